@@ -1,0 +1,104 @@
+// Package diag holds the one type in which Hawser tells a person what is wrong
+// with something that they wrote.
+package diag
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Severity says whether a finding stops the work.
+type Severity string
+
+const (
+	// Error stops the work: the input is not used.
+	Error Severity = "error"
+	// Warning is printed and the work goes on.
+	Warning Severity = "warning"
+)
+
+// Pos is a place in a source file. The zero Pos means "no place known".
+type Pos struct {
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`   // from 1
+	Column int    `json:"column,omitempty"` // in characters, from 1
+	Width  int    `json:"width,omitempty"`  // characters to underline; 0 = 1
+}
+
+// IsValid reports whether p names a place.
+func (p Pos) IsValid() bool { return p.Line > 0 }
+
+// String gives file:line:column, or the file alone when no line is known.
+func (p Pos) String() string {
+	if !p.IsValid() {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
+
+// Related is another place that has a part in a finding.
+type Related struct {
+	Path string `json:"path,omitempty"` // topology path, such as clusters[g1].podCIDRs[0]
+	Pos  Pos    `json:"pos,omitzero"`
+}
+
+// Diagnostic is one finding for a person.
+type Diagnostic struct {
+	Severity Severity  `json:"severity"`
+	Code     string    `json:"code"`           // stable, kebab-case; what tests and tools match on
+	Path     string    `json:"path,omitempty"` // topology path, such as exports[sample/web].ports[0]
+	Pos      Pos       `json:"pos,omitzero"`
+	Summary  string    `json:"summary"`           // what is wrong, lower case, no full stop
+	Hint     string    `json:"hint,omitempty"`    // how to mend it
+	Related  []Related `json:"related,omitempty"` // the other places that cause it
+}
+
+// Error gives the finding on one line, so that a Diagnostic is an error too.
+func (d Diagnostic) Error() string {
+	text := string(d.Severity) + ": "
+	if d.Path != "" {
+		text += d.Path + ": "
+	}
+	text += d.Summary
+	if at := d.Pos.String(); at != "" {
+		text = at + ": " + text
+	}
+	return text
+}
+
+// List is a set of findings; nil means that nothing was found.
+type List []Diagnostic
+
+// HasErrors reports whether any finding stops the work.
+func (l List) HasErrors() bool {
+	return slices.ContainsFunc(l, func(d Diagnostic) bool { return d.Severity == Error })
+}
+
+// Sort orders the findings by place, then path, then code, so that output never
+// depends on the order in which checks ran.
+func (l List) Sort() {
+	slices.SortStableFunc(l, func(a, b Diagnostic) int {
+		return cmp.Or(
+			cmp.Compare(a.Pos.File, b.Pos.File),
+			cmp.Compare(a.Pos.Line, b.Pos.Line),
+			cmp.Compare(a.Pos.Column, b.Pos.Column),
+			cmp.Compare(a.Path, b.Path),
+			cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Summary, b.Summary),
+		)
+	})
+}
+
+// Err joins the findings of severity Error into one error, or gives nil when
+// there is none.
+func (l List) Err() error {
+	var errs []error
+	for _, d := range l {
+		if d.Severity == Error {
+			errs = append(errs, d)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,262 @@
+// Package desired holds the types of everything that a node should have: the
+// kernel objects, the userspace tunnel and the DNS data. Project fills them,
+// the converge kinds compare them with what is. They are data only.
+package desired
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Names, numbers and marks by which Hawser finds its own objects again.
+const (
+	LinkPrefix   = "hw-"    // every link of ours starts with it
+	LinkAlias    = "hawser" // and carries this alias
+	TunnelPrefix = "hw-wg"  // tunnel devices; the key epoch follows
+	NodeLink     = "hw-vx0" // VXLAN between the nodes of one cluster
+
+	RouteProtocol = 73   // routes and rules
+	TableOut      = 7300 // routes to remote clusters
+	TableIn       = 7301 // routes of packets that came out of a tunnel
+	RulePriority  = 7300 // of the first rule; the second follows
+
+	VXLANPort = 4803 // UDP, between nodes of one cluster
+	VXLANID   = 73
+	ProbePort = 4804 // UDP, link probes on tunnel addresses and over NodeLink
+	FeedPort  = 4805 // TCP, peer feed on tunnel addresses and over NodeLink
+)
+
+// State is everything that one node should have.
+type State struct {
+	Sysctls    []Sysctl
+	Links      []Link
+	Wireguards []Wireguard
+	Peers      []Peer
+	Addresses  []Address
+	Neighbours []Neighbour
+	Rules      []Rule
+	Routes     []Route
+	Tables     []Table
+	Elements   []Element
+	Services   []Service // DNS
+	Zones      []Zone    // DNS
+}
+
+// Sysctl is one kernel setting under /proc/sys. The kind remembers the value
+// that it found, and cleanup restores it.
+type Sysctl struct {
+	Name   string // slashes, as below /proc/sys: net/ipv4/ip_forward
+	Value  string
+	Origin string
+}
+
+// Key is the name.
+func (s Sysctl) Key() string { return s.Name }
+
+// Fields gives the value.
+func (s Sysctl) Fields() []diff.Field { return []diff.Field{{Name: "value", Value: s.Value}} }
+
+// Types of Link.
+const (
+	LinkVXLAN     = "vxlan"
+	LinkWireguard = "wireguard" // the kernel's, or a TUN device held by our own wireguard process
+)
+
+// Link is one network device.
+type Link struct {
+	Name   string
+	Type   string
+	MTU    int
+	Up     bool
+	MAC    string     // VXLAN only; a device of a tunnel has none
+	VNI    int        // VXLAN
+	Port   int        // VXLAN: UDP
+	Local  netip.Addr // VXLAN: source of the outer packets, the node's own address
+	Origin string
+}
+
+// Key is the name.
+func (l Link) Key() string { return l.Name }
+
+// Fields gives the attributes; type, VNI and port cannot change in place.
+func (l Link) Fields() []diff.Field {
+	return []diff.Field{
+		{Name: "type", Value: l.Type, Immutable: true},
+		{Name: "mtu", Value: strconv.Itoa(l.MTU)},
+		{Name: "up", Value: strconv.FormatBool(l.Up)},
+		{Name: "mac", Value: l.MAC},
+		{Name: "vni", Value: number(l.VNI), Immutable: true},
+		{Name: "port", Value: number(l.Port), Immutable: true},
+		{Name: "local", Value: addr(l.Local), Immutable: true},
+	}
+}
+
+// Wireguard is the configuration of a WireGuard device.
+type Wireguard struct {
+	Link       string
+	PrivateKey fabric.Secret
+	ListenPort int
+	Origin     string
+}
+
+// Key is the link's name.
+func (w Wireguard) Key() string { return w.Link }
+
+// Fields gives the configuration; the private key never prints.
+func (w Wireguard) Fields() []diff.Field {
+	return []diff.Field{
+		{Name: "privateKey", Value: secret(w.PrivateKey), Secret: true},
+		{Name: "listenPort", Value: strconv.Itoa(w.ListenPort)},
+	}
+}
+
+// Peer is one peer of a WireGuard device.
+type Peer struct {
+	Link      string
+	PublicKey string // base64
+	PSK       fabric.Secret
+	// Endpoint is where the peer is first looked for. While it answers, the
+	// address that the kernel learned counts (roaming); invalid = it dials in.
+	Endpoint   netip.AddrPort
+	AllowedIPs []netip.Prefix // sorted
+	Keepalive  int            // seconds; 0 = off
+	Origin     string
+}
+
+// Key is link/public key.
+func (p Peer) Key() string { return p.Link + "/" + p.PublicKey }
+
+// Fields gives the configuration; the pre-shared key never prints.
+func (p Peer) Fields() []diff.Field {
+	endpoint := ""
+	if p.Endpoint.IsValid() {
+		endpoint = p.Endpoint.String()
+	}
+	return []diff.Field{
+		{Name: "psk", Value: secret(p.PSK), Secret: true},
+		{Name: "endpoint", Value: endpoint},
+		{Name: "allowedIPs", Value: join(p.AllowedIPs)},
+		{Name: "keepalive", Value: strconv.Itoa(p.Keepalive)},
+	}
+}
+
+// Address is one address on a link of ours.
+type Address struct {
+	Link   string
+	Prefix netip.Prefix
+	Scope  string // global | link | host
+	Origin string
+}
+
+// Key is link/prefix.
+func (a Address) Key() string { return a.Link + "/" + a.Prefix.String() }
+
+// Fields gives the scope, which cannot change in place.
+func (a Address) Fields() []diff.Field {
+	return []diff.Field{{Name: "scope", Value: a.Scope, Immutable: true}}
+}
+
+// Neighbour says how a node of this cluster is reached over NodeLink: a
+// permanent neighbour entry (Addr to MAC) and a VXLAN forwarding entry (MAC to
+// Addr), so that nothing is flooded or learned.
+type Neighbour struct {
+	Link   string
+	Addr   netip.Addr // the node's own address
+	MAC    string
+	Origin string
+}
+
+// Key is link/address.
+func (n Neighbour) Key() string { return n.Link + "/" + n.Addr.String() }
+
+// Fields gives the hardware address.
+func (n Neighbour) Fields() []diff.Field { return []diff.Field{{Name: "mac", Value: n.MAC}} }
+
+// Rule is one routing policy rule of protocol RouteProtocol.
+type Rule struct {
+	Priority int
+	IPv6     bool
+	IIF      string // input interface; empty = any
+	Table    int
+	Origin   string
+}
+
+// Key is family and priority.
+func (r Rule) Key() string { return family(r.IPv6) + "/" + strconv.Itoa(r.Priority) }
+
+// Fields gives selector and table; a rule is replaced, never changed.
+func (r Rule) Fields() []diff.Field {
+	return []diff.Field{
+		{Name: "iif", Value: r.IIF, Immutable: true},
+		{Name: "table", Value: strconv.Itoa(r.Table), Immutable: true},
+	}
+}
+
+// Types of Route.
+const (
+	RouteUnicast   = "unicast"
+	RouteBlackhole = "blackhole"
+)
+
+// Route is one route of protocol RouteProtocol in a table of ours.
+type Route struct {
+	Table  int
+	Dst    netip.Prefix
+	Type   string
+	Link   string     // unicast
+	Via    netip.Addr // unicast: next hop on Link, taken as on-link; invalid = none
+	Src    netip.Addr // preferred source of the host's own packets; invalid = kernel's choice
+	MTU    int        // 0 = the link's
+	Origin string
+}
+
+// Key is table and destination.
+func (r Route) Key() string { return strconv.Itoa(r.Table) + "/" + r.Dst.String() }
+
+// Fields gives the way.
+func (r Route) Fields() []diff.Field {
+	return []diff.Field{
+		{Name: "type", Value: r.Type},
+		{Name: "dev", Value: r.Link},
+		{Name: "via", Value: addr(r.Via)},
+		{Name: "src", Value: addr(r.Src)},
+		{Name: "mtu", Value: number(r.MTU)},
+	}
+}
+
+func family(ipv6 bool) string {
+	if ipv6 {
+		return "ipv6"
+	}
+	return "ipv4"
+}
+
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func addr(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+func join[T interface{ String() string }](list []T) string {
+	texts := make([]string, len(list))
+	for i, item := range list {
+		texts[i] = item.String()
+	}
+	return strings.Join(texts, ",")
+}
+
+// secret turns a key into bytes that can be compared; the Field that holds them
+// is marked Secret and never prints.
+func secret(key fabric.Secret) string { return string(key[:]) }

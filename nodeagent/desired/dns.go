@@ -1,0 +1,86 @@
+package desired
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Zone is how the name server answers for one domain.
+type Zone struct {
+	Domain       string // clusterset.local
+	ClusterNames bool
+	TTL          fabric.Duration
+	Serial       uint32 // of the SOA; moves with the content
+	Origin       string
+}
+
+// Key is the domain.
+func (z Zone) Key() string { return z.Domain }
+
+// Fields gives the settings.
+func (z Zone) Fields() []diff.Field {
+	return []diff.Field{
+		{Name: "clusterNames", Value: strconv.FormatBool(z.ClusterNames)},
+		{Name: "ttl", Value: strconv.FormatInt(int64(z.TTL), 10)},
+		{Name: "serial", Value: strconv.FormatUint(uint64(z.Serial), 10)},
+	}
+}
+
+// Service is all that the name server knows of one exported service.
+type Service struct {
+	Namespace string
+	Name      string
+	Headless  bool
+	VIPs      []netip.Addr // ClusterSetIP: the answer to <svc>.<ns>.svc
+	Ports     []ServicePort
+	Clusters  []ServiceCluster // sorted by name; those that export it and may be reached
+	Origin    string
+}
+
+// ServicePort is one port, for SRV records.
+type ServicePort struct {
+	Name     string
+	Protocol string // TCP | UDP
+	Port     int
+}
+
+// ServiceCluster is one cluster's part of a service.
+type ServiceCluster struct {
+	Name  string
+	IPs   []netip.Addr  // ClusterSetIP: the answer to <cluster>.<svc>.<ns>.svc
+	Hosts []ServiceHost // Headless: the ready endpoints
+}
+
+// ServiceHost is one ready endpoint of a headless service.
+type ServiceHost struct {
+	Name string // hostname; empty when it has none
+	IPs  []netip.Addr
+}
+
+// Key is namespace/name.
+func (s Service) Key() string { return s.Namespace + "/" + s.Name }
+
+// Fields gives the content as text.
+func (s Service) Fields() []diff.Field {
+	var ports, clusters strings.Builder
+	for _, p := range s.Ports {
+		ports.WriteString(p.Name + "/" + p.Protocol + "/" + strconv.Itoa(p.Port) + " ")
+	}
+	for _, c := range s.Clusters {
+		clusters.WriteString(c.Name + "[" + join(c.IPs))
+		for _, h := range c.Hosts {
+			clusters.WriteString(" " + h.Name + "=" + join(h.IPs))
+		}
+		clusters.WriteString("] ")
+	}
+	return []diff.Field{
+		{Name: "headless", Value: strconv.FormatBool(s.Headless)},
+		{Name: "vips", Value: join(s.VIPs)},
+		{Name: "ports", Value: strings.TrimSuffix(ports.String(), " ")},
+		{Name: "clusters", Value: strings.TrimSuffix(clusters.String(), " ")},
+	}
+}

@@ -1,0 +1,154 @@
+package desired
+
+import (
+	"strconv"
+
+	"hawser.dev/hawser/internal/diff"
+)
+
+// TableName is the nftables table (family inet) that is ours as a whole.
+const TableName = "hawser"
+
+// Table is the static part of table inet hawser: chains, rules, empty sets and
+// maps. It is written in one transaction, and only when its text changes; all
+// that moves is an Element.
+type Table struct {
+	Name string
+	MSS4 int // largest TCP segment that crosses a tunnel, bytes
+	MSS6 int
+	// Skeleton is the digest of chains, rules and sets. The kind fills it on
+	// both sides (Adopter), as only it knows the rules.
+	Skeleton string
+	Origin   string
+}
+
+// Key is the name.
+func (t Table) Key() string { return t.Name }
+
+// Fields gives what decides the rules.
+func (t Table) Fields() []diff.Field {
+	return []diff.Field{
+		{Name: "mss4", Value: strconv.Itoa(t.MSS4)},
+		{Name: "mss6", Value: strconv.Itoa(t.MSS6)},
+		{Name: "skeleton", Value: t.Skeleton},
+	}
+}
+
+// Element is one element of a set or map of table inet hawser, in the notation
+// of nft(8): parts joined with " . ", protocols by name (tcp, udp), ports and
+// marks in decimal, prefixes as address/length (a single address without it).
+type Element struct {
+	Set    string // a name of Sets
+	Family int    // 4 or 6
+	ID     string // the key
+	Value  string // maps: the data; verdict maps: the chain to go to
+	Origin string
+}
+
+// Key is set, family and key.
+func (e Element) Key() string { return e.Set + strconv.Itoa(e.Family) + " " + e.ID }
+
+// Fields gives the data.
+func (e Element) Fields() []diff.Field { return []diff.Field{{Name: "value", Value: e.Value}} }
+
+// Type is the type of one part of a set's key or data.
+type Type string
+
+// Types of parts.
+const (
+	TypeAddr    Type = "addr"    // ipv4_addr or ipv6_addr
+	TypeProto   Type = "proto"   // inet_proto
+	TypePort    Type = "port"    // inet_service
+	TypeMark    Type = "mark"    // mark
+	TypeVerdict Type = "verdict" // goto a chain
+)
+
+// Set declares one set or map; it exists once a family, its name followed by 4 or 6.
+type Set struct {
+	Name     string
+	Doc      string
+	Key      []Type
+	Data     []Type // empty: a set
+	Interval bool   // keys are prefixes
+	Prefixes bool   // data are prefixes too (prefix NAT)
+}
+
+// Names of the sets.
+const (
+	SetServices   = "services"
+	SetSlots      = "slots"
+	SetEcho       = "echo"
+	SetOwners     = "owners"
+	SetUnmapped   = "unmapped"
+	SetEgress     = "egress"
+	SetMapped     = "mapped"
+	SetShared     = "shared"
+	SetReverse    = "reverse"
+	SetOwn        = "own"
+	SetDirect     = "direct"
+	SetRemote     = "remote"
+	SetPodBlocks  = "podblocks"
+	SetPools      = "pools"
+	SetRestricted = "restricted"
+	SetAllowed    = "allowed"
+	SetOffers     = "offers"
+	SetNodes      = "nodes"
+	SetHairpin    = "hairpin"
+	SetTunnels    = "tunnels"
+)
+
+// Sets declares all of them. See docs/datapath.md for the rules that use them.
+func Sets() []Set {
+	address := []Type{TypeAddr}
+	service := []Type{TypeAddr, TypeProto, TypePort}
+	target := []Type{TypeAddr, TypePort}
+	return []Set{
+		{Name: SetServices, Doc: "address and port of a VIP or of an export of this cluster: how a backend is picked", Key: service, Data: []Type{TypeVerdict}},
+		{Name: SetSlots, Doc: "the same and a slot: the backend", Key: []Type{TypeAddr, TypeProto, TypePort, TypeMark}, Data: target},
+		{Name: SetEcho, Doc: "VIP or export address: who answers a ping", Key: address, Data: address},
+		{Name: SetOwners, Doc: "global address of one pod: the pod", Key: address, Data: address},
+		{Name: SetUnmapped, Doc: "global prefix of mapped pods: their own prefix", Key: address, Data: address, Interval: true, Prefixes: true},
+		{Name: SetEgress, Doc: "pod: its own egress address", Key: address, Data: address},
+		{Name: SetMapped, Doc: "pod prefix: its global prefix", Key: address, Data: address, Interval: true, Prefixes: true},
+		{Name: SetShared, Doc: "slot: one of the cluster's egress addresses", Key: []Type{TypeMark}, Data: address},
+		{Name: SetReverse, Doc: "backend: the export that it answers for, for packets that a server sends first", Key: service, Data: target},
+		{Name: SetOwn, Doc: "prefixes of this cluster whose source address is kept (flat)", Key: address, Interval: true},
+		{Name: SetDirect, Doc: "prefixes of this cluster that others reach as they are (flat)", Key: address, Interval: true},
+		{Name: SetRemote, Doc: "prefixes behind the tunnels", Key: address, Interval: true},
+		{Name: SetPodBlocks, Doc: "global prefixes of mapped pods: only answers come in", Key: address, Interval: true},
+		{Name: SetPools, Doc: "pools of clusterset IPs: what no backend took is refused", Key: address, Interval: true},
+		{Name: SetRestricted, Doc: "export addresses with an allow list", Key: address},
+		{Name: SetAllowed, Doc: "source prefix and export address of the allow lists", Key: []Type{TypeAddr, TypeAddr}, Interval: true},
+		{Name: SetOffers, Doc: "export addresses of other clusters", Key: address},
+		{Name: SetNodes, Doc: "nodes of this cluster: who may send VXLAN", Key: address},
+		{Name: SetHairpin, Doc: "local backends, twice: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
+		{Name: SetTunnels, Doc: "this gateway's addresses inside the tunnels", Key: address},
+	}
+}
+
+// Slot classes: how many slots the backends of one address share. The hash of
+// the caller picks the slot, so the class bounds how even the shares are.
+const (
+	SlotsOne  = 1
+	SlotsFew  = 64   // up to 8 backends
+	SlotsMany = 1024 // up to 128 backends
+)
+
+// SharedSlots is the number of slots of SetShared.
+const SharedSlots = 64
+
+// PickChain names the chain (without family digit) that picks among slots, by
+// the caller's address and port, or by its address alone (session affinity).
+func PickChain(slots int, affinity bool) string {
+	name := "pick_many"
+	switch slots {
+	case SlotsOne:
+		return "pick_one"
+	case SlotsFew:
+		name = "pick_few"
+	}
+	if affinity {
+		name += "_client"
+	}
+	return name
+}

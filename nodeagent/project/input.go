@@ -1,0 +1,113 @@
+// Package project turns what an agent knows into what its node should have:
+// fabric, keys, facts, link health and the other clusters' live state go in,
+// desired kernel objects and DNS data come out. It is pure: no clock, no
+// randomness, no environment, no I/O, and no dependence on map order.
+package project
+
+import (
+	"net/netip"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Input is everything that decides a node's state.
+type Input struct {
+	Fabric  *fabric.Fabric
+	Digest  string // of the fabric
+	Keys    *fabric.Keys
+	Cluster string // this node's cluster
+	Node    string // this node's name
+	Facts   Facts
+	Local   Local
+	Paths   map[string]Path // by remote cluster
+	Live    map[string]Live // by remote cluster; missing = nothing heard, so static data counts
+}
+
+// Facts is what only this cluster knows: from the Kubernetes API or from files.
+type Facts struct {
+	Nodes    []Node
+	Pods     []Pod // only those that an egress rule or a headless export may need
+	Services []Service
+}
+
+// Node is one node of this cluster.
+type Node struct {
+	Name     string
+	Addrs    []netip.Addr   // InternalIPs, at most one a family
+	PodCIDRs []netip.Prefix // of this node; empty when the CNI does not say
+}
+
+// Pod is one pod of this cluster.
+type Pod struct {
+	Namespace   string
+	Name        string
+	Node        string
+	Labels      map[string]string
+	Addrs       []netip.Addr
+	HostNetwork bool
+}
+
+// Service is a service of this cluster and its endpoints.
+type Service struct {
+	Namespace  string
+	Name       string
+	ClusterIPs []netip.Addr // none for headless
+	Ports      []ServicePort
+	Endpoints  []Endpoint
+}
+
+// ServicePort is one port of a service.
+type ServicePort struct {
+	Name     string
+	Protocol string // TCP | UDP
+	Port     int
+}
+
+// Endpoint is one backend of a service.
+type Endpoint struct {
+	Addrs    []netip.Addr
+	Hostname string // the name of its DNS record; empty when it has none
+	Pod      string // pod name in the service's namespace; empty when it is no pod
+	Node     string
+	Ready    bool
+	// Ports maps the service's port (by protocol and number, as in "TCP/80") to
+	// the port on the endpoint.
+	Ports map[string]int
+}
+
+// Local is what the agent sees on its own host.
+type Local struct {
+	UnderlayMTU int // bytes, of the interface that holds the node's address
+	// HostSource are addresses of this host inside the cluster's pod CIDRs, at
+	// most one a family: the source of the host's own packets in a flat cluster.
+	HostSource []netip.Addr
+	// Resolved maps endpoints of the form dns:<name> to addresses.
+	Resolved map[string][]netip.Addr
+}
+
+// Path is the link that carries the traffic between this cluster and a remote one.
+type Path struct {
+	Local  string // gateway of this cluster
+	Remote string // gateway of the remote cluster
+}
+
+// Live is a remote cluster's live export state, as its agents publish it.
+type Live struct {
+	Cluster string       `json:"cluster"`
+	Exports []LiveExport `json:"exports"` // sorted by namespace/name
+}
+
+// LiveExport is the state of one export in one cluster.
+type LiveExport struct {
+	Namespace string     `json:"namespace"`
+	Name      string     `json:"name"`
+	Ready     bool       `json:"ready"`           // some endpoint is ready
+	Hosts     []LiveHost `json:"hosts,omitempty"` // Headless: the ready endpoints
+}
+
+// LiveHost is one ready endpoint of a headless export, at the address by which
+// other clusters reach it.
+type LiveHost struct {
+	Name string       `json:"name,omitempty"`
+	IPs  []netip.Addr `json:"ips"`
+}

@@ -1,0 +1,102 @@
+// Package status holds what an agent reports of itself, over its unix socket
+// and as JSON, and what `hawser show` prints. It is data only.
+package status
+
+import "time"
+
+// Status is one agent's report.
+type Status struct {
+	Cluster     string       `json:"cluster"`
+	Node        string       `json:"node"`
+	Gateway     string       `json:"gateway,omitempty"` // name, when this node is one
+	Version     string       `json:"version"`
+	Digest      string       `json:"digest"` // of the fabric in force
+	Clusterset  string       `json:"clusterset"`
+	Ready       bool         `json:"ready"` // the last pass left nothing to do and nothing failed
+	LastPass    Pass         `json:"lastPass"`
+	Inputs      []InputState `json:"inputs"`
+	Connections []Connection `json:"connections,omitempty"`
+	Exports     []Export     `json:"exports,omitempty"`
+	Clusters    []Cluster    `json:"clusters,omitempty"`
+}
+
+// Pass is the outcome of one converge pass.
+type Pass struct {
+	At      time.Time `json:"at"`
+	Took    string    `json:"took"`
+	Changed int       `json:"changed"`
+	Drift   int       `json:"drift"`             // changes since start that nobody asked for
+	Blocked []string  `json:"blocked,omitempty"` // what waits for what
+	Failed  []string  `json:"failed,omitempty"`
+}
+
+// InputState says how fresh an input is.
+type InputState struct {
+	Name  string `json:"name"` // fabric | keys | facts | feed
+	OK    bool   `json:"ok"`
+	From  string `json:"from,omitempty"` // where the state in force came from, such as a path or "last good copy"
+	Error string `json:"error,omitempty"`
+}
+
+// Connection states.
+const (
+	Connecting   = "connecting"
+	Connected    = "connected"
+	Disconnected = "error"
+)
+
+// Connection is one link between a gateway here and a gateway of another cluster.
+type Connection struct {
+	Gateway       string    `json:"gateway"`
+	RemoteCluster string    `json:"remoteCluster"`
+	RemoteGateway string    `json:"remoteGateway"`
+	Endpoint      string    `json:"endpoint"` // the remote address in use
+	Driver        string    `json:"driver"`   // wireguard (kernel) | wireguard (userspace)
+	Status        string    `json:"status"`
+	Chosen        bool      `json:"chosen"` // carries the traffic of the pair
+	RTT           *RTT      `json:"rtt,omitempty"`
+	Loss          float64   `json:"loss"` // 0..1 over the window of probes
+	Since         time.Time `json:"since"`
+	RxBytes       int64     `json:"rxBytes"`
+	TxBytes       int64     `json:"txBytes"`
+}
+
+// RTT is the round-trip time over the window of probes, in microseconds.
+type RTT struct {
+	Last   int64 `json:"last"`
+	Min    int64 `json:"min"`
+	Avg    int64 `json:"avg"`
+	Max    int64 `json:"max"`
+	StdDev int64 `json:"stdDev"`
+}
+
+// Export is one export as this node sees it.
+type Export struct {
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name"`
+	Type      string          `json:"type"`
+	VIPs      []string        `json:"vips,omitempty"`
+	Ports     []string        `json:"ports"`
+	Policy    string          `json:"policy"`
+	Allow     []string        `json:"allow,omitempty"`
+	Clusters  []ExportCluster `json:"clusters"`
+}
+
+// ExportCluster is one cluster's part of an export.
+type ExportCluster struct {
+	Name  string   `json:"name"`
+	IPs   []string `json:"ips,omitempty"`
+	Ready string   `json:"ready"`           // yes | no | unknown (nothing heard from that cluster)
+	Hosts []string `json:"hosts,omitempty"` // name=address of the ready endpoints (headless)
+}
+
+// Cluster is one member as the fabric has it.
+type Cluster struct {
+	Name         string   `json:"name"`
+	PodCIDRs     []string `json:"podCIDRs"`
+	ServiceCIDRs []string `json:"serviceCIDRs"`
+	GlobalCIDRs  []string `json:"globalCIDRs"`
+	Globalnet    bool     `json:"globalnet"`
+	EgressMode   string   `json:"egressMode"`
+	Gateways     []string `json:"gateways"`
+}

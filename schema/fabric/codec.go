@@ -1,0 +1,118 @@
+package fabric
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// maxSize bounds the decoded document, so that a small gzip file cannot fill
+// the memory of every node.
+const maxSize = 256 << 20
+
+// ErrEmpty is returned for a document without clusters that does not say
+// decommission: true.
+var ErrEmpty = errors.New("fabric holds no clusters and does not say decommission: true")
+
+// Encode gives the canonical bytes: JSON with a final newline.
+func Encode(f *Fabric) ([]byte, error) {
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("encode fabric: %w", err)
+	}
+	return append(raw, '\n'), nil
+}
+
+// Digest names the content: the first 16 hex digits of the SHA-256 of raw,
+// which are the bytes that Encode gave.
+func Digest(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Compress packs raw with gzip. Equal input gives equal output: the header
+// holds neither time nor name.
+func Compress(raw []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		return nil, fmt.Errorf("compress fabric: %w", err)
+	}
+	if _, err := w.Write(raw); err != nil {
+		return nil, fmt.Errorf("compress fabric: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("compress fabric: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// Decode reads a document, packed with gzip or not, and checks what an agent
+// relies on. It returns the document and the digest of its bytes.
+func Decode(raw []byte) (*Fabric, string, error) {
+	plain, err := decompress(raw)
+	if err != nil {
+		return nil, "", err
+	}
+	var f Fabric
+	if err := json.Unmarshal(plain, &f); err != nil {
+		return nil, "", fmt.Errorf("decode fabric: %w", err)
+	}
+	if f.APIVersion != APIVersion {
+		return nil, "", fmt.Errorf("decode fabric: apiVersion %q is not %q", f.APIVersion, APIVersion)
+	}
+	if len(f.Clusters) == 0 && !f.Decommission {
+		return nil, "", ErrEmpty
+	}
+	return &f, Digest(plain), nil
+}
+
+func decompress(raw []byte) ([]byte, error) {
+	if !bytes.HasPrefix(raw, []byte{0x1f, 0x8b}) {
+		return raw, nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("unpack fabric: %w", err)
+	}
+	plain, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("unpack fabric: %w", err)
+	}
+	if len(plain) > maxSize {
+		return nil, fmt.Errorf("unpack fabric: larger than %d bytes", maxSize)
+	}
+	return plain, nil
+}
+
+// Cluster finds a cluster by name; nil when there is none.
+func (f *Fabric) Cluster(name string) *Cluster {
+	i := slices.IndexFunc(f.Clusters, func(c Cluster) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &f.Clusters[i]
+}
+
+// GatewayOn finds the gateway that runs on a node; nil when there is none.
+func (c *Cluster) GatewayOn(node string) *Gateway {
+	i := slices.IndexFunc(c.Gateways, func(g Gateway) bool { return g.Node == node })
+	if i < 0 {
+		return nil
+	}
+	return &c.Gateways[i]
+}
+
+// Allows reports whether a cluster may reach the export.
+func (e *Export) Allows(cluster string) bool {
+	return e.Allow == nil || slices.Contains(e.Allow, cluster)
+}
+
+// ID is namespace/name, as people write it.
+func (e *Export) ID() string { return e.Namespace + "/" + e.Name }

@@ -1,0 +1,163 @@
+// Package fabric is the compiled clusterset: the one document that every agent
+// reads. It is a wire contract: an agent accepts unknown fields (they come from
+// a newer reconciler) and refuses an unknown apiVersion.
+package fabric
+
+import (
+	"net/netip"
+)
+
+// APIVersion is the only version of the document that this package reads.
+const APIVersion = "fabric.hawser.dev/v1alpha1"
+
+// Fabric is the whole clusterset. All lists are sorted by name (exports by
+// namespace/name), so that equal clustersets have equal bytes.
+type Fabric struct {
+	APIVersion   string         `json:"apiVersion"`
+	Name         string         `json:"name"`                   // of the clusterset
+	Domain       string         `json:"domain"`                 // DNS domain, such as clusterset.local
+	ExtraDomains []string       `json:"extraDomains,omitempty"` // answered exactly like Domain
+	GlobalPools  []netip.Prefix `json:"globalPools"`            // the pools that clusters' blocks come from, at most one a family
+	ServicePools []netip.Prefix `json:"servicePools"`           // the pools of clusterset IPs (VIPs), at most one a family
+	TunnelPools  []netip.Prefix `json:"tunnelPools"`            // the pools of gateway addresses inside the tunnels
+	Tunnel       Tunnel         `json:"tunnel"`
+	Health       Health         `json:"health"`
+	DNS          DNS            `json:"dns"`
+	Epochs       []int          `json:"epochs"` // key epochs in force, ascending
+	// Decommission allows agents to take down everything; without it a fabric
+	// that removes all of a node's state is refused.
+	Decommission bool      `json:"decommission,omitempty"`
+	Clusters     []Cluster `json:"clusters"`
+	Exports      []Export  `json:"exports,omitempty"`
+}
+
+// Tunnel holds the defaults of every link.
+type Tunnel struct {
+	Driver    string   `json:"driver"` // wireguard
+	MTU       int      `json:"mtu"`    // bytes; 0 = underlay MTU less the driver's overhead
+	Keepalive Duration `json:"keepalive"`
+}
+
+// Health says how links are probed: one probe every Interval, dead after Misses.
+type Health struct {
+	Interval Duration `json:"interval"`
+	Misses   int      `json:"misses"`
+}
+
+// DNS is how the agents' name servers answer.
+type DNS struct {
+	ClusterNames bool       `json:"clusterNames"` // <cluster>.<svc>.<ns>.svc names exist
+	TTL          Duration   `json:"ttl"`
+	Address      netip.Addr `json:"address"` // link-scope address on every node where its agent answers
+}
+
+// Egress modes of a cluster.
+const (
+	EgressMapped = "mapped" // every pod has its own global address (same host part)
+	EgressShared = "shared" // a fixed function of the pod picks one of EgressIPs
+)
+
+// Cluster is one member of the clusterset.
+type Cluster struct {
+	Name         string         `json:"name"`
+	PodCIDRs     []netip.Prefix `json:"podCIDRs"`
+	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs"`
+	// Globalnet hides the cluster's own prefixes: others see only its global
+	// block, and its pods go out with egress addresses.
+	Globalnet   bool           `json:"globalnet"`
+	GlobalCIDRs []netip.Prefix `json:"globalCIDRs"` // the cluster's block(s) of GlobalPools
+	EgressMode  string         `json:"egressMode"`
+	EgressIPs   []netip.Addr   `json:"egressIPs"`             // the cluster-wide egress addresses
+	Mappings    []Mapping      `json:"mappings,omitempty"`    // EgressMapped: pod prefix to global prefix
+	EgressRules []EgressRule   `json:"egressRules,omitempty"` // precedence: pod selector before namespace
+	Gateways    []Gateway      `json:"gateways"`
+}
+
+// Mapping maps addresses of Pods 1:1 to those of Global, same host part.
+type Mapping struct {
+	Pods   netip.Prefix `json:"pods"`
+	Global netip.Prefix `json:"global"` // as long as Pods
+}
+
+// EgressRule gives pods of a namespace their own egress addresses.
+type EgressRule struct {
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace"`
+	MatchLabels map[string]string `json:"matchLabels,omitempty"` // empty: every pod of the namespace
+	IPs         []netip.Addr      `json:"ips"`
+}
+
+// Gateway is a node that holds tunnels.
+type Gateway struct {
+	Name      string       `json:"name"`
+	Node      string       `json:"node"`
+	Endpoints []string     `json:"endpoints,omitempty"` // an address, or dns:<name>, in order of preference
+	Port      int          `json:"port"`                // UDP
+	Addresses []netip.Addr `json:"addresses"`           // inside the tunnels, one a family
+	Keys      []Key        `json:"keys"`                // one an epoch, ascending
+}
+
+// Key is the public half of a gateway's tunnel key.
+type Key struct {
+	Epoch  int    `json:"epoch"`
+	Public string `json:"public"` // X25519, base64
+}
+
+// Types of an export (MCS API, KEP-1645).
+const (
+	ClusterSetIP = "ClusterSetIP"
+	Headless     = "Headless"
+)
+
+// Export is a service that clusters offer to each other.
+type Export struct {
+	Namespace string       `json:"namespace"`
+	Name      string       `json:"name"`
+	Type      string       `json:"type"`
+	VIPs      []netip.Addr `json:"vips,omitempty"` // clusterset IPs; none for Headless
+	Ports     []Port       `json:"ports"`
+	Affinity  string       `json:"affinity,omitempty"` // ClientIP or empty
+	// Allow lists the clusters that may reach the export; nil means all.
+	// An exporting cluster may always reach itself.
+	Allow    []string        `json:"allow,omitempty"`
+	Balance  Balance         `json:"balance"`
+	Clusters []ExportCluster `json:"clusters"`
+}
+
+// Port is one port of an export.
+type Port struct {
+	Name        string `json:"name,omitempty"`
+	Protocol    string `json:"protocol"` // TCP | UDP
+	Port        int    `json:"port"`
+	AppProtocol string `json:"appProtocol,omitempty"`
+}
+
+// Balance policies.
+const (
+	LocalFirst = "local-first" // the caller's own cluster while it is ready, then all others alike
+	Spread     = "spread"      // every ready cluster alike
+	Weighted   = "weighted"    // ready clusters in proportion to Weights
+	Failover   = "failover"    // the first ready cluster of Order
+)
+
+// Balance says which clusters' backends a caller of the VIP reaches.
+type Balance struct {
+	Policy  string         `json:"policy"`
+	Weights map[string]int `json:"weights,omitempty"` // Weighted: by cluster, 1 or more
+	Order   []string       `json:"order,omitempty"`   // Failover: clusters, first choice first
+}
+
+// ExportCluster is one cluster's part of an export.
+type ExportCluster struct {
+	Name  string       `json:"name"`
+	IPs   []netip.Addr `json:"ips,omitempty"`   // ClusterSetIP: the export's global address(es) there
+	Hosts []Host       `json:"hosts,omitempty"` // Headless: fixed global addresses
+}
+
+// Host is a fixed global address of one pod of a headless export.
+type Host struct {
+	// Name is a pod's hostname, or "*-N" for any hostname that ends in the
+	// StatefulSet ordinal N.
+	Name string       `json:"name"`
+	IPs  []netip.Addr `json:"ips"`
+}
