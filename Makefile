@@ -1,0 +1,41 @@
+# Everything a person runs by hand. Each target does its own set-up, missing
+# Debian packages included; as root on a Debian machine with Go, git and make.
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.PHONY: all build setup demo test unit e2e lint generate fuzz bench clean
+
+all: build
+
+build: ## bin/hawser and bin/hawser-agent, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/hawser ./cmd/hawser-agent
+
+setup: ## the Debian packages that the lab and the tests use
+	@hack/setup.sh
+
+demo: setup build ## the main job: a clusterset on this machine, the tour, and away again
+	@hack/demo.sh
+
+test: setup unit e2e ## everything: unit, golden, fuzz seeds, network namespaces end to end, with -race
+
+unit:
+	$(GO) test -race $$($(GO) list ./... | grep -v /e2e)
+
+e2e: build ## scenarios over the built binaries, real packets
+	$(GO) test -race -count=1 -timeout 20m ./e2e/...
+
+lint: ## formatting, vet, staticcheck, import arrows, generated files
+	@hack/lint.sh
+
+generate: ## clusterset.schema.json, docs/reference.md and the goldens
+	$(GO) test ./schema/... -run 'Generated' -update
+
+fuzz: ## thirty seconds for each fuzz target
+	@hack/fuzz.sh 30s
+
+bench: setup build ## figures of docs/benchmarks.md, as ratios within one run
+	@hack/bench.sh
+
+clean:
+	rm -rf bin dist

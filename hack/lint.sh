@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Everything that can be said of the code without running it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+unformatted=$(gofmt -l $(git ls-files '*.go'))
+if [ -n "$unformatted" ]; then
+  printf 'not gofmt-ed (run gofmt -w):\n%s\n' "$unformatted" >&2
+  exit 1
+fi
+go vet ./...
+go tool staticcheck ./...
+go test -count=1 ./internal/arrows
+go test -count=1 ./schema/... -run 'Generated'
+echo "lint: clean"

@@ -1,0 +1,121 @@
+package arrows
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "hawser.dev/hawser"
+
+type listed struct {
+	ImportPath string
+	Deps       []string
+	Imports    []string
+}
+
+// rule forbids packages under From to reach packages under Never. Deep looks at
+// all dependencies, otherwise only at direct imports.
+type rule struct {
+	from  string
+	never []string
+	deep  bool
+	why   string
+}
+
+func rules() []rule {
+	own := func(names ...string) []string {
+		for i, n := range names {
+			names[i] = module + "/" + n
+		}
+		return names
+	}
+	return []rule{
+		{from: module + "/schema/fabric", never: own("schema", "render", "reconciler", "nodeagent", "lab"), deep: true,
+			why: "the wire contract stands alone"},
+		{from: module + "/schema", never: own("render", "reconciler", "nodeagent", "lab"), deep: true,
+			why: "arrows: schema <- render <- reconciler <- cmd/hawser"},
+		{from: module + "/render", never: own("reconciler", "nodeagent", "lab"), deep: true,
+			why: "arrows: schema <- render <- reconciler <- cmd/hawser"},
+		{from: module + "/reconciler", never: own("nodeagent/kernel", "nodeagent/converge", "nodeagent/facts",
+			"nodeagent/health", "nodeagent/dns", "nodeagent/feed", "lab"), deep: true,
+			why: "the reconciler may use nodeagent/project for the plan and nothing else of the agent"},
+		{from: module + "/nodeagent", never: append(own("reconciler", "render", "lab", "schema"),
+			"github.com/go-git/go-git", "sigs.k8s.io/kustomize"), deep: true,
+			why: "the agent stays small: no git, no kustomize, no rendering"},
+		{from: module + "/nodeagent/converge", never: []string{"github.com/vishvananda/netlink", "github.com/google/nftables",
+			"golang.zx2c4.com/wireguard"}, deep: true,
+			why: "the engine knows nothing about networks"},
+		{from: module + "/nodeagent/project", never: []string{"os", "time", "net", "math/rand", "log/slog", "os/exec"},
+			why: "project is pure: no clock, no environment, no I/O"},
+		{from: module + "/nodeagent/desired", never: []string{"os", "time", "net", "math/rand", "log/slog"},
+			why: "desired is data only"},
+		{from: module + "/cmd/hawser-agent", never: append(own("reconciler", "render", "lab"),
+			"github.com/go-git/go-git", "sigs.k8s.io/kustomize"), deep: true,
+			why: "the agent binary holds no git and no kustomize"},
+	}
+}
+
+// TestArrows checks every package of the module against the rules.
+func TestArrows(t *testing.T) {
+	t.Parallel()
+	packages := list(t)
+	for _, r := range rules() {
+		matched := false
+		for _, p := range packages {
+			if !under(p.ImportPath, r.from) {
+				continue
+			}
+			matched = true
+			imports := p.Imports
+			if r.deep {
+				imports = p.Deps
+			}
+			for _, imported := range imports {
+				if slices.ContainsFunc(r.never, func(never string) bool { return forbidden(imported, never) }) {
+					t.Errorf("%s imports %s: %s", p.ImportPath, imported, r.why)
+				}
+			}
+		}
+		if !matched {
+			t.Errorf("no package under %s: mend the rule", r.from)
+		}
+	}
+}
+
+// forbidden matches a package and what is below it; the schema root alone is
+// meant without schema/fabric, which everybody may read.
+func forbidden(imported, never string) bool {
+	if never == module+"/schema" && strings.HasPrefix(imported, module+"/schema/fabric") {
+		return false
+	}
+	return under(imported, never) && !(never == "net" && imported != "net") && !(never == "os" && imported != "os")
+}
+
+func under(path, root string) bool {
+	return path == root || strings.HasPrefix(path, root+"/")
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps=false", "-json=ImportPath,Deps,Imports", module+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var packages []listed
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatalf("read go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
