@@ -1,0 +1,159 @@
+package converge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"hawser.dev/hawser/internal/diff"
+)
+
+// Resync is how often the engine looks without being asked to.
+const Resync = 30 * time.Second
+
+const mostPasses = 3
+
+// Engine brings what is to what D says. Only one goroutine may use it at a time.
+type Engine[D any] struct {
+	Stages []Stage[D] // in the order of creation
+	Log    *slog.Logger
+	// Decommission reports whether d says that everything of ours is to go. Nil
+	// means never.
+	Decommission func(d D) bool
+	// OnReport gets the report of each round of Run, in Run's goroutine; nil = nobody.
+	OnReport func(Report)
+	// Resync overrides the period between rounds of Run; 0 = Resync.
+	Resync time.Duration
+
+	clean string // digest of the last round that left nothing to do; empty = none
+}
+
+// Once converges: one pass over all stages, and up to two more when a pass both
+// made progress and left something undone. Digest must change whenever desired
+// does; a change under the same digest counts as drift. Empty means unknown.
+func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
+	began := time.Now()
+	report := Report{Digest: digest, At: began, Drift: map[string]int{}}
+	for report.Passes < mostPasses {
+		before := len(report.Changed)
+		report.Passes++
+		report.Failed, report.Blocked, report.Fights = nil, nil, nil
+		e.pass(ctx, &pass[D]{desired: desired, digest: digest, report: &report})
+		stuck := len(report.Failed) + len(report.Blocked)
+		if stuck == 0 || len(report.Changed) == before || ctx.Err() != nil {
+			break
+		}
+	}
+	if digest != "" && digest == e.clean {
+		for _, c := range report.Changed {
+			report.Drift[c.Kind]++
+		}
+	}
+	if e.clean = ""; report.Clean() {
+		e.clean = digest
+	}
+	report.Took = time.Since(began)
+	e.log(ctx, report)
+	return report
+}
+
+// Plan gives the changes that Once would make, in its order, and makes none.
+// The error tells of stages that could not be read, and of a state that would be
+// refused; the changes of the other stages are given all the same.
+func (e *Engine[D]) Plan(ctx context.Context, desired D) ([]Change, error) {
+	var report Report
+	p := &pass[D]{desired: desired, report: &report, planOnly: true}
+	e.pass(ctx, p)
+	changes := p.planned
+	for _, deletes := range slices.Backward(p.removed) {
+		changes = append(changes, deletes...)
+	}
+	return changes, report.Err()
+}
+
+func (e *Engine[D]) pass(ctx context.Context, p *pass[D]) {
+	p.now, p.objects, p.deletes = time.Now(), map[string]int{}, map[string]int{}
+	for _, s := range e.Stages {
+		if err := ctx.Err(); err != nil {
+			p.fail(s.Name(), "", err)
+			return
+		}
+		s.forward(ctx, p)
+	}
+	p.report.Objects = p.objects
+	if e.refuses(p) {
+		p.fail("desired state", "", ErrMassDelete)
+		return
+	}
+	if p.planOnly {
+		return
+	}
+	for _, s := range slices.Backward(e.Stages) {
+		s.backward(ctx, p)
+	}
+}
+
+// refuses is the guard against a state that leaves nothing of what exists.
+func (e *Engine[D]) refuses(p *pass[D]) bool {
+	deletes := 0
+	for _, n := range p.deletes {
+		deletes += n
+	}
+	if deletes == 0 || deletes < p.have {
+		return false
+	}
+	return e.Decommission == nil || !e.Decommission(p.desired)
+}
+
+func (p *pass[D]) plan(changes, deletes []Change) {
+	p.planned = append(p.planned, changes...)
+	p.removed = append(p.removed, deletes)
+}
+
+func (e *Engine[D]) log(ctx context.Context, r Report) {
+	if e.Log == nil {
+		return
+	}
+	drift := len(r.Drift) > 0
+	for _, c := range r.Changed {
+		level := slog.LevelDebug
+		if drift {
+			level = slog.LevelWarn
+		}
+		e.Log.Log(ctx, level, map[bool]string{true: "drift repaired", false: "changed"}[drift],
+			"kind", c.Kind, "op", string(c.Op), "key", c.Key, "origin", c.Origin, "fields", fieldsOf(c))
+	}
+	for _, p := range r.Failed {
+		e.Log.ErrorContext(ctx, "change failed", "kind", p.Kind, "key", p.Key, "err", p.Err)
+	}
+	for _, p := range r.Fights {
+		e.Log.ErrorContext(ctx, "change is undone each time", "kind", p.Kind, "key", p.Key)
+	}
+	for _, p := range r.Blocked {
+		var on ErrBlocked
+		errors.As(p.Err, &on)
+		e.Log.DebugContext(ctx, "change waits", "kind", p.Kind, "key", p.Key, "on", on.On)
+	}
+	if len(r.Changed) > 0 {
+		e.Log.InfoContext(ctx, "converged", "digest", r.Digest, "changed", len(r.Changed), "blocked", len(r.Blocked),
+			"failed", len(r.Failed), "passes", r.Passes, "took", r.Took)
+	}
+}
+
+func fieldsOf(c Change) slog.Value {
+	attrs := make([]slog.Attr, len(c.Deltas))
+	for i, d := range c.Deltas {
+		attrs[i] = slog.String(d.Name, orNone(d.Have)+" -> "+orNone(d.Want))
+	}
+	return slog.GroupValue(attrs...)
+}
+
+func showAll[D any, S diff.Spec](s *stage[D, S], changes []diff.Change[S]) []Change {
+	shown := make([]Change, len(changes))
+	for i, c := range changes {
+		shown[i] = s.show(c)
+	}
+	return shown
+}

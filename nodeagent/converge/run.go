@@ -1,0 +1,88 @@
+package converge
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Source gives the desired state and its digest. Not ok means that there is no
+// valid one; the engine then goes on with the last that was, and does nothing at
+// all before the first.
+type Source[D any] func(ctx context.Context) (desired D, digest string, ok bool)
+
+const (
+	backoffFirst = time.Second
+	// A stream of triggers may take half of the engine's time at most.
+	restShortest = 10 * time.Millisecond
+	restLongest  = 250 * time.Millisecond
+)
+
+// Run converges on each token of trigger (a channel of size one, so that many
+// events are one token), after failures with growing pauses, and once every
+// resync period. It returns when ctx ends.
+func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan struct{}) {
+	var last struct {
+		desired D
+		digest  string
+		valid   bool
+	}
+	backoff := backoffFirst
+	for ctx.Err() == nil {
+		if desired, digest, ok := source(ctx); ok {
+			last.desired, last.digest, last.valid = desired, digest, true
+		}
+		next := e.period()
+		rest := restShortest
+		if last.valid {
+			report := e.Once(ctx, last.desired, last.digest)
+			if e.OnReport != nil {
+				e.OnReport(report)
+			}
+			next, backoff = e.after(report, backoff)
+			rest = min(max(report.Took, restShortest), restLongest)
+			if len(report.Failed) > 0 {
+				// The failed attempt may itself have caused the next event.
+				rest = restLongest
+			}
+		}
+		if !wait(ctx, rest, nil) || !wait(ctx, next, trigger) {
+			return
+		}
+	}
+}
+
+// after gives the time to the next look and the pause after the next failure.
+func (e *Engine[D]) after(r Report, backoff time.Duration) (next, grown time.Duration) {
+	if len(r.Failed) == 0 {
+		return e.period(), backoffFirst
+	}
+	if len(r.Changed) > 0 {
+		backoff = backoffFirst
+	}
+	period := e.period()
+	return min(backoff, period), min(2*backoff, period)
+}
+
+// period gives the resync period, spread by a tenth to either side so that the
+// nodes of a cluster do not move in step.
+func (e *Engine[D]) period() time.Duration {
+	period := e.Resync
+	if period == 0 {
+		period = Resync
+	}
+	return time.Duration(float64(period) * (0.9 + 0.2*rand.Float64()))
+}
+
+// wait returns after d or on a token, and false when ctx ended.
+func wait(ctx context.Context, d time.Duration, trigger <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-trigger:
+	case <-timer.C:
+	}
+	return true
+}

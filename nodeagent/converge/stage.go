@@ -1,0 +1,213 @@
+package converge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"hawser.dev/hawser/internal/diff"
+)
+
+// Stage is one kind together with its part of the desired state D.
+type Stage[D any] interface {
+	// Name is the kind's.
+	Name() string
+	// Wanted is the number of objects that d asks for.
+	Wanted(d D) int
+
+	forward(ctx context.Context, p *pass[D])
+	backward(ctx context.Context, p *pass[D])
+}
+
+// NewStage joins a kind with the function that takes its objects out of the
+// desired state. Origin gives the topology path that caused an object, for plan
+// and log; nil when there is none.
+func NewStage[D any, S diff.Spec](kind Kind[S], want func(D) []S, origin func(S) string) Stage[D] {
+	if origin == nil {
+		origin = func(S) string { return "" }
+	}
+	return &stage[D, S]{kind: kind, want: want, origin: origin, fights: map[string]*fight{}}
+}
+
+type stage[D any, S diff.Spec] struct {
+	kind   Kind[S]
+	want   func(D) []S
+	origin func(S) string
+	fights map[string]*fight // of keys that changed in the pass before
+
+	stamp       string // of have; empty = have is not to be reused
+	have        []S
+	cleanStamp  string // stamp and digest with which nothing was left to do
+	cleanDigest string
+}
+
+func (s *stage[D, S]) Name() string { return s.kind.Name() }
+
+func (s *stage[D, S]) Wanted(d D) int { return len(s.want(d)) }
+
+// observe reads what is, or reuses what was read when the kind's stamp says
+// that it is still so.
+func (s *stage[D, S]) observe(ctx context.Context) ([]S, error) {
+	stamp := ""
+	if stamper, ok := s.kind.(Stamper); ok {
+		var err error
+		// The stamp is taken before the objects: a change in between makes the
+		// next stamp differ, so it is never missed.
+		if stamp, err = stamper.Stamp(ctx); err != nil {
+			return nil, fmt.Errorf("stamp: %w", err)
+		}
+		if stamp != "" && stamp == s.stamp {
+			return s.have, nil
+		}
+	}
+	s.stamp = ""
+	have, err := s.kind.Observe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("observe: %w", err)
+	}
+	s.stamp, s.have = stamp, have
+	return have, nil
+}
+
+// compare gives all changes of this stage and what exists.
+func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) ([]diff.Change[S], []S, error) {
+	have, err := s.observe(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.stamp != "" && p.digest != "" && s.stamp == s.cleanStamp && p.digest == s.cleanDigest {
+		return nil, have, nil
+	}
+	changes, err := diff.Compute(s.adopt(s.want(p.desired), have), have)
+	if err != nil {
+		return nil, nil, fmt.Errorf("compare: %w", err)
+	}
+	s.cleanStamp, s.cleanDigest = "", ""
+	if len(changes) == 0 {
+		s.cleanStamp, s.cleanDigest = s.stamp, p.digest
+	}
+	return changes, have, nil
+}
+
+func (s *stage[D, S]) adopt(want, have []S) []S {
+	adopter, ok := s.kind.(Adopter[S])
+	if !ok || len(have) == 0 {
+		return want
+	}
+	byKey := make(map[string]S, len(have))
+	for _, h := range have {
+		byKey[h.Key()] = h
+	}
+	adopted := make([]S, len(want))
+	for i, w := range want {
+		adopted[i] = w
+		if h, exists := byKey[w.Key()]; exists {
+			adopted[i] = adopter.Adopt(w, h)
+		}
+	}
+	return adopted
+}
+
+func (s *stage[D, S]) forward(ctx context.Context, p *pass[D]) {
+	changes, have, err := s.compare(ctx, p)
+	if err != nil {
+		p.fail(s.Name(), "", err)
+		return
+	}
+	var make, remove []diff.Change[S]
+	for _, c := range changes {
+		if c.Op == diff.Delete {
+			remove = append(remove, c)
+		} else {
+			make = append(make, c)
+		}
+	}
+	p.objects[s.Name()] = len(have)
+	p.have += len(have)
+	p.deletes[s.Name()] = len(remove)
+	if p.planOnly {
+		p.plan(showAll(s, make), showAll(s, remove))
+		return
+	}
+	s.settle(changes)
+	s.apply(ctx, p, make)
+}
+
+// backward deletes. What is to go is read again, as earlier deletes may have
+// taken it along; a stage that had nothing to delete is not read a second time.
+func (s *stage[D, S]) backward(ctx context.Context, p *pass[D]) {
+	if p.deletes[s.Name()] == 0 {
+		return
+	}
+	changes, _, err := s.compare(ctx, p)
+	if err != nil {
+		p.fail(s.Name(), "", err)
+		return
+	}
+	var remove []diff.Change[S]
+	for _, c := range changes {
+		if c.Op == diff.Delete {
+			remove = append(remove, c)
+		}
+	}
+	s.apply(ctx, p, remove)
+}
+
+func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], changes []diff.Change[S]) {
+	changes = s.withoutFights(p, changes)
+	if len(changes) == 0 {
+		return
+	}
+	s.stamp = ""
+	byKey := map[string]error{}
+	rest := split(s.kind.Apply(ctx, changes), byKey)
+	for _, c := range changes {
+		err := byKey[c.Key]
+		switch {
+		case err == nil && rest == nil:
+			s.made(c)
+			p.changed(s.show(c))
+		case err != nil:
+			p.fail(s.Name(), c.Key, err)
+		}
+	}
+	if rest != nil {
+		p.fail(s.Name(), "", rest)
+	}
+}
+
+func (s *stage[D, S]) show(c diff.Change[S]) Change {
+	shown := Change{Kind: s.Name(), Op: c.Op, Key: c.Key, Deltas: c.Deltas()}
+	if c.Op != diff.Delete {
+		shown.Origin = s.origin(c.Want)
+	}
+	return shown
+}
+
+// pass is one walk over all stages.
+type pass[D any] struct {
+	desired  D
+	digest   string
+	planOnly bool
+	now      time.Time
+
+	report  *Report
+	objects map[string]int
+	have    int
+	deletes map[string]int // by stage
+	planned []Change       // creates and updates, in order
+	removed [][]Change     // deletes by stage, in order of the stages
+}
+
+func (p *pass[D]) changed(c Change) { p.report.Changed = append(p.report.Changed, c) }
+
+func (p *pass[D]) fail(kind, key string, err error) {
+	problem := Problem{Kind: kind, Key: key, Err: err}
+	var blocked ErrBlocked
+	if errors.As(err, &blocked) {
+		p.report.Blocked = append(p.report.Blocked, problem)
+		return
+	}
+	p.report.Failed = append(p.report.Failed, problem)
+}
