@@ -1,0 +1,202 @@
+package facts
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	kjson "sigs.k8s.io/json"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// Objects are the Kubernetes objects that facts come from.
+type Objects struct {
+	Nodes          []corev1.Node
+	Pods           []corev1.Pod
+	Services       []corev1.Service
+	EndpointSlices []discoveryv1.EndpointSlice
+}
+
+func (o *Objects) add(more Objects) {
+	o.Nodes = append(o.Nodes, more.Nodes...)
+	o.Pods = append(o.Pods, more.Pods...)
+	o.Services = append(o.Services, more.Services...)
+	o.EndpointSlices = append(o.EndpointSlices, more.EndpointSlices...)
+}
+
+// Decode reads the objects of one file: YAML or JSON, many documents, v1 Lists.
+// Objects of other kinds are passed over. The error is a diag.Diagnostic whose
+// position is in file; nothing of a broken file is returned.
+func Decode(file string, raw []byte) (Objects, error) {
+	var out Objects
+	documents := yaml.NewDecoder(bytes.NewReader(raw))
+	for {
+		var document yaml.Node
+		err := documents.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return Objects{}, broken(file, syntaxLine(err), err)
+		}
+		if len(document.Content) == 0 || isNull(document.Content[0]) {
+			continue
+		}
+		if err := out.decode(file, document.Content[0], 0); err != nil {
+			return Objects{}, err
+		}
+	}
+}
+
+// head is what tells the kinds apart. Items stays as nodes, so that an error in
+// a list names its own line.
+type head struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+	Items      yaml.Node
+}
+
+// maxNesting bounds lists inside lists.
+const maxNesting = 4
+
+func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
+	if node.Kind != yaml.MappingNode {
+		return broken(file, node.Line, errors.New("a Kubernetes object is a mapping"))
+	}
+	var h head
+	if err := node.Decode(&h); err != nil {
+		return broken(file, node.Line, err)
+	}
+	switch h.APIVersion + " " + h.Kind {
+	case "v1 List", "v1 NodeList", "v1 PodList", "v1 ServiceList", "discovery.k8s.io/v1 EndpointSliceList":
+		return o.list(file, &h.Items, nesting)
+	case "v1 Node":
+		return appendObject(file, node, &o.Nodes)
+	case "v1 Pod":
+		return appendObject(file, node, &o.Pods)
+	case "v1 Service":
+		return appendObject(file, node, &o.Services)
+	case "discovery.k8s.io/v1 EndpointSlice":
+		return appendObject(file, node, &o.EndpointSlices)
+	}
+	if h.APIVersion == "" || h.Kind == "" {
+		return broken(file, node.Line, errors.New("a Kubernetes object has apiVersion and kind"))
+	}
+	return nil
+}
+
+func (o *Objects) list(file string, items *yaml.Node, nesting int) error {
+	if nesting == maxNesting {
+		return broken(file, items.Line, fmt.Errorf("lists are nested more than %d deep", maxNesting))
+	}
+	if items.IsZero() || isNull(items) {
+		return nil
+	}
+	if items.Kind != yaml.SequenceNode {
+		return broken(file, items.Line, errors.New("items is not a list"))
+	}
+	for _, item := range items.Content {
+		if err := o.decode(file, item, nesting+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendObject decodes a node as the API server would: field names with their
+// exact case, unknown ones passed over.
+func appendObject[T any](file string, node *yaml.Node, list *[]T) error {
+	plain(node)
+	var tree any
+	if err := node.Decode(&tree); err != nil {
+		return broken(file, node.Line, err)
+	}
+	raw, err := json.Marshal(tree)
+	if err != nil {
+		return broken(file, node.Line, err)
+	}
+	var object T
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
+		return broken(file, lineOf(node, err), err)
+	}
+	*list = append(*list, object)
+	return nil
+}
+
+// plain makes unquoted dates text, as they are for the API server.
+func plain(node *yaml.Node) {
+	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!timestamp" {
+		node.Tag = "!!str"
+	}
+	for _, child := range node.Content {
+		plain(child)
+	}
+}
+
+func isNull(node *yaml.Node) bool {
+	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null"
+}
+
+// lineOf finds the line of the field that a JSON error names. Such a path has no
+// list indexes, so the first element that holds the rest of it is taken.
+func lineOf(node *yaml.Node, err error) int {
+	var mismatch *json.UnmarshalTypeError
+	if !errors.As(err, &mismatch) || mismatch.Field == "" {
+		return node.Line
+	}
+	for name := range strings.SplitSeq(mismatch.Field, ".") {
+		next := child(node, name)
+		if next == nil {
+			break
+		}
+		node = next
+	}
+	return node.Line
+}
+
+func child(node *yaml.Node, name string) *yaml.Node {
+	if node.Kind == yaml.SequenceNode {
+		for _, item := range node.Content {
+			if found := child(item, name); found != nil {
+				return found
+			}
+		}
+	}
+	if node.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == name {
+			return node.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func syntaxLine(err error) int {
+	found := regexp.MustCompile(`line (\d+)`).FindStringSubmatch(err.Error())
+	if found == nil {
+		return 1
+	}
+	line, _ := strconv.Atoi(found[1])
+	return line
+}
+
+func broken(file string, line int, err error) error {
+	return diag.Diagnostic{
+		Severity: diag.Error,
+		Code:     "facts-decode",
+		Pos:      diag.Pos{File: file, Line: max(line, 1), Column: 1},
+		Summary:  strings.TrimPrefix(err.Error(), "yaml: "),
+		Hint:     "the last good content of this file stays in force until it is mended",
+	}
+}

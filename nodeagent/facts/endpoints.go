@@ -1,0 +1,105 @@
+package facts
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"hawser.dev/hawser/nodeagent/project"
+)
+
+// fromSlices joins the slices of one service. A pod of two families stands in
+// two slices, and a pod may stand in two slices while the controller moves it;
+// either way it is one endpoint. numbers maps protocol/name of the service's
+// ports to protocol/number.
+func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string]string) []project.Endpoint {
+	byKey := map[string]*project.Endpoint{}
+	for _, slice := range slicesOfService {
+		if slice.AddressType == discoveryv1.AddressTypeFQDN {
+			continue
+		}
+		ports := portsOf(slice, numbers)
+		for i := range slice.Endpoints {
+			key, endpoint, ok := fromEndpoint(&slice.Endpoints[i])
+			if !ok {
+				continue
+			}
+			endpoint.Ports = maps.Clone(ports)
+			if known := byKey[key]; known != nil {
+				merge(known, endpoint)
+			} else {
+				byKey[key] = &endpoint
+			}
+		}
+	}
+	var out []project.Endpoint
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		out = append(out, *byKey[key])
+	}
+	return out
+}
+
+func portsOf(slice *discoveryv1.EndpointSlice, numbers map[string]string) map[string]int {
+	ports := make(map[string]int, len(slice.Ports))
+	for _, port := range slice.Ports {
+		protocol, name := "TCP", ""
+		if port.Protocol != nil {
+			protocol = string(*port.Protocol)
+		}
+		if port.Name != nil {
+			name = *port.Name
+		}
+		// A port without a number means "all ports" in the API; no service has one.
+		if number, known := numbers[protocol+"/"+name]; known && port.Port != nil {
+			ports[number] = int(*port.Port)
+		}
+	}
+	return ports
+}
+
+// fromEndpoint maps one endpoint and gives the key by which it is known. Only
+// the first address counts: the API leaves the meaning of more open, and
+// kube-proxy reads the first.
+func fromEndpoint(endpoint *discoveryv1.Endpoint) (string, project.Endpoint, bool) {
+	if len(endpoint.Addresses) == 0 {
+		return "", project.Endpoint{}, false
+	}
+	addr, err := netip.ParseAddr(endpoint.Addresses[0])
+	if err != nil {
+		return "", project.Endpoint{}, false
+	}
+	out := project.Endpoint{
+		Addrs: []netip.Addr{addr.Unmap()},
+		Ready: endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready,
+	}
+	key := "addr/" + out.Addrs[0].String()
+	if endpoint.Hostname != nil {
+		out.Hostname = *endpoint.Hostname
+	}
+	if endpoint.NodeName != nil {
+		out.Node = *endpoint.NodeName
+	}
+	if ref := endpoint.TargetRef; ref != nil && ref.Kind == "Pod" {
+		out.Pod = ref.Name
+		key = "pod/" + ref.Name
+	}
+	return key, out, true
+}
+
+// merge adds what another slice says of the same endpoint. It is ready when one
+// of them says so: the other is then the older copy.
+func merge(into *project.Endpoint, more project.Endpoint) {
+	for _, addr := range more.Addrs {
+		if !slices.Contains(into.Addrs, addr) {
+			into.Addrs = append(into.Addrs, addr)
+		}
+	}
+	slices.SortFunc(into.Addrs, netip.Addr.Compare)
+	into.Hostname = cmp.Or(into.Hostname, more.Hostname)
+	into.Node = cmp.Or(into.Node, more.Node)
+	into.Ready = into.Ready || more.Ready
+	maps.Copy(into.Ports, more.Ports)
+}

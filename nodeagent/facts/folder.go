@@ -1,0 +1,83 @@
+package facts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxFile bounds one file, in bytes.
+const maxFile = 64 << 20
+
+// read looks at every file of the folder and keeps the last good content of the
+// broken ones. A folder that cannot be listed changes nothing.
+func (s *Source) read() State {
+	state := State{Facts: s.state.Facts, Loaded: s.state.Loaded}
+	paths, err := list(s.dir)
+	if err != nil {
+		state.Err = err
+		return state
+	}
+	files := make(map[string]Objects, len(paths))
+	var errs []error
+	var all Objects
+	state.Loaded = true
+	for _, path := range paths {
+		objects, err := readFile(path)
+		if err != nil {
+			errs = append(errs, err)
+			last, known := s.files[path]
+			if !known {
+				state.Loaded = false
+				continue
+			}
+			objects = last
+		}
+		files[path] = objects
+		all.add(objects)
+	}
+	s.files = files
+	state.Facts = FromObjects(all)
+	state.Err = errors.Join(errs...)
+	return state
+}
+
+// list gives the YAML files of a folder by name. Names that begin with a dot are
+// editors' temporary files, or the kubelet's ..data link and what it points to.
+func list(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read facts: %w", err)
+	}
+	var paths []string
+	for _, entry := range entries {
+		name := entry.Name()
+		ext := filepath.Ext(name)
+		if strings.HasPrefix(name, ".") || (ext != ".yaml" && ext != ".yml" && ext != ".json") {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			continue
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+func readFile(path string) (Objects, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Objects{}, fmt.Errorf("read facts: %w", err)
+	}
+	if info.Size() > maxFile {
+		return Objects{}, fmt.Errorf("read facts: %s: %d bytes are more than %d", path, info.Size(), maxFile)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Objects{}, fmt.Errorf("read facts: %w", err)
+	}
+	return Decode(path, raw)
+}

@@ -1,0 +1,142 @@
+package facts
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"hawser.dev/hawser/nodeagent/project"
+)
+
+// FromObjects maps Kubernetes objects to facts. It is pure; the order of the
+// objects plays no part, but of two objects of one name the later one counts.
+func FromObjects(objects Objects) project.Facts {
+	var facts project.Facts
+	for _, node := range latest(objects.Nodes, func(n *corev1.Node) string { return n.Name }) {
+		facts.Nodes = append(facts.Nodes, fromNode(node))
+	}
+	for _, pod := range latest(objects.Pods, func(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }) {
+		if mapped, useful := fromPod(pod); useful {
+			facts.Pods = append(facts.Pods, mapped)
+		}
+	}
+	slicesOf := map[string][]*discoveryv1.EndpointSlice{}
+	for _, slice := range latest(objects.EndpointSlices, func(s *discoveryv1.EndpointSlice) string { return s.Namespace + "/" + s.Name }) {
+		service := slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]
+		slicesOf[service] = append(slicesOf[service], slice)
+	}
+	for _, service := range latest(objects.Services, func(s *corev1.Service) string { return s.Namespace + "/" + s.Name }) {
+		if service.Spec.Type != corev1.ServiceTypeExternalName {
+			facts.Services = append(facts.Services, fromService(service, slicesOf[service.Namespace+"/"+service.Name]))
+		}
+	}
+	return facts
+}
+
+// latest gives the objects by key in the order of their keys, the last of each.
+func latest[T any](objects []T, key func(*T) string) []*T {
+	byKey := make(map[string]*T, len(objects))
+	keys := make([]string, 0, len(objects))
+	for i := range objects {
+		k := key(&objects[i])
+		if _, known := byKey[k]; !known {
+			keys = append(keys, k)
+		}
+		byKey[k] = &objects[i]
+	}
+	slices.Sort(keys)
+	out := make([]*T, len(keys))
+	for i, k := range keys {
+		out[i] = byKey[k]
+	}
+	return out
+}
+
+func fromNode(node *corev1.Node) project.Node {
+	out := project.Node{Name: node.Name}
+	var addrs []string
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			addrs = append(addrs, a.Address)
+		}
+	}
+	out.Addrs = onePerFamily(addrs)
+	cidrs := node.Spec.PodCIDRs
+	if len(cidrs) == 0 && node.Spec.PodCIDR != "" {
+		cidrs = []string{node.Spec.PodCIDR}
+	}
+	for _, text := range cidrs {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			out.PodCIDRs = append(out.PodCIDRs, prefix.Masked())
+		}
+	}
+	slices.SortFunc(out.PodCIDRs, netip.Prefix.Compare)
+	return out
+}
+
+// fromPod passes over pods that have no address, or no longer: the addresses of
+// a pod that ended are given to the next one.
+func fromPod(pod *corev1.Pod) (project.Pod, bool) {
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	addrs := make([]string, 0, 1+len(pod.Status.PodIPs))
+	for _, ip := range pod.Status.PodIPs {
+		addrs = append(addrs, ip.IP)
+	}
+	if len(addrs) == 0 {
+		addrs = append(addrs, pod.Status.PodIP)
+	}
+	out := project.Pod{
+		Namespace:   pod.Namespace,
+		Name:        pod.Name,
+		Node:        pod.Spec.NodeName,
+		Labels:      pod.Labels,
+		Addrs:       onePerFamily(addrs),
+		HostNetwork: pod.Spec.HostNetwork,
+	}
+	return out, !ended && len(out.Addrs) > 0
+}
+
+// onePerFamily parses addresses and keeps the first of each family, IPv4 first.
+// What does not parse is left out: the API server admits no such address.
+func onePerFamily(texts []string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			continue
+		}
+		addr = addr.Unmap()
+		if !slices.ContainsFunc(out, func(a netip.Addr) bool { return a.Is4() == addr.Is4() }) {
+			out = append(out, addr)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out
+}
+
+func fromService(service *corev1.Service, endpoints []*discoveryv1.EndpointSlice) project.Service {
+	out := project.Service{Namespace: service.Namespace, Name: service.Name}
+	ips := service.Spec.ClusterIPs
+	if len(ips) == 0 {
+		ips = []string{service.Spec.ClusterIP}
+	}
+	out.ClusterIPs = onePerFamily(ips) // "None" does not parse
+	numbers := map[string]string{}
+	for _, port := range service.Spec.Ports {
+		protocol := cmp.Or(string(port.Protocol), "TCP")
+		if protocol != "TCP" && protocol != "UDP" {
+			continue
+		}
+		out.Ports = append(out.Ports, project.ServicePort{Name: port.Name, Protocol: protocol, Port: int(port.Port)})
+		numbers[protocol+"/"+port.Name] = protocol + "/" + strconv.Itoa(int(port.Port))
+	}
+	slices.SortFunc(out.Ports, func(a, b project.ServicePort) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name))
+	})
+	out.Endpoints = fromSlices(endpoints, numbers)
+	return out
+}

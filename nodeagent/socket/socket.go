@@ -1,0 +1,78 @@
+// Package socket sets the Linux socket options that the agent's servers and
+// probes need: binding to an address that does not exist yet, and binding to a
+// device that has no address.
+package socket
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options says how a socket is bound. Its Control method fits
+// net.ListenConfig and net.Dialer.
+type Options struct {
+	// Freebind allows an address that no interface has (ip(7), IP_FREEBIND): a
+	// socket bound so works as soon as the address appears and survives its removal.
+	Freebind bool
+	// Device binds to one interface (socket(7), SO_BINDTODEVICE), which also fixes
+	// the way of outgoing packets: without a matching route the kernel takes an
+	// IPv4 destination as on-link there.
+	Device string
+}
+
+// Control applies the options before the socket is bound.
+func (o Options) Control(network, address string, conn syscall.RawConn) error {
+	var failed error
+	err := conn.Control(func(fd uintptr) { failed = o.apply(network, int(fd)) })
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return fmt.Errorf("prepare %s socket for %s: %w", network, address, err)
+	}
+	return nil
+}
+
+func (o Options) apply(network string, fd int) error {
+	if o.Freebind {
+		level, option := unix.IPPROTO_IP, unix.IP_FREEBIND
+		if strings.HasSuffix(network, "6") {
+			level, option = unix.IPPROTO_IPV6, unix.IPV6_FREEBIND
+		}
+		if err := unix.SetsockoptInt(fd, level, option, 1); err != nil {
+			return fmt.Errorf("set IP_FREEBIND: %w", err)
+		}
+	}
+	if o.Device != "" {
+		if err := unix.BindToDevice(fd, o.Device); err != nil {
+			return fmt.Errorf("bind to device %s: %w", o.Device, err)
+		}
+	}
+	return nil
+}
+
+// Index gives the interface index of a device, 0 when there is none. A socket
+// bound to a device is dead once the device was made anew with another index.
+func Index(device string) int {
+	if device == "" {
+		return 0
+	}
+	link, err := net.InterfaceByName(device)
+	if err != nil {
+		return 0
+	}
+	return link.Index
+}
+
+// Network names the network of one family for package net: base is udp or tcp.
+func Network(base string, addr netip.Addr) string {
+	if addr.Is4() {
+		return base + "4"
+	}
+	return base + "6"
+}
