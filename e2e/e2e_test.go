@@ -1,0 +1,219 @@
+// Package e2e drives the built binaries through whole scenarios: a lab of
+// network namespaces, the real reconciler, one real agent a node, real packets.
+// Each scenario is a script under testdata; see README.md beside it.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "rewrite expected output in the scripts")
+
+// binaries is where TestMain put hawser and hawser-agent.
+func binaries() string { return os.Getenv("HAWSER_E2E_BIN") }
+
+// TestMain builds the binaries under test, so that `go test ./e2e` alone runs
+// what the tree says.
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "hawser-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	build := exec.Command("go", "build", "-o", dir, "hawser.dev/hawser/cmd/hawser", "hawser.dev/hawser/cmd/hawser-agent")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+		return 1
+	}
+	if err := os.Setenv("HAWSER_E2E_BIN", dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// TestScripts runs every scenario.
+func TestScripts(t *testing.T) {
+	needs(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
+		Setup:               setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"eventually": eventually,
+			"never":      never,
+			"commit":     commit,
+			"replace":    replace,
+		},
+	})
+}
+
+// needs skips, by name, what this machine cannot do; REQUIRE_KERNEL=1 makes the
+// skip a failure.
+func needs(t *testing.T) {
+	t.Helper()
+	missing := ""
+	if os.Geteuid() != 0 {
+		missing = "root"
+	}
+	for _, tool := range []string{"nft", "curl", "dig", "ip", "git"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing = tool
+		}
+	}
+	switch {
+	case missing == "":
+	case os.Getenv("REQUIRE_KERNEL") == "1":
+		t.Fatalf("needs %s (make setup)", missing)
+	default:
+		t.Skipf("needs %s (make setup)", missing)
+	}
+}
+
+// setup gives each scenario its own lab folder (short, because unix sockets
+// live in it) and takes the lab down whatever happens.
+func setup(env *testscript.Env) error {
+	dir, err := os.MkdirTemp("", "hwlab-")
+	if err != nil {
+		return err
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		return err
+	}
+	hawser := filepath.Join(binaries(), "hawser")
+	env.Setenv("PATH", binaries()+":"+env.Getenv("PATH")+":/usr/sbin:/sbin")
+	env.Setenv("HAWSER_LAB_DIR", filepath.Join(dir, "lab"))
+	env.Setenv("REPO", filepath.Join(dir, "lab", "repo"))
+	env.Setenv("ROOT", root)
+	env.Setenv("GIT_AUTHOR_NAME", "test")
+	env.Setenv("GIT_AUTHOR_EMAIL", "test@example.org")
+	env.Setenv("GIT_COMMITTER_NAME", "test")
+	env.Setenv("GIT_COMMITTER_EMAIL", "test@example.org")
+	env.Defer(func() {
+		down := exec.Command(hawser, "lab", "down", "--dir", filepath.Join(dir, "lab"))
+		if out, err := down.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "lab down: %v\n%s", err, out)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return nil
+}
+
+const poll = 50 * time.Millisecond
+
+// eventually DURATION REGEXP CMD ARGS... runs a command until it succeeds and
+// its output matches, or the time is over. With ! the command must fail.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	limit, pattern, argv := parse(ts, "eventually", args)
+	deadline := time.Now().Add(limit)
+	for {
+		out, err := output(ts, argv)
+		if (err != nil) == neg && pattern.MatchString(out) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("not within %s: %s\n%s%v", limit, strings.Join(argv, " "), out, err)
+		}
+		time.Sleep(poll)
+	}
+}
+
+// never DURATION REGEXP CMD ARGS... runs a command for the whole time; it must
+// always succeed and never match. With ! it may fail.
+func never(ts *testscript.TestScript, neg bool, args []string) {
+	limit, pattern, argv := parse(ts, "never", args)
+	deadline := time.Now().Add(limit)
+	for time.Now().Before(deadline) {
+		out, err := output(ts, argv)
+		if (err != nil && !neg) || pattern.MatchString(out) {
+			ts.Fatalf("%s\n%s%v", strings.Join(argv, " "), out, err)
+		}
+		time.Sleep(poll)
+	}
+}
+
+func parse(ts *testscript.TestScript, name string, args []string) (time.Duration, *regexp.Regexp, []string) {
+	if len(args) < 3 {
+		ts.Fatalf("usage: %s DURATION REGEXP CMD [ARGS...]", name)
+	}
+	limit, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	return limit, pattern, args[2:]
+}
+
+func output(ts *testscript.TestScript, argv []string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	path := argv[0]
+	if !strings.Contains(path, "/") {
+		if found, err := exec.LookPath(filepath.Join(binaries(), path)); err == nil {
+			path = found
+		}
+	}
+	cmd := exec.CommandContext(ctx, path, argv[1:]...)
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"PATH", "HOME", "HAWSER_LAB_DIR", "REPO"} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// commit MESSAGE commits whatever changed in the topology repository of the lab,
+// as a person would.
+func commit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: commit MESSAGE")
+	}
+	repo := ts.Getenv("REPO")
+	for _, argv := range [][]string{{"add", "-A"}, {"commit", "-q", "-m", args[0]}} {
+		cmd := exec.Command("git", append([]string{"-C", repo}, argv...)...)
+		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=test", "GIT_AUTHOR_EMAIL=test@example.org",
+			"GIT_COMMITTER_NAME=test", "GIT_COMMITTER_EMAIL=test@example.org")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			ts.Fatalf("git %s: %v\n%s", strings.Join(argv, " "), err, out)
+		}
+	}
+}
+
+// replace FILE REGEXP TEXT changes a file in place; no match is an error.
+func replace(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: replace FILE REGEXP TEXT")
+	}
+	path := ts.MkAbs(args[0])
+	raw, err := os.ReadFile(path)
+	ts.Check(err)
+	pattern, err := regexp.Compile("(?ms)" + args[1])
+	ts.Check(err)
+	if !pattern.Match(raw) {
+		ts.Fatalf("%s: nothing matches %s", args[0], args[1])
+	}
+	text := strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(args[2])
+	ts.Check(os.WriteFile(path, pattern.ReplaceAll(raw, []byte(text)), 0o644))
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# The tour of the README on this machine: three clusters with the same CIDRs, in
+# network namespaces, with the real reconciler and one real agent a node.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+PATH=$root/bin:$PATH
+HAWSER_LAB_DIR=$(mktemp -d /tmp/hwdemo-XXXXXX)/lab
+export PATH HAWSER_LAB_DIR
+trap 'hawser lab down >/dev/null 2>&1; rm -rf "${HAWSER_LAB_DIR%/lab}"' EXIT
+
+bold=''; plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m'; plain=$'\e[0m'; fi
+say() { printf '\n%s# %s%s\n' "$bold" "$*" "$plain"; }
+run() { printf '%s$ %s%s\n' "$bold" "$*" "$plain"; "$@"; }
+# Runs a command until its output matches, then shows it; 20 seconds at most.
+until_seen() {
+  local pattern=$1 out deadline=$((SECONDS + 20)); shift
+  printf '%s$ %s%s\n' "$bold" "$*" "$plain"
+  while out=$("$@" 2>&1) || true; ! grep -qE "$pattern" <<<"$out"; do
+    if [ $SECONDS -ge $deadline ]; then
+      printf '%s\nnot seen within 20 s: %s\n' "$out" "$pattern" >&2
+      exit 1
+    fi
+    sleep 0.1
+  done
+  printf '%s\n' "$out"
+}
+client() { hawser lab exec g1/default/client -- "$@"; }
+url=whereami-cs.sample.svc.clusterset.local
+commit() { git -C "$repo" -c user.name=demo -c user.email=demo@example.org commit -qam "$1"; }
+
+say "Three clusters, all with pods 10.7.0.0/16 and services 10.77.0.0/16, come up from one file."
+run hawser lab up -f clusterset.example.yaml -w workloads/
+repo=$(hawser lab repo)
+
+say "1. The tunnels."
+until_seen 'connected' hawser show connections
+
+say "2. A service of g2, by name, from a pod in g1. The server sees one of g1's egress addresses."
+until_seen '^243\.' hawser lab exec g1/default/client -- dig +short $url
+until_seen '"g2"' hawser lab exec g1/default/client -- curl -s -m 3 $url
+echo "Sixty calls reach these pods:"
+for _ in $(seq 60); do client curl -s -m 3 $url; echo; done | grep -oE '"pod": *"[^"]*"' | sort | uniq -c
+
+say "3. Export it from g1 too: first the plan, then the commit. The local cluster is preferred."
+sed -i '/name: whereami-cs/,/clusters:/ s/clusters: \[g2\]/clusters: [g1, g2]/' "$repo/clusterset.yaml"
+(cd "$repo" && run hawser diff || true)
+commit 'export whereami-cs from g1 too'
+until_seen '"g1"' hawser lab exec g1/default/client -- curl -s -m 3 $url
+echo "The cluster's own name pins it:"
+run hawser lab exec g1/default/client -- curl -s -m 3 g2.$url
+
+say "4. A headless service: one global IP for each ready pod, and a name for each."
+until_seen '242\.2\.' hawser lab exec g1/default/client -- dig +short whereami-ss.sample.svc.clusterset.local
+run hawser lab exec g1/default/client -- curl -s -m 3 whereami-0.g2.whereami-ss.sample.svc.clusterset.local
+run hawser lab scale g2/sample/StatefulSet/whereami 2
+until_seen 'NXDOMAIN' hawser lab exec g1/default/client -- dig whereami-2.g2.whereami-ss.sample.svc.clusterset.local
+
+say "5. g3 has mapped egress: its pods keep their host part. g1 shares eight addresses; billing/db has its own."
+run hawser lab exec g3/default/client -- ip -4 -br addr show dev eth0
+until_seen '"client"' hawser lab exec g3/default/client -- curl -s -m 3 g2.$url
+until_seen '"client"' hawser lab exec g1/billing/db -- curl -s -m 3 g2.$url
+
+say "6. A broken commit changes nothing, and says where it is broken."
+sed -i '0,/10\.7\.0\.0\/16/ s//10.7.0.1\/16/' "$repo/clusterset.yaml"
+(cd "$repo" && run hawser validate clusterset.yaml) || true
+commit 'a mistake'
+until_seen 'clusterset.yaml:[0-9]+:[0-9]+' hawser lab status
+until_seen '"g2"' hawser lab exec g1/default/client -- curl -s -m 3 g2.$url
+git -C "$repo" -c user.name=demo -c user.email=demo@example.org revert --no-edit HEAD >/dev/null
+
+say "And away again."
+run hawser lab down
+echo; echo "demo: done"
