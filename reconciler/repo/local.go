@@ -1,0 +1,205 @@
+package repo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	"github.com/go-git/go-git/v5/storage"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+	"github.com/go-git/go-git/v5/storage/filesystem/dotgit"
+)
+
+const (
+	lockWait = 2 * time.Second       // how long another process may hold a branch's lock
+	lockPoll = 10 * time.Millisecond // between two tries
+)
+
+// local is a repository on this machine.
+type local struct {
+	path  string // what the user wrote: a work tree, a folder in it, or a git folder
+	dirs  gitDirs
+	store storage.Storer
+}
+
+// gitDirs are the folders of a repository (gitrepository-layout(5)).
+type gitDirs struct {
+	git    string // HEAD and index of this work tree
+	common string // objects and refs; differs from git in a linked work tree
+	work   string // top of the work tree; empty for a bare repository
+}
+
+// locate finds the repository that holds path.
+func locate(path string) (gitDirs, error) {
+	start, err := filepath.Abs(path)
+	if err != nil {
+		return gitDirs{}, fmt.Errorf("find the repository of %s: %w", path, err)
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if isGitDir(dir) {
+			return withCommon(gitDirs{git: dir})
+		}
+		dot := filepath.Join(dir, ".git")
+		if isGitDir(dot) {
+			return withCommon(gitDirs{git: dot, work: dir})
+		}
+		if raw, err := os.ReadFile(dot); err == nil {
+			target, ok := strings.CutPrefix(strings.TrimSpace(string(raw)), "gitdir: ")
+			if ok {
+				return withCommon(gitDirs{git: absolute(dir, target), work: dir})
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return gitDirs{}, fmt.Errorf("%s: not in a git repository (git init makes one)", path)
+		}
+	}
+}
+
+func isGitDir(dir string) bool {
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func withCommon(d gitDirs) (gitDirs, error) {
+	raw, err := os.ReadFile(filepath.Join(d.git, "commondir"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.common = d.git
+	case err != nil:
+		return d, fmt.Errorf("open git folder %s: %w", d.git, err)
+	default:
+		d.common = absolute(d.git, strings.TrimSpace(string(raw)))
+	}
+	return d, nil
+}
+
+func absolute(base, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(base, path)
+}
+
+// sync opens the repository anew: a pack that another process made since the
+// last time would otherwise not be seen.
+func (l *local) sync(context.Context, []string) error {
+	dirs, err := locate(l.path)
+	if err != nil {
+		return err
+	}
+	folder := dotgit.NewRepositoryFilesystem(osfs.New(dirs.git), osfs.New(dirs.common))
+	store := filesystem.NewStorageWithOptions(folder, cache.NewObjectLRUDefault(),
+		filesystem.Options{AlternatesFS: osfs.New("/")})
+	// Open refuses repository formats that go-git cannot read (reftable, SHA-256).
+	if _, err := git.Open(store, nil); err != nil {
+		return err
+	}
+	l.dirs, l.store = dirs, store
+	return nil
+}
+
+func (l *local) objects() storage.Storer { return l.store }
+
+func (l *local) ref(branch string) plumbing.ReferenceName {
+	return plumbing.NewBranchReferenceName(branch)
+}
+
+// advance follows git's own protocol for a loose ref: create <ref>.lock, which
+// only one process can, compare, write, rename. go-git's compare-and-set locks
+// in a way that git does not honour.
+func (l *local) advance(ctx context.Context, branch string, from, to Hash) error {
+	path := filepath.Join(l.dirs.common, filepath.FromSlash(l.ref(branch).String()))
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	lock, err := takeLock(ctx, path+".lock")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(lock.Name()) }() // gone already after the rename
+	err = l.compare(branch, from)
+	if err == nil {
+		_, err = fmt.Fprintln(lock, to)
+	}
+	if err := errors.Join(err, lock.Close()); err != nil {
+		return err
+	}
+	return os.Rename(lock.Name(), path)
+}
+
+func (l *local) compare(branch string, from Hash) error {
+	have, err := resolve(l.store, l.ref(branch))
+	if err != nil && !errors.Is(err, plumbing.ErrReferenceNotFound) {
+		return err
+	}
+	if have != from {
+		return ErrMoved
+	}
+	return nil
+}
+
+func takeLock(ctx context.Context, path string) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	tick := time.NewTicker(lockPoll)
+	defer tick.Stop()
+	for {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if !errors.Is(err, fs.ErrExist) {
+			return f, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("another git process holds %s (remove it if none runs): %w", path, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// checkedOut looks at the HEAD of the main work tree and of all linked ones.
+func (l *local) checkedOut(branch string) (bool, error) {
+	conf, err := l.store.Config()
+	if err != nil {
+		return false, fmt.Errorf("read config of %s: %w", l.path, err)
+	}
+	heads, err := filepath.Glob(filepath.Join(l.dirs.common, "worktrees", "*", "HEAD"))
+	if err != nil {
+		return false, fmt.Errorf("list work trees of %s: %w", l.path, err)
+	}
+	if !conf.Core.IsBare {
+		heads = append(heads, filepath.Join(l.dirs.common, "HEAD"))
+	}
+	for _, head := range heads {
+		raw, err := os.ReadFile(head)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, fmt.Errorf("read %s: %w", head, err)
+		}
+		if strings.TrimSpace(string(raw)) == "ref: "+l.ref(branch).String() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// resolve follows symbolic references to a commit.
+func resolve(st storage.Storer, name plumbing.ReferenceName) (Hash, error) {
+	ref, err := storer.ResolveReference(st, name)
+	if err != nil {
+		return Hash{}, err
+	}
+	return ref.Hash(), nil
+}

@@ -1,0 +1,167 @@
+package repo
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage"
+)
+
+// maxFile bounds one file, so that a mistaken commit cannot fill the memory.
+const maxFile = 256 << 20
+
+// Subject gives the first line of a commit's message.
+func (s *Store) Subject(commit Hash) (string, error) {
+	c, err := object.GetCommit(s.objects(), commit)
+	if err != nil {
+		return "", fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+	}
+	subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
+	return subject, nil
+}
+
+// Trailer gives the value of a trailer (git-interpret-trailers(1)) of a
+// commit's message, or "" when it has none of that name.
+func (s *Store) Trailer(commit Hash, name string) (string, error) {
+	c, err := object.GetCommit(s.objects(), commit)
+	if err != nil {
+		return "", fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+	}
+	paragraphs := strings.Split(strings.TrimSpace(c.Message), "\n\n")
+	for line := range strings.Lines(paragraphs[len(paragraphs)-1]) {
+		if value, ok := strings.CutPrefix(line, name+": "); ok {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return "", nil
+}
+
+// Descends reports whether to has from among its ancestors (or is from). A
+// commit that the repository no longer holds has no descendants.
+func (s *Store) Descends(from, to Hash) (bool, error) {
+	if from == to {
+		return true, nil
+	}
+	older, err := object.GetCommit(s.objects(), from)
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read commit %s of %s: %w", from, s.name, err)
+	}
+	newer, err := object.GetCommit(s.objects(), to)
+	if err != nil {
+		return false, fmt.Errorf("read commit %s of %s: %w", to, s.name, err)
+	}
+	found, err := older.IsAncestor(newer)
+	if err != nil {
+		return false, fmt.Errorf("walk history of %s: %w", s.name, err)
+	}
+	return found, nil
+}
+
+// File reads one file of a commit, or gives ErrNoFile.
+func (s *Store) File(commit Hash, name string) ([]byte, error) {
+	entries, err := s.entries(commit)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := readEntry(s.objects(), entries, path.Clean(name))
+	if err != nil {
+		return nil, fmt.Errorf("read %s in commit %s of %s: %w", name, commit, s.name, err)
+	}
+	return raw, nil
+}
+
+func (s *Store) entries(commit Hash) (*object.Tree, error) {
+	c, err := object.GetCommit(s.objects(), commit)
+	if err != nil {
+		return nil, fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+	}
+	tree, err := c.Tree()
+	if err != nil {
+		return nil, fmt.Errorf("read tree of commit %s of %s: %w", commit, s.name, err)
+	}
+	return tree, nil
+}
+
+func readEntry(st storage.Storer, tree *object.Tree, name string) ([]byte, error) {
+	entry, err := tree.FindEntry(name)
+	if errors.Is(err, object.ErrEntryNotFound) || errors.Is(err, object.ErrDirectoryNotFound) {
+		return nil, ErrNoFile
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !entry.Mode.IsFile() {
+		return nil, fmt.Errorf("%w: it is a folder", ErrNoFile)
+	}
+	return readBlob(st, entry.Hash)
+}
+
+// Tree reads all files of a commit by path. Submodules are left out.
+func (s *Store) Tree(commit Hash) (map[string][]byte, error) {
+	flat, err := s.flat(commit)
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string][]byte, len(flat))
+	for name, entry := range flat {
+		if !entry.Mode.IsFile() {
+			continue
+		}
+		files[name], err = readBlob(s.objects(), entry.Hash)
+		if err != nil {
+			return nil, fmt.Errorf("read %s in commit %s of %s: %w", name, commit, s.name, err)
+		}
+	}
+	return files, nil
+}
+
+// flat lists every entry of a commit that is not a folder, by path.
+func (s *Store) flat(commit Hash) (map[string]object.TreeEntry, error) {
+	flat := map[string]object.TreeEntry{}
+	if commit.IsZero() {
+		return flat, nil
+	}
+	tree, err := s.entries(commit)
+	if err != nil {
+		return nil, err
+	}
+	walker := object.NewTreeWalker(tree, true, nil)
+	defer walker.Close()
+	for {
+		name, entry, err := walker.Next()
+		if errors.Is(err, io.EOF) {
+			return flat, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("walk commit %s of %s: %w", commit, s.name, err)
+		}
+		if entry.Mode != filemode.Dir {
+			flat[name] = entry
+		}
+	}
+}
+
+func readBlob(st storage.Storer, hash Hash) ([]byte, error) {
+	blob, err := object.GetBlob(st, hash)
+	if err != nil {
+		return nil, err
+	}
+	if blob.Size > maxFile {
+		return nil, fmt.Errorf("larger than %d bytes", int64(maxFile))
+	}
+	r, err := blob.Reader()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(r)
+	return raw, errors.Join(err, r.Close())
+}

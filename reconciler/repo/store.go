@@ -1,0 +1,144 @@
+// Package repo reads and writes the branches of a git repository through
+// go-git: one on this machine, on whose object store it works directly, or a
+// remote one, of which it keeps a mirror. It never touches a work tree or an
+// index.
+package repo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/storage"
+)
+
+// Errors that callers tell apart with errors.Is.
+var (
+	// ErrNoBranch says that the repository has no such branch (an empty
+	// repository has none at all).
+	ErrNoBranch = errors.New("no such branch")
+	// ErrNoFile says that a commit holds no such file.
+	ErrNoFile = errors.New("no such file")
+	// ErrMoved says that a branch no longer is where the caller saw it.
+	ErrMoved = errors.New("branch moved meanwhile")
+)
+
+// Hash names a git object.
+type Hash = plumbing.Hash
+
+// Config says where a repository is and how to reach it.
+type Config struct {
+	// URL is a path, or any URL that git understands (https, ssh, git, file,
+	// user@host:path).
+	URL  string
+	Auth Auth
+	// Cache is the folder of the mirror of a remote repository; empty keeps the
+	// mirror in memory.
+	Cache string
+}
+
+// Store is one repository. It is for one goroutine, except Watch.
+type Store struct {
+	name string // for messages, without credentials
+	backend
+}
+
+// backend is what differs between a repository here and a remote one.
+type backend interface {
+	// sync makes the named branches of the repository readable.
+	sync(ctx context.Context, branches []string) error
+	// objects is the storage that sync filled.
+	objects() storage.Storer
+	// ref is the local name of a branch of the repository.
+	ref(branch string) plumbing.ReferenceName
+	// advance moves a branch, or gives ErrMoved when it is not at from.
+	advance(ctx context.Context, branch string, from, to Hash) error
+	// checkedOut reports whether a work tree is on the branch.
+	checkedOut(branch string) (bool, error)
+	watch(ctx context.Context, changed func()) error
+}
+
+// Open prepares a repository. It does no I/O beyond its cache folder: whether
+// the repository can be reached shows at the first Sync.
+func Open(cfg Config) (*Store, error) {
+	ep, err := transport.NewEndpoint(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("read repository address %s: %w", Redact(cfg.URL), err)
+	}
+	s := &Store{name: Redact(cfg.URL)}
+	if ep.Protocol == "file" {
+		s.backend = &local{path: strings.TrimPrefix(cfg.URL, "file://")}
+		return s, nil
+	}
+	s.backend, err = newMirror(cfg, ep.Protocol, ep.User)
+	return s, err
+}
+
+// Branch turns what a person writes for a branch (main, refs/heads/main) into
+// its short name, or says what is wrong with it.
+func Branch(text string) (string, error) {
+	short := strings.TrimPrefix(text, "refs/heads/")
+	if err := plumbing.NewBranchReferenceName(short).Validate(); err != nil || short == "" {
+		return "", fmt.Errorf("%q is not a branch name", text)
+	}
+	return short, nil
+}
+
+// Redact removes the password from a repository address.
+func Redact(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.User == nil {
+		return address
+	}
+	return u.Redacted()
+}
+
+// Name is the repository's address without credentials.
+func (s *Store) Name() string { return s.name }
+
+// Sync brings what the repository now holds on the named branches. A branch
+// that does not exist is no error here; Head tells.
+func (s *Store) Sync(ctx context.Context, branches ...string) error {
+	if err := s.sync(ctx, branches); err != nil {
+		return fmt.Errorf("read repository %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// Head gives the commit that a branch points to as of the last Sync, or
+// ErrNoBranch.
+func (s *Store) Head(branch string) (Hash, error) {
+	if s.objects() == nil {
+		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, ErrNoBranch)
+	}
+	ref, err := resolve(s.objects(), s.ref(branch))
+	if errors.Is(err, plumbing.ErrReferenceNotFound) {
+		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, ErrNoBranch)
+	}
+	if err != nil {
+		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, err)
+	}
+	return ref, nil
+}
+
+// Advance moves a branch from one commit to another, or creates it when from
+// is the zero hash. Nothing is moved and ErrMoved given when the branch is
+// somewhere else.
+func (s *Store) Advance(ctx context.Context, branch string, from, to Hash) error {
+	if err := s.advance(ctx, branch, from, to); err != nil {
+		return fmt.Errorf("move branch %s of %s to %s: %w", branch, s.name, to, err)
+	}
+	return nil
+}
+
+// CheckedOut reports whether a work tree on this machine is on the branch, so
+// that moving it would make that work tree look changed.
+func (s *Store) CheckedOut(branch string) (bool, error) { return s.checkedOut(branch) }
+
+// Watch calls changed whenever a branch may have moved, until ctx ends. For a
+// remote repository it only waits for the end.
+func (s *Store) Watch(ctx context.Context, changed func()) error { return s.watch(ctx, changed) }

@@ -1,0 +1,150 @@
+package repo
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+)
+
+// Commit is a commit to be made.
+type Commit struct {
+	// Parent is the commit to build on; zero makes a first commit.
+	Parent Hash
+	// Files are the contents by path. All other files of Parent are dropped,
+	// unless Keep is set; submodules and file modes always stay.
+	Files map[string][]byte
+	Keep  bool
+	// Name and Email are author and committer, When the time of both.
+	Name, Email string
+	When        time.Time
+	Message     string
+}
+
+// Write stores a commit and what belongs to it, and gives its hash. No branch
+// moves: that is Advance.
+func (s *Store) Write(c Commit) (Hash, error) {
+	hash, err := s.write(c)
+	if err != nil {
+		return Hash{}, fmt.Errorf("write commit to %s: %w", s.name, err)
+	}
+	return hash, nil
+}
+
+func (s *Store) write(c Commit) (Hash, error) {
+	base, err := s.flat(c.Parent)
+	if err != nil {
+		return Hash{}, err
+	}
+	entries := make(map[string]object.TreeEntry, len(c.Files))
+	for name, entry := range base {
+		if c.Keep || !entry.Mode.IsFile() {
+			entries[name] = entry
+		}
+	}
+	for name, raw := range c.Files {
+		hash, err := s.put(plumbing.BlobObject, raw)
+		if err != nil {
+			return Hash{}, err
+		}
+		entries[name] = object.TreeEntry{Mode: mode(base, name, hash), Hash: hash}
+	}
+	root, err := s.putTree(entries)
+	if err != nil {
+		return Hash{}, err
+	}
+	who := object.Signature{Name: c.Name, Email: c.Email, When: c.When}
+	commit := &object.Commit{Author: who, Committer: who, Message: c.Message, TreeHash: root}
+	if !c.Parent.IsZero() {
+		commit.ParentHashes = []Hash{c.Parent}
+	}
+	obj := s.objects().NewEncodedObject()
+	if err := commit.Encode(obj); err != nil {
+		return Hash{}, err
+	}
+	return s.objects().SetEncodedObject(obj)
+}
+
+// mode keeps the mode that a person gave a file; a symbolic link whose content
+// changed becomes a file.
+func mode(base map[string]object.TreeEntry, name string, hash Hash) filemode.FileMode {
+	have, exists := base[name]
+	if !exists || !have.Mode.IsFile() || (have.Mode == filemode.Symlink && have.Hash != hash) {
+		return filemode.Regular
+	}
+	return have.Mode
+}
+
+// putTree stores the folders, deepest first, and gives the root's hash.
+func (s *Store) putTree(entries map[string]object.TreeEntry) (Hash, error) {
+	tree := &object.Tree{}
+	below := map[string]map[string]object.TreeEntry{}
+	for name, entry := range entries {
+		dir, rest, nested := strings.Cut(name, "/")
+		if dir == "" || dir == "." || dir == ".." || strings.EqualFold(dir, ".git") {
+			return Hash{}, fmt.Errorf("%q is not a path that git stores", name)
+		}
+		if !nested {
+			entry.Name = name
+			tree.Entries = append(tree.Entries, entry)
+			continue
+		}
+		if below[dir] == nil {
+			below[dir] = map[string]object.TreeEntry{}
+		}
+		below[dir][rest] = entry
+	}
+	for dir, inside := range below {
+		if _, clash := entries[dir]; clash {
+			return Hash{}, fmt.Errorf("%s is both a file and a folder", dir)
+		}
+		hash, err := s.putTree(inside)
+		if err != nil {
+			return Hash{}, fmt.Errorf("%s/: %w", dir, err)
+		}
+		tree.Entries = append(tree.Entries, object.TreeEntry{Name: dir, Mode: filemode.Dir, Hash: hash})
+	}
+	slices.SortFunc(tree.Entries, compareEntries)
+	obj := &plumbing.MemoryObject{}
+	if err := tree.Encode(obj); err != nil {
+		return Hash{}, err
+	}
+	return s.putObject(obj)
+}
+
+// compareEntries is git's order: a folder sorts as if its name ended in a slash.
+func compareEntries(a, b object.TreeEntry) int {
+	key := func(e object.TreeEntry) string {
+		if e.Mode == filemode.Dir {
+			return e.Name + "/"
+		}
+		return e.Name
+	}
+	return strings.Compare(key(a), key(b))
+}
+
+func (s *Store) put(kind plumbing.ObjectType, raw []byte) (Hash, error) {
+	obj := &plumbing.MemoryObject{}
+	obj.SetType(kind)
+	if _, err := obj.Write(raw); err != nil {
+		return Hash{}, err
+	}
+	return s.putObject(obj)
+}
+
+// putObject stores what is not there yet: most of a tree did not change.
+func (s *Store) putObject(obj plumbing.EncodedObject) (Hash, error) {
+	err := s.objects().HasEncodedObject(obj.Hash())
+	if err == nil {
+		return obj.Hash(), nil
+	}
+	if !errors.Is(err, plumbing.ErrObjectNotFound) {
+		return Hash{}, err
+	}
+	return s.objects().SetEncodedObject(obj)
+}
