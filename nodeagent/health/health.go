@@ -1,0 +1,137 @@
+// Package health finds out which links between gateways are alive, and chooses
+// the link that carries the traffic of each pair of clusters. Gateways probe the
+// gateways of other clusters through the tunnels; every node probes the gateways
+// of its own cluster over the VXLAN between nodes, and their replies tell which
+// remote gateways they reach. The choice is pure; the prober does the I/O.
+package health
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// Peer names a gateway.
+type Peer struct {
+	Cluster string
+	Gateway string
+}
+
+// String gives cluster/gateway.
+func (p Peer) String() string { return p.Cluster + "/" + p.Gateway }
+
+// Target is one gateway to probe. Two targets are the same when all fields are
+// equal; a target that stays in the set keeps its state.
+type Target struct {
+	Peer Peer
+	// Source is the local address of the probes: the own tunnel address for a
+	// gateway of another cluster, the node's own address for one of this cluster.
+	Source netip.Addr
+	// Addr is the peer's tunnel address, or its node's own address.
+	Addr netip.Addr
+	// Device binds the probes to an interface: desired.NodeLink for gateways of
+	// this cluster, empty for tunnels.
+	Device string
+}
+
+// Listen is a place where probes are answered.
+type Listen struct {
+	Addr   netip.Addr // the own tunnel address, or the node's own address
+	Device string     // as in Target
+}
+
+// Settings can change at run time.
+type Settings struct {
+	Interval time.Duration // between two probes of a target
+	Misses   int           // probes in a row without an answer that make a link dead
+}
+
+// Config is what a Prober needs for its whole life.
+type Config struct {
+	Cluster string
+	// Gateway is the name of the gateway on this node; empty when it is none.
+	Gateway  string
+	Port     uint16 // UDP, of both ends; desired.ProbePort
+	Settings Settings
+	Log      *slog.Logger
+	// OnChange is called when any link changed its state or any gateway of this
+	// cluster its reach. It must not block. May be nil.
+	OnChange func()
+}
+
+// Link is what is known of one target. The counters cover the last window of probes.
+type Link struct {
+	Target Target
+	State  string      // status.Connecting, Connected or Disconnected
+	Since  time.Time   // of State
+	RTT    *status.RTT // nil while no probe of the window was answered
+	Loss   float64     // 0..1 of the window
+	// Initial is true for a target of the first set that has not answered yet and
+	// is not dead yet: an agent that starts takes its links as alive until they
+	// prove dead, so that a restart moves nothing.
+	Initial bool
+
+	reach map[uint64]struct{} // what the gateway says it reaches; nil = it did not say yet
+}
+
+// Alive reports whether the link may carry traffic.
+func (l Link) Alive() bool {
+	return l.State == status.Connected || l.State == status.Connecting && l.Initial
+}
+
+// Snapshot is the state of all links at one moment, sorted by peer, source and address.
+type Snapshot struct {
+	Links []Link
+	// Stats counts what came in since the start.
+	Stats Stats
+
+	cluster, gateway string
+	byPeer           map[Peer][]int // indexes in Links
+}
+
+func newSnapshot(config Config, links []Link, stats Stats) Snapshot {
+	byPeer := make(map[Peer][]int, len(links))
+	for i, link := range links {
+		byPeer[link.Target.Peer] = append(byPeer[link.Target.Peer], i)
+	}
+	return Snapshot{Links: links, Stats: stats, cluster: config.Cluster, gateway: config.Gateway, byPeer: byPeer}
+}
+
+// Alive reports whether a gateway of this cluster reaches a gateway of another:
+// by own probes when it is the gateway of this node, otherwise by what that
+// gateway said. It fits Paths.
+func (s Snapshot) Alive(local string, remote Peer) bool {
+	via := remote
+	if local != s.gateway {
+		via = Peer{Cluster: s.cluster, Gateway: local}
+	}
+	for _, i := range s.byPeer[via] {
+		if link := &s.Links[i]; link.Alive() && (via == remote || link.reaches(remote)) {
+			return true
+		}
+	}
+	return false
+}
+
+// reaches reports whether the gateway at the other end said that it reaches a
+// remote one. What it did not say yet is taken for granted, as for Initial.
+func (l *Link) reaches(remote Peer) bool {
+	if l.reach == nil {
+		return true
+	}
+	_, reaches := l.reach[remote.hash()]
+	return reaches
+}
+
+// Stats counts packets since the start of the prober.
+type Stats struct {
+	Sent      uint64
+	Answered  uint64 // replies that matched a probe
+	Replied   uint64 // probes that were answered here
+	Malformed uint64 // packets that are not ours, or damaged
+	Foreign   uint64 // probes and replies of or for somebody else
+	Limited   uint64 // probes that the rate bound left without an answer
+	Failed    uint64 // packets that the kernel refused to send
+}
