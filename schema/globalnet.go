@@ -1,0 +1,96 @@
+package schema
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Globalnet says which clusters hide their addresses behind global ones: always
+// and never as the file has it, auto when a prefix of the cluster overlaps one
+// of another cluster.
+func (s *ClusterSet) Globalnet() map[string]bool {
+	on := make(map[string]bool, len(s.Spec.Clusters))
+	for _, c := range s.Spec.Clusters {
+		on[c.Name] = c.Globalnet == GlobalnetAlways
+	}
+	groups := newGroups(s)
+	for _, g := range groups {
+		for a := &g; a != nil; a = parentOf(groups, a) {
+			for _, pair := range [2][2]*group{{&g, a}, {a, &g}} {
+				for _, m := range pair[0].members {
+					if pair[1].hasOther(m.cluster) && s.Spec.Clusters[m.cluster].Globalnet != GlobalnetNever {
+						on[s.Spec.Clusters[m.cluster].Name] = true
+					}
+				}
+			}
+		}
+	}
+	return on
+}
+
+// member is one use of a prefix in the file.
+type member struct {
+	cluster int // index in Spec.Clusters
+	path    string
+	prefix  netip.Prefix
+}
+
+// group is all uses of one prefix. Its ancestors are the groups whose prefixes
+// contain it; prefixes overlap only when one contains the other.
+type group struct {
+	prefix  netip.Prefix
+	members []member
+	parent  int // index of the smallest group that contains it, or -1
+}
+
+// hasOther reports whether a cluster other than the given one uses the prefix.
+func (g *group) hasOther(cluster int) bool {
+	return slices.ContainsFunc(g.members, func(m member) bool { return m.cluster != cluster })
+}
+
+func parentOf(groups []group, g *group) *group {
+	if g.parent < 0 {
+		return nil
+	}
+	return &groups[g.parent]
+}
+
+// newGroups sorts the clusters' prefixes and sweeps them once. Each cluster's
+// members come in the order of the file.
+func newGroups(s *ClusterSet) []group {
+	var members []member
+	for i := range s.Spec.Clusters {
+		members = append(members, membersOf(s, i)...)
+	}
+	return groupMembers(members)
+}
+
+func groupMembers(members []member) []group {
+	slices.SortStableFunc(members, func(a, b member) int { return a.prefix.Compare(b.prefix) })
+	var groups []group
+	for _, m := range members {
+		if last := len(groups) - 1; last >= 0 && groups[last].prefix == m.prefix {
+			groups[last].members = append(groups[last].members, m)
+			continue
+		}
+		parent := len(groups) - 1
+		for parent >= 0 && !contains(groups[parent].prefix, m.prefix) {
+			parent = groups[parent].parent
+		}
+		groups = append(groups, group{prefix: m.prefix, members: []member{m}, parent: parent})
+	}
+	return groups
+}
+
+// contains reports whether inner lies within outer.
+func contains(outer, inner netip.Prefix) bool {
+	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
+}
+
+// membersOf gives the pod and service prefixes of one cluster.
+func membersOf(s *ClusterSet, cluster int) []member {
+	c := &s.Spec.Clusters[cluster]
+	path := at("clusters", c.Name)
+	return append(prefixPaths(path+".podCIDRs", cluster, c.PodCIDRs),
+		prefixPaths(path+".serviceCIDRs", cluster, c.ServiceCIDRs)...)
+}

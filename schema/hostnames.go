@@ -1,0 +1,40 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// MarshalJSON writes the number or the list.
+func (h Hostnames) MarshalJSON() ([]byte, error) {
+	if len(h.Names) > 0 {
+		return json.Marshal(h.Names)
+	}
+	return json.Marshal(h.Count)
+}
+
+// UnmarshalJSON reads a number or a list of names.
+func (h *Hostnames) UnmarshalJSON(raw []byte) error {
+	*h = Hostnames{}
+	if err := json.Unmarshal(raw, &h.Count); err == nil {
+		return nil
+	}
+	if err := json.Unmarshal(raw, &h.Names); err != nil {
+		return fmt.Errorf("read hostnames: want a number or a list of names: %w", err)
+	}
+	return nil
+}
+
+// Hosts gives what the allocated addresses belong to: "*-N" for the pod of any
+// StatefulSet with ordinal N, or a pod's hostname.
+func (h Hostnames) Hosts() []string {
+	if len(h.Names) > 0 {
+		return h.Names
+	}
+	hosts := make([]string, 0, max(h.Count, 0))
+	for i := range h.Count {
+		hosts = append(hosts, "*-"+strconv.Itoa(i))
+	}
+	return hosts
+}

@@ -1,0 +1,74 @@
+package schema
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Cluster finds a cluster by name; nil when there is none.
+func (s *ClusterSet) Cluster(name string) *Cluster {
+	i := slices.IndexFunc(s.Spec.Clusters, func(c Cluster) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.Spec.Clusters[i]
+}
+
+// GlobalPools gives the pools of global blocks, IPv4 first.
+func (s *ClusterSet) GlobalPools() []netip.Prefix {
+	return given(s.Spec.Globalnet.CIDR, s.Spec.Globalnet.IPv6CIDR)
+}
+
+// ServicePools gives the pools of clusterset IPs, IPv4 first.
+func (s *ClusterSet) ServicePools() []netip.Prefix {
+	return given(s.Spec.Services.CIDR, s.Spec.Services.IPv6CIDR)
+}
+
+// TunnelPools gives the pools of tunnel addresses, IPv4 first.
+func (s *ClusterSet) TunnelPools() []netip.Prefix {
+	return given(s.Spec.Tunnel.CIDR, s.Spec.Tunnel.IPv6CIDR)
+}
+
+// TunnelOf gives the tunnel settings of a cluster: spec.tunnel with what the
+// cluster overrides. The receiver must have its defaults.
+func (s *ClusterSet) TunnelOf(c *Cluster) Tunnel {
+	t := s.Spec.Tunnel
+	t.Driver = cmp.Or(c.Tunnel.Driver, t.Driver)
+	t.Port = cmp.Or(c.Tunnel.Port, t.Port)
+	t.MTU = cmp.Or(c.Tunnel.MTU, t.MTU)
+	t.Keepalive = cmp.Or(c.Tunnel.Keepalive, t.Keepalive)
+	return t
+}
+
+// GatewayPort gives the UDP port on which a gateway of a cluster listens.
+func (s *ClusterSet) GatewayPort(c *Cluster, g *Gateway) int {
+	return cmp.Or(g.Port, s.TunnelOf(c).Port)
+}
+
+// Gateway finds a gateway of the cluster by name; nil when there is none.
+func (c *Cluster) Gateway(name string) *Gateway {
+	i := slices.IndexFunc(c.Gateways, func(g Gateway) bool { return g.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Gateways[i]
+}
+
+// Pins gives the blocks of the global pools that the file fixes, IPv4 first.
+func (c *Cluster) Pins() []netip.Prefix { return given(c.GlobalCIDR, c.GlobalIPv6CIDR) }
+
+// CIDRs gives the cluster's own prefixes, pods first.
+func (c *Cluster) CIDRs() []netip.Prefix { return slices.Concat(c.PodCIDRs, c.ServiceCIDRs) }
+
+// ID is namespace/name, as people write it.
+func (e *Export) ID() string { return e.Namespace + "/" + e.Name }
+
+// Headless reports whether the export has no address of its own.
+func (e *Export) Headless() bool { return e.Type == fabric.Headless }
+
+func given(prefixes ...netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(prefixes, func(p netip.Prefix) bool { return !p.IsValid() })
+}

@@ -1,0 +1,155 @@
+package schema
+
+import (
+	"net/netip"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// The only apiVersion and kind that Load accepts.
+const (
+	APIVersion = "hawser.dev/v1alpha1"
+	Kind       = "ClusterSet"
+)
+
+// ClusterSet is the topology file: everything that all clusters must agree on.
+type ClusterSet struct {
+	// Version of this format.
+	APIVersion string `json:"apiVersion" required:"true" enum:"hawser.dev/v1alpha1"`
+	// What the document is.
+	Kind string `json:"kind" required:"true" enum:"ClusterSet"`
+	// Name of the clusterset.
+	Metadata Metadata `json:"metadata"`
+	// The clusterset itself.
+	Spec Spec `json:"spec"`
+}
+
+// Metadata names the clusterset.
+type Metadata struct {
+	// Name of the clusterset, a DNS label. It goes into the derivation of every
+	// tunnel key, so that changing it replaces all keys.
+	Name string `json:"name" required:"true"`
+}
+
+// Spec is the body of the topology file.
+type Spec struct {
+	// DNS domain of the clusterset's names, as in
+	// <service>.<namespace>.svc.<domain>.
+	Domain string `json:"domain,omitempty" default:"clusterset.local"`
+	// More domains that are answered exactly like domain.
+	ExtraDomains []string `json:"extraDomains,omitempty"`
+	// The global address space, by which clusters with the same CIDRs reach
+	// each other.
+	Globalnet Globalnet `json:"globalnet,omitzero"`
+	// The pool of clusterset IPs.
+	Services Services `json:"services,omitzero"`
+	// Defaults of every tunnel.
+	Tunnel Tunnel `json:"tunnel,omitzero"`
+	// How links are probed.
+	Health Health `json:"health,omitzero"`
+	// Which clusters have a tunnel to each other.
+	Connectivity Connectivity `json:"connectivity,omitzero"`
+	// How names are answered.
+	DNS DNS `json:"dns,omitzero"`
+	// The generations of tunnel keys in force.
+	Keys Keys `json:"keys,omitzero"`
+	// Allows agents to take down everything that Hawser made. Without it a
+	// clusterset without clusters is refused.
+	Decommission bool `json:"decommission,omitempty"`
+	// The members of the clusterset.
+	Clusters []Cluster `json:"clusters"`
+	// The services that clusters offer to each other.
+	Exports []Export `json:"exports,omitempty"`
+}
+
+// Globalnet is the global address space.
+type Globalnet struct {
+	// IPv4 pool that the clusters' global blocks are taken from.
+	CIDR netip.Prefix `json:"cidr,omitzero" default:"242.0.0.0/8"`
+	// IPv6 pool of the clusters' global blocks; without it there are none.
+	IPv6CIDR netip.Prefix `json:"ipv6Cidr,omitzero"`
+	// Length in bits of the IPv4 prefix that is one cluster's block. 0: as
+	// large as the egress mode needs.
+	ClusterPrefix int `json:"clusterPrefix,omitempty" min:"8" max:"29"`
+	// How pods of a cluster with globalnet go out. mapped: every pod has its
+	// own global address; shared: pods share egressIPs; auto: mapped where the
+	// cluster's block is large enough, otherwise shared.
+	Egress string `json:"egress,omitempty" default:"auto" enum:"auto|mapped|shared"`
+	// Number of egress addresses of a cluster, which its pods share in shared
+	// mode and processes on the host network in both.
+	EgressIPs int `json:"egressIPs,omitempty" default:"8" min:"1" max:"64"`
+}
+
+// Services is the pool of clusterset IPs.
+type Services struct {
+	// IPv4 pool of clusterset IPs, one for each export of type ClusterSetIP.
+	CIDR netip.Prefix `json:"cidr,omitzero" default:"243.0.0.0/16"`
+	// IPv6 pool of clusterset IPs; without it there are none.
+	IPv6CIDR netip.Prefix `json:"ipv6Cidr,omitzero"`
+}
+
+// Tunnel holds the defaults of every link between gateways.
+type Tunnel struct {
+	// What carries packets between gateways.
+	Driver string `json:"driver,omitempty" default:"wireguard" enum:"wireguard|ipsec|vxlan"`
+	// IPv4 pool of the gateways' addresses inside the tunnels.
+	CIDR netip.Prefix `json:"cidr,omitzero" default:"241.0.0.0/16"`
+	// IPv6 pool of the gateways' addresses inside the tunnels; without it they have none.
+	IPv6CIDR netip.Prefix `json:"ipv6Cidr,omitzero"`
+	// UDP port on which gateways listen.
+	Port int `json:"port,omitempty" default:"51820" min:"1" max:"65535"`
+	// MTU of the tunnel devices in bytes. 0: the MTU of the underlay less what
+	// the driver adds.
+	MTU int `json:"mtu,omitempty" min:"576" max:"65535"`
+	// How often a gateway sends something to keep NAT and firewalls on the way
+	// open. 0s: never.
+	Keepalive *fabric.Duration `json:"keepalive,omitempty" default:"25s" min:"0s" max:"18h12m15s"`
+}
+
+// TunnelOverride is what one cluster does differently from spec.tunnel.
+type TunnelOverride struct {
+	// As spec.tunnel.driver, for every link of this cluster.
+	Driver string `json:"driver,omitempty" enum:"wireguard|ipsec|vxlan"`
+	// UDP port on which this cluster's gateways listen.
+	Port int `json:"port,omitempty" min:"1" max:"65535"`
+	// MTU in bytes of this cluster's tunnel devices.
+	MTU int `json:"mtu,omitempty" min:"576" max:"65535"`
+	// As spec.tunnel.keepalive, for this cluster's gateways.
+	Keepalive *fabric.Duration `json:"keepalive,omitempty" min:"0s" max:"18h12m15s"`
+}
+
+// Health says how links are probed.
+type Health struct {
+	// Time between two probes of a link.
+	Interval fabric.Duration `json:"interval,omitempty" default:"250ms" min:"20ms" max:"1m"`
+	// Number of probes without an answer after which a link counts as dead.
+	Misses int `json:"misses,omitempty" default:"3" min:"1" max:"100"`
+}
+
+// Connectivity says which clusters have a tunnel to each other.
+type Connectivity struct {
+	// mesh: every cluster with every other; hub: every cluster with each of
+	// hubs; links: only those in links.
+	Mode string `json:"mode,omitempty" default:"mesh" enum:"mesh|hub|links"`
+	// Clusters that the others connect to; mode hub only.
+	Hubs []string `json:"hubs,omitempty"`
+	// Pairs of clusters, each [a, b]; mode links only.
+	Links [][]string `json:"links,omitempty"`
+}
+
+// DNS is how names are answered.
+type DNS struct {
+	// Whether names of the form <cluster>.<service>.<namespace>.svc.<domain> exist.
+	ClusterNames *bool `json:"clusterNames,omitempty" default:"true"`
+	// How long resolvers may keep an answer; whole seconds.
+	TTL *fabric.Duration `json:"ttl,omitempty" default:"5s" min:"0s" max:"1h"`
+	// Address on every node where its agent answers; link-scope, the same on all nodes.
+	Address netip.Addr `json:"address,omitzero" default:"169.254.73.53"`
+}
+
+// Keys are the generations of tunnel keys.
+type Keys struct {
+	// Generations in force, ascending, 1 or more. To rotate without loss add
+	// one, and drop the old one when every agent has the new.
+	Epochs []int `json:"epochs,omitempty" default:"1"`
+}

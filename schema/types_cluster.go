@@ -1,0 +1,89 @@
+package schema
+
+import (
+	"net/netip"
+)
+
+// Values of Cluster.Globalnet.
+const (
+	GlobalnetAuto   = "auto"   // when the cluster's CIDRs overlap another's
+	GlobalnetAlways = "always" // in any case
+	GlobalnetNever  = "never"  // an overlap is an error
+)
+
+// Values of Globalnet.Egress; the other two are fabric.EgressMapped and
+// fabric.EgressShared.
+const EgressAuto = "auto"
+
+// Values of Connectivity.Mode.
+const (
+	ModeMesh  = "mesh"
+	ModeHub   = "hub"
+	ModeLinks = "links"
+)
+
+// Cluster is one member of the clusterset: a Kubernetes cluster or a group of hosts.
+type Cluster struct {
+	_ struct{} `name:"name"`
+	// Name of the cluster, a DNS label; unique in the clusterset.
+	Name string `json:"name" required:"true"`
+	// Prefixes that the cluster's pods have their addresses from; any number,
+	// either family.
+	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
+	// Prefixes of the cluster's Service addresses (ClusterIPs).
+	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs,omitempty"`
+	// Whether the cluster's own addresses are hidden behind global ones. auto:
+	// when its CIDRs overlap another cluster's; always; never: an overlap is an error.
+	Globalnet string `json:"globalnet,omitempty" default:"auto" enum:"auto|always|never"`
+	// The cluster's block of spec.globalnet.cidr. Without it one is allocated
+	// and kept in the lock file.
+	GlobalCIDR netip.Prefix `json:"globalCIDR,omitzero"`
+	// The cluster's block of spec.globalnet.ipv6Cidr. Without it one is
+	// allocated and kept in the lock file.
+	GlobalIPv6CIDR netip.Prefix `json:"globalIPv6CIDR,omitzero"`
+	// The age recipient (X25519, age1...) whose identity opens this cluster's keys.
+	Recipient string `json:"recipient" required:"true"`
+	// What this cluster does differently from spec.tunnel.
+	Tunnel TunnelOverride `json:"tunnel,omitzero"`
+	// Nodes that hold tunnels; at least one.
+	Gateways []Gateway `json:"gateways"`
+	// Egress addresses for some of the cluster's pods. A rule with a podSelector
+	// comes before one for the whole namespace.
+	Egress []EgressRule `json:"egress,omitempty"`
+}
+
+// Gateway is a node that holds tunnels.
+type Gateway struct {
+	_ struct{} `name:"name"`
+	// Name of the gateway, a DNS label; unique in its cluster.
+	Name string `json:"name" required:"true"`
+	// Name of the node that it runs on, as Kubernetes knows it.
+	Node string `json:"node" required:"true"`
+	// Where other gateways reach it, in order of preference: addresses, or
+	// dns:<name>. Without any it only dials out.
+	Endpoints []string `json:"endpoints,omitempty"`
+	// UDP port on which it listens. 0: the cluster's, otherwise spec.tunnel.port.
+	Port int `json:"port,omitempty" min:"1" max:"65535"`
+	// Public half of a key of your own: 32 bytes (X25519) in base64. Then no
+	// private key is rendered for it; the node has it already.
+	PublicKey string `json:"publicKey,omitempty"`
+}
+
+// EgressRule gives pods their own egress addresses.
+type EgressRule struct {
+	_ struct{} `name:"name"`
+	// Name of the rule, a DNS label; unique in its cluster.
+	Name string `json:"name" required:"true"`
+	// Namespace of the pods.
+	Namespace string `json:"namespace" required:"true"`
+	// Which pods of the namespace; without it, all.
+	PodSelector *PodSelector `json:"podSelector,omitempty"`
+	// Number of egress addresses of the rule.
+	IPs int `json:"ips,omitempty" default:"1" min:"1" max:"20"`
+}
+
+// PodSelector picks pods by their labels.
+type PodSelector struct {
+	// Labels that a pod must have, every one of them.
+	MatchLabels map[string]string `json:"matchLabels" required:"true"`
+}
