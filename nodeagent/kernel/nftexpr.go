@@ -1,0 +1,185 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Registers, as nft itself allots them. 128-bit registers 1 to 4 lie over the
+// 32-bit registers 8 to 23.
+const (
+	nftReg      = 1
+	nftReg2     = 2
+	nftReg3     = 3
+	nftRegWord1 = unix.NFT_REG32_01 // behind 32 bits in register 1
+	nftRegWord2 = unix.NFT_REG32_02
+	nftRegWord3 = unix.NFT_REG32_03
+	nftRegWord4 = unix.NFT_REG32_04 // behind 128 bits in register 1
+	nftRegWord5 = unix.NFT_REG32_05
+	nftRegWord6 = unix.NFT_REG32_06
+	nftRegSpare = unix.NFT_REG32_15 // the last word: no key reaches it
+)
+
+// nftFamily is what differs between the rules of IPv4 and of IPv6.
+type nftFamily struct {
+	digit    string
+	proto    byte // NFPROTO_IPV4, NFPROTO_IPV6
+	size     uint32
+	src, dst uint32 // offsets of the addresses in the header
+	behind   uint32 // the 32-bit register behind an address in register 1
+	icmp     byte
+	echo     byte   // ICMP type of an echo request
+	ctDst    uint32 // conntrack key of the destination address
+}
+
+func nftFamilies() [2]nftFamily {
+	return [2]nftFamily{
+		{
+			digit: "4", proto: unix.NFPROTO_IPV4, size: 4, src: 12, dst: 16, behind: nftRegWord1,
+			icmp: unix.IPPROTO_ICMP, echo: 8, ctDst: unix.NFT_CT_DST_IP,
+		},
+		{
+			digit: "6", proto: unix.NFPROTO_IPV6, size: 16, src: 8, dst: 24, behind: nftRegWord4,
+			icmp: unix.IPPROTO_ICMPV6, echo: 128, ctDst: unix.NFT_CT_DST_IP6,
+		},
+	}
+}
+
+// nftRule is one rule in the making: expressions in nf_tables' own encoding.
+// The methods append; they are named after what nft prints.
+type nftRule struct {
+	nftAttrs
+	members []byte // of the anonymous set (of protocols) that the rule holds
+	mss     int    // of a clamping rule, for Observe
+}
+
+func (r *nftRule) add(e expr.Any) *nftRule {
+	body, err := expr.Marshal(unix.NFPROTO_INET, e)
+	if err != nil {
+		panic(fmt.Sprintf("encode nft expression %T: %v", e, err))
+	}
+	at := r.open(unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED)
+	r.buf = append(r.buf, body...)
+	r.shut(at)
+	return r
+}
+
+func (r *nftRule) load(key expr.MetaKey, register uint32) *nftRule {
+	return r.add(&expr.Meta{Key: key, Register: register})
+}
+
+func (r *nftRule) equal(value ...byte) *nftRule {
+	return r.add(&expr.Cmp{Op: expr.CmpOpEq, Register: nftReg, Data: value})
+}
+
+func (r *nftRule) family(f nftFamily) *nftRule {
+	return r.load(expr.MetaKeyNFPROTO, nftReg).equal(f.proto)
+}
+
+func (r *nftRule) network(offset, size, register uint32) *nftRule {
+	return r.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size})
+}
+
+func (r *nftRule) transport(offset, size, register uint32) *nftRule {
+	return r.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: size})
+}
+
+func (r *nftRule) saddr(f nftFamily) *nftRule { return r.network(f.src, f.size, nftReg) }
+func (r *nftRule) daddr(f nftFamily) *nftRule { return r.network(f.dst, f.size, nftReg) }
+
+// in matches when register 1 is in the set.
+func (r *nftRule) in(set string, f nftFamily) *nftRule {
+	return r.add(&expr.Lookup{SourceRegister: nftReg, SetName: set + f.digit})
+}
+
+func (r *nftRule) notIn(set string, f nftFamily) *nftRule {
+	return r.add(&expr.Lookup{SourceRegister: nftReg, SetName: set + f.digit, Invert: true})
+}
+
+// mapped replaces register 1 by what the map holds for it; without an element
+// the rule ends here.
+func (r *nftRule) mapped(set string, f nftFamily) *nftRule {
+	return r.add(&expr.Lookup{SourceRegister: nftReg, DestRegister: nftReg, IsDestRegSet: true, SetName: set + f.digit})
+}
+
+// vmap goes where the verdict map says.
+func (r *nftRule) vmap(set string, f nftFamily) *nftRule {
+	return r.add(&expr.Lookup{
+		SourceRegister: nftReg, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: set + f.digit,
+	})
+}
+
+func (r *nftRule) l4proto(proto byte) *nftRule {
+	return r.load(expr.MetaKeyL4PROTO, nftReg).equal(proto)
+}
+
+func (r *nftRule) dport(proto byte, port uint16) *nftRule {
+	return r.l4proto(proto).transport(2, 2, nftReg).equal(nftNetOrder16(port)...)
+}
+
+func (r *nftRule) icmpType(f nftFamily, typ byte) *nftRule {
+	return r.family(f).l4proto(f.icmp).transport(0, 1, nftReg).equal(typ)
+}
+
+// bits matches bits of register 1: some of mask set, or with op eq none.
+func (r *nftRule) bits(mask []byte, op expr.CmpOp) *nftRule {
+	zero := make([]byte, len(mask))
+	r.add(&expr.Bitwise{SourceRegister: nftReg, DestRegister: nftReg, Len: uint32(len(mask)), Mask: mask, Xor: zero})
+	return r.add(&expr.Cmp{Op: op, Register: nftReg, Data: zero})
+}
+
+// tcpFlags matches TCP packets with some flag of mask, or (op eq) none.
+func (r *nftRule) tcpFlags(mask byte, op expr.CmpOp) *nftRule {
+	return r.l4proto(unix.IPPROTO_TCP).transport(13, 1, nftReg).bits([]byte{mask}, op)
+}
+
+// link matches interface names that begin with prefix.
+func (r *nftRule) link(key expr.MetaKey, prefix string) *nftRule {
+	return r.load(key, nftReg).equal([]byte(prefix)...)
+}
+
+func (r *nftRule) verdict(kind expr.VerdictKind, chain string) *nftRule {
+	return r.add(&expr.Verdict{Kind: kind, Chain: chain})
+}
+
+func (r *nftRule) accept() *nftRule           { return r.verdict(expr.VerdictAccept, "") }
+func (r *nftRule) drop() *nftRule             { return r.verdict(expr.VerdictDrop, "") }
+func (r *nftRule) jump(chain string) *nftRule { return r.verdict(expr.VerdictJump, chain) }
+func (r *nftRule) goTo(chain string) *nftRule { return r.verdict(expr.VerdictGoto, chain) }
+func (r *nftRule) markFrom(reg uint32) *nftRule {
+	return r.add(&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg})
+}
+
+// nat translates to the address in register 1 and, when port is not 0, to the
+// port in that register.
+func (r *nftRule) nat(kind expr.NATType, f nftFamily, port uint32) *nftRule {
+	return r.add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegProtoMin: port})
+}
+
+// natPrefix keeps the host part and translates the prefix in register 1.
+func (r *nftRule) natPrefix(kind expr.NATType, f nftFamily) *nftRule {
+	return r.add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind, Prefix: true})
+}
+
+// ctOriginalDst loads the destination that the connection began with. The
+// expression type of the nftables module cannot name a direction for this key.
+func (r *nftRule) ctOriginalDst(f nftFamily, register uint32) *nftRule {
+	r.nest(unix.NFTA_LIST_ELEM, func() {
+		r.text(unix.NFTA_EXPR_NAME, "ct")
+		r.nest(unix.NFTA_EXPR_DATA, func() {
+			r.u32(unix.NFTA_CT_KEY, f.ctDst)
+			r.u32(unix.NFTA_CT_DREG, register)
+			r.bytes(unix.NFTA_CT_DIRECTION, []byte{0})
+		})
+	})
+	return r
+}
+
+// protocols matches any of some protocols, held in an anonymous set.
+func (r *nftRule) protocols(members ...byte) *nftRule {
+	r.members = members
+	return r.load(expr.MetaKeyL4PROTO, nftReg).
+		add(&expr.Lookup{SourceRegister: nftReg, SetName: nftAnonymous, SetID: nftAnonymousID})
+}

@@ -1,0 +1,128 @@
+package kernel
+
+import (
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// TCP flags in their header byte, and bits of conntrack states and statuses
+// (nf_conntrack_common.h).
+const (
+	nftSyn       = 0x02
+	nftSynOrRst  = 0x06
+	nftCtReply   = 1      // IP_CT_DIR_REPLY
+	nftCtDNATted = 1 << 5 // IPS_DST_NAT
+	nftTCPOptMSS = 2      // the option's kind, and the offset of its value
+)
+
+func nftFilterChains(t desired.Table) []nftChain {
+	forward := nftChain{name: "forward", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityFilter}}
+	forward.rules = []*nftRule{
+		nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).drop(),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).goTo("inbound"),
+	}
+	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
+	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
+	for _, f := range nftFamilies() {
+		forward.rules = append(forward.rules, nftRefusePools(f)...)
+		outgoing.rules = append(outgoing.rules, nftRefusePools(f)...)
+		input.rules = append(input.rules, nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
+			saddr(f).notIn(desired.SetNodes, f).drop())
+	}
+	input.rules = append(input.rules, nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).goTo("local"))
+	return []nftChain{
+		forward, outgoing, input, nftLocal(), nftInbound(), nftReturnOnly(), nftMSS(), nftClamp(t),
+	}
+}
+
+// nftRefusePools answers at once for a clusterset IP that no backend took.
+func nftRefusePools(f nftFamily) []*nftRule {
+	pool := func() *nftRule { return nftNew().family(f).daddr(f).in(desired.SetPools, f) }
+	return []*nftRule{
+		pool().l4proto(unix.IPPROTO_TCP).add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}),
+		pool().add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}),
+	}
+}
+
+// nftLocal is what a gateway itself takes from a tunnel.
+func nftLocal() nftChain {
+	c := nftChain{name: "local"}
+	for _, f := range nftFamilies() {
+		tunnel := func() *nftRule { return nftNew().family(f).daddr(f).in(desired.SetTunnels, f) }
+		c.rules = append(c.rules,
+			tunnel().dport(unix.IPPROTO_UDP, desired.ProbePort).accept(),
+			tunnel().dport(unix.IPPROTO_TCP, desired.FeedPort).accept(),
+		)
+	}
+	c.rules = append(c.rules,
+		nftNew().protocols(unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6).accept(),
+		nftNew().goTo("inbound"),
+	)
+	return c
+}
+
+// nftInbound is what others may reach through a tunnel.
+func nftInbound() nftChain {
+	c := nftChain{name: "inbound", rules: []*nftRule{
+		nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
+			bits(nftHostOrder(expr.CtStateBitRELATED), expr.CmpOpNeq).accept(),
+		nftNew().add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply).accept(),
+	}}
+	for _, f := range nftFamilies() {
+		began := func(set string) *nftRule { return nftNew().ctOriginalDst(f, nftReg).in(set, f) }
+		c.rules = append(c.rules,
+			nftNew().family(f).saddr(f).ctOriginalDst(f, f.behind).in(desired.SetAllowed, f).accept(),
+			began(desired.SetRestricted).drop(),
+			began(desired.SetPodBlocks).goTo("return_only"),
+			began(desired.SetDirect).accept(),
+		)
+	}
+	c.rules = append(c.rules,
+		nftNew().add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
+			bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).accept(),
+		nftNew().drop(),
+	)
+	return c
+}
+
+// nftReturnOnly lets answers in, for a gateway that did not see the question.
+func nftReturnOnly() nftChain {
+	families := nftFamilies()
+	c := nftChain{name: "return_only", rules: []*nftRule{
+		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).accept(),
+		nftNew().l4proto(unix.IPPROTO_TCP).drop(),
+		nftNew().icmpType(families[0], 0).accept(),
+	}}
+	for _, f := range families {
+		c.rules = append(c.rules, nftNew().family(f).saddr(f).in(desired.SetOffers, f).accept())
+	}
+	c.rules = append(c.rules, nftNew().drop())
+	return c
+}
+
+func nftMSS() nftChain {
+	c := nftChain{name: "mss", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityMSS}}
+	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
+		c.rules = append(c.rules, nftNew().link(key, desired.LinkPrefix).tcpFlags(nftSyn, expr.CmpOpNeq).jump("clamp"))
+	}
+	return c
+}
+
+// nftClamp lowers a segment size that a tunnel cannot carry, and never raises it.
+func nftClamp(t desired.Table) nftChain {
+	c := nftChain{name: "clamp"}
+	for i, f := range nftFamilies() {
+		mss := []int{t.MSS4, t.MSS6}[i]
+		value := nftNetOrder16(uint16(mss))
+		option := expr.Exthdr{Type: nftTCPOptMSS, Offset: 2, Len: 2, Op: expr.ExthdrOpTcpopt}
+		read, write := option, option
+		read.DestRegister, write.SourceRegister = nftReg, nftReg
+		r := nftNew().family(f).add(&read).add(&expr.Cmp{Op: expr.CmpOpGt, Register: nftReg, Data: value}).
+			add(&expr.Immediate{Register: nftReg, Data: value}).add(&write)
+		r.mss = mss
+		c.rules = append(c.rules, r)
+	}
+	return c
+}

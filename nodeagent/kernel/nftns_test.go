@@ -1,0 +1,111 @@
+package kernel
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// nftNS is a network namespace of a test.
+type nftNS struct {
+	t      testing.TB
+	handle netns.NsHandle
+	links  *netlink.Handle
+}
+
+// nftNeed skips (or, with REQUIRE_KERNEL=1, fails) a test that this machine
+// cannot run.
+func nftNeed(t testing.TB, what string, ok bool) {
+	t.Helper()
+	if ok {
+		return
+	}
+	if os.Getenv("REQUIRE_KERNEL") == "1" {
+		t.Fatalf("needs %s", what)
+	}
+	t.Skip("needs " + what)
+}
+
+// nftNewNS makes a namespace without a name: it goes with its last file
+// descriptor, also when the test crashes.
+func nftNewNS(t testing.TB) *nftNS {
+	t.Helper()
+	nftNeed(t, "root", os.Geteuid() == 0)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	handle, err := netns.New()
+	if err != nil {
+		nftNeed(t, fmt.Sprintf("network namespaces (%v)", err), false)
+	}
+	if err := netns.Set(before); err != nil {
+		panic(fmt.Sprintf("go back to the first network namespace: %v", err))
+	}
+	t.Cleanup(func() { handle.Close() })
+	links, err := netlink.NewHandleAt(handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(links.Close)
+	ns := &nftNS{t: t, handle: handle, links: links}
+	_, err = NewTables(ns.opts()).Stamp(t.Context())
+	nftNeed(t, fmt.Sprintf("nftables (%v)", err), err == nil)
+	return ns
+}
+
+func (n *nftNS) opts() NFTOptions { return NFTOptions{NetNS: int(n.handle)} }
+
+// inside runs f on a thread that is in the namespace.
+func (n *nftNS) inside(f func()) {
+	n.t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := netns.Get()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer before.Close()
+	if err := netns.Set(n.handle); err != nil {
+		n.t.Fatal(err)
+	}
+	defer func() {
+		if err := netns.Set(before); err != nil {
+			panic(fmt.Sprintf("go back to the first network namespace: %v", err))
+		}
+	}()
+	f()
+}
+
+// nft runs nft(8) in the namespace with a script and gives its output.
+func (n *nftNS) nft(script string) string {
+	n.t.Helper()
+	path, err := exec.LookPath("nft")
+	nftNeed(n.t, "nft(8)", err == nil)
+	var out []byte
+	n.inside(func() {
+		cmd := exec.Command(path, "-f", "-")
+		cmd.Stdin = strings.NewReader(script)
+		out, err = cmd.CombinedOutput()
+	})
+	if err != nil {
+		n.t.Fatalf("nft: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// nftRandom is a short random name.
+func nftRandom(t testing.TB) string {
+	t.Helper()
+	return strings.ToLower(rand.Text()[:6])
+}

@@ -1,0 +1,179 @@
+package kernel
+
+import (
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// How a caller is hashed to a slot. The seed is the same on every gateway, so
+// that any of them picks what another one picked before.
+const nftHashSeed = 0x6861
+
+// Priorities of the hooks: NAT before kube-proxy's (-100, 100), filters before
+// those of others (0), and the clamp where mangle rules stand.
+const (
+	nftPriorityDNAT   = -110
+	nftPrioritySNAT   = 90
+	nftPriorityFilter = -10
+	nftPriorityMSS    = -150
+)
+
+// nftHook is where a base chain hangs.
+type nftHook struct {
+	kind     string // nat, filter
+	hook     uint32
+	priority int32
+}
+
+// nftChain is one chain with its rules, in order.
+type nftChain struct {
+	name  string
+	base  *nftHook
+	rules []*nftRule
+}
+
+// nftNew starts an empty rule.
+func nftNew() *nftRule { return &nftRule{} }
+
+// nftChains gives all chains of the table. testdata/skeleton.nft is the same
+// text for nft(8), with the reasons; a test compares the two in the kernel.
+func nftChains(t desired.Table) []nftChain {
+	var chains []nftChain
+	for _, f := range nftFamilies() {
+		chains = append(chains, nftPickChains(f)...)
+	}
+	chains = append(chains, nftNATChains()...)
+	return append(chains, nftFilterChains(t)...)
+}
+
+// nftPickChains choose a backend. The slot travels in the packet's mark, as
+// nft 1.0.6 cannot list a hash inside a concatenation.
+func nftPickChains(f nftFamily) []nftChain {
+	chain := func(slots int, affinity bool) nftChain {
+		r := nftNew()
+		r.saveMark()
+		if slots == desired.SlotsOne {
+			r.add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)}).markFrom(nftReg).family(f)
+		} else {
+			r.family(f).slot(f, slots, !affinity)
+		}
+		r.pick(f)
+		return nftChain{name: desired.PickChain(slots, affinity) + f.digit, rules: []*nftRule{r}}
+	}
+	return []nftChain{
+		chain(desired.SlotsOne, false),
+		chain(desired.SlotsFew, false), chain(desired.SlotsFew, true),
+		chain(desired.SlotsMany, false), chain(desired.SlotsMany, true),
+	}
+}
+
+// saveMark keeps the packet's mark, which belongs to others, aside.
+func (r *nftRule) saveMark() *nftRule { return r.load(expr.MetaKeyMARK, nftRegSpare) }
+
+// restoreMark gives the packet its mark back. It stands before the lookup that
+// uses the slot, so that a packet without an element keeps its mark too.
+func (r *nftRule) restoreMark() *nftRule { return r.markFrom(nftRegSpare) }
+
+// slot puts the hash of the source (and its port) into the mark.
+func (r *nftRule) slot(f nftFamily, slots int, port bool) *nftRule {
+	size := f.size
+	r.network(f.src, f.size, nftReg2)
+	if port {
+		register := uint32(nftReg3)
+		if f.size == 4 {
+			register = nftRegWord5
+		}
+		r.transport(0, 2, register)
+		size += 4
+	}
+	r.add(&expr.Hash{
+		SourceRegister: nftReg2, DestRegister: nftReg, Length: size,
+		Modulus: uint32(slots), Seed: nftHashSeed, Type: expr.HashTypeJenkins,
+	})
+	return r.markFrom(nftReg)
+}
+
+// pick translates to what slots holds for destination, port and mark.
+func (r *nftRule) pick(f nftFamily) *nftRule {
+	mark := uint32(nftRegWord3)
+	if f.size == 16 {
+		mark = nftRegWord6
+	}
+	return r.service(f).load(expr.MetaKeyMARK, mark).restoreMark().
+		mapped(desired.SetSlots, f).nat(expr.NATTypeDestNAT, f, f.behind)
+}
+
+// service loads destination, protocol and port.
+func (r *nftRule) service(f nftFamily) *nftRule { return r.endpoint(f, f.dst, 2) }
+
+// endpoint loads an address, the protocol and a port, one behind the other.
+func (r *nftRule) endpoint(f nftFamily, address, port uint32) *nftRule {
+	after := uint32(nftRegWord2)
+	if f.size == 16 {
+		after = nftRegWord5
+	}
+	return r.network(address, f.size, nftReg).load(expr.MetaKeyL4PROTO, f.behind).transport(port, 2, after)
+}
+
+func nftNATChains() []nftChain {
+	services, inverse := nftChain{name: "services"}, nftChain{name: "inverse"}
+	egress := nftChain{name: "egress"}
+	postrouting := nftChain{
+		name: "postrouting", base: &nftHook{"nat", unix.NF_INET_POST_ROUTING, nftPrioritySNAT},
+		rules: []*nftRule{nftNew().link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).goTo("egress")},
+	}
+	for _, f := range nftFamilies() {
+		services.rules = append(services.rules,
+			nftNew().family(f).service(f).vmap(desired.SetServices, f),
+			nftNew().icmpType(f, f.echo).daddr(f).mapped(desired.SetEcho, f).nat(expr.NATTypeDestNAT, f, 0),
+		)
+		inverse.rules = append(inverse.rules,
+			nftNew().family(f).daddr(f).mapped(desired.SetOwners, f).nat(expr.NATTypeDestNAT, f, 0),
+			nftNew().family(f).daddr(f).mapped(desired.SetUnmapped, f).natPrefix(expr.NATTypeDestNAT, f),
+		)
+		postrouting.rules = append(postrouting.rules, nftKeepSource(f)...)
+		egress.rules = append(egress.rules, nftEgress(f)...)
+	}
+	return []nftChain{
+		services,
+		{name: "prerouting", base: &nftHook{"nat", unix.NF_INET_PRE_ROUTING, nftPriorityDNAT}, rules: []*nftRule{
+			nftNew().jump("services"),
+			nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).jump("inverse"),
+		}},
+		inverse,
+		{name: "output", base: &nftHook{"nat", unix.NF_INET_LOCAL_OUT, nftPriorityDNAT}, rules: []*nftRule{
+			nftNew().jump("services"),
+		}},
+		postrouting,
+		egress,
+	}
+}
+
+// nftKeepSource translates an address to itself towards and from remote
+// prefixes: a flow with a mapping is not masqueraded by a later chain.
+func nftKeepSource(f nftFamily) []*nftRule {
+	keep := func(r *nftRule) *nftRule { return r.saddr(f).nat(expr.NATTypeSourceNAT, f, 0) }
+	return []*nftRule{
+		nftNew().family(f).saddr(f).network(f.dst, f.size, f.behind).in(desired.SetHairpin, f).add(&expr.Masq{}),
+		keep(nftNew().family(f).daddr(f).in(desired.SetRemote, f)),
+		keep(nftNew().family(f).saddr(f).in(desired.SetRemote, f)),
+	}
+}
+
+// nftEgress gives the source address with which a packet enters a tunnel. The
+// first rule that knows it wins.
+func nftEgress(f nftFamily) []*nftRule {
+	shared := nftNew().saveMark().family(f).slot(f, desired.SharedSlots, false)
+	return []*nftRule{
+		nftNew().family(f).saddr(f).in(desired.SetTunnels, f).accept(),
+		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).endpoint(f, f.src, 0).
+			mapped(desired.SetReverse, f).nat(expr.NATTypeSourceNAT, f, f.behind),
+		nftNew().family(f).saddr(f).mapped(desired.SetEgress, f).nat(expr.NATTypeSourceNAT, f, 0),
+		nftNew().family(f).saddr(f).in(desired.SetOwn, f).saddr(f).nat(expr.NATTypeSourceNAT, f, 0),
+		nftNew().family(f).saddr(f).mapped(desired.SetMapped, f).natPrefix(expr.NATTypeSourceNAT, f),
+		shared.load(expr.MetaKeyMARK, nftReg).restoreMark().
+			mapped(desired.SetShared, f).nat(expr.NATTypeSourceNAT, f, 0),
+	}
+}
