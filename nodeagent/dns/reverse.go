@@ -1,0 +1,76 @@
+package dns
+
+import (
+	"encoding/hex"
+	"net/netip"
+	"strings"
+
+	"github.com/miekg/dns"
+)
+
+// reverseName answers for names below in-addr.arpa and ip6.arpa, but only those
+// of addresses that this server gave out. All others belong to somebody else, as
+// does everything outside the zones: refused.
+func (r *reply) reverseName(asked string) {
+	addr, is := parseReverse(asked)
+	owners, known := r.reverse.get(addr)
+	if !is || !known || len(r.zones) == 0 {
+		r.Rcode = dns.RcodeRefused
+		return
+	}
+	r.zone = r.zones[0]
+	for _, z := range r.zones {
+		if z.spec.Domain < r.zone.spec.Domain {
+			r.zone = z
+		}
+	}
+	r.Authoritative = true
+	switch r.qtype {
+	case dns.TypePTR:
+		for _, o := range owners {
+			r.Answer = append(r.Answer, &dns.PTR{Hdr: r.zone.header(r.asked, dns.TypePTR), Ptr: r.nameOf(o)})
+		}
+	case dns.TypeSOA:
+		r.Answer = []dns.RR{r.zone.soa(r.asked)}
+	}
+	r.finish(true, asked)
+}
+
+// nameOf gives the name of an address; of a single cluster's address the
+// service's own name where clusters have none.
+func (r *reply) nameOf(o owner) string {
+	base := o.service + ".svc." + r.zone.name
+	s, _ := r.services.get(o.service)
+	if o.name == "" || s.names[o.name].cluster && !r.zone.spec.ClusterNames {
+		return base
+	}
+	return o.name + "." + base
+}
+
+// parseReverse reads the address of a reverse name in lower case.
+func parseReverse(asked string) (netip.Addr, bool) {
+	if text, is := strings.CutSuffix(asked, ".in-addr.arpa."); is {
+		labels := strings.Split(text, ".")
+		if len(labels) != 4 {
+			return netip.Addr{}, false
+		}
+		addr, err := netip.ParseAddr(labels[3] + "." + labels[2] + "." + labels[1] + "." + labels[0])
+		return addr, err == nil && addr.Is4()
+	}
+	text, is := strings.CutSuffix(asked, ".ip6.arpa.")
+	if !is || len(text) != 63 {
+		return netip.Addr{}, false
+	}
+	var digits [32]byte
+	for i := range digits {
+		if i > 0 && text[2*i-1] != '.' {
+			return netip.Addr{}, false
+		}
+		digits[31-i] = text[2*i]
+	}
+	var raw [16]byte
+	if _, err := hex.Decode(raw[:], digits[:]); err != nil {
+		return netip.Addr{}, false
+	}
+	return netip.AddrFrom16(raw), true
+}

@@ -1,0 +1,158 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+	"golang.org/x/net/netutil"
+
+	"hawser.dev/hawser/nodeagent/socket"
+)
+
+const (
+	maxConnections = 256             // TCP, at the same time; more wait
+	maxQueries     = 128             // on one TCP connection
+	idleTimeout    = 5 * time.Second // between two queries on a TCP connection
+	ioTimeout      = 2 * time.Second // for one message
+	bindRetry      = time.Second
+)
+
+// Query is one answered query, for metrics.
+type Query struct {
+	Transport string // udp | tcp
+	Type      string // A, SRV, ...; "other" for types without a name
+	Rcode     string // NOERROR, NXDOMAIN, ...
+}
+
+// Config is what Serve needs.
+type Config struct {
+	// Addr is where to answer. It need not exist yet, and may vanish and come back.
+	Addr  netip.AddrPort
+	Store *Store
+	Log   *slog.Logger
+	Count func(Query) // called once a query, from many goroutines; may be nil
+}
+
+// Serve answers over UDP and TCP until ctx ends, and returns when both servers
+// have. An address that cannot be bound is tried again every second.
+func Serve(ctx context.Context, config Config) error {
+	logged := ""
+	for {
+		err := serveOnce(ctx, config)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && err.Error() != logged {
+			logged = err.Error()
+			config.Log.Warn("name server does not answer", "addr", config.Addr, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(bindRetry):
+		}
+	}
+}
+
+// serveOnce binds both sockets and serves until ctx ends or one of them breaks.
+func serveOnce(ctx context.Context, config Config) error {
+	options := socket.Options{Freebind: true}
+	listen := net.ListenConfig{Control: options.Control}
+	addr := config.Addr.Addr().Unmap()
+	packets, err := listen.ListenPacket(ctx, socket.Network("udp", addr), config.Addr.String())
+	if err != nil {
+		return fmt.Errorf("listen on udp %s: %w", config.Addr, err)
+	}
+	// With port 0 the kernel chose one for UDP; TCP follows it.
+	stream, err := listen.Listen(ctx, socket.Network("tcp", addr), packets.LocalAddr().String())
+	if err != nil {
+		return errors.Join(fmt.Errorf("listen on tcp %s: %w", config.Addr, err), packets.Close())
+	}
+	config.Log.Info("name server answers", "addr", packets.LocalAddr().String())
+	return serve(ctx, config, packets, netutil.LimitListener(stream, maxConnections))
+}
+
+func serve(ctx context.Context, config Config, packets net.PacketConn, stream net.Listener) error {
+	udp := &dns.Server{PacketConn: packets, Handler: handler(config, "udp"), UDPSize: dns.MinMsgSize * 8, ReadTimeout: ioTimeout}
+	tcp := &dns.Server{
+		Listener: stream, Handler: handler(config, "tcp"), MaxTCPQueries: maxQueries,
+		ReadTimeout: ioTimeout, WriteTimeout: ioTimeout, IdleTimeout: func() time.Duration { return idleTimeout },
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var group sync.WaitGroup
+	errs := make([]error, 2)
+	for i, server := range []*dns.Server{udp, tcp} {
+		group.Go(func() {
+			defer cancel()
+			errs[i] = server.ActivateAndServe()
+		})
+	}
+	<-ctx.Done()
+	// Shutdown only knows a server that has begun; closing the sockets ends one
+	// that has not, and one that waits for idle connections.
+	_ = udp.ShutdownContext(ctx)
+	_ = tcp.ShutdownContext(ctx)
+	_, _ = packets.Close(), stream.Close()
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func handler(config Config, transport string) dns.Handler {
+	return dns.HandlerFunc(func(w dns.ResponseWriter, query *dns.Msg) {
+		r := answer(config.Store.current.Load(), query)
+		if r == nil {
+			return
+		}
+		fit(r, limit(query, transport))
+		// A client that went away is no event for anybody.
+		_ = w.WriteMsg(r)
+		if config.Count != nil {
+			config.Count(Query{Transport: transport, Type: typeName(query), Rcode: dns.RcodeToString[r.Rcode]})
+		}
+	})
+}
+
+func typeName(query *dns.Msg) string {
+	if len(query.Question) == 1 {
+		if known, is := dns.TypeToString[query.Question[0].Qtype]; is {
+			return known
+		}
+	}
+	return "other"
+}
+
+// limit is the size of the largest answer: what the client takes, but over UDP
+// never more than goes through any link, and never less than RFC 1035 allows.
+func limit(query *dns.Msg, transport string) int {
+	if transport == "tcp" {
+		return dns.MaxMsgSize
+	}
+	size := dns.MinMsgSize
+	if opts := optsOf(query); len(opts) == 1 {
+		size = int(opts[0].UDPSize())
+	}
+	return min(max(size, dns.MinMsgSize), udpSize)
+}
+
+// fit makes a reply small enough. Addresses that nobody asked for go first,
+// without a mark; only a cut answer is marked as truncated (RFC 2181, 9).
+func fit(r *dns.Msg, size int) {
+	r.Compress = true
+	if r.Len() <= size {
+		return
+	}
+	var opts []dns.RR
+	for _, opt := range optsOf(r) {
+		opts = append(opts, opt)
+	}
+	r.Extra = opts
+	r.Truncate(size)
+}

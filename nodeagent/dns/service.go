@@ -1,0 +1,135 @@
+package dns
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// service is one service, prepared for answers.
+type service struct {
+	spec      desired.Service
+	key       string // <svc>.<ns>, lower case
+	namespace string // lower case
+	names     map[string]*name
+	ports     []desired.ServicePort // in lower case; those with a name
+	addrs     map[netip.Addr]string // every address and the most exact name that has it
+}
+
+// name is one owner of address records below (or at) <svc>.<ns>.svc. Its key in
+// service.names is "", "<cluster>" or "<host>.<cluster>".
+type name struct {
+	cluster bool // <cluster>.<svc>: there only when the zone has cluster names
+	v4, v6  []netip.Addr
+	targets []string // of SRV records: keys in service.names
+}
+
+func newService(spec desired.Service) *service {
+	s := &service{
+		spec:      spec,
+		key:       indexKey(spec),
+		namespace: strings.ToLower(spec.Namespace),
+		names:     map[string]*name{},
+		addrs:     map[netip.Addr]string{},
+	}
+	for _, port := range spec.Ports {
+		if port.Name != "" {
+			port.Name, port.Protocol = strings.ToLower(port.Name), strings.ToLower(port.Protocol)
+			s.ports = append(s.ports, port)
+		}
+	}
+	s.put("", spec.VIPs)
+	for _, cluster := range spec.Clusters {
+		s.addCluster(cluster)
+	}
+	if !spec.Headless {
+		s.names[""].targets = []string{""}
+	}
+	for _, n := range s.names {
+		n.tidy()
+	}
+	return s
+}
+
+func (s *service) addCluster(cluster desired.ServiceCluster) {
+	key := strings.ToLower(cluster.Name)
+	s.put(key, cluster.IPs)
+	s.names[key].cluster = true
+	if !s.spec.Headless {
+		s.names[key].targets = []string{key}
+		return
+	}
+	for _, host := range cluster.Hosts {
+		if len(host.IPs) == 0 {
+			continue
+		}
+		label := strings.ToLower(host.Name)
+		if label == "" {
+			label = labelOf(host.IPs[0])
+		}
+		target := label + "." + key
+		s.put(target, host.IPs)
+		for _, owner := range []string{"", key} {
+			at := s.names[owner]
+			at.add(host.IPs)
+			at.targets = append(at.targets, target)
+		}
+		s.names[target].targets = []string{target}
+	}
+}
+
+// put adds addresses to a name, and makes the name the one that a reverse
+// lookup gives for them.
+func (s *service) put(key string, addrs []netip.Addr) {
+	if s.names[key] == nil {
+		s.names[key] = &name{}
+	}
+	s.names[key].add(addrs)
+	for _, addr := range addrs {
+		s.addrs[addr.Unmap()] = key
+	}
+}
+
+func (n *name) add(addrs []netip.Addr) {
+	for _, addr := range addrs {
+		if addr = addr.Unmap(); addr.Is4() {
+			n.v4 = append(n.v4, addr)
+		} else {
+			n.v6 = append(n.v6, addr)
+		}
+	}
+}
+
+// tidy sorts the lists and drops what is in them twice.
+func (n *name) tidy() {
+	slices.SortFunc(n.v4, netip.Addr.Compare)
+	slices.SortFunc(n.v6, netip.Addr.Compare)
+	slices.Sort(n.targets)
+	n.v4, n.v6, n.targets = slices.Compact(n.v4), slices.Compact(n.v6), slices.Compact(n.targets)
+}
+
+// labelOf makes a host label of an address: 242-2-0-5, or for IPv6 all eight
+// groups, as "::" would leave a label that begins or ends with a hyphen.
+func labelOf(addr netip.Addr) string {
+	addr = addr.Unmap()
+	if addr.Is4() {
+		return strings.ReplaceAll(addr.String(), ".", "-")
+	}
+	return strings.ReplaceAll(addr.WithZone("").StringExpanded(), ":", "-")
+}
+
+// port finds a port by the labels of an SRV name.
+func (s *service) port(name, protocol string) (desired.ServicePort, bool) {
+	i := slices.IndexFunc(s.ports, func(p desired.ServicePort) bool { return p.Name == name && p.Protocol == protocol })
+	if i < 0 {
+		return desired.ServicePort{}, false
+	}
+	return s.ports[i], true
+}
+
+// hasProtocol reports whether _<protocol> is above some SRV name.
+func (s *service) hasProtocol(protocol string) bool {
+	return slices.ContainsFunc(s.ports, func(p desired.ServicePort) bool { return p.Protocol == protocol })
+}

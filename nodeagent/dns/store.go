@@ -1,0 +1,174 @@
+// Package dns is the agent's name server for the clusterset: zones of
+// clusterset.local as the MCS API (KEP-1645) and the DNS-based multicluster
+// service discovery specification describe them, with names of single clusters
+// on top. All data is an immutable snapshot that readers take without a lock.
+package dns
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// Store holds the data that the server answers from. Its kinds Services and
+// Zones are what the converge engine reads and writes; each Apply is one atomic swap.
+type Store struct {
+	mu      sync.Mutex // of writers
+	current atomic.Pointer[snapshot]
+}
+
+// snapshot is the data at one moment; nothing in it ever changes.
+type snapshot struct {
+	server     netip.Addr // of the name server itself; invalid = not known
+	zones      []*zone    // longest domain first, so that the first match is the closest
+	services   *table[string, *service]
+	namespaces *table[string, int] // number of services
+	reverse    *table[netip.Addr, []owner]
+}
+
+// owner is one name that an address has, relative to <ns>'s "svc" label.
+type owner struct {
+	service string // key of the service
+	name    string // labels before the service's own, such as "g2" or "web-0.g2"
+}
+
+// NewStore makes an empty store. server is the address at which the name server
+// answers, for its own name ns.dns.<domain>; the zero Addr when it is not known.
+func NewStore(server netip.Addr) *Store {
+	s := &Store{}
+	s.current.Store(&snapshot{
+		server:     server,
+		services:   newTable[string, *service](),
+		namespaces: newTable[string, int](),
+		reverse:    newTable[netip.Addr, []owner](),
+	})
+	return s
+}
+
+// Services is the converge kind of the exported services.
+func (s *Store) Services() ServiceKind { return ServiceKind{store: s} }
+
+// Zones is the converge kind of the zones.
+func (s *Store) Zones() ZoneKind { return ZoneKind{store: s} }
+
+// ServiceKind reads and writes the services of a Store.
+type ServiceKind struct{ store *Store }
+
+// Name names the kind in plans and logs.
+func (ServiceKind) Name() string { return "dns service" }
+
+// Observe gives the services that the server answers for.
+func (k ServiceKind) Observe(context.Context) ([]desired.Service, error) {
+	var out []desired.Service
+	for _, service := range k.store.current.Load().services.all {
+		out = append(out, service.spec)
+	}
+	return out, nil
+}
+
+// Apply makes the changes in one swap, at a cost of what they change.
+func (k ServiceKind) Apply(_ context.Context, changes []diff.Change[desired.Service]) error {
+	k.store.mu.Lock()
+	defer k.store.mu.Unlock()
+	have := k.store.current.Load()
+	next := *have
+	e := edits{have.services.edit(), have.namespaces.edit(), have.reverse.edit()}
+	for _, change := range changes {
+		if change.Op == diff.Delete {
+			e.remove(indexKey(change.Have))
+			continue
+		}
+		e.remove(indexKey(change.Want))
+		e.add(newService(change.Want))
+	}
+	next.services, next.namespaces, next.reverse = e.services.table, e.namespaces.table, e.reverse.table
+	k.store.current.Store(&next)
+	return nil
+}
+
+// indexKey is how a service is found from a query: in lower case, as names
+// are compared (RFC 4343).
+func indexKey(s desired.Service) string { return strings.ToLower(s.Name + "." + s.Namespace) }
+
+type edits struct {
+	services   *edit[string, *service]
+	namespaces *edit[string, int]
+	reverse    *edit[netip.Addr, []owner]
+}
+
+func (e edits) add(s *service) {
+	e.services.set(s.key, s)
+	count, _ := e.namespaces.get(s.namespace)
+	e.namespaces.set(s.namespace, count+1)
+	for addr, name := range s.addrs {
+		owners, _ := e.reverse.get(addr)
+		owners = append(slices.Clone(owners), owner{service: s.key, name: name})
+		slices.SortFunc(owners, func(a, b owner) int { return strings.Compare(a.service, b.service) })
+		e.reverse.set(addr, owners)
+	}
+}
+
+func (e edits) remove(key string) {
+	s, known := e.services.get(key)
+	if !known {
+		return
+	}
+	e.services.remove(key)
+	if count, _ := e.namespaces.get(s.namespace); count > 1 {
+		e.namespaces.set(s.namespace, count-1)
+	} else {
+		e.namespaces.remove(s.namespace)
+	}
+	for addr := range s.addrs {
+		owners, _ := e.reverse.get(addr)
+		owners = slices.DeleteFunc(slices.Clone(owners), func(o owner) bool { return o.service == key })
+		if len(owners) > 0 {
+			e.reverse.set(addr, owners)
+		} else {
+			e.reverse.remove(addr)
+		}
+	}
+}
+
+// ZoneKind reads and writes the zones of a Store.
+type ZoneKind struct{ store *Store }
+
+// Name names the kind in plans and logs.
+func (ZoneKind) Name() string { return "dns zone" }
+
+// Observe gives the zones that the server answers for.
+func (k ZoneKind) Observe(context.Context) ([]desired.Zone, error) {
+	var out []desired.Zone
+	for _, z := range k.store.current.Load().zones {
+		out = append(out, z.spec)
+	}
+	return out, nil
+}
+
+// Apply makes the changes in one swap.
+func (k ZoneKind) Apply(_ context.Context, changes []diff.Change[desired.Zone]) error {
+	k.store.mu.Lock()
+	defer k.store.mu.Unlock()
+	next := *k.store.current.Load()
+	next.zones = slices.Clone(next.zones)
+	for _, change := range changes {
+		next.zones = slices.DeleteFunc(next.zones, func(z *zone) bool { return z.spec.Domain == change.Key })
+		if change.Op != diff.Delete {
+			next.zones = append(next.zones, newZone(change.Want))
+		}
+	}
+	slices.SortFunc(next.zones, func(a, b *zone) int {
+		if len(a.name) != len(b.name) {
+			return len(b.name) - len(a.name)
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	k.store.current.Store(&next)
+	return nil
+}

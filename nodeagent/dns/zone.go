@@ -1,0 +1,80 @@
+package dns
+
+import (
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// Timers of the SOA. Nobody transfers the zone, so only the negative TTL, which
+// is the zone's TTL, has an effect (RFC 2308).
+const (
+	soaRefresh = 7200
+	soaRetry   = 1800
+	soaExpire  = 86400
+)
+
+// specVersion is the version of the multicluster DNS specification that the
+// zone follows; clients find it at dns-version.<domain>.
+const specVersion = "1.0.0"
+
+// zone is one domain, prepared for answers.
+type zone struct {
+	spec desired.Zone
+	name string // lower case, fully qualified
+	ttl  uint32 // seconds
+}
+
+func newZone(spec desired.Zone) *zone {
+	seconds := time.Duration(spec.TTL).Seconds()
+	return &zone{
+		spec: spec,
+		name: strings.ToLower(dns.Fqdn(spec.Domain)),
+		ttl:  uint32(min(max(seconds, 0), 1<<31-1)),
+	}
+}
+
+func (z *zone) server() string { return "ns.dns." + z.name }
+
+func (z *zone) header(name string, rrtype uint16) dns.RR_Header {
+	return dns.RR_Header{Name: name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: z.ttl}
+}
+
+// soa gives the SOA with the given owner: the zone's own name, or a reverse
+// name, each of which is a zone of its own.
+func (z *zone) soa(owner string) dns.RR {
+	return &dns.SOA{
+		Hdr:     z.header(owner, dns.TypeSOA),
+		Ns:      z.server(),
+		Mbox:    "hostmaster." + z.name,
+		Serial:  z.spec.Serial,
+		Refresh: soaRefresh,
+		Retry:   soaRetry,
+		Expire:  soaExpire,
+		Minttl:  z.ttl,
+	}
+}
+
+// find gives the zone that holds a lower-case name and the labels before the
+// zone's own; nil when none does.
+func (s *snapshot) find(name string) (*zone, []string) {
+	for _, z := range s.zones {
+		rest, inside := strings.CutSuffix(name, z.name)
+		switch {
+		case !inside:
+		case rest == "":
+			return z, nil
+		case strings.IndexByte(rest, '\\') >= 0:
+			// An escaped dot is no border between labels. No name of ours has one.
+			if dns.IsSubDomain(z.name, name) {
+				return z, []string{rest}
+			}
+		case rest[len(rest)-1] == '.':
+			return z, strings.Split(rest[:len(rest)-1], ".")
+		}
+	}
+	return nil, nil
+}
