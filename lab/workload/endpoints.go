@@ -1,0 +1,60 @@
+package workload
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// ServicePort is one port of a service on one of its pods.
+type ServicePort struct {
+	Name     string
+	Protocol string // TCP | UDP
+	Port     int    // of the service
+	Target   int    // on the pod
+}
+
+// Backend is one pod of a service with the ports that it offers to it.
+type Backend struct {
+	Pod   *Pod
+	Ports []ServicePort
+}
+
+// Backends finds the pods that a service selects, in their order. A pod that
+// lacks a named target port does not offer that port (as the EndpointSlice
+// controller has it).
+func Backends(service *corev1.Service, pods []Pod) []Backend {
+	if len(service.Spec.Selector) == 0 {
+		return nil
+	}
+	var out []Backend
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Namespace != service.Namespace || !selects(service.Spec.Selector, pod.Labels) {
+			continue
+		}
+		backend := Backend{Pod: pod}
+		for _, port := range service.Spec.Ports {
+			protocol := cmp.Or(string(port.Protocol), "TCP")
+			if target := targetOf(port, protocol, pod); target != 0 {
+				backend.Ports = append(backend.Ports,
+					ServicePort{Name: port.Name, Protocol: protocol, Port: int(port.Port), Target: target})
+			}
+		}
+		out = append(out, backend)
+	}
+	return out
+}
+
+func targetOf(port corev1.ServicePort, protocol string, pod *Pod) int {
+	if port.TargetPort.Type == intstr.Int {
+		return cmp.Or(port.TargetPort.IntValue(), int(port.Port))
+	}
+	for _, candidate := range pod.Ports {
+		if candidate.Name == port.TargetPort.StrVal && candidate.Protocol == protocol {
+			return candidate.Number
+		}
+	}
+	return 0
+}

@@ -1,0 +1,137 @@
+// Package workload holds the Kubernetes objects that a user gives to the lab and
+// does the part of Kubernetes' controllers that the lab needs: manifests in, pods
+// and endpoints out. Apart from reading files it is pure.
+package workload
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ServiceExport marks a service as offered to the other clusters (MCS API,
+// KEP-1645; multicluster.x-k8s.io/v1alpha1).
+type ServiceExport struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              map[string]any `json:"spec,omitempty"`
+}
+
+// Key names an object within its cluster.
+type Key struct {
+	Kind      string
+	Namespace string // empty for a Namespace
+	Name      string
+}
+
+// String is namespace/Kind/name, as the lab's commands take it.
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Kind + "/" + k.Name
+	}
+	return k.Namespace + "/" + k.Kind + "/" + k.Name
+}
+
+// Object is one manifest: exactly one of the pointers is set.
+type Object struct {
+	Key         Key
+	Namespace   *corev1.Namespace
+	Pod         *corev1.Pod
+	Deployment  *appsv1.Deployment
+	StatefulSet *appsv1.StatefulSet
+	Service     *corev1.Service
+	Export      *ServiceExport
+}
+
+// kind is one sort of manifest that the lab runs.
+type kind struct {
+	apiVersion string
+	name       string
+	cluster    bool // not in a namespace
+}
+
+func kinds() []kind {
+	return []kind{
+		{"v1", "Namespace", true},
+		{"v1", "Pod", false},
+		{"apps/v1", "Deployment", false},
+		{"apps/v1", "StatefulSet", false},
+		{"v1", "Service", false},
+		{"multicluster.x-k8s.io/v1alpha1", "ServiceExport", false},
+	}
+}
+
+// ParseKind gives the kind as Kubernetes spells it; case and a plural s do not
+// matter.
+func ParseKind(text string) (string, error) {
+	var names []string
+	for _, k := range kinds() {
+		if strings.EqualFold(text, k.name) || strings.EqualFold(text, k.name+"s") {
+			return k.name, nil
+		}
+		names = append(names, k.name)
+	}
+	return "", fmt.Errorf("unknown kind %q: the lab runs %s", text, strings.Join(names, ", "))
+}
+
+// body is where the manifest of the object's kind is decoded to.
+func (o *Object) body() any {
+	switch o.Key.Kind {
+	case "Namespace":
+		o.Namespace = &corev1.Namespace{}
+		return o.Namespace
+	case "Pod":
+		o.Pod = &corev1.Pod{}
+		return o.Pod
+	case "Deployment":
+		o.Deployment = &appsv1.Deployment{}
+		return o.Deployment
+	case "StatefulSet":
+		o.StatefulSet = &appsv1.StatefulSet{}
+		return o.StatefulSet
+	case "Service":
+		o.Service = &corev1.Service{}
+		return o.Service
+	default:
+		o.Export = &ServiceExport{}
+		return o.Export
+	}
+}
+
+// content is the manifest, to be written out again.
+func (o *Object) content() any {
+	switch {
+	case o.Namespace != nil:
+		return o.Namespace
+	case o.Pod != nil:
+		return o.Pod
+	case o.Deployment != nil:
+		return o.Deployment
+	case o.StatefulSet != nil:
+		return o.StatefulSet
+	case o.Service != nil:
+		return o.Service
+	default:
+		return o.Export
+	}
+}
+
+func (o *Object) meta() *metav1.ObjectMeta {
+	switch {
+	case o.Namespace != nil:
+		return &o.Namespace.ObjectMeta
+	case o.Pod != nil:
+		return &o.Pod.ObjectMeta
+	case o.Deployment != nil:
+		return &o.Deployment.ObjectMeta
+	case o.StatefulSet != nil:
+		return &o.StatefulSet.ObjectMeta
+	case o.Service != nil:
+		return &o.Service.ObjectMeta
+	default:
+		return &o.Export.ObjectMeta
+	}
+}

@@ -1,0 +1,189 @@
+package workload
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+	kjson "sigs.k8s.io/json"
+	kyaml "sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// Parse reads the manifests of one file: YAML or JSON, any number of documents.
+// file names the source in findings, which come all at once as a diag.List.
+func Parse(file string, raw []byte) ([]Object, error) {
+	var objects []Object
+	var findings diag.List
+	documents := yaml.NewDecoder(bytes.NewReader(raw))
+	for {
+		var document yaml.Node
+		err := documents.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return objects, findings.Err()
+		}
+		if err != nil {
+			return nil, append(findings, syntax(file, err)).Err()
+		}
+		if len(document.Content) == 0 || document.Content[0].ShortTag() == "!!null" {
+			continue
+		}
+		object, err := decode(file, document.Content[0])
+		if err != nil {
+			var found diag.Diagnostic
+			errors.As(err, &found)
+			findings = append(findings, found)
+			continue
+		}
+		objects = append(objects, object)
+	}
+}
+
+// ReadDir reads every *.yaml, *.yml and *.json file of a folder, by name.
+func ReadDir(dir string) ([]Object, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read manifests: %w", err)
+	}
+	var objects []Object
+	var errs []error
+	for _, entry := range entries {
+		if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(entry.Name())) {
+			continue
+		}
+		path := filepath.Join(dir, entry.Name())
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read manifests: %w", err)
+		}
+		parsed, err := Parse(path, raw)
+		objects, errs = append(objects, parsed...), append(errs, err)
+	}
+	return objects, errors.Join(errs...)
+}
+
+// Write gives objects as YAML that Parse reads back.
+func Write(objects []Object) ([]byte, error) {
+	var out bytes.Buffer
+	for i := range objects {
+		raw, err := kyaml.Marshal(objects[i].content())
+		if err != nil {
+			return nil, fmt.Errorf("write %s: %w", objects[i].Key, err)
+		}
+		out.WriteString("---\n")
+		out.Write(raw)
+	}
+	return out.Bytes(), nil
+}
+
+func decode(file string, node *yaml.Node) (Object, error) {
+	var head struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string `yaml:"kind"`
+	}
+	if err := node.Decode(&head); err != nil {
+		return Object{}, finding(file, node.Line, "manifest-syntax", "a manifest is a mapping with apiVersion and kind")
+	}
+	at := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == head.Kind && k.apiVersion == head.APIVersion })
+	if at < 0 {
+		return Object{}, unknown(file, node, head.APIVersion, head.Kind)
+	}
+	object := Object{Key: Key{Kind: head.Kind}}
+	if err := fill(file, node, object.body()); err != nil {
+		return Object{}, err
+	}
+	meta := object.meta()
+	if meta.Name == "" {
+		return Object{}, finding(file, node.Line, "manifest-name", head.Kind+" has no metadata.name")
+	}
+	if kinds()[at].cluster {
+		meta.Namespace = ""
+	} else if meta.Namespace == "" {
+		meta.Namespace = "default"
+	}
+	object.Key.Namespace, object.Key.Name = meta.Namespace, meta.Name
+	if problem := object.check(); problem != "" {
+		return Object{}, finding(file, node.Line, "manifest-invalid", head.Kind+" "+meta.Name+": "+problem)
+	}
+	return object, nil
+}
+
+func unknown(file string, node *yaml.Node, apiVersion, name string) error {
+	line := node.Line
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == "kind" {
+			line = node.Content[i].Line
+		}
+	}
+	var known []string
+	for _, k := range kinds() {
+		known = append(known, k.apiVersion+" "+k.name)
+	}
+	d := finding(file, line, "manifest-kind", fmt.Sprintf("kind %q of apiVersion %q does not run in the lab", name, apiVersion))
+	d.Hint = "the lab runs " + strings.Join(known, ", ")
+	return d
+}
+
+// fill decodes as a strict API server would: unknown and duplicate fields are errors.
+func fill(file string, node *yaml.Node, into any) error {
+	var tree any
+	if err := node.Decode(&tree); err != nil {
+		return syntax(file, err)
+	}
+	raw, err := json.Marshal(tree)
+	if err != nil {
+		return finding(file, node.Line, "manifest-syntax", err.Error())
+	}
+	strict, err := kjson.UnmarshalStrict(raw, into)
+	if err != nil {
+		return finding(file, node.Line, "manifest-field", err.Error())
+	}
+	if len(strict) > 0 {
+		return finding(file, node.Line, "manifest-field", errors.Join(strict...).Error())
+	}
+	return nil
+}
+
+// check finds what the API server would refuse and the lab would trip over.
+func (o *Object) check() string {
+	switch {
+	case o.Deployment != nil && o.Deployment.Spec.Selector == nil, o.StatefulSet != nil && o.StatefulSet.Spec.Selector == nil:
+		return "spec.selector is required"
+	case o.Deployment != nil:
+		return matches(o.Deployment.Spec.Selector.MatchLabels, o.Deployment.Spec.Template.Labels)
+	case o.StatefulSet != nil:
+		return matches(o.StatefulSet.Spec.Selector.MatchLabels, o.StatefulSet.Spec.Template.Labels)
+	case o.Service != nil && len(o.Service.Spec.Ports) == 0 && o.Service.Spec.ClusterIP != "None":
+		return "spec.ports is required unless clusterIP is None"
+	}
+	return ""
+}
+
+func matches(selector, labels map[string]string) string {
+	if len(selector) == 0 || !selects(selector, labels) {
+		return "spec.selector.matchLabels must match the labels of spec.template"
+	}
+	return ""
+}
+
+func syntax(file string, err error) diag.Diagnostic {
+	line := 1
+	if found := regexp.MustCompile(`line (\d+)`).FindStringSubmatch(err.Error()); found != nil {
+		line, _ = strconv.Atoi(found[1])
+	}
+	return finding(file, line, "manifest-syntax", strings.TrimPrefix(err.Error(), "yaml: "))
+}
+
+func finding(file string, line int, code, summary string) diag.Diagnostic {
+	return diag.Diagnostic{Severity: diag.Error, Code: code, Pos: diag.Pos{File: file, Line: line, Column: 1}, Summary: summary}
+}

@@ -1,0 +1,157 @@
+package workload
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ReadyAnnotation keeps a pod from being ready when its value is "false".
+const ReadyAnnotation = "hawser.dev/lab-ready"
+
+// Pod is one pod that should run.
+type Pod struct {
+	Namespace   string
+	Name        string
+	Owner       string // Kind/name of its controller; empty for a bare Pod
+	Labels      map[string]string
+	Annotations map[string]string
+	NodeName    string // asked for by the manifest; empty = any
+	HostNetwork bool
+	Hostname    string // with Subdomain: its name below a headless service
+	Subdomain   string
+	Ports       []ContainerPort
+}
+
+// ContainerPort is a port that the pod serves.
+type ContainerPort struct {
+	Name     string
+	Protocol string // TCP | UDP
+	Number   int
+}
+
+// ID is namespace/name.
+func (p *Pod) ID() string { return p.Namespace + "/" + p.Name }
+
+// WantsReady reports whether the manifest lets the pod become ready.
+func (p *Pod) WantsReady() bool { return p.Annotations[ReadyAnnotation] != "false" }
+
+// Pods turns the set into pods, by namespace and name. running maps the IDs of
+// the pods that run now to their owners: a Deployment keeps its pods' names as long as it can.
+func (s *Set) Pods(running map[string]string) []Pod {
+	var pods []Pod
+	taken := map[string]bool{}
+	for _, o := range s.Objects() {
+		switch {
+		case o.Pod != nil:
+			pods = append(pods, fromPod(o.Pod.Spec, o.Key, o.Pod.Labels, o.Pod.Annotations))
+		case o.StatefulSet != nil:
+			pods = append(pods, ordinals(o)...)
+		}
+	}
+	for i := range pods {
+		taken[pods[i].ID()] = true
+	}
+	for _, o := range s.Objects() {
+		if o.Deployment == nil {
+			continue
+		}
+		template := o.Deployment.Spec.Template
+		for _, name := range names(o, running, taken) {
+			pod := fromPod(template.Spec, Key{Namespace: o.Key.Namespace, Name: name}, template.Labels, template.Annotations)
+			pod.Owner = "Deployment/" + o.Key.Name
+			taken[pod.ID()] = true
+			pods = append(pods, pod)
+		}
+	}
+	slices.SortFunc(pods, func(a, b Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.CompactFunc(pods, func(a, b Pod) bool { return a.ID() == b.ID() })
+}
+
+// ordinals makes the pods of a StatefulSet: name-0, name-1, ...
+func ordinals(o Object) []Pod {
+	var pods []Pod
+	spec := o.StatefulSet.Spec
+	for i := range replicas(spec.Replicas) {
+		number := strconv.Itoa(i)
+		pod := fromPod(spec.Template.Spec, Key{Namespace: o.Key.Namespace, Name: o.Key.Name + "-" + number},
+			spec.Template.Labels, spec.Template.Annotations)
+		pod.Owner = "StatefulSet/" + o.Key.Name
+		pod.Labels = maps.Clone(pod.Labels)
+		pod.Labels["statefulset.kubernetes.io/pod-name"] = pod.Name
+		pod.Labels["apps.kubernetes.io/pod-index"] = number
+		pod.Hostname, pod.Subdomain = pod.Name, spec.ServiceName
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// names picks the names of a Deployment's pods: those that run already, then the
+// lowest free numbers from 1. A name that a StatefulSet or a bare Pod has is not free.
+func names(o Object, running map[string]string, taken map[string]bool) []string {
+	want := replicas(o.Deployment.Spec.Replicas)
+	prefix := o.Key.Name + "-"
+	var numbers []int
+	for id, owner := range running {
+		rest, ours := strings.CutPrefix(id, o.Key.Namespace+"/"+prefix)
+		number, err := strconv.Atoi(rest)
+		if ours && err == nil && owner == "Deployment/"+o.Key.Name && !taken[id] {
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	numbers = numbers[:min(want, len(numbers))]
+	for next := 1; len(numbers) < want; next++ {
+		id := o.Key.Namespace + "/" + prefix + strconv.Itoa(next)
+		if !taken[id] && !slices.Contains(numbers, next) {
+			numbers = append(numbers, next)
+		}
+	}
+	out := make([]string, 0, want)
+	for _, number := range numbers {
+		out = append(out, fmt.Sprintf("%s%d", prefix, number))
+	}
+	return out
+}
+
+func replicas(n *int32) int {
+	if n == nil {
+		return 1 // the API server's default
+	}
+	return int(max(*n, 0))
+}
+
+func fromPod(spec corev1.PodSpec, key Key, labels, annotations map[string]string) Pod {
+	pod := Pod{
+		Namespace: key.Namespace, Name: key.Name, Labels: labels, Annotations: annotations,
+		NodeName: spec.NodeName, HostNetwork: spec.HostNetwork,
+		Hostname: spec.Hostname, Subdomain: spec.Subdomain,
+	}
+	for _, container := range spec.Containers {
+		for _, port := range container.Ports {
+			pod.Ports = append(pod.Ports, ContainerPort{
+				Name: port.Name, Protocol: cmp.Or(string(port.Protocol), "TCP"), Number: int(port.ContainerPort),
+			})
+		}
+	}
+	return pod
+}
+
+// Serves lists the distinct ports that the pod listens on. SCTP is not served.
+func (p *Pod) Serves() []ContainerPort {
+	var out []ContainerPort
+	for _, port := range p.Ports {
+		same := func(o ContainerPort) bool { return o.Protocol == port.Protocol && o.Number == port.Number }
+		if (port.Protocol == "TCP" || port.Protocol == "UDP") && !slices.ContainsFunc(out, same) {
+			out = append(out, port)
+		}
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+package workload
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Set is what one cluster runs. The zero Set is empty and ready. It is not safe
+// for concurrent use.
+type Set struct {
+	objects map[Key]Object
+}
+
+// Objects lists the set by kind, namespace and name; namespaces come first, so
+// that the list can be applied in order.
+func (s *Set) Objects() []Object {
+	return slices.SortedFunc(maps.Values(s.objects), func(a, b Object) int {
+		return cmp.Or(cmp.Compare(rank(a.Key.Kind), rank(b.Key.Kind)),
+			cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
+}
+
+func rank(name string) int {
+	return slices.IndexFunc(kinds(), func(k kind) bool { return k.name == name })
+}
+
+// Apply adds objects or replaces those of the same key, all or none: an object
+// in a namespace that does not exist refuses the whole batch.
+func (s *Set) Apply(objects []Object) error {
+	spaces := map[string]bool{"default": true, "kube-system": true}
+	for _, o := range append(s.Objects(), objects...) {
+		if o.Namespace != nil {
+			spaces[o.Key.Name] = true
+		}
+	}
+	var errs []error
+	for _, o := range objects {
+		if o.Key.Namespace != "" && !spaces[o.Key.Namespace] {
+			errs = append(errs, fmt.Errorf("apply %s: no namespace %q: add a Namespace manifest", o.Key, o.Key.Namespace))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if s.objects == nil {
+		s.objects = map[Key]Object{}
+	}
+	for _, o := range objects {
+		s.objects[o.Key] = o
+	}
+	return nil
+}
+
+// Delete removes objects; a Namespace takes what is in it along.
+func (s *Set) Delete(keys []Key) error {
+	var errs []error
+	for _, key := range keys {
+		if _, known := s.objects[key]; !known {
+			errs = append(errs, fmt.Errorf("delete %s: not found", key))
+			continue
+		}
+		delete(s.objects, key)
+		if key.Kind == "Namespace" {
+			maps.DeleteFunc(s.objects, func(k Key, _ Object) bool { return k.Namespace == key.Name })
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Scale sets the replicas of a Deployment or StatefulSet.
+func (s *Set) Scale(key Key, replicas int32) error {
+	object, known := s.objects[key]
+	switch {
+	case replicas < 0:
+		return fmt.Errorf("scale %s: %d replicas", key, replicas)
+	case !known:
+		return fmt.Errorf("scale %s: not found: see hawser lab status", key)
+	case object.Deployment != nil:
+		object.Deployment.Spec.Replicas = &replicas
+	case object.StatefulSet != nil:
+		object.StatefulSet.Spec.Replicas = &replicas
+	default:
+		return fmt.Errorf("scale %s: only a Deployment or a StatefulSet has replicas", key)
+	}
+	return nil
+}
+
+// Services lists the services by namespace and name.
+func (s *Set) Services() []Object {
+	return slices.DeleteFunc(s.Objects(), func(o Object) bool { return o.Service == nil })
+}
+
+func selects(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if have, ok := labels[key]; !ok || have != value {
+			return false
+		}
+	}
+	return true
+}
