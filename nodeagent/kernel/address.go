@@ -1,0 +1,133 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// Addresses is the kind of addresses on our links: there, every address is
+// ours, except IPv6 link-local ones, which the kernel makes.
+type Addresses struct{ ns *Namespace }
+
+// NewAddresses makes the kind.
+func NewAddresses(ns *Namespace) *Addresses { return &Addresses{ns: ns} }
+
+// Name is "address".
+func (*Addresses) Name() string { return "address" }
+
+// Observe gives the addresses on our links.
+func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
+	if err := ended(ctx, "list addresses"); err != nil {
+		return nil, err
+	}
+	names, err := k.ns.linkNames()
+	if err != nil {
+		return nil, err
+	}
+	list, err := dump(func() ([]netlink.Addr, error) { return k.ns.route.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	var out []desired.Address
+	for _, a := range list {
+		prefix := fromNet(a.IPNet)
+		name, ours := names[a.LinkIndex]
+		if !ours || prefix.Addr().Is6() && prefix.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		out = append(out, desired.Address{Link: name, Prefix: prefix, Scope: scopeName(a.Scope)})
+	}
+	return out, nil
+}
+
+// Adopt takes the scope of IPv6 addresses from the kernel, which derives it from
+// the address and takes no other.
+func (*Addresses) Adopt(want, have desired.Address) desired.Address {
+	if want.Prefix.Addr().Is6() {
+		want.Scope = have.Scope
+	}
+	return want
+}
+
+// Apply adds and removes addresses.
+func (k *Addresses) Apply(ctx context.Context, changes []diff.Change[desired.Address]) error {
+	return converge.Each(ctx, changes, func(c diff.Change[desired.Address]) error {
+		if c.Op != diff.Create {
+			if err := k.remove(c.Have); err != nil {
+				return err
+			}
+		}
+		if c.Op == diff.Delete {
+			return nil
+		}
+		return k.add(c.Want)
+	})
+}
+
+func (k *Addresses) add(want desired.Address) error {
+	scope, err := scopeNumber(want.Scope)
+	if err != nil {
+		return err
+	}
+	l, err := k.ns.link(want.Link)
+	if err != nil {
+		return err
+	}
+	addr := &netlink.Addr{IPNet: toNet(want.Prefix), Scope: scope}
+	if want.Prefix.Addr().Is6() {
+		// Nobody else has it, and an address under duplicate detection cannot be
+		// used as a route's source.
+		addr.Flags = unix.IFA_F_NODAD
+	}
+	if err := k.ns.route.AddrAdd(l, addr); err != nil {
+		return fmt.Errorf("add address %s to %s: %w", want.Prefix, want.Link, exists(err))
+	}
+	return nil
+}
+
+func (k *Addresses) remove(have desired.Address) error {
+	l, err := k.ns.link(have.Link)
+	if errors.As(err, new(converge.ErrBlocked)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := k.ns.route.AddrDel(l, &netlink.Addr{IPNet: toNet(have.Prefix)}); err != nil && !gone(err) {
+		return fmt.Errorf("delete address %s of %s: %w", have.Prefix, have.Link, err)
+	}
+	return nil
+}
+
+func scopeName(scope int) string {
+	switch scope {
+	case unix.RT_SCOPE_UNIVERSE:
+		return "global"
+	case unix.RT_SCOPE_LINK:
+		return "link"
+	case unix.RT_SCOPE_HOST:
+		return "host"
+	}
+	return strconv.Itoa(scope)
+}
+
+func scopeNumber(name string) (int, error) {
+	switch name {
+	case "global", "":
+		return unix.RT_SCOPE_UNIVERSE, nil
+	case "link":
+		return unix.RT_SCOPE_LINK, nil
+	case "host":
+		return unix.RT_SCOPE_HOST, nil
+	}
+	return 0, fmt.Errorf("address scope %q is not global, link or host", name)
+}

@@ -1,0 +1,224 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// Userspace holds WireGuard devices outside the kernel.
+type Userspace interface {
+	// Start makes a device with that name in the current network namespace and
+	// returns when it answers.
+	Start(ctx context.Context, name string) error
+	// Alive reports whether something answers for the device.
+	Alive(name string) bool
+}
+
+// Links is the kind of network devices. Ours have the prefix hw- and the alias hawser.
+type Links struct {
+	ns        *Namespace
+	userspace Userspace
+}
+
+// NewLinks makes the kind. Userspace holds WireGuard devices where the kernel
+// has no WireGuard; nil means that those then fail.
+func NewLinks(ns *Namespace, userspace Userspace) *Links {
+	return &Links{ns: ns, userspace: userspace}
+}
+
+// Name is "link".
+func (*Links) Name() string { return "link" }
+
+// Observe gives our links.
+func (k *Links) Observe(ctx context.Context) ([]desired.Link, error) {
+	if err := ended(ctx, "list links"); err != nil {
+		return nil, err
+	}
+	list, err := k.ns.links()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]desired.Link, len(list))
+	for i, l := range list {
+		out[i] = k.read(l)
+	}
+	return out, nil
+}
+
+func (k *Links) read(l netlink.Link) desired.Link {
+	a := l.Attrs()
+	out := desired.Link{Name: a.Name, Type: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
+	switch l := l.(type) {
+	case *netlink.Vxlan:
+		out.MAC, out.VNI, out.Port, out.Local = a.HardwareAddr.String(), l.VxlanId, l.Port, fromIP(l.SrcAddr)
+		if l.Learning {
+			// Not what we make; a type of its own has it replaced.
+			out.Type = "vxlan with learning"
+		}
+	case *netlink.Tuntap:
+		out.Type = desired.LinkWireguard
+		if k.userspace == nil || !k.userspace.Alive(a.Name) {
+			out.Type = "tun without process"
+		}
+	}
+	return out
+}
+
+// Adopt leaves to the kernel what is not asked for: hardware address and MTU.
+func (*Links) Adopt(want, have desired.Link) desired.Link {
+	if want.MAC == "" || strings.EqualFold(want.MAC, have.MAC) {
+		want.MAC = have.MAC
+	}
+	if want.MTU == 0 {
+		want.MTU = have.MTU
+	}
+	return want
+}
+
+// Apply creates, changes and removes links.
+func (k *Links) Apply(ctx context.Context, changes []diff.Change[desired.Link]) error {
+	return converge.Each(ctx, changes, func(c diff.Change[desired.Link]) error {
+		switch c.Op {
+		case diff.Create:
+			return k.create(ctx, c.Want)
+		case diff.Update:
+			return k.update(c.Want)
+		case diff.Replace:
+			if err := k.remove(c.Key); err != nil {
+				return err
+			}
+			return k.create(ctx, c.Want)
+		default:
+			return k.remove(c.Key)
+		}
+	})
+}
+
+func (k *Links) create(ctx context.Context, want desired.Link) error {
+	if _, err := k.ns.route.LinkByName(want.Name); err == nil {
+		return converge.ErrConflict
+	} else if !notFound(err) {
+		return fmt.Errorf("find link %s: %w", want.Name, err)
+	}
+	var err error
+	switch want.Type {
+	case desired.LinkVXLAN:
+		err = k.createVXLAN(want)
+	case desired.LinkWireguard:
+		err = k.createWireguard(ctx, want)
+	default:
+		return fmt.Errorf("link %s: type %q is not known", want.Name, want.Type)
+	}
+	if err != nil {
+		return err
+	}
+	return k.update(want)
+}
+
+func (k *Links) createVXLAN(want desired.Link) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.Group = want.Name, want.MTU, linkGroup
+	if want.MAC != "" {
+		mac, err := net.ParseMAC(want.MAC)
+		if err != nil {
+			return fmt.Errorf("link %s: %w", want.Name, err)
+		}
+		attrs.HardwareAddr = mac
+	}
+	vxlan := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: want.VNI, Port: want.Port, SrcAddr: toIP(want.Local)}
+	if err := k.ns.route.LinkAdd(vxlan); err != nil {
+		// The name was free a moment ago, so EEXIST means that another device
+		// has this VNI and port.
+		return fmt.Errorf("add vxlan %s with VNI %d, port %d: %w", want.Name, want.VNI, want.Port, exists(err))
+	}
+	return nil
+}
+
+func (k *Links) createWireguard(ctx context.Context, want desired.Link) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.Group = want.Name, linkGroup
+	err := k.ns.route.LinkAdd(&netlink.Wireguard{LinkAttrs: attrs})
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		if err != nil {
+			return fmt.Errorf("add wireguard %s: %w", want.Name, exists(err))
+		}
+		return nil
+	}
+	if k.userspace == nil {
+		return fmt.Errorf("add wireguard %s: the kernel has none: %w", want.Name, err)
+	}
+	if err := k.ns.inside(func() error { return k.userspace.Start(ctx, want.Name) }); err != nil {
+		return fmt.Errorf("start userspace wireguard %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+// update brings the changeable attributes of an existing link to want.
+func (k *Links) update(want desired.Link) error {
+	l, err := k.ns.link(want.Name)
+	if err != nil {
+		return err
+	}
+	a := l.Attrs()
+	if a.Alias != desired.LinkAlias {
+		if err := k.ns.route.LinkSetAlias(l, desired.LinkAlias); err != nil {
+			return fmt.Errorf("set alias of %s: %w", want.Name, err)
+		}
+	}
+	if want.MTU != 0 && a.MTU != want.MTU {
+		if err := k.ns.route.LinkSetMTU(l, want.MTU); err != nil {
+			return fmt.Errorf("set mtu %d of %s: %w", want.MTU, want.Name, err)
+		}
+	}
+	if want.MAC != "" && !strings.EqualFold(a.HardwareAddr.String(), want.MAC) {
+		mac, err := net.ParseMAC(want.MAC)
+		if err != nil {
+			return fmt.Errorf("link %s: %w", want.Name, err)
+		}
+		if err := k.ns.route.LinkSetHardwareAddr(l, mac); err != nil {
+			return fmt.Errorf("set hardware address %s of %s: %w", want.MAC, want.Name, err)
+		}
+	}
+	return k.setUp(l, want.Up)
+}
+
+func (k *Links) setUp(l netlink.Link, up bool) error {
+	name := l.Attrs().Name
+	if up == (l.Attrs().Flags&net.FlagUp != 0) {
+		return nil
+	}
+	if !up {
+		if err := k.ns.route.LinkSetDown(l); err != nil {
+			return fmt.Errorf("set %s down: %w", name, err)
+		}
+		return nil
+	}
+	if err := k.ns.route.LinkSetUp(l); err != nil {
+		return fmt.Errorf("set %s up: %w", name, err)
+	}
+	return nil
+}
+
+func (k *Links) remove(name string) error {
+	l, err := k.ns.link(name)
+	if errors.As(err, new(converge.ErrBlocked)) {
+		return nil // gone, or another's by now
+	}
+	if err != nil {
+		return err
+	}
+	if err := k.ns.route.LinkDel(l); err != nil && !gone(err) {
+		return fmt.Errorf("delete link %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+// Package kernel holds the kinds that converge writes into the Linux kernel:
+// sysctls, links, addresses, neighbours, rules, routes, WireGuard devices and
+// peers, and the nftables table. Each kind reads and touches only what carries
+// Hawser's mark.
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// Namespace is an open handle on one network namespace. The kinds made from it
+// work there, whatever namespace the calling thread is in. Only one goroutine
+// may use it at a time.
+type Namespace struct {
+	path  string
+	route *netlink.Handle
+	wg    *wgctrl.Client
+}
+
+// Open opens the network namespace at path, such as /run/netns/g1; empty means
+// the current one.
+func Open(path string) (*Namespace, error) {
+	ns := &Namespace{path: path}
+	err := ns.inside(func() (err error) {
+		if ns.route, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			return fmt.Errorf("open netlink socket: %w", err)
+		}
+		if ns.wg, err = wgctrl.New(); err != nil {
+			ns.route.Close()
+			return fmt.Errorf("open wireguard control: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ns, nil
+}
+
+// Close releases the handle; nothing in the kernel changes.
+func (ns *Namespace) Close() error {
+	ns.route.Close()
+	return ns.wg.Close()
+}
+
+// inside runs f on a thread that is in the namespace.
+func (ns *Namespace) inside(f func() error) error {
+	if ns.path == "" {
+		return f()
+	}
+	runtime.LockOSThread()
+	home, err := netns.Get()
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("open current network namespace: %w", err)
+	}
+	defer home.Close()
+	away, err := netns.GetFromPath(ns.path)
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("open network namespace %s: %w", ns.path, err)
+	}
+	defer away.Close()
+	if err := netns.Set(away); err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("enter network namespace %s: %w", ns.path, err)
+	}
+	err = f()
+	if back := netns.Set(home); back != nil {
+		// The thread stays locked, so the runtime ends it with this goroutine
+		// and never runs anything else in the wrong namespace.
+		return errors.Join(err, fmt.Errorf("leave network namespace %s: %w", ns.path, back))
+	}
+	runtime.UnlockOSThread()
+	return err
+}
+
+// linkGroup marks a link of ours from its first moment: the kernel takes the
+// group when it creates a link, but the alias only afterwards.
+const linkGroup = 73
+
+// links gives our links.
+func (ns *Namespace) links() ([]netlink.Link, error) {
+	all, err := dump(ns.route.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	var out []netlink.Link
+	for _, l := range all {
+		if isOurs(l) {
+			out = append(out, l)
+		}
+	}
+	return out, nil
+}
+
+func isOurs(l netlink.Link) bool {
+	a := l.Attrs()
+	if !strings.HasPrefix(a.Name, desired.LinkPrefix) {
+		return false
+	}
+	return a.Alias == desired.LinkAlias || a.Alias == "" && a.Group == linkGroup
+}
+
+// linkNames maps the indices of our links to their names.
+func (ns *Namespace) linkNames() (map[int]string, error) {
+	list, err := ns.links()
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[int]string, len(list))
+	for _, l := range list {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
+	return names, nil
+}
+
+// link gives one of our links, or ErrBlocked while it does not exist.
+func (ns *Namespace) link(name string) (netlink.Link, error) {
+	l, err := ns.route.LinkByName(name)
+	if notFound(err) || err == nil && !isOurs(l) {
+		return nil, converge.ErrBlocked{On: "link " + name}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find link %s: %w", name, err)
+	}
+	return l, nil
+}
+
+func notFound(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
+}
+
+// dump repeats a netlink dump that the kernel marked as inconsistent, because
+// something changed while it ran.
+func dump[T any](list func() ([]T, error)) ([]T, error) {
+	var out []T
+	var err error
+	for range 5 {
+		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return out, err
+		}
+	}
+	return nil, err
+}
+
+// gone reports whether an error of a delete says that the object does not exist.
+func gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) ||
+		errors.Is(err, unix.EADDRNOTAVAIL)
+}
+
+// exists turns the errno of a create that found something into ErrConflict.
+func exists(err error) error {
+	if errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("%w: %w", converge.ErrConflict, err)
+	}
+	return err
+}
+
+func toIP(a netip.Addr) net.IP {
+	if !a.IsValid() {
+		return nil
+	}
+	return a.AsSlice()
+}
+
+func toNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+func fromIP(ip net.IP) netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap()
+}
+
+func fromNet(n *net.IPNet) netip.Prefix {
+	if n == nil {
+		return netip.Prefix{}
+	}
+	ones, bits := n.Mask.Size()
+	a, ok := netip.AddrFromSlice(n.IP)
+	if !ok {
+		return netip.Prefix{}
+	}
+	if bits == 32 {
+		a = a.Unmap()
+	}
+	return netip.PrefixFrom(a, ones)
+}
+
+func familyOf(a netip.Addr) int {
+	if a.Is4() {
+		return netlink.FAMILY_V4
+	}
+	return netlink.FAMILY_V6
+}
+
+// ended gives ctx's error with what was about to be done.
+func ended(ctx context.Context, what string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+func anyPrefix(family int) netip.Prefix {
+	if family == netlink.FAMILY_V4 {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}

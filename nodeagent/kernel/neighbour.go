@@ -1,0 +1,221 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// Neighbours is the kind of static neighbours on our VXLAN links: a permanent
+// neighbour entry and a forwarding entry, compared and written as one. An
+// address of the family that the VXLAN does not use outside has no forwarding
+// entry: the kernel refuses one.
+type Neighbours struct{ ns *Namespace }
+
+// NewNeighbours makes the kind.
+func NewNeighbours(ns *Namespace) *Neighbours { return &Neighbours{ns: ns} }
+
+// Name is "neighbour".
+func (*Neighbours) Name() string { return "neighbour" }
+
+// neighbourHalves is what both tables hold for one address.
+type neighbourHalves struct {
+	link    *netlink.Vxlan
+	addr    netip.Addr
+	entry   string          // hardware address of the neighbour entry
+	forward map[string]bool // hardware addresses that are forwarded to the address
+}
+
+// needsForward reports whether the address is one that the VXLAN can send to.
+func needsForward(link *netlink.Vxlan, addr netip.Addr) bool {
+	local := fromIP(link.SrcAddr)
+	return !local.IsValid() || local.Is4() == addr.Is4()
+}
+
+// spec gives both halves as one object; a MAC that no want can have when they disagree.
+func (n *neighbourHalves) spec() desired.Neighbour {
+	out := desired.Neighbour{Link: n.link.Name, Addr: n.addr, MAC: n.entry}
+	agree := len(n.forward) == 0
+	if needsForward(n.link, n.addr) {
+		agree = len(n.forward) == 1 && n.forward[n.entry]
+	}
+	if !agree {
+		macs := slices.Sorted(maps.Keys(n.forward))
+		out.MAC = fmt.Sprintf("entry %s, forwarding %s", orNothing(n.entry), orNothing(strings.Join(macs, " ")))
+	}
+	return out
+}
+
+func orNothing(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+// Observe gives the permanent neighbours on our VXLAN links.
+func (k *Neighbours) Observe(ctx context.Context) ([]desired.Neighbour, error) {
+	if err := ended(ctx, "list neighbours"); err != nil {
+		return nil, err
+	}
+	list, err := k.ns.links()
+	if err != nil {
+		return nil, err
+	}
+	var out []desired.Neighbour
+	for _, l := range list {
+		vxlan, ok := l.(*netlink.Vxlan)
+		if !ok {
+			continue
+		}
+		halves, err := k.read(vxlan)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range halves {
+			out = append(out, n.spec())
+		}
+	}
+	return out, nil
+}
+
+func (k *Neighbours) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves, error) {
+	halves := map[netip.Addr]*neighbourHalves{}
+	at := func(ip net.IP) *neighbourHalves {
+		addr := fromIP(ip)
+		if halves[addr] == nil {
+			halves[addr] = &neighbourHalves{link: link, addr: addr, forward: map[string]bool{}}
+		}
+		return halves[addr]
+	}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6, unix.AF_BRIDGE} {
+		list, err := dump(func() ([]netlink.Neigh, error) { return k.ns.route.NeighList(link.Index, family) })
+		if err != nil {
+			return nil, fmt.Errorf("list neighbours of %s: %w", link.Name, err)
+		}
+		for _, n := range list {
+			switch {
+			case n.IP == nil || n.State&netlink.NUD_PERMANENT == 0:
+			case family == unix.AF_BRIDGE:
+				at(n.IP).forward[n.HardwareAddr.String()] = true
+			default:
+				at(n.IP).entry = n.HardwareAddr.String()
+			}
+		}
+	}
+	return halves, nil
+}
+
+// Adopt ignores how a hardware address is spelled.
+func (*Neighbours) Adopt(want, have desired.Neighbour) desired.Neighbour {
+	if strings.EqualFold(want.MAC, have.MAC) {
+		want.MAC = have.MAC
+	}
+	return want
+}
+
+// Apply writes and removes both halves.
+func (k *Neighbours) Apply(ctx context.Context, changes []diff.Change[desired.Neighbour]) error {
+	return converge.Each(ctx, changes, func(c diff.Change[desired.Neighbour]) error {
+		if c.Op == diff.Delete {
+			return k.remove(c.Have)
+		}
+		return k.set(c.Want)
+	})
+}
+
+func (k *Neighbours) vxlan(name string) (*netlink.Vxlan, error) {
+	l, err := k.ns.link(name)
+	if err != nil {
+		return nil, err
+	}
+	vxlan, ok := l.(*netlink.Vxlan)
+	if !ok {
+		return nil, fmt.Errorf("link %s is of type %s, not vxlan", name, l.Type())
+	}
+	return vxlan, nil
+}
+
+func (k *Neighbours) set(want desired.Neighbour) error {
+	mac, err := net.ParseMAC(want.MAC)
+	if err != nil {
+		return fmt.Errorf("neighbour %s: %w", want.Key(), err)
+	}
+	link, err := k.vxlan(want.Link)
+	if err != nil {
+		return err
+	}
+	if err := k.clearForward(link, want.Addr, want.MAC); err != nil {
+		return err
+	}
+	if needsForward(link, want.Addr) {
+		if err := k.ns.route.NeighSet(forwardEntry(link, want.Addr, mac)); err != nil {
+			return fmt.Errorf("set forwarding of %s to %s on %s: %w", want.MAC, want.Addr, want.Link, err)
+		}
+	}
+	if err := k.ns.route.NeighSet(neighbourEntry(link, want.Addr, mac)); err != nil {
+		return fmt.Errorf("set neighbour %s of %s: %w", want.Addr, want.Link, err)
+	}
+	return nil
+}
+
+// clearForward removes the forwarding entries to addr of other hardware
+// addresses than keep.
+func (k *Neighbours) clearForward(link *netlink.Vxlan, addr netip.Addr, keep string) error {
+	halves, err := k.read(link)
+	if err != nil || halves[addr] == nil {
+		return err
+	}
+	for text := range halves[addr].forward {
+		if strings.EqualFold(text, keep) && needsForward(link, addr) {
+			continue
+		}
+		mac, err := net.ParseMAC(text)
+		if err != nil {
+			return fmt.Errorf("forwarding entry on %s: %w", link.Name, err)
+		}
+		if err := k.ns.route.NeighDel(forwardEntry(link, addr, mac)); err != nil && !gone(err) {
+			return fmt.Errorf("delete forwarding of %s to %s on %s: %w", text, addr, link.Name, err)
+		}
+	}
+	return nil
+}
+
+func (k *Neighbours) remove(have desired.Neighbour) error {
+	link, err := k.vxlan(have.Link)
+	if errors.As(err, new(converge.ErrBlocked)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := k.ns.route.NeighDel(neighbourEntry(link, have.Addr, nil)); err != nil && !gone(err) {
+		return fmt.Errorf("delete neighbour %s of %s: %w", have.Addr, have.Link, err)
+	}
+	return k.clearForward(link, have.Addr, "")
+}
+
+func neighbourEntry(link *netlink.Vxlan, addr netip.Addr, mac net.HardwareAddr) *netlink.Neigh {
+	return &netlink.Neigh{
+		LinkIndex: link.Index, Family: familyOf(addr), State: netlink.NUD_PERMANENT, IP: toIP(addr), HardwareAddr: mac,
+	}
+}
+
+func forwardEntry(link *netlink.Vxlan, addr netip.Addr, mac net.HardwareAddr) *netlink.Neigh {
+	return &netlink.Neigh{
+		LinkIndex: link.Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF,
+		IP: toIP(addr), HardwareAddr: mac,
+	}
+}

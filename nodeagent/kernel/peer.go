@@ -1,0 +1,140 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// handshakeAge is how long a handshake proves that a peer is where the kernel
+// says: WireGuard drops a session after REJECT_AFTER_TIME = 180 s (the
+// WireGuard paper, section 6.1).
+const handshakeAge = 180 * time.Second
+
+// Peers is the kind of WireGuard peers: on our devices, every peer is ours.
+type Peers struct {
+	ns *Namespace
+	// answering holds the keys of the peers that answered recently, as of the
+	// last Observe.
+	answering map[string]bool
+}
+
+// NewPeers makes the kind.
+func NewPeers(ns *Namespace) *Peers { return &Peers{ns: ns} }
+
+// Name is "peer".
+func (*Peers) Name() string { return "peer" }
+
+// Observe gives all peers of our devices.
+func (k *Peers) Observe(ctx context.Context) ([]desired.Peer, error) {
+	devices, err := k.ns.devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k.answering = map[string]bool{}
+	var out []desired.Peer
+	for _, d := range devices {
+		for _, p := range d.Peers {
+			peer := readPeer(d.Name, p)
+			if !p.LastHandshakeTime.IsZero() && time.Since(p.LastHandshakeTime) < handshakeAge {
+				k.answering[peer.Key()] = true
+			}
+			out = append(out, peer)
+		}
+	}
+	return out, nil
+}
+
+func readPeer(link string, p wgtypes.Peer) desired.Peer {
+	peer := desired.Peer{
+		Link: link, PublicKey: p.PublicKey.String(), PSK: fabric.Secret(p.PresharedKey),
+		AllowedIPs: make([]netip.Prefix, len(p.AllowedIPs)), Keepalive: int(p.PersistentKeepaliveInterval / time.Second),
+	}
+	if p.Endpoint != nil {
+		endpoint := p.Endpoint.AddrPort()
+		peer.Endpoint = netip.AddrPortFrom(endpoint.Addr().Unmap(), endpoint.Port())
+	}
+	for i := range p.AllowedIPs {
+		peer.AllowedIPs[i] = fromNet(&p.AllowedIPs[i])
+	}
+	slices.SortFunc(peer.AllowedIPs, netip.Prefix.Compare)
+	return peer
+}
+
+// Adopt takes the endpoint that the kernel learned, while the peer answers
+// there or when none is asked for; and ignores the order of allowed IPs.
+func (k *Peers) Adopt(want, have desired.Peer) desired.Peer {
+	if !want.Endpoint.IsValid() || have.Endpoint.IsValid() && k.answering[have.Key()] {
+		want.Endpoint = have.Endpoint
+	}
+	if !slices.IsSortedFunc(want.AllowedIPs, netip.Prefix.Compare) {
+		want.AllowedIPs = slices.Clone(want.AllowedIPs)
+		slices.SortFunc(want.AllowedIPs, netip.Prefix.Compare)
+	}
+	return want
+}
+
+// Apply writes the changes of each device in one batch, so that an allowed IP
+// that moves between peers is never with neither.
+func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) error {
+	var errs []error
+	batches := map[string][]diff.Change[desired.Peer]{}
+	configs := map[string][]wgtypes.PeerConfig{}
+	for _, c := range changes {
+		config, err := peerConfig(c)
+		if err != nil {
+			errs = append(errs, converge.KeyError{Key: c.Key, Err: err})
+			continue
+		}
+		link := c.Want.Link
+		if c.Op == diff.Delete {
+			link = c.Have.Link
+		}
+		batches[link] = append(batches[link], c)
+		configs[link] = append(configs[link], config)
+	}
+	for link, batch := range batches {
+		err := k.ns.configure(ctx, link, wgtypes.Config{Peers: configs[link]})
+		for _, c := range batch {
+			if err == nil || c.Op == diff.Delete && errors.As(err, new(converge.ErrBlocked)) {
+				continue
+			}
+			errs = append(errs, converge.KeyError{Key: c.Key, Err: err})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func peerConfig(c diff.Change[desired.Peer]) (wgtypes.PeerConfig, error) {
+	if c.Op == diff.Delete {
+		key, err := wgtypes.ParseKey(c.Have.PublicKey)
+		return wgtypes.PeerConfig{PublicKey: key, Remove: true, UpdateOnly: true}, err
+	}
+	key, err := wgtypes.ParseKey(c.Want.PublicKey)
+	if err != nil {
+		return wgtypes.PeerConfig{}, err
+	}
+	psk := wgtypes.Key(c.Want.PSK)
+	keepalive := time.Duration(c.Want.Keepalive) * time.Second
+	config := wgtypes.PeerConfig{
+		PublicKey: key, UpdateOnly: c.Op != diff.Create, PresharedKey: &psk, PersistentKeepaliveInterval: &keepalive,
+		ReplaceAllowedIPs: true, AllowedIPs: make([]net.IPNet, len(c.Want.AllowedIPs)),
+	}
+	for i, p := range c.Want.AllowedIPs {
+		config.AllowedIPs[i] = *toNet(p)
+	}
+	if c.Want.Endpoint.IsValid() && c.Want.Endpoint != c.Have.Endpoint {
+		config.Endpoint = net.UDPAddrFromAddrPort(c.Want.Endpoint)
+	}
+	return config, nil
+}

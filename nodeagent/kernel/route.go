@@ -1,0 +1,174 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// Routes is the kind of routes of protocol 73 in tables 7300 and 7301.
+type Routes struct{ ns *Namespace }
+
+// NewRoutes makes the kind.
+func NewRoutes(ns *Namespace) *Routes { return &Routes{ns: ns} }
+
+// Name is "route".
+func (*Routes) Name() string { return "route" }
+
+// Observe gives our routes of both families.
+func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
+	if err := ended(ctx, "list routes"); err != nil {
+		return nil, err
+	}
+	all, err := dump(k.ns.route.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	names := make(map[int]string, len(all))
+	for _, l := range all {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
+	var out []desired.Route
+	at := map[string]int{}
+	// Table 0 in the filter means all tables: without it only main is listed.
+	filter := &netlink.Route{Protocol: desired.RouteProtocol}
+	const mask = netlink.RT_FILTER_TABLE | netlink.RT_FILTER_PROTOCOL
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		list, err := dump(func() ([]netlink.Route, error) { return k.ns.route.RouteListFiltered(family, filter, mask) })
+		if err != nil {
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
+		for _, r := range list {
+			if r.Table != desired.TableOut && r.Table != desired.TableIn {
+				continue
+			}
+			route := readRoute(r, names)
+			if i, twice := at[route.Key()]; twice {
+				out[i].Type = altered
+				continue
+			}
+			at[route.Key()] = len(out)
+			out = append(out, route)
+		}
+	}
+	return out, nil
+}
+
+// metrics that the kernel gives to a route without one.
+const (
+	metricIPv4 = 0
+	metricIPv6 = 1024
+)
+
+func readRoute(r netlink.Route, names map[int]string) desired.Route {
+	route := desired.Route{Table: r.Table, Dst: fromNet(r.Dst), MTU: r.MTU, Src: fromIP(r.Src)}
+	if !route.Dst.IsValid() {
+		route.Dst = anyPrefix(r.Family)
+	}
+	metric := metricIPv4
+	if r.Family == netlink.FAMILY_V6 {
+		metric = metricIPv6
+	}
+	switch {
+	case len(r.MultiPath) > 0 || r.Via != nil || r.Encap != nil || r.Priority != metric || r.Tos != 0:
+		route.Type = altered
+	case r.Type == unix.RTN_UNICAST:
+		route.Type, route.Link, route.Via = desired.RouteUnicast, names[r.LinkIndex], fromIP(r.Gw)
+	case r.Type == unix.RTN_BLACKHOLE:
+		route.Type = desired.RouteBlackhole // IPv6 shows lo here, which says nothing
+	default:
+		route.Type = "type " + strconv.Itoa(r.Type)
+	}
+	return route
+}
+
+// Apply writes and removes routes.
+func (k *Routes) Apply(ctx context.Context, changes []diff.Change[desired.Route]) error {
+	indices := map[string]int{}
+	return converge.Each(ctx, changes, func(c diff.Change[desired.Route]) error {
+		if c.Op == diff.Delete {
+			return k.remove(c.Have)
+		}
+		route, err := k.route(c.Want, indices)
+		if err != nil {
+			return err
+		}
+		if c.Op == diff.Create {
+			return blockedRoute(c.Want, k.ns.route.RouteAdd(route))
+		}
+		if c.Have.Type != desired.RouteUnicast && c.Have.Type != desired.RouteBlackhole {
+			// Replacing would change one of several, or none.
+			if err := k.remove(c.Have); err != nil {
+				return err
+			}
+		}
+		return blockedRoute(c.Want, k.ns.route.RouteReplace(route))
+	})
+}
+
+// blockedRoute gives the error of writing a route; one that waits for its link
+// to be up or to get an address is no failure.
+func blockedRoute(want desired.Route, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.ENODEV):
+		return converge.ErrBlocked{On: "link " + want.Link + " to be up"}
+	}
+	return fmt.Errorf("write route %s dev %q via %s: %w", want.Key(), want.Link, want.Via, exists(err))
+}
+
+func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Route, error) {
+	r := &netlink.Route{
+		Table: want.Table, Protocol: desired.RouteProtocol, Dst: toNet(want.Dst), Family: familyOf(want.Dst.Addr()),
+		Src: toIP(want.Src), MTU: want.MTU,
+	}
+	if want.Type == desired.RouteBlackhole {
+		r.Type = unix.RTN_BLACKHOLE
+		return r, nil
+	}
+	if want.Type != desired.RouteUnicast {
+		return nil, fmt.Errorf("route %s: type %q is not known", want.Key(), want.Type)
+	}
+	index, known := indices[want.Link]
+	if !known {
+		l, err := k.ns.link(want.Link)
+		if err != nil {
+			return nil, err
+		}
+		index = l.Attrs().Index
+		indices[want.Link] = index
+	}
+	r.Type, r.LinkIndex = unix.RTN_UNICAST, index
+	if want.Via.IsValid() {
+		r.Gw, r.Flags = toIP(want.Via), int(netlink.FLAG_ONLINK)
+	} else if want.Dst.Addr().Is4() {
+		r.Scope = netlink.SCOPE_LINK
+	}
+	return r, nil
+}
+
+// remove deletes every route of ours to that destination in that table.
+func (k *Routes) remove(have desired.Route) error {
+	match := &netlink.Route{
+		Table: have.Table, Protocol: desired.RouteProtocol, Dst: toNet(have.Dst), Family: familyOf(have.Dst.Addr()),
+		Scope: netlink.SCOPE_NOWHERE,
+	}
+	for {
+		err := k.ns.route.RouteDel(match)
+		if gone(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("delete route %s: %w", have.Key(), err)
+		}
+	}
+}

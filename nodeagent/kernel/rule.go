@@ -1,0 +1,104 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// Rules is the kind of routing policy rules of protocol 73.
+type Rules struct{ ns *Namespace }
+
+// NewRules makes the kind.
+func NewRules(ns *Namespace) *Rules { return &Rules{ns: ns} }
+
+// Name is "rule".
+func (*Rules) Name() string { return "rule" }
+
+// altered marks an object that carries more than its spec can say; it differs
+// from everything that is wanted and is written anew.
+const altered = "altered"
+
+// Observe gives the rules of protocol 73 of both families.
+func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
+	if err := ended(ctx, "list rules"); err != nil {
+		return nil, err
+	}
+	var out []desired.Rule
+	at := map[string]int{}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		list, err := dump(func() ([]netlink.Rule, error) { return k.ns.route.RuleList(family) })
+		if err != nil {
+			return nil, fmt.Errorf("list rules: %w", err)
+		}
+		for _, r := range list {
+			if r.Protocol != desired.RouteProtocol {
+				continue
+			}
+			rule := desired.Rule{Priority: r.Priority, IPv6: family == netlink.FAMILY_V6, IIF: r.IifName, Table: r.Table}
+			if selective(r) {
+				rule.IIF = altered
+			}
+			if i, twice := at[rule.Key()]; twice {
+				out[i].IIF = altered
+				continue
+			}
+			at[rule.Key()] = len(out)
+			out = append(out, rule)
+		}
+	}
+	return out, nil
+}
+
+// selective reports whether a rule has a selector or action that ours never have.
+func selective(r netlink.Rule) bool {
+	return r.Src != nil || r.Dst != nil || r.Mark != 0 || r.OifName != "" || r.Invert || r.Tos != 0 || r.Goto >= 0 ||
+		r.IPProto != 0 || r.Dport != nil || r.Sport != nil || r.UIDRange != nil || r.SuppressPrefixlen >= 0
+}
+
+// Apply adds and removes rules; a rule never changes in place.
+func (k *Rules) Apply(ctx context.Context, changes []diff.Change[desired.Rule]) error {
+	return converge.Each(ctx, changes, func(c diff.Change[desired.Rule]) error {
+		if c.Op == diff.Delete {
+			return k.remove(c.Have)
+		}
+		if c.Op != diff.Create {
+			if err := k.remove(c.Have); err != nil {
+				return err
+			}
+		}
+		if err := k.ns.route.RuleAdd(k.rule(c.Want)); err != nil {
+			return fmt.Errorf("add rule %s: %w", c.Key, exists(err))
+		}
+		return nil
+	})
+}
+
+func (k *Rules) rule(want desired.Rule) *netlink.Rule {
+	r := netlink.NewRule()
+	r.Family, r.Priority, r.Protocol = netlink.FAMILY_V4, want.Priority, desired.RouteProtocol
+	if want.IPv6 {
+		r.Family = netlink.FAMILY_V6
+	}
+	r.IifName, r.Table = want.IIF, want.Table
+	return r
+}
+
+// remove deletes every rule of ours at that priority, whatever it selects.
+func (k *Rules) remove(have desired.Rule) error {
+	match := k.rule(desired.Rule{Priority: have.Priority, IPv6: have.IPv6})
+	for {
+		err := k.ns.route.RuleDel(match)
+		if gone(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("delete rule %s: %w", have.Key(), err)
+		}
+	}
+}

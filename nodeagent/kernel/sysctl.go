@@ -1,0 +1,209 @@
+package kernel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+const sysctlRoot = "/proc/sys"
+
+// Sysctls is the kind of kernel settings. Ours are those that it changed; a
+// file keeps the values that it found, and removing a setting restores its own.
+type Sysctls struct {
+	ns   *Namespace
+	path string
+	// unsaved holds what was found but could not be written to the file. Those
+	// settings are not observed, so that each pass tries to save them again.
+	unsaved map[string]string
+}
+
+// NewSysctls makes the kind. The file at path remembers the values found.
+func NewSysctls(ns *Namespace, path string) *Sysctls {
+	return &Sysctls{ns: ns, path: path, unsaved: map[string]string{}}
+}
+
+// Name is "sysctl".
+func (*Sysctls) Name() string { return "sysctl" }
+
+// Observe gives the current values of the settings that were changed.
+func (k *Sysctls) Observe(ctx context.Context) ([]desired.Sysctl, error) {
+	if err := ended(ctx, "read sysctls"); err != nil {
+		return nil, err
+	}
+	found, err := k.load()
+	if err != nil {
+		return nil, err
+	}
+	var out []desired.Sysctl
+	for name := range found {
+		value, err := k.read(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, desired.Sysctl{Name: name, Value: value})
+	}
+	return out, nil
+}
+
+// Adopt ignores how the numbers of a value are spaced.
+func (*Sysctls) Adopt(want, have desired.Sysctl) desired.Sysctl {
+	if sameWords(want.Value, have.Value) {
+		want.Value = have.Value
+	}
+	return want
+}
+
+func sameWords(a, b string) bool {
+	return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
+}
+
+// Apply writes settings, and restores those that are deleted.
+func (k *Sysctls) Apply(ctx context.Context, changes []diff.Change[desired.Sysctl]) error {
+	found, err := k.load()
+	if err != nil {
+		return err
+	}
+	return converge.Each(ctx, changes, func(c diff.Change[desired.Sysctl]) error {
+		switch c.Op {
+		case diff.Delete:
+			return k.restore(found, c.Key)
+		case diff.Create:
+			return k.take(found, c.Want)
+		default:
+			return k.write(c.Want.Name, c.Want.Value)
+		}
+	})
+}
+
+// take remembers what is there and writes the wanted value, even when it could
+// not be remembered: a node without forwarding is worse than a value lost.
+func (k *Sysctls) take(found map[string]string, want desired.Sysctl) error {
+	value, err := k.read(want.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return converge.ErrBlocked{On: "sysctl " + want.Name}
+	}
+	if err != nil {
+		return err
+	}
+	if earlier, known := k.unsaved[want.Name]; known {
+		value = earlier
+	}
+	if _, known := found[want.Name]; !known {
+		found[want.Name] = value
+	}
+	saved := k.save(found)
+	if saved != nil {
+		delete(found, want.Name)
+		k.unsaved[want.Name] = value
+	} else {
+		delete(k.unsaved, want.Name)
+	}
+	return errors.Join(k.write(want.Name, want.Value), saved)
+}
+
+func (k *Sysctls) restore(found map[string]string, name string) error {
+	value, known := found[name]
+	if !known {
+		return nil
+	}
+	if err := k.write(name, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	delete(found, name)
+	return k.save(found)
+}
+
+func (k *Sysctls) read(name string) (value string, err error) {
+	file, err := sysctlFile(name)
+	if err != nil {
+		return "", err
+	}
+	err = k.ns.inside(func() error {
+		raw, err := os.ReadFile(file)
+		value = strings.TrimSpace(string(raw))
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("read sysctl: %w", err)
+	}
+	return value, nil
+}
+
+func (k *Sysctls) write(name, value string) error {
+	file, err := sysctlFile(name)
+	if err != nil {
+		return err
+	}
+	err = k.ns.inside(func() error {
+		f, err := os.OpenFile(file, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(value + "\n")
+		return errors.Join(err, f.Close())
+	})
+	if err != nil {
+		return fmt.Errorf("write sysctl %s: %w", name, err)
+	}
+	return nil
+}
+
+func sysctlFile(name string) (string, error) {
+	if !filepath.IsLocal(name) {
+		return "", fmt.Errorf("sysctl %q is not a path below %s", name, sysctlRoot)
+	}
+	return filepath.Join(sysctlRoot, name), nil
+}
+
+func (k *Sysctls) load() (map[string]string, error) {
+	found := map[string]string{}
+	raw, err := os.ReadFile(k.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return found, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read found sysctls: %w", err)
+	}
+	if err := json.Unmarshal(raw, &found); err != nil {
+		return nil, fmt.Errorf("read found sysctls in %s: %w", k.path, err)
+	}
+	return found, nil
+}
+
+// save replaces the file in one step, so that a crash leaves the one or the other.
+func (k *Sysctls) save(found map[string]string) error {
+	raw, err := json.MarshalIndent(found, "", "  ")
+	if err != nil {
+		return fmt.Errorf("remember found sysctls: %w", err)
+	}
+	dir := filepath.Dir(k.path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("remember found sysctls: %w", err)
+	}
+	tmp, err := os.CreateTemp(dir, filepath.Base(k.path)+".*")
+	if err != nil {
+		return fmt.Errorf("remember found sysctls: %w", err)
+	}
+	_, err = tmp.Write(append(raw, '\n'))
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), k.path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("remember found sysctls: %w", err), os.Remove(tmp.Name()))
+	}
+	return nil
+}

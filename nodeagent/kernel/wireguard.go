@@ -1,0 +1,146 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// controlTimeout bounds one exchange with a device; a userspace process that
+// hangs must not stop the engine.
+const controlTimeout = 10 * time.Second
+
+// Wireguards is the kind of WireGuard device configurations, on our links. A
+// device without a private key is not configured and so does not exist for it.
+type Wireguards struct{ ns *Namespace }
+
+// NewWireguards makes the kind.
+func NewWireguards(ns *Namespace) *Wireguards { return &Wireguards{ns: ns} }
+
+// Name is "wireguard".
+func (*Wireguards) Name() string { return "wireguard" }
+
+// Observe gives the configured devices among our links.
+func (k *Wireguards) Observe(ctx context.Context) ([]desired.Wireguard, error) {
+	devices, err := k.ns.devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []desired.Wireguard
+	for _, d := range devices {
+		if d.PrivateKey != (wgtypes.Key{}) {
+			out = append(out, desired.Wireguard{Link: d.Name, PrivateKey: fabric.Secret(d.PrivateKey), ListenPort: d.ListenPort})
+		}
+	}
+	return out, nil
+}
+
+// Adopt leaves the port to the kernel when none is asked for.
+func (*Wireguards) Adopt(want, have desired.Wireguard) desired.Wireguard {
+	if want.ListenPort == 0 {
+		want.ListenPort = have.ListenPort
+	}
+	return want
+}
+
+// Apply writes configurations; a deleted one loses its key and its peers.
+func (k *Wireguards) Apply(ctx context.Context, changes []diff.Change[desired.Wireguard]) error {
+	return converge.Each(ctx, changes, func(c diff.Change[desired.Wireguard]) error {
+		config := wgtypes.Config{}
+		if c.Op == diff.Delete {
+			config.PrivateKey, config.ListenPort, config.ReplacePeers = &wgtypes.Key{}, new(int), true
+		} else {
+			key := wgtypes.Key(c.Want.PrivateKey)
+			config.PrivateKey = &key
+			if c.Want.ListenPort != 0 && c.Want.ListenPort != c.Have.ListenPort {
+				config.ListenPort = &c.Want.ListenPort
+			}
+		}
+		err := k.ns.configure(ctx, c.Key, config)
+		if c.Op == diff.Delete && errors.As(err, new(converge.ErrBlocked)) {
+			return nil
+		}
+		return err
+	})
+}
+
+// devices gives the WireGuard devices among our links. One that cannot be read
+// is an error, except when it just went.
+func (ns *Namespace) devices(ctx context.Context) ([]*wgtypes.Device, error) {
+	list, err := ns.links()
+	if err != nil {
+		return nil, err
+	}
+	var out []*wgtypes.Device
+	for _, l := range list {
+		if !holdsWireguard(l) {
+			continue
+		}
+		name := l.Attrs().Name
+		d, err := control(ctx, func() (*wgtypes.Device, error) { return ns.wg.Device(name) })
+		if errors.Is(err, os.ErrNotExist) {
+			continue // no process behind it: the link kind replaces it
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read wireguard device %s: %w", name, err)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+func holdsWireguard(l netlink.Link) bool {
+	switch l.(type) {
+	case *netlink.Wireguard, *netlink.Tuntap:
+		return true
+	}
+	return false
+}
+
+// configure writes to one of our devices; ErrBlocked while it does not exist.
+func (ns *Namespace) configure(ctx context.Context, name string, config wgtypes.Config) error {
+	if _, err := ns.link(name); err != nil {
+		return err
+	}
+	_, err := control(ctx, func() (struct{}, error) { return struct{}{}, ns.wg.ConfigureDevice(name, config) })
+	if errors.Is(err, os.ErrNotExist) {
+		return converge.ErrBlocked{On: "wireguard device " + name}
+	}
+	if err != nil {
+		return fmt.Errorf("configure wireguard device %s: %w", name, err)
+	}
+	return nil
+}
+
+// control runs one exchange with a device, for a bounded time. The library's
+// calls cannot be cancelled; one that is given up ends when the process does.
+func control[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
+	type answer struct {
+		value T
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		value, err := call()
+		done <- answer{value, err}
+	}()
+	select {
+	case a := <-done:
+		return a.value, a.err
+	case <-ctx.Done():
+		var none T
+		return none, fmt.Errorf("no answer: %w", ctx.Err())
+	}
+}

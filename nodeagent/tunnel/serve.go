@@ -1,0 +1,91 @@
+// Package tunnel is the userspace WireGuard process: a TUN device and the
+// WireGuard protocol behind it, for kernels without WireGuard. It runs as its
+// own process, so that tunnels outlive a restart of the agent, and is
+// configured like a kernel device, through the socket that wgctrl and wg(8) use.
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"golang.zx2c4.com/wireguard/conn"
+	"golang.zx2c4.com/wireguard/device"
+	"golang.zx2c4.com/wireguard/ipc"
+	"golang.zx2c4.com/wireguard/tun"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// DefaultMTU is the MTU of a new device, bytes, until the agent sets its own.
+const DefaultMTU = device.DefaultMTU
+
+// Serve makes the TUN device and serves it until ctx ends or the device is
+// deleted. The device and its socket are gone when it returns.
+func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
+	tunnel, err := tun.CreateTUN(name, mtu)
+	if err != nil {
+		return fmt.Errorf("create tun device %s: %w", name, err)
+	}
+	if err := mark(name); err != nil {
+		return errors.Join(err, tunnel.Close())
+	}
+	file, err := ipc.UAPIOpen(name)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open control socket of %s: %w", name, err), tunnel.Close())
+	}
+	control, err := ipc.UAPIListen(name, file)
+	if err != nil {
+		return errors.Join(fmt.Errorf("listen on control socket of %s: %w", name, err), file.Close(), tunnel.Close())
+	}
+	dev := device.NewDevice(tunnel, conn.NewDefaultBind(), logger(log, name))
+	lost := make(chan error, 1)
+	go accept(control, dev, lost)
+	select {
+	case <-ctx.Done():
+	case <-dev.Wait():
+	case err = <-lost:
+		err = fmt.Errorf("control socket of %s is lost: %w", name, err)
+	}
+	closed := control.Close()
+	dev.Close()
+	if errors.Is(closed, net.ErrClosed) {
+		closed = nil
+	}
+	return errors.Join(err, closed, file.Close())
+}
+
+// mark gives the device the alias by which the agent finds it again.
+func mark(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find tun device %s: %w", name, err)
+	}
+	if err := netlink.LinkSetAlias(link, desired.LinkAlias); err != nil {
+		return fmt.Errorf("set alias of %s: %w", name, err)
+	}
+	return nil
+}
+
+func accept(control net.Listener, dev *device.Device, lost chan<- error) {
+	for {
+		c, err := control.Accept()
+		if err != nil {
+			lost <- err
+			return
+		}
+		go dev.IpcHandle(c)
+	}
+}
+
+func logger(log *slog.Logger, name string) *device.Logger {
+	return &device.Logger{
+		Verbosef: device.DiscardLogf,
+		Errorf: func(format string, args ...any) {
+			log.Error("wireguard", "link", name, "err", fmt.Sprintf(format, args...))
+		},
+	}
+}

@@ -1,0 +1,125 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// socketDir is where wgctrl looks for the sockets of userspace devices; neither
+// it nor wireguard-go can be told another place.
+const socketDir = "/var/run/wireguard"
+
+const (
+	startTimeout = 10 * time.Second
+	pollInterval = 5 * time.Millisecond
+)
+
+// Launcher starts the processes: this executable with the arguments
+// "wireguard NAME", whose main must call Serve.
+type Launcher struct {
+	// LogDir gets NAME.log with the process's errors; empty = they are lost.
+	LogDir string
+}
+
+// Start starts the process of a device in the current network namespace and
+// returns when its control socket answers. The process is in a session of its
+// own and goes on when the caller ends.
+func (l Launcher) Start(ctx context.Context, name string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find own executable: %w", err)
+	}
+	cmd := exec.Command(self, "wireguard", name)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	log, err := l.openLog(name)
+	if err != nil {
+		return err
+	}
+	if log != nil {
+		defer log.Close()
+		cmd.Stdout, cmd.Stderr = log, log
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s wireguard %s: %w", self, name, err)
+	}
+	ended := make(chan error, 1)
+	// Waits for as long as the process lives, so that it never stays behind as a
+	// zombie of a long-running agent; it ends with either of the two.
+	go func() { ended <- cmd.Wait() }()
+	if err := l.await(ctx, name, ended); err != nil {
+		return errors.Join(err, kill(cmd.Process))
+	}
+	return nil
+}
+
+func (l Launcher) openLog(name string) (*os.File, error) {
+	if l.LogDir == "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(l.LogDir, 0o755); err != nil {
+		return nil, fmt.Errorf("open log of %s: %w", name, err)
+	}
+	// Each start begins a new log, so it never grows without end.
+	f, err := os.Create(filepath.Join(l.LogDir, name+".log"))
+	if err != nil {
+		return nil, fmt.Errorf("open log of %s: %w", name, err)
+	}
+	return f, nil
+}
+
+func (l Launcher) await(ctx context.Context, name string, ended <-chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return fmt.Errorf("wireguard process of %s ended at once (%v): %s", name, err, l.lastWords(name))
+		case <-ctx.Done():
+			return fmt.Errorf("wireguard process of %s does not answer: %w", name, ctx.Err())
+		case <-tick.C:
+			if l.Alive(name) && isLink(name) {
+				return nil
+			}
+		}
+	}
+}
+
+func isLink(name string) bool {
+	_, err := net.InterfaceByName(name)
+	return err == nil
+}
+
+func (l Launcher) lastWords(name string) string {
+	const most = 400
+	raw, err := os.ReadFile(filepath.Join(l.LogDir, name+".log"))
+	if l.LogDir == "" || err != nil {
+		return "no log"
+	}
+	return string(raw[max(0, len(raw)-most):])
+}
+
+func kill(p *os.Process) error {
+	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill process %d: %w", p.Pid, err)
+	}
+	return nil
+}
+
+// Alive reports whether a process answers on the device's control socket.
+func (Launcher) Alive(name string) bool {
+	c, err := net.DialTimeout("unix", filepath.Join(socketDir, name+".sock"), time.Second)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}
