@@ -1,0 +1,259 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// nftElem is one element as the kernel holds it. For ranges key and end are the
+// first and the last value, both included.
+type nftElem struct {
+	key, end []byte
+	data     []byte
+	chain    string // verdict maps: the chain to go to
+}
+
+const nftJoin = " . "
+
+// encode reads an element in the notation of desired.Element. It refuses what
+// the kernel would give back in other words, as that would differ for ever.
+func (s nftSet) encode(e desired.Element) (nftElem, error) {
+	elem, err := s.encodeKey(e.ID)
+	if err != nil {
+		return nftElem{}, fmt.Errorf("key %q: %w", e.ID, err)
+	}
+	switch {
+	case !s.isMap():
+		if e.Value != "" {
+			return nftElem{}, fmt.Errorf("value %q: a set has none", e.Value)
+		}
+		return elem, nil
+	case s.isVerdict():
+		elem.chain = e.Value
+		if !s.isPick(e.Value) {
+			return nftElem{}, fmt.Errorf("value %q is no chain that picks a backend of IPv%d", e.Value, s.Family)
+		}
+		return elem, nil
+	}
+	first, last, err := s.encodeParts(e.Value, s.Data, s.Prefixes)
+	if err != nil {
+		return nftElem{}, fmt.Errorf("value %q: %w", e.Value, err)
+	}
+	elem.data = first
+	if s.Prefixes {
+		elem.data = append(first, last...)
+	}
+	if text := s.valueText(elem); text != e.Value {
+		return nftElem{}, fmt.Errorf("value %q has to be written %q", e.Value, text)
+	}
+	return elem, nil
+}
+
+func (s nftSet) encodeKey(id string) (nftElem, error) {
+	first, last, err := s.encodeParts(id, s.Key, s.Interval)
+	if err != nil {
+		return nftElem{}, err
+	}
+	elem := nftElem{key: first, end: last}
+	if text := s.keyText(elem); text != id {
+		return nftElem{}, fmt.Errorf("has to be written %q", text)
+	}
+	return elem, nil
+}
+
+// isPick reports whether name is one of the chains that a service goes to.
+func (s nftSet) isPick(name string) bool {
+	name, ok := strings.CutSuffix(name, strconv.Itoa(s.Family))
+	if !ok {
+		return false
+	}
+	for _, slots := range []int{desired.SlotsOne, desired.SlotsFew, desired.SlotsMany} {
+		if name == desired.PickChain(slots, false) || name == desired.PickChain(slots, true) {
+			return true
+		}
+	}
+	return false
+}
+
+// encodeParts gives first and last value of a key or data; they are equal
+// without ranges.
+func (s nftSet) encodeParts(text string, parts []desired.Type, ranges bool) (first, last []byte, err error) {
+	words := strings.Split(text, nftJoin)
+	if len(words) != len(parts) {
+		return nil, nil, fmt.Errorf("has %d parts, not %d", len(words), len(parts))
+	}
+	for i, word := range words {
+		low, high, err := s.encodePart(word, parts[i], ranges)
+		if err != nil {
+			return nil, nil, err
+		}
+		width := int(s.width(parts[i], len(parts) > 1))
+		first = append(append(first, low...), make([]byte, width-len(low))...)
+		last = append(append(last, high...), make([]byte, width-len(high))...)
+	}
+	return first, last, nil
+}
+
+func (s nftSet) encodePart(word string, part desired.Type, ranges bool) (low, high []byte, err error) {
+	switch part {
+	case desired.TypeAddr:
+		return s.encodeAddress(word, ranges)
+	case desired.TypeProto:
+		number, err := nftProtocol(word)
+		return []byte{number}, []byte{number}, err
+	case desired.TypePort:
+		n, err := strconv.ParseUint(word, 10, 16)
+		if err != nil {
+			return nil, nil, fmt.Errorf("port %q is no number from 0 to 65535", word)
+		}
+		b := nftNetOrder16(uint16(n))
+		return b, b, nil
+	case desired.TypeMark:
+		n, err := strconv.ParseUint(word, 10, 32)
+		if err != nil {
+			return nil, nil, fmt.Errorf("mark %q is no 32-bit number", word)
+		}
+		b := nftHostOrder(uint32(n))
+		return b, b, nil
+	}
+	return nil, nil, fmt.Errorf("part of type %s cannot be written", part)
+}
+
+// encodeAddress reads an address, a prefix, or first-last: the latter is how a
+// range of other people's making is told, so that it can be deleted.
+func (s nftSet) encodeAddress(word string, ranges bool) (low, high []byte, err error) {
+	var first, last netip.Addr
+	if from, to, ok := strings.Cut(word, "-"); ranges && ok {
+		var errTo error
+		first, err = netip.ParseAddr(from)
+		last, errTo = netip.ParseAddr(to)
+		err = errors.Join(err, errTo)
+	} else if ranges && strings.Contains(word, "/") {
+		var p netip.Prefix
+		p, err = netip.ParsePrefix(word)
+		if err == nil && p != p.Masked() {
+			return nil, nil, fmt.Errorf("prefix %s has host bits set", word)
+		}
+		first, last = p.Addr(), nftLastAddr(p)
+	} else {
+		first, err = netip.ParseAddr(word)
+		last = first
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if (s.Family == 4) != first.Is4() || (s.Family == 4) != last.Is4() || first.Zone() != "" || last.Zone() != "" {
+		return nil, nil, fmt.Errorf("%s is no IPv%d address", word, s.Family)
+	}
+	if last.Less(first) {
+		return nil, nil, fmt.Errorf("range %s ends before it begins", word)
+	}
+	return first.AsSlice(), last.AsSlice(), nil
+}
+
+// nftLastAddr gives the highest address of a prefix.
+func nftLastAddr(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().AsSlice()
+	for bit := max(p.Bits(), 0); bit < len(b)*8; bit++ {
+		b[bit/8] |= 0x80 >> (bit % 8)
+	}
+	last, _ := netip.AddrFromSlice(b)
+	return last
+}
+
+// nftProtocols are the names of the protocols that have ports.
+var nftProtocols = [...]struct {
+	name   string
+	number byte
+}{{"tcp", unix.IPPROTO_TCP}, {"udp", unix.IPPROTO_UDP}, {"sctp", unix.IPPROTO_SCTP}, {"dccp", unix.IPPROTO_DCCP}}
+
+func nftProtocol(name string) (byte, error) {
+	for _, p := range nftProtocols {
+		if p.name == name {
+			return p.number, nil
+		}
+	}
+	n, err := strconv.ParseUint(name, 10, 8)
+	if err != nil {
+		return 0, fmt.Errorf("protocol %q is not known", name)
+	}
+	return byte(n), nil
+}
+
+func (s nftSet) keyText(e nftElem) string {
+	return string(s.appendParts(make([]byte, 0, 64), s.Key, e.key, e.end))
+}
+
+func (s nftSet) valueText(e nftElem) string {
+	switch {
+	case !s.isMap():
+		return ""
+	case s.isVerdict():
+		return e.chain
+	case s.Prefixes:
+		half := len(e.data) / 2
+		return string(s.appendParts(make([]byte, 0, 64), s.Data, e.data[:half], e.data[half:]))
+	}
+	return string(s.appendParts(make([]byte, 0, 64), s.Data, e.data, e.data))
+}
+
+// appendParts writes the text of a key or of data.
+func (s nftSet) appendParts(text []byte, parts []desired.Type, first, last []byte) []byte {
+	for i, part := range parts {
+		if i > 0 {
+			text = append(text, nftJoin...)
+		}
+		size := int(nftTypeOf(part, s.Family).Bytes)
+		width := int(s.width(part, len(parts) > 1))
+		if len(first) < width || len(last) < width {
+			return append(text, "(short)"...)
+		}
+		text = s.appendPart(text, part, first[:size], last[:size])
+		first, last = first[width:], last[width:]
+	}
+	return text
+}
+
+func (s nftSet) appendPart(text []byte, part desired.Type, low, high []byte) []byte {
+	switch part {
+	case desired.TypeAddr:
+		return nftAppendRange(text, low, high)
+	case desired.TypeProto:
+		for _, p := range nftProtocols {
+			if p.number == low[0] {
+				return append(text, p.name...)
+			}
+		}
+		return strconv.AppendUint(text, uint64(low[0]), 10)
+	case desired.TypePort:
+		return strconv.AppendUint(text, uint64(binary.BigEndian.Uint16(low)), 10)
+	}
+	return strconv.AppendUint(text, uint64(binary.NativeEndian.Uint32(low)), 10)
+}
+
+// nftAppendRange writes an address, a prefix or first-last.
+func nftAppendRange(text, low, high []byte) []byte {
+	first, _ := netip.AddrFromSlice(low)
+	text = first.AppendTo(text)
+	if slices.Equal(low, high) {
+		return text
+	}
+	bits := 0
+	for bits < len(low)*8 && (low[bits/8]^high[bits/8])&(0x80>>(bits%8)) == 0 {
+		bits++
+	}
+	last, _ := netip.AddrFromSlice(high)
+	if p := netip.PrefixFrom(first, bits); p.Masked().Addr() == first && nftLastAddr(p) == last {
+		return strconv.AppendInt(append(text, '/'), int64(bits), 10)
+	}
+	return last.AppendTo(append(text, '-'))
+}

@@ -1,0 +1,217 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// Limits of one write. The elements of a message share an attribute whose
+// length is 16 bits wide; a transaction is one datagram.
+const (
+	nftPerMessage     = 250
+	nftPerTransaction = 1 << 14
+	nftMaxRefusals    = 64 // transactions of one Apply that may fail and be mended
+)
+
+// Elements is the kind of the elements of all sets of table inet hawser, all of
+// which are ours.
+type Elements struct {
+	opts NFTOptions
+	sets map[string]nftSet
+}
+
+var (
+	_ converge.Kind[desired.Element] = (*Elements)(nil)
+	_ converge.Stamper               = (*Elements)(nil)
+)
+
+// NewElements gives the kind of the elements of table inet hawser.
+func NewElements(opts NFTOptions) *Elements {
+	k := &Elements{opts: opts, sets: map[string]nftSet{}}
+	for _, s := range nftSets() {
+		k.sets[s.Name] = s
+	}
+	return k
+}
+
+// Name is "nft element".
+func (k *Elements) Name() string { return "nft element" }
+
+// Stamp is the generation of the ruleset in this network namespace.
+func (k *Elements) Stamp(context.Context) (string, error) { return nftStamp(k.opts) }
+
+// Observe gives the elements of all sets; none when the table does not exist.
+// Ranges that are no prefix, which only others can have written, have the key
+// first-last.
+func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
+	var have []desired.Element
+	err := nftSettled(ctx, func() error {
+		return nftWith(k.opts, func(s *nftSocket) (err error) {
+			have, err = s.observeElements()
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("table inet %s: %w", desired.TableName, err)
+	}
+	return have, nil
+}
+
+// Apply makes all changes in as few transactions as possible; an update takes
+// effect at one instant. A change that the kernel refuses, or whose text is
+// wrong, is left out and reported with its key, and the others are made. An
+// interval that overlaps an existing one is refused: nothing could say which of
+// the two a packet means. Without the table changes wait for it.
+func (k *Elements) Apply(ctx context.Context, changes []diff.Change[desired.Element]) error {
+	writes, errs := k.encode(changes)
+	err := nftWith(k.opts, func(s *nftSocket) error {
+		for len(writes) > 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n := min(len(writes), nftPerTransaction)
+			refused, err := s.writeElements(writes[:n])
+			if err != nil {
+				return err
+			}
+			errs = append(errs, refused...)
+			writes = writes[n:]
+		}
+		return nil
+	})
+	if errors.Is(err, errNftNoTable) {
+		err = converge.ErrBlocked{On: nftOn}
+		if nftDeletesOnly(changes) {
+			err = nil
+		}
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func nftDeletesOnly(changes []diff.Change[desired.Element]) bool {
+	for _, c := range changes {
+		if c.Op != diff.Delete {
+			return false
+		}
+	}
+	return true
+}
+
+// nftWrite is one change in the kernel's terms; remove, add or both.
+type nftWrite struct {
+	key         string
+	set         nftSet
+	remove, add *nftElem
+}
+
+func (k *Elements) encode(changes []diff.Change[desired.Element]) (writes []*nftWrite, errs []error) {
+	for _, c := range changes {
+		w, err := k.encodeOne(c)
+		if err != nil {
+			errs = append(errs, converge.KeyError{Key: c.Key, Err: err})
+			continue
+		}
+		writes = append(writes, w)
+	}
+	return writes, errs
+}
+
+func (k *Elements) encodeOne(c diff.Change[desired.Element]) (*nftWrite, error) {
+	e := c.Want
+	if c.Op == diff.Delete {
+		e = c.Have
+	}
+	set, ok := k.sets[e.Set+strconv.Itoa(e.Family)]
+	if !ok || set.Family != e.Family {
+		return nil, fmt.Errorf("no set %s for IPv%d", e.Set, e.Family)
+	}
+	w := &nftWrite{key: c.Key, set: set}
+	if c.Op != diff.Delete {
+		add, err := set.encode(e)
+		if err != nil {
+			return nil, fmt.Errorf("set %s: %w", set.Name, err)
+		}
+		w.add = &add
+	}
+	if c.Op != diff.Create {
+		remove, err := set.encodeKey(e.ID)
+		if err != nil {
+			return nil, fmt.Errorf("set %s: key %q: %w", set.Name, e.ID, err)
+		}
+		w.remove = &remove
+	}
+	return w, nil
+}
+
+// writeElements makes the writes in one transaction. What the kernel refuses is
+// taken out and the rest tried again.
+func (s *nftSocket) writeElements(writes []*nftWrite) (errs []error, err error) {
+	for range nftMaxRefusals {
+		batch, places := nftElementBatch(writes)
+		err := s.commit(batch)
+		var refused *nftRefused
+		if err == nil || !errors.As(err, &refused) {
+			return errs, err
+		}
+		causes, err := nftCauses(refused, places)
+		if err != nil {
+			return errs, err
+		}
+		kept := make([]*nftWrite, 0, len(writes))
+		for _, w := range writes {
+			if cause, bad := causes[w]; bad {
+				errs = append(errs, converge.KeyError{Key: w.key, Err: nftReason(w, cause)})
+			} else {
+				kept = append(kept, w)
+			}
+		}
+		writes = kept
+	}
+	return errs, fmt.Errorf("the kernel refused elements %d times, %d changes are left", nftMaxRefusals, len(writes))
+}
+
+// nftCauses finds the writes that made the kernel refuse. Removing what is gone
+// already is no cause: that write only forgets its removal.
+func nftCauses(refused *nftRefused, places nftPlaces) (map[*nftWrite]error, error) {
+	removals, additions := map[*nftWrite]error{}, map[*nftWrite]error{}
+	for _, f := range refused.faults {
+		w, removing := places.find(f)
+		switch {
+		case w == nil && errors.Is(f.err, unix.ENOENT):
+			return nil, errNftNoTable
+		case w == nil:
+			return nil, refused
+		case removing:
+			removals[w] = f.err
+		default:
+			additions[w] = f.err
+		}
+	}
+	// The removals behind a refused one in its message were not tried, and the
+	// additions may have failed for that alone.
+	if len(removals) == 0 {
+		return additions, nil
+	}
+	for w, cause := range removals {
+		if errors.Is(cause, unix.ENOENT) {
+			w.remove = nil
+			delete(removals, w)
+		}
+	}
+	return removals, nil
+}
+
+func nftReason(w *nftWrite, cause error) error {
+	if w.set.Interval && (errors.Is(cause, unix.EEXIST) || errors.Is(cause, unix.ENOTEMPTY)) {
+		return fmt.Errorf("overlaps another element of %s: %w", w.set.Name, cause)
+	}
+	return fmt.Errorf("write to %s: %w", w.set.Name, cause)
+}

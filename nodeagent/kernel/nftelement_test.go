@@ -1,0 +1,327 @@
+package kernel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// nftSampleElements has elements in every set, of both families.
+func nftSampleElements() []desired.Element {
+	lines := `
+services4 | 243.0.0.1 . tcp . 80 | pick_few4
+services4 | 243.0.0.1 . udp . 53 | pick_few_client4
+services4 | 243.0.0.2 . sctp . 7 | pick_one4
+services6 | fd00:43::1 . tcp . 80 | pick_many6
+services6 | fd00:43::1 . udp . 53 | pick_many_client6
+slots4 | 243.0.0.1 . tcp . 80 . 0 | 242.2.0.5 . 80
+slots4 | 243.0.0.1 . tcp . 80 . 63 | 242.2.0.6 . 8080
+slots6 | fd00:43::1 . tcp . 80 . 1023 | fd00:42::5 . 80
+echo4 | 243.0.0.1 | 242.2.0.5
+echo6 | fd00:43::1 | fd00:42::5
+owners4 | 242.2.0.9 | 10.7.1.9
+owners6 | fd00:42::9 | fd00:7::9
+unmapped4 | 242.4.0.0/16 | 10.7.0.0/16
+unmapped4 | 242.5.0.0/24 | 10.8.3.0/24
+unmapped6 | fd00:42:4::/48 | fd00:7:7::/48
+egress4 | 10.7.1.9 | 242.2.0.9
+egress6 | fd00:7::9 | fd00:42::9
+mapped4 | 10.7.0.0/16 | 242.4.0.0/16
+mapped4 | 10.9.0.1 | 242.9.0.1
+mapped6 | fd00:7:7::/48 | fd00:42:4::/48
+shared4 | 0 | 242.1.0.1
+shared4 | 63 | 242.1.0.8
+shared6 | 17 | fd00:42::1
+reverse4 | 10.7.1.9 . tcp . 8080 | 242.2.0.5 . 80
+reverse6 | fd00:7::9 . udp . 8080 | fd00:42::5 . 80
+own4 | 10.8.0.0/24 |
+own4 | 10.8.1.0/24 |
+own4 | 10.8.2.7 |
+own4 | 10.8.2.8 |
+own6 | fd00:8::/64 |
+direct4 | 0.0.0.0/8 |
+direct4 | 255.0.0.0/8 |
+direct6 | ::/1 |
+direct6 | ff00::/8 |
+remote4 | 0.0.0.0/0 |
+remote6 | ::/0 |
+podblocks4 | 242.4.0.0/16 |
+podblocks6 | fd00:42:4::/48 |
+pools4 | 243.0.0.0/16 |
+pools6 | fd00:43::/64 |
+restricted4 | 242.2.0.5 |
+restricted6 | fd00:42::5 |
+allowed4 | 242.1.0.0/24 . 242.2.0.5 |
+allowed4 | 242.1.0.0/24 . 242.2.0.6 |
+allowed4 | 242.3.0.7 . 242.2.0.5 |
+allowed6 | fd00:42:1::/64 . fd00:42::5 |
+offers4 | 242.3.0.5 |
+offers6 | fd00:42:3::5 |
+nodes4 | 192.168.0.11 |
+nodes6 | fd00:1::11 |
+hairpin4 | 10.7.1.9 . 10.7.1.9 |
+hairpin6 | fd00:7::9 . fd00:7::9 |
+tunnels4 | 241.0.0.1 |
+tunnels6 | fd00:41::1 |`
+	var elements []desired.Element
+	for line := range strings.Lines(strings.TrimSpace(lines)) {
+		part := strings.Split(strings.TrimSpace(line), "|")
+		name := strings.TrimSpace(part[0])
+		elements = append(elements, desired.Element{
+			Set: name[:len(name)-1], Family: int(name[len(name)-1] - '0'),
+			ID: strings.TrimSpace(part[1]), Value: strings.TrimSpace(part[2]),
+		})
+	}
+	return elements
+}
+
+func nftByKey(elements []desired.Element) []desired.Element {
+	out := slices.Clone(elements)
+	slices.SortFunc(out, func(a, b desired.Element) int { return cmp.Compare(a.Key(), b.Key()) })
+	return out
+}
+
+func nftObserve(t testing.TB, ns *nftNS) []desired.Element {
+	t.Helper()
+	have, err := NewElements(ns.opts()).Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nftByKey(have)
+}
+
+// nftConverge makes one step towards want, creates and updates first, as the
+// engine does, and gives the number of changes.
+func nftConverge(t testing.TB, ns *nftNS, want []desired.Element) (int, error) {
+	t.Helper()
+	changes, err := diff.Compute(want, nftObserve(t, ns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	isDelete := func(c diff.Change[desired.Element]) bool { return c.Op == diff.Delete }
+	var makes, removes []diff.Change[desired.Element]
+	for _, c := range changes {
+		if isDelete(c) {
+			removes = append(removes, c)
+		} else {
+			makes = append(makes, c)
+		}
+	}
+	kind := NewElements(ns.opts())
+	return len(changes), errors.Join(kind.Apply(t.Context(), makes), kind.Apply(t.Context(), removes))
+}
+
+func nftMustConverge(t testing.TB, ns *nftNS, want []desired.Element) {
+	t.Helper()
+	if _, err := nftConverge(t, ns, want); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := nftConverge(t, ns, want); n != 0 {
+		t.Fatalf("%d changes after the first pass", n)
+	}
+}
+
+func TestNftElementsAreReadAsWritten(t *testing.T) {
+	t.Parallel()
+	ns := nftNewNS(t)
+	nftApplyTable(t, ns, nftSampleTable())
+	want := nftSampleElements()
+	nftMustConverge(t, ns, want)
+	if d := gocmp.Diff(nftByKey(want), nftObserve(t, ns)); d != "" {
+		t.Errorf("elements (-want +got):\n%s", d)
+	}
+	nftMustConverge(t, ns, nil)
+}
+
+// nft(8) must see in our elements what it makes of the same text itself.
+func TestNftElementsAreListedAsWritten(t *testing.T) {
+	t.Parallel()
+	ours, theirs := nftNewNS(t), nftNewNS(t)
+	for _, ns := range []*nftNS{ours, theirs} {
+		nftApplyTable(t, ns, nftSampleTable())
+	}
+	// nft 1.0.6 cannot add a single address to a map of prefixes.
+	sample := slices.DeleteFunc(nftSampleElements(), func(e desired.Element) bool { return e.ID == "10.9.0.1" })
+	nftMustConverge(t, ours, sample)
+	var script strings.Builder
+	for _, e := range sample {
+		value := ""
+		switch {
+		case e.Set == desired.SetServices:
+			value = " : goto " + e.Value
+		case e.Value != "":
+			value = " : " + e.Value
+		}
+		fmt.Fprintf(&script, "add element inet hawser %s%d { %s%s }\n", e.Set, e.Family, e.ID, value)
+	}
+	theirs.nft(script.String())
+	if d := gocmp.Diff(nftObserve(t, theirs), nftObserve(t, ours)); d != "" {
+		t.Errorf("as read by us (-theirs +ours):\n%s", d)
+	}
+	sets := func(ns *nftNS) string {
+		text, _, _ := strings.Cut(ns.nft("list table inet hawser"), "chain ")
+		lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(",\n{}", r) })
+		for i := range lines {
+			lines[i] = strings.TrimSpace(strings.Replace(strings.TrimSpace(lines[i]), "elements =", "", 1))
+		}
+		slices.Sort(lines) // hash tables have no order
+		return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return l == "" }), "\n")
+	}
+	if d := gocmp.Diff(sets(theirs), sets(ours)); d != "" {
+		t.Errorf("as listed by nft (-theirs +ours):\n%s", d)
+	}
+}
+
+func TestNftElementChanges(t *testing.T) {
+	t.Parallel()
+	element := func(set, id, value string) desired.Element {
+		return desired.Element{Set: set, Family: 4, ID: id, Value: value}
+	}
+	tests := []struct {
+		name       string
+		have, want []desired.Element
+	}{
+		{"a backend", []desired.Element{element("slots", "243.0.0.1 . tcp . 80 . 3", "242.2.0.5 . 80")},
+			[]desired.Element{element("slots", "243.0.0.1 . tcp . 80 . 3", "242.2.0.6 . 80")}},
+		{"a chain", []desired.Element{element("services", "243.0.0.1 . tcp . 80", "pick_one4")},
+			[]desired.Element{element("services", "243.0.0.1 . tcp . 80", "pick_few4")}},
+		{"the data of a prefix", []desired.Element{element("mapped", "10.7.0.0/16", "242.4.0.0/16")},
+			[]desired.Element{element("mapped", "10.7.0.0/16", "242.5.0.0/16")}},
+		{"one of two neighbours", []desired.Element{element("own", "10.7.0.0/24", ""), element("own", "10.7.1.0/24", "")},
+			[]desired.Element{element("own", "10.7.1.0/24", "")}},
+		{"a neighbour on each side", []desired.Element{element("own", "10.7.1.0/24", "")},
+			[]desired.Element{element("own", "10.7.0.0/24", ""), element("own", "10.7.1.0/24", ""), element("own", "10.7.2.0/24", "")}},
+		{"an allowed source", []desired.Element{element("allowed", "242.1.0.0/24 . 242.2.0.5", "")},
+			[]desired.Element{element("allowed", "242.3.0.0/24 . 242.2.0.5", "")}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			ns := nftNewNS(t)
+			nftApplyTable(t, ns, nftSampleTable())
+			nftMustConverge(t, ns, tt.have)
+			nftMustConverge(t, ns, tt.want)
+		})
+	}
+}
+
+func TestNftElementTexts(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ set, id, value, want string }{
+		{"services", "243.0.0.1 . tcp", "pick_one4", "has 2 parts, not 3"},
+		{"services", "243.0.0.1 . tpc . 80", "pick_one4", `protocol "tpc" is not known`},
+		{"services", "243.0.0.1 . tcp . 65536", "pick_one4", `port "65536" is no number`},
+		{"services", "243.0.0.1 . tcp . 080", "pick_one4", `has to be written "243.0.0.1 . tcp . 80"`},
+		{"services", "243.0.0.1 . 6 . 80", "pick_one4", `has to be written "243.0.0.1 . tcp . 80"`},
+		{"services", "243.0.0.1 . tcp . 80", "pick_one6", "is no chain that picks"},
+		{"services", "243.0.0.1 . tcp . 80", "egress", "is no chain that picks"},
+		{"slots", "243.0.0.1 . tcp . 80 . 4294967296", "242.2.0.5 . 80", "no 32-bit number"},
+		{"slots", "243.0.0.1 . tcp . 80 . 1", "242.2.0.5", "has 1 parts, not 2"},
+		{"echo", "fd00::1", "242.2.0.5", "is no IPv4 address"},
+		{"echo", "243.0.0.0/24", "242.2.0.5", "243.0.0.0/24"},
+		{"echo", "243.0.0.1", "", "unable to parse"},
+		{"own", "10.7.1.0/16", "", "has host bits set"},
+		{"own", "10.7.1.0/32", "", `has to be written "10.7.1.0"`},
+		{"own", "10.7.0.0-10.7.255.255", "", `has to be written "10.7.0.0/16"`},
+		{"own", "10.7.0.0/16", "x", "a set has none"},
+		{"own", "10.7.0.0/33", "", "prefix length"},
+		{"mapped", "10.7.0.0/16", "242.4.1.0/16", "has host bits set"},
+		{"nothing", "10.7.0.0/16", "", "no set nothing for IPv4"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.set+" "+tt.id, func(t *testing.T) {
+			t.Parallel()
+			e := desired.Element{Set: tt.set, Family: 4, ID: tt.id, Value: tt.value}
+			_, err := NewElements(NFTOptions{}).encodeOne(diff.Change[desired.Element]{Op: diff.Create, Key: e.Key(), Want: e})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestNftElementFaultsStandAlone(t *testing.T) {
+	t.Parallel()
+	ns := nftNewNS(t)
+	nftApplyTable(t, ns, nftSampleTable())
+	outer := desired.Element{Set: "own", Family: 4, ID: "10.0.0.0/8"}
+	nftMustConverge(t, ns, []desired.Element{outer})
+	inner := desired.Element{Set: "own", Family: 4, ID: "10.7.0.0/16"}
+	wrong := desired.Element{Set: "own", Family: 4, ID: "10.7.0.1/16"}
+	var want []desired.Element
+	for i := range 600 {
+		id := netip.AddrFrom4([4]byte{172, 16, byte(i / 250), byte(i % 250)}).String()
+		want = append(want, desired.Element{Set: "own", Family: 4, ID: id}, desired.Element{Set: "nodes", Family: 4, ID: id})
+	}
+	_, err := nftConverge(t, ns, append([]desired.Element{outer, inner, wrong}, want...))
+	for _, part := range []string{"own4 10.7.0.0/16: overlaps another element of own4", "own4 10.7.0.1/16: set own4: key", "host bits"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error %v, want one with %q", err, part)
+		}
+	}
+	if d := gocmp.Diff(nftByKey(append(want, outer)), nftObserve(t, ns)); d != "" {
+		t.Errorf("elements (-want +got):\n%s", d)
+	}
+}
+
+func TestNftElementsGoneAlready(t *testing.T) {
+	t.Parallel()
+	ns := nftNewNS(t)
+	nftApplyTable(t, ns, nftSampleTable())
+	want := nftSampleElements()
+	nftMustConverge(t, ns, want)
+	kind := NewElements(ns.opts())
+	removes, err := diff.Compute(nil, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Every other one is gone, and one update finds nothing to update.
+	var half []diff.Change[desired.Element]
+	for i := 0; i < len(removes); i += 2 {
+		half = append(half, removes[i])
+	}
+	for _, changes := range [][]diff.Change[desired.Element]{half, removes} {
+		if err := kind.Apply(t.Context(), changes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update := diff.Change[desired.Element]{Op: diff.Update, Key: want[0].Key(), Want: want[0], Have: want[0]}
+	if err := kind.Apply(t.Context(), []diff.Change[desired.Element]{update}); err != nil {
+		t.Fatal(err)
+	}
+	if d := gocmp.Diff(want[:1], nftObserve(t, ns)); d != "" {
+		t.Errorf("elements (-want +got):\n%s", d)
+	}
+}
+
+func TestNftElementsWaitForTheTable(t *testing.T) {
+	t.Parallel()
+	ns := nftNewNS(t)
+	want := nftSampleElements()
+	kind := NewElements(ns.opts())
+	creates, err := diff.Compute(want, nftObserve(t, ns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocked converge.ErrBlocked
+	if err := kind.Apply(t.Context(), creates); !errors.As(err, &blocked) || blocked.On != "table inet hawser" {
+		t.Errorf("error %v, want one that waits for table inet hawser", err)
+	}
+	removes, err := diff.Compute(nil, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kind.Apply(t.Context(), removes); err != nil {
+		t.Errorf("deletes without a table: %v", err)
+	}
+}
