@@ -1,0 +1,185 @@
+package feed
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/socket"
+)
+
+// follow keeps one subscription up until ctx ends.
+func (c *Client) follow(ctx context.Context, f *feed) {
+	wait := c.config.Timing.BackoffMin
+	for attempt := 0; ctx.Err() == nil; attempt++ {
+		stood, err := c.session(ctx, f, attempt)
+		c.lost(ctx, f, err)
+		if stood {
+			wait, attempt = c.config.Timing.BackoffMin, -1
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait/2 + rand.N(wait/2+1)):
+		}
+		wait = min(2*wait, c.config.Timing.BackoffMax)
+	}
+}
+
+// session connects and takes frames until something breaks. It reports
+// whether the peer let this end in.
+func (c *Client) session(ctx context.Context, f *feed, attempt int) (stood bool, err error) {
+	c.mu.Lock()
+	id := c.identity
+	c.mu.Unlock()
+	possible := epochs(id, f.peer)
+	if len(possible) == 0 {
+		return false, errors.New("no key epoch in common")
+	}
+	// A peer whose fabric is older may not know the newest epoch yet.
+	conn, err := c.connect(ctx, f.peer, func(conn *tls.Conn) error {
+		return greet(conn, id, f.peer, possible[attempt%len(possible)])
+	})
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer func() { _ = conn.NetConn().Close() }()
+	defer cancel()
+	group.Go(func() {
+		defer func() { _ = conn.NetConn().Close() }()
+		c.beat(ctx, conn)
+	})
+	return true, c.take(ctx, conn, f)
+}
+
+// connect calls the peer and greets it, within the time for it.
+func (c *Client) connect(ctx context.Context, peer Peer, greet func(*tls.Conn) error) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timing.Handshake)
+	defer cancel()
+	dialer := net.Dialer{Control: socket.Options{Device: peer.Device}.Control}
+	if peer.Source.IsValid() {
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(peer.Source, 0))
+	}
+	raw, err := dialer.DialContext(ctx, socket.Network("tcp", peer.Addr.Addr()), peer.Addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	// The end of ctx also ends a read that waits.
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	conn := tls.Client(raw, clientTLS())
+	if err = conn.HandshakeContext(ctx); err == nil {
+		err = greet(conn)
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// beat tells the server that this end is alive, until ctx ends or it cannot.
+func (c *Client) beat(ctx context.Context, conn *tls.Conn) {
+	raw, err := pack(frame{Kind: kindHeartbeat})
+	ticker := time.NewTicker(c.config.Timing.Heartbeat)
+	defer ticker.Stop()
+	for err == nil {
+		_ = conn.SetWriteDeadline(time.Now().Add(c.config.Timing.Silence))
+		if _, err = conn.Write(raw); err != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// take applies frames until the feed is silent or broken.
+func (c *Client) take(ctx context.Context, conn *tls.Conn, f *feed) error {
+	stop := context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })
+	defer stop()
+	c.mu.Lock()
+	box := &inbox{peer: f.peer, own: c.identity.Cluster, heard: f.heard}
+	c.mu.Unlock()
+	box.warn = func(reason string) { c.warn(f, reason) }
+	for {
+		var content frame
+		_ = conn.SetReadDeadline(time.Now().Add(c.config.Timing.Silence))
+		if err := readFrame(conn, maxFrame, &content); err != nil {
+			return err
+		}
+		changed, err := box.apply(content)
+		if err != nil {
+			return err
+		}
+		if box.complete {
+			c.heard(ctx, f, box.heard, changed)
+		}
+	}
+}
+
+// heard makes what came in count. The feed stands from its first whole snapshot.
+func (c *Client) heard(ctx context.Context, f *feed, heard map[string]Heard, changed bool) {
+	c.mu.Lock()
+	first := !f.connected
+	// A feed that SetPeers replaced has nothing more to say.
+	if ctx.Err() != nil {
+		c.mu.Unlock()
+		return
+	}
+	if first {
+		f.connected, f.since, f.err = true, time.Now(), ""
+	}
+	f.heard = heard
+	c.mu.Unlock()
+	if first {
+		c.config.Log.Info("feed connected", "cluster", f.peer.Cluster, "gateway", f.peer.Gateway)
+	}
+	if first || changed {
+		c.notify()
+	}
+}
+
+// lost notes that the feed broke; what it said stays for a while.
+func (c *Client) lost(ctx context.Context, f *feed, err error) {
+	c.mu.Lock()
+	stood := f.connected
+	if stood {
+		f.connected, f.since = false, time.Now()
+	}
+	repeated := !stood && f.err == err.Error()
+	f.err = err.Error()
+	c.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	if !repeated {
+		c.config.Log.Warn("feed lost", "cluster", f.peer.Cluster, "gateway", f.peer.Gateway, "err", err)
+	}
+	if stood {
+		c.notify()
+	}
+}
+
+// warn logs what was refused of a peer's words, once a reason.
+func (c *Client) warn(f *feed, reason string) {
+	c.mu.Lock()
+	known := f.warned[reason]
+	f.warned[reason] = true
+	c.mu.Unlock()
+	if !known {
+		c.config.Log.Warn("feed content refused", "cluster", f.peer.Cluster, "gateway", f.peer.Gateway, "reason", reason)
+	}
+}

@@ -1,0 +1,118 @@
+package feed
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/socket"
+)
+
+// retry is how often a place that cannot be listened at is tried again, and the
+// device of one that is listened at compared with the one it was bound to.
+const retry = time.Second
+
+// listener accepts connections at one place.
+type listener struct {
+	server     *Server
+	place      Listen
+	tls        *tls.Config
+	handshakes chan struct{} // one token for each connection that proved nothing yet
+}
+
+func (l *listener) release() { <-l.handshakes }
+
+// run listens until ctx ends, anew whenever the device was made anew, and waits
+// for the sessions that came from here.
+func (l *listener) run(ctx context.Context) {
+	var sessions sync.WaitGroup
+	defer sessions.Wait()
+	logged := ""
+	for ctx.Err() == nil {
+		err := l.once(ctx, &sessions)
+		if err != nil && ctx.Err() == nil && err.Error() != logged {
+			logged = err.Error()
+			l.server.config.Log.Warn("feed is not served", "addr", l.place.Addr, "device", l.place.Device, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry):
+		}
+	}
+}
+
+func (l *listener) once(ctx context.Context, sessions *sync.WaitGroup) error {
+	index := socket.Index(l.place.Device)
+	options := socket.Options{Freebind: true, Device: l.place.Device}
+	config := net.ListenConfig{Control: options.Control}
+	open, err := config.Listen(ctx, socket.Network("tcp", l.place.Addr.Addr()), l.place.Addr.String())
+	if err != nil {
+		return err
+	}
+	var watcher sync.WaitGroup
+	defer watcher.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watcher.Go(func() {
+		defer func() { _ = open.Close() }()
+		l.whileSame(ctx, index)
+	})
+	return l.accept(ctx, open, sessions)
+}
+
+// whileSame returns when ctx ends or the device is no longer the one with index.
+func (l *listener) whileSame(ctx context.Context, index int) {
+	ticker := time.NewTicker(retry)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if socket.Index(l.place.Device) != index {
+				return
+			}
+		}
+	}
+}
+
+func (l *listener) accept(ctx context.Context, open net.Listener, sessions *sync.WaitGroup) error {
+	for {
+		select {
+		case l.handshakes <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		conn, err := open.Accept()
+		if err != nil {
+			l.release()
+			if errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		sessions.Go(func() {
+			err := l.server.serve(ctx, conn, l)
+			if errors.Is(err, errRefused) || errors.Is(err, errFull) {
+				l.server.refused(conn.RemoteAddr(), err)
+			}
+		})
+	}
+}
+
+// maxWarned bounds the refusals that are remembered as logged.
+const maxWarned = 1000
+
+// refused logs a refusal once per set of peers.
+func (s *Server) refused(from net.Addr, err error) {
+	s.mu.Lock()
+	known := s.warned[err.Error()] || len(s.warned) >= maxWarned
+	s.warned[err.Error()] = true
+	s.mu.Unlock()
+	if !known {
+		s.config.Log.Warn("feed subscriber refused", "from", from.String(), "err", err)
+	}
+}

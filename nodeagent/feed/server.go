@@ -1,0 +1,303 @@
+package feed
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/project"
+)
+
+const (
+	maxPerClient  = 4    // connections of one client; the oldest gives way
+	maxSessions   = 4096 // connections that proved who they are
+	maxHandshakes = 128  // connections that did not yet
+)
+
+// Server serves the feeds of one gateway. Its methods may be called from any
+// goroutine, before, during and after Run.
+type Server struct {
+	config Config
+	own    *topic // for gateways of other clusters
+	relay  *topic // for nodes of this cluster
+	wake   chan struct{}
+
+	mu       sync.Mutex
+	identity Identity
+	peers    map[string]Peer
+	listen   []Listen
+	sessions map[*session]bool
+	counter  uint64
+	warned   map[string]bool // refusals that were logged
+}
+
+// NewServer makes a server that knows nobody and serves nothing yet.
+func NewServer(config Config) *Server {
+	config.Timing = config.Timing.withDefaults()
+	return &Server{
+		config:   config,
+		own:      newTopic(),
+		relay:    newTopic(),
+		wake:     make(chan struct{}, 1),
+		peers:    map[string]Peer{},
+		sessions: map[*session]bool{},
+		warned:   map[string]bool{},
+	}
+}
+
+// SetIdentity replaces who this gateway is, such as at a rotation of its keys.
+func (s *Server) SetIdentity(id Identity) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.identity = id
+	s.identity.Keys = maps.Clone(id.Keys)
+}
+
+// SetPeers replaces the gateways that may subscribe. Those that are gone, or
+// whose keys are, are cut off at once. Peers with a Device are passed over: the
+// nodes of this cluster need no key.
+func (s *Server) SetPeers(peers []Peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peers = make(map[string]Peer, len(peers))
+	s.warned = map[string]bool{}
+	for _, peer := range peers {
+		if peer.Device == "" {
+			s.peers[name(peer.Cluster, peer.Gateway)] = peer
+		}
+	}
+	for open := range s.sessions {
+		if !open.node && s.peers[open.client].Keys[open.epoch] != open.key {
+			open.cancel()
+		}
+	}
+}
+
+// SetListen replaces the places to serve at.
+func (s *Server) SetListen(listen []Listen) {
+	s.mu.Lock()
+	s.listen = slices.Clone(listen)
+	s.mu.Unlock()
+	poke(s.wake)
+}
+
+// SetLive publishes this cluster's state to the gateways of other clusters. On
+// an error (an export too large to send) the state before stays.
+func (s *Server) SetLive(live project.Live) error {
+	return s.own.publish(map[string]Heard{live.Cluster: {Live: live}})
+}
+
+// SetRelay publishes what this gateway heard of other clusters (Client.Relay) to
+// the nodes of this cluster. On an error the state before stays.
+func (s *Server) SetRelay(view map[string]Heard) error { return s.relay.publish(view) }
+
+// session is one subscriber that proved who it is.
+type session struct {
+	client string
+	node   bool
+	epoch  int
+	key    PublicKey // by which a peer proved itself
+	number uint64
+	cancel context.CancelFunc
+}
+
+// Run serves until ctx ends, and returns when all its goroutines have.
+func (s *Server) Run(ctx context.Context) error {
+	secure, err := serverTLS()
+	if err != nil {
+		return err
+	}
+	var group sync.WaitGroup
+	defer group.Wait()
+	running := map[Listen]context.CancelFunc{}
+	handshakes := make(chan struct{}, maxHandshakes)
+	for {
+		s.mu.Lock()
+		wanted := slices.Clone(s.listen)
+		s.mu.Unlock()
+		for place, cancel := range running {
+			if !slices.Contains(wanted, place) {
+				cancel()
+				delete(running, place)
+			}
+		}
+		for _, place := range wanted {
+			if running[place] == nil {
+				listening, cancel := context.WithCancel(ctx)
+				running[place] = cancel
+				l := listener{server: s, place: place, tls: secure, handshakes: handshakes}
+				group.Go(func() { l.run(listening) })
+			}
+		}
+		select {
+		case <-ctx.Done():
+			for _, cancel := range running {
+				cancel()
+			}
+			return nil
+		case <-s.wake:
+		}
+	}
+}
+
+// serve speaks with one client until it leaves or ctx ends.
+func (s *Server) serve(ctx context.Context, raw net.Conn, l *listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn := tls.Server(raw, l.tls)
+	defer func() { _ = raw.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	defer stop()
+
+	open, err := s.welcome(ctx, conn, l)
+	l.release()
+	if err != nil {
+		return err
+	}
+	open.cancel = cancel
+	if err := s.enter(open); err != nil {
+		return err
+	}
+	defer s.leave(open)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer func() { _ = raw.Close() }()
+	group.Go(func() {
+		defer cancel()
+		s.listenTo(conn)
+	})
+	return s.publishTo(ctx, conn, open.node)
+}
+
+// welcome does the handshake, within the time for it.
+func (s *Server) welcome(ctx context.Context, conn *tls.Conn, l *listener) (*session, error) {
+	if err := conn.SetDeadline(time.Now().Add(s.config.Timing.Handshake)); err != nil {
+		return nil, err
+	}
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	var h hello
+	if err := readFrame(conn, maxHello, &h); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	a := admission{id: s.identity, peers: s.peers, node: l.place.Device != ""}
+	s.mu.Unlock()
+	w := welcome{Protocol: protocol}
+	proof, client, refused := a.admit(conn, h)
+	if w.Proof = proof; refused != nil {
+		// The log says why; a stranger learns nothing.
+		w = welcome{Protocol: protocol, Refused: "unknown name, epoch or key"}
+	}
+	raw, err := pack(w)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(raw); err != nil {
+		return nil, err
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	return &session{client: client, node: a.node, epoch: h.Epoch, key: a.peers[client].Keys[h.Epoch]}, conn.SetDeadline(time.Time{})
+}
+
+var errFull = errors.New("too many subscribers")
+
+// enter counts the session in; the oldest of the same client gives way when it
+// has too many, as a client comes back before the server knows that it was gone.
+func (s *Server) enter(open *session) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The peers may have changed since the handshake.
+	if !open.node && s.peers[open.client].Keys[open.epoch] != open.key {
+		return errRefused
+	}
+	var same []*session
+	for other := range s.sessions {
+		if other.client == open.client && other.node == open.node {
+			same = append(same, other)
+		}
+	}
+	if len(same) >= maxPerClient {
+		oldest := slices.MinFunc(same, func(a, b *session) int { return int(int64(a.number - b.number)) })
+		oldest.cancel()
+		delete(s.sessions, oldest)
+	}
+	if len(s.sessions) >= maxSessions {
+		return errFull
+	}
+	s.counter++
+	open.number = s.counter
+	s.sessions[open] = true
+	return nil
+}
+
+func (s *Server) leave(open *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, open)
+}
+
+// listenTo takes the heartbeats of a subscriber, which may say nothing else.
+func (s *Server) listenTo(conn *tls.Conn) {
+	for {
+		var f frame
+		_ = conn.SetReadDeadline(time.Now().Add(s.config.Timing.Silence))
+		if err := readFrame(conn, maxHello, &f); err != nil || f.Kind != kindHeartbeat {
+			return
+		}
+	}
+}
+
+// publishTo sends what the subscriber lacks whenever there is something, and
+// heartbeats between. One that does not take it in time is dropped.
+func (s *Server) publishTo(ctx context.Context, conn *tls.Conn, node bool) error {
+	from := s.own
+	if node {
+		from = s.relay
+	}
+	beat, err := pack(frame{Kind: kindHeartbeat})
+	if err != nil {
+		return err
+	}
+	ticker := time.NewTicker(s.config.Timing.Heartbeat)
+	defer ticker.Stop()
+	var sent *edition
+	for {
+		current, changed := from.load()
+		frames, err := current.framesSince(sent)
+		if err != nil {
+			return err
+		}
+		if len(frames) == 0 {
+			frames = [][]byte{beat}
+		}
+		for _, raw := range frames {
+			_ = conn.SetWriteDeadline(time.Now().Add(s.config.Timing.Silence))
+			if _, err := conn.Write(raw); err != nil {
+				return err
+			}
+		}
+		sent = current
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-ticker.C:
+		}
+	}
+}
+
+func poke(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}

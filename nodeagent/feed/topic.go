@@ -1,0 +1,192 @@
+package feed
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"hawser.dev/hawser/nodeagent/project"
+)
+
+// topic is what one sort of subscriber gets. It keeps the current version only:
+// a subscriber that is behind gets the difference to what it has, so nothing
+// queues up.
+type topic struct {
+	mu      sync.Mutex
+	current *edition
+	changed chan struct{} // closed at the next edition
+}
+
+// edition is one immutable state of a topic.
+type edition struct {
+	clusters map[string]encoded
+	snapshot func() ([][]byte, error)
+	// Most subscribers have the edition before: its difference is packed once.
+	// Only its number is kept, or every edition would keep all before it.
+	number uint64
+	delta  func() ([][]byte, error)
+}
+
+// encoded is the state of one cluster, ready to send.
+type encoded struct {
+	stale   bool
+	exports map[string]json.RawMessage // by namespace/name
+}
+
+func newTopic() *topic {
+	t := &topic{changed: make(chan struct{})}
+	t.current = newEdition(nil)
+	return t
+}
+
+func newEdition(clusters map[string]encoded) *edition {
+	e := &edition{clusters: clusters}
+	e.snapshot = sync.OnceValues(func() ([][]byte, error) { return frames(kindSnapshot, nil, clusters) })
+	return e
+}
+
+// load gives the current edition and a channel that closes with the next one.
+func (t *topic) load() (*edition, <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.current, t.changed
+}
+
+// publish makes a new edition when the content differs.
+func (t *topic) publish(view map[string]Heard) error {
+	clusters := make(map[string]encoded, len(view))
+	for cluster, heard := range view {
+		exports, err := encodeExports(heard.Live.Exports)
+		if err != nil {
+			return fmt.Errorf("publish live state of %s: %w", cluster, err)
+		}
+		clusters[cluster] = encoded{stale: heard.Stale, exports: exports}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if maps.EqualFunc(t.current.clusters, clusters, encoded.equal) {
+		return nil
+	}
+	have, next := t.current.clusters, newEdition(clusters)
+	next.number = t.current.number + 1
+	next.delta = sync.OnceValues(func() ([][]byte, error) { return frames(kindDelta, have, clusters) })
+	t.current = next
+	close(t.changed)
+	t.changed = make(chan struct{})
+	return nil
+}
+
+func (e encoded) equal(other encoded) bool {
+	return e.stale == other.stale && maps.EqualFunc(e.exports, other.exports, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+}
+
+func encodeExports(exports []project.LiveExport) (map[string]json.RawMessage, error) {
+	out := make(map[string]json.RawMessage, len(exports))
+	for _, export := range exports {
+		raw, err := json.Marshal(export)
+		if err != nil {
+			return nil, fmt.Errorf("encode export %s/%s: %w", export.Namespace, export.Name, err)
+		}
+		if len(raw) > maxExport {
+			return nil, fmt.Errorf("export %s/%s: %d bytes are more than %d", export.Namespace, export.Name, len(raw), maxExport)
+		}
+		out[export.Namespace+"/"+export.Name] = raw
+	}
+	return out, nil
+}
+
+// framesSince gives what a subscriber lacks that has an earlier edition, or none.
+func (e *edition) framesSince(sent *edition) ([][]byte, error) {
+	switch {
+	case sent == nil:
+		return e.snapshot()
+	case sent == e:
+		return nil, nil
+	case sent.number+1 == e.number:
+		return e.delta()
+	}
+	return frames(kindDelta, sent.clusters, e.clusters)
+}
+
+// frames packs the difference of two states. It is always at least one frame.
+func frames(kind string, have, want map[string]encoded) ([][]byte, error) {
+	p := packer{kind: kind}
+	for _, cluster := range slices.Sorted(maps.Keys(have)) {
+		if _, stays := want[cluster]; !stays {
+			p.add(update{Cluster: cluster, Gone: true}, 0)
+		}
+	}
+	for _, cluster := range slices.Sorted(maps.Keys(want)) {
+		before, known := have[cluster]
+		if known && before.equal(want[cluster]) {
+			continue
+		}
+		p.cluster(cluster, before, want[cluster])
+	}
+	return p.finish()
+}
+
+// packer fills frames up to fullFrame.
+type packer struct {
+	kind  string
+	now   frame
+	size  int
+	out   [][]byte
+	wrong error
+}
+
+func (p *packer) cluster(name string, have, want encoded) {
+	p.add(update{Cluster: name, Stale: want.stale}, 0)
+	for _, key := range slices.Sorted(maps.Keys(have.exports)) {
+		if _, stays := want.exports[key]; !stays {
+			u := p.last(name, want.stale)
+			u.Removed = append(u.Removed, key)
+			p.grow(len(key) + 3)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(want.exports)) {
+		if raw := want.exports[key]; !bytes.Equal(raw, have.exports[key]) {
+			u := p.last(name, want.stale)
+			u.Exports = append(u.Exports, raw)
+			p.grow(len(raw) + 1)
+		}
+	}
+}
+
+// last gives the update that the cluster's next entry goes into; after a full
+// frame that is a new one.
+func (p *packer) last(name string, stale bool) *update {
+	if len(p.now.Clusters) == 0 {
+		p.add(update{Cluster: name, Stale: stale}, 0)
+	}
+	return &p.now.Clusters[len(p.now.Clusters)-1]
+}
+
+func (p *packer) add(u update, size int) {
+	p.now.Clusters = append(p.now.Clusters, u)
+	p.grow(size + len(u.Cluster) + 64)
+}
+
+func (p *packer) grow(size int) {
+	if p.size += size; p.size >= fullFrame {
+		p.flush(true)
+	}
+}
+
+func (p *packer) flush(more bool) {
+	p.now.Kind, p.now.More = p.kind, more
+	raw, err := pack(p.now)
+	if err != nil && p.wrong == nil {
+		p.wrong = err
+	}
+	p.out = append(p.out, raw)
+	p.kind, p.now, p.size = kindDelta, frame{}, 0
+}
+
+func (p *packer) finish() ([][]byte, error) {
+	p.flush(false)
+	return p.out, p.wrong
+}
