@@ -43,8 +43,8 @@ type Stamper interface {
 // ErrConflict says that an object with the wanted name exists and is not ours.
 var ErrConflict = errors.New("exists and is not ours")
 
-// ErrMassDelete says that a desired state would delete everything of ours
-// without saying that this is meant.
+// ErrMassDelete says that a desired state asks for nothing, so that everything of
+// ours would go, without saying that this is meant.
 var ErrMassDelete = errors.New("would delete everything and does not say decommission")
 
 // ErrBlocked says that a change waits for something that is not there yet, such

@@ -95,13 +95,17 @@ func (e *Engine[D]) pass(ctx context.Context, p *pass[D]) {
 	}
 }
 
-// refuses is the guard against a state that leaves nothing of what exists.
+// refuses is the guard against a state that asks for nothing although there is
+// something: an input that was lost on the way looks just like that.
 func (e *Engine[D]) refuses(p *pass[D]) bool {
-	deletes := 0
+	deletes, wanted := 0, 0
 	for _, n := range p.deletes {
 		deletes += n
 	}
-	if deletes == 0 || deletes < p.have {
+	for _, s := range e.Stages {
+		wanted += s.Wanted(p.desired)
+	}
+	if deletes == 0 || wanted > 0 {
 		return false
 	}
 	return e.Decommission == nil || !e.Decommission(p.desired)

@@ -46,7 +46,7 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 				rest = restLongest
 			}
 		}
-		if !wait(ctx, rest, nil) || !wait(ctx, next, trigger) {
+		if !wait(ctx, rest, nil) || !wait(ctx, max(next-rest, 0), trigger) {
 			return
 		}
 	}

@@ -115,23 +115,22 @@ func (s *stage[D, S]) forward(ctx context.Context, p *pass[D]) {
 		p.fail(s.Name(), "", err)
 		return
 	}
-	var make, remove []diff.Change[S]
+	var write, remove []diff.Change[S]
 	for _, c := range changes {
 		if c.Op == diff.Delete {
 			remove = append(remove, c)
 		} else {
-			make = append(make, c)
+			write = append(write, c)
 		}
 	}
 	p.objects[s.Name()] = len(have)
-	p.have += len(have)
 	p.deletes[s.Name()] = len(remove)
 	if p.planOnly {
-		p.plan(showAll(s, make), showAll(s, remove))
+		p.plan(showAll(s, write), showAll(s, remove))
 		return
 	}
 	s.settle(changes)
-	s.apply(ctx, p, make)
+	s.apply(ctx, p, write)
 }
 
 // backward deletes. What is to go is read again, as earlier deletes may have
@@ -194,7 +193,6 @@ type pass[D any] struct {
 
 	report  *Report
 	objects map[string]int
-	have    int
 	deletes map[string]int // by stage
 	planned []Change       // creates and updates, in order
 	removed [][]Change     // deletes by stage, in order of the stages

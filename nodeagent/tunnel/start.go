@@ -24,7 +24,8 @@ const (
 // Launcher starts the processes: this executable with the arguments
 // "wireguard NAME", whose main must call Serve.
 type Launcher struct {
-	// LogDir gets NAME.log with the process's errors; empty = they are lost.
+	// LogDir gets NAME.log with the process's errors; when it is empty or cannot
+	// be written, they are lost.
 	LogDir string
 }
 
@@ -39,11 +40,7 @@ func (l Launcher) Start(ctx context.Context, name string) error {
 	cmd := exec.Command(self, "wireguard", name)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	log, err := l.openLog(name)
-	if err != nil {
-		return err
-	}
-	if log != nil {
+	if log := l.openLog(name); log != nil {
 		defer log.Close()
 		cmd.Stdout, cmd.Stderr = log, log
 	}
@@ -60,19 +57,18 @@ func (l Launcher) Start(ctx context.Context, name string) error {
 	return nil
 }
 
-func (l Launcher) openLog(name string) (*os.File, error) {
-	if l.LogDir == "" {
-		return nil, nil
-	}
-	if err := os.MkdirAll(l.LogDir, 0o755); err != nil {
-		return nil, fmt.Errorf("open log of %s: %w", name, err)
+// openLog gives nil when there is no place for a log: a tunnel without one is
+// better than no tunnel.
+func (l Launcher) openLog(name string) *os.File {
+	if l.LogDir == "" || os.MkdirAll(l.LogDir, 0o755) != nil {
+		return nil
 	}
 	// Each start begins a new log, so it never grows without end.
 	f, err := os.Create(filepath.Join(l.LogDir, name+".log"))
 	if err != nil {
-		return nil, fmt.Errorf("open log of %s: %w", name, err)
+		return nil
 	}
-	return f, nil
+	return f
 }
 
 func (l Launcher) await(ctx context.Context, name string, ended <-chan error) error {

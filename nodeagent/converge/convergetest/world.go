@@ -1,0 +1,148 @@
+package convergetest
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+)
+
+// World holds objects of one sort in memory. It is safe for concurrent use, as
+// tests tamper with it while an engine runs.
+type World[S diff.Spec] struct {
+	mu       sync.Mutex
+	ours     map[string]S
+	foreign  map[string]S
+	version  int
+	observed int
+	calls    []string
+
+	// Fault, when set, decides the fate of each change: an error fails it.
+	Fault func(diff.Change[S]) error
+}
+
+// NewWorld makes an empty world.
+func NewWorld[S diff.Spec]() *World[S] {
+	return &World[S]{ours: map[string]S{}, foreign: map[string]S{}}
+}
+
+// Put places an object of ours, or changes it behind the kind's back.
+func (w *World[S]) Put(s S) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ours[s.Key()] = s
+	w.version++
+}
+
+// PutForeign places an object that is not ours.
+func (w *World[S]) PutForeign(s S) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.foreign[s.Key()] = s
+	w.version++
+}
+
+// Foreign gives the keys of the objects that are not ours.
+func (w *World[S]) Foreign() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.foreign))
+}
+
+// Remove takes an object of ours away.
+func (w *World[S]) Remove(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.ours, key)
+	w.version++
+}
+
+// Objects gives what is ours, by key.
+func (w *World[S]) Objects() []S {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sorted()
+}
+
+func (w *World[S]) sorted() []S {
+	return slices.SortedFunc(maps.Values(w.ours), func(a, b S) int { return cmp.Compare(a.Key(), b.Key()) })
+}
+
+// Observed counts the times that a kind read the world.
+func (w *World[S]) Observed() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.observed
+}
+
+// Calls gives the changes that kinds made, in order, such as "+ a".
+func (w *World[S]) Calls() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.calls)
+}
+
+// Kind gives a kind over the world.
+func (w *World[S]) Kind(name string) *Kind[S] { return &Kind[S]{name: name, world: w} }
+
+// Kind is a kind in memory.
+type Kind[S diff.Spec] struct {
+	name  string
+	world *World[S]
+}
+
+// Name is the name given.
+func (k *Kind[S]) Name() string { return k.name }
+
+// Observe gives the objects that are ours.
+func (k *Kind[S]) Observe(context.Context) ([]S, error) {
+	k.world.mu.Lock()
+	defer k.world.mu.Unlock()
+	k.world.observed++
+	return k.world.sorted(), nil
+}
+
+// Apply makes the changes.
+func (k *Kind[S]) Apply(ctx context.Context, changes []diff.Change[S]) error {
+	return converge.Each(ctx, changes, func(c diff.Change[S]) error {
+		w := k.world
+		if w.Fault != nil {
+			if err := w.Fault(c); err != nil {
+				return err
+			}
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.calls = append(w.calls, string(c.Op)+" "+c.Key)
+		if _, taken := w.foreign[c.Key]; taken && c.Op == diff.Create {
+			return converge.ErrConflict
+		}
+		w.version++
+		if c.Op == diff.Delete {
+			delete(w.ours, c.Key)
+		} else {
+			w.ours[c.Key] = c.Want
+		}
+		return nil
+	})
+}
+
+// Stamped gives a kind over the world that can tell whether anything changed.
+func (w *World[S]) Stamped(name string) *StampedKind[S] {
+	return &StampedKind[S]{Kind[S]{name: name, world: w}}
+}
+
+// StampedKind is a Kind that is a converge.Stamper too.
+type StampedKind[S diff.Spec] struct{ Kind[S] }
+
+// Stamp gives the number of changes so far.
+func (k *StampedKind[S]) Stamp(context.Context) (string, error) {
+	k.world.mu.Lock()
+	defer k.world.mu.Unlock()
+	return strconv.Itoa(k.world.version), nil
+}
