@@ -12,7 +12,7 @@
 //	enum:"a|b"       the only values
 //	min:"n" max:"n"  the range of a number or a duration; an optional field may also be empty
 //	required:"true"  the field must not be empty
-//	name:"f" or name:"f/g"  (on the blank field _) which fields name an item of a list in a path
+//	name:"f" or name:"f/g"  on the blank field _: which fields name an item in a path, as in clusters[g1]
 package schema
 
 //go:generate go run ./internal/gen

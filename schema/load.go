@@ -1,32 +1,131 @@
 package schema
 
 import (
-	"sigs.k8s.io/yaml"
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
 
 	"hawser.dev/hawser/internal/diag"
 )
 
-// Source is the text of a topology file; it knows where each value stands.
-type Source struct {
-	File string // name for messages
-	Raw  []byte // content
-}
-
-// Pos gives the place of a path, such as clusters[g1].podCIDRs[0], or of the
-// nearest parent that exists.
-func (s *Source) Pos(path string) diag.Pos {
-	return diag.Pos{File: s.File}
-}
-
 // Load reads, checks and completes a topology file. The list holds everything
 // that was found, each with its place; the ClusterSet is to be used only when
-// the list has no errors.
+// the list has no errors. Neither result is nil.
+//
+// The values are taken from the YAML 1.2 node tree and nothing is guessed: a
+// number is no text, yes is no boolean, and anchors, aliases, tags and a second
+// document are refused, so that no two tools read the file differently.
 func Load(file string, raw []byte) (*ClusterSet, *Source, diag.List) {
-	src := &Source{File: file, Raw: raw}
-	set := &ClusterSet{}
-	if err := yaml.UnmarshalStrict(raw, set); err != nil {
-		return set, src, diag.List{{Severity: diag.Error, Code: "syntax", Summary: err.Error()}}
+	set, src := &ClusterSet{}, newSource(file, raw)
+	list := src.parse()
+	if src.root == nil {
+		return set, src, list
 	}
-	Default(set)
-	return set, src, Validate(set)
+	d := decoder{src: src, list: list, bad: map[string]bool{}, book: rulebook{}}
+	d.value(src.root, reflect.ValueOf(set).Elem(), nil)
+	if src.root.Kind == yaml.MappingNode {
+		Default(set)
+		d.adopt(Validate(set))
+	}
+	d.list.Sort()
+	return set, src, d.list
+}
+
+// adopt takes over findings that have only paths, and leaves out those that
+// follow from a value that could not be read.
+func (d *decoder) adopt(found diag.List) {
+	for _, f := range found {
+		if d.unread(f.Path) {
+			continue
+		}
+		f.Pos = d.src.Pos(f.Path)
+		for i := range f.Related {
+			f.Related[i].Pos = d.src.Pos(f.Related[i].Path)
+		}
+		d.list = append(d.list, f)
+	}
+}
+
+// unread reports whether path, or what it is part of, could not be read.
+func (d *decoder) unread(path string) bool {
+	for ; path != ""; path = parentPath(path) {
+		if d.bad[path] {
+			return true
+		}
+	}
+	return false
+}
+
+// parse sets root to the top node of the only document, or leaves it nil.
+func (s *Source) parse() diag.List {
+	if f, bad := s.encoding(); bad {
+		return diag.List{f}
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(s.Raw))
+	var doc, second yaml.Node
+	err := dec.Decode(&doc)
+	switch {
+	case errors.Is(err, io.EOF) || err == nil && isNull(doc.Content[0]):
+		return diag.List{{
+			Severity: diag.Error, Code: "empty-file", Pos: diag.Pos{File: s.File}, Summary: "the file holds no document",
+			Hint: "`hawser init` writes one to begin with",
+		}}
+	case err != nil:
+		return diag.List{s.syntax(err)}
+	}
+	s.root = doc.Content[0]
+	if err := dec.Decode(&second); errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		return diag.List{s.syntax(err)}
+	}
+	return diag.List{{
+		Severity: diag.Error, Code: "second-document", Pos: s.place(second.Content[0]),
+		Summary: "a second YAML document begins here", Hint: "a topology file is one document: remove the line --- and join the two",
+	}}
+}
+
+// encoding finds the first byte that YAML does not allow in a text.
+func (s *Source) encoding() (diag.Diagnostic, bool) {
+	line, column := 1, 1
+	for rest := s.Raw; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		control := r < ' ' && r != '\n' && r != '\r' && r != '\t' || r == 0x7f
+		if control || r == utf8.RuneError && size == 1 {
+			return diag.Diagnostic{
+				Severity: diag.Error, Code: "yaml-encoding", Pos: diag.Pos{File: s.File, Line: line, Column: column, Width: 1},
+				Summary: "byte 0x" + strconv.FormatUint(uint64(rest[0]), 16) + " is not allowed in a YAML text",
+				Hint:    "save the file as UTF-8 without control characters",
+			}, true
+		}
+		column++
+		if r == '\n' {
+			line, column = line+1, 1
+		}
+		rest = rest[size:]
+	}
+	return diag.Diagnostic{}, false
+}
+
+var yamlLine = regexp.MustCompile(`^line (\d+): `)
+
+// syntax turns an error of the YAML parser, which knows the line alone, into a finding.
+func (s *Source) syntax(err error) diag.Diagnostic {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	f := diag.Diagnostic{Severity: diag.Error, Code: "yaml-syntax", Pos: diag.Pos{File: s.File}}
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		text = text[len(m[0]):]
+		number, _ := strconv.Atoi(m[1])
+		f.Pos = s.wholeLine(number)
+	}
+	f.Summary = "not YAML: " + text
+	f.Hint = "check the indentation (spaces, no tabs), brackets and quotes on this line and the one before"
+	return f
 }

@@ -28,7 +28,6 @@ type Export struct {
 
 // Port is one port of an export.
 type Port struct {
-	_ struct{} `name:"name"`
 	// Name of the port, a DNS label. Required and unique when there is more
 	// than one port.
 	Name string `json:"name,omitempty"`

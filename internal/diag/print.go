@@ -1,0 +1,160 @@
+package diag
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	maxRelated = 3   // other places printed for one finding
+	maxSnippet = 120 // characters of a source line that are printed
+	leadIn     = 40  // of them before the finding, in a longer line
+	tabWidth   = 4   // cells that a tab is printed as
+)
+
+// ANSI sequences; used only when the caller says that the output understands them.
+const (
+	red    = "\x1b[1;31m"
+	yellow = "\x1b[1;33m"
+	bold   = "\x1b[1m"
+	reset  = "\x1b[0m"
+)
+
+// Print writes each finding for a person: where and what, the line of the
+// source with the place underlined, other places that have a part in it, and
+// how to mend it. Sources holds the text of each file by its name in Pos; a
+// file that is not there is printed without its line.
+func Print(w io.Writer, l List, sources map[string][]byte, color bool) error {
+	p := printer{color: color, lines: map[string][][]byte{}}
+	for name, raw := range sources {
+		p.lines[name] = bytes.Split(raw, []byte("\n"))
+	}
+	for _, d := range l {
+		p.finding(d)
+	}
+	if _, err := w.Write(p.out.Bytes()); err != nil {
+		return fmt.Errorf("print findings: %w", err)
+	}
+	return nil
+}
+
+type printer struct {
+	out   bytes.Buffer
+	color bool
+	lines map[string][][]byte
+}
+
+func (p *printer) finding(d Diagnostic) {
+	if at := d.Pos.String(); at != "" {
+		p.out.WriteString(p.paint(bold, at+":") + " ")
+	}
+	mark := red
+	if d.Severity == Warning {
+		mark = yellow
+	}
+	p.out.WriteString(p.paint(mark, string(d.Severity)+":") + " ")
+	if d.Path != "" {
+		p.out.WriteString(printable(d.Path) + ": ")
+	}
+	p.out.WriteString(printable(d.Summary) + "\n")
+	p.snippet(d.Pos, mark)
+	for i, r := range d.Related {
+		if i == maxRelated {
+			fmt.Fprintf(&p.out, "   also in %d more places\n", len(d.Related)-maxRelated)
+			break
+		}
+		if r.Pos.IsValid() {
+			fmt.Fprintf(&p.out, "   also %s\n", r.Pos)
+		} else {
+			fmt.Fprintf(&p.out, "   also %s\n", printable(r.Path))
+		}
+	}
+	if d.Hint != "" {
+		p.out.WriteString("   hint: " + printable(d.Hint) + "\n")
+	}
+}
+
+// snippet writes the line of a place with the place underlined.
+func (p *printer) snippet(at Pos, mark string) {
+	lines := p.lines[at.File]
+	if at.Line < 1 || at.Line > len(lines) {
+		return
+	}
+	before, under, after := split(bytes.TrimSuffix(lines[at.Line-1], []byte("\r")), at)
+	line := cells(before) + cells(under) + cells(after)
+	if strings.TrimSpace(line) == "" {
+		return
+	}
+	fmt.Fprintf(&p.out, "%5d | %s\n", at.Line, strings.TrimRight(line, " "))
+	carets := strings.Repeat("^", max(width(cells(under)), 1))
+	fmt.Fprintf(&p.out, "%s%s\n", strings.Repeat(" ", len("    1 | ")+width(cells(before))), p.paint(mark, carets))
+}
+
+// split cuts a line into what stands before, at and after a place. Of a long
+// line only the surroundings of the place are kept.
+func split(line []byte, at Pos) (before, under, after string) {
+	runes := []rune(string(line))
+	from := min(max(at.Column-1, 0), len(runes))
+	to := min(from+max(at.Width, 1), len(runes))
+	first, last := 0, len(runes)
+	cutLeft, cutRight := "", ""
+	if len(runes) > maxSnippet {
+		if first = max(from-leadIn, 0); first > 0 {
+			cutLeft = "…"
+		}
+		if first+maxSnippet < last {
+			last, cutRight = first+maxSnippet, "…"
+		}
+		to = min(to, last)
+	}
+	return cutLeft + string(runes[first:from]), string(runes[from:to]), string(runes[to:last]) + cutRight
+}
+
+// cells makes a piece of a line printable, with tabs as spaces.
+func cells(text string) string {
+	return printable(strings.ReplaceAll(text, "\t", strings.Repeat(" ", tabWidth)))
+}
+
+// printable replaces what would move a terminal's cursor or change its state.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+}
+
+// width counts the terminal cells that a text takes.
+func width(text string) int {
+	n := 0
+	for _, r := range text {
+		switch {
+		case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		case wide(r):
+			n += 2
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// wide reports whether terminals give a character two cells: East Asian
+// ideographs and syllables, their full-width forms, and pictographs (Unicode
+// Annex 11, reduced to whole scripts and blocks).
+func wide(r rune) bool {
+	return unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) ||
+		r >= 0x3000 && r <= 0x303e || r >= 0xff01 && r <= 0xff60 || r >= 0x1f300 && r <= 0x1faff
+}
+
+func (p *printer) paint(sequence, text string) string {
+	if !p.color {
+		return text
+	}
+	return sequence + text + reset
+}

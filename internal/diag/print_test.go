@@ -1,0 +1,104 @@
+package diag
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPrint(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 300) + "WRONG" + strings.Repeat("b", 300)
+	sources := map[string][]byte{
+		"plain.yaml": []byte("one\n  - name: Berlin\r\nthree\n"),
+		"odd.yaml":   []byte("x:\t\"Łódź 東京 e\u0301\" # 🚀 bad\n" + long + "\n\n\x1b[2Jboo\n"),
+	}
+	tests := []struct {
+		name  string
+		give  Diagnostic
+		color bool
+		want  string
+	}{
+		{
+			name: "all parts",
+			give: Diagnostic{
+				Severity: Error, Path: "clusters[Berlin]", Pos: Pos{"plain.yaml", 2, 11, 6}, Summary: "upper case", Hint: "write berlin",
+				Related: []Related{{Pos: Pos{"plain.yaml", 1, 1, 3}}, {Path: "domain"}},
+			},
+			want: "plain.yaml:2:11: error: clusters[Berlin]: upper case\n    2 |   - name: Berlin\n                  ^^^^^^\n" +
+				"   also plain.yaml:1:1\n   also domain\n   hint: write berlin\n",
+		},
+		{
+			name: "no more than three other places",
+			give: Diagnostic{Severity: Warning, Summary: "w", Related: []Related{{Path: "a"}, {Path: "b"}, {Path: "c"}, {Path: "d"}, {Path: "e"}}},
+			want: "warning: w\n   also a\n   also b\n   also c\n   also in 2 more places\n",
+		},
+		{
+			name: "file alone",
+			give: Diagnostic{Severity: Error, Pos: Pos{File: "plain.yaml"}, Summary: "empty"},
+			want: "plain.yaml: error: empty\n",
+		},
+		{
+			name: "unknown source and line past the end",
+			give: Diagnostic{Severity: Error, Pos: Pos{"other.yaml", 9, 1, 1}, Summary: "s"},
+			want: "other.yaml:9:1: error: s\n",
+		},
+		{
+			name: "tab, wide and combining characters before the place",
+			give: Diagnostic{Severity: Error, Pos: Pos{"odd.yaml", 1, 21, 3}, Summary: "s"},
+			want: "odd.yaml:1:21: error: s\n    1 | x:    \"Łódź 東京 e\u0301\" # 🚀 bad\n" + strings.Repeat(" ", 8+25) + "^^^\n",
+		},
+		{
+			name: "wide characters underlined",
+			give: Diagnostic{Severity: Error, Pos: Pos{"odd.yaml", 1, 10, 2}, Summary: "s"},
+			want: "odd.yaml:1:10: error: s\n    1 | x:    \"Łódź 東京 e\u0301\" # 🚀 bad\n" + strings.Repeat(" ", 8+12) + "^^^^\n",
+		},
+		{
+			name: "long line",
+			give: Diagnostic{Severity: Error, Pos: Pos{"odd.yaml", 2, 301, 5}, Summary: "s"},
+			want: "odd.yaml:2:301: error: s\n    2 | …" + strings.Repeat("a", 40) + "WRONG" + strings.Repeat("b", 75) + "…\n" +
+				strings.Repeat(" ", 8+41) + "^^^^^\n",
+		},
+		{
+			name: "blank line",
+			give: Diagnostic{Severity: Error, Pos: Pos{"odd.yaml", 3, 1, 1}, Summary: "s"},
+			want: "odd.yaml:3:1: error: s\n",
+		},
+		{
+			name: "control characters cannot reach the terminal",
+			give: Diagnostic{Severity: Error, Pos: Pos{"odd.yaml", 4, 1, 1}, Path: "a\x1bb", Summary: "s\x07", Hint: "h\r"},
+			want: "odd.yaml:4:1: error: a\ufffdb: s\ufffd\n    4 | \ufffd[2Jboo\n        ^\n   hint: h\ufffd\n",
+		},
+		{
+			name:  "colour",
+			give:  Diagnostic{Severity: Warning, Pos: Pos{"plain.yaml", 1, 1, 3}, Summary: "s"},
+			color: true,
+			want:  bold + "plain.yaml:1:1:" + reset + " " + yellow + "warning:" + reset + " s\n    1 | one\n        " + yellow + "^^^" + reset + "\n",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			if err := Print(&out, List{tt.give}, sources, tt.color); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tt.want, out.String()); d != "" {
+				t.Errorf("(-want +got)\n%s", d)
+			}
+		})
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestPrintReportsWriteError(t *testing.T) {
+	t.Parallel()
+	if err := Print(brokenPipe{}, List{{Severity: Error, Summary: "s"}}, nil, false); err == nil {
+		t.Error("want the error of the writer, got nil")
+	}
+}

@@ -1,0 +1,236 @@
+package schema
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// decoder fills a value from a node tree and notes everything that does not fit.
+type decoder struct {
+	src  *Source
+	list diag.List
+	bad  map[string]bool // paths that could not be read
+	book rulebook
+}
+
+// trail is the way from the top to a value. Its text is made only when needed,
+// as most values are right.
+type trail struct {
+	parent *trail
+	label  string
+	item   bool // of a list or map, in brackets
+}
+
+func (t *trail) field(name string) *trail { return &trail{parent: t, label: name} }
+func (t *trail) index(name string) *trail { return &trail{parent: t, label: name, item: true} }
+
+func (t *trail) String() string {
+	if t == nil {
+		return ""
+	}
+	if t.item {
+		return at(t.parent.String(), t.label)
+	}
+	return fieldPath(t.parent.String(), t.label)
+}
+
+// fieldPath appends a field's name to a path. The body of the document is the
+// top of all paths: spec.domain is domain.
+func fieldPath(path, name string) string {
+	if path == "" || path == "spec" {
+		return name
+	}
+	return path + "." + name
+}
+
+func (d *decoder) report(n *yaml.Node, t *trail, f diag.Diagnostic) {
+	f.Severity, f.Path, f.Pos = diag.Error, t.String(), d.src.place(n)
+	d.list = append(d.list, f)
+	d.bad[f.Path] = true
+}
+
+var hostnamesType = reflect.TypeFor[Hostnames]()
+
+// value reads a node into v.
+func (d *decoder) value(n *yaml.Node, v reflect.Value, t *trail) {
+	if !d.plain(n, t) {
+		return
+	}
+	if v.Type() == hostnamesType {
+		d.hostnames(n, v, t)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if isNull(n) {
+			d.report(n, t, diag.Diagnostic{Code: "empty-value", Summary: "has no value", Hint: "remove the key, or give it a value"})
+			return
+		}
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(n, v.Elem(), t)
+	case reflect.Slice:
+		d.slice(n, v, t)
+	case reflect.Map:
+		d.mapping(n, v, t)
+	case reflect.Struct:
+		if isText(v) {
+			d.scalar(n, v, t)
+			return
+		}
+		d.object(n, v, t)
+	default:
+		d.scalar(n, v, t)
+	}
+}
+
+// plain refuses what would make the file mean something else to other tools.
+func (d *decoder) plain(n *yaml.Node, t *trail) bool {
+	switch {
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		d.report(n, t, diag.Diagnostic{
+			Code: "yaml-alias", Summary: "anchors and aliases are not supported", Hint: "write the value out",
+		})
+	case n.Style&yaml.TaggedStyle != 0:
+		d.report(n, t, diag.Diagnostic{Code: "yaml-tag", Summary: "tags such as " + n.Tag + " are not supported", Hint: "remove the tag"})
+	default:
+		return true
+	}
+	return false
+}
+
+// object reads a mapping into a struct.
+func (d *decoder) object(n *yaml.Node, v reflect.Value, t *trail) {
+	if isNull(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.wrongType(n, t, "a mapping", mappingHint(t, n))
+		return
+	}
+	fields := d.book.of(v.Type())
+	first := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if d.repeated(key, first, t) {
+			continue
+		}
+		f := slices.IndexFunc(fields, func(f field) bool { return f.name == key.Value })
+		if f < 0 || key.Kind != yaml.ScalarNode {
+			d.unknown(key, fields, t)
+			continue
+		}
+		at := t.field(key.Value)
+		target := v.Field(fields[f].index)
+		d.value(value, target, at)
+		d.explicitZero(value, target, fields[f], at)
+	}
+}
+
+// repeated notes a key that the mapping has already.
+func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *trail) bool {
+	if key.Kind != yaml.ScalarNode {
+		return false
+	}
+	earlier, dup := first[key.Value]
+	if !dup {
+		first[key.Value] = key
+		return false
+	}
+	f := diag.Diagnostic{
+		Severity: diag.Error, Code: "duplicate-key", Path: t.field(key.Value).String(), Pos: d.src.place(key),
+		Summary: "the key occurs twice", Hint: "remove one of the two, or join them",
+		Related: []diag.Related{{Path: t.field(key.Value).String(), Pos: d.src.place(earlier)}},
+	}
+	d.list = append(d.list, f)
+	return true
+}
+
+// unknown notes a key that is no field here, and which one may be meant.
+func (d *decoder) unknown(key *yaml.Node, fields []field, t *trail) {
+	names := make([]string, len(fields))
+	for i := range fields {
+		names[i] = fields[i].name
+	}
+	if key.Kind != yaml.ScalarNode {
+		d.report(key, t, diag.Diagnostic{Code: "unknown-key", Summary: "a key must be a name", Hint: "keys here: " + strings.Join(names, ", ")})
+		return
+	}
+	hint := "keys here: " + strings.Join(names, ", ")
+	near := nearest(key.Value, names)
+	switch {
+	case key.Value == "<<":
+		hint = "merge keys are not supported: write the values out"
+	case near != "":
+		hint = "did you mean " + near + "?"
+		d.bad[t.field(near).String()] = true
+	}
+	d.report(key, t.field(key.Value), diag.Diagnostic{Code: "unknown-key", Summary: "unknown key " + strconv.Quote(key.Value), Hint: hint})
+}
+
+// slice reads a sequence.
+func (d *decoder) slice(n *yaml.Node, v reflect.Value, t *trail) {
+	if isNull(n) {
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		hint := ""
+		if n.Kind == yaml.ScalarNode {
+			hint = "write [" + n.Value + "]"
+		}
+		d.wrongType(n, t, "a list", hint)
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	seen, naming := map[string]bool{}, namingOf(v.Type().Elem())
+	for i, item := range n.Content {
+		at := t.index(label(seen, nodeName(item, naming), i))
+		if isNull(item) {
+			d.report(item, at, diag.Diagnostic{Code: "empty-value", Summary: "the item is empty", Hint: "remove it, or give it a value"})
+			continue
+		}
+		d.value(item, v.Index(i), at)
+	}
+}
+
+// mapping reads a mapping with free keys.
+func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *trail) {
+	if isNull(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.wrongType(n, t, "a mapping", "write {key: value}")
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	first := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		at := t.index(key.Value)
+		name, item := "", reflect.New(v.Type().Elem()).Elem()
+		if d.repeated(key, first, t) || !d.plain(key, at) {
+			continue
+		}
+		if key.Value == "<<" {
+			d.unknown(key, nil, t)
+			continue
+		}
+		d.scalar(key, reflect.ValueOf(&name).Elem(), at)
+		d.value(value, item, at)
+		v.SetMapIndex(reflect.ValueOf(name), item)
+	}
+}
+
+// hostnames reads a number or a list.
+func (d *decoder) hostnames(n *yaml.Node, v reflect.Value, t *trail) {
+	if n.Kind == yaml.SequenceNode {
+		d.slice(n, v.FieldByName("Names"), t)
+		return
+	}
+	d.scalar(n, v.FieldByName("Count"), t)
+}

@@ -1,0 +1,54 @@
+package schema
+
+import "strings"
+
+// nearest gives the name that was most likely meant, or "" when none is near: a
+// name that differs in case or separators only, or by at most two edits (one in
+// a short word).
+func nearest(text string, names []string) string {
+	best, limit := "", 3
+	if len(text) <= 4 {
+		limit = 2
+	}
+	for _, name := range names {
+		if squash(name) == squash(text) {
+			return name
+		}
+		if e := edits(text, name); e < limit {
+			best, limit = name, e
+		}
+	}
+	return best
+}
+
+func squash(text string) string {
+	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(text))
+}
+
+// edits counts the characters to insert, delete, replace or swap with their
+// neighbour that turn a into b (optimal string alignment distance).
+func edits(a, b string) int {
+	if max(len(a), len(b)) > 64 {
+		return max(len(a), len(b))
+	}
+	var before, above []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, above, row = above, row, make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}
