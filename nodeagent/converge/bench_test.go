@@ -66,7 +66,8 @@ func BenchmarkNothingToDo(b *testing.B) {
 	}
 }
 
-// BenchmarkOneChange changes one element of 10 000.
+// BenchmarkOneChange changes one element of 10 000. The pass that proves the
+// change afterwards is not counted: it is the one of BenchmarkNothingToDo.
 func BenchmarkOneChange(b *testing.B) {
 	for _, stamped := range []bool{false, true} {
 		b.Run(fmt.Sprintf("stamped=%t", stamped), func(b *testing.B) {
@@ -78,6 +79,9 @@ func BenchmarkOneChange(b *testing.B) {
 				if r := e.Once(context.Background(), want, fmt.Sprint(i)); len(r.Changed) != 1 {
 					b.Fatal(len(r.Changed))
 				}
+				b.StopTimer()
+				e.Once(context.Background(), want, fmt.Sprint(i))
+				b.StartTimer()
 			}
 		})
 	}
