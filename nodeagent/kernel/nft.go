@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"hawser.dev/hawser/nodeagent/desired"
 )
@@ -24,21 +25,40 @@ var errNftNoTable = errors.New("table inet " + desired.TableName + " does not ex
 // nftOn is what a change waits for while the table is missing.
 const nftOn = "table inet " + desired.TableName
 
-// nftWith runs work with a socket of its own.
-func nftWith(o NFTOptions, work func(*nftSocket) error) (err error) {
-	s, err := nftDial(o.NetNS)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	return work(s)
+// nftConn is a socket that stays open from one use to the next: when a socket
+// that deleted something is closed, the kernel first frees what was deleted,
+// which takes it 5 to 25 ms.
+type nftConn struct {
+	opts   NFTOptions
+	mu     sync.Mutex
+	socket *nftSocket
 }
 
-// nftStamp tells the ruleset's generation. It changes with every transaction in
+// use runs work with the socket, and throws it away when it is left in the
+// middle of an answer.
+func (c *nftConn) use(work func(*nftSocket) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.socket == nil {
+		s, err := nftDial(c.opts.NetNS)
+		if err != nil {
+			return err
+		}
+		c.socket = s
+	}
+	err := work(c.socket)
+	if c.socket.broken {
+		err = errors.Join(err, c.socket.close())
+		c.socket = nil
+	}
+	return err
+}
+
+// stamp tells the ruleset's generation. It changes with every transaction in
 // this network namespace, also those of other tables.
-func nftStamp(o NFTOptions) (string, error) {
+func (c *nftConn) stamp() (string, error) {
 	var id uint32
-	err := nftWith(o, func(s *nftSocket) (err error) {
+	err := c.use(func(s *nftSocket) (err error) {
 		id, err = s.generation()
 		return err
 	})
@@ -48,15 +68,15 @@ func nftStamp(o NFTOptions) (string, error) {
 	return strconv.FormatUint(uint64(id), 10), nil
 }
 
-// nftSettled repeats a read that a change of the ruleset interrupted.
-func nftSettled(ctx context.Context, read func() error) error {
+// settled repeats a read that a change of the ruleset interrupted.
+func (c *nftConn) settled(ctx context.Context, read func(*nftSocket) error) error {
 	const attempts = 10
 	var err error
 	for range attempts {
 		if err = ctx.Err(); err != nil {
 			return err
 		}
-		if err = read(); !errors.Is(err, errNftInterrupted) {
+		if err = c.use(read); !errors.Is(err, errNftInterrupted) {
 			return err
 		}
 	}

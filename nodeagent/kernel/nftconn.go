@@ -27,9 +27,12 @@ var errNftInterrupted = errors.New("ruleset changed while it was read")
 
 // nftSocket is a netlink socket for nf_tables; one goroutine at a time.
 type nftSocket struct {
-	fd  int
-	seq uint32
-	buf []byte
+	fd      int
+	seq     uint32
+	buf     []byte
+	end     error // with which the kernel ended the latest request
+	broken  bool  // answers may still be under way
+	cleanup runtime.Cleanup
 }
 
 // nftDial opens a socket in a network namespace (a file descriptor; 0 is the
@@ -64,6 +67,7 @@ func nftOpen() (*nftSocket, error) {
 		return nil, fmt.Errorf("open netfilter socket: %w", err)
 	}
 	s := &nftSocket{fd: fd, buf: make([]byte, nftReceive)}
+	s.cleanup = runtime.AddCleanup(s, func(fd int) { _ = unix.Close(fd) }, fd)
 	if err := s.configure(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -88,7 +92,10 @@ func (s *nftSocket) configure() error {
 	return nil
 }
 
-func (s *nftSocket) close() error { return unix.Close(s.fd) }
+func (s *nftSocket) close() error {
+	s.cleanup.Stop()
+	return unix.Close(s.fd)
+}
 
 // request sends one message and calls visit with the body (attributes) of each
 // answer. The body is only valid during the call.
@@ -99,14 +106,18 @@ func (s *nftSocket) request(b *nftBatch, visit func(body []byte) error) error {
 		return err
 	}
 	dump := binary.NativeEndian.Uint16(b.buf[6:])&unix.NLM_F_DUMP == unix.NLM_F_DUMP
+	s.broken = true
 	for {
 		n, err := s.receive(0)
 		if err != nil {
 			return err
 		}
 		more, err := s.answers(s.buf[:n], dump, visit)
-		if err != nil || !more {
+		if err != nil {
 			return err
+		}
+		if !more {
+			return s.end
 		}
 	}
 }
@@ -128,7 +139,8 @@ func (s *nftSocket) answers(b []byte, dump bool, visit func(body []byte) error) 
 			return false, errNftInterrupted
 		}
 		if typ == unix.NLMSG_ERROR || typ == unix.NLMSG_DONE {
-			return false, nftErrno(message[nftHeader:])
+			s.broken, s.end = false, nftErrno(message[nftHeader:])
+			return false, nil
 		}
 		if size < nftHeader+nftGenHeader {
 			continue
@@ -137,6 +149,7 @@ func (s *nftSocket) answers(b []byte, dump bool, visit func(body []byte) error) 
 			return false, err
 		}
 		if !dump {
+			s.broken, s.end = false, nil
 			return false, nil
 		}
 	}
@@ -155,6 +168,7 @@ func nftErrno(body []byte) error {
 
 func (s *nftSocket) send(b []byte) error {
 	if err := unix.Sendto(s.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		s.broken = true
 		return fmt.Errorf("send %d bytes to nf_tables: %w", len(b), err)
 	}
 	return nil
@@ -165,6 +179,9 @@ func (s *nftSocket) receive(flags int) (int, error) {
 		n, _, err := unix.Recvfrom(s.fd, s.buf, flags)
 		if errors.Is(err, unix.EINTR) {
 			continue
+		}
+		if err != nil && !errors.Is(err, unix.EAGAIN) {
+			s.broken = true
 		}
 		if err != nil {
 			return 0, fmt.Errorf("receive from nf_tables: %w", err)

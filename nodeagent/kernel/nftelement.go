@@ -24,7 +24,7 @@ const (
 // Elements is the kind of the elements of all sets of table inet hawser, all of
 // which are ours.
 type Elements struct {
-	opts NFTOptions
+	conn nftConn
 	sets map[string]nftSet
 }
 
@@ -35,7 +35,7 @@ var (
 
 // NewElements gives the kind of the elements of table inet hawser.
 func NewElements(opts NFTOptions) *Elements {
-	k := &Elements{opts: opts, sets: map[string]nftSet{}}
+	k := &Elements{conn: nftConn{opts: opts}, sets: map[string]nftSet{}}
 	for _, s := range nftSets() {
 		k.sets[s.Name] = s
 	}
@@ -46,18 +46,16 @@ func NewElements(opts NFTOptions) *Elements {
 func (k *Elements) Name() string { return "nft element" }
 
 // Stamp is the generation of the ruleset in this network namespace.
-func (k *Elements) Stamp(context.Context) (string, error) { return nftStamp(k.opts) }
+func (k *Elements) Stamp(context.Context) (string, error) { return k.conn.stamp() }
 
 // Observe gives the elements of all sets; none when the table does not exist.
 // Ranges that are no prefix, which only others can have written, have the key
 // first-last.
 func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 	var have []desired.Element
-	err := nftSettled(ctx, func() error {
-		return nftWith(k.opts, func(s *nftSocket) (err error) {
-			have, err = s.observeElements()
-			return err
-		})
+	err := k.conn.settled(ctx, func(s *nftSocket) (err error) {
+		have, err = s.observeElements()
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("table inet %s: %w", desired.TableName, err)
@@ -72,7 +70,7 @@ func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 // the two a packet means. Without the table changes wait for it.
 func (k *Elements) Apply(ctx context.Context, changes []diff.Change[desired.Element]) error {
 	writes, errs := k.encode(changes)
-	err := nftWith(k.opts, func(s *nftSocket) error {
+	err := k.conn.use(func(s *nftSocket) error {
 		for len(writes) > 0 {
 			if err := ctx.Err(); err != nil {
 				return err

@@ -34,6 +34,7 @@ type nftBound struct {
 // appendElements reads one set. A set or table that does not exist holds
 // nothing.
 func (s *nftSocket) appendElements(all []desired.Element, set nftSet) ([]desired.Element, error) {
+	begin := len(all)
 	ranges := set.Interval && !set.concatenatedRanges()
 	var bounds []nftBound
 	add := func(e nftElem) {
@@ -63,10 +64,27 @@ func (s *nftSocket) appendElements(all []desired.Element, set nftSet) ([]desired
 	if errors.Is(err, unix.ENOENT) {
 		return all, nil
 	}
+	if err != nil {
+		return all, err
+	}
 	for _, e := range nftRanges(bounds) {
 		add(e)
 	}
-	return all, err
+	return all, nftTwice(all[begin:])
+}
+
+// nftTwice reports a dump that holds an element twice, and so may lack others:
+// a hash table that just grew orders its elements anew, also between two parts
+// of one dump, and the generation does not tell.
+func nftTwice(elements []desired.Element) error {
+	seen := make(map[string]struct{}, len(elements))
+	for _, e := range elements {
+		seen[e.ID] = struct{}{}
+	}
+	if len(seen) < len(elements) {
+		return errNftInterrupted
+	}
+	return nil
 }
 
 // keep copies what points into the receive buffer.

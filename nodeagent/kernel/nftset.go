@@ -180,9 +180,12 @@ func nftObservedSet(body []byte) (name, line string) {
 		return "", ""
 	}
 	number := func(typ uint16) uint32 { return nftUint32(nftFind(body, typ)) }
-	return name, nftSetLine(name, flags,
-		[2]uint32{number(unix.NFTA_SET_KEY_TYPE), number(unix.NFTA_SET_KEY_LEN)},
-		[2]uint32{number(unix.NFTA_SET_DATA_TYPE), number(unix.NFTA_SET_DATA_LEN)})
+	key := [2]uint32{number(unix.NFTA_SET_KEY_TYPE), number(unix.NFTA_SET_KEY_LEN)}
+	data := [2]uint32{number(unix.NFTA_SET_DATA_TYPE), number(unix.NFTA_SET_DATA_LEN)}
+	if data[0] == unix.NFT_DATA_VERDICT {
+		data[1] = 0 // the size of the kernel's own structure
+	}
+	return name, nftSetLine(name, flags, key, data)
 }
 
 // nftHostOrder gives a number as a register holds it.

@@ -21,7 +21,7 @@ import (
 // A change of rules replaces all rules in one transaction and leaves sets and
 // elements as they are. Only when a set's declaration differs, the table is
 // made anew and its elements are lost until the stage of Elements ran.
-type Tables struct{ opts NFTOptions }
+type Tables struct{ conn nftConn }
 
 var (
 	_ converge.Kind[desired.Table]    = (*Tables)(nil)
@@ -30,7 +30,7 @@ var (
 )
 
 // NewTables gives the kind of table inet hawser.
-func NewTables(opts NFTOptions) *Tables { return &Tables{opts: opts} }
+func NewTables(opts NFTOptions) *Tables { return &Tables{conn: nftConn{opts: opts}} }
 
 // Name is "nft table".
 func (k *Tables) Name() string { return "nft table" }
@@ -42,16 +42,14 @@ func (k *Tables) Adopt(want, _ desired.Table) desired.Table {
 }
 
 // Stamp is the generation of the ruleset in this network namespace.
-func (k *Tables) Stamp(context.Context) (string, error) { return nftStamp(k.opts) }
+func (k *Tables) Stamp(context.Context) (string, error) { return k.conn.stamp() }
 
 // Observe gives the table, when it exists, with the digest of what it holds.
 func (k *Tables) Observe(ctx context.Context) ([]desired.Table, error) {
 	var have *nftObserved
-	err := nftSettled(ctx, func() error {
-		return nftWith(k.opts, func(s *nftSocket) (err error) {
-			have, err = s.observeTable()
-			return err
-		})
+	err := k.conn.settled(ctx, func(s *nftSocket) (err error) {
+		have, err = s.observeTable()
+		return err
 	})
 	if errors.Is(err, errNftNoTable) {
 		return nil, nil
@@ -76,12 +74,12 @@ func (k *Tables) Apply(ctx context.Context, changes []diff.Change[desired.Table]
 		if c.Want.Name != desired.TableName {
 			return fmt.Errorf("table %q is not ours to write, only %q is", c.Want.Name, desired.TableName)
 		}
-		return nftSettled(ctx, func() error { return nftWith(k.opts, func(s *nftSocket) error { return s.writeTable(c.Want) }) })
+		return k.conn.settled(ctx, func(s *nftSocket) error { return s.writeTable(c.Want) })
 	})
 }
 
 func (k *Tables) remove() error {
-	return nftWith(k.opts, func(s *nftSocket) error {
+	return k.conn.use(func(s *nftSocket) error {
 		b := nftNewBatch()
 		b.deleteTable()
 		if err := s.commit(b); err != nil && !errors.Is(err, unix.ENOENT) {

@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,5 +62,151 @@ func TestNftSkeletonIsListedAsWritten(t *testing.T) {
 	have = strings.ReplaceAll(have, " meta mark set meta mark ", " ")
 	if d := cmp.Diff(want, have); d != "" {
 		t.Errorf("ruleset (-want +got):\n%s", d)
+	}
+}
+
+func nftTableSettled(t *testing.T, ns *nftNS, want desired.Table) {
+	t.Helper()
+	if changes := nftTableChanges(t, ns, want); len(changes) != 0 {
+		t.Errorf("changes after apply: %v", changes)
+	}
+}
+
+func TestNftTableFixedPoint(t *testing.T) {
+	t.Parallel()
+	ns := nftNewNS(t)
+	want := nftSampleTable()
+	if changes := nftApplyTable(t, ns, want); len(changes) != 1 || changes[0].Op != diff.Create {
+		t.Errorf("first changes: %v", changes)
+	}
+	nftTableSettled(t, ns, want)
+	want.MSS4, want.MSS6 = 1300, 1280
+	changes := nftApplyTable(t, ns, want)
+	if len(changes) != 1 || changes[0].Op != diff.Update {
+		t.Errorf("changes of the segment size: %v", changes)
+	}
+	nftTableSettled(t, ns, want)
+	nftApplyTable(t, ns)
+	nftApplyTable(t, ns)
+	if out := ns.nft("list tables"); out != "" {
+		t.Errorf("tables after the delete: %s", out)
+	}
+	gone := []diff.Change[desired.Table]{{Op: diff.Delete, Key: desired.TableName, Have: want}}
+	if err := NewTables(ns.opts()).Apply(t.Context(), gone); err != nil {
+		t.Errorf("delete of what is gone: %v", err)
+	}
+}
+
+// Each change by hand is seen and mended; elements stay where it says so.
+func TestNftTableTampered(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, script string
+		lost         bool // elements are lost with the change or its repair
+	}{
+		{"rule deleted", "flush chain inet hawser mss", false},
+		{"rule added in front", "insert rule inet hawser forward accept", false},
+		{"rule added behind", "add rule inet hawser prerouting accept", false},
+		{"all rules deleted", "flush table inet hawser", false},
+		{"rule replaced", "replace rule inet hawser prerouting handle HANDLE accept", false},
+		{"chain added", "add chain inet hawser own_work { type filter hook input priority 0; policy drop; }", false},
+		{"chain in use added", "add chain inet hawser mine; add element inet hawser services4 { 1.1.1.1 . tcp . 1 : goto mine }", true},
+		{"policy changed", "add chain inet hawser forward { policy drop; }", false},
+		{"chain deleted", "flush chain inet hawser output; delete chain inet hawser output", false},
+		{"base chain moved", "flush chain inet hawser input; delete chain inet hawser input;" +
+			"add chain inet hawser input { type filter hook input priority 7; }", false},
+		{"set added", "add set inet hawser mine { type ipv4_addr; }", false},
+		{"set deleted", "flush table inet hawser; delete set inet hawser nodes4", true},
+		{"set declared otherwise", "flush table inet hawser; delete set inet hawser nodes4;" +
+			"add set inet hawser nodes4 { type ipv4_addr; flags interval; }", true},
+		{"made dormant", "add table inet hawser { flags dormant; }", false},
+		{"table deleted", "delete table inet hawser", true},
+		{"ruleset flushed", "flush ruleset", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			ns := nftNewNS(t)
+			want := nftSampleTable()
+			nftApplyTable(t, ns, want)
+			nftMustConverge(t, ns, nftSampleElements())
+			before := ns.nft("list table inet hawser")
+			ns.nft(strings.ReplaceAll(tt.script, "HANDLE", nftFirstHandle(t, ns, "prerouting")))
+			if changes := nftApplyTable(t, ns, want); len(changes) != 1 {
+				t.Fatalf("changes after the tampering: %v", changes)
+			}
+			nftTableSettled(t, ns, want)
+			if n, err := nftConverge(t, ns, nftSampleElements()); err != nil || (n > 0) != tt.lost {
+				t.Errorf("%d elements were lost, error %v; want lost: %v", n, err, tt.lost)
+			}
+			if d := cmp.Diff(nftSortedBlocks(before), nftSortedBlocks(ns.nft("list table inet hawser"))); d != "" {
+				t.Errorf("table (-before +after):\n%s", d)
+			}
+		})
+	}
+}
+
+// nftSortedBlocks splits a listing into its chains and sets; those made anew
+// are listed last, and elements have no order.
+func nftSortedBlocks(listing string) []string {
+	blocks := strings.Split(listing, "\n\n")
+	for i, block := range blocks {
+		block = strings.TrimSuffix(strings.TrimSpace(block), "\n}")
+		block = strings.TrimPrefix(block, "table inet hawser {\n\t")
+		if strings.HasPrefix(block, "map") || strings.HasPrefix(block, "set") {
+			words := strings.FieldsFunc(block, func(r rune) bool { return strings.ContainsRune(", \n\t", r) })
+			slices.Sort(words)
+			block = strings.Join(words, " ")
+		}
+		blocks[i] = block
+	}
+	slices.Sort(blocks)
+	return blocks
+}
+
+func nftFirstHandle(t *testing.T, ns *nftNS, chain string) string {
+	t.Helper()
+	var out []byte
+	var err error
+	ns.inside(func() { out, err = exec.Command("nft", "-a", "list", "chain", "inet", "hawser", chain).Output() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if rule, handle, ok := strings.Cut(line, "# handle "); ok && !strings.Contains(rule, "{") {
+			return strings.TrimSpace(handle)
+		}
+	}
+	t.Fatalf("no handle in %s", out)
+	return ""
+}
+
+func TestNftForeignTablesSurvive(t *testing.T) {
+	t.Parallel()
+	ns := nftNewNS(t)
+	foreign := `
+table ip foo {
+	set s { type ipv4_addr; elements = { 1.2.3.4 }; }
+	chain c { type nat hook postrouting priority 100; masquerade; }
+}
+table inet hawser2 {
+	chain forward { accept; }
+}
+table ip hawser {
+	set own4 { type ipv4_addr; elements = { 1.2.3.4 }; }
+	chain forward { accept; }
+}
+`
+	ns.nft(foreign)
+	before := ns.nft("list ruleset")
+	want := nftSampleTable()
+	nftApplyTable(t, ns, want)
+	nftMustConverge(t, ns, nftSampleElements())
+	ns.nft("flush chain inet hawser mss")
+	nftApplyTable(t, ns, want)
+	nftMustConverge(t, ns, nil)
+	nftApplyTable(t, ns)
+	if d := cmp.Diff(before, ns.nft("list ruleset")); d != "" {
+		t.Errorf("foreign tables (-before +after):\n%s", d)
 	}
 }
