@@ -46,7 +46,7 @@ func Decode(file string, raw []byte) (Objects, error) {
 			return out, nil
 		}
 		if err != nil {
-			return Objects{}, broken(file, syntaxLine(err), err)
+			return Objects{}, broken(file, 1, err)
 		}
 		if len(document.Content) == 0 || isNull(document.Content[0]) {
 			continue
@@ -182,21 +182,24 @@ func child(node *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-func syntaxLine(err error) int {
-	found := regexp.MustCompile(`line (\d+)`).FindStringSubmatch(err.Error())
-	if found == nil {
-		return 1
-	}
-	line, _ := strconv.Atoi(found[1])
-	return line
-}
+// place matches how yaml.v3 says where something is wrong.
+const place = `^line (\d+): `
 
 func broken(file string, line int, err error) error {
+	summary := strings.TrimPrefix(err.Error(), "yaml: ")
+	var several *yaml.TypeError
+	if errors.As(err, &several) && len(several.Errors) > 0 {
+		summary = several.Errors[0]
+	}
+	if found := regexp.MustCompile(place).FindStringSubmatch(summary); found != nil {
+		line, _ = strconv.Atoi(found[1])
+		summary = summary[len(found[0]):]
+	}
 	return diag.Diagnostic{
 		Severity: diag.Error,
 		Code:     "facts-decode",
 		Pos:      diag.Pos{File: file, Line: max(line, 1), Column: 1},
-		Summary:  strings.TrimPrefix(err.Error(), "yaml: "),
+		Summary:  summary,
 		Hint:     "the last good content of this file stays in force until it is mended",
 	}
 }

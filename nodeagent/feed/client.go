@@ -64,6 +64,7 @@ func (c *Client) SetIdentity(id Identity) {
 // heard from one that is gone is forgotten.
 func (c *Client) SetPeers(peers []Peer) {
 	c.mu.Lock()
+	changed := false
 	wanted := make(map[feedKey]bool, len(peers))
 	for _, peer := range peers {
 		key := feedKey{peer.Cluster, peer.Gateway, peer.Device}
@@ -77,17 +78,20 @@ func (c *Client) SetPeers(peers []Peer) {
 			have.stop()
 			fresh.heard = have.heard
 		}
-		c.feeds[key] = fresh
+		c.feeds[key], changed = fresh, true
 	}
 	for key, have := range c.feeds {
 		if !wanted[key] {
 			have.stop()
 			delete(c.feeds, key)
+			changed = true
 		}
 	}
 	c.mu.Unlock()
-	poke(c.wake)
-	c.notify()
+	if changed {
+		poke(c.wake)
+		c.notify()
+	}
 }
 
 func (f *feed) stop() {

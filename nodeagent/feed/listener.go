@@ -13,7 +13,7 @@ import (
 
 // retry is how often a place that cannot be listened at is tried again, and the
 // device of one that is listened at compared with the one it was bound to.
-const retry = time.Second
+const retry = 250 * time.Millisecond
 
 // listener accepts connections at one place.
 type listener struct {

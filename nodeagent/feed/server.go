@@ -3,9 +3,9 @@ package feed
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"maps"
 	"net"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -64,13 +64,16 @@ func (s *Server) SetIdentity(id Identity) {
 func (s *Server) SetPeers(peers []Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.peers = make(map[string]Peer, len(peers))
-	s.warned = map[string]bool{}
+	wanted := make(map[string]Peer, len(peers))
 	for _, peer := range peers {
 		if peer.Device == "" {
-			s.peers[name(peer.Cluster, peer.Gateway)] = peer
+			wanted[name(peer.Cluster, peer.Gateway)] = peer
 		}
 	}
+	if reflect.DeepEqual(s.peers, wanted) {
+		return
+	}
+	s.peers, s.warned = wanted, map[string]bool{}
 	for open := range s.sessions {
 		if !open.node && s.peers[open.client].Keys[open.epoch] != open.key {
 			open.cancel()
@@ -95,16 +98,6 @@ func (s *Server) SetLive(live project.Live) error {
 // SetRelay publishes what this gateway heard of other clusters (Client.Relay) to
 // the nodes of this cluster. On an error the state before stays.
 func (s *Server) SetRelay(view map[string]Heard) error { return s.relay.publish(view) }
-
-// session is one subscriber that proved who it is.
-type session struct {
-	client string
-	node   bool
-	epoch  int
-	key    PublicKey // by which a peer proved itself
-	number uint64
-	cancel context.CancelFunc
-}
 
 // Run serves until ctx ends, and returns when all its goroutines have.
 func (s *Server) Run(ctx context.Context) error {
@@ -206,43 +199,6 @@ func (s *Server) welcome(ctx context.Context, conn *tls.Conn, l *listener) (*ses
 		return nil, refused
 	}
 	return &session{client: client, node: a.node, epoch: h.Epoch, key: a.peers[client].Keys[h.Epoch]}, conn.SetDeadline(time.Time{})
-}
-
-var errFull = errors.New("too many subscribers")
-
-// enter counts the session in; the oldest of the same client gives way when it
-// has too many, as a client comes back before the server knows that it was gone.
-func (s *Server) enter(open *session) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// The peers may have changed since the handshake.
-	if !open.node && s.peers[open.client].Keys[open.epoch] != open.key {
-		return errRefused
-	}
-	var same []*session
-	for other := range s.sessions {
-		if other.client == open.client && other.node == open.node {
-			same = append(same, other)
-		}
-	}
-	if len(same) >= maxPerClient {
-		oldest := slices.MinFunc(same, func(a, b *session) int { return int(int64(a.number - b.number)) })
-		oldest.cancel()
-		delete(s.sessions, oldest)
-	}
-	if len(s.sessions) >= maxSessions {
-		return errFull
-	}
-	s.counter++
-	open.number = s.counter
-	s.sessions[open] = true
-	return nil
-}
-
-func (s *Server) leave(open *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.sessions, open)
 }
 
 // listenTo takes the heartbeats of a subscriber, which may say nothing else.

@@ -12,10 +12,15 @@ import (
 // host mean anything.
 func (p *Prober) monotonic(now time.Time) int64 { return int64(now.Sub(p.origin)) }
 
-// places gives every socket that listening and probing need.
-func (p *Prober) places() map[Listen]bool {
+// places gives every socket that listening and probing need. Unless forced, it
+// gives nil when they are the same as before.
+func (p *Prober) places(force bool) map[Listen]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.moved && !force {
+		return nil
+	}
+	p.moved = false
 	places := make(map[Listen]bool, len(p.listen)+2)
 	for _, place := range p.listen {
 		places[place] = true
@@ -26,12 +31,15 @@ func (p *Prober) places() map[Listen]bool {
 	return places
 }
 
-// takeDue makes the probes that are due and says how long until the next one.
+// takeDue makes the probes that are due, or will be within a fiftieth of the
+// interval, so that many targets do not mean a wake-up each, and says how long
+// until the next one.
 func (p *Prober) takeDue(now time.Time) ([]outgoing, time.Duration) {
 	p.mu.Lock()
 	var out []outgoing
 	changed := false
-	for t := p.schedule.first(); t != nil && !t.due.After(now); t = p.schedule.first() {
+	horizon := now.Add(p.settings.Interval / 50)
+	for t := p.schedule.first(); t != nil && !t.due.After(horizon); t = p.schedule.first() {
 		nonce := rand.Uint64()
 		changed = t.tick(now, nonce, p.settings.Misses) || changed
 		m := message{
@@ -69,7 +77,7 @@ func (p *Prober) next(due, now time.Time) time.Time {
 }
 
 func (p *Prober) self() uint64 {
-	return Peer{Cluster: p.config.Cluster, Gateway: p.config.Gateway}.hash()
+	return Peer{Cluster: p.config.Cluster, Gateway: p.gateway}.hash()
 }
 
 // updateReach makes the list for the nodes of this cluster from the own probes
@@ -151,7 +159,7 @@ type incoming struct {
 // between the nodes of this cluster is told what it reaches.
 func (p *Prober) handleProbe(now time.Time, c *net.UDPConn, m incoming) {
 	p.mu.Lock()
-	mine, list := p.config.Gateway != "" && m.to == p.self(), p.reach
+	mine, list := p.gateway != "" && m.to == p.self(), p.reach
 	if !mine {
 		p.stats.Foreign++
 	}

@@ -51,7 +51,8 @@ type Settings struct {
 // Config is what a Prober needs for its whole life.
 type Config struct {
 	Cluster string
-	// Gateway is the name of the gateway on this node; empty when it is none.
+	// Gateway is the name of the gateway on this node at first; empty when it is
+	// none. SetGateway changes it.
 	Gateway  string
 	Port     uint16 // UDP, of both ends; desired.ProbePort
 	Settings Settings
@@ -87,16 +88,16 @@ type Snapshot struct {
 	// Stats counts what came in since the start.
 	Stats Stats
 
-	cluster, gateway string
-	byPeer           map[Peer][]int // indexes in Links
+	self   Peer
+	byPeer map[Peer][]int // indexes in Links
 }
 
-func newSnapshot(config Config, links []Link, stats Stats) Snapshot {
+func newSnapshot(self Peer, links []Link, stats Stats) Snapshot {
 	byPeer := make(map[Peer][]int, len(links))
 	for i, link := range links {
 		byPeer[link.Target.Peer] = append(byPeer[link.Target.Peer], i)
 	}
-	return Snapshot{Links: links, Stats: stats, cluster: config.Cluster, gateway: config.Gateway, byPeer: byPeer}
+	return Snapshot{Links: links, Stats: stats, self: self, byPeer: byPeer}
 }
 
 // Alive reports whether a gateway of this cluster reaches a gateway of another:
@@ -104,8 +105,8 @@ func newSnapshot(config Config, links []Link, stats Stats) Snapshot {
 // gateway said. It fits Paths.
 func (s Snapshot) Alive(local string, remote Peer) bool {
 	via := remote
-	if local != s.gateway {
-		via = Peer{Cluster: s.cluster, Gateway: local}
+	if local != s.self.Gateway {
+		via = Peer{Cluster: s.self.Cluster, Gateway: local}
 	}
 	for _, i := range s.byPeer[via] {
 		if link := &s.Links[i]; link.Alive() && (via == remote || link.reaches(remote)) {

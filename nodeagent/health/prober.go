@@ -18,12 +18,14 @@ type Prober struct {
 	wake   chan struct{} // the schedule or the sockets changed
 
 	mu       sync.Mutex
+	gateway  string
 	settings Settings
 	listen   []Listen
 	targets  map[Target]*target
 	byWay    map[way]*target
 	schedule schedule
 	bucket   bucket
+	moved    bool // targets or listen changed, so sockets may have to
 	started  bool // a first set of targets was given
 	reach    reachList
 	stats    Stats
@@ -33,6 +35,7 @@ type Prober struct {
 func New(config Config) *Prober {
 	return &Prober{
 		config:   config,
+		gateway:  config.Gateway,
 		settings: config.Settings,
 		wake:     make(chan struct{}, 1),
 		targets:  map[Target]*target{},
@@ -55,7 +58,7 @@ func (t Target) way() way {
 // SetTargets replaces the set of targets. Those that stay keep their state.
 func (p *Prober) SetTargets(targets []Target) {
 	p.mu.Lock()
-	now := time.Now()
+	now, changed := time.Now(), false
 	wanted := make(map[Target]bool, len(targets))
 	for _, want := range targets {
 		wanted[want] = true
@@ -64,6 +67,7 @@ func (p *Prober) SetTargets(targets []Target) {
 			t.due = now.Add(rand.N(max(p.settings.Interval/4, 1)))
 			p.targets[want], p.byWay[want.way()] = t, t
 			p.schedule.push(t)
+			changed = true
 		}
 	}
 	for have, t := range p.targets {
@@ -73,18 +77,30 @@ func (p *Prober) SetTargets(targets []Target) {
 				delete(p.byWay, have.way())
 			}
 			p.schedule.remove(t)
+			changed = true
 		}
 	}
 	p.started = p.started || len(targets) > 0
+	p.moved = p.moved || changed
 	p.updateReach()
 	p.mu.Unlock()
-	p.poke()
-	p.notify()
+	if changed {
+		p.poke()
+		p.notify()
+	}
+}
+
+// SetGateway changes the name of the gateway on this node; empty = it is none.
+func (p *Prober) SetGateway(gateway string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gateway = gateway
 }
 
 // SetListen replaces the places where probes are answered.
 func (p *Prober) SetListen(listen []Listen) {
 	p.mu.Lock()
+	p.moved = p.moved || !slices.Equal(p.listen, listen)
 	p.listen = slices.Clone(listen)
 	p.mu.Unlock()
 	p.poke()
@@ -116,7 +132,7 @@ func (p *Prober) Snapshot() Snapshot {
 			cmp.Compare(a.Target.Device, b.Target.Device),
 		)
 	})
-	return newSnapshot(p.config, links, p.stats)
+	return newSnapshot(Peer{Cluster: p.config.Cluster, Gateway: p.gateway}, links, p.stats)
 }
 
 // Run probes and answers until ctx ends, and returns when all its goroutines have.
@@ -132,7 +148,7 @@ func (p *Prober) Run(ctx context.Context) error {
 		case <-p.wake:
 		case <-timer.C:
 		}
-		s.update(p.places())
+		s.update(time.Now())
 		probes, wait := p.takeDue(time.Now())
 		s.send(probes)
 		timer.Reset(wait)

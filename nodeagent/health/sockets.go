@@ -13,13 +13,12 @@ import (
 
 // reopen is how often a place without a working socket is tried again, and the
 // interface index of a device compared with that of its socket.
-const reopen = time.Second
+const reopen = 250 * time.Millisecond
 
 // conn is an open socket and the goroutine that reads from it.
 type conn struct {
 	*net.UDPConn
 	device int // interface index when it was opened
-	done   chan struct{}
 }
 
 // sockets holds one socket per place. Only the goroutine of Run uses it.
@@ -31,11 +30,14 @@ type sockets struct {
 }
 
 // update opens and closes sockets so that there is one for each place.
-func (s *sockets) update(places map[Listen]bool) {
-	now := time.Now()
+func (s *sockets) update(now time.Time) {
 	check := now.Sub(s.checked) >= reopen
 	if check {
 		s.checked = now
+	}
+	places := s.prober.places(check)
+	if places == nil {
+		return
 	}
 	for place, c := range s.open {
 		stale := check && c != nil && socket.Index(place.Device) != c.device

@@ -5,7 +5,6 @@ package socket
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -59,14 +58,20 @@ func (o Options) apply(network string, fd int) error {
 // Index gives the interface index of a device, 0 when there is none. A socket
 // bound to a device is dead once the device was made anew with another index.
 func Index(device string) int {
-	if device == "" {
+	request, err := unix.NewIfreq(device)
+	if device == "" || err != nil {
 		return 0
 	}
-	link, err := net.InterfaceByName(device)
+	// One ioctl: net.InterfaceByName would list every link of the host.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0
 	}
-	return link.Index
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request); err != nil {
+		return 0
+	}
+	return int(request.Uint32())
 }
 
 // Network names the network of one family for package net: base is udp or tcp.

@@ -17,7 +17,7 @@ const (
 	// debounce gathers the events of one edit, which is never a single event.
 	debounce = 20 * time.Millisecond
 	// retry is how often a folder that does not exist is looked for.
-	retry = time.Second
+	retry = 250 * time.Millisecond
 )
 
 // Folder calls changed after something in dir changed, until ctx ends. It also

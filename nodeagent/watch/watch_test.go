@@ -1,0 +1,135 @@
+package watch
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// watched starts Folder on dir and gives the channel on which changes show.
+func watched(t *testing.T, dir string) <-chan struct{} {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	tokens, done := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		done <- Folder(ctx, dir, func() {
+			select {
+			case tokens <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Folder: %v", err)
+		}
+	})
+	return tokens
+}
+
+// expect repeats an action until a change shows: the watch may still be on its way.
+func expect(t *testing.T, tokens <-chan struct{}, what string, do func()) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		do()
+		select {
+		case <-tokens:
+			return
+		case <-time.After(300 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("%s was not seen", what)
+		}
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func swap(t *testing.T, link, target string) {
+	t.Helper()
+	_ = os.Remove(link + ".tmp")
+	if err := os.Symlink(target, link+".tmp"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(link+".tmp", link); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFolderSeesEdits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tokens := watched(t, dir)
+	file := filepath.Join(dir, "a.yaml")
+	expect(t, tokens, "a write", func() { write(t, file, "one") })
+	expect(t, tokens, "an atomic rename", func() {
+		write(t, filepath.Join(dir, ".new"), "two")
+		if err := os.Rename(filepath.Join(dir, ".new"), file); err != nil {
+			t.Fatal(err)
+		}
+	})
+	expect(t, tokens, "a removal", func() {
+		write(t, file, "three")
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestFolderSeesTheSwapOfAConfigMap(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, version := range []string{"..1", "..2"} {
+		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, version, "f"), version)
+	}
+	swap(t, filepath.Join(dir, "..data"), "..1")
+	tokens := watched(t, dir)
+	expect(t, tokens, "the swap of ..data", func() { swap(t, filepath.Join(dir, "..data"), "..2") })
+}
+
+func TestFolderFollowsItself(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "later")
+	tokens := watched(t, dir)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, tokens, "a write in a folder made later", func() { write(t, filepath.Join(dir, "f"), "1") })
+	expect(t, tokens, "a folder put in its place", func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	})
+	expect(t, tokens, "a write in the new folder", func() { write(t, filepath.Join(dir, "f"), "2") })
+}
+
+func TestFolderFollowsALinkToAFolder(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	one, two, link := filepath.Join(parent, "one"), filepath.Join(parent, "two"), filepath.Join(parent, "link")
+	for _, dir := range []string{one, two} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swap(t, link, one)
+	tokens := watched(t, link)
+	expect(t, tokens, "a write behind the link", func() { write(t, filepath.Join(one, "f"), "1") })
+	swap(t, link, two)
+	expect(t, tokens, "a write behind the swapped link", func() { write(t, filepath.Join(two, "f"), "2") })
+}
