@@ -1,0 +1,297 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/converge/convergetest"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+func TestLinkLaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	processes := launcher(t)
+	six := desired.Link{
+		Name: "hw-vx6", Type: desired.LinkVXLAN, MTU: 1400, Up: true, MAC: "02:11:22:33:44:66", VNI: 74, Port: 4804,
+		Local: netip.MustParseAddr("2001:db8::1"),
+	}
+	wg := tunnelLink()
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Link] { return NewLinks(w.open(t), processes) },
+		convergetest.Samples[desired.Link]{
+			Want: []desired.Link{nodeLink(), six, wg},
+			Vary: varyLink,
+			Tamper: map[string]func(*testing.T){
+				"vxlan deleted":     w.hand("link del hw-vx0"),
+				"vxlan down":        w.hand("link set hw-vx0 down"),
+				"mtu":               w.hand("link set hw-vx0 mtu 1300"),
+				"address":           w.hand("link set hw-vx0 address 02:00:00:00:00:01"),
+				"learning":          w.hand("link set hw-vx0 type vxlan learning"),
+				"wireguard deleted": w.hand("link del " + wg.Name),
+				"wireguard down":    w.hand("link set " + wg.Name + " down"),
+				"stranger":          w.hand("link add hw-xx type vxlan id 9 dstport 9", "link set hw-xx alias hawser"),
+				"half made":         w.hand("link del hw-vx6", "link add hw-vx6 group 73 type vxlan id 74 dstport 4804 local 2001:db8::1"),
+			},
+			Foreign: func(t *testing.T) func() error {
+				w.hand("link add hw-f0 type veth peer name f1", "link set f1 alias hawser",
+					"link add other type vxlan id 99 dstport 4999")(t)
+				return all(w.shows("link show", "hw-f0"), w.shows("link show", "f1"), w.shows("link show", "other"))
+			},
+			Conflict: func(t *testing.T) (desired.Link, func() error) {
+				w.ip(t, "link add hw-vx7 type vxlan id 7 dstport 7007")
+				l := nodeLink()
+				l.Name = "hw-vx7"
+				return l, w.shows("-d link show hw-vx7", "vxlan id 7 ")
+			},
+		})
+}
+
+func varyLink(l desired.Link) []desired.Link {
+	mtu, down := l, l
+	mtu.MTU, down.Up = 1280, false
+	if l.Type == desired.LinkWireguard {
+		return []desired.Link{mtu, down}
+	}
+	mac, vni, port, local := l, l, l, l
+	mac.MAC, vni.VNI, port.Port, local.Local = "02:aa:aa:aa:aa:aa", 99, 4999, l.Local.Next()
+	return []desired.Link{mtu, down, mac, vni, port, local}
+}
+
+func TestAddressLaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	wg := tunnelLink()
+	w.make(t, nodeLink(), wg)
+	address := func(link, prefix, scope string) desired.Address {
+		return desired.Address{Link: link, Prefix: netip.MustParsePrefix(prefix), Scope: scope}
+	}
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Address] { return NewAddresses(w.open(t)) },
+		convergetest.Samples[desired.Address]{
+			Want: []desired.Address{
+				address("hw-vx0", "169.254.73.53/32", "link"), address(wg.Name, "241.0.0.1/32", "global"),
+				address(wg.Name, "fd00:73::1/128", "global"), address(wg.Name, "10.1.2.3/24", "host"),
+			},
+			Vary: func(a desired.Address) []desired.Address {
+				if a.Prefix.Addr().Is6() {
+					return nil
+				}
+				scope := a
+				scope.Scope = map[string]string{"link": "global", "global": "link", "host": "link"}[a.Scope]
+				return []desired.Address{scope}
+			},
+			Tamper: map[string]func(*testing.T){
+				"deleted":  w.hand("addr del 169.254.73.53/32 dev hw-vx0"),
+				"stranger": w.hand("addr add 10.9.9.9/24 dev hw-vx0"),
+				"six":      w.hand("addr del fd00:73::1/128 dev " + wg.Name),
+				"flushed":  w.hand("addr flush dev " + wg.Name),
+			},
+			Foreign: func(t *testing.T) func() error {
+				w.hand("link add f0 type veth peer name f1", "link set f0 up", "addr add 169.254.73.53/32 dev f0 scope link")(t)
+				return all(w.shows("addr show dev f0", "169.254.73.53/32"), w.shows("-6 addr show dev hw-vx0", "fe80:"))
+			},
+		})
+}
+
+func TestNeighbourLaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.make(t, nodeLink())
+	neighbour := func(addr, mac string) desired.Neighbour {
+		return desired.Neighbour{Link: "hw-vx0", Addr: netip.MustParseAddr(addr), MAC: mac}
+	}
+	fdb := func(commands ...string) func(*testing.T) {
+		return func(t *testing.T) {
+			for _, c := range commands {
+				w.bridge(t, c)
+			}
+		}
+	}
+	const mac, other = "02:00:00:00:00:02", "02:00:00:00:00:09"
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Neighbour] { return NewNeighbours(w.open(t)) },
+		convergetest.Samples[desired.Neighbour]{
+			Want: []desired.Neighbour{
+				neighbour("192.0.2.2", mac), neighbour("192.0.2.3", "02:00:00:00:00:03"), neighbour("2001:db8::2", mac),
+			},
+			Vary: func(n desired.Neighbour) []desired.Neighbour {
+				n.MAC = other
+				return []desired.Neighbour{n}
+			},
+			Tamper: map[string]func(*testing.T){
+				"entry deleted":     w.hand("neigh del 192.0.2.2 dev hw-vx0"),
+				"entry changed":     w.hand("neigh replace 192.0.2.2 lladdr " + other + " dev hw-vx0 nud permanent"),
+				"six deleted":       w.hand("neigh del 2001:db8::2 dev hw-vx0"),
+				"stranger":          w.hand("neigh add 192.0.2.77 lladdr " + other + " dev hw-vx0 nud permanent"),
+				"forward deleted":   fdb("fdb del " + mac + " dev hw-vx0 dst 192.0.2.2"),
+				"forward elsewhere": fdb("fdb replace " + mac + " dev hw-vx0 dst 192.0.2.99"),
+				"forward stranger":  fdb("fdb add " + other + " dev hw-vx0 dst 192.0.2.88"),
+				"forward twice":     fdb("fdb add " + other + " dev hw-vx0 dst 192.0.2.2"),
+				"flooding":          fdb("fdb append 00:00:00:00:00:00 dev hw-vx0 dst 192.0.2.3"),
+			},
+			Foreign: func(t *testing.T) func() error {
+				w.hand("link add vxf type vxlan id 8 dstport 4888 local 192.0.2.1", "link set vxf up",
+					"neigh add 192.0.2.2 lladdr "+mac+" dev vxf nud permanent")(t)
+				w.bridge(t, "fdb add "+mac+" dev vxf dst 192.0.2.2")
+				return w.shows("neigh show dev vxf", "192.0.2.2 lladdr "+mac)
+			},
+		})
+}
+
+func TestRuleLaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Rule] { return NewRules(w.open(t)) },
+		convergetest.Samples[desired.Rule]{
+			Want: []desired.Rule{
+				{Priority: 7300, Table: 7300}, {Priority: 7301, Table: 7301, IIF: "hw-wg1"},
+				{Priority: 7300, Table: 7300, IPv6: true}, {Priority: 7301, Table: 7301, IPv6: true, IIF: "hw-wg1"},
+			},
+			Vary: func(r desired.Rule) []desired.Rule {
+				table, iif := r, r
+				table.Table, iif.IIF = 254, "hw-wg2"
+				return []desired.Rule{table, iif}
+			},
+			Tamper: map[string]func(*testing.T){
+				"deleted":   w.hand("rule del pref 7300"),
+				"six":       w.hand("-6 rule del pref 7301"),
+				"second":    w.hand("rule add pref 7300 table 7301 protocol 73"),
+				"selective": w.hand("rule del pref 7301", "rule add pref 7301 iif hw-wg1 fwmark 9 table 7301 protocol 73"),
+				"stranger":  w.hand("rule add pref 99 table 7300 protocol 73"),
+			},
+			Foreign: func(t *testing.T) func() error {
+				w.hand("rule add pref 7300 table 7300 protocol 5", "rule add pref 7309 table 7300")(t)
+				return all(w.shows("rule show", "proto 5"), w.shows("rule show", "7309:"), w.shows("rule show", "32766:"))
+			},
+		})
+}
+
+func routeSamples(wg string) []desired.Route {
+	prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
+	return []desired.Route{
+		{Table: 7300, Dst: prefix("242.1.0.0/24"), Type: "unicast", Link: "hw-vx0", Via: addr("192.0.2.2"), Src: addr("10.1.0.1"), MTU: 1380},
+		{Table: 7300, Dst: prefix("242.2.0.0/24"), Type: "unicast", Link: wg},
+		{Table: 7300, Dst: prefix("242.3.0.0/16"), Type: "blackhole"},
+		{Table: 7301, Dst: prefix("242.1.0.0/24"), Type: "unicast", Link: "hw-vx0", Via: addr("192.0.2.3")},
+		{Table: 7300, Dst: prefix("0.0.0.0/0"), Type: "unicast", Link: wg},
+		{Table: 7300, Dst: prefix("fd00:1::/48"), Type: "unicast", Link: "hw-vx0", Via: addr("2001:db8::2"), Src: addr("fd00:9::1"), MTU: 1380},
+		{Table: 7300, Dst: prefix("fd00:2::/48"), Type: "blackhole"},
+		{Table: 7301, Dst: prefix("fd00:3::/48"), Type: "unicast", Link: wg},
+		{Table: 7300, Dst: prefix("::/0"), Type: "unicast", Link: wg},
+	}
+}
+
+func varyRoute(r desired.Route) []desired.Route {
+	if r.Type == desired.RouteBlackhole {
+		r.Type, r.Link = desired.RouteUnicast, "hw-vx0"
+		return []desired.Route{r}
+	}
+	hole, link, mtu, out := r, r, r, []desired.Route{}
+	hole.Type, hole.Link, hole.Via, hole.Src, hole.MTU = desired.RouteBlackhole, "", netip.Addr{}, netip.Addr{}, 0
+	link.Link = "hw-vx1"
+	mtu.MTU = 1300
+	out = append(out, hole, link, mtu)
+	if r.Via.IsValid() {
+		via, none := r, r
+		via.Via, none.Via = r.Via.Next(), netip.Addr{}
+		out = append(out, via, none)
+	}
+	if r.Src.IsValid() {
+		src := r
+		src.Src = netip.Addr{}
+		out = append(out, src)
+	}
+	return out
+}
+
+func TestRouteLaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	wg, second := tunnelLink(), nodeLink()
+	second.Name, second.VNI, second.MAC = "hw-vx1", 74, "02:11:22:33:44:77"
+	w.make(t, nodeLink(), second, wg)
+	w.hand("addr add 10.1.0.1/32 dev lo", "addr add fd00:9::1/128 dev lo")(t)
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Route] { return NewRoutes(w.open(t)) },
+		convergetest.Samples[desired.Route]{
+			Want: routeSamples(wg.Name),
+			Vary: varyRoute,
+			Tamper: map[string]func(*testing.T){
+				"deleted":      w.hand("route del 242.1.0.0/24 table 7300"),
+				"link bounced": w.hand("link set hw-vx0 down", "link set hw-vx0 up"),
+				"hole gone":    w.hand("route del blackhole 242.3.0.0/16 table 7300", "-6 route del blackhole fd00:2::/48 table 7300"),
+				"via":          w.hand("route replace 242.1.0.0/24 via 192.0.2.9 dev hw-vx0 onlink table 7300 proto 73"),
+				"six via":      w.hand("-6 route replace fd00:1::/48 via 2001:db8::9 dev hw-vx0 onlink table 7300 proto 73"),
+				"several":      w.hand("route add 242.1.0.0/24 dev hw-vx0 metric 9 table 7300 proto 73"),
+				"six several":  w.hand("-6 route add fd00:1::/48 dev hw-vx0 metric 9 table 7300 proto 73"),
+				"multipath":    w.hand("-6 route append fd00:1::/48 via 2001:db8::9 dev hw-vx0 onlink table 7300 proto 73"),
+				"unreachable":  w.hand("route replace unreachable 242.1.0.0/24 table 7300 proto 73"),
+				"stranger":     w.hand("route add 9.9.9.0/24 dev hw-vx0 table 7301 proto 73"),
+			},
+			Foreign: func(t *testing.T) func() error {
+				w.hand("route add 7.0.0.0/8 dev hw-vx0 table 7300 proto 5", "route add 7.0.0.0/8 dev hw-vx0 proto 73",
+					"-6 route add fd07::/48 dev hw-vx0 table 7300")(t)
+				return all(w.shows("route show table 7300", "7.0.0.0/8"), w.shows("route show table main", "7.0.0.0/8"),
+					w.shows("-6 route show table 7300", "fd07::/48"))
+			},
+			Conflict: func(t *testing.T) (desired.Route, func() error) {
+				w.ip(t, "route add 8.0.0.0/8 dev hw-vx0 table 7300 proto 5")
+				r := routeSamples(wg.Name)[1]
+				r.Dst = netip.MustParsePrefix("8.0.0.0/8")
+				return r, w.shows("route show table 7300", "8.0.0.0/8 dev hw-vx0 proto 5")
+			},
+		})
+}
+
+func TestSysctlLaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := filepath.Join(t.TempDir(), "state", "sysctls.json")
+	value := func(name string) string {
+		out, err := NewSysctls(w.ns, file).read(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	set := func(name, value string) func(*testing.T) {
+		return func(t *testing.T) {
+			if err := NewSysctls(w.ns, file).write(name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const forward, loose, ports = "net/ipv4/ip_forward", "net/ipv4/conf/lo/rp_filter", "net/ipv4/ip_local_port_range"
+	found := map[string]string{forward: value(forward), loose: value(loose), ports: value(ports)}
+	outside, err := os.ReadFile("/proc/sys/" + ports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	convergetest.Laws(t, func(*testing.T) converge.Kind[desired.Sysctl] { return NewSysctls(w.ns, file) },
+		convergetest.Samples[desired.Sysctl]{
+			Want: []desired.Sysctl{{Name: forward, Value: "1"}, {Name: loose, Value: "2"}, {Name: ports, Value: "20000 40000"}},
+			Vary: func(s desired.Sysctl) []desired.Sysctl {
+				s.Value = map[string]string{forward: "0", loose: "1", ports: "20001 40000"}[s.Name]
+				return []desired.Sysctl{s}
+			},
+			Tamper: map[string]func(*testing.T){"forward": set(forward, "0"), "filter": set(loose, "1")},
+			Foreign: func(t *testing.T) func() error {
+				set("net/ipv4/conf/all/rp_filter", "2")(t)
+				return func() error {
+					if v := value("net/ipv4/conf/all/rp_filter"); v != "2" {
+						return fmt.Errorf("another setting became %s", v)
+					}
+					return nil
+				}
+			},
+		})
+	for name, want := range found {
+		if have := value(name); have != want {
+			t.Errorf("%s is %s in the end, was %s at first", name, have, want)
+		}
+	}
+	if now, err := os.ReadFile("/proc/sys/" + ports); err != nil || string(now) != string(outside) {
+		t.Errorf("the setting changed outside of the namespace: %s (%v)", now, err)
+	}
+}

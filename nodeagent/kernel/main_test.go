@@ -1,0 +1,173 @@
+package kernel
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/tunnel"
+)
+
+// TestMain is the agent's main for `wireguard NAME`, as the tunnel processes
+// are started from the running executable.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "wireguard" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		err := tunnel.Serve(ctx, os.Args[2], tunnel.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		stop()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// world is a network namespace of a test.
+type world struct {
+	name string
+	ns   *Namespace
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		missing(t, "root")
+	}
+	w := &world{name: "hwk-" + random()}
+	run(t, "ip", "netns", "add", w.name)
+	t.Cleanup(func() { run(t, "ip", "netns", "del", w.name) })
+	w.ns = w.open(t)
+	w.ip(t, "link set lo up")
+	return w
+}
+
+func (w *world) open(t testing.TB) *Namespace {
+	t.Helper()
+	ns, err := Open("/run/netns/" + w.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+// ip runs one ip(8) command in the namespace.
+func (w *world) ip(t testing.TB, command string) string {
+	t.Helper()
+	return run(t, "ip", append([]string{"-n", w.name}, strings.Fields(command)...)...)
+}
+
+func (w *world) bridge(t testing.TB, command string) string {
+	t.Helper()
+	return run(t, "bridge", append([]string{"-n", w.name}, strings.Fields(command)...)...)
+}
+
+// hand gives a function that runs ip(8) commands, as somebody else might.
+func (w *world) hand(commands ...string) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		for _, c := range commands {
+			w.ip(t, c)
+		}
+	}
+}
+
+// shows gives a function that tells whether ip(8) still prints a text.
+func (w *world) shows(command, text string) func() error {
+	return func() error {
+		out, err := exec.Command("ip", append([]string{"-n", w.name}, strings.Fields(command)...)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), text) {
+			return fmt.Errorf("ip %s: %q is missing (%v) in:\n%s", command, text, err, out)
+		}
+		return nil
+	}
+}
+
+func all(checks ...func() error) func() error {
+	return func() error {
+		for _, check := range checks {
+			if err := check(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// make creates links of ours. They go before the namespace does: a tunnel
+// process would keep it alive.
+func (w *world) make(t testing.TB, links ...desired.Link) {
+	t.Helper()
+	kind := NewLinks(w.ns, launcher(t))
+	e := converge.Engine[[]desired.Link]{
+		Stages: []converge.Stage[[]desired.Link]{
+			converge.NewStage(kind, func(l []desired.Link) []desired.Link { return l }, nil),
+		},
+		Decommission: func([]desired.Link) bool { return true },
+	}
+	t.Cleanup(func() {
+		if r := e.Once(context.Background(), nil, ""); !r.Clean() {
+			t.Errorf("remove links: %v", r.Failed)
+		}
+	})
+	if r := e.Once(t.Context(), links, ""); !r.Clean() {
+		t.Fatalf("make links: %v %v", r.Failed, r.Blocked)
+	}
+}
+
+func launcher(t testing.TB) tunnel.Launcher {
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		missing(t, "tun")
+	}
+	return tunnel.Launcher{LogDir: t.TempDir()}
+}
+
+func nodeLink() desired.Link {
+	return desired.Link{
+		Name: "hw-vx0", Type: desired.LinkVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:55", VNI: 73, Port: 4803,
+		Local: netip.MustParseAddr("192.0.2.1"),
+	}
+}
+
+// tunnelLink has a name of its own each time: the sockets of userspace devices
+// are in one folder for all namespaces.
+func tunnelLink() desired.Link {
+	return desired.Link{Name: "hw-wg" + random(), Type: desired.LinkWireguard, MTU: 1380, Up: true}
+}
+
+func random() string {
+	raw := make([]byte, 4)
+	_, _ = rand.Read(raw)
+	return hex.EncodeToString(raw)
+}
+
+func run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// missing skips the test, or fails it where everything must be there.
+func missing(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("REQUIRE_KERNEL") == "1" {
+		t.Fatal("needs " + what)
+	}
+	t.Skip("needs " + what)
+}

@@ -1,0 +1,366 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/converge/convergetest"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+func newKey(t testing.TB) (private fabric.Secret, public string) {
+	t.Helper()
+	key, err := wgtypes.GeneratePrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fabric.Secret(key), key.PublicKey().String()
+}
+
+// wg runs one wg(8) command in the namespace.
+func (w *world) wg(command string) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		run(t, "ip", append([]string{"netns", "exec", w.name, "wg"}, strings.Fields(command)...)...)
+	}
+}
+
+func needWg(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("wg"); err != nil {
+		missing(t, "wg")
+	}
+}
+
+func TestWireguardLaws(t *testing.T) {
+	t.Parallel()
+	needWg(t)
+	w := newWorld(t)
+	one, two := tunnelLink(), tunnelLink()
+	w.make(t, one, two)
+	first, _ := newKey(t)
+	second, _ := newKey(t)
+	other, _ := newKey(t)
+	otherFile := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(otherFile, []byte(base64.StdEncoding.EncodeToString(other[:])), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Wireguard] { return NewWireguards(w.open(t)) },
+		convergetest.Samples[desired.Wireguard]{
+			Want: []desired.Wireguard{
+				{Link: one.Name, PrivateKey: first, ListenPort: 51820}, {Link: two.Name, PrivateKey: second, ListenPort: 51821},
+			},
+			Vary: func(d desired.Wireguard) []desired.Wireguard {
+				key, port := d, d
+				key.PrivateKey, port.ListenPort = other, 51900+d.ListenPort%10
+				return []desired.Wireguard{key, port}
+			},
+			Tamper: map[string]func(*testing.T){
+				"port": w.wg("set " + one.Name + " listen-port 4711"),
+				"key":  w.wg("set " + one.Name + " private-key " + otherFile),
+			},
+		})
+}
+
+func TestPeerLaws(t *testing.T) {
+	t.Parallel()
+	needWg(t)
+	w := newWorld(t)
+	link := tunnelLink()
+	w.make(t, link)
+	private, _ := newKey(t)
+	if err := w.ns.configure(t.Context(), link.Name, wgtypes.Config{PrivateKey: (*wgtypes.Key)(&private)}); err != nil {
+		t.Fatal(err)
+	}
+	psk, _ := newKey(t)
+	_, a := newKey(t)
+	_, b := newKey(t)
+	_, c := newKey(t)
+	_, stranger := newKey(t)
+	prefixes := func(texts ...string) (out []netip.Prefix) {
+		for _, p := range texts {
+			out = append(out, netip.MustParsePrefix(p))
+		}
+		return out
+	}
+	peer := func(rest string) func(*testing.T) { return w.wg("set " + link.Name + " peer " + rest) }
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Peer] { return NewPeers(w.open(t)) },
+		convergetest.Samples[desired.Peer]{
+			Want: []desired.Peer{
+				{
+					Link: link.Name, PublicKey: a, PSK: psk, Endpoint: netip.MustParseAddrPort("192.0.2.7:51820"),
+					AllowedIPs: prefixes("10.0.0.0/8", "242.1.0.0/24", "fd00:1::/48"), Keepalive: 25,
+				},
+				{Link: link.Name, PublicKey: b, PSK: psk, Endpoint: netip.MustParseAddrPort("[2001:db8::7]:51820"), Keepalive: 5},
+				{Link: link.Name, PublicKey: c, AllowedIPs: prefixes("242.3.0.0/24", "242.2.0.0/24")},
+			},
+			Vary: func(p desired.Peer) []desired.Peer {
+				secret, ips, alive := p, p, p
+				secret.PSK, ips.AllowedIPs, alive.Keepalive = fabric.Secret{1, 2}, prefixes("242.9.0.0/24"), 7
+				out := []desired.Peer{secret, ips, alive}
+				if p.Endpoint.IsValid() {
+					there := p
+					there.Endpoint = netip.AddrPortFrom(p.Endpoint.Addr(), 4711)
+					out = append(out, there)
+				}
+				return out
+			},
+			Tamper: map[string]func(*testing.T){
+				"removed":          peer(a + " remove"),
+				"stranger":         peer(stranger + " allowed-ips 10.99.0.0/16"),
+				"stolen prefix":    peer(b + " allowed-ips 242.1.0.0/24"),
+				"other prefix":     peer(a + " allowed-ips 10.200.0.0/16"),
+				"endpoint":         peer(a + " endpoint 192.0.2.99:9"),
+				"keepalive":        peer(a + " persistent-keepalive off"),
+				"pre-shared key":   peer(a + " preshared-key /dev/null"),
+				"changed stranger": peer(stranger + " endpoint 192.0.2.1:1"),
+			},
+		})
+}
+
+func TestPeerWithoutEndpointAdoptsWhatIsLearned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	link := tunnelLink()
+	w.make(t, link)
+	_, public := newKey(t)
+	want := desired.Peer{Link: link.Name, PublicKey: public, Endpoint: netip.MustParseAddrPort("192.0.2.7:9")}
+	e := peerEngine(w)
+	e.Once(t.Context(), []desired.Peer{want}, "")
+	want.Endpoint = netip.AddrPort{}
+	if plan, err := e.Plan(t.Context(), []desired.Peer{want}); err != nil || len(plan) > 0 {
+		t.Errorf("plan %v, error %v, want none", plan, err)
+	}
+}
+
+func peerEngine(w *world) *converge.Engine[[]desired.Peer] {
+	return &converge.Engine[[]desired.Peer]{Stages: []converge.Stage[[]desired.Peer]{
+		converge.NewStage(NewPeers(w.ns), func(p []desired.Peer) []desired.Peer { return p }, nil),
+	}}
+}
+
+// TestRoaming has two gateways, of which one appears at another address than
+// configured: while it answers, the learned endpoint stays.
+func TestRoaming(t *testing.T) {
+	t.Parallel()
+	left, right := newWorld(t), newWorld(t)
+	left.ip(t, "link add u0 type veth peer name u0 netns "+right.name)
+	left.hand("link set u0 up", "addr add 192.0.2.1/24 dev u0")(t)
+	right.hand("link set u0 up", "addr add 192.0.2.2/24 dev u0", "addr add 192.0.2.3/24 dev u0")(t)
+	leftKey, leftPublic := newKey(t)
+	rightKey, rightPublic := newKey(t)
+	peer := func(public, endpoint, allowed string) desired.Peer {
+		return desired.Peer{
+			PublicKey: public, Endpoint: netip.MustParseAddrPort(endpoint), Keepalive: 1,
+			AllowedIPs: []netip.Prefix{netip.MustParsePrefix(allowed)},
+		}
+	}
+	setUp := func(w *world, key fabric.Secret, p desired.Peer, address string) (*converge.Engine[[]desired.Peer], desired.Peer) {
+		link := tunnelLink()
+		w.make(t, link)
+		port := 51820
+		if err := w.ns.configure(t.Context(), link.Name, wgtypes.Config{PrivateKey: (*wgtypes.Key)(&key), ListenPort: &port}); err != nil {
+			t.Fatal(err)
+		}
+		w.hand("addr add "+address+"/32 dev "+link.Name, "route add 241.0.0.0/24 dev "+link.Name)(t)
+		p.Link = link.Name
+		e := peerEngine(w)
+		if r := e.Once(t.Context(), []desired.Peer{p}, ""); !r.Clean() {
+			t.Fatal(r.Failed)
+		}
+		return e, p
+	}
+	// The left side has a wrong address for the right one, which dials in.
+	e, want := setUp(left, leftKey, peer(rightPublic, "192.0.2.77:51820", "241.0.0.2/32"), "241.0.0.1")
+	setUp(right, rightKey, peer(leftPublic, "192.0.2.1:51820", "241.0.0.1/32"), "241.0.0.2")
+	learned := func() (endpoint string, answers bool) {
+		kind := NewPeers(left.ns)
+		have, err := kind.Observe(t.Context())
+		if err != nil || len(have) != 1 {
+			t.Fatal(have, err)
+		}
+		return have[0].Endpoint.String(), kind.answering[have[0].Key()]
+	}
+	await(t, "a handshake", func() bool { _, answers := learned(); return answers })
+	if endpoint, _ := learned(); endpoint != "192.0.2.2:51820" {
+		t.Errorf("learned endpoint %s, want 192.0.2.2:51820", endpoint)
+	}
+	if r := e.Once(t.Context(), []desired.Peer{want}, ""); len(r.Changed) > 0 {
+		t.Errorf("the learned endpoint was overwritten: %v", r.Changed)
+	}
+	// Another field changes: the endpoint stays the learned one all the same.
+	want.Keepalive = 2
+	r := e.Once(t.Context(), []desired.Peer{want}, "")
+	if endpoint, _ := learned(); len(r.Changed) != 1 || endpoint != "192.0.2.2:51820" {
+		t.Errorf("changed %v, endpoint %s", r.Changed, endpoint)
+	}
+}
+
+// await waits for a condition, for at most 10 s.
+func await(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// pidOf finds the process of a userspace device.
+func pidOf(t testing.TB, name string) int {
+	t.Helper()
+	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		raw, err := os.ReadFile(e)
+		if err == nil && bytes.HasSuffix(raw, []byte("\x00wireguard\x00"+name+"\x00")) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(e)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+	}
+	return 0
+}
+
+func TestTunnelProcess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	link := tunnelLink()
+	socket := "/var/run/wireguard/" + link.Name + ".sock"
+	w.make(t, link)
+	if mustLink(t, w, link.Name).Type() == desired.LinkWireguard {
+		t.Skip("needs a kernel without WireGuard")
+	}
+	ended := func(pid int) func() bool {
+		return func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH }
+	}
+
+	pid := pidOf(t, link.Name)
+	if session, err := syscall.Getpgid(pid); err != nil || session != pid {
+		t.Errorf("process group %d of process %d (%v), want its own", session, pid, err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of the killed process", ended(pid))
+	w.make(t, link)
+	again := pidOf(t, link.Name)
+	if again == 0 || again == pid {
+		t.Errorf("process %d after process %d was killed", again, pid)
+	}
+
+	w.ip(t, "link del "+link.Name)
+	await(t, "the end of a process whose link is gone", ended(again))
+	if _, err := os.Stat(socket); !os.IsNotExist(err) {
+		t.Errorf("socket of a process that ended: %v", err)
+	}
+	w.make(t, link)
+	third := pidOf(t, link.Name)
+
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of a process without a socket", ended(third))
+	w.make(t, link)
+	if err := syscall.Kill(pidOf(t, link.Name), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the link to go with its process", func() bool { return gone(linkError(w, link.Name)) })
+	if _, err := os.Stat(socket); !os.IsNotExist(err) {
+		t.Errorf("socket after SIGTERM: %v", err)
+	}
+}
+
+// TestManyPeers writes and reads 1 000 peers.
+func TestManyPeers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	link := tunnelLink()
+	w.make(t, link)
+	want := manyPeers(t, link.Name, 1000)
+	e := peerEngine(w)
+	if r := e.Once(t.Context(), want, ""); len(r.Changed) != len(want) || !r.Clean() {
+		t.Fatalf("changed %d peers, failed %v", len(r.Changed), r.Failed)
+	}
+	// A prefix moves from one peer to the next, for all of them at once.
+	moved := make([]desired.Peer, len(want))
+	for i := range want {
+		moved[i] = want[i]
+		moved[i].AllowedIPs = want[(i+1)%len(want)].AllowedIPs
+	}
+	if r := e.Once(t.Context(), moved, ""); len(r.Changed) != len(want) || !r.Clean() {
+		t.Fatalf("moved %d prefixes, failed %v", len(r.Changed), r.Failed)
+	}
+	if plan, err := e.Plan(t.Context(), moved); err != nil || len(plan) > 0 {
+		t.Errorf("after the move %d changes are left (%v)", len(plan), err)
+	}
+}
+
+func manyPeers(t testing.TB, link string, n int) []desired.Peer {
+	var out []desired.Peer
+	for i := range n {
+		_, public := newKey(t)
+		addr := netip.AddrFrom4([4]byte{242, byte(i >> 8), byte(i), 0})
+		out = append(out, desired.Peer{
+			Link: link, PublicKey: public, PSK: fabric.Secret{1}, AllowedIPs: []netip.Prefix{netip.PrefixFrom(addr, 24)}, Keepalive: 25,
+			Endpoint: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(20000+i)),
+		})
+	}
+	return out
+}
+
+// BenchmarkObservePeers reads 1 000 peers of a userspace device.
+func BenchmarkObservePeers(b *testing.B) {
+	w := newWorld(b)
+	link := tunnelLink()
+	w.make(b, link)
+	want := manyPeers(b, link.Name, 1000)
+	e := peerEngine(w)
+	if r := e.Once(context.Background(), want, ""); !r.Clean() {
+		b.Fatal(r.Failed)
+	}
+	kind := NewPeers(w.ns)
+	for b.Loop() {
+		if have, err := kind.Observe(context.Background()); err != nil || len(have) != len(want) {
+			b.Fatal(len(have), err)
+		}
+	}
+}
+
+func TestReadPeer(t *testing.T) {
+	t.Parallel()
+	key := wgtypes.Key{7}
+	_, net4, _ := net.ParseCIDR("10.0.0.0/8")
+	_, net6, _ := net.ParseCIDR("fd00::/8")
+	have := readPeer("hw-wg1", wgtypes.Peer{
+		PublicKey: key, AllowedIPs: []net.IPNet{*net6, *net4}, PersistentKeepaliveInterval: 25 * time.Second,
+		Endpoint: &net.UDPAddr{IP: net.ParseIP("::ffff:192.0.2.1"), Port: 9},
+	})
+	want := "hw-wg1/" + key.String() + " 192.0.2.1:9 [10.0.0.0/8 fd00::/8] 25"
+	if d := cmp.Diff(want, fmt.Sprint(have.Key(), " ", have.Endpoint, " ", have.AllowedIPs, " ", have.Keepalive)); d != "" {
+		t.Errorf("peer (-want +got):\n%s", d)
+	}
+}
