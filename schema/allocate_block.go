@@ -1,0 +1,317 @@
+package schema
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// minHostBits is the size of the smallest block that is chosen automatically:
+// room for a thousand exports and egress addresses costs a 16384th of the
+// default pool, and a block never grows.
+const minHostBits = 10
+
+// minHostBits6 is the same for IPv6, where space costs nothing.
+const minHostBits6 = 16
+
+// allocateBlocks settles every cluster's block in each family that has a pool.
+func (a *allocator) allocateBlocks() {
+	needs := a.countNeeds()
+	for _, pool := range a.top.GlobalPools() {
+		b := &blockPass{allocator: a, space: space{pool: pool.Masked()}, owner: map[netip.Prefix]heldBlock{}, needs: needs}
+		b.pins()
+		b.keep()
+		b.reserve()
+		b.create()
+	}
+	for name, c := range a.lock.clusters {
+		slices.SortFunc(c.blocks, func(x, y heldPrefix) int { return x.prefix.Addr().BitLen() - y.prefix.Addr().BitLen() })
+		slices.SortFunc(c.former, func(x, y heldPrefix) int { return x.prefix.Compare(y.prefix) })
+		if len(c.blocks) == 0 && len(c.former) == 0 && len(c.mappings) == 0 && a.members[name] == nil && !a.holds(name) {
+			delete(a.lock.clusters, name)
+		}
+	}
+}
+
+// holds reports whether some slot of the lock lies under a cluster.
+func (a *allocator) holds(cluster string) bool {
+	for s := range a.lock.addrs {
+		if s.cluster == cluster {
+			return true
+		}
+	}
+	return false
+}
+
+// countNeeds gives the number of addresses that each cluster needs in its block.
+func (a *allocator) countNeeds() map[string]int {
+	needs := make(map[string]int, len(a.top.Spec.Clusters))
+	for _, d := range a.demands {
+		if d.kind != slotGateway && d.kind != slotVIP {
+			needs[d.cluster] += d.count
+		}
+	}
+	return needs
+}
+
+// blockPass places the blocks of one family.
+type blockPass struct {
+	*allocator
+	space
+	owner map[netip.Prefix]heldBlock
+	needs map[string]int
+}
+
+type heldBlock struct {
+	heldPrefix
+	cluster string
+	live    bool
+}
+
+func (b *blockPass) same(p netip.Prefix) bool { return p.Addr().Is4() == b.pool.Addr().Is4() }
+
+// current gives a cluster's block of this family as the lock has it.
+func (b *blockPass) current(name string) (heldPrefix, bool) {
+	if c := b.lock.clusters[name]; c != nil {
+		for _, block := range c.blocks {
+			if b.same(block.prefix) {
+				return block, true
+			}
+		}
+	}
+	return heldPrefix{}, false
+}
+
+// set replaces a cluster's block of this family; an invalid prefix removes it.
+func (b *blockPass) set(name string, block heldPrefix) {
+	c := b.lock.cluster(name)
+	c.blocks = slices.DeleteFunc(c.blocks, func(h heldPrefix) bool { return b.same(h.prefix) })
+	if block.prefix.IsValid() {
+		c.blocks = append(c.blocks, block)
+	}
+}
+
+func (b *blockPass) own(cluster string, block heldPrefix, live bool) {
+	b.take(block.prefix)
+	b.owner[block.prefix] = heldBlock{block, cluster, live}
+}
+
+// clusters gives the topology's clusters by name.
+func (b *blockPass) clusters() []*Cluster {
+	out := make([]*Cluster, 0, len(b.top.Spec.Clusters))
+	for i := range b.top.Spec.Clusters {
+		out = append(out, &b.top.Spec.Clusters[i])
+	}
+	slices.SortFunc(out, func(x, y *Cluster) int { return cmp.Compare(x.Name, y.Name) })
+	return out
+}
+
+func (b *blockPass) pin(c *Cluster) netip.Prefix {
+	for _, p := range c.Pins() {
+		if b.same(p) {
+			return p.Masked()
+		}
+	}
+	return netip.Prefix{}
+}
+
+// pinPath is the topology path of a cluster's pin in this family.
+func (b *blockPass) pinPath(name string) string {
+	if b.pool.Addr().Is4() {
+		return at("clusters", name) + ".globalCIDR"
+	}
+	return at("clusters", name) + ".globalIPv6CIDR"
+}
+
+// pins puts every pinned block where the topology says.
+func (b *blockPass) pins() {
+	for _, c := range b.clusters() {
+		pin := b.pin(c)
+		if !pin.IsValid() {
+			continue
+		}
+		if t, clash := b.overlap(pin); clash {
+			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-overlap", Path: b.pinPath(c.Name),
+				Summary: fmt.Sprintf("%s overlaps %s of clusters[%s]", pin, t, b.owner[t].cluster), Hint: "pin blocks that do not overlap",
+				Related: []diag.Related{{Path: b.pinPath(b.owner[t].cluster)}}})
+			continue
+		}
+		have, ok := b.current(c.Name)
+		if !ok || have.prefix != pin {
+			if b.refusedPin(c, pin) {
+				continue
+			}
+			if ok {
+				b.move(c.Name, have, "to its pin "+pin.String())
+			}
+			have = heldPrefix{prefix: pin}
+		}
+		b.set(c.Name, have)
+		b.own(c.Name, have, true)
+	}
+}
+
+// refusedPin reports a new pin that overlaps a block of somebody else, which
+// would otherwise have to move without having changed.
+func (b *blockPass) refusedPin(c *Cluster, pin netip.Prefix) bool {
+	for _, other := range slices.Sorted(maps.Keys(b.lock.clusters)) {
+		if other == c.Name {
+			continue
+		}
+		for _, block := range slices.Concat(b.lock.clusters[other].blocks, b.lock.clusters[other].former) {
+			member := b.members[other]
+			if !block.prefix.Overlaps(pin) || member != nil && b.pin(member).IsValid() {
+				continue
+			}
+			hint := fmt.Sprintf("pin another block, or pin clusters[%s] elsewhere, which moves it", other)
+			if member == nil || !slices.Contains(b.lock.Blocks(other), block.prefix) {
+				hint = "pin another block, or free it with hawser allocate --gc when nobody uses it any more"
+			}
+			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-reserved", Path: b.pinPath(c.Name),
+				Summary: fmt.Sprintf("%s overlaps %s, which is reserved for clusters[%s]", pin, block.prefix, other), Hint: hint,
+				Related: []diag.Related{{Path: at("clusters", other) + ".blocks", Pos: block.pos}}})
+			return true
+		}
+	}
+	return false
+}
+
+// move notes that a cluster leaves a block; it stays reserved for it.
+func (b *blockPass) move(name string, from heldPrefix, why string) {
+	c := b.lock.cluster(name)
+	c.former = append(c.former, from)
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "moves", Path: b.pinPath(name), Pos: from.pos,
+		Summary: fmt.Sprintf("moves from its block %s %s", from.prefix, why),
+		Hint:    "every address of the cluster outside the new block changes; connections to it break once"})
+}
+
+// keep leaves the clusters of the topology in their blocks.
+func (b *blockPass) keep() {
+	for _, c := range b.clusters() {
+		have, ok := b.current(c.Name)
+		if !ok || b.pin(c).IsValid() {
+			continue
+		}
+		if !contains(b.pool, have.prefix) {
+			b.move(c.Name, have, fmt.Sprintf("into the pool %s", b.pool))
+			b.set(c.Name, heldPrefix{})
+		} else if t, clash := b.overlap(have.prefix); clash {
+			b.conflict(c.Name, have, b.owner[t])
+			b.set(c.Name, heldPrefix{})
+		} else {
+			b.own(c.Name, have, true)
+		}
+	}
+}
+
+// conflict reports a block that belongs to another cluster too.
+func (b *blockPass) conflict(name string, block heldPrefix, owner heldBlock) {
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: at("clusters", name) + ".blocks", Pos: block.pos,
+		Related: []diag.Related{{Path: at("clusters", owner.cluster) + ".blocks", Pos: owner.pos}},
+		Summary: fmt.Sprintf("has the block %s, which overlaps %s of clusters[%s]; it gets another", block.prefix, owner.prefix, owner.cluster),
+		Hint:    "both were allocated on different branches; every address of the cluster changes"})
+}
+
+// reserve keeps the blocks of clusters that left and those that were moved out of.
+func (b *blockPass) reserve() {
+	for _, name := range slices.Sorted(maps.Keys(b.lock.clusters)) {
+		c := b.lock.clusters[name]
+		if b.members[name] == nil {
+			c.blocks = b.reserved(name, c.blocks)
+		}
+		c.former = b.reserved(name, c.former)
+	}
+}
+
+// reserved gives the prefixes that are still free to be reserved. What a member
+// has in force by now is no longer reserved for a former owner.
+func (b *blockPass) reserved(name string, list []heldPrefix) []heldPrefix {
+	var out []heldPrefix
+	for _, h := range list {
+		if b.same(h.prefix) {
+			if _, clash := b.overlap(h.prefix); clash {
+				continue
+			}
+			b.own(name, h, false)
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// create finds a block for every cluster that has none: the largest first, so
+// that they fit without holes, then by name.
+func (b *blockPass) create() {
+	type order struct {
+		cluster *Cluster
+		sizes   []int
+	}
+	var orders []order
+	for _, c := range b.clusters() {
+		if _, ok := b.current(c.Name); !ok && !b.pin(c).IsValid() {
+			orders = append(orders, order{c, b.sizes(c)})
+		}
+	}
+	slices.SortStableFunc(orders, func(x, y order) int { return cmp.Compare(y.sizes[0], x.sizes[0]) })
+	for _, o := range orders {
+		b.place(o.cluster, o.sizes)
+	}
+}
+
+// sizes gives the host bits of a cluster's block, first choice first.
+func (b *blockPass) sizes(c *Cluster) []int {
+	g := b.top.Spec.Globalnet
+	smallest := minHostBits
+	if !b.pool.Addr().Is4() {
+		smallest = minHostBits6
+	}
+	need := b.needs[c.Name]
+	shared := max(smallest, log2Ceil(2*need+2))
+	tight := log2Ceil(need + 2)
+	if g.ClusterPrefix > 0 && b.pool.Addr().Is4() {
+		return []int{32 - g.ClusterPrefix}
+	}
+	pods := slices.DeleteFunc(mappable(b.top, c), func(p netip.Prefix) bool { return !b.same(p) })
+	if len(pods) == 0 || g.Egress == fabric.EgressShared {
+		return []int{shared, tight}
+	}
+	mapped := 1 + max(sumBits(pods), shared-1)
+	if g.Egress == fabric.EgressMapped {
+		return []int{mapped, 1 + max(sumBits(pods), tight)}
+	}
+	return []int{mapped, shared, tight}
+}
+
+func (b *blockPass) place(c *Cluster, sizes []int) {
+	for _, host := range sizes {
+		if p, ok := b.find(host); ok {
+			block := heldPrefix{prefix: p}
+			b.set(c.Name, block)
+			b.own(c.Name, block, true)
+			return
+		}
+	}
+	b.exhausted(c, sizes[len(sizes)-1])
+}
+
+// exhausted tells what fills the pool.
+func (b *blockPass) exhausted(c *Cluster, host int) {
+	live, gone := 0, 0
+	for _, o := range b.owner {
+		if o.live {
+			live++
+		} else {
+			gone++
+		}
+	}
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "pool-exhausted", Path: at("clusters", c.Name),
+		Summary: fmt.Sprintf("no room for a block of /%d in the pool %s: %d blocks are in use, %d reserved for what was removed",
+			b.pool.Addr().BitLen()-host, b.pool, live, gone),
+		Related: []diag.Related{{Path: "globalnet"}},
+		Hint:    "make the pool or the blocks (globalnet.clusterPrefix) fit, or free what was removed with hawser allocate --gc"})
+}

@@ -1,0 +1,211 @@
+package schema
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// mappable gives the pod prefixes of a cluster in the families that have a
+// global pool, without repetition.
+func mappable(top *ClusterSet, c *Cluster) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range c.PodCIDRs {
+		p = p.Masked()
+		is4 := func(pool netip.Prefix) bool { return pool.Addr().Is4() == p.Addr().Is4() }
+		if slices.ContainsFunc(top.GlobalPools(), is4) && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// allocateMappings gives each pod prefix its part of the upper half of the
+// cluster's block, when all of them fit.
+func (a *allocator) allocateMappings() {
+	for name, c := range a.lock.clusters {
+		a.keepMappings(name, c)
+	}
+	if a.top.Spec.Globalnet.Egress == fabric.EgressShared {
+		return
+	}
+	used := a.usedByCluster()
+	for i := range a.top.Spec.Clusters {
+		c := &a.top.Spec.Clusters[i]
+		a.mapCluster(c, used[c.Name])
+	}
+}
+
+// keepMappings drops what lies outside the cluster's blocks, and of two
+// mappings to the same place (a merge of two branches) the later one; pod
+// prefixes that the topology still has come first.
+func (a *allocator) keepMappings(name string, c *lockedCluster) {
+	var live []netip.Prefix
+	if member := a.members[name]; member != nil {
+		live = mappable(a.top, member)
+	}
+	order := sortedPrefixes(c.mappings)
+	isLive := func(p netip.Prefix) bool { return slices.Contains(live, p) }
+	order = slices.Concat(filter(order, isLive), filter(order, func(p netip.Prefix) bool { return !isLive(p) }))
+	var kept []netip.Prefix
+	for _, pods := range order {
+		m := c.mappings[pods]
+		if !slices.ContainsFunc(c.blocks, func(b heldPrefix) bool { return contains(b.prefix, m.prefix) }) {
+			delete(c.mappings, pods)
+			continue
+		}
+		if i := slices.IndexFunc(kept, func(k netip.Prefix) bool { return c.mappings[k].prefix.Overlaps(m.prefix) }); i >= 0 {
+			other := c.mappings[kept[i]]
+			delete(c.mappings, pods)
+			path := at("clusters", name) + ".mappings"
+			a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: at(path, pods.String()), Pos: m.pos,
+				Related: []diag.Related{{Path: at(path, kept[i].String()), Pos: other.pos}},
+				Summary: fmt.Sprintf("is mapped to %s, which belongs to %s; it gets another", m.prefix, kept[i])})
+			continue
+		}
+		kept = append(kept, pods)
+	}
+}
+
+func filter(list []netip.Prefix, keep func(netip.Prefix) bool) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range list {
+		if keep(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// usedByCluster gives the addresses that the slots of each cluster's block have.
+func (a *allocator) usedByCluster() map[string][]netip.Addr {
+	used := map[string][]netip.Addr{}
+	for s, h := range a.lock.addrs {
+		if s.kind != slotGateway && s.kind != slotVIP {
+			used[s.cluster] = append(used[s.cluster], h.addrs...)
+		}
+	}
+	return used
+}
+
+// mapCluster maps all pod prefixes that are not mapped yet, or none of them.
+func (a *allocator) mapCluster(c *Cluster, used []netip.Addr) {
+	entry := a.lock.cluster(c.Name)
+	missing := slices.DeleteFunc(mappable(a.top, c), func(p netip.Prefix) bool {
+		_, ok := entry.mappings[p]
+		return ok
+	})
+	slices.SortFunc(missing, func(x, y netip.Prefix) int { return cmp.Or(cmp.Compare(x.Bits(), y.Bits()), x.Compare(y)) })
+	halves := a.upperHalves(c.Name, used)
+	found := map[netip.Prefix]heldPrefix{}
+	for _, p := range missing {
+		half := halves[p.Addr().Is4()]
+		if half == nil {
+			a.cannotMap(c)
+			return
+		}
+		m, ok := half.find(hostBits(p))
+		if !ok {
+			a.cannotMap(c)
+			return
+		}
+		half.take(m)
+		found[p] = heldPrefix{prefix: m}
+	}
+	for p, m := range found {
+		entry.mappings[p] = m
+	}
+}
+
+// upperHalves gives the upper half of the cluster's block of each family, less
+// what is mapped there and what single addresses occupy.
+func (a *allocator) upperHalves(name string, used []netip.Addr) map[bool]*space {
+	c := a.lock.clusters[name]
+	out := map[bool]*space{}
+	for _, b := range c.blocks {
+		if hostBits(b.prefix) == 0 {
+			continue
+		}
+		lower := netip.PrefixFrom(b.prefix.Addr(), b.prefix.Bits()+1)
+		half := &space{pool: netip.PrefixFrom(lastOf(lower).Next(), lower.Bits())}
+		taken := make([]netip.Prefix, 0, len(c.mappings))
+		for _, m := range c.mappings {
+			taken = append(taken, m.prefix)
+		}
+		for _, addr := range used {
+			taken = append(taken, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+		slices.SortFunc(taken, netip.Prefix.Compare)
+		for _, p := range taken {
+			if _, clash := half.overlap(p); !clash && half.pool.Overlaps(p) {
+				half.take(p)
+			}
+		}
+		out[b.prefix.Addr().Is4()] = half
+	}
+	return out
+}
+
+// cannotMap reports a cluster that must be mapped and does not fit. With egress
+// auto it is shared instead.
+func (a *allocator) cannotMap(c *Cluster) {
+	if a.top.Spec.Globalnet.Egress != fabric.EgressMapped || len(a.lock.clusters[c.Name].blocks) == 0 {
+		return
+	}
+	pods := mappable(a.top, c)
+	texts := make([]string, len(pods))
+	for i, p := range pods {
+		texts[i] = p.String()
+	}
+	host := 1 + sumBits(pods)
+	a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: "block-too-small", Path: at("clusters", c.Name),
+		Summary: fmt.Sprintf("its block %s is too small to map %s: half of it is for the pods, so it takes a /%d",
+			a.lock.Blocks(c.Name)[0], strings.Join(texts, ", "), pods[0].Addr().BitLen()-host),
+		Hint: "pin a larger globalCIDR, or use globalnet.egress: auto or shared"})
+}
+
+// shortage is what does not fit into one area.
+type shortage struct {
+	count int
+	first demand
+}
+
+func noteShortage(full map[*area]*shortage, a *area, d demand) {
+	if full[a] == nil {
+		full[a] = &shortage{first: d}
+	}
+	full[a].count++
+}
+
+// reportShortages tells for each full area how much is missing, and who uses it.
+func (a *allocator) reportShortages(full map[*area]*shortage) {
+	live := make(map[slot]bool, len(a.demands))
+	for _, d := range a.demands {
+		live[d.slot] = true
+	}
+	for area, s := range full {
+		reserved := 0
+		for _, owner := range area.used {
+			if !live[owner] {
+				reserved++
+			}
+		}
+		code, what, hint := "block-full", "the block "+area.block.String()+" of clusters["+s.first.cluster+"]",
+			"pin a larger globalCIDR that contains it, or free what was removed with hawser allocate --gc"
+		switch s.first.area() {
+		case tunnelArea:
+			code, what, hint = "pool-exhausted", "the pool tunnel.cidr "+area.block.String(), "make the pool larger"
+		case vipArea:
+			code, what, hint = "pool-exhausted", "the pool services.cidr "+area.block.String(),
+				"make the pool larger, or free what was removed with hawser allocate --gc"
+		}
+		a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: code, Path: s.first.path,
+			Summary: fmt.Sprintf("%d more addresses do not fit into %s: %d are in use, %d reserved for what was removed",
+				s.count, what, len(area.used)-reserved, reserved), Hint: hint})
+	}
+}

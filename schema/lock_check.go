@@ -1,0 +1,115 @@
+package schema
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// CheckLock reports everything for which hawser allocate has to be run: what the
+// lock lacks (code lock-stale), what it holds twice after a merge
+// (lock-conflict), and what does not fit at all. Nothing to report means that
+// Allocate would give back the same lock.
+func CheckLock(top *ClusterSet, lock *Lock) diag.List {
+	if lock == nil {
+		lock = newLock()
+	}
+	want, list := Allocate(top, lock)
+	for i := range list {
+		if list[i].Severity == diag.Warning {
+			list[i].Severity = diag.Error
+			list[i].Hint = strings.TrimPrefix(list[i].Hint+"; run hawser allocate to settle it", "; ")
+		}
+	}
+	if missing := missingFrom(lock, want); len(list) == 0 && len(missing) > 0 {
+		shown := strings.Join(missing[:min(len(missing), 3)], ", ")
+		if more := len(missing) - 3; more > 0 {
+			shown += fmt.Sprintf(" and %d more", more)
+		}
+		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "lock-stale",
+			Summary: "the lock is stale: no address yet for " + shown, Hint: "run hawser allocate, and commit the lock"})
+	}
+	return list
+}
+
+// missingFrom names what Allocate added to a lock, clusters first.
+func missingFrom(have, want *Lock) []string {
+	var out []string
+	for _, n := range nodesOf(want) {
+		if !slices.Equal(have.Blocks(n), want.Blocks(n)) {
+			out = append(out, at("clusters", n))
+		}
+	}
+	for _, s := range want.sorted() {
+		if !slices.Equal(have.addrs[s].addrs, want.addrs[s].addrs) {
+			out = append(out, s.path())
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	haveRaw, err := have.Marshal()
+	wantRaw, err2 := want.Marshal()
+	if err == nil && err2 == nil && !bytes.Equal(haveRaw, wantRaw) {
+		out = append(out, "the mappings of pods")
+	}
+	return out
+}
+
+func nodesOf(l *Lock) []string {
+	clusters, _ := l.tree()
+	out := make([]string, len(clusters))
+	for i, c := range clusters {
+		out[i] = c.name
+	}
+	return out
+}
+
+// GC gives the lock without what the topology no longer asks for: those
+// addresses may then be given to others.
+func (l *Lock) GC(top *ClusterSet) *Lock {
+	out := newLock()
+	for _, d := range demandsOf(top) {
+		h, ok := l.addrs[d.slot]
+		if !ok {
+			continue
+		}
+		out.addrs[d.slot] = held{addrs: keepFirst(h.addrs, d.count), pos: h.pos}
+	}
+	for i := range top.Spec.Clusters {
+		c := &top.Spec.Clusters[i]
+		have := l.clusters[c.Name]
+		if have == nil {
+			continue
+		}
+		entry := out.cluster(c.Name)
+		entry.blocks = slices.Clone(have.blocks)
+		for _, p := range mappable(top, c) {
+			if m, ok := have.mappings[p]; ok {
+				entry.mappings[p] = m
+			}
+		}
+	}
+	return out
+}
+
+// keepFirst gives the first n addresses of each family, in their order.
+func keepFirst(addrs []netip.Addr, n int) []netip.Addr {
+	var out []netip.Addr
+	var four, six int
+	for _, a := range addrs {
+		count := &six
+		if a.Is4() {
+			count = &four
+		}
+		if *count < n {
+			*count++
+			out = append(out, a)
+		}
+	}
+	return out
+}

@@ -1,0 +1,282 @@
+package schema
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// ReadLock reads a lock file; file is its name for messages. No content is an
+// empty lock. What git's textual merge of two branches can leave behind (a key
+// that stands twice, an address with two owners) is no error here: CheckLock
+// reports it and Allocate mends it.
+func ReadLock(file string, raw []byte) (*Lock, diag.List) {
+	r := &lockReader{file: file, lock: newLock()}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return r.lock, nil
+	}
+	if pos, found := mergeMarker(file, raw); found {
+		return r.lock, diag.List{{Severity: diag.Error, Code: "lock-syntax", Pos: pos,
+			Summary: "the lock holds the marks of a merge conflict",
+			Hint:    "remove the lines that begin with <<<<<<<, ======= and >>>>>>> and keep both sides, then run hawser allocate"}}
+	}
+	var doc, second yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	if err := dec.Decode(&doc); err != nil {
+		r.fail(&yaml.Node{Line: 1, Column: 1}, "is not YAML: %v", err)
+		return r.lock, r.list
+	}
+	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
+		r.fail(&second, "holds more than one document")
+	}
+	if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
+		r.document(doc.Content[0])
+	}
+	return r.lock, r.list
+}
+
+// mergeMarker finds the first line that git wrote into an unresolved merge.
+func mergeMarker(file string, raw []byte) (diag.Pos, bool) {
+	line := 0
+	for text := range bytes.Lines(raw) {
+		line++
+		for _, mark := range []string{"<<<<<<< ", "=======\n", ">>>>>>> "} {
+			if bytes.HasPrefix(text, []byte(mark)) {
+				return diag.Pos{File: file, Line: line, Column: 1, Width: 7}, true
+			}
+		}
+	}
+	return diag.Pos{}, false
+}
+
+type lockReader struct {
+	file string
+	lock *Lock
+	list diag.List
+}
+
+func (r *lockReader) pos(n *yaml.Node) diag.Pos {
+	return diag.Pos{File: r.file, Line: n.Line, Column: n.Column, Width: len(n.Value)}
+}
+
+func (r *lockReader) fail(n *yaml.Node, format string, args ...any) {
+	r.list = append(r.list, diag.Diagnostic{Severity: diag.Error, Code: "lock-syntax", Pos: r.pos(n),
+		Summary: "the lock " + fmt.Sprintf(format, args...),
+		Hint:    "the lock is written by hawser allocate; take the last good version from git and run it again"})
+}
+
+// each calls do for every key of a mapping.
+func (r *lockReader) each(n *yaml.Node, do func(key, value *yaml.Node)) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		r.fail(n, "has something else where a mapping belongs")
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		do(n.Content[i], n.Content[i+1])
+	}
+}
+
+func (r *lockReader) document(n *yaml.Node) {
+	r.each(n, func(key, value *yaml.Node) {
+		switch key.Value {
+		case "apiVersion":
+			r.literal(value, APIVersion)
+		case "kind":
+			r.literal(value, LockKind)
+		case "clusters":
+			r.each(value, r.clusterEntry)
+		case "exports":
+			r.each(value, r.exportEntry)
+		default:
+			r.fail(key, "has the unknown key %q", key.Value)
+		}
+	})
+}
+
+func (r *lockReader) literal(n *yaml.Node, want string) {
+	if n.Value != want {
+		r.fail(n, "has %q instead of %q", n.Value, want)
+	}
+}
+
+func (r *lockReader) clusterEntry(name, body *yaml.Node) {
+	c := r.lock.cluster(name.Value)
+	r.each(body, func(key, value *yaml.Node) {
+		switch key.Value {
+		case "blocks":
+			r.blocks(c, at("clusters", name.Value), value)
+		case "former":
+			c.former = append(c.former, r.prefixes(value)...)
+		case "mappings":
+			r.each(value, func(pods, global *yaml.Node) { r.mapping(c, name.Value, pods, global) })
+		case "gateways":
+			r.each(value, func(gateway, addrs *yaml.Node) {
+				r.hold(slot{kind: slotGateway, cluster: name.Value, name: gateway.Value}, gateway, addrs)
+			})
+		case "egressIPs":
+			r.hold(slot{kind: slotEgress, cluster: name.Value}, key, value)
+		case "egress":
+			r.each(value, func(rule, addrs *yaml.Node) {
+				r.hold(slot{kind: slotRule, cluster: name.Value, name: rule.Value}, rule, addrs)
+			})
+		default:
+			r.fail(key, "has the unknown key %q", key.Value)
+		}
+	})
+}
+
+func (r *lockReader) exportEntry(id, body *yaml.Node) {
+	r.each(body, func(key, value *yaml.Node) {
+		switch key.Value {
+		case "vips":
+			r.hold(slot{kind: slotVIP, export: id.Value}, key, value)
+		case "clusters":
+			r.each(value, func(cluster, part *yaml.Node) { r.exportPart(id.Value, cluster, part) })
+		default:
+			r.fail(key, "has the unknown key %q", key.Value)
+		}
+	})
+}
+
+func (r *lockReader) exportPart(id string, cluster, part *yaml.Node) {
+	r.each(part, func(key, value *yaml.Node) {
+		switch key.Value {
+		case "ips":
+			r.hold(slot{kind: slotExport, export: id, cluster: cluster.Value}, key, value)
+		case "hosts":
+			r.each(value, func(host, addrs *yaml.Node) {
+				r.hold(slot{kind: slotHost, export: id, cluster: cluster.Value, name: host.Value}, host, addrs)
+			})
+		default:
+			r.fail(key, "has the unknown key %q", key.Value)
+		}
+	})
+}
+
+// blocks reads a cluster's blocks. A second list with another block is a merge
+// of two branches: the lower block stays, the other becomes a conflict.
+func (r *lockReader) blocks(c *lockedCluster, path string, n *yaml.Node) {
+	for _, b := range r.prefixes(n) {
+		i := slices.IndexFunc(c.blocks, func(h heldPrefix) bool { return h.prefix.Addr().Is4() == b.prefix.Addr().Is4() })
+		if i < 0 {
+			c.blocks = append(c.blocks, b)
+			continue
+		}
+		keep, drop := c.blocks[i], b
+		if drop.prefix.Compare(keep.prefix) < 0 {
+			keep, drop = drop, keep
+		}
+		c.blocks[i] = keep
+		r.twice(path+".blocks", keep.pos, drop.pos, keep.prefix != drop.prefix)
+	}
+	slices.SortFunc(c.blocks, func(a, b heldPrefix) int { return a.prefix.Addr().BitLen() - b.prefix.Addr().BitLen() })
+}
+
+func (r *lockReader) mapping(c *lockedCluster, cluster string, pods, global *yaml.Node) {
+	from, err := netip.ParsePrefix(pods.Value)
+	to, err2 := netip.ParsePrefix(global.Value)
+	if err := errors.Join(err, err2); err != nil || from.Bits() != to.Bits() || from != from.Masked() || to != to.Masked() {
+		r.fail(pods, "has the mapping %s: %s, which is not a pair of prefixes of one length", pods.Value, global.Value)
+		return
+	}
+	m := heldPrefix{prefix: to, pos: r.pos(pods)}
+	if have, dup := c.mappings[from]; dup {
+		keep, drop := have, m
+		if drop.prefix.Compare(keep.prefix) < 0 {
+			keep, drop = drop, keep
+		}
+		r.twice(at(at("clusters", cluster)+".mappings", from.String()), keep.pos, drop.pos, keep.prefix != drop.prefix)
+		m = keep
+	}
+	c.mappings[from] = m
+}
+
+// hold reads the addresses of a slot. When the slot has some already, the list
+// with the lower first address stays.
+func (r *lockReader) hold(s slot, key, value *yaml.Node) {
+	h := held{addrs: r.addresses(value), pos: r.pos(key)}
+	if have, dup := r.lock.addrs[s]; dup {
+		keep, drop := have, h
+		if slices.CompareFunc(drop.addrs, keep.addrs, netip.Addr.Compare) < 0 {
+			keep, drop = drop, keep
+		}
+		r.twice(s.path(), keep.pos, drop.pos, !slices.Equal(keep.addrs, drop.addrs))
+		h = keep
+	}
+	r.lock.addrs[s] = h
+}
+
+// twice notes a key that stands twice in the file.
+func (r *lockReader) twice(path string, keep, drop diag.Pos, differ bool) {
+	what := "with the same value"
+	if differ {
+		what = "with different values, and the lower one stays"
+	}
+	r.lock.conflicts = append(r.lock.conflicts, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: path,
+		Pos: drop, Related: []diag.Related{{Path: path, Pos: keep}}, Summary: "stands twice in the lock, " + what})
+}
+
+// scalars gives the items of a list.
+func (r *lockReader) scalars(n *yaml.Node) []*yaml.Node {
+	if n.Kind != yaml.SequenceNode {
+		r.fail(n, "has something else where a list belongs")
+		return nil
+	}
+	return n.Content
+}
+
+func (r *lockReader) prefixes(n *yaml.Node) []heldPrefix {
+	var out []heldPrefix
+	for _, item := range r.scalars(n) {
+		p, err := netip.ParsePrefix(item.Value)
+		if err != nil || p != p.Masked() {
+			r.fail(item, "has %q where a prefix without host bits belongs", item.Value)
+			continue
+		}
+		out = append(out, heldPrefix{prefix: p, pos: r.pos(item)})
+	}
+	return out
+}
+
+// maxRange bounds what one range of the lock stands for; no slot ever gets more.
+const maxRange = 4096
+
+// addresses reads a list of addresses and of ranges first-last.
+func (r *lockReader) addresses(n *yaml.Node) []netip.Addr {
+	items := r.scalars(n)
+	out := make([]netip.Addr, 0, len(items))
+	for _, item := range items {
+		first, last, isRange := strings.Cut(item.Value, "-")
+		if !isRange {
+			last = first
+		}
+		lo, err := netip.ParseAddr(first)
+		hi, err2 := netip.ParseAddr(last)
+		if errors.Join(err, err2) != nil || lo.BitLen() != hi.BitLen() || hi.Less(lo) {
+			r.fail(item, "has %q where an address or a range of addresses belongs", item.Value)
+			continue
+		}
+		for a := lo; len(out) <= maxRange; a = a.Next() {
+			out = append(out, a)
+			if a == hi {
+				break
+			}
+		}
+		if len(out) > maxRange {
+			r.fail(item, "has the range %q of more than %d addresses", item.Value, maxRange)
+			return nil
+		}
+	}
+	return out
+}
