@@ -86,8 +86,9 @@ func Each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func
 
 // split sorts an error of Apply into those of single keys and the rest.
 func split(err error, byKey map[string]error) (rest error) {
-	if err == nil {
-		return nil
+	var single KeyError
+	if !errors.As(err, &single) {
+		return err
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var others []error
@@ -96,10 +97,6 @@ func split(err error, byKey map[string]error) (rest error) {
 		}
 		return errors.Join(others...)
 	}
-	var ke KeyError
-	if errors.As(err, &ke) {
-		byKey[ke.Key] = errors.Join(byKey[ke.Key], ke.Err)
-		return nil
-	}
-	return err
+	byKey[single.Key] = errors.Join(byKey[single.Key], single.Err)
+	return nil
 }

@@ -27,7 +27,8 @@ type Engine[D any] struct {
 	// Resync overrides the period between rounds of Run; 0 = Resync.
 	Resync time.Duration
 
-	clean string // digest of the last round that left nothing to do; empty = none
+	clean   string             // digest of the last round that left nothing to do; empty = none
+	waiting map[string]waiting // blocked changes, by kind and key
 }
 
 // Once converges: one pass over all stages, and up to two more when a pass both
@@ -135,15 +136,40 @@ func (e *Engine[D]) log(ctx context.Context, r Report) {
 	for _, p := range r.Fights {
 		e.Log.ErrorContext(ctx, "change is undone each time", "kind", p.Kind, "key", p.Key)
 	}
-	for _, p := range r.Blocked {
-		var on ErrBlocked
-		errors.As(p.Err, &on)
-		e.Log.DebugContext(ctx, "change waits", "kind", p.Kind, "key", p.Key, "on", on.On)
-	}
+	e.logBlocked(ctx, r)
 	if len(r.Changed) > 0 {
 		e.Log.InfoContext(ctx, "converged", "digest", r.Digest, "changed", len(r.Changed), "blocked", len(r.Blocked),
 			"failed", len(r.Failed), "passes", r.Passes, "took", r.Took)
 	}
+}
+
+// blockedLong is how long a change may wait before somebody is told.
+const blockedLong = time.Minute
+
+// waiting is a blocked change.
+type waiting struct {
+	since time.Time
+	told  bool
+}
+
+func (e *Engine[D]) logBlocked(ctx context.Context, r Report) {
+	still := make(map[string]waiting, len(r.Blocked))
+	for _, p := range r.Blocked {
+		id := p.Kind + " " + p.Key
+		w, known := e.waiting[id]
+		if !known {
+			w.since = r.At
+		}
+		var on ErrBlocked
+		errors.As(p.Err, &on)
+		level := slog.LevelDebug
+		if !w.told && r.At.Sub(w.since) > blockedLong {
+			level, w.told = slog.LevelWarn, true
+		}
+		e.Log.Log(ctx, level, "change waits", "kind", p.Kind, "key", p.Key, "on", on.On, "since", w.since)
+		still[id] = w
+	}
+	e.waiting = still
 }
 
 func fieldsOf(c Change) slog.Value {

@@ -1,10 +1,14 @@
 package converge_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -354,6 +358,66 @@ func TestRunBacksOff(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestBlockedForLongIsToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		var out bytes.Buffer
+		r.engine.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		r.lower.Fault = func(diff.Change[item]) error { return converge.ErrBlocked{On: "link x"} }
+		for range 6 {
+			r.engine.Once(t.Context(), state{Lower: items("a")}, "1")
+			time.Sleep(25 * time.Second)
+		}
+		if n := strings.Count(out.String(), "level=WARN msg=\"change waits\" kind=lower key=a on=\"link x\""); n != 1 {
+			t.Errorf("told %d times in 2.5 minutes, want once:\n%s", n, out.String())
+		}
+	})
+}
+
+func TestErrorOfAWholeCall(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("no")
+	tests := []struct {
+		name   string
+		err    error
+		failed []string
+		made   int
+	}{
+		{name: "nothing", made: 2},
+		{name: "one key", err: converge.KeyError{Key: "a", Err: broken}, failed: []string{"kind a: no"}, made: 1},
+		{name: "wrapped key", err: fmt.Errorf("batch: %w", converge.KeyError{Key: "a", Err: broken}), failed: []string{"kind a: no"}, made: 1},
+		{name: "whole call", err: fmt.Errorf("%w: %w", broken, io.EOF), failed: []string{"kind: no: EOF"}},
+		{name: "both", err: errors.Join(converge.KeyError{Key: "a", Err: broken}, io.EOF), failed: []string{"kind a: no", "kind: EOF"}},
+	}
+	for _, tt := range tests {
+		kind := failing{tt.err}
+		e := converge.Engine[[]item]{Stages: []converge.Stage[[]item]{
+			converge.NewStage(kind, func(i []item) []item { return i }, nil),
+		}}
+		report := e.Once(t.Context(), items("a", "b"), "")
+		var failed []string
+		for _, p := range report.Failed {
+			failed = append(failed, p.Error())
+		}
+		if d := cmp.Diff(tt.failed, failed); d != "" {
+			t.Errorf("%s: failed (-want +got):\n%s", tt.name, d)
+		}
+		if made := len(report.Changed) / report.Passes; made != tt.made {
+			t.Errorf("%s: %d changes a pass, want %d", tt.name, made, tt.made)
+		}
+	}
+}
+
+// failing is a kind of nothing whose Apply gives an error.
+type failing struct{ err error }
+
+func (failing) Name() string                            { return "kind" }
+func (failing) Observe(context.Context) ([]item, error) { return nil, nil }
+func (f failing) Apply(context.Context, []diff.Change[item]) error {
+	return f.err
 }
 
 func TestStateIsUntouched(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"hawser.dev/hawser/internal/diff"
@@ -88,7 +89,7 @@ func (ns *Namespace) devices(ctx context.Context) ([]*wgtypes.Device, error) {
 		}
 		name := l.Attrs().Name
 		d, err := control(ctx, func() (*wgtypes.Device, error) { return ns.wg.Device(name) })
-		if errors.Is(err, os.ErrNotExist) {
+		if unanswered(err) {
 			continue // no process behind it: the link kind replaces it
 		}
 		if err != nil {
@@ -97,6 +98,12 @@ func (ns *Namespace) devices(ctx context.Context) ([]*wgtypes.Device, error) {
 		out = append(out, d)
 	}
 	return out, nil
+}
+
+// unanswered reports whether an error says that nobody serves the device. A
+// killed process leaves its socket behind, which then refuses.
+func unanswered(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
 }
 
 func holdsWireguard(l netlink.Link) bool {
@@ -113,7 +120,7 @@ func (ns *Namespace) configure(ctx context.Context, name string, config wgtypes.
 		return err
 	}
 	_, err := control(ctx, func() (struct{}, error) { return struct{}{}, ns.wg.ConfigureDevice(name, config) })
-	if errors.Is(err, os.ErrNotExist) {
+	if unanswered(err) {
 		return converge.ErrBlocked{On: "wireguard device " + name}
 	}
 	if err != nil {

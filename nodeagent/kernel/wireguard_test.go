@@ -285,6 +285,10 @@ func TestTunnelProcess(t *testing.T) {
 	}
 	await(t, "the end of a process without a socket", ended(third))
 	w.make(t, link)
+	down := pidOf(t, link.Name)
+	w.hand("link set "+link.Name+" down", "link del "+link.Name)(t)
+	w.make(t, link) // at once, while the process is on its way out
+	await(t, "the end of a process whose link was down and is gone", ended(down))
 	if err := syscall.Kill(pidOf(t, link.Name), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,9 @@ type Launcher struct {
 // returns when its control socket answers. The process is in a session of its
 // own and goes on when the caller ends.
 func (l Launcher) Start(ctx context.Context, name string) error {
+	if err := l.awaitFree(ctx, name); err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find own executable: %w", err)
@@ -56,6 +59,24 @@ func (l Launcher) Start(ctx context.Context, name string) error {
 	}
 	return nil
 }
+
+// awaitFree waits for the end of an earlier process, whose link is gone already.
+func (l Launcher) awaitFree(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for l.Alive(name) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("another process serves %s, perhaps in another network namespace: %w", socketPath(name), ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+func socketPath(name string) string { return filepath.Join(socketDir, name+".sock") }
 
 // openLog gives nil when there is no place for a log: a tunnel without one is
 // better than no tunnel.
@@ -113,7 +134,7 @@ func kill(p *os.Process) error {
 
 // Alive reports whether a process answers on the device's control socket.
 func (Launcher) Alive(name string) bool {
-	c, err := net.DialTimeout("unix", filepath.Join(socketDir, name+".sock"), time.Second)
+	c, err := net.DialTimeout("unix", socketPath(name), time.Second)
 	if err != nil {
 		return false
 	}
