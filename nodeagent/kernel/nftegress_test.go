@@ -1,0 +1,211 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Of the rules that give a source address the most special one wins.
+func TestNftEgressPrecedence(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.remote.serve("udp", nftRemote+":9000")
+	l.remote.serve("tcp", nftRemote+":9000")
+	shared := nftShared("242.1.0.1", "242.1.0.2", "242.1.0.3")
+	tests := []struct {
+		name  string
+		lines []string
+		want  []string
+	}{
+		{"own address of the pod", []string{"egress4 10.7.1.2 | 242.1.0.77", "own4 10.7.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"}, []string{"242.1.0.77"}},
+		{"kept", []string{"egress4 10.7.1.3 | 242.1.0.77", "own4 10.7.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"}, []string{nftPod}},
+		{"mapped", []string{"own4 10.8.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"}, []string{"242.4.1.2"}},
+		{"mapped to another size of block", []string{"mapped4 10.7.1.0/24 | 242.5.9.0/24"}, []string{"242.5.9.2"}},
+		{"shared", []string{"mapped4 10.8.0.0/16 | 242.4.0.0/16"}, []string{"242.1.0.1", "242.1.0.2", "242.1.0.3"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l.elements(append(slices.Clone(tt.lines), shared...)...)
+			for _, network := range []string{"udp", "tcp"} {
+				first := l.sees(l.pod, network, nftPod+":0", nftRemote+":9000").client
+				if !slices.Contains(tt.want, first) {
+					t.Errorf("%s: seen as %s, want %v", network, first, tt.want)
+				}
+				// A pod keeps its address from call to call.
+				for range 5 {
+					if again := l.sees(l.pod, network, nftPod+":0", nftRemote+":9000").client; again != first {
+						t.Errorf("%s: seen as %s and then as %s", network, first, again)
+					}
+				}
+			}
+		})
+	}
+	// Different pods share the addresses out.
+	l.elements(shared...)
+	seen := map[string]bool{}
+	for _, pod := range []string{nftPod, nftPodB, nftPodC} {
+		seen[l.sees(l.pod, "udp", pod+":0", nftRemote+":9000").client] = true
+	}
+	for host := 10; host < 40; host++ {
+		pod := netip.AddrFrom4([4]byte{10, 7, 1, byte(host)}).String()
+		l.pod.address("eth0", pod+"/24")
+		seen[l.sees(l.pod, "udp", pod+":0", nftRemote+":9000").client] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("33 pods were seen as %v, want all 3 addresses", seen)
+	}
+}
+
+func TestNftEgress6(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	to := "[" + nftRemote6 + "]:9000"
+	l.remote.serve("udp", to)
+	tests := []struct{ line, want string }{
+		{"egress6 fd00:7:1::2 | fd00:42:1::77", "fd00:42:1::77"},
+		{"own6 fd00:7::/32", nftPod6},
+		{"mapped6 fd00:7:1::/48 | fd00:42:4::/48", "fd00:42:4::2"},
+		{"shared6 SLOTS | fd00:42:1::1", "fd00:42:1::1"},
+	}
+	for _, tt := range tests {
+		lines := []string{tt.line}
+		if strings.Contains(tt.line, "SLOTS") {
+			lines = nftShared("fd00:42:1::1")
+			for i := range lines {
+				lines[i] = strings.Replace(lines[i], "shared4", "shared6", 1)
+			}
+		}
+		l.elements(lines...)
+		if said := l.sees(l.pod, "udp", "["+nftPod6+"]:0", to); said.client != tt.want {
+			t.Errorf("%s: seen as %q, want %s", tt.line, said.client, tt.want)
+		}
+	}
+}
+
+// What enters a tunnel from the gateway itself keeps its tunnel address.
+func TestNftTunnelAddressIsKept(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.remote.serve("udp", nftRemote+":9000")
+	l.elements(append(nftShared("242.1.0.1"), "tunnels4 "+nftTun)...)
+	if said := l.sees(l.node, "udp", nftTun+":0", nftRemote+":9000"); said.client != nftTun {
+		t.Errorf("seen as %q, want %s", said.client, nftTun)
+	}
+	if said := l.sees(l.node, "udp", nftPodGW+":0", nftRemote+":9000"); said.client != "242.1.0.1" {
+		t.Errorf("a process of the node was seen as %q, want the shared address", said.client)
+	}
+}
+
+// A masquerade of others, which stands behind ours, leaves alone what is to
+// keep its source, in both directions.
+func TestNftForeignMasquerade(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.node.nft(`
+table ip foo {
+	chain post { type nat hook postrouting priority 100; masquerade; }
+}`)
+	l.remote.serve("udp", nftFlat+":9000", nftRemote+":9000")
+	l.pod.serve("udp", nftPod+":9000")
+	l.elements("own4 10.7.0.0/16", "direct4 10.7.0.0/16", "remote4 10.9.0.0/16")
+	if said := l.sees(l.pod, "udp", nftPod+":0", nftFlat+":9000"); said.client != nftPod {
+		t.Errorf("out: seen as %q, want %s", said.client, nftPod)
+	}
+	if said := l.sees(l.remote, "udp", nftFlat+":0", nftPod+":9000"); said.client != nftFlat {
+		t.Errorf("in: seen as %q, want %s", said.client, nftFlat)
+	}
+	// The same masquerade does hit what we do not know.
+	if said := l.sees(l.remote, "udp", nftRemote+":0", nftPod+":9000"); said.client != nftPodGW {
+		t.Errorf("in, unknown: seen as %q, want %s", said.client, nftPodGW)
+	}
+}
+
+// A packet that a server sends through a gateway without a memory of its
+// connection leaves with the address that its client knows.
+func TestNftServerFirst(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.elements(append(nftShared("242.1.0.1"), "reverse4 10.7.1.2 . tcp . 8080 | 242.1.0.5 . 80")...)
+	const ack, rst = 0x10, 0x04
+	tests := []struct {
+		name  string
+		flags byte
+		want  netip.AddrPort
+	}{
+		{"in the middle of a stream", ack, netip.MustParseAddrPort("242.1.0.5:80")},
+		// Conntrack begins nothing with a reset, so no NAT sees it. Far ends take
+		// no pod's own address of a cluster that has global ones.
+		{"reset", rst, netip.MustParseAddrPort(nftPod + ":8080")},
+	}
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client := netip.AddrPortFrom(netip.MustParseAddr(nftRemote), uint16(5555+i))
+			got := l.sendTCP(netip.MustParseAddrPort(nftPod+":8080"), client, tt.flags)
+			if got != tt.want {
+				t.Errorf("came from %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// sendTCP sends one TCP segment from the pod and gives where it came from at
+// the remote end; zero when it did not come.
+func (l *nftLab) sendTCP(from, to netip.AddrPort, flags byte) netip.AddrPort {
+	l.t.Helper()
+	var out, in net.PacketConn
+	var err error
+	l.remote.inside(func() { in, err = net.ListenPacket("ip4:tcp", to.Addr().String()) })
+	l.remote.must(err, "listen for segments")
+	defer in.Close()
+	l.pod.inside(func() { out, err = net.ListenPacket("ip4:tcp", from.Addr().String()) })
+	l.pod.must(err, "open a socket for segments")
+	defer out.Close()
+	_, err = out.WriteTo(nftTCP(from, to, flags), &net.IPAddr{IP: to.Addr().AsSlice()})
+	l.pod.must(err, "send a segment")
+	l.remote.must(in.SetReadDeadline(time.Now().Add(2*nftNoWait)), "set deadline")
+	buf := make([]byte, 1500)
+	for {
+		n, source, err := in.ReadFrom(buf)
+		if err != nil {
+			return netip.AddrPort{}
+		}
+		if n >= 20 && binary.BigEndian.Uint16(buf[2:]) == to.Port() {
+			addr, _ := netip.AddrFromSlice(source.(*net.IPAddr).IP.To4())
+			return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(buf))
+		}
+	}
+}
+
+// nftTCP makes a segment with a right checksum.
+func nftTCP(from, to netip.AddrPort, flags byte) []byte {
+	segment := make([]byte, 20, 24)
+	binary.BigEndian.PutUint16(segment, from.Port())
+	binary.BigEndian.PutUint16(segment[2:], to.Port())
+	binary.BigEndian.PutUint32(segment[4:], 1000)
+	binary.BigEndian.PutUint32(segment[8:], 2000)
+	segment[12], segment[13] = 5<<4, flags
+	binary.BigEndian.PutUint16(segment[14:], 1024)
+	segment = append(segment, "push"...)
+	pseudo := slices.Concat(from.Addr().AsSlice(), to.Addr().AsSlice(), []byte{0, unix.IPPROTO_TCP, 0, byte(len(segment))}, segment)
+	binary.BigEndian.PutUint16(segment[16:], nftChecksum(pseudo))
+	return segment
+}
+
+// nftChecksum is the Internet checksum (RFC 1071) of an even number of bytes.
+func nftChecksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}

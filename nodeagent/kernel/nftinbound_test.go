@@ -1,0 +1,191 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A pod with a global address of its own in a mapped block goes out with it and
+// is found under it, by answers only.
+func TestNftPrefixBothWays(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.remote.serve("udp", nftRemote+":9000", nftOther+":9000")
+	l.remote.serve("tcp", nftRemote+":9000")
+	l.pod.serve("udp", nftPod+":9000")
+	l.pod.serve("tcp", nftPod+":9000")
+	block := []string{"mapped4 10.7.0.0/16 | 242.4.0.0/16", "unmapped4 242.4.0.0/16 | 10.7.0.0/16", "podblocks4 242.4.0.0/16"}
+	l.elements(append(block, "offers4 "+nftRemote)...)
+	for _, network := range []string{"udp", "tcp"} {
+		if said := l.sees(l.pod, network, nftPod+":0", nftRemote+":9000"); said.client != "242.4.1.2" {
+			t.Errorf("%s: seen as %q, want 242.4.1.2", network, said.client)
+		}
+	}
+	// From an address that exports something a datagram may be an answer; a
+	// connection that begins there is none.
+	if said := l.sees(l.remote, "udp", nftRemote+":0", "242.4.1.2:9000"); said.server != nftPod+":9000" {
+		t.Errorf("reached %q, want the pod", said.server)
+	}
+	l.dropped(l.remote, "udp", nftOther+":0", "242.4.1.2:9000")
+	l.dropped(l.remote, "tcp", nftRemote+":0", "242.4.1.2:9000")
+	// Without the block in podblocks its pods are open.
+	l.elements(block[0], block[1])
+	if said := l.sees(l.remote, "tcp", nftOther+":0", "242.4.1.2:9000"); said.server != nftPod+":9000" || said.client != nftOther {
+		t.Errorf("said %v, want the pod to see %s", said, nftOther)
+	}
+}
+
+func TestNftOwners(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.pod.serve("tcp", nftPod+":9000", "["+nftPod6+"]:9000")
+	l.elements("owners4 242.1.0.9 | "+nftPod, "owners6 fd00:42:1::9 | "+nftPod6)
+	l.sees(l.remote, "tcp", nftRemote+":0", "242.1.0.9:9000")
+	l.sees(l.remote, "tcp", "", "[fd00:42:1::9]:9000")
+}
+
+func TestNftAllowLists(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.pod.serve("tcp", nftPod+":8080")
+	l.pod.serve("udp", nftPod+":8080")
+	const export = "242.1.0.5"
+	service := append(nftSpread(export+" . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080)),
+		nftSpread(export+" . udp . 80", "pick_one4", 1, nftAt(nftPod, 8080))...)
+	tests := []struct {
+		name            string
+		lines           []string
+		remote, another bool
+	}{
+		{"open", nil, true, true},
+		{"for none", []string{"restricted4 " + export}, false, false},
+		{"for one cluster", []string{"restricted4 " + export, "allowed4 242.2.0.0/16 . " + export}, true, false},
+		{"for both", []string{"restricted4 " + export, "allowed4 242.2.0.0/16 . " + export, "allowed4 242.3.0.0/24 . " + export}, true, true},
+		{"another export's list", []string{"restricted4 " + export, "allowed4 242.2.0.0/16 . 242.1.0.6"}, false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l.elements(append(tt.lines, service...)...)
+			for _, network := range []string{"tcp", "udp"} {
+				for source, open := range map[string]bool{nftRemote: tt.remote, nftOther: tt.another} {
+					if open {
+						l.sees(l.remote, network, source+":0", export+":80")
+					} else {
+						l.dropped(l.remote, network, source+":0", export+":80")
+					}
+				}
+			}
+		})
+	}
+}
+
+// Only what is declared comes in: the cluster's own prefixes when it is flat,
+// not the node, and not what merely has a route.
+func TestNftInbound(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.pod.serve("tcp", nftPod+":9000")
+	l.node.serve("tcp", nftTun+":4805", nftTun+":22")
+	l.node.serve("udp", nftTun+":4804", nftTun+":53")
+	l.elements("tunnels4 " + nftTun)
+	l.dropped(l.remote, "tcp", nftRemote+":0", nftPod+":9000")
+	l.dropped(l.remote, "tcp", nftPeer+":0", nftTun+":22")
+	l.dropped(l.remote, "udp", nftPeer+":0", nftTun+":53")
+	l.sees(l.remote, "udp", nftPeer+":0", nftTun+":4804")
+	l.sees(l.remote, "tcp", nftPeer+":0", nftTun+":4805")
+	l.ping(l.remote, nftTun, true)
+	l.elements("direct4 10.7.0.0/16")
+	l.sees(l.remote, "tcp", nftRemote+":0", nftPod+":9000")
+	l.dropped(l.remote, "udp", nftPeer+":0", nftTun+":4804")
+}
+
+func TestNftEcho(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.ping(l.pod, nftVIP, false)
+	l.elements("echo4 "+nftVIP+" | "+nftRemote, "own4 10.7.0.0/16")
+	l.ping(l.pod, nftVIP, true)
+	l.ping(l.node, nftVIP, true)
+	l.elements("echo4 "+nftVIP+" | "+nftPod, "own4 10.7.0.0/16")
+	l.ping(l.remote, nftVIP, true)
+}
+
+// ping demands that an echo request is answered, by the address that was asked,
+// or that it is not.
+func (l *nftLab) ping(from *nftNS, to string, want bool) {
+	l.t.Helper()
+	var conn net.PacketConn
+	var err error
+	from.inside(func() { conn, err = net.ListenPacket("ip4:icmp", "0.0.0.0") })
+	from.must(err, "open an ICMP socket")
+	defer conn.Close()
+	request := []byte{8, 0, 0, 0, 0x68, 0x61, 0, 1, 'h', 'i', '!', '!'}
+	binary.BigEndian.PutUint16(request[2:], nftChecksum(request))
+	_, err = conn.WriteTo(request, &net.IPAddr{IP: net.ParseIP(to)})
+	from.must(err, "send an echo request")
+	patience := nftNoWait
+	if want {
+		patience = nftQuick
+	}
+	from.must(conn.SetReadDeadline(time.Now().Add(patience)), "set deadline")
+	buf := make([]byte, 1500)
+	for {
+		n, source, err := conn.ReadFrom(buf)
+		if err != nil {
+			if want {
+				l.t.Errorf("no answer from %s: %v", to, err)
+			}
+			return
+		}
+		if n >= 6 && buf[0] == 0 && source.String() == to && string(buf[4:6]) == "ha" {
+			if !want {
+				l.t.Errorf("an answer from %s", to)
+			}
+			return
+		}
+	}
+}
+
+// Clusters are no way for others: what comes out of a tunnel enters none.
+func TestNftTransitIsDropped(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	third := nftNewNS(t)
+	third.up("lo")
+	nftJoinNS(l.node, "hw-wg2", third, "hw-wg2")
+	l.node.address("hw-wg2", "241.0.1.1/24")
+	third.address("hw-wg2", "241.0.1.2/24")
+	third.address("lo", "10.11.0.9/32")
+	l.node.route("10.11.0.0/16", "241.0.1.2")
+	third.route("0.0.0.0/0", "241.0.1.1")
+	third.serve("udp", "10.11.0.9:9000")
+	l.elements("direct4 10.11.0.0/16", "own4 10.0.0.0/8")
+	l.dropped(l.remote, "udp", nftFlat+":0", "10.11.0.9:9000")
+	if said := l.sees(l.pod, "udp", nftPod+":0", "10.11.0.9:9000"); said.client != nftPod {
+		t.Errorf("the pod was seen as %q", said.client)
+	}
+	nftApplyTable(t, l.node) // without the table the way is open
+	l.sees(l.remote, "udp", nftFlat+":0", "10.11.0.9:9000")
+}
+
+// VXLAN has no authentication: only nodes of the cluster may send it.
+func TestNftVXLANGuard(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	for _, address := range []string{nftPodGW + ":4803", "[" + nftPodGW6 + "]:4803", nftPodGW + ":4802"} {
+		l.node.serve("udp", address)
+	}
+	l.elements("nodes4 "+nftPodB, "nodes6 "+nftPodB6)
+	for _, pair := range [][2]string{{nftPod, nftPodB}, {"[" + nftPod6 + "]", "[" + nftPodB6 + "]"}} {
+		gateway := nftPodGW
+		if strings.Contains(pair[0], "[") {
+			gateway = "[" + nftPodGW6 + "]"
+		}
+		l.dropped(l.pod, "udp", pair[0]+":0", gateway+":4803")
+		l.sees(l.pod, "udp", pair[1]+":0", gateway+":4803")
+	}
+	l.sees(l.pod, "udp", nftPod+":0", nftPodGW+":4802")
+}

@@ -1,0 +1,295 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// nftLab is three network namespaces in a row. A pod behind a node, and behind
+// the node's "tunnel" hw-wg1 (a veth) another cluster, whose addresses stand on
+// one loopback.
+type nftLab struct {
+	t                 *testing.T
+	pod, node, remote *nftNS
+}
+
+// Addresses of the lab. Pods are in 10.7.0.0/16 and fd00:7::/48.
+const (
+	nftPod, nftPod6       = "10.7.1.2", "fd00:7:1::2"
+	nftPodGW, nftPodGW6   = "10.7.1.1", "fd00:7:1::1"
+	nftPodB, nftPodC      = "10.7.1.3", "10.7.1.4" // more addresses of the pod
+	nftPodB6, nftPodC6    = "fd00:7:1::3", "fd00:7:1::4"
+	nftTun, nftTun6       = "241.0.0.1", "fd00:41::1"
+	nftPeer, nftPeer6     = "241.0.0.2", "fd00:41::2"
+	nftRemote, nftRemote6 = "242.2.0.9", "fd00:42:2::9"
+	nftOther              = "242.3.0.9"
+	nftFlat               = "10.9.0.9"
+	nftVIP, nftVIP6       = "243.0.0.1", "fd00:43::1"
+)
+
+const (
+	nftQuick  = 3 * time.Second        // what works is much faster
+	nftNoWait = 250 * time.Millisecond // what is dropped shows nothing, however long one waits
+)
+
+func nftNewLab(t *testing.T) *nftLab {
+	t.Helper()
+	l := &nftLab{t: t, pod: nftNewNS(t), node: nftNewNS(t), remote: nftNewNS(t)}
+	for _, ns := range []*nftNS{l.pod, l.node, l.remote} {
+		ns.up("lo")
+		ns.sysctl("ipv4/ip_forward", "1")
+		ns.sysctl("ipv6/conf/all/forwarding", "1")
+	}
+	nftJoinNS(l.pod, "eth0", l.node, "pod0")
+	nftJoinNS(l.node, "hw-wg1", l.remote, "hw-wg1")
+	l.pod.address("eth0", nftPod+"/24", nftPodB+"/24", nftPodC+"/24", nftPod6+"/64", nftPodB6+"/64", nftPodC6+"/64")
+	l.node.address("pod0", nftPodGW+"/24", nftPodGW6+"/64")
+	l.node.address("hw-wg1", nftTun+"/24", nftTun6+"/64")
+	l.remote.address("hw-wg1", nftPeer+"/24", nftPeer6+"/64")
+	l.remote.address("lo", nftRemote+"/32", nftOther+"/32", nftFlat+"/32", nftRemote6+"/128")
+	l.pod.route("0.0.0.0/0", nftPodGW)
+	l.pod.route("::/0", nftPodGW6)
+	for _, p := range []string{"242.0.0.0/8", "243.0.0.0/8", "10.9.0.0/16"} {
+		l.node.route(p, nftPeer)
+	}
+	l.node.route("fd00:42::/32", nftPeer6)
+	l.node.route("fd00:43::/32", nftPeer6)
+	l.remote.route("0.0.0.0/0", nftTun)
+	l.remote.route("::/0", nftTun6)
+	nftApplyTable(t, l.node, nftSampleTable())
+	return l
+}
+
+// elements makes the lines (set key | value) all that the node's sets hold.
+func (l *nftLab) elements(lines ...string) {
+	l.t.Helper()
+	// A prefix that takes the place of one that it overlaps needs a second pass.
+	for range 2 {
+		if _, err := nftConverge(l.t, l.node, nftParse(lines...)); err == nil {
+			break
+		}
+	}
+	nftMustConverge(l.t, l.node, nftParse(lines...))
+	for _, ns := range []*nftNS{l.pod, l.node, l.remote} {
+		if _, err := ns.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAll{}); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// nftAll matches every conntrack entry.
+type nftAll struct{}
+
+func (nftAll) MatchConntrackFlow(*netlink.ConntrackFlow) bool { return true }
+
+// nftParse reads elements from lines such as "mapped4 10.7.0.0/16 | 242.4.0.0/16".
+func nftParse(lines ...string) []desired.Element {
+	var elements []desired.Element
+	for _, line := range lines {
+		name, rest, _ := strings.Cut(line, " ")
+		id, value, _ := strings.Cut(rest, "|")
+		elements = append(elements, desired.Element{
+			Set: name[:len(name)-1], Family: int(name[len(name)-1] - '0'),
+			ID: strings.TrimSpace(id), Value: strings.TrimSpace(value),
+		})
+	}
+	return elements
+}
+
+func (n *nftNS) must(err error, what string) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (n *nftNS) link(name string) netlink.Link {
+	n.t.Helper()
+	link, err := n.links.LinkByName(name)
+	n.must(err, "link "+name)
+	return link
+}
+
+func (n *nftNS) up(name string) {
+	n.t.Helper()
+	n.must(n.links.LinkSetUp(n.link(name)), "set up "+name)
+}
+
+// nftJoinNS lays a cable between two namespaces.
+func nftJoinNS(a *nftNS, nameA string, b *nftNS, nameB string) {
+	a.t.Helper()
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.handle)}
+	a.must(a.links.LinkAdd(veth), "add veth "+nameA)
+	a.up(nameA)
+	b.up(nameB)
+}
+
+func (n *nftNS) address(link string, addresses ...string) {
+	n.t.Helper()
+	for _, a := range addresses {
+		addr, err := netlink.ParseAddr(a)
+		n.must(err, a)
+		addr.Flags = unix.IFA_F_NODAD
+		n.must(n.links.AddrAdd(n.link(link), addr), "add address "+a)
+	}
+}
+
+func (n *nftNS) route(prefix, via string) {
+	n.t.Helper()
+	_, dst, err := net.ParseCIDR(prefix)
+	n.must(err, prefix)
+	n.must(n.links.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(via)}), "add route "+prefix)
+}
+
+func (n *nftNS) sysctl(name, value string) {
+	n.t.Helper()
+	n.inside(func() { n.must(os.WriteFile("/proc/sys/net/"+name, []byte(value), 0o644), "set "+name) })
+}
+
+// serve answers every connection or datagram to an address and port with
+// "address-it-came-to source-that-it-saw".
+func (n *nftNS) serve(network string, addresses ...string) {
+	n.t.Helper()
+	for _, a := range addresses {
+		n.inside(func() {
+			if strings.HasPrefix(network, "udp") {
+				n.serveUDP(a)
+			} else {
+				n.serveTCP(a)
+			}
+		})
+	}
+}
+
+func (n *nftNS) serveTCP(address string) {
+	listener, err := net.Listen("tcp", address)
+	n.must(err, "listen on "+address)
+	n.t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(conn, "%s %s %d\n", address, nftHost(conn.RemoteAddr()), nftSegment(conn))
+			conn.Close()
+		}
+	}()
+}
+
+func (n *nftNS) serveUDP(address string) {
+	conn, err := net.ListenPacket("udp", address)
+	n.must(err, "listen on "+address)
+	n.t.Cleanup(func() { conn.Close() })
+	go func() {
+		buf := make([]byte, 64)
+		for {
+			_, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = conn.WriteTo(fmt.Appendf(nil, "%s %s 0\n", address, nftHost(from)), from)
+		}
+	}()
+}
+
+// nftHost is the address without the port.
+func nftHost(a net.Addr) string { return netip.MustParseAddrPort(a.String()).Addr().String() }
+
+// nftSegment is the largest segment that a TCP connection sends.
+func nftSegment(conn net.Conn) int {
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	size := 0
+	_ = raw.Control(func(fd uintptr) { size, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG) })
+	return size
+}
+
+// nftSaid is what a server of serve said.
+type nftSaid struct {
+	server, client string
+	segment        int
+}
+
+// ask calls from an address (with port, or "" for any) to another one.
+func (n *nftNS) ask(network, from, to string, patience time.Duration) (said nftSaid, err error) {
+	n.t.Helper()
+	n.inside(func() { said, err = nftAsk(network, from, to, patience) })
+	return said, err
+}
+
+func nftAsk(network, from, to string, patience time.Duration) (said nftSaid, err error) {
+	dialer := net.Dialer{Timeout: patience}
+	if from != "" {
+		at := netip.MustParseAddrPort(from)
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(at)
+		if network == "udp" {
+			dialer.LocalAddr = net.UDPAddrFromAddrPort(at)
+		}
+	}
+	conn, err := dialer.DialContext(context.Background(), network, to)
+	if err != nil {
+		return said, err
+	}
+	defer conn.Close()
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		err = tcp.SetLinger(0) // so that the source port is free at once
+	} else {
+		_, err = conn.Write([]byte("?"))
+	}
+	if err := errors.Join(err, conn.SetReadDeadline(time.Now().Add(patience))); err != nil {
+		return said, err
+	}
+	buf := make([]byte, 256)
+	size, err := conn.Read(buf)
+	if err != nil && !(errors.Is(err, io.EOF) && size > 0) {
+		return said, err
+	}
+	_, err = fmt.Sscan(string(buf[:size]), &said.server, &said.client, &said.segment)
+	return said, err
+}
+
+// sees demands that a call arrives and gives what the server saw.
+func (l *nftLab) sees(from *nftNS, network, source, to string) nftSaid {
+	l.t.Helper()
+	said, err := from.ask(network, source, to, nftQuick)
+	if err != nil {
+		l.t.Errorf("%s to %s: %v", network, to, err)
+	}
+	return said
+}
+
+// dropped demands that a call gets no answer at all.
+func (l *nftLab) dropped(from *nftNS, network, source, to string) {
+	l.t.Helper()
+	said, err := from.ask(network, source, to, nftNoWait)
+	var timeout net.Error
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
+		l.t.Errorf("%s from %s to %s: said %v, error %v; want silence", network, source, to, said, err)
+	}
+}
+
+// refused demands that a call is refused at once.
+func (l *nftLab) refused(from *nftNS, network, to string, want error) {
+	l.t.Helper()
+	begin := time.Now()
+	_, err := from.ask(network, "", to, nftQuick)
+	if !errors.Is(err, want) || time.Since(begin) > time.Second {
+		l.t.Errorf("%s to %s: error %v after %s, want %v at once", network, to, err, time.Since(begin), want)
+	}
+}

@@ -1,0 +1,213 @@
+package kernel
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// nftSpread fills all slots of a service, backend after backend.
+func nftSpread(service, chain string, slots int, backends ...string) []string {
+	family := chain[len(chain)-1:]
+	lines := []string{"services" + family + " " + service + " | " + chain}
+	for slot := range slots {
+		lines = append(lines, fmt.Sprintf("slots%s %s . %d | %s", family, service, slot, backends[slot%len(backends)]))
+	}
+	return lines
+}
+
+// nftAt joins an address and a port in the notation of elements.
+func nftAt(address string, port int) string { return fmt.Sprintf("%s . %d", address, port) }
+
+func TestNftServices(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	backends := map[int][]string{4: {nftPod, nftPodB, nftPodC}, 6: {nftPod6, nftPodB6, nftPodC6}}
+	vip := map[int]string{4: nftVIP, 6: nftVIP6}
+	// The callers are on the far side; the service is exported by the node.
+	var lines []string
+	for _, family := range []int{4, 6} {
+		var at []string
+		for _, b := range backends[family] {
+			at = append(at, nftAt(b, 8080))
+			l.pod.serve("tcp", net.JoinHostPort(b, "8080"))
+			l.pod.serve("udp", net.JoinHostPort(b, "8080"))
+		}
+		for port, chain := range map[int]string{80: "pick_few", 81: "pick_few_client", 82: "pick_many", 83: "pick_many_client", 84: "pick_one"} {
+			slots := map[string]int{"few": desired.SlotsFew, "many": desired.SlotsMany, "one": desired.SlotsOne}[strings.Split(chain, "_")[1]]
+			for _, proto := range []string{"tcp", "udp"} {
+				service := fmt.Sprintf("%s . %s . %d", vip[family], proto, port)
+				lines = append(lines, nftSpread(service, fmt.Sprintf("%s%d", chain, family), slots, at...)...)
+			}
+		}
+	}
+	l.elements(lines...)
+	tests := []struct {
+		name     string
+		port     string
+		backends int // that many calls from different ports reach
+	}{
+		{"few slots", "80", 3}, {"few slots by client", "81", 1},
+		{"many slots", "82", 3}, {"many slots by client", "83", 1}, {"one slot", "84", 1},
+	}
+	for _, tt := range tests {
+		for _, family := range []int{4, 6} {
+			for _, proto := range []string{"tcp", "udp"} {
+				t.Run(fmt.Sprintf("%s %s %d", tt.name, proto, family), func(t *testing.T) {
+					reached := map[string]int{}
+					for range 40 {
+						said := l.sees(l.remote, proto, "", net.JoinHostPort(vip[family], tt.port))
+						reached[said.server]++
+					}
+					if len(reached) != tt.backends {
+						t.Errorf("reached %v, want %d backends", reached, tt.backends)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The choice of a backend is a function of the caller: without any memory of
+// the connection another gateway chooses the same.
+func TestNftSameCallerSameBackend(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	backends := []string{nftAt(nftPod, 8080), nftAt(nftPodB, 8080), nftAt(nftPodC, 8080)}
+	lines := nftSpread(nftVIP+" . udp . 80", "pick_few4", desired.SlotsFew, backends...)
+	for _, b := range []string{nftPod, nftPodB, nftPodC} {
+		l.pod.serve("udp", b+":8080")
+	}
+	first := map[string]string{}
+	for round := range 3 {
+		l.elements(lines...) // forgets all connections
+		for port := 40000; port < 40020; port++ {
+			source := fmt.Sprintf("%s:%d", nftRemote, port)
+			server := l.sees(l.remote, "udp", source, nftVIP+":80").server
+			if round > 0 && server != first[source] {
+				t.Errorf("%s reached %s, and %s before", source, server, first[source])
+			}
+			first[source] = server
+		}
+	}
+	// Of 64 slots only those that changed hands move their callers.
+	moved := 0
+	for i, line := range lines {
+		if i > 0 && i%16 == 0 {
+			lines[i], _, _ = strings.Cut(line, "|")
+			lines[i] += "| " + backends[0]
+			moved++
+		}
+	}
+	l.elements(lines...)
+	changed := 0
+	for source, before := range first {
+		if l.sees(l.remote, "udp", source, nftVIP+":80").server != before {
+			changed++
+		}
+	}
+	if changed > len(first)*moved/16 {
+		t.Errorf("%d of %d callers moved for %d of 64 slots", changed, len(first), moved)
+	}
+}
+
+// A service is reached by the node's own processes too, and an update changes
+// where new connections go.
+func TestNftServiceFromTheNode(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.pod.serve("tcp", nftPod+":8080", nftPodB+":8080")
+	for _, backend := range []string{nftPod, nftPodB} {
+		l.elements(nftSpread(nftVIP+" . tcp . 80", "pick_one4", 1, nftAt(backend, 8080))...)
+		if said := l.sees(l.node, "tcp", "", nftVIP+":80"); said.server != backend+":8080" {
+			t.Errorf("the node reached %q, want %s", said.server, backend)
+		}
+	}
+}
+
+func TestNftHairpin(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.pod.serve("tcp", nftPod+":8080")
+	service := nftSpread(nftVIP+" . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080))
+	l.elements(append(service, "hairpin4 "+nftPod+" . "+nftPod)...)
+	if said := l.sees(l.pod, "tcp", nftPod+":0", nftVIP+":80"); said.client != nftPodGW {
+		t.Errorf("a pod that reaches itself was seen as %q, want the node %s", said.client, nftPodGW)
+	}
+}
+
+// Marks belong to others (kube-proxy, policy routing): slots do not show in them.
+func TestNftMarksAreKept(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.node.nft(`
+table inet watcher {
+	chain before { type filter hook prerouting priority -300; meta mark set 0x1234; }
+	chain after { type filter hook postrouting priority 300; meta mark != 0x1234 drop; }
+}`)
+	l.pod.serve("tcp", nftPod+":8080")
+	l.remote.serve("udp", nftRemote+":9000")
+	lines := nftSpread(nftVIP+" . tcp . 80", "pick_few4", desired.SlotsFew, nftAt(nftPod, 8080))
+	l.elements(append(lines, nftShared("242.1.0.1", "242.1.0.2")...)...)
+	for range 10 {
+		l.sees(l.remote, "tcp", "", nftVIP+":80")
+		l.sees(l.pod, "udp", "", nftRemote+":9000")
+	}
+	// A slot without a backend, and shared egress without an address: the packet
+	// goes on as it came.
+	l.elements(lines[0])
+	l.remote.address("lo", nftVIP+"/32")
+	l.remote.serve("tcp", nftVIP+":80")
+	l.sees(l.pod, "tcp", "", nftVIP+":80")
+}
+
+func nftShared(addresses ...string) []string {
+	var lines []string
+	for slot := range desired.SharedSlots {
+		lines = append(lines, fmt.Sprintf("shared4 %d | %s", slot, addresses[slot%len(addresses)]))
+	}
+	return lines
+}
+
+// What no backend took is refused at once, and what is no VIP is left alone.
+func TestNftPoolsAreRefused(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.elements("pools4 243.0.0.0/16", "pools6 fd00:43::/64")
+	for _, vip := range []string{nftVIP, nftVIP6} {
+		l.refused(l.pod, "tcp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
+		l.refused(l.pod, "udp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
+		l.refused(l.node, "tcp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
+		// Linux tells a local sender by the write itself.
+		l.refused(l.node, "udp", net.JoinHostPort(vip, "80"), unix.EPERM)
+	}
+	l.dropped(l.pod, "udp", nftPod+":0", "243.1.0.1:80")
+}
+
+func TestNftSegmentsAreClamped(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	nftApplyTable(t, l.node, desired.Table{Name: desired.TableName, MSS4: 1000, MSS6: 900})
+	l.elements("own4 10.7.0.0/16", "own6 fd00:7::/32", "direct4 10.7.0.0/16", "direct6 fd00:7::/32")
+	l.remote.serve("tcp", nftRemote+":80", "["+nftRemote6+"]:80")
+	l.pod.serve("tcp", nftPod+":80", "["+nftPod6+"]:80")
+	tests := []struct {
+		from *nftNS
+		to   string
+		most int
+	}{
+		{l.pod, nftRemote, 1000}, {l.pod, nftRemote6, 900}, {l.remote, nftPod, 1000}, {l.remote, nftPod6, 900},
+	}
+	for _, tt := range tests {
+		said := l.sees(tt.from, "tcp", "", net.JoinHostPort(tt.to, "80"))
+		// The option for timestamps takes 12 bytes of each segment.
+		if said.segment > tt.most || said.segment < tt.most-12 {
+			t.Errorf("segments to the caller of %s: %d bytes, want %d", tt.to, said.segment, tt.most)
+		}
+	}
+}
