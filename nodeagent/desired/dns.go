@@ -15,6 +15,7 @@ type Zone struct {
 	ClusterNames bool
 	TTL          fabric.Duration
 	Serial       uint32 // of the SOA; moves with the content
+	Extra        bool   // one of the extra domains: reverse lookups do not give its names
 	Origin       string
 }
 
@@ -27,6 +28,7 @@ func (z Zone) Fields() []diff.Field {
 		{Name: "clusterNames", Value: strconv.FormatBool(z.ClusterNames)},
 		{Name: "ttl", Value: strconv.FormatInt(int64(z.TTL), 10)},
 		{Name: "serial", Value: strconv.FormatUint(uint64(z.Serial), 10)},
+		{Name: "extra", Value: strconv.FormatBool(z.Extra)},
 	}
 }
 

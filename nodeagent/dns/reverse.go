@@ -3,6 +3,7 @@ package dns
 import (
 	"encoding/hex"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -18,12 +19,7 @@ func (r *reply) reverseName(asked string) {
 		r.Rcode = dns.RcodeRefused
 		return
 	}
-	r.zone = r.zones[0]
-	for _, z := range r.zones {
-		if z.spec.Domain < r.zone.spec.Domain {
-			r.zone = z
-		}
-	}
+	r.zone = slices.MinFunc(r.zones, preferred)
 	r.Authoritative = true
 	switch r.qtype {
 	case dns.TypePTR:
@@ -34,6 +30,17 @@ func (r *reply) reverseName(asked string) {
 		r.Answer = []dns.RR{r.zone.soa(r.asked)}
 	}
 	r.finish(true, asked)
+}
+
+// preferred orders the zones by which one's names reverse lookups give.
+func preferred(a, b *zone) int {
+	if a.spec.Extra != b.spec.Extra {
+		if a.spec.Extra {
+			return 1
+		}
+		return -1
+	}
+	return strings.Compare(a.spec.Domain, b.spec.Domain)
 }
 
 // nameOf gives the name of an address; of a single cluster's address the

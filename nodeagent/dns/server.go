@@ -21,7 +21,7 @@ const (
 	maxQueries     = 128             // on one TCP connection
 	idleTimeout    = 5 * time.Second // between two queries on a TCP connection
 	ioTimeout      = 2 * time.Second // for one message
-	bindRetry      = time.Second
+	bindRetry      = 250 * time.Millisecond
 )
 
 // Query is one answered query, for metrics.
@@ -41,7 +41,7 @@ type Config struct {
 }
 
 // Serve answers over UDP and TCP until ctx ends, and returns when both servers
-// have. An address that cannot be bound is tried again every second.
+// have. An address that cannot be bound is tried again four times a second.
 func Serve(ctx context.Context, config Config) error {
 	logged := ""
 	for {
