@@ -28,11 +28,12 @@ func (s *ClusterSet) Globalnet() map[string]bool {
 	return on
 }
 
-// member is one use of a prefix in the file.
+// member is one use of a prefix by a cluster.
 type member struct {
 	cluster int // index in Spec.Clusters
 	path    string
-	prefix  netip.Prefix
+	prefix  netip.Prefix // without host bits
+	order   int          // in the file
 }
 
 // group is all uses of one prefix. Its ancestors are the groups whose prefixes
@@ -59,10 +60,21 @@ func parentOf(groups []group, g *group) *group {
 // members come in the order of the file.
 func newGroups(s *ClusterSet) []group {
 	var members []member
-	for i := range s.Spec.Clusters {
-		members = append(members, membersOf(s, i)...)
+	for i, path := range s.clusterPaths() {
+		c := &s.Spec.Clusters[i]
+		members = appendMembers(members, i, path+".podCIDRs", c.PodCIDRs)
+		members = appendMembers(members, i, path+".serviceCIDRs", c.ServiceCIDRs)
 	}
 	return groupMembers(members)
+}
+
+func appendMembers(members []member, cluster int, path string, prefixes []netip.Prefix) []member {
+	for i, p := range prefixes {
+		if p.IsValid() {
+			members = append(members, member{cluster: cluster, path: nth(path, i), prefix: p.Masked(), order: len(members)})
+		}
+	}
+	return members
 }
 
 func groupMembers(members []member) []group {
@@ -87,10 +99,18 @@ func contains(outer, inner netip.Prefix) bool {
 	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
-// membersOf gives the pod and service prefixes of one cluster.
-func membersOf(s *ClusterSet, cluster int) []member {
-	c := &s.Spec.Clusters[cluster]
-	path := at("clusters", c.Name)
-	return append(prefixPaths(path+".podCIDRs", cluster, c.PodCIDRs),
-		prefixPaths(path+".serviceCIDRs", cluster, c.ServiceCIDRs)...)
+// find gives the smallest group that holds an address, or nil.
+func find(groups []group, a netip.Addr) *group {
+	i, _ := slices.BinarySearchFunc(groups, a, func(g group, a netip.Addr) int {
+		if g.prefix.Addr().Compare(a) <= 0 {
+			return -1
+		}
+		return 1
+	})
+	for i--; i >= 0; i = groups[i].parent {
+		if groups[i].prefix.Contains(a) {
+			return &groups[i]
+		}
+	}
+	return nil
 }

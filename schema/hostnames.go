@@ -38,3 +38,11 @@ func (h Hostnames) Hosts() []string {
 	}
 	return hosts
 }
+
+// len counts the hosts without listing them.
+func (h Hostnames) len() int {
+	if len(h.Names) > 0 {
+		return len(h.Names)
+	}
+	return max(h.Count, 0)
+}

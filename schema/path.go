@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
@@ -113,15 +112,4 @@ func parentPath(path string) string {
 		return path[:max(strings.LastIndexByte(path, '['), 0)]
 	}
 	return path[:max(strings.LastIndexByte(path, '.'), 0)]
-}
-
-// prefixPaths gives each valid prefix of a list with its path, without host bits.
-func prefixPaths(path string, cluster int, prefixes []netip.Prefix) []member {
-	var out []member
-	for i, p := range prefixes {
-		if p.IsValid() {
-			out = append(out, member{cluster: cluster, path: nth(path, i), prefix: p.Masked()})
-		}
-	}
-	return out
 }

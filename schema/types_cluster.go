@@ -46,7 +46,7 @@ type Cluster struct {
 	// What this cluster does differently from spec.tunnel.
 	Tunnel TunnelOverride `json:"tunnel,omitzero"`
 	// Nodes that hold tunnels; at least one.
-	Gateways []Gateway `json:"gateways"`
+	Gateways []Gateway `json:"gateways" required:"true"`
 	// Egress addresses for some of the cluster's pods. A rule with a podSelector
 	// comes before one for the whole namespace.
 	Egress []EgressRule `json:"egress,omitempty"`

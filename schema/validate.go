@@ -1,10 +1,154 @@
 package schema
 
-import "hawser.dev/hawser/internal/diag"
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 
-// Validate checks a completed ClusterSet and gives all findings; their paths
-// say where, Load adds the positions.
+	"hawser.dev/hawser/internal/diag"
+)
+
+// Validate checks a ClusterSet that has its defaults and gives all findings.
+// Each names its path; Load adds the places in the file.
 func Validate(s *ClusterSet) diag.List {
-	var list diag.List
-	return list
+	c := &checker{
+		set: s, clusterPaths: s.clusterPaths(), exportPaths: s.exportPaths(), clusters: map[string]int{},
+		groups: newGroups(s), book: rulebook{},
+	}
+	for i := range s.Spec.Clusters {
+		name := s.Spec.Clusters[i].Name
+		if _, taken := c.clusters[name]; !taken && name != "" {
+			c.clusters[name] = i
+		}
+	}
+	c.rules(reflect.ValueOf(s).Elem(), "")
+	c.settings()
+	c.connectivity()
+	c.members()
+	c.prefixes()
+	c.betweenClusters()
+	c.endpoints()
+	c.keys()
+	c.exports()
+	c.capacity()
+	c.list.Sort()
+	return c.list
+}
+
+// checker collects findings.
+type checker struct {
+	set          *ClusterSet
+	list         diag.List
+	clusterPaths []string
+	exportPaths  []string
+	clusters     map[string]int // index by name
+	groups       []group        // the clusters' prefixes
+	book         rulebook
+}
+
+func (c *checker) fail(d diag.Diagnostic) {
+	d.Severity = diag.Error
+	c.list = append(c.list, d)
+}
+
+func (c *checker) warn(d diag.Diagnostic) {
+	d.Severity = diag.Warning
+	c.list = append(c.list, d)
+}
+
+// related turns paths into the other places of a finding.
+func related(paths ...string) []diag.Related {
+	out := make([]diag.Related, len(paths))
+	for i, p := range paths {
+		out[i] = diag.Related{Path: p}
+	}
+	return out
+}
+
+// rules checks what the tags of the types say.
+func (c *checker) rules(v reflect.Value, path string) {
+	for _, f := range c.book.of(v.Type()) {
+		c.rule(f, v.Field(f.index), fieldPath(path, f.name))
+	}
+}
+
+func (c *checker) rule(f field, v reflect.Value, path string) {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	} else if v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0 {
+		if f.required {
+			c.fail(diag.Diagnostic{Code: "required", Path: path, Summary: missing(v)})
+		}
+		if v.Kind() != reflect.Struct {
+			return
+		}
+	}
+	switch {
+	case len(f.enum) > 0:
+		c.enum(f, v.String(), path)
+	case v.Kind() == reflect.Int || v.Type() == durationType:
+		c.bounds(f, v, path)
+	case v.Kind() == reflect.Map && f.maxText != "":
+		for _, key := range v.MapKeys() {
+			c.bounds(f, v.MapIndex(key), at(path, key.String()))
+		}
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		c.items(v, path)
+	case v.Kind() == reflect.Struct && !isText(v):
+		c.rules(v, path)
+	}
+}
+
+// items checks a list of structs. Lists of text, such as prefixes, have no rules.
+func (c *checker) items(v reflect.Value, path string) {
+	item := v.Type().Elem()
+	if reflect.PointerTo(item).Implements(textType) {
+		return
+	}
+	naming, fields := namingOf(item), c.book.of(item)
+	seen := map[string]bool{}
+	for i := range v.Len() {
+		parts := make([]string, len(naming))
+		for _, f := range fields {
+			if at := slices.Index(naming, f.name); at >= 0 {
+				parts[at] = v.Index(i).Field(f.index).String()
+			}
+		}
+		c.rules(v.Index(i), at(path, label(seen, joinName(parts...), i)))
+	}
+}
+
+func missing(v reflect.Value) string {
+	if v.Kind() == reflect.Slice {
+		return "is missing: at least one is needed"
+	}
+	return "is missing"
+}
+
+func (c *checker) enum(f field, value, path string) {
+	if slices.Contains(f.enum, value) {
+		return
+	}
+	d := diag.Diagnostic{
+		Code: "bad-value", Path: path, Summary: fmt.Sprintf("%q is not one of %s", value, strings.Join(f.enum, ", ")),
+	}
+	if near := nearest(value, f.enum); near != "" {
+		d.Hint = "did you mean " + near + "?"
+	} else if len(f.enum) == 1 {
+		d.Summary = fmt.Sprintf("%q is not %s", value, f.enum[0])
+	}
+	c.fail(d)
+}
+
+func (c *checker) bounds(f field, v reflect.Value, path string) {
+	if f.maxText == "" || v.Int() >= f.min && v.Int() <= f.max {
+		return
+	}
+	d := outOfRange(v, f)
+	d.Path = path
+	c.fail(d)
 }

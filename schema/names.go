@@ -1,0 +1,162 @@
+package schema
+
+import (
+	"fmt"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// Longest names (RFC 1123, RFC 1035; Kubernetes holds to them).
+const (
+	maxLabel = 63
+	maxName  = 253
+)
+
+// isLabel reports whether text is a DNS label as Kubernetes has them (RFC 1123,
+// lower case): letters, digits and hyphens, not first or last a hyphen.
+func isLabel(text string) bool {
+	if text == "" || len(text) > maxLabel || text[0] == '-' || text[len(text)-1] == '-' {
+		return false
+	}
+	return strings.IndexFunc(text, func(r rune) bool { return !isLabelRune(r) }) < 0
+}
+
+func isLabelRune(r rune) bool { return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' }
+
+// isDomain reports whether text is one or more DNS labels with dots between.
+func isDomain(text string) bool {
+	if len(text) > maxName {
+		return false
+	}
+	for part := range strings.SplitSeq(text, ".") {
+		if !isLabel(part) {
+			return false
+		}
+	}
+	return true
+}
+
+// label checks a name that becomes a DNS label. An empty one is missing, which
+// is found elsewhere.
+func (c *checker) label(path, text string) {
+	if text == "" || isLabel(text) {
+		return
+	}
+	d := diag.Diagnostic{
+		Code: "bad-name", Path: path, Summary: fmt.Sprintf("%q is not a DNS label", text),
+		Hint: "use lower-case letters, digits and hyphens, with no hyphen at either end",
+	}
+	mended := mendLabel(text)
+	switch {
+	case len(text) > maxLabel:
+		d.Summary = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), maxLabel)
+		d.Hint = ""
+	case strings.ToLower(text) == mended:
+		d.Summary, d.Hint = fmt.Sprintf("%q has upper-case letters, which names may not have", text), "write "+mended
+	case isLabel(mended):
+		d.Hint += ", such as " + mended
+	}
+	c.fail(d)
+}
+
+// mendLabel makes the label that a name most likely should be.
+func mendLabel(text string) string {
+	return strings.Trim(strings.Map(func(r rune) rune {
+		switch {
+		case isLabelRune(r):
+			return r
+		case r == '_' || r == '.' || r == ' ' || r == '/':
+			return '-'
+		}
+		return -1
+	}, strings.ToLower(text)), "-")
+}
+
+// domain checks a DNS name of one or more labels.
+func (c *checker) domain(path, text string) {
+	if text == "" || isDomain(text) {
+		return
+	}
+	d := diag.Diagnostic{Code: "bad-name", Path: path, Summary: fmt.Sprintf("%q is not a DNS name", text)}
+	switch mended := strings.ToLower(strings.Trim(text, ".")); {
+	case len(text) > maxName:
+		d.Summary = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), maxName)
+	case isDomain(mended):
+		d.Hint = "write " + mended
+	default:
+		d.Hint = "use labels of lower-case letters, digits and hyphens, with dots between them"
+	}
+	c.fail(d)
+}
+
+// isLabelKey reports whether text may be the key of a Kubernetes label.
+func isLabelKey(text string) bool {
+	prefix, name, found := strings.Cut(text, "/")
+	if !found {
+		return isLabelText(text)
+	}
+	return isDomain(prefix) && isLabelText(name)
+}
+
+// isLabelText reports whether text may be the name part of a label's key, or
+// its value when not empty.
+func isLabelText(text string) bool {
+	if text == "" || len(text) > maxLabel || strings.ContainsAny(text[:1]+text[len(text)-1:], "-_.") {
+		return false
+	}
+	return strings.IndexFunc(text, func(r rune) bool {
+		return !isLabelRune(r) && !(r >= 'A' && r <= 'Z') && r != '_' && r != '.'
+	}) < 0
+}
+
+// uniqueness finds names that occur twice in one scope.
+type uniqueness map[string]string
+
+// add notes the name of the item at path; it gives the path of an earlier item
+// with the same name.
+func (u uniqueness) add(name, path string) (earlier string, dup bool) {
+	if name == "" {
+		return "", false
+	}
+	if earlier, dup = u[name]; !dup {
+		u[name] = path
+	}
+	return earlier, dup
+}
+
+// unique reports a name that an earlier item has. The summary says what it is.
+func (c *checker) unique(u uniqueness, name, path, summary string) {
+	if earlier, dup := u.add(name, path); dup {
+		c.fail(diag.Diagnostic{Code: "duplicate", Path: path, Summary: summary, Related: related(earlier)})
+	}
+}
+
+// known checks a list of cluster names: each exists, none occurs twice.
+func (c *checker) known(path string, names []string) {
+	seen := uniqueness{}
+	for i, name := range names {
+		c.knownCluster(nth(path, i), name)
+		c.unique(seen, name, nth(path, i), "cluster "+name+" is listed twice")
+	}
+}
+
+// knownCluster checks that a cluster exists.
+func (c *checker) knownCluster(path, name string) {
+	if _, ok := c.clusters[name]; ok {
+		return
+	}
+	d := diag.Diagnostic{Code: "unknown-cluster", Path: path, Summary: fmt.Sprintf("there is no cluster %q", name)}
+	if near := nearest(name, c.clusterNames()); near != "" {
+		d.Hint = "did you mean " + near + "?"
+	}
+	c.fail(d)
+}
+
+func (c *checker) clusterNames() []string {
+	names := make([]string, len(c.set.Spec.Clusters))
+	for i := range names {
+		names[i] = c.set.Spec.Clusters[i].Name
+	}
+	return names
+}

@@ -1,0 +1,164 @@
+package schema
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// settings checks what is said for the whole clusterset.
+func (c *checker) settings() {
+	spec := &c.set.Spec
+	c.label("metadata.name", c.set.Metadata.Name)
+	c.domain("domain", spec.Domain)
+	seen := uniqueness{spec.Domain: "domain"}
+	for i, d := range spec.ExtraDomains {
+		path := nth("extraDomains", i)
+		if d == "" {
+			c.fail(diag.Diagnostic{Code: "required", Path: path, Summary: "is missing"})
+		}
+		c.domain(path, d)
+		c.unique(seen, d, path, d+" is a domain of the clusterset already")
+	}
+	if path, ok := seen["cluster.local"]; ok {
+		c.fail(diag.Diagnostic{
+			Code: "bad-name", Path: path, Summary: "cluster.local is the domain of the clusters' own names", Hint: "use clusterset.local",
+		})
+	}
+	if ttl := spec.DNS.TTL; ttl != nil && time.Duration(*ttl)%time.Second != 0 {
+		c.fail(diag.Diagnostic{
+			Code: "bad-duration", Path: "dns.ttl", Summary: fmt.Sprintf("%s is not a whole number of seconds, which is all that DNS can say", time.Duration(*ttl)),
+		})
+	}
+	c.epochs()
+}
+
+func (c *checker) epochs() {
+	for i, e := range c.set.Spec.Keys.Epochs {
+		path := nth("keys.epochs", i)
+		switch {
+		case e < 1:
+			c.fail(diag.Diagnostic{Code: "out-of-range", Path: path, Summary: fmt.Sprintf("epoch %d is less than 1", e)})
+		case i > 0 && e <= c.set.Spec.Keys.Epochs[i-1]:
+			c.fail(diag.Diagnostic{
+				Code: "epoch-order", Path: path, Summary: fmt.Sprintf("epoch %d does not follow on %d", e, c.set.Spec.Keys.Epochs[i-1]),
+				Hint: "list each epoch once, in ascending order", Related: related(nth("keys.epochs", i-1)),
+			})
+		}
+	}
+}
+
+// connectivity checks that each mode has what it needs, and only that.
+func (c *checker) connectivity() {
+	conn := &c.set.Spec.Connectivity
+	c.onlyWith("connectivity.hubs", len(conn.Hubs) > 0, conn.Mode == ModeHub, "mode: hub")
+	c.onlyWith("connectivity.links", len(conn.Links) > 0, conn.Mode == ModeLinks, "mode: links")
+	c.known("connectivity.hubs", conn.Hubs)
+	seen, linked := uniqueness{}, map[string]bool{}
+	for i, pair := range conn.Links {
+		path := nth("connectivity.links", i)
+		if len(pair) != 2 {
+			c.fail(diag.Diagnostic{Code: "bad-link", Path: path, Summary: fmt.Sprintf("a link joins 2 clusters, not %d", len(pair)), Hint: "write [a, b]"})
+			continue
+		}
+		for j, name := range pair {
+			c.knownCluster(nth(path, j), name)
+			linked[name] = true
+		}
+		if pair[0] == pair[1] {
+			c.fail(diag.Diagnostic{Code: "bad-link", Path: path, Summary: "the link joins " + pair[0] + " to itself"})
+			continue
+		}
+		a, b := min(pair[0], pair[1]), max(pair[0], pair[1])
+		c.unique(seen, a+" "+b, path, "the link between "+a+" and "+b+" is listed twice")
+	}
+	if conn.Mode == ModeLinks && len(conn.Links) > 0 {
+		c.unlinked(linked)
+	}
+}
+
+// onlyWith checks that a list stands there exactly when the setting that it belongs to does.
+func (c *checker) onlyWith(path string, present, wanted bool, setting string) {
+	switch {
+	case present && !wanted:
+		c.fail(diag.Diagnostic{Code: "misplaced", Path: path, Summary: "is used with " + setting + " only"})
+	case wanted && !present:
+		c.fail(diag.Diagnostic{Code: "required", Path: path, Summary: "is missing: " + setting + " needs it"})
+	}
+}
+
+func (c *checker) unlinked(linked map[string]bool) {
+	for i, cluster := range c.set.Spec.Clusters {
+		if cluster.Name != "" && !linked[cluster.Name] {
+			c.warn(diag.Diagnostic{
+				Code: "no-link", Path: c.clusterPaths[i], Summary: "the cluster has no link to any other", Hint: "add one to connectivity.links",
+			})
+		}
+	}
+}
+
+// members checks the names and the parts of each cluster.
+func (c *checker) members() {
+	if len(c.set.Spec.Clusters) == 0 && !c.set.Spec.Decommission {
+		c.fail(diag.Diagnostic{
+			Code: "no-clusters", Path: "clusters", Summary: "the clusterset has no clusters",
+			Hint: "to take everything down on purpose say decommission: true",
+		})
+	}
+	names := uniqueness{}
+	for i := range c.set.Spec.Clusters {
+		cluster, path := &c.set.Spec.Clusters[i], c.clusterPaths[i]
+		c.label(path+".name", cluster.Name)
+		c.unique(names, cluster.Name, path, "the name "+cluster.Name+" is taken by another cluster")
+		c.gateways(cluster, path)
+		c.egress(cluster, path)
+	}
+}
+
+func (c *checker) gateways(cluster *Cluster, path string) {
+	names, nodes := uniqueness{}, uniqueness{}
+	for i, p := range cluster.gatewayPaths(path) {
+		g := &cluster.Gateways[i]
+		c.label(p+".name", g.Name)
+		c.domain(p+".node", g.Node)
+		c.unique(names, g.Name, p, "the name "+g.Name+" is taken by another gateway of the cluster")
+		c.unique(nodes, g.Node, p+".node", "node "+g.Node+" has a gateway already")
+	}
+}
+
+func (c *checker) egress(cluster *Cluster, path string) {
+	names, wide := uniqueness{}, uniqueness{}
+	for i, p := range cluster.egressPaths(path) {
+		rule := &cluster.Egress[i]
+		c.label(p+".name", rule.Name)
+		c.label(p+".namespace", rule.Namespace)
+		c.unique(names, rule.Name, p, "the name "+rule.Name+" is taken by another rule of the cluster")
+		if rule.PodSelector == nil {
+			c.unique(wide, rule.Namespace, p, "the whole namespace "+rule.Namespace+" has a rule already")
+			continue
+		}
+		c.selector(rule.PodSelector, p+".podSelector.matchLabels")
+	}
+}
+
+func (c *checker) selector(s *PodSelector, path string) {
+	for _, key := range sortedKeys(s.MatchLabels) {
+		if value := s.MatchLabels[key]; !isLabelKey(key) || value != "" && !isLabelText(value) {
+			c.fail(diag.Diagnostic{
+				Code: "bad-label", Path: at(path, key), Summary: fmt.Sprintf("%q: %q is not a Kubernetes label", key, value),
+				Hint: "a label is [prefix/]name: value of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends",
+			})
+		}
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
