@@ -79,12 +79,15 @@ func (s *Set) Scale(key Key, replicas int32) error {
 	case !known:
 		return fmt.Errorf("scale %s: not found: see hawser lab status", key)
 	case object.Deployment != nil:
+		object.Deployment = object.Deployment.DeepCopy() // other sets may hold the same manifest
 		object.Deployment.Spec.Replicas = &replicas
 	case object.StatefulSet != nil:
+		object.StatefulSet = object.StatefulSet.DeepCopy()
 		object.StatefulSet.Spec.Replicas = &replicas
 	default:
 		return fmt.Errorf("scale %s: only a Deployment or a StatefulSet has replicas", key)
 	}
+	s.objects[key] = object
 	return nil
 }
 

@@ -1,0 +1,121 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"slices"
+)
+
+var errExhausted = errors.New("no address left")
+
+// nth gives the n-th address of a prefix, counted from its first (0).
+func nth(prefix netip.Prefix, n int) (netip.Addr, error) {
+	base := prefix.Masked().Addr()
+	raw := base.AsSlice()
+	sum := new(big.Int).Add(new(big.Int).SetBytes(raw), big.NewInt(int64(n)))
+	if sum.BitLen() > base.BitLen() {
+		return netip.Addr{}, errExhausted
+	}
+	addr, _ := netip.AddrFromSlice(sum.FillBytes(make([]byte, len(raw))))
+	if !prefix.Contains(addr) {
+		return netip.Addr{}, errExhausted
+	}
+	return addr, nil
+}
+
+// nodePrefix gives the k-th node's share of a cluster's pod prefix: a /24 where
+// that leaves room for 16 nodes, otherwise a sixteenth (IPv6: a /112 or a sixteenth).
+func nodePrefix(cidr netip.Prefix, k int) (netip.Prefix, error) {
+	bits, most := 24, 30
+	if cidr.Addr().Is6() {
+		bits, most = 112, 126
+	}
+	bits = min(max(bits, cidr.Bits()+4), most)
+	if bits < cidr.Bits() {
+		return netip.Prefix{}, fmt.Errorf("share out %s: too small", cidr)
+	}
+	if room := bits - cidr.Bits(); room < 31 && k >= 1<<room {
+		return netip.Prefix{}, fmt.Errorf("share out %s: room for %d nodes only", cidr, 1<<room)
+	}
+	raw := cidr.Masked().Addr().AsSlice()
+	step := new(big.Int).Lsh(big.NewInt(int64(k)), uint(len(raw)*8-bits))
+	sum := step.Add(step, new(big.Int).SetBytes(raw))
+	addr, _ := netip.AddrFromSlice(sum.FillBytes(make([]byte, len(raw))))
+	return netip.PrefixFrom(addr, bits), nil
+}
+
+// free finds the first address of a prefix, from the n-th on, that is not in any
+// of the sets; the later sets give way when nothing else is left.
+func free(prefix netip.Prefix, n int, taken ...map[netip.Addr]bool) (netip.Addr, error) {
+	for avoid := len(taken); avoid > 0; avoid-- {
+		for i := n; ; i++ {
+			addr, err := nth(prefix, i)
+			if err != nil {
+				break
+			}
+			if addr.Is4() && prefix.Bits() < 31 && !prefix.Contains(addr.Next()) {
+				break // broadcast
+			}
+			if !slices.ContainsFunc(taken[:avoid], func(set map[netip.Addr]bool) bool { return set[addr] }) {
+				return addr, nil
+			}
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("take an address of %s: %w", prefix, errExhausted)
+}
+
+// firstOf gives the first prefix of each family, IPv4 before IPv6.
+func firstOf(prefixes []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, six := range []bool{false, true} {
+		if i := slices.IndexFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is6() == six }); i >= 0 {
+			out = append(out, prefixes[i])
+		}
+	}
+	return out
+}
+
+// chooseLAN picks the range of the nodes' network. It is the same in every
+// cluster, as kind has it, and collides with nothing that the topology names.
+func chooseLAN(t topology) (netip.Prefix, error) {
+	candidates := []string{"172.18.0.0/16", "172.19.0.0/16", "172.31.0.0/16", "192.168.0.0/16", "100.96.0.0/16", "10.250.0.0/16"}
+	for _, text := range candidates {
+		lan := netip.MustParsePrefix(text)
+		if !t.uses(lan) {
+			return lan, nil
+		}
+	}
+	return netip.Prefix{}, fmt.Errorf("choose a network for the nodes: the topology overlaps all of %v", candidates)
+}
+
+func (t topology) uses(prefix netip.Prefix) bool {
+	for _, c := range t.clusters {
+		for _, p := range slices.Concat(c.podCIDRs, c.serviceCIDRs) {
+			if p.Overlaps(prefix) {
+				return true
+			}
+		}
+		for _, g := range c.gateways {
+			for _, endpoint := range g.Endpoints {
+				if addr, _, err := literal(endpoint); err == nil && addr.IsValid() && prefix.Contains(addr) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func sameFamily(a netip.Addr) func(netip.Addr) bool {
+	return func(b netip.Addr) bool { return a.Is6() == b.Is6() }
+}
+
+// lanGateway is the address of a cluster's bridge in the nodes' network.
+func lanGateway(w *world, six bool) netip.Addr {
+	if six {
+		return w.lan6.Addr().Next()
+	}
+	return w.lan.Addr().Next()
+}

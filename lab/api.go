@@ -1,0 +1,225 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/workload"
+)
+
+// Change asks the daemon to change the workloads of one cluster. Exactly one of
+// the groups of fields is used.
+type Change struct {
+	Cluster string `json:"cluster"`
+	// Apply and Delete hold manifests; File names their source in errors.
+	Apply  string `json:"apply,omitempty"`
+	Delete string `json:"delete,omitempty"`
+	File   string `json:"file,omitempty"`
+	// Object is NAMESPACE/KIND/NAME (or Namespace/NAME), to be deleted, or scaled
+	// when Replicas is set.
+	Object   string `json:"object,omitempty"`
+	Replicas *int32 `json:"replicas,omitempty"`
+	// Pod is NAMESPACE/NAME, to become Ready or not.
+	Pod   string `json:"pod,omitempty"`
+	Ready bool   `json:"ready,omitempty"`
+}
+
+// handler is the daemon's API.
+func (d *daemon) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { reply(w, d.status(r.Context()), nil) })
+	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.URL.Query().Get("from")) // not a number = all of them
+		reply(w, d.events.from(n), nil)
+	})
+	mux.HandleFunc("GET /place", func(w http.ResponseWriter, r *http.Request) {
+		found, err := d.find(r.URL.Query().Get("target"))
+		reply(w, found, err)
+	})
+	handle(mux, "POST /up", func(struct{}) error { d.mend(); d.converge(); return d.broken }, d)
+	handle(mux, "POST /change", d.change, d)
+	handle(mux, "POST /fault", d.fault, d)
+	return mux
+}
+
+// handle serves a request that changes the lab, one at a time.
+func handle[T any](mux *http.ServeMux, pattern string, do func(T) error, d *daemon) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		var body T
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<20)).Decode(&body); err != nil {
+			reply(w, nil, fmt.Errorf("read request: %w", err))
+			return
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		reply(w, struct{}{}, do(body))
+	})
+}
+
+func reply(w http.ResponseWriter, body any, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		body = map[string]string{"error": err.Error()}
+	}
+	_ = json.NewEncoder(w).Encode(body) // the client went away
+}
+
+// change alters the workloads. What cannot be placed changes nothing; d.mu is held.
+func (d *daemon) change(c Change) error {
+	if _, known := d.topology.cluster(c.Cluster); !known {
+		return fmt.Errorf("no cluster %q: there are %s", c.Cluster, d.topology.names())
+	}
+	if c.Pod != "" {
+		return d.setReady(c)
+	}
+	have := d.sets[c.Cluster]
+	if have == nil {
+		have = &workload.Set{}
+	}
+	next := &workload.Set{}
+	if err := next.Apply(have.Objects()); err != nil {
+		return err
+	}
+	if err := alter(next, c); err != nil {
+		return err
+	}
+	if err := d.try(c.Cluster, next); err != nil {
+		return err
+	}
+	raw, err := workload.Write(next.Objects())
+	if err != nil {
+		return err
+	}
+	if _, err := writeFile(d.layout.objects(c.Cluster), raw, 0o644); err != nil {
+		return err
+	}
+	d.sets[c.Cluster] = next
+	d.converge()
+	return d.broken
+}
+
+func alter(set *workload.Set, c Change) error {
+	switch {
+	case c.Apply != "":
+		objects, err := workload.Parse(c.File, []byte(c.Apply))
+		if err != nil {
+			return err
+		}
+		return set.Apply(objects)
+	case c.Delete != "":
+		objects, err := workload.Parse(c.File, []byte(c.Delete))
+		if err != nil {
+			return err
+		}
+		var keys []workload.Key
+		for _, o := range objects {
+			keys = append(keys, o.Key)
+		}
+		return set.Delete(keys)
+	case c.Object == "":
+		return errors.New("nothing to change")
+	}
+	key, err := parseKey(c.Object)
+	if err != nil {
+		return err
+	}
+	if c.Replicas != nil {
+		return set.Scale(key, *c.Replicas)
+	}
+	return set.Delete([]workload.Key{key})
+}
+
+func parseKey(text string) (workload.Key, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) == 2 {
+		parts = append([]string{""}, parts...)
+	}
+	if len(parts) != 3 {
+		return workload.Key{}, fmt.Errorf("object %q: it is NAMESPACE/KIND/NAME", text)
+	}
+	kind, err := workload.ParseKind(parts[1])
+	if err != nil {
+		return workload.Key{}, err
+	}
+	return workload.Key{Kind: kind, Namespace: parts[0], Name: parts[2]}, nil
+}
+
+// try plans with the changed workloads, on a copy of what is assigned.
+func (d *daemon) try(cluster string, set *workload.Set) error {
+	raw, err := json.Marshal(d.state)
+	if err != nil {
+		return fmt.Errorf("copy state: %w", err)
+	}
+	trial := newState()
+	if err := json.Unmarshal(raw, trial); err != nil {
+		return fmt.Errorf("copy state: %w", err)
+	}
+	w, err := plan(d.topology, map[string]*workload.Set{cluster: set}, d.config.Workers, trial)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, problem := range w.problems {
+		if d.world == nil || !slices.Contains(d.world.problems, problem) {
+			errs = append(errs, errors.New(problem))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *daemon) setReady(c Change) error {
+	id := c.Cluster + "/" + c.Pod
+	if !slices.ContainsFunc(d.world.pods(), func(p pod) bool { return p.id() == id }) {
+		return fmt.Errorf("no pod %q: see hawser lab status", id)
+	}
+	d.state.Ready[id] = c.Ready
+	d.converge()
+	return d.broken
+}
+
+// find says how a program gets into a pod (CLUSTER/NAMESPACE/POD) or onto a node
+// (CLUSTER/NODE).
+func (d *daemon) find(target string) (netspace.Exec, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out netspace.Exec
+	if strings.Count(target, "/") == 1 {
+		n, err := d.findNode(target)
+		if err != nil {
+			return out, err
+		}
+		m := d.machines[n.id()]
+		if m == nil {
+			return out, fmt.Errorf("node %s does not run: hawser lab fault power-on %s", target, target)
+		}
+		return d.nodeExec(n, m.space.path, nil), nil
+	}
+	for _, m := range d.machines {
+		c := m.pods[target]
+		if c == nil {
+			continue
+		}
+		out = netspace.Exec{
+			Net: m.space.path, Resolv: d.layout.path("resolv", c.spec.Namespace), Hosts: d.layout.hosts(), Hostname: c.spec.Name,
+		}
+		if c.space != nil {
+			out.Net = c.space.path
+		}
+		return out, nil
+	}
+	if d.world != nil {
+		for _, p := range d.world.pods() {
+			if p.id() == target {
+				return out, fmt.Errorf("pod %s does not run: its node %s/%s is off (hawser lab fault power-on)", target, p.cluster, p.node)
+			}
+		}
+	}
+	return out, fmt.Errorf("no pod %q: name it CLUSTER/NAMESPACE/POD, as hawser lab status does", target)
+}

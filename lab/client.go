@@ -1,0 +1,131 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// Client talks to the daemon of a running lab.
+type Client struct {
+	layout Layout
+	http   *http.Client
+}
+
+// NewClient makes a client for the lab in a folder; it connects when it is used.
+func NewClient(l Layout) *Client {
+	return &Client{layout: l, http: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", l.Socket())
+		},
+	}}}
+}
+
+// ErrNotRunning is returned when a lab's daemon does not answer.
+var ErrNotRunning = errors.New("the lab does not run: start it with hawser lab up")
+
+// Status asks for the state of the lab.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	var out Status
+	return out, c.call(ctx, http.MethodGet, "/status", nil, &out)
+}
+
+// Change alters the workloads of a cluster and returns when that is in force on
+// the nodes.
+func (c *Client) Change(ctx context.Context, change Change) error {
+	return c.call(ctx, http.MethodPost, "/change", change, nil)
+}
+
+// Fault does something bad to the lab, or mends it, and returns when that is done.
+func (c *Client) Fault(ctx context.Context, f Fault) error {
+	return c.call(ctx, http.MethodPost, "/fault", f, nil)
+}
+
+// Exec turns the calling process into a program in a pod (CLUSTER/NAMESPACE/POD)
+// or on a node (CLUSTER/NODE). It returns only when that fails.
+func (c *Client) Exec(ctx context.Context, target string, argv []string) error {
+	var at netspace.Exec
+	if err := c.call(ctx, http.MethodGet, "/place?target="+url.QueryEscape(target), nil, &at); err != nil {
+		return err
+	}
+	config, err := readConfig(c.layout)
+	if err != nil {
+		return err
+	}
+	at.Argv = argv
+	return at.Replace(environment(c.layout, config))
+}
+
+// Running reports whether the lab's daemon answers.
+func (c *Client) Running(ctx context.Context) bool {
+	var out []Event
+	return c.call(ctx, http.MethodGet, "/events", nil, &out) == nil
+}
+
+func (c *Client) events(ctx context.Context, from int) ([]Event, error) {
+	var out []Event
+	return out, c.call(ctx, http.MethodGet, fmt.Sprintf("/events?from=%d", from), nil, &out)
+}
+
+// LogFile is the log of a node's agent.
+func (c *Client) LogFile(ctx context.Context, target string) (string, error) {
+	s, err := c.Status(ctx)
+	if err != nil {
+		return "", err
+	}
+	if target == "reconciler" {
+		return s.Reconciler.Log, nil
+	}
+	for _, n := range s.Nodes {
+		if n.Cluster+"/"+n.Name == target {
+			return filepath.Join(n.Dir, "agent.log"), nil
+		}
+	}
+	return "", fmt.Errorf("no node %q: name it CLUSTER/NODE, as hawser lab status does, or reconciler", target)
+}
+
+func (c *Client) call(ctx context.Context, method, path string, body, into any) error {
+	if _, err := readConfig(c.layout); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("ask the lab: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://lab"+path, bytes.NewReader(raw))
+	if err != nil {
+		return fmt.Errorf("ask the lab: %w", err)
+	}
+	resp, err := c.http.Do(req)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%s: %w", c.layout.Dir, ErrNotRunning)
+	}
+	if err != nil {
+		return fmt.Errorf("ask the lab: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		var failed struct{ Error string }
+		if json.NewDecoder(resp.Body).Decode(&failed) != nil || failed.Error == "" {
+			return fmt.Errorf("ask the lab: %s", resp.Status)
+		}
+		return errors.New(failed.Error)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("ask the lab: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,281 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// converge brings what runs to what should run. It may be called at any time and
+// does only what is missing; d.mu is held.
+func (d *daemon) converge() {
+	err := d.pass()
+	if err != nil && (d.broken == nil || d.broken.Error() != err.Error()) {
+		d.log.Error("lab does not run as wanted", "err", err)
+		d.events.add("trying again: %v", err)
+	}
+	d.broken = err
+}
+
+func (d *daemon) pass() error {
+	w, err := plan(d.topology, d.sets, d.config.Workers, d.state)
+	if err != nil {
+		return err
+	}
+	d.world = w
+	errs := []error{d.removeStale(w), d.boot(w)}
+	for i := range w.nodes {
+		if m := d.machines[w.nodes[i].id()]; m != nil {
+			errs = append(errs, m.setRoutes(nodeRoutes(w, &w.nodes[i])))
+		}
+	}
+	errs = append(errs, d.files(w), d.runPods(w), d.program(w), d.faults(w), d.deliver(w))
+	if !d.config.Bare {
+		errs = append(errs, d.runAgents(w))
+	}
+	errs = append(errs, d.state.write(d.layout.state()))
+	return errors.Join(errs...)
+}
+
+// stale reports whether a node that runs is not wanted as it is.
+func (d *daemon) stale(w *world, m *machine) bool {
+	want := w.node(m.spec.id())
+	return want == nil || d.state.Off[want.id()] || want.gateway != m.spec.gateway || !slices.Equal(want.wan, m.spec.wan) ||
+		!slices.Equal(want.lan, m.spec.lan) || !slices.Equal(want.podCIDRs, m.spec.podCIDRs)
+}
+
+// removeStale takes down nodes that are gone or off, and pods that are gone or
+// have moved.
+func (d *daemon) removeStale(w *world) error {
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(d.machines)) {
+		if m := d.machines[id]; d.stale(w, m) {
+			delete(d.machines, id)
+			errs = append(errs, m.halt(d.underlay))
+			d.events.add("node %s went down", id)
+			if w.node(id) == nil {
+				errs = append(errs, os.RemoveAll(d.layout.Node(d.state.folder(m.spec.cluster, m.spec.name))))
+			}
+		}
+	}
+	want := map[string]pod{}
+	for _, p := range w.pods() {
+		want[p.id()] = p
+	}
+	for _, m := range d.machines {
+		for _, id := range slices.Sorted(maps.Keys(m.pods)) {
+			if p, wanted := want[id]; !wanted || !m.pods[id].same(p) {
+				errs = append(errs, m.stopPod(id))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// boot makes the nodes that are missing.
+func (d *daemon) boot(w *world) error {
+	var errs []error
+	for _, c := range w.clusters {
+		gateways := []netip.Addr{lanGateway(w, false), lanGateway(w, true)}
+		if err := d.underlay.lan(c.number, gateways); err != nil {
+			errs = append(errs, fmt.Errorf("cluster %s: %w", c.name, err))
+			continue
+		}
+		for _, n := range w.nodesOf(c.name) {
+			if d.machines[n.id()] != nil || d.state.Off[n.id()] {
+				continue
+			}
+			path := d.layout.namespace(d.config, fmt.Sprintf("node%d", n.number))
+			m, err := boot(n, path, d.underlay, c.number)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			d.machines[n.id()] = m
+			d.events.add("node %s is up", n.id())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// files writes what nodes and pods find on disk: facts, resolver and hosts.
+func (d *daemon) files(w *world) error {
+	errs := []error{overwrite(d.layout.hosts(), hostsFile(w))}
+	for _, space := range d.namespacesOf(w) {
+		errs = append(errs, overwrite(d.layout.path("resolv", space), resolvConf(d.topology, space)))
+	}
+	for _, c := range w.clusters {
+		content, err := facts(w, c, d.state.Off)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, n := range w.nodesOf(c.name) {
+			dir := d.nodeDir(&n)
+			for _, sub := range []string{"fabric", "keys", "facts", "state", "run"} {
+				errs = append(errs, os.MkdirAll(filepath.Join(dir, sub), 0o755))
+			}
+			for name, raw := range content {
+				_, err := writeFile(filepath.Join(dir, "facts", name), raw, 0o644)
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// overwrite changes a file in place: it is mounted in other places, where a new
+// file under the old name would not be seen.
+func overwrite(path string, content []byte) error {
+	if have, err := os.ReadFile(path); err == nil && string(have) == string(content) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func (d *daemon) namespacesOf(w *world) []string {
+	spaces := map[string]bool{"default": true}
+	for _, p := range w.pods() {
+		spaces[p.Namespace] = true
+	}
+	return slices.Sorted(maps.Keys(spaces))
+}
+
+func (d *daemon) nodeDir(n *node) string { return d.layout.Node(d.state.folder(n.cluster, n.name)) }
+
+// runPods starts the pods that are missing.
+func (d *daemon) runPods(w *world) error {
+	var errs []error
+	for _, p := range w.pods() {
+		m := d.machines[p.cluster+"/"+p.node]
+		if m == nil {
+			continue
+		}
+		if have := m.pods[p.id()]; have != nil {
+			have.spec = p
+			continue
+		}
+		path := d.layout.namespace(d.config, "pod-"+vethName(p.id()))
+		errs = append(errs, m.startPod(p, path))
+	}
+	return errors.Join(errs...)
+}
+
+// program writes services and masquerading into every node.
+func (d *daemon) program(w *world) error {
+	var errs []error
+	for _, c := range w.clusters {
+		for _, n := range w.nodesOf(c.name) {
+			if m := d.machines[n.id()]; m != nil {
+				errs = append(errs, m.setRules(rules(&n, c.services)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// faults brings the links to the faults that are in force.
+func (d *daemon) faults(w *world) error {
+	var errs []error
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if d.machines[n.id()] == nil {
+			continue
+		}
+		errs = append(errs, d.underlay.setFault(port(n, SideLAN), lanBridge(d.state.number(n.cluster)), d.state.Links[n.id()+"/"+SideLAN]))
+		if n.gateway {
+			errs = append(errs, d.underlay.setFault(port(n, SideWAN), "wan", d.state.Links[n.id()+"/"+SideWAN]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// runAgents starts the agents that should run: those of nodes that have received
+// a fabric, as a pod starts when its ConfigMap exists.
+func (d *daemon) runAgents(w *world) error {
+	var errs []error
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		m := d.machines[n.id()]
+		if m == nil {
+			continue
+		}
+		run := !d.state.Stopped[n.id()] && d.published.clusters[n.cluster] != nil
+		switch {
+		case run && m.agent == nil:
+			p, err := d.agentProgram(n, m)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			m.agent = startChild(p, d.log)
+		case !run && m.agent != nil && d.state.Stopped[n.id()]:
+			m.agent.stop()
+			m.agent = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *daemon) agentProgram(n *node, m *machine) (program, error) {
+	dir := d.nodeDir(n)
+	if err := d.identity(n, filepath.Join(dir, "identity")); err != nil {
+		return program{}, err
+	}
+	argv := []string{
+		d.config.Agent, "run", "--cluster", n.cluster, "--node", n.name,
+		"--fabric", filepath.Join(dir, "fabric"), "--keys", filepath.Join(dir, "keys"), "--identity", filepath.Join(dir, "identity"),
+		"--facts", filepath.Join(dir, "facts"), "--state", filepath.Join(dir, "state"), "--socket", "/run/agent.sock",
+	}
+	e := d.nodeExec(n, m.space.path, argv)
+	return program{
+		name: "agent of " + n.id(),
+		argv: append([]string{d.config.Hawser, "lab", "nsexec"}, e.Args()...),
+		env:  environment(d.layout, d.config),
+		log:  filepath.Join(dir, "agent.log"),
+	}, nil
+}
+
+// nodeExec is a program's view on a node.
+func (d *daemon) nodeExec(n *node, path string, argv []string) netspace.Exec {
+	return netspace.Exec{
+		Net: path, Resolv: d.layout.path("resolv", "default"), Hosts: d.layout.hosts(),
+		Run: filepath.Join(d.nodeDir(n), "run"), Keep: d.layout.Dir, Hostname: n.name, Argv: argv,
+	}
+}
+
+// identity writes the age identity that opens the cluster's keys. A cluster that
+// joined by a commit may use the recipient of any cluster of the lab.
+func (d *daemon) identity(n *node, path string) error {
+	c, _ := d.topology.cluster(n.cluster)
+	files, err := filepath.Glob(d.layout.identity("*"))
+	if err != nil {
+		return fmt.Errorf("find identity of cluster %s: %w", n.cluster, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("read identity of cluster %s: %w", n.cluster, err)
+		}
+		if have, err := recipientIn(raw); err == nil && have == c.recipient {
+			_, err := writeFile(path, raw, 0o600)
+			return err
+		}
+	}
+	if !n.gateway {
+		return nil
+	}
+	return fmt.Errorf("cluster %s: its recipient is none of the lab's: write the one that hawser lab recipient %s prints", c.name, c.name)
+}

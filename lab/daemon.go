@@ -1,0 +1,228 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/workload"
+)
+
+// daemon owns a running lab: it alone changes namespaces, workloads and faults.
+type daemon struct {
+	layout Layout
+	config Config
+	log    *slog.Logger
+	events events
+
+	mu         sync.Mutex // held while anything below changes; never while waiting for others' programs
+	topology   topology
+	sets       map[string]*workload.Set
+	state      *state
+	world      *world
+	underlay   *underlay
+	machines   map[string]*machine
+	reconciler *child
+	control    *space // where the reconciler listens, so that labs do not collide
+	published  published
+	broken     error // of the last pass
+}
+
+// Serve runs the daemon of the lab in l until it gets SIGTERM. It expects a
+// folder that Up has made and no namespaces.
+func Serve(ctx context.Context, l Layout, log *slog.Logger) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	d, err := newDaemon(l, log)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("unix", l.Socket())
+	if err != nil {
+		return fmt.Errorf("serve the lab: %w", err)
+	}
+	if err := d.start(); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	server := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 5 * time.Second}
+	var group sync.WaitGroup
+	group.Go(func() { d.follow(ctx) })
+	group.Go(func() { d.retry(ctx) })
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = server.Close()
+		<-ended
+	}
+	stop()
+	group.Wait()
+	return errors.Join(err, d.halt())
+}
+
+func newDaemon(l Layout, log *slog.Logger) (*daemon, error) {
+	config, err := readConfig(l)
+	if err != nil {
+		return nil, err
+	}
+	s, err := readState(l.state())
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{layout: l, config: config, log: log, state: s, sets: map[string]*workload.Set{}, machines: map[string]*machine{}}
+	if err := d.readObjects(); err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(l.Topology())
+	if err != nil {
+		return nil, fmt.Errorf("read topology: %w", err)
+	}
+	if d.topology, err = parseTopology(raw); err != nil {
+		return nil, err
+	}
+	self, err := netspace.Find(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	record, err := json.Marshal(self)
+	if err != nil {
+		return nil, fmt.Errorf("record the daemon: %w", err)
+	}
+	_, err = writeFile(l.daemon(), record, 0o644)
+	return d, err
+}
+
+// readObjects loads the workloads that were applied so far.
+func (d *daemon) readObjects() error {
+	paths, err := filepath.Glob(d.layout.objects("*"))
+	if err != nil {
+		return fmt.Errorf("read workloads: %w", err)
+	}
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read workloads: %w", err)
+		}
+		objects, err := workload.Parse(path, raw)
+		if err != nil {
+			return fmt.Errorf("read workloads: %w", err)
+		}
+		set := &workload.Set{}
+		if err := set.Apply(objects); err != nil {
+			return fmt.Errorf("read workloads: %w", err)
+		}
+		d.sets[strings.TrimSuffix(filepath.Base(path), ".yaml")] = set
+	}
+	return nil
+}
+
+// start builds the lab for the first time. What fails is tried again later.
+func (d *daemon) start() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := netspace.Prepare(d.layout.namespaces()); err != nil {
+		return err
+	}
+	var err error
+	if d.underlay, err = newUnderlay(d.layout.namespace(d.config, "underlay")); err != nil {
+		return err
+	}
+	if d.control, err = newSpace(d.layout.namespace(d.config, "control"), settings(false)); err != nil {
+		return err
+	}
+	d.events.add("building %d clusters: %s", len(d.topology.clusters), d.topology.names())
+	if !d.config.Bare {
+		d.startReconciler()
+	}
+	d.converge()
+	return nil
+}
+
+// halt ends all programs and takes every namespace away.
+func (d *daemon) halt() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.reconciler != nil {
+		d.reconciler.stop()
+	}
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(d.machines)) {
+		errs = append(errs, d.machines[id].halt(d.underlay))
+	}
+	errs = append(errs, d.control.close(), d.underlay.close(), os.Remove(d.layout.Socket()))
+	if err := errors.Join(errs...); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// retryEvery is how long a pass that failed waits for the next one.
+const retryEvery = time.Second
+
+func (d *daemon) retry(ctx context.Context) {
+	tick := time.NewTicker(retryEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			d.mu.Lock()
+			if d.broken != nil {
+				d.converge()
+			}
+			d.mu.Unlock()
+		}
+	}
+}
+
+// environment is that of every program of the lab: ours, our folder first in the
+// search path, and the mark by which Down finds it.
+func environment(l Layout, c Config) []string {
+	skip := []string{"PATH=", DirEnv + "=", markEnv + "="}
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return slices.ContainsFunc(skip, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
+	})
+	path := filepath.Dir(c.Hawser) + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin:/usr/bin:/bin"
+	return append(env, "PATH="+path, DirEnv+"="+l.Dir, markEnv+"="+c.ID)
+}
+
+// events are lines for a person that waits for the lab.
+type events struct {
+	mu    sync.Mutex
+	lines []Event
+}
+
+// Event is one line of progress.
+type Event struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+}
+
+func (e *events) add(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lines = append(e.lines, Event{At: time.Now(), Text: fmt.Sprintf(format, args...)})
+}
+
+// from gives the lines after the first n.
+func (e *events) from(n int) []Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.lines[min(max(n, 0), len(e.lines)):])
+}

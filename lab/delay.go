@@ -1,0 +1,160 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// delayer holds every frame of one link back for a while, each way. It stands
+// between a node's port and the bridge: the port leaves the bridge, the stand-in
+// (a veth) joins it, and frames are carried between the two by hand. This needs
+// no queueing discipline from the kernel.
+type delayer struct {
+	space *space
+	port  string
+	delay atomic.Int64 // nanoseconds
+	stop  context.CancelFunc
+	files []*os.File
+	group sync.WaitGroup
+}
+
+// frame is one packet as AF_PACKET gave it, with its virtio-net header.
+type frame struct {
+	raw []byte
+	due time.Time
+}
+
+const (
+	// longestFrame is a virtio-net header and the largest segment that offloading makes.
+	longestFrame = 10 + 14 + 4 + 65536
+	// heldFrames bounds what one direction holds back; more are dropped, as a queue would.
+	heldFrames = 4096
+)
+
+func standIn(port string) string  { return port + "d" }
+func innerEnd(port string) string { return port + "i" }
+
+func newDelayer(s *space, port, bridge string, delay time.Duration) (*delayer, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &delayer{space: s, port: port, stop: cancel}
+	d.set(delay)
+	if err := d.wire(bridge); err != nil {
+		return nil, errors.Join(fmt.Errorf("delay link %s: %w", port, err), d.close())
+	}
+	outer, inner := d.files[0], d.files[1]
+	d.carry(ctx, outer, inner)
+	d.carry(ctx, inner, outer)
+	return d, nil
+}
+
+func (d *delayer) set(delay time.Duration) { d.delay.Store(int64(delay)) }
+
+// close ends the forwarding and removes the stand-in. The port is on no bridge then.
+func (d *delayer) close() error {
+	d.stop()
+	for _, file := range d.files {
+		_ = file.Close()
+	}
+	d.group.Wait()
+	return d.space.remove(standIn(d.port))
+}
+
+func (d *delayer) wire(bridge string) error {
+	if err := pair(d.space, standIn(d.port), d.space, innerEnd(d.port)); err != nil {
+		return err
+	}
+	if err := d.space.enslave(d.port, ""); err != nil {
+		return err
+	}
+	if err := d.space.enslave(standIn(d.port), bridge); err != nil {
+		return err
+	}
+	for _, name := range []string{d.port, innerEnd(d.port)} {
+		file, err := rawSocket(d.space, name)
+		if err != nil {
+			return err
+		}
+		d.files = append(d.files, file)
+	}
+	return nil
+}
+
+// rawSocket opens a packet socket on one link that receives all frames and keeps
+// unfinished checksums and large segments as they are (packet(7), PACKET_VNET_HDR).
+func rawSocket(s *space, name string) (*os.File, error) {
+	link, err := s.link.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("find link %s: %w", name, err)
+	}
+	index := link.Attrs().Index
+	var file *os.File
+	err = netspace.Do(s.path, func() error {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		file = os.NewFile(uintptr(fd), "packet:"+name)
+		// The kernel would show each sent frame to the sender's own socket too.
+		err = errors.Join(
+			unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1),
+			unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
+			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20),
+			unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP,
+				&unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_PROMISC}),
+		)
+		if err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: index})
+	})
+	if err != nil {
+		if file != nil {
+			_ = file.Close()
+		}
+		return nil, fmt.Errorf("open packet socket on %s: %w", name, err)
+	}
+	return file, nil
+}
+
+func bigEndian(n uint16) uint16 { return n<<8 | n>>8 }
+
+// carry moves frames one way until the sockets are closed.
+func (d *delayer) carry(ctx context.Context, from, to *os.File) {
+	held := make(chan frame, heldFrames)
+	d.group.Go(func() {
+		defer close(held)
+		buffer := make([]byte, longestFrame)
+		for {
+			n, err := from.Read(buffer)
+			if errors.Is(err, os.ErrClosed) || ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				continue // such as ENETDOWN while the link is cut
+			}
+			select {
+			case held <- frame{raw: append([]byte(nil), buffer[:n]...), due: time.Now().Add(time.Duration(d.delay.Load()))}:
+			default:
+			}
+		}
+	})
+	d.group.Go(func() {
+		for f := range held {
+			select {
+			case <-ctx.Done():
+				continue
+			case <-time.After(time.Until(f.due)):
+				_, _ = to.Write(f.raw) // a frame that cannot be sent is lost, as on a wire
+			}
+		}
+	})
+}

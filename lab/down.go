@@ -1,0 +1,98 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// Down removes a lab without a trace: processes, namespaces with their links,
+// mounts and files. It works on a lab that runs, on one whose daemon was killed
+// and on one whose up was. It reports whether there was a lab.
+func Down(ctx context.Context, l Layout) (bool, error) {
+	if os.Geteuid() != 0 {
+		return false, errors.New("the lab removes network namespaces: run it as root")
+	}
+	config, err := readConfig(l)
+	if errors.Is(err, ErrNoLab) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return true, err
+	}
+	defer unlock()
+	if err := l.sweep(ctx, config); err != nil {
+		return true, err
+	}
+	if err := l.unmountAll(); err != nil {
+		return true, err
+	}
+	if err := os.RemoveAll(l.Dir); err != nil {
+		return true, fmt.Errorf("remove folder of the lab: %w", err)
+	}
+	for _, parent := range config.Parents {
+		_ = os.Remove(parent) // stays when somebody else uses it by now
+	}
+	return true, nil
+}
+
+// killAll ends the daemon first, so that nothing is started again, then all
+// others: those in the lab's namespaces and those that carry its mark.
+func (l Layout) killAll(ctx context.Context, c Config) error {
+	if raw, err := os.ReadFile(l.daemon()); err == nil {
+		var daemon netspace.Process
+		if json.Unmarshal(raw, &daemon) == nil && daemon.Alive() && daemon.PID != os.Getpid() {
+			if err := netspace.Kill(ctx, []netspace.Process{daemon}); err != nil {
+				return err
+			}
+		}
+	}
+	inodes := netspace.Inodes(l.namespaces())
+	for {
+		left := netspace.Processes(inodes, markEnv+"="+c.ID)
+		if len(left) == 0 {
+			return nil
+		}
+		if err := netspace.Kill(ctx, left); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("end the lab's processes: %w", ctx.Err())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// unmountAll removes what is mounted below the lab's folder, innermost first.
+func (l Layout) unmountAll() error {
+	raw, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("list mounts: %w", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	slices.Reverse(lines)
+	for _, line := range lines {
+		fields := strings.Fields(line)
+		if len(fields) < 5 || !strings.HasPrefix(fields[4], l.Dir+"/") {
+			continue
+		}
+		if err := unix.Unmount(fields[4], unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("unmount %s: %w", fields[4], err)
+		}
+	}
+	return nil
+}

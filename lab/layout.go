@@ -1,0 +1,138 @@
+// Package lab runs a whole clusterset on one Linux machine from a topology and
+// Kubernetes manifests: every node and pod is a network namespace, the
+// reconciler and the agents are the real programs, and only the underlay between
+// the nodes is simulated.
+//
+// One process, the daemon (Serve), owns everything that changes; the functions
+// of a Client talk to it over a unix socket. Up makes a lab, Down removes every
+// trace of it, also of one whose daemon was killed.
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// DefaultDir is where a lab lives unless HAWSER_LAB_DIR or --dir says otherwise.
+const DefaultDir = "/run/hawser/lab"
+
+// DirEnv is the environment variable that names the lab's folder.
+const DirEnv = "HAWSER_LAB_DIR"
+
+// markEnv is in the environment of every process of a lab; its value is the
+// lab's ID, so that Down knows them for certain.
+const markEnv = "HAWSER_LAB_ID"
+
+// DirFrom gives the folder of the lab: the flag, the environment, or the default.
+func DirFrom(flag, env string) (string, error) {
+	dir := DefaultDir
+	if env != "" {
+		dir = env
+	}
+	if flag != "" {
+		dir = flag
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("find folder of the lab: %w", err)
+	}
+	// Unix sockets have room for 107 bytes (unix(7)); the longest one lies below
+	// nodes/<cluster>/<node>/run and is reached through a short name there.
+	if len(abs) > 80 {
+		return "", fmt.Errorf("folder of the lab %s: longer than 80 bytes, unix sockets below it would not fit: choose another --dir", abs)
+	}
+	return abs, nil
+}
+
+// Layout knows the paths below a lab's folder.
+type Layout struct{ Dir string }
+
+func (l Layout) path(parts ...string) string {
+	return filepath.Join(append([]string{l.Dir}, parts...)...)
+}
+
+// Repo is the topology's git repository.
+func (l Layout) Repo() string { return l.path("repo") }
+
+// Topology is the topology file in the working tree of Repo.
+func (l Layout) Topology() string { return l.path("repo", topologyFile) }
+
+// Socket is the daemon's API.
+func (l Layout) Socket() string { return l.path("lab.sock") }
+
+// RootKey is the root key that the lab's reconciler derives tunnel keys from.
+func (l Layout) RootKey() string { return l.path("keys", "root") }
+
+// Node is the folder of one node: fabric, keys, facts, state, run (its /run, with
+// agent.sock), agent.log. It is named after the node, or <cluster>.<node> when
+// another cluster had a node of that name first.
+func (l Layout) Node(folder string) string { return l.path("nodes", folder) }
+
+func (l Layout) config() string                 { return l.path("lab.json") }
+func (l Layout) state() string                  { return l.path("state.json") }
+func (l Layout) daemonLog() string              { return l.path("daemon.log") }
+func (l Layout) daemon() string                 { return l.path("daemon.json") }
+func (l Layout) reconcilerLog() string          { return l.path("reconciler.log") }
+func (l Layout) hosts() string                  { return l.path("hosts") }
+func (l Layout) namespaces() string             { return l.path("ns") }
+func (l Layout) objects(cluster string) string  { return l.path("objects", cluster+".yaml") }
+func (l Layout) identity(cluster string) string { return l.path("keys", cluster+".agekey") }
+
+// Config is what a lab was made with; it never changes.
+type Config struct {
+	ID      string   `json:"id"`      // random; marks the lab's processes and namespaces
+	Workers int      `json:"workers"` // nodes a cluster besides its gateways
+	Bare    bool     `json:"bare"`    // nodes, pods and services only: no reconciler, no agents
+	Hawser  string   `json:"hawser"`  // path of the hawser program
+	Agent   string   `json:"agent"`   // path of the hawser-agent program
+	Parents []string `json:"parents"` // folders made to hold the lab's own, innermost first
+}
+
+// ErrNoLab is returned where there is no lab.
+var ErrNoLab = errors.New("no lab here: run hawser lab up")
+
+func readConfig(l Layout) (Config, error) {
+	var c Config
+	raw, err := os.ReadFile(l.config())
+	if errors.Is(err, os.ErrNotExist) {
+		return c, fmt.Errorf("%s: %w", l.Dir, ErrNoLab)
+	}
+	if err != nil {
+		return c, fmt.Errorf("read lab: %w", err)
+	}
+	if err := json.Unmarshal(raw, &c); err != nil || c.ID == "" {
+		return c, fmt.Errorf("read lab: %s is broken: %w", l.config(), errors.Join(err, errors.New("no id")))
+	}
+	return c, nil
+}
+
+// namespace is the file that pins a namespace of the lab.
+func (l Layout) namespace(c Config, name string) string { return l.path("ns", c.ID+"-"+name) }
+
+// writeFile replaces a file in one step, so that a reader sees the old content
+// or the new one. It reports whether anything changed.
+func writeFile(path string, content []byte, mode os.FileMode) (bool, error) {
+	if have, err := os.ReadFile(path); err == nil && string(have) == string(content) {
+		return false, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return false, fmt.Errorf("write %s: %w", path, err)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return false, fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = temp.Write(content)
+	err = errors.Join(err, temp.Chmod(mode), temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name())
+		return false, fmt.Errorf("write %s: %w", path, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,278 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"time"
+
+	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/whereami"
+)
+
+// machine is a node that runs: its namespace and what is in force there.
+type machine struct {
+	spec   node
+	space  *space
+	routes map[route]bool
+	rules  string
+	agent  *child
+	pods   map[string]*container // by ID
+}
+
+// container is a pod that runs.
+type container struct {
+	spec   pod
+	space  *space // nil for a pod on the host network
+	server *whereami.Server
+}
+
+// boot makes a node and wires it to the underlay.
+func boot(n node, path string, u *underlay, clusterNumber int) (*machine, error) {
+	s, err := newSpace(path, settings(true))
+	if err != nil {
+		return nil, err
+	}
+	m := &machine{spec: n, space: s, routes: map[route]bool{}, pods: map[string]*container{}}
+	if err := m.wire(u, clusterNumber); err != nil {
+		return nil, errors.Join(fmt.Errorf("node %s: %w", n.id(), err), u.detach(&n), s.close())
+	}
+	return m, nil
+}
+
+func (m *machine) wire(u *underlay, clusterNumber int) error {
+	if err := u.attach(&m.spec, clusterNumber, m.space); err != nil {
+		return err
+	}
+	for _, addr := range m.spec.lan {
+		bits := 16
+		if addr.Is6() {
+			bits = 64
+		}
+		if err := m.space.address("eth0", netip.PrefixFrom(addr, bits)); err != nil {
+			return err
+		}
+	}
+	for _, addr := range m.spec.wan {
+		if err := m.space.address("wan0", host(addr)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// halt ends everything on the node and takes it away, as a power cut would.
+func (m *machine) halt(u *underlay) error {
+	if m.agent != nil {
+		m.agent.stop()
+	}
+	var errs []error
+	for id := range m.pods {
+		errs = append(errs, m.stopPod(id))
+	}
+	errs = append(errs, killIn(m.space.path))
+	errs = append(errs, u.detach(&m.spec), m.space.close())
+	return errors.Join(errs...)
+}
+
+// killIn ends every process in a namespace; new ones may appear meanwhile.
+func killIn(path string) error {
+	inode, err := netspace.Inode(path)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for {
+		left := netspace.Processes(map[uint64]bool{inode: true}, "")
+		if len(left) == 0 {
+			return nil
+		}
+		if err := netspace.Kill(ctx, left); err != nil {
+			return err
+		}
+	}
+}
+
+// setRoutes brings the node's own routes to those wanted. Routes of others, such
+// as Hawser's, are not looked at.
+func (m *machine) setRoutes(want []route) error {
+	var errs []error
+	wanted := map[route]bool{}
+	for _, r := range want {
+		wanted[r] = true
+		if m.routes[r] {
+			continue
+		}
+		if err := m.space.apply(r, false); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		m.routes[r] = true
+	}
+	for r := range maps.Clone(m.routes) {
+		if wanted[r] {
+			continue
+		}
+		if err := m.space.apply(r, true); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		delete(m.routes, r)
+	}
+	return errors.Join(errs...)
+}
+
+// nodeRoutes are the routes of a node: the other gateways' endpoints, the other
+// nodes' pods, and a default route, so that look-ups of any address succeed.
+func nodeRoutes(w *world, n *node) []route {
+	var out []route
+	for _, lan := range n.lan {
+		gateway := lanGateway(w, lan.Is6())
+		out = append(out, route{dst: everything(lan), dev: "eth0", via: gateway, onnet: true})
+	}
+	for _, remote := range n.remotes {
+		if i := slices.IndexFunc(n.wan, sameFamily(remote)); i >= 0 {
+			out = append(out, route{dst: host(remote), dev: "wan0", src: n.wan[i]})
+		}
+	}
+	for _, other := range w.nodesOf(n.cluster) {
+		if other.name == n.name {
+			continue
+		}
+		for _, cidr := range other.podCIDRs {
+			if i := slices.IndexFunc(other.lan, sameFamily(cidr.Addr())); i >= 0 {
+				out = append(out, route{dst: cidr, dev: "eth0", via: other.lan[i]})
+			}
+		}
+	}
+	return out
+}
+
+// setRules loads the node's service and masquerading rules when they changed.
+func (m *machine) setRules(text string) error {
+	if m.rules == text {
+		return nil
+	}
+	if err := loadRules(m.space.path, text); err != nil {
+		return fmt.Errorf("node %s: %w", m.spec.id(), err)
+	}
+	m.rules = text
+	return nil
+}
+
+// loadRules loads nftables rules in a namespace, in one transaction.
+func loadRules(path, text string) error {
+	return netspace.Do(path, func() error {
+		cmd := exec.Command("nft", "-f", "-")
+		cmd.Stdin = bytes.NewBufferString(text)
+		cmd.Env = append(os.Environ(), "LC_ALL=C")
+		// The child is forked from this thread, so it is in the namespace too.
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("load nftables rules: %w: %s", err, bytes.TrimSpace(out))
+		}
+		return nil
+	})
+}
+
+// startPod makes a pod on the node: a namespace behind a routed veth, as the ptp
+// CNI plugin has it, and its servers.
+func (m *machine) startPod(p pod, path string) error {
+	c := &container{spec: p}
+	at := m.space.path
+	if !p.HostNetwork {
+		s, err := newSpace(path, settings(false))
+		if err != nil {
+			return fmt.Errorf("pod %s: %w", p.id(), err)
+		}
+		c.space, at = s, path
+		if err := m.wirePod(c); err != nil {
+			return errors.Join(fmt.Errorf("pod %s: %w", p.id(), err), m.space.remove(vethName(p.id())), s.close())
+		}
+	}
+	var ports []whereami.Port
+	for _, port := range p.Serves() {
+		ports = append(ports, whereami.Port{Protocol: port.Protocol, Number: port.Number})
+	}
+	server, err := whereami.Start(at, identity(&p), ports)
+	if err != nil {
+		err = fmt.Errorf("pod %s: %w", p.id(), err)
+		if c.space != nil {
+			err = errors.Join(err, c.space.close())
+		}
+		return err
+	}
+	c.server = server
+	m.pods[p.id()] = c
+	return nil
+}
+
+func identity(p *pod) whereami.Identity {
+	id := whereami.Identity{Pod: p.Name, Namespace: p.Namespace, Node: p.node, Cluster: p.cluster}
+	if len(p.addrs) > 0 {
+		id.PodIP = p.addrs[0].String()
+	}
+	return id
+}
+
+// vethName is the node's end of a pod's link.
+func vethName(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return "veth" + hex.EncodeToString(sum[:5])
+}
+
+func (m *machine) wirePod(c *container) error {
+	name := vethName(c.spec.id())
+	if err := pair(m.space, name, c.space, "eth0"); err != nil {
+		return err
+	}
+	for _, addr := range c.spec.addrs {
+		i := slices.IndexFunc(m.spec.podCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
+		if i < 0 {
+			return fmt.Errorf("address %s is not of node %s", addr, m.spec.id())
+		}
+		gateway, err := nth(m.spec.podCIDRs[i], 1)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(
+			m.space.address(name, host(gateway)),
+			m.space.apply(route{dst: host(addr), dev: name}, false),
+			c.space.address("eth0", host(addr)),
+			c.space.apply(route{dst: host(gateway), dev: "eth0"}, false),
+			c.space.apply(route{dst: everything(addr), dev: "eth0", via: gateway, onnet: true}, false),
+		)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopPod ends a pod and everything in it.
+func (m *machine) stopPod(id string) error {
+	c := m.pods[id]
+	delete(m.pods, id)
+	errs := []error{c.server.Close()}
+	if c.space != nil {
+		errs = append(errs, killIn(c.space.path), m.space.remove(vethName(id)), c.space.close())
+	}
+	return errors.Join(errs...)
+}
+
+// same reports whether a running pod is what is wanted, readiness apart, which
+// is no matter of the pod's own network.
+func (c *container) same(want pod) bool {
+	have := c.spec
+	return have.node == want.node && have.HostNetwork == want.HostNetwork &&
+		slices.Equal(have.addrs, want.addrs) && reflect.DeepEqual(have.Serves(), want.Serves())
+}

@@ -1,0 +1,243 @@
+package lab
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"hawser.dev/hawser/lab/workload"
+)
+
+// clientPod is in every cluster, to look around from.
+func clientPod(node string) workload.Pod {
+	return workload.Pod{Namespace: "default", Name: "client", NodeName: node, Labels: map[string]string{"app": "client"}}
+}
+
+// place puts the pods of one cluster on nodes and gives pods and services their
+// addresses. What cannot be placed is left out and named in w.problems.
+func (w *world) place(c cluster, set *workload.Set, s *state) clusterPlan {
+	out := clusterPlan{cluster: c, number: s.number(c.name)}
+	nodes := w.nodesOf(c.name)
+	if len(nodes) == 0 {
+		return out
+	}
+	workers := slices.DeleteFunc(slices.Clone(nodes), func(n node) bool { return n.gateway })
+	if len(workers) == 0 {
+		workers = nodes
+	}
+	pods := set.Pods(s.running(c.name))
+	if !slices.ContainsFunc(pods, func(p workload.Pod) bool { return p.ID() == "default/client" }) {
+		pods = append(pods, clientPod(workers[0].name))
+	}
+	s.forget(c.name, pods)
+	for _, p := range pods {
+		placed, err := w.placePod(c.name, p, workers, s)
+		if err != nil {
+			w.problems = append(w.problems, fmt.Sprintf("cluster %s: %v", c.name, err))
+			continue
+		}
+		out.pods = append(out.pods, placed)
+	}
+	for _, o := range set.Services() {
+		svc, err := placeService(c, o.Service, out.pods, s)
+		if err != nil {
+			w.problems = append(w.problems, fmt.Sprintf("cluster %s: %v", c.name, err))
+			continue
+		}
+		out.services = append(out.services, svc)
+	}
+	return out
+}
+
+// running gives the owners of the pods that a cluster has now.
+func (s *state) running(cluster string) map[string]string {
+	owners := map[string]string{}
+	for id, slot := range s.Pods {
+		if clusterOf(id) == cluster {
+			owners[strings.TrimPrefix(id, cluster+"/")] = slot.Owner
+		}
+	}
+	return owners
+}
+
+// forget drops the pods that are no more and remembers their addresses.
+func (s *state) forget(cluster string, pods []workload.Pod) {
+	for id, slot := range s.Pods {
+		gone := !slices.ContainsFunc(pods, func(p workload.Pod) bool { return cluster+"/"+p.ID() == id })
+		if clusterOf(id) == cluster && gone {
+			s.Before[id] = slot.Addrs
+			delete(s.Pods, id)
+			delete(s.Ready, id)
+		}
+	}
+}
+
+func (w *world) placePod(cluster string, p workload.Pod, workers []node, s *state) (pod, error) {
+	out := pod{Pod: p, cluster: cluster}
+	id := out.id()
+	slot, known := s.Pods[id]
+	switch {
+	case p.NodeName != "":
+		out.node = p.NodeName
+	case known && w.node(cluster+"/"+slot.Node) != nil:
+		out.node = slot.Node
+	default:
+		out.node = workers[s.Cursor[cluster]%len(workers)].name
+		s.Cursor[cluster]++
+	}
+	n := w.node(cluster + "/" + out.node)
+	if n == nil {
+		return out, fmt.Errorf("pod %s: no node %q in cluster %s", p.ID(), out.node, cluster)
+	}
+	if p.HostNetwork {
+		out.addrs = n.lan
+	} else {
+		addrs, err := s.podAddrs(id, n)
+		if err != nil {
+			return out, fmt.Errorf("pod %s: %w", p.ID(), err)
+		}
+		out.addrs = addrs
+	}
+	s.Pods[id] = podSlot{Node: out.node, Owner: p.Owner, Addrs: out.addrs}
+	out.ready = p.WantsReady()
+	if set, byHand := s.Ready[id]; byHand {
+		out.ready = set
+	}
+	out.ready = out.ready && !s.Off[n.id()]
+	return out, nil
+}
+
+// podAddrs keeps what the pod has or had where that is possible, and otherwise
+// takes the lowest address that no pod has and, if there is one, that no other
+// pod may come back to.
+func (s *state) podAddrs(id string, n *node) ([]netip.Addr, error) {
+	taken, remembered := map[netip.Addr]bool{}, map[netip.Addr]bool{}
+	for other, slot := range s.Pods {
+		for _, addr := range slot.Addrs {
+			taken[addr] = taken[addr] || (other != id && clusterOf(other) == n.cluster)
+		}
+	}
+	for other, addrs := range s.Before {
+		for _, addr := range addrs {
+			remembered[addr] = remembered[addr] || (other != id && clusterOf(other) == n.cluster)
+		}
+	}
+	mine := slices.Concat(s.Pods[id].Addrs, s.Before[id])
+	var out []netip.Addr
+	for _, share := range n.podCIDRs {
+		i := slices.IndexFunc(mine, func(a netip.Addr) bool { return share.Contains(a) && !taken[a] })
+		if i >= 0 {
+			out = append(out, mine[i])
+			continue
+		}
+		addr, err := free(share, 2, taken, remembered)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, addr)
+	}
+	return out, nil
+}
+
+func placeService(c cluster, svc *corev1.Service, pods []pod, s *state) (service, error) {
+	out := service{Service: svc}
+	plain := make([]workload.Pod, len(pods))
+	byID := map[string]*pod{}
+	for i := range pods {
+		plain[i] = pods[i].Pod
+		byID[pods[i].ID()] = &pods[i]
+	}
+	for _, b := range workload.Backends(svc, plain) {
+		out.backends = append(out.backends, backend{pod: byID[b.Pod.ID()], ports: b.Ports})
+	}
+	if svc.Spec.ClusterIP == corev1.ClusterIPNone {
+		return out, nil
+	}
+	addrs, err := s.clusterIPs(c, svc)
+	if err != nil {
+		return out, fmt.Errorf("service %s/%s: %w", svc.Namespace, svc.Name, err)
+	}
+	out.addrs = addrs
+	return out, nil
+}
+
+// clusterIPs gives a service the addresses that it asks for, those it had, or the
+// next ones: one of the cluster's first family, two when it wants dual stack.
+func (s *state) clusterIPs(c cluster, svc *corev1.Service) ([]netip.Addr, error) {
+	id := c.name + "/" + svc.Namespace + "/" + svc.Name
+	taken := map[netip.Addr]bool{}
+	for other, addrs := range s.Services {
+		for _, addr := range addrs {
+			taken[addr] = taken[addr] || (other != id && clusterOf(other) == c.name)
+		}
+	}
+	asked, err := askedIPs(svc)
+	if err != nil {
+		return nil, err
+	}
+	candidates := slices.Concat(asked, s.Services[id])
+	var out []netip.Addr
+	for _, cidr := range families(c.serviceCIDRs, svc) {
+		i := slices.IndexFunc(candidates, cidr.Contains)
+		if i < 0 {
+			addr, err := free(cidr, 10, taken)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, addr)
+			continue
+		}
+		if taken[candidates[i]] {
+			return nil, fmt.Errorf("clusterIP %s belongs to another service", candidates[i])
+		}
+		out = append(out, candidates[i])
+	}
+	for _, addr := range asked {
+		if !slices.Contains(out, addr) {
+			return nil, fmt.Errorf("clusterIP %s is not in the cluster's service CIDRs %v", addr, c.serviceCIDRs)
+		}
+	}
+	s.Services[id] = out
+	return out, nil
+}
+
+func askedIPs(svc *corev1.Service) ([]netip.Addr, error) {
+	asked := map[netip.Addr]bool{}
+	for _, text := range append([]string{svc.Spec.ClusterIP}, svc.Spec.ClusterIPs...) {
+		if text == "" {
+			continue
+		}
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("clusterIP %q is not an address", text)
+		}
+		asked[addr] = true
+	}
+	return slices.SortedFunc(maps.Keys(asked), netip.Addr.Compare), nil
+}
+
+// families picks the service prefixes that the service takes its addresses from.
+func families(cidrs []netip.Prefix, svc *corev1.Service) []netip.Prefix {
+	out := firstOf(cidrs)
+	if len(svc.Spec.IPFamilies) > 0 {
+		out = slices.DeleteFunc(out, func(p netip.Prefix) bool {
+			family := corev1.IPv4Protocol
+			if p.Addr().Is6() {
+				family = corev1.IPv6Protocol
+			}
+			return !slices.Contains(svc.Spec.IPFamilies, family)
+		})
+	} else if addr, err := netip.ParseAddr(svc.Spec.ClusterIP); err == nil && len(svc.Spec.ClusterIPs) < 2 {
+		out = slices.DeleteFunc(out, func(p netip.Prefix) bool { return !p.Contains(addr) })
+		return out
+	}
+	dual := svc.Spec.IPFamilyPolicy != nil && *svc.Spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack
+	if !dual && len(out) > 1 && len(svc.Spec.IPFamilies) < 2 {
+		return out[:1]
+	}
+	return out
+}

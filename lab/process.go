@@ -1,0 +1,126 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// restarts of a program that ends by itself: the first at once, then doubling.
+const (
+	firstPause   = 200 * time.Millisecond
+	longestPause = 5 * time.Second
+	// steady is how long a program must run for its next end to count as the first.
+	steady = 10 * time.Second
+)
+
+// program is what a child process runs.
+type program struct {
+	name string // for people
+	argv []string
+	env  []string
+	log  string // file that its output is added to
+}
+
+// child is a program that the daemon keeps running until it is told to stop.
+type child struct {
+	program
+	slog   *slog.Logger
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu       sync.Mutex
+	process  netspace.Process // zero while it does not run
+	restarts int
+	lastEnd  string
+}
+
+// startChild starts the program and watches over it.
+func startChild(p program, log *slog.Logger) *child {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &child{program: p, slog: log, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.watch(ctx)
+	}()
+	return c
+}
+
+// stop ends the program with SIGKILL, for good, and waits for its end.
+func (c *child) stop() {
+	c.cancel()
+	<-c.done
+}
+
+// crash ends the program with SIGKILL; it is started again.
+func (c *child) crash() error {
+	process, _, _ := c.state()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return netspace.Kill(ctx, []netspace.Process{process})
+}
+
+func (c *child) state() (process netspace.Process, restarts int, lastEnd string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.process, c.restarts, c.lastEnd
+}
+
+func (c *child) watch(ctx context.Context) {
+	pause := firstPause
+	for {
+		began := time.Now()
+		err := c.run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > steady {
+			pause = firstPause
+		}
+		c.mu.Lock()
+		c.restarts++
+		c.lastEnd = fmt.Sprint(err)
+		c.mu.Unlock()
+		c.slog.Warn("program ended, starting it again", "program", c.name, "err", err, "pause", pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+func (c *child) run(ctx context.Context) error {
+	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open log of %s: %w", c.name, err)
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", c.name, err)
+	}
+	process, err := netspace.Find(cmd.Process.Pid)
+	c.mu.Lock()
+	c.process = process
+	c.mu.Unlock()
+	err = errors.Join(err, cmd.Wait())
+	c.mu.Lock()
+	c.process = netspace.Process{}
+	c.mu.Unlock()
+	if err == nil {
+		return errors.New("it ended without an error")
+	}
+	return err
+}

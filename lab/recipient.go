@@ -1,0 +1,158 @@
+package lab
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"filippo.io/age"
+	"gopkg.in/yaml.v3"
+)
+
+// setRecipients changes the recipients of a topology to those given by cluster
+// name and touches nothing else: comments, order and layout stay, and lines keep
+// their numbers except below a recipient that had to be added.
+func setRecipients(raw []byte, recipients map[string]string) ([]byte, error) {
+	clusters, err := clusterNodes(raw)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(string(raw), "\n")
+	slices.SortFunc(clusters, func(a, b *yaml.Node) int { // from the end, so that places stay true
+		return cmp.Or(cmp.Compare(b.Line, a.Line), cmp.Compare(b.Column, a.Column))
+	})
+	for _, node := range clusters {
+		name := field(node, "name")
+		if name == nil || recipients[name.Value] == "" {
+			continue
+		}
+		want := recipients[name.Value]
+		if have := field(node, "recipient"); have != nil {
+			lines[have.Line-1] = replaceScalar(lines[have.Line-1], have, want)
+			continue
+		}
+		lines = addAfter(lines, node, name, want)
+	}
+	out := []byte(strings.Join(lines, "\n"))
+	return out, checkRecipients(out, recipients)
+}
+
+// checkRecipients proves the edit by reading it again: a topology can be written
+// in ways (anchors, block scalars) that editing by place does not know.
+func checkRecipients(raw []byte, recipients map[string]string) error {
+	t, err := parseTopology(raw)
+	if err != nil {
+		return fmt.Errorf("set recipients: %w", err)
+	}
+	for _, c := range t.clusters {
+		if want := recipients[c.name]; want != "" && c.recipient != want {
+			return fmt.Errorf("set recipient of cluster %s: write it as a plain line `recipient: age1...`", c.name)
+		}
+	}
+	return nil
+}
+
+func clusterNodes(raw []byte) ([]*yaml.Node, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(raw, &document); err != nil {
+		return nil, fmt.Errorf("read topology: %w", err)
+	}
+	if len(document.Content) == 0 {
+		return nil, errors.New("read topology: the file is empty")
+	}
+	spec := field(document.Content[0], "spec")
+	if spec == nil {
+		return nil, errors.New("read topology: no spec")
+	}
+	list := field(spec, "clusters")
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return nil, nil
+	}
+	return slices.Clone(list.Content), nil
+}
+
+func field(node *yaml.Node, name string) *yaml.Node {
+	if node.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == name {
+			return node.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// replaceScalar puts text in the place of a one-line scalar. Columns count characters.
+func replaceScalar(line string, have *yaml.Node, text string) string {
+	runes := []rune(line)
+	start := min(have.Column-1, len(runes))
+	return string(runes[:start]) + text + string(runes[min(start+width(have), len(runes)):])
+}
+
+func width(scalar *yaml.Node) int {
+	n := len([]rune(scalar.Value))
+	if scalar.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+		n += 2
+	}
+	return n
+}
+
+// addAfter adds the recipient behind the name: on the same line in {flow: style},
+// otherwise on a line of its own at the same depth.
+func addAfter(lines []string, node, name *yaml.Node, recipient string) []string {
+	at := name.Line - 1
+	if node.Style&yaml.FlowStyle != 0 {
+		runes := []rune(lines[at])
+		end := min(name.Column-1+width(name), len(runes))
+		lines[at] = string(runes[:end]) + ", recipient: " + recipient + string(runes[end:])
+		return lines
+	}
+	return slices.Insert(lines, at+1, strings.Repeat(" ", node.Column-1)+"recipient: "+recipient)
+}
+
+// recipientOf gives the age recipient of a cluster in this lab; its identity is
+// made when it does not exist yet.
+func recipientOf(l Layout, cluster string) (string, error) {
+	raw, err := os.ReadFile(l.identity(cluster))
+	if errors.Is(err, os.ErrNotExist) {
+		return makeIdentity(l, cluster)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read identity of cluster %s: %w", cluster, err)
+	}
+	recipient, err := recipientIn(raw)
+	if err != nil {
+		return "", fmt.Errorf("read identity of cluster %s: %s: %w", cluster, l.identity(cluster), err)
+	}
+	return recipient, nil
+}
+
+// recipientIn gives the recipient of the first identity in an age identity file.
+func recipientIn(raw []byte) (string, error) {
+	identities, err := age.ParseIdentities(bytes.NewReader(raw))
+	if err != nil || len(identities) == 0 {
+		return "", errors.New("not an age identity file") // the cause may quote it
+	}
+	identity, ok := identities[0].(*age.X25519Identity)
+	if !ok {
+		return "", errors.New("not an X25519 identity")
+	}
+	return identity.Recipient().String(), nil
+}
+
+func makeIdentity(l Layout, cluster string) (string, error) {
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		return "", fmt.Errorf("make identity of cluster %s: %w", cluster, err)
+	}
+	text := "# public key: " + identity.Recipient().String() + "\n" + identity.String() + "\n"
+	if _, err := writeFile(l.identity(cluster), []byte(text), 0o600); err != nil {
+		return "", err
+	}
+	return identity.Recipient().String(), nil
+}

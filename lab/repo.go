@@ -1,0 +1,167 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/schema"
+)
+
+// InvalidError is returned for a topology with findings, before anything is made.
+type InvalidError struct {
+	File string
+	Raw  []byte
+	List diag.List
+}
+
+// Error lists the findings, one a line.
+func (e *InvalidError) Error() string { return e.List.Err().Error() }
+
+// hasRepo reports whether the repository was made, with its first commit.
+func (l Layout) hasRepo() bool {
+	repo, err := git.PlainOpen(l.Repo())
+	if err != nil {
+		return false
+	}
+	_, err = repo.Head()
+	return err == nil
+}
+
+// makeRepo makes the topology's repository: the file given, with recipients whose
+// identities the lab has, and the lock beside it if there is one.
+func (l Layout) makeRepo(file string) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read topology: %w", err)
+	}
+	t, err := parseTopology(raw)
+	if err != nil {
+		return invalid(file, raw, err)
+	}
+	recipients := map[string]string{}
+	for _, c := range t.clusters {
+		if recipients[c.name], err = recipientOf(l, c.name); err != nil {
+			return err
+		}
+	}
+	edited, err := setRecipients(raw, recipients)
+	if err != nil {
+		return invalid(file, raw, err)
+	}
+	if err := validate(file, edited); err != nil {
+		return err
+	}
+	files := map[string][]byte{topologyFile: edited}
+	lock, err := os.ReadFile(filepath.Join(filepath.Dir(file), lockFile))
+	if err == nil {
+		files[lockFile] = lock
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("read lock: %w", err)
+	}
+	return l.firstCommit(files)
+}
+
+func validate(file string, raw []byte) error {
+	_, _, list := schema.Load(file, raw)
+	if list.HasErrors() {
+		return &InvalidError{File: file, Raw: raw, List: list}
+	}
+	return nil
+}
+
+// invalid prefers the findings of the schema, which have places, over err.
+func invalid(file string, raw []byte, err error) error {
+	if found := validate(file, raw); found != nil {
+		return found
+	}
+	return fmt.Errorf("%s: %w", file, err)
+}
+
+func (l Layout) firstCommit(files map[string][]byte) error {
+	if err := os.RemoveAll(l.Repo()); err != nil {
+		return fmt.Errorf("make repository of the lab: %w", err)
+	}
+	repo, err := git.PlainInitWithOptions(l.Repo(), &git.PlainInitOptions{
+		InitOptions: git.InitOptions{DefaultBranch: plumbing.NewBranchReferenceName("main")},
+	})
+	if err != nil {
+		return fmt.Errorf("make repository of the lab: %w", err)
+	}
+	// So that `git commit` works there on a machine without a git identity.
+	config, err := repo.Config()
+	if err != nil {
+		return fmt.Errorf("configure repository of the lab: %w", err)
+	}
+	config.User.Name, config.User.Email = "hawser lab", "lab@hawser.invalid"
+	if err := repo.SetConfig(config); err != nil {
+		return fmt.Errorf("configure repository of the lab: %w", err)
+	}
+	tree, err := repo.Worktree()
+	if err != nil {
+		return fmt.Errorf("commit topology: %w", err)
+	}
+	for name, raw := range files {
+		if err := os.WriteFile(filepath.Join(l.Repo(), name), raw, 0o644); err != nil {
+			return fmt.Errorf("commit topology: %w", err)
+		}
+		if _, err := tree.Add(name); err != nil {
+			return fmt.Errorf("commit topology: %w", err)
+		}
+	}
+	author := &object.Signature{Name: config.User.Name, Email: config.User.Email, When: time.Now()}
+	if _, err := tree.Commit("topology of the lab\n", &git.CommitOptions{Author: author}); err != nil {
+		return fmt.Errorf("commit topology: %w", err)
+	}
+	return nil
+}
+
+// makeRootKey makes the key that all tunnel keys of the lab are derived from.
+func (l Layout) makeRootKey(ctx context.Context, c Config) error {
+	if _, err := os.Stat(l.RootKey()); err == nil || c.Bare {
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, c.Hawser, "keys", "root", l.RootKey())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make root key: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// reconcilerListen is where the reconciler answers, in a namespace of its own.
+const reconcilerListen = "127.0.0.1:8473"
+
+// startReconciler starts the reconciler on the lab's repository; d.mu is held.
+func (d *daemon) startReconciler() {
+	argv := []string{
+		d.config.Hawser, "reconcile", "--repo", d.layout.Repo(), "--publish-branch", publishBranch,
+		"--root-key", d.layout.RootKey(), "--listen", reconcilerListen, "--interval", "5s",
+	}
+	e := netspace.Exec{Net: d.control.path, Argv: argv}
+	d.reconciler = startChild(program{
+		name: "reconciler",
+		argv: append([]string{d.config.Hawser, "lab", "nsexec"}, e.Args()...),
+		env:  environment(d.layout, d.config),
+		log:  d.layout.reconcilerLog(),
+	}, d.log)
+}
+
+// Recipient gives the age recipient of a cluster, to be written into the topology
+// when the cluster joins by a commit; its identity is made at the first call.
+func (l Layout) Recipient(cluster string) (string, error) {
+	if _, err := readConfig(l); err != nil {
+		return "", err
+	}
+	return recipientOf(l, cluster)
+}

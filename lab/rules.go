@@ -1,0 +1,128 @@
+package lab
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// rules gives the nftables rules of one node, to be loaded by nft -f in one
+// transaction: ClusterIPs as kube-proxy programs them and masquerading of what
+// leaves the cluster as CNIs do. They stand in tables of their own, at the
+// priorities that those programs use (dstnat -100, srcnat 100).
+func rules(n *node, services []service) string {
+	var out strings.Builder
+	for _, f := range []ruleFamily{{"ip", false}, {"ip6", true}} {
+		pods, ranges := f.of(n.wide), f.of(n.services)
+		fmt.Fprintf(&out, "table %s lab\ndelete table %s lab\n", f.name, f.name)
+		if len(pods) == 0 {
+			continue
+		}
+		dnat, reject, hairpin := f.services(services)
+		fmt.Fprintf(&out, "table %s lab {\n", f.name)
+		chain(&out, "services", "", dnat)
+		chain(&out, "prerouting", "type nat hook prerouting priority -100", []string{"jump services"})
+		chain(&out, "output", "type nat hook output priority -100", []string{"jump services"})
+		chain(&out, "noendpoints", "", reject)
+		chain(&out, "forward", "type filter hook forward priority 0", []string{"jump noendpoints"})
+		chain(&out, "local", "type filter hook output priority 0", []string{"jump noendpoints"})
+		chain(&out, "postrouting", "type nat hook postrouting priority 100", f.masquerade(pods, ranges, hairpin))
+		out.WriteString("}\n")
+	}
+	return out.String()
+}
+
+func chain(out *strings.Builder, name, hook string, rules []string) {
+	fmt.Fprintf(out, "  chain %s {\n", name)
+	if hook != "" {
+		fmt.Fprintf(out, "    %s\n", hook)
+	}
+	for _, rule := range rules {
+		fmt.Fprintf(out, "    %s\n", rule)
+	}
+	out.WriteString("  }\n")
+}
+
+type ruleFamily struct {
+	name string // of the table and of the header matches
+	six  bool
+}
+
+func (f ruleFamily) of(prefixes []netip.Prefix) []string {
+	var out []string
+	for _, p := range prefixes {
+		if p.Addr().Is6() == f.six {
+			out = append(out, p.String())
+		}
+	}
+	return out
+}
+
+func (f ruleFamily) addr(addrs []netip.Addr) (netip.Addr, bool) {
+	i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return a.Is6() == f.six })
+	if i < 0 {
+		return netip.Addr{}, false
+	}
+	return addrs[i], true
+}
+
+// services translates each ClusterIP and port to one of the ready endpoints, and
+// refuses those that have none.
+func (f ruleFamily) services(services []service) (dnat, reject, hairpin []string) {
+	for _, svc := range services {
+		vip, ok := f.addr(svc.addrs)
+		if !ok {
+			continue
+		}
+		for _, port := range svc.Spec.Ports {
+			protocol := strings.ToLower(cmp.Or(string(port.Protocol), "TCP"))
+			match := fmt.Sprintf("%s daddr %s %s dport %d", f.name, vip, protocol, port.Port)
+			var targets []string
+			for _, b := range svc.backends {
+				addr, number := f.target(b, port.Name, int(port.Port))
+				if number == 0 {
+					continue
+				}
+				targets = append(targets, fmt.Sprintf("%d : %s . %d", len(targets), addr, number))
+				hairpin = append(hairpin, fmt.Sprintf("%s . %s", addr, addr))
+			}
+			if len(targets) == 0 {
+				reject = append(reject, match+" reject")
+				continue
+			}
+			dnat = append(dnat, fmt.Sprintf("%s dnat to numgen random mod %d map { %s }", match, len(targets), strings.Join(targets, ", ")))
+		}
+	}
+	slices.Sort(hairpin)
+	return dnat, reject, slices.Compact(hairpin)
+}
+
+// target is where a backend serves a port; 0 when it is not ready or does not.
+func (f ruleFamily) target(b backend, name string, port int) (netip.Addr, int) {
+	addr, ok := f.addr(b.pod.addrs)
+	if !ok || !b.pod.ready {
+		return addr, 0
+	}
+	for _, p := range b.ports {
+		if p.Name == name && p.Port == port {
+			return addr, p.Target
+		}
+	}
+	return addr, 0
+}
+
+func (f ruleFamily) masquerade(pods, ranges, hairpin []string) []string {
+	inside := strings.Join(pods, ", ")
+	var out []string
+	if len(hairpin) > 0 {
+		out = append(out, fmt.Sprintf("ct status dnat %s saddr . %s daddr { %s } masquerade", f.name, f.name, strings.Join(hairpin, ", ")))
+	}
+	for _, services := range ranges {
+		// As kube-proxy with --cluster-cidr: whoever is no pod is answered through this node.
+		out = append(out, fmt.Sprintf("ct status dnat ct original %s daddr %s %s saddr != { %s } masquerade", f.name, services, f.name, inside))
+	}
+	return append(out, fmt.Sprintf("%s saddr { %s } %s daddr != { %s } masquerade",
+		f.name, inside, f.name, strings.Join(slices.Concat(pods, ranges), ", ")))
+}

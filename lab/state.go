@@ -1,0 +1,117 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+)
+
+// state is what the lab remembers so that nothing moves: who has which number
+// and address, and which faults are in force. It is the daemon's alone.
+type state struct {
+	LAN      netip.Prefix            `json:"lan"`
+	Numbers  map[string]int          `json:"numbers"`  // cluster and cluster/node: names its links in the underlay
+	Slots    map[string]int          `json:"slots"`    // cluster/node: its place within the cluster, from 0
+	Folders  map[string]string       `json:"folders"`  // cluster/node: its folder
+	Pods     map[string]podSlot      `json:"pods"`     // cluster/namespace/name, while the pod exists
+	Before   map[string][]netip.Addr `json:"before"`   // the last addresses of a pod that may come back
+	Services map[string][]netip.Addr `json:"services"` // cluster/namespace/name
+	WAN      map[string]netip.Addr   `json:"wan"`      // dns:NAME, and cluster/gateway of those without endpoints
+	Cursor   map[string]int          `json:"cursor"`   // by cluster: the next worker of the round robin
+	Ready    map[string]bool         `json:"ready"`    // cluster/namespace/name: set by hand
+
+	Off     map[string]bool      `json:"off"`     // cluster/node: without power
+	Stopped map[string]bool      `json:"stopped"` // cluster/node: its agent was stopped
+	NoSync  map[string]bool      `json:"noSync"`  // by cluster
+	Links   map[string]linkFault `json:"links"`   // cluster/node/lan or cluster/node/wan
+}
+
+type podSlot struct {
+	Node  string       `json:"node"`
+	Owner string       `json:"owner,omitempty"`
+	Addrs []netip.Addr `json:"addrs"`
+}
+
+// linkFault is what is wrong with one link of a node.
+type linkFault struct {
+	Cut   bool          `json:"cut,omitempty"`
+	Loss  float64       `json:"loss,omitempty"`  // 0..1, each way
+	Delay time.Duration `json:"delay,omitempty"` // each way
+}
+
+func newState() *state {
+	return &state{
+		Numbers: map[string]int{}, Slots: map[string]int{}, Folders: map[string]string{}, Pods: map[string]podSlot{}, Before: map[string][]netip.Addr{},
+		Services: map[string][]netip.Addr{}, WAN: map[string]netip.Addr{}, Cursor: map[string]int{}, Ready: map[string]bool{},
+		Off: map[string]bool{}, Stopped: map[string]bool{}, NoSync: map[string]bool{}, Links: map[string]linkFault{},
+	}
+}
+
+func readState(path string) (*state, error) {
+	s := newState()
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read state of the lab: %w", err)
+	}
+	if err := json.Unmarshal(raw, s); err != nil {
+		return nil, fmt.Errorf("read state of the lab %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func (s *state) write(path string) error {
+	raw, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		return fmt.Errorf("write state of the lab: %w", err)
+	}
+	_, err = writeFile(path, raw, 0o600)
+	return err
+}
+
+// number gives what the name has, or the next one.
+func (s *state) number(name string) int {
+	n, known := s.Numbers[name]
+	if !known {
+		n = len(s.Numbers) + 1 // numbers are never taken back
+		s.Numbers[name] = n
+	}
+	return n
+}
+
+// slot gives a node's place within its cluster.
+func (s *state) slot(cluster, node string) int {
+	id := cluster + "/" + node
+	if n, known := s.Slots[id]; known {
+		return n
+	}
+	n := 0
+	for other := range s.Slots {
+		if clusterOf(other) == cluster {
+			n++
+		}
+	}
+	s.Slots[id] = n
+	return n
+}
+
+// folder gives the name of a node's folder.
+func (s *state) folder(cluster, node string) string {
+	id := cluster + "/" + node
+	if name, known := s.Folders[id]; known {
+		return name
+	}
+	name := node
+	for _, taken := range s.Folders {
+		if taken == node {
+			name = cluster + "." + node
+		}
+	}
+	s.Folders[id] = name
+	return name
+}

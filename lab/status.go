@@ -1,0 +1,356 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/reconciler"
+)
+
+// Status is a lab as it is now.
+type Status struct {
+	Dir        string           `json:"dir"`
+	Repo       string           `json:"repo"`
+	Ready      bool             `json:"ready"`
+	Waiting    []string         `json:"waiting,omitempty"` // what is not ready, and why
+	Published  string           `json:"published,omitempty"`
+	Source     string           `json:"source,omitempty"` // the topology's commit in force
+	Digest     string           `json:"digest,omitempty"` // of the fabric in force
+	Reconciler ReconcilerStatus `json:"reconciler"`
+	Nodes      []NodeStatus     `json:"nodes"`
+	Pods       []PodStatus      `json:"pods"`
+	Services   []ServiceStatus  `json:"services,omitempty"`
+	NoSync     []string         `json:"noSync,omitempty"` // clusters whose sync is stopped
+}
+
+// ReconcilerStatus is the lab's reconciler.
+type ReconcilerStatus struct {
+	PID         int       `json:"pid,omitempty"`
+	Restarts    int       `json:"restarts,omitempty"`
+	Good        string    `json:"good,omitempty"` // the newest commit in force
+	Seen        string    `json:"seen,omitempty"` // the newest commit
+	Error       string    `json:"error,omitempty"`
+	Diagnostics diag.List `json:"diagnostics,omitempty"`
+	Log         string    `json:"log"`
+}
+
+// NodeStatus is one node and its agent.
+type NodeStatus struct {
+	Cluster  string   `json:"cluster"`
+	Name     string   `json:"name"`
+	Gateway  bool     `json:"gateway"`
+	State    string   `json:"state"` // up | off | starting
+	LAN      []string `json:"lan"`
+	WAN      []string `json:"wan,omitempty"`
+	PodCIDRs []string `json:"podCIDRs"`
+	Faults   []string `json:"faults,omitempty"`
+	Agent    Agent    `json:"agent"`
+	Dir      string   `json:"dir"` // fabric, keys, facts, state, run/agent.sock, agent.log
+	net      string
+}
+
+// Agent is the agent of one node.
+type Agent struct {
+	PID      int    `json:"pid,omitempty"` // 0 = it does not run
+	Stopped  bool   `json:"stopped,omitempty"`
+	Restarts int    `json:"restarts,omitempty"`
+	Ready    bool   `json:"ready"`
+	Digest   string `json:"digest,omitempty"`  // of the fabric that it has in force
+	Problem  string `json:"problem,omitempty"` // why it is not ready
+}
+
+// PodStatus is one pod.
+type PodStatus struct {
+	Cluster   string   `json:"cluster"`
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+	Node      string   `json:"node"`
+	IP        string   `json:"ip"`
+	IPs       []string `json:"ips"`
+	Ready     bool     `json:"ready"`
+	Running   bool     `json:"running"`
+	Owner     string   `json:"owner,omitempty"`
+}
+
+// ServiceStatus is one service.
+type ServiceStatus struct {
+	Cluster    string   `json:"cluster"`
+	Namespace  string   `json:"namespace"`
+	Name       string   `json:"name"`
+	ClusterIPs []string `json:"clusterIPs,omitempty"` // none for headless
+	Endpoints  int      `json:"endpoints"`
+	Ready      int      `json:"ready"`
+}
+
+// status collects the state of the lab; the programs are asked without a lock.
+func (d *daemon) status(ctx context.Context) Status {
+	out := d.snapshot()
+	var group sync.WaitGroup
+	group.Go(func() { d.askReconciler(ctx, &out.Reconciler) })
+	for i := range out.Nodes {
+		n := &out.Nodes[i]
+		if n.Agent.PID != 0 {
+			group.Go(func() { askAgent(ctx, n) })
+		}
+	}
+	group.Wait()
+	out.Waiting = append(out.Waiting, d.waiting(&out)...)
+	out.Ready = len(out.Waiting) == 0
+	return out
+}
+
+func (d *daemon) snapshot() Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := Status{
+		Dir: d.layout.Dir, Repo: d.layout.Repo(), Nodes: []NodeStatus{}, Pods: []PodStatus{},
+		Published: d.published.commit, Source: d.published.source, Digest: d.published.digest,
+		Reconciler: ReconcilerStatus{Log: d.layout.reconcilerLog()},
+	}
+	if d.broken != nil {
+		out.Waiting = append(out.Waiting, d.broken.Error())
+	}
+	if d.reconciler != nil {
+		process, restarts, end := d.reconciler.state()
+		out.Reconciler.PID, out.Reconciler.Restarts, out.Reconciler.Error = process.PID, restarts, end
+	}
+	for _, c := range d.topology.clusters {
+		if d.state.NoSync[c.name] {
+			out.NoSync = append(out.NoSync, c.name)
+		}
+	}
+	if d.world == nil {
+		return out
+	}
+	out.Waiting = append(out.Waiting, d.world.problems...)
+	for i := range d.world.nodes {
+		out.Nodes = append(out.Nodes, d.nodeStatus(&d.world.nodes[i]))
+	}
+	for _, p := range d.world.pods() {
+		out.Pods = append(out.Pods, d.podStatus(&p))
+	}
+	for _, c := range d.world.clusters {
+		for _, svc := range c.services {
+			out.Services = append(out.Services, serviceStatus(c.name, svc))
+		}
+	}
+	return out
+}
+
+func (d *daemon) nodeStatus(n *node) NodeStatus {
+	out := NodeStatus{
+		Cluster: n.cluster, Name: n.name, Gateway: n.gateway, State: "starting", Dir: d.nodeDir(n),
+		LAN: texts(n.lan), WAN: texts(n.wan), PodCIDRs: texts(n.podCIDRs),
+		Agent: Agent{Stopped: d.state.Stopped[n.id()]},
+	}
+	for _, side := range []string{SideWAN, SideLAN} {
+		f := d.state.Links[n.id()+"/"+side]
+		for text, set := range map[string]bool{
+			"cut " + side: f.Cut,
+			fmt.Sprintf("delay %s %s", side, f.Delay):     f.Delay > 0,
+			fmt.Sprintf("loss %s %g%%", side, f.Loss*100): f.Loss > 0,
+		} {
+			if set {
+				out.Faults = append(out.Faults, text)
+			}
+		}
+	}
+	m := d.machines[n.id()]
+	switch {
+	case d.state.Off[n.id()]:
+		out.State = "off"
+	case m != nil:
+		out.State, out.net = "up", m.space.path
+		if m.agent != nil {
+			process, restarts, end := m.agent.state()
+			out.Agent.PID, out.Agent.Restarts, out.Agent.Problem = process.PID, restarts, end
+		}
+	}
+	return out
+}
+
+func (d *daemon) podStatus(p *pod) PodStatus {
+	out := PodStatus{
+		Cluster: p.cluster, Namespace: p.Namespace, Name: p.Name, Node: p.node, IPs: texts(p.addrs),
+		Ready: p.ready, Owner: p.Owner,
+	}
+	if len(out.IPs) > 0 {
+		out.IP = out.IPs[0]
+	}
+	if m := d.machines[p.cluster+"/"+p.node]; m != nil {
+		out.Running = m.pods[p.id()] != nil
+	}
+	out.Ready = out.Ready && out.Running
+	return out
+}
+
+func serviceStatus(cluster string, svc service) ServiceStatus {
+	out := ServiceStatus{Cluster: cluster, Namespace: svc.Namespace, Name: svc.Name, ClusterIPs: texts(svc.addrs)}
+	for _, b := range svc.backends {
+		out.Endpoints++
+		if b.pod.ready {
+			out.Ready++
+		}
+	}
+	return out
+}
+
+func texts[T fmt.Stringer](values []T) []string {
+	var out []string
+	for _, v := range values {
+		out = append(out, v.String())
+	}
+	return out
+}
+
+// waiting says what a person still waits for.
+func (d *daemon) waiting(s *Status) []string {
+	var out []string
+	for _, p := range s.Pods {
+		if !p.Running && !d.isOff(p.Cluster+"/"+p.Node) {
+			out = append(out, fmt.Sprintf("pod %s/%s/%s does not run", p.Cluster, p.Namespace, p.Name))
+		}
+	}
+	if d.config.Bare {
+		return out
+	}
+	if s.Published == "" {
+		reason := s.Reconciler.Error
+		if reason == "" {
+			reason = "the first pass has not ended"
+		}
+		return append(out, fmt.Sprintf("reconciler: nothing is published: %s (%s)", reason, s.Reconciler.Log))
+	}
+	for _, n := range s.Nodes {
+		id := n.Cluster + "/" + n.Name
+		switch {
+		case n.State == "off" || n.Agent.Stopped:
+		case !n.Agent.Ready:
+			out = append(out, fmt.Sprintf("agent of %s: %s (hawser lab logs %s)", id, orText(n.Agent.Problem, "not ready"), id))
+		case n.Agent.Digest != s.Digest && s.Digest != "" && !d.noSync(n.Cluster):
+			out = append(out, fmt.Sprintf("agent of %s: has fabric %s, published is %s", id, n.Agent.Digest, s.Digest))
+		}
+	}
+	return out
+}
+
+func orText(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+func (d *daemon) isOff(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state.Off[id]
+}
+
+func (d *daemon) noSync(cluster string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state.NoSync[cluster]
+}
+
+// askAgent asks an agent over its socket, through a short name: unix sockets
+// have room for 107 bytes.
+func askAgent(ctx context.Context, n *NodeStatus) {
+	run, err := os.Open(filepath.Join(n.Dir, "run"))
+	if err != nil {
+		n.Agent.Problem = err.Error()
+		return
+	}
+	defer run.Close()
+	socket := fmt.Sprintf("/proc/self/fd/%d/agent.sock", run.Fd())
+	var s status.Status
+	err = getJSON(ctx, "http://agent/status", &s, func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	})
+	if err != nil {
+		n.Agent.Problem = orText(n.Agent.Problem, "it does not answer")
+		return
+	}
+	n.Agent.Ready, n.Agent.Digest, n.Agent.Problem = s.Ready, s.Digest, ""
+	if !s.Ready {
+		n.Agent.Problem = problem(&s)
+	}
+}
+
+// problem names the first thing that keeps an agent from being ready.
+func problem(s *status.Status) string {
+	for _, in := range s.Inputs {
+		if !in.OK && in.Error != "" {
+			return in.Name + ": " + in.Error
+		}
+	}
+	if len(s.LastPass.Failed) > 0 {
+		return s.LastPass.Failed[0]
+	}
+	if len(s.LastPass.Blocked) > 0 {
+		return "blocked: " + s.LastPass.Blocked[0]
+	}
+	return "not ready"
+}
+
+func (d *daemon) askReconciler(ctx context.Context, out *ReconcilerStatus) {
+	if out.PID == 0 {
+		return
+	}
+	var s reconciler.Status
+	err := getJSON(ctx, "http://reconciler/status", &s, func(context.Context) (net.Conn, error) {
+		var conn net.Conn
+		err := netspace.Do(d.control.path, func() (err error) {
+			conn, err = net.DialTimeout("tcp", reconcilerListen, time.Second)
+			return err
+		})
+		return conn, err
+	})
+	if err != nil {
+		out.Error = orText(out.Error, "it does not answer")
+		return
+	}
+	out.Error = ""
+	if s.Good != nil {
+		out.Good = s.Good.Commit
+	}
+	if s.Seen != nil {
+		out.Seen = s.Seen.Commit
+	}
+	if s.LastError != nil {
+		out.Error, out.Diagnostics = s.LastError.Message, s.LastError.Diagnostics
+	}
+}
+
+func getJSON(ctx context.Context, url string, into any, dial func(context.Context) (net.Conn, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	return json.NewDecoder(io.LimitReader(resp.Body, 64<<20)).Decode(into)
+}

@@ -1,0 +1,85 @@
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	kyaml "sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/schema"
+)
+
+const (
+	topologyFile = "clusterset.yaml"
+	lockFile     = "clusterset.lock.yaml"
+)
+
+// topology is what the lab needs to know of a topology file.
+type topology struct {
+	domain   string
+	dns      netip.Addr
+	clusters []cluster
+}
+
+type cluster struct {
+	name         string
+	podCIDRs     []netip.Prefix
+	serviceCIDRs []netip.Prefix
+	recipient    string
+	gateways     []schema.Gateway
+}
+
+// parseTopology reads a topology file leniently: whether it is valid is the
+// reconciler's to say, and the lab follows only what was published.
+func parseTopology(raw []byte) (topology, error) {
+	var set schema.ClusterSet
+	if err := kyaml.Unmarshal(raw, &set); err != nil {
+		return topology{}, fmt.Errorf("read topology: %w", err)
+	}
+	t := topology{domain: set.Spec.Domain, dns: set.Spec.DNS.Address}
+	if t.domain == "" {
+		t.domain = "clusterset.local"
+	}
+	if !t.dns.IsValid() {
+		t.dns = netip.MustParseAddr("169.254.73.53")
+	}
+	for _, c := range set.Spec.Clusters {
+		if c.Name == "" {
+			return topology{}, fmt.Errorf("read topology: a cluster has no name")
+		}
+		t.clusters = append(t.clusters, cluster{
+			name: c.Name, podCIDRs: c.PodCIDRs, serviceCIDRs: c.ServiceCIDRs, recipient: c.Recipient, gateways: c.Gateways,
+		})
+	}
+	return t, nil
+}
+
+func (t topology) cluster(name string) (cluster, bool) {
+	for _, c := range t.clusters {
+		if c.name == name {
+			return c, true
+		}
+	}
+	return cluster{}, false
+}
+
+func (t topology) names() string {
+	var names []string
+	for _, c := range t.clusters {
+		names = append(names, c.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// literal gives the address of an endpoint, or the name of one of the form dns:NAME.
+func literal(endpoint string) (netip.Addr, string, error) {
+	if name, ok := strings.CutPrefix(endpoint, "dns:"); ok {
+		return netip.Addr{}, name, nil
+	}
+	addr, err := netip.ParseAddr(endpoint)
+	if err != nil {
+		return netip.Addr{}, "", fmt.Errorf("endpoint %q is neither an address nor dns:NAME", endpoint)
+	}
+	return addr, "", nil
+}

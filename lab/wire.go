@@ -1,0 +1,222 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// mtu of every link of the lab, in bytes.
+const mtu = 1500
+
+// space is one network namespace with an open netlink handle.
+type space struct {
+	path string
+	ns   netns.NsHandle
+	link *netlink.Handle
+}
+
+// newSpace makes a namespace and applies kernel settings before any link exists.
+func newSpace(path string, settings map[string]string) (*space, error) {
+	if err := netspace.Create(path); err != nil {
+		return nil, err
+	}
+	err := netspace.Do(path, func() error { return netspace.Sysctls(settings) })
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("set up namespace %s: %w", path, err), netspace.Remove(path))
+	}
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open namespace %s: %w", path, err), netspace.Remove(path))
+	}
+	link, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open netlink in %s: %w", path, err), ns.Close(), netspace.Remove(path))
+	}
+	return &space{path: path, ns: ns, link: link}, nil
+}
+
+// settings are those of every namespace: addresses work at once (no duplicate
+// address detection) and come from nobody else.
+func settings(forward bool) map[string]string {
+	out := map[string]string{
+		"net/ipv6/conf/all/accept_dad": "0", "net/ipv6/conf/default/accept_dad": "0",
+		"net/ipv6/conf/all/accept_ra": "0", "net/ipv6/conf/default/accept_ra": "0",
+	}
+	if forward {
+		out["net/ipv4/ip_forward"], out["net/ipv6/conf/all/forwarding"] = "1", "1"
+	}
+	return out
+}
+
+// close lets go of the namespace; the kernel takes it down with all its links.
+func (s *space) close() error {
+	s.link.Close()
+	return errors.Join(s.ns.Close(), netspace.Remove(s.path))
+}
+
+// pair makes a veth link between two namespaces and brings both ends up.
+func pair(a *space, nameA string, b *space, nameB string) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = nameA, mtu
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: nameB, PeerNamespace: netlink.NsFd(int(b.ns)), PeerMTU: mtu}
+	if err := a.link.LinkAdd(veth); err != nil {
+		return fmt.Errorf("add link %s to %s: %w", nameA, nameB, err)
+	}
+	return errors.Join(a.up(nameA), b.up(nameB))
+}
+
+func (s *space) up(name string) error {
+	link, err := s.link.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", name, err)
+	}
+	if err := s.link.LinkSetUp(link); err != nil {
+		return fmt.Errorf("bring up link %s: %w", name, err)
+	}
+	return nil
+}
+
+func (s *space) down(name string) error {
+	link, err := s.link.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", name, err)
+	}
+	if err := s.link.LinkSetDown(link); err != nil {
+		return fmt.Errorf("take down link %s: %w", name, err)
+	}
+	return nil
+}
+
+// remove deletes a link; one that is gone is fine.
+func (s *space) remove(name string) error {
+	link, err := s.link.LinkByName(name)
+	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) {
+		return nil
+	}
+	if err == nil {
+		err = s.link.LinkDel(link)
+	}
+	if err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("remove link %s: %w", name, err)
+	}
+	return nil
+}
+
+func (s *space) bridge(name string) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = name, mtu
+	if err := s.link.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+		return fmt.Errorf("add bridge %s: %w", name, err)
+	}
+	return s.up(name)
+}
+
+// enslave puts a link on a bridge; an empty bridge takes it off.
+func (s *space) enslave(name, bridge string) error {
+	link, err := s.link.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", name, err)
+	}
+	if bridge == "" {
+		err = s.link.LinkSetNoMaster(link)
+	} else {
+		var master netlink.Link
+		if master, err = s.link.LinkByName(bridge); err == nil {
+			err = s.link.LinkSetMaster(link, master)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("put link %s on bridge %q: %w", name, bridge, err)
+	}
+	return nil
+}
+
+func (s *space) address(name string, prefix netip.Prefix) error {
+	link, err := s.link.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", name, err)
+	}
+	addr := &netlink.Addr{IPNet: ipNet(prefix)}
+	if prefix.Addr().Is6() {
+		addr.Flags = unix.IFA_F_NODAD
+	}
+	if err := s.link.AddrReplace(link, addr); err != nil {
+		return fmt.Errorf("add address %s to %s: %w", prefix, name, err)
+	}
+	return nil
+}
+
+// route is one route of the main table; the lab compares routes by value.
+type route struct {
+	dst   netip.Prefix
+	dev   string
+	via   netip.Addr // invalid = on the link itself
+	src   netip.Addr // preferred source; invalid = the kernel's choice
+	onnet bool       // via is on the link although no route says so
+}
+
+func (s *space) apply(r route, remove bool) error {
+	link, err := s.link.LinkByName(r.dev)
+	if err != nil {
+		return fmt.Errorf("route %s: find link %s: %w", r.dst, r.dev, err)
+	}
+	out := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(r.dst), Scope: netlink.SCOPE_UNIVERSE}
+	switch {
+	case r.via.IsValid():
+		out.Gw = net.IP(r.via.AsSlice())
+		if r.onnet {
+			out.Flags = int(netlink.FLAG_ONLINK)
+		}
+	case r.dst.Addr().Is4():
+		out.Scope = netlink.SCOPE_LINK
+	}
+	if r.src.IsValid() {
+		out.Src = net.IP(r.src.AsSlice())
+	}
+	if remove {
+		if err := s.link.RouteDel(out); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("remove route %s dev %s: %w", r.dst, r.dev, err)
+		}
+		return nil
+	}
+	if err := s.link.RouteReplace(out); err != nil {
+		return fmt.Errorf("add route %s dev %s: %w", r.dst, r.dev, err)
+	}
+	return nil
+}
+
+func ipNet(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: net.IP(prefix.Addr().AsSlice()), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+}
+
+func host(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
+
+func everything(addr netip.Addr) netip.Prefix {
+	if addr.Is4() {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+// bridgeSettings are those of the underlay: they keep iptables and ip nftables out of the bridges, so that
+// it is a wire.
+func bridgeSettings() map[string]string {
+	out := settings(false)
+	for _, name := range []string{"iptables", "ip6tables", "arptables"} {
+		path := "net/bridge/bridge-nf-call-" + name
+		if _, err := os.Stat("/proc/sys/" + path); err == nil {
+			out[path] = "0"
+		}
+	}
+	return out
+}

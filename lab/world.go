@@ -1,0 +1,235 @@
+package lab
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"hawser.dev/hawser/lab/workload"
+)
+
+// world is everything that the lab should run now.
+type world struct {
+	lan      netip.Prefix // of every cluster's nodes
+	lan6     netip.Prefix
+	hosts    map[string]netip.Addr // endpoint names
+	clusters []clusterPlan
+	nodes    []node
+	problems []string // pods and services that cannot be placed; all others are
+}
+
+// clusterPlan is one cluster with its pods and services placed.
+type clusterPlan struct {
+	cluster
+	number   int // names its bridge in the underlay
+	pods     []pod
+	services []service
+}
+
+// node is one machine of a cluster.
+type node struct {
+	cluster  string
+	name     string
+	gateway  bool
+	number   int            // names its links in the underlay
+	lan      []netip.Addr   // one a family
+	wan      []netip.Addr   // gateways: the addresses of their endpoints
+	remotes  []netip.Addr   // gateways: the endpoints of all others
+	podCIDRs []netip.Prefix // this node's share
+	wide     []netip.Prefix // all pod prefixes of the cluster
+	services []netip.Prefix // all service prefixes of the cluster
+}
+
+// pod is a placed pod.
+type pod struct {
+	workload.Pod
+	cluster string
+	node    string
+	addrs   []netip.Addr
+	ready   bool
+}
+
+// service is a service with its addresses and backends.
+type service struct {
+	*corev1.Service
+	addrs    []netip.Addr // none for headless
+	backends []backend
+}
+
+// backend is one pod of a service; ports are what it offers.
+type backend struct {
+	pod   *pod
+	ports []workload.ServicePort
+}
+
+func (n *node) id() string { return n.cluster + "/" + n.name }
+func (p *pod) id() string  { return p.cluster + "/" + p.ID() }
+
+func clusterOf(id string) string { return strings.SplitN(id, "/", 2)[0] }
+
+// plan computes the world from the topology and the workloads. All that it
+// assigns it keeps in s, so that the next plan assigns the same.
+func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*world, error) {
+	w := &world{hosts: map[string]netip.Addr{}}
+	if !s.LAN.IsValid() {
+		lan, err := chooseLAN(t)
+		if err != nil {
+			return nil, err
+		}
+		s.LAN = lan
+	}
+	w.lan, w.lan6 = s.LAN, netip.MustParsePrefix("fd00:172:18::/64")
+	for _, c := range t.clusters {
+		if err := w.addNodes(c, workers, s); err != nil {
+			return nil, err
+		}
+	}
+	for i := range w.nodes {
+		w.nodes[i].remotes = w.remotesOf(&w.nodes[i])
+	}
+	for _, c := range t.clusters {
+		set := sets[c.name]
+		if set == nil {
+			set = &workload.Set{}
+		}
+		w.clusters = append(w.clusters, w.place(c, set, s))
+	}
+	return w, nil
+}
+
+// addNodes makes a node for each gateway and the workers.
+func (w *world) addNodes(c cluster, workers int, s *state) error {
+	byName := map[string]*node{}
+	var order []string
+	add := func(name string) *node {
+		if byName[name] == nil {
+			byName[name] = &node{cluster: c.name, name: name, wide: c.podCIDRs, services: c.serviceCIDRs}
+			order = append(order, name)
+		}
+		return byName[name]
+	}
+	for _, g := range c.gateways {
+		n := add(cmp.Or(g.Node, g.Name))
+		n.gateway = true
+		addrs, err := w.endpoints(c.name+"/"+g.Name, g.Endpoints, s)
+		if err != nil {
+			return fmt.Errorf("gateway %s/%s: %w", c.name, g.Name, err)
+		}
+		n.wan = append(n.wan, addrs...)
+	}
+	for i := range workers {
+		add(fmt.Sprintf("%s-w%d", c.name, i+1))
+	}
+	for _, name := range order {
+		n := byName[name]
+		if err := w.number(n, s); err != nil {
+			return fmt.Errorf("node %s: %w", n.id(), err)
+		}
+		w.nodes = append(w.nodes, *n)
+	}
+	return nil
+}
+
+func (w *world) number(n *node, s *state) error {
+	n.number = s.number(n.id())
+	slot := s.slot(n.cluster, n.name)
+	for _, cidr := range firstOf(n.wide) {
+		share, err := nodePrefix(cidr, slot)
+		if err != nil {
+			return err
+		}
+		n.podCIDRs = append(n.podCIDRs, share)
+	}
+	lans := []netip.Prefix{w.lan}
+	if slices.ContainsFunc(n.wide, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+		lans = append(lans, w.lan6)
+	}
+	for _, lan := range lans {
+		addr, err := nth(lan, slot+2)
+		if err != nil {
+			return err
+		}
+		n.lan = append(n.lan, addr)
+	}
+	return nil
+}
+
+// endpoints gives the addresses of a gateway in the underlay. Names, and gateways
+// without an endpoint, get one of the benchmarking range (RFC 2544).
+func (w *world) endpoints(gateway string, endpoints []string, s *state) ([]netip.Addr, error) {
+	if len(endpoints) == 0 {
+		addr, err := s.wanAddr(gateway)
+		return []netip.Addr{addr}, err
+	}
+	var out []netip.Addr
+	for _, endpoint := range endpoints {
+		addr, name, err := literal(endpoint)
+		if err != nil {
+			return nil, err
+		}
+		if name != "" {
+			if addr, err = s.wanAddr(endpoint); err != nil {
+				return nil, err
+			}
+			w.hosts[name] = addr
+		}
+		out = append(out, addr)
+	}
+	return out, nil
+}
+
+func (s *state) wanAddr(name string) (netip.Addr, error) {
+	if addr, known := s.WAN[name]; known {
+		return addr, nil
+	}
+	taken := map[netip.Addr]bool{}
+	for _, addr := range s.WAN {
+		taken[addr] = true
+	}
+	addr, err := free(netip.MustParsePrefix("198.18.0.0/15"), 1, taken)
+	if err != nil {
+		return addr, err
+	}
+	s.WAN[name] = addr
+	return addr, nil
+}
+
+func (w *world) remotesOf(n *node) []netip.Addr {
+	var out []netip.Addr
+	if !n.gateway {
+		return nil
+	}
+	for i := range w.nodes {
+		if w.nodes[i].id() != n.id() {
+			out = append(out, w.nodes[i].wan...)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+func (w *world) node(id string) *node {
+	i := slices.IndexFunc(w.nodes, func(n node) bool { return n.id() == id })
+	if i < 0 {
+		return nil
+	}
+	return &w.nodes[i]
+}
+
+// nodesOf lists a cluster's nodes, gateways first.
+func (w *world) nodesOf(cluster string) []node {
+	return slices.DeleteFunc(slices.Clone(w.nodes), func(n node) bool { return n.cluster != cluster })
+}
+
+// pods lists the pods of all clusters.
+func (w *world) pods() []pod {
+	var out []pod
+	for _, c := range w.clusters {
+		out = append(out, c.pods...)
+	}
+	return out
+}
