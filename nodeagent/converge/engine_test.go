@@ -1,17 +1,12 @@
 package converge_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -223,55 +218,6 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-func TestFight(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
-		want := state{Lower: items("a", "b"), Upper: items("u")}
-		made := func() bool {
-			r.lower.Remove("a")
-			report := r.engine.Once(t.Context(), want, "1")
-			if fights := len(report.Fights); (fights == 1) == slices.Contains(keys(r.lower), "a") {
-				t.Errorf("a exists although %d fights are reported", fights)
-			}
-			return slices.Contains(keys(r.lower), "a")
-		}
-		for i := range 5 {
-			if !made() {
-				t.Fatalf("pass %d left the change alone", i+1)
-			}
-		}
-		if made() {
-			t.Error("pass 6 made the change again")
-		}
-		// Other keys are not held up.
-		r.lower.Remove("b")
-		if made(); !slices.Contains(keys(r.lower), "b") {
-			t.Error("another key was left alone too")
-		}
-		time.Sleep(31 * time.Second)
-		if !made() {
-			t.Error("the change was not tried after the pause")
-		}
-		if made() {
-			t.Error("it was tried twice after one pause")
-		}
-		time.Sleep(31 * time.Second)
-		if made() {
-			t.Error("the second pause is not longer than the first")
-		}
-		time.Sleep(31 * time.Second)
-		if !made() {
-			t.Error("the change was not tried after the second pause")
-		}
-		// Peace: one pass without the change and the history is forgotten.
-		r.engine.Once(t.Context(), want, "1")
-		if !made() {
-			t.Error("a change after peace was left alone")
-		}
-	})
-}
-
 func TestUnchangedStampIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig()
@@ -289,92 +235,6 @@ func TestUnchangedStampIsNotReadAgain(t *testing.T) {
 	if d := cmp.Diff([]string{"u", "v"}, keys(r.upper)); d != "" {
 		t.Errorf("a tampered object is not repaired (-want +got):\n%s", d)
 	}
-}
-
-func TestRun(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
-		reports := make(chan converge.Report, 100)
-		r.engine.OnReport = func(report converge.Report) { reports <- report }
-		var now state
-		valid := false
-		source := func(context.Context) (state, string, bool) {
-			return now, fmt.Sprint(now), valid
-		}
-		r.lower.Put(item{Name: "left over"})
-		trigger := make(chan struct{}, 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { r.engine.Run(ctx, source, trigger); close(ended) }()
-
-		time.Sleep(5 * time.Minute)
-		if len(reports) > 0 || len(r.lower.Calls()) > 0 {
-			t.Errorf("acted without a desired state: %v", r.lower.Calls())
-		}
-		now, valid = state{Lower: items("a"), Decommission: true}, true
-		trigger <- struct{}{}
-		synctest.Wait()
-		if d := cmp.Diff([]string{"a"}, keys(r.lower)); d != "" {
-			t.Errorf("after the first state (-want +got):\n%s", d)
-		}
-		now, valid = state{}, false
-		time.Sleep(time.Minute)
-		if d := cmp.Diff([]string{"a"}, keys(r.lower)); d != "" {
-			t.Errorf("an invalid state changed something (-want +got):\n%s", d)
-		}
-		if n := len(reports); n < 2 || n > 4 {
-			t.Errorf("%d reports in a minute of a 30 s resync period", n)
-		}
-		cancel()
-		<-ended
-	})
-}
-
-func TestRunBacksOff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
-		var at []time.Duration
-		began := time.Now()
-		r.lower.Fault = func(diff.Change[item]) error {
-			at = append(at, time.Since(began).Round(time.Second))
-			return errors.New("no")
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
-		defer cancel()
-		source := func(context.Context) (state, string, bool) { return state{Lower: items("a")}, "1", true }
-		r.engine.Run(ctx, source, make(chan struct{}, 1))
-		want := []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 31 * time.Second}
-		if len(at) < len(want) {
-			t.Fatalf("tried at %v only", at)
-		}
-		if d := cmp.Diff(want, at[:len(want)]); d != "" {
-			t.Errorf("tried at (-want +got):\n%s", d)
-		}
-		for i := len(want); i < len(at); i++ {
-			if gap := at[i] - at[i-1]; gap > 34*time.Second {
-				t.Errorf("gap of %v, more than the resync period", gap)
-			}
-		}
-	})
-}
-
-func TestBlockedForLongIsToldOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
-		var out bytes.Buffer
-		r.engine.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		r.lower.Fault = func(diff.Change[item]) error { return converge.ErrBlocked{On: "link x"} }
-		for range 6 {
-			r.engine.Once(t.Context(), state{Lower: items("a")}, "1")
-			time.Sleep(25 * time.Second)
-		}
-		if n := strings.Count(out.String(), "level=WARN msg=\"change waits\" kind=lower key=a on=\"link x\""); n != 1 {
-			t.Errorf("told %d times in 2.5 minutes, want once:\n%s", n, out.String())
-		}
-	})
 }
 
 func TestErrorOfAWholeCall(t *testing.T) {

@@ -58,15 +58,6 @@ func TestMonitor(t *testing.T) {
 			return false
 		}
 	})
-	drain := func() {
-		for {
-			select {
-			case <-trigger:
-			case <-time.After(50 * time.Millisecond):
-				return
-			}
-		}
-	}
 	for _, event := range []string{
 		"link set hw-vx0 mtu 1300",
 		"addr add 10.0.0.1/24 dev hw-vx0",
@@ -79,7 +70,7 @@ func TestMonitor(t *testing.T) {
 		"neigh del 10.0.0.9 dev hw-vx0",
 		"link del hw-vx0",
 	} {
-		drain()
+		drain(trigger)
 		w.ip(t, event)
 		select {
 		case <-trigger:
@@ -87,9 +78,9 @@ func TestMonitor(t *testing.T) {
 			t.Errorf("no token after: ip %s", event)
 		}
 	}
-	drain()
+	drain(trigger)
 	w.ip(t, "link add f0 type veth peer name f1")
-	drain()
+	drain(trigger)
 	w.ip(t, "neigh add 10.0.0.9 lladdr 02:00:00:00:00:01 dev f0 nud reachable")
 	select {
 	case <-trigger:
@@ -99,6 +90,17 @@ func TestMonitor(t *testing.T) {
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("monitor ended with %v", err)
+	}
+}
+
+// drain takes tokens until none has come for a while.
+func drain(trigger <-chan struct{}) {
+	for {
+		select {
+		case <-trigger:
+		case <-time.After(50 * time.Millisecond):
+			return
+		}
 	}
 }
 

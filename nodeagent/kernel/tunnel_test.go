@@ -1,0 +1,85 @@
+package kernel
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// pidOf finds the process of a userspace device.
+func pidOf(t testing.TB, name string) int {
+	t.Helper()
+	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		raw, err := os.ReadFile(e)
+		if err == nil && bytes.HasSuffix(raw, []byte("\x00wireguard\x00"+name+"\x00")) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(e)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+	}
+	return 0
+}
+
+func TestTunnelProcess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	link := tunnelLink()
+	socket := "/var/run/wireguard/" + link.Name + ".sock"
+	w.make(t, link)
+	if mustLink(t, w, link.Name).Type() == desired.LinkWireguard {
+		t.Skip("needs a kernel without WireGuard")
+	}
+	ended := func(pid int) func() bool {
+		return func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH }
+	}
+
+	pid := pidOf(t, link.Name)
+	if session, err := syscall.Getpgid(pid); err != nil || session != pid {
+		t.Errorf("process group %d of process %d (%v), want its own", session, pid, err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of the killed process", ended(pid))
+	w.make(t, link)
+	again := pidOf(t, link.Name)
+	if again == 0 || again == pid {
+		t.Errorf("process %d after process %d was killed", again, pid)
+	}
+
+	w.ip(t, "link del "+link.Name)
+	await(t, "the end of a process whose link is gone", ended(again))
+	if _, err := os.Stat(socket); !os.IsNotExist(err) {
+		t.Errorf("socket of a process that ended: %v", err)
+	}
+	w.make(t, link)
+	third := pidOf(t, link.Name)
+
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of a process without a socket", ended(third))
+	w.make(t, link)
+	down := pidOf(t, link.Name)
+	w.hand("link set "+link.Name+" down", "link del "+link.Name)(t)
+	w.make(t, link) // at once, while the process is on its way out
+	await(t, "the end of a process whose link was down and is gone", ended(down))
+	if err := syscall.Kill(pidOf(t, link.Name), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the link to go with its process", func() bool { return gone(linkError(w, link.Name)) })
+	if _, err := os.Stat(socket); !os.IsNotExist(err) {
+		t.Errorf("socket after SIGTERM: %v", err)
+	}
+}
