@@ -1,0 +1,186 @@
+package project
+
+import (
+	"cmp"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// addEgress decides, on a gateway, the source of what leaves through a tunnel.
+func (v *view) addEgress() {
+	for _, a := range v.gateway.Addresses {
+		v.elements.addr(desired.SetTunnels, a, netip.Addr{}, v.gatewayPath())
+	}
+	// Of elements with one key the first stays, so this order is the precedence:
+	// pod selector, headless pod, namespace.
+	v.addEgressRules(true)
+	if v.own.Globalnet {
+		v.addHeadlessEgress()
+	}
+	v.addEgressRules(false)
+	v.addOwn()
+	if v.own.Globalnet && v.own.EgressMode == fabric.EgressMapped {
+		v.addMappings()
+	}
+	v.addShared()
+}
+
+// addEgressRules applies the rules with a pod selector, or those for a whole
+// namespace. Pods on the host network are left out: their address is the node's.
+func (v *view) addEgressRules(selector bool) {
+	rules := slices.Clone(v.own.EgressRules)
+	slices.SortFunc(rules, func(a, b fabric.EgressRule) int { return cmp.Compare(a.Name, b.Name) })
+	claimed := map[string]string{}
+	for i := range rules {
+		rule := &rules[i]
+		if (len(rule.MatchLabels) > 0) != selector {
+			continue
+		}
+		origin := clusterPath(v.own.Name) + ".egress[" + rule.Name + "]"
+		matched := false
+		for j := range v.in.Facts.Pods {
+			pod := &v.in.Facts.Pods[j]
+			if pod.HostNetwork || !matches(rule, pod) {
+				continue
+			}
+			matched = true
+			id := pod.Namespace + "/" + pod.Name
+			if other, taken := claimed[id]; taken {
+				v.problem(origin, EgressAmbiguous, "pod "+id+" is matched by "+other+" too, which counts")
+				continue
+			}
+			claimed[id] = rule.Name
+			v.addEgressPod(pod, rule, origin)
+		}
+		if !matched {
+			v.problem(origin, EgressNoMatch, "no pod of namespace "+rule.Namespace+" matches")
+		}
+	}
+}
+
+func matches(rule *fabric.EgressRule, pod *Pod) bool {
+	if pod.Namespace != rule.Namespace {
+		return false
+	}
+	for k, want := range rule.MatchLabels {
+		if have, exists := pod.Labels[k]; !exists || have != want {
+			return false
+		}
+	}
+	return true
+}
+
+// addEgressPod gives the pod one of the rule's addresses: always the same one,
+// on every gateway.
+func (v *view) addEgressPod(pod *Pod, rule *fabric.EgressRule, origin string) {
+	for _, a := range pod.Addrs {
+		if ip, ok := fixedChoice(pod.Namespace+"/"+pod.Name, rule.IPs, family(a)); ok {
+			v.elements.addr(desired.SetEgress, a, ip, origin)
+		}
+	}
+}
+
+// fixedChoice is the highest rendezvous hash of an identity and the addresses
+// of a family.
+func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) {
+	var best netip.Addr
+	var top uint64
+	for _, ip := range ips {
+		if family(ip) != fam {
+			continue
+		}
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(identity + "\n" + ip.String()))
+		if score := mix(h.Sum64()); !best.IsValid() || score > top {
+			best, top = ip, score
+		}
+	}
+	return best, best.IsValid()
+}
+
+// addHeadlessEgress lets a headless pod go out with the address by which it is
+// reached, and brings back to it what comes for that address.
+func (v *view) addHeadlessEgress() {
+	for _, e := range v.exports {
+		part := exportPart(e, v.own.Name)
+		if e.Type != fabric.Headless || part == nil {
+			continue
+		}
+		origin := exportPath(e.ID(), v.own.Name)
+		for _, m := range members(part, v.services[e.ID()]) {
+			if m.host == nil {
+				continue
+			}
+			for _, ip := range m.host.IPs {
+				if a, ok := ofFamily(m.Addrs, family(ip)); ok && !v.isNode(a) {
+					v.elements.addr(desired.SetEgress, a, ip, origin)
+					v.elements.addr(desired.SetOwners, ip, a, origin)
+				}
+			}
+		}
+	}
+}
+
+// addOwn names the prefixes whose source is kept: those of a flat cluster,
+// unless another cluster uses the same addresses and could not answer to them.
+func (v *view) addOwn() {
+	if v.own.Globalnet {
+		return
+	}
+	origin := clusterPath(v.own.Name)
+	for _, p := range disjoint(v.own.PodCIDRs) {
+		if r := v.rival(p); r != "" {
+			v.problem(origin+".podCIDRs", SourceNotKept, p.String()+" is used in "+r+" too, so its pods go out with egress addresses")
+			continue
+		}
+		v.elements.prefix(desired.SetOwn, p, netip.Prefix{}, origin+".podCIDRs")
+	}
+}
+
+// rival names the first other cluster that uses addresses of a prefix itself.
+func (v *view) rival(p netip.Prefix) string {
+	for _, r := range v.remotes {
+		if overlapsAny(p, r.PodCIDRs) || overlapsAny(p, r.ServiceCIDRs) {
+			return r.Name
+		}
+	}
+	return ""
+}
+
+func (v *view) addMappings() {
+	origin := clusterPath(v.own.Name) + ".globalCIDR"
+	for _, m := range v.own.Mappings {
+		v.elements.prefix(desired.SetMapped, m.Pods, m.Global, origin)
+		v.elements.prefix(desired.SetUnmapped, m.Global, m.Pods, origin)
+		v.elements.prefix(desired.SetPodBlocks, m.Global, netip.Prefix{}, origin)
+	}
+}
+
+// addShared spreads all other sources over the cluster's egress addresses, in
+// a flat cluster too: its nodes' own addresses mean nothing elsewhere.
+func (v *view) addShared() {
+	for _, fam := range []int{4, 6} {
+		var backends []Backend
+		var values []string
+		for _, ip := range v.own.EgressIPs {
+			if family(ip) == fam {
+				backends = append(backends, Backend{Key: ip.String(), Weight: 1})
+				values = append(values, ip.String())
+			}
+		}
+		if len(backends) == 0 {
+			continue
+		}
+		for slot, i := range Slots(desired.SharedSlots, backends) {
+			v.elements.add(desired.Element{
+				Set: desired.SetShared, Family: fam, ID: strconv.Itoa(slot), Value: values[i],
+				Origin: clusterPath(v.own.Name) + ".egressIPs",
+			})
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package project
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// entry is one address, protocol and port with the backends behind it.
+type entry struct {
+	addr     netip.Addr
+	protocol string
+	port     int
+	targets  []target
+	affinity bool
+	origin   string
+}
+
+// target is one backend of an entry.
+type target struct {
+	key    string // identity, for the assignment of slots
+	addr   netip.Addr
+	port   int
+	weight int
+}
+
+// serve notes an entry; one without targets has no elements, so that the pools'
+// reject, or the block's blackhole, takes its packets.
+func (v *view) serve(e entry) {
+	if len(e.targets) > 0 {
+		v.entries = append(v.entries, e)
+	}
+}
+
+// addEntries turns the entries into elements. Should a fabric give one address
+// and port to two exports, the first by name keeps it.
+func (v *view) addEntries() {
+	slices.SortStableFunc(v.entries, func(a, b entry) int {
+		return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.port, b.port))
+	})
+	v.entries = slices.CompactFunc(v.entries, func(a, b entry) bool {
+		return a.addr == b.addr && a.protocol == b.protocol && a.port == b.port
+	})
+	for i := range v.entries {
+		v.addEntry(&v.entries[i])
+	}
+}
+
+func (v *view) addEntry(e *entry) {
+	count := slotClass(e.targets)
+	if len(e.targets) > count {
+		v.problem(e.origin, TooManyEndpoints, strconv.Itoa(len(e.targets))+" backends share "+strconv.Itoa(count)+
+			" slots, so some get no connections")
+	}
+	fam := family(e.addr)
+	key := serviceKey(e.addr, e.protocol, e.port)
+	v.elements.add(desired.Element{
+		Set: desired.SetServices, Family: fam, ID: key,
+		Value: desired.PickChain(count, e.affinity) + strconv.Itoa(fam), Origin: e.origin,
+	})
+	values := make([]string, len(e.targets))
+	for i, t := range e.targets {
+		values[i] = targetText(t.addr, t.port)
+	}
+	assigned := assign(count, e.targets)
+	ids := slotIDs(key, count)
+	for slot, i := range assigned {
+		v.elements.add(desired.Element{Set: desired.SetSlots, Family: fam, ID: ids[slot], Value: values[i], Origin: e.origin})
+	}
+	v.elements.addr(desired.SetEcho, e.addr, e.targets[assigned[0]].addr, e.origin)
+}
+
+func assign(count int, targets []target) []int {
+	if len(targets) == 1 {
+		return make([]int, count)
+	}
+	backends := make([]Backend, len(targets))
+	for i, t := range targets {
+		backends[i] = Backend{Key: t.key, Weight: t.weight}
+	}
+	return Slots(count, backends)
+}
+
+// slotIDs gives the keys of all slots as parts of one string.
+func slotIDs(key string, count int) []string {
+	var text strings.Builder
+	text.Grow(count * (len(key) + len(" . 1023")))
+	ends := make([]int, count)
+	for i := range count {
+		text.WriteString(key)
+		text.WriteString(" . ")
+		text.WriteString(strconv.Itoa(i))
+		ends[i] = text.Len()
+	}
+	all, from := text.String(), 0
+	ids := make([]string, count)
+	for i, end := range ends {
+		ids[i] = all[from:end]
+		from = end
+	}
+	return ids
+}
+
+// slotClass is the smallest number of slots in which every backend gets a share
+// close to its weight: with few slots at least two for the lightest.
+func slotClass(targets []target) int {
+	if len(targets) == 1 {
+		return desired.SlotsOne
+	}
+	total, least := 0, targets[0].weight
+	for _, t := range targets {
+		total += t.weight
+		least = min(least, t.weight)
+	}
+	if len(targets) <= 8 && total <= least*desired.SlotsFew/2 {
+		return desired.SlotsFew
+	}
+	return desired.SlotsMany
+}

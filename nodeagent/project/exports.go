@@ -1,0 +1,186 @@
+package project
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// addExports projects the service path of every export: its clusterset
+// addresses, and what this cluster offers of it.
+func (v *view) addExports() {
+	for _, e := range v.exports {
+		id := e.ID()
+		part := exportPart(e, v.own.Name)
+		var svc *Service
+		if part != nil {
+			svc = v.localService(e, id)
+			if e.Type == fabric.Headless {
+				v.addHeadless(e, part, svc)
+			} else {
+				v.addOffer(e, part, svc)
+			}
+		}
+		if e.Type != fabric.Headless && (part != nil || e.Allows(v.own.Name)) {
+			v.addVIPs(e, svc)
+		}
+	}
+}
+
+// localService finds the Service of an export that this cluster makes.
+func (v *view) localService(e *fabric.Export, id string) *Service {
+	path := exportPath(id, v.own.Name)
+	svc := v.services[id]
+	if svc == nil {
+		v.problem(path, ServiceMissing, "there is no Service "+id+" in this cluster")
+		return nil
+	}
+	for _, p := range e.Ports {
+		has := func(s ServicePort) bool { return strings.EqualFold(s.Protocol, p.Protocol) && s.Port == p.Port }
+		if !slices.ContainsFunc(svc.Ports, has) {
+			v.problem(path, PortMissing, "Service "+id+" has no port "+portKey(p))
+		}
+	}
+	return svc
+}
+
+// portKey is a port as Endpoint.Ports has it.
+func portKey(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port) }
+
+// addOffer makes the export address of this cluster lead to its ready
+// endpoints, on every node, so that the gateway that a packet reaches does not
+// matter.
+func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *Service) {
+	if svc == nil {
+		return
+	}
+	origin := exportPath(e.ID(), v.own.Name)
+	for _, ip := range part.IPs {
+		for _, p := range e.Ports {
+			v.serve(entry{
+				addr: ip, protocol: p.Protocol, port: p.Port, targets: endpointTargets(svc, p, family(ip), 1),
+				affinity: e.Affinity == "ClientIP", origin: origin,
+			})
+			v.addReverse(svc, p, ip, origin)
+		}
+	}
+	v.addHairpin(svc, origin)
+}
+
+// endpointTargets are the ready endpoints that serve a port in a family, by address.
+func endpointTargets(svc *Service, p fabric.Port, fam, weight int) []target {
+	if svc == nil {
+		return nil
+	}
+	var out []target
+	for i := range svc.Endpoints {
+		ep := &svc.Endpoints[i]
+		addr, ok := ofFamily(ep.Addrs, fam)
+		port := ep.Ports[portKey(p)]
+		if ep.Ready && ok && port > 0 {
+			out = append(out, target{key: addr.String(), addr: addr, port: port, weight: weight})
+		}
+	}
+	slices.SortFunc(out, func(a, b target) int { return a.addr.Compare(b.addr) })
+	return slices.CompactFunc(out, func(a, b target) bool { return a.addr == b.addr })
+}
+
+// addReverse lets a gateway that never saw the connection translate what a
+// server sends first. Endpoints that are no longer ready still have connections.
+func (v *view) addReverse(svc *Service, p fabric.Port, ip netip.Addr, origin string) {
+	if v.gateway == nil {
+		return
+	}
+	for i := range svc.Endpoints {
+		ep := &svc.Endpoints[i]
+		addr, ok := ofFamily(ep.Addrs, family(ip))
+		if port := ep.Ports[portKey(p)]; ok && port > 0 {
+			v.elements.add(desired.Element{
+				Set: desired.SetReverse, Family: family(ip), ID: serviceKey(addr, p.Protocol, port),
+				Value: targetText(ip, p.Port), Origin: origin,
+			})
+		}
+	}
+}
+
+// addHairpin names the backends of this node: one that reaches itself by the
+// service's address must see another source, or its kernel would drop the
+// packet as a martian.
+func (v *view) addHairpin(svc *Service, origin string) {
+	for i := range svc.Endpoints {
+		ep := &svc.Endpoints[i]
+		if ep.Node != v.in.Node {
+			continue
+		}
+		for _, a := range ep.Addrs {
+			v.elements.add(desired.Element{
+				Set: desired.SetHairpin, Family: family(a), ID: a.String() + " . " + a.String(), Origin: origin,
+			})
+		}
+	}
+}
+
+// addVIPs makes the clusterset addresses lead to the clusters that the policy
+// picks: to another cluster's export address, which its gateways resolve, or
+// straight to this cluster's own endpoints.
+func (v *view) addVIPs(e *fabric.Export, svc *Service) {
+	id := e.ID()
+	for _, vip := range e.VIPs {
+		remotes := v.readyRemotes(e, id, family(vip))
+		for _, p := range e.Ports {
+			v.serve(entry{
+				addr: vip, protocol: p.Protocol, port: p.Port,
+				targets:  v.vipTargets(e, remotes, endpointTargets(svc, p, family(vip), 1), p.Port),
+				affinity: e.Affinity == "ClientIP", origin: "exports[" + id + "]",
+			})
+		}
+	}
+}
+
+// readyRemotes gives the export address of every other cluster that is ready
+// and reachable.
+func (v *view) readyRemotes(e *fabric.Export, id string, fam int) map[string]netip.Addr {
+	out := make(map[string]netip.Addr, len(e.Clusters))
+	for i := range e.Clusters {
+		part := &e.Clusters[i]
+		r := v.byName[part.Name]
+		if r == nil || !r.reachable || !r.ready(id) {
+			continue
+		}
+		if ip, ok := ofFamily(part.IPs, fam); ok && r.sees(ip) {
+			out[part.Name] = ip
+		}
+	}
+	return out
+}
+
+func (v *view) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local []target, port int) []target {
+	ready := make([]string, 0, len(remotes)+1)
+	for name := range remotes {
+		ready = append(ready, name)
+	}
+	if len(local) > 0 {
+		ready = append(ready, v.own.Name)
+	}
+	slices.Sort(ready)
+	var out []target
+	// This cluster's endpoints divide its weight among them; to keep weights
+	// whole, everybody else's is multiplied instead.
+	for _, s := range choose(e.Balance, v.own.Name, ready) {
+		if s.cluster == v.own.Name {
+			for _, t := range local {
+				t.weight = s.weight
+				out = append(out, t)
+			}
+			continue
+		}
+		out = append(out, target{
+			key: "cluster/" + s.cluster, addr: remotes[s.cluster], port: port, weight: s.weight * max(len(local), 1),
+		})
+	}
+	return out
+}

@@ -1,0 +1,142 @@
+package project
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// member is one endpoint of a headless export with the fixed global address
+// that its hostname gives it; host is nil when there is none.
+type member struct {
+	*Endpoint
+	host *fabric.Host
+}
+
+// members pairs endpoints with fixed hosts: by full name first, then by the
+// ordinal at the end of the name. A host goes to one endpoint only.
+func members(part *fabric.ExportCluster, svc *Service) []member {
+	if svc == nil {
+		return nil
+	}
+	out := make([]member, 0, len(svc.Endpoints))
+	for i := range svc.Endpoints {
+		out = append(out, member{Endpoint: &svc.Endpoints[i]})
+	}
+	slices.SortFunc(out, func(a, b member) int {
+		return cmp.Or(cmp.Compare(a.Hostname, b.Hostname), cmp.Compare(a.Pod, b.Pod), slices.CompareFunc(a.Addrs, b.Addrs, netip.Addr.Compare))
+	})
+	byName := make(map[string]*fabric.Host, len(part.Hosts))
+	for i := range part.Hosts {
+		byName[part.Hosts[i].Name] = &part.Hosts[i]
+	}
+	for _, name := range []func(string) string{func(s string) string { return s }, ordinalName} {
+		for i := range out {
+			key := name(out[i].Hostname)
+			if host := byName[key]; host != nil && out[i].host == nil {
+				out[i].host = host
+				delete(byName, key)
+			}
+		}
+	}
+	return out
+}
+
+// ordinalName is the name of a host that stands for every hostname with the
+// same StatefulSet ordinal: "*-3" for "db-3".
+func ordinalName(hostname string) string {
+	_, digits, found := cutLast(hostname, "-")
+	if !found || digits == "" || strings.Trim(digits, "0123456789") != "" {
+		return ""
+	}
+	return "*-" + digits
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// addHeadless makes each fixed address lead to its pod, ready or not: who knows
+// the address may be answering for a connection that exists.
+func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *Service) {
+	if svc == nil {
+		return
+	}
+	origin := exportPath(e.ID(), v.own.Name)
+	for _, m := range members(part, svc) {
+		if m.host == nil {
+			v.checkHeadless(e, m, origin)
+			continue
+		}
+		for _, ip := range m.host.IPs {
+			addr, ok := ofFamily(m.Addrs, family(ip))
+			if !ok {
+				continue
+			}
+			v.elements.addr(desired.SetEcho, ip, addr, origin)
+			for _, p := range e.Ports {
+				v.addHostPort(m, p, ip, origin)
+			}
+		}
+	}
+	v.addHairpin(svc, origin)
+}
+
+func (v *view) addHostPort(m member, p fabric.Port, ip netip.Addr, origin string) {
+	addr, _ := ofFamily(m.Addrs, family(ip))
+	port := m.Ports[portKey(p)]
+	if port == 0 {
+		return
+	}
+	v.serve(entry{
+		addr: ip, protocol: p.Protocol, port: p.Port, origin: origin,
+		targets: []target{{key: addr.String(), addr: addr, port: port, weight: 1}},
+	})
+	// A flat cluster's pod is known by its own address; only behind globalnet is
+	// the fixed one the right source.
+	if v.own.Globalnet && v.gateway != nil {
+		v.elements.add(desired.Element{
+			Set: desired.SetReverse, Family: family(ip), ID: serviceKey(addr, p.Protocol, port),
+			Value: targetText(ip, p.Port), Origin: origin,
+		})
+	}
+}
+
+// checkHeadless reports a pod that others cannot be told an address of.
+func (v *view) checkHeadless(e *fabric.Export, m member, origin string) {
+	if v.own.Globalnet && len(v.mappedAddrs(m.Addrs)) == 0 {
+		v.problem(origin, HeadlessNoAddr, "pod "+cmp.Or(m.Hostname, m.Pod)+" of "+e.ID()+
+			" has no global address; raise hostnames or name it there")
+	}
+}
+
+// mappedAddrs gives the global addresses that mapped egress gives to a pod.
+func (v *view) mappedAddrs(addrs []netip.Addr) []netip.Addr {
+	if v.own.EgressMode != fabric.EgressMapped {
+		return nil
+	}
+	var out []netip.Addr
+	for _, a := range addrs {
+		for _, m := range v.own.Mappings {
+			if m.Pods.Contains(a) {
+				out = append(out, translate(a, m.Pods, m.Global))
+				break
+			}
+		}
+	}
+	return out
+}
+
+// isNode reports whether an address is a node's: a pod on the host network has
+// no address of its own.
+func (v *view) isNode(addr netip.Addr) bool {
+	return slices.ContainsFunc(v.nodes, func(n *Node) bool { return slices.Contains(n.Addrs, addr) })
+}

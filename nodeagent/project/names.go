@@ -1,0 +1,177 @@
+package project
+
+import (
+	"cmp"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// addDNS gives the name server what this cluster may know.
+func (v *view) addDNS() {
+	for _, e := range v.exports {
+		if exportPart(e, v.own.Name) != nil || e.Allows(v.own.Name) {
+			v.state.Services = append(v.state.Services, v.dnsService(e))
+		}
+	}
+	v.state.Services = unique(v.state.Services)
+	f := v.in.Fabric
+	serial := serialOf(v.state.Services, f.DNS)
+	for _, domain := range append([]string{f.Domain}, f.ExtraDomains...) {
+		v.state.Zones = append(v.state.Zones, desired.Zone{
+			Domain: domain, ClusterNames: f.DNS.ClusterNames, TTL: f.DNS.TTL, Serial: serial, Origin: "dns",
+		})
+	}
+}
+
+// dnsService holds a cluster that is reachable but not ready without
+// addresses: its name exists and has no data.
+func (v *view) dnsService(e *fabric.Export) desired.Service {
+	out := desired.Service{
+		Namespace: e.Namespace, Name: e.Name, Headless: e.Type == fabric.Headless, Origin: "exports[" + e.ID() + "]",
+	}
+	if !out.Headless {
+		out.VIPs = sortedAddrs(e.VIPs)
+	}
+	for _, p := range e.Ports {
+		out.Ports = append(out.Ports, desired.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
+	}
+	slices.SortFunc(out.Ports, func(a, b desired.ServicePort) int {
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range e.Clusters {
+		if c, ok := v.dnsCluster(e, &e.Clusters[i]); ok {
+			out.Clusters = append(out.Clusters, c)
+		}
+	}
+	slices.SortFunc(out.Clusters, func(a, b desired.ServiceCluster) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired.ServiceCluster, bool) {
+	out := desired.ServiceCluster{Name: part.Name}
+	if part.Name == v.own.Name {
+		svc := v.services[e.ID()]
+		if e.Type == fabric.Headless {
+			out.Hosts = localHosts(part, svc)
+		} else if serving(e, svc) {
+			out.IPs = sortedAddrs(part.IPs)
+		}
+		return out, true
+	}
+	r := v.byName[part.Name]
+	if r == nil || !r.reachable {
+		return out, false
+	}
+	if e.Type == fabric.Headless {
+		out.Hosts = r.hosts(e, part)
+	} else if r.ready(e.ID()) {
+		out.IPs = sortedAddrs(part.IPs)
+	}
+	return out, true
+}
+
+// localHosts are this cluster's own ready endpoints, at their pod addresses.
+func localHosts(part *fabric.ExportCluster, svc *Service) []desired.ServiceHost {
+	var out []desired.ServiceHost
+	for _, m := range members(part, svc) {
+		if m.Ready && len(m.Addrs) > 0 {
+			out = append(out, desired.ServiceHost{Name: m.Hostname, IPs: sortedAddrs(m.Addrs)})
+		}
+	}
+	return out
+}
+
+// hosts are the ready endpoints that another cluster told of, at addresses that
+// lead there from here. A pod address that means something else in this cluster
+// gives way to the pod's fixed global address.
+func (r *remote) hosts(e *fabric.Export, part *fabric.ExportCluster) []desired.ServiceHost {
+	live := r.live[e.ID()]
+	if live == nil || e.Type != fabric.Headless {
+		return nil
+	}
+	var out []desired.ServiceHost
+	for _, h := range live.Hosts {
+		ips := make([]netip.Addr, 0, len(h.IPs))
+		for _, ip := range h.IPs {
+			if r.sees(ip) {
+				ips = append(ips, ip)
+			}
+		}
+		if len(ips) == 0 {
+			ips = fixedIPs(part, h.Name)
+		}
+		if len(ips) > 0 {
+			out = append(out, desired.ServiceHost{Name: h.Name, IPs: sortedAddrs(ips)})
+		}
+	}
+	slices.SortFunc(out, func(a, b desired.ServiceHost) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), slices.CompareFunc(a.IPs, b.IPs, netip.Addr.Compare))
+	})
+	return out
+}
+
+func fixedIPs(part *fabric.ExportCluster, hostname string) []netip.Addr {
+	for _, name := range []string{hostname, ordinalName(hostname)} {
+		for _, h := range part.Hosts {
+			if name != "" && h.Name == name {
+				return h.IPs
+			}
+		}
+	}
+	return nil
+}
+
+// serving reports whether a ready endpoint serves one of the export's ports.
+func serving(e *fabric.Export, svc *Service) bool {
+	for _, p := range e.Ports {
+		if len(endpointTargets(svc, p, 4, 1)) > 0 || len(endpointTargets(svc, p, 6, 1)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func sortedAddrs(list []netip.Addr) []netip.Addr {
+	out := slices.Clone(list)
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+// serialOf derives the SOA serial from the content, so that equal zones have
+// equal serials on every node and after every restart.
+func serialOf(services []desired.Service, dns fabric.DNS) uint32 {
+	h := fnv.New32a()
+	text := func(s string) { _, _ = h.Write(append([]byte(s), 0)) }
+	addrs := func(list []netip.Addr) {
+		for _, a := range list {
+			b := a.As16()
+			_, _ = h.Write(b[:])
+		}
+		text("")
+	}
+	number := func(n int) { _, _ = h.Write([]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}) }
+	number(int(dns.TTL))
+	for _, s := range services {
+		text(s.Namespace)
+		text(s.Name)
+		addrs(s.VIPs)
+		for _, p := range s.Ports {
+			text(p.Name)
+			text(p.Protocol)
+			number(p.Port)
+		}
+		for _, c := range s.Clusters {
+			text(c.Name)
+			addrs(c.IPs)
+			for _, host := range c.Hosts {
+				text(host.Name)
+				addrs(host.IPs)
+			}
+		}
+	}
+	return max(h.Sum32(), 1)
+}

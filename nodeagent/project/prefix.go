@@ -1,0 +1,73 @@
+package project
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// family is 4 or 6.
+func family(addr netip.Addr) int {
+	if addr.Is4() {
+		return 4
+	}
+	return 6
+}
+
+// ofFamily finds the first address of a family.
+func ofFamily(addrs []netip.Addr, fam int) (netip.Addr, bool) {
+	for _, a := range addrs {
+		if family(a) == fam {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+func overlapsAny(p netip.Prefix, list []netip.Prefix) bool {
+	return slices.ContainsFunc(list, p.Overlaps)
+}
+
+// disjoint sorts prefixes and drops those that another one holds: the kernel
+// refuses intervals of one set that overlap.
+func disjoint(list []netip.Prefix) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(list))
+	for _, p := range list {
+		out = append(out, p.Masked())
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	kept := out[:0]
+	for _, p := range out {
+		// A prefix sorts before all that it holds.
+		if len(kept) == 0 || !kept[len(kept)-1].Overlaps(p) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// single is the prefix that holds one address.
+func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
+
+// prefixText writes a prefix as sets do: a single address without its length.
+func prefixText(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
+}
+
+// translate moves an address from one prefix to another of the same length,
+// keeping the host part.
+func translate(addr netip.Addr, from, to netip.Prefix) netip.Addr {
+	a, t := addr.AsSlice(), to.Masked().Addr().AsSlice()
+	if len(a) != len(t) {
+		return netip.Addr{}
+	}
+	for i := range a {
+		hostBits := min(max((i+1)*8-from.Bits(), 0), 8)
+		mask := byte(1<<hostBits - 1)
+		a[i] = t[i]&^mask | a[i]&mask
+	}
+	out, _ := netip.AddrFromSlice(a)
+	return out
+}

@@ -1,0 +1,193 @@
+package project
+
+import (
+	"net/netip"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// addRules sends every packet through the table of remote clusters first, and
+// what came out of a tunnel through the table of our own nodes after it.
+func (v *view) addRules() {
+	for _, six := range []bool{false, true} {
+		if six && !v.v6 || !six && !v.v4 {
+			continue
+		}
+		v.state.Rules = append(v.state.Rules, desired.Rule{
+			Priority: desired.RulePriority, IPv6: six, Table: desired.TableOut, Origin: clusterPath(v.own.Name),
+		})
+		for _, d := range v.devices {
+			v.state.Rules = append(v.state.Rules, desired.Rule{
+				Priority: desired.RulePriority + 1 + epochOffset(d.epoch), IPv6: six, IIF: d.link,
+				Table: desired.TableIn, Origin: v.gatewayPath(),
+			})
+		}
+	}
+}
+
+func (v *view) addRoutes() {
+	for _, r := range v.remotes {
+		v.routeRemote(r)
+	}
+	v.routePools()
+	if v.gateway != nil {
+		v.routeTunnels()
+		v.routeNodes()
+	}
+}
+
+func (v *view) route(r desired.Route) { v.state.Routes = append(v.state.Routes, r) }
+
+func (v *view) blackhole(dst netip.Prefix, origin string) {
+	v.route(desired.Route{Table: desired.TableOut, Dst: dst.Masked(), Type: desired.RouteBlackhole, Origin: origin})
+}
+
+// source is the address of the host's own packets: in a flat cluster one of the
+// pod prefixes, which others can answer; otherwise the node's, which the
+// gateway translates.
+func (v *view) source(fam int) netip.Addr {
+	if !v.own.Globalnet {
+		if a, ok := ofFamily(v.in.Local.HostSource, fam); ok {
+			return a
+		}
+	}
+	if v.node == nil {
+		return netip.Addr{}
+	}
+	a, _ := ofFamily(v.node.Addrs, fam)
+	return a
+}
+
+// routeRemote routes what a cluster is reached by. Without a way the prefix is
+// a blackhole: falling through to the default route would send the packets out
+// in the clear, and conntrack would keep the NAT of that way for the flow.
+func (v *view) routeRemote(r *remote) {
+	origin := clusterPath(r.Name)
+	for _, p := range r.visible {
+		link, via, ok := v.nextHop(r, family(p.Addr()))
+		if !ok {
+			v.blackhole(p, origin)
+			continue
+		}
+		v.route(desired.Route{
+			Table: desired.TableOut, Dst: p, Type: desired.RouteUnicast, Link: link, Via: via,
+			Src: v.source(family(p.Addr())), Origin: origin,
+		})
+	}
+}
+
+// nextHop is the tunnel on the gateway of the link, and that gateway's own
+// address on every other node, other gateways included.
+func (v *view) nextHop(r *remote, fam int) (link string, via netip.Addr, ok bool) {
+	if !r.reachable {
+		return "", netip.Addr{}, false
+	}
+	if v.carries(r) {
+		link, ok = v.deviceFor(gatewayNamed(r.Cluster, r.path.Remote))
+		return link, netip.Addr{}, ok
+	}
+	node := v.nodeNamed(gatewayNamed(v.own, r.path.Local).Node)
+	if node == nil {
+		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", NodeUnknown,
+			"its node is not among the nodes of the cluster")
+		return "", netip.Addr{}, false
+	}
+	if v.node == nil {
+		return "", netip.Addr{}, false
+	}
+	via, ok = ofFamily(node.Addrs, fam)
+	if !ok {
+		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", NoNextHop,
+			"node "+node.Name+" has no address of the family of "+r.Name+"'s prefixes")
+	}
+	return desired.NodeLink, via, ok
+}
+
+// routePools makes lookups of the host's own packets succeed where the output
+// chain will put another destination, and ends what nobody translated: a packet
+// for our block that matches nothing must not be answered, as an ICMP error or a
+// reset would end a connection that another gateway still carries.
+func (v *view) routePools() {
+	if v.node != nil {
+		for _, p := range v.in.Fabric.ServicePools {
+			v.routeHost(p.Masked(), "services")
+		}
+		for _, e := range v.exports {
+			if part := exportPart(e, v.own.Name); part != nil {
+				for _, a := range part.IPs {
+					v.routeHost(single(a), exportPath(e.ID(), v.own.Name))
+				}
+			}
+		}
+	}
+	for _, p := range v.own.GlobalCIDRs {
+		v.blackhole(p, clusterPath(v.own.Name)+".globalCIDR")
+	}
+}
+
+func (v *view) routeHost(dst netip.Prefix, origin string) {
+	v.route(desired.Route{
+		Table: desired.TableOut, Dst: dst, Type: desired.RouteUnicast, Link: desired.NodeLink,
+		Src: v.source(family(dst.Addr())), Origin: origin,
+	})
+}
+
+// routeTunnels routes the addresses of remote gateways, for probes and the feed.
+func (v *view) routeTunnels() {
+	for _, r := range v.remotes {
+		for i := range r.Gateways {
+			g := &r.Gateways[i]
+			link, ok := v.deviceFor(g)
+			if !ok {
+				continue
+			}
+			for _, a := range g.Addresses {
+				src, _ := ofFamily(v.gateway.Addresses, family(a))
+				v.route(desired.Route{
+					Table: desired.TableOut, Dst: single(a), Type: desired.RouteUnicast, Link: link, Src: src,
+					Origin: clusterPath(r.Name) + ".gateways[" + g.Name + "]",
+				})
+			}
+		}
+	}
+}
+
+// routeNodes sends what came out of a tunnel to the node that has the pod, past
+// the CNI, which may drop packets with sources that it does not know.
+func (v *view) routeNodes() {
+	if v.node == nil || len(v.devices) == 0 {
+		return
+	}
+	origin := clusterPath(v.own.Name)
+	for _, n := range v.nodes {
+		if n.Name == v.node.Name {
+			continue
+		}
+		for _, p := range n.PodCIDRs {
+			via, ok := ofFamily(n.Addrs, family(p.Addr()))
+			if !ok {
+				v.problem(origin, NoNextHop, "node "+n.Name+" has no address of the family of its pods "+p.String())
+				continue
+			}
+			v.route(desired.Route{
+				Table: desired.TableIn, Dst: p.Masked(), Type: desired.RouteUnicast, Link: desired.NodeLink, Via: via, Origin: origin,
+			})
+		}
+		for _, a := range n.Addrs {
+			v.route(desired.Route{
+				Table: desired.TableIn, Dst: single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Via: a, Origin: origin,
+			})
+		}
+	}
+}
+
+// exportPart is a cluster's part of an export; nil when it does not export it.
+func exportPart(e *fabric.Export, cluster string) *fabric.ExportCluster {
+	for i := range e.Clusters {
+		if e.Clusters[i].Name == cluster {
+			return &e.Clusters[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package project
+
+import (
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// State gives everything that the node should have. Equal inputs, in whatever
+// order their lists are, give equal outputs. Problems stop nothing.
+func State(in Input) (desired.State, []Problem) {
+	v := newView(in)
+	if v == nil {
+		return desired.State{}, []Problem{{
+			Path: clusterPath(in.Cluster), Code: ClusterUnknown, Text: "the fabric does not hold this cluster",
+		}}
+	}
+	if v.node == nil {
+		v.problem(clusterPath(in.Cluster), NodeUnknown, "node "+in.Node+" is not among the nodes of the cluster")
+	}
+	v.addSysctls()
+	v.addNodeLink()
+	v.addTunnels()
+	v.addTable()
+	v.addRules()
+	v.addRoutes()
+	v.addEveryNode()
+	v.addExports()
+	if v.gateway != nil {
+		v.addEgress()
+		v.addFilter()
+	}
+	v.addEntries()
+	v.addDNS()
+	return v.finish(), v.sorted()
+}
+
+// finish puts every list in order of keys.
+func (v *view) finish() desired.State {
+	s := &v.state
+	s.Sysctls = unique(s.Sysctls)
+	s.Links = unique(s.Links)
+	s.Wireguards = unique(s.Wireguards)
+	s.Peers = unique(s.Peers)
+	s.Addresses = unique(s.Addresses)
+	s.Neighbours = unique(s.Neighbours)
+	s.Rules = unique(s.Rules)
+	s.Routes = unique(s.Routes)
+	s.Services = unique(s.Services)
+	s.Zones = unique(s.Zones)
+	s.Elements = v.elements.all()
+	return *s
+}
+
+// unique sorts specs by key and keeps the first of each: a key that is wanted
+// twice would stop the whole kind.
+func unique[S diff.Spec](list []S) []S {
+	type keyed struct {
+		key  string
+		spec S
+	}
+	all := make([]keyed, len(list))
+	for i, s := range list {
+		all[i] = keyed{s.Key(), s}
+	}
+	slices.SortStableFunc(all, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
+	all = slices.CompactFunc(all, func(a, b keyed) bool { return a.key == b.key })
+	for i := range all {
+		list[i] = all[i].spec
+	}
+	return list[:len(all)]
+}

@@ -1,0 +1,200 @@
+package project
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// view is the input, indexed and in canonical order, with the state as it grows.
+type view struct {
+	in       Input
+	own      *fabric.Cluster
+	gateway  *fabric.Gateway // of this node; nil on a worker
+	node     *Node           // this node; nil when the facts do not hold it
+	nodes    []*Node         // sorted by name
+	exports  []*fabric.Export
+	remotes  []*remote
+	byName   map[string]*remote
+	services map[string]*Service
+	v4, v6   bool // families in play
+	devices  []device
+
+	state    desired.State
+	elements elements
+	entries  []entry
+	problems []Problem
+}
+
+// remote is another cluster as this one sees it.
+type remote struct {
+	*fabric.Cluster
+	path      Path
+	reachable bool           // path names a gateway on both sides
+	visible   []netip.Prefix // by which this cluster reaches it
+	sources   []netip.Prefix // that its packets come from
+	live      map[string]*LiveExport
+	heard     bool // live counts
+}
+
+// newView indexes the input. It is nil when the fabric does not hold the cluster.
+func newView(in Input) *view {
+	own := in.Fabric.Cluster(in.Cluster)
+	if own == nil {
+		return nil
+	}
+	v := &view{in: in, own: own, gateway: own.GatewayOn(in.Node), byName: map[string]*remote{}, services: map[string]*Service{}}
+	for i := range in.Facts.Nodes {
+		v.nodes = append(v.nodes, &in.Facts.Nodes[i])
+	}
+	slices.SortFunc(v.nodes, func(a, b *Node) int { return cmp.Compare(a.Name, b.Name) })
+	v.node = v.nodeNamed(in.Node)
+	for i := range in.Facts.Services {
+		s := &in.Facts.Services[i]
+		v.services[s.Namespace+"/"+s.Name] = s
+	}
+	for i := range in.Fabric.Exports {
+		v.exports = append(v.exports, &in.Fabric.Exports[i])
+	}
+	slices.SortFunc(v.exports, func(a, b *fabric.Export) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	v.families()
+	v.addRemotes()
+	return v
+}
+
+func (v *view) nodeNamed(name string) *Node {
+	i, found := slices.BinarySearchFunc(v.nodes, name, func(n *Node, name string) int { return cmp.Compare(n.Name, name) })
+	if !found {
+		return nil
+	}
+	return v.nodes[i]
+}
+
+// families notes which address families the clusterset uses at all, so that a
+// set without IPv6 leaves IPv6 alone.
+func (v *view) families() {
+	note := func(lists ...[]netip.Prefix) {
+		for _, list := range lists {
+			for _, p := range list {
+				v.v4 = v.v4 || p.Addr().Is4()
+				v.v6 = v.v6 || p.Addr().Is6()
+			}
+		}
+	}
+	f := v.in.Fabric
+	note(f.GlobalPools, f.ServicePools, f.TunnelPools)
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		note(c.PodCIDRs, c.ServiceCIDRs, c.GlobalCIDRs)
+	}
+}
+
+func (v *view) addRemotes() {
+	for i := range v.in.Fabric.Clusters {
+		c := &v.in.Fabric.Clusters[i]
+		if c.Name == v.own.Name {
+			continue
+		}
+		r := &remote{Cluster: c}
+		v.findPath(r)
+		v.findPrefixes(r)
+		if live, heard := v.in.Live[c.Name]; heard {
+			r.hear(live)
+		}
+		v.remotes = append(v.remotes, r)
+		v.byName[c.Name] = r
+	}
+	slices.SortFunc(v.remotes, func(a, b *remote) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// findPath takes the link that was chosen, if both its ends exist: the fabric
+// may be newer than the choice.
+func (v *view) findPath(r *remote) {
+	path, exists := v.in.Paths[r.Name]
+	if !exists {
+		v.problem(clusterPath(r.Name), NoPath, "no link leads to this cluster")
+		return
+	}
+	if gatewayNamed(v.own, path.Local) == nil || gatewayNamed(r.Cluster, path.Remote) == nil {
+		v.problem(clusterPath(r.Name), NoPath, "the link "+path.Local+" to "+path.Remote+" names a gateway that does not exist")
+		return
+	}
+	r.path, r.reachable = path, true
+}
+
+// findPrefixes decides by which prefixes a cluster is reached: its global block
+// always, its own prefixes when it is flat and nobody here means something else
+// by them.
+func (v *view) findPrefixes(r *remote) {
+	for _, p := range r.GlobalCIDRs {
+		v.addVisible(r, p, true)
+	}
+	if !r.Globalnet {
+		for _, p := range r.PodCIDRs {
+			if !overlapsAny(p, v.own.PodCIDRs) && !overlapsAny(p, v.own.ServiceCIDRs) {
+				v.addVisible(r, p, true)
+			}
+		}
+		for _, p := range r.ServiceCIDRs {
+			if !overlapsAny(p, v.own.PodCIDRs) && !overlapsAny(p, v.own.ServiceCIDRs) {
+				v.addVisible(r, p, false)
+			}
+		}
+	}
+	r.visible, r.sources = disjoint(r.visible), disjoint(r.sources)
+}
+
+// addVisible refuses a prefix that holds a node of this cluster: its route would
+// take the packets between the nodes, the tunnel's own among them.
+func (v *view) addVisible(r *remote, p netip.Prefix, source bool) {
+	for _, n := range v.nodes {
+		if slices.ContainsFunc(n.Addrs, p.Contains) {
+			v.problem(clusterPath(r.Name), CoversNode, p.String()+" holds an address of node "+n.Name+", so it is not routed")
+			return
+		}
+	}
+	r.visible = append(r.visible, p)
+	if source {
+		r.sources = append(r.sources, p)
+	}
+}
+
+func (r *remote) hear(live Live) {
+	r.heard = true
+	r.live = make(map[string]*LiveExport, len(live.Exports))
+	for i := range live.Exports {
+		e := &live.Exports[i]
+		r.live[e.Namespace+"/"+e.Name] = e
+	}
+}
+
+// ready reports whether the cluster has backends of an export; while nothing
+// was heard from it, what the fabric says counts.
+func (r *remote) ready(id string) bool {
+	if !r.heard {
+		return true
+	}
+	e := r.live[id]
+	return e != nil && e.Ready
+}
+
+func (r *remote) sees(addr netip.Addr) bool {
+	return slices.ContainsFunc(r.visible, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+func gatewayNamed(c *fabric.Cluster, name string) *fabric.Gateway {
+	i := slices.IndexFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Gateways[i]
+}
+
+func clusterPath(name string) string { return "clusters[" + name + "]" }
+
+func exportPath(id, cluster string) string { return "exports[" + id + "].clusters[" + cluster + "]" }
