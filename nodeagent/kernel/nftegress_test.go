@@ -24,8 +24,16 @@ func TestNftEgressPrecedence(t *testing.T) {
 		lines []string
 		want  []string
 	}{
-		{"own address of the pod", []string{"egress4 10.7.1.2 | 242.1.0.77", "own4 10.7.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"}, []string{"242.1.0.77"}},
-		{"kept", []string{"egress4 10.7.1.3 | 242.1.0.77", "own4 10.7.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"}, []string{nftPod}},
+		{
+			"own address of the pod",
+			[]string{"egress4 10.7.1.2 | 242.1.0.77", "own4 10.7.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"},
+			[]string{"242.1.0.77"},
+		},
+		{
+			"kept",
+			[]string{"egress4 10.7.1.3 | 242.1.0.77", "own4 10.7.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"},
+			[]string{nftPod},
+		},
 		{"mapped", []string{"own4 10.8.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"}, []string{"242.4.1.2"}},
 		{"mapped to another size of block", []string{"mapped4 10.7.1.0/24 | 242.5.9.0/24"}, []string{"242.5.9.2"}},
 		{"shared", []string{"mapped4 10.8.0.0/16 | 242.4.0.0/16"}, []string{"242.1.0.1", "242.1.0.2", "242.1.0.3"}},

@@ -14,8 +14,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"hawser.dev/hawser/nodeagent/desired"
 )
 
 // nftLab is three network namespaces in a row. A pod behind a node, and behind
@@ -50,6 +48,7 @@ func nftNewLab(t *testing.T) *nftLab {
 	l := &nftLab{t: t, pod: nftNewNS(t), node: nftNewNS(t), remote: nftNewNS(t)}
 	for _, ns := range []*nftNS{l.pod, l.node, l.remote} {
 		ns.up("lo")
+		ns.sysctl("ipv6/conf/default/accept_dad", "0") // else the first seconds have no IPv6
 		ns.sysctl("ipv4/ip_forward", "1")
 		ns.sysctl("ipv6/conf/all/forwarding", "1")
 	}
@@ -94,20 +93,6 @@ func (l *nftLab) elements(lines ...string) {
 type nftAll struct{}
 
 func (nftAll) MatchConntrackFlow(*netlink.ConntrackFlow) bool { return true }
-
-// nftParse reads elements from lines such as "mapped4 10.7.0.0/16 | 242.4.0.0/16".
-func nftParse(lines ...string) []desired.Element {
-	var elements []desired.Element
-	for _, line := range lines {
-		name, rest, _ := strings.Cut(line, " ")
-		id, value, _ := strings.Cut(rest, "|")
-		elements = append(elements, desired.Element{
-			Set: name[:len(name)-1], Family: int(name[len(name)-1] - '0'),
-			ID: strings.TrimSpace(id), Value: strings.TrimSpace(value),
-		})
-	}
-	return elements
-}
 
 func (n *nftNS) must(err error, what string) {
 	n.t.Helper()

@@ -116,6 +116,49 @@ func TestNftSameCallerSameBackend(t *testing.T) {
 	}
 }
 
+// While backends, verdicts and even all rules are replaced, every new
+// connection finds a service: none falls through to the refusal of the pool.
+func TestNftChangesLoseNothing(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.pod.serve("tcp", nftPod+":8080", nftPodB+":8080")
+	service := func(chain, backend string) []desired.Element {
+		lines := nftSpread(nftVIP+" . tcp . 80", chain, desired.SlotsFew, nftAt(backend, 8080))
+		return nftParse(append(lines, "pools4 243.0.0.0/16")...)
+	}
+	nftMustConverge(t, l.node, service("pick_few4", nftPod))
+	stop, calls := make(chan struct{}), make(chan int, 1)
+	go func() {
+		n := 0
+		defer func() { calls <- n }()
+		for ; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := l.node.ask("tcp", "", nftVIP+":80", nftQuick); err != nil {
+				t.Errorf("call %d: %v", n, err)
+			}
+		}
+	}()
+	const changes = 60
+	for i := range changes {
+		chain, backend := "pick_few4", nftPod
+		if i%2 == 0 {
+			chain, backend = "pick_few_client4", nftPodB
+		}
+		nftMustConverge(t, l.node, service(chain, backend))
+		table := nftSampleTable()
+		table.MSS4 -= i % 2
+		nftApplyTable(t, l.node, table)
+	}
+	close(stop)
+	if n := <-calls; n < changes {
+		t.Errorf("only %d calls during %d changes", n, changes)
+	}
+}
+
 // A service is reached by the node's own processes too, and an update changes
 // where new connections go.
 func TestNftServiceFromTheNode(t *testing.T) {

@@ -19,8 +19,9 @@ import (
 // of sets. The table is ours as a whole; no other is read or written.
 //
 // A change of rules replaces all rules in one transaction and leaves sets and
-// elements as they are. Only when a set's declaration differs, the table is
-// made anew and its elements are lost until the stage of Elements ran.
+// elements as they are. Only when a set's declaration differs, or an element of
+// other people's making holds a chain that has to go, the table is made anew and
+// its elements are lost until the stage of Elements ran.
 type Tables struct{ conn nftConn }
 
 var (

@@ -1,0 +1,82 @@
+package kernel
+
+import (
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// nftSample has elements in every set, of both families: set, key and value.
+const nftSample = `
+services4 243.0.0.1 . tcp . 80 | pick_few4
+services4 243.0.0.1 . udp . 53 | pick_few_client4
+services4 243.0.0.2 . sctp . 7 | pick_one4
+services6 fd00:43::1 . tcp . 80 | pick_many6
+services6 fd00:43::1 . udp . 53 | pick_many_client6
+slots4 243.0.0.1 . tcp . 80 . 0 | 242.2.0.5 . 80
+slots4 243.0.0.1 . tcp . 80 . 63 | 242.2.0.6 . 8080
+slots6 fd00:43::1 . tcp . 80 . 1023 | fd00:42::5 . 80
+echo4 243.0.0.1 | 242.2.0.5
+echo6 fd00:43::1 | fd00:42::5
+owners4 242.2.0.9 | 10.7.1.9
+owners6 fd00:42::9 | fd00:7::9
+unmapped4 242.4.0.0/16 | 10.7.0.0/16
+unmapped4 242.5.0.0/24 | 10.8.3.0/24
+unmapped6 fd00:42:4::/48 | fd00:7:7::/48
+egress4 10.7.1.9 | 242.2.0.9
+egress6 fd00:7::9 | fd00:42::9
+mapped4 10.7.0.0/16 | 242.4.0.0/16
+mapped4 10.9.0.1 | 242.9.0.1
+mapped6 fd00:7:7::/48 | fd00:42:4::/48
+shared4 0 | 242.1.0.1
+shared4 63 | 242.1.0.8
+shared6 17 | fd00:42::1
+reverse4 10.7.1.9 . tcp . 8080 | 242.2.0.5 . 80
+reverse6 fd00:7::9 . udp . 8080 | fd00:42::5 . 80
+own4 10.8.0.0/24
+own4 10.8.1.0/24
+own4 10.8.2.7
+own4 10.8.2.8
+own6 fd00:8::/64
+direct4 0.0.0.0/8
+direct4 255.0.0.0/8
+direct6 ::/1
+direct6 ff00::/8
+remote4 0.0.0.0/0
+remote6 ::/0
+podblocks4 242.4.0.0/16
+podblocks6 fd00:42:4::/48
+pools4 243.0.0.0/16
+pools6 fd00:43::/64
+restricted4 242.2.0.5
+restricted6 fd00:42::5
+allowed4 242.1.0.0/24 . 242.2.0.5
+allowed4 242.1.0.0/24 . 242.2.0.6
+allowed4 242.3.0.7 . 242.2.0.5
+allowed6 fd00:42:1::/64 . fd00:42::5
+offers4 242.3.0.5
+offers6 fd00:42:3::5
+nodes4 192.168.0.11
+nodes6 fd00:1::11
+hairpin4 10.7.1.9 . 10.7.1.9
+hairpin6 fd00:7::9 . fd00:7::9
+tunnels4 241.0.0.1
+tunnels6 fd00:41::1 |`
+
+func nftSampleElements() []desired.Element {
+	return nftParse(strings.Split(strings.TrimSpace(nftSample), "\n")...)
+}
+
+// nftParse reads elements from lines such as "mapped4 10.7.0.0/16 | 242.4.0.0/16".
+func nftParse(lines ...string) []desired.Element {
+	var elements []desired.Element
+	for _, line := range lines {
+		name, rest, _ := strings.Cut(line, " ")
+		id, value, _ := strings.Cut(rest, "|")
+		elements = append(elements, desired.Element{
+			Set: name[:len(name)-1], Family: int(name[len(name)-1] - '0'),
+			ID: strings.TrimSpace(id), Value: strings.TrimSpace(value),
+		})
+	}
+	return elements
+}
