@@ -97,7 +97,7 @@ func (c *checker) block(d Demand, path string, p netip.Prefix) {
 	}
 	c.fail(diag.Diagnostic{
 		Code: "too-small", Path: path,
-		Summary: fmt.Sprintf("%s gives %d addresses, %d are needed: %d egress, %d of egress rules, %d exports, %d hostnames",
+		Summary: fmt.Sprintf("%s gives %d addresses, %d are needed (egress %d, egress rules %d, exports %d, hostnames %d)",
 			p, usable(p), d.Total(), d.Egress, d.Rules, d.Exports, d.Hosts),
 		Hint: fmt.Sprintf("a /%d is large enough", fitting(d.Total(), p.Addr().BitLen())),
 	})
@@ -129,8 +129,8 @@ func (c *checker) sizedBlock(d Demand, path string) {
 // blocks checks that the pool of global blocks holds a block for each cluster.
 func (c *checker) blocks() {
 	size, pool := c.set.Spec.Globalnet.ClusterPrefix, c.set.Spec.Globalnet.CIDR
-	if size == 0 || !pool.IsValid() {
-		return
+	if size < 1 || size > 32 || !pool.IsValid() || !pool.Addr().Is4() {
+		return // no size, or one that is out of range, which is found elsewhere
 	}
 	if size < pool.Bits() {
 		c.fail(diag.Diagnostic{
@@ -150,7 +150,7 @@ func (c *checker) blocks() {
 	}
 	if have := 1<<(size-pool.Bits()) - len(taken); need > have {
 		c.fail(diag.Diagnostic{
-			Code: "too-small", Path: "globalnet.cidr", Summary: fmt.Sprintf("%s has %d blocks of /%d left, %d clusters need one", pool, max(have, 0), size, need),
+			Code: "too-small", Path: "globalnet.cidr", Summary: fmt.Sprintf("%s has room for %d blocks of /%d, but clusters need %d", pool, max(have, 0), size, need),
 			Hint: "use a larger pool, or a longer globalnet.clusterPrefix",
 		})
 	}
@@ -160,7 +160,7 @@ func (c *checker) blocks() {
 func (c *checker) pool(u use, need int, what string) {
 	if u.prefix.IsValid() && need > usable(u.prefix) {
 		c.fail(diag.Diagnostic{
-			Code: "too-small", Path: u.path, Summary: fmt.Sprintf("%s gives %d addresses, %d %s need one", u.prefix, usable(u.prefix), need, what),
+			Code: "too-small", Path: u.path, Summary: fmt.Sprintf("%s gives %d addresses, but %s need %d", u.prefix, usable(u.prefix), what, need),
 			Hint: fmt.Sprintf("a /%d is large enough", fitting(need, u.prefix.Addr().BitLen())),
 		})
 	}

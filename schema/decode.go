@@ -117,7 +117,7 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, t *trail) {
 	first := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if d.repeated(key, first, t) {
+		if d.repeated(key, first, t.field(key.Value)) {
 			continue
 		}
 		f := slices.IndexFunc(fields, func(f field) bool { return f.name == key.Value })
@@ -132,7 +132,7 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, t *trail) {
 	}
 }
 
-// repeated notes a key that the mapping has already.
+// repeated notes a key at t that the mapping has already.
 func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *trail) bool {
 	if key.Kind != yaml.ScalarNode {
 		return false
@@ -143,9 +143,9 @@ func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *trail
 		return false
 	}
 	f := diag.Diagnostic{
-		Severity: diag.Error, Code: "duplicate-key", Path: t.field(key.Value).String(), Pos: d.src.place(key),
+		Severity: diag.Error, Code: "duplicate-key", Path: t.String(), Pos: d.src.place(key),
 		Summary: "the key occurs twice", Hint: "remove one of the two, or join them",
-		Related: []diag.Related{{Path: t.field(key.Value).String(), Pos: d.src.place(earlier)}},
+		Related: []diag.Related{{Path: t.String(), Pos: d.src.place(earlier)}},
 	}
 	d.list = append(d.list, f)
 	return true
@@ -213,14 +213,16 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *trail) {
 		key, value := n.Content[i], n.Content[i+1]
 		at := t.index(key.Value)
 		name, item := "", reflect.New(v.Type().Elem()).Elem()
-		if d.repeated(key, first, t) || !d.plain(key, at) {
+		if d.repeated(key, first, at) || !d.plain(key, at) {
 			continue
 		}
 		if key.Value == "<<" {
 			d.unknown(key, nil, t)
 			continue
 		}
-		d.scalar(key, reflect.ValueOf(&name).Elem(), at)
+		if d.scalar(key, reflect.ValueOf(&name).Elem(), at); d.bad[at.String()] {
+			continue
+		}
 		d.value(value, item, at)
 		v.SetMapIndex(reflect.ValueOf(name), item)
 	}
@@ -230,6 +232,10 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *trail) {
 func (d *decoder) hostnames(n *yaml.Node, v reflect.Value, t *trail) {
 	if n.Kind == yaml.SequenceNode {
 		d.slice(n, v.FieldByName("Names"), t)
+		return
+	}
+	if n.Kind == yaml.MappingNode || n.Kind == yaml.ScalarNode && n.ShortTag() != "!!int" && !isNull(n) {
+		d.wrongType(n, t, "a number of pods or a list of hostnames", "")
 		return
 	}
 	d.scalar(n, v.FieldByName("Count"), t)

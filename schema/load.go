@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"regexp"
@@ -45,9 +46,15 @@ func (d *decoder) adopt(found diag.List) {
 		if d.unread(f.Path) {
 			continue
 		}
-		f.Pos = d.src.Pos(f.Path)
-		for i := range f.Related {
-			f.Related[i].Pos = d.src.Pos(f.Related[i].Path)
+		var others []diag.Related
+		for _, r := range f.Related {
+			if d.src.has(r.Path) {
+				others = append(others, diag.Related{Path: r.Path, Pos: d.src.Pos(r.Path)})
+			}
+		}
+		f.Pos, f.Related = d.src.Pos(f.Path), others
+		if !d.src.has(f.Path) && len(others) > 0 && !strings.HasPrefix(f.Path, "clusters[") { // a default that something in the file conflicts with
+			f.Pos, f.Related = others[0].Pos, others[1:]
 		}
 		d.list = append(d.list, f)
 	}
@@ -101,7 +108,7 @@ func (s *Source) encoding() (diag.Diagnostic, bool) {
 		if control || r == utf8.RuneError && size == 1 {
 			return diag.Diagnostic{
 				Severity: diag.Error, Code: "yaml-encoding", Pos: diag.Pos{File: s.File, Line: line, Column: column, Width: 1},
-				Summary: "byte 0x" + strconv.FormatUint(uint64(rest[0]), 16) + " is not allowed in a YAML text",
+				Summary: fmt.Sprintf("byte %#02x is not allowed in a YAML text", rest[0]),
 				Hint:    "save the file as UTF-8 without control characters",
 			}, true
 		}
@@ -114,18 +121,27 @@ func (s *Source) encoding() (diag.Diagnostic, bool) {
 	return diag.Diagnostic{}, false
 }
 
-var yamlLine = regexp.MustCompile(`^line (\d+): `)
+var (
+	yamlLine = regexp.MustCompile(`^line (\d+): `)
+	// What the parser, as opposed to the scanner, complains of. Of those the
+	// package gives the line before the one where the collection begins.
+	yamlParser = regexp.MustCompile(`^did not find expected (node content|key|',' or '[\]}]'|'-' indicator|<)`)
+)
 
 // syntax turns an error of the YAML parser, which knows the line alone, into a finding.
 func (s *Source) syntax(err error) diag.Diagnostic {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	f := diag.Diagnostic{Severity: diag.Error, Code: "yaml-syntax", Pos: diag.Pos{File: s.File}}
+	f.Hint = "check the indentation (spaces, no tabs), brackets and quotes on this line and the one before"
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
 		text = text[len(m[0]):]
 		number, _ := strconv.Atoi(m[1])
-		f.Pos = s.wholeLine(number)
+		if yamlParser.MatchString(text) {
+			number++
+			f.Hint = "check the indentation (spaces, no tabs), brackets and quotes of what begins on this line"
+		}
+		f.Pos = s.wholeLine(min(number, len(s.lines())))
 	}
 	f.Summary = "not YAML: " + text
-	f.Hint = "check the indentation (spaces, no tabs), brackets and quotes on this line and the one before"
 	return f
 }

@@ -149,9 +149,14 @@ func (c *checker) knownCluster(path, name string) {
 	d := diag.Diagnostic{Code: "unknown-cluster", Path: path, Summary: fmt.Sprintf("there is no cluster %q", name)}
 	if near := nearest(name, c.clusterNames()); near != "" {
 		d.Hint = "did you mean " + near + "?"
+	} else if names := c.clusterNames(); len(names) > 0 && len(names) <= maxListed {
+		d.Hint = "the clusters are " + strings.Join(names, ", ")
 	}
 	c.fail(d)
 }
+
+// maxListed is how many names a hint lists; more help nobody.
+const maxListed = 8
 
 func (c *checker) clusterNames() []string {
 	names := make([]string, len(c.set.Spec.Clusters))

@@ -30,13 +30,14 @@ func isQuoted(n *yaml.Node) bool {
 	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
 
-// booleanWord reports whether YAML 1.1 reads a plain word as true or false
-// although YAML 1.2 does not (yaml.org/type/bool.html), and as which.
+// booleanWord reports whether tools of YAML 1.1 read a plain word as true or
+// false although YAML 1.2 does not (yaml.org/type/bool.html), and as which. Of
+// its words y and n are left out, as hardly a tool has them.
 func booleanWord(text string) (meaning, is bool) {
 	switch strings.ToLower(text) {
-	case "y", "yes", "on":
+	case "yes", "on":
 		return true, true
-	case "n", "no", "off":
+	case "no", "off":
 		return false, true
 	}
 	return false, false
@@ -56,7 +57,7 @@ func plainText(n *yaml.Node) (string, bool) {
 // scalar reads one value that is not a collection.
 func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *trail) {
 	if n.Kind != yaml.ScalarNode {
-		d.wrongType(n, t, kindName(v), "")
+		d.wrongType(n, t, kindName(v), scalarHint(t, n))
 		return
 	}
 	if isNull(n) {
@@ -160,8 +161,16 @@ func (d *decoder) wrongType(n *yaml.Node, t *trail, want, hint string) {
 
 // mappingHint shows the mapping that a bare word in its place most likely stands for.
 func mappingHint(t *trail, n *yaml.Node) string {
-	if t != nil && t.label == "balance" && n.Kind == yaml.ScalarNode {
+	if t != nil && t.label == "balance" && n.Kind == yaml.ScalarNode { // what the policies look like in prose
 		return "write balance: {policy: " + n.Value + "}"
+	}
+	return ""
+}
+
+// scalarHint says how a policy with parameters is written.
+func scalarHint(t *trail, n *yaml.Node) string {
+	if t.label == "policy" && n.Kind == yaml.MappingNode {
+		return "write {policy: weighted, weights: {a: 3, b: 1}} or {policy: failover, order: [a, b]}"
 	}
 	return ""
 }

@@ -48,8 +48,22 @@ func (s *Source) Pos(path string) diag.Pos {
 		if n, ok := s.index()[path]; ok {
 			return s.place(n)
 		}
+		if n, ok := s.index()["spec"]; ok && parentPath(path) == "" && inBody(path) {
+			return s.place(n)
+		}
 	}
 	return s.place(s.root)
+}
+
+// has reports whether the file says something at path.
+func (s *Source) has(path string) bool {
+	_, ok := s.index()[path]
+	return ok
+}
+
+// inBody reports whether a top-level path is one of spec.
+func inBody(path string) bool {
+	return path != "apiVersion" && path != "kind" && path != "metadata"
 }
 
 // indexer finds the node of every path.

@@ -3,13 +3,10 @@ package schema
 import "strings"
 
 // nearest gives the name that was most likely meant, or "" when none is near: a
-// name that differs in case or separators only, or by at most two edits (one in
-// a short word).
+// name that differs in case or separators only, or by one edit in three
+// characters and no more than two.
 func nearest(text string, names []string) string {
-	best, limit := "", 3
-	if len(text) <= 4 {
-		limit = 2
-	}
+	best, limit := "", min(len(text)/3, 2)+1
 	for _, name := range names {
 		if squash(name) == squash(text) {
 			return name

@@ -74,7 +74,8 @@ func (c *checker) connectivity() {
 		a, b := min(pair[0], pair[1]), max(pair[0], pair[1])
 		c.unique(seen, a+" "+b, path, "the link between "+a+" and "+b+" is listed twice")
 	}
-	if conn.Mode == ModeLinks && len(conn.Links) > 0 {
+	pairs := !slices.ContainsFunc(conn.Links, func(pair []string) bool { return len(pair) != 2 })
+	if conn.Mode == ModeLinks && len(conn.Links) > 0 && pairs {
 		c.unlinked(linked)
 	}
 }

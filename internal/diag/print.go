@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -119,14 +120,18 @@ func cells(text string) string {
 	return printable(strings.ReplaceAll(text, "\t", strings.Repeat(" ", tabWidth)))
 }
 
-// printable replaces what would move a terminal's cursor or change its state.
+// identity is the text form of an age identity, which is a secret.
+var identity = regexp.MustCompile(`(?i)AGE-SECRET-KEY-[0-9A-Z-]+`)
+
+// printable replaces what would move a terminal's cursor or change its state,
+// and hides secrets that somebody wrote into the wrong file.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return utf8.RuneError
 		}
 		return r
-	}, text)
+	}, identity.ReplaceAllString(text, "(sensitive)"))
 }
 
 // width counts the terminal cells that a text takes.

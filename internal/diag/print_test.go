@@ -13,7 +13,7 @@ func TestPrint(t *testing.T) {
 	long := strings.Repeat("a", 300) + "WRONG" + strings.Repeat("b", 300)
 	sources := map[string][]byte{
 		"plain.yaml": []byte("one\n  - name: Berlin\r\nthree\n"),
-		"odd.yaml":   []byte("x:\t\"Łódź 東京 e\u0301\" # 🚀 bad\n" + long + "\n\n\x1b[2Jboo\n"),
+		"odd.yaml":   []byte("x:\t\"Łódź 東京 e\u0301\" # 🚀 bad\n" + long + "\n\n\x1b[2Jboo\nr: AGE-SECRET-KEY-1ABC # no\n"),
 	}
 	tests := []struct {
 		name  string
@@ -70,6 +70,11 @@ func TestPrint(t *testing.T) {
 			name: "control characters cannot reach the terminal",
 			give: Diagnostic{Severity: Error, Pos: Pos{"odd.yaml", 4, 1, 1}, Path: "a\x1bb", Summary: "s\x07", Hint: "h\r"},
 			want: "odd.yaml:4:1: error: a\ufffdb: s\ufffd\n    4 | \ufffd[2Jboo\n        ^\n   hint: h\ufffd\n",
+		},
+		{
+			name: "secrets are hidden",
+			give: Diagnostic{Severity: Error, Pos: Pos{"odd.yaml", 5, 4, 19}, Summary: "bad age-secret-key-1qq x"},
+			want: "odd.yaml:5:4: error: bad (sensitive) x\n    5 | r: (sensitive) # no\n           ^^^^^^^^^^^\n",
 		},
 		{
 			name:  "colour",
