@@ -210,12 +210,12 @@ func (p *Prober) allow(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := &p.bucket
+	// Two readers may come with their times in the wrong order: at never goes back.
 	if b.at.IsZero() {
-		b.tokens = replyRate
+		b.tokens, b.at = replyRate, now
 	} else if passed := now.Sub(b.at); passed > 0 {
-		b.tokens = min(b.tokens+passed.Seconds()*replyRate, replyRate)
+		b.tokens, b.at = min(b.tokens+passed.Seconds()*replyRate, replyRate), now
 	}
-	b.at = now
 	if b.tokens < 1 {
 		p.stats.Limited++
 		return false
