@@ -1,0 +1,239 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Public gives the public half of a gateway's tunnel key of an epoch; empty when
+// it is not known.
+type Public func(cluster, gateway string, epoch int) (string, error)
+
+// Fabric compiles the clusterset. The lock must be up to date; what it lacks is
+// reported (code lock-stale), as are keys that are not known (code no-root-key).
+func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.Fabric, diag.List) {
+	b := &builder{top: top, lock: lock, public: public, on: top.Globalnet(), blocks: map[string][]netip.Prefix{}}
+	s := &top.Spec
+	f := &fabric.Fabric{
+		APIVersion: fabric.APIVersion, Name: top.Metadata.Name, Domain: s.Domain, ExtraDomains: sorted(s.ExtraDomains),
+		GlobalPools: masked(top.GlobalPools()), ServicePools: masked(top.ServicePools()), TunnelPools: masked(top.TunnelPools()),
+		Tunnel:       fabric.Tunnel{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive},
+		Health:       fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
+		DNS:          fabric.DNS{ClusterNames: *s.DNS.ClusterNames, TTL: *s.DNS.TTL, Address: s.DNS.Address},
+		Epochs:       sorted(s.Keys.Epochs),
+		Decommission: s.Decommission,
+		Clusters:     make([]fabric.Cluster, 0, len(s.Clusters)),
+	}
+	for i := range s.Clusters {
+		f.Clusters = append(f.Clusters, b.cluster(&s.Clusters[i]))
+	}
+	slices.SortFunc(f.Clusters, func(x, y fabric.Cluster) int { return cmp.Compare(x.Name, y.Name) })
+	for i := range s.Exports {
+		f.Exports = append(f.Exports, b.export(&s.Exports[i]))
+	}
+	slices.SortFunc(f.Exports, func(x, y fabric.Export) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	})
+	b.list.Sort()
+	return f, b.list
+}
+
+type builder struct {
+	top    *schema.ClusterSet
+	lock   *schema.Lock
+	public Public
+	on     map[string]bool           // clusters with globalnet
+	blocks map[string][]netip.Prefix // by cluster, of the families with a pool
+	list   diag.List
+}
+
+func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
+	path := fmt.Sprintf("clusters[%s]", c.Name)
+	blocks := b.blocksOf(c.Name)
+	if len(blocks) < len(b.top.GlobalPools()) {
+		b.stale(path, "a global block")
+	}
+	out := fabric.Cluster{
+		Name: c.Name, PodCIDRs: masked(c.PodCIDRs), ServiceCIDRs: masked(c.ServiceCIDRs), Globalnet: b.on[c.Name],
+		GlobalCIDRs: blocks, EgressMode: fabric.EgressShared,
+		EgressIPs: b.take(path, b.lock.Egress(c.Name), b.top.Spec.Globalnet.EgressIPs, blocks),
+	}
+	if b.lock.Mapped(b.top, c) {
+		out.EgressMode = fabric.EgressMapped
+		out.Mappings = b.mappings(c, out.PodCIDRs)
+	}
+	for _, r := range c.Egress {
+		rule := fabric.EgressRule{Name: r.Name, Namespace: r.Namespace,
+			IPs: b.take(fmt.Sprintf("%s.egress[%s]", path, r.Name), b.lock.EgressRule(c.Name, r.Name), r.IPs, blocks)}
+		if r.PodSelector != nil {
+			rule.MatchLabels = maps.Clone(r.PodSelector.MatchLabels)
+		}
+		out.EgressRules = append(out.EgressRules, rule)
+	}
+	slices.SortFunc(out.EgressRules, func(x, y fabric.EgressRule) int { return cmp.Compare(x.Name, y.Name) })
+	for i := range c.Gateways {
+		out.Gateways = append(out.Gateways, b.gateway(c, &c.Gateways[i]))
+	}
+	slices.SortFunc(out.Gateways, func(x, y fabric.Gateway) int { return cmp.Compare(x.Name, y.Name) })
+	return out
+}
+
+// mappings gives the mapping of each pod prefix. A flat cluster has none in
+// force: its pods keep their addresses.
+func (b *builder) mappings(c *schema.Cluster, pods []netip.Prefix) []fabric.Mapping {
+	if !b.on[c.Name] {
+		return nil
+	}
+	var out []fabric.Mapping
+	for _, p := range slices.Compact(slices.Clone(pods)) {
+		if m, ok := b.lock.Mapping(c.Name, p); ok {
+			out = append(out, fabric.Mapping{Pods: p, Global: m})
+		}
+	}
+	return out
+}
+
+func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
+	path := fmt.Sprintf("clusters[%s].gateways[%s]", c.Name, g.Name)
+	out := fabric.Gateway{
+		Name: g.Name, Node: g.Node, Endpoints: g.Endpoints, Port: b.top.GatewayPort(c, g),
+		Addresses: b.take(path, b.lock.Gateway(c.Name, g.Name), 1, masked(b.top.TunnelPools())),
+	}
+	for _, epoch := range sorted(b.top.Spec.Keys.Epochs) {
+		key := fabric.Key{Epoch: epoch, Public: strings.TrimSpace(g.PublicKey)}
+		if key.Public == "" {
+			key.Public = b.key(c.Name, g.Name, path, epoch)
+		}
+		out.Keys = append(out.Keys, key)
+	}
+	return out
+}
+
+func (b *builder) key(cluster, gateway, path string, epoch int) string {
+	key, err := b.public(cluster, gateway, epoch)
+	if err != nil {
+		b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "bad-key", Path: path, Summary: err.Error()})
+	} else if key == "" {
+		b.list = append(b.list, noRoot(path, "its tunnel key is not published yet, and without the root key it is not known"))
+	}
+	return key
+}
+
+// noRoot reports what cannot be done without the root key.
+func noRoot(path, summary string) diag.Diagnostic {
+	return diag.Diagnostic{Severity: diag.Error, Code: "no-root-key", Path: path, Summary: summary,
+		Hint: "give the root key; hawser keys root makes one for a new clusterset"}
+}
+
+func (b *builder) export(e *schema.Export) fabric.Export {
+	path := fmt.Sprintf("exports[%s]", e.ID())
+	out := fabric.Export{Namespace: e.Namespace, Name: e.Name, Type: e.Type, Affinity: e.SessionAffinity, Balance: balance(e)}
+	if !e.Headless() {
+		out.VIPs = b.take(path, b.lock.VIPs(e.ID()), 1, masked(b.top.ServicePools()))
+	}
+	for _, p := range e.Ports {
+		out.Ports = append(out.Ports, fabric.Port{Name: p.Name, Protocol: p.Protocol, Port: p.Port, AppProtocol: p.AppProtocol})
+	}
+	slices.SortFunc(out.Ports, func(x, y fabric.Port) int {
+		return cmp.Or(cmp.Compare(x.Port, y.Port), cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Name, y.Name))
+	})
+	if e.Allow != nil {
+		out.Allow = allowed(e)
+	}
+	for _, c := range sorted(e.Clusters) {
+		out.Clusters = append(out.Clusters, b.exportCluster(e, c, fmt.Sprintf("%s.clusters[%s]", path, c)))
+	}
+	return out
+}
+
+// allowed gives the clusters that may reach an export with an allow list. The
+// list is never empty, as the document leaves empty lists out, and no list
+// allows everybody; exporting clusters always may.
+func allowed(e *schema.Export) []string {
+	if len(e.Allow.Clusters) == 0 {
+		return sorted(e.Clusters)
+	}
+	return sorted(e.Allow.Clusters)
+}
+
+func (b *builder) exportCluster(e *schema.Export, cluster, path string) fabric.ExportCluster {
+	out := fabric.ExportCluster{Name: cluster}
+	blocks := b.blocksOf(cluster)
+	if !e.Headless() {
+		out.IPs = b.take(path, b.lock.ExportIPs(e.ID(), cluster), 1, blocks)
+		return out
+	}
+	hosts := e.Hostnames.Hosts()
+	if len(e.Hostnames.Names) > 0 {
+		hosts = sorted(hosts)
+	}
+	for _, h := range hosts {
+		out.Hosts = append(out.Hosts, fabric.Host{Name: h, IPs: b.take(path, b.lock.Host(e.ID(), cluster, h), 1, blocks)})
+	}
+	return out
+}
+
+// balance keeps of the policy's settings those that the policy reads.
+func balance(e *schema.Export) fabric.Balance {
+	out := fabric.Balance{Policy: e.Balance.Policy}
+	switch e.Balance.Policy {
+	case fabric.Weighted:
+		out.Weights = maps.Clone(e.Balance.Weights)
+	case fabric.Failover:
+		out.Order = slices.Clone(e.Balance.Order)
+	}
+	return out
+}
+
+// blocksOf gives a cluster's blocks of the pools that exist.
+func (b *builder) blocksOf(cluster string) []netip.Prefix {
+	if have, ok := b.blocks[cluster]; ok {
+		return have
+	}
+	var out []netip.Prefix
+	for _, block := range b.lock.Blocks(cluster) {
+		if slices.ContainsFunc(b.top.GlobalPools(), func(p netip.Prefix) bool { return p.Overlaps(block) }) {
+			out = append(out, block)
+		}
+	}
+	b.blocks[cluster] = out
+	return out
+}
+
+// take picks the addresses in force and reports when there are too few.
+func (b *builder) take(path string, addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
+	out := schema.Take(addrs, n, pools)
+	if len(out) < n*len(pools) {
+		b.stale(path, fmt.Sprintf("%d of %d addresses", n*len(pools)-len(out), n*len(pools)))
+	}
+	return out
+}
+
+func (b *builder) stale(path, what string) {
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "lock-stale", Path: path,
+		Summary: "the lock lacks " + what, Hint: "run hawser allocate, and commit the lock"})
+}
+
+func sorted[T cmp.Ordered](list []T) []T {
+	out := slices.Clone(list)
+	slices.Sort(out)
+	return out
+}
+
+// masked gives the prefixes without host bits, sorted: IPv4 first.
+func masked(prefixes []netip.Prefix) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(prefixes))
+	for _, p := range prefixes {
+		out = append(out, p.Masked())
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return out
+}

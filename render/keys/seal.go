@@ -1,0 +1,121 @@
+package keys
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+
+	"filippo.io/age"
+	"filippo.io/age/armor"
+	"golang.org/x/sync/errgroup"
+
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Keys gives the private half of one cluster: the seed of the pre-shared keys,
+// and the tunnel key of each gateway that did not bring its own.
+func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, error) {
+	set := top.Metadata.Name
+	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: set, Cluster: c.Name}
+	for _, epoch := range top.Spec.Keys.Epochs {
+		// No gateway's info has an empty cluster, so that the seed is nobody's key.
+		seed, err := r.derive(set + "///psk-seed/" + strconv.Itoa(epoch))
+		if err != nil {
+			return nil, err
+		}
+		keys := fabric.EpochKeys{Epoch: epoch, PSKSeed: seed, Gateways: map[string]fabric.Secret{}}
+		for _, g := range c.Gateways {
+			if g.PublicKey != "" {
+				continue
+			}
+			if keys.Gateways[g.Name], err = r.private(set, c.Name, g.Name, epoch); err != nil {
+				return nil, err
+			}
+		}
+		out.Epochs = append(out.Epochs, keys)
+	}
+	return out, nil
+}
+
+// Sealed is one cluster's keys as they are published.
+type Sealed struct {
+	Digest     string // keyed digest of plain text and recipient: equal means that the ciphertext needs no change
+	Ciphertext string // armored age file
+}
+
+// Seal encrypts every cluster's keys to its recipient, on all processors.
+// previous gives what is published for a cluster: with an equal digest it stays,
+// as age gives other bytes every time. The results have the order of the
+// topology's clusters.
+func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) Sealed) ([]Sealed, error) {
+	digestKey, err := r.derive(top.Metadata.Name + "///keys-digest")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Sealed, len(top.Spec.Clusters))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range top.Spec.Clusters {
+		c := &top.Spec.Clusters[i]
+		group.Go(func() error {
+			sealed, err := r.sealOne(top, c, digestKey, previous(c.Name))
+			if err != nil {
+				return fmt.Errorf("seal keys of cluster %s: %w", c.Name, err)
+			}
+			out[i] = sealed
+			return nil
+		})
+	}
+	return out, group.Wait()
+}
+
+func (r *Root) sealOne(top *schema.ClusterSet, c *schema.Cluster, digestKey fabric.Secret, previous Sealed) (Sealed, error) {
+	keys, err := r.Keys(top, c)
+	if err != nil {
+		return Sealed{}, err
+	}
+	plain, err := json.Marshal(keys)
+	if err != nil {
+		return Sealed{}, fmt.Errorf("encode: %w", err)
+	}
+	mac := hmac.New(sha256.New, digestKey[:])
+	_, _ = fmt.Fprintf(mac, "%d %s\n", len(plain), c.Recipient)
+	_, _ = mac.Write(plain)
+	digest := hex.EncodeToString(mac.Sum(nil))
+	if previous.Ciphertext != "" && previous.Digest == digest {
+		return previous, nil
+	}
+	ciphertext, err := encrypt(plain, c.Recipient)
+	return Sealed{Digest: digest, Ciphertext: ciphertext}, err
+}
+
+func encrypt(plain []byte, to string) (string, error) {
+	recipient, err := age.ParseX25519Recipient(to)
+	if err != nil {
+		// Not quoted, and without the cause, which would: somebody may have put the identity there.
+		return "", errors.New("its recipient is not an age recipient for X25519 (age1...)")
+	}
+	var out bytes.Buffer
+	text := armor.NewWriter(&out)
+	w, err := age.Encrypt(text, recipient)
+	if err != nil {
+		return "", fmt.Errorf("encrypt: %w", err)
+	}
+	if _, err := w.Write(plain); err != nil {
+		return "", fmt.Errorf("encrypt: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return "", fmt.Errorf("encrypt: %w", err)
+	}
+	if err := text.Close(); err != nil {
+		return "", fmt.Errorf("encrypt: %w", err)
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,137 @@
+package render
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+)
+
+// Patches of people are never overwritten. They come from two places:
+//
+//   - beside the topology: patches/base/FILE, patches/clusters/<name>/FILE and
+//     patches/argocd/FILE are copied to patches/source/ of that folder;
+//   - the published branch: what stands in clusters/<name>/patches/ (or
+//     base/patches/, argocd/patches/) outside of source/ is kept.
+//
+// A folder with a kustomization.yaml is used as a kustomize Component; otherwise
+// each YAML file is a patch.
+const (
+	patchDir  = "patches"
+	sourceDir = "patches/source"
+)
+
+// patched gives the folders that patches may change.
+func patched(top *schema.ClusterSet) []string {
+	out := []string{"base", "argocd"}
+	for _, c := range top.Spec.Clusters {
+		out = append(out, ClusterDir(c.Name))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func addPatches(tree Tree, in Input) diag.List {
+	folders := map[string]bool{}
+	for _, dir := range patched(in.Topology) {
+		folders[dir] = true
+	}
+	for name, raw := range in.Previous {
+		dir, file, ok := strings.Cut(name, "/"+patchDir+"/")
+		if ok && folders[dir] && !strings.HasPrefix(file, "source/") {
+			tree[name] = raw
+		}
+	}
+	var list diag.List
+	for _, name := range in.Patches.Paths() {
+		dir, file, ok := splitPatch(name)
+		if !ok || !folders[dir] {
+			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "unused-patch", Path: path.Join(patchDir, name),
+				Summary: "is not used", Hint: "patches are in patches/base, patches/argocd or patches/clusters/<a cluster of the topology>"})
+			continue
+		}
+		tree[path.Join(dir, sourceDir, file)] = in.Patches[name]
+	}
+	return list
+}
+
+// splitPatch divides a path below the folder patches into the folder of the tree
+// that it is for and the rest.
+func splitPatch(name string) (dir, file string, ok bool) {
+	if rest, found := strings.CutPrefix(name, "clusters/"); found {
+		cluster, file, ok := strings.Cut(rest, "/")
+		return ClusterDir(cluster), file, ok
+	}
+	dir, file, ok = strings.Cut(name, "/")
+	return dir, file, ok && (dir == "base" || dir == "argocd")
+}
+
+// addKustomizations writes the kustomization.yaml of each folder.
+func addKustomizations(tree Tree, top *schema.ClusterSet) {
+	byDir := map[string][]string{}
+	for name := range tree {
+		dir := folderOf(name)
+		byDir[dir] = append(byDir[dir], strings.TrimPrefix(name, dir+"/"))
+	}
+	for _, dir := range patched(top) {
+		files := byDir[dir]
+		slices.Sort(files)
+		tree[path.Join(dir, "kustomization.yaml")] = kustomization(dir, files)
+	}
+}
+
+// folderOf gives the folder of the tree that a file belongs to: clusters/<name>
+// or the first element.
+func folderOf(name string) string {
+	first, rest, _ := strings.Cut(name, "/")
+	if first != "clusters" {
+		return first
+	}
+	cluster, _, _ := strings.Cut(rest, "/")
+	return ClusterDir(cluster)
+}
+
+func kustomization(dir string, files []string) []byte {
+	var resources, components, patches []string
+	if strings.HasPrefix(dir, "clusters/") {
+		resources = append(resources, "../../base")
+	}
+	for _, f := range files {
+		if !strings.Contains(f, "/") {
+			resources = append(resources, f)
+		}
+	}
+	for _, folder := range []string{patchDir, sourceDir} {
+		if slices.Contains(files, folder+"/kustomization.yaml") {
+			components = append(components, folder)
+			continue
+		}
+		for _, f := range files {
+			if path.Dir(f) == folder && isYAML(f) {
+				patches = append(patches, f)
+			}
+		}
+	}
+	var out strings.Builder
+	out.WriteString("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n")
+	list := func(key, prefix string, items []string) {
+		if len(items) == 0 {
+			return
+		}
+		_, _ = fmt.Fprintf(&out, "%s:\n", key)
+		for _, item := range items {
+			_, _ = fmt.Fprintf(&out, "- %s%s\n", prefix, scalar(item))
+		}
+	}
+	list("resources", "", resources)
+	list("components", "", components)
+	list("patches", "path: ", patches)
+	return []byte(out.String())
+}
+
+func isYAML(name string) bool {
+	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
+}

@@ -1,0 +1,95 @@
+package render
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// ErrNoFabric is returned for a tree without a fabric.
+var ErrNoFabric = errors.New("the tree holds no fabric")
+
+// FabricOf reads the fabric of a rendered tree.
+func FabricOf(tree Tree) (*fabric.Fabric, error) {
+	packed, err := packedFabric(tree)
+	if err != nil {
+		return nil, err
+	}
+	f, _, err := fabric.Decode(packed)
+	return f, err
+}
+
+// FabricDigest gives the digest that agents report for the fabric of a tree.
+func FabricDigest(tree Tree) (string, error) {
+	packed, err := packedFabric(tree)
+	if err != nil {
+		return "", err
+	}
+	raw, err := unpack(packed)
+	if err != nil {
+		return "", err
+	}
+	return fabric.Digest(raw), nil
+}
+
+// packedFabric joins the parts of the fabric's ConfigMaps.
+func packedFabric(tree Tree) ([]byte, error) {
+	var out []byte
+	for i := 0; ; i++ {
+		name := "base/" + partName("fabric", i) + ".yaml"
+		raw, ok := tree[name]
+		if !ok {
+			break
+		}
+		var m struct {
+			BinaryData map[string]string `yaml:"binaryData"`
+		}
+		if err := yaml.Unmarshal(raw, &m); err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		for _, text := range m.BinaryData { // exactly one
+			part, err := base64.StdEncoding.DecodeString(text)
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", name, err)
+			}
+			out = append(out, part...)
+		}
+	}
+	if len(out) == 0 {
+		return nil, ErrNoFabric
+	}
+	return out, nil
+}
+
+func unpack(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("unpack fabric: %w", err)
+	}
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("unpack fabric: %w", err)
+	}
+	return raw, nil
+}
+
+// packedBefore gives the published gzip data when it holds exactly raw, so that
+// another version of the compressor changes no byte; otherwise nil.
+func packedBefore(previous Tree, raw []byte) []byte {
+	packed, err := packedFabric(previous)
+	if err != nil {
+		return nil
+	}
+	have, err := unpack(packed)
+	if err != nil || !bytes.Equal(have, raw) {
+		return nil
+	}
+	return packed
+}

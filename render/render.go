@@ -1,0 +1,107 @@
+// Package render turns a topology and its lock into what is published: the
+// fabric that every agent reads, Kubernetes manifests for every cluster, and
+// each cluster's sealed keys. It is pure, apart from the randomness of age
+// encryption; the previous output keeps even that from changing a byte.
+package render
+
+import (
+	"bytes"
+	"maps"
+	"path"
+	"slices"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Namespace is where everything of Hawser lives inside a cluster.
+const Namespace = "hawser-system"
+
+// DefaultImage is the agent's image when Input names none.
+const DefaultImage = "hawser.dev/hawser-agent:latest"
+
+// Tree is a rendered tree: content by slash-separated path.
+type Tree map[string][]byte
+
+// Input is everything that decides the output.
+type Input struct {
+	Topology *schema.ClusterSet // loaded, without errors
+	Lock     *schema.Lock       // up to date (schema.CheckLock)
+	// Root derives the keys. Without it, keys are taken from Previous, so that
+	// whoever has no root key can still see what would change.
+	Root *keys.Root
+	// Previous is what is published now, empty at first. From it come sealed keys
+	// that need no change, and the patches that people keep there.
+	Previous Tree
+	// Patches holds the files of the folder patches beside the topology, by path
+	// below it; see patches.go for what goes where.
+	Patches Tree
+	Image   string // of the agent; empty is DefaultImage
+}
+
+// Render gives the whole tree. With errors in the list there is no tree.
+func Render(in Input) (Tree, diag.List) {
+	if list := Unsupported(in.Topology); list.HasErrors() {
+		return nil, list
+	}
+	previous, err := FabricOf(in.Previous)
+	if err != nil {
+		previous = nil // a damaged publication is replaced; without a root key that shows as missing keys
+	}
+	f, list := Fabric(in.Topology, in.Lock, publicKeys(in, previous))
+	if list.HasErrors() {
+		return nil, list
+	}
+	tree := Tree{}
+	list = append(list, addFabric(tree, f, in)...)
+	list = append(list, addSecrets(tree, in)...)
+	if list.HasErrors() {
+		return nil, list
+	}
+	addClusters(tree, in.Topology)
+	addDelivery(tree, in.Topology)
+	list = append(list, addPatches(tree, in)...)
+	if list.HasErrors() {
+		return nil, list
+	}
+	addKustomizations(tree, in.Topology)
+	return tree, list
+}
+
+// publicKeys gives the source of the gateways' public keys.
+func publicKeys(in Input, previous *fabric.Fabric) Public {
+	if in.Root != nil {
+		return func(cluster, gateway string, epoch int) (string, error) {
+			return in.Root.Public(in.Topology.Metadata.Name, cluster, gateway, epoch)
+		}
+	}
+	known := map[gatewayEpoch]string{}
+	if previous != nil && previous.Name == in.Topology.Metadata.Name {
+		for _, c := range previous.Clusters {
+			for _, g := range c.Gateways {
+				for _, k := range g.Keys {
+					known[gatewayEpoch{c.Name, g.Name, k.Epoch}] = k.Public
+				}
+			}
+		}
+	}
+	return func(cluster, gateway string, epoch int) (string, error) {
+		return known[gatewayEpoch{cluster, gateway, epoch}], nil
+	}
+}
+
+type gatewayEpoch struct {
+	cluster, gateway string
+	epoch            int
+}
+
+// Equal reports whether two trees hold the same files.
+func (t Tree) Equal(o Tree) bool { return maps.EqualFunc(t, o, bytes.Equal) }
+
+// Paths gives the paths of a tree in order.
+func (t Tree) Paths() []string { return slices.Sorted(maps.Keys(t)) }
+
+// ClusterDir is the folder of a cluster in the tree.
+func ClusterDir(cluster string) string { return path.Join("clusters", cluster) }
