@@ -1,0 +1,217 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/lab"
+)
+
+func newLabExecCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "exec CLUSTER/NAMESPACE/POD -- CMD [ARGS...]",
+		Short: "Run a program of this machine inside a pod",
+		Long: `Run a program of this machine with the network, the resolver and the host name
+of a pod. Standard streams, the terminal and the exit code pass through.`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.enter(cmd, args, 2, "CLUSTER/NAMESPACE/POD") },
+	}
+}
+
+func newLabNodeCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "node CLUSTER/NODE -- CMD [ARGS...]",
+		Short: "Run a program of this machine on a node",
+		Long: `Run a program of this machine with the network, the resolver, the host name and
+the /run of a node: hawser-agent status, wg, nft and ip show that node's.`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.enter(cmd, args, 1, "CLUSTER/NODE") },
+	}
+}
+
+func (f *labFlags) enter(cmd *cobra.Command, args []string, slashes int, form string) error {
+	if strings.Count(args[0], "/") != slashes {
+		return fmt.Errorf("%q: name it %s, as hawser lab status does", args[0], form)
+	}
+	c, err := f.client()
+	if err != nil {
+		return err
+	}
+	return c.Exec(cmd.Context(), args[0], args[1:])
+}
+
+func newLabLogsCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "logs CLUSTER/NODE|reconciler",
+		Short: "Print the log of a node's agent, or of the reconciler",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			path, err := c.LogFile(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			file, err := os.Open(path)
+			if os.IsNotExist(err) {
+				return nil // it has not been started yet
+			}
+			if err != nil {
+				return fmt.Errorf("read log: %w", err)
+			}
+			defer func() { _ = file.Close() }()
+			_, err = io.Copy(cmd.OutOrStdout(), file)
+			return err
+		},
+	}
+}
+
+func newLabApplyCommand(f *labFlags) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "apply CLUSTER -f FILE",
+		Short: "Add manifests to a cluster, or change them",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			raw, err := readManifests(cmd, file)
+			if err != nil {
+				return err
+			}
+			return f.change(cmd, lab.Change{Cluster: args[0], Apply: raw, File: file})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file of manifests, - for standard input")
+	_ = cmd.MarkFlagRequired("filename") // the flag exists
+	return cmd
+}
+
+func newLabDeleteCommand(f *labFlags) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "delete CLUSTER -f FILE | delete CLUSTER/NAMESPACE/KIND/NAME",
+		Short: "Remove workloads from a cluster",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cluster, object, _ := strings.Cut(args[0], "/")
+			if (object == "") == (file == "") {
+				return fmt.Errorf("delete %s: name either an object or a file (see %s --help)", args[0], cmd.CommandPath())
+			}
+			if file == "" {
+				return f.change(cmd, lab.Change{Cluster: cluster, Object: object})
+			}
+			raw, err := readManifests(cmd, file)
+			if err != nil {
+				return err
+			}
+			return f.change(cmd, lab.Change{Cluster: cluster, Delete: raw, File: file})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file of manifests, - for standard input")
+	return cmd
+}
+
+func readManifests(cmd *cobra.Command, file string) (string, error) {
+	var raw []byte
+	var err error
+	if file == "-" {
+		raw, err = io.ReadAll(cmd.InOrStdin())
+	} else {
+		raw, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read manifests: %w", err)
+	}
+	if len(strings.TrimSpace(string(raw))) == 0 {
+		return "", fmt.Errorf("read manifests: %s is empty", file)
+	}
+	return string(raw), nil
+}
+
+func newLabScaleCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "scale CLUSTER/NAMESPACE/KIND/NAME N",
+		Short: "Set the replicas of a Deployment or StatefulSet",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.ParseInt(args[1], 10, 32)
+			if err != nil || n < 0 {
+				return fmt.Errorf("replicas %q: a number from 0", args[1])
+			}
+			replicas := int32(n)
+			cluster, object, _ := strings.Cut(args[0], "/")
+			return f.change(cmd, lab.Change{Cluster: cluster, Object: object, Replicas: &replicas})
+		},
+	}
+}
+
+func newLabReadyCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ready CLUSTER/NAMESPACE/POD true|false",
+		Short: "Make a pod ready or not, as a readiness probe would",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ready, err := strconv.ParseBool(args[1])
+			if err != nil {
+				return fmt.Errorf("%q: true or false", args[1])
+			}
+			cluster, pod, _ := strings.Cut(args[0], "/")
+			if strings.Count(pod, "/") != 1 {
+				return fmt.Errorf("%q: name it CLUSTER/NAMESPACE/POD, as hawser lab status does", args[0])
+			}
+			return f.change(cmd, lab.Change{Cluster: cluster, Pod: pod, Ready: ready})
+		},
+	}
+}
+
+func (f *labFlags) change(cmd *cobra.Command, change lab.Change) error {
+	c, err := f.client()
+	if err != nil {
+		return err
+	}
+	return c.Change(cmd.Context(), change)
+}
+
+func newLabFaultCommand(f *labFlags) *cobra.Command {
+	var kinds strings.Builder
+	var names []string
+	for _, k := range lab.FaultKinds() {
+		fmt.Fprintf(&kinds, "  %-16s %s\n", k[0], k[1])
+		names = append(names, k[0])
+	}
+	return &cobra.Command{
+		Use:   "fault KIND [CLUSTER/NODE | CLUSTER] [wan|lan] [VALUE]",
+		Short: "Do something bad to the lab, or mend it",
+		Long: "Do something bad to the lab, or mend it. Links are wan (a gateway's, the default there) and lan.\n\n" +
+			kinds.String() + "\n  hawser lab fault cut g1/g1-a\n  hawser lab fault delay g1/g1-a wan 20ms\n  hawser lab fault stop-sync g2",
+		ValidArgs: names,
+		Args:      cobra.RangeArgs(1, 4),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			fault := lab.Fault{Kind: args[0]}
+			rest := args[1:]
+			if len(rest) > 0 {
+				fault.Target, rest = rest[0], rest[1:]
+			}
+			if len(rest) > 0 && (rest[0] == lab.SideWAN || rest[0] == lab.SideLAN) {
+				fault.Side, rest = rest[0], rest[1:]
+			}
+			if len(rest) > 0 {
+				fault.Value, rest = rest[0], rest[1:]
+			}
+			if len(rest) > 0 {
+				return fmt.Errorf("%q: one argument too many (see %s --help)", rest[0], cmd.CommandPath())
+			}
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			return c.Fault(cmd.Context(), fault)
+		},
+	}
+}
