@@ -118,6 +118,12 @@ func (l *local) ref(branch string) plumbing.ReferenceName {
 	return plumbing.NewBranchReferenceName(branch)
 }
 
+func (l *local) candidates(name string) []plumbing.ReferenceName {
+	return []plumbing.ReferenceName{
+		l.ref(name), plumbing.ReferenceName("refs/remotes/" + name), plumbing.NewRemoteReferenceName(remoteName, name),
+	}
+}
+
 // advance follows git's own protocol for a loose ref: create <ref>.lock, which
 // only one process can, compare, write, rename. go-git's compare-and-set locks
 // in a way that git does not honour.

@@ -54,6 +54,10 @@ func (m *mirror) ref(branch string) plumbing.ReferenceName {
 	return plumbing.NewRemoteReferenceName(remoteName, branch)
 }
 
+func (m *mirror) candidates(name string) []plumbing.ReferenceName {
+	return []plumbing.ReferenceName{m.ref(name)}
+}
+
 func (m *mirror) checkedOut(string) (bool, error) { return false, nil }
 
 func (m *mirror) watch(ctx context.Context, _ func()) error {

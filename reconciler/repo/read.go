@@ -106,18 +106,25 @@ func readEntry(st storage.Storer, tree *object.Tree, name string) ([]byte, error
 }
 
 // Tree reads all files of a commit by path. Submodules are left out.
-func (s *Store) Tree(commit Hash) (map[string][]byte, error) {
+func (s *Store) Tree(commit Hash) (map[string][]byte, error) { return s.Folder(commit, "") }
+
+// Folder reads all files below a folder of a commit, by path below it. A folder
+// that does not exist is empty; "" is the top.
+func (s *Store) Folder(commit Hash, dir string) (map[string][]byte, error) {
 	flat, err := s.flat(commit)
 	if err != nil {
 		return nil, err
 	}
-	files := make(map[string][]byte, len(flat))
+	files := map[string][]byte{}
 	for name, entry := range flat {
-		if !entry.Mode.IsFile() {
+		below, inside := name, true
+		if dir != "" {
+			below, inside = strings.CutPrefix(name, dir+"/")
+		}
+		if !inside || !entry.Mode.IsFile() {
 			continue
 		}
-		files[name], err = readBlob(s.objects(), entry.Hash)
-		if err != nil {
+		if files[below], err = readBlob(s.objects(), entry.Hash); err != nil {
 			return nil, fmt.Errorf("read %s in commit %s of %s: %w", name, commit, s.name, err)
 		}
 	}

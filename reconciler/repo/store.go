@@ -55,6 +55,8 @@ type backend interface {
 	objects() storage.Storer
 	// ref is the local name of a branch of the repository.
 	ref(branch string) plumbing.ReferenceName
+	// candidates are the refs that a person may mean by name, best first.
+	candidates(name string) []plumbing.ReferenceName
 	// advance moves a branch, or gives ErrMoved when it is not at from.
 	advance(ctx context.Context, branch string, from, to Hash) error
 	// checkedOut reports whether a work tree is on the branch.
@@ -123,6 +125,21 @@ func (s *Store) Head(branch string) (Hash, error) {
 		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, err)
 	}
 	return ref, nil
+}
+
+// Find gives the commit that a person means by name: a branch or, in a clone, a
+// branch of the remote (origin/rendered, or rendered alone). ErrNoBranch says
+// that there is none.
+func (s *Store) Find(name string) (Hash, error) {
+	if s.objects() != nil {
+		for _, ref := range s.candidates(name) {
+			hash, err := resolve(s.objects(), ref)
+			if err == nil || !errors.Is(err, plumbing.ErrReferenceNotFound) {
+				return hash, err
+			}
+		}
+	}
+	return Hash{}, fmt.Errorf("branch %s of %s: %w", name, s.name, ErrNoBranch)
 }
 
 // Advance moves a branch from one commit to another, or creates it when from

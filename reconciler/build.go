@@ -1,0 +1,103 @@
+package reconciler
+
+import (
+	"fmt"
+	"maps"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// BuildInput is everything that decides what is published for a commit.
+type BuildInput struct {
+	File      string // name of the topology file for messages
+	Topology  []byte
+	LockFile  string // name of the lock for messages
+	Lock      []byte // as committed; nil when there is none
+	Patches   render.Tree
+	Published render.Tree // what is published now
+	Root      *keys.Root
+	Image     string // of the agent
+}
+
+// Built is what is to be published for a commit.
+type Built struct {
+	Set    *schema.ClusterSet
+	Source *schema.Source
+	Fabric *fabric.Fabric
+	Digest string // of the fabric
+	Tree   render.Tree
+	Lock   []byte // the lock that the tree was built with; also in the tree
+	// Stale holds what the committed lock lacks; empty means that it is Lock.
+	Stale    diag.List
+	Warnings diag.List
+}
+
+// Build turns a topology into the tree to publish. It is pure, apart from the
+// randomness in new ciphertexts. With errors in the list there is no result.
+func Build(in BuildInput) (*Built, diag.List) {
+	set, src, list := schema.Load(in.File, in.Topology)
+	if list.HasErrors() {
+		return nil, list
+	}
+	b := &Built{Set: set, Source: src, Warnings: list}
+	lock, list := Allocate(LockInput{Set: set, File: in.LockFile, Committed: in.Lock, Published: in.Published[LockFile]})
+	if list.HasErrors() {
+		return nil, Placed(list, src)
+	}
+	b.Stale, b.Warnings = lock.Stale, append(b.Warnings, Placed(lock.Warnings, src)...)
+	previous := maps.Clone(in.Published)
+	delete(previous, LockFile)
+	tree, list := render.Render(render.Input{
+		Topology: set, Lock: lock.Lock, Root: in.Root, Previous: previous, Patches: in.Patches, Image: in.Image,
+	})
+	if list.HasErrors() {
+		return nil, Placed(list, src)
+	}
+	b.Tree, b.Warnings = tree, append(b.Warnings, Placed(list, src)...)
+	if err := b.complete(lock.Lock); err != nil {
+		return nil, diag.List{{Severity: diag.Error, Code: "render", Summary: err.Error(),
+			Hint: "this is a fault of hawser: please report it with the topology"}}
+	}
+	return b, nil
+}
+
+// complete adds the lock to the tree and reads the fabric back from it, so that
+// what is published is known to be readable.
+func (b *Built) complete(lock *schema.Lock) error {
+	var err error
+	if b.Lock, err = lock.Marshal(); err != nil {
+		return fmt.Errorf("write lock: %w", err)
+	}
+	b.Tree[LockFile] = b.Lock
+	if b.Fabric, err = render.FabricOf(b.Tree); err != nil {
+		return fmt.Errorf("read the fabric back: %w", err)
+	}
+	b.Digest, err = render.FabricDigest(b.Tree)
+	return err
+}
+
+// Placed gives the findings with their places in the topology, where they have
+// only paths.
+func Placed(list diag.List, src *schema.Source) diag.List {
+	out := make(diag.List, 0, len(list))
+	for _, d := range list {
+		if d.Path != "" && !d.Pos.IsValid() {
+			d.Pos = src.Pos(d.Path)
+		}
+		related := make([]diag.Related, 0, len(d.Related))
+		for _, r := range d.Related {
+			if r.Path != "" && !r.Pos.IsValid() {
+				r.Pos = src.Pos(r.Path)
+			}
+			related = append(related, r)
+		}
+		d.Related = related
+		out = append(out, d)
+	}
+	out.Sort()
+	return out
+}

@@ -1,0 +1,92 @@
+package reconciler
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestLockCommitted: in a bare repository the lock goes to the source branch.
+func TestLockCommitted(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, true)
+	plain := g.commit(TopologyFile, topologyOf("g1", "g2"))
+	out := g.good()
+	if out.LockPending {
+		t.Error("the lock is pending")
+	}
+	if parent := git(t, g.repo, "rev-parse", "main^"); parent != plain {
+		t.Errorf("the lock was committed on %s, want %s", parent, plain)
+	}
+	if have := git(t, g.repo, "show", "--stat", "--format=", "main"); !strings.Contains(have, LockFile) || strings.Contains(have, TopologyFile) {
+		t.Errorf("the lock's commit holds\n%s", have)
+	}
+	if g.file("main", LockFile) != g.file(DefaultPublishBranch, LockFile) {
+		t.Error("the two locks differ")
+	}
+	if out.Source.Commit != git(t, g.repo, "rev-parse", "main") {
+		t.Errorf("source %s is not the commit with the lock", out.Source.Commit)
+	}
+	if again := g.good(); again.Changed || git(t, g.repo, "rev-list", "--count", "main") != "2" {
+		t.Error("the lock was committed again")
+	}
+}
+
+// TestLockOfWorkTree: a checked-out branch is left alone, and no address moves
+// although the source never holds the lock.
+func TestLockOfWorkTree(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, false)
+	head := g.commit(TopologyFile, topologyOf("g1", "g2"))
+	if !g.good().LockPending || !g.Status().LockPending {
+		t.Error("the lock is not pending")
+	}
+	if have := git(t, g.work, "rev-parse", "main"); have != head {
+		t.Errorf("the checked-out branch moved to %s", have)
+	}
+	if have := git(t, g.work, "status", "--porcelain"); have != "" {
+		t.Errorf("the work tree is not clean:\n%s", have)
+	}
+	if _, err := os.Stat(filepath.Join(g.work, LockFile)); err == nil {
+		t.Error("the work tree has a lock that nobody asked for")
+	}
+	before := g.file(DefaultPublishBranch, LockFile)
+	g.commit(TopologyFile, topologyOf("a0", "g1", "g2"))
+	g.good()
+	after := g.file(DefaultPublishBranch, LockFile)
+	for line := range strings.Lines(before) {
+		if strings.TrimSpace(line) != "" && !strings.Contains(after, line) {
+			t.Errorf("the lock lost %q; now\n%s", line, after)
+		}
+	}
+}
+
+// TestCommittedLockWins: what a person commits goes before what was published.
+func TestCommittedLockWins(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, false)
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	g.good()
+	lock := g.file(DefaultPublishBranch, LockFile)
+	g.commit(LockFile, lock+"\n")
+	if out := g.good(); out.Changed || out.LockPending {
+		t.Errorf("committing the published lock changed something: %+v", out)
+	}
+}
+
+func TestStaleLockRefused(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, true, func(c *Config) { c.WriteLock = false })
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	f := g.bad(ReasonStaleLock)
+	if !strings.Contains(f.Error(), "hawser allocate") && !strings.Contains(f.Diagnostics.Err().Error(), "hawser allocate") {
+		hint := f.Diagnostics[0].Hint
+		if !strings.Contains(hint, "hawser allocate") {
+			t.Errorf("message %q, hint %q name no way out", f.Message, hint)
+		}
+	}
+	if g.published() != "" || git(t, g.repo, "rev-list", "--count", "main") != "1" {
+		t.Error("something was written")
+	}
+}

@@ -1,0 +1,241 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/render"
+)
+
+// maxMoves is how often a pass begins anew because a branch moved under it.
+const maxMoves = 8
+
+// Outcome is what a good pass did.
+type Outcome struct {
+	Source      Revision
+	Published   string // commit in force on the publish branch
+	Digest      string // of the fabric
+	Changed     bool   // a commit was published
+	LockPending bool   // the source's lock lacks addresses that are in force
+	Warnings    diag.List
+	Took        time.Duration
+}
+
+func (o *Outcome) describe() string {
+	if o.Changed {
+		return "published as " + short(o.Published)
+	}
+	return "nothing to publish"
+}
+
+// settled remembers the inputs of the last good pass: equal inputs need no
+// other pass.
+type settled struct {
+	inputs  inputs
+	outcome *Outcome
+}
+
+// inputs is all that decides a pass, besides the configuration.
+type inputs struct {
+	source, published repo.Hash
+	keys              [32]byte // digest of the root key's file
+}
+
+// errMoved begins a pass anew.
+var errMoved = repo.ErrMoved
+
+// pass makes the source commit and the publish branch agree.
+func (r *Reconciler) pass(ctx context.Context) (*Outcome, *Failure) {
+	for range maxMoves {
+		out, failure := r.attempt(ctx)
+		if failure == nil || !errors.Is(failure, errMoved) {
+			return out, failure
+		}
+		r.cfg.Log.Info("a branch moved meanwhile, beginning anew", "commit", failure.Revision)
+	}
+	return nil, fail(ReasonPublish, "", fmt.Errorf("the branches moved %d times while publishing", maxMoves))
+}
+
+func (r *Reconciler) attempt(ctx context.Context) (*Outcome, *Failure) {
+	began := r.cfg.Now()
+	in, failure := r.look(ctx)
+	if failure != nil {
+		return nil, failure
+	}
+	if r.last.outcome != nil && r.last.inputs == in {
+		same := *r.last.outcome
+		same.Changed = false
+		return &same, nil
+	}
+	work, failure := r.prepare(in)
+	if failure != nil {
+		return nil, failure
+	}
+	out, failure := r.carry(ctx, in, work)
+	if failure != nil {
+		return nil, failure
+	}
+	out.Took = r.cfg.Now().Sub(began)
+	return out, nil
+}
+
+// look reads where the branches are.
+func (r *Reconciler) look(ctx context.Context) (inputs, *Failure) {
+	began := r.cfg.Now()
+	var in inputs
+	if err := r.sync(ctx); err != nil {
+		return in, err
+	}
+	r.metrics.fetch.Observe(r.cfg.Now().Sub(began).Seconds())
+	var err error
+	in.source, err = r.source.Head(r.cfg.SourceBranch)
+	if errors.Is(err, repo.ErrNoBranch) {
+		return in, fail(ReasonNoBranch, "", fmt.Errorf("%w: commit a %s there", err, r.topologyPath()))
+	}
+	if err != nil {
+		return in, fail(ReasonFetch, "", err)
+	}
+	r.see(in.source)
+	in.published, err = r.publish.Head(r.cfg.PublishBranch)
+	if err != nil && !errors.Is(err, repo.ErrNoBranch) {
+		return in, fail(ReasonPublish, in.source.String(), err)
+	}
+	if in.keys, err = fileDigest(r.cfg.RootKeyFile); err != nil {
+		return in, fail(ReasonKeys, in.source.String(), fmt.Errorf("read root key: %w", err))
+	}
+	return in, nil
+}
+
+func (r *Reconciler) sync(ctx context.Context) *Failure {
+	if r.publish == r.source {
+		if err := r.source.Sync(ctx, r.cfg.SourceBranch, r.cfg.PublishBranch); err != nil {
+			return fail(ReasonFetch, "", err)
+		}
+		return nil
+	}
+	if err := r.source.Sync(ctx, r.cfg.SourceBranch); err != nil {
+		return fail(ReasonFetch, "", err)
+	}
+	if err := r.publish.Sync(ctx, r.cfg.PublishBranch); err != nil {
+		return fail(ReasonPublish, "", err)
+	}
+	return nil
+}
+
+// see notes the newest source commit, and says so when it does not follow from
+// the one before.
+func (r *Reconciler) see(commit repo.Hash) {
+	before := r.board.load().Seen
+	if before != nil && before.Commit == commit.String() {
+		return
+	}
+	subject, err := r.source.Subject(commit)
+	if err != nil {
+		subject = ""
+	}
+	seen := Revision{Commit: commit.String(), Subject: subject, At: r.cfg.Now()}
+	r.board.change(func(s *Status) { s.Seen = &seen })
+	if before == nil {
+		return
+	}
+	if follows, err := r.source.Descends(hash(before.Commit), commit); err == nil && !follows {
+		r.cfg.Log.Warn("the source branch was rewritten, following it", "before", before.Commit, "commit", seen.Commit)
+	}
+}
+
+// revision describes a source commit.
+func (r *Reconciler) revision(commit repo.Hash) Revision {
+	if seen := r.board.load().Seen; seen != nil && seen.Commit == commit.String() {
+		return *seen
+	}
+	return Revision{Commit: commit.String(), At: r.cfg.Now()}
+}
+
+// Preview is what a pass would publish.
+type Preview struct {
+	Built     *Built
+	Published render.Tree       // what is published now
+	Files     map[string][]byte // texts of the source, by name, for printing findings
+}
+
+// Preview builds the newest commit and writes nothing.
+func (r *Reconciler) Preview(ctx context.Context) (*Preview, *Failure) {
+	in, failure := r.look(ctx)
+	if failure != nil {
+		return nil, failure
+	}
+	w, failure := r.prepare(in)
+	if failure != nil {
+		return nil, failure
+	}
+	return &Preview{Built: w.built, Published: w.have, Files: w.files}, nil
+}
+
+// work is what a pass reads and builds.
+type work struct {
+	have  render.Tree // what is published now
+	built *Built
+	files map[string][]byte // texts for printing findings
+}
+
+// prepare reads the source commit and builds it on top of what is published.
+func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
+	revision := in.source.String()
+	topology, err := r.source.File(in.source, r.topologyPath())
+	if errors.Is(err, repo.ErrNoFile) {
+		return nil, fail(ReasonNoFile, revision, err)
+	}
+	if err != nil {
+		return nil, fail(ReasonFetch, revision, err)
+	}
+	lock, err := r.source.File(in.source, r.lockPath())
+	if err != nil && !errors.Is(err, repo.ErrNoFile) {
+		return nil, fail(ReasonFetch, revision, err)
+	}
+	patches, err := r.source.Folder(in.source, path.Join(r.cfg.Path, PatchesDir))
+	if err != nil {
+		return nil, fail(ReasonFetch, revision, err)
+	}
+	root, err := ReadRootKey(r.cfg.RootKeyFile, r.cfg.RootIdentityFile)
+	if err != nil {
+		return nil, fail(ReasonKeys, revision, err)
+	}
+	w := &work{have: render.Tree{}, files: map[string][]byte{r.topologyPath(): topology, r.lockPath(): lock}}
+	if !in.published.IsZero() {
+		if w.have, err = r.publish.Tree(in.published); err != nil {
+			return nil, fail(ReasonPublish, revision, err)
+		}
+	}
+	began := r.cfg.Now()
+	built, list := Build(BuildInput{
+		File: r.topologyPath(), Topology: topology, LockFile: r.lockPath(), Lock: lock, Patches: patches,
+		Published: w.have, Root: root, Image: r.cfg.Image,
+	})
+	r.metrics.render.Observe(r.cfg.Now().Sub(began).Seconds())
+	if list.HasErrors() {
+		return nil, failFindings(ReasonInvalid, revision, list, w.files)
+	}
+	w.built = built
+	return w, r.allowed(in, w)
+}
+
+// allowed refuses what only a person may decide.
+func (r *Reconciler) allowed(in inputs, w *work) *Failure {
+	revision := in.source.String()
+	if len(w.built.Stale) > 0 && !r.cfg.WriteLock {
+		list := Placed(w.built.Stale, w.built.Source)
+		return failFindings(ReasonStaleLock, revision, list, w.files)
+	}
+	if r.cfg.AllowMassDelete {
+		return nil
+	}
+	if err := guard(w.have, w.built.Set); err != nil {
+		return fail(ReasonMassDelete, revision, err)
+	}
+	return nil
+}

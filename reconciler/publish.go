@@ -1,0 +1,120 @@
+package reconciler
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"hawser.dev/hawser/reconciler/repo"
+)
+
+// Trailers of a published commit (git-interpret-trailers(1)).
+const (
+	TrailerSource = "Source-Commit"
+	TrailerDigest = "Fabric-Digest"
+)
+
+// carry brings what was built to the publish branch, and a new lock to the
+// source branch.
+func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *Failure) {
+	out := &Outcome{
+		Digest: w.built.Digest, Warnings: w.built.Warnings, Changed: !w.built.Tree.Equal(w.have),
+	}
+	if len(w.built.Stale) > 0 {
+		source, pending, failure := r.keepLock(ctx, in.source, w.built.Lock)
+		if failure != nil {
+			return nil, failure
+		}
+		in.source, out.LockPending = source, pending
+		r.see(source)
+	}
+	out.Source = r.revision(in.source)
+	if out.Changed {
+		published, failure := r.publishTree(ctx, in, w)
+		if failure != nil {
+			return nil, failure
+		}
+		in.published = published
+	}
+	out.Published = in.published.String()
+	r.last = settled{inputs: in, outcome: out}
+	return out, nil
+}
+
+// keepLock commits the lock to the source branch. Where that is not possible,
+// because a work tree is on the branch or the repository may not be written,
+// the addresses stay in force through the lock on the publish branch, which
+// every later pass begins with. It gives the new head of the source branch.
+func (r *Reconciler) keepLock(ctx context.Context, source repo.Hash, lock []byte) (repo.Hash, bool, *Failure) {
+	inUse, err := r.source.CheckedOut(r.cfg.SourceBranch)
+	if err != nil {
+		return source, false, fail(ReasonFetch, source.String(), err)
+	}
+	if inUse {
+		r.cfg.Log.Info("a work tree is on the source branch, the lock stays on the publish branch",
+			"commit", source.String(), "next", "hawser allocate")
+		return source, true, nil
+	}
+	commit, err := r.source.Write(repo.Commit{
+		Parent: source, Files: map[string][]byte{r.lockPath(): lock}, Keep: true,
+		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
+		Message: "allocate addresses\n\n" + TrailerSource + ": " + source.String() + "\n",
+	})
+	if err == nil {
+		err = r.source.Advance(ctx, r.cfg.SourceBranch, source, commit)
+	}
+	switch {
+	case errors.Is(err, repo.ErrMoved):
+		return source, false, fail(ReasonFetch, source.String(), err)
+	case err != nil:
+		r.cfg.Log.Warn("the source branch may not be written, the lock stays on the publish branch",
+			"commit", source.String(), "err", err, "next", "hawser allocate")
+		return source, true, nil
+	}
+	return commit, false, nil
+}
+
+// publishTree makes one commit of the tree.
+func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *work) (repo.Hash, *Failure) {
+	commit, err := r.publish.Write(repo.Commit{
+		Parent: in.published, Files: w.built.Tree,
+		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
+		Message: r.message(in.source, w.built),
+	})
+	if err == nil {
+		err = r.publish.Advance(ctx, r.cfg.PublishBranch, in.published, commit)
+	}
+	if err != nil {
+		return repo.Hash{}, fail(ReasonPublish, in.source.String(), err)
+	}
+	return commit, nil
+}
+
+func (r *Reconciler) message(source repo.Hash, b *Built) string {
+	subject, err := r.source.Subject(source)
+	if err != nil {
+		subject = ""
+	}
+	return fmt.Sprintf("%s: publish %s\n\n%s\n\n%s: %s\n%s: %s\n", b.Set.Metadata.Name, short(source.String()), subject,
+		TrailerSource, source, TrailerDigest, b.Digest)
+}
+
+func short(commit string) string { return commit[:min(len(commit), 12)] }
+
+func hash(commit string) repo.Hash { return plumbing.NewHash(commit) }
+
+// fileDigest tells whether a file changed. No file at all has the zero digest.
+func fileDigest(path string) ([32]byte, error) {
+	if path == "" {
+		return [32]byte{}, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return [32]byte{}, err
+	}
+	return sha256.Sum256(raw), nil
+}

@@ -1,0 +1,112 @@
+// Package reconciler carries a clusterset's topology from one git branch to
+// another: it watches the source, builds what each commit asks for, and
+// publishes the rendered tree as one commit. Whatever cannot be carried
+// through changes nothing: the last good state stays published.
+package reconciler
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"time"
+
+	"hawser.dev/hawser/reconciler/repo"
+)
+
+// Names of the files in the source folder. The publish branch holds the lock
+// under the same name at its top: what was allocated for the tree beside it.
+const (
+	TopologyFile = "clusterset.yaml"
+	LockFile     = "clusterset.lock.yaml"
+	PatchesDir   = "patches" // kustomize patches; render says what goes where
+)
+
+// DefaultPublishBranch is where the rendered tree goes.
+const DefaultPublishBranch = "rendered"
+
+// Config is everything that a reconciler is told.
+type Config struct {
+	Source        repo.Config
+	SourceBranch  string
+	Path          string      // folder of the topology file; empty is the top
+	Publish       repo.Config // an empty URL means the source repository
+	PublishBranch string
+
+	RootKeyFile      string // 32-byte root key, plain or an age file
+	RootIdentityFile string // opens an encrypted root key
+	Image            string // of the agent; empty leaves it to render
+	Version          string
+
+	Interval time.Duration // between two looks at the repositories
+	// WriteLock commits newly allocated addresses to the source branch. Without
+	// it a commit whose lock is stale is refused.
+	WriteLock bool
+	// AllowMassDelete lets a commit remove more than half of the clusters.
+	AllowMassDelete   bool
+	WebhookSecretFile string // empty switches webhooks off
+
+	AuthorName, AuthorEmail string // of the commits that are made
+	Log                     *slog.Logger
+	Now                     func() time.Time
+}
+
+// Reconciler is one source and what is published from it.
+type Reconciler struct {
+	cfg     Config
+	source  *repo.Store
+	publish *repo.Store // the same as source when both are one repository
+	board   board
+	metrics *metrics
+	trigger chan struct{}
+	last    settled
+}
+
+// New prepares a reconciler. Repositories are not touched before the first pass.
+func New(cfg Config) (*Reconciler, error) {
+	var err error
+	if cfg.SourceBranch, err = repo.Branch(cfg.SourceBranch); err != nil {
+		return nil, fmt.Errorf("source branch: %w", err)
+	}
+	if cfg.PublishBranch, err = repo.Branch(cfg.PublishBranch); err != nil {
+		return nil, fmt.Errorf("publish branch: %w", err)
+	}
+	cfg.Path = path.Clean("/" + cfg.Path)[1:]
+	same := cfg.Publish.URL == "" || cfg.Publish.URL == cfg.Source.URL
+	if same && cfg.PublishBranch == cfg.SourceBranch {
+		return nil, errors.New("the publish branch must not be the source branch: choose another --publish-branch")
+	}
+	r := &Reconciler{cfg: cfg, metrics: newMetrics(), trigger: make(chan struct{}, 1)}
+	if r.source, err = repo.Open(cfg.Source); err != nil {
+		return nil, err
+	}
+	r.publish = r.source
+	if !same {
+		if r.publish, err = repo.Open(cfg.Publish); err != nil {
+			return nil, err
+		}
+	}
+	r.board.current.Store(&Status{
+		Version: cfg.Version,
+		Source:  Place{Repo: r.source.Name(), Branch: cfg.SourceBranch, Path: cfg.Path},
+		Publish: Place{Repo: r.publish.Name(), Branch: cfg.PublishBranch},
+	})
+	return r, nil
+}
+
+// Status gives what the reconciler reports of itself.
+func (r *Reconciler) Status() Status { return r.board.load() }
+
+// Trigger asks for a pass soon. It never blocks, and several calls before the
+// next pass are one.
+func (r *Reconciler) Trigger() {
+	select {
+	case r.trigger <- struct{}{}:
+	default:
+	}
+}
+
+// topologyPath is where the source keeps the topology file.
+func (r *Reconciler) topologyPath() string { return path.Join(r.cfg.Path, TopologyFile) }
+
+func (r *Reconciler) lockPath() string { return path.Join(r.cfg.Path, LockFile) }

@@ -1,0 +1,140 @@
+package reconciler
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"hawser.dev/hawser/reconciler/repo"
+)
+
+const (
+	firstRetry = time.Second // after a pass that git spoiled; doubled each time up to the interval
+	maxLogged  = 20          // findings of one commit that are logged one by one
+)
+
+// Run makes a pass at once, at every interval, and whenever a watched
+// repository or a webhook says so, until ctx ends. It serves HTTP on listener,
+// which it closes.
+func (r *Reconciler) Run(ctx context.Context, listener net.Listener) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.serve(ctx, listener) })
+	group.Go(func() error { r.watch(ctx, r.source); return nil })
+	if r.publish != r.source {
+		group.Go(func() error { r.watch(ctx, r.publish); return nil })
+	}
+	group.Go(func() error { r.loop(ctx); return nil })
+	r.cfg.Log.Info("reconciler started", "source", r.source.Name(), "ref", r.cfg.SourceBranch,
+		"publish", r.publish.Name(), "branch", r.cfg.PublishBranch, "listen", listener.Addr().String())
+	err := group.Wait()
+	r.cfg.Log.Info("reconciler stopped")
+	return err
+}
+
+// watch can fail for want of inotify instances; the interval still finds every
+// commit then.
+func (r *Reconciler) watch(ctx context.Context, store *repo.Store) {
+	if err := store.Watch(ctx, r.Trigger); err != nil {
+		r.cfg.Log.Warn("repository is not watched, only read at intervals", "repo", store.Name(), "err", err)
+	}
+}
+
+func (r *Reconciler) loop(ctx context.Context) {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		_, err := r.Once(ctx)
+		wait := r.cfg.Interval
+		switch {
+		case err == nil || err.Refused():
+			retry = firstRetry
+		default:
+			wait = min(retry, wait)
+			retry *= 2
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-r.trigger:
+		}
+		timer.Stop()
+	}
+}
+
+// Once makes one pass and reports it in status, metrics and log.
+func (r *Reconciler) Once(ctx context.Context) (*Outcome, *Failure) {
+	r.metrics.passes.Inc()
+	before := r.board.load()
+	out, failure := r.pass(ctx)
+	if failure != nil && ctx.Err() != nil {
+		return nil, failure // cut short by the end of the process; nothing to tell
+	}
+	now := r.cfg.Now()
+	if failure != nil {
+		r.failed(failure, before, now)
+		return nil, failure
+	}
+	r.succeeded(out, before, now)
+	return out, nil
+}
+
+func (r *Reconciler) failed(f *Failure, before Status, now time.Time) {
+	f.Since = now
+	repeated := before.LastError != nil && before.LastError.Message == f.Message && before.LastError.Revision == f.Revision
+	if repeated {
+		f.Since = before.LastError.Since
+	}
+	r.metrics.failures.WithLabelValues(string(f.Reason)).Inc()
+	r.metrics.failing.Set(1)
+	r.board.change(func(s *Status) {
+		s.LastPass, s.LastError = now, f
+		if f.Revision == "" {
+			return
+		}
+		state := StateError
+		if f.Refused() {
+			state = StateFailure
+		}
+		s.record(CommitStatus{Commit: f.Revision, State: state, Description: f.Message, At: f.Since})
+	})
+	if !repeated {
+		r.logFailure(f, before)
+	}
+}
+
+func (r *Reconciler) logFailure(f *Failure, before Status) {
+	attrs := []any{"reason", string(f.Reason), "commit", f.Revision, "err", f.Message, "kept", before.Published}
+	r.cfg.Log.Error("commit not published, the last good state stays", attrs...)
+	for _, d := range f.Diagnostics[:min(len(f.Diagnostics), maxLogged)] {
+		r.cfg.Log.Error("finding in the topology", "at", d.Pos.String(), "code", d.Code, "path", d.Path,
+			"summary", d.Summary, "hint", d.Hint)
+	}
+}
+
+func (r *Reconciler) succeeded(out *Outcome, before Status, now time.Time) {
+	r.metrics.failing.Set(0)
+	r.metrics.lastSuccess.Set(float64(now.UnixMilli()) / 1000)
+	r.metrics.inForce(out.Source.Commit, out.Published, out.Digest)
+	if out.Changed {
+		r.metrics.publishes.Inc()
+	}
+	r.board.change(func(s *Status) {
+		s.LastPass, s.LastSuccess, s.LastError, s.Ready = now, now, nil, true
+		s.Good, s.Published, s.FabricDigest = &out.Source, out.Published, out.Digest
+		s.Warnings, s.LockPending = out.Warnings, out.LockPending
+		if before.Good == nil || before.Good.Commit != out.Source.Commit {
+			s.record(CommitStatus{Commit: out.Source.Commit, State: StateSuccess, Description: out.describe(),
+				Published: out.Published, At: now})
+		}
+	})
+	if before.LastError != nil {
+		r.cfg.Log.Info("recovered", "commit", out.Source.Commit, "after", string(before.LastError.Reason))
+	}
+	if out.Changed {
+		r.cfg.Log.Info("published", "commit", out.Source.Commit, "published", out.Published, "digest", out.Digest,
+			slog.Duration("took", out.Took))
+	}
+}

@@ -1,0 +1,79 @@
+package reconciler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// shutdownWait is how long requests in flight may take to end.
+const shutdownWait = 2 * time.Second
+
+// Handler serves /healthz, /readyz, /metrics, /status and POST /webhook.
+func (r *Reconciler) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", r.readyz)
+	mux.HandleFunc("GET /status", r.status)
+	mux.Handle("GET /metrics", r.metrics.handler())
+	mux.Handle("POST /webhook", &webhook{
+		secretFile: r.cfg.WebhookSecretFile,
+		ref:        "refs/heads/" + r.cfg.SourceBranch,
+		trigger:    r.Trigger,
+		count:      func(result string) { r.metrics.webhooks.WithLabelValues(result).Inc() },
+	})
+	return mux
+}
+
+// readyz stays good while the last good state is in force, whatever the newest
+// commit is like: restarting the reconciler would not mend that.
+func (r *Reconciler) readyz(w http.ResponseWriter, _ *http.Request) {
+	s := r.board.load()
+	switch {
+	case s.Ready && s.LastError == nil:
+		_, _ = fmt.Fprintln(w, "ok")
+	case s.Ready:
+		_, _ = fmt.Fprintf(w, "ok: on the last good revision %s (%s)\n", s.Good.Commit, s.LastError.Reason)
+	case s.LastError != nil:
+		http.Error(w, "not ready: "+s.LastError.Message, http.StatusServiceUnavailable)
+	default:
+		http.Error(w, "not ready: the first pass has not ended", http.StatusServiceUnavailable)
+	}
+}
+
+func (r *Reconciler) status(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(r.board.load()) // the client went away
+}
+
+// serve runs the HTTP port until ctx ends.
+func (r *Reconciler) serve(ctx context.Context, listener net.Listener) error {
+	srv := &http.Server{
+		Handler:           r.Handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		IdleTimeout:       time.Minute,
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve HTTP on %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownWait)
+	defer cancel()
+	if err := srv.Shutdown(stop); err != nil {
+		_ = srv.Close()
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}

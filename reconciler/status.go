@@ -1,0 +1,127 @@
+package reconciler
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// Reason is a stable word for why a pass failed; a label of the metrics.
+type Reason string
+
+const (
+	// ReasonFetch: the source repository could not be read.
+	ReasonFetch Reason = "fetch"
+	// ReasonNoBranch: the source branch does not exist (an empty repository).
+	ReasonNoBranch Reason = "no-branch"
+	// ReasonNoFile: the commit holds no topology file.
+	ReasonNoFile Reason = "no-file"
+	// ReasonInvalid: the topology or its lock has errors.
+	ReasonInvalid Reason = "invalid"
+	// ReasonStaleLock: the committed lock lacks something and may not be written.
+	ReasonStaleLock Reason = "stale-lock"
+	// ReasonKeys: the root key could not be read.
+	ReasonKeys Reason = "keys"
+	// ReasonRender: the tree could not be rendered.
+	ReasonRender Reason = "render"
+	// ReasonMassDelete: the commit removes more than half of the clusters.
+	ReasonMassDelete Reason = "mass-delete"
+	// ReasonPublish: the result could not be read or written.
+	ReasonPublish Reason = "publish"
+)
+
+// Failure is why a pass did not publish. The last good state stays published.
+type Failure struct {
+	Reason   Reason `json:"reason"`
+	Revision string `json:"revision,omitempty"` // source commit, when it was known
+	Message  string `json:"message"`            // one line
+	// Diagnostics are the findings in the topology, with their places.
+	Diagnostics diag.List `json:"diagnostics,omitempty"`
+	Since       time.Time `json:"since"` // when this failure was first seen
+	cause       error
+	files       map[string][]byte
+}
+
+// Error gives the failure on one line.
+func (f *Failure) Error() string { return f.Message }
+
+// Unwrap gives the cause.
+func (f *Failure) Unwrap() error { return f.cause }
+
+// Revision is a commit of the source branch.
+type Revision struct {
+	Commit  string    `json:"commit"`
+	Subject string    `json:"subject,omitempty"` // first line of its message
+	At      time.Time `json:"at"`                // when the reconciler saw it
+}
+
+// States of a commit.
+const (
+	StateSuccess = "success" // published, or nothing to publish
+	StateFailure = "failure" // refused; nothing changed
+	StateError   = "error"   // could not be carried through, is tried again
+)
+
+// CommitStatus says what became of one source commit, as code hosts show it
+// beside a commit.
+type CommitStatus struct {
+	Commit      string    `json:"commit"`
+	State       string    `json:"state"`
+	Description string    `json:"description"`
+	Published   string    `json:"published,omitempty"` // the commit made for it
+	At          time.Time `json:"at"`
+}
+
+// Place is one end of the reconciler: a branch of a repository.
+type Place struct {
+	Repo   string `json:"repo"`
+	Branch string `json:"branch"`
+	Path   string `json:"path,omitempty"` // folder of the topology file
+}
+
+// Status is what a reconciler reports of itself at /status.
+type Status struct {
+	Version string `json:"version"`
+	Source  Place  `json:"source"`
+	Publish Place  `json:"publish"`
+	Ready   bool   `json:"ready"` // has published, or found nothing to publish, once
+	// Seen is the newest source commit, Good the newest that is in force.
+	Seen *Revision `json:"seen,omitempty"`
+	Good *Revision `json:"good,omitempty"`
+	// Published is the commit in force on the publish branch, FabricDigest the
+	// digest of the fabric in it.
+	Published    string         `json:"published,omitempty"`
+	FabricDigest string         `json:"fabricDigest,omitempty"`
+	LastPass     time.Time      `json:"lastPass,omitzero"`
+	LastSuccess  time.Time      `json:"lastSuccess,omitzero"`
+	LastError    *Failure       `json:"lastError,omitempty"` // absent when the last pass was good
+	Warnings     diag.List      `json:"warnings,omitempty"`
+	LockPending  bool           `json:"lockPending,omitempty"` // addresses were allocated that the source's lock does not hold
+	Commits      []CommitStatus `json:"commits,omitempty"`     // newest first
+}
+
+// maxCommits bounds the history in Status.
+const maxCommits = 32
+
+// board is the status that the loop writes and HTTP handlers read.
+type board struct{ current atomic.Pointer[Status] }
+
+func (b *board) load() Status { return *b.current.Load() }
+
+// change replaces the status by an altered copy. Only the loop calls it.
+func (b *board) change(alter func(*Status)) {
+	next := b.load()
+	next.Commits = slices.Clone(next.Commits)
+	alter(&next)
+	b.current.Store(&next)
+}
+
+// record puts what became of a commit at the front of the history, in place of
+// what was said of it before.
+func (s *Status) record(c CommitStatus) {
+	s.Commits = slices.DeleteFunc(s.Commits, func(have CommitStatus) bool { return have.Commit == c.Commit })
+	s.Commits = slices.Insert(s.Commits, 0, c)
+	s.Commits = s.Commits[:min(len(s.Commits), maxCommits)]
+}

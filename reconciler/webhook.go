@@ -1,0 +1,132 @@
+package reconciler
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+)
+
+// maxPayload bounds a webhook's body; push payloads are some hundred kilobytes
+// at most.
+const maxPayload = 4 << 20
+
+// push is the part of a push payload that GitHub, GitLab and Gitea share.
+type push struct {
+	Ref string `json:"ref"`
+}
+
+// webhook turns a code host's push notice into a pass. The payload is believed
+// only so far as to look again at once; what to do is read from git.
+type webhook struct {
+	secretFile string
+	ref        string // refs/heads/...
+	trigger    func()
+	count      func(result string)
+}
+
+// ServeHTTP answers 200 when a pass was asked for, 202 for events that do not
+// concern us, 401 for a missing or wrong secret, 413 for too large a body.
+func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	code, text := h.handle(w, r)
+	result := "ignored"
+	switch {
+	case code == http.StatusOK:
+		result = "accepted"
+	case code >= http.StatusBadRequest:
+		result = "refused"
+	}
+	h.count(result)
+	http.Error(w, text, code)
+}
+
+func (h *webhook) handle(w http.ResponseWriter, r *http.Request) (int, string) {
+	if h.secretFile == "" {
+		return http.StatusNotFound, "webhooks are off: start the reconciler with --webhook-secret FILE"
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPayload))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return http.StatusRequestEntityTooLarge, "the payload is too large"
+	}
+	if err != nil {
+		return http.StatusBadRequest, "the payload could not be read"
+	}
+	secret, err := readSecret(h.secretFile)
+	if err != nil {
+		return http.StatusInternalServerError, "the webhook secret could not be read"
+	}
+	event, ok := verify(r.Header, body, secret)
+	if !ok {
+		return http.StatusUnauthorized, "missing or wrong secret"
+	}
+	if event != "push" {
+		return http.StatusAccepted, "ignored: not a push event"
+	}
+	var p push
+	if err := json.Unmarshal(body, &p); err != nil {
+		return http.StatusBadRequest, "the payload is not JSON: set the webhook's content type to application/json"
+	}
+	if p.Ref != h.ref {
+		return http.StatusAccepted, "ignored: a push to another branch than " + h.ref
+	}
+	h.trigger()
+	return http.StatusOK, "a pass was asked for"
+}
+
+// verify checks the secret in the way of the host that sent the request, and
+// gives the kind of event. Gitea goes first: it sends GitHub's headers too.
+func verify(header http.Header, body, secret []byte) (event string, ok bool) {
+	switch {
+	case header.Get("X-Gitea-Event") != "":
+		return header.Get("X-Gitea-Event"), signed(header.Get("X-Gitea-Signature"), body, secret)
+	case header.Get("X-Gitlab-Event") != "":
+		ok := subtle.ConstantTimeCompare(digest([]byte(header.Get("X-Gitlab-Token"))), digest(secret)) == 1
+		if header.Get("X-Gitlab-Event") == "Push Hook" {
+			return "push", ok
+		}
+		return header.Get("X-Gitlab-Event"), ok
+	default:
+		signature, found := strings.CutPrefix(header.Get("X-Hub-Signature-256"), "sha256=")
+		return header.Get("X-GitHub-Event"), found && signed(signature, body, secret)
+	}
+}
+
+// signed checks the hex HMAC-SHA256 of the body, in constant time.
+func signed(signature string, body, secret []byte) bool {
+	have, err := hex.DecodeString(signature)
+	if err != nil {
+		return false
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(body)
+	return hmac.Equal(have, mac.Sum(nil))
+}
+
+// digest makes two secrets equally long before they are compared, so that the
+// time taken does not tell the length.
+func digest(text []byte) []byte {
+	sum := sha256.Sum256(text)
+	return sum[:]
+}
+
+// readSecret reads the file at every request, so that the secret may be rotated
+// in place. An empty secret is none.
+func readSecret(path string) ([]byte, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	secret := bytes.TrimSpace(raw)
+	if len(secret) == 0 {
+		return nil, errors.New("the webhook secret is empty")
+	}
+	return secret, nil
+}
