@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,9 +53,9 @@ func rules() []rule {
 		{from: module + "/nodeagent/converge", never: []string{"github.com/vishvananda/netlink", "github.com/google/nftables",
 			"golang.zx2c4.com/wireguard"}, deep: true,
 			why: "the engine knows nothing about networks"},
-		{from: module + "/nodeagent/project", never: []string{"os", "time", "net", "math/rand", "log/slog", "os/exec"},
-			why: "project is pure: no clock, no environment, no I/O"},
-		{from: module + "/nodeagent/desired", never: []string{"os", "time", "net", "math/rand", "log/slog"},
+		{from: module + "/nodeagent/project", never: []string{"os", "math/rand", "math/rand/v2", "log/slog", "os/exec"},
+			why: "project is pure: no environment, no randomness, no I/O"},
+		{from: module + "/nodeagent/desired", never: []string{"os", "net", "math/rand", "log/slog"},
 			why: "desired is data only"},
 		{from: module + "/cmd/hawser-agent", never: append(own("reconciler", "render", "lab"),
 			"github.com/go-git/go-git", "sigs.k8s.io/kustomize"), deep: true,
@@ -98,6 +101,31 @@ func forbidden(imported, never string) bool {
 
 func under(path, root string) bool {
 	return path == root || strings.HasPrefix(path, root+"/")
+}
+
+// TestPure looks for calls that would make the pure packages depend on anything
+// but their input.
+func TestPure(t *testing.T) {
+	t.Parallel()
+	impure := regexp.MustCompile(`\b(time\.(Now|Since|After|Sleep|Tick)|os\.\w+|rand\.\w+|net\.(Dial|Listen|Lookup|Interface)\w*)\b`)
+	for _, dir := range []string{"schema", "schema/fabric", "render", "render/plan", "nodeagent/project", "nodeagent/desired"} {
+		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no files in %s: %v", dir, err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := impure.Find(raw); found != nil {
+				t.Errorf("%s calls %s: the package is pure", file, found)
+			}
+		}
+	}
 }
 
 func list(t *testing.T) []listed {

@@ -16,6 +16,7 @@ type Status struct {
 	LastPass    Pass         `json:"lastPass"`
 	Inputs      []InputState `json:"inputs"`
 	Connections []Connection `json:"connections,omitempty"`
+	Problems    []Problem    `json:"problems,omitempty"`
 	Exports     []Export     `json:"exports,omitempty"`
 	Clusters    []Cluster    `json:"clusters,omitempty"`
 }
@@ -36,6 +37,14 @@ type InputState struct {
 	OK    bool   `json:"ok"`
 	From  string `json:"from,omitempty"` // where the state in force came from, such as a path or "last good copy"
 	Error string `json:"error,omitempty"`
+}
+
+// Problem is something that a person should know and that stops nothing, such
+// as an export whose service does not exist.
+type Problem struct {
+	Path string `json:"path,omitempty"` // topology path
+	Code string `json:"code"`
+	Text string `json:"text"`
 }
 
 // Connection states.

@@ -27,3 +27,6 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 	*d = Duration(parsed)
 	return nil
 }
+
+// Std gives the duration as the standard library has it.
+func (d Duration) Std() time.Duration { return time.Duration(d) }

@@ -1,0 +1,52 @@
+// Command hawser-agent converges one node of a clusterset.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// Exit codes: 0 done, 1 the plan holds changes, 2 error.
+const (
+	exitChanges = 1
+	exitError   = 2
+)
+
+// errChanges makes plan end with exitChanges.
+var errChanges = errors.New("changes")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string) int {
+	root := &cobra.Command{
+		Use:           "hawser-agent",
+		Short:         "Converges one node of a clusterset to its fabric",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(), versionCommand(), wireguardCommand())
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if errors.Is(err, errChanges) {
+		return exitChanges
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hawser-agent:", err)
+		return exitError
+	}
+	return 0
+}

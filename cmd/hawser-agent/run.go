@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/nodeagent"
+)
+
+const (
+	defaultSocket = "/run/hawser/agent.sock"
+	dnsPort       = 53
+)
+
+// settings are the flags that run, plan and cleanup share.
+type settings struct {
+	config    nodeagent.Config
+	dnsListen string
+	logLevel  string
+	logFormat string
+}
+
+func (s *settings) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	c := &s.config
+	f.StringVar(&c.Cluster, "cluster", os.Getenv("HAWSER_CLUSTER"), "this node's cluster, as the topology names it (env HAWSER_CLUSTER)")
+	f.StringVar(&c.Node, "node", os.Getenv("HAWSER_NODE"), "this node's name (env HAWSER_NODE)")
+	f.StringVar(&c.FabricDir, "fabric", "/etc/hawser/fabric", "folder of the fabric document")
+	f.StringVar(&c.KeysDir, "keys", "/etc/hawser/keys", "folder of the sealed keys; gateways only")
+	f.StringVar(&c.Identity, "identity", "/etc/hawser/identity/identity.txt", "file of the age identity that opens the keys; gateways only")
+	f.StringVar(&c.FactsDir, "facts", "/etc/hawser/facts", "folder of Kubernetes objects in YAML")
+	f.StringVar(&c.StateDir, "state", "/var/lib/hawser", "folder for last good inputs")
+	f.StringVar(&c.Socket, "socket", defaultSocket, "unix socket for status")
+	f.StringVar(&s.dnsListen, "dns-listen", "", "address[:port] of the name server [as the fabric says, port 53]")
+	f.StringVar(&c.Metrics, "metrics", "", "host:port for /metrics, /healthz and /readyz [none]")
+	f.DurationVar(&c.Resync, "resync", 30*time.Second, "longest time between two looks at the kernel")
+	f.DurationVar(&c.FeedStale, "feed-stale", 30*time.Second, "how long the live data of a cluster counts after its feed was lost")
+	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
+}
+
+// agent opens an agent with the flags given.
+func (s *settings) agent() (*nodeagent.Agent, error) {
+	log, err := s.logger()
+	if err != nil {
+		return nil, err
+	}
+	if s.config.DNSListen, err = parseListen(s.dnsListen); err != nil {
+		return nil, err
+	}
+	s.config.Version = version
+	return nodeagent.New(s.config, log)
+}
+
+func (s *settings) logger() (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level %s: use debug, info, warn or error", s.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch s.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, options)), nil
+	}
+	return nil, fmt.Errorf("--log-format %s: use text or json", s.logFormat)
+}
+
+func parseListen(text string) (netip.AddrPort, error) {
+	if text == "" {
+		return netip.AddrPort{}, nil
+	}
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(addr, dnsPort), nil
+	}
+	listen, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("--dns-listen %s: use an address, or address:port", text)
+	}
+	return listen, nil
+}
+
+func runCommand() *cobra.Command {
+	var s settings
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Converge this node until told to stop",
+		Long: `Converges this node until it gets SIGTERM. Tunnels, routes, NAT and filters stay
+as they are when the agent ends; hawser-agent cleanup removes them.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			a, err := s.agent()
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, a.Close()) }()
+			return a.Run(cmd.Context())
+		},
+	}
+	s.register(cmd)
+	return cmd
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/nodeagent/tunnel"
+)
+
+const statusTimeout = 5 * time.Second
+
+func statusCommand() *cobra.Command {
+	var socket, output string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Print what the running agent says of itself",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := ask(cmd.Context(), socket)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				_, err := cmd.OutOrStdout().Write(raw)
+				return err
+			}
+			var s status.Status
+			if err := json.Unmarshal(raw, &s); err != nil {
+				return fmt.Errorf("read status: %w", err)
+			}
+			return printStatus(cmd.OutOrStdout(), s)
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+func ask(ctx context.Context, socket string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/status", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask agent at %s (is hawser-agent run running?): %w", socket, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return io.ReadAll(resp.Body)
+}
+
+func printStatus(w io.Writer, s status.Status) error {
+	p := &printer{w: w}
+	p.line("node %s of cluster %s, gateway %s, version %s", s.Node, s.Cluster, orNone(s.Gateway), s.Version)
+	p.line("fabric %s of clusterset %s, ready: %t", orNone(s.Digest), orNone(s.Clusterset), s.Ready)
+	p.line("last pass %s, took %s, changed %d, drift repaired since start %d",
+		s.LastPass.At.Format(time.RFC3339), s.LastPass.Took, s.LastPass.Changed, s.LastPass.Drift)
+	for _, b := range s.LastPass.Blocked {
+		p.line("  waits: %s", b)
+	}
+	for _, f := range s.LastPass.Failed {
+		p.line("  failed: %s", f)
+	}
+	for _, i := range s.Inputs {
+		p.line("input %s: ok %t, from %s %s", i.Name, i.OK, orNone(i.From), i.Error)
+	}
+	for _, c := range s.Connections {
+		p.line("link %s -> %s/%s at %s: %s, %s", c.Gateway, c.RemoteCluster, c.RemoteGateway, orNone(c.Endpoint), c.Driver, c.Status)
+	}
+	for _, x := range s.Problems {
+		p.line("note %s: %s", x.Path, x.Text)
+	}
+	return p.err
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+// printer keeps the first write error.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version)
+			return err
+		},
+	}
+}
+
+// wireguardCommand is what the agent starts where the kernel has no WireGuard:
+// a process that holds one tunnel device and outlives the agent.
+func wireguardCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "wireguard INTERFACE",
+		Short:  "Hold a userspace WireGuard device (started by run)",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+			return tunnel.Serve(cmd.Context(), args[0], tunnel.DefaultMTU, log)
+		},
+	}
+}

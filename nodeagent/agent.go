@@ -1,0 +1,179 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/dns"
+	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Agent converges one node. Make it with New, then call Run, Plan or Cleanup
+// once, then Close.
+type Agent struct {
+	config  Config
+	log     *slog.Logger
+	trigger chan struct{} // size one: "look again"
+
+	namespace *kernel.Namespace
+	records   *dns.Store
+	engine    *converge.Engine[*node]
+	metrics   *metrics
+	inputs    *inputs
+	peers     *peers
+
+	last memo // of the engine's goroutine
+	// shown is what status tells; the engine's goroutine swaps it.
+	shown atomic.Pointer[view]
+}
+
+// node is the desired state as the engine takes it.
+type node struct {
+	desired.State
+	decommission bool
+}
+
+// New opens what an agent needs. It changes nothing on the host.
+func New(config Config, log *slog.Logger) (*Agent, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(config.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make state folder: %w", err)
+	}
+	namespace, err := kernel.Open("")
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{
+		config:    config,
+		log:       log,
+		trigger:   make(chan struct{}, 1),
+		namespace: namespace,
+		records:   dns.NewStore(config.DNSListen.Addr()),
+		metrics:   newMetrics(),
+	}
+	a.inputs = newInputs(config, a.look)
+	a.peers = newPeers(config, log, a.look)
+	a.engine = &converge.Engine[*node]{
+		Stages:       a.stages(),
+		Log:          log,
+		Decommission: func(n *node) bool { return n.decommission },
+		OnReport:     a.reported,
+		Resync:       config.Resync,
+	}
+	a.shown.Store(&view{})
+	return a, nil
+}
+
+// Close releases what New opened; the node keeps its state.
+func (a *Agent) Close() error { return a.namespace.Close() }
+
+// look asks for a pass.
+func (a *Agent) look() { token(a.trigger) }
+
+// stages gives the kinds in the order of creation: policy before path, name last.
+func (a *Agent) stages() []converge.Stage[*node] {
+	userspace := tunnel.Launcher{LogDir: a.config.StateDir}
+	ns := a.namespace
+	return []converge.Stage[*node]{
+		converge.NewStage(kernel.NewTables(kernel.NFTOptions{}),
+			func(n *node) []desired.Table { return n.Tables }, func(t desired.Table) string { return t.Origin }),
+		converge.NewStage(kernel.NewElements(kernel.NFTOptions{}),
+			func(n *node) []desired.Element { return n.Elements }, func(e desired.Element) string { return e.Origin }),
+		converge.NewStage(kernel.NewLinks(ns, userspace),
+			func(n *node) []desired.Link { return n.Links }, func(l desired.Link) string { return l.Origin }),
+		// After the links, as some settings are those of a link.
+		converge.NewStage(kernel.NewSysctls(ns, a.config.statePath("sysctls.json")),
+			func(n *node) []desired.Sysctl { return n.Sysctls }, func(s desired.Sysctl) string { return s.Origin }),
+		converge.NewStage(kernel.NewWireguards(ns),
+			func(n *node) []desired.Wireguard { return n.Wireguards }, func(w desired.Wireguard) string { return w.Origin }),
+		converge.NewStage(kernel.NewAddresses(ns),
+			func(n *node) []desired.Address { return n.Addresses }, func(a desired.Address) string { return a.Origin }),
+		converge.NewStage(kernel.NewNeighbours(ns),
+			func(n *node) []desired.Neighbour { return n.Neighbours }, func(n desired.Neighbour) string { return n.Origin }),
+		converge.NewStage(kernel.NewPeers(ns),
+			func(n *node) []desired.Peer { return n.Peers }, func(p desired.Peer) string { return p.Origin }),
+		converge.NewStage(kernel.NewRoutes(ns),
+			func(n *node) []desired.Route { return n.Routes }, func(r desired.Route) string { return r.Origin }),
+		converge.NewStage(kernel.NewRules(ns),
+			func(n *node) []desired.Rule { return n.Rules }, func(r desired.Rule) string { return r.Origin }),
+		converge.NewStage(a.records.Zones(),
+			func(n *node) []desired.Zone { return n.Zones }, func(z desired.Zone) string { return z.Origin }),
+		converge.NewStage(a.records.Services(),
+			func(n *node) []desired.Service { return n.Services }, func(s desired.Service) string { return s.Origin }),
+	}
+}
+
+// Run converges until ctx ends. The node keeps its state: traffic goes on while
+// an agent is replaced.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := os.MkdirAll(filepath.Dir(a.config.Socket), 0o755); err != nil {
+		return fmt.Errorf("make socket folder: %w", err)
+	}
+	server, err := a.listen()
+	if err != nil {
+		return err
+	}
+	var wait sync.WaitGroup
+	var errs []error
+	var mu sync.Mutex
+	start := func(name string, work func(context.Context) error) {
+		wait.Go(func() {
+			err := work(ctx)
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			mu.Lock()
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			mu.Unlock()
+			cancel()
+		})
+	}
+	start("status", server.run)
+	start("inputs", a.inputs.run)
+	start("peers", a.peers.run)
+	start("kernel events", func(ctx context.Context) error { return kernel.Monitor(ctx, a.trigger) })
+	start("nftables events", func(ctx context.Context) error { return kernel.NFTMonitor(ctx, kernel.NFTOptions{}, a.trigger) })
+	start("dns", a.serveNames)
+	a.engine.Run(ctx, a.source, a.trigger)
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// Plan gives what a pass would change now. It needs the inputs, and changes nothing.
+func (a *Agent) Plan(ctx context.Context) ([]converge.Change, error) {
+	a.inputs.refresh(ctx)
+	n, _, ok := a.source(ctx)
+	if !ok {
+		return nil, a.inputs.missing()
+	}
+	return a.engine.Plan(ctx, n)
+}
+
+// Cleanup removes everything that carries Hawser's marks and restores sysctls.
+func (a *Agent) Cleanup(ctx context.Context) (converge.Report, error) {
+	report := a.engine.Once(ctx, &node{decommission: true}, "")
+	return report, report.Err()
+}
+
+// current is one consistent look at all inputs.
+type current struct {
+	fabric *fabric.Fabric
+	digest string
+	keys   *fabric.Keys
+	facts  facts.State
+}

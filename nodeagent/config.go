@@ -1,0 +1,46 @@
+// Package nodeagent runs one node of a clusterset: it reads fabric, keys and
+// facts, projects them to the state that the node should have, and converges
+// tunnels, routes, NAT and DNS to it for as long as it runs.
+package nodeagent
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"time"
+)
+
+// Config is what an agent is started with.
+type Config struct {
+	Cluster   string // this node's cluster, as the topology names it
+	Node      string // this node's name
+	FabricDir string // folder with fabric.json.gz, whole or in parts (.0, .1, ...)
+	KeysDir   string // folder with keys.age; gateways only, empty elsewhere
+	Identity  string // file with the cluster's age identity; gateways only
+	FactsDir  string // folder with Kubernetes objects in YAML
+	StateDir  string // last good inputs, remembered sysctls
+	Socket    string // unix socket for status
+	// DNSListen overrides where names are answered; the port is 53 unless given.
+	// Invalid = the address that the fabric says.
+	DNSListen netip.AddrPort
+	Metrics   string        // host:port of the HTTP server for /metrics, /healthz and /readyz; empty = none
+	Resync    time.Duration // longest time between two passes [30s]
+	FeedStale time.Duration // how long a lost feed's data counts [30s]
+	Version   string
+}
+
+// Validate names every setting that is missing.
+func (c Config) Validate() error {
+	required := []struct{ flag, value string }{
+		{"--cluster", c.Cluster}, {"--node", c.Node}, {"--fabric", c.FabricDir},
+		{"--facts", c.FactsDir}, {"--state", c.StateDir}, {"--socket", c.Socket},
+	}
+	for _, r := range required {
+		if r.value == "" {
+			return fmt.Errorf("%s is required: see hawser-agent run --help", r.flag)
+		}
+	}
+	return nil
+}
+
+func (c Config) statePath(name string) string { return filepath.Join(c.StateDir, name) }

@@ -1,0 +1,109 @@
+package nodeagent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// document is an input file of which the last good version stays in force: in
+// memory while the agent runs, and in the state folder for the next start.
+type document[T any] struct {
+	name   string // for status
+	backup string // path of the last good copy
+	read   func() ([]byte, error)
+	decode func([]byte) (T, error)
+
+	value T
+	have  bool
+	raw   []byte // what value was decoded from
+	state status.InputState
+}
+
+// refresh reads the document again. It reports whether value changed, and a
+// trouble that did not stop it (the backup could not be written). An input that
+// cannot be used leaves value as it was.
+func (d *document[T]) refresh() (changed bool, trouble error) {
+	raw, err := d.read()
+	if err == nil && d.have && bytes.Equal(raw, d.raw) {
+		d.state = status.InputState{Name: d.name, OK: true, From: d.state.From}
+		return false, nil
+	}
+	var value T
+	if err == nil {
+		value, err = d.decode(raw)
+	}
+	if err != nil {
+		return d.fallBack(err), nil
+	}
+	d.value, d.raw, d.have = value, raw, true
+	d.state = status.InputState{Name: d.name, OK: true, From: "file"}
+	return true, writeAtomic(d.backup, raw)
+}
+
+// fallBack keeps what is in force, or starts from the last good copy.
+func (d *document[T]) fallBack(cause error) (changed bool) {
+	d.state = status.InputState{Name: d.name, From: d.state.From, Error: cause.Error()}
+	if d.have {
+		return false
+	}
+	raw, err := os.ReadFile(d.backup)
+	if err != nil {
+		return false
+	}
+	value, err := d.decode(raw)
+	if err != nil {
+		d.state.Error = errors.Join(cause, fmt.Errorf("last good copy: %w", err)).Error()
+		return false
+	}
+	d.value, d.have = value, true
+	d.state.From = "last good copy"
+	return true
+}
+
+// writeAtomic replaces a file in one step, so that a reader or a crash never
+// sees half of it.
+func writeAtomic(path string, raw []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return fmt.Errorf("save %s: %w", path, err)
+	}
+	_, err = temp.Write(raw)
+	err = errors.Join(err, temp.Sync(), temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("save %s: %w", path, err), os.Remove(temp.Name()))
+	}
+	return nil
+}
+
+// readParts reads name from a folder, or name.0, name.1, ... joined: a fabric
+// that is too large for one ConfigMap comes in parts.
+func readParts(dir, name string) ([]byte, error) {
+	whole, err := os.ReadFile(filepath.Join(dir, name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return whole, err
+	}
+	var joined []byte
+	for i := 0; ; i++ {
+		part, partErr := os.ReadFile(filepath.Join(dir, name+"."+strconv.Itoa(i)))
+		if errors.Is(partErr, fs.ErrNotExist) && i > 0 {
+			return joined, nil
+		}
+		if errors.Is(partErr, fs.ErrNotExist) {
+			return nil, err
+		}
+		if partErr != nil {
+			return nil, partErr
+		}
+		joined = append(joined, part...)
+	}
+}

@@ -1,0 +1,160 @@
+package nodeagent
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/feed"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// peers is everything that talks to other agents: probes and feeds.
+type peers struct {
+	config Config
+	log    *slog.Logger
+	look   func()
+	server *feed.Server
+	client *feed.Client
+
+	swapped chan struct{} // prober was replaced
+
+	mu      sync.Mutex
+	prober  *health.Prober // of the gateway named in probing
+	probing probing
+	feeding feeding
+	err     error // why feeds could not be set up
+}
+
+func newPeers(config Config, log *slog.Logger, look func()) *peers {
+	p := &peers{config: config, log: log, look: look, swapped: make(chan struct{}, 1)}
+	shared := feed.Config{Log: log, Timing: feed.Timing{Stale: config.FeedStale}}
+	p.server = feed.NewServer(shared)
+	shared.OnChange = p.heard
+	p.client = feed.NewClient(shared)
+	p.prober = p.newProber("", health.Settings{})
+	return p
+}
+
+func (p *peers) newProber(gateway string, settings health.Settings) *health.Prober {
+	return health.New(health.Config{
+		Cluster: p.config.Cluster, Gateway: gateway, Port: desired.ProbePort,
+		Settings: settings, Log: p.log, OnChange: p.look,
+	})
+}
+
+// heard passes on to this cluster's nodes what came from other clusters.
+func (p *peers) heard() {
+	if err := p.server.SetRelay(p.client.Relay()); err != nil {
+		p.log.Error("relay not published", "err", err)
+	}
+	p.look()
+}
+
+// follow adapts probes and feeds to the inputs in force.
+func (p *peers) follow(_ context.Context, in current) {
+	probing := probesOf(in.fabric, in.facts.Facts.Nodes, p.config.Cluster, p.config.Node)
+	p.mu.Lock()
+	if probing.gateway != p.probing.gateway {
+		// The node became another gateway, or none: its links are others now.
+		p.prober = p.newProber(probing.gateway, probing.settings)
+		token(p.swapped)
+	}
+	changed := !reflect.DeepEqual(probing, p.probing)
+	p.probing = probing
+	prober := p.prober
+	p.mu.Unlock()
+	if changed {
+		prober.SetSettings(probing.settings)
+		prober.SetListen(probing.listen)
+		prober.SetTargets(probing.targets)
+	}
+	p.followFeeds(in)
+}
+
+func (p *peers) followFeeds(in current) {
+	feeding, err := feedsOf(in, p.config.Cluster, p.config.Node, p.paths(in.fabric))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+	if err != nil || reflect.DeepEqual(feeding, p.feeding) {
+		return
+	}
+	p.feeding = feeding
+	p.server.SetIdentity(feeding.identity)
+	p.server.SetPeers(feeding.allow)
+	p.server.SetListen(feeding.listen)
+	p.client.SetIdentity(feeding.identity)
+	p.client.SetPeers(feeding.follow)
+}
+
+// run probes and feeds until ctx ends.
+func (p *peers) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.probe(ctx) })
+	group.Go(func() error { return p.server.Run(ctx) })
+	group.Go(func() error { return p.client.Run(ctx) })
+	return group.Wait()
+}
+
+// probe runs the prober in force, one after the other.
+func (p *peers) probe(ctx context.Context) error {
+	for ctx.Err() == nil {
+		running, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- p.current().Run(running) }()
+		select {
+		case <-ctx.Done():
+		case <-p.swapped:
+		}
+		stop()
+		if err := <-ended; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *peers) current() *health.Prober {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.prober
+}
+
+func (p *peers) snapshot() health.Snapshot { return p.current().Snapshot() }
+
+// paths chooses the link to each other cluster.
+func (p *peers) paths(f *fabric.Fabric) map[string]project.Path {
+	return health.Paths(f, p.config.Cluster, p.snapshot().Alive)
+}
+
+func (p *peers) live() map[string]project.Live { return p.client.Snapshot() }
+
+// publish tells other clusters the state of this cluster's exports.
+func (p *peers) publish(live project.Live) {
+	if err := p.server.SetLive(live); err != nil {
+		p.log.Error("live state not published", "err", err)
+	}
+}
+
+// state says which feeds are lost.
+func (p *peers) state() []status.InputState {
+	p.mu.Lock()
+	err := p.err
+	p.mu.Unlock()
+	out := []status.InputState{}
+	if err != nil {
+		out = append(out, status.InputState{Name: "feed", Error: err.Error()})
+	}
+	for _, s := range p.client.States() {
+		out = append(out, status.InputState{Name: "feed " + s.Cluster + "/" + s.Gateway, OK: s.Connected, Error: s.Err})
+	}
+	return out
+}

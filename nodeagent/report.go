@@ -1,0 +1,165 @@
+package nodeagent
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// view is what the last round saw and did.
+type view struct {
+	report   converge.Report
+	input    project.Input
+	node     *node
+	problems []project.Problem
+}
+
+// status puts together what the agent tells of itself, as of now.
+func (a *Agent) status() status.Status {
+	v := a.shown.Load()
+	s := status.Status{
+		Cluster: a.config.Cluster, Node: a.config.Node, Version: a.config.Version,
+		Inputs: append(a.inputs.states(), a.peers.state()...),
+	}
+	if v.node == nil {
+		return s
+	}
+	f := v.input.Fabric
+	s.Digest, s.Clusterset = v.input.Digest, f.Name
+	s.Ready = v.report.Clean()
+	s.LastPass = status.Pass{
+		At: v.report.At, Took: v.report.Took.String(), Changed: len(v.report.Changed), Drift: a.metrics.driftSoFar(),
+		Blocked: texts(v.report.Blocked), Failed: append(texts(v.report.Failed), texts(v.report.Fights)...),
+	}
+	for _, p := range v.problems {
+		s.Problems = append(s.Problems, status.Problem{Path: p.Path, Code: p.Code, Text: p.Text})
+	}
+	s.Clusters = clustersOf(f)
+	s.Exports = exportsOf(v.input)
+	if own := f.Cluster(a.config.Cluster); own != nil {
+		if gateway := own.GatewayOn(a.config.Node); gateway != nil {
+			s.Gateway = gateway.Name
+			s.Connections = a.connections(f, gateway, v.input.Paths)
+		}
+	}
+	return s
+}
+
+// connections joins what the prober knows of each link with what WireGuard counts.
+func (a *Agent) connections(f *fabric.Fabric, own *fabric.Gateway, paths map[string]project.Path) []status.Connection {
+	peers, driver, err := kernel.PeerStatus()
+	if err != nil {
+		a.log.Debug("peers not read", "err", err)
+	}
+	var out []status.Connection
+	for _, link := range a.peers.snapshot().Links {
+		remote := link.Target.Peer
+		if link.Target.Device != "" {
+			continue // a gateway of this cluster, over the VXLAN
+		}
+		c := status.Connection{
+			Gateway: own.Name, RemoteCluster: remote.Cluster, RemoteGateway: remote.Gateway,
+			Driver: driver, Status: link.State, RTT: link.RTT, Loss: link.Loss, Since: link.Since,
+			Chosen: paths[remote.Cluster] == project.Path{Local: own.Name, Remote: remote.Gateway},
+		}
+		for _, key := range keysOf(f, remote) {
+			if p, known := peers[key]; known {
+				c.Endpoint, c.RxBytes, c.TxBytes = p.Endpoint, p.RxBytes, p.TxBytes
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func keysOf(f *fabric.Fabric, peer health.Peer) []string {
+	cluster := f.Cluster(peer.Cluster)
+	if cluster == nil {
+		return nil
+	}
+	var out []string
+	for _, g := range cluster.Gateways {
+		for _, k := range g.Keys {
+			if g.Name == peer.Gateway {
+				out = append(out, k.Public)
+			}
+		}
+	}
+	return out
+}
+
+func clustersOf(f *fabric.Fabric) []status.Cluster {
+	out := make([]status.Cluster, 0, len(f.Clusters))
+	for _, c := range f.Clusters {
+		shown := status.Cluster{
+			Name: c.Name, Globalnet: c.Globalnet, EgressMode: c.EgressMode,
+			PodCIDRs: text(c.PodCIDRs), ServiceCIDRs: text(c.ServiceCIDRs), GlobalCIDRs: text(c.GlobalCIDRs),
+		}
+		for _, g := range c.Gateways {
+			shown.Gateways = append(shown.Gateways, g.Name)
+		}
+		out = append(out, shown)
+	}
+	return out
+}
+
+func exportsOf(in project.Input) []status.Export {
+	own := project.LiveState(in)
+	out := make([]status.Export, 0, len(in.Fabric.Exports))
+	for _, e := range in.Fabric.Exports {
+		shown := status.Export{
+			Namespace: e.Namespace, Name: e.Name, Type: e.Type, Policy: e.Balance.Policy, Allow: e.Allow, VIPs: text(e.VIPs),
+		}
+		for _, p := range e.Ports {
+			shown.Ports = append(shown.Ports, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
+		}
+		for _, c := range e.Clusters {
+			live, heard := in.Live[c.Name]
+			if c.Name == in.Cluster {
+				live, heard = own, true
+			}
+			shown.Clusters = append(shown.Clusters, partOf(&e, c, live, heard))
+		}
+		out = append(out, shown)
+	}
+	return out
+}
+
+func partOf(e *fabric.Export, c fabric.ExportCluster, live project.Live, heard bool) status.ExportCluster {
+	part := status.ExportCluster{Name: c.Name, IPs: text(c.IPs), Ready: "unknown"}
+	if !heard {
+		return part
+	}
+	part.Ready = "no"
+	i, found := slices.BinarySearchFunc(live.Exports, *e, func(l project.LiveExport, e fabric.Export) int {
+		return cmp.Or(cmp.Compare(l.Namespace, e.Namespace), cmp.Compare(l.Name, e.Name))
+	})
+	if !found {
+		return part
+	}
+	if live.Exports[i].Ready {
+		part.Ready = "yes"
+	}
+	for _, h := range live.Exports[i].Hosts {
+		for _, ip := range h.IPs {
+			part.Hosts = append(part.Hosts, h.Name+"="+ip.String())
+		}
+	}
+	return part
+}
+
+func text[T netip.Addr | netip.Prefix](list []T) []string {
+	out := make([]string, len(list))
+	for i, item := range list {
+		out[i] = fmt.Sprint(item)
+	}
+	return out
+}

@@ -1,0 +1,137 @@
+package nodeagent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"hawser.dev/hawser/nodeagent/dns"
+)
+
+const (
+	dnsPort      = 53
+	httpTimeout  = 5 * time.Second
+	dnsAddrRetry = 200 * time.Millisecond
+)
+
+// server answers about the agent: everything on the unix socket, metrics and
+// health on the TCP address when there is one.
+type server struct {
+	listeners []net.Listener
+	handler   http.Handler
+}
+
+// listen opens the sockets before anything else starts, so that an address in
+// use is an error at once. A socket file that a killed agent left is replaced.
+func (a *Agent) listen() (*server, error) {
+	if err := os.Remove(a.config.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("replace socket: %w", err)
+	}
+	unix, err := net.Listen("unix", a.config.Socket)
+	if err != nil {
+		return nil, fmt.Errorf("listen for status: %w", err)
+	}
+	if err := os.Chmod(a.config.Socket, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("protect socket: %w", err), unix.Close())
+	}
+	s := &server{listeners: []net.Listener{unix}, handler: a.handler()}
+	if a.config.Metrics != "" {
+		tcp, err := net.Listen("tcp", a.config.Metrics)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("listen for metrics: %w", err), unix.Close())
+		}
+		s.listeners = append(s.listeners, tcp)
+	}
+	return s, nil
+}
+
+func (s *server) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range s.listeners {
+		h := &http.Server{Handler: s.handler, ReadHeaderTimeout: httpTimeout}
+		group.Go(func() error {
+			if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+		group.Go(func() error {
+			<-ctx.Done()
+			return h.Close()
+		})
+	}
+	return group.Wait()
+}
+
+func (a *Agent) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(a.status()); err != nil {
+			a.log.Debug("status not sent", "err", err)
+		}
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !a.status().Ready {
+			http.Error(w, "not ready: see hawser-agent status", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.Handle("GET /metrics", a.metrics.handler(a.status))
+	return mux
+}
+
+// serveNames answers DNS at the address given by the command line, or else at
+// the one that the fabric says; it follows the fabric when that changes.
+func (a *Agent) serveNames(ctx context.Context) error {
+	for ctx.Err() == nil {
+		addr := a.dnsAddr()
+		if !addr.IsValid() {
+			pause(ctx, dnsAddrRetry)
+			continue
+		}
+		serving, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() {
+			done <- dns.Serve(serving, dns.Config{Addr: addr, Store: a.records, Log: a.log, Count: a.metrics.query})
+		}()
+		for ctx.Err() == nil && a.dnsAddr() == addr {
+			pause(ctx, dnsAddrRetry)
+		}
+		stop()
+		if err := <-done; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Agent) dnsAddr() netip.AddrPort {
+	if a.config.DNSListen.IsValid() {
+		return a.config.DNSListen
+	}
+	in, ok := a.inputs.now()
+	if !ok || !in.fabric.DNS.Address.IsValid() {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(in.fabric.DNS.Address, dnsPort)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
