@@ -2,7 +2,6 @@ package project
 
 import (
 	"cmp"
-	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -94,9 +93,7 @@ func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) 
 		if family(ip) != fam {
 			continue
 		}
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(identity + "\n" + ip.String()))
-		if score := mix(h.Sum64()); !best.IsValid() || score > top {
+		if score := mix(hashOf(identity + "\n" + ip.String())); !best.IsValid() || score > top {
 			best, top = ip, score
 		}
 	}
@@ -155,9 +152,10 @@ func (v *view) rival(p netip.Prefix) string {
 func (v *view) addMappings() {
 	origin := clusterPath(v.own.Name) + ".globalCIDR"
 	for _, m := range v.own.Mappings {
-		v.elements.prefix(desired.SetMapped, m.Pods, m.Global, origin)
-		v.elements.prefix(desired.SetUnmapped, m.Global, m.Pods, origin)
-		v.elements.prefix(desired.SetPodBlocks, m.Global, netip.Prefix{}, origin)
+		pods, global := m.Pods.Masked(), m.Global.Masked()
+		v.elements.prefix(desired.SetMapped, pods, global, origin)
+		v.elements.prefix(desired.SetUnmapped, global, pods, origin)
+		v.elements.prefix(desired.SetPodBlocks, global, netip.Prefix{}, origin)
 	}
 }
 

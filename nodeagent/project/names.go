@@ -2,7 +2,6 @@ package project
 
 import (
 	"cmp"
-	"hash/fnv"
 	"net/netip"
 	"slices"
 
@@ -142,36 +141,57 @@ func sortedAddrs(list []netip.Addr) []netip.Addr {
 }
 
 // serialOf derives the SOA serial from the content, so that equal zones have
-// equal serials on every node and after every restart.
+// equal serials on every node and after every restart. Zero is no serial.
 func serialOf(services []desired.Service, dns fabric.DNS) uint32 {
-	h := fnv.New32a()
-	text := func(s string) { _, _ = h.Write(append([]byte(s), 0)) }
-	addrs := func(list []netip.Addr) {
-		for _, a := range list {
-			b := a.As16()
-			_, _ = h.Write(b[:])
-		}
-		text("")
-	}
-	number := func(n int) { _, _ = h.Write([]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}) }
-	number(int(dns.TTL))
-	for _, s := range services {
-		text(s.Namespace)
-		text(s.Name)
-		addrs(s.VIPs)
+	d := newDigest()
+	d.number(int(dns.TTL))
+	for i := range services {
+		s := &services[i]
+		d.text(s.Namespace)
+		d.text(s.Name)
+		d.addrs(s.VIPs)
 		for _, p := range s.Ports {
-			text(p.Name)
-			text(p.Protocol)
-			number(p.Port)
+			d.text(p.Name)
+			d.text(p.Protocol)
+			d.number(p.Port)
 		}
 		for _, c := range s.Clusters {
-			text(c.Name)
-			addrs(c.IPs)
+			d.text(c.Name)
+			d.addrs(c.IPs)
 			for _, host := range c.Hosts {
-				text(host.Name)
-				addrs(host.IPs)
+				d.text(host.Name)
+				d.addrs(host.IPs)
 			}
 		}
 	}
-	return max(h.Sum32(), 1)
+	return max(uint32(d.sum>>32)^uint32(d.sum), 1)
+}
+
+// digest is FNV-1a over the parts of a structure, each with its end marked.
+type digest struct{ sum uint64 }
+
+func newDigest() *digest { return &digest{sum: hashOf("")} }
+
+func (d *digest) octet(b byte) { d.sum = (d.sum ^ uint64(b)) * 0x100000001b3 }
+
+func (d *digest) text(s string) {
+	for i := range len(s) {
+		d.octet(s[i])
+	}
+	d.octet(0)
+}
+
+func (d *digest) number(n int) {
+	for shift := 0; shift < 64; shift += 8 {
+		d.octet(byte(n >> shift))
+	}
+}
+
+func (d *digest) addrs(list []netip.Addr) {
+	d.number(len(list))
+	for _, a := range list {
+		for _, b := range a.As16() {
+			d.octet(b)
+		}
+	}
 }

@@ -114,7 +114,7 @@ func (v *view) routePools() {
 			v.routeHost(p.Masked(), "services")
 		}
 		for _, e := range v.exports {
-			if part := exportPart(e, v.own.Name); part != nil {
+			if part := exportPart(e, v.own.Name); part != nil && serving(e, v.services[e.ID()]) {
 				for _, a := range part.IPs {
 					v.routeHost(single(a), exportPath(e.ID(), v.own.Name))
 				}

