@@ -1,0 +1,73 @@
+package feed
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/socket/nodepair"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, beNode)) }
+
+// beNode relays (gateway ADDR PRIVATE) or subscribes (node ADDR GATEWAY PUBLIC)
+// over hw-vx0; the subscriber prints the clusters that it hears of.
+func beNode(role []string) error {
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	key, err := base64.StdEncoding.DecodeString(role[len(role)-1])
+	if err != nil {
+		return err
+	}
+	here := netip.MustParseAddr(role[1])
+	config := Config{Timing: fast, Log: slog.New(slog.DiscardHandler)}
+	if role[0] == "gateway" {
+		s := NewServer(config)
+		s.SetIdentity(Identity{Cluster: "a", Gateway: "gw", Keys: map[int]fabric.Secret{1: fabric.Secret(key)}})
+		s.SetListen([]Listen{{Addr: netip.AddrPortFrom(here, 4805), Device: "hw-vx0"}})
+		if err := s.SetRelay(map[string]Heard{"b": {Live: project.Live{Cluster: "b"}}}); err != nil {
+			return err
+		}
+		return s.Run(ctx)
+	}
+	changed := make(chan struct{}, 1)
+	config.OnChange = func() { poke(changed) }
+	c := NewClient(config)
+	c.SetIdentity(Identity{Cluster: "a", Node: "w1"})
+	c.SetPeers([]Peer{{
+		Cluster: "a", Gateway: "gw", Keys: map[int]PublicKey{1: PublicKey(key)}, Device: "hw-vx0",
+		Addr: netip.AddrPortFrom(netip.MustParseAddr(role[2]), 4805), Source: here,
+	}})
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return <-done
+		case <-changed:
+			_, heard := c.Snapshot()["b"]
+			fmt.Println("connected", c.States()[0].Connected, "heard", heard)
+		}
+	}
+}
+
+func TestOverVXLAN(t *testing.T) {
+	t.Parallel()
+	p := nodepair.New(t)
+	secret, public := pairOfKeys(t)
+	p.Start(0, "gateway "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(secret[:]))
+	lines := p.Start(1, "node "+p.IPv4[1]+" "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(public[:]))
+	nodepair.Await(t, lines, "connected true heard true")
+	p.IP(0, "link del hw-vx0")
+	nodepair.Await(t, lines, "connected false heard true")
+	p.VXLAN(0)
+	nodepair.Await(t, lines, "connected true heard true")
+}

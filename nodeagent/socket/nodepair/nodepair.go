@@ -1,0 +1,164 @@
+// Package nodepair gives tests two network namespaces that are nodes of one
+// cluster as Hawser lays them out: an underlay with the nodes' addresses, and
+// hw-vx0, a VXLAN with permanent entries and no address.
+package nodepair
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// roleVariable makes a test binary one node instead of running its tests.
+const roleVariable = "HAWSER_TEST_NODE"
+
+// Pair is the two namespaces, 0 and 1. They go with the test.
+type Pair struct {
+	IPv4 [2]string // the nodes' own addresses
+	IPv6 [2]string
+
+	t    testing.TB
+	name [2]string
+	mac  [2]string
+}
+
+// Main is for TestMain: in a process that Start began it runs node with the role
+// given there and exits; otherwise it runs the tests and gives their exit code.
+func Main(m *testing.M, node func(role []string) error) int {
+	role := os.Getenv(roleVariable)
+	if role == "" {
+		return m.Run()
+	}
+	if err := node(strings.Fields(role)); err != nil {
+		fmt.Println("failed:", err)
+		return 1
+	}
+	return 0
+}
+
+// New makes the pair. Without network namespaces the test is skipped, or fails
+// when REQUIRE_KERNEL=1.
+func New(t testing.TB) *Pair {
+	t.Helper()
+	id := rand.N(1 << 24)
+	p := &Pair{
+		IPv4: [2]string{"192.0.2.1", "192.0.2.2"}, IPv6: [2]string{"2001:db8::1", "2001:db8::2"},
+		t: t, name: [2]string{fmt.Sprintf("hwp%06x-a", id), fmt.Sprintf("hwp%06x-b", id)},
+		mac: [2]string{"0a:00:00:00:00:01", "0a:00:00:00:00:02"},
+	}
+	t.Cleanup(func() {
+		for _, name := range p.name {
+			_ = exec.Command("ip", "netns", "del", name).Run()
+		}
+	})
+	if out, err := exec.Command("ip", "netns", "add", p.name[0]).CombinedOutput(); err != nil {
+		if os.Getenv("REQUIRE_KERNEL") == "1" {
+			t.Fatalf("needs network namespaces: %v: %s", err, out)
+		}
+		t.Skip("needs network namespaces")
+	}
+	p.run("ip", "netns add "+p.name[1])
+	p.run("ip", fmt.Sprintf("-n %s link add eth0 type veth peer name eth0 netns %s", p.name[0], p.name[1]))
+	for i := range p.name {
+		p.IP(i, "link set lo up")
+		p.IP(i, "addr add "+p.IPv4[i]+"/24 dev eth0")
+		p.IP(i, "addr add "+p.IPv6[i]+"/64 dev eth0 nodad")
+		p.IP(i, "link set eth0 up")
+		p.VXLAN(i)
+	}
+	return p
+}
+
+// IP runs ip(8) in a namespace.
+func (p *Pair) IP(i int, args string) {
+	p.t.Helper()
+	p.run("ip", "-n "+p.name[i]+" "+args)
+}
+
+func (p *Pair) run(command, args string) {
+	p.t.Helper()
+	if out, err := exec.Command(command, strings.Fields(args)...).CombinedOutput(); err != nil {
+		p.t.Fatalf("%s %s: %v: %s", command, args, err, out)
+	}
+}
+
+// VXLAN makes hw-vx0 in a namespace, with the permanent entries for the other.
+func (p *Pair) VXLAN(i int) {
+	p.t.Helper()
+	other := 1 - i
+	p.IP(i, fmt.Sprintf("link add hw-vx0 address %s type vxlan id 73 local %s dstport 4803 nolearning", p.mac[i], p.IPv4[i]))
+	p.IP(i, "link set hw-vx0 up")
+	for _, addr := range []string{p.IPv4[other], p.IPv6[other]} {
+		p.IP(i, fmt.Sprintf("neigh replace %s lladdr %s nud permanent dev hw-vx0", addr, p.mac[other]))
+	}
+	p.run("bridge", fmt.Sprintf("-n %s fdb append %s dev hw-vx0 dst %s self permanent", p.name[i], p.mac[other], p.IPv4[other]))
+}
+
+// RouteIPv6 lets sockets bound to hw-vx0 reach IPv6 addresses there. Without a
+// route the kernel takes an IPv4 address as on-link for such a socket, but
+// refuses an IPv6 one. The rule on the output device meets no other packet.
+func (p *Pair) RouteIPv6(i int) {
+	p.t.Helper()
+	p.IP(i, "-6 rule add oif hw-vx0 table 7302 priority 7302")
+	p.IP(i, "-6 route add default dev hw-vx0 table 7302")
+}
+
+// Start runs this test binary as a node in a namespace (see Main) and gives the
+// lines that it prints. At the end of the test the process gets SIGTERM and must
+// end without an error.
+func (p *Pair) Start(i int, role string) <-chan string {
+	p.t.Helper()
+	cmd := exec.Command("ip", "netns", "exec", p.name[i], os.Args[0])
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	lines, done := make(chan string, 10000), make(chan struct{})
+	go func() {
+		defer close(done)
+		scan(out, lines)
+	}()
+	p.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		<-done
+		if err := cmd.Wait(); err != nil {
+			p.t.Errorf("node %s: %v", role, err)
+		}
+	})
+	return lines
+}
+
+func scan(from io.Reader, to chan<- string) {
+	lines := bufio.NewScanner(from)
+	for lines.Scan() {
+		to <- lines.Text()
+	}
+}
+
+// Await waits until a node prints the line want.
+func Await(t testing.TB, lines <-chan string, want string) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	last := "nothing"
+	for {
+		select {
+		case last = <-lines:
+			if last == want {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("the node printed %q last, want %q", last, want)
+		}
+	}
+}
