@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/reconciler"
+)
+
+type initFlags struct {
+	name     string
+	clusters []string
+	keys     string
+}
+
+func newInitCommand(a *app) *cobra.Command {
+	var f initFlags
+	cmd := &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "Write a topology file to start from",
+		Long: `Write a commented clusterset.yaml to start from, and a .gitignore that keeps
+private keys out of git. Nothing that exists is overwritten.
+
+With --with-keys it also makes a root key and an identity for each cluster, in
+a folder of their own, and puts the identities' recipients into the topology.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			return a.initialize(dir, f)
+		},
+	}
+	cmd.Flags().StringVar(&f.name, "name", "demo", "name of the clusterset")
+	cmd.Flags().StringSliceVar(&f.clusters, "clusters", []string{"g1", "g2"}, "names of the clusters")
+	cmd.Flags().StringVar(&f.keys, "with-keys", "", "folder in which to make a root key and identities")
+	return cmd
+}
+
+func (a *app) initialize(dir string, f initFlags) error {
+	path := filepath.Join(dir, reconciler.TopologyFile)
+	if _, err := os.Stat(path); err == nil {
+		return fmt.Errorf("%s exists already: edit it, or choose another folder", path)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	recipients := map[string]string{}
+	if f.keys != "" {
+		var err error
+		if recipients, err = a.initialKeys(f); err != nil {
+			return err
+		}
+	}
+	text := startingPoint(f, recipients)
+	if err := writeNew(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	if err := ignoreKeys(dir, f.keys); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "wrote %s: put in your clusters' CIDRs and gateways, then run hawser validate %s\n", path, path)
+	return err
+}
+
+// initialKeys makes a root key and one identity a cluster; it gives the
+// recipients.
+func (a *app) initialKeys(f initFlags) (map[string]string, error) {
+	if err := os.MkdirAll(f.keys, 0o700); err != nil {
+		return nil, fmt.Errorf("make folder of keys: %w", err)
+	}
+	root := filepath.Join(f.keys, "root.key")
+	if err := writeRoot(root); err != nil {
+		return nil, err
+	}
+	recipients := map[string]string{}
+	for _, cluster := range f.clusters {
+		recipient, err := writeIdentity(filepath.Join(f.keys, cluster+".identity"))
+		if err != nil {
+			return nil, err
+		}
+		recipients[cluster] = recipient
+	}
+	_, err := fmt.Fprintf(a.out, "made %s and %d identities: keep the root key with the reconciler, and give each cluster its identity only\n",
+		root, len(f.clusters))
+	return recipients, err
+}
+
+// ignoreKeys adds to .gitignore what is missing there.
+func ignoreKeys(dir, keys string) error {
+	path := filepath.Join(dir, ".gitignore")
+	have, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read .gitignore: %w", err)
+	}
+	want := []string{"*.key", "*.identity"}
+	if inside, err := filepath.Rel(dir, keys); keys != "" && err == nil && filepath.IsLocal(inside) && inside != "." {
+		want = append(want, "/"+filepath.ToSlash(inside)+"/")
+	}
+	lines := strings.Split(string(have), "\n")
+	var add strings.Builder
+	if len(have) > 0 && !strings.HasSuffix(string(have), "\n") {
+		add.WriteString("\n")
+	}
+	for _, line := range want {
+		if !slices.Contains(lines, line) {
+			add.WriteString(line + "\n")
+		}
+	}
+	if err := os.WriteFile(path, append(have, add.String()...), 0o644); err != nil {
+		return fmt.Errorf("write .gitignore: %w", err)
+	}
+	return nil
+}
+
+// writeNew writes a file that must not exist yet.
+func writeNew(path string, raw []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists already and is not overwritten: move it away first", path)
+	}
+	if err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	_, err = f.Write(raw)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"filippo.io/age"
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema"
+)
+
+// gatewayKey is the public key of one gateway in one epoch.
+type gatewayKey struct {
+	Cluster string `json:"cluster"`
+	Gateway string `json:"gateway"`
+	Epoch   int    `json:"epoch"`
+	Public  string `json:"public"`
+	Brought bool   `json:"brought,omitempty"` // from the topology, not derived
+}
+
+type keysShowFlags struct{ root, identity, output string }
+
+func newKeysCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Make keys and show public ones",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return errors.New("say what to do: hawser keys root FILE, identity FILE or show")
+		},
+	}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "root FILE", Short: "Make the root key, from which all tunnel keys are derived", Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error { return a.makeRoot(args[0]) },
+		},
+		&cobra.Command{
+			Use: "identity FILE", Short: "Make an age identity for a cluster and print its recipient", Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error { return a.makeIdentity(args[0]) },
+		},
+		newKeysShowCommand(a),
+	)
+	return cmd
+}
+
+func newKeysShowCommand(a *app) *cobra.Command {
+	var f keysShowFlags
+	cmd := &cobra.Command{
+		Use:   "show [FILE|DIR]",
+		Short: "Show the public key of every gateway",
+		Args:  cobra.MaximumNArgs(1),
+		RunE:  func(_ *cobra.Command, args []string) error { return a.showKeys(args, f) },
+	}
+	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), "file of the root key, plain or encrypted with age")
+	cmd.Flags().StringVar(&f.identity, "root-identity", "", "age identity that opens an encrypted root key")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	return cmd
+}
+
+func (a *app) makeRoot(path string) error {
+	if err := writeRoot(path); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "wrote %s: keep it with the reconciler only, and keep a copy offline\n", path)
+	return err
+}
+
+func writeRoot(path string) error {
+	root, err := keys.NewRoot()
+	if err != nil {
+		return err
+	}
+	return writeNew(path, root.Encode(), 0o600)
+}
+
+func (a *app) makeIdentity(path string) error {
+	recipient, err := writeIdentity(path)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(a.out, recipient)
+	return err
+}
+
+// writeIdentity makes an identity in the form of age-keygen(1) and gives its
+// recipient.
+func writeIdentity(path string) (string, error) {
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		return "", fmt.Errorf("make identity: %w", err)
+	}
+	recipient := identity.Recipient().String()
+	text := "# public key: " + recipient + "\n" + identity.String() + "\n"
+	return recipient, writeNew(path, []byte(text), 0o600)
+}
+
+func (a *app) showKeys(args []string, f keysShowFlags) error {
+	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	t, err := a.readTopology(args)
+	if err != nil {
+		return err
+	}
+	set, _, err := a.load(t)
+	if err != nil {
+		return err
+	}
+	if f.root == "" {
+		return errNoRootKey()
+	}
+	root, err := reconciler.ReadRootKey(f.root, f.identity)
+	if err != nil {
+		return err
+	}
+	list, err := gatewayKeys(set, root)
+	if err != nil {
+		return err
+	}
+	if f.output != "text" {
+		return a.encode(f.output, list)
+	}
+	t2 := table{title: "Clusterset " + set.Metadata.Name, head: []string{"CLUSTER", "GATEWAY", "EPOCH", "PUBLIC KEY", "FROM"}}
+	for _, k := range list {
+		from := "root key"
+		if k.Brought {
+			from = "topology"
+		}
+		t2.rows = append(t2.rows, []string{k.Cluster, k.Gateway, fmt.Sprint(k.Epoch), k.Public, from})
+	}
+	_, err = a.out.Write([]byte(t2.String()))
+	return err
+}
+
+func errNoRootKey() error {
+	return errors.New("no root key: name it with --root-key or HAWSER_ROOT_KEY (hawser keys root FILE makes one)")
+}
+
+func gatewayKeys(set *schema.ClusterSet, root *keys.Root) ([]gatewayKey, error) {
+	list := []gatewayKey{}
+	for _, c := range set.Spec.Clusters {
+		for _, g := range c.Gateways {
+			for _, epoch := range set.Spec.Keys.Epochs {
+				public, err := root.Public(set.Metadata.Name, c.Name, g.Name, epoch)
+				if err != nil {
+					return nil, err
+				}
+				brought := strings.TrimSpace(g.PublicKey)
+				list = append(list, gatewayKey{Cluster: c.Name, Gateway: g.Name, Epoch: epoch,
+					Public: cmp.Or(brought, public), Brought: brought != ""})
+			}
+		}
+	}
+	return list, nil
+}

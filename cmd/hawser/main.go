@@ -1,0 +1,11 @@
+// Command hawser is the operator's tool: it checks, renders and compares a
+// clusterset's topology, runs the reconciler and the lab, and shows what the
+// agents report.
+package main
+
+import "os"
+
+// version is set by the linker.
+var version = "dev"
+
+func main() { os.Exit(run(os.Args[1:])) }

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/repo"
+)
+
+type reconcileFlags struct {
+	cfg         reconciler.Config
+	publishRepo string
+	listen      string
+	once        bool
+	logFormat   string
+	verbose     bool
+}
+
+func newReconcileCommand(a *app) *cobra.Command {
+	f := &reconcileFlags{}
+	cmd := &cobra.Command{
+		Use:   "reconcile",
+		Short: "Publish what a topology in git asks for, commit by commit",
+		Long: `Watch the topology in a git repository and publish what each commit asks for:
+one commit a change, on a branch of the same or another repository. A commit
+that cannot be carried through changes nothing; the error names the place.
+
+Addresses that the committed lock lacks are allocated and the lock is committed
+to the source branch. Where that cannot be (a work tree is on the branch, or
+the repository may not be written) the lock on the publish branch keeps them,
+and hawser allocate takes them over from there. --write-lock=false refuses such
+a commit instead.
+
+A commit that removes more than half of the clusters is refused, as that is
+nearly always a mistake and takes their tunnels down: set spec.decommission, or
+pass --allow-mass-delete.
+
+Credentials: --git-token-file or HAWSER_GIT_TOKEN for HTTP, --ssh-key for SSH.
+
+Exit codes: with --once 0 in force, 1 the commit was refused, 2 it could not be
+carried through.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.reconcile(cmd.Context(), f) },
+	}
+	f.sourceFlags(cmd)
+	f.serviceFlags(cmd)
+	return cmd
+}
+
+func (f *reconcileFlags) sourceFlags(cmd *cobra.Command) {
+	flags, c := cmd.Flags(), &f.cfg
+	flags.StringVar(&c.Source.URL, "repo", ".", "path or URL of the repository with the topology")
+	flags.StringVar(&c.SourceBranch, "ref", "main", "branch with the topology")
+	flags.StringVar(&c.Path, "path", "", "folder of clusterset.yaml in the repository")
+	flags.StringVar(&f.publishRepo, "publish-repo", "", "path or URL of the repository to publish to (default: the same)")
+	flags.StringVar(&c.PublishBranch, "publish-branch", reconciler.DefaultPublishBranch, "branch to publish to")
+	flags.StringVar(&c.RootKeyFile, "root-key", os.Getenv("HAWSER_ROOT_KEY"), "file of the root key, plain or encrypted with age")
+	flags.StringVar(&c.RootIdentityFile, "root-identity", "", "age identity that opens an encrypted root key")
+	flags.StringVar(&c.Image, "image", "", "image of the agent in the published DaemonSet")
+	flags.BoolVar(&c.WriteLock, "write-lock", true, "allocate missing addresses and keep them, instead of refusing the commit")
+	flags.BoolVar(&c.AllowMassDelete, "allow-mass-delete", false, "let a commit remove more than half of the clusters")
+	flags.StringVar(&c.Source.Cache, "cache", "", "folder for the mirror of a remote repository (default: in memory)")
+	flags.StringVar(&c.Source.Auth.Username, "git-username", os.Getenv("HAWSER_GIT_USERNAME"), "user name for HTTP")
+	flags.StringVar(&c.Source.Auth.PasswordFile, "git-token-file", "", "file of the password or token for HTTP")
+	flags.StringVar(&c.Source.Auth.SSHKeyFile, "ssh-key", "", "private key file for SSH (default: the SSH agent)")
+	flags.StringVar(&c.Source.Auth.SSHKnownHosts, "ssh-known-hosts", "", "known_hosts file (default: the user's and the system's)")
+	flags.StringVar(&c.AuthorName, "author-name", "hawser", "author of the commits")
+	flags.StringVar(&c.AuthorEmail, "author-email", "reconciler@hawser.dev", "author's address of the commits")
+}
+
+func (f *reconcileFlags) serviceFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.DurationVar(&f.cfg.Interval, "interval", 30*time.Second, "time between two looks at the repositories")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8473", "address of /healthz, /readyz, /metrics, /status and /webhook")
+	flags.StringVar(&f.cfg.WebhookSecretFile, "webhook-secret", "", "file of the secret of webhooks; without it they are off")
+	flags.BoolVar(&f.once, "once", false, "make one pass and end")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
+}
+
+func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
+	r, err := a.newReconciler(f)
+	if err != nil {
+		return err
+	}
+	if f.once {
+		out, failure := r.Once(ctx)
+		if failure != nil {
+			return a.refusal(failure)
+		}
+		return a.sayOutcome(out)
+	}
+	listener, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return fmt.Errorf("%w (choose another address with --listen)", err)
+	}
+	return r.Run(ctx, listener)
+}
+
+func (a *app) newReconciler(f *reconcileFlags) (*reconciler.Reconciler, error) {
+	c := f.cfg
+	if c.RootKeyFile == "" {
+		return nil, errNoRootKey()
+	}
+	if c.Interval <= 0 {
+		return nil, fmt.Errorf("--interval %s: it must be more than 0", c.Interval)
+	}
+	level := slog.LevelInfo
+	if f.verbose {
+		level = slog.LevelDebug
+	}
+	var handler slog.Handler = slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level})
+	switch f.logFormat {
+	case "json":
+		handler = slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: level})
+	case "text":
+	default:
+		return nil, fmt.Errorf("--log-format %q: it is text or json", f.logFormat)
+	}
+	c.Source.Auth.Password = os.Getenv("HAWSER_GIT_TOKEN")
+	c.Source.Auth.SSHKeyPassword = os.Getenv("HAWSER_SSH_KEY_PASSWORD")
+	c.Publish = repo.Config{URL: f.publishRepo, Auth: c.Source.Auth}
+	if c.Source.Cache != "" {
+		c.Publish.Cache = c.Source.Cache + "-publish"
+	}
+	c.Version, c.Log, c.Now = version, slog.New(handler), time.Now
+	if f.once {
+		c.Log = slog.New(slog.DiscardHandler) // the command says it itself
+	}
+	return reconciler.New(c)
+}
+
+// refusal turns a failed pass into exit code 1 or 2.
+func (a *app) refusal(f *reconciler.Failure) error {
+	if len(f.Diagnostics) > 0 {
+		return found{list: f.Diagnostics, sources: f.Files()}
+	}
+	if f.Refused() {
+		return answer{"error: " + f.Message}
+	}
+	return f
+}
+
+func (a *app) sayOutcome(out *reconciler.Outcome) error {
+	text := "nothing to publish: " + cmp.Or(out.Published, "no commit") + " is in force"
+	if out.Changed {
+		text = "published " + out.Published
+	}
+	_, err := fmt.Fprintf(a.out, "%s (source %s, fabric %s)\n", text, out.Source.Commit, out.Digest)
+	return err
+}

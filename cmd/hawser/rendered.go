@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render"
+)
+
+// inventoryFile lists what render wrote into a folder, one path a line, so that
+// it removes its own files and no others.
+const inventoryFile = ".hawser-inventory"
+
+// rendered is a folder that render writes to.
+type rendered struct {
+	dir  string
+	tree render.Tree     // what stands in the folders of a rendered tree
+	own  map[string]bool // what an earlier run wrote
+}
+
+// written counts what a run did.
+type written struct{ written, removed int }
+
+func readRendered(dir string) (rendered, error) {
+	r := rendered{dir: dir, tree: render.Tree{}, own: map[string]bool{}}
+	for _, top := range []string{"base", "clusters", "flux", "argocd"} {
+		if err := readInto(r.tree, filepath.Join(dir, top), top+"/"); err != nil {
+			return r, err
+		}
+	}
+	for _, name := range []string{reconciler.LockFile, inventoryFile} {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return r, fmt.Errorf("read folder: %w", err)
+		case name == inventoryFile:
+			for line := range strings.Lines(string(raw)) {
+				r.own[strings.TrimSpace(line)] = true
+			}
+		default:
+			r.tree[name] = raw
+		}
+	}
+	return r, nil
+}
+
+// write makes the folder hold the tree.
+func (r rendered) write(want render.Tree) (written, error) {
+	var done written
+	for _, name := range want.Paths() {
+		have, exists := r.tree[name]
+		if exists && bytes.Equal(have, want[name]) {
+			continue
+		}
+		if exists && !r.own[name] {
+			return done, fmt.Errorf("%s exists and was not written by hawser render: move it away, or choose another --out",
+				filepath.Join(r.dir, name))
+		}
+	}
+	for _, name := range want.Paths() {
+		if have, exists := r.tree[name]; exists && bytes.Equal(have, want[name]) {
+			continue
+		}
+		path := filepath.Join(r.dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return done, fmt.Errorf("make folder: %w", err)
+		}
+		if err := replaceFile(path, want[name]); err != nil {
+			return done, err
+		}
+		done.written++
+	}
+	removed, err := r.removeStale(want)
+	done.removed = removed
+	return done, errors.Join(err, r.writeInventory(want))
+}
+
+// removeStale removes files of an earlier run, and folders that they leave empty.
+func (r rendered) removeStale(want render.Tree) (int, error) {
+	removed := 0
+	for name := range r.own {
+		if _, keep := want[name]; keep || !filepath.IsLocal(name) {
+			continue
+		}
+		path := filepath.Join(r.dir, filepath.FromSlash(name))
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return removed, fmt.Errorf("remove stale file: %w", err)
+		}
+		removed++
+		for dir := filepath.Dir(path); dir != filepath.Clean(r.dir) && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+			continue // os.Remove refuses a folder that still holds something
+		}
+	}
+	return removed, nil
+}
+
+// writeInventory lists the tree, except patches, which belong to people.
+func (r rendered) writeInventory(want render.Tree) error {
+	var out strings.Builder
+	for _, name := range want.Paths() {
+		foreign := r.tree[name] != nil && !r.own[name] && bytes.Equal(r.tree[name], want[name])
+		if !foreign {
+			out.WriteString(name + "\n")
+		}
+	}
+	if err := os.MkdirAll(r.dir, 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	return replaceFile(filepath.Join(r.dir, inventoryFile), []byte(out.String()))
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// Exit codes, the same for every command (docs/cli.md).
+const (
+	exitNo    = 1 // the answer is no: findings, changes, a stale lock, a refused commit
+	exitError = 2 // the command could not do its work
+)
+
+// answer ends a command with exitNo. Its text may be empty: then all was
+// printed already.
+type answer struct{ text string }
+
+func (a answer) Error() string { return a.text }
+
+// found ends a command because the topology has findings.
+type found struct {
+	list    diag.List
+	sources map[string][]byte // text of the files, by name
+}
+
+func (f found) Error() string { return fmt.Sprintf("%d findings in the topology", len(f.list)) }
+
+// app is what every command shares.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	color    string
+}
+
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	root := newRoot(a)
+	root.SetArgs(args)
+	return a.exit(root.ExecuteContext(ctx))
+}
+
+// exit prints what ended a command and gives its exit code.
+func (a *app) exit(err error) int {
+	var no answer
+	var findings found
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &findings):
+		a.printFindings(findings.list, findings.sources)
+		return exitNo
+	case errors.As(err, &no):
+		if no.text != "" {
+			_, _ = fmt.Fprintln(a.err, no.text)
+		}
+		return exitNo
+	default:
+		_, _ = fmt.Fprintln(a.err, "error:", err)
+		return exitError
+	}
+}
+
+// printFindings writes findings to stderr. An error in writing them has nowhere
+// to go.
+func (a *app) printFindings(list diag.List, sources map[string][]byte) {
+	_ = diag.Print(a.err, list, sources, a.colored(a.err))
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "hawser",
+		Short: "Connect clusters into one clusterset from one file in git",
+		Long: `Hawser connects Kubernetes clusters and Linux hosts into one clusterset from
+one topology file in git.
+
+Exit codes: 0 done, 1 the answer is no (findings, changes, a stale lock, a
+refused commit), 2 the command could not do its work.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetIn(a.in)
+	root.PersistentFlags().StringVar(&a.color, "color", "auto", "colours: auto, always or never")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.checkColor() }
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
+	})
+	root.AddCommand(
+		newInitCommand(a), newValidateCommand(a), newAllocateCommand(a), newRenderCommand(a),
+		newReconcileCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
+	)
+	return root
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"flag"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "rewrite expected output in the scripts")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"hawser": main})
+}
+
+// TestScripts drives the real commands.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
+		Setup:               setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"agent": agent,
+		},
+	})
+}
+
+// setup keeps the user's own git configuration and keys out.
+func setup(env *testscript.Env) error {
+	for _, name := range []string{"AUTHOR", "COMMITTER"} {
+		env.Setenv("GIT_"+name+"_NAME", "t")
+		env.Setenv("GIT_"+name+"_EMAIL", "t@example.org")
+		env.Setenv("GIT_"+name+"_DATE", "2026-01-02T03:04:05Z")
+	}
+	env.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+	env.Setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+	env.Setenv("HAWSER_LAB_DIR", filepath.Join(env.WorkDir, "lab"))
+	env.Setenv("HAWSER_ROOT_KEY", "")
+	return nil
+}
+
+// agent SOCKET FILE answers GET /status on a unix socket with a file, as an
+// agent does, until the script ends.
+func agent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: agent SOCKET FILE")
+	}
+	socket, body := ts.MkAbs(args[0]), ts.ReadFile(args[1])
+	ts.Check(os.MkdirAll(filepath.Dir(socket), 0o755))
+	// Listening by a relative name would need the process's own folder; the
+	// socket is made under a short name and moved.
+	dir, err := os.MkdirTemp("", "hw")
+	ts.Check(err)
+	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
+	ts.Check(err)
+	ts.Check(os.Rename(filepath.Join(dir, "s"), socket))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) })
+	srv := &http.Server{Handler: mux}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(listener) }()
+	ts.Defer(func() {
+		_ = srv.Close()
+		<-ended
+		_ = os.RemoveAll(dir)
+	})
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// What `hawser show` can show.
+const (
+	showConnections = "connections"
+	showExports     = "exports"
+	showClusters    = "clusters"
+	showAll         = "all"
+)
+
+type showFlags struct {
+	output  string
+	sockets []string
+	lab     string
+}
+
+// report is the JSON form of `hawser show`.
+type report struct {
+	Agents      []status.Status `json:"agents"`
+	Unreachable []unreachable   `json:"unreachable,omitempty"`
+}
+
+func newShowCommand(a *app) *cobra.Command {
+	var f showFlags
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show what the agents report",
+		Long: `Show what the agents report. Without --socket and --lab it asks the agents of
+the running lab, or the agent of this host.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.New("say what to show: hawser show connections, exports, clusters or all")
+		},
+	}
+	flags := cmd.PersistentFlags()
+	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	flags.StringArrayVar(&f.sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
+	flags.StringVar(&f.lab, "lab", "", "folder of a lab whose agents to ask")
+	for what, short := range map[string]string{
+		showConnections: "Show each cluster's links to the others",
+		showExports:     "Show the services of the clusterset",
+		showClusters:    "Show the members of the clusterset",
+		showAll:         "Show agents, clusters, connections and exports",
+	} {
+		cmd.AddCommand(&cobra.Command{
+			Use: what, Short: short, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return a.show(cmd.Context(), what, f) },
+		})
+	}
+	return cmd
+}
+
+func (a *app) show(ctx context.Context, what string, f showFlags) error {
+	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	sockets, err := agentSockets(f.sockets, f.lab)
+	if err != nil {
+		return err
+	}
+	agents, silent := askAgents(ctx, sockets)
+	for _, u := range silent {
+		_, _ = fmt.Fprintf(a.err, "warning: the agent at %s does not answer: %s\n", u.Socket, u.Error)
+	}
+	if len(agents) == 0 {
+		return errors.New("no agent answered (hawser-agent status on the node tells more)")
+	}
+	if f.output == "text" {
+		_, err := a.out.Write([]byte(tables(what, agents)))
+		return err
+	}
+	return a.encode(f.output, report{Agents: only(what, agents), Unreachable: silent})
+}
+
+// only leaves out what was not asked for.
+func only(what string, agents []status.Status) []status.Status {
+	out := make([]status.Status, 0, len(agents))
+	for _, s := range agents {
+		if what != showAll && what != showConnections {
+			s.Connections = nil
+		}
+		if what != showAll && what != showExports {
+			s.Exports = nil
+		}
+		if what != showAll && what != showClusters {
+			s.Clusters = nil
+		}
+		out = append(out, s)
+	}
+	return out
+}

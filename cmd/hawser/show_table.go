@@ -1,0 +1,159 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// table is a heading and rows of equal length.
+type table struct {
+	title string
+	head  []string
+	rows  [][]string
+}
+
+func (t table) String() string {
+	var out strings.Builder
+	_, _ = fmt.Fprintln(&out, t.title)
+	if len(t.rows) == 0 {
+		return out.String() + "(none)\n"
+	}
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i := range row {
+			row[i] = cmp.Or(row[i], "-")
+		}
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush() // a Builder gives no errors
+	return out.String()
+}
+
+// tables gives the text form of `hawser show`: for each cluster what was asked for.
+func tables(what string, agents []status.Status) string {
+	var parts []string
+	for _, members := range byCluster(agents) {
+		title := fmt.Sprintf("Cluster %q", members[0].Cluster)
+		if what == showAll {
+			parts = append(parts, agentTable(title+": agents", members).String(),
+				clusterTable(title+": clusters", members).String(),
+				connectionTable(title+": connections", members).String(),
+				exportTable(title+": exports", members).String())
+			continue
+		}
+		make := map[string]func(string, []status.Status) table{
+			showConnections: connectionTable, showExports: exportTable, showClusters: clusterTable,
+		}[what]
+		parts = append(parts, make(title, members).String())
+	}
+	return strings.Join(parts, "\n")
+}
+
+// byCluster groups agents that are ordered by cluster.
+func byCluster(agents []status.Status) [][]status.Status {
+	var out [][]status.Status
+	for i, s := range agents {
+		if i == 0 || agents[i-1].Cluster != s.Cluster {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], s)
+	}
+	return out
+}
+
+// speaker is the agent whose view of the clusterset counts for its cluster: a
+// gateway hears most, and one that is ready is the most recent.
+func speaker(members []status.Status) status.Status {
+	best := members[0]
+	for _, s := range members[1:] {
+		if rank(s) > rank(best) {
+			best = s
+		}
+	}
+	return best
+}
+
+func rank(s status.Status) int {
+	n := 0
+	if s.Gateway != "" {
+		n++
+	}
+	if s.Ready {
+		n += 2
+	}
+	return n
+}
+
+func agentTable(title string, members []status.Status) table {
+	t := table{title: title, head: []string{"NODE", "GATEWAY", "READY", "FABRIC", "BLOCKED", "FAILED", "DRIFT"}}
+	for _, s := range members {
+		t.rows = append(t.rows, []string{s.Node, s.Gateway, yes(s.Ready), s.Digest,
+			fmt.Sprint(len(s.LastPass.Blocked)), fmt.Sprint(len(s.LastPass.Failed)), fmt.Sprint(s.LastPass.Drift)})
+	}
+	return t
+}
+
+func connectionTable(title string, members []status.Status) table {
+	t := table{title: title, head: []string{"GATEWAY", "REMOTE CLUSTER", "REMOTE GATEWAY", "ENDPOINT", "DRIVER",
+		"STATUS", "RTT avg", "CHOSEN"}}
+	for _, s := range members {
+		for _, c := range s.Connections {
+			t.rows = append(t.rows, []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, c.Driver,
+				c.Status, average(c.RTT), yes(c.Chosen)})
+		}
+	}
+	return t
+}
+
+func exportTable(title string, members []status.Status) table {
+	t := table{title: title, head: []string{"EXPORT", "TYPE", "IP", "PORTS", "POLICY", "ALLOW", "CLUSTERS"}}
+	for _, e := range speaker(members).Exports {
+		var clusters []string
+		for _, c := range e.Clusters {
+			text := c.Name + ":" + c.Ready
+			if len(c.IPs) > 0 {
+				text += "(" + strings.Join(c.IPs, ",") + ")"
+			}
+			clusters = append(clusters, text)
+		}
+		allow := "all"
+		if e.Allow != nil {
+			allow = strings.Join(e.Allow, ",")
+		}
+		t.rows = append(t.rows, []string{e.Namespace + "/" + e.Name, e.Type, strings.Join(e.VIPs, ","),
+			strings.Join(e.Ports, ","), e.Policy, allow, strings.Join(clusters, " ")})
+	}
+	return t
+}
+
+func clusterTable(title string, members []status.Status) table {
+	t := table{title: title, head: []string{"NAME", "PODS", "SERVICES", "GLOBAL", "GLOBALNET", "EGRESS", "GATEWAYS"}}
+	for _, c := range speaker(members).Clusters {
+		t.rows = append(t.rows, []string{c.Name, strings.Join(c.PodCIDRs, ","), strings.Join(c.ServiceCIDRs, ","),
+			strings.Join(c.GlobalCIDRs, ","), yes(c.Globalnet), c.EgressMode, strings.Join(c.Gateways, ",")})
+	}
+	return t
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func average(rtt *status.RTT) string {
+	if rtt == nil {
+		return ""
+	}
+	d := time.Duration(rtt.Avg) * time.Microsecond
+	if d >= time.Millisecond {
+		d = d.Round(100 * time.Microsecond)
+	}
+	return d.String()
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/schema"
+)
+
+// topology is a topology file and its lock, as they are on disk.
+type topology struct {
+	file, lockFile string
+	raw, lock      []byte // lock is nil when there is no such file
+}
+
+// files gives the texts for printing findings.
+func (t topology) files() map[string][]byte {
+	return map[string][]byte{t.file: t.raw, t.lockFile: t.lock}
+}
+
+// readTopology reads the topology that the arguments name: a file, a folder, -
+// for stdin, or nothing for the one in this folder.
+func (a *app) readTopology(args []string) (topology, error) {
+	t := topology{file: reconciler.TopologyFile}
+	if len(args) > 0 {
+		t.file = args[0]
+	}
+	if t.file == "-" {
+		raw, err := io.ReadAll(a.in)
+		if err != nil {
+			return t, fmt.Errorf("read stdin: %w", err)
+		}
+		return topology{file: "<stdin>", raw: raw}, nil
+	}
+	if info, err := os.Stat(t.file); err == nil && info.IsDir() {
+		t.file = filepath.Join(t.file, reconciler.TopologyFile)
+	}
+	raw, err := os.ReadFile(t.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, fmt.Errorf("%s: no such file (hawser init writes one to start from)", t.file)
+	}
+	if err != nil {
+		return t, fmt.Errorf("read topology: %w", err)
+	}
+	t.raw, t.lockFile = raw, filepath.Join(filepath.Dir(t.file), reconciler.LockFile)
+	t.lock, err = os.ReadFile(t.lockFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return t, fmt.Errorf("read lock: %w", err)
+	}
+	return t, nil
+}
+
+// load checks the topology; with errors it gives found. Warnings are printed.
+func (a *app) load(t topology) (*schema.ClusterSet, *schema.Source, error) {
+	set, src, list := schema.Load(t.file, t.raw)
+	if list.HasErrors() {
+		return nil, nil, found{list: list, sources: t.files()}
+	}
+	a.printFindings(list, t.files())
+	return set, src, nil
+}
+
+// noFindings makes an empty list print as [] in JSON.
+func noFindings(list diag.List) diag.List {
+	if list == nil {
+		return diag.List{}
+	}
+	return list
+}
