@@ -17,7 +17,7 @@ func addSecrets(tree Tree, in Input) diag.List {
 	if in.Root == nil {
 		return keepSecrets(tree, in)
 	}
-	sealed, err := in.Root.Seal(in.Topology, func(cluster string) keys.Sealed { return sealedBefore(in.Previous, cluster) })
+	sealed, err := in.Root.Seal(in.Topology, func(cluster string) keys.Sealed { return SealedOf(in.Previous, cluster) })
 	if err != nil {
 		return failed("clusters", err)
 	}
@@ -32,7 +32,7 @@ func addSecrets(tree Tree, in Input) diag.List {
 func keepSecrets(tree Tree, in Input) diag.List {
 	var list diag.List
 	for _, c := range in.Topology.Spec.Clusters {
-		before := sealedBefore(in.Previous, c.Name)
+		before := SealedOf(in.Previous, c.Name)
 		if before.Ciphertext == "" {
 			list = append(list, noRoot(fmt.Sprintf("clusters[%s]", c.Name), "its sealed keys are not published yet, and cannot be made without the root key"))
 			continue
@@ -58,9 +58,9 @@ data:
 `, KeysSecret, Namespace, DigestAnnotation, scalar(s.Digest), KeysKey, base64.StdEncoding.EncodeToString([]byte(s.Ciphertext)))
 }
 
-// sealedBefore reads a cluster's keys as they are published; empty when there
+// SealedOf reads a cluster's keys as they are published; empty when there
 // are none, or what is there cannot be read.
-func sealedBefore(tree Tree, cluster string) keys.Sealed {
+func SealedOf(tree Tree, cluster string) keys.Sealed {
 	var s struct {
 		Metadata struct {
 			Annotations map[string]string `yaml:"annotations"`

@@ -1,0 +1,204 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diff"
+)
+
+// disruption says what an entry breaks, and for whom; empty when connections live on.
+func disruption(e *Entry) string {
+	if e.Op == diff.Delete {
+		return removal(e)
+	}
+	if e.Op == diff.Create {
+		return ""
+	}
+	var reasons []string
+	for _, f := range e.Fields {
+		if r := breakage(e, f); r != "" && !slices.Contains(reasons, r) {
+			reasons = append(reasons, r)
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+func removal(e *Entry) string {
+	switch e.Kind {
+	case kindClusterset:
+		return "the clusterset has another name, and with it all keys change"
+	case kindCluster:
+		return "everything between " + e.Key + " and the other clusters ends"
+	case kindGateway:
+		return "its links end; what went through it moves to another gateway of " + e.Cluster
+	case kindEgress:
+		return "its pods go out with other addresses"
+	case kindExport:
+		return "the name is gone for every cluster"
+	case kindPart:
+		return "connections to its backends in " + e.Cluster + " end"
+	}
+	return ""
+}
+
+// breakage says what the change of one field breaks.
+func breakage(e *Entry, f Field) string {
+	switch e.Kind {
+	case kindClusterset:
+		return clustersetBreakage(f)
+	case kindCluster:
+		return clusterBreakage(e, f)
+	case kindGateway:
+		return gatewayBreakage(f)
+	case kindEgress:
+		if f.Name == "ips" && !keeps(f) {
+			return "its addresses move, and connections from them end"
+		}
+	case kindExport:
+		return exportBreakage(f)
+	case kindPart:
+		if (f.Name == "global IPs" || f.Name == "hosts") && !keeps(f) {
+			return "its global addresses move, and connections to them end"
+		}
+	}
+	return ""
+}
+
+// keeps reports whether everything that was there still is, and something was only added.
+func keeps(f Field) bool {
+	if f.Have == "" {
+		return true
+	}
+	want := strings.Split(f.Want, ", ")
+	for have := range strings.SplitSeq(f.Have, ", ") {
+		if !slices.ContainsFunc(want, func(w string) bool { return w == have || covers(w, have) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// covers reports whether the range want holds all of the range have. Ranges of
+// hosts ("*-0 to *-7: first-last") must begin with the same host at the same address.
+func covers(want, have string) bool {
+	wantHost, wantRange, isHost := strings.Cut(want, ": ")
+	haveHost, haveRange, _ := strings.Cut(have, ": ")
+	if !isHost {
+		wantHost, wantRange, haveHost, haveRange = "", want, "", have
+	}
+	wLo, wHi, ok := bounds(wantRange)
+	hLo, hHi, ok2 := bounds(haveRange)
+	if !ok || !ok2 || wLo.BitLen() != hLo.BitLen() || wHi.Less(hHi) {
+		return false
+	}
+	if isHost {
+		first := func(label string) string { name, _, _ := strings.Cut(label, " "); return name }
+		return first(wantHost) == first(haveHost) && wLo == hLo
+	}
+	return !hLo.Less(wLo)
+}
+
+// bounds reads an address or a range first-last.
+func bounds(text string) (lo, hi netip.Addr, ok bool) {
+	first, last, isRange := strings.Cut(text, "-")
+	if !isRange {
+		last = first
+	}
+	lo, err := netip.ParseAddr(first)
+	hi, err2 := netip.ParseAddr(last)
+	return lo, hi, errors.Join(err, err2) == nil
+}
+
+func clustersetBreakage(f Field) string {
+	switch f.Name {
+	case "globalnet.cidr", "services.cidr", "tunnel.cidr":
+		return f.Name + " changes: addresses outside the new pool move"
+	case "tunnel.driver":
+		return "every tunnel is made anew with another driver"
+	case "tunnel.mtu":
+		return "the MTU of every tunnel changes: large packets of open connections may be lost once"
+	case "keys.epochs":
+		return "every tunnel is made anew with other keys"
+	case "domain":
+		return "every name changes"
+	case "dns.address":
+		return "resolvers that ask the old address get no answer"
+	case "decommission":
+		if f.Want != "" {
+			return "agents take everything down"
+		}
+	}
+	return ""
+}
+
+func clusterBreakage(e *Entry, f Field) string {
+	switch f.Name {
+	case "globalnet":
+		return fmt.Sprintf("%s changes from %s to %s: connections to and from its own pod and service addresses end, for every other cluster",
+			e.Key, f.Have, f.Want)
+	case "globalCIDRs":
+		return "the global addresses of " + e.Key + " move"
+	case "egress mode":
+		return "pods of " + e.Key + " go out with other addresses"
+	case "egressIPs", "mappings":
+		if !keeps(f) && f.Want != "" {
+			return "egress addresses of " + e.Key + " move"
+		}
+	case "podCIDRs", "serviceCIDRs":
+		if !keeps(f) {
+			return "prefixes of " + e.Key + " are no longer known to the others"
+		}
+	}
+	return ""
+}
+
+func gatewayBreakage(f Field) string {
+	switch f.Name {
+	case "public keys":
+		return "its tunnel key changes: its links restart"
+	case "port":
+		return "its port changes: its links restart"
+	case "addresses":
+		return "its tunnel address changes: its links restart"
+	case "node":
+		return "it moves to another node: its links restart"
+	}
+	return ""
+}
+
+func exportBreakage(f Field) string {
+	switch f.Name {
+	case "type":
+		return "its type changes: its name gives other addresses"
+	case "clusterset IPs":
+		if f.Have != "" {
+			return "its clusterset IP moves, and connections to it end"
+		}
+	case "ports":
+		if !keeps(f) {
+			return "a port is gone or changes"
+		}
+	case "allow":
+		if lost := lostFrom(f); lost != "" {
+			return "no longer open to " + lost
+		}
+	}
+	return ""
+}
+
+// lostFrom names the clusters that an allow list takes the export away from.
+func lostFrom(f Field) string {
+	if f.Want == allClusters {
+		return ""
+	}
+	if f.Have == allClusters {
+		return "clusters other than " + f.Want
+	}
+	want := strings.Split(f.Want, ", ")
+	lost := slices.DeleteFunc(strings.Split(f.Have, ", "), func(c string) bool { return slices.Contains(want, c) })
+	return strings.Join(lost, ", ")
+}

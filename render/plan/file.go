@@ -1,0 +1,116 @@
+package plan
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/render"
+)
+
+// fileChanges gives the files that differ for a reason that no entry names yet:
+// another version of Hawser, another image, people's patches.
+func fileChanges(want, have render.Tree, entries []Entry) ([]diff.Change[item], error) {
+	c := newCauses(want, have, entries)
+	var w, h []item
+	for name, raw := range want {
+		if before, ok := have[name]; (!ok || !bytes.Equal(before, raw)) && !c.explain(name) {
+			w = append(w, fileItem(name, raw))
+		}
+	}
+	for name, raw := range have {
+		if after, ok := want[name]; (!ok || !bytes.Equal(after, raw)) && !c.explain(name) {
+			h = append(h, fileItem(name, raw))
+		}
+	}
+	changes, err := diff.Compute(w, h)
+	if err != nil {
+		return nil, fmt.Errorf("compare files: %w", err)
+	}
+	return changes, nil
+}
+
+func fileItem(name string, raw []byte) item {
+	sum := sha256.Sum256(raw)
+	return item{kind: kindFile, name: name, cluster: clusterOf(name), fields: []diff.Field{
+		field("lines", strconv.Itoa(bytes.Count(raw, []byte("\n")))),
+		field("sha256", hex.EncodeToString(sum[:6])),
+	}}
+}
+
+// clusterOf gives the cluster whose file this is.
+func clusterOf(name string) string {
+	if rest, ok := strings.CutPrefix(name, "clusters/"); ok {
+		cluster, _, _ := strings.Cut(rest, "/")
+		return cluster
+	}
+	return ""
+}
+
+// causes knows which files change because of entries of the plan.
+type causes struct {
+	members map[string]bool // clusters that come or go
+	exports map[string]bool // clusters in which exports come or go
+	folders map[string]bool // folders in which files come or go
+}
+
+func newCauses(want, have render.Tree, entries []Entry) causes {
+	c := causes{members: map[string]bool{}, exports: map[string]bool{}, folders: map[string]bool{}}
+	for _, e := range entries {
+		comesOrGoes := e.Op == diff.Create || e.Op == diff.Delete
+		switch {
+		case e.Kind == kindCluster && comesOrGoes:
+			c.members[e.Cluster] = true
+		case e.Kind == kindPart && comesOrGoes:
+			c.exports[e.Cluster] = true
+		}
+	}
+	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {
+		for name := range pair[0] {
+			if _, both := pair[1][name]; !both {
+				c.folders[folder(name)] = true
+			}
+		}
+	}
+	return c
+}
+
+// folder gives the folder with the kustomization.yaml that lists a file.
+func folder(name string) string {
+	if cluster := clusterOf(name); cluster != "" {
+		return render.ClusterDir(cluster)
+	}
+	first, _, _ := strings.Cut(name, "/")
+	return first
+}
+
+// explain reports whether a file differs because of something that the plan
+// names already.
+func (c causes) explain(name string) bool {
+	cluster, base := clusterOf(name), path.Base(name)
+	switch {
+	case strings.HasPrefix(name, "base/fabric"), name == lockFile:
+		return true // said by all other entries
+	case cluster != "" && strings.Contains(name, "/patches/"):
+		return false
+	case cluster != "" && (c.members[cluster] || base == "keys.yaml"):
+		return true
+	case cluster != "" && base == "exports.yaml":
+		return c.exports[cluster]
+	case base == "kustomization.yaml":
+		return c.folders[folder(name)] || c.members[cluster]
+	case strings.HasPrefix(name, "flux/"):
+		return c.members[strings.TrimSuffix(base, ".yaml")]
+	case name == "argocd/applicationset.yaml":
+		return len(c.members) > 0
+	}
+	return false
+}
+
+// lockFile is the copy of the lock that a publisher may keep beside the tree.
+const lockFile = "clusterset.lock.yaml"

@@ -1,0 +1,275 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Kinds of entries, in the order of the plan.
+const (
+	kindClusterset = "clusterset"
+	kindCluster    = "cluster"
+	kindGateway    = "gateway"
+	kindLink       = "link"
+	kindEgress     = "egress rule"
+	kindKeys       = "keys"
+	kindExport     = "export"
+	kindPart       = "export in cluster"
+	kindFile       = "file"
+)
+
+func kindOrder(kind string) int {
+	return slices.Index([]string{kindClusterset, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindPart, kindFile}, kind)
+}
+
+// allClusters is what an export without an allow list is open to.
+const allClusters = "all clusters"
+
+// item is one thing of a clusterset as the differ sees it.
+type item struct {
+	kind    string
+	name    string
+	cluster string
+	path    string
+	fields  []diff.Field
+}
+
+// Key is kind and name.
+func (i item) Key() string { return i.kind + " " + i.name }
+
+// Fields gives the attributes.
+func (i item) Fields() []diff.Field { return i.fields }
+
+// flatten lists everything that a fabric holds.
+func flatten(f *fabric.Fabric) []item {
+	out := make([]item, 0, 1+3*len(f.Clusters)+3*len(f.Exports))
+	out = append(out, clustersetItem(f))
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		out = append(out, clusterItem(c))
+		for j := range c.Gateways {
+			out = append(out, gatewayItem(c, &c.Gateways[j]))
+		}
+		for j := range c.EgressRules {
+			out = append(out, egressItem(c, &c.EgressRules[j]))
+		}
+	}
+	for i := range f.Exports {
+		e := &f.Exports[i]
+		out = append(out, exportItem(e))
+		for j := range e.Clusters {
+			out = append(out, partItem(e, &e.Clusters[j]))
+		}
+	}
+	return out
+}
+
+func field(name, value string) diff.Field { return diff.Field{Name: name, Value: value} }
+
+// fixed is a field that cannot change in place.
+func fixed(name, value string) diff.Field {
+	return diff.Field{Name: name, Value: value, Immutable: true}
+}
+
+// clustersetItem names its fields by their topology paths.
+func clustersetItem(f *fabric.Fabric) item {
+	return item{kind: kindClusterset, name: f.Name, path: "metadata.name", fields: []diff.Field{
+		field("domain", f.Domain),
+		field("extraDomains", strings.Join(f.ExtraDomains, ", ")),
+		field("globalnet.cidr", list(f.GlobalPools)),
+		field("services.cidr", list(f.ServicePools)),
+		field("tunnel.cidr", list(f.TunnelPools)),
+		field("tunnel.driver", f.Tunnel.Driver),
+		field("tunnel.mtu", mtu(f.Tunnel.MTU)),
+		field("tunnel.keepalive", time.Duration(f.Tunnel.Keepalive).String()),
+		field("health.interval", time.Duration(f.Health.Interval).String()),
+		field("health.misses", strconv.Itoa(f.Health.Misses)),
+		field("dns.clusterNames", strconv.FormatBool(f.DNS.ClusterNames)),
+		field("dns.ttl", time.Duration(f.DNS.TTL).String()),
+		field("dns.address", f.DNS.Address.String()),
+		field("keys.epochs", list(f.Epochs)),
+		field("decommission", truth(f.Decommission)),
+	}}
+}
+
+func mtu(n int) string {
+	if n == 0 {
+		return "computed"
+	}
+	return strconv.Itoa(n)
+}
+
+func truth(b bool) string {
+	if b {
+		return "true"
+	}
+	return ""
+}
+
+func clusterItem(c *fabric.Cluster) item {
+	mode := "flat"
+	if c.Globalnet {
+		mode = "global"
+	}
+	mappings := make([]string, len(c.Mappings))
+	for i, m := range c.Mappings {
+		mappings[i] = m.Pods.String() + " as " + m.Global.String()
+	}
+	return item{kind: kindCluster, name: c.Name, cluster: c.Name, path: "clusters[" + c.Name + "]", fields: []diff.Field{
+		field("podCIDRs", list(c.PodCIDRs)),
+		field("serviceCIDRs", list(c.ServiceCIDRs)),
+		field("globalnet", mode),
+		fixed("globalCIDRs", list(c.GlobalCIDRs)),
+		field("egress mode", c.EgressMode),
+		field("egressIPs", ranges(c.EgressIPs)),
+		field("mappings", strings.Join(mappings, ", ")),
+	}}
+}
+
+func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {
+	keys := make([]string, len(g.Keys))
+	for i, k := range g.Keys {
+		keys[i] = strconv.Itoa(k.Epoch) + ":" + k.Public
+	}
+	return item{kind: kindGateway, name: c.Name + "/" + g.Name, cluster: c.Name,
+		path: fmt.Sprintf("clusters[%s].gateways[%s]", c.Name, g.Name), fields: []diff.Field{
+			field("node", g.Node),
+			field("endpoints", strings.Join(g.Endpoints, ", ")),
+			field("port", strconv.Itoa(g.Port)),
+			field("addresses", ranges(g.Addresses)),
+			fixed("public keys", strings.Join(keys, ", ")),
+		}}
+}
+
+func egressItem(c *fabric.Cluster, r *fabric.EgressRule) item {
+	return item{kind: kindEgress, name: c.Name + "/" + r.Name, cluster: c.Name,
+		path: fmt.Sprintf("clusters[%s].egress[%s]", c.Name, r.Name), fields: []diff.Field{
+			field("namespace", r.Namespace),
+			field("matchLabels", pairs(r.MatchLabels)),
+			field("ips", ranges(r.IPs)),
+		}}
+}
+
+func exportItem(e *fabric.Export) item {
+	ports := make([]string, len(e.Ports))
+	for i, p := range e.Ports {
+		ports[i] = strings.TrimPrefix(p.Name+" ", " ") + strconv.Itoa(p.Port) + "/" + p.Protocol
+		if p.AppProtocol != "" {
+			ports[i] += " (" + p.AppProtocol + ")"
+		}
+	}
+	allow := allClusters
+	if e.Allow != nil {
+		allow = strings.Join(e.Allow, ", ")
+	}
+	balance := e.Balance.Policy
+	if len(e.Balance.Weights) > 0 {
+		balance += " " + pairs(e.Balance.Weights)
+	}
+	if len(e.Balance.Order) > 0 {
+		balance += " " + strings.Join(e.Balance.Order, ", ")
+	}
+	return item{kind: kindExport, name: e.ID(), path: "exports[" + e.ID() + "]", fields: []diff.Field{
+		fixed("type", e.Type),
+		fixed("clusterset IPs", ranges(e.VIPs)),
+		field("ports", strings.Join(ports, ", ")),
+		field("sessionAffinity", e.Affinity),
+		field("allow", allow),
+		field("balance", balance),
+	}}
+}
+
+func partItem(e *fabric.Export, c *fabric.ExportCluster) item {
+	return item{kind: kindPart, name: e.ID() + " in " + c.Name, cluster: c.Name,
+		path: fmt.Sprintf("exports[%s].clusters[%s]", e.ID(), c.Name), fields: []diff.Field{
+			fixed("global IPs", ranges(c.IPs)),
+			field("hosts", hosts(c.Hosts)),
+		}}
+}
+
+// keysItem is a cluster's sealed keys; the keyed digest stands for the content.
+func keysItem(tree render.Tree, cluster string) (item, bool) {
+	sealed := render.SealedOf(tree, cluster)
+	if sealed.Ciphertext == "" {
+		return item{}, false
+	}
+	return item{kind: kindKeys, name: cluster, cluster: cluster, path: "clusters[" + cluster + "].recipient",
+		fields: []diff.Field{field("digest", sealed.Digest[:min(len(sealed.Digest), 16)])}}, true
+}
+
+func list[T any](items []T) string {
+	texts := make([]string, len(items))
+	for i, v := range items {
+		texts[i] = fmt.Sprint(v)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func pairs[T any](m map[string]T) string {
+	texts := make([]string, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		texts = append(texts, fmt.Sprintf("%s=%v", k, m[k]))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// ranges writes addresses, neighbours as first-last.
+func ranges(addrs []netip.Addr) string {
+	var texts []string
+	for i := 0; i < len(addrs); {
+		j := i
+		for j+1 < len(addrs) && addrs[j].Next() == addrs[j+1] {
+			j++
+		}
+		text := addrs[i].String()
+		if j > i {
+			text += "-" + addrs[j].String()
+		}
+		texts = append(texts, text)
+		i = j + 1
+	}
+	return strings.Join(texts, ", ")
+}
+
+// hosts writes a headless export's hosts. Ordinals in a row whose addresses are
+// in a row too are one piece.
+func hosts(list []fabric.Host) string {
+	var texts []string
+	for i := 0; i < len(list); {
+		j := i
+		for j+1 < len(list) && follows(list[j], list[j+1]) {
+			j++
+		}
+		text := list[i].Name
+		addrs := slices.Clone(list[i].IPs)
+		if j > i {
+			text += " to " + list[j].Name
+			addrs = append(addrs, list[j].IPs...)
+			texts = append(texts, text+": "+addrs[0].String()+"-"+addrs[1].String())
+		} else {
+			texts = append(texts, text+": "+ranges(addrs))
+		}
+		i = j + 1
+	}
+	return strings.Join(texts, ", ")
+}
+
+// follows reports whether b is the next ordinal after a at the next address.
+func follows(a, b fabric.Host) bool {
+	x, okA := strings.CutPrefix(a.Name, "*-")
+	y, okB := strings.CutPrefix(b.Name, "*-")
+	if !okA || !okB || len(a.IPs) != 1 || len(b.IPs) != 1 || a.IPs[0].Next() != b.IPs[0] {
+		return false
+	}
+	m, err := strconv.Atoi(x)
+	return err == nil && strconv.Itoa(m+1) == y
+}

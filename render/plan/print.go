@@ -1,0 +1,112 @@
+package plan
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+
+	"hawser.dev/hawser/internal/diff"
+)
+
+// Terminal colours (ECMA-48 SGR).
+const (
+	plain  = "\x1b[0m"
+	bold   = "\x1b[1m"
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+)
+
+// printer writes a plan; without colour its marks are empty.
+type printer struct {
+	out   *bufio.Writer
+	color bool
+}
+
+// Print writes the plan as text. It gives the first error of w.
+func (p *Plan) Print(w io.Writer, color bool) error {
+	out := &printer{out: bufio.NewWriter(w), color: color}
+	if p.Empty() {
+		out.text("No changes.\n")
+		return out.out.Flush()
+	}
+	group := "\x00"
+	for i := range p.Entries {
+		e := &p.Entries[i]
+		if e.Cluster != group {
+			if i > 0 {
+				out.text("\n")
+			}
+			group = e.Cluster
+			title := "clusterset " + p.Name
+			if group != "" {
+				title = "cluster " + group
+			}
+			out.text("%s\n", out.paint(bold, title))
+		}
+		out.entry(e)
+	}
+	out.disruptions(p.Disruptions())
+	out.text("\nPlan: %d to add, %d to change, %d to destroy.\n", p.Summary.Add, p.Summary.Change, p.Summary.Destroy)
+	return out.out.Flush()
+}
+
+func (o *printer) text(format string, args ...any) { _, _ = fmt.Fprintf(o.out, format, args...) }
+
+func (o *printer) paint(color, text string) string {
+	if !o.color {
+		return text
+	}
+	return color + text + plain
+}
+
+func (o *printer) mark(op diff.Op) string {
+	color := map[diff.Op]string{diff.Create: green, diff.Delete: red, diff.Update: yellow, diff.Replace: yellow}[op]
+	return o.paint(color, string(op))
+}
+
+func (o *printer) entry(e *Entry) {
+	o.text("  %s %s %s", o.mark(e.Op), e.Kind, e.Key)
+	switch {
+	case e.Source != "":
+		o.text("  # %s", e.Source)
+	case e.Path != "":
+		o.text("  # %s", e.Path)
+	}
+	o.text("\n")
+	if e.Op == diff.Delete {
+		return
+	}
+	for _, f := range e.Fields {
+		o.field(e, f)
+	}
+}
+
+func (o *printer) field(e *Entry, f Field) {
+	if e.Op == diff.Create {
+		o.text("      %s: %s\n", f.Name, f.Want)
+		return
+	}
+	o.text("      %s: %s -> %s", f.Name, given(f.Have), given(f.Want))
+	if f.Forces {
+		o.text("  %s", o.paint(red, "# forces replacement"))
+	}
+	o.text("\n")
+}
+
+func given(text string) string {
+	if text == "" {
+		return "(none)"
+	}
+	return text
+}
+
+func (o *printer) disruptions(list []Entry) {
+	if len(list) == 0 {
+		return
+	}
+	o.text("\n%s\n", o.paint(bold+red, "Disruptive:"))
+	for _, e := range list {
+		o.text("  %s %s %s: %s\n", o.mark(e.Op), e.Kind, e.Key, e.Disruptive)
+	}
+}
