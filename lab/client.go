@@ -25,6 +25,7 @@ type Client struct {
 // NewClient makes a client for the lab in a folder; it connects when it is used.
 func NewClient(l Layout) *Client {
 	return &Client{layout: l, http: &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, // the daemon may be another one next time
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", l.Socket())
 		},

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -32,6 +33,7 @@ func (w *world) place(c cluster, set *workload.Set, s *state) clusterPlan {
 	pods := set.Pods(s.running(c.name))
 	if !slices.ContainsFunc(pods, func(p workload.Pod) bool { return p.ID() == "default/client" }) {
 		pods = append(pods, clientPod(workers[0].name))
+		slices.SortFunc(pods, func(a, b workload.Pod) int { return cmp.Compare(a.ID(), b.ID()) })
 	}
 	s.forget(c.name, pods)
 	for _, p := range pods {

@@ -159,8 +159,12 @@ func lossRules(faults map[string]linkFault) string {
 		if fault.Delay > 0 {
 			on = standIn(name)
 		}
+		verdict := fmt.Sprintf("numgen random mod 10000 < %d drop", int(fault.Loss*10000))
+		if fault.Loss >= 1 {
+			verdict = "drop" // nft refuses a comparison that is always true
+		}
 		for _, way := range []string{"iifname", "oifname"} {
-			drops = append(drops, fmt.Sprintf("%s %q numgen random mod 10000 < %d drop", way, on, int(fault.Loss*10000)))
+			drops = append(drops, fmt.Sprintf("%s %q %s", way, on, verdict))
 		}
 	}
 	slices.Sort(drops)

@@ -31,13 +31,21 @@ func Find(pid int) (Process, error) {
 	return Process{PID: pid, Start: start}, nil
 }
 
-// Alive reports whether the process still runs; a zombie does not.
+// Alive reports whether the process still runs; a zombie does not, unless other
+// threads than its first still do and keep its files open.
 func (p Process) Alive() bool {
 	if p.PID <= 0 {
 		return false
 	}
 	state, start, err := stat(p.PID)
-	return err == nil && start == p.Start && state != 'Z' && state != 'X'
+	if err != nil || start != p.Start {
+		return false
+	}
+	if state != 'Z' && state != 'X' {
+		return true
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.PID))
+	return err == nil && len(threads) > 1
 }
 
 func stat(pid int) (state byte, start uint64, err error) {

@@ -41,7 +41,7 @@ func (p *Pod) ID() string { return p.Namespace + "/" + p.Name }
 // WantsReady reports whether the manifest lets the pod become ready.
 func (p *Pod) WantsReady() bool { return p.Annotations[ReadyAnnotation] != "false" }
 
-// Pods turns the set into pods, by namespace and name. running maps the IDs of
+// Pods turns the set into pods, by ID. running maps the IDs of
 // the pods that run now to their owners: a Deployment keeps its pods' names as long as it can.
 func (s *Set) Pods(running map[string]string) []Pod {
 	var pods []Pod
@@ -69,9 +69,7 @@ func (s *Set) Pods(running map[string]string) []Pod {
 			pods = append(pods, pod)
 		}
 	}
-	slices.SortFunc(pods, func(a, b Pod) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(pods, func(a, b Pod) int { return cmp.Compare(a.ID(), b.ID()) })
 	return slices.CompactFunc(pods, func(a, b Pod) bool { return a.ID() == b.ID() })
 }
 

@@ -1,0 +1,274 @@
+package lab
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"hawser.dev/hawser/lab/workload"
+)
+
+var update = flag.Bool("update", false, "rewrite goldens")
+
+func TestSetRecipients(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, have, want string }{
+		{"plain, with a comment", "spec:\n  clusters:\n  - name: a # first\n    recipient: age1old # whose\n    podCIDRs: []\n",
+			"spec:\n  clusters:\n  - name: a # first\n    recipient: age1a # whose\n    podCIDRs: []\n"},
+		{"quoted", "spec:\n  clusters:\n  - name: a\n    recipient: \"age1old\"\n", "spec:\n  clusters:\n  - name: a\n    recipient: age1a\n"},
+		{"missing", "spec:\n  clusters:\n  - name: a\n    podCIDRs: []\n  - name: b\n    recipient: x\n",
+			"spec:\n  clusters:\n  - name: a\n    recipient: age1a\n    podCIDRs: []\n  - name: b\n    recipient: age1b\n"},
+		{"name is not first", "spec:\n  clusters:\n  -   podCIDRs: []\n      name: a\n",
+			"spec:\n  clusters:\n  -   podCIDRs: []\n      name: a\n      recipient: age1a\n"},
+		{"flow", "spec: {clusters: [{name: a, podCIDRs: []}, {name: 'b', recipient: 'age1old'}]}\n",
+			"spec: {clusters: [{name: a, recipient: age1a, podCIDRs: []}, {name: 'b', recipient: age1b}]}\n"},
+		{"characters, not bytes", "spec: {clusters: [{name: a, x: é, recipient: old, y: ü}]}\n",
+			"spec: {clusters: [{name: a, x: é, recipient: age1a, y: ü}]}\n"},
+		{"no clusters", "spec: {}\n", "spec: {}\n"},
+	}
+	recipients := map[string]string{"a": "age1a", "b": "age1b"}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := setRecipients([]byte(tt.have), recipients)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if _, err := setRecipients([]byte("spec:\n  clusters:\n  - name: a\n    recipient: |\n      age1\n"), recipients); err == nil {
+		t.Error("a block scalar was edited wrongly and nobody said so")
+	}
+}
+
+func TestNodePrefix(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		cidr string
+		k    int
+		want string
+	}{
+		{"10.7.0.0/16", 0, "10.7.0.0/24"}, {"10.7.0.0/16", 255, "10.7.255.0/24"}, {"10.7.0.0/16", 256, "error"},
+		{"10.0.0.0/8", 300, "10.1.44.0/24"}, {"10.7.0.0/22", 3, "10.7.0.192/26"}, {"10.7.0.0/22", 16, "error"},
+		{"10.7.0.0/31", 0, "error"}, {"fd00::/48", 1, "fd00::1:0/112"}, {"fd00::/112", 2, "fd00::2000/116"},
+	}
+	for _, tt := range tests {
+		got, err := nodePrefix(netip.MustParsePrefix(tt.cidr), tt.k)
+		text := got.String()
+		if err != nil {
+			text = "error"
+		}
+		if text != tt.want {
+			t.Errorf("node %d of %s: %s (%v), want %s", tt.k, tt.cidr, text, err, tt.want)
+		}
+	}
+}
+
+func TestFree(t *testing.T) {
+	t.Parallel()
+	a := netip.MustParseAddr
+	prefix := netip.MustParsePrefix("10.0.0.0/29")
+	taken := map[netip.Addr]bool{a("10.0.0.2"): true, a("10.0.0.3"): true}
+	remembered := map[netip.Addr]bool{a("10.0.0.4"): true, a("10.0.0.5"): true, a("10.0.0.6"): true}
+	if got, err := free(prefix, 2, taken, map[netip.Addr]bool{a("10.0.0.4"): true}); err != nil || got != a("10.0.0.5") {
+		t.Errorf("got %s, %v; want 10.0.0.5, which nobody may come back to", got, err)
+	}
+	if got, err := free(prefix, 2, taken, remembered); err != nil || got != a("10.0.0.4") {
+		t.Errorf("got %s, %v; want 10.0.0.4: memory gives way, the broadcast address does not count", got, err)
+	}
+	for n := range remembered {
+		taken[n] = true
+	}
+	if got, err := free(prefix, 2, taken); err == nil {
+		t.Errorf("got %s of a full prefix", got)
+	}
+}
+
+func TestLANAvoidsTheTopology(t *testing.T) {
+	t.Parallel()
+	text := "spec:\n  clusters:\n  - name: a\n    podCIDRs: [172.16.0.0/14]\n    gateways: [{name: g, node: n, endpoints: [192.168.1.1]}]\n"
+	parsed, err := parseTopology([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lan, err := chooseLAN(parsed); err != nil || lan.String() != "172.31.0.0/16" {
+		t.Errorf("%s, %v; want 172.31.0.0/16", lan, err)
+	}
+}
+
+func TestLinkFault(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		have  linkFault
+		fault Fault
+		want  linkFault
+		bad   bool
+	}{
+		{linkFault{}, Fault{Kind: "cut"}, linkFault{Cut: true}, false},
+		{linkFault{Cut: true}, Fault{Kind: "delay", Value: "20ms"}, linkFault{Cut: true, Delay: 20 * time.Millisecond}, false},
+		{linkFault{Delay: time.Second}, Fault{Kind: "delay", Value: "0"}, linkFault{}, false},
+		{linkFault{}, Fault{Kind: "loss", Value: "2.5%"}, linkFault{Loss: 0.025}, false},
+		{linkFault{}, Fault{Kind: "loss", Value: "101"}, linkFault{}, true},
+		{linkFault{}, Fault{Kind: "delay", Value: "fast"}, linkFault{}, true},
+		{linkFault{Cut: true, Loss: 1, Delay: 1}, Fault{Kind: "heal"}, linkFault{}, false},
+	}
+	for _, tt := range tests {
+		got, err := tt.have.with(tt.fault)
+		if (err != nil) != tt.bad || (err == nil && got != tt.want) {
+			t.Errorf("%+v with %+v: %+v, %v; want %+v", tt.have, tt.fault, got, err, tt.want)
+		}
+	}
+}
+
+// TestPlan reads a topology and manifests and compares who lives where, with
+// which addresses, and what nftables is told on one node, with the golden.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("testdata/plan/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no goldens: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			top, sets, want := inputs(t, archive)
+			s := newState()
+			got := planned(t, top, sets, s)
+			if again := planned(t, top, sets, s); again != got {
+				t.Errorf("a second plan moved something (-first +second):\n%s", cmp.Diff(got, again))
+			}
+			if *update {
+				archive.Files[len(archive.Files)-1].Data = []byte(got)
+				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// inputs reads clusterset.yaml, then CLUSTER.yaml files, then want.
+func inputs(t *testing.T, archive *txtar.Archive) (topology, map[string]*workload.Set, string) {
+	t.Helper()
+	var top topology
+	var err error
+	sets := map[string]*workload.Set{}
+	want := ""
+	for _, file := range archive.Files {
+		switch file.Name {
+		case "clusterset.yaml":
+			if top, err = parseTopology(file.Data); err != nil {
+				t.Fatal(err)
+			}
+		case "want":
+			want = string(file.Data)
+		default:
+			objects, err := workload.Parse(file.Name, file.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set := &workload.Set{}
+			if err := set.Apply(objects); err != nil {
+				t.Fatal(err)
+			}
+			sets[strings.TrimSuffix(file.Name, ".yaml")] = set
+		}
+	}
+	return top, sets, want
+}
+
+func planned(t *testing.T, top topology, sets map[string]*workload.Set, s *state) string {
+	t.Helper()
+	w, err := plan(top, sets, 1, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, n := range w.nodes {
+		fmt.Fprintf(&out, "node %s lan %v wan %v pods %v\n", n.id(), n.lan, n.wan, n.podCIDRs)
+		for _, r := range nodeRoutes(w, &n) {
+			fmt.Fprintf(&out, "  route %s dev %s via %s src %s\n", r.dst, r.dev, r.via, r.src)
+		}
+	}
+	for _, p := range w.pods() {
+		fmt.Fprintf(&out, "pod %s on %s at %v ready %t\n", p.id(), p.node, p.addrs, p.ready)
+	}
+	for _, c := range w.clusters {
+		for _, svc := range c.services {
+			fmt.Fprintf(&out, "service %s/%s/%s at %v with %d backends\n", c.name, svc.Namespace, svc.Name, svc.addrs, len(svc.backends))
+		}
+	}
+	for _, problem := range w.problems {
+		fmt.Fprintf(&out, "problem %s\n", problem)
+	}
+	out.Write(hostsFile(w))
+	out.WriteString(rules(&w.nodes[0], w.clusters[0].services))
+	return out.String()
+}
+
+// TestPodsComeBack: a pod that is scaled away and back has its old address unless
+// another pod took it.
+func TestPodsComeBack(t *testing.T) {
+	t.Parallel()
+	top, err := parseTopology([]byte("spec:\n  clusters:\n  - {name: a, podCIDRs: [10.7.0.0/16], gateways: [{name: g, node: g}]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &workload.Set{}
+	objects, err := workload.Parse("f", []byte(`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 3,
+ selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: []}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Apply(objects); err != nil {
+		t.Fatal(err)
+	}
+	s := newState()
+	at := func(replicas int32) map[string]netip.Addr {
+		if err := set.Scale(objects[0].Key, replicas); err != nil {
+			t.Fatal(err)
+		}
+		w, err := plan(top, map[string]*workload.Set{"a": set}, 1, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]netip.Addr{}
+		for _, p := range w.pods() {
+			out[p.ID()] = p.addrs[0]
+		}
+		return out
+	}
+	first := at(3)
+	at(1)
+	if diff := cmp.Diff(first, at(3), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("scaled to 1 and back (-want +got):\n%s", diff)
+	}
+}
+
+func TestFolders(t *testing.T) {
+	t.Parallel()
+	s := newState()
+	have := []string{s.folder("a", "worker"), s.folder("b", "worker"), s.folder("a", "worker"), s.folder("b", "gw")}
+	if diff := cmp.Diff([]string{"worker", "b.worker", "worker", "gw"}, have); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
