@@ -71,130 +71,6 @@ func sampleStore(t testing.TB) *Store {
 	return s
 }
 
-// testCase is a question and the whole reply in zone-file text; records are
-// compared sorted.
-type testCase struct {
-	name, asked string // asked: name and type
-	rcode       int
-	answer      []string
-	ns          []string
-	extra       []string
-}
-
-const (
-	soa      = "clusterset.local. 5 IN SOA ns.dns.clusterset.local. hostmaster.clusterset.local. 7 7200 1800 86400 5"
-	plainSOA = "plain.example. 5 IN SOA ns.dns.plain.example. hostmaster.plain.example. 7 7200 1800 86400 5"
-	cs       = "whereami-cs.sample.svc.clusterset.local."
-	ss       = "whereami-ss.sample.svc.clusterset.local."
-)
-
-var nodata = []string{soa}
-
-var cases = []testCase{
-	// ClusterSetIP
-	{name: "vip", asked: cs + " A", answer: []string{cs + " 5 IN A 243.0.0.1"}},
-	{name: "vip has no v6", asked: cs + " AAAA", ns: nodata},
-	{name: "v6 vip", asked: "only.six.svc.clusterset.local. AAAA", answer: []string{"only.six.svc.clusterset.local. 5 IN AAAA fd43::1"}},
-	{name: "v6 vip has no v4", asked: "only.six.svc.clusterset.local. A", ns: nodata},
-	{
-		name: "case is kept", asked: "WhereAmI-CS.sample.SVC.clusterset.local. A",
-		answer: []string{"WhereAmI-CS.sample.SVC.clusterset.local. 5 IN A 243.0.0.1"},
-	},
-	{name: "cluster", asked: "g2." + cs + " A", answer: []string{"g2." + cs + " 5 IN A 242.2.0.8"}},
-	{name: "unknown cluster", asked: "g9." + cs + " A", rcode: dns.RcodeNameError, ns: nodata},
-	{name: "host of a service that has none", asked: "h.g2." + cs + " A", rcode: dns.RcodeNameError, ns: nodata},
-	{
-		name: "srv", asked: "_http._tcp." + cs + " SRV", answer: []string{"_http._tcp." + cs + " 5 IN SRV 0 50 80 " + cs},
-		extra: []string{cs + " 5 IN A 243.0.0.1"},
-	},
-	{
-		name: "srv of a cluster", asked: "_metrics._udp.g1." + cs + " SRV",
-		answer: []string{"_metrics._udp.g1." + cs + " 5 IN SRV 0 50 9090 g1." + cs}, extra: []string{"g1." + cs + " 5 IN A 242.1.0.8"},
-	},
-	{name: "srv name has no A", asked: "_http._tcp." + cs + " A", ns: nodata},
-	{name: "between srv and service", asked: "_tcp." + cs + " SRV", ns: nodata},
-	{name: "srv of the wrong protocol", asked: "_http._udp." + cs + " SRV", rcode: dns.RcodeNameError, ns: nodata},
-	{name: "protocol without ports", asked: "_sctp." + cs + " SRV", rcode: dns.RcodeNameError, ns: nodata},
-	{name: "srv of an unknown cluster", asked: "_http._tcp.g9." + cs + " SRV", rcode: dns.RcodeNameError, ns: nodata},
-	{name: "port without a name", asked: "_tcp.only.six.svc.clusterset.local. SRV", rcode: dns.RcodeNameError, ns: nodata},
-
-	// Headless
-	{name: "headless", asked: ss + " A", answer: []string{ss + " 5 IN A 242.1.0.5", ss + " 5 IN A 242.2.0.5", ss + " 5 IN A 242.2.0.6"}},
-	{name: "headless v6", asked: ss + " AAAA", answer: []string{ss + " 5 IN AAAA fd42::5"}},
-	{name: "headless cluster", asked: "g2." + ss + " A", answer: []string{"g2." + ss + " 5 IN A 242.2.0.5", "g2." + ss + " 5 IN A 242.2.0.6"}},
-	{name: "headless cluster without pods", asked: "g3." + ss + " A", ns: nodata},
-	{name: "srv of a cluster without pods", asked: "_http._tcp.g3." + ss + " SRV", rcode: dns.RcodeNameError, ns: nodata},
-	{name: "pod", asked: "whereami-0.g2." + ss + " A", answer: []string{"whereami-0.g2." + ss + " 5 IN A 242.2.0.5"}},
-	{name: "pod by its address", asked: "242-1-0-5.g1." + ss + " A", answer: []string{"242-1-0-5.g1." + ss + " 5 IN A 242.1.0.5"}},
-	{name: "pod of another cluster", asked: "whereami-0.g1." + ss + " A", rcode: dns.RcodeNameError, ns: nodata},
-	{name: "below a pod", asked: "x.whereami-0.g2." + ss + " A", rcode: dns.RcodeNameError, ns: nodata},
-	{
-		name: "headless srv", asked: "_http._tcp.g2." + ss + " SRV",
-		answer: []string{
-			"_http._tcp.g2." + ss + " 5 IN SRV 0 50 80 whereami-0.g2." + ss, "_http._tcp.g2." + ss + " 5 IN SRV 0 50 80 whereami-1.g2." + ss,
-		},
-		extra: []string{
-			"whereami-0.g2." + ss + " 5 IN A 242.2.0.5", "whereami-0.g2." + ss + " 5 IN AAAA fd42::5", "whereami-1.g2." + ss + " 5 IN A 242.2.0.6",
-		},
-	},
-	{
-		name: "srv of a pod", asked: "_http._tcp.242-1-0-5.g1." + ss + " SRV",
-		answer: []string{"_http._tcp.242-1-0-5.g1." + ss + " 5 IN SRV 0 50 80 242-1-0-5.g1." + ss}, extra: []string{"242-1-0-5.g1." + ss + " 5 IN A 242.1.0.5"},
-	},
-	{name: "headless without clusters", asked: "nobody.empty.svc.clusterset.local. A", ns: nodata},
-
-	// The rest of the zone
-	{name: "apex", asked: "clusterset.local. A", ns: nodata},
-	{name: "soa", asked: "clusterset.local. SOA", answer: []string{soa}},
-	{
-		name: "ns", asked: "clusterset.local. NS", answer: []string{"clusterset.local. 5 IN NS ns.dns.clusterset.local."},
-		extra: []string{"ns.dns.clusterset.local. 5 IN A 169.254.73.53"},
-	},
-	{name: "name server", asked: "ns.dns.clusterset.local. A", answer: []string{"ns.dns.clusterset.local. 5 IN A 169.254.73.53"}},
-	{name: "above the name server", asked: "dns.clusterset.local. A", ns: nodata},
-	{name: "version", asked: "dns-version.clusterset.local. TXT", answer: []string{`dns-version.clusterset.local. 5 IN TXT "1.0.0"`}},
-	{name: "version has no A", asked: "dns-version.clusterset.local. A", ns: nodata},
-	{name: "svc", asked: "svc.clusterset.local. A", ns: nodata},
-	{name: "namespace", asked: "sample.svc.clusterset.local. A", ns: nodata},
-	{name: "unknown namespace", asked: "other.svc.clusterset.local. A", rcode: dns.RcodeNameError, ns: nodata},
-	{name: "unknown service", asked: "x.sample.svc.clusterset.local. A", rcode: dns.RcodeNameError, ns: nodata},
-	{name: "not svc", asked: "x.sample.pod.clusterset.local. A", rcode: dns.RcodeNameError, ns: nodata},
-	{name: "any", asked: cs + " ANY", answer: []string{cs + ` 5 IN HINFO "RFC8482" ""`}},
-	{name: "any of nothing", asked: "x." + cs + " ANY", rcode: dns.RcodeNameError, ns: nodata},
-	{name: "other type", asked: cs + " MX", ns: nodata},
-	{name: "type without a name", asked: cs + " TYPE65280", ns: nodata},
-	{name: "transfer", asked: "clusterset.local. AXFR", rcode: dns.RcodeRefused},
-	{name: "escaped dot below", asked: `whereami-cs\.sample.svc.clusterset.local. A`, rcode: dns.RcodeNameError, ns: nodata},
-	{name: "escaped dot at the border", asked: `x\.clusterset.local. A`, rcode: dns.RcodeRefused},
-
-	// A zone without cluster names
-	{
-		name: "other zone", asked: "whereami-cs.sample.svc.plain.example. A",
-		answer: []string{"whereami-cs.sample.svc.plain.example. 5 IN A 243.0.0.1"},
-	},
-	{name: "no cluster names", asked: "g2.whereami-cs.sample.svc.plain.example. A", rcode: dns.RcodeNameError, ns: []string{plainSOA}},
-	{name: "no cluster names, but pods", asked: "g2.whereami-ss.sample.svc.plain.example. A", ns: []string{plainSOA}},
-	{name: "no cluster names, no pods", asked: "g3.whereami-ss.sample.svc.plain.example. A", rcode: dns.RcodeNameError, ns: []string{plainSOA}},
-	{
-		name: "pod without cluster names", asked: "whereami-0.g2.whereami-ss.sample.svc.plain.example. A",
-		answer: []string{"whereami-0.g2.whereami-ss.sample.svc.plain.example. 5 IN A 242.2.0.5"},
-	},
-
-	// Outside and reverse
-	{name: "outside", asked: "example.org. A", rcode: dns.RcodeRefused},
-	{name: "root", asked: ". NS", rcode: dns.RcodeRefused},
-	{name: "suffix without a dot", asked: "myclusterset.local. A", rcode: dns.RcodeRefused},
-	{name: "ptr of a vip", asked: "1.0.0.243.in-addr.arpa. PTR", answer: []string{"1.0.0.243.in-addr.arpa. 5 IN PTR " + cs}},
-	{name: "ptr of a v6 host", asked: reverse("fd42::5") + " PTR", answer: []string{reverse("fd42::5") + " 5 IN PTR whereami-0.g2." + ss}},
-	{
-		name: "other type of a reverse name", asked: "1.0.0.243.in-addr.arpa. A",
-		ns: []string{"1.0.0.243.in-addr.arpa. 5 IN SOA ns.dns.clusterset.local. hostmaster.clusterset.local. 7 7200 1800 86400 5"},
-	},
-	{name: "unknown reverse", asked: "9.9.9.9.in-addr.arpa. PTR", rcode: dns.RcodeRefused},
-	{name: "half a reverse", asked: "0.0.243.in-addr.arpa. PTR", rcode: dns.RcodeRefused},
-	{name: "broken reverse", asked: "x.0.0.243.in-addr.arpa. PTR", rcode: dns.RcodeRefused},
-}
-
 func reverse(addr string) string {
 	name, err := dns.ReverseAddr(addr)
 	if err != nil {
@@ -241,7 +117,9 @@ func TestAnswer(t *testing.T) {
 				t.Errorf("authoritative is %v", r.Authoritative)
 			}
 			for section, pair := range map[string][2][]string{
-				"answer": {tt.answer, text(t, r.Answer)}, "authority": {tt.ns, text(t, r.Ns)}, "additional": {tt.extra, text(t, r.Extra)},
+				"answer":     {tt.answer, text(t, r.Answer)},
+				"authority":  {tt.ns, text(t, r.Ns)},
+				"additional": {tt.extra, text(t, r.Extra)},
 			} {
 				want := slices.Sorted(slices.Values(pair[0]))
 				if d := cmp.Diff(append([]string{}, want...), pair[1]); d != "" {
@@ -311,7 +189,9 @@ func TestRotation(t *testing.T) {
 func TestFit(t *testing.T) {
 	t.Parallel()
 	s := sampleStore(t)
-	big := desired.Service{Namespace: "sample", Name: "big", Headless: true, Ports: []desired.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}}}
+	big := desired.Service{
+		Namespace: "sample", Name: "big", Headless: true, Ports: []desired.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}},
+	}
 	cluster := desired.ServiceCluster{Name: "g1"}
 	for i := range 200 {
 		cluster.Hosts = append(cluster.Hosts, desired.ServiceHost{IPs: []netip.Addr{netip.AddrFrom4([4]byte{242, 1, 1, byte(i)})}})

@@ -52,7 +52,10 @@ func greet(conn *tls.Conn, id Identity, peer Peer, epoch int) error {
 	if err != nil {
 		return err
 	}
-	c := channel{mode: modePeer, client: name(id.Cluster, id.Gateway), server: name(peer.Cluster, peer.Gateway), epoch: epoch, exporter: material}
+	c := channel{
+		mode: modePeer, client: name(id.Cluster, id.Gateway), server: name(peer.Cluster, peer.Gateway),
+		epoch: epoch, exporter: material,
+	}
 	h := hello{Protocol: protocol, Cluster: id.Cluster, Gateway: id.Gateway, Server: c.server, Epoch: epoch}
 	public, err := publicKey(peer.Keys[epoch])
 	if err != nil {

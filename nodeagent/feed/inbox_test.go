@@ -104,10 +104,12 @@ func TestInboxHoldsBackUnfinishedChanges(t *testing.T) {
 	t.Parallel()
 	box := &inbox{peer: Peer{Cluster: "b"}, warn: func(string) {}}
 	one, two := export(t, ready("one")), export(t, ready("two"))
-	if changed, err := box.apply(frame{Kind: kindSnapshot, More: true, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{one}}}}); changed || err != nil || box.complete {
+	half := frame{Kind: kindSnapshot, More: true, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{one}}}}
+	if changed, err := box.apply(half); changed || err != nil || box.complete {
 		t.Fatalf("half a snapshot counts: %v, %v", changed, err)
 	}
-	if changed, err := box.apply(frame{Kind: kindDelta, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{two}}}}); !changed || err != nil || !box.complete {
+	rest := frame{Kind: kindDelta, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{two}}}}
+	if changed, err := box.apply(rest); !changed || err != nil || !box.complete {
 		t.Fatalf("a whole snapshot does not count: %v, %v", changed, err)
 	}
 	if n := len(box.heard["b"].Live.Exports); n != 2 {
@@ -173,8 +175,10 @@ func TestReadFrameRefusesBeforeItAllocates(t *testing.T) {
 }
 
 func FuzzReadFrame(f *testing.F) {
+	one := json.RawMessage(`{"namespace":"n","name":"e","ready":true,"hosts":[{"ips":["242.2.0.5"]}]}`)
 	for _, content := range []frame{
-		{Kind: kindHeartbeat}, {Kind: kindSnapshot, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{[]byte(`{"namespace":"n","name":"e","ready":true,"hosts":[{"ips":["242.2.0.5"]}]}`)}}}},
+		{Kind: kindHeartbeat},
+		{Kind: kindSnapshot, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{one}}}},
 		{Kind: kindDelta, More: true, Clusters: []update{{Cluster: "b", Removed: []string{"n/e"}}, {Cluster: "b", Gone: true}}},
 	} {
 		raw, err := pack(content)

@@ -78,7 +78,10 @@ func TestTargetTakesOnlyItsOwnAnswers(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	one := newTarget(Target{}, begin, true)
 	one.tick(begin, 7, 3)
-	for _, m := range []message{{sequence: 1, nonce: 8}, {sequence: 2, nonce: 7}, {sequence: 0, nonce: 0}, {sequence: 1<<32 + 1 - window, nonce: 7}} {
+	foreign := []message{
+		{sequence: 1, nonce: 8}, {sequence: 2, nonce: 7}, {sequence: 0, nonce: 0}, {sequence: 1<<32 + 1 - window, nonce: 7},
+	}
+	for _, m := range foreign {
 		if matched, _ := one.answer(begin, &m, 3); matched {
 			t.Errorf("%+v was taken", m)
 		}
