@@ -6,6 +6,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -18,6 +19,9 @@ import (
 
 // Namespace is where everything of Hawser lives inside a cluster.
 const Namespace = "hawser-system"
+
+// KnownLater stands for a key that only whoever has the root key can make.
+const KnownLater = "(known later)"
 
 // DefaultImage is the agent's image when Input names none.
 const DefaultImage = "hawser.dev/hawser-agent:latest"
@@ -32,6 +36,9 @@ type Input struct {
 	// Root derives the keys. Without it, keys are taken from Previous, so that
 	// whoever has no root key can still see what would change.
 	Root *keys.Root
+	// Preview lets a rendering without a root key go on where a key would have to
+	// be made: KnownLater stands in its place. Such a tree must not be published.
+	Preview bool
 	// Previous is what is published now, empty at first. From it come sealed keys
 	// that need no change, and the patches that people keep there.
 	Previous Tree
@@ -87,8 +94,12 @@ func publicKeys(in Input, previous *fabric.Fabric) Public {
 			}
 		}
 	}
+	later := ""
+	if in.Preview {
+		later = KnownLater
+	}
 	return func(cluster, gateway string, epoch int) (string, error) {
-		return known[gatewayEpoch{cluster, gateway, epoch}], nil
+		return cmp.Or(known[gatewayEpoch{cluster, gateway, epoch}], later), nil
 	}
 }
 
