@@ -23,14 +23,17 @@ func large(tb testing.TB, clusters, exports int, same bool) []byte {
 		if same {
 			pods, services = "10.7.0.0/16", "10.77.0.0/16"
 		}
-		fmt.Fprintf(&out, "  - name: c%d\n    podCIDRs: [%s]\n    serviceCIDRs: [%s]\n    recipient: %s\n    gateways:\n", i, pods, services, identity.Recipient())
+		fmt.Fprintf(&out, "  - name: c%d\n    podCIDRs: [%s]\n    serviceCIDRs: [%s]\n    recipient: %s\n    gateways:\n",
+			i, pods, services, identity.Recipient())
 		for g := range 2 {
-			fmt.Fprintf(&out, "    - name: g%d\n      node: node-%d\n      endpoints: [198.18.%d.%d]\n      port: %d\n", g, g, i/250, i%250, 51820+g)
+			fmt.Fprintf(&out, "    - name: g%d\n      node: node-%d\n      endpoints: [198.18.%d.%d]\n      port: %d\n",
+				g, g, i/250, i%250, 51820+g)
 		}
 	}
 	out.WriteString("  exports:\n")
 	for i := range exports {
-		fmt.Fprintf(&out, "  - name: s%d\n    namespace: ns%d\n    clusters: [c%d, c%d]\n    ports:\n    - {name: http, port: 80, protocol: TCP}\n    - {name: metrics, port: 9090}\n",
+		fmt.Fprintf(&out, "  - name: s%d\n    namespace: ns%d\n    clusters: [c%d, c%d]\n    ports:\n"+
+			"    - {name: http, port: 80, protocol: TCP}\n    - {name: metrics, port: 9090}\n",
 			i, i%100, i%clusters, (i+1)%clusters)
 	}
 	return []byte(out.String())

@@ -120,8 +120,10 @@ func (c *checker) sizedBlock(d Demand, path string) {
 		return
 	}
 	c.fail(diag.Diagnostic{
-		Code: "too-small", Path: path, Summary: fmt.Sprintf("the cluster needs %d global addresses, a /%d gives %d", d.Total(), size, usable(p)),
-		Hint:    fmt.Sprintf("set globalnet.clusterPrefix to %d or less, or give the cluster a globalCIDR", fitting(d.Total(), p.Addr().BitLen())),
+		Code: "too-small", Path: path,
+		Summary: fmt.Sprintf("the cluster needs %d global addresses, a /%d gives %d", d.Total(), size, usable(p)),
+		Hint: fmt.Sprintf("set globalnet.clusterPrefix to %d or less, or give the cluster a globalCIDR",
+			fitting(d.Total(), p.Addr().BitLen())),
 		Related: related("globalnet.clusterPrefix"),
 	})
 }
@@ -134,7 +136,8 @@ func (c *checker) blocks() {
 	}
 	if size < pool.Bits() {
 		c.fail(diag.Diagnostic{
-			Code: "too-small", Path: "globalnet.clusterPrefix", Summary: fmt.Sprintf("a block of /%d is larger than the pool %s", size, pool),
+			Code: "too-small", Path: "globalnet.clusterPrefix",
+			Summary: fmt.Sprintf("a block of /%d is larger than the pool %s", size, pool),
 			Related: related("globalnet.cidr"),
 		})
 		return
@@ -150,8 +153,9 @@ func (c *checker) blocks() {
 	}
 	if have := 1<<(size-pool.Bits()) - len(taken); need > have {
 		c.fail(diag.Diagnostic{
-			Code: "too-small", Path: "globalnet.cidr", Summary: fmt.Sprintf("%s has room for %d blocks of /%d, but clusters need %d", pool, max(have, 0), size, need),
-			Hint: "use a larger pool, or a longer globalnet.clusterPrefix",
+			Code: "too-small", Path: "globalnet.cidr",
+			Summary: fmt.Sprintf("%s has room for %d blocks of /%d, but clusters need %d", pool, max(have, 0), size, need),
+			Hint:    "use a larger pool, or a longer globalnet.clusterPrefix",
 		})
 	}
 }
@@ -160,8 +164,9 @@ func (c *checker) blocks() {
 func (c *checker) pool(u use, need int, what string) {
 	if u.prefix.IsValid() && need > usable(u.prefix) {
 		c.fail(diag.Diagnostic{
-			Code: "too-small", Path: u.path, Summary: fmt.Sprintf("%s gives %d addresses, but %s need %d", u.prefix, usable(u.prefix), what, need),
-			Hint: fmt.Sprintf("a /%d is large enough", fitting(need, u.prefix.Addr().BitLen())),
+			Code: "too-small", Path: u.path,
+			Summary: fmt.Sprintf("%s gives %d addresses, but %s need %d", u.prefix, usable(u.prefix), what, need),
+			Hint:    fmt.Sprintf("a /%d is large enough", fitting(need, u.prefix.Addr().BitLen())),
 		})
 	}
 }
@@ -175,12 +180,15 @@ func (c *checker) mappedFits() {
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
 		for _, pin := range cluster.pinned(path) {
-			pods := slices.DeleteFunc(slices.Clone(cluster.PodCIDRs), func(p netip.Prefix) bool { return !p.IsValid() || p.Addr().Is6() != pin.six })
+			pods := slices.DeleteFunc(slices.Clone(cluster.PodCIDRs), func(p netip.Prefix) bool {
+				return !p.IsValid() || p.Addr().Is6() != pin.six
+			})
 			if len(pods) == 0 || 1+sumBits(pods) <= hostBits(pin.prefix) {
 				continue
 			}
 			c.fail(diag.Diagnostic{
-				Code: "too-small", Path: pin.path, Summary: fmt.Sprintf("%s cannot map the cluster's pods and keep half for the rest", pin.prefix),
+				Code: "too-small", Path: pin.path,
+				Summary: fmt.Sprintf("%s cannot map the cluster's pods and keep half for the rest", pin.prefix),
 				Hint:    fmt.Sprintf("pin a /%d, or set globalnet.egress to auto", pin.prefix.Addr().BitLen()-1-sumBits(pods)),
 				Related: related(path+".podCIDRs", "globalnet.egress"),
 			})

@@ -43,21 +43,26 @@ func Load(file string, raw []byte) (*ClusterSet, *Source, diag.List) {
 // follow from a value that could not be read.
 func (d *decoder) adopt(found diag.List) {
 	for _, f := range found {
-		if d.unread(f.Path) {
-			continue
+		if !d.unread(f.Path) {
+			d.list = append(d.list, d.src.locate(f))
 		}
-		var others []diag.Related
-		for _, r := range f.Related {
-			if d.src.has(r.Path) {
-				others = append(others, diag.Related{Path: r.Path, Pos: d.src.Pos(r.Path)})
-			}
-		}
-		f.Pos, f.Related = d.src.Pos(f.Path), others
-		if !d.src.has(f.Path) && len(others) > 0 && !strings.HasPrefix(f.Path, "clusters[") { // a default that something in the file conflicts with
-			f.Pos, f.Related = others[0].Pos, others[1:]
-		}
-		d.list = append(d.list, f)
 	}
+}
+
+// locate adds the places. A default has none: where it conflicts with something
+// in the file, the finding stands there.
+func (s *Source) locate(f diag.Diagnostic) diag.Diagnostic {
+	var others []diag.Related
+	for _, r := range f.Related {
+		if s.has(r.Path) {
+			others = append(others, diag.Related{Path: r.Path, Pos: s.Pos(r.Path)})
+		}
+	}
+	f.Pos, f.Related = s.Pos(f.Path), others
+	if !s.has(f.Path) && len(others) > 0 {
+		f.Pos, f.Related = others[0].Pos, others[1:]
+	}
+	return f
 }
 
 // unread reports whether path, or what it is part of, could not be read.

@@ -97,3 +97,37 @@ func TestExampleLoads(t *testing.T) {
 		t.Errorf("want no findings, got\n%s", got)
 	}
 }
+
+// TestLoadEncoding has what would make a golden file binary.
+func TestLoadEncoding(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, give, want string
+	}{
+		{"NUL", "kind: a\x00b\n", "clusterset.yaml:1:8: error: byte 0x00 is not allowed in a YAML text"},
+		{"not UTF-8", "a: b\n\u00e9: \xff\n", "clusterset.yaml:2:4: error: byte 0xff is not allowed in a YAML text"},
+		{"UTF-16", "\xff\xfek\x00", "clusterset.yaml:1:1: error: byte 0xff is not allowed in a YAML text"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, _, _ := strings.Cut(printed(t, []byte(tt.give)), "\n")
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("(-want +got)\n%s", d)
+			}
+		})
+	}
+}
+
+// TestLoadWindowsLines checks that the places are right with CR LF.
+func TestLoadWindowsLines(t *testing.T) {
+	t.Parallel()
+	raw := bytes.ReplaceAll(example(t), []byte("\n"), []byte("\r\n"))
+	if got := printed(t, raw); got != "" {
+		t.Errorf("want no findings, got\n%s", got)
+	}
+	raw = bytes.Replace(raw, []byte("10.7.0.0/16"), []byte("10.7.0.1/16"), 1)
+	if got := printed(t, raw); strings.Contains(got, "\r") || !strings.Contains(got, "podCIDRs: [10.7.0.1/16]\n") {
+		t.Errorf("wrong snippet:\n%s", got)
+	}
+}

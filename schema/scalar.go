@@ -30,14 +30,14 @@ func isQuoted(n *yaml.Node) bool {
 	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
 
-// booleanWord reports whether tools of YAML 1.1 read a plain word as true or
-// false although YAML 1.2 does not (yaml.org/type/bool.html), and as which. Of
-// its words y and n are left out, as hardly a tool has them.
+// booleanWord reports whether YAML 1.1 reads a plain word as true or false
+// although YAML 1.2 does not (yaml.org/type/bool.html), and as which. The tools
+// of Kubernetes read YAML 1.1, the single letters included.
 func booleanWord(text string) (meaning, is bool) {
 	switch strings.ToLower(text) {
-	case "yes", "on":
+	case "y", "yes", "on":
 		return true, true
-	case "no", "off":
+	case "n", "no", "off":
 		return false, true
 	}
 	return false, false
@@ -65,7 +65,8 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *trail) {
 	}
 	if meaning, word := booleanWord(n.Value); word && !isQuoted(n) {
 		d.report(n, t, diag.Diagnostic{
-			Code: "yaml-boolean", Summary: n.Value + " is a boolean in YAML 1.1 and text in YAML 1.2", Hint: booleanHint(v, n.Value, meaning),
+			Code: "yaml-boolean", Summary: n.Value + " is a boolean in YAML 1.1 and text in YAML 1.2",
+			Hint: booleanHint(v, n.Value, meaning),
 		})
 		return
 	}
@@ -103,7 +104,8 @@ func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *trail) {
 		d.wrongType(n, t, "a whole number", "")
 	case err != nil || strconv.Itoa(number) != n.Value:
 		d.report(n, t, diag.Diagnostic{
-			Code: "bad-number", Summary: n.Value + " is not a plain decimal number", Hint: "write digits only, without a leading zero, sign or underscore",
+			Code: "bad-number", Summary: n.Value + " is not a plain decimal number",
+			Hint: "write digits only, without a leading zero, sign or underscore",
 		})
 	default:
 		v.SetInt(int64(number))
@@ -140,10 +142,12 @@ func textHint(n *yaml.Node, v reflect.Value) string {
 // unreadable says why a text is no value of v's type.
 func unreadable(text string, v reflect.Value) diag.Diagnostic {
 	if v.Type() == durationType {
-		return diag.Diagnostic{Code: "bad-duration", Summary: fmt.Sprintf("%q is not a duration", text), Hint: "a duration looks like 250ms, 25s or 5m"}
+		return diag.Diagnostic{Code: "bad-duration", Summary: fmt.Sprintf("%q is not a duration", text),
+			Hint: "a duration looks like 250ms, 25s or 5m"}
 	}
 	if v.Type() != prefixType {
-		return diag.Diagnostic{Code: "bad-address", Summary: fmt.Sprintf("%q is not an IP address", text), Hint: "an address looks like 169.254.73.53 or fd00::53"}
+		return diag.Diagnostic{Code: "bad-address", Summary: fmt.Sprintf("%q is not an IP address", text),
+			Hint: "an address looks like 169.254.73.53 or fd00::53"}
 	}
 	if a, err := netip.ParseAddr(text); err == nil {
 		return diag.Diagnostic{
@@ -151,7 +155,8 @@ func unreadable(text string, v reflect.Value) diag.Diagnostic {
 			Hint: fmt.Sprintf("write %s/%d for the one address, or the length of the network", a.WithZone(""), a.BitLen()),
 		}
 	}
-	return diag.Diagnostic{Code: "bad-prefix", Summary: fmt.Sprintf("%q is not a prefix", text), Hint: "a prefix looks like 10.7.0.0/16 or fd00:7::/48"}
+	return diag.Diagnostic{Code: "bad-prefix", Summary: fmt.Sprintf("%q is not a prefix", text),
+		Hint: "a prefix looks like 10.7.0.0/16 or fd00:7::/48"}
 }
 
 // wrongType notes a node that is not what the field holds.

@@ -39,7 +39,8 @@ func (c *checker) allow(e *Export, path string) {
 	others := slices.ContainsFunc(e.Allow.Clusters, func(name string) bool { return !slices.Contains(e.Clusters, name) })
 	if !others && len(c.set.Spec.Clusters) > len(e.Clusters) {
 		c.warn(diag.Diagnostic{
-			Code: "nobody-allowed", Path: path, Summary: "no cluster but those that export it may reach it", Hint: "without allow every cluster may",
+			Code: "nobody-allowed", Path: path, Summary: "no cluster but those that export it may reach it",
+			Hint: "without allow every cluster may",
 		})
 	}
 }
@@ -88,7 +89,8 @@ func (c *checker) balance(e *Export, path string) {
 	}
 	if e.Headless() && b.Policy != "" && b.Policy != fabric.LocalFirst {
 		c.fail(diag.Diagnostic{
-			Code: "misplaced", Path: path, Summary: "callers of a headless Service choose among its pods themselves", Hint: "remove balance",
+			Code: "misplaced", Path: path, Summary: "callers of a headless Service choose among its pods themselves",
+			Hint: "remove balance",
 		})
 	}
 }
@@ -122,7 +124,8 @@ func (c *checker) leftOut(e *Export, path string, named []string) {
 func (c *checker) headless(e *Export, path string, globalnet map[string]bool) {
 	if e.SessionAffinity != "" {
 		c.fail(diag.Diagnostic{
-			Code: "misplaced", Path: path + ".sessionAffinity", Summary: "a headless Service has no affinity, as callers choose among its pods themselves",
+			Code: "misplaced", Path: path + ".sessionAffinity",
+			Summary: "a headless Service has no affinity, as callers choose among its pods themselves",
 		})
 	}
 	c.hostnames(e, path+".hostnames")
@@ -132,8 +135,9 @@ func (c *checker) headless(e *Export, path string, globalnet map[string]bool) {
 	for _, name := range e.Clusters {
 		if globalnet[name] {
 			c.warn(diag.Diagnostic{
-				Code: "no-hostnames", Path: path, Summary: "pods in cluster " + name + ", which has globalnet, cannot be reached: none has a global address",
-				Hint: "set hostnames to the number of the StatefulSet's replicas, or to a list of hostnames",
+				Code: "no-hostnames", Path: path,
+				Summary: "pods in cluster " + name + ", which has globalnet, cannot be reached: none has a global address",
+				Hint:    "set hostnames to the number of the StatefulSet's replicas, or to a list of hostnames",
 			})
 		}
 	}

@@ -41,8 +41,9 @@ func (c *checker) endpoints() {
 		}
 		if silent != "" {
 			c.warn(diag.Diagnostic{
-				Code: "no-endpoint", Path: path + ".gateways", Summary: "no gateway has an endpoint, nor has any of another cluster: the two cannot connect",
-				Hint: "give at least one of the two clusters an endpoint", Related: related(silent + ".gateways"),
+				Code: "no-endpoint", Path: path + ".gateways",
+				Summary: "no gateway has an endpoint, nor has any of another cluster: the two cannot connect",
+				Hint:    "give at least one of the two clusters an endpoint", Related: related(silent + ".gateways"),
 			})
 		}
 		silent = path
@@ -54,8 +55,9 @@ func (c *checker) dialOut(cluster *Cluster, g *Gateway, path string) {
 	keepalive := c.set.TunnelOf(cluster).Keepalive
 	if len(g.Endpoints) == 0 && keepalive != nil && time.Duration(*keepalive) == 0 {
 		c.warn(diag.Diagnostic{
-			Code: "no-keepalive", Path: path, Summary: "the gateway only dials out, and keepalive is 0s: it cannot be reached once it is silent",
-			Hint: "set tunnel: {keepalive: 25s}",
+			Code: "no-keepalive", Path: path,
+			Summary: "the gateway only dials out, and keepalive is 0s: it cannot be reached once it is silent",
+			Hint:    "set tunnel: {keepalive: 25s}",
 		})
 	}
 }
@@ -126,8 +128,9 @@ func (c *checker) keys() {
 		if c.recipient(path+".recipient", cluster.Recipient) {
 			if earlier, dup := recipients.add(cluster.Recipient, path+".recipient"); dup {
 				c.warn(diag.Diagnostic{
-					Code: "shared-recipient", Path: path + ".recipient", Summary: "another cluster has the same recipient: each can open the other's keys",
-					Hint: "make one identity for each cluster with `hawser keys identity`", Related: related(earlier),
+					Code: "shared-recipient", Path: path + ".recipient",
+					Summary: "another cluster has the same recipient: each can open the other's keys",
+					Hint:    "make one identity for each cluster with `hawser keys identity`", Related: related(earlier),
 				})
 			}
 		}

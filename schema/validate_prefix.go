@@ -78,13 +78,15 @@ func (c *checker) prefix(path string, p netip.Prefix, ranges []use) bool {
 		return false
 	case p.Masked() != p:
 		c.fail(diag.Diagnostic{
-			Code: "host-bits", Path: path, Summary: p.String() + " has bits set after its prefix length", Hint: "write " + p.Masked().String(),
+			Code: "host-bits", Path: path, Summary: p.String() + " has bits set after its prefix length",
+			Hint: "write " + p.Masked().String(),
 		})
 	}
 	for _, r := range ranges {
 		if p.Overlaps(r.prefix) {
 			c.fail(diag.Diagnostic{
-				Code: "reserved-range", Path: path, Summary: fmt.Sprintf("%s holds addresses of %s, which are reserved (%s)", p, r.prefix, r.path),
+				Code: "reserved-range", Path: path,
+				Summary: fmt.Sprintf("%s holds addresses of %s, which are reserved (%s)", p, r.prefix, r.path),
 			})
 			return false
 		}
@@ -179,7 +181,8 @@ func (c *checker) dnsAddress(pools []use) {
 	a := c.set.Spec.DNS.Address
 	fail := func(summary string, others ...string) {
 		c.fail(diag.Diagnostic{
-			Code: "bad-address", Path: "dns.address", Summary: summary, Hint: "leave it out: 169.254.73.53 is used then", Related: related(others...),
+			Code: "bad-address", Path: "dns.address", Summary: summary,
+			Hint: "leave it out: 169.254.73.53 is used then", Related: related(others...),
 		})
 	}
 	switch {

@@ -29,7 +29,8 @@ func (c *checker) settings() {
 	}
 	if ttl := spec.DNS.TTL; ttl != nil && time.Duration(*ttl)%time.Second != 0 {
 		c.fail(diag.Diagnostic{
-			Code: "bad-duration", Path: "dns.ttl", Summary: fmt.Sprintf("%s is not a whole number of seconds, which is all that DNS can say", time.Duration(*ttl)),
+			Code: "bad-duration", Path: "dns.ttl",
+			Summary: fmt.Sprintf("%s is not a whole number of seconds, which is all that DNS can say", time.Duration(*ttl)),
 		})
 	}
 	c.epochs()
@@ -60,7 +61,8 @@ func (c *checker) connectivity() {
 	for i, pair := range conn.Links {
 		path := nth("connectivity.links", i)
 		if len(pair) != 2 {
-			c.fail(diag.Diagnostic{Code: "bad-link", Path: path, Summary: fmt.Sprintf("a link joins 2 clusters, not %d", len(pair)), Hint: "write [a, b]"})
+			c.fail(diag.Diagnostic{Code: "bad-link", Path: path, Summary: fmt.Sprintf("a link joins 2 clusters, not %d", len(pair)),
+				Hint: "write [a, b]"})
 			continue
 		}
 		for j, name := range pair {
@@ -94,7 +96,8 @@ func (c *checker) unlinked(linked map[string]bool) {
 	for i, cluster := range c.set.Spec.Clusters {
 		if cluster.Name != "" && !linked[cluster.Name] {
 			c.warn(diag.Diagnostic{
-				Code: "no-link", Path: c.clusterPaths[i], Summary: "the cluster has no link to any other", Hint: "add one to connectivity.links",
+				Code: "no-link", Path: c.clusterPaths[i], Summary: "the cluster has no link to any other",
+				Hint: "add one to connectivity.links",
 			})
 		}
 	}

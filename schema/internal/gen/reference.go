@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+const intro = `# Reference of the topology file
+
+<!-- Generated from the types in schema/; change them and run go generate ./schema. -->
+
+One YAML document describes a clusterset. ` + "`clusterset.example.yaml`" + ` is a complete one, and
+` + "`clusterset.schema.json`" + ` lets an editor complete and check it; ` + "`hawser validate`" + ` has the last word.
+
+- Keys and values are read strictly: an unknown or repeated key is an error, a number is no text, and the words
+  yes, no, on, off, y and n, which tools read differently, must be in quotes where they are text.
+- There are no anchors, aliases or tags, and no second document.
+- An address or prefix is of either family unless it says IPv4 or IPv6. A prefix has no bits set after its length.
+- A duration is a number with a unit: ` + "`250ms`, `25s`, `5m`, `1h30m`" + `.
+- Messages name a value by its path below spec, list items by their names: ` + "`clusters[g1].podCIDRs[0]`" + `,
+  ` + "`exports[sample/web].ports[0].name`" + `.
+- A name is a DNS label: at most 63 lower-case letters, digits and hyphens, no hyphen first or last.
+`
+
+// reference gives the page that lists every field.
+func reference(types map[string]structDef) []byte {
+	var out strings.Builder
+	out.WriteString(intro)
+	section(&out, types, "ClusterSet", "")
+	return []byte(out.String())
+}
+
+// section writes the table of a struct and then the sections of its parts.
+func section(out *strings.Builder, types map[string]structDef, name, path string) {
+	def := types[name]
+	title := path
+	if path == "" {
+		title = "The document"
+	} else {
+		title = "`" + title + "`"
+	}
+	fmt.Fprintf(out, "\n## %s\n\n%s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", title, def.doc)
+	for _, f := range def.fields {
+		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", f.name, typeText(f), defaultText(f), cell(f.doc))
+	}
+	for _, f := range def.fields {
+		inner, suffix := f.typ, ""
+		for inner.kind == kindList {
+			inner, suffix = *inner.elem, suffix+"[]"
+		}
+		if inner.kind == kindStruct {
+			section(out, types, inner.name, strings.TrimPrefix(path+"."+f.name+suffix, "."))
+		}
+	}
+}
+
+// typeText names the type of a field with its values or its range.
+func typeText(f fieldDef) string {
+	text := typeName(f.typ, false)
+	if len(f.enum) > 0 {
+		text = "`" + strings.Join(f.enum, "` or `") + "`"
+	}
+	if f.bounded() {
+		text += fmt.Sprintf(", %s to %s", f.min, f.max)
+	}
+	return text
+}
+
+func typeName(t valueType, plural bool) string {
+	s := ""
+	if plural {
+		s = "s"
+	}
+	switch t.kind {
+	case kindList:
+		return "list" + s + " of " + typeName(*t.elem, true)
+	case kindMap:
+		return "mapping" + s + " of names to " + typeName(*t.elem, true)
+	case kindStruct:
+		return "mapping" + s
+	case kindText, kindBool, kindHostnames:
+		return t.kind
+	case kindPrefix, kindAddress:
+		if plural {
+			return t.kind + "es"
+		}
+	}
+	return t.kind + s
+}
+
+func defaultText(f fieldDef) string {
+	switch {
+	case f.required:
+		return "**required**"
+	case f.def == "":
+		return ""
+	case f.typ.kind == kindList:
+		return "`[" + f.def + "]`"
+	}
+	return "`" + f.def + "`"
+}
+
+// cell makes a text fit into a table.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;").Replace(text)
+}
