@@ -18,6 +18,11 @@ import (
 // lock-conflict). Errors tell what does not fit; the lock that comes with them
 // lacks it.
 func Allocate(top *ClusterSet, lock *Lock) (*Lock, diag.List) {
+	a := allocate(top, lock)
+	return a.lock, a.list
+}
+
+func allocate(top *ClusterSet, lock *Lock) *allocator {
 	a := &allocator{top: top, lock: newLock()}
 	if lock != nil {
 		a.lock = lock.clone()
@@ -36,13 +41,14 @@ func Allocate(top *ClusterSet, lock *Lock) (*Lock, diag.List) {
 	a.reportMoves()
 	a.fill()
 	a.list.Sort()
-	return a.lock, a.list
+	return a
 }
 
 // allocator is the state of one call of Allocate.
 type allocator struct {
 	top     *ClusterSet
-	lock    *Lock // what becomes the result
+	lock    *Lock    // what becomes the result
+	added   []string // paths of what the lock lacked
 	list    diag.List
 	members map[string]*Cluster
 	demands []demand
@@ -259,20 +265,20 @@ func (a *allocator) fill() {
 	full := map[*area]*shortage{}
 	for _, d := range a.demands {
 		h := a.lock.addrs[d.slot]
-		missing := false
+		before := len(h.addrs)
 		for _, area := range a.areas[d.area()] {
 			for range d.count - countIn(h.addrs, area.block) {
 				addr, ok := area.next(d.slot)
 				if !ok {
-					missing = true
 					noteShortage(full, area, d)
 					continue
 				}
 				h.addrs = append(slices.Clip(h.addrs), addr)
 			}
 		}
-		if len(h.addrs) > 0 || missing {
+		if len(h.addrs) > before {
 			a.lock.addrs[d.slot] = h
+			a.added = append(a.added, d.slot.path())
 		}
 	}
 	a.reportShortages(full)

@@ -150,6 +150,7 @@ func (b *blockPass) pins() {
 				b.move(c.Name, have, "to its pin "+pin.String())
 			}
 			have = heldPrefix{prefix: pin}
+			b.added = append(b.added, at("clusters", c.Name)+".blocks")
 		}
 		b.set(c.Name, have)
 		b.own(c.Name, have, true)
@@ -293,6 +294,7 @@ func (b *blockPass) place(c *Cluster, sizes []int) {
 			block := heldPrefix{prefix: p}
 			b.set(c.Name, block)
 			b.own(c.Name, block, true)
+			b.added = append(b.added, at("clusters", c.Name)+".blocks")
 			return
 		}
 	}

@@ -117,8 +117,9 @@ func (a *allocator) mapCluster(c *Cluster, used []netip.Addr) {
 		half.take(m)
 		found[p] = heldPrefix{prefix: m}
 	}
-	for p, m := range found {
-		entry.mappings[p] = m
+	for _, p := range missing {
+		entry.mappings[p] = found[p]
+		a.added = append(a.added, at(at("clusters", c.Name)+".mappings", p.String()))
 	}
 }
 

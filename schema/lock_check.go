@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -13,19 +12,20 @@ import (
 // CheckLock reports everything for which hawser allocate has to be run: what the
 // lock lacks (code lock-stale), what it holds twice after a merge
 // (lock-conflict), and what does not fit at all. Nothing to report means that
-// Allocate would give back the same lock.
+// Allocate would give out nothing and move nothing.
 func CheckLock(top *ClusterSet, lock *Lock) diag.List {
 	if lock == nil {
 		lock = newLock()
 	}
-	want, list := Allocate(top, lock)
+	a := allocate(top, lock)
+	list := a.list
 	for i := range list {
 		if list[i].Severity == diag.Warning {
 			list[i].Severity = diag.Error
 			list[i].Hint = strings.TrimPrefix(list[i].Hint+"; run hawser allocate to settle it", "; ")
 		}
 	}
-	if missing := missingFrom(lock, want); len(list) == 0 && len(missing) > 0 {
+	if missing := a.added; len(list) == 0 && len(missing) > 0 {
 		shown := strings.Join(missing[:min(len(missing), 3)], ", ")
 		if more := len(missing) - 3; more > 0 {
 			shown += fmt.Sprintf(" and %d more", more)
@@ -34,39 +34,6 @@ func CheckLock(top *ClusterSet, lock *Lock) diag.List {
 			Summary: "the lock is stale: no address yet for " + shown, Hint: "run hawser allocate, and commit the lock"})
 	}
 	return list
-}
-
-// missingFrom names what Allocate added to a lock, clusters first.
-func missingFrom(have, want *Lock) []string {
-	var out []string
-	for _, n := range nodesOf(want) {
-		if !slices.Equal(have.Blocks(n), want.Blocks(n)) {
-			out = append(out, at("clusters", n))
-		}
-	}
-	for _, s := range want.sorted() {
-		if !slices.Equal(have.addrs[s].addrs, want.addrs[s].addrs) {
-			out = append(out, s.path())
-		}
-	}
-	if len(out) > 0 {
-		return out
-	}
-	haveRaw, err := have.Marshal()
-	wantRaw, err2 := want.Marshal()
-	if err == nil && err2 == nil && !bytes.Equal(haveRaw, wantRaw) {
-		out = append(out, "the mappings of pods")
-	}
-	return out
-}
-
-func nodesOf(l *Lock) []string {
-	clusters, _ := l.tree()
-	out := make([]string, len(clusters))
-	for i, c := range clusters {
-		out[i] = c.name
-	}
-	return out
 }
 
 // GC gives the lock without what the topology no longer asks for: those

@@ -52,6 +52,9 @@ func sumBits(prefixes []netip.Prefix) int {
 type space struct {
 	pool  netip.Prefix
 	taken []netip.Prefix // disjoint, sorted
+	// from is where the search for a part of each size goes on: as parts are only
+	// ever taken, nothing below it becomes free.
+	from map[int]netip.Prefix
 }
 
 // overlap gives a taken part that overlaps p.
@@ -77,21 +80,26 @@ func (s *space) find(host int) (netip.Prefix, bool) {
 	if length < s.pool.Bits() {
 		return netip.Prefix{}, false
 	}
-	candidate := netip.PrefixFrom(s.pool.Addr(), length)
-	for s.pool.Contains(candidate.Addr()) {
+	if s.from == nil {
+		s.from = map[int]netip.Prefix{}
+	}
+	candidate, ok := s.from[host]
+	if !ok {
+		candidate = netip.PrefixFrom(s.pool.Addr(), length)
+	}
+	for candidate.IsValid() && s.pool.Contains(candidate.Addr()) {
+		s.from[host] = candidate
 		t, clash := s.overlap(candidate)
 		if !clash {
 			return candidate, true
 		}
-		next := lastOf(candidate).Next()
+		next := lastOf(candidate)
 		if t.Bits() < length {
-			next = lastOf(t).Next()
+			next = lastOf(t)
 		}
-		if !next.IsValid() { // past the last address of the family
-			break
-		}
-		candidate = netip.PrefixFrom(next, length)
+		candidate = netip.PrefixFrom(next.Next(), length) // invalid past the last address of the family
 	}
+	s.from[host] = netip.Prefix{}
 	return netip.Prefix{}, false
 }
 

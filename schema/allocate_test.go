@@ -1,0 +1,347 @@
+package schema
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// world gives a topology of clusters and exports by number. Equal numbers give
+// equal things, whatever else is there.
+func world(clusters, exports []int) *ClusterSet {
+	top := &ClusterSet{APIVersion: APIVersion, Kind: Kind, Metadata: Metadata{Name: "demo"}}
+	for _, n := range clusters {
+		name := fmt.Sprintf("c%d", n)
+		c := Cluster{
+			Name:         name,
+			PodCIDRs:     []netip.Prefix{netip.MustParsePrefix([]string{"10.7.0.0/16", "10.8.0.0/20", "10.9.0.0/22"}[n%3])},
+			ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.77.0.0/16")},
+			Gateways:     []Gateway{{Name: name + "-b", Node: "b"}, {Name: name + "-a", Node: "a"}},
+		}
+		if n%4 == 0 {
+			c.PodCIDRs = append(c.PodCIDRs, netip.MustParsePrefix("fd00:7::/64"))
+		}
+		if n%5 == 0 {
+			c.Egress = []EgressRule{{Name: "z", Namespace: "n", IPs: 2}, {Name: "a", Namespace: "n", IPs: 1}}
+		}
+		if n%7 == 0 {
+			c.GlobalCIDR = netip.PrefixFrom(netip.AddrFrom4([4]byte{242, 255, byte(n), 0}), 24)
+		}
+		top.Spec.Clusters = append(top.Spec.Clusters, c)
+	}
+	for _, n := range exports {
+		e := Export{Namespace: fmt.Sprintf("ns%d", n%3), Name: fmt.Sprintf("e%d", n), Ports: []Port{{Port: 80}}}
+		if n%4 == 0 {
+			e.Type, e.Hostnames = fabric.Headless, Hostnames{Count: 3 + n%9}
+		}
+		for i, c := range top.Spec.Clusters {
+			if (i+n)%3 == 0 {
+				e.Clusters = append(e.Clusters, c.Name)
+			}
+		}
+		top.Spec.Exports = append(top.Spec.Exports, e)
+	}
+	top.Spec.Globalnet.IPv6CIDR = netip.MustParsePrefix("fd42::/32")
+	top.Spec.Services.IPv6CIDR = netip.MustParsePrefix("fd43::/64")
+	Default(top)
+	return top
+}
+
+// exportsIn pins which clusters export, so that removing a cluster does not
+// change who else exports.
+func exportsIn(top *ClusterSet) {
+	for i := range top.Spec.Exports {
+		e := &top.Spec.Exports[i]
+		e.Clusters = nil
+		var sum int
+		for _, r := range e.Name {
+			sum += int(r)
+		}
+		for j, c := range top.Spec.Clusters {
+			if (len(c.Name)*7+int(c.Name[len(c.Name)-1])+sum)%3 == 0 {
+				e.Clusters = append(e.Clusters, top.Spec.Clusters[j].Name)
+			}
+		}
+	}
+}
+
+func pick(r *rand.Rand, n int) []int {
+	var out []int
+	for i := range n {
+		if r.IntN(2) == 0 {
+			out = append(out, i)
+		}
+	}
+	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+func marshal(t testing.TB, l *Lock) string {
+	t.Helper()
+	raw, err := l.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func noErrors(t testing.TB, list diag.List) {
+	t.Helper()
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNothingMoves walks through random topologies, one after the other on the
+// same lock. Whatever was allocated once stays with its owner until the end.
+func TestNothingMoves(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(25) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 1))
+			lock := newLock()
+			addrs, blocks := map[slot][]netip.Addr{}, map[string][]netip.Prefix{}
+			for range 12 {
+				top := world(pick(r, 24), pick(r, 30))
+				exportsIn(top)
+				next, list := Allocate(top, lock)
+				if len(list) > 0 {
+					t.Fatalf("findings: %v", list)
+				}
+				wellFormed(t, top, next)
+				for s, want := range addrs {
+					if have := next.addrs[s].addrs; !slices.Equal(have[:min(len(have), len(want))], want) {
+						t.Fatalf("%s moved from %v to %v", s.path(), want, have)
+					}
+				}
+				for name, want := range blocks {
+					if have := next.Blocks(name); !slices.Equal(have, want) {
+						t.Fatalf("cluster %s moved from %v to %v", name, want, have)
+					}
+				}
+				for s, h := range next.addrs {
+					addrs[s] = h.addrs
+				}
+				for name := range next.clusters {
+					blocks[name] = next.Blocks(name)
+				}
+				lock = next
+			}
+			if len(addrs) < 100 || len(blocks) < 20 {
+				t.Errorf("only %d slots and %d blocks were seen", len(addrs), len(blocks))
+			}
+		})
+	}
+}
+
+// wellFormed checks what holds for every lock.
+func wellFormed(t *testing.T, top *ClusterSet, l *Lock) {
+	t.Helper()
+	owner := map[netip.Addr]slot{}
+	for s, h := range l.addrs {
+		for _, a := range h.addrs {
+			if other, dup := owner[a]; dup {
+				t.Fatalf("%s and %s share %s", s.path(), other.path(), a)
+			}
+			owner[a] = s
+			inside(t, top, l, s, a)
+		}
+	}
+	var all []netip.Prefix
+	for name := range l.clusters {
+		for _, b := range l.Blocks(name) {
+			for _, o := range all {
+				if o.Overlaps(b) {
+					t.Fatalf("block %s of %s overlaps %s", b, name, o)
+				}
+			}
+			all = append(all, b)
+		}
+	}
+	if list := CheckLock(top, l); len(list) > 0 {
+		t.Fatalf("check: %v", list)
+	}
+}
+
+// inside checks that an address lies in its block, is no first or last address
+// of it, and no address of a mapped pod.
+func inside(t *testing.T, top *ClusterSet, l *Lock, s slot, a netip.Addr) {
+	t.Helper()
+	var blocks []netip.Prefix
+	switch s.kind {
+	case slotGateway:
+		blocks = top.TunnelPools()
+	case slotVIP:
+		blocks = top.ServicePools()
+	default:
+		blocks = l.Blocks(s.cluster)
+		for _, m := range l.clusters[s.cluster].mappings {
+			if m.prefix.Contains(a) {
+				t.Fatalf("%s has %s, which is a mapped pod's", s.path(), a)
+			}
+		}
+	}
+	i := slices.IndexFunc(blocks, func(b netip.Prefix) bool { return b.Contains(a) })
+	if i < 0 || a == blocks[i].Addr() || a == lastOf(blocks[i]) {
+		t.Fatalf("%s has %s, which is not inside of %v", s.path(), a, blocks)
+	}
+}
+
+// TestOrderOfTheFile permutes every list of the topology: no byte changes.
+func TestOrderOfTheFile(t *testing.T) {
+	t.Parallel()
+	all := make([]int, 30)
+	for i := range all {
+		all[i] = i
+	}
+	top := world(all, all)
+	want, list := Allocate(top, nil)
+	noErrors(t, list)
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 10 {
+		s := &top.Spec
+		r.Shuffle(len(s.Clusters), func(i, j int) { s.Clusters[i], s.Clusters[j] = s.Clusters[j], s.Clusters[i] })
+		r.Shuffle(len(s.Exports), func(i, j int) { s.Exports[i], s.Exports[j] = s.Exports[j], s.Exports[i] })
+		for i := range s.Clusters {
+			slices.Reverse(s.Clusters[i].Gateways)
+			slices.Reverse(s.Clusters[i].Egress)
+			slices.Reverse(s.Clusters[i].PodCIDRs)
+		}
+		for i := range s.Exports {
+			slices.Reverse(s.Exports[i].Clusters)
+		}
+		have, list := Allocate(top, nil)
+		noErrors(t, list)
+		if diff := cmp.Diff(marshal(t, want), marshal(t, have)); diff != "" {
+			t.Fatalf("(-want +got)\n%s", diff)
+		}
+	}
+}
+
+// TestRoundTrip reads what was written.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	top := world([]int{0, 1, 2, 5, 7, 8}, []int{0, 1, 2, 3, 4})
+	top.Spec.Clusters[1].Name = "no" // a word that some readers take for false
+	lock, list := Allocate(top, nil)
+	noErrors(t, list)
+	text := marshal(t, lock)
+	have, list := ReadLock("clusterset.lock.yaml", []byte(text))
+	if len(list) > 0 {
+		t.Fatalf("findings: %v", list)
+	}
+	if diff := cmp.Diff(text, marshal(t, have)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	again, list := Allocate(top, have)
+	if len(list) > 0 || marshal(t, again) != text {
+		t.Errorf("allocating again changes the lock: %v", list)
+	}
+}
+
+// TestGC frees what is gone, and nothing else moves.
+func TestGC(t *testing.T) {
+	t.Parallel()
+	before := world([]int{1, 2, 3, 4}, []int{1, 2, 3, 4, 5, 8})
+	exportsIn(before)
+	full, list := Allocate(before, nil)
+	noErrors(t, list)
+	after := world([]int{1, 3}, []int{1, 3, 8})
+	exportsIn(after)
+	after.Spec.Globalnet.EgressIPs = 4
+	gc := full.GC(after)
+	if list := CheckLock(after, gc); len(list) > 0 {
+		t.Fatalf("check: %v", list)
+	}
+	text := marshal(t, gc)
+	for _, gone := range []string{"c2", "c4", "e2", "e5"} {
+		if strings.Contains(text, gone) {
+			t.Errorf("%s is still in the lock:\n%s", gone, text)
+		}
+	}
+	for s, h := range gc.addrs {
+		if had := full.addrs[s].addrs; s.kind != slotEgress && !slices.Equal(had, h.addrs) {
+			t.Errorf("%s moved from %v to %v", s.path(), had, h.addrs)
+		}
+	}
+	if n := len(Take(gc.Egress("c1"), 99, gc.Blocks("c1")[:1])); n != 4 {
+		t.Errorf("%d egress addresses, want 4", n)
+	}
+	if _, had := full.clusters["c2"]; !had {
+		t.Error("the lock was changed in place")
+	}
+}
+
+// TestOwnership compares each slot with what it had in a lock of its own: what
+// one cluster gets inside its block does not depend on other clusters.
+func TestOwnership(t *testing.T) {
+	t.Parallel()
+	top := world([]int{7, 14}, []int{0, 1, 2})
+	both, list := Allocate(top, nil)
+	noErrors(t, list)
+	one := world([]int{7}, nil)
+	alone, list := Allocate(one, nil)
+	noErrors(t, list)
+	if !slices.Equal(alone.Blocks("c7")[:1], both.Blocks("c7")[:1]) {
+		t.Errorf("blocks %v and %v", alone.Blocks("c7"), both.Blocks("c7"))
+	}
+	names := slices.Sorted(maps.Keys(both.clusters))
+	if diff := cmp.Diff([]string{"c14", "c7"}, names); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func BenchmarkAllocate(b *testing.B) {
+	clusters, exports := make([]int, 1000), make([]int, 10000)
+	for i := range clusters {
+		clusters[i] = i
+	}
+	for i := range exports {
+		exports[i] = i
+	}
+	top := world(clusters, nil)
+	for i := range exports {
+		top.Spec.Exports = append(top.Spec.Exports, Export{Namespace: "ns", Name: fmt.Sprintf("e%d", i), Type: fabric.ClusterSetIP,
+			Clusters: []string{fmt.Sprintf("c%d", i%1000), fmt.Sprintf("c%d", (i+1)%1000)}})
+	}
+	for i := range top.Spec.Clusters {
+		top.Spec.Clusters[i].GlobalCIDR = netip.Prefix{}
+	}
+	top.Spec.Globalnet.ClusterPrefix = 20
+	b.Run("new", func(b *testing.B) {
+		for b.Loop() {
+			if _, list := Allocate(top, nil); list.HasErrors() {
+				b.Fatal(list.Err())
+			}
+		}
+	})
+	lock, _ := Allocate(top, nil)
+	raw, err := lock.Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("read", func(b *testing.B) {
+		for b.Loop() {
+			if _, list := ReadLock("lock", raw); list.HasErrors() {
+				b.Fatal(list.Err())
+			}
+		}
+	})
+	b.Run("check", func(b *testing.B) {
+		for b.Loop() {
+			if list := CheckLock(top, lock); list.HasErrors() {
+				b.Fatal(list.Err())
+			}
+		}
+	})
+}
