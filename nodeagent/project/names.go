@@ -19,9 +19,9 @@ func (v *view) addDNS() {
 	v.state.Services = unique(v.state.Services)
 	f := v.in.Fabric
 	serial := serialOf(v.state.Services, f.DNS)
-	for _, domain := range append([]string{f.Domain}, f.ExtraDomains...) {
+	for i, domain := range append([]string{f.Domain}, f.ExtraDomains...) {
 		v.state.Zones = append(v.state.Zones, desired.Zone{
-			Domain: domain, ClusterNames: f.DNS.ClusterNames, TTL: f.DNS.TTL, Serial: serial, Origin: "dns",
+			Domain: domain, ClusterNames: f.DNS.ClusterNames, TTL: f.DNS.TTL, Serial: serial, Extra: i > 0, Origin: "dns",
 		})
 	}
 }
