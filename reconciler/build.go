@@ -20,6 +20,7 @@ type BuildInput struct {
 	Patches   render.Tree
 	Published render.Tree // what is published now
 	Root      *keys.Root
+	Preview   bool   // without a root key: show keys that are to be made as known later; not to be published
 	Image     string // of the agent
 }
 
@@ -53,6 +54,7 @@ func Build(in BuildInput) (*Built, diag.List) {
 	delete(previous, LockFile)
 	tree, list := render.Render(render.Input{
 		Topology: set, Lock: lock.Lock, Root: in.Root, Previous: previous, Patches: in.Patches, Image: in.Image,
+		Preview: in.Preview,
 	})
 	if list.HasErrors() {
 		return nil, Placed(list, src)

@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/render"
 )
 
 // published is what a branch holds; without the branch it is empty.
 type published struct {
-	store  *repo.Store
 	commit string // empty: nothing is published yet
-	tree   map[string][]byte
+	tree   render.Tree
 }
 
 // readPublished reads the publish branch of the repository at address, or of
@@ -22,14 +23,14 @@ func readPublished(ctx context.Context, address, file, branch string) (published
 	if address == "" {
 		address = filepath.Dir(file)
 	}
-	store, err := repo.Open(repo.Config{URL: address})
+	store, err := repo.Open(repo.Config{URL: address, Auth: gitAuth()})
 	if err != nil {
 		return published{}, err
 	}
 	if err := store.Sync(ctx, branch); err != nil {
 		return published{}, err
 	}
-	p := published{store: store}
+	var p published
 	commit, err := store.Find(branch)
 	if errors.Is(err, repo.ErrNoBranch) {
 		return p, nil
@@ -40,4 +41,12 @@ func readPublished(ctx context.Context, address, file, branch string) (published
 	p.commit = commit.String()
 	p.tree, err = store.Tree(commit)
 	return p, err
+}
+
+// gitAuth is the login that the environment holds.
+func gitAuth() repo.Auth {
+	return repo.Auth{
+		Username: os.Getenv("HAWSER_GIT_USERNAME"), Password: os.Getenv("HAWSER_GIT_TOKEN"),
+		SSHKeyPassword: os.Getenv("HAWSER_SSH_KEY_PASSWORD"),
+	}
 }

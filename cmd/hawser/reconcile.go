@@ -20,6 +20,7 @@ type reconcileFlags struct {
 	publishRepo string
 	listen      string
 	once        bool
+	dryRun      bool
 	logFormat   string
 	verbose     bool
 }
@@ -46,7 +47,7 @@ pass --allow-mass-delete.
 Credentials: --git-token-file or HAWSER_GIT_TOKEN for HTTP, --ssh-key for SSH.
 
 Exit codes: with --once 0 in force, 1 the commit was refused, 2 it could not be
-carried through.`,
+carried through; with --dry-run 0 no change, 1 changes, 2 error.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.reconcile(cmd.Context(), f) },
 	}
@@ -68,7 +69,7 @@ func (f *reconcileFlags) sourceFlags(cmd *cobra.Command) {
 	flags.BoolVar(&c.WriteLock, "write-lock", true, "allocate missing addresses and keep them, instead of refusing the commit")
 	flags.BoolVar(&c.AllowMassDelete, "allow-mass-delete", false, "let a commit remove more than half of the clusters")
 	flags.StringVar(&c.Source.Cache, "cache", "", "folder for the mirror of a remote repository (default: in memory)")
-	flags.StringVar(&c.Source.Auth.Username, "git-username", os.Getenv("HAWSER_GIT_USERNAME"), "user name for HTTP")
+	flags.StringVar(&c.Source.Auth.Username, "git-username", gitAuth().Username, "user name for HTTP")
 	flags.StringVar(&c.Source.Auth.PasswordFile, "git-token-file", "", "file of the password or token for HTTP")
 	flags.StringVar(&c.Source.Auth.SSHKeyFile, "ssh-key", "", "private key file for SSH (default: the SSH agent)")
 	flags.StringVar(&c.Source.Auth.SSHKnownHosts, "ssh-known-hosts", "", "known_hosts file (default: the user's and the system's)")
@@ -82,6 +83,7 @@ func (f *reconcileFlags) serviceFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8473", "address of /healthz, /readyz, /metrics, /status and /webhook")
 	flags.StringVar(&f.cfg.WebhookSecretFile, "webhook-secret", "", "file of the secret of webhooks; without it they are off")
 	flags.BoolVar(&f.once, "once", false, "make one pass and end")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan of the newest commit, change nothing and end")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
 }
@@ -91,7 +93,10 @@ func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.once {
+	switch {
+	case f.dryRun:
+		return a.dryRun(ctx, r)
+	case f.once:
 		out, failure := r.Once(ctx)
 		if failure != nil {
 			return a.refusal(failure)
@@ -125,17 +130,27 @@ func (a *app) newReconciler(f *reconcileFlags) (*reconciler.Reconciler, error) {
 	default:
 		return nil, fmt.Errorf("--log-format %q: it is text or json", f.logFormat)
 	}
-	c.Source.Auth.Password = os.Getenv("HAWSER_GIT_TOKEN")
-	c.Source.Auth.SSHKeyPassword = os.Getenv("HAWSER_SSH_KEY_PASSWORD")
+	c.Source.Auth.Password, c.Source.Auth.SSHKeyPassword = gitAuth().Password, gitAuth().SSHKeyPassword
 	c.Publish = repo.Config{URL: f.publishRepo, Auth: c.Source.Auth}
 	if c.Source.Cache != "" {
 		c.Publish.Cache = c.Source.Cache + "-publish"
 	}
 	c.Version, c.Log, c.Now = version, slog.New(handler), time.Now
-	if f.once {
+	if f.once || f.dryRun {
 		c.Log = slog.New(slog.DiscardHandler) // the command says it itself
 	}
 	return reconciler.New(c)
+}
+
+// dryRun prints what the newest commit would change.
+func (a *app) dryRun(ctx context.Context, r *reconciler.Reconciler) error {
+	p, failure := r.Preview(ctx)
+	if failure != nil {
+		a.printFindings(failure.Diagnostics, failure.Files())
+		return failure
+	}
+	a.printFindings(p.Built.Warnings, p.Files)
+	return a.printPlan(planInput{want: p.Built.Tree, have: p.Published, source: p.Built.Source, output: "text"})
 }
 
 // refusal turns a failed pass into exit code 1 or 2.
@@ -153,6 +168,10 @@ func (a *app) sayOutcome(out *reconciler.Outcome) error {
 	text := "nothing to publish: " + cmp.Or(out.Published, "no commit") + " is in force"
 	if out.Changed {
 		text = "published " + out.Published
+	}
+	if out.LockPending {
+		_, _ = fmt.Fprintln(a.err, "the lock could not be committed to the source branch and stays on the publish branch; "+
+			"hawser allocate takes it over")
 	}
 	_, err := fmt.Fprintf(a.out, "%s (source %s, fabric %s)\n", text, out.Source.Commit, out.Digest)
 	return err

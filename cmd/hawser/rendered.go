@@ -34,7 +34,7 @@ func readRendered(dir string) (rendered, error) {
 			return r, err
 		}
 	}
-	for _, name := range []string{reconciler.LockFile, inventoryFile} {
+	for _, name := range []string{reconciler.LockFile, "README.md", inventoryFile} {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
