@@ -5,7 +5,7 @@ set -euo pipefail
 
 declare -A package_of=(
   [nft]=nftables [ip]=iproute2 [curl]=curl [dig]=bind9-dnsutils [tcpdump]=tcpdump
-  [iperf3]=iperf3 [conntrack]=conntrack [wg]=wireguard-tools [iptables]=iptables [nsenter]=util-linux
+  [iperf3]=iperf3 [ping]=iputils-ping [nc]=netcat-openbsd [jq]=jq [conntrack]=conntrack [wg]=wireguard-tools [iptables]=iptables [nsenter]=util-linux
 )
 missing=()
 for command in "${!package_of[@]}"; do

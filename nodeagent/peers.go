@@ -24,30 +24,24 @@ type peers struct {
 	server *feed.Server
 	client *feed.Client
 
-	swapped chan struct{} // prober was replaced
+	prober *health.Prober
 
 	mu      sync.Mutex
-	prober  *health.Prober // of the gateway named in probing
 	probing probing
 	feeding feeding
 	err     error // why feeds could not be set up
 }
 
 func newPeers(config Config, log *slog.Logger, look func()) *peers {
-	p := &peers{config: config, log: log, look: look, swapped: make(chan struct{}, 1)}
+	p := &peers{config: config, log: log, look: look}
 	shared := feed.Config{Log: log, Timing: feed.Timing{Stale: config.FeedStale}}
 	p.server = feed.NewServer(shared)
 	shared.OnChange = p.heard
 	p.client = feed.NewClient(shared)
-	p.prober = p.newProber("", health.Settings{})
-	return p
-}
-
-func (p *peers) newProber(gateway string, settings health.Settings) *health.Prober {
-	return health.New(health.Config{
-		Cluster: p.config.Cluster, Gateway: gateway, Port: desired.ProbePort,
-		Settings: settings, Log: p.log, OnChange: p.look,
+	p.prober = health.New(health.Config{
+		Cluster: config.Cluster, Port: desired.ProbePort, Log: log, OnChange: look,
 	})
+	return p
 }
 
 // heard passes on to this cluster's nodes what came from other clusters.
@@ -62,19 +56,14 @@ func (p *peers) heard() {
 func (p *peers) follow(_ context.Context, in current) {
 	probing := probesOf(in.fabric, in.facts.Facts.Nodes, p.config.Cluster, p.config.Node)
 	p.mu.Lock()
-	if probing.gateway != p.probing.gateway {
-		// The node became another gateway, or none: its links are others now.
-		p.prober = p.newProber(probing.gateway, probing.settings)
-		token(p.swapped)
-	}
 	changed := !reflect.DeepEqual(probing, p.probing)
 	p.probing = probing
-	prober := p.prober
 	p.mu.Unlock()
 	if changed {
-		prober.SetSettings(probing.settings)
-		prober.SetListen(probing.listen)
-		prober.SetTargets(probing.targets)
+		p.prober.SetGateway(probing.gateway)
+		p.prober.SetSettings(probing.settings)
+		p.prober.SetListen(probing.listen)
+		p.prober.SetTargets(probing.targets)
 	}
 	p.followFeeds(in)
 }
@@ -98,37 +87,13 @@ func (p *peers) followFeeds(in current) {
 // run probes and feeds until ctx ends.
 func (p *peers) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.probe(ctx) })
+	group.Go(func() error { return p.prober.Run(ctx) })
 	group.Go(func() error { return p.server.Run(ctx) })
 	group.Go(func() error { return p.client.Run(ctx) })
 	return group.Wait()
 }
 
-// probe runs the prober in force, one after the other.
-func (p *peers) probe(ctx context.Context) error {
-	for ctx.Err() == nil {
-		running, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- p.current().Run(running) }()
-		select {
-		case <-ctx.Done():
-		case <-p.swapped:
-		}
-		stop()
-		if err := <-ended; err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *peers) current() *health.Prober {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.prober
-}
-
-func (p *peers) snapshot() health.Snapshot { return p.current().Snapshot() }
+func (p *peers) snapshot() health.Snapshot { return p.prober.Snapshot() }
 
 // paths chooses the link to each other cluster.
 func (p *peers) paths(f *fabric.Fabric) map[string]project.Path {

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// space is a network namespace without a name: it goes with its last file
+// descriptor, also when this process is killed.
+type space struct {
+	handle netns.NsHandle
+	links  *netlink.Handle
+}
+
+func newSpace() (*space, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	home, err := netns.Get()
+	if err != nil {
+		return nil, fmt.Errorf("open current network namespace: %w", err)
+	}
+	defer home.Close()
+	handle, err := netns.New()
+	if err != nil {
+		return nil, fmt.Errorf("make network namespace: %w", err)
+	}
+	if err := netns.Set(home); err != nil {
+		return nil, errors.Join(fmt.Errorf("leave network namespace: %w", err), handle.Close())
+	}
+	links, err := netlink.NewHandleAt(handle)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open netlink socket: %w", err), handle.Close())
+	}
+	s := &space{handle: handle, links: links}
+	lo, err := links.LinkByName("lo")
+	if err == nil {
+		err = links.LinkSetUp(lo)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("set lo up: %w", err), s.close())
+	}
+	return s, nil
+}
+
+func (s *space) close() error {
+	s.links.Close()
+	return s.handle.Close()
+}
+
+// path is a file that leads to the namespace while this process lives.
+func (s *space) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(s.handle)) }
+
+// inside runs f on a thread that is in the namespace.
+func (s *space) inside(f func() error) error {
+	runtime.LockOSThread()
+	home, err := netns.Get()
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("open current network namespace: %w", err)
+	}
+	defer home.Close()
+	if err := netns.Set(s.handle); err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("enter network namespace: %w", err)
+	}
+	err = f()
+	if back := netns.Set(home); back != nil {
+		// The thread stays locked and so ends with its goroutine.
+		return errors.Join(err, fmt.Errorf("leave network namespace: %w", back))
+	}
+	runtime.UnlockOSThread()
+	return err
+}
+
+// run starts a program in the namespace and waits for it.
+func (s *space) run(input, name string, args ...string) error {
+	return s.inside(func() error {
+		cmd := exec.Command(name, args...)
+		cmd.Stdin = strings.NewReader(input)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
+		}
+		return nil
+	})
+}
+
+// sysctl sets a value below /proc/sys/net.
+func (s *space) sysctl(name, value string) error {
+	return s.inside(func() error {
+		if err := os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0o644); err != nil {
+			return fmt.Errorf("set sysctl %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// join lays a veth pair between two namespaces.
+func join(a *space, nameA string, b *space, nameB string) error {
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.handle)}
+	if err := a.links.LinkAdd(veth); err != nil {
+		return fmt.Errorf("add veth %s: %w", nameA, err)
+	}
+	return errors.Join(a.up(nameA), b.up(nameB))
+}
+
+func (s *space) up(name string) error {
+	link, err := s.links.LinkByName(name)
+	if err == nil {
+		err = s.links.LinkSetUp(link)
+	}
+	if err != nil {
+		return fmt.Errorf("set %s up: %w", name, err)
+	}
+	return nil
+}
+
+func (s *space) address(name string, prefixes ...string) error {
+	link, err := s.links.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	for _, p := range prefixes {
+		addr, err := netlink.ParseAddr(p)
+		if err == nil {
+			err = s.links.AddrAdd(link, addr)
+		}
+		if err != nil {
+			return fmt.Errorf("add address %s to %s: %w", p, name, err)
+		}
+	}
+	return nil
+}
+
+func (s *space) route(prefix, via string) error {
+	_, dst, err := net.ParseCIDR(prefix)
+	if err == nil {
+		err = s.links.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(via)})
+	}
+	if err != nil {
+		return fmt.Errorf("add route %s: %w", prefix, err)
+	}
+	return nil
+}
+
+// local makes every address of a prefix the namespace's own.
+func (s *space) local(prefix string) error {
+	lo, err := s.links.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find lo: %w", err)
+	}
+	_, dst, err := net.ParseCIDR(prefix)
+	if err != nil {
+		return err
+	}
+	route := &netlink.Route{Dst: dst, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, LinkIndex: lo.Attrs().Index, Scope: unix.RT_SCOPE_HOST}
+	if err := s.links.RouteAdd(route); err != nil {
+		return fmt.Errorf("add local route %s: %w", prefix, err)
+	}
+	return nil
+}
+
+// forget empties the connection tracking table.
+func (s *space) forget() error {
+	if err := s.links.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+		return fmt.Errorf("flush conntrack: %w", err)
+	}
+	return nil
+}
