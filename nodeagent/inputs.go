@@ -40,7 +40,6 @@ type inputs struct {
 	keys     document[*fabric.Keys]
 	facts    *facts.Source
 	saved    *project.Facts // last good copy, used until facts were read once
-	factsAt  facts.State    // what saved was written from
 	trouble  error          // a last good copy that could not be written
 	resolver *resolver
 }

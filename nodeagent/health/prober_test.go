@@ -113,7 +113,7 @@ func TestProberFollowsALink(t *testing.T) {
 	if s.Alive("a1", Peer{"b", "b1"}) {
 		t.Error("a dead link is alive")
 	}
-	b = start(t, "b", "b1", loopback(2), p)
+	start(t, "b", "b1", loopback(2), p)
 	s = a.await(t, "the return", state(status.Connected))
 	if s.Links[0].Loss == 0 {
 		t.Error("no loss was counted")

@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// resubscribe is the pause before a failed subscription is tried again.
+const resubscribe = time.Second
+
 // monitored are the groups of kernel events that may concern us.
 func monitored() []uint32 {
 	return []uint32{
@@ -24,22 +27,18 @@ func monitored() []uint32 {
 // namespace, and whenever events may have been lost. It returns ctx's error
 // when ctx ends.
 func Monitor(ctx context.Context, trigger chan<- struct{}) error {
-	conn, err := subscribe()
 	for {
-		if err == nil {
-			err = follow(ctx, conn, trigger)
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if conn, err := subscribe(); err == nil {
+			token(trigger) // for what happened while nobody listened
+			// A socket that fails is replaced by a new one; what it missed is covered by a token.
+			_ = follow(ctx, conn, trigger)
 		}
 		token(trigger)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(time.Second):
+		case <-time.After(resubscribe):
 		}
-		conn, err = subscribe()
-		token(trigger)
 	}
 }
 

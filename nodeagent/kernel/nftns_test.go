@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"crypto/rand"
 	"fmt"
 	"os"
 	"os/exec"
@@ -102,10 +101,4 @@ func (n *nftNS) nft(script string) string {
 		n.t.Fatalf("nft: %v\n%s", err, out)
 	}
 	return string(out)
-}
-
-// nftRandom is a short random name.
-func nftRandom(t testing.TB) string {
-	t.Helper()
-	return strings.ToLower(rand.Text()[:6])
 }
