@@ -49,6 +49,22 @@ func Down(ctx context.Context, l Layout) (bool, error) {
 	return true, nil
 }
 
+// sweep removes the processes and namespaces of a lab whose daemon is gone.
+func (l Layout) sweep(ctx context.Context, c Config) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := l.killAll(ctx, c); err != nil {
+		return err
+	}
+	if err := netspace.RemoveAll(l.namespaces()); err != nil {
+		return err
+	}
+	if err := os.Remove(l.Socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove socket of the lab: %w", err)
+	}
+	return nil
+}
+
 // killAll ends the daemon first, so that nothing is started again, then all
 // others: those in the lab's namespaces and those that carry its mark.
 func (l Layout) killAll(ctx context.Context, c Config) error {

@@ -44,7 +44,8 @@ type linkFault struct {
 
 func newState() *state {
 	return &state{
-		Numbers: map[string]int{}, Slots: map[string]int{}, Folders: map[string]string{}, Pods: map[string]podSlot{}, Before: map[string][]netip.Addr{},
+		Numbers: map[string]int{}, Slots: map[string]int{}, Folders: map[string]string{},
+		Pods: map[string]podSlot{}, Before: map[string][]netip.Addr{},
 		Services: map[string][]netip.Addr{}, WAN: map[string]netip.Addr{}, Cursor: map[string]int{}, Ready: map[string]bool{},
 		Off: map[string]bool{}, Stopped: map[string]bool{}, NoSync: map[string]bool{}, Links: map[string]linkFault{},
 	}

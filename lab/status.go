@@ -2,20 +2,10 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
-	"time"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/lab/netspace"
-	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/reconciler"
 )
 
 // Status is a lab as it is now.
@@ -262,95 +252,4 @@ func (d *daemon) noSync(cluster string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.state.NoSync[cluster]
-}
-
-// askAgent asks an agent over its socket, through a short name: unix sockets
-// have room for 107 bytes.
-func askAgent(ctx context.Context, n *NodeStatus) {
-	run, err := os.Open(filepath.Join(n.Dir, "run"))
-	if err != nil {
-		n.Agent.Problem = err.Error()
-		return
-	}
-	defer run.Close()
-	socket := fmt.Sprintf("/proc/self/fd/%d/agent.sock", run.Fd())
-	var s status.Status
-	err = getJSON(ctx, "http://agent/status", &s, func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	})
-	if err != nil {
-		n.Agent.Problem = orText(n.Agent.Problem, "it does not answer")
-		return
-	}
-	n.Agent.Ready, n.Agent.Digest, n.Agent.Problem = s.Ready, s.Digest, ""
-	if !s.Ready {
-		n.Agent.Problem = problem(&s)
-	}
-}
-
-// problem names the first thing that keeps an agent from being ready.
-func problem(s *status.Status) string {
-	for _, in := range s.Inputs {
-		if !in.OK && in.Error != "" {
-			return in.Name + ": " + in.Error
-		}
-	}
-	if len(s.LastPass.Failed) > 0 {
-		return s.LastPass.Failed[0]
-	}
-	if len(s.LastPass.Blocked) > 0 {
-		return "blocked: " + s.LastPass.Blocked[0]
-	}
-	return "not ready"
-}
-
-func (d *daemon) askReconciler(ctx context.Context, out *ReconcilerStatus) {
-	if out.PID == 0 {
-		return
-	}
-	var s reconciler.Status
-	err := getJSON(ctx, "http://reconciler/status", &s, func(context.Context) (net.Conn, error) {
-		var conn net.Conn
-		err := netspace.Do(d.control.path, func() (err error) {
-			conn, err = net.DialTimeout("tcp", reconcilerListen, time.Second)
-			return err
-		})
-		return conn, err
-	})
-	if err != nil {
-		out.Error = orText(out.Error, "it does not answer")
-		return
-	}
-	out.Error = ""
-	if s.Good != nil {
-		out.Good = s.Good.Commit
-	}
-	if s.Seen != nil {
-		out.Seen = s.Seen.Commit
-	}
-	if s.LastError != nil {
-		out.Error, out.Diagnostics = s.LastError.Message, s.LastError.Diagnostics
-	}
-}
-
-func getJSON(ctx context.Context, url string, into any, dial func(context.Context) (net.Conn, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, resp.Status)
-	}
-	return json.NewDecoder(io.LimitReader(resp.Body, 64<<20)).Decode(into)
 }

@@ -168,14 +168,16 @@ func TestWriteParses(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, text, want string }{
-		{"kind", "apiVersion: v1\n\nkind: ConfigMap\nmetadata: {name: x}\n", `f.yaml:3:1: error: kind "ConfigMap" of apiVersion "v1" does not run in the lab`},
+		{"kind", "apiVersion: v1\n\nkind: ConfigMap\nmetadata: {name: x}\n",
+			`f.yaml:3:1: error: kind "ConfigMap" of apiVersion "v1" does not run in the lab`},
 		{"version", "apiVersion: v1\nkind: Deployment\n", `f.yaml:2:1: error: kind "Deployment" of apiVersion "v1" does not run`},
 		{"second document", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Pod\n",
 			"f.yaml:5:1: error: Pod has no metadata.name"},
 		{"unknown field", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {container: []}\n", `unknown field "spec.container"`},
 		{"syntax", "apiVersion: v1\nkind: [\n", "f.yaml:2:1: error: "},
 		{"scalar", "hello\n", "f.yaml:1:1: error: a manifest is a mapping"},
-		{"selector", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {selector: {matchLabels: {a: b}}, template: {spec: {containers: []}}}\n",
+		{"selector", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n" +
+			"spec: {selector: {matchLabels: {a: b}}, template: {spec: {containers: []}}}\n",
 			"must match the labels of spec.template"},
 		{"service ports", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "spec.ports is required"},
 	}

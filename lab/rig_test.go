@@ -1,0 +1,215 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/lab/whereami"
+)
+
+// TestMain makes the test binary stand in for the hawser program where the lab
+// starts itself again: `lab daemon` and `lab nsexec`.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "lab" {
+		if err := standInForHawser(os.Args[2], os.Args[3:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func standInForHawser(command string, args []string) error {
+	switch command {
+	case "daemon":
+		return Serve(context.Background(), Layout{Dir: args[1]}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	case "nsexec":
+		e, err := netspace.ParseExec(args)
+		if err != nil {
+			return err
+		}
+		return e.Replace(os.Environ())
+	default: // enter TARGET CMD...: what hawser lab exec and node do
+		return NewClient(Layout{Dir: os.Getenv(DirEnv)}).Exec(context.Background(), args[0], args[1:])
+	}
+}
+
+const labTopology = `apiVersion: hawser.dev/v1alpha1
+kind: ClusterSet
+metadata: {name: test}
+spec:
+  clusters:
+  - name: a
+    podCIDRs: [10.7.0.0/16, "fd00:7::/64"]
+    serviceCIDRs: [10.77.0.0/16, "fd00:77::/112"]
+    gateways: [{name: one, node: a-gw, endpoints: [203.0.113.1]}]
+  - name: b
+    podCIDRs: [10.7.0.0/16]
+    serviceCIDRs: [10.77.0.0/16]
+    gateways: [{name: one, node: b-gw, endpoints: [203.0.113.2]}]
+`
+
+const labWorkloads = `
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 2, selector: {matchLabels: {app: web}},
+ template: {metadata: {labels: {app: web}}, spec: {containers: [{name: w, image: x,
+ ports: [{containerPort: 8080}, {containerPort: 53, protocol: UDP}]}]}}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: gw, labels: {app: web}},
+ spec: {nodeName: a-gw, containers: [{name: w, image: x, ports: [{containerPort: 8080}]}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIPs: [10.77.0.10, "fd00:77::10"], ipFamilyPolicy: RequireDualStack,
+ selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}}
+`
+
+const hostWorkloads = `
+{apiVersion: v1, kind: Pod, metadata: {name: host},
+ spec: {nodeName: b-gw, hostNetwork: true, containers: [{name: w, image: x, ports: [{containerPort: 8080}]}]}}
+`
+
+// rig is a running lab of one test.
+type rig struct {
+	t      *testing.T
+	layout Layout
+	client *Client
+}
+
+func needs(t *testing.T, ok bool, what string) {
+	t.Helper()
+	if ok {
+		return
+	}
+	if os.Getenv("REQUIRE_KERNEL") == "1" {
+		t.Fatal("needs " + what)
+	}
+	t.Skip("needs " + what)
+}
+
+// newRig makes a lab without reconciler and agents in a folder of its own.
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	needs(t, os.Geteuid() == 0, "root")
+	_, err := exec.LookPath("nft")
+	needs(t, err == nil, "nftables")
+	dir, err := os.MkdirTemp("", "hwlab-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, layout: Layout{Dir: filepath.Join(dir, "below", "lab")}}
+	r.client = NewClient(r.layout)
+	t.Cleanup(func() {
+		if _, err := Down(context.Background(), r.layout); err != nil {
+			t.Errorf("down: %v", err)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	for name, text := range map[string]string{
+		"clusterset.yaml": labTopology, "workloads/a/web.yaml": labWorkloads, "workloads/b/host.yaml": hostWorkloads,
+	} {
+		if _, err := writeFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.up()
+	return r
+}
+
+func (r *rig) up() {
+	r.t.Helper()
+	base := filepath.Dir(filepath.Dir(r.layout.Dir))
+	err := Up(context.Background(), r.layout, UpOptions{
+		Topology: filepath.Join(base, "clusterset.yaml"), Workloads: filepath.Join(base, "workloads"),
+		Workers: 1, Bare: true, Timeout: 30 * time.Second, Hawser: "/proc/self/exe", Progress: func(e Event) { r.t.Log(e.Text) },
+	})
+	if err != nil {
+		r.t.Fatalf("up: %v", err)
+	}
+}
+
+// ns is the namespace of a pod or node.
+func (r *rig) ns(target string) string {
+	r.t.Helper()
+	var at netspace.Exec
+	if err := r.client.call(context.Background(), http.MethodGet, "/place?target="+target, nil, &at); err != nil {
+		r.t.Fatal(err)
+	}
+	return at.Net
+}
+
+// get asks a URL from inside a pod or node.
+func (r *rig) get(target, url string) (whereami.Answer, error) {
+	r.t.Helper()
+	ns := r.ns(target)
+	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
+			var conn net.Conn
+			err := netspace.Do(ns, func() (err error) {
+				conn, err = net.DialTimeout(network, address, 3*time.Second)
+				return err
+			})
+			return conn, err
+		},
+	}}
+	var answer whereami.Answer
+	resp, err := client.Get(url)
+	if err != nil {
+		return answer, err
+	}
+	defer resp.Body.Close()
+	return answer, json.NewDecoder(resp.Body).Decode(&answer)
+}
+
+// want asks once and lets ok judge the answer.
+func (r *rig) want(target, url string, ok func(whereami.Answer, error) bool) {
+	r.t.Helper()
+	answer, err := r.get(target, url)
+	if !ok(answer, err) {
+		r.t.Errorf("%s -> %s: %+v, %v", target, url, answer, err)
+	}
+}
+
+// eventually asks until an answer comes: neighbours that were given up are looked
+// for again only after a while.
+func (r *rig) eventually(target, url string) {
+	r.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		_, err := r.get(target, url)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s -> %s: %v", target, url, err)
+		}
+	}
+}
+
+func clientIs(addr string) func(whereami.Answer, error) bool {
+	return func(a whereami.Answer, err error) bool { return err == nil && a.Client == addr }
+}
+
+func (r *rig) pod(id string) PodStatus {
+	r.t.Helper()
+	s, err := r.client.Status(context.Background())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, p := range s.Pods {
+		if p.Cluster+"/"+p.Namespace+"/"+p.Name == id {
+			return p
+		}
+	}
+	r.t.Fatalf("no pod %s", id)
+	return PodStatus{}
+}
