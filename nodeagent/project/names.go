@@ -68,9 +68,14 @@ func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired
 	if e.Type == fabric.Headless {
 		out.Hosts = r.hosts(e, part)
 	} else if r.ready(e.ID()) {
-		out.IPs = sortedAddrs(part.IPs)
+		out.IPs = r.routed(part.IPs)
 	}
 	return out, true
+}
+
+// routed gives those of a cluster's addresses that lead there from here, sorted.
+func (r *remote) routed(addrs []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(sortedAddrs(addrs), func(a netip.Addr) bool { return !r.sees(a) })
 }
 
 // localHosts are this cluster's own ready endpoints, at their pod addresses.
@@ -94,17 +99,12 @@ func (r *remote) hosts(e *fabric.Export, part *fabric.ExportCluster) []desired.S
 	}
 	var out []desired.ServiceHost
 	for _, h := range live.Hosts {
-		ips := make([]netip.Addr, 0, len(h.IPs))
-		for _, ip := range h.IPs {
-			if r.sees(ip) {
-				ips = append(ips, ip)
-			}
-		}
+		ips := r.routed(h.IPs)
 		if len(ips) == 0 {
-			ips = fixedIPs(part, h.Name)
+			ips = r.routed(fixedIPs(part, h.Name))
 		}
 		if len(ips) > 0 {
-			out = append(out, desired.ServiceHost{Name: h.Name, IPs: sortedAddrs(ips)})
+			out = append(out, desired.ServiceHost{Name: h.Name, IPs: ips})
 		}
 	}
 	slices.SortFunc(out, func(a, b desired.ServiceHost) int {

@@ -22,15 +22,33 @@ func TestPackets(t *testing.T) {
 		want string
 	}{
 		"globalnet": {
-			{"worker to clusterset address", "g1/g1-w1", "pod", "10.7.1.5", "243.0.0.1", "tcp:80", 0, "g2/g2-w1 10.7.1.22:8080 from 242.1.0.1"},
-			{"another caller, another backend", "g1/g1-w1", "pod", "10.7.1.5", "243.0.0.1", "tcp:80", 1, "g2/g2-a 10.7.0.23:8080 from 242.1.0.1"},
-			{"another caller, another source", "g1/g1-w1", "pod", "10.7.1.5", "243.0.0.1", "tcp:80", 2, "g2/g2-w1 10.7.1.21:8080 from 242.1.0.2"},
+			{
+				"worker to clusterset address", "g1/g1-w1", "pod", "10.7.1.5", "243.0.0.1", "tcp:80", 0,
+				"g2/g2-w1 10.7.1.22:8080 from 242.1.0.1",
+			},
+			{
+				"another caller, another backend", "g1/g1-w1", "pod", "10.7.1.5", "243.0.0.1", "tcp:80", 1,
+				"g2/g2-a 10.7.0.23:8080 from 242.1.0.1",
+			},
+			{
+				"another caller, another source", "g1/g1-w1", "pod", "10.7.1.5", "243.0.0.1", "tcp:80", 2,
+				"g2/g2-w1 10.7.1.21:8080 from 242.1.0.2",
+			},
 			{"gateway's pod", "g1/g1-a", "pod", "10.7.0.5", "243.0.0.1", "tcp:80", 0, "g2/g2-w1 10.7.1.22:8080 from 242.1.0.1"},
 			{"worker's host", "g1/g1-w1", "local", "192.168.1.2", "243.0.0.1", "tcp:80", 0, "g2/g2-w1 10.7.1.22:8080 from 242.1.0.1"},
 			{"gateway's host", "g1/g1-a", "local", "192.168.1.1", "243.0.0.1", "tcp:80", 0, "g2/g2-w1 10.7.1.22:8080 from 242.1.0.1"},
-			{"pod of a selector rule", "g1/g1-w1", "pod", "10.7.1.10", "243.0.0.1", "tcp:80", 0, "g2/g2-w1 10.7.1.22:8080 from 242.1.0.18"},
-			{"pod of a namespace rule", "g1/g1-w1", "pod", "10.7.1.11", "243.0.0.1", "tcp:80", 0, "g2/g2-w1 10.7.1.22:8080 from 242.1.0.17"},
-			{"ping of the clusterset address", "g1/g1-w1", "pod", "10.7.1.5", "243.0.0.1", "icmp:0", 0, "g2/g2-w1 10.7.1.22:0 from 242.1.0.1"},
+			{
+				"pod of a selector rule", "g1/g1-w1", "pod", "10.7.1.10", "243.0.0.1", "tcp:80", 0,
+				"g2/g2-w1 10.7.1.22:8080 from 242.1.0.18",
+			},
+			{
+				"pod of a namespace rule", "g1/g1-w1", "pod", "10.7.1.11", "243.0.0.1", "tcp:80", 0,
+				"g2/g2-w1 10.7.1.22:8080 from 242.1.0.17",
+			},
+			{
+				"ping of the clusterset address", "g1/g1-w1", "pod", "10.7.1.5", "243.0.0.1", "icmp:0", 0,
+				"g2/g2-w1 10.7.1.22:0 from 242.1.0.1",
+			},
 			{"one cluster by name", "g1/g1-w1", "pod", "10.7.1.5", "242.2.0.32", "tcp:80", 0, "g2/g2-w1 10.7.1.22:8080 from 242.1.0.1"},
 			{"one headless pod", "g1/g1-w1", "pod", "10.7.1.5", "242.2.0.40", "tcp:80", 0, "g2/g2-w1 10.7.1.30:8080 from 242.1.0.1"},
 			{"port that is not exported", "g1/g1-w1", "pod", "10.7.1.5", "243.0.0.1", "tcp:81", 0, "refused"},
@@ -39,21 +57,42 @@ func TestPackets(t *testing.T) {
 			{"unused global address", "g1/g1-w1", "pod", "10.7.1.5", "242.2.0.99", "tcp:80", 0, "blackhole"},
 			{"egress address as destination", "g1/g1-w1", "pod", "10.7.1.5", "242.2.0.1", "tcp:80", 0, "blackhole"},
 			{"exported address, other port", "g1/g1-w1", "pod", "10.7.1.5", "242.2.0.32", "tcp:81", 0, "not offered"},
-			{"own pod, not the other cluster's", "g1/g1-a", "pod", "10.7.0.5", "10.7.1.22", "tcp:8080", 0, "g1/g1-w1 10.7.1.22:8080 from 10.7.0.5"},
+			{
+				"own pod, not the other cluster's", "g1/g1-a", "pod", "10.7.0.5", "10.7.1.22", "tcp:8080", 0,
+				"g1/g1-w1 10.7.1.22:8080 from 10.7.0.5",
+			},
 			{"exporter's own pod", "g2/g2-a", "pod", "10.7.0.9", "243.0.0.1", "tcp:80", 0, "g2/g2-w1 10.7.1.22:8080 from 10.7.0.9"},
-			{"exporter's own host", "g2/g2-a", "local", "192.168.2.1", "242.2.0.32", "tcp:80", 0, "g2/g2-w1 10.7.1.22:8080 from 192.168.2.1"},
-			{"backend reaches itself", "g2/g2-w1", "pod", "10.7.1.22", "243.0.0.1", "tcp:80", 0, "g2/g2-w1 10.7.1.22:8080 from 192.168.2.2"},
+			{
+				"exporter's own host", "g2/g2-a", "local", "192.168.2.1", "242.2.0.32", "tcp:80", 0,
+				"g2/g2-w1 10.7.1.22:8080 from 192.168.2.1",
+			},
+			{
+				"backend reaches itself", "g2/g2-w1", "pod", "10.7.1.22", "243.0.0.1", "tcp:80", 0,
+				"g2/g2-w1 10.7.1.22:8080 from 192.168.2.2",
+			},
 		},
 		"flat": {
 			{"pod to pod", "c1/c1-w1", "pod", "10.8.1.5", "10.9.1.21", "tcp:8080", 0, "c2/c2-w1 10.9.1.21:8080 from 10.8.1.5"},
 			{"pod to pod on a gateway", "c1/c1-a", "pod", "10.8.0.5", "10.9.0.7", "udp:53", 0, "c2/c2-a 10.9.0.7:53 from 10.8.0.5"},
 			{"pod to ClusterIP", "c1/c1-w1", "pod", "10.8.1.5", "10.99.0.5", "tcp:80", 0, "c2/c2-w1 10.9.1.21:8080 from 10.8.1.5"},
-			{"pod to clusterset address", "c1/c1-w1", "pod", "10.8.1.5", "243.0.0.1", "tcp:80", 0, "c2/c2-w1 10.9.1.21:8080 from 10.8.1.5"},
+			{
+				"pod to clusterset address", "c1/c1-w1", "pod", "10.8.1.5", "243.0.0.1", "tcp:80", 0,
+				"c2/c2-w1 10.9.1.21:8080 from 10.8.1.5",
+			},
 			{"own cluster first", "c2/c2-w1", "pod", "10.9.1.5", "243.0.0.1", "tcp:80", 0, "c2/c2-w1 10.9.1.21:8080 from 10.9.1.5"},
-			{"pod to a fixed host address", "c1/c1-w1", "pod", "10.8.1.5", "242.2.0.40", "tcp:5432", 0, "c2/c2-w1 10.9.1.30:5432 from 10.8.1.5"},
-			{"host with an address in the pods' prefix", "c1/c1-w1", "local", "10.8.1.1", "10.9.1.21", "tcp:8080", 0, "c2/c2-w1 10.9.1.21:8080 from 10.8.1.1"},
+			{
+				"pod to a fixed host address", "c1/c1-w1", "pod", "10.8.1.5", "242.2.0.40", "tcp:5432", 0,
+				"c2/c2-w1 10.9.1.30:5432 from 10.8.1.5",
+			},
+			{
+				"host with an address in the pods' prefix", "c1/c1-w1", "local", "10.8.1.1", "10.9.1.21", "tcp:8080", 0,
+				"c2/c2-w1 10.9.1.21:8080 from 10.8.1.1",
+			},
 			{"host without one", "c1/c1-a", "local", "192.168.1.1", "10.9.1.21", "tcp:8080", 0, "c2/c2-w1 10.9.1.21:8080 from 242.1.0.1"},
-			{"by way of the other gateway", "c2/c2-b", "pod", "10.9.2.5", "10.8.1.21", "tcp:8080", 0, "c1/c1-w1 10.8.1.21:8080 from 10.9.2.5"},
+			{
+				"by way of the other gateway", "c2/c2-b", "pod", "10.9.2.5", "10.8.1.21", "tcp:8080", 0,
+				"c1/c1-w1 10.8.1.21:8080 from 10.9.2.5",
+			},
 			{"node address of the other cluster", "c1/c1-w1", "pod", "10.8.1.5", "192.168.2.3", "tcp:22", 0, "left by the default route"},
 			{"no ready endpoint", "c2/c2-w1", "pod", "10.9.1.5", "242.1.0.32", "tcp:80", 0, "blackhole"},
 		},
@@ -63,7 +102,10 @@ func TestPackets(t *testing.T) {
 			{"other cluster has no backend", "g2/g2-a", "pod", "10.7.0.5", "243.0.0.1", "tcp:80", 0, "refused"},
 			{"other cluster knows the address", "g2/g2-a", "pod", "10.7.0.5", "242.3.0.1", "tcp:80", 0, "not allowed"},
 			{"exporter itself", "g3/g3-a", "pod", "10.7.0.5", "243.0.0.1", "tcp:80", 0, "g3/g3-w1 10.7.1.22:8080 from 10.7.0.5"},
-			{"headless pod by its mapped address", "g1/g1-w1", "pod", "10.7.1.5", "242.2.1.31", "tcp:7000", 0, "g3/g3-w1 10.7.1.31:7000 from 242.1.0.1"},
+			{
+				"headless pod by its mapped address", "g1/g1-w1", "pod", "10.7.1.5", "242.2.1.31", "tcp:7000", 0,
+				"g3/g3-w1 10.7.1.31:7000 from 242.1.0.1",
+			},
 			{"any other pod by its mapped address", "g1/g1-w1", "pod", "10.7.1.5", "242.2.1.99", "tcp:80", 0, "answers only"},
 		},
 		"mixed": {
@@ -72,9 +114,18 @@ func TestPackets(t *testing.T) {
 			{"global to flat", "c1/c1-w1", "pod", "10.8.1.5", "10.9.1.21", "tcp:8080", 0, "c2/c2-w1 10.9.1.21:8080 from 242.1.0.1"},
 			{"global to flat by name", "c1/c1-w1", "pod", "10.8.1.5", "242.2.0.32", "tcp:80", 0, "c2/c2-w1 10.9.1.21:8080 from 242.1.0.1"},
 			{"global to global", "c3/c3-w1", "pod", "10.10.1.5", "242.1.0.32", "tcp:80", 0, "c1/c1-w1 10.8.1.21:8080 from 242.3.0.1"},
-			{"flat that overlaps a global one, to it", "c4/c4-a", "pod", "10.10.0.5", "242.1.0.32", "tcp:80", 0, "c1/c1-w1 10.8.1.21:8080 from 242.4.0.1"},
-			{"global to the flat one that it overlaps", "c3/c3-w1", "pod", "10.10.1.5", "242.4.0.40", "tcp:5432", 0, "c4/c4-a 10.10.0.30:5433 from 242.3.0.1"},
-			{"global to overlapping prefix stays at home", "c3/c3-a", "pod", "10.8.0.5", "10.10.1.7", "tcp:80", 0, "c3/c3-w1 10.10.1.7:80 from 10.8.0.5"},
+			{
+				"flat that overlaps a global one, to it", "c4/c4-a", "pod", "10.10.0.5", "242.1.0.32", "tcp:80", 0,
+				"c1/c1-w1 10.8.1.21:8080 from 242.4.0.1",
+			},
+			{
+				"global to the flat one that it overlaps", "c3/c3-w1", "pod", "10.10.1.5", "242.4.0.40", "tcp:5432", 0,
+				"c4/c4-a 10.10.0.30:5433 from 242.3.0.1",
+			},
+			{
+				"global to overlapping prefix stays at home", "c3/c3-a", "pod", "10.8.0.5", "10.10.1.7", "tcp:80", 0,
+				"c3/c3-w1 10.10.1.7:80 from 10.8.0.5",
+			},
 		},
 	}
 	for file, cases := range tests {

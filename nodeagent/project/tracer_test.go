@@ -139,8 +139,7 @@ func (t *tracer) prerouting(h *hop) {
 			return
 		}
 	} else if chain, ok := t.get(h, desired.SetServices, h.service(h.dst, h.dport)); ok {
-		slots := map[bool]int{strings.HasPrefix(chain, "pick_few"): 64, strings.HasPrefix(chain, "pick_many"): 1024, strings.HasPrefix(chain, "pick_one"): 1}[true]
-		to, ok := t.get(h, desired.SetSlots, fmt.Sprintf("%s . %d", h.service(h.dst, h.dport), t.slot%slots))
+		to, ok := t.get(h, desired.SetSlots, fmt.Sprintf("%s . %d", h.service(h.dst, h.dport), t.slot%slotsOf(chain)))
 		if !ok {
 			panic("no slot for " + h.service(h.dst, h.dport))
 		}
@@ -157,6 +156,16 @@ func (t *tracer) prerouting(h *hop) {
 		}
 	}
 	t.kubeProxy(h)
+}
+
+func slotsOf(chain string) int {
+	switch {
+	case strings.HasPrefix(chain, "pick_one"):
+		return desired.SlotsOne
+	case strings.HasPrefix(chain, "pick_few"):
+		return desired.SlotsFew
+	}
+	return desired.SlotsMany
 }
 
 func (t *tracer) kubeProxy(h *hop) {

@@ -143,7 +143,7 @@ func elementLines(out *strings.Builder, list []desired.Element) {
 		}
 		base := slotBase(e.ID)
 		byValue := map[string][]string{}
-		for ; i < len(list) && list[i].Set == e.Set && slotBase(list[i].ID) == base; i++ {
+		for ; i < len(list) && list[i].Set == e.Set && list[i].Family == e.Family && slotBase(list[i].ID) == base; i++ {
 			slot := strings.TrimPrefix(strings.TrimPrefix(list[i].ID, base), " . ")
 			byValue[list[i].Value] = append(byValue[list[i].Value], slot)
 		}
@@ -171,9 +171,13 @@ func sortedKeys[V any](m map[string]V) []string {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
+// writeFile replaces a file in one step, as other tests read it meanwhile.
 func writeFile(t *testing.T, name string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(name, data, 0o644); err != nil {
+	if err := os.WriteFile(name+".new", data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(name+".new", name); err != nil {
 		t.Fatal(err)
 	}
 }

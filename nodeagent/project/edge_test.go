@@ -1,0 +1,336 @@
+package project_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// TestBadInputs checks what becomes of a node when something is missing: which
+// problem is told, which lines of the state change, and that nothing else does.
+func TestBadInputs(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		node   string // of globalnet.txtar
+		change func(in *project.Input)
+		code   string   // a problem that is told
+		gained []string // lines
+		lost   []string // beginnings of lines
+	}{
+		{
+			"no keys", "g1/g1-a", func(in *project.Input) { in.Keys = nil }, project.KeyMissing,
+			[]string{"route 7300/242.2.0.0/24 type=blackhole"},
+			[]string{
+				"sysctl net/ipv4/conf/hw-wg1", "link hw-wg1", "wireguard", "peer", "address hw-wg1",
+				"rule ipv4/7301", "route 7300/241.0.0.2", "route 7300/242.2.0.0", "route 7301",
+			},
+		},
+		{
+			"no path", "g1/g1-w1", func(in *project.Input) { in.Paths = nil }, project.NoPath,
+			[]string{
+				"route 7300/242.2.0.0/24 type=blackhole",
+				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80",
+				"service sample/whereami-ss headless=true ports=http/TCP/80",
+			},
+			[]string{"route 7300/242.2.0.0", "services4 243.0.0.1", "slots4 243.0.0.1", "echo4 243.0.0.1", "service sample/whereami", "zone"},
+		},
+		{
+			"path over a gateway that is gone", "g1/g1-w1",
+			func(in *project.Input) { in.Paths = map[string]project.Path{"g2": {Local: "g1-b", Remote: "g2-a"}} }, project.NoPath,
+			[]string{
+				"route 7300/242.2.0.0/24 type=blackhole",
+				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80",
+				"service sample/whereami-ss headless=true ports=http/TCP/80",
+			},
+			[]string{"route 7300/242.2.0.0", "services4 243.0.0.1", "slots4 243.0.0.1", "echo4 243.0.0.1", "service sample/whereami", "zone"},
+		},
+		{
+			"gateway's node gone", "g1/g1-w1",
+			func(in *project.Input) { in.Facts.Nodes = in.Facts.Nodes[1:] }, project.NodeUnknown,
+			[]string{"route 7300/242.2.0.0/24 type=blackhole"},
+			[]string{"neighbour", "nodes4 192.168.1.1", "route 7300/242.2.0.0"},
+		},
+		{
+			"this node unknown", "g1/g1-w1",
+			func(in *project.Input) { in.Facts.Nodes = in.Facts.Nodes[:1] }, project.NodeUnknown,
+			[]string{"route 7300/242.2.0.0/24 type=blackhole"},
+			[]string{
+				"sysctl net/ipv4/conf/hw-vx0", "link", "address", "neighbour", "nodes4 192.168.1.2", "route 7300/242.2.0.0", "route 7300/243",
+			},
+		},
+		{
+			"MTU of the file too large", "g1/g1-a", func(in *project.Input) { in.Local.UnderlayMTU = 1400; in.Fabric.Tunnel.MTU = 1400 }, project.MTUTooLarge,
+			[]string{
+				"link hw-vx0 type=vxlan mtu=1350 up=true mac=aa:99:f5:6f:dc:a7 vni=73 port=4803 local=192.168.1.1",
+				"link hw-wg1 type=wireguard mtu=1400 up=true", "table hawser mss4=1360 mss6=1340",
+			},
+			[]string{"link", "table"},
+		},
+		{
+			"remote prefix over our nodes", "g1/g1-w1",
+			func(in *project.Input) { in.Facts.Nodes[0].Addrs = []netip.Addr{addr("242.2.0.200")} }, project.CoversNode,
+			[]string{
+				"neighbour hw-vx0/242.2.0.200 mac=aa:99:f5:6f:dc:a7", "nodes4 242.2.0.200",
+				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80 clusters=g2[]",
+				"service sample/whereami-ss headless=true ports=http/TCP/80 clusters=g2[]",
+			},
+			[]string{
+				"neighbour", "nodes4 192.168.1.1", "route 7300/242.2.0.0", "remote4", "services4", "slots4", "echo4", "service sample", "zone",
+			},
+		},
+		{
+			"nothing ready there", "g1/g1-w1",
+			func(in *project.Input) { in.Live = map[string]project.Live{"g2": {Cluster: "g2"}} }, "",
+			[]string{
+				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80 clusters=g2[]",
+				"service sample/whereami-ss headless=true ports=http/TCP/80 clusters=g2[]",
+			},
+			[]string{"services4", "slots4", "echo4", "service sample", "zone"},
+		},
+		{
+			"nothing heard from there", "g1/g1-w1", func(in *project.Input) { in.Live = nil }, "",
+			[]string{"service sample/whereami-ss headless=true ports=http/TCP/80 clusters=g2[]"},
+			[]string{"service sample/whereami-ss", "zone"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w, _ := readWorld(t, "testdata/globalnet.txtar")
+			in := w.inputs[tt.node]
+			before := linesOf(text(w.states[tt.node]))
+			tt.change(&in)
+			state, problems := project.State(in)
+			after := linesOf(text(state))
+			hasCode := slices.ContainsFunc(problems, func(p project.Problem) bool { return p.Code == tt.code })
+			if tt.code != "" && !hasCode {
+				t.Errorf("problem %s is not told: %v", tt.code, problems)
+			}
+			checkLines(t, before, after, tt.gained, tt.lost)
+		})
+	}
+}
+
+func checkLines(t *testing.T, before, after map[string]bool, gained, lost []string) {
+	t.Helper()
+	var have []string
+	for line := range after {
+		if !before[line] && !strings.HasPrefix(line, "zone ") {
+			have = append(have, line)
+		}
+	}
+	slices.Sort(have)
+	slices.Sort(gained)
+	if diff := cmp.Diff(gained, have); diff != "" {
+		t.Errorf("gained (-want +got):\n%s", diff)
+	}
+	used := map[string]bool{}
+	for line := range before {
+		at := slices.IndexFunc(lost, func(start string) bool { return strings.HasPrefix(line, start) })
+		if at >= 0 && !after[line] {
+			used[lost[at]] = true
+		} else if !after[line] {
+			t.Errorf("lost: %s", line)
+		}
+	}
+	for _, start := range lost {
+		if !used[start] {
+			t.Errorf("not lost: %s", start)
+		}
+	}
+}
+
+func TestUnknownCluster(t *testing.T) {
+	t.Parallel()
+	_, problems := project.State(project.Input{Fabric: &fabric.Fabric{}, Cluster: "g9", Node: "n"})
+	if len(problems) != 1 || problems[0].Code != project.ClusterUnknown {
+		t.Errorf("have %v", problems)
+	}
+}
+
+// TestPolicies checks where the slots of a clusterset address lead, seen from
+// c1 of mixed.txtar with two local endpoints.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	weights := func(w map[string]int) fabric.Balance { return fabric.Balance{Policy: fabric.Weighted, Weights: w} }
+	failover := func(order ...string) fabric.Balance { return fabric.Balance{Policy: fabric.Failover, Order: order} }
+	const l1, l2, c2, c3 = "10.8.0.22 . 8080", "10.8.1.21 . 8080", "242.2.0.32 . 80", "242.3.0.32 . 80"
+	tests := []struct {
+		name     string
+		balance  fabric.Balance
+		ready    string // clusters that are ready; c1 is this one
+		affinity string
+		chain    string
+		want     map[string]int
+	}{
+		{"local first", fabric.Balance{Policy: fabric.LocalFirst}, "c1 c2 c3", "", "pick_few4", map[string]int{l1: 32, l2: 32}},
+		{"local first, not ready here", fabric.Balance{Policy: fabric.LocalFirst}, "c2 c3", "", "pick_few4", map[string]int{c2: 32, c3: 32}},
+		{"local first, one left", fabric.Balance{Policy: fabric.LocalFirst}, "c3", "", "pick_one4", map[string]int{c3: 1}},
+		{"spread", fabric.Balance{Policy: fabric.Spread}, "c1 c2", "", "pick_few4", map[string]int{l1: 16, l2: 16, c2: 32}},
+		{"weighted", weights(map[string]int{"c1": 2, "c2": 1, "c3": 1}), "c1 c2 c3", "", "pick_few4",
+			map[string]int{l1: 16, l2: 16, c2: 16, c3: 16}},
+		{"weighted, steep", weights(map[string]int{"c2": 255, "c3": 1}), "c2 c3", "", "pick_many4", map[string]int{c2: 1020, c3: 4}},
+		{"weighted, one not named", weights(map[string]int{"c2": 3}), "c2 c3", "", "pick_few4", map[string]int{c2: 48, c3: 16}},
+		{"failover", failover("c3", "c1"), "c1 c2 c3", "", "pick_one4", map[string]int{c3: 1}},
+		{"failover to here", failover("c3", "c1"), "c1 c2", "", "pick_few4", map[string]int{l1: 32, l2: 32}},
+		{"failover past the order", failover("c3"), "c2", "", "pick_one4", map[string]int{c2: 1}},
+		{"session affinity", fabric.Balance{Policy: fabric.Spread}, "c2 c3", "ClientIP", "pick_few_client4", map[string]int{c2: 32, c3: 32}},
+		{"none ready", fabric.Balance{Policy: fabric.Spread}, "", "", "", map[string]int{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w, _ := readWorld(t, "testdata/mixed.txtar")
+			in := w.inputs["c1/c1-w1"]
+			export := &in.Fabric.Exports[1]
+			export.Balance, export.Affinity = tt.balance, tt.affinity
+			for _, name := range []string{"c2", "c3"} {
+				in.Live[name] = project.Live{Cluster: name, Exports: []project.LiveExport{
+					{Namespace: "sample", Name: "web", Ready: strings.Contains(tt.ready, name)},
+				}}
+			}
+			if !strings.Contains(tt.ready, "c1") {
+				in.Facts.Services = nil
+			}
+			state, _ := project.State(in)
+			chain, have := "", map[string]int{}
+			for _, e := range state.Elements {
+				if e.Set == desired.SetSlots && strings.HasPrefix(e.ID, "243.0.0.1 ") {
+					have[e.Value]++
+				} else if e.Set == desired.SetServices && strings.HasPrefix(e.ID, "243.0.0.1 ") {
+					chain = e.Value
+				}
+			}
+			if diff := cmp.Diff(tt.want, have); diff != "" || chain != tt.chain {
+				t.Errorf("chain %q, want %q; slots (-want +got):\n%s", chain, tt.chain, diff)
+			}
+		})
+	}
+}
+
+// TestEpochs rotates keys: both devices stand side by side on two ports, and the
+// older one carries the traffic until it is dropped.
+func TestEpochs(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		epochs  []int
+		ports   map[string]int
+		carrier string
+		code    string
+	}{
+		{[]int{1}, map[string]int{"hw-wg1": 51820}, "hw-wg1", ""},
+		{[]int{1, 2}, map[string]int{"hw-wg1": 51820, "hw-wg2": 51821}, "hw-wg1", ""},
+		{[]int{2}, map[string]int{"hw-wg2": 51821}, "hw-wg2", ""},
+		{[]int{2, 3}, map[string]int{"hw-wg2": 51821, "hw-wg3": 51820}, "hw-wg2", ""},
+		{[]int{1, 3}, map[string]int{"hw-wg1": 51820}, "hw-wg1", project.EpochPort},
+		{[]int{4}, map[string]int{}, "", project.KeyMissing},
+	}
+	for _, tt := range tests {
+		w, _ := readWorld(t, "testdata/globalnet.txtar")
+		in := w.inputs["g1/g1-a"]
+		in.Fabric.Epochs = tt.epochs
+		peer := &in.Fabric.Clusters[1].Gateways[0]
+		peer.Keys = nil
+		for epoch := 1; epoch <= 3; epoch++ {
+			keys := in.Keys.Epochs[0]
+			keys.Epoch = epoch
+			if epoch > 1 {
+				in.Keys.Epochs = append(in.Keys.Epochs, keys)
+			}
+			peer.Keys = append(peer.Keys, fabric.Key{Epoch: epoch, Public: "pub"})
+		}
+		state, problems := project.State(in)
+		ports := map[string]int{}
+		for _, d := range state.Wireguards {
+			ports[d.Link] = d.ListenPort
+		}
+		carrier := ""
+		for _, r := range state.Routes {
+			if r.Dst == netip.MustParsePrefix("242.2.0.0/24") {
+				carrier = r.Link
+			}
+		}
+		if diff := cmp.Diff(tt.ports, ports); diff != "" || carrier != tt.carrier {
+			t.Errorf("epochs %v: carried by %q, want %q; ports (-want +got):\n%s", tt.epochs, carrier, tt.carrier, diff)
+		}
+		if hasCode := slices.ContainsFunc(problems, func(p project.Problem) bool { return p.Code == tt.code }); tt.code != "" && !hasCode {
+			t.Errorf("epochs %v: no problem %s: %v", tt.epochs, tt.code, problems)
+		}
+		if len(state.Rules) != len(ports)+1 {
+			t.Errorf("epochs %v: rules %v", tt.epochs, state.Rules)
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name      string
+		endpoints []string
+		resolved  []netip.Addr // of dns:gw.example.com
+		want      string
+	}{
+		{"first address", []string{"203.0.113.1", "203.0.113.2"}, nil, "203.0.113.1:51820"},
+		{"name that resolves", []string{"dns:gw.example.com", "203.0.113.2"}, []netip.Addr{addr("203.0.113.9")}, "203.0.113.9:51820"},
+		{"name that does not", []string{"dns:gw.example.com", "203.0.113.2"}, nil, "203.0.113.2:51820"},
+		{"family that this node does not have", []string{"2001:db8::1", "203.0.113.2"}, nil, "203.0.113.2:51820"},
+		{"name with both families", []string{"dns:gw.example.com"}, []netip.Addr{addr("2001:db8::1"), addr("203.0.113.9")}, "203.0.113.9:51820"},
+		{"dials in", nil, nil, "invalid AddrPort"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w, _ := readWorld(t, "testdata/globalnet.txtar")
+			in := w.inputs["g1/g1-a"]
+			in.Fabric.Clusters[1].Gateways[0].Endpoints = tt.endpoints
+			in.Local.Resolved = map[string][]netip.Addr{"dns:gw.example.com": tt.resolved}
+			state, _ := project.State(in)
+			if have := state.Peers[0].Endpoint.String(); have != tt.want {
+				t.Errorf("have %s, want %s", have, tt.want)
+			}
+		})
+	}
+}
+
+// TestLiveState checks what each cluster tells the others.
+func TestLiveState(t *testing.T) {
+	t.Parallel()
+	host := func(name, ip string) project.LiveHost {
+		return project.LiveHost{Name: name, IPs: []netip.Addr{addr(ip)}}
+	}
+	tests := []struct {
+		file, node string
+		want       []project.LiveExport
+	}{
+		{"globalnet", "g2/g2-a", []project.LiveExport{
+			{Namespace: "sample", Name: "whereami-cs", Ready: true},
+			{Namespace: "sample", Name: "whereami-ss", Ready: true, Hosts: []project.LiveHost{host("whereami-0", "242.2.0.40")}},
+		}},
+		{"flat", "c2/c2-a", []project.LiveExport{
+			{Namespace: "sample", Name: "db", Ready: true, Hosts: []project.LiveHost{host("db-0", "10.9.1.30")}},
+			{Namespace: "sample", Name: "web", Ready: true},
+		}},
+		{"flat", "c1/c1-a", []project.LiveExport{{Namespace: "sample", Name: "web"}}},
+		{"mapped", "g3/g3-a", []project.LiveExport{
+			{Namespace: "sample", Name: "api", Ready: true},
+			{Namespace: "sample", Name: "peers", Ready: true, Hosts: []project.LiveHost{host("", "242.2.1.31")}},
+		}},
+		{"mapped", "g2/g2-a", []project.LiveExport{{Namespace: "sample", Name: "site"}}},
+	}
+	for _, tt := range tests {
+		w, _ := readWorld(t, "testdata/"+tt.file+".txtar")
+		have := project.LiveState(w.inputs[tt.node])
+		want := project.Live{Cluster: w.inputs[tt.node].Cluster, Exports: tt.want}
+		if diff := cmp.Diff(want, have, cmp.Comparer(sameAddr)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.node, diff)
+		}
+	}
+}
