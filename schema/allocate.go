@@ -23,7 +23,7 @@ func Allocate(top *ClusterSet, lock *Lock) (*Lock, diag.List) {
 }
 
 func allocate(top *ClusterSet, lock *Lock) *allocator {
-	a := &allocator{top: top, lock: newLock()}
+	a := &allocator{top: top, lock: newLock(), moving: map[string]bool{}}
 	if lock != nil {
 		a.lock = lock.clone()
 		a.list = slices.Clone(lock.conflicts)
@@ -47,8 +47,9 @@ func allocate(top *ClusterSet, lock *Lock) *allocator {
 // allocator is the state of one call of Allocate.
 type allocator struct {
 	top     *ClusterSet
-	lock    *Lock    // what becomes the result
-	added   []string // paths of what the lock lacked
+	lock    *Lock           // what becomes the result
+	added   []string        // paths of what the lock lacked
+	moving  map[string]bool // clusters whose move is reported already
 	list    diag.List
 	members map[string]*Cluster
 	demands []demand
@@ -208,10 +209,14 @@ func (a *allocator) claimAddr(s slot, addr netip.Addr, live bool) bool {
 		area.used[addr] = s
 		return true
 	}
+	then := "it gets another"
+	if !live {
+		then = "it is no longer reserved for what was removed"
+	}
 	a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
 		Path: s.path(), Pos: a.lock.addrs[s].pos,
 		Related: []diag.Related{{Path: owner.path(), Pos: a.lock.addrs[owner].pos}},
-		Summary: fmt.Sprintf("has the address %s, which belongs to %s; it gets another", addr, owner.path()),
+		Summary: fmt.Sprintf("has the address %s, which belongs to %s; %s", addr, owner.path(), then),
 		Hint:    "both were allocated on different branches; whoever resolved the old address sees the new one after the next commit"})
 	return false
 }
@@ -246,7 +251,7 @@ func (a *allocator) reportMoves() {
 		for _, area := range a.areas[name] {
 			if area.moved > 0 {
 				a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "moves", Path: path,
-					Summary: fmt.Sprintf("moves %d %s to %s, as they lie outside of it", area.moved, what, area.block),
+					Summary: fmt.Sprintf("%s that move to %s, as they are outside of it: %d", what, area.block, area.moved),
 					Hint:    "connections to the old addresses break; put the old value back to keep them"})
 			}
 		}
@@ -254,7 +259,7 @@ func (a *allocator) reportMoves() {
 	report(tunnelArea, "tunnel.cidr", "tunnel addresses")
 	report(vipArea, "services.cidr", "clusterset IPs")
 	for name := range a.areas {
-		if name != tunnelArea && name != vipArea {
+		if name != tunnelArea && name != vipArea && !a.moving[name] {
 			report(name, at("clusters", name), "addresses")
 		}
 	}

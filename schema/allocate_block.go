@@ -147,7 +147,7 @@ func (b *blockPass) pins() {
 				continue
 			}
 			if ok {
-				b.move(c.Name, have, "to its pin "+pin.String())
+				b.leave(c.Name, have, pin)
 			}
 			have = heldPrefix{prefix: pin}
 			b.added = append(b.added, at("clusters", c.Name)+".blocks")
@@ -182,10 +182,22 @@ func (b *blockPass) refusedPin(c *Cluster, pin netip.Prefix) bool {
 	return false
 }
 
+// leave notes that a pin takes a cluster out of its block; inside a pin that
+// contains the block nothing moves.
+func (b *blockPass) leave(name string, from heldPrefix, pin netip.Prefix) {
+	if !contains(pin, from.prefix) {
+		b.move(name, from, "to its pin "+pin.String())
+		return
+	}
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "grows", Path: b.pinPath(name), Pos: from.pos,
+		Summary: fmt.Sprintf("grows from its block %s to its pin %s; no address moves", from.prefix, pin)})
+}
+
 // move notes that a cluster leaves a block; it stays reserved for it.
 func (b *blockPass) move(name string, from heldPrefix, why string) {
 	c := b.lock.cluster(name)
 	c.former = append(c.former, from)
+	b.moving[name] = true
 	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "moves", Path: b.pinPath(name), Pos: from.pos,
 		Summary: fmt.Sprintf("moves from its block %s %s", from.prefix, why),
 		Hint:    "every address of the cluster outside the new block changes; connections to it break once"})
@@ -212,6 +224,7 @@ func (b *blockPass) keep() {
 
 // conflict reports a block that belongs to another cluster too.
 func (b *blockPass) conflict(name string, block heldPrefix, owner heldBlock) {
+	b.moving[name] = true
 	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: at("clusters", name) + ".blocks", Pos: block.pos,
 		Related: []diag.Related{{Path: at("clusters", owner.cluster) + ".blocks", Pos: owner.pos}},
 		Summary: fmt.Sprintf("has the block %s, which overlaps %s of clusters[%s]; it gets another", block.prefix, owner.prefix, owner.cluster),

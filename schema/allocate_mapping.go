@@ -100,6 +100,9 @@ func (a *allocator) mapCluster(c *Cluster, used []netip.Addr) {
 		_, ok := entry.mappings[p]
 		return ok
 	})
+	if len(missing) == 0 {
+		return
+	}
 	slices.SortFunc(missing, func(x, y netip.Prefix) int { return cmp.Or(cmp.Compare(x.Bits(), y.Bits()), x.Compare(y)) })
 	halves := a.upperHalves(c.Name, used)
 	found := map[netip.Prefix]heldPrefix{}
@@ -152,22 +155,36 @@ func (a *allocator) upperHalves(name string, used []netip.Addr) map[bool]*space 
 	return out
 }
 
-// cannotMap reports a cluster that must be mapped and does not fit. With egress
-// auto it is shared instead.
+// cannotMap reports a cluster that does not fit: an error when it must be
+// mapped, a warning when it was. With egress auto it is shared instead.
 func (a *allocator) cannotMap(c *Cluster) {
-	if a.top.Spec.Globalnet.Egress != fabric.EgressMapped || len(a.lock.clusters[c.Name].blocks) == 0 {
+	must := a.top.Spec.Globalnet.Egress == fabric.EgressMapped
+	pods := mappable(a.top, c)
+	was := slices.ContainsFunc(pods, func(p netip.Prefix) bool {
+		_, ok := a.lock.Mapping(c.Name, p)
+		return ok
+	})
+	if !must && !was || len(a.lock.clusters[c.Name].blocks) == 0 {
 		return
 	}
-	pods := mappable(a.top, c)
-	texts := make([]string, len(pods))
-	for i, p := range pods {
+	d := diag.Diagnostic{Severity: diag.Warning, Code: "becomes-shared", Path: at("clusters", c.Name) + ".podCIDRs",
+		Hint: "pin a larger globalCIDR, or use globalnet.egress: auto or shared"}
+	if must {
+		d.Severity, d.Code = diag.Error, "block-too-small"
+	} else {
+		d.Hint = "its pods share the egress addresses; a larger globalCIDR would map them, and move the cluster"
+	}
+	d.Summary = fmt.Sprintf("the block %s is too small to map %s: half of it is for the pods, so it takes a /%d",
+		list(a.lock.Blocks(c.Name)), list(pods), pods[0].Addr().BitLen()-1-sumBits(pods))
+	a.list = append(a.list, d)
+}
+
+func list(prefixes []netip.Prefix) string {
+	texts := make([]string, len(prefixes))
+	for i, p := range prefixes {
 		texts[i] = p.String()
 	}
-	host := 1 + sumBits(pods)
-	a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: "block-too-small", Path: at("clusters", c.Name),
-		Summary: fmt.Sprintf("its block %s is too small to map %s: half of it is for the pods, so it takes a /%d",
-			a.lock.Blocks(c.Name)[0], strings.Join(texts, ", "), pods[0].Addr().BitLen()-host),
-		Hint: "pin a larger globalCIDR, or use globalnet.egress: auto or shared"})
+	return strings.Join(texts, ", ")
 }
 
 // shortage is what does not fit into one area.
@@ -206,7 +223,7 @@ func (a *allocator) reportShortages(full map[*area]*shortage) {
 				"make the pool larger, or free what was removed with hawser allocate --gc"
 		}
 		a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: code, Path: s.first.path,
-			Summary: fmt.Sprintf("%d more addresses do not fit into %s: %d are in use, %d reserved for what was removed",
-				s.count, what, len(area.used)-reserved, reserved), Hint: hint})
+			Summary: fmt.Sprintf("%s is full: %d more needed, %d in use, %d reserved for what was removed",
+				what, s.count, len(area.used)-reserved, reserved), Hint: hint})
 	}
 }

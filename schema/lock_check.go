@@ -20,12 +20,12 @@ func CheckLock(top *ClusterSet, lock *Lock) diag.List {
 	a := allocate(top, lock)
 	list := a.list
 	for i := range list {
-		if list[i].Severity == diag.Warning {
+		if list[i].Code != "becomes-shared" && list[i].Severity == diag.Warning {
 			list[i].Severity = diag.Error
 			list[i].Hint = strings.TrimPrefix(list[i].Hint+"; run hawser allocate to settle it", "; ")
 		}
 	}
-	if missing := a.added; len(list) == 0 && len(missing) > 0 {
+	if missing := slices.Compact(a.added); !list.HasErrors() && len(missing) > 0 {
 		shown := strings.Join(missing[:min(len(missing), 3)], ", ")
 		if more := len(missing) - 3; more > 0 {
 			shown += fmt.Sprintf(" and %d more", more)

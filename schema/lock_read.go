@@ -94,10 +94,8 @@ func (r *lockReader) document(n *yaml.Node) {
 			r.literal(value, APIVersion)
 		case "kind":
 			r.literal(value, LockKind)
-		case "clusters":
-			r.each(value, r.clusterEntry)
-		case "exports":
-			r.each(value, r.exportEntry)
+		case "allocated":
+			r.each(value, r.entry)
 		default:
 			r.fail(key, "has the unknown key %q", key.Value)
 		}
@@ -110,58 +108,72 @@ func (r *lockReader) literal(n *yaml.Node, want string) {
 	}
 }
 
-func (r *lockReader) clusterEntry(name, body *yaml.Node) {
-	c := r.lock.cluster(name.Value)
-	r.each(body, func(key, value *yaml.Node) {
-		switch key.Value {
-		case "blocks":
-			r.blocks(c, at("clusters", name.Value), value)
-		case "former":
-			c.former = append(c.former, r.prefixes(value)...)
-		case "mappings":
-			r.each(value, func(pods, global *yaml.Node) { r.mapping(c, name.Value, pods, global) })
-		case "gateways":
-			r.each(value, func(gateway, addrs *yaml.Node) {
-				r.hold(slot{kind: slotGateway, cluster: name.Value, name: gateway.Value}, gateway, addrs)
-			})
-		case "egressIPs":
-			r.hold(slot{kind: slotEgress, cluster: name.Value}, key, value)
-		case "egress":
-			r.each(value, func(rule, addrs *yaml.Node) {
-				r.hold(slot{kind: slotRule, cluster: name.Value, name: rule.Value}, rule, addrs)
-			})
-		default:
-			r.fail(key, "has the unknown key %q", key.Value)
-		}
-	})
+// entry reads one line: a path, as messages have it, and what it holds.
+func (r *lockReader) entry(key, value *yaml.Node) {
+	top, rest := nextSegment(key.Value)
+	sub, tail := nextSegment(rest)
+	last, end := nextSegment(tail)
+	switch {
+	case end != "" || top.label == "":
+		r.fail(key, "has the unknown key %q", key.Value)
+	case top.word == "clusters" && tail == "":
+		r.clusterEntry(top.label, sub, key, value)
+	case top.word == "exports" && sub == (segment{word: "vips"}) && tail == "":
+		r.hold(slot{kind: slotVIP, export: top.label}, key, value)
+	case top.word == "exports" && sub.word == "clusters" && sub.label != "" && last == (segment{word: "ips"}):
+		r.hold(slot{kind: slotExport, export: top.label, cluster: sub.label}, key, value)
+	case top.word == "exports" && sub.word == "clusters" && sub.label != "" && last.word == "hosts" && last.label != "":
+		r.hold(slot{kind: slotHost, export: top.label, cluster: sub.label, name: last.label}, key, value)
+	default:
+		r.fail(key, "has the unknown key %q", key.Value)
+	}
 }
 
-func (r *lockReader) exportEntry(id, body *yaml.Node) {
-	r.each(body, func(key, value *yaml.Node) {
-		switch key.Value {
-		case "vips":
-			r.hold(slot{kind: slotVIP, export: id.Value}, key, value)
-		case "clusters":
-			r.each(value, func(cluster, part *yaml.Node) { r.exportPart(id.Value, cluster, part) })
-		default:
-			r.fail(key, "has the unknown key %q", key.Value)
-		}
-	})
+func (r *lockReader) clusterEntry(name string, sub segment, key, value *yaml.Node) {
+	c := r.lock.cluster(name)
+	switch {
+	case sub == segment{word: "blocks"}:
+		r.blocks(c, at("clusters", name), value)
+	case sub == segment{word: "former"}:
+		c.former = append(c.former, r.prefixes(value)...)
+	case sub == segment{word: "egressIPs"}:
+		r.hold(slot{kind: slotEgress, cluster: name}, key, value)
+	case sub.word == "mappings" && sub.label != "":
+		r.mapping(c, sub.label, key, value)
+	case sub.word == "gateways" && sub.label != "":
+		r.hold(slot{kind: slotGateway, cluster: name, name: sub.label}, key, value)
+	case sub.word == "egress" && sub.label != "":
+		r.hold(slot{kind: slotRule, cluster: name, name: sub.label}, key, value)
+	default:
+		r.fail(key, "has the unknown key %q", key.Value)
+	}
 }
 
-func (r *lockReader) exportPart(id string, cluster, part *yaml.Node) {
-	r.each(part, func(key, value *yaml.Node) {
-		switch key.Value {
-		case "ips":
-			r.hold(slot{kind: slotExport, export: id, cluster: cluster.Value}, key, value)
-		case "hosts":
-			r.each(value, func(host, addrs *yaml.Node) {
-				r.hold(slot{kind: slotHost, export: id, cluster: cluster.Value, name: host.Value}, host, addrs)
-			})
-		default:
-			r.fail(key, "has the unknown key %q", key.Value)
+// segment is one step of a path: a word, and what stands in brackets behind it.
+type segment struct{ word, label string }
+
+// nextSegment takes the first step off a path.
+func nextSegment(path string) (segment, string) {
+	i := strings.IndexAny(path, ".[")
+	if i < 0 {
+		return segment{word: path}, ""
+	}
+	s := segment{word: path[:i]}
+	rest := path[i:]
+	if rest[0] == '[' {
+		label, after, ok := strings.Cut(rest[1:], "]")
+		if !ok || label == "" {
+			return segment{word: path}, ""
 		}
-	})
+		s.label, rest = label, after
+	}
+	if after, ok := strings.CutPrefix(rest, "."); ok && after != "" {
+		return s, after
+	}
+	if rest != "" {
+		return segment{word: path}, ""
+	}
+	return s, ""
 }
 
 // blocks reads a cluster's blocks. A second list with another block is a merge
@@ -183,20 +195,20 @@ func (r *lockReader) blocks(c *lockedCluster, path string, n *yaml.Node) {
 	slices.SortFunc(c.blocks, func(a, b heldPrefix) int { return a.prefix.Addr().BitLen() - b.prefix.Addr().BitLen() })
 }
 
-func (r *lockReader) mapping(c *lockedCluster, cluster string, pods, global *yaml.Node) {
-	from, err := netip.ParsePrefix(pods.Value)
-	to, err2 := netip.ParsePrefix(global.Value)
-	if err := errors.Join(err, err2); err != nil || from.Bits() != to.Bits() || from != from.Masked() || to != to.Masked() {
-		r.fail(pods, "has the mapping %s: %s, which is not a pair of prefixes of one length", pods.Value, global.Value)
+func (r *lockReader) mapping(c *lockedCluster, pods string, key, value *yaml.Node) {
+	from, err := netip.ParsePrefix(pods)
+	to := r.prefixes(value)
+	if err != nil || len(to) != 1 || from.Bits() != to[0].prefix.Bits() || from != from.Masked() {
+		r.fail(key, "has the mapping of %s, which is not one prefix as long", pods)
 		return
 	}
-	m := heldPrefix{prefix: to, pos: r.pos(pods)}
+	m := heldPrefix{prefix: to[0].prefix, pos: r.pos(key)}
 	if have, dup := c.mappings[from]; dup {
 		keep, drop := have, m
 		if drop.prefix.Compare(keep.prefix) < 0 {
 			keep, drop = drop, keep
 		}
-		r.twice(at(at("clusters", cluster)+".mappings", from.String()), keep.pos, drop.pos, keep.prefix != drop.prefix)
+		r.twice(key.Value, keep.pos, drop.pos, keep.prefix != drop.prefix)
 		m = keep
 	}
 	c.mappings[from] = m

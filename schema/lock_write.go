@@ -16,20 +16,22 @@ const lockHeader = `# Written by "hawser allocate". Commit this file beside the 
 `
 
 // Marshal gives the bytes of the lock file: the same lock, the same bytes. Each
-// thing has its own line, so that git can merge two branches that both allocated.
+// thing has one line that says all of it, so that whatever git's merge of two
+// branches that both allocated keeps or orders, the result can be read.
 func (l *Lock) Marshal() ([]byte, error) {
 	w := &lockWriter{}
-	w.out.WriteString(lockHeader)
-	w.line(0, "apiVersion", APIVersion)
-	w.line(0, "kind", LockKind)
+	w.out.WriteString(lockHeader + "apiVersion: " + APIVersion + "\nkind: " + LockKind + "\n")
 	clusters, exports := l.tree()
-	w.open(0, "clusters", len(clusters))
-	for _, c := range clusters {
-		w.cluster(l, c)
+	if len(clusters)+len(exports) > 0 {
+		w.out.WriteString("allocated:\n")
 	}
-	w.open(0, "exports", len(exports))
-	for _, e := range exports {
-		w.export(l, e)
+	for _, n := range clusters {
+		w.cluster(l, n.name)
+		w.slots(l, n.slots)
+	}
+	for _, n := range exports {
+		slices.SortStableFunc(n.slots, func(a, b slot) int { return cmp.Compare(a.cluster, b.cluster) })
+		w.slots(l, n.slots)
 	}
 	return w.out.Bytes(), nil
 }
@@ -67,83 +69,33 @@ func nodes(bySlot map[string][]slot) []lockNode {
 
 type lockWriter struct{ out bytes.Buffer }
 
-func (w *lockWriter) line(depth int, key, value string) {
-	w.out.WriteString(strings.Repeat("  ", depth))
-	w.out.WriteString(quoteKey(key))
-	w.out.WriteByte(':')
-	if value != "" {
-		w.out.WriteByte(' ')
-		w.out.WriteString(value)
-	}
+func (w *lockWriter) line(path, list string) {
+	w.out.WriteString("  ")
+	w.out.WriteString(path)
+	w.out.WriteString(": ")
+	w.out.WriteString(list)
 	w.out.WriteByte('\n')
 }
 
-// open writes a key whose value stands below it; nothing when that is empty.
-func (w *lockWriter) open(depth int, key string, children int) {
-	if children > 0 {
-		w.line(depth, key, "")
+func (w *lockWriter) slots(l *Lock, slots []slot) {
+	for _, s := range slots {
+		w.line(s.path(), addressList(l.addrs[s].addrs))
 	}
 }
 
-func (w *lockWriter) cluster(l *Lock, n lockNode) {
-	w.line(1, n.name, "")
-	if c := l.clusters[n.name]; c != nil {
-		w.prefixes("blocks", c.blocks)
-		w.prefixes("former", c.former)
-		w.open(2, "mappings", len(c.mappings))
-		for _, pods := range sortedPrefixes(c.mappings) {
-			w.line(3, pods.String(), c.mappings[pods].prefix.String())
-		}
+func (w *lockWriter) cluster(l *Lock, name string) {
+	c, path := l.clusters[name], at("clusters", name)
+	if c == nil {
+		return
 	}
-	for i, s := range n.slots {
-		text := addressList(l.addrs[s].addrs)
-		first := i == 0 || n.slots[i-1].kind != s.kind
-		switch s.kind {
-		case slotEgress:
-			w.line(2, "egressIPs", text)
-		case slotGateway:
-			w.group(first, 2, "gateways")
-			w.line(3, s.name, text)
-		case slotRule:
-			w.group(first, 2, "egress")
-			w.line(3, s.name, text)
-		}
+	w.prefixes(path+".blocks", c.blocks)
+	w.prefixes(path+".former", c.former)
+	for _, pods := range sortedPrefixes(c.mappings) {
+		w.prefixes(at(path+".mappings", pods.String()), []heldPrefix{c.mappings[pods]})
 	}
 }
 
-func (w *lockWriter) group(first bool, depth int, key string) {
-	if first {
-		w.line(depth, key, "")
-	}
-}
-
-// export writes an export; under each cluster its addresses come before its hosts.
-func (w *lockWriter) export(l *Lock, n lockNode) {
-	w.line(1, n.name, "")
-	parts := slices.Clone(n.slots)
-	slices.SortStableFunc(parts, func(a, b slot) int { return cmp.Compare(a.cluster, b.cluster) })
-	var last slot
-	for i, s := range parts {
-		text := addressList(l.addrs[s].addrs)
-		if s.kind == slotVIP {
-			w.line(2, "vips", text)
-			continue
-		}
-		if i == 0 || last.cluster == "" {
-			w.line(2, "clusters", "")
-		}
-		w.group(s.cluster != last.cluster, 3, s.cluster)
-		if s.kind == slotExport {
-			w.line(4, "ips", text)
-		} else {
-			w.group(s.cluster != last.cluster || last.kind != slotHost, 4, "hosts")
-			w.line(5, s.name, text)
-		}
-		last = s
-	}
-}
-
-func (w *lockWriter) prefixes(key string, list []heldPrefix) {
+func (w *lockWriter) prefixes(path string, list []heldPrefix) {
 	if len(list) == 0 {
 		return
 	}
@@ -151,7 +103,7 @@ func (w *lockWriter) prefixes(key string, list []heldPrefix) {
 	for i, p := range list {
 		texts[i] = p.prefix.String()
 	}
-	w.line(2, key, "["+strings.Join(texts, ", ")+"]")
+	w.line(path, "["+strings.Join(texts, ", ")+"]")
 }
 
 func sortedPrefixes(m map[netip.Prefix]heldPrefix) []netip.Prefix {
@@ -182,16 +134,4 @@ func addressList(addrs []netip.Addr) string {
 		i = j + 1
 	}
 	return "[" + strings.Join(parts, ", ") + "]"
-}
-
-// quoteKey quotes what some YAML reader takes for something else than text.
-func quoteKey(key string) string {
-	switch key {
-	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":
-		return strconv.Quote(key)
-	}
-	if key == "" || key[0] < 'a' || key[0] > 'z' {
-		return strconv.Quote(key)
-	}
-	return key
 }

@@ -56,11 +56,12 @@ func clusterOf(name string) string {
 type causes struct {
 	members map[string]bool // clusters that come or go
 	exports map[string]bool // clusters in which exports come or go
+	keys    map[string]bool // clusters whose keys change
 	folders map[string]bool // folders in which files come or go
 }
 
 func newCauses(want, have render.Tree, entries []Entry) causes {
-	c := causes{members: map[string]bool{}, exports: map[string]bool{}, folders: map[string]bool{}}
+	c := causes{members: map[string]bool{}, exports: map[string]bool{}, keys: map[string]bool{}, folders: map[string]bool{}}
 	for _, e := range entries {
 		comesOrGoes := e.Op == diff.Create || e.Op == diff.Delete
 		switch {
@@ -68,6 +69,8 @@ func newCauses(want, have render.Tree, entries []Entry) causes {
 			c.members[e.Cluster] = true
 		case e.Kind == kindPart && comesOrGoes:
 			c.exports[e.Cluster] = true
+		case e.Kind == kindKeys:
+			c.keys[e.Cluster] = true
 		}
 	}
 	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {
@@ -98,8 +101,10 @@ func (c causes) explain(name string) bool {
 		return true // said by all other entries
 	case cluster != "" && strings.Contains(name, "/patches/"):
 		return false
-	case cluster != "" && (c.members[cluster] || base == "keys.yaml"):
+	case cluster != "" && c.members[cluster]:
 		return true
+	case cluster != "" && base == "keys.yaml":
+		return c.keys[cluster]
 	case cluster != "" && base == "exports.yaml":
 		return c.exports[cluster]
 	case base == "kustomization.yaml":
