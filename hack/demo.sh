@@ -26,6 +26,7 @@ until_seen() {
   done
   printf '%s\n' "$out"
 }
+plan() { (cd "$repo" && run hawser diff) || [ $? -eq 1 ]; } # 1 = there are changes
 client() { hawser lab exec g1/default/client -- "$@"; }
 url=whereami-cs.sample.svc.clusterset.local
 commit() { git -C "$repo" -c user.name=demo -c user.email=demo@example.org commit -qam "$1"; }
@@ -45,17 +46,23 @@ for _ in $(seq 60); do client curl -s -m 3 $url; echo; done | grep -oE '"pod": *
 
 say "3. Export it from g1 too: first the plan, then the commit. The local cluster is preferred."
 sed -i '/name: whereami-cs/,/clusters:/ s/clusters: \[g2\]/clusters: [g1, g2]/' "$repo/clusterset.yaml"
-(cd "$repo" && run hawser diff || true)
+plan
 commit 'export whereami-cs from g1 too'
 until_seen '"g1"' hawser lab exec g1/default/client -- curl -s -m 3 $url
 echo "The cluster's own name pins it:"
 run hawser lab exec g1/default/client -- curl -s -m 3 g2.$url
+echo; echo "Spread over both:"
+sed -i '/name: whereami-cs/,/policy:/ s/policy: local-first/policy: spread/' "$repo/clusterset.yaml"
+plan
+commit 'spread whereami-cs'
+until_seen '"g2"' hawser lab exec g1/default/client -- curl -s -m 3 $url
+until_seen '"g1"' hawser lab exec g1/default/client -- curl -s -m 3 $url
 
 say "4. A headless service: one global IP for each ready pod, and a name for each."
 until_seen '242\.2\.' hawser lab exec g1/default/client -- dig +short whereami-ss.sample.svc.clusterset.local
 run hawser lab exec g1/default/client -- curl -s -m 3 whereami-0.g2.whereami-ss.sample.svc.clusterset.local
 run hawser lab scale g2/sample/StatefulSet/whereami 2
-until_seen 'NXDOMAIN' hawser lab exec g1/default/client -- dig whereami-2.g2.whereami-ss.sample.svc.clusterset.local
+until_seen 'NXDOMAIN' hawser lab exec g1/default/client -- dig +noall +comments whereami-2.g2.whereami-ss.sample.svc.clusterset.local
 
 say "5. g3 has mapped egress: its pods keep their host part. g1 shares eight addresses; billing/db has its own."
 run hawser lab exec g3/default/client -- ip -4 -br addr show dev eth0
@@ -69,6 +76,34 @@ commit 'a mistake'
 until_seen 'clusterset.yaml:[0-9]+:[0-9]+' hawser lab status
 until_seen '"g2"' hawser lab exec g1/default/client -- curl -s -m 3 g2.$url
 git -C "$repo" -c user.name=demo -c user.email=demo@example.org revert --no-edit HEAD >/dev/null
+
+say "7. The export is removed: the plan, the commit, and the name is gone."
+awk '/^  - name: whereami-cs/ {skip=1; next} /^  - / {skip=0} !skip' "$repo/clusterset.yaml" >"$repo/new"
+mv "$repo/new" "$repo/clusterset.yaml"
+plan
+commit 'stop exporting whereami-cs'
+until_seen NXDOMAIN hawser lab exec g1/default/client -- dig +noall +comments $url
+until_seen 'No changes' plan
+
+say "8. A flat clusterset: other prefixes, so source addresses are kept."
+run hawser lab down
+run hawser lab up -f examples/flat/clusterset.yaml -w examples/flat/workloads
+repo=$(hawser lab repo)
+until_seen 'connected.*yes' hawser show connections
+run hawser lab exec c1/default/client -- ip -4 -br addr show dev eth0
+until_seen '"client":"10\.8\.' hawser lab exec c1/default/client -- curl -s -m 3 10.99.0.10
+until_seen '"client":"10\.8\.' hawser lab exec c1/default/client -- curl -s -m 3 web.shop.svc.clusterset.local
+
+say "c3 has the prefixes of c1. It joins by one commit, which says whom it disrupts."
+recipient=$(hawser lab recipient c3)
+awk -v r="$recipient" '/^  exports:/ {print "  - name: c3\n    podCIDRs: [10.8.0.0/16]\n    serviceCIDRs: [10.88.0.0/16]\n    recipient: " r \
+  "\n    gateways:\n    - {name: a, node: c3-gw, endpoints: [203.0.113.23]}"} {print}' "$repo/clusterset.yaml" >"$repo/new"
+mv "$repo/new" "$repo/clusterset.yaml"
+plan
+commit 'c3 joins'
+until_seen '"client":"242\.' hawser lab exec c3/default/client -- curl -s -m 3 web.shop.svc.clusterset.local
+until_seen '"client":"242\.' hawser lab exec c1/default/client -- curl -s -m 3 web.shop.svc.clusterset.local
+run hawser show clusters
 
 say "And away again."
 run hawser lab down
