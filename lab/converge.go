@@ -118,14 +118,26 @@ func (d *daemon) files(w *world) error {
 		}
 		for _, n := range w.nodesOf(c.name) {
 			dir := d.nodeDir(&n)
-			for _, sub := range []string{"fabric", "keys", "facts", "state", "run"} {
-				errs = append(errs, os.MkdirAll(filepath.Join(dir, sub), 0o755))
-			}
+			errs = append(errs, folders(dir))
 			for name, raw := range content {
 				_, err := writeFile(filepath.Join(dir, "facts", name), raw, 0o644)
 				errs = append(errs, err)
 			}
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// folders makes what a node's agent reads and writes. Programs on the node find
+// the agent at its usual place too.
+func folders(dir string) error {
+	var errs []error
+	for _, sub := range []string{"fabric", "keys", "facts", "state", "run/hawser"} {
+		errs = append(errs, os.MkdirAll(filepath.Join(dir, sub), 0o755))
+	}
+	err := os.Symlink("../agent.sock", filepath.Join(dir, "run", "hawser", "agent.sock"))
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

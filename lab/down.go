@@ -22,7 +22,7 @@ func Down(ctx context.Context, l Layout) (bool, error) {
 	if os.Geteuid() != 0 {
 		return false, errors.New("the lab removes network namespaces: run it as root")
 	}
-	config, err := readConfig(l)
+	_, err := readConfig(l)
 	if errors.Is(err, ErrNoLab) {
 		return false, nil
 	}
@@ -34,19 +34,28 @@ func Down(ctx context.Context, l Layout) (bool, error) {
 		return true, err
 	}
 	defer unlock()
+	return true, l.remove(ctx)
+}
+
+// remove does the work of Down; the caller holds the lock.
+func (l Layout) remove(ctx context.Context) error {
+	config, err := readConfig(l)
+	if err != nil {
+		return err
+	}
 	if err := l.sweep(ctx, config); err != nil {
-		return true, err
+		return err
 	}
 	if err := l.unmountAll(); err != nil {
-		return true, err
+		return err
 	}
 	if err := os.RemoveAll(l.Dir); err != nil {
-		return true, fmt.Errorf("remove folder of the lab: %w", err)
+		return fmt.Errorf("remove folder of the lab: %w", err)
 	}
 	for _, parent := range config.Parents {
 		_ = os.Remove(parent) // stays when somebody else uses it by now
 	}
-	return true, nil
+	return nil
 }
 
 // sweep removes the processes and namespaces of a lab whose daemon is gone.

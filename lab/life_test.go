@@ -129,8 +129,8 @@ func TestUpRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q in it", tt.name, err, tt.want)
 		}
-		if _, err := Down(context.Background(), l); err != nil {
-			t.Errorf("%s: down: %v", tt.name, err)
+		if was, err := Down(context.Background(), l); err != nil || was {
+			t.Errorf("%s: something was made: %t, %v", tt.name, was, err)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(full, "mine")); err != nil {

@@ -70,7 +70,11 @@ func Up(ctx context.Context, l Layout, o UpOptions) error {
 		}
 		defer unlock()
 		b := builder{layout: l, options: o, agent: agent, workloads: workloads, say: say}
+		fresh := !l.hasRepo()
 		if err := b.furnish(ctx); err != nil {
+			if fresh {
+				err = errors.Join(err, l.remove(ctx))
+			}
 			return err
 		}
 		if err := l.startDaemon(ctx, o.Hawser, client); err != nil {
