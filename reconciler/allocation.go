@@ -34,11 +34,11 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	if len(stale) == 0 {
 		return Allocation{Lock: committed}, nil
 	}
-	base := committed
-	if published, list := schema.ReadLock("published "+LockFile, in.Published); !list.HasErrors() {
-		base = committed.Inherit(published)
+	published, list := schema.ReadLock("published "+LockFile, in.Published)
+	if list.HasErrors() { // without it addresses in force might move
+		return Allocation{}, list
 	}
-	lock, list := schema.Allocate(in.Set, base)
+	lock, list := schema.Allocate(in.Set, committed.Inherit(published))
 	if list.HasErrors() {
 		return Allocation{}, list
 	}

@@ -54,7 +54,7 @@ func topologyOf(clusters ...string) string {
 
 // rig is a source repository and a reconciler of it.
 type rig struct {
-	t    *testing.T
+	t    testing.TB
 	work string // work tree in which commits are made
 	repo string // what the reconciler reads: work, or a bare repository
 	cfg  Config
@@ -62,7 +62,7 @@ type rig struct {
 }
 
 // newRig makes a rig on the work tree itself or on a bare repository beside it.
-func newRig(t *testing.T, bare bool, alter ...func(*Config)) *rig {
+func newRig(t testing.TB, bare bool, alter ...func(*Config)) *rig {
 	t.Helper()
 	g := &rig{t: t, work: t.TempDir()}
 	git(t, g.work, "init", "-q", "-b", "main")
@@ -155,7 +155,7 @@ func (g *rig) file(ref, name string) string {
 	return git(g.t, g.repo, "show", ref+":"+name)
 }
 
-func writeRootKey(t *testing.T, path string) {
+func writeRootKey(t testing.TB, path string) {
 	t.Helper()
 	root, err := keys.NewRoot()
 	if err != nil {

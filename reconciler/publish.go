@@ -91,6 +91,12 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *work) (repo.
 	if err != nil {
 		return repo.Hash{}, fail(ReasonPublish, in.source.String(), err)
 	}
+	// git refuses a push to such a branch. Whoever looks at it in a work tree must
+	// not stop the clusterset; a commit from there is set right by the next pass.
+	if inUse, err := r.publish.CheckedOut(r.cfg.PublishBranch); err == nil && inUse {
+		r.cfg.Log.Warn("a work tree is on the publish branch and now looks modified: check out another branch there",
+			"repo", r.publish.Name(), "branch", r.cfg.PublishBranch)
+	}
 	return commit, nil
 }
 

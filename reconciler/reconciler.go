@@ -72,7 +72,7 @@ func New(cfg Config) (*Reconciler, error) {
 		return nil, fmt.Errorf("publish branch: %w", err)
 	}
 	cfg.Path = path.Clean("/" + cfg.Path)[1:]
-	same := cfg.Publish.URL == "" || cfg.Publish.URL == cfg.Source.URL
+	same := cfg.Publish.URL == "" || repo.Same(cfg.Publish.URL, cfg.Source.URL)
 	if same && cfg.PublishBranch == cfg.SourceBranch {
 		return nil, errors.New("the publish branch must not be the source branch: choose another --publish-branch")
 	}

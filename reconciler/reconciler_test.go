@@ -161,7 +161,7 @@ func kind(bare bool) string {
 	return ", work tree"
 }
 
-func rename(t *testing.T, from, to string) {
+func rename(t testing.TB, from, to string) {
 	t.Helper()
 	if err := os.Rename(from, to); err != nil {
 		t.Fatal(err)
@@ -323,8 +323,15 @@ func TestRefusesToPublishOnTheSource(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, false)
 	g.cfg.PublishBranch = "refs/heads/main"
-	if _, err := New(g.cfg); err == nil {
-		t.Error("the source branch would be overwritten")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(g.repo, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{"", g.repo, g.repo + "/.git", "file://" + g.repo, link} {
+		g.cfg.Publish.URL = target
+		if _, err := New(g.cfg); err == nil {
+			t.Errorf("%q: the source branch would be overwritten", target)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -88,6 +89,29 @@ func Branch(text string) (string, error) {
 		return "", fmt.Errorf("%q is not a branch name", text)
 	}
 	return short, nil
+}
+
+// Same reports whether two addresses are one repository, as far as can be told
+// without asking: equal text, or paths into one git folder.
+func Same(a, b string) bool {
+	if a == b {
+		return true
+	}
+	var dirs [2]string
+	for i, address := range []string{a, b} {
+		ep, err := transport.NewEndpoint(address)
+		if err != nil || ep.Protocol != "file" {
+			return false
+		}
+		found, err := locate(strings.TrimPrefix(address, "file://"))
+		if err != nil {
+			return false
+		}
+		if dirs[i], err = filepath.EvalSymlinks(found.common); err != nil {
+			return false
+		}
+	}
+	return dirs[0] == dirs[1]
 }
 
 // Redact removes the password from a repository address.

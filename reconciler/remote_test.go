@@ -1,0 +1,158 @@
+package reconciler
+
+import (
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+const token = "t0ken-of-the-test"
+
+// host serves bare repositories as a code host does: HTTP with a login, and a
+// repository named "readonly.git" that takes no push.
+type host struct {
+	*httptest.Server
+	root string
+	down atomic.Bool
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	out, err := exec.Command("git", "--exec-path").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{root: t.TempDir()}
+	for name, push := range map[string]string{"set.git": "true", "readonly.git": "false"} {
+		dir := filepath.Join(h.root, name)
+		git(t, h.root, "init", "-q", "--bare", "-b", "main", dir)
+		git(t, dir, "config", "http.receivepack", push)
+	}
+	backend := &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(out)), "git-http-backend"),
+		Env:  []string{"GIT_PROJECT_ROOT=" + h.root, "GIT_HTTP_EXPORT_ALL=1"},
+	}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, password, _ := r.BasicAuth()
+		switch {
+		case h.down.Load():
+			http.Error(w, "maintenance", http.StatusServiceUnavailable)
+		case password != token:
+			w.Header().Set("WWW-Authenticate", "Basic")
+			http.Error(w, "log in", http.StatusUnauthorized)
+		default:
+			backend.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+// onHost makes a rig whose source is a repository of the host.
+func (h *host) onHost(t *testing.T, name string, alter ...func(*Config)) *rig {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	login := func(c *Config) {
+		c.Source.URL, c.Source.Auth.PasswordFile = h.URL+"/"+name, file
+		c.Publish.Auth = c.Source.Auth
+	}
+	g := newRig(t, true, append([]func(*Config){login}, alter...)...)
+	g.repo = filepath.Join(h.root, name)
+	return g
+}
+
+func TestRemoteRepository(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	g := h.onHost(t, "set.git")
+	g.bad(ReasonNoBranch)
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	out := g.good()
+	if out.Published != g.published() || out.LockPending {
+		t.Fatalf("outcome %+v, published %s", out, g.published())
+	}
+	g.pull()
+
+	h.down.Store(true)
+	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
+	g.bad(ReasonFetch)
+	if s := g.Status(); s.Published != out.Published || !s.Ready {
+		t.Errorf("status %+v", s)
+	}
+	h.down.Store(false)
+	if next := g.good(); !next.Changed || next.Published != g.published() {
+		t.Errorf("outcome %+v", next)
+	}
+	git(t, g.repo, "fsck", "--strict")
+}
+
+func TestRemoteReconcilersMeet(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	g := h.onHost(t, "set.git")
+	other := g.another()
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	g.good()
+	if out := onlyOutcome(t, other); out.Changed || out.Published != g.published() {
+		t.Errorf("the second published again: %+v", out)
+	}
+}
+
+// TestReadOnlySource: the lock cannot be committed, so that the publish branch
+// keeps it.
+func TestReadOnlySource(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	g := h.onHost(t, "readonly.git", func(c *Config) { c.Publish.URL = h.URL + "/set.git" })
+	source := g.commit(TopologyFile, topologyOf("g1", "g2"))
+	out := g.good()
+	if !out.LockPending || out.Source.Commit != source {
+		t.Errorf("outcome %+v", out)
+	}
+	if have := git(t, filepath.Join(h.root, "set.git"), "rev-parse", DefaultPublishBranch); have != out.Published {
+		t.Errorf("published %s, want %s", have, out.Published)
+	}
+}
+
+func TestWrongLoginNeverShows(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	const wrong = "wr0ng-password"
+	for name, alter := range map[string]func(*Config){
+		"file": func(c *Config) { c.Source.Auth.PasswordFile, c.Source.Auth.Password = "", wrong },
+		"url": func(c *Config) {
+			c.Source.Auth.PasswordFile = ""
+			c.Source.URL = strings.Replace(c.Source.URL, "://", "://me:"+wrong+"@", 1)
+		},
+	} {
+		g := h.onHost(t, "set.git", alter)
+		f := g.bad(ReasonFetch)
+		if strings.Contains(f.Error(), wrong) || strings.Contains(g.Status().Source.Repo, wrong) {
+			t.Errorf("%s: the password shows: %s", name, f.Error())
+		}
+	}
+}
+
+// BenchmarkCommitToPublished times a pass for a small clusterset in a local
+// repository; every iteration has another commit, made outside of the clock.
+func BenchmarkCommitToPublished(b *testing.B) {
+	g := newRig(b, false)
+	sets := []string{topologyOf("g1", "g2"), topologyOf("g1", "g2", "g3")}
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		g.commit(TopologyFile, sets[i%2])
+		b.StartTimer()
+		if !g.good().Changed {
+			b.Fatal("nothing was published")
+		}
+	}
+}
