@@ -67,7 +67,8 @@ func TestBadInputs(t *testing.T) {
 			},
 		},
 		{
-			"MTU of the file too large", "g1/g1-a", func(in *project.Input) { in.Local.UnderlayMTU = 1400; in.Fabric.Tunnel.MTU = 1400 }, project.MTUTooLarge,
+			"MTU of the file too large", "g1/g1-a", func(in *project.Input) { in.Local.UnderlayMTU, in.Fabric.Tunnel.MTU = 1400, 1400 },
+			project.MTUTooLarge,
 			[]string{
 				"link hw-vx0 type=vxlan mtu=1350 up=true mac=aa:99:f5:6f:dc:a7 vni=73 port=4803 local=192.168.1.1",
 				"link hw-wg1 type=wireguard mtu=1400 up=true", "table hawser mss4=1360 mss6=1340",

@@ -84,7 +84,7 @@ func (t *tracer) visit(h hop) (hop, string) {
 		}
 	}
 	route, local := t.lookup(&translated)
-	if why := t.filter(&translated, route, known >= 0 && translated.dst != in.dst || translated.original.dst != translated.dst); why != "" {
+	if why := t.filter(&translated, route); why != "" {
 		return h, why
 	}
 	if route == nil && !local && !t.inside(&translated) {
@@ -227,7 +227,7 @@ func (t *tracer) lookup(h *hop) (*desired.Route, bool) {
 }
 
 // filter is the chains forward, input and inbound.
-func (t *tracer) filter(h *hop, route *desired.Route, translated bool) string {
+func (t *tracer) filter(h *hop, route *desired.Route) string {
 	if route != nil && route.Type == desired.RouteBlackhole {
 		return "blackhole"
 	}
@@ -252,7 +252,7 @@ func (t *tracer) filter(h *hop, route *desired.Route, translated bool) string {
 		}
 		return "answers only"
 	}
-	if _, ok := t.has(h, desired.SetDirect, h.original.dst); ok || translated {
+	if _, ok := t.has(h, desired.SetDirect, h.original.dst); ok || h.original.dst != h.dst {
 		return ""
 	}
 	return "not offered"
