@@ -19,7 +19,8 @@ func TestLockCommitted(t *testing.T) {
 	if parent := git(t, g.repo, "rev-parse", "main^"); parent != plain {
 		t.Errorf("the lock was committed on %s, want %s", parent, plain)
 	}
-	if have := git(t, g.repo, "show", "--stat", "--format=", "main"); !strings.Contains(have, LockFile) || strings.Contains(have, TopologyFile) {
+	if have := git(t, g.repo, "show", "--stat", "--format=", "main"); !strings.Contains(have, LockFile) ||
+		strings.Contains(have, TopologyFile) {
 		t.Errorf("the lock's commit holds\n%s", have)
 	}
 	if g.file("main", LockFile) != g.file(DefaultPublishBranch, LockFile) {

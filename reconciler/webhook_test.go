@@ -19,25 +19,31 @@ func sign(secret, body string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
+const secret = "s3cret"
+
+func headers(pairs ...string) map[string]string {
+	out := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[pairs[i]] = pairs[i+1]
+	}
+	return out
+}
+
+func github(event, body, key string) map[string]string {
+	return headers("X-GitHub-Event", event, "X-Hub-Signature-256", "sha256="+sign(key, body))
+}
+
+func gitea(event, body, key string) map[string]string {
+	return headers("X-Gitea-Event", event, "X-Gitea-Signature", sign(key, body), "X-GitHub-Event", event)
+}
+
+func gitlab(event, token string) map[string]string {
+	return headers("X-Gitlab-Event", event, "X-Gitlab-Token", token)
+}
+
 func TestWebhook(t *testing.T) {
 	t.Parallel()
-	const secret, main, other = "s3cret", `{"ref":"refs/heads/main"}`, `{"ref":"refs/heads/other"}`
-	headers := func(pairs ...string) map[string]string {
-		out := map[string]string{}
-		for i := 0; i < len(pairs); i += 2 {
-			out[pairs[i]] = pairs[i+1]
-		}
-		return out
-	}
-	github := func(event, body, key string) map[string]string {
-		return headers("X-GitHub-Event", event, "X-Hub-Signature-256", "sha256="+sign(key, body))
-	}
-	gitea := func(event, body, key string) map[string]string {
-		return headers("X-Gitea-Event", event, "X-Gitea-Signature", sign(key, body), "X-GitHub-Event", event)
-	}
-	gitlab := func(event, token string) map[string]string {
-		return headers("X-Gitlab-Event", event, "X-Gitlab-Token", token)
-	}
+	const main, other = `{"ref":"refs/heads/main"}`, `{"ref":"refs/heads/other"}`
 	large := `{"ref":"` + strings.Repeat("x", maxPayload) + `"}`
 	tests := []struct {
 		name    string

@@ -170,7 +170,7 @@ func (a *app) sayOutcome(out *reconciler.Outcome) error {
 		text = "published " + out.Published
 	}
 	if out.LockPending {
-		_, _ = fmt.Fprintln(a.err, "the lock could not be committed to the source branch and stays on the publish branch; "+
+		_, _ = fmt.Fprintln(a.err, "the lock stays on the publish branch: a work tree is on the source branch, or it may not be written; "+
 			"hawser allocate takes it over")
 	}
 	_, err := fmt.Fprintf(a.out, "%s (source %s, fabric %s)\n", text, out.Source.Commit, out.Digest)

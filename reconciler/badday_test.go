@@ -1,0 +1,162 @@
+package reconciler
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestBrokenCommitChangesNothing(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, false)
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	out := g.good()
+	broken := g.commit(TopologyFile, strings.Replace(topologyOf("g1", "g2"), "10.7.0.0/16", "10.7.0.1/16", 1))
+	f := g.bad(ReasonInvalid)
+	if !strings.HasPrefix(f.Message, TopologyFile+":7:") || !strings.Contains(f.Message, "podCIDRs") {
+		t.Errorf("message %q", f.Message)
+	}
+	s := g.Status()
+	if g.published() != out.Published || s.Published != out.Published || s.Seen.Commit != broken || s.Good.Commit == broken {
+		t.Errorf("status %+v", s)
+	}
+	if c := s.Commits[0]; c.Commit != broken || c.State != StateFailure || c.Description != f.Message {
+		t.Errorf("commit status %+v", c)
+	}
+	since := s.LastError.Since
+	g.bad(ReasonInvalid)
+	if s := g.Status(); !s.LastError.Since.Equal(since) || len(s.Commits) != 2 || !s.Ready {
+		t.Errorf("status after the same failure %+v", s)
+	}
+	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
+	if next := g.good(); !next.Changed || g.Status().LastError != nil {
+		t.Errorf("outcome %+v, status %+v", next, g.Status())
+	}
+}
+
+func TestBadDays(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		// spoil makes the day bad; the pass then fails with want, and heal makes
+		// it good again.
+		spoil func(g *rig)
+		want  Reason
+		heal  func(g *rig)
+	}{
+		{"file gone", func(g *rig) {
+			git(g.t, g.work, "rm", "-q", TopologyFile)
+			git(g.t, g.work, "commit", "-q", "-m", "gone")
+			g.push("main")
+		}, ReasonNoFile, func(g *rig) { g.commit(TopologyFile, topologyOf("g1", "g2", "g3")) }},
+		{"branch gone", func(g *rig) {
+			git(g.t, g.repo, "update-ref", "-d", "refs/heads/main")
+		}, ReasonNoBranch, func(g *rig) { g.commit(TopologyFile, topologyOf("g1", "g2", "g3")+"# again\n") }},
+		{"repository gone", func(g *rig) { rename(g.t, g.repo, g.repo+".away") }, ReasonFetch,
+			func(g *rig) { rename(g.t, g.repo+".away", g.repo) }},
+		{"lock unreadable", func(g *rig) { g.commit(LockFile, "clusters: [\n") }, ReasonInvalid,
+			func(g *rig) { g.commit(LockFile, "") }},
+		{"root key gone", func(g *rig) { rename(g.t, g.cfg.RootKeyFile, g.cfg.RootKeyFile+".away") }, ReasonKeys,
+			func(g *rig) { rename(g.t, g.cfg.RootKeyFile+".away", g.cfg.RootKeyFile) }},
+		{"most clusters gone", func(g *rig) { g.commit(TopologyFile, topologyOf("g3")) }, ReasonMassDelete,
+			func(g *rig) { g.commit(TopologyFile, topologyOf("g2", "g3")) }},
+		{"empty file", func(g *rig) { g.commit(TopologyFile, "") }, ReasonInvalid,
+			func(g *rig) { g.commit(TopologyFile, topologyOf("g1", "g2", "g3")) }},
+	}
+	for _, tt := range tests {
+		for _, bare := range []bool{false, true} {
+			t.Run(tt.name+kind(bare), func(t *testing.T) {
+				t.Parallel()
+				g := newRig(t, bare)
+				g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
+				out := g.good()
+				g.pull()
+				tt.spoil(g)
+				g.bad(tt.want)
+				s := g.Status()
+				if s.Published != out.Published || s.LastError == nil || !s.Ready {
+					t.Errorf("status %+v", s)
+				}
+				tt.heal(g)
+				if g.good(); g.Status().LastError != nil || g.published() == "" {
+					t.Errorf("status %+v", g.Status())
+				}
+			})
+		}
+	}
+}
+
+func kind(bare bool) string {
+	if bare {
+		return ", bare"
+	}
+	return ", work tree"
+}
+
+func rename(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEmptyRepository(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, true)
+	f := g.bad(ReasonNoBranch)
+	if !strings.Contains(f.Message, "commit a clusterset.yaml there") || g.Status().Ready {
+		t.Errorf("message %q, status %+v", f.Message, g.Status())
+	}
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	g.good()
+}
+
+func TestForcePush(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, false)
+	g.commit("README", "x")
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	first := g.good()
+	git(t, g.work, "reset", "-q", "--hard", "HEAD~1")
+	want := g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
+	out := g.good()
+	if out.Source.Commit != want || !out.Changed {
+		t.Errorf("outcome %+v", out)
+	}
+	if parent := git(t, g.repo, "rev-parse", DefaultPublishBranch+"^"); parent != first.Published {
+		t.Errorf("the publish branch was rewritten too: parent %s, want %s", parent, first.Published)
+	}
+}
+
+func TestMassDelete(t *testing.T) {
+	t.Parallel()
+	decommission := func(text string) string { return strings.Replace(text, "spec:\n", "spec:\n  decommission: true\n", 1) }
+	tests := []struct {
+		name          string
+		before, after string
+		allow         bool
+		refused       bool
+	}{
+		{"half", topologyOf("g1", "g2"), topologyOf("g2"), false, false},
+		{"more than half", topologyOf("g1", "g2", "g3"), topologyOf("g2"), false, true},
+		{"renamed all", topologyOf("g1", "g2"), topologyOf("h1", "h2"), false, true},
+		{"allowed by flag", topologyOf("g1", "g2", "g3"), topologyOf("g2"), true, false},
+		{"decommission", topologyOf("g1", "g2", "g3"), decommission(topologyOf("g2")), false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t, false, func(c *Config) { c.AllowMassDelete = tt.allow })
+			g.commit(TopologyFile, tt.before)
+			g.good()
+			g.commit(TopologyFile, tt.after)
+			if !tt.refused {
+				g.good()
+				return
+			}
+			if f := g.bad(ReasonMassDelete); !strings.Contains(f.Message, "decommission") {
+				t.Errorf("message %q names no way out", f.Message)
+			}
+		})
+	}
+}
