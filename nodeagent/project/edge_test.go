@@ -217,6 +217,43 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// TestLinkDown takes the link to c2 down, then that to c3 too: clusterset
+// addresses use what is up, and all again when nothing is.
+func TestLinkDown(t *testing.T) {
+	t.Parallel()
+	const c2, c3 = "242.2.0.32 . 80", "242.3.0.32 . 80"
+	tests := []struct {
+		down []string
+		want map[string]int
+	}{
+		{nil, map[string]int{c2: 32, c3: 32}},
+		{[]string{"c2"}, map[string]int{c3: 1}},
+		{[]string{"c2", "c3"}, map[string]int{c2: 32, c3: 32}},
+	}
+	for _, tt := range tests {
+		w, _ := readWorld(t, "testdata/mixed.txtar")
+		in := w.inputs["c4/c4-a"]
+		in.Fabric.Exports[1].Balance = fabric.Balance{Policy: fabric.Spread}
+		in.Fabric.Exports[1].Clusters = in.Fabric.Exports[1].Clusters[1:]
+		in.Live = nil
+		for _, name := range tt.down {
+			path := in.Paths[name]
+			path.Down = true
+			in.Paths[name] = path
+		}
+		state, _ := project.State(in)
+		have := map[string]int{}
+		for _, e := range state.Elements {
+			if e.Set == desired.SetSlots && strings.HasPrefix(e.ID, "243.0.0.1 ") {
+				have[e.Value]++
+			}
+		}
+		if diff := cmp.Diff(tt.want, have); diff != "" {
+			t.Errorf("down %v (-want +got):\n%s", tt.down, diff)
+		}
+	}
+}
+
 // TestEpochs rotates keys: both devices stand side by side on two ports, and the
 // older one carries the traffic until it is dropped.
 func TestEpochs(t *testing.T) {

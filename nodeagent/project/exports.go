@@ -167,6 +167,7 @@ func (v *view) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local
 		ready = append(ready, v.own.Name)
 	}
 	slices.Sort(ready)
+	ready = v.up(ready)
 	var out []target
 	// This cluster's endpoints divide its weight among them; to keep weights
 	// whole, everybody else's is multiplied instead.
@@ -183,4 +184,20 @@ func (v *view) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local
 		})
 	}
 	return out
+}
+
+// up leaves out the clusters whose links are down, unless all are: then a
+// connection that waits is better than one that is refused, as the probes may
+// just not have begun.
+func (v *view) up(ready []string) []string {
+	var up []string
+	for _, name := range ready {
+		if r := v.byName[name]; r == nil || !r.path.Down {
+			up = append(up, name)
+		}
+	}
+	if len(up) == 0 {
+		return ready
+	}
+	return up
 }

@@ -89,6 +89,10 @@ type Local struct {
 type Path struct {
 	Local  string // gateway of this cluster
 	Remote string // gateway of the remote cluster
+	// Down says that no probe gets through on any link to the cluster: traffic
+	// for it still takes this one, but clusterset addresses use other clusters
+	// as long as there are any.
+	Down bool
 }
 
 // Live is a remote cluster's live export state, as its agents publish it.
