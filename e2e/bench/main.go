@@ -1,72 +1,125 @@
+// Command bench measures what Hawser promises about speed and writes the
+// figures to docs/benchmarks.md. Every figure is a ratio to a reference that was
+// measured in turn with it, in the same run. hack/bench.sh runs it; it needs root.
 package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
-	"net/netip"
+	"log/slog"
 	"os"
+	"os/signal"
+	"path/filepath"
 	"slices"
-	"time"
+	"strings"
+	"syscall"
+
+	"hawser.dev/hawser/nodeagent/tunnel"
 )
 
+// config is the command line.
+type config struct {
+	out  string // page to write; empty = standard output only
+	bin  string // folder of hawser and hawser-agent
+	root string // of the repository
+	only []string
+}
+
+// group is one heading of the page.
+type group struct {
+	name    string
+	measure func(context.Context, config) (section, error)
+}
+
+func groups() []group {
+	return []group{
+		{"nat", measureNAT},
+		{"converge", measureConverge},
+	}
+}
+
 func main() {
-	ctx := context.Background()
-	type variant struct {
-		name  string
-		lab   *natLab
-		n     int
-		times []time.Duration
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
 	}
-	check := func(err error) {
+}
+
+// run dispatches. Some measurements start this program again for one part, as
+// the agent starts itself for a tunnel.
+func run(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "wireguard":
+			return tunnel.Serve(ctx, args[1], tunnel.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		}
+	}
+	c, err := parse(args)
+	if err != nil {
+		return err
+	}
+	return measure(ctx, c)
+}
+
+func parse(args []string) (config, error) {
+	var c config
+	var names []string
+	for _, g := range groups() {
+		names = append(names, g.name)
+	}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.StringVar(&c.out, "out", "", "page whose sections are written anew")
+	flags.StringVar(&c.bin, "bin", "bin", "folder of hawser and hawser-agent")
+	flags.StringVar(&c.root, "root", ".", "the repository")
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "usage: bench [flags] [%s]...\n", strings.Join(names, "|"))
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	if c.only = flags.Args(); len(c.only) == 0 {
+		c.only = names
+	}
+	for _, name := range c.only {
+		if !slices.Contains(names, name) {
+			return c, fmt.Errorf("no benchmark %q; there are %s", name, strings.Join(names, ", "))
+		}
+	}
+	var err error
+	if c.bin, err = filepath.Abs(c.bin); err != nil {
+		return c, err
+	}
+	c.root, err = filepath.Abs(c.root)
+	return c, err
+}
+
+// measure runs the chosen groups. One that fails does not stop the others.
+func measure(ctx context.Context, c config) error {
+	if os.Geteuid() != 0 {
+		return errors.New("needs root, for network namespaces")
+	}
+	var errs []error
+	for _, g := range groups() {
+		if !slices.Contains(c.only, g.name) || ctx.Err() != nil {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "bench: %s\n", g.name)
+		s, err := g.measure(ctx, c)
 		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			errs = append(errs, fmt.Errorf("%s: %w", g.name, err))
+			continue
+		}
+		s.name = g.name
+		fmt.Println(s)
+		if c.out != "" {
+			errs = append(errs, update(c.out, s))
 		}
 	}
-	var vs []*variant
-	for _, v := range []struct {
-		name  string
-		n     int
-		slots int
-		ipt   string
-	}{{"none", 1, 0, "none"}, {"h1", 1, 1, ""}, {"h1000", 1000, 1, ""}, {"h10000", 10000, 1, ""}, {"h10000x64", 10000, 64, ""}, {"ipt-nft", 10000, 0, "nft"}, {"ipt-legacy", 10000, 0, "legacy"}} {
-		lab, err := newNatLab()
-		check(err)
-		b := time.Now()
-		if v.ipt == "none" {
-		} else if v.ipt == "" {
-			check(lab.hawser(ctx, v.n, v.slots))
-		} else {
-			check(lab.iptables(v.ipt, v.n))
-		}
-		fmt.Println(v.name, "setup", time.Since(b))
-		_, err = lab.server.accept(natPort)
-		check(err)
-		vs = append(vs, &variant{name: v.name, lab: lab, n: v.n})
-	}
-	const count = 10000
-	for range 7 {
-		for _, v := range vs {
-			targets := make([]netip.AddrPort, v.n)
-			for i := range targets {
-				targets[i] = netip.AddrPortFrom(nth(natVIPs, i+1), natPort)
-				if v.name == "none" {
-					targets[i] = netip.AddrPortFrom(nth(natExports, i+1), natPort)
-				}
-			}
-			check(v.lab.node.forget())
-			f := func() (time.Duration, error) { return v.lab.client.connect(targets, count) }
-			if len(os.Args) > 1 {
-				f = func() (time.Duration, error) { return v.lab.flood(targets, count) }
-			}
-			took, err := f()
-			check(err)
-			v.times = append(v.times, took)
-		}
-	}
-	for _, v := range vs {
-		slices.Sort(v.times)
-		m := v.times[len(v.times)/2]
-		fmt.Printf("%-12s %8.0f/s  %v min %v\n", v.name, count/m.Seconds(), m/count, v.times[0]/count)
-	}
+	return errors.Join(append(errs, ctx.Err())...)
 }

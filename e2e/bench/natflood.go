@@ -37,15 +37,12 @@ func (l *natLab) flood(targets []netip.AddrPort, count int) (took time.Duration,
 		}
 		defer unix.Close(fd)
 		to := &unix.SockaddrLinklayer{Ifindex: link, Halen: 6}
-		full := 0
-		defer func() { fmt.Println("full", full) }()
 		begin := time.Now()
 		for i := range count {
 			aim(frame, i, targets[i%len(targets)])
 			err := unix.Sendto(fd, frame, 0, to)
 			for errors.Is(err, unix.ENOBUFS) {
 				// The node's queue is full: it gets the processor, then the same again.
-				full++
 				time.Sleep(20 * time.Microsecond)
 				err = unix.Sendto(fd, frame, 0, to)
 			}
@@ -60,6 +57,12 @@ func (l *natLab) flood(targets []netip.AddrPort, count int) (took time.Duration,
 		return nil
 	})
 	return took, err
+}
+
+// deafen makes the server drop what arrives, after it was counted.
+func (l *natLab) deafen() error {
+	const table = "table netdev bench { chain in { type filter hook ingress device eth0 priority 0; ether type ip drop; }; }"
+	return l.server.run(table, "nft", "-f", "-")
 }
 
 // frame is the part that all packets share, and the index of the link to send it on.

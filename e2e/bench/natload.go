@@ -11,10 +11,10 @@ import (
 )
 
 // accept takes and closes connections to a port of every address, until the
-// returned function is called.
-func (s *space) accept(port int) (stop func(), err error) {
+// namespace is closed.
+func (s *space) accept(port int) error {
 	var listener int
-	err = s.inside(func() (err error) {
+	err := s.inside(func() (err error) {
 		listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("make socket: %w", err)
@@ -22,16 +22,17 @@ func (s *space) accept(port int) (stop func(), err error) {
 		err = errors.Join(unix.SetsockoptInt(listener, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
 			unix.Bind(listener, &unix.SockaddrInet4{Port: port}), unix.Listen(listener, 4096))
 		if err != nil {
-			return fmt.Errorf("listen on port %d: %w", port, err)
+			return errors.Join(fmt.Errorf("listen on port %d: %w", port, err), unix.Close(listener))
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		// A thread of its own, as it waits in the kernel most of the time.
 		runtime.LockOSThread()
 		for {
 			conn, _, err := unix.Accept(listener)
@@ -41,11 +42,12 @@ func (s *space) accept(port int) (stop func(), err error) {
 			_ = unix.Close(conn)
 		}
 	}()
-	return func() {
-		_ = unix.Shutdown(listener, unix.SHUT_RDWR)
+	s.atEnd = append(s.atEnd, func() error {
+		err := unix.Shutdown(listener, unix.SHUT_RDWR)
 		<-ended
-		_ = unix.Close(listener)
-	}, nil
+		return errors.Join(err, unix.Close(listener))
+	})
+	return nil
 }
 
 // connect opens count TCP connections one after the other, to the targets in

@@ -20,6 +20,7 @@ import (
 type space struct {
 	handle netns.NsHandle
 	links  *netlink.Handle
+	atEnd  []func() error
 }
 
 func newSpace() (*space, error) {
@@ -53,8 +54,12 @@ func newSpace() (*space, error) {
 }
 
 func (s *space) close() error {
+	var errs []error
+	for _, f := range s.atEnd {
+		errs = append(errs, f())
+	}
 	s.links.Close()
-	return s.handle.Close()
+	return errors.Join(append(errs, s.handle.Close())...)
 }
 
 // path is a file that leads to the namespace while this process lives.

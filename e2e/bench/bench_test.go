@@ -1,0 +1,94 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPlace(t *testing.T) {
+	t.Parallel()
+	mark := func(name, text string) string { return begin(name) + "\n" + text + "\n" + end(name) + "\n" }
+	page := []byte("# head\n\n" + mark("a", "old a") + "\n" + mark("b", "old b"))
+	tests := []struct{ name, section, keeps, drops string }{
+		{name: "in its place", section: "a", keeps: "old b", drops: "old a"},
+		{name: "the last one", section: "b", keeps: "old a", drops: "old b"},
+		{name: "a new one", section: "c", keeps: "old b", drops: "nothing of it"},
+	}
+	for _, tt := range tests {
+		have := string(place(page, section{name: tt.section, title: "New title"}))
+		if !strings.HasPrefix(have, "# head\n") || !strings.Contains(have, tt.keeps) || strings.Contains(have, tt.drops) {
+			t.Errorf("%s: page is\n%s", tt.name, have)
+		}
+		if strings.Count(have, "## New title") != 1 || strings.Count(have, begin(tt.section)) != 1 {
+			t.Errorf("%s: not exactly one new section:\n%s", tt.name, have)
+		}
+		again := string(place([]byte(have), section{name: tt.section, title: "New title"}))
+		if d := cmp.Diff(have, again); d != "" {
+			t.Errorf("%s: a second time (-want +got):\n%s", tt.name, d)
+		}
+	}
+}
+
+func TestRow(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		row  row
+		want string
+	}{
+		{row{what: "w", figure: "1", reference: "2", ratio: "0.50"}, "| w | 1 | 2 | 0.50 |  |\n"},
+		{row{what: "w"}.aim("1 or better", true), "| w |  |  |  | 1 or better: met |\n"},
+		{row{what: "w"}.aim("1 or better", false), "| w |  |  |  | 1 or better: **missed** |\n"},
+	}
+	for _, tt := range tests {
+		if d := cmp.Diff(tt.want, tt.row.String()); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+}
+
+func TestSample(t *testing.T) {
+	t.Parallel()
+	sample := []int{5, 1, 4, 2, 3}
+	if m, p99 := median(sample), quantile(sample, 0.99); m != 3 || p99 != 5 {
+		t.Errorf("median %d, p99 %d; want 3, 5", m, p99)
+	}
+	a := &side{name: "a", once: func() (time.Duration, error) { return 10, nil }}
+	b := &side{name: "b", once: func() (time.Duration, error) { return 20, nil }}
+	if err := inTurn(3, []*side{a, b}); err != nil || len(a.times) != 3 || len(b.times) != 3 {
+		t.Fatalf("%d and %d measurements (%v), want 3", len(a.times), len(b.times), err)
+	}
+	if r := ratios(a, b); r != 0.5 {
+		t.Errorf("ratio %v, want 0.5", r)
+	}
+	tests := []struct {
+		d    time.Duration
+		want string
+	}{{1500 * time.Millisecond, "1.50 s"}, {123456 * time.Microsecond, "123 ms"}, {1234 * time.Microsecond, "1.2 ms"}, {12 * time.Microsecond, "12 µs"}}
+	for _, tt := range tests {
+		if have := millis(tt.d); have != tt.want {
+			t.Errorf("%v is %q, want %q", tt.d, have, tt.want)
+		}
+	}
+}
+
+// TestElements keeps the sizes that the page promises.
+func TestElements(t *testing.T) {
+	t.Parallel()
+	s, err := gatewayState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Elements) != engineElements || len(s.Peers) != enginePeers {
+		t.Errorf("%d elements and %d peers, want %d and %d", len(s.Elements), len(s.Peers), engineElements, enginePeers)
+	}
+	seen := map[string]bool{}
+	for _, e := range s.Elements {
+		if seen[e.Key()] {
+			t.Errorf("element %s twice", e.Key())
+		}
+		seen[e.Key()] = true
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/dns"
+	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Size of the gateway that the engine converges.
+const (
+	enginePeers    = 1000
+	engineElements = 10_000
+)
+
+// gateway is a node in a namespace of its own with an engine for it.
+type gateway struct {
+	space      *space
+	ns         *kernel.Namespace
+	dir        string
+	engine     *converge.Engine[desired.State]
+	state      desired.State
+	generation int // of state
+}
+
+func newGateway() (*gateway, error) {
+	s, err := newSpace()
+	if err != nil {
+		return nil, err
+	}
+	g := &gateway{space: s}
+	if g.ns, err = kernel.Open(s.path()); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	if g.dir, err = os.MkdirTemp("", "hawser-bench-"); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	if g.state, err = gatewayState(); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	g.engine = &converge.Engine[desired.State]{
+		Stages: g.stages(), Decommission: func(s desired.State) bool { return len(s.Links) == 0 },
+	}
+	return g, nil
+}
+
+// close takes everything down, above all the process that holds the tunnel.
+func (g *gateway) close() error {
+	var errs []error
+	if g.engine != nil {
+		report := g.engine.Once(context.Background(), desired.State{}, "")
+		errs = append(errs, report.Err())
+	}
+	if g.ns != nil {
+		errs = append(errs, g.ns.Close())
+	}
+	if g.dir != "" {
+		errs = append(errs, os.RemoveAll(g.dir))
+	}
+	return errors.Join(append(errs, g.space.close())...)
+}
+
+// stages are those of the agent, in its order.
+func (g *gateway) stages() []converge.Stage[desired.State] {
+	type d = desired.State
+	nft := kernel.NFTOptions{NetNS: int(g.space.handle)}
+	records := dns.NewStore(netip.MustParseAddr("169.254.73.53"))
+	return []converge.Stage[d]{
+		converge.NewStage(kernel.NewTables(nft), func(s d) []desired.Table { return s.Tables }, nil),
+		converge.NewStage(kernel.NewElements(nft), func(s d) []desired.Element { return s.Elements }, nil),
+		converge.NewStage(kernel.NewLinks(g.ns, tunnel.Launcher{LogDir: g.dir}), func(s d) []desired.Link { return s.Links }, nil),
+		converge.NewStage(kernel.NewSysctls(g.ns, filepath.Join(g.dir, "sysctls.json")), func(s d) []desired.Sysctl { return s.Sysctls }, nil),
+		converge.NewStage(kernel.NewWireguards(g.ns), func(s d) []desired.Wireguard { return s.Wireguards }, nil),
+		converge.NewStage(kernel.NewAddresses(g.ns), func(s d) []desired.Address { return s.Addresses }, nil),
+		converge.NewStage(kernel.NewNeighbours(g.ns), func(s d) []desired.Neighbour { return s.Neighbours }, nil),
+		converge.NewStage(kernel.NewPeers(g.ns), func(s d) []desired.Peer { return s.Peers }, nil),
+		converge.NewStage(kernel.NewRoutes(g.ns), func(s d) []desired.Route { return s.Routes }, nil),
+		converge.NewStage(kernel.NewRules(g.ns), func(s d) []desired.Rule { return s.Rules }, nil),
+		converge.NewStage(records.Zones(), func(s d) []desired.Zone { return s.Zones }, nil),
+		converge.NewStage(records.Services(), func(s d) []desired.Service { return s.Services }, nil),
+	}
+}
+
+// gatewayState is what a gateway in a clusterset of 1 000 others holds: a peer and
+// a route for each, and 10 000 elements for their exports.
+func gatewayState() (desired.State, error) {
+	prefix := netip.MustParsePrefix
+	// The sockets of userspace devices share one folder, so the name is unique.
+	wg := desired.TunnelPrefix + strconv.FormatInt(int64(os.Getpid()), 36)
+	key, err := wgtypes.GeneratePrivateKey()
+	if err != nil {
+		return desired.State{}, err
+	}
+	s := desired.State{
+		Sysctls: []desired.Sysctl{{Name: "net/ipv4/ip_forward", Value: "1"}, {Name: "net/ipv4/conf/hw-vx0/rp_filter", Value: "2"}},
+		Links: []desired.Link{
+			{Name: desired.NodeLink, Type: desired.LinkVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:55",
+				VNI: desired.VXLANID, Port: desired.VXLANPort, Local: netip.MustParseAddr("192.0.2.1")},
+			{Name: wg, Type: desired.LinkWireguard, MTU: 1380, Up: true},
+		},
+		Wireguards: []desired.Wireguard{{Link: wg, PrivateKey: fabric.Secret(key), ListenPort: 51820}},
+		Addresses: []desired.Address{
+			{Link: desired.NodeLink, Prefix: prefix("169.254.73.53/32"), Scope: "link"},
+			{Link: wg, Prefix: prefix("241.0.0.1/32"), Scope: "global"},
+		},
+		Neighbours: []desired.Neighbour{{Link: desired.NodeLink, Addr: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:02"}},
+		Rules:      []desired.Rule{{Priority: 7300, Table: desired.TableOut}, {Priority: 7301, Table: desired.TableIn, IIF: wg}},
+		Tables:     []desired.Table{{Name: desired.TableName, MSS4: 1380, MSS6: 1360}},
+		Zones:      []desired.Zone{{Domain: "clusterset.local", ClusterNames: true, TTL: fabric.Duration(5 * time.Second), Serial: 1}},
+	}
+	for i := range enginePeers {
+		private, err := wgtypes.GeneratePrivateKey()
+		if err != nil {
+			return desired.State{}, err
+		}
+		block, inner := netip.PrefixFrom(nth("242.0.0.0/8", i<<12), 20), netip.PrefixFrom(nth("241.0.0.2/32", i), 32)
+		s.Peers = append(s.Peers, desired.Peer{
+			Link: wg, PublicKey: private.PublicKey().String(), PSK: fabric.Secret{1, byte(i)}, Keepalive: 25,
+			Endpoint: netip.AddrPortFrom(nth("198.18.0.0/15", i+1), 51820), AllowedIPs: []netip.Prefix{inner, block},
+		})
+		s.Routes = append(s.Routes, desired.Route{Table: desired.TableOut, Dst: block, Type: desired.RouteUnicast, Link: wg, MTU: 1380},
+			desired.Route{Table: desired.TableOut, Dst: inner, Type: desired.RouteUnicast, Link: wg, MTU: 1380})
+	}
+	s.Elements = natElements((engineElements-len(natElements(0, 1)))/4, 1)
+	for i := range engineElements - len(s.Elements) {
+		s.Elements = append(s.Elements, desired.Element{Set: desired.SetOffers, Family: 4, ID: nth("242.3.0.0/16", i).String()})
+	}
+	for i := range engineElements / 4 {
+		s.Services = append(s.Services, desired.Service{
+			Namespace: "shop", Name: fmt.Sprintf("svc-%d", i), VIPs: []netip.Addr{nth(natVIPs, i+1)},
+			Ports:    []desired.ServicePort{{Name: "http", Protocol: "TCP", Port: natPort}},
+			Clusters: []desired.ServiceCluster{{Name: "far", IPs: []netip.Addr{nth(natExports, i+1)}}},
+		})
+	}
+	return s, nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+const (
+	natRounds   = 9
+	natConnects = 8000
+	natFirsts   = 20000
+	natMost     = 10_000 // exports
+)
+
+// natSide is one way to translate addresses, with namespaces of its own.
+type natSide struct {
+	name    string
+	exports int
+	prepare func(context.Context, *natLab) error
+	lab     *natLab
+	connect *side
+	first   *side
+}
+
+func natSides() []*natSide {
+	hawser := func(n, slots int) func(context.Context, *natLab) error {
+		return func(ctx context.Context, l *natLab) error { return l.hawser(ctx, n, slots) }
+	}
+	iptables := func(flavour string) func(context.Context, *natLab) error {
+		return func(_ context.Context, l *natLab) error { return l.iptables(flavour, natMost) }
+	}
+	return []*natSide{
+		{name: "no NAT, no connection tracking", exports: natMost, prepare: nil},
+		{name: "1 export", exports: 1, prepare: hawser(1, 1)},
+		{name: "1 000 exports", exports: 1000, prepare: hawser(1000, 1)},
+		{name: "10 000 exports", exports: natMost, prepare: hawser(natMost, 1)},
+		{name: "10 000 exports with 64 slots each", exports: natMost, prepare: hawser(natMost, 64)},
+		{name: "iptables-nft, 10 000 rules", exports: natMost, prepare: iptables("nft")},
+		{name: "iptables-legacy, 10 000 rules", exports: natMost, prepare: iptables("legacy")},
+	}
+}
+
+func measureNAT(ctx context.Context, _ config) (s section, err error) {
+	sides := natSides()
+	defer func() {
+		for _, n := range sides {
+			if n.lab != nil {
+				err = errors.Join(err, n.lab.close())
+			}
+		}
+	}()
+	var connects, firsts []*side
+	for _, n := range sides {
+		if err := n.open(ctx); err != nil {
+			return s, fmt.Errorf("%s: %w", n.name, err)
+		}
+		connects, firsts = append(connects, n.connect), append(firsts, n.first)
+	}
+	if err := inTurn(natRounds, connects); err != nil {
+		return s, fmt.Errorf("connections: %w", err)
+	}
+	for _, n := range sides {
+		if err := n.lab.deafen(); err != nil {
+			return s, err
+		}
+	}
+	if err := inTurn(natRounds, firsts); err != nil {
+		return s, fmt.Errorf("first packets: %w", err)
+	}
+	return natSection(sides), nil
+}
+
+// open makes the namespaces and what is measured in them.
+func (n *natSide) open(ctx context.Context) (err error) {
+	if n.lab, err = newNatLab(); err != nil {
+		return err
+	}
+	pool := natExports
+	if n.prepare != nil {
+		pool = natVIPs
+		if err := n.prepare(ctx, n.lab); err != nil {
+			return err
+		}
+	}
+	if err := n.lab.server.accept(natPort); err != nil {
+		return err
+	}
+	targets := make([]netip.AddrPort, n.exports)
+	for i := range targets {
+		targets[i] = netip.AddrPortFrom(nth(pool, i+1), natPort)
+	}
+	n.connect = &side{name: n.name, once: func() (time.Duration, error) {
+		if err := n.lab.node.forget(); err != nil {
+			return 0, err
+		}
+		return n.lab.client.connect(targets, natConnects)
+	}}
+	n.first = &side{name: n.name, once: func() (time.Duration, error) {
+		if err := n.lab.node.forget(); err != nil {
+			return 0, err
+		}
+		return n.lab.flood(targets, natFirsts)
+	}}
+	return nil
+}
+
+func natSection(sides []*natSide) section {
+	s := section{
+		title: "New connections through the NAT",
+		how: `
+A pod, a gateway and another cluster, each a namespace, with the agent's own table and elements in the gateway: clusterset IP to export address,
+pod address to global address. *Whole connections* are TCP handshakes and resets one after the other, over all exports in turn, with both ends
+on the same two cores. *First packets* are SYNs that a packet socket sends and the far end drops: the gateway's share alone, together with
+the cost of sending. The iptables way is one DNAT rule for each address and port, as written by ` + "`iptables-restore`" + `; a connection passes half of them on average.`,
+	}
+	one, thousand, most, slots := sides[1], sides[2], sides[3], sides[4]
+	kinds := []struct {
+		name  string
+		count int
+		of    func(*natSide) *side
+	}{
+		{"whole connections", natConnects, func(n *natSide) *side { return n.connect }},
+		{"first packets", natFirsts, func(n *natSide) *side { return n.first }},
+	}
+	for _, k := range kinds {
+		rate := func(n *natSide) string { return perSecond(k.count, median(k.of(n).times)) }
+		line := func(n, reference *natSide) (row, float64) {
+			ratio := ratios(k.of(reference), k.of(n))
+			return row{what: k.name + ", " + n.name, figure: rate(n), reference: rate(reference) + " (" + reference.name + ")",
+				ratio: fmt.Sprintf("%.2f", ratio)}, ratio
+		}
+		for _, n := range []*natSide{thousand, most, slots} {
+			r, ratio := line(n, one)
+			s.rows = append(s.rows, r.aim("0.95 or better", ratio >= 0.95))
+		}
+		for _, old := range sides[5:] {
+			r, ratio := line(most, old)
+			s.rows = append(s.rows, r.aim("10 or better", ratio >= 10))
+		}
+		r, _ := line(most, sides[0])
+		s.rows = append(s.rows, r)
+	}
+	return s
+}

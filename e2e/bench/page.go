@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// row is one line of a table.
+type row struct {
+	what      string
+	figure    string
+	reference string
+	ratio     string
+	target    string
+	met       *bool // nil = there is no target
+}
+
+func (r row) String() string {
+	target := r.target
+	if r.met != nil {
+		target += map[bool]string{true: ": met", false: ": **missed**"}[*r.met]
+	}
+	return "| " + strings.Join([]string{r.what, r.figure, r.reference, r.ratio, target}, " | ") + " |\n"
+}
+
+// aim gives a row its target.
+func (r row) aim(target string, met bool) row {
+	r.target, r.met = target, &met
+	return r
+}
+
+// section is one heading of the page with its table.
+type section struct {
+	name  string
+	title string
+	how   string // what was measured, in prose
+	rows  []row
+	after string // what the figures mean, in prose
+}
+
+// String is the section as Markdown, between the marks that update looks for.
+func (s section) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n## %s\n\n%s\n\n", begin(s.name), s.title, strings.TrimSpace(s.how))
+	b.WriteString("| what | figure | reference | ratio | target |\n|---|---|---|---|---|\n")
+	for _, r := range s.rows {
+		b.WriteString(r.String())
+	}
+	if s.after != "" {
+		fmt.Fprintf(&b, "\n%s\n", strings.TrimSpace(s.after))
+	}
+	fmt.Fprintf(&b, "\nAgain: `hack/bench.sh %s`. Measured %s on %s.\n%s\n", s.name, time.Now().UTC().Format(time.DateOnly), machine(), end(s.name))
+	return b.String()
+}
+
+func begin(name string) string { return "<!-- begin " + name + " -->" }
+func end(name string) string   { return "<!-- end " + name + " -->" }
+
+const pageHead = `# Benchmarks
+
+` + "`make bench`" + ` measures everything below anew and writes this page; ` + "`hack/bench.sh NAME`" + ` measures one section and writes that. Nothing in the
+tests depends on a figure.
+
+Absolute figures belong to the machine named in each section. What carries over are the **ratios**: both sides were measured in turn, many
+times, in one run on one machine, and a figure is the median. Two cores carry clients, gateways and servers together, so a
+figure is what all of them together reach.
+`
+
+// update writes the section into the page, in place of its former self.
+func update(page string, s section) error {
+	raw, err := os.ReadFile(page)
+	if errors.Is(err, fs.ErrNotExist) {
+		raw, err = []byte(pageHead), nil
+	}
+	if err != nil {
+		return fmt.Errorf("read page: %w", err)
+	}
+	return os.WriteFile(page, place(raw, s), 0o644)
+}
+
+func place(page []byte, s section) []byte {
+	from := bytes.Index(page, []byte(begin(s.name)))
+	to := bytes.Index(page, []byte(end(s.name)))
+	if from < 0 || to < from {
+		return append(append(page, '\n'), s.String()...)
+	}
+	to += len(end(s.name)) + 1
+	return append(append(bytes.Clone(page[:from]), s.String()...), page[min(to, len(page)):]...)
+}
+
+// machine says what the figures were measured on.
+func machine() string {
+	var u unix.Utsname
+	_ = unix.Uname(&u) // an empty name is shown as such
+	kernel := unix.ByteSliceToString(u.Release[:])
+	commit, err := exec.Command("git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		commit = []byte("unknown")
+	}
+	return fmt.Sprintf("%d cores (%s), Linux %s, %s, commit %s",
+		runtime.NumCPU(), processor(), kernel, runtime.Version(), strings.TrimSpace(string(commit)))
+}
+
+func processor() string {
+	raw, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	for line := range strings.Lines(string(raw)) {
+		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
