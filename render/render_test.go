@@ -1,76 +1,380 @@
-package render
+package render_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"filippo.io/age"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema"
 )
 
-const topology = `apiVersion: hawser.dev/v1alpha1
-kind: ClusterSet
-metadata: {name: demo}
-spec:
-  clusters:
-  - name: g1
-    podCIDRs: [10.7.0.0/16]
-    serviceCIDRs: [10.77.0.0/16]
-    globalCIDR: 242.1.0.0/24
-    recipient: age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n
-    gateways:
-    - {name: g1-a, node: g1-gw, endpoints: [203.0.113.11]}
-    egress:
-    - {name: db, namespace: ns1, podSelector: {matchLabels: {role: db}}, ips: 2}
-  - name: g3
-    podCIDRs: [10.7.0.0/16]
-    serviceCIDRs: [10.77.0.0/16]
-    recipient: age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n
-    gateways:
-    - {name: g3-a, node: g3-gw, endpoints: [203.0.113.13]}
-  exports:
-  - name: whereami-cs
-    namespace: sample
-    clusters: [g3, g1]
-    ports: [{name: http, port: 80}]
-  - name: whereami-ss
-    namespace: sample
-    type: Headless
-    clusters: [g1]
-    hostnames: 8
-    ports: [{name: http, port: 80}]
-`
+var update = flag.Bool("update", false, "rewrite goldens")
 
-func TestSmoke(t *testing.T) {
-	top, _, list := schema.Load("clusterset.yaml", []byte(topology))
-	for _, d := range list {
-		t.Log(d)
-	}
-	lock, list := schema.Allocate(top, nil)
-	t.Log(list)
-	raw, _ := lock.Marshal()
-	t.Log(string(raw))
-	lock, list = schema.ReadLock("l", raw)
-	t.Log(list, schema.CheckLock(top, lock))
-	root, _ := keys.NewRoot()
-	tree, list := Render(Input{Topology: top, Lock: lock, Root: root})
-	t.Log(list)
-	fs := filesys.MakeFsInMemory()
-	for _, p := range tree.Paths() {
-		t.Log(p)
-		fs.WriteFile("/"+p, tree[p])
-		if !strings.HasSuffix(p, "base/crds.yaml") {
-			t.Log(string(tree[p]))
-		}
-	}
-	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fs, "/clusters/g1")
+// rootOf gives a root key that is the same in every run.
+func rootOf(t testing.TB) *keys.Root {
+	t.Helper()
+	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range m.Resources() {
-		t.Log(r.GetKind(), r.GetName())
+	return root
+}
+
+// input loads a topology and allocates what it needs.
+func input(t testing.TB, topology string) render.Input {
+	t.Helper()
+	top, _, list := schema.Load("clusterset.yaml", []byte(topology))
+	noErrors(t, list)
+	lock, list := schema.Allocate(top, nil)
+	noErrors(t, list)
+	return render.Input{Topology: top, Lock: lock, Root: rootOf(t)}
+}
+
+func noErrors(t testing.TB, list diag.List) {
+	t.Helper()
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
 	}
+}
+
+func mustRender(t testing.TB, in render.Input) render.Tree {
+	t.Helper()
+	tree, list := render.Render(in)
+	noErrors(t, list)
+	return tree
+}
+
+// TestGoldens renders testdata/*.txtar: a topology, and every file of the tree
+// apart from the embedded ones.
+func TestGoldens(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d goldens: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			have := &txtar.Archive{Comment: archive.Comment, Files: archive.Files[:1:1]}
+			tree := mustRender(t, input(t, string(archive.Files[0].Data)))
+			for _, name := range tree.Paths() {
+				if raw := readable(t, tree, name); raw != nil {
+					have.Files = append(have.Files, txtar.File{Name: name, Data: raw})
+				}
+			}
+			if *update {
+				if err := os.WriteFile(file, txtar.Format(have), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(txtar.Format(archive)), string(txtar.Format(have))); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// readable gives a file as a golden shows it: the fabric unpacked, the sealed
+// keys opened up to their age stanza, nothing of what is the same everywhere.
+func readable(t *testing.T, tree render.Tree, name string) []byte {
+	t.Helper()
+	switch {
+	case name == "README.md", name == "base/crds.yaml", name == "base/rbac.yaml", name == "base/namespace.yaml":
+		return nil
+	case name == "base/fabric.yaml":
+		f, err := render.FabricOf(tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := json.MarshalIndent(f, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(raw, '\n')
+	case strings.HasSuffix(name, "/keys.yaml"):
+		head, _, ok := bytes.Cut(tree[name], []byte("  keys.age: LS0tLS1CRUdJTiBBR0UgRU5DUllQVEVEIEZJTEUtLS0tL"))
+		if !ok {
+			t.Errorf("%s holds no age file", name)
+		}
+		return append(head, "  keys.age: (an age file)\n"...)
+	}
+	return tree[name]
+}
+
+// fs puts a tree into a file system for kustomize.
+func fs(t testing.TB, tree render.Tree) filesys.FileSystem {
+	t.Helper()
+	out := filesys.MakeFsInMemory()
+	for name, raw := range tree {
+		if err := out.WriteFile("/"+name, raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func build(t testing.TB, tree render.Tree, dir string) map[string]string {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fs(t, tree), "/"+dir)
+	if err != nil {
+		t.Fatalf("kustomize build %s: %v", dir, err)
+	}
+	out := map[string]string{}
+	for _, r := range built.Resources() {
+		raw, err := r.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := r.GetKind() + " " + strings.TrimPrefix(r.GetNamespace()+"/"+r.GetName(), "/")
+		if _, dup := out[key]; dup {
+			t.Errorf("%s holds %s twice", dir, key)
+		}
+		out[key] = string(raw)
+	}
+	return out
+}
+
+// TestKustomize builds every cluster's folder as Flux does.
+func TestKustomize(t *testing.T) {
+	t.Parallel()
+	tree := mustRender(t, input(t, world(4, 6)))
+	for i := range 4 {
+		objects := build(t, tree, fmt.Sprintf("clusters/c%d", i))
+		for _, want := range []string{"Namespace hawser-system", "CustomResourceDefinition serviceexports.multicluster.x-k8s.io",
+			"ServiceAccount hawser-system/hawser-agent", "ClusterRole hawser-agent", "ClusterRoleBinding hawser-agent",
+			"DaemonSet hawser-system/hawser-agent", "ConfigMap hawser-system/hawser-fabric",
+			"ConfigMap hawser-system/hawser-identity", "Secret hawser-system/hawser-keys"} {
+			if _, ok := objects[want]; !ok {
+				t.Errorf("clusters/c%d lacks %s", i, want)
+			}
+		}
+		exports := 0
+		for key := range objects {
+			if strings.HasPrefix(key, "ServiceExport ns/") {
+				exports++
+			}
+		}
+		if want := bytes.Count(tree[fmt.Sprintf("clusters/c%d/exports.yaml", i)], []byte("kind: ServiceExport")); exports != want || want == 0 {
+			t.Errorf("clusters/c%d has %d ServiceExports, want %d", i, exports, want)
+		}
+	}
+	if objects := build(t, tree, "argocd"); len(objects) != 1 {
+		t.Errorf("argocd: %v", objects)
+	}
+}
+
+// world writes a topology of n clusters with the same prefixes and m exports.
+func world(n, m int) string {
+	var out strings.Builder
+	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n  globalnet: {clusterPrefix: 20}\n  clusters:\n")
+	for i := range n {
+		_, _ = fmt.Fprintf(&out, `  - name: c%d
+    podCIDRs: [10.7.0.0/16]
+    serviceCIDRs: [10.77.0.0/16]
+    recipient: %s
+    gateways:
+    - {name: a, node: n1, endpoints: [203.%d.%d.1]}
+    - {name: b, node: n2, endpoints: [203.%d.%d.2]}
+`, i, recipient, i/250, i%250, i/250, i%250)
+	}
+	out.WriteString("  exports:\n")
+	for i := range m {
+		_, _ = fmt.Fprintf(&out, "  - {name: e%d, namespace: ns, clusters: [c%d, c%d], ports: [{port: 80}]}\n", i, i%n, (i+1)%n)
+	}
+	return out.String()
+}
+
+// recipient is the age recipient of an identity that nobody kept.
+const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
+
+// TestNothingMovesABytes: comments, the order of lists and a second rendering
+// change nothing.
+func TestNothingMovesAByte(t *testing.T) {
+	t.Parallel()
+	text := world(6, 9)
+	first := input(t, text)
+	want := mustRender(t, first)
+	first.Previous = want
+	if have := mustRender(t, first); !have.Equal(want) {
+		t.Error("a second rendering differs")
+	}
+	commented := input(t, "# a comment\n"+strings.ReplaceAll(text, "\n    serviceCIDRs", "\n    # another\n    serviceCIDRs"))
+	commented.Previous = want
+	if have := mustRender(t, commented); !have.Equal(want) {
+		t.Error("comments change bytes")
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	s := &first.Topology.Spec
+	for range 5 {
+		r.Shuffle(len(s.Clusters), func(i, j int) { s.Clusters[i], s.Clusters[j] = s.Clusters[j], s.Clusters[i] })
+		r.Shuffle(len(s.Exports), func(i, j int) { s.Exports[i], s.Exports[j] = s.Exports[j], s.Exports[i] })
+		for i := range s.Clusters {
+			slices.Reverse(s.Clusters[i].Gateways)
+		}
+		for i := range s.Exports {
+			slices.Reverse(s.Exports[i].Clusters)
+		}
+		if have := mustRender(t, first); !have.Equal(want) {
+			t.Fatal("the order of the file changes bytes")
+		}
+	}
+}
+
+// TestNewClusterTouchesNobody: one more cluster changes no file of another.
+func TestNewClusterTouchesNobody(t *testing.T) {
+	t.Parallel()
+	before := input(t, world(3, 3))
+	have := mustRender(t, before)
+	top, _, list := schema.Load("clusterset.yaml", []byte(strings.Replace(world(4, 0), "  exports:\n", "  exports:\n"+exportLines(world(3, 3)), 1)))
+	noErrors(t, list)
+	lock, list := schema.Allocate(top, before.Lock)
+	noErrors(t, list)
+	want := mustRender(t, render.Input{Topology: top, Lock: lock, Root: before.Root, Previous: have})
+	for name, raw := range have {
+		if strings.HasPrefix(name, "clusters/") && !bytes.Equal(want[name], raw) {
+			t.Errorf("%s changed", name)
+		}
+	}
+	if len(want["clusters/c3/keys.yaml"]) == 0 {
+		t.Error("the new cluster has no keys")
+	}
+}
+
+func exportLines(text string) string {
+	_, lines, _ := strings.Cut(text, "  exports:\n")
+	return lines
+}
+
+// TestSizeIsLinear: twice the clusters and exports are twice the bytes.
+func TestSizeIsLinear(t *testing.T) {
+	t.Parallel()
+	size := func(n int) int {
+		total := 0
+		for _, raw := range mustRender(t, input(t, world(n, 4*n))) {
+			total += len(raw)
+		}
+		return total
+	}
+	one, two := size(40), size(80)
+	if two > 21*one/10 {
+		t.Errorf("%d bytes for 40 clusters, %d for 80", one, two)
+	}
+}
+
+// TestSplitFabric: a fabric that is too large for one ConfigMap is split, mounted
+// as a whole, and read back.
+func TestSplitFabric(t *testing.T) {
+	t.Parallel()
+	in := input(t, world(2, 1))
+	r := rand.New(rand.NewPCG(1, 2))
+	c := &in.Topology.Spec.Clusters[0]
+	for i := range 22000 {
+		c.Gateways = append(c.Gateways, schema.Gateway{Name: fmt.Sprintf("g%d", i), Node: fmt.Sprintf("n%d", i), PublicKey: randomKey(r)})
+	}
+	lock, list := schema.Allocate(in.Topology, nil)
+	noErrors(t, list)
+	in.Lock = lock
+	tree := mustRender(t, in)
+	if tree["base/fabric-1.yaml"] == nil || tree["base/fabric-9.yaml"] != nil {
+		t.Fatalf("not split: %v", tree.Paths()[:8])
+	}
+	for name, raw := range tree {
+		if strings.HasPrefix(name, "base/fabric") && len(raw) > 1300<<10 {
+			t.Errorf("%s has %d bytes", name, len(raw))
+		}
+	}
+	f, err := render.FabricOf(tree)
+	if err != nil || len(f.Clusters[0].Gateways) != 22002 {
+		t.Fatalf("read back: %v", err)
+	}
+	objects := build(t, tree, "clusters/c0")
+	if !strings.Contains(objects["DaemonSet hawser-system/hawser-agent"], "name: hawser-fabric-1") ||
+		!strings.Contains(objects["ConfigMap hawser-system/hawser-fabric-1"], "fabric.json.gz.1") {
+		t.Error("the second part is not mounted")
+	}
+}
+
+func randomKey(r *rand.Rand) string {
+	raw := make([]byte, 32)
+	for i := range raw {
+		raw[i] = byte(r.Uint32())
+	}
+	text, _ := json.Marshal(raw)
+	return strings.Trim(string(text), `"`)
+}
+
+// TestNotSupportedYet lists what validates and has no data path.
+func TestNotSupportedYet(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, from, to, path string }{
+		{"driver", "spec:\n", "spec:\n  tunnel: {driver: vxlan}\n", "tunnel.driver"},
+		{"hub", "spec:\n", "spec:\n  connectivity: {mode: hub, hubs: [c0]}\n", "connectivity.mode"},
+		{"links", "spec:\n", "spec:\n  connectivity: {mode: links, links: [[c0, c1]]}\n", "connectivity.mode"},
+		{"epochs", "spec:\n", "spec:\n  keys: {epochs: [1, 2]}\n", "keys.epochs"},
+		{"cluster driver", "- name: c1\n", "- name: c1\n    tunnel: {driver: ipsec}\n", "clusters[c1].tunnel.driver"},
+		{"cluster MTU", "- name: c1\n", "- name: c1\n    tunnel: {mtu: 1400}\n", "clusters[c1].tunnel.mtu"},
+		{"cluster keepalive", "- name: c1\n", "- name: c1\n    tunnel: {keepalive: 3s}\n", "clusters[c1].tunnel.keepalive"},
+		{"the same driver", "- name: c1\n", "- name: c1\n    tunnel: {driver: wireguard, port: 51821}\n", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tree, list := render.Render(input(t, strings.Replace(world(3, 1), tt.from, tt.to, 1)))
+			if tt.path == "" {
+				noErrors(t, list)
+				return
+			}
+			if tree != nil || len(list) != 1 {
+				t.Fatalf("%d files, findings %v", len(tree), list)
+			}
+			d := list[0]
+			if d.Code != "not-supported-yet" || d.Path != tt.path || !strings.Contains(d.Summary, "is not supported yet") ||
+				!strings.HasPrefix(d.Hint, "supported: ") {
+				t.Errorf("finding %+v", d)
+			}
+		})
+	}
+}
+
+// TestStaleLock: what the lock lacks is an error with the way out.
+func TestStaleLock(t *testing.T) {
+	t.Parallel()
+	in := input(t, world(2, 1))
+	top, _, list := schema.Load("clusterset.yaml", []byte(world(3, 5)))
+	noErrors(t, list)
+	in.Topology = top
+	_, list = render.Render(in)
+	if !list.HasErrors() || list[0].Code != "lock-stale" || !strings.Contains(list[0].Hint, "hawser allocate") {
+		t.Errorf("findings %v", list)
+	}
+}
+
+func identity(t testing.TB) *age.X25519Identity {
+	t.Helper()
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }

@@ -33,18 +33,22 @@ var ErrNotRoot = errors.New("not a root key: want 32 bytes, the same in base64, 
 // Root is the key that all other keys are derived from. It never prints: every
 // formatting verb, slog and JSON give "(sensitive)".
 type Root struct {
-	// A pointer, as fmt does not ask unexported fields of other structs how they
-	// want to be printed, but shows only the address of a pointer there.
-	key *[RootSize]byte
+	// A function, as fmt asks unexported fields of other structs nothing: it
+	// prints what they hold, even behind a pointer when the verb does not fit.
+	key func() []byte
+}
+
+func newRoot(key [RootSize]byte) *Root {
+	return &Root{key: func() []byte { return key[:] }}
 }
 
 // NewRoot makes a root key from the system's randomness.
 func NewRoot() (*Root, error) {
-	r := &Root{key: new([RootSize]byte)}
-	if _, err := rand.Read(r.key[:]); err != nil {
+	var key [RootSize]byte
+	if _, err := rand.Read(key[:]); err != nil {
 		return nil, fmt.Errorf("make root key: %w", err)
 	}
-	return r, nil
+	return newRoot(key), nil
 }
 
 // ReadRoot reads the content of a root key file: 32 bytes, their base64 on one
@@ -58,17 +62,14 @@ func ReadRoot(raw []byte, identities ...age.Identity) (*Root, error) {
 		}
 		raw = plain
 	}
-	r := &Root{key: new([RootSize]byte)}
 	if len(raw) == RootSize {
-		copy(r.key[:], raw)
-		return r, nil
+		return newRoot([RootSize]byte(raw)), nil
 	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(raw)))
 	if err != nil || len(key) != RootSize {
 		return nil, ErrNotRoot
 	}
-	copy(r.key[:], key)
-	return r, nil
+	return newRoot([RootSize]byte(key)), nil
 }
 
 // ageHeader begins every age file (age-encryption.org/v1).
@@ -103,7 +104,7 @@ func open(raw []byte, identities []age.Identity) ([]byte, error) {
 
 // Encode gives the content of a root key file: base64 with a newline.
 func (r *Root) Encode() []byte {
-	return []byte(base64.StdEncoding.EncodeToString(r.key[:]) + "\n")
+	return []byte(base64.StdEncoding.EncodeToString(r.key()) + "\n")
 }
 
 // String hides the key.
@@ -120,7 +121,7 @@ func (Root) MarshalJSON() ([]byte, error) { return json.Marshal("(sensitive)") }
 
 // derive gives 32 bytes for a purpose (HKDF-SHA256, RFC 5869, no salt).
 func (r *Root) derive(info string) (fabric.Secret, error) {
-	raw, err := hkdf.Key(sha256.New, r.key[:], nil, info, len(fabric.Secret{}))
+	raw, err := hkdf.Key(sha256.New, r.key(), nil, info, len(fabric.Secret{}))
 	if err != nil {
 		return fabric.Secret{}, fmt.Errorf("derive a key: %w", err)
 	}

@@ -1,0 +1,349 @@
+package keys_test
+
+import (
+	"bytes"
+	"crypto/ecdh"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+	"filippo.io/age/armor"
+
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+func rootOf(t testing.TB) *keys.Root {
+	t.Helper()
+	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func identity(t testing.TB) *age.X25519Identity {
+	t.Helper()
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// topology gives clusters of two gateways; the second brought its own key.
+func topology(recipients ...string) *schema.ClusterSet {
+	top := &schema.ClusterSet{Metadata: schema.Metadata{Name: "demo"}}
+	top.Spec.Keys.Epochs = []int{1, 2}
+	for i, r := range recipients {
+		top.Spec.Clusters = append(top.Spec.Clusters, schema.Cluster{Name: fmt.Sprintf("c%d", i), Recipient: r,
+			Gateways: []schema.Gateway{{Name: "a"}, {Name: "b", PublicKey: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="}}})
+	}
+	return top
+}
+
+func encrypted(t testing.TB, plain []byte, armored bool, to age.Recipient) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	var dst io.WriteCloser = nopCloser{&out}
+	if armored {
+		dst = armor.NewWriter(&out)
+	}
+	w, err := age.Encrypt(dst, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Write(plain)
+	if err := errors.Join(err, w.Close(), dst.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// TestReadRoot reads a key in each form; a bad one is refused without being quoted.
+func TestReadRoot(t *testing.T) {
+	t.Parallel()
+	raw := []byte("0123456789abcdefghijklmnopqrstuv")
+	text := []byte(base64.StdEncoding.EncodeToString(raw) + "\n")
+	id, other := identity(t), identity(t)
+	tests := []struct {
+		name    string
+		content []byte
+		with    []age.Identity
+		err     string
+	}{
+		{"raw", raw, nil, ""},
+		{"base64", text, nil, ""},
+		{"encrypted", encrypted(t, raw, false, id.Recipient()), []age.Identity{other, id}, ""},
+		{"encrypted text, armored", encrypted(t, text, true, id.Recipient()), []age.Identity{id}, ""},
+		{"no identity", encrypted(t, raw, true, id.Recipient()), nil, "no identity was given"},
+		{"another's", encrypted(t, raw, true, id.Recipient()), []age.Identity{other}, "none of the identities opens it"},
+		{"cut off", encrypted(t, raw, false, id.Recipient())[:150], []age.Identity{id}, "open root key"},
+		{"short", raw[:31], nil, "not a root key"},
+		{"short text", []byte("MDEyMzQ1Njc4OWFiY2RlZg=="), nil, "not a root key"},
+		{"empty", nil, nil, "not a root key"},
+	}
+	want, err := keys.ReadRoot(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			have, err := keys.ReadRoot(tt.content, tt.with...)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "0123456") {
+					t.Errorf("error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(have.Encode(), want.Encode()) {
+				t.Error("another key")
+			}
+		})
+	}
+}
+
+func TestNewRootIsRandom(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 20 {
+		root, err := keys.NewRoot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := keys.ReadRoot(root.Encode())
+		if err != nil || !bytes.Equal(again.Encode(), root.Encode()) {
+			t.Fatalf("read back: %v", err)
+		}
+		seen[string(root.Encode())] = true
+	}
+	if len(seen) != 20 {
+		t.Errorf("%d different keys of 20", len(seen))
+	}
+}
+
+// TestDerivation pins the keys of a known root: another result would cut every
+// tunnel of every user.
+func TestDerivation(t *testing.T) {
+	t.Parallel()
+	root := rootOf(t)
+	public, err := root.Public("demo", "g1", "g1-a", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "FLgMbWsKfTSOStt/5Hd3cxcv7v6kncXTzCLQk2fDnT4="; public != want {
+		t.Errorf("public key %s, want %s", public, want)
+	}
+	seen := map[string]string{}
+	for _, set := range []string{"demo", "dem"} {
+		for _, cluster := range []string{"g1", "og1"} {
+			for _, gateway := range []string{"a", "b"} {
+				for epoch := range 3 {
+					name := fmt.Sprintf("%s/%s/%s/%d", set, cluster, gateway, epoch)
+					key, err := root.Public(set, cluster, gateway, epoch)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if other, dup := seen[key]; dup {
+						t.Errorf("%s and %s have the same key", name, other)
+					}
+					seen[key] = name
+				}
+			}
+		}
+	}
+}
+
+// TestKeys: private keys belong to the public ones, are clamped, and none is made
+// for a gateway that brought its own.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	root, top := rootOf(t), topology("r0", "r1")
+	var seeds []fabric.Secret
+	for i := range top.Spec.Clusters {
+		c := &top.Spec.Clusters[i]
+		k, err := root.Keys(top, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(k.Epochs) != 2 || k.Cluster != c.Name || k.Clusterset != "demo" {
+			t.Fatalf("keys of %s: %d epochs", k.Cluster, len(k.Epochs))
+		}
+		for _, e := range k.Epochs {
+			seeds = append(seeds, e.PSKSeed)
+			if len(e.Gateways) != 1 {
+				t.Errorf("%d private keys, want one", len(e.Gateways))
+			}
+			secret := e.Gateways["a"]
+			if secret[0]&7 != 0 || secret[31]&128 != 0 || secret[31]&64 == 0 {
+				t.Error("the key is not clamped")
+			}
+			key, err := ecdh.X25519().NewPrivateKey(secret[:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := root.Public("demo", c.Name, "a", e.Epoch)
+			if have := base64.StdEncoding.EncodeToString(key.PublicKey().Bytes()); have != want || err != nil {
+				t.Errorf("public key %s, want %s (%v)", have, want, err)
+			}
+		}
+	}
+	if seeds[0] != seeds[2] || seeds[0] == seeds[1] {
+		t.Error("the seed is not one for each epoch of the clusterset")
+	}
+}
+
+// TestSeal: the recipient opens it, nobody else; what did not change keeps its bytes.
+func TestSeal(t *testing.T) {
+	t.Parallel()
+	root, ids := rootOf(t), []*age.X25519Identity{identity(t), identity(t), identity(t)}
+	top := topology(ids[0].Recipient().String(), ids[1].Recipient().String())
+	first := seal(t, root, top, nil)
+	for i, s := range first {
+		k, err := fabric.DecodeKeys(unseal(t, s.Ciphertext, ids[i]))
+		if err != nil || k.Cluster != fmt.Sprintf("c%d", i) || len(k.Epochs) != 2 {
+			t.Fatalf("opened: %v", err)
+		}
+		if _, err := age.Decrypt(armor.NewReader(strings.NewReader(s.Ciphertext)), ids[2]); err == nil {
+			t.Error("another identity opens it")
+		}
+	}
+	if again := seal(t, root, top, first); again[0] != first[0] || again[1] != first[1] {
+		t.Error("sealing again changes bytes")
+	}
+	top.Spec.Clusters[1].Recipient = ids[2].Recipient().String()
+	moved := seal(t, root, top, first)
+	if moved[0] != first[0] || moved[1].Digest == first[1].Digest || moved[1].Ciphertext == first[1].Ciphertext {
+		t.Error("a new recipient must change its cluster's bytes, and no other's")
+	}
+	unseal(t, moved[1].Ciphertext, ids[2])
+	top.Spec.Clusters[0].Gateways = append(top.Spec.Clusters[0].Gateways, schema.Gateway{Name: "new"})
+	if grown := seal(t, root, top, moved); grown[0].Digest == moved[0].Digest || grown[1] != moved[1] {
+		t.Error("a new gateway must change its cluster's bytes, and no other's")
+	}
+}
+
+func seal(t testing.TB, root *keys.Root, top *schema.ClusterSet, previous []keys.Sealed) []keys.Sealed {
+	t.Helper()
+	out, err := root.Seal(top, func(cluster string) keys.Sealed {
+		for i := range previous {
+			if top.Spec.Clusters[i].Name == cluster {
+				return previous[i]
+			}
+		}
+		return keys.Sealed{}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func unseal(t testing.TB, ciphertext string, id age.Identity) []byte {
+	t.Helper()
+	r, err := age.Decrypt(armor.NewReader(strings.NewReader(ciphertext)), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// TestBadRecipient: somebody put the identity where the recipient belongs; the
+// error names the cluster and does not repeat it.
+func TestBadRecipient(t *testing.T) {
+	t.Parallel()
+	secret := identity(t).String()
+	_, err := rootOf(t).Seal(topology(secret), func(string) keys.Sealed { return keys.Sealed{} })
+	if err == nil || !strings.Contains(err.Error(), "cluster c0") || strings.Contains(err.Error(), secret[:20]) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestSecretsNeverPrint formats everything that holds a key in every way.
+func TestSecretsNeverPrint(t *testing.T) {
+	t.Parallel()
+	root, top := rootOf(t), topology("r0")
+	k, err := root.Keys(top, &top.Spec.Clusters[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	nested := struct {
+		Root  *keys.Root
+		inner *keys.Root
+		value keys.Root
+		Keys  *fabric.Keys
+	}{root, root, *root, k}
+	var out bytes.Buffer
+	for _, v := range []any{root, *root, k, *k, k.Epochs, k.Epochs[0].Gateways, nested, &nested} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%o", "%b", "%c", "%U", "%e", "%p"} {
+			_, _ = fmt.Fprintf(&out, verb+"\n", v)
+		}
+		slog.New(slog.NewTextHandler(&out, nil)).Info("text", "v", v)
+	}
+	for _, v := range []any{root, *root} { // fabric.Keys has a JSON form on purpose: it is what gets sealed
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(raw)
+		slog.New(slog.NewJSONHandler(&out, nil)).Info("json", "v", v)
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(root.Encode())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := [][]byte{raw, k.Epochs[0].PSKSeed[:], k.Epochs[1].PSKSeed[:]}
+	for _, e := range k.Epochs {
+		for _, g := range e.Gateways {
+			secrets = append(secrets, g[:])
+		}
+	}
+	for _, s := range secrets {
+		for _, form := range forms(s) {
+			for line := range strings.Lines(out.String()) {
+				if strings.Contains(line, form) {
+					t.Fatalf("a key was printed: %.60s...", line)
+				}
+			}
+		}
+	}
+}
+
+// forms gives the ways in which a key may appear in text.
+func forms(key []byte) []string {
+	decimal := strings.Trim(fmt.Sprint(key), "[]")
+	return []string{string(key), hex.EncodeToString(key), strings.ToUpper(hex.EncodeToString(key)), base64.StdEncoding.EncodeToString(key)[:42],
+		base64.RawURLEncoding.EncodeToString(key), decimal, strings.ReplaceAll(decimal, " ", ", ")}
+}
+
+func BenchmarkSeal1000(b *testing.B) {
+	recipients := make([]string, 1000)
+	for i := range recipients {
+		recipients[i] = identity(b).Recipient().String()
+	}
+	root, top := rootOf(b), topology(recipients...)
+	top.Spec.Keys.Epochs = []int{1}
+	for b.Loop() {
+		seal(b, root, top, nil)
+	}
+}
