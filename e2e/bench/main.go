@@ -37,6 +37,7 @@ func groups() []group {
 	return []group{
 		{"nat", measureNAT},
 		{"converge", measureConverge},
+		{"topology", measureTopology},
 	}
 }
 
@@ -57,6 +58,8 @@ func run(ctx context.Context, args []string) error {
 		switch args[0] {
 		case "wireguard":
 			return tunnel.Serve(ctx, args[1], tunnel.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		case "topology-steps":
+			return stepsIn(args[1])
 		}
 	}
 	c, err := parse(args)

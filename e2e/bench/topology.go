@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"encoding/gob"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"filippo.io/age"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/render/plan"
+	"hawser.dev/hawser/schema"
+)
+
+const (
+	topologyClusters = 1000
+	topologyExports  = 10_000
+	topologyRounds   = 5
+	topologyTime     = 2 * time.Second
+	topologyMemory   = 500 << 20 // bytes
+)
+
+// writeTopology writes a clusterset of so many clusters with the same prefixes,
+// two gateways each, and so many exports from two clusters each.
+func writeTopology(clusters, exports int, recipients []string) []byte {
+	var b strings.Builder
+	b.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: large}\nspec:\n  clusters:\n")
+	for i := range clusters {
+		fmt.Fprintf(&b, "  - name: c%d\n    podCIDRs: [10.7.0.0/20]\n    serviceCIDRs: [10.77.0.0/20]\n    recipient: %s\n    gateways:\n", i, recipients[i])
+		for g := range 2 {
+			fmt.Fprintf(&b, "    - {name: g%d, node: node-%d, endpoints: [198.18.%d.%d], port: %d}\n", g, g, i/250, i%250+1, 51820+g)
+		}
+	}
+	b.WriteString("  exports:\n")
+	for i := range exports {
+		fmt.Fprintf(&b, "  - name: s%d\n    namespace: ns%d\n    clusters: [c%d, c%d]\n    ports: [{name: http, port: 80, protocol: TCP}, {name: metrics, port: 9090}]\n",
+			i, i%100, i%clusters, (i+1)%clusters)
+	}
+	return []byte(b.String())
+}
+
+// steps is what one run of the whole pure path took.
+type steps struct {
+	Validate, Allocate, Render, Diff time.Duration
+	Changes                          int
+}
+
+func (s steps) total() time.Duration { return s.Validate + s.Allocate + s.Render + s.Diff }
+
+// stepsIn reads topology, lock, root key and published tree from a folder, runs
+// the pure path on them and writes lock and tree for the next run. It is a
+// process of its own, so that the memory it needs can be told.
+func stepsIn(dir string) error {
+	raw, err := os.ReadFile(filepath.Join(dir, reconciler.TopologyFile))
+	if err != nil {
+		return err
+	}
+	lock, err := os.ReadFile(filepath.Join(dir, reconciler.LockFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	root, err := reconciler.ReadRootKey(filepath.Join(dir, "root.key"), "")
+	if err != nil {
+		return err
+	}
+	published, err := readTree(dir)
+	if err != nil {
+		return err
+	}
+	s, out, err := walk(raw, lock, published, root)
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(s); err != nil {
+		return err
+	}
+	return writeTree(dir, out)
+}
+
+func walk(raw, committed []byte, published render.Tree, root *keys.Root) (s steps, out render.Tree, err error) {
+	begin := time.Now()
+	lap := func(d *time.Duration) { *d, begin = time.Since(begin), time.Now() }
+	set, source, list := schema.Load(reconciler.TopologyFile, raw)
+	if list.HasErrors() {
+		return s, nil, first(list)
+	}
+	lap(&s.Validate)
+	lock, list := reconciler.Allocate(reconciler.LockInput{Set: set, File: reconciler.LockFile, Committed: committed})
+	if list.HasErrors() {
+		return s, nil, first(list)
+	}
+	lap(&s.Allocate)
+	out, list = render.Render(render.Input{Topology: set, Lock: lock.Lock, Root: root, Previous: published})
+	if list.HasErrors() {
+		return s, nil, first(list)
+	}
+	lap(&s.Render)
+	p, err := plan.Compute(out, published)
+	if err != nil {
+		return s, nil, err
+	}
+	p.Locate(func(path string) string { return source.Pos(path).File })
+	if err := p.Print(io.Discard, false); err != nil {
+		return s, nil, err
+	}
+	lap(&s.Diff)
+	s.Changes = len(p.Entries)
+	if out[reconciler.LockFile], err = lock.Lock.Marshal(); err != nil {
+		return s, nil, err
+	}
+	return s, out, nil
+}
+
+func first(list diag.List) error {
+	return fmt.Errorf("%d findings, the first: %s", len(list), list[0].Summary)
+}
+
+func readTree(dir string) (render.Tree, error) {
+	tree := render.Tree{}
+	f, err := os.Open(filepath.Join(dir, "tree.gob"))
+	if errors.Is(err, os.ErrNotExist) {
+		return tree, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return tree, gob.NewDecoder(f).Decode(&tree)
+}
+
+func writeTree(dir string, tree render.Tree) error {
+	if err := os.WriteFile(filepath.Join(dir, reconciler.LockFile), tree[reconciler.LockFile], 0o600); err != nil {
+		return err
+	}
+	delete(tree, reconciler.LockFile)
+	f, err := os.Create(filepath.Join(dir, "tree.gob"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(gob.NewEncoder(f).Encode(tree), f.Close())
+}
+
+// trial is one size, with the published state kept in a folder.
+type trial struct {
+	dir               string
+	clusters, exports int
+	recipients        []string
+	first, more       []measured
+}
+
+type measured struct {
+	steps
+	memory int64 // peak resident set, bytes
+}
+
+func newTrial(dir string, clusters, exports int) (*trial, error) {
+	t := &trial{dir: dir, clusters: clusters, exports: exports}
+	for range clusters {
+		identity, err := age.GenerateX25519Identity()
+		if err != nil {
+			return nil, err
+		}
+		t.recipients = append(t.recipients, identity.Recipient().String())
+	}
+	root, err := keys.NewRoot()
+	if err != nil {
+		return nil, err
+	}
+	return t, errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "root.key"), root.Encode(), 0o600))
+}
+
+// round publishes from nothing, then once more with one more export.
+func (t *trial) round(ctx context.Context) error {
+	for _, name := range []string{"tree.gob", reconciler.LockFile} {
+		if err := os.Remove(filepath.Join(t.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	for _, run := range []struct {
+		exports int
+		into    *[]measured
+	}{{t.exports - 1, &t.first}, {t.exports, &t.more}} {
+		raw := writeTopology(t.clusters, run.exports, t.recipients)
+		if err := os.WriteFile(filepath.Join(t.dir, reconciler.TopologyFile), raw, 0o600); err != nil {
+			return err
+		}
+		m, err := t.child(ctx)
+		if err != nil {
+			return err
+		}
+		*run.into = append(*run.into, m)
+	}
+	return nil
+}
+
+func (t *trial) child(ctx context.Context) (m measured, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return m, err
+	}
+	cmd := exec.CommandContext(ctx, self, "topology-steps", t.dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return m, fmt.Errorf("pure path of %d clusters: %w", t.clusters, err)
+	}
+	if err := json.Unmarshal(out, &m.steps); err != nil {
+		return m, err
+	}
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return m, errors.New("this system does not tell the memory of a process")
+	}
+	m.memory = usage.Maxrss << 10 // the kernel counts in KiB
+	return m, nil
+}
+
+func measureTopology(ctx context.Context, _ config) (s section, err error) {
+	dir, err := os.MkdirTemp("", "hawser-bench-")
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	large, err := newTrial(filepath.Join(dir, "large"), topologyClusters, topologyExports)
+	if err != nil {
+		return s, err
+	}
+	small, err := newTrial(filepath.Join(dir, "small"), topologyClusters/10, topologyExports/10)
+	if err != nil {
+		return s, err
+	}
+	for range topologyRounds {
+		if err := errors.Join(large.round(ctx), small.round(ctx)); err != nil {
+			return s, err
+		}
+	}
+	return topologySection(large, small), nil
+}
+
+func topologySection(large, small *trial) section {
+	s := section{
+		title: "A large topology",
+		how: fmt.Sprintf(`
+%d clusters with the same prefixes, two gateways each, and %d exports with two ports from two clusters each, through the pure path: load and
+validate, allocate, render, compare with what is published. *First time* makes everything, *one more export* what a commit usually does. Each run is a
+process of its own; memory is its peak resident set. The reference is the same with a tenth of the clusters and exports: 0.10 is growth in
+proportion.`, topologyClusters, topologyExports),
+	}
+	for _, k := range []struct {
+		name string
+		of   func(*trial) []measured
+	}{{"first time", func(t *trial) []measured { return t.first }}, {"one more export", func(t *trial) []measured { return t.more }}} {
+		l, r := k.of(large), k.of(small)
+		for _, part := range []struct {
+			name string
+			of   func(steps) time.Duration
+		}{
+			{"validate", func(s steps) time.Duration { return s.Validate }}, {"allocate", func(s steps) time.Duration { return s.Allocate }},
+			{"render", func(s steps) time.Duration { return s.Render }}, {"diff", func(s steps) time.Duration { return s.Diff }},
+		} {
+			s.rows = append(s.rows, durations(k.name+", "+part.name, l, r, func(m measured) time.Duration { return part.of(m.steps) }))
+		}
+		total := func(m measured) time.Duration { return m.total() }
+		took := median(pick(l, total))
+		s.rows = append(s.rows, durations(k.name+", all four", l, r, total).aim(millis(topologyTime), took <= topologyTime))
+		memory, smaller := median(pick(l, memoryOf)), median(pick(r, memoryOf))
+		s.rows = append(s.rows, row{what: k.name + ", memory", figure: mebibytes(memory), reference: mebibytes(smaller),
+			ratio: fmt.Sprintf("%.2f", float64(smaller)/float64(memory))}.aim(mebibytes(topologyMemory), memory <= topologyMemory))
+	}
+	return s
+}
+
+func memoryOf(m measured) int64 { return m.memory }
+
+func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }
+
+func durations(what string, large, small []measured, of func(measured) time.Duration) row {
+	l, s := median(pick(large, of)), median(pick(small, of))
+	return row{what: what, figure: millis(l), reference: millis(s), ratio: fmt.Sprintf("%.2f", s.Seconds()/l.Seconds())}
+}
+
+func pick[A, B any](list []A, of func(A) B) []B {
+	out := make([]B, len(list))
+	for i, a := range list {
+		out[i] = of(a)
+	}
+	return out
+}
