@@ -1,0 +1,177 @@
+package render_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+	"filippo.io/age/armor"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// TestNoSecretInTheTree looks for every key that is derived from the root, in
+// every form, in everything that comes out: the tree, errors, plans' inputs and logs.
+func TestNoSecretInTheTree(t *testing.T) {
+	t.Parallel()
+	id := identity(t)
+	in := input(t, strings.ReplaceAll(world(3, 3), recipient, id.Recipient().String()))
+	c := &in.Topology.Spec.Clusters[1]
+	c.Gateways = append(c.Gateways, schema.Gateway{Name: "own", Node: "n9", PublicKey: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="})
+	lock, list := schema.Allocate(in.Topology, in.Lock)
+	noErrors(t, list)
+	in.Lock = lock
+	tree := mustRender(t, in)
+	f, err := render.FabricOf(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fabricJSON, err := fabric.Encode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	out.Write(fabricJSON)
+	for name, raw := range tree {
+		_, _ = fmt.Fprintf(&out, "%s\n%s\n", name, raw)
+	}
+	log := slog.New(slog.NewJSONHandler(&out, nil))
+	log.Info("input", "input", in, "root", in.Root)
+	slog.New(slog.NewTextHandler(&out, nil)).Info("input", "input", in, "root", in.Root)
+	_, _ = fmt.Fprintf(&out, "%v %+v %#v %x %s\n", in, in, in, in.Root, in.Root)
+	for _, d := range failures(t, in) {
+		_, _ = fmt.Fprintf(&out, "%s %s %+v\n", d.Error(), d.Hint, d)
+	}
+	for _, secret := range secretsOf(t, in) {
+		for _, form := range []string{string(secret), hex.EncodeToString(secret), strings.ToUpper(hex.EncodeToString(secret)),
+			base64.StdEncoding.EncodeToString(secret)[:42], base64.RawURLEncoding.EncodeToString(secret),
+			strings.Trim(fmt.Sprint(secret), "[]")} {
+			if strings.Contains(out.String(), form) {
+				t.Fatalf("a secret of %d bytes is in the output", len(secret))
+			}
+		}
+	}
+	for i := range in.Topology.Spec.Clusters {
+		opened(t, tree, in.Topology.Spec.Clusters[i].Name, id)
+	}
+}
+
+// failures provokes errors of everything that has keys in hand.
+func failures(t *testing.T, in render.Input) diag.List {
+	t.Helper()
+	bad := *in.Topology
+	bad.Spec.Clusters = append([]schema.Cluster{}, in.Topology.Spec.Clusters...)
+	bad.Spec.Clusters[0].Recipient = "AGE-SECRET-KEY-1"
+	in.Topology = &bad
+	_, list := render.Render(in)
+	if !list.HasErrors() {
+		t.Error("a bad recipient is no error")
+	}
+	return list
+}
+
+// secretsOf gives the root key, and every private key and seed.
+func secretsOf(t *testing.T, in render.Input) [][]byte {
+	t.Helper()
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(in.Root.Encode())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := [][]byte{raw}
+	for i := range in.Topology.Spec.Clusters {
+		k, err := in.Root.Keys(in.Topology, &in.Topology.Spec.Clusters[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range k.Epochs {
+			out = append(out, e.PSKSeed[:])
+			for _, g := range e.Gateways {
+				out = append(out, bytes.Clone(g[:]))
+			}
+		}
+	}
+	if len(out) != 1+3+6 {
+		t.Fatalf("%d secrets", len(out))
+	}
+	return out
+}
+
+// opened reads a cluster's keys as its agent does.
+func opened(t *testing.T, tree render.Tree, cluster string, id age.Identity) {
+	t.Helper()
+	r, err := age.Decrypt(armor.NewReader(strings.NewReader(render.SealedOf(tree, cluster).Ciphertext)), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := fabric.DecodeKeys(raw)
+	if err != nil || k.Cluster != cluster || len(k.Epochs[0].Gateways) != 2 {
+		t.Errorf("keys of %s: %v", cluster, err)
+	}
+}
+
+// TestWithoutRootKey: what is published can be rendered again without the root
+// key; what would need a new key says so.
+func TestWithoutRootKey(t *testing.T) {
+	t.Parallel()
+	in := input(t, world(2, 2))
+	want := mustRender(t, in)
+	in.Root, in.Previous = nil, want
+	if have := mustRender(t, in); !have.Equal(want) {
+		t.Error("rendering without the root key differs")
+	}
+	top, _, list := schema.Load("clusterset.yaml", []byte(world(3, 2)))
+	noErrors(t, list)
+	lock, list := schema.Allocate(top, in.Lock)
+	noErrors(t, list)
+	_, list = render.Render(render.Input{Topology: top, Lock: lock, Previous: want})
+	if len(list) == 0 {
+		t.Fatal("a new cluster needs keys")
+	}
+	for _, d := range list {
+		if d.Code != "no-root-key" || !strings.HasPrefix(d.Path, "clusters[c2]") || !strings.Contains(d.Hint, "hawser keys root") {
+			t.Errorf("finding %+v", d)
+		}
+	}
+	top.Metadata.Name = "another"
+	if _, list := render.Render(render.Input{Topology: top, Lock: lock, Previous: want}); len(list) < 6 {
+		t.Errorf("the keys of another clusterset were taken: %v", list)
+	}
+}
+
+// TestDamagedPublication: a publication that cannot be read is replaced.
+func TestDamagedPublication(t *testing.T) {
+	t.Parallel()
+	in := input(t, world(2, 2))
+	want := mustRender(t, in)
+	for name, raw := range map[string]string{
+		"base/fabric.yaml":      "binaryData: {fabric.json.gz: '!'}",
+		"clusters/c0/keys.yaml": "data: {keys.age: '!'}",
+		"clusters/c1/keys.yaml": "\tnot YAML",
+	} {
+		in.Previous = render.Tree{}
+		for n, r := range want {
+			in.Previous[n] = r
+		}
+		in.Previous[name] = []byte(raw)
+		have := mustRender(t, in)
+		if bytes.Equal(have[name], in.Previous[name]) || len(have) != len(want) {
+			t.Errorf("%s was kept", name)
+		}
+	}
+	if _, err := render.FabricOf(render.Tree{"base/fabric.yaml": []byte("binaryData: {fabric.json.gz: '!'}")}); err == nil {
+		t.Error("read a damaged fabric")
+	}
+}
