@@ -10,12 +10,38 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
+// disrupt fills in what each entry breaks. What comes or goes with its cluster
+// or its export is told there.
+func (p *Plan) disrupt() {
+	whole := map[string]diff.Op{}
+	for _, e := range p.Entries {
+		if e.Kind == kindCluster || e.Kind == kindExport {
+			whole[e.Kind+" "+e.Key] = e.Op
+		}
+	}
+	for i := range p.Entries {
+		e := &p.Entries[i]
+		export, _, _ := strings.Cut(e.Key, " in ")
+		byCluster := e.Kind != kindCluster && whole[kindCluster+" "+e.Cluster] == e.Op
+		byExport := e.Kind == kindPart && whole[kindExport+" "+export] == e.Op
+		if (e.Op == diff.Create || e.Op == diff.Delete) && (byCluster || byExport) {
+			continue
+		}
+		if e.Disruptive = disruption(e); e.Disruptive != "" {
+			p.Summary.Disruptive++
+		}
+	}
+}
+
 // disruption says what an entry breaks, and for whom; empty when connections live on.
 func disruption(e *Entry) string {
 	if e.Op == diff.Delete {
 		return removal(e)
 	}
 	if e.Op == diff.Create {
+		if e.Kind == kindEgress {
+			return otherEgress
+		}
 		return ""
 	}
 	var reasons []string
@@ -27,6 +53,8 @@ func disruption(e *Entry) string {
 	return strings.Join(reasons, "; ")
 }
 
+const otherEgress = "its pods go out with other addresses, and their open connections end"
+
 func removal(e *Entry) string {
 	switch e.Kind {
 	case kindClusterset:
@@ -36,7 +64,7 @@ func removal(e *Entry) string {
 	case kindGateway:
 		return "its links end; what went through it moves to another gateway of " + e.Cluster
 	case kindEgress:
-		return "its pods go out with other addresses"
+		return otherEgress
 	case kindExport:
 		return "the name is gone for every cluster"
 	case kindPart:
@@ -55,8 +83,8 @@ func breakage(e *Entry, f Field) string {
 	case kindGateway:
 		return gatewayBreakage(f)
 	case kindEgress:
-		if f.Name == "ips" && !keeps(f) {
-			return "its addresses move, and connections from them end"
+		if f.Name != "ips" || !keeps(f) {
+			return otherEgress
 		}
 	case kindExport:
 		return exportBreakage(f)

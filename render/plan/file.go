@@ -75,7 +75,7 @@ func newCauses(want, have render.Tree, entries []Entry) causes {
 	}
 	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {
 		for name := range pair[0] {
-			if _, both := pair[1][name]; !both {
+			if _, both := pair[1][name]; !both && path.Base(name) != "kustomization.yaml" {
 				c.folders[folder(name)] = true
 			}
 		}

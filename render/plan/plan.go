@@ -89,16 +89,18 @@ func Compute(want, have render.Tree) (*Plan, error) {
 		p.add(c)
 	}
 	slices.SortFunc(p.Entries, compareEntries)
+	p.disrupt()
 	return p, nil
 }
 
 // Empty reports whether nothing changes.
 func (p *Plan) Empty() bool { return len(p.Entries) == 0 }
 
-// Locate fills in where each entry's path stands.
+// Locate fills in where each entry's path stands in the new topology; what is
+// deleted stands nowhere.
 func (p *Plan) Locate(source func(path string) string) {
 	for i := range p.Entries {
-		if p.Entries[i].Path != "" {
+		if p.Entries[i].Path != "" && p.Entries[i].Op != diff.Delete {
 			p.Entries[i].Source = source(p.Entries[i].Path)
 		}
 	}
@@ -127,7 +129,6 @@ func (p *Plan) add(c diff.Change[item]) {
 	if subject.kind == kindClusterset && c.Op == diff.Update {
 		e.Path = e.Fields[0].Name
 	}
-	e.Disruptive = disruption(&e)
 	switch c.Op {
 	case diff.Create:
 		p.Summary.Add++
@@ -138,9 +139,6 @@ func (p *Plan) add(c diff.Change[item]) {
 	case diff.Replace:
 		p.Summary.Add++
 		p.Summary.Destroy++
-	}
-	if e.Disruptive != "" {
-		p.Summary.Disruptive++
 	}
 	p.Entries = append(p.Entries, e)
 }

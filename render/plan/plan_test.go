@@ -1,0 +1,256 @@
+package plan_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/render/plan"
+	"hawser.dev/hawser/schema"
+)
+
+var update = flag.Bool("update", false, "rewrite goldens")
+
+func noErrors(t testing.TB, list diag.List) {
+	t.Helper()
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stage is one state of a clusterset.
+type stage struct {
+	lock   *schema.Lock
+	tree   render.Tree
+	source *schema.Source
+}
+
+// next renders a topology on top of the stage before.
+func next(t testing.TB, before stage, topology string) stage {
+	t.Helper()
+	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, source, list := schema.Load("clusterset.yaml", []byte(topology))
+	noErrors(t, list)
+	lock, list := schema.Allocate(top, before.lock)
+	noErrors(t, list)
+	tree, list := render.Render(render.Input{Topology: top, Lock: lock, Root: root, Previous: before.tree})
+	noErrors(t, list)
+	return stage{lock, tree, source}
+}
+
+func compute(t testing.TB, want, have stage) *plan.Plan {
+	t.Helper()
+	p, err := plan.Compute(want.tree, have.tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Locate(func(path string) string {
+		pos := want.source.Pos(path)
+		return fmt.Sprintf("%s:%d", pos.File, pos.Line)
+	})
+	return p
+}
+
+func text(t testing.TB, p *plan.Plan, color bool) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := p.Print(&out, color); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestGoldens runs testdata/*.txtar: topologies that follow each other, and the
+// plan of each step, by the name of its topology.
+func TestGoldens(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d goldens: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			have := &txtar.Archive{Comment: archive.Comment}
+			var at stage
+			for _, f := range archive.Files {
+				if !strings.HasSuffix(f.Name, ".yaml") {
+					continue
+				}
+				before := at
+				at = next(t, before, string(f.Data))
+				have.Files = append(have.Files, f,
+					txtar.File{Name: strings.TrimSuffix(f.Name, ".yaml") + ".plan", Data: []byte(text(t, compute(t, at, before), false))})
+				if p := compute(t, at, at); !p.Empty() || text(t, p, true) != "No changes.\n" {
+					t.Errorf("%s: a plan against itself has entries", f.Name)
+				}
+			}
+			if *update {
+				if err := os.WriteFile(file, txtar.Format(have), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(txtar.Format(archive)), string(txtar.Format(have))); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// world writes a topology of n clusters and m exports.
+func world(n, m int) string {
+	var out strings.Builder
+	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n  globalnet: {clusterPrefix: 20}\n  clusters:\n")
+	for i := range n {
+		_, _ = fmt.Fprintf(&out, `  - name: c%d
+    podCIDRs: [10.7.0.0/16]
+    serviceCIDRs: [10.77.0.0/16]
+    recipient: age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n
+    gateways:
+    - {name: a, node: n1, endpoints: [203.%d.%d.1]}
+`, i, i/250, i%250)
+	}
+	out.WriteString("  exports:\n")
+	for i := range m {
+		_, _ = fmt.Fprintf(&out, "  - {name: e%d, namespace: ns, clusters: [c%d, c%d], ports: [{port: 80}]}\n", i, i%n, (i+1)%n)
+	}
+	return out.String()
+}
+
+// TestJSON: the JSON form holds what the text shows, and its version.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	before := next(t, stage{}, world(2, 1))
+	p := compute(t, next(t, before, strings.Replace(world(2, 1), "port: 80", "port: 81", 1)), before)
+	raw, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"format_version":"1","clusterset":"demo","changes":[{"op":"~","kind":"export","key":"ns/e0",` +
+		`"fields":[{"name":"ports","have":"80/TCP","want":"81/TCP"}],"path":"exports[ns/e0]","source":"clusterset.yaml:20",` +
+		`"disruptive":"a port is gone or changes"}],"summary":{"add":0,"change":1,"destroy":0,"disruptive":1}}`
+	if diff := cmp.Diff(want, string(raw)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	var back plan.Plan
+	if err := json.Unmarshal(raw, &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(*p, back); diff != "" {
+		t.Errorf("read back (-want +got)\n%s", diff)
+	}
+	empty, err := json.Marshal(compute(t, before, before))
+	if err != nil || !strings.Contains(string(empty), `"changes":[]`) {
+		t.Errorf("empty plan: %s, %v", empty, err)
+	}
+}
+
+// TestEveryByteIsNamed: whatever file of the tree differs, the plan is not empty.
+func TestEveryByteIsNamed(t *testing.T) {
+	t.Parallel()
+	have := next(t, stage{}, world(3, 3))
+	for name := range have.tree {
+		if name == "base/fabric.yaml" {
+			continue // read, not compared by bytes
+		}
+		changed := stage{tree: maps.Clone(have.tree), source: have.source}
+		changed.tree[name] = append(bytes.Clone(changed.tree[name]), '\n')
+		p := compute(t, changed, have)
+		if len(p.Entries) != 1 || p.Entries[0].Key != name || p.Entries[0].Kind != "file" {
+			t.Errorf("%s differs, and the plan is %+v", name, p.Entries)
+		}
+		delete(changed.tree, name)
+		if p := compute(t, changed, have); p.Empty() {
+			t.Errorf("%s is gone, and the plan is empty", name)
+		}
+	}
+	withLock := stage{tree: maps.Clone(have.tree), source: have.source}
+	withLock.tree["clusterset.lock.yaml"] = []byte("x")
+	if p := compute(t, withLock, have); !p.Empty() {
+		t.Errorf("the lock beside the tree shows: %+v", p.Entries)
+	}
+}
+
+// TestColor: marks are coloured on a terminal only.
+func TestColor(t *testing.T) {
+	t.Parallel()
+	before := next(t, stage{}, world(2, 1))
+	p := compute(t, next(t, before, world(3, 0)), before)
+	plain, colored := text(t, p, false), text(t, p, true)
+	if strings.Contains(plain, "\x1b") || !strings.Contains(colored, "\x1b[32m+\x1b[0m") || !strings.Contains(colored, "\x1b[31m-\x1b[0m") {
+		t.Errorf("%q\n%q", plain, colored)
+	}
+}
+
+// TestBrokenTrees: what cannot be read is an error that says which side it is.
+func TestBrokenTrees(t *testing.T) {
+	t.Parallel()
+	good := next(t, stage{}, world(2, 1)).tree
+	bad := maps.Clone(good)
+	bad["base/fabric.yaml"] = []byte("binaryData: {fabric.json.gz: aGVsbG8=}")
+	if _, err := plan.Compute(good, bad); err == nil || !strings.Contains(err.Error(), "read the published tree") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := plan.Compute(bad, good); err == nil || !strings.Contains(err.Error(), "read the new tree") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestLinksStayFew: a new gateway brings one entry for each link; a whole new
+// clusterset is told in one line a gateway.
+func TestLinksStayFew(t *testing.T) {
+	t.Parallel()
+	links := func(p *plan.Plan) int {
+		n := 0
+		for _, e := range p.Entries {
+			if e.Kind == "link" {
+				n++
+			}
+		}
+		return n
+	}
+	before := next(t, stage{}, world(60, 0))
+	if n := links(compute(t, before, stage{source: before.source})); n != 60 {
+		t.Errorf("%d link entries for 60 new gateways", n)
+	}
+	if n := links(compute(t, next(t, before, world(61, 0)), before)); n != 60 {
+		t.Errorf("%d link entries for one gateway more", n)
+	}
+}
+
+func BenchmarkCompute(b *testing.B) {
+	before := next(b, stage{}, world(1000, 10000))
+	after := next(b, before, strings.Replace(world(1000, 10000), "port: 80", "port: 81", 1))
+	b.Run("one change", func(b *testing.B) {
+		for b.Loop() {
+			if p := compute(b, after, before); len(p.Entries) != 1 {
+				b.Fatalf("%d entries", len(p.Entries))
+			}
+		}
+	})
+	b.Run("all new", func(b *testing.B) {
+		for b.Loop() {
+			compute(b, after, stage{source: before.source})
+		}
+	})
+}
