@@ -61,7 +61,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		log:       log,
 		trigger:   make(chan struct{}, 1),
 		namespace: namespace,
-		records:   dns.NewStore(config.DNSListen.Addr()),
+		records:   dns.NewStore(),
 		metrics:   newMetrics(),
 	}
 	a.inputs = newInputs(config, a.look)

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, beServer)) }
 func beServer(role []string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
-	store := NewStore(netip.Addr{})
+	store := NewStore()
 	done := make(chan error, 1)
 	config := Config{Addr: netip.MustParseAddrPort(role[0]), Store: store, Log: slog.New(slog.DiscardHandler)}
 	go func() { done <- Serve(ctx, config) }()

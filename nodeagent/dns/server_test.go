@@ -40,6 +40,10 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %v", transport, r)
 		}
 	}
+	r := exchange(t, "udp", addr, question(t, "clusterset.local. NS"))
+	if len(r.Extra) == 0 || r.Extra[0].(*dns.A).A.String() != addr.Addr().String() {
+		t.Errorf("the name server is not at the address that it answers at: %v", r)
+	}
 	malformed(t, addr)
 	if r := exchange(t, "udp", addr, question(t, "x."+cs+" A")); r.Rcode != dns.RcodeNameError {
 		t.Errorf("after a malformed query: %v", r)

@@ -38,17 +38,24 @@ type owner struct {
 	name    string // labels before the service's own, such as "g2" or "web-0.g2"
 }
 
-// NewStore makes an empty store. server is the address at which the name server
-// answers, for its own name ns.dns.<domain>; the zero Addr when it is not known.
-func NewStore(server netip.Addr) *Store {
+// NewStore makes an empty store.
+func NewStore() *Store {
 	s := &Store{}
 	s.current.Store(&snapshot{
-		server:     server,
 		services:   newTable[string, *service](),
 		namespaces: newTable[string, int](),
 		reverse:    newTable[netip.Addr, []owner](),
 	})
 	return s
+}
+
+// serveAt sets the address of the name server's own name ns.dns.<domain>.
+func (s *Store) serveAt(server netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := *s.current.Load()
+	next.server = server.Unmap()
+	s.current.Store(&next)
 }
 
 // Services is the converge kind of the exported services.

@@ -59,7 +59,7 @@ func TestApplyEqualsAFreshStore(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		s := NewStore(netip.Addr{})
+		s := NewStore()
 		var want []desired.Service
 		for range 5 {
 			want = randomServices(r)
@@ -68,7 +68,7 @@ func TestApplyEqualsAFreshStore(t *testing.T) {
 				t.Fatalf("seed %d: %d changes in a second pass", seed, again)
 			}
 		}
-		fresh := NewStore(netip.Addr{})
+		fresh := NewStore()
 		converge(t, want, fresh.Services())
 		have, expect := contents(s), contents(fresh)
 		if d := cmp.Diff(expect, have); d != "" {
@@ -111,7 +111,7 @@ func TestApplyLeavesReadersTheirSnapshot(t *testing.T) {
 
 func TestZonesConverge(t *testing.T) {
 	t.Parallel()
-	s := NewStore(netip.Addr{})
+	s := NewStore()
 	zones := []desired.Zone{{Domain: "local"}, {Domain: "clusterset.local"}, {Domain: "a.example"}}
 	converge(t, zones, s.Zones())
 	zones[1].Serial = 9
@@ -157,7 +157,7 @@ func TestTable(t *testing.T) {
 }
 
 func BenchmarkApplyOneOf10000(b *testing.B) {
-	s := NewStore(netip.Addr{})
+	s := NewStore()
 	var all []desired.Service
 	for i := range 10000 {
 		vip := netip.AddrFrom4([4]byte{243, 0, byte(i >> 8), byte(i)})
