@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures and writes docs/benchmarks.md. Without arguments everything; with names
-# (nat, converge, topology, lab) only those sections. Needs root and bin/ (make build).
+# (nat, converge, topology, tunnel, commit) only those sections. Needs root and bin/ (make build).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d /tmp/hwbench-XXXXXX)

@@ -77,7 +77,7 @@ func (g *gateway) close() error {
 func (g *gateway) stages() []converge.Stage[desired.State] {
 	type d = desired.State
 	nft := kernel.NFTOptions{NetNS: int(g.space.handle)}
-	records := dns.NewStore(netip.MustParseAddr("169.254.73.53"))
+	records := dns.NewStore()
 	return []converge.Stage[d]{
 		converge.NewStage(kernel.NewTables(nft), func(s d) []desired.Table { return s.Tables }, nil),
 		converge.NewStage(kernel.NewElements(nft), func(s d) []desired.Element { return s.Elements }, nil),

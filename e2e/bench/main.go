@@ -38,6 +38,8 @@ func groups() []group {
 		{"nat", measureNAT},
 		{"converge", measureConverge},
 		{"topology", measureTopology},
+		{"tunnel", measureTunnel},
+		{"commit", measureCommit},
 	}
 }
 
@@ -54,19 +56,42 @@ func main() {
 // run dispatches. Some measurements start this program again for one part, as
 // the agent starts itself for a tunnel.
 func run(ctx context.Context, args []string) error {
-	if len(args) > 0 {
-		switch args[0] {
-		case "wireguard":
-			return tunnel.Serve(ctx, args[1], tunnel.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
-		case "topology-steps":
-			return stepsIn(args[1])
+	if part, ok := parts()[first(args)]; ok {
+		if len(args)-1 != part.args {
+			return fmt.Errorf("%s: %d arguments, want %d", args[0], len(args)-1, part.args)
 		}
+		return part.run(ctx, args[1:])
 	}
 	c, err := parse(args)
 	if err != nil {
 		return err
 	}
 	return measure(ctx, c)
+}
+
+// part is what this program does when it is started for one part of a measurement.
+type part struct {
+	args int
+	run  func(ctx context.Context, args []string) error
+}
+
+func parts() map[string]part {
+	return map[string]part{
+		"wireguard": {1, func(ctx context.Context, args []string) error {
+			return tunnel.Serve(ctx, args[0], tunnel.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		}},
+		"topology-steps": {1, func(_ context.Context, args []string) error { return stepsIn(args[0]) }},
+		"echo":           {1, func(_ context.Context, args []string) error { return echo(args[0]) }},
+		"ask":            {2, func(_ context.Context, args []string) error { return ask(args[0], args[1]) }},
+		"knock":          {1, func(_ context.Context, args []string) error { return knock(args[0]) }},
+	}
+}
+
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
 }
 
 func parse(args []string) (config, error) {

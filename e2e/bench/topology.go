@@ -94,17 +94,17 @@ func walk(raw, committed []byte, published render.Tree, root *keys.Root) (s step
 	lap := func(d *time.Duration) { *d, begin = time.Since(begin), time.Now() }
 	set, source, list := schema.Load(reconciler.TopologyFile, raw)
 	if list.HasErrors() {
-		return s, nil, first(list)
+		return s, nil, firstOf(list)
 	}
 	lap(&s.Validate)
 	lock, list := reconciler.Allocate(reconciler.LockInput{Set: set, File: reconciler.LockFile, Committed: committed})
 	if list.HasErrors() {
-		return s, nil, first(list)
+		return s, nil, firstOf(list)
 	}
 	lap(&s.Allocate)
 	out, list = render.Render(render.Input{Topology: set, Lock: lock.Lock, Root: root, Previous: published})
 	if list.HasErrors() {
-		return s, nil, first(list)
+		return s, nil, firstOf(list)
 	}
 	lap(&s.Render)
 	p, err := plan.Compute(out, published)
@@ -123,7 +123,7 @@ func walk(raw, committed []byte, published render.Tree, root *keys.Root) (s step
 	return s, out, nil
 }
 
-func first(list diag.List) error {
+func firstOf(list diag.List) error {
 	return fmt.Errorf("%d findings, the first: %s", len(list), list[0].Summary)
 }
 

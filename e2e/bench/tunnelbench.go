@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	tunnelRounds   = 7
+	tunnelSeconds  = 3
+	tunnelRequests = 4000
+	iperfPort      = "5201"
+	echoPort       = "5202"
+)
+
+// way is one way from a pod of b1 to the same pod of b2, with what it gave.
+type way struct {
+	name, pod, address string
+	speed              []float64 // bit/s
+	middle, worst      []time.Duration
+}
+
+func measureTunnel(ctx context.Context, c config) (s section, err error) {
+	t, err := newTestbed(ctx, c)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	reference, err := t.reference(ctx)
+	if err != nil {
+		return s, fmt.Errorf("reference: %w", err)
+	}
+	me, err := self()
+	if err != nil {
+		return s, err
+	}
+	var ways []*way
+	for _, pod := range []string{"worker", "gateway"} {
+		server := "b2/bench/" + pod
+		if err := errors.Join(t.background("lab", "exec", server, "--", "iperf3", "-s", "-p", iperfPort),
+			t.background("lab", "exec", server, "--", me, "echo", echoPort)); err != nil {
+			return s, err
+		}
+		ours, err := t.vip(ctx, pod)
+		if err != nil {
+			return s, err
+		}
+		ways = append(ways, &way{name: "Hawser", pod: pod, address: ours}, &way{name: "by hand", pod: pod, address: reference[pod]})
+	}
+	for _, w := range ways {
+		if err := within(ctx, 5*time.Second, func() error { return t.latency(ctx, &way{pod: w.pod, address: w.address}) }); err != nil {
+			return s, fmt.Errorf("%s, %s: %w", w.name, w.pod, err)
+		}
+	}
+	for round := range tunnelRounds {
+		for i := range ways {
+			w := ways[(i+round)%len(ways)]
+			if err := errors.Join(t.throughput(ctx, w), t.latency(ctx, w)); err != nil {
+				return s, fmt.Errorf("%s, %s: %w", w.name, w.pod, err)
+			}
+		}
+	}
+	return tunnelSection(ways), nil
+}
+
+// vip looks the service's name up in a pod.
+func (t *testbed) vip(ctx context.Context, service string) (address string, err error) {
+	err = within(ctx, 10*time.Second, func() error {
+		out, err := t.pod(ctx, "b1/bench/worker", "dig", "+short", service+".bench.svc.clusterset.local")
+		if address = strings.TrimSpace(string(out)); err == nil && address == "" {
+			err = fmt.Errorf("%s has no address yet", service)
+		}
+		return err
+	})
+	return address, err
+}
+
+func (t *testbed) throughput(ctx context.Context, w *way) error {
+	out, err := t.pod(ctx, "b1/bench/"+w.pod, "iperf3", "-J", "-c", w.address, "-p", iperfPort, "-O", "1", "-t", strconv.Itoa(tunnelSeconds))
+	if err != nil {
+		return err
+	}
+	var result struct {
+		End struct {
+			Received struct {
+				Speed float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		} `json:"end"`
+	}
+	if err := json.Unmarshal(out, &result); err != nil {
+		return err
+	}
+	w.speed = append(w.speed, result.End.Received.Speed)
+	return nil
+}
+
+func (t *testbed) latency(ctx context.Context, w *way) error {
+	me, err := self()
+	if err != nil {
+		return err
+	}
+	out, err := t.pod(ctx, "b1/bench/"+w.pod, me, "ask", w.address+":"+echoPort, strconv.Itoa(tunnelRequests))
+	if err != nil {
+		return err
+	}
+	var took []time.Duration
+	if err := json.Unmarshal(out, &took); err != nil {
+		return err
+	}
+	w.middle, w.worst = append(w.middle, median(took)), append(w.worst, quantile(took, 0.99))
+	return nil
+}
+
+func tunnelSection(ways []*way) section {
+	s := section{
+		title: "Through the tunnel",
+		how: fmt.Sprintf(`
+A lab of two clusters with the same prefixes. A pod of one calls a service of the other, through globalnet: clusterset IP, source NAT, VXLAN to the gateway, WireGuard
+(userspace on both sides of the comparison), destination NAT. The reference is a WireGuard that was set up by hand between the same two
+gateways, with plain routes and second addresses for the same pods. Throughput is one TCP stream of iperf3 for %d s; latency is %d requests of %d bytes over one
+connection. Ratios above 1 mean that Hawser was faster.`, tunnelSeconds, tunnelRequests, echoSize),
+	}
+	for i := 0; i < len(ways); i += 2 {
+		ours, hand := ways[i], ways[i+1]
+		place := ", pods on " + ours.pod + "s"
+		fast := ratio(ours.speed, hand.speed)
+		s.rows = append(s.rows, row{what: "throughput" + place, figure: gigabits(median(ours.speed)), reference: gigabits(median(hand.speed)),
+			ratio: fmt.Sprintf("%.2f", fast)}.aim("0.95 or better", fast >= 0.95))
+		for _, q := range []struct {
+			name       string
+			ours, hand []time.Duration
+		}{{"latency, p50", ours.middle, hand.middle}, {"latency, p99", ours.worst, hand.worst}} {
+			quick := ratio(q.hand, q.ours)
+			s.rows = append(s.rows, row{what: q.name + place, figure: millis(median(q.ours)), reference: millis(median(q.hand)),
+				ratio: fmt.Sprintf("%.2f", quick)}.aim("0.95 or better", quick >= 0.95))
+		}
+	}
+	return s
+}
+
+// ratio is the median of a/b, round by round.
+func ratio[T float64 | time.Duration](a, b []T) float64 {
+	list := make([]float64, len(a))
+	for i := range a {
+		list[i] = float64(a[i]) / float64(b[i])
+	}
+	return median(list)
+}
+
+func gigabits(speed float64) string { return fmt.Sprintf("%.2f Gbit/s", speed/1e9) }
