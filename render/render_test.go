@@ -187,7 +187,8 @@ func TestKustomize(t *testing.T) {
 // world writes a topology of n clusters with the same prefixes and m exports.
 func world(n, m int) string {
 	var out strings.Builder
-	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n  globalnet: {clusterPrefix: 20}\n  clusters:\n")
+	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\n" +
+		"spec:\n  globalnet: {clusterPrefix: 20}\n  clusters:\n")
 	for i := range n {
 		_, _ = fmt.Fprintf(&out, `  - name: c%d
     podCIDRs: [10.7.0.0/16]
@@ -246,7 +247,9 @@ func TestNewClusterTouchesNobody(t *testing.T) {
 	t.Parallel()
 	before := input(t, world(3, 3))
 	have := mustRender(t, before)
-	top, _, list := schema.Load("clusterset.yaml", []byte(strings.Replace(world(4, 0), "  exports:\n", "  exports:\n"+exportLines(world(3, 3)), 1)))
+	clusters, _, _ := strings.Cut(world(4, 0), "  exports:\n")
+	_, exports, _ := strings.Cut(world(3, 3), "  exports:\n")
+	top, _, list := schema.Load("clusterset.yaml", []byte(clusters+"  exports:\n"+exports))
 	noErrors(t, list)
 	lock, list := schema.Allocate(top, before.Lock)
 	noErrors(t, list)
@@ -259,11 +262,6 @@ func TestNewClusterTouchesNobody(t *testing.T) {
 	if len(want["clusters/c3/keys.yaml"]) == 0 {
 		t.Error("the new cluster has no keys")
 	}
-}
-
-func exportLines(text string) string {
-	_, lines, _ := strings.Cut(text, "  exports:\n")
-	return lines
 }
 
 // TestSizeIsLinear: twice the clusters and exports are twice the bytes.
@@ -279,81 +277,6 @@ func TestSizeIsLinear(t *testing.T) {
 	one, two := size(40), size(80)
 	if two > 21*one/10 {
 		t.Errorf("%d bytes for 40 clusters, %d for 80", one, two)
-	}
-}
-
-// TestSplitFabric: a fabric that is too large for one ConfigMap is split, mounted
-// as a whole, and read back.
-func TestSplitFabric(t *testing.T) {
-	t.Parallel()
-	in := input(t, world(2, 1))
-	r := rand.New(rand.NewPCG(1, 2))
-	c := &in.Topology.Spec.Clusters[0]
-	for i := range 22000 {
-		c.Gateways = append(c.Gateways, schema.Gateway{Name: fmt.Sprintf("g%d", i), Node: fmt.Sprintf("n%d", i), PublicKey: randomKey(r)})
-	}
-	lock, list := schema.Allocate(in.Topology, nil)
-	noErrors(t, list)
-	in.Lock = lock
-	tree := mustRender(t, in)
-	if tree["base/fabric-1.yaml"] == nil || tree["base/fabric-9.yaml"] != nil {
-		t.Fatalf("not split: %v", tree.Paths()[:8])
-	}
-	for name, raw := range tree {
-		if strings.HasPrefix(name, "base/fabric") && len(raw) > 1300<<10 {
-			t.Errorf("%s has %d bytes", name, len(raw))
-		}
-	}
-	f, err := render.FabricOf(tree)
-	if err != nil || len(f.Clusters[0].Gateways) != 22002 {
-		t.Fatalf("read back: %v", err)
-	}
-	objects := build(t, tree, "clusters/c0")
-	if !strings.Contains(objects["DaemonSet hawser-system/hawser-agent"], "name: hawser-fabric-1") ||
-		!strings.Contains(objects["ConfigMap hawser-system/hawser-fabric-1"], "fabric.json.gz.1") {
-		t.Error("the second part is not mounted")
-	}
-}
-
-func randomKey(r *rand.Rand) string {
-	raw := make([]byte, 32)
-	for i := range raw {
-		raw[i] = byte(r.Uint32())
-	}
-	text, _ := json.Marshal(raw)
-	return strings.Trim(string(text), `"`)
-}
-
-// TestNotSupportedYet lists what validates and has no data path.
-func TestNotSupportedYet(t *testing.T) {
-	t.Parallel()
-	tests := []struct{ name, from, to, path string }{
-		{"driver", "spec:\n", "spec:\n  tunnel: {driver: vxlan}\n", "tunnel.driver"},
-		{"hub", "spec:\n", "spec:\n  connectivity: {mode: hub, hubs: [c0]}\n", "connectivity.mode"},
-		{"links", "spec:\n", "spec:\n  connectivity: {mode: links, links: [[c0, c1]]}\n", "connectivity.mode"},
-		{"epochs", "spec:\n", "spec:\n  keys: {epochs: [1, 2]}\n", "keys.epochs"},
-		{"cluster driver", "- name: c1\n", "- name: c1\n    tunnel: {driver: ipsec}\n", "clusters[c1].tunnel.driver"},
-		{"cluster MTU", "- name: c1\n", "- name: c1\n    tunnel: {mtu: 1400}\n", "clusters[c1].tunnel.mtu"},
-		{"cluster keepalive", "- name: c1\n", "- name: c1\n    tunnel: {keepalive: 3s}\n", "clusters[c1].tunnel.keepalive"},
-		{"the same driver", "- name: c1\n", "- name: c1\n    tunnel: {driver: wireguard, port: 51821}\n", ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			tree, list := render.Render(input(t, strings.Replace(world(3, 1), tt.from, tt.to, 1)))
-			if tt.path == "" {
-				noErrors(t, list)
-				return
-			}
-			if tree != nil || len(list) != 1 {
-				t.Fatalf("%d files, findings %v", len(tree), list)
-			}
-			d := list[0]
-			if d.Code != "not-supported-yet" || d.Path != tt.path || !strings.Contains(d.Summary, "is not supported yet") ||
-				!strings.HasPrefix(d.Hint, "supported: ") {
-				t.Errorf("finding %+v", d)
-			}
-		})
 	}
 }
 

@@ -37,7 +37,8 @@ func keepSecrets(tree Tree, in Input) diag.List {
 			before = keys.Sealed{Digest: KnownLater, Ciphertext: KnownLater}
 		}
 		if before.Ciphertext == "" {
-			list = append(list, noRoot(fmt.Sprintf("clusters[%s]", c.Name), "its sealed keys are not published yet, and cannot be made without the root key"))
+			list = append(list, noRoot(fmt.Sprintf("clusters[%s]", c.Name),
+				"its sealed keys are not published yet, and cannot be made without the root key"))
 			continue
 		}
 		tree[secretPath(c.Name)] = secret(before)

@@ -120,89 +120,6 @@ func (b *blockPass) pin(c *Cluster) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// pinPath is the topology path of a cluster's pin in this family.
-func (b *blockPass) pinPath(name string) string {
-	if b.pool.Addr().Is4() {
-		return at("clusters", name) + ".globalCIDR"
-	}
-	return at("clusters", name) + ".globalIPv6CIDR"
-}
-
-// pins puts every pinned block where the topology says.
-func (b *blockPass) pins() {
-	for _, c := range b.clusters() {
-		pin := b.pin(c)
-		if !pin.IsValid() {
-			continue
-		}
-		if t, clash := b.overlap(pin); clash {
-			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-overlap", Path: b.pinPath(c.Name),
-				Summary: fmt.Sprintf("%s overlaps %s of clusters[%s]", pin, t, b.owner[t].cluster), Hint: "pin blocks that do not overlap",
-				Related: []diag.Related{{Path: b.pinPath(b.owner[t].cluster)}}})
-			continue
-		}
-		have, ok := b.current(c.Name)
-		if !ok || have.prefix != pin {
-			if b.refusedPin(c, pin) {
-				continue
-			}
-			if ok {
-				b.leave(c.Name, have, pin)
-			}
-			have = heldPrefix{prefix: pin}
-			b.added = append(b.added, at("clusters", c.Name)+".blocks")
-		}
-		b.set(c.Name, have)
-		b.own(c.Name, have, true)
-	}
-}
-
-// refusedPin reports a new pin that overlaps a block of somebody else, which
-// would otherwise have to move without having changed.
-func (b *blockPass) refusedPin(c *Cluster, pin netip.Prefix) bool {
-	for _, other := range slices.Sorted(maps.Keys(b.lock.clusters)) {
-		if other == c.Name {
-			continue
-		}
-		for _, block := range slices.Concat(b.lock.clusters[other].blocks, b.lock.clusters[other].former) {
-			member := b.members[other]
-			if !block.prefix.Overlaps(pin) || member != nil && b.pin(member).IsValid() {
-				continue
-			}
-			hint := fmt.Sprintf("pin another block, or pin clusters[%s] elsewhere, which moves it", other)
-			if member == nil || !slices.Contains(b.lock.Blocks(other), block.prefix) {
-				hint = "pin another block, or free it with hawser allocate --gc when nobody uses it any more"
-			}
-			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-reserved", Path: b.pinPath(c.Name),
-				Summary: fmt.Sprintf("%s overlaps %s, which is reserved for clusters[%s]", pin, block.prefix, other), Hint: hint,
-				Related: []diag.Related{{Path: at("clusters", other) + ".blocks", Pos: block.pos}}})
-			return true
-		}
-	}
-	return false
-}
-
-// leave notes that a pin takes a cluster out of its block; inside a pin that
-// contains the block nothing moves.
-func (b *blockPass) leave(name string, from heldPrefix, pin netip.Prefix) {
-	if !contains(pin, from.prefix) {
-		b.move(name, from, "to its pin "+pin.String())
-		return
-	}
-	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "grows", Path: b.pinPath(name), Pos: from.pos,
-		Summary: fmt.Sprintf("grows from its block %s to its pin %s; no address moves", from.prefix, pin)})
-}
-
-// move notes that a cluster leaves a block; it stays reserved for it.
-func (b *blockPass) move(name string, from heldPrefix, why string) {
-	c := b.lock.cluster(name)
-	c.former = append(c.former, from)
-	b.moving[name] = true
-	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "moves", Path: b.pinPath(name), Pos: from.pos,
-		Summary: fmt.Sprintf("moves from its block %s %s", from.prefix, why),
-		Hint:    "every address of the cluster outside the new block changes; connections to it break once"})
-}
-
 // keep leaves the clusters of the topology in their blocks.
 func (b *blockPass) keep() {
 	for _, c := range b.clusters() {
@@ -225,7 +142,8 @@ func (b *blockPass) keep() {
 // conflict reports a block that belongs to another cluster too.
 func (b *blockPass) conflict(name string, block heldPrefix, owner heldBlock) {
 	b.moving[name] = true
-	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: at("clusters", name) + ".blocks", Pos: block.pos,
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
+		Path: at("clusters", name) + ".blocks", Pos: block.pos,
 		Related: []diag.Related{{Path: at("clusters", owner.cluster) + ".blocks", Pos: owner.pos}},
 		Summary: fmt.Sprintf("has the block %s, which overlaps %s of clusters[%s]; it gets another", block.prefix, owner.prefix, owner.cluster),
 		Hint:    "both were allocated on different branches; every address of the cluster changes"})

@@ -28,7 +28,8 @@ const (
 )
 
 func kindOrder(kind string) int {
-	return slices.Index([]string{kindClusterset, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindPart, kindFile}, kind)
+	order := []string{kindClusterset, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindPart, kindFile}
+	return slices.Index(order, kind)
 }
 
 // allClusters is what an export without an allow list is open to.

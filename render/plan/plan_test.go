@@ -120,7 +120,8 @@ func TestGoldens(t *testing.T) {
 // world writes a topology of n clusters and m exports.
 func world(n, m int) string {
 	var out strings.Builder
-	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n  globalnet: {clusterPrefix: 20}\n  clusters:\n")
+	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\n" +
+		"spec:\n  globalnet: {clusterPrefix: 20}\n  clusters:\n")
 	for i := range n {
 		_, _ = fmt.Fprintf(&out, `  - name: c%d
     podCIDRs: [10.7.0.0/16]

@@ -1,0 +1,54 @@
+package schema
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+func BenchmarkAllocate(b *testing.B) {
+	clusters, exports := make([]int, 1000), make([]int, 10000)
+	for i := range clusters {
+		clusters[i] = i
+	}
+	for i := range exports {
+		exports[i] = i
+	}
+	top := world(clusters, nil)
+	for i := range exports {
+		top.Spec.Exports = append(top.Spec.Exports, Export{Namespace: "ns", Name: fmt.Sprintf("e%d", i), Type: fabric.ClusterSetIP,
+			Clusters: []string{fmt.Sprintf("c%d", i%1000), fmt.Sprintf("c%d", (i+1)%1000)}})
+	}
+	for i := range top.Spec.Clusters {
+		top.Spec.Clusters[i].GlobalCIDR = netip.Prefix{}
+	}
+	top.Spec.Globalnet.ClusterPrefix = 20
+	b.Run("new", func(b *testing.B) {
+		for b.Loop() {
+			if _, list := Allocate(top, nil); list.HasErrors() {
+				b.Fatal(list.Err())
+			}
+		}
+	})
+	lock, _ := Allocate(top, nil)
+	raw, err := lock.Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("read", func(b *testing.B) {
+		for b.Loop() {
+			if _, list := ReadLock("lock", raw); list.HasErrors() {
+				b.Fatal(list.Err())
+			}
+		}
+	})
+	b.Run("check", func(b *testing.B) {
+		for b.Loop() {
+			if list := CheckLock(top, lock); list.HasErrors() {
+				b.Fatal(list.Err())
+			}
+		}
+	})
+}
