@@ -3,6 +3,7 @@ package schema
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -94,42 +95,59 @@ func (a *allocator) usedByCluster() map[string][]netip.Addr {
 }
 
 // mapCluster maps all pod prefixes that are not mapped yet, or none of them.
+// What is still reserved for prefixes that the cluster no longer has gives way
+// when there is no other room.
 func (a *allocator) mapCluster(c *Cluster, used []netip.Addr) {
-	entry := a.lock.cluster(c.Name)
-	missing := slices.DeleteFunc(mappable(a.top, c), func(p netip.Prefix) bool {
-		_, ok := entry.mappings[p]
-		return ok
-	})
+	entry, live := a.lock.cluster(c.Name), mappable(a.top, c)
+	missing := filter(live, func(p netip.Prefix) bool { return !entry.mapped(p) })
 	if len(missing) == 0 {
 		return
 	}
 	slices.SortFunc(missing, func(x, y netip.Prefix) int { return cmp.Or(cmp.Compare(x.Bits(), y.Bits()), x.Compare(y)) })
-	halves := a.upperHalves(c.Name, used)
-	found := map[netip.Prefix]heldPrefix{}
-	for _, p := range missing {
-		half := halves[p.Addr().Is4()]
-		if half == nil {
-			a.cannotMap(c)
-			return
+	found := place(missing, entry.upperHalves(entry.mappings, used))
+	if found == nil {
+		kept := maps.Clone(entry.mappings)
+		maps.DeleteFunc(kept, func(p netip.Prefix, _ heldPrefix) bool { return !slices.Contains(live, p) })
+		if found = place(missing, entry.upperHalves(kept, used)); found != nil {
+			entry.mappings = kept
 		}
-		m, ok := half.find(hostBits(p))
-		if !ok {
-			a.cannotMap(c)
-			return
-		}
-		half.take(m)
-		found[p] = heldPrefix{prefix: m}
 	}
-	for _, p := range missing {
-		entry.mappings[p] = found[p]
+	if found == nil {
+		a.cannotMap(c)
+		return
+	}
+	for i, p := range missing {
+		entry.mappings[p] = heldPrefix{prefix: found[i]}
 		a.added = append(a.added, at(at("clusters", c.Name)+".mappings", p.String()))
 	}
 }
 
+func (c *lockedCluster) mapped(pods netip.Prefix) bool {
+	_, ok := c.mappings[pods]
+	return ok
+}
+
+// place finds room for each prefix, as large as it is; nil when one does not fit.
+func place(prefixes []netip.Prefix, halves map[bool]*space) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(prefixes))
+	for _, p := range prefixes {
+		half := halves[p.Addr().Is4()]
+		if half == nil {
+			return nil
+		}
+		m, ok := half.find(hostBits(p))
+		if !ok {
+			return nil
+		}
+		half.take(m)
+		out = append(out, m)
+	}
+	return out
+}
+
 // upperHalves gives the upper half of the cluster's block of each family, less
-// what is mapped there and what single addresses occupy.
-func (a *allocator) upperHalves(name string, used []netip.Addr) map[bool]*space {
-	c := a.lock.clusters[name]
+// the mappings there and what single addresses occupy.
+func (c *lockedCluster) upperHalves(mappings map[netip.Prefix]heldPrefix, used []netip.Addr) map[bool]*space {
 	out := map[bool]*space{}
 	for _, b := range c.blocks {
 		if hostBits(b.prefix) == 0 {
@@ -137,8 +155,8 @@ func (a *allocator) upperHalves(name string, used []netip.Addr) map[bool]*space 
 		}
 		lower := netip.PrefixFrom(b.prefix.Addr(), b.prefix.Bits()+1)
 		half := &space{pool: netip.PrefixFrom(lastOf(lower).Next(), lower.Bits())}
-		taken := make([]netip.Prefix, 0, len(c.mappings))
-		for _, m := range c.mappings {
+		taken := make([]netip.Prefix, 0, len(mappings))
+		for _, m := range mappings {
 			taken = append(taken, m.prefix)
 		}
 		for _, addr := range used {
