@@ -22,7 +22,8 @@ type document[T any] struct {
 
 	value T
 	have  bool
-	raw   []byte // what value was decoded from
+	raw   []byte // what value was decoded from; nil when that was the copy
+	saved bool   // the copy holds raw
 	state status.InputState
 }
 
@@ -33,18 +34,29 @@ func (d *document[T]) refresh() (changed bool, trouble error) {
 	raw, err := d.read()
 	if err == nil && d.have && bytes.Equal(raw, d.raw) {
 		d.state = status.InputState{Name: d.name, OK: true, From: d.state.From}
-		return false, nil
+		return false, d.save()
 	}
 	var value T
 	if err == nil {
 		value, err = d.decode(raw)
 	}
 	if err != nil {
-		return d.fallBack(err), nil
+		return d.fallBack(err), d.save()
 	}
-	d.value, d.raw, d.have = value, raw, true
+	d.value, d.raw, d.have, d.saved = value, raw, true, false
 	d.state = status.InputState{Name: d.name, OK: true, From: "file"}
-	return true, writeAtomic(d.backup, raw)
+	return true, d.save()
+}
+
+// save writes the last good copy unless it is on disk already: what could not be
+// written is tried again at every refresh.
+func (d *document[T]) save() error {
+	if d.saved || d.raw == nil {
+		return nil
+	}
+	err := writeAtomic(d.backup, d.raw)
+	d.saved = err == nil
+	return err
 }
 
 // fallBack keeps what is in force, or starts from the last good copy.

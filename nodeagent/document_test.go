@@ -71,17 +71,31 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestDocumentWithoutDisk uses an input although its copy cannot be written.
+// TestDocumentWithoutDisk uses an input although its copy cannot be written, and
+// writes the copy when it can.
 func TestDocumentWithoutDisk(t *testing.T) {
 	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "missing")
 	d := document[string]{
-		name: "fabric", backup: filepath.Join(t.TempDir(), "missing", "copy"),
+		name: "fabric", backup: filepath.Join(folder, "copy"),
 		read:   func() ([]byte, error) { return []byte("one"), nil },
 		decode: func(raw []byte) (string, error) { return string(raw), nil },
 	}
 	changed, trouble := d.refresh()
 	if !changed || d.value != "one" || trouble == nil {
 		t.Errorf("changed %t, value %q, trouble %v", changed, d.value, trouble)
+	}
+	if changed, trouble = d.refresh(); changed || trouble == nil {
+		t.Errorf("still without a folder: changed %t, trouble %v", changed, trouble)
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if changed, trouble = d.refresh(); changed || trouble != nil {
+		t.Errorf("with a folder: changed %t, trouble %v", changed, trouble)
+	}
+	if have, err := os.ReadFile(d.backup); string(have) != "one" {
+		t.Errorf("copy %q, %v", have, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,6 +22,8 @@ import (
 const (
 	fabricFile = "fabric.json.gz"
 	keysFile   = "keys.age"
+	// saveRetry is how long a copy that could not be written waits for the next try.
+	saveRetry = 2 * time.Second
 )
 
 // compiled is a fabric with the digest of its bytes.
@@ -204,5 +207,28 @@ func (in *inputs) run(ctx context.Context) error {
 	}
 	group.Go(func() error { return in.facts.Watch(ctx, reread) })
 	group.Go(func() error { in.resolver.run(ctx); return nil })
+	group.Go(func() error { in.keepSaving(ctx, reread); return nil })
 	return group.Wait()
+}
+
+// keepSaving writes the copies again that could not be written, until ctx ends.
+func (in *inputs) keepSaving(ctx context.Context, reread func()) {
+	tick := time.NewTicker(saveRetry)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if in.troubled() {
+				reread()
+			}
+		}
+	}
+}
+
+func (in *inputs) troubled() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.trouble != nil
 }
