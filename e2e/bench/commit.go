@@ -26,6 +26,9 @@ func measureCommit(ctx context.Context, c config) (s section, err error) {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	if err := t.awaitGone(ctx); err != nil {
+		return s, err
+	}
 	var there, gone []time.Duration
 	for i := range commitRounds {
 		up, err := t.appears(ctx)
@@ -93,14 +96,19 @@ func (t *testbed) disappears(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	err = within(ctx, 20*time.Second, func() error {
+	err = t.awaitGone(ctx)
+	return time.Since(begin), err
+}
+
+// awaitGone returns when the name server says that there is no web.
+func (t *testbed) awaitGone(ctx context.Context) error {
+	return within(ctx, 20*time.Second, func() error {
 		out, err := t.pod(ctx, "b1/bench/worker", "dig", "web.bench.svc.clusterset.local")
 		if err == nil && !strings.Contains(string(out), "NXDOMAIN") {
 			err = errors.New("web still has an address")
 		}
 		return err
 	})
-	return time.Since(begin), err
 }
 
 // commit edits the topology as a person would, and gives the time just before

@@ -44,10 +44,7 @@ func groups() []group {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -55,7 +52,8 @@ func main() {
 
 // run dispatches. Some measurements start this program again for one part, as
 // the agent starts itself for a tunnel.
-func run(ctx context.Context, args []string) error {
+func run(args []string) error {
+	ctx := context.Background()
 	if part, ok := parts()[first(args)]; ok {
 		if len(args)-1 != part.args {
 			return fmt.Errorf("%s: %d arguments, want %d", args[0], len(args)-1, part.args)
@@ -66,6 +64,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	// A signal ends the measurement, not the program: what it made goes first.
+	ctx, stop := untilSignal(ctx)
+	defer stop()
 	return measure(ctx, c)
 }
 
@@ -75,9 +76,15 @@ type part struct {
 	run  func(ctx context.Context, args []string) error
 }
 
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+}
+
 func parts() map[string]part {
 	return map[string]part{
 		"wireguard": {1, func(ctx context.Context, args []string) error {
+			ctx, stop := untilSignal(ctx)
+			defer stop()
 			return tunnel.Serve(ctx, args[0], tunnel.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		}},
 		"topology-steps": {1, func(_ context.Context, args []string) error { return stepsIn(args[0]) }},
