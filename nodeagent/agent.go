@@ -36,6 +36,7 @@ type Agent struct {
 	last memo // of the engine's goroutine
 	// shown is what status tells; the engine's goroutine swaps it.
 	shown atomic.Pointer[view]
+	named atomic.Bool // names are answered
 }
 
 // node is the desired state as the engine takes it.

@@ -19,7 +19,8 @@ import (
 const (
 	dnsPort      = 53
 	httpTimeout  = 5 * time.Second
-	dnsAddrRetry = 200 * time.Millisecond
+	dnsAddrFirst = 10 * time.Millisecond  // between looks for the address while there is none
+	dnsAddrRetry = 200 * time.Millisecond // between looks whether it has changed
 )
 
 // server answers about the agent: everything on the unix socket, metrics and
@@ -97,13 +98,15 @@ func (a *Agent) serveNames(ctx context.Context) error {
 	for ctx.Err() == nil {
 		addr := a.dnsAddr()
 		if !addr.IsValid() {
-			pause(ctx, dnsAddrRetry)
+			pause(ctx, dnsAddrFirst)
 			continue
 		}
 		serving, stop := context.WithCancel(ctx)
 		done := make(chan error, 1)
 		go func() {
-			done <- dns.Serve(serving, dns.Config{Addr: addr, Store: a.records, Log: a.log, Count: a.metrics.query})
+			done <- dns.Serve(serving, dns.Config{
+				Addr: addr, Store: a.records, Log: a.log, Count: a.metrics.query, Serving: a.named.Store,
+			})
 		}()
 		for ctx.Err() == nil && a.dnsAddr() == addr {
 			pause(ctx, dnsAddrRetry)

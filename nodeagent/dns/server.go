@@ -38,6 +38,8 @@ type Config struct {
 	Store *Store
 	Log   *slog.Logger
 	Count func(Query) // called once a query, from many goroutines; may be nil
+	// Serving is told when queries begin and cease to be answered; may be nil.
+	Serving func(bool)
 }
 
 // Serve answers over UDP and TCP until ctx ends, and returns when both servers
@@ -78,6 +80,10 @@ func serveOnce(ctx context.Context, config Config) error {
 		return errors.Join(fmt.Errorf("listen on tcp %s: %w", config.Addr, err), packets.Close())
 	}
 	config.Log.Info("name server answers", "addr", packets.LocalAddr().String())
+	if config.Serving != nil {
+		config.Serving(true)
+		defer config.Serving(false)
+	}
 	return serve(ctx, config, packets, netutil.LimitListener(stream, maxConnections))
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,14 @@ func TestServe(t *testing.T) {
 	counted := map[Query]int{}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	config := Config{Addr: addr, Store: sampleStore(t), Log: slog.New(slog.DiscardHandler), Count: func(q Query) {
+	var serving atomic.Int32
+	config := Config{Addr: addr, Store: sampleStore(t), Log: slog.New(slog.DiscardHandler), Serving: func(on bool) {
+		if on {
+			serving.Add(1)
+		} else {
+			serving.Add(-1)
+		}
+	}, Count: func(q Query) {
 		mu.Lock()
 		defer mu.Unlock()
 		counted[q]++
@@ -44,6 +52,9 @@ func TestServe(t *testing.T) {
 	if len(r.Extra) == 0 || r.Extra[0].(*dns.A).A.String() != addr.Addr().String() {
 		t.Errorf("the name server is not at the address that it answers at: %v", r)
 	}
+	if serving.Load() != 1 {
+		t.Error("queries are answered, and nobody was told")
+	}
 	malformed(t, addr)
 	if r := exchange(t, "udp", addr, question(t, "x."+cs+" A")); r.Rcode != dns.RcodeNameError {
 		t.Errorf("after a malformed query: %v", r)
@@ -56,6 +67,9 @@ func TestServe(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("Serve does not end")
+	}
+	if serving.Load() != 0 {
+		t.Error("queries are no longer answered, and nobody was told")
 	}
 	mu.Lock()
 	defer mu.Unlock()

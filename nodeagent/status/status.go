@@ -12,7 +12,7 @@ type Status struct {
 	Version     string       `json:"version"`
 	Digest      string       `json:"digest"` // of the fabric in force
 	Clusterset  string       `json:"clusterset"`
-	Ready       bool         `json:"ready"` // the last pass left nothing to do and nothing failed
+	Ready       bool         `json:"ready"` // the last pass left nothing to do, nothing failed, and names are answered
 	LastPass    Pass         `json:"lastPass"`
 	Inputs      []InputState `json:"inputs"`
 	Connections []Connection `json:"connections,omitempty"`
