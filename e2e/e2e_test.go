@@ -98,7 +98,8 @@ func needs(t *testing.T) {
 }
 
 // setup gives each scenario its own lab folder (short, because unix sockets
-// live in it) and takes the lab down whatever happens.
+// live in it) and takes the lab down whatever happens, as well as others that the
+// scenario makes beside it under names that begin with the same.
 func setup(env *testscript.Env) error {
 	dir, err := os.MkdirTemp("", "hwlab-")
 	if err != nil {
@@ -118,9 +119,11 @@ func setup(env *testscript.Env) error {
 	env.Setenv("GIT_COMMITTER_NAME", "test")
 	env.Setenv("GIT_COMMITTER_EMAIL", "test@example.org")
 	env.Defer(func() {
-		down := exec.Command(hawser, "lab", "down", "--dir", filepath.Join(dir, "lab"))
-		if out, err := down.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "lab down: %v\n%s", err, out)
+		labs, _ := filepath.Glob(filepath.Join(dir, "lab*")) // a good pattern never fails
+		for _, lab := range labs {
+			if out, err := exec.Command(hawser, "lab", "down", "--dir", lab).CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "lab down: %v\n%s", err, out)
+			}
 		}
 		_ = os.RemoveAll(dir)
 	})
