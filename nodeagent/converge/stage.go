@@ -40,6 +40,7 @@ type stage[D any, S diff.Spec] struct {
 	have        []S
 	cleanStamp  string // stamp and digest with which nothing was left to do
 	cleanDigest string
+	cleanWant   []S // what was wanted then; nil = not remembered
 }
 
 func (s *stage[D, S]) Name() string { return s.kind.Name() }
@@ -79,13 +80,15 @@ func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) ([]diff.Change[S]
 	if s.stamp != "" && p.digest != "" && s.stamp == s.cleanStamp && p.digest == s.cleanDigest {
 		return nil, have, nil
 	}
-	changes, err := diff.Compute(s.adopt(s.want(p.desired), have), have)
+	want := s.want(p.desired)
+	changes, err := s.difference(want, have)
 	if err != nil {
 		return nil, nil, fmt.Errorf("compare: %w", err)
 	}
-	s.cleanStamp, s.cleanDigest = "", ""
+	s.cleanStamp, s.cleanDigest, s.cleanWant = "", "", nil
 	if len(changes) == 0 {
 		s.cleanStamp, s.cleanDigest = s.stamp, p.digest
+		s.remember(want)
 	}
 	return changes, have, nil
 }
