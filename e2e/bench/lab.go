@@ -87,9 +87,12 @@ func (t *testbed) pod(ctx context.Context, pod string, argv ...string) ([]byte, 
 	return t.hawser(ctx, append([]string{"lab", "exec", pod, "--"}, argv...)...)
 }
 
-// background starts a program that runs until close.
+// background starts a program that runs until close, in a session of its own as
+// the agent's tunnels are: the kernel shares processors out by session
+// (sched(7), autogroup), and both sides of a comparison must get the same.
 func (t *testbed) background(args ...string) error {
 	cmd := t.command(context.Background(), args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
