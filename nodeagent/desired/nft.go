@@ -88,6 +88,7 @@ const (
 	SetDirect     = "direct"
 	SetRemote     = "remote"
 	SetPodBlocks  = "podblocks"
+	SetBlocks     = "blocks"
 	SetPools      = "pools"
 	SetRestricted = "restricted"
 	SetAllowed    = "allowed"
@@ -116,6 +117,7 @@ func Sets() []Set {
 		{Name: SetDirect, Doc: "prefixes of this cluster that others reach as they are (flat)", Key: address, Interval: true},
 		{Name: SetRemote, Doc: "prefixes behind the tunnels", Key: address, Interval: true},
 		{Name: SetPodBlocks, Doc: "global prefixes of mapped pods: only answers come in", Key: address, Interval: true},
+		{Name: SetBlocks, Doc: "global prefixes of this cluster: what comes in translated was sent to them", Key: address, Interval: true},
 		{Name: SetPools, Doc: "pools of clusterset IPs: what no backend took is refused", Key: address, Interval: true},
 		{Name: SetRestricted, Doc: "export addresses with an allow list", Key: address},
 		{Name: SetAllowed, Doc: "source prefix and export address of the allow lists", Key: []Type{TypeAddr, TypeAddr}, Interval: true},

@@ -77,13 +77,13 @@ func nftInbound() nftChain {
 			began(desired.SetRestricted).drop(),
 			began(desired.SetPodBlocks).goTo("return_only"),
 			began(desired.SetDirect).accept(),
+			// Others translate too: kube-proxy ClusterIPs and node ports, which are
+			// no exports.
+			began(desired.SetBlocks).add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
+				bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).accept(),
 		)
 	}
-	c.rules = append(c.rules,
-		nftNew().add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
-			bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).accept(),
-		nftNew().drop(),
-	)
+	c.rules = append(c.rules, nftNew().drop())
 	return c
 }
 

@@ -102,6 +102,23 @@ func TestNftInbound(t *testing.T) {
 	l.dropped(l.remote, "udp", nftPeer+":0", nftTun+":4804")
 }
 
+// What others translate is no export: a ClusterIP, a port of every node.
+func TestNftForeignTranslation(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.pod.serve("tcp", nftPod+":8080")
+	l.node.nft(`table ip proxy {
+		chain prerouting {
+			type nat hook prerouting priority -100
+			ip daddr { 10.77.0.10, 242.1.0.5, ` + nftTun + ` } tcp dport 80 dnat to ` + nftPod + `:8080
+		}
+	}`)
+	l.elements("tunnels4 " + nftTun)
+	l.dropped(l.remote, "tcp", nftRemote+":0", "10.77.0.10:80")
+	l.dropped(l.remote, "tcp", nftRemote+":0", nftTun+":80")
+	l.sees(l.remote, "tcp", nftRemote+":0", "242.1.0.5:80")
+}
+
 func TestNftEcho(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -109,8 +126,8 @@ func TestNftEcho(t *testing.T) {
 	l.elements("echo4 "+nftVIP+" | "+nftRemote, "own4 10.7.0.0/16")
 	l.ping(l.pod, nftVIP, true)
 	l.ping(l.node, nftVIP, true)
-	l.elements("echo4 "+nftVIP+" | "+nftPod, "own4 10.7.0.0/16")
-	l.ping(l.remote, nftVIP, true)
+	l.elements("echo4 242.1.0.5 | "+nftPod, "own4 10.7.0.0/16")
+	l.ping(l.remote, "242.1.0.5", true)
 }
 
 // ping demands that an echo request is answered, by the address that was asked,

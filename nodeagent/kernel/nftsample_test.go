@@ -46,6 +46,8 @@ remote4 0.0.0.0/0
 remote6 ::/0
 podblocks4 242.4.0.0/16
 podblocks6 fd00:42:4::/48
+blocks4 242.1.0.0/24
+blocks6 fd00:42:1::/64
 pools4 243.0.0.0/16
 pools6 fd00:43::/64
 restricted4 242.2.0.5

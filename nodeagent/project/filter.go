@@ -32,6 +32,9 @@ func (v *view) addFilter() {
 			v.elements.prefix(desired.SetDirect, p, netip.Prefix{}, clusterPath(v.own.Name))
 		}
 	}
+	for _, p := range disjoint(v.own.GlobalCIDRs) {
+		v.elements.prefix(desired.SetBlocks, p, netip.Prefix{}, clusterPath(v.own.Name)+".globalCIDR")
+	}
 	for _, e := range v.exports {
 		if part := exportPart(e, v.own.Name); part != nil {
 			v.restrict(e, part)

@@ -252,7 +252,10 @@ func (t *tracer) filter(h *hop, route *desired.Route) string {
 		}
 		return "answers only"
 	}
-	if _, ok := t.has(h, desired.SetDirect, h.original.dst); ok || h.original.dst != h.dst {
+	if _, ok := t.has(h, desired.SetDirect, h.original.dst); ok {
+		return ""
+	}
+	if _, ok := t.has(h, desired.SetBlocks, h.original.dst); ok && h.original.dst != h.dst {
 		return ""
 	}
 	return "not offered"
