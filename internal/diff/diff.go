@@ -101,44 +101,49 @@ func (c Change[S]) Deltas() []Delta {
 // want, ordered by key. A key that occurs twice on one side is an error, as
 // neither side could then be reached.
 func Compute[S Spec](want, have []S) ([]Change[S], error) {
-	haveByKey, err := index("have", have)
+	places, err := index("have", have)
 	if err != nil {
 		return nil, err
 	}
-	wantKeys := make(map[string]struct{}, len(want))
+	wanted := make([]bool, len(have))
+	created := map[string]bool{}
 	var changes []Change[S]
 	for _, w := range want {
 		key := w.Key()
-		if _, dup := wantKeys[key]; dup {
+		at, exists := places[key]
+		if created[key] || exists && wanted[at] {
 			return nil, fmt.Errorf("want holds %q twice", key)
 		}
-		wantKeys[key] = struct{}{}
-		h, exists := haveByKey[key]
 		if !exists {
+			created[key] = true
 			changes = append(changes, Change[S]{Op: Create, Key: key, Want: w})
-		} else if op := compare(w.Fields(), h.Fields()); op != "" {
-			changes = append(changes, Change[S]{Op: op, Key: key, Want: w, Have: h})
+			continue
+		}
+		wanted[at] = true
+		if op := compare(w.Fields(), have[at].Fields()); op != "" {
+			changes = append(changes, Change[S]{Op: op, Key: key, Want: w, Have: have[at]})
 		}
 	}
-	for key, h := range haveByKey {
-		if _, wanted := wantKeys[key]; !wanted {
-			changes = append(changes, Change[S]{Op: Delete, Key: key, Have: h})
+	for at, h := range have {
+		if !wanted[at] {
+			changes = append(changes, Change[S]{Op: Delete, Key: h.Key(), Have: h})
 		}
 	}
 	slices.SortFunc(changes, func(a, b Change[S]) int { return cmp.Compare(a.Key, b.Key) })
 	return changes, nil
 }
 
-func index[S Spec](side string, specs []S) (map[string]S, error) {
-	byKey := make(map[string]S, len(specs))
-	for _, s := range specs {
+// index gives the place of each key.
+func index[S Spec](side string, specs []S) (map[string]int, error) {
+	places := make(map[string]int, len(specs))
+	for at, s := range specs {
 		key := s.Key()
-		if _, dup := byKey[key]; dup {
+		if _, dup := places[key]; dup {
 			return nil, fmt.Errorf("%s holds %q twice", side, key)
 		}
-		byKey[key] = s
+		places[key] = at
 	}
-	return byKey, nil
+	return places, nil
 }
 
 // compare gives the operation that turns have into want, or "" when they are equal.
