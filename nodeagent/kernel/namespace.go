@@ -29,6 +29,9 @@ type Namespace struct {
 	path  string
 	route *netlink.Handle
 	wg    *wgctrl.Client
+	read  *reading // of the WireGuard devices; nil = none that may be used
+	// events since the namespace was opened.
+	events *journal
 }
 
 // Open opens the network namespace at path, such as /run/netns/g1; empty means
@@ -43,6 +46,10 @@ func Open(path string) (*Namespace, error) {
 			ns.route.Close()
 			return fmt.Errorf("open wireguard control: %w", err)
 		}
+		if ns.events, err = openJournal(); err != nil {
+			ns.route.Close()
+			return errors.Join(err, ns.wg.Close())
+		}
 		return nil
 	})
 	if err != nil {
@@ -54,7 +61,7 @@ func Open(path string) (*Namespace, error) {
 // Close releases the handle; nothing in the kernel changes.
 func (ns *Namespace) Close() error {
 	ns.route.Close()
-	return ns.wg.Close()
+	return errors.Join(ns.wg.Close(), ns.events.close())
 }
 
 // inside runs f on a thread that is in the namespace.

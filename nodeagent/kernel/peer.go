@@ -37,7 +37,7 @@ func (*Peers) Name() string { return "peer" }
 
 // Observe gives all peers of our devices.
 func (k *Peers) Observe(ctx context.Context) ([]desired.Peer, error) {
-	devices, err := k.ns.devices(ctx)
+	devices, err := k.ns.sameDevices(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -23,6 +25,10 @@ func NewRoutes(ns *Namespace) *Routes { return &Routes{ns: ns} }
 // Name is "route".
 func (*Routes) Name() string { return "route" }
 
+// Stamp changes with every event of routes, links or addresses, and every few
+// seconds without one.
+func (k *Routes) Stamp(context.Context) (string, error) { return k.ns.events.stamp(time.Now()) }
+
 // Observe gives our routes of both families.
 func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 	if err := ended(ctx, "list routes"); err != nil {
@@ -37,7 +43,11 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 		names[l.Attrs().Index] = l.Attrs().Name
 	}
 	var out []desired.Route
-	at := map[string]int{}
+	type place struct {
+		table int
+		dst   netip.Prefix
+	}
+	at := map[place]int{}
 	// Table 0 in the filter means all tables: without it only main is listed.
 	filter := &netlink.Route{Protocol: desired.RouteProtocol}
 	const mask = netlink.RT_FILTER_TABLE | netlink.RT_FILTER_PROTOCOL
@@ -51,11 +61,12 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 				continue
 			}
 			route := readRoute(r, names)
-			if i, twice := at[route.Key()]; twice {
+			key := place{route.Table, route.Dst}
+			if i, twice := at[key]; twice {
 				out[i].Type = altered
 				continue
 			}
-			at[route.Key()] = len(out)
+			at[key] = len(out)
 			out = append(out, route)
 		}
 	}

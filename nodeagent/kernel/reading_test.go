@@ -1,0 +1,55 @@
+package kernel
+
+import (
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// TestReadingIsUsedOnce: the peers that came with the device are good for one
+// look, not after a change, and not for long.
+func TestReadingIsUsedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	link := tunnelLink()
+	w.make(t, link)
+	devices, peers := NewWireguards(w.ns), NewPeers(w.ns)
+	look := func() int {
+		t.Helper()
+		have, err := peers.Observe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(have)
+	}
+	read := func() {
+		t.Helper()
+		if _, err := devices.Observe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := manyPeers(t, link.Name, 2)
+	write := func(p desired.Peer) {
+		t.Helper()
+		change := diff.Change[desired.Peer]{Op: diff.Create, Key: p.Key(), Want: p}
+		if err := peers.Apply(t.Context(), []diff.Change[desired.Peer]{change}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	write(want[0])
+	if n := look(); n != 1 {
+		t.Errorf("%d peers after a change, want 1", n)
+	}
+	read()
+	if w.ns.read == nil || look() != 1 || w.ns.read != nil {
+		t.Error("a reading was not used, or is kept")
+	}
+	read()
+	w.ns.read.devices, w.ns.read.at = nil, time.Now().Add(-readingAge)
+	if n := look(); n != 1 {
+		t.Errorf("%d peers of an old reading, want 1", n)
+	}
+}
