@@ -14,11 +14,18 @@ const (
 	narrowPart   = 4
 )
 
+// Samer is an object that == cannot compare, but that compares itself faster
+// than by its fields. Two objects that are the same have equal keys and fields.
+type Samer[S any] interface {
+	Same(other S) bool
+}
+
 // remember keeps a desired state that was found to be in force. Only kinds with
-// stamps and objects that == compares can make use of it.
+// stamps and objects that are quick to compare can make use of it.
 func (s *stage[D, S]) remember(want []S) {
 	s.cleanWant = nil
-	if s.stamp != "" && reflect.TypeFor[S]().Comparable() {
+	_, samer := any(*new(S)).(Samer[S])
+	if s.stamp != "" && (samer || reflect.TypeFor[S]().Comparable()) {
 		s.cleanWant = slices.Clone(want)
 	}
 }
@@ -105,5 +112,10 @@ func resume[S any](a, b []S) (skipA, skipB int, found bool) {
 	return 0, 0, false
 }
 
-// same compares with ==; remember sees to it that S can be compared.
-func same[S any](a, b S) bool { return any(a) == any(b) }
+// same compares in the way that remember found.
+func same[S any](a, b S) bool {
+	if samer, ok := any(a).(Samer[S]); ok {
+		return samer.Same(b)
+	}
+	return any(a) == any(b)
+}

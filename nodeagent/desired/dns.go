@@ -2,6 +2,7 @@ package desired
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,6 +66,19 @@ type ServiceHost struct {
 
 // Key is namespace/name.
 func (s Service) Key() string { return s.Namespace + "/" + s.Name }
+
+// Same tells, without making texts, that two services are equal.
+func (s Service) Same(other Service) bool {
+	return s.Namespace == other.Namespace && s.Name == other.Name && s.Headless == other.Headless &&
+		slices.Equal(s.VIPs, other.VIPs) && slices.Equal(s.Ports, other.Ports) &&
+		slices.EqualFunc(s.Clusters, other.Clusters, sameCluster)
+}
+
+func sameCluster(a, b ServiceCluster) bool {
+	return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) && slices.EqualFunc(a.Hosts, b.Hosts, sameHost)
+}
+
+func sameHost(a, b ServiceHost) bool { return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) }
 
 // Fields gives the content as text.
 func (s Service) Fields() []diff.Field {

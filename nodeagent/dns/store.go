@@ -8,6 +8,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ type snapshot struct {
 	services   *table[string, *service]
 	namespaces *table[string, int] // number of services
 	reverse    *table[netip.Addr, []owner]
+	version    uint64 // of services
 }
 
 // owner is one name that an address has, relative to <ns>'s "svc" label.
@@ -70,6 +72,11 @@ type ServiceKind struct{ store *Store }
 // Name names the kind in plans and logs.
 func (ServiceKind) Name() string { return "dns service" }
 
+// Stamp is the number of the latest Apply: nothing else changes the services.
+func (k ServiceKind) Stamp(context.Context) (string, error) {
+	return strconv.FormatUint(k.store.current.Load().version, 10), nil
+}
+
 // Observe gives the services that the server answers for.
 func (k ServiceKind) Observe(context.Context) ([]desired.Service, error) {
 	var out []desired.Service
@@ -95,6 +102,7 @@ func (k ServiceKind) Apply(_ context.Context, changes []diff.Change[desired.Serv
 		e.add(newService(change.Want))
 	}
 	next.services, next.namespaces, next.reverse = e.services.table, e.namespaces.table, e.reverse.table
+	next.version++
 	k.store.current.Store(&next)
 	return nil
 }
