@@ -23,7 +23,7 @@ unit:
 	$(GO) test -race $$($(GO) list ./... | grep -v /e2e)
 
 e2e: build ## scenarios over the built binaries, real packets
-	$(GO) test -race -count=1 -timeout 20m ./e2e/...
+	$(GO) test -race -count=1 -parallel 4 -timeout 20m ./e2e/...
 
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh
