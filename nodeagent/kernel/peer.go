@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -16,21 +17,17 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// handshakeAge is how long a handshake proves that a peer is where the kernel
-// says: WireGuard drops a session after REJECT_AFTER_TIME = 180 s (the
-// WireGuard paper, section 6.1).
-const handshakeAge = 180 * time.Second
-
 // Peers is the kind of WireGuard peers: on our devices, every peer is ours.
 type Peers struct {
 	ns *Namespace
-	// answering holds the keys of the peers that answered recently, as of the
-	// last Observe.
-	answering map[string]bool
+	// answering says by key whether a peer answered recently, as of the last
+	// Observe.
+	answering  map[string]bool
+	handshakes handshakes
 }
 
 // NewPeers makes the kind.
-func NewPeers(ns *Namespace) *Peers { return &Peers{ns: ns} }
+func NewPeers(ns *Namespace) *Peers { return &Peers{ns: ns, handshakes: handshakes{}} }
 
 // Name is "peer".
 func (*Peers) Name() string { return "peer" }
@@ -41,17 +38,20 @@ func (k *Peers) Observe(ctx context.Context) ([]desired.Peer, error) {
 	if err != nil {
 		return nil, err
 	}
+	now := time.Now()
 	k.answering = map[string]bool{}
 	var out []desired.Peer
 	for _, d := range devices {
 		for _, p := range d.Peers {
 			peer := readPeer(d.Name, p)
-			if !p.LastHandshakeTime.IsZero() && time.Since(p.LastHandshakeTime) < handshakeAge {
-				k.answering[peer.Key()] = true
-			}
+			k.answering[peer.Key()] = k.handshakes.note(peer.Key(), p.LastHandshakeTime, now)
 			out = append(out, peer)
 		}
 	}
+	maps.DeleteFunc(k.handshakes, func(key string, _ handshake) bool {
+		_, there := k.answering[key]
+		return !there
+	})
 	return out, nil
 }
 
