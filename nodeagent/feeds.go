@@ -80,7 +80,7 @@ func (f *feeding) gateway(in current, gateway *fabric.Gateway, paths map[string]
 				Addr: netip.AddrPortFrom(addr, desired.FeedPort), Blocks: visible(c),
 			}
 			f.allow = append(f.allow, peer)
-			if paths[c.Name] == (project.Path{Local: gateway.Name, Remote: g.Name}) {
+			if path := paths[c.Name]; path.Local == gateway.Name && path.Remote == g.Name {
 				f.follow = append(f.follow, peer)
 			}
 		}

@@ -68,7 +68,7 @@ func (a *Agent) connections(f *fabric.Fabric, own *fabric.Gateway, paths map[str
 		c := status.Connection{
 			Gateway: own.Name, RemoteCluster: remote.Cluster, RemoteGateway: remote.Gateway,
 			Driver: driver, Status: link.State, RTT: link.RTT, Loss: link.Loss, Since: link.Since,
-			Chosen: paths[remote.Cluster] == project.Path{Local: own.Name, Remote: remote.Gateway},
+			Chosen: paths[remote.Cluster].Local == own.Name && paths[remote.Cluster].Remote == remote.Gateway,
 		}
 		for _, key := range keysOf(f, remote) {
 			if p, known := peers[key]; known {

@@ -52,10 +52,10 @@ type Balance struct {
 	// proportion to weights; failover: the first ready cluster of order.
 	Policy string `json:"policy,omitempty" default:"local-first" enum:"local-first|spread|weighted|failover"`
 	// Weight of each exporting cluster by name; policy weighted only. A cluster
-	// that is not named gets nothing.
+	// that is not named is chosen only while none of the named is ready.
 	Weights map[string]int `json:"weights,omitempty" min:"1" max:"1000"`
 	// Exporting clusters, first choice first; policy failover only. Those that
-	// are not named are never chosen.
+	// are not named are chosen only while none of the named is ready.
 	Order []string `json:"order,omitempty"`
 }
 

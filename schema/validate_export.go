@@ -110,12 +110,12 @@ func (c *checker) exporting(e *Export, path, name string) {
 	})
 }
 
-// leftOut warns of clusters that export the service and never get a call.
+// leftOut warns of clusters that export the service and are the last resort.
 func (c *checker) leftOut(e *Export, path string, named []string) {
 	for _, name := range e.Clusters {
 		if !slices.Contains(named, name) {
 			c.warn(diag.Diagnostic{
-				Code: "never-chosen", Path: path, Summary: fmt.Sprintf("cluster %s exports %s and is never chosen", name, e.ID()),
+				Code: "last-resort", Path: path, Summary: fmt.Sprintf("cluster %s exports %s and is chosen only while no named cluster is ready", name, e.ID()),
 			})
 		}
 	}

@@ -70,6 +70,7 @@ func Paths(f *fabric.Fabric, cluster string, alive func(local string, remote Pee
 			return alive(p.Local, Peer{Cluster: remote.Cluster, Gateway: p.Remote})
 		})
 		if exists {
+			path.Down = !alive(path.Local, Peer{Cluster: remote.Cluster, Gateway: path.Remote})
 			paths[remote.Cluster] = path
 		}
 	}

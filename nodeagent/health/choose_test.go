@@ -123,6 +123,10 @@ func TestPaths(t *testing.T) {
 	if len(paths) != 1 || paths["b"] != (project.Path{Local: "a2", Remote: "b1"}) {
 		t.Errorf("got %v", paths)
 	}
+	paths = Paths(f, "a", func(string, Peer) bool { return false })
+	if len(paths) != 1 || !paths["b"].Down {
+		t.Errorf("no link is alive: got %v", paths)
+	}
 	if Paths(f, "x", nil) != nil {
 		t.Error("a cluster that is not in the fabric has paths")
 	}
