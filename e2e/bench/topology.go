@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"filippo.io/age"
@@ -83,7 +82,11 @@ func stepsIn(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(s); err != nil {
+	peak, err := peakMemory()
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(told{Steps: s, Peak: peak}); err != nil {
 		return err
 	}
 	return writeTree(dir, out)
@@ -216,15 +219,37 @@ func (t *trial) child(ctx context.Context) (m measured, err error) {
 	if err != nil {
 		return m, fmt.Errorf("pure path of %d clusters: %w", t.clusters, err)
 	}
-	if err := json.Unmarshal(out, &m.steps); err != nil {
+	var answer told
+	if err := json.Unmarshal(out, &answer); err != nil {
 		return m, err
 	}
-	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return m, errors.New("this system does not tell the memory of a process")
+	return measured{steps: answer.Steps, memory: answer.Peak}, nil
+}
+
+// told is what a child answers.
+type told struct {
+	Steps steps
+	Peak  int64 // bytes
+}
+
+// peakMemory reads this process's largest resident set. The figure that the
+// kernel gives to a parent (ru_maxrss) also counts what the parent itself had
+// when it started the child: execve(2) keeps the larger of the two.
+func peakMemory() (int64, error) {
+	raw, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
 	}
-	m.memory = usage.Maxrss << 10 // the kernel counts in KiB
-	return m, nil
+	for line := range strings.Lines(string(raw)) {
+		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
+			var kib int64
+			if _, err := fmt.Sscan(rest, &kib); err != nil {
+				return 0, fmt.Errorf("read peak memory: %w", err)
+			}
+			return kib << 10, nil
+		}
+	}
+	return 0, errors.New("this system does not tell the memory of a process")
 }
 
 func measureTopology(ctx context.Context, _ config) (s section, err error) {
