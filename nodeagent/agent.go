@@ -86,6 +86,20 @@ func (a *Agent) look() { token(a.trigger) }
 
 // stages gives the kinds in the order of creation: policy before path, name last.
 func (a *Agent) stages() []converge.Stage[*node] {
+	return append(a.kernelStages(), a.nameStages()...)
+}
+
+// nameStages are the DNS data, which only the running agent holds.
+func (a *Agent) nameStages() []converge.Stage[*node] {
+	return []converge.Stage[*node]{
+		converge.NewStage(a.records.Zones(),
+			func(n *node) []desired.Zone { return n.Zones }, func(z desired.Zone) string { return z.Origin }),
+		converge.NewStage(a.records.Services(),
+			func(n *node) []desired.Service { return n.Services }, func(s desired.Service) string { return s.Origin }),
+	}
+}
+
+func (a *Agent) kernelStages() []converge.Stage[*node] {
 	userspace := tunnel.Launcher{LogDir: a.config.StateDir}
 	ns := a.namespace
 	return []converge.Stage[*node]{
@@ -110,10 +124,6 @@ func (a *Agent) stages() []converge.Stage[*node] {
 			func(n *node) []desired.Route { return n.Routes }, func(r desired.Route) string { return r.Origin }),
 		converge.NewStage(kernel.NewRules(ns),
 			func(n *node) []desired.Rule { return n.Rules }, func(r desired.Rule) string { return r.Origin }),
-		converge.NewStage(a.records.Zones(),
-			func(n *node) []desired.Zone { return n.Zones }, func(z desired.Zone) string { return z.Origin }),
-		converge.NewStage(a.records.Services(),
-			func(n *node) []desired.Service { return n.Services }, func(s desired.Service) string { return s.Origin }),
 	}
 }
 
@@ -155,14 +165,16 @@ func (a *Agent) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Plan gives what a pass would change now. It needs the inputs, and changes nothing.
+// Plan gives what a pass would change in the kernel now. It needs the inputs, and changes nothing.
 func (a *Agent) Plan(ctx context.Context) ([]converge.Change, error) {
 	a.inputs.refresh(ctx)
 	n, _, ok := a.source(ctx)
 	if !ok {
 		return nil, a.inputs.missing()
 	}
-	return a.engine.Plan(ctx, n)
+	// The DNS data lives in the running agent, so there is nothing to compare it with here.
+	kernelOnly := converge.Engine[*node]{Stages: a.kernelStages(), Log: a.log, Decommission: a.engine.Decommission}
+	return kernelOnly.Plan(ctx, n)
 }
 
 // Cleanup removes everything that carries Hawser's marks and restores sysctls.

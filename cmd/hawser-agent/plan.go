@@ -18,9 +18,8 @@ func planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Print the kernel changes that run would make now, and make none",
-		Long: `Prints every kernel object and DNS record that run would create, change or
-delete now. Exit code 0: nothing to do, 1: changes, 2: error.`,
-		Args: cobra.NoArgs,
+		Long:  `Prints every kernel object that run would create, change or delete now. Exit code 0: nothing to do, 1: changes, 2: error.`,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			a, err := s.agent()
 			if err != nil {
