@@ -66,7 +66,10 @@ func TestSample(t *testing.T) {
 	tests := []struct {
 		d    time.Duration
 		want string
-	}{{1500 * time.Millisecond, "1.50 s"}, {123456 * time.Microsecond, "123 ms"}, {1234 * time.Microsecond, "1.2 ms"}, {12 * time.Microsecond, "12 µs"}}
+	}{
+		{1500 * time.Millisecond, "1.50 s"}, {123456 * time.Microsecond, "123 ms"},
+		{1234 * time.Microsecond, "1.2 ms"}, {12 * time.Microsecond, "12 µs"},
+	}
 	for _, tt := range tests {
 		if have := millis(tt.d); have != tt.want {
 			t.Errorf("%v is %q, want %q", tt.d, have, tt.want)

@@ -45,9 +45,12 @@ func measureCommit(ctx context.Context, c config) (s section, err error) {
 	return section{
 		title: "From a commit to a packet",
 		how: fmt.Sprintf(`
-A lab of two clusters. A pod of one asks for a service of the other every 5 ms, each time with a new lookup and connection. The clock runs from just
-before `+"`git commit`"+` of an export to the first HTTP answer: git, the reconciler (load, allocate, render, publish), the sync that stands for Flux, four agents (two
-gateways, two workers), DNS, handshake, request. The second row is the commit that removes the export, until the name is gone. Of %d rounds.`, commitRounds),
+A lab of two clusters. A pod of one asks for a service of the other every 5 ms, each time with a new lookup and connection. The
+clock runs from just
+before `+"`git commit`"+` of an export to the first HTTP answer: git, the reconciler (load, allocate, render, publish), the sync
+that stands for Flux, four agents (two
+gateways, two workers), DNS, handshake, request. The second row is the commit that removes the export, until the name is gone. Of
+%d rounds.`, commitRounds),
 		rows: []row{
 			row{what: "commit to first answer, median", figure: millis(m), reference: millis(commitTime) + " (target)",
 				ratio: fmt.Sprintf("%.2f", m.Seconds()/commitTime.Seconds())}.aim(millis(commitTime), m <= commitTime),
@@ -57,7 +60,8 @@ gateways, two workers), DNS, handshake, request. The second row is the commit th
 				ratio: fmt.Sprintf("%.2f", median(gone).Seconds()/m.Seconds())},
 		},
 		after: `
-A round of just above 1 s is one whose first SYN was lost and sent again: the name was answered before the gateway of the other cluster had the export.`,
+A round of just above 1 s is one whose first SYN was lost and sent again: the name was answered before the gateway of the other
+cluster had the export.`,
 	}, nil
 }
 
@@ -126,7 +130,8 @@ func (t *testbed) commit(ctx context.Context, edit func(string) string) (time.Ti
 		return time.Time{}, err
 	}
 	begin := time.Now()
-	cmd := exec.CommandContext(ctx, "git", "-C", repo, "-c", "user.name=bench", "-c", "user.email=bench@example.org", "commit", "-qam", "change web")
+	cmd := exec.CommandContext(ctx, "git", "-C", repo, "-c", "user.name=bench", "-c", "user.email=bench@example.org",
+		"commit", "-qam", "change web")
 	_, err = output(cmd)
 	return begin, err
 }

@@ -80,7 +80,8 @@ func convergeSection(first converge.Report, sides []*side) section {
 	s := section{
 		title: "The engine",
 		how: fmt.Sprintf(`
-A gateway with %d peers (WireGuard in its own process), two routes for each, %d elements and %d services in the DNS, in a namespace, and the
+A gateway with %d peers (WireGuard in its own process), two routes for each, %d elements and %d services in the DNS, in a
+namespace, and the
 engine with all stages of the agent. *Nothing to do* is what a resync costs, and *everything read again* the same after somebody else
 touched nftables. *One element changes* is the pass from a new desired state to the kernel's acknowledgement.`,
 			enginePeers, engineElements, engineElements/4),

@@ -121,10 +121,18 @@ func gatewayState() (desired.State, error) {
 		Tables:     []desired.Table{{Name: desired.TableName, MSS4: 1380, MSS6: 1360}},
 		Zones:      []desired.Zone{{Domain: "clusterset.local", ClusterNames: true, TTL: fabric.Duration(5 * time.Second), Serial: 1}},
 	}
+	if err := fill(&s, wg); err != nil {
+		return desired.State{}, err
+	}
+	return s, nil
+}
+
+// fill adds what there are many of.
+func fill(s *desired.State, wg string) error {
 	for i := range enginePeers {
 		private, err := wgtypes.GeneratePrivateKey()
 		if err != nil {
-			return desired.State{}, err
+			return err
 		}
 		block, inner := netip.PrefixFrom(nth("242.0.0.0/8", i<<12), 20), netip.PrefixFrom(nth("241.0.0.2/32", i), 32)
 		s.Peers = append(s.Peers, desired.Peer{
@@ -145,5 +153,5 @@ func gatewayState() (desired.State, error) {
 			Clusters: []desired.ServiceCluster{{Name: "far", IPs: []netip.Addr{nth(natExports, i+1)}}},
 		})
 	}
-	return s, nil
+	return nil
 }

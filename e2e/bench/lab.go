@@ -30,7 +30,8 @@ func newTestbed(ctx context.Context, c config) (*testbed, error) {
 	}
 	t := &testbed{config: c, dir: dir}
 	files := filepath.Join(c.root, "e2e/bench/testdata/lab")
-	if _, err := t.hawser(ctx, "lab", "up", "-f", filepath.Join(files, "clusterset.yaml"), "-w", filepath.Join(files, "workloads")); err != nil {
+	_, err = t.hawser(ctx, "lab", "up", "-f", filepath.Join(files, "clusterset.yaml"), "-w", filepath.Join(files, "workloads"))
+	if err != nil {
 		return nil, errors.Join(err, t.close())
 	}
 	return t, nil

@@ -111,10 +111,13 @@ func natSection(sides []*natSide) section {
 	s := section{
 		title: "New connections through the NAT",
 		how: `
-A pod, a gateway and another cluster, each a namespace, with the agent's own table and elements in the gateway: clusterset IP to export address,
-pod address to global address. *Whole connections* are TCP handshakes and resets one after the other, over all exports in turn, with both ends
+A pod, a gateway and another cluster, each a namespace, with the agent's own table and elements in the gateway: clusterset IP to
+export address,
+pod address to global address. *Whole connections* are TCP handshakes and resets one after the other, over all exports in turn,
+with both ends
 on the same two cores. *First packets* are SYNs that a packet socket sends and the far end drops: the gateway's share alone, together with
-the cost of sending. The iptables way is one DNAT rule for each address and port, as written by ` + "`iptables-restore`" + `; a connection passes half of them on average.`,
+the cost of sending. The iptables way is one DNAT rule for each address and port, as written by ` + "`iptables-restore`" + `; a
+connection passes half of them on average.`,
 	}
 	one, thousand, most, slots := sides[1], sides[2], sides[3], sides[4]
 	kinds := []struct {
@@ -147,8 +150,10 @@ the cost of sending. The iptables way is one DNAT rule for each address and port
 		s.after += natCost(k.name, k.count, k.of, sides)
 	}
 	s.after += `
-A handshake costs its two ends, which have the same processors here, more than Hawser's translation does: this bounds what any translation can
-gain on whole connections, and first packets show the gateway alone. Tracking the connection is in both. iptables' cost grows with the rules, Hawser's
+A handshake costs its two ends, which have the same processors here, more than Hawser's translation does: this bounds what any
+translation can
+gain on whole connections, and first packets show the gateway alone. Tracking the connection is in both. iptables' cost grows
+with the rules, Hawser's
 does not.`
 	return s
 }
@@ -159,7 +164,8 @@ func natCost(name string, count int, of func(*natSide) *side, sides []*natSide) 
 	bare, most := each(sides[0]), sides[3]
 	text := fmt.Sprintf("Tracking and translation add to each of the %s: Hawser %.1f µs", name, micros(each(most)-bare))
 	for _, old := range sides[5:] {
-		text += fmt.Sprintf(", %s %.1f µs (%.1f times as much)", old.name, micros(each(old)-bare), float64(each(old)-bare)/float64(each(most)-bare))
+		added := each(old) - bare
+		text += fmt.Sprintf(", %s %.1f µs (%.1f times as much)", old.name, micros(added), float64(added)/float64(each(most)-bare))
 	}
 	return text + fmt.Sprintf("; without either one takes %.1f µs.\n", micros(bare))
 }

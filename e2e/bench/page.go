@@ -58,7 +58,8 @@ func (s section) String() string {
 	if s.after != "" {
 		fmt.Fprintf(&b, "\n%s\n", strings.TrimSpace(s.after))
 	}
-	fmt.Fprintf(&b, "\nAgain: `hack/bench.sh %s`. Measured %s on %s.\n%s\n", s.name, time.Now().UTC().Format(time.DateOnly), machine(), end(s.name))
+	day := time.Now().UTC().Format(time.DateOnly)
+	fmt.Fprintf(&b, "\nAgain: `hack/bench.sh %s`. Measured %s on %s.\n%s\n", s.name, day, machine(), end(s.name))
 	return b.String()
 }
 
@@ -67,7 +68,8 @@ func end(name string) string   { return "<!-- end " + name + " -->" }
 
 const pageHead = `# Benchmarks
 
-` + "`make bench`" + ` measures everything below anew and writes this page; ` + "`hack/bench.sh NAME`" + ` measures one section and writes that. Nothing in the
+` + "`make bench`" + ` measures everything below anew and writes this page; ` + "`hack/bench.sh NAME`" + ` measures one section
+and writes that. Nothing in the
 tests depends on a figure.
 
 Absolute figures belong to the machine named in each section. What carries over are the **ratios**: both sides were measured in turn, many

@@ -100,7 +100,8 @@ func (t *testbed) refTunnel(ctx context.Context, near, far *refEnd) error {
 	}
 	settings := fmt.Sprintf("[Interface]\nPrivateKey = %s\nListenPort = %d\n[Peer]\nPublicKey = %s\nEndpoint = %s:%d\nAllowedIPs = %s\n",
 		near.key, refPort, far.key.PublicKey(), far.wan[far.gateway()], refPort, far.net)
-	if err := within(ctx, 5*time.Second, func() error { return t.node(ctx, node, settings, "wg", "setconf", refLink, "/dev/stdin") }); err != nil {
+	configure := func() error { return t.node(ctx, node, settings, "wg", "setconf", refLink, "/dev/stdin") }
+	if err := within(ctx, 5*time.Second, configure); err != nil {
 		return err
 	}
 	mtu, err := t.hawser(ctx, "lab", "node", node, "--", "cat", "/proc/sys/net/ipv6/conf/hw-wg1/mtu")

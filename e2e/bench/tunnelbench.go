@@ -120,13 +120,16 @@ func tunnelSection(ways []*way) section {
 	s := section{
 		title: "Through the tunnel",
 		how: fmt.Sprintf(`
-A lab of two clusters with the same prefixes. A pod of one calls a service of the other, through globalnet: clusterset IP, source NAT, VXLAN to the gateway, WireGuard
+A lab of two clusters with the same prefixes. A pod of one calls a service of the other, through globalnet: clusterset IP, source
+NAT, VXLAN to the gateway, WireGuard
 (userspace on both sides of the comparison), destination NAT. The reference is a WireGuard that was set up by hand between the same two
-gateways, with plain routes and second addresses for the same pods. Throughput is one TCP stream of iperf3 for %d s; latency is %d requests of %d bytes over one
+gateways, with plain routes and second addresses for the same pods. Throughput is one TCP stream of iperf3 for %d s; latency is
+%d requests of %d bytes over one
 connection. Ratios above 1 mean that Hawser was faster.`, tunnelSeconds, tunnelRequests, echoSize),
 	}
 	s.after = `
-Pods on gateways show globalnet and the tunnel alone. Pods on workers have, on Hawser's side only, a VXLAN between worker and gateway: the network of a
+Pods on gateways show globalnet and the tunnel alone. Pods on workers have, on Hawser's side only, a VXLAN between worker and
+gateway: the network of a
 cluster does not carry other clusters' addresses, which the reference's plain routes take for granted. It is that VXLAN (eight times
 through its device for a request and its answer) that costs the difference.`
 	for i := 0; i < len(ways); i += 2 {
