@@ -26,9 +26,13 @@ type Engine[D any] struct {
 	OnReport func(Report)
 	// Resync overrides the period between rounds of Run; 0 = Resync.
 	Resync time.Duration
+	// Hurry lets Run write some stages before all others; nil = there are none.
+	Hurry *Hurry[D]
 
-	clean   string             // digest of the last round that left nothing to do; empty = none
-	waiting map[string]waiting // blocked changes, by kind and key
+	clean      string             // digest of the last round that left nothing to do; empty = none
+	waiting    map[string]waiting // blocked changes, by kind and key
+	carried    []Change           // made by urgent and interrupted passes, for the next report
+	interrupts int                // passes in a row that made way
 }
 
 // Once converges: one pass over all stages, and up to two more when a pass both
@@ -37,7 +41,7 @@ type Engine[D any] struct {
 func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 	began := time.Now()
 	report := Report{Digest: digest, At: began, Drift: map[string]int{}}
-	for report.Passes < mostPasses {
+	for report.Passes < mostPasses && !report.Interrupted {
 		before := len(report.Changed)
 		report.Passes++
 		report.Failed, report.Blocked, report.Fights = nil, nil, nil
@@ -47,6 +51,10 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 			break
 		}
 	}
+	if report.Interrupted {
+		e.carried = append(e.carried, report.Changed...)
+		return report
+	}
 	if digest != "" && digest == e.clean {
 		for _, c := range report.Changed {
 			report.Drift[c.Kind]++
@@ -55,6 +63,8 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 	if e.clean = ""; report.Clean() {
 		e.clean = digest
 	}
+	report.Changed = append(e.carried, report.Changed...)
+	e.carried = nil
 	report.Took = time.Since(began)
 	e.log(ctx, report)
 	return report
@@ -79,6 +89,10 @@ func (e *Engine[D]) pass(ctx context.Context, p *pass[D]) {
 	for _, s := range e.Stages {
 		if err := ctx.Err(); err != nil {
 			p.fail(s.Name(), "", err)
+			return
+		}
+		if e.interrupted(p) {
+			p.report.Interrupted = true
 			return
 		}
 		s.forward(ctx, p)

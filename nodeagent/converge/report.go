@@ -78,10 +78,16 @@ type Report struct {
 	Fights  []Problem      // changes that somebody undoes again and again; left alone for a while
 	Drift   map[string]int // changes by kind that the desired state did not cause
 	Objects map[string]int // ours, by kind, before the changes of the last pass
+
+	// Interrupted says that an urgent pass came first: stages are left, and
+	// another round follows at once.
+	Interrupted bool
 }
 
 // Clean reports whether everything is as it should be.
-func (r Report) Clean() bool { return len(r.Blocked)+len(r.Failed)+len(r.Fights) == 0 }
+func (r Report) Clean() bool {
+	return len(r.Blocked)+len(r.Failed)+len(r.Fights) == 0 && !r.Interrupted
+}
 
 // Err joins all failures.
 func (r Report) Err() error {

@@ -20,7 +20,8 @@ const (
 
 // Run converges on each token of trigger (a channel of size one, so that many
 // events are one token), after failures with growing pauses, and once every
-// resync period. It returns when ctx ends.
+// resync period; what is urgent it does first, whatever else is under way. It
+// returns when ctx ends.
 func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan struct{}) {
 	var last struct {
 		desired D
@@ -35,7 +36,10 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 		next := e.period()
 		rest := restShortest
 		if last.valid {
-			report := e.Once(ctx, last.desired, last.digest)
+			report := e.round(ctx, last.desired, last.digest)
+			if report.Interrupted {
+				continue
+			}
 			if e.OnReport != nil {
 				e.OnReport(report)
 			}
@@ -46,10 +50,26 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 				rest = restLongest
 			}
 		}
-		if !wait(ctx, rest, nil) || !wait(ctx, max(next-rest, 0), trigger) {
+		if !e.idle(ctx, rest, next, trigger) {
 			return
 		}
 	}
+}
+
+// round is Once, and the urgent pass for which it made way.
+func (e *Engine[D]) round(ctx context.Context, desired D, digest string) Report {
+	report := e.Once(ctx, desired, digest)
+	if !report.Interrupted {
+		e.interrupts = 0
+		return report
+	}
+	e.interrupts++
+	select {
+	case <-e.Hurry.Trigger:
+		e.hurry(ctx)
+	default:
+	}
+	return report
 }
 
 // after gives the time to the next look and the pause after the next failure.
@@ -72,17 +92,4 @@ func (e *Engine[D]) period() time.Duration {
 		period = Resync
 	}
 	return time.Duration(float64(period) * (0.9 + 0.2*rand.Float64()))
-}
-
-// wait returns after d or on a token, and false when ctx ended.
-func wait(ctx context.Context, d time.Duration, trigger <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-trigger:
-	case <-timer.C:
-	}
-	return true
 }

@@ -18,6 +18,8 @@ type Stage[D any] interface {
 
 	forward(ctx context.Context, p *pass[D])
 	backward(ctx context.Context, p *pass[D])
+	hasten()
+	urgent() bool
 }
 
 // NewStage joins a kind with the function that takes its objects out of the
@@ -34,6 +36,7 @@ type stage[D any, S diff.Spec] struct {
 	kind   Kind[S]
 	want   func(D) []S
 	origin func(S) string
+	hasty  bool
 	fights map[string]*fight // of keys that changed in the pass before
 
 	stamp       string // of have; empty = have is not to be reused

@@ -1,0 +1,105 @@
+package converge
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// urgentRest is the least time between two urgent passes.
+	urgentRest = 2 * time.Millisecond
+	// mostInterrupts bounds the passes in a row that end early for an urgent one.
+	mostInterrupts = 8
+)
+
+// Hurry is what must not wait for a whole pass: a few stages that are written on
+// their own, first. A whole pass follows each time.
+type Hurry[D any] struct {
+	// Source gives the part of the desired state that the urgent stages take. It
+	// is called in the engine's goroutine.
+	Source Source[D]
+	// Trigger is a channel of size one. A token ends a pass that is under way
+	// before its next stage.
+	Trigger <-chan struct{}
+}
+
+// Urgent marks a stage whose creates and updates an urgent pass makes.
+func Urgent[D any](s Stage[D]) Stage[D] {
+	s.hasten()
+	return s
+}
+
+func (s *stage[D, S]) hasten() { s.hasty = true }
+
+func (s *stage[D, S]) urgent() bool { return s.hasty }
+
+func (e *Engine[D]) urgentTrigger() <-chan struct{} {
+	if e.Hurry == nil {
+		return nil
+	}
+	return e.Hurry.Trigger
+}
+
+// interrupted reports whether a pass should make way.
+func (e *Engine[D]) interrupted(p *pass[D]) bool {
+	return !p.planOnly && e.Hurry != nil && e.interrupts < mostInterrupts && len(e.Hurry.Trigger) > 0
+}
+
+// hurry makes one urgent pass. Its changes count in the report of the whole pass
+// that follows.
+func (e *Engine[D]) hurry(ctx context.Context) {
+	desired, digest, ok := e.Hurry.Source(ctx)
+	if !ok {
+		return
+	}
+	began := time.Now()
+	report := Report{Digest: digest, At: began, Passes: 1}
+	p := &pass[D]{desired: desired, report: &report, now: began, objects: map[string]int{}, deletes: map[string]int{}}
+	for _, s := range e.Stages {
+		if s.urgent() {
+			s.forward(ctx, p)
+		}
+	}
+	report.Took = time.Since(began)
+	e.carried = append(e.carried, report.Changed...)
+	if e.Log != nil && len(report.Changed)+len(report.Failed) > 0 {
+		e.Log.InfoContext(ctx, "converged first what is urgent", "changed", len(report.Changed),
+			"blocked", len(report.Blocked), "failed", len(report.Failed), "took", report.Took)
+	}
+}
+
+// idle rests, then waits for a token or the end of the period. Urgent passes are
+// made meanwhile. It is false when ctx ended.
+func (e *Engine[D]) idle(ctx context.Context, rest, period time.Duration, trigger <-chan struct{}) bool {
+	rested, over := time.NewTimer(rest), time.NewTimer(max(rest, period))
+	defer rested.Stop()
+	defer over.Stop()
+	quiet := time.NewTimer(0)
+	defer quiet.Stop()
+	var tokens, urgent <-chan struct{}
+	resting, asked := true, false
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-quiet.C:
+			urgent = e.urgentTrigger()
+		case <-urgent:
+			e.hurry(ctx)
+			if asked = true; !resting {
+				return true
+			}
+			urgent = nil
+			quiet.Reset(urgentRest)
+		case <-rested.C:
+			if asked {
+				return true
+			}
+			resting, tokens = false, trigger
+		case <-tokens:
+			return true
+		case <-over.C:
+			return true
+		}
+	}
+}

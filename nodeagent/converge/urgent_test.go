@@ -1,0 +1,161 @@
+package converge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/converge/convergetest"
+)
+
+// hurryRig is an engine whose second stage is urgent, and whose first one takes
+// a second for each change.
+type hurryRig struct {
+	lower, upper *convergetest.World[item]
+	engine       *converge.Engine[state]
+	now          atomic.Pointer[state]
+	urgent       chan struct{}
+	trigger      chan struct{}
+	reports      chan converge.Report
+	written      chan string // keys of upper, with the time since the start
+}
+
+func newHurryRig() *hurryRig {
+	r := &hurryRig{
+		lower: convergetest.NewWorld[item](), upper: convergetest.NewWorld[item](),
+		urgent: make(chan struct{}, 1), trigger: make(chan struct{}, 1),
+		reports: make(chan converge.Report, 1000), written: make(chan string, 1000),
+	}
+	began := time.Now()
+	r.lower.Fault = func(diff.Change[item]) error { time.Sleep(time.Second); return nil }
+	r.upper.Fault = func(c diff.Change[item]) error {
+		r.written <- fmt.Sprintf("%s%s at %v", c.Op, c.Key, time.Since(began))
+		return nil
+	}
+	r.engine = &converge.Engine[state]{
+		Stages: []converge.Stage[state]{
+			converge.NewStage(r.lower.Kind("lower"), func(s state) []item { return s.Lower }, nil),
+			converge.Urgent(converge.NewStage(r.upper.Stamped("upper"), func(s state) []item { return s.Upper }, nil)),
+		},
+		Hurry: &converge.Hurry[state]{Trigger: r.urgent, Source: func(context.Context) (state, string, bool) {
+			return state{Upper: r.now.Load().Upper}, "", true
+		}},
+		OnReport: func(report converge.Report) { r.reports <- report },
+	}
+	return r
+}
+
+func (r *hurryRig) run(ctx context.Context) {
+	r.engine.Run(ctx, func(context.Context) (state, string, bool) {
+		s := r.now.Load()
+		return *s, fmt.Sprint(*s), true
+	}, r.trigger)
+}
+
+func (r *hurryRig) want(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-r.written:
+		if got != want {
+			t.Errorf("wrote %s, want %s", got, want)
+		}
+	default:
+		t.Errorf("nothing was written, want %s", want)
+	}
+}
+
+func TestUrgentGoesFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHurryRig()
+		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.run(ctx)
+
+		// The pass that writes a makes way for the newer state: u is never written.
+		time.Sleep(500 * time.Millisecond)
+		r.now.Store(&state{Lower: items("a", "b"), Upper: items("v")})
+		r.urgent <- struct{}{}
+		time.Sleep(510 * time.Millisecond)
+		r.want(t, "+v at 1s")
+
+		// The whole pass that follows writes b, and tells of all that was written.
+		time.Sleep(time.Second)
+		report := <-r.reports
+		if len(report.Changed) != 3 || !report.Clean() || len(report.Drift) != 0 || len(r.reports) != 0 {
+			t.Errorf("report %+v", report)
+		}
+
+		// It rests for a quarter of a second, but not from what is urgent.
+		r.now.Store(&state{Lower: items("a", "b"), Upper: items("v", "w")})
+		r.urgent <- struct{}{}
+		synctest.Wait()
+		r.want(t, "+w at 2.01s")
+		time.Sleep(time.Second)
+		if report := <-r.reports; len(report.Changed) != 1 || len(report.Drift) != 0 {
+			t.Errorf("report after an urgent pass: %+v", report)
+		}
+	})
+}
+
+// TestUrgentLetsOthersLive has tokens all the time.
+func TestUrgentLetsOthersLive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHurryRig()
+		r.lower.Fault = func(diff.Change[item]) error { time.Sleep(time.Second); return errors.New("no") }
+		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
+		passes := 0
+		source := r.engine.Hurry.Source
+		r.engine.Hurry.Source = func(ctx context.Context) (state, string, bool) {
+			passes++
+			return source(ctx)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go func() {
+			for ctx.Err() == nil {
+				select {
+				case r.urgent <- struct{}{}:
+				default:
+				}
+				time.Sleep(100 * time.Microsecond)
+			}
+		}()
+		r.run(ctx)
+		if len(r.reports) < 5 {
+			t.Errorf("%d whole passes in a minute", len(r.reports))
+		}
+		if most := int(time.Minute / (2 * time.Millisecond)); passes > most || passes < 50 {
+			t.Errorf("%d urgent passes in a minute, want 50 to %d", passes, most)
+		}
+	})
+}
+
+// TestUrgentDeletesNothing has an urgent source that asks for nothing.
+func TestUrgentDeletesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHurryRig()
+		r.upper.Put(item{Name: "u", Text: "t"})
+		r.lower.Fault = nil
+		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
+		r.engine.Hurry.Source = func(context.Context) (state, string, bool) { return state{}, "", true }
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.run(ctx)
+		time.Sleep(time.Minute)
+		r.urgent <- struct{}{}
+		synctest.Wait()
+		if len(r.written) > 0 || len(keys(r.upper)) != 1 {
+			t.Errorf("changes %v, left %v", len(r.written), keys(r.upper))
+		}
+	})
+}
