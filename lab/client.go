@@ -52,11 +52,18 @@ func (c *Client) Fault(ctx context.Context, f Fault) error {
 	return c.call(ctx, http.MethodPost, "/fault", f, nil)
 }
 
+// Place tells how to run a program in a pod (CLUSTER/NAMESPACE/POD) or on a node
+// (CLUSTER/NODE); the program itself is not named yet.
+func (c *Client) Place(ctx context.Context, target string) (netspace.Exec, error) {
+	var at netspace.Exec
+	return at, c.call(ctx, http.MethodGet, "/place?target="+url.QueryEscape(target), nil, &at)
+}
+
 // Exec turns the calling process into a program in a pod (CLUSTER/NAMESPACE/POD)
 // or on a node (CLUSTER/NODE). It returns only when that fails.
 func (c *Client) Exec(ctx context.Context, target string, argv []string) error {
-	var at netspace.Exec
-	if err := c.call(ctx, http.MethodGet, "/place?target="+url.QueryEscape(target), nil, &at); err != nil {
+	at, err := c.Place(ctx, target)
+	if err != nil {
 		return err
 	}
 	config, err := readConfig(c.layout)
