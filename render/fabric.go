@@ -107,6 +107,11 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 		Name: g.Name, Node: g.Node, Endpoints: g.Endpoints, Port: b.top.GatewayPort(c, g),
 		Addresses: b.take(path, b.lock.Gateway(c.Name, g.Name), 1, masked(b.top.TunnelPools())),
 	}
+	lane, ok := b.lock.Lane(c.Name, g.Name)
+	if !ok {
+		b.stale(path, "its lane")
+	}
+	out.Lane = lane
 	for _, epoch := range sorted(b.top.Spec.Keys.Epochs) {
 		key := fabric.Key{Epoch: epoch, Public: strings.TrimSpace(g.PublicKey)}
 		if key.Public == "" {

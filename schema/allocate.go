@@ -10,7 +10,8 @@ import (
 )
 
 // Allocate gives every cluster, gateway, egress rule, export and host of a valid
-// topology the addresses that it needs and does not have yet. What the lock
+// topology the addresses that it needs and does not have yet, and every gateway
+// its lane. What the lock
 // holds stays where it is. lock itself is not changed; nil is an empty one.
 //
 // Warnings tell what had to move all the same: after a pin or a pool changed
@@ -40,6 +41,7 @@ func allocate(top *ClusterSet, lock *Lock) *allocator {
 	a.claim()
 	a.reportMoves()
 	a.fill()
+	a.allocateLanes()
 	a.list.Sort()
 	return a
 }
@@ -122,6 +124,7 @@ func exportDemands(e *Export) []demand {
 func (l *Lock) clone() *Lock {
 	out := newLock()
 	maps.Copy(out.addrs, l.addrs)
+	maps.Copy(out.lanes, l.lanes)
 	for name, c := range l.clusters {
 		out.clusters[name] = &lockedCluster{
 			blocks:   slices.Clone(c.blocks),

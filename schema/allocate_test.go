@@ -111,6 +111,7 @@ func TestNothingMoves(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			lock := newLock()
 			addrs, blocks := map[slot][]netip.Addr{}, map[string][]netip.Prefix{}
+			lanes := map[slot]heldLane{}
 			for range 12 {
 				top := world(pick(r, 24), pick(r, 30))
 				exportsIn(top)
@@ -129,6 +130,12 @@ func TestNothingMoves(t *testing.T) {
 						t.Fatalf("cluster %s moved from %v to %v", name, want, have)
 					}
 				}
+				for s, want := range lanes {
+					if have := next.lanes[s]; have.lane != want.lane {
+						t.Fatalf("%s moved from %d to %d", s.lanePath(), want.lane, have.lane)
+					}
+				}
+				lanes = maps.Clone(next.lanes)
 				for s, h := range next.addrs {
 					addrs[s] = h.addrs
 				}
@@ -156,6 +163,14 @@ func wellFormed(t *testing.T, top *ClusterSet, l *Lock) {
 			owner[a] = s
 			inside(t, top, l, s, a)
 		}
+	}
+	lanes := map[string]slot{}
+	for s, h := range l.lanes {
+		id := fmt.Sprint(s.cluster, " ", h.lane)
+		if other, dup := lanes[id]; dup || h.lane < 0 || h.lane >= fabric.MaxLanes {
+			t.Fatalf("%s is %d, as %s", s.lanePath(), h.lane, other.lanePath())
+		}
+		lanes[id] = s
 	}
 	var all []netip.Prefix
 	for name := range l.clusters {

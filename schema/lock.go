@@ -21,7 +21,8 @@ const LockKind = "ClusterSetLock"
 type Lock struct {
 	clusters  map[string]*lockedCluster
 	addrs     map[slot]held
-	conflicts diag.List // keys that the file holds twice with different values
+	lanes     map[slot]heldLane // of gateways
+	conflicts diag.List         // keys that the file holds twice with different values
 }
 
 // lockedCluster is a cluster's part of the global pools.
@@ -100,7 +101,7 @@ func (s slot) path() string {
 }
 
 func newLock() *Lock {
-	return &Lock{clusters: map[string]*lockedCluster{}, addrs: map[slot]held{}}
+	return &Lock{clusters: map[string]*lockedCluster{}, addrs: map[slot]held{}, lanes: map[slot]heldLane{}}
 }
 
 // cluster gives a cluster's entry and makes it when there is none.

@@ -31,7 +31,7 @@ func CheckLock(top *ClusterSet, lock *Lock) diag.List {
 			shown += fmt.Sprintf(" and %d more", more)
 		}
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "lock-stale",
-			Summary: "the lock is stale: no address yet for " + shown, Hint: "run hawser allocate, and commit the lock"})
+			Summary: "the lock is stale: nothing allocated yet for " + shown, Hint: "run hawser allocate, and commit the lock"})
 	}
 	return list
 }
@@ -46,6 +46,9 @@ func (l *Lock) GC(top *ClusterSet) *Lock {
 			continue
 		}
 		out.addrs[d.slot] = held{addrs: keepFirst(h.addrs, d.count), pos: h.pos}
+		if lane, ok := l.lanes[d.slot]; ok {
+			out.lanes[d.slot] = lane
+		}
 	}
 	for i := range top.Spec.Clusters {
 		c := &top.Spec.Clusters[i]

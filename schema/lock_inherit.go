@@ -20,6 +20,7 @@ func (l *Lock) Inherit(from *Lock) *Lock {
 			taken[a] = true
 		}
 	}
+	out.inheritLanes(from)
 	own := prefixesOf(l)
 	stray := map[string]bool{} // clusters whose blocks in from are not theirs in l
 	for _, name := range slices.Sorted(maps.Keys(from.clusters)) {

@@ -114,6 +114,8 @@ func (r *lockReader) entry(key, value *yaml.Node) {
 	sub, tail := nextSegment(rest)
 	last, end := nextSegment(tail)
 	switch {
+	case top.word == "clusters" && top.label != "" && sub.word == "gateways" && sub.label != "" && tail == "lane":
+		r.lane(slot{kind: slotGateway, cluster: top.label, name: sub.label}, key, value)
 	case end != "" || top.label == "":
 		r.fail(key, "has the unknown key %q", key.Value)
 	case top.word == "clusters" && tail == "":

@@ -48,6 +48,11 @@ func (l *Lock) tree() (clusters, exports []lockNode) {
 	for name := range l.clusters {
 		byCluster[name] = nil
 	}
+	for s := range l.lanes {
+		if _, has := l.addrs[s]; !has {
+			byCluster[s.cluster] = append(byCluster[s.cluster], s)
+		}
+	}
 	for _, s := range l.sorted() {
 		if s.export != "" {
 			byExport[s.export] = append(byExport[s.export], s)
@@ -61,6 +66,7 @@ func (l *Lock) tree() (clusters, exports []lockNode) {
 func nodes(bySlot map[string][]slot) []lockNode {
 	out := make([]lockNode, 0, len(bySlot))
 	for name, slots := range bySlot {
+		slices.SortFunc(slots, slot.compare)
 		out = append(out, lockNode{name, slots})
 	}
 	slices.SortFunc(out, func(a, b lockNode) int { return cmp.Compare(a.name, b.name) })
@@ -79,7 +85,12 @@ func (w *lockWriter) line(path, list string) {
 
 func (w *lockWriter) slots(l *Lock, slots []slot) {
 	for _, s := range slots {
-		w.line(s.path(), addressList(l.addrs[s].addrs))
+		if h, has := l.addrs[s]; has {
+			w.line(s.path(), addressList(h.addrs))
+		}
+		if h, has := l.lanes[s]; has {
+			w.line(s.lanePath(), strconv.Itoa(h.lane))
+		}
 	}
 }
 

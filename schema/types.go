@@ -96,8 +96,9 @@ type Tunnel struct {
 	CIDR netip.Prefix `json:"cidr,omitzero" default:"241.0.0.0/16"`
 	// IPv6 pool of the gateways' addresses inside the tunnels; without it they have none.
 	IPv6CIDR netip.Prefix `json:"ipv6Cidr,omitzero"`
-	// UDP port on which gateways listen.
-	Port int `json:"port,omitempty" default:"51820" min:"1" max:"65535"`
+	// First of the UDP ports on which gateways listen: two for each gateway of
+	// the largest cluster, and never more than 64.
+	Port int `json:"port,omitempty" default:"51820" min:"1" max:"65472"`
 	// MTU of the tunnel devices in bytes. 0: the MTU of the underlay less what
 	// the driver adds.
 	MTU int `json:"mtu,omitempty" min:"576" max:"65535"`
@@ -110,8 +111,8 @@ type Tunnel struct {
 type TunnelOverride struct {
 	// As spec.tunnel.driver, for every link of this cluster.
 	Driver string `json:"driver,omitempty" enum:"wireguard|ipsec|vxlan"`
-	// UDP port on which this cluster's gateways listen.
-	Port int `json:"port,omitempty" min:"1" max:"65535"`
+	// First of the UDP ports on which this cluster's gateways listen.
+	Port int `json:"port,omitempty" min:"1" max:"65472"`
 	// MTU in bytes of this cluster's tunnel devices.
 	MTU int `json:"mtu,omitempty" min:"576" max:"65535"`
 	// As spec.tunnel.keepalive, for this cluster's gateways.

@@ -45,7 +45,7 @@ type Cluster struct {
 	Recipient string `json:"recipient" required:"true"`
 	// What this cluster does differently from spec.tunnel.
 	Tunnel TunnelOverride `json:"tunnel,omitzero"`
-	// Nodes that hold tunnels; at least one.
+	// Nodes that hold tunnels; at least one, at most 32.
 	Gateways []Gateway `json:"gateways" required:"true"`
 	// Egress addresses for some of the cluster's pods. A rule with a podSelector
 	// comes before one for the whole namespace.
@@ -62,8 +62,9 @@ type Gateway struct {
 	// Where other gateways reach it, in order of preference: addresses, or
 	// dns:<name>. Without any it only dials out.
 	Endpoints []string `json:"endpoints,omitempty"`
-	// UDP port on which it listens. 0: the cluster's, otherwise spec.tunnel.port.
-	Port int `json:"port,omitempty" min:"1" max:"65535"`
+	// First of the UDP ports on which it listens. 0: the cluster's, otherwise
+	// spec.tunnel.port.
+	Port int `json:"port,omitempty" min:"1" max:"65472"`
 	// Public half of a key of your own: 32 bytes (X25519) in base64. Then no
 	// private key is rendered for it; the node has it already.
 	PublicKey string `json:"publicKey,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"filippo.io/age"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // dnsPrefix begins an endpoint that is looked up by name.
@@ -19,7 +20,7 @@ const dnsPrefix = "dns:"
 
 // endpoints checks where gateways are reached.
 func (c *checker) endpoints() {
-	taken, pools := uniqueness{}, c.set.pools()
+	taken, pools := map[string][]listener{}, c.set.pools()
 	silent := ""
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
@@ -31,8 +32,7 @@ func (c *checker) endpoints() {
 			for k, text := range g.Endpoints {
 				at := nth(p+".endpoints", k)
 				if c.endpoint(at, text, pools) {
-					port := strconv.Itoa(c.set.GatewayPort(cluster, g))
-					c.unique(taken, normalEndpoint(text)+" "+port, at, fmt.Sprintf("%s with port %s is the endpoint of another gateway", text, port))
+					c.apart(taken, normalEndpoint(text), listener{at, c.set.GatewayPort(cluster, g)})
 				}
 			}
 		}
@@ -48,6 +48,47 @@ func (c *checker) endpoints() {
 		}
 		silent = path
 	}
+}
+
+// gatewayPorts is how many UDP ports from its first on a gateway may listen on:
+// one for each lane and each of two key epochs.
+const gatewayPorts = 2 * fabric.MaxLanes
+
+// ownPorts are those of the agent on every node, UDP or TCP.
+const firstOwnPort, lastOwnPort = 4803, 4806
+
+func (c *checker) portRange(first int, path string) {
+	if first <= lastOwnPort && first+gatewayPorts > firstOwnPort {
+		c.fail(diag.Diagnostic{Code: "bad-port", Path: path,
+			Summary: fmt.Sprintf("its ports %d to %d hold %d to %d, on which the agent listens",
+				first, first+gatewayPorts-1, firstOwnPort, lastOwnPort),
+			Hint: "set port to another one, such as 51820"})
+	}
+}
+
+// listener is a gateway at one endpoint.
+type listener struct {
+	path string
+	port int
+}
+
+// apart checks that gateways behind one address have ports of their own.
+func (c *checker) apart(taken map[string][]listener, endpoint string, l listener) {
+	for _, other := range taken[endpoint] {
+		switch gap := max(l.port-other.port, other.port-l.port); {
+		case gap == 0:
+			c.fail(diag.Diagnostic{Code: "duplicate", Path: l.path, Related: related(other.path),
+				Summary: fmt.Sprintf("%s with port %d is the endpoint of another gateway", endpoint, l.port)})
+		case gap < gatewayPorts:
+			c.fail(diag.Diagnostic{Code: "duplicate", Path: l.path, Related: related(other.path),
+				Summary: fmt.Sprintf("%s is the endpoint of another gateway with port %d, only %d from %d", endpoint, other.port, gap, l.port),
+				Hint:    fmt.Sprintf("give them ports that are %d apart, as each gateway may use so many", gatewayPorts)})
+		default:
+			continue
+		}
+		return
+	}
+	taken[endpoint] = append(taken[endpoint], l)
 }
 
 // dialOut warns of a gateway that nobody can call and that lets its way in close.

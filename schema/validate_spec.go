@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // settings checks what is said for the whole clusterset.
@@ -123,8 +124,13 @@ func (c *checker) members() {
 
 func (c *checker) gateways(cluster *Cluster, path string) {
 	names, nodes := uniqueness{}, uniqueness{}
+	if n := len(cluster.Gateways); n > fabric.MaxLanes {
+		c.fail(diag.Diagnostic{Code: "too-many", Path: path + ".gateways",
+			Summary: fmt.Sprintf("%d gateways, a cluster can have %d", n, fabric.MaxLanes)})
+	}
 	for i, p := range cluster.gatewayPaths(path) {
 		g := &cluster.Gateways[i]
+		c.portRange(c.set.GatewayPort(cluster, g), p)
 		c.label(p+".name", g.Name)
 		c.domain(p+".node", g.Node)
 		c.unique(names, g.Name, p, "the name "+g.Name+" is taken by another gateway of the cluster")

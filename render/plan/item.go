@@ -146,6 +146,7 @@ func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {
 			field("node", g.Node),
 			field("endpoints", strings.Join(g.Endpoints, ", ")),
 			field("port", strconv.Itoa(g.Port)),
+			field("lane", strconv.Itoa(g.Lane)),
 			field("addresses", ranges(g.Addresses)),
 			fixed("public keys", strings.Join(keys, ", ")),
 		}}

@@ -87,14 +87,20 @@ type EgressRule struct {
 	IPs         []netip.Addr      `json:"ips"`
 }
 
+// MaxLanes is how many gateways one cluster can have.
+const MaxLanes = 32
+
 // Gateway is a node that holds tunnels.
 type Gateway struct {
-	Name      string       `json:"name"`
-	Node      string       `json:"node"`
-	Endpoints []string     `json:"endpoints,omitempty"` // an address, or dns:<name>, in order of preference
-	Port      int          `json:"port"`                // UDP
-	Addresses []netip.Addr `json:"addresses"`           // inside the tunnels, one a family
-	Keys      []Key        `json:"keys"`                // one an epoch, ascending
+	Name      string   `json:"name"`
+	Node      string   `json:"node"`
+	Endpoints []string `json:"endpoints,omitempty"` // an address, or dns:<name>, in order of preference
+	Port      int      `json:"port"`                // UDP, the first of 2*MaxLanes
+	// Lane numbers the gateways of a cluster from 0, below MaxLanes, each once. A
+	// gateway has one tunnel device for each lane of other clusters' gateways.
+	Lane      int          `json:"lane,omitempty"`
+	Addresses []netip.Addr `json:"addresses"` // inside the tunnels, one a family
+	Keys      []Key        `json:"keys"`      // one an epoch, ascending
 }
 
 // Key is the public half of a gateway's tunnel key.
