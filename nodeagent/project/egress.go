@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -93,7 +94,7 @@ func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) 
 		if family(ip) != fam {
 			continue
 		}
-		if score := mix(hashOf(identity + "\n" + ip.String())); !best.IsValid() || score > top {
+		if score := spread.Mix(spread.Hash(identity + "\n" + ip.String())); !best.IsValid() || score > top {
 			best, top = ip, score
 		}
 	}

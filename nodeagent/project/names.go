@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -170,7 +171,7 @@ func serialOf(services []desired.Service, dns fabric.DNS) uint32 {
 // digest is FNV-1a over the parts of a structure, each with its end marked.
 type digest struct{ sum uint64 }
 
-func newDigest() *digest { return &digest{sum: hashOf("")} }
+func newDigest() *digest { return &digest{sum: spread.Hash("")} }
 
 func (d *digest) octet(b byte) { d.sum = (d.sum ^ uint64(b)) * 0x100000001b3 }
 

@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+
+	"hawser.dev/hawser/internal/spread"
 )
 
 // Backend is one receiver of slots.
@@ -50,7 +52,7 @@ func newAssignment(n int, backends []Backend) *assignment {
 	}
 	slices.SortStableFunc(a.order, func(x, y int) int { return strings.Compare(backends[x].Key, backends[y].Key) })
 	for at, i := range a.order {
-		a.hashes[at] = hashOf(backends[i].Key)
+		a.hashes[at] = spread.Hash(backends[i].Key)
 		a.floor[at] = n * max(backends[i].Weight, 1) / total
 		a.spare -= a.floor[at]
 	}
@@ -64,9 +66,9 @@ func (a *assignment) run(out []int) {
 	low := uint64(1)<<(slotBits+backendBits) - 1
 	pairs := make([]uint64, 0, len(out)*len(a.order))
 	for slot := range out {
-		salt := mix(uint64(slot) + 1)
+		salt := spread.Mix(uint64(slot) + 1)
 		for b, h := range a.hashes {
-			pairs = append(pairs, mix(h^salt)&^low|uint64(slot)<<backendBits|uint64(b))
+			pairs = append(pairs, spread.Mix(h^salt)&^low|uint64(slot)<<backendBits|uint64(b))
 		}
 	}
 	slices.Sort(pairs)
@@ -87,22 +89,4 @@ func (a *assignment) run(out []int) {
 		taken[slot] = true
 		out[slot] = a.order[b]
 	}
-}
-
-// hashOf is FNV-1a, which is the same on every node and in every release.
-func hashOf(text string) uint64 {
-	h := uint64(0xcbf29ce484222325)
-	for i := range len(text) {
-		h = (h ^ uint64(text[i])) * 0x100000001b3
-	}
-	return h
-}
-
-// mix is the finalizer of SplitMix64: every bit of x moves every bit of the result.
-func mix(x uint64) uint64 {
-	x ^= x >> 30
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	return x ^ x>>31
 }
