@@ -27,6 +27,7 @@ type peers struct {
 	prober *health.Prober
 
 	mu      sync.Mutex
+	table   *health.Table
 	probing probing
 	feeding feeding
 	err     error // why feeds could not be set up
@@ -41,6 +42,7 @@ func newPeers(config Config, log *slog.Logger, look func()) *peers {
 	p.prober = health.New(health.Config{
 		Cluster: config.Cluster, Port: desired.ProbePort, Log: log, OnChange: look,
 	})
+	p.prober.SetReady(true)
 	return p
 }
 
@@ -95,9 +97,20 @@ func (p *peers) run(ctx context.Context) error {
 
 func (p *peers) snapshot() health.Snapshot { return p.prober.Snapshot() }
 
-// paths chooses the link to each other cluster.
+// paths chooses the link to each other cluster, and tells the prober.
 func (p *peers) paths(f *fabric.Fabric) map[string]project.Path {
-	return health.Paths(f, p.config.Cluster, p.snapshot().Alive)
+	p.mu.Lock()
+	if p.table == nil || !p.table.Same(f) {
+		p.table = health.NewTable(f)
+	}
+	table := p.table
+	p.mu.Unlock()
+	paths := map[string]project.Path{}
+	for cluster, choice := range health.Paths(table, p.config.Cluster, p.snapshot()) {
+		paths[cluster] = choice.Path
+	}
+	p.prober.SetUse(paths)
+	return paths
 }
 
 func (p *peers) live() map[string]project.Live { return p.client.Snapshot() }

@@ -1,86 +1,115 @@
 package health
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
+	"strconv"
 
 	"hawser.dev/hawser/nodeagent/project"
-	"hawser.dev/hawser/schema/fabric"
 )
 
-// Side is one end of a pair of clusters.
-type Side struct {
-	Cluster  string
-	Gateways []string
+// Choice is the link that carries the traffic of a pair of clusters. Its Down
+// is set when its rank is Down.
+type Choice struct {
+	project.Path
+	Rank Rank
+	Why  string // such as "best of 9", "follows g1", "best of those that live", "nothing lives"
 }
 
-// Choose picks the link that carries the traffic of two clusters: the highest
-// rendezvous hash of all combinations of a local and a remote gateway that are
-// alive, or of all combinations when none is. The hash does not depend on which
-// end asks or on the order of the gateways, so both ends choose the same link,
-// and a gateway that comes or goes moves only the pairs that it wins or held.
-// The result is false when a side has no gateway. It is pure.
-func Choose(local, remote Side, alive func(project.Path) bool) (project.Path, bool) {
-	var best, bestAlive project.Path
-	var top, topAlive uint64
-	var any, anyAlive bool
-	for _, l := range local.Gateways {
-		for _, r := range remote.Gateways {
-			path := project.Path{Local: l, Remote: r}
-			score := weight(local.Cluster+"/"+l, remote.Cluster+"/"+r)
-			if !any || score > top {
-				best, top, any = path, score, true
-			}
-			if (!anyAlive || score > topAlive) && alive(path) {
-				bestAlive, topAlive, anyAlive = path, score, true
-			}
+// Pick gives the first link of the highest rank, and the first of all when all
+// are Down. It is false when the order is empty.
+func Pick(order []project.Path, fit func(project.Path) Rank) (path project.Path, rank Rank, ok bool) {
+	for i, p := range order {
+		if r := fit(p); i == 0 || r > rank {
+			path, rank, ok = p, r, true
+		}
+		if rank == Good {
+			break
 		}
 	}
-	if anyAlive {
-		return bestAlive, true
-	}
-	return best, any
+	return path, rank, ok
 }
 
-// weight is the hash of a link whose ends are named cluster/gateway. Names are
-// DNS labels, so the newline cannot occur in one.
-func weight(a, b string) uint64 {
-	if a > b {
-		a, b = b, a
-	}
-	sum := sha256.Sum256([]byte(a + "\n" + b))
-	return binary.BigEndian.Uint64(sum[:8])
-}
-
-// Paths chooses the link to every other cluster of the fabric. alive says
-// whether a gateway of this cluster reaches a gateway of another one.
-func Paths(f *fabric.Fabric, cluster string, alive func(local string, remote Peer) bool) map[string]project.Path {
-	own := f.Cluster(cluster)
-	if own == nil {
+// Paths chooses the link to every other cluster of the table, for all nodes of
+// one cluster. Of two clusters the one with the lower name chooses by the table,
+// and the other follows what it hears the first one use, so that both ends agree
+// even when they do not see the same.
+func Paths(t *Table, cluster string, s Snapshot) map[string]Choice {
+	if t.find(cluster) < 0 {
 		return nil
 	}
-	local := side(own)
-	paths := make(map[string]project.Path, len(f.Clusters))
-	for i := range f.Clusters {
-		remote := side(&f.Clusters[i])
-		if remote.Cluster == cluster {
+	paths := make(map[string]Choice, len(t.sides))
+	for i := range t.sides {
+		remote := t.sides[i].cluster
+		if remote == cluster {
 			continue
 		}
-		path, exists := Choose(local, remote, func(p project.Path) bool {
-			return alive(p.Local, Peer{Cluster: remote.Cluster, Gateway: p.Remote})
-		})
-		if exists {
-			path.Down = !alive(path.Local, Peer{Cluster: remote.Cluster, Gateway: path.Remote})
-			paths[remote.Cluster] = path
+		v := view{snapshot: &s, cluster: cluster, remote: remote}
+		// Most pairs use their first choice: it needs no order of the others.
+		if first, _ := t.First(cluster, remote); cluster < remote && v.rank(first) == Good {
+			paths[remote] = v.choice(first, Good, "best of "+strconv.Itoa(t.links(cluster, remote)))
+			continue
+		}
+		paths[remote] = v.choose(t.Order(cluster, remote))
+	}
+	return paths
+}
+
+// Transit gives, for each remote cluster, the link of one gateway of this
+// cluster that takes what others hand to it. A cluster that none of its links
+// reaches is missing.
+func Transit(t *Table, cluster, gateway string, s Snapshot) map[string]project.Path {
+	paths := map[string]project.Path{}
+	for i := range t.sides {
+		remote := t.sides[i].cluster
+		var own []project.Path
+		for _, p := range t.Order(cluster, remote) {
+			if p.Local == gateway {
+				own = append(own, p)
+			}
+		}
+		v := view{snapshot: &s, cluster: cluster, remote: remote}
+		if c := v.choose(own); len(own) > 0 && !c.Down {
+			paths[remote] = c.Path
 		}
 	}
 	return paths
 }
 
-func side(c *fabric.Cluster) Side {
-	out := Side{Cluster: c.Name}
-	for _, g := range c.Gateways {
-		out.Gateways = append(out.Gateways, g.Name)
+// view is what is known of the links of one pair of clusters.
+type view struct {
+	snapshot        *Snapshot
+	cluster, remote string
+}
+
+func (v *view) peer(p project.Path) Peer { return Peer{Cluster: v.remote, Gateway: p.Remote} }
+
+func (v *view) rank(p project.Path) Rank { return v.snapshot.Rank(p.Local, v.peer(p)) }
+
+// choose takes the best link of an order, or of those that the leading cluster uses.
+func (v *view) choose(order []project.Path) Choice {
+	if v.cluster > v.remote {
+		var used []project.Path
+		for _, p := range order {
+			if v.snapshot.Uses(p.Local, v.peer(p)) {
+				used = append(used, p)
+			}
+		}
+		if p, rank, ok := Pick(used, v.rank); ok && rank > Down {
+			return v.choice(p, rank, "follows "+v.remote)
+		}
 	}
-	return out
+	p, rank, ok := Pick(order, v.rank)
+	switch {
+	case !ok:
+		return Choice{Path: project.Path{Down: true}}
+	case rank == Down:
+		return v.choice(p, rank, "nothing lives")
+	case rank == Good && p == order[0]:
+		return v.choice(p, rank, "best of "+strconv.Itoa(len(order)))
+	}
+	return v.choice(p, rank, "best of those that live")
+}
+
+func (v *view) choice(p project.Path, rank Rank, why string) Choice {
+	p.Down = rank == Down
+	return Choice{Path: p, Rank: rank, Why: why}
 }

@@ -69,6 +69,19 @@ type Link struct {
 	Since  time.Time   // of State
 	RTT    *status.RTT // nil while no probe of the window was answered
 	Loss   float64     // 0..1 of the window
+	// Rank is how fit the link is; Why says what keeps it from being Good, and is
+	// empty when nothing does.
+	Rank Rank
+	Why  string
+	// Falls counts how often the link died within the last minute. A link that
+	// fell too often is Unsteady until Held, which is zero otherwise.
+	Falls int
+	Held  time.Time
+	// Standby is true while neither end uses the link, so that it may be probed
+	// less often.
+	Standby bool
+	// LeastRTT is the shortest round trip of the last probes; 0 = none answered.
+	LeastRTT time.Duration
 	// Initial is true for a target of the first set that has not answered yet and
 	// is not dead yet: an agent that starts takes its links as alive until they
 	// prove dead, so that a restart moves nothing.
@@ -100,21 +113,28 @@ func newSnapshot(self Peer, links []Link, stats Stats) Snapshot {
 	return Snapshot{Links: links, Stats: stats, self: self, byPeer: byPeer}
 }
 
-// Alive reports whether a gateway of this cluster reaches a gateway of another:
+// Rank says how fit a link is from a gateway of this cluster to one of another:
 // by own probes when it is the gateway of this node, otherwise by what that
-// gateway said. It fits Paths.
-func (s Snapshot) Alive(local string, remote Peer) bool {
-	via := remote
-	if local != s.self.Gateway {
-		via = Peer{Cluster: s.self.Cluster, Gateway: local}
+// gateway said.
+func (s Snapshot) Rank(local string, remote Peer) Rank {
+	rank := Down
+	if local == s.self.Gateway {
+		for _, i := range s.byPeer[remote] {
+			rank = max(rank, s.Links[i].Rank)
+		}
+		return rank
 	}
-	for _, i := range s.byPeer[via] {
-		if link := &s.Links[i]; link.Alive() && (via == remote || link.reaches(remote)) {
-			return true
+	for _, i := range s.byPeer[Peer{Cluster: s.self.Cluster, Gateway: local}] {
+		if link := &s.Links[i]; link.Alive() && link.reaches(remote) {
+			rank = Good
 		}
 	}
-	return false
+	return rank
 }
+
+// Uses reports whether the remote gateway's cluster says that it uses the link
+// from a gateway of this cluster to it.
+func (s Snapshot) Uses(string, Peer) bool { return false }
 
 // reaches reports whether the gateway at the other end said that it reaches a
 // remote one. What it did not say yet is taken for granted, as for Initial.

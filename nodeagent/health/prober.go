@@ -3,11 +3,14 @@ package health
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/project"
 )
 
 // Prober probes its targets and answers probes. Its methods may be called from
@@ -25,6 +28,9 @@ type Prober struct {
 	byWay    map[way]*target
 	schedule schedule
 	bucket   bucket
+	use      map[string]project.Path
+	ready    bool
+	draining bool
 	moved    bool // targets or listen changed, so sockets may have to
 	started  bool // a first set of targets was given
 	reach    reachList
@@ -114,6 +120,39 @@ func (p *Prober) SetSettings(settings Settings) {
 	p.poke()
 }
 
+// SetReady says whether this node does what it should as a gateway. Until then
+// it tells others not to choose it unless there is nothing better.
+func (p *Prober) SetReady(ready bool) {
+	p.mu.Lock()
+	p.ready = ready
+	p.mu.Unlock()
+	p.poke()
+}
+
+// SetDraining tells others to leave this gateway as soon as they can.
+func (p *Prober) SetDraining(draining bool) {
+	p.mu.Lock()
+	p.draining = draining
+	p.mu.Unlock()
+	p.poke()
+}
+
+// SetUse says which link to each remote cluster this node uses now. The links of
+// this gateway among them are told to the other end, and probed at the full rate.
+func (p *Prober) SetUse(use map[string]project.Path) {
+	p.mu.Lock()
+	p.use = maps.Clone(use)
+	p.mu.Unlock()
+	p.poke()
+}
+
+// uses reports whether this node uses the own link to a remote gateway. The
+// mutex is held.
+func (p *Prober) uses(remote Peer) bool {
+	path, used := p.use[remote.Cluster]
+	return used && p.gateway != "" && path.Local == p.gateway && path.Remote == remote.Gateway
+}
+
 // Snapshot gives a copy of what is known now.
 func (p *Prober) Snapshot() Snapshot {
 	p.mu.Lock()
@@ -121,7 +160,9 @@ func (p *Prober) Snapshot() Snapshot {
 	now := time.Now()
 	links := make([]Link, 0, len(p.targets))
 	for _, t := range p.targets {
-		links = append(links, t.link(now, p.deadline()))
+		link := t.link(now, p.deadline())
+		link.Standby = t.Device == "" && !p.uses(t.Peer)
+		links = append(links, link)
 	}
 	slices.SortFunc(links, func(a, b Link) int {
 		return cmp.Or(

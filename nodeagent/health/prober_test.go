@@ -101,7 +101,7 @@ func TestProberFollowsALink(t *testing.T) {
 	if link := s.Links[0]; link.RTT == nil || link.RTT.Min <= 0 && link.RTT.Max <= 0 || link.Since.IsZero() {
 		t.Errorf("link is %+v", link)
 	}
-	if !s.Alive("a1", Peer{"b", "b1"}) || s.Alive("a1", Peer{"b", "b2"}) || s.Alive("a2", Peer{"b", "b1"}) {
+	if s.Rank("a1", Peer{"b", "b1"}) == Down || s.Rank("a1", Peer{"b", "b2"}) > Down || s.Rank("a2", Peer{"b", "b1"}) > Down {
 		t.Error("the snapshot does not tell what is alive")
 	}
 	a.SetTargets([]Target{target})
@@ -110,7 +110,7 @@ func TestProberFollowsALink(t *testing.T) {
 	}
 	b.stop()
 	s = a.await(t, "the loss", state(status.Disconnected))
-	if s.Alive("a1", Peer{"b", "b1"}) {
+	if s.Rank("a1", Peer{"b", "b1"}) > Down {
 		t.Error("a dead link is alive")
 	}
 	start(t, "b", "b1", loopback(2), p)
@@ -131,14 +131,14 @@ func TestProberFirstAndLaterTargets(t *testing.T) {
 	first := Target{Peer: Peer{"b", "b1"}, Source: a.addr, Addr: loopback(12)}
 	later := Target{Peer: Peer{"c", "c1"}, Source: a.addr, Addr: loopback(13)}
 	a.SetTargets([]Target{first})
-	if !a.Snapshot().Alive("a1", first.Peer) {
+	if a.Snapshot().Rank("a1", first.Peer) == Down {
 		t.Error("a link of the first set must count as alive until it proves dead")
 	}
 	a.SetTargets([]Target{first, later})
-	if a.Snapshot().Alive("a1", later.Peer) {
+	if a.Snapshot().Rank("a1", later.Peer) > Down {
 		t.Error("a link that came later must prove alive first")
 	}
-	a.await(t, "the loss of the first", func(s Snapshot) bool { return !s.Alive("a1", first.Peer) })
+	a.await(t, "the loss of the first", func(s Snapshot) bool { return s.Rank("a1", first.Peer) == Down })
 }
 
 func TestProberIgnoresStrangers(t *testing.T) {

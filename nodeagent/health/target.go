@@ -94,6 +94,12 @@ func (t *target) set(state string, now time.Time) {
 func (t *target) link(now time.Time, deadline time.Duration) Link {
 	out := Link{Target: t.Target, State: t.state, Since: t.since, Initial: t.initial, reach: t.reach}
 	out.RTT, out.Loss = t.measure(now, deadline)
+	if out.Rank = Good; !out.Alive() {
+		out.Rank, out.Why = Down, "no answer"
+	}
+	if out.RTT != nil {
+		out.LeastRTT = time.Duration(out.RTT.Min) * time.Microsecond
+	}
 	return out
 }
 

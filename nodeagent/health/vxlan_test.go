@@ -48,7 +48,7 @@ func beNode(role []string) error {
 			return <-done
 		case <-changed:
 			s := p.Snapshot()
-			fmt.Println(s.Links[0].State, "b1", s.Alive("gw", Peer{"g2", "b1"}), "c1", s.Alive("gw", Peer{"g3", "c1"}))
+			fmt.Println(s.Links[0].State, "b1", s.Rank("gw", Peer{"g2", "b1"}), "c1", s.Rank("gw", Peer{"g3", "c1"}))
 		}
 	}
 }
@@ -87,14 +87,14 @@ func TestOverVXLAN(t *testing.T) {
 			}
 			p.Start(0, "gateway "+addr[0]+" "+addr[1])
 			lines := p.Start(1, "node "+addr[1]+" "+addr[0])
-			nodepair.Await(t, lines, "connected b1 true c1 false")
+			nodepair.Await(t, lines, "connected b1 good c1 down")
 			p.IP(1, "link del hw-vx0")
-			nodepair.Await(t, lines, "error b1 false c1 false")
+			nodepair.Await(t, lines, "error b1 down c1 down")
 			p.VXLAN(1)
 			if family == "IPv6" {
 				p.IP(1, "-6 route add default dev hw-vx0 table 7302")
 			}
-			nodepair.Await(t, lines, "connected b1 true c1 false")
+			nodepair.Await(t, lines, "connected b1 good c1 down")
 		})
 	}
 }
