@@ -160,9 +160,32 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("kernel events", func(ctx context.Context) error { return kernel.Monitor(ctx, a.trigger) })
 	start("nftables events", func(ctx context.Context) error { return kernel.NFTMonitor(ctx, kernel.NFTOptions{}, a.trigger) })
 	start("dns", a.serveNames)
+	start("tunnels", a.tunnels().Run)
 	a.engine.Run(ctx, a.source, a.trigger)
 	wait.Wait()
 	return errors.Join(errs...)
+}
+
+// tunnels looks after the processes of this node's tunnel devices.
+func (a *Agent) tunnels() *tunnel.Watch {
+	return &tunnel.Watch{
+		Log: a.log,
+		Devices: func() []string {
+			var names []string
+			if n := a.shown.Load().node; n != nil {
+				for _, l := range n.Links {
+					if l.Type == desired.LinkWireguard {
+						names = append(names, l.Name)
+					}
+				}
+			}
+			return names
+		},
+		Replaced: func(name string) {
+			a.metrics.replaced.WithLabelValues(name).Inc()
+			a.look()
+		},
+	}
 }
 
 // Plan gives what a pass would change in the kernel now. It needs the inputs, and changes nothing.

@@ -23,6 +23,7 @@ type metrics struct {
 	objects  *prometheus.GaugeVec
 	undone   *prometheus.GaugeVec
 	queries  *prometheus.CounterVec
+	replaced *prometheus.CounterVec
 
 	driftTotal atomic.Int64
 }
@@ -45,8 +46,10 @@ func newMetrics() *metrics {
 			Name: "hawser_undone", Help: "Changes that the last round left: blocked, failed or fought over."}, []string{"state"}),
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hawser_dns_queries_total", Help: "Answered queries."}, []string{"transport", "type", "rcode"}),
+		replaced: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hawser_tunnel_replaced_total", Help: "Tunnel processes that ended or hung, and were replaced, by device."}, []string{"link"}),
 	}
-	m.registry.MustRegister(m.passes, m.seconds, m.changes, m.drift, m.objects, m.undone, m.queries,
+	m.registry.MustRegister(m.passes, m.seconds, m.changes, m.drift, m.objects, m.undone, m.queries, m.replaced,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

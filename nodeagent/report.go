@@ -2,13 +2,13 @@ package nodeagent
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/health"
-	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
@@ -55,7 +55,7 @@ func (a *Agent) status() status.Status {
 
 // connections joins what the prober knows of each link with what WireGuard counts.
 func (a *Agent) connections(f *fabric.Fabric, own *fabric.Gateway, paths map[string]project.Path) []status.Connection {
-	peers, driver, err := kernel.PeerStatus()
+	peers, driver, err := a.namespace.PeerStatus(context.Background())
 	if err != nil {
 		a.log.Debug("peers not read", "err", err)
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-	"golang.zx2c4.com/wireguard/wgctrl"
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/tunnel"
 )
 
 // Namespace is an open handle on one network namespace. The kinds made from it
@@ -28,7 +28,7 @@ import (
 type Namespace struct {
 	path  string
 	route *netlink.Handle
-	wg    *wgctrl.Client
+	wg    *tunnel.Control
 	read  *reading // of the WireGuard devices; nil = none that may be used
 	// events since the namespace was opened.
 	events *journal
@@ -42,9 +42,9 @@ func Open(path string) (*Namespace, error) {
 		if ns.route, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 			return fmt.Errorf("open netlink socket: %w", err)
 		}
-		if ns.wg, err = wgctrl.New(); err != nil {
+		if ns.wg, err = tunnel.OpenControl(); err != nil {
 			ns.route.Close()
-			return fmt.Errorf("open wireguard control: %w", err)
+			return err
 		}
 		if ns.events, err = openJournal(); err != nil {
 			ns.route.Close()

@@ -1,14 +1,16 @@
 package kernel
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
 
-	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/tunnel"
 )
 
 // PeerCounters is what WireGuard knows of one peer now.
@@ -18,14 +20,11 @@ type PeerCounters struct {
 	TxBytes  int64
 }
 
-// PeerStatus reads the peers of our devices in the current network namespace, by
-// public key (base64), and the driver that holds them.
-func PeerStatus() (peers map[string]PeerCounters, driver string, err error) {
-	client, err := wgctrl.New()
-	if err != nil {
-		return nil, "", fmt.Errorf("open wireguard control: %w", err)
-	}
-	defer func() { _ = client.Close() }()
+// PeerStatus reads the peers of our devices, by public key (base64), and the
+// driver that holds them. Devices that do not answer are left out. Other than the
+// kinds it may be used by any goroutine, but it looks at the current network
+// namespace.
+func (ns *Namespace) PeerStatus(ctx context.Context) (peers map[string]PeerCounters, driver string, err error) {
 	links, err := net.Interfaces()
 	if err != nil {
 		return nil, "", fmt.Errorf("list links: %w", err)
@@ -35,7 +34,10 @@ func PeerStatus() (peers map[string]PeerCounters, driver string, err error) {
 		if !strings.HasPrefix(link.Name, desired.TunnelPrefix) {
 			continue
 		}
-		d, err := client.Device(link.Name)
+		d, err := ns.wg.Device(ctx, link.Name)
+		if errors.Is(err, tunnel.ErrNoAnswer) {
+			continue
+		}
 		if err != nil {
 			return nil, "", fmt.Errorf("read wireguard device %s: %w", link.Name, err)
 		}

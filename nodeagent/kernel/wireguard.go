@@ -4,22 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/tunnel"
 	"hawser.dev/hawser/schema/fabric"
 )
-
-// controlTimeout bounds one exchange with a device; a userspace process that
-// hangs must not stop the engine.
-const controlTimeout = 10 * time.Second
 
 // Wireguards is the kind of WireGuard device configurations, on our links. A
 // device without a private key is not configured and so does not exist for it.
@@ -98,8 +93,8 @@ func (ns *Namespace) sameDevices(ctx context.Context) ([]*wgtypes.Device, error)
 	return ns.devices(ctx)
 }
 
-// devices gives the WireGuard devices among our links. One that cannot be read
-// is an error, except when it just went.
+// devices gives the WireGuard devices among our links that somebody serves: one
+// whose process is gone or hangs must not keep the others from being looked after.
 func (ns *Namespace) devices(ctx context.Context) ([]*wgtypes.Device, error) {
 	list, err := ns.links()
 	if err != nil {
@@ -111,9 +106,9 @@ func (ns *Namespace) devices(ctx context.Context) ([]*wgtypes.Device, error) {
 			continue
 		}
 		name := l.Attrs().Name
-		d, err := control(ctx, func() (*wgtypes.Device, error) { return ns.wg.Device(name) })
-		if unanswered(err) {
-			continue // no process behind it: the link kind replaces it
+		d, err := ns.wg.Device(ctx, name)
+		if errors.Is(err, tunnel.ErrNoAnswer) {
+			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read wireguard device %s: %w", name, err)
@@ -121,12 +116,6 @@ func (ns *Namespace) devices(ctx context.Context) ([]*wgtypes.Device, error) {
 		out = append(out, d)
 	}
 	return out, nil
-}
-
-// unanswered reports whether an error says that nobody serves the device. A
-// killed process leaves its socket behind, which then refuses.
-func unanswered(err error) bool {
-	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
 }
 
 func holdsWireguard(l netlink.Link) bool {
@@ -143,35 +132,12 @@ func (ns *Namespace) configure(ctx context.Context, name string, config wgtypes.
 	if _, err := ns.link(name); err != nil {
 		return err
 	}
-	_, err := control(ctx, func() (struct{}, error) { return struct{}{}, ns.wg.ConfigureDevice(name, config) })
-	if unanswered(err) {
-		return converge.ErrBlocked{On: "wireguard device " + name}
+	err := ns.wg.Configure(ctx, name, config)
+	if errors.Is(err, tunnel.ErrNoAnswer) {
+		return converge.ErrBlocked{On: "an answer of wireguard device " + name}
 	}
 	if err != nil {
 		return fmt.Errorf("configure wireguard device %s: %w", name, err)
 	}
 	return nil
-}
-
-// control runs one exchange with a device, for a bounded time. The library's
-// calls cannot be cancelled; one that is given up ends when the process does.
-func control[T any](ctx context.Context, call func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
-	defer cancel()
-	type answer struct {
-		value T
-		err   error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		value, err := call()
-		done <- answer{value, err}
-	}()
-	select {
-	case a := <-done:
-		return a.value, a.err
-	case <-ctx.Done():
-		var none T
-		return none, fmt.Errorf("no answer: %w", ctx.Err())
-	}
 }

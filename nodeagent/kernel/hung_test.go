@@ -1,0 +1,99 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/tunnel"
+)
+
+// TestHungTunnel stops the process of one of two devices, as a deadlock would.
+func TestHungTunnel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hung, fine := tunnelLink(), tunnelLink()
+	w.make(t, hung, fine)
+	if mustLink(t, w, hung.Name).Type() == desired.LinkWireguard {
+		t.Skip("needs a kernel without WireGuard")
+	}
+	pid := pidOf(t, hung.Name)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing waits long for it, a second pass not at all, and the other is served.
+	want := append(manyPeers(t, hung.Name, 1), manyPeers(t, fine.Name, 1)...)
+	e := peerEngine(w)
+	began := time.Now()
+	r := e.Once(t.Context(), want, "")
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the pass took %v", took)
+	}
+	var blocked converge.ErrBlocked
+	if len(r.Changed) != 1 || !strings.HasPrefix(r.Changed[0].Key, fine.Name) || len(r.Failed) > 0 ||
+		len(r.Blocked) != 1 || !errors.As(r.Blocked[0].Err, &blocked) || !strings.Contains(blocked.On, hung.Name) {
+		t.Errorf("changed %v, blocked %v, failed %v", r.Changed, r.Blocked, r.Failed)
+	}
+	began = time.Now()
+	e.Once(t.Context(), want, "")
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the next pass took %v", took)
+	}
+
+	var log buffer
+	replaced := make(chan string, 10)
+	watch := &tunnel.Watch{
+		Devices:  func() []string { return []string{hung.Name, fine.Name} },
+		Log:      slog.New(slog.NewTextHandler(&log, nil)),
+		Replaced: func(name string) { replaced <- name },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- watch.Run(ctx) }()
+	await(t, "the end of the process that hangs", func() bool { return gone(linkError(w, hung.Name)) })
+	w.make(t, hung, fine)
+	select {
+	case name := <-replaced:
+		if name != hung.Name || !strings.Contains(log.String(), `msg="tunnel replaced" link=`+hung.Name+` cause="it did not answer for 3`) {
+			t.Errorf("replaced %s, log:\n%s", name, log.String())
+		}
+	case <-time.After(10 * time.Second):
+		t.Errorf("no word of the new process, log:\n%s", log.String())
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if again := pidOf(t, hung.Name); again == 0 || again == pid {
+		t.Errorf("process %d after %d", again, pid)
+	}
+	if r := e.Once(t.Context(), want, ""); !r.Clean() || len(r.Changed) != 1 {
+		t.Errorf("changed %v, blocked %v, failed %v", r.Changed, r.Blocked, r.Failed)
+	}
+}
+
+// buffer may be written and read at once.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,135 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+)
+
+const (
+	// readTimeout bounds one reading. A device with 1 000 peers takes 4 ms.
+	readTimeout = 500 * time.Millisecond
+	// writeTimeout bounds one configuration, together with peerTimeout for each
+	// peer in it. 1 000 new peers take 200 ms.
+	writeTimeout = time.Second
+	peerTimeout  = 20 * time.Millisecond
+)
+
+// ErrNoAnswer says that the process of a device is gone, or there and silent.
+var ErrNoAnswer = errors.New("no answer")
+
+// Control reads and configures WireGuard devices, the kernel's and those of
+// processes, and never waits for long. It is safe for concurrent use.
+type Control struct {
+	client *wgctrl.Client
+
+	mu     sync.Mutex
+	serial int
+	open   map[string]map[int]time.Time // by device and serial: when exchanges began
+}
+
+// OpenControl opens the control of the devices in the current network namespace.
+func OpenControl() (*Control, error) {
+	client, err := wgctrl.New()
+	if err != nil {
+		return nil, fmt.Errorf("open wireguard control: %w", err)
+	}
+	return &Control{client: client, open: map[string]map[int]time.Time{}}, nil
+}
+
+// Close releases the control; no device changes.
+func (c *Control) Close() error { return c.client.Close() }
+
+// Device reads a device with its peers. ErrNoAnswer when nobody serves it.
+func (c *Control) Device(ctx context.Context, name string) (*wgtypes.Device, error) {
+	return exchange(ctx, c, name, readTimeout, func() (*wgtypes.Device, error) { return c.client.Device(name) })
+}
+
+// Configure changes a device. ErrNoAnswer when nobody serves it; what was asked
+// for may be done later then.
+func (c *Control) Configure(ctx context.Context, name string, config wgtypes.Config) error {
+	limit := writeTimeout + time.Duration(len(config.Peers))*peerTimeout
+	_, err := exchange(ctx, c, name, limit, func() (struct{}, error) {
+		return struct{}{}, c.client.ConfigureDevice(name, config)
+	})
+	return err
+}
+
+// exchange runs one call for a bounded time. The library's calls cannot be
+// cancelled: one that is given up ends when the process answers or ends, and
+// until then nothing more is asked of the device.
+func exchange[T any](ctx context.Context, c *Control, name string, limit time.Duration, call func() (T, error)) (T, error) {
+	var none T
+	if c.silent(name) {
+		return none, fmt.Errorf("wireguard device %s: %w", name, ErrNoAnswer)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	type answer struct {
+		value T
+		err   error
+	}
+	done, ended := make(chan answer, 1), c.begin(name)
+	go func() {
+		value, err := call()
+		ended()
+		done <- answer{value, err}
+	}()
+	select {
+	case a := <-done:
+		if unserved(a.err) {
+			return none, fmt.Errorf("wireguard device %s: %w: %w", name, ErrNoAnswer, a.err)
+		}
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, fmt.Errorf("wireguard device %s: %w: %w", name, ErrNoAnswer, ctx.Err())
+	}
+}
+
+// silent reports whether an exchange with the device has waited for longer than
+// any may.
+func (c *Control) silent(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, began := range c.open[name] {
+		if time.Since(began) > readTimeout {
+			return true
+		}
+	}
+	return false
+}
+
+// begin notes an exchange with the device until the function that it gives is called.
+func (c *Control) begin(name string) (ended func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.serial++
+	serial := c.serial
+	if c.open[name] == nil {
+		c.open[name] = map[int]time.Time{}
+	}
+	c.open[name][serial] = time.Now()
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if delete(c.open[name], serial); len(c.open[name]) == 0 {
+			delete(c.open, name)
+		}
+	}
+}
+
+// unserved reports whether an error says that nobody serves the device. A killed
+// process leaves its socket behind, which then refuses; one that ends meanwhile
+// cuts the answer short.
+func unserved(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EAGAIN) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+}

@@ -1,0 +1,193 @@
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	watchInterval = time.Second
+	// hangs is how long a process may go without an answer, and hangsMisses how
+	// often, before it is replaced.
+	hangs       = 3 * time.Second
+	hangsMisses = 3
+)
+
+// Watch looks after the processes of tunnel devices: it ends one that hangs, so
+// that its device goes with it and the agent makes both anew. Its fields must not
+// change while it runs.
+type Watch struct {
+	// Devices gives the names of the devices that should be there.
+	Devices func() []string
+	Log     *slog.Logger
+	// Replaced is called when a device has a new process; may be nil.
+	Replaced func(name string)
+
+	known map[string]*process
+}
+
+// process is what is known of the process behind one device.
+type process struct {
+	pid    int
+	silent time.Time // since when it does not answer; zero = it does
+	misses int
+	cause  string // why it was ended
+}
+
+// Run watches until ctx ends.
+func (w *Watch) Run(ctx context.Context) error {
+	w.known = map[string]*process{}
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			w.look(ctx, time.Now())
+		}
+	}
+}
+
+// look asks all devices at once.
+func (w *Watch) look(ctx context.Context, now time.Time) {
+	names := w.Devices()
+	answers := make([]answer, len(names))
+	var wait sync.WaitGroup
+	for i, name := range names {
+		wait.Go(func() { answers[i] = ping(ctx, name) })
+	}
+	wait.Wait()
+	if ctx.Err() != nil {
+		return
+	}
+	for i, name := range names {
+		w.note(name, answers[i], now)
+	}
+	for name := range w.known {
+		if !isLink(name) && !slices.Contains(names, name) {
+			delete(w.known, name)
+		}
+	}
+}
+
+// note compares what a device answered with what was known. A device without a
+// process is the kernel's, or the agent is about to make it.
+func (w *Watch) note(name string, a answer, now time.Time) {
+	if a.pid == 0 {
+		return
+	}
+	p := w.known[name]
+	if p == nil || p.pid != a.pid {
+		if p != nil {
+			w.replaced(name, p, a.pid)
+		}
+		p = &process{pid: a.pid}
+		w.known[name] = p
+	}
+	if a.err == nil {
+		p.silent, p.misses = time.Time{}, 0
+		return
+	}
+	if p.misses++; p.silent.IsZero() {
+		p.silent = now.Add(-pingTimeout)
+	}
+	if quiet := now.Sub(p.silent); quiet >= hangs && p.misses >= hangsMisses {
+		p.cause = fmt.Sprintf("it did not answer for %v", quiet.Round(100*time.Millisecond))
+		if err := end(a.pid, name); err != nil {
+			w.Log.Error("tunnel not replaced", "link", name, "pid", a.pid, "cause", p.cause, "err", err)
+		}
+	}
+}
+
+func (w *Watch) replaced(name string, old *process, pid int) {
+	cause := old.cause
+	if cause == "" {
+		cause = "its process ended"
+	}
+	w.Log.Warn("tunnel replaced", "link", name, "cause", cause, "pid", pid, "was", old.pid)
+	if w.Replaced != nil {
+		w.Replaced(name)
+	}
+}
+
+// pingTimeout bounds one question.
+const pingTimeout = watchInterval / 2
+
+// answer is what a device said: pid is 0 when no process serves it, err tells
+// of a process that is there and silent.
+type answer struct {
+	pid int
+	err error
+}
+
+// ping asks for a change of nothing, which takes the locks that every other
+// question takes.
+func ping(ctx context.Context, name string) answer {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", socketPath(name))
+	if err != nil {
+		return answer{}
+	}
+	defer func() { _ = c.Close() }()
+	a := answer{}
+	if a.pid, err = serverOf(c); err != nil {
+		return answer{}
+	}
+	deadline, _ := ctx.Deadline() // it has one
+	if a.err = c.SetDeadline(deadline); a.err != nil {
+		return a
+	}
+	if _, a.err = c.Write([]byte("set=1\n\n")); a.err != nil {
+		return a
+	}
+	_, a.err = io.ReadFull(c, make([]byte, len("errno=0\n\n")))
+	return a
+}
+
+// serverOf gives the process that listens on the other end.
+func serverOf(c net.Conn) (int, error) {
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var peer *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return 0, err
+	}
+	return int(peer.Pid), nil
+}
+
+// end kills a process that hangs, if it is one of ours. It may be stopped, so
+// it is not asked.
+func end(pid int, name string) error {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	if !bytes.HasSuffix(line, []byte("\x00wireguard\x00"+name+"\x00")) {
+		return fmt.Errorf("process %d is not one of ours: %q", pid, line)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", pid, err)
+	}
+	return nil
+}
