@@ -65,7 +65,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		records:   dns.NewStore(),
 		metrics:   newMetrics(),
 	}
-	a.inputs = newInputs(config, a.look)
+	a.inputs = newInputs(config, log, a.look)
 	a.peers = newPeers(config, log, a.look)
 	a.engine = &converge.Engine[*node]{
 		Stages:       a.stages(),

@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/project"
@@ -36,6 +35,7 @@ type compiled struct {
 // content in force, in memory and on disk.
 type inputs struct {
 	config  Config
+	log     *slog.Logger
 	changed func()
 
 	mu       sync.Mutex
@@ -47,8 +47,8 @@ type inputs struct {
 	resolver *resolver
 }
 
-func newInputs(config Config, changed func()) *inputs {
-	in := &inputs{config: config, changed: changed, facts: facts.Open(config.FactsDir), resolver: newResolver(changed)}
+func newInputs(config Config, log *slog.Logger, changed func()) *inputs {
+	in := &inputs{config: config, log: log, changed: changed, facts: facts.Open(config.FactsDir), resolver: newResolver(changed)}
 	in.fabric = document[compiled]{
 		name:   "fabric",
 		backup: config.statePath(fabricFile),
@@ -200,15 +200,21 @@ func (in *inputs) run(ctx context.Context) error {
 		in.changed()
 	}
 	reread()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return watch.Folder(ctx, in.config.FabricDir, reread) })
+	var wait sync.WaitGroup
+	wait.Go(func() { watch.Folder(ctx, in.config.FabricDir, reread, in.polls) })
 	if in.config.KeysDir != "" {
-		group.Go(func() error { return watch.Folder(ctx, in.config.KeysDir, reread) })
+		wait.Go(func() { watch.Folder(ctx, in.config.KeysDir, reread, in.polls) })
 	}
-	group.Go(func() error { return in.facts.Watch(ctx, reread) })
-	group.Go(func() error { in.resolver.run(ctx); return nil })
-	group.Go(func() error { in.keepSaving(ctx, reread); return nil })
-	return group.Wait()
+	wait.Go(func() { in.facts.Watch(ctx, reread, in.polls) })
+	wait.Go(func() { in.resolver.run(ctx) })
+	wait.Go(func() { in.keepSaving(ctx, reread) })
+	wait.Wait()
+	return nil
+}
+
+// polls says that a folder is read again and again, as it cannot be watched.
+func (in *inputs) polls(err error) {
+	in.log.Warn("folder is polled", "err", err)
 }
 
 // keepSaving writes the copies again that could not be written, until ctx ends.

@@ -56,8 +56,8 @@ func (s *Source) Reload() bool {
 }
 
 // Watch reloads whenever the folder changes and calls changed when the state
-// differs, until ctx ends. changed must not block.
-func (s *Source) Watch(ctx context.Context, changed func()) error {
+// differs, until ctx ends. changed must not block; polls is as in watch.Folder.
+func (s *Source) Watch(ctx context.Context, changed func(), polls func(error)) {
 	reload := func() {
 		if s.Reload() {
 			changed()
@@ -65,7 +65,7 @@ func (s *Source) Watch(ctx context.Context, changed func()) error {
 	}
 	// What changed between Open and the first event would otherwise stay unseen.
 	reload()
-	return watch.Folder(ctx, s.dir, reload)
+	watch.Folder(ctx, s.dir, reload, polls)
 }
 
 func equal(a, b State) bool {

@@ -86,7 +86,10 @@ func TestWatch(t *testing.T) {
 	put(t, dir, "a.yaml", nodeA) // between Open and Watch
 	ctx, cancel := context.WithCancel(context.Background())
 	changed, done := make(chan struct{}, 16), make(chan error, 1)
-	go func() { done <- s.Watch(ctx, func() { changed <- struct{}{} }) }()
+	go func() {
+		s.Watch(ctx, func() { changed <- struct{}{} }, nil)
+		done <- nil
+	}()
 	await := func(want string) {
 		t.Helper()
 		deadline := time.After(10 * time.Second)

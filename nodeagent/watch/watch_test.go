@@ -2,32 +2,38 @@ package watch
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // watched starts Folder on dir and gives the channel on which changes show.
 func watched(t *testing.T, dir string) <-chan struct{} {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	tokens, done := make(chan struct{}, 1), make(chan error, 1)
+	tokens, done := make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		done <- Folder(ctx, dir, func() {
-			select {
-			case tokens <- struct{}{}:
-			default:
-			}
-		})
+		Folder(ctx, dir, func() { token(tokens) }, nil)
+		close(done)
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Folder: %v", err)
-		}
+		<-done
 	})
 	return tokens
+}
+
+func token(tokens chan<- struct{}) {
+	select {
+	case tokens <- struct{}{}:
+	default:
+	}
 }
 
 // expect repeats an action until a change shows: the watch may still be on its way.
@@ -132,4 +138,40 @@ func TestFolderFollowsALinkToAFolder(t *testing.T) {
 	expect(t, tokens, "a write behind the link", func() { write(t, filepath.Join(one, "f"), "1") })
 	swap(t, link, two)
 	expect(t, tokens, "a write behind the swapped link", func() { write(t, filepath.Join(two, "f"), "2") })
+}
+
+// TestPolling gets no inotify instance at first.
+func TestPolling(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tokens, granted := make(chan struct{}, 1), make(chan struct{})
+	var told []error
+	f := &folder{
+		dir: dir, changed: func() { token(tokens) }, polls: func(err error) { told = append(told, err) },
+		open: func() (*fsnotify.Watcher, error) {
+			select {
+			case <-granted:
+				return fsnotify.NewWatcher()
+			default:
+				return nil, syscall.EMFILE
+			}
+		},
+	}
+	f.attach()
+	f.seen = f.look()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { f.loop(ctx); close(done) }()
+	n := 0
+	expect(t, tokens, "a new file", func() { n++; write(t, filepath.Join(dir, fmt.Sprint("f", n)), "x") })
+	expect(t, tokens, "an edit", func() { n++; write(t, filepath.Join(dir, "f1"), fmt.Sprint(n)) })
+	expect(t, tokens, "a link", func() { n++; swap(t, filepath.Join(dir, "data"), fmt.Sprint("to", n)) })
+	close(granted)
+	expect(t, tokens, "the first event", func() { n++; write(t, filepath.Join(dir, "f1"), fmt.Sprint(n)) })
+	cancel()
+	<-done
+	if !f.attached || len(told) != 1 || !errors.Is(told[0], syscall.EMFILE) {
+		t.Errorf("attached %t, told %v", f.attached, told)
+	}
+	f.close()
 }
