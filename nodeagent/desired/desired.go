@@ -16,13 +16,15 @@ import (
 const (
 	LinkPrefix   = "hw-"    // every link of ours starts with it
 	LinkAlias    = "hawser" // and carries this alias
-	TunnelPrefix = "hw-wg"  // tunnel devices; the key epoch follows
+	TunnelPrefix = "hw-wg"  // tunnel devices; the key epoch follows, and behind it -lane but for lane 0
 	NodeLink     = "hw-vx0" // VXLAN between the nodes of one cluster
 
 	RouteProtocol = 73   // routes and rules
 	TableOut      = 7300 // routes to remote clusters
 	TableIn       = 7301 // routes of packets that came out of a tunnel
-	RulePriority  = 7300 // of the first rule; the second follows
+	TableTransit  = 7302 // a gateway's own links, for what other nodes hand to it
+	RuleTransit   = 7299 // priority of the rule of TableTransit
+	RulePriority  = 7300 // of the rule of TableOut; those of the tunnel devices follow
 
 	VXLANPort = 4803 // UDP, between nodes of one cluster
 	VXLANID   = 73

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Routes is the kind of routes of protocol 73 in tables 7300 and 7301.
+// Routes is the kind of routes of protocol 73 in tables 7300 to 7302.
 type Routes struct{ ns *Namespace }
 
 // NewRoutes makes the kind.
@@ -57,7 +57,7 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
-			if r.Table != desired.TableOut && r.Table != desired.TableIn {
+			if r.Table != desired.TableOut && r.Table != desired.TableIn && r.Table != desired.TableTransit {
 				continue
 			}
 			route := readRoute(r, names)

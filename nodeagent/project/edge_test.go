@@ -30,7 +30,7 @@ func TestBadInputs(t *testing.T) {
 			[]string{"route 7300/242.2.0.0/24 type=blackhole"},
 			[]string{
 				"sysctl net/ipv4/conf/hw-wg1", "link hw-wg1", "wireguard", "peer", "address hw-wg1",
-				"rule ipv4/7301", "route 7300/241.0.0.2", "route 7300/242.2.0.0", "route 7301",
+				"rule ipv4/7301", "route 7300/241.0.0.2", "route 7300/242.2.0.0", "route 7301", "route 7302",
 			},
 		},
 		{
@@ -261,23 +261,26 @@ func TestEpochs(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		epochs  []int
+		lane    int // of the remote gateway
 		ports   map[string]int
 		carrier string
 		code    string
 	}{
-		{[]int{1}, map[string]int{"hw-wg1": 51820}, "hw-wg1", ""},
-		{[]int{1, 2}, map[string]int{"hw-wg1": 51820, "hw-wg2": 51821}, "hw-wg1", ""},
-		{[]int{2}, map[string]int{"hw-wg2": 51821}, "hw-wg2", ""},
-		{[]int{2, 3}, map[string]int{"hw-wg2": 51821, "hw-wg3": 51820}, "hw-wg2", ""},
-		{[]int{1, 3}, map[string]int{"hw-wg1": 51820}, "hw-wg1", project.EpochPort},
-		{[]int{4}, map[string]int{}, "", project.KeyMissing},
+		{[]int{1}, 0, map[string]int{"hw-wg1": 51820}, "hw-wg1", ""},
+		{[]int{1, 2}, 0, map[string]int{"hw-wg1": 51820, "hw-wg2": 51821}, "hw-wg1", ""},
+		{[]int{1, 2}, 3, map[string]int{"hw-wg1-3": 51826, "hw-wg2-3": 51827}, "hw-wg1-3", ""},
+		{[]int{2}, 31, map[string]int{"hw-wg2-31": 51883}, "hw-wg2-31", ""},
+		{[]int{2}, 0, map[string]int{"hw-wg2": 51821}, "hw-wg2", ""},
+		{[]int{2, 3}, 0, map[string]int{"hw-wg2": 51821, "hw-wg3": 51820}, "hw-wg2", ""},
+		{[]int{1, 3}, 0, map[string]int{"hw-wg1": 51820}, "hw-wg1", project.EpochPort},
+		{[]int{4}, 0, map[string]int{}, "", project.KeyMissing},
 	}
 	for _, tt := range tests {
 		w, _ := readWorld(t, "testdata/globalnet.txtar")
 		in := w.inputs["g1/g1-a"]
 		in.Fabric.Epochs = tt.epochs
 		peer := &in.Fabric.Clusters[1].Gateways[0]
-		peer.Keys = nil
+		peer.Keys, peer.Lane = nil, tt.lane
 		for epoch := 1; epoch <= 3; epoch++ {
 			keys := in.Keys.Epochs[0]
 			keys.Epoch = epoch
@@ -303,7 +306,7 @@ func TestEpochs(t *testing.T) {
 		if hasCode := slices.ContainsFunc(problems, func(p project.Problem) bool { return p.Code == tt.code }); tt.code != "" && !hasCode {
 			t.Errorf("epochs %v: no problem %s: %v", tt.epochs, tt.code, problems)
 		}
-		if len(state.Rules) != len(ports)+1 {
+		if len(state.Rules) != len(ports)+2 {
 			t.Errorf("epochs %v: rules %v", tt.epochs, state.Rules)
 		}
 	}

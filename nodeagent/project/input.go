@@ -20,6 +20,9 @@ type Input struct {
 	Facts   Facts
 	Local   Local
 	Paths   map[string]Path // by remote cluster
+	// Transit is, on a gateway, its own best link to each remote cluster: what
+	// other nodes hand to it leaves there, whatever Paths says meanwhile.
+	Transit map[string]Path
 	Live    map[string]Live // by remote cluster; missing = nothing heard, so static data counts
 }
 
@@ -93,6 +96,9 @@ type Path struct {
 	// for it still takes this one, but clusterset addresses use other clusters
 	// as long as there are any.
 	Down bool
+	// MTU is what the link carries, in bytes, where that is less than its device
+	// does; 0 = as much as the device.
+	MTU int
 }
 
 // Live is a remote cluster's live export state, as its agents publish it.

@@ -24,6 +24,7 @@ const (
 	KeyMissing       = "key-missing"         // no private key, so no tunnel
 	PeerKeyMissing   = "peer-key-missing"    // a remote gateway without public key
 	EpochPort        = "epoch-port"          // two epochs would listen on one port
+	LaneTwice        = "lane-twice"          // two gateways of a cluster with one lane
 	MTUTooLarge      = "mtu-too-large"       // tunnel.mtu does not fit the underlay
 	ServiceMissing   = "service-missing"     // an export whose Service does not exist here
 	PortMissing      = "port-missing"        // an export's port that the Service does not have

@@ -8,7 +8,9 @@ import (
 )
 
 // addRules sends every packet through the table of remote clusters first, and
-// what came out of a tunnel through the table of our own nodes after it.
+// what came out of a tunnel through the table of our own nodes after it. Before
+// both, a gateway sends what other nodes hand to it over its own links: while it
+// and they disagree for a moment, nothing is lost, and nothing goes in circles.
 func (v *view) addRules() {
 	for _, six := range []bool{false, true} {
 		if six && !v.v6 || !six && !v.v4 {
@@ -17,9 +19,14 @@ func (v *view) addRules() {
 		v.state.Rules = append(v.state.Rules, desired.Rule{
 			Priority: desired.RulePriority, IPv6: six, Table: desired.TableOut, Origin: clusterPath(v.own.Name),
 		})
+		if v.gateway != nil && v.node != nil {
+			v.state.Rules = append(v.state.Rules, desired.Rule{
+				Priority: desired.RuleTransit, IPv6: six, IIF: desired.NodeLink, Table: desired.TableTransit, Origin: v.gatewayPath(),
+			})
+		}
 		for _, d := range v.devices {
 			v.state.Rules = append(v.state.Rules, desired.Rule{
-				Priority: desired.RulePriority + 1 + epochOffset(d.epoch), IPv6: six, IIF: d.link,
+				Priority: desired.RulePriority + 1 + portOffset(d.epoch, d.lane), IPv6: six, IIF: d.link,
 				Table: desired.TableIn, Origin: v.gatewayPath(),
 			})
 		}
@@ -29,6 +36,7 @@ func (v *view) addRules() {
 func (v *view) addRoutes() {
 	for _, r := range v.remotes {
 		v.routeRemote(r)
+		v.routeTransit(r)
 	}
 	v.routePools()
 	if v.gateway != nil {
@@ -72,7 +80,23 @@ func (v *view) routeRemote(r *remote) {
 		}
 		v.route(desired.Route{
 			Table: desired.TableOut, Dst: p, Type: desired.RouteUnicast, Link: link, Via: via,
-			Src: v.source(family(p.Addr())), Origin: origin,
+			Src: v.source(family(p.Addr())), MTU: r.path.MTU, Origin: origin,
+		})
+	}
+}
+
+// routeTransit routes what other nodes hand to this gateway over its own link.
+func (v *view) routeTransit(r *remote) {
+	if !r.ownLink {
+		return
+	}
+	link, ok := v.deviceFor(gatewayNamed(r.Cluster, r.transit.Remote))
+	if !ok {
+		return
+	}
+	for _, p := range r.visible {
+		v.route(desired.Route{
+			Table: desired.TableTransit, Dst: p, Type: desired.RouteUnicast, Link: link, MTU: r.transit.MTU, Origin: clusterPath(r.Name),
 		})
 	}
 }

@@ -11,19 +11,34 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// device is the tunnel device of one key epoch on this gateway.
+// device is the tunnel device of this gateway for one key epoch and for the
+// remote gateways of one lane. As a cluster has each lane once, a device holds at
+// most one peer of each cluster, and that peer can hold the cluster's prefixes
+// whether or not its link is the chosen one.
 type device struct {
-	epoch int
-	link  string
-	keys  *fabric.EpochKeys
+	epoch, lane int
+	link        string
+	keys        *fabric.EpochKeys
 }
 
-// epochOffset is added to the gateway's port. While one epoch replaces the next,
-// both devices listen, so neighbouring epochs take turns on two ports.
+// epochOffset tells neighbouring epochs apart, as both devices listen while one
+// epoch replaces the next.
 func epochOffset(epoch int) int { return (epoch + 1) % 2 }
 
-// addTunnels makes a device for each epoch, with a peer for each gateway of
-// each other cluster.
+// portOffset is added to a gateway's port: there it listens for gateways of a
+// lane in an epoch.
+func portOffset(epoch, lane int) int { return 2*lane + epochOffset(epoch) }
+
+func deviceName(epoch, lane int) string {
+	name := desired.TunnelPrefix + strconv.Itoa(epoch)
+	if lane > 0 {
+		name += "-" + strconv.Itoa(lane)
+	}
+	return name
+}
+
+// addTunnels makes a device for each epoch and lane, with a peer for the gateway
+// of that lane in each other cluster.
 func (v *view) addTunnels() {
 	if v.gateway == nil {
 		return
@@ -36,15 +51,47 @@ func (v *view) addTunnels() {
 				" would listen on one port; only neighbouring epochs can be in force together")
 			continue
 		}
-		if v.addDevice(epoch) {
+		if v.addDevices(epoch) {
 			offsets[epochOffset(epoch)] = epoch
 		}
+	}
+	for _, r := range v.remotes {
+		v.checkLanes(r)
 	}
 	for _, d := range v.devices {
 		for _, r := range v.remotes {
 			for i := range r.Gateways {
-				v.addPeer(d, r, &r.Gateways[i])
+				if g := &r.Gateways[i]; g.Lane == d.lane {
+					v.addPeer(d, r, g)
+				}
 			}
+		}
+	}
+}
+
+// lanes gives those that some remote gateway has, ascending.
+func (v *view) lanes() []int {
+	var out []int
+	for _, r := range v.remotes {
+		for i := range r.Gateways {
+			out = append(out, r.Gateways[i].Lane)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// sharesLane reports whether another gateway of the cluster has the same lane,
+// as in a fabric from before there were lanes.
+func (r *remote) sharesLane(g *fabric.Gateway) bool {
+	return slices.ContainsFunc(r.Gateways, func(o fabric.Gateway) bool { return o.Name != g.Name && o.Lane == g.Lane })
+}
+
+func (v *view) checkLanes(r *remote) {
+	for i := range r.Gateways {
+		if g := &r.Gateways[i]; r.sharesLane(g) {
+			v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", LaneTwice, "lane "+strconv.Itoa(g.Lane)+
+				" is another gateway's too, so moves between them lose packets; run hawser allocate")
 		}
 	}
 }
@@ -59,8 +106,9 @@ func (v *view) gatewayPath() string {
 	return clusterPath(v.own.Name) + ".gateways[" + v.gateway.Name + "]"
 }
 
-// addDevice reports whether the device exists: without a private key it does not.
-func (v *view) addDevice(epoch int) bool {
+// addDevices reports whether there are devices of the epoch: without a private
+// key there are none.
+func (v *view) addDevices(epoch int) bool {
 	origin := v.gatewayPath()
 	var keys *fabric.EpochKeys
 	if v.in.Keys != nil {
@@ -75,14 +123,21 @@ func (v *view) addDevice(epoch int) bool {
 		v.problem(origin, KeyMissing, "no private key of epoch "+strconv.Itoa(epoch)+", so there is no tunnel")
 		return false
 	}
-	link := desired.TunnelPrefix + strconv.Itoa(epoch)
-	v.devices = append(v.devices, device{epoch: epoch, link: link, keys: keys})
-	s := &v.state
+	for _, lane := range v.lanes() {
+		d := device{epoch: epoch, lane: lane, link: deviceName(epoch, lane), keys: keys}
+		v.devices = append(v.devices, d)
+		v.addDevice(d, private)
+	}
+	return true
+}
+
+func (v *view) addDevice(d device, private fabric.Secret) {
+	s, link, origin := &v.state, d.link, v.gatewayPath()
 	s.Links = append(s.Links, desired.Link{
 		Name: link, Type: desired.LinkWireguard, MTU: v.tunnelMTU(), Up: true, Origin: origin,
 	})
 	s.Wireguards = append(s.Wireguards, desired.Wireguard{
-		Link: link, PrivateKey: private, ListenPort: v.gateway.Port + epochOffset(epoch), Origin: origin,
+		Link: link, PrivateKey: private, ListenPort: v.gateway.Port + portOffset(d.epoch, d.lane), Origin: origin,
 	})
 	for _, a := range v.gateway.Addresses {
 		s.Addresses = append(s.Addresses, desired.Address{Link: link, Prefix: single(a), Scope: "global", Origin: origin})
@@ -90,7 +145,6 @@ func (v *view) addDevice(epoch int) bool {
 	if v.v4 {
 		s.Sysctls = append(s.Sysctls, desired.Sysctl{Name: "net/ipv4/conf/" + link + "/rp_filter", Value: "2", Origin: origin})
 	}
-	return true
 }
 
 func (v *view) addPeer(d device, r *remote, g *fabric.Gateway) {
@@ -109,7 +163,7 @@ func (v *view) addPeer(d device, r *remote, g *fabric.Gateway) {
 	for _, a := range g.Addresses {
 		allowed = append(allowed, single(a))
 	}
-	if v.carries(r) && r.path.Remote == g.Name {
+	if !r.sharesLane(g) || v.carries(r) && r.path.Remote == g.Name {
 		allowed = append(allowed, r.visible...)
 	}
 	slices.SortFunc(allowed, netip.Prefix.Compare)
@@ -129,7 +183,7 @@ func (v *view) carries(r *remote) bool {
 // every gateway yet.
 func (v *view) deviceFor(g *fabric.Gateway) (string, bool) {
 	for _, d := range v.devices {
-		if publicKey(g, d.epoch) != "" {
+		if d.lane == g.Lane && publicKey(g, d.epoch) != "" {
 			return d.link, true
 		}
 	}
@@ -145,7 +199,8 @@ func publicKey(g *fabric.Gateway, epoch int) string {
 }
 
 // endpoint gives the first usable endpoint in order of preference: an address
-// as it is, a name once it is resolved. Invalid = the gateway dials in.
+// as it is, a name once it is resolved; with the port where the gateway listens
+// for this one's lane. Invalid = the gateway dials in.
 func (v *view) endpoint(g *fabric.Gateway, epoch int) netip.AddrPort {
 	for _, text := range g.Endpoints {
 		candidates := v.in.Local.Resolved[text]
@@ -158,7 +213,7 @@ func (v *view) endpoint(g *fabric.Gateway, epoch int) netip.AddrPort {
 		}
 		for _, addr := range candidates {
 			if v.canSendTo(addr) {
-				return netip.AddrPortFrom(addr, uint16(g.Port+epochOffset(epoch)))
+				return netip.AddrPortFrom(addr, uint16(g.Port+portOffset(epoch, v.gateway.Lane)))
 			}
 		}
 	}

@@ -34,6 +34,8 @@ type remote struct {
 	*fabric.Cluster
 	path      Path
 	reachable bool           // path names a gateway on both sides
+	transit   Path           // this gateway's own link
+	ownLink   bool           // transit names a gateway on both sides
 	visible   []netip.Prefix // by which this cluster reaches it
 	sources   []netip.Prefix // that its packets come from
 	live      map[string]*LiveExport
@@ -102,6 +104,7 @@ func (v *view) addRemotes() {
 		}
 		r := &remote{Cluster: c}
 		v.findPath(r)
+		v.findTransit(r)
 		v.findPrefixes(r)
 		if live, heard := v.in.Live[c.Name]; heard {
 			r.hear(live)
@@ -125,6 +128,14 @@ func (v *view) findPath(r *remote) {
 		return
 	}
 	r.path, r.reachable = path, true
+}
+
+// findTransit takes this gateway's own link, if it exists.
+func (v *view) findTransit(r *remote) {
+	path, exists := v.in.Transit[r.Name]
+	if exists && v.gateway != nil && path.Local == v.gateway.Name && gatewayNamed(r.Cluster, path.Remote) != nil {
+		r.transit, r.ownLink = path, true
+	}
 }
 
 // findPrefixes decides by which prefixes a cluster is reached: its global block

@@ -75,13 +75,28 @@ func (w *world) build(facts map[string]project.Facts, local map[string]project.L
 			}
 		}
 		for _, n := range facts[c.Name].Nodes {
-			in.Node, in.Local = n.Name, local[n.Name]
+			in.Node, in.Local, in.Transit = n.Name, local[n.Name], w.transit(c, n.Name)
 			in.Local.UnderlayMTU = 1500
 			w.names = append(w.names, c.Name+"/"+n.Name)
 			w.inputs[c.Name+"/"+n.Name] = in
 		}
 	}
 	w.project()
+}
+
+// transit gives a gateway's own links, to the first gateway of each cluster.
+func (w *world) transit(c fabric.Cluster, node string) map[string]project.Path {
+	gateway := c.GatewayOn(node)
+	if gateway == nil {
+		return nil
+	}
+	out := map[string]project.Path{}
+	for _, r := range w.fabric.Clusters {
+		if r.Name != c.Name {
+			out[r.Name] = project.Path{Local: gateway.Name, Remote: r.Gateways[0].Name}
+		}
+	}
+	return out
 }
 
 func (w *world) project() {
