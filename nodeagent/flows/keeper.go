@@ -1,0 +1,159 @@
+package flows
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Config is what a Keeper needs.
+type Config struct {
+	// Device is the link between the cluster's nodes, over which knocks go.
+	Device string
+	Log    *slog.Logger
+}
+
+// Keeper keeps the flows of this node over moves of paths: it knocks for those
+// that began here, and forgets what this node holds as a gateway out of use. All
+// methods may be called from any goroutine; none blocks but Run.
+type Keeper struct {
+	config Config
+	mu     sync.Mutex
+	plan   plan
+	stats  Stats
+	wake   chan struct{}
+}
+
+// Stats counts since the start.
+type Stats struct {
+	Rounds    uint64 // in which conntrack was read for knocks
+	Sent      uint64 // knocks
+	Failed    uint64 // knocks that the kernel refused, and rounds that did not end
+	Left      uint64 // flows beyond the bound of a round
+	Forgotten uint64 // entries deleted
+}
+
+// New makes a Keeper; Run makes it work.
+func New(config Config) *Keeper {
+	return &Keeper{config: config, plan: newPlan(), wake: make(chan struct{}, 1)}
+}
+
+// Moved says that the path of this node to a cluster leads over another node's
+// gateway than before; the routes have been changed already. Prefixes are all by
+// which this node reaches the cluster. Moves that come close together are one
+// round. A flow whose route does not lead over the link between nodes gets none.
+func (k *Keeper) Moved(cluster string, prefixes []netip.Prefix) {
+	k.change(func(now time.Time) { k.plan.moved(now, cluster, prefixes) })
+}
+
+// Left says that this node's own link carried a cluster's traffic and no longer
+// does. To say it again changes nothing.
+func (k *Keeper) Left(cluster string, prefixes []netip.Prefix) {
+	k.change(func(now time.Time) { k.plan.gone(now, cluster, prefixes) })
+}
+
+// Carries says that this node's own link carries a cluster's traffic (again).
+func (k *Keeper) Carries(cluster string) {
+	k.change(func(time.Time) { delete(k.plan.left, cluster) })
+}
+
+// Gone says that a cluster left the clusterset.
+func (k *Keeper) Gone(cluster string) {
+	k.change(func(time.Time) {
+		delete(k.plan.moves, cluster)
+		delete(k.plan.left, cluster)
+	})
+}
+
+func (k *Keeper) change(do func(now time.Time)) {
+	k.mu.Lock()
+	do(time.Now())
+	k.mu.Unlock()
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats gives the counters.
+func (k *Keeper) Stats() Stats {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.stats
+}
+
+// Run works until the context ends. It starts no goroutine, so it works in the
+// network namespace of the thread that it was called on.
+func (k *Keeper) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.wake:
+		case <-timer.C:
+		}
+		k.work(ctx, time.Now())
+		timer.Reset(k.wait())
+	}
+}
+
+// wait is how long nothing is to be done, unless somebody wakes Run.
+func (k *Keeper) wait() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if at, ok := k.plan.next(); ok {
+		return max(time.Until(at), 0)
+	}
+	return time.Hour
+}
+
+func (k *Keeper) work(ctx context.Context, now time.Time) {
+	k.mu.Lock()
+	moves, left := k.plan.take(now)
+	k.mu.Unlock()
+	if len(moves) > 0 {
+		k.knock(ctx, now, moves)
+	}
+	if len(left) > 0 {
+		k.forget(ctx, now, left)
+	}
+}
+
+func (k *Keeper) knock(ctx context.Context, now time.Time, moves []*move) {
+	out, err := knock(ctx, k.config.Device, now, moves)
+	end := time.Now()
+	k.mu.Lock()
+	k.plan.done(end, moves, out.quiet, err)
+	k.stats.Rounds++
+	k.stats.Sent += uint64(out.sent)
+	k.stats.Failed += uint64(out.failed)
+	k.stats.Left += uint64(out.left)
+	if err != nil {
+		k.stats.Failed++
+	}
+	k.mu.Unlock()
+	log := k.config.Log.With("clusters", len(moves), "sent", out.sent, "left", out.left, "took", end.Sub(now))
+	switch {
+	case err != nil && ctx.Err() == nil:
+		log.Warn("knocks for flows of moved paths failed", "err", err)
+	case out.sent > 0:
+		log.Info("knocked for flows of moved paths")
+	}
+}
+
+func (k *Keeper) forget(ctx context.Context, now time.Time, left []*departure) {
+	n, err := forget(ctx, now, left)
+	k.mu.Lock()
+	k.stats.Forgotten += uint64(n)
+	k.mu.Unlock()
+	switch {
+	case err != nil && ctx.Err() == nil:
+		k.config.Log.Warn("forget flows that others carry now failed", "clusters", len(left), "err", err)
+	case n > 0:
+		k.config.Log.Info("forgot flows that others carry now", "clusters", len(left), "flows", n)
+	}
+}

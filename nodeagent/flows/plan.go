@@ -1,0 +1,115 @@
+package flows
+
+import (
+	"net/netip"
+	"time"
+)
+
+// The first rounds after a move. The first one may come before the gateway has
+// its own route; the second and third make up for that. UDP needs one each 30 s,
+// while the gateway has seen no answer yet, TCP (nf_conntrack picks it up in the
+// middle) one each 300 s. An answered flow is kept as long as any.
+var rounds = [...]time.Duration{0, time.Second, 5 * time.Second, 25 * time.Second, 50 * time.Second, 75 * time.Second, 100 * time.Second}
+
+// later is the time between all rounds that follow.
+const later = 120 * time.Second
+
+// settle is when a flow counts as quiet since the move: conntrack counts seconds.
+const settle = 2 * time.Second
+
+// move is a cluster whose path moved.
+type move struct {
+	cluster  string
+	prefixes []netip.Prefix
+	at       time.Time
+	round    int
+}
+
+// due is when its next round is.
+func (m *move) due() time.Time {
+	if m.round < len(rounds) {
+		return m.at.Add(rounds[m.round])
+	}
+	return m.at.Add(rounds[len(rounds)-1] + time.Duration(m.round-len(rounds)+1)*later)
+}
+
+// wants reports whether a flow to the cluster needs a knock in this round: any
+// in the first, later only one that had no packet since the move. A flow that
+// had one, in whatever direction, is known to the new gateway.
+func (m *move) wants(now time.Time, idle time.Duration, told bool) bool {
+	return m.round == 0 || !told || idle >= now.Sub(m.at)-settle
+}
+
+// plan holds the moves that may still need knocks, and what is to be forgotten.
+type plan struct {
+	moves map[string]*move
+	left  map[string]*departure
+}
+
+func newPlan() plan {
+	return plan{moves: map[string]*move{}, left: map[string]*departure{}}
+}
+
+// moved starts the rounds of a cluster again.
+func (p plan) moved(now time.Time, cluster string, prefixes []netip.Prefix) {
+	p.moves[cluster] = &move{cluster: cluster, prefixes: prefixes, at: now}
+}
+
+// gone notes that this gateway carries a cluster's traffic no more.
+func (p plan) gone(now time.Time, cluster string, prefixes []netip.Prefix) {
+	if p.left[cluster] == nil {
+		p.left[cluster] = &departure{cluster: cluster, prefixes: prefixes, at: now}
+	}
+}
+
+// next is when there is something to do; false when nothing is left.
+func (p plan) next() (at time.Time, ok bool) {
+	earlier := func(due time.Time) {
+		if !ok || due.Before(at) {
+			at, ok = due, true
+		}
+	}
+	for _, m := range p.moves {
+		earlier(m.due())
+	}
+	for _, d := range p.left {
+		earlier(d.due())
+	}
+	return at, ok
+}
+
+// take gives the moves whose round is due, and the departures to forget now.
+func (p plan) take(now time.Time) (moves []*move, left []*departure) {
+	for _, m := range p.moves {
+		if !m.due().After(now) {
+			moves = append(moves, m)
+		}
+	}
+	for _, d := range p.left {
+		if !d.due().After(now) {
+			left = append(left, d)
+			d.round++
+		}
+	}
+	return moves, left
+}
+
+// done counts a round, and ends those moves for which no flow was quiet: what is
+// not quiet needs no knock any more, and what begins later begins at the new
+// gateway. A move that was begun again meanwhile is left alone.
+func (p plan) done(now time.Time, taken []*move, quiet map[string]int, err error) {
+	for _, m := range taken {
+		if p.moves[m.cluster] != m {
+			continue
+		}
+		if err == nil && m.round > 0 && quiet[m.cluster] == 0 {
+			delete(p.moves, m.cluster)
+			continue
+		}
+		m.round++
+		// Rounds that were missed, as in a suspended machine, are not made up for.
+		for m.due().Before(now) {
+			m.round++
+		}
+	}
+}
