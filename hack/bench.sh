@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Measures and writes docs/benchmarks.md. Without arguments everything; with names
-# (nat, converge, topology, tunnel, commit) only those sections. Needs root and bin/ (make build).
+# (nat, converge, topology, tunnel, commit, stall, stall-fast) only those sections.
+# Needs root and bin/ (make build). REPS=n repeats each fault n times only;
+# OUT=file writes another page, KEEP=folder keeps raw measurements and logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d /tmp/hwbench-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 CGO_ENABLED=0 go build -trimpath -o "$work/bench" ./e2e/bench
-"$work/bench" -out docs/benchmarks.md -bin bin -root . "$@"
+"$work/bench" -out "${OUT:-docs/benchmarks.md}" -bin bin -root . ${KEEP:+-keep "$KEEP"} "$@"

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// testbed is a lab of the built binaries with the clusterset in testdata/lab.
+// testbed is a lab of the built binaries with a clusterset of testdata.
 type testbed struct {
 	config
 	dir     string
@@ -24,13 +24,18 @@ type testbed struct {
 }
 
 func newTestbed(ctx context.Context, c config) (*testbed, error) {
+	files := filepath.Join(c.root, "e2e/bench/testdata/lab")
+	return newTestbedOf(ctx, c, filepath.Join(files, "clusterset.yaml"), filepath.Join(files, "workloads"))
+}
+
+// newTestbedOf makes a lab of another clusterset, with more arguments for lab up.
+func newTestbedOf(ctx context.Context, c config, topology, workloads string, more ...string) (*testbed, error) {
 	dir, err := os.MkdirTemp("", "hwb-") // short, as unix sockets live in it
 	if err != nil {
 		return nil, err
 	}
 	t := &testbed{config: c, dir: dir}
-	files := filepath.Join(c.root, "e2e/bench/testdata/lab")
-	_, err = t.hawser(ctx, "lab", "up", "-f", filepath.Join(files, "clusterset.yaml"), "-w", filepath.Join(files, "workloads"))
+	_, err = t.hawser(ctx, append([]string{"lab", "up", "-f", topology, "-w", workloads}, more...)...)
 	if err != nil {
 		return nil, errors.Join(err, t.close())
 	}
@@ -99,6 +104,18 @@ func (t *testbed) background(args ...string) error {
 	}
 	t.running = append(t.running, cmd)
 	return nil
+}
+
+// lookup asks for the address of a name in a pod, until there is one.
+func (t *testbed) lookup(ctx context.Context, pod, name string) (address string, err error) {
+	err = within(ctx, 10*time.Second, func() error {
+		out, err := t.pod(ctx, pod, "dig", "+short", name)
+		if address = strings.TrimSpace(string(out)); err == nil && address == "" {
+			err = fmt.Errorf("%s has no address yet", name)
+		}
+		return err
+	})
+	return address, err
 }
 
 func (t *testbed) status(ctx context.Context) (s lab.Status, err error) {

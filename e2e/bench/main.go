@@ -24,6 +24,7 @@ type config struct {
 	out  string // page to write; empty = standard output only
 	bin  string // folder of hawser and hawser-agent
 	root string // of the repository
+	keep string // folder for raw measurements and logs; empty = they are not kept
 	only []string
 }
 
@@ -34,12 +35,15 @@ type group struct {
 }
 
 func groups() []group {
+	p := profiles()
 	return []group{
 		{"nat", measureNAT},
 		{"converge", measureConverge},
 		{"topology", measureTopology},
 		{"tunnel", measureTunnel},
 		{"commit", measureCommit},
+		{"stall", measureStall(p[0])},
+		{"stall-fast", measureStall(p[1])},
 	}
 }
 
@@ -111,6 +115,7 @@ func parse(args []string) (config, error) {
 	flags.StringVar(&c.out, "out", "", "page whose sections are written anew")
 	flags.StringVar(&c.bin, "bin", "bin", "folder of hawser and hawser-agent")
 	flags.StringVar(&c.root, "root", ".", "the repository")
+	flags.StringVar(&c.keep, "keep", "", "folder for raw measurements and logs")
 	flags.Usage = func() {
 		fmt.Fprintf(flags.Output(), "usage: bench [flags] [%s]...\n", strings.Join(names, "|"))
 		flags.PrintDefaults()

@@ -44,22 +44,40 @@ type section struct {
 	title string
 	how   string // what was measured, in prose
 	rows  []row
-	after string // what the figures mean, in prose
+	table [][]string // instead of rows, where other columns say more; the first is the head
+	after string     // what the figures mean, in prose
 }
 
 // String is the section as Markdown, between the marks that update looks for.
 func (s section) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n## %s\n\n%s\n\n", begin(s.name), s.title, strings.TrimSpace(s.how))
-	b.WriteString("| what | figure | reference | ratio | target |\n|---|---|---|---|---|\n")
-	for _, r := range s.rows {
-		b.WriteString(r.String())
-	}
+	b.WriteString(s.figures())
 	if s.after != "" {
 		fmt.Fprintf(&b, "\n%s\n", strings.TrimSpace(s.after))
 	}
 	day := time.Now().UTC().Format(time.DateOnly)
 	fmt.Fprintf(&b, "\nAgain: `hack/bench.sh %s`. Measured %s on %s.\n%s\n", s.name, day, machine(), end(s.name))
+	return b.String()
+}
+
+func (s section) figures() string {
+	var b strings.Builder
+	if len(s.rows) > 0 {
+		b.WriteString("| what | figure | reference | ratio | target |\n|---|---|---|---|---|\n")
+		for _, r := range s.rows {
+			b.WriteString(r.String())
+		}
+	}
+	if len(s.rows) > 0 && len(s.table) > 0 {
+		b.WriteString("\n")
+	}
+	for i, cells := range s.table {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+		if i == 0 {
+			b.WriteString(strings.Repeat("|---", len(cells)) + "|\n")
+		}
+	}
 	return b.String()
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -46,7 +45,7 @@ func measureTunnel(ctx context.Context, c config) (s section, err error) {
 			t.background("lab", "exec", server, "--", me, "echo", echoPort)); err != nil {
 			return s, err
 		}
-		ours, err := t.vip(ctx, pod)
+		ours, err := t.lookup(ctx, "b1/bench/worker", pod+".bench.svc.clusterset.local")
 		if err != nil {
 			return s, err
 		}
@@ -66,18 +65,6 @@ func measureTunnel(ctx context.Context, c config) (s section, err error) {
 		}
 	}
 	return tunnelSection(ways), nil
-}
-
-// vip looks the service's name up in a pod.
-func (t *testbed) vip(ctx context.Context, service string) (address string, err error) {
-	err = within(ctx, 10*time.Second, func() error {
-		out, err := t.pod(ctx, "b1/bench/worker", "dig", "+short", service+".bench.svc.clusterset.local")
-		if address = strings.TrimSpace(string(out)); err == nil && address == "" {
-			err = fmt.Errorf("%s has no address yet", service)
-		}
-		return err
-	})
-	return address, err
 }
 
 func (t *testbed) throughput(ctx context.Context, w *way) error {

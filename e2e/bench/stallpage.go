@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/e2e/bench/flow"
+)
+
+func stallSection(p profile, n int, list []repetition) section {
+	s := section{
+		title: fmt.Sprintf("A gateway dies: %s profile (%s x %d)", p.name, p.interval, p.misses),
+		how: fmt.Sprintf(`
+A lab of three clusters with the same prefixes, two of them with three gateways, everything through globalnet. From a pod of one a
+pod of another gets, all the time, %d UDP packets a second (each is returned), %d new TCP connections a second (each with a request),
+and small requests one after the other over a connection that was there before. Each fault hits a gateway of the link in use, %d times;
+the faults take turns, the client's and the server's gateway too, and each is mended before the next when the flow has been whole for
+%s. *Stall* is the longest time without a returned packet; *lost* are packets that were never returned, *on return* those lost after
+the mending, until everything was at rest. A new connection *failed* without an answer within %s; it was *late* when it needed another
+SYN, which the kernel sends after 1 s. *Longest request* is what TCP makes of the stall: it sends again after 0.2 s, 0.4 s, 0.8 s.
+*Moved* is the time from the fault to the log line of that name on each living node of both clusters.`,
+			packetRate, dialRate, n, watched, flow.DialPatience),
+		table: [][]string{{"fault", "stall p50", "p99", "max", "lost p50", "p99", "on return", "new connections failed", "late",
+			"longest request p50", "p99", "moved p50", "p99", fmt.Sprintf("stall p99 %s", millis(p.worst))}},
+	}
+	for _, t := range troubles() {
+		s.table = append(s.table, stallRow(p, t.name, list))
+	}
+	s.after = stallNotes(n, list)
+	return s
+}
+
+func stallRow(p profile, name string, list []repetition) []string {
+	var stall, request, moved []time.Duration
+	var lost []int
+	failed, slow, returned := 0, 0, 0
+	for _, one := range list {
+		if one.Trouble != name {
+			continue
+		}
+		stall, request, lost = append(stall, one.Stall), append(request, one.Request), append(lost, one.Lost)
+		for _, took := range one.Moved {
+			moved = append(moved, took)
+		}
+		failed, slow, returned = failed+one.Failed+one.Broken, slow+one.Late, returned+one.Returned
+	}
+	worst := quantile(stall, 0.99)
+	verdict := "met"
+	if worst > p.worst {
+		verdict = "**missed**"
+	}
+	row := []string{name, millis(median(stall)), millis(worst), millis(quantile(stall, 1)),
+		fmt.Sprint(median(lost)), fmt.Sprint(quantile(lost, 0.99)), fmt.Sprint(returned), fmt.Sprint(failed), fmt.Sprint(slow),
+		millis(median(request)), millis(quantile(request, 0.99))}
+	if len(moved) == 0 {
+		return append(row, "none", "none", verdict)
+	}
+	return append(row, millis(median(moved)), millis(quantile(moved, 0.99)), verdict)
+}
+
+// stallNotes says which repetitions did not go as they should.
+func stallNotes(n int, list []repetition) string {
+	var failed []string
+	for _, one := range list {
+		if one.Err != "" {
+			failed = append(failed, fmt.Sprintf("- %s, repetition %d, %s: %s", one.Trouble, one.Rep+1, one.Victim, one.Err))
+		}
+	}
+	out := fmt.Sprintf("With %d repetitions the p99 is the slowest of all. ", n)
+	if n > 100 {
+		out = ""
+	}
+	if len(failed) == 0 {
+		return out + fmt.Sprintf("All %d came back and to rest.", len(list))
+	}
+	return out + fmt.Sprintf("%d of %d did not come back or not to rest in time; their figures are in the table too:\n\n%s",
+		len(failed), len(list), strings.Join(failed, "\n"))
+}

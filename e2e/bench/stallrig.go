@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/e2e/bench/flow"
+)
+
+// The clusterset in testdata/three, as the sections with faults use it.
+const (
+	stallNear   = "s1" // has the client
+	stallFar    = "s2" // has the servers
+	stallPort   = 5300
+	stallHealth = "health: {interval: 250ms, misses: 3}"
+	stallDomain = ".bench.svc.clusterset.local"
+)
+
+// stallBed is the lab of three clusters with sockets in its pods.
+type stallBed struct {
+	*testbed
+	*fleet
+	near    flow.Place
+	servers map[string]*flow.Reflector // by pod
+}
+
+// newStallBed makes the lab with an interval between probes and waits until it is at rest.
+func newStallBed(ctx context.Context, c config, interval time.Duration, more ...string) (*stallBed, error) {
+	files := filepath.Join(c.root, "e2e/bench/testdata/three")
+	topology, err := withInterval(filepath.Join(files, "clusterset.yaml"), interval)
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(topology)
+	b := &stallBed{servers: map[string]*flow.Reflector{}}
+	if b.testbed, err = newTestbedOf(ctx, c, topology, filepath.Join(files, "workloads"), more...); err != nil {
+		return nil, err
+	}
+	if err := b.furnish(ctx); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+// withInterval writes a copy of the topology with another interval.
+func withInterval(topology string, interval time.Duration) (string, error) {
+	raw, err := os.ReadFile(topology)
+	if err != nil {
+		return "", err
+	}
+	if !strings.Contains(string(raw), stallHealth) {
+		return "", fmt.Errorf("%s does not say %q", topology, stallHealth)
+	}
+	copied, err := os.CreateTemp("", "hwb-*.yaml")
+	if err != nil {
+		return "", err
+	}
+	text := strings.Replace(string(raw), "interval: 250ms", "interval: "+interval.String(), 1)
+	_, err = copied.WriteString(text)
+	return copied.Name(), errors.Join(err, copied.Close())
+}
+
+func (b *stallBed) furnish(ctx context.Context) (err error) {
+	if b.fleet, err = b.newFleet(ctx); err != nil {
+		return err
+	}
+	at, err := b.client.Place(ctx, stallNear+"/bench/client")
+	if err != nil {
+		return err
+	}
+	b.near = flow.Place(at.Net)
+	for _, pod := range []string{"one", "back-1", "back-2", "back-3", "head-0", "head-1", "head-2"} {
+		at, err := b.client.Place(ctx, stallFar+"/bench/"+pod)
+		if err != nil {
+			return err
+		}
+		if b.servers[pod], err = flow.Reflect(flow.Place(at.Net), stallPort); err != nil {
+			return fmt.Errorf("serve in %s: %w", pod, err)
+		}
+	}
+	return nil
+}
+
+func (b *stallBed) close() error {
+	var errs []error
+	for _, server := range b.servers {
+		errs = append(errs, server.Close())
+	}
+	return errors.Join(append(errs, b.testbed.close())...)
+}
+
+// address looks a name of the servers up as the client sees it.
+func (b *stallBed) address(ctx context.Context, name string) (netip.AddrPort, error) {
+	text, err := b.lookup(ctx, stallNear+"/bench/client", name+stallDomain)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	addr, err := netip.ParseAddr(text)
+	return netip.AddrPortFrom(addr, stallPort), err
+}
+
+// traffic is what flows from the client to one server while faults happen.
+type traffic struct {
+	packets  *flow.Packets
+	requests *flow.Requests
+	dials    *flow.Dials
+}
+
+const (
+	packetRate   = 1000 // a second
+	dialRate     = 50   // a second
+	requestPause = 5 * time.Millisecond
+)
+
+func (b *stallBed) traffic(ctx context.Context, server string) (*traffic, error) {
+	to, err := b.address(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	packets, err := flow.StartPackets(b.near, to, packetRate)
+	if err != nil {
+		return nil, err
+	}
+	return &traffic{
+		packets:  packets,
+		requests: flow.StartRequests(b.near, to, requestPause),
+		dials:    flow.StartDials(b.near, to, dialRate),
+	}, nil
+}
+
+// close ends all flows; what they saw stays.
+func (t *traffic) close() error {
+	return errors.Join(t.packets.Close(), t.requests.Close(), t.dials.Close())
+}
+
+// settle waits until the packets have flowed without a loss for a while.
+func (t *traffic) settle(ctx context.Context, while, limit time.Duration) error {
+	return within(ctx, limit, func() error { return t.packets.Whole(while) })
+}
