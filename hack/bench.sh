@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures and writes docs/benchmarks.md. Without arguments everything; with names
-# (nat, converge, topology, tunnel, commit, stall, stall-fast) only those sections.
+# (nat, converge, topology, tunnel, commit, stall, stall-fast, anchor) only those sections.
 # Needs root and bin/ (make build). REPS=n repeats each fault n times only;
 # OUT=file writes another page, KEEP=folder keeps raw measurements and logs.
 set -euo pipefail

@@ -44,6 +44,7 @@ func groups() []group {
 		{"commit", measureCommit},
 		{"stall", measureStall(p[0])},
 		{"stall-fast", measureStall(p[1])},
+		{"anchor", measureAnchor},
 	}
 }
 

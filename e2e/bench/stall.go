@@ -76,7 +76,7 @@ func measureStall(p profile) func(context.Context, config) (section, error) {
 		if err != nil {
 			return s, err
 		}
-		b, err := newStallBed(ctx, c, p.interval)
+		b, err := newStallBed(ctx, c, map[string]string{"interval: 250ms": "interval: " + p.interval.String()})
 		if err != nil {
 			return s, err
 		}

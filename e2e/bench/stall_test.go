@@ -69,15 +69,58 @@ func TestStallSection(t *testing.T) {
 	}
 }
 
-func TestAgreesWithTopology(t *testing.T) {
+func TestAltered(t *testing.T) {
 	t.Parallel()
-	file, err := withInterval("testdata/three/clusterset.yaml", 50*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
+	for _, words := range []string{"interval: 250ms", "egress: auto"} {
+		file, err := altered("testdata/three/clusterset.yaml", map[string]string{words: "other words"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { remove(t, file) })
+		raw, err := os.ReadFile(file)
+		if err != nil || strings.Contains(string(raw), words) || !strings.Contains(string(raw), "other words") {
+			t.Errorf("%v, %s", err, raw)
+		}
 	}
-	t.Cleanup(func() { remove(t, file) })
-	if _, err := withInterval("testdata/lab/clusterset.yaml", time.Second); err == nil {
-		t.Error("a topology without the line is taken")
+	if _, err := altered("testdata/three/clusterset.yaml", map[string]string{"nodes": "x"}); err == nil {
+		t.Error("words that are not there are replaced")
+	}
+}
+
+func TestLease(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(1000, 0)
+	after := func(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.Second))) }
+	l := &lease{holder: "a", renewed: begin, dead: map[string]bool{}}
+	a, b := &elector{lease: l, name: "a"}, &elector{lease: l, name: "b"}
+	steps := []struct {
+		at     float64
+		dead   bool // a
+		active bool // b becomes it by this try
+		holder string
+	}{
+		{1, false, false, "a"}, {3, false, false, "a"}, {17, false, false, "a"}, // a renews each time
+		{18, true, false, "a"}, {31, true, false, "a"}, {32.5, true, true, "b"}, // its last renewal was seen at 17
+		{33, false, false, "b"}, {60, false, false, "b"}, // a is back, and passive
+	}
+	for _, step := range steps {
+		l.die("a", step.dead)
+		a.try(after(step.at))
+		if active := b.try(after(step.at)); active != step.active || l.active() != step.holder {
+			t.Errorf("after %v s: b became active %v, the holder is %s; want %v, %s", step.at, active, l.active(), step.active, step.holder)
+		}
+	}
+}
+
+func TestShare(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		part, whole int
+		want        string
+	}{{5, 5, "100 %"}, {9999, 10000, "99.9 %"}, {1, 3, "33.3 %"}, {0, 7, "0 %"}, {0, 0, "none"}} {
+		if have := share(tt.part, tt.whole); have != tt.want {
+			t.Errorf("%d of %d is %q, want %q", tt.part, tt.whole, have, tt.want)
+		}
 	}
 }
 

@@ -18,7 +18,6 @@ const (
 	stallNear   = "s1" // has the client
 	stallFar    = "s2" // has the servers
 	stallPort   = 5300
-	stallHealth = "health: {interval: 250ms, misses: 3}"
 	stallDomain = ".bench.svc.clusterset.local"
 )
 
@@ -30,10 +29,10 @@ type stallBed struct {
 	servers map[string]*flow.Reflector // by pod
 }
 
-// newStallBed makes the lab with an interval between probes and waits until it is at rest.
-func newStallBed(ctx context.Context, c config, interval time.Duration, more ...string) (*stallBed, error) {
+// newStallBed makes the lab with some words of the topology replaced by others.
+func newStallBed(ctx context.Context, c config, other map[string]string, more ...string) (*stallBed, error) {
 	files := filepath.Join(c.root, "e2e/bench/testdata/three")
-	topology, err := withInterval(filepath.Join(files, "clusterset.yaml"), interval)
+	topology, err := altered(filepath.Join(files, "clusterset.yaml"), other)
 	if err != nil {
 		return nil, err
 	}
@@ -48,20 +47,23 @@ func newStallBed(ctx context.Context, c config, interval time.Duration, more ...
 	return b, nil
 }
 
-// withInterval writes a copy of the topology with another interval.
-func withInterval(topology string, interval time.Duration) (string, error) {
-	raw, err := os.ReadFile(topology)
+// altered writes a copy of a file in which words are replaced by others.
+func altered(file string, other map[string]string) (string, error) {
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
-	if !strings.Contains(string(raw), stallHealth) {
-		return "", fmt.Errorf("%s does not say %q", topology, stallHealth)
+	text := string(raw)
+	for from, to := range other {
+		if strings.Count(text, from) != 1 {
+			return "", fmt.Errorf("%s does not say %q once", file, from)
+		}
+		text = strings.Replace(text, from, to, 1)
 	}
 	copied, err := os.CreateTemp("", "hwb-*.yaml")
 	if err != nil {
 		return "", err
 	}
-	text := strings.Replace(string(raw), "interval: 250ms", "interval: "+interval.String(), 1)
 	_, err = copied.WriteString(text)
 	return copied.Name(), errors.Join(err, copied.Close())
 }

@@ -30,7 +30,7 @@ const (
 	kindPush = 'p' // send something again and again
 )
 
-const pushEvery = 100 * time.Millisecond
+const pushEvery = 250 * time.Millisecond
 
 // serve does what the first byte asks for.
 func (r *Reflector) serve(conn net.Conn) {

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"hawser.dev/hawser/e2e/bench/flow"
+)
+
+const (
+	surviveReps = 5
+	perKind     = 250 // connections of each kind
+	// The anchor's lease takes up to 24 s. A connection may then wait as long again
+	// before TCP sends the next time, since its pauses double.
+	anchorBack  = 60 * time.Second
+	anchorGrace = 30 * time.Second
+	ourGrace    = 10 * time.Second
+)
+
+// setup is one way to run gateways, with the faults that it is put to.
+type setup struct {
+	name   string
+	one    netip.AddrPort   // of the flow of packets
+	many   []netip.AddrPort // of the connections
+	back   time.Duration    // within which the flow must be back
+	grace  time.Duration    // for connections to go on, after that
+	rest   func(context.Context) error
+	crash  func(ctx context.Context, near bool) (string, error) // gives the victim
+	revive func(ctx context.Context, near bool, victim string) error
+}
+
+// survival is what one death of a gateway left.
+type survival struct {
+	Setup, Victim string
+	Near          bool // the client's gateway died
+	Rep           int
+	Stall         time.Duration
+	Lost          int
+	Count, Alive  map[string]int // connections by kind
+	Err           string         `json:",omitempty"`
+}
+
+func measureAnchor(ctx context.Context, c config) (s section, err error) {
+	n, err := reps(surviveReps)
+	if err != nil {
+		return s, err
+	}
+	var list []survival
+	for _, run := range []func(context.Context, config, int) ([]survival, error){
+		surviveAnchor, surviveHawser("Hawser, mapped egress", "mapped"), surviveHawser("Hawser, shared egress", "shared"),
+	} {
+		some, err := run(ctx, c, n)
+		if list = append(list, some...); err != nil {
+			return s, errors.Join(err, c.keepRaw("anchor", list))
+		}
+	}
+	return surviveSection(n, list), c.keepRaw("anchor", list)
+}
+
+// surviveAnchor runs the active/passive setup.
+func surviveAnchor(ctx context.Context, c config, n int) (list []survival, err error) {
+	b, err := newStallBed(ctx, c, nil, "--bare")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	a, err := newAnchor(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	defer a.end()
+	if err := a.start(ctx); err != nil {
+		return nil, fmt.Errorf("active/passive setup: %w", err)
+	}
+	at := func(number byte) netip.AddrPort { return netip.AddrPortFrom(a.far.global(number), stallPort) }
+	end := func(near bool) *anchorEnd {
+		if near {
+			return a.near
+		}
+		return a.far
+	}
+	return b.survive(ctx, n, setup{
+		name: "active/passive, lease of 15 s", one: at(globalOne), back: anchorBack, grace: anchorGrace,
+		many:   []netip.AddrPort{at(globalBack), at(globalHead), at(globalBack), at(globalHead + 1), at(globalBack), at(globalHead + 2)},
+		rest:   func(context.Context) error { return nil },
+		crash:  func(ctx context.Context, near bool) (string, error) { return a.crash(ctx, end(near)) },
+		revive: func(ctx context.Context, near bool, victim string) error { return a.revive(ctx, end(near), victim) },
+	})
+}
+
+// surviveHawser runs Hawser with one way to give pods their global addresses.
+func surviveHawser(name, egress string) func(context.Context, config, int) ([]survival, error) {
+	return func(ctx context.Context, c config, n int) (list []survival, err error) {
+		b, err := newStallBed(ctx, c, map[string]string{"egress: auto": "egress: " + egress})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, b.close()) }()
+		one, err := b.address(ctx, "one")
+		if err != nil {
+			return nil, err
+		}
+		var many []netip.AddrPort
+		for i := range 3 {
+			back, err := b.address(ctx, "back")
+			if err != nil {
+				return nil, err
+			}
+			head, err := b.address(ctx, fmt.Sprintf("head-%d.%s.head", i, stallFar))
+			if err != nil {
+				return nil, err
+			}
+			many = append(many, back, head)
+		}
+		return b.survive(ctx, n, setup{
+			name: name, one: one, many: many, back: backWithin, grace: ourGrace,
+			rest: func(ctx context.Context) error {
+				_, err := b.awaitRest(ctx, stallNear, stallFar, restWithin)
+				return err
+			},
+			crash:  b.crashInUse,
+			revive: func(ctx context.Context, _ bool, victim string) error { return powerOn(ctx, b.fleet, victim) },
+		})
+	}
+}
+
+func (b *stallBed) crashInUse(ctx context.Context, near bool) (string, error) {
+	now, err := b.inUse(ctx, stallNear, stallFar)
+	if err != nil {
+		return "", err
+	}
+	victim := now.far
+	if near {
+		victim = now.near
+	}
+	return victim, powerOff(ctx, b.fleet, victim, 0)
+}
+
+// survive lets the gateway in use die n times at either side.
+func (b *stallBed) survive(ctx context.Context, n int, s setup) (list []survival, err error) {
+	packets, err := flow.StartPackets(b.near, s.one, packetRate)
+	if err != nil {
+		return nil, err
+	}
+	t := &traffic{packets: packets}
+	defer func() { err = errors.Join(err, packets.Close()) }()
+	if err := t.settle(ctx, time.Second, restWithin); err != nil {
+		return nil, fmt.Errorf("%s, before the first fault: %w", s.name, err)
+	}
+	for rep := range n {
+		for _, near := range []bool{true, false} {
+			one, err := b.surviveOnce(ctx, t, s, near)
+			one.Rep = rep
+			if err != nil {
+				one.Err = err.Error()
+				fmt.Fprintf(os.Stderr, "bench: %s, repetition %d: %v\n", s.name, rep, err)
+			}
+			fmt.Fprintf(os.Stderr, "bench: %s, %s died: stall %s, alive %v of %v\n", s.name, one.Victim, one.Stall, one.Alive, one.Count)
+			if list = append(list, one); ctx.Err() != nil {
+				return list, ctx.Err()
+			}
+		}
+	}
+	return list, nil
+}
+
+func (b *stallBed) surviveOnce(ctx context.Context, t *traffic, s setup, near bool) (one survival, err error) {
+	one = survival{Setup: s.name, Near: near}
+	if err := s.rest(ctx); err != nil {
+		return one, err
+	}
+	var servers []*flow.Reflector
+	for _, server := range b.servers {
+		servers = append(servers, server)
+	}
+	connections, err := flow.Open(b.near, s.many, servers, perKind)
+	if err != nil {
+		return one, err
+	}
+	defer func() { err = errors.Join(err, connections.Close()) }()
+	if err := t.settle(ctx, watched, restWithin); err != nil {
+		return one, err
+	}
+	hit := time.Now()
+	if one.Victim, err = s.crash(ctx, near); err != nil {
+		return one, err
+	}
+	one.Count = connections.Count()
+	failed := within(ctx, s.back, func() error {
+		if time.Since(hit) < 2*watched {
+			return errors.New("the fault is too new")
+		}
+		return t.packets.Whole(watched)
+	})
+	back := time.Now()
+	one.Stall = t.packets.Gap(hit, back)
+	one.Lost, _ = t.packets.Lost(hit.Add(-inFlight), back.Add(-inFlight))
+	one.Alive = connections.Alive(back, s.grace)
+	return one, errors.Join(failed, s.revive(ctx, near, one.Victim), t.settle(ctx, watched, restWithin))
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/e2e/bench/flow"
+)
+
+func surviveSection(n int, list []survival) section {
+	s := section{
+		title: "Beside one active gateway and a lease",
+		how: fmt.Sprintf(`
+The nodes and pods of the lab of three clusters, three times: with an active and a passive gateway a cluster, set up by hand, and
+twice with Hawser. In the first a lease decides as in client-go by default (%s, renewed every %s, and tried for every %s to %s); the passive gateway has its
+tunnel, keys and rules already, and what follows the lease takes milliseconds; destination NAT goes to one of the backends at random, source NAT
+to one of %d addresses, and only connection tracking knows which. Hawser
+has its default profile. In each a flow of %d UDP packets a second is watched, and %d TCP connections of each of four kinds are established before the
+gateway loses power, half of them to a service with three backends, half to pods with a name: *idle* (the client speaks after the move),
+*busy* (request and answer, four times a second), *client-push* and *server-push* (only that side ever speaks). One *survives* when it carries
+data after the move, within %s with the lease, since TCP waits longer and longer before it sends again, and %s with Hawser. %d repetitions each.`,
+			leaseDuration, leaseRetry, leaseRetry, time.Duration((1+leaseJitter)*float64(leaseRetry)), egressIPs, packetRate, perKind, anchorGrace, ourGrace, n),
+		table: [][]string{{"gateways", "who died", "stall p50", "max", "packets lost p50"}},
+	}
+	for _, kind := range flow.Kinds() {
+		s.table[0] = append(s.table[0], kind)
+	}
+	s.table[0] = append(s.table[0], "survived, all")
+	var failed []string
+	stalls := map[string]time.Duration{}
+	var names []string
+	for _, near := range []bool{true, false} {
+		for _, name := range setupsOf(list) {
+			row, stall := surviveRow(name, near, list)
+			s.table = append(s.table, row)
+			if stalls[name] = max(stalls[name], stall); near {
+				names = append(names, name)
+			}
+		}
+	}
+	for _, one := range list {
+		if one.Err != "" {
+			failed = append(failed, fmt.Sprintf("- %s, repetition %d, %s: %s", one.Setup, one.Rep+1, one.Victim, one.Err))
+		}
+	}
+	for _, name := range names[min(1, len(names)):] {
+		s.after += fmt.Sprintf("The median stall with %s is %.0f times that of %s. ", names[0], float64(stalls[names[0]])/float64(max(stalls[name], 1)), name)
+	}
+	if len(failed) > 0 {
+		s.after += fmt.Sprintf("\n\nRepetitions that did not go as they should; their figures are in the table too:\n\n%s", strings.Join(failed, "\n"))
+	}
+	return s
+}
+
+// setupsOf gives the names in the order of the measurement.
+func setupsOf(list []survival) []string {
+	var names []string
+	for _, one := range list {
+		if len(names) == 0 || names[len(names)-1] != one.Setup {
+			names = append(names, one.Setup)
+		}
+	}
+	return names
+}
+
+func surviveRow(name string, near bool, list []survival) (row []string, middle time.Duration) {
+	var stall []time.Duration
+	var lost []int
+	alive, count, all, total := map[string]int{}, map[string]int{}, 0, 0
+	for _, one := range list {
+		if one.Setup != name || one.Near != near {
+			continue
+		}
+		for kind, n := range one.Count {
+			count[kind], alive[kind] = count[kind]+n, alive[kind]+one.Alive[kind]
+			total, all = total+n, all+one.Alive[kind]
+		}
+		if one.Count != nil { // otherwise nothing was measured, as the notes say
+			stall, lost = append(stall, one.Stall), append(lost, one.Lost)
+		}
+	}
+	who := "the server's"
+	if near {
+		who = "the client's"
+	}
+	if len(stall) == 0 {
+		return []string{name, who, "none", "none", "none", "", "", "", "", ""}, 0
+	}
+	middle = median(stall)
+	row = []string{name, who, millis(middle), millis(quantile(stall, 1)), fmt.Sprint(median(lost))}
+	for _, kind := range flow.Kinds() {
+		row = append(row, share(alive[kind], count[kind]))
+	}
+	return append(row, fmt.Sprintf("%d of %d", all, total)), middle
+}
+
+// share writes a part of a whole in percent; only all of it is 100 %.
+func share(part, whole int) string {
+	if whole == 0 {
+		return "none"
+	}
+	percent := 100 * float64(part) / float64(whole)
+	if part < whole && percent > 99.9 {
+		percent = 99.9
+	}
+	return fmt.Sprintf("%.3g %%", percent)
+}
