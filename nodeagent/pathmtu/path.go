@@ -1,0 +1,262 @@
+package pathmtu
+
+import "time"
+
+// Times and counts of the search.
+const (
+	carried  = 5 * time.Second        // between looks at a link that carries
+	standby  = 60 * time.Second       // at one that does not, at least
+	again    = 20 * time.Second       // between looks for full size in a black hole
+	grow     = 10                     // every so many of them, search anew what passes
+	silent   = 2 * time.Second        // before the next try while nothing passes at all; doubles up to the interval
+	patience = 500 * time.Millisecond // for an answer, while the round trip is not known
+	quickest = 150 * time.Millisecond // bounds of four round trips
+	slowest  = time.Second
+	misses   = 3 // tries of one size that fail while small ones pass
+	sure     = 6 // the same for the size that began a search, at its end: loss is no black hole
+)
+
+// Phases of a path.
+const (
+	phaseSteady = iota // looks at the size in force now and then
+	phaseDoubt         // it failed once
+	phaseSearch        // looks for the largest size that passes
+	phaseVerify        // found one; does the one above really not pass?
+	phaseReturn        // in a black hole, tries full size
+)
+
+// sent is a probe on its way.
+type sent struct {
+	nonce    uint64
+	size     int
+	at       time.Time
+	answered bool
+}
+
+// path is the state of a link. It is pure: its owner brings time and nonces,
+// sends what it says and hands in the answers.
+type path struct {
+	Path
+	interval time.Duration // between looks in the steady phase
+	due      time.Time     // when a try begins, or the one that goes on ends
+	trying   bool
+	big      sent
+	small    sent
+	rtt      time.Duration // smoothed; 0 = not known
+
+	phase   int
+	quiet   int // tries in a row of which nothing came back
+	fails   int // tries of the size that failed while small ones passed
+	low     int // largest size that passed in this search
+	high    int // smallest that did not
+	top     int // the size that failed and began the search
+	returns int // times that full size was tried in this black hole
+	back    time.Time
+}
+
+func newPath(now time.Time, l Link, interval, first time.Duration) *path {
+	return &path{
+		Path: Path{Link: l, State: Unknown, Value: l.MTU, Since: now}, interval: interval, due: now.Add(first),
+	}
+}
+
+// size is what the next try is about.
+func (p *path) size() int {
+	switch p.phase {
+	case phaseSearch:
+		return (p.low + p.high) / 2
+	case phaseVerify:
+		return p.top
+	case phaseReturn:
+		return p.MTU
+	default:
+		return p.Value
+	}
+}
+
+// tick does what is due: it ends a try, or begins one and gives its probes. It
+// reports whether state or value changed. A look at what is well is one probe;
+// only in doubt a small one goes with it, which tells a black hole from silence.
+func (p *path) tick(now time.Time, nonce func() uint64) (out []sent, changed bool) {
+	if p.due.After(now) {
+		return nil, false
+	}
+	if p.trying {
+		changed = p.conclude(now)
+	}
+	if p.due.After(now) {
+		return nil, changed
+	}
+	if p.phase == phaseSteady && p.State == BlackHole && !p.back.After(now) {
+		p.phase, p.fails = phaseReturn, 0
+	}
+	p.trying = true
+	p.big, p.small = sent{nonce: nonce(), size: p.size(), at: now}, sent{}
+	out = append(out, p.big)
+	if p.phase != phaseSteady {
+		p.small = sent{nonce: nonce(), size: smallest(p.Addr), at: now}
+		out = append(out, p.small)
+	}
+	p.due = now.Add(p.patience())
+	return out, changed
+}
+
+func (p *path) patience() time.Duration {
+	if p.rtt == 0 {
+		return patience
+	}
+	return min(max(4*p.rtt, quickest), slowest)
+}
+
+// answer takes a reply. It reports whether it belongs to a probe on its way, and
+// whether state or value changed.
+func (p *path) answer(now time.Time, m message) (known, changed bool) {
+	if !p.trying {
+		return false, false
+	}
+	for _, s := range []*sent{&p.big, &p.small} {
+		if s.nonce != m.nonce || s.size != int(m.size) || s.answered || s.at.IsZero() {
+			continue
+		}
+		s.answered, known = true, true
+		sample := now.Sub(s.at)
+		if p.rtt == 0 {
+			p.rtt = sample
+		}
+		p.rtt += (sample - p.rtt) / 8
+	}
+	if known && p.big.answered {
+		changed = p.conclude(now)
+	}
+	return known, changed
+}
+
+// conclude ends a try and sets when the next one begins.
+func (p *path) conclude(now time.Time) bool {
+	p.trying = false
+	passed, failed := p.big.answered, !p.big.answered && p.small.answered
+	if !passed && !failed && p.phase != phaseSteady {
+		return p.silence(now)
+	}
+	p.due, p.quiet = now, 0
+	switch p.phase {
+	case phaseSteady:
+		return p.looked(now, passed)
+	case phaseDoubt:
+		return p.doubted(now, passed)
+	case phaseSearch:
+		return p.searched(now, passed)
+	case phaseVerify:
+		return p.verified(now, passed)
+	default:
+		return p.returned(now, passed)
+	}
+}
+
+// silence is a try of which nothing came back: the link is down, and there is
+// nothing to learn of sizes. What was begun goes on when it is up.
+func (p *path) silence(now time.Time) bool {
+	p.due = now.Add(min(silent<<min(p.quiet, 16), max(p.interval, silent)))
+	p.quiet++
+	if p.phase == phaseDoubt {
+		p.fails = 0
+	}
+	return false
+}
+
+// rest goes back to the steady phase.
+func (p *path) rest(now time.Time) {
+	p.phase, p.fails = phaseSteady, 0
+	p.due = now.Add(p.interval)
+	if p.State == BlackHole && p.back.Before(p.due) {
+		p.due = p.back
+	}
+}
+
+func (p *path) looked(now time.Time, passed bool) bool {
+	if !passed {
+		p.phase, p.fails = phaseDoubt, 0
+		return false
+	}
+	p.rest(now)
+	return p.State == Unknown && p.set(now, OK, p.MTU)
+}
+
+func (p *path) doubted(now time.Time, passed bool) bool {
+	if passed {
+		p.rest(now)
+		return p.State == Unknown && p.set(now, OK, p.MTU)
+	}
+	if p.fails++; p.fails < misses {
+		return false
+	}
+	if p.Value <= Floor {
+		p.rest(now)
+		return false
+	}
+	p.search(Floor, p.Value)
+	return p.set(now, Searching, p.Value)
+}
+
+// search begins one between a size that is taken to pass and one that does not.
+func (p *path) search(low, high int) {
+	p.phase, p.fails = phaseSearch, 0
+	p.low, p.high, p.top = min(low, high-1), high, high
+}
+
+func (p *path) searched(now time.Time, passed bool) bool {
+	if passed {
+		p.low, p.fails = p.size(), 0
+	} else if p.fails++; p.fails >= misses {
+		p.high, p.fails = p.size(), 0
+	}
+	if p.high-p.low > 1 {
+		return false
+	}
+	p.phase, p.fails = phaseVerify, 0
+	return false
+}
+
+// verified ends a search. If the size that began it passes now, it was loss.
+func (p *path) verified(now time.Time, passed bool) bool {
+	if passed {
+		p.low = p.top
+	} else if p.fails++; p.fails < sure {
+		return false
+	}
+	p.back = now.Add(again)
+	state := BlackHole
+	if p.low >= p.MTU {
+		state = OK
+	}
+	changed := p.set(now, state, min(p.low, p.MTU))
+	p.rest(now)
+	return changed
+}
+
+func (p *path) returned(now time.Time, passed bool) bool {
+	if passed {
+		changed := p.set(now, OK, p.MTU)
+		p.returns = 0
+		p.rest(now)
+		return changed
+	}
+	if p.fails++; p.fails < misses {
+		return false
+	}
+	p.back = now.Add(again)
+	if p.returns++; p.returns%grow == 0 && p.MTU-p.Value > 1 {
+		p.search(p.Value, p.MTU)
+		return false
+	}
+	p.rest(now)
+	return false
+}
+
+func (p *path) set(now time.Time, state string, value int) bool {
+	if p.State == state && p.Value == value {
+		return false
+	}
+	p.State, p.Value, p.Since = state, value, now
+	return true
+}

@@ -1,0 +1,80 @@
+// Package pathmtu finds out how large a packet may be that goes through a
+// tunnel. The tunnel's MTU comes from the underlay's interfaces; a router on the
+// way may carry less. If it says so (ICMP), the kernel splits the tunnel's own
+// packets and all is well. If nobody says so, large packets vanish and small
+// ones pass: a black hole, in which connections open and then stall.
+//
+// A Finder sends datagrams that fill the tunnel's MTU to the gateway at the
+// other end, which answers with small ones, so that each direction is measured
+// by its own sender. When full size fails again and again while small ones pass,
+// it searches the largest size that passes.
+//
+// How to use what it finds: as the MTU of the routes that lead through the link
+// (`ip route ... mtu N`; a route to a cluster has the value of its link). The
+// clamp of TCP's segment size follows the route (`tcp option maxseg size set rt
+// mtu`). For larger packets that may not be split, the gateway answers with ICMP
+// "fragmentation needed" or "packet too big" and the value, so that senders on
+// this side learn it too. The value may be below 1280, which IPv6 asks of every
+// link; routes of IPv6 then get 1280 and stay broken for packets near that size.
+// The routes to the tunnel addresses themselves need no value: probes ignore it.
+package pathmtu
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+// Port is the UDP port of both ends, on tunnel addresses.
+const Port = 4806
+
+// Floor is the smallest size that is searched and reported, bytes: what every
+// IPv4 host must take (RFC 791).
+const Floor = 576
+
+// States of a path.
+const (
+	Unknown   = "unknown"    // no packet of full size was answered yet, and none found missing
+	OK        = "ok"         // full size passes
+	Searching = "searching"  // full size does not pass; what does is not known yet
+	BlackHole = "black hole" // full size does not pass; MTU is what does
+)
+
+// Link is a tunnel to one gateway of another cluster.
+type Link struct {
+	Peer   string     // cluster/gateway, for people
+	Source netip.Addr // own tunnel address
+	Addr   netip.Addr // the peer's tunnel address, same family
+	MTU    int        // of the tunnel, bytes, IP header included
+	// Carries is true while the link carries traffic or is about to. The others are
+	// looked at more seldom.
+	Carries bool
+}
+
+// Path is what is known of a link.
+type Path struct {
+	Link
+	State string
+	Value int       // bytes that pass: Link.MTU, or less in a black hole
+	Since time.Time // of State and Value
+}
+
+// Config is what a Finder needs for its whole life.
+type Config struct {
+	Port uint16 // 0 = Port
+	Log  *slog.Logger
+	// OnChange is called when the state or value of any path changed. It must not
+	// block. May be nil.
+	OnChange func()
+}
+
+// Stats counts packets since the start.
+type Stats struct {
+	Sent      uint64
+	Answered  uint64 // replies that matched a probe
+	Replied   uint64 // probes that were answered here
+	Malformed uint64 // packets that are not ours, or damaged
+	Foreign   uint64 // from an address that no link has, or a reply to nothing
+	Limited   uint64 // probes that the rate bound left without an answer
+	Failed    uint64 // packets that the kernel refused to send
+}
