@@ -22,8 +22,8 @@ test: setup unit e2e ## everything: unit, golden, fuzz seeds, network namespaces
 unit:
 	$(GO) test -race $$($(GO) list ./... | grep -v /e2e)
 
-e2e: build ## scenarios over the built binaries, real packets
-	$(GO) test -race -count=1 -parallel 4 -timeout 20m ./e2e/...
+e2e: build ## scenarios over the built binaries, real packets; one package after another, as some measure time
+	$(GO) test -race -count=1 -p 1 -parallel 4 -timeout 20m ./e2e/...
 
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh

@@ -6,6 +6,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -35,22 +36,32 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if binaries() != "" {
-		return m.Run()
-	}
 	dir, err := os.MkdirTemp("", "hawser-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	build := exec.Command("go", "build", "-o", dir, "hawser.dev/hawser/cmd/hawser", "hawser.dev/hawser/cmd/hawser-agent")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+	built := []string{"hawser.dev/hawser/e2e/traffic:hawser-traffic"}
+	under := dir
+	if binaries() == "" {
+		built = append(built, "hawser.dev/hawser/cmd/hawser:hawser", "hawser.dev/hawser/cmd/hawser-agent:hawser-agent")
+	} else if under, err = filepath.Abs(binaries()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if err := os.Setenv(binariesEnv, dir); err != nil {
+	for _, what := range built {
+		source, name, _ := strings.Cut(what, ":")
+		build := exec.Command("go", "build", "-o", filepath.Join(dir, name), source)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", name, err, out)
+			return 1
+		}
+	}
+	// Also for what the lab starts: the programs of its pods.
+	path := under + ":" + dir + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin"
+	if err := errors.Join(os.Setenv(binariesEnv, under), os.Setenv("PATH", path)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -60,8 +71,12 @@ func run(m *testing.M) int {
 // TestScripts runs every scenario.
 func TestScripts(t *testing.T) {
 	needs(t)
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+	testscript.Run(t, params("testdata"))
+}
+
+func params(dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       *update,
@@ -72,7 +87,7 @@ func TestScripts(t *testing.T) {
 			"commit":     commit,
 			"replace":    replace,
 		},
-	})
+	}
 }
 
 // needs skips, by name, what this machine cannot do; REQUIRE_KERNEL=1 makes the
@@ -110,7 +125,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	hawser := filepath.Join(binaries(), "hawser")
-	env.Setenv("PATH", binaries()+":"+env.Getenv("PATH")+":/usr/sbin:/sbin")
+	env.Setenv("PATH", os.Getenv("PATH"))
 	env.Setenv("HAWSER_LAB_DIR", filepath.Join(dir, "lab"))
 	env.Setenv("REPO", filepath.Join(dir, "lab", "repo"))
 	env.Setenv("ROOT", root)
@@ -177,13 +192,7 @@ func parse(ts *testscript.TestScript, name string, args []string) (time.Duration
 func output(ts *testscript.TestScript, argv []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	path := argv[0]
-	if !strings.Contains(path, "/") {
-		if found, err := exec.LookPath(filepath.Join(binaries(), path)); err == nil {
-			path = found
-		}
-	}
-	cmd := exec.CommandContext(ctx, path, argv[1:]...)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{"PATH", "HOME", "HAWSER_LAB_DIR", "REPO"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))

@@ -206,13 +206,7 @@ func (d *daemon) find(target string) (netspace.Exec, error) {
 		if c == nil {
 			continue
 		}
-		out = netspace.Exec{
-			Net: m.space.path, Resolv: d.layout.path("resolv", c.spec.Namespace), Hosts: d.layout.hosts(), Hostname: c.spec.Name,
-		}
-		if c.space != nil {
-			out.Net = c.space.path
-		}
-		return out, nil
+		return d.podExec(m, c), nil
 	}
 	if d.world != nil {
 		for _, p := range d.world.pods() {

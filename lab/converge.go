@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"hawser.dev/hawser/lab/netspace"
 )
 
 // converge brings what runs to what should run. It may be called at any time and
@@ -180,7 +178,18 @@ func (d *daemon) runPods(w *world) error {
 			continue
 		}
 		path := d.layout.namespace(d.config, "pod-"+vethName(p.id()))
-		errs = append(errs, m.startPod(p, path))
+		if err := m.startPod(p, path); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if len(p.Command()) > 0 {
+			program, err := d.podProgram(m, m.pods[p.id()])
+			if err != nil {
+				errs = append(errs, err, m.stopPod(p.id()))
+				continue
+			}
+			m.pods[p.id()].runs = startChild(program, d.log)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -212,82 +221,4 @@ func (d *daemon) faults(w *world) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// runAgents starts the agents that should run: those of nodes that have received
-// a fabric, as a pod starts when its ConfigMap exists.
-func (d *daemon) runAgents(w *world) error {
-	var errs []error
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		m := d.machines[n.id()]
-		if m == nil {
-			continue
-		}
-		run := !d.state.Stopped[n.id()] && d.published.clusters[n.cluster] != nil
-		switch {
-		case run && m.agent == nil:
-			p, err := d.agentProgram(n, m)
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			m.agent = startChild(p, d.log)
-		case !run && m.agent != nil && d.state.Stopped[n.id()]:
-			m.agent.stop()
-			m.agent = nil
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (d *daemon) agentProgram(n *node, m *machine) (program, error) {
-	dir := d.nodeDir(n)
-	if err := d.identity(n, filepath.Join(dir, "identity")); err != nil {
-		return program{}, err
-	}
-	argv := []string{
-		d.config.Agent, "run", "--cluster", n.cluster, "--node", n.name,
-		"--fabric", filepath.Join(dir, "fabric"), "--keys", filepath.Join(dir, "keys"), "--identity", filepath.Join(dir, "identity"),
-		"--facts", filepath.Join(dir, "facts"), "--state", filepath.Join(dir, "state"), "--socket", "/run/agent.sock",
-	}
-	e := d.nodeExec(n, m.space.path, argv)
-	return program{
-		name: "agent of " + n.id(),
-		argv: append([]string{d.config.Hawser, "lab", "nsexec"}, e.Args()...),
-		env:  environment(d.layout, d.config),
-		log:  filepath.Join(dir, "agent.log"),
-	}, nil
-}
-
-// nodeExec is a program's view on a node.
-func (d *daemon) nodeExec(n *node, path string, argv []string) netspace.Exec {
-	return netspace.Exec{
-		Net: path, Resolv: d.layout.path("resolv", "default"), Hosts: d.layout.hosts(),
-		Run: filepath.Join(d.nodeDir(n), "run"), Keep: d.layout.Dir, Hostname: n.name, Argv: argv,
-	}
-}
-
-// identity writes the age identity that opens the cluster's keys. A cluster that
-// joined by a commit may use the recipient of any cluster of the lab.
-func (d *daemon) identity(n *node, path string) error {
-	c, _ := d.topology.cluster(n.cluster)
-	files, err := filepath.Glob(d.layout.identity("*"))
-	if err != nil {
-		return fmt.Errorf("find identity of cluster %s: %w", n.cluster, err)
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("read identity of cluster %s: %w", n.cluster, err)
-		}
-		if have, err := recipientIn(raw); err == nil && have == c.recipient {
-			_, err := writeFile(path, raw, 0o600)
-			return err
-		}
-	}
-	if !n.gateway {
-		return nil
-	}
-	return fmt.Errorf("cluster %s: its recipient is none of the lab's: write the one that hawser lab recipient %s prints", c.name, c.name)
 }

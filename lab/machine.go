@@ -34,6 +34,7 @@ type container struct {
 	spec   pod
 	space  *space // nil for a pod on the host network
 	server *whereami.Server
+	runs   *child // nil unless it runs a program
 }
 
 // boot makes a node and wires it to the underlay.
@@ -262,6 +263,9 @@ func (m *machine) wirePod(c *container) error {
 func (m *machine) stopPod(id string) error {
 	c := m.pods[id]
 	delete(m.pods, id)
+	if c.runs != nil {
+		c.runs.stop()
+	}
 	errs := []error{c.server.Close()}
 	if c.space != nil {
 		errs = append(errs, killIn(c.space.path), m.space.remove(vethName(id)), c.space.close())
@@ -274,5 +278,6 @@ func (m *machine) stopPod(id string) error {
 func (c *container) same(want pod) bool {
 	have := c.spec
 	return have.node == want.node && have.HostNetwork == want.HostNetwork &&
-		slices.Equal(have.addrs, want.addrs) && reflect.DeepEqual(have.Serves(), want.Serves())
+		slices.Equal(have.addrs, want.addrs) && reflect.DeepEqual(have.Serves(), want.Serves()) &&
+		slices.Equal(have.Command(), want.Command())
 }

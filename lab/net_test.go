@@ -116,6 +116,40 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestPodRunsProgram: a pod with a command has that in place of the lab's server,
+// and it ends with the pod.
+func TestPodRunsProgram(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ctx := context.Background()
+	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: own, annotations: {hawser.dev/lab-command: "/proc/self/exe lab hello you there"}},
+ spec: {containers: [{name: w, image: x, ports: [{containerPort: 8080}, {containerPort: 8081}]}]}}`
+	if err := r.client.Change(ctx, Change{Cluster: "a", File: "own.yaml", Apply: pod}); err != nil {
+		t.Fatal(err)
+	}
+	own := r.pod("a/default/own")
+	r.eventually("a/default/client", "http://"+own.IP+":8081")
+	r.want("a/default/client", "http://"+own.IP+":8081", func(a whereami.Answer, err error) bool {
+		return err == nil && a.Pod == "own" && a.Namespace == "you there"
+	})
+	r.want("a/default/client", "http://"+own.IP+":8080", func(_ whereami.Answer, err error) bool {
+		return err != nil && strings.Contains(err.Error(), "refused")
+	})
+	inode, err := netspace.Inode(r.ns("a/default/own"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(netspace.Processes(map[uint64]bool{inode: true}, "")); n != 1 {
+		t.Errorf("%d processes in the pod, want its program", n)
+	}
+	if err := r.client.Change(ctx, Change{Cluster: "a", Object: "default/Pod/own"}); err != nil {
+		t.Fatal(err)
+	}
+	if left := netspace.Processes(map[uint64]bool{inode: true}, ""); len(left) > 0 {
+		t.Errorf("processes of a pod that is gone: %v", left)
+	}
+}
+
 // TestFaults: a link is cut, delayed and lossy, and a node without power is gone
 // with its pods; all of it is mended.
 func TestFaults(t *testing.T) {

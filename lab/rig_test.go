@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,15 @@ func standInForHawser(command string, args []string) error {
 			return err
 		}
 		return e.Replace(os.Environ())
+	case "hello": // a pod's program: says where it runs
+		listener, err := net.Listen("tcp", ":8081")
+		if err != nil {
+			return err
+		}
+		return http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			name, _ := os.Hostname()
+			_ = json.NewEncoder(w).Encode(whereami.Answer{Identity: whereami.Identity{Pod: name, Namespace: strings.Join(args, " ")}})
+		}))
 	default: // enter TARGET CMD...: what hawser lab exec and node do
 		return NewClient(Layout{Dir: os.Getenv(DirEnv)}).Exec(context.Background(), args[0], args[1:])
 	}

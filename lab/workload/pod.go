@@ -14,6 +14,10 @@ import (
 // ReadyAnnotation keeps a pod from being ready when its value is "false".
 const ReadyAnnotation = "hawser.dev/lab-ready"
 
+// CommandAnnotation names a program of this machine that the pod runs, with its
+// arguments, separated by spaces. It serves the pod's ports instead of the lab.
+const CommandAnnotation = "hawser.dev/lab-command"
+
 // Pod is one pod that should run.
 type Pod struct {
 	Namespace   string
@@ -37,6 +41,9 @@ type ContainerPort struct {
 
 // ID is namespace/name.
 func (p *Pod) ID() string { return p.Namespace + "/" + p.Name }
+
+// Command is the program that the pod runs; empty = the lab serves its ports.
+func (p *Pod) Command() []string { return strings.Fields(p.Annotations[CommandAnnotation]) }
 
 // WantsReady reports whether the manifest lets the pod become ready.
 func (p *Pod) WantsReady() bool { return p.Annotations[ReadyAnnotation] != "false" }
@@ -142,9 +149,13 @@ func fromPod(spec corev1.PodSpec, key Key, labels, annotations map[string]string
 	return pod
 }
 
-// Serves lists the distinct ports that the pod listens on. SCTP is not served.
+// Serves lists the distinct ports on which the lab listens for the pod. SCTP is
+// not served, nor are the ports of a pod that runs a program.
 func (p *Pod) Serves() []ContainerPort {
 	var out []ContainerPort
+	if len(p.Command()) > 0 {
+		return nil
+	}
 	for _, port := range p.Ports {
 		same := func(o ContainerPort) bool { return o.Protocol == port.Protocol && o.Number == port.Number }
 		if (port.Protocol == "TCP" || port.Protocol == "UDP") && !slices.ContainsFunc(out, same) {

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/e2e/traffic/flow"
+)
+
+func newServeCommand() *cobra.Command {
+	var ports []int
+	var name string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Answer every kind of traffic on some ports, TCP and UDP",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			host, err := os.Hostname()
+			if err != nil {
+				return fmt.Errorf("find host name: %w", err)
+			}
+			if err := flow.RaiseFiles(1<<16, 1024); err != nil {
+				return err
+			}
+			server, err := flow.Listen(cmp.Or(name, host), ports)
+			if err != nil {
+				return err
+			}
+			return server.Serve(cmd.Context())
+		},
+	}
+	cmd.Flags().IntSliceVar(&ports, "port", []int{7000}, "ports to serve")
+	cmd.Flags().StringVar(&name, "name", "", "what the server says of itself [host name]")
+	return cmd
+}
+
+func newUDPCommand() *cobra.Command {
+	var s span
+	var u flow.UDP
+	cmd := &cobra.Command{
+		Use:   "udp HOST:PORT",
+		Short: "Send numbered datagrams and count what comes back",
+		Long: `Send numbered datagrams to a server that sends them back. What is not back 2 s
+after the end is lost. silence is the longest time without any answer, as the
+client sees it; outage the longest row of lost datagrams; pause the longest time
+in which this program itself did not send (a busy machine).`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			targets, err := flow.Resolve(cmd.Context(), args)
+			if err == nil {
+				u.Target, err = one(targets)
+			}
+			if err != nil {
+				return err
+			}
+			ctx, cancel := s.context(cmd.Context())
+			defer cancel()
+			u.Ready = s.tell
+			report, err := u.Run(ctx)
+			return print(cmd, report, err)
+		},
+	}
+	s.flags(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&u.Rate, "rate", 1000, "datagrams a second")
+	flags.IntVar(&u.Size, "size", 64, "bytes of payload")
+	flags.IntVar(&u.Count, "count", 0, "end after so many")
+	flags.DurationVar(&u.Threshold, "threshold", 100*time.Millisecond, "list silences from here on")
+	return cmd
+}
+
+func newTCPCommand() *cobra.Command {
+	var s span
+	var t flow.TCP
+	var kinds string
+	cmd := &cobra.Command{
+		Use:   "tcp HOST:PORT...",
+		Short: "Keep TCP connections and prove in the end that each still lives",
+		Long: `Open connections, to all addresses of all targets in turn and of all kinds in
+turn, keep them, and prove in the end that each one lives:
+
+  idle         carries nothing at all until one exchange in the end
+  busy         the client asks every interval, the server answers
+  client-push  the client sends every interval, the server is silent and tells in the end what it got
+  server-push  the server sends every interval, the client never sends again
+
+All must open within --open; afterwards the exit code says nothing of the
+survivors, the report does.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if t.Targets, err = flow.Resolve(cmd.Context(), args); err != nil {
+				return err
+			}
+			if t.Kinds, err = flow.ParseKinds(kinds); err != nil {
+				return err
+			}
+			ctx, cancel := s.context(cmd.Context())
+			defer cancel()
+			t.Ready = s.tell
+			report, err := t.Run(ctx)
+			return print(cmd, report, err)
+		},
+	}
+	s.flags(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&t.Count, "count", 1000, "connections in all")
+	flags.StringVar(&kinds, "kinds", "all", "kinds, separated by commas")
+	flags.DurationVar(&t.Interval, "interval", 200*time.Millisecond, "between two lines of a connection that speaks")
+	flags.DurationVar(&t.Patience, "patience", 20*time.Second, "a connection that carries nothing for so long is dead")
+	flags.DurationVar(&t.Open, "open", 20*time.Second, "in which all must be open")
+	return cmd
+}
+
+func newNewCommand() *cobra.Command {
+	var s span
+	var n flow.New
+	var log string
+	cmd := &cobra.Command{
+		Use:   "new HOST:PORT",
+		Short: "Open new TCP connections at a rate, each answered and closed",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			targets, err := flow.Resolve(cmd.Context(), args)
+			if err == nil {
+				n.Target, err = one(targets)
+			}
+			if err != nil {
+				return err
+			}
+			if log != "" {
+				file, err := os.Create(log)
+				if err != nil {
+					return fmt.Errorf("log attempts: %w", err)
+				}
+				defer file.Close()
+				n.Log = file
+			}
+			ctx, cancel := s.context(cmd.Context())
+			defer cancel()
+			n.Ready = s.tell
+			report, err := n.Run(ctx)
+			return print(cmd, report, err)
+		},
+	}
+	s.flags(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&n.Rate, "rate", 50, "connections a second")
+	flags.IntVar(&n.Count, "count", 0, "end after so many")
+	flags.DurationVar(&n.Timeout, "timeout", 3*time.Second, "of one connection")
+	flags.DurationVar(&n.Slow, "slow", 200*time.Millisecond, "from here on a connection counts as slow")
+	flags.StringVar(&log, "log", "", "file for every attempt, a line of JSON each")
+	return cmd
+}

@@ -1,0 +1,115 @@
+// Package flow makes traffic that notices everything: numbered datagrams, TCP
+// connections of four kinds that are kept and then proven to live, and new
+// connections at a rate. Each measurement runs until its context ends and gives a
+// report that is written as JSON.
+//
+// Sockets are made by a Dialer or come from the caller, so that one process can
+// measure inside any network namespace.
+package flow
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Dialer makes one connection, as net.Dialer does.
+type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Plain dials from where the process is. Keep-alive packets are off: an idle
+// connection sends nothing at all.
+func Plain(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{KeepAlive: -1}).DialContext(ctx, network, address)
+}
+
+func (d Dialer) orPlain() Dialer {
+	if d == nil {
+		return Plain
+	}
+	return d
+}
+
+// Resolve turns every HOST:PORT into one for each address of the host, in the
+// order of the arguments, addresses sorted.
+func Resolve(ctx context.Context, targets []string) ([]string, error) {
+	var out []string
+	for _, target := range targets {
+		name, port, err := net.SplitHostPort(target)
+		if err != nil {
+			return nil, fmt.Errorf("target %q: it is HOST:PORT: %w", target, err)
+		}
+		addresses, err := net.DefaultResolver.LookupHost(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("resolve target %s: %w", target, err)
+		}
+		slices.Sort(addresses)
+		for _, address := range addresses {
+			out = append(out, net.JoinHostPort(address, port))
+		}
+	}
+	return out, nil
+}
+
+// RaiseFiles allows the process n open files. Where the limit of the machine is
+// in the way it takes what there is, and least must be.
+func RaiseFiles(n, least uint64) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("read limit of open files: %w", err)
+	}
+	if limit.Cur >= n {
+		return nil
+	}
+	raised := syscall.Rlimit{Cur: n, Max: max(n, limit.Max)}
+	if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised) == nil {
+		return nil
+	}
+	limit.Cur = limit.Max
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("raise limit of open files to %d: %w", limit.Cur, err)
+	}
+	if limit.Cur < least {
+		return fmt.Errorf("open files are limited to %d, and %d are needed: ulimit -n", limit.Cur, least)
+	}
+	return nil
+}
+
+// Millis is a duration in a report: milliseconds with three decimals.
+type Millis time.Duration
+
+// MarshalJSON writes milliseconds.
+func (m Millis) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, "%.3f", float64(m)/float64(time.Millisecond)), nil
+}
+
+// UnmarshalJSON reads milliseconds.
+func (m *Millis) UnmarshalJSON(raw []byte) error {
+	var ms float64
+	if _, err := fmt.Sscan(string(raw), &ms); err != nil {
+		return fmt.Errorf("read milliseconds %q: %w", raw, err)
+	}
+	*m = Millis(ms * float64(time.Millisecond))
+	return nil
+}
+
+// Spread summarises durations; all zero when there are none.
+type Spread struct {
+	Count int    `json:"count"`
+	P50   Millis `json:"p50"`
+	P90   Millis `json:"p90"`
+	P99   Millis `json:"p99"`
+	Max   Millis `json:"max"`
+}
+
+// Summarise gives the spread of durations by nearest rank.
+func Summarise(values []time.Duration) Spread {
+	if len(values) == 0 {
+		return Spread{}
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	rank := func(percent int) Millis { return Millis(sorted[(len(sorted)*percent+99)/100-1]) }
+	return Spread{Count: len(sorted), P50: rank(50), P90: rank(90), P99: rank(99), Max: rank(100)}
+}

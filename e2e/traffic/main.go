@@ -1,0 +1,107 @@
+// Command hawser-traffic makes traffic that notices everything, between pods of
+// a lab or anywhere else: see package flow.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newRootCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "hawser-traffic",
+		Short: "Make traffic that notices everything",
+		Long: `Make traffic that notices everything: numbered datagrams, TCP connections that
+are kept and then proven to live, new connections at a rate. Every measurement
+ends with SIGINT or SIGTERM, after --for, or when the file --until appears, and
+then prints its report as JSON. The other end is hawser-traffic serve.`,
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.AddCommand(newServeCommand(), newUDPCommand(), newTCPCommand(), newNewCommand())
+	return root
+}
+
+// span says when a measurement begins and ends.
+type span struct {
+	ready string
+	until string
+	last  time.Duration
+}
+
+func (s *span) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.ready, "ready", "", "file to make as soon as the traffic flows")
+	cmd.Flags().StringVar(&s.until, "until", "", "end when this file appears")
+	cmd.Flags().DurationVar(&s.last, "for", 0, "end after so long; 0 = by a signal or --until")
+}
+
+// context ends with the measurement.
+func (s *span) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	cancel := context.CancelFunc(func() {})
+	if s.last > 0 {
+		ctx, cancel = context.WithTimeout(ctx, s.last)
+	}
+	if s.until == "" {
+		return ctx, cancel
+	}
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if _, err := os.Stat(s.until); err == nil {
+				stop()
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return ctx, func() { stop(); cancel() }
+}
+
+// tell makes the file that others wait for.
+func (s *span) tell() {
+	if s.ready == "" {
+		return
+	}
+	if err := os.WriteFile(s.ready, nil, 0o644); err != nil {
+		fmt.Fprintln(os.Stderr, "error: say that the traffic flows:", err)
+	}
+}
+
+func print(cmd *cobra.Command, report any, err error) error {
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(cmd.OutOrStdout())
+	enc.SetIndent("", "  ")
+	return enc.Encode(report)
+}
+
+// one gives the only target of a measurement that has no use for more.
+func one(targets []string) (string, error) {
+	if len(targets) != 1 {
+		return "", errors.New("the target has several addresses: name one")
+	}
+	return targets[0], nil
+}
