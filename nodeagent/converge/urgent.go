@@ -2,6 +2,7 @@ package converge
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -23,7 +24,8 @@ type Hurry[D any] struct {
 	Trigger <-chan struct{}
 }
 
-// Urgent marks a stage whose creates and updates an urgent pass makes.
+// Urgent marks a stage that an urgent pass writes. Its deletes are made too, unless
+// the urgent source asks for nothing of it.
 func Urgent[D any](s Stage[D]) Stage[D] {
 	s.hasten()
 	return s
@@ -58,6 +60,11 @@ func (e *Engine[D]) hurry(ctx context.Context) {
 	for _, s := range e.Stages {
 		if s.urgent() {
 			s.forward(ctx, p)
+		}
+	}
+	for _, s := range slices.Backward(e.Stages) {
+		if s.urgent() && s.Wanted(desired) > 0 {
+			s.backward(ctx, p)
 		}
 	}
 	report.Took = time.Since(began)

@@ -102,6 +102,10 @@ func TestUrgentGoesFirst(t *testing.T) {
 		if report := <-r.reports; len(report.Changed) != 1 || len(report.Drift) != 0 {
 			t.Errorf("report after an urgent pass: %+v", report)
 		}
+		r.now.Store(&state{Lower: items("a", "b"), Upper: items("w")})
+		r.urgent <- struct{}{}
+		synctest.Wait()
+		r.want(t, "-v at 3.01s")
 	})
 }
 
@@ -139,8 +143,8 @@ func TestUrgentLetsOthersLive(t *testing.T) {
 	})
 }
 
-// TestUrgentDeletesNothing has an urgent source that asks for nothing.
-func TestUrgentDeletesNothing(t *testing.T) {
+// TestUrgentNeverClears has an urgent source that asks for nothing.
+func TestUrgentNeverClears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newHurryRig()
