@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -25,6 +26,7 @@ type Agent struct {
 	config  Config
 	log     *slog.Logger
 	trigger chan struct{} // size one: "look again"
+	urgent  chan struct{} // size one: "a link may have changed"
 
 	namespace *kernel.Namespace
 	records   *dns.Store
@@ -33,7 +35,13 @@ type Agent struct {
 	inputs    *inputs
 	peers     *peers
 
-	last memo // of the engine's goroutine
+	choice *choice
+	drain  *drain
+	saver  saver
+
+	lingerer lingerer // of the engine's goroutine, as what follows
+	last     memo
+	leaving  atomic.Bool // this node's gateway left the fabric and lingers
 	// shown is what status tells; the engine's goroutine swaps it.
 	shown atomic.Pointer[view]
 	named atomic.Bool // names are answered
@@ -57,22 +65,32 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	drain, err := newDrain(config.statePath(drainedFile))
+	if err != nil {
+		return nil, errors.Join(err, namespace.Close())
+	}
 	a := &Agent{
 		config:    config,
 		log:       log,
 		trigger:   make(chan struct{}, 1),
+		urgent:    make(chan struct{}, 1),
+		drain:     drain,
+		choice:    newChoice(config.Cluster, log, time.Now()),
+		saver:     saver{path: config.statePath("paths.json"), wake: make(chan struct{}, 1)},
 		namespace: namespace,
 		records:   dns.NewStore(),
 		metrics:   newMetrics(),
 	}
 	a.inputs = newInputs(config, log, a.look)
-	a.peers = newPeers(config, log, a.look)
+	a.peers = newPeers(config, log, peersHooks{look: a.look, urgent: func() { token(a.urgent) }})
+	a.choice.moved = a.moved
 	a.engine = &converge.Engine[*node]{
 		Stages:       a.stages(),
 		Log:          log,
 		Decommission: func(n *node) bool { return n.decommission },
 		OnReport:     a.reported,
 		Resync:       config.Resync,
+		Hurry:        &converge.Hurry[*node]{Source: a.hurried, Trigger: a.urgent},
 	}
 	a.shown.Store(&view{})
 	return a, nil
@@ -120,8 +138,8 @@ func (a *Agent) kernelStages() []converge.Stage[*node] {
 			func(n *node) []desired.Neighbour { return n.Neighbours }, func(n desired.Neighbour) string { return n.Origin }),
 		converge.NewStage(kernel.NewPeers(ns),
 			func(n *node) []desired.Peer { return n.Peers }, func(p desired.Peer) string { return p.Origin }),
-		converge.NewStage(kernel.NewRoutes(ns),
-			func(n *node) []desired.Route { return n.Routes }, func(r desired.Route) string { return r.Origin }),
+		converge.Urgent(converge.NewStage(kernel.NewRoutes(ns),
+			func(n *node) []desired.Route { return n.Routes }, func(r desired.Route) string { return r.Origin })),
 		converge.NewStage(kernel.NewRules(ns),
 			func(n *node) []desired.Rule { return n.Rules }, func(r desired.Rule) string { return r.Origin }),
 	}
@@ -139,6 +157,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.choice.restore(a.saver.load(a.log))
+	a.announce()
 	var wait sync.WaitGroup
 	var errs []error
 	var mu sync.Mutex
@@ -161,6 +181,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("nftables events", func(ctx context.Context) error { return kernel.NFTMonitor(ctx, kernel.NFTOptions{}, a.trigger) })
 	start("dns", a.serveNames)
 	start("tunnels", a.tunnels().Run)
+	start("readiness", a.readyLate)
+	start("links in use", func(ctx context.Context) error { a.saver.run(ctx, a.choice.kept, a.log); return nil })
 	a.engine.Run(ctx, a.source, a.trigger)
 	wait.Wait()
 	return errors.Join(errs...)
@@ -190,10 +212,9 @@ func (a *Agent) tunnels() *tunnel.Watch {
 
 // Plan gives what a pass would change in the kernel now. It needs the inputs, and changes nothing.
 func (a *Agent) Plan(ctx context.Context) ([]converge.Change, error) {
-	a.inputs.refresh(ctx)
-	n, _, ok := a.source(ctx)
-	if !ok {
-		return nil, a.inputs.missing()
+	n, err := a.planned(ctx)
+	if err != nil {
+		return nil, err
 	}
 	// The DNS data lives in the running agent, so there is nothing to compare it with here.
 	kernelOnly := converge.Engine[*node]{Stages: a.kernelStages(), Log: a.log, Decommission: a.engine.Decommission}

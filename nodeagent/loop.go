@@ -5,12 +5,18 @@ import (
 	"maps"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // memo keeps the last projection: when nothing that decides it has changed, a
@@ -20,28 +26,26 @@ type memo struct {
 	node       *node
 	problems   []project.Problem
 	generation int
+	hurried    bool // an urgent pass wrote something else since
 }
 
 // source gives the engine the state that this node should have. It is called in
 // the engine's goroutine only.
-func (a *Agent) source(ctx context.Context) (*node, string, bool) {
+func (a *Agent) source(_ context.Context) (*node, string, bool) {
 	in, ok := a.inputs.now()
 	if !ok {
 		return nil, "", false
 	}
-	a.peers.follow(ctx, in)
-	input := project.Input{
-		Fabric: in.fabric, Digest: in.digest, Keys: in.keys,
-		Cluster: a.config.Cluster, Node: a.config.Node,
-		Facts: in.facts.Facts,
-		Local: a.local(in),
-		Paths: a.peers.paths(in.fabric),
-		Live:  a.peers.live(),
-	}
+	now := time.Now()
+	in.fabric = a.lingering(in.fabric, now)
+	a.peers.probe(in)
+	w := a.choose(in.fabric, now)
+	a.peers.feed(in, w.paths)
+	input := a.input(in, w, a.peers.live())
 	m := &a.last
-	if m.node == nil || !sameInput(m.input, input) {
+	if m.node == nil || m.hurried || !sameInput(m.input, input) {
 		state, problems := project.State(input)
-		m.input, m.problems = input, problems
+		m.input, m.problems, m.hurried = input, problems, false
 		m.node = &node{State: state, decommission: in.fabric.Decommission}
 		m.generation++
 		a.peers.publish(project.LiveState(input))
@@ -49,11 +53,91 @@ func (a *Agent) source(ctx context.Context) (*node, string, bool) {
 	return m.node, in.digest + "-" + strconv.Itoa(m.generation), true
 }
 
+func (a *Agent) input(in current, w ways, live map[string]project.Live) project.Input {
+	return project.Input{
+		Fabric: in.fabric, Digest: in.digest, Keys: in.keys,
+		Cluster: a.config.Cluster, Node: a.config.Node,
+		Facts: in.facts.Facts,
+		Local: a.local(in),
+		Paths: w.paths, Transit: w.transit,
+		Live: live,
+	}
+}
+
+// hurried gives an urgent pass the routes, when links moved since the last
+// projection. All else that a move changes can wait for the whole pass.
+func (a *Agent) hurried(context.Context) (*node, string, bool) {
+	m := &a.last
+	if m.node == nil {
+		return nil, "", false
+	}
+	input := m.input
+	w := a.choose(input.Fabric, time.Now())
+	if !m.hurried && maps.Equal(w.paths, input.Paths) && maps.Equal(w.transit, input.Transit) {
+		return nil, "", false
+	}
+	m.hurried = true
+	input.Paths, input.Transit = w.paths, w.transit
+	return &node{State: desired.State{Routes: project.Routes(input)}}, "", true
+}
+
+// choose takes the best link to each other cluster, and tells the prober.
+func (a *Agent) choose(f *fabric.Fabric, now time.Time) ways {
+	w := a.choice.look(f, a.gatewayIn(f), a.peers.snapshot().Leave(a.lingerer.leaving), now)
+	a.peers.use(w.paths)
+	return w
+}
+
+// gatewayIn names this node's gateway; empty = it is none.
+func (a *Agent) gatewayIn(f *fabric.Fabric) string {
+	if own := f.Cluster(a.config.Cluster); own != nil {
+		if g := own.GatewayOn(a.config.Node); g != nil {
+			return g.Name
+		}
+	}
+	return ""
+}
+
+// lingering gives the fabric together with gateways that left it and are still used.
+func (a *Agent) lingering(next *fabric.Fabric, now time.Time) *fabric.Fabric {
+	snapshot := a.peers.snapshot()
+	f, leaving := a.lingerer.follow(next, func(p health.Peer) bool {
+		return len(a.choice.users(a.lingerer.merged, snapshot, p)) > 0
+	}, now)
+	self := slices.ContainsFunc(leaving, func(p health.Peer) bool {
+		own := f.Cluster(p.Cluster).GatewayOn(a.config.Node)
+		return p.Cluster == a.config.Cluster && own != nil && own.Name == p.Gateway
+	})
+	if a.leaving.Swap(self) != self {
+		a.announce()
+	}
+	if len(leaving) > 0 {
+		time.AfterFunc(lingerLook, a.look)
+	}
+	return f
+}
+
+// moved counts a move of the link to another cluster.
+func (a *Agent) moved(m status.Move, _ project.Path) {
+	a.metrics.moves.WithLabelValues(m.Cluster, m.Kind).Inc()
+}
+
+// readyTime is how long a gateway may be busy with its first passes before it is
+// used all the same.
+const readyTime = 5 * time.Second
+
+// readyLate makes this gateway ready in the end, whatever keeps it from a clean pass.
+func (a *Agent) readyLate(ctx context.Context) error {
+	pause(ctx, readyTime)
+	a.peers.prober.SetReady(true)
+	return nil
+}
+
 // sameInput compares by identity first, as most inputs are shared and only
 // replaced as a whole.
 func sameInput(a, b project.Input) bool {
 	return a.Fabric == b.Fabric && a.Keys == b.Keys &&
-		maps.Equal(a.Paths, b.Paths) &&
+		maps.Equal(a.Paths, b.Paths) && maps.Equal(a.Transit, b.Transit) &&
 		reflect.DeepEqual(a.Local, b.Local) &&
 		reflect.DeepEqual(a.Live, b.Live) &&
 		reflect.DeepEqual(a.Facts, b.Facts)
@@ -94,7 +178,13 @@ func onePerFamily(addrs []netip.Addr) []netip.Addr {
 // reported takes the outcome of each round.
 func (a *Agent) reported(r converge.Report) {
 	a.metrics.count(r)
-	a.shown.Store(&view{report: r, input: a.last.input, node: a.last.node, problems: a.last.problems})
+	if r.Clean() {
+		a.peers.prober.SetReady(true)
+	}
+	token(a.saver.wake)
+	a.shown.Store(&view{
+		report: r, input: a.last.input, node: a.last.node, problems: a.last.problems, leaving: a.lingerer.leaving,
+	})
 }
 
 func texts[T interface{ Error() string }](list []T) []string {

@@ -1,7 +1,9 @@
 package nodeagent
 
 import (
+	"math"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +26,7 @@ type metrics struct {
 	undone   *prometheus.GaugeVec
 	queries  *prometheus.CounterVec
 	replaced *prometheus.CounterVec
+	moves    *prometheus.CounterVec
 
 	driftTotal atomic.Int64
 }
@@ -48,8 +51,11 @@ func newMetrics() *metrics {
 			Name: "hawser_dns_queries_total", Help: "Answered queries."}, []string{"transport", "type", "rcode"}),
 		replaced: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hawser_tunnel_replaced_total", Help: "Tunnel processes that ended or hung, and were replaced, by device."}, []string{"link"}),
+		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hawser_moves_total", Help: "Moves of the link to another cluster, by cluster and kind of cause."},
+			[]string{"cluster", "cause"}),
 	}
-	m.registry.MustRegister(m.passes, m.seconds, m.changes, m.drift, m.objects, m.undone, m.queries, m.replaced,
+	m.registry.MustRegister(m.passes, m.seconds, m.changes, m.drift, m.objects, m.undone, m.queries, m.replaced, m.moves,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -96,48 +102,74 @@ func (m *metrics) handler(now func() status.Status) http.Handler {
 // linkGatherer turns the connections of a status into metrics.
 func linkGatherer(now func() status.Status) prometheus.Gatherer {
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(&linkCollector{now: now})
+	registry.MustRegister(&linkCollector{now: now, metrics: linkMetrics()})
 	return registry
 }
 
-type linkCollector struct{ now func() status.Status }
+type linkCollector struct {
+	now     func() status.Status
+	metrics []linkMetric
+}
 
-func (c *linkCollector) describe(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, []string{"gateway", "remote_cluster", "remote_gateway"}, nil)
+// linkMetric is one value of a link.
+type linkMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(status.Connection) float64
+}
+
+func linkMetrics() []linkMetric {
+	var out []linkMetric
+	add := func(kind prometheus.ValueType, name, help string, value func(status.Connection) float64) {
+		desc := prometheus.NewDesc(name, help, []string{"gateway", "remote_cluster", "remote_gateway"}, nil)
+		out = append(out, linkMetric{desc, kind, value})
+	}
+	gauge := func(name, help string, value func(status.Connection) float64) {
+		add(prometheus.GaugeValue, name, help, value)
+	}
+	trip := func(name, help string, micros func(*status.RTT) int64) {
+		gauge(name, help, func(c status.Connection) float64 {
+			if c.RTT == nil {
+				return math.NaN()
+			}
+			return float64(micros(c.RTT)) / 1e6
+		})
+	}
+	gauge("hawser_link_up", "1 while the link answers probes.",
+		func(c status.Connection) float64 { return yes(c.Status == status.Connected) })
+	gauge("hawser_link_chosen", "1 while the link carries the traffic of its pair of clusters.",
+		func(c status.Connection) float64 { return yes(c.Chosen) })
+	gauge("hawser_link_rank", "How fit the link is: 0 down, 1 alone, 2 draining, 3 unsteady, 4 good.",
+		func(c status.Connection) float64 { return float64(slices.Index(status.Ranks(), c.Rank)) })
+	trip("hawser_link_rtt_seconds", "Average round-trip time over the window of probes.", func(r *status.RTT) int64 { return r.Avg })
+	trip("hawser_link_rtt_min_seconds", "Least round-trip time over the window.", func(r *status.RTT) int64 { return r.Min })
+	trip("hawser_link_rtt_max_seconds", "Greatest round-trip time over the window.", func(r *status.RTT) int64 { return r.Max })
+	trip("hawser_link_rtt_stddev_seconds", "Standard deviation of the round-trip time over the window.",
+		func(r *status.RTT) int64 { return r.StdDev })
+	gauge("hawser_link_loss_ratio", "Share of probes lost over the window, 0 to 1.", func(c status.Connection) float64 { return c.Loss })
+	gauge("hawser_link_since_seconds", "Time since when the link is up or down, in seconds since 1970.",
+		func(c status.Connection) float64 { return float64(c.Since.UnixMilli()) / 1e3 })
+	gauge("hawser_link_mtu_bytes", "Bytes that a packet inside the tunnel may have.",
+		func(c status.Connection) float64 { return float64(c.MTU) })
+	add(prometheus.CounterValue, "hawser_link_receive_bytes_total", "Bytes received from the peer.",
+		func(c status.Connection) float64 { return float64(c.RxBytes) })
+	add(prometheus.CounterValue, "hawser_link_transmit_bytes_total", "Bytes sent to the peer.",
+		func(c status.Connection) float64 { return float64(c.TxBytes) })
+	return out
 }
 
 // Describe names the metrics of one link.
 func (c *linkCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range c.descs() {
-		out <- d
-	}
-}
-
-func (c *linkCollector) descs() []*prometheus.Desc {
-	return []*prometheus.Desc{
-		c.describe("hawser_link_up", "1 while the link answers probes."),
-		c.describe("hawser_link_chosen", "1 while the link carries the traffic of its pair of clusters."),
-		c.describe("hawser_link_rtt_seconds", "Average round-trip time over the window of probes."),
-		c.describe("hawser_link_loss_ratio", "Share of probes lost over the window, 0 to 1."),
-		c.describe("hawser_link_receive_bytes_total", "Bytes received from the peer."),
-		c.describe("hawser_link_transmit_bytes_total", "Bytes sent to the peer."),
+	for _, m := range c.metrics {
+		out <- m.desc
 	}
 }
 
 // Collect gives the values of every link.
 func (c *linkCollector) Collect(out chan<- prometheus.Metric) {
-	descs := c.descs()
 	for _, l := range c.now().Connections {
-		values := []float64{yes(l.Status == status.Connected), yes(l.Chosen), 0, l.Loss, float64(l.RxBytes), float64(l.TxBytes)}
-		if l.RTT != nil {
-			values[2] = float64(l.RTT.Avg) / 1e6
-		}
-		for i, d := range descs {
-			kind := prometheus.GaugeValue
-			if i >= 4 {
-				kind = prometheus.CounterValue
-			}
-			out <- prometheus.MustNewConstMetric(d, kind, values[i], l.Gateway, l.RemoteCluster, l.RemoteGateway)
+		for _, m := range c.metrics {
+			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(l), l.Gateway, l.RemoteCluster, l.RemoteGateway)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"reflect"
 	"sync"
 
@@ -13,36 +14,40 @@ import (
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/schema/fabric"
 )
 
 // peers is everything that talks to other agents: probes and feeds.
 type peers struct {
 	config Config
 	log    *slog.Logger
-	look   func()
+	hooks  peersHooks
 	server *feed.Server
 	client *feed.Client
 
 	prober *health.Prober
 
 	mu      sync.Mutex
-	table   *health.Table
+	used    map[string]project.Path
 	probing probing
 	feeding feeding
 	err     error // why feeds could not be set up
 }
 
-func newPeers(config Config, log *slog.Logger, look func()) *peers {
-	p := &peers{config: config, log: log, look: look}
+// peersHooks are what peers call when something changed. They must not block.
+type peersHooks struct {
+	look   func()
+	urgent func() // a link
+}
+
+func newPeers(config Config, log *slog.Logger, hooks peersHooks) *peers {
+	p := &peers{config: config, log: log, hooks: hooks}
 	shared := feed.Config{Log: log, Timing: feed.Timing{Stale: config.FeedStale}}
 	p.server = feed.NewServer(shared)
 	shared.OnChange = p.heard
 	p.client = feed.NewClient(shared)
 	p.prober = health.New(health.Config{
-		Cluster: config.Cluster, Port: desired.ProbePort, Log: log, OnChange: look,
+		Cluster: config.Cluster, Port: desired.ProbePort, Log: log, OnChange: hooks.urgent,
 	})
-	p.prober.SetReady(true)
 	return p
 }
 
@@ -51,11 +56,11 @@ func (p *peers) heard() {
 	if err := p.server.SetRelay(p.client.Relay()); err != nil {
 		p.log.Error("relay not published", "err", err)
 	}
-	p.look()
+	p.hooks.look()
 }
 
-// follow adapts probes and feeds to the inputs in force.
-func (p *peers) follow(_ context.Context, in current) {
+// probe adapts the probes to the inputs in force.
+func (p *peers) probe(in current) {
 	probing := probesOf(in.fabric, in.facts.Facts.Nodes, p.config.Cluster, p.config.Node)
 	p.mu.Lock()
 	changed := !reflect.DeepEqual(probing, p.probing)
@@ -67,11 +72,11 @@ func (p *peers) follow(_ context.Context, in current) {
 		p.prober.SetListen(probing.listen)
 		p.prober.SetTargets(probing.targets)
 	}
-	p.followFeeds(in)
 }
 
-func (p *peers) followFeeds(in current) {
-	feeding, err := feedsOf(in, p.config.Cluster, p.config.Node, p.paths(in.fabric))
+// feed adapts the feeds to the inputs in force.
+func (p *peers) feed(in current, paths map[string]project.Path) {
+	feeding, err := feedsOf(in, p.config.Cluster, p.config.Node, paths)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.err = err
@@ -97,20 +102,15 @@ func (p *peers) run(ctx context.Context) error {
 
 func (p *peers) snapshot() health.Snapshot { return p.prober.Snapshot() }
 
-// paths chooses the link to each other cluster, and tells the prober.
-func (p *peers) paths(f *fabric.Fabric) map[string]project.Path {
+// use tells the prober, and so the other ends, which links are in use.
+func (p *peers) use(paths map[string]project.Path) {
 	p.mu.Lock()
-	if p.table == nil || !p.table.Same(f) {
-		p.table = health.NewTable(f)
-	}
-	table := p.table
+	changed := !maps.Equal(paths, p.used)
+	p.used = paths
 	p.mu.Unlock()
-	paths := map[string]project.Path{}
-	for cluster, choice := range health.Paths(table, p.config.Cluster, p.snapshot()) {
-		paths[cluster] = choice.Path
+	if changed {
+		p.prober.SetUse(paths)
 	}
-	p.prober.SetUse(paths)
-	return paths
 }
 
 func (p *peers) live() map[string]project.Live { return p.client.Snapshot() }

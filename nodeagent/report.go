@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
@@ -20,6 +21,7 @@ type view struct {
 	input    project.Input
 	node     *node
 	problems []project.Problem
+	leaving  []health.Peer // gateways that linger
 }
 
 // status puts together what the agent tells of itself, as of now.
@@ -42,25 +44,37 @@ func (a *Agent) status() status.Status {
 	for _, p := range v.problems {
 		s.Problems = append(s.Problems, status.Problem{Path: p.Path, Code: p.Code, Text: p.Text})
 	}
+	sight := a.sightOf(f, a.peers.snapshot().Leave(v.leaving))
+	s.Paths, s.Moves = a.choice.state(sight)
+	s.Drained = a.drain.is()
 	s.Clusters = clustersOf(f)
 	s.Exports = exportsOf(v.input)
 	if own := f.Cluster(a.config.Cluster); own != nil {
 		if gateway := own.GatewayOn(a.config.Node); gateway != nil {
 			s.Gateway = gateway.Name
-			s.Connections = a.connections(f, gateway, v.input.Paths)
+			s.Connections = a.connections(f, v.node, gateway, sight, s.Paths)
 		}
 	}
 	return s
 }
 
-// connections joins what the prober knows of each link with what WireGuard counts.
-func (a *Agent) connections(f *fabric.Fabric, own *fabric.Gateway, paths map[string]project.Path) []status.Connection {
+func (a *Agent) sightOf(f *fabric.Fabric, s health.Snapshot) sight {
+	return sight{fabric: f, cluster: a.config.Cluster, gateway: a.gatewayIn(f), snapshot: s}
+}
+
+// connections joins what the prober knows of each link with what WireGuard counts
+// and why the link is in use or not.
+func (a *Agent) connections(f *fabric.Fabric, n *node, own *fabric.Gateway, v sight, paths []status.Path) []status.Connection {
 	peers, driver, err := a.namespace.PeerStatus(context.Background())
 	if err != nil {
 		a.log.Debug("peers not read", "err", err)
 	}
+	inUse := make(map[string]status.Path, len(paths))
+	for _, p := range paths {
+		inUse[p.Cluster] = p
+	}
 	var out []status.Connection
-	for _, link := range a.peers.snapshot().Links {
+	for _, link := range v.snapshot.Links {
 		remote := link.Target.Peer
 		if link.Target.Device != "" {
 			continue // a gateway of this cluster, over the VXLAN
@@ -68,16 +82,37 @@ func (a *Agent) connections(f *fabric.Fabric, own *fabric.Gateway, paths map[str
 		c := status.Connection{
 			Gateway: own.Name, RemoteCluster: remote.Cluster, RemoteGateway: remote.Gateway,
 			Driver: driver, Status: link.State, RTT: link.RTT, Loss: link.Loss, Since: link.Since,
-			Chosen: paths[remote.Cluster].Local == own.Name && paths[remote.Cluster].Remote == remote.Gateway,
+			Rank: link.Rank.String(), MTU: mtuOf(n),
+		}
+		if !link.Held.IsZero() {
+			c.Held = &link.Held
 		}
 		for _, key := range keysOf(f, remote) {
 			if p, known := peers[key]; known {
 				c.Endpoint, c.RxBytes, c.TxBytes = p.Endpoint, p.RxBytes, p.TxBytes
 			}
 		}
+		used := inUse[remote.Cluster]
+		c.Chosen = used.LocalGateway == own.Name && used.RemoteGateway == remote.Gateway
+		c.Why = whyOf(c, link, used)
 		out = append(out, c)
 	}
 	return out
+}
+
+// whyOf says why a link is in use, or else why not.
+func whyOf(c status.Connection, link health.Link, used status.Path) string {
+	switch {
+	case c.Chosen && link.Why == "":
+		return used.Why
+	case c.Chosen:
+		return used.Why + "; " + link.Why
+	case link.Why != "":
+		return link.Why
+	case used.Link != "":
+		return used.Link + " is in use"
+	}
+	return ""
 }
 
 func keysOf(f *fabric.Fabric, peer health.Peer) []string {
@@ -162,4 +197,14 @@ func text[T netip.Addr | netip.Prefix](list []T) []string {
 		out[i] = fmt.Sprint(item)
 	}
 	return out
+}
+
+// mtuOf is what a packet to a remote gateway may have; 0 = not known.
+func mtuOf(n *node) int {
+	for _, l := range n.Links {
+		if l.Type == desired.LinkWireguard {
+			return l.MTU
+		}
+	}
+	return 0
 }

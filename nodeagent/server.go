@@ -23,11 +23,16 @@ const (
 	dnsAddrRetry = 200 * time.Millisecond // between looks whether it has changed
 )
 
-// server answers about the agent: everything on the unix socket, metrics and
-// health on the TCP address when there is one.
+// server answers about the agent: everything on the unix socket, status, metrics
+// and health on the TCP address when there is one.
 type server struct {
-	listeners []net.Listener
-	handler   http.Handler
+	served []served
+}
+
+// served is one socket and what it answers.
+type served struct {
+	net.Listener
+	handler http.Handler
 }
 
 // listen opens the sockets before anything else starts, so that an address in
@@ -43,23 +48,23 @@ func (a *Agent) listen() (*server, error) {
 	if err := os.Chmod(a.config.Socket, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("protect socket: %w", err), unix.Close())
 	}
-	s := &server{listeners: []net.Listener{unix}, handler: a.handler()}
+	s := &server{served: []served{{unix, a.control()}}}
 	if a.config.Metrics != "" {
 		tcp, err := net.Listen("tcp", a.config.Metrics)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("listen for metrics: %w", err), unix.Close())
 		}
-		s.listeners = append(s.listeners, tcp)
+		s.served = append(s.served, served{tcp, a.public()})
 	}
 	return s, nil
 }
 
 func (s *server) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, l := range s.listeners {
-		h := &http.Server{Handler: s.handler, ReadHeaderTimeout: httpTimeout}
+	for _, l := range s.served {
+		h := &http.Server{Handler: l.handler, ReadHeaderTimeout: httpTimeout}
 		group.Go(func() error {
-			if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			if err := h.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
 				return err
 			}
 			return nil
@@ -72,14 +77,37 @@ func (s *server) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (a *Agent) handler() http.Handler {
+// control is what the unix socket answers: all, and what changes something.
+func (a *Agent) control() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).Encode(a.status()); err != nil {
-			a.log.Debug("status not sent", "err", err)
+	mux.Handle("/", a.public())
+	mux.HandleFunc("GET /drain", func(w http.ResponseWriter, _ *http.Request) { a.send(w, a.drainState(time.Now())) })
+	set := func(drained bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if err := a.setDrained(drained); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			a.send(w, a.drainState(time.Now()))
 		}
-	})
+	}
+	mux.HandleFunc("POST /drain", set(true))
+	mux.HandleFunc("POST /undrain", set(false))
+	mux.HandleFunc("GET /sight", func(w http.ResponseWriter, _ *http.Request) { a.send(w, a.sight()) })
+	return mux
+}
+
+func (a *Agent) send(w http.ResponseWriter, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		a.log.Debug("answer not sent", "err", err)
+	}
+}
+
+// public is what the TCP address answers too. Nothing of it changes anything.
+func (a *Agent) public() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { a.send(w, a.status()) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !a.status().Ready {

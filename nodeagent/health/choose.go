@@ -82,7 +82,10 @@ type view struct {
 
 func (v *view) peer(p project.Path) Peer { return Peer{Cluster: v.remote, Gateway: p.Remote} }
 
-func (v *view) rank(p project.Path) Rank { return v.snapshot.Rank(p.Local, v.peer(p)) }
+func (v *view) rank(p project.Path) Rank {
+	rank := v.snapshot.Rank(p.Local, v.peer(p))
+	return v.snapshot.lowered(rank, Peer{Cluster: v.cluster, Gateway: p.Local}, v.peer(p))
+}
 
 // choose takes the best link of an order, or of those that the leading cluster uses.
 func (v *view) choose(order []project.Path) Choice {

@@ -101,8 +101,9 @@ type Snapshot struct {
 	// Stats counts what came in since the start.
 	Stats Stats
 
-	self   Peer
-	byPeer map[Peer][]int // indexes in Links
+	self    Peer
+	byPeer  map[Peer][]int // indexes in Links
+	leaving []Peer
 }
 
 func newSnapshot(self Peer, links []Link, stats Stats) Snapshot {

@@ -6,16 +6,20 @@ import "time"
 
 // Status is one agent's report.
 type Status struct {
-	Cluster     string       `json:"cluster"`
-	Node        string       `json:"node"`
-	Gateway     string       `json:"gateway,omitempty"` // name, when this node is one
-	Version     string       `json:"version"`
-	Digest      string       `json:"digest"` // of the fabric in force
-	Clusterset  string       `json:"clusterset"`
-	Ready       bool         `json:"ready"` // the last pass left nothing to do, nothing failed, and names are answered
-	LastPass    Pass         `json:"lastPass"`
-	Inputs      []InputState `json:"inputs"`
+	Cluster    string       `json:"cluster"`
+	Node       string       `json:"node"`
+	Gateway    string       `json:"gateway,omitempty"` // name, when this node is one
+	Version    string       `json:"version"`
+	Digest     string       `json:"digest"` // of the fabric in force
+	Clusterset string       `json:"clusterset"`
+	Ready      bool         `json:"ready"` // the last pass left nothing to do, nothing failed, and names are answered
+	LastPass   Pass         `json:"lastPass"`
+	Inputs     []InputState `json:"inputs"`
+	// Drained says that this gateway is to be left: hawser-agent drain.
+	Drained     bool         `json:"drained,omitempty"`
 	Connections []Connection `json:"connections,omitempty"`
+	Paths       []Path       `json:"paths,omitempty"` // by remote cluster
+	Moves       []Move       `json:"moves,omitempty"` // the last 64, the newest at the end
 	Problems    []Problem    `json:"problems,omitempty"`
 	Exports     []Export     `json:"exports,omitempty"`
 	Clusters    []Cluster    `json:"clusters,omitempty"`
@@ -54,20 +58,62 @@ const (
 	Disconnected = "error"
 )
 
+// Ranks gives the ranks of a link, from the worst to the best.
+func Ranks() []string { return []string{"down", "alone", "draining", "unsteady", "good"} }
+
 // Connection is one link between a gateway here and a gateway of another cluster.
 type Connection struct {
-	Gateway       string    `json:"gateway"`
-	RemoteCluster string    `json:"remoteCluster"`
+	Gateway       string `json:"gateway"`
+	RemoteCluster string `json:"remoteCluster"`
+	RemoteGateway string `json:"remoteGateway"`
+	Endpoint      string `json:"endpoint"` // the remote address in use
+	Driver        string `json:"driver"`   // wireguard (kernel) | wireguard (userspace)
+	Status        string `json:"status"`
+	Chosen        bool   `json:"chosen"` // carries the traffic of the pair
+	Rank          string `json:"rank"`   // good | unsteady | draining | alone | down
+	// Why says why the link is chosen, or else what keeps it from being so.
+	Why   string    `json:"why,omitempty"`
+	RTT   *RTT      `json:"rtt,omitempty"`
+	Loss  float64   `json:"loss"`          // 0..1 over the window of probes
+	MTU   int       `json:"mtu,omitempty"` // bytes that a packet inside may have; 0 = not known
+	Since time.Time `json:"since"`         // of Status
+	// Held is until when a link that fell too often is not chosen; nil = it is not held.
+	Held *time.Time `json:"held,omitempty"`
+
+	RxBytes int64 `json:"rxBytes"`
+	TxBytes int64 `json:"txBytes"`
+}
+
+// Path is the link that carries the traffic to one other cluster, as one node has it.
+type Path struct {
+	Cluster       string    `json:"cluster"` // the remote one
+	Link          string    `json:"link"`    // g1/a-g2/b
+	LocalGateway  string    `json:"localGateway"`
 	RemoteGateway string    `json:"remoteGateway"`
-	Endpoint      string    `json:"endpoint"` // the remote address in use
-	Driver        string    `json:"driver"`   // wireguard (kernel) | wireguard (userspace)
-	Status        string    `json:"status"`
-	Chosen        bool      `json:"chosen"` // carries the traffic of the pair
-	RTT           *RTT      `json:"rtt,omitempty"`
-	Loss          float64   `json:"loss"` // 0..1 over the window of probes
+	Rank          string    `json:"rank"` // as in Connection
+	Why           string    `json:"why"`
+	MTU           int       `json:"mtu,omitempty"` // bytes, where less fits than the device says
 	Since         time.Time `json:"since"`
-	RxBytes       int64     `json:"rxBytes"`
-	TxBytes       int64     `json:"txBytes"`
+	LastMove      *Move     `json:"lastMove,omitempty"` // nil = none since the agent began
+}
+
+// Move is a change of the link to one other cluster.
+type Move struct {
+	At      time.Time `json:"at"`
+	Cluster string    `json:"cluster"`        // the remote one
+	From    string    `json:"from,omitempty"` // link; empty for the first choice
+	To      string    `json:"to"`
+	// Kind is first, removed, dead, alone, drains, unsteady, follows, steady or better.
+	Kind   string `json:"kind"`
+	Cause  string `json:"cause"`
+	Silent string `json:"silent,omitempty"` // how long the link that was left had given no answer
+}
+
+// Drain is how far the drain of a gateway is.
+type Drain struct {
+	Gateway string   `json:"gateway"` // empty = this node is none
+	Drained bool     `json:"drained"`
+	Used    []string `json:"used,omitempty"` // who uses it still
 }
 
 // RTT is the round-trip time over the window of probes, in microseconds.

@@ -1,0 +1,145 @@
+package nodeagent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// drainedFile marks, in the state folder, that this gateway is to be left.
+const drainedFile = "drained"
+
+// drainRest is how long nobody must have used a drained gateway before it counts
+// as left: for packets under way, and for nodes that learn of it last.
+const drainRest = time.Second
+
+// drain is the wish of a person that this gateway be left. It survives restarts.
+type drain struct {
+	path string
+
+	mu      sync.Mutex
+	drained bool
+	used    time.Time // when somebody was seen to use it last
+}
+
+func newDrain(path string) (*drain, error) {
+	d := &drain{path: path, used: time.Now()}
+	_, err := os.Stat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("look for the mark of a drained gateway: %w", err)
+	}
+	d.drained = err == nil
+	return d, nil
+}
+
+// set drains, or takes it back.
+func (d *drain) set(drained bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if drained == d.drained {
+		return nil
+	}
+	if drained {
+		if err := writeAtomic(d.path, []byte("drained by hawser-agent drain; hawser-agent undrain takes it back\n")); err != nil {
+			return err
+		}
+	} else if err := os.Remove(d.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("undrain: %w", err)
+	}
+	d.drained, d.used = drained, time.Now()
+	return nil
+}
+
+func (d *drain) is() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.drained
+}
+
+// left reports whether a gateway that is not used now was not for long enough.
+func (d *drain) left(used bool, now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if used {
+		d.used = now
+	}
+	return now.Sub(d.used) >= drainRest
+}
+
+// setDrained drains this gateway, or takes it back.
+func (a *Agent) setDrained(drained bool) error {
+	if err := a.drain.set(drained); err != nil {
+		return err
+	}
+	a.log.Info(map[bool]string{true: "drained", false: "undrained"}[drained])
+	a.announce()
+	return nil
+}
+
+// announce tells the prober whether this gateway is to be left, and looks anew.
+func (a *Agent) announce() {
+	a.peers.prober.SetDraining(a.drain.is() || a.leaving.Load())
+	token(a.urgent)
+	a.look()
+}
+
+// drainState tells how far a drain is.
+func (a *Agent) drainState(now time.Time) status.Drain {
+	out := status.Drain{Drained: a.drain.is()}
+	in := a.shown.Load().input
+	if in.Fabric == nil {
+		return out
+	}
+	own := in.Fabric.Cluster(a.config.Cluster)
+	if own == nil || own.GatewayOn(a.config.Node) == nil {
+		return out
+	}
+	out.Gateway = own.GatewayOn(a.config.Node).Name
+	out.Used = a.choice.users(in.Fabric, a.peers.snapshot(), health.Peer{Cluster: own.Name, Gateway: out.Gateway})
+	if !a.drain.left(len(out.Used) > 0, now) && len(out.Used) == 0 {
+		out.Used = []string{"packets under way"}
+	}
+	return out
+}
+
+// users names the clusters whose traffic a gateway of this or of another cluster
+// carries: by the choice of this node, or by what gateways of other clusters say.
+func (c *choice) users(f *fabric.Fabric, s health.Snapshot, gateway health.Peer) []string {
+	var out []string
+	for i := range f.Clusters {
+		remote := &f.Clusters[i]
+		if remote.Name != c.cluster && (gateway.Cluster == c.cluster || gateway.Cluster == remote.Name) {
+			if who := c.usedWith(f, remote, s, gateway); who != "" {
+				out = append(out, remote.Name+" ("+who+")")
+			}
+		}
+	}
+	return out
+}
+
+// usedWith says who uses a gateway for the traffic between this cluster and
+// another; empty = nobody.
+func (c *choice) usedWith(f *fabric.Fabric, remote *fabric.Cluster, s health.Snapshot, gateway health.Peer) string {
+	c.mu.Lock()
+	path := c.last[remote.Name].Path
+	c.mu.Unlock()
+	own := gateway.Cluster == c.cluster
+	if own && path.Local == gateway.Gateway || !own && path.Remote == gateway.Gateway {
+		return sight{cluster: c.cluster}.name(remote.Name, path)
+	}
+	for _, far := range remote.Gateways {
+		for _, near := range f.Cluster(c.cluster).Gateways {
+			concerns := own && near.Name == gateway.Gateway || !own && far.Name == gateway.Gateway
+			if concerns && s.Uses(near.Name, health.Peer{Cluster: remote.Name, Gateway: far.Name}) {
+				return "by " + remote.Name + "/" + far.Name
+			}
+		}
+	}
+	return ""
+}
