@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: all build setup demo test unit e2e lint generate fuzz bench clean
+.PHONY: all build setup demo test unit e2e chaos lint generate fuzz bench clean
 
 all: build
 
@@ -24,6 +24,13 @@ unit:
 
 e2e: build ## scenarios over the built binaries, real packets; one package after another, as some measure time
 	$(GO) test -race -count=1 -p 1 -parallel 4 -timeout 20m ./e2e/...
+
+SEED   ?= 1
+FAULTS ?= 200
+ROUND  ?= 0
+chaos: setup build ## FAULTS seeded faults under traffic; again as it was with SEED, one round alone with ROUND
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./e2e/chaos
+	bin/chaos -seed $(SEED) -faults $(FAULTS) -round $(ROUND)
 
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh

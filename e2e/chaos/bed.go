@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/e2e/chaos/plan"
+	"hawser.dev/hawser/e2e/chaos/traffic"
+	"hawser.dev/hawser/lab"
+)
+
+// bed is the lab that is broken.
+type bed struct {
+	options
+	dir      string // holds the lab's folder and nothing else
+	client   *lab.Client
+	status   lab.Status
+	topology plan.Topology
+	text     []byte // of the topology file, as every round begins with it
+}
+
+// newBed brings the lab up.
+func newBed(ctx context.Context, o options) (*bed, error) {
+	dir, err := os.MkdirTemp("", "hwc-") // short, as unix sockets live in it
+	if err != nil {
+		return nil, fmt.Errorf("make folder of the lab: %w", err)
+	}
+	b := &bed{options: o, dir: dir}
+	b.client = lab.NewClient(lab.Layout{Dir: b.labDir()})
+	files := filepath.Join(o.root, "e2e/chaos/testdata/lab")
+	_, err = b.hawser(ctx, "lab", "up", "-f", filepath.Join(files, "clusterset.yaml"), "-w", filepath.Join(files, "workloads"), "--workers", "2")
+	if err == nil {
+		b.status, err = b.client.Status(ctx)
+	}
+	if err == nil {
+		b.text, err = os.ReadFile(b.topologyFile())
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	b.topology = topologyOf(b.status, o.seed)
+	return b, nil
+}
+
+func (b *bed) labDir() string       { return filepath.Join(b.dir, "lab") }
+func (b *bed) repo() string         { return filepath.Join(b.labDir(), "repo") }
+func (b *bed) topologyFile() string { return filepath.Join(b.repo(), "clusterset.yaml") }
+
+// close takes the lab down.
+func (b *bed) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, err := b.hawser(ctx, "lab", "down")
+	return errors.Join(err, os.RemoveAll(b.dir))
+}
+
+// topologyOf says what may be done to which node. Watched pods stand on the
+// first worker of each cluster; a gateway and a worker keep their agents.
+func topologyOf(s lab.Status, seed uint64) plan.Topology {
+	var t plan.Topology
+	var gateways, workers []int
+	for _, n := range s.Nodes {
+		if !slices.Contains(t.Clusters, n.Cluster) {
+			t.Clusters = append(t.Clusters, n.Cluster)
+		}
+		if n.Gateway {
+			gateways = append(gateways, len(t.Nodes))
+		} else {
+			workers = append(workers, len(t.Nodes))
+		}
+		t.Nodes = append(t.Nodes, plan.Node{
+			ID: n.Cluster + "/" + n.Name, Cluster: n.Cluster, Gateway: n.Gateway, Holds: n.Name == n.Cluster+"-w1",
+		})
+	}
+	t.Nodes[gateways[seed%uint64(len(gateways))]].Witness = true
+	t.Nodes[workers[seed%uint64(len(workers))]].Witness = true
+	return t
+}
+
+// command prepares a program with the lab's environment.
+func (b *bed) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), lab.DirEnv+"="+b.labDir(), "PATH="+b.bin+":"+os.Getenv("PATH")+":/usr/sbin:/sbin",
+		"GIT_AUTHOR_NAME=chaos", "GIT_AUTHOR_EMAIL=chaos@example.org", "GIT_COMMITTER_NAME=chaos", "GIT_COMMITTER_EMAIL=chaos@example.org")
+	return cmd
+}
+
+func (b *bed) hawser(ctx context.Context, args ...string) ([]byte, error) {
+	return output(b.command(ctx, filepath.Join(b.bin, "hawser"), args...))
+}
+
+func output(cmd *exec.Cmd) ([]byte, error) {
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s%s", strings.Join(cmd.Args, " "), err, out, complaint.Bytes())
+	}
+	return out, nil
+}
+
+// pod finds a pod of the namespace that all workloads are in.
+func (b *bed) pod(ctx context.Context, cluster, name string) (traffic.Pod, error) {
+	at, err := b.client.Place(ctx, cluster+"/shop/"+name)
+	return traffic.Pod{Name: cluster + "/" + name, Path: at.Net}, err
+}
+
+// address is where a pod lives inside its cluster.
+func (b *bed) address(cluster, name string) netip.Addr {
+	for _, p := range b.status.Pods {
+		if p.Cluster == cluster && p.Namespace == "shop" && p.Name == name {
+			addr, _ := netip.ParseAddr(p.IP) // the zero address is reported by whoever uses it
+			return addr
+		}
+	}
+	return netip.Addr{}
+}
+
+// underlay is the namespace between the nodes.
+func (b *bed) underlay() (string, error) {
+	found, err := filepath.Glob(filepath.Join(b.labDir(), "ns", "*-underlay"))
+	if err != nil || len(found) != 1 {
+		return "", fmt.Errorf("find the underlay: %v, %w", found, err)
+	}
+	return found[0], nil
+}
+
+// lock is what the reconciler has allocated: prefixes or addresses by name.
+func (b *bed) lock(ctx context.Context) (map[string]string, error) {
+	raw, err := output(b.command(ctx, "git", "-C", b.repo(), "show", "rendered:clusterset.lock.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	return parseLock(string(raw)), nil
+}
+
+// parseLock reads the lines "name: [address]" of a lock file.
+func parseLock(text string) map[string]string {
+	out := map[string]string{}
+	for _, line := range strings.Split(text, "\n") {
+		name, value, found := strings.Cut(line, ": ")
+		if found && strings.HasPrefix(line, "  ") {
+			out[strings.TrimSpace(name)] = strings.Trim(value, "[]")
+		}
+	}
+	return out
+}
+
+// ports is the range that the tunnels listen on: two epochs for each lane, and
+// as many lanes as a cluster has gateways, with one more that a commit may add.
+func (b *bed) ports() [2]uint16 {
+	const first = 51820
+	count, most := map[string]int{}, 0
+	for _, n := range b.topology.Nodes {
+		if n.Gateway {
+			count[n.Cluster]++
+			most = max(most, count[n.Cluster])
+		}
+	}
+	return [2]uint16{first, first + 2*uint16(most) + 1}
+}
+
+// ready reports whether every agent has what is published.
+func (b *bed) ready(ctx context.Context) error {
+	s, err := b.client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	b.status = s
+	if !s.Ready {
+		raw, _ := json.Marshal(s.Waiting)
+		return fmt.Errorf("not ready: %s", raw)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/e2e/chaos/plan"
+	"hawser.dev/hawser/lab"
+)
+
+// did is one thing that was done, for the history.
+type did struct {
+	at   time.Duration // after the begin of the round
+	took time.Duration
+	text string
+	err  error
+}
+
+// String gives one line of the history.
+func (d did) String() string {
+	text := fmt.Sprintf("%7.3fs (%4d ms)  %s", d.at.Seconds(), d.took.Milliseconds(), d.text)
+	if d.err != nil {
+		text += ": " + d.err.Error()
+	}
+	return text
+}
+
+// play carries a schedule out and gives what was done, in the order of its end.
+// Every fault is mended when it returns.
+func (b *bed) play(ctx context.Context, events []plan.Event) []did {
+	began := time.Now()
+	var mu sync.Mutex
+	var history []did
+	act := func(text string, do func() error) {
+		at := time.Since(began)
+		err := do()
+		mu.Lock()
+		defer mu.Unlock()
+		history = append(history, did{at: at, took: time.Since(began) - at, text: text, err: err})
+	}
+	taken := newHolds()
+	var group sync.WaitGroup
+	for _, lane := range lanes(events) {
+		group.Go(func() {
+			for _, e := range lane {
+				time.Sleep(e.At - time.Since(began))
+				taken.take(e.Holds)
+				act(strings.TrimSpace("begin "+e.Kind+" "+e.Target+" "+e.Value), func() error { return b.begin(ctx, e) })
+				// What takes long to begin is still in force for as long as planned.
+				time.Sleep(e.For)
+				act(strings.TrimSpace("end   "+e.Kind+" "+e.Target), func() error { return b.end(ctx, e) })
+				taken.release(e.Holds)
+			}
+		})
+	}
+	group.Wait()
+	return history
+}
+
+func lanes(events []plan.Event) map[int][]plan.Event {
+	out := map[int][]plan.Event{}
+	for _, e := range events {
+		out[e.Lane] = append(out[e.Lane], e)
+	}
+	return out
+}
+
+// holds keeps events that run late from touching what another one has.
+type holds struct {
+	mu    sync.Mutex
+	freed *sync.Cond
+	taken map[string]bool
+}
+
+func newHolds() *holds {
+	h := &holds{taken: map[string]bool{}}
+	h.freed = sync.NewCond(&h.mu)
+	return h
+}
+
+func (h *holds) take(names []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.any(names) {
+		h.freed.Wait()
+	}
+	for _, name := range names {
+		h.taken[name] = true
+	}
+}
+
+func (h *holds) any(names []string) bool {
+	for _, name := range names {
+		if h.taken[name] {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *holds) release(names []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, name := range names {
+		delete(h.taken, name)
+	}
+	h.freed.Broadcast()
+}
+
+func (b *bed) begin(ctx context.Context, e plan.Event) error {
+	k, known := plan.KindOf(e.Kind)
+	if !known {
+		return fmt.Errorf("unknown kind %q", e.Kind)
+	}
+	switch k.Begin {
+	case plan.Export:
+		return b.commit(ctx, "an export comes", string(b.text)+extraExport)
+	default:
+		return b.client.Fault(ctx, lab.Fault{Kind: k.Begin, Target: e.Target, Side: k.Side, Value: e.Value})
+	}
+}
+
+func (b *bed) end(ctx context.Context, e plan.Event) error {
+	k, _ := plan.KindOf(e.Kind) // known: it began
+	switch k.End {
+	case "":
+		return nil
+	case plan.Revert:
+		return b.commit(ctx, "and goes", string(b.text))
+	case "start-sync":
+		cluster, _, _ := strings.Cut(e.Target, "/")
+		return b.client.Fault(ctx, lab.Fault{Kind: k.End, Target: cluster})
+	default:
+		return b.client.Fault(ctx, lab.Fault{Kind: k.End, Target: e.Target, Side: k.Side})
+	}
+}
+
+// extraExport is what a commit adds to the topology and a later one takes away.
+const extraExport = `  - name: extra
+    namespace: shop
+    clusters: [g1, g3]
+    ports: [{name: tcp, port: 8001, protocol: TCP}]
+`
+
+// commit writes the topology, as a person would.
+func (b *bed) commit(ctx context.Context, message, text string) error {
+	if err := os.WriteFile(b.topologyFile(), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("change the topology: %w", err)
+	}
+	_, err := output(b.command(ctx, "git", "-C", b.repo(), "commit", "-q", "-a", "--allow-empty", "-m", message))
+	return err
+}

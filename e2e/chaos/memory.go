@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// usage is what one process holds.
+type usage struct {
+	name  string
+	rss   int64 // anonymous memory, in bytes
+	files int   // open ones
+}
+
+// witnesses measures the processes of the nodes whose agents are never killed: by
+// process, so that one that was started anew is not compared with an old one.
+func (b *bed) witnesses(ctx context.Context) (map[netspace.Process]usage, error) {
+	out := map[netspace.Process]usage{}
+	for _, n := range b.topology.Nodes {
+		if !n.Witness {
+			continue
+		}
+		at, err := b.client.Place(ctx, n.ID)
+		if err != nil {
+			return nil, err
+		}
+		inode, err := netspace.Inode(at.Net)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range netspace.Processes(map[uint64]bool{inode: true}, "") {
+			if u, err := measure(p.PID); err == nil && strings.HasPrefix(u.name, "hawser-agent") {
+				u.name = n.ID + " " + u.name
+				out[p] = u
+			}
+		}
+	}
+	return out, nil
+}
+
+func measure(pid int) (usage, error) {
+	var u usage
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return u, err
+	}
+	args := strings.Split(string(bytes.TrimRight(raw, "\x00")), "\x00")
+	u.name = args[0][strings.LastIndexByte(args[0], '/')+1:]
+	for _, arg := range args[1:min(len(args), 3)] {
+		if !strings.HasPrefix(arg, "-") {
+			u.name += " " + arg
+		}
+	}
+	if raw, err = os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err != nil {
+		return u, err
+	}
+	u.rss = anonymous(string(raw))
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	u.files = len(files)
+	return u, err
+}
+
+// anonymous reads RssAnon from proc_pid_status(5).
+func anonymous(status string) int64 {
+	for _, line := range strings.Split(status, "\n") {
+		if rest, found := strings.CutPrefix(line, "RssAnon:"); found {
+			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			if err != nil {
+				return 0
+			}
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// Growth that is no leak: what the garbage collector has not collected yet, and
+// what a fuller picture of the clusterset takes once.
+const (
+	growthFactor = 1.5
+	growthSlack  = 12 << 20 // bytes
+	growthFiles  = 32
+)
+
+// grown names the processes that hold more than at the beginning.
+func grown(before, after map[netspace.Process]usage) []string {
+	var out []string
+	for p, a := range before {
+		b, alive := after[p]
+		if !alive {
+			continue
+		}
+		if float64(b.rss) > float64(a.rss)*growthFactor+growthSlack {
+			out = append(out, fmt.Sprintf("%s holds %d KiB, after the first round %d KiB", a.name, b.rss>>10, a.rss>>10))
+		}
+		if b.files > a.files+growthFiles {
+			out = append(out, fmt.Sprintf("%s has %d open files, after the first round %d", a.name, b.files, a.files))
+		}
+	}
+	return out
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/e2e/chaos/plan"
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// summary is what a run amounts to.
+type summary struct {
+	rounds     int
+	faults     map[string]int // by kind
+	broken     time.Duration
+	recoveries []time.Duration
+	violations map[string]int // by sort
+	memory     map[netspace.Process]usage
+}
+
+func newSummary() summary { return summary{faults: map[string]int{}, violations: map[string]int{}} }
+
+func (s *summary) add(events []plan.Event, broken time.Duration, recovered []recovery, found []violation) {
+	s.rounds++
+	s.broken += broken
+	for _, e := range events {
+		s.faults[e.Kind]++
+	}
+	for _, r := range recovered {
+		s.recoveries = append(s.recoveries, r.took)
+	}
+	for _, v := range found {
+		s.violations[v.sort]++
+	}
+}
+
+// print writes the summary of the whole run.
+func (s *summary) print(out io.Writer, c *chaos) {
+	total := 0
+	var kinds []string
+	for _, k := range slices.Sorted(maps.Keys(s.faults)) {
+		total += s.faults[k]
+		kinds = append(kinds, fmt.Sprintf("%s %d", k, s.faults[k]))
+	}
+	fmt.Fprintf(out, "seed %d: %d faults in %d rounds (%s)\n", c.seed, total, s.rounds, strings.Join(kinds, ", "))
+	slices.Sort(s.recoveries)
+	if n := len(s.recoveries); n > 0 {
+		fmt.Fprintf(out, "back after the last heal: p50 %.2fs, p99 %.2fs, worst %.2fs of %d flows and rounds\n",
+			s.recoveries[n/2].Seconds(), s.recoveries[n*99/100].Seconds(), s.recoveries[n-1].Seconds(), n)
+	}
+	var ok, failed, tries int64
+	for _, f := range c.scene.flows {
+		counts := f.Counts()
+		ok, failed = ok+counts.OK, failed+counts.Failed
+	}
+	for _, r := range c.scene.refused {
+		tries += r.Tries()
+	}
+	fmt.Fprintf(out, "calls and messages answered %d, not answered while broken %d; forbidden calls %d; frames looked at %d\n",
+		ok, failed, tries, c.captures.frames())
+	for p, u := range s.memory {
+		if first, known := c.first[p]; known {
+			fmt.Fprintf(out, "%s: %d KiB after the first round, %d KiB at the end; %d and %d files\n",
+				u.name, first.rss>>10, u.rss>>10, first.files, u.files)
+		}
+	}
+	fmt.Fprintf(out, "violations: safety %d, late %d\n", s.violations[safety], s.violations[late])
+}
+
+// tell prints what was violated with everything that is needed to see it again.
+func (c *chaos) tell(round int, began, healed time.Time, history []did, found []violation) {
+	fmt.Fprintf(c.out, "VIOLATED: seed %d, round %d (again: make chaos SEED=%d FAULTS=%d ROUND=%d)\n", c.seed, round, c.seed, c.faults, round)
+	fmt.Fprint(c.out, account(began, healed, history, found))
+}
+
+// account is the story of one round: what was done and what was found, in the
+// order of time.
+func account(began, healed time.Time, history []did, found []violation) string {
+	type line struct {
+		at   time.Duration
+		text string
+	}
+	var lines []line
+	for _, h := range history {
+		lines = append(lines, line{h.at, h.String()})
+	}
+	for _, v := range found {
+		at := v.at.Sub(began)
+		lines = append(lines, line{at, fmt.Sprintf("%7.3fs  ** %s: %s", at.Seconds(), v.sort, v.text)})
+	}
+	lines = append(lines, line{healed.Sub(began), fmt.Sprintf("%7.3fs  -- all healed (round began at %s)", healed.Sub(began).Seconds(), began.Format("15:04:05.000"))})
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	var out strings.Builder
+	for _, l := range lines {
+		out.WriteString("  " + l.text + "\n")
+	}
+	return out.String()
+}
+
+// logSizes notes how long every agent's log is, so that the part of a round can
+// be kept.
+func (c *chaos) logSizes() map[string]int64 {
+	out := map[string]int64{}
+	for _, n := range c.status.Nodes {
+		path := filepath.Join(n.Dir, "agent.log")
+		if info, err := os.Stat(path); err == nil {
+			out[path] = info.Size()
+		}
+	}
+	return out
+}
+
+// stateScript prints what the kernel of a node has of ours.
+const stateScript = `ip -s link; ip addr; ip rule; ip route show table all; ip neigh; nft list table inet hawser; wg show all; cat /proc/net/nf_conntrack; true`
+
+// keepEvidence writes the story, the agents' logs of the round, and the nodes' kernel state.
+func (c *chaos) keepEvidence(ctx context.Context, round int, history []did, found []violation, logs map[string]int64) error {
+	dir := filepath.Join(c.evidence, fmt.Sprintf("chaos-%d-%d", c.seed, round))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("keep evidence: %w", err)
+	}
+	story := account(found[0].at, found[len(found)-1].at, nil, found)
+	for _, h := range history {
+		story += h.String() + "\n"
+	}
+	errs := []error{os.WriteFile(filepath.Join(dir, "story.txt"), []byte(story), 0o644)}
+	for _, n := range c.status.Nodes {
+		path := filepath.Join(n.Dir, "agent.log")
+		raw, err := os.ReadFile(path)
+		if err == nil {
+			part := raw[min(logs[path], int64(len(raw))):]
+			errs = append(errs, os.WriteFile(filepath.Join(dir, n.Cluster+"-"+n.Name+".log"), part, 0o644))
+		}
+		state, err := c.foreign.onNode(ctx, n.Cluster+"/"+n.Name, stateScript)
+		if err == nil {
+			errs = append(errs, os.WriteFile(filepath.Join(dir, n.Cluster+"-"+n.Name+".kernel"), []byte(state), 0o644))
+		}
+	}
+	if links, err := c.hawser(ctx, "show", "connections", "-o", "json"); err == nil {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, "connections.json"), links, 0o644))
+	}
+	return errors.Join(errs...)
+}

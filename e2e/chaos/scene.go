@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"hawser.dev/hawser/e2e/chaos/traffic"
+)
+
+// scene is all traffic of a run, and what it must look like.
+type scene struct {
+	bed     *bed
+	ledger  *ledger
+	lock    map[string]string // as it was at the begin
+	callers []traffic.Pod     // one a cluster
+	servers []*traffic.Server
+	flows   []traffic.Flow
+	refused []*traffic.Refused
+	sources map[string]netip.Addr // what a server must see, by "CALLER CLUSTER"
+}
+
+// newScene opens the servers and prepares the traffic.
+func newScene(ctx context.Context, b *bed, l *ledger) (*scene, error) {
+	s := &scene{bed: b, ledger: l, sources: map[string]netip.Addr{}}
+	var err error
+	if s.lock, err = b.lock(ctx); err != nil {
+		return nil, err
+	}
+	for _, c := range b.topology.Clusters {
+		caller, err := b.pod(ctx, c, "caller")
+		if err != nil {
+			return nil, err
+		}
+		s.callers = append(s.callers, caller)
+		if err := s.expectSources(c); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.serve(ctx); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	err = errors.Join(s.allowed(), s.forbidden())
+	return s, err
+}
+
+func (s *scene) close() error {
+	var errs []error
+	for _, server := range s.servers {
+		errs = append(errs, server.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// podPrefix is what every cluster of the topology uses for its pods.
+const podPrefix = "10.7.0.0/16"
+
+// mapped is the global address of a pod of a cluster: the prefix that its pods
+// are mapped to with the pod's host part.
+func (s *scene) mapped(cluster string, pod netip.Addr) (netip.Addr, error) {
+	text := s.lock[fmt.Sprintf("clusters[%s].mappings[%s]", cluster, podPrefix)]
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil || !pod.Is4() {
+		return netip.Addr{}, fmt.Errorf("map pod %v of cluster %s to %q: %w", pod, cluster, text, err)
+	}
+	raw, host := prefix.Addr().As4(), pod.As4()
+	return netip.AddrFrom4([4]byte{raw[0], raw[1], host[2], host[3]}), nil
+}
+
+// expectSources says as whom a cluster's caller is seen: by its own cluster with
+// its own address, by others with its global one.
+func (s *scene) expectSources(cluster string) error {
+	own := s.bed.address(cluster, "caller")
+	global, err := s.mapped(cluster, own)
+	if err != nil {
+		return err
+	}
+	for _, c := range s.bed.topology.Clusters {
+		s.sources[cluster+"/caller "+c] = global
+	}
+	s.sources[cluster+"/caller "+cluster] = own
+	return nil
+}
+
+// saw checks what a server saw: the caller's one address, and nobody whom the
+// export keeps out.
+func (s *scene) saw(caller, server string, from netip.Addr) {
+	cluster, pod, _ := strings.Cut(server, "/")
+	want := s.sources[caller+" "+cluster]
+	if from != want {
+		s.ledger.add(safety, "%s was seen by %s as %s, not as %s", caller, server, from, want)
+	}
+	from1 := strings.HasPrefix(caller, "g1/")
+	if pod == "private" || !from1 && (pod == "secret" || pod == "vault-0") {
+		s.ledger.add(safety, "%s reached %s, which it must not", caller, server)
+	}
+}
+
+// serve starts servers in the pods that the lab does not serve.
+func (s *scene) serve(ctx context.Context) error {
+	for _, c := range s.bed.topology.Clusters {
+		pods := []string{"web-1", "web-2", "db-0"}
+		if c == "g2" {
+			pods = append(pods, "secret", "vault-0", "private")
+		}
+		for _, name := range pods {
+			pod, err := s.bed.pod(ctx, c, name)
+			if err != nil {
+				return err
+			}
+			server, err := traffic.Serve(pod, s.saw)
+			if err != nil {
+				return err
+			}
+			s.servers = append(s.servers, server)
+		}
+	}
+	return nil
+}
+
+// at gives an address of the lock with a port.
+func (s *scene) at(name string, port uint16) (netip.AddrPort, error) {
+	addr, err := netip.ParseAddr(s.lock[name])
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("address of %s: %w", name, err)
+	}
+	return netip.AddrPortFrom(addr, port), nil
+}
+
+// allowed makes the flows that must come back after every round.
+func (s *scene) allowed() error {
+	var errs []error
+	for _, caller := range s.callers {
+		own, _, _ := strings.Cut(caller.Name, "/")
+		errs = append(errs, s.to(caller, "web", "exports[shop/web].vips"))
+		errs = append(errs, s.wide(caller))
+		for _, c := range s.bed.topology.Clusters {
+			if c != own {
+				errs = append(errs,
+					s.to(caller, c+".web", fmt.Sprintf("exports[shop/web].clusters[%s].ips", c)),
+					s.to(caller, "db-0."+c+".db", fmt.Sprintf("exports[shop/db].clusters[%s].hosts[*-0]", c)))
+			}
+		}
+		if own == "g1" {
+			errs = append(errs, s.to(caller, "secret", "exports[shop/secret].vips"),
+				s.to(caller, "vault-0.g2.vault", "exports[shop/vault].clusters[g2].hosts[*-0]"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// to makes traffic of every kind to one address.
+func (s *scene) to(caller traffic.Pod, target, name string) error {
+	tcp, err := s.at(name, traffic.TCPPort)
+	if err != nil {
+		return err
+	}
+	udp := netip.AddrPortFrom(tcp.Addr(), traffic.UDPPort)
+	s.flows = append(s.flows,
+		&traffic.Calls{From: caller, To: tcp, Target: target},
+		&traffic.Calls{From: caller, To: udp, Target: target, UDP: true},
+		&traffic.Datagrams{From: caller, To: udp, Target: target},
+	)
+	for _, kind := range []string{traffic.Busy, traffic.Silent, traffic.Idle} {
+		s.flows = append(s.flows, &traffic.Held{From: caller, To: tcp, Target: target, Kind: kind, Died: s.died})
+	}
+	return nil
+}
+
+// wide calls an export with a backend on a worker that loses its power; nothing
+// that is held open goes there.
+func (s *scene) wide(caller traffic.Pod) error {
+	to, err := s.at("exports[shop/wide].vips", traffic.TCPPort)
+	s.flows = append(s.flows, &traffic.Calls{From: caller, To: to, Target: "wide", Web: true, Saw: s.saw})
+	return err
+}
+
+// died: no fault of the schedule may end a connection. The pods at both of its
+// ends keep their nodes, and TCP is more patient than a round is long.
+func (s *scene) died(name string, err error) {
+	s.ledger.add(safety, "%s: the connection died: %v", name, err)
+}
+
+// forbidden makes the calls that must never be answered: what is exported to g1
+// alone, by its addresses of every kind, and what is exported to nobody.
+func (s *scene) forbidden() error {
+	for _, caller := range s.callers[1:] {
+		own, _, _ := strings.Cut(caller.Name, "/")
+		for _, name := range []string{
+			"exports[shop/secret].vips", "exports[shop/secret].clusters[g2].ips", "exports[shop/vault].clusters[g2].hosts[*-0]",
+		} {
+			to, err := s.at(name, traffic.TCPPort)
+			if err != nil {
+				return err
+			}
+			if own != "g2" { // a cluster may use what it exports itself
+				s.refuse(caller, name, to.Addr())
+			}
+		}
+	}
+	for _, caller := range s.callers {
+		own, _, _ := strings.Cut(caller.Name, "/")
+		for _, pod := range []string{"private", "secret", "vault-0"} {
+			if own == "g2" || own == "g1" && pod != "private" {
+				continue
+			}
+			addr, err := s.mapped("g2", s.bed.address("g2", pod))
+			if err != nil {
+				return err
+			}
+			s.refuse(caller, "g2/"+pod+" by its global address", addr)
+		}
+	}
+	return nil
+}
+
+func (s *scene) refuse(caller traffic.Pod, target string, to netip.Addr) {
+	reached := func(name string) { s.ledger.add(safety, "%s was answered", name) }
+	s.refused = append(s.refused,
+		&traffic.Refused{From: caller, To: netip.AddrPortFrom(to, traffic.TCPPort), Target: target, Reached: reached},
+		&traffic.Refused{From: caller, To: netip.AddrPortFrom(to, traffic.UDPPort), Target: target, UDP: true, Reached: reached})
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"hawser.dev/hawser/e2e/chaos/traffic"
+	"hawser.dev/hawser/e2e/chaos/wire"
+)
+
+// watch captures where nothing wrong may be seen: between the nodes, and at the
+// pods that not everybody may reach.
+func (s *scene) watch(ctx context.Context) (captures, error) {
+	path, err := s.bed.underlay()
+	if err != nil {
+		return nil, err
+	}
+	rules := s.rules()
+	c, err := wire.Start(path, func(link string, frame []byte) string { return onUnderlay(rules, link, frame) },
+		func(f wire.Finding) { s.ledger.add(safety, "on the underlay, from %s: %s", f.Link, f.Text) })
+	if err != nil {
+		return nil, err
+	}
+	all := captures{c}
+	for _, pod := range []string{"secret", "vault-0", "private"} {
+		at, err := s.bed.pod(ctx, "g2", pod)
+		if err == nil {
+			check, found := s.guard(pod)
+			c, err = wire.Start(at.Path, check, found)
+		}
+		if err != nil {
+			return nil, errors.Join(err, all.close())
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// rules says what the underlay of this lab may carry.
+func (s *scene) rules() wire.Rules {
+	r := wire.Rules{
+		Endpoints: map[netip.Addr]bool{}, Ports: s.bed.ports(), VXLAN: 4803, Mark: []byte(strings.TrimSpace(traffic.Mark)),
+		Nodes: netip.MustParsePrefix("172.18.0.0/16"),
+	}
+	r.Inside = []netip.Prefix{r.Nodes, netip.MustParsePrefix(podPrefix), netip.MustParsePrefix("10.77.0.0/16")}
+	for _, n := range s.bed.status.Nodes {
+		for _, text := range n.WAN {
+			if addr, err := netip.ParseAddr(text); err == nil {
+				r.Endpoints[addr] = true
+			}
+		}
+	}
+	return r
+}
+
+// onUnderlay applies the rules of the side that a link is of, as the lab names
+// them: w... is the wide area, l... a cluster's own network. A link that was gone
+// before it could be named passes what one of both sides passes.
+func onUnderlay(r wire.Rules, link string, frame []byte) string {
+	switch {
+	case link == "lo":
+		return "the underlay talks to itself: " + wire.Describe(frame)
+	case strings.HasPrefix(link, "w"):
+		return r.WAN(frame)
+	case strings.HasPrefix(link, "l"):
+		return r.LAN(frame)
+	}
+	if wrong := r.LAN(frame); wrong != "" && r.WAN(frame) != "" {
+		return wrong
+	}
+	return ""
+}
+
+// guard checks what arrives at a pod of g2: from g1's pods where the export
+// allows that, and from the pod's own node.
+func (s *scene) guard(pod string) (check func(string, []byte) string, found func(wire.Finding)) {
+	allowed := map[netip.Addr]bool{}
+	if pod != "private" {
+		allowed[s.sources["g1/caller g2"]] = true
+	}
+	node := s.bed.address("g2", pod).As4()
+	node[3] = 1 // where the pod's node answers it
+	allowed[netip.AddrFrom4(node)] = true
+	check = func(link string, frame []byte) string {
+		source := wire.Source(frame)
+		if link == "lo" || !source.IsValid() || allowed[source] {
+			return ""
+		}
+		return wire.Describe(frame)
+	}
+	return check, func(f wire.Finding) { s.ledger.add(safety, "pod g2/%s got what it must not: %s", pod, f.Text) }
+}
+
+// captures are those of a run.
+type captures []*wire.Capture
+
+func (c captures) close() error {
+	var errs []error
+	for _, one := range c {
+		errs = append(errs, one.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (c captures) frames() (n int64) {
+	for _, one := range c {
+		n += one.Frames()
+	}
+	return n
+}
+
+// lost says how many frames nobody looked at since the last call.
+func (c captures) lost() (uint32, error) {
+	var sum uint32
+	for _, one := range c {
+		n, err := one.Lost()
+		if err != nil {
+			return 0, fmt.Errorf("capture: %w", err)
+		}
+		sum += n
+	}
+	return sum, nil
+}

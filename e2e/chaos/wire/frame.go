@@ -1,0 +1,207 @@
+// Package wire looks at what crosses the lab's underlay and says what should not
+// be there: packets between clusters outside their tunnels.
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// Rules says what an underlay may carry.
+type Rules struct {
+	// Endpoints are the gateways' addresses in the wide area; Ports are the UDP
+	// ports that their tunnels listen on, first and last.
+	Endpoints map[netip.Addr]bool
+	Ports     [2]uint16
+	// Inside are the prefixes of the nodes, pods and services of a cluster.
+	Inside []netip.Prefix
+	// Nodes is the network of the nodes; VXLAN between them (to port VXLAN) may
+	// carry anything.
+	Nodes netip.Prefix
+	VXLAN uint16
+	// Mark is what every watched payload holds: it is never seen in clear where
+	// tunnels run.
+	Mark []byte
+}
+
+// Ethernet and IP protocol numbers (IANA).
+const (
+	etherIPv4 = 0x0800
+	etherARP  = 0x0806
+	etherIPv6 = 0x86dd
+
+	protoICMP   = 1
+	protoIGMP   = 2
+	protoTCP    = 6
+	protoUDP    = 17
+	protoICMPv6 = 58
+)
+
+// packet is what the rules look at.
+type packet struct {
+	src, dst netip.Addr
+	proto    byte
+	fragment bool // not the first of its packet: there are no ports
+	rest     []byte
+}
+
+func (p packet) String() string { return fmt.Sprintf("%s > %s proto %d", p.src, p.dst, p.proto) }
+
+// WAN gives what is wrong with a frame in the wide area; empty = nothing.
+func (r Rules) WAN(frame []byte) string {
+	if len(r.Mark) > 0 && bytes.Contains(frame, r.Mark) {
+		return "payload in clear: " + Describe(frame)
+	}
+	p, done, wrong := r.parse(frame)
+	if done {
+		return wrong
+	}
+	if r.tunnel(p) {
+		return ""
+	}
+	if p.proto == protoICMP && r.Endpoints[p.dst] && len(p.rest) > 8 && p.rest[0] == 3 {
+		// A gateway whose tunnel is down says so of a packet that it got.
+		if quoted, ok := parseIPv4(p.rest[8:]); ok && r.ports(quoted) {
+			return ""
+		}
+	}
+	return "not a tunnel's packet: " + Describe(frame)
+}
+
+// tunnel reports whether p is WireGuard between two gateways: its ports, and its
+// message types 1 to 4 with three zero bytes (the protocol's section 5.4).
+func (r Rules) tunnel(p packet) bool {
+	if !r.ports(p) {
+		return false
+	}
+	if p.fragment || len(p.rest) < 8 {
+		return p.fragment
+	}
+	body := p.rest[8:]
+	return len(body) >= 4 && body[0] >= 1 && body[0] <= 4 && body[1] == 0 && body[2] == 0 && body[3] == 0
+}
+
+func (r Rules) ports(p packet) bool {
+	if p.proto != protoUDP || !r.Endpoints[p.src] || !r.Endpoints[p.dst] {
+		return false
+	}
+	if p.fragment {
+		return true
+	}
+	if len(p.rest) < 4 {
+		return false
+	}
+	for _, port := range []uint16{binary.BigEndian.Uint16(p.rest), binary.BigEndian.Uint16(p.rest[2:])} {
+		if port < r.Ports[0] || port > r.Ports[1] {
+			return false
+		}
+	}
+	return true
+}
+
+// LAN gives what is wrong with a frame in a cluster's own network; empty = nothing.
+func (r Rules) LAN(frame []byte) string {
+	p, done, wrong := r.parse(frame)
+	if done {
+		return wrong
+	}
+	if p.proto == protoUDP && r.Nodes.Contains(p.src) && r.Nodes.Contains(p.dst) && len(p.rest) >= 4 &&
+		binary.BigEndian.Uint16(p.rest[2:]) == r.VXLAN {
+		return ""
+	}
+	if p.dst.IsMulticast() && p.proto == protoIGMP {
+		return ""
+	}
+	if r.inside(p.src) && r.inside(p.dst) {
+		return ""
+	}
+	return "leaves the cluster in clear: " + Describe(frame)
+}
+
+func (r Rules) inside(addr netip.Addr) bool {
+	for _, p := range r.Inside {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// parse deals with what is the same everywhere: ARP and neighbour discovery pass,
+// what is no IP does not. done = there is nothing more to look at.
+func (r Rules) parse(frame []byte) (p packet, done bool, wrong string) {
+	if len(frame) < 14 {
+		return p, true, fmt.Sprintf("a frame of %d bytes", len(frame))
+	}
+	switch binary.BigEndian.Uint16(frame[12:]) {
+	case etherARP:
+		return p, true, ""
+	case etherIPv6:
+		if neighbours(frame[14:]) {
+			return p, true, ""
+		}
+	case etherIPv4:
+		if p, ok := parseIPv4(frame[14:]); ok {
+			return p, false, ""
+		}
+	}
+	return p, true, "unknown: " + Describe(frame)
+}
+
+// neighbours reports whether a packet is neighbour discovery or its group
+// membership (RFC 4861, RFC 3810), which an idle link of IPv6 sends.
+func neighbours(b []byte) bool {
+	if len(b) < 40 {
+		return false
+	}
+	next, rest := b[6], b[40:]
+	if next == 0 && len(rest) >= 8 { // hop-by-hop options
+		next, rest = rest[0], rest[min(8+int(rest[1])*8, len(rest)):]
+	}
+	if next != protoICMPv6 || len(rest) == 0 {
+		return false
+	}
+	return rest[0] >= 130 && rest[0] <= 137 || rest[0] == 143
+}
+
+func parseIPv4(b []byte) (packet, bool) {
+	if len(b) < 20 || b[0]>>4 != 4 {
+		return packet{}, false
+	}
+	size := int(b[0]&15) * 4
+	if size < 20 || len(b) < size {
+		return packet{}, false
+	}
+	p := packet{proto: b[9], fragment: binary.BigEndian.Uint16(b[6:])&0x1fff != 0, rest: b[size:]}
+	p.src, _ = netip.AddrFromSlice(b[12:16])
+	p.dst, _ = netip.AddrFromSlice(b[16:20])
+	return p, true
+}
+
+// Source is the sender of an IPv4 packet in a frame; invalid when there is none.
+func Source(frame []byte) netip.Addr {
+	if len(frame) < 14 || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 {
+		return netip.Addr{}
+	}
+	p, _ := parseIPv4(frame[14:])
+	return p.src
+}
+
+// Describe names a frame for a person.
+func Describe(frame []byte) string {
+	if len(frame) < 14 {
+		return fmt.Sprintf("%x", frame)
+	}
+	kind := binary.BigEndian.Uint16(frame[12:])
+	p, ok := parseIPv4(frame[14:])
+	if kind != etherIPv4 || !ok {
+		return fmt.Sprintf("ethertype %#04x, %d bytes: %x", kind, len(frame), frame[14:min(len(frame), 78)])
+	}
+	ports := ""
+	if !p.fragment && (p.proto == protoTCP || p.proto == protoUDP) && len(p.rest) >= 4 {
+		ports = fmt.Sprintf(" ports %d > %d", binary.BigEndian.Uint16(p.rest), binary.BigEndian.Uint16(p.rest[2:]))
+	}
+	return fmt.Sprintf("%v%s, %d bytes: %x", p, ports, len(frame), p.rest[:min(len(p.rest), 48)])
+}

@@ -1,0 +1,137 @@
+package wire
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func rules() Rules {
+	return Rules{
+		Endpoints: map[netip.Addr]bool{netip.MustParseAddr("203.0.113.11"): true, netip.MustParseAddr("203.0.113.21"): true},
+		Ports:     [2]uint16{51820, 51825},
+		Inside:    []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16"), netip.MustParsePrefix("172.18.0.0/16")},
+		Nodes:     netip.MustParsePrefix("172.18.0.0/16"),
+		VXLAN:     4803,
+		Mark:      []byte("watched payload"),
+	}
+}
+
+// ipv4 builds a frame; body is what follows the IP header.
+func ipv4(src, dst string, proto byte, body []byte) []byte {
+	out := make([]byte, 34)
+	binary.BigEndian.PutUint16(out[12:], etherIPv4)
+	out[14], out[23] = 0x45, proto
+	copy(out[26:], netip.MustParseAddr(src).AsSlice())
+	copy(out[30:], netip.MustParseAddr(dst).AsSlice())
+	return append(out, body...)
+}
+
+func udp(src, dst uint16, payload string) []byte {
+	out := make([]byte, 8)
+	binary.BigEndian.PutUint16(out, src)
+	binary.BigEndian.PutUint16(out[2:], dst)
+	return append(out, payload...)
+}
+
+func icmp(kind byte, quoted []byte) []byte {
+	return append([]byte{kind, 3, 0, 0, 0, 0, 0, 0}, quoted...)
+}
+
+func other(kind uint16, body ...byte) []byte {
+	out := make([]byte, 14)
+	binary.BigEndian.PutUint16(out[12:], kind)
+	return append(out, body...)
+}
+
+func ipv6(next byte, body ...byte) []byte {
+	header := make([]byte, 40)
+	header[0], header[6] = 0x60, next
+	return other(etherIPv6, append(header, body...)...)
+}
+
+const (
+	g1, g2 = "203.0.113.11", "203.0.113.21"
+	sealed = "\x04\x00\x00\x00 ciphertext"
+)
+
+func fragment(frame []byte) []byte {
+	binary.BigEndian.PutUint16(frame[20:], 100)
+	return frame
+}
+
+func TestWAN(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		frame []byte
+		wrong string // part of the finding; empty = the frame may pass
+	}{
+		{"arp", other(etherARP), ""},
+		{"neighbour discovery", ipv6(58, 135), ""},
+		{"multicast listener report", ipv6(0, append([]byte{58, 0, 5, 2, 0, 0, 1, 0}, 143)...), ""},
+		{"tunnel", ipv4(g1, g2, 17, udp(51820, 51822, sealed)), ""},
+		{"second epoch of the last lane", ipv4(g1, g2, 17, udp(51825, 51825, sealed)), ""},
+		{"later fragment of a tunnel's packet", fragment(ipv4(g1, g2, 17, []byte("anything"))), ""},
+		{"refusal of a tunnel's packet", ipv4(g2, g1, 1, icmp(3, ipv4(g1, g2, 17, udp(51820, 51820, ""))[14:])), ""},
+		{"refusal of something else", ipv4(g2, g1, 1, icmp(3, ipv4(g1, g2, 6, udp(80, 80, ""))[14:])), "not a tunnel's"},
+		{"ping between gateways", ipv4(g1, g2, 1, icmp(8, nil)), "not a tunnel's"},
+		{"a port beside the tunnels'", ipv4(g1, g2, 17, udp(51820, 51826, sealed)), "not a tunnel's"},
+		{"a source port beside the tunnels'", ipv4(g1, g2, 17, udp(51819, 51820, sealed)), "not a tunnel's"},
+		{"no WireGuard in it", ipv4(g1, g2, 17, udp(51820, 51820, "\x45\x00\x00\x00")), "not a tunnel's"},
+		{"WireGuard with a wrong reserved byte", ipv4(g1, g2, 17, udp(51820, 51820, "\x04\x00\x01\x00")), "not a tunnel's"},
+		{"a stranger", ipv4("10.7.0.2", g2, 17, udp(51820, 51820, sealed)), "not a tunnel's"},
+		{"a plain pod's packet", ipv4("10.7.3.3", "242.2.0.10", 6, udp(40000, 8001, "")), "not a tunnel's"},
+		{"vxlan", ipv4(g1, g2, 17, udp(4803, 4803, sealed)), "not a tunnel's"},
+		{"payload in a tunnel's packet", ipv4(g1, g2, 17, udp(51820, 51820, sealed+"watched payload")), "in clear"},
+		{"payload in anything", other(0x88b5, []byte("..watched payload")...), "in clear"},
+		{"plain IPv6", ipv6(6, 0, 80), "unknown"},
+		{"unknown type", other(0x88b5), "unknown"},
+		{"too short", []byte{1, 2}, "2 bytes"},
+		{"cut off header", ipv4(g1, g2, 17, nil)[:20], "unknown"},
+	} {
+		got := rules().WAN(c.frame)
+		if (c.wrong == "") != (got == "") || !strings.Contains(got, c.wrong) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.wrong)
+		}
+	}
+}
+
+func TestLAN(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		frame []byte
+		wrong string
+	}{
+		{"arp", other(etherARP), ""},
+		{"vxlan with anything in it", ipv4("172.18.0.2", "172.18.0.5", 17, udp(50000, 4803, "watched payload")), ""},
+		{"pod to pod", ipv4("10.7.1.2", "10.7.3.3", 6, udp(40000, 8001, "watched payload")), ""},
+		{"node to pod", ipv4("172.18.0.2", "10.7.3.3", 1, icmp(3, nil)), ""},
+		{"membership of a group", ipv4("172.18.0.2", "224.0.0.22", 2, nil), ""},
+		{"vxlan to the outside", ipv4("172.18.0.2", "203.0.113.21", 17, udp(50000, 4803, "")), "in clear"},
+		{"pod to another cluster", ipv4("10.7.1.2", "242.2.0.10", 6, udp(40000, 8001, "")), "in clear"},
+		{"the same, masqueraded", ipv4("172.18.0.5", "242.2.0.10", 6, udp(40000, 8001, "")), "in clear"},
+		{"clusterset address", ipv4("172.18.0.5", "243.0.0.2", 17, udp(40000, 8002, "")), "in clear"},
+		{"from another cluster", ipv4("242.1.3.3", "10.7.3.3", 6, udp(40000, 8001, "")), "in clear"},
+		{"to a gateway elsewhere", ipv4("172.18.0.5", g2, 17, udp(51820, 51820, sealed)), "in clear"},
+		{"datagrams to a group", ipv4("172.18.0.5", "239.1.1.1", 17, udp(1, 4803, "")), "in clear"},
+		{"unknown type", other(0x88b5), "unknown"},
+	} {
+		got := rules().LAN(c.frame)
+		if (c.wrong == "") != (got == "") || !strings.Contains(got, c.wrong) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.wrong)
+		}
+	}
+}
+
+func TestSource(t *testing.T) {
+	t.Parallel()
+	if got := Source(ipv4("242.1.3.3", "10.7.3.3", 6, nil)); got != netip.MustParseAddr("242.1.3.3") {
+		t.Errorf("source %v", got)
+	}
+	if got := Source(other(etherARP)); got.IsValid() {
+		t.Errorf("source of ARP: %v", got)
+	}
+}
