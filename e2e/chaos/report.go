@@ -76,10 +76,13 @@ func (s *summary) print(out io.Writer, c *chaos) {
 	fmt.Fprintf(out, "violations: safety %d, late %d\n", s.violations[safety], s.violations[late])
 }
 
-// tell prints what was violated with everything that is needed to see it again.
-func (c *chaos) tell(round int, began, healed time.Time, history []did, found []violation) {
-	fmt.Fprintf(c.out, "VIOLATED: seed %d, round %d (again: make chaos SEED=%d FAULTS=%d ROUND=%d)\n", c.seed, round, c.seed, c.faults, round)
-	fmt.Fprint(c.out, account(began, healed, history, found))
+// tell prints what was violated with everything that is needed to see it again,
+// and keeps it.
+func (c *chaos) tell(ctx context.Context, round int, story string, logs map[string]int64) error {
+	text := fmt.Sprintf("VIOLATED: seed %d, round %d (again: make chaos SEED=%d FAULTS=%d ROUND=%d)\n%s",
+		c.seed, round, c.seed, c.faults, round, story)
+	fmt.Fprint(c.out, text)
+	return c.keepEvidence(ctx, round, text, logs)
 }
 
 // account is the story of one round: what was done and what was found, in the
@@ -123,14 +126,10 @@ func (c *chaos) logSizes() map[string]int64 {
 const stateScript = `ip -s link; ip addr; ip rule; ip route show table all; ip neigh; nft list table inet hawser; wg show all; cat /proc/net/nf_conntrack; true`
 
 // keepEvidence writes the story, the agents' logs of the round, and the nodes' kernel state.
-func (c *chaos) keepEvidence(ctx context.Context, round int, history []did, found []violation, logs map[string]int64) error {
+func (c *chaos) keepEvidence(ctx context.Context, round int, story string, logs map[string]int64) error {
 	dir := filepath.Join(c.evidence, fmt.Sprintf("chaos-%d-%d", c.seed, round))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("keep evidence: %w", err)
-	}
-	story := account(found[0].at, found[len(found)-1].at, nil, found)
-	for _, h := range history {
-		story += h.String() + "\n"
 	}
 	errs := []error{os.WriteFile(filepath.Join(dir, "story.txt"), []byte(story), 0o644)}
 	for _, n := range c.status.Nodes {

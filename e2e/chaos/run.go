@@ -67,7 +67,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	stop := c.traffic(ctx)
 	defer stop()
 	if err := c.prepare(ctx); err != nil {
-		return err
+		return errors.Join(err, c.keepEvidence(ctx, 0, err.Error()+"\n", nil))
 	}
 	violated, err = c.rounds(ctx)
 	if err != nil {
@@ -75,9 +75,19 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	c.sum.print(out, c)
 	if violated > 0 {
-		return fmt.Errorf("%d violations: see above, and %s", violated, c.evidence)
+		return &violatedError{safety: c.sum.violations[safety], late: c.sum.violations[late], evidence: c.evidence}
 	}
 	return nil
+}
+
+// violatedError says that a run found something.
+type violatedError struct {
+	safety, late int
+	evidence     string
+}
+
+func (e *violatedError) Error() string {
+	return fmt.Sprintf("violated: safety %d, late %d: see above, and %s", e.safety, e.late, e.evidence)
 }
 
 // traffic starts all of it; stop ends it.
@@ -171,8 +181,7 @@ func (c *chaos) one(ctx context.Context, round int) ([]violation, error) {
 	if len(found) == 0 {
 		return nil, nil
 	}
-	c.tell(round, began, healed, history, found)
-	return found, c.keepEvidence(ctx, round, history, found, logs)
+	return found, c.tell(ctx, round, account(began, healed, history, found), logs)
 }
 
 // check waits for everything to be back and compares it with the begin.
@@ -201,7 +210,7 @@ func (c *chaos) check(ctx context.Context, healed time.Time, events []plan.Event
 	c.checkForeign(ctx, events)
 	c.checkMemory(ctx)
 	if lost, err := c.captures.lost(); err != nil || lost > 0 {
-		c.ledger.add(safety, "the capture missed %d frames (%v): it proves nothing of this round", lost, err)
+		c.ledger.add(late, "the capture missed %d frames (%v): it proves nothing of this round", lost, err)
 	}
 	return recovered
 }

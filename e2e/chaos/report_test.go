@@ -1,0 +1,83 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+func TestParseLock(t *testing.T) {
+	t.Parallel()
+	got := parseLock("# comment: no\nkind: ClusterSetLock\nallocated:\n  clusters[g1].blocks: [242.0.0.0/15]\n  exports[shop/db].clusters[g1].hosts[*-0]: [242.0.0.10]\n")
+	if len(got) != 2 || got["clusters[g1].blocks"] != "242.0.0.0/15" || got["exports[shop/db].clusters[g1].hosts[*-0]"] != "242.0.0.10" {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestAccountIsInOrder(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	history := []did{{at: 2 * time.Second, text: "end a"}, {at: time.Second, text: "begin a"}}
+	found := []violation{{at: began.Add(1500 * time.Millisecond), sort: safety, text: "leak"}}
+	story := account(began, began.Add(3*time.Second), history, found)
+	at := -1
+	for _, part := range []string{"begin a", "** safety: leak", "end a", "all healed"} {
+		next := strings.Index(story, part)
+		if next <= at {
+			t.Fatalf("%q is missing or too early:\n%s", part, story)
+		}
+		at = next
+	}
+}
+
+func TestLedgerCountsRepeats(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	for range 10 {
+		l.add(safety, "the same %d", 1)
+	}
+	l.add(late, "another")
+	if got := l.take(); len(got) != mostOfOne+1 {
+		t.Errorf("%d violations", len(got))
+	}
+	if got := l.take(); len(got) != 0 {
+		t.Errorf("%d were kept", len(got))
+	}
+	l.add(safety, "the same 1")
+	if got := l.take(); len(got) != 1 {
+		t.Error("a repeat in the next round is not told")
+	}
+}
+
+func TestGrown(t *testing.T) {
+	t.Parallel()
+	a, b := netspace.Process{PID: 1, Start: 1}, netspace.Process{PID: 2, Start: 1}
+	before := map[netspace.Process]usage{a: {name: "a", rss: 20 << 20, files: 10}, b: {name: "b", rss: 20 << 20, files: 10}}
+	flat := map[netspace.Process]usage{a: {name: "a", rss: 40 << 20, files: 20}}
+	if got := grown(before, flat); len(got) != 0 {
+		t.Errorf("flat: %v", got)
+	}
+	fat := map[netspace.Process]usage{a: {name: "a", rss: 43 << 20, files: 43}, b: before[b]}
+	if got := grown(before, fat); len(got) != 2 {
+		t.Errorf("memory and files grew: %v", got)
+	}
+}
+
+func TestAnonymous(t *testing.T) {
+	t.Parallel()
+	if got := anonymous("Name:\tx\nVmRSS:\t  99 kB\nRssAnon:\t    12 kB\n"); got != 12<<10 {
+		t.Errorf("%d", got)
+	}
+}
+
+func TestFirstDifference(t *testing.T) {
+	t.Parallel()
+	if got := firstDifference("a\nb", "a"); got != `line 2 is "", was "b"` {
+		t.Error(got)
+	}
+	if got := firstDifference("a", "a"); got != "nothing" {
+		t.Error(got)
+	}
+}
