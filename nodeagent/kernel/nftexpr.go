@@ -140,6 +140,11 @@ func (r *nftRule) link(key expr.MetaKey, prefix string) *nftRule {
 	return r.load(key, nftReg).equal([]byte(prefix)...)
 }
 
+// notLink matches interface names that do not begin with prefix.
+func (r *nftRule) notLink(key expr.MetaKey, prefix string) *nftRule {
+	return r.load(key, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(prefix)})
+}
+
 func (r *nftRule) verdict(kind expr.VerdictKind, chain string) *nftRule {
 	return r.add(&expr.Verdict{Kind: kind, Chain: chain})
 }

@@ -26,8 +26,8 @@ func nftFilterChains(t desired.Table) []nftChain {
 	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
 	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
 	for _, f := range nftFamilies() {
-		forward.rules = append(forward.rules, nftRefusePools(f)...)
-		outgoing.rules = append(outgoing.rules, nftRefusePools(f)...)
+		forward.rules = append(append(forward.rules, nftRefusePools(f)...), nftKeepInside(f))
+		outgoing.rules = append(append(outgoing.rules, nftRefusePools(f)...), nftKeepInside(f))
 		input.rules = append(input.rules, nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
 			saddr(f).notIn(desired.SetNodes, f).drop())
 	}
@@ -44,6 +44,13 @@ func nftRefusePools(f nftFamily) []*nftRule {
 		pool().l4proto(unix.IPPROTO_TCP).add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}),
 		pool().add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}),
 	}
+}
+
+// nftKeepInside stops what is meant for the other side of a tunnel and would
+// leave by a link that is not ours: routes go away with their device, and the
+// next one that matches is the default route.
+func nftKeepInside(f nftFamily) *nftRule {
+	return nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix).family(f).daddr(f).in(desired.SetRemote, f).drop()
 }
 
 // nftLocal is what a gateway itself takes from a tunnel.

@@ -232,6 +232,35 @@ func TestNftPoolsAreRefused(t *testing.T) {
 	l.dropped(l.pod, "udp", nftPod+":0", "243.1.0.1:80")
 }
 
+// What is meant for the other side of a tunnel never takes another way, such as
+// the default route when the tunnel's device and its routes are gone.
+func TestNftKeepInside(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	remote, remote6, stranger := nftRemote+":9000", net.JoinHostPort(nftRemote6, "9000"), nftFlat+":9000"
+	l.remote.serve("udp", remote, remote6, stranger)
+	l.elements("remote4 242.2.0.0/15", "remote6 fd00:42:2::/48")
+	for _, from := range []*nftNS{l.pod, l.node} {
+		for _, to := range []string{remote, remote6, stranger} {
+			if _, err := from.ask("udp", "", to, nftQuick); err != nil {
+				t.Errorf("through the tunnel to %s: %v", to, err)
+			}
+		}
+	}
+	// The same cable under another name is not ours.
+	l.node.must(l.node.links.LinkSetName(l.node.link("hw-wg1"), "other0"), "rename link")
+	for _, from := range []*nftNS{l.pod, l.node} {
+		if _, err := from.ask("udp", "", stranger, nftQuick); err != nil {
+			t.Errorf("what is not remote was stopped: %v", err)
+		}
+		for _, to := range []string{remote, remote6} {
+			if said, err := from.ask("udp", "", to, nftNoWait); err == nil {
+				t.Errorf("%s got out past the tunnel: %+v", to, said)
+			}
+		}
+	}
+}
+
 func TestNftSegmentsAreClamped(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

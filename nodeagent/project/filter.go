@@ -12,6 +12,9 @@ func (v *view) addEveryNode() {
 	for _, p := range disjoint(v.in.Fabric.ServicePools) {
 		v.elements.prefix(desired.SetPools, p, netip.Prefix{}, "services.cidr")
 	}
+	for _, p := range disjoint(v.in.Fabric.TunnelPools) {
+		v.elements.prefix(desired.SetRemote, p, netip.Prefix{}, "tunnel.cidr")
+	}
 	for _, r := range v.remotes {
 		for _, p := range r.visible {
 			v.elements.prefix(desired.SetRemote, p, netip.Prefix{}, clusterPath(r.Name))

@@ -231,6 +231,9 @@ func (t *tracer) filter(h *hop, route *desired.Route) string {
 	if route != nil && route.Type == desired.RouteBlackhole {
 		return "blackhole"
 	}
+	if _, ok := t.has(h, desired.SetRemote, h.dst); ok && route == nil {
+		return "kept inside"
+	}
 	if !t.tunnel(h.iif) || h.answer {
 		return ""
 	}
