@@ -71,18 +71,18 @@ func (m *machine) wire(u *underlay, clusterNumber int) error {
 	return nil
 }
 
-// halt ends everything on the node and takes it away, as a power cut would.
+// halt ends everything on the node and takes it away, as a power cut would: its
+// links go first, so that nobody hears how the rest ends.
 func (m *machine) halt(u *underlay) error {
+	errs := []error{u.detach(&m.spec)}
 	if m.agent != nil {
 		m.agent.stop()
 	}
-	var errs []error
 	for id := range m.pods {
 		errs = append(errs, m.stopPod(id))
 	}
 	errs = append(errs, killIn(m.space.path))
-	errs = append(errs, u.detach(&m.spec), m.space.close())
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.space.close())...)
 }
 
 // killIn ends every process in a namespace; new ones may appear meanwhile.
