@@ -15,7 +15,7 @@ func TestKnock(t *testing.T) {
 			r := newRig(t)
 			s := r.open(network)
 			s.push("first")
-			if !s.hears("first", 5*time.Second) {
+			if !s.hears("first", quick) {
 				t.Fatal("the rig carries nothing")
 			}
 			r.move("b")
@@ -33,13 +33,13 @@ func TestKnock(t *testing.T) {
 			if network[:3] == "udp" {
 				s.push("lost?")
 			}
-			if !s.hears("lost?", 5*time.Second) {
+			if !s.hears("lost?", quick) {
 				t.Fatal("after the knock the server's words do not arrive")
 			}
 			_, err := s.client.Write([]byte("and now the client"))
 			r.must(err)
 			s.push("more")
-			if !s.hears("more", 5*time.Second) {
+			if !s.hears("more", quick) {
 				t.Fatal("the connection does not go on in both directions")
 			}
 			same(t, before, r.node.flows())

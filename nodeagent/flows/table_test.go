@@ -129,7 +129,7 @@ func TestRun(t *testing.T) {
 	r.node.run(context.Background(), k)
 	k.Moved("g2", remote)
 	s.push("through b")
-	if !s.hears("through b", 10*time.Second) {
+	if !s.hears("through b", quick) {
 		t.Error("nobody knocked")
 	}
 }
