@@ -22,6 +22,7 @@ type Keeper struct {
 	config Config
 	mu     sync.Mutex
 	plan   plan
+	own    Own
 	stats  Stats
 	wake   chan struct{}
 }
@@ -33,6 +34,7 @@ type Stats struct {
 	Failed    uint64 // knocks that the kernel refused, and rounds that did not end
 	Left      uint64 // flows beyond the bound of a round
 	Forgotten uint64 // entries deleted
+	Renewed   uint64 // flows of pods on this gateway that were begun anew
 }
 
 // New makes a Keeper; Run makes it work.
@@ -49,14 +51,23 @@ func (k *Keeper) Moved(cluster string, prefixes []netip.Prefix) {
 }
 
 // Left says that this node's own link carried a cluster's traffic and no longer
-// does. To say it again changes nothing.
+// does; the routes have been changed already. To say it again changes nothing.
+// An agent that starts says for each cluster what holds.
 func (k *Keeper) Left(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.plan.gone(now, cluster, prefixes) })
 }
 
-// Carries says that this node's own link carries a cluster's traffic (again).
-func (k *Keeper) Carries(cluster string) {
-	k.change(func(time.Time) { delete(k.plan.left, cluster) })
+// Carries says that this node's own link carries a cluster's traffic now, and
+// that another gateway's did before.
+func (k *Keeper) Carries(cluster string, prefixes []netip.Prefix) {
+	k.change(func(time.Time) { k.plan.come(cluster, prefixes) })
+}
+
+// SetOwn says which pods run on this node, when it is a gateway.
+func (k *Keeper) SetOwn(own Own) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.own = own
 }
 
 // Gone says that a cluster left the clusterset.
@@ -64,6 +75,7 @@ func (k *Keeper) Gone(cluster string) {
 	k.change(func(time.Time) {
 		delete(k.plan.moves, cluster)
 		delete(k.plan.left, cluster)
+		delete(k.plan.turns, cluster)
 	})
 }
 
@@ -87,6 +99,9 @@ func (k *Keeper) Stats() Stats {
 // Run works until the context ends. It starts no goroutine, so it works in the
 // network namespace of the thread that it was called on.
 func (k *Keeper) Run(ctx context.Context) error {
+	if err := release(); err != nil {
+		k.config.Log.Warn("rules of an earlier run are left", "err", err)
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -114,7 +129,11 @@ func (k *Keeper) wait() time.Duration {
 func (k *Keeper) work(ctx context.Context, now time.Time) {
 	k.mu.Lock()
 	moves, left := k.plan.take(now)
+	turns, own := k.plan.takeTurns(), k.own
 	k.mu.Unlock()
+	if len(turns) > 0 {
+		k.renew(ctx, turns, own)
+	}
 	if len(moves) > 0 {
 		k.knock(ctx, now, moves)
 	}
@@ -155,5 +174,18 @@ func (k *Keeper) forget(ctx context.Context, now time.Time, left []*departure) {
 		k.config.Log.Warn("forget flows that others carry now failed", "clusters", len(left), "err", err)
 	case n > 0:
 		k.config.Log.Info("forgot flows that others carry now", "clusters", len(left), "flows", n)
+	}
+}
+
+func (k *Keeper) renew(ctx context.Context, turns []*turn, own Own) {
+	n, err := renew(ctx, turns, own)
+	k.mu.Lock()
+	k.stats.Renewed += uint64(n)
+	k.mu.Unlock()
+	switch {
+	case err != nil && ctx.Err() == nil:
+		k.config.Log.Warn("renew flows of pods on this gateway failed", "clusters", len(turns), "err", err)
+	case n > 0:
+		k.config.Log.Info("renewed flows of pods on this gateway", "clusters", len(turns), "flows", n)
 	}
 }

@@ -24,7 +24,7 @@ const (
 // sequence number is zero and so, but for one chance in four billion, outside
 // the window of both ends: the ICMP time exceeded that may come back with it
 // names no byte that the client sent, and its TCP ignores it (RFC 5927, 4.1).
-func build(protocol uint8, t Tuple) []byte {
+func build(protocol uint8, t Tuple, ttl uint8) []byte {
 	size := sizeTCP
 	if protocol == unix.IPPROTO_UDP {
 		size = sizeUDP
@@ -35,9 +35,9 @@ func build(protocol uint8, t Tuple) []byte {
 	}
 	packet := make([]byte, head+size)
 	if head == sizeIPv4 {
-		headIPv4(packet, protocol, t)
+		headIPv4(packet, protocol, t, ttl)
 	} else {
-		headIPv6(packet, protocol, t)
+		headIPv6(packet, protocol, t, ttl)
 	}
 	segment := packet[head:]
 	binary.BigEndian.PutUint16(segment[0:], t.From.Port())
@@ -60,20 +60,20 @@ func build(protocol uint8, t Tuple) []byte {
 	return packet
 }
 
-func headIPv4(packet []byte, protocol uint8, t Tuple) {
+func headIPv4(packet []byte, protocol uint8, t Tuple, ttl uint8) {
 	packet[0] = 4<<4 | sizeIPv4/4
 	binary.BigEndian.PutUint16(packet[2:], uint16(len(packet)))
 	packet[6] = 0x40 // DF: an atomic datagram needs no identification (RFC 6864)
-	packet[8], packet[9] = hops, protocol
+	packet[8], packet[9] = ttl, protocol
 	copy(packet[12:16], t.From.Addr().AsSlice())
 	copy(packet[16:20], t.To.Addr().AsSlice())
 	binary.BigEndian.PutUint16(packet[10:], checksum(0, packet[:sizeIPv4]))
 }
 
-func headIPv6(packet []byte, protocol uint8, t Tuple) {
+func headIPv6(packet []byte, protocol uint8, t Tuple, ttl uint8) {
 	packet[0] = 6 << 4
 	binary.BigEndian.PutUint16(packet[4:], uint16(len(packet)-sizeIPv6))
-	packet[6], packet[7] = protocol, hops
+	packet[6], packet[7] = protocol, ttl
 	copy(packet[8:24], t.From.Addr().AsSlice())
 	copy(packet[24:40], t.To.Addr().AsSlice())
 }

@@ -1,7 +1,9 @@
 package flows
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -44,10 +46,11 @@ func (m *move) wants(now time.Time, idle time.Duration, told bool) bool {
 type plan struct {
 	moves map[string]*move
 	left  map[string]*departure
+	turns map[string]*turn
 }
 
 func newPlan() plan {
-	return plan{moves: map[string]*move{}, left: map[string]*departure{}}
+	return plan{moves: map[string]*move{}, left: map[string]*departure{}, turns: map[string]*turn{}}
 }
 
 // moved starts the rounds of a cluster again.
@@ -59,7 +62,14 @@ func (p plan) moved(now time.Time, cluster string, prefixes []netip.Prefix) {
 func (p plan) gone(now time.Time, cluster string, prefixes []netip.Prefix) {
 	if p.left[cluster] == nil {
 		p.left[cluster] = &departure{cluster: cluster, prefixes: prefixes, at: now}
+		p.turns[cluster] = &turn{cluster: cluster, prefixes: prefixes}
 	}
+}
+
+// come notes that it carries the traffic now.
+func (p plan) come(cluster string, prefixes []netip.Prefix) {
+	delete(p.left, cluster)
+	p.turns[cluster] = &turn{cluster: cluster, prefixes: prefixes, own: true}
 }
 
 // next is when there is something to do; false when nothing is left.
@@ -74,6 +84,9 @@ func (p plan) next() (at time.Time, ok bool) {
 	}
 	for _, d := range p.left {
 		earlier(d.due())
+	}
+	if len(p.turns) > 0 {
+		earlier(time.Time{})
 	}
 	return at, ok
 }
@@ -92,6 +105,13 @@ func (p plan) take(now time.Time) (moves []*move, left []*departure) {
 		}
 	}
 	return moves, left
+}
+
+// takeTurns gives the turns that were not done yet.
+func (p plan) takeTurns() []*turn {
+	turns := slices.Collect(maps.Values(p.turns))
+	clear(p.turns)
+	return turns
 }
 
 // done counts a round, and ends those moves for which no flow was quiet: what is

@@ -93,6 +93,9 @@ func TestDepartures(t *testing.T) {
 	t.Parallel()
 	p := newPlan()
 	p.gone(begin, "g2", remote)
+	if turns := p.takeTurns(); len(turns) != 1 || turns[0].own {
+		t.Errorf("turns %v", turns)
+	}
 	p.gone(begin.Add(10*time.Second), "g2", remote)
 	var dues []time.Duration
 	for range 4 {
@@ -115,6 +118,13 @@ func TestDepartures(t *testing.T) {
 	}
 	if q := d.quiet(begin.Add(time.Hour)); q != ended {
 		t.Errorf("quiet for %s after an hour, want %s", q, ended)
+	}
+	p.come("g2", remote)
+	if turns := p.takeTurns(); len(turns) != 1 || !turns[0].own || len(p.takeTurns()) != 0 {
+		t.Errorf("turns %v", turns)
+	}
+	if due, ok := p.next(); ok {
+		t.Errorf("something is due at %s after the path came back", due)
 	}
 }
 

@@ -165,7 +165,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if got, ok := parse(raw); ok {
-			build(got.Protocol, Tuple{got.Reply.To, got.Reply.From})
+			build(got.Protocol, Tuple{got.Reply.To, got.Reply.From}, hops)
 			got.name()
 		}
 	})

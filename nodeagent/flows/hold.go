@@ -1,0 +1,81 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Rules that hold packets back for some milliseconds. Their protocol is not that
+// of the agent's other rules, which would be removed as nobody's wish.
+const (
+	holdPriority = 7298
+	holdProtocol = 74
+)
+
+// hold drops what comes from the clusters of the turns for the pods. The function
+// that it gives ends it; it may be called even after an error.
+func hold(turns []*turn, pods []netip.Prefix) (free func(), err error) {
+	var rules []*netlink.Rule
+	free = func() {
+		for _, r := range rules {
+			_ = netlink.RuleDel(r)
+		}
+	}
+	for _, t := range turns {
+		for _, from := range t.prefixes {
+			for _, to := range pods {
+				if from.Addr().Is4() != to.Addr().Is4() {
+					continue
+				}
+				r := holdRule(from, to)
+				if err := netlink.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
+					return free, fmt.Errorf("hold back what comes from %s for %s: %w", from, to, err)
+				}
+				rules = append(rules, r)
+			}
+		}
+	}
+	return free, nil
+}
+
+func holdRule(from, to netip.Prefix) *netlink.Rule {
+	r := netlink.NewRule()
+	r.Family = netlink.FAMILY_V4
+	if from.Addr().Is6() {
+		r.Family = netlink.FAMILY_V6
+	}
+	r.Priority, r.Protocol, r.Type = holdPriority, holdProtocol, unix.RTN_BLACKHOLE
+	r.Src, r.Dst = network(from), network(to)
+	return r
+}
+
+func network(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// release removes rules that an agent left that was killed while it held.
+func release() error {
+	var failed error
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		rules, err := netlink.RuleList(family)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("list rules: %w", err))
+			continue
+		}
+		for _, r := range rules {
+			if r.Protocol != holdProtocol || r.Priority != holdPriority {
+				continue
+			}
+			r.Family = family
+			if err := netlink.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
+				failed = errors.Join(failed, fmt.Errorf("delete rule %s: %w", r, err))
+			}
+		}
+	}
+	return failed
+}

@@ -1,0 +1,165 @@
+package flows
+
+import (
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// gatewayPod puts the pod behind gateway a itself, which then also translates
+// service addresses.
+func (r *rig) gatewayPod() {
+	r.t.Helper()
+	r.pod.ip("link del eth0")
+	cable(r.pod, "eth0", r.a, "pod0")
+	r.pod.ip("addr add "+podIP+"/24 dev eth0", "addr add "+podIP6+"/64 dev eth0 nodad",
+		"route add default via 10.7.1.1", "route add default via fd00:7::1")
+	r.a.ip("route del 10.7.1.0/24", "route del fd00:7::/64", "addr add 10.7.1.1/24 dev pod0", "addr add fd00:7::1/64 dev pod0 nodad")
+	r.b.ip("route replace 10.7.1.0/24 via 192.0.2.2", "route replace fd00:7::/64 via 2001:db8::2")
+	dnat := `ip daddr ` + vip + ` meta l4proto { tcp, udp } th dport 80 dnat ip to ` + export + `:80
+		ip6 daddr ` + vip6 + ` meta l4proto { tcp, udp } th dport 80 dnat ip6 to [` + export6 + `]:80`
+	r.a.nft(`table inet services {
+		chain pre { type nat hook prerouting priority -110; ` + dnat + `
+		}
+		chain out { type nat hook output priority -110; ` + dnat + `
+		}
+		chain post { type nat hook postrouting priority 90;
+			oifname hw-vx0 ip daddr 242.2.0.0/16 snat ip to ip saddr
+			oifname hw-vx0 ip6 daddr fd00:42:2::/48 snat ip6 to ip6 saddr
+		}
+	}`)
+	r.a.ip("route add 243.0.0.0/16 dev hw-vx0", "route add fd00:43::/48 dev hw-vx0")
+}
+
+// moveA leads the path of gateway a's own pods over its own link or over b.
+func (r *rig) moveA(own bool) {
+	r.t.Helper()
+	via := []string{"route replace 242.2.0.0/16 via 192.0.2.3", "route replace fd00:42:2::/48 via 2001:db8::3"}
+	if own {
+		via = []string{"route replace 242.2.0.0/16 via 241.0.2.2", "route replace fd00:42:2::/48 via fd00:41:2::2"}
+	}
+	r.a.ip(via...)
+	r.move(map[bool]string{true: "a", false: "b"}[own])
+}
+
+// TestRenew moves the path of a pod on a gateway from its own link to another
+// gateway's, or to it; the pod only listens.
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	own := Own{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}}
+	for name, first := range map[string]bool{"from own link": true, "to own link": false} {
+		for _, network := range []string{"tcp4", "udp4", "tcp6"} {
+			t.Run(name+" "+network, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				r.gatewayPod()
+				r.moveA(first)
+				s := r.open(network)
+				s.push("first")
+				if !s.hears("first", quick) {
+					t.Fatal("the rig carries nothing")
+				}
+				r.moveA(!first)
+				s.push("lost?")
+				if s.hears("lost?", 300*time.Millisecond) {
+					t.Fatal("goes on by itself")
+				}
+				k := r.keeper()
+				k.SetOwn(own)
+				if first {
+					k.Left("g2", remote)
+				} else {
+					k.Carries("g2", remote)
+				}
+				if stats := r.a.work(k, time.Now()); stats.Renewed != 1 {
+					t.Fatalf("stats %+v, want one flow renewed", stats)
+				}
+				if network[:3] == "udp" {
+					s.push("lost?")
+				}
+				if !s.hears("lost?", quick) {
+					t.Fatal("after the renewal the server's words do not arrive")
+				}
+				if stats := r.a.work(k, time.Now()); stats.Renewed != 1 {
+					t.Errorf("renewed again: %+v", stats)
+				}
+				if rules := r.a.holds(); rules != "" {
+					t.Errorf("rules are left:\n%s", rules)
+				}
+			})
+		}
+	}
+}
+
+// holds gives the rules that hold packets back.
+func (s *space) holds() (out string) {
+	s.t.Helper()
+	for _, family := range []string{"-4", "-6"} {
+		raw, err := exec.Command("ip", "-n", s.name, family, "rule", "show", "priority", "7298").CombinedOutput()
+		if err != nil {
+			s.t.Errorf("ip rule: %v\n%s", err, raw)
+		}
+		out += strings.TrimSpace(string(raw))
+	}
+	return out
+}
+
+// TestHold drops what it says and nothing else, and cleans up after a crash.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	pods := []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}
+	s.ip("rule add priority 7298 from 10.1.0.0/16 lookup main")
+	s.inside(func() {
+		_, err := hold([]*turn{{cluster: "g2", prefixes: remote}}, pods)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	for _, want := range []string{"from 242.2.0.0/16 to 10.7.1.0/24 blackhole", "from fd00:42:2::/48 to fd00:7::/64 blackhole"} {
+		if got := s.holds(); !strings.Contains(got, want) {
+			t.Errorf("rules %q, want %q", got, want)
+		}
+	}
+	s.inside(func() {
+		if err := release(); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := s.holds(); strings.Contains(got, "blackhole") || !strings.Contains(got, "10.1.0.0/16") {
+		t.Errorf("rules after release: %q", got)
+	}
+}
+
+func TestWrong(t *testing.T) {
+	t.Parallel()
+	pod, service, egress := netip.MustParseAddrPort("10.7.1.5:4000"), netip.MustParseAddrPort("242.2.0.32:80"), netip.MustParseAddrPort("242.1.0.1:4000")
+	kept := &Flow{Protocol: unix.IPPROTO_TCP, Orig: Tuple{pod, service}, Reply: Tuple{service, pod}}
+	translated := &Flow{Protocol: unix.IPPROTO_TCP, Orig: Tuple{pod, service}, Reply: Tuple{service, egress}}
+	tests := []struct {
+		name              string
+		own, local, keeps bool
+		flow              *Flow
+		want              bool
+	}{
+		{"own link, own source", true, true, false, kept, true},
+		{"own link, own source of another node's pod", true, false, false, kept, true},
+		{"own link, own source of a flat cluster", true, true, true, kept, false},
+		{"own link, translated", true, true, false, translated, false},
+		{"other gateway, translated", false, true, false, translated, true},
+		{"other gateway, another node's pod", false, false, false, translated, false},
+		{"other gateway, own source", false, true, false, kept, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if _, got := (&turn{own: tt.own}).wrong(tt.flow, tt.local, tt.keeps); got != tt.want {
+				t.Errorf("wrong %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
