@@ -15,14 +15,15 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// Exit codes: 0 done, 1 the plan holds changes, 2 error.
+// Exit codes: 0 done, 1 the plan holds changes or the drained gateway is still
+// used, 2 error.
 const (
-	exitChanges = 1
-	exitError   = 2
+	exitNo    = 1
+	exitError = 2
 )
 
-// errChanges makes plan end with exitChanges.
-var errChanges = errors.New("changes")
+// errNo makes a command that did its work end with exitNo.
+var errNo = errors.New("no")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -38,11 +39,12 @@ func run(ctx context.Context, args []string) int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(), versionCommand(), wireguardCommand())
+	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(),
+		drainCommand(), undrainCommand(), versionCommand(), wireguardCommand())
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if errors.Is(err, errChanges) {
-		return exitChanges
+	if errors.Is(err, errNo) {
+		return exitNo
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "hawser-agent:", err)

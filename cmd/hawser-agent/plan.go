@@ -18,8 +18,10 @@ func planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Print the kernel changes that run would make now, and make none",
-		Long:  `Prints every kernel object that run would create, change or delete now. Exit code 0: nothing to do, 1: changes, 2: error.`,
-		Args:  cobra.NoArgs,
+		Long: `Prints every kernel object that run would create, change or delete now. While an
+agent runs on this node, the plan uses what that one sees: which links are in
+use, and what other clusters say. Exit code 0: nothing to do, 1: changes, 2: error.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			a, err := s.agent()
 			if err != nil {
@@ -34,7 +36,7 @@ func planCommand() *cobra.Command {
 				return err
 			}
 			if len(changes) > 0 {
-				return errChanges
+				return errNo
 			}
 			return nil
 		},

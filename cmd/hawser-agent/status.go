@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ func statusCommand() *cobra.Command {
 		Short: "Print what the running agent says of itself",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, err := ask(cmd.Context(), socket)
+			raw, err := ask(cmd.Context(), socket, http.MethodGet, "/status")
 			if err != nil {
 				return err
 			}
@@ -46,7 +47,8 @@ func statusCommand() *cobra.Command {
 	return cmd
 }
 
-func ask(ctx context.Context, socket string) ([]byte, error) {
+// ask sends one request to the agent's socket and gives the answer.
+func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{
@@ -55,7 +57,7 @@ func ask(ctx context.Context, socket string) ([]byte, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
 	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/status", nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +66,20 @@ func ask(ctx context.Context, socket string) ([]byte, error) {
 		return nil, fmt.Errorf("ask agent at %s (is hawser-agent run running?): %w", socket, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	return io.ReadAll(resp.Body)
+	raw, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask agent at %s: it answered %s: %s", socket, resp.Status, strings.TrimSpace(string(raw)))
+	}
+	return raw, err
 }
 
 func printStatus(w io.Writer, s status.Status) error {
 	p := &printer{w: w}
 	p.line("node %s of cluster %s, gateway %s, version %s", s.Node, s.Cluster, orNone(s.Gateway), s.Version)
 	p.line("fabric %s of clusterset %s, ready: %t", orNone(s.Digest), orNone(s.Clusterset), s.Ready)
+	if s.Drained {
+		p.line("drained: other gateways are used as long as there are any (hawser-agent undrain takes it back)")
+	}
 	p.line("last pass %s, took %s, changed %d, drift repaired since start %d",
 		s.LastPass.At.Format(time.RFC3339), s.LastPass.Took, s.LastPass.Changed, s.LastPass.Drift)
 	for _, b := range s.LastPass.Blocked {
@@ -83,7 +92,11 @@ func printStatus(w io.Writer, s status.Status) error {
 		p.line("input %s: ok %t, from %s %s", i.Name, i.OK, orNone(i.From), i.Error)
 	}
 	for _, c := range s.Connections {
-		p.line("link %s -> %s/%s at %s: %s, %s", c.Gateway, c.RemoteCluster, c.RemoteGateway, orNone(c.Endpoint), c.Driver, c.Status)
+		p.line("link %s -> %s/%s at %s: %s, %s, %s", c.Gateway, c.RemoteCluster, c.RemoteGateway, orNone(c.Endpoint),
+			c.Driver, c.Status, orNone(c.Rank))
+	}
+	for _, x := range s.Paths {
+		p.line("path to %s: %s since %s, %s", x.Cluster, x.Link, x.Since.Format(time.RFC3339), x.Why)
 	}
 	for _, x := range s.Problems {
 		p.line("note %s: %s", x.Path, x.Text)

@@ -13,6 +13,7 @@ import (
 // What `hawser show` can show.
 const (
 	showConnections = "connections"
+	showPaths       = "paths"
 	showExports     = "exports"
 	showClusters    = "clusters"
 	showAll         = "all"
@@ -39,7 +40,7 @@ func newShowCommand(a *app) *cobra.Command {
 the running lab, or the agent of this host.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.New("say what to show: hawser show connections, exports, clusters or all")
+			return errors.New("say what to show: hawser show connections, paths, exports, clusters or all")
 		},
 	}
 	flags := cmd.PersistentFlags()
@@ -48,9 +49,10 @@ the running lab, or the agent of this host.`,
 	flags.StringVar(&f.lab, "lab", "", "folder of a lab whose agents to ask")
 	for what, short := range map[string]string{
 		showConnections: "Show each cluster's links to the others",
+		showPaths:       "Show which link each cluster uses to each other, and why",
 		showExports:     "Show the services of the clusterset",
 		showClusters:    "Show the members of the clusterset",
-		showAll:         "Show agents, clusters, connections and exports",
+		showAll:         "Show agents, clusters, connections, paths and exports",
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use: what, Short: short, Args: cobra.NoArgs,
@@ -88,6 +90,9 @@ func only(what string, agents []status.Status) []status.Status {
 	for _, s := range agents {
 		if what != showAll && what != showConnections {
 			s.Connections = nil
+		}
+		if what != showAll && what != showPaths {
+			s.Paths, s.Moves = nil, nil
 		}
 		if what != showAll && what != showExports {
 			s.Exports = nil

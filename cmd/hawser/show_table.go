@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -43,11 +42,12 @@ func tables(what string, agents []status.Status) string {
 			parts = append(parts, agentTable(title+": agents", members).String(),
 				clusterTable(title+": clusters", members).String(),
 				connectionTable(title+": connections", members).String(),
+				pathTable(title+": paths", members).String(),
 				exportTable(title+": exports", members).String())
 			continue
 		}
 		make := map[string]func(string, []status.Status) table{
-			showConnections: connectionTable, showExports: exportTable, showClusters: clusterTable,
+			showConnections: connectionTable, showPaths: pathTable, showExports: exportTable, showClusters: clusterTable,
 		}[what]
 		parts = append(parts, make(title, members).String())
 	}
@@ -98,18 +98,6 @@ func agentTable(title string, members []status.Status) table {
 	return t
 }
 
-func connectionTable(title string, members []status.Status) table {
-	t := table{title: title, head: []string{"GATEWAY", "REMOTE CLUSTER", "REMOTE GATEWAY", "ENDPOINT", "DRIVER",
-		"STATUS", "RTT avg", "CHOSEN"}}
-	for _, s := range members {
-		for _, c := range s.Connections {
-			t.rows = append(t.rows, []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, c.Driver,
-				c.Status, average(c.RTT), yes(c.Chosen)})
-		}
-	}
-	return t
-}
-
 func exportTable(title string, members []status.Status) table {
 	t := table{title: title, head: []string{"EXPORT", "TYPE", "IP", "PORTS", "POLICY", "ALLOW", "CLUSTERS"}}
 	for _, e := range speaker(members).Exports {
@@ -145,15 +133,4 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-func average(rtt *status.RTT) string {
-	if rtt == nil {
-		return ""
-	}
-	d := time.Duration(rtt.Avg) * time.Microsecond
-	if d >= time.Millisecond {
-		d = d.Round(100 * time.Microsecond)
-	}
-	return d.String()
 }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// drainPoll is how often a drain asks how far it is.
+const drainPoll = 100 * time.Millisecond
+
+func drainCommand() *cobra.Command {
+	var socket string
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "drain",
+		Short: "Have traffic leave this gateway, for work on its node",
+		Long: `Tells all clusters to leave this gateway, and waits until none uses it. Nothing is
+lost: links over other gateways carry the traffic before this one is let go. The
+mark survives restarts of agent and node, until hawser-agent undrain. Where there
+is no other gateway, this one stays in use.
+
+Exit code 0: nobody uses it any more (or the node is no gateway), 1: still used
+after --wait, and drained all the same, 2: error.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d, err := askDrain(cmd.Context(), socket, http.MethodGet, "/drain")
+			if err != nil {
+				return err
+			}
+			if d.Gateway == "" {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "this node is no gateway: there is nothing to drain")
+				return err
+			}
+			if _, err := askDrain(cmd.Context(), socket, http.MethodPost, "/drain"); err != nil {
+				return err
+			}
+			return awaitDrain(cmd, socket, wait)
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
+	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "how long to wait until nobody uses the gateway; 0 = not at all")
+	return cmd
+}
+
+func undrainCommand() *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "undrain",
+		Short: "Let traffic use this gateway again",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := askDrain(cmd.Context(), socket, http.MethodPost, "/undrain")
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
+	return cmd
+}
+
+func askDrain(ctx context.Context, socket, method, path string) (status.Drain, error) {
+	var d status.Drain
+	raw, err := ask(ctx, socket, method, path)
+	if err != nil {
+		return d, err
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return d, fmt.Errorf("read the agent's answer: %w", err)
+	}
+	return d, nil
+}
+
+// awaitDrain waits until nobody uses the gateway, and says who does. On a terminal
+// each change shows at once, elsewhere only what is left.
+func awaitDrain(cmd *cobra.Command, socket string, wait time.Duration) error {
+	began := time.Now()
+	progress := io.Discard
+	if file, ok := cmd.ErrOrStderr().(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		progress = file
+	}
+	shown := ""
+	for {
+		d, err := askDrain(cmd.Context(), socket, http.MethodGet, "/drain")
+		if err != nil {
+			return err
+		}
+		if len(d.Used) == 0 {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained: nobody uses it\n", d.Gateway)
+			return err
+		}
+		used := strings.Join(d.Used, ", ")
+		if used != shown {
+			_, _ = fmt.Fprintf(progress, "%5.1fs still used by %s\n", time.Since(began).Seconds(), used)
+			shown = used
+		}
+		if time.Since(began) >= wait {
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s\n", d.Gateway, used)
+			return errNo
+		}
+		select {
+		case <-cmd.Context().Done():
+			return cmd.Context().Err()
+		case <-time.After(drainPoll):
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+func connectionTable(title string, members []status.Status) table {
+	t := table{title: title, head: []string{"GATEWAY", "REMOTE CLUSTER", "REMOTE GATEWAY", "ENDPOINT", "DRIVER",
+		"STATUS", "RTT avg", "CHOSEN", "RTT min/avg/max/stddev ms", "LOSS", "MTU", "SINCE", "USE", "WHY"}}
+	for _, s := range members {
+		for _, c := range s.Connections {
+			t.rows = append(t.rows, []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, c.Driver,
+				c.Status, average(c.RTT), yes(c.Chosen), trips(c.RTT), percent(c.Loss), number(c.MTU), moment(c.Since),
+				use(c), why(c)})
+		}
+	}
+	return t
+}
+
+// pathTable has a row for each other cluster. The nodes of a cluster agree; where
+// they do not, each of their links has a row and says who uses it.
+func pathTable(title string, members []status.Status) table {
+	t := table{title: title, head: []string{"CLUSTER", "LINK", "RANK", "SINCE", "WHY", "LAST MOVE", "CAUSE", "NODES"}}
+	type row struct {
+		status.Path
+		nodes []string
+	}
+	var rows []*row
+	at := map[string]*row{}
+	for _, s := range members {
+		for _, p := range s.Paths {
+			key := p.Cluster + " " + p.Link
+			if at[key] == nil {
+				at[key] = &row{Path: p}
+				rows = append(rows, at[key])
+			}
+			at[key].nodes = append(at[key].nodes, s.Node)
+			// The gateway of the link knows best.
+			if s.Gateway != "" && s.Gateway == p.LocalGateway {
+				at[key].Path = p
+			}
+		}
+	}
+	for _, r := range rows {
+		nodes := "all"
+		if len(r.nodes) < len(members) {
+			nodes = strings.Join(r.nodes, ",")
+		}
+		at, cause := "", ""
+		if m := r.LastMove; m != nil {
+			at, cause = moment(m.At), m.Cause
+			if m.From != "" {
+				cause += " (from " + m.From + ")"
+			}
+		}
+		t.rows = append(t.rows, []string{r.Cluster, r.Link, r.Rank, moment(r.Since), r.Why, at, cause, nodes})
+	}
+	return t
+}
+
+func use(c status.Connection) string {
+	if c.Chosen {
+		return "chosen"
+	}
+	return "standby"
+}
+
+// why says until when a link that fell too often is held back.
+func why(c status.Connection) string {
+	if c.Held == nil || strings.Contains(c.Why, "held until") {
+		return c.Why
+	}
+	return strings.TrimPrefix(c.Why+", held until "+c.Held.UTC().Format(time.TimeOnly), ", ")
+}
+
+// moment is a time in UTC, to the second; dates long ago matter less than a
+// line that is short.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05Z")
+}
+
+func percent(part float64) string { return fmt.Sprintf("%.1f%%", 100*part) }
+
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+func trips(rtt *status.RTT) string {
+	if rtt == nil {
+		return ""
+	}
+	ms := func(micros int64) float64 { return float64(micros) / 1e3 }
+	return fmt.Sprintf("%.2f/%.2f/%.2f/%.2f", ms(rtt.Min), ms(rtt.Avg), ms(rtt.Max), ms(rtt.StdDev))
+}
+
+func average(rtt *status.RTT) string {
+	if rtt == nil {
+		return ""
+	}
+	d := time.Duration(rtt.Avg) * time.Microsecond
+	if d >= time.Millisecond {
+		d = d.Round(100 * time.Microsecond)
+	}
+	return d.String()
+}
