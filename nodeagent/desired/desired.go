@@ -29,6 +29,7 @@ const (
 	VXLANPort = 4803 // UDP, between nodes of one cluster
 	VXLANID   = 73
 	ProbePort = 4804 // UDP, link probes on tunnel addresses and over NodeLink
+	PathPort  = 4806 // UDP, probes of full size on tunnel addresses
 	FeedPort  = 4805 // TCP, peer feed on tunnel addresses and over NodeLink
 )
 

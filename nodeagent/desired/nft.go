@@ -84,6 +84,7 @@ const (
 	SetMapped     = "mapped"
 	SetShared     = "shared"
 	SetReverse    = "reverse"
+	SetAmbiguous  = "ambiguous"
 	SetOwn        = "own"
 	SetDirect     = "direct"
 	SetRemote     = "remote"
@@ -113,6 +114,7 @@ func Sets() []Set {
 		{Name: SetMapped, Doc: "pod prefix: its global prefix", Key: address, Data: address, Interval: true, Prefixes: true},
 		{Name: SetShared, Doc: "slot: one of the cluster's egress addresses", Key: []Type{TypeMark}, Data: address},
 		{Name: SetReverse, Doc: "backend: the export that it answers for, for packets that a server sends first", Key: service, Data: target},
+		{Name: SetAmbiguous, Doc: "backend that answers for several addresses: what it sends first waits for its client", Key: service},
 		{Name: SetOwn, Doc: "prefixes of this cluster whose source address is kept (flat)", Key: address, Interval: true},
 		{Name: SetDirect, Doc: "prefixes of this cluster that others reach as they are (flat)", Key: address, Interval: true},
 		{Name: SetRemote, Doc: "prefixes behind the tunnels", Key: address, Interval: true},
@@ -129,11 +131,12 @@ func Sets() []Set {
 }
 
 // Slot classes: how many slots the backends of one address share. The hash of
-// the caller picks the slot, so the class bounds how even the shares are.
+// the caller picks the slot. There is one class for all numbers of backends from
+// two on, as at the border between two classes nearly every slot would change
+// hands (docs/adr/0005-slots.md).
 const (
 	SlotsOne  = 1
-	SlotsFew  = 64   // up to 8 backends
-	SlotsMany = 1024 // up to 128 backends
+	SlotsMany = 1024 // up to 128 backends get a share close to their weight
 )
 
 // SharedSlots is the number of slots of SetShared.
@@ -142,15 +145,11 @@ const SharedSlots = 64
 // PickChain names the chain (without family digit) that picks among slots, by
 // the caller's address and port, or by its address alone (session affinity).
 func PickChain(slots int, affinity bool) string {
-	name := "pick_many"
-	switch slots {
-	case SlotsOne:
+	switch {
+	case slots == SlotsOne:
 		return "pick_one"
-	case SlotsFew:
-		name = "pick_few"
+	case affinity:
+		return "pick_many_client"
 	}
-	if affinity {
-		name += "_client"
-	}
-	return name
+	return "pick_many"
 }

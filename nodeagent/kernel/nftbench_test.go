@@ -15,12 +15,12 @@ func nftManySlots(n int) []desired.Element {
 	elements := make([]desired.Element, n)
 	vip := netip.MustParseAddr("243.0.0.0")
 	for i := range elements {
-		if i%desired.SlotsFew == 0 {
+		if i%desired.SlotsMany == 0 {
 			vip = vip.Next()
 		}
-		slot := string(nftDecimal(i % desired.SlotsFew))
+		slot := string(nftDecimal(i % desired.SlotsMany))
 		elements[i] = desired.Element{
-			Set: desired.SetSlots, Family: 4, ID: vip.String() + " . tcp . 80 . " + slot, Value: "242.2.0." + slot + " . 8080",
+			Set: desired.SetSlots, Family: 4, ID: vip.String() + " . tcp . 80 . " + slot, Value: "242.2.0." + string(nftDecimal(i%64)) + " . 8080",
 		}
 	}
 	return elements

@@ -76,7 +76,7 @@ func (s nftSet) isPick(name string) bool {
 	if !ok {
 		return false
 	}
-	for _, slots := range []int{desired.SlotsOne, desired.SlotsFew, desired.SlotsMany} {
+	for _, slots := range []int{desired.SlotsOne, desired.SlotsMany} {
 		if name == desired.PickChain(slots, false) || name == desired.PickChain(slots, true) {
 			return true
 		}

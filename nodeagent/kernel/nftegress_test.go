@@ -1,15 +1,10 @@
 package kernel
 
 import (
-	"encoding/binary"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Of the rules that give a source address the most special one wins.
@@ -133,87 +128,4 @@ table ip foo {
 	if said := l.sees(l.remote, "udp", nftRemote+":0", nftPod+":9000"); said.client != nftPodGW {
 		t.Errorf("in, unknown: seen as %q, want %s", said.client, nftPodGW)
 	}
-}
-
-// A packet that a server sends through a gateway without a memory of its
-// connection leaves with the address that its client knows.
-func TestNftServerFirst(t *testing.T) {
-	t.Parallel()
-	l := nftNewLab(t)
-	l.elements(append(nftShared("242.1.0.1"), "reverse4 10.7.1.2 . tcp . 8080 | 242.1.0.5 . 80")...)
-	const ack, rst = 0x10, 0x04
-	tests := []struct {
-		name  string
-		flags byte
-		want  netip.AddrPort
-	}{
-		{"in the middle of a stream", ack, netip.MustParseAddrPort("242.1.0.5:80")},
-		// Conntrack begins nothing with a reset, so no NAT sees it. Far ends take
-		// no pod's own address of a cluster that has global ones.
-		{"reset", rst, netip.MustParseAddrPort(nftPod + ":8080")},
-	}
-	for i, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			client := netip.AddrPortFrom(netip.MustParseAddr(nftRemote), uint16(5555+i))
-			got := l.sendTCP(netip.MustParseAddrPort(nftPod+":8080"), client, tt.flags)
-			if got != tt.want {
-				t.Errorf("came from %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-// sendTCP sends one TCP segment from the pod and gives where it came from at
-// the remote end; zero when it did not come.
-func (l *nftLab) sendTCP(from, to netip.AddrPort, flags byte) netip.AddrPort {
-	l.t.Helper()
-	var out, in net.PacketConn
-	var err error
-	l.remote.inside(func() { in, err = net.ListenPacket("ip4:tcp", to.Addr().String()) })
-	l.remote.must(err, "listen for segments")
-	defer in.Close()
-	l.pod.inside(func() { out, err = net.ListenPacket("ip4:tcp", from.Addr().String()) })
-	l.pod.must(err, "open a socket for segments")
-	defer out.Close()
-	_, err = out.WriteTo(nftTCP(from, to, flags), &net.IPAddr{IP: to.Addr().AsSlice()})
-	l.pod.must(err, "send a segment")
-	l.remote.must(in.SetReadDeadline(time.Now().Add(2*nftNoWait)), "set deadline")
-	buf := make([]byte, 1500)
-	for {
-		n, source, err := in.ReadFrom(buf)
-		if err != nil {
-			return netip.AddrPort{}
-		}
-		if n >= 20 && binary.BigEndian.Uint16(buf[2:]) == to.Port() {
-			addr, _ := netip.AddrFromSlice(source.(*net.IPAddr).IP.To4())
-			return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(buf))
-		}
-	}
-}
-
-// nftTCP makes a segment with a right checksum.
-func nftTCP(from, to netip.AddrPort, flags byte) []byte {
-	segment := make([]byte, 20, 24)
-	binary.BigEndian.PutUint16(segment, from.Port())
-	binary.BigEndian.PutUint16(segment[2:], to.Port())
-	binary.BigEndian.PutUint32(segment[4:], 1000)
-	binary.BigEndian.PutUint32(segment[8:], 2000)
-	segment[12], segment[13] = 5<<4, flags
-	binary.BigEndian.PutUint16(segment[14:], 1024)
-	segment = append(segment, "push"...)
-	pseudo := slices.Concat(from.Addr().AsSlice(), to.Addr().AsSlice(), []byte{0, unix.IPPROTO_TCP, 0, byte(len(segment))}, segment)
-	binary.BigEndian.PutUint16(segment[16:], nftChecksum(pseudo))
-	return segment
-}
-
-// nftChecksum is the Internet checksum (RFC 1071) of an even number of bytes.
-func nftChecksum(b []byte) uint16 {
-	var sum uint32
-	for i := 0; i+1 < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
 }

@@ -125,7 +125,7 @@ func TestNftElementChanges(t *testing.T) {
 		{"a backend", []desired.Element{element("slots", "243.0.0.1 . tcp . 80 . 3", "242.2.0.5 . 80")},
 			[]desired.Element{element("slots", "243.0.0.1 . tcp . 80 . 3", "242.2.0.6 . 80")}},
 		{"a chain", []desired.Element{element("services", "243.0.0.1 . tcp . 80", "pick_one4")},
-			[]desired.Element{element("services", "243.0.0.1 . tcp . 80", "pick_few4")}},
+			[]desired.Element{element("services", "243.0.0.1 . tcp . 80", "pick_many4")}},
 		{"the data of a prefix", []desired.Element{element("mapped", "10.7.0.0/16", "242.4.0.0/16")},
 			[]desired.Element{element("mapped", "10.7.0.0/16", "242.5.0.0/16")}},
 		{"one of two neighbours", []desired.Element{element("own", "10.7.0.0/24", ""), element("own", "10.7.1.0/24", "")},

@@ -22,6 +22,10 @@ func nftFilterChains(t desired.Table) []nftChain {
 	forward.rules = []*nftRule{
 		nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).drop(),
 		nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).goTo("inbound"),
+		// What conntrack cannot place passes no NAT, and would leave with an
+		// address that means something else at the far end.
+		nftNew().link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
+			bits(nftHostOrder(expr.CtStateBitINVALID), expr.CmpOpNeq).drop(),
 	}
 	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
 	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
@@ -61,6 +65,7 @@ func nftLocal() nftChain {
 		c.rules = append(c.rules,
 			tunnel().dport(unix.IPPROTO_UDP, desired.ProbePort).accept(),
 			tunnel().dport(unix.IPPROTO_TCP, desired.FeedPort).accept(),
+			tunnel().dport(unix.IPPROTO_UDP, desired.PathPort).accept(),
 		)
 	}
 	c.rules = append(c.rules,
@@ -117,7 +122,8 @@ func nftMSS() nftChain {
 	return c
 }
 
-// nftClamp lowers a segment size that a tunnel cannot carry, and never raises it.
+// nftClamp lowers a segment size that a tunnel cannot carry, or the path behind
+// it as its route says, and never raises it: the kernel ignores a larger value.
 func nftClamp(t desired.Table) nftChain {
 	c := nftChain{name: "clamp"}
 	for i, f := range nftFamilies() {
@@ -131,5 +137,9 @@ func nftClamp(t desired.Table) nftChain {
 		r.mss = mss
 		c.rules = append(c.rules, r)
 	}
+	option := expr.Exthdr{Type: nftTCPOptMSS, Offset: 2, Len: 2, Op: expr.ExthdrOpTcpopt, SourceRegister: nftReg}
+	c.rules = append(c.rules, nftNew().add(&expr.Rt{Register: nftReg, Key: expr.RtTCPMSS}).
+		add(&expr.Byteorder{SourceRegister: nftReg, DestRegister: nftReg, Op: expr.ByteorderHton, Len: 2, Size: 2}).
+		add(&option))
 	return c
 }

@@ -38,8 +38,8 @@ func TestNftServices(t *testing.T) {
 			l.pod.serve("tcp", net.JoinHostPort(b, "8080"))
 			l.pod.serve("udp", net.JoinHostPort(b, "8080"))
 		}
-		for port, chain := range map[int]string{80: "pick_few", 81: "pick_few_client", 82: "pick_many", 83: "pick_many_client", 84: "pick_one"} {
-			slots := map[string]int{"few": desired.SlotsFew, "many": desired.SlotsMany, "one": desired.SlotsOne}[strings.Split(chain, "_")[1]]
+		for port, chain := range map[int]string{80: "pick_many", 81: "pick_many_client", 82: "pick_one"} {
+			slots := map[string]int{"many": desired.SlotsMany, "one": desired.SlotsOne}[strings.Split(chain, "_")[1]]
 			for _, proto := range []string{"tcp", "udp"} {
 				service := fmt.Sprintf("%s . %s . %d", vip[family], proto, port)
 				lines = append(lines, nftSpread(service, fmt.Sprintf("%s%d", chain, family), slots, at...)...)
@@ -52,8 +52,7 @@ func TestNftServices(t *testing.T) {
 		port     string
 		backends int // that many calls from different ports reach
 	}{
-		{"few slots", "80", 3}, {"few slots by client", "81", 1},
-		{"many slots", "82", 3}, {"many slots by client", "83", 1}, {"one slot", "84", 1},
+		{"many slots", "80", 3}, {"many slots by client", "81", 1}, {"one slot", "82", 1},
 	}
 	for _, tt := range tests {
 		for _, family := range []int{4, 6} {
@@ -79,7 +78,7 @@ func TestNftSameCallerSameBackend(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	backends := []string{nftAt(nftPod, 8080), nftAt(nftPodB, 8080), nftAt(nftPodC, 8080)}
-	lines := nftSpread(nftVIP+" . udp . 80", "pick_few4", desired.SlotsFew, backends...)
+	lines := nftSpread(nftVIP+" . udp . 80", "pick_many4", desired.SlotsMany, backends...)
 	for _, b := range []string{nftPod, nftPodB, nftPodC} {
 		l.pod.serve("udp", b+":8080")
 	}
@@ -95,7 +94,7 @@ func TestNftSameCallerSameBackend(t *testing.T) {
 			first[source] = server
 		}
 	}
-	// Of 64 slots only those that changed hands move their callers.
+	// Only slots that changed hands move their callers.
 	moved := 0
 	for i, line := range lines {
 		if i > 0 && i%16 == 0 {
@@ -111,8 +110,8 @@ func TestNftSameCallerSameBackend(t *testing.T) {
 			changed++
 		}
 	}
-	if changed > len(first)*moved/16 {
-		t.Errorf("%d of %d callers moved for %d of 64 slots", changed, len(first), moved)
+	if changed > 4*len(first)*moved/desired.SlotsMany {
+		t.Errorf("%d of %d callers moved for %d of %d slots", changed, len(first), moved, desired.SlotsMany)
 	}
 }
 
@@ -123,10 +122,10 @@ func TestNftChangesLoseNothing(t *testing.T) {
 	l := nftNewLab(t)
 	l.pod.serve("tcp", nftPod+":8080", nftPodB+":8080")
 	service := func(chain, backend string) []desired.Element {
-		lines := nftSpread(nftVIP+" . tcp . 80", chain, desired.SlotsFew, nftAt(backend, 8080))
+		lines := nftSpread(nftVIP+" . tcp . 80", chain, desired.SlotsMany, nftAt(backend, 8080))
 		return nftParse(append(lines, "pools4 243.0.0.0/16")...)
 	}
-	nftMustConverge(t, l.node, service("pick_few4", nftPod))
+	nftMustConverge(t, l.node, service("pick_many4", nftPod))
 	stop, calls := make(chan struct{}), make(chan int, 1)
 	go func() {
 		n := 0
@@ -144,9 +143,9 @@ func TestNftChangesLoseNothing(t *testing.T) {
 	}()
 	const changes = 60
 	for i := range changes {
-		chain, backend := "pick_few4", nftPod
+		chain, backend := "pick_many4", nftPod
 		if i%2 == 0 {
-			chain, backend = "pick_few_client4", nftPodB
+			chain, backend = "pick_many_client4", nftPodB
 		}
 		nftMustConverge(t, l.node, service(chain, backend))
 		table := nftSampleTable()
@@ -195,7 +194,7 @@ table inet watcher {
 }`)
 	l.pod.serve("tcp", nftPod+":8080")
 	l.remote.serve("udp", nftRemote+":9000")
-	lines := nftSpread(nftVIP+" . tcp . 80", "pick_few4", desired.SlotsFew, nftAt(nftPod, 8080))
+	lines := nftSpread(nftVIP+" . tcp . 80", "pick_many4", desired.SlotsMany, nftAt(nftPod, 8080))
 	l.elements(append(lines, nftShared("242.1.0.1", "242.1.0.2")...)...)
 	for range 10 {
 		l.sees(l.remote, "tcp", "", nftVIP+":80")

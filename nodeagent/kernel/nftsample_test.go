@@ -8,8 +8,8 @@ import (
 
 // nftSample has elements in every set, of both families: set, key and value.
 const nftSample = `
-services4 243.0.0.1 . tcp . 80 | pick_few4
-services4 243.0.0.1 . udp . 53 | pick_few_client4
+services4 243.0.0.1 . tcp . 80 | pick_many4
+services4 243.0.0.1 . udp . 53 | pick_many_client4
 services4 243.0.0.2 . sctp . 7 | pick_one4
 services6 fd00:43::1 . tcp . 80 | pick_many6
 services6 fd00:43::1 . udp . 53 | pick_many_client6
@@ -33,6 +33,8 @@ shared4 63 | 242.1.0.8
 shared6 17 | fd00:42::1
 reverse4 10.7.1.9 . tcp . 8080 | 242.2.0.5 . 80
 reverse6 fd00:7::9 . udp . 8080 | fd00:42::5 . 80
+ambiguous4 10.7.1.9 . tcp . 8081
+ambiguous6 fd00:7::9 . udp . 8081
 own4 10.8.0.0/24
 own4 10.8.1.0/24
 own4 10.8.2.7

@@ -64,7 +64,6 @@ func nftPickChains(f nftFamily) []nftChain {
 	}
 	return []nftChain{
 		chain(desired.SlotsOne, false),
-		chain(desired.SlotsFew, false), chain(desired.SlotsFew, true),
 		chain(desired.SlotsMany, false), chain(desired.SlotsMany, true),
 	}
 }
@@ -119,7 +118,7 @@ func (r *nftRule) endpoint(f nftFamily, address, port uint32) *nftRule {
 
 func nftNATChains() []nftChain {
 	services, inverse := nftChain{name: "services"}, nftChain{name: "inverse"}
-	egress := nftChain{name: "egress"}
+	egress, spokeFirst := nftChain{name: "egress"}, nftChain{name: "spoke_first"}
 	postrouting := nftChain{
 		name: "postrouting", base: &nftHook{"nat", unix.NF_INET_POST_ROUTING, nftPrioritySNAT},
 		rules: []*nftRule{nftNew().link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).goTo("egress")},
@@ -135,6 +134,7 @@ func nftNATChains() []nftChain {
 		)
 		postrouting.rules = append(postrouting.rules, nftKeepSource(f)...)
 		egress.rules = append(egress.rules, nftEgress(f)...)
+		spokeFirst.rules = append(spokeFirst.rules, nftSpokeFirst(f)...)
 	}
 	return []nftChain{
 		services,
@@ -147,6 +147,7 @@ func nftNATChains() []nftChain {
 			nftNew().jump("services"),
 		}},
 		postrouting,
+		spokeFirst,
 		egress,
 	}
 }
@@ -162,14 +163,25 @@ func nftKeepSource(f nftFamily) []*nftRule {
 	}
 }
 
+// nftSpokeFirst is for what a server may have sent in a connection that this
+// gateway has not seen: from one that answers for one address it leaves with
+// that address. Of several the wrong one would end the connection, so it waits
+// until the client speaks.
+func nftSpokeFirst(f nftFamily) []*nftRule {
+	return []*nftRule{
+		nftNew().family(f).endpoint(f, f.src, 0).in(desired.SetAmbiguous, f).drop(),
+		nftNew().family(f).endpoint(f, f.src, 0).mapped(desired.SetReverse, f).nat(expr.NATTypeSourceNAT, f, f.behind),
+	}
+}
+
 // nftEgress gives the source address with which a packet enters a tunnel. The
 // first rule that knows it wins.
 func nftEgress(f nftFamily) []*nftRule {
 	shared := nftNew().saveMark().family(f).slot(f, desired.SharedSlots, false)
 	return []*nftRule{
 		nftNew().family(f).saddr(f).in(desired.SetTunnels, f).accept(),
-		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).endpoint(f, f.src, 0).
-			mapped(desired.SetReverse, f).nat(expr.NATTypeSourceNAT, f, f.behind),
+		nftNew().family(f).tcpFlags(nftSynOrRst, expr.CmpOpEq).jump("spoke_first"),
+		nftNew().family(f).l4proto(unix.IPPROTO_UDP).jump("spoke_first"),
 		nftNew().family(f).saddr(f).mapped(desired.SetEgress, f).nat(expr.NATTypeSourceNAT, f, 0),
 		nftNew().family(f).saddr(f).in(desired.SetOwn, f).saddr(f).nat(expr.NATTypeSourceNAT, f, 0),
 		nftNew().family(f).saddr(f).mapped(desired.SetMapped, f).natPrefix(expr.NATTypeSourceNAT, f),

@@ -172,19 +172,19 @@ func TestPolicies(t *testing.T) {
 		chain    string
 		want     map[string]int
 	}{
-		{"local first", fabric.Balance{Policy: fabric.LocalFirst}, "c1 c2 c3", "", "pick_few4", map[string]int{l1: 32, l2: 32}},
-		{"local first, not ready here", fabric.Balance{Policy: fabric.LocalFirst}, "c2 c3", "", "pick_few4", map[string]int{c2: 32, c3: 32}},
+		{"local first", fabric.Balance{Policy: fabric.LocalFirst}, "c1 c2 c3", "", "pick_many4", map[string]int{l1: 512, l2: 512}},
+		{"local first, not ready here", fabric.Balance{Policy: fabric.LocalFirst}, "c2 c3", "", "pick_many4", map[string]int{c2: 512, c3: 512}},
 		{"local first, one left", fabric.Balance{Policy: fabric.LocalFirst}, "c3", "", "pick_one4", map[string]int{c3: 1}},
-		{"spread", fabric.Balance{Policy: fabric.Spread}, "c1 c2", "", "pick_few4", map[string]int{l1: 16, l2: 16, c2: 32}},
-		{"weighted", weights(map[string]int{"c1": 2, "c2": 1, "c3": 1}), "c1 c2 c3", "", "pick_few4",
-			map[string]int{l1: 16, l2: 16, c2: 16, c3: 16}},
+		{"spread", fabric.Balance{Policy: fabric.Spread}, "c1 c2", "", "pick_many4", map[string]int{l1: 256, l2: 256, c2: 512}},
+		{"weighted", weights(map[string]int{"c1": 2, "c2": 1, "c3": 1}), "c1 c2 c3", "", "pick_many4",
+			map[string]int{l1: 256, l2: 256, c2: 256, c3: 256}},
 		{"weighted, steep", weights(map[string]int{"c2": 255, "c3": 1}), "c2 c3", "", "pick_many4", map[string]int{c2: 1020, c3: 4}},
 		{"weighted, one not named", weights(map[string]int{"c2": 3}), "c2 c3", "", "pick_one4", map[string]int{c2: 1}},
 		{"weighted, no named one is ready", weights(map[string]int{"c2": 3}), "c3", "", "pick_one4", map[string]int{c3: 1}},
 		{"failover", failover("c3", "c1"), "c1 c2 c3", "", "pick_one4", map[string]int{c3: 1}},
-		{"failover to here", failover("c3", "c1"), "c1 c2", "", "pick_few4", map[string]int{l1: 32, l2: 32}},
+		{"failover to here", failover("c3", "c1"), "c1 c2", "", "pick_many4", map[string]int{l1: 512, l2: 512}},
 		{"failover past the order", failover("c3"), "c2", "", "pick_one4", map[string]int{c2: 1}},
-		{"session affinity", fabric.Balance{Policy: fabric.Spread}, "c2 c3", "ClientIP", "pick_few_client4", map[string]int{c2: 32, c3: 32}},
+		{"session affinity", fabric.Balance{Policy: fabric.Spread}, "c2 c3", "ClientIP", "pick_many_client4", map[string]int{c2: 512, c3: 512}},
 		{"none ready", fabric.Balance{Policy: fabric.Spread}, "", "", "", map[string]int{}},
 	}
 	for _, tt := range tests {
@@ -227,9 +227,9 @@ func TestLinkDown(t *testing.T) {
 		down []string
 		want map[string]int
 	}{
-		{nil, map[string]int{c2: 32, c3: 32}},
+		{nil, map[string]int{c2: 512, c3: 512}},
 		{[]string{"c2"}, map[string]int{c3: 1}},
-		{[]string{"c2", "c3"}, map[string]int{c2: 32, c3: 32}},
+		{[]string{"c2", "c3"}, map[string]int{c2: 512, c3: 512}},
 	}
 	for _, tt := range tests {
 		w, _ := readWorld(t, "testdata/mixed.txtar")

@@ -105,19 +105,10 @@ func slotIDs(key string, count int) []string {
 	return ids
 }
 
-// slotClass is the smallest number of slots in which every backend gets a share
-// close to its weight: with few slots at least two for the lightest.
+// slotClass is the number of slots that backends share.
 func slotClass(targets []target) int {
 	if len(targets) == 1 {
 		return desired.SlotsOne
-	}
-	total, least := 0, targets[0].weight
-	for _, t := range targets {
-		total += t.weight
-		least = min(least, t.weight)
-	}
-	if len(targets) <= 8 && total <= least*desired.SlotsFew/2 {
-		return desired.SlotsFew
 	}
 	return desired.SlotsMany
 }

@@ -92,17 +92,11 @@ func endpointTargets(svc *Service, p fabric.Port, fam, weight int) []target {
 // addReverse lets a gateway that never saw the connection translate what a
 // server sends first. Endpoints that are no longer ready still have connections.
 func (v *view) addReverse(svc *Service, p fabric.Port, ip netip.Addr, origin string) {
-	if v.gateway == nil {
-		return
-	}
 	for i := range svc.Endpoints {
 		ep := &svc.Endpoints[i]
 		addr, ok := ofFamily(ep.Addrs, family(ip))
 		if port := ep.Ports[portKey(p)]; ok && port > 0 {
-			v.elements.add(desired.Element{
-				Set: desired.SetReverse, Family: family(ip), ID: serviceKey(addr, p.Protocol, port),
-				Value: targetText(ip, p.Port), Origin: origin,
-			})
+			v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
 		}
 	}
 }

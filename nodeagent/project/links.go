@@ -25,6 +25,7 @@ func (v *view) addSysctls() {
 		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: clusterPath(v.own.Name)})
 	}
 	add("net/netfilter/nf_conntrack_tcp_loose", "1")
+	add("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
 	if v.v4 {
 		add("net/ipv4/ip_forward", "1")
 		if v.node != nil {

@@ -17,8 +17,8 @@ type Backend struct {
 // Slots assigns n slots to backends and gives the index of the backend of each.
 // Every backend gets its share by weight, rounded down or up. The result does
 // not depend on the order of the backends, and a backend that comes or goes
-// moves its own slots and few others: of 1024 slots less than 5 % besides, of 64
-// on average 7 % (a share that is rounded so coarsely moves more).
+// moves its own slots and few others: of 1024 slots less than 5 % besides, for up
+// to 128 backends (a share that is rounded more coarsely moves more).
 func Slots(n int, backends []Backend) []int {
 	out := make([]int, n)
 	if len(backends) <= 1 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/desired"
@@ -22,7 +23,7 @@ func randomBackends(rng *rand.Rand, n, weights int) []project.Backend {
 func TestSlotsShares(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{1, desired.SlotsFew, desired.SlotsMany} {
+	for _, n := range []int{1, desired.SlotsMany, desired.SlotsMany} {
 		for _, count := range []int{1, 2, 3, 7, 8, 31, 128, 1500} {
 			backends := randomBackends(rng, count, 5)
 			loads, total := make([]int, count), 0
@@ -66,33 +67,24 @@ func TestSlotsDoNotDependOnOrder(t *testing.T) {
 }
 
 // TestSlotsMoveLittle removes one of count backends (and, read the other way,
-// adds one): beyond the share of that one, few slots may move.
+// adds one): beyond the share of that one, at most 5 % of the slots move, for
+// every number of backends that the class serves.
 func TestSlotsMoveLittle(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		slots, backends, rounds int
-		worst, mean             float64 // share of all slots that may move besides
-	}{
-		{desired.SlotsFew, 2, 100, 0, 0},
-		{desired.SlotsFew, 4, 100, 0.15, 0.05},
-		{desired.SlotsFew, 8, 100, 0.16, 0.07},
-		{desired.SlotsMany, 9, 20, 0.05, 0.03},
-		{desired.SlotsMany, 32, 20, 0.05, 0.04},
-		{desired.SlotsMany, 128, 10, 0.05, 0.04},
-	}
-	for _, tt := range tests {
-		t.Run(fmt.Sprintf("%d-%d", tt.slots, tt.backends), func(t *testing.T) {
+	for _, count := range []int{2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 32, 64, 128} {
+		t.Run(strconv.Itoa(count), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(5, 6))
-			worst, sum := 0.0, 0.0
-			for range tt.rounds {
-				backends := randomBackends(rng, tt.backends, 1)
-				moved := movedBy(tt.slots, backends, rng.IntN(tt.backends))
-				beyond := float64(moved)/float64(tt.slots) - 1/float64(tt.backends)
+			rng := rand.New(rand.NewPCG(5, uint64(count)))
+			rounds, worst, sum := max(600/count, 10), 0.0, 0.0
+			for range rounds {
+				backends := randomBackends(rng, count, 1)
+				moved := movedBy(desired.SlotsMany, backends, rng.IntN(count))
+				beyond := float64(moved)/float64(desired.SlotsMany) - 1/float64(count)
 				worst, sum = max(worst, beyond), sum+beyond
 			}
-			if mean := sum / float64(tt.rounds); worst > tt.worst || mean > tt.mean {
-				t.Errorf("moved beyond the share: worst %.3f, mean %.3f; want at most %.3f, %.3f", worst, mean, tt.worst, tt.mean)
+			t.Logf("moved beyond the share: worst %.3f, mean %.3f of %d rounds", worst, sum/float64(rounds), rounds)
+			if worst > 0.05 {
+				t.Errorf("moved %.3f beyond the share, want at most 0.05", worst)
 			}
 		})
 	}

@@ -28,6 +28,7 @@ func State(in Input) (desired.State, []Problem) {
 	v.addRoutes()
 	v.addEveryNode()
 	v.addExports()
+	v.addAnswers()
 	if v.gateway != nil {
 		v.addEgress()
 		v.addFilter()

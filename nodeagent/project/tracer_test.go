@@ -91,7 +91,9 @@ func (t *tracer) visit(h hop) (hop, string) {
 		return h, "left by the default route"
 	}
 	if known < 0 {
-		t.postrouting(&translated, route)
+		if why := t.postrouting(&translated, route); why != "" {
+			return h, why
+		}
 		t.flows[h.node] = append(t.flows[h.node], flow{original: in, reply: translated.turned()})
 	}
 	return t.forward(translated, route)
@@ -159,11 +161,8 @@ func (t *tracer) prerouting(h *hop) {
 }
 
 func slotsOf(chain string) int {
-	switch {
-	case strings.HasPrefix(chain, "pick_one"):
+	if strings.HasPrefix(chain, "pick_one") {
 		return desired.SlotsOne
-	case strings.HasPrefix(chain, "pick_few"):
-		return desired.SlotsFew
 	}
 	return desired.SlotsMany
 }
@@ -284,19 +283,18 @@ func (t *tracer) podNode(h *hop) (string, bool) {
 	return "", false
 }
 
-func (t *tracer) postrouting(h *hop, route *desired.Route) {
+func (t *tracer) postrouting(h *hop, route *desired.Route) string {
 	if route != nil && t.tunnel(route.Link) {
-		t.egress(h)
-		return
+		return t.egress(h)
 	}
 	if _, ok := t.get(h, desired.SetHairpin, h.src.String()+" . "+h.dst.String()); ok {
 		h.src = t.nodeAddr(h)
-		return
+		return ""
 	}
 	_, there := t.has(h, desired.SetRemote, h.dst)
 	_, here := t.has(h, desired.SetRemote, h.src)
 	if there || here {
-		return
+		return ""
 	}
 	// What a CNI masquerades: from pods to anything that is no pod; and what
 	// kube-proxy does: from anything that is no pod.
@@ -307,6 +305,7 @@ func (t *tracer) postrouting(h *hop, route *desired.Route) {
 	if pod != toPod && h.iif != "local" && h.iif != "cni" {
 		h.src = t.nodeAddr(h)
 	}
+	return ""
 }
 
 func (t *tracer) nodeAddr(h *hop) netip.Addr {
@@ -319,23 +318,28 @@ func (t *tracer) nodeAddr(h *hop) netip.Addr {
 }
 
 // egress is the chain of that name, for the first packet of a flow.
-func (t *tracer) egress(h *hop) {
+func (t *tracer) egress(h *hop) string {
 	if _, ok := t.has(h, desired.SetTunnels, h.src); ok {
-		return
+		return ""
 	}
-	if to, ok := t.get(h, desired.SetReverse, h.service(h.src, h.sport)); ok && h.mid && h.proto == "tcp" {
+	first := h.mid && h.proto == "tcp" || h.proto == "udp"
+	if _, ok := t.get(h, desired.SetAmbiguous, h.service(h.src, h.sport)); ok && first {
+		return "waits for its client"
+	}
+	if to, ok := t.get(h, desired.SetReverse, h.service(h.src, h.sport)); ok && first {
 		address, port, _ := strings.Cut(to, " . ")
 		h.src = netip.MustParseAddr(address)
 		fmt.Sscan(port, &h.sport)
 	} else if to, ok := t.get(h, desired.SetEgress, h.src.String()); ok {
 		h.src = netip.MustParseAddr(to)
 	} else if _, ok := t.has(h, desired.SetOwn, h.src); ok {
-		return
+		return ""
 	} else if e, ok := t.has(h, desired.SetMapped, h.src); ok {
 		h.src = moved(h.src, parsePrefix(e.ID), parsePrefix(e.Value))
 	} else if to, ok := t.get(h, desired.SetShared, fmt.Sprint(t.slot%desired.SharedSlots)); ok {
 		h.src = netip.MustParseAddr(to)
 	}
+	return ""
 }
 
 // forward brings the packet to the next node, or to its end.

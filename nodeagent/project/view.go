@@ -26,6 +26,7 @@ type view struct {
 	state    desired.State
 	elements elements
 	entries  []entry
+	answers  []answer
 	problems []Problem
 }
 

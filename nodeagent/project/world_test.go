@@ -2,6 +2,7 @@ package project_test
 
 import (
 	"fmt"
+	"hash/crc32"
 	"net/netip"
 	"os"
 	"slices"
@@ -165,9 +166,18 @@ func elementLines(out *strings.Builder, list []desired.Element) {
 		i--
 		for _, value := range sortedKeys(byValue) {
 			slots := byValue[value]
-			fmt.Fprintf(out, "%s%d %s : %s, %d slots: %s\n", e.Set, e.Family, base, value, len(slots), strings.Join(slots, " "))
+			fmt.Fprintf(out, "%s%d %s : %s, %d slots: %s\n", e.Set, e.Family, base, value, len(slots), folded(slots))
 		}
 	}
+}
+
+// folded prints the first slots of many, and a sum of all.
+func folded(slots []string) string {
+	all := strings.Join(slots, " ")
+	if len(slots) <= 64 {
+		return all
+	}
+	return fmt.Sprintf("%s ... sum %08x", strings.Join(slots[:8], " "), crc32.ChecksumIEEE([]byte(all)))
 }
 
 func slotBase(id string) string {
@@ -195,4 +205,12 @@ func writeFile(t *testing.T, name string, data []byte) {
 	if err := os.Rename(name+".new", name); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func addrs(texts ...string) []netip.Addr {
+	out := make([]netip.Addr, len(texts))
+	for i, text := range texts {
+		out[i] = addr(text)
+	}
+	return out
 }

@@ -1,0 +1,241 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Flags of TCP segments.
+const (
+	flagSyn = 0x02
+	flagRst = 0x04
+	flagAck = 0x10
+)
+
+// A packet that a server sends through a gateway without a memory of its
+// connection leaves with the address that its client knows. Where there are
+// several, and where conntrack cannot place it, it does not leave at all.
+func TestNftServerFirst(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.elements(append(nftShared("242.1.0.1"),
+		"reverse4 10.7.1.2 . tcp . 8080 | 242.1.0.5 . 80", "ambiguous4 10.7.1.3 . tcp . 8080")...)
+	export := netip.MustParseAddrPort("242.1.0.5:80")
+	tests := []struct {
+		name  string
+		pod   string
+		flags byte
+		want  netip.AddrPort
+	}{
+		{"in the middle of a stream", nftPod, flagAck, export},
+		{"ambiguous", nftPodB, flagAck, netip.AddrPort{}},
+		{"a port that is no backend's", nftPodC, flagAck, netip.MustParseAddrPort("242.1.0.1:8080")},
+		{"reset", nftPod, flagRst, netip.AddrPort{}},
+		{"answer to an unknown SYN", nftPod, flagSyn | flagAck, netip.AddrPort{}},
+		{"new connection from a backend's port", nftPodB, flagSyn, netip.MustParseAddrPort("242.1.0.1:8080")},
+	}
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client := netip.AddrPortFrom(netip.MustParseAddr(nftRemote), uint16(5555+i))
+			got := l.carry(l.pod, l.remote, nftSegmentOf{from: netip.MustParseAddrPort(tt.pod + ":8080"), to: client, flags: tt.flags})
+			if got != tt.want {
+				t.Errorf("came from %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// The same for datagrams, of both families.
+func TestNftServerFirstUDP(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.elements(append(nftShared("242.1.0.1"),
+		"reverse4 10.7.1.2 . udp . 8080 | 242.1.0.5 . 80", "ambiguous4 10.7.1.3 . udp . 8080",
+		"reverse6 fd00:7:1::2 . udp . 8080 | fd00:42:1::5 . 80", "ambiguous6 fd00:7:1::3 . udp . 8080")...)
+	to := map[int]string{4: nftRemote + ":9000", 6: "[" + nftRemote6 + "]:9000"}
+	l.remote.serve("udp", to[4], to[6])
+	if said := l.sees(l.pod, "udp", nftPod+":8080", to[4]); said.client != "242.1.0.5" {
+		t.Errorf("came from %s", said.client)
+	}
+	if said := l.sees(l.pod, "udp", "["+nftPod6+"]:8080", to[6]); said.client != "fd00:42:1::5" {
+		t.Errorf("came from %s", said.client)
+	}
+	l.dropped(l.pod, "udp", nftPodB+":8080", to[4])
+	l.dropped(l.pod, "udp", "["+nftPodB6+"]:8080", to[6])
+	if said := l.sees(l.pod, "udp", nftPodC+":8080", to[4]); said.client != "242.1.0.1" {
+		t.Errorf("no backend, and came from %s", said.client)
+	}
+}
+
+// Once the client speaks, the gateway knows the connection, and what an
+// ambiguous backend sends reaches the client from the address that it called.
+func TestNftAmbiguousWaitsForItsClient(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	lines := append(nftShared("242.1.0.1"), "ambiguous4 10.7.1.2 . tcp . 8080")
+	for _, export := range []string{"242.1.0.5", "242.1.0.6"} {
+		lines = append(lines, nftSpread(export+" . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080))...)
+	}
+	l.elements(lines...)
+	l.quiet()
+	server := netip.MustParseAddrPort(nftPod + ":8080")
+	for i, export := range []string{"242.1.0.5:80", "242.1.0.6:80"} {
+		client := netip.AddrPortFrom(netip.MustParseAddr(nftRemote), uint16(6000+i))
+		push := nftSegmentOf{from: server, to: client, flags: flagAck}
+		if got := l.carry(l.pod, l.remote, push); got.IsValid() {
+			t.Errorf("before the client spoke a packet came from %v", got)
+		}
+		speak := nftSegmentOf{from: client, to: netip.MustParseAddrPort(export), flags: flagAck}
+		if got := l.carry(l.remote, l.pod, speak); got != client {
+			t.Fatalf("the client's packet came from %v", got)
+		}
+		if got := l.carry(l.pod, l.remote, push); got.String() != export {
+			t.Errorf("after the client spoke a packet came from %v, want %s", got, export)
+		}
+	}
+}
+
+// A connection that comes back to a gateway after another one carried it has
+// moved on: its sequence numbers lie outside of the window that this one saw.
+func TestNftWindowThatMovedOn(t *testing.T) {
+	t.Parallel()
+	for _, liberal := range []string{"0", "1"} {
+		t.Run("liberal "+liberal, func(t *testing.T) {
+			t.Parallel()
+			l := nftNewLab(t)
+			l.node.sysctl("netfilter/nf_conntrack_tcp_be_liberal", liberal)
+			l.elements(append(nftShared("242.1.0.1"), "own4 10.7.0.0/16")...)
+			l.quiet()
+			pod, remote := netip.MustParseAddrPort(nftPod+":40000"), netip.MustParseAddrPort(nftRemote+":80")
+			steps := []struct {
+				from, to *nftNS
+				s        nftSegmentOf
+			}{
+				{l.pod, l.remote, nftSegmentOf{from: pod, to: remote, seq: 1000, flags: flagSyn}},
+				{l.remote, l.pod, nftSegmentOf{from: remote, to: pod, seq: 5000, ack: 1001, flags: flagSyn | flagAck}},
+				{l.pod, l.remote, nftSegmentOf{from: pod, to: remote, seq: 1001, ack: 5001, flags: flagAck}},
+			}
+			for i, step := range steps {
+				if !l.carry(step.from, step.to, step.s).IsValid() {
+					t.Fatalf("step %d of the handshake did not come", i)
+				}
+			}
+			const elsewhere = 50_000_000 // bytes that went another way
+			far := nftSegmentOf{from: pod, to: remote, seq: 1001 + elsewhere, ack: 5001 + elsewhere, flags: flagAck}
+			if came := l.carry(l.pod, l.remote, far).IsValid(); came != (liberal == "1") {
+				t.Errorf("arrived: %v", came)
+			}
+		})
+	}
+}
+
+// The MTU of a route counts where it is below that of the tunnel.
+func TestNftSegmentsFitTheRoute(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.elements("own4 10.7.0.0/16", "own6 fd00:7::/32", "direct4 10.7.0.0/16", "direct6 fd00:7::/32")
+	for prefix, via := range map[string]string{"242.0.0.0/8": nftPeer, "fd00:42::/32": nftPeer6} {
+		_, dst, err := net.ParseCIDR(prefix)
+		l.node.must(err, prefix)
+		l.node.must(l.node.links.RouteReplace(&netlink.Route{Dst: dst, Gw: net.ParseIP(via), MTU: 1300}), "change route "+prefix)
+	}
+	l.remote.serve("tcp", nftRemote+":80", "["+nftRemote6+"]:80")
+	l.pod.serve("tcp", nftPod+":80", "["+nftPod6+"]:80")
+	tests := []struct {
+		from   *nftNS
+		source string
+		to     string
+		most   int
+	}{
+		{l.pod, "", nftRemote, 1260}, {l.pod, "", nftRemote6, 1240},
+		{l.remote, nftRemote + ":0", nftPod, 1260}, {l.remote, "[" + nftRemote6 + "]:0", nftPod6, 1240},
+	}
+	for _, tt := range tests {
+		said := l.sees(tt.from, "tcp", tt.source, net.JoinHostPort(tt.to, "80"))
+		if said.segment > tt.most || said.segment < tt.most-12 {
+			t.Errorf("segments to the caller of %s: %d bytes, want %d", tt.to, said.segment, tt.most)
+		}
+	}
+}
+
+// quiet keeps the ends, which know of no connection, from answering segments
+// that a test made with resets.
+func (l *nftLab) quiet() {
+	l.t.Helper()
+	for _, ns := range []*nftNS{l.pod, l.remote} {
+		ns.nft("table inet quiet { chain out { type filter hook output priority 0; tcp flags & (syn | rst) == rst drop; }; }")
+	}
+}
+
+// nftSegmentOf is a TCP segment that a test makes by hand.
+type nftSegmentOf struct {
+	from, to netip.AddrPort
+	seq, ack uint32
+	flags    byte
+}
+
+// carry sends a segment from one namespace and gives where it came from in
+// another one, by the destination port; zero when it did not come.
+func (l *nftLab) carry(src, dst *nftNS, s nftSegmentOf) netip.AddrPort {
+	l.t.Helper()
+	var out, in net.PacketConn
+	var err error
+	dst.inside(func() { in, err = net.ListenPacket("ip4:tcp", "0.0.0.0") })
+	dst.must(err, "listen for segments")
+	defer in.Close()
+	src.inside(func() { out, err = net.ListenPacket("ip4:tcp", s.from.Addr().String()) })
+	src.must(err, "open a socket for segments")
+	defer out.Close()
+	_, err = out.WriteTo(s.bytes(), &net.IPAddr{IP: s.to.Addr().AsSlice()})
+	src.must(err, "send a segment")
+	dst.must(in.SetReadDeadline(time.Now().Add(2*nftNoWait)), "set deadline")
+	mark := fmt.Sprint(s.seq, s.ack, s.flags)
+	buf := make([]byte, 1500)
+	for {
+		n, source, err := in.ReadFrom(buf)
+		if err != nil {
+			return netip.AddrPort{}
+		}
+		if n >= 20 && mark == fmt.Sprint(binary.BigEndian.Uint32(buf[4:]), binary.BigEndian.Uint32(buf[8:]), buf[13]) {
+			addr, _ := netip.AddrFromSlice(source.(*net.IPAddr).IP.To4())
+			return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(buf))
+		}
+	}
+}
+
+// bytes gives the segment with a right checksum.
+func (s nftSegmentOf) bytes() []byte {
+	segment := make([]byte, 20, 24)
+	binary.BigEndian.PutUint16(segment, s.from.Port())
+	binary.BigEndian.PutUint16(segment[2:], s.to.Port())
+	binary.BigEndian.PutUint32(segment[4:], s.seq)
+	binary.BigEndian.PutUint32(segment[8:], s.ack)
+	segment[12], segment[13] = 5<<4, s.flags
+	binary.BigEndian.PutUint16(segment[14:], 1024)
+	if s.flags&flagSyn == 0 {
+		segment = append(segment, "push"...)
+	}
+	pseudo := slices.Concat(s.from.Addr().AsSlice(), s.to.Addr().AsSlice(), []byte{0, unix.IPPROTO_TCP, 0, byte(len(segment))}, segment)
+	binary.BigEndian.PutUint16(segment[16:], nftChecksum(pseudo))
+	return segment
+}
+
+// nftChecksum is the Internet checksum (RFC 1071) of an even number of bytes.
+func nftChecksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}
