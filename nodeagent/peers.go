@@ -68,6 +68,7 @@ func (p *peers) probe(in current) {
 	p.mu.Unlock()
 	if changed {
 		p.prober.SetGateway(probing.gateway)
+		p.prober.SetNodes(probing.others)
 		p.prober.SetSettings(probing.settings)
 		p.prober.SetListen(probing.listen)
 		p.prober.SetTargets(probing.targets)

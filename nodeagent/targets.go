@@ -13,6 +13,7 @@ import (
 // probing is what the prober should do. It follows from fabric and facts alone.
 type probing struct {
 	gateway  string // this node's gateway name; empty when it is none
+	others   int    // nodes of this cluster besides this one
 	targets  []health.Target
 	listen   []health.Listen
 	settings health.Settings
@@ -30,6 +31,11 @@ func probesOf(f *fabric.Fabric, nodes []project.Node, cluster, node string) prob
 	if gateway := own.GatewayOn(node); gateway != nil {
 		p.gateway = gateway.Name
 		p.tunnels(f, cluster, gateway.Addresses)
+	}
+	for _, n := range nodes {
+		if n.Name != node {
+			p.others++
+		}
 	}
 	p.neighbours(own, nodes, node)
 	return p

@@ -43,7 +43,7 @@ func snapshotOf(self Peer, links map[Peer]Rank) Snapshot {
 	for peer, rank := range links {
 		out = append(out, Link{Target: Target{Peer: peer}, Rank: rank})
 	}
-	return newSnapshot(self, out, Stats{})
+	return SnapshotOf(self, out)
 }
 
 func TestPathsAndTransit(t *testing.T) {

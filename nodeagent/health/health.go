@@ -87,7 +87,11 @@ type Link struct {
 	// prove dead, so that a restart moves nothing.
 	Initial bool
 
-	reach map[uint64]struct{} // what the gateway says it reaches; nil = it did not say yet
+	// What the gateway at the other end says: of its own links, when it is one of
+	// this cluster (nil = nothing yet), and of this link.
+	reach   map[uint64]word
+	granted bool // as Initial, but until it spoke
+	uses    bool
 }
 
 // Alive reports whether the link may carry traffic.
@@ -106,45 +110,43 @@ type Snapshot struct {
 	leaving []Peer
 }
 
-func newSnapshot(self Peer, links []Link, stats Stats) Snapshot {
-	byPeer := make(map[Peer][]int, len(links))
-	for i, link := range links {
-		byPeer[link.Target.Peer] = append(byPeer[link.Target.Peer], i)
-	}
-	return Snapshot{Links: links, Stats: stats, self: self, byPeer: byPeer}
-}
-
 // Rank says how fit a link is from a gateway of this cluster to one of another:
 // by own probes when it is the gateway of this node, otherwise by what that
 // gateway said.
-func (s Snapshot) Rank(local string, remote Peer) Rank {
-	rank := Down
+func (s Snapshot) Rank(local string, remote Peer) Rank { return s.word(local, remote).rank }
+
+// Uses reports whether the cluster of the remote gateway says that it uses the
+// link from a gateway of this cluster to it.
+func (s Snapshot) Uses(local string, remote Peer) bool { return s.word(local, remote).uses }
+
+// word gives the best of what is known, as two gateways may have two links.
+func (s Snapshot) word(local string, remote Peer) word {
+	var out word
 	if local == s.self.Gateway {
 		for _, i := range s.byPeer[remote] {
-			rank = max(rank, s.Links[i].Rank)
+			link := &s.Links[i]
+			out = word{rank: max(out.rank, link.Rank), uses: out.uses || link.uses}
 		}
-		return rank
+		return out
 	}
+	hash := remote.hash()
 	for _, i := range s.byPeer[Peer{Cluster: s.self.Cluster, Gateway: local}] {
-		if link := &s.Links[i]; link.Alive() && link.reaches(remote) {
-			rank = Good
-		}
+		w := s.Links[i].says(hash)
+		out = word{rank: max(out.rank, w.rank), uses: out.uses || w.uses}
 	}
-	return rank
+	return out
 }
 
-// Uses reports whether the remote gateway's cluster says that it uses the link
-// from a gateway of this cluster to it.
-func (s Snapshot) Uses(string, Peer) bool { return false }
-
-// reaches reports whether the gateway at the other end said that it reaches a
-// remote one. What it did not say yet is taken for granted, as for Initial.
-func (l *Link) reaches(remote Peer) bool {
-	if l.reach == nil {
-		return true
+// says gives what the gateway at the other end said of its link to a remote
+// one. What it did not say yet is taken for granted, as for Initial.
+func (l *Link) says(hash uint64) word {
+	switch {
+	case !l.Alive():
+		return word{}
+	case l.reach == nil && l.granted:
+		return word{rank: Good}
 	}
-	_, reaches := l.reach[remote.hash()]
-	return reaches
+	return l.reach[hash]
 }
 
 // Stats counts packets since the start of the prober.
@@ -156,4 +158,6 @@ type Stats struct {
 	Foreign   uint64 // probes and replies of or for somebody else
 	Limited   uint64 // probes that the rate bound left without an answer
 	Failed    uint64 // packets that the kernel refused to send
+	Poked     uint64 // probes out of turn, which tell of a change
+	Pushed    uint64 // packets that told nodes of this cluster of a change
 }

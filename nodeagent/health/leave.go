@@ -19,4 +19,10 @@ func (s *Snapshot) lowered(rank Rank, local, remote Peer) Rank {
 
 // SnapshotOf makes a snapshot of links, as a prober of the gateway named by self
 // would give it; on other nodes the gateway's name is empty.
-func SnapshotOf(self Peer, links []Link) Snapshot { return newSnapshot(self, links, Stats{}) }
+func SnapshotOf(self Peer, links []Link) Snapshot {
+	byPeer := make(map[Peer][]int, len(links))
+	for i, link := range links {
+		byPeer[link.Target.Peer] = append(byPeer[link.Target.Peer], i)
+	}
+	return Snapshot{Links: links, self: self, byPeer: byPeer}
+}

@@ -3,7 +3,8 @@ package health
 import (
 	"encoding/binary"
 	"errors"
-	"hash/fnv"
+
+	"hawser.dev/hawser/internal/spread"
 )
 
 // Kinds of message.
@@ -13,55 +14,94 @@ const (
 )
 
 const (
-	version    = 1
+	version    = 2
 	headLength = 56
-	// maxPage bounds the hashes in one reply, so that it fits in the MTU of any link
+	// maxPage bounds the entries in one reply, so that it fits in the MTU of any link
 	// (IPv6 asks for 1280 bytes).
-	maxPage   = 128
-	maxPacket = headLength + 8*maxPage
+	maxPage     = 128
+	entryLength = 9
+	maxPacket   = headLength + entryLength*maxPage
+)
+
+// Bits of the flags of a message and of an entry. Bits that are not named here
+// are left for later: who does not know them ignores them.
+const (
+	flagRank = 1<<3 - 1 // the rank
+	flagUses = 1 << 3
+	flagPoke = 1 << 4 // out of turn: no probe whose loss would count, nor its reply
+	flagPush = 1 << 5 // a second reply to a probe, as there is news
 )
 
 // magic begins every packet.
 var magic = [4]byte{'h', 'w', 'p', 'b'}
 
-var errMalformed = errors.New("not a probe message of version 1")
+var errMalformed = errors.New("not a probe message of version 2")
 
-// message is one packet. A reply echoes sequence, nonce and sent of the probe.
+// word is what one end says of a link.
+type word struct {
+	rank Rank
+	uses bool // its cluster sends over this link
+}
+
+// entry is what a gateway says of its link to a remote gateway.
+type entry struct {
+	hash uint64 // of the remote gateway
+	word
+}
+
+// message is one packet. A reply echoes sequence, nonce and poke of the probe.
 // Layout, big endian: magic 4, version 1, kind 1, page 1, pages 1, sequence 4,
-// count 2, zero 2, nonce 8, sent 8, from 8, to 8, generation 8, hashes.
+// count 2, flags 1, zero 1, nonce 8, from 8, to 8, generation 8, base 8, entries
+// of hash 8 and flags 1.
 type message struct {
 	kind     byte
 	sequence uint32
-	nonce    uint64 // of the sender; a guess cannot answer for a peer
-	sent     int64  // sender's monotonic clock, nanoseconds
+	nonce    uint64 // of the prober; a guess cannot answer for a peer
 	from, to uint64 // hash of the names
+	word            // of the sender, about the link that the packet takes
+	poke     bool
+	push     bool
 	// generation names a reach list. A node says which one it has; the reply brings
-	// the pages of the current one only when it differs.
-	generation  uint64
-	page, pages byte
-	reach       []uint64
+	// the pages of the current one only when it differs, or just the changes when
+	// base is the one that the node has.
+	generation, base uint64
+	page, pages      byte
+	reach            []entry
 }
 
 // hash names a gateway (or a node, whose Gateway is empty) on the wire.
-func (p Peer) hash() uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(p.Cluster + "\n" + p.Gateway))
-	return h.Sum64()
+func (p Peer) hash() uint64 { return spread.Hash(p.Cluster + "\n" + p.Gateway) }
+
+func (w word) flags() byte {
+	flags := byte(w.rank)
+	if w.uses {
+		flags |= flagUses
+	}
+	return flags
+}
+
+func wordOf(flags byte) word {
+	return word{rank: min(Rank(flags&flagRank), Good), uses: flags&flagUses != 0}
 }
 
 func (m *message) encode() []byte {
-	out := make([]byte, headLength, headLength+8*len(m.reach))
+	out := make([]byte, headLength, headLength+entryLength*len(m.reach))
 	copy(out, magic[:])
 	out[4], out[5], out[6], out[7] = version, m.kind, m.page, m.pages
 	binary.BigEndian.PutUint32(out[8:], m.sequence)
 	binary.BigEndian.PutUint16(out[12:], uint16(len(m.reach)))
-	binary.BigEndian.PutUint64(out[16:], m.nonce)
-	binary.BigEndian.PutUint64(out[24:], uint64(m.sent))
-	binary.BigEndian.PutUint64(out[32:], m.from)
-	binary.BigEndian.PutUint64(out[40:], m.to)
-	binary.BigEndian.PutUint64(out[48:], m.generation)
-	for _, hash := range m.reach {
-		out = binary.BigEndian.AppendUint64(out, hash)
+	out[14] = m.flags()
+	if m.poke {
+		out[14] |= flagPoke
+	}
+	if m.push {
+		out[14] |= flagPush
+	}
+	for i, field := range []uint64{m.nonce, m.from, m.to, m.generation, m.base} {
+		binary.BigEndian.PutUint64(out[16+8*i:], field)
+	}
+	for _, e := range m.reach {
+		out = append(binary.BigEndian.AppendUint64(out, e.hash), e.flags())
 	}
 	return out
 }
@@ -75,22 +115,25 @@ func decode(raw []byte) (message, error) {
 		page:       raw[6],
 		pages:      raw[7],
 		sequence:   binary.BigEndian.Uint32(raw[8:]),
+		word:       wordOf(raw[14]),
+		poke:       raw[14]&flagPoke != 0,
+		push:       raw[14]&flagPush != 0,
 		nonce:      binary.BigEndian.Uint64(raw[16:]),
-		sent:       int64(binary.BigEndian.Uint64(raw[24:])),
-		from:       binary.BigEndian.Uint64(raw[32:]),
-		to:         binary.BigEndian.Uint64(raw[40:]),
-		generation: binary.BigEndian.Uint64(raw[48:]),
+		from:       binary.BigEndian.Uint64(raw[24:]),
+		to:         binary.BigEndian.Uint64(raw[32:]),
+		generation: binary.BigEndian.Uint64(raw[40:]),
+		base:       binary.BigEndian.Uint64(raw[48:]),
 	}
 	count := int(binary.BigEndian.Uint16(raw[12:]))
 	switch {
 	case m.kind != kindProbe && m.kind != kindReply,
-		count > maxPage, len(raw) != headLength+8*count,
-		m.kind == kindProbe && (count > 0 || m.pages > 0),
+		count > maxPage, len(raw) != headLength+entryLength*count,
+		m.kind == kindProbe && (count > 0 || m.pages > 0 || m.push),
 		m.pages > 0 && m.page >= m.pages:
 		return message{}, errMalformed
 	}
-	for i := range count {
-		m.reach = append(m.reach, binary.BigEndian.Uint64(raw[headLength+8*i:]))
+	for at := headLength; at < len(raw); at += entryLength {
+		m.reach = append(m.reach, entry{hash: binary.BigEndian.Uint64(raw[at:]), word: wordOf(raw[at+8])})
 	}
 	return m, nil
 }

@@ -17,163 +17,239 @@ import (
 // any goroutine, before, during and after Run.
 type Prober struct {
 	config Config
-	origin time.Time     // of the timestamps in probes
-	wake   chan struct{} // the schedule or the sockets changed
+	clock  func() time.Time
+	wake   chan struct{} // there is something to do before the timer ends
 
 	mu       sync.Mutex
 	gateway  string
+	self     uint64 // hash of the own name
 	settings Settings
 	listen   []Listen
 	targets  map[Target]*target
+	sorted   []*target      // by peer, source and address
+	tunnels  []*target      // those of other clusters, by hash
+	byPeer   map[Peer][]int // indexes in sorted; replaced, never changed
 	byWay    map[way]*target
 	schedule schedule
-	bucket   bucket
-	use      map[string]project.Path
-	ready    bool
-	draining bool
-	moved    bool // targets or listen changed, so sockets may have to
-	started  bool // a first set of targets was given
-	reach    reachList
+	until    time.Time // when the schedule is looked at next
+	moved    bool      // targets or listen changed, so sockets may have to
+	started  bool      // a first set of targets was given
 	stats    Stats
+	answers  bucket
+	pokes    bucket
+
+	use       map[string]project.Path
+	ready     bool
+	draining  bool
+	mates     mates
+	stretch   int       // intervals between two probes of a standby link
+	stale     bool      // what others were told of this gateway may have changed
+	announced time.Time // when they were told last
+	reach     reachList
+	askers    askers
 }
 
 // New makes a prober without targets.
 func New(config Config) *Prober {
 	return &Prober{
 		config:   config,
+		clock:    time.Now,
 		gateway:  config.Gateway,
-		settings: config.Settings,
+		self:     Peer{Cluster: config.Cluster, Gateway: config.Gateway}.hash(),
+		settings: config.Settings.sane(),
 		wake:     make(chan struct{}, 1),
 		targets:  map[Target]*target{},
 		byWay:    map[way]*target{},
-		origin:   time.Now(),
+		stretch:  1,
 		reach:    newReachList(nil),
+		askers:   askers{},
 	}
 }
 
-// way is how replies find their target: the socket and the sender's address.
+// way is how packets find their target: the socket and the sender's address.
 type way struct {
 	at   Listen
 	from netip.Addr
 }
 
-func (t Target) way() way {
-	return way{at: Listen{Addr: t.Source, Device: t.Device}, from: t.Addr}
-}
+func (t Target) place() Listen { return Listen{Addr: t.Source, Device: t.Device} }
+
+func (t Target) way() way { return way{at: t.place(), from: t.Addr} }
 
 // SetTargets replaces the set of targets. Those that stay keep their state.
 func (p *Prober) SetTargets(targets []Target) {
-	p.mu.Lock()
-	now, changed := time.Now(), false
-	wanted := make(map[Target]bool, len(targets))
-	for _, want := range targets {
-		wanted[want] = true
-		if p.targets[want] == nil {
-			t := newTarget(want, now, !p.started)
-			t.due = now.Add(rand.N(max(p.settings.Interval/4, 1)))
-			p.targets[want], p.byWay[want.way()] = t, t
-			p.schedule.push(t)
-			changed = true
-		}
-	}
-	for have, t := range p.targets {
-		if !wanted[have] {
-			delete(p.targets, have)
-			if p.byWay[have.way()] == t {
-				delete(p.byWay, have.way())
+	p.change(func(now time.Time) bool {
+		changed := false
+		wanted := make(map[Target]bool, len(targets))
+		for _, want := range targets {
+			wanted[want] = true
+			if p.targets[want] == nil {
+				p.add(want, now)
+				changed = true
 			}
-			p.schedule.remove(t)
-			changed = true
+		}
+		for have, t := range p.targets {
+			if !wanted[have] {
+				p.remove(t)
+				changed = true
+			}
+		}
+		p.started = p.started || len(targets) > 0
+		if changed {
+			p.sort()
+		}
+		return changed
+	})
+}
+
+// sort puts the targets in the orders that others need.
+func (p *Prober) sort() {
+	p.moved = true
+	p.sorted = slices.SortedFunc(maps.Values(p.targets), compareTargets)
+	p.tunnels, p.byPeer = nil, make(map[Peer][]int, len(p.sorted))
+	for i, t := range p.sorted {
+		p.byPeer[t.Peer] = append(p.byPeer[t.Peer], i)
+		if t.tunnel() {
+			p.tunnels = append(p.tunnels, t)
 		}
 	}
-	p.started = p.started || len(targets) > 0
-	p.moved = p.moved || changed
-	p.updateReach()
+	slices.SortFunc(p.tunnels, func(a, b *target) int { return cmp.Compare(a.hash, b.hash) })
+}
+
+func (p *Prober) add(want Target, now time.Time) {
+	t := newTarget(want, now, !p.started)
+	t.due = now.Add(rand.N(max(p.settings.Interval/4, 1)))
+	t.plan(now, p.settings)
+	t.said = p.wordFor(t, now)
+	t.shown = p.shownOf(t, now)
+	p.targets[want], p.byWay[want.way()] = t, t
+	p.schedule.push(t)
+}
+
+func (p *Prober) remove(t *target) {
+	delete(p.targets, t.Target)
+	if p.byWay[t.way()] == t {
+		delete(p.byWay, t.way())
+	}
+	p.schedule.remove(t)
+}
+
+func compareTargets(a, b *target) int {
+	return cmp.Or(
+		cmp.Compare(a.Peer.Cluster, b.Peer.Cluster),
+		cmp.Compare(a.Peer.Gateway, b.Peer.Gateway),
+		a.Source.Compare(b.Source),
+		a.Addr.Compare(b.Addr),
+		cmp.Compare(a.Device, b.Device),
+	)
+}
+
+// change runs a change of what the prober should do or say, under the mutex.
+// The change reports whether links may have other ranks now.
+func (p *Prober) change(do func(now time.Time) bool) {
+	p.mu.Lock()
+	changed := do(p.clock())
+	p.stale = true
 	p.mu.Unlock()
+	p.nudge()
 	if changed {
-		p.poke()
 		p.notify()
 	}
 }
 
 // SetGateway changes the name of the gateway on this node; empty = it is none.
 func (p *Prober) SetGateway(gateway string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.gateway = gateway
+	p.change(func(time.Time) bool {
+		changed := p.gateway != gateway
+		p.gateway, p.self = gateway, Peer{Cluster: p.config.Cluster, Gateway: gateway}.hash()
+		return changed
+	})
+}
+
+// SetNodes says how many other nodes this cluster has. A gateway that hears
+// none of them any more tells others not to choose it; with 0 it never does.
+func (p *Prober) SetNodes(others int) {
+	p.change(func(time.Time) bool { return p.mates.expect(others) })
 }
 
 // SetListen replaces the places where probes are answered.
 func (p *Prober) SetListen(listen []Listen) {
-	p.mu.Lock()
-	p.moved = p.moved || !slices.Equal(p.listen, listen)
-	p.listen = slices.Clone(listen)
-	p.mu.Unlock()
-	p.poke()
+	p.change(func(time.Time) bool {
+		p.moved = p.moved || !slices.Equal(p.listen, listen)
+		p.listen = slices.Clone(listen)
+		return false
+	})
 }
 
-// SetSettings changes interval and misses from the next probe of each target on.
+// SetSettings changes interval and misses at once.
 func (p *Prober) SetSettings(settings Settings) {
-	p.mu.Lock()
-	p.settings = settings
-	p.mu.Unlock()
-	p.poke()
+	p.change(func(now time.Time) bool {
+		p.settings = settings.sane()
+		for _, t := range p.sorted {
+			if soon := now.Add(p.settings.Interval); soon.Before(t.due) {
+				t.due = soon
+			}
+			p.replan(t, now)
+		}
+		return false
+	})
+}
+
+// sane keeps settings that nobody should set from making a busy loop.
+func (s Settings) sane() Settings {
+	return Settings{Interval: max(s.Interval, time.Millisecond), Misses: max(s.Misses, 1)}
 }
 
 // SetReady says whether this node does what it should as a gateway. Until then
 // it tells others not to choose it unless there is nothing better.
 func (p *Prober) SetReady(ready bool) {
-	p.mu.Lock()
-	p.ready = ready
-	p.mu.Unlock()
-	p.poke()
+	p.change(func(time.Time) bool {
+		changed := p.ready != ready
+		p.ready = ready
+		return changed
+	})
 }
 
 // SetDraining tells others to leave this gateway as soon as they can.
 func (p *Prober) SetDraining(draining bool) {
-	p.mu.Lock()
-	p.draining = draining
-	p.mu.Unlock()
-	p.poke()
+	p.change(func(time.Time) bool {
+		changed := p.draining != draining
+		p.draining = draining
+		return changed
+	})
 }
 
 // SetUse says which link to each remote cluster this node uses now. The links of
 // this gateway among them are told to the other end, and probed at the full rate.
 func (p *Prober) SetUse(use map[string]project.Path) {
 	p.mu.Lock()
-	p.use = maps.Clone(use)
+	same := maps.Equal(p.use, use)
 	p.mu.Unlock()
-	p.poke()
-}
-
-// uses reports whether this node uses the own link to a remote gateway. The
-// mutex is held.
-func (p *Prober) uses(remote Peer) bool {
-	path, used := p.use[remote.Cluster]
-	return used && p.gateway != "" && path.Local == p.gateway && path.Remote == remote.Gateway
+	if same {
+		return
+	}
+	p.change(func(now time.Time) bool {
+		p.use = maps.Clone(use)
+		for _, t := range p.sorted {
+			p.hurry(t, now)
+		}
+		return false
+	})
 }
 
 // Snapshot gives a copy of what is known now.
 func (p *Prober) Snapshot() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	links := make([]Link, 0, len(p.targets))
-	for _, t := range p.targets {
-		link := t.link(now, p.deadline())
-		link.Standby = t.Device == "" && !p.uses(t.Peer)
-		links = append(links, link)
+	now, own := p.clock(), p.condition()
+	links := make([]Link, len(p.sorted))
+	for i, t := range p.sorted {
+		links[i] = t.link(now, p.settings, own)
+		links[i].Standby = t.tunnel() && !p.inUse(t)
 	}
-	slices.SortFunc(links, func(a, b Link) int {
-		return cmp.Or(
-			cmp.Compare(a.Target.Peer.Cluster, b.Target.Peer.Cluster),
-			cmp.Compare(a.Target.Peer.Gateway, b.Target.Peer.Gateway),
-			a.Target.Source.Compare(b.Target.Source),
-			a.Target.Addr.Compare(b.Target.Addr),
-			cmp.Compare(a.Target.Device, b.Target.Device),
-		)
-	})
-	return newSnapshot(Peer{Cluster: p.config.Cluster, Gateway: p.gateway}, links, p.stats)
+	return Snapshot{
+		Links: links, Stats: p.stats, self: Peer{Cluster: p.config.Cluster, Gateway: p.gateway}, byPeer: p.byPeer,
+	}
 }
 
 // Run probes and answers until ctx ends, and returns when all its goroutines have.
@@ -189,19 +265,15 @@ func (p *Prober) Run(ctx context.Context) error {
 		case <-p.wake:
 		case <-timer.C:
 		}
-		s.update(time.Now())
-		probes, wait := p.takeDue(time.Now())
-		s.send(probes)
+		s.update(p.clock())
+		packets, wait := p.tick(p.clock())
+		s.send(packets)
 		timer.Reset(wait)
 	}
 }
 
-// deadline is how long a probe may go without an answer before it counts as lost.
-func (p *Prober) deadline() time.Duration {
-	return p.settings.Interval * time.Duration(max(p.settings.Misses, 1))
-}
-
-func (p *Prober) poke() {
+// nudge makes Run look at once.
+func (p *Prober) nudge() {
 	select {
 	case p.wake <- struct{}{}:
 	default:

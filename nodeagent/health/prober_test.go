@@ -49,6 +49,7 @@ func start(t *testing.T, cluster, gateway string, addr netip.Addr, port uint16) 
 	}
 	t.Cleanup(r.stop)
 	r.SetListen([]Listen{{Addr: addr}})
+	r.SetReady(true)
 	return r
 }
 

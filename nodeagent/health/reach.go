@@ -1,63 +1,140 @@
 package health
 
 import (
-	"encoding/binary"
-	"hash/fnv"
+	"cmp"
+	"maps"
 	"slices"
+
+	"hawser.dev/hawser/internal/spread"
 )
 
-// reachList is what this gateway tells the nodes of its cluster: the hashes of
-// the remote gateways that it reaches, sorted, and the name of that content.
+// reachList is what this gateway tells the nodes of its cluster of its links:
+// those that are not down, or that the other end uses, sorted by hash, and the
+// name of that content.
 type reachList struct {
-	hashes     []uint64
+	entries    []entry
 	generation uint64 // never 0, which a node sends that has no list yet
-}
-
-func newReachList(hashes []uint64) reachList {
-	slices.Sort(hashes)
-	hashes = slices.Compact(hashes)
-	sum := fnv.New64a()
-	for _, hash := range hashes {
-		_, _ = sum.Write(binary.BigEndian.AppendUint64(nil, hash))
-	}
-	return reachList{hashes: hashes, generation: max(sum.Sum64(), 1)}
+	// base is the generation before this one, and changes what differs from it: a
+	// link that went down is an entry that says so. Nil when too much differs.
+	base    uint64
+	changes []entry
 }
 
 // maxPages is what the page counter of a message can count.
 const maxPages = 255
 
-// pages gives the list cut to the size of a packet; an empty list has one page.
-func (r reachList) pages() [][]uint64 {
-	out := slices.Collect(slices.Chunk(r.hashes, maxPage))
-	if len(out) == 0 {
-		return [][]uint64{nil}
+func newReachList(entries []entry) reachList {
+	byHash := func(a, b entry) int { return cmp.Compare(a.hash, b.hash) }
+	if !slices.IsSortedFunc(entries, byHash) {
+		slices.SortFunc(entries, byHash)
 	}
-	return out[:min(len(out), maxPages)]
+	entries = slices.CompactFunc(entries, func(a, b entry) bool { return a.hash == b.hash })
+	sum := uint64(len(entries))
+	for _, e := range entries {
+		sum = spread.Mix(sum ^ e.hash + uint64(e.flags()))
+	}
+	return reachList{entries: entries, generation: max(sum, 1)}
 }
 
-// pages gathers the pages of one generation at a node.
-type pages struct {
+// after notes what differs from the list before.
+func (r reachList) after(before reachList) reachList {
+	var changes []entry
+	old := before.entries
+	for _, e := range r.entries {
+		for ; len(old) > 0 && old[0].hash < e.hash; old = old[1:] {
+			changes = append(changes, entry{hash: old[0].hash})
+		}
+		if len(old) == 0 || old[0] != e {
+			changes = append(changes, e)
+		}
+		if len(old) > 0 && old[0].hash == e.hash {
+			old = old[1:]
+		}
+	}
+	for _, e := range old {
+		changes = append(changes, entry{hash: e.hash})
+	}
+	if len(changes) > 0 && len(changes) <= maxPage {
+		r.base, r.changes = before.generation, changes
+	}
+	return r
+}
+
+func reachMap(entries []entry) map[uint64]word {
+	out := make(map[uint64]word, len(entries))
+	for _, e := range entries {
+		out[e.hash] = e.word
+	}
+	return out
+}
+
+// replies gives the packets that bring a node from the generation it has to this
+// one, each made from the same head.
+func (r reachList) replies(has uint64, head message) []message {
+	head.generation = r.generation
+	switch {
+	case has == r.generation:
+		return []message{head}
+	case has == r.base && r.changes != nil:
+		head.base, head.pages, head.reach = r.base, 1, r.changes
+		return []message{head}
+	}
+	cut := slices.Collect(slices.Chunk(r.entries, maxPage))
+	if len(cut) == 0 {
+		cut = [][]entry{nil}
+	}
+	cut = cut[:min(len(cut), maxPages)]
+	out := make([]message, len(cut))
+	for i := range cut {
+		out[i] = head
+		out[i].page, out[i].pages, out[i].reach = byte(i), byte(len(cut)), cut[i]
+	}
+	return out
+}
+
+// heard is the reach list of a gateway as a node of its cluster has it. The map
+// is replaced, never changed: snapshots share it.
+type heard struct {
+	reach      map[uint64]word // nil = nothing heard yet
 	generation uint64
-	got        [][]uint64 // nil = not here yet
+	gathering  uint64    // the generation whose pages are coming
+	got        [][]entry // nil = not here yet
 }
 
-// add notes a page and gives the whole list once all pages are here.
-func (p *pages) add(m *message) (map[uint64]struct{}, bool) {
-	if p.generation != m.generation || len(p.got) != int(m.pages) {
-		*p = pages{generation: m.generation, got: make([][]uint64, m.pages)}
+// take notes a page or a list of changes. fresh means that the list is now
+// another one; lost that it is a change of a list that this node does not have.
+func (h *heard) take(m *message) (fresh, lost bool) {
+	if m.pages == 0 || m.generation == h.generation {
+		return false, false
 	}
-	if p.got[m.page] == nil {
-		p.got[m.page] = append([]uint64{}, m.reach...)
+	if m.base != 0 {
+		return h.change(m)
 	}
-	reach := map[uint64]struct{}{}
-	for _, page := range p.got {
-		if page == nil {
-			return nil, false
+	if h.gathering != m.generation || len(h.got) != int(m.pages) {
+		h.gathering, h.got = m.generation, make([][]entry, m.pages)
+	}
+	if h.got[m.page] == nil {
+		h.got[m.page] = append([]entry{}, m.reach...)
+	}
+	if slices.ContainsFunc(h.got, func(page []entry) bool { return page == nil }) {
+		return false, false
+	}
+	*h = heard{reach: reachMap(slices.Concat(h.got...)), generation: m.generation}
+	return true, false
+}
+
+func (h *heard) change(m *message) (fresh, lost bool) {
+	if m.base != h.generation || len(h.reach) > maxPage*maxPages {
+		return false, true
+	}
+	reach := maps.Clone(h.reach)
+	for _, e := range m.reach {
+		if e.word == (word{}) {
+			delete(reach, e.hash)
+		} else {
+			reach[e.hash] = e.word
 		}
-		for _, hash := range page {
-			reach[hash] = struct{}{}
-		}
 	}
-	*p = pages{}
-	return reach, true
+	*h = heard{reach: reach, generation: m.generation}
+	return true, false
 }

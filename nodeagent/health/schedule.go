@@ -2,7 +2,7 @@ package health
 
 import "container/heap"
 
-// schedule is a heap of targets by due time.
+// schedule is a heap of targets by the time of what is next.
 type schedule struct{ queue queue }
 
 func (s *schedule) push(t *target) { heap.Push(&s.queue, t) }
@@ -13,10 +13,14 @@ func (s *schedule) remove(t *target) {
 	}
 }
 
-// moved puts the target right after its due time changed.
-func (s *schedule) moved(t *target) { heap.Fix(&s.queue, t.index) }
+// moved puts the target right after its time changed.
+func (s *schedule) moved(t *target) {
+	if t.index >= 0 {
+		heap.Fix(&s.queue, t.index)
+	}
+}
 
-// first gives the target that is due first; nil when there is none.
+// first gives the target whose time comes first; nil when there is none.
 func (s *schedule) first() *target {
 	if len(s.queue) == 0 {
 		return nil
@@ -28,7 +32,7 @@ func (s *schedule) first() *target {
 type queue []*target
 
 func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
+func (q queue) Less(i, j int) bool { return q[i].wake.Before(q[j].wake) }
 
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]

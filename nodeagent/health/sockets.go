@@ -2,8 +2,8 @@ package health
 
 import (
 	"context"
+	"errors"
 	"net"
-	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -83,28 +83,53 @@ func (s *sockets) close() {
 	s.readers.Wait()
 }
 
-// outgoing is one probe on its way.
-type outgoing struct {
-	from Listen
-	to   netip.Addr
-	raw  []byte
-}
-
-// send writes the probes.
-func (s *sockets) send(probes []outgoing) {
-	var failed uint64
-	for _, o := range probes {
+// send writes packets.
+func (s *sockets) send(packets []outgoing) {
+	var sent, failed uint64
+	for _, o := range packets {
 		c := s.open[o.from]
 		if c == nil {
 			failed++
 			continue
 		}
-		if _, err := c.WriteToUDPAddrPort(o.raw, netip.AddrPortFrom(o.to, s.prober.config.Port)); err != nil {
+		if _, err := c.WriteToUDPAddrPort(o.raw, o.to); err != nil {
 			failed++
+			continue
+		}
+		sent++
+	}
+	s.prober.count(sent, failed)
+}
+
+// count notes what became of packets.
+func (p *Prober) count(sent, failed uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Sent += sent
+	p.stats.Failed += failed
+}
+
+// read handles packets until the socket is closed.
+func (p *Prober) read(c *net.UDPConn, place Listen) {
+	buffer := make([]byte, maxPacket+1)
+	for {
+		n, from, err := c.ReadFromUDPAddrPort(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			// Such as ECONNREFUSED from an ICMP error, or ENETDOWN: pass, but never spin.
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		var failed uint64
+		for _, o := range p.receive(p.clock(), place, from, buffer[:n]) {
+			if _, err := c.WriteToUDPAddrPort(o.raw, o.to); err != nil {
+				failed++
+			}
+		}
+		if failed > 0 {
+			p.count(0, failed)
 		}
 	}
-	s.prober.count(func(stats *Stats) {
-		stats.Sent += uint64(len(probes)) - failed
-		stats.Failed += failed
-	})
 }

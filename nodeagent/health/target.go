@@ -1,138 +1,294 @@
 package health
 
 import (
-	"math"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// window is the number of probes that the statistics cover. It is a power of
-// two, so that the sequence number may wrap around.
-const window = 64
-
-// target is the state of one Target. The Prober's mutex guards it.
+// target is the state of one Target. All its methods are pure: they know the
+// time only as an argument. The Prober's mutex guards it.
 type target struct {
 	Target
-	due   time.Time
-	index int // in the schedule; -1 = not in it
+	hash  uint64    // of the peer's name
+	index int       // in the schedule; -1 = not in it
+	wake  time.Time // when there is something to do: the key of the schedule
 
-	state    string
-	since    time.Time
-	initial  bool
-	missed   int // probes in a row without an answer
-	answered int // probes in a row with one
-	sequence uint32
-	last     time.Duration // of the last answered probe; 0 = none yet
+	due     time.Time // of the next probe
+	every   int       // how many intervals lie between two probes now
+	state   string
+	since   time.Time
+	initial bool // of the first set, and neither answered nor dead yet
+	granted bool // of the first set, and never dead: what it did not say yet is taken for granted
+
+	sequence uint64    // of the last probe; its low 32 bits go over the wire
+	answered uint64    // of the last probe that was answered, 0 = none
+	row      int       // answers in a row up to that one
+	final    time.Time // when the probe was sent whose loss makes the link dead; zero = not yet
+	excused  bool      // the verdict came late and was put off once
+	last     time.Duration
 	probes   [window]probe
+	summed   summed
+	damper   damper
 
-	reach      map[uint64]struct{}
-	generation uint64
-	pages      pages
+	shown  shown // what was last reported
+	remote word  // what the other end says
+	known  bool  // it said something since the link lives
+	said   word  // what this end said when it last poked
+	poke   poke
+
+	heard heard // of gateways of the own cluster
 }
 
-// probe is one slot of the window.
-type probe struct {
-	nonce uint64
-	at    time.Time // zero = never used
-	rtt   time.Duration
-	done  bool
+// poke is a probe out of turn that tells the other end at once what changed. It
+// is repeated until answered, a few times; after that the probes in turn do.
+type poke struct {
+	nonce uint64 // 0 = nothing to tell
+	tries int
+	at    time.Time // of the next try
+	sent  time.Time // of the last one
 }
 
-func newTarget(t Target, now time.Time, initial bool) *target {
-	return &target{Target: t, state: status.Connecting, since: now, initial: initial, index: -1}
+// shown is what others are told of when it changes.
+type shown struct {
+	state string
+	rank  Rank
+	uses  bool
 }
 
-// tick notes that the next probe is due and makes it. It reports whether the
-// state changed, because the probes before it went unanswered.
-func (t *target) tick(now time.Time, nonce uint64, misses int) (changed bool) {
-	if t.sequence > 0 && !t.probes[t.sequence%window].done {
-		t.missed++
-		t.answered = 0
+// pokeTries bounds how often a poke is sent.
+const pokeTries = 4
+
+func newTarget(t Target, now time.Time, first bool) *target {
+	return &target{
+		Target: t, hash: t.Peer.hash(), index: -1, every: 1,
+		state: status.Connecting, since: now, initial: first, granted: first,
 	}
-	if t.missed >= max(misses, 1) && t.state != status.Disconnected {
-		t.set(status.Disconnected, now)
-		t.reach, t.generation, t.pages = nil, 0, pages{}
-		changed = true
+}
+
+// tunnel reports whether the target is a gateway of another cluster.
+func (t *target) tunnel() bool { return t.Device == "" }
+
+// unknownPatience is how long to wait for the very first answer of a link at
+// least, as its round trip is not known yet.
+const unknownPatience = 300 * time.Millisecond
+
+// patience is how long the last probe before the verdict may take: longer than
+// the round trip, but not a whole interval.
+func (t *target) patience(s Settings) time.Duration {
+	if least := t.least(); least > 0 {
+		return max(s.Interval/4, 2*least)
 	}
-	if t.sequence++; t.sequence == 0 {
-		t.sequence = window // 0 means that no probe was sent yet
-	}
+	return max(s.Interval, unknownPatience)
+}
+
+// probe notes that a probe goes out now and gives its sequence number.
+func (t *target) probe(now time.Time, nonce uint64, s Settings) uint32 {
+	t.sequence++
+	t.summed.valid = false
 	t.probes[t.sequence%window] = probe{nonce: nonce, at: now}
-	return changed
+	if t.sequence-t.answered == uint64(max(s.Misses, 1)) {
+		t.final = now
+	}
+	return uint32(t.sequence)
 }
 
-// answer notes a reply. It reports whether the reply matches a probe, and
+// judge makes the link dead when as many probes as allowed went unanswered in a
+// row, and the last of them had its time. It reports whether that happened.
+func (t *target) judge(now time.Time, s Settings) bool {
+	if t.final.IsZero() || t.state == status.Disconnected {
+		return false
+	}
+	late := now.Sub(t.final) - t.patience(s)
+	if late < 0 {
+		return false
+	}
+	if late > s.Interval/4 && !t.excused {
+		// This process did not run for a while, so the answer may be here unread.
+		t.excused = true
+		t.final = now.Add(s.Interval/8 - t.patience(s))
+		return false
+	}
+	if t.tunnel() && t.state == status.Connected {
+		t.damper.fall(now)
+	}
+	t.set(status.Disconnected, now)
+	t.granted, t.known, t.row = false, false, 0
+	t.heard = heard{}
+	return true
+}
+
+// answer notes a reply to a probe. It reports whether the reply matches one, and
 // whether the state changed. A dead link needs as many answers in a row to come
 // back as it needed misses to die, so that a bad line does not flap.
-func (t *target) answer(now time.Time, m *message, misses int) (matched, changed bool) {
-	slot := &t.probes[m.sequence%window]
-	if !t.accepts(m) || slot.done {
+func (t *target) answer(now time.Time, m *message, s Settings) (matched, changed bool) {
+	number, ok := t.accepts(m)
+	if !ok || t.probes[number%window].done {
 		return false, false
 	}
-	slot.done, slot.rtt = true, now.Sub(slot.at)
-	t.last = slot.rtt
-	t.missed = 0
-	t.answered++
-	if t.state == status.Connecting || t.state == status.Disconnected && t.answered >= max(misses, 1) {
+	slot := &t.probes[number%window]
+	slot.done, slot.rtt = true, max(now.Sub(slot.at), 1)
+	t.last, t.summed.valid = slot.rtt, false
+	if number > t.answered {
+		t.follow(number, now, s)
+	}
+	back := t.state == status.Disconnected && t.row >= max(s.Misses, 1)
+	if back || t.state == status.Connecting {
+		if back {
+			t.damper.hold(now)
+		}
 		t.set(status.Connected, now)
 		return true, true
 	}
 	return true, false
 }
 
-// accepts reports whether a reply belongs to a probe of the window.
-func (t *target) accepts(m *message) bool {
-	slot := &t.probes[m.sequence%window]
-	return t.sequence-m.sequence < window && !slot.at.IsZero() && slot.nonce == m.nonce
+// follow moves the mark of the last answered probe.
+func (t *target) follow(number uint64, now time.Time, s Settings) {
+	if number == t.answered+1 {
+		t.row++
+	} else {
+		t.row = 1
+	}
+	t.answered, t.final, t.excused = number, time.Time{}, false
+	if misses := uint64(max(s.Misses, 1)); t.sequence-number >= misses {
+		t.final = now
+		if misses < window {
+			t.final = t.probes[(number+misses)%window].at
+		}
+	}
+}
+
+// accepts finds the probe of the window that a reply belongs to.
+func (t *target) accepts(m *message) (number uint64, ok bool) {
+	back := uint64(uint32(t.sequence) - m.sequence)
+	if back >= window || back >= t.sequence {
+		return 0, false
+	}
+	number = t.sequence - back
+	return number, t.probes[number%window].nonce == m.nonce
 }
 
 func (t *target) set(state string, now time.Time) {
 	t.state, t.since, t.initial = state, now, false
 }
 
-func (t *target) link(now time.Time, deadline time.Duration) Link {
-	out := Link{Target: t.Target, State: t.state, Since: t.since, Initial: t.initial, reach: t.reach}
-	out.RTT, out.Loss = t.measure(now, deadline)
-	if out.Rank = Good; !out.Alive() {
-		out.Rank, out.Why = Down, "no answer"
+// alive reports whether probes get through, as far as is known.
+func (t *target) alive() bool {
+	return t.state == status.Connected || t.state == status.Connecting && t.initial
+}
+
+// view is what the own probes say of the link.
+func (t *target) view(now time.Time) Rank {
+	switch {
+	case !t.alive():
+		return Down
+	case t.damper.holds(now):
+		return Unsteady
 	}
-	if out.RTT != nil {
-		out.LeastRTT = time.Duration(out.RTT.Min) * time.Microsecond
+	return Good
+}
+
+// hear notes what the other end says. It reports whether that is new.
+func (t *target) hear(w word) bool {
+	fresh := t.remote != w
+	t.remote, t.known = w, true
+	return fresh
+}
+
+// other is what counts of what the other end said: nothing once the link is dead.
+func (t *target) other() word {
+	if !t.known {
+		return word{rank: Good}
 	}
+	return t.remote
+}
+
+// unsettled reports whether the next answers decide something, so that they
+// must come at the full rate: a new link, one that missed an answer, or one that
+// comes back.
+func (t *target) unsettled(now time.Time, s Settings) bool {
+	switch {
+	case t.state == status.Connecting:
+		return true
+	case t.state == status.Disconnected:
+		return t.row > 0 && t.sequence-t.answered <= uint64(max(s.Misses, 1))
+	}
+	return t.overdue(now, s)
+}
+
+// overdue reports whether a probe waits for its answer longer than one should take.
+func (t *target) overdue(now time.Time, s Settings) bool {
+	return t.sequence > t.answered && now.Sub(t.probes[(t.answered+1)%window].at) >= t.patience(s)
+}
+
+// plan sets when there is something to do next.
+func (t *target) plan(now time.Time, s Settings) {
+	t.wake = t.due
+	sooner := func(at time.Time) {
+		if at.Before(t.wake) {
+			t.wake = at
+		}
+	}
+	if t.state != status.Disconnected {
+		if !t.final.IsZero() {
+			sooner(t.final.Add(t.patience(s)))
+		}
+		if waits := t.probes[(t.answered+1)%window].at; t.every > 1 && t.sequence > t.answered {
+			sooner(waits.Add(t.patience(s)))
+		}
+	}
+	if t.damper.holds(now) {
+		sooner(t.damper.held)
+	}
+	if t.poke.nonce != 0 {
+		sooner(t.poke.at)
+	}
+}
+
+// condition is what holds for all links of a gateway.
+type condition struct {
+	rank Rank
+	why  string
+}
+
+// link gives what is known of the target.
+func (t *target) link(now time.Time, s Settings, own condition) Link {
+	out := Link{
+		Target: t.Target, State: t.state, Since: t.since, Initial: t.initial,
+		Falls: t.damper.count(now), LeastRTT: t.least(),
+		reach: t.heard.reach, granted: t.granted, uses: t.other().uses,
+	}
+	if t.damper.holds(now) {
+		out.Held = t.damper.held
+	}
+	out.RTT, out.Loss = t.summary(now, s.Interval*time.Duration(max(s.Misses, 1)))
+	out.Rank, out.Why = t.rank(now, own), t.why(now, own)
 	return out
 }
 
-// measure sums up the window. Probes that may still be answered do not count.
-func (t *target) measure(now time.Time, deadline time.Duration) (*status.RTT, float64) {
-	var answered, lost int
-	var sum, squares float64
-	low, high := time.Duration(math.MaxInt64), time.Duration(0)
-	for _, p := range t.probes {
-		switch {
-		case p.done:
-			answered++
-			micros := float64(p.rtt) / float64(time.Microsecond)
-			sum += micros
-			squares += micros * micros
-			low, high = min(low, p.rtt), max(high, p.rtt)
-		case !p.at.IsZero() && now.Sub(p.at) >= deadline:
-			lost++
-		}
+// rank is what counts: the lowest of the own view, the own condition and what
+// the other end says.
+func (t *target) rank(now time.Time, own condition) Rank {
+	if !t.tunnel() {
+		return t.view(now)
 	}
-	if answered+lost == 0 {
-		return nil, 0
+	return min(t.view(now), own.rank, t.other().rank)
+}
+
+func (t *target) why(now time.Time, own condition) string {
+	rank := t.rank(now, own)
+	switch {
+	case rank == Good:
+		return ""
+	case !t.alive() && t.state == status.Connecting:
+		return "no answer yet"
+	case !t.alive():
+		return "no answer"
+	case t.view(now) == rank:
+		return t.damper.why()
+	case own.rank == rank:
+		return own.why
 	}
-	loss := float64(lost) / float64(answered+lost)
-	if answered == 0 {
-		return nil, loss
-	}
-	mean := sum / float64(answered)
-	return &status.RTT{
-		Last:   t.last.Microseconds(),
-		Min:    low.Microseconds(),
-		Avg:    int64(mean),
-		Max:    high.Microseconds(),
-		StdDev: int64(math.Sqrt(max(squares/float64(answered)-mean*mean, 0))),
-	}, loss
+	return "the other end says " + t.other().rank.String()
 }

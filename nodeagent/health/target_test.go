@@ -2,22 +2,26 @@ package health
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/status"
 )
 
+var testSettings = Settings{Interval: 10 * time.Millisecond, Misses: 3}
+
 // run drives a target with one probe every 10 ms: '.' is answered after 1 ms,
-// 'x' is not. It gives the state after each.
+// 'x' is not. It gives the state 3 ms after each.
 func run(t *target, begin time.Time, script string) (states []string) {
 	now := begin
 	for i, c := range script {
-		t.tick(now, uint64(i+1), 3)
+		t.judge(now, testSettings)
+		sequence := t.probe(now, uint64(i+1), testSettings)
 		if c == '.' {
-			m := message{sequence: t.sequence, nonce: uint64(i + 1)}
-			t.answer(now.Add(time.Millisecond), &m, 3)
+			t.answer(now.Add(time.Millisecond), &message{sequence: sequence, nonce: uint64(i + 1)}, testSettings)
 		}
+		t.judge(now.Add(3*time.Millisecond), testSettings)
 		now = now.Add(10 * time.Millisecond)
 		states = append(states, t.state[:4])
 	}
@@ -33,64 +37,204 @@ func TestTargetStates(t *testing.T) {
 		state        string
 	}{
 		{"first answer connects", "x.", []string{c, ok}, status.Connected},
-		{"never answered", "xxxx", []string{c, c, c, bad}, status.Disconnected},
 		{"two misses are no death", ".xx.xx.", []string{ok, ok, ok, ok, ok, ok, ok}, status.Connected},
-		{"three are", ".xxx.", []string{ok, ok, ok, ok, bad}, status.Disconnected},
-		{"back after three answers", "xxxx...", []string{c, c, c, bad, bad, bad, ok}, status.Connected},
-		{"answers must be in a row", "xxxx..x..", []string{c, c, c, bad, bad, bad, bad, bad, bad}, status.Disconnected},
+		{"three are", ".xxx.", []string{ok, ok, ok, bad, bad}, status.Disconnected},
+		{"back after three answers", ".xxx...", []string{ok, ok, ok, bad, bad, bad, ok}, status.Connected},
+		{"answers must be in a row", ".xxx..x..", []string{ok, ok, ok, bad, bad, bad, bad, bad, bad}, status.Disconnected},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			begin := time.Unix(1000, 0)
-			one := newTarget(Target{}, begin, true)
-			if have := run(one, begin, tt.script); !slices.Equal(have, tt.want) || one.state != tt.state {
+			one := newTarget(Target{}, epoch, true)
+			if have := run(one, epoch, tt.script); !slices.Equal(have, tt.want) || one.state != tt.state {
 				t.Errorf("got %v and %s, want %v and %s", have, one.state, tt.want, tt.state)
 			}
 		})
 	}
 }
 
+// epoch is where invented time begins.
+var epoch = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// TestVerdict finds the very moment of death: the last probe has its patience,
+// which follows the least round trip.
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	s := Settings{Interval: 100 * time.Millisecond, Misses: 3}
+	tests := []struct {
+		name     string
+		rtt      time.Duration // 0 = never answered
+		patience time.Duration
+	}{
+		{"a short way has a quarter of the interval", time.Millisecond, 25 * time.Millisecond},
+		{"a long way has twice its round trip", 80 * time.Millisecond, 160 * time.Millisecond},
+		{"longer than the interval", 130 * time.Millisecond, 260 * time.Millisecond},
+		{"never answered", 0, unknownPatience},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			one, now := newTarget(Target{}, epoch, true), epoch
+			if tt.rtt > 0 {
+				sequence := one.probe(now.Add(-time.Second), 1, s)
+				one.answer(now.Add(-time.Second+tt.rtt), &message{sequence: sequence, nonce: 1}, s)
+			}
+			final := now.Add(2 * s.Interval)
+			for i := range 6 {
+				if at := now.Add(time.Duration(i) * s.Interval); at.Before(final.Add(tt.patience)) {
+					one.probe(at, 2, s)
+				}
+			}
+			one.due = now.Add(time.Hour)
+			if one.plan(final, s); !one.wake.Equal(final.Add(tt.patience)) {
+				t.Errorf("looks %v after the last probe, want %v", one.wake.Sub(final), tt.patience)
+			}
+			if one.judge(final.Add(tt.patience-1), s) {
+				t.Error("dead too early")
+			}
+			if !one.judge(final.Add(tt.patience), s) || one.state != status.Disconnected {
+				t.Error("not dead")
+			}
+		})
+	}
+}
+
+// TestLongWay has a round trip of several intervals: answers that are on their
+// way are not missing.
+func TestLongWay(t *testing.T) {
+	t.Parallel()
+	one := newTarget(Target{}, epoch, true)
+	const behind = 8 // intervals that an answer takes
+	for i := range 200 {
+		now := epoch.Add(time.Duration(i) * testSettings.Interval)
+		if one.judge(now, testSettings) {
+			t.Fatalf("dead at probe %d", i)
+		}
+		one.probe(now, uint64(i), testSettings)
+		if i >= behind {
+			one.answer(now, &message{sequence: uint32(i - behind + 1), nonce: uint64(i - behind)}, testSettings)
+		}
+	}
+	if one.state != status.Connected || one.least() != behind*testSettings.Interval {
+		t.Errorf("%s, %v", one.state, one.least())
+	}
+}
+
+// TestStarvedProcess comes back after a pause: what it did not read yet must
+// not count as lost.
+func TestStarvedProcess(t *testing.T) {
+	t.Parallel()
+	one := newTarget(Target{}, epoch, true)
+	run(one, epoch, "..xx")
+	one.probe(epoch.Add(40*time.Millisecond), 99, testSettings)
+	late := epoch.Add(time.Second)
+	if one.judge(late, testSettings) {
+		t.Fatal("dead before the answers were read")
+	}
+	if one.judge(late.Add(time.Millisecond), testSettings) {
+		t.Fatal("the time to read them is too short")
+	}
+	if !one.judge(late.Add(5*time.Millisecond), testSettings) {
+		t.Error("put off more than once")
+	}
+	two := newTarget(Target{}, epoch, true)
+	run(two, epoch, "..xx")
+	sequence := two.probe(epoch.Add(40*time.Millisecond), 99, testSettings)
+	two.judge(late, testSettings)
+	if matched, _ := two.answer(late, &message{sequence: sequence, nonce: 99}, testSettings); !matched || two.judge(late.Add(time.Minute), testSettings) {
+		t.Error("dead in spite of the answer")
+	}
+}
+
+func TestDamping(t *testing.T) {
+	t.Parallel()
+	one := newTarget(Target{}, epoch, true)
+	at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
+	good := condition{rank: Good}
+	fall := func(now time.Time) { run(one, now, "xxx") }
+	rise := func(now time.Time) { run(one, now, "...") }
+	rise(at(0))
+	for i, begin := range []int{10, 20, 30} {
+		if r := one.rank(at(begin), good); r != Good {
+			t.Fatalf("before fall %d the link is %v", i+1, r)
+		}
+		fall(at(begin))
+		if r := one.rank(at(begin+1), good); r != Down || one.why(at(begin+1), good) != "no answer" {
+			t.Fatalf("after fall %d the link is %v", i+1, r)
+		}
+		rise(at(begin + 5))
+	}
+	// The third fall was at 30 and the return at 35.
+	if r, why := one.rank(at(36), good), one.why(at(36), good); r != Unsteady || why != "3 falls in 60 s, held until 12:01:05" {
+		t.Errorf("got %v, %q", r, why)
+	}
+	one.due = at(1000)
+	if one.plan(at(36), testSettings); one.wake.Sub(at(65)) > time.Second || one.wake.Before(at(65)) {
+		t.Errorf("looks again at %v", one.wake)
+	}
+	if r := one.rank(at(66), good); r != Good {
+		t.Errorf("after the time of hold the link is %v", r)
+	}
+	fall(at(67))
+	rise(at(68))
+	if l := one.link(at(70), testSettings, good); l.Rank != Unsteady || l.Falls != 4 || l.Held.Before(at(98)) || !strings.HasPrefix(l.Why, "4 falls") {
+		t.Errorf("after one more fall: %+v", l)
+	}
+	fall(at(200))
+	rise(at(201))
+	if r := one.rank(at(202), good); r != Good {
+		t.Errorf("a single fall much later makes it %v", r)
+	}
+	inside := newTarget(Target{Device: "hw-vx0"}, epoch, true)
+	for i := range 5 {
+		run(inside, at(10*i), "...xxx...")
+	}
+	if r := inside.rank(at(51), good); r != Good {
+		t.Errorf("a link inside the cluster is %v", r)
+	}
+}
+
 func TestTargetMeasures(t *testing.T) {
 	t.Parallel()
-	begin := time.Unix(1000, 0)
-	one := newTarget(Target{}, begin, true)
+	one := newTarget(Target{}, epoch, true)
 	for i, rtt := range []time.Duration{2, 4, 4, 4, 5, 5, 7, 9} {
-		now := begin.Add(time.Duration(i) * 10 * time.Millisecond)
-		one.tick(now, 1, 3)
-		one.answer(now.Add(rtt*time.Millisecond), &message{sequence: one.sequence, nonce: 1}, 3)
+		now := epoch.Add(time.Duration(i) * 10 * time.Millisecond)
+		sequence := one.probe(now, 1, testSettings)
+		one.answer(now.Add(rtt*time.Millisecond), &message{sequence: sequence, nonce: 1}, testSettings)
 	}
-	one.tick(begin.Add(80*time.Millisecond), 1, 3) // lost
-	one.tick(begin.Add(190*time.Millisecond), 1, 3)
-	rtt, loss := one.measure(begin.Add(200*time.Millisecond), 50*time.Millisecond)
+	one.probe(epoch.Add(80*time.Millisecond), 1, testSettings) // lost
+	one.probe(epoch.Add(190*time.Millisecond), 1, testSettings)
+	rtt, loss := one.measure(epoch.Add(200*time.Millisecond), 50*time.Millisecond)
 	want := status.RTT{Last: 9000, Min: 2000, Avg: 5000, Max: 9000, StdDev: 2000}
 	if rtt == nil || *rtt != want || loss != 1.0/9 {
 		t.Errorf("got %+v and loss %v, want %+v and 1/9", rtt, loss, want)
 	}
-	run(one, begin.Add(time.Second), string(slices.Repeat([]byte("x"), window)))
-	if rtt, loss := one.measure(begin.Add(time.Hour), time.Second); rtt != nil || loss != 1 {
+	if one.least() != 2*time.Millisecond {
+		t.Errorf("the least round trip is %v", one.least())
+	}
+	run(one, epoch.Add(time.Second), string(slices.Repeat([]byte("x"), window)))
+	if rtt, loss := one.measure(epoch.Add(time.Hour), time.Second); rtt != nil || loss != 1 || one.least() != 0 {
 		t.Errorf("after a window without answers got %+v and loss %v", rtt, loss)
 	}
 }
 
 func TestTargetTakesOnlyItsOwnAnswers(t *testing.T) {
 	t.Parallel()
-	begin := time.Unix(1000, 0)
-	one := newTarget(Target{}, begin, true)
-	one.tick(begin, 7, 3)
+	one := newTarget(Target{}, epoch, true)
+	one.probe(epoch, 7, testSettings)
 	foreign := []message{
 		{sequence: 1, nonce: 8}, {sequence: 2, nonce: 7}, {sequence: 0, nonce: 0}, {sequence: 1<<32 + 1 - window, nonce: 7},
 	}
 	for _, m := range foreign {
-		if matched, _ := one.answer(begin, &m, 3); matched {
+		if matched, _ := one.answer(epoch, &m, testSettings); matched {
 			t.Errorf("%+v was taken", m)
 		}
 	}
 	m := message{sequence: 1, nonce: 7}
-	if matched, changed := one.answer(begin, &m, 3); !matched || !changed {
+	if matched, changed := one.answer(epoch, &m, testSettings); !matched || !changed {
 		t.Error("the answer was not taken")
 	}
-	if matched, _ := one.answer(begin, &m, 3); matched {
+	if matched, _ := one.answer(epoch, &m, testSettings); matched {
 		t.Error("the same answer was taken twice")
 	}
 }

@@ -59,9 +59,11 @@ func beGateway(ctx context.Context, config Config, here netip.Addr) error {
 	far.Cluster, far.Gateway = "g2", "b1"
 	b := New(far)
 	b.SetListen([]Listen{{Addr: loopback(2)}})
+	b.SetReady(true)
 	config.Gateway = "gw"
 	p := New(config)
 	p.SetListen([]Listen{{Addr: here, Device: "hw-vx0"}})
+	p.SetReady(true)
 	p.SetTargets([]Target{
 		{Peer: Peer{"g2", "b1"}, Source: loopback(1), Addr: loopback(2)},
 		{Peer: Peer{"g3", "c1"}, Source: loopback(1), Addr: loopback(3)},

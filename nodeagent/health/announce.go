@@ -1,0 +1,148 @@
+package health
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"time"
+)
+
+// condition is what this gateway says of itself.
+func (p *Prober) condition() condition {
+	switch {
+	case p.gateway == "":
+		return condition{rank: Good}
+	case p.mates.alone:
+		return condition{Alone, "this gateway reaches no other node of its cluster"}
+	case p.draining:
+		return condition{Draining, "this gateway is draining"}
+	case !p.ready:
+		return condition{Draining, "this gateway is not ready yet"}
+	}
+	return condition{rank: Good}
+}
+
+// wordFor is what this gateway says of a link: its own view, not what it
+// heard, or two ends would hold each other down.
+func (p *Prober) wordFor(t *target, now time.Time) word {
+	return word{rank: min(t.view(now), p.condition().rank), uses: p.uses(t.Peer)}
+}
+
+func (p *Prober) shownOf(t *target, now time.Time) shown {
+	return shown{state: t.state, rank: t.rank(now, p.condition()), uses: t.other().uses}
+}
+
+// notice reports whether something that others are told of changed.
+func (p *Prober) notice(t *target, now time.Time) bool {
+	current := p.shownOf(t, now)
+	if t.shown == current {
+		return false
+	}
+	t.shown = current
+	p.stale = true
+	return true
+}
+
+// announce tells what changed: the gateways of other clusters by a poke, and the
+// nodes of this cluster that asked of late by a push of the reach list.
+func (p *Prober) announce(out []outgoing, now time.Time) []outgoing {
+	p.stale, p.announced = false, now
+	standby := 0
+	entries := make([]entry, 0, len(p.tunnels))
+	for _, t := range p.tunnels {
+		if !p.inUse(t) {
+			standby++
+		}
+		p.tell(t, now)
+		p.notice(t, now)
+		if e := (entry{t.hash, word{t.shown.rank, t.shown.uses}}); e.word != (word{}) {
+			entries = append(entries, e)
+		}
+	}
+	p.stale = false
+	p.stretch = stretchFor(standby, p.settings.Interval)
+	list := newReachList(entries)
+	if list.generation != p.reach.generation {
+		p.reach = list.after(p.reach)
+		out = p.push(out, now)
+	}
+	return out
+}
+
+// stretchFor gives the intervals between two probes of a standby link.
+func stretchFor(standby int, interval time.Duration) int {
+	perSecond := float64(standby) / interval.Seconds()
+	return int(min(max((perSecond+standbyRate-1)/standbyRate, 1), maxStretch))
+}
+
+// tell makes a poke when the other end heard something else last.
+func (p *Prober) tell(t *target, now time.Time) {
+	current := p.wordFor(t, now)
+	if t.said == current {
+		return
+	}
+	t.said = current
+	p.pokeSoon(t, now)
+}
+
+// pokeSoon plans a poke: at once, unless there was one a moment ago.
+func (p *Prober) pokeSoon(t *target, now time.Time) {
+	t.poke = poke{nonce: max(rand.Uint64(), 1), at: now, sent: t.poke.sent}
+	if again := t.poke.sent.Add(p.settings.Interval / 10); again.After(now) {
+		t.poke.at = again
+	}
+	p.replan(t, now)
+}
+
+// asker is a node of this cluster that probed this gateway. What it is told
+// goes out as another reply to its last probe, so that it knows that to be ours.
+type asker struct {
+	at         Listen
+	sequence   uint32
+	nonce      uint64
+	hash       uint64
+	generation uint64 // that it has
+	seen       time.Time
+}
+
+// askers are the nodes of this cluster that ask, by address.
+type askers map[netip.AddrPort]*asker
+
+// maxAskers bounds the nodes that are told of changes at once; others hear of
+// them in the reply to their next probe.
+const maxAskers = 4096
+
+func (a askers) note(from netip.AddrPort, now asker) {
+	if a[from] != nil || len(a) < maxAskers {
+		a[from] = &now
+	}
+}
+
+// told notes that a node which pokes has a list now.
+func (a askers) told(from netip.AddrPort, generation uint64) {
+	if known := a[from]; known != nil {
+		known.generation = generation
+	}
+}
+
+// push sends the reach list to all that asked of late, and forgets the others.
+func (p *Prober) push(out []outgoing, now time.Time) []outgoing {
+	for to, a := range p.askers {
+		if now.Sub(a.seen) > 10*p.settings.Interval+time.Second {
+			delete(p.askers, to)
+			continue
+		}
+		head := message{
+			kind: kindReply, push: true, sequence: a.sequence, nonce: a.nonce,
+			from: p.self, to: a.hash, word: word{rank: p.condition().rank},
+		}
+		for _, m := range p.reach.replies(a.generation, head) {
+			if !p.allow(now) {
+				return out
+			}
+			p.stats.Pushed++
+			out = append(out, outgoing{from: a.at, to: to, raw: m.encode()})
+		}
+		a.generation = p.reach.generation
+	}
+	return out
+}

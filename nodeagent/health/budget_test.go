@@ -1,0 +1,262 @@
+package health
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// lonely is a gateway with n tunnels, without any network: every probe that it
+// sends is answered at once, unless it goes to a dead target.
+type lonely struct {
+	*Prober
+	now  time.Time
+	dead map[netip.Addr]bool
+	sent map[netip.Addr]int
+	uses map[netip.Addr]bool // the other end uses the link
+}
+
+func remoteAddr(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+}
+
+func newLonely(n int, s Settings) *lonely {
+	l := &lonely{now: epoch, dead: map[netip.Addr]bool{}, sent: map[netip.Addr]int{}}
+	l.Prober = New(Config{Cluster: "a", Gateway: "a1", Port: 4804, Settings: s})
+	l.clock = func() time.Time { return l.now }
+	var targets []Target
+	for i := range n {
+		targets = append(targets, Target{Peer: peerOf(i), Source: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Addr: remoteAddr(i)})
+	}
+	l.SetReady(true)
+	l.SetTargets(targets)
+	return l
+}
+
+func peerOf(i int) Peer {
+	return Peer{Cluster: "c" + remoteAddr(i).String(), Gateway: "g"}
+}
+
+// run lets invented time pass.
+func (l *lonely) run(d time.Duration) {
+	for end := l.now.Add(d); l.now.Before(end); {
+		packets, wait := l.tick(l.now)
+		for _, o := range packets {
+			l.sent[o.to.Addr()]++
+			if !l.dead[o.to.Addr()] {
+				l.reply(o)
+			}
+		}
+		l.now = l.now.Add(wait)
+	}
+}
+
+func (l *lonely) reply(o outgoing) {
+	m, _ := decode(o.raw)
+	m.kind, m.from, m.to, m.word = kindReply, m.to, m.from, word{Good, l.uses[o.to.Addr()]}
+	l.receive(l.now.Add(time.Millisecond), o.from, o.to, m.encode())
+}
+
+func (l *lonely) total() (n int) {
+	for _, sent := range l.sent {
+		n += sent
+	}
+	return n
+}
+
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name      string
+		targets   int
+		low, high int // probes in ten seconds
+	}{
+		{"few are probed at the full rate", 40, 1600, 1680},
+		{"as many as the budget allows", 100, 4000, 4200},
+		{"more are stretched", 1000, 4000, 4200},
+		{"up to a bound", 3000, 6000, 6400},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLonely(tt.targets, calm)
+			l.run(10 * time.Second)
+			clear(l.sent)
+			l.run(10 * time.Second)
+			if n := l.total(); n < tt.low || n > tt.high {
+				t.Errorf("%d probes in 10 s, want %d to %d", n, tt.low, tt.high)
+			}
+		})
+	}
+}
+
+// TestBudgetLeavesTheUsed keeps the full rate for what is in use, by either end.
+func TestBudgetLeavesTheUsed(t *testing.T) {
+	t.Parallel()
+	l := newLonely(3000, calm)
+	l.run(10 * time.Second)
+	l.SetUse(map[string]project.Path{peerOf(7).Cluster: {Local: "a1", Remote: "g"}, peerOf(8).Cluster: {Local: "a2", Remote: "g"}})
+	l.uses = map[netip.Addr]bool{remoteAddr(9): true}
+	says := message{kind: kindProbe, from: peerOf(9).hash(), to: l.self, word: word{rank: Good, uses: true}}
+	l.receive(l.now, Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, netip.AddrPortFrom(remoteAddr(9), 4804), says.encode())
+	clear(l.sent)
+	l.run(5 * time.Second)
+	for i, want := range map[int]int{7: 20, 8: 1, 9: 20} {
+		if n := l.sent[remoteAddr(i)]; n < want || n > want+3 {
+			t.Errorf("target %d got %d probes in 5 s, want %d", i, n, want)
+		}
+	}
+	s := l.Snapshot()
+	for i, want := range map[int]bool{7: false, 8: true, 9: false} {
+		if link := s.Links[s.byPeer[peerOf(i)][0]]; link.Standby != want {
+			t.Errorf("target %d: standby is %v", i, link.Standby)
+		}
+	}
+}
+
+// TestSuspectsAreFoundOut kills a link in standby: after its next probe is due
+// it takes no longer than one in use.
+func TestSuspectsAreFoundOut(t *testing.T) {
+	t.Parallel()
+	l := newLonely(3000, calm)
+	l.run(10 * time.Second)
+	l.dead[remoteAddr(5)] = true
+	l.run(maxStretch*calm.Interval + 900*time.Millisecond)
+	link := func() Link {
+		s := l.Snapshot()
+		return s.Links[s.byPeer[peerOf(5)][0]]
+	}
+	if have := link(); have.State != status.Disconnected || have.Rank != Down {
+		t.Fatalf("the link is %+v", have)
+	}
+	clear(l.sent)
+	l.run(10 * time.Second)
+	if n := l.sent[remoteAddr(5)]; n > 3 {
+		t.Errorf("a dead link got %d probes in 10 s", n)
+	}
+	delete(l.dead, remoteAddr(5))
+	l.run(maxStretch*calm.Interval + 600*time.Millisecond)
+	if have := link(); have.State != status.Connected {
+		t.Errorf("came back, but the link is %+v", have)
+	}
+}
+
+// TestPokesAreBounded changes what is said of a thousand links again and again.
+func TestPokesAreBounded(t *testing.T) {
+	t.Parallel()
+	l := newLonely(1000, calm)
+	l.run(5 * time.Second)
+	begin := l.Snapshot().Stats.Poked
+	for i := range 200 {
+		l.SetDraining(i%2 == 0)
+		l.run(10 * time.Millisecond)
+	}
+	l.SetDraining(true)
+	l.run(2 * time.Second)
+	if n := l.Snapshot().Stats.Poked - begin; n < 1000 || n > 3*pokeRate+pokeRate {
+		t.Errorf("%d pokes in 4 s", n)
+	}
+	for _, o := range l.sorted {
+		if o.said.rank != Draining || o.poke.nonce != 0 {
+			t.Fatalf("%v was not told: %+v", o.Peer, o.said)
+		}
+	}
+}
+
+// TestUnansweredPoke is repeated a few times and then left to the probes.
+func TestUnansweredPoke(t *testing.T) {
+	t.Parallel()
+	l := newLonely(1, calm)
+	l.run(5 * time.Second)
+	l.dead[remoteAddr(0)] = true
+	begin := l.Snapshot().Stats.Poked
+	l.SetDraining(true)
+	l.run(400 * time.Millisecond)
+	if n := l.Snapshot().Stats.Poked - begin; n != 2 {
+		t.Errorf("%d pokes in 0.4 s, want one and another", n)
+	}
+	l.run(20 * time.Second) // the death is one more thing to tell
+	if n := l.Snapshot().Stats.Poked - begin; n > 2*pokeTries {
+		t.Errorf("%d pokes for two changes", n)
+	}
+}
+
+func TestAskersAreBounded(t *testing.T) {
+	t.Parallel()
+	l := newLonely(1, calm)
+	l.run(time.Second)
+	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}
+	ask := message{kind: kindProbe, sequence: 1, nonce: 2, from: Peer{"a", ""}.hash(), to: l.self}
+	for i := range maxAskers + 100 {
+		if len(l.receive(l.now, at, netip.AddrPortFrom(remoteAddr(i), 4804), ask.encode())) != 1 {
+			t.Fatalf("asker %d got no answer", i)
+		}
+	}
+	if len(l.askers) != maxAskers {
+		t.Errorf("%d askers", len(l.askers))
+	}
+	pushed := func() uint64 {
+		before := l.Snapshot().Stats.Pushed
+		l.SetDraining(!l.draining)
+		l.run(50 * time.Millisecond)
+		return l.Snapshot().Stats.Pushed - before
+	}
+	if n := pushed(); n != maxAskers {
+		t.Errorf("%d nodes were told", n)
+	}
+	l.run(10 * time.Second)
+	if n := pushed(); n != 0 || len(l.askers) != 0 {
+		t.Errorf("%d nodes were told that have not asked for long", n)
+	}
+}
+
+func FuzzReceive(f *testing.F) {
+	l := newLonely(2, calm)
+	l.run(time.Second)
+	f.Add((&message{kind: kindProbe, from: peerOf(0).hash(), to: l.self, word: word{Unsteady, true}}).encode(), true)
+	f.Add((&message{kind: kindProbe, to: l.self, generation: 1}).encode(), false)
+	f.Add((&message{kind: kindReply, pages: 2, from: peerOf(1).hash(), to: l.self, poke: true}).encode(), true)
+	f.Fuzz(func(t *testing.T, raw []byte, tunnel bool) {
+		at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}
+		if !tunnel {
+			at.Device = vxlan
+		}
+		for _, o := range l.receive(l.now, at, netip.AddrPortFrom(remoteAddr(0), 4804), raw) {
+			if m, err := decode(o.raw); err != nil || m.kind != kindReply {
+				t.Errorf("answered with %+v, %v", m, err)
+			}
+		}
+		l.now = l.now.Add(time.Millisecond)
+		l.tick(l.now)
+	})
+}
+
+// BenchmarkTick is one second of a gateway with 3000 tunnels that are all
+// answered: the probes, their answers, and what follows from both.
+func BenchmarkTick(b *testing.B) {
+	l := newLonely(3000, calm)
+	l.run(10 * time.Second)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.run(time.Second)
+	}
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	l := newLonely(3000, calm)
+	l.run(10 * time.Second)
+	for b.Loop() {
+		l.Snapshot()
+	}
+}
+
+func BenchmarkAnnounce(b *testing.B) {
+	l := newLonely(3000, calm)
+	l.run(10 * time.Second)
+	for b.Loop() {
+		l.announce(nil, l.now)
+	}
+}

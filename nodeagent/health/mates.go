@@ -1,0 +1,54 @@
+package health
+
+import "time"
+
+// mates watches whether a gateway still hears the other nodes of its cluster:
+// their probes, and replies of the other gateways. A gateway that heard some and
+// then none for as long as a death takes is alone: it may have its tunnels, but
+// is of no use to anybody but itself.
+type mates struct {
+	others  int       // other nodes of the cluster
+	heard   time.Time // any of them; zero = never yet
+	alone   bool
+	excused bool // the verdict came late and was put off once
+}
+
+// expect sets the number of other nodes. It reports whether alone changed.
+func (m *mates) expect(others int) bool {
+	was := m.alone
+	if m.others = others; others == 0 {
+		*m = mates{}
+	}
+	return was != m.alone
+}
+
+// hear notes a packet from another node. It reports whether alone changed.
+func (m *mates) hear(now time.Time) bool {
+	was := m.alone
+	m.heard, m.alone, m.excused = now, false, false
+	return was
+}
+
+// deadline is when the gateway is alone unless it hears somebody.
+func (m *mates) deadline(s Settings) (time.Time, bool) {
+	if m.others == 0 || m.heard.IsZero() || m.alone {
+		return time.Time{}, false
+	}
+	return m.heard.Add(s.Interval*time.Duration(s.Misses) + s.Interval/4), true
+}
+
+// judge reports whether the gateway is alone from now on.
+func (m *mates) judge(now time.Time, s Settings) bool {
+	at, ok := m.deadline(s)
+	if !ok || now.Before(at) {
+		return false
+	}
+	if now.Sub(at) > s.Interval/4 && !m.excused {
+		// This process did not run for a while, so probes may be here unread.
+		m.excused = true
+		m.heard = m.heard.Add(now.Sub(at) + s.Interval/8)
+		return false
+	}
+	m.alone = true
+	return true
+}

@@ -1,0 +1,88 @@
+package health
+
+import (
+	"math"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// window is the number of probes that the statistics cover, recent that of those
+// whose least round trip says how long to wait for an answer.
+const (
+	window = 64
+	recent = 32
+)
+
+// probe is one slot of the window.
+type probe struct {
+	nonce uint64
+	at    time.Time // zero = never used
+	rtt   time.Duration
+	done  bool
+}
+
+// least is the shortest round trip of the recent probes; 0 when none was answered.
+func (t *target) least() time.Duration {
+	low := time.Duration(math.MaxInt64)
+	for back := range uint64(min(recent, t.sequence)) {
+		if p := &t.probes[(t.sequence-back)%window]; p.done {
+			low = min(low, p.rtt)
+		}
+	}
+	if low == math.MaxInt64 {
+		return 0
+	}
+	return low
+}
+
+// summed is what measure gave last: most links change seldom.
+type summed struct {
+	valid bool
+	rtt   *status.RTT
+	loss  float64
+}
+
+// summary gives the measures as of the last probe or answer.
+func (t *target) summary(now time.Time, deadline time.Duration) (*status.RTT, float64) {
+	if !t.summed.valid {
+		t.summed.rtt, t.summed.loss = t.measure(now, deadline)
+		t.summed.valid = true
+	}
+	return t.summed.rtt, t.summed.loss
+}
+
+// measure sums up the window. Probes that may still be answered do not count.
+func (t *target) measure(now time.Time, deadline time.Duration) (*status.RTT, float64) {
+	var answered, lost int
+	var sum, squares float64
+	low, high := time.Duration(math.MaxInt64), time.Duration(0)
+	for i := range t.probes {
+		p := &t.probes[i]
+		switch {
+		case p.done:
+			answered++
+			micros := float64(p.rtt) / float64(time.Microsecond)
+			sum += micros
+			squares += micros * micros
+			low, high = min(low, p.rtt), max(high, p.rtt)
+		case !p.at.IsZero() && now.Sub(p.at) >= deadline:
+			lost++
+		}
+	}
+	if answered+lost == 0 {
+		return nil, 0
+	}
+	loss := float64(lost) / float64(answered+lost)
+	if answered == 0 {
+		return nil, loss
+	}
+	mean := sum / float64(answered)
+	return &status.RTT{
+		Last:   t.last.Microseconds(),
+		Min:    low.Microseconds(),
+		Avg:    int64(mean),
+		Max:    high.Microseconds(),
+		StdDev: int64(math.Sqrt(max(squares/float64(answered)-mean*mean, 0))),
+	}, loss
+}

@@ -1,0 +1,109 @@
+package health
+
+import (
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+func listOf(n uint64) []entry {
+	var out []entry
+	for i := range n {
+		out = append(out, entry{i * 7, word{rank: Good}}, entry{i * 7, word{rank: Good}})
+	}
+	return out
+}
+
+func TestReachPages(t *testing.T) {
+	t.Parallel()
+	list := newReachList(listOf(3*maxPage + 5))
+	cut := list.replies(0, message{kind: kindReply})
+	if len(cut) != 4 {
+		t.Fatalf("%d pages", len(cut))
+	}
+	stale := newReachList(listOf(3)).replies(0, message{kind: kindReply})[0]
+	var h heard
+	// Out of order, one twice, and one of an older list before the others.
+	h.take(&stale)
+	for _, i := range []int{2, 0, 0, 3, 1} {
+		if fresh, lost := h.take(&cut[i]); fresh != (i == 1) || lost {
+			t.Fatalf("page %d: fresh is %v, lost is %v", i, fresh, lost)
+		}
+	}
+	if len(h.reach) != len(list.entries) || slices.ContainsFunc(list.entries, func(e entry) bool { return h.reach[e.hash] != e.word }) {
+		t.Errorf("%d of %d arrived", len(h.reach), len(list.entries))
+	}
+	if fresh, _ := h.take(&cut[0]); fresh {
+		t.Error("the same list is news")
+	}
+	empty := newReachList(nil)
+	if empty.generation == 0 || len(empty.replies(0, message{})) != 1 {
+		t.Error("an empty list must be told from no list")
+	}
+	again := listOf(9)
+	slices.Reverse(again)
+	if newReachList(listOf(9)).generation != newReachList(again).generation {
+		t.Error("the same list has two generations")
+	}
+	again[3].uses = true
+	if newReachList(listOf(9)).generation == newReachList(again).generation {
+		t.Error("who uses a link is part of the list")
+	}
+}
+
+// TestReachChanges lets a node follow a list that changes at random, while some
+// of what it is sent is lost.
+func TestReachChanges(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 5))
+	now, list := map[uint64]word{}, newReachList(nil)
+	var h heard
+	deltas, losses := 0, 0
+	for round := range 3000 {
+		for range r.IntN(4) {
+			hash := r.Uint64N(400)
+			if w := (word{Rank(r.IntN(5)), r.IntN(2) == 0}); w == (word{}) {
+				delete(now, hash)
+			} else {
+				now[hash] = w
+			}
+		}
+		var entries []entry
+		for hash, w := range now {
+			entries = append(entries, entry{hash, w})
+		}
+		if next := newReachList(entries); next.generation != list.generation {
+			list = next.after(list)
+		}
+		if r.IntN(10) == 0 {
+			continue // lost
+		}
+		for _, m := range list.replies(h.generation, message{kind: kindReply}) {
+			raw := m.encode()
+			m, err := decode(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.base != 0 {
+				deltas++
+			}
+			if _, lost := h.take(&m); lost {
+				losses++
+			}
+		}
+		want := reachMap(list.entries)
+		if !maps.Equal(h.reach, want) {
+			t.Fatalf("round %d: the node has %v, the gateway %v", round, h.reach, want)
+		}
+	}
+	if deltas < 1500 || losses != 0 {
+		t.Errorf("%d changes alone, %d of them not understood", deltas, losses)
+	}
+	foreign := message{kind: kindReply, pages: 1, base: h.generation ^ 1, generation: 5, reach: []entry{{1, word{Good, true}}}}
+	before := h
+	if fresh, lost := h.take(&foreign); fresh || !lost || !reflect.DeepEqual(before, h) {
+		t.Error("a change of a list that the node does not have was taken")
+	}
+}

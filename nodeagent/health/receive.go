@@ -1,0 +1,161 @@
+package health
+
+import (
+	"net/netip"
+	"time"
+)
+
+// incoming is a packet from somebody.
+type incoming struct {
+	from netip.AddrPort
+	at   Listen
+	*message
+}
+
+// receive takes a packet that came to a place, and gives the answers to it.
+func (p *Prober) receive(now time.Time, at Listen, from netip.AddrPort, raw []byte) []outgoing {
+	m, err := decode(raw)
+	p.mu.Lock()
+	if err != nil {
+		p.stats.Malformed++
+		p.mu.Unlock()
+		return nil
+	}
+	in := incoming{netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), at, &m}
+	var out []outgoing
+	changed := false
+	if m.kind == kindReply {
+		changed = p.reply(now, in)
+	} else {
+		out, changed = p.answer(now, in)
+	}
+	first := p.schedule.first()
+	early := p.stale || first != nil && first.wake.Before(p.until)
+	p.mu.Unlock()
+	if early {
+		p.nudge()
+	}
+	if changed {
+		p.notify()
+	}
+	return out
+}
+
+// reply takes a reply. Its target is found by the addresses that it came from
+// and to, and it must bring the nonce of a probe.
+func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
+	t := p.byWay[way{at: m.at, from: m.from.Addr()}]
+	if t == nil || m.message.from != t.hash || m.to != p.self {
+		p.stats.Foreign++
+		return false
+	}
+	genuine := m.poke && t.poke.nonce == m.nonce && m.nonce != 0
+	if !m.poke {
+		_, genuine = t.accepts(m.message)
+	}
+	if !genuine {
+		return false
+	}
+	switch {
+	case m.push:
+	case m.poke:
+		t.poke.nonce = 0
+	default:
+		if matched, _ := t.answer(now, m.message, p.settings); matched {
+			p.stats.Answered++
+		}
+	}
+	if t.tunnel() {
+		t.hear(m.word)
+	} else {
+		p.mates.hear(now)
+		fresh, lost := t.heard.take(m.message)
+		if changed = fresh; lost {
+			p.pokeSoon(t, now)
+		}
+	}
+	changed = p.notice(t, now) || changed
+	p.hurry(t, now)
+	p.replan(t, now)
+	return changed
+}
+
+// answer makes the reply to a probe for this gateway. Only who asks over the
+// link between the nodes of this cluster is told what it reaches.
+func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool) {
+	if p.gateway == "" || m.to != p.self {
+		p.stats.Foreign++
+		return nil, false
+	}
+	head := message{
+		kind: kindReply, poke: m.poke, sequence: m.sequence, nonce: m.nonce,
+		from: m.to, to: m.message.from, word: word{rank: p.condition().rank},
+	}
+	replies := []message{head}
+	if m.at.Device != "" {
+		changed = p.mates.hear(now)
+		p.stale = p.stale || changed
+		replies = p.reach.replies(m.generation, head)
+		p.remember(m, now)
+	} else if t := p.byWay[way{at: m.at, from: m.from.Addr()}]; t != nil && t.hash == m.message.from {
+		t.hear(m.word)
+		changed = p.notice(t, now)
+		p.hurry(t, now)
+		replies[0].word = p.wordFor(t, now)
+	}
+	for i := range replies {
+		if !p.allow(now) {
+			break
+		}
+		p.stats.Replied++
+		out = append(out, outgoing{from: m.at, to: m.from, raw: replies[i].encode()})
+	}
+	return out, changed
+}
+
+// remember keeps who asked, for a push.
+func (p *Prober) remember(m incoming, now time.Time) {
+	if m.poke {
+		p.askers.told(m.from, p.reach.generation)
+		return
+	}
+	p.askers.note(m.from, asker{
+		at: m.at, sequence: m.sequence, nonce: m.nonce, hash: m.message.from,
+		generation: p.reach.generation, seen: now,
+	})
+}
+
+// replyRate bounds the answers per second and in one burst: a thousand peers at
+// the shortest sensible interval stay below it, a flood does not get through.
+const replyRate = 20000
+
+// allow takes a token, or counts a probe that stays without an answer.
+func (p *Prober) allow(now time.Time) bool {
+	if !p.answers.take(now, replyRate) {
+		p.stats.Limited++
+		return false
+	}
+	return true
+}
+
+// bucket is a token bucket.
+type bucket struct {
+	tokens float64
+	at     time.Time
+}
+
+// take takes a token from a bucket that is filled at a rate per second, and
+// holds as many.
+func (b *bucket) take(now time.Time, rate float64) bool {
+	// Two readers may come with their times in the wrong order: at never goes back.
+	if b.at.IsZero() {
+		b.tokens, b.at = rate, now
+	} else if passed := now.Sub(b.at); passed > 0 {
+		b.tokens, b.at = min(b.tokens+passed.Seconds()*rate, rate), now
+	}
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}

@@ -1,0 +1,213 @@
+package health
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// outgoing is one packet on its way.
+type outgoing struct {
+	from Listen
+	to   netip.AddrPort
+	raw  []byte
+}
+
+const (
+	// lump is how long the schedule waits at least, so that many targets do not
+	// mean a wake-up each. A fast profile has less patience.
+	lump = 2 * time.Millisecond
+	// announceEvery and announceEach bound how often all that others are told is
+	// put together: the second is for each tunnel.
+	announceEvery = 5 * time.Millisecond
+	announceEach  = 5 * time.Microsecond
+	// standbyRate bounds the probes per second of all links in standby together,
+	// by a longer interval, up to maxStretch times the one in the settings.
+	standbyRate = 400
+	maxStretch  = 20
+	// pokeRate bounds the probes out of turn per second and in one burst.
+	pokeRate = 2000
+)
+
+// places gives every socket that listening and probing need. Unless forced, it
+// gives nil when they are the same as before.
+func (p *Prober) places(force bool) map[Listen]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.moved && !force {
+		return nil
+	}
+	p.moved = false
+	places := make(map[Listen]bool, len(p.listen)+2)
+	for _, place := range p.listen {
+		places[place] = true
+	}
+	for t := range p.targets {
+		places[t.place()] = true
+	}
+	return places
+}
+
+// tick does all that is due: it gives the packets to send, and says how long
+// until the next time.
+func (p *Prober) tick(now time.Time) ([]outgoing, time.Duration) {
+	p.mu.Lock()
+	var out []outgoing
+	changed := false
+	if p.mates.judge(now, p.settings) {
+		p.stale, changed = true, true
+	}
+	out, news := p.steps(out, now)
+	if p.stale && now.Sub(p.announced) >= p.gap() {
+		out = p.announce(out, now)
+		out, _ = p.steps(out, now) // the pokes
+	}
+	changed = changed || news
+	wait := p.rest(now)
+	p.until = now.Add(wait)
+	p.mu.Unlock()
+	if changed {
+		p.notify()
+	}
+	return out, wait
+}
+
+// gap is the least time between two announcements.
+func (p *Prober) gap() time.Duration {
+	return max(announceEvery, announceEach*time.Duration(len(p.tunnels)))
+}
+
+// steps does what is due for all targets. It reports whether any changed.
+func (p *Prober) steps(out []outgoing, now time.Time) ([]outgoing, bool) {
+	changed := false
+	for t := p.schedule.first(); t != nil && !t.wake.After(now); t = p.schedule.first() {
+		out = p.step(out, t, now)
+		changed = p.notice(t, now) || changed
+	}
+	return out, changed
+}
+
+// rest is how long nothing is due.
+func (p *Prober) rest(now time.Time) time.Duration {
+	wait := reopen
+	if t := p.schedule.first(); t != nil {
+		wait = min(wait, t.wake.Sub(now))
+	}
+	if p.stale {
+		wait = min(wait, p.announced.Add(p.gap()).Sub(now))
+	}
+	if at, ok := p.mates.deadline(p.settings); ok {
+		wait = min(wait, at.Sub(now))
+	}
+	return max(wait, min(lump, p.settings.Interval/50))
+}
+
+// step does what is due for one target.
+func (p *Prober) step(out []outgoing, t *target, now time.Time) []outgoing {
+	t.judge(now, p.settings)
+	if t.every > 1 && t.state != status.Disconnected && t.overdue(now, p.settings) {
+		t.due = now // a link in standby missed an answer: find out soon
+	}
+	if t.poke.nonce != 0 && !t.poke.at.After(now) {
+		out = p.sendPoke(out, t, now)
+	}
+	if !t.due.After(now) {
+		nonce := rand.Uint64()
+		m := p.probe(t, now)
+		m.sequence, m.nonce = t.probe(now, nonce, p.settings), nonce
+		out = append(out, p.outgoing(t, &m))
+		t.due = p.next(t, now)
+	}
+	p.replan(t, now)
+	return out
+}
+
+func (p *Prober) sendPoke(out []outgoing, t *target, now time.Time) []outgoing {
+	if !p.pokes.take(now, pokeRate) {
+		t.poke.at = now.Add(10 * time.Millisecond)
+		return out
+	}
+	m := p.probe(t, now)
+	m.nonce, m.poke = t.poke.nonce, true
+	t.poke.tries++
+	t.poke.sent, t.poke.at = now, now.Add(max(p.settings.Interval, 2*t.least()))
+	if t.poke.tries == pokeTries {
+		t.poke.nonce = 0
+	}
+	p.stats.Poked++
+	return append(out, p.outgoing(t, &m))
+}
+
+// probe is what every probe of a target has in common.
+func (p *Prober) probe(t *target, now time.Time) message {
+	return message{
+		kind: kindProbe, from: p.self, to: t.hash, generation: t.heard.generation, word: p.wordFor(t, now),
+	}
+}
+
+func (p *Prober) outgoing(t *target, m *message) outgoing {
+	return outgoing{from: t.place(), to: netip.AddrPortFrom(t.Addr, p.config.Port), raw: m.encode()}
+}
+
+// next gives the time of the probe after the one that is due: an interval with
+// a jitter, so that targets that began together drift apart. The jitter only
+// shortens, so that a death is not seen later. After a pause (a suspended
+// machine) missed probes are not made up for.
+func (p *Prober) next(t *target, now time.Time) time.Time {
+	before := t.every
+	t.every = p.rate(t, now)
+	wait := p.settings.Interval * time.Duration(t.every)
+	switch {
+	case before == 1 && t.every > 1:
+		// A thousand links that come up together must not stay together for long.
+		wait -= rand.N(wait - p.settings.Interval)
+	default:
+		wait -= rand.N(wait/20 + 1)
+	}
+	due := t.due.Add(wait)
+	if due.Before(now) {
+		return now.Add(p.settings.Interval)
+	}
+	return due
+}
+
+// rate is how many intervals may lie between two probes of a target.
+func (p *Prober) rate(t *target, now time.Time) int {
+	if !t.tunnel() || p.inUse(t) || t.unsettled(now, p.settings) {
+		return 1
+	}
+	return p.stretch
+}
+
+// inUse reports whether an end uses the link.
+func (p *Prober) inUse(t *target) bool { return p.uses(t.Peer) || t.other().uses }
+
+// uses reports whether this node uses the own link to a remote gateway.
+func (p *Prober) uses(remote Peer) bool {
+	path, used := p.use[remote.Cluster]
+	return used && p.gateway != "" && path.Local == p.gateway && path.Remote == remote.Gateway
+}
+
+// hurry brings the next probe forward when the full rate is due now.
+func (p *Prober) hurry(t *target, now time.Time) {
+	if t.every == 1 || p.rate(t, now) > 1 {
+		return
+	}
+	t.every = 1
+	soon := t.probes[t.sequence%window].at.Add(p.settings.Interval)
+	if soon.Before(now) {
+		soon = now
+	}
+	if soon.Before(t.due) {
+		t.due = soon
+	}
+	p.replan(t, now)
+}
+
+// replan puts the target where it belongs in the schedule.
+func (p *Prober) replan(t *target, now time.Time) {
+	t.plan(now, p.settings)
+	p.schedule.moved(t)
+}
