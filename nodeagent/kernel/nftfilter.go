@@ -30,7 +30,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
 	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
 	for _, f := range nftFamilies() {
-		forward.rules = append(append(forward.rules, nftRefusePools(f)...), nftKeepInside(f))
+		forward.rules = append(append(forward.rules, nftRefusePools(f)...), nftKeepInside(f), nftTranslatedTwice(f))
 		outgoing.rules = append(append(outgoing.rules, nftRefusePools(f)...), nftKeepInside(f))
 		input.rules = append(input.rules, nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
 			saddr(f).notIn(desired.SetNodes, f).drop())
@@ -55,6 +55,13 @@ func nftRefusePools(f nftFamily) []*nftRule {
 // next one that matches is the default route.
 func nftKeepInside(f nftFamily) *nftRule {
 	return nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix).family(f).daddr(f).in(desired.SetRemote, f).drop()
+}
+
+// nftTranslatedTwice stops what another gateway gave its own egress address
+// before it handed it on. No node sends from those addresses. Entered in conntrack,
+// it would take the address and port that the same flow is about to get here.
+func nftTranslatedTwice(f nftFamily) *nftRule {
+	return nftNew().link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).family(f).saddr(f).in(desired.SetBlocks, f).drop()
 }
 
 // nftLocal is what a gateway itself takes from a tunnel.

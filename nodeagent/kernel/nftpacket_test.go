@@ -260,6 +260,23 @@ func TestNftKeepInside(t *testing.T) {
 	}
 }
 
+// What comes with an egress address was translated by another gateway.
+func TestNftTranslatedTwice(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	const twice, twice6 = "242.1.0.9", "fd00:42:1::9"
+	l.pod.address("eth0", twice+"/32", twice6+"/128")
+	l.node.route(twice+"/32", nftPod)
+	l.node.route(twice6+"/128", nftPod6)
+	remote, remote6 := nftRemote+":9000", net.JoinHostPort(nftRemote6, "9000")
+	l.remote.serve("udp", remote, remote6)
+	l.elements()
+	l.sees(l.pod, "udp", nftPodB+":0", remote)
+	l.sees(l.pod, "udp", "["+nftPodB6+"]:0", remote6)
+	l.dropped(l.pod, "udp", twice+":0", remote)
+	l.dropped(l.pod, "udp", "["+twice6+"]:0", remote6)
+}
+
 func TestNftSegmentsAreClamped(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
