@@ -136,12 +136,13 @@ func (a *Agent) kernelStages() []converge.Stage[*node] {
 			func(n *node) []desired.Address { return n.Addresses }, func(a desired.Address) string { return a.Origin }),
 		converge.NewStage(kernel.NewNeighbours(ns),
 			func(n *node) []desired.Neighbour { return n.Neighbours }, func(n desired.Neighbour) string { return n.Origin }),
-		converge.NewStage(kernel.NewPeers(ns),
-			func(n *node) []desired.Peer { return n.Peers }, func(p desired.Peer) string { return p.Origin }),
 		converge.Urgent(converge.NewStage(kernel.NewRoutes(ns),
 			func(n *node) []desired.Route { return n.Routes }, func(r desired.Route) string { return r.Origin })),
 		converge.NewStage(kernel.NewRules(ns),
 			func(n *node) []desired.Rule { return n.Rules }, func(r desired.Rule) string { return r.Origin }),
+		// Last, as nothing comes in before: what does finds its way over our own link.
+		converge.NewStage(kernel.NewPeers(ns),
+			func(n *node) []desired.Peer { return n.Peers }, func(p desired.Peer) string { return p.Origin }),
 	}
 }
 
