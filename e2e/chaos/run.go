@@ -21,7 +21,7 @@ const (
 	// the package traffic.
 	heldMore = time.Second
 	// reallyLate ends the wait for what is late already: it tells late from never.
-	reallyLate = 20 * time.Second
+	reallyLate = 8 * time.Second
 	// ready is how long agents may take to have all that is published.
 	ready = 15 * time.Second
 	// settle is how long everything may take at the very begin.
@@ -216,11 +216,16 @@ func (c *chaos) check(ctx context.Context, healed time.Time, events []plan.Event
 }
 
 func (c *chaos) awaitReady(ctx context.Context) error {
+	var last error
 	for {
 		err := c.ready(ctx)
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() != nil && last != nil {
+			return last // says more than that the time is over
+		}
+		last = err
 		select {
 		case <-ctx.Done():
 			return err
