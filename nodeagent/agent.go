@@ -15,7 +15,9 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/dns"
 	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/flows"
 	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/pathmtu"
 	"hawser.dev/hawser/nodeagent/tunnel"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -38,9 +40,13 @@ type Agent struct {
 	choice *choice
 	drain  *drain
 	saver  saver
+	keeper *flows.Keeper
+	finder *pathmtu.Finder
 
 	lingerer lingerer // of the engine's goroutine, as what follows
 	last     memo
+	mover    mover
+	sizes    sizes
 	leaving  atomic.Bool // this node's gateway left the fabric and lingers
 	// shown is what status tells; the engine's goroutine swaps it.
 	shown atomic.Pointer[view]
@@ -84,13 +90,17 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	a.inputs = newInputs(config, log, a.look)
 	a.peers = newPeers(config, log, peersHooks{look: a.look, urgent: func() { token(a.urgent) }})
 	a.choice.moved = a.moved
+	a.keeper = flows.New(flows.Config{Device: desired.NodeLink, Log: log})
+	a.mover.keeper = a.keeper
+	a.finder = pathmtu.New(pathmtu.Config{Log: log, OnChange: func() { token(a.urgent) }})
+	a.sizes.finder = a.finder
 	a.engine = &converge.Engine[*node]{
 		Stages:       a.stages(),
 		Log:          log,
 		Decommission: func(n *node) bool { return n.decommission },
 		OnReport:     a.reported,
 		Resync:       config.Resync,
-		Hurry:        &converge.Hurry[*node]{Source: a.hurried, Trigger: a.urgent},
+		Hurry:        &converge.Hurry[*node]{Source: a.hurried, Trigger: a.urgent, Done: a.routed},
 	}
 	a.shown.Store(&view{})
 	return a, nil
@@ -183,6 +193,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("dns", a.serveNames)
 	start("tunnels", a.tunnels().Run)
 	start("readiness", a.readyLate)
+	start("flows", a.keeper.Run)
+	start("path mtu", a.finder.Run)
 	start("links in use", func(ctx context.Context) error { a.saver.run(ctx, a.choice.kept, a.log); return nil })
 	a.engine.Run(ctx, a.source, a.trigger)
 	wait.Wait()

@@ -181,13 +181,18 @@ func (v sight) link(remote string, p project.Path) (health.Link, bool) {
 	return v.snapshot.Links[i], true
 }
 
-// silent is how long a link that was left has given no answer; empty = it does.
+// silent is for how long a link that was left has answered nothing: since it was
+// asked for the last answer; empty = it does.
 func (v sight) silent(remote string, p project.Path, now time.Time) string {
 	link, probed := v.link(remote, p)
 	if !probed || link.State != status.Disconnected {
 		return ""
 	}
-	return now.Sub(link.Since).Round(time.Millisecond).String()
+	last := link.Answered
+	if last.IsZero() {
+		last = link.Since
+	}
+	return now.Sub(last).Round(time.Millisecond).String()
 }
 
 // Kinds of causes, as the metric has them.
@@ -244,7 +249,11 @@ func (v sight) removed(remote string, p project.Path) string {
 func (v sight) death(remote string, p project.Path) string {
 	link, probed := v.link(remote, p)
 	if probed && link.State == status.Disconnected {
-		return link.Target.Peer.String() + " does not answer probes since " + link.Since.Format("15:04:05.000")
+		last := link.Answered
+		if last.IsZero() {
+			last = link.Since
+		}
+		return link.Target.Peer.String() + " does not answer probes since " + last.Format("15:04:05.000")
 	}
 	if v.gateway == p.Local {
 		return v.reason(remote, p, remote+"/"+p.Remote+" is down")

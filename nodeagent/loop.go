@@ -26,7 +26,8 @@ type memo struct {
 	node       *node
 	problems   []project.Problem
 	generation int
-	hurried    bool // an urgent pass wrote something else since
+	hurried    bool          // an urgent pass wrote something else since
+	routed     project.Input // what the routes were written from last
 }
 
 // source gives the engine the state that this node should have. It is called in
@@ -41,11 +42,13 @@ func (a *Agent) source(_ context.Context) (*node, string, bool) {
 	a.peers.probe(in)
 	w := a.choose(in.fabric, now)
 	a.peers.feed(in, w.paths)
+	a.sizes.follow(a.peers.probed(), mtuOf(a.last.node), w.paths)
 	input := a.input(in, w, a.peers.live())
 	m := &a.last
 	if m.node == nil || m.hurried || !sameInput(m.input, input) {
 		state, problems := project.State(input)
 		m.input, m.problems, m.hurried = input, problems, false
+		m.routed = input
 		m.node = &node{State: state, decommission: in.fabric.Decommission}
 		m.generation++
 		a.peers.publish(project.LiveState(input))
@@ -78,14 +81,22 @@ func (a *Agent) hurried(context.Context) (*node, string, bool) {
 	}
 	m.hurried = true
 	input.Paths, input.Transit = w.paths, w.transit
+	m.routed = input
 	return &node{State: desired.State{Routes: project.Routes(input)}}, "", true
+}
+
+// routed follows each pass: the flows of this node go where the routes lead now.
+func (a *Agent) routed() {
+	if a.last.routed.Fabric != nil {
+		a.mover.follow(a.last.routed)
+	}
 }
 
 // choose takes the best link to each other cluster, and tells the prober.
 func (a *Agent) choose(f *fabric.Fabric, now time.Time) ways {
 	w := a.choice.look(f, a.gatewayIn(f), a.peers.snapshot().Leave(a.lingerer.leaving), now)
 	a.peers.use(w.paths)
-	return w
+	return a.sizes.limit(a.gatewayIn(f), w)
 }
 
 // gatewayIn names this node's gateway; empty = it is none.
@@ -182,6 +193,7 @@ func (a *Agent) reported(r converge.Report) {
 		a.peers.prober.SetReady(true)
 	}
 	token(a.saver.wake)
+	a.routed()
 	a.shown.Store(&view{
 		report: r, input: a.last.input, node: a.last.node, problems: a.last.problems, leaving: a.lingerer.leaving,
 	})

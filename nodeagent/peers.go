@@ -75,6 +75,13 @@ func (p *peers) probe(in current) {
 	}
 }
 
+// probed gives what is probed now.
+func (p *peers) probed() probing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.probing
+}
+
 // feed adapts the feeds to the inputs in force.
 func (p *peers) feed(in current, paths map[string]project.Path) {
 	feeding, err := feedsOf(in, p.config.Cluster, p.config.Node, paths)

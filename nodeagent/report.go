@@ -10,6 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/pathmtu"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
@@ -73,6 +74,12 @@ func (a *Agent) connections(f *fabric.Fabric, n *node, own *fabric.Gateway, v si
 	for _, p := range paths {
 		inUse[p.Cluster] = p
 	}
+	holes := map[string]pathmtu.Path{}
+	for _, p := range a.finder.Snapshot() {
+		if p.State != pathmtu.OK && p.State != pathmtu.Unknown {
+			holes[p.Peer] = p
+		}
+	}
 	var out []status.Connection
 	for _, link := range v.snapshot.Links {
 		remote := link.Target.Peer
@@ -93,6 +100,12 @@ func (a *Agent) connections(f *fabric.Fabric, n *node, own *fabric.Gateway, v si
 			}
 		}
 		used := inUse[remote.Cluster]
+		if hole, narrow := holes[remote.String()]; narrow {
+			link.Why = joined(link.Why, narrowness(hole))
+			if hole.State == pathmtu.BlackHole {
+				c.MTU = hole.Value
+			}
+		}
 		c.Chosen = used.LocalGateway == own.Name && used.RemoteGateway == remote.Gateway
 		c.Why = whyOf(c, link, used)
 		out = append(out, c)
@@ -106,7 +119,7 @@ func whyOf(c status.Connection, link health.Link, used status.Path) string {
 	case c.Chosen && link.Why == "":
 		return used.Why
 	case c.Chosen:
-		return used.Why + "; " + link.Why
+		return joined(used.Why, link.Why)
 	case link.Why != "":
 		return link.Why
 	case used.Link != "":
@@ -199,8 +212,26 @@ func text[T netip.Addr | netip.Prefix](list []T) []string {
 	return out
 }
 
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+// narrowness tells of packets that vanish for their size.
+func narrowness(p pathmtu.Path) string {
+	if p.State == pathmtu.Searching {
+		return fmt.Sprintf("packets of %d bytes vanish, looking for what passes", p.MTU)
+	}
+	return fmt.Sprintf("packets of %d bytes vanish, %d pass", p.MTU, p.Value)
+}
+
 // mtuOf is what a packet to a remote gateway may have; 0 = not known.
 func mtuOf(n *node) int {
+	if n == nil {
+		return 0
+	}
 	for _, l := range n.Links {
 		if l.Type == desired.LinkWireguard {
 			return l.MTU

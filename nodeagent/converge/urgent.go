@@ -22,6 +22,8 @@ type Hurry[D any] struct {
 	// Trigger is a channel of size one. A token ends a pass that is under way
 	// before its next stage.
 	Trigger <-chan struct{}
+	// Done is called in the engine's goroutine after each urgent pass; may be nil.
+	Done func()
 }
 
 // Urgent marks a stage that an urgent pass writes. Its deletes are made too, unless
@@ -66,6 +68,9 @@ func (e *Engine[D]) hurry(ctx context.Context) {
 		if s.urgent() && s.Wanted(desired) > 0 {
 			s.backward(ctx, p)
 		}
+	}
+	if e.Hurry.Done != nil {
+		e.Hurry.Done()
 	}
 	report.Took = time.Since(began)
 	e.carried = append(e.carried, report.Changed...)

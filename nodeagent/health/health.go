@@ -65,10 +65,13 @@ type Config struct {
 // Link is what is known of one target. The counters cover the last window of probes.
 type Link struct {
 	Target Target
-	State  string      // status.Connecting, Connected or Disconnected
-	Since  time.Time   // of State
-	RTT    *status.RTT // nil while no probe of the window was answered
-	Loss   float64     // 0..1 of the window
+	State  string    // status.Connecting, Connected or Disconnected
+	Since  time.Time // of State
+	// Answered is when the last probe was sent that was answered; zero = none yet,
+	// or longer ago than the window.
+	Answered time.Time
+	RTT      *status.RTT // nil while no probe of the window was answered
+	Loss     float64     // 0..1 of the window
 	// Rank is how fit the link is; Why says what keeps it from being Good, and is
 	// empty when nothing does.
 	Rank Rank

@@ -262,6 +262,9 @@ func (t *target) link(now time.Time, s Settings, own condition) Link {
 	if t.damper.holds(now) {
 		out.Held = t.damper.held
 	}
+	if t.answered > 0 && t.sequence-t.answered < window {
+		out.Answered = t.probes[t.answered%window].at
+	}
 	out.RTT, out.Loss = t.summary(now, s.Interval*time.Duration(max(s.Misses, 1)))
 	out.Rank, out.Why = t.rank(now, own), t.why(now, own)
 	return out

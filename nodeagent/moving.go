@@ -1,0 +1,89 @@
+package nodeagent
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/flows"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// mover tells the keeper of flows what moved, once the routes are written. Only
+// the engine's goroutine uses it.
+type mover struct {
+	keeper *flows.Keeper
+	told   map[string]project.Path // by remote cluster; nil = nothing yet
+}
+
+// follow takes over the links that the routes lead through now.
+func (m *mover) follow(in project.Input) {
+	own := in.Fabric.Cluster(in.Cluster)
+	if own == nil {
+		return
+	}
+	gateway := ""
+	if g := own.GatewayOn(in.Node); g != nil {
+		gateway = g.Name
+	}
+	m.keeper.SetOwn(ownPods(in, own))
+	for remote := range m.told {
+		if in.Fabric.Cluster(remote) == nil {
+			m.keeper.Gone(remote)
+		}
+	}
+	told := make(map[string]project.Path, len(in.Paths))
+	for remote, path := range in.Paths {
+		told[remote] = path
+		if c := in.Fabric.Cluster(remote); c != nil {
+			m.tell(own, c, gateway, path)
+		}
+	}
+	m.told = told
+}
+
+func (m *mover) tell(own, remote *fabric.Cluster, gateway string, path project.Path) {
+	before, known := m.told[remote.Name]
+	if known && before.Local == path.Local {
+		return
+	}
+	prefixes := reachedBy(remote)
+	carries, carried := gateway != "" && path.Local == gateway, gateway != "" && before.Local == gateway
+	switch {
+	case carries:
+		m.keeper.Carries(remote.Name, prefixes)
+		return
+	case carried, gateway != "" && !known:
+		m.keeper.Left(remote.Name, prefixes)
+	}
+	if known && remembers(own) {
+		m.keeper.Moved(remote.Name, prefixes)
+	}
+}
+
+// remembers reports whether only a gateway's memory tells whose an egress address
+// and port is; with mapped egress anybody can.
+func remembers(c *fabric.Cluster) bool {
+	return c.Globalnet && (c.EgressMode == fabric.EgressShared || len(c.EgressRules) > 0)
+}
+
+// reachedBy gives the prefixes by which others reach a cluster.
+func reachedBy(c *fabric.Cluster) []netip.Prefix {
+	if c.Globalnet {
+		return c.GlobalCIDRs
+	}
+	return slices.Concat(c.GlobalCIDRs, c.PodCIDRs, c.ServiceCIDRs)
+}
+
+func ownPods(in project.Input, own *fabric.Cluster) flows.Own {
+	var out flows.Own
+	for _, n := range in.Facts.Nodes {
+		if n.Name == in.Node {
+			out.Pods = n.PodCIDRs
+		}
+	}
+	if !own.Globalnet {
+		out.Kept = own.PodCIDRs
+	}
+	return out
+}
