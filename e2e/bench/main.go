@@ -45,6 +45,7 @@ func groups() []group {
 		{"stall", measureStall(p[0])},
 		{"stall-fast", measureStall(p[1])},
 		{"anchor", measureAnchor},
+		{"probes", measureProbes},
 	}
 }
 
@@ -92,6 +93,8 @@ func parts() map[string]part {
 			defer stop()
 			return tunnel.Serve(ctx, args[0], tunnel.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		}},
+		"probe-gateway":  {0, func(ctx context.Context, _ []string) error { return probeGateway(ctx, os.Stdin, os.Stdout) }},
+		"probe-others":   {0, func(ctx context.Context, _ []string) error { return probeOthers(ctx, os.Stdin) }},
 		"topology-steps": {1, func(_ context.Context, args []string) error { return stepsIn(args[0]) }},
 		"echo":           {1, func(_ context.Context, args []string) error { return echo(args[0]) }},
 		"ask":            {2, func(_ context.Context, args []string) error { return ask(args[0], args[1]) }},

@@ -99,6 +99,11 @@ func (b *stallBed) stalls(ctx context.Context, n int) (list []repetition, err er
 	if err = t.settle(ctx, time.Second, restWithin); err != nil {
 		return nil, errors.Join(fmt.Errorf("before the first fault: %w", err), t.close())
 	}
+	list, err = b.rounds(ctx, t, n)
+	return list, errors.Join(err, t.close(), b.evaluate(t, list))
+}
+
+func (b *stallBed) rounds(ctx context.Context, t *traffic, n int) (list []repetition, err error) {
 	failures := 0
 	for rep := range n {
 		for _, trouble := range troubles() {
@@ -110,15 +115,12 @@ func (b *stallBed) stalls(ctx context.Context, n int) (list []repetition, err er
 				fmt.Fprintf(os.Stderr, "bench: %s, repetition %d: %s\n", one.Trouble, rep, one.Err)
 			}
 			if ctx.Err() != nil || failures == hopeless {
-				return nil, errors.Join(ctx.Err(), fmt.Errorf("%d repetitions in a row failed: %s", failures, one.Err), t.close())
+				return list, errors.Join(ctx.Err(), fmt.Errorf("%d repetitions in a row failed: %s", failures, one.Err))
 			}
 		}
 		fmt.Fprintf(os.Stderr, "bench: %d of %d rounds\n", rep+1, n)
 	}
-	if err := t.close(); err != nil {
-		return nil, err
-	}
-	return list, b.evaluate(t, list)
+	return list, nil
 }
 
 // repeat makes one fault, waits until the flow is back, mends it, and waits until
@@ -176,7 +178,7 @@ func (b *stallBed) evaluate(t *traffic, list []repetition) error {
 		one.Stall = t.packets.Gap(one.Hit, one.Heal)
 		one.Lost, _ = t.packets.Lost(one.Hit.Add(-inFlight), one.Heal.Add(-inFlight))
 		one.Returned, _ = t.packets.Lost(one.Heal.Add(-inFlight), one.End.Add(-inFlight))
-		for _, call := range t.requests.Between(one.Hit, one.End) {
+		for _, call := range t.requests.Begun(one.Hit.Add(-inFlight), one.End.Add(-inFlight)) {
 			if one.Request = max(one.Request, call.Took); call.Err != nil {
 				one.Broken++
 			}

@@ -23,10 +23,7 @@ data after the move, within %s with the lease, since TCP waits longer and longer
 			leaseDuration, leaseRetry, leaseRetry, time.Duration((1+leaseJitter)*float64(leaseRetry)), egressIPs, packetRate, perKind, anchorGrace, ourGrace, n),
 		table: [][]string{{"gateways", "who died", "stall p50", "max", "packets lost p50"}},
 	}
-	for _, kind := range flow.Kinds() {
-		s.table[0] = append(s.table[0], kind)
-	}
-	s.table[0] = append(s.table[0], "survived, all")
+	s.table[0] = append(append(s.table[0], flow.Kinds()...), "survived, all")
 	var failed []string
 	stalls := map[string]time.Duration{}
 	var names []string

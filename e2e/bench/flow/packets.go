@@ -8,13 +8,17 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Packets is a flow of UDP packets from one pod to another at a steady rate. The
 // other pod returns each of them.
 type Packets struct {
 	conn   *net.UDPConn
+	raw    syscall.RawConn // of conn
 	every  time.Duration
 	origin time.Time
 	stop   chan struct{}
@@ -39,7 +43,11 @@ func StartPackets(from Place, to netip.AddrPort, rate int) (*Packets, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Packets{conn: conn, every: time.Second / time.Duration(rate), origin: time.Now(), stop: make(chan struct{})}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	p := &Packets{conn: conn, raw: raw, every: time.Second / time.Duration(rate), origin: time.Now(), stop: make(chan struct{})}
 	p.wait.Go(p.send)
 	p.wait.Go(p.receive)
 	return p, nil
@@ -70,10 +78,16 @@ func (p *Packets) send() {
 			p.mu.Lock()
 			p.log.sent, p.log.back = append(p.log.sent, time.Since(p.origin)), append(p.log.back, false)
 			p.mu.Unlock()
-			// A packet that the kernel refuses is one that got lost.
-			_, _ = p.conn.Write(raw)
+			p.put(raw)
 		}
 	}
+}
+
+// put sends without ever waiting: when a queue on the way is full, what this
+// socket sent before may fill its buffer. A packet that the kernel refuses is
+// one that got lost.
+func (p *Packets) put(packet []byte) {
+	_ = p.raw.Control(func(fd uintptr) { _ = unix.Send(int(fd), packet, unix.MSG_DONTWAIT) })
 }
 
 func (p *Packets) receive() {

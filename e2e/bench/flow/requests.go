@@ -27,19 +27,6 @@ func (c *calls) add(at time.Time, err error) {
 	c.list = append(c.list, Call{At: at, Took: time.Since(at), Err: err})
 }
 
-// Between gives the calls that were under way at some time from..to, in no order.
-func (c *calls) Between(from, to time.Time) []Call {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []Call
-	for _, call := range c.list {
-		if call.At.Before(to) && call.At.Add(call.Took).After(from) {
-			out = append(out, call)
-		}
-	}
-	return out
-}
-
 // Begun gives the calls that began from..to and have ended.
 func (c *calls) Begun(from, to time.Time) []Call {
 	c.mu.Lock()
