@@ -27,12 +27,18 @@ type turn struct {
 }
 
 // renew is for the pods on a gateway's own node. Their flows have one entry for
-// both translations: of the service address, as on every node, and of the
-// source, as on the gateway. The kernel decides both with the first packet only.
-// When the path changes between this gateway's own link and another gateway, the
-// entry still says the old thing: the pod's own address would go into the tunnel,
-// or an egress address to the other gateway. Such entries are deleted, and a
-// knock through this host's own stack makes each anew, as its next packet would.
+// what every node translates and for what a gateway translates, and the kernel
+// decides both with the first packet. When the path changes between this
+// gateway's own link and another gateway, the entry still says the old thing.
+//
+// For a flow that a pod began, the pod's own address would go into the tunnel, or
+// an egress address to the other gateway. Such entries are deleted, and a knock
+// through this host's own stack makes each anew, as its next packet would.
+//
+// For a flow to a backend here, one entry knows it by the export's address and
+// the other one would by the pod's: the same answer for both, so the newer one
+// would get another port. Such entries are deleted too; the next packet of either
+// end makes them anew.
 //
 // In between, a packet of the server would reach the pod untranslated and be
 // answered with a reset: for those milliseconds nothing that comes from the
@@ -76,7 +82,7 @@ func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
 // wrongFlow has an entry from before the turn.
 type wrongFlow struct {
 	Flow
-	local bool  // of a pod on this node; others knock from theirs
+	local bool  // begun by a pod on this node; others knock from theirs
 	ttl   uint8 // ends behind the gateway that carries
 }
 
@@ -90,6 +96,12 @@ func findWrong(ctx context.Context, turns []*turn, own Own) (out []wrongFlow, er
 	pods.add("", own.Pods)
 	kept.add("", own.Kept)
 	err = listAll(ctx, func(f *Flow) {
+		if name, ok := clusters.find(f.Orig.From.Addr()); ok {
+			if _, local := pods.find(f.Reply.From.Addr()); local && byName[name].wrongBackend(f) {
+				out = append(out, wrongFlow{Flow: *f})
+			}
+			return
+		}
 		name, ok := clusters.find(f.Reply.From.Addr())
 		if !ok {
 			return
@@ -103,6 +115,11 @@ func findWrong(ctx context.Context, turns []*turn, own Own) (out []wrongFlow, er
 	})
 	return out, err
 }
+
+// wrongBackend reports whether the entry of a flow to a pod here was made by the
+// other way: what comes over another gateway has the pod's address already. A flow
+// straight to a pod (flat clusters) looks the same and is made anew as well.
+func (t *turn) wrongBackend(f *Flow) bool { return t.own == (f.Orig.To == f.Reply.From) }
 
 // wrong reports whether a flow's entry holds the source of the other way.
 func (t *turn) wrong(f *Flow, local, keeps bool) (w wrongFlow, is bool) {

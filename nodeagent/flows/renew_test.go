@@ -1,6 +1,8 @@
 package flows
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -91,6 +93,88 @@ func TestRenew(t *testing.T) {
 					t.Errorf("rules are left:\n%s", rules)
 				}
 			})
+		}
+	}
+}
+
+// backend makes the gateway's pod the backend of an export that the other
+// cluster asks for, and gives a connection to it.
+func (r *rig) backend() *talk {
+	r.t.Helper()
+	rules := `table inet backend {
+			chain pre { type nat hook prerouting priority -110;
+				iifname hw-wg1 ip daddr 242.1.0.40 tcp dport 80 dnat ip to ` + podIP + `:8080
+			}
+			chain post { type nat hook postrouting priority 80;
+				oifname hw-wg1 ip saddr ` + podIP + ` tcp flags & (syn | rst) == 0 tcp sport 8080 snat ip to 242.1.0.40:80
+				ip saddr 242.2.0.0/16 snat ip to ip saddr
+			}
+		}`
+	r.a.nft(rules)
+	r.b.nft(rules)
+	r.far.nft(`table inet client { chain post { type nat hook postrouting priority 90;
+		oifname "wg*" ip saddr ` + backend + ` snat ip to 242.2.0.9
+	}
+}`)
+	var listener net.Listener
+	var err error
+	r.pod.inside(func() { listener, err = net.Listen("tcp4", podIP+":8080") })
+	r.must(err)
+	defer listener.Close()
+	k := &talk{}
+	r.server.inside(func() { k.client, err = net.DialTimeout("tcp4", "242.1.0.40:80", quick) })
+	r.must(err)
+	r.t.Cleanup(func() { k.client.Close() })
+	k.server, err = listener.Accept()
+	r.must(err)
+	r.t.Cleanup(func() { k.server.Close() })
+	return k
+}
+
+// TestRenewBackend turns the path of a connection to a backend on a gateway.
+func TestRenewBackend(t *testing.T) {
+	t.Parallel()
+	own := Own{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}}
+	for name, first := range map[string]bool{"from own link": true, "to own link": false} {
+		for _, renews := range []bool{true, false} {
+			for _, speaker := range []string{"client", "server"} {
+				if !renews && speaker == "server" {
+					continue // the server's own packet fits the old entry
+				}
+				t.Run(fmt.Sprintf("%s %s renewed %v", name, speaker, renews), func(t *testing.T) {
+					t.Parallel()
+					r := newRig(t)
+					r.gatewayPod()
+					r.moveA(first)
+					k := r.backend()
+					if !k.asks(quick) {
+						t.Fatal("the rig carries nothing")
+					}
+					r.moveA(!first)
+					if renews {
+						keeper := r.keeper()
+						keeper.SetOwn(own)
+						if first {
+							keeper.Left("g2", remote)
+						} else {
+							keeper.Carries("g2", remote)
+						}
+						if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
+							t.Fatalf("stats %+v, want one flow renewed", stats)
+						}
+					}
+					patience := quick
+					if !renews {
+						patience = time.Second
+					}
+					if speaker == "server" {
+						k.client, k.server = k.server, k.client
+					}
+					if goes := k.asks(patience); goes != renews {
+						t.Errorf("the connection goes on: %v, want %v", goes, renews)
+					}
+				})
+			}
 		}
 	}
 }
