@@ -184,12 +184,19 @@ func (d *daemon) setReady(c Change) error {
 	return d.broken
 }
 
-// find says how a program gets into a pod (CLUSTER/NAMESPACE/POD) or onto a node
-// (CLUSTER/NODE).
+// Underlay is where Client.Exec runs a program between the nodes: every link of a
+// node has an end there, named in NodeStatus.
+const Underlay = "underlay"
+
+// find says how a program gets into a pod (CLUSTER/NAMESPACE/POD), onto a node
+// (CLUSTER/NODE) or between the nodes (Underlay).
 func (d *daemon) find(target string) (netspace.Exec, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out netspace.Exec
+	if target == Underlay {
+		return netspace.Exec{Net: d.underlay.path}, nil
+	}
 	if strings.Count(target, "/") == 1 {
 		n, err := d.findNode(target)
 		if err != nil {

@@ -60,7 +60,7 @@ func (c *Client) Place(ctx context.Context, target string) (netspace.Exec, error
 }
 
 // Exec turns the calling process into a program in a pod (CLUSTER/NAMESPACE/POD)
-// or on a node (CLUSTER/NODE). It returns only when that fails.
+// or on a node (CLUSTER/NODE) or between them (Underlay). It returns only when that fails.
 func (c *Client) Exec(ctx context.Context, target string, argv []string) error {
 	at, err := c.Place(ctx, target)
 	if err != nil {

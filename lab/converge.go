@@ -44,8 +44,7 @@ func (d *daemon) pass() error {
 // stale reports whether a node that runs is not wanted as it is.
 func (d *daemon) stale(w *world, m *machine) bool {
 	want := w.node(m.spec.id())
-	return want == nil || d.state.Off[want.id()] || want.gateway != m.spec.gateway || !slices.Equal(want.wan, m.spec.wan) ||
-		!slices.Equal(want.lan, m.spec.lan) || !slices.Equal(want.podCIDRs, m.spec.podCIDRs)
+	return want == nil || d.state.Off[want.id()] || !slices.Equal(want.lan, m.spec.lan) || !slices.Equal(want.podCIDRs, m.spec.podCIDRs)
 }
 
 // removeStale takes down nodes that are gone or off, and pods that are gone or
@@ -57,9 +56,11 @@ func (d *daemon) removeStale(w *world) error {
 			delete(d.machines, id)
 			errs = append(errs, m.halt(d.underlay))
 			d.events.add("node %s went down", id)
-			if w.node(id) == nil {
-				errs = append(errs, os.RemoveAll(d.layout.Node(d.state.folder(m.spec.cluster, m.spec.name))))
+			gone := d.nodeDir(&m.spec)
+			if w.node(id) != nil {
+				gone = filepath.Join(gone, "run") // as /run, which no reboot survives
 			}
+			errs = append(errs, os.RemoveAll(gone))
 		}
 	}
 	want := map[string]pod{}
@@ -86,7 +87,11 @@ func (d *daemon) boot(w *world) error {
 			continue
 		}
 		for _, n := range w.nodesOf(c.name) {
-			if d.machines[n.id()] != nil || d.state.Off[n.id()] {
+			if d.state.Off[n.id()] {
+				continue
+			}
+			if m := d.machines[n.id()]; m != nil {
+				errs = append(errs, m.become(n, d.underlay))
 				continue
 			}
 			path := d.layout.namespace(d.config, fmt.Sprintf("node%d", n.number))
@@ -216,9 +221,13 @@ func (d *daemon) faults(w *world) error {
 			continue
 		}
 		errs = append(errs, d.underlay.setFault(port(n, SideLAN), lanBridge(d.state.number(n.cluster)), d.state.Links[n.id()+"/"+SideLAN]))
-		if n.gateway {
+		if n.card {
 			errs = append(errs, d.underlay.setFault(port(n, SideWAN), "wan", d.state.Links[n.id()+"/"+SideWAN]))
 		}
+		errs = append(errs, d.machines[n.id()].setLost(d.state.Lost[n.id()]))
+	}
+	for _, m := range d.machines {
+		errs = append(errs, m.setPackets(d.underlay.limited()))
 	}
 	return errors.Join(errs...)
 }

@@ -1,14 +1,9 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 )
 
 // Fault is something bad to do to the lab, or to mend.
@@ -16,60 +11,135 @@ type Fault struct {
 	Kind   string `json:"kind"`             // one of FaultKinds
 	Target string `json:"target,omitempty"` // CLUSTER/NODE, or CLUSTER for the sync (empty = all)
 	Side   string `json:"side,omitempty"`   // wan | lan; empty = wan on a gateway, lan elsewhere
-	Value  string `json:"value,omitempty"`  // of delay: a duration; of loss: a percentage; 0 heals
+	Way    string `json:"way,omitempty"`    // of cut and loss, as the node sees it: in | out; empty = both
+	Value  string `json:"value,omitempty"`  // of delay a duration, of loss a percentage, of mtu bytes, of upgrade-agent a program
+}
+
+// The ways of a packet, as the node sees it.
+const (
+	WayIn  = "in"
+	WayOut = "out"
+)
+
+// faultKind is one kind with the arguments that it takes.
+type faultKind struct {
+	name, help string
+	concerns   concern
+	value      string // what its value is; empty = it takes none
+	optional   bool   // the value may be left out
+	do         func(*daemon, *node, Fault) error
+}
+
+// concern is what a fault happens to.
+type concern int
+
+const (
+	aNode    concern = iota
+	aLink            // of a node: takes a side
+	oneWay           // of a link of a node: takes a side and a way
+	aCluster         // or all of them
+)
+
+func faultKinds() []faultKind {
+	return []faultKind{
+		{"kill-agent", "end a node's agent with SIGKILL; it stays away", aNode, "", false, (*daemon).killAgent},
+		{"stop-agent", "end a node's agent with SIGTERM; it stays away", aNode, "", false, (*daemon).stopAgent},
+		{"start-agent", "start it again", aNode, "", false, (*daemon).startAgent},
+		{"restart-agent", "end a node's agent with SIGKILL; it is started again at once", aNode, "", false, (*daemon).restartAgent},
+		{"upgrade-agent", "end a node's agent with SIGTERM and start another program (--agent PATH), or the same", aNode, "a program", true, (*daemon).upgradeAgent},
+		{"freeze-agent", "stop a node's agent with SIGSTOP", aNode, "", false, (*daemon).freezeAgent},
+		{"thaw-agent", "let it go on", aNode, "", false, (*daemon).thawAgent},
+		{"kill-tunnel", "end a gateway's tunnel processes with SIGKILL; the agent starts them again", aNode, "", false, (*daemon).killTunnel},
+		{"freeze-tunnel", "stop a gateway's tunnel processes with SIGSTOP", aNode, "", false, (*daemon).freezeTunnel},
+		{"thaw-tunnel", "let them go on", aNode, "", false, (*daemon).thawTunnel},
+		{"lose-tunnels", "delete a gateway's tunnel devices; until heal, new ones carry nothing", aNode, "", false, (*daemon).loseTunnels},
+		{"kill-gateway", "end a node's agent and tunnel processes with SIGKILL; start-agent brings both back", aNode, "", false, (*daemon).killGateway},
+		{"cut", "cut a node's link (wan or lan); with in or out only what the node receives or sends", oneWay, "", false, (*daemon).faultLink},
+		{"heal", "mend a node's links (cut, delay, loss, mtu) and lost tunnels", aLink, "", false, (*daemon).heal},
+		{"delay", "hold every packet of a link back, each way, such as 20ms", aLink, "a duration up to 10s, such as 20ms; 0 heals", false, (*daemon).faultLink},
+		{"loss", "drop packets of a link at random, each way or only in or out, such as 5%", oneWay, "a percentage, such as 5%; 0 heals", false, (*daemon).faultLink},
+		{"mtu", "drop packets of a link over so many bytes in silence, such as 1400", aLink, "a number of bytes from 576 to 1500; 0 heals", false, (*daemon).faultLink},
+		{"power-off", "take a node away with all that runs on it", aNode, "", false, (*daemon).powerOff},
+		{"power-on", "bring it back", aNode, "", false, (*daemon).powerOn},
+		{"reboot", "power-off, power-on, and its agent starts", aNode, "", false, (*daemon).reboot},
+		{"stop-sync", "carry nothing new to a cluster's nodes (or to all clusters')", aCluster, "", false, (*daemon).faultSync},
+		{"start-sync", "go on, beginning with what is published now", aCluster, "", false, (*daemon).faultSync},
+		{"corrupt-fabric", "overwrite a node's fabric with garbage, and stop its cluster's sync; start-sync mends it", aNode, "", false, (*daemon).corruptFabric},
+	}
 }
 
 // FaultKinds lists the faults with what they do, in the order of the help.
 func FaultKinds() [][2]string {
-	return [][2]string{
-		{"kill-agent", "end a node's agent with SIGKILL; it stays away"},
-		{"start-agent", "start it again"},
-		{"restart-agent", "end a node's agent with SIGKILL; it is started again at once"},
-		{"cut", "cut a node's link (wan or lan)"},
-		{"heal", "mend a node's links: cut, delay and loss"},
-		{"delay", "hold every packet of a link back, each way, such as 20ms"},
-		{"loss", "drop packets of a link at random, each way, such as 5%"},
-		{"power-off", "take a node away with all that runs on it"},
-		{"power-on", "bring it back"},
-		{"stop-sync", "carry nothing new to a cluster's nodes (or to all clusters')"},
-		{"start-sync", "go on, beginning with what is published now"},
-		{"corrupt-fabric", "overwrite a node's fabric with garbage, and stop its cluster's sync; start-sync mends it"},
+	var out [][2]string
+	for _, k := range faultKinds() {
+		out = append(out, [2]string{k.name, k.help})
 	}
+	return out
+}
+
+// check finds the kind of a fault and says what is wrong with its arguments.
+func (f Fault) check() (faultKind, error) {
+	kinds := faultKinds()
+	i := slices.IndexFunc(kinds, func(k faultKind) bool { return k.name == f.Kind })
+	if i < 0 {
+		return faultKind{}, fmt.Errorf("unknown fault %q: see hawser lab fault --help", f.Kind)
+	}
+	k := kinds[i]
+	switch {
+	case k.concerns != aCluster && f.Target == "":
+		return k, fmt.Errorf("%s: name a node, CLUSTER/NODE", k.name)
+	case f.Side != "" && f.Side != SideWAN && f.Side != SideLAN:
+		return k, fmt.Errorf("link %q: a node has wan (gateways) and lan", f.Side)
+	case f.Side != "" && k.concerns != aLink && k.concerns != oneWay:
+		return k, fmt.Errorf("%s: it does not concern a link, so not %q", k.name, f.Side)
+	case f.Way != "" && f.Way != WayIn && f.Way != WayOut:
+		return k, fmt.Errorf("way %q: in or out, as the node sees it; left out = both", f.Way)
+	case f.Way != "" && k.concerns != oneWay:
+		return k, fmt.Errorf("%s: it has no way, so not %q", k.name, f.Way)
+	case f.Value != "" && k.value == "":
+		return k, fmt.Errorf("%s: it takes no value, so not %q", k.name, f.Value)
+	case f.Value == "" && k.value != "" && !k.optional:
+		return k, fmt.Errorf("%s: it needs %s", k.name, k.value)
+	}
+	return k, nil
 }
 
 // fault carries out one fault; d.mu is held.
 func (d *daemon) fault(f Fault) error {
-	if f.Kind == "stop-sync" || f.Kind == "start-sync" {
-		return d.faultSync(f)
+	kind, err := f.check()
+	if err != nil {
+		return err
 	}
-	if !slices.ContainsFunc(FaultKinds(), func(k [2]string) bool { return k[0] == f.Kind }) {
-		return fmt.Errorf("unknown fault %q: see hawser lab fault --help", f.Kind)
+	if kind.concerns == aCluster {
+		return kind.do(d, nil, f)
 	}
 	n, err := d.findNode(f.Target)
 	if err != nil {
 		return err
 	}
-	switch f.Kind {
-	case "kill-agent":
-		d.state.Stopped[n.id()] = true
-	case "start-agent":
-		delete(d.state.Stopped, n.id())
-	case "restart-agent":
-		return d.restartAgent(n)
-	case "power-off":
-		d.state.Off[n.id()] = true
-	case "power-on":
-		delete(d.state.Off, n.id())
-	case "corrupt-fabric":
-		return d.corruptFabric(n)
-	default:
-		return d.faultLink(n, f)
-	}
-	d.converge()
-	return d.broken
+	return kind.do(d, n, f)
 }
 
-func (d *daemon) faultSync(f Fault) error {
+func (d *daemon) findNode(target string) (*node, error) {
+	if n := d.world.node(target); n != nil {
+		return n, nil
+	}
+	var names []string
+	for i := range d.world.nodes {
+		names = append(names, d.world.nodes[i].id())
+	}
+	return nil, fmt.Errorf("no node %q: there are %s", target, strings.Join(names, ", "))
+}
+
+// running is the machine of a node that has power.
+func (d *daemon) running(n *node) (*machine, error) {
+	if m := d.machines[n.id()]; m != nil {
+		return m, nil
+	}
+	return nil, fmt.Errorf("node %s is off: hawser lab fault power-on %s", n.id(), n.id())
+}
+
+func (d *daemon) faultSync(_ *node, f Fault) error {
 	targets := []string{f.Target}
 	if f.Target == "" {
 		targets = nil
@@ -86,108 +156,25 @@ func (d *daemon) faultSync(f Fault) error {
 			delete(d.state.NoSync, name)
 		}
 	}
+	return d.settle()
+}
+
+// settle brings what a fault changed into force.
+func (d *daemon) settle() error {
 	d.converge()
 	return d.broken
 }
 
-func (d *daemon) findNode(target string) (*node, error) {
-	if n := d.world.node(target); n != nil {
-		return n, nil
-	}
-	var names []string
-	for i := range d.world.nodes {
-		names = append(names, d.world.nodes[i].id())
-	}
-	return nil, fmt.Errorf("no node %q: there are %s", target, strings.Join(names, ", "))
-}
-
-func (d *daemon) restartAgent(n *node) error {
-	delete(d.state.Stopped, n.id())
-	m := d.machines[n.id()]
-	if m == nil {
-		return fmt.Errorf("node %s is off: hawser lab fault power-on %s", n.id(), n.id())
-	}
-	if m.agent == nil {
-		d.converge()
-		return d.broken
-	}
-	return m.agent.crash()
-}
-
-// faultLink changes what is wrong with one link of a node.
-func (d *daemon) faultLink(n *node, f Fault) error {
-	sides := []string{f.Side}
-	switch {
-	case f.Side == "" && f.Kind == "heal":
-		sides = []string{SideWAN, SideLAN}
-	case f.Side == "" && n.gateway:
-		sides = []string{SideWAN}
-	case f.Side == "":
-		sides = []string{SideLAN}
-	case f.Side == SideWAN && !n.gateway:
-		return fmt.Errorf("node %s is no gateway: its only link is lan", n.id())
-	case f.Side != SideWAN && f.Side != SideLAN:
-		return fmt.Errorf("link %q: a node has wan (gateways) and lan", f.Side)
-	}
-	for _, side := range sides {
-		id := n.id() + "/" + side
-		next, err := d.state.Links[id].with(f)
-		if err != nil {
-			return err
-		}
-		d.state.Links[id] = next
-		if next == (linkFault{}) {
-			delete(d.state.Links, id)
-		}
-	}
-	d.converge()
-	return d.broken
-}
-
-func (l linkFault) with(f Fault) (linkFault, error) {
-	switch f.Kind {
-	case "heal":
-		return linkFault{}, nil
-	case "cut":
-		l.Cut = true
-	case "delay":
-		delay, err := time.ParseDuration(f.Value)
-		if f.Value == "0" {
-			delay, err = 0, nil
-		}
-		if err != nil || delay < 0 || delay > 10*time.Second {
-			return l, fmt.Errorf("delay %q: it is a duration up to 10s, such as 20ms; 0 heals", f.Value)
-		}
-		l.Delay = delay
-	case "loss":
-		percent, err := strconv.ParseFloat(strings.TrimSuffix(f.Value, "%"), 64)
-		if err != nil || percent < 0 || percent > 100 {
-			return l, fmt.Errorf("loss %q: it is a percentage, such as 5%%; 0 heals", f.Value)
-		}
-		l.Loss = percent / 100
-	}
-	return l, nil
-}
-
-// corruptFabric stops the sync of the node's cluster, which would mend the file
-// at once, and spoils every file of the fabric.
-func (d *daemon) corruptFabric(n *node) error {
-	d.state.NoSync[n.cluster] = true
-	files, err := filepath.Glob(filepath.Join(d.nodeDir(n), "fabric", "*"))
-	if err != nil {
-		return fmt.Errorf("find fabric of node %s: %w", n.id(), err)
-	}
-	errs := []error{d.state.write(d.layout.state())}
-	for _, file := range files {
-		errs = append(errs, os.WriteFile(file, []byte("not a fabric\n"), 0o644))
-	}
-	return errors.Join(errs...)
-}
-
-// mend undoes what keeps the lab from running whole: powered-off nodes, stopped
-// agents and stopped syncs. Faults of links stay.
+// mend undoes what keeps the lab from running whole: powered-off nodes, agents and
+// tunnels that were stopped or lost, and stopped syncs. Faults of links stay.
 func (d *daemon) mend() {
 	clear(d.state.Off)
 	clear(d.state.Stopped)
 	clear(d.state.NoSync)
+	clear(d.state.Lost)
+	for _, m := range d.machines {
+		if err := m.thaw(); err != nil {
+			d.log.Warn("programs stay frozen", "node", m.spec.id(), "err", err)
+		}
+	}
 }

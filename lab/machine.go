@@ -21,12 +21,15 @@ import (
 
 // machine is a node that runs: its namespace and what is in force there.
 type machine struct {
-	spec   node
-	space  *space
-	routes map[route]bool
-	rules  string
-	agent  *child
-	pods   map[string]*container // by ID
+	spec    node
+	space   *space
+	routes  map[route]bool
+	rules   string
+	agent   *child
+	pods    map[string]*container // by ID
+	frozen  bool                  // its tunnel processes
+	lost    bool                  // its tunnels
+	packets bool                  // large segments are cut before they reach the underlay
 }
 
 // container is a pod that runs.
@@ -63,7 +66,11 @@ func (m *machine) wire(u *underlay, clusterNumber int) error {
 			return err
 		}
 	}
-	for _, addr := range m.spec.wan {
+	return m.addWAN(m.spec.wan)
+}
+
+func (m *machine) addWAN(addrs []netip.Addr) error {
+	for _, addr := range addrs {
 		if err := m.space.address("wan0", host(addr)); err != nil {
 			return err
 		}
@@ -74,15 +81,15 @@ func (m *machine) wire(u *underlay, clusterNumber int) error {
 // halt ends everything on the node and takes it away, as a power cut would: its
 // links go first, so that nobody hears how the rest ends.
 func (m *machine) halt(u *underlay) error {
-	errs := []error{u.detach(&m.spec)}
+	errs := []error{u.unplug(&m.spec)}
 	if m.agent != nil {
 		m.agent.stop()
 	}
 	for id := range m.pods {
 		errs = append(errs, m.stopPod(id))
 	}
-	errs = append(errs, killIn(m.space.path))
-	return errors.Join(append(errs, m.space.close())...)
+	errs = append(errs, killIn(m.space.path), u.detach(&m.spec), m.space.close())
+	return errors.Join(errs...)
 }
 
 // killIn ends every process in a namespace; new ones may appear meanwhile.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -190,6 +192,159 @@ func TestFaults(t *testing.T) {
 	r.want("a/default/gw", "http://10.77.0.10", func(a whereami.Answer, err error) bool { return err == nil && a.Pod == "gw" })
 	do(Fault{Kind: "power-on", Target: "a/a-w1"})
 	r.want("a/default/client", "http://"+r.pod("a/default/web-1").IP+":8080", reached)
+}
+
+// TestOneWay: a link loses what one side sends, and nothing of the other.
+func TestOneWay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	listeners := map[string]net.PacketConn{}
+	for node, address := range map[string]string{"a/a-gw": "203.0.113.1:9000", "b/b-gw": "203.0.113.2:9000"} {
+		err := netspace.Do(r.ns(node), func() (err error) { listeners[node], err = net.ListenPacket("udp", address); return err })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listeners[node].Close()
+	}
+	there, back := listeners["a/a-gw"], listeners["b/b-gw"]
+	arrives := func(from, to net.PacketConn, size int) bool {
+		t.Helper()
+		_ = to.SetReadDeadline(time.Now()) // what came before is of no interest
+		buffer := make([]byte, 2000)
+		for err := error(nil); err == nil; {
+			_, _, err = to.ReadFrom(buffer)
+		}
+		_ = to.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		if _, err := from.WriteTo(make([]byte, size), to.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		n, _, err := to.ReadFrom(buffer)
+		return err == nil && n == size
+	}
+	// Both sides know each other's address before anything is lost.
+	if !arrives(there, back, 10) || !arrives(back, there, 10) {
+		t.Fatal("nothing arrives on a whole link")
+	}
+	type want struct{ out, in, outLong, inLong bool }
+	tests := []struct {
+		fault Fault
+		want  want
+	}{
+		{Fault{Kind: "cut", Way: WayIn}, want{out: true, outLong: true}},
+		{Fault{Kind: "heal"}, want{true, true, true, true}},
+		{Fault{Kind: "cut", Way: WayOut}, want{in: true, inLong: true}},
+		{Fault{Kind: "heal", Side: SideWAN}, want{true, true, true, true}},
+		{Fault{Kind: "loss", Way: WayOut, Value: "100%"}, want{in: true, inLong: true}},
+		{Fault{Kind: "loss", Way: WayOut, Value: "0"}, want{true, true, true, true}},
+		{Fault{Kind: "mtu", Value: "1300"}, want{out: true, in: true}},
+		{Fault{Kind: "delay", Value: "1ms"}, want{out: true, in: true}},
+		{Fault{Kind: "mtu", Value: "0"}, want{true, true, true, true}},
+	}
+	for _, tt := range tests {
+		tt.fault.Target = "a/a-gw"
+		if err := r.client.Fault(context.Background(), tt.fault); err != nil {
+			t.Fatal(err)
+		}
+		got := want{arrives(there, back, 1272), arrives(back, there, 1272), arrives(there, back, 1273), arrives(back, there, 1273)}
+		if got != tt.want {
+			t.Errorf("%+v: %+v, want %+v", tt.fault, got, tt.want)
+		}
+	}
+}
+
+// TestLengthOfStreams: a link that drops long packets judges each packet of a
+// large segment, so that a stream of full packets stands still.
+func TestLengthOfStreams(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	if err := r.client.Fault(context.Background(), Fault{Kind: "mtu", Target: "b/b-gw", Value: "1400"}); err != nil {
+		t.Fatal(err)
+	}
+	var listener net.Listener
+	var conn net.Conn
+	err := errors.Join(
+		netspace.Do(r.ns("b/b-gw"), func() (err error) { listener, err = net.Listen("tcp", "203.0.113.2:9000"); return err }),
+		netspace.Do(r.ns("a/a-gw"), func() (err error) { conn, err = net.Dial("tcp", "203.0.113.2:9000"); return err }),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	defer conn.Close()
+	in, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // more than the kernel holds stays here
+	if _, err := conn.Write(make([]byte, 1<<20)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	_ = in.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+	if n, err := io.Copy(io.Discard, in); n != 0 || err == nil {
+		t.Errorf("%d bytes arrived in packets that are too long, %v", n, err)
+	}
+}
+
+// TestPowerCutIsSilent: nothing that dies with a node says good-bye.
+func TestPowerCutIsSilent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var conn net.Conn
+	err := netspace.Do(r.ns("a/a-gw"), func() (err error) {
+		conn, err = net.Dial("tcp", "203.0.113.2:8080")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	marker := filepath.Join(r.layout.Node("b-gw"), "run", "marker")
+	if err := os.WriteFile(marker, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.client.Fault(context.Background(), Fault{Kind: "reboot", Target: "b/b-gw"}); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a connection to a node that lost its power: %v, want silence", err)
+	}
+	r.want("a/a-gw", "http://203.0.113.2:8080", clientIs("203.0.113.1"))
+	if _, err := os.Stat(marker); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("/run after a reboot: %v", err)
+	}
+}
+
+// TestWrongNodes: what a fault cannot find, it says.
+func TestWrongNodes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ctx := context.Background()
+	if err := r.client.Fault(ctx, Fault{Kind: "power-off", Target: "a/a-w1"}); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		fault Fault
+		want  string
+	}{
+		{Fault{Kind: "cut", Target: "a/x"}, `no node "a/x": there are a/a-gw, a/a-w1, b/b-gw, b/b-w1`},
+		{Fault{Kind: "cut", Target: "b/b-w1", Side: "wan"}, "node b/b-w1 is no gateway: its only link is lan"},
+		{Fault{Kind: "restart-agent", Target: "a/a-w1"}, "node a/a-w1 is off: hawser lab fault power-on a/a-w1"},
+		{Fault{Kind: "kill-tunnel", Target: "a/a-w1"}, "node a/a-w1 is off: hawser lab fault power-on a/a-w1"},
+		{Fault{Kind: "lose-tunnels", Target: "a/a-w1"}, "node a/a-w1 is off: hawser lab fault power-on a/a-w1"},
+		{Fault{Kind: "kill-tunnel", Target: "b/b-w1"}, "node b/b-w1 has no tunnel process: it is no gateway, or its kernel runs the tunnels"},
+		{Fault{Kind: "freeze-agent", Target: "b/b-w1"}, "no agent runs on node b/b-w1: hawser lab fault start-agent b/b-w1"},
+		{Fault{Kind: "kill-gateway", Target: "b/b-gw"}, "no agent runs on node b/b-gw: hawser lab fault start-agent b/b-gw"},
+		{Fault{Kind: "upgrade-agent", Target: "b/b-gw", Value: "/nowhere"}, "upgrade-agent: stat /nowhere: no such file or directory"},
+		{Fault{Kind: "upgrade-agent", Target: "b/b-gw", Value: "/etc"}, "upgrade-agent: /etc is not the absolute path of a program"},
+		{Fault{Kind: "stop-sync", Target: "c"}, `no cluster "c": there are a, b`},
+	}
+	for _, tt := range tests {
+		if err := r.client.Fault(ctx, tt.fault); err == nil || err.Error() != tt.want {
+			t.Errorf("%+v: %v, want %s", tt.fault, err, tt.want)
+		}
+	}
 }
 
 // TestDelayKeepsBulk: a delayed link carries a stream of large segments unharmed.

@@ -32,7 +32,11 @@ func (w *world) place(c cluster, set *workload.Set, s *state) clusterPlan {
 	}
 	pods := set.Pods(s.running(c.name))
 	if !slices.ContainsFunc(pods, func(p workload.Pod) bool { return p.ID() == "default/client" }) {
-		pods = append(pods, clientPod(workers[0].name))
+		node := workers[0].name
+		if slot, known := s.Pods[c.name+"/default/client"]; known && w.node(c.name+"/"+slot.Node) != nil {
+			node = slot.Node
+		}
+		pods = append(pods, clientPod(node))
 		slices.SortFunc(pods, func(a, b workload.Pod) int { return cmp.Compare(a.ID(), b.ID()) })
 	}
 	s.forget(c.name, pods)

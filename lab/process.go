@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"hawser.dev/hawser/lab/netspace"
 )
 
@@ -41,6 +43,7 @@ type child struct {
 	process  netspace.Process // zero while it does not run
 	restarts int
 	lastEnd  string
+	ending   bool // was told to end
 }
 
 // startChild starts the program and watches over it.
@@ -60,6 +63,27 @@ func (c *child) stop() {
 	<-c.done
 }
 
+// end asks the program with SIGTERM to end, for good, and waits for that.
+func (c *child) end(within time.Duration) error {
+	c.mu.Lock()
+	c.ending = true
+	process := c.process
+	c.mu.Unlock()
+	defer c.stop()
+	if process.PID == 0 {
+		return nil // it is between two starts
+	}
+	if err := process.Signal(unix.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-time.After(within):
+		return fmt.Errorf("%s did not end within %s of SIGTERM: it was killed", c.name, within)
+	}
+}
+
 // crash ends the program with SIGKILL; it is started again.
 func (c *child) crash() error {
 	process, _, _ := c.state()
@@ -74,12 +98,18 @@ func (c *child) state() (process netspace.Process, restarts int, lastEnd string)
 	return c.process, c.restarts, c.lastEnd
 }
 
+func (c *child) told() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ending
+}
+
 func (c *child) watch(ctx context.Context) {
 	pause := firstPause
 	for {
 		began := time.Now()
 		err := c.run(ctx)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || c.told() {
 			return
 		}
 		if time.Since(began) > steady {

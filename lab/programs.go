@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -43,7 +44,7 @@ func (d *daemon) agentProgram(n *node, m *machine) (program, error) {
 		return program{}, err
 	}
 	argv := []string{
-		d.config.Agent, "run", "--cluster", n.cluster, "--node", n.name,
+		cmp.Or(d.state.Agents[n.id()], d.config.Agent), "run", "--cluster", n.cluster, "--node", n.name,
 		"--fabric", filepath.Join(dir, "fabric"), "--keys", filepath.Join(dir, "keys"), "--identity", filepath.Join(dir, "identity"),
 		"--facts", filepath.Join(dir, "facts"), "--state", filepath.Join(dir, "state"), "--socket", "/run/agent.sock",
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -26,7 +27,11 @@ type state struct {
 	Off     map[string]bool      `json:"off"`     // cluster/node: without power
 	Stopped map[string]bool      `json:"stopped"` // cluster/node: its agent was stopped
 	NoSync  map[string]bool      `json:"noSync"`  // by cluster
+	Lost    map[string]bool      `json:"lost"`    // cluster/node: its tunnels carry nothing
+	Agents  map[string]string    `json:"agents"`  // cluster/node: the program that its agent was upgraded to
 	Links   map[string]linkFault `json:"links"`   // cluster/node/lan or cluster/node/wan
+
+	Cards map[string][]netip.Addr `json:"cards"` // cluster/node of every node that was a gateway: its last addresses in the underlay
 }
 
 type podSlot struct {
@@ -37,9 +42,13 @@ type podSlot struct {
 
 // linkFault is what is wrong with one link of a node.
 type linkFault struct {
-	Cut   bool          `json:"cut,omitempty"`
-	Loss  float64       `json:"loss,omitempty"`  // 0..1, each way
-	Delay time.Duration `json:"delay,omitempty"` // each way
+	Cut     bool          `json:"cut,omitempty"`     // no carrier
+	CutIn   bool          `json:"cutIn,omitempty"`   // the node receives nothing
+	CutOut  bool          `json:"cutOut,omitempty"`  // what it sends is lost
+	LossIn  float64       `json:"lossIn,omitempty"`  // 0..1 of what it receives
+	LossOut float64       `json:"lossOut,omitempty"` // 0..1 of what it sends
+	Delay   time.Duration `json:"delay,omitempty"`   // each way
+	MTU     int           `json:"mtu,omitempty"`     // longer packets are lost each way; 0 = none
 }
 
 func newState() *state {
@@ -48,6 +57,7 @@ func newState() *state {
 		Pods: map[string]podSlot{}, Before: map[string][]netip.Addr{},
 		Services: map[string][]netip.Addr{}, WAN: map[string]netip.Addr{}, Cursor: map[string]int{}, Ready: map[string]bool{},
 		Off: map[string]bool{}, Stopped: map[string]bool{}, NoSync: map[string]bool{}, Links: map[string]linkFault{},
+		Lost: map[string]bool{}, Agents: map[string]string{}, Cards: map[string][]netip.Addr{},
 	}
 }
 
@@ -99,6 +109,18 @@ func (s *state) slot(cluster, node string) int {
 	}
 	s.Slots[id] = n
 	return n
+}
+
+// nodesOf lists the nodes that a cluster ever had, in the order of their slots.
+func (s *state) nodesOf(cluster string) []string {
+	var out []string
+	for id := range s.Slots {
+		if clusterOf(id) == cluster {
+			out = append(out, id)
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return s.Slots[a] - s.Slots[b] })
+	return out
 }
 
 // folder gives the name of a node's folder.

@@ -47,7 +47,9 @@ type NodeStatus struct {
 	Faults   []string `json:"faults,omitempty"`
 	Agent    Agent    `json:"agent"`
 	Dir      string   `json:"dir"` // fabric, keys, facts, state, run/agent.sock, agent.log
-	net      string
+	// Links names the node's ends in the underlay (wan, lan), for captures there.
+	Links map[string]string `json:"links"`
+	net   string
 }
 
 // Agent is the agent of one node.
@@ -145,16 +147,14 @@ func (d *daemon) nodeStatus(n *node) NodeStatus {
 		Agent: Agent{Stopped: d.state.Stopped[n.id()]},
 	}
 	for _, side := range []string{SideWAN, SideLAN} {
-		f := d.state.Links[n.id()+"/"+side]
-		for text, set := range map[string]bool{
-			"cut " + side: f.Cut,
-			fmt.Sprintf("delay %s %s", side, f.Delay):     f.Delay > 0,
-			fmt.Sprintf("loss %s %g%%", side, f.Loss*100): f.Loss > 0,
-		} {
-			if set {
-				out.Faults = append(out.Faults, text)
-			}
-		}
+		out.Faults = append(out.Faults, d.state.Links[n.id()+"/"+side].texts(side)...)
+	}
+	out.Links = map[string]string{SideLAN: port(n, SideLAN)}
+	if n.card {
+		out.Links[SideWAN] = port(n, SideWAN)
+	}
+	if d.state.Lost[n.id()] {
+		out.Faults = append(out.Faults, "tunnels lost")
 	}
 	m := d.machines[n.id()]
 	switch {
@@ -165,6 +165,12 @@ func (d *daemon) nodeStatus(n *node) NodeStatus {
 		if m.agent != nil {
 			process, restarts, end := m.agent.state()
 			out.Agent.PID, out.Agent.Restarts, out.Agent.Problem = process.PID, restarts, end
+			if process.Frozen() {
+				out.Faults = append(out.Faults, "agent frozen")
+			}
+		}
+		if m.frozen {
+			out.Faults = append(out.Faults, "tunnels frozen")
 		}
 	}
 	return out

@@ -1,11 +1,11 @@
 package lab
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
-	"slices"
-	"strings"
 )
 
 // Sides of a node: which of its two links a fault concerns.
@@ -22,7 +22,7 @@ type underlay struct {
 	lans   map[int]bool         // bridges by cluster number
 	faults map[string]linkFault // in force, by port
 	delays map[string]*delayer  // by port
-	loss   string               // rules in force
+	drops  string               // rules in force
 }
 
 func newUnderlay(path string) (*underlay, error) {
@@ -61,19 +61,31 @@ func lanBridge(number int) string { return fmt.Sprintf("lan%d", number) }
 // port names the underlay's end of a node's link.
 func port(n *node, side string) string { return fmt.Sprintf("%c%d", side[0], n.number) }
 
-// attach wires a node's eth0 to its cluster's bridge and, for a gateway, wan0 to
-// the wide area.
+// cardAddress is the hardware address of a node's card: the same after a reboot,
+// as neighbours remember it.
+func cardAddress(n *node, side string) net.HardwareAddr {
+	sum := sha256.Sum256([]byte(n.id() + "/" + side))
+	return append(net.HardwareAddr{0x02}, sum[:5]...) // locally administered, no group
+}
+
+// attach wires a node's eth0 to its cluster's bridge and, where it has the card,
+// wan0 to the wide area.
 func (u *underlay) attach(n *node, clusterNumber int, into *space) error {
-	if err := pair(u.space, port(n, SideLAN), into, "eth0"); err != nil {
+	if err := pairWith(u.space, port(n, SideLAN), into, "eth0", cardAddress(n, SideLAN)); err != nil {
 		return err
 	}
 	if err := u.enslave(port(n, SideLAN), lanBridge(clusterNumber)); err != nil {
 		return err
 	}
-	if !n.gateway {
+	if !n.card {
 		return nil
 	}
-	if err := pair(u.space, port(n, SideWAN), into, "wan0"); err != nil {
+	return u.plug(n, into)
+}
+
+// plug gives a node its card for the wide area.
+func (u *underlay) plug(n *node, into *space) error {
+	if err := pairWith(u.space, port(n, SideWAN), into, "wan0", cardAddress(n, SideWAN)); err != nil {
 		return err
 	}
 	return u.enslave(port(n, SideWAN), "wan")
@@ -115,7 +127,7 @@ func (u *underlay) setFault(name, bridge string, want linkFault) error {
 		}
 	}
 	u.faults[name] = want
-	return u.setLoss()
+	return u.setDrops()
 }
 
 func (u *underlay) setDelay(name, bridge string, want linkFault) error {
@@ -135,42 +147,35 @@ func (u *underlay) setDelay(name, bridge string, want linkFault) error {
 	return nil
 }
 
-// setLoss loads the rules that drop packets at random on lossy ports.
-func (u *underlay) setLoss() error {
-	text := lossRules(u.faults)
-	if text == u.loss {
+// setDrops loads the rules that drop packets.
+func (u *underlay) setDrops() error {
+	text := dropRules(u.faults)
+	if text == u.drops {
 		return nil
 	}
 	if err := loadRules(u.path, text); err != nil {
 		return err
 	}
-	u.loss = text
+	u.drops = text
 	return nil
 }
 
-func lossRules(faults map[string]linkFault) string {
-	var drops []string
-	for name, fault := range faults {
-		if fault.Loss <= 0 {
-			continue
-		}
-		// A port with a delay is not on the bridge: its stand-in is.
-		on := name
-		if fault.Delay > 0 {
-			on = standIn(name)
-		}
-		verdict := fmt.Sprintf("numgen random mod 10000 < %d drop", int(fault.Loss*10000))
-		if fault.Loss >= 1 {
-			verdict = "drop" // nft refuses a comparison that is always true
-		}
-		for _, way := range []string{"iifname", "oifname"} {
-			drops = append(drops, fmt.Sprintf("%s %q %s", way, on, verdict))
+// limited reports whether packets are judged by their length somewhere.
+func (u *underlay) limited() bool {
+	for _, fault := range u.faults {
+		if fault.MTU > 0 {
+			return true
 		}
 	}
-	slices.Sort(drops)
-	var out strings.Builder
-	out.WriteString("table bridge lab\ndelete table bridge lab\ntable bridge lab {\n")
-	chain(&out, "forward", "type filter hook forward priority 0", drops)
-	out.WriteString("}\n")
-	return out.String()
+	return false
+}
+
+// unplug takes a node's links off power, as a power cut would: nothing that its
+// programs send while they end gets out.
+func (u *underlay) unplug(n *node) error {
+	errs := []error{u.down(port(n, SideLAN))}
+	if n.card {
+		errs = append(errs, u.down(port(n, SideWAN)))
+	}
+	return errors.Join(errs...)
 }

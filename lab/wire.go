@@ -14,8 +14,13 @@ import (
 	"hawser.dev/hawser/lab/netspace"
 )
 
-// mtu of every link of the lab, in bytes.
-const mtu = 1500
+const (
+	// mtu of every link of the lab, in bytes.
+	mtu = 1500
+	// mostSegments is the kernel's default for the packets that a large segment
+	// stands for (GSO_MAX_SEGS).
+	mostSegments = 65535
+)
 
 // space is one network namespace with an open netlink handle.
 type space struct {
@@ -65,9 +70,15 @@ func (s *space) close() error {
 
 // pair makes a veth link between two namespaces and brings both ends up.
 func pair(a *space, nameA string, b *space, nameB string) error {
+	return pairWith(a, nameA, b, nameB, nil)
+}
+
+// pairWith makes a pair whose second end has a hardware address of its own; nil
+// leaves it to the kernel.
+func pairWith(a *space, nameA string, b *space, nameB string, mac net.HardwareAddr) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = nameA, mtu
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: nameB, PeerNamespace: netlink.NsFd(int(b.ns)), PeerMTU: mtu}
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: nameB, PeerNamespace: netlink.NsFd(int(b.ns)), PeerMTU: mtu, PeerHardwareAddr: mac}
 	if err := a.link.LinkAdd(veth); err != nil {
 		return fmt.Errorf("add link %s to %s: %w", nameA, nameB, err)
 	}
@@ -152,6 +163,17 @@ func (s *space) address(name string, prefix netip.Prefix) error {
 	}
 	if err := s.link.AddrReplace(link, addr); err != nil {
 		return fmt.Errorf("add address %s to %s: %w", prefix, name, err)
+	}
+	return nil
+}
+
+func (s *space) unaddress(name string, prefix netip.Prefix) error {
+	link, err := s.link.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", name, err)
+	}
+	if err := s.link.AddrDel(link, &netlink.Addr{IPNet: ipNet(prefix)}); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return fmt.Errorf("remove address %s from %s: %w", prefix, name, err)
 	}
 	return nil
 }

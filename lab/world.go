@@ -34,11 +34,12 @@ type clusterPlan struct {
 type node struct {
 	cluster  string
 	name     string
-	gateway  bool
+	gateway  bool           // of the topology now
+	card     bool           // is or was a gateway: it has the card for the wide area
 	number   int            // names its links in the underlay
 	lan      []netip.Addr   // one a family
-	wan      []netip.Addr   // gateways: the addresses of their endpoints
-	remotes  []netip.Addr   // gateways: the endpoints of all others
+	wan      []netip.Addr   // of the card: the addresses of the gateway's endpoints
+	remotes  []netip.Addr   // of the card: the endpoints of all others
 	podCIDRs []netip.Prefix // this node's share
 	wide     []netip.Prefix // all pod prefixes of the cluster
 	services []netip.Prefix // all service prefixes of the cluster
@@ -88,6 +89,7 @@ func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*wo
 			return nil, err
 		}
 	}
+	w.keepCards(s)
 	for i := range w.nodes {
 		w.nodes[i].remotes = w.remotesOf(&w.nodes[i])
 	}
@@ -101,7 +103,32 @@ func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*wo
 	return w, nil
 }
 
-// addNodes makes a node for each gateway and the workers.
+// keepCards leaves a node that was a gateway its card and the addresses there, so
+// that what still goes through it goes on, until another gateway has the address.
+func (w *world) keepCards(s *state) {
+	taken := map[netip.Addr]bool{}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if !n.gateway {
+			continue
+		}
+		n.card = true
+		s.Cards[n.id()] = n.wan
+		for _, addr := range n.wan {
+			taken[addr] = true
+		}
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if had, card := s.Cards[n.id()]; card && !n.gateway {
+			n.card = true
+			n.wan = slices.DeleteFunc(slices.Clone(had), func(a netip.Addr) bool { return taken[a] })
+		}
+	}
+}
+
+// addNodes makes a node for each gateway, the workers, and a worker of each node
+// whose gateway has left the topology.
 func (w *world) addNodes(c cluster, workers int, s *state) error {
 	byName := map[string]*node{}
 	var order []string
@@ -123,6 +150,9 @@ func (w *world) addNodes(c cluster, workers int, s *state) error {
 	}
 	for i := range workers {
 		add(fmt.Sprintf("%s-w%d", c.name, i+1))
+	}
+	for _, id := range s.nodesOf(c.name) {
+		add(strings.TrimPrefix(id, c.name+"/"))
 	}
 	for _, name := range order {
 		n := byName[name]
@@ -200,7 +230,7 @@ func (s *state) wanAddr(name string) (netip.Addr, error) {
 
 func (w *world) remotesOf(n *node) []netip.Addr {
 	var out []netip.Addr
-	if !n.gateway {
+	if !n.card {
 		return nil
 	}
 	for i := range w.nodes {

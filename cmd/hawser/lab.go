@@ -51,7 +51,7 @@ commit there, and the reconciler carries the commit to the agents.
 	cmd.PersistentFlags().StringVar(&f.dir, "dir", "", "folder of the lab (env "+lab.DirEnv+") ["+lab.DefaultDir+"]")
 	cmd.AddCommand(
 		newLabUpCommand(f), newLabDownCommand(f), newLabStatusCommand(f), newLabRepoCommand(f), newLabRecipientCommand(f),
-		newLabExecCommand(f), newLabNodeCommand(f), newLabLogsCommand(f), newLabApplyCommand(f), newLabDeleteCommand(f),
+		newLabExecCommand(f), newLabNodeCommand(f), newLabUnderlayCommand(f), newLabLogsCommand(f), newLabApplyCommand(f), newLabDeleteCommand(f),
 		newLabScaleCommand(f), newLabReadyCommand(f), newLabFaultCommand(f), newLabDaemonCommand(f), newLabNsexecCommand(),
 	)
 	return cmd

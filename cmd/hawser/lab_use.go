@@ -34,6 +34,24 @@ the /run of a node: hawser-agent status, wg, nft and ip show that node's.`,
 	}
 }
 
+func newLabUnderlayCommand(f *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "underlay -- CMD [ARGS...]",
+		Short: "Run a program of this machine between the nodes, such as tcpdump",
+		Long: `Run a program of this machine with the network between the nodes: bridge wan and
+one bridge lanN a cluster. Every link of a node has its end there; hawser lab
+status -o json names them (links).`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			return c.Exec(cmd.Context(), lab.Underlay, args)
+		},
+	}
+}
+
 func (f *labFlags) enter(cmd *cobra.Command, args []string, slashes int, form string) error {
 	if strings.Count(args[0], "/") != slashes {
 		return fmt.Errorf("%q: name it %s, as hawser lab status does", args[0], form)
@@ -176,42 +194,4 @@ func (f *labFlags) change(cmd *cobra.Command, change lab.Change) error {
 		return err
 	}
 	return c.Change(cmd.Context(), change)
-}
-
-func newLabFaultCommand(f *labFlags) *cobra.Command {
-	var kinds strings.Builder
-	var names []string
-	for _, k := range lab.FaultKinds() {
-		fmt.Fprintf(&kinds, "  %-16s %s\n", k[0], k[1])
-		names = append(names, k[0])
-	}
-	return &cobra.Command{
-		Use:   "fault KIND [CLUSTER/NODE | CLUSTER] [wan|lan] [VALUE]",
-		Short: "Do something bad to the lab, or mend it",
-		Long: "Do something bad to the lab, or mend it. Links are wan (a gateway's, the default there) and lan.\n\n" +
-			kinds.String() + "\n  hawser lab fault cut g1/g1-a\n  hawser lab fault delay g1/g1-a wan 20ms\n  hawser lab fault stop-sync g2",
-		ValidArgs: names,
-		Args:      cobra.RangeArgs(1, 4),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			fault := lab.Fault{Kind: args[0]}
-			rest := args[1:]
-			if len(rest) > 0 {
-				fault.Target, rest = rest[0], rest[1:]
-			}
-			if len(rest) > 0 && (rest[0] == lab.SideWAN || rest[0] == lab.SideLAN) {
-				fault.Side, rest = rest[0], rest[1:]
-			}
-			if len(rest) > 0 {
-				fault.Value, rest = rest[0], rest[1:]
-			}
-			if len(rest) > 0 {
-				return fmt.Errorf("%q: one argument too many (see %s --help)", rest[0], cmd.CommandPath())
-			}
-			c, err := f.client()
-			if err != nil {
-				return err
-			}
-			return c.Fault(cmd.Context(), fault)
-		},
-	}
 }

@@ -131,7 +131,7 @@ func ancestors() map[int]bool {
 func Kill(ctx context.Context, processes []Process) error {
 	var errs []error
 	for _, p := range processes {
-		errs = append(errs, p.signal(unix.SIGKILL))
+		errs = append(errs, p.Signal(unix.SIGKILL))
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -147,9 +147,10 @@ func Kill(ctx context.Context, processes []Process) error {
 	return errors.Join(errs...)
 }
 
-// signal goes through a process descriptor: between the check of the start time
-// and the signal the number cannot come to mean another process.
-func (p Process) signal(sig unix.Signal) error {
+// Signal sends a signal; a process that is gone is fine. It goes through a process
+// descriptor: between the check of the start time and the signal the number
+// cannot come to mean another process.
+func (p Process) Signal(sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -162,9 +163,18 @@ func (p Process) signal(sig unix.Signal) error {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("end process %d: %w", p.PID, err)
+		return fmt.Errorf("send %s to process %d: %w", sig, p.PID, err)
 	}
 	return nil
+}
+
+// Frozen reports whether SIGSTOP holds the process.
+func (p Process) Frozen() bool {
+	if p.PID <= 0 {
+		return false
+	}
+	state, start, err := stat(p.PID)
+	return err == nil && start == p.Start && state == 'T'
 }
 
 // Inodes gives the inodes of the namespaces pinned in dir.

@@ -1,0 +1,147 @@
+package lab
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// heal mends links, and tunnels unless only one link is meant.
+func (d *daemon) heal(n *node, f Fault) error {
+	if f.Side == "" {
+		delete(d.state.Lost, n.id())
+	}
+	return d.faultLink(n, f)
+}
+
+// faultLink changes what is wrong with one link of a node.
+func (d *daemon) faultLink(n *node, f Fault) error {
+	sides := []string{f.Side}
+	switch {
+	case f.Side == "" && f.Kind == "heal":
+		sides = []string{SideWAN, SideLAN}
+	case f.Side == "" && n.card:
+		sides = []string{SideWAN}
+	case f.Side == "":
+		sides = []string{SideLAN}
+	case f.Side == SideWAN && !n.card:
+		return fmt.Errorf("node %s is no gateway: its only link is lan", n.id())
+	}
+	for _, side := range sides {
+		id := n.id() + "/" + side
+		next, err := d.state.Links[id].with(f)
+		if err != nil {
+			return err
+		}
+		d.state.Links[id] = next
+		if next == (linkFault{}) {
+			delete(d.state.Links, id)
+		}
+	}
+	return d.settle()
+}
+
+// with adds a fault to what is wrong already.
+func (l linkFault) with(f Fault) (linkFault, error) {
+	in, out := f.Way != WayOut, f.Way != WayIn
+	bad := func(what string) (linkFault, error) { return l, fmt.Errorf("%s %q: it is %s", f.Kind, f.Value, what) }
+	switch f.Kind {
+	case "heal":
+		return linkFault{}, nil
+	case "cut":
+		l.Cut = l.Cut || f.Way == ""
+		l.CutIn, l.CutOut = l.CutIn || f.Way == WayIn, l.CutOut || f.Way == WayOut
+	case "delay":
+		delay, err := time.ParseDuration(f.Value)
+		if err != nil || delay < 0 || delay > 10*time.Second {
+			return bad("a duration up to 10s, such as 20ms; 0 heals")
+		}
+		l.Delay = delay
+	case "loss":
+		percent, err := strconv.ParseFloat(strings.TrimSuffix(f.Value, "%"), 64)
+		if err != nil || !(percent >= 0 && percent <= 100) {
+			return bad("a percentage, such as 5%; 0 heals")
+		}
+		if in {
+			l.LossIn = percent / 100
+		}
+		if out {
+			l.LossOut = percent / 100
+		}
+	case "mtu":
+		bytes, err := strconv.Atoi(f.Value)
+		if err != nil || bytes != 0 && (bytes < 576 || bytes > mtu) {
+			return bad("a number of bytes from 576 to 1500; 0 heals")
+		}
+		l.MTU = bytes
+	}
+	return l, nil
+}
+
+// texts says what is wrong with a link, for people.
+func (l linkFault) texts(side string) []string {
+	var out []string
+	for _, f := range []struct {
+		set  bool
+		text string
+	}{
+		{l.Cut, "cut " + side},
+		{l.CutIn, "cut " + side + " in"},
+		{l.CutOut, "cut " + side + " out"},
+		{l.Delay > 0, fmt.Sprintf("delay %s %s", side, l.Delay)},
+		{l.LossIn > 0 && l.LossIn == l.LossOut, fmt.Sprintf("loss %s %g%%", side, l.LossIn*100)},
+		{l.LossIn > 0 && l.LossIn != l.LossOut, fmt.Sprintf("loss %s in %g%%", side, l.LossIn*100)},
+		{l.LossOut > 0 && l.LossIn != l.LossOut, fmt.Sprintf("loss %s out %g%%", side, l.LossOut*100)},
+		{l.MTU > 0, fmt.Sprintf("mtu %s %d", side, l.MTU)},
+	} {
+		if f.set {
+			out = append(out, f.text)
+		}
+	}
+	return out
+}
+
+// drops gives the rules of the underlay that drop packets at one port.
+func (l linkFault) drops(name string) []string {
+	// A port with a delay is not on the bridge: its stand-in is.
+	if l.Delay > 0 {
+		name = standIn(name)
+	}
+	var out []string
+	for _, way := range []struct {
+		match string
+		cut   bool
+		loss  float64
+	}{
+		{fmt.Sprintf("oifname %q", name), l.CutIn, l.LossIn}, // the node receives what leaves through its port
+		{fmt.Sprintf("iifname %q", name), l.CutOut, l.LossOut},
+	} {
+		switch {
+		case way.cut || way.loss >= 1: // nft refuses a comparison that is always true
+			out = append(out, way.match+" drop")
+			continue
+		case way.loss > 0:
+			out = append(out, fmt.Sprintf("%s numgen random mod 10000 < %d drop", way.match, int(way.loss*10000)))
+		}
+		if l.MTU > 0 {
+			out = append(out, fmt.Sprintf("%s meta length > %d drop", way.match, l.MTU))
+		}
+	}
+	return out
+}
+
+// dropRules are the rules of the underlay for all ports.
+func dropRules(faults map[string]linkFault) string {
+	var drops []string
+	for name, fault := range faults {
+		drops = append(drops, fault.drops(name)...)
+	}
+	slices.Sort(drops)
+	var out strings.Builder
+	out.WriteString("table bridge lab\ndelete table bridge lab\ntable bridge lab {\n")
+	chain(&out, "forward", "type filter hook forward priority 0", drops)
+	out.WriteString("}\n")
+	return out.String()
+}

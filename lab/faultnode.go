@@ -1,0 +1,261 @@
+package lab
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// endWithin is how long an agent has to end after SIGTERM.
+const endWithin = 10 * time.Second
+
+func (d *daemon) killAgent(n *node, _ Fault) error {
+	d.state.Stopped[n.id()] = true
+	return d.settle()
+}
+
+func (d *daemon) startAgent(n *node, _ Fault) error {
+	delete(d.state.Stopped, n.id())
+	return d.settle()
+}
+
+// agentOf is the agent that runs on a node.
+func (d *daemon) agentOf(n *node) (*machine, error) {
+	m, err := d.running(n)
+	if err != nil {
+		return nil, err
+	}
+	if m.agent == nil {
+		return nil, fmt.Errorf("no agent runs on node %s: hawser lab fault start-agent %s", n.id(), n.id())
+	}
+	return m, nil
+}
+
+func (d *daemon) restartAgent(n *node, _ Fault) error {
+	delete(d.state.Stopped, n.id())
+	m, err := d.running(n)
+	if err != nil {
+		return err
+	}
+	if m.agent == nil {
+		return d.settle()
+	}
+	return m.agent.crash()
+}
+
+func (d *daemon) stopAgent(n *node, _ Fault) error {
+	m, err := d.agentOf(n)
+	if err != nil {
+		return err
+	}
+	d.state.Stopped[n.id()] = true
+	err = m.agent.end(endWithin)
+	m.agent = nil
+	return errors.Join(err, d.settle())
+}
+
+func (d *daemon) upgradeAgent(n *node, f Fault) error {
+	if f.Value != "" {
+		info, err := os.Stat(f.Value)
+		if err != nil {
+			return fmt.Errorf("upgrade-agent: %w", err)
+		}
+		if !filepath.IsAbs(f.Value) || info.IsDir() || info.Mode()&0o111 == 0 {
+			return fmt.Errorf("upgrade-agent: %s is not the absolute path of a program", f.Value)
+		}
+	}
+	m, err := d.agentOf(n)
+	if err != nil {
+		return err
+	}
+	d.state.Agents[n.id()] = cmp.Or(f.Value, d.state.Agents[n.id()])
+	err = m.agent.end(endWithin)
+	m.agent = nil
+	return errors.Join(err, d.settle())
+}
+
+func (d *daemon) freezeAgent(n *node, _ Fault) error { return d.signalAgent(n, unix.SIGSTOP) }
+func (d *daemon) thawAgent(n *node, _ Fault) error   { return d.signalAgent(n, unix.SIGCONT) }
+
+func (d *daemon) signalAgent(n *node, sig unix.Signal) error {
+	m, err := d.agentOf(n)
+	if err != nil {
+		return err
+	}
+	process, _, _ := m.agent.state()
+	return process.Signal(sig)
+}
+
+func (d *daemon) killTunnel(n *node, _ Fault) error   { return d.signalTunnels(n, unix.SIGKILL) }
+func (d *daemon) freezeTunnel(n *node, _ Fault) error { return d.signalTunnels(n, unix.SIGSTOP) }
+func (d *daemon) thawTunnel(n *node, _ Fault) error   { return d.signalTunnels(n, unix.SIGCONT) }
+
+func (d *daemon) signalTunnels(n *node, sig unix.Signal) error {
+	m, err := d.running(n)
+	if err != nil {
+		return err
+	}
+	processes, err := m.tunnels()
+	if err != nil {
+		return err
+	}
+	if len(processes) == 0 {
+		return fmt.Errorf("node %s has no tunnel process: it is no gateway, or its kernel runs the tunnels", n.id())
+	}
+	m.frozen = sig == unix.SIGSTOP
+	if sig == unix.SIGKILL {
+		return kill(processes)
+	}
+	var errs []error
+	for _, p := range processes {
+		errs = append(errs, p.Signal(sig))
+	}
+	return errors.Join(errs...)
+}
+
+// killGateway ends the agent and the tunnels in the same moment.
+func (d *daemon) killGateway(n *node, _ Fault) error {
+	m, err := d.agentOf(n)
+	if err != nil {
+		return err
+	}
+	processes, err := m.tunnels()
+	if err != nil {
+		return err
+	}
+	d.state.Stopped[n.id()] = true
+	m.frozen = false
+	m.agent.cancel()
+	err = kill(processes)
+	return errors.Join(err, d.settle())
+}
+
+func (d *daemon) loseTunnels(n *node, _ Fault) error {
+	if _, err := d.running(n); err != nil {
+		return err
+	}
+	d.state.Lost[n.id()] = true
+	return d.settle()
+}
+
+func (d *daemon) powerOff(n *node, _ Fault) error {
+	d.state.Off[n.id()] = true
+	return d.settle()
+}
+
+func (d *daemon) powerOn(n *node, _ Fault) error {
+	delete(d.state.Off, n.id())
+	return d.settle()
+}
+
+func (d *daemon) reboot(n *node, f Fault) error {
+	if err := d.powerOff(n, f); err != nil {
+		return err
+	}
+	delete(d.state.Stopped, n.id())
+	return d.powerOn(n, f)
+}
+
+// corruptFabric stops the sync of the node's cluster, which would mend the file
+// at once, and spoils every file of the fabric.
+func (d *daemon) corruptFabric(n *node, _ Fault) error {
+	d.state.NoSync[n.cluster] = true
+	files, err := filepath.Glob(filepath.Join(d.nodeDir(n), "fabric", "*"))
+	if err != nil {
+		return fmt.Errorf("find fabric of node %s: %w", n.id(), err)
+	}
+	errs := []error{d.state.write(d.layout.state())}
+	for _, file := range files {
+		errs = append(errs, os.WriteFile(file, []byte("not a fabric\n"), 0o644))
+	}
+	return errors.Join(errs...)
+}
+
+func kill(processes []netspace.Process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return netspace.Kill(ctx, processes)
+}
+
+// tunnels are the node's tunnel processes: `hawser-agent wireguard DEVICE`.
+func (m *machine) tunnels() ([]netspace.Process, error) {
+	inode, err := netspace.Inode(m.space.path)
+	if err != nil {
+		return nil, err
+	}
+	var out []netspace.Process
+	for _, p := range netspace.Processes(map[uint64]bool{inode: true}, "") {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+		if args := bytes.Split(raw, []byte{0}); err == nil && len(args) > 1 && string(args[1]) == "wireguard" {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// thaw lets frozen programs of the node go on.
+func (m *machine) thaw() error {
+	var errs []error
+	if m.agent != nil {
+		process, _, _ := m.agent.state()
+		errs = append(errs, process.Signal(unix.SIGCONT))
+	}
+	if m.frozen {
+		processes, err := m.tunnels()
+		errs = append(errs, err)
+		for _, p := range processes {
+			errs = append(errs, p.Signal(unix.SIGCONT))
+		}
+		m.frozen = false
+	}
+	return errors.Join(errs...)
+}
+
+// tunnelDevices is what the names of the agent's tunnel devices begin with.
+const tunnelDevices = "hw-wg"
+
+// setLost takes the tunnels away, or gives them back. Devices that the agent makes
+// in their place carry nothing.
+func (m *machine) setLost(lost bool) error {
+	if m.lost == lost {
+		return nil
+	}
+	var text strings.Builder
+	text.WriteString("table inet lab-lost\ndelete table inet lab-lost\n")
+	if lost {
+		text.WriteString("table inet lab-lost {\n")
+		for hook, match := range map[string]string{"prerouting": "iifname", "postrouting": "oifname"} {
+			rule := fmt.Sprintf("%s %q drop", match, tunnelDevices+"*")
+			chain(&text, hook, "type filter hook "+hook+" priority -300", []string{rule})
+		}
+		text.WriteString("}\n")
+	}
+	if err := loadRules(m.space.path, text.String()); err != nil {
+		return fmt.Errorf("node %s: %w", m.spec.id(), err)
+	}
+	m.lost = lost
+	if !lost {
+		return nil
+	}
+	links, err := m.space.link.LinkList()
+	if err != nil {
+		return fmt.Errorf("node %s: list links: %w", m.spec.id(), err)
+	}
+	var errs []error
+	for _, link := range links {
+		if strings.HasPrefix(link.Attrs().Name, tunnelDevices) {
+			errs = append(errs, m.space.remove(link.Attrs().Name))
+		}
+	}
+	return errors.Join(errs...)
+}
