@@ -74,7 +74,6 @@ func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *Se
 	for _, m := range members(part, svc) {
 		if m.host == nil {
 			v.checkHeadless(e, m, origin)
-			v.selfAnswers(e, m, origin)
 			continue
 		}
 		for _, ip := range m.host.IPs {
@@ -105,20 +104,6 @@ func (v *view) addHostPort(m member, p fabric.Port, ip netip.Addr, origin string
 	// the fixed one the right source.
 	if v.own.Globalnet {
 		v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
-	} else {
-		v.answersSelf(addr, p.Protocol, port, origin)
-	}
-}
-
-// selfAnswers notes a pod without a fixed address, which callers know by its own
-// one, or by the one that mapped egress gives it.
-func (v *view) selfAnswers(e *fabric.Export, m member, origin string) {
-	for _, p := range e.Ports {
-		for _, a := range m.Addrs {
-			if port := m.Ports[portKey(p)]; port > 0 && (v.direct(a) || len(v.mappedAddrs([]netip.Addr{a})) > 0) {
-				v.answersSelf(a, p.Protocol, port, origin)
-			}
-		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 type answer struct {
 	family int
 	id     string // backend's address, protocol and port
-	as     string // address and port; empty = its own
+	as     string // address and port
 	origin string
 }
 
@@ -25,23 +25,14 @@ func (v *view) answersAs(backend netip.Addr, protocol string, port int, as netip
 	if v.gateway == nil {
 		return
 	}
-	a := answer{family: family(backend), id: serviceKey(backend, protocol, port), as: targetText(as, asPort), origin: origin}
-	if v.direct(backend) {
-		// What is sent first over UDP may as well be a question of the pod's own, to
-		// which no client will ever speak: it is left alone.
-		if !strings.EqualFold(protocol, "TCP") {
-			return
-		}
-		v.answersSelf(backend, protocol, port, origin)
+	// What a flat cluster's pod sends first over UDP may as well be a question of
+	// its own, and its source is to be kept.
+	if v.direct(backend) && !strings.EqualFold(protocol, "TCP") {
+		return
 	}
-	v.answers = append(v.answers, a)
-}
-
-// answersSelf notes that callers may know a backend by its own address.
-func (v *view) answersSelf(backend netip.Addr, protocol string, port int, origin string) {
-	if v.gateway != nil {
-		v.answers = append(v.answers, answer{family: family(backend), id: serviceKey(backend, protocol, port), origin: origin})
-	}
+	v.answers = append(v.answers, answer{
+		family: family(backend), id: serviceKey(backend, protocol, port), as: targetText(as, asPort), origin: origin,
+	})
 }
 
 // direct reports whether other clusters reach a pod at its own address.
@@ -61,13 +52,12 @@ func (v *view) addAnswers() {
 		for ; i < len(v.answers) && v.answers[i].family == first.family && v.answers[i].id == first.id; i++ {
 			last = v.answers[i]
 		}
-		switch {
-		case first.as != last.as:
+		if first.as != last.as {
 			v.elements.add(desired.Element{Set: desired.SetAmbiguous, Family: first.family, ID: first.id, Origin: last.origin})
-		case first.as != "":
-			v.elements.add(desired.Element{
-				Set: desired.SetReverse, Family: first.family, ID: first.id, Value: first.as, Origin: first.origin,
-			})
+			continue
 		}
+		v.elements.add(desired.Element{
+			Set: desired.SetReverse, Family: first.family, ID: first.id, Value: first.as, Origin: first.origin,
+		})
 	}
 }
