@@ -18,6 +18,7 @@ import (
 	"hawser.dev/hawser/nodeagent/flows"
 	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/pathmtu"
+	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/tunnel"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -47,7 +48,8 @@ type Agent struct {
 	last     memo
 	mover    mover
 	sizes    sizes
-	leaving  atomic.Bool // this node's gateway left the fabric and lingers
+	slots    project.Memo // of the projections so far
+	leaving  atomic.Bool  // this node's gateway left the fabric and lingers
 	// shown is what status tells; the engine's goroutine swaps it.
 	shown atomic.Pointer[view]
 	named atomic.Bool // names are answered

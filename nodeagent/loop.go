@@ -63,7 +63,7 @@ func (a *Agent) input(in current, w ways, live map[string]project.Live) project.
 		Facts: in.facts.Facts,
 		Local: a.local(in),
 		Paths: w.paths, Transit: w.transit,
-		Live: live,
+		Live: live, Memo: &a.slots,
 	}
 }
 

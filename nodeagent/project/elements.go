@@ -27,6 +27,15 @@ func (e *elements) add(elem desired.Element) {
 	e.buckets[at] = append(e.buckets[at], elem)
 }
 
+// addAll adds elements of one set and family.
+func (e *elements) addAll(set string, family int, list []desired.Element) {
+	if e.buckets == nil {
+		e.buckets = map[bucket][]desired.Element{}
+	}
+	at := bucket{set, family}
+	e.buckets[at] = append(e.buckets[at], list...)
+}
+
 // addr adds an address with, in a map, the address that it maps to.
 func (e *elements) addr(set string, key, value netip.Addr, origin string) {
 	text := ""

@@ -62,16 +62,14 @@ func (v *view) addEntry(e *entry) {
 		Set: desired.SetServices, Family: fam, ID: key,
 		Value: desired.PickChain(count, e.affinity) + strconv.Itoa(fam), Origin: e.origin,
 	})
-	values := make([]string, len(e.targets))
-	for i, t := range e.targets {
-		values[i] = targetText(t.addr, t.port)
+	var slots slotted
+	if count == desired.SlotsOne || v.in.Memo == nil {
+		slots = e.slots(count)
+	} else {
+		slots = v.in.Memo.slots(e, count)
 	}
-	assigned := assign(count, e.targets)
-	ids := slotIDs(key, count)
-	for slot, i := range assigned {
-		v.elements.add(desired.Element{Set: desired.SetSlots, Family: fam, ID: ids[slot], Value: values[i], Origin: e.origin})
-	}
-	v.elements.addr(desired.SetEcho, e.addr, e.targets[assigned[0]].addr, e.origin)
+	v.elements.addAll(desired.SetSlots, fam, slots.elements)
+	v.elements.addr(desired.SetEcho, e.addr, slots.first, e.origin)
 }
 
 func assign(count int, targets []target) []int {

@@ -24,6 +24,9 @@ type Input struct {
 	// other nodes hand to it leaves there, whatever Paths says meanwhile.
 	Transit map[string]Path
 	Live    map[string]Live // by remote cluster; missing = nothing heard, so static data counts
+	// Memo makes later calls with much the same input quick; nil = none. It
+	// changes no result.
+	Memo *Memo `json:"-"`
 }
 
 // Facts is what only this cluster knows: from the Kubernetes API or from files.

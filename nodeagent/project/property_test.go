@@ -229,6 +229,40 @@ func TestKeysAreUnique(t *testing.T) {
 	}
 }
 
+// TestMemoChangesNothing walks from input to input with one memo: backends that
+// come, go and change their weight, and all of it again in the other direction.
+func TestMemoChangesNothing(t *testing.T) {
+	t.Parallel()
+	memo := &project.Memo{}
+	for file, w := range worlds(t) {
+		for name, in := range w.inputs {
+			for step := range 8 {
+				if step%4 == 1 {
+					in.Facts = *clone(t, &in.Facts)
+					for i := range in.Facts.Services {
+						if endpoints := in.Facts.Services[i].Endpoints; len(endpoints) > 0 {
+							endpoints[0].Ready = !endpoints[0].Ready
+						}
+					}
+				}
+				if step%4 == 3 {
+					in.Fabric = clone(t, in.Fabric)
+					for i := range in.Fabric.Exports {
+						in.Fabric.Exports[i].Balance = fabric.Balance{Policy: fabric.Weighted, Weights: map[string]int{"c1": step, "g2": 3}}
+					}
+				}
+				in.Memo = nil
+				want, problems := project.State(in)
+				in.Memo = memo
+				have, told := project.State(in)
+				if diff := cmp.Diff(everything(t, want, problems), everything(t, have, told)); diff != "" {
+					t.Fatalf("%s %s step %d (-want +got):\n%s", file, name, step, diff)
+				}
+			}
+		}
+	}
+}
+
 // bigInput is a gateway of a set of 1000 clusters with 10 000 exports.
 func bigInput(clusters, exports int) project.Input {
 	f := &fabric.Fabric{
@@ -266,6 +300,34 @@ func bigInput(clusters, exports int) project.Input {
 	return project.Input{
 		Fabric: f, Keys: keysOf(f.Clusters[0]), Cluster: "c0000", Node: "c0000-a", Paths: paths,
 		Facts: project.Facts{Nodes: []project.Node{{Name: "c0000-a", Addrs: []netip.Addr{addr("192.168.0.1")}}}},
+	}
+}
+
+// BenchmarkStateBackends is a cluster that exports 200 services of three backends
+// each, with and without a memo.
+func BenchmarkStateBackends(b *testing.B) {
+	in := bigInput(20, 4000)
+	for i, e := range in.Fabric.Exports {
+		if e.Clusters[0].Name != in.Cluster {
+			continue
+		}
+		s := project.Service{Namespace: e.Namespace, Name: e.Name, Ports: []project.ServicePort{{Protocol: "TCP", Port: 80}}}
+		for j := range byte(3) {
+			s.Endpoints = append(s.Endpoints, project.Endpoint{
+				Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 7, byte(i / 20), j})}, Ready: true, Ports: map[string]int{"TCP/80": 8080},
+			})
+		}
+		in.Facts.Services = append(in.Facts.Services, s)
+	}
+	for name, memo := range map[string]*project.Memo{"plain": nil, "memo": {}} {
+		in := in
+		in.Memo = memo
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				project.State(in)
+			}
+		})
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 // State gives everything that the node should have. Equal inputs, in whatever
 // order their lists are, give equal outputs. Problems stop nothing.
 func State(in Input) (desired.State, []Problem) {
+	if in.Memo != nil {
+		in.Memo.begin()
+	}
 	v := newView(in)
 	if v == nil {
 		return desired.State{}, []Problem{{
