@@ -1,7 +1,6 @@
 package health
 
 import (
-	"math/rand/v2"
 	"net/netip"
 	"time"
 )
@@ -86,7 +85,7 @@ func (p *Prober) tell(t *target, now time.Time) {
 
 // pokeSoon plans a poke: at once, unless there was one a moment ago.
 func (p *Prober) pokeSoon(t *target, now time.Time) {
-	t.poke = poke{nonce: max(rand.Uint64(), 1), at: now, sent: t.poke.sent}
+	t.poke = poke{nonce: nonce(), at: now, sent: t.poke.sent}
 	if again := t.poke.sent.Add(p.settings.Interval / 10); again.After(now) {
 		t.poke.at = again
 	}

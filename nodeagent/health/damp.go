@@ -48,5 +48,5 @@ func (d *damper) count(now time.Time) int {
 func (d *damper) holds(now time.Time) bool { return now.Before(d.held) }
 
 func (d *damper) why() string {
-	return fmt.Sprintf("%d falls in 60 s, held until %s", d.many, d.held.Format(time.TimeOnly))
+	return fmt.Sprintf("%d falls in 60 s, held until %s", d.many, d.held.UTC().Format(time.TimeOnly))
 }

@@ -109,7 +109,9 @@ func TestDrainMovesAtOnce(t *testing.T) {
 		if after := m.agreed("a", "b"); after.Local == name || after.Remote == name {
 			t.Fatalf("still at %+v", after)
 		}
-		if took := m.lastMove("a", "b", begin); took > 30*time.Millisecond {
+		took := m.lastMove("a", "b", begin)
+		t.Logf("%s drains: all moved within %v", side, took)
+		if took > 30*time.Millisecond {
 			t.Errorf("%s: left after %v", side, took)
 		}
 		for _, l := range gateway.Snapshot().Links {

@@ -29,12 +29,13 @@ func (m *mates) hear(now time.Time) bool {
 	return was
 }
 
-// deadline is when the gateway is alone unless it hears somebody.
+// deadline is when the gateway is alone unless it hears somebody. Everybody
+// probes once an interval, so that by then as many probes are missing as for a death.
 func (m *mates) deadline(s Settings) (time.Time, bool) {
 	if m.others == 0 || m.heard.IsZero() || m.alone {
 		return time.Time{}, false
 	}
-	return m.heard.Add(s.Interval*time.Duration(s.Misses) + s.Interval/4), true
+	return m.heard.Add(s.Interval*time.Duration(s.Misses) + s.Interval/16), true
 }
 
 // judge reports whether the gateway is alone from now on.

@@ -58,8 +58,10 @@ func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
 	}
 	switch {
 	case m.push:
-	case m.poke:
+	case m.poke && t.poke.again:
 		t.poke.nonce = 0
+	case m.poke:
+		t.poke = poke{nonce: nonce(), again: true, at: now.Add(p.settings.Interval / 4), sent: t.poke.sent}
 	default:
 		if matched, _ := t.answer(now, m.message, p.settings); matched {
 			p.stats.Answered++

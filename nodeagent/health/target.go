@@ -41,10 +41,13 @@ type target struct {
 }
 
 // poke is a probe out of turn that tells the other end at once what changed. It
-// is repeated until answered, a few times; after that the probes in turn do.
+// is repeated until answered, a few times; after that the probes in turn do. An
+// answered one is followed by another, as a reply that was made before the change
+// may have overtaken it.
 type poke struct {
 	nonce uint64 // 0 = nothing to tell
 	tries int
+	again bool      // one was answered
 	at    time.Time // of the next try
 	sent  time.Time // of the last one
 }

@@ -114,15 +114,18 @@ func (p *Prober) step(out []outgoing, t *target, now time.Time) []outgoing {
 		out = p.sendPoke(out, t, now)
 	}
 	if !t.due.After(now) {
-		nonce := rand.Uint64()
 		m := p.probe(t, now)
-		m.sequence, m.nonce = t.probe(now, nonce, p.settings), nonce
+		m.nonce = nonce()
+		m.sequence = t.probe(now, m.nonce, p.settings)
 		out = append(out, p.outgoing(t, &m))
 		t.due = p.next(t, now)
 	}
 	p.replan(t, now)
 	return out
 }
+
+// nonce is what nobody can guess, and not 0.
+func nonce() uint64 { return max(rand.Uint64(), 1) }
 
 func (p *Prober) sendPoke(out []outgoing, t *target, now time.Time) []outgoing {
 	if !p.pokes.take(now, pokeRate) {
