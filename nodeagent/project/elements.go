@@ -12,6 +12,7 @@ import (
 // elements collects the elements of each set and family.
 type elements struct {
 	buckets map[bucket][]desired.Element
+	slots   map[int][][]desired.Element // by family: of each service in turn
 }
 
 type bucket struct {
@@ -27,13 +28,12 @@ func (e *elements) add(elem desired.Element) {
 	e.buckets[at] = append(e.buckets[at], elem)
 }
 
-// addAll adds elements of one set and family.
-func (e *elements) addAll(set string, family int, list []desired.Element) {
-	if e.buckets == nil {
-		e.buckets = map[bucket][]desired.Element{}
+// addSlots adds the slots of a service. The list is not copied before all.
+func (e *elements) addSlots(family int, list []desired.Element) {
+	if e.slots == nil {
+		e.slots = map[int][][]desired.Element{}
 	}
-	at := bucket{set, family}
-	e.buckets[at] = append(e.buckets[at], list...)
+	e.slots[family] = append(e.slots[family], list)
 }
 
 // addr adds an address with, in a map, the address that it maps to.
@@ -62,6 +62,11 @@ func (e *elements) all() []desired.Element {
 	for _, list := range e.buckets {
 		total += len(list)
 	}
+	for _, services := range e.slots {
+		for _, list := range services {
+			total += len(list)
+		}
+	}
 	if total == 0 {
 		return nil
 	}
@@ -69,7 +74,11 @@ func (e *elements) all() []desired.Element {
 	for _, set := range desired.Sets() {
 		for _, fam := range []int{4, 6} {
 			list := e.buckets[bucket{set.Name, fam}]
-			if set.Name != desired.SetSlots && set.Name != desired.SetShared {
+			if set.Name == desired.SetSlots {
+				for _, slots := range e.slots[fam] {
+					out = append(out, slots...)
+				}
+			} else if set.Name != desired.SetShared {
 				slices.SortStableFunc(list, func(a, b desired.Element) int { return strings.Compare(a.ID, b.ID) })
 				list = slices.CompactFunc(list, func(a, b desired.Element) bool { return a.ID == b.ID })
 			}

@@ -68,7 +68,7 @@ func (v *view) addEntry(e *entry) {
 	} else {
 		slots = v.in.Memo.slots(e, count)
 	}
-	v.elements.addAll(desired.SetSlots, fam, slots.elements)
+	v.elements.addSlots(fam, slots.elements)
 	v.elements.addr(desired.SetEcho, e.addr, slots.first, e.origin)
 }
 
