@@ -77,7 +77,7 @@ func TestDetection(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			slow, quick := detect(t, calm, 6, fault), detect(t, fast, 6, fault)
+			slow, quick := detect(t, calm, 4, fault), detect(t, fast, 4, fault)
 			t.Logf("%s: all moved within %v, fast %v", name, slow, quick)
 			if slow > 820*time.Millisecond || quick > 200*time.Millisecond {
 				t.Errorf("all moved within %v, fast %v; want 820ms and 200ms", slow, quick)
