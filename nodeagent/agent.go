@@ -171,6 +171,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.choice.restore(a.saver.load(a.log))
+	a.peers.prober.SetReady(tunnelsStand())
 	a.announce()
 	var wait sync.WaitGroup
 	var errs []error

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"maps"
+	"net"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -136,6 +137,16 @@ func (a *Agent) moved(m status.Move, _ project.Path) {
 // readyTime is how long a gateway may be busy with its first passes before it is
 // used all the same.
 const readyTime = 5 * time.Second
+
+// tunnelsStand reports whether an agent before this one left tunnels, over which
+// the traffic goes on: then this gateway is as ready as it was, and a restart
+// moves nothing.
+func tunnelsStand() bool {
+	links, err := net.Interfaces()
+	return err == nil && slices.ContainsFunc(links, func(l net.Interface) bool {
+		return strings.HasPrefix(l.Name, desired.TunnelPrefix)
+	})
+}
 
 // readyLate makes this gateway ready in the end, whatever keeps it from a clean pass.
 func (a *Agent) readyLate(ctx context.Context) error {
