@@ -94,6 +94,7 @@ const (
 	SetRestricted = "restricted"
 	SetAllowed    = "allowed"
 	SetOffers     = "offers"
+	SetFronts     = "fronts"
 	SetNodes      = "nodes"
 	SetHairpin    = "hairpin"
 	SetTunnels    = "tunnels"
@@ -124,6 +125,7 @@ func Sets() []Set {
 		{Name: SetRestricted, Doc: "export addresses with an allow list", Key: address},
 		{Name: SetAllowed, Doc: "source prefix and export address of the allow lists", Key: []Type{TypeAddr, TypeAddr}, Interval: true},
 		{Name: SetOffers, Doc: "export addresses of other clusters", Key: address},
+		{Name: SetFronts, Doc: "those of them that stand for several pods", Key: address},
 		{Name: SetNodes, Doc: "nodes of this cluster: who may send VXLAN", Key: address},
 		{Name: SetHairpin, Doc: "local backends, twice: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
 		{Name: SetTunnels, Doc: "this gateway's addresses inside the tunnels", Key: address},

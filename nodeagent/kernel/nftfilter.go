@@ -21,12 +21,17 @@ func nftFilterChains(t desired.Table) []nftChain {
 	forward := nftChain{name: "forward", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityFilter}}
 	forward.rules = []*nftRule{
 		nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).drop(),
+	}
+	for _, f := range nftFamilies() {
+		forward.rules = append(forward.rules, nftUnasked(f))
+	}
+	forward.rules = append(forward.rules,
 		nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).goTo("inbound"),
 		// What conntrack cannot place passes no NAT, and would leave with an
 		// address that means something else at the far end.
 		nftNew().link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
 			bits(nftHostOrder(expr.CtStateBitINVALID), expr.CmpOpNeq).drop(),
-	}
+	)
 	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
 	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
 	for _, f := range nftFamilies() {
@@ -55,6 +60,16 @@ func nftRefusePools(f nftFamily) []*nftRule {
 // next one that matches is the default route.
 func nftKeepInside(f nftFamily) *nftRule {
 	return nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix).family(f).daddr(f).in(desired.SetRemote, f).drop()
+}
+
+// nftUnasked stops what the server of a remote export sends first to a pod of a
+// gateway's own node that conntrack knows nothing of: the pod asked a VIP, not the
+// export's address, and would answer with a reset. What a server sends to pods of
+// other nodes goes on, as their node may know.
+func nftUnasked(f nftFamily) *nftRule {
+	return nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix).
+		add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
+		tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).in(desired.SetFronts, f).drop()
 }
 
 // nftTranslatedTwice stops what another gateway gave its own egress address

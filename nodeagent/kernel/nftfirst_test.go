@@ -53,6 +53,33 @@ func TestNftServerFirst(t *testing.T) {
 	}
 }
 
+// A pod on a gateway's own node hears nothing of a connection that conntrack does
+// not know from an address that it never asked.
+func TestNftUnasked(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.elements("fronts4 "+nftRemote, "direct4 10.7.0.0/16")
+	tests := []struct {
+		name, from string
+		flags      byte
+		passes     bool
+	}{
+		{"an export in the middle of a stream", nftRemote, flagAck, false},
+		{"an export that calls", nftRemote, flagSyn, true},
+		{"another address", nftOther, flagAck, true},
+	}
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			from := netip.AddrPortFrom(netip.MustParseAddr(tt.from), 80)
+			pod := netip.AddrPortFrom(netip.MustParseAddr(nftPod), uint16(6555+i))
+			got := l.carry(l.remote, l.pod, nftSegmentOf{from: from, to: pod, flags: tt.flags})
+			if passes := got == from; passes != tt.passes {
+				t.Errorf("came from %v, want that it passes: %v", got, tt.passes)
+			}
+		})
+	}
+}
+
 // The same for datagrams, of both families.
 func TestNftServerFirstUDP(t *testing.T) {
 	t.Parallel()

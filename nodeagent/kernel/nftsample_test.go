@@ -60,6 +60,8 @@ allowed4 242.3.0.7 . 242.2.0.5
 allowed6 fd00:42:1::/64 . fd00:42::5
 offers4 242.3.0.5
 offers6 fd00:42:3::5
+fronts4 242.3.0.5
+fronts6 fd00:42:3::5
 nodes4 192.168.0.11
 nodes6 fd00:1::11
 hairpin4 10.7.1.9 . 10.7.1.9

@@ -116,6 +116,9 @@ func (v *view) addOffers(e *fabric.Export) {
 			}
 		}
 		offer(part.IPs)
+		for _, a := range part.IPs {
+			v.elements.addr(desired.SetFronts, a, netip.Addr{}, origin)
+		}
 		for _, h := range part.Hosts {
 			offer(h.IPs)
 		}
