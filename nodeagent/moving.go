@@ -14,6 +14,7 @@ import (
 type mover struct {
 	keeper *flows.Keeper
 	told   map[string]project.Path // by remote cluster; nil = nothing yet
+	own    map[string]bool         // remote clusters to which this gateway has a link
 }
 
 // follow takes over the links that the routes lead through now.
@@ -40,6 +41,20 @@ func (m *mover) follow(in project.Input) {
 		}
 	}
 	m.told = told
+	m.transit(in)
+}
+
+// transit tells of links of this gateway that appeared: what other nodes handed
+// to it meanwhile went on to another gateway.
+func (m *mover) transit(in project.Input) {
+	have := make(map[string]bool, len(in.Transit))
+	for remote := range in.Transit {
+		have[remote] = true
+		if c := in.Fabric.Cluster(remote); c != nil && !m.own[remote] {
+			m.keeper.Transits(remote, reachedBy(c))
+		}
+	}
+	m.own = have
 }
 
 func (m *mover) tell(own, remote *fabric.Cluster, gateway string, path project.Path) {

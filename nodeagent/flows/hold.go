@@ -27,6 +27,9 @@ func hold(turns []*turn, pods []netip.Prefix) (free func(), err error) {
 		}
 	}
 	for _, t := range turns {
+		if t.others {
+			continue
+		}
 		for _, from := range t.prefixes {
 			for _, to := range pods {
 				if from.Addr().Is4() != to.Addr().Is4() {

@@ -2,8 +2,10 @@ package flows
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -63,6 +65,13 @@ func (k *Keeper) Carries(cluster string, prefixes []netip.Prefix) {
 	k.change(func(time.Time) { k.plan.come(cluster, prefixes) })
 }
 
+// Transits says that this gateway has an own link to a cluster (again), by which
+// goes what other nodes hand to it. Before, it handed that on to another gateway
+// with the source that it came with, and conntrack would go on so.
+func (k *Keeper) Transits(cluster string, prefixes []netip.Prefix) {
+	k.change(func(time.Time) { k.plan.transits(cluster, prefixes) })
+}
+
 // SetOwn says which pods run on this node, when it is a gateway.
 func (k *Keeper) SetOwn(own Own) {
 	k.mu.Lock()
@@ -76,6 +85,7 @@ func (k *Keeper) Gone(cluster string) {
 		delete(k.plan.moves, cluster)
 		delete(k.plan.left, cluster)
 		delete(k.plan.turns, cluster)
+		delete(k.plan.turns, cluster+" transit")
 	})
 }
 
@@ -178,7 +188,12 @@ func (k *Keeper) forget(ctx context.Context, now time.Time, left []*departure) {
 }
 
 func (k *Keeper) renew(ctx context.Context, turns []*turn, own Own) {
-	n, err := renew(ctx, turns, own)
+	n, err := 0, error(nil)
+	// One round for each kind, as a cluster may be in both.
+	for _, others := range []bool{false, true} {
+		some, failed := renew(ctx, slices.DeleteFunc(slices.Clone(turns), func(t *turn) bool { return t.others != others }), own)
+		n, err = n+some, errors.Join(err, failed)
+	}
 	k.mu.Lock()
 	k.stats.Renewed += uint64(n)
 	k.mu.Unlock()

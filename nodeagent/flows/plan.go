@@ -72,6 +72,13 @@ func (p plan) come(cluster string, prefixes []netip.Prefix) {
 	p.turns[cluster] = &turn{cluster: cluster, prefixes: prefixes, own: true}
 }
 
+// transits notes that this gateway's own link is there for what others hand to it.
+func (p plan) transits(cluster string, prefixes []netip.Prefix) {
+	if t := p.turns[cluster]; t == nil || !t.own {
+		p.turns[cluster+" transit"] = &turn{cluster: cluster, prefixes: prefixes, own: true, others: true}
+	}
+}
+
 // next is when there is something to do; false when nothing is left.
 func (p plan) next() (at time.Time, ok bool) {
 	earlier := func(due time.Time) {

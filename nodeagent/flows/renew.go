@@ -24,6 +24,8 @@ type turn struct {
 	cluster  string
 	prefixes []netip.Prefix
 	own      bool
+	// others is true when only what other nodes hand to this gateway turned.
+	others bool
 }
 
 // renew is for the pods on a gateway's own node. Their flows have one entry for
@@ -46,6 +48,9 @@ type turn struct {
 //
 // It gives the number of flows that were begun anew.
 func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
+	if len(turns) == 0 {
+		return 0, nil
+	}
 	wrong, err := findWrong(ctx, turns, own)
 	if err != nil || len(wrong) == 0 {
 		return 0, err
@@ -119,11 +124,16 @@ func findWrong(ctx context.Context, turns []*turn, own Own) (out []wrongFlow, er
 // wrongBackend reports whether the entry of a flow to a pod here was made by the
 // other way: what comes over another gateway has the pod's address already. A flow
 // straight to a pod (flat clusters) looks the same and is made anew as well.
-func (t *turn) wrongBackend(f *Flow) bool { return t.own == (f.Orig.To == f.Reply.From) }
+func (t *turn) wrongBackend(f *Flow) bool {
+	return !t.others && t.own == (f.Orig.To == f.Reply.From)
+}
 
 // wrong reports whether a flow's entry holds the source of the other way.
 func (t *turn) wrong(f *Flow, local, keeps bool) (w wrongFlow, is bool) {
 	w = wrongFlow{Flow: *f, local: local, ttl: hops}
+	if t.others && local {
+		return w, false
+	}
 	if t.own {
 		w.ttl = hops - 1 // this host does not forward its own packets
 		return w, f.kept() && !keeps

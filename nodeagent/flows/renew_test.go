@@ -246,4 +246,49 @@ func TestWrong(t *testing.T) {
 			}
 		})
 	}
+	others := &turn{own: true, others: true}
+	if _, wrong := others.wrong(kept, true, false); wrong {
+		t.Error("a turn of others takes a pod of this node")
+	}
+	if _, wrong := others.wrong(kept, false, false); !wrong {
+		t.Error("a turn of others leaves another node's pod")
+	}
+}
+
+// TestTransits makes the flow of another node's pod go on that this gateway
+// handed to the other one while it had no link of its own.
+func TestTransits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.moveA(false)
+	r.move("a") // the node still takes a
+	r.a.nft(`table inet keep { chain post { type nat hook postrouting priority 90;
+		oifname hw-vx0 ip daddr 242.2.0.0/16 snat ip to ip saddr
+	}
+}`)
+	r.far.ip("route replace 242.1.0.0/16 via 241.0.3.1") // back over b, which translated it
+	k := r.openFrom("10.7.1.5:41000")
+	if !k.asks(quick) {
+		t.Fatal("the rig carries nothing")
+	}
+	r.moveA(true)
+	if k.asks(time.Second) {
+		t.Fatal("goes on by itself")
+	}
+	keeper := r.keeper()
+	keeper.SetOwn(Own{})
+	keeper.Transits("g2", remote)
+	if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
+		t.Fatalf("stats %+v, want one flow renewed", stats)
+	}
+	if !k.hears() {
+		t.Error("the connection does not go on")
+	}
+}
+
+// hears reports whether what was asked before gets through after all.
+func (k *talk) hears() bool {
+	_ = k.server.SetDeadline(time.Now().Add(quick))
+	n, err := k.server.Read(make([]byte, 8))
+	return err == nil && n == 1
 }
