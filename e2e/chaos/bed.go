@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -156,6 +155,16 @@ func parseLock(text string) map[string]string {
 	return out
 }
 
+// socket is where the agent of a node answers.
+func (b *bed) socket(id string) string {
+	for _, n := range b.status.Nodes {
+		if n.Cluster+"/"+n.Name == id {
+			return filepath.Join(n.Dir, "run", "agent.sock")
+		}
+	}
+	return ""
+}
+
 // ports is the range that the tunnels listen on: two epochs for each lane, and
 // as many lanes as a cluster has gateways, with one more that a commit may add.
 func (b *bed) ports() [2]uint16 {
@@ -177,9 +186,15 @@ func (b *bed) ready(ctx context.Context) error {
 		return err
 	}
 	b.status = s
+	head, err := output(b.command(ctx, "git", "-C", b.repo(), "rev-parse", "HEAD"))
+	if err != nil {
+		return err
+	}
+	if newest := strings.TrimSpace(string(head)); s.Source != newest {
+		return fmt.Errorf("published is commit %s, not %s", s.Source, newest)
+	}
 	if !s.Ready {
-		raw, _ := json.Marshal(s.Waiting)
-		return fmt.Errorf("not ready: %s", raw)
+		return fmt.Errorf("not ready: %s", strings.Join(s.Waiting, "; "))
 	}
 	return nil
 }

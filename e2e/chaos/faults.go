@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -119,6 +122,10 @@ func (b *bed) begin(ctx context.Context, e plan.Event) error {
 	switch k.Begin {
 	case plan.Export:
 		return b.commit(ctx, "an export comes", string(b.text)+extraExport)
+	case plan.Join:
+		return b.commit(ctx, "a gateway comes", withGateway(string(b.text)))
+	case plan.Drain:
+		return b.drain(ctx, k.Begin, e.Target)
 	default:
 		return b.client.Fault(ctx, lab.Fault{Kind: k.Begin, Target: e.Target, Side: k.Side, Value: e.Value})
 	}
@@ -131,6 +138,8 @@ func (b *bed) end(ctx context.Context, e plan.Event) error {
 		return nil
 	case plan.Revert:
 		return b.commit(ctx, "and goes", string(b.text))
+	case plan.Undrain:
+		return b.drain(ctx, k.End, e.Target)
 	case "start-sync":
 		cluster, _, _ := strings.Cut(e.Target, "/")
 		return b.client.Fault(ctx, lab.Fault{Kind: k.End, Target: cluster})
@@ -145,6 +154,42 @@ const extraExport = `  - name: extra
     clusters: [g1, g3]
     ports: [{name: tcp, port: 8001, protocol: TCP}]
 `
+
+// extraEndpoint is where the gateway is that a commit adds to g2.
+const extraEndpoint = "203.0.113.24"
+
+// withGateway gives the topology with a gateway more, before those that g2 has.
+func withGateway(text string) string {
+	const list = "    gateways:\n    - name: g2-a\n"
+	more := "    gateways:\n    - name: g2-d\n      node: g2-d\n      endpoints: [" + extraEndpoint + "]\n    - name: g2-a\n"
+	return strings.Replace(text, list, more, 1)
+}
+
+// patience is how long an agent that has just been started may take to answer.
+const patience = 10 * time.Second
+
+// drain tells an agent to drain its gateway, or to take it back into use. What is
+// still in use goes on: the next thing that happens to it is part of the test.
+func (b *bed) drain(ctx context.Context, command, node string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		args := []string{command, "--socket", b.socket(node)}
+		if command == plan.Drain {
+			args = append(args, "--wait", "0")
+		}
+		_, err := output(b.command(ctx, filepath.Join(b.bin, "hawser-agent"), args...))
+		var exit *exec.ExitError
+		if err == nil || errors.As(err, &exit) && exit.ExitCode() == 1 { // 1 = still in use
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
 
 // commit writes the topology, as a person would.
 func (b *bed) commit(ctx context.Context, message, text string) error {

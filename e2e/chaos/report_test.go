@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -79,5 +80,17 @@ func TestFirstDifference(t *testing.T) {
 	}
 	if got := firstDifference("a", "a"); got != "nothing" {
 		t.Error(got)
+	}
+}
+
+func TestWithGateway(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("testdata/lab/clusterset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := withGateway(string(raw))
+	if strings.Count(text, "- name: g2-d") != 1 || strings.Count(text, extraEndpoint) != 1 || len(text) <= len(raw) {
+		t.Error("no gateway was added")
 	}
 }

@@ -42,7 +42,7 @@ func (s *scene) watch(ctx context.Context) (captures, error) {
 // rules says what the underlay of this lab may carry.
 func (s *scene) rules() wire.Rules {
 	r := wire.Rules{
-		Endpoints: map[netip.Addr]bool{}, Ports: s.bed.ports(), VXLAN: 4803, Mark: []byte(strings.TrimSpace(traffic.Mark)),
+		Endpoints: map[netip.Addr]bool{netip.MustParseAddr(extraEndpoint): true}, Ports: s.bed.ports(), VXLAN: 4803, Mark: []byte(strings.TrimSpace(traffic.Mark)),
 		Nodes: netip.MustParsePrefix("172.18.0.0/16"),
 	}
 	r.Inside = []netip.Prefix{r.Nodes, netip.MustParsePrefix(podPrefix), netip.MustParsePrefix("10.77.0.0/16")}

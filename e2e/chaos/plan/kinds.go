@@ -21,11 +21,11 @@ type target struct {
 
 // What the driver does itself.
 const (
-	Drain   = "drain"          // hawser-agent drain on a gateway
-	Undrain = "undrain"        // and back
-	Export  = "commit-export"  // a commit adds an export, a later one removes it
-	Gateway = "commit-gateway" // a commit adds a gateway with its node, a later one removes it
-	Revert  = "revert"         // the commit that takes it back
+	Drain   = "drain"       // hawser-agent drain on a gateway
+	Undrain = "undrain"     // and back
+	Export  = "add-export"  // a commit adds an export, a later one removes it
+	Join    = "add-gateway" // a commit adds a gateway with its node, a later one removes it
+	Revert  = "revert"      // the commit that takes it back
 )
 
 // Kinds lists all kinds, in a fixed order: it is part of what a seed means.
@@ -43,7 +43,9 @@ func Kinds() []Kind {
 		{Name: "power", Begin: "power-off", End: "power-on", weight: 6, on: nodes(powered)},
 		{Name: "stop-sync", Begin: "stop-sync", End: "start-sync", weight: 2, on: clusters},
 		{Name: "corrupt-fabric", Begin: "corrupt-fabric", End: "start-sync", weight: 2, on: withSync},
+		{Name: "drain", Begin: Drain, End: Undrain, weight: 5, on: nodes(gateway)},
 		{Name: "export", Begin: Export, End: Revert, weight: 2, on: repository},
+		{Name: "gateway", Begin: Join, End: Revert, weight: 1, on: repository},
 	}
 }
 
