@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Sorts of violations. Those of safety hold at every moment; those of time say
-// that something came back late.
+// Sorts of entries. Those of safety hold at every moment; those of time say that
+// something came back late. Notes are no violations, and help to explain them.
 const (
 	safety = "safety"
 	late   = "late"
+	note   = "note"
 )
 
 // violation is something that must not be.
@@ -26,6 +27,7 @@ type violation struct {
 type ledger struct {
 	mu    sync.Mutex
 	fresh []violation
+	notes []violation
 	count map[string]int
 }
 
@@ -34,23 +36,32 @@ func newLedger() *ledger { return &ledger{count: map[string]int{}} }
 // mostOfOne is how many of the same text are kept in a round.
 const mostOfOne = 3
 
+// mostNotes is how many notes are kept in a round.
+const mostNotes = 40
+
 func (l *ledger) add(sort, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	same, _, _ := strings.Cut(text, " bytes:") // what follows is a packet's content
 	l.count[same]++
-	if l.count[same] <= mostOfOne {
+	switch {
+	case l.count[same] > mostOfOne:
+	case sort == note:
+		if len(l.notes) < mostNotes {
+			l.notes = append(l.notes, violation{time.Now(), sort, text})
+		}
+	default:
 		l.fresh = append(l.fresh, violation{time.Now(), sort, text})
 	}
 }
 
 // take gives what was added since the last call.
-func (l *ledger) take() []violation {
+func (l *ledger) take() (violations, notes []violation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := l.fresh
-	l.fresh = nil
+	violations, notes = l.fresh, l.notes
+	l.fresh, l.notes = nil, nil
 	clear(l.count)
-	return out
+	return violations, notes
 }

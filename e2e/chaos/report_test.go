@@ -40,14 +40,15 @@ func TestLedgerCountsRepeats(t *testing.T) {
 		l.add(safety, "the same %d", 1)
 	}
 	l.add(late, "another")
-	if got := l.take(); len(got) != mostOfOne+1 {
-		t.Errorf("%d violations", len(got))
+	l.add(note, "an explanation")
+	if got, notes := l.take(); len(got) != mostOfOne+1 || len(notes) != 1 {
+		t.Errorf("%d violations and %d notes", len(got), len(notes))
 	}
-	if got := l.take(); len(got) != 0 {
-		t.Errorf("%d were kept", len(got))
+	if got, notes := l.take(); len(got)+len(notes) != 0 {
+		t.Errorf("%d were kept", len(got)+len(notes))
 	}
 	l.add(safety, "the same 1")
-	if got := l.take(); len(got) != 1 {
+	if got, _ := l.take(); len(got) != 1 {
 		t.Error("a repeat in the next round is not told")
 	}
 }

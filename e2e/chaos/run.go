@@ -174,14 +174,14 @@ func (c *chaos) one(ctx context.Context, round int) ([]violation, error) {
 			c.ledger.add(safety, "the lab failed: %v", h)
 		}
 	}
-	found := c.ledger.take()
+	found, notes := c.ledger.take()
 	c.sum.add(events, healed.Sub(began), recovered, found)
 	fmt.Fprintf(c.out, "round %d: %d faults in %.1fs, all back after %.2fs (%s), %d violations\n",
 		round, len(events), healed.Sub(began).Seconds(), slowest(recovered).took.Seconds(), slowest(recovered).name, len(found))
 	if len(found) == 0 {
 		return nil, nil
 	}
-	return found, c.tell(ctx, round, account(began, healed, history, found), logs)
+	return found, c.tell(ctx, round, account(began, healed, history, append(notes, found...)), logs)
 }
 
 // check waits for everything to be back and compares it with the begin.

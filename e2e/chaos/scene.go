@@ -15,6 +15,7 @@ type scene struct {
 	bed     *bed
 	ledger  *ledger
 	lock    map[string]string // as it was at the begin
+	nodes   netip.Prefix      // the network of the nodes, the same in every cluster
 	callers []traffic.Pod     // one a cluster
 	servers []*traffic.Server
 	flows   []traffic.Flow
@@ -24,7 +25,7 @@ type scene struct {
 
 // newScene opens the servers and prepares the traffic.
 func newScene(ctx context.Context, b *bed, l *ledger) (*scene, error) {
-	s := &scene{bed: b, ledger: l, sources: map[string]netip.Addr{}}
+	s := &scene{bed: b, ledger: l, sources: map[string]netip.Addr{}, nodes: netip.MustParsePrefix("172.18.0.0/16")}
 	var err error
 	if s.lock, err = b.lock(ctx); err != nil {
 		return nil, err

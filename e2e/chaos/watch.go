@@ -19,7 +19,12 @@ func (s *scene) watch(ctx context.Context) (captures, error) {
 		return nil, err
 	}
 	rules := s.rules()
-	c, err := wire.Start(path, func(link string, frame []byte) string { return onUnderlay(rules, link, frame) },
+	c, err := wire.Start(path, func(link string, frame []byte) string {
+		if inner := wire.Inner(frame, rules.VXLAN); inner != nil && wire.Resets(inner) {
+			s.ledger.add(note, "a reset between nodes, from %s: %s", link, wire.Describe(inner))
+		}
+		return onUnderlay(rules, link, frame)
+	},
 		func(f wire.Finding) { s.ledger.add(safety, "on the underlay, from %s: %s", f.Link, f.Text) })
 	if err != nil {
 		return nil, err
@@ -43,7 +48,7 @@ func (s *scene) watch(ctx context.Context) (captures, error) {
 func (s *scene) rules() wire.Rules {
 	r := wire.Rules{
 		Endpoints: map[netip.Addr]bool{netip.MustParseAddr(extraEndpoint): true}, Ports: s.bed.ports(), VXLAN: 4803, Mark: []byte(strings.TrimSpace(traffic.Mark)),
-		Nodes: netip.MustParsePrefix("172.18.0.0/16"),
+		Nodes: s.nodes,
 	}
 	r.Inside = []netip.Prefix{r.Nodes, netip.MustParsePrefix(podPrefix), netip.MustParsePrefix("10.77.0.0/16")}
 	for _, n := range s.bed.status.Nodes {
@@ -87,6 +92,10 @@ func (s *scene) guard(pod string) (check func(string, []byte) string, found func
 	check = func(link string, frame []byte) string {
 		source := wire.Source(frame)
 		if link == "lo" || !source.IsValid() || allowed[source] {
+			return ""
+		}
+		if s.nodes.Contains(source) && wire.Refuses(frame) {
+			s.ledger.add(note, "pod g2/%s was refused: %s", pod, wire.Describe(frame))
 			return ""
 		}
 		return wire.Describe(frame)

@@ -189,6 +189,40 @@ func Source(frame []byte) netip.Addr {
 	return p.src
 }
 
+// vxlanHeader is the size of what precedes the inner frame (RFC 7348).
+const vxlanHeader = 8
+
+// Inner is the frame that a VXLAN packet to a port carries; nil when it is none.
+func Inner(frame []byte, port uint16) []byte {
+	if len(frame) < 14 || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 {
+		return nil
+	}
+	p, ok := parseIPv4(frame[14:])
+	if !ok || p.proto != protoUDP || p.fragment || len(p.rest) < 8+vxlanHeader || binary.BigEndian.Uint16(p.rest[2:]) != port {
+		return nil
+	}
+	return p.rest[8+vxlanHeader:]
+}
+
+// Refuses reports whether a frame is an ICMP error: unreachable, or time exceeded.
+func Refuses(frame []byte) bool {
+	if len(frame) < 14 || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 {
+		return false
+	}
+	p, ok := parseIPv4(frame[14:])
+	return ok && p.proto == protoICMP && len(p.rest) > 0 && (p.rest[0] == 3 || p.rest[0] == 11)
+}
+
+// Resets reports whether a frame ends a TCP connection by force.
+func Resets(frame []byte) bool {
+	if len(frame) < 14 || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 {
+		return false
+	}
+	p, ok := parseIPv4(frame[14:])
+	const flags, reset = 13, 4
+	return ok && p.proto == protoTCP && !p.fragment && len(p.rest) > flags && p.rest[flags]&reset != 0
+}
+
 // Describe names a frame for a person.
 func Describe(frame []byte) string {
 	if len(frame) < 14 {

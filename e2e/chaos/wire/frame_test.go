@@ -135,3 +135,22 @@ func TestSource(t *testing.T) {
 		t.Errorf("source of ARP: %v", got)
 	}
 }
+
+func TestInnerResets(t *testing.T) {
+	t.Parallel()
+	tcp := func(flags byte) []byte { return append(append(make([]byte, 13), flags), 0, 0, 0, 0, 0, 0) }
+	reset, plain := ipv4("10.7.1.2", "242.2.0.10", 6, tcp(0x14)), ipv4("10.7.1.2", "242.2.0.10", 6, tcp(0x10))
+	if !Resets(reset) || Resets(plain) || Resets(other(etherARP)) || Resets(reset[:40]) {
+		t.Error("resets are not told from others")
+	}
+	if !Refuses(ipv4(g1, g2, 1, icmp(11, nil))) || Refuses(ipv4(g1, g2, 1, icmp(8, nil))) || Refuses(reset) {
+		t.Error("refusals are not told from others")
+	}
+	packed := ipv4("172.18.0.2", "172.18.0.5", 17, append(udp(50000, 4803, "12345678"), reset...))
+	if got := Inner(packed, 4803); string(got) != string(reset) {
+		t.Errorf("inner frame: %x", got)
+	}
+	if Inner(packed, 4804) != nil || Inner(reset, 4803) != nil || Inner(packed[:45], 4803) != nil {
+		t.Error("an inner frame where there is none")
+	}
+}
