@@ -127,7 +127,7 @@ func (b *bed) begin(ctx context.Context, e plan.Event) error {
 	case plan.Drain:
 		return b.drain(ctx, k.Begin, e.Target)
 	default:
-		return b.client.Fault(ctx, lab.Fault{Kind: k.Begin, Target: e.Target, Side: k.Side, Value: e.Value})
+		return b.client.Fault(ctx, lab.Fault{Kind: k.Begin, Target: e.Target, Side: k.Side, Way: k.Way, Value: e.Value})
 	}
 }
 

@@ -36,8 +36,8 @@ func newLedger() *ledger { return &ledger{count: map[string]int{}} }
 // mostOfOne is how many of the same text are kept in a round.
 const mostOfOne = 3
 
-// mostNotes is how many notes are kept in a round.
-const mostNotes = 40
+// mostNotes is how many notes are kept.
+const mostNotes = 200
 
 func (l *ledger) add(sort, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
@@ -48,9 +48,8 @@ func (l *ledger) add(sort, format string, args ...any) {
 	switch {
 	case l.count[same] > mostOfOne:
 	case sort == note:
-		if len(l.notes) < mostNotes {
-			l.notes = append(l.notes, violation{time.Now(), sort, text})
-		}
+		// The last ones are those before what they explain.
+		l.notes = append(l.notes[max(0, len(l.notes)-mostNotes+1):], violation{time.Now(), sort, text})
 	default:
 		l.fresh = append(l.fresh, violation{time.Now(), sort, text})
 	}

@@ -38,6 +38,10 @@ func (s *summary) add(events []plan.Event, broken time.Duration, recovered []rec
 	for _, r := range recovered {
 		s.recoveries = append(s.recoveries, r.took)
 	}
+	s.count(found)
+}
+
+func (s *summary) count(found []violation) {
 	for _, v := range found {
 		s.violations[v.sort]++
 	}

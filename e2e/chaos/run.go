@@ -127,6 +127,14 @@ func (c *chaos) prepare(ctx context.Context) error {
 }
 
 func (c *chaos) rounds(ctx context.Context) (violated int, err error) {
+	if found, notes := c.ledger.take(); len(found) > 0 {
+		now := time.Now()
+		violated += len(found)
+		c.sum.count(found)
+		if err := c.tell(ctx, 0, account(now, now, nil, append(notes, found...)), nil); err != nil {
+			return violated, err
+		}
+	}
 	for round := 1; round <= c.options.rounds(); round++ {
 		if c.options.round != 0 && c.options.round != round {
 			continue

@@ -7,6 +7,7 @@ type Kind struct {
 	Begin string // fault of the lab, or of the driver
 	End   string // what mends it; empty = it mends itself
 	Side  string // wan | lan; empty = not about a link
+	Way   string // in | out, as the node sees it; empty = both
 
 	weight int
 	values []string // one is drawn; of delay, loss and mtu
@@ -30,7 +31,7 @@ const (
 
 // Kinds lists all kinds, in a fixed order: it is part of what a seed means.
 func Kinds() []Kind {
-	delays, losses := []string{"3ms", "10ms", "30ms"}, []string{"5%", "20%", "60%"}
+	delays, losses, sizes := []string{"3ms", "10ms", "30ms"}, []string{"5%", "20%", "60%"}, []string{"1280", "1400"}
 	return []Kind{
 		{Name: "kill-agent", Begin: "kill-agent", End: "start-agent", weight: 6, on: nodes(mortal)},
 		{Name: "restart-agent", Begin: "restart-agent", weight: 6, on: nodes(mortal)},
@@ -40,6 +41,21 @@ func Kinds() []Kind {
 		{Name: "delay-lan", Begin: "delay", End: "heal", Side: "lan", values: delays, weight: 2, on: nodes(any)},
 		{Name: "loss-wan", Begin: "loss", End: "heal", Side: "wan", values: losses, weight: 4, on: nodes(gateway)},
 		{Name: "loss-lan", Begin: "loss", End: "heal", Side: "lan", values: losses, weight: 3, on: nodes(any)},
+		{Name: "cut-wan-in", Begin: "cut", End: "heal", Side: "wan", Way: "in", weight: 3, on: nodes(gateway)},
+		{Name: "cut-wan-out", Begin: "cut", End: "heal", Side: "wan", Way: "out", weight: 3, on: nodes(gateway)},
+		{Name: "cut-lan-in", Begin: "cut", End: "heal", Side: "lan", Way: "in", weight: 2, on: nodes(any)},
+		{Name: "cut-lan-out", Begin: "cut", End: "heal", Side: "lan", Way: "out", weight: 2, on: nodes(any)},
+		{Name: "loss-wan-in", Begin: "loss", End: "heal", Side: "wan", Way: "in", values: losses, weight: 2, on: nodes(gateway)},
+		{Name: "loss-lan-out", Begin: "loss", End: "heal", Side: "lan", Way: "out", values: losses, weight: 2, on: nodes(any)},
+		{Name: "mtu-wan", Begin: "mtu", End: "heal", Side: "wan", values: sizes, weight: 3, on: nodes(gateway)},
+		{Name: "freeze-agent", Begin: "freeze-agent", End: "thaw-agent", weight: 3, on: nodes(any)},
+		{Name: "upgrade-agent", Begin: "upgrade-agent", weight: 3, on: nodes(mortal)},
+		{Name: "stop-agent", Begin: "stop-agent", End: "start-agent", weight: 2, on: nodes(mortal)},
+		{Name: "kill-tunnel", Begin: "kill-tunnel", weight: 4, on: nodes(gateway)},
+		{Name: "freeze-tunnel", Begin: "freeze-tunnel", End: "thaw-tunnel", weight: 3, on: nodes(gateway)},
+		{Name: "lose-tunnels", Begin: "lose-tunnels", End: "heal", weight: 3, on: nodes(gateway)},
+		{Name: "kill-gateway", Begin: "kill-gateway", End: "start-agent", weight: 3, on: nodes(both(gateway, mortal))},
+		{Name: "reboot", Begin: "reboot", weight: 2, on: nodes(powered)},
 		{Name: "power", Begin: "power-off", End: "power-on", weight: 6, on: nodes(powered)},
 		{Name: "stop-sync", Begin: "stop-sync", End: "start-sync", weight: 2, on: clusters},
 		{Name: "corrupt-fabric", Begin: "corrupt-fabric", End: "start-sync", weight: 2, on: withSync},
@@ -63,6 +79,10 @@ func any(Node) bool       { return true }
 func gateway(n Node) bool { return n.Gateway }
 func mortal(n Node) bool  { return !n.Witness }
 func powered(n Node) bool { return !n.Holds && !n.Witness }
+
+func both(a, b func(Node) bool) func(Node) bool {
+	return func(n Node) bool { return a(n) && b(n) }
+}
 
 func nodes(fit func(Node) bool) func(Topology) []target {
 	return func(t Topology) []target {
@@ -99,5 +119,5 @@ func repository(Topology) []target { return []target{{"", []string{"repository"}
 // TakesPower reports whether a kind of fault takes a node away with all that is on it.
 func TakesPower(kind string) bool {
 	k, _ := KindOf(kind)
-	return k.Begin == "power-off"
+	return k.Begin == "power-off" || k.Begin == "reboot"
 }

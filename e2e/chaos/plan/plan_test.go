@@ -3,6 +3,7 @@ package plan
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -94,9 +95,10 @@ func TestRoundSpares(t *testing.T) {
 			switch {
 			case !known:
 				t.Errorf("unknown kind: %v", e)
-			case isNode && k.Begin == "power-off" && (n.Holds || n.Witness):
+			case isNode && TakesPower(e.Kind) && (n.Holds || n.Witness):
 				t.Errorf("power taken from a node with watched connections: %v", e)
-			case isNode && n.Witness && (k.Begin == "kill-agent" || k.Begin == "restart-agent"):
+			case isNode && n.Witness && strings.HasSuffix(k.Begin, "-agent") && k.Begin != "freeze-agent",
+				isNode && n.Witness && k.Begin == "kill-gateway":
 				t.Errorf("a witness dies: %v", e)
 			case isNode && k.Side == "wan" && !n.Gateway:
 				t.Errorf("a worker has no wan: %v", e)

@@ -61,13 +61,20 @@ func (r Rules) WAN(frame []byte) string {
 	if r.tunnel(p) {
 		return ""
 	}
-	if p.proto == protoICMP && r.Endpoints[p.dst] && len(p.rest) > 8 && p.rest[0] == 3 {
-		// A gateway whose tunnel is down says so of a packet that it got.
-		if quoted, ok := parseIPv4(p.rest[8:]); ok && r.ports(quoted) {
-			return ""
-		}
+	if r.refusal(p) {
+		return ""
 	}
 	return "not a tunnel's packet: " + Describe(frame)
+}
+
+// refusal reports whether a gateway whose tunnel is down says so of a packet that
+// it got.
+func (r Rules) refusal(p packet) bool {
+	if p.proto != protoICMP || !r.Endpoints[p.dst] || len(p.rest) <= 8 || p.rest[0] != 3 {
+		return false
+	}
+	quoted, ok := parseIPv4(p.rest[8:])
+	return ok && r.ports(quoted)
 }
 
 // tunnel reports whether p is WireGuard between two gateways: its ports, and its
@@ -115,6 +122,10 @@ func (r Rules) LAN(frame []byte) string {
 		return ""
 	}
 	if r.inside(p.src) && r.inside(p.dst) {
+		return ""
+	}
+	// While a node boots, its routes to the wide area are not there yet.
+	if r.refusal(p) {
 		return ""
 	}
 	return "leaves the cluster in clear: " + Describe(frame)

@@ -110,6 +110,8 @@ func TestLAN(t *testing.T) {
 		{"pod to pod", ipv4("10.7.1.2", "10.7.3.3", 6, udp(40000, 8001, "watched payload")), ""},
 		{"node to pod", ipv4("172.18.0.2", "10.7.3.3", 1, icmp(3, nil)), ""},
 		{"membership of a group", ipv4("172.18.0.2", "224.0.0.22", 2, nil), ""},
+		{"refusal of a tunnel's packet", ipv4(g2, g1, 1, icmp(3, ipv4(g1, g2, 17, udp(51820, 51820, ""))[14:])), ""},
+		{"refusal of something else", ipv4(g2, g1, 1, icmp(3, ipv4(g1, g2, 6, udp(80, 80, ""))[14:])), "in clear"},
 		{"vxlan to the outside", ipv4("172.18.0.2", "203.0.113.21", 17, udp(50000, 4803, "")), "in clear"},
 		{"pod to another cluster", ipv4("10.7.1.2", "242.2.0.10", 6, udp(40000, 8001, "")), "in clear"},
 		{"the same, masqueraded", ipv4("172.18.0.5", "242.2.0.10", 6, udp(40000, 8001, "")), "in clear"},
