@@ -27,7 +27,7 @@ func TestBadInputs(t *testing.T) {
 	}{
 		{
 			"no keys", "g1/g1-a", func(in *project.Input) { in.Keys = nil }, project.KeyMissing,
-			[]string{"route 7300/242.2.0.0/24 type=blackhole"},
+			[]string{"route 7300/242.2.0.0/24 type=blackhole", "route 7302/242.2.0.0/24 type=blackhole"},
 			[]string{
 				"sysctl net/ipv4/conf/hw-wg1", "link hw-wg1", "wireguard", "peer", "address hw-wg1",
 				"rule ipv4/7301", "route 7300/241.0.0.2", "route 7300/242.2.0.0", "route 7301", "route 7302",

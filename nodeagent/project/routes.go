@@ -86,18 +86,24 @@ func (v *view) routeRemote(r *remote) {
 }
 
 // routeTransit routes what other nodes hand to this gateway over its own link.
+// Without one it ends here. Handing it on to another gateway would go in circles
+// when that one has none either, and conntrack would remember the flow without
+// its egress translation: once the link is back, that entry and the flow as the
+// far side knows it exclude each other, and the kernel changes ports.
 func (v *view) routeTransit(r *remote) {
-	if !r.ownLink {
-		return
+	if v.gateway == nil || v.node == nil || !r.ownLink && v.carries(r) {
+		return // no rule leads here, or table 7300 says the right thing
 	}
-	link, ok := v.deviceFor(gatewayNamed(r.Cluster, r.transit.Remote))
-	if !ok {
-		return
+	link, ok := "", false
+	if r.ownLink {
+		link, ok = v.deviceFor(gatewayNamed(r.Cluster, r.transit.Remote))
 	}
 	for _, p := range r.visible {
-		v.route(desired.Route{
-			Table: desired.TableTransit, Dst: p, Type: desired.RouteUnicast, Link: link, MTU: r.transit.MTU, Origin: clusterPath(r.Name),
-		})
+		route := desired.Route{Table: desired.TableTransit, Dst: p, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
+		if ok {
+			route.Type, route.Link, route.MTU = desired.RouteUnicast, link, r.transit.MTU
+		}
+		v.route(route)
 	}
 }
 
