@@ -1,6 +1,9 @@
 package nodeagent
 
 import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"testing"
 	"time"
@@ -45,5 +48,44 @@ func TestDrainIsOverAfterARest(t *testing.T) {
 		if got := d.left(step.used, now); got != step.want {
 			t.Errorf("%+v: left %t", step, got)
 		}
+	}
+}
+
+// TestControlIsNotPublic asks both handlers to drain: only the unix socket's does.
+func TestControlIsNotPublic(t *testing.T) {
+	t.Parallel()
+	mark, err := newDrain(filepath.Join(t.TempDir(), drainedFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	a := &Agent{
+		config: Config{Cluster: "g1", Node: "n"}, log: log, metrics: newMetrics(), drain: mark,
+		trigger: make(chan struct{}, 1), urgent: make(chan struct{}, 1), choice: newChoice("g1", log, time.Now()),
+	}
+	a.peers = newPeers(a.config, log, peersHooks{look: func() {}, urgent: func() {}})
+	a.shown.Store(&view{})
+	ask := func(h http.Handler, method, path string) int {
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
+		return answer.Code
+	}
+	for _, path := range []string{"/drain", "/undrain", "/sight"} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if code := ask(a.public(), method, path); code == http.StatusOK || mark.is() {
+				t.Errorf("%s %s in public: %d, drained %t", method, path, code, mark.is())
+			}
+		}
+	}
+	for _, step := range []struct {
+		path string
+		want bool
+	}{{"/drain", true}, {"/drain", true}, {"/undrain", false}} {
+		if code := ask(a.control(), http.MethodPost, step.path); code != http.StatusOK || mark.is() != step.want {
+			t.Errorf("%s: %d, drained %t", step.path, code, mark.is())
+		}
+	}
+	if len(a.urgent) != 1 || len(a.trigger) != 1 {
+		t.Error("nobody looks anew after a drain")
 	}
 }
