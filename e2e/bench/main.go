@@ -46,6 +46,8 @@ func groups() []group {
 		{"stall-fast", measureStall(p[1])},
 		{"anchor", measureAnchor},
 		{"probes", measureProbes},
+		{"gateways", measureGateways},
+		{"move", measureMove},
 	}
 }
 

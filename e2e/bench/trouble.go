@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
-	"time"
 
 	"hawser.dev/hawser/lab"
 	"hawser.dev/hawser/lab/netspace"
@@ -26,11 +24,11 @@ func troubles() []trouble {
 	return []trouble{
 		{"power-off of the client's gateway", always, powerOff, powerOn},
 		{"power-off of the server's gateway", never, powerOff, powerOn},
-		{"SIGKILL of agent and tunnels", turns, killAll, startAgent},
-		{"underlay cut", turns, cut(lab.SideWAN), mend},
-		{"underlay loses all, one way", pairs, loseOneWay, loseNothing},
-		{"tunnels lost, the gateway lives", turns, loseTunnels, loseNothing},
-		{"network of the cluster cut", turns, cut(lab.SideLAN), mend},
+		{"SIGKILL of agent and tunnels", turns, lose(lab.Fault{Kind: "kill-gateway"}), startAgent},
+		{"underlay cut", turns, lose(lab.Fault{Kind: "cut", Side: lab.SideWAN}), mend},
+		{"underlay loses all, one way", pairs, loseOneWay, mend},
+		{"tunnels lost, the gateway lives", turns, lose(lab.Fault{Kind: "lose-tunnels"}), mend},
+		{"network of the cluster cut", turns, lose(lab.Fault{Kind: "cut", Side: lab.SideLAN}), mend},
 	}
 }
 
@@ -55,57 +53,30 @@ func powerOn(ctx context.Context, f *fleet, victim string) error {
 	return err
 }
 
-// killAll ends every program of the agent at once. The lab would start the agent
-// again after a pause, so it is told within that pause not to.
-func killAll(ctx context.Context, f *fleet, victim string, _ int) error {
-	inode, err := netspace.Inode(f.spaces[victim])
-	if err != nil {
-		return err
-	}
-	all := netspace.Processes(map[uint64]bool{inode: true}, "")
-	if len(all) < 2 {
-		return fmt.Errorf("%s runs %d programs, want an agent and its tunnels", victim, len(all))
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	return errors.Join(netspace.Kill(ctx, all), f.fault(ctx, lab.Fault{Kind: "kill-agent", Target: victim}))
-}
-
 func startAgent(ctx context.Context, f *fleet, victim string) error {
 	return f.fault(ctx, lab.Fault{Kind: "start-agent", Target: victim})
 }
 
-func cut(side string) func(context.Context, *fleet, string, int) error {
+// lose makes one of the lab's faults of the victim.
+func lose(fault lab.Fault) func(context.Context, *fleet, string, int) error {
 	return func(ctx context.Context, f *fleet, victim string, _ int) error {
-		return f.fault(ctx, lab.Fault{Kind: "cut", Target: victim, Side: side})
+		fault := fault
+		fault.Target = victim
+		return f.fault(ctx, fault)
 	}
+}
+
+// loseOneWay drops, without a sign on the node, what it receives or what it sends.
+func loseOneWay(ctx context.Context, f *fleet, victim string, rep int) error {
+	way := lab.WayIn
+	if rep%2 == 1 {
+		way = lab.WayOut
+	}
+	return f.fault(ctx, lab.Fault{Kind: "loss", Target: victim, Side: lab.SideWAN, Way: way, Value: "100%"})
 }
 
 func mend(ctx context.Context, f *fleet, victim string) error {
 	return f.fault(ctx, lab.Fault{Kind: "heal", Target: victim})
-}
-
-// lossTable drops at the edge of the node's underlay link, outside of everything
-// that the node itself sees or is told, as a broken wire would.
-const lossTable = `table netdev benchloss {
-chain in { type filter hook ingress device "wan0" priority 0; %s }
-chain out { type filter hook egress device "wan0" priority 0; %s }
-}
-`
-
-func loseOneWay(_ context.Context, f *fleet, victim string, rep int) error {
-	if rep%2 == 0 {
-		return f.rules(victim, fmt.Sprintf(lossTable, "drop;", ""))
-	}
-	return f.rules(victim, fmt.Sprintf(lossTable, "", "drop;"))
-}
-
-func loseTunnels(_ context.Context, f *fleet, victim string, _ int) error {
-	return f.rules(victim, fmt.Sprintf(lossTable, "meta l4proto udp drop;", "meta l4proto udp drop;"))
-}
-
-func loseNothing(_ context.Context, f *fleet, victim string) error {
-	return f.rules(victim, "delete table netdev benchloss\n")
 }
 
 // rules loads nftables rules on a node.

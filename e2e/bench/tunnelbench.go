@@ -68,9 +68,17 @@ func measureTunnel(ctx context.Context, c config) (s section, err error) {
 }
 
 func (t *testbed) throughput(ctx context.Context, w *way) error {
-	out, err := t.pod(ctx, "b1/bench/"+w.pod, "iperf3", "-J", "-c", w.address, "-p", iperfPort, "-O", "1", "-t", strconv.Itoa(tunnelSeconds))
+	speed, err := t.iperf(ctx, "b1/bench/"+w.pod, w.address, tunnelSeconds)
+	w.speed = append(w.speed, speed)
+	return err
+}
+
+// iperf sends as fast as it can from a pod for some seconds, and gives what
+// arrived in bit/s.
+func (t *testbed) iperf(ctx context.Context, pod, address string, seconds int) (float64, error) {
+	out, err := t.pod(ctx, pod, "iperf3", "-J", "-c", address, "-p", iperfPort, "-O", "1", "-t", strconv.Itoa(seconds))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var result struct {
 		End struct {
@@ -79,11 +87,8 @@ func (t *testbed) throughput(ctx context.Context, w *way) error {
 			} `json:"sum_received"`
 		} `json:"end"`
 	}
-	if err := json.Unmarshal(out, &result); err != nil {
-		return err
-	}
-	w.speed = append(w.speed, result.End.Received.Speed)
-	return nil
+	err = json.Unmarshal(out, &result)
+	return result.End.Received.Speed, err
 }
 
 func (t *testbed) latency(ctx context.Context, w *way) error {

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+const moveRounds = 50
+
+// moveBed is a gateway whose routes are written by the agent's engine, the way it
+// writes them when a link dies.
+type moveBed struct {
+	space *space
+	ns    *kernel.Namespace
+	input project.Input
+}
+
+// moveTimes is what one size gave.
+type moveTimes struct {
+	clusters, routes       int
+	all, computed, written []time.Duration // whole state; routes alone; from the choice to the kernel
+}
+
+func measureMove(ctx context.Context, _ config) (s section, err error) {
+	s = section{
+		title: "From a choice to the kernel",
+		how: fmt.Sprintf(`
+A gateway in clustersets of 20 and of 1000 clusters with three gateways each. One cluster's traffic moves to another of its gateways. *Routes* is the pure part
+alone: fabric and choices to the routes that are wanted. *To the kernel* is the agent's engine in a namespace: from the token that says that a choice changed, through
+the routes and the comparison with those of the kernel, to the kernel's acknowledgement. The reference is the whole desired state of the node, which the pass
+after that computes. Of %d moves.`, moveRounds),
+	}
+	for _, clusters := range []int{20, 1000} {
+		t, err := moves(ctx, clusters)
+		if err != nil {
+			return s, fmt.Errorf("%d clusters: %w", clusters, err)
+		}
+		s.rows = append(s.rows, t.rows()...)
+	}
+	return s, nil
+}
+
+func (t moveTimes) rows() []row {
+	whole := median(t.all)
+	var out []row
+	for _, r := range []struct {
+		name  string
+		times []time.Duration
+	}{{"routes", t.computed}, {"to the kernel", t.written}} {
+		for _, q := range []struct {
+			name  string
+			share float64
+		}{{"p50", 0.5}, {"p99", 0.99}} {
+			have := quantile(r.times, q.share)
+			out = append(out, row{
+				what: fmt.Sprintf("%s, %s, %d clusters, %d routes", r.name, q.name, t.clusters, t.routes), figure: millis(have),
+				reference: millis(whole) + " (whole state)", ratio: fmt.Sprintf("%.2f", have.Seconds()/whole.Seconds()),
+			})
+		}
+	}
+	return out
+}
+
+func moves(ctx context.Context, clusters int) (t moveTimes, err error) {
+	b := &moveBed{input: moveInput(clusters)}
+	t.clusters = clusters
+	wanted := project.Routes(b.input)
+	if t.routes = len(wanted); t.routes < clusters {
+		return t, fmt.Errorf("%d routes for %d clusters", t.routes, clusters)
+	}
+	if b.space, err = newSpace(); err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, b.space.close()) }()
+	if b.ns, err = kernel.Open(b.space.path()); err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, b.ns.Close()) }()
+	if err := b.links(wanted); err != nil {
+		return t, err
+	}
+	for i := range moveRounds / 5 {
+		b.flip(i)
+		begin := time.Now()
+		_, _ = project.State(b.input)
+		t.all = append(t.all, time.Since(begin))
+	}
+	for i := range moveRounds {
+		b.flip(i)
+		begin := time.Now()
+		_ = project.Routes(b.input)
+		t.computed = append(t.computed, time.Since(begin))
+	}
+	t.written, err = b.run(ctx)
+	return t, err
+}
+
+// links makes something that routes can lead through, under the tunnels' names.
+func (b *moveBed) links(routes []desired.Route) error {
+	other, err := newSpace()
+	if err != nil {
+		return err
+	}
+	b.space.atEnd = append(b.space.atEnd, other.close)
+	made := map[string]bool{"": true}
+	for _, r := range routes {
+		if made[r.Link] {
+			continue
+		}
+		made[r.Link] = true
+		if err := join(b.space, r.Link, other, r.Link); err != nil {
+			return err
+		}
+		number := byte(len(made))
+		if err := b.space.address(r.Link, netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, number, 1}), 24).String()); err != nil {
+			return err
+		}
+	}
+	// Routes name the node's own addresses as their source.
+	var own []string
+	for _, r := range routes {
+		if r.Src.IsValid() && !slices.Contains(own, r.Src.String()) {
+			own = append(own, r.Src.String())
+		}
+	}
+	for _, addr := range own {
+		if err := b.space.address("lo", addr+"/32"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flip moves the traffic of one remote cluster to another of its gateways.
+func (b *moveBed) flip(round int) {
+	c := b.input.Fabric.Clusters[1+round%(len(b.input.Fabric.Clusters)-1)]
+	path := b.input.Paths[c.Name]
+	at := slices.IndexFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == path.Remote })
+	path.Remote = c.Gateways[(at+1)%len(c.Gateways)].Name
+	b.input.Paths[c.Name], b.input.Transit[c.Name] = path, path
+}
+
+// run moves again and again and times each, until the kernel has it.
+func (b *moveBed) run(ctx context.Context) (took []time.Duration, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	urgent, trigger, done := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	var failed error
+	engine := &converge.Engine[[]desired.Route]{
+		Stages: []converge.Stage[[]desired.Route]{
+			converge.Urgent(converge.NewStage(kernel.NewRoutes(b.ns),
+				func(r []desired.Route) []desired.Route { return r }, func(r desired.Route) string { return r.Origin })),
+		},
+		OnReport: func(r converge.Report) {
+			failed = errors.Join(failed, r.Err())
+			select {
+			case done <- struct{}{}:
+			case <-ctx.Done():
+			}
+		},
+		Resync: time.Hour,
+	}
+	source := func(context.Context) ([]desired.Route, string, bool) { return project.Routes(b.input), "", true }
+	written := make(chan time.Time, 1)
+	engine.Hurry = &converge.Hurry[[]desired.Route]{Source: source, Trigger: urgent, Done: func() { written <- time.Now() }}
+	ended := make(chan struct{})
+	go func() { engine.Run(ctx, source, trigger); close(ended) }()
+	defer func() { cancel(); <-ended; err = errors.Join(err, failed) }()
+	if err := awaitPass(done); err != nil { // the first one, which makes all
+		return nil, err
+	}
+	for i := range moveRounds {
+		b.flip(i) // the engine waits
+		begin := time.Now()
+		urgent <- struct{}{}
+		select {
+		case at := <-written:
+			took = append(took, at.Sub(begin))
+		case <-time.After(10 * time.Second):
+			return took, errors.New("no urgent pass within 10 s")
+		}
+		if err := awaitPass(done); err != nil { // the whole one that follows
+			return took, err
+		}
+	}
+	return took, nil
+}
+
+func awaitPass(done chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-time.After(30 * time.Second):
+		return errors.New("no pass within 30 s")
+	}
+}
+
+// moveInput is a gateway of the first of many clusters with three gateways each.
+func moveInput(clusters int) project.Input {
+	prefix := func(text string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(text)} }
+	f := &fabric.Fabric{
+		Domain: "clusterset.local", Epochs: []int{1}, DNS: fabric.DNS{Address: netip.MustParseAddr("169.254.73.53")},
+		GlobalPools: prefix("242.0.0.0/8"), ServicePools: prefix("243.0.0.0/16"), TunnelPools: prefix("241.0.0.0/16"),
+	}
+	in := project.Input{Fabric: f, Cluster: "c0", Node: "c0-a", Paths: map[string]project.Path{}, Transit: map[string]project.Path{}}
+	for i := range clusters {
+		name := fmt.Sprintf("c%d", i)
+		block := nth("242.0.0.0/8", i<<10)
+		c := fabric.Cluster{
+			Name: name, Globalnet: true, EgressMode: fabric.EgressShared, EgressIPs: []netip.Addr{block.Next()},
+			PodCIDRs: prefix("10.7.0.0/16"), ServiceCIDRs: prefix("10.77.0.0/16"), GlobalCIDRs: []netip.Prefix{netip.PrefixFrom(block, 22)},
+		}
+		for lane, letter := range []string{"a", "b", "c"} {
+			c.Gateways = append(c.Gateways, fabric.Gateway{
+				Name: name + "-" + letter, Node: name + "-" + letter, Endpoints: []string{"203.0.113.11"}, Port: 51820, Lane: lane,
+				Addresses: []netip.Addr{nth("241.0.0.0/16", 3*i+lane+1)}, Keys: []fabric.Key{{Epoch: 1, Public: "pub-" + name + letter}},
+			})
+		}
+		f.Clusters = append(f.Clusters, c)
+		if i > 0 {
+			in.Paths[name] = project.Path{Local: "c0-a", Remote: name + "-a"}
+			in.Transit[name] = in.Paths[name]
+		}
+	}
+	in.Keys = &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: "c0", Epochs: []fabric.EpochKeys{{Epoch: 1, PSKSeed: fabric.Secret{1},
+		Gateways: map[string]fabric.Secret{"c0-a": {1}, "c0-b": {2}, "c0-c": {3}}}}}
+	in.Facts.Nodes = []project.Node{{Name: "c0-a", Addrs: []netip.Addr{netip.MustParseAddr("192.168.0.1")}}}
+	return in
+}
