@@ -93,6 +93,10 @@ tests depends on a figure.
 Absolute figures belong to the machine named in each section. What carries over are the **ratios**: both sides were measured in turn, many
 times, in one run on one machine, and a figure is the median. Two cores carry clients, gateways and servers together, so a
 figure is what all of them together reach.
+
+The sections *stall*, *stall-fast* and *anchor* let gateways die under traffic. There a figure is a time as a pod sees it, and
+a repetition that did not go as it should stays in the table and is named below it. ` + "`REPS=3 hack/bench.sh stall`" + ` is a quick trial;
+` + "`KEEP=folder`" + ` keeps every repetition and the agents' logs.
 `
 
 // update writes the section into the page, in place of its former self.
