@@ -28,9 +28,10 @@ e2e: build ## scenarios over the built binaries, real packets; one package after
 SEED   ?= 1
 FAULTS ?= 200
 ROUND  ?= 0
+SLOW   ?= 1
 chaos: setup build ## FAULTS seeded faults under traffic; again as it was with SEED, one round alone with ROUND
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./e2e/chaos
-	bin/chaos -seed $(SEED) -faults $(FAULTS) -round $(ROUND)
+	bin/chaos -seed $(SEED) -faults $(FAULTS) -round $(ROUND) -slow $(SLOW)
 
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh

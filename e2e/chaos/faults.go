@@ -127,7 +127,30 @@ func (b *bed) begin(ctx context.Context, e plan.Event) error {
 	case plan.Drain:
 		return b.drain(ctx, k.Begin, e.Target)
 	default:
-		return b.client.Fault(ctx, lab.Fault{Kind: k.Begin, Target: e.Target, Side: k.Side, Way: k.Way, Value: e.Value})
+		return b.insist(ctx, func(ctx context.Context) error {
+			return b.client.Fault(ctx, lab.Fault{Kind: k.Begin, Target: e.Target, Side: k.Side, Way: k.Way, Value: e.Value})
+		})
+	}
+}
+
+// patience is how long an agent or a tunnel process that has just been started
+// may take to be there.
+const patience = 10 * time.Second
+
+// insist repeats what fails because of a program that does not run yet.
+func (b *bed) insist(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := do(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 }
 
@@ -165,30 +188,21 @@ func withGateway(text string) string {
 	return strings.Replace(text, list, more, 1)
 }
 
-// patience is how long an agent that has just been started may take to answer.
-const patience = 10 * time.Second
-
 // drain tells an agent to drain its gateway, or to take it back into use. What is
 // still in use goes on: the next thing that happens to it is part of the test.
 func (b *bed) drain(ctx context.Context, command, node string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		args := []string{command, "--socket", b.socket(node)}
-		if command == plan.Drain {
-			args = append(args, "--wait", "0")
-		}
+	args := []string{command, "--socket", b.socket(node)}
+	if command == plan.Drain {
+		args = append(args, "--wait", "0")
+	}
+	return b.insist(ctx, func(ctx context.Context) error {
 		_, err := output(b.command(ctx, filepath.Join(b.bin, "hawser-agent"), args...))
 		var exit *exec.ExitError
-		if err == nil || errors.As(err, &exit) && exit.ExitCode() == 1 { // 1 = still in use
+		if errors.As(err, &exit) && exit.ExitCode() == 1 { // still in use
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+		return err
+	})
 }
 
 // commit writes the topology, as a person would.

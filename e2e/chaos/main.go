@@ -31,7 +31,6 @@ type options struct {
 	bin      string  // folder of the programs
 	root     string  // of the repository
 	evidence string  // folder for what a violation leaves behind
-	until    string  // no further round begins while this file exists; empty = none
 	keep     bool    // leave the lab when something was violated
 }
 
@@ -59,7 +58,6 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.bin, "bin", "bin", "folder of the programs")
 	flags.StringVar(&o.root, "root", ".", "root of the repository")
 	flags.StringVar(&o.evidence, "evidence", os.TempDir(), "folder for what a violation leaves behind")
-	flags.StringVar(&o.until, "pause", "", "wait between rounds while this file exists")
 	flags.BoolVar(&o.keep, "keep", false, "leave the lab running when something was violated")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -139,9 +138,6 @@ func (c *chaos) rounds(ctx context.Context) (violated int, err error) {
 		if c.options.round != 0 && c.options.round != round {
 			continue
 		}
-		if err := c.mayGoOn(ctx); err != nil {
-			return violated, err
-		}
 		found, err := c.one(ctx, round)
 		violated += len(found)
 		if err != nil {
@@ -149,21 +145,6 @@ func (c *chaos) rounds(ctx context.Context) (violated int, err error) {
 		}
 	}
 	return violated, nil
-}
-
-// mayGoOn waits while the file that pauses the run exists.
-func (c *chaos) mayGoOn(ctx context.Context) error {
-	for c.until != "" {
-		if _, err := os.Stat(c.until); err != nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
-	}
-	return ctx.Err()
 }
 
 // one runs a round and gives what was violated in it.
