@@ -162,6 +162,7 @@ func (s *scene) to(caller traffic.Pod, target, name string) error {
 	s.flows = append(s.flows,
 		&traffic.Calls{From: caller, To: tcp, Target: target},
 		&traffic.Calls{From: caller, To: udp, Target: target, UDP: true},
+		&traffic.Calls{From: caller, To: tcp, Target: target, Bulk: true},
 		&traffic.Datagrams{From: caller, To: udp, Target: target},
 	)
 	for _, kind := range []string{traffic.Busy, traffic.Silent, traffic.Idle} {

@@ -49,6 +49,7 @@ type Calls struct {
 	To     netip.AddrPort
 	Target string // for people
 	UDP    bool
+	Bulk   bool // the answer is long
 	// Web asks a server of the lab itself, over HTTP, and Saw is told what that
 	// server says: who it is and whom it saw.
 	Web bool
@@ -60,8 +61,11 @@ type Calls struct {
 // Name says who calls what.
 func (c *Calls) Name() string {
 	kind := "new tcp"
-	if c.UDP {
+	switch {
+	case c.UDP:
 		kind = "new udp"
+	case c.Bulk:
+		kind = "new tcp, long answer,"
 	}
 	return fmt.Sprintf("%s %s -> %s", kind, c.From.Name, c.Target)
 }
@@ -103,11 +107,19 @@ func (c *Calls) try() error {
 	if c.Web {
 		return c.ask(conn)
 	}
-	if _, err := conn.Write(message{who: c.From.Name, mode: echo}.encode()); err != nil {
+	mode, answers := byte(echo), 1
+	if c.Bulk {
+		mode, answers = bulk, bulkOf
+	}
+	if _, err := conn.Write(message{who: c.From.Name, mode: mode}.encode()); err != nil {
 		return err
 	}
-	_, err = receive(conn)
-	return err
+	for range answers {
+		if _, err = receive(conn); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ask wants to know of a whereami server who it is.

@@ -20,7 +20,11 @@ const size = 64
 const (
 	echo = 'e' // each message is answered
 	push = 'p' // messages come without being asked for
+	bulk = 'b' // many messages at once, in packets as long as they may be
 )
+
+// bulkOf is how many messages come at once.
+const bulkOf = 512
 
 // message is all that is ever sent.
 type message struct {

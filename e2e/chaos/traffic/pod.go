@@ -139,6 +139,14 @@ func (s *Server) serve(conn *net.TCPConn) {
 		return
 	}
 	s.seen(first.who, s.pod.Name, addressOf(conn.RemoteAddr()))
+	if first.mode == bulk {
+		var all []byte
+		for seq := range uint64(bulkOf) {
+			all = append(all, message{who: s.pod.Name, mode: bulk, seq: seq}.encode()...)
+		}
+		_, _ = conn.Write(all) // who called notices
+		return
+	}
 	if first.mode == push {
 		// What the caller sends is read, so that its end is noticed.
 		go func() { _, _ = receive(conn); _ = conn.Close() }()

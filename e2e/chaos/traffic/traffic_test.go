@@ -97,7 +97,7 @@ func TestFlows(t *testing.T) {
 	tcp, udp := netip.AddrPortFrom(localhost, TCPPort), netip.AddrPortFrom(localhost, UDPPort)
 	died := make(chan string, 10)
 	flows := []Flow{
-		&Calls{From: p, To: tcp}, &Calls{From: p, To: udp, UDP: true}, &Datagrams{From: p, To: udp},
+		&Calls{From: p, To: tcp}, &Calls{From: p, To: udp, UDP: true}, &Calls{From: p, To: tcp, Bulk: true}, &Datagrams{From: p, To: udp},
 	}
 	for _, kind := range []string{Busy, Silent, Idle} {
 		flows = append(flows, &Held{From: p, To: tcp, Kind: kind, Died: func(name string, _ error) { died <- name }})
@@ -125,7 +125,7 @@ func TestFlows(t *testing.T) {
 	if err := server.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, f := range flows[:3] {
+	for _, f := range flows[:4] {
 		limit, stop := context.WithTimeout(ctx, 600*time.Millisecond)
 		if err := f.Back(limit); err == nil {
 			t.Errorf("%s works without a server", f.Name())
