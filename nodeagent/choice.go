@@ -49,6 +49,14 @@ type chosen struct {
 	restored bool // from the run before, and not confirmed yet
 }
 
+// stay keeps the link when nothing lives: agents that are all dead answer no
+// probes, and their tunnels may carry on where they were left.
+func (h chosen) stay(want health.Choice) chosen {
+	path := h.Path
+	path.Down = true
+	return chosen{Choice: health.Choice{Path: path, Rank: want.Rank, Why: want.Why + ", so it stays"}, since: h.since}
+}
+
 func newChoice(cluster string, log *slog.Logger, now time.Time) *choice {
 	return &choice{cluster: cluster, log: log, began: now, last: map[string]chosen{}, had: map[string]bool{}}
 }
@@ -89,6 +97,9 @@ func (c *choice) follow(remote string, want health.Choice, v sight, now time.Tim
 	if have.restored && now.Sub(c.began) < settleTime && v.rank(remote, have.Path) > health.Down {
 		have.Rank = v.rank(remote, have.Path)
 		return have
+	}
+	if known && want.Rank == health.Down && v.exists(remote, have.Path) {
+		return have.stay(want)
 	}
 	m := status.Move{At: now, Cluster: remote, To: v.name(remote, want.Path)}
 	if known {
@@ -165,6 +176,15 @@ func (v sight) name(remote string, p project.Path) string {
 
 func (v sight) rank(remote string, p project.Path) health.Rank {
 	return v.snapshot.Rank(p.Local, health.Peer{Cluster: remote, Gateway: p.Remote})
+}
+
+// exists reports whether the fabric has both ends of a link.
+func (v sight) exists(remote string, p project.Path) bool {
+	return hasGateway(v.fabric.Cluster(v.cluster), p.Local) && hasGateway(v.fabric.Cluster(remote), p.Remote)
+}
+
+func hasGateway(c *fabric.Cluster, name string) bool {
+	return c != nil && slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == name })
 }
 
 // link is what this node itself probes of a path: the tunnel on its gateway, on

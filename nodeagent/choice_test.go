@@ -84,6 +84,30 @@ func (d *desk) want(t *testing.T, what string, path project.Path, log string, li
 	}
 }
 
+// When the agents of the other side are all dead, their tunnels carry on where
+// they were left, so nothing may move to where nobody listens.
+func TestNothingLivesSoItStays(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.own()
+	for _, last := range []string{"c", "d"} {
+		d.set("g2/c", health.Good, "")
+		d.set("g2/d", health.Good, "")
+		if last == "c" {
+			d.set("g2/d", health.Down, "no answer")
+		} else {
+			d.set("g2/c", health.Down, "no answer")
+		}
+		d.look()
+		d.set("g2/"+last, health.Down, "no answer")
+		path, log := d.look()
+		d.want(t, "all dead after "+last, path, log, "a-"+last)
+		if !path.Down {
+			t.Errorf("all dead after %s: the path is not marked as down", last)
+		}
+	}
+}
+
 func TestMovesAreTold(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
