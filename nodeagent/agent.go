@@ -196,6 +196,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("dns", a.serveNames)
 	start("tunnels", a.tunnels().Run)
 	start("readiness", a.readyLate)
+	start("links of the run before", func(ctx context.Context) error { settled(ctx, a.look); return nil })
 	start("flows", a.keeper.Run)
 	start("path mtu", a.finder.Run)
 	start("links in use", func(ctx context.Context) error { a.saver.run(ctx, a.choice.kept, a.log); return nil })

@@ -112,6 +112,14 @@ func (c *choice) follow(remote string, want health.Choice, v sight, now time.Tim
 	return chosen{Choice: want, since: now}
 }
 
+// settled looks again when links of the run before need no longer be kept: perhaps
+// nothing else happens then.
+func settled(ctx context.Context, look func()) {
+	if pause(ctx, settleTime); ctx.Err() == nil {
+		look()
+	}
+}
+
 func (c *choice) tell(m status.Move, path project.Path) {
 	c.moves = append(c.moves, m)
 	if len(c.moves) > mostMoves {

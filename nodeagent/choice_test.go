@@ -1,11 +1,13 @@
 package nodeagent
 
 import (
+	"context"
 	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/health"
@@ -193,6 +195,22 @@ func TestRestartMovesNothing(t *testing.T) {
 	d.set("g2/"+other, health.Down, "no answer")
 	path, log = d.look()
 	d.want(t, "dead meanwhile", path, log, "a-"+first.Remote, "does not answer probes")
+}
+
+// TestSettled: an agent looks again once links of the run before are no longer
+// kept, although nothing happens.
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began, looked := time.Now(), time.Time{}
+		settled(t.Context(), func() { looked = time.Now() })
+		if looked.Sub(began) < settleTime {
+			t.Errorf("looked after %s, want %s", looked.Sub(began), settleTime)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		settled(ended, func() { t.Error("looked although the agent ends") })
+	})
 }
 
 func TestMovesAreBounded(t *testing.T) {
