@@ -19,9 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TCP states of conntrack (uapi/linux/netfilter/nf_conntrack_tcp.h) in which the
-// server may still send.
+// TCP states of conntrack (uapi/linux/netfilter/nf_conntrack_tcp.h): in the first
+// two the connection is not made yet, in the others the server may still send.
 const (
+	tcpSynSent     = 1
+	tcpSynRecv     = 2
 	tcpEstablished = 3
 	tcpFinWait     = 4
 	tcpCloseWait   = 5
@@ -83,6 +85,11 @@ func (f *Flow) mayPush() bool {
 		return true
 	}
 	return f.State == tcpEstablished || f.State == tcpFinWait || f.State == tcpCloseWait
+}
+
+// halfOpen reports whether conntrack saw the beginning of a connection only.
+func (f *Flow) halfOpen() bool {
+	return f.Protocol == unix.IPPROTO_TCP && (f.State == tcpSynSent || f.State == tcpSynRecv)
 }
 
 // parse reads one message of a conntrack dump, behind its netlink header. It

@@ -46,13 +46,21 @@ type turn struct {
 // answered with a reset: for those milliseconds nothing that comes from the
 // cluster is let through to the pods of this node.
 //
+// Entries of connections that are only half open go as well. The repeated SYN has
+// made the connection by another gateway; should the path come back to this one
+// while the half is kept (two minutes), the kernel takes all packets of the
+// connection for invalid.
+//
 // It gives the number of flows that were begun anew.
 func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
 	if len(turns) == 0 {
 		return 0, nil
 	}
-	wrong, err := findWrong(ctx, turns, own)
-	if err != nil || len(wrong) == 0 {
+	wrong, halves, err := findWrong(ctx, turns, own)
+	if err != nil {
+		return 0, err
+	}
+	if _, err = removeAll(ctx, halves); err != nil || len(wrong) == 0 {
 		return 0, err
 	}
 	raw, err := openRaw()
@@ -91,7 +99,7 @@ type wrongFlow struct {
 	ttl   uint8 // ends behind the gateway that carries
 }
 
-func findWrong(ctx context.Context, turns []*turn, own Own) (out []wrongFlow, err error) {
+func findWrong(ctx context.Context, turns []*turn, own Own) (out []wrongFlow, halves []Flow, err error) {
 	byName, clusters := map[string]*turn{}, newLookup()
 	for _, t := range turns {
 		byName[t.cluster] = t
@@ -101,24 +109,29 @@ func findWrong(ctx context.Context, turns []*turn, own Own) (out []wrongFlow, er
 	pods.add("", own.Pods)
 	kept.add("", own.Kept)
 	err = listAll(ctx, func(f *Flow) {
-		if name, ok := clusters.find(f.Orig.From.Addr()); ok {
+		name, came := clusters.find(f.Orig.From.Addr())
+		to, goes := clusters.find(f.Reply.From.Addr())
+		if (came || goes) && f.halfOpen() {
+			halves = append(halves, *f)
+			return
+		}
+		if came {
 			if _, local := pods.find(f.Reply.From.Addr()); local && byName[name].wrongBackend(f) {
 				out = append(out, wrongFlow{Flow: *f})
 			}
 			return
 		}
-		name, ok := clusters.find(f.Reply.From.Addr())
-		if !ok {
+		if !goes {
 			return
 		}
 		_, local := pods.find(f.Orig.From.Addr())
 		_, keeps := kept.find(f.Orig.From.Addr())
 		local = local || f.Orig.To != f.Reply.From
-		if w, is := byName[name].wrong(f, local, keeps); is {
+		if w, is := byName[to].wrong(f, local, keeps); is {
 			out = append(out, w)
 		}
 	})
-	return out, err
+	return out, halves, err
 }
 
 // wrongBackend reports whether the entry of a flow to a pod here was made by the

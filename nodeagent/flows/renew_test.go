@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -291,4 +292,43 @@ func (k *talk) hears() bool {
 	_ = k.server.SetDeadline(time.Now().Add(quick))
 	n, err := k.server.Read(make([]byte, 8))
 	return err == nil && n == 1
+}
+
+// TestHalfOpen makes a connection whose first SYN went by gateway a, unanswered,
+// and the second by b. When the path comes back to a it goes on.
+func TestHalfOpen(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.far.ip("route replace 242.1.0.0/16 via 241.0.3.1") // the answer goes to b, which knows nothing
+	var listener net.Listener
+	var err error
+	r.server.inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backend, backend6, target)) })
+	r.must(err)
+	defer listener.Close()
+	go func() {
+		for !slices.ContainsFunc(r.a.flows(), func(f Flow) bool { return f.halfOpen() }) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		r.move("b")
+	}()
+	k := &talk{}
+	r.pod.inside(func() { k.client, err = net.DialTimeout("tcp4", service("tcp4", vip, vip6, servicePort), quick) })
+	r.must(err)
+	defer k.client.Close()
+	k.server, err = listener.Accept()
+	r.must(err)
+	defer k.server.Close()
+	if !k.asks(quick) {
+		t.Fatal("the rig carries nothing")
+	}
+	r.move("a")
+	if k.asks(time.Second) {
+		t.Fatal("goes on by itself")
+	}
+	keeper := r.keeper()
+	keeper.Carries("g2", remote)
+	r.a.work(keeper, time.Now())
+	if !k.hears() {
+		t.Error("the connection does not go on")
+	}
 }
