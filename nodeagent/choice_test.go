@@ -1,8 +1,8 @@
 package nodeagent
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"

@@ -109,26 +109,22 @@ func findWrong(ctx context.Context, turns []*turn, own Own) (out []wrongFlow, ha
 	pods.add("", own.Pods)
 	kept.add("", own.Kept)
 	err = listAll(ctx, func(f *Flow) {
-		name, came := clusters.find(f.Orig.From.Addr())
+		w, is := wrongFlow{Flow: *f}, false
+		from, came := clusters.find(f.Orig.From.Addr())
 		to, goes := clusters.find(f.Reply.From.Addr())
-		if (came || goes) && f.halfOpen() {
-			halves = append(halves, *f)
-			return
+		switch {
+		case came:
+			_, local := pods.find(f.Reply.From.Addr())
+			is = local && byName[from].wrongBackend(f)
+		case goes:
+			_, local := pods.find(f.Orig.From.Addr())
+			_, keeps := kept.find(f.Orig.From.Addr())
+			w, is = byName[to].wrong(f, local || f.Orig.To != f.Reply.From, keeps)
 		}
-		if came {
-			if _, local := pods.find(f.Reply.From.Addr()); local && byName[name].wrongBackend(f) {
-				out = append(out, wrongFlow{Flow: *f})
-			}
-			return
-		}
-		if !goes {
-			return
-		}
-		_, local := pods.find(f.Orig.From.Addr())
-		_, keeps := kept.find(f.Orig.From.Addr())
-		local = local || f.Orig.To != f.Reply.From
-		if w, is := byName[to].wrong(f, local, keeps); is {
+		if is {
 			out = append(out, w)
+		} else if (came || goes) && f.halfOpen() {
+			halves = append(halves, *f)
 		}
 	})
 	return out, halves, err
