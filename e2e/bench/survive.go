@@ -129,7 +129,8 @@ func surviveHawser(name, egress string) func(context.Context, config, int) ([]su
 }
 
 func (b *stallBed) crashInUse(ctx context.Context, near bool) (string, error) {
-	now, err := b.inUse(ctx, stallNear, stallFar)
+	// The thousand connections may have moved something meanwhile.
+	now, err := b.awaitRest(ctx, stallNear, stallFar, restWithin)
 	if err != nil {
 		return "", err
 	}
@@ -170,7 +171,7 @@ func (b *stallBed) survive(ctx context.Context, n int, s setup) (list []survival
 
 func (b *stallBed) surviveOnce(ctx context.Context, t *traffic, s setup, near bool) (one survival, err error) {
 	one = survival{Setup: s.name, Near: near}
-	if err := s.rest(ctx); err != nil {
+	if err := errors.Join(s.rest(ctx), t.settle(ctx, watched, restWithin)); err != nil {
 		return one, err
 	}
 	var servers []*flow.Reflector
