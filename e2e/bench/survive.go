@@ -190,9 +190,10 @@ func (b *stallBed) surviveOnce(ctx context.Context, t *traffic, s setup, near bo
 	if one.Victim, err = s.crash(ctx, near); err != nil {
 		return one, err
 	}
+	gone := time.Now()
 	one.Count = connections.Count()
 	failed := within(ctx, s.back, func() error {
-		if time.Since(hit) < 2*watched {
+		if time.Since(gone) < 2*watched {
 			return errors.New("the fault is too new")
 		}
 		return t.packets.Whole(watched)
