@@ -5,13 +5,21 @@ import "time"
 // mates watches whether a gateway still hears the other nodes of its cluster:
 // their probes, and replies of the other gateways. A gateway that heard some and
 // then none for as long as a death takes is alone: it may have its tunnels, but
-// is of no use to anybody but itself.
+// is of no use to anybody but itself. It is one of them again when it has heard
+// them for a while.
 type mates struct {
 	others  int       // other nodes of the cluster
 	heard   time.Time // any of them; zero = never yet
 	alone   bool
-	excused bool // the verdict came late and was put off once
+	since   time.Time // while alone: when it began to hear them again
+	excused bool      // the verdict came late and was put off once
 }
+
+// settle is how long a gateway that was alone must hear its cluster before it is
+// used again. Whom it hears is not all that it has to reach: the kernel asks for
+// the hardware address of a neighbour that did not answer only once a second
+// (net.ipv4.neigh.*.retrans_time_ms).
+const settle = 1500 * time.Millisecond
 
 // expect sets the number of other nodes. It reports whether alone changed.
 func (m *mates) expect(others int) bool {
@@ -23,10 +31,21 @@ func (m *mates) expect(others int) bool {
 }
 
 // hear notes a packet from another node. It reports whether alone changed.
-func (m *mates) hear(now time.Time) bool {
-	was := m.alone
-	m.heard, m.alone, m.excused = now, false, false
-	return was
+func (m *mates) hear(now time.Time, s Settings) bool {
+	if m.alone && (m.since.IsZero() || now.Sub(m.heard) > silence(s)) {
+		m.since = now
+	}
+	m.heard, m.excused = now, false
+	if !m.alone || now.Sub(m.since) < settle {
+		return false
+	}
+	m.alone, m.since = false, time.Time{}
+	return true
+}
+
+// silence is how long nobody is heard before the gateway is alone.
+func silence(s Settings) time.Duration {
+	return s.Interval*time.Duration(s.Misses) + s.Interval/16
 }
 
 // deadline is when the gateway is alone unless it hears somebody. Everybody
@@ -35,7 +54,7 @@ func (m *mates) deadline(s Settings) (time.Time, bool) {
 	if m.others == 0 || m.heard.IsZero() || m.alone {
 		return time.Time{}, false
 	}
-	return m.heard.Add(s.Interval*time.Duration(s.Misses) + s.Interval/16), true
+	return m.heard.Add(silence(s)), true
 }
 
 // judge reports whether the gateway is alone from now on.
@@ -50,6 +69,6 @@ func (m *mates) judge(now time.Time, s Settings) bool {
 		m.heard = m.heard.Add(now.Sub(at) + s.Interval/8)
 		return false
 	}
-	m.alone = true
+	m.alone, m.since = true, time.Time{}
 	return true
 }

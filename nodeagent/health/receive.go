@@ -70,11 +70,13 @@ func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
 	if t.tunnel() {
 		t.hear(m.word)
 	} else {
-		p.mates.hear(now)
+		back := p.mates.hear(now, p.settings)
+		p.stale = p.stale || back
 		fresh, lost := t.heard.take(m.message)
-		if changed = fresh; lost {
+		if lost {
 			p.pokeSoon(t, now)
 		}
+		changed = fresh || back
 	}
 	changed = p.notice(t, now) || changed
 	p.hurry(t, now)
@@ -95,7 +97,7 @@ func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool
 	}
 	replies := []message{head}
 	if m.at.Device != "" {
-		changed = p.mates.hear(now)
+		changed = p.mates.hear(now, p.settings)
 		p.stale = p.stale || changed
 		replies = p.reach.replies(m.generation, head)
 		p.remember(m, now)
