@@ -153,13 +153,23 @@ func nftNATChains() []nftChain {
 }
 
 // nftKeepSource translates an address to itself towards and from remote
-// prefixes: a flow with a mapping is not masqueraded by a later chain.
+// prefixes: a flow with a mapping is not masqueraded by a later chain. In the
+// middle of a TCP connection the port is given too, which the kernel otherwise
+// changes when the other direction is new here at the same moment and was first:
+// the packet is lost instead, and the next one belongs to that entry.
 func nftKeepSource(f nftFamily) []*nftRule {
+	begin := func() *nftRule { return nftNew().family(f) }
+	middle := func() *nftRule { return nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f) }
+	exact := func(r *nftRule) *nftRule {
+		return r.saddr(f).transport(0, 2, f.behind).nat(expr.NATTypeSourceNAT, f, f.behind)
+	}
 	keep := func(r *nftRule) *nftRule { return r.saddr(f).nat(expr.NATTypeSourceNAT, f, 0) }
 	return []*nftRule{
-		nftNew().family(f).saddr(f).network(f.dst, f.size, f.behind).in(desired.SetHairpin, f).add(&expr.Masq{}),
-		keep(nftNew().family(f).daddr(f).in(desired.SetRemote, f)),
-		keep(nftNew().family(f).saddr(f).in(desired.SetRemote, f)),
+		begin().saddr(f).network(f.dst, f.size, f.behind).in(desired.SetHairpin, f).add(&expr.Masq{}),
+		exact(middle().daddr(f).in(desired.SetRemote, f)),
+		keep(begin().daddr(f).in(desired.SetRemote, f)),
+		exact(middle().saddr(f).in(desired.SetRemote, f)),
+		keep(begin().saddr(f).in(desired.SetRemote, f)),
 	}
 }
 
