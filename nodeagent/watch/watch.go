@@ -26,7 +26,9 @@ const (
 	pollInterval = time.Second
 )
 
-// Folder calls changed after something in dir changed, until ctx ends. It also
+// Folder calls changed after something in dir changed, until ctx ends, and once
+// when it has begun to watch: what changed between the caller's own look and that
+// moment shows in no event. It also
 // follows dir itself: when it appears, is replaced by a rename or is a symbolic
 // link that now points elsewhere. changed must not block; one call may stand
 // for many events. Where the kernel grants no watch, as instances or watches of
@@ -92,8 +94,7 @@ func (f *folder) close() {
 }
 
 func (f *folder) loop(ctx context.Context) {
-	settle, again := time.NewTimer(time.Hour), time.NewTicker(retry)
-	settle.Stop()
+	settle, again := time.NewTimer(debounce), time.NewTicker(retry)
 	defer settle.Stop()
 	defer again.Stop()
 	for {

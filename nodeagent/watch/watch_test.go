@@ -70,6 +70,17 @@ func swap(t *testing.T, link, target string) {
 	}
 }
 
+// TestFolderBegins: a change that was made before the folder was watched, and
+// after its reader looked, is not missed.
+func TestFolderBegins(t *testing.T) {
+	t.Parallel()
+	select {
+	case <-watched(t, t.TempDir()):
+	case <-time.After(10 * time.Second):
+		t.Error("nothing says that the watch has begun")
+	}
+}
+
 func TestFolderSeesEdits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
