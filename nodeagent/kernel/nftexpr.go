@@ -19,6 +19,7 @@ const (
 	nftRegWord4 = unix.NFT_REG32_04 // behind 128 bits in register 1
 	nftRegWord5 = unix.NFT_REG32_05
 	nftRegWord6 = unix.NFT_REG32_06
+	nftRegWord8 = unix.NFT_REG32_08
 	nftRegSpare = unix.NFT_REG32_15 // the last word: no key reaches it
 )
 
@@ -166,6 +167,16 @@ func (r *nftRule) nat(kind expr.NATType, f nftFamily, port uint32) *nftRule {
 // natPrefix keeps the host part and translates the prefix in register 1.
 func (r *nftRule) natPrefix(kind expr.NATType, f nftFamily) *nftRule {
 	return r.add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind, Prefix: true})
+}
+
+// natPrefixPort does the same and keeps the source port, whatever other flows have.
+func (r *nftRule) natPrefixPort(kind expr.NATType, f nftFamily) *nftRule {
+	port := uint32(nftRegWord2) // behind both ends of the prefix
+	if f.size == 16 {
+		port = nftRegWord8
+	}
+	return r.transport(0, 2, port).
+		add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind, RegProtoMin: port, Prefix: true})
 }
 
 // ctOriginalDst loads the destination that the connection began with. The

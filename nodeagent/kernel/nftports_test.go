@@ -17,27 +17,81 @@ import (
 func TestNftPortsStay(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
-	l.elements("remote4 242.2.0.0/15", "unmapped4 242.1.0.0/16 | 10.7.0.0/16")
-	heard := nftSegments(l.pod, nftPod)
-	server, mapped := netip.MustParseAddrPort(nftRemote+":8001"), netip.MustParseAddr("242.1.1.2")
-	nftSegmentTo(l.remote, server, netip.AddrPortFrom(mapped, 4000))
-	if got := <-heard; got != 8001 {
-		t.Fatalf("a free port arrives as %d", got)
+	l.elements("remote4 242.2.0.0/15", "unmapped4 242.1.0.0/16 | 10.7.0.0/16", "mapped4 10.7.0.0/16 | 242.1.0.0/16")
+	at := func(host string, port int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.MustParseAddr(host), uint16(port))
 	}
-	// What a flow leaves behind that this gateway handed to another one.
-	pod, remote := net.ParseIP(nftPod).To4(), net.ParseIP(nftRemote).To4()
-	taken := &netlink.ConntrackFlow{
-		FamilyType: unix.AF_INET, TimeOut: 60, ProtoInfo: &netlink.ProtoInfoTCP{State: 3},
-		Forward: netlink.IPTuple{Protocol: unix.IPPROTO_TCP, SrcIP: pod, SrcPort: 4001, DstIP: remote, DstPort: 8001},
-		Reverse: netlink.IPTuple{Protocol: unix.IPPROTO_TCP, SrcIP: remote, SrcPort: 8001, DstIP: pod, DstPort: 4001},
+	const mapped = "242.1.1.2"
+	inwards, outwards := nftSegments(l.pod, nftPod), nftSegments(l.remote, nftRemote)
+	tests := []struct {
+		name     string
+		from     *nftNS
+		heard    <-chan int
+		src, dst func(n int) netip.AddrPort
+		// What an entry for the packet needs, and another one has as its own: left
+		// behind by a flow that was handed on, or by one in the other direction.
+		taken func(n int) (from, to, back netip.AddrPort)
+	}{
+		{
+			"from a server", l.remote, inwards,
+			func(int) netip.AddrPort { return at(nftRemote, 8001) }, func(n int) netip.AddrPort { return at(mapped, n) },
+			func(n int) (from, to, back netip.AddrPort) { return at(nftPod, n), at(nftRemote, 8001), at(nftPod, n) },
+		},
+		{
+			"from a client", l.pod, outwards,
+			func(n int) netip.AddrPort { return at(nftPod, n) }, func(int) netip.AddrPort { return at(nftRemote, 8001) },
+			func(n int) (from, to, back netip.AddrPort) { return at(nftRemote, 8001), at(mapped, n), at(nftPodB, n) },
+		},
 	}
-	l.node.must(l.node.links.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, taken), "make an entry")
-	nftSegmentTo(l.remote, server, netip.AddrPortFrom(mapped, 4001))
-	select {
-	case got := <-heard:
-		t.Errorf("the packet arrives from port %d", got)
-	case <-time.After(nftNoWait):
+	for i, tt := range tests {
+		n := 4000 + 10*i
+		nftSegmentTo(tt.from, tt.src(n), tt.dst(n))
+		nftAwaitPort(t, tt.heard, int(tt.src(n).Port()))
+		n++
+		from, to, back := tt.taken(n)
+		l.occupy(from, to, back)
+		nftSegmentTo(tt.from, tt.src(n), tt.dst(n))
+		select {
+		case got := <-tt.heard:
+			t.Errorf("%s: the packet arrives from port %d", tt.name, got)
+		case <-time.After(nftNoWait):
+		}
 	}
+}
+
+// nftAwaitPort waits for a segment from a port. Answers to earlier segments come too.
+func nftAwaitPort(t *testing.T, heard <-chan int, port int) {
+	t.Helper()
+	deadline := time.After(nftQuick)
+	for {
+		select {
+		case got := <-heard:
+			if got == port {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("nothing arrives from port %d", port)
+		}
+	}
+}
+
+// occupy makes an entry of an established connection, answered by back when it is
+// from the remote side, and to back otherwise.
+func (l *nftLab) occupy(from, to, back netip.AddrPort) {
+	l.t.Helper()
+	tuple := func(a, b netip.AddrPort) netlink.IPTuple {
+		return netlink.IPTuple{
+			Protocol: unix.IPPROTO_TCP, SrcIP: net.IP(a.Addr().AsSlice()), SrcPort: a.Port(), DstIP: net.IP(b.Addr().AsSlice()), DstPort: b.Port(),
+		}
+	}
+	reverse := tuple(to, back)
+	if from.Addr().String() == nftRemote {
+		reverse = tuple(back, from)
+	}
+	entry := &netlink.ConntrackFlow{
+		FamilyType: unix.AF_INET, TimeOut: 60, ProtoInfo: &netlink.ProtoInfoTCP{State: 3}, Forward: tuple(from, to), Reverse: reverse,
+	}
+	l.node.must(l.node.links.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, entry), "make an entry")
 }
 
 // nftSegments gives the source ports of TCP segments that reach an address.

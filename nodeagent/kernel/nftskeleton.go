@@ -194,6 +194,8 @@ func nftEgress(f nftFamily) []*nftRule {
 		nftNew().family(f).l4proto(unix.IPPROTO_UDP).jump("spoke_first"),
 		nftNew().family(f).saddr(f).mapped(desired.SetEgress, f).nat(expr.NATTypeSourceNAT, f, 0),
 		nftNew().family(f).saddr(f).in(desired.SetOwn, f).saddr(f).nat(expr.NATTypeSourceNAT, f, 0),
+		// As in nftKeepSource; nft lists the port, and cannot write it itself.
+		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).mapped(desired.SetMapped, f).natPrefixPort(expr.NATTypeSourceNAT, f),
 		nftNew().family(f).saddr(f).mapped(desired.SetMapped, f).natPrefix(expr.NATTypeSourceNAT, f),
 		shared.load(expr.MetaKeyMARK, nftReg).restoreMark().
 			mapped(desired.SetShared, f).nat(expr.NATTypeSourceNAT, f, 0),
