@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/dns"
@@ -241,7 +242,11 @@ func (a *Agent) Plan(ctx context.Context) ([]converge.Change, error) {
 // Cleanup removes everything that carries Hawser's marks and restores sysctls.
 func (a *Agent) Cleanup(ctx context.Context) (converge.Report, error) {
 	report := a.engine.Once(ctx, &node{decommission: true}, "")
-	return report, report.Err()
+	held, err := flows.Release()
+	for _, rule := range held {
+		report.Changed = append(report.Changed, converge.Change{Kind: "rule", Op: diff.Delete, Key: rule})
+	}
+	return report, errors.Join(report.Err(), err)
 }
 
 // current is one consistent look at all inputs.

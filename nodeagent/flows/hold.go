@@ -61,9 +61,10 @@ func network(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// release removes rules that an agent left that was killed while it held.
-func release() error {
-	var failed error
+// Release removes the rules that an agent left that was killed while it held
+// packets back, and gives them. It works in the network namespace of the thread
+// that it is called on.
+func Release() (removed []string, failed error) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		rules, err := netlink.RuleList(family)
 		if err != nil {
@@ -77,8 +78,10 @@ func release() error {
 			r.Family = family
 			if err := netlink.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
 				failed = errors.Join(failed, fmt.Errorf("delete rule %s: %w", r, err))
+				continue
 			}
+			removed = append(removed, fmt.Sprintf("%d from %s to %s", r.Priority, r.Src, r.Dst))
 		}
 	}
-	return failed
+	return removed, failed
 }

@@ -109,7 +109,7 @@ func (k *Keeper) Stats() Stats {
 // Run works until the context ends. It starts no goroutine, so it works in the
 // network namespace of the thread that it was called on.
 func (k *Keeper) Run(ctx context.Context) error {
-	if err := release(); err != nil {
+	if _, err := Release(); err != nil {
 		k.config.Log.Warn("rules of an earlier run are left", "err", err)
 	}
 	timer := time.NewTimer(0)

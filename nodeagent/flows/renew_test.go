@@ -211,8 +211,9 @@ func TestHold(t *testing.T) {
 		}
 	}
 	s.inside(func() {
-		if err := release(); err != nil {
-			t.Error(err)
+		removed, err := Release()
+		if want := "7298 from 242.2.0.0/16 to 10.7.1.0/24"; err != nil || !slices.Contains(removed, want) || len(removed) != 2 {
+			t.Errorf("removed %q and %v, want %s and the same of IPv6", removed, err, want)
 		}
 	})
 	if got := s.holds(); strings.Contains(got, "blackhole") || !strings.Contains(got, "10.1.0.0/16") {
