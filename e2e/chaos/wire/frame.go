@@ -100,13 +100,12 @@ func (r Rules) ports(p packet) bool {
 	if len(p.rest) < 4 {
 		return false
 	}
-	for _, port := range []uint16{binary.BigEndian.Uint16(p.rest), binary.BigEndian.Uint16(p.rest[2:])} {
-		if port < r.Ports[0] || port > r.Ports[1] {
-			return false
-		}
-	}
-	return true
+	// One of the two is enough: a tunnel process that was frozen before it was told
+	// its port takes its orders in any order when it goes on, and a peer first.
+	return r.port(binary.BigEndian.Uint16(p.rest)) || r.port(binary.BigEndian.Uint16(p.rest[2:]))
 }
+
+func (r Rules) port(n uint16) bool { return n >= r.Ports[0] && n <= r.Ports[1] }
 
 // LAN gives what is wrong with a frame in a cluster's own network; empty = nothing.
 func (r Rules) LAN(frame []byte) string {
