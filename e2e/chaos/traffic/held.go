@@ -65,33 +65,14 @@ func (h *Held) hold(ctx context.Context) (began bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	defer conn.Close()
-	mode := byte(echo)
-	if h.Kind == Silent {
-		mode = push
-	}
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := h.greet(conn); err != nil {
 		return false, err
 	}
-	if _, err := conn.Write(message{who: h.From.Name, mode: mode}.encode()); err != nil {
-		return false, err
-	}
-	if err := h.next(conn, 0); err != nil {
-		return false, err
-	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
-		return true, err
-	}
-	h.mu.Lock()
-	h.conn, h.sent = conn, 0
-	h.mu.Unlock()
-	defer func() {
-		h.mu.Lock()
-		h.conn = nil
-		h.mu.Unlock()
-	}()
+	h.use(conn)
+	defer h.use(nil)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if h.Kind == Busy {
@@ -102,6 +83,31 @@ func (h *Held) hold(ctx context.Context) (began bool, err error) {
 			return true, err
 		}
 	}
+}
+
+// greet says who calls and how, and waits for the first message.
+func (h *Held) greet(conn net.Conn) error {
+	mode := byte(echo)
+	if h.Kind == Silent {
+		mode = push
+	}
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := conn.Write(message{who: h.From.Name, mode: mode}.encode()); err != nil {
+		return err
+	}
+	if err := h.next(conn, 0); err != nil {
+		return err
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// use makes a connection the one that is written to; nil = there is none.
+func (h *Held) use(conn net.Conn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.conn, h.sent = conn, 0
 }
 
 var errOrder = errors.New("messages lost or doubled")
