@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,8 @@ const (
 	spreadHub     = "hub"
 	// uplink is what one gateway's underlay link carries in the second comparison.
 	uplink = 100_000_000 // bit/s
+	// heldWithin is when links that were cut too often are used again at the latest.
+	heldWithin = 90 * time.Second
 )
 
 // spreadBed is a cluster with three gateways and three others.
@@ -90,6 +93,9 @@ func (b *spreadBed) spread(ctx context.Context) (map[string]string, error) {
 func (b *spreadBed) compare(ctx context.Context, rounds int, spread map[string]string) (f spreadFigure, err error) {
 	only := spread[b.remotes[0]]
 	for range rounds {
+		if err := b.awaitSpread(ctx, spread); err != nil {
+			return f, err
+		}
 		speed, err := b.together(ctx)
 		if err != nil {
 			return f, err
@@ -99,11 +105,20 @@ func (b *spreadBed) compare(ctx context.Context, rounds int, spread map[string]s
 			return f, err
 		}
 		f.one = append(f.one, speed)
-		if _, err := b.spread(ctx); err != nil {
-			return f, err
-		}
 	}
 	return f, nil
+}
+
+// awaitSpread waits until the pairs are where they were at first. Links that were
+// cut three times within a minute are held back for a while.
+func (b *spreadBed) awaitSpread(ctx context.Context, spread map[string]string) error {
+	return within(ctx, heldWithin, func() error {
+		now, err := b.spread(ctx)
+		if err == nil && !maps.Equal(now, spread) {
+			err = fmt.Errorf("pairs are carried by %v, not by %v", now, spread)
+		}
+		return err
+	})
 }
 
 // alone measures while the hub's other gateways are cut off.
