@@ -60,6 +60,8 @@ func (w *world) open(t testing.TB) *Namespace {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// With the race detector, beside other tests, a process takes its time.
+	ns.wg.Patience = 60
 	t.Cleanup(func() { ns.Close() })
 	return ns
 }

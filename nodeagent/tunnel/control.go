@@ -29,6 +29,10 @@ var ErrNoAnswer = errors.New("no answer")
 // Control reads and configures WireGuard devices, the kernel's and those of
 // processes, and never waits for long. It is safe for concurrent use.
 type Control struct {
+	// Patience multiplies all time limits, for machines that are known to be slow;
+	// below 1 it counts as 1. It is set before the first use.
+	Patience int
+
 	client *wgctrl.Client
 
 	mu     sync.Mutex
@@ -71,7 +75,7 @@ func exchange[T any](ctx context.Context, c *Control, name string, limit time.Du
 	if c.silent(name) {
 		return none, fmt.Errorf("wireguard device %s: %w", name, ErrNoAnswer)
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, c.scaled(limit))
 	defer cancel()
 	type answer struct {
 		value T
@@ -94,13 +98,17 @@ func exchange[T any](ctx context.Context, c *Control, name string, limit time.Du
 	}
 }
 
+func (c *Control) scaled(limit time.Duration) time.Duration {
+	return limit * time.Duration(max(c.Patience, 1))
+}
+
 // silent reports whether an exchange with the device has waited for longer than
 // any may.
 func (c *Control) silent(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, began := range c.open[name] {
-		if time.Since(began) > readTimeout {
+		if time.Since(began) > c.scaled(readTimeout) {
 			return true
 		}
 	}
