@@ -20,14 +20,14 @@ type Public func(cluster, gateway string, epoch int) (string, error)
 // Fabric compiles the clusterset. The lock must be up to date; what it lacks is
 // reported (code lock-stale), as are keys that are not known (code no-root-key).
 func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.Fabric, diag.List) {
-	b := &builder{top: top, lock: lock, public: public, on: top.Globalnet(), blocks: map[string][]netip.Prefix{}}
+	b := &builder{top: top, lock: lock, public: public, on: top.Globalnet(), hidden: top.Hidden(), blocks: map[string][]netip.Prefix{}}
 	s := &top.Spec
 	f := &fabric.Fabric{
 		APIVersion: fabric.APIVersion, Name: top.Metadata.Name, Domain: s.Domain, ExtraDomains: sorted(s.ExtraDomains),
 		GlobalPools: masked(top.GlobalPools()), ServicePools: masked(top.ServicePools()), TunnelPools: masked(top.TunnelPools()),
 		Tunnel:       fabric.Tunnel{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive},
 		Health:       fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
-		DNS:          fabric.DNS{ClusterNames: *s.DNS.ClusterNames, TTL: *s.DNS.TTL, Address: s.DNS.Address},
+		DNS:          fabric.DNS{ClusterNames: *s.DNS.ClusterNames, TTL: *s.DNS.TTL, Address: s.DNS.Address, IPv6Address: s.DNS.IPv6Address},
 		Epochs:       sorted(s.Keys.Epochs),
 		Decommission: s.Decommission,
 		Clusters:     make([]fabric.Cluster, 0, len(s.Clusters)),
@@ -51,6 +51,7 @@ type builder struct {
 	lock   *schema.Lock
 	public Public
 	on     map[string]bool           // clusters with globalnet
+	hidden map[string]schema.Hidden  // the same by family
 	blocks map[string][]netip.Prefix // by cluster, of the families with a pool
 	list   diag.List
 }
@@ -65,6 +66,9 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 		Name: c.Name, PodCIDRs: masked(c.PodCIDRs), ServiceCIDRs: masked(c.ServiceCIDRs), Globalnet: b.on[c.Name],
 		GlobalCIDRs: blocks, EgressMode: fabric.EgressShared,
 		EgressIPs: b.take(path, b.lock.Egress(c.Name), b.top.Spec.Globalnet.EgressIPs, blocks),
+	}
+	if out.Globalnet {
+		out.FlatFamilies = flatFamilies(&out, b.hidden[c.Name])
 	}
 	if b.lock.Mapped(b.top, c) {
 		out.EgressMode = fabric.EgressMapped
@@ -86,15 +90,31 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	return out
 }
 
-// mappings gives the mapping of each pod prefix. A flat cluster has none in
-// force: its pods keep their addresses.
+// flatFamilies gives the families of a cluster with globalnet that hide nothing.
+func flatFamilies(c *fabric.Cluster, h schema.Hidden) []int {
+	var out []int
+	if !h.IPv4 && c.Has(4) {
+		out = append(out, 4)
+	}
+	if !h.IPv6 && c.Has(6) {
+		out = append(out, 6)
+	}
+	return out
+}
+
+// mappings gives the mapping of each pod prefix. Where a cluster is flat it has
+// none in force: its pods keep their addresses.
 func (b *builder) mappings(c *schema.Cluster, pods []netip.Prefix) []fabric.Mapping {
 	if !b.on[c.Name] {
 		return nil
 	}
 	var out []fabric.Mapping
 	for _, p := range slices.Compact(slices.Clone(pods)) {
-		if m, ok := b.lock.Mapping(c.Name, p); ok {
+		hidden := b.hidden[c.Name].IPv4
+		if p.Addr().Is6() {
+			hidden = b.hidden[c.Name].IPv6
+		}
+		if m, ok := b.lock.Mapping(c.Name, p); ok && hidden {
 			out = append(out, fabric.Mapping{Pods: p, Global: m})
 		}
 	}

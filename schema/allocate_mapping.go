@@ -13,13 +13,17 @@ import (
 )
 
 // mappable gives the pod prefixes of a cluster in the families that have a
-// global pool, without repetition.
+// global pool, without repetition. An IPv6 prefix that is as large as the pool is
+// left out where nobody asks for it, as it would keep the others from being mapped.
 func mappable(top *ClusterSet, c *Cluster) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range c.PodCIDRs {
 		p = p.Masked()
-		is4 := func(pool netip.Prefix) bool { return pool.Addr().Is4() == p.Addr().Is4() }
-		if slices.ContainsFunc(top.GlobalPools(), is4) && !slices.Contains(out, p) {
+		has := func(pool netip.Prefix) bool {
+			fits := pool.Addr().Is4() || top.Spec.Globalnet.Egress == fabric.EgressMapped || hostBits(p) < hostBits(pool)
+			return pool.Addr().Is4() == p.Addr().Is4() && fits
+		}
+		if slices.ContainsFunc(top.GlobalPools(), has) && !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}

@@ -52,6 +52,7 @@ func world(clusters, exports []int) *ClusterSet {
 	}
 	top.Spec.Globalnet.IPv6CIDR = netip.MustParsePrefix("fd42::/32")
 	top.Spec.Services.IPv6CIDR = netip.MustParsePrefix("fd43::/64")
+	top.Spec.Tunnel.IPv6CIDR = netip.MustParsePrefix("fd41::/64")
 	Default(top)
 	return top
 }

@@ -15,7 +15,16 @@ var durationType = reflect.TypeFor[fabric.Duration]()
 
 // Default fills every empty field that has a default (the tag of its type).
 // What is set stays as it is, so that Default twice is Default once.
-func Default(s *ClusterSet) { fill(reflect.ValueOf(s).Elem()) }
+// The pools of a family, and the name servers' address, have one when some cluster
+// has a prefix of it; IPv4 also when no cluster has any prefix.
+func Default(s *ClusterSet) {
+	spare := s.spareDefaults()
+	fill(reflect.ValueOf(s).Elem())
+	for _, unset := range spare {
+		unset()
+	}
+	s.defaultIPv6()
+}
 
 func fill(v reflect.Value) {
 	switch v.Kind() {

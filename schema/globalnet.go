@@ -5,13 +5,25 @@ import (
 	"slices"
 )
 
-// Globalnet says which clusters hide their addresses behind global ones: always
-// and never as the file has it, auto when a prefix of the cluster overlaps one
-// of another cluster.
+// Globalnet says which clusters hide addresses behind global ones, of whatever family.
 func (s *ClusterSet) Globalnet() map[string]bool {
 	on := make(map[string]bool, len(s.Spec.Clusters))
+	for name, h := range s.Hidden() {
+		on[name] = h.IPv4 || h.IPv6
+	}
+	return on
+}
+
+// Hidden says which of a cluster's addresses are hidden behind global ones.
+type Hidden struct{ IPv4, IPv6 bool }
+
+// Hidden says it of each cluster: always and never as the file has it, auto in
+// the families in which a prefix of the cluster overlaps one of another cluster.
+func (s *ClusterSet) Hidden() map[string]Hidden {
+	on := make(map[string]Hidden, len(s.Spec.Clusters))
 	for _, c := range s.Spec.Clusters {
-		on[c.Name] = c.Globalnet == GlobalnetAlways
+		always := c.Globalnet == GlobalnetAlways
+		on[c.Name] = Hidden{IPv4: always, IPv6: always}
 	}
 	groups := newGroups(s)
 	for _, g := range groups {
@@ -19,13 +31,22 @@ func (s *ClusterSet) Globalnet() map[string]bool {
 			for _, pair := range [2][2]*group{{&g, a}, {a, &g}} {
 				for _, m := range pair[0].members {
 					if pair[1].hasOther(m.cluster) && s.Spec.Clusters[m.cluster].Globalnet != GlobalnetNever {
-						on[s.Spec.Clusters[m.cluster].Name] = true
+						on[s.Spec.Clusters[m.cluster].Name] = on[s.Spec.Clusters[m.cluster].Name].with(g.prefix.Addr().Is6())
 					}
 				}
 			}
 		}
 	}
 	return on
+}
+
+func (h Hidden) with(six bool) Hidden {
+	if six {
+		h.IPv6 = true
+	} else {
+		h.IPv4 = true
+	}
+	return h
 }
 
 // member is one use of a prefix by a cluster.

@@ -64,9 +64,11 @@ type Spec struct {
 
 // Globalnet is the global address space.
 type Globalnet struct {
-	// IPv4 pool that the clusters' global blocks are taken from.
+	// IPv4 pool that the clusters' global blocks are taken from. There is none by
+	// default when all the clusters' prefixes are IPv6.
 	CIDR netip.Prefix `json:"cidr,omitzero" default:"242.0.0.0/8"`
-	// IPv6 pool of the clusters' global blocks; without it there are none.
+	// IPv6 pool of the clusters' global blocks. By default, when some cluster has an
+	// IPv6 prefix: a /48 of its own (RFC 4193) made of the clusterset's name.
 	IPv6CIDR netip.Prefix `json:"ipv6Cidr,omitzero"`
 	// Length in bits of the IPv4 prefix that is one cluster's block. 0: as
 	// large as the egress mode needs.
@@ -82,9 +84,11 @@ type Globalnet struct {
 
 // Services is the pool of clusterset IPs.
 type Services struct {
-	// IPv4 pool of clusterset IPs, one for each export of type ClusterSetIP.
+	// IPv4 pool of clusterset IPs, one for each export of type ClusterSetIP. There
+	// is none by default when all the clusters' prefixes are IPv6.
 	CIDR netip.Prefix `json:"cidr,omitzero" default:"243.0.0.0/16"`
-	// IPv6 pool of clusterset IPs; without it there are none.
+	// IPv6 pool of clusterset IPs. By default, when some cluster has an IPv6 prefix:
+	// a /64 made of the clusterset's name.
 	IPv6CIDR netip.Prefix `json:"ipv6Cidr,omitzero"`
 }
 
@@ -92,9 +96,11 @@ type Services struct {
 type Tunnel struct {
 	// What carries packets between gateways.
 	Driver string `json:"driver,omitempty" default:"wireguard" enum:"wireguard|ipsec|vxlan"`
-	// IPv4 pool of the gateways' addresses inside the tunnels.
+	// IPv4 pool of the gateways' addresses inside the tunnels. There is none by
+	// default when all the clusters' prefixes are IPv6.
 	CIDR netip.Prefix `json:"cidr,omitzero" default:"241.0.0.0/16"`
-	// IPv6 pool of the gateways' addresses inside the tunnels; without it they have none.
+	// IPv6 pool of the gateways' addresses inside the tunnels. By default, when some
+	// cluster has an IPv6 prefix: a /64 made of the clusterset's name.
 	IPv6CIDR netip.Prefix `json:"ipv6Cidr,omitzero"`
 	// First of the UDP ports on which gateways listen: two for each gateway of
 	// the largest cluster, and never more than 64.
@@ -144,8 +150,12 @@ type DNS struct {
 	ClusterNames *bool `json:"clusterNames,omitempty" default:"true"`
 	// How long resolvers may keep an answer; whole seconds.
 	TTL *fabric.Duration `json:"ttl,omitempty" default:"5s" min:"0s" max:"1h"`
-	// Address on every node where its agent answers; link-scope, the same on all nodes.
+	// IPv4 address on every node where its agent answers; link-scope, the same on all
+	// nodes. There is none by default when all the clusters' prefixes are IPv6.
 	Address netip.Addr `json:"address,omitzero" default:"169.254.73.53"`
+	// The same for IPv6. By default, when some cluster has an IPv6 prefix:
+	// fd68:6177:7365:72::53.
+	IPv6Address netip.Addr `json:"ipv6Address,omitzero"`
 }
 
 // Keys are the generations of tunnel keys.

@@ -28,6 +28,7 @@ func Validate(s *ClusterSet) diag.List {
 	c.members()
 	c.prefixes()
 	c.betweenClusters()
+	c.families()
 	c.endpoints()
 	c.keys()
 	c.exports()

@@ -50,7 +50,7 @@ func (c *checker) prefixes() {
 		}
 	}
 	c.pinOverlaps(pins)
-	c.dnsAddress(pools)
+	c.dnsAddresses(pools)
 }
 
 // cidrs checks prefixes of a cluster, of either family.
@@ -176,17 +176,28 @@ func (c *checker) pinOverlaps(pins []member) {
 	}
 }
 
-// dnsAddress checks that the agents' address belongs to nothing else.
-func (c *checker) dnsAddress(pools []use) {
-	a := c.set.Spec.DNS.Address
+// dnsAddresses checks that the agents' addresses belong to nothing else.
+func (c *checker) dnsAddresses(pools []use) {
+	dns := c.set.Spec.DNS
+	c.dnsAddress("dns.address", dns.Address, false, "169.254.73.53", pools)
+	c.dnsAddress("dns.ipv6Address", dns.IPv6Address, true, dnsIPv6, pools)
+}
+
+func (c *checker) dnsAddress(path string, a netip.Addr, six bool, usual string, pools []use) {
 	fail := func(summary string, others ...string) {
 		c.fail(diag.Diagnostic{
-			Code: "bad-address", Path: "dns.address", Summary: summary,
-			Hint: "leave it out: 169.254.73.53 is used then", Related: related(others...),
+			Code: "bad-address", Path: path, Summary: summary,
+			Hint: "leave it out: " + usual + " is used then", Related: related(others...),
 		})
 	}
 	switch {
 	case !a.IsValid():
+		return
+	case six && a.Is4():
+		fail(a.String() + " is not an IPv6 address")
+		return
+	case six && a.IsLinkLocalUnicast():
+		fail(a.String() + " is link-local: pods are not on one link with their node")
 		return
 	case a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Zone() != "" || a.Is4In6():
 		fail(a.String() + " is not a unicast address that other hosts can use")

@@ -153,7 +153,7 @@ func clustersetBreakage(f Field) string {
 		return "every tunnel is made anew with other keys"
 	case "domain":
 		return "every name changes"
-	case "dns.address":
+	case "dns.address", "dns.ipv6Address":
 		return "resolvers that ask the old address get no answer"
 	case "decommission":
 		if f.Want != "" {

@@ -96,10 +96,18 @@ func clustersetItem(f *fabric.Fabric) item {
 		field("health.misses", strconv.Itoa(f.Health.Misses)),
 		field("dns.clusterNames", strconv.FormatBool(f.DNS.ClusterNames)),
 		field("dns.ttl", time.Duration(f.DNS.TTL).String()),
-		field("dns.address", f.DNS.Address.String()),
+		field("dns.address", address(f.DNS.Address)),
+		field("dns.ipv6Address", address(f.DNS.IPv6Address)),
 		field("keys.epochs", list(f.Epochs)),
 		field("decommission", truth(f.Decommission)),
 	}}
+}
+
+func address(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 func mtu(n int) string {
@@ -120,6 +128,9 @@ func clusterItem(c *fabric.Cluster) item {
 	mode := "flat"
 	if c.Globalnet {
 		mode = "global"
+	}
+	for _, family := range c.FlatFamilies {
+		mode += fmt.Sprintf(", IPv%d flat", family)
 	}
 	mappings := make([]string, len(c.Mappings))
 	for i, m := range c.Mappings {

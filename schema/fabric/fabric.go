@@ -48,7 +48,19 @@ type Health struct {
 type DNS struct {
 	ClusterNames bool       `json:"clusterNames"` // <cluster>.<svc>.<ns>.svc names exist
 	TTL          Duration   `json:"ttl"`
-	Address      netip.Addr `json:"address"` // link-scope address on every node where its agent answers
+	Address      netip.Addr `json:"address"` // link-scope address on every node where its agent answers; invalid = IPv6 only
+	IPv6Address  netip.Addr `json:"ipv6Address,omitzero"`
+}
+
+// Addresses gives the addresses where agents answer, IPv4 first.
+func (d DNS) Addresses() []netip.Addr {
+	var out []netip.Addr
+	for _, a := range []netip.Addr{d.Address, d.IPv6Address} {
+		if a.IsValid() {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // Egress modes of a cluster.
@@ -64,13 +76,16 @@ type Cluster struct {
 	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs"`
 	// Globalnet hides the cluster's own prefixes: others see only its global
 	// block, and its pods go out with egress addresses.
-	Globalnet   bool           `json:"globalnet"`
-	GlobalCIDRs []netip.Prefix `json:"globalCIDRs"` // the cluster's block(s) of GlobalPools
-	EgressMode  string         `json:"egressMode"`
-	EgressIPs   []netip.Addr   `json:"egressIPs"`             // the cluster-wide egress addresses
-	Mappings    []Mapping      `json:"mappings,omitempty"`    // EgressMapped: pod prefix to global prefix
-	EgressRules []EgressRule   `json:"egressRules,omitempty"` // precedence: pod selector before namespace
-	Gateways    []Gateway      `json:"gateways"`
+	Globalnet bool `json:"globalnet"`
+	// FlatFamilies are those (4, 6) in which a cluster with globalnet hides nothing,
+	// as its own prefixes are unique there.
+	FlatFamilies []int          `json:"flatFamilies,omitempty"`
+	GlobalCIDRs  []netip.Prefix `json:"globalCIDRs"` // the cluster's block(s) of GlobalPools
+	EgressMode   string         `json:"egressMode"`
+	EgressIPs    []netip.Addr   `json:"egressIPs"`             // the cluster-wide egress addresses
+	Mappings     []Mapping      `json:"mappings,omitempty"`    // EgressMapped: pod prefix to global prefix
+	EgressRules  []EgressRule   `json:"egressRules,omitempty"` // precedence: pod selector before namespace
+	Gateways     []Gateway      `json:"gateways"`
 }
 
 // Mapping maps addresses of Pods 1:1 to those of Global, same host part.
