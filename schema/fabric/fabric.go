@@ -21,6 +21,8 @@ type Fabric struct {
 	ServicePools []netip.Prefix `json:"servicePools"`           // the pools of clusterset IPs (VIPs), at most one a family
 	TunnelPools  []netip.Prefix `json:"tunnelPools"`            // the pools of gateway addresses inside the tunnels
 	Tunnel       Tunnel         `json:"tunnel"`
+	Links        []Link         `json:"links,omitempty"` // those that differ from Tunnel, sorted; see Link
+	Shape        Shape          `json:"shape,omitzero"`
 	Health       Health         `json:"health"`
 	DNS          DNS            `json:"dns"`
 	Epochs       []int          `json:"epochs"` // key epochs in force, ascending
@@ -33,9 +35,10 @@ type Fabric struct {
 
 // Tunnel holds the defaults of every link.
 type Tunnel struct {
-	Driver    string   `json:"driver"` // wireguard
-	MTU       int      `json:"mtu"`    // bytes; 0 = underlay MTU less the driver's overhead
+	Driver    string   `json:"driver"`
+	MTU       int      `json:"mtu"` // bytes; 0 = underlay MTU less the driver's overhead
 	Keepalive Duration `json:"keepalive"`
+	IPsec     IPsec    `json:"ipsec,omitzero"`
 }
 
 // Health says how links are probed: one probe every Interval, dead after Misses.
@@ -109,8 +112,8 @@ const MaxLanes = 32
 type Gateway struct {
 	Name      string   `json:"name"`
 	Node      string   `json:"node"`
-	Endpoints []string `json:"endpoints,omitempty"` // an address, or dns:<name>, in order of preference
-	Port      int      `json:"port"`                // UDP, the first of 2*MaxLanes
+	Endpoints []string `json:"endpoints,omitempty"` // in order of preference; see ParseEndpoint
+	Port      int      `json:"port"`                // UDP, the first of WireguardPorts; VXLAN has the one behind
 	// Lane numbers the gateways of a cluster from 0, below MaxLanes, each once. A
 	// gateway has one tunnel device for each lane of other clusters' gateways.
 	Lane      int          `json:"lane,omitempty"`
@@ -122,6 +125,9 @@ type Gateway struct {
 type Key struct {
 	Epoch  int    `json:"epoch"`
 	Public string `json:"public"` // X25519, base64
+	// Ed25519 is the public key that the gateway proves itself with in IKE, 32
+	// bytes in base64; empty when it has no link with DriverIPsec.
+	Ed25519 string `json:"ed25519,omitempty"`
 }
 
 // Types of an export (MCS API, KEP-1645).

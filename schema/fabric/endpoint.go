@@ -1,0 +1,76 @@
+package fabric
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// dnsPrefix begins an endpoint that is looked up by name.
+const dnsPrefix = "dns:"
+
+// ErrEndpoint is returned for text that is no endpoint.
+var ErrEndpoint = errors.New("not an endpoint: want an address or dns:<name>, either with :<port> behind it or without")
+
+// Endpoint is where a gateway is reached: an address or a name.
+type Endpoint struct {
+	Addr netip.Addr // not valid for a name
+	Name string     // in lower case; empty for an address
+	// Port stands in place of the gateway's Port, where a router forwards from
+	// other ports; 0: the gateway's own.
+	Port int
+}
+
+// ParseEndpoint reads 203.0.113.1, 203.0.113.1:61820, 2001:db8::1,
+// [2001:db8::1]:61820, dns:gw.example.com or dns:gw.example.com:61820.
+func ParseEndpoint(text string) (Endpoint, error) {
+	if name, ok := strings.CutPrefix(text, dnsPrefix); ok {
+		host, port, found := strings.Cut(name, ":")
+		e := Endpoint{Name: strings.ToLower(host)}
+		if host == "" || found && !e.setPort(port) {
+			return Endpoint{}, ErrEndpoint
+		}
+		return e, nil
+	}
+	if a, err := netip.ParseAddr(text); err == nil {
+		return Endpoint{Addr: a}, nil
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return Endpoint{}, ErrEndpoint
+	}
+	a, err := netip.ParseAddr(host)
+	e := Endpoint{Addr: a}
+	if err != nil || a.Is6() != strings.HasPrefix(text, "[") || !e.setPort(port) {
+		return Endpoint{}, ErrEndpoint
+	}
+	return e, nil
+}
+
+func (e *Endpoint) setPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	e.Port = int(n)
+	return err == nil && n > 0 && strconv.FormatUint(n, 10) == text
+}
+
+// Host is the address or the name, without the port.
+func (e Endpoint) Host() string {
+	if e.Name != "" {
+		return dnsPrefix + e.Name
+	}
+	return e.Addr.String()
+}
+
+// String writes the endpoint in its one canonical form.
+func (e Endpoint) String() string {
+	host := e.Host()
+	if e.Port == 0 {
+		return host
+	}
+	if e.Addr.Is6() {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(e.Port)
+}

@@ -1,0 +1,180 @@
+package fabric
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	clusters := []string{"a", "b", "c", "d", "e"}
+	chain := [][2]string{{"a", "b"}, {"b", "c"}, {"c", "d"}}
+	tests := []struct {
+		name  string
+		shape Shape
+		near  string // of b
+		way   string // from a to d
+		apart int
+	}{
+		{"zero value", Shape{}, "[a c d e]", "[d]", 0},
+		{"mesh", Shape{Mode: ModeMesh}, "[a c d e]", "[d]", 0},
+		{"hub", Shape{Mode: ModeHub, Hubs: []string{"b"}}, "[a c d e]", "[b d]", 0},
+		{"hub at the end", Shape{Mode: ModeHub, Hubs: []string{"d"}}, "[d]", "[d]", 0},
+		{"two hubs", Shape{Mode: ModeHub, Hubs: []string{"b", "e"}}, "[a c d e]", "[b d]", 0},
+		{"hub that is not there", Shape{Mode: ModeHub, Hubs: []string{"x"}}, "[]", "[]", 10},
+		{"chain", Shape{Mode: ModeLinks, Edges: chain}, "[a c]", "[b c d]", 4},
+		{"ring", Shape{Mode: ModeLinks, Edges: append(slices.Clone(chain), [2]string{"d", "e"}, [2]string{"a", "e"})}, "[a c]", "[e d]", 0},
+		{"unknown, doubled and own ends", Shape{Mode: ModeLinks, Edges: [][2]string{{"a", "b"}, {"b", "a"}, {"b", "b"}, {"b", "x"}}}, "[a]", "[]", 9},
+		{"no links", Shape{Mode: ModeLinks}, "[]", "[]", 10},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := NewGraph(tt.shape, clusters)
+			if have := fmt.Sprint(g.Neighbours("b")); have != tt.near {
+				t.Errorf("neighbours of b: want %s, have %s", tt.near, have)
+			}
+			if have := fmt.Sprint(g.Ways("a", nil)["d"]); have != tt.way {
+				t.Errorf("way from a to d: want %s, have %s", tt.way, have)
+			}
+			if have := len(g.Apart(100)); have != tt.apart {
+				t.Errorf("pairs without a way: want %d, have %d", tt.apart, have)
+			}
+			if have := len(g.Apart(1)); have != min(tt.apart, 1) {
+				t.Errorf("pairs without a way, at most one: have %d", have)
+			}
+		})
+	}
+}
+
+// TestSpokesDoNotPass: what a hub's dead link cuts off does not go round through a spoke.
+func TestSpokesDoNotPass(t *testing.T) {
+	t.Parallel()
+	g := NewGraph(Shape{Mode: ModeHub, Hubs: []string{"h1", "h2"}}, []string{"a", "b", "h1", "h2"})
+	dead := func(x, y string) func(a, b string) bool {
+		return func(a, b string) bool { return Pair(a, b) != Pair(x, y) }
+	}
+	if way := g.Ways("h1", dead("h1", "h2"))["h2"]; way != nil {
+		t.Errorf("between hubs: have %v", way)
+	}
+	only := func(a, b string) bool { p := Pair(a, b); return p != Pair("a", "h2") && p != Pair("b", "h1") }
+	if d := cmp.Diff([]string{"h1", "h2", "b"}, g.Ways("a", only)["b"]); d != "" {
+		t.Errorf("over both hubs (-want +have)\n%s", d)
+	}
+	for name, want := range map[string]bool{"a": false, "h1": true, "x": false} {
+		if g.Passes(name) != want {
+			t.Errorf("%s passes: want %v", name, want)
+		}
+	}
+	if g.Ways("x", nil) != nil || g.Linked("a", "x") || g.Linked("a", "a") || g.Neighbours("x") != nil {
+		t.Error("an unknown cluster has links")
+	}
+}
+
+// TestWaysHold checks on random graphs with dead links that ways are as short as
+// can be, use links that live and clusters that pass, are the same back, and do
+// not depend on the order in which anything is written.
+func TestWaysHold(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		clusters, shape := randomShape(r)
+		dead := map[[2]string]bool{}
+		for range r.IntN(6) {
+			dead[Pair(clusters[r.IntN(len(clusters))], clusters[r.IntN(len(clusters))])] = true
+		}
+		alive := func(a, b string) bool { return !dead[Pair(a, b)] }
+		g := NewGraph(shape, clusters)
+		mixed := shuffled(r, shape, clusters)
+		for _, from := range clusters {
+			ways := g.Ways(from, alive)
+			if d := cmp.Diff(ways, mixed.Ways(from, alive)); d != "" {
+				t.Fatalf("seed %d: order matters\n%s", seed, d)
+			}
+			hops := distances(g, from, alive)
+			for _, to := range clusters {
+				checkWay(t, g, alive, from, to, ways[to], hops)
+				back := slices.Clone(g.Ways(to, alive)[from])
+				slices.Reverse(back)
+				if len(back) > 0 && !slices.Equal(append(back[1:], to), ways[to]) {
+					t.Fatalf("seed %d: %s to %s over %v, back over %v reversed", seed, from, to, ways[to], back)
+				}
+			}
+		}
+	}
+}
+
+func randomShape(r *rand.Rand) ([]string, Shape) {
+	clusters := make([]string, 2+r.IntN(9))
+	for i := range clusters {
+		clusters[i] = fmt.Sprintf("c%d", i)
+	}
+	pick := func() string { return clusters[r.IntN(len(clusters))] }
+	switch r.IntN(3) {
+	case 0:
+		return clusters, Shape{}
+	case 1:
+		return clusters, Shape{Mode: ModeHub, Hubs: []string{pick(), pick()}}
+	}
+	s := Shape{Mode: ModeLinks}
+	for range r.IntN(3 * len(clusters)) {
+		s.Edges = append(s.Edges, [2]string{pick(), pick()})
+	}
+	return clusters, s
+}
+
+// shuffled is the same shape, written in another order.
+func shuffled(r *rand.Rand, s Shape, clusters []string) *Graph {
+	s.Hubs, s.Edges, clusters = slices.Clone(s.Hubs), slices.Clone(s.Edges), slices.Clone(clusters)
+	r.Shuffle(len(s.Hubs), func(i, j int) { s.Hubs[i], s.Hubs[j] = s.Hubs[j], s.Hubs[i] })
+	r.Shuffle(len(s.Edges), func(i, j int) { s.Edges[i], s.Edges[j] = s.Edges[j], s.Edges[i] })
+	r.Shuffle(len(clusters), func(i, j int) { clusters[i], clusters[j] = clusters[j], clusters[i] })
+	for i := range s.Edges {
+		s.Edges[i][0], s.Edges[i][1] = s.Edges[i][1], s.Edges[i][0]
+	}
+	return NewGraph(s, clusters)
+}
+
+// distances relaxes every link until nothing gets nearer.
+func distances(g *Graph, from string, alive func(a, b string) bool) map[string]int {
+	out := map[string]int{from: 0}
+	for changed := true; changed; {
+		changed = false
+		for a, hops := range out {
+			if a != from && !g.Passes(a) {
+				continue
+			}
+			for _, b := range g.Neighbours(a) {
+				if have, ok := out[b]; alive(a, b) && (!ok || have > hops+1) {
+					out[b], changed = hops+1, true
+				}
+			}
+		}
+	}
+	return out
+}
+
+func checkWay(t *testing.T, g *Graph, alive func(a, b string) bool, from, to string, way []string, hops map[string]int) {
+	t.Helper()
+	want, reached := hops[to]
+	if from == to || !reached {
+		if way != nil {
+			t.Fatalf("%s to %s: want no way, have %v", from, to, way)
+		}
+		return
+	}
+	if len(way) != want || way[len(way)-1] != to {
+		t.Fatalf("%s to %s: want %d links, have %v", from, to, want, way)
+	}
+	at := from
+	for i, next := range way {
+		if !g.Linked(at, next) || !g.Linked(next, at) || !alive(at, next) || i > 0 && !g.Passes(at) {
+			t.Fatalf("%s to %s over %v: %s to %s cannot be", from, to, way, at, next)
+		}
+		at = next
+	}
+}
