@@ -1,0 +1,243 @@
+package vici
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The types of packets.
+const (
+	cmdRequest      = 0
+	cmdResponse     = 1
+	cmdUnknown      = 2
+	eventRegister   = 3
+	eventUnregister = 4
+	eventConfirm    = 5
+	eventUnknown    = 6
+	event           = 7
+)
+
+// maxSegment bounds one packet, bytes.
+const maxSegment = 512 << 10
+
+// ErrRefused says that charon understood a command and did not do it.
+var ErrRefused = errors.New("charon refuses")
+
+// Client is one connection to charon. It is for one goroutine, and after an error
+// other than ErrRefused it is of no use any more.
+type Client struct{ conn net.Conn }
+
+// Dial connects to the socket of a charon.
+func Dial(ctx context.Context, socket string) (*Client, error) {
+	path, done, err := short(socket)
+	if err != nil {
+		return nil, fmt.Errorf("find vici socket: %w", err)
+	}
+	defer done()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("connect to vici socket %s: %w", socket, err)
+	}
+	return &Client{conn: conn}, nil
+}
+
+// maxPath is what the address of a unix socket holds (unix(7)).
+const maxPath = 107
+
+// short gives a path of the socket that fits an address, good until done is called.
+func short(socket string) (path string, done func(), err error) {
+	if len(socket) <= maxPath {
+		return socket, func() {}, nil
+	}
+	dir, err := os.OpenFile(filepath.Dir(socket), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(socket)), func() { _ = dir.Close() }, nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// PID is the process that serves the socket.
+func (c *Client) PID() (int, error) {
+	unixConn, ok := c.conn.(*net.UnixConn)
+	if !ok {
+		return 0, errors.New("find the process of a vici socket: not a unix socket")
+	}
+	raw, err := unixConn.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("find the process of a vici socket: %w", err)
+	}
+	var cred *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, failed); err != nil {
+		return 0, fmt.Errorf("find the process of a vici socket: %w", err)
+	}
+	return int(cred.Pid), nil
+}
+
+// Call sends a command and gives the answer. ErrRefused when that says so.
+func (c *Client) Call(ctx context.Context, command string, in Section) (Section, error) {
+	return c.call(ctx, command, in, nil)
+}
+
+// Stream is Call for commands that stream events first; each is called with
+// every one of the name.
+func (c *Client) Stream(ctx context.Context, command, name string, in Section, each func(Section) error) error {
+	if err := c.register(ctx, eventRegister, name); err != nil {
+		return err
+	}
+	if _, err := c.call(ctx, command, in, each); err != nil {
+		return err
+	}
+	return c.register(ctx, eventUnregister, name)
+}
+
+// Listen calls each with every event of the names until ctx ends or each fails.
+func (c *Client) Listen(ctx context.Context, names []string, each func(name string, message Section) error) error {
+	for _, name := range names {
+		if err := c.register(ctx, eventRegister, name); err != nil {
+			return err
+		}
+	}
+	defer c.bound(ctx)()
+	for {
+		p, err := c.receive()
+		if err != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+		if p.kind != event {
+			return fmt.Errorf("listen to charon: packet of type %d", p.kind)
+		}
+		if err := each(p.name, p.message); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Client) call(ctx context.Context, command string, in Section, each func(Section) error) (Section, error) {
+	defer c.bound(ctx)()
+	fail := func(err error) (Section, error) {
+		return nil, fmt.Errorf("vici command %s: %w", command, errors.Join(ctx.Err(), err))
+	}
+	if err := c.send(cmdRequest, command, in); err != nil {
+		return fail(err)
+	}
+	for {
+		p, err := c.receive()
+		switch {
+		case err != nil:
+			return fail(err)
+		case p.kind == event && each != nil:
+			if err := each(p.message); err != nil {
+				return fail(err)
+			}
+		case p.kind == cmdUnknown:
+			return fail(fmt.Errorf("%w: it does not know the command", ErrRefused))
+		case p.kind == cmdResponse && p.message.Text("success") == "no":
+			return fail(fmt.Errorf("%w: %s", ErrRefused, p.message.Text("errmsg")))
+		case p.kind == cmdResponse:
+			return p.message, nil
+		case p.kind != event:
+			return fail(fmt.Errorf("packet of type %d", p.kind))
+		}
+	}
+}
+
+func (c *Client) register(ctx context.Context, kind byte, name string) error {
+	defer c.bound(ctx)()
+	if err := c.send(kind, name, nil); err != nil {
+		return fmt.Errorf("register vici event %s: %w", name, errors.Join(ctx.Err(), err))
+	}
+	for {
+		p, err := c.receive()
+		switch {
+		case err != nil:
+			return fmt.Errorf("register vici event %s: %w", name, errors.Join(ctx.Err(), err))
+		case p.kind == eventConfirm:
+			return nil
+		case p.kind != event: // one that was on its way
+			return fmt.Errorf("register vici event %s: packet of type %d", name, p.kind)
+		}
+	}
+}
+
+// bound ends reads and writes when ctx does, until the function that it gives is called.
+func (c *Client) bound(ctx context.Context) (release func()) {
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
+	return func() { stop() }
+}
+
+func (c *Client) send(kind byte, name string, message Section) error {
+	if len(name) == 0 || len(name) > maxName {
+		return fmt.Errorf("name of %d bytes", len(name))
+	}
+	raw := appendName(make([]byte, 4, 64), kind, name)
+	raw, err := encode(raw, message)
+	if err != nil {
+		return err
+	}
+	if len(raw)-4 > maxSegment {
+		return fmt.Errorf("message of %d bytes, at most %d fit", len(raw)-4, maxSegment)
+	}
+	binary.BigEndian.PutUint32(raw, uint32(len(raw)-4))
+	_, err = c.conn.Write(raw)
+	return err
+}
+
+type packet struct {
+	kind    byte
+	name    string
+	message Section
+}
+
+func (c *Client) receive() (packet, error) {
+	var header [4]byte
+	if _, err := io.ReadFull(c.conn, header[:]); err != nil {
+		return packet{}, err
+	}
+	length := binary.BigEndian.Uint32(header[:])
+	if length > maxSegment {
+		return packet{}, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrFormat, length, maxSegment)
+	}
+	raw := make([]byte, length)
+	if _, err := io.ReadFull(c.conn, raw); err != nil {
+		return packet{}, err
+	}
+	return parse(raw)
+}
+
+// parse reads what is inside a segment.
+func parse(raw []byte) (packet, error) {
+	if len(raw) == 0 {
+		return packet{}, fmt.Errorf("%w: empty", ErrFormat)
+	}
+	p := packet{kind: raw[0]}
+	r := reader{raw: raw[1:]}
+	var err error
+	switch p.kind {
+	case event:
+		if p.name, err = r.take(1); err != nil {
+			return packet{}, fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		p.message, err = decode(r.raw)
+	case cmdResponse:
+		p.message, err = decode(r.raw)
+	case cmdUnknown, eventConfirm, eventUnknown:
+	default:
+		err = fmt.Errorf("%w: packet of type %d", ErrFormat, p.kind)
+	}
+	return p, err
+}
