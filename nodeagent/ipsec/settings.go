@@ -1,0 +1,102 @@
+package ipsec
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+const settingsFile = "strongswan.conf"
+
+// Ports are where charon listens, UDP.
+type Ports struct {
+	IKE int
+	NAT int // IKE, and ESP in UDP
+}
+
+// header is the first line of the settings, from which Ports reads them again.
+const header = "# charon of hawser, ports "
+
+// settings is strongswan.conf(5). It holds nothing secret, and leaves out all that
+// the host's own strongSwan is configured with. Charon's routes go to the main
+// table, where they lead to the device that is theirs alone and go with it; those
+// that are used are in a table of ours.
+const settings = `charon {
+  load = %s
+  port = %d
+  port_nat_t = %d
+  routing_table = 0
+  process_route = no
+  install_virtual_ip = no
+  # An answer that is missing is asked for again after 0.5, 0.75, 1.1 and 1.7 s.
+  retransmit_timeout = 0.5
+  retransmit_base = 1.5
+  retransmit_tries = 4
+  half_open_timeout = 10
+  # Packets under the keys before are taken for so long.
+  delete_rekeyed_delay = 5
+  cert_cache = no
+  filelog {
+    own {
+      path = charon.log
+      append = no
+      flush_line = yes
+      time_format = %%Y-%%m-%%dT%%H:%%M:%%S
+      default = 0
+      cfg = -1
+    }
+  }
+  plugins {
+    vici {
+      socket = unix://charon.vici
+    }
+  }
+}
+charon-systemd {
+  journal {
+    default = -1
+  }
+}
+`
+
+// plugins that charon loads. Without kernel-libipsec ESP is the kernel's.
+func plugins(kernel bool) string {
+	all := []string{"random", "nonce", "openssl", "kdf", "pkcs8", "pkcs1", "pubkey", "pem"}
+	if !kernel {
+		all = append(all, "kernel-libipsec")
+	}
+	return strings.Join(append(all, "kernel-netlink", "socket-default", "vici"), " ")
+}
+
+// configure writes the settings.
+func (c *Charon) configure(ports Ports) error {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return fmt.Errorf("make folder of charon: %w", err)
+	}
+	text := fmt.Sprintf("%s%d %d\n"+settings, header, ports.IKE, ports.NAT, plugins(c.Kernel), ports.IKE, ports.NAT)
+	if err := os.WriteFile(c.file(settingsFile), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write settings of charon: %w", err)
+	}
+	return nil
+}
+
+// Ports gives where our own charon listens, from the settings that it was started
+// with; zero when there are none.
+func (c *Charon) Ports() Ports {
+	file, err := os.Open(c.file(settingsFile))
+	if err != nil {
+		return Ports{}
+	}
+	defer file.Close()
+	line, _ := bufio.NewReader(file).ReadString('\n')
+	ike, nat, found := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, header)), " ")
+	if !strings.HasPrefix(line, header) || !found {
+		return Ports{}
+	}
+	var p Ports
+	p.IKE, _ = strconv.Atoi(ike)
+	p.NAT, _ = strconv.Atoi(nat)
+	return p
+}
