@@ -19,11 +19,11 @@ demo: setup build ## the main job: a clusterset on this machine, the tour, and a
 
 test: setup unit e2e ## everything: unit, golden, fuzz seeds, network namespaces end to end, with -race
 
-unit:
-	$(GO) test -race $$($(GO) list ./... | grep -v /e2e)
+unit: ## what fails is run once more alone, and told
+	@hack/test.sh -race $$($(GO) list ./... | grep -v /e2e)
 
 e2e: build ## scenarios over the built binaries, real packets; one package after another, as some measure time
-	$(GO) test -race -count=1 -p 1 -parallel 4 -timeout 20m ./e2e/...
+	@hack/test.sh -race -count=1 -p 1 -parallel 4 -timeout 20m ./e2e/...
 
 SEED   ?= 1
 FAULTS ?= 200

@@ -200,21 +200,21 @@ func (in *inputs) run(ctx context.Context) error {
 		in.changed()
 	}
 	reread()
-	var wait sync.WaitGroup
-	wait.Go(func() { watch.Folder(ctx, in.config.FabricDir, reread, in.polls) })
+	dirs := []watch.Dir{{Path: in.config.FabricDir, Changed: reread}, in.facts.Watched(reread)}
 	if in.config.KeysDir != "" {
-		wait.Go(func() { watch.Folder(ctx, in.config.KeysDir, reread, in.polls) })
+		dirs = append(dirs, watch.Dir{Path: in.config.KeysDir, Changed: reread})
 	}
-	wait.Go(func() { in.facts.Watch(ctx, reread, in.polls) })
+	var wait sync.WaitGroup
+	wait.Go(func() { watch.Folders(ctx, in.polls, dirs...) })
 	wait.Go(func() { in.resolver.run(ctx) })
 	wait.Go(func() { in.keepSaving(ctx, reread) })
 	wait.Wait()
 	return nil
 }
 
-// polls says that a folder is read again and again, as it cannot be watched.
+// polls says that folders are read again and again, as they cannot be watched.
 func (in *inputs) polls(err error) {
-	in.log.Warn("folder is polled", "err", err)
+	in.log.Warn("folders are polled", "err", err)
 }
 
 // keepSaving writes the copies again that could not be written, until ctx ends.

@@ -34,12 +34,9 @@ func (r *Reconciler) Run(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-// watch can fail for want of inotify instances; the interval still finds every
-// commit then.
 func (r *Reconciler) watch(ctx context.Context, store *repo.Store) {
-	if err := store.Watch(ctx, r.Trigger); err != nil {
-		r.cfg.Log.Warn("repository is not watched, only read at intervals", "repo", store.Name(), "err", err)
-	}
+	polls := func(err error) { r.cfg.Log.Warn("repository is polled", "repo", store.Name(), "err", err) }
+	store.Watch(ctx, r.Trigger, polls)
 }
 
 func (r *Reconciler) loop(ctx context.Context) {

@@ -67,6 +67,27 @@ func (s *scene) complete(got answers) error {
 			return fmt.Errorf("%s for %s: %q", name, caller, got[key])
 		}
 	}
+	for _, caller := range s.callers {
+		if err := whole(got, caller.Name, s.bed.topology.Clusters); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole checks that a caller's name server knows the pods of all clusters: it
+// answers for a name without a cluster as soon as it knows the first of them.
+func whole(got answers, caller string, clusters []string) error {
+	var want []string
+	for _, c := range clusters {
+		want = append(want, strings.Fields(got[caller+" db-0."+c+".db"])...)
+	}
+	have := strings.Fields(got[caller+" db"])
+	slices.Sort(want)
+	slices.Sort(have)
+	if !slices.Equal(want, have) {
+		return fmt.Errorf("db for %s: %v, its pods are %v", caller, have, want)
+	}
 	return nil
 }
 

@@ -17,6 +17,21 @@ func TestParseLock(t *testing.T) {
 	}
 }
 
+// TestWhole: answers are those of the begin only once every cluster's pod is in
+// the name of all of them.
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	clusters := []string{"g1", "g2"}
+	got := answers{"g1/caller db-0.g1.db": "242.0.0.9", "g1/caller db-0.g2.db": "242.2.0.9", "g1/caller db": "242.0.0.9"}
+	if err := whole(got, "g1/caller", clusters); err == nil {
+		t.Error("a name that lacks a pod counts as whole")
+	}
+	got["g1/caller db"] = "242.2.0.9 242.0.0.9"
+	if err := whole(got, "g1/caller", clusters); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAccountIsInOrder(t *testing.T) {
 	t.Parallel()
 	began := time.Now()

@@ -4,7 +4,6 @@
 package facts
 
 import (
-	"context"
 	"reflect"
 	"sync"
 
@@ -55,17 +54,14 @@ func (s *Source) Reload() bool {
 	return !equal(before, s.state)
 }
 
-// Watch reloads whenever the folder changes and calls changed when the state
-// differs, until ctx ends. changed must not block; polls is as in watch.Folder.
-func (s *Source) Watch(ctx context.Context, changed func(), polls func(error)) {
-	reload := func() {
+// Watched gives the folder to watch: whenever it changes it is reloaded, and
+// changed is called when the state differs. changed must not block.
+func (s *Source) Watched(changed func()) watch.Dir {
+	return watch.Dir{Path: s.dir, Changed: func() {
 		if s.Reload() {
 			changed()
 		}
-	}
-	// What changed between Open and the first event would otherwise stay unseen.
-	reload()
-	watch.Folder(ctx, s.dir, reload, polls)
+	}}
 }
 
 func equal(a, b State) bool {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/watch"
 )
 
 func put(t *testing.T, dir, file, text string) {
@@ -87,12 +89,12 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	changed, done := make(chan struct{}, 16), make(chan error, 1)
 	go func() {
-		s.Watch(ctx, func() { changed <- struct{}{} }, nil)
+		watch.Folders(ctx, nil, s.Watched(func() { changed <- struct{}{} }))
 		done <- nil
 	}()
 	await := func(want string) {
 		t.Helper()
-		deadline := time.After(10 * time.Second)
+		deadline := time.After(60 * time.Second)
 		for names(s.Current()) != want {
 			select {
 			case <-changed:

@@ -23,7 +23,10 @@ type rig struct {
 }
 
 // quick is longer than what works takes, on a busy machine too.
-const quick = 15 * time.Second
+const quick = 30 * time.Second
+
+// again is after how long a datagram without an answer is sent once more.
+const again = 500 * time.Millisecond
 
 const (
 	podIP, podIP6       = "10.7.1.5", "fd00:7::5"
@@ -126,6 +129,8 @@ type session struct {
 	t      testing.TB
 	client net.Conn
 	push   func(text string)
+
+	datagrams bool
 }
 
 func service(network, v4, v6 string, port int) string {
@@ -148,16 +153,34 @@ func (r *rig) open(network string) *session {
 		return err
 	})
 	r.t.Cleanup(func() { listener.Close() })
-	r.must(listener.SetReadDeadline(time.Now().Add(quick)))
-	buffer := make([]byte, 64)
-	_, from, err := listener.ReadFrom(buffer)
-	r.must(err)
+	from := s.heard(listener)
 	s.push = func(text string) {
 		r.t.Helper()
 		_, err := listener.WriteTo([]byte(text), from)
 		r.must(err)
 	}
 	return s
+}
+
+// heard says hello until the server hears it, and gives whom it hears. A first
+// datagram may be lost: neighbours are looked for with link-local addresses, which
+// are checked for a second or more at first.
+func (s *session) heard(listener net.PacketConn) net.Addr {
+	s.t.Helper()
+	buffer := make([]byte, 64)
+	for end := time.Now().Add(quick); time.Now().Before(end); {
+		if err := listener.SetReadDeadline(time.Now().Add(again)); err != nil {
+			s.t.Fatal(err)
+		}
+		if _, from, err := listener.ReadFrom(buffer); err == nil {
+			return from
+		}
+		if _, err := s.client.Write([]byte("hello")); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.t.Fatal("the server hears nothing")
+	return nil
 }
 
 func (r *rig) openTCP(network string) *session {
@@ -181,7 +204,7 @@ func (r *rig) openTCP(network string) *session {
 
 func (r *rig) dial(network string, listen func() error) *session {
 	r.t.Helper()
-	s := &session{t: r.t}
+	s := &session{t: r.t, datagrams: network[:3] == "udp"}
 	r.server.inside(func() { r.must(listen()) })
 	r.pod.inside(func() {
 		var err error
@@ -210,14 +233,46 @@ func (s *session) hears(text string, patience time.Duration) bool {
 		s.t.Fatal(err)
 	}
 	buffer := make([]byte, 64)
-	n, err := s.client.Read(buffer)
-	if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
-		return false
+	for {
+		n, err := s.client.Read(buffer)
+		if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
+			return false
+		}
+		if err != nil {
+			s.t.Fatalf("the client's connection: %v", err)
+		}
+		if string(buffer[:n]) == text {
+			return true
+		}
+		if !s.datagrams {
+			return false
+		}
 	}
-	if err != nil {
-		s.t.Fatalf("the client's connection: %v", err)
+}
+
+// arrives is told for what the server has said before: TCP still repeats it.
+func (s *session) arrives(text string) bool {
+	s.t.Helper()
+	if s.datagrams {
+		return s.told(text)
 	}
-	return string(buffer[:n]) == text
+	return s.hears(text, quick)
+}
+
+// told reports whether the client gets what the server says, once over TCP, which
+// repeats it by itself, and again and again over UDP.
+func (s *session) told(text string) bool {
+	s.t.Helper()
+	if !s.datagrams {
+		s.push(text)
+		return s.hears(text, quick)
+	}
+	for end := time.Now().Add(quick); time.Now().Before(end); {
+		if s.push(text); s.hears(text, again) {
+			return true
+		}
+	}
+	return false
 }
 
 // keeper gives one that works in a namespace.

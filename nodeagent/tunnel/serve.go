@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.zx2c4.com/wireguard/conn"
@@ -37,17 +39,14 @@ func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("open control socket of %s: %w", name, err), tunnel.Close())
 	}
-	control, err := ipc.UAPIListen(name, file)
+	control, err := listen(file)
 	if err != nil {
 		return errors.Join(fmt.Errorf("listen on control socket of %s: %w", name, err), file.Close(), tunnel.Close())
 	}
 	dev := device.NewDevice(tunnel, conn.NewDefaultBind(), logger(log, name))
 	lost := make(chan error, 1)
 	go accept(control, dev, lost)
-	select {
-	case <-ctx.Done():
-	case <-dev.Wait():
-	case err = <-lost:
+	if err = wait(ctx, dev, control.Addr().String(), lost); err != nil {
 		err = fmt.Errorf("control socket of %s is lost: %w", name, err)
 	}
 	closed := control.Close()
@@ -56,6 +55,44 @@ func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
 		closed = nil
 	}
 	return errors.Join(err, closed, file.Close())
+}
+
+// socketLook is how often the control socket is looked for: without it nobody
+// can configure the device, and the process had better begin again.
+const socketLook = time.Second
+
+// listen accepts on the control socket. The library's own way takes an instance
+// of inotify for each device, of which a machine has 128 (inotify(7)).
+func listen(file *os.File) (net.Listener, error) {
+	l, err := net.FileListener(file)
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := l.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(true)
+	}
+	return l, nil
+}
+
+// wait returns when the device is to end: with ctx, with its TUN device, or, with
+// an error, when nobody can reach its control socket any more.
+func wait(ctx context.Context, dev *device.Device, socket string, lost <-chan error) error {
+	tick := time.NewTicker(socketLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-dev.Wait():
+			return nil
+		case err := <-lost:
+			return err
+		case <-tick.C:
+			if _, err := os.Lstat(socket); errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+	}
 }
 
 // mark gives the device the alias by which the agent finds it again.

@@ -26,119 +26,197 @@ const (
 	pollInterval = time.Second
 )
 
-// Folder calls changed after something in dir changed, until ctx ends, and once
-// when it has begun to watch: what changed between the caller's own look and that
-// moment shows in no event. It also
-// follows dir itself: when it appears, is replaced by a rename or is a symbolic
-// link that now points elsewhere. changed must not block; one call may stand
-// for many events. Where the kernel grants no watch, as instances or watches of
-// inotify are used up (inotify(7)), it looks once a second instead, calls polls
-// with the reason, and goes on trying; polls may be nil.
-func Folder(ctx context.Context, dir string, changed func(), polls func(error)) {
-	f := &folder{dir: filepath.Clean(dir), changed: changed, polls: polls, open: fsnotify.NewWatcher}
-	defer f.close()
-	f.attach()
-	f.seen = f.look()
-	f.loop(ctx)
+// Dir is a folder, and what to call after something in it changed. Changed must
+// not block; one call may stand for many events.
+type Dir struct {
+	Path    string
+	Changed func()
+}
+
+// Folders calls the Changed of each folder after something in it changed, until
+// ctx ends, and once when it has begun to watch: what changed between the
+// caller's own look and that moment shows in no event. It also follows a folder
+// itself: when it appears, is replaced by a rename or is a symbolic link that now
+// points elsewhere. All folders share one instance of inotify. Where the kernel
+// grants no watch, as instances or watches are used up (inotify(7)), it looks once
+// a second instead, calls polls with the reason, and goes on trying; polls may be
+// nil.
+func Folders(ctx context.Context, polls func(error), dirs ...Dir) {
+	w := &watcher{polls: polls, open: fsnotify.NewWatcher, ids: map[string]id{}}
+	defer w.close()
+	for _, d := range dirs {
+		w.folders = append(w.folders, &folder{dir: filepath.Clean(d.Path), changed: d.Changed})
+	}
+	w.begin()
+	w.loop(ctx)
+}
+
+type watcher struct {
+	folders []*folder
+	polls   func(error)
+	open    func() (*fsnotify.Watcher, error)
+	events  *fsnotify.Watcher // nil = there is none
+	ids     map[string]id     // what is watched, by path
+	told    bool              // of polling
 }
 
 type folder struct {
 	dir      string
 	changed  func()
-	polls    func(error)
-	open     func() (*fsnotify.Watcher, error)
-	events   *fsnotify.Watcher // nil = there is none
 	attached bool
-	told     bool   // of polling
-	seen     string // what look saw when nothing was attached
+	refused  bool   // by the kernel
+	dirty    bool   // changed is to be called
+	seen     string // what look saw when it was not attached
 	looked   time.Time
 }
 
-// attach watches the folder and its parent. Adding a path again moves the watch
-// to what the path means now, so old watches are taken off first.
-func (f *folder) attach() {
-	f.attached = false
-	if f.events == nil {
-		events, err := f.open()
+// id tells a folder from another at the same path.
+type id struct{ device, inode uint64 }
+
+func identity(path string) id {
+	info, err := os.Stat(path)
+	if err != nil {
+		return id{}
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return id{}
+	}
+	return id{device: stat.Dev, inode: stat.Ino}
+}
+
+func (w *watcher) begin() {
+	for _, f := range w.folders {
+		w.attach(f)
+		f.seen, f.dirty = f.look(), true
+	}
+}
+
+// attach watches a folder and its parent.
+func (w *watcher) attach(f *folder) {
+	f.attached, f.refused = false, false
+	if w.events == nil {
+		events, err := w.open()
 		if err != nil {
-			f.tell(err)
+			w.refuse(f, err)
 			return
 		}
-		f.events = events
+		w.events = events
+		clear(w.ids)
 	}
-	parent := filepath.Dir(f.dir)
-	_ = f.events.Remove(f.dir)
-	_ = f.events.Remove(parent)
-	inner, outer := f.events.Add(f.dir), error(nil)
-	if parent != f.dir {
-		outer = f.events.Add(parent)
+	inner, outer := w.add(f.dir), error(nil)
+	if parent := filepath.Dir(f.dir); parent != f.dir {
+		outer = w.add(parent)
 	}
 	if err := errors.Join(inner, outer); errors.Is(err, unix.ENOSPC) {
-		f.tell(err)
+		w.refuse(f, err)
 	}
 	f.attached = inner == nil && outer == nil
 }
 
-// tell says once why there is polling.
-func (f *folder) tell(err error) {
-	if !f.told && f.polls != nil {
-		f.polls(fmt.Errorf("watch folder %s: %w", f.dir, err))
+// add watches a path. Adding it again moves the watch to what it means now; an
+// old watch is taken off first, and one that is right stays without a gap.
+func (w *watcher) add(path string) error {
+	now := identity(path)
+	if w.ids[path] != now {
+		_ = w.events.Remove(path)
 	}
-	f.told = true
+	w.ids[path] = now
+	return w.events.Add(path)
 }
 
-func (f *folder) close() {
-	if f.events != nil {
-		_ = f.events.Close()
+// refuse notes that the kernel grants no watch, and says so once.
+func (w *watcher) refuse(f *folder, err error) {
+	f.refused = true
+	if !w.told && w.polls != nil {
+		w.polls(fmt.Errorf("watch folder %s: %w", f.dir, err))
+	}
+	w.told = true
+}
+
+func (w *watcher) close() {
+	if w.events != nil {
+		_ = w.events.Close()
 	}
 }
 
-func (f *folder) loop(ctx context.Context) {
+func (w *watcher) loop(ctx context.Context) {
 	settle, again := time.NewTimer(debounce), time.NewTicker(retry)
 	defer settle.Stop()
 	defer again.Stop()
 	for {
-		events, errs := f.channels()
+		events, errs := w.channels()
 		select {
 		case <-ctx.Done():
 			return
 		case event, open := <-events:
 			if !open {
-				f.events, f.attached = nil, false
-			} else if !f.concerns(event) {
+				w.lost()
+			} else if !w.concerns(event) {
 				continue
 			}
 			settle.Reset(debounce)
 		case err := <-errs:
 			// A queue that ran over lost events: look again.
-			if err != nil && !errors.Is(err, fsnotify.ErrEventOverflow) {
-				f.attached = false
-			}
+			w.spoil(err == nil || errors.Is(err, fsnotify.ErrEventOverflow))
 			settle.Reset(debounce)
 		case <-settle.C:
-			f.changed()
+			w.call()
 		case <-again.C:
-			if !f.attached && f.retry() {
+			if w.retry() {
 				settle.Reset(debounce)
 			}
 		}
 	}
 }
 
-func (f *folder) channels() (<-chan fsnotify.Event, <-chan error) {
-	if f.events == nil {
+func (w *watcher) channels() (<-chan fsnotify.Event, <-chan error) {
+	if w.events == nil {
 		return nil, nil
 	}
-	return f.events.Events, f.events.Errors
+	return w.events.Events, w.events.Errors
 }
 
-// retry tries to attach again, and reports whether anything may have changed
-// since it looked last.
-func (f *folder) retry() bool {
-	if f.attach(); f.attached {
-		f.told = false
-		return true
+// lost means that the instance is gone.
+func (w *watcher) lost() {
+	w.events = nil
+	w.spoil(false)
+}
+
+// spoil means that anything may have changed, and maybe what is watched.
+func (w *watcher) spoil(attached bool) {
+	for _, f := range w.folders {
+		f.dirty, f.attached = true, f.attached && attached
 	}
+}
+
+func (w *watcher) call() {
+	for _, f := range w.folders {
+		if f.dirty {
+			f.dirty = false
+			f.changed()
+		}
+	}
+}
+
+// retry tries to attach again what is not, and reports whether anything may have
+// changed since it looked last.
+func (w *watcher) retry() bool {
+	changed, refused := false, false
+	for _, f := range w.folders {
+		if f.attached {
+			continue
+		}
+		w.attach(f)
+		f.dirty = f.dirty || f.attached || f.differs()
+		changed, refused = changed || f.dirty, refused || f.refused
+	}
+	w.told = w.told && refused
+	return changed
+}
+
+// differs looks at the folder, when it is time to, and reports whether it is as before.
+func (f *folder) differs() bool {
 	if time.Since(f.looked) < pollInterval {
 		return false
 	}
@@ -171,15 +249,19 @@ func (f *folder) look() string {
 	return out.String()
 }
 
-// concerns reports whether an event may mean new content, and follows the
-// folder when it was replaced.
-func (f *folder) concerns(event fsnotify.Event) bool {
-	if event.Name == f.dir {
-		if event.Has(fsnotify.Create) || event.Has(fsnotify.Rename) || event.Has(fsnotify.Remove) {
-			f.attach()
-			return true
+// concerns reports whether an event may mean new content, and follows a folder
+// that was replaced.
+func (w *watcher) concerns(event fsnotify.Event) bool {
+	any := false
+	for _, f := range w.folders {
+		replaced := event.Name == f.dir && event.Op&(fsnotify.Create|fsnotify.Rename|fsnotify.Remove) != 0
+		if replaced {
+			delete(w.ids, f.dir) // a number of a folder that is gone may be given to the next
+			w.attach(f)
 		}
-		return false
+		if replaced || filepath.Dir(event.Name) == f.dir && event.Op != fsnotify.Chmod {
+			f.dirty, any = true, true
+		}
 	}
-	return filepath.Dir(event.Name) == f.dir && event.Op != fsnotify.Chmod
+	return any
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"hawser.dev/hawser/internal/inotifytest"
 )
 
 // watched starts Folder on dir and gives the channel on which changes show.
@@ -19,7 +19,7 @@ func watched(t *testing.T, dir string) <-chan struct{} {
 	ctx, cancel := context.WithCancel(context.Background())
 	tokens, done := make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		Folder(ctx, dir, func() { token(tokens) }, nil)
+		Folders(ctx, nil, Dir{Path: dir, Changed: func() { token(tokens) }})
 		close(done)
 	}()
 	t.Cleanup(func() {
@@ -39,7 +39,7 @@ func token(tokens chan<- struct{}) {
 // expect repeats an action until a change shows: the watch may still be on its way.
 func expect(t *testing.T, tokens <-chan struct{}, what string, do func()) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for {
 		do()
 		select {
@@ -76,7 +76,7 @@ func TestFolderBegins(t *testing.T) {
 	t.Parallel()
 	select {
 	case <-watched(t, t.TempDir()):
-	case <-time.After(10 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Error("nothing says that the watch has begun")
 	}
 }
@@ -151,38 +151,72 @@ func TestFolderFollowsALinkToAFolder(t *testing.T) {
 	expect(t, tokens, "a write behind the swapped link", func() { write(t, filepath.Join(two, "f"), "2") })
 }
 
-// TestPolling gets no inotify instance at first.
+// TestFoldersShareAParent: one of two folders comes later than the other, and each
+// is told of its own changes only.
+func TestFoldersShareAParent(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
+	if err := os.Mkdir(one, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ones, twos, done := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		Folders(ctx, nil, Dir{one, func() { token(ones) }}, Dir{two, func() { token(twos) }})
+		close(done)
+	}()
+	defer func() { cancel(); <-done }()
+	expect(t, twos, "the begin", func() {})
+	expect(t, ones, "a write in the one", func() { write(t, filepath.Join(one, "f"), "1") })
+	if err := os.Mkdir(two, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, twos, "a write in the other", func() { write(t, filepath.Join(two, "f"), "1") })
+	expect(t, ones, "a folder put in the one's place", func() {
+		if err := os.RemoveAll(one); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(one, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	})
+	expect(t, ones, "a write in the new one", func() { write(t, filepath.Join(one, "f"), "2") })
+}
+
+// TestPolling has no instance of inotify at first.
 func TestPolling(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	tokens, granted := make(chan struct{}, 1), make(chan struct{})
-	var told []error
-	f := &folder{
-		dir: dir, changed: func() { token(tokens) }, polls: func(err error) { told = append(told, err) },
-		open: func() (*fsnotify.Watcher, error) {
-			select {
-			case <-granted:
-				return fsnotify.NewWatcher()
-			default:
-				return nil, syscall.EMFILE
-			}
-		},
+	if !inotifytest.Alone(t) {
+		return
 	}
-	f.attach()
-	f.seen = f.look()
+	give := inotifytest.Exhaust(t)
+	parent := t.TempDir()
+	one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
+	for _, dir := range []string{one, two} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { f.loop(ctx); close(done) }()
+	ones, twos, done := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	var told []error
+	go func() {
+		Folders(ctx, func(err error) { told = append(told, err) }, Dir{one, func() { token(ones) }}, Dir{two, func() { token(twos) }})
+		close(done)
+	}()
 	n := 0
-	expect(t, tokens, "a new file", func() { n++; write(t, filepath.Join(dir, fmt.Sprint("f", n)), "x") })
-	expect(t, tokens, "an edit", func() { n++; write(t, filepath.Join(dir, "f1"), fmt.Sprint(n)) })
-	expect(t, tokens, "a link", func() { n++; swap(t, filepath.Join(dir, "data"), fmt.Sprint("to", n)) })
-	close(granted)
-	expect(t, tokens, "the first event", func() { n++; write(t, filepath.Join(dir, "f1"), fmt.Sprint(n)) })
+	expect(t, ones, "a new file", func() { n++; write(t, filepath.Join(one, fmt.Sprint("f", n)), "x") })
+	expect(t, twos, "an edit", func() { n++; write(t, filepath.Join(two, "f"), fmt.Sprint(n)) })
+	expect(t, ones, "a link", func() { n++; swap(t, filepath.Join(one, "data"), fmt.Sprint("to", n)) })
+	give()
+	for inotifytest.Instances(t) != 1 { // that of both folders
+		time.Sleep(10 * time.Millisecond)
+	}
+	expect(t, twos, "the first event", func() { n++; write(t, filepath.Join(two, "f"), fmt.Sprint(n)) })
 	cancel()
 	<-done
-	if !f.attached || len(told) != 1 || !errors.Is(told[0], syscall.EMFILE) {
-		t.Errorf("attached %t, told %v", f.attached, told)
+	if len(told) != 1 || !errors.Is(told[0], syscall.EMFILE) {
+		t.Errorf("told %v", told)
 	}
-	f.close()
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"hawser.dev/hawser/internal/inotifytest"
 	"hawser.dev/hawser/reconciler/repo"
 )
 
@@ -82,29 +85,63 @@ func TestFindInClone(t *testing.T) {
 	}
 }
 
+// watching starts the watch of a repository that may have changed, and gives
+// where changes show and what ends it.
+func watching(t *testing.T, s *repo.Store, polls func(error)) (changed <-chan struct{}, end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	tokens, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Watch(ctx, func() {
+			select {
+			case tokens <- struct{}{}:
+			default:
+			}
+		}, polls)
+	}()
+	<-tokens // the watch stands
+	return tokens, func() { cancel(); <-done }
+}
+
 func TestWatchSeesCommit(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)
 	commitFile(t, work, "f", "one")
-	s := open(t, work)
-	ctx, cancel := context.WithCancel(t.Context())
-	changed := make(chan struct{}, 1)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- s.Watch(ctx, func() {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		})
-	}()
-	<-changed // the watch stands
+	changed, end := watching(t, open(t, work), func(err error) { t.Log(err) })
+	defer end()
 	commitFile(t, work, "f", "two")
 	wait(t, changed, "a commit")
 	git(t, work, "branch", "-f", "deep/er/branch")
 	wait(t, changed, "a branch in a new folder")
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
+}
+
+// TestWatchPolls has no instance of inotify at first.
+func TestWatchPolls(t *testing.T) {
+	t.Parallel()
+	if !inotifytest.Alone(t) {
+		return
+	}
+	give := inotifytest.Exhaust(t)
+	work := workTree(t)
+	commitFile(t, work, "f", "one")
+	var told []error
+	changed, end := watching(t, open(t, work), func(err error) { told = append(told, err) })
+	commitFile(t, work, "f", "two")
+	wait(t, changed, "a commit")
+	git(t, work, "branch", "-f", "deep/er/branch")
+	wait(t, changed, "a branch in a new folder")
+	git(t, work, "pack-refs", "--all")
+	wait(t, changed, "packed refs")
+	give()
+	for inotifytest.Instances(t) != 1 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	wait(t, changed, "the first look with a watch")
+	commitFile(t, work, "f", "three")
+	wait(t, changed, "a commit that the kernel tells of")
+	end()
+	if len(told) != 1 || !errors.Is(told[0], syscall.EMFILE) {
+		t.Errorf("told %v", told)
 	}
 }

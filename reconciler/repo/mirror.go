@@ -60,10 +60,7 @@ func (m *mirror) candidates(name string) []plumbing.ReferenceName {
 
 func (m *mirror) checkedOut(string) (bool, error) { return false, nil }
 
-func (m *mirror) watch(ctx context.Context, _ func()) error {
-	<-ctx.Done()
-	return nil
-}
+func (m *mirror) watch(ctx context.Context, _ func(), _ func(error)) { <-ctx.Done() }
 
 // sync asks for the branches' hashes and fetches those that are new here. A
 // rewritten branch is followed; one that is gone is forgotten.

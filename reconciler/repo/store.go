@@ -62,7 +62,7 @@ type backend interface {
 	advance(ctx context.Context, branch string, from, to Hash) error
 	// checkedOut reports whether a work tree is on the branch.
 	checkedOut(branch string) (bool, error)
-	watch(ctx context.Context, changed func()) error
+	watch(ctx context.Context, changed func(), polls func(error))
 }
 
 // Open prepares a repository. It does no I/O beyond its cache folder: whether
@@ -181,5 +181,8 @@ func (s *Store) Advance(ctx context.Context, branch string, from, to Hash) error
 func (s *Store) CheckedOut(branch string) (bool, error) { return s.checkedOut(branch) }
 
 // Watch calls changed whenever a branch may have moved, until ctx ends. For a
-// remote repository it only waits for the end.
-func (s *Store) Watch(ctx context.Context, changed func()) error { return s.watch(ctx, changed) }
+// remote repository it only waits for the end. polls is told why the kernel does
+// not say so, and the files are read once a second instead.
+func (s *Store) Watch(ctx context.Context, changed func(), polls func(error)) {
+	s.watch(ctx, changed, polls)
+}

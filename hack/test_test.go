@@ -1,0 +1,55 @@
+// Package hack tests the scripts of this folder.
+package hack
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestTest runs test.sh on modules that fail in every way.
+func TestTest(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs("test.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const flaky, first = "flaky: passed the second time:", `if _, err := os.Stat("mark"); err != nil { os.WriteFile("mark", nil, 0o600); `
+	tests := []struct {
+		name, body string
+		passes     bool
+		tells      string
+		hides      string
+	}{
+		{"all pass", ``, true, "slowest:", flaky},
+		{"fails once", first + `t.Error("once") }`, true, flaky + "\n  example.org/m.TestIt\n", ""},
+		{"fails for ever", first + `}; t.Error("for ever")`, false, "for ever", flaky},
+		{"panics once", first + `panic("gone") }`, false, "panic: gone", flaky},
+		{"races once", first + `n, done := 0, make(chan bool); go func() { n++; done <- true }(); n++; <-done; t.Log(n) }`, false, "WARNING: DATA RACE", flaky},
+		{"does not build", `nothing()`, false, "undefined: nothing", flaky},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			test := "package m\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestIt(t *testing.T) {\n_ = os.Args\n" + tt.body + "\n}\n"
+			for name, text := range map[string]string{"go.mod": "module example.org/m\n\ngo 1.26\n", "m_test.go": test} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.Command(script, "-race", "-count=1", "-p", "1", "./...")
+			cmd.Dir = dir
+			out, err := cmd.CombinedOutput()
+			if failed := new(exec.ExitError); err != nil && !errors.As(err, &failed) {
+				t.Fatal(err)
+			}
+			if tt.passes != (err == nil) || !strings.Contains(string(out), tt.tells) || tt.hides != "" && strings.Contains(string(out), tt.hides) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+// Package inotifytest lets tests run on a machine whose instances of inotify are
+// used up (inotify(7): max_user_instances).
+package inotifytest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// env says, in the environment, that a test runs in its own user namespace.
+const env = "HAWSER_TEST_INOTIFY"
+
+// Alone reports whether the test runs in a user namespace of its own, which has
+// its own limit, so that nobody else notices what is used up. Otherwise it runs
+// this test again in one.
+func Alone(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(env) != "" {
+		return true
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), env+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+	case errors.As(err, new(*exec.ExitError)):
+		t.Errorf("%v\n%s", err, out)
+	case os.Getenv("REQUIRE_KERNEL") == "1":
+		t.Fatalf("needs user namespaces: %v", err)
+	default:
+		t.Skipf("needs user namespaces: %v", err)
+	}
+	return false
+}
+
+// Exhaust takes all instances that the namespace may have, until give.
+func Exhaust(t *testing.T) (give func()) {
+	t.Helper()
+	const limit = 4
+	if err := os.WriteFile("/proc/sys/user/max_inotify_instances", []byte(fmt.Sprint(limit)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var used []int
+	for len(used) < limit {
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		switch {
+		case err == nil:
+			used = append(used, fd)
+		case errors.Is(err, unix.EMFILE): // the machine's own limit, which others may have reached
+			time.Sleep(10 * time.Millisecond)
+		default:
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		for _, fd := range used {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// Instances counts those that this process has.
+func Instances(t *testing.T) int {
+	t.Helper()
+	files, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, file := range files {
+		if target, err := os.Readlink(file); err == nil && target == "anon_inode:inotify" {
+			count++
+		}
+	}
+	return count
+}
