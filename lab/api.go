@@ -158,6 +158,7 @@ func (d *daemon) try(cluster string, set *workload.Set) error {
 		return fmt.Errorf("copy state: %w", err)
 	}
 	trial := newState()
+	trial.Underlay = d.state.Underlay
 	if err := json.Unmarshal(raw, trial); err != nil {
 		return fmt.Errorf("copy state: %w", err)
 	}

@@ -27,7 +27,7 @@ func (d *daemon) pass() error {
 		return err
 	}
 	d.world = w
-	errs := []error{d.removeStale(w), d.boot(w)}
+	errs := []error{d.removeStale(w), d.openGates(w), d.boot(w), d.setGates(w)}
 	for i := range w.nodes {
 		if m := d.machines[w.nodes[i].id()]; m != nil {
 			errs = append(errs, m.setRoutes(nodeRoutes(w, &w.nodes[i])))
@@ -222,10 +222,12 @@ func (d *daemon) faults(w *world) error {
 		}
 		errs = append(errs, d.underlay.setFault(port(n, SideLAN), lanBridge(d.state.number(n.cluster)), d.state.Links[n.id()+"/"+SideLAN]))
 		if n.card {
-			errs = append(errs, d.underlay.setFault(port(n, SideWAN), "wan", d.state.Links[n.id()+"/"+SideWAN]))
+			errs = append(errs, d.underlay.setFault(port(n, SideWAN), n.plug, d.state.Links[n.id()+"/"+SideWAN]))
 		}
 		errs = append(errs, d.machines[n.id()].setLost(d.state.Lost[n.id()]))
 	}
+	d.underlay.apart = w.file.Apart(w.innerPorts())
+	errs = append(errs, d.underlay.setDrops())
 	for _, m := range d.machines {
 		errs = append(errs, m.setPackets(d.underlay.limited()))
 	}

@@ -36,6 +36,7 @@ type daemon struct {
 	world      *world
 	underlay   *underlay
 	machines   map[string]*machine
+	gates      map[string]*gate // by router
 	reconciler *child
 	control    *space // where the reconciler listens, so that labs do not collide
 	published  published
@@ -84,7 +85,7 @@ func newDaemon(l Layout, log *slog.Logger) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{layout: l, config: config, log: log, state: s, sets: map[string]*workload.Set{}, machines: map[string]*machine{}}
+	d := &daemon{layout: l, config: config, log: log, state: s, sets: map[string]*workload.Set{}, machines: map[string]*machine{}, gates: map[string]*gate{}}
 	if err := d.readObjects(); err != nil {
 		return nil, err
 	}
@@ -93,6 +94,9 @@ func newDaemon(l Layout, log *slog.Logger) (*daemon, error) {
 		return nil, fmt.Errorf("read topology: %w", err)
 	}
 	if d.topology, err = parseTopology(raw); err != nil {
+		return nil, err
+	}
+	if s.Underlay, err = l.readUnderlay(nil); err != nil {
 		return nil, err
 	}
 	self, err := netspace.Find(os.Getpid())
@@ -163,6 +167,9 @@ func (d *daemon) halt() error {
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(d.machines)) {
 		errs = append(errs, d.machines[id].halt(d.underlay))
+	}
+	for _, g := range d.gates {
+		errs = append(errs, g.close(d.underlay))
 	}
 	errs = append(errs, d.control.close(), d.underlay.close(), os.Remove(d.layout.Socket()))
 	if err := errors.Join(errs...); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -11,8 +11,8 @@ type Fault struct {
 	Kind   string `json:"kind"`             // one of FaultKinds
 	Target string `json:"target,omitempty"` // CLUSTER/NODE, or CLUSTER for the sync (empty = all)
 	Side   string `json:"side,omitempty"`   // wan | lan; empty = wan on a gateway, lan elsewhere
-	Way    string `json:"way,omitempty"`    // of cut and loss, as the node sees it: in | out; empty = both
-	Value  string `json:"value,omitempty"`  // of delay a duration, of loss a percentage, of mtu bytes, of upgrade-agent a program
+	Way    string `json:"way,omitempty"`    // of cut, loss, block and unblock, as the node sees it: in | out; empty = both
+	Value  string `json:"value,omitempty"`  // of delay a duration, of loss a percentage, of mtu bytes, of block and unblock udp, udp/PORT, udp/PORT-PORT or icmp, of renumber an address, of upgrade-agent a program
 }
 
 // The ways of a packet, as the node sees it.
@@ -59,6 +59,10 @@ func faultKinds() []faultKind {
 		{"delay", "hold every packet of a link back, each way, such as 20ms", aLink, "a duration up to 10s, such as 20ms; 0 heals", false, (*daemon).faultLink},
 		{"loss", "drop packets of a link at random, each way or only in or out, such as 5%", oneWay, "a percentage, such as 5%; 0 heals", false, (*daemon).faultLink},
 		{"mtu", "drop packets of a link over so many bytes in silence, such as 1400", aLink, "a number of bytes from 576 to 1500; 0 heals", false, (*daemon).faultLink},
+		{"block", "drop UDP ports or ICMP on a link in silence, each way or only in or out, such as udp/51820-51885 or icmp", oneWay, blockValue, false, (*daemon).faultLink},
+		{"unblock", "let them pass again; without a value everything that was blocked", oneWay, blockValue, true, (*daemon).faultLink},
+		{"renumber", "give a gateway another address: the one named, or a new one; behind a router that translates the router gets it", aNode, "an address", true, (*daemon).renumber},
+		{"remap", "make the router before a gateway forget its mappings: what comes next gets other ports", aNode, "", false, (*daemon).remap},
 		{"power-off", "take a node away with all that runs on it", aNode, "", false, (*daemon).powerOff},
 		{"power-on", "bring it back", aNode, "", false, (*daemon).powerOn},
 		{"reboot", "power-off, power-on, and its agent starts", aNode, "", false, (*daemon).reboot},

@@ -76,6 +76,16 @@ func (l linkFault) with(f Fault) (linkFault, error) {
 			return bad("a number of bytes from 576 to 1500; 0 heals")
 		}
 		l.MTU = bytes
+	case "block", "unblock":
+		if f.Value != "" && blockMatches(f.Value) == nil {
+			return bad(blockValue)
+		}
+		if in {
+			l.BlockIn = blocked(l.BlockIn, f)
+		}
+		if out {
+			l.BlockOut = blocked(l.BlockOut, f)
+		}
 	}
 	return l, nil
 }
@@ -95,6 +105,9 @@ func (l linkFault) texts(side string) []string {
 		{l.LossIn > 0 && l.LossIn != l.LossOut, fmt.Sprintf("loss %s in %g%%", side, l.LossIn*100)},
 		{l.LossOut > 0 && l.LossIn != l.LossOut, fmt.Sprintf("loss %s out %g%%", side, l.LossOut*100)},
 		{l.MTU > 0, fmt.Sprintf("mtu %s %d", side, l.MTU)},
+		{l.BlockIn != "" && l.BlockIn == l.BlockOut, fmt.Sprintf("block %s %s", side, l.BlockIn)},
+		{l.BlockIn != "" && l.BlockIn != l.BlockOut, fmt.Sprintf("block %s in %s", side, l.BlockIn)},
+		{l.BlockOut != "" && l.BlockIn != l.BlockOut, fmt.Sprintf("block %s out %s", side, l.BlockOut)},
 	} {
 		if f.set {
 			out = append(out, f.text)
@@ -114,9 +127,10 @@ func (l linkFault) drops(name string) []string {
 		match string
 		cut   bool
 		loss  float64
+		block string
 	}{
-		{fmt.Sprintf("oifname %q", name), l.CutIn, l.LossIn}, // the node receives what leaves through its port
-		{fmt.Sprintf("iifname %q", name), l.CutOut, l.LossOut},
+		{fmt.Sprintf("oifname %q", name), l.CutIn, l.LossIn, l.BlockIn}, // the node receives what leaves through its port
+		{fmt.Sprintf("iifname %q", name), l.CutOut, l.LossOut, l.BlockOut},
 	} {
 		switch {
 		case way.cut || way.loss >= 1: // nft refuses a comparison that is always true
@@ -124,6 +138,11 @@ func (l linkFault) drops(name string) []string {
 			continue
 		case way.loss > 0:
 			out = append(out, fmt.Sprintf("%s numgen random mod 10000 < %d drop", way.match, int(way.loss*10000)))
+		}
+		for what := range strings.SplitSeq(way.block, ",") {
+			for _, match := range blockMatches(what) {
+				out = append(out, way.match+" "+match+" drop")
+			}
 		}
 		if l.MTU > 0 {
 			out = append(out, fmt.Sprintf("%s meta length > %d drop", way.match, l.MTU))
@@ -133,8 +152,8 @@ func (l linkFault) drops(name string) []string {
 }
 
 // dropRules are the rules of the underlay for all ports.
-func dropRules(faults map[string]linkFault) string {
-	var drops []string
+func dropRules(faults map[string]linkFault, apart []string) string {
+	drops := slices.Clone(apart)
 	for name, fault := range faults {
 		drops = append(drops, fault.drops(name)...)
 	}

@@ -103,13 +103,24 @@ func (b *builder) furnish(ctx context.Context) error {
 	}
 	if l.hasRepo() {
 		b.say("the lab in %s was left behind: starting it again; its topology is %s", l.Dir, l.Topology())
-	} else if err := l.makeRepo(b.options.Topology); err != nil {
+		if err := l.sameUnderlay(b.options.Underlay); err != nil {
+			return err
+		}
+	} else if err := b.makeInputs(); err != nil {
 		return err
 	}
 	if err := l.makeRootKey(ctx, config); err != nil {
 		return err
 	}
 	return b.addWorkloads()
+}
+
+// makeInputs takes over the files that a new lab is made from.
+func (b *builder) makeInputs() error {
+	if err := b.layout.makeRepo(b.options.Topology); err != nil {
+		return err
+	}
+	return b.layout.makeUnderlay(b.options.Underlay, b.options.Topology)
 }
 
 func (b *builder) addWorkloads() error {

@@ -72,6 +72,7 @@ func (l Layout) RootKey() string { return l.path("keys", "root") }
 func (l Layout) Node(folder string) string { return l.path("nodes", folder) }
 
 func (l Layout) config() string                 { return l.path("lab.json") }
+func (l Layout) underlay() string               { return l.path("underlay.yaml") }
 func (l Layout) state() string                  { return l.path("state.json") }
 func (l Layout) daemonLog() string              { return l.path("daemon.log") }
 func (l Layout) daemon() string                 { return l.path("daemon.json") }

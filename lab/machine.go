@@ -113,29 +113,35 @@ func killIn(path string) error {
 
 // setRoutes brings the node's own routes to those wanted. Routes of others, such
 // as Hawser's, are not looked at.
-func (m *machine) setRoutes(want []route) error {
+func (m *machine) setRoutes(want []route) error { return setRoutes(m.space, m.routes, want) }
+
+// setRoutes brings the lab's own routes of a namespace to those wanted; have says
+// which are there.
+func setRoutes(in *space, have map[route]bool, want []route) error {
 	var errs []error
-	wanted := map[route]bool{}
+	wanted, replaced := map[route]bool{}, map[netip.Prefix]bool{}
 	for _, r := range want {
-		wanted[r] = true
-		if m.routes[r] {
+		wanted[r], replaced[r.dst] = true, true
+		if have[r] {
 			continue
 		}
-		if err := m.space.apply(r, false); err != nil {
+		if err := in.apply(r, false); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		m.routes[r] = true
+		have[r] = true
 	}
-	for r := range maps.Clone(m.routes) {
+	for r := range maps.Clone(have) {
 		if wanted[r] {
 			continue
 		}
-		if err := m.space.apply(r, true); err != nil {
-			errs = append(errs, err)
-			continue
+		if !replaced[r.dst] { // one that is replaced is gone
+			if err := in.apply(r, true); err != nil {
+				errs = append(errs, err)
+				continue
+			}
 		}
-		delete(m.routes, r)
+		delete(have, r)
 	}
 	return errors.Join(errs...)
 }
@@ -148,11 +154,7 @@ func nodeRoutes(w *world, n *node) []route {
 		gateway := lanGateway(w, lan.Is6())
 		out = append(out, route{dst: everything(lan), dev: "eth0", via: gateway, onnet: true})
 	}
-	for _, remote := range n.remotes {
-		if i := slices.IndexFunc(n.wan, sameFamily(remote)); i >= 0 {
-			out = append(out, route{dst: host(remote), dev: "wan0", src: n.wan[i]})
-		}
-	}
+	out = append(out, w.wideRoutes(n)...)
 	for _, other := range w.nodesOf(n.cluster) {
 		if other.name == n.name {
 			continue

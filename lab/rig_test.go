@@ -89,9 +89,10 @@ const hostWorkloads = `
 
 // rig is a running lab of one test.
 type rig struct {
-	t      *testing.T
-	layout Layout
-	client *Client
+	t       *testing.T
+	options UpOptions
+	layout  Layout
+	client  *Client
 }
 
 func needs(t *testing.T, ok bool, what string) {
@@ -108,6 +109,14 @@ func needs(t *testing.T, ok bool, what string) {
 // newRig makes a lab without reconciler and agents in a folder of its own.
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return rigOf(t, UpOptions{Workers: 1}, map[string]string{
+		"clusterset.yaml": labTopology, "workloads/a/web.yaml": labWorkloads, "workloads/b/host.yaml": hostWorkloads,
+	})
+}
+
+// rigOf makes a lab of the files.
+func rigOf(t *testing.T, o UpOptions, files map[string]string) *rig {
+	t.Helper()
 	needs(t, os.Geteuid() == 0, "root")
 	_, err := exec.LookPath("nft")
 	needs(t, err == nil, "nftables")
@@ -115,7 +124,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, layout: Layout{Dir: filepath.Join(dir, "below", "lab")}}
+	r := &rig{t: t, options: o, layout: Layout{Dir: filepath.Join(dir, "below", "lab")}}
 	r.client = NewClient(r.layout)
 	t.Cleanup(func() {
 		if _, err := Down(context.Background(), r.layout); err != nil {
@@ -123,9 +132,7 @@ func newRig(t *testing.T) *rig {
 		}
 		_ = os.RemoveAll(dir)
 	})
-	for name, text := range map[string]string{
-		"clusterset.yaml": labTopology, "workloads/a/web.yaml": labWorkloads, "workloads/b/host.yaml": hostWorkloads,
-	} {
+	for name, text := range files {
 		if _, err := writeFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -137,10 +144,15 @@ func newRig(t *testing.T) *rig {
 func (r *rig) up() {
 	r.t.Helper()
 	base := filepath.Dir(filepath.Dir(r.layout.Dir))
-	err := Up(context.Background(), r.layout, UpOptions{
-		Topology: filepath.Join(base, "clusterset.yaml"), Workloads: filepath.Join(base, "workloads"),
-		Workers: 1, Bare: true, Timeout: 30 * time.Second, Hawser: "/proc/self/exe", Progress: func(e Event) { r.t.Log(e.Text) },
-	})
+	o := r.options
+	o.Topology, o.Bare, o.Timeout, o.Hawser = filepath.Join(base, "clusterset.yaml"), true, 30*time.Second, "/proc/self/exe"
+	o.Progress = func(e Event) { r.t.Log(e.Text) }
+	for path, set := range map[string]*string{"workloads": &o.Workloads, "underlay.yaml": &o.Underlay} {
+		if _, err := os.Stat(filepath.Join(base, path)); err == nil {
+			*set = filepath.Join(base, path)
+		}
+	}
+	err := Up(context.Background(), r.layout, o)
 	if err != nil {
 		r.t.Fatalf("up: %v", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"hawser.dev/hawser/lab/router"
 )
 
 // state is what the lab remembers so that nothing moves: who has which number
@@ -31,6 +33,10 @@ type state struct {
 	Agents  map[string]string    `json:"agents"`  // cluster/node: the program that its agent was upgraded to
 	Links   map[string]linkFault `json:"links"`   // cluster/node/lan or cluster/node/wan
 
+	// Moved says what addresses of the wide area became by renumbering.
+	Moved    map[netip.Addr]netip.Addr `json:"moved,omitempty"`
+	Underlay router.File               `json:"-"` // of the lab's folder
+
 	Cards map[string][]netip.Addr `json:"cards"` // cluster/node of every node that was a gateway: its last addresses in the underlay
 }
 
@@ -49,6 +55,9 @@ type linkFault struct {
 	LossOut float64       `json:"lossOut,omitempty"` // 0..1 of what it sends
 	Delay   time.Duration `json:"delay,omitempty"`   // each way
 	MTU     int           `json:"mtu,omitempty"`     // longer packets are lost each way; 0 = none
+	// What is lost of what the node receives and sends, sorted, with commas between.
+	BlockIn  string `json:"blockIn,omitempty"`
+	BlockOut string `json:"blockOut,omitempty"`
 }
 
 func newState() *state {
@@ -57,7 +66,7 @@ func newState() *state {
 		Pods: map[string]podSlot{}, Before: map[string][]netip.Addr{},
 		Services: map[string][]netip.Addr{}, WAN: map[string]netip.Addr{}, Cursor: map[string]int{}, Ready: map[string]bool{},
 		Off: map[string]bool{}, Stopped: map[string]bool{}, NoSync: map[string]bool{}, Links: map[string]linkFault{},
-		Lost: map[string]bool{}, Agents: map[string]string{}, Cards: map[string][]netip.Addr{},
+		Lost: map[string]bool{}, Agents: map[string]string{}, Cards: map[string][]netip.Addr{}, Moved: map[netip.Addr]netip.Addr{},
 	}
 }
 

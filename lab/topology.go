@@ -8,6 +8,7 @@ import (
 	kyaml "sigs.k8s.io/yaml"
 
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 const (
@@ -72,14 +73,12 @@ func (t topology) names() string {
 	return strings.Join(names, ", ")
 }
 
-// literal gives the address of an endpoint, or the name of one of the form dns:NAME.
+// literal gives the address of an endpoint, or the name of one of the form
+// dns:NAME. Its port, if it has one, is for others.
 func literal(endpoint string) (netip.Addr, string, error) {
-	if name, ok := strings.CutPrefix(endpoint, "dns:"); ok {
-		return netip.Addr{}, name, nil
-	}
-	addr, err := netip.ParseAddr(endpoint)
+	e, err := fabric.ParseEndpoint(endpoint)
 	if err != nil {
 		return netip.Addr{}, "", fmt.Errorf("endpoint %q is neither an address nor dns:NAME", endpoint)
 	}
-	return addr, "", nil
+	return e.Addr, e.Name, nil
 }

@@ -22,6 +22,7 @@ type underlay struct {
 	lans   map[int]bool         // bridges by cluster number
 	faults map[string]linkFault // in force, by port
 	delays map[string]*delayer  // by port
+	apart  []string             // rules that keep segments from each other
 	drops  string               // rules in force
 }
 
@@ -88,7 +89,7 @@ func (u *underlay) plug(n *node, into *space) error {
 	if err := pairWith(u.space, port(n, SideWAN), into, "wan0", cardAddress(n, SideWAN)); err != nil {
 		return err
 	}
-	return u.enslave(port(n, SideWAN), "wan")
+	return u.enslave(port(n, SideWAN), n.plug)
 }
 
 // detach removes a node's links and what was between them.
@@ -149,7 +150,7 @@ func (u *underlay) setDelay(name, bridge string, want linkFault) error {
 
 // setDrops loads the rules that drop packets.
 func (u *underlay) setDrops() error {
-	text := dropRules(u.faults)
+	text := dropRules(u.faults, u.apart)
 	if text == u.drops {
 		return nil
 	}

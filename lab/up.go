@@ -16,6 +16,7 @@ import (
 // UpOptions says what lab to make.
 type UpOptions struct {
 	Topology  string        // file
+	Underlay  string        // file that says what lies between the gateways; empty = one wire
 	Workloads string        // folder with one folder of manifests a cluster; empty = none
 	Workers   int           // nodes a cluster besides its gateways
 	Bare      bool          // nodes, pods and services only: no reconciler, no agents
@@ -54,6 +55,9 @@ func Up(ctx context.Context, l Layout, o UpOptions) error {
 	client := NewClient(l)
 	seen := 0
 	if client.Running(ctx) {
+		if err := l.sameUnderlay(o.Underlay); err != nil {
+			return err
+		}
 		say("the lab in %s runs: completing it; its topology is %s", l.Dir, l.Topology())
 		earlier, err := client.events(ctx, 0)
 		if err != nil {

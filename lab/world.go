@@ -9,7 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"hawser.dev/hawser/lab/router"
 	"hawser.dev/hawser/lab/workload"
+	"hawser.dev/hawser/schema"
 )
 
 // world is everything that the lab should run now.
@@ -19,6 +21,8 @@ type world struct {
 	hosts    map[string]netip.Addr // endpoint names
 	clusters []clusterPlan
 	nodes    []node
+	sites    []site
+	file     *router.File
 	problems []string // pods and services that cannot be placed; all others are
 }
 
@@ -39,7 +43,8 @@ type node struct {
 	number   int            // names its links in the underlay
 	lan      []netip.Addr   // one a family
 	wan      []netip.Addr   // of the card: the addresses of the gateway's endpoints
-	remotes  []netip.Addr   // of the card: the endpoints of all others
+	site     string         // the router that the card's uplink goes through; empty = none
+	plug     string         // the bridge that the card is plugged into
 	podCIDRs []netip.Prefix // this node's share
 	wide     []netip.Prefix // all pod prefixes of the cluster
 	services []netip.Prefix // all service prefixes of the cluster
@@ -75,7 +80,7 @@ func clusterOf(id string) string { return strings.SplitN(id, "/", 2)[0] }
 // plan computes the world from the topology and the workloads. All that it
 // assigns it keeps in s, so that the next plan assigns the same.
 func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*world, error) {
-	w := &world{hosts: map[string]netip.Addr{}}
+	w := &world{hosts: map[string]netip.Addr{}, file: &s.Underlay}
 	if !s.LAN.IsValid() {
 		lan, err := chooseLAN(t)
 		if err != nil {
@@ -90,8 +95,8 @@ func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*wo
 		}
 	}
 	w.keepCards(s)
-	for i := range w.nodes {
-		w.nodes[i].remotes = w.remotesOf(&w.nodes[i])
+	if err := w.addSites(s); err != nil {
+		return nil, err
 	}
 	for _, c := range t.clusters {
 		set := sets[c.name]
@@ -134,7 +139,10 @@ func (w *world) addNodes(c cluster, workers int, s *state) error {
 	var order []string
 	add := func(name string) *node {
 		if byName[name] == nil {
-			byName[name] = &node{cluster: c.name, name: name, wide: c.podCIDRs, services: c.serviceCIDRs}
+			byName[name] = &node{cluster: c.name, name: name, wide: c.podCIDRs, services: c.serviceCIDRs, plug: "wan"}
+			if behind := w.file.Of(c.name, name); behind != nil {
+				byName[name].site = behind.Name
+			}
 			order = append(order, name)
 		}
 		return byName[name]
@@ -142,7 +150,7 @@ func (w *world) addNodes(c cluster, workers int, s *state) error {
 	for _, g := range c.gateways {
 		n := add(cmp.Or(g.Node, g.Name))
 		n.gateway = true
-		addrs, err := w.endpoints(c.name+"/"+g.Name, g.Endpoints, s)
+		addrs, err := w.endpoints(n, g, s)
 		if err != nil {
 			return fmt.Errorf("gateway %s/%s: %w", c.name, g.Name, err)
 		}
@@ -189,30 +197,43 @@ func (w *world) number(n *node, s *state) error {
 }
 
 // endpoints gives the addresses of a gateway in the underlay. Names, and gateways
-// without an endpoint, get one of the benchmarking range (RFC 2544).
-func (w *world) endpoints(gateway string, endpoints []string, s *state) ([]netip.Addr, error) {
-	if len(endpoints) == 0 {
-		addr, err := s.wanAddr(gateway)
-		return []netip.Addr{addr}, err
-	}
+// without an endpoint, get one of the benchmarking range (RFC 2544); the name of a
+// gateway behind a router that translates is the router's.
+func (w *world) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Addr, error) {
+	behind := w.file.Named(n.site)
 	var out []netip.Addr
-	for _, endpoint := range endpoints {
+	for _, endpoint := range g.Endpoints {
 		addr, name, err := literal(endpoint)
 		if err != nil {
 			return nil, err
 		}
-		if name != "" {
-			if addr, err = s.wanAddr(endpoint); err != nil {
+		switch {
+		case name != "" && behind != nil && behind.NAT != "":
+			addr = behind.Addresses[0]
+		case name != "":
+			if addr, err = s.wanAddr(endpoint, false); err != nil {
 				return nil, err
 			}
-			w.hosts[name] = addr
+		}
+		if name != "" {
+			w.hosts[name] = s.now([]netip.Addr{addr})[0]
 		}
 		out = append(out, addr)
 	}
-	return out, nil
+	var err error
+	switch {
+	case behind != nil:
+		out, err = s.behind(behind, n.id(), out)
+	case len(out) == 0:
+		out = make([]netip.Addr, 1)
+		out[0], err = s.wanAddr(n.cluster+"/"+g.Name, false)
+	}
+	return s.now(out), err
 }
 
-func (s *state) wanAddr(name string) (netip.Addr, error) {
+// wanAddr gives the address that the name has, or the next one: of the ranges for
+// benchmarks (RFC 2544, RFC 5180), so that no topology has it.
+func (s *state) wanAddr(name string, six bool) (netip.Addr, error) {
 	if addr, known := s.WAN[name]; known {
 		return addr, nil
 	}
@@ -220,26 +241,16 @@ func (s *state) wanAddr(name string) (netip.Addr, error) {
 	for _, addr := range s.WAN {
 		taken[addr] = true
 	}
-	addr, err := free(netip.MustParsePrefix("198.18.0.0/15"), 1, taken)
+	prefix := netip.MustParsePrefix("198.18.0.0/15")
+	if six {
+		prefix = netip.MustParsePrefix("2001:2::/48")
+	}
+	addr, err := free(prefix, 1, taken)
 	if err != nil {
 		return addr, err
 	}
 	s.WAN[name] = addr
 	return addr, nil
-}
-
-func (w *world) remotesOf(n *node) []netip.Addr {
-	var out []netip.Addr
-	if !n.card {
-		return nil
-	}
-	for i := range w.nodes {
-		if w.nodes[i].id() != n.id() {
-			out = append(out, w.nodes[i].wan...)
-		}
-	}
-	slices.SortFunc(out, netip.Addr.Compare)
-	return slices.Compact(out)
 }
 
 func (w *world) node(id string) *node {

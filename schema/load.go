@@ -24,7 +24,7 @@ import (
 // number is no text, yes is no boolean, and anchors, aliases, tags and a second
 // document are refused, so that no two tools read the file differently.
 func Load(file string, raw []byte) (*ClusterSet, *Source, diag.List) {
-	set, src := &ClusterSet{}, newSource(file, raw)
+	set, src := &ClusterSet{}, newSource(file, raw, reflect.TypeFor[ClusterSet]())
 	list := src.parse()
 	if src.root == nil {
 		return set, src, list

@@ -23,14 +23,15 @@ type Source struct {
 	lines func() [][]byte
 }
 
-// newSource prepares the two tables, which are made at their first use.
-func newSource(file string, raw []byte) *Source {
+// newSource prepares the two tables, which are made at their first use. top is
+// what the document is read into.
+func newSource(file string, raw []byte, top reflect.Type) *Source {
 	s := &Source{File: file, Raw: raw}
 	s.lines = sync.OnceValue(func() [][]byte { return bytes.Split(raw, []byte("\n")) })
 	s.index = sync.OnceValue(func() map[string]*yaml.Node {
 		x := indexer{nodes: map[string]*yaml.Node{}, book: rulebook{}}
 		if s.root != nil {
-			x.walk(s.root, reflect.TypeFor[ClusterSet](), "")
+			x.walk(s.root, top, "")
 		}
 		return x.nodes
 	})

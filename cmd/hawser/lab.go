@@ -77,6 +77,7 @@ identities the lab has.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.Topology, "file", "f", "clusterset.yaml", "topology to make the lab from")
+	flags.StringVar(&o.Underlay, "underlay", "", "file with routers, firewalls and networks between the gateways (docs/lab.md)")
 	flags.StringVarP(&o.Workloads, "workloads", "w", "", "folder with one folder of manifests a cluster")
 	flags.IntVar(&o.Workers, "workers", 1, "nodes of each cluster besides its gateways")
 	flags.BoolVar(&o.Bare, "bare", false, "nodes, pods and services only: no reconciler, no agents")

@@ -1,0 +1,99 @@
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const blockValue = "udp, udp/PORT, udp/PORT-PORT or icmp"
+
+// blockMatches gives the matches of nftables in a bridge for what a block names;
+// none = it is no block.
+func blockMatches(text string) []string {
+	what, ports, some := strings.Cut(text, "/")
+	switch {
+	case what == "icmp" && !some:
+		// Neighbours must find each other all the same.
+		return []string{"ip protocol icmp", "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, nd-router-advert }"}
+	case what == "udp" && !some:
+		return []string{"meta l4proto udp"}
+	case what != "udp":
+		return nil
+	}
+	low, high, span := strings.Cut(ports, "-")
+	first, err := strconv.ParseUint(low, 10, 16)
+	if err != nil || first == 0 {
+		return nil
+	}
+	if !span {
+		return []string{fmt.Sprintf("udp dport %d", first)}
+	}
+	last, err := strconv.ParseUint(high, 10, 16)
+	if err != nil || last < first {
+		return nil
+	}
+	return []string{fmt.Sprintf("udp dport %d-%d", first, last)}
+}
+
+// blocked adds to what is blocked already, or takes away from it.
+func blocked(have string, f Fault) string {
+	list := strings.FieldsFunc(have, func(r rune) bool { return r == ',' })
+	list = slices.DeleteFunc(list, func(s string) bool { return s == f.Value || f.Kind == "unblock" && f.Value == "" })
+	if f.Kind == "block" {
+		list = append(list, f.Value)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ",")
+}
+
+// renumber gives a gateway another address, under which others find it: its own,
+// or the one of the router that translates for it.
+func (d *daemon) renumber(n *node, f Fault) error {
+	if !n.card {
+		return fmt.Errorf("node %s is no gateway: it has no address in the wide area", n.id())
+	}
+	have := n.wan
+	if behind := d.world.site(n.site); behind != nil && behind.NAT != "" {
+		have = behind.Addresses
+	}
+	six := first(have, netip.Addr.Is4) == netip.Addr{}
+	want, err := netip.ParseAddr(f.Value)
+	switch {
+	case f.Value == "":
+		if want, err = d.state.wanAddr(fmt.Sprintf("renumbered %d", len(d.state.WAN)), six); err != nil {
+			return err
+		}
+	case err != nil || !want.IsGlobalUnicast():
+		return fmt.Errorf("renumber %q: it is an address, such as 198.51.100.9", f.Value)
+	case d.world.holds(want):
+		return fmt.Errorf("renumber %s: the address is taken", want)
+	}
+	old := first(have, sameFamily(want))
+	if !old.IsValid() {
+		return fmt.Errorf("renumber %s: node %s has no address of the family", want, n.id())
+	}
+	for from, to := range d.state.Moved {
+		if to == old {
+			old = from
+		}
+	}
+	d.state.Moved[old] = want
+	return d.settle()
+}
+
+// holds reports whether somebody in the wide area has an address.
+func (w *world) holds(a netip.Addr) bool {
+	return slices.ContainsFunc(w.nodes, func(n node) bool { return slices.Contains(n.wan, a) }) ||
+		slices.ContainsFunc(w.sites, func(s site) bool { return slices.Contains(s.Addresses, a) || slices.Contains(s.inner, a) })
+}
+
+func (d *daemon) remap(n *node, _ Fault) error {
+	g := d.gates[n.site]
+	if g == nil {
+		return fmt.Errorf("node %s is behind no router that translates: see --underlay of hawser lab up", n.id())
+	}
+	return g.forget()
+}

@@ -1,0 +1,142 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/lab/router"
+)
+
+// gate is a router that runs.
+type gate struct {
+	space  *space
+	number int
+	addrs  []netip.Addr
+	routes map[route]bool
+	rules  string
+}
+
+// Ends of a router's links in the underlay, and the bridge inside.
+func outerPort(number int) string   { return fmt.Sprintf("o%d", number) }
+func innerPort(number int) string   { return fmt.Sprintf("i%d", number) }
+func innerBridge(number int) string { return fmt.Sprintf("in%d", number) }
+
+// routerSettings are those of a router's namespace: it forwards, tells nobody of
+// better ways, and does not mind where packets come from.
+func routerSettings() map[string]string {
+	out := settings(true)
+	for _, name := range []string{"all", "default"} {
+		out["net/ipv4/conf/"+name+"/send_redirects"] = "0"
+		out["net/ipv4/conf/"+name+"/rp_filter"] = "0"
+	}
+	return out
+}
+
+func openGate(t *site, path string, u *underlay) (*gate, error) {
+	s, err := newSpace(path, routerSettings())
+	if err != nil {
+		return nil, err
+	}
+	g := &gate{space: s, number: t.number, routes: map[route]bool{}}
+	err = errors.Join(
+		u.bridge(innerBridge(t.number)),
+		pair(u.space, outerPort(t.number), s, router.Out),
+		pair(u.space, innerPort(t.number), s, router.In),
+	)
+	if err == nil {
+		err = errors.Join(u.enslave(outerPort(t.number), "wan"), u.enslave(innerPort(t.number), innerBridge(t.number)))
+	}
+	for _, a := range t.inner {
+		if err == nil {
+			err = s.address(router.In, host(a))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, g.close(u))
+	}
+	return g, nil
+}
+
+func (g *gate) close(u *underlay) error {
+	return errors.Join(u.remove(outerPort(g.number)), u.remove(innerPort(g.number)), u.remove(innerBridge(g.number)), g.space.close())
+}
+
+// become brings a router to what it should be.
+func (g *gate) become(t *site, w *world) error {
+	var errs []error
+	for _, a := range g.addrs {
+		if !slices.Contains(t.Addresses, a) {
+			errs = append(errs, g.space.unaddress(router.Out, host(a)))
+		}
+	}
+	for _, a := range t.Addresses {
+		errs = append(errs, g.space.address(router.Out, host(a)))
+	}
+	if len(g.addrs) > 0 && !slices.Equal(g.addrs, t.Addresses) {
+		// The mappings are of the address that it had.
+		errs = append(errs, g.forget())
+	}
+	g.addrs = t.Addresses
+	errs = append(errs, setRoutes(g.space, g.routes, t.routes(w)))
+	if text := t.Rules(t.inside); text != g.rules {
+		errs = append(errs, loadRules(g.space.path, text))
+		g.rules = text
+	}
+	return errors.Join(errs...)
+}
+
+// forget drops all mappings, as a router that lost power.
+func (g *gate) forget() error {
+	h, err := netlink.NewHandleAt(g.space.ns, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return fmt.Errorf("open netlink in %s: %w", g.space.path, err)
+	}
+	defer h.Close()
+	if g.rules != "" { // anew, as they hold mappings too
+		if err := loadRules(g.space.path, g.rules); err != nil {
+			return err
+		}
+	}
+	if err := h.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+		return fmt.Errorf("forget mappings: %w", err)
+	}
+	return nil
+}
+
+// openGates makes the routers that are missing.
+func (d *daemon) openGates(w *world) error {
+	var errs []error
+	for i := range w.sites {
+		t := &w.sites[i]
+		if d.gates[t.Name] != nil {
+			continue
+		}
+		g, err := openGate(t, d.layout.namespace(d.config, fmt.Sprintf("router%d", t.number)), d.underlay)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("router %s: %w", t.Name, err))
+			continue
+		}
+		d.gates[t.Name] = g
+		d.events.add("router %s is up", t.Name)
+	}
+	return errors.Join(errs...)
+}
+
+// setGates brings the routers to what they should be.
+func (d *daemon) setGates(w *world) error {
+	var errs []error
+	for i := range w.sites {
+		t := &w.sites[i]
+		if g := d.gates[t.Name]; g != nil {
+			if err := g.become(t, w); err != nil {
+				errs = append(errs, fmt.Errorf("router %s: %w", t.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

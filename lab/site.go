@@ -1,0 +1,199 @@
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/lab/router"
+)
+
+// site is a router of the underlay file as it should be now.
+type site struct {
+	router.Router                         // with the addresses that it has now
+	number        int                     // names its links in the underlay
+	inner         []netip.Addr            // its own, inside, one a family
+	inside        map[string][]netip.Addr // of the nodes behind it, by ID
+}
+
+// addSites places the routers of the underlay file, and puts the nodes behind
+// them that belong there.
+func (w *world) addSites(s *state) error {
+	for _, r := range s.Underlay.Routers {
+		out := site{Router: r, number: s.number("router " + r.Name), inside: map[string][]netip.Addr{}}
+		out.Addresses = s.now(r.Addresses)
+		for _, a := range r.Addresses {
+			inner, err := s.wanAddr("router "+r.Name+familyMark(a), a.Is6())
+			if err != nil {
+				return fmt.Errorf("router %s: %w", r.Name, err)
+			}
+			out.inner = append(out.inner, inner)
+		}
+		w.sites = append(w.sites, out)
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if behind := w.site(n.site); behind != nil && n.card {
+			behind.inside[n.id()], n.plug = n.wan, innerBridge(behind.number)
+		}
+	}
+	return nil
+}
+
+func familyMark(a netip.Addr) string {
+	if a.Is6() {
+		return " 6"
+	}
+	return ""
+}
+
+// site finds a router; nil when there is none of that name.
+func (w *world) site(name string) *site {
+	i := slices.IndexFunc(w.sites, func(s site) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &w.sites[i]
+}
+
+// now gives what addresses have become by renumbering.
+func (s *state) now(addrs []netip.Addr) []netip.Addr {
+	out := slices.Clone(addrs)
+	for i, a := range out {
+		if moved, is := s.Moved[a]; is {
+			out[i] = moved
+		}
+	}
+	return out
+}
+
+// behind gives a node that is behind a router what it holds of the endpoints: not
+// those of the router, and one address of each family of the router at least.
+func (s *state) behind(r *router.Router, id string, endpoints []netip.Addr) ([]netip.Addr, error) {
+	out := slices.DeleteFunc(endpoints, func(a netip.Addr) bool { return slices.Contains(r.Addresses, a) })
+	for _, a := range r.Addresses {
+		if slices.ContainsFunc(out, sameFamily(a)) {
+			continue
+		}
+		inside, err := s.wanAddr("inside "+id+familyMark(a), a.Is6())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, inside)
+	}
+	return out, nil
+}
+
+// wideRoutes are a node's routes to the other gateways' addresses in the wide area.
+func (w *world) wideRoutes(n *node) []route {
+	var out []route
+	if !n.card {
+		return nil
+	}
+	done := map[netip.Addr]int{}
+	for i := range w.nodes {
+		other := &w.nodes[i]
+		if other.id() == n.id() {
+			continue
+		}
+		for _, remote := range w.addressesOf(other) {
+			r, ok := w.wideRoute(n, other, remote)
+			at, known := done[remote]
+			switch {
+			case !ok:
+			case !known:
+				done[remote] = len(out)
+				out = append(out, r)
+			case r.via.IsValid() && !out[at].via.IsValid(): // over a router, for one of those at the address
+				out[at] = r
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b route) int { return a.dst.Addr().Compare(b.dst.Addr()) })
+	return out
+}
+
+// innerPorts gives the underlay's ends of all links behind routers.
+func (w *world) innerPorts() []string {
+	var out []string
+	for i := range w.sites {
+		out = append(out, innerPort(w.sites[i].number))
+	}
+	for i := range w.nodes {
+		if n := &w.nodes[i]; n.card && n.site != "" {
+			out = append(out, port(n, SideWAN), standIn(port(n, SideWAN)))
+		}
+	}
+	return out
+}
+
+// addressesOf gives all addresses under which a node may be reached.
+func (w *world) addressesOf(n *node) []netip.Addr {
+	out := slices.Clone(n.wan)
+	if behind := w.site(n.site); behind != nil {
+		out = append(out, behind.Addresses...)
+	}
+	return out
+}
+
+// wideRoute is the way from a node to an address of another one.
+func (w *world) wideRoute(n, other *node, remote netip.Addr) (route, bool) {
+	src, ok := source(n.wan, remote, w.file)
+	if !ok {
+		return route{}, false
+	}
+	r := route{dst: host(remote), dev: "wan0", src: src}
+	own, far := w.site(n.site), w.site(other.site)
+	via := w.site(w.file.Via([2]string{n.cluster, n.name}, [2]string{other.cluster, other.name}))
+	switch {
+	case own != nil && own == far && slices.Contains(other.wan, remote):
+	case own != nil:
+		r.via, r.onnet = first(own.inner, sameFamily(remote)), true
+	case via != nil:
+		r.via, r.onnet = via.Outside(remote.Is6()), true
+	case far != nil && far.NAT == "" && !slices.Contains(far.Addresses, remote):
+		r.via, r.onnet = far.Outside(remote.Is6()), true
+	}
+	return r, !r.onnet || r.via.IsValid()
+}
+
+// source picks the address to send from: one of the same network if there is any.
+func source(own []netip.Addr, remote netip.Addr, file *router.File) (netip.Addr, bool) {
+	for _, a := range own {
+		if a.Is6() == remote.Is6() && file.Segment(a) == file.Segment(remote) {
+			return a, true
+		}
+	}
+	a := first(own, sameFamily(remote))
+	return a, a.IsValid()
+}
+
+func first(addrs []netip.Addr, is func(netip.Addr) bool) netip.Addr {
+	if i := slices.IndexFunc(addrs, is); i >= 0 {
+		return addrs[i]
+	}
+	return netip.Addr{}
+}
+
+// routes are those of the router: everything is on the link outside, but for what
+// is behind it and behind others that do not translate.
+func (t *site) routes(w *world) []route {
+	var out []route
+	for _, a := range t.Addresses {
+		out = append(out, route{dst: everything(a), dev: router.Out, src: a})
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		behind := w.site(n.site)
+		for _, a := range n.wan {
+			switch {
+			case behind == nil || !n.card:
+			case behind.Name == t.Name:
+				out = append(out, route{dst: host(a), dev: router.In})
+			case behind.NAT == "" && behind.Outside(a.Is6()).IsValid():
+				out = append(out, route{dst: host(a), dev: router.Out, via: behind.Outside(a.Is6()), onnet: true})
+			}
+		}
+	}
+	return out
+}
