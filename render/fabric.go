@@ -13,19 +13,22 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Public gives the public half of a gateway's tunnel key of an epoch; empty when
-// it is not known.
-type Public func(cluster, gateway string, epoch int) (string, error)
+// Public gives the public halves of a gateway's keys of an epoch, the one for IKE
+// too when ike; a half is empty when it is not known.
+type Public func(cluster, gateway string, epoch int, ike bool) (fabric.Key, error)
 
 // Fabric compiles the clusterset. The lock must be up to date; what it lacks is
 // reported (code lock-stale), as are keys that are not known (code no-root-key).
 func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.Fabric, diag.List) {
-	b := &builder{top: top, lock: lock, public: public, on: top.Globalnet(), hidden: top.Hidden(), blocks: map[string][]netip.Prefix{}}
+	b := &builder{top: top, lock: lock, public: public, on: top.Globalnet(), hidden: top.Hidden(), links: top.Links(),
+		blocks: map[string][]netip.Prefix{}}
 	s := &top.Spec
 	f := &fabric.Fabric{
 		APIVersion: fabric.APIVersion, Name: top.Metadata.Name, Domain: s.Domain, ExtraDomains: sorted(s.ExtraDomains),
 		GlobalPools: masked(top.GlobalPools()), ServicePools: masked(top.ServicePools()), TunnelPools: masked(top.TunnelPools()),
 		Tunnel:       fabric.Tunnel{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive},
+		Links:        b.links.Special(),
+		Shape:        top.Shape(),
 		Health:       fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
 		DNS:          fabric.DNS{ClusterNames: *s.DNS.ClusterNames, TTL: *s.DNS.TTL, Address: s.DNS.Address, IPv6Address: s.DNS.IPv6Address},
 		Epochs:       sorted(s.Keys.Epochs),
@@ -34,6 +37,9 @@ func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.F
 	}
 	for i := range s.Clusters {
 		f.Clusters = append(f.Clusters, b.cluster(&s.Clusters[i]))
+		if b.links.Uses(s.Clusters[i].Name, fabric.DriverIPsec) {
+			f.Tunnel.IPsec = ipsec(&s.Tunnel.IPsec)
+		}
 	}
 	slices.SortFunc(f.Clusters, func(x, y fabric.Cluster) int { return cmp.Compare(x.Name, y.Name) })
 	for i := range s.Exports {
@@ -50,10 +56,16 @@ type builder struct {
 	top    *schema.ClusterSet
 	lock   *schema.Lock
 	public Public
-	on     map[string]bool           // clusters with globalnet
-	hidden map[string]schema.Hidden  // the same by family
+	on     map[string]bool          // clusters with globalnet
+	hidden map[string]schema.Hidden // the same by family
+	links  *schema.Links
 	blocks map[string][]netip.Prefix // by cluster, of the families with a pool
 	list   diag.List
+}
+
+func ipsec(s *schema.IPsec) fabric.IPsec {
+	return fabric.IPsec{Encapsulation: s.Encapsulation, IKEPort: s.IKEPort, NATPort: s.NATPort,
+		Proposals: slices.Clone(s.Proposals), Rekey: s.Rekey}
 }
 
 func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
@@ -132,21 +144,27 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 		b.stale(path, "its lane")
 	}
 	out.Lane = lane
+	ike := b.links.Uses(c.Name, fabric.DriverIPsec)
 	for _, epoch := range sorted(b.top.Spec.Keys.Epochs) {
-		key := fabric.Key{Epoch: epoch, Public: strings.TrimSpace(g.PublicKey)}
-		if key.Public == "" {
-			key.Public = b.key(c.Name, g.Name, path, epoch)
-		}
-		out.Keys = append(out.Keys, key)
+		out.Keys = append(out.Keys, b.key(c.Name, g, path, epoch, ike))
 	}
 	return out
 }
 
-func (b *builder) key(cluster, gateway, path string, epoch int) string {
-	key, err := b.public(cluster, gateway, epoch)
+// key gives the public halves of a gateway's keys. Its own one, which it may
+// have brought, serves every epoch.
+func (b *builder) key(cluster string, g *schema.Gateway, path string, epoch int, ike bool) fabric.Key {
+	own := strings.TrimSpace(g.PublicKey)
+	if own != "" && !ike {
+		return fabric.Key{Epoch: epoch, Public: own}
+	}
+	key, err := b.public(cluster, g.Name, epoch, ike)
+	if key.Epoch = epoch; own != "" {
+		key.Public = own
+	}
 	if err != nil {
 		b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "bad-key", Path: path, Summary: err.Error()})
-	} else if key == "" {
+	} else if key.Public == "" || ike && key.Ed25519 == "" {
 		b.list = append(b.list, noRoot(path, "its tunnel key is not published yet, and without the root key it is not known"))
 	}
 	return key

@@ -61,14 +61,9 @@ func randomKey(r *rand.Rand) string {
 func TestNotSupportedYet(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, from, to, path string }{
-		{"driver", "spec:\n", "spec:\n  tunnel: {driver: vxlan}\n", "tunnel.driver"},
-		{"hub", "spec:\n", "spec:\n  connectivity: {mode: hub, hubs: [c0]}\n", "connectivity.mode"},
-		{"links", "spec:\n", "spec:\n  connectivity: {mode: links, links: [[c0, c1]]}\n", "connectivity.mode"},
 		{"epochs", "spec:\n", "spec:\n  keys: {epochs: [1, 2]}\n", "keys.epochs"},
-		{"cluster driver", "- name: c1\n", "- name: c1\n    tunnel: {driver: ipsec}\n", "clusters[c1].tunnel.driver"},
-		{"cluster MTU", "- name: c1\n", "- name: c1\n    tunnel: {mtu: 1400}\n", "clusters[c1].tunnel.mtu"},
-		{"cluster keepalive", "- name: c1\n", "- name: c1\n    tunnel: {keepalive: 3s}\n", "clusters[c1].tunnel.keepalive"},
-		{"the same driver", "- name: c1\n", "- name: c1\n    tunnel: {driver: wireguard, port: 51821}\n", ""},
+		{"every cable and shape", "spec:\n", "spec:\n  tunnel: {driver: vxlan}\n  connectivity: {mode: hub, hubs: [c0]}\n" +
+			"  links: [{between: [c0, c1], driver: ipsec, mtu: 1300, keepalive: 3s}]\n", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -80,16 +80,16 @@ func Render(in Input) (Tree, diag.List) {
 // publicKeys gives the source of the gateways' public keys.
 func publicKeys(in Input, previous *fabric.Fabric) Public {
 	if in.Root != nil {
-		return func(cluster, gateway string, epoch int) (string, error) {
-			return in.Root.Public(in.Topology.Metadata.Name, cluster, gateway, epoch)
+		return func(cluster, gateway string, epoch int, ike bool) (fabric.Key, error) {
+			return in.Root.Public(in.Topology.Metadata.Name, cluster, gateway, epoch, ike)
 		}
 	}
-	known := map[gatewayEpoch]string{}
+	known := map[gatewayEpoch]fabric.Key{}
 	if previous != nil && previous.Name == in.Topology.Metadata.Name {
 		for _, c := range previous.Clusters {
 			for _, g := range c.Gateways {
 				for _, k := range g.Keys {
-					known[gatewayEpoch{c.Name, g.Name, k.Epoch}] = k.Public
+					known[gatewayEpoch{c.Name, g.Name, k.Epoch}] = k
 				}
 			}
 		}
@@ -98,8 +98,13 @@ func publicKeys(in Input, previous *fabric.Fabric) Public {
 	if in.Preview {
 		later = KnownLater
 	}
-	return func(cluster, gateway string, epoch int) (string, error) {
-		return cmp.Or(known[gatewayEpoch{cluster, gateway, epoch}], later), nil
+	return func(cluster, gateway string, epoch int, ike bool) (fabric.Key, error) {
+		k := known[gatewayEpoch{cluster, gateway, epoch}]
+		k.Public = cmp.Or(k.Public, later)
+		if k.Ed25519 = cmp.Or(k.Ed25519, later); !ike {
+			k.Ed25519 = ""
+		}
+		return k, nil
 	}
 }
 

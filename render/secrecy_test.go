@@ -24,7 +24,8 @@ import (
 func TestNoSecretInTheTree(t *testing.T) {
 	t.Parallel()
 	id := identity(t)
-	in := input(t, strings.ReplaceAll(world(3, 3), recipient, id.Recipient().String()))
+	top := strings.Replace(world(3, 3), "spec:\n", "spec:\n  tunnel: {driver: ipsec}\n", 1)
+	in := input(t, strings.ReplaceAll(top, recipient, id.Recipient().String()))
 	c := &in.Topology.Spec.Clusters[1]
 	c.Gateways = append(c.Gateways, schema.Gateway{Name: "own", Node: "n9", PublicKey: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="})
 	lock, list := schema.Allocate(in.Topology, in.Lock)
@@ -88,18 +89,20 @@ func secretsOf(t *testing.T, in render.Input) [][]byte {
 	}
 	out := [][]byte{raw}
 	for i := range in.Topology.Spec.Clusters {
-		k, err := in.Root.Keys(in.Topology, &in.Topology.Spec.Clusters[i])
+		k, err := in.Root.Keys(in.Topology, &in.Topology.Spec.Clusters[i], true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range k.Epochs {
 			out = append(out, e.PSKSeed[:])
-			for _, g := range e.Gateways {
-				out = append(out, bytes.Clone(g[:]))
+			for _, of := range []map[string]fabric.Secret{e.Gateways, e.Ed25519} {
+				for _, g := range of {
+					out = append(out, bytes.Clone(g[:]))
+				}
 			}
 		}
 	}
-	if len(out) != 1+3+6 {
+	if len(out) != 1+3+12 {
 		t.Fatalf("%d secrets", len(out))
 	}
 	return out

@@ -45,6 +45,9 @@ type Spec struct {
 	Services Services `json:"services,omitzero"`
 	// Defaults of every tunnel.
 	Tunnel Tunnel `json:"tunnel,omitzero"`
+	// What single links between two clusters do differently from tunnel, and from
+	// what their clusters say.
+	Links []Link `json:"links,omitempty"`
 	// How links are probed.
 	Health Health `json:"health,omitzero"`
 	// Which clusters have a tunnel to each other.
@@ -94,7 +97,8 @@ type Services struct {
 
 // Tunnel holds the defaults of every link between gateways.
 type Tunnel struct {
-	// What carries packets between gateways.
+	// What carries packets between gateways. vxlan does not encrypt: it is for
+	// networks that are trusted.
 	Driver string `json:"driver,omitempty" default:"wireguard" enum:"wireguard|ipsec|vxlan"`
 	// IPv4 pool of the gateways' addresses inside the tunnels. There is none by
 	// default when all the clusters' prefixes are IPv6.
@@ -102,8 +106,9 @@ type Tunnel struct {
 	// IPv6 pool of the gateways' addresses inside the tunnels. By default, when some
 	// cluster has an IPv6 prefix: a /64 made of the clusterset's name.
 	IPv6CIDR netip.Prefix `json:"ipv6Cidr,omitzero"`
-	// First of the UDP ports on which gateways listen: two for each gateway of
-	// the largest cluster, and never more than 64.
+	// First of the UDP ports on which gateways listen. WireGuard takes two for each
+	// gateway of the largest cluster, and never more than 64; VXLAN takes the one
+	// behind these 64. IPsec has ports of its own.
 	Port int `json:"port,omitempty" default:"51820" min:"1" max:"65472"`
 	// MTU of the tunnel devices in bytes. 0: the MTU of the underlay less what
 	// the driver adds.
@@ -111,6 +116,25 @@ type Tunnel struct {
 	// How often a gateway sends something to keep NAT and firewalls on the way
 	// open. 0s: never.
 	Keepalive *fabric.Duration `json:"keepalive,omitempty" default:"25s" min:"0s" max:"18h12m15s"`
+	// How links with driver ipsec are made.
+	IPsec IPsec `json:"ipsec,omitzero"`
+}
+
+// IPsec is how links with driver ipsec are made. Gateways prove themselves with
+// keys of their own; there is no shared secret to set.
+type IPsec struct {
+	// How ESP travels. auto: in UDP where an address is translated on the way,
+	// otherwise as IP protocol 50; udp: always in UDP; native: never.
+	Encapsulation string `json:"encapsulation,omitempty" default:"auto" enum:"auto|udp|native"`
+	// UDP port of IKE.
+	IKEPort int `json:"ikePort,omitempty" default:"500" min:"1" max:"65535"`
+	// UDP port of IKE and ESP through address translation.
+	NATPort int `json:"natPort,omitempty" default:"4500" min:"1" max:"65535"`
+	// Ciphers in order of preference: aes-gcm (AES-256-GCM), chacha20
+	// (ChaCha20-Poly1305).
+	Proposals []string `json:"proposals,omitempty" default:"aes-gcm,chacha20"`
+	// Age at which the keys of ESP are replaced; nothing is lost then.
+	Rekey fabric.Duration `json:"rekey,omitempty" default:"1h" min:"10s" max:"24h"`
 }
 
 // TunnelOverride is what one cluster does differently from spec.tunnel.
@@ -119,9 +143,25 @@ type TunnelOverride struct {
 	Driver string `json:"driver,omitempty" enum:"wireguard|ipsec|vxlan"`
 	// First of the UDP ports on which this cluster's gateways listen.
 	Port int `json:"port,omitempty" min:"1" max:"65472"`
-	// MTU in bytes of this cluster's tunnel devices.
+	// MTU in bytes of this cluster's links. Of two clusters the smaller one counts.
 	MTU int `json:"mtu,omitempty" min:"576" max:"65535"`
-	// As spec.tunnel.keepalive, for this cluster's gateways.
+	// As spec.tunnel.keepalive, for this cluster's links. Of two clusters the
+	// shorter one counts.
+	Keepalive *fabric.Duration `json:"keepalive,omitempty" min:"0s" max:"18h12m15s"`
+}
+
+// Link is what the link between two clusters does differently from spec.tunnel and
+// from what the two clusters say.
+type Link struct {
+	// The two clusters.
+	Between []string `json:"between" required:"true"`
+	// As spec.tunnel.driver, for this link.
+	Driver string `json:"driver,omitempty" enum:"wireguard|ipsec|vxlan"`
+	// As spec.tunnel.port, for the gateways of both clusters on this link.
+	Port int `json:"port,omitempty" min:"1" max:"65472"`
+	// As spec.tunnel.mtu, for this link.
+	MTU int `json:"mtu,omitempty" min:"576" max:"65535"`
+	// As spec.tunnel.keepalive, for this link.
 	Keepalive *fabric.Duration `json:"keepalive,omitempty" min:"0s" max:"18h12m15s"`
 }
 
@@ -136,12 +176,15 @@ type Health struct {
 // Connectivity says which clusters have a tunnel to each other.
 type Connectivity struct {
 	// mesh: every cluster with every other; hub: every cluster with each of
-	// hubs; links: only those in links.
+	// hubs, through which the others reach each other; links: only those in links,
+	// and over these, by the shortest way, everybody else.
 	Mode string `json:"mode,omitempty" default:"mesh" enum:"mesh|hub|links"`
 	// Clusters that the others connect to; mode hub only.
 	Hubs []string `json:"hubs,omitempty"`
 	// Pairs of clusters, each [a, b]; mode links only.
 	Links [][]string `json:"links,omitempty"`
+	// Allows links that leave clusters without a way to others; mode links only.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // DNS is how names are answered.

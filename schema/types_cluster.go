@@ -2,6 +2,8 @@ package schema
 
 import (
 	"net/netip"
+
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Values of Cluster.Globalnet.
@@ -17,9 +19,9 @@ const EgressAuto = "auto"
 
 // Values of Connectivity.Mode.
 const (
-	ModeMesh  = "mesh"
-	ModeHub   = "hub"
-	ModeLinks = "links"
+	ModeMesh  = fabric.ModeMesh
+	ModeHub   = fabric.ModeHub
+	ModeLinks = fabric.ModeLinks
 )
 
 // Cluster is one member of the clusterset: a Kubernetes cluster or a group of hosts.
@@ -60,7 +62,8 @@ type Gateway struct {
 	// Name of the node that it runs on, as Kubernetes knows it.
 	Node string `json:"node" required:"true"`
 	// Where other gateways reach it, in order of preference: addresses, or
-	// dns:<name>. Without any it only dials out.
+	// dns:<name>. With :<port> behind it, a router forwards from there: that port to
+	// the gateway's first, and so on. Without any endpoint it only dials out.
 	Endpoints []string `json:"endpoints,omitempty"`
 	// First of the UDP ports on which it listens. 0: the cluster's, otherwise
 	// spec.tunnel.port.

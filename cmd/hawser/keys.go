@@ -147,13 +147,13 @@ func gatewayKeys(set *schema.ClusterSet, root *keys.Root) ([]gatewayKey, error) 
 	for _, c := range set.Spec.Clusters {
 		for _, g := range c.Gateways {
 			for _, epoch := range set.Spec.Keys.Epochs {
-				public, err := root.Public(set.Metadata.Name, c.Name, g.Name, epoch)
+				public, err := root.Public(set.Metadata.Name, c.Name, g.Name, epoch, false)
 				if err != nil {
 					return nil, err
 				}
 				brought := strings.TrimSpace(g.PublicKey)
 				list = append(list, gatewayKey{Cluster: c.Name, Gateway: g.Name, Epoch: epoch,
-					Public: cmp.Or(brought, public), Brought: brought != ""})
+					Public: cmp.Or(brought, public.Public), Brought: brought != ""})
 			}
 		}
 	}

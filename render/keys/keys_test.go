@@ -3,6 +3,7 @@ package keys_test
 import (
 	"bytes"
 	"crypto/ecdh"
+	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -140,12 +141,13 @@ func TestNewRootIsRandom(t *testing.T) {
 func TestDerivation(t *testing.T) {
 	t.Parallel()
 	root := rootOf(t)
-	public, err := root.Public("demo", "g1", "g1-a", 1)
+	public, err := root.Public("demo", "g1", "g1-a", 1, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "FLgMbWsKfTSOStt/5Hd3cxcv7v6kncXTzCLQk2fDnT4="; public != want {
-		t.Errorf("public key %s, want %s", public, want)
+	want := fabric.Key{Epoch: 1, Public: "FLgMbWsKfTSOStt/5Hd3cxcv7v6kncXTzCLQk2fDnT4=", Ed25519: "9rTLUXq3z5lWhO8WNGkgOlf0iBPV0Q8DyIyt3Z+2meo="}
+	if public != want {
+		t.Errorf("public keys %v, want %v", public, want)
 	}
 	seen := map[string]string{}
 	for _, set := range []string{"demo", "dem"} {
@@ -153,14 +155,16 @@ func TestDerivation(t *testing.T) {
 			for _, gateway := range []string{"a", "b"} {
 				for epoch := range 3 {
 					name := fmt.Sprintf("%s/%s/%s/%d", set, cluster, gateway, epoch)
-					key, err := root.Public(set, cluster, gateway, epoch)
+					key, err := root.Public(set, cluster, gateway, epoch, true)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if other, dup := seen[key]; dup {
-						t.Errorf("%s and %s have the same key", name, other)
+					for _, text := range []string{key.Public, key.Ed25519} {
+						if other, dup := seen[text]; dup {
+							t.Errorf("%s and %s have the same key", name, other)
+						}
+						seen[text] = name
 					}
-					seen[key] = name
 				}
 			}
 		}
@@ -175,7 +179,7 @@ func TestKeys(t *testing.T) {
 	var seeds []fabric.Secret
 	for i := range top.Spec.Clusters {
 		c := &top.Spec.Clusters[i]
-		k, err := root.Keys(top, c)
+		k, err := root.Keys(top, c, i == 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,14 +199,32 @@ func TestKeys(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := root.Public("demo", c.Name, "a", e.Epoch)
-			if have := base64.StdEncoding.EncodeToString(key.PublicKey().Bytes()); have != want || err != nil {
-				t.Errorf("public key %s, want %s (%v)", have, want, err)
+			want, err := root.Public("demo", c.Name, "a", e.Epoch, i == 0)
+			if have := base64.StdEncoding.EncodeToString(key.PublicKey().Bytes()); have != want.Public || err != nil {
+				t.Errorf("public key %s, want %s (%v)", have, want.Public, err)
 			}
+			checkIKE(t, e.Ed25519, want.Ed25519, i == 0)
 		}
 	}
 	if seeds[0] != seeds[2] || seeds[0] == seeds[1] {
 		t.Error("the seed is not one for each epoch of the clusterset")
+	}
+}
+
+// checkIKE: without ike there is nothing; with it every gateway has a key, one that
+// brought its tunnel key too, and the public half belongs to it.
+func checkIKE(t *testing.T, seeds map[string]fabric.Secret, public string, ike bool) {
+	t.Helper()
+	if !ike {
+		if len(seeds) > 0 || public != "" {
+			t.Errorf("%d keys for IKE, public %q, want none", len(seeds), public)
+		}
+		return
+	}
+	seed := seeds["a"]
+	have := ed25519.NewKeyFromSeed(seed[:]).Public().(ed25519.PublicKey)
+	if len(seeds) != 2 || base64.StdEncoding.EncodeToString(have) != public {
+		t.Errorf("%d keys for IKE, want 2; public key %s", len(seeds), public)
 	}
 }
 

@@ -6,6 +6,7 @@ package keys
 import (
 	"bytes"
 	"crypto/ecdh"
+	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
@@ -140,15 +141,33 @@ func (r *Root) private(clusterset, cluster, gateway string, epoch int) (fabric.S
 	return s, nil
 }
 
-// Public gives the public half of a gateway's tunnel key of an epoch, in base64.
-func (r *Root) Public(clusterset, cluster, gateway string, epoch int) (string, error) {
+// ed25519 gives the seed of the key with which a gateway proves itself in IKE.
+// No gateway's tunnel key has an empty cluster in its info.
+func (r *Root) ed25519(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
+	return r.derive(strings.Join([]string{clusterset, "", "", "ed25519", cluster, gateway, strconv.Itoa(epoch)}, "/"))
+}
+
+// Public gives the public halves of a gateway's keys of an epoch, in base64; that
+// of its Ed25519 key only when ike.
+func (r *Root) Public(clusterset, cluster, gateway string, epoch int, ike bool) (fabric.Key, error) {
+	out := fabric.Key{Epoch: epoch}
 	s, err := r.private(clusterset, cluster, gateway, epoch)
 	if err != nil {
-		return "", err
+		return out, err
 	}
 	key, err := ecdh.X25519().NewPrivateKey(s[:])
 	if err != nil {
-		return "", fmt.Errorf("derive the key of gateway %s/%s: not an X25519 key", cluster, gateway)
+		return out, fmt.Errorf("derive the key of gateway %s/%s: not an X25519 key", cluster, gateway)
 	}
-	return base64.StdEncoding.EncodeToString(key.PublicKey().Bytes()), nil
+	out.Public = base64.StdEncoding.EncodeToString(key.PublicKey().Bytes())
+	if !ike {
+		return out, nil
+	}
+	seed, err := r.ed25519(clusterset, cluster, gateway, epoch)
+	if err != nil {
+		return out, err
+	}
+	sign := ed25519.NewKeyFromSeed(seed[:])
+	out.Ed25519 = base64.StdEncoding.EncodeToString(sign[ed25519.SeedSize:]) // RFC 8032: the public half stands behind the seed
+	return out, nil
 }

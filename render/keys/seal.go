@@ -20,8 +20,9 @@ import (
 )
 
 // Keys gives the private half of one cluster: the seed of the pre-shared keys,
-// and the tunnel key of each gateway that did not bring its own.
-func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, error) {
+// the tunnel key of each gateway that did not bring its own, and, when ike, each
+// gateway's key for IKE.
+func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster, ike bool) (*fabric.Keys, error) {
 	set := top.Metadata.Name
 	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: set, Cluster: c.Name}
 	for _, epoch := range top.Spec.Keys.Epochs {
@@ -32,16 +33,30 @@ func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, er
 		}
 		keys := fabric.EpochKeys{Epoch: epoch, PSKSeed: seed, Gateways: map[string]fabric.Secret{}}
 		for _, g := range c.Gateways {
-			if g.PublicKey != "" {
-				continue
-			}
-			if keys.Gateways[g.Name], err = r.private(set, c.Name, g.Name, epoch); err != nil {
+			if err := r.gateway(&keys, set, c.Name, &g, ike); err != nil {
 				return nil, err
 			}
 		}
 		out.Epochs = append(out.Epochs, keys)
 	}
 	return out, nil
+}
+
+// gateway adds the keys of one gateway.
+func (r *Root) gateway(keys *fabric.EpochKeys, set, cluster string, g *schema.Gateway, ike bool) (err error) {
+	if g.PublicKey == "" {
+		if keys.Gateways[g.Name], err = r.private(set, cluster, g.Name, keys.Epoch); err != nil {
+			return err
+		}
+	}
+	if !ike {
+		return nil
+	}
+	if keys.Ed25519 == nil {
+		keys.Ed25519 = map[string]fabric.Secret{}
+	}
+	keys.Ed25519[g.Name], err = r.ed25519(set, cluster, g.Name, keys.Epoch)
+	return err
 }
 
 // Sealed is one cluster's keys as they are published.
@@ -59,13 +74,17 @@ func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) Sealed
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Sealed, len(top.Spec.Clusters))
+	out, links := make([]Sealed, len(top.Spec.Clusters)), top.Links()
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range top.Spec.Clusters {
 		c := &top.Spec.Clusters[i]
 		group.Go(func() error {
-			sealed, err := r.sealOne(top, c, digestKey, previous(c.Name))
+			keys, err := r.Keys(top, c, links.Uses(c.Name, fabric.DriverIPsec))
+			if err != nil {
+				return fmt.Errorf("derive keys of cluster %s: %w", c.Name, err)
+			}
+			sealed, err := sealOne(keys, c.Recipient, digestKey, previous(c.Name))
 			if err != nil {
 				return fmt.Errorf("seal keys of cluster %s: %w", c.Name, err)
 			}
@@ -76,23 +95,19 @@ func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) Sealed
 	return out, group.Wait()
 }
 
-func (r *Root) sealOne(top *schema.ClusterSet, c *schema.Cluster, digestKey fabric.Secret, previous Sealed) (Sealed, error) {
-	keys, err := r.Keys(top, c)
-	if err != nil {
-		return Sealed{}, err
-	}
+func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previous Sealed) (Sealed, error) {
 	plain, err := json.Marshal(keys)
 	if err != nil {
 		return Sealed{}, fmt.Errorf("encode: %w", err)
 	}
 	mac := hmac.New(sha256.New, digestKey[:])
-	_, _ = fmt.Fprintf(mac, "%d %s\n", len(plain), c.Recipient)
+	_, _ = fmt.Fprintf(mac, "%d %s\n", len(plain), recipient)
 	_, _ = mac.Write(plain)
 	digest := hex.EncodeToString(mac.Sum(nil))
 	if previous.Ciphertext != "" && previous.Digest == digest {
 		return previous, nil
 	}
-	ciphertext, err := encrypt(plain, c.Recipient)
+	ciphertext, err := encrypt(plain, recipient)
 	return Sealed{Digest: digest, Ciphertext: ciphertext}, err
 }
 

@@ -53,14 +53,14 @@ type IPsec struct {
 	Rekey         Duration `json:"rekey"`     // age at which the keys of ESP are replaced
 }
 
-// comparePairs orders pairs of names.
-func comparePairs(a, b [2]string) int {
+// ComparePairs orders pairs of names.
+func ComparePairs(a, b [2]string) int {
 	return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
 }
 
 // SortLinks brings links into the order that Link relies on.
 func SortLinks(links []Link) {
-	slices.SortFunc(links, func(a, b Link) int { return comparePairs(a.Between, b.Between) })
+	slices.SortFunc(links, func(a, b Link) int { return ComparePairs(a.Between, b.Between) })
 }
 
 // Pair gives two names in order.
@@ -70,7 +70,7 @@ func Pair(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
 // they are linked.
 func (f *Fabric) Link(a, b string) Link {
 	pair := Pair(a, b)
-	i, ok := slices.BinarySearchFunc(f.Links, pair, func(l Link, p [2]string) int { return comparePairs(l.Between, p) })
+	i, ok := slices.BinarySearchFunc(f.Links, pair, func(l Link, p [2]string) int { return ComparePairs(l.Between, p) })
 	if ok {
 		return f.Links[i]
 	}

@@ -116,6 +116,20 @@ func (g *Graph) Neighbours(cluster string) []string {
 	return out
 }
 
+// Degree is how many links a cluster has.
+func (g *Graph) Degree(cluster string) int {
+	i := g.at(cluster)
+	switch {
+	case i < 0:
+		return 0
+	case g.shape.Mode == ModeLinks:
+		return len(g.edges[i])
+	case g.shape.Mode == ModeHub && !g.hub(i):
+		return len(g.near(i))
+	}
+	return len(g.names) - 1
+}
+
 func (g *Graph) near(i int) []int {
 	if g.shape.Mode == ModeLinks {
 		return g.edges[i]

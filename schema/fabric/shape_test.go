@@ -38,6 +38,11 @@ func TestShapes(t *testing.T) {
 			if have := fmt.Sprint(g.Neighbours("b")); have != tt.near {
 				t.Errorf("neighbours of b: want %s, have %s", tt.near, have)
 			}
+			for _, name := range append(clusters, "x") {
+				if near := g.Neighbours(name); g.Degree(name) != len(near) {
+					t.Errorf("degree of %s: have %d, neighbours %v", name, g.Degree(name), near)
+				}
+			}
 			if have := fmt.Sprint(g.Ways("a", nil)["d"]); have != tt.way {
 				t.Errorf("way from a to d: want %s, have %s", tt.way, have)
 			}
