@@ -1,0 +1,145 @@
+// Package change carries the traffic of a pair of gateways from one cable to
+// another without losing a packet. Both ends learn at different times that
+// another cable is wanted, so for a while a pair has several: each end makes the
+// new one beside the old one and takes packets on all of them; both probe it; an
+// end sends over it once its probes are answered and the other end says the
+// same; and the old one goes when both ends have left it for a while. A cable
+// that never works is never used, and one that works is never given up for it.
+//
+// Pair is the state machine of one pair, and pure. Exchange talks to the other
+// ends.
+package change
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"hawser.dev/hawser/internal/spread"
+)
+
+// Cable is one way between two gateways. What can change in place, as MTU and
+// keepalive, is no part of it.
+type Cable struct {
+	Driver string `json:"driver"`
+	// Ports are the base ports (UDP) of both ends, that of the gateway whose name
+	// sorts first in front.
+	Ports [2]int `json:"ports"`
+	// Alt says that both ends listen at the other end of their ranges, as they
+	// already use the ports themselves for the cable before.
+	Alt bool `json:"alt,omitempty"`
+}
+
+// String gives the cable as in "wireguard 51820-51820".
+func (c Cable) String() string {
+	text := fmt.Sprintf("%s %d-%d", c.Driver, c.Ports[0], c.Ports[1])
+	if c.Alt {
+		text += " (other ports)"
+	}
+	return text
+}
+
+// hash names the cable on the wire.
+func (c Cable) hash() uint64 { return spread.Hash(c.String()) }
+
+// clashes reports whether an end cannot have both: it would listen on one port twice.
+func (c Cable) clashes(o Cable) bool {
+	return c != o && c.Driver == o.Driver && c.Alt == o.Alt && (c.Ports[0] == o.Ports[0] || c.Ports[1] == o.Ports[1])
+}
+
+// other is the same cable at the other ports.
+func (c Cable) other() Cable {
+	c.Alt = !c.Alt
+	return c
+}
+
+// Kept is what the next run of an agent has to know of a pair.
+type Kept struct {
+	Cables []Cable `json:"cables"`
+	Use    Cable   `json:"use"`
+}
+
+// Progress says how far the change of a pair is, for people.
+type Progress struct {
+	Use   Cable     // carries the traffic
+	Next  Cable     // is wanted instead; the same as Use when that is in use
+	Since time.Time // when Next was wanted first
+	Why   string    // what Next waits for; empty when it is in use
+}
+
+// The times and counts of a change.
+const (
+	eager     = 200 * time.Millisecond // between asks while things happen
+	patient   = 2 * time.Second        // while nothing does
+	news      = 10 * time.Second       // for how long an event counts as something that happens
+	company   = 5 * time.Second        // for how long an end that is asked asks too
+	proof     = 2                      // answers in a row that prove a cable
+	misses    = 4                      // asks in a row without an answer that disprove it,
+	silence   = 2 * time.Second        // if they took as long as this
+	linger    = 5 * time.Second        // that a cable stays after both ends left it
+	forgetful = 10 * time.Second       // of silence, after which an end may number its messages anew
+	echoes    = 32                     // asks of a cable whose answers count
+	most      = 6                      // cables of a pair at a time
+)
+
+// said is what an end says of one cable.
+type said struct {
+	standing bool // it is made, and takes packets
+	proved   bool // asks over it are answered
+	uses     bool // it may send over it
+	leaving  bool // it wants to give it up
+}
+
+// hold is a cable that this end has, or is about to make.
+type hold struct {
+	Cable
+	standing bool
+	told     bool // the other end may have heard that this one proved it
+	leaving  uint64
+	// left is since when neither end uses it; zero = one does, or may.
+	left time.Time
+
+	asks     [echoes]uint64 // their numbers
+	asked    int            // of all asks
+	row      int            // answers in a row
+	missed   int            // asks since the last that was answered
+	answered time.Time
+}
+
+// proved reports whether packets get through in both directions.
+func (h *hold) proved() bool { return h.standing && h.row >= proof }
+
+// ask notes a message that asks over the cable.
+func (h *hold) ask(number uint64, now time.Time) {
+	if h.missed >= misses && now.Sub(h.answered) > silence {
+		h.row = 0
+	}
+	h.asks[h.asked%echoes] = number
+	h.asked++
+	h.missed++
+}
+
+// answer notes an answer to one of the last asks.
+func (h *hold) answer(number uint64, now time.Time) bool {
+	for back := range min(echoes, h.asked) {
+		slot := &h.asks[(h.asked-1-back)%echoes]
+		if *slot != number || number == 0 {
+			continue
+		}
+		*slot = 0
+		h.row++
+		h.missed, h.answered = min(h.missed, back), now
+		return true
+	}
+	return false
+}
+
+// lost reports whether a cable that worked does so no more.
+func (h *hold) lost(now time.Time) bool {
+	return h.missed >= misses && now.Sub(h.answered) > silence
+}
+
+func compareCables(a, b Cable) int {
+	return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Ports[0], b.Ports[0]), cmp.Compare(a.Ports[1], b.Ports[1]),
+		cmp.Compare(fmt.Sprint(a.Alt), fmt.Sprint(b.Alt)))
+}

@@ -1,0 +1,239 @@
+package change
+
+import (
+	"slices"
+	"time"
+)
+
+// Pair is the state of the cables between this gateway and one other. It knows
+// the time only as an argument. Whatever it says in a message must be kept (see
+// Kept) before the message leaves.
+type Pair struct {
+	want    Cable
+	since   time.Time // of want
+	held    []*hold
+	use     Cable
+	applied Cable // what the kernel sends over
+
+	number uint64 // of the last message
+	heard  struct {
+		number uint64 // of the last message from the other end
+		at     time.Time
+		says   map[uint64]said
+	}
+	busy   time.Time // until when this end asks for the other's sake
+	event  time.Time // the last time that something happened
+	due    time.Time // of the next asks
+	asking bool
+}
+
+// NewPair begins with the cable that is wanted, as there is no other. Numbers of
+// messages must be higher in a later run.
+func NewPair(want Cable, number uint64, now time.Time) *Pair {
+	p := &Pair{want: want, since: now, use: want, applied: want, number: number, event: now, due: now}
+	p.hold(want)
+	return p
+}
+
+// Restore begins where the run before ended.
+func Restore(kept Kept, want Cable, number uint64, now time.Time) *Pair {
+	p := NewPair(want, number, now)
+	if !slices.Contains(kept.Cables, kept.Use) {
+		return p
+	}
+	p.held, p.use, p.applied = nil, kept.Use, kept.Use
+	for _, c := range kept.Cables {
+		p.hold(c).told = true
+	}
+	p.settle(now)
+	return p
+}
+
+// Keep gives what a later run has to know.
+func (p *Pair) Keep() Kept { return Kept{Cables: p.Cables(), Use: p.use} }
+
+// Want says which cable the pair should have in the end.
+func (p *Pair) Want(c Cable, now time.Time) {
+	if c == p.want {
+		return
+	}
+	p.want, p.since = c, now
+	p.happens(now)
+	p.settle(now)
+}
+
+// Applied says which cables the kernel has now, and which one it sends over.
+func (p *Pair) Applied(cables []Cable, use Cable, now time.Time) {
+	changed := p.applied != use
+	p.applied = use
+	for _, h := range p.held {
+		standing := slices.Contains(cables, h.Cable)
+		changed = changed || standing != h.standing
+		h.standing = standing
+	}
+	if changed {
+		p.happens(now)
+	}
+	p.settle(now)
+}
+
+// Cables gives what this end should have, and take packets on.
+func (p *Pair) Cables() []Cable {
+	out := make([]Cable, len(p.held))
+	for i, h := range p.held {
+		out[i] = h.Cable
+	}
+	slices.SortFunc(out, compareCables)
+	return out
+}
+
+// Use gives the cable to send over.
+func (p *Pair) Use() Cable { return p.use }
+
+// happens makes both ends talk at once.
+func (p *Pair) happens(now time.Time) { p.event, p.due = now, now }
+
+func (p *Pair) find(c Cable) *hold {
+	for _, h := range p.held {
+		if h.Cable == c {
+			return h
+		}
+	}
+	return nil
+}
+
+func (p *Pair) hold(c Cable) *hold {
+	if h := p.find(c); h != nil {
+		return h
+	}
+	h := &hold{Cable: c}
+	p.held = append(p.held, h)
+	return h
+}
+
+// next is the cable to go to now: the one that is wanted, or on the way to it the
+// same one at other ports, when what there is has its ports.
+func (p *Pair) next() Cable {
+	for _, c := range []Cable{p.want, p.want.other()} {
+		if p.find(c) != nil || len(p.held) < most && !slices.ContainsFunc(p.held, func(h *hold) bool { return h.clashes(c) }) {
+			return c
+		}
+	}
+	return p.use
+}
+
+// settle decides what follows from all that is known.
+func (p *Pair) settle(now time.Time) {
+	p.forget(p.next())
+	next := p.next()
+	if p.find(next) == nil {
+		p.happens(now)
+	}
+	p.hold(next)
+	p.choose(next, now)
+	p.leave(next, now)
+}
+
+// forget drops what the other end cannot have begun to use.
+func (p *Pair) forget(next Cable) {
+	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return !h.told && !p.needs(h, next) })
+}
+
+// needs reports whether this end has a use for a cable.
+func (p *Pair) needs(h *hold, next Cable) bool {
+	return h.Cable == next || h.Cable == p.use || h.Cable == p.applied
+}
+
+// choose takes the cable to go to once it is good, and any good one when the one
+// in use is dead.
+func (p *Pair) choose(next Cable, now time.Time) {
+	switch have := p.find(p.use); {
+	case p.use == next && !have.lost(now):
+	case p.good(p.find(next), now):
+		p.take(next, now)
+	case have.lost(now):
+		for _, h := range p.held {
+			if p.good(h, now) {
+				p.take(h.Cable, now)
+				return
+			}
+		}
+	}
+}
+
+func (p *Pair) take(c Cable, now time.Time) {
+	if p.use == c {
+		return
+	}
+	p.use = c
+	p.happens(now)
+}
+
+// good reports whether both ends proved a cable, and the other one keeps it.
+func (p *Pair) good(h *hold, now time.Time) bool {
+	says := p.heard.says[h.hash()]
+	return h.proved() && !h.lost(now) && says.standing && says.proved && !says.leaving
+}
+
+// leave begins to give up what nobody wants, and ends it.
+func (p *Pair) leave(next Cable, now time.Time) {
+	for _, h := range p.held {
+		if p.needs(h, next) {
+			h.leaving, h.left = 0, time.Time{}
+			continue
+		}
+		if h.leaving == 0 {
+			// The number of the first message that says so.
+			h.leaving = p.number + 1
+			p.happens(now)
+		}
+	}
+	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return !h.left.IsZero() && now.Sub(h.left) >= linger })
+}
+
+// released notes the cables that the other end does not use, and will not begin
+// to: it has read that this end leaves them.
+func (p *Pair) released(read uint64, now time.Time) {
+	for _, h := range p.held {
+		switch uses := p.heard.says[h.hash()].uses; {
+		case h.leaving == 0 || uses:
+			h.left = time.Time{}
+		case read >= h.leaving && read <= p.number && h.left.IsZero():
+			h.left = now
+		}
+	}
+}
+
+// Progress says how far a change is.
+func (p *Pair) Progress(now time.Time) Progress {
+	out := Progress{Use: p.use, Next: p.want, Since: p.since}
+	if p.use != p.want {
+		out.Why = p.why(p.next(), now)
+	}
+	return out
+}
+
+func (p *Pair) why(next Cable, now time.Time) string {
+	h := p.find(next)
+	says, known := said{}, false
+	if h != nil {
+		says, known = p.heard.says[h.hash()]
+	}
+	switch {
+	case next == p.use || h == nil:
+		return "waits for the cable before to end"
+	case !h.standing:
+		return "is not up here yet"
+	case h.row > 0 && !h.lost(now) && !says.proved:
+		return "the other end gets no answer over it"
+	case known && says.leaving:
+		return "the other end leaves it"
+	case known && says.standing && h.row == 0:
+		return "no answer over it"
+	case known && says.standing:
+		return "is being proved"
+	case p.heard.at.IsZero() || now.Sub(p.heard.at) > forgetful:
+		return "the other end does not say what it has"
+	}
+	return "the other end does not have it yet"
+}

@@ -1,0 +1,117 @@
+package change
+
+import (
+	"slices"
+	"time"
+)
+
+// Outgoing is a message on its way over a cable.
+type Outgoing struct {
+	On Cable
+	Message
+}
+
+// Tick gives the messages that are due, and when the next ones are.
+func (p *Pair) Tick(now time.Time) ([]Outgoing, time.Time) {
+	p.settle(now)
+	if !p.talks(now) {
+		p.asking = false
+		return nil, time.Time{}
+	}
+	if !p.asking {
+		// What was proved some time ago must be proved anew.
+		p.asking, p.due = true, now
+		for _, h := range p.held {
+			h.row, h.missed, h.answered = 0, 0, now
+		}
+	}
+	if p.due.After(now) {
+		return nil, p.due
+	}
+	var out []Outgoing
+	for _, h := range p.held {
+		if !h.standing {
+			continue
+		}
+		m := p.message()
+		m.Ask = true
+		h.ask(m.Number, now)
+		out = append(out, Outgoing{On: h.Cable, Message: m})
+	}
+	p.due = now.Add(patient)
+	if now.Sub(p.event) < news {
+		p.due = now.Add(eager)
+	}
+	return out, p.due
+}
+
+// talks reports whether there is anything to find out.
+func (p *Pair) talks(now time.Time) bool {
+	return p.changes() || now.Before(p.busy)
+}
+
+// changes reports whether this end is not where it should be.
+func (p *Pair) changes() bool { return len(p.held) > 1 || p.use != p.want || p.applied != p.use }
+
+// message says what this end has.
+func (p *Pair) message() Message {
+	p.number++
+	m := Message{Changes: p.changes(), Number: p.number, Read: p.heard.number}
+	for _, h := range p.held {
+		w := said{
+			standing: h.standing, proved: h.proved(), leaving: h.leaving > 0,
+			uses: h.Cable == p.use || h.Cable == p.applied,
+		}
+		h.told = h.told || w.proved || w.uses
+		m.says = append(m.says, word{h.hash(), w})
+	}
+	return m
+}
+
+// Receive takes a message that came over a cable, and gives the answer; false =
+// none. A cable that this end does not have has none.
+func (p *Pair) Receive(on Cable, m Message, now time.Time) (Message, bool) {
+	h := p.find(on)
+	if h == nil {
+		return Message{}, false
+	}
+	if m.Number > p.heard.number || now.Sub(p.heard.at) > forgetful {
+		p.hear(m, now)
+	}
+	if !m.Ask && h.answer(m.Answers, now) && h.row == proof {
+		p.happens(now)
+	}
+	p.settle(now)
+	if !m.Ask {
+		return Message{}, false
+	}
+	if m.Changes {
+		if p.busy = now.Add(company); !p.asking {
+			p.happens(now)
+		}
+	}
+	answer := p.message()
+	answer.Answers = m.Number
+	return answer, true
+}
+
+// hear takes over what the other end says.
+func (p *Pair) hear(m Message, now time.Time) {
+	says := make(map[uint64]said, len(m.says))
+	fresh := len(m.says) != len(p.heard.says)
+	for _, w := range m.says {
+		before, known := p.heard.says[w.cable]
+		fresh = fresh || !known || before != w.said
+		says[w.cable] = w.said
+	}
+	p.heard.number, p.heard.at, p.heard.says = m.Number, now, says
+	if fresh {
+		p.happens(now)
+	}
+	p.released(m.Read, now)
+}
+
+// Reaches gives the cables over which the other end may be heard.
+func (p *Pair) Reaches() []Cable {
+	return slices.DeleteFunc(p.Cables(), func(c Cable) bool { return !p.find(c).standing })
+}
