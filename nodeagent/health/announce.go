@@ -139,7 +139,7 @@ func (p *Prober) push(out []outgoing, now time.Time) []outgoing {
 				return out
 			}
 			p.stats.Pushed++
-			out = append(out, outgoing{from: a.at, to: to, raw: m.encode()})
+			out = append(out, outgoing{From: a.at, To: to, Raw: m.encode()})
 		}
 		a.generation = p.reach.generation
 	}

@@ -45,8 +45,8 @@ func (l *lonely) run(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
 		packets, wait := l.tick(l.now)
 		for _, o := range packets {
-			l.sent[o.to.Addr()]++
-			if !l.dead[o.to.Addr()] {
+			l.sent[o.To.Addr()]++
+			if !l.dead[o.To.Addr()] {
 				l.reply(o)
 			}
 		}
@@ -55,9 +55,9 @@ func (l *lonely) run(d time.Duration) {
 }
 
 func (l *lonely) reply(o outgoing) {
-	m, _ := decode(o.raw)
-	m.kind, m.from, m.to, m.word = kindReply, m.to, m.from, word{Good, l.uses[o.to.Addr()]}
-	l.receive(l.now.Add(time.Millisecond), o.from, o.to, m.encode())
+	m, _ := decode(o.Raw)
+	m.kind, m.from, m.to, m.word = kindReply, m.to, m.from, word{Good, l.uses[o.To.Addr()]}
+	l.receive(l.now.Add(time.Millisecond), o.From, o.To, m.encode())
 }
 
 func (l *lonely) total() (n int) {
@@ -225,7 +225,7 @@ func FuzzReceive(f *testing.F) {
 			at.Device = vxlan
 		}
 		for _, o := range l.receive(l.now, at, netip.AddrPortFrom(remoteAddr(0), 4804), raw) {
-			if m, err := decode(o.raw); err != nil || m.kind != kindReply {
+			if m, err := decode(o.Raw); err != nil || m.kind != kindReply {
 				t.Errorf("answered with %+v, %v", m, err)
 			}
 		}
@@ -274,7 +274,7 @@ func TestOvertakenPoke(t *testing.T) {
 		t.Fatalf("b heard %v", heard.remote)
 	}
 	old := message{kind: kindProbe, nonce: 1, from: a.self, to: b.self, word: word{rank: Good, uses: true}}
-	m.send([]outgoing{{from: Listen{Addr: a.tunnel}, to: netip.AddrPortFrom(b.tunnel, 4804), raw: old.encode()}})
+	m.send([]outgoing{{From: Listen{Addr: a.tunnel}, To: netip.AddrPortFrom(b.tunnel, 4804), Raw: old.encode()}})
 	m.run(2 * time.Millisecond)
 	if heard.remote.rank != Good {
 		t.Fatal("the old word did not arrive")

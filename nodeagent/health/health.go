@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"time"
 
+	"hawser.dev/hawser/nodeagent/socket"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -36,11 +37,9 @@ type Target struct {
 	Device string
 }
 
-// Listen is a place where probes are answered.
-type Listen struct {
-	Addr   netip.Addr // the own tunnel address, or the node's own address
-	Device string     // as in Target
-}
+// Listen is a place where probes are answered: the own tunnel address, or the
+// node's own address with the device as in Target.
+type Listen = socket.Place
 
 // Settings can change at run time.
 type Settings struct {

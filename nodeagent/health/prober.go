@@ -254,8 +254,8 @@ func (p *Prober) Snapshot() Snapshot {
 
 // Run probes and answers until ctx ends, and returns when all its goroutines have.
 func (p *Prober) Run(ctx context.Context) error {
-	s := &sockets{prober: p, open: map[Listen]*conn{}}
-	defer s.close()
+	s := p.sockets()
+	defer s.Close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -265,9 +265,9 @@ func (p *Prober) Run(ctx context.Context) error {
 		case <-p.wake:
 		case <-timer.C:
 		}
-		s.update(p.clock())
+		s.Update(p.clock(), p.places)
 		packets, wait := p.tick(p.clock())
-		s.send(packets)
+		p.count(s.Send(packets))
 		timer.Reset(wait)
 	}
 }

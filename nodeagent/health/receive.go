@@ -112,7 +112,7 @@ func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool
 			break
 		}
 		p.stats.Replied++
-		out = append(out, outgoing{from: m.at, to: m.from, raw: replies[i].encode()})
+		out = append(out, outgoing{From: m.at, To: m.from, Raw: replies[i].encode()})
 	}
 	return out, changed
 }

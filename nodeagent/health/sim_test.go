@@ -207,13 +207,13 @@ func (m *sim) send(packets []outgoing) {
 }
 
 func (m *sim) deliver(p packet) {
-	from, to := m.byAddr[p.from.Addr], m.byAddr[p.to.Addr()]
-	tunnel := p.from.Device == ""
+	from, to := m.byAddr[p.From.Addr], m.byAddr[p.To.Addr()]
+	tunnel := p.From.Device == ""
 	if to == nil || to.off || from.off || m.lost != nil && m.lost(from, to, tunnel) {
 		return
 	}
-	at := Listen{Addr: p.to.Addr(), Device: p.from.Device}
-	m.send(to.receive(m.now, at, netip.AddrPortFrom(p.from.Addr, 4804), p.raw))
+	at := Listen{Addr: p.To.Addr(), Device: p.From.Device}
+	m.send(to.receive(m.now, at, netip.AddrPortFrom(p.From.Addr, 4804), p.Raw))
 }
 
 func (m *sim) node(cluster, gateway string) *simNode {

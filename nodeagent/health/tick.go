@@ -8,14 +8,9 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// outgoing is one packet on its way.
-type outgoing struct {
-	from Listen
-	to   netip.AddrPort
-	raw  []byte
-}
-
 const (
+	// look is how often sockets are looked at, at least.
+	look = 250 * time.Millisecond
 	// lump is how long the schedule waits at least, so that many targets do not
 	// mean a wake-up each. A fast profile has less patience.
 	lump = 2 * time.Millisecond
@@ -91,7 +86,7 @@ func (p *Prober) steps(out []outgoing, now time.Time) ([]outgoing, bool) {
 
 // rest is how long nothing is due.
 func (p *Prober) rest(now time.Time) time.Duration {
-	wait := reopen
+	wait := look
 	if t := p.schedule.first(); t != nil {
 		wait = min(wait, t.wake.Sub(now))
 	}
@@ -151,7 +146,7 @@ func (p *Prober) probe(t *target, now time.Time) message {
 }
 
 func (p *Prober) outgoing(t *target, m *message) outgoing {
-	return outgoing{from: t.place(), to: netip.AddrPortFrom(t.Addr, p.config.Port), raw: m.encode()}
+	return outgoing{From: t.place(), To: netip.AddrPortFrom(t.Addr, p.config.Port), Raw: m.encode()}
 }
 
 // next gives the time of the probe after the one that is due: an interval with

@@ -9,11 +9,14 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/socket"
 )
 
 // Bounds of the work.
 const (
 	standbyRate = 50                    // looks a second at all links together that do not carry
+	idle        = time.Second           // between passes while nothing is due
 	pulse       = 20 * time.Millisecond // between two passes over the links
 	replyRate   = 5000                  // answers a second, and in one burst
 )
@@ -147,15 +150,19 @@ func (f *Finder) count(add func(*Stats)) {
 // Run probes and answers until the context ends. The sockets are opened in the
 // network namespace of the thread that it was called on.
 func (f *Finder) Run(ctx context.Context) error {
-	sockets := &sockets{finder: f, open: map[netip.Addr]*conn{}}
-	defer sockets.close()
+	sockets := f.sockets()
+	defer sockets.Close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		sockets.update(now)
+		sockets.Update(now, f.places)
 		probes, wait := f.takeDue(now)
-		sockets.send(probes)
+		sent, failed := sockets.Send(f.datagrams(probes))
+		f.count(func(s *Stats) {
+			s.Sent += sent
+			s.Failed += failed // counts as one that vanished
+		})
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
@@ -179,10 +186,18 @@ type outgoing struct {
 	raw      []byte
 }
 
+func (f *Finder) datagrams(probes []outgoing) []socket.Datagram {
+	out := make([]socket.Datagram, len(probes))
+	for i, p := range probes {
+		out[i] = socket.Datagram{From: socket.Place{Addr: p.from}, To: netip.AddrPortFrom(p.to, f.config.Port), Raw: p.raw}
+	}
+	return out
+}
+
 // takeDue makes the probes that are due, and says how long until the next ones.
 func (f *Finder) takeDue(now time.Time) (out []outgoing, wait time.Duration) {
 	f.mu.Lock()
-	wait = reopen
+	wait = idle
 	changed := false
 	for key, p := range f.paths {
 		probes, differs := p.tick(now, rand.Uint64)
