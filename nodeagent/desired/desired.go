@@ -31,6 +31,7 @@ const (
 	ProbePort = 4804 // UDP, link probes on tunnel addresses and over NodeLink
 	PathPort  = 4806 // UDP, probes of full size on tunnel addresses
 	FeedPort  = 4805 // TCP, peer feed on tunnel addresses and over NodeLink
+	CablePort = 4808 // UDP, changes of cables, on tunnel addresses over each of them
 )
 
 // State is everything that one node should have.
@@ -207,18 +208,27 @@ const (
 
 // Route is one route of protocol RouteProtocol in a table of ours.
 type Route struct {
-	Table  int
-	Dst    netip.Prefix
-	Type   string
-	Link   string     // unicast
-	Via    netip.Addr // unicast: next hop on Link, taken as on-link; invalid = none
-	Src    netip.Addr // preferred source of the host's own packets; invalid = kernel's choice
-	MTU    int        // 0 = the link's
+	Table int
+	Dst   netip.Prefix
+	Type  string
+	Link  string     // unicast
+	Via   netip.Addr // unicast: next hop on Link, taken as on-link; invalid = none
+	Src   netip.Addr // preferred source of the host's own packets; invalid = kernel's choice
+	MTU   int        // 0 = the link's
+	// Metric is set for a route beside another one to the same destination, which
+	// only who is bound to its link takes; 0 = the kernel's choice.
+	Metric int
 	Origin string
 }
 
-// Key is table and destination.
-func (r Route) Key() string { return strconv.Itoa(r.Table) + "/" + r.Dst.String() }
+// Key is table and destination, and the metric where it has one.
+func (r Route) Key() string {
+	key := strconv.Itoa(r.Table) + "/" + r.Dst.String()
+	if r.Metric > 0 {
+		key += " metric " + strconv.Itoa(r.Metric)
+	}
+	return key
+}
 
 // Fields gives the way.
 func (r Route) Fields() []diff.Field {

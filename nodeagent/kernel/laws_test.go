@@ -173,12 +173,14 @@ func routeSamples(wg string) []desired.Route {
 	return []desired.Route{
 		{Table: 7300, Dst: prefix("242.1.0.0/24"), Type: "unicast", Link: "hw-vx0", Via: addr("192.0.2.2"), Src: addr("10.1.0.1"), MTU: 1380},
 		{Table: 7300, Dst: prefix("242.2.0.0/24"), Type: "unicast", Link: wg},
+		{Table: 7300, Dst: prefix("242.2.0.0/24"), Type: "unicast", Link: "hw-vx0", Metric: 2001},
 		{Table: 7300, Dst: prefix("242.3.0.0/16"), Type: "blackhole"},
 		{Table: 7301, Dst: prefix("242.1.0.0/24"), Type: "unicast", Link: "hw-vx0", Via: addr("192.0.2.3")},
 		{Table: 7300, Dst: prefix("0.0.0.0/0"), Type: "unicast", Link: wg},
 		{Table: 7300, Dst: prefix("fd00:1::/48"), Type: "unicast", Link: "hw-vx0", Via: addr("2001:db8::2"), Src: addr("fd00:9::1"), MTU: 1380},
 		{Table: 7300, Dst: prefix("fd00:2::/48"), Type: "blackhole"},
 		{Table: 7301, Dst: prefix("fd00:3::/48"), Type: "unicast", Link: wg},
+		{Table: 7301, Dst: prefix("fd00:3::/48"), Type: "unicast", Link: "hw-vx0", Metric: 2001},
 		{Table: 7300, Dst: prefix("::/0"), Type: "unicast", Link: wg},
 	}
 }

@@ -88,6 +88,7 @@ func nftLocal() nftChain {
 			tunnel().dport(unix.IPPROTO_UDP, desired.ProbePort).accept(),
 			tunnel().dport(unix.IPPROTO_TCP, desired.FeedPort).accept(),
 			tunnel().dport(unix.IPPROTO_UDP, desired.PathPort).accept(),
+			tunnel().dport(unix.IPPROTO_UDP, desired.CablePort).accept(),
 		)
 	}
 	c.rules = append(c.rules,

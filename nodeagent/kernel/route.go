@@ -46,6 +46,7 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 	type place struct {
 		table int
 		dst   netip.Prefix
+		rank  int
 	}
 	at := map[place]int{}
 	// Table 0 in the filter means all tables: without it only main is listed.
@@ -61,7 +62,7 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 				continue
 			}
 			route := readRoute(r, names)
-			key := place{route.Table, route.Dst}
+			key := place{route.Table, route.Dst, route.Metric}
 			if i, twice := at[key]; twice {
 				out[i].Type = altered
 				continue
@@ -88,8 +89,11 @@ func readRoute(r netlink.Route, names map[int]string) desired.Route {
 	if r.Family == netlink.FAMILY_V6 {
 		metric = metricIPv6
 	}
+	if r.Priority != metric {
+		route.Metric = r.Priority
+	}
 	switch {
-	case len(r.MultiPath) > 0 || r.Via != nil || r.Encap != nil || r.Priority != metric || r.Tos != 0:
+	case len(r.MultiPath) > 0 || r.Via != nil || r.Encap != nil || r.Tos != 0:
 		route.Type = altered
 	case r.Type == unix.RTN_UNICAST:
 		route.Type, route.Link, route.Via = desired.RouteUnicast, names[r.LinkIndex], fromIP(r.Gw)
@@ -140,7 +144,7 @@ func blockedRoute(want desired.Route, err error) error {
 func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Route, error) {
 	r := &netlink.Route{
 		Table: want.Table, Protocol: desired.RouteProtocol, Dst: toNet(want.Dst), Family: familyOf(want.Dst.Addr()),
-		Src: toIP(want.Src), MTU: want.MTU,
+		Src: toIP(want.Src), MTU: want.MTU, Priority: want.Metric,
 	}
 	if want.Type == desired.RouteBlackhole {
 		r.Type = unix.RTN_BLACKHOLE
@@ -167,11 +171,13 @@ func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Rou
 	return r, nil
 }
 
-// remove deletes every route of ours to that destination in that table.
+// remove deletes every route of ours to that destination in that table with that
+// metric. Without one the kernel takes any, for IPv4 the least first: then those
+// beside it go too, and come back with the next pass if they should be there.
 func (k *Routes) remove(have desired.Route) error {
 	match := &netlink.Route{
 		Table: have.Table, Protocol: desired.RouteProtocol, Dst: toNet(have.Dst), Family: familyOf(have.Dst.Addr()),
-		Scope: netlink.SCOPE_NOWHERE,
+		Scope: netlink.SCOPE_NOWHERE, Priority: have.Metric,
 	}
 	for {
 		err := k.ns.route.RouteDel(match)
