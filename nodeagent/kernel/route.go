@@ -171,13 +171,17 @@ func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Rou
 	return r, nil
 }
 
-// remove deletes every route of ours to that destination in that table with that
-// metric. Without one the kernel takes any, for IPv4 the least first: then those
-// beside it go too, and come back with the next pass if they should be there.
+// remove deletes a route of ours; one of those that should not be there several
+// times with all others like it.
 func (k *Routes) remove(have desired.Route) error {
 	match := &netlink.Route{
 		Table: have.Table, Protocol: desired.RouteProtocol, Dst: toNet(have.Dst), Family: familyOf(have.Dst.Addr()),
 		Scope: netlink.SCOPE_NOWHERE, Priority: have.Metric,
+	}
+	// Without a metric the kernel takes any: the least first, for IPv4, where 0
+	// cannot be said.
+	if have.Metric == 0 && have.Dst.Addr().Is6() {
+		match.Priority = metricIPv6
 	}
 	for {
 		err := k.ns.route.RouteDel(match)
@@ -186,6 +190,9 @@ func (k *Routes) remove(have desired.Route) error {
 		}
 		if err != nil {
 			return fmt.Errorf("delete route %s: %w", have.Key(), err)
+		}
+		if have.Type == desired.RouteUnicast || have.Type == desired.RouteBlackhole {
+			return nil
 		}
 	}
 }
