@@ -102,7 +102,7 @@ func secretsOf(t *testing.T, in render.Input) [][]byte {
 			}
 		}
 	}
-	if len(out) != 1+3+12 {
+	if len(out) != 1+3+6+7 {
 		t.Fatalf("%d secrets", len(out))
 	}
 	return out
