@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"hawser.dev/hawser/lab/netspace"
@@ -34,10 +35,24 @@ func askAgent(ctx context.Context, n *NodeStatus) {
 		n.Agent.Problem = orText(n.Agent.Problem, "it does not answer")
 		return
 	}
-	n.Agent.Ready, n.Agent.Digest, n.Agent.Problem = s.Ready, s.Digest, ""
+	n.Agent.Ready, n.Agent.Digest, n.Agent.Problem, n.Agent.Unheard = s.Ready, s.Digest, "", unheard(&s)
 	if !s.Ready {
 		n.Agent.Problem = problem(&s)
 	}
+}
+
+// unheard gives the clusters with exports of which an agent knows nothing yet.
+func unheard(s *status.Status) []string {
+	var out []string
+	for _, e := range s.Exports {
+		for _, c := range e.Clusters {
+			if c.Ready == status.Unknown && !slices.Contains(out, c.Name) {
+				out = append(out, c.Name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // problem names the first thing that keeps an agent from being ready.
@@ -81,7 +96,7 @@ func (d *daemon) askReconciler(ctx context.Context, out *ReconcilerStatus) {
 		out.Seen = s.Seen.Commit
 	}
 	if s.LastError != nil {
-		out.Error, out.Diagnostics = s.LastError.Message, s.LastError.Diagnostics
+		out.Error, out.Refused, out.Diagnostics = s.LastError.Message, s.LastError.Refused(), s.LastError.Diagnostics
 	}
 }
 

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"hawser.dev/hawser/internal/diag"
@@ -31,6 +32,7 @@ type ReconcilerStatus struct {
 	Good        string    `json:"good,omitempty"` // the newest commit in force
 	Seen        string    `json:"seen,omitempty"` // the newest commit
 	Error       string    `json:"error,omitempty"`
+	Refused     bool      `json:"refused,omitempty"` // the error is in the commit: trying again would not help
 	Diagnostics diag.List `json:"diagnostics,omitempty"`
 	Log         string    `json:"log"`
 }
@@ -60,6 +62,9 @@ type Agent struct {
 	Ready    bool   `json:"ready"`
 	Digest   string `json:"digest,omitempty"`  // of the fabric that it has in force
 	Problem  string `json:"problem,omitempty"` // why it is not ready
+	// Unheard names the clusters with exports of which it has heard nothing: it does
+	// not know their pods yet.
+	Unheard []string `json:"unheard,omitempty"`
 }
 
 // PodStatus is one pod.
@@ -239,6 +244,11 @@ func (d *daemon) waiting(s *Status) []string {
 		}
 	}
 	return out
+}
+
+// unheard reports whether an agent that runs waits for news of another cluster.
+func (s *Status) unheard() bool {
+	return slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return len(n.Agent.Unheard) > 0 })
 }
 
 func orText(text, otherwise string) string {

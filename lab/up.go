@@ -149,31 +149,36 @@ func reapply(ctx context.Context, c *Client, workloads map[string][]workload.Obj
 	return nil
 }
 
+// RefusedError says that the reconciler cannot publish the topology: waiting would
+// not help. The lab is left as it is.
+type RefusedError struct {
+	Reason string
+	Log    string
+}
+
+// Error names the reason and where to look.
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the reconciler publishes nothing: %s (the lab is left running; see %s)", e.Reason, e.Log)
+}
+
+const (
+	// hopeless is how often a reconciler that has published nothing may have ended.
+	hopeless = 3
+	// hearing is how long up waits for agents to hear from the other clusters once
+	// all else is ready: whether they can at all depends on lines that may be cut.
+	hearing = 30 * time.Second
+)
+
 // await passes progress on until everything is ready.
 func await(ctx context.Context, c *Client, o UpOptions, seen int) error {
 	deadline, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	var last Status
+	w := waiter{client: c, options: o, seen: seen}
 	for {
-		lines, err := c.events(deadline, seen)
-		if err == nil {
-			for _, line := range lines {
-				o.Progress(line)
-			}
-			seen += len(lines)
-			var s Status
-			if s, err = c.Status(deadline); err == nil {
-				last = s
-			}
-		}
-		if err == nil && last.Ready {
-			o.Progress(Event{At: time.Now(), Text: fmt.Sprintf("ready: %d nodes, %d pods; the topology is %s",
-				len(last.Nodes), len(last.Pods), c.layout.Topology())})
-			return nil
-		}
-		if err != nil && deadline.Err() == nil {
+		done, err := w.look(deadline)
+		if done || err != nil && deadline.Err() == nil {
 			return err
 		}
 		select {
@@ -181,8 +186,50 @@ func await(ctx context.Context, c *Client, o UpOptions, seen int) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("wait for the lab: %w", ctx.Err())
 			}
-			return &NotReadyError{After: o.Timeout, Waiting: last.Waiting}
+			return &NotReadyError{After: o.Timeout, Waiting: w.last.Waiting}
 		case <-tick.C:
 		}
 	}
+}
+
+// waiter is what await knows.
+type waiter struct {
+	client  *Client
+	options UpOptions
+	seen    int // events
+	last    Status
+	ready   time.Time // since when all but the hearing is
+}
+
+// look asks once.
+func (w *waiter) look(ctx context.Context) (done bool, err error) {
+	lines, err := w.client.events(ctx, w.seen)
+	if err != nil {
+		return false, err
+	}
+	for _, line := range lines {
+		w.options.Progress(line)
+	}
+	w.seen += len(lines)
+	s, err := w.client.Status(ctx)
+	if err != nil {
+		return false, err
+	}
+	w.last = s
+	if r := s.Reconciler; s.Published == "" && r.Error != "" && (r.Refused || r.Restarts >= hopeless) {
+		return true, &RefusedError{Reason: r.Error, Log: r.Log}
+	}
+	if !s.Ready {
+		w.ready = time.Time{}
+		return false, nil
+	}
+	if w.ready.IsZero() {
+		w.ready = time.Now()
+	}
+	if s.unheard() && time.Since(w.ready) < hearing {
+		return false, nil
+	}
+	w.options.Progress(Event{At: time.Now(), Text: fmt.Sprintf("ready: %d nodes, %d pods; the topology is %s",
+		len(s.Nodes), len(s.Pods), w.client.layout.Topology())})
+	return true, nil
 }

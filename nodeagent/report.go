@@ -182,7 +182,7 @@ func exportsOf(in project.Input) []status.Export {
 }
 
 func partOf(e *fabric.Export, c fabric.ExportCluster, live project.Live, heard bool) status.ExportCluster {
-	part := status.ExportCluster{Name: c.Name, IPs: text(c.IPs), Ready: "unknown"}
+	part := status.ExportCluster{Name: c.Name, IPs: text(c.IPs), Ready: status.Unknown}
 	if !heard {
 		return part
 	}

@@ -134,8 +134,8 @@ func (b *bed) begin(ctx context.Context, e plan.Event) error {
 }
 
 // patience is how long an agent or a tunnel process that has just been started
-// may take to be there.
-const patience = 10 * time.Second
+// may take to be there, and the lab to do something, on a machine that is busy.
+const patience = time.Minute
 
 // insist repeats what fails because of a program that does not run yet.
 func (b *bed) insist(ctx context.Context, do func(context.Context) error) error {

@@ -125,6 +125,9 @@ type RTT struct {
 	StdDev int64 `json:"stdDev"`
 }
 
+// Unknown is the Ready of a cluster's part of which nothing was heard.
+const Unknown = "unknown"
+
 // Export is one export as this node sees it.
 type Export struct {
 	Namespace string          `json:"namespace"`
