@@ -149,6 +149,8 @@ func (a *Agent) kernelStages() []converge.Stage[*node] {
 			func(n *node) []desired.Address { return n.Addresses }, func(a desired.Address) string { return a.Origin }),
 		converge.NewStage(kernel.NewNeighbours(ns),
 			func(n *node) []desired.Neighbour { return n.Neighbours }, func(n desired.Neighbour) string { return n.Origin }),
+		converge.NewStage(kernel.NewForwards(ns),
+			func(n *node) []desired.Forward { return n.Forwards }, func(f desired.Forward) string { return f.Origin }),
 		converge.Urgent(converge.NewStage(kernel.NewRoutes(ns),
 			func(n *node) []desired.Route { return n.Routes }, func(r desired.Route) string { return r.Origin })),
 		converge.NewStage(kernel.NewRules(ns),

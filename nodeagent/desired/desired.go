@@ -16,7 +16,9 @@ import (
 const (
 	LinkPrefix   = "hw-"    // every link of ours starts with it
 	LinkAlias    = "hawser" // and carries this alias
-	TunnelPrefix = "hw-wg"  // tunnel devices; the key epoch follows, and behind it -lane but for lane 0
+	TunnelPrefix = "hw-wg"  // WireGuard devices; the key epoch follows, and behind it -lane but for lane 0, or -p and the port
+	VXLANPrefix  = "hw-vt"  // VXLAN to other clusters; the outer family and -port follow
+	NodePrefix   = "hw-vx"  // links inside the cluster; all others of ours are cables
 	NodeLink     = "hw-vx0" // VXLAN between the nodes of one cluster
 
 	RouteProtocol = 73   // routes and rules
@@ -24,14 +26,17 @@ const (
 	TableIn       = 7301 // routes of packets that came out of a tunnel
 	TableTransit  = 7302 // a gateway's own links, for what other nodes hand to it
 	RuleTransit   = 7299 // priority of the rule of TableTransit
-	RulePriority  = 7300 // of the rule of TableOut; those of the tunnel devices follow
+	RulePriority  = 7300 // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
+	RuleCable     = 7365 // of the rules of all other cables
 
 	VXLANPort = 4803 // UDP, between nodes of one cluster
 	VXLANID   = 73
-	ProbePort = 4804 // UDP, link probes on tunnel addresses and over NodeLink
-	PathPort  = 4806 // UDP, probes of full size on tunnel addresses
-	FeedPort  = 4805 // TCP, peer feed on tunnel addresses and over NodeLink
-	CablePort = 4808 // UDP, changes of cables, on tunnel addresses over each of them
+	// VXLANCableID is the VNI between gateways of different clusters.
+	VXLANCableID = 74
+	ProbePort    = 4804 // UDP, link probes on tunnel addresses and over NodeLink
+	PathPort     = 4806 // UDP, probes of full size on tunnel addresses
+	FeedPort     = 4805 // TCP, peer feed on tunnel addresses and over NodeLink
+	CablePort    = 4808 // UDP, changes of cables, on tunnel addresses over each of them
 )
 
 // State is everything that one node should have.
@@ -42,12 +47,14 @@ type State struct {
 	Peers      []Peer
 	Addresses  []Address
 	Neighbours []Neighbour
+	Forwards   []Forward
 	Rules      []Rule
 	Routes     []Route
 	Tables     []Table
 	Elements   []Element
 	Services   []Service // DNS
 	Zones      []Zone    // DNS
+	Cables     []Cable   // how the objects above lead to other gateways; by cluster, gateway and preference
 }
 
 // Sysctl is one kernel setting under /proc/sys. The kind remembers the value
@@ -72,14 +79,17 @@ const (
 
 // Link is one network device.
 type Link struct {
-	Name   string
-	Type   string
-	MTU    int
-	Up     bool
-	MAC    string     // VXLAN only; a device of a tunnel has none
-	VNI    int        // VXLAN
-	Port   int        // VXLAN: UDP
-	Local  netip.Addr // VXLAN: source of the outer packets, the node's own address
+	Name string
+	Type string
+	MTU  int
+	Up   bool
+	MAC  string // VXLAN only; a device of a tunnel has none
+	VNI  int    // VXLAN
+	Port int    // VXLAN: UDP
+	// Local is, of a VXLAN, the source of the outer packets: the node's own address,
+	// or 0.0.0.0 or :: where the route decides. That gives the outer family, which
+	// the kernel does not tell of a device that exists.
+	Local  netip.Addr
 	Origin string
 }
 
@@ -88,6 +98,10 @@ func (l Link) Key() string { return l.Name }
 
 // Fields gives the attributes; type, VNI and port cannot change in place.
 func (l Link) Fields() []diff.Field {
+	local := l.Local
+	if local.IsValid() && local.IsUnspecified() {
+		local = netip.Addr{}
+	}
 	return []diff.Field{
 		{Name: "type", Value: l.Type, Immutable: true},
 		{Name: "mtu", Value: strconv.Itoa(l.MTU)},
@@ -95,7 +109,7 @@ func (l Link) Fields() []diff.Field {
 		{Name: "mac", Value: l.MAC},
 		{Name: "vni", Value: number(l.VNI), Immutable: true},
 		{Name: "port", Value: number(l.Port), Immutable: true},
-		{Name: "local", Value: addr(l.Local), Immutable: true},
+		{Name: "local", Value: addr(local), Immutable: true},
 	}
 }
 
@@ -164,12 +178,12 @@ func (a Address) Fields() []diff.Field {
 	return []diff.Field{{Name: "scope", Value: a.Scope, Immutable: true}}
 }
 
-// Neighbour says how a node of this cluster is reached over NodeLink: a
-// permanent neighbour entry (Addr to MAC) and a VXLAN forwarding entry (MAC to
-// Addr), so that nothing is flooded or learned.
+// Neighbour says how a next hop on a VXLAN is reached, so that nothing is flooded
+// or learned: by a permanent neighbour entry (Addr to MAC) and, for the address of
+// a node on NodeLink, a forwarding entry (MAC to Addr) too.
 type Neighbour struct {
 	Link   string
-	Addr   netip.Addr // the node's own address
+	Addr   netip.Addr // a node's own address, or one inside the tunnels
 	MAC    string
 	Origin string
 }
@@ -189,8 +203,14 @@ type Rule struct {
 	Origin   string
 }
 
-// Key is family and priority.
-func (r Rule) Key() string { return family(r.IPv6) + "/" + strconv.Itoa(r.Priority) }
+// Key is family and priority, and the link where several rules share one.
+func (r Rule) Key() string {
+	key := family(r.IPv6) + "/" + strconv.Itoa(r.Priority)
+	if r.Priority == RuleCable {
+		key += "/" + r.IIF
+	}
+	return key
+}
 
 // Fields gives selector and table; a rule is replaced, never changed.
 func (r Rule) Fields() []diff.Field {

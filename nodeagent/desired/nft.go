@@ -57,6 +57,8 @@ type Type string
 // Types of parts.
 const (
 	TypeAddr    Type = "addr"    // ipv4_addr or ipv6_addr
+	TypeAddr4   Type = "addr4"   // ipv4_addr, in sets of both families
+	TypeAddr6   Type = "addr6"   // ipv6_addr, in sets of both families
 	TypeProto   Type = "proto"   // inet_proto
 	TypePort    Type = "port"    // inet_service
 	TypeMark    Type = "mark"    // mark
@@ -71,6 +73,7 @@ type Set struct {
 	Data     []Type // empty: a set
 	Interval bool   // keys are prefixes
 	Prefixes bool   // data are prefixes too (prefix NAT)
+	Counter  bool   // each element counts what it matched
 }
 
 // Names of the sets.
@@ -98,6 +101,10 @@ const (
 	SetNodes      = "nodes"
 	SetHairpin    = "hairpin"
 	SetTunnels    = "tunnels"
+	SetOverlays   = "overlays"
+	SetCarry4In   = "carry4in"
+	SetCarry6In   = "carry6in"
+	SetSent       = "sent"
 )
 
 // Sets declares all of them. See docs/datapath.md for the rules that use them.
@@ -129,6 +136,10 @@ func Sets() []Set {
 		{Name: SetNodes, Doc: "nodes of this cluster: who may send VXLAN", Key: address},
 		{Name: SetHairpin, Doc: "local backends, twice: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
 		{Name: SetTunnels, Doc: "this gateway's addresses inside the tunnels", Key: address},
+		{Name: SetOverlays, Doc: "ports at which this gateway takes VXLAN from other clusters", Key: []Type{TypePort}},
+		{Name: SetCarry4In, Doc: "who may send to such a port, and from which prefix inside (IPv4)", Key: []Type{TypeAddr, TypePort, TypeAddr4}, Interval: true, Counter: true},
+		{Name: SetCarry6In, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypePort, TypeAddr6}, Interval: true, Counter: true},
+		{Name: SetSent, Doc: "where VXLAN is sent to other clusters", Key: []Type{TypeAddr, TypePort}, Counter: true},
 	}
 }
 

@@ -88,11 +88,18 @@ func (w *world) hand(commands ...string) func(*testing.T) {
 }
 
 // shows gives a function that tells whether ip(8) still prints a text.
-func (w *world) shows(command, text string) func() error {
+func (w *world) shows(command, text string) func() error { return w.prints("ip", command, text) }
+
+// bridgeShows does so for bridge(8).
+func (w *world) bridgeShows(command, text string) func() error {
+	return w.prints("bridge", command, text)
+}
+
+func (w *world) prints(program, command, text string) func() error {
 	return func() error {
-		out, err := exec.Command("ip", append([]string{"-n", w.name}, strings.Fields(command)...)...).CombinedOutput()
+		out, err := exec.Command(program, append([]string{"-n", w.name}, strings.Fields(command)...)...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), text) {
-			return fmt.Errorf("ip %s: %q is missing (%v) in:\n%s", command, text, err, out)
+			return fmt.Errorf("%s %s: %q is missing (%v) in:\n%s", program, command, text, err, out)
 		}
 		return nil
 	}

@@ -19,9 +19,9 @@ import (
 )
 
 // Neighbours is the kind of static neighbours on our VXLAN links: a permanent
-// neighbour entry and a forwarding entry, compared and written as one. An
-// address of the family that the VXLAN does not use outside has no forwarding
-// entry: the kernel refuses one.
+// neighbour entry and, on NodeLink, a forwarding entry, compared and written as
+// one. An address that is no node's, or of the family that the VXLAN does not use
+// outside, has none. Those of the links to other clusters are the kind Forwards.
 type Neighbours struct{ ns *Namespace }
 
 // NewNeighbours makes the kind.
@@ -40,6 +40,9 @@ type neighbourHalves struct {
 
 // needsForward reports whether the address is one that the VXLAN can send to.
 func needsForward(link *netlink.Vxlan, addr netip.Addr) bool {
+	if desired.IsCable(link.Name) || addr.IsLinkLocalUnicast() && addr.Is6() {
+		return false
+	}
 	local := fromIP(link.SrcAddr)
 	return !local.IsValid() || local.Is4() == addr.Is4()
 }
@@ -100,7 +103,11 @@ func (k *Neighbours) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves,
 		}
 		return halves[addr]
 	}
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6, unix.AF_BRIDGE} {
+	families := []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
+	if !desired.IsCable(link.Name) {
+		families = append(families, unix.AF_BRIDGE)
+	}
+	for _, family := range families {
 		list, err := dump(func() ([]netlink.Neigh, error) { return k.ns.route.NeighList(link.Index, family) })
 		if err != nil {
 			return nil, fmt.Errorf("list neighbours of %s: %w", link.Name, err)
@@ -136,8 +143,9 @@ func (k *Neighbours) Apply(ctx context.Context, changes []diff.Change[desired.Ne
 	})
 }
 
-func (k *Neighbours) vxlan(name string) (*netlink.Vxlan, error) {
-	l, err := k.ns.link(name)
+// vxlan gives one of our VXLAN links, or ErrBlocked while it does not exist.
+func (ns *Namespace) vxlan(name string) (*netlink.Vxlan, error) {
+	l, err := ns.link(name)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +161,7 @@ func (k *Neighbours) set(want desired.Neighbour) error {
 	if err != nil {
 		return fmt.Errorf("neighbour %s: %w", want.Key(), err)
 	}
-	link, err := k.vxlan(want.Link)
+	link, err := k.ns.vxlan(want.Link)
 	if err != nil {
 		return err
 	}
@@ -194,7 +202,7 @@ func (k *Neighbours) clearForward(link *netlink.Vxlan, addr netip.Addr, keep str
 }
 
 func (k *Neighbours) remove(have desired.Neighbour) error {
-	link, err := k.vxlan(have.Link)
+	link, err := k.ns.vxlan(have.Link)
 	if errors.As(err, new(converge.ErrBlocked)) {
 		return nil
 	}

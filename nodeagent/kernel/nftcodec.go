@@ -105,18 +105,13 @@ func (s nftSet) encodeParts(text string, parts []desired.Type, ranges bool) (fir
 
 func (s nftSet) encodePart(word string, part desired.Type, ranges bool) (low, high []byte, err error) {
 	switch part {
-	case desired.TypeAddr:
-		return s.encodeAddress(word, ranges)
+	case desired.TypeAddr, desired.TypeAddr4, desired.TypeAddr6:
+		return nftEncodeAddress(word, nftAddressFamily(part, s.Family), ranges)
 	case desired.TypeProto:
 		number, err := nftProtocol(word)
 		return []byte{number}, []byte{number}, err
 	case desired.TypePort:
-		n, err := strconv.ParseUint(word, 10, 16)
-		if err != nil {
-			return nil, nil, fmt.Errorf("port %q is no number from 0 to 65535", word)
-		}
-		b := nftNetOrder16(uint16(n))
-		return b, b, nil
+		return nftEncodePort(word, ranges)
 	case desired.TypeMark:
 		n, err := strconv.ParseUint(word, 10, 32)
 		if err != nil {
@@ -128,9 +123,23 @@ func (s nftSet) encodePart(word string, part desired.Type, ranges bool) (low, hi
 	return nil, nil, fmt.Errorf("part of type %s cannot be written", part)
 }
 
-// encodeAddress reads an address, a prefix, or first-last: the latter is how a
+// nftEncodePort reads a port or, for a range of other people's making, first-last.
+func nftEncodePort(word string, ranges bool) (low, high []byte, err error) {
+	first, last, isRange := strings.Cut(word, "-")
+	if !isRange || !ranges {
+		first, last = word, word
+	}
+	from, err := strconv.ParseUint(first, 10, 16)
+	to, errTo := strconv.ParseUint(last, 10, 16)
+	if err != nil || errTo != nil || to < from {
+		return nil, nil, fmt.Errorf("port %q is no number from 0 to 65535", word)
+	}
+	return nftNetOrder16(uint16(from)), nftNetOrder16(uint16(to)), nil
+}
+
+// nftEncodeAddress reads an address, a prefix, or first-last: the latter is how a
 // range of other people's making is told, so that it can be deleted.
-func (s nftSet) encodeAddress(word string, ranges bool) (low, high []byte, err error) {
+func nftEncodeAddress(word string, family int, ranges bool) (low, high []byte, err error) {
 	var first, last netip.Addr
 	if from, to, ok := strings.Cut(word, "-"); ranges && ok {
 		var errTo error
@@ -151,8 +160,8 @@ func (s nftSet) encodeAddress(word string, ranges bool) (low, high []byte, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	if (s.Family == 4) != first.Is4() || (s.Family == 4) != last.Is4() || first.Zone() != "" || last.Zone() != "" {
-		return nil, nil, fmt.Errorf("%s is no IPv%d address", word, s.Family)
+	if (family == 4) != first.Is4() || (family == 4) != last.Is4() || first.Zone() != "" || last.Zone() != "" {
+		return nil, nil, fmt.Errorf("%s is no IPv%d address", word, family)
 	}
 	if last.Less(first) {
 		return nil, nil, fmt.Errorf("range %s ends before it begins", word)
@@ -225,7 +234,7 @@ func (s nftSet) appendParts(text []byte, parts []desired.Type, first, last []byt
 
 func (s nftSet) appendPart(text []byte, part desired.Type, low, high []byte) []byte {
 	switch part {
-	case desired.TypeAddr:
+	case desired.TypeAddr, desired.TypeAddr4, desired.TypeAddr6:
 		return nftAppendRange(text, low, high)
 	case desired.TypeProto:
 		for _, p := range nftProtocols {
@@ -235,7 +244,11 @@ func (s nftSet) appendPart(text []byte, part desired.Type, low, high []byte) []b
 		}
 		return strconv.AppendUint(text, uint64(low[0]), 10)
 	case desired.TypePort:
-		return strconv.AppendUint(text, uint64(binary.BigEndian.Uint16(low)), 10)
+		text = strconv.AppendUint(text, uint64(binary.BigEndian.Uint16(low)), 10)
+		if !slices.Equal(low, high) {
+			text = strconv.AppendUint(append(text, '-'), uint64(binary.BigEndian.Uint16(high)), 10)
+		}
+		return text
 	}
 	return strconv.AppendUint(text, uint64(binary.NativeEndian.Uint32(low)), 10)
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
 )
 
 // Registers, as nft itself allots them. 128-bit registers 1 to 4 lie over the
@@ -144,6 +146,11 @@ func (r *nftRule) link(key expr.MetaKey, prefix string) *nftRule {
 // notLink matches interface names that do not begin with prefix.
 func (r *nftRule) notLink(key expr.MetaKey, prefix string) *nftRule {
 	return r.load(key, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(prefix)})
+}
+
+// cable matches links to other clusters: all of ours but those between nodes.
+func (r *nftRule) cable(key expr.MetaKey) *nftRule {
+	return r.link(key, desired.LinkPrefix).notLink(key, desired.NodePrefix)
 }
 
 func (r *nftRule) verdict(kind expr.VerdictKind, chain string) *nftRule {

@@ -20,28 +20,34 @@ const (
 func nftFilterChains(t desired.Table) []nftChain {
 	forward := nftChain{name: "forward", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityFilter}}
 	forward.rules = []*nftRule{
-		nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).drop(),
+		nftNew().cable(expr.MetaKeyIIFNAME).cable(expr.MetaKeyOIFNAME).drop(),
 	}
 	for _, f := range nftFamilies() {
 		forward.rules = append(forward.rules, nftUnasked(f))
 	}
 	forward.rules = append(forward.rules,
-		nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).goTo("inbound"),
+		nftNew().cable(expr.MetaKeyIIFNAME).goTo("inbound"),
 		// What conntrack cannot place passes no NAT, and would leave with an
 		// address that means something else at the far end.
-		nftNew().link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
+		nftNew().cable(expr.MetaKeyOIFNAME).add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
 			bits(nftHostOrder(expr.CtStateBitINVALID), expr.CmpOpNeq).drop(),
 	)
 	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
 	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
+	for _, f := range nftFamilies() {
+		outgoing.rules = append(outgoing.rules, nftCountSent(f))
+		input.rules = append(input.rules, nftOverlayPort(f))
+	}
 	for _, f := range nftFamilies() {
 		forward.rules = append(append(forward.rules, nftRefusePools(f)...), nftKeepInside(f), nftTranslatedTwice(f))
 		outgoing.rules = append(append(outgoing.rules, nftRefusePools(f)...), nftKeepInside(f))
 		input.rules = append(input.rules, nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
 			saddr(f).notIn(desired.SetNodes, f).drop())
 	}
-	input.rules = append(input.rules, nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).goTo("local"))
+	input.rules = append(input.rules, nftNew().cable(expr.MetaKeyIIFNAME).goTo("local"))
+	families := nftFamilies()
 	return []nftChain{
+		nftOverlay(families[0]), nftOverlay(families[1]),
 		forward, outgoing, input, nftLocal(), nftInbound(), nftReturnOnly(), nftMSS(), nftClamp(t),
 	}
 }
@@ -76,7 +82,7 @@ func nftUnasked(f nftFamily) *nftRule {
 // before it handed it on. No node sends from those addresses. Entered in conntrack,
 // it would take the address and port that the same flow is about to get here.
 func nftTranslatedTwice(f nftFamily) *nftRule {
-	return nftNew().link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).family(f).saddr(f).in(desired.SetBlocks, f).drop()
+	return nftNew().cable(expr.MetaKeyOIFNAME).family(f).saddr(f).in(desired.SetBlocks, f).drop()
 }
 
 // nftLocal is what a gateway itself takes from a tunnel.

@@ -67,7 +67,17 @@ nodes6 fd00:1::11
 hairpin4 10.7.1.9 . 10.7.1.9
 hairpin6 fd00:7::9 . fd00:7::9
 tunnels4 241.0.0.1
-tunnels6 fd00:41::1 |`
+tunnels6 fd00:41::1
+overlays4 51884
+overlays6 51884
+carry4in4 192.0.2.1 . 51884 . 10.8.0.0/16
+carry4in4 192.0.2.1 . 51884 . 241.0.0.2
+carry6in4 192.0.2.1 . 51884 . fd00:8::/48
+carry4in6 2001:db8::1 . 51884 . 10.8.0.0/16
+carry6in6 2001:db8::1 . 51884 . fd00:8::/48
+carry6in6 2001:db8::1 . 51884 . fd00:41::2
+sent4 192.0.2.1 . 51884
+sent6 2001:db8::1 . 51948 |`
 
 func nftSampleElements() []desired.Element {
 	return nftParse(strings.Split(strings.TrimSpace(nftSample), "\n")...)

@@ -24,6 +24,7 @@ const (
 	nftSetConcat     = 0x80 // keys are concatenations of intervals
 	nftSetDescConcat = 2    // NFTA_SET_DESC_CONCAT
 	nftSetFieldLen   = 1    // NFTA_SET_FIELD_LEN
+	nftSetExpr       = 17   // NFTA_SET_EXPR
 	nftElemKeyEnd    = 10   // NFTA_SET_ELEM_KEY_END
 )
 
@@ -38,10 +39,21 @@ func nftSets() []nftSet {
 	return sets
 }
 
+// nftAddressFamily is that of addresses of a type in a set of a family.
+func nftAddressFamily(t desired.Type, family int) int {
+	switch t {
+	case desired.TypeAddr4:
+		return 4
+	case desired.TypeAddr6:
+		return 6
+	}
+	return family
+}
+
 func nftTypeOf(t desired.Type, family int) nftables.SetDatatype {
 	switch t {
-	case desired.TypeAddr:
-		if family == 6 {
+	case desired.TypeAddr, desired.TypeAddr4, desired.TypeAddr6:
+		if nftAddressFamily(t, family) == 6 {
 			return nftables.TypeIP6Addr
 		}
 		return nftables.TypeIPAddr
@@ -128,8 +140,14 @@ func (s nftSet) declare(a *nftAttrs, id uint32) {
 	if s.concatenatedRanges() {
 		a.nest(unix.NFTA_SET_DESC, func() { s.fields(a) })
 	}
+	if s.Counter {
+		a.nest(nftSetExpr, func() { a.text(unix.NFTA_EXPR_NAME, nftCounter) })
+	}
 	a.bytes(unix.NFTA_SET_USERDATA, s.userData())
 }
+
+// nftCounter is the expression that counts packets and bytes.
+const nftCounter = "counter"
 
 // fields describes the widths of the parts of a concatenated key.
 func (s nftSet) fields(a *nftAttrs) {
@@ -164,7 +182,11 @@ func (s nftSet) line() string {
 	if s.isMap() {
 		dataType, dataLen = s.data()
 	}
-	return nftSetLine(s.Name, s.flags(), [2]uint32{keyType, keyLen}, [2]uint32{dataType, dataLen})
+	line := nftSetLine(s.Name, s.flags(), [2]uint32{keyType, keyLen}, [2]uint32{dataType, dataLen})
+	if s.Counter {
+		line += " " + nftCounter
+	}
+	return line
 }
 
 func nftSetLine(name string, flags uint32, key, data [2]uint32) string {
@@ -185,7 +207,11 @@ func nftObservedSet(body []byte) (name, line string) {
 	if data[0] == unix.NFT_DATA_VERDICT {
 		data[1] = 0 // the size of the kernel's own structure
 	}
-	return name, nftSetLine(name, flags, key, data)
+	line = nftSetLine(name, flags, key, data)
+	if expression := nftFind(body, nftSetExpr); expression != nil {
+		line += " " + nftText(nftFind(expression, unix.NFTA_EXPR_NAME))
+	}
+	return name, line
 }
 
 // nftHostOrder gives a number as a register holds it.

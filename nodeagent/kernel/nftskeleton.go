@@ -121,7 +121,7 @@ func nftNATChains() []nftChain {
 	egress, spokeFirst := nftChain{name: "egress"}, nftChain{name: "spoke_first"}
 	postrouting := nftChain{
 		name: "postrouting", base: &nftHook{"nat", unix.NF_INET_POST_ROUTING, nftPrioritySNAT},
-		rules: []*nftRule{nftNew().link(expr.MetaKeyOIFNAME, desired.TunnelPrefix).goTo("egress")},
+		rules: []*nftRule{nftNew().cable(expr.MetaKeyOIFNAME).goTo("egress")},
 	}
 	for _, f := range nftFamilies() {
 		services.rules = append(services.rules,
@@ -140,7 +140,7 @@ func nftNATChains() []nftChain {
 		services,
 		{name: "prerouting", base: &nftHook{"nat", unix.NF_INET_PRE_ROUTING, nftPriorityDNAT}, rules: []*nftRule{
 			nftNew().jump("services"),
-			nftNew().link(expr.MetaKeyIIFNAME, desired.TunnelPrefix).jump("inverse"),
+			nftNew().cable(expr.MetaKeyIIFNAME).jump("inverse"),
 		}},
 		inverse,
 		{name: "output", base: &nftHook{"nat", unix.NF_INET_LOCAL_OUT, nftPriorityDNAT}, rules: []*nftRule{

@@ -60,9 +60,35 @@ func TestNftSkeletonIsListedAsWritten(t *testing.T) {
 	have = strings.ReplaceAll(have, " meta nfproto ipv4 meta mark set meta mark ", " ")
 	have = strings.ReplaceAll(have, " meta nfproto ipv6 meta mark set meta mark ", " ")
 	have = strings.ReplaceAll(have, " meta mark set meta mark ", " ")
+	have = nftWithoutInner(t, have)
 	if d := cmp.Diff(want, have); d != "" {
 		t.Errorf("ruleset (-want +got):\n%s", d)
 	}
+}
+
+// nftWithoutInner takes the rules out that look into VXLAN, which nft 1.0.6 lists
+// but does not read, and compares them.
+func nftWithoutInner(t *testing.T, listing string) string {
+	t.Helper()
+	var inner []string
+	var rest strings.Builder
+	for line := range strings.Lines(listing) {
+		if strings.Contains(line, "@carry") {
+			inner = append(inner, strings.TrimSpace(line))
+		} else {
+			rest.WriteString(line)
+		}
+	}
+	want := []string{
+		"@th,224,16 0x800 @nh,96,32 . th dport . @th,336,32 @carry4in4 accept",
+		"@th,224,16 0x86dd @nh,96,32 . th dport . @th,304,128 @carry6in4 accept",
+		"@th,224,16 0x800 @nh,64,128 . th dport . @th,336,32 @carry4in6 accept",
+		"@th,224,16 0x86dd @nh,64,128 . th dport . @th,304,128 @carry6in6 accept",
+	}
+	if d := cmp.Diff(want, inner); d != "" {
+		t.Errorf("rules that look into VXLAN (-want +got):\n%s", d)
+	}
+	return rest.String()
 }
 
 func nftTableSettled(t *testing.T, ns *nftNS, want desired.Table) {

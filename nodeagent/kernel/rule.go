@@ -42,10 +42,10 @@ func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 			}
 			rule := desired.Rule{Priority: r.Priority, IPv6: family == netlink.FAMILY_V6, IIF: r.IifName, Table: r.Table}
 			if selective(r) {
-				rule.IIF = altered
+				alter(&rule)
 			}
 			if i, twice := at[rule.Key()]; twice {
-				out[i].IIF = altered
+				alter(&out[i])
 				continue
 			}
 			at[rule.Key()] = len(out)
@@ -53,6 +53,15 @@ func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 		}
 	}
 	return out, nil
+}
+
+// alter marks a rule by what is not in its key.
+func alter(r *desired.Rule) {
+	if r.Priority == desired.RuleCable {
+		r.Table = 0
+	} else {
+		r.IIF = altered
+	}
 }
 
 // selective reports whether a rule has a selector or action that ours never have.
@@ -89,9 +98,15 @@ func (k *Rules) rule(want desired.Rule) *netlink.Rule {
 	return r
 }
 
-// remove deletes every rule of ours at that priority, whatever it selects.
+// remove deletes every rule of ours at that priority, whatever it selects; of
+// those that share one it is the link's. The kernel deletes the first rule that
+// has all that it is told, so without a link it may be any of them: then all go,
+// and the next pass writes those again that are wanted.
 func (k *Rules) remove(have desired.Rule) error {
 	match := k.rule(desired.Rule{Priority: have.Priority, IPv6: have.IPv6})
+	if have.Priority == desired.RuleCable {
+		match.IifName = have.IIF
+	}
 	for {
 		err := k.ns.route.RuleDel(match)
 		if gone(err) {

@@ -23,7 +23,11 @@ type Input struct {
 	// Transit is, on a gateway, its own best link to each remote cluster: what
 	// other nodes hand to it leaves there, whatever Paths says meanwhile.
 	Transit map[string]Path
-	Live    map[string]Live // by remote cluster; missing = nothing heard, so static data counts
+	// Cables are the links to hold to each remote cluster, while they are not just
+	// the one that the fabric says: the first is used, and what comes over any of
+	// them is taken. They differ in driver or port.
+	Cables map[string][]fabric.Link
+	Live   map[string]Live // by remote cluster; missing = nothing heard, so static data counts
 	// Memo makes later calls with much the same input quick; nil = none. It
 	// changes no result.
 	Memo *Memo `json:"-"`

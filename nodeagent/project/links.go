@@ -1,8 +1,6 @@
 package project
 
 import (
-	"crypto/sha256"
-	"net"
 	"net/netip"
 
 	"hawser.dev/hawser/nodeagent/desired"
@@ -10,11 +8,10 @@ import (
 
 // Bytes that an encapsulation adds to a packet.
 const (
-	vxlanOver4    = 50 // IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14
-	vxlanOver6    = 70 // IPv6 40 instead
-	wireguardOver = 80 // IPv6 40, UDP 8, WireGuard 32: fits IPv4 endpoints too
-	tcpOver4      = 40 // IPv4 20, TCP 20
-	tcpOver6      = 60 // IPv6 40, TCP 20
+	vxlanOver4 = 50 // IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14
+	vxlanOver6 = 70 // IPv6 40 instead
+	tcpOver4   = 40 // IPv4 20, TCP 20
+	tcpOver6   = 60 // IPv6 40, TCP 20
 
 	ethernetMTU = 1500 // assumed while the underlay's is not known
 )
@@ -44,13 +41,6 @@ func (v *view) underlayMTU() int {
 	return ethernetMTU
 }
 
-func (v *view) tunnelMTU() int {
-	if v.in.Fabric.Tunnel.MTU > 0 {
-		return v.in.Fabric.Tunnel.MTU
-	}
-	return v.underlayMTU() - wireguardOver
-}
-
 // underlay is the node's address that carries the packets between nodes.
 func underlay(n *Node) (netip.Addr, bool) {
 	if a, ok := ofFamily(n.Addrs, 4); ok {
@@ -77,7 +67,7 @@ func (v *view) addNodeLink() {
 	}
 	origin := clusterPath(v.own.Name)
 	v.state.Links = append(v.state.Links, desired.Link{
-		Name: desired.NodeLink, Type: desired.LinkVXLAN, MTU: min(v.underlayMTU()-over, v.tunnelMTU()), Up: true,
+		Name: desired.NodeLink, Type: desired.LinkVXLAN, MTU: min(v.underlayMTU()-over, v.largestMTU()), Up: true,
 		MAC: hardwareAddr(v.node.Name), VNI: desired.VXLANID, Port: desired.VXLANPort, Local: local, Origin: origin,
 	})
 	if dns := v.in.Fabric.DNS.Address; dns.IsValid() {
@@ -97,18 +87,10 @@ func (v *view) addNodeLink() {
 	}
 }
 
-// hardwareAddr derives a node's address on the VXLAN from its name, in the
-// locally administered unicast range (IEEE 802). Equal addresses on two nodes
-// would make the kernel drop frames as loops.
-func hardwareAddr(node string) string {
-	sum := sha256.Sum256([]byte("hawser node/" + node))
-	mac := net.HardwareAddr(sum[:6])
-	mac[0] = mac[0]&^0x01 | 0x02
-	return mac.String()
-}
+func hardwareAddr(node string) string { return desired.HardwareAddr("node/" + node) }
 
 func (v *view) addTable() {
-	mtu := v.tunnelMTU()
+	mtu := v.largestMTU()
 	v.state.Tables = append(v.state.Tables, desired.Table{
 		Name: desired.TableName, MSS4: mtu - tcpOver4, MSS6: mtu - tcpOver6, Origin: "tunnel",
 	})

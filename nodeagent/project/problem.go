@@ -3,6 +3,8 @@ package project
 import (
 	"cmp"
 	"slices"
+
+	"hawser.dev/hawser/nodeagent/cable"
 )
 
 // Problem is something that a person should know but that stops nothing: the
@@ -15,15 +17,18 @@ type Problem struct {
 
 // Codes of problems.
 const (
-	ClusterUnknown   = "cluster-unknown"     // the fabric does not hold this node's cluster
-	NodeUnknown      = "node-unknown"        // the facts do not hold a node
-	NoPath           = "no-path"             // no link to a remote cluster
-	NoNextHop        = "no-next-hop"         // no node address of the family that a route needs
-	CoversNode       = "prefix-covers-node"  // a remote prefix holds an address of a node here
-	SourceNotKept    = "source-not-kept"     // a flat prefix is used by another cluster too
-	KeyMissing       = "key-missing"         // no private key, so no tunnel
-	PeerKeyMissing   = "peer-key-missing"    // a remote gateway without public key
-	EpochPort        = "epoch-port"          // two epochs would listen on one port
+	ClusterUnknown   = "cluster-unknown"    // the fabric does not hold this node's cluster
+	NodeUnknown      = "node-unknown"       // the facts do not hold a node
+	NoPath           = "no-path"            // no link to a remote cluster
+	NoNextHop        = "no-next-hop"        // no node address of the family that a route needs
+	CoversNode       = "prefix-covers-node" // a remote prefix holds an address of a node here
+	SourceNotKept    = "source-not-kept"    // a flat prefix is used by another cluster too
+	KeyMissing       = cable.KeyMissing
+	PeerKeyMissing   = cable.PeerKeyMissing
+	EpochPort        = cable.EpochPort
+	NoEndpoint       = cable.NoEndpoint
+	FamilyMissing    = cable.FamilyMissing
+	DriverUnknown    = "driver-unknown"      // a link of a driver that this agent does not have
 	LaneTwice        = "lane-twice"          // two gateways of a cluster with one lane
 	MTUTooLarge      = "mtu-too-large"       // tunnel.mtu does not fit the underlay
 	ServiceMissing   = "service-missing"     // an export whose Service does not exist here

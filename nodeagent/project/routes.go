@@ -7,9 +7,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addRules sends every packet through the table of remote clusters first, and
-// what came out of a tunnel through the table of our own nodes after it. Before
-// both, a gateway sends what other nodes hand to it over its own links: while it
+// addRules sends every packet through the table of remote clusters first; the
+// cables send what comes out of them through the table of our own nodes after it.
+// Before both, a gateway sends what other nodes hand to it over its own links: while it
 // and they disagree for a moment, nothing is lost, and nothing goes in circles.
 func (v *view) addRules() {
 	for _, six := range []bool{false, true} {
@@ -22,12 +22,6 @@ func (v *view) addRules() {
 		if v.gateway != nil && v.node != nil {
 			v.state.Rules = append(v.state.Rules, desired.Rule{
 				Priority: desired.RuleTransit, IPv6: six, IIF: desired.NodeLink, Table: desired.TableTransit, Origin: v.gatewayPath(),
-			})
-		}
-		for _, d := range v.devices {
-			v.state.Rules = append(v.state.Rules, desired.Rule{
-				Priority: desired.RulePriority + 1 + portOffset(d.epoch, d.lane), IPv6: six, IIF: d.link,
-				Table: desired.TableIn, Origin: v.gatewayPath(),
 			})
 		}
 	}
@@ -80,7 +74,7 @@ func (v *view) routeRemote(r *remote) {
 		}
 		v.route(desired.Route{
 			Table: desired.TableOut, Dst: p, Type: desired.RouteUnicast, Link: link, Via: via,
-			Src: v.source(family(p.Addr())), MTU: r.path.MTU, Origin: origin,
+			Src: v.source(family(p.Addr())), MTU: v.narrower(r, link, r.path), Origin: origin,
 		})
 	}
 }
@@ -94,14 +88,16 @@ func (v *view) routeTransit(r *remote) {
 	if v.gateway == nil || v.node == nil || !r.ownLink && v.carries(r) {
 		return // no rule leads here, or table 7300 says the right thing
 	}
-	link, ok := "", false
+	var c desired.Cable
+	ok := false
 	if r.ownLink {
-		link, ok = v.deviceFor(gatewayNamed(r.Cluster, r.transit.Remote))
+		c, ok = v.cableTo(r, r.transit.Remote)
 	}
 	for _, p := range r.visible {
 		route := desired.Route{Table: desired.TableTransit, Dst: p, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
 		if ok {
-			route.Type, route.Link, route.MTU = desired.RouteUnicast, link, r.transit.MTU
+			route.Type, route.Link, route.Via = desired.RouteUnicast, c.Link, c.Via(family(p.Addr()))
+			route.MTU = v.narrower(r, c.Link, r.transit)
 		}
 		v.route(route)
 	}
@@ -114,8 +110,8 @@ func (v *view) nextHop(r *remote, fam int) (link string, via netip.Addr, ok bool
 		return "", netip.Addr{}, false
 	}
 	if v.carries(r) {
-		link, ok = v.deviceFor(gatewayNamed(r.Cluster, r.path.Remote))
-		return link, netip.Addr{}, ok
+		c, ok := v.cableTo(r, r.path.Remote)
+		return c.Link, c.Via(fam), ok
 	}
 	node := v.nodeNamed(gatewayNamed(v.own, r.path.Local).Node)
 	if node == nil {
@@ -168,14 +164,14 @@ func (v *view) routeTunnels() {
 	for _, r := range v.remotes {
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			link, ok := v.deviceFor(g)
+			c, ok := v.cableTo(r, g.Name)
 			if !ok {
 				continue
 			}
 			for _, a := range g.Addresses {
 				src, _ := ofFamily(v.gateway.Addresses, family(a))
 				v.route(desired.Route{
-					Table: desired.TableOut, Dst: single(a), Type: desired.RouteUnicast, Link: link, Src: src,
+					Table: desired.TableOut, Dst: single(a), Type: desired.RouteUnicast, Link: c.Link, Src: src,
 					Origin: clusterPath(r.Name) + ".gateways[" + g.Name + "]",
 				})
 			}
@@ -186,7 +182,7 @@ func (v *view) routeTunnels() {
 // routeNodes sends what came out of a tunnel to the node that has the pod, past
 // the CNI, which may drop packets with sources that it does not know.
 func (v *view) routeNodes() {
-	if v.node == nil || len(v.devices) == 0 {
+	if v.node == nil || !v.hasCables() {
 		return
 	}
 	origin := clusterPath(v.own.Name)

@@ -25,7 +25,7 @@ func State(in Input) (desired.State, []Problem) {
 	}
 	v.addSysctls()
 	v.addNodeLink()
-	v.addTunnels()
+	v.addCables()
 	v.addTable()
 	v.addRules()
 	v.addRoutes()
@@ -50,6 +50,7 @@ func (v *view) finish() desired.State {
 	s.Peers = unique(s.Peers)
 	s.Addresses = unique(s.Addresses)
 	s.Neighbours = unique(s.Neighbours)
+	s.Forwards = unique(s.Forwards)
 	s.Rules = unique(s.Rules)
 	s.Routes = unique(s.Routes)
 	s.Services = unique(s.Services)

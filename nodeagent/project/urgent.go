@@ -10,7 +10,7 @@ func Routes(in Input) []desired.Route {
 		return nil
 	}
 	v.addNodeLink()
-	v.addTunnels()
+	v.addCables()
 	v.addRoutes()
 	return unique(v.state.Routes)
 }

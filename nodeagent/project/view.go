@@ -21,7 +21,8 @@ type view struct {
 	byName   map[string]*remote
 	services map[string]*Service
 	v4, v6   bool // families in play
-	devices  []device
+	six      bool // a gateway here may be reached over IPv6
+	largest  int  // MTU of the widest link to another cluster, bytes
 
 	state    desired.State
 	elements elements
@@ -39,6 +40,8 @@ type remote struct {
 	ownLink   bool           // transit names a gateway on both sides
 	visible   []netip.Prefix // by which this cluster reaches it
 	sources   []netip.Prefix // that its packets come from
+	links     []fabric.Link  // to hold to it, the one to use first
+	mtus      []int          // of links: bytes that a packet inside may have
 	live      map[string]*LiveExport
 	heard     bool // live counts
 }
@@ -66,6 +69,7 @@ func newView(in Input) *view {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	v.families()
+	v.six = reachedOverIPv6(own)
 	v.addRemotes()
 	return v
 }
@@ -104,6 +108,7 @@ func (v *view) addRemotes() {
 			continue
 		}
 		r := &remote{Cluster: c}
+		v.findLinks(r)
 		v.findPath(r)
 		v.findTransit(r)
 		v.findPrefixes(r)

@@ -1,0 +1,207 @@
+// Package cable makes the links between gateways of different clusters: one file
+// a driver. It is pure: what a gateway and its remotes are goes in, the objects
+// that the gateway's host should have come out, of the kinds that all else is
+// made of too.
+package cable
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Driver is one sort of cable.
+type Driver interface {
+	// Traits says what holds for all its cables.
+	Traits() Traits
+	// Build gives all that a gateway has for its cables to remotes, which are
+	// sorted by cluster and gateway; only those of this driver. Equal arguments
+	// give equal results, and a remote more or less changes no object of the
+	// others, but for the MTU of a device that they share. What cannot be made is
+	// left out and told. A driver never gives an object that another one gives.
+	Build(site Site, remotes []Remote) Built
+}
+
+// Traits is what is known of a driver's cables without making one.
+type Traits struct {
+	Name string // as in tunnel.driver
+	// Over4 and Over6 are the bytes that it adds to a packet over an IPv4 and an
+	// IPv6 underlay. Where padding depends on the packet they are the most.
+	Over4, Over6 int
+	// Roams says that a remote may come from another address family at any time,
+	// so Over6 counts always.
+	Roams bool
+	// Clear says that what it carries can be read on the way.
+	Clear bool
+	// Keys names the sort of private key that a gateway needs; empty = none.
+	Keys string
+}
+
+// Overhead is what a link takes of the underlay's MTU, when its ends may reach
+// each other over IPv6 or do so over IPv4 only.
+func (t Traits) Overhead(six bool) int {
+	if six || t.Roams {
+		return t.Over6
+	}
+	return t.Over4
+}
+
+// Sorts of private keys.
+const (
+	X25519  = "x25519"
+	Ed25519 = "ed25519"
+)
+
+// Drivers gives all drivers.
+func Drivers() []Driver { return []Driver{wireguard{}, vxlan{}} }
+
+// Named finds a driver; nil when there is none of that name.
+func Named(name string) Driver {
+	all := Drivers()
+	i := slices.IndexFunc(all, func(d Driver) bool { return d.Traits().Name == name })
+	if i < 0 {
+		return nil
+	}
+	return all[i]
+}
+
+// Site is a gateway that gets cables.
+type Site struct {
+	Cluster string
+	Gateway *fabric.Gateway
+	Keys    *fabric.Keys // nil = none came yet
+	Epochs  []int        // of keys, in force; any order
+	IPsec   fabric.IPsec // settings of all its IPsec links
+	Addrs   []netip.Addr // of the gateway's node; outer addresses may be others
+	V4, V6  bool         // families of what is carried
+}
+
+// Remote is a gateway of another cluster and what the link to it is like.
+type Remote struct {
+	Cluster string
+	Gateway *fabric.Gateway
+	Link    fabric.Link // settings; its driver is the one that builds
+	// Rank orders several links to one gateway, which differ in driver or port: the
+	// cable of the least is used, and all are there.
+	Rank int
+	// Addr and Base are where it is reached and the port that its ports count
+	// from; an invalid Addr = it dials in.
+	Addr netip.Addr
+	Base int
+	// Addrs are all the addresses that it may send from, Addr among them, where
+	// the fabric names any.
+	Addrs []netip.Addr
+	MTU   int // bytes that a packet inside may have
+	// Prefixes are what its cluster's packets may come from, and what is sent to
+	// it, besides its own addresses; sorted.
+	Prefixes []netip.Prefix
+}
+
+// Built is what a driver makes. Of its state, Cables tells where each link's
+// packets go; a remote without one has no link.
+type Built struct {
+	desired.State
+	Problems []Problem
+}
+
+// Problem is something that a person should know; see project.Problem.
+type Problem struct{ Path, Code, Text string }
+
+// Codes of problems.
+const (
+	KeyMissing     = "key-missing"      // no private key, so no tunnel
+	PeerKeyMissing = "peer-key-missing" // a remote gateway without public key
+	EpochPort      = "epoch-port"       // two epochs would listen on one port
+	NoEndpoint     = "no-endpoint"      // a remote gateway that has to be known by its address, and is not
+	FamilyMissing  = "family-missing"   // no address of a family inside the tunnels
+)
+
+func (b *Built) problem(path, code, text string) {
+	b.Problems = append(b.Problems, Problem{path, code, text})
+}
+
+func (s *Site) path() string { return gatewayPath(s.Cluster, s.Gateway.Name) }
+
+func (r *Remote) path() string { return gatewayPath(r.Cluster, r.Gateway.Name) }
+
+func gatewayPath(cluster, gateway string) string {
+	return "clusters[" + cluster + "].gateways[" + gateway + "]"
+}
+
+// base is the port from which this gateway's own ports on a link count.
+func (s *Site) base(r *Remote) int { return r.Link.Base(s.Gateway, 0) }
+
+// device adds a link with what each one needs: this gateway's addresses inside
+// the tunnels, a rule by which what comes out of it finds its node, and loose
+// reverse path filtering, as the way back is the routing tables' business.
+func (b *Built) device(s *Site, link desired.Link, priority int) {
+	origin := s.path()
+	link.Up, link.Origin = true, origin
+	b.Links = append(b.Links, link)
+	for _, a := range s.Gateway.Addresses {
+		b.Addresses = append(b.Addresses, desired.Address{Link: link.Name, Prefix: single(a), Scope: "global", Origin: origin})
+	}
+	if s.V4 {
+		b.Sysctls = append(b.Sysctls, desired.Sysctl{Name: "net/ipv4/conf/" + link.Name + "/rp_filter", Value: "2", Origin: origin})
+	}
+	for _, six := range []bool{false, true} {
+		if six && s.V6 || !six && s.V4 {
+			b.Rules = append(b.Rules, desired.Rule{
+				Priority: priority, IPv6: six, IIF: link.Name, Table: desired.TableIn, Origin: origin,
+			})
+		}
+	}
+}
+
+// Build has every driver build its part. Remotes of a driver that does not exist
+// get no cable.
+func Build(site Site, remotes []Remote) Built {
+	var all Built
+	for _, d := range Drivers() {
+		var mine []Remote
+		for _, r := range remotes {
+			if r.Link.Driver == d.Traits().Name {
+				mine = append(mine, r)
+			}
+		}
+		if len(mine) > 0 {
+			all.join(d.Build(site, mine))
+		}
+	}
+	slices.SortStableFunc(all.Cables, func(a, b desired.Cable) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.Rank, b.Rank))
+	})
+	return all
+}
+
+// join adds what another driver built.
+func (b *Built) join(other Built) {
+	b.Sysctls = append(b.Sysctls, other.Sysctls...)
+	b.Links = append(b.Links, other.Links...)
+	b.Wireguards = append(b.Wireguards, other.Wireguards...)
+	b.Peers = append(b.Peers, other.Peers...)
+	b.Addresses = append(b.Addresses, other.Addresses...)
+	b.Neighbours = append(b.Neighbours, other.Neighbours...)
+	b.Forwards = append(b.Forwards, other.Forwards...)
+	b.Rules = append(b.Rules, other.Rules...)
+	b.Routes = append(b.Routes, other.Routes...)
+	b.Elements = append(b.Elements, other.Elements...)
+	b.Cables = append(b.Cables, other.Cables...)
+	b.Problems = append(b.Problems, other.Problems...)
+}
+
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// ownPrefixes gives the addresses of a remote gateway and the prefixes behind it.
+func (r *Remote) ownPrefixes() []netip.Prefix {
+	var out []netip.Prefix
+	for _, a := range r.Gateway.Addresses {
+		out = append(out, single(a))
+	}
+	out = append(out, r.Prefixes...)
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
+}

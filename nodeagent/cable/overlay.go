@@ -1,0 +1,164 @@
+package cable
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// overlay is VXLAN between the outer addresses of gateways: what gives cables
+// that carry IP packets between two addresses a device, next hops, acceptance
+// and counters. One device takes what comes to a port over one family; each
+// remote gateway is one forwarding entry with an address and a port of its own.
+type overlay struct {
+	driver string
+	prefix string // of the devices' names; family digit and port follow
+	vni    int
+	clear  bool
+	// port gives the UDP port of VXLAN from the one that a link's ports count from.
+	port func(base int) int
+}
+
+// outer is where a remote gateway takes the VXLAN of an overlay.
+type outer struct {
+	*Remote
+	to   netip.Addr   // not valid = not known
+	from []netip.Addr // what it may send from
+	base int          // that its port counts from
+}
+
+// ovDevice is one device of an overlay.
+type ovDevice struct {
+	six  bool
+	port int
+}
+
+func (o *overlay) name(d ovDevice) string {
+	family := "4-"
+	if d.six {
+		family = "6-"
+	}
+	return o.prefix + family + strconv.Itoa(d.port)
+}
+
+// build makes the devices, and on them all that leads to the remotes.
+func (o *overlay) build(b *Built, site *Site, remotes []outer) {
+	devices := map[ovDevice]int{} // with their MTU
+	for i := range remotes {
+		r := &remotes[i]
+		if !r.to.IsValid() {
+			b.problem(r.path(), NoEndpoint, "a cable of driver "+o.driver+" needs its address, and none is known")
+			continue
+		}
+		port := o.port(site.base(r.Remote))
+		for _, a := range append([]netip.Addr{r.to}, r.from...) {
+			d := ovDevice{a.Is6(), port}
+			devices[d] = max(devices[d], r.MTU)
+		}
+		o.remote(b, site, r, ovDevice{r.to.Is6(), port})
+	}
+	names := make(map[string]ovDevice, len(devices))
+	for d := range devices {
+		names[o.name(d)] = d
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		o.device(b, site, names[name], devices[names[name]])
+	}
+}
+
+// device leaves the source address to the route of each remote gateway.
+func (o *overlay) device(b *Built, site *Site, d ovDevice, mtu int) {
+	local := netip.IPv4Unspecified()
+	family := 4
+	if d.six {
+		local, family = netip.IPv6Unspecified(), 6
+	}
+	b.device(site, desired.Link{
+		Name: o.name(d), Type: desired.LinkVXLAN, MTU: mtu, MAC: o.mac(site.Cluster, site.Gateway.Name),
+		VNI: o.vni, Port: d.port, Local: local,
+	}, desired.RuleCable)
+	b.Elements = append(b.Elements, desired.Element{
+		Set: desired.SetOverlays, Family: family, ID: strconv.Itoa(d.port), Origin: site.path(),
+	})
+}
+
+// mac is a gateway's hardware address on the overlay.
+func (o *overlay) mac(cluster, gateway string) string {
+	return desired.HardwareAddr("gateway/" + cluster + "/" + gateway)
+}
+
+// remote makes the way to a remote gateway: next hops for both families, which
+// have its hardware address, and the forwarding of that to its outer address.
+func (o *overlay) remote(b *Built, site *Site, r *outer, d ovDevice) {
+	link, mac, origin := o.name(d), o.mac(r.Cluster, r.Gateway.Name), r.path()
+	c := desired.Cable{
+		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: o.driver, Port: d.port, Link: link,
+		MTU: r.MTU, Clear: o.clear, Endpoint: netip.AddrPortFrom(r.to, uint16(o.port(r.base))),
+	}
+	hops := slices.Clone(r.Gateway.Addresses)
+	for _, a := range hops {
+		if a.Is4() && !c.Via4.IsValid() {
+			c.Via4 = a
+		}
+	}
+	if site.V6 {
+		c.Via6 = desired.LinkLocal(mac)
+		hops = append(hops, c.Via6)
+	}
+	if site.V4 && !c.Via4.IsValid() {
+		b.problem(origin, FamilyMissing, "it has no IPv4 address inside the tunnels, so IPv4 has no next hop")
+	}
+	for _, a := range hops {
+		b.Neighbours = append(b.Neighbours, desired.Neighbour{Link: link, Addr: a, MAC: mac, Origin: origin})
+	}
+	b.Forwards = append(b.Forwards, desired.Forward{Link: link, MAC: mac, To: c.Endpoint, Origin: origin})
+	c.Sent = o.count(b, desired.Element{
+		Set: desired.SetSent, Family: familyOf(r.to), ID: r.to.String() + " . " + strconv.Itoa(int(c.Endpoint.Port())), Origin: origin,
+	})
+	c.Received = o.admit(b, r, d.port)
+	b.Cables = append(b.Cables, c)
+}
+
+// admit lets the remote gateway send: from the addresses that it has, what has
+// a source of its cluster inside.
+func (o *overlay) admit(b *Built, r *outer, port int) []string {
+	var keys []string
+	from := append([]netip.Addr{r.to}, r.from...)
+	slices.SortFunc(from, netip.Addr.Compare)
+	for _, a := range slices.Compact(from) {
+		for _, p := range r.ownPrefixes() {
+			set := desired.SetCarry4In
+			if p.Addr().Is6() {
+				set = desired.SetCarry6In
+			}
+			keys = append(keys, o.count(b, desired.Element{
+				Set: set, Family: familyOf(a), ID: a.String() + " . " + strconv.Itoa(port) + " . " + prefixText(p), Origin: r.path(),
+			})...)
+		}
+	}
+	return keys
+}
+
+// count adds an element that counts and gives its key.
+func (o *overlay) count(b *Built, e desired.Element) []string {
+	b.Elements = append(b.Elements, e)
+	return []string{e.Key()}
+}
+
+func familyOf(a netip.Addr) int {
+	if a.Is4() {
+		return 4
+	}
+	return 6
+}
+
+// prefixText writes a prefix as sets do: a single address without its length.
+func prefixText(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
+}

@@ -1,0 +1,31 @@
+package cable
+
+import (
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// vxlan is plain VXLAN (RFC 7348), for underlays that are trusted: nothing is
+// encrypted, and what tells who sends is the outer address.
+type vxlan struct{}
+
+// Traits gives the sizes of the headers: IP, UDP, VXLAN, and Ethernet inside.
+func (vxlan) Traits() Traits {
+	return Traits{Name: fabric.DriverVXLAN, Over4: 20 + 8 + 8 + 14, Over6: 40 + 8 + 8 + 14, Clear: true}
+}
+
+// Build makes an overlay between the endpoints themselves.
+func (vxlan) Build(site Site, remotes []Remote) Built {
+	var b Built
+	o := overlay{
+		driver: fabric.DriverVXLAN, prefix: desired.VXLANPrefix, vni: desired.VXLANCableID, clear: true,
+		port: func(base int) int { return base + fabric.VXLANOffset },
+	}
+	all := make([]outer, len(remotes))
+	for i := range remotes {
+		r := &remotes[i]
+		all[i] = outer{Remote: r, to: r.Addr, from: r.Addrs, base: r.Base}
+	}
+	o.build(&b, &site, all)
+	return b
+}

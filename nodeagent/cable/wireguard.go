@@ -1,0 +1,175 @@
+package cable
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// wireguard is WireGuard, in the kernel or in a process; which one the host
+// finds out. Each peer claims addresses for itself, and on one device each address
+// belongs to one peer. So there is a device for each lane of remote gateways: as
+// a cluster has each lane once, a device holds at most one peer of each cluster,
+// and that peer can hold the cluster's prefixes whether or not its link is the
+// chosen one. Epochs of keys have devices of their own too.
+type wireguard struct{}
+
+// Traits gives the WireGuard paper's figures: a header of 16 bytes and an
+// authentication tag of 16 behind UDP.
+func (wireguard) Traits() Traits {
+	return Traits{
+		Name: fabric.DriverWireguard, Over4: 20 + 8 + 32, Over6: 40 + 8 + 32, Roams: true, Keys: X25519,
+	}
+}
+
+// wgDevice is the device for one key epoch and the remote gateways of one lane
+// whose links count their ports from the same one.
+type wgDevice struct {
+	epoch, lane, base int
+	keys              *fabric.EpochKeys
+	link              string
+}
+
+// epochOffset tells neighbouring epochs apart, as both devices listen while one
+// epoch replaces the next.
+func epochOffset(epoch int) int { return (epoch + 1) % 2 }
+
+// portOffset is added to a gateway's port: there it listens for gateways of a
+// lane in an epoch.
+func portOffset(epoch, lane int) int { return 2*lane + epochOffset(epoch) }
+
+func (d *wgDevice) port() int { return d.base + portOffset(d.epoch, d.lane) }
+
+// Build makes a device for each epoch, lane and port, with a peer for each
+// gateway of that lane.
+func (wireguard) Build(site Site, remotes []Remote) Built {
+	var b Built
+	offsets := map[int]int{}
+	var devices []wgDevice
+	for _, epoch := range slices.Sorted(slices.Values(site.Epochs)) {
+		if other, taken := offsets[epochOffset(epoch)]; taken {
+			b.problem("keys.epochs", EpochPort, "epochs "+strconv.Itoa(other)+" and "+strconv.Itoa(epoch)+
+				" would listen on one port; only neighbouring epochs can be in force together")
+			continue
+		}
+		made := b.wireguards(&site, remotes, epoch)
+		if devices = append(devices, made...); len(made) > 0 {
+			offsets[epochOffset(epoch)] = epoch
+		}
+	}
+	for i := range devices {
+		for j := range remotes {
+			if r := &remotes[j]; devices[i].serves(&site, r) {
+				b.peer(&site, &devices[i], r)
+			}
+		}
+	}
+	return b
+}
+
+func (d *wgDevice) serves(site *Site, r *Remote) bool {
+	return r.Gateway.Lane == d.lane && site.base(r) == d.base
+}
+
+// wireguards makes the devices of an epoch; none without a private key.
+func (b *Built) wireguards(site *Site, remotes []Remote, epoch int) []wgDevice {
+	var keys *fabric.EpochKeys
+	if site.Keys != nil {
+		keys = site.Keys.Epoch(epoch)
+	}
+	var private fabric.Secret
+	found := false
+	if keys != nil {
+		private, found = keys.Gateways[site.Gateway.Name]
+	}
+	if !found {
+		b.problem(site.path(), KeyMissing, "no private key of epoch "+strconv.Itoa(epoch)+", so there is no tunnel")
+		return nil
+	}
+	var devices []wgDevice
+	for i := range remotes {
+		r := &remotes[i]
+		if slices.ContainsFunc(devices, func(d wgDevice) bool { return d.serves(site, r) }) {
+			continue
+		}
+		d := wgDevice{epoch: epoch, lane: r.Gateway.Lane, base: site.base(r), keys: keys}
+		d.link = d.name(site)
+		devices = append(devices, d)
+	}
+	slices.SortFunc(devices, func(x, y wgDevice) int {
+		return cmp.Or(cmp.Compare(x.base, y.base), cmp.Compare(x.lane, y.lane))
+	})
+	for i := range devices {
+		b.wireguard(site, &devices[i], remotes, private)
+	}
+	return devices
+}
+
+// name says for whom the device is: only the epoch where there is one lane.
+// Elsewhere than at the gateway's own port the port says it.
+func (d *wgDevice) name(site *Site) string {
+	name := desired.TunnelPrefix + strconv.Itoa(d.epoch)
+	switch {
+	case d.base != site.Gateway.Port:
+		name += "-p" + strconv.Itoa(d.port())
+	case d.lane > 0:
+		name += "-" + strconv.Itoa(d.lane)
+	}
+	return name
+}
+
+func (b *Built) wireguard(site *Site, d *wgDevice, remotes []Remote, private fabric.Secret) {
+	mtu := 0
+	for i := range remotes {
+		if d.serves(site, &remotes[i]) {
+			mtu = max(mtu, remotes[i].MTU)
+		}
+	}
+	priority := desired.RuleCable
+	if d.base == site.Gateway.Port {
+		priority = desired.RulePriority + 1 + portOffset(d.epoch, d.lane)
+	}
+	b.device(site, desired.Link{Name: d.link, Type: desired.LinkWireguard, MTU: mtu}, priority)
+	b.Wireguards = append(b.Wireguards, desired.Wireguard{
+		Link: d.link, PrivateKey: private, ListenPort: d.port(), Origin: site.path(),
+	})
+}
+
+func (b *Built) peer(site *Site, d *wgDevice, r *Remote) {
+	public := publicKey(r.Gateway, d.epoch)
+	if public == "" {
+		b.problem(r.path(), PeerKeyMissing, "no public key of epoch "+strconv.Itoa(d.epoch))
+		return
+	}
+	psk, err := d.keys.PSK(site.Cluster+"/"+site.Gateway.Name, r.Cluster+"/"+r.Gateway.Name)
+	if err != nil {
+		b.problem(r.path(), PeerKeyMissing, err.Error())
+		return
+	}
+	var endpoint netip.AddrPort
+	if r.Addr.IsValid() {
+		endpoint = netip.AddrPortFrom(r.Addr, uint16(r.Base+portOffset(d.epoch, site.Gateway.Lane)))
+	}
+	peer := desired.Peer{
+		Link: d.link, PublicKey: public, PSK: psk, Endpoint: endpoint, AllowedIPs: r.ownPrefixes(),
+		Keepalive: int(time.Duration(r.Link.Keepalive) / time.Second), Origin: r.path(),
+	}
+	b.Peers = append(b.Peers, peer)
+	b.Cables = append(b.Cables, desired.Cable{
+		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: fabric.DriverWireguard, Port: d.port(), Link: d.link,
+		MTU: r.MTU, Endpoint: endpoint, Sent: []string{peer.Key()}, Received: []string{peer.Key()},
+	})
+}
+
+func publicKey(g *fabric.Gateway, epoch int) string {
+	i := slices.IndexFunc(g.Keys, func(k fabric.Key) bool { return k.Epoch == epoch })
+	if i < 0 {
+		return ""
+	}
+	return g.Keys[i].Public
+}

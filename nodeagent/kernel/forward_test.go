@@ -1,0 +1,153 @@
+package kernel
+
+import (
+	"net/netip"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/converge/convergetest"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// cableLinks are VXLAN devices to other clusters, one for each outer family. Both
+// have the same VNI and port.
+func cableLinks() (four, six desired.Link) {
+	four = desired.Link{
+		Name: "hw-vt4-51884", Type: desired.LinkVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:01", VNI: 74, Port: 51884,
+		Local: netip.IPv4Unspecified(),
+	}
+	six = four
+	six.Name, six.MTU, six.Local = "hw-vt6-51884", 1430, netip.IPv6Unspecified()
+	return four, six
+}
+
+func TestCableLinkLaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	four, six := cableLinks()
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Link] { return NewLinks(w.open(t), nil) },
+		convergetest.Samples[desired.Link]{
+			Want: []desired.Link{four, six},
+			Vary: func(l desired.Link) []desired.Link {
+				port, local := l, l
+				port.Port, local.Local = 4999, l.Local.Next()
+				return []desired.Link{port, local}
+			},
+			Tamper: map[string]func(*testing.T){
+				"deleted": w.hand("link del hw-vt6-51884"),
+				"source":  w.hand("link del hw-vt4-51884", "link add hw-vt4-51884 group 73 type vxlan id 74 dstport 51884 local 192.0.2.1"),
+			},
+			Foreign: func(t *testing.T) func() error {
+				w.hand("link add other type vxlan id 74 dstport 4999")(t)
+				return w.shows("link show", "other")
+			},
+		})
+}
+
+func TestForwardLaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	four, six := cableLinks()
+	w.make(t, nodeLink(), four, six)
+	forward := func(link desired.Link, mac, to string) desired.Forward {
+		return desired.Forward{Link: link.Name, MAC: mac, To: netip.MustParseAddrPort(to)}
+	}
+	fdb := func(commands ...string) func(*testing.T) {
+		return func(t *testing.T) {
+			for _, c := range commands {
+				w.bridge(t, c)
+			}
+		}
+	}
+	const mac, other = "02:00:00:00:00:02", "02:00:00:00:00:09"
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Forward] { return NewForwards(w.open(t)) },
+		convergetest.Samples[desired.Forward]{
+			Want: []desired.Forward{
+				forward(four, mac, "192.0.2.2:51884"), forward(four, "02:00:00:00:00:03", "192.0.2.3:51948"),
+				forward(six, mac, "[2001:db8::2]:51884"), forward(six, "02:00:00:00:00:03", "[2001:db8::3]:61884"),
+			},
+			Vary: func(f desired.Forward) []desired.Forward {
+				port, addr := f, f
+				port.To = netip.AddrPortFrom(f.To.Addr(), 4999)
+				addr.To = netip.AddrPortFrom(f.To.Addr().Next().Next(), f.To.Port())
+				return []desired.Forward{port, addr}
+			},
+			Tamper: map[string]func(*testing.T){
+				"deleted":       fdb("fdb del " + mac + " dev hw-vt4-51884"),
+				"elsewhere":     fdb("fdb replace " + mac + " dev hw-vt4-51884 dst 192.0.2.99"),
+				"other port":    fdb("fdb replace " + mac + " dev hw-vt6-51884 dst 2001:db8::2 port 4999"),
+				"other network": fdb("fdb del "+mac+" dev hw-vt4-51884", "fdb add "+mac+" dev hw-vt4-51884 dst 192.0.2.2 vni 99"),
+				"stranger":      fdb("fdb add " + other + " dev hw-vt4-51884 dst 192.0.2.88"),
+				"flooding":      fdb("fdb append 00:00:00:00:00:00 dev hw-vt6-51884 dst 2001:db8::3"),
+				"flooding more": fdb("fdb append 00:00:00:00:00:00 dev hw-vt4-51884 dst 192.0.2.2", "fdb append 00:00:00:00:00:00 dev hw-vt4-51884 dst 192.0.2.3"),
+				"not for ever":  fdb("fdb del "+mac+" dev hw-vt4-51884", "fdb add "+mac+" dev hw-vt4-51884 dst 192.0.2.2 dynamic"),
+			},
+			Foreign: func(t *testing.T) func() error {
+				w.hand("link add vxf type vxlan id 8 dstport 4888 local 192.0.2.1", "link set vxf up")(t)
+				w.bridge(t, "fdb add "+mac+" dev vxf dst 192.0.2.2")
+				w.bridge(t, "fdb add "+mac+" dev hw-vx0 dst 192.0.2.2")
+				return all(w.shows("-d link show vxf", "dstport 4888"), w.bridgeShows("fdb show dev hw-vx0", mac+" dst 192.0.2.2"),
+					w.bridgeShows("fdb show dev vxf", mac+" dst 192.0.2.2"))
+			},
+		})
+}
+
+// TestCableNeighbourLaws: on links to other clusters a neighbour is that and no
+// more; the forwarding entry is of another kind.
+func TestCableNeighbourLaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	four, _ := cableLinks()
+	w.make(t, nodeLink(), four)
+	neighbour := func(addr, mac string) desired.Neighbour {
+		return desired.Neighbour{Link: four.Name, Addr: netip.MustParseAddr(addr), MAC: mac}
+	}
+	const mac = "02:00:00:00:00:02"
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Neighbour] { return NewNeighbours(w.open(t)) },
+		convergetest.Samples[desired.Neighbour]{
+			Want: []desired.Neighbour{
+				neighbour("241.0.0.2", mac), neighbour("fe80::ff:fe00:2", mac), neighbour("fd00:41::2", mac),
+				{Link: "hw-vx0", Addr: netip.MustParseAddr("fe80::ff:fe00:7"), MAC: "02:00:00:00:00:07"},
+			},
+			Vary: func(n desired.Neighbour) []desired.Neighbour {
+				n.MAC = "02:00:00:00:00:09"
+				return []desired.Neighbour{n}
+			},
+			Tamper: map[string]func(*testing.T){
+				"deleted":  w.hand("neigh del 241.0.0.2 dev hw-vt4-51884"),
+				"changed":  w.hand("neigh replace fe80::ff:fe00:2 lladdr 02:00:00:00:00:09 dev hw-vt4-51884 nud permanent"),
+				"stranger": w.hand("neigh add 241.0.0.9 lladdr " + mac + " dev hw-vt4-51884 nud permanent"),
+			},
+			Foreign: func(t *testing.T) func() error {
+				w.bridge(t, "fdb add "+mac+" dev hw-vt4-51884 dst 192.0.2.2")
+				return w.bridgeShows("fdb show dev hw-vt4-51884", mac+" dst 192.0.2.2")
+			},
+		})
+}
+
+// TestCableRuleLaws: rules that share a priority are told apart by their links.
+func TestCableRuleLaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rule := func(iif string, six bool) desired.Rule {
+		return desired.Rule{Priority: desired.RuleCable, Table: 7301, IIF: iif, IPv6: six}
+	}
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Rule] { return NewRules(w.open(t)) },
+		convergetest.Samples[desired.Rule]{
+			Want: []desired.Rule{rule("hw-vt4-51884", false), rule("hw-wg1-p51900", false), rule("hw-vt4-51884", true)},
+			Vary: func(r desired.Rule) []desired.Rule {
+				r.Table = 254
+				return []desired.Rule{r}
+			},
+			Tamper: map[string]func(*testing.T){
+				"deleted":   w.hand("rule del pref 7365 iif hw-wg1-p51900"),
+				"second":    w.hand("rule add pref 7365 iif hw-wg1-p51900 table 254 protocol 73"),
+				"selective": w.hand("rule del pref 7365 iif hw-vt4-51884", "rule add pref 7365 iif hw-vt4-51884 fwmark 9 table 7301 protocol 73"),
+				"stranger":  w.hand("rule add pref 7365 iif lo table 7300 protocol 73"),
+			},
+			Foreign: func(t *testing.T) func() error {
+				w.hand("rule add pref 7365 iif hw-vt4-51884 table 7301 protocol 5")(t)
+				return w.shows("rule show", "proto 5")
+			},
+		})
+}

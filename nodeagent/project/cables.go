@@ -1,0 +1,233 @@
+package project
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// findLinks notes the links of the pair with a remote cluster that should exist,
+// the one to use first, and what a packet may have that takes them.
+func (v *view) findLinks(r *remote) {
+	r.links = v.in.Cables[r.Name]
+	if len(r.links) == 0 {
+		r.links = []fabric.Link{v.in.Fabric.Link(v.own.Name, r.Name)}
+	}
+	six := v.six || reachedOverIPv6(r.Cluster)
+	for _, link := range r.links {
+		r.mtus = append(r.mtus, cmp.Or(link.MTU, v.fits(link, six)))
+		v.largest = max(v.largest, r.mtus[len(r.mtus)-1])
+	}
+}
+
+// fits is what the underlay of this node leaves to a link, in bytes.
+func (v *view) fits(link fabric.Link, six bool) int {
+	driver := cable.Named(link.Driver)
+	if driver == nil {
+		return v.underlayMTU()
+	}
+	return v.underlayMTU() - driver.Traits().Overhead(six)
+}
+
+// reachedOverIPv6 reports whether a gateway of the cluster may be reached so. Names
+// may stand for any address, and not every node asks for them.
+func reachedOverIPv6(c *fabric.Cluster) bool {
+	for i := range c.Gateways {
+		for _, text := range c.Gateways[i].Endpoints {
+			if e, err := fabric.ParseEndpoint(text); err == nil && !e.Addr.Is4() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// largestMTU is that of the widest link of this cluster.
+func (v *view) largestMTU() int {
+	if v.largest > 0 {
+		return v.largest
+	}
+	link := v.in.Fabric.Link(v.own.Name, "")
+	return cmp.Or(link.MTU, v.fits(link, v.six))
+}
+
+// narrower gives the MTU of a route to a remote cluster, where that is less than
+// the device's; 0 = as much as the device.
+func (v *view) narrower(r *remote, device string, path Path) int {
+	mtu := r.mtus[0]
+	if path.MTU > 0 {
+		mtu = min(mtu, path.MTU)
+	}
+	i := slices.IndexFunc(v.state.Links, func(l desired.Link) bool { return l.Name == device })
+	if i >= 0 && v.state.Links[i].MTU <= mtu {
+		return 0
+	}
+	return mtu
+}
+
+// addCables makes the links of this gateway to those of other clusters.
+func (v *view) addCables() {
+	if v.gateway == nil {
+		return
+	}
+	v.checkMTU()
+	for _, r := range v.remotes {
+		v.checkLanes(r)
+	}
+	built := cable.Build(v.site(), v.cableRemotes())
+	for _, p := range built.Problems {
+		v.problem(p.Path, p.Code, p.Text)
+	}
+	s := &v.state
+	s.Sysctls = append(s.Sysctls, built.Sysctls...)
+	s.Links = append(s.Links, built.Links...)
+	s.Wireguards = append(s.Wireguards, built.Wireguards...)
+	s.Peers = append(s.Peers, built.Peers...)
+	s.Addresses = append(s.Addresses, built.Addresses...)
+	s.Neighbours = append(s.Neighbours, built.Neighbours...)
+	s.Forwards = append(s.Forwards, built.Forwards...)
+	s.Rules = append(s.Rules, built.Rules...)
+	s.Routes = append(s.Routes, built.Routes...)
+	s.Cables = built.Cables
+	for _, e := range built.Elements {
+		v.elements.add(e)
+	}
+}
+
+func (v *view) site() cable.Site {
+	site := cable.Site{
+		Cluster: v.own.Name, Gateway: v.gateway, Keys: v.in.Keys, Epochs: v.in.Fabric.Epochs,
+		IPsec: v.in.Fabric.Tunnel.IPsec, V4: v.v4, V6: v.v6,
+	}
+	if v.node != nil {
+		site.Addrs = v.node.Addrs
+	}
+	return site
+}
+
+// cableRemotes gives the gateways of other clusters, once for each link to them.
+func (v *view) cableRemotes() []cable.Remote {
+	var out []cable.Remote
+	for _, r := range v.remotes {
+		for i := range r.Gateways {
+			for rank := range r.links {
+				out = append(out, v.cableRemote(r, &r.Gateways[i], rank))
+			}
+		}
+		for _, link := range r.links {
+			if cable.Named(link.Driver) == nil {
+				v.problem(clusterPath(r.Name), DriverUnknown, "this agent has no driver "+link.Driver+", so there is no link")
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b cable.Remote) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Gateway.Name, b.Gateway.Name))
+	})
+	return out
+}
+
+func (v *view) cableRemote(r *remote, g *fabric.Gateway, rank int) cable.Remote {
+	out := cable.Remote{Cluster: r.Name, Gateway: g, Link: r.links[rank], Rank: rank, MTU: r.mtus[rank]}
+	out.Addr, out.Base, out.Addrs = v.endpoint(g, r.links[rank])
+	if !r.sharesLane(g) || v.carries(r) && r.path.Remote == g.Name {
+		out.Prefixes = r.visible
+	}
+	return out
+}
+
+// endpoint gives the first usable endpoint in order of preference: an address
+// as it is, a name once it is resolved; with the port from which the gateway's
+// ports count there, and the addresses of all. Invalid = the gateway dials in.
+func (v *view) endpoint(g *fabric.Gateway, link fabric.Link) (addr netip.Addr, base int, all []netip.Addr) {
+	for _, text := range g.Endpoints {
+		e, err := fabric.ParseEndpoint(text)
+		if err != nil {
+			continue
+		}
+		candidates := []netip.Addr{e.Addr}
+		if e.Name != "" {
+			candidates = v.in.Local.Resolved[e.Host()]
+		}
+		for _, a := range candidates {
+			if !v.canSendTo(a) {
+				continue
+			}
+			if all = append(all, a); !addr.IsValid() {
+				addr, base = a, link.Base(g, e.Port)
+			}
+		}
+	}
+	return addr, base, all
+}
+
+// canSendTo reports whether this node has an address of the family; while its
+// addresses are not known, any will do.
+func (v *view) canSendTo(addr netip.Addr) bool {
+	if v.node == nil {
+		return true
+	}
+	_, ok := ofFamily(v.node.Addrs, family(addr))
+	return ok
+}
+
+// sharesLane reports whether another gateway of the cluster has the same lane,
+// as in a fabric from before there were lanes.
+func (r *remote) sharesLane(g *fabric.Gateway) bool {
+	return slices.ContainsFunc(r.Gateways, func(o fabric.Gateway) bool { return o.Name != g.Name && o.Lane == g.Lane })
+}
+
+func (v *view) checkLanes(r *remote) {
+	for i := range r.Gateways {
+		if g := &r.Gateways[i]; r.sharesLane(g) {
+			v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", LaneTwice, "lane "+strconv.Itoa(g.Lane)+
+				" is another gateway's too, so moves between them lose packets; run hawser allocate")
+		}
+	}
+}
+
+// checkMTU compares what the file says with what this node's underlay carries.
+func (v *view) checkMTU() {
+	for _, r := range v.remotes {
+		link := r.links[0]
+		fits := v.fits(link, v.six || reachedOverIPv6(r.Cluster))
+		if link.MTU <= fits {
+			continue
+		}
+		path := "tunnel.mtu"
+		if link.MTU != v.in.Fabric.Tunnel.MTU {
+			path = "links[" + link.Between[0] + "-" + link.Between[1] + "].mtu"
+		}
+		v.problem(path, MTUTooLarge, "the underlay of node "+v.in.Node+" carries at most "+strconv.Itoa(fits))
+	}
+}
+
+func (v *view) gatewayPath() string {
+	return clusterPath(v.own.Name) + ".gateways[" + v.gateway.Name + "]"
+}
+
+// carries reports whether this node is the gateway of the link to r.
+func (v *view) carries(r *remote) bool {
+	return r.reachable && v.gateway != nil && v.gateway.Name == r.path.Local
+}
+
+// cableTo finds how a remote gateway is reached: by the first of its cables. Of
+// WireGuard's that is the one of the oldest epoch that both ends have, as a new
+// epoch may not have come to every gateway yet.
+func (v *view) cableTo(r *remote, gateway string) (desired.Cable, bool) {
+	i := slices.IndexFunc(v.state.Cables, func(c desired.Cable) bool { return c.Cluster == r.Name && c.Gateway == gateway })
+	if i < 0 {
+		return desired.Cable{}, false
+	}
+	return v.state.Cables[i], true
+}
+
+// hasCables reports whether anything can come out of a cable, if only for want of
+// somebody who sends.
+func (v *view) hasCables() bool {
+	return slices.ContainsFunc(v.state.Links, func(l desired.Link) bool { return desired.IsCable(l.Name) })
+}
