@@ -75,6 +75,7 @@ func (s Sysctl) Fields() []diff.Field { return []diff.Field{{Name: "value", Valu
 const (
 	LinkVXLAN     = "vxlan"
 	LinkWireguard = "wireguard" // the kernel's, or a TUN device held by our own wireguard process
+	LinkIPsec     = "ipsec"     // an xfrm interface, or the TUN device of our own charon; always IPsecLink
 )
 
 // Link is one network device.
@@ -85,7 +86,9 @@ type Link struct {
 	Up   bool
 	MAC  string // VXLAN only; a device of a tunnel has none
 	VNI  int    // VXLAN
-	Port int    // VXLAN: UDP
+	Port int    // VXLAN: UDP; IPsec: that of IKE behind NAT and of ESP in UDP
+	// IKEPort is IPsec's other UDP port.
+	IKEPort int
 	// Local is, of a VXLAN, the source of the outer packets: the node's own address,
 	// or 0.0.0.0 or :: where the route decides. That gives the outer family, which
 	// the kernel does not tell of a device that exists.
@@ -109,6 +112,7 @@ func (l Link) Fields() []diff.Field {
 		{Name: "mac", Value: l.MAC},
 		{Name: "vni", Value: number(l.VNI), Immutable: true},
 		{Name: "port", Value: number(l.Port), Immutable: true},
+		{Name: "ikePort", Value: number(l.IKEPort), Immutable: true},
 		{Name: "local", Value: addr(local), Immutable: true},
 	}
 }

@@ -65,13 +65,23 @@ func (c *Charon) Socket() string {
 	return c.Host
 }
 
-// Dial connects to it; ErrNoCharon when nobody answers.
+// Dial connects to it; ErrNoCharon when nobody answers. While the queue of its
+// socket is full it waits.
 func (c *Charon) Dial(ctx context.Context) (*vici.Client, error) {
-	client, err := vici.Dial(ctx, c.Socket())
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
-		return nil, fmt.Errorf("%w: %w", ErrNoCharon, err)
+	for {
+		client, err := vici.Dial(ctx, c.Socket())
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+			return nil, fmt.Errorf("%w: %w", ErrNoCharon, err)
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			return client, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		case <-time.After(pollInterval):
+		}
 	}
-	return client, err
 }
 
 // present reports whether there may be a charon.
@@ -91,9 +101,33 @@ func (c *Charon) Alive() bool {
 	return client.Close() == nil
 }
 
+// InKernel reports whether the kernel encrypts.
+func (c *Charon) InKernel() bool { return c.Kernel }
+
+// Listens gives the UDP ports of IKE and of IKE behind NAT; not ok when charon does
+// not answer. Those of the host's charon are not known and 0.
+func (c *Charon) Listens() (ike, nat int, ok bool) {
+	if !c.Alive() {
+		return 0, 0, false
+	}
+	if !c.Own() {
+		return 0, 0, true
+	}
+	p := c.ports()
+	return p.ike, p.nat, p != ports{}
+}
+
 // Start starts our own charon in the current network namespace and returns when
-// it answers. It is in a session of its own and goes on when the caller ends.
-func (c *Charon) Start(ctx context.Context, ports Ports) error {
+// it answers. It is in a session of its own and goes on when the caller ends. The
+// host's charon has to be there.
+func (c *Charon) Start(ctx context.Context, ike, nat int) error {
+	if !c.Own() {
+		client, err := c.Dial(ctx)
+		if err != nil {
+			return err
+		}
+		return client.Close()
+	}
 	program, err := Program()
 	if err != nil {
 		return err
@@ -101,7 +135,7 @@ func (c *Charon) Start(ctx context.Context, ports Ports) error {
 	if err := c.Stop(ctx); err != nil {
 		return err
 	}
-	if err := c.configure(ports); err != nil {
+	if err := c.configure(ports{ike, nat}); err != nil {
 		return err
 	}
 	cmd := exec.Command(program)
@@ -130,21 +164,38 @@ func (c *Charon) Start(ctx context.Context, ports Ports) error {
 	return nil
 }
 
+// await waits until charon answers a question: its socket takes connections before
+// it does.
 func (c *Charon) await(ctx context.Context, ended <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
+	answered := make(chan error, 1)
+	go func() { answered <- c.ask(ctx) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("charon ended at once (%v): %s", err, c.lastWords())
+	case err := <-answered:
+		if err != nil {
+			return fmt.Errorf("charon does not answer: %w", err)
+		}
+		return nil
+	}
+}
+
+func (c *Charon) ask(ctx context.Context) error {
 	for {
+		client, err := c.Dial(ctx)
+		if err == nil {
+			_, err = client.Call(ctx, "version", nil)
+			return errors.Join(err, client.Close())
+		}
+		if !errors.Is(err, ErrNoCharon) {
+			return err
+		}
 		select {
-		case err := <-ended:
-			return fmt.Errorf("charon ended at once (%v): %s", err, c.lastWords())
 		case <-ctx.Done():
-			return fmt.Errorf("charon does not answer: %w", ctx.Err())
-		case <-tick.C:
-			if c.Alive() {
-				return nil
-			}
+			return errors.Join(err, ctx.Err())
+		case <-time.After(pollInterval):
 		}
 	}
 }
@@ -164,8 +215,12 @@ func (c *Charon) lastWords() string {
 	return strings.Join(words, "; ")
 }
 
-// Stop ends our own charon, which tells all peers, and waits until it is gone.
+// Stop ends our own charon, which tells all peers, and waits until it is gone. The
+// host's goes on.
 func (c *Charon) Stop(ctx context.Context) error {
+	if !c.Own() {
+		return nil
+	}
 	client, err := c.Dial(ctx)
 	if errors.Is(err, ErrNoCharon) {
 		_ = os.Remove(c.Socket()) // of one that was killed

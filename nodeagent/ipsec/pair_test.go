@@ -168,7 +168,7 @@ func TestReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the end of charon", func() bool { return !e.charon.Alive() })
-		e.inside(t, func() error { return e.charon.Start(t.Context(), Ports{IKE: 1500, NAT: 14500}) })
+		e.inside(t, func() error { return e.charon.Start(t.Context(), 1500, 14500) })
 		e.converge(t, wanted[e])
 		a.reaches(t, b)
 		b.reaches(t, a)

@@ -96,7 +96,7 @@ func (e *end) start(t *testing.T) {
 			t.Logf("log of %s:\n%s", e.id, log)
 		}
 	})
-	e.inside(t, func() error { return e.charon.Start(t.Context(), Ports{IKE: 1500, NAT: 14500}) })
+	e.inside(t, func() error { return e.charon.Start(t.Context(), 1500, 14500) })
 }
 
 // inside runs f in the namespace; what it starts stays there.

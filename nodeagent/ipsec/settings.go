@@ -10,13 +10,13 @@ import (
 
 const settingsFile = "strongswan.conf"
 
-// Ports are where charon listens, UDP.
-type Ports struct {
-	IKE int
-	NAT int // IKE, and ESP in UDP
+// ports are where charon listens, UDP.
+type ports struct {
+	ike int
+	nat int // IKE, and ESP in UDP
 }
 
-// header is the first line of the settings, from which Ports reads them again.
+// header is the first line of the settings, from which they are read again.
 const header = "# charon of hawser, ports "
 
 // settings is strongswan.conf(5). It holds nothing secret, and leaves out all that
@@ -71,32 +71,32 @@ func plugins(kernel bool) string {
 }
 
 // configure writes the settings.
-func (c *Charon) configure(ports Ports) error {
+func (c *Charon) configure(p ports) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("make folder of charon: %w", err)
 	}
-	text := fmt.Sprintf("%s%d %d\n"+settings, header, ports.IKE, ports.NAT, plugins(c.Kernel), ports.IKE, ports.NAT)
+	text := fmt.Sprintf("%s%d %d\n"+settings, header, p.ike, p.nat, plugins(c.Kernel), p.ike, p.nat)
 	if err := os.WriteFile(c.file(settingsFile), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write settings of charon: %w", err)
 	}
 	return nil
 }
 
-// Ports gives where our own charon listens, from the settings that it was started
+// ports gives where our own charon listens, from the settings that it was started
 // with; zero when there are none.
-func (c *Charon) Ports() Ports {
+func (c *Charon) ports() ports {
 	file, err := os.Open(c.file(settingsFile))
 	if err != nil {
-		return Ports{}
+		return ports{}
 	}
 	defer file.Close()
 	line, _ := bufio.NewReader(file).ReadString('\n')
 	ike, nat, found := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, header)), " ")
 	if !strings.HasPrefix(line, header) || !found {
-		return Ports{}
+		return ports{}
 	}
-	var p Ports
-	p.IKE, _ = strconv.Atoi(ike)
-	p.NAT, _ = strconv.Atoi(nat)
+	var p ports
+	p.ike, _ = strconv.Atoi(ike)
+	p.nat, _ = strconv.Atoi(nat)
 	return p
 }

@@ -28,12 +28,19 @@ type Userspace interface {
 type Links struct {
 	ns        *Namespace
 	userspace Userspace
+	esp       ESP
 }
 
 // NewLinks makes the kind. Userspace holds WireGuard devices where the kernel
 // has no WireGuard; nil means that those then fail.
 func NewLinks(ns *Namespace, userspace Userspace) *Links {
 	return &Links{ns: ns, userspace: userspace}
+}
+
+// WithESP has the kind make links of IPsec too.
+func (k *Links) WithESP(esp ESP) *Links {
+	k.esp = esp
+	return k
 }
 
 // Name is "link".
@@ -58,6 +65,10 @@ func (k *Links) Observe(ctx context.Context) ([]desired.Link, error) {
 func (k *Links) read(l netlink.Link) desired.Link {
 	a := l.Attrs()
 	out := desired.Link{Name: a.Name, Type: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
+	if a.Name == desired.IPsecLink {
+		k.readIPsec(l, &out)
+		return out
+	}
 	switch l := l.(type) {
 	case *netlink.Vxlan:
 		out.MAC, out.VNI, out.Port, out.Local = a.HardwareAddr.String(), l.VxlanId, l.Port, fromIP(l.SrcAddr)
@@ -74,8 +85,12 @@ func (k *Links) read(l netlink.Link) desired.Link {
 	return out
 }
 
-// Adopt leaves to the kernel what is not asked for: hardware address and MTU.
-func (*Links) Adopt(want, have desired.Link) desired.Link {
+// Adopt leaves to the kernel what is not asked for, hardware address and MTU, and
+// to the host the ports of its own daemon.
+func (k *Links) Adopt(want, have desired.Link) desired.Link {
+	if want.Type == desired.LinkIPsec && k.esp != nil && !k.esp.Own() {
+		want.Port, want.IKEPort = have.Port, have.IKEPort
+	}
 	if want.MAC == "" || strings.EqualFold(want.MAC, have.MAC) {
 		want.MAC = have.MAC
 	}
@@ -94,28 +109,31 @@ func (k *Links) Apply(ctx context.Context, changes []diff.Change[desired.Link]) 
 		case diff.Update:
 			return k.update(c.Want)
 		case diff.Replace:
-			if err := k.remove(c.Key); err != nil {
+			if err := k.remove(ctx, c.Key); err != nil {
 				return err
 			}
 			return k.create(ctx, c.Want)
 		default:
-			return k.remove(c.Key)
+			return k.remove(ctx, c.Key)
 		}
 	})
 }
 
 func (k *Links) create(ctx context.Context, want desired.Link) error {
-	if _, err := k.ns.route.LinkByName(want.Name); err == nil {
+	_, err := k.ns.route.LinkByName(want.Name)
+	if err == nil && k.taken(want) {
 		return converge.ErrConflict
-	} else if !notFound(err) {
+	}
+	if err != nil && !notFound(err) {
 		return fmt.Errorf("find link %s: %w", want.Name, err)
 	}
-	var err error
 	switch want.Type {
 	case desired.LinkVXLAN:
 		err = k.createVXLAN(want)
 	case desired.LinkWireguard:
 		err = k.createWireguard(ctx, want)
+	case desired.LinkIPsec:
+		err = k.createIPsec(ctx, want)
 	default:
 		return fmt.Errorf("link %s: type %q is not known", want.Name, want.Type)
 	}
@@ -209,7 +227,12 @@ func (k *Links) setUp(l netlink.Link, up bool) error {
 	return nil
 }
 
-func (k *Links) remove(name string) error {
+func (k *Links) remove(ctx context.Context, name string) error {
+	if name == desired.IPsecLink {
+		if left, err := k.releaseIPsec(ctx, name); err != nil || !left {
+			return err
+		}
+	}
 	l, err := k.ns.link(name)
 	if errors.As(err, new(converge.ErrBlocked)) {
 		return nil // gone, or another's by now

@@ -117,7 +117,7 @@ func (ns *Namespace) links() ([]netlink.Link, error) {
 
 func isOurs(l netlink.Link) bool {
 	a := l.Attrs()
-	if !strings.HasPrefix(a.Name, desired.LinkPrefix) {
+	if !strings.HasPrefix(a.Name, desired.LinkPrefix) && a.Name != desired.IPsecLink {
 		return false
 	}
 	return a.Alias == desired.LinkAlias || a.Alias == "" && a.Group == linkGroup

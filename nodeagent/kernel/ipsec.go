@@ -1,0 +1,96 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// ESP holds the link of IPsec: a daemon that negotiates keys, and that encrypts
+// too where the kernel does not.
+type ESP interface {
+	// Start starts the daemon in the current network namespace, on UDP ports of
+	// IKE and of IKE behind NAT, and returns when it answers. Without ESP in the kernel
+	// there is a TUN device desired.IPsecLink then.
+	Start(ctx context.Context, ike, nat int) error
+	// Stop ends it. A daemon that is not ours to end stays.
+	Stop(ctx context.Context) error
+	// Listens gives its ports; not ok when none runs.
+	Listens() (ike, nat int, ok bool)
+	// InKernel reports whether the kernel encrypts.
+	InKernel() bool
+	// Own reports whether daemon and TUN device are ours to make.
+	Own() bool
+}
+
+// readIPsec tells of the link as it is; one without its daemon, or of the other
+// sort than this kernel calls for, is of a type of its own, which has it replaced.
+func (k *Links) readIPsec(l netlink.Link, out *desired.Link) {
+	out.Type = "ipsec without daemon"
+	if k.esp == nil {
+		return
+	}
+	ike, nat, ok := k.esp.Listens()
+	if _, tun := l.(*netlink.Tuntap); ok && tun != k.esp.InKernel() {
+		out.Type, out.IKEPort, out.Port = desired.LinkIPsec, ike, nat
+	}
+}
+
+func (k *Links) createIPsec(ctx context.Context, want desired.Link) error {
+	if k.esp == nil {
+		return fmt.Errorf("add ipsec link %s: no daemon", want.Name)
+	}
+	if k.esp.InKernel() {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.Group = want.Name, linkGroup
+		if err := k.ns.route.LinkAdd(&netlink.Xfrmi{LinkAttrs: attrs, Ifid: desired.IPsecID}); err != nil {
+			return fmt.Errorf("add xfrm interface %s: %w", want.Name, exists(err))
+		}
+	}
+	if err := k.ns.inside(func() error { return k.esp.Start(ctx, want.IKEPort, want.Port) }); err != nil {
+		return fmt.Errorf("start daemon of %s: %w", want.Name, err)
+	}
+	if k.esp.InKernel() {
+		return nil
+	}
+	l, err := k.ns.route.LinkByName(want.Name)
+	if err != nil {
+		return fmt.Errorf("find tun device %s of the daemon: %w", want.Name, err)
+	}
+	if err := k.ns.route.LinkSetGroup(l, linkGroup); err != nil {
+		return fmt.Errorf("set group of %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+// taken reports whether a link that is there already is in the way of a new one.
+func (k *Links) taken(want desired.Link) bool {
+	return want.Type != desired.LinkIPsec || k.esp == nil || k.esp.Own() || k.esp.InKernel()
+}
+
+// releaseIPsec ends the daemon, with which a TUN device goes; the device of one
+// that is not ours loses our marks. It reports whether the link is left to be deleted.
+func (k *Links) releaseIPsec(ctx context.Context, name string) (left bool, err error) {
+	if k.esp == nil {
+		return true, nil
+	}
+	if err := k.esp.Stop(ctx); err != nil {
+		return false, err
+	}
+	l, err := k.ns.link(name)
+	if errors.As(err, new(converge.ErrBlocked)) {
+		return false, nil
+	}
+	if err != nil || k.esp.Own() || k.esp.InKernel() {
+		return err == nil, err
+	}
+	if err := errors.Join(k.ns.route.LinkSetAlias(l, ""), k.ns.route.LinkSetGroup(l, 0)); err != nil {
+		return false, fmt.Errorf("take our marks from %s: %w", name, err)
+	}
+	return false, nil
+}

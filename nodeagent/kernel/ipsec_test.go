@@ -1,0 +1,102 @@
+package kernel
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/converge/convergetest"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/ipsec"
+)
+
+// newCharon gives a charon of a test, which does ESP itself where the kernel cannot.
+func newCharon(t *testing.T, w *world) *ipsec.Charon {
+	t.Helper()
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		missing(t, "tun")
+	}
+	if _, err := ipsec.Program(); err != nil {
+		missing(t, "charon")
+	}
+	c := &ipsec.Charon{Dir: filepath.Join(t.TempDir(), "ipsec")}
+	if err := w.ns.inside(func() error { c.Kernel = ipsec.KernelESP(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func ipsecLink() desired.Link {
+	return desired.Link{Name: desired.IPsecLink, Type: desired.LinkIPsec, MTU: 1400, Up: true, Port: 14500, IKEPort: 1500}
+}
+
+func TestIPsecLinkLaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	charon := newCharon(t, w)
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Link] { return NewLinks(w.open(t), nil).WithESP(charon) },
+		convergetest.Samples[desired.Link]{
+			Want: []desired.Link{ipsecLink()},
+			Vary: func(l desired.Link) []desired.Link {
+				mtu, down, port, ike := l, l, l, l
+				mtu.MTU, down.Up, port.Port, ike.IKEPort = 1300, false, 14501, 1501
+				return []desired.Link{mtu, down, port, ike}
+			},
+			Tamper: map[string]func(*testing.T){
+				"deleted": w.hand("link del " + desired.IPsecLink),
+				"down":    w.hand("link set " + desired.IPsecLink + " down"),
+				"ended": func(t *testing.T) {
+					if err := charon.Stop(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				},
+			},
+			Conflict: func(t *testing.T) (desired.Link, func() error) {
+				w.ip(t, "link add "+desired.IPsecLink+" type vxlan id 7 dstport 7007")
+				return ipsecLink(), w.shows("-d link show "+desired.IPsecLink, "vxlan id 7 ")
+			},
+		})
+}
+
+// TestHostsCharon uses a charon that somebody else runs, and leaves it as it was.
+func TestHostsCharon(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	own := newCharon(t, w)
+	if err := w.ns.inside(func() error { return own.Start(t.Context(), 500, 4500) }); err != nil {
+		t.Fatal(err)
+	}
+	host := &ipsec.Charon{Host: own.Socket(), Kernel: own.Kernel}
+	kind := NewLinks(w.ns, nil).WithESP(host)
+	e := converge.Engine[[]desired.Link]{
+		Stages:       []converge.Stage[[]desired.Link]{converge.NewStage(kind, func(l []desired.Link) []desired.Link { return l }, nil)},
+		Decommission: func([]desired.Link) bool { return true },
+	}
+	want := []desired.Link{ipsecLink()}
+	for i, changes := range []int{1, 0} {
+		if r := e.Once(t.Context(), want, ""); !r.Clean() || len(r.Changed) != changes {
+			t.Errorf("pass %d: failed %v, changed %v", i, r.Failed, r.Changed)
+		}
+	}
+	if r := e.Once(t.Context(), nil, ""); !r.Clean() || !own.Alive() {
+		t.Errorf("failed %v, charon lives: %t", r.Failed, own.Alive())
+	}
+	if !own.Kernel {
+		if err := w.shows("link show "+desired.IPsecLink, "group default")(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := own.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := e.Once(t.Context(), want, ""); len(r.Failed) != 1 {
+		t.Errorf("without the host's charon: %v", r)
+	}
+}
