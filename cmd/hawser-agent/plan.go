@@ -83,7 +83,7 @@ func cleanupCommand() *cobra.Command {
 		Use:   "cleanup",
 		Short: "Remove everything that carries Hawser's marks and restore sysctls",
 		Long: `Removes links hw-* with alias hawser, routes and rules of protocol 73 in tables
-7300 to 7302, rules of priority 7298 and protocol 74, and nftables table inet
+7300 to 7303, rules of priority 7298 and protocol 74, and nftables table inet
 hawser; restores the sysctls that the agent changed. Stop the agent first. Nothing else is touched.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

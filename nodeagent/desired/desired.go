@@ -25,6 +25,8 @@ const (
 	TableOut      = 7300 // routes to remote clusters
 	TableIn       = 7301 // routes of packets that came out of a tunnel
 	TableTransit  = 7302 // a gateway's own links, for what other nodes hand to it
+	TableIPsec    = 7303 // VXLAN to remote gateways, which IPsec encrypts
+	RuleIPsec     = 7297 // priority of the rule of TableIPsec
 	RuleTransit   = 7299 // priority of the rule of TableTransit
 	RulePriority  = 7300 // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
 	RuleCable     = 7365 // of the rules of all other cables
@@ -36,6 +38,7 @@ const (
 	ProbePort    = 4804 // UDP, link probes on tunnel addresses and over NodeLink
 	PathPort     = 4806 // UDP, probes of full size on tunnel addresses
 	FeedPort     = 4805 // TCP, peer feed on tunnel addresses and over NodeLink
+	IPsecPort    = 4807 // UDP, VXLAN on tunnel addresses, inside ESP only
 	CablePort    = 4808 // UDP, changes of cables, on tunnel addresses over each of them
 )
 
@@ -203,6 +206,7 @@ type Rule struct {
 	Priority int
 	IPv6     bool
 	IIF      string // input interface; empty = any
+	UDPPort  int    // destination; 0 = any packet
 	Table    int
 	Origin   string
 }
@@ -220,6 +224,7 @@ func (r Rule) Key() string {
 func (r Rule) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "iif", Value: r.IIF, Immutable: true},
+		{Name: "udpPort", Value: number(r.UDPPort), Immutable: true},
 		{Name: "table", Value: strconv.Itoa(r.Table), Immutable: true},
 	}
 }

@@ -148,11 +148,12 @@ func TestRuleLaws(t *testing.T) {
 			Want: []desired.Rule{
 				{Priority: 7300, Table: 7300}, {Priority: 7301, Table: 7301, IIF: "hw-wg1"},
 				{Priority: 7300, Table: 7300, IPv6: true}, {Priority: 7301, Table: 7301, IPv6: true, IIF: "hw-wg1"},
+				{Priority: 7297, Table: 7303, UDPPort: 4807}, {Priority: 7297, Table: 7303, UDPPort: 4807, IPv6: true},
 			},
 			Vary: func(r desired.Rule) []desired.Rule {
-				table, iif := r, r
-				table.Table, iif.IIF = 254, "hw-wg2"
-				return []desired.Rule{table, iif}
+				table, iif, port := r, r, r
+				table.Table, iif.IIF, port.UDPPort = 254, "hw-wg2", 9
+				return []desired.Rule{table, iif, port}
 			},
 			Tamper: map[string]func(*testing.T){
 				"deleted":   w.hand("rule del pref 7300"),
@@ -160,6 +161,8 @@ func TestRuleLaws(t *testing.T) {
 				"second":    w.hand("rule add pref 7300 table 7301 protocol 73"),
 				"selective": w.hand("rule del pref 7301", "rule add pref 7301 iif hw-wg1 fwmark 9 table 7301 protocol 73"),
 				"stranger":  w.hand("rule add pref 99 table 7300 protocol 73"),
+				"ports":     w.hand("rule del pref 7297", "rule add pref 7297 ipproto udp dport 4807-4808 table 7303 protocol 73"),
+				"proto":     w.hand("rule del pref 7297", "rule add pref 7297 ipproto tcp dport 4807 table 7303 protocol 73"),
 			},
 			Foreign: func(t *testing.T) func() error {
 				w.hand("rule add pref 7300 table 7300 protocol 5", "rule add pref 7309 table 7300")(t)

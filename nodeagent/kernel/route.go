@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Routes is the kind of routes of protocol 73 in tables 7300 to 7302.
+// Routes is the kind of routes of protocol 73 in tables 7300 to 7303.
 type Routes struct{ ns *Namespace }
 
 // NewRoutes makes the kind.
@@ -58,7 +58,8 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
-			if r.Table != desired.TableOut && r.Table != desired.TableIn && r.Table != desired.TableTransit {
+			if r.Table != desired.TableOut && r.Table != desired.TableIn && r.Table != desired.TableTransit &&
+				r.Table != desired.TableIPsec {
 				continue
 			}
 			route := readRoute(r, names)

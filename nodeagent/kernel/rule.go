@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
@@ -40,7 +41,7 @@ func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 			if r.Protocol != desired.RouteProtocol {
 				continue
 			}
-			rule := desired.Rule{Priority: r.Priority, IPv6: family == netlink.FAMILY_V6, IIF: r.IifName, Table: r.Table}
+			rule := desired.Rule{Priority: r.Priority, IPv6: family == netlink.FAMILY_V6, IIF: r.IifName, Table: r.Table, UDPPort: udpPort(r)}
 			if selective(r) {
 				alter(&rule)
 			}
@@ -66,8 +67,19 @@ func alter(r *desired.Rule) {
 
 // selective reports whether a rule has a selector or action that ours never have.
 func selective(r netlink.Rule) bool {
+	if udpPort(r) > 0 {
+		r.IPProto, r.Dport = 0, nil
+	}
 	return r.Src != nil || r.Dst != nil || r.Mark != 0 || r.OifName != "" || r.Invert || r.Tos != 0 || r.Goto >= 0 ||
 		r.IPProto != 0 || r.Dport != nil || r.Sport != nil || r.UIDRange != nil || r.SuppressPrefixlen >= 0
+}
+
+// udpPort is the one port that a rule is for; 0 = it is for none or several.
+func udpPort(r netlink.Rule) int {
+	if r.IPProto != unix.IPPROTO_UDP || r.Dport == nil || r.Dport.Start != r.Dport.End {
+		return 0
+	}
+	return int(r.Dport.Start)
 }
 
 // Apply adds and removes rules; a rule never changes in place.
@@ -95,6 +107,9 @@ func (k *Rules) rule(want desired.Rule) *netlink.Rule {
 		r.Family = netlink.FAMILY_V6
 	}
 	r.IifName, r.Table = want.IIF, want.Table
+	if want.UDPPort > 0 {
+		r.IPProto, r.Dport = unix.IPPROTO_UDP, netlink.NewRulePortRange(uint16(want.UDPPort), uint16(want.UDPPort))
+	}
 	return r
 }
 
