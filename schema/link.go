@@ -44,13 +44,16 @@ type Links struct {
 	clusters map[string]*Cluster
 	pairs    map[[2]string]*Link
 	special  []fabric.Link
-	drivers  map[string][]string // by cluster: those of its links among special
+	degree   map[string]int     // by cluster: its links among special
+	cables   map[string][]cable // by cluster: what these are made with, each once
+	kinds    []cable            // what links are made with anywhere, each once; the usual ones first
 }
 
 // Links resolves what spec.tunnel, clusters and links say. The receiver must
 // have its defaults.
 func (s *ClusterSet) Links() *Links {
-	l := &Links{Graph: s.Graph(), set: s, clusters: map[string]*Cluster{}, pairs: map[[2]string]*Link{}, drivers: map[string][]string{}}
+	l := &Links{Graph: s.Graph(), set: s, clusters: map[string]*Cluster{}, pairs: map[[2]string]*Link{}, degree: map[string]int{},
+		cables: map[string][]cable{}}
 	for i := range s.Spec.Clusters {
 		c := &s.Spec.Clusters[i]
 		if l.clusters[c.Name] == nil {
@@ -72,7 +75,8 @@ func (s *ClusterSet) Links() *Links {
 func (l *Links) Special() []fabric.Link { return l.special }
 
 func (l *Links) findSpecial() {
-	found := map[[2]string]bool{}
+	found, usual := map[[2]string]bool{}, l.usual([2]string{})
+	l.kinds = []cable{cableOf(&usual)}
 	note := func(a, b string) {
 		p := fabric.Pair(a, b)
 		if found[p] || !l.Graph.Linked(a, b) {
@@ -81,8 +85,12 @@ func (l *Links) findSpecial() {
 		found[p] = true
 		if link := l.Of(a, b); link != l.usual(p) {
 			l.special = append(l.special, link)
-			l.drivers[a] = append(l.drivers[a], link.Driver)
-			l.drivers[b] = append(l.drivers[b], link.Driver)
+			k := cableOf(&link)
+			for _, name := range p {
+				l.degree[name]++
+				l.cables[name] = once(l.cables[name], k)
+			}
+			l.kinds = once(l.kinds, k)
 		}
 	}
 	for p := range l.pairs {
@@ -96,6 +104,13 @@ func (l *Links) findSpecial() {
 		}
 	}
 	fabric.SortLinks(l.special)
+}
+
+func once(list []cable, k cable) []cable {
+	if slices.Contains(list, k) {
+		return list
+	}
+	return append(list, k)
 }
 
 // usual is a link of which nobody says anything.
@@ -141,11 +156,29 @@ func least[T cmp.Ordered](a, b T) T {
 	return a
 }
 
+// cable is what a gateway must have for some of its links.
+type cable struct {
+	driver string
+	port   int  // of the link; 0: the gateway's own
+	quiet  bool // nothing is sent to keep it open
+}
+
+func cableOf(l *fabric.Link) cable { return cable{l.Driver, l.Port, l.Keepalive == 0} }
+
+// of gives what the gateways of a cluster must have, in no order.
+func (l *Links) of(cluster string) []cable {
+	out := slices.Clone(l.cables[cluster])
+	if l.Graph.Degree(cluster) > l.degree[cluster] {
+		out = append(out, l.kinds[0])
+	}
+	return out
+}
+
 // Drivers gives the drivers of a cluster's links, sorted.
 func (l *Links) Drivers(cluster string) []string {
-	out := slices.Clone(l.drivers[cluster])
-	if l.Graph.Degree(cluster) > len(out) {
-		out = append(out, l.set.Spec.Tunnel.Driver)
+	var out []string
+	for _, k := range l.of(cluster) {
+		out = append(out, k.driver)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -14,7 +14,7 @@ import (
 func Validate(s *ClusterSet) diag.List {
 	c := &checker{
 		set: s, clusterPaths: s.clusterPaths(), exportPaths: s.exportPaths(), clusters: map[string]int{},
-		groups: newGroups(s), book: rulebook{},
+		groups: newGroups(s), book: rulebook{}, links: s.Links(),
 	}
 	for i := range s.Spec.Clusters {
 		name := s.Spec.Clusters[i].Name
@@ -25,6 +25,8 @@ func Validate(s *ClusterSet) diag.List {
 	c.rules(reflect.ValueOf(s).Elem(), "")
 	c.settings()
 	c.connectivity()
+	c.linkSettings()
+	c.cables()
 	c.members()
 	c.prefixes()
 	c.betweenClusters()
@@ -32,6 +34,7 @@ func Validate(s *ClusterSet) diag.List {
 	c.endpoints()
 	c.keys()
 	c.exports()
+	c.allowWays()
 	c.capacity()
 	c.list.Sort()
 	return c.list
@@ -46,6 +49,7 @@ type checker struct {
 	clusters     map[string]int // index by name
 	groups       []group        // the clusters' prefixes
 	book         rulebook
+	links        *Links
 }
 
 func (c *checker) fail(d diag.Diagnostic) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // families says where both ends of something lack a common address family, so
@@ -20,8 +21,7 @@ func (c *checker) families() {
 	}
 	c.apartBy(prefixes, "podCIDRs", "no-common-family", "has only IPv6 prefixes, and %s only IPv4: they reach nothing of each other",
 		"a cluster with both families reaches both")
-	c.apartBy(endpoints, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only",
-		"they connect if the gateways of one of the two also have an address of the other family, or through a third cluster")
+	c.endpointsApart(endpoints)
 	c.allowFamilies()
 }
 
@@ -51,11 +51,11 @@ func familiesOf(prefixes []netip.Prefix) (h Hidden) {
 func endpointFamilies(cluster *Cluster) (h Hidden) {
 	for i := range cluster.Gateways {
 		for _, text := range cluster.Gateways[i].Endpoints {
-			a, err := netip.ParseAddr(text)
-			if err != nil {
+			e, err := fabric.ParseEndpoint(text)
+			if err != nil || e.Name != "" {
 				return Hidden{}
 			}
-			h = h.with(a.Is6())
+			h = h.with(e.Addr.Is6())
 		}
 	}
 	return h
@@ -77,6 +77,32 @@ func (c *checker) apartBy(s split, field, code, summary, hint string) {
 			Code: code, Path: c.clusterPaths[i] + "." + field, Summary: fmt.Sprintf(summary, others), Hint: hint,
 			Related: related(paths[:min(len(paths), maxOthers)]...),
 		})
+	}
+}
+
+// endpointsApart finds linked clusters that are reached over different families.
+// VXLAN must send both ways, the others may dial out from an address that is no endpoint.
+func (c *checker) endpointsApart(s split) {
+	for _, i := range s.six {
+		name := c.set.Spec.Clusters[i].Name
+		linked, plain := split{six: []int{i}}, split{six: []int{i}}
+		for _, j := range s.four {
+			switch other := c.set.Spec.Clusters[j].Name; {
+			case !c.links.Graph.Linked(name, other):
+			case c.links.Of(name, other).Driver == fabric.DriverVXLAN:
+				plain.four = append(plain.four, j)
+			default:
+				linked.four = append(linked.four, j)
+			}
+		}
+		c.apartBy(linked, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only",
+			"they connect if the gateways of one of the two also have an address of the other family, or through a third cluster")
+		before := len(c.list)
+		c.apartBy(plain, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only: vxlan cannot link them",
+			"give the gateways of one of the two an endpoint of the other family")
+		for k := range c.list[before:] {
+			c.list[before+k].Severity = diag.Error
+		}
 	}
 }
 

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
+	"unicode"
 
 	"filippo.io/age"
 
@@ -15,13 +14,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// dnsPrefix begins an endpoint that is looked up by name.
-const dnsPrefix = "dns:"
-
 // endpoints checks where gateways are reached.
 func (c *checker) endpoints() {
 	taken, pools := map[string][]listener{}, c.set.pools()
-	silent := ""
+	var silent []int
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
 		reachable := len(cluster.Gateways) == 0
@@ -31,103 +27,81 @@ func (c *checker) endpoints() {
 			c.dialOut(cluster, g, p)
 			for k, text := range g.Endpoints {
 				at := nth(p+".endpoints", k)
-				if c.endpoint(at, text, pools) {
-					c.apart(taken, normalEndpoint(text), listener{at, c.set.GatewayPort(cluster, g)})
+				if e, ok := c.endpoint(at, text, pools); ok {
+					c.apart(taken, e, listener{path: at, gateway: p}, c.bases(cluster, g, e))
 				}
 			}
 		}
-		if reachable {
-			continue
+		if !reachable {
+			c.unheard(silent, i)
+			silent = append(silent, i)
 		}
-		if silent != "" {
-			c.warn(diag.Diagnostic{
-				Code: "no-endpoint", Path: path + ".gateways",
-				Summary: "no gateway has an endpoint, nor has any of another cluster: the two cannot connect",
-				Hint:    "give at least one of the two clusters an endpoint", Related: related(silent + ".gateways"),
-			})
-		}
-		silent = path
 	}
 }
 
-// gatewayPorts is how many UDP ports from its first on a gateway may listen on:
-// one for each lane and each of two key epochs.
-const gatewayPorts = 2 * fabric.MaxLanes
-
-// ownPorts are those of the agent on every node, UDP or TCP.
-const firstOwnPort, lastOwnPort = 4803, 4806
-
-func (c *checker) portRange(first int, path string) {
-	if first <= lastOwnPort && first+gatewayPorts > firstOwnPort {
-		c.fail(diag.Diagnostic{Code: "bad-port", Path: path,
-			Summary: fmt.Sprintf("its ports %d to %d hold %d to %d, on which the agent listens",
-				first, first+gatewayPorts-1, firstOwnPort, lastOwnPort),
-			Hint: "set port to another one, such as 51820"})
-	}
-}
-
-// listener is a gateway at one endpoint.
-type listener struct {
-	path string
-	port int
-}
-
-// apart checks that gateways behind one address have ports of their own.
-func (c *checker) apart(taken map[string][]listener, endpoint string, l listener) {
-	for _, other := range taken[endpoint] {
-		switch gap := max(l.port-other.port, other.port-l.port); {
-		case gap == 0:
-			c.fail(diag.Diagnostic{Code: "duplicate", Path: l.path, Related: related(other.path),
-				Summary: fmt.Sprintf("%s with port %d is the endpoint of another gateway", endpoint, l.port)})
-		case gap < gatewayPorts:
-			c.fail(diag.Diagnostic{Code: "duplicate", Path: l.path, Related: related(other.path),
-				Summary: fmt.Sprintf("%s is the endpoint of another gateway with port %d, only %d from %d", endpoint, other.port, gap, l.port),
-				Hint:    fmt.Sprintf("give them ports that are %d apart, as each gateway may use so many", gatewayPorts)})
-		default:
+// unheard warns of a link between two clusters neither of which can be called.
+func (c *checker) unheard(silent []int, i int) {
+	for _, j := range silent {
+		if !c.links.Graph.Linked(c.set.Spec.Clusters[i].Name, c.set.Spec.Clusters[j].Name) {
 			continue
 		}
+		c.warn(diag.Diagnostic{
+			Code: "no-endpoint", Path: c.clusterPaths[i] + ".gateways",
+			Summary: "no gateway has an endpoint, nor has any of another cluster: the two cannot connect",
+			Hint: "give at least one of the two clusters an endpoint, or link them to a third one that has" +
+				" (connectivity: {mode: hub, hubs: [...]})", Related: related(c.clusterPaths[j] + ".gateways"),
+		})
 		return
 	}
-	taken[endpoint] = append(taken[endpoint], l)
 }
 
-// dialOut warns of a gateway that nobody can call and that lets its way in close.
+// dialOut says what a gateway cannot have that nobody can call.
 func (c *checker) dialOut(cluster *Cluster, g *Gateway, path string) {
-	keepalive := c.set.TunnelOf(cluster).Keepalive
-	if len(g.Endpoints) == 0 && keepalive != nil && time.Duration(*keepalive) == 0 {
+	if len(g.Endpoints) > 0 {
+		return
+	}
+	cables := c.links.of(cluster.Name)
+	uses := func(is func(cable) bool) bool { return slices.ContainsFunc(cables, is) }
+	if uses(func(k cable) bool { return k.quiet }) {
 		c.warn(diag.Diagnostic{
 			Code: "no-keepalive", Path: path,
 			Summary: "the gateway only dials out, and keepalive is 0s: it cannot be reached once it is silent",
 			Hint:    "set tunnel: {keepalive: 25s}",
 		})
 	}
-}
-
-// normalEndpoint gives one text for all ways to write an endpoint.
-func normalEndpoint(text string) string {
-	if a, err := netip.ParseAddr(text); err == nil {
-		return a.String()
+	if uses(func(k cable) bool { return k.driver == fabric.DriverVXLAN }) {
+		c.fail(diag.Diagnostic{
+			Code: "no-endpoint", Path: path, Summary: "the gateway only dials out, which vxlan cannot",
+			Hint: "give it an endpoint, or use wireguard or ipsec for the links of " + cluster.Name,
+		})
 	}
-	return strings.ToLower(text)
+	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && uses(func(k cable) bool { return k.driver == fabric.DriverIPsec }) {
+		c.warn(diag.Diagnostic{
+			Code: "no-encapsulation", Path: path, Related: related("tunnel.ipsec.encapsulation"),
+			Summary: "the gateway only dials out, and native ESP does not pass address translation",
+			Hint:    "set tunnel: {ipsec: {encapsulation: auto}}",
+		})
+	}
 }
 
 // endpoint checks one endpoint by itself and reports whether it is good.
-func (c *checker) endpoint(path, text string, pools []use) bool {
-	fail := func(summary, hint string, others ...string) bool {
+func (c *checker) endpoint(path, text string, pools []use) (fabric.Endpoint, bool) {
+	fail := func(summary, hint string, others ...string) (fabric.Endpoint, bool) {
 		c.fail(diag.Diagnostic{Code: "bad-endpoint", Path: path, Summary: summary, Hint: hint, Related: related(others...)})
-		return false
+		return fabric.Endpoint{}, false
 	}
-	if name, ok := strings.CutPrefix(text, dnsPrefix); ok {
-		if !isDomain(strings.ToLower(name)) {
-			return fail(fmt.Sprintf("%q is not a DNS name", name), "write dns: and a name, such as dns:gw.g1.example.com, without a port")
-		}
-		return true
-	}
-	a, err := netip.ParseAddr(text)
-	if err != nil {
+	e, err := fabric.ParseEndpoint(text)
+	a := e.Addr
+	switch {
+	case err != nil:
 		return fail(fmt.Sprintf("%q is neither an address nor dns:<name>", text), endpointHint(text))
-	}
-	if a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Zone() != "" || a.Is4In6() {
+	case e.Port > lastBase:
+		return fail(fmt.Sprintf("port %d is not in the range 1 to %d", e.Port, lastBase), "the ports behind it belong to the gateway, too")
+	case e.Name != "" && !isDomain(e.Name):
+		return fail(fmt.Sprintf("%q is not a DNS name", e.Name), "write dns: and a name, such as dns:gw.g1.example.com")
+	case e.Name != "":
+		return e, true
+	case a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Zone() != "" || a.Is4In6():
 		return fail(text+" is not a unicast address that other gateways can reach", "")
 	}
 	for _, p := range pools {
@@ -138,27 +112,22 @@ func (c *checker) endpoint(path, text string, pools []use) bool {
 	if g := find(c.groups, a); g != nil {
 		return fail(fmt.Sprintf("%s is inside %s %s", a, g.members[0].path, g.prefix), insideHint, g.members[0].path)
 	}
-	return true
+	return e, true
 }
 
 const insideHint = "an endpoint is an address of the network between the clusters; the route to this one would lead into a tunnel"
 
 // endpointHint says what is most likely meant.
 func endpointHint(text string) string {
-	if ap, err := netip.ParseAddrPort(text); err == nil {
-		return fmt.Sprintf("write %s here, and port: %d beside endpoints", ap.Addr(), ap.Port())
-	}
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return "write the address alone: " + p.Addr().String()
 	}
-	host, port, found := strings.Cut(text, ":")
-	if n, err := strconv.Atoi(port); found && err == nil && isDomain(host) {
-		return fmt.Sprintf("write dns:%s here, and port: %d beside endpoints", host, n)
+	if _, err := fabric.ParseEndpoint("dns:" + text); err == nil && strings.ContainsFunc(text, unicode.IsLower) {
+		if host, _, _ := strings.Cut(text, ":"); isDomain(host) {
+			return "write dns:" + text
+		}
 	}
-	if isDomain(text) && strings.ContainsFunc(text, func(r rune) bool { return r >= 'a' && r <= 'z' }) {
-		return "write dns:" + text
-	}
-	return "write an address, or dns: and a name, such as dns:gw.g1.example.com"
+	return "write an address, or dns: and a name, such as dns:gw.g1.example.com; :<port> may follow"
 }
 
 // keys checks the clusters' recipients and the gateways' own public keys.

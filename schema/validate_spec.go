@@ -52,37 +52,6 @@ func (c *checker) epochs() {
 	}
 }
 
-// connectivity checks that each mode has what it needs, and only that.
-func (c *checker) connectivity() {
-	conn := &c.set.Spec.Connectivity
-	c.onlyWith("connectivity.hubs", len(conn.Hubs) > 0, conn.Mode == ModeHub, "mode: hub")
-	c.onlyWith("connectivity.links", len(conn.Links) > 0, conn.Mode == ModeLinks, "mode: links")
-	c.known("connectivity.hubs", conn.Hubs)
-	seen, linked := uniqueness{}, map[string]bool{}
-	for i, pair := range conn.Links {
-		path := nth("connectivity.links", i)
-		if len(pair) != 2 {
-			c.fail(diag.Diagnostic{Code: "bad-link", Path: path, Summary: fmt.Sprintf("a link joins 2 clusters, not %d", len(pair)),
-				Hint: "write [a, b]"})
-			continue
-		}
-		for j, name := range pair {
-			c.knownCluster(nth(path, j), name)
-			linked[name] = true
-		}
-		if pair[0] == pair[1] {
-			c.fail(diag.Diagnostic{Code: "bad-link", Path: path, Summary: "the link joins " + pair[0] + " to itself"})
-			continue
-		}
-		a, b := min(pair[0], pair[1]), max(pair[0], pair[1])
-		c.unique(seen, a+" "+b, path, "the link between "+a+" and "+b+" is listed twice")
-	}
-	pairs := !slices.ContainsFunc(conn.Links, func(pair []string) bool { return len(pair) != 2 })
-	if conn.Mode == ModeLinks && len(conn.Links) > 0 && pairs {
-		c.unlinked(linked)
-	}
-}
-
 // onlyWith checks that a list stands there exactly when the setting that it belongs to does.
 func (c *checker) onlyWith(path string, present, wanted bool, setting string) {
 	switch {
@@ -90,17 +59,6 @@ func (c *checker) onlyWith(path string, present, wanted bool, setting string) {
 		c.fail(diag.Diagnostic{Code: "misplaced", Path: path, Summary: "is used with " + setting + " only"})
 	case wanted && !present:
 		c.fail(diag.Diagnostic{Code: "required", Path: path, Summary: "is missing: " + setting + " needs it"})
-	}
-}
-
-func (c *checker) unlinked(linked map[string]bool) {
-	for i, cluster := range c.set.Spec.Clusters {
-		if cluster.Name != "" && !linked[cluster.Name] {
-			c.warn(diag.Diagnostic{
-				Code: "no-link", Path: c.clusterPaths[i], Summary: "the cluster has no link to any other",
-				Hint: "add one to connectivity.links",
-			})
-		}
 	}
 }
 
@@ -130,7 +88,7 @@ func (c *checker) gateways(cluster *Cluster, path string) {
 	}
 	for i, p := range cluster.gatewayPaths(path) {
 		g := &cluster.Gateways[i]
-		c.portRange(c.set.GatewayPort(cluster, g), p)
+		c.listening(cluster, g, p)
 		c.label(p+".name", g.Name)
 		c.domain(p+".node", g.Node)
 		c.unique(names, g.Name, p, "the name "+g.Name+" is taken by another gateway of the cluster")

@@ -211,23 +211,24 @@ func EdgeHash(a, b string) uint64 {
 	return spread.Mix(spread.Hash(min(a, b)+" "+max(a, b))) >> 16
 }
 
-// Apart gives the pairs of clusters, each sorted, that have no way to each other
-// even when all links are alive; at most limit of them.
-func (g *Graph) Apart(limit int) [][2]string {
-	var out [][2]string
-	if g.shape.Mode != ModeLinks && g.shape.Mode != ModeHub {
-		return nil
-	}
-	for i, a := range g.names {
-		ways := g.Ways(a, nil)
-		for _, b := range g.names[i+1:] {
-			if _, ok := ways[b]; ok {
-				continue
-			}
-			if out = append(out, [2]string{a, b}); len(out) == limit {
-				return out
-			}
+// Groups parts the clusters into those that have a way to each other when all
+// links are alive; in order, and the groups in the order of their first.
+func (g *Graph) Groups() [][]string {
+	var out [][]string
+	grouped := map[string]bool{}
+	for _, name := range g.names {
+		if grouped[name] {
+			continue
 		}
+		group := []string{name}
+		for to := range g.Ways(name, nil) {
+			group = append(group, to)
+		}
+		for _, member := range group {
+			grouped[member] = true
+		}
+		slices.Sort(group)
+		out = append(out, group)
 	}
 	return out
 }

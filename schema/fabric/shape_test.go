@@ -14,22 +14,22 @@ func TestShapes(t *testing.T) {
 	clusters := []string{"a", "b", "c", "d", "e"}
 	chain := [][2]string{{"a", "b"}, {"b", "c"}, {"c", "d"}}
 	tests := []struct {
-		name  string
-		shape Shape
-		near  string // of b
-		way   string // from a to d
-		apart int
+		name   string
+		shape  Shape
+		near   string // of b
+		way    string // from a to d
+		groups string
 	}{
-		{"zero value", Shape{}, "[a c d e]", "[d]", 0},
-		{"mesh", Shape{Mode: ModeMesh}, "[a c d e]", "[d]", 0},
-		{"hub", Shape{Mode: ModeHub, Hubs: []string{"b"}}, "[a c d e]", "[b d]", 0},
-		{"hub at the end", Shape{Mode: ModeHub, Hubs: []string{"d"}}, "[d]", "[d]", 0},
-		{"two hubs", Shape{Mode: ModeHub, Hubs: []string{"b", "e"}}, "[a c d e]", "[b d]", 0},
-		{"hub that is not there", Shape{Mode: ModeHub, Hubs: []string{"x"}}, "[]", "[]", 10},
-		{"chain", Shape{Mode: ModeLinks, Edges: chain}, "[a c]", "[b c d]", 4},
-		{"ring", Shape{Mode: ModeLinks, Edges: append(slices.Clone(chain), [2]string{"d", "e"}, [2]string{"a", "e"})}, "[a c]", "[e d]", 0},
-		{"unknown, doubled and own ends", Shape{Mode: ModeLinks, Edges: [][2]string{{"a", "b"}, {"b", "a"}, {"b", "b"}, {"b", "x"}}}, "[a]", "[]", 9},
-		{"no links", Shape{Mode: ModeLinks}, "[]", "[]", 10},
+		{"zero value", Shape{}, "[a c d e]", "[d]", "[[a b c d e]]"},
+		{"mesh", Shape{Mode: ModeMesh}, "[a c d e]", "[d]", "[[a b c d e]]"},
+		{"hub", Shape{Mode: ModeHub, Hubs: []string{"b"}}, "[a c d e]", "[b d]", "[[a b c d e]]"},
+		{"hub at the end", Shape{Mode: ModeHub, Hubs: []string{"d"}}, "[d]", "[d]", "[[a b c d e]]"},
+		{"two hubs", Shape{Mode: ModeHub, Hubs: []string{"b", "e"}}, "[a c d e]", "[b d]", "[[a b c d e]]"},
+		{"hub that is not there", Shape{Mode: ModeHub, Hubs: []string{"x"}}, "[]", "[]", "[[a] [b] [c] [d] [e]]"},
+		{"chain", Shape{Mode: ModeLinks, Edges: chain}, "[a c]", "[b c d]", "[[a b c d] [e]]"},
+		{"ring", Shape{Mode: ModeLinks, Edges: append(slices.Clone(chain), [2]string{"d", "e"}, [2]string{"a", "e"})}, "[a c]", "[e d]", "[[a b c d e]]"},
+		{"unknown, doubled and own ends", Shape{Mode: ModeLinks, Edges: [][2]string{{"a", "b"}, {"b", "a"}, {"b", "b"}, {"b", "x"}}}, "[a]", "[]", "[[a b] [c] [d] [e]]"},
+		{"no links", Shape{Mode: ModeLinks}, "[]", "[]", "[[a] [b] [c] [d] [e]]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -46,11 +46,8 @@ func TestShapes(t *testing.T) {
 			if have := fmt.Sprint(g.Ways("a", nil)["d"]); have != tt.way {
 				t.Errorf("way from a to d: want %s, have %s", tt.way, have)
 			}
-			if have := len(g.Apart(100)); have != tt.apart {
-				t.Errorf("pairs without a way: want %d, have %d", tt.apart, have)
-			}
-			if have := len(g.Apart(1)); have != min(tt.apart, 1) {
-				t.Errorf("pairs without a way, at most one: have %d", have)
+			if have := fmt.Sprint(g.Groups()); have != tt.groups {
+				t.Errorf("groups: want %s, have %s", tt.groups, have)
 			}
 		})
 	}
