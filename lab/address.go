@@ -108,6 +108,14 @@ func (t topology) uses(prefix netip.Prefix) bool {
 	return false
 }
 
+// families says which families a cluster's prefixes have; IPv4 when there are none.
+func families(prefixes []netip.Prefix) (four, six bool) {
+	for _, p := range prefixes {
+		four, six = four || p.Addr().Is4(), six || p.Addr().Is6()
+	}
+	return four || !six, six
+}
+
 func sameFamily(a netip.Addr) func(netip.Addr) bool {
 	return func(b netip.Addr) bool { return a.Is6() == b.Is6() }
 }

@@ -111,7 +111,9 @@ func (d *daemon) boot(w *world) error {
 func (d *daemon) files(w *world) error {
 	errs := []error{overwrite(d.layout.hosts(), hostsFile(w))}
 	for _, space := range d.namespacesOf(w) {
-		errs = append(errs, overwrite(d.layout.path("resolv", space), resolvConf(d.topology, space)))
+		for _, c := range w.clusters {
+			errs = append(errs, overwrite(d.layout.resolv(c.name, space), resolvConf(d.topology, c.cluster, space)))
+		}
 	}
 	for _, c := range w.clusters {
 		content, err := facts(w, c, d.state.Off)

@@ -169,9 +169,12 @@ func endpoint(svc service, p *pod, addr netip.Addr) discoveryv1.Endpoint {
 	return out
 }
 
-// resolvConf is what a pod of the namespace finds at /etc/resolv.conf.
-func resolvConf(t topology, namespace string) []byte {
-	return fmt.Appendf(nil, "nameserver %s\nsearch %s.svc.%s svc.%s\noptions ndots:5\n", t.dns, namespace, t.domain, t.domain)
+// resolvConf is what a pod of the namespace finds at /etc/resolv.conf: the name
+// server of the cluster's first family.
+func resolvConf(t topology, c cluster, namespace string) []byte {
+	four, _ := families(c.podCIDRs)
+	i := slices.IndexFunc(t.dns, func(a netip.Addr) bool { return a.Is4() == four })
+	return fmt.Appendf(nil, "nameserver %s\nsearch %s.svc.%s svc.%s\noptions ndots:5\n", t.dns[max(i, 0)], namespace, t.domain, t.domain)
 }
 
 // hostsFile is /etc/hosts of every node and pod.

@@ -82,6 +82,8 @@ func (l Layout) namespaces() string             { return l.path("ns") }
 func (l Layout) objects(cluster string) string  { return l.path("objects", cluster+".yaml") }
 func (l Layout) identity(cluster string) string { return l.path("keys", cluster+".agekey") }
 
+func (l Layout) resolv(cluster, space string) string { return l.path("resolv", cluster+"."+space) }
+
 // Config is what a lab was made with; it never changes.
 type Config struct {
 	ID      string   `json:"id"`      // random; marks the lab's processes and namespaces

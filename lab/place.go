@@ -187,7 +187,7 @@ func (s *state) clusterIPs(c cluster, svc *corev1.Service) ([]netip.Addr, error)
 	}
 	candidates := slices.Concat(asked, s.Services[id])
 	var out []netip.Addr
-	for _, cidr := range families(c.serviceCIDRs, svc) {
+	for _, cidr := range servicePrefixes(c.serviceCIDRs, svc) {
 		i := slices.IndexFunc(candidates, cidr.Contains)
 		if i < 0 {
 			addr, err := free(cidr, 10, taken)
@@ -226,8 +226,8 @@ func askedIPs(svc *corev1.Service) ([]netip.Addr, error) {
 	return slices.SortedFunc(maps.Keys(asked), netip.Addr.Compare), nil
 }
 
-// families picks the service prefixes that the service takes its addresses from.
-func families(cidrs []netip.Prefix, svc *corev1.Service) []netip.Prefix {
+// servicePrefixes picks the service prefixes that the service takes its addresses from.
+func servicePrefixes(cidrs []netip.Prefix, svc *corev1.Service) []netip.Prefix {
 	out := firstOf(cidrs)
 	if len(svc.Spec.IPFamilies) > 0 {
 		out = slices.DeleteFunc(out, func(p netip.Prefix) bool {

@@ -60,7 +60,7 @@ func (d *daemon) agentProgram(n *node, m *machine) (program, error) {
 // nodeExec is a program's view on a node.
 func (d *daemon) nodeExec(n *node, path string, argv []string) netspace.Exec {
 	return netspace.Exec{
-		Net: path, Resolv: d.layout.path("resolv", "default"), Hosts: d.layout.hosts(),
+		Net: path, Resolv: d.layout.resolv(n.cluster, "default"), Hosts: d.layout.hosts(),
 		Run: filepath.Join(d.nodeDir(n), "run"), Keep: d.layout.Dir, Hostname: n.name, Argv: argv,
 	}
 }
@@ -108,7 +108,7 @@ func (d *daemon) podProgram(m *machine, c *container) (program, error) {
 // podExec is a program's view in a pod.
 func (d *daemon) podExec(m *machine, c *container) netspace.Exec {
 	e := netspace.Exec{
-		Net: m.space.path, Resolv: d.layout.path("resolv", c.spec.Namespace), Hosts: d.layout.hosts(), Hostname: c.spec.Name,
+		Net: m.space.path, Resolv: d.layout.resolv(c.spec.cluster, c.spec.Namespace), Hosts: d.layout.hosts(), Hostname: c.spec.Name,
 	}
 	if c.space != nil {
 		e.Net = c.space.path

@@ -19,7 +19,7 @@ const (
 // topology is what the lab needs to know of a topology file.
 type topology struct {
 	domain   string
-	dns      netip.Addr
+	dns      []netip.Addr // IPv4 first
 	clusters []cluster
 }
 
@@ -38,12 +38,12 @@ func parseTopology(raw []byte) (topology, error) {
 	if err := kyaml.Unmarshal(raw, &set); err != nil {
 		return topology{}, fmt.Errorf("read topology: %w", err)
 	}
-	t := topology{domain: set.Spec.Domain, dns: set.Spec.DNS.Address}
-	if t.domain == "" {
-		t.domain = "clusterset.local"
-	}
-	if !t.dns.IsValid() {
-		t.dns = netip.MustParseAddr("169.254.73.53")
+	schema.Default(&set)
+	t := topology{domain: set.Spec.Domain}
+	for _, a := range []netip.Addr{set.Spec.DNS.Address, set.Spec.DNS.IPv6Address} {
+		if a.IsValid() {
+			t.dns = append(t.dns, a)
+		}
 	}
 	for _, c := range set.Spec.Clusters {
 		if c.Name == "" {

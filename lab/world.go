@@ -182,8 +182,12 @@ func (w *world) number(n *node, s *state) error {
 		}
 		n.podCIDRs = append(n.podCIDRs, share)
 	}
-	lans := []netip.Prefix{w.lan}
-	if slices.ContainsFunc(n.wide, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+	var lans []netip.Prefix
+	four, six := families(n.wide)
+	if four {
+		lans = append(lans, w.lan)
+	}
+	if six {
 		lans = append(lans, w.lan6)
 	}
 	for _, lan := range lans {
@@ -201,6 +205,7 @@ func (w *world) number(n *node, s *state) error {
 // gateway behind a router that translates is the router's.
 func (w *world) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Addr, error) {
 	behind := w.file.Named(n.site)
+	four, _ := families(n.wide)
 	var out []netip.Addr
 	for _, endpoint := range g.Endpoints {
 		addr, name, err := literal(endpoint)
@@ -211,7 +216,7 @@ func (w *world) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Addr, er
 		case name != "" && behind != nil && behind.NAT != "":
 			addr = behind.Addresses[0]
 		case name != "":
-			if addr, err = s.wanAddr(endpoint, false); err != nil {
+			if addr, err = s.wanAddr(endpoint, !four); err != nil {
 				return nil, err
 			}
 		}
@@ -226,7 +231,7 @@ func (w *world) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Addr, er
 		out, err = s.behind(behind, n.id(), out)
 	case len(out) == 0:
 		out = make([]netip.Addr, 1)
-		out[0], err = s.wanAddr(n.cluster+"/"+g.Name, false)
+		out[0], err = s.wanAddr(n.cluster+"/"+g.Name, !four)
 	}
 	return s.now(out), err
 }

@@ -90,10 +90,7 @@ func (f *feeding) gateway(in current, gateway *fabric.Gateway, paths map[string]
 
 // visible gives the prefixes at which others reach a cluster's pods.
 func visible(c *fabric.Cluster) []netip.Prefix {
-	if c.Globalnet {
-		return c.GlobalCIDRs
-	}
-	return slices.Concat(c.GlobalCIDRs, c.PodCIDRs)
+	return slices.Concat(c.GlobalCIDRs, unhidden(c, c.PodCIDRs))
 }
 
 func privateKeys(keys *fabric.Keys, gateway string) map[int]fabric.Secret {

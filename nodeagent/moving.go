@@ -84,10 +84,12 @@ func remembers(c *fabric.Cluster) bool {
 
 // reachedBy gives the prefixes by which others reach a cluster.
 func reachedBy(c *fabric.Cluster) []netip.Prefix {
-	if c.Globalnet {
-		return c.GlobalCIDRs
-	}
-	return slices.Concat(c.GlobalCIDRs, c.PodCIDRs, c.ServiceCIDRs)
+	return slices.Concat(c.GlobalCIDRs, unhidden(c, c.PodCIDRs), unhidden(c, c.ServiceCIDRs))
+}
+
+// unhidden gives those of a cluster's own prefixes that others know.
+func unhidden(c *fabric.Cluster, prefixes []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return c.Hides(fabric.Family(p.Addr())) })
 }
 
 func ownPods(in project.Input, own *fabric.Cluster) flows.Own {
@@ -97,8 +99,6 @@ func ownPods(in project.Input, own *fabric.Cluster) flows.Own {
 			out.Pods = n.PodCIDRs
 		}
 	}
-	if !own.Globalnet {
-		out.Kept = own.PodCIDRs
-	}
+	out.Kept = unhidden(own, own.PodCIDRs)
 	return out
 }

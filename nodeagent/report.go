@@ -37,7 +37,7 @@ func (a *Agent) status() status.Status {
 	}
 	f := v.input.Fabric
 	s.Digest, s.Clusterset = v.input.Digest, f.Name
-	s.Ready = v.report.Clean() && (a.named.Load() || !a.dnsAddr().IsValid())
+	s.Ready = v.report.Clean() && (a.named.Load() || len(a.dnsAddrs()) == 0)
 	s.LastPass = status.Pass{
 		At: v.report.At, Took: v.report.Took.String(), Changed: len(v.report.Changed), Drift: a.metrics.driftSoFar(),
 		Blocked: texts(v.report.Blocked), Failed: append(texts(v.report.Failed), texts(v.report.Fights)...),

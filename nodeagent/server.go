@@ -9,11 +9,15 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"hawser.dev/hawser/nodeagent/dns"
+	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 const (
@@ -121,41 +125,60 @@ func (a *Agent) public() http.Handler {
 }
 
 // serveNames answers DNS at the address given by the command line, or else at
-// the one that the fabric says; it follows the fabric when that changes.
+// those that the fabric says; it follows the fabric when they change.
 func (a *Agent) serveNames(ctx context.Context) error {
 	for ctx.Err() == nil {
-		addr := a.dnsAddr()
-		if !addr.IsValid() {
+		addrs := a.dnsAddrs()
+		if len(addrs) == 0 {
 			pause(ctx, dnsAddrFirst)
 			continue
 		}
-		serving, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() {
-			done <- dns.Serve(serving, dns.Config{
-				Addr: addr, Store: a.records, Log: a.log, Count: a.metrics.query, Serving: a.named.Store,
-			})
-		}()
-		for ctx.Err() == nil && a.dnsAddr() == addr {
-			pause(ctx, dnsAddrRetry)
+		group, serving := errgroup.WithContext(ctx)
+		serving, stop := context.WithCancel(serving)
+		a.records.ServeAt(addrs)
+		var up atomic.Int32
+		for _, addr := range addrs {
+			config := dns.Config{Addr: addr, Store: a.records, Log: a.log, Count: a.metrics.query, Serving: func(serves bool) {
+				change := int32(-1)
+				if serves {
+					change = 1
+				}
+				a.named.Store(int(up.Add(change)) == len(addrs))
+			}}
+			group.Go(func() error { return dns.Serve(serving, config) })
+		}
+		for serving.Err() == nil && slices.Equal(a.dnsAddrs(), addrs) {
+			pause(serving, dnsAddrRetry)
 		}
 		stop()
-		if err := <-done; err != nil {
+		if err := group.Wait(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *Agent) dnsAddr() netip.AddrPort {
+func (a *Agent) dnsAddrs() []netip.AddrPort {
 	if a.config.DNSListen.IsValid() {
-		return a.config.DNSListen
+		return []netip.AddrPort{a.config.DNSListen}
 	}
 	in, ok := a.inputs.now()
-	if !ok || !in.fabric.DNS.Address.IsValid() {
-		return netip.AddrPort{}
+	if !ok {
+		return nil
 	}
-	return netip.AddrPortFrom(in.fabric.DNS.Address, dnsPort)
+	var out []netip.AddrPort
+	for _, addr := range in.fabric.DNS.Addresses() {
+		if addr.Is4() || a.answersIPv6(in.fabric) {
+			out = append(out, netip.AddrPortFrom(addr, dnsPort))
+		}
+	}
+	return out
+}
+
+// answersIPv6 reports whether pods of this cluster may ask over IPv6.
+func (a *Agent) answersIPv6(f *fabric.Fabric) bool {
+	own := f.Cluster(a.config.Cluster)
+	return own != nil && own.Has(6) && !kernel.NoIPv6()
 }
 
 func pause(ctx context.Context, d time.Duration) {

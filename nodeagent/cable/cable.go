@@ -142,10 +142,19 @@ func (b *Built) device(s *Site, link desired.Link, priority int) {
 	link.Up, link.Origin = true, origin
 	b.Links = append(b.Links, link)
 	for _, a := range s.Gateway.Addresses {
+		if a.Is6() && !s.V6 {
+			continue
+		}
 		b.Addresses = append(b.Addresses, desired.Address{Link: link.Name, Prefix: single(a), Scope: "global", Origin: origin})
 	}
 	if s.V4 {
 		b.Sysctls = append(b.Sysctls, desired.Sysctl{Name: "net/ipv4/conf/" + link.Name + "/rp_filter", Value: "2", Origin: origin})
+	}
+	if s.V6 {
+		// Whatever the host's defaults for new links are; routers have no business here.
+		for _, name := range []string{"disable_ipv6", "accept_ra"} {
+			b.Sysctls = append(b.Sysctls, desired.Sysctl{Name: "net/ipv6/conf/" + link.Name + "/" + name, Value: "0", Origin: origin})
+		}
 	}
 	for _, six := range []bool{false, true} {
 		if six && s.V6 || !six && s.V4 {

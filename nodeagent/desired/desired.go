@@ -27,6 +27,8 @@ const (
 	TableTransit  = 7302 // a gateway's own links, for what other nodes hand to it
 	TableIPsec    = 7303 // VXLAN to remote gateways, which IPsec encrypts
 	RuleIPsec     = 7297 // priority of the rule of TableIPsec
+	TableBound    = 7304 // IPv6 of nodes of this cluster, for sockets bound to NodeLink
+	RuleBound     = 7296 // priority of the rule of TableBound
 	RuleTransit   = 7299 // priority of the rule of TableTransit
 	RulePriority  = 7300 // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
 	RuleCable     = 7365 // of the rules of all other cables
@@ -207,6 +209,7 @@ type Rule struct {
 	IPv6     bool
 	IIF      string // input interface; empty = any
 	UDPPort  int    // destination; 0 = any packet
+	OIF      string // interface that a socket is bound to; empty = any
 	Table    int
 	Origin   string
 }
@@ -225,6 +228,7 @@ func (r Rule) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "iif", Value: r.IIF, Immutable: true},
 		{Name: "udpPort", Value: number(r.UDPPort), Immutable: true},
+		{Name: "oif", Value: r.OIF, Immutable: true},
 		{Name: "table", Value: strconv.Itoa(r.Table), Immutable: true},
 	}
 }

@@ -120,7 +120,7 @@ func (r *reply) inZone(labels []string) bool {
 	case n == 1 && labels[0] == "dns":
 		return true
 	case n == 2 && labels[0] == "ns" && labels[1] == "dns":
-		r.Answer = r.addresses(r.asked, serverName(r.server), r.qtype)
+		r.Answer = r.addresses(r.asked, serverName(r.servers), r.qtype)
 		return true
 	case labels[n-1] != "svc":
 		return false
@@ -140,14 +140,16 @@ func (r *reply) apex() {
 		r.Answer = []dns.RR{r.zone.soa(r.asked)}
 	case dns.TypeNS:
 		r.Answer = []dns.RR{&dns.NS{Hdr: r.zone.header(r.asked, dns.TypeNS), Ns: r.zone.server()}}
-		r.glue(r.zone.server(), serverName(r.server))
+		r.glue(r.zone.server(), serverName(r.servers))
 	}
 }
 
-func serverName(server netip.Addr) *name {
+func serverName(servers []netip.Addr) *name {
 	n := &name{}
-	if server.IsValid() && !server.IsUnspecified() {
-		n.add([]netip.Addr{server.WithZone("")})
+	for _, server := range servers {
+		if server.IsValid() && !server.IsUnspecified() {
+			n.add([]netip.Addr{server.WithZone("")})
+		}
 	}
 	return n
 }

@@ -57,7 +57,7 @@ func create[S diff.Spec](specs ...S) []diff.Change[S] {
 func sampleStore(t testing.TB) *Store {
 	t.Helper()
 	s := NewStore()
-	s.serveAt(netip.MustParseAddr("169.254.73.53"))
+	s.ServeAt([]netip.AddrPort{netip.MustParseAddrPort("169.254.73.53:53")})
 	ttl := fabric.Duration(5 * time.Second)
 	zones := create(
 		desired.Zone{Domain: "clusterset.local", ClusterNames: true, TTL: ttl, Serial: 7},

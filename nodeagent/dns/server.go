@@ -43,10 +43,8 @@ type Config struct {
 }
 
 // Serve answers over UDP and TCP until ctx ends, and returns when both servers
-// have. The zones' own name server is at the address then. An address that
-// cannot be bound is tried again four times a second.
+// have. An address that cannot be bound is tried again four times a second.
 func Serve(ctx context.Context, config Config) error {
-	config.Store.serveAt(config.Addr.Addr())
 	logged := ""
 	for {
 		err := serveOnce(ctx, config)

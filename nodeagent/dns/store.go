@@ -26,8 +26,8 @@ type Store struct {
 
 // snapshot is the data at one moment; nothing in it ever changes.
 type snapshot struct {
-	server     netip.Addr // of the name server itself; invalid = not known
-	zones      []*zone    // longest domain first, so that the first match is the closest
+	servers    []netip.Addr // of the name server itself; none = not known
+	zones      []*zone      // longest domain first, so that the first match is the closest
 	services   *table[string, *service]
 	namespaces *table[string, int] // number of services
 	reverse    *table[netip.Addr, []owner]
@@ -51,12 +51,15 @@ func NewStore() *Store {
 	return s
 }
 
-// serveAt sets the address of the name server's own name ns.dns.<domain>.
-func (s *Store) serveAt(server netip.Addr) {
+// ServeAt sets the addresses of the name server's own name ns.dns.<domain>.
+func (s *Store) ServeAt(servers []netip.AddrPort) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := *s.current.Load()
-	next.server = server.Unmap()
+	next.servers = nil
+	for _, server := range servers {
+		next.servers = append(next.servers, server.Addr().Unmap())
+	}
 	s.current.Store(&next)
 }
 

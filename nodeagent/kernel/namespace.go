@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"strings"
 
@@ -209,6 +210,16 @@ func fromNet(n *net.IPNet) netip.Prefix {
 		a = a.Unmap()
 	}
 	return netip.PrefixFrom(a, ones)
+}
+
+// families gives those that the kernel knows. One that was started with
+// ipv6.disable=1 refuses questions about IPv6, or answers them with IPv4.
+func (ns *Namespace) families() []int {
+	out := []int{netlink.FAMILY_V4}
+	if err := ns.inside(func() error { _, err := os.Stat("/proc/sys/net/ipv6"); return err }); err == nil {
+		out = append(out, netlink.FAMILY_V6)
+	}
+	return out
 }
 
 func familyOf(a netip.Addr) int {

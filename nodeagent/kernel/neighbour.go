@@ -38,7 +38,8 @@ type neighbourHalves struct {
 	forward map[string]bool // hardware addresses that are forwarded to the address
 }
 
-// needsForward reports whether the address is one that the VXLAN can send to.
+// needsForward reports whether the address is one that the VXLAN can send to. A
+// link-local one is of the VXLAN itself.
 func needsForward(link *netlink.Vxlan, addr netip.Addr) bool {
 	if desired.IsCable(link.Name) || addr.IsLinkLocalUnicast() && addr.Is6() {
 		return false
@@ -103,7 +104,7 @@ func (k *Neighbours) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves,
 		}
 		return halves[addr]
 	}
-	families := []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
+	families := k.ns.families()
 	if !desired.IsCable(link.Name) {
 		families = append(families, unix.AF_BRIDGE)
 	}

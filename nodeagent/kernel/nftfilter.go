@@ -134,7 +134,8 @@ func nftReturnOnly() nftChain {
 	c := nftChain{name: "return_only", rules: []*nftRule{
 		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).accept(),
 		nftNew().l4proto(unix.IPPROTO_TCP).drop(),
-		nftNew().icmpType(families[0], 0).accept(),
+		nftNew().icmpType(families[0], families[0].reply).accept(),
+		nftNew().icmpType(families[1], families[1].reply).accept(),
 	}}
 	for _, f := range families {
 		c.rules = append(c.rules, nftNew().family(f).saddr(f).in(desired.SetOffers, f).accept())

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Routes is the kind of routes of protocol 73 in tables 7300 to 7303.
+// Routes is the kind of routes of protocol 73 in tables 7300 to 7304.
 type Routes struct{ ns *Namespace }
 
 // NewRoutes makes the kind.
@@ -52,14 +52,14 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 	// Table 0 in the filter means all tables: without it only main is listed.
 	filter := &netlink.Route{Protocol: desired.RouteProtocol}
 	const mask = netlink.RT_FILTER_TABLE | netlink.RT_FILTER_PROTOCOL
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+	for _, family := range k.ns.families() {
 		list, err := dump(func() ([]netlink.Route, error) { return k.ns.route.RouteListFiltered(family, filter, mask) })
 		if err != nil {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
 			if r.Table != desired.TableOut && r.Table != desired.TableIn && r.Table != desired.TableTransit &&
-				r.Table != desired.TableIPsec {
+				r.Table != desired.TableIPsec && r.Table != desired.TableBound {
 				continue
 			}
 			route := readRoute(r, names)
@@ -94,16 +94,24 @@ func readRoute(r netlink.Route, names map[int]string) desired.Route {
 		route.Metric = r.Priority
 	}
 	switch {
-	case len(r.MultiPath) > 0 || r.Via != nil || r.Encap != nil || r.Tos != 0:
+	case len(r.MultiPath) > 0 || r.Encap != nil || r.Tos != 0:
 		route.Type = altered
 	case r.Type == unix.RTN_UNICAST:
-		route.Type, route.Link, route.Via = desired.RouteUnicast, names[r.LinkIndex], fromIP(r.Gw)
+		route.Type, route.Link, route.Via = desired.RouteUnicast, names[r.LinkIndex], nextHop(r)
 	case r.Type == unix.RTN_BLACKHOLE:
 		route.Type = desired.RouteBlackhole // IPv6 shows lo here, which says nothing
 	default:
 		route.Type = "type " + strconv.Itoa(r.Type)
 	}
 	return route
+}
+
+// nextHop gives a route's next hop, which for IPv4 may be of IPv6 (RFC 8950).
+func nextHop(r netlink.Route) netip.Addr {
+	if via, ok := r.Via.(*netlink.Via); ok {
+		return fromIP(via.Addr)
+	}
+	return fromIP(r.Gw)
 }
 
 // Apply writes and removes routes.
@@ -164,7 +172,9 @@ func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Rou
 		indices[want.Link] = index
 	}
 	r.Type, r.LinkIndex = unix.RTN_UNICAST, index
-	if want.Via.IsValid() {
+	if want.Via.IsValid() && want.Via.Is6() && want.Dst.Addr().Is4() {
+		r.Via, r.Flags = &netlink.Via{AddrFamily: netlink.FAMILY_V6, Addr: toIP(want.Via)}, int(netlink.FLAG_ONLINK)
+	} else if want.Via.IsValid() {
 		r.Gw, r.Flags = toIP(want.Via), int(netlink.FLAG_ONLINK)
 	} else if want.Dst.Addr().Is4() {
 		r.Scope = netlink.SCOPE_LINK

@@ -32,7 +32,7 @@ func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 	}
 	var out []desired.Rule
 	at := map[string]int{}
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+	for _, family := range k.ns.families() {
 		list, err := dump(func() ([]netlink.Rule, error) { return k.ns.route.RuleList(family) })
 		if err != nil {
 			return nil, fmt.Errorf("list rules: %w", err)
@@ -41,7 +41,7 @@ func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 			if r.Protocol != desired.RouteProtocol {
 				continue
 			}
-			rule := desired.Rule{Priority: r.Priority, IPv6: family == netlink.FAMILY_V6, IIF: r.IifName, Table: r.Table, UDPPort: udpPort(r)}
+			rule := desired.Rule{Priority: r.Priority, IPv6: family == netlink.FAMILY_V6, IIF: r.IifName, OIF: r.OifName, Table: r.Table, UDPPort: udpPort(r)}
 			if selective(r) {
 				alter(&rule)
 			}
@@ -70,7 +70,7 @@ func selective(r netlink.Rule) bool {
 	if udpPort(r) > 0 {
 		r.IPProto, r.Dport = 0, nil
 	}
-	return r.Src != nil || r.Dst != nil || r.Mark != 0 || r.OifName != "" || r.Invert || r.Tos != 0 || r.Goto >= 0 ||
+	return r.Src != nil || r.Dst != nil || r.Mark != 0 || r.Invert || r.Tos != 0 || r.Goto >= 0 ||
 		r.IPProto != 0 || r.Dport != nil || r.Sport != nil || r.UIDRange != nil || r.SuppressPrefixlen >= 0
 }
 
@@ -106,7 +106,7 @@ func (k *Rules) rule(want desired.Rule) *netlink.Rule {
 	if want.IPv6 {
 		r.Family = netlink.FAMILY_V6
 	}
-	r.IifName, r.Table = want.IIF, want.Table
+	r.IifName, r.OifName, r.Table = want.IIF, want.OIF, want.Table
 	if want.UDPPort > 0 {
 		r.IPProto, r.Dport = unix.IPPROTO_UDP, netlink.NewRulePortRange(uint16(want.UDPPort), uint16(want.UDPPort))
 	}

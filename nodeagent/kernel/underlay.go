@@ -1,8 +1,11 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
@@ -24,6 +27,13 @@ func Underlay(addrs []netip.Addr) (mtu int, err error) {
 		}
 	}
 	return 0, fmt.Errorf("no interface holds any of %v", addrs)
+}
+
+// NoIPv6 reports whether IPv6 is switched off in the current network namespace: by
+// the kernel's command line, or for all interfaces.
+func NoIPv6() bool {
+	raw, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+	return errors.Is(err, fs.ErrNotExist) || strings.TrimSpace(string(raw)) == "1"
 }
 
 // AddressesIn gives the addresses of this host, in the current network

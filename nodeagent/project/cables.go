@@ -20,7 +20,7 @@ func (v *view) findLinks(r *remote) {
 	}
 	six := v.six || reachedOverIPv6(r.Cluster)
 	for _, link := range r.links {
-		r.mtus = append(r.mtus, cmp.Or(link.MTU, v.fits(link, six)))
+		r.mtus = append(r.mtus, v.linkMTU(cmp.Or(link.MTU, v.fits(link, six))))
 		v.largest = max(v.largest, r.mtus[len(r.mtus)-1])
 	}
 }
@@ -53,7 +53,7 @@ func (v *view) largestMTU() int {
 		return v.largest
 	}
 	link := v.in.Fabric.Link(v.own.Name, "")
-	return cmp.Or(link.MTU, v.fits(link, v.six))
+	return v.linkMTU(cmp.Or(link.MTU, v.fits(link, v.six)))
 }
 
 // narrower gives the MTU of a route to a remote cluster, where that is less than
@@ -195,12 +195,15 @@ func (v *view) checkMTU() {
 	for _, r := range v.remotes {
 		link := r.links[0]
 		fits := v.fits(link, v.six || reachedOverIPv6(r.Cluster))
-		if link.MTU <= fits {
-			continue
-		}
 		path := "tunnel.mtu"
 		if link.MTU != v.in.Fabric.Tunnel.MTU {
 			path = "links[" + link.Between[0] + "-" + link.Between[1] + "].mtu"
+		}
+		if link.MTU <= fits {
+			if v.v6 && cmp.Or(link.MTU, fits) < leastMTU6 {
+				v.problem(path, MTUTooSmall, "IPv6 needs "+strconv.Itoa(leastMTU6)+" bytes, so larger packets are split outside the link")
+			}
+			continue
 		}
 		v.problem(path, MTUTooLarge, "the underlay of node "+v.in.Node+" carries at most "+strconv.Itoa(fits))
 	}

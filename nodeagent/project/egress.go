@@ -115,6 +115,9 @@ func (v *view) addHeadlessEgress() {
 				continue
 			}
 			for _, ip := range m.host.IPs {
+				if !v.own.Hides(family(ip)) {
+					continue
+				}
 				if a, ok := ofFamily(m.Addrs, family(ip)); ok && !v.isNode(a) {
 					v.elements.addr(desired.SetEgress, a, ip, origin)
 					v.elements.addr(desired.SetOwners, ip, a, origin)
@@ -127,11 +130,11 @@ func (v *view) addHeadlessEgress() {
 // addOwn names the prefixes whose source is kept: those of a flat cluster,
 // unless another cluster uses the same addresses and could not answer to them.
 func (v *view) addOwn() {
-	if v.own.Globalnet {
-		return
-	}
 	origin := clusterPath(v.own.Name)
 	for _, p := range disjoint(v.own.PodCIDRs) {
+		if v.own.Hides(family(p.Addr())) {
+			continue
+		}
 		if r := v.rival(p); r != "" {
 			v.problem(origin+".podCIDRs", SourceNotKept, p.String()+" is used in "+r+" too, so its pods go out with egress addresses")
 			continue

@@ -29,9 +29,9 @@ func (v *view) addEveryNode() {
 
 // addFilter says, on a gateway, what may come in from the tunnels.
 func (v *view) addFilter() {
-	if !v.own.Globalnet {
-		all := append(append([]netip.Prefix(nil), v.own.PodCIDRs...), v.own.ServiceCIDRs...)
-		for _, p := range disjoint(all) {
+	all := append(append([]netip.Prefix(nil), v.own.PodCIDRs...), v.own.ServiceCIDRs...)
+	for _, p := range disjoint(all) {
+		if !v.own.Hides(family(p.Addr())) {
 			v.elements.prefix(desired.SetDirect, p, netip.Prefix{}, clusterPath(v.own.Name))
 		}
 	}

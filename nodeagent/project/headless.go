@@ -102,14 +102,14 @@ func (v *view) addHostPort(m member, p fabric.Port, ip netip.Addr, origin string
 	})
 	// A flat cluster's pod is known by its own address; only behind globalnet is
 	// the fixed one the right source.
-	if v.own.Globalnet {
+	if v.own.Hides(family(addr)) {
 		v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
 	}
 }
 
 // checkHeadless reports a pod that others cannot be told an address of.
 func (v *view) checkHeadless(e *fabric.Export, m member, origin string) {
-	if v.own.Globalnet && len(v.mappedAddrs(m.Addrs)) == 0 {
+	if v.own.Globalnet && len(v.addressesOutside(m)) == 0 {
 		v.problem(origin, HeadlessNoAddr, "pod "+cmp.Or(m.Hostname, m.Pod)+" of "+e.ID()+
 			" has no global address; raise hostnames or name it there")
 	}

@@ -88,6 +88,8 @@ type Endpoint struct {
 // Local is what the agent sees on its own host.
 type Local struct {
 	UnderlayMTU int // bytes, of the interface that holds the node's address
+	// NoIPv6 says that IPv6 is switched off on this host.
+	NoIPv6 bool
 	// HostSource are addresses of this host inside the cluster's pod CIDRs, at
 	// most one a family: the source of the host's own packets in a flat cluster.
 	HostSource []netip.Addr
@@ -116,10 +118,12 @@ type Live struct {
 
 // LiveExport is the state of one export in one cluster.
 type LiveExport struct {
-	Namespace string     `json:"namespace"`
-	Name      string     `json:"name"`
-	Ready     bool       `json:"ready"`           // some endpoint is ready
-	Hosts     []LiveHost `json:"hosts,omitempty"` // Headless: the ready endpoints
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Ready     bool   `json:"ready"` // some endpoint is ready
+	// Families are those (4, 6) that the service has; missing = all that the cluster has.
+	Families []int      `json:"families,omitempty"`
+	Hosts    []LiveHost `json:"hosts,omitempty"` // Headless: the ready endpoints
 }
 
 // LiveHost is one ready endpoint of a headless export, at the address by which

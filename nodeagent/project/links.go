@@ -2,6 +2,7 @@ package project
 
 import (
 	"net/netip"
+	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
 )
@@ -14,6 +15,7 @@ const (
 	tcpOver6   = 60 // IPv6 40, TCP 20
 
 	ethernetMTU = 1500 // assumed while the underlay's is not known
+	leastMTU6   = 1280 // of a link that carries IPv6 (RFC 8200, 5); below, the kernel takes IPv6 off it
 )
 
 // addSysctls asks only for what the data path cannot do without.
@@ -25,12 +27,27 @@ func (v *view) addSysctls() {
 	add("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
 	if v.v4 {
 		add("net/ipv4/ip_forward", "1")
-		if v.node != nil {
-			add("net/ipv4/conf/"+desired.NodeLink+"/rp_filter", "2")
-		}
 	}
 	if v.v6 {
 		add("net/ipv6/conf/all/forwarding", "1")
+	}
+	if v.node != nil {
+		v.addLinkSysctls(desired.NodeLink, clusterPath(v.own.Name))
+	}
+}
+
+// addLinkSysctls sets what a link of ours needs, whatever the host's defaults for
+// new links are. Router advertisements have no business on any of them.
+func (v *view) addLinkSysctls(link, origin string) {
+	add := func(name, value string) {
+		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: origin})
+	}
+	if v.v4 {
+		add("net/ipv4/conf/"+link+"/rp_filter", "2")
+	}
+	if v.v6 {
+		add("net/ipv6/conf/"+link+"/disable_ipv6", "0")
+		add("net/ipv6/conf/"+link+"/accept_ra", "0")
 	}
 }
 
@@ -41,12 +58,40 @@ func (v *view) underlayMTU() int {
 	return ethernetMTU
 }
 
-// underlay is the node's address that carries the packets between nodes.
-func underlay(n *Node) (netip.Addr, bool) {
+// linkMTU is never less than IPv6 needs: what the underlay does not carry whole is
+// split outside, as RFC 8200, 5 asks of such a link.
+func (v *view) linkMTU(mtu int) int {
+	if v.v6 {
+		return max(mtu, leastMTU6)
+	}
+	return mtu
+}
+
+// underlay is the node's address that carries the packets between nodes, of a
+// family that all of them have: IPv4 if they do.
+func (v *view) underlay(n *Node) (netip.Addr, bool) {
+	for _, fam := range []int{4, 6} {
+		if v.allNodesHave(fam) {
+			return ofFamily(n.Addrs, fam)
+		}
+	}
 	if a, ok := ofFamily(n.Addrs, 4); ok {
 		return a, true
 	}
 	return ofFamily(n.Addrs, 6)
+}
+
+func (v *view) allNodesHave(fam int) bool {
+	return !slices.ContainsFunc(v.nodes, func(n *Node) bool {
+		_, ok := ofFamily(n.Addrs, fam)
+		return !ok && len(n.Addrs) > 0
+	})
+}
+
+func (n *Node) onlyIPv6() bool {
+	_, four := ofFamily(n.Addrs, 4)
+	_, six := ofFamily(n.Addrs, 6)
+	return six && !four
 }
 
 // addNodeLink makes the VXLAN between the nodes of the cluster, the name
@@ -55,7 +100,7 @@ func (v *view) addNodeLink() {
 	if v.node == nil {
 		return
 	}
-	local, ok := underlay(v.node)
+	local, ok := v.underlay(v.node)
 	if !ok {
 		v.problem(clusterPath(v.own.Name), NodeUnknown, "node "+v.node.Name+" has no address")
 		v.node = nil
@@ -67,10 +112,13 @@ func (v *view) addNodeLink() {
 	}
 	origin := clusterPath(v.own.Name)
 	v.state.Links = append(v.state.Links, desired.Link{
-		Name: desired.NodeLink, Type: desired.LinkVXLAN, MTU: min(v.underlayMTU()-over, v.largestMTU()), Up: true,
+		Name: desired.NodeLink, Type: desired.LinkVXLAN, MTU: v.linkMTU(min(v.underlayMTU()-over, v.largestMTU())), Up: true,
 		MAC: hardwareAddr(v.node.Name), VNI: desired.VXLANID, Port: desired.VXLANPort, Local: local, Origin: origin,
 	})
-	if dns := v.in.Fabric.DNS.Address; dns.IsValid() {
+	for _, dns := range v.in.Fabric.DNS.Addresses() {
+		if !v.uses(family(dns)) {
+			continue
+		}
 		v.state.Addresses = append(v.state.Addresses, desired.Address{
 			Link: desired.NodeLink, Prefix: single(dns), Scope: "link", Origin: "dns",
 		})
@@ -79,13 +127,38 @@ func (v *view) addNodeLink() {
 		if n.Name == v.node.Name {
 			continue
 		}
-		for _, a := range n.Addrs {
-			v.state.Neighbours = append(v.state.Neighbours, desired.Neighbour{
-				Link: desired.NodeLink, Addr: a, MAC: hardwareAddr(n.Name), Origin: origin,
-			})
-		}
+		v.addNeighbours(n, origin)
 	}
 }
+
+// addNeighbours says how a node is reached: at its own addresses and, as next hop
+// of IPv6 (and of IPv4 where it has no such address), at a link-local one.
+func (v *view) addNeighbours(n *Node, origin string) {
+	addrs := slices.DeleteFunc(slices.Clone(n.Addrs), func(a netip.Addr) bool { return !v.uses(family(a)) })
+	if v.v6 {
+		addrs = append(addrs, linkLocal(n.Name))
+	}
+	for _, a := range addrs {
+		v.state.Neighbours = append(v.state.Neighbours, desired.Neighbour{
+			Link: desired.NodeLink, Addr: a, MAC: hardwareAddr(n.Name), Origin: origin,
+		})
+	}
+}
+
+// hop is the next hop on NodeLink that leads to a node. For IPv6 it is link-local,
+// so that the node needs no other address of that family; IPv4 may use it as well
+// (RFC 8950).
+func (v *view) hop(n *Node, fam int) (netip.Addr, bool) {
+	if fam == 4 {
+		if a, ok := ofFamily(n.Addrs, 4); ok {
+			return a, true
+		}
+	}
+	return linkLocal(n.Name), v.v6
+}
+
+// linkLocal is a node's address on the VXLAN that follows from its hardware address.
+func linkLocal(node string) netip.Addr { return desired.LinkLocal(hardwareAddr(node)) }
 
 func hardwareAddr(node string) string { return desired.HardwareAddr("node/" + node) }
 

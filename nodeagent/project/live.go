@@ -30,6 +30,7 @@ func LiveState(in Input) Live {
 			live.Ready = len(live.Hosts) > 0
 		} else {
 			live.Ready = serving(e, svc)
+			live.Families = partial(part.IPs, svc)
 		}
 		out.Exports = append(out.Exports, live)
 	}
@@ -56,17 +57,56 @@ func (v *view) liveHosts(part *fabric.ExportCluster, svc *Service) []LiveHost {
 // in a flat cluster, otherwise its fixed global address, otherwise the one that
 // mapped egress gives it.
 func (v *view) addressesOutside(m member) []netip.Addr {
-	if !v.own.Globalnet {
-		return m.Addrs
+	var out, hidden []netip.Addr
+	for _, a := range m.Addrs {
+		if v.own.Hides(family(a)) {
+			hidden = append(hidden, a)
+		} else {
+			out = append(out, a)
+		}
 	}
 	if m.host == nil {
-		return v.mappedAddrs(m.Addrs)
+		return append(out, v.mappedAddrs(hidden)...)
 	}
-	var out []netip.Addr
 	for _, ip := range m.host.IPs {
-		if _, ok := ofFamily(m.Addrs, family(ip)); ok {
+		if _, ok := ofFamily(hidden, family(ip)); ok {
 			out = append(out, ip)
 		}
 	}
 	return out
+}
+
+// partial gives the families that a service has, where an export has addresses of
+// more: a service of a cluster with both may have one. What Kubernetes gave it
+// counts, and of a service without an address its endpoints.
+func partial(ips []netip.Addr, svc *Service) []int {
+	if svc == nil {
+		return nil
+	}
+	var out []int
+	whole := true
+	for _, fam := range []int{4, 6} {
+		_, offered := ofFamily(ips, fam)
+		if svc.has(fam) {
+			out = append(out, fam)
+		} else {
+			whole = whole && !offered
+		}
+	}
+	if whole {
+		return nil
+	}
+	return out
+}
+
+// has reports whether a service has a family.
+func (s *Service) has(fam int) bool {
+	if len(s.ClusterIPs) > 0 {
+		_, ok := ofFamily(s.ClusterIPs, fam)
+		return ok
+	}
+	return len(s.Endpoints) == 0 || slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool {
+		_, ok := ofFamily(e.Addrs, fam)
+		return ok
+	})
 }

@@ -34,7 +34,7 @@ func (v *view) dnsService(e *fabric.Export) desired.Service {
 		Namespace: e.Namespace, Name: e.Name, Headless: e.Type == fabric.Headless, Origin: "exports[" + e.ID() + "]",
 	}
 	if !out.Headless {
-		out.VIPs = sortedAddrs(e.VIPs)
+		out.VIPs = slices.DeleteFunc(sortedAddrs(e.VIPs), func(a netip.Addr) bool { return !v.leads(e, family(a)) })
 	}
 	for _, p := range e.Ports {
 		out.Ports = append(out.Ports, desired.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
@@ -51,6 +51,22 @@ func (v *view) dnsService(e *fabric.Export) desired.Service {
 	return out
 }
 
+// leads reports whether an export can be reached from here in a family: this
+// cluster has it, and a cluster that exports.
+func (v *view) leads(e *fabric.Export, fam int) bool {
+	if !v.own.Has(fam) {
+		return false
+	}
+	return slices.ContainsFunc(e.Clusters, func(part fabric.ExportCluster) bool {
+		if part.Name == v.own.Name {
+			svc := v.services[e.ID()]
+			return svc == nil || svc.has(fam)
+		}
+		r := v.byName[part.Name]
+		return r != nil && r.offers(e.ID(), fam)
+	})
+}
+
 func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired.ServiceCluster, bool) {
 	out := desired.ServiceCluster{Name: part.Name}
 	if part.Name == v.own.Name {
@@ -58,7 +74,9 @@ func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired
 		if e.Type == fabric.Headless {
 			out.Hosts = localHosts(part, svc)
 		} else if serving(e, svc) {
-			out.IPs = sortedAddrs(part.IPs)
+			out.IPs = slices.DeleteFunc(sortedAddrs(part.IPs), func(a netip.Addr) bool {
+				return !v.own.Has(family(a)) || !svc.has(family(a))
+			})
 		}
 		return out, true
 	}
@@ -67,11 +85,25 @@ func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired
 		return out, false
 	}
 	if e.Type == fabric.Headless {
-		out.Hosts = r.hosts(e, part)
+		out.Hosts = v.hostsHere(r.hosts(e, part))
 	} else if r.ready(e.ID()) {
-		out.IPs = r.routed(part.IPs)
+		out.IPs = slices.DeleteFunc(r.routed(part.IPs), func(a netip.Addr) bool {
+			return !v.own.Has(family(a)) || !r.offers(e.ID(), family(a))
+		})
 	}
 	return out, true
+}
+
+// hostsHere leaves out addresses of a family that this cluster does not have.
+func (v *view) hostsHere(hosts []desired.ServiceHost) []desired.ServiceHost {
+	var out []desired.ServiceHost
+	for _, h := range hosts {
+		h.IPs = slices.DeleteFunc(h.IPs, func(a netip.Addr) bool { return !v.own.Has(family(a)) })
+		if len(h.IPs) > 0 {
+			out = append(out, h)
+		}
+	}
+	return out
 }
 
 // routed gives those of a cluster's addresses that lead there from here, sorted.

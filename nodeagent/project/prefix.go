@@ -3,15 +3,12 @@ package project
 import (
 	"net/netip"
 	"slices"
+
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // family is 4 or 6.
-func family(addr netip.Addr) int {
-	if addr.Is4() {
-		return 4
-	}
-	return 6
-}
+func family(addr netip.Addr) int { return fabric.Family(addr) }
 
 // ofFamily finds the first address of a family.
 func ofFamily(addrs []netip.Addr, fam int) (netip.Addr, bool) {

@@ -22,6 +22,9 @@ const (
 	NoPath           = "no-path"            // no link to a remote cluster
 	NoNextHop        = "no-next-hop"        // no node address of the family that a route needs
 	CoversNode       = "prefix-covers-node" // a remote prefix holds an address of a node here
+	IPv6Off          = "ipv6-off"           // IPv6 is needed and switched off on the host
+	NoFamily         = "no-common-family"   // a remote cluster with other address families only
+	MTUTooSmall      = "mtu-too-small"      // IPv6 does not fit the underlay whole
 	SourceNotKept    = "source-not-kept"    // a flat prefix is used by another cluster too
 	KeyMissing       = cable.KeyMissing
 	PeerKeyMissing   = cable.PeerKeyMissing

@@ -37,7 +37,7 @@ func (v *view) answersAs(backend netip.Addr, protocol string, port int, as netip
 
 // direct reports whether other clusters reach a pod at its own address.
 func (v *view) direct(pod netip.Addr) bool {
-	return !v.own.Globalnet && slices.ContainsFunc(v.own.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(pod) })
+	return !v.own.Hides(family(pod)) && slices.ContainsFunc(v.own.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(pod) })
 }
 
 // addAnswers tells the gateways as whom each backend answers. One that several

@@ -2,6 +2,7 @@ package project
 
 import (
 	"net/netip"
+	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/schema/fabric"
@@ -33,6 +34,7 @@ func (v *view) addRoutes() {
 		v.routeTransit(r)
 	}
 	v.routePools()
+	v.routeBound()
 	if v.gateway != nil {
 		v.routeTunnels()
 		v.routeNodes()
@@ -49,7 +51,7 @@ func (v *view) blackhole(dst netip.Prefix, origin string) {
 // pod prefixes, which others can answer; otherwise the node's, which the
 // gateway translates.
 func (v *view) source(fam int) netip.Addr {
-	if !v.own.Globalnet {
+	if !v.own.Hides(fam) {
 		if a, ok := ofFamily(v.in.Local.HostSource, fam); ok {
 			return a
 		}
@@ -122,7 +124,7 @@ func (v *view) nextHop(r *remote, fam int) (link string, via netip.Addr, ok bool
 	if v.node == nil {
 		return "", netip.Addr{}, false
 	}
-	via, ok = ofFamily(node.Addrs, fam)
+	via, ok = v.hop(node, fam)
 	if !ok {
 		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", NoNextHop,
 			"node "+node.Name+" has no address of the family of "+r.Name+"'s prefixes")
@@ -137,17 +139,22 @@ func (v *view) nextHop(r *remote, fam int) (link string, via netip.Addr, ok bool
 func (v *view) routePools() {
 	if v.node != nil {
 		for _, p := range v.in.Fabric.ServicePools {
-			v.routeHost(p.Masked(), "services")
+			if v.uses(family(p.Addr())) {
+				v.routeHost(p.Masked(), "services")
+			}
 		}
 		for _, e := range v.exports {
 			if part := exportPart(e, v.own.Name); part != nil && serving(e, v.services[e.ID()]) {
-				for _, a := range part.IPs {
+				for _, a := range v.used(part.IPs) {
 					v.routeHost(single(a), exportPath(e.ID(), v.own.Name))
 				}
 			}
 		}
 	}
 	for _, p := range v.own.GlobalCIDRs {
+		if !v.uses(family(p.Addr())) {
+			continue
+		}
 		v.blackhole(p, clusterPath(v.own.Name)+".globalCIDR")
 	}
 }
@@ -168,7 +175,7 @@ func (v *view) routeTunnels() {
 			if !ok {
 				continue
 			}
-			for _, a := range g.Addresses {
+			for _, a := range v.used(g.Addresses) {
 				src, _ := ofFamily(v.gateway.Addresses, family(a))
 				v.route(desired.Route{
 					Table: desired.TableOut, Dst: single(a), Type: desired.RouteUnicast, Link: c.Link, Src: src,
@@ -191,7 +198,10 @@ func (v *view) routeNodes() {
 			continue
 		}
 		for _, p := range n.PodCIDRs {
-			via, ok := ofFamily(n.Addrs, family(p.Addr()))
+			if !v.uses(family(p.Addr())) {
+				continue
+			}
+			via, ok := v.hop(n, family(p.Addr()))
 			if !ok {
 				v.problem(origin, NoNextHop, "node "+n.Name+" has no address of the family of its pods "+p.String())
 				continue
@@ -200,12 +210,44 @@ func (v *view) routeNodes() {
 				Table: desired.TableIn, Dst: p.Masked(), Type: desired.RouteUnicast, Link: desired.NodeLink, Via: via, Origin: origin,
 			})
 		}
-		for _, a := range n.Addrs {
+		for _, a := range v.used(n.Addrs) {
+			via := a
+			if a.Is6() {
+				via = linkLocal(n.Name)
+			}
 			v.route(desired.Route{
-				Table: desired.TableIn, Dst: single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Via: a, Origin: origin,
+				Table: desired.TableIn, Dst: single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Via: via, Origin: origin,
 			})
 		}
 	}
+}
+
+// routeBound lets sockets that are bound to NodeLink reach the nodes' IPv6
+// addresses there: without a route the kernel refuses them, where it takes an
+// IPv4 address as on-link. The rule meets no packet of any other socket.
+func (v *view) routeBound() {
+	if v.node == nil || !v.v6 {
+		return
+	}
+	if _, ok := ofFamily(v.node.Addrs, 6); !ok {
+		return
+	}
+	origin := clusterPath(v.own.Name)
+	v.state.Rules = append(v.state.Rules, desired.Rule{
+		Priority: desired.RuleBound, IPv6: true, OIF: desired.NodeLink, Table: desired.TableBound, Origin: origin,
+	})
+	for _, n := range v.nodes {
+		if a, ok := ofFamily(n.Addrs, 6); ok && n.Name != v.node.Name {
+			v.route(desired.Route{
+				Table: desired.TableBound, Dst: single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Origin: origin,
+			})
+		}
+	}
+}
+
+// used gives those addresses whose family matters to this node.
+func (v *view) used(addrs []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.uses(family(a)) })
 }
 
 // exportPart is a cluster's part of an export; nil when it does not export it.

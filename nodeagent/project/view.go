@@ -20,7 +20,7 @@ type view struct {
 	remotes  []*remote
 	byName   map[string]*remote
 	services map[string]*Service
-	v4, v6   bool // families in play
+	v4, v6   bool // families in play on this node
 	six      bool // a gateway here may be reached over IPv6
 	largest  int  // MTU of the widest link to another cluster, bytes
 
@@ -82,9 +82,28 @@ func (v *view) nodeNamed(name string) *Node {
 	return v.nodes[i]
 }
 
-// families notes which address families the clusterset uses at all, so that a
-// set without IPv6 leaves IPv6 alone.
+// families notes which address families matter to this node, so that a set
+// without IPv6, and a cluster of IPv4 alone, leave IPv6 alone. IPv4 may always
+// carry the probes, and no host is without.
 func (v *view) families() {
+	v.setFamilies()
+	switch {
+	case v.node != nil && v.node.onlyIPv6():
+		v.v6 = true
+	case v.v4:
+		v.v6 = v.v6 && v.own.Has(6)
+	}
+	if v.v6 && v.in.Local.NoIPv6 {
+		v.problem(clusterPath(v.own.Name), IPv6Off, "the cluster has IPv6, which is switched off on node "+v.in.Node)
+		v.v6 = false
+	}
+}
+
+// uses reports whether a family matters to this node.
+func (v *view) uses(fam int) bool { return fam == 4 && v.v4 || fam == 6 && v.v6 }
+
+// setFamilies notes which families the clusterset uses at all.
+func (v *view) setFamilies() {
 	note := func(lists ...[]netip.Prefix) {
 		for _, list := range lists {
 			for _, p := range list {
@@ -151,24 +170,25 @@ func (v *view) findPrefixes(r *remote) {
 	for _, p := range r.GlobalCIDRs {
 		v.addVisible(r, p, true)
 	}
-	if !r.Globalnet {
-		for _, p := range r.PodCIDRs {
-			if !overlapsAny(p, v.own.PodCIDRs) && !overlapsAny(p, v.own.ServiceCIDRs) {
-				v.addVisible(r, p, true)
-			}
-		}
-		for _, p := range r.ServiceCIDRs {
-			if !overlapsAny(p, v.own.PodCIDRs) && !overlapsAny(p, v.own.ServiceCIDRs) {
-				v.addVisible(r, p, false)
+	for i, list := range [][]netip.Prefix{r.PodCIDRs, r.ServiceCIDRs} {
+		for _, p := range list {
+			if !r.Hides(family(p.Addr())) && !overlapsAny(p, v.own.PodCIDRs) && !overlapsAny(p, v.own.ServiceCIDRs) {
+				v.addVisible(r, p, i == 0)
 			}
 		}
 	}
 	r.visible, r.sources = disjoint(r.visible), disjoint(r.sources)
+	if !(v.own.Has(4) && r.Has(4)) && !(v.own.Has(6) && r.Has(6)) {
+		v.problem(clusterPath(r.Name), NoFamily, "it has no address family in common with this cluster")
+	}
 }
 
 // addVisible refuses a prefix that holds a node of this cluster: its route would
 // take the packets between the nodes, the tunnel's own among them.
 func (v *view) addVisible(r *remote, p netip.Prefix, source bool) {
+	if !v.uses(family(p.Addr())) {
+		return
+	}
 	for _, n := range v.nodes {
 		if slices.ContainsFunc(n.Addrs, p.Contains) {
 			v.problem(clusterPath(r.Name), CoversNode, p.String()+" holds an address of node "+n.Name+", so it is not routed")
@@ -198,6 +218,16 @@ func (r *remote) ready(id string) bool {
 	}
 	e := r.live[id]
 	return e != nil && e.Ready
+}
+
+// offers reports whether a service of the cluster has a family: what it said of
+// itself counts.
+func (r *remote) offers(id string, fam int) bool {
+	if !r.Has(fam) {
+		return false
+	}
+	e := r.live[id]
+	return e == nil || len(e.Families) == 0 || slices.Contains(e.Families, fam)
 }
 
 func (r *remote) sees(addr netip.Addr) bool {
