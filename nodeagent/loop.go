@@ -43,7 +43,7 @@ func (a *Agent) source(_ context.Context) (*node, string, bool) {
 	a.peers.probe(in)
 	w := a.choose(in.fabric, now)
 	a.peers.feed(in, w.paths)
-	a.sizes.follow(a.peers.probed(), mtuOf(a.last.node), w.paths)
+	a.sizes.follow(a.peers.probed(), mtusOf(a.last.node), w.paths)
 	input := a.input(in, w, a.peers.live())
 	m := &a.last
 	if m.node == nil || m.hurried || !sameInput(m.input, input) {
@@ -144,7 +144,7 @@ const readyTime = 5 * time.Second
 func tunnelsStand() bool {
 	links, err := net.Interfaces()
 	return err == nil && slices.ContainsFunc(links, func(l net.Interface) bool {
-		return strings.HasPrefix(l.Name, desired.TunnelPrefix)
+		return desired.IsCable(l.Name)
 	})
 }
 

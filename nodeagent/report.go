@@ -2,13 +2,11 @@ package nodeagent
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/converge"
-	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/pathmtu"
 	"hawser.dev/hawser/nodeagent/project"
@@ -63,13 +61,10 @@ func (a *Agent) sightOf(f *fabric.Fabric, s health.Snapshot) sight {
 	return sight{fabric: f, cluster: a.config.Cluster, gateway: a.gatewayIn(f), snapshot: s}
 }
 
-// connections joins what the prober knows of each link with what WireGuard counts
+// connections joins what the prober knows of each link with what its cables count
 // and why the link is in use or not.
 func (a *Agent) connections(f *fabric.Fabric, n *node, own *fabric.Gateway, v sight, paths []status.Path) []status.Connection {
-	peers, driver, err := a.namespace.PeerStatus(context.Background())
-	if err != nil {
-		a.log.Debug("peers not read", "err", err)
-	}
+	cables := a.cables(n)
 	inUse := make(map[string]status.Path, len(paths))
 	for _, p := range paths {
 		inUse[p.Cluster] = p
@@ -88,16 +83,13 @@ func (a *Agent) connections(f *fabric.Fabric, n *node, own *fabric.Gateway, v si
 		}
 		c := status.Connection{
 			Gateway: own.Name, RemoteCluster: remote.Cluster, RemoteGateway: remote.Gateway,
-			Driver: driver, Status: link.State, RTT: link.RTT, Loss: link.Loss, Since: link.Since,
-			Rank: link.Rank.String(), MTU: mtuOf(n),
+			Status: link.State, RTT: link.RTT, Loss: link.Loss, Since: link.Since, Rank: link.Rank.String(),
+		}
+		if made, there := cables[remote]; there {
+			c.Driver, c.MTU, c.Endpoint, c.RxBytes, c.TxBytes = made.driver, made.mtu, made.endpoint, made.rx, made.tx
 		}
 		if !link.Held.IsZero() {
 			c.Held = &link.Held
-		}
-		for _, key := range keysOf(f, remote) {
-			if p, known := peers[key]; known {
-				c.Endpoint, c.RxBytes, c.TxBytes = p.Endpoint, p.RxBytes, p.TxBytes
-			}
 		}
 		used := inUse[remote.Cluster]
 		if hole, narrow := holes[remote.String()]; narrow {
@@ -126,22 +118,6 @@ func whyOf(c status.Connection, link health.Link, used status.Path) string {
 		return used.Link + " is in use"
 	}
 	return ""
-}
-
-func keysOf(f *fabric.Fabric, peer health.Peer) []string {
-	cluster := f.Cluster(peer.Cluster)
-	if cluster == nil {
-		return nil
-	}
-	var out []string
-	for _, g := range cluster.Gateways {
-		for _, k := range g.Keys {
-			if g.Name == peer.Gateway {
-				out = append(out, k.Public)
-			}
-		}
-	}
-	return out
 }
 
 func clustersOf(f *fabric.Fabric) []status.Cluster {
@@ -225,17 +201,4 @@ func narrowness(p pathmtu.Path) string {
 		return fmt.Sprintf("packets of %d bytes vanish, looking for what passes", p.MTU)
 	}
 	return fmt.Sprintf("packets of %d bytes vanish, %d pass", p.MTU, p.Value)
-}
-
-// mtuOf is what a packet to a remote gateway may have; 0 = not known.
-func mtuOf(n *node) int {
-	if n == nil {
-		return 0
-	}
-	for _, l := range n.Links {
-		if l.Type == desired.LinkWireguard {
-			return l.MTU
-		}
-	}
-	return 0
 }

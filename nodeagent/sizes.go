@@ -17,9 +17,9 @@ type sizes struct {
 	links  []pathmtu.Link
 }
 
-// follow probes the tunnels that the prober probes, with packets as large as the
-// tunnel's MTU.
-func (s *sizes) follow(p probing, mtu int, paths map[string]project.Path) {
+// follow probes the tunnels that the prober probes, with packets as large as each
+// one's MTU, by remote gateway.
+func (s *sizes) follow(p probing, mtus map[health.Peer]int, paths map[string]project.Path) {
 	var listen []netip.Addr
 	for _, l := range p.listen {
 		if l.Device == "" {
@@ -28,6 +28,7 @@ func (s *sizes) follow(p probing, mtu int, paths map[string]project.Path) {
 	}
 	var links []pathmtu.Link
 	for _, t := range p.targets {
+		mtu := mtus[t.Peer]
 		if t.Device != "" || mtu == 0 {
 			continue
 		}

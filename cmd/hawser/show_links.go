@@ -10,12 +10,13 @@ import (
 
 func connectionTable(title string, members []status.Status) table {
 	t := table{title: title, head: []string{"GATEWAY", "REMOTE CLUSTER", "REMOTE GATEWAY", "ENDPOINT", "DRIVER",
-		"STATUS", "RTT avg", "CHOSEN", "RTT min/avg/max/stddev ms", "LOSS", "MTU", "SINCE", "USE", "WHY"}}
+		"STATUS", "RTT avg", "CHOSEN", "RTT min/avg/max/stddev ms", "LOSS", "MTU", "BYTES in/out",
+		"SINCE", "USE", "WHY"}}
 	for _, s := range members {
 		for _, c := range s.Connections {
 			t.rows = append(t.rows, []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, c.Driver,
-				c.Status, average(c.RTT), yes(c.Chosen), trips(c.RTT), percent(c.Loss), number(c.MTU), moment(c.Since),
-				use(c), why(c)})
+				c.Status, average(c.RTT), yes(c.Chosen), trips(c.RTT), percent(c.Loss), number(c.MTU), traffic(c),
+				moment(c.Since), use(c), why(c)})
 		}
 	}
 	return t
@@ -93,6 +94,23 @@ func number(n int) string {
 		return ""
 	}
 	return fmt.Sprint(n)
+}
+
+// traffic tells the bytes that came over the link and that were sent, in three digits.
+func traffic(c status.Connection) string { return short(c.RxBytes) + "/" + short(c.TxBytes) }
+
+func short(bytes int64) string {
+	value, unit := float64(bytes), ""
+	for _, next := range []string{"k", "M", "G", "T", "P"} {
+		if value < 999.5 {
+			break
+		}
+		value, unit = value/1000, next
+	}
+	if unit != "" && value < 9.95 {
+		return fmt.Sprintf("%.1f%s", value, unit)
+	}
+	return fmt.Sprintf("%.0f%s", value, unit)
 }
 
 func trips(rtt *status.RTT) string {

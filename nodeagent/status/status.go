@@ -67,7 +67,7 @@ type Connection struct {
 	RemoteCluster string `json:"remoteCluster"`
 	RemoteGateway string `json:"remoteGateway"`
 	Endpoint      string `json:"endpoint"` // the remote address in use
-	Driver        string `json:"driver"`   // wireguard (kernel) | wireguard (userspace)
+	Driver        string `json:"driver"`   // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec
 	Status        string `json:"status"`
 	Chosen        bool   `json:"chosen"` // carries the traffic of the pair
 	Rank          string `json:"rank"`   // good | unsteady | draining | alone | down

@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestTour runs the whole tour with every driver but the one of the example's,
+// with which TestScripts runs it.
+func TestTour(t *testing.T) {
+	needs(t)
+	tours := []struct {
+		driver string
+		cable  string // what `hawser show connections` has behind the remote address: port and driver
+	}{
+		{"vxlan", `51884 +vxlan \(clear\)`},
+	}
+	for _, tour := range tours {
+		t.Run(tour.driver, func(t *testing.T) {
+			t.Parallel()
+			topology := exampleWith(t, "driver: wireguard", "driver: "+tour.driver)
+			p := params("")
+			p.Files = []string{filepath.Join("testdata", "tour.txtar")}
+			p.Setup = func(env *testscript.Env) error {
+				if err := setup(env); err != nil {
+					return err
+				}
+				env.Setenv("TOPOLOGY", topology)
+				env.Setenv("CABLE", tour.cable)
+				return nil
+			}
+			testscript.Run(t, p)
+		})
+	}
+}
+
+// exampleWith gives a copy of the example topology with one text in place of another.
+func exampleWith(t *testing.T, text, other string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "clusterset.example.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(raw), text) != 1 {
+		t.Fatalf("%q is not in the example once", text)
+	}
+	path := filepath.Join(t.TempDir(), "clusterset.yaml")
+	if err := os.WriteFile(path, []byte(strings.Replace(string(raw), text, other, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

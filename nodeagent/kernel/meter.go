@@ -1,0 +1,137 @@
+package kernel
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/tunnel"
+)
+
+// Meter is what the kernel, or a tunnel's process, knows of a cable now.
+type Meter struct {
+	Endpoint string // address:port in use; empty when none is known
+	Holder   string // of a WireGuard device that answers: kernel or userspace
+	RxBytes  int64
+	TxBytes  int64
+}
+
+// Meters reads what counts the bytes of cables, in their order. Devices that do
+// not answer leave theirs at zero. Other than the kinds it may be used by any
+// goroutine.
+func (ns *Namespace) Meters(ctx context.Context, cables []desired.Cable) ([]Meter, error) {
+	counts := map[string]Meter{}
+	var errs []error
+	read := map[string]bool{}
+	elements := false
+	for _, c := range cables {
+		if !strings.HasPrefix(c.Link, desired.TunnelPrefix) {
+			elements = true
+		} else if !read[c.Link] {
+			read[c.Link] = true
+			errs = append(errs, ns.peerMeters(ctx, c.Link, counts))
+		}
+	}
+	if elements {
+		errs = append(errs, ns.inside(func() error { return elementMeters(counts) }))
+	}
+	out := make([]Meter, len(cables))
+	for i, c := range cables {
+		if c.Endpoint.IsValid() {
+			out[i].Endpoint = c.Endpoint.String()
+		}
+		out[i].sum(c, counts)
+	}
+	return out, errors.Join(errs...)
+}
+
+func (m *Meter) sum(c desired.Cable, counts map[string]Meter) {
+	for _, key := range c.Received {
+		m.RxBytes += counts[key].RxBytes
+	}
+	for _, key := range c.Sent {
+		from := counts[key]
+		m.TxBytes += from.TxBytes
+		m.Holder = from.Holder
+		if from.Endpoint != "" {
+			m.Endpoint = from.Endpoint
+		}
+	}
+}
+
+// peerMeters reads the peers of a WireGuard device.
+func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[string]Meter) error {
+	d, err := ns.wg.Device(ctx, link)
+	if errors.Is(err, tunnel.ErrNoAnswer) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read wireguard device %s: %w", link, err)
+	}
+	holder := "userspace"
+	if d.Type == wgtypes.LinuxKernel {
+		holder = "kernel"
+	}
+	for _, p := range d.Peers {
+		m := Meter{Holder: holder, RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes}
+		if p.Endpoint != nil {
+			m.Endpoint = p.Endpoint.String()
+		}
+		counts[desired.Peer{Link: link, PublicKey: p.PublicKey.String()}.Key()] = m
+	}
+	return nil
+}
+
+// elementMeters reads the elements that count, in the current network namespace.
+func elementMeters(counts map[string]Meter) error {
+	s, err := nftOpen()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.close() }()
+	for _, set := range nftSets() {
+		if !set.Counter {
+			continue
+		}
+		if err := s.countElements(set, counts); err != nil {
+			return fmt.Errorf("read counters of %s: %w", set.Name, err)
+		}
+	}
+	return nil
+}
+
+// countElements reads one set. Where the ruleset changes meanwhile some may be
+// missing: they are only shown.
+func (s *nftSocket) countElements(set nftSet, counts map[string]Meter) error {
+	request := nftGet(unix.NFT_MSG_GETSETELEM, true, func(a *nftAttrs) {
+		a.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
+		a.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
+	})
+	err := s.request(request, func(body []byte) error {
+		return nftEach(nftFind(body, unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, b []byte) error {
+			e, err := nftDecode(b)
+			if err != nil {
+				return err
+			}
+			data := nftFind(nftFind(b, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
+			bytes := nftFind(data, unix.NFTA_COUNTER_BYTES)
+			if len(bytes) < 8 {
+				return nil
+			}
+			n := int64(binary.BigEndian.Uint64(bytes))
+			key := desired.Element{Set: set.Set.Name, Family: set.Family, ID: set.keyText(e.nftElem)}.Key()
+			counts[key] = Meter{RxBytes: n, TxBytes: n}
+			return nil
+		})
+	})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, errNftInterrupted) {
+		return nil
+	}
+	return err
+}
