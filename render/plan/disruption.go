@@ -11,8 +11,8 @@ import (
 )
 
 // disrupt fills in what each entry breaks. What comes or goes with its cluster
-// or its export is told there.
-func (p *Plan) disrupt() {
+// or its export is told there. shape is what a change of the shape breaks.
+func (p *Plan) disrupt(shape string) {
 	whole := map[string]diff.Op{}
 	for _, e := range p.Entries {
 		if e.Kind == kindCluster || e.Kind == kindExport {
@@ -27,14 +27,17 @@ func (p *Plan) disrupt() {
 		if (e.Op == diff.Create || e.Op == diff.Delete) && (byCluster || byExport) {
 			continue
 		}
-		if e.Disruptive = disruption(e); e.Disruptive != "" {
+		if e.Disruptive == "" {
+			e.Disruptive = disruption(e, shape)
+		}
+		if e.Disruptive != "" {
 			p.Summary.Disruptive++
 		}
 	}
 }
 
 // disruption says what an entry breaks, and for whom; empty when connections live on.
-func disruption(e *Entry) string {
+func disruption(e *Entry, shape string) string {
 	if e.Op == diff.Delete {
 		return removal(e)
 	}
@@ -46,11 +49,48 @@ func disruption(e *Entry) string {
 	}
 	var reasons []string
 	for _, f := range e.Fields {
-		if r := breakage(e, f); r != "" && !slices.Contains(reasons, r) {
+		r := breakage(e, f)
+		if e.Kind == kindClusterset && f.Name == "connectivity" {
+			r = shape
+		}
+		if r != "" && !slices.Contains(reasons, r) {
 			reasons = append(reasons, r)
+		}
+		if carried(e, f) {
+			e.Note = proven
 		}
 	}
 	return strings.Join(reasons, "; ")
+}
+
+// carried reports whether a field is of a cable, which agents replace without a
+// loss (docs/gateways.md).
+func carried(e *Entry, f Field) bool {
+	switch e.Kind {
+	case kindClusterset:
+		return f.Name == "tunnel.driver"
+	case kindPair:
+		return f.Name == "driver" || f.Name == "port"
+	}
+	return e.Kind == kindGateway && f.Name == "port"
+}
+
+// maxLost is how many pairs without a way are named.
+const maxLost = 4
+
+// lostWays names the clusters that the shape takes the way to each other from.
+func lostWays(lost [][2]string) string {
+	if len(lost) == 0 {
+		return ""
+	}
+	var names []string
+	for _, l := range lost[:min(len(lost), maxLost)] {
+		names = append(names, l[0]+" and "+l[1])
+	}
+	if more := len(lost) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d pairs more", more))
+	}
+	return strings.Join(names, ", ") + " have no way to each other any more"
 }
 
 const otherEgress = "its pods go out with other addresses, and their open connections end"
@@ -82,6 +122,10 @@ func breakage(e *Entry, f Field) string {
 		return clusterBreakage(e, f)
 	case kindGateway:
 		return gatewayBreakage(f)
+	case kindPair:
+		if f.Name == "mtu" {
+			return "the MTU of the link changes: large packets of open connections may be lost once"
+		}
 	case kindEgress:
 		if f.Name != "ips" || !keeps(f) {
 			return otherEgress
@@ -145,8 +189,10 @@ func clustersetBreakage(f Field) string {
 	switch f.Name {
 	case "globalnet.cidr", "services.cidr", "tunnel.cidr":
 		return f.Name + " changes: addresses outside the new pool move"
-	case "tunnel.driver":
-		return "every tunnel is made anew with another driver"
+	case "tunnel.ipsec":
+		if f.Have != "" && f.Want != "" {
+			return "every link with ipsec is made anew"
+		}
 	case "tunnel.mtu":
 		return "the MTU of every tunnel changes: large packets of open connections may be lost once"
 	case "keys.epochs":
@@ -188,8 +234,6 @@ func gatewayBreakage(f Field) string {
 	switch f.Name {
 	case "public keys":
 		return "its tunnel key changes: its links restart"
-	case "port":
-		return "its port changes: its links restart"
 	case "addresses":
 		return "its tunnel address changes: its links restart"
 	case "node":

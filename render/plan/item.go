@@ -18,6 +18,7 @@ import (
 const (
 	kindClusterset = "clusterset"
 	kindCluster    = "cluster"
+	kindPair       = "pair"
 	kindGateway    = "gateway"
 	kindLink       = "link"
 	kindEgress     = "egress rule"
@@ -28,7 +29,7 @@ const (
 )
 
 func kindOrder(kind string) int {
-	order := []string{kindClusterset, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindPart, kindFile}
+	order := []string{kindClusterset, kindPair, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindPart, kindFile}
 	return slices.Index(order, kind)
 }
 
@@ -42,6 +43,8 @@ type item struct {
 	cluster string
 	path    string
 	fields  []diff.Field
+	note    string // see Entry.Note
+	broken  string // see Entry.Disruptive
 }
 
 // Key is kind and name.
@@ -92,6 +95,8 @@ func clustersetItem(f *fabric.Fabric) item {
 		field("tunnel.driver", f.Tunnel.Driver),
 		field("tunnel.mtu", mtu(f.Tunnel.MTU)),
 		field("tunnel.keepalive", time.Duration(f.Tunnel.Keepalive).String()),
+		field("tunnel.ipsec", ipsec(&f.Tunnel.IPsec)),
+		field("connectivity", shape(f)),
 		field("health.interval", time.Duration(f.Health.Interval).String()),
 		field("health.misses", strconv.Itoa(f.Health.Misses)),
 		field("dns.clusterNames", strconv.FormatBool(f.DNS.ClusterNames)),

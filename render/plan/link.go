@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/schema/fabric"
@@ -17,8 +18,8 @@ const maxLinks = 64
 // are never looked at.
 func links(want, have *side) {
 	wantAt, haveAt := gateways(want.fabric), gateways(have.fabric)
-	add(want, wantAt, haveAt)
-	add(have, haveAt, wantAt)
+	add(want, haveAt)
+	add(have, wantAt)
 }
 
 type end struct {
@@ -36,24 +37,39 @@ func gateways(f *fabric.Fabric) map[end]bool {
 }
 
 // add lists the links of this side's gateways that the other side lacks.
-func add(s *side, here, there map[end]bool) {
+func add(s *side, there map[end]bool) {
 	var fresh []end
 	forEachGateway(s.fabric, func(e end) {
 		if !there[e] {
 			fresh = append(fresh, e)
 		}
 	})
-	if len(fresh)*len(here) > maxLinks*2 {
-		s.items = append(s.items, linkCounts(s.fabric, fresh, len(here))...)
+	if len(fresh) == 0 {
+		return
+	}
+	graph, total, own, counts := s.fabric.Graph(), 0, map[string]int{}, map[string]int{}
+	forEachGateway(s.fabric, func(e end) { own[e.cluster]++ })
+	for _, e := range fresh {
+		if _, known := counts[e.cluster]; !known {
+			for _, name := range graph.Neighbours(e.cluster) {
+				counts[e.cluster] += own[name]
+			}
+		}
+		total += counts[e.cluster]
+	}
+	if total > maxLinks*2 {
+		for _, e := range fresh {
+			s.items = append(s.items, linkCount(s.fabric, e, counts[e.cluster]))
+		}
 		return
 	}
 	seen := map[string]bool{}
 	for _, e := range fresh {
 		forEachGateway(s.fabric, func(o end) {
-			if o.cluster == e.cluster {
+			if !graph.Linked(e.cluster, o.cluster) {
 				return
 			}
-			if it := linkItem(e, o, s.fabric.Tunnel.Driver); !seen[it.name] {
+			if it := linkItem(e, o, s.fabric.Link(e.cluster, o.cluster).Driver); !seen[it.name] {
 				seen[it.name] = true
 				s.items = append(s.items, it)
 			}
@@ -79,15 +95,9 @@ func linkItem(e, o end, driver string) item {
 		path: fmt.Sprintf("clusters[%s].gateways[%s]", e.cluster, e.gateway), fields: []diff.Field{field("driver", driver)}}
 }
 
-// linkCounts tells for each gateway how many links it gets or loses.
-func linkCounts(f *fabric.Fabric, fresh []end, total int) []item {
-	own := map[string]int{}
-	forEachGateway(f, func(e end) { own[e.cluster]++ })
-	out := make([]item, 0, len(fresh))
-	for _, e := range fresh {
-		out = append(out, item{kind: kindLink, name: fmt.Sprintf("%s/%s to all", e.cluster, e.gateway), cluster: e.cluster,
-			path:   fmt.Sprintf("clusters[%s].gateways[%s]", e.cluster, e.gateway),
-			fields: []diff.Field{field("driver", f.Tunnel.Driver), field("links", strconv.Itoa(total-own[e.cluster]))}})
-	}
-	return out
+// linkCount tells how many links a gateway gets or loses.
+func linkCount(f *fabric.Fabric, e end, n int) item {
+	return item{kind: kindLink, name: fmt.Sprintf("%s/%s to all", e.cluster, e.gateway), cluster: e.cluster,
+		path:   fmt.Sprintf("clusters[%s].gateways[%s]", e.cluster, e.gateway),
+		fields: []diff.Field{field("driver", strings.Join(f.Drivers(e.cluster), ", ")), field("links", strconv.Itoa(n))}}
 }

@@ -48,6 +48,8 @@ type Entry struct {
 	Source string `json:"source,omitempty"`
 	// Disruptive says what breaks, and for whom; empty when nothing does.
 	Disruptive string `json:"disruptive,omitempty"`
+	// Note says why nothing breaks where one might think so.
+	Note string `json:"note,omitempty"`
 }
 
 // Field is one attribute that changes.
@@ -70,11 +72,12 @@ func Compute(want, have render.Tree) (*Plan, error) {
 		return nil, err
 	}
 	links(w, h)
-	changes, err := diff.Compute(w.items, h.items)
+	lost := clusterPairs(w, h)
+	p := &Plan{FormatVersion: FormatVersion, Entries: []Entry{}}
+	changes, err := diff.Compute(append(w.items, w.pairs...), append(h.items, h.pairs...))
 	if err != nil {
 		return nil, fmt.Errorf("compare trees: %w", err)
 	}
-	p := &Plan{FormatVersion: FormatVersion, Entries: []Entry{}}
 	for _, f := range []*fabric.Fabric{h.fabric, w.fabric} {
 		p.Name = cmp.Or(f.Name, p.Name)
 	}
@@ -89,7 +92,7 @@ func Compute(want, have render.Tree) (*Plan, error) {
 		p.add(c)
 	}
 	slices.SortFunc(p.Entries, compareEntries)
-	p.disrupt()
+	p.disrupt(lostWays(lost))
 	return p, nil
 }
 
@@ -122,7 +125,8 @@ func (p *Plan) add(c diff.Change[item]) {
 	if c.Op == diff.Delete {
 		subject = c.Have
 	}
-	e := Entry{Op: c.Op, Kind: subject.kind, Key: subject.name, Cluster: subject.cluster, Path: subject.path}
+	e := Entry{Op: c.Op, Kind: subject.kind, Key: subject.name, Cluster: subject.cluster, Path: subject.path,
+		Note: subject.note, Disruptive: subject.broken}
 	for _, d := range c.Deltas() {
 		e.Fields = append(e.Fields, Field{Name: d.Name, Have: d.Have, Want: d.Want, Forces: d.Forces})
 	}
@@ -151,6 +155,7 @@ func compareEntries(a, b Entry) int {
 type side struct {
 	fabric *fabric.Fabric
 	items  []item
+	pairs  []item // of clusters
 }
 
 func readSide(name string, tree render.Tree) (*side, error) {

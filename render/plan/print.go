@@ -74,11 +74,13 @@ func (o *printer) entry(e *Entry) {
 		o.text("  # %s", e.Path)
 	}
 	o.text("\n")
-	if e.Op == diff.Delete {
-		return
+	if e.Op != diff.Delete {
+		for _, f := range e.Fields {
+			o.field(e, f)
+		}
 	}
-	for _, f := range e.Fields {
-		o.field(e, f)
+	if e.Note != "" {
+		o.text("      (%s)\n", e.Note)
 	}
 }
 
