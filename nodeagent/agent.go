@@ -49,6 +49,7 @@ type Agent struct {
 	last     memo
 	mover    mover
 	sizes    sizes
+	cabling  *cabling
 	slots    project.Memo // of the projections so far
 	leaving  atomic.Bool  // this node's gateway left the fabric and lingers
 	// shown is what status tells; the engine's goroutine swaps it.
@@ -93,6 +94,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	a.inputs = newInputs(config, log, a.look)
 	a.peers = newPeers(config, log, peersHooks{look: a.look, urgent: func() { token(a.urgent) }})
 	a.choice.moved = a.moved
+	a.cabling = newCabling(config, log, a.look)
 	a.keeper = flows.New(flows.Config{Device: desired.NodeLink, Log: log})
 	a.mover.keeper = a.keeper
 	a.finder = pathmtu.New(pathmtu.Config{Log: log, OnChange: func() { token(a.urgent) }})
@@ -202,6 +204,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("links of the run before", func(ctx context.Context) error { settled(ctx, a.look); return nil })
 	start("flows", a.keeper.Run)
 	start("path mtu", a.finder.Run)
+	start("cables", a.cabling.Run)
 	start("links in use", func(ctx context.Context) error { a.saver.run(ctx, a.choice.kept, a.log); return nil })
 	a.engine.Run(ctx, a.source, a.trigger)
 	wait.Wait()

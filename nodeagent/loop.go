@@ -45,6 +45,7 @@ func (a *Agent) source(_ context.Context) (*node, string, bool) {
 	a.peers.feed(in, w.paths)
 	a.sizes.follow(a.peers.probed(), mtusOf(a.last.node), w.paths)
 	input := a.input(in, w, a.peers.live())
+	input.Cables = a.cabling.follow(in.fabric, a.peers.probed())
 	m := &a.last
 	if m.node == nil || m.hurried || !sameInput(m.input, input) {
 		state, problems := project.State(input)
@@ -161,6 +162,7 @@ func sameInput(a, b project.Input) bool {
 	return a.Fabric == b.Fabric && a.Keys == b.Keys &&
 		maps.Equal(a.Paths, b.Paths) && maps.Equal(a.Transit, b.Transit) &&
 		reflect.DeepEqual(a.Local, b.Local) &&
+		reflect.DeepEqual(a.Cables, b.Cables) &&
 		reflect.DeepEqual(a.Live, b.Live) &&
 		reflect.DeepEqual(a.Facts, b.Facts)
 }
@@ -204,6 +206,7 @@ func (a *Agent) reported(r converge.Report) {
 		a.peers.prober.SetReady(true)
 	}
 	token(a.saver.wake)
+	a.cabling.stand(r, a.last.input, a.last.node)
 	a.routed()
 	a.shown.Store(&view{
 		report: r, input: a.last.input, node: a.last.node, problems: a.last.problems, leaving: a.lingerer.leaving,

@@ -75,6 +75,7 @@ func (a *Agent) connections(f *fabric.Fabric, n *node, own *fabric.Gateway, v si
 			holes[p.Peer] = p
 		}
 	}
+	changes := a.cabling.Progress()
 	var out []status.Connection
 	for _, link := range v.snapshot.Links {
 		remote := link.Target.Peer
@@ -100,6 +101,9 @@ func (a *Agent) connections(f *fabric.Fabric, n *node, own *fabric.Gateway, v si
 		}
 		c.Chosen = used.LocalGateway == own.Name && used.RemoteGateway == remote.Gateway
 		c.Why = whyOf(c, link, used)
+		if c.Change = changing(changes, remote.String()); c.Change != nil {
+			c.Why = joined(c.Why, "to be "+c.Change.To+", which "+c.Change.Why)
+		}
 		out = append(out, c)
 	}
 	return out

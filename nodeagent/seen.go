@@ -25,7 +25,9 @@ type seen struct {
 	Paths   map[string]project.Path `json:"paths"`
 	Transit map[string]project.Path `json:"transit"`
 	Live    map[string]project.Live `json:"live"`
-	Leaving []lingering             `json:"leaving,omitempty"`
+	// Cables is as in project.Input.
+	Cables  map[string][]project.Cable `json:"cables,omitempty"`
+	Leaving []lingering                `json:"leaving,omitempty"`
 	// Resolved is as in project.Local.
 	Resolved map[string][]netip.Addr `json:"resolved,omitempty"`
 }
@@ -39,7 +41,7 @@ type lingering struct {
 // sight gives what the running agent sees, as of its last round.
 func (a *Agent) sight() seen {
 	in := a.shown.Load().input
-	out := seen{Paths: in.Paths, Transit: in.Transit, Live: in.Live, Resolved: in.Local.Resolved}
+	out := seen{Paths: in.Paths, Transit: in.Transit, Live: in.Live, Cables: in.Cables, Resolved: in.Local.Resolved}
 	if in.Fabric == nil {
 		return out
 	}
@@ -121,8 +123,10 @@ func (a *Agent) planned(ctx context.Context) (*node, error) {
 	}
 	if s == nil {
 		s = a.foreseen(in)
+		s.Cables = a.cabling.follow(in.fabric, probesOf(in.fabric, in.facts.Facts.Nodes, a.config.Cluster, a.config.Node))
 	}
 	input := a.input(in, ways{s.Paths, s.Transit}, s.Live)
+	input.Cables = s.Cables
 	for name, addrs := range s.Resolved {
 		input.Local.Resolved[name] = addrs
 	}

@@ -87,6 +87,11 @@ type Remote struct {
 	// Rank orders several links to one gateway, which differ in driver or port: the
 	// cable of the least is used, and all are there.
 	Rank int
+	// Own is the port that those of this gateway count from. Alt says that both ends
+	// take other ports than usual behind those that they count from, as they need the
+	// usual ones for another cable of the pair.
+	Own int
+	Alt bool
 	// Addr and Base are where it is reached and the port that its ports count
 	// from; an invalid Addr = it dials in.
 	Addr netip.Addr
@@ -130,9 +135,6 @@ func (r *Remote) path() string { return gatewayPath(r.Cluster, r.Gateway.Name) }
 func gatewayPath(cluster, gateway string) string {
 	return "clusters[" + cluster + "].gateways[" + gateway + "]"
 }
-
-// base is the port from which this gateway's own ports on a link count.
-func (s *Site) base(r *Remote) int { return r.Link.Base(s.Gateway, 0) }
 
 // device adds a link with what each one needs: this gateway's addresses inside
 // the tunnels, a rule by which what comes out of it finds its node, and loose

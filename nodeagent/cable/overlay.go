@@ -36,6 +36,15 @@ type ovDevice struct {
 	port int
 }
 
+// at gives the port of a cable; the one behind it when it takes another than usual.
+func (o *overlay) at(base int, alt bool) int {
+	port := o.port(base)
+	if alt {
+		port++
+	}
+	return port
+}
+
 func (o *overlay) name(d ovDevice) string {
 	family := "4-"
 	if d.six {
@@ -53,7 +62,7 @@ func (o *overlay) build(b *Built, site *Site, remotes []outer) {
 			b.problem(r.path(), NoEndpoint, "a cable of driver "+o.driver+" needs its address, and none is known")
 			continue
 		}
-		port := o.port(site.base(r.Remote))
+		port := o.at(r.Own, r.Alt)
 		for _, a := range append([]netip.Addr{r.to}, r.from...) {
 			d := ovDevice{a.Is6(), port}
 			devices[d] = max(devices[d], r.MTU)
@@ -96,7 +105,7 @@ func (o *overlay) remote(b *Built, site *Site, r *outer, d ovDevice) {
 	link, mac, origin := o.name(d), o.mac(r.Cluster, r.Gateway.Name), r.path()
 	c := desired.Cable{
 		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: o.driver, Port: d.port, Link: link,
-		MTU: r.MTU, Clear: o.clear, Endpoint: netip.AddrPortFrom(r.to, uint16(o.port(r.base))),
+		MTU: r.MTU, Clear: o.clear, Endpoint: netip.AddrPortFrom(r.to, uint16(o.at(r.base, r.Alt))),
 	}
 	hops := slices.Clone(r.Gateway.Addresses)
 	for _, a := range hops {

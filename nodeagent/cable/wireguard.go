@@ -31,6 +31,7 @@ func (wireguard) Traits() Traits {
 // whose links count their ports from the same one.
 type wgDevice struct {
 	epoch, lane, base int
+	alt               bool
 	keys              *fabric.EpochKeys
 	link              string
 }
@@ -43,7 +44,19 @@ func epochOffset(epoch int) int { return (epoch + 1) % 2 }
 // lane in an epoch.
 func portOffset(epoch, lane int) int { return 2*lane + epochOffset(epoch) }
 
-func (d *wgDevice) port() int { return d.base + portOffset(d.epoch, d.lane) }
+func (d *wgDevice) port() int { return portAt(d.base, portOffset(d.epoch, d.lane), d.alt) }
+
+// portAt counts the ports from the other end of the range when they are others
+// than usual.
+func portAt(base, offset int, alt bool) int {
+	if alt {
+		offset = fabric.WireguardPorts - 1 - offset
+	}
+	return base + offset
+}
+
+// usual reports whether the device is at the default port, as most are.
+func (d *wgDevice) usual() bool { return d.base == fabric.DefaultPort && !d.alt }
 
 // Build makes a device for each epoch, lane and port, with a peer for each
 // gateway of that lane.
@@ -64,7 +77,7 @@ func (wireguard) Build(site Site, remotes []Remote) Built {
 	}
 	for i := range devices {
 		for j := range remotes {
-			if r := &remotes[j]; devices[i].serves(&site, r) {
+			if r := &remotes[j]; devices[i].serves(r) {
 				b.peer(&site, &devices[i], r)
 			}
 		}
@@ -72,8 +85,8 @@ func (wireguard) Build(site Site, remotes []Remote) Built {
 	return b
 }
 
-func (d *wgDevice) serves(site *Site, r *Remote) bool {
-	return r.Gateway.Lane == d.lane && site.base(r) == d.base
+func (d *wgDevice) serves(r *Remote) bool {
+	return r.Gateway.Lane == d.lane && r.Own == d.base && r.Alt == d.alt
 }
 
 // wireguards makes the devices of an epoch; none without a private key.
@@ -94,15 +107,15 @@ func (b *Built) wireguards(site *Site, remotes []Remote, epoch int) []wgDevice {
 	var devices []wgDevice
 	for i := range remotes {
 		r := &remotes[i]
-		if slices.ContainsFunc(devices, func(d wgDevice) bool { return d.serves(site, r) }) {
+		if slices.ContainsFunc(devices, func(d wgDevice) bool { return d.serves(r) }) {
 			continue
 		}
-		d := wgDevice{epoch: epoch, lane: r.Gateway.Lane, base: site.base(r), keys: keys}
-		d.link = d.name(site)
+		d := wgDevice{epoch: epoch, lane: r.Gateway.Lane, base: r.Own, alt: r.Alt, keys: keys}
+		d.link = d.name()
 		devices = append(devices, d)
 	}
 	slices.SortFunc(devices, func(x, y wgDevice) int {
-		return cmp.Or(cmp.Compare(x.base, y.base), cmp.Compare(x.lane, y.lane))
+		return cmp.Or(cmp.Compare(x.base, y.base), cmp.Compare(x.lane, y.lane), cmp.Compare(x.port(), y.port()))
 	})
 	for i := range devices {
 		b.wireguard(site, &devices[i], remotes, private)
@@ -111,11 +124,12 @@ func (b *Built) wireguards(site *Site, remotes []Remote, epoch int) []wgDevice {
 }
 
 // name says for whom the device is: only the epoch where there is one lane.
-// Elsewhere than at the gateway's own port the port says it.
-func (d *wgDevice) name(site *Site) string {
+// Elsewhere than at the usual ports the port says it. It depends on nothing that
+// may change while the device lives.
+func (d *wgDevice) name() string {
 	name := desired.TunnelPrefix + strconv.Itoa(d.epoch)
 	switch {
-	case d.base != site.Gateway.Port:
+	case !d.usual():
 		name += "-p" + strconv.Itoa(d.port())
 	case d.lane > 0:
 		name += "-" + strconv.Itoa(d.lane)
@@ -126,12 +140,12 @@ func (d *wgDevice) name(site *Site) string {
 func (b *Built) wireguard(site *Site, d *wgDevice, remotes []Remote, private fabric.Secret) {
 	mtu := 0
 	for i := range remotes {
-		if d.serves(site, &remotes[i]) {
+		if d.serves(&remotes[i]) {
 			mtu = max(mtu, remotes[i].MTU)
 		}
 	}
 	priority := desired.RuleCable
-	if d.base == site.Gateway.Port {
+	if d.usual() {
 		priority = desired.RulePriority + 1 + portOffset(d.epoch, d.lane)
 	}
 	b.device(site, desired.Link{Name: d.link, Type: desired.LinkWireguard, MTU: mtu}, priority)
@@ -153,7 +167,7 @@ func (b *Built) peer(site *Site, d *wgDevice, r *Remote) {
 	}
 	var endpoint netip.AddrPort
 	if r.Addr.IsValid() {
-		endpoint = netip.AddrPortFrom(r.Addr, uint16(r.Base+portOffset(d.epoch, site.Gateway.Lane)))
+		endpoint = netip.AddrPortFrom(r.Addr, uint16(portAt(r.Base, portOffset(d.epoch, site.Gateway.Lane), d.alt)))
 	}
 	peer := desired.Peer{
 		Link: d.link, PublicKey: public, PSK: psk, Endpoint: endpoint, AllowedIPs: r.ownPrefixes(),

@@ -54,6 +54,7 @@ type Exchange struct {
 	places map[socket.Place]bool
 	ways   map[way]*link
 	kept   map[string]Kept // what others may act on
+	begun  bool            // the pairs are known; until then there is nothing to keep
 
 	// Of the goroutine of Run.
 	saved  map[string]Kept // on disk
@@ -103,7 +104,7 @@ func (x *Exchange) Set(self string, peers []Peer) {
 		l.pair.Want(p.Want, now)
 		links[p.Name] = l
 	}
-	x.links = links
+	x.links, x.begun = links, true
 	x.index()
 	x.mu.Unlock()
 	x.nudge()
@@ -257,6 +258,10 @@ func (x *Exchange) datagram(l *link, device string, m Message) socket.Datagram {
 // keep writes what changed before anybody is told.
 func (x *Exchange) keep() {
 	x.mu.Lock()
+	if !x.begun {
+		x.mu.Unlock()
+		return
+	}
 	next := make(map[string]Kept, len(x.links))
 	for name, l := range x.links {
 		next[name] = l.pair.Keep()

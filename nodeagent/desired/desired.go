@@ -32,6 +32,7 @@ const (
 	RuleTransit   = 7299 // priority of the rule of TableTransit
 	RulePriority  = 7300 // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
 	RuleCable     = 7365 // of the rules of all other cables
+	MetricCable   = 7300 // of routes over cables beside the one in use; what follows tells them apart
 
 	VXLANPort = 4803 // UDP, between nodes of one cluster
 	VXLANID   = 73

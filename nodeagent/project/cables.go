@@ -11,23 +11,27 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// findLinks notes the links of the pair with a remote cluster that should exist,
-// the one to use first, and what a packet may have that takes them.
-func (v *view) findLinks(r *remote) {
-	r.links = v.in.Cables[r.Name]
-	if len(r.links) == 0 {
-		r.links = []fabric.Link{v.in.Fabric.Link(v.own.Name, r.Name)}
-	}
-	six := v.six || reachedOverIPv6(r.Cluster)
-	for _, link := range r.links {
-		r.mtus = append(r.mtus, v.linkMTU(cmp.Or(link.MTU, v.fits(link, six))))
-		v.largest = max(v.largest, r.mtus[len(r.mtus)-1])
+// findLink notes what the link of the pair with a remote cluster is made with,
+// and the largest packet that it takes.
+func (v *view) findLink(r *remote) {
+	r.link = v.in.Fabric.Link(v.own.Name, r.Name)
+	r.six = v.six || reachedOverIPv6(r.Cluster)
+	v.largest = max(v.largest, v.mtu(r, r.link.Driver))
+	for i := range r.Gateways {
+		for _, c := range v.in.Cables[r.Name+"/"+r.Gateways[i].Name] {
+			v.largest = max(v.largest, v.mtu(r, c.Driver))
+		}
 	}
 }
 
-// fits is what the underlay of this node leaves to a link, in bytes.
-func (v *view) fits(link fabric.Link, six bool) int {
-	driver := cable.Named(link.Driver)
+// mtu is what a packet to a remote cluster may have over a driver's cable, in bytes.
+func (v *view) mtu(r *remote, driver string) int {
+	return v.linkMTU(cmp.Or(r.link.MTU, v.fits(driver, r.six)))
+}
+
+// fits is what the underlay of this node leaves to a driver's cable, in bytes.
+func (v *view) fits(name string, six bool) int {
+	driver := cable.Named(name)
 	if driver == nil {
 		return v.underlayMTU()
 	}
@@ -53,13 +57,16 @@ func (v *view) largestMTU() int {
 		return v.largest
 	}
 	link := v.in.Fabric.Link(v.own.Name, "")
-	return v.linkMTU(cmp.Or(link.MTU, v.fits(link, v.six)))
+	return v.linkMTU(cmp.Or(link.MTU, v.fits(link.Driver, v.six)))
 }
 
 // narrower gives the MTU of a route to a remote cluster, where that is less than
 // the device's; 0 = as much as the device.
 func (v *view) narrower(r *remote, device string, path Path) int {
-	mtu := r.mtus[0]
+	mtu := v.mtu(r, r.link.Driver)
+	if c, ok := v.cableTo(r, path.Remote); ok {
+		mtu = c.MTU
+	}
 	if path.MTU > 0 {
 		mtu = min(mtu, path.MTU)
 	}
@@ -115,14 +122,17 @@ func (v *view) cableRemotes() []cable.Remote {
 	var out []cable.Remote
 	for _, r := range v.remotes {
 		for i := range r.Gateways {
-			for rank := range r.links {
-				out = append(out, v.cableRemote(r, &r.Gateways[i], rank))
+			g := &r.Gateways[i]
+			held := v.in.Cables[r.Name+"/"+g.Name]
+			if len(held) == 0 {
+				held = []Cable{CableOf(r.link, v.gateway, g)}
+			}
+			for rank, c := range held {
+				out = append(out, v.cableRemote(r, g, c, rank))
 			}
 		}
-		for _, link := range r.links {
-			if cable.Named(link.Driver) == nil {
-				v.problem(clusterPath(r.Name), DriverUnknown, "this agent has no driver "+link.Driver+", so there is no link")
-			}
+		if cable.Named(r.link.Driver) == nil {
+			v.problem(clusterPath(r.Name), DriverUnknown, "this agent has no driver "+r.link.Driver+", so there is no link")
 		}
 	}
 	slices.SortStableFunc(out, func(a, b cable.Remote) int {
@@ -131,9 +141,12 @@ func (v *view) cableRemotes() []cable.Remote {
 	return out
 }
 
-func (v *view) cableRemote(r *remote, g *fabric.Gateway, rank int) cable.Remote {
-	out := cable.Remote{Cluster: r.Name, Gateway: g, Link: r.links[rank], Rank: rank, MTU: r.mtus[rank]}
-	out.Addr, out.Base, out.Addrs = v.endpoint(g, r.links[rank])
+func (v *view) cableRemote(r *remote, g *fabric.Gateway, c Cable, rank int) cable.Remote {
+	out := cable.Remote{
+		Cluster: r.Name, Gateway: g, Link: r.link, Rank: rank, Own: c.Own, Alt: c.Alt, MTU: v.mtu(r, c.Driver),
+	}
+	out.Link.Driver = c.Driver
+	out.Addr, out.Base, out.Addrs = v.endpoint(g, c.Remote)
 	if !r.sharesLane(g) || v.carries(r) && r.path.Remote == g.Name {
 		out.Prefixes = r.visible
 	}
@@ -143,7 +156,7 @@ func (v *view) cableRemote(r *remote, g *fabric.Gateway, rank int) cable.Remote 
 // endpoint gives the first usable endpoint in order of preference: an address
 // as it is, a name once it is resolved; with the port from which the gateway's
 // ports count there, and the addresses of all. Invalid = the gateway dials in.
-func (v *view) endpoint(g *fabric.Gateway, link fabric.Link) (addr netip.Addr, base int, all []netip.Addr) {
+func (v *view) endpoint(g *fabric.Gateway, port int) (addr netip.Addr, base int, all []netip.Addr) {
 	for _, text := range g.Endpoints {
 		e, err := fabric.ParseEndpoint(text)
 		if err != nil {
@@ -158,7 +171,7 @@ func (v *view) endpoint(g *fabric.Gateway, link fabric.Link) (addr netip.Addr, b
 				continue
 			}
 			if all = append(all, a); !addr.IsValid() {
-				addr, base = a, link.Base(g, e.Port)
+				addr, base = a, cmp.Or(e.Port, port)
 			}
 		}
 	}
@@ -193,8 +206,8 @@ func (v *view) checkLanes(r *remote) {
 // checkMTU compares what the file says with what this node's underlay carries.
 func (v *view) checkMTU() {
 	for _, r := range v.remotes {
-		link := r.links[0]
-		fits := v.fits(link, v.six || reachedOverIPv6(r.Cluster))
+		link := r.link
+		fits := v.fits(link.Driver, r.six)
 		path := "tunnel.mtu"
 		if link.MTU != v.in.Fabric.Tunnel.MTU {
 			path = "links[" + link.Between[0] + "-" + link.Between[1] + "].mtu"
@@ -227,6 +240,20 @@ func (v *view) cableTo(r *remote, gateway string) (desired.Cable, bool) {
 		return desired.Cable{}, false
 	}
 	return v.state.Cables[i], true
+}
+
+// devicesTo gives the devices that lead to a remote gateway, one a cable, that to
+// use first.
+func (v *view) devicesTo(r *remote, gateway string) []string {
+	var out []string
+	rank := -1
+	for _, c := range v.state.Cables {
+		if c.Cluster == r.Name && c.Gateway == gateway && c.Rank > rank && !slices.Contains(out, c.Link) {
+			rank = c.Rank
+			out = append(out, c.Link)
+		}
+	}
+	return out
 }
 
 // hasCables reports whether anything can come out of a cable, if only for want of

@@ -23,10 +23,10 @@ type Input struct {
 	// Transit is, on a gateway, its own best link to each remote cluster: what
 	// other nodes hand to it leaves there, whatever Paths says meanwhile.
 	Transit map[string]Path
-	// Cables are the links to hold to each remote cluster, while they are not just
-	// the one that the fabric says: the first is used, and what comes over any of
-	// them is taken. They differ in driver or port.
-	Cables map[string][]fabric.Link
+	// Cables are those of a remote gateway (by cluster/gateway), while they are not
+	// just the one that the fabric says: the first is sent over, and what comes over
+	// any of them is taken.
+	Cables map[string][]Cable
 	Live   map[string]Live // by remote cluster; missing = nothing heard, so static data counts
 	// Memo makes later calls with much the same input quick; nil = none. It
 	// changes no result.
@@ -108,6 +108,20 @@ type Path struct {
 	// MTU is what the link carries, in bytes, where that is less than its device
 	// does; 0 = as much as the device.
 	MTU int
+}
+
+// Cable is what two cables of one pair of gateways differ in. All else is as the
+// fabric says now.
+type Cable struct {
+	Driver string
+	// Own and Remote are the ports from which those of either end count.
+	Own, Remote int
+	Alt         bool // see cable.Remote
+}
+
+// CableOf gives the cable that a link says for two gateways.
+func CableOf(l fabric.Link, own, remote *fabric.Gateway) Cable {
+	return Cable{Driver: l.Driver, Own: l.Base(own, 0), Remote: l.Base(remote, 0)}
 }
 
 // Live is a remote cluster's live export state, as its agents publish it.

@@ -166,21 +166,24 @@ func (v *view) routeHost(dst netip.Prefix, origin string) {
 	})
 }
 
-// routeTunnels routes the addresses of remote gateways, for probes and the feed.
+// routeTunnels routes the addresses of remote gateways, for probes and the feed;
+// over the cables that are not in use for who is bound to their devices.
 func (v *view) routeTunnels() {
 	for _, r := range v.remotes {
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			c, ok := v.cableTo(r, g.Name)
-			if !ok {
-				continue
-			}
-			for _, a := range v.used(g.Addresses) {
-				src, _ := ofFamily(v.gateway.Addresses, family(a))
-				v.route(desired.Route{
-					Table: desired.TableOut, Dst: single(a), Type: desired.RouteUnicast, Link: c.Link, Src: src,
-					Origin: clusterPath(r.Name) + ".gateways[" + g.Name + "]",
-				})
+			for n, link := range v.devicesTo(r, g.Name) {
+				metric := 0
+				if n > 0 {
+					metric = desired.MetricCable + n
+				}
+				for _, a := range v.used(g.Addresses) {
+					src, _ := ofFamily(v.gateway.Addresses, family(a))
+					v.route(desired.Route{
+						Table: desired.TableOut, Dst: single(a), Type: desired.RouteUnicast, Link: link, Src: src, Metric: metric,
+						Origin: clusterPath(r.Name) + ".gateways[" + g.Name + "]",
+					})
+				}
 			}
 		}
 	}

@@ -40,8 +40,8 @@ type remote struct {
 	ownLink   bool           // transit names a gateway on both sides
 	visible   []netip.Prefix // by which this cluster reaches it
 	sources   []netip.Prefix // that its packets come from
-	links     []fabric.Link  // to hold to it, the one to use first
-	mtus      []int          // of links: bytes that a packet inside may have
+	link      fabric.Link    // what its cables are made with
+	six       bool           // they may be over IPv6
 	live      map[string]*LiveExport
 	heard     bool // live counts
 }
@@ -127,7 +127,7 @@ func (v *view) addRemotes() {
 			continue
 		}
 		r := &remote{Cluster: c}
-		v.findLinks(r)
+		v.findLink(r)
 		v.findPath(r)
 		v.findTransit(r)
 		v.findPrefixes(r)

@@ -80,8 +80,19 @@ type Connection struct {
 	// Held is until when a link that fell too often is not chosen; nil = it is not held.
 	Held *time.Time `json:"held,omitempty"`
 
+	// Change is the cable that this link should have instead; nil = it has it.
+	Change *Change `json:"change,omitempty"`
+
 	RxBytes int64 `json:"rxBytes"`
 	TxBytes int64 `json:"txBytes"`
+}
+
+// Change is a change of the cable of a link that is not done yet.
+type Change struct {
+	From  string    `json:"from"` // driver and ports; carries the traffic
+	To    string    `json:"to"`
+	Since time.Time `json:"since"` // of when it is wanted
+	Why   string    `json:"why"`   // what it waits for
 }
 
 // Path is the link that carries the traffic to one other cluster, as one node has it.

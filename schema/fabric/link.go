@@ -12,6 +12,9 @@ const (
 	DriverIPsec     = "ipsec"
 )
 
+// DefaultPort is the Port of a gateway that does not say another.
+const DefaultPort = 51820
+
 // Ports of a gateway, counted from its Port. A link with a Port of its own
 // counts from that one.
 const (

@@ -1,0 +1,183 @@
+package nodeagent
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/change"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// cabling changes the cables of this gateway's pairs.
+type cabling struct {
+	*change.Exchange
+	cluster string
+}
+
+func newCabling(config Config, log *slog.Logger, look func()) *cabling {
+	path := config.statePath("cables.json")
+	return &cabling{cluster: config.Cluster, Exchange: change.New(change.Config{
+		Port: desired.CablePort, Log: log, Kept: keptCables(path, log), OnChange: look,
+		Keep: func(kept map[string]change.Kept) error {
+			raw, err := json.Marshal(kept)
+			if err != nil {
+				return err
+			}
+			return writeAtomic(path, raw)
+		},
+	})}
+}
+
+// keptCables reads what the run before kept; nothing when that cannot be read.
+func keptCables(path string, log *slog.Logger) map[string]change.Kept {
+	var kept map[string]change.Kept
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(raw, &kept)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		log.Warn("cables of the run before not read", "err", err)
+		return nil
+	}
+	return kept
+}
+
+// follow tells of the pairs that the prober probes, and gives the cables of those
+// that change theirs.
+func (c *cabling) follow(f *fabric.Fabric, p probing) map[string][]project.Cable {
+	self := c.cluster + "/" + p.gateway
+	var peers []change.Peer
+	for _, t := range p.targets {
+		want, ok := c.want(f, p.gateway, t.Peer.Cluster, t.Peer.Gateway)
+		if t.Device == "" && ok {
+			peers = append(peers, change.Peer{Name: t.Peer.String(), Want: want, Source: t.Source, Addr: t.Addr})
+		}
+	}
+	if p.gateway == "" {
+		self = ""
+	}
+	c.Set(self, peers)
+	out := map[string][]project.Cable{}
+	for peer, cables := range c.Cables() {
+		for _, one := range cables {
+			out[peer] = append(out[peer], turned(self, peer, one))
+		}
+	}
+	return out
+}
+
+// want is the cable that the fabric says.
+func (c *cabling) want(f *fabric.Fabric, gateway, cluster, remote string) (change.Cable, bool) {
+	a, b := gatewayOf(f.Cluster(c.cluster), gateway), gatewayOf(f.Cluster(cluster), remote)
+	if a == nil || b == nil {
+		return change.Cable{}, false
+	}
+	cable := project.CableOf(f.Link(c.cluster, cluster), a, b)
+	out := change.Cable{Driver: cable.Driver, Ports: [2]int{cable.Own, cable.Remote}}
+	if c.cluster+"/"+gateway > cluster+"/"+remote {
+		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
+	}
+	return out, true
+}
+
+// turned gives a cable as this end sees it.
+func turned(self, peer string, c change.Cable) project.Cable {
+	if self > peer {
+		c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0]
+	}
+	return project.Cable{Driver: c.Driver, Own: c.Ports[0], Remote: c.Ports[1], Alt: c.Alt}
+}
+
+func gatewayOf(c *fabric.Cluster, name string) *fabric.Gateway {
+	if c == nil {
+		return nil
+	}
+	i := slices.IndexFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Gateways[i]
+}
+
+// stand tells what a pass left in the kernel. A cable of which anything failed
+// does not stand.
+func (c *cabling) stand(r converge.Report, in project.Input, n *node) {
+	own := in.Fabric.Cluster(c.cluster)
+	if r.Interrupted || n == nil || own == nil {
+		return
+	}
+	gateway := own.GatewayOn(in.Node)
+	if gateway == nil {
+		return
+	}
+	self, all := c.cluster+"/"+gateway.Name, map[string]change.Applied{}
+	for _, made := range n.Cables {
+		peer := made.Cluster + "/" + made.Gateway
+		cable, ok := c.cableOf(in, gateway.Name, made)
+		if !ok {
+			continue
+		}
+		if _, known := all[peer]; !known {
+			all[peer] = change.Applied{Use: c.used(in, self, peer, cable), Devices: map[change.Cable][]string{}}
+		}
+		if !slices.ContainsFunc(slices.Concat(r.Failed, r.Blocked, r.Fights), func(p converge.Problem) bool { return concerns(p, made.Link) }) {
+			all[peer].Devices[cable] = append(all[peer].Devices[cable], made.Link)
+		}
+	}
+	c.Applied(all)
+}
+
+// cableOf finds which of the cables of its pair a way to a remote gateway is.
+func (c *cabling) cableOf(in project.Input, gateway string, made desired.Cable) (change.Cable, bool) {
+	self, peer := c.cluster+"/"+gateway, made.Cluster+"/"+made.Gateway
+	if held := in.Cables[peer]; len(held) > 0 {
+		if made.Rank >= len(held) {
+			return change.Cable{}, false
+		}
+		return turnedBack(self, peer, held[made.Rank]), true
+	}
+	return c.want(in.Fabric, gateway, made.Cluster, made.Gateway)
+}
+
+// used is the cable that is sent over; only is the one that there is otherwise.
+func (c *cabling) used(in project.Input, self, peer string, only change.Cable) change.Cable {
+	if held := in.Cables[peer]; len(held) > 0 {
+		return turnedBack(self, peer, held[0])
+	}
+	return only
+}
+
+func turnedBack(self, peer string, p project.Cable) change.Cable {
+	out := change.Cable{Driver: p.Driver, Ports: [2]int{p.Own, p.Remote}, Alt: p.Alt}
+	if self > peer {
+		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
+	}
+	return out
+}
+
+// concerns reports whether a problem may keep a cable from working: all but those
+// of names and of other cables.
+func concerns(p converge.Problem, device string) bool {
+	if p.Kind == "dns zone" || p.Kind == "dns service" {
+		return false
+	}
+	link, _, _ := strings.Cut(p.Key, "/")
+	return !desired.IsCable(link) || link == device
+}
+
+// changing tells how far the change of a pair is; nil = none goes on.
+func changing(all map[string]change.Progress, peer string) *status.Change {
+	p, ok := all[peer]
+	if !ok {
+		return nil
+	}
+	return &status.Change{From: p.Use.String(), To: p.Next.String(), Since: p.Since, Why: p.Why}
+}
