@@ -46,6 +46,9 @@ type Agent struct {
 	finder *pathmtu.Finder
 
 	lingerer lingerer // of the engine's goroutine, as what follows
+	shifter  shifter
+	before   *fabric.Shape // that the clusters leave; nil = none
+	former   bool          // some way is one of it
 	last     memo
 	mover    mover
 	sizes    sizes
@@ -260,4 +263,5 @@ type current struct {
 	digest string
 	keys   *fabric.Keys
 	facts  facts.State
+	before *fabric.Shape // that the clusters leave; nil = none
 }
