@@ -87,15 +87,15 @@ func (v *view) nodeNamed(name string) *Node {
 }
 
 // families notes which address families matter to this node, so that a set
-// without IPv6, and a cluster of IPv4 alone, leave IPv6 alone. IPv4 may always
-// carry the probes, and no host is without.
+// without IPv6, and a cluster of IPv4 alone that passes nothing on, leave IPv6
+// alone. IPv4 may always carry the probes, and no host is without.
 func (v *view) families() {
 	v.setFamilies()
 	switch {
 	case v.node != nil && v.node.onlyIPv6():
 		v.v6 = true
 	case v.v4:
-		v.v6 = v.v6 && v.own.Has(6)
+		v.v6 = v.v6 && (v.own.Has(6) || v.in.Fabric.Graph().Passes(v.own.Name))
 	}
 	if v.v6 && v.in.Local.NoIPv6 {
 		v.problem(clusterPath(v.own.Name), IPv6Off, "the cluster has IPv6, which is switched off on node "+v.in.Node)
