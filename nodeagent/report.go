@@ -102,7 +102,7 @@ func (a *Agent) connections(f *fabric.Fabric, n *node, own *fabric.Gateway, v si
 		c.Chosen = used.LocalGateway == own.Name && used.RemoteGateway == remote.Gateway
 		c.Why = whyOf(c, link, used)
 		if c.Change = changing(changes, remote.String()); c.Change != nil {
-			c.Why = joined(c.Why, "to be "+c.Change.To+", which "+c.Change.Why)
+			c.Why = joined(c.Why, "changes to "+c.Change.To+": "+c.Change.Why)
 		}
 		out = append(out, c)
 	}
