@@ -45,10 +45,9 @@ type Agent struct {
 	keeper *flows.Keeper
 	finder *pathmtu.Finder
 
+	endpoints *endpoints
+
 	lingerer lingerer // of the engine's goroutine, as what follows
-	shifter  shifter
-	before   *fabric.Shape // that the clusters leave; nil = none
-	former   bool          // some way is one of it
 	last     memo
 	mover    mover
 	sizes    sizes
@@ -93,9 +92,12 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		namespace: namespace,
 		records:   dns.NewStore(),
 		metrics:   newMetrics(),
+		endpoints: newEndpoints(config, log),
 	}
 	a.inputs = newInputs(config, log, a.look)
-	a.peers = newPeers(config, log, peersHooks{look: a.look, urgent: func() { token(a.urgent) }})
+	a.peers = newPeers(config, log, peersHooks{look: a.look, urgent: func() { token(a.urgent); token(a.endpoints.wake) }})
+	a.endpoints.look, a.endpoints.resolve = a.look, a.inputs.resolver.again
+	a.endpoints.links, a.endpoints.meters = a.peers.snapshot, namespace.Meters
 	a.choice.moved = a.moved
 	a.cabling = newCabling(config, log, a.look)
 	a.keeper = flows.New(flows.Config{Device: desired.NodeLink, Log: log})
@@ -179,6 +181,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.choice.restore(a.saver.load(a.log))
+	a.endpoints.restore()
 	a.peers.prober.SetReady(tunnelsStand())
 	a.announce()
 	var wait sync.WaitGroup
@@ -208,6 +211,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("flows", a.keeper.Run)
 	start("path mtu", a.finder.Run)
 	start("cables", a.cabling.Run)
+	start("endpoints", a.endpoints.run)
+	start("endpoints kept", a.endpoints.keep)
 	start("links in use", func(ctx context.Context) error { a.saver.run(ctx, a.choice.kept, a.log); return nil })
 	a.engine.Run(ctx, a.source, a.trigger)
 	wait.Wait()
@@ -263,5 +268,4 @@ type current struct {
 	digest string
 	keys   *fabric.Keys
 	facts  facts.State
-	before *fabric.Shape // that the clusters leave; nil = none
 }

@@ -104,6 +104,7 @@ func (a *Agent) connections(f *fabric.Fabric, n *node, own *fabric.Gateway, v si
 		if c.Change = changing(changes, remote.String()); c.Change != nil {
 			c.Why = joined(c.Why, "changes to "+c.Change.To+": "+c.Change.Why)
 		}
+		c.EndpointWhy = a.endpoints.why(remote.String(), c.Endpoint)
 		out = append(out, c)
 	}
 	return out

@@ -5,10 +5,13 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -16,7 +19,8 @@ import (
 const (
 	resolveEvery   = 30 * time.Second // how often names of endpoints are looked up again
 	resolveTimeout = 5 * time.Second
-	dnsEndpoint    = "dns:" // prefix of an endpoint that is a name
+	resolveAtOnce  = 16
+	hostsFile      = "/etc/hosts"
 )
 
 // resolver looks up the endpoints that are names. A name that no longer
@@ -49,8 +53,8 @@ func (r *resolver) want(f *fabric.Fabric, own string) {
 		}
 		for _, g := range c.Gateways {
 			for _, e := range g.Endpoints {
-				if name, ok := strings.CutPrefix(e, dnsEndpoint); ok {
-					names = append(names, name)
+				if parsed, err := fabric.ParseEndpoint(e); err == nil && parsed.Name != "" {
+					names = append(names, parsed.Name)
 				}
 			}
 		}
@@ -73,6 +77,9 @@ func (r *resolver) snapshot() map[string][]netip.Addr {
 	return maps.Clone(r.known)
 }
 
+// again looks all names up now, as a gateway is not where it was.
+func (r *resolver) again() { token(r.wake) }
+
 // run looks names up until ctx ends.
 func (r *resolver) run(ctx context.Context) {
 	ticker := time.NewTicker(resolveEvery)
@@ -81,9 +88,12 @@ func (r *resolver) run(ctx context.Context) {
 		r.mu.Lock()
 		names := r.names
 		r.mu.Unlock()
+		var group errgroup.Group
+		group.SetLimit(resolveAtOnce)
 		for _, name := range names {
-			r.one(ctx, name)
+			group.Go(func() error { r.one(ctx, name); return nil })
 		}
+		_ = group.Wait() // every function gives nil
 		select {
 		case <-ctx.Done():
 			return
@@ -96,21 +106,46 @@ func (r *resolver) run(ctx context.Context) {
 func (r *resolver) one(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	found, err := r.lookup(ctx, "ip", name)
-	if err != nil || len(found) == 0 {
-		return
+	// The library reads this file every 5 s only.
+	found := hostsOf(hostsFile, name)
+	if len(found) == 0 {
+		var err error
+		if found, err = r.lookup(ctx, "ip", name); err != nil || len(found) == 0 {
+			return
+		}
 	}
 	for i := range found {
 		found[i] = found[i].Unmap()
 	}
 	slices.SortFunc(found, netip.Addr.Compare)
 	r.mu.Lock()
-	same := slices.Equal(r.known[dnsEndpoint+name], found)
-	r.known[dnsEndpoint+name] = found
+	key := fabric.Endpoint{Name: name}.String()
+	same := slices.Equal(r.known[key], found)
+	r.known[key] = found
 	r.mu.Unlock()
 	if !same {
 		r.changed()
 	}
+}
+
+// hostsOf gives the addresses that a file of hosts (hosts(5)) has for a name.
+func hostsOf(path, name string) []netip.Addr {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	var out []netip.Addr
+	for line := range strings.Lines(string(raw)) {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) < 2 || !slices.ContainsFunc(fields[1:], func(f string) bool { return strings.EqualFold(f, name) }) {
+			continue
+		}
+		if addr, err := netip.ParseAddr(fields[0]); err == nil {
+			out = append(out, addr)
+		}
+	}
+	return out
 }
 
 // token puts one token into a channel of size one; a token that is already

@@ -11,12 +11,12 @@ import (
 func connectionTable(title string, members []status.Status) table {
 	t := table{title: title, head: []string{"GATEWAY", "REMOTE CLUSTER", "REMOTE GATEWAY", "ENDPOINT", "DRIVER",
 		"STATUS", "RTT avg", "CHOSEN", "RTT min/avg/max/stddev ms", "LOSS", "MTU", "BYTES in/out",
-		"SINCE", "USE", "WHY"}}
+		"SINCE", "USE", "WHY", "REACHED AT"}}
 	for _, s := range members {
 		for _, c := range s.Connections {
 			t.rows = append(t.rows, []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, c.Driver,
 				c.Status, average(c.RTT), yes(c.Chosen), trips(c.RTT), percent(c.Loss), number(c.MTU), traffic(c),
-				moment(c.Since), use(c), why(c)})
+				moment(c.Since), use(c), why(c), c.EndpointWhy})
 		}
 	}
 	return t

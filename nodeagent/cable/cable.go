@@ -96,6 +96,8 @@ type Remote struct {
 	// from; an invalid Addr = it dials in.
 	Addr netip.Addr
 	Base int
+	// Dial counts how often it was decided to go to Addr, whatever was learned.
+	Dial int
 	// Addrs are all the addresses that it may send from, Addr among them, where
 	// the fabric names any.
 	Addrs []netip.Addr

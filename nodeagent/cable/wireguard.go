@@ -58,6 +58,10 @@ func portAt(base, offset int, alt bool) int {
 // usual reports whether the device is at the default port, as most are.
 func (d *wgDevice) usual() bool { return d.base == fabric.DefaultPort && !d.alt }
 
+// PortOffset is what a remote gateway adds to the port that its ports count from,
+// where it listens for a gateway of the lane in an epoch.
+func PortOffset(epoch, lane int) int { return portOffset(epoch, lane) }
+
 // Build makes a device for each epoch, lane and port, with a peer for each
 // gateway of that lane.
 func (wireguard) Build(site Site, remotes []Remote) Built {
@@ -171,7 +175,7 @@ func (b *Built) peer(site *Site, d *wgDevice, r *Remote) {
 	}
 	peer := desired.Peer{
 		Link: d.link, PublicKey: public, PSK: psk, Endpoint: endpoint, AllowedIPs: r.ownPrefixes(),
-		Keepalive: int(time.Duration(r.Link.Keepalive) / time.Second), Origin: r.path(),
+		Keepalive: int(time.Duration(r.Link.Keepalive) / time.Second), Dial: r.Dial, Origin: r.path(),
 	}
 	b.Peers = append(b.Peers, peer)
 	b.Cables = append(b.Cables, desired.Cable{

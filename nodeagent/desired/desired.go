@@ -20,8 +20,6 @@ const (
 	VXLANPrefix  = "hw-vt"  // VXLAN to other clusters; the outer family and -port follow
 	NodePrefix   = "hw-vx"  // links inside the cluster; all others of ours are cables
 	NodeLink     = "hw-vx0" // VXLAN between the nodes of one cluster
-	PassPrefix   = "hw-tr"  // VXLAN through the cables, for what clusters pass on to each other; the outer family and -port follow
-	MateLink     = "hw-vx1" // VXLAN between the gateways of one cluster, for the same
 
 	RouteProtocol = 73   // routes and rules
 	TableOut      = 7300 // routes to remote clusters
@@ -31,10 +29,6 @@ const (
 	RuleIPsec     = 7297 // priority of the rule of TableIPsec
 	TableBound    = 7304 // IPv6 of nodes of this cluster, for sockets bound to NodeLink
 	RuleBound     = 7296 // priority of the rule of TableBound
-	TablePass     = 7305 // routes of what came over PassPrefix: passed on, or handed to another gateway
-	TableMate     = 7306 // routes of what came over MateLink: passed on
-	RuleMate      = 7292
-	RulePass      = 7294 // and the one before
 	RuleTransit   = 7299 // priority of the rule of TableTransit
 	RulePriority  = 7300 // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
 	RuleCable     = 7365 // of the rules of all other cables
@@ -44,8 +38,6 @@ const (
 	VXLANID   = 73
 	// VXLANCableID is the VNI between gateways of different clusters.
 	VXLANCableID = 74
-	PassID       = 75   // VNI of what clusters pass on
-	PassPort     = 4809 // UDP, the same on tunnel addresses
 	ProbePort    = 4804 // UDP, link probes on tunnel addresses and over NodeLink
 	PathPort     = 4806 // UDP, probes of full size on tunnel addresses
 	FeedPort     = 4805 // TCP, peer feed on tunnel addresses and over NodeLink
@@ -160,7 +152,10 @@ type Peer struct {
 	Endpoint   netip.AddrPort
 	AllowedIPs []netip.Prefix // sorted
 	Keepalive  int            // seconds; 0 = off
-	Origin     string
+	// Dial counts how often it was decided to send to Endpoint, whatever the kernel
+	// learned before; 0 = never.
+	Dial   int
+	Origin string
 }
 
 // Key is link/public key.
@@ -172,12 +167,16 @@ func (p Peer) Fields() []diff.Field {
 	if p.Endpoint.IsValid() {
 		endpoint = p.Endpoint.String()
 	}
-	return []diff.Field{
+	fields := []diff.Field{
 		{Name: "psk", Value: secret(p.PSK), Secret: true},
 		{Name: "endpoint", Value: endpoint},
 		{Name: "allowedIPs", Value: join(p.AllowedIPs)},
 		{Name: "keepalive", Value: strconv.Itoa(p.Keepalive)},
 	}
+	if p.Dial > 0 {
+		fields = append(fields, diff.Field{Name: "dial", Value: strconv.Itoa(p.Dial)})
+	}
+	return fields
 }
 
 // Address is one address on a link of ours.

@@ -19,7 +19,9 @@ const (
 
 func nftFilterChains(t desired.Table) []nftChain {
 	forward := nftChain{name: "forward", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityFilter}}
-	forward.rules = append(nftPass(), nftNew().cable(expr.MetaKeyIIFNAME).cable(expr.MetaKeyOIFNAME).drop())
+	forward.rules = []*nftRule{
+		nftNew().cable(expr.MetaKeyIIFNAME).cable(expr.MetaKeyOIFNAME).drop(),
+	}
 	for _, f := range nftFamilies() {
 		forward.rules = append(forward.rules, nftUnasked(f))
 	}
@@ -32,9 +34,8 @@ func nftFilterChains(t desired.Table) []nftChain {
 	)
 	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
 	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
-	input.rules = nftPassPort()
 	for _, f := range nftFamilies() {
-		outgoing.rules = append(outgoing.rules, nftNoRedirect(f), nftCountSent(f))
+		outgoing.rules = append(outgoing.rules, nftCountSent(f))
 		input.rules = append(input.rules, nftOverlayPort(f))
 	}
 	for _, f := range nftFamilies() {
@@ -43,8 +44,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 		input.rules = append(input.rules, nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
 			saddr(f).notIn(desired.SetNodes, f).drop())
 	}
-	input.rules = append(input.rules, nftNew().cable(expr.MetaKeyIIFNAME).goTo("local"),
-		nftNew().link(expr.MetaKeyIIFNAME, desired.MateLink).goTo("local"))
+	input.rules = append(input.rules, nftNew().cable(expr.MetaKeyIIFNAME).goTo("local"))
 	families := nftFamilies()
 	return []nftChain{
 		nftOverlay(families[0]), nftOverlay(families[1]),

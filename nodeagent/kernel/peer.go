@@ -24,10 +24,13 @@ type Peers struct {
 	// Observe.
 	answering  map[string]bool
 	handshakes handshakes
+	dialled    map[string]int // by key: the last Dial that was followed
 }
 
 // NewPeers makes the kind.
-func NewPeers(ns *Namespace) *Peers { return &Peers{ns: ns, handshakes: handshakes{}} }
+func NewPeers(ns *Namespace) *Peers {
+	return &Peers{ns: ns, handshakes: handshakes{}, dialled: map[string]int{}}
+}
 
 // Name is "peer".
 func (*Peers) Name() string { return "peer" }
@@ -72,9 +75,13 @@ func readPeer(link string, p wgtypes.Peer) desired.Peer {
 }
 
 // Adopt takes the endpoint that the kernel learned, while the peer answers
-// there or when none is asked for; and ignores the order of allowed IPs.
+// there or when none is asked for, unless it was decided since to go elsewhere; and
+// ignores the order of allowed IPs.
 func (k *Peers) Adopt(want, have desired.Peer) desired.Peer {
-	if !want.Endpoint.IsValid() || have.Endpoint.IsValid() && k.answering[have.Key()] {
+	if want.Dial <= k.dialled[want.Key()] || !want.Endpoint.IsValid() {
+		want.Dial = have.Dial
+	}
+	if !want.Endpoint.IsValid() || want.Dial == have.Dial && have.Endpoint.IsValid() && k.answering[have.Key()] {
 		want.Endpoint = have.Endpoint
 	}
 	if !slices.IsSortedFunc(want.AllowedIPs, netip.Prefix.Compare) {
@@ -101,18 +108,40 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 			link = c.Have.Link
 		}
 		batches[link] = append(batches[link], c)
-		configs[link] = append(configs[link], config)
+		configs[link] = append(configs[link], k.anew(c, config)...)
 	}
 	for link, batch := range batches {
 		err := k.ns.configure(ctx, link, wgtypes.Config{Peers: configs[link]})
 		for _, c := range batch {
 			if err == nil || c.Op == diff.Delete && errors.As(err, new(converge.ErrBlocked)) {
+				k.follow(c)
 				continue
 			}
 			errs = append(errs, converge.KeyError{Key: c.Key, Err: err})
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// anew makes a peer without a session that is dialled a new one: WireGuard begins
+// no handshake within 5 s of the last (REKEY_TIMEOUT), wherever that went.
+func (k *Peers) anew(c diff.Change[desired.Peer], config wgtypes.PeerConfig) []wgtypes.PeerConfig {
+	if c.Op != diff.Update || c.Want.Dial == 0 || k.answering[c.Key] {
+		return []wgtypes.PeerConfig{config}
+	}
+	config.UpdateOnly = false
+	config.Endpoint = net.UDPAddrFromAddrPort(c.Want.Endpoint)
+	return []wgtypes.PeerConfig{{PublicKey: config.PublicKey, Remove: true, UpdateOnly: true}, config}
+}
+
+// follow remembers where a peer was told to go.
+func (k *Peers) follow(c diff.Change[desired.Peer]) {
+	switch {
+	case c.Op == diff.Delete:
+		delete(k.dialled, c.Key)
+	case c.Want.Dial > 0:
+		k.dialled[c.Key] = c.Want.Dial
+	}
 }
 
 func peerConfig(c diff.Change[desired.Peer]) (wgtypes.PeerConfig, error) {

@@ -16,9 +16,6 @@ import (
 func (v *view) findLink(r *remote) {
 	r.link = v.in.Fabric.Link(v.own.Name, r.Name)
 	r.six = v.six || reachedOverIPv6(r.Cluster)
-	if !r.linked {
-		return
-	}
 	v.largest = max(v.largest, v.mtu(r, r.link.Driver))
 	for i := range r.Gateways {
 		for _, c := range v.in.Cables[r.Name+"/"+r.Gateways[i].Name] {
@@ -124,9 +121,6 @@ func (v *view) site() cable.Site {
 func (v *view) cableRemotes() []cable.Remote {
 	var out []cable.Remote
 	for _, r := range v.remotes {
-		if !r.linked {
-			continue
-		}
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
 			held := v.in.Cables[r.Name+"/"+g.Name]
@@ -152,36 +146,31 @@ func (v *view) cableRemote(r *remote, g *fabric.Gateway, c Cable, rank int) cabl
 		Cluster: r.Name, Gateway: g, Link: r.link, Rank: rank, Own: c.Own, Alt: c.Alt, MTU: v.mtu(r, c.Driver),
 	}
 	out.Link.Driver = c.Driver
-	out.Addr, out.Base, out.Addrs = v.endpoint(g, c.Remote)
+	v.endpoint(&out, c.Remote)
 	if !r.sharesLane(g) || v.carries(r) && r.path.Remote == g.Name {
 		out.Prefixes = r.visible
 	}
 	return out
 }
 
-// endpoint gives the first usable endpoint in order of preference: an address
-// as it is, a name once it is resolved; with the port from which the gateway's
-// ports count there, and the addresses of all. Invalid = the gateway dials in.
-func (v *view) endpoint(g *fabric.Gateway, port int) (addr netip.Addr, base int, all []netip.Addr) {
-	for _, text := range g.Endpoints {
-		e, err := fabric.ParseEndpoint(text)
-		if err != nil {
-			continue
-		}
-		candidates := []netip.Addr{e.Addr}
-		if e.Name != "" {
-			candidates = v.in.Local.Resolved[e.Host()]
-		}
-		for _, a := range candidates {
-			if !v.canSendTo(a) {
-				continue
-			}
-			if all = append(all, a); !addr.IsValid() {
-				addr, base = a, cmp.Or(e.Port, port)
-			}
-		}
+// endpoint gives where a gateway is reached, with the port from which its ports
+// count there, and the addresses of all its endpoints: where it was found, or else
+// at the first one. Invalid = the gateway dials in, or nobody knows yet. port is
+// the cable's at the other end.
+func (v *view) endpoint(out *cable.Remote, port int) {
+	candidates := v.candidates(out.Gateway, port)
+	for _, c := range candidates {
+		out.Addrs = append(out.Addrs, c.Addr.Addr())
 	}
-	return addr, base, all
+	at := 0
+	if way, found := v.in.Local.Ways[out.Cluster+"/"+out.Gateway.Name]; found {
+		usual := v.candidates(out.Gateway, CableOf(out.Link, v.gateway, out.Gateway).Remote)
+		at = slices.IndexFunc(usual, func(c Candidate) bool { return c.Addr == way.Addr })
+		out.Dial = way.Dial
+	}
+	if at >= 0 && at < len(candidates) {
+		out.Addr, out.Base = candidates[at].Addr.Addr(), int(candidates[at].Addr.Port())
+	}
 }
 
 // canSendTo reports whether this node has an address of the family; while its

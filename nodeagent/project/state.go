@@ -26,7 +26,6 @@ func State(in Input) (desired.State, []Problem) {
 	v.addSysctls()
 	v.addNodeLink()
 	v.addCables()
-	v.addPassing()
 	v.addTable()
 	v.addRules()
 	v.addRoutes()

@@ -11,7 +11,6 @@ func Routes(in Input) []desired.Route {
 	}
 	v.addNodeLink()
 	v.addCables()
-	v.addPassing()
 	v.addRoutes()
 	return unique(v.state.Routes)
 }

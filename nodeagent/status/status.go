@@ -67,10 +67,12 @@ type Connection struct {
 	RemoteCluster string `json:"remoteCluster"`
 	RemoteGateway string `json:"remoteGateway"`
 	Endpoint      string `json:"endpoint"` // the remote address in use
-	Driver        string `json:"driver"`   // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec
-	Status        string `json:"status"`
-	Chosen        bool   `json:"chosen"` // carries the traffic of the pair
-	Rank          string `json:"rank"`   // good | unsteady | draining | alone | down
+	// EndpointWhy says which endpoint of the topology that is, and why that one.
+	EndpointWhy string `json:"endpointWhy,omitempty"`
+	Driver      string `json:"driver"` // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec
+	Status      string `json:"status"`
+	Chosen      bool   `json:"chosen"` // carries the traffic of the pair
+	Rank        string `json:"rank"`   // good | unsteady | draining | alone | down
 	// Why says why the link is chosen, or else what keeps it from being so.
 	Why   string    `json:"why,omitempty"`
 	RTT   *RTT      `json:"rtt,omitempty"`
@@ -97,11 +99,8 @@ type Change struct {
 
 // Path is the link that carries the traffic to one other cluster, as one node has it.
 type Path struct {
-	Cluster string `json:"cluster"` // the remote one
-	// Through are the clusters that pass the traffic on, in order; the link is that
-	// to the first of them.
-	Through       []string  `json:"through,omitempty"`
-	Link          string    `json:"link"` // g1/a-g2/b
+	Cluster       string    `json:"cluster"` // the remote one
+	Link          string    `json:"link"`    // g1/a-g2/b
 	LocalGateway  string    `json:"localGateway"`
 	RemoteGateway string    `json:"remoteGateway"`
 	Rank          string    `json:"rank"` // as in Connection

@@ -1,0 +1,321 @@
+package nodeagent
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/endpoint"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/scout"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// watched is how often it is looked where packets of the gateways that have a
+// choice of endpoints come from.
+const watched = 5 * time.Second
+
+// endpoints carries out what the machine of package endpoint decides.
+type endpoints struct {
+	log     *slog.Logger
+	path    string // of what is kept for the next run
+	look    func() // asks for a pass
+	resolve func() // asks for names to be looked up
+	links   func() health.Snapshot
+	meters  func(context.Context, []desired.Cable) ([]kernel.Meter, error)
+	scout   *scout.Scout
+	wake    chan struct{} // size one: there may be something to do
+	save    chan struct{} // size one: there may be something to keep
+
+	mu      sync.Mutex
+	machine *endpoint.Machine
+	reaches map[string]project.Reach // with a choice, by cluster/gateway
+	asked   asked
+	cables  map[string]peerPorts // of WireGuard, by cluster/gateway
+	ways    map[string]project.Way
+	kept    map[string]netip.AddrPort
+}
+
+// asked is what the reaches were made from.
+type asked struct {
+	fabric   *fabric.Fabric
+	resolved map[string][]netip.Addr
+	nodes    []project.Node
+}
+
+// peerPorts is what a question to a gateway needs, and what tells its endpoint.
+type peerPorts struct {
+	cable  desired.Cable
+	keys   scout.Keys
+	offset int // of the other end's port
+}
+
+func newEndpoints(config Config, log *slog.Logger) *endpoints {
+	return &endpoints{
+		log: log, path: config.statePath("endpoints.json"), scout: scout.New(log),
+		wake: make(chan struct{}, 1), save: make(chan struct{}, 1),
+		machine: endpoint.New(nil),
+	}
+}
+
+// restore begins with the places of the run before.
+func (e *endpoints) restore() {
+	raw, err := os.ReadFile(e.path)
+	if err == nil {
+		err = json.Unmarshal(raw, &e.kept)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		e.log.Warn("endpoints of the run before not read", "err", err)
+		e.kept = nil
+	}
+	e.machine = endpoint.New(maps.Clone(e.kept))
+}
+
+// follow adapts the search to the inputs in force, and gives what was found.
+func (e *endpoints) follow(in project.Input) map[string]project.Way {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	next := asked{fabric: in.Fabric, resolved: in.Local.Resolved, nodes: in.Facts.Nodes}
+	if next.fabric != e.asked.fabric || !reflect.DeepEqual(next, e.asked) {
+		e.asked = next
+		e.set(in, now)
+	}
+	e.ways = e.machine.Ways()
+	return e.ways
+}
+
+// equip takes what questions need from what the node should have.
+func (e *endpoints) equip(in project.Input, n *node) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if in.Keys != nil {
+		e.cables = portsOf(in, n)
+	}
+	token(e.wake)
+}
+
+// set gives the machine the gateways that have a choice: several endpoints, or a
+// name, which may come to stand for another address.
+func (e *endpoints) set(in project.Input, now time.Time) {
+	e.reaches = map[string]project.Reach{}
+	own := in.Fabric.Cluster(in.Cluster)
+	var remotes []endpoint.Remote
+	for _, r := range project.Reaches(in) {
+		name := r.Cluster + "/" + r.Gateway.Name
+		e.reaches[name] = r
+		if len(r.Candidates) < 2 && !r.Named {
+			continue
+		}
+		remotes = append(remotes, endpoint.Remote{
+			Name: name, Candidates: r.Candidates, Asks: r.Driver == fabric.DriverWireguard,
+			Leads: in.Cluster < r.Cluster || len(own.GatewayOn(in.Node).Endpoints) == 0,
+		})
+	}
+	e.machine.Set(remotes, now)
+}
+
+// portsOf finds what questions need among what the node should have.
+func portsOf(in project.Input, n *node) map[string]peerPorts {
+	out := map[string]peerPorts{}
+	own := in.Fabric.Cluster(in.Cluster)
+	gateway := own.GatewayOn(in.Node)
+	if gateway == nil {
+		return nil
+	}
+	for _, c := range n.Cables {
+		name := c.Cluster + "/" + c.Gateway
+		remote := in.Fabric.Cluster(c.Cluster)
+		if len(in.Cables[name]) > 0 {
+			continue // it changes; another port may be in use
+		}
+		if _, done := out[name]; done || c.Driver != fabric.DriverWireguard || remote == nil || len(c.Received) == 0 {
+			continue
+		}
+		_, public, _ := strings.Cut(c.Received[0], "/")
+		for _, g := range remote.Gateways {
+			for _, key := range g.Keys {
+				if p, ok := portsFor(in, gateway, c, key); ok && g.Name == c.Gateway && key.Public == public {
+					out[name] = p
+				}
+			}
+		}
+	}
+	return out
+}
+
+func portsFor(in project.Input, own *fabric.Gateway, c desired.Cable, key fabric.Key) (peerPorts, bool) {
+	p := peerPorts{cable: c, offset: cable.PortOffset(key.Epoch, own.Lane)}
+	raw, err := base64.StdEncoding.DecodeString(key.Public)
+	epoch := in.Keys.Epoch(key.Epoch)
+	if err != nil || len(raw) != len(p.keys.Public) || epoch == nil {
+		return p, false
+	}
+	copy(p.keys.Public[:], raw)
+	p.keys.Private = epoch.Gateways[own.Name]
+	p.keys.PSK, err = epoch.PSK(in.Cluster+"/"+own.Name, c.Cluster+"/"+c.Gateway)
+	return p, err == nil
+}
+
+// run carries out what the machine decides until ctx ends.
+func (e *endpoints) run(ctx context.Context) error {
+	defer e.scout.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.wake:
+		case <-timer.C:
+		}
+		timer.Reset(min(e.step(ctx, time.Now()), watched))
+	}
+}
+
+// step does what is due, and says how long until the next time.
+func (e *endpoints) step(ctx context.Context, now time.Time) time.Duration {
+	e.see(ctx, now)
+	e.mu.Lock()
+	if e.cables == nil {
+		e.mu.Unlock()
+		return watched
+	}
+	asks, next := e.machine.Step(now)
+	moved, lost := !maps.Equal(e.ways, e.machine.Ways()), e.machine.Unresolved()
+	questions := make(map[endpoint.Ask]scout.Question, len(asks))
+	for _, a := range asks {
+		if p, known := e.cables[a.Name]; known {
+			to := netip.AddrPortFrom(a.Addr.Addr(), a.Addr.Port()+uint16(p.offset))
+			questions[a] = scout.Question{Keys: p.keys, From: uint16(p.cable.Port), To: to}
+		}
+	}
+	changed := !maps.Equal(e.kept, e.machine.Kept())
+	e.mu.Unlock()
+	for a, q := range questions {
+		if err := e.scout.Ask(q, func() { e.answered(a) }); err != nil {
+			e.log.Debug("gateway not asked", "gateway", a.Name, "addr", a.Addr, "err", err)
+		}
+	}
+	if moved {
+		e.look()
+	}
+	if lost {
+		e.resolve()
+	}
+	if changed {
+		token(e.save)
+	}
+	return next.Sub(now)
+}
+
+func (e *endpoints) answered(a endpoint.Ask) {
+	e.mu.Lock()
+	e.machine.Answered(a, time.Now())
+	e.mu.Unlock()
+	token(e.wake)
+}
+
+// see tells the machine how the links are, and where the other ends are.
+func (e *endpoints) see(ctx context.Context, now time.Time) {
+	e.mu.Lock()
+	var names []string
+	var cables []desired.Cable
+	for name := range e.machine.Ways() {
+		if p, known := e.cables[name]; known {
+			names, cables = append(names, name), append(cables, p.cable)
+		}
+	}
+	e.mu.Unlock()
+	meters, err := e.meters(ctx, cables)
+	if err != nil {
+		e.log.Debug("peers not read", "err", err)
+	}
+	links := e.links().Links
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at := map[string]netip.AddrPort{}
+	for i := range meters {
+		at[names[i]] = e.cables[names[i]].base(meters[i].Endpoint)
+	}
+	for i := range links {
+		if links[i].Target.Device == "" {
+			name := links[i].Target.Peer.String()
+			e.machine.See(name, endpoint.Seen{Alive: links[i].State == status.Connected, At: at[name]}, now)
+		}
+	}
+}
+
+// base gives where a peer is, as candidates are written; invalid = not known.
+func (p peerPorts) base(text string) netip.AddrPort {
+	at, err := netip.ParseAddrPort(text)
+	if err != nil || int(at.Port()) <= p.offset {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()-uint16(p.offset))
+}
+
+// keep writes what works to the state folder when that changed. It has a goroutine
+// of its own, as a disk may hang.
+func (e *endpoints) keep(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.save:
+		}
+		e.mu.Lock()
+		kept := e.machine.Kept()
+		e.mu.Unlock()
+		raw, err := json.Marshal(kept)
+		if err == nil {
+			err = writeAtomic(e.path, raw)
+		}
+		if err != nil {
+			e.log.Debug("endpoints not saved", "err", err)
+			continue
+		}
+		e.mu.Lock()
+		e.kept = kept
+		e.mu.Unlock()
+	}
+}
+
+// why says where a gateway is reached, which is the address and port given, and
+// why there.
+func (e *endpoints) why(name, at string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if text := e.machine.Why(name); text != "" {
+		return text
+	}
+	r, known := e.reaches[name]
+	switch {
+	case !known:
+		return ""
+	case len(r.Gateway.Endpoints) == 0:
+		return "no endpoint: it dials in"
+	case len(r.Candidates) == 0:
+		return "no endpoint of a family that this node has: it dials in"
+	}
+	only := r.Candidates[0]
+	p, known := e.cables[name]
+	if known && p.base(at) != only.Addr {
+		return "it dialled in; " + only.Text + " is its only endpoint"
+	}
+	return only.Text + ", its only endpoint"
+}
