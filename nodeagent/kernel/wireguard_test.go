@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -74,6 +75,44 @@ func TestWireguardLaws(t *testing.T) {
 				"key":  w.wg("set " + one.Name + " private-key " + otherFile),
 			},
 		})
+}
+
+// TestPortsExchanged: devices take each other's ports in one pass, in a ring of
+// three as well as two by two.
+func TestPortsExchanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var links []desired.Link
+	for range 3 {
+		links = append(links, tunnelLink())
+	}
+	w.make(t, links...)
+	private, _ := newKey(t)
+	kind := NewWireguards(w.ns)
+	converged := func(ports ...int) {
+		t.Helper()
+		var want []desired.Wireguard
+		for i, port := range ports {
+			want = append(want, desired.Wireguard{Link: links[i].Name, PrivateKey: private, ListenPort: port})
+		}
+		for pass := range 2 {
+			have, err := kind.Observe(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			changes, err := diff.Compute(want, have)
+			if err != nil || pass > 0 && len(changes) > 0 {
+				t.Fatalf("ports %v: left to do: %v (%v)", ports, changes, err)
+			}
+			if err := kind.Apply(t.Context(), changes); err != nil {
+				t.Fatalf("ports %v: %v", ports, err)
+			}
+		}
+	}
+	converged(51820, 51821, 51822)
+	converged(51821, 51820, 51822)
+	converged(51820, 51822, 51821)
+	converged(51822, 51821, 51900)
 }
 
 func TestPeerLaws(t *testing.T) {

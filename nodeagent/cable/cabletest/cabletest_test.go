@@ -1,0 +1,49 @@
+package cabletest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/cable"
+)
+
+// agentEnv names the program under test for the tests of one run.
+const agentEnv = "HAWSER_CABLETEST_AGENT"
+
+// TestMain builds the agent, so that `go test` here runs what the tree says.
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "hawser-cabletest-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	agent := filepath.Join(dir, "hawser-agent")
+	build := exec.Command("go", "build", "-o", agent, "hawser.dev/hawser/cmd/hawser-agent")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build hawser-agent: %v\n%s", err, out)
+		return 1
+	}
+	if err := os.Setenv(agentEnv, agent); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// TestConformance runs the suite on every driver. WireGuard is the kernel's where
+// it has one.
+func TestConformance(t *testing.T) {
+	for _, d := range cable.Drivers() {
+		t.Run(d.Traits().Name, func(t *testing.T) {
+			t.Parallel()
+			Suite{Agent: os.Getenv(agentEnv), Driver: d}.Run(t)
+		})
+	}
+}

@@ -1,0 +1,233 @@
+package cabletest
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// strange is an address that belongs to no cluster.
+const strange = "10.99.0.1"
+
+// epoch of all keys.
+const epoch = 1
+
+// rig is three gateways and a stranger around one bridge.
+type rig struct {
+	t        *testing.T // of the step that runs
+	suite    Suite
+	six      bool // the underlay
+	dir      string
+	wan      *space
+	gateways map[string]*gateway
+	stranger *space
+	seed     fabric.Secret
+	packets  []packet // of the link between a and b, from the step that looked at it
+}
+
+func newRig(t *testing.T, s Suite, six bool) *rig {
+	t.Helper()
+	needs(t, s)
+	// Short, as unix sockets live in it.
+	dir, err := os.MkdirTemp("", "hwc-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	r := &rig{t: t, suite: s, six: six, dir: dir, gateways: map[string]*gateway{}}
+	random(r.seed[:])
+	id := make([]byte, 3)
+	random(id)
+	prefix := "hwc-" + hex.EncodeToString(id) + "-"
+	r.wan = r.newSpace(prefix+"w", "")
+	r.wan.run("ip", "link", "add", "br0", "type", "bridge")
+	r.wan.run("ip", "link", "set", "br0", "up")
+	for i, name := range []string{"a", "b", "c"} {
+		g := &gateway{name: name, index: i + 1, space: r.newSpace(prefix+name, r.address(i+1))}
+		g.prepare()
+		r.gateways[name] = g
+	}
+	r.stranger = r.newSpace(prefix+"x", r.address(66))
+	return r
+}
+
+// address gives an outer address.
+func (r *rig) address(i int) string {
+	if r.six {
+		return "2001:db8::" + strconv.Itoa(i)
+	}
+	return "192.0.2." + strconv.Itoa(i)
+}
+
+// publish gives every gateway a fabric with these clusters.
+func (r *rig) publish(names ...string) {
+	r.t.Helper()
+	prefix := netip.MustParsePrefix
+	f := &fabric.Fabric{
+		APIVersion: fabric.APIVersion, Name: "cabletest", Domain: "clusterset.local",
+		GlobalPools:  []netip.Prefix{prefix("242.0.0.0/8")},
+		ServicePools: []netip.Prefix{prefix("243.0.0.0/24")},
+		TunnelPools:  []netip.Prefix{prefix("241.0.0.0/24"), prefix("fd00:41::/64")},
+		Tunnel: fabric.Tunnel{
+			Driver: r.suite.Driver.Traits().Name, Keepalive: fabric.Duration(25 * time.Second),
+			IPsec: fabric.IPsec{
+				Encapsulation: fabric.EncapsulationAuto, IKEPort: 500, NATPort: 4500,
+				Proposals: []string{fabric.ProposalAESGCM, fabric.ProposalChaCha20}, Rekey: fabric.Duration(time.Hour),
+			},
+		},
+		Health: fabric.Health{Interval: fabric.Duration(250 * time.Millisecond), Misses: 3},
+		DNS:    fabric.DNS{TTL: fabric.Duration(5 * time.Second), Address: netip.MustParseAddr("169.254.73.53")},
+		Epochs: []int{epoch},
+	}
+	for _, name := range names {
+		f.Clusters = append(f.Clusters, r.gateways[name].cluster())
+	}
+	raw, err := fabric.Encode(f)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	packed, err := fabric.Compress(raw)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, g := range r.gateways {
+		g.write("fabric/fabric.json.gz", packed)
+	}
+}
+
+// cluster is flat, with one gateway and pods of both families.
+func (g *gateway) cluster() fabric.Cluster {
+	prefix := func(format string) netip.Prefix { return netip.MustParsePrefix(fmt.Sprintf(format, g.index)) }
+	return fabric.Cluster{
+		Name:         g.name,
+		PodCIDRs:     []netip.Prefix{prefix("10.%d.0.0/16"), prefix("fd00:%d::/64")},
+		ServiceCIDRs: []netip.Prefix{prefix("10.10%d.0.0/16")},
+		GlobalCIDRs:  []netip.Prefix{prefix("242.%d.0.0/24")},
+		EgressMode:   fabric.EgressShared,
+		EgressIPs:    []netip.Addr{netip.MustParseAddr(fmt.Sprintf("242.%d.0.1", g.index))},
+		Gateways: []fabric.Gateway{{
+			Name: g.name, Node: "node-" + g.name, Endpoints: []string{g.outer}, Port: 51820,
+			Addresses: []netip.Addr{netip.MustParseAddr(fmt.Sprintf("241.0.0.%d", g.index)), netip.MustParseAddr(fmt.Sprintf("fd00:41::%d", g.index))},
+			Keys: []fabric.Key{{
+				Epoch: epoch, Public: g.private.PublicKey().String(), Ed25519: base64.StdEncoding.EncodeToString(g.signing.Public().(ed25519.PublicKey)),
+			}},
+		}},
+	}
+}
+
+// prepare makes keys, facts and the address of a pod, which is the host itself.
+func (g *gateway) prepare() {
+	t := g.rig.t
+	t.Helper()
+	var err error
+	if g.private, err = wgtypes.GeneratePrivateKey(); err != nil {
+		t.Fatal(err)
+	}
+	seed := make([]byte, ed25519.SeedSize)
+	random(seed)
+	g.signing = ed25519.NewKeyFromSeed(seed)
+	g.run("ip", "addr", "add", g.pod(false)+"/32", "dev", "lo")
+	g.run("ip", "addr", "add", g.pod(true)+"/128", "dev", "lo", "nodad")
+	g.before = g.inventory()
+	g.write("facts/nodes.yaml", []byte(fmt.Sprintf(`apiVersion: v1
+kind: Node
+metadata: {name: node-%s}
+spec: {podCIDRs: [10.%d.0.0/16, "fd00:%d::/64"]}
+status: {addresses: [{type: InternalIP, address: "%s"}]}
+`, g.name, g.index, g.index, g.outer)))
+	g.seal(seed)
+}
+
+// seal writes the keys as an agent gets them.
+func (g *gateway) seal(seed []byte) {
+	t := g.rig.t
+	t.Helper()
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.write("identity.txt", []byte(identity.String()+"\n"))
+	document := fmt.Sprintf(`{"apiVersion":%q,"clusterset":"cabletest","cluster":%q,"epochs":[{"epoch":%d,"pskSeed":%q,"gateways":{%q:%q},"ed25519":{%q:%q}}]}`,
+		fabric.KeysAPIVersion, g.name, epoch, base64.StdEncoding.EncodeToString(g.rig.seed[:]),
+		g.name, g.private.String(), g.name, base64.StdEncoding.EncodeToString(seed))
+	var sealed strings.Builder
+	w, err := age.Encrypt(&sealed, identity.Recipient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(document)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g.write("keys/keys.age", []byte(sealed.String()))
+}
+
+// needs skips, by name, where this machine cannot run the suite.
+func needs(t *testing.T, s Suite) {
+	t.Helper()
+	missing := ""
+	if os.Geteuid() != 0 {
+		missing = "root"
+	}
+	for _, tool := range []string{"ip", "nft", "ping", "nsenter", "unshare"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing = tool
+		}
+	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		missing = "tun"
+	}
+	if s.Missing != "" {
+		missing = s.Missing
+	}
+	switch {
+	case missing == "":
+	case os.Getenv("REQUIRE_KERNEL") == "1":
+		t.Fatal("needs " + missing)
+	default:
+		t.Skip("needs " + missing)
+	}
+}
+
+// write replaces a file of the gateway in one step.
+func (g *gateway) write(name string, data []byte) {
+	t := g.rig.t
+	t.Helper()
+	path := g.path(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *gateway) path(name string) string { return filepath.Join(g.rig.dir, g.name, name) }
+
+func random(b []byte) {
+	_, _ = rand.Read(b) // never fails
+}
+
+func number(n int) string { return strconv.Itoa(n) }
+
+func hexOf(text string) string { return hex.EncodeToString([]byte(text)) }
