@@ -17,6 +17,7 @@ import (
 	"hawser.dev/hawser/nodeagent/dns"
 	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/flows"
+	"hawser.dev/hawser/nodeagent/ipsec"
 	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/pathmtu"
 	"hawser.dev/hawser/nodeagent/project"
@@ -33,6 +34,8 @@ type Agent struct {
 	urgent  chan struct{} // size one: "a link may have changed"
 
 	namespace *kernel.Namespace
+	charon    *ipsec.Charon
+	secured   *ipsec.Watch
 	records   *dns.Store
 	engine    *converge.Engine[*node]
 	metrics   *metrics
@@ -90,6 +93,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		choice:    newChoice(config.Cluster, log, time.Now()),
 		saver:     saver{path: config.statePath("paths.json"), wake: make(chan struct{}, 1)},
 		namespace: namespace,
+		charon:    &ipsec.Charon{Dir: config.statePath("ipsec"), Host: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP)},
 		records:   dns.NewStore(),
 		metrics:   newMetrics(),
 		endpoints: newEndpoints(config, log),
@@ -112,6 +116,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		Resync:       config.Resync,
 		Hurry:        &converge.Hurry[*node]{Source: a.hurried, Trigger: a.urgent, Done: a.routed},
 	}
+	a.secured = &ipsec.Watch{Charon: a.charon, Log: log, Wanted: a.connectionsWanted, Ended: a.look}
 	a.shown.Store(&view{})
 	return a, nil
 }
@@ -145,7 +150,7 @@ func (a *Agent) kernelStages() []converge.Stage[*node] {
 			func(n *node) []desired.Table { return n.Tables }, func(t desired.Table) string { return t.Origin }),
 		converge.NewStage(kernel.NewElements(kernel.NFTOptions{}),
 			func(n *node) []desired.Element { return n.Elements }, func(e desired.Element) string { return e.Origin }),
-		converge.NewStage(kernel.NewLinks(ns, userspace),
+		converge.NewStage(kernel.NewLinks(ns, userspace).WithESP(a.charon),
 			func(n *node) []desired.Link { return n.Links }, func(l desired.Link) string { return l.Origin }),
 		// After the links, as some settings are those of a link.
 		converge.NewStage(kernel.NewSysctls(ns, a.config.statePath("sysctls.json")),
@@ -162,6 +167,8 @@ func (a *Agent) kernelStages() []converge.Stage[*node] {
 			func(n *node) []desired.Route { return n.Routes }, func(r desired.Route) string { return r.Origin })),
 		converge.NewStage(kernel.NewRules(ns),
 			func(n *node) []desired.Rule { return n.Rules }, func(r desired.Rule) string { return r.Origin }),
+		converge.NewStage(ipsec.NewConnections(a.charon),
+			func(n *node) []desired.IPsec { return n.IPsecs }, func(c desired.IPsec) string { return c.Origin }),
 		// Last, as nothing comes in before: what does finds its way over our own link.
 		converge.NewStage(kernel.NewPeers(ns),
 			func(n *node) []desired.Peer { return n.Peers }, func(p desired.Peer) string { return p.Origin }),
@@ -206,6 +213,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("nftables events", func(ctx context.Context) error { return kernel.NFTMonitor(ctx, kernel.NFTOptions{}, a.trigger) })
 	start("dns", a.serveNames)
 	start("tunnels", a.tunnels().Run)
+	start("ipsec", a.secured.Run)
 	start("readiness", a.readyLate)
 	start("links of the run before", func(ctx context.Context) error { settled(ctx, a.look); return nil })
 	start("flows", a.keeper.Run)

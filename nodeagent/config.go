@@ -20,6 +20,7 @@ type Config struct {
 	FactsDir  string // folder with Kubernetes objects in YAML
 	StateDir  string // last good inputs, remembered sysctls
 	Socket    string // unix socket for status
+	VICI      string // socket of a charon that the host runs; empty = our own is started when IPsec is used
 	// DNSListen overrides where names are answered; the port is 53 unless given.
 	// Invalid = the address that the fabric says.
 	DNSListen netip.AddrPort

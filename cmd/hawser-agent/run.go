@@ -37,6 +37,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&c.FactsDir, "facts", "/etc/hawser/facts", "folder of Kubernetes objects in YAML")
 	f.StringVar(&c.StateDir, "state", "/var/lib/hawser", "folder for last good inputs")
 	f.StringVar(&c.Socket, "socket", defaultSocket, "unix socket for status")
+	f.StringVar(&c.VICI, "vici", "", "vici socket of a charon that the host runs, for links with driver ipsec [our own charon]")
 	f.StringVar(&s.dnsListen, "dns-listen", "", "address[:port] of the name server [as the fabric says, port 53]")
 	f.StringVar(&c.Metrics, "metrics", "", "host:port for /metrics, /healthz and /readyz [none]")
 	f.DurationVar(&c.Resync, "resync", 30*time.Second, "longest time between two looks at the kernel")

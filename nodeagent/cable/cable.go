@@ -31,6 +31,9 @@ type Traits struct {
 	// Over4 and Over6 are the bytes that it adds to a packet over an IPv4 and an
 	// IPv6 underlay. Where padding depends on the packet they are the most.
 	Over4, Over6 int
+	// Userspace is the largest packet inside where the kernel lacks what the driver
+	// needs and a daemon does it; 0 = there is no such bound.
+	Userspace int
 	// Roams says that a remote may come from another address family at any time,
 	// so Over6 counts always.
 	Roams bool
@@ -56,7 +59,7 @@ const (
 )
 
 // Drivers gives all drivers.
-func Drivers() []Driver { return []Driver{wireguard{}, vxlan{}} }
+func Drivers() []Driver { return []Driver{wireguard{}, vxlan{}, ipsec{}} }
 
 // Named finds a driver; nil when there is none of that name.
 func Named(name string) Driver {
@@ -202,6 +205,7 @@ func (b *Built) join(other Built) {
 	b.Rules = append(b.Rules, other.Rules...)
 	b.Routes = append(b.Routes, other.Routes...)
 	b.Elements = append(b.Elements, other.Elements...)
+	b.IPsecs = append(b.IPsecs, other.IPsecs...)
 	b.Cables = append(b.Cables, other.Cables...)
 	b.Problems = append(b.Problems, other.Problems...)
 }

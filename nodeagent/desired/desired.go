@@ -51,6 +51,7 @@ type State struct {
 	Links      []Link
 	Wireguards []Wireguard
 	Peers      []Peer
+	IPsecs     []IPsec
 	Addresses  []Address
 	Neighbours []Neighbour
 	Forwards   []Forward

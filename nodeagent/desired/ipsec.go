@@ -18,6 +18,9 @@ const (
 	// IPsecLink is where packets enter and leave ESP: the TUN device of our own
 	// charon, which takes this name by itself, or an xfrm interface.
 	IPsecLink = "ipsec0"
+	// IPsecOverlay begins the names of the VXLAN devices whose packets ESP carries;
+	// the outer family and -port follow.
+	IPsecOverlay = "hw-ip"
 	// IPsecID is the number of the xfrm interface and of the policies that it sees.
 	IPsecID = 73
 )

@@ -50,8 +50,9 @@ type Charon struct {
 	Dir string
 	// Host is the vici socket of a charon that the host runs; empty = our own.
 	Host string
-	// Kernel says that the kernel has ESP; otherwise charon does it itself.
-	Kernel bool
+	// Kernel finds out whether the kernel has ESP; otherwise, or when nil, charon
+	// does it itself. It is asked when the answer is needed.
+	Kernel func() bool
 }
 
 // Own reports whether the charon is ours to start and stop.
@@ -102,7 +103,7 @@ func (c *Charon) Alive() bool {
 }
 
 // InKernel reports whether the kernel encrypts.
-func (c *Charon) InKernel() bool { return c.Kernel }
+func (c *Charon) InKernel() bool { return c.Kernel != nil && c.Kernel() }
 
 // Listens gives the UDP ports of IKE and of IKE behind NAT; not ok when charon does
 // not answer. Those of the host's charon are not known and 0.

@@ -112,7 +112,7 @@ func onlyAddr(selectors []string) netip.Addr {
 // Adopt takes as they are the fields that charon does not tell, when what it was
 // given last had the same ones.
 func (k *Connections) Adopt(want, have desired.IPsec) desired.IPsec {
-	if k.children[want.Name] != childName(&want, k.charon.Kernel) {
+	if k.children[want.Name] != childName(&want, k.charon.InKernel()) {
 		return want
 	}
 	k.wanted[want.Name] = want
@@ -156,8 +156,8 @@ func (k *Connections) load(ctx context.Context, client *vici.Client, c diff.Chan
 	if whole, adopted := k.wanted[c.Key]; adopted {
 		c.Want = whole
 	}
-	child := childName(&c.Want, k.charon.Kernel)
-	conn, err := section(&c.Want, child, k.charon.Kernel)
+	child := childName(&c.Want, k.charon.InKernel())
+	conn, err := section(&c.Want, child, k.charon.InKernel())
 	if err != nil {
 		return err
 	}

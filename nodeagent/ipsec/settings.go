@@ -75,7 +75,7 @@ func (c *Charon) configure(p ports) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("make folder of charon: %w", err)
 	}
-	text := fmt.Sprintf("%s%d %d\n"+settings, header, p.ike, p.nat, plugins(c.Kernel), p.ike, p.nat)
+	text := fmt.Sprintf("%s%d %d\n"+settings, header, p.ike, p.nat, plugins(c.InKernel()), p.ike, p.nat)
 	if err := os.WriteFile(c.file(settingsFile), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write settings of charon: %w", err)
 	}

@@ -157,7 +157,7 @@ func (w *Watch) open(ctx context.Context, client *vici.Client, c *desired.IPsec,
 		return nil
 	}
 	_, err := client.Call(ctx, "initiate", vici.Section{
-		"ike": c.Name, "child": childName(c, w.Charon.Kernel), "timeout": "-1", "init-limits": "no",
+		"ike": c.Name, "child": childName(c, w.Charon.InKernel()), "timeout": "-1", "init-limits": "no",
 	})
 	if errors.Is(err, vici.ErrRefused) {
 		return nil // not loaded yet

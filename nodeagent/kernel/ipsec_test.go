@@ -22,9 +22,11 @@ func newCharon(t *testing.T, w *world) *ipsec.Charon {
 		missing(t, "charon")
 	}
 	c := &ipsec.Charon{Dir: filepath.Join(t.TempDir(), "ipsec")}
-	if err := w.ns.inside(func() error { c.Kernel = ipsec.KernelESP(); return nil }); err != nil {
+	inKernel := false
+	if err := w.ns.inside(func() error { inKernel = ipsec.KernelESP(); return nil }); err != nil {
 		t.Fatal(err)
 	}
+	c.Kernel = func() bool { return inKernel }
 	t.Cleanup(func() {
 		if err := c.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -88,7 +90,7 @@ func TestHostsCharon(t *testing.T) {
 	if r := e.Once(t.Context(), nil, ""); !r.Clean() || !own.Alive() {
 		t.Errorf("failed %v, charon lives: %t", r.Failed, own.Alive())
 	}
-	if !own.Kernel {
+	if !own.InKernel() {
 		if err := w.shows("link show "+desired.IPsecLink, "group default")(); err != nil {
 			t.Error(err)
 		}

@@ -34,9 +34,11 @@ func nftFilterChains(t desired.Table) []nftChain {
 	)
 	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
 	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
+	outgoing.rules = append(outgoing.rules, nftOnlyESP(expr.MetaKeyOIFNAME))
+	input.rules = append(input.rules, nftOnlyESP(expr.MetaKeyIIFNAME))
 	for _, f := range nftFamilies() {
 		outgoing.rules = append(outgoing.rules, nftCountSent(f))
-		input.rules = append(input.rules, nftOverlayPort(f))
+		input.rules = append(input.rules, nftOverlayPort(f), nftNothingElse(f))
 	}
 	for _, f := range nftFamilies() {
 		forward.rules = append(append(forward.rules, nftRefusePools(f)...), nftKeepInside(f), nftTranslatedTwice(f))

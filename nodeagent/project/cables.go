@@ -35,7 +35,11 @@ func (v *view) fits(name string, six bool) int {
 	if driver == nil {
 		return v.underlayMTU()
 	}
-	return v.underlayMTU() - driver.Traits().Overhead(six)
+	fits := v.underlayMTU() - driver.Traits().Overhead(six)
+	if most := driver.Traits().Userspace; most > 0 && !v.in.Local.KernelESP {
+		return min(fits, most)
+	}
+	return fits
 }
 
 // reachedOverIPv6 reports whether a gateway of the cluster may be reached so. Names
@@ -100,6 +104,7 @@ func (v *view) addCables() {
 	s.Forwards = append(s.Forwards, built.Forwards...)
 	s.Rules = append(s.Rules, built.Rules...)
 	s.Routes = append(s.Routes, built.Routes...)
+	s.IPsecs = append(s.IPsecs, built.IPsecs...)
 	s.Cables = built.Cables
 	for _, e := range built.Elements {
 		v.elements.add(e)

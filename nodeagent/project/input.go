@@ -89,7 +89,8 @@ type Endpoint struct {
 type Local struct {
 	UnderlayMTU int // bytes, of the interface that holds the node's address
 	// NoIPv6 says that IPv6 is switched off on this host.
-	NoIPv6 bool
+	NoIPv6    bool
+	KernelESP bool // the kernel encrypts ESP
 	// HostSource are addresses of this host inside the cluster's pod CIDRs, at
 	// most one a family: the source of the host's own packets in a flat cluster.
 	HostSource []netip.Addr

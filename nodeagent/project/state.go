@@ -48,6 +48,7 @@ func (v *view) finish() desired.State {
 	s.Links = unique(s.Links)
 	s.Wireguards = unique(s.Wireguards)
 	s.Peers = unique(s.Peers)
+	s.IPsecs = unique(s.IPsecs)
 	s.Addresses = unique(s.Addresses)
 	s.Neighbours = unique(s.Neighbours)
 	s.Forwards = unique(s.Forwards)

@@ -1,0 +1,173 @@
+package cable
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// ipsec is VXLAN between the gateways' addresses inside the tunnels, and what
+// goes between those addresses on the port of that VXLAN is carried in ESP. So
+// it has next hops, acceptance and counters as VXLAN has, and it is all the same
+// whether the kernel or a daemon encrypts. One daemon serves all links; a change
+// to one touches its own connection only.
+type ipsec struct{}
+
+// Bytes of ESP in UDP in tunnel mode, with AES-GCM or ChaCha20-Poly1305 (RFC
+// 4303, 3948, 4106, 7634): UDP 8, SPI and number 8, IV 8, and at the end padding
+// of up to 3, its length and the next header 2, the check value 16.
+const espOver = 8 + 8 + 8 + 3 + 2 + 16
+
+// userspaceMost is the largest packet inside where charon itself encrypts: its
+// device takes no more than 1400 bytes (TUN_DEFAULT_MTU of its kernel-libipsec).
+const userspaceMost = 1400 - vxlanOver4
+
+// vxlanOver4 is VXLAN over IPv4, which tunnel addresses are wherever there are any.
+const vxlanOver4 = 20 + 8 + 8 + 14
+
+// Traits gives the sizes of the headers, ESP's and those of the VXLAN in it.
+func (ipsec) Traits() Traits {
+	return Traits{
+		Name: fabric.DriverIPsec, Over4: 20 + espOver + vxlanOver4, Over6: 40 + espOver + vxlanOver4,
+		Userspace: userspaceMost, Keys: Ed25519,
+	}
+}
+
+// Build makes the device of ESP, a connection to each remote gateway, and the
+// overlay in it.
+func (ipsec) Build(site Site, remotes []Remote) Built {
+	var b Built
+	o := overlay{
+		driver: fabric.DriverIPsec, prefix: desired.IPsecOverlay, vni: desired.VXLANCableID,
+		port: func(int) int { return desired.IPsecPort },
+	}
+	var all []outer
+	for i := range remotes {
+		r := &remotes[i]
+		if i > 0 && remotes[i-1].Cluster == r.Cluster && remotes[i-1].Gateway.Name == r.Gateway.Name {
+			continue // its ports are those of the whole clusterset, so there is one cable
+		}
+		if inner, ok := b.secured(&site, r); ok {
+			all = append(all, outer{Remote: r, to: inner})
+		}
+	}
+	if len(all) > 0 {
+		b.espDevice(&site)
+		o.build(&b, &site, all)
+	}
+	return b
+}
+
+// espDevice is where packets enter and leave ESP, and the rule that leads there.
+func (b *Built) espDevice(site *Site) {
+	origin := site.path()
+	b.Links = append(b.Links, desired.Link{
+		Name: desired.IPsecLink, Type: desired.LinkIPsec, Up: true, Port: site.IPsec.NATPort, IKEPort: site.IPsec.IKEPort, Origin: origin,
+	})
+	b.Sysctls = append(b.Sysctls, desired.Sysctl{
+		Name: "net/ipv4/conf/" + desired.IPsecLink + "/rp_filter", Value: "2", Origin: origin,
+	})
+	for _, six := range []bool{false, true} {
+		if six && site.V6 || !six && site.V4 {
+			b.Rules = append(b.Rules, desired.Rule{
+				Priority: desired.RuleIPsec, IPv6: six, UDPPort: desired.IPsecPort, Table: desired.TableIPsec, Origin: origin,
+			})
+		}
+	}
+}
+
+// secured makes the connection to a remote gateway, and gives that one's address
+// in it. Keys are those of the oldest epoch that both ends have.
+func (b *Built) secured(site *Site, r *Remote) (inner netip.Addr, ok bool) {
+	own, inner, ok := innerPair(site.Gateway.Addresses, r.Gateway.Addresses)
+	if !ok {
+		b.problem(r.path(), FamilyMissing, "it has no address inside the tunnels of a family that "+site.Gateway.Name+" has too")
+		return inner, false
+	}
+	epoch, private, public, found := site.ikeKeys(b, r)
+	if !found {
+		return inner, false
+	}
+	id := func(cluster, gateway string) string {
+		return gateway + "." + cluster + ".e" + strconv.Itoa(epoch) + ".hawser"
+	}
+	c := desired.IPsec{
+		Name: desired.IPsecPrefix + r.Cluster + "." + r.Gateway.Name, Remote: ikeEndpoint(site, r), LocalPort: site.IPsec.NATPort,
+		LocalID: id(site.Cluster, site.Gateway.Name), RemoteID: id(r.Cluster, r.Gateway.Name),
+		PrivateKey: private, PublicKey: public, LocalAddr: own, RemoteAddr: inner, Begins: site.begins(r),
+		Encapsulation: site.IPsec.Encapsulation, Proposals: site.IPsec.Proposals, Rekey: time.Duration(site.IPsec.Rekey), Origin: r.path(),
+	}
+	if len(site.Gateway.Endpoints)+len(r.Gateway.Endpoints) == 0 {
+		b.problem(r.path(), NoEndpoint, "neither it nor "+site.Gateway.Name+" has an endpoint, so neither can begin")
+	}
+	b.IPsecs = append(b.IPsecs, c)
+	b.Routes = append(b.Routes, desired.Route{
+		Table: desired.TableIPsec, Dst: single(inner), Type: desired.RouteUnicast, Link: desired.IPsecLink, Src: own, Origin: r.path(),
+	})
+	return inner, true
+}
+
+// innerPair chooses the two addresses: IPv4 where both have it.
+func innerPair(own, theirs []netip.Addr) (a, b netip.Addr, ok bool) {
+	for _, six := range []bool{false, true} {
+		is := func(a netip.Addr) bool { return a.Is6() == six }
+		i, j := slices.IndexFunc(own, is), slices.IndexFunc(theirs, is)
+		if i >= 0 && j >= 0 {
+			return own[i], theirs[j], true
+		}
+	}
+	return a, b, false
+}
+
+// ikeKeys finds the own private and the other's public key of the oldest epoch
+// in which there are both.
+func (s *Site) ikeKeys(b *Built, r *Remote) (epoch int, private fabric.Secret, public string, ok bool) {
+	owns := false
+	for _, epoch := range slices.Sorted(slices.Values(s.Epochs)) {
+		if s.Keys == nil || s.Keys.Epoch(epoch) == nil {
+			continue
+		}
+		private, found := s.Keys.Epoch(epoch).Ed25519[s.Gateway.Name]
+		if !found {
+			continue
+		}
+		owns = true
+		i := slices.IndexFunc(r.Gateway.Keys, func(k fabric.Key) bool { return k.Epoch == epoch && k.Ed25519 != "" })
+		if i >= 0 {
+			return epoch, private, r.Gateway.Keys[i].Ed25519, true
+		}
+	}
+	if owns {
+		b.problem(r.path(), PeerKeyMissing, "no Ed25519 key of an epoch that "+s.Gateway.Name+" has one of, so there is no IPsec")
+	} else {
+		b.problem(s.path(), KeyMissing, "no private Ed25519 key, so there is no IPsec")
+	}
+	return 0, private, "", false
+}
+
+// ikeEndpoint is where the remote gateway listens: the port of all, or the one
+// from which a router forwards to it.
+func ikeEndpoint(site *Site, r *Remote) netip.AddrPort {
+	if !r.Addr.IsValid() {
+		return netip.AddrPort{}
+	}
+	port := site.IPsec.NATPort
+	if r.Base != r.Link.Base(r.Gateway, 0) {
+		port = r.Base + fabric.IPsecOffset
+	}
+	return netip.AddrPortFrom(r.Addr, uint16(port))
+}
+
+// begins reports whether this end opens the connection and replaces its keys: the
+// one that can reach the other, and of two the first by name. Both ends come to
+// the same.
+func (s *Site) begins(r *Remote) bool {
+	if len(r.Gateway.Endpoints) == 0 {
+		return false
+	}
+	return len(s.Gateway.Endpoints) == 0 || gatewayPath(s.Cluster, s.Gateway.Name) < r.path()
+}
