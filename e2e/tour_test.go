@@ -18,6 +18,7 @@ func TestTour(t *testing.T) {
 		cable  string // what `hawser show connections` has behind the remote address: port and driver
 	}{
 		{"vxlan", `51884 +vxlan \(clear\)`},
+		{"ipsec", `4500 +ipsec \((kernel|userspace)\)`},
 	}
 	for _, tour := range tours {
 		t.Run(tour.driver, func(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // cableState is what status tells of the cables to one remote gateway.
@@ -14,6 +16,7 @@ type cableState struct {
 	mtu      int
 	endpoint string
 	rx, tx   int64
+	security *status.Security
 }
 
 // cables reads the cables to each remote gateway. The one that is used says what
@@ -26,12 +29,16 @@ func (a *Agent) cables(n *node) map[health.Peer]cableState {
 	if err != nil {
 		a.log.Debug("counters not read", "err", err)
 	}
+	secured := a.secured.States()
 	out := map[health.Peer]cableState{}
 	for i, c := range n.Cables {
 		peer := health.Peer{Cluster: c.Cluster, Gateway: c.Gateway}
 		state, known := out[peer]
 		if !known {
 			state = cableState{driver: driverText(c, meters[i]), mtu: c.MTU, endpoint: meters[i].Endpoint}
+			if c.Driver == fabric.DriverIPsec {
+				a.describeIPsec(&state, secured[desired.IPsecName(c.Cluster, c.Gateway)])
+			}
 		}
 		state.rx += meters[i].RxBytes
 		state.tx += meters[i].TxBytes

@@ -88,6 +88,7 @@ func (a *Agent) connections(f *fabric.Fabric, n *node, own *fabric.Gateway, v si
 		}
 		if made, there := cables[remote]; there {
 			c.Driver, c.MTU, c.Endpoint, c.RxBytes, c.TxBytes = made.driver, made.mtu, made.endpoint, made.rx, made.tx
+			c.Security = made.security
 		}
 		if !link.Held.IsZero() {
 			c.Held = &link.Held

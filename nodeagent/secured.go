@@ -1,7 +1,6 @@
 package nodeagent
 
 import (
-	"fmt"
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
@@ -23,24 +22,18 @@ func (a *Agent) kernelESP(f *fabric.Fabric) bool {
 	return slices.Contains(f.Drivers(a.config.Cluster), fabric.DriverIPsec) && a.charon.InKernel()
 }
 
-// describeIPsec adds to a connection what charon tells of it.
-func (a *Agent) describeIPsec(c *status.Connection, s ipsec.State) {
-	c.Driver = "ipsec (userspace)"
+// describeIPsec adds to a cable what charon tells of its connection.
+func (a *Agent) describeIPsec(c *cableState, s ipsec.State) {
+	c.driver = "ipsec (userspace)"
 	if a.charon.InKernel() {
-		c.Driver = "ipsec (kernel)"
+		c.driver = "ipsec (kernel)"
 	}
 	if s.Endpoint.IsValid() {
-		c.Endpoint = s.Endpoint.String()
+		c.endpoint = s.Endpoint.String()
 	}
-	if !s.Up {
-		return
+	if s.Up {
+		c.security = &status.Security{
+			Cipher: s.Cipher, InUDP: s.InUDP, SPIIn: s.SPIIn, SPIOut: s.SPIOut, Since: s.Since, Rekeys: s.Rekeys,
+		}
 	}
-	c.Security = &status.Security{
-		Cipher: s.Cipher, InUDP: s.InUDP, SPIIn: s.SPIIn, SPIOut: s.SPIOut, Since: s.Since, Rekeys: s.Rekeys,
-	}
-}
-
-// ipsecName is how the connection to a remote gateway is called.
-func ipsecName(cluster, gateway string) string {
-	return fmt.Sprintf("%s%s.%s", desired.IPsecPrefix, cluster, gateway)
 }

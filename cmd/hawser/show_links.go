@@ -63,6 +63,19 @@ func pathTable(title string, members []status.Status) table {
 	return t
 }
 
+// security says what protects an IPsec link, by which keys, and how often they
+// were replaced.
+func security(s *status.Security) string {
+	if s == nil {
+		return ""
+	}
+	where := "ESP"
+	if s.InUDP {
+		where = "ESP in UDP"
+	}
+	return fmt.Sprintf("%s, %s, SPI %s/%s, rekeyed %d times", where, s.Cipher, s.SPIIn, s.SPIOut, s.Rekeys)
+}
+
 func use(c status.Connection) string {
 	if c.Chosen {
 		return "chosen"
@@ -70,8 +83,11 @@ func use(c status.Connection) string {
 	return "standby"
 }
 
-// why says until when a link that fell too often is held back.
+// why says until when a link that fell too often is held back, and what protects it.
 func why(c status.Connection) string {
+	if text := security(c.Security); text != "" {
+		c.Why = strings.TrimPrefix(c.Why+"; "+text, "; ")
+	}
 	if c.Held == nil || strings.Contains(c.Why, "held until") {
 		return c.Why
 	}

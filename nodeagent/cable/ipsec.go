@@ -62,7 +62,9 @@ func (ipsec) Build(site Site, remotes []Remote) Built {
 	return b
 }
 
-// espDevice is where packets enter and leave ESP, and the rule that leads there.
+// espDevice is where packets enter and leave ESP, and the rule that leads there. It
+// has an address only because the reverse path filter drops all that comes in at a
+// device without one, if the way back is by another; even when it is loose.
 func (b *Built) espDevice(site *Site) {
 	origin := site.path()
 	b.Links = append(b.Links, desired.Link{
@@ -71,6 +73,9 @@ func (b *Built) espDevice(site *Site) {
 	b.Sysctls = append(b.Sysctls, desired.Sysctl{
 		Name: "net/ipv4/conf/" + desired.IPsecLink + "/rp_filter", Value: "2", Origin: origin,
 	})
+	for _, a := range site.Gateway.Addresses {
+		b.Addresses = append(b.Addresses, desired.Address{Link: desired.IPsecLink, Prefix: single(a), Scope: "global", Origin: origin})
+	}
 	for _, six := range []bool{false, true} {
 		if six && site.V6 || !six && site.V4 {
 			b.Rules = append(b.Rules, desired.Rule{
@@ -96,7 +101,7 @@ func (b *Built) secured(site *Site, r *Remote) (inner netip.Addr, ok bool) {
 		return gateway + "." + cluster + ".e" + strconv.Itoa(epoch) + ".hawser"
 	}
 	c := desired.IPsec{
-		Name: desired.IPsecPrefix + r.Cluster + "." + r.Gateway.Name, Remote: ikeEndpoint(site, r), LocalPort: site.IPsec.NATPort,
+		Name: desired.IPsecName(r.Cluster, r.Gateway.Name), Remote: ikeEndpoint(site, r), LocalPort: site.IPsec.NATPort,
 		LocalID: id(site.Cluster, site.Gateway.Name), RemoteID: id(r.Cluster, r.Gateway.Name),
 		PrivateKey: private, PublicKey: public, LocalAddr: own, RemoteAddr: inner, Begins: site.begins(r),
 		Encapsulation: site.IPsec.Encapsulation, Proposals: site.IPsec.Proposals, Rekey: time.Duration(site.IPsec.Rekey), Origin: r.path(),

@@ -47,6 +47,9 @@ type IPsec struct {
 	Origin        string
 }
 
+// IPsecName is how the connection to a remote gateway is called.
+func IPsecName(cluster, gateway string) string { return IPsecPrefix + cluster + "." + gateway }
+
 // Key is the name.
 func (c IPsec) Key() string { return c.Name }
 

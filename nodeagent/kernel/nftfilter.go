@@ -40,6 +40,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 		outgoing.rules = append(outgoing.rules, nftCountSent(f))
 		input.rules = append(input.rules, nftOverlayPort(f), nftNothingElse(f))
 	}
+	outgoing.rules = append(outgoing.rules, nftIntoESP())
 	for _, f := range nftFamilies() {
 		forward.rules = append(append(forward.rules, nftRefusePools(f)...), nftKeepInside(f), nftTranslatedTwice(f))
 		outgoing.rules = append(append(outgoing.rules, nftRefusePools(f)...), nftKeepInside(f))

@@ -16,6 +16,12 @@ func nftOnlyESP(direction expr.MetaKey) *nftRule {
 	return nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).notLink(direction, nftESPLink).drop()
 }
 
+// nftIntoESP lets that VXLAN go: its addresses are inside the tunnels, and the rest
+// of the chain keeps those off links that are none.
+func nftIntoESP() *nftRule {
+	return nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).link(expr.MetaKeyOIFNAME, nftESPLink).accept()
+}
+
 // nftNothingElse stops what a remote gateway sends through ESP and is no VXLAN:
 // for all else the filter stands behind the VXLAN. Of a link of that name that is
 // the host's own it stops nothing else.

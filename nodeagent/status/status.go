@@ -69,7 +69,7 @@ type Connection struct {
 	Endpoint      string `json:"endpoint"` // the remote address in use
 	// EndpointWhy says which endpoint of the topology that is, and why that one.
 	EndpointWhy string `json:"endpointWhy,omitempty"`
-	Driver      string `json:"driver"` // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec
+	Driver      string `json:"driver"` // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec (kernel), ipsec (userspace)
 	Status      string `json:"status"`
 	Chosen      bool   `json:"chosen"` // carries the traffic of the pair
 	Rank        string `json:"rank"`   // good | unsteady | draining | alone | down
@@ -83,7 +83,8 @@ type Connection struct {
 	Held *time.Time `json:"held,omitempty"`
 
 	// Change is the cable that this link should have instead; nil = it has it.
-	Change *Change `json:"change,omitempty"`
+	Change   *Change   `json:"change,omitempty"`
+	Security *Security `json:"security,omitempty"` // of IPsec, while it is up
 
 	RxBytes int64 `json:"rxBytes"`
 	TxBytes int64 `json:"txBytes"`
@@ -95,6 +96,17 @@ type Change struct {
 	To    string    `json:"to"`
 	Since time.Time `json:"since"` // of when it is wanted
 	Why   string    `json:"why"`   // what it waits for
+}
+
+// Security is what the two ends of an IPsec connection have agreed upon.
+type Security struct {
+	Cipher string `json:"cipher"` // as charon names it: AES_GCM_16-256
+	InUDP  bool   `json:"inUDP"`  // ESP is in UDP
+	// SPIIn and SPIOut number the keys in use, hexadecimal: what comes and what is sent.
+	SPIIn  string    `json:"spiIn"`
+	SPIOut string    `json:"spiOut"`
+	Since  time.Time `json:"since"`  // when the agent saw it come up
+	Rekeys int       `json:"rekeys"` // since then
 }
 
 // Path is the link that carries the traffic to one other cluster, as one node has it.
