@@ -48,6 +48,7 @@ func groups() []group {
 		{"probes", measureProbes},
 		{"gateways", measureGateways},
 		{"move", measureMove},
+		{"unready", measureUnready},
 	}
 }
 

@@ -176,9 +176,10 @@ type Reflector struct {
 	tcp  net.Listener
 	wait sync.WaitGroup
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool
-	heard map[uint64]time.Time // by connection: when its client was last heard
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	heard  map[uint64]time.Time // by connection: when its client was last heard
+	newest time.Time            // when the last connection was accepted
 }
 
 // Reflect serves both protocols on a port of a pod.
@@ -195,6 +196,13 @@ func Reflect(at Place, port uint16) (*Reflector, error) {
 	r.wait.Go(r.packets)
 	r.wait.Go(r.accept)
 	return r, nil
+}
+
+// Newest tells when the last connection was accepted.
+func (r *Reflector) Newest() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.newest
 }
 
 // Close ends the service and all its connections.
@@ -229,7 +237,7 @@ func (r *Reflector) accept() {
 			return
 		}
 		r.mu.Lock()
-		r.conns[conn] = true
+		r.conns[conn], r.newest = true, time.Now()
 		r.mu.Unlock()
 		r.wait.Go(func() {
 			r.serve(conn)
