@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: all build setup demo test unit e2e chaos lint generate fuzz bench clean
+.PHONY: all build setup demo test unit e2e e2e-vm chaos lint generate fuzz bench clean
 
 all: build
 
@@ -24,6 +24,10 @@ unit: ## what fails is run once more alone, and told
 
 e2e: build ## scenarios over the built binaries, real packets; one package after another, as some measure time
 	@hack/test.sh -race -count=1 -p 1 -parallel 4 -timeout 20m ./e2e/...
+
+e2e-vm: setup ## kernel WireGuard, ESP and VRF: a Debian kernel in QEMU; one job with VM='-run Tour'
+	@hack/setup-vm.sh >/dev/null
+	REQUIRE_KERNEL=1 $(GO) test -tags vm -count=1 -timeout 120m -v ./e2e/vm $(VM)
 
 SEED   ?= 1
 FAULTS ?= 200

@@ -9,6 +9,7 @@ if [ -n "$unformatted" ]; then
   exit 1
 fi
 go vet ./...
+go vet -tags vm ./e2e/vm
 go tool staticcheck ./...
 go test -count=1 ./internal/arrows
 go test -count=1 ./schema/internal/gen -run '^TestCurrent$'

@@ -20,7 +20,7 @@ const (
 	// unreadyTime is how long after its facts have changed an unready backend may
 	// still get a new connection.
 	unreadyTime = 200 * time.Millisecond
-	// unreadyQuiet is how long after it nothing more may come.
+	// unreadyQuiet is how long nothing comes when nothing comes any more.
 	unreadyQuiet = 1500 * time.Millisecond
 )
 
@@ -68,8 +68,8 @@ func unreadySection(n int, last, first []time.Duration, failed int) section {
 		how: fmt.Sprintf(`
 A lab of three clusters. A pod of one opens %d new connections a second to a service with three backends in another. One backend becomes
 unready, and ready again, %d times in turn. The clock runs from the moment at which the first node of its cluster has the changed
-file with the facts, to the last new connection that the backend accepted; then from the change back to its first one. %d of the new connections
-of all that time failed.`, unreadyRate, n, failed),
+file with the facts, until the client begins the last new connection that the backend gets; then from the change back to its first one. %d of the
+new connections of all that time failed.`, unreadyRate, n, failed),
 		rows: []row{
 			row{what: "last new connection, p50", figure: millis(median), reference: target, ratio: ratio(median)}.
 				aim(millis(unreadyTime), median <= unreadyTime),
@@ -100,13 +100,17 @@ func (b *stallBed) turn(ctx context.Context, pod string, dials *flow.Dials) (t t
 	if err != nil {
 		return t, err
 	}
-	time.Sleep(time.Until(off.Add(unreadyQuiet)))
+	err = within(ctx, 30*time.Second, func() error {
+		if silence := time.Since(later(server.Newest(), off)); silence < unreadyQuiet {
+			return fmt.Errorf("%s gets connections %s after it became unready", pod, time.Since(off)-silence)
+		}
+		return nil
+	})
+	if err != nil {
+		return t, err
+	}
 	silent := time.Now()
 	t.last = max(0, server.Newest().Sub(off))
-	time.Sleep(unreadyQuiet)
-	if server.Newest().After(silent) {
-		return t, fmt.Errorf("%s gets connections %s after it became unready", pod, server.Newest().Sub(off))
-	}
 	on, err := b.ready(ctx, pod, true)
 	if err != nil {
 		return t, err
@@ -121,6 +125,13 @@ func (b *stallBed) turn(ctx context.Context, pod string, dials *flow.Dials) (t t
 		}
 	}
 	return t, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // ready changes a backend's readiness and gives the time at which the first node

@@ -27,6 +27,7 @@ func Kinds() []string { return []string{Idle, Busy, ClientPush, ServerPush} }
 const (
 	kindEcho = 'e' // return everything
 	kindSink = 's' // an 8 byte name follows; note when something comes
+	kindCall = 'c' // the time at which it was begun follows, in 8 bytes; return one byte
 	kindPush = 'p' // send something again and again
 )
 
@@ -41,6 +42,16 @@ func (r *Reflector) serve(conn net.Conn) {
 	switch head[0] {
 	case kindEcho:
 		_, _ = io.Copy(conn, conn)
+	case kindCall:
+		if _, err := io.ReadFull(conn, head[1:]); err != nil {
+			return
+		}
+		r.mu.Lock()
+		if begun := time.Unix(0, int64(binary.BigEndian.Uint64(head[1:]))); begun.After(r.newest) {
+			r.newest = begun
+		}
+		r.mu.Unlock()
+		_, _ = conn.Write(head[:1]) // the client may be gone
 	case kindPush:
 		for {
 			if _, err := conn.Write(head[:1]); err != nil {

@@ -198,7 +198,7 @@ func Reflect(at Place, port uint16) (*Reflector, error) {
 	return r, nil
 }
 
-// Newest tells when the last connection was accepted.
+// Newest tells when the client began the last of the Dials that came here.
 func (r *Reflector) Newest() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,7 +237,7 @@ func (r *Reflector) accept() {
 			return
 		}
 		r.mu.Lock()
-		r.conns[conn], r.newest = true, time.Now()
+		r.conns[conn] = true
 		r.mu.Unlock()
 		r.wait.Go(func() {
 			r.serve(conn)

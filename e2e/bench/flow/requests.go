@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"encoding/binary"
 	"io"
 	"net"
 	"net/netip"
@@ -154,13 +155,13 @@ func StartDials(from Place, to netip.AddrPort, rate int) *Dials {
 			case <-tick.C:
 			}
 			at := time.Now()
-			d.wait.Go(func() { d.add(at, dialOnce(from, to)) })
+			d.wait.Go(func() { d.add(at, dialOnce(from, to, at)) })
 		}
 	})
 	return d
 }
 
-func dialOnce(from Place, to netip.AddrPort) error {
+func dialOnce(from Place, to netip.AddrPort, begun time.Time) error {
 	deadline := time.Now().Add(DialPatience)
 	conn, err := from.dialTCP(to, DialPatience)
 	if err != nil {
@@ -174,7 +175,7 @@ func dialOnce(from Place, to netip.AddrPort) error {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return err
 	}
-	raw := []byte{kindEcho, 1}
+	raw := binary.BigEndian.AppendUint64([]byte{kindCall}, uint64(begun.UnixNano()))
 	if _, err := conn.Write(raw); err != nil {
 		return err
 	}

@@ -1,0 +1,135 @@
+// Package vm boots a Debian kernel in QEMU and runs a shell script in it, over the
+// root of this machine, which it sees but cannot change. What a kernel without
+// WireGuard, ESP or VRF cannot run is tested in there.
+package vm
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Machine is a kernel and what boots it; see hack/setup-vm.sh.
+type Machine struct {
+	Kernel  string // vmlinuz
+	Modules string // lib/modules of that kernel
+	Busybox string // static
+	QEMU    string
+	Memory  int    // MiB
+	Accel   string // tcg, which works everywhere, or kvm, which is ten times as fast
+}
+
+// Folder is where hack/setup-vm.sh keeps the kernel.
+func Folder() string {
+	if dir := os.Getenv("HAWSER_VM_DIR"); dir != "" {
+		return dir
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = "/root/.cache"
+	}
+	return filepath.Join(cache, "hawser", "vm")
+}
+
+// Find looks for all that is needed. The error names what is missing.
+func Find(dir string, look func(program string) (string, error)) (Machine, error) {
+	m := Machine{Memory: 2048, Accel: cmp.Or(os.Getenv("HAWSER_VM_ACCEL"), "tcg")}
+	var missing []string
+	for name, into := range map[string]*string{"qemu-system-x86_64": &m.QEMU, "busybox": &m.Busybox} {
+		path, err := look(name)
+		if err != nil {
+			missing = append(missing, name)
+		}
+		*into = path
+	}
+	kernels, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*")) // a good pattern never fails
+	if len(kernels) != 1 {
+		return m, fmt.Errorf("needs one kernel in %s (hack/setup-vm.sh)", dir)
+	}
+	if len(missing) > 0 {
+		return m, fmt.Errorf("needs %s (hack/setup-vm.sh)", strings.Join(missing, " and "))
+	}
+	m.Kernel, m.Modules = kernels[0], filepath.Join(dir, "lib", "modules")
+	return m, nil
+}
+
+// Failure is a script that did not end well.
+type Failure struct {
+	Code   int
+	Output string
+}
+
+// Error gives the end of the output, too.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("the script in the virtual machine ended with %d:\n%s", f.Code, f.Output)
+}
+
+// Run boots, runs a bash script as root and gives what it printed. The machine is
+// gone when it returns, which it does at the latest when ctx ends.
+func (m Machine) Run(ctx context.Context, script string) (string, error) {
+	dir, err := os.MkdirTemp("", "hwvm-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	image, err := m.initramfs(script)
+	if err != nil {
+		return "", err
+	}
+	first := filepath.Join(dir, "initramfs")
+	if err := os.WriteFile(first, image, 0o600); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, m.QEMU, "-accel", m.Accel, "-cpu", "max,arch-capabilities=off", "-smp", "1", "-m", strconv.Itoa(m.Memory),
+		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
+		"-kernel", m.Kernel, "-initrd", first, "-append", "console=ttyS0 quiet loglevel=1 panic=-1 random.trust_cpu=on",
+		"-device", "virtio-rng-pci",
+		"-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // never longer than who started it
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	ended := cmd.Run()
+	if ctx.Err() != nil {
+		return out.String(), fmt.Errorf("the virtual machine: %w\n%s", ctx.Err(), tail(out.String()))
+	}
+	text, code, err := result(out.String())
+	if err != nil {
+		return text, errors.Join(err, ended, errors.New(tail(complaint.String())), errors.New(tail(out.String())))
+	}
+	if code != 0 {
+		return text, &Failure{Code: code, Output: tail(text)}
+	}
+	return text, nil
+}
+
+var exit = regexp.MustCompile(`(?m)^hawser-vm: exit (\d+)\s*$`)
+
+// result takes the script's output and exit code from what the console printed.
+func result(console string) (text string, code int, err error) {
+	console = strings.ReplaceAll(console, "\r\n", "\n")
+	_, text, begun := strings.Cut(console, "hawser-vm: begin\n")
+	at := exit.FindStringSubmatchIndex(text)
+	switch {
+	case !begun:
+		return "", 0, errors.New("the virtual machine did not come to the script")
+	case at == nil:
+		return text, 0, errors.New("the virtual machine ended within the script")
+	}
+	code, err = strconv.Atoi(text[at[2]:at[3]])
+	return text[:at[0]], code, err
+}
+
+// tail is the end of a text, where errors are.
+func tail(text string) string {
+	const most = 16 << 10
+	return text[max(0, len(text)-most):]
+}

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# What make e2e-vm needs: QEMU, kmod, a static busybox, and a Debian kernel with its
+# modules, unpacked under the user's cache and not installed. Prints that folder.
+set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+dir=${HAWSER_VM_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/hawser/vm}
+kernel=${HAWSER_VM_KERNEL:-linux-image-amd64}
+
+declare -A package_of=([qemu-system-x86_64]=qemu-system-x86 [depmod]=kmod [busybox]=busybox-static [cpio]=cpio [xz]=xz-utils)
+missing=()
+for command in "${!package_of[@]}"; do
+  command -v "$command" >/dev/null || missing+=("${package_of[$command]}")
+done
+if [ ${#missing[@]} -gt 0 ] || ! compgen -G "$dir/boot/vmlinuz-*" >/dev/null; then
+  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    echo "setup-vm: needs root and apt-get, or ${missing[*]:-nothing more} and a kernel in $dir" >&2
+    exit 1
+  fi
+  apt-get update -qq >&2
+fi
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "setup-vm: installing ${missing[*]}" >&2
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+if ! compgen -G "$dir/boot/vmlinuz-*" >/dev/null; then
+  image=$(apt-cache depends "$kernel" | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
+  echo "setup-vm: fetching ${image:?no kernel is behind $kernel}" >&2
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  (cd "$work" && apt-get -o APT::Sandbox::User=root download -qq "$image" >&2)
+  mkdir -p "$work/root"
+  dpkg-deb -x "$work"/*.deb "$work/root"
+  [ -d "$work/root/lib" ] || ln -s usr/lib "$work/root/lib"
+  find "$work/root" -name '*.ko.xz' -exec xz -d {} +
+  depmod -b "$work/root" "$(ls "$work/root/lib/modules")"
+  rm -rf "$dir"
+  mkdir -p "$(dirname "$dir")"
+  mv "$work/root" "$dir"
+fi
+echo "$dir"
