@@ -23,8 +23,9 @@ type ipsec struct{}
 const espOver = 8 + 8 + 8 + 3 + 2 + 16
 
 // userspaceMost is the largest packet inside where charon itself encrypts: its
-// device takes no more than 1400 bytes (TUN_DEFAULT_MTU of its kernel-libipsec).
-const userspaceMost = 1400 - vxlanOver4
+// device takes no more than 1400 bytes (TUN_DEFAULT_MTU of its kernel-libipsec). One
+// less has the padding that espOver counts, so the overhead is exact.
+const userspaceMost = 1400 - vxlanOver4 - 1
 
 // vxlanOver4 is VXLAN over IPv4, which tunnel addresses are wherever there are any.
 const vxlanOver4 = 20 + 8 + 8 + 14
