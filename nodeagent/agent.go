@@ -51,6 +51,9 @@ type Agent struct {
 	endpoints *endpoints
 
 	lingerer lingerer // of the engine's goroutine, as what follows
+	shifter  shifter
+	before   *fabric.Shape // that the clusters leave; nil = none
+	former   bool          // some way is one of it
 	last     memo
 	mover    mover
 	sizes    sizes
@@ -276,4 +279,5 @@ type current struct {
 	digest string
 	keys   *fabric.Keys
 	facts  facts.State
+	before *fabric.Shape // that the clusters leave; nil = none
 }

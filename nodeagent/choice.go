@@ -34,8 +34,9 @@ type choice struct {
 	had   map[string]bool // links that were chosen once, as remote cluster and link
 
 	mu    sync.Mutex
-	last  map[string]chosen
-	moves []status.Move // the newest at the end
+	links map[string]chosen // to each neighbour
+	last  map[string]chosen // what leads to each other cluster
+	moves []status.Move     // the newest at the end
 }
 
 // chosen is the link to one remote cluster.
@@ -43,6 +44,10 @@ type chosen struct {
 	health.Choice
 	since    time.Time
 	restored bool // from the run before, and not confirmed yet
+	// over are the clusters on the way, the remote one last, joined by spaces; empty
+	// = a neighbour. former = the way is one of a shape that is left.
+	over   string
+	former bool
 }
 
 // stay keeps the link when nothing lives: agents that are all dead answer no
@@ -54,39 +59,48 @@ func (h chosen) stay(want health.Choice) chosen {
 }
 
 func newChoice(cluster string, log *slog.Logger, now time.Time) *choice {
-	return &choice{cluster: cluster, log: log, began: now, last: map[string]chosen{}, had: map[string]bool{}}
+	return &choice{
+		cluster: cluster, log: log, began: now, links: map[string]chosen{}, last: map[string]chosen{}, had: map[string]bool{},
+	}
 }
 
 // ways is what a look decides.
 type ways struct {
 	paths   map[string]project.Path // by remote cluster
 	transit map[string]project.Path // on a gateway, its own links
+	links   map[string]project.Path // to neighbours, whether or not they are the way there
+	passing *project.Passing        // what this cluster says of them; nil in a mesh
+	former  bool                    // some way is one of a shape that is left
 }
 
-// look chooses anew.
-func (c *choice) look(f *fabric.Fabric, gateway string, s health.Snapshot, now time.Time) ways {
-	if c.table == nil || !c.table.Same(f) {
-		c.table = health.NewTable(f)
+// look chooses anew. live is what other clusters say.
+func (c *choice) look(f *fabric.Fabric, v sight, live map[string]project.Live, now time.Time) ways {
+	if c.table == nil || !c.table.Same(f, v.before) {
+		c.table = health.NewTable(f, v.before)
 	}
-	w := ways{paths: map[string]project.Path{}}
-	if gateway != "" {
-		w.transit = health.Transit(c.table, c.cluster, gateway, s)
+	w := ways{paths: map[string]project.Path{}, links: map[string]project.Path{}}
+	if v.gateway != "" {
+		w.transit = health.Transit(c.table, c.cluster, v.gateway, v.snapshot)
 	}
-	view := sight{fabric: f, cluster: c.cluster, gateway: gateway, snapshot: s}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := make(map[string]chosen, len(c.last))
-	for remote, want := range health.Paths(c.table, c.cluster, s) {
-		next[remote] = c.follow(remote, want, view, now)
-		w.paths[remote] = next[remote].Path
+	links := make(map[string]chosen, len(c.links))
+	for remote, want := range health.Paths(c.table, c.cluster, v.snapshot) {
+		links[remote] = c.follow(remote, want, v, now)
+		w.links[remote] = links[remote].Path
 	}
-	c.last = next
+	c.links = links
+	if c.table.Net().Mesh() {
+		c.last, w.paths = links, w.links
+		return w
+	}
+	c.around(&w, v, live, now)
 	return w
 }
 
 // follow takes a choice over, and tells when it is another one.
 func (c *choice) follow(remote string, want health.Choice, v sight, now time.Time) chosen {
-	have, known := c.last[remote]
+	have, known := c.links[remote]
 	if known && sameLink(have.Path, want.Path) {
 		return chosen{Choice: want, since: have.since}
 	}
@@ -140,7 +154,7 @@ func (c *choice) state(v sight) ([]status.Path, []status.Move) {
 		have := c.last[remote]
 		p := status.Path{
 			Cluster: remote, Link: v.name(remote, have.Path), LocalGateway: have.Local, RemoteGateway: have.Remote,
-			Rank: have.Rank.String(), Why: have.Why, Since: have.since, MTU: have.MTU,
+			Rank: have.Rank.String(), Why: have.Why, Since: have.since, MTU: have.MTU, Through: have.through(),
 		}
 		for i := range c.moves {
 			if c.moves[i].Cluster == remote {

@@ -64,7 +64,7 @@ func (d *desk) look(leaving ...health.Peer) (project.Path, string) {
 	}
 	s := health.SnapshotOf(health.Peer{Cluster: "g1", Gateway: "a"}, links).Leave(leaving)
 	d.log.Reset()
-	w := d.choice.look(d.fabric, "a", s, d.now)
+	w := d.choice.look(d.fabric, sight{fabric: d.fabric, cluster: "g1", gateway: "a", snapshot: s}, nil, d.now)
 	return w.paths["g2"], d.log.String()
 }
 

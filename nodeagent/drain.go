@@ -130,7 +130,7 @@ func (c *choice) usedWith(f *fabric.Fabric, remote *fabric.Cluster, s health.Sna
 	path := c.last[remote.Name].Path
 	c.mu.Unlock()
 	own := gateway.Cluster == c.cluster
-	if own && path.Local == gateway.Gateway || !own && path.Remote == gateway.Gateway {
+	if own && path.Local == gateway.Gateway || !own && path.Via == "" && path.Remote == gateway.Gateway {
 		return sight{cluster: c.cluster}.name(remote.Name, path)
 	}
 	for _, far := range remote.Gateways {

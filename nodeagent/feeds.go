@@ -20,7 +20,8 @@ type feeding struct {
 }
 
 // feedsOf decides: a gateway hears each cluster whose chosen link it holds, from
-// the gateway at the other end; every node hears the other gateways of its own
+// the gateway at the other end; one behind others from all its gateways, as nothing
+// is known of them, and those that pass on cannot speak for it. Every node hears the other gateways of its own
 // cluster, which relay. So the connections grow with the clusters, not with the
 // pairs of gateways.
 func feedsOf(in current, cluster, node string, paths map[string]project.Path) (feeding, error) {
@@ -80,7 +81,7 @@ func (f *feeding) gateway(in current, gateway *fabric.Gateway, paths map[string]
 				Addr: netip.AddrPortFrom(addr, desired.FeedPort), Blocks: visible(c),
 			}
 			f.allow = append(f.allow, peer)
-			if path := paths[c.Name]; path.Local == gateway.Name && path.Remote == g.Name {
+			if path := paths[c.Name]; path.Local == gateway.Name && (path.Via != "" || path.Remote == g.Name) {
 				f.follow = append(f.follow, peer)
 			}
 		}

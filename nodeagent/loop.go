@@ -39,11 +39,13 @@ func (a *Agent) source(_ context.Context) (*node, string, bool) {
 		return nil, "", false
 	}
 	now := time.Now()
+	a.before = a.shifter.follow(in.fabric, a.former, a.peers.live(), now)
 	in.fabric = a.lingering(in.fabric, now)
+	in.before = a.before
 	a.peers.probe(in)
 	w := a.choose(in.fabric, now)
 	a.peers.feed(in, w.paths)
-	a.sizes.follow(a.peers.probed(), mtusOf(a.last.node), w.paths)
+	a.sizes.follow(a.peers.probed(), mtusOf(a.last.node), w.links)
 	input := a.input(in, w, a.peers.live())
 	input.Cables = a.cabling.follow(in.fabric, a.peers.probed())
 	input.Local.Ways = a.endpoints.follow(input)
@@ -66,7 +68,7 @@ func (a *Agent) input(in current, w ways, live map[string]project.Live) project.
 		Cluster: a.config.Cluster, Node: a.config.Node,
 		Facts: in.facts.Facts,
 		Local: a.local(in),
-		Paths: w.paths, Transit: w.transit,
+		Paths: w.paths, Transit: w.transit, Before: in.before,
 		Live: live, Memo: &a.slots,
 	}
 }
@@ -98,9 +100,19 @@ func (a *Agent) routed() {
 
 // choose takes the best link to each other cluster, and tells the prober.
 func (a *Agent) choose(f *fabric.Fabric, now time.Time) ways {
-	w := a.choice.look(f, a.gatewayIn(f), a.peers.snapshot().Leave(a.lingerer.leaving), now)
-	a.peers.use(w.paths)
-	return a.sizes.limit(a.gatewayIn(f), w)
+	v := sight{
+		fabric: f, cluster: a.config.Cluster, gateway: a.gatewayIn(f), before: a.before,
+		snapshot: a.peers.snapshot().Leave(a.lingerer.leaving), narrow: a.sizes.found(),
+	}
+	w := a.choice.look(f, v, a.peers.live(), now)
+	a.former = w.former
+	a.peers.use(w.links)
+	shape := ""
+	if !w.former {
+		shape = project.ShapeDigest(f.Shape)
+	}
+	a.peers.tell(shape, w.passing)
+	return limit(v.gateway, w, v.narrow)
 }
 
 // gatewayIn names this node's gateway; empty = it is none.
@@ -126,7 +138,7 @@ func (a *Agent) lingering(next *fabric.Fabric, now time.Time) *fabric.Fabric {
 	if a.leaving.Swap(self) != self {
 		a.announce()
 	}
-	if len(leaving) > 0 {
+	if len(leaving) > 0 || a.before != nil {
 		time.AfterFunc(lingerLook, a.look)
 	}
 	return f
@@ -158,11 +170,18 @@ func (a *Agent) readyLate(ctx context.Context) error {
 	return nil
 }
 
+// takes reports whether the node has what takes packets that clusters passed on.
+func takes(n *node) bool {
+	return n != nil && slices.ContainsFunc(n.Links, func(l desired.Link) bool {
+		return strings.HasPrefix(l.Name, desired.PassPrefix)
+	})
+}
+
 // sameInput compares by identity first, as most inputs are shared and only
 // replaced as a whole.
 func sameInput(a, b project.Input) bool {
 	return a.Fabric == b.Fabric && a.Keys == b.Keys &&
-		maps.Equal(a.Paths, b.Paths) && maps.Equal(a.Transit, b.Transit) &&
+		a.Before == b.Before && maps.Equal(a.Paths, b.Paths) && maps.Equal(a.Transit, b.Transit) &&
 		reflect.DeepEqual(a.Local, b.Local) &&
 		reflect.DeepEqual(a.Cables, b.Cables) &&
 		reflect.DeepEqual(a.Live, b.Live) &&
@@ -206,6 +225,7 @@ func (a *Agent) reported(r converge.Report) {
 	a.metrics.count(r)
 	if r.Clean() {
 		a.peers.prober.SetReady(true)
+		a.peers.prober.SetTakes(takes(a.last.node))
 	}
 	token(a.saver.wake)
 	a.cabling.stand(r, a.last.input, a.last.node)

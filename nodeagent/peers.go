@@ -28,6 +28,7 @@ type peers struct {
 
 	mu      sync.Mutex
 	used    map[string]project.Path
+	said    project.Live // to other clusters
 	probing probing
 	feeding feeding
 	err     error // why feeds could not be set up
@@ -57,11 +58,12 @@ func (p *peers) heard() {
 		p.log.Error("relay not published", "err", err)
 	}
 	p.hooks.look()
+	p.hooks.urgent() // a link that others pass on over may have died
 }
 
 // probe adapts the probes to the inputs in force.
 func (p *peers) probe(in current) {
-	probing := probesOf(in.fabric, in.facts.Facts.Nodes, p.config.Cluster, p.config.Node)
+	probing := probesOf(in.fabric, in.before, in.facts.Facts.Nodes, p.config.Cluster, p.config.Node)
 	p.mu.Lock()
 	changed := !reflect.DeepEqual(probing, p.probing)
 	p.probing = probing
@@ -110,7 +112,7 @@ func (p *peers) run(ctx context.Context) error {
 
 func (p *peers) snapshot() health.Snapshot { return p.prober.Snapshot() }
 
-// use tells the prober, and so the other ends, which links are in use.
+// use tells the prober, and so the other ends, which link to each neighbour is chosen.
 func (p *peers) use(paths map[string]project.Path) {
 	p.mu.Lock()
 	changed := !maps.Equal(paths, p.used)
@@ -125,7 +127,30 @@ func (p *peers) live() map[string]project.Live { return p.client.Snapshot() }
 
 // publish tells other clusters the state of this cluster's exports.
 func (p *peers) publish(live project.Live) {
-	if err := p.server.SetLive(live); err != nil {
+	p.say(func(said *project.Live) bool {
+		said.Cluster, said.Exports = live.Cluster, live.Exports
+		return true
+	})
+}
+
+// tell tells other clusters in which shape this one is, and what its links are
+// worth for what is passed on.
+func (p *peers) tell(shape string, passing *project.Passing) {
+	p.say(func(said *project.Live) bool {
+		same := said.Shape == shape && reflect.DeepEqual(said.Passing, passing)
+		said.Shape, said.Passing = shape, passing
+		return !same && said.Cluster != ""
+	})
+}
+
+// say changes what other clusters are told; change reports whether it did.
+func (p *peers) say(change func(*project.Live) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !change(&p.said) {
+		return
+	}
+	if err := p.server.SetLive(p.said); err != nil {
 		p.log.Error("live state not published", "err", err)
 	}
 }

@@ -28,6 +28,7 @@ type seen struct {
 	// Cables is as in project.Input.
 	Cables  map[string][]project.Cable `json:"cables,omitempty"`
 	Leaving []lingering                `json:"leaving,omitempty"`
+	Before  *fabric.Shape              `json:"before,omitempty"`
 	// Resolved is as in project.Local.
 	Resolved map[string][]netip.Addr `json:"resolved,omitempty"`
 }
@@ -41,7 +42,7 @@ type lingering struct {
 // sight gives what the running agent sees, as of its last round.
 func (a *Agent) sight() seen {
 	in := a.shown.Load().input
-	out := seen{Paths: in.Paths, Transit: in.Transit, Live: in.Live, Cables: in.Cables, Resolved: in.Local.Resolved}
+	out := seen{Paths: in.Paths, Transit: in.Transit, Live: in.Live, Cables: in.Cables, Before: in.Before, Resolved: in.Local.Resolved}
 	if in.Fabric == nil {
 		return out
 	}
@@ -123,9 +124,10 @@ func (a *Agent) planned(ctx context.Context) (*node, error) {
 	}
 	if s == nil {
 		s = a.foreseen(in)
-		s.Cables = a.cabling.follow(in.fabric, probesOf(in.fabric, in.facts.Facts.Nodes, a.config.Cluster, a.config.Node))
+		s.Cables = a.cabling.follow(in.fabric, probesOf(in.fabric, in.before, in.facts.Facts.Nodes, a.config.Cluster, a.config.Node))
 	}
-	input := a.input(in, ways{s.Paths, s.Transit}, s.Live)
+	in.before = s.Before
+	input := a.input(in, ways{paths: s.Paths, transit: s.Transit}, s.Live)
 	input.Cables = s.Cables
 	for name, addrs := range s.Resolved {
 		input.Local.Resolved[name] = addrs
@@ -141,6 +143,7 @@ func (a *Agent) foreseen(in current) *seen {
 	quiet := newChoice(a.config.Cluster, slog.New(slog.DiscardHandler), time.Now())
 	quiet.restore(a.saver.load(a.log))
 	a.peers.probe(in)
-	w := quiet.look(in.fabric, a.gatewayIn(in.fabric), a.peers.snapshot(), time.Now())
+	v := sight{fabric: in.fabric, cluster: a.config.Cluster, gateway: a.gatewayIn(in.fabric), snapshot: a.peers.snapshot()}
+	w := quiet.look(in.fabric, v, nil, time.Now())
 	return &seen{Paths: w.paths, Transit: w.transit}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/pathmtu"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
@@ -17,20 +18,33 @@ type sight struct {
 	cluster  string
 	gateway  string // of this node; empty when it is none
 	snapshot health.Snapshot
+	before   *fabric.Shape // that the clusters leave; nil = none
+	// narrow is, by remote gateway, what passes where that is less than a link of
+	// this gateway should carry.
+	narrow map[string]pathmtu.Path
 }
 
-// name gives a link as g1/a-g2/b.
+// fits is what passes through a link to a neighbour, in bytes, where this gateway
+// knows that it is less than the link should carry; 0 otherwise.
+func (v sight) fits(neighbour string, p project.Path) int {
+	if p.Local != v.gateway {
+		return 0
+	}
+	return v.narrow[health.Peer{Cluster: neighbour, Gateway: p.Remote}.String()].Value
+}
+
+// name gives a link as g1/a-g2/b; g2 is the next cluster on the way to remote.
 func (v sight) name(remote string, p project.Path) string {
-	return v.cluster + "/" + p.Local + "-" + remote + "/" + p.Remote
+	return v.cluster + "/" + p.Local + "-" + p.Next(remote) + "/" + p.Remote
 }
 
 func (v sight) rank(remote string, p project.Path) health.Rank {
-	return v.snapshot.Rank(p.Local, health.Peer{Cluster: remote, Gateway: p.Remote})
+	return v.snapshot.Rank(p.Local, health.Peer{Cluster: p.Next(remote), Gateway: p.Remote})
 }
 
 // exists reports whether the fabric has both ends of a link.
 func (v sight) exists(remote string, p project.Path) bool {
-	return hasGateway(v.fabric.Cluster(v.cluster), p.Local) && hasGateway(v.fabric.Cluster(remote), p.Remote)
+	return hasGateway(v.fabric.Cluster(v.cluster), p.Local) && hasGateway(v.fabric.Cluster(p.Next(remote)), p.Remote)
 }
 
 func hasGateway(c *fabric.Cluster, name string) bool {
@@ -76,6 +90,7 @@ const (
 	causeFollows = "follows"
 	causeSteady  = "steady"
 	causeBetter  = "better"
+	causeWay     = "way"
 )
 
 // cause says why a link was left, or taken. had tells that the new one was in use

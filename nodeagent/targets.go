@@ -20,9 +20,9 @@ type probing struct {
 }
 
 // probesOf decides whom this node probes: a gateway probes the gateways of all
-// other clusters through the tunnels, and every node probes the other gateways
+// clusters that its own is linked to through the tunnels, and every node probes the other gateways
 // of its own cluster over the VXLAN.
-func probesOf(f *fabric.Fabric, nodes []project.Node, cluster, node string) probing {
+func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []project.Node, cluster, node string) probing {
 	p := probing{settings: health.Settings{Interval: f.Health.Interval.Std(), Misses: f.Health.Misses}}
 	own := f.Cluster(cluster)
 	if own == nil {
@@ -30,7 +30,7 @@ func probesOf(f *fabric.Fabric, nodes []project.Node, cluster, node string) prob
 	}
 	if gateway := own.GatewayOn(node); gateway != nil {
 		p.gateway = gateway.Name
-		p.tunnels(f, cluster, gateway.Addresses)
+		p.tunnels(f, project.NewNet(f, before), cluster, gateway.Addresses)
 	}
 	for _, n := range nodes {
 		if n.Name != node {
@@ -41,12 +41,12 @@ func probesOf(f *fabric.Fabric, nodes []project.Node, cluster, node string) prob
 	return p
 }
 
-func (p *probing) tunnels(f *fabric.Fabric, cluster string, own []netip.Addr) {
+func (p *probing) tunnels(f *fabric.Fabric, net project.Net, cluster string, own []netip.Addr) {
 	for _, a := range own {
 		p.listen = append(p.listen, health.Listen{Addr: a})
 	}
 	for _, c := range f.Clusters {
-		if c.Name == cluster {
+		if c.Name == cluster || !net.Linked(cluster, c.Name) {
 			continue
 		}
 		for _, g := range c.Gateways {

@@ -85,6 +85,7 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	if b.lock.Mapped(b.top, c) {
 		out.EgressMode = fabric.EgressMapped
 		out.Mappings = b.mappings(c, out.PodCIDRs)
+		out.GlobalCIDRs = withAnnexes(blocks, out.Mappings)
 	}
 	for _, r := range c.Egress {
 		rule := fabric.EgressRule{Name: r.Name, Namespace: r.Namespace,
@@ -99,6 +100,18 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 		out.Gateways = append(out.Gateways, b.gateway(c, &c.Gateways[i]))
 	}
 	slices.SortFunc(out.Gateways, func(x, y fabric.Gateway) int { return cmp.Compare(x.Name, y.Name) })
+	return out
+}
+
+// withAnnexes adds to a cluster's blocks what pods are mapped to beside them.
+func withAnnexes(blocks []netip.Prefix, mappings []fabric.Mapping) []netip.Prefix {
+	out := slices.Clone(blocks)
+	for _, m := range mappings {
+		if !slices.ContainsFunc(blocks, m.Global.Overlaps) {
+			out = append(out, m.Global)
+		}
+	}
+	slices.SortStableFunc(out, func(x, y netip.Prefix) int { return cmp.Compare(x.Addr().BitLen(), y.Addr().BitLen()) })
 	return out
 }
 

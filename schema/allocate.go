@@ -24,7 +24,7 @@ func Allocate(top *ClusterSet, lock *Lock) (*Lock, diag.List) {
 }
 
 func allocate(top *ClusterSet, lock *Lock) *allocator {
-	a := &allocator{top: top, lock: newLock(), moving: map[string]bool{}}
+	a := &allocator{top: top, lock: newLock(), moving: map[string]bool{}, spaces: map[bool]*space{}}
 	if lock != nil {
 		a.lock = lock.clone()
 		a.list = slices.Clone(lock.conflicts)
@@ -55,6 +55,7 @@ type allocator struct {
 	list    diag.List
 	members map[string]*Cluster
 	demands []demand
+	spaces  map[bool]*space    // what is left of the global pools, by whether it is IPv4
 	areas   map[string][]*area // by cluster; tunnelArea and vipArea for the pools
 }
 
@@ -128,6 +129,7 @@ func (l *Lock) clone() *Lock {
 	for name, c := range l.clusters {
 		out.clusters[name] = &lockedCluster{
 			blocks:   slices.Clone(c.blocks),
+			annexes:  slices.Clone(c.annexes),
 			former:   slices.Clone(c.former),
 			mappings: maps.Clone(c.mappings),
 		}

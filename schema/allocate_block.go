@@ -26,13 +26,16 @@ func (a *allocator) allocateBlocks() {
 		b := &blockPass{allocator: a, space: space{pool: pool.Masked()}, owner: map[netip.Prefix]heldBlock{}, needs: needs}
 		b.pins()
 		b.keep()
+		b.keepAnnexes()
 		b.reserve()
 		b.create()
+		a.spaces[b.pool.Addr().Is4()] = &b.space
 	}
 	for name, c := range a.lock.clusters {
 		slices.SortFunc(c.blocks, func(x, y heldPrefix) int { return x.prefix.Addr().BitLen() - y.prefix.Addr().BitLen() })
 		slices.SortFunc(c.former, func(x, y heldPrefix) int { return x.prefix.Compare(y.prefix) })
-		if len(c.blocks) == 0 && len(c.former) == 0 && len(c.mappings) == 0 && a.members[name] == nil && !a.holds(name) {
+		c.sortAnnexes()
+		if len(c.blocks) == 0 && len(c.former) == 0 && len(c.annexes) == 0 && len(c.mappings) == 0 && a.members[name] == nil && !a.holds(name) {
 			delete(a.lock.clusters, name)
 		}
 	}

@@ -46,7 +46,7 @@ func (a *allocator) allocateMappings() {
 	}
 }
 
-// keepMappings drops what lies outside the cluster's blocks, and of two
+// keepMappings drops what lies outside the cluster's blocks and annexes, and of two
 // mappings to the same place (a merge of two branches) the later one; pod
 // prefixes that the topology still has come first.
 func (a *allocator) keepMappings(name string, c *lockedCluster) {
@@ -60,7 +60,7 @@ func (a *allocator) keepMappings(name string, c *lockedCluster) {
 	var kept []netip.Prefix
 	for _, pods := range order {
 		m := c.mappings[pods]
-		if !slices.ContainsFunc(c.blocks, func(b heldPrefix) bool { return contains(b.prefix, m.prefix) }) {
+		if !c.holds(m.prefix) {
 			delete(c.mappings, pods)
 			continue
 		}
@@ -100,7 +100,7 @@ func (a *allocator) usedByCluster() map[string][]netip.Addr {
 
 // mapCluster maps all pod prefixes that are not mapped yet, or none of them.
 // What is still reserved for prefixes that the cluster no longer has gives way
-// when there is no other room.
+// when there is no other room in the block.
 func (a *allocator) mapCluster(c *Cluster, used []netip.Addr) {
 	entry, live := a.lock.cluster(c.Name), mappable(a.top, c)
 	missing := filter(live, func(p netip.Prefix) bool { return !entry.mapped(p) })
@@ -116,6 +116,9 @@ func (a *allocator) mapCluster(c *Cluster, used []netip.Addr) {
 			entry.mappings = kept
 		}
 	}
+	if found == nil && len(missing) < len(live) {
+		found = a.annex(entry, missing, entry.upperHalves(entry.mappings, used))
+	}
 	if found == nil {
 		a.cannotMap(c)
 		return
@@ -124,6 +127,8 @@ func (a *allocator) mapCluster(c *Cluster, used []netip.Addr) {
 		entry.mappings[p] = heldPrefix{prefix: found[i]}
 		a.added = append(a.added, at(at("clusters", c.Name)+".mappings", p.String()))
 	}
+	a.reportAnnexes(c, missing, found)
+	entry.sortAnnexes()
 }
 
 func (c *lockedCluster) mapped(pods netip.Prefix) bool {

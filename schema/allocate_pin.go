@@ -53,7 +53,7 @@ func (b *blockPass) refusedPin(c *Cluster, pin netip.Prefix) bool {
 		if other == c.Name {
 			continue
 		}
-		for _, block := range slices.Concat(b.lock.clusters[other].blocks, b.lock.clusters[other].former) {
+		for _, block := range slices.Concat(b.lock.clusters[other].blocks, b.lock.clusters[other].annexes, b.lock.clusters[other].former) {
 			member := b.members[other]
 			if !block.prefix.Overlaps(pin) || member != nil && b.pin(member).IsValid() {
 				continue

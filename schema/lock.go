@@ -28,6 +28,7 @@ type Lock struct {
 // lockedCluster is a cluster's part of the global pools.
 type lockedCluster struct {
 	blocks   []heldPrefix                // in force, at most one a family
+	annexes  []heldPrefix                // beside the blocks, for a mapping each
 	former   []heldPrefix                // left by a move, still reserved
 	mappings map[netip.Prefix]heldPrefix // by pod prefix
 }

@@ -61,8 +61,10 @@ func (l *Lock) GC(top *ClusterSet) *Lock {
 		for _, p := range mappable(top, c) {
 			if m, ok := have.mappings[p]; ok {
 				entry.mappings[p] = m
+				entry.inheritAnnex(m, have, nil)
 			}
 		}
+		entry.sortAnnexes()
 	}
 	return out
 }

@@ -43,13 +43,14 @@ func (l *Lock) Inherit(from *Lock) *Lock {
 func (l *Lock) inheritCluster(name string, from *lockedCluster, own []netip.Prefix, taken map[netip.Addr]bool) bool {
 	have := l.clusters[name]
 	if have == nil {
-		for _, b := range slices.Concat(from.blocks, from.former) {
+		for _, b := range slices.Concat(from.blocks, from.annexes, from.former) {
 			if slices.ContainsFunc(own, b.prefix.Overlaps) {
 				return false
 			}
 		}
 		l.clusters[name] = &lockedCluster{
-			blocks: slices.Clone(from.blocks), former: slices.Clone(from.former), mappings: maps.Clone(from.mappings),
+			blocks: slices.Clone(from.blocks), annexes: slices.Clone(from.annexes), former: slices.Clone(from.former),
+			mappings: maps.Clone(from.mappings),
 		}
 		return true
 	}
@@ -57,10 +58,11 @@ func (l *Lock) inheritCluster(name string, from *lockedCluster, own []netip.Pref
 		return false
 	}
 	for pods, m := range from.mappings {
-		if _, has := have.mappings[pods]; !has && free(m.prefix, have.mappings, taken) {
+		if _, has := have.mappings[pods]; !has && free(m.prefix, have.mappings, taken) && have.inheritAnnex(m, from, own) {
 			have.mappings[pods] = m
 		}
 	}
+	have.sortAnnexes()
 	return true
 }
 
@@ -83,7 +85,7 @@ func free(p netip.Prefix, mappings map[netip.Prefix]heldPrefix, taken map[netip.
 func prefixesOf(l *Lock) []netip.Prefix {
 	var out []netip.Prefix
 	for _, c := range l.clusters {
-		for _, b := range slices.Concat(c.blocks, c.former) {
+		for _, b := range slices.Concat(c.blocks, c.annexes, c.former) {
 			out = append(out, b.prefix)
 		}
 	}

@@ -136,6 +136,8 @@ func (r *lockReader) clusterEntry(name string, sub segment, key, value *yaml.Nod
 	switch {
 	case sub == segment{word: "blocks"}:
 		r.blocks(c, at("clusters", name), value)
+	case sub == segment{word: "annexes"}:
+		c.annexes = append(c.annexes, r.prefixes(value)...)
 	case sub == segment{word: "former"}:
 		c.former = append(c.former, r.prefixes(value)...)
 	case sub == segment{word: "egressIPs"}:

@@ -100,6 +100,7 @@ func (w *lockWriter) cluster(l *Lock, name string) {
 		return
 	}
 	w.prefixes(path+".blocks", c.blocks)
+	w.prefixes(path+".annexes", c.annexes)
 	w.prefixes(path+".former", c.former)
 	for _, pods := range sortedPrefixes(c.mappings) {
 		w.prefixes(at(path+".mappings", pods.String()), []heldPrefix{c.mappings[pods]})

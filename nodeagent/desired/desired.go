@@ -20,6 +20,8 @@ const (
 	VXLANPrefix  = "hw-vt"  // VXLAN to other clusters; the outer family and -port follow
 	NodePrefix   = "hw-vx"  // links inside the cluster; all others of ours are cables
 	NodeLink     = "hw-vx0" // VXLAN between the nodes of one cluster
+	PassPrefix   = "hw-tr"  // VXLAN through the cables, for what clusters pass on to each other; the outer family and -port follow
+	MateLink     = "hw-vx1" // VXLAN between the gateways of one cluster, for the same
 
 	RouteProtocol = 73   // routes and rules
 	TableOut      = 7300 // routes to remote clusters
@@ -29,6 +31,10 @@ const (
 	RuleIPsec     = 7297 // priority of the rule of TableIPsec
 	TableBound    = 7304 // IPv6 of nodes of this cluster, for sockets bound to NodeLink
 	RuleBound     = 7296 // priority of the rule of TableBound
+	TablePass     = 7305 // routes of what came over PassPrefix: passed on, or handed to another gateway
+	TableMate     = 7306 // routes of what came over MateLink: passed on
+	RuleMate      = 7292
+	RulePass      = 7294 // and the one before
 	RuleTransit   = 7299 // priority of the rule of TableTransit
 	RulePriority  = 7300 // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
 	RuleCable     = 7365 // of the rules of all other cables
@@ -38,6 +44,8 @@ const (
 	VXLANID   = 73
 	// VXLANCableID is the VNI between gateways of different clusters.
 	VXLANCableID = 74
+	PassID       = 75   // VNI of what clusters pass on
+	PassPort     = 4809 // UDP, the same on tunnel addresses
 	ProbePort    = 4804 // UDP, link probes on tunnel addresses and over NodeLink
 	PathPort     = 4806 // UDP, probes of full size on tunnel addresses
 	FeedPort     = 4805 // TCP, peer feed on tunnel addresses and over NodeLink

@@ -105,6 +105,9 @@ const (
 	SetCarry4In   = "carry4in"
 	SetCarry6In   = "carry6in"
 	SetSent       = "sent"
+	SetTurn4In    = "turn4in"
+	SetTurn6In    = "turn6in"
+	SetThrough    = "through"
 )
 
 // Sets declares all of them. See docs/datapath.md for the rules that use them.
@@ -140,6 +143,9 @@ func Sets() []Set {
 		{Name: SetCarry4In, Doc: "who may send to such a port, and from which prefix inside (IPv4)", Key: []Type{TypeAddr, TypePort, TypeAddr4}, Interval: true, Counter: true},
 		{Name: SetCarry6In, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypePort, TypeAddr6}, Interval: true, Counter: true},
 		{Name: SetSent, Doc: "where VXLAN is sent to other clusters", Key: []Type{TypeAddr, TypePort}, Counter: true},
+		{Name: SetTurn4In, Doc: "gateway of a neighbour, and what it must not send here (IPv4): it is reached through that neighbour only", Key: []Type{TypeAddr, TypeAddr4}, Interval: true},
+		{Name: SetTurn6In, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}, Interval: true},
+		{Name: SetThrough, Doc: "what is passed on without connection tracking", Key: address, Interval: true},
 	}
 }
 

@@ -64,6 +64,9 @@ type update struct {
 	Gone    bool              `json:"gone,omitempty"`    // no longer heard
 	Exports []json.RawMessage `json:"exports,omitempty"` // project.LiveExport: new and changed ones
 	Removed []string          `json:"removed,omitempty"` // namespace/name
+	// Shape and Passing are as in project.Live, always as they are now.
+	Shape   string          `json:"shape,omitempty"`
+	Passing json.RawMessage `json:"passing,omitempty"`
 }
 
 // pack makes the bytes of a frame: length (4 bytes, big endian), then JSON.

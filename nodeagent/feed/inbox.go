@@ -35,6 +35,8 @@ type inbox struct {
 type staged struct {
 	stale   bool
 	exports map[string]sized
+	shape   string
+	passing *project.Passing
 }
 
 type sized struct {
@@ -102,7 +104,11 @@ func (b *inbox) update(u update) error {
 		have.exports = map[string]sized{}
 		b.size += len(u.Cluster)
 	}
-	have.stale = u.Stale
+	passing, err := decodePassing(u)
+	if err != nil {
+		return fmt.Errorf("links of %s: %w", u.Cluster, err)
+	}
+	have.stale, have.shape, have.passing = u.Stale, u.Shape, passing
 	b.staged[u.Cluster] = have
 	for _, key := range u.Removed {
 		b.size -= have.exports[key].size
@@ -121,6 +127,22 @@ func (b *inbox) update(u update) error {
 		return fmt.Errorf("live state holds more than %d bytes", maxState)
 	}
 	return nil
+}
+
+// decodePassing reads what a cluster says of its links. One update holds no more
+// than a frame, so its size needs no other bound.
+func decodePassing(u update) (*project.Passing, error) {
+	if len(u.Shape) > 63 {
+		return nil, errors.New("decode shape: more than 63 bytes")
+	}
+	if len(u.Passing) == 0 {
+		return nil, nil
+	}
+	var passing *project.Passing
+	if err := json.Unmarshal(u.Passing, &passing); err != nil {
+		return nil, fmt.Errorf("decode passing: %w", err)
+	}
+	return passing, nil
 }
 
 // decode reads an export and leaves out the hosts that the peer may not announce.
@@ -172,7 +194,9 @@ func (b *inbox) commit() {
 			delete(next, cluster)
 			continue
 		}
-		live := project.Live{Cluster: cluster, Exports: make([]project.LiveExport, 0, len(have.exports))}
+		live := project.Live{
+			Cluster: cluster, Exports: make([]project.LiveExport, 0, len(have.exports)), Shape: have.shape, Passing: have.passing,
+		}
 		for _, e := range have.exports {
 			live.Exports = append(live.Exports, e.export)
 		}

@@ -34,6 +34,8 @@ type edition struct {
 type encoded struct {
 	stale   bool
 	exports map[string]json.RawMessage // by namespace/name
+	shape   string
+	passing json.RawMessage // nil = none
 }
 
 func newTopic() *topic {
@@ -63,7 +65,11 @@ func (t *topic) publish(view map[string]Heard) error {
 		if err != nil {
 			return fmt.Errorf("publish live state of %s: %w", cluster, err)
 		}
-		clusters[cluster] = encoded{stale: heard.Stale, exports: exports}
+		passing, err := encodePassing(heard.Live.Passing)
+		if err != nil {
+			return fmt.Errorf("publish links of %s: %w", cluster, err)
+		}
+		clusters[cluster] = encoded{stale: heard.Stale, exports: exports, shape: heard.Live.Shape, passing: passing}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,8 +85,25 @@ func (t *topic) publish(view map[string]Heard) error {
 	return nil
 }
 
+// update is what every update of the cluster says.
+func (e encoded) update(cluster string) update {
+	return update{Cluster: cluster, Stale: e.stale, Shape: e.shape, Passing: e.passing}
+}
+
 func (e encoded) equal(other encoded) bool {
-	return e.stale == other.stale && maps.EqualFunc(e.exports, other.exports, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+	return e.stale == other.stale && e.shape == other.shape && bytes.Equal(e.passing, other.passing) &&
+		maps.EqualFunc(e.exports, other.exports, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+}
+
+func encodePassing(p *project.Passing) (json.RawMessage, error) {
+	if p == nil {
+		return nil, nil
+	}
+	raw, err := json.Marshal(p)
+	if err == nil && len(raw) > maxExport {
+		err = fmt.Errorf("%d bytes are more than %d", len(raw), maxExport)
+	}
+	return raw, err
 }
 
 func encodeExports(exports []project.LiveExport) (map[string]json.RawMessage, error) {
@@ -139,17 +162,17 @@ type packer struct {
 }
 
 func (p *packer) cluster(name string, have, want encoded) {
-	p.add(update{Cluster: name, Stale: want.stale}, 0)
+	p.add(want.update(name), len(want.passing))
 	for _, key := range slices.Sorted(maps.Keys(have.exports)) {
 		if _, stays := want.exports[key]; !stays {
-			u := p.last(name, want.stale)
+			u := p.last(name, want)
 			u.Removed = append(u.Removed, key)
 			p.grow(len(key) + 3)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(want.exports)) {
 		if raw := want.exports[key]; !bytes.Equal(raw, have.exports[key]) {
-			u := p.last(name, want.stale)
+			u := p.last(name, want)
 			u.Exports = append(u.Exports, raw)
 			p.grow(len(raw) + 1)
 		}
@@ -158,9 +181,9 @@ func (p *packer) cluster(name string, have, want encoded) {
 
 // last gives the update that the cluster's next entry goes into; after a full
 // frame that is a new one.
-func (p *packer) last(name string, stale bool) *update {
+func (p *packer) last(name string, want encoded) *update {
 	if len(p.now.Clusters) == 0 {
-		p.add(update{Cluster: name, Stale: stale}, 0)
+		p.add(want.update(name), len(want.passing))
 	}
 	return &p.now.Clusters[len(p.now.Clusters)-1]
 }

@@ -11,11 +11,11 @@ func (p *Prober) condition() condition {
 	case p.gateway == "":
 		return condition{rank: Good}
 	case p.mates.alone:
-		return condition{Alone, "this gateway reaches no other node of its cluster"}
+		return condition{rank: Alone, why: "this gateway reaches no other node of its cluster"}
 	case p.draining:
-		return condition{Draining, "this gateway is draining"}
+		return condition{rank: Draining, why: "this gateway is draining"}
 	case !p.ready:
-		return condition{Draining, "this gateway is not ready yet"}
+		return condition{rank: Draining, why: "this gateway is not ready yet"}
 	}
 	return condition{rank: Good}
 }
@@ -23,11 +23,12 @@ func (p *Prober) condition() condition {
 // wordFor is what this gateway says of a link: its own view, not what it
 // heard, or two ends would hold each other down.
 func (p *Prober) wordFor(t *target, now time.Time) word {
-	return word{rank: min(t.view(now), p.condition().rank), uses: p.uses(t.Peer)}
+	return word{rank: min(t.view(now), p.condition().rank), uses: p.uses(t.Peer), takes: p.takes}
 }
 
 func (p *Prober) shownOf(t *target, now time.Time) shown {
-	return shown{state: t.state, rank: t.rank(now, p.condition()), uses: t.other().uses}
+	other := t.other()
+	return shown{state: t.state, rank: t.rank(now, p.condition()), uses: other.uses, takes: p.takes && other.takes}
 }
 
 // notice reports whether something that others are told of changed.
@@ -53,7 +54,7 @@ func (p *Prober) announce(out []outgoing, now time.Time) []outgoing {
 		}
 		p.tell(t, now)
 		p.notice(t, now)
-		if e := (entry{t.hash, word{t.shown.rank, t.shown.uses}}); e.word != (word{}) {
+		if e := (entry{t.hash, word{t.shown.rank, t.shown.uses, t.shown.takes}}); e.word != (word{}) {
 			entries = append(entries, e)
 		}
 	}

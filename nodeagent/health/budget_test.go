@@ -56,7 +56,7 @@ func (l *lonely) run(d time.Duration) {
 
 func (l *lonely) reply(o outgoing) {
 	m, _ := decode(o.Raw)
-	m.kind, m.from, m.to, m.word = kindReply, m.to, m.from, word{Good, l.uses[o.To.Addr()]}
+	m.kind, m.from, m.to, m.word = kindReply, m.to, m.from, word{rank: Good, uses: l.uses[o.To.Addr()]}
 	l.receive(l.now.Add(time.Millisecond), o.From, o.To, m.encode())
 }
 
@@ -216,7 +216,7 @@ func TestAskersAreBounded(t *testing.T) {
 func FuzzReceive(f *testing.F) {
 	l := newLonely(2, calm)
 	l.run(time.Second)
-	f.Add((&message{kind: kindProbe, from: peerOf(0).hash(), to: l.self, word: word{Unsteady, true}}).encode(), true)
+	f.Add((&message{kind: kindProbe, from: peerOf(0).hash(), to: l.self, word: word{rank: Unsteady, uses: true}}).encode(), true)
 	f.Add((&message{kind: kindProbe, to: l.self, generation: 1}).encode(), false)
 	f.Add((&message{kind: kindReply, pages: 2, from: peerOf(1).hash(), to: l.self, poke: true}).encode(), true)
 	f.Fuzz(func(t *testing.T, raw []byte, tunnel bool) {

@@ -28,8 +28,8 @@ func Pick(order []project.Path, fit func(project.Path) Rank) (path project.Path,
 	return path, rank, ok
 }
 
-// Paths chooses the link to every other cluster of the table, for all nodes of
-// one cluster. Of two clusters the one with the lower name chooses by the table,
+// Paths chooses the link to every neighbour in the table, for all nodes of one
+// cluster. Of two clusters the one with the lower name chooses by the table,
 // and the other follows what it hears the first one use, so that both ends agree
 // even when they do not see the same.
 func Paths(t *Table, cluster string, s Snapshot) map[string]Choice {
@@ -39,7 +39,7 @@ func Paths(t *Table, cluster string, s Snapshot) map[string]Choice {
 	paths := make(map[string]Choice, len(t.sides))
 	for i := range t.sides {
 		remote := t.sides[i].cluster
-		if remote == cluster {
+		if remote == cluster || !t.net.Linked(cluster, remote) {
 			continue
 		}
 		v := view{snapshot: &s, cluster: cluster, remote: remote}
@@ -53,9 +53,8 @@ func Paths(t *Table, cluster string, s Snapshot) map[string]Choice {
 	return paths
 }
 
-// Transit gives, for each remote cluster, the link of one gateway of this
-// cluster that takes what others hand to it. A cluster that none of its links
-// reaches is missing.
+// Transit gives, for each neighbour, the link of one gateway of this cluster that
+// takes what others hand to it. A cluster that none of its links reaches is missing.
 func Transit(t *Table, cluster, gateway string, s Snapshot) map[string]project.Path {
 	paths := map[string]project.Path{}
 	for i := range t.sides {

@@ -52,7 +52,7 @@ func TestPathsAndTransit(t *testing.T) {
 		{Name: "a", Gateways: []fabric.Gateway{{Name: "a1"}, {Name: "a2"}}},
 		{Name: "b", Gateways: []fabric.Gateway{{Name: "b1"}, {Name: "b2"}}},
 		{Name: "c"},
-	}})
+	}}, nil)
 	order := table.Order("a", "b")
 	self := Peer{"a", "a1"}
 	tests := []struct {
@@ -94,7 +94,7 @@ func BenchmarkPaths(b *testing.B) {
 	for i := range 1000 {
 		f.Clusters = append(f.Clusters, clusterOf(fmt.Sprintf("c%03d", i), 3))
 	}
-	table := NewTable(f)
+	table := NewTable(f, nil)
 	links := map[Peer]Rank{}
 	for _, c := range f.Clusters {
 		for _, g := range c.Gateways {

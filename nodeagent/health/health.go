@@ -94,6 +94,7 @@ type Link struct {
 	reach   map[uint64]word
 	granted bool // as Initial, but until it spoke
 	uses    bool
+	takes   bool // so do both ends
 }
 
 // Alive reports whether the link may carry traffic.
@@ -121,20 +122,23 @@ func (s Snapshot) Rank(local string, remote Peer) Rank { return s.word(local, re
 // link from a gateway of this cluster to it.
 func (s Snapshot) Uses(local string, remote Peer) bool { return s.word(local, remote).uses }
 
+// Takes reports whether both ends of a link take what clusters passed on.
+func (s Snapshot) Takes(local string, remote Peer) bool { return s.word(local, remote).takes }
+
 // word gives the best of what is known, as two gateways may have two links.
 func (s Snapshot) word(local string, remote Peer) word {
 	var out word
 	if local == s.self.Gateway {
 		for _, i := range s.byPeer[remote] {
 			link := &s.Links[i]
-			out = word{rank: max(out.rank, link.Rank), uses: out.uses || link.uses}
+			out = word{rank: max(out.rank, link.Rank), uses: out.uses || link.uses, takes: out.takes || link.takes}
 		}
 		return out
 	}
 	hash := remote.hash()
 	for _, i := range s.byPeer[Peer{Cluster: s.self.Cluster, Gateway: local}] {
 		w := s.Links[i].says(hash)
-		out = word{rank: max(out.rank, w.rank), uses: out.uses || w.uses}
+		out = word{rank: max(out.rank, w.rank), uses: out.uses || w.uses, takes: out.takes || w.takes}
 	}
 	return out
 }

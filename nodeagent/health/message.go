@@ -30,6 +30,8 @@ const (
 	flagUses = 1 << 3
 	flagPoke = 1 << 4 // out of turn: no probe whose loss would count, nor its reply
 	flagPush = 1 << 5 // a second reply to a probe, as there is news
+	// flagTakes: takes what was passed on; of an entry: both ends do.
+	flagTakes = 1 << 6
 )
 
 // magic begins every packet.
@@ -41,6 +43,8 @@ var errMalformed = errors.New("not a probe message of version 2")
 type word struct {
 	rank Rank
 	uses bool // its cluster sends over this link
+	// takes says that it takes, over this link, what clusters passed on.
+	takes bool
 }
 
 // entry is what a gateway says of its link to a remote gateway.
@@ -77,11 +81,14 @@ func (w word) flags() byte {
 	if w.uses {
 		flags |= flagUses
 	}
+	if w.takes {
+		flags |= flagTakes
+	}
 	return flags
 }
 
 func wordOf(flags byte) word {
-	return word{rank: min(Rank(flags&flagRank), Good), uses: flags&flagUses != 0}
+	return word{rank: min(Rank(flags&flagRank), Good), uses: flags&flagUses != 0, takes: flags&flagTakes != 0}
 }
 
 func (m *message) encode() []byte {

@@ -10,7 +10,7 @@ func TestMessageRoundTrip(t *testing.T) {
 	t.Parallel()
 	tests := []message{
 		{kind: kindProbe, sequence: 1, nonce: 2, from: 4, to: 5, generation: 6, word: word{rank: Unsteady, uses: true}, poke: true},
-		{kind: kindReply, sequence: 1<<32 - 1, page: 1, pages: 2, push: true, reach: []entry{{hash: 1}, {1<<64 - 1, word{Good, true}}}},
+		{kind: kindReply, sequence: 1<<32 - 1, page: 1, pages: 2, push: true, reach: []entry{{hash: 1}, {1<<64 - 1, word{rank: Good, uses: true}}}},
 		{kind: kindReply, pages: 1, base: 7, word: word{rank: Alone}},
 		{kind: kindReply, pages: 1, reach: make([]entry, maxPage)},
 	}
@@ -51,7 +51,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add((&message{kind: kindProbe, sequence: 1}).encode())
-	f.Add((&message{kind: kindReply, pages: 2, page: 1, reach: []entry{{hash: 1, word: word{Good, true}}, {hash: 2}}}).encode())
+	f.Add((&message{kind: kindReply, pages: 2, page: 1, reach: []entry{{hash: 1, word: word{rank: Good, uses: true}}, {hash: 2}}}).encode())
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := decode(raw)
 		if err != nil {

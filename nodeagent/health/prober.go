@@ -41,6 +41,7 @@ type Prober struct {
 	use       map[string]project.Path
 	ready     bool
 	draining  bool
+	takes     bool // this gateway takes what clusters passed on
 	mates     mates
 	stretch   int       // intervals between two probes of a standby link
 	stale     bool      // what others were told of this gateway may have changed
@@ -219,6 +220,15 @@ func (p *Prober) SetDraining(draining bool) {
 	})
 }
 
+// SetTakes says whether this gateway takes what clusters pass on to each other.
+func (p *Prober) SetTakes(takes bool) {
+	p.change(func(time.Time) bool {
+		changed := p.takes != takes
+		p.takes = takes
+		return changed
+	})
+}
+
 // SetUse says which link to each remote cluster this node uses now. The links of
 // this gateway among them are told to the other end, and probed at the full rate.
 func (p *Prober) SetUse(use map[string]project.Path) {
@@ -242,6 +252,7 @@ func (p *Prober) Snapshot() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, own := p.clock(), p.condition()
+	own.takes = p.takes
 	links := make([]Link, len(p.sorted))
 	for i, t := range p.sorted {
 		links[i] = t.link(now, p.settings, own)

@@ -64,7 +64,7 @@ func TestReachChanges(t *testing.T) {
 	for round := range 800 {
 		for range r.IntN(4) {
 			hash := r.Uint64N(400)
-			if w := (word{Rank(r.IntN(5)), r.IntN(2) == 0}); w == (word{}) {
+			if w := (word{rank: Rank(r.IntN(5)), uses: r.IntN(2) == 0}); w == (word{}) {
 				delete(now, hash)
 			} else {
 				now[hash] = w
@@ -101,7 +101,7 @@ func TestReachChanges(t *testing.T) {
 	if deltas < 400 || losses != 0 {
 		t.Errorf("%d changes alone, %d of them not understood", deltas, losses)
 	}
-	foreign := message{kind: kindReply, pages: 1, base: h.generation ^ 1, generation: 5, reach: []entry{{1, word{Good, true}}}}
+	foreign := message{kind: kindReply, pages: 1, base: h.generation ^ 1, generation: 5, reach: []entry{{1, word{rank: Good, uses: true}}}}
 	before := h
 	if fresh, lost := h.take(&foreign); fresh || !lost || !reflect.DeepEqual(before, h) {
 		t.Error("a change of a list that the node does not have was taken")

@@ -81,7 +81,7 @@ func newSim(t *testing.T, s Settings, gateways ...int) *sim {
 	for i, n := range gateways {
 		m.fabric.Clusters = append(m.fabric.Clusters, clusterOf(string(rune('a'+i)), n))
 	}
-	m.table = NewTable(m.fabric)
+	m.table = NewTable(m.fabric, nil)
 	for i, c := range m.fabric.Clusters {
 		for j := range len(c.Gateways) + 1 {
 			n := &simNode{

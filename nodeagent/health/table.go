@@ -18,8 +18,9 @@ import (
 // A Table does not change and may be used by any number of goroutines.
 type Table struct {
 	names []string // as the fabric gave them: clusters and gateways, for Same
-	sides []side   // by cluster
-	first []link   // of each pair of sides, see index
+	net   project.Net
+	sides []side // by cluster
+	first []link // of each pair of sides, see index
 }
 
 // side is a cluster and its gateways, by name.
@@ -37,10 +38,11 @@ type link struct{ low, high uint16 }
 // move when a cluster comes or goes; less of it means equal shares.
 const headroom = 25
 
-// NewTable makes the table of a fabric. Its cost grows with the square of the
-// number of clusters, so keep it as long as Same says so.
-func NewTable(f *fabric.Fabric) *Table {
-	t := &Table{names: appendNames(nil, f)}
+// NewTable makes the table of a fabric, and of the shape that its clusters leave,
+// or nil. Its cost grows with the square of the number of clusters, so keep it as
+// long as Same says so.
+func NewTable(f *fabric.Fabric, before *fabric.Shape) *Table {
+	t := &Table{names: appendNames(nil, f), net: project.NewNet(f, before)}
 	for i := range f.Clusters {
 		if len(f.Clusters[i].Gateways) > 0 {
 			t.sides = append(t.sides, newSide(&f.Clusters[i]))
@@ -50,6 +52,9 @@ func NewTable(f *fabric.Fabric) *Table {
 	t.assign()
 	return t
 }
+
+// Net gives the shape that the table is for.
+func (t *Table) Net() project.Net { return t.net }
 
 func newSide(c *fabric.Cluster) side {
 	s := side{cluster: c.Name}
@@ -76,8 +81,11 @@ func appendNames(out []string, f *fabric.Fabric) []string {
 	return out
 }
 
-// Same reports whether NewTable would give this table for f as well. It is cheap.
-func (t *Table) Same(f *fabric.Fabric) bool {
+// Same reports whether NewTable would give this table as well. It is cheap.
+func (t *Table) Same(f *fabric.Fabric, before *fabric.Shape) bool {
+	if !t.net.Same(f, before) {
+		return false
+	}
 	rest := t.names
 	next := func(name string) bool {
 		if len(rest) == 0 || rest[0] != name {
@@ -110,12 +118,13 @@ func (t *Table) assign() {
 	n := len(t.sides)
 	t.first = make([]link, n*(n-1)/2)
 	load, bound := make([][]int, n), make([]int, n)
+	width := bits.Len(uint(n))
+	pairs, degree := t.pairs(width)
 	for i, s := range t.sides {
 		load[i] = make([]int, len(s.gateways))
-		bound[i] = shareBound(n-1, len(s.gateways))
+		bound[i] = shareBound(degree[i], len(s.gateways))
 	}
-	width := bits.Len(uint(n))
-	for _, key := range t.pairs(width) {
+	for _, key := range pairs {
 		i, j := int(key>>width&(1<<width-1)), int(key&(1<<width-1))
 		best, top := link{}, uint64(0)
 		for x, hx := range t.sides[i].hashes {
@@ -143,24 +152,30 @@ func shareBound(pairs, gateways int) int {
 	return (pairs*(100+headroom) + part - 1) / part
 }
 
-// pairs gives all pairs of sides in the order in which they choose. The key of a
-// pair is a part of its hash and the indexes of both, as plain numbers sort
-// several times faster than structures.
-func (t *Table) pairs(width int) []uint64 {
+// pairs gives all pairs of sides that are linked, in the order in which they
+// choose, and how many each side has. The key of a pair is a part of its hash and
+// the indexes of both, as plain numbers sort several times faster than structures.
+func (t *Table) pairs(width int) (keys []uint64, degree []int) {
 	n := len(t.sides)
+	mesh := t.net.Mesh()
 	low := uint64(1)<<(2*width) - 1
 	hashes := make([]uint64, n)
 	for i, s := range t.sides {
 		hashes[i] = spread.Mix(spread.Hash(s.cluster))
 	}
-	keys := make([]uint64, 0, n*(n-1)/2)
+	keys, degree = make([]uint64, 0, n*(n-1)/2), make([]int, n)
 	for i := range n {
 		for j := i + 1; j < n; j++ {
+			if !mesh && !t.net.Linked(t.sides[i].cluster, t.sides[j].cluster) {
+				continue
+			}
+			degree[i]++
+			degree[j]++
 			keys = append(keys, scoreOf(hashes[i], hashes[j])&^low|uint64(i)<<width|uint64(j))
 		}
 	}
 	slices.Sort(keys)
-	return keys
+	return keys, degree
 }
 
 // scoreOf joins two mixed hashes. The order of its arguments matters.
@@ -181,10 +196,10 @@ func (t *Table) find(cluster string) int {
 }
 
 // First gives the first choice of a pair, seen from local. It is false when a
-// side has no gateway.
+// side has no gateway, or the two have no link.
 func (t *Table) First(local, remote string) (project.Path, bool) {
 	i, j := t.find(local), t.find(remote)
-	if i < 0 || j < 0 || i == j {
+	if i < 0 || j < 0 || i == j || !t.net.Linked(local, remote) {
 		return project.Path{}, false
 	}
 	l := t.first[t.index(min(i, j), max(i, j))]

@@ -60,7 +60,7 @@ func TestOrderIsSymmetricWholeAndIndependentOfOrder(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		f := randomFabric(r, 2+r.IntN(15), func() int { return 1 + r.IntN(4) })
 		shuffled := shuffle(r, f)
-		one, other := NewTable(f), NewTable(shuffled)
+		one, other := NewTable(f, nil), NewTable(shuffled, nil)
 		eachPair(f, func(a, b string) {
 			want := one.Order(a, b)
 			if have := other.Order(a, b); !slices.Equal(have, want) {
@@ -87,7 +87,7 @@ func TestOrderIsSymmetricWholeAndIndependentOfOrder(t *testing.T) {
 func TestOrderAtTheEdges(t *testing.T) {
 	t.Parallel()
 	f := &fabric.Fabric{Clusters: []fabric.Cluster{clusterOf("a", 2), clusterOf("b", 1), clusterOf("none", 0)}}
-	table := NewTable(f)
+	table := NewTable(f, nil)
 	for _, pair := range [][2]string{{"a", "a"}, {"a", "none"}, {"none", "a"}, {"a", "x"}, {"x", "a"}} {
 		if have := table.Order(pair[0], pair[1]); have != nil {
 			t.Errorf("%v has the order %v", pair, have)
@@ -96,7 +96,7 @@ func TestOrderAtTheEdges(t *testing.T) {
 	if have := table.Order("a", "b"); len(have) != 2 {
 		t.Errorf("a to b: %v", have)
 	}
-	if NewTable(&fabric.Fabric{}).Order("a", "b") != nil {
+	if NewTable(&fabric.Fabric{}, nil).Order("a", "b") != nil {
 		t.Error("an empty fabric has links")
 	}
 }
@@ -108,7 +108,7 @@ func TestShares(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		f := randomFabric(r, 20, three)
-		table := NewTable(f)
+		table := NewTable(f, nil)
 		carries := map[string]int{}
 		eachPair(f, func(a, b string) {
 			p, _ := table.First(a, b)
@@ -135,9 +135,9 @@ func TestOneMoreClusterMovesFewPairs(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		f := randomFabric(r, 21, three)
-		after := NewTable(f)
+		after := NewTable(f, nil)
 		f.Clusters = f.Clusters[:20]
-		before := NewTable(f)
+		before := NewTable(f, nil)
 		here := 0
 		eachPair(f, func(a, b string) {
 			pairs++
@@ -161,7 +161,7 @@ func TestDeadLinkMovesOnlyItsPairs(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 4))
 	f := randomFabric(r, 20, three)
-	table := NewTable(f)
+	table := NewTable(f, nil)
 	gone := f.Clusters[5].Gateways[1].Name
 	moved, took := 0, map[string]int{}
 	eachPair(f, func(a, b string) {
@@ -200,10 +200,10 @@ func TestSame(t *testing.T) {
 	base := func() *fabric.Fabric {
 		return &fabric.Fabric{Clusters: []fabric.Cluster{clusterOf("a", 2), clusterOf("b", 0), clusterOf("c", 1)}}
 	}
-	table := NewTable(base())
+	table := NewTable(base(), nil)
 	other := base()
 	other.Clusters[0].Globalnet, other.Clusters[0].Gateways[0].Port = true, 9
-	if !table.Same(other) {
+	if !table.Same(other, nil) {
 		t.Error("a table depends on names alone")
 	}
 	changes := map[string]func(*fabric.Fabric){
@@ -220,7 +220,7 @@ func TestSame(t *testing.T) {
 	}
 	for name, change := range changes {
 		f := base()
-		if change(f); table.Same(f) {
+		if change(f); table.Same(f, nil) {
 			t.Errorf("%s: the table says it is the same", name)
 		}
 	}
@@ -233,7 +233,7 @@ func BenchmarkNewTable(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		NewTable(f)
+		NewTable(f, nil)
 	}
 }
 
@@ -242,9 +242,9 @@ func BenchmarkSame(b *testing.B) {
 	for i := range 1000 {
 		f.Clusters = append(f.Clusters, clusterOf(fmt.Sprintf("c%d", i), 3))
 	}
-	table := NewTable(f)
+	table := NewTable(f, nil)
 	for b.Loop() {
-		if !table.Same(f) {
+		if !table.Same(f, nil) {
 			b.Fatal("not the same")
 		}
 	}

@@ -57,6 +57,7 @@ type shown struct {
 	state string
 	rank  Rank
 	uses  bool
+	takes bool
 }
 
 // pokeTries bounds how often a poke is sent.
@@ -251,8 +252,9 @@ func (t *target) plan(now time.Time, s Settings) {
 
 // condition is what holds for all links of a gateway.
 type condition struct {
-	rank Rank
-	why  string
+	rank  Rank
+	why   string
+	takes bool
 }
 
 // link gives what is known of the target.
@@ -260,7 +262,7 @@ func (t *target) link(now time.Time, s Settings, own condition) Link {
 	out := Link{
 		Target: t.Target, State: t.state, Since: t.since, Initial: t.initial,
 		Falls: t.damper.count(now), LeastRTT: t.least(),
-		reach: t.heard.reach, granted: t.granted, uses: t.other().uses,
+		reach: t.heard.reach, granted: t.granted, uses: t.other().uses, takes: own.takes && t.other().takes,
 	}
 	if t.damper.holds(now) {
 		out.Held = t.damper.held

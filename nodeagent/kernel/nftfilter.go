@@ -19,9 +19,7 @@ const (
 
 func nftFilterChains(t desired.Table) []nftChain {
 	forward := nftChain{name: "forward", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityFilter}}
-	forward.rules = []*nftRule{
-		nftNew().cable(expr.MetaKeyIIFNAME).cable(expr.MetaKeyOIFNAME).drop(),
-	}
+	forward.rules = append(nftPass(), nftNew().cable(expr.MetaKeyIIFNAME).cable(expr.MetaKeyOIFNAME).drop())
 	for _, f := range nftFamilies() {
 		forward.rules = append(forward.rules, nftUnasked(f))
 	}
@@ -35,9 +33,9 @@ func nftFilterChains(t desired.Table) []nftChain {
 	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
 	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
 	outgoing.rules = append(outgoing.rules, nftOnlyESP(expr.MetaKeyOIFNAME))
-	input.rules = append(input.rules, nftOnlyESP(expr.MetaKeyIIFNAME))
+	input.rules = append(nftPassPort(), nftOnlyESP(expr.MetaKeyIIFNAME))
 	for _, f := range nftFamilies() {
-		outgoing.rules = append(outgoing.rules, nftCountSent(f))
+		outgoing.rules = append(outgoing.rules, nftNoRedirect(f), nftCountSent(f))
 		input.rules = append(input.rules, nftOverlayPort(f), nftNothingElse(f))
 	}
 	outgoing.rules = append(outgoing.rules, nftIntoESP())
@@ -47,7 +45,8 @@ func nftFilterChains(t desired.Table) []nftChain {
 		input.rules = append(input.rules, nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
 			saddr(f).notIn(desired.SetNodes, f).drop())
 	}
-	input.rules = append(input.rules, nftNew().cable(expr.MetaKeyIIFNAME).goTo("local"))
+	input.rules = append(input.rules, nftNew().cable(expr.MetaKeyIIFNAME).goTo("local"),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.MateLink).goTo("local"))
 	families := nftFamilies()
 	return []nftChain{
 		nftOverlay(families[0]), nftOverlay(families[1]),

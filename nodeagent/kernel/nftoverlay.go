@@ -33,6 +33,8 @@ func nftOverlay(f nftFamily) nftChain {
 			saddr(f).transport(2, 2, port).transport(nftInnerIP+families[i].src, families[i].size, source).in(set, f).accept()
 	}
 	return nftChain{name: "overlay" + f.digit, rules: []*nftRule{
+		nftTurnBack(f, families[0], unix.ETH_P_IP, desired.SetTurn4In),
+		nftTurnBack(f, families[1], unix.ETH_P_IPV6, desired.SetTurn6In),
 		inner(0, unix.ETH_P_IP, desired.SetCarry4In),
 		inner(1, unix.ETH_P_IPV6, desired.SetCarry6In),
 		nftNew().drop(),

@@ -77,7 +77,13 @@ carry4in6 2001:db8::1 . 51884 . 10.8.0.0/16
 carry6in6 2001:db8::1 . 51884 . fd00:8::/48
 carry6in6 2001:db8::1 . 51884 . fd00:41::2
 sent4 192.0.2.1 . 51884
-sent6 2001:db8::1 . 51948 |`
+sent6 2001:db8::1 . 51948
+turn4in4 241.0.0.9 . 242.4.0.0/15
+turn6in4 241.0.0.9 . fd00:9::/48
+turn4in6 fd00:41::9 . 242.4.0.0/15
+turn6in6 fd00:41::9 . fd00:9::/48
+through4 242.4.0.0/15
+through6 fd00:9::/48 |`
 
 func nftSampleElements() []desired.Element {
 	return nftParse(strings.Split(strings.TrimSpace(nftSample), "\n")...)

@@ -44,6 +44,7 @@ func nftChains(t desired.Table) []nftChain {
 	for _, f := range nftFamilies() {
 		chains = append(chains, nftPickChains(f)...)
 	}
+	chains = append(chains, nftPassingChains()...)
 	chains = append(chains, nftNATChains()...)
 	return append(chains, nftFilterChains(t)...)
 }

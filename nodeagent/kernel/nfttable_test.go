@@ -73,15 +73,19 @@ func nftWithoutInner(t *testing.T, listing string) string {
 	var inner []string
 	var rest strings.Builder
 	for line := range strings.Lines(listing) {
-		if strings.Contains(line, "@carry") {
+		if strings.Contains(line, "@carry") || strings.Contains(line, "@turn") {
 			inner = append(inner, strings.TrimSpace(line))
 		} else {
 			rest.WriteString(line)
 		}
 	}
 	want := []string{
+		"@th,224,16 0x800 @nh,96,32 . @th,368,32 @turn4in4 drop",
+		"@th,224,16 0x86dd @nh,96,32 . @th,432,128 @turn6in4 drop",
 		"@th,224,16 0x800 @nh,96,32 . th dport . @th,336,32 @carry4in4 accept",
 		"@th,224,16 0x86dd @nh,96,32 . th dport . @th,304,128 @carry6in4 accept",
+		"@th,224,16 0x800 @nh,64,128 . @th,368,32 @turn4in6 drop",
+		"@th,224,16 0x86dd @nh,64,128 . @th,432,128 @turn6in6 drop",
 		"@th,224,16 0x800 @nh,64,128 . th dport . @th,336,32 @carry4in6 accept",
 		"@th,224,16 0x86dd @nh,64,128 . th dport . @th,304,128 @carry6in6 accept",
 	}

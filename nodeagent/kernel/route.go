@@ -58,8 +58,7 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
-			if r.Table != desired.TableOut && r.Table != desired.TableIn && r.Table != desired.TableTransit &&
-				r.Table != desired.TableIPsec && r.Table != desired.TableBound {
+			if r.Table < desired.TableOut || r.Table > desired.TableMate {
 				continue
 			}
 			route := readRoute(r, names)

@@ -15,7 +15,10 @@
 // mtu`). For larger packets that may not be split, the gateway answers with ICMP
 // "fragmentation needed" or "packet too big" and the value, so that senders on
 // this side learn it too. The value may be below 1280, which IPv6 asks of every
-// link; routes of IPv6 then get 1280 and stay broken for packets near that size.
+// link (RFC 8200, 5). TCP over IPv6 is made to fit all the same, by its segment
+// size; other packets of IPv6 between the value and 1280 bytes are lost, as no
+// sender may be told to make them smaller (RFC 8201, 4) and nobody but the sender
+// may split them.
 // The routes to the tunnel addresses themselves need no value: probes ignore it.
 package pathmtu
 

@@ -16,6 +16,9 @@ import (
 func (v *view) findLink(r *remote) {
 	r.link = v.in.Fabric.Link(v.own.Name, r.Name)
 	r.six = v.six || reachedOverIPv6(r.Cluster)
+	if !r.linked {
+		return
+	}
 	v.largest = max(v.largest, v.mtu(r, r.link.Driver))
 	for i := range r.Gateways {
 		for _, c := range v.in.Cables[r.Name+"/"+r.Gateways[i].Name] {
@@ -126,6 +129,9 @@ func (v *view) site() cable.Site {
 func (v *view) cableRemotes() []cable.Remote {
 	var out []cable.Remote
 	for _, r := range v.remotes {
+		if !r.linked {
+			continue
+		}
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
 			held := v.in.Cables[r.Name+"/"+g.Name]

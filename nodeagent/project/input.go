@@ -27,6 +27,9 @@ type Input struct {
 	// just the one that the fabric says: the first is sent over, and what comes over
 	// any of them is taken.
 	Cables map[string][]Cable
+	// Before is the shape that the clusters leave, as long as one of them may use
+	// it still; nil = none.
+	Before *fabric.Shape
 	Live   map[string]Live // by remote cluster; missing = nothing heard, so static data counts
 	// Memo makes later calls with much the same input quick; nil = none. It
 	// changes no result.
@@ -112,7 +115,10 @@ type Way struct {
 // Path is the link that carries the traffic between this cluster and a remote one.
 type Path struct {
 	Local  string // gateway of this cluster
-	Remote string // gateway of the remote cluster
+	Remote string // gateway of the remote cluster, or of Via
+	// Via is the cluster that passes the traffic on, which is the next one on the
+	// way; empty = the link leads to the remote cluster itself.
+	Via string
 	// Down says that no probe gets through on any link to the cluster: traffic
 	// for it still takes this one, but clusterset addresses use other clusters
 	// as long as there are any.
@@ -140,6 +146,32 @@ func CableOf(l fabric.Link, own, remote *fabric.Gateway) Cable {
 type Live struct {
 	Cluster string       `json:"cluster"`
 	Exports []LiveExport `json:"exports"` // sorted by namespace/name
+	// Shape is the ShapeDigest of the shape that the cluster has gone over to:
+	// empty while it uses a way of another one.
+	Shape string `json:"shape,omitempty"`
+	// Passing is what it says of its links for what clusters pass on to each
+	// other; nil = it neither passes anything on nor takes what was.
+	Passing *Passing `json:"passing,omitempty"`
+}
+
+// Passing is what a cluster says of its links for what is passed on over them.
+type Passing struct {
+	Edges []Edge `json:"edges,omitempty"` // those that are not as good as can be, by cluster
+}
+
+// Edge is one link, to a neighbour.
+type Edge struct {
+	Cluster string `json:"cluster"`
+	Rank    int    `json:"rank"`          // of health.Rank; 0 = nothing is passed on
+	MTU     int    `json:"mtu,omitempty"` // bytes, where less fits than the link should carry
+}
+
+// Next is the cluster to which a path to remote leads first.
+func (p Path) Next(remote string) string {
+	if p.Via != "" {
+		return p.Via
+	}
+	return remote
 }
 
 // LiveExport is the state of one export in one cluster.

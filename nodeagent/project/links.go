@@ -127,20 +127,20 @@ func (v *view) addNodeLink() {
 		if n.Name == v.node.Name {
 			continue
 		}
-		v.addNeighbours(n, origin)
+		v.addNeighbours(desired.NodeLink, n, origin)
 	}
 }
 
-// addNeighbours says how a node is reached: at its own addresses and, as next hop
+// addNeighbours says how a node is reached over a link between nodes: at its own addresses and, as next hop
 // of IPv6 (and of IPv4 where it has no such address), at a link-local one.
-func (v *view) addNeighbours(n *Node, origin string) {
+func (v *view) addNeighbours(link string, n *Node, origin string) {
 	addrs := slices.DeleteFunc(slices.Clone(n.Addrs), func(a netip.Addr) bool { return !v.uses(family(a)) })
 	if v.v6 {
 		addrs = append(addrs, linkLocal(n.Name))
 	}
 	for _, a := range addrs {
 		v.state.Neighbours = append(v.state.Neighbours, desired.Neighbour{
-			Link: desired.NodeLink, Addr: a, MAC: hardwareAddr(n.Name), Origin: origin,
+			Link: link, Addr: a, MAC: hardwareAddr(n.Name), Origin: origin,
 		})
 	}
 }

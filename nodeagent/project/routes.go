@@ -37,6 +37,7 @@ func (v *view) addRoutes() {
 	v.routeBound()
 	if v.gateway != nil {
 		v.routeTunnels()
+		v.routePassing()
 		v.routeNodes()
 	}
 }
@@ -76,7 +77,7 @@ func (v *view) routeRemote(r *remote) {
 		}
 		v.route(desired.Route{
 			Table: desired.TableOut, Dst: p, Type: desired.RouteUnicast, Link: link, Via: via,
-			Src: v.source(family(p.Addr())), MTU: v.narrower(r, link, r.path), Origin: origin,
+			Src: v.source(family(p.Addr())), MTU: v.routeMTU(r, link), Origin: origin,
 		})
 	}
 }
@@ -93,16 +94,37 @@ func (v *view) routeTransit(r *remote) {
 	var c desired.Cable
 	ok := false
 	if r.ownLink {
-		c, ok = v.cableTo(r, r.transit.Remote)
+		c, ok = v.wayTo(r, r.transit)
 	}
 	for _, p := range r.visible {
 		route := desired.Route{Table: desired.TableTransit, Dst: p, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
 		if ok {
 			route.Type, route.Link, route.Via = desired.RouteUnicast, c.Link, c.Via(family(p.Addr()))
-			route.MTU = v.narrower(r, c.Link, r.transit)
+			if route.MTU = v.narrower(r, c.Link, r.transit); r.transit.Via != "" {
+				route.MTU = v.passMTU(c, r.transit)
+			}
 		}
 		v.route(route)
 	}
+}
+
+// wayTo finds how this gateway sends over one of its own links.
+func (v *view) wayTo(r *remote, p Path) (desired.Cable, bool) {
+	if p.Via != "" {
+		return v.passTo(r, p)
+	}
+	return v.cableTo(r, p.Remote)
+}
+
+// routeMTU is that of the route to a remote cluster; 0 = as much as its link.
+func (v *view) routeMTU(r *remote, link string) int {
+	if r.path.Via == "" {
+		return v.narrower(r, link, r.path)
+	}
+	if c, ok := v.passTo(r, r.path); ok && v.carries(r) {
+		return v.passMTU(c, r.path)
+	}
+	return 0 // the gateway tells what fits
 }
 
 // nextHop is the tunnel on the gateway of the link, and that gateway's own
@@ -112,7 +134,7 @@ func (v *view) nextHop(r *remote, fam int) (link string, via netip.Addr, ok bool
 		return "", netip.Addr{}, false
 	}
 	if v.carries(r) {
-		c, ok := v.cableTo(r, r.path.Remote)
+		c, ok := v.wayTo(r, r.path)
 		return c.Link, c.Via(fam), ok
 	}
 	node := v.nodeNamed(gatewayNamed(v.own, r.path.Local).Node)
@@ -170,6 +192,10 @@ func (v *view) routeHost(dst netip.Prefix, origin string) {
 // over the cables that are not in use for who is bound to their devices.
 func (v *view) routeTunnels() {
 	for _, r := range v.remotes {
+		if !r.linked {
+			v.routeFar(r)
+			continue
+		}
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
 			for n, link := range v.devicesTo(r, g.Name) {

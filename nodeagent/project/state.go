@@ -26,6 +26,7 @@ func State(in Input) (desired.State, []Problem) {
 	v.addSysctls()
 	v.addNodeLink()
 	v.addCables()
+	v.addPassing()
 	v.addTable()
 	v.addRules()
 	v.addRoutes()

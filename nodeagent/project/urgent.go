@@ -11,6 +11,7 @@ func Routes(in Input) []desired.Route {
 	}
 	v.addNodeLink()
 	v.addCables()
+	v.addPassing()
 	v.addRoutes()
 	return unique(v.state.Routes)
 }

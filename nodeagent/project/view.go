@@ -21,8 +21,10 @@ type view struct {
 	byName   map[string]*remote
 	services map[string]*Service
 	v4, v6   bool // families in play on this node
-	six      bool // a gateway here may be reached over IPv6
-	largest  int  // MTU of the widest link to another cluster, bytes
+	net      Net
+	passing  []desired.Cable // how what clusters pass on goes to gateways of neighbours
+	six      bool            // a gateway here may be reached over IPv6
+	largest  int             // MTU of the widest link to another cluster, bytes
 
 	state    desired.State
 	elements elements
@@ -34,6 +36,7 @@ type view struct {
 // remote is another cluster as this one sees it.
 type remote struct {
 	*fabric.Cluster
+	linked    bool // there is a link of the two clusters
 	path      Path
 	reachable bool           // path names a gateway on both sides
 	transit   Path           // this gateway's own link
@@ -69,6 +72,7 @@ func newView(in Input) *view {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	v.families()
+	v.net = NewNet(in.Fabric, in.Before)
 	v.six = reachedOverIPv6(own)
 	v.addRemotes()
 	return v
@@ -83,15 +87,15 @@ func (v *view) nodeNamed(name string) *Node {
 }
 
 // families notes which address families matter to this node, so that a set
-// without IPv6, and a cluster of IPv4 alone, leave IPv6 alone. IPv4 may always
-// carry the probes, and no host is without.
+// without IPv6, and a cluster of IPv4 alone that passes nothing on, leave IPv6
+// alone. IPv4 may always carry the probes, and no host is without.
 func (v *view) families() {
 	v.setFamilies()
 	switch {
 	case v.node != nil && v.node.onlyIPv6():
 		v.v6 = true
 	case v.v4:
-		v.v6 = v.v6 && v.own.Has(6)
+		v.v6 = v.v6 && (v.own.Has(6) || v.in.Fabric.Graph().Passes(v.own.Name))
 	}
 	if v.v6 && v.in.Local.NoIPv6 {
 		v.problem(clusterPath(v.own.Name), IPv6Off, "the cluster has IPv6, which is switched off on node "+v.in.Node)
@@ -126,7 +130,7 @@ func (v *view) addRemotes() {
 		if c.Name == v.own.Name {
 			continue
 		}
-		r := &remote{Cluster: c}
+		r := &remote{Cluster: c, linked: v.net.Linked(v.own.Name, c.Name)}
 		v.findLink(r)
 		v.findPath(r)
 		v.findTransit(r)
@@ -148,7 +152,7 @@ func (v *view) findPath(r *remote) {
 		v.problem(clusterPath(r.Name), NoPath, "no link leads to this cluster")
 		return
 	}
-	if gatewayNamed(v.own, path.Local) == nil || gatewayNamed(r.Cluster, path.Remote) == nil {
+	if gatewayNamed(v.own, path.Local) == nil || !v.farEnd(r, path) {
 		v.problem(clusterPath(r.Name), NoPath, "the link "+path.Local+" to "+path.Remote+" names a gateway that does not exist")
 		return
 	}
@@ -158,9 +162,16 @@ func (v *view) findPath(r *remote) {
 // findTransit takes this gateway's own link, if it exists.
 func (v *view) findTransit(r *remote) {
 	path, exists := v.in.Transit[r.Name]
-	if exists && v.gateway != nil && path.Local == v.gateway.Name && gatewayNamed(r.Cluster, path.Remote) != nil {
+	if exists && v.gateway != nil && path.Local == v.gateway.Name && v.farEnd(r, path) {
 		r.transit, r.ownLink = path, true
 	}
+}
+
+// farEnd reports whether the gateway at the end of a path exists, and its cluster
+// is linked to this one.
+func (v *view) farEnd(r *remote, p Path) bool {
+	next := v.in.Fabric.Cluster(p.Next(r.Name))
+	return next != nil && v.net.Linked(v.own.Name, next.Name) && gatewayNamed(next, p.Remote) != nil
 }
 
 // findPrefixes decides by which prefixes a cluster is reached: its global block

@@ -111,8 +111,11 @@ type Security struct {
 
 // Path is the link that carries the traffic to one other cluster, as one node has it.
 type Path struct {
-	Cluster       string    `json:"cluster"` // the remote one
-	Link          string    `json:"link"`    // g1/a-g2/b
+	Cluster string `json:"cluster"` // the remote one
+	// Through are the clusters that pass the traffic on, in order; the link is that
+	// to the first of them.
+	Through       []string  `json:"through,omitempty"`
+	Link          string    `json:"link"` // g1/a-g2/b
 	LocalGateway  string    `json:"localGateway"`
 	RemoteGateway string    `json:"remoteGateway"`
 	Rank          string    `json:"rank"` // as in Connection

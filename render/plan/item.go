@@ -141,11 +141,20 @@ func clusterItem(c *fabric.Cluster) item {
 	for i, m := range c.Mappings {
 		mappings[i] = m.Pods.String() + " as " + m.Global.String()
 	}
+	var blocks, annexes []netip.Prefix // the first of each family is the block
+	for _, p := range c.GlobalCIDRs {
+		if slices.ContainsFunc(blocks, func(b netip.Prefix) bool { return b.Addr().Is4() == p.Addr().Is4() }) {
+			annexes = append(annexes, p)
+		} else {
+			blocks = append(blocks, p)
+		}
+	}
 	return item{kind: kindCluster, name: c.Name, cluster: c.Name, path: "clusters[" + c.Name + "]", fields: []diff.Field{
 		field("podCIDRs", list(c.PodCIDRs)),
 		field("serviceCIDRs", list(c.ServiceCIDRs)),
 		field("globalnet", mode),
-		fixed("globalCIDRs", list(c.GlobalCIDRs)),
+		fixed("globalCIDRs", list(blocks)),
+		field("globalCIDRs beside", list(annexes)),
 		field("egress mode", c.EgressMode),
 		field("egressIPs", ranges(c.EgressIPs)),
 		field("mappings", strings.Join(mappings, ", ")),

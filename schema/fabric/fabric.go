@@ -82,13 +82,15 @@ type Cluster struct {
 	Globalnet bool `json:"globalnet"`
 	// FlatFamilies are those (4, 6) in which a cluster with globalnet hides nothing,
 	// as its own prefixes are unique there.
-	FlatFamilies []int          `json:"flatFamilies,omitempty"`
-	GlobalCIDRs  []netip.Prefix `json:"globalCIDRs"` // the cluster's block(s) of GlobalPools
-	EgressMode   string         `json:"egressMode"`
-	EgressIPs    []netip.Addr   `json:"egressIPs"`             // the cluster-wide egress addresses
-	Mappings     []Mapping      `json:"mappings,omitempty"`    // EgressMapped: pod prefix to global prefix
-	EgressRules  []EgressRule   `json:"egressRules,omitempty"` // precedence: pod selector before namespace
-	Gateways     []Gateway      `json:"gateways"`
+	FlatFamilies []int `json:"flatFamilies,omitempty"`
+	// GlobalCIDRs are the cluster's block of each of GlobalPools and, behind the one
+	// of their family, what pods are mapped to beside it.
+	GlobalCIDRs []netip.Prefix `json:"globalCIDRs"`
+	EgressMode  string         `json:"egressMode"`
+	EgressIPs   []netip.Addr   `json:"egressIPs"`             // the cluster-wide egress addresses
+	Mappings    []Mapping      `json:"mappings,omitempty"`    // EgressMapped: pod prefix to global prefix
+	EgressRules []EgressRule   `json:"egressRules,omitempty"` // precedence: pod selector before namespace
+	Gateways    []Gateway      `json:"gateways"`
 }
 
 // Mapping maps addresses of Pods 1:1 to those of Global, same host part.

@@ -71,6 +71,9 @@ func (g *Graph) at(name string) int {
 	return i
 }
 
+// Len is the number of clusters.
+func (g *Graph) Len() int { return len(g.names) }
+
 // Linked reports whether two clusters have a link of their own.
 func (g *Graph) Linked(a, b string) bool {
 	i, j := g.at(a), g.at(b)

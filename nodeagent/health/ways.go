@@ -1,0 +1,78 @@
+package health
+
+import (
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Way is how the traffic to a cluster goes: over the clusters in Over, the next
+// one first and the cluster itself last. One that it names alone is a neighbour.
+type Way struct {
+	Over []string
+	Rank Rank // the lowest of its links
+	// Former says that the way is one of the shape that the clusters leave.
+	Former bool
+}
+
+// Links is what is known of the links between clusters.
+type Links struct {
+	// Own ranks the link to a neighbour, for this cluster's own traffic.
+	Own func(neighbour string) Rank
+	// Passing ranks the link of any two clusters for what is passed on: it is Down
+	// while an end does not take that. The order of the arguments does not matter.
+	Passing func(a, b string) Rank
+}
+
+// Ways gives the best way to each cluster that can be reached: the one with the
+// highest rank, of those the shortest, and of those the one with the least sum of
+// the links' hashes, which is the same one in both directions. Ways of the shape
+// that the clusters leave count only where the new one has none yet. It depends on
+// its arguments alone.
+func Ways(net project.Net, from string, links Links) map[string]Way {
+	out := map[string]Way{}
+	for _, g := range []*fabric.Graph{net.Now, net.Before} {
+		if g == nil {
+			continue
+		}
+		former := g != net.Now
+		for rank := Good; rank > Down; rank-- {
+			direct(out, g, from, links, Way{Rank: rank, Former: former})
+			over(out, g, from, links, Way{Rank: rank, Former: former})
+		}
+	}
+	return out
+}
+
+// direct adds the neighbours that need nobody else.
+func direct(out map[string]Way, g *fabric.Graph, from string, links Links, w Way) {
+	for _, to := range g.Neighbours(from) {
+		if _, found := out[to]; !found && links.Own(to) >= w.Rank {
+			w.Over = []string{to}
+			out[to] = w
+		}
+	}
+}
+
+// over adds the clusters that others pass on to.
+func over(out map[string]Way, g *fabric.Graph, from string, links Links, w Way) {
+	if !passed(g, from, out) {
+		return
+	}
+	ways := g.Ways(from, func(a, b string) bool { return links.Passing(a, b) >= w.Rank })
+	for to, names := range ways {
+		if _, found := out[to]; !found && len(names) > 1 {
+			w.Over = names
+			out[to] = w
+		}
+	}
+}
+
+// passed reports whether anybody passes on, and somebody is not found yet: most
+// often one look at good links finds all.
+func passed(g *fabric.Graph, from string, found map[string]Way) bool {
+	passes := false
+	for _, n := range g.Neighbours(from) {
+		passes = passes || g.Passes(n)
+	}
+	return passes && len(found) < g.Len()-1
+}

@@ -1,0 +1,86 @@
+package kernel
+
+import (
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// nftPriorityRaw stands before connection tracking.
+const nftPriorityRaw = -300
+
+// ICMP types that tell a sender of a better next hop.
+const (
+	nftRedirect4 = 5
+	nftRedirect6 = 137
+)
+
+// nftPassingChains keep what clusters pass on to each other out of connection
+// tracking, and with it out of all NAT: this gateway sees one direction only, and
+// the addresses in it are those of others. The overlay that carries it is not
+// tracked either.
+func nftPassingChains() []nftChain {
+	untracked := func(r *nftRule) *nftRule { return r.add(&expr.Notrack{}) }
+	outer := func(key expr.MetaKey) *nftRule {
+		return untracked(nftNew().cable(key).dport(unix.IPPROTO_UDP, desired.PassPort))
+	}
+	in := nftChain{name: "passed", base: &nftHook{"filter", unix.NF_INET_PRE_ROUTING, nftPriorityRaw}}
+	in.rules = append(in.rules, outer(expr.MetaKeyIIFNAME))
+	for _, f := range nftFamilies() {
+		in.rules = append(in.rules,
+			untracked(nftNew().link(expr.MetaKeyIIFNAME, desired.PassPrefix).family(f).daddr(f).in(desired.SetThrough, f)),
+			untracked(nftNew().link(expr.MetaKeyIIFNAME, desired.MateLink).family(f).daddr(f).notIn(desired.SetTunnels, f)),
+		)
+	}
+	out := nftChain{name: "passing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityRaw}}
+	out.rules = append(out.rules, outer(expr.MetaKeyOIFNAME))
+	return []nftChain{in, out}
+}
+
+// nftPass lets what is passed on go from cable to cable, and to and from the other
+// gateways of the cluster; nothing else uses the link to these.
+func nftPass() []*nftRule {
+	pass := func(from, to string) *nftRule {
+		return nftNew().link(expr.MetaKeyIIFNAME, from).link(expr.MetaKeyOIFNAME, to).
+			add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitUNTRACKED), expr.CmpOpNeq).accept()
+	}
+	return []*nftRule{
+		pass(desired.PassPrefix, desired.PassPrefix),
+		pass(desired.PassPrefix, desired.MateLink),
+		pass(desired.MateLink, desired.PassPrefix),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.MateLink).drop(),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.MateLink).drop(),
+	}
+}
+
+// nftPassPort takes what clusters pass on out of cables only: its outer addresses
+// are those of tunnels, which mean nothing outside.
+func nftPassPort() []*nftRule {
+	port := func() *nftRule { return nftNew().dport(unix.IPPROTO_UDP, desired.PassPort) }
+	return []*nftRule{
+		port().notLink(expr.MetaKeyIIFNAME, desired.LinkPrefix).drop(),
+		port().link(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
+	}
+}
+
+// nftTurnBack drops what a neighbour's gateway sends and what would have to go
+// back to that neighbour.
+func nftTurnBack(f, inner nftFamily, etherType uint16, set string) *nftRule {
+	to := uint32(nftRegWord1)
+	if f.size == 16 {
+		to = nftRegWord4
+	}
+	return nftNew().transport(nftInnerType, 2, nftReg).equal(nftNetOrder16(etherType)...).
+		saddr(f).transport(nftInnerIP+inner.dst, inner.size, to).in(set, f).drop()
+}
+
+// nftNoRedirect keeps the host from telling others of a shorter way: what is
+// passed on comes and goes by the same device, and the way is the shape's.
+func nftNoRedirect(f nftFamily) *nftRule {
+	typ := byte(nftRedirect4)
+	if f.size == 16 {
+		typ = nftRedirect6
+	}
+	return nftNew().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).icmpType(f, typ).drop()
+}

@@ -1,0 +1,303 @@
+package project
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// addPassing makes, on a gateway of a shape in which clusters pass on what others
+// send, the ways that this takes: over the cables to gateways of neighbours, and
+// over MateLink to the other gateways of this cluster.
+func (v *view) addPassing() {
+	if v.gateway == nil || v.net.Mesh() {
+		return
+	}
+	built := cable.Passing(v.site(), v.passingRemotes())
+	for _, p := range built.Problems {
+		v.problem(p.Path, p.Code, p.Text)
+	}
+	s := &v.state
+	s.Sysctls = append(s.Sysctls, built.Sysctls...)
+	s.Links = append(s.Links, built.Links...)
+	s.Addresses = append(s.Addresses, built.Addresses...)
+	s.Neighbours = append(s.Neighbours, built.Neighbours...)
+	s.Forwards = append(s.Forwards, built.Forwards...)
+	s.Rules = append(s.Rules, built.Rules...)
+	for _, e := range built.Elements {
+		v.elements.add(e)
+	}
+	v.passing = built.Cables
+	for _, l := range built.Links {
+		v.ruleFor(l.Name, rulePass(l.Name), desired.TablePass)
+	}
+	v.addMateLink()
+	v.addThrough()
+}
+
+// rulePass keeps the rules of the two devices that there can be apart.
+func rulePass(link string) int {
+	if link[len(desired.PassPrefix)] == '6' {
+		return desired.RulePass - 1
+	}
+	return desired.RulePass
+}
+
+func (v *view) ruleFor(link string, priority, table int) {
+	for _, six := range []bool{false, true} {
+		if six && v.v6 || !six && v.v4 {
+			v.state.Rules = append(v.state.Rules, desired.Rule{
+				Priority: priority, IPv6: six, IIF: link, Table: table, Origin: v.gatewayPath(),
+			})
+		}
+	}
+}
+
+// passingRemotes gives the gateways of neighbours, with what may come from them:
+// packets of their own cluster and, when that passes on, of those behind it.
+func (v *view) passingRemotes() []cable.Remote {
+	var out []cable.Remote
+	for _, r := range v.remotes {
+		if !r.linked {
+			continue
+		}
+		prefixes := v.prefixesOf(v.net.Sources(v.own.Name, r.Name))
+		for i := range r.Gateways {
+			g := &r.Gateways[i]
+			out = append(out, cable.Remote{Cluster: r.Name, Gateway: g, Link: r.link, MTU: v.passingMTU(r, g), Prefixes: prefixes})
+			v.turnBack(r, g.Addresses)
+		}
+	}
+	return out
+}
+
+// passingMTU is what is left of a link's MTU for what is passed on.
+func (v *view) passingMTU(r *remote, g *fabric.Gateway) int {
+	mtu := v.mtu(r, r.link.Driver)
+	if c, ok := v.cableTo(r, g.Name); ok {
+		mtu = c.MTU
+	}
+	return v.linkMTU(mtu - cable.PassingOver(v.gateway.Addresses, g.Addresses))
+}
+
+// turnBack keeps what came from a neighbour from being passed on to clusters that
+// are reached through that neighbour only.
+func (v *view) turnBack(r *remote, from []netip.Addr) {
+	if !v.net.Passes(v.own.Name) {
+		return
+	}
+	for _, p := range v.prefixesOf(v.net.Back(v.own.Name, r.Name)) {
+		set := desired.SetTurn4In
+		if p.Addr().Is6() {
+			set = desired.SetTurn6In
+		}
+		for _, a := range from {
+			v.elements.add(desired.Element{
+				Set: set, Family: family(a), ID: a.String() + " . " + prefixText(p), Origin: clusterPath(r.Name),
+			})
+		}
+	}
+}
+
+// prefixesOf gives what packets of some clusters come from, and their gateways'
+// addresses in the tunnels.
+func (v *view) prefixesOf(clusters map[string]bool) []netip.Prefix {
+	var out []netip.Prefix
+	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		if r := v.byName[name]; r != nil {
+			out = append(append(out, r.sources...), r.tunnels()...)
+		}
+	}
+	return disjoint(out)
+}
+
+// tunnels gives the addresses of a cluster's gateways in the tunnels.
+func (r *remote) tunnels() []netip.Prefix {
+	var out []netip.Prefix
+	for i := range r.Gateways {
+		for _, a := range r.Gateways[i].Addresses {
+			out = append(out, single(a))
+		}
+	}
+	return out
+}
+
+// mate is another gateway of this cluster.
+type mate struct {
+	node    *Node
+	gateway string
+	addrs   []netip.Addr // in the tunnels
+}
+
+func (v *view) mates() []mate {
+	var out []mate
+	for i := range v.own.Gateways {
+		g := &v.own.Gateways[i]
+		if node := v.nodeNamed(g.Node); g.Name != v.gateway.Name && node != nil {
+			out = append(out, mate{node: node, gateway: g.Name, addrs: g.Addresses})
+		}
+	}
+	return out
+}
+
+// addMateLink makes the VXLAN between the gateways of this cluster for what is
+// passed on. It is not the one between nodes, as what came over it must leave over
+// a link of this gateway's own, and is never handed on again.
+func (v *view) addMateLink() {
+	if v.node == nil {
+		return
+	}
+	local, ok := v.underlay(v.node)
+	mates := v.mates()
+	if !ok || len(mates) == 0 {
+		return
+	}
+	over := vxlanOver4
+	if local.Is6() {
+		over = vxlanOver6
+	}
+	v.state.Links = append(v.state.Links, desired.Link{
+		Name: desired.MateLink, Type: desired.LinkVXLAN, MTU: v.linkMTU(v.underlayMTU() - over), Up: true,
+		MAC: hardwareAddr(v.node.Name), VNI: desired.PassID, Port: desired.VXLANPort, Local: local, Origin: v.gatewayPath(),
+	})
+	if v.v4 {
+		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{
+			Name: "net/ipv4/conf/" + desired.MateLink + "/rp_filter", Value: "2", Origin: v.gatewayPath(),
+		})
+	}
+	// Without an address the kernel takes nothing from a link, however loosely it
+	// looks at where a source is.
+	for _, a := range v.gateway.Addresses {
+		v.state.Addresses = append(v.state.Addresses, desired.Address{
+			Link: desired.MateLink, Prefix: single(a), Scope: "global", Origin: v.gatewayPath(),
+		})
+	}
+	for _, m := range mates {
+		v.addNeighbours(desired.MateLink, m.node, v.gatewayPath())
+	}
+	v.ruleFor(desired.MateLink, desired.RuleMate, desired.TableMate)
+}
+
+// addThrough names what goes through this gateway without connection tracking:
+// for other clusters, if this one passes on, and for the tunnel addresses of the
+// cluster's other gateways.
+func (v *view) addThrough() {
+	add := func(p netip.Prefix, origin string) {
+		v.elements.prefix(desired.SetThrough, p, netip.Prefix{}, origin)
+	}
+	for _, m := range v.mates() {
+		for _, a := range m.addrs {
+			add(single(a), clusterPath(v.own.Name))
+		}
+	}
+	if !v.net.Passes(v.own.Name) {
+		return
+	}
+	for _, r := range v.remotes {
+		for _, p := range append(r.tunnels(), r.visible...) {
+			add(p, clusterPath(r.Name))
+		}
+	}
+}
+
+// passTo finds how what is passed on goes to the gateway at the end of a path.
+func (v *view) passTo(r *remote, p Path) (desired.Cable, bool) {
+	next := p.Next(r.Name)
+	i := slices.IndexFunc(v.passing, func(c desired.Cable) bool { return c.Cluster == next && c.Gateway == p.Remote })
+	if i < 0 {
+		return desired.Cable{}, false
+	}
+	return v.passing[i], true
+}
+
+// passMTU is that of a route over a cable for what is passed on: what the way
+// carries, less what passing on adds; 0 = as much as the device.
+func (v *view) passMTU(c desired.Cable, p Path) int {
+	mtu := c.MTU
+	if p.MTU > 0 {
+		mtu = v.linkMTU(min(mtu, p.MTU-cable.PassingOver(v.gateway.Addresses, []netip.Addr{c.Endpoint.Addr()})))
+	}
+	i := slices.IndexFunc(v.state.Links, func(l desired.Link) bool { return l.Name == c.Link })
+	if i >= 0 && v.state.Links[i].MTU <= mtu {
+		return 0
+	}
+	return mtu
+}
+
+// routePassing routes what came over PassPrefix and MateLink. The own link comes
+// first; without one a packet is handed to the gateway that has the link, and from
+// there it leaves over a link or not at all: nothing goes in circles.
+func (v *view) routePassing() {
+	if v.gateway == nil || v.net.Mesh() || v.node == nil {
+		return
+	}
+	for _, m := range v.mates() {
+		for _, a := range m.addrs {
+			if via, ok := v.hop(m.node, family(a)); ok {
+				v.route(desired.Route{
+					Table: desired.TablePass, Dst: single(a), Type: desired.RouteUnicast, Link: desired.MateLink, Via: via,
+					Origin: clusterPath(v.own.Name),
+				})
+			}
+		}
+	}
+	passes := v.net.Passes(v.own.Name)
+	for _, r := range v.remotes {
+		for _, p := range r.tunnels() {
+			v.routeThrough(r, p, passes)
+		}
+		for _, p := range r.visible {
+			v.routeThrough(r, p, passes)
+		}
+	}
+}
+
+func (v *view) routeThrough(r *remote, dst netip.Prefix, passes bool) {
+	fam := family(dst.Addr())
+	route := desired.Route{Dst: dst, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
+	if c, ok := v.passTo(r, r.transit); ok && r.ownLink {
+		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.passMTU(c, r.transit)
+	}
+	route.Table = desired.TableMate
+	v.route(route)
+	if !passes {
+		return
+	}
+	route.Table = desired.TablePass
+	if via, ok := v.mateOn(r, fam); ok && route.Type == desired.RouteBlackhole {
+		route.Type, route.Link, route.Via = desired.RouteUnicast, desired.MateLink, via
+	}
+	v.route(route)
+}
+
+// mateOn is the next hop to the other gateway that has the link to a cluster.
+func (v *view) mateOn(r *remote, fam int) (netip.Addr, bool) {
+	mates := v.mates()
+	i := slices.IndexFunc(mates, func(m mate) bool { return r.reachable && m.gateway == r.path.Local })
+	if i < 0 || v.node == nil {
+		return netip.Addr{}, false
+	}
+	return v.hop(mates[i].node, fam)
+}
+
+// routeFar routes the tunnel addresses of a cluster that is reached through
+// others, for feeds, which run from end to end.
+func (v *view) routeFar(r *remote) {
+	for _, dst := range r.tunnels() {
+		fam := family(dst.Addr())
+		src, _ := ofFamily(v.gateway.Addresses, fam)
+		route := desired.Route{Table: desired.TableOut, Dst: dst, Type: desired.RouteUnicast, Src: src, Origin: clusterPath(r.Name)}
+		if c, ok := v.passTo(r, r.transit); ok && r.ownLink {
+			route.Link, route.Via, route.MTU = c.Link, c.Via(fam), v.passMTU(c, r.transit)
+		} else if via, ok := v.mateOn(r, fam); ok {
+			route.Link, route.Via = desired.MateLink, via
+		} else {
+			route.Type, route.Src = desired.RouteBlackhole, netip.Addr{}
+		}
+		v.route(route)
+	}
+}
