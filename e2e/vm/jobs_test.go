@@ -15,7 +15,7 @@ import (
 )
 
 // limit is how long a job may take, of which TCG needs the most.
-var limit = flag.Duration("limit", 15*time.Minute, "how long each job may take")
+var limit = flag.Duration("limit", 30*time.Minute, "how long each job may take")
 
 // machine skips, or fails where everything must be there.
 func machine(t *testing.T) Machine {
@@ -97,6 +97,58 @@ func TestKinds(t *testing.T) {
 	bin := build(t, "kernel.test=nodeagent/kernel", "hawser-agent=cmd/hawser-agent")
 	job(t, bin, `cd nodeagent/kernel && kernel.test -test.run Laws -test.timeout 10m`)
 }
+
+// TestCables runs the suite of every driver: WireGuard is the kernel's, and so is ESP.
+func TestCables(t *testing.T) {
+	bin := build(t, "cabletest.test=nodeagent/cable/cabletest", "hawser-agent=cmd/hawser-agent")
+	out := job(t, bin, `
+export HAWSER_CABLETEST_AGENT=$bin/hawser-agent
+cd nodeagent/cable/cabletest && cabletest.test -test.v -test.parallel 1 -test.timeout 25m
+`)
+	if strings.Contains(out, "--- SKIP") {
+		t.Error("something was skipped")
+	}
+}
+
+// TestIPsec runs what the agent does with strongSwan, with the kernel's ESP.
+func TestIPsec(t *testing.T) {
+	bin := build(t, "ipsec.test=nodeagent/ipsec")
+	job(t, bin, `cd nodeagent/ipsec && ipsec.test -test.v -test.parallel 1 -test.timeout 25m`)
+}
+
+// TestSpeed compares WireGuard in the kernel with wireguard-go, each between two
+// namespaces of one machine with one processor.
+func TestSpeed(t *testing.T) {
+	bin := build(t, "hawser-agent=cmd/hawser-agent")
+	job(t, bin, speed)
+}
+
+const speed = `
+for end in a b; do ip netns add $end; ip -n $end link set lo up; wg genkey >/tmp/$end.key; wg pubkey </tmp/$end.key >/tmp/$end.pub; done
+ip -n a link add eth0 type veth peer name eth0 netns b
+ip -n a addr add 192.0.2.1/24 dev eth0; ip -n b addr add 192.0.2.2/24 dev eth0
+ip -n a link set eth0 up; ip -n b link set eth0 up
+# $1 device, $2 third number of the addresses, $3 port
+tunnel() {
+  for end in a b; do
+    [ $end = a ] && other=b here=1 there=2 || { other=a here=2; there=1; }
+    ip netns exec $end wg set $1$end listen-port $3 private-key /tmp/$end.key peer $(cat /tmp/$other.pub) endpoint 192.0.2.$there:$3 allowed-ips 10.0.$2.0/24
+    ip -n $end addr add 10.0.$2.$here/24 dev $1$end; ip -n $end link set $1$end mtu 1420 up
+  done
+}
+for end in a b; do ip -n $end link add kern$end type wireguard; done
+tunnel kern 1 51821
+for end in a b; do ip netns exec $end hawser-agent wireguard user$end & done
+for end in a b; do for try in $(seq 300); do ip netns exec $end wg show user$end >/dev/null 2>&1 && break; sleep 0.2; done; done
+tunnel user 2 51822
+ip netns exec b iperf3 -s -D
+measure() { ip netns exec a iperf3 -c $1 -t 5 -J | jq '.end.sum_received.bits_per_second / 1e6'; }
+for round in 1 2 3; do
+  k=$(measure 10.0.1.2); u=$(measure 10.0.2.2); n=$(measure 192.0.2.2)
+  echo "speed: kernel $k, wireguard-go $u, without a tunnel $n Mbit/s, kernel / wireguard-go $(jq -n "$k / $u")"
+done
+kill %1 %2
+`
 
 // TestTour is the tour of the README over WireGuard in the kernel.
 func TestTour(t *testing.T) {
