@@ -228,9 +228,11 @@ func (v *view) passMTU(c desired.Cable, p Path) int {
 	return mtu
 }
 
-// routePassing routes what came over PassPrefix and MateLink. The own link comes
-// first; without one a packet is handed to the gateway that has the link, and from
-// there it leaves over a link or not at all: nothing goes in circles.
+// routePassing routes what came over PassPrefix and MateLink. It leaves over the
+// link that was chosen for the pair of clusters, so that it arrives at the gateway
+// from which the answers come; when that is another gateway's link it is handed to
+// that gateway, and from there it leaves over a link or not at all: nothing goes in
+// circles.
 func (v *view) routePassing() {
 	if v.gateway == nil || v.net.Mesh() || v.node == nil {
 		return
@@ -258,18 +260,19 @@ func (v *view) routePassing() {
 
 func (v *view) routeThrough(r *remote, dst netip.Prefix, passes bool) {
 	fam := family(dst.Addr())
-	route := desired.Route{Dst: dst, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
+	route := desired.Route{Table: desired.TableMate, Dst: dst, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
 	if c, ok := v.passTo(r, r.transit); ok && r.ownLink {
 		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.passMTU(c, r.transit)
 	}
-	route.Table = desired.TableMate
 	v.route(route)
 	if !passes {
 		return
 	}
 	route.Table = desired.TablePass
-	if via, ok := v.mateOn(r, fam); ok && route.Type == desired.RouteBlackhole {
-		route.Type, route.Link, route.Via = desired.RouteUnicast, desired.MateLink, via
+	if via, ok := v.mateOn(r, fam); ok {
+		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, desired.MateLink, via, 0
+	} else if c, ok := v.passTo(r, r.path); ok && v.carries(r) {
+		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.passMTU(c, r.path)
 	}
 	v.route(route)
 }
