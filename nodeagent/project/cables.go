@@ -241,11 +241,23 @@ func (v *view) carries(r *remote) bool {
 // WireGuard's that is the one of the oldest epoch that both ends have, as a new
 // epoch may not have come to every gateway yet.
 func (v *view) cableTo(r *remote, gateway string) (desired.Cable, bool) {
-	i := slices.IndexFunc(v.state.Cables, func(c desired.Cable) bool { return c.Cluster == r.Name && c.Gateway == gateway })
-	if i < 0 {
+	all := v.cablesTo(r, gateway)
+	if len(all) == 0 {
 		return desired.Cable{}, false
 	}
-	return v.state.Cables[i], true
+	return all[0], true
+}
+
+// cablesTo gives all cables to a remote gateway, that to use first.
+func (v *view) cablesTo(r *remote, gateway string) []desired.Cable {
+	first, _ := slices.BinarySearchFunc(v.state.Cables, gateway, func(c desired.Cable, name string) int {
+		return cmp.Or(cmp.Compare(c.Cluster, r.Name), cmp.Compare(c.Gateway, name))
+	})
+	behind := first
+	for behind < len(v.state.Cables) && v.state.Cables[behind].Cluster == r.Name && v.state.Cables[behind].Gateway == gateway {
+		behind++
+	}
+	return v.state.Cables[first:behind]
 }
 
 // devicesTo gives the devices that lead to a remote gateway, one a cable, that to
@@ -253,8 +265,8 @@ func (v *view) cableTo(r *remote, gateway string) (desired.Cable, bool) {
 func (v *view) devicesTo(r *remote, gateway string) []string {
 	var out []string
 	rank := -1
-	for _, c := range v.state.Cables {
-		if c.Cluster == r.Name && c.Gateway == gateway && c.Rank > rank && !slices.Contains(out, c.Link) {
+	for _, c := range v.cablesTo(r, gateway) {
+		if c.Rank > rank && !slices.Contains(out, c.Link) {
 			rank = c.Rank
 			out = append(out, c.Link)
 		}

@@ -1,0 +1,184 @@
+package cable
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected objects")
+
+func site() Site {
+	return Site{
+		Cluster: "g1", Epochs: []int{1}, V4: true, V6: true, Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
+		Gateway: &fabric.Gateway{
+			Name: "a", Node: "n", Port: 51820,
+			Addresses: []netip.Addr{netip.MustParseAddr("241.0.0.1"), netip.MustParseAddr("fd00:41::1")},
+			Keys:      []fabric.Key{{Epoch: 1, Public: "own", Ed25519: "own"}},
+		},
+		Keys: &fabric.Keys{Epochs: []fabric.EpochKeys{{
+			Epoch: 1, Gateways: map[string]fabric.Secret{"a": {1}}, Ed25519: map[string]fabric.Secret{"a": {1}},
+		}}},
+		IPsec: fabric.IPsec{
+			Encapsulation: fabric.EncapsulationAuto, IKEPort: 500, NATPort: 4500, Proposals: []string{fabric.ProposalAESGCM},
+			Rekey: fabric.Duration(time.Hour),
+		},
+	}
+}
+
+// far is the i-th remote gateway, each of a cluster of its own; odd ones are
+// reached over IPv6 outside.
+func far(driver string, i int) Remote {
+	addr := netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", 10+i))
+	if i%2 == 1 {
+		addr = netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", 10+i))
+	}
+	return Remote{
+		Cluster: fmt.Sprintf("r%d", i), Link: fabric.Link{Driver: driver, Keepalive: fabric.Duration(25 * time.Second)},
+		Own: 51820, Base: 51820 + 100*i, Addr: addr, Addrs: []netip.Addr{addr}, MTU: 1400,
+		Prefixes: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("242.%d.0.0/24", i)), netip.MustParsePrefix(fmt.Sprintf("fd00:42:%d::/64", i))},
+		Gateway: &fabric.Gateway{
+			Name: "a", Lane: i, Port: 51820 + 100*i,
+			Addresses: []netip.Addr{netip.MustParseAddr(fmt.Sprintf("241.0.0.%d", 10+i)), netip.MustParseAddr(fmt.Sprintf("fd00:41::%d", 10+i))},
+			Keys:      []fabric.Key{{Epoch: 1, Public: fmt.Sprintf("key%d", i), Ed25519: fmt.Sprintf("key%d", i)}},
+		},
+	}
+}
+
+// objects tells everything that was built, a line each.
+func objects(b Built) []string {
+	var out []string
+	add := func(kind, key string, fields []diff.Field) {
+		line := kind + " " + key
+		for _, f := range fields {
+			if f.Value != "" {
+				line += " " + f.Name + "=" + f.Text()
+			}
+		}
+		out = append(out, line)
+	}
+	told(add, "sysctl", b.Sysctls)
+	told(add, "link", b.Links)
+	told(add, "wireguard", b.Wireguards)
+	told(add, "ipsec", b.IPsecs)
+	told(add, "peer", b.Peers)
+	told(add, "address", b.Addresses)
+	told(add, "neighbour", b.Neighbours)
+	told(add, "forward", b.Forwards)
+	told(add, "rule", b.Rules)
+	told(add, "route", b.Routes)
+	told(add, "element", b.Elements)
+	for _, c := range b.Cables {
+		out = append(out, fmt.Sprintf("cable %s/%s %s %d via %v %v mtu %d clear %v at %v sent %q received %q",
+			c.Cluster, c.Gateway, c.Link, c.Port, c.Via4, c.Via6, c.MTU, c.Clear, c.Endpoint, c.Sent, c.Received))
+	}
+	for _, p := range b.Problems {
+		out = append(out, "problem "+p.Path+" "+p.Code+": "+p.Text)
+	}
+	return out
+}
+
+func told[S diff.Spec](add func(kind, key string, fields []diff.Field), kind string, list []S) {
+	for _, s := range list {
+		add(kind, s.Key(), s.Fields())
+	}
+}
+
+// TestRemotesApart: a remote more changes nothing that is there for the others,
+// and equal arguments give equal results.
+func TestRemotesApart(t *testing.T) {
+	t.Parallel()
+	for _, d := range Drivers() {
+		name := d.Traits().Name
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var remotes []Remote
+			for i := range 4 {
+				remotes = append(remotes, far(name, i))
+			}
+			all := objects(d.Build(site(), remotes))
+			if again := objects(d.Build(site(), remotes)); !slices.Equal(all, again) {
+				t.Errorf("equal arguments give (-first +second):\n%s", cmp.Diff(all, again))
+			}
+			for i := range remotes {
+				for _, line := range objects(d.Build(site(), slices.Delete(slices.Clone(remotes), i, i+1))) {
+					if !slices.Contains(all, line) {
+						t.Errorf("without %s there is %s", remotes[i].Cluster, line)
+					}
+				}
+			}
+			for _, r := range remotes {
+				if !slices.ContainsFunc(all, func(line string) bool { return strings.HasPrefix(line, "cable "+r.Cluster+"/a ") }) {
+					t.Errorf("no cable to %s", r.Cluster)
+				}
+			}
+		})
+	}
+}
+
+// TestNames: a device's name fits into the 15 bytes that the kernel has for it.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for _, d := range Drivers() {
+		r := far(d.Traits().Name, 31)
+		r.Own = 65000
+		r.Link.Port = 65000
+		s := site()
+		s.Gateway.Port = 65000
+		for _, l := range d.Build(s, []Remote{r}).Links {
+			if len(l.Name) > 15 {
+				t.Errorf("driver %s: link %q", d.Traits().Name, l.Name)
+			}
+		}
+	}
+}
+
+func TestVXLAN(t *testing.T) {
+	t.Parallel()
+	six := far(fabric.DriverVXLAN, 1)
+	six.Addrs = append(six.Addrs, netip.MustParseAddr("198.51.100.1"))
+	unknown := far(fabric.DriverVXLAN, 2)
+	unknown.Addr, unknown.Addrs = netip.Addr{}, nil
+	alone := far(fabric.DriverVXLAN, 4)
+	alone.Gateway.Addresses = alone.Gateway.Addresses[1:]
+	have := strings.Join(objects(vxlan{}.Build(site(), []Remote{far(fabric.DriverVXLAN, 0), six, unknown, alone})), "\n") + "\n"
+	if *update {
+		if err := os.WriteFile("testdata/vxlan.txt", []byte(have), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/vxlan.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), have); d != "" {
+		t.Errorf("objects (-want +got):\n%s", d)
+	}
+}
+
+// TestNamed: every driver is found by its name, and no other.
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{fabric.DriverWireguard, fabric.DriverVXLAN, fabric.DriverIPsec} {
+		if d := Named(name); d == nil || d.Traits().Name != name {
+			t.Errorf("%s: %v", name, d)
+		}
+	}
+	if d := Named("carrier-pigeon"); d != nil {
+		t.Errorf("an unknown driver is %v", d)
+	}
+	b := Build(site(), []Remote{far("carrier-pigeon", 0)})
+	if lines := objects(b); len(lines) != 0 {
+		t.Errorf("built for an unknown driver: %v", lines)
+	}
+}
