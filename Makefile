@@ -23,7 +23,7 @@ unit: ## what fails is run once more alone, and told
 	@hack/test.sh -race $$($(GO) list ./... | grep -v /e2e)
 
 e2e: build ## scenarios over the built binaries, real packets; one package after another, as some measure time
-	@hack/test.sh -race -count=1 -p 1 -parallel 4 -timeout 20m ./e2e/...
+	@hack/test.sh -race -count=1 -p 1 -parallel 4 -timeout 40m ./e2e/...
 
 e2e-vm: setup ## kernel WireGuard, ESP and VRF: a Debian kernel in QEMU; one job with VM='-run Tour'
 	@hack/setup-vm.sh >/dev/null

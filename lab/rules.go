@@ -28,6 +28,8 @@ func rules(n *node, services []service) string {
 		chain(&out, "noendpoints", "", reject)
 		chain(&out, "forward", "type filter hook forward priority 0", []string{"jump noendpoints"})
 		chain(&out, "local", "type filter hook output priority 0", []string{"jump noendpoints"})
+		chain(&out, "strangers", "", f.masqueradeUnless("saddr", pods))
+		chain(&out, "leaving", "", f.masqueradeUnless("daddr", slices.Concat(pods, ranges)))
 		chain(&out, "postrouting", "type nat hook postrouting priority 100", f.masquerade(pods, ranges, hairpin))
 		out.WriteString("}\n")
 	}
@@ -113,16 +115,28 @@ func (f ruleFamily) target(b backend, name string, port int) (netip.Addr, int) {
 	return addr, 0
 }
 
+// masqueradeUnless spares packets with an address in any of the prefixes. It asks
+// for one after the other, without a set: a packet that is under way while the
+// table is replaced finds the old table's sets empty, and would not be spared.
+func (f ruleFamily) masqueradeUnless(field string, prefixes []string) []string {
+	var out []string
+	for _, p := range prefixes {
+		out = append(out, fmt.Sprintf("%s %s %s return", f.name, field, p))
+	}
+	return append(out, "masquerade")
+}
+
 func (f ruleFamily) masquerade(pods, ranges, hairpin []string) []string {
-	inside := strings.Join(pods, ", ")
 	var out []string
 	if len(hairpin) > 0 {
 		out = append(out, fmt.Sprintf("ct status dnat %s saddr . %s daddr { %s } masquerade", f.name, f.name, strings.Join(hairpin, ", ")))
 	}
 	for _, services := range ranges {
 		// As kube-proxy with --cluster-cidr: whoever is no pod is answered through this node.
-		out = append(out, fmt.Sprintf("ct status dnat ct original %s daddr %s %s saddr != { %s } masquerade", f.name, services, f.name, inside))
+		out = append(out, fmt.Sprintf("ct status dnat ct original %s daddr %s jump strangers", f.name, services))
 	}
-	return append(out, fmt.Sprintf("%s saddr { %s } %s daddr != { %s } masquerade",
-		f.name, inside, f.name, strings.Join(slices.Concat(pods, ranges), ", ")))
+	for _, p := range pods {
+		out = append(out, fmt.Sprintf("%s saddr %s jump leaving", f.name, p))
+	}
+	return out
 }

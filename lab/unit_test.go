@@ -185,6 +185,23 @@ func TestFaultArguments(t *testing.T) {
 	}
 }
 
+// TestRulesWhileTheyAreReplaced: whether a packet is masqueraded must not hang on
+// a set, as a set of a table that is being replaced matches nothing.
+func TestRulesWhileTheyAreReplaced(t *testing.T) {
+	t.Parallel()
+	prefixes := func(texts ...string) (out []netip.Prefix) {
+		for _, text := range texts {
+			out = append(out, netip.MustParsePrefix(text))
+		}
+		return out
+	}
+	n := &node{wide: prefixes("10.7.0.0/16", "10.8.0.0/16", "fd00:7::/64"), services: prefixes("10.77.0.0/16", "fd00:77::/112")}
+	text := rules(n, nil)
+	if strings.Contains(text, "!=") || !strings.Contains(text, "ip daddr 10.8.0.0/16 return") || strings.Count(text, "\n    masquerade\n") != 4 {
+		t.Error(text)
+	}
+}
+
 func TestDropRules(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -43,7 +43,7 @@ func job(t *testing.T, bin, script string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), *limit)
 	defer cancel()
 	begin := time.Now()
-	out, err := m.Run(ctx, fmt.Sprintf("set -euo pipefail\ncd %q\nexport bin=%q PATH=%q:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root REQUIRE_KERNEL=1 TMPDIR=/tmp\n%s",
+	out, err := m.Run(ctx, fmt.Sprintf("set -euo pipefail\ncd %q\nexport bin=%q PATH=%q:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root REQUIRE_KERNEL=1 TMPDIR=/tmp\nmodprobe tun\n%s",
 		root, bin, bin, script))
 	t.Logf("%s in the virtual machine\n%s", time.Since(begin).Round(time.Second), tail(out))
 	if err != nil {
