@@ -71,7 +71,7 @@ func (d *daemon) renumber(n *node, f Fault) error {
 	case d.world.holds(want):
 		return fmt.Errorf("renumber %s: the address is taken", want)
 	}
-	old := first(have, sameFamily(want))
+	old, _ := source(have, want, d.world.file) // of the same network, if it has one there
 	if !old.IsValid() {
 		return fmt.Errorf("renumber %s: node %s has no address of the family", want, n.id())
 	}

@@ -77,16 +77,16 @@ func (g *gate) become(t *site, w *world) error {
 	for _, a := range t.Addresses {
 		errs = append(errs, g.space.address(router.Out, host(a)))
 	}
-	if len(g.addrs) > 0 && !slices.Equal(g.addrs, t.Addresses) {
-		// The mappings are of the address that it had.
-		errs = append(errs, g.forget())
-	}
-	g.addrs = t.Addresses
 	errs = append(errs, setRoutes(g.space, g.routes, t.routes(w)))
 	if text := t.Rules(t.inside); text != g.rules {
 		errs = append(errs, loadRules(g.space.path, text))
 		g.rules = text
 	}
+	if len(g.addrs) > 0 && !slices.Equal(g.addrs, t.Addresses) {
+		// The mappings are of the address that it had; packets renew them for ever.
+		errs = append(errs, g.forget())
+	}
+	g.addrs = t.Addresses
 	return errors.Join(errs...)
 }
 
