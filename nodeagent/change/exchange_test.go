@@ -1,0 +1,156 @@
+package change
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/socket"
+)
+
+// party is an Exchange whose sockets and kernel are the test's.
+type party struct {
+	*Exchange
+	name  string
+	addr  netip.Addr
+	other *party
+	disk  map[string]Kept
+	saves int
+}
+
+func newParty(name, addr string, kept map[string]Kept) *party {
+	p := &party{name: name, addr: netip.MustParseAddr(addr)}
+	p.Exchange = New(Config{
+		Port: 4808, Log: slog.New(slog.DiscardHandler), Kept: kept, OnChange: func() {},
+		Keep: func(k map[string]Kept) error {
+			p.disk = k
+			p.saves++
+			return nil
+		},
+	})
+	return p
+}
+
+func parties() (a, b *party) {
+	a, b = newParty("g1/a", "241.0.0.1", nil), newParty("g2/a", "241.0.0.2", nil)
+	a.other, b.other = b, a
+	return a, b
+}
+
+func (p *party) set(want Cable) {
+	p.Set(p.name, []Peer{{Name: p.other.name, Want: want, Source: p.addr, Addr: p.other.addr}})
+}
+
+// pass does what the agent does: make what is said, and tell.
+func (p *party) pass(want Cable) {
+	p.set(want)
+	p.keep()
+	cables := p.Cables()[p.other.name]
+	if cables == nil {
+		cables = []Cable{want}
+	}
+	done := Applied{Use: cables[0], Devices: map[Cable][]string{}}
+	for _, c := range cables {
+		done.Devices[c] = []string{c.String()}
+	}
+	p.Applied(map[string]Applied{p.other.name: done})
+}
+
+// turn sends what is due, and the answers.
+func (p *party) turn(now time.Time) {
+	out, _ := p.tick(now)
+	p.keep()
+	for _, d := range out {
+		p.deliver(d)
+	}
+}
+
+func (p *party) deliver(d socket.Datagram) {
+	at := socket.Place{Addr: d.To.Addr(), Device: d.From.Device}
+	for _, answer := range p.other.receive(at, netip.AddrPortFrom(p.addr, 4808), d.Raw) {
+		p.receive(d.From, netip.AddrPortFrom(d.To.Addr(), 4808), answer.Raw)
+	}
+}
+
+func TestExchange(t *testing.T) {
+	t.Parallel()
+	was, is := universe()[0], universe()[1]
+	a, b := parties()
+	a.pass(was)
+	b.pass(was)
+	if out, _ := a.tick(time.Now()); len(out) > 0 {
+		t.Errorf("%d messages while nothing changes", len(out))
+	}
+	now := time.Now()
+	for range 200 {
+		now = now.Add(eager)
+		a.pass(is)
+		b.pass(is)
+		a.turn(now)
+		b.turn(now)
+	}
+	for _, p := range []*party{a, b} {
+		if kept := p.disk[p.other.name]; kept.Use != is {
+			t.Errorf("%s kept %+v", p.name, kept)
+		}
+	}
+}
+
+// TestHistory: an agent that starts writes nothing before it knows its pairs, and
+// goes on where it was.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	was, is := universe()[0], universe()[1]
+	kept := map[string]Kept{"g2/a": {Cables: []Cable{was, is}, Use: was}}
+	p := newParty("g1/a", "241.0.0.1", kept)
+	p.other = newParty("g2/a", "241.0.0.2", nil)
+	p.keep()
+	if p.saves > 0 {
+		t.Error("wrote before it knew anything")
+	}
+	p.set(is)
+	p.keep()
+	if got := p.Cables()["g2/a"]; len(got) != 2 || got[0] != was || got[1] != is {
+		t.Errorf("begins with %v", got)
+	}
+}
+
+// TestStrangers: what does not come from the peer over its cable has no answer.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	was, is := universe()[0], universe()[1]
+	a, b := parties()
+	a.pass(was)
+	b.pass(was)
+	a.pass(is)
+	out, _ := a.tick(time.Now())
+	if len(out) == 0 {
+		t.Fatal("nothing is asked")
+	}
+	raw, from := out[0].Raw, netip.AddrPortFrom(a.addr, 4808)
+	at := socket.Place{Addr: b.addr, Device: was.String()}
+	other := at
+	other.Device = is.String()
+	damaged := append([]byte{}, raw...)
+	damaged[32]++ // whose it says it is
+	tests := map[string]struct {
+		at   socket.Place
+		from netip.AddrPort
+		raw  []byte
+	}{
+		"address": {at, netip.MustParseAddrPort("241.0.0.9:4808"), raw},
+		"port":    {at, netip.MustParseAddrPort("241.0.0.1:4809"), raw},
+		"device":  {other, from, raw},
+		"name":    {at, from, damaged},
+		"cut":     {at, from, raw[:20]},
+	}
+	for name, tt := range tests {
+		if got := b.receive(tt.at, tt.from, tt.raw); got != nil {
+			t.Errorf("%s: answered", name)
+		}
+	}
+	if got := b.receive(at, from, raw); len(got) != 1 {
+		t.Error("the peer itself is not answered")
+	}
+}
