@@ -38,6 +38,7 @@ type model struct {
 	mail   []flight
 	broken map[Cable]bool // a firewall drops it, in one direction or both
 	loss   float64
+	deaf   [2]time.Time // until when an end gets no message
 	log    []string
 }
 
@@ -94,7 +95,7 @@ func (m *model) step(i int) {
 // converge is a pass.
 func (m *model) converge(i int) {
 	e := m.ends[i]
-	e.pass = m.now.Add(time.Duration(m.r.IntN(1500)) * time.Millisecond)
+	e.pass = m.now.Add(time.Duration(m.r.IntN([]int{300, 1500, 20000}[m.r.IntN(3)])) * time.Millisecond)
 	e.kept = e.pair.Keep()
 	if !slices.Equal(e.cables, e.pair.Cables()) || e.use != e.pair.Use() {
 		m.note("end %d has %s over %s", i, e.pair.Cables(), e.pair.Use())
@@ -111,6 +112,7 @@ func (m *model) deliver() {
 		switch {
 		case f.due.After(m.now):
 			m.mail = append(m.mail, f)
+		case m.deaf[f.to].After(m.now):
 		case e.pair != nil && slices.Contains(e.cables, f.On):
 			if answer, ok := e.pair.Receive(f.On, f.Message, m.now); ok {
 				m.speak(f.to, []Outgoing{{f.On, answer}})
@@ -199,6 +201,9 @@ func (m *model) run(span time.Duration, restarts bool) error {
 		if restarts && m.r.IntN(1500) == 0 {
 			e := m.ends[m.r.IntN(2)]
 			e.pair, e.back = nil, m.now.Add(time.Duration(m.r.IntN(15000))*time.Millisecond)
+		}
+		if m.loss > 0 && m.r.IntN(1000) == 0 {
+			m.deaf[m.r.IntN(2)] = m.now.Add(time.Duration(m.r.IntN(20000)) * time.Millisecond)
 		}
 		m.deliver()
 		m.step(0)
