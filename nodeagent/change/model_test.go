@@ -240,9 +240,9 @@ func (m *model) settled() error {
 // commits that come to them at different times.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	runs := uint64(200)
+	runs := uint64(60)
 	if testing.Short() {
-		runs = 50
+		runs = 20
 	}
 	for seed := range runs {
 		m := newModel(seed, seed%4 == 0)

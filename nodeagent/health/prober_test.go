@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -56,7 +57,7 @@ func start(t *testing.T, cluster, gateway string, addr netip.Addr, port uint16) 
 // await waits for a condition of the snapshot.
 func (r *rig) await(t *testing.T, what string, ok func(Snapshot) bool) Snapshot {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		s := r.Snapshot()
 		if ok(s) {
@@ -66,7 +67,7 @@ func (r *rig) await(t *testing.T, what string, ok func(Snapshot) bool) Snapshot 
 		case <-r.changes:
 		case <-time.After(20 * time.Millisecond): // the counters move without a change of state
 		case <-deadline:
-			t.Fatalf("%s does not come: %+v", what, s)
+			t.Fatalf("%s does not come: %.2000s", what, fmt.Sprintf("%+v", s))
 		}
 	}
 }
