@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/change"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -80,8 +81,11 @@ func (c *cabling) want(f *fabric.Fabric, gateway, cluster, remote string) (chang
 	if a == nil || b == nil {
 		return change.Cable{}, false
 	}
-	cable := project.CableOf(f.Link(c.cluster, cluster), a, b)
-	out := change.Cable{Driver: cable.Driver, Ports: [2]int{cable.Own, cable.Remote}}
+	is := project.CableOf(f.Link(c.cluster, cluster), a, b)
+	out := change.Cable{Driver: is.Driver, Ports: [2]int{is.Own, is.Remote}}
+	if d := cable.Named(is.Driver); d != nil && d.Traits().Fixed {
+		return change.Cable{Driver: is.Driver}, true
+	}
 	if c.cluster+"/"+gateway > cluster+"/"+remote {
 		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
 	}
@@ -121,15 +125,15 @@ func (c *cabling) stand(r converge.Report, in project.Input, n *node) {
 	self, all := c.cluster+"/"+gateway.Name, map[string]change.Applied{}
 	for _, made := range n.Cables {
 		peer := made.Cluster + "/" + made.Gateway
-		cable, ok := c.cableOf(in, gateway.Name, made)
+		one, ok := c.cableOf(in, gateway.Name, made)
 		if !ok {
 			continue
 		}
 		if _, known := all[peer]; !known {
-			all[peer] = change.Applied{Use: c.used(in, self, peer, cable), Devices: map[change.Cable][]string{}}
+			all[peer] = change.Applied{Use: c.used(in, self, peer, one), Devices: map[change.Cable][]string{}}
 		}
-		if !slices.ContainsFunc(slices.Concat(r.Failed, r.Blocked, r.Fights), func(p converge.Problem) bool { return concerns(p, made.Link) }) {
-			all[peer].Devices[cable] = append(all[peer].Devices[cable], made.Link)
+		if !slices.ContainsFunc(slices.Concat(r.Failed, r.Blocked, r.Fights), func(p converge.Problem) bool { return concerns(p, made) }) {
+			all[peer].Devices[one] = append(all[peer].Devices[one], made.Link)
 		}
 	}
 	c.Applied(all)
@@ -165,12 +169,15 @@ func turnedBack(self, peer string, p project.Cable) change.Cable {
 
 // concerns reports whether a problem may keep a cable from working: all but those
 // of names and of other cables.
-func concerns(p converge.Problem, device string) bool {
-	if p.Kind == "dns zone" || p.Kind == "dns service" {
+func concerns(p converge.Problem, made desired.Cable) bool {
+	switch p.Kind {
+	case "dns zone", "dns service":
 		return false
+	case "ipsec":
+		return made.Driver == fabric.DriverIPsec && (p.Key == "" || p.Key == desired.IPsecName(made.Cluster, made.Gateway))
 	}
 	link, _, _ := strings.Cut(p.Key, "/")
-	return !desired.IsCable(link) || link == device
+	return !desired.IsCable(link) || link == made.Link
 }
 
 // changing tells how far the change of a pair is; nil = none goes on.

@@ -39,6 +39,9 @@ type Traits struct {
 	Roams bool
 	// Clear says that what it carries can be read on the way.
 	Clear bool
+	// Fixed says that its ports are those of the whole clusterset, so that a pair has
+	// one cable of it at a time.
+	Fixed bool
 	// Keys names the sort of private key that a gateway needs; empty = none.
 	Keys string
 }

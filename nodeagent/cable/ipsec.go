@@ -34,7 +34,7 @@ const vxlanOver4 = 20 + 8 + 8 + 14
 func (ipsec) Traits() Traits {
 	return Traits{
 		Name: fabric.DriverIPsec, Over4: 20 + espOver + vxlanOver4, Over6: 40 + espOver + vxlanOver4,
-		Userspace: userspaceMost, Keys: Ed25519,
+		Userspace: userspaceMost, Fixed: true, Keys: Ed25519,
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 type Cable struct {
 	Driver string `json:"driver"`
 	// Ports are the base ports (UDP) of both ends, that of the gateway whose name
-	// sorts first in front.
+	// sorts first in front; 0 where they tell no cables apart.
 	Ports [2]int `json:"ports"`
 	// Alt says that both ends listen at the other end of their ranges, as they
 	// already use the ports themselves for the cable before.
@@ -32,6 +32,9 @@ type Cable struct {
 
 // String gives the cable as in "wireguard 51820-51820".
 func (c Cable) String() string {
+	if c.Ports == [2]int{} {
+		return c.Driver
+	}
 	text := fmt.Sprintf("%s %d-%d", c.Driver, c.Ports[0], c.Ports[1])
 	if c.Alt {
 		text += " (other ports)"

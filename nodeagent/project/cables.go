@@ -153,6 +153,8 @@ func (v *view) cableRemotes() []cable.Remote {
 }
 
 func (v *view) cableRemote(r *remote, g *fabric.Gateway, c Cable, rank int) cable.Remote {
+	usual := CableOf(r.link, v.gateway, g)
+	c.Own, c.Remote = cmp.Or(c.Own, usual.Own), cmp.Or(c.Remote, usual.Remote)
 	out := cable.Remote{
 		Cluster: r.Name, Gateway: g, Link: r.link, Rank: rank, Own: c.Own, Alt: c.Alt, MTU: v.mtu(r, c.Driver),
 	}

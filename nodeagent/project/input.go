@@ -132,7 +132,8 @@ type Path struct {
 // fabric says now.
 type Cable struct {
 	Driver string
-	// Own and Remote are the ports from which those of either end count.
+	// Own and Remote are the ports from which those of either end count; 0 = as the
+	// fabric says.
 	Own, Remote int
 	Alt         bool // see cable.Remote
 }
