@@ -20,7 +20,8 @@ import (
 // cabling changes the cables of this gateway's pairs.
 type cabling struct {
 	*change.Exchange
-	cluster string
+	cluster  string
+	retained retained
 }
 
 func newCabling(config Config, log *slog.Logger, look func()) *cabling {

@@ -145,6 +145,18 @@ func (x *Exchange) Cables() map[string][]Cable {
 	return out
 }
 
+// Holds reports whether any pair has a cable of a driver.
+func (x *Exchange) Holds(driver string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for name := range x.links {
+		if slices.ContainsFunc(x.kept[name].Cables, func(c Cable) bool { return c.Driver == driver }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Applied says what the kernel has, by peer. One that is missing has what it had.
 func (x *Exchange) Applied(applied map[string]Applied) {
 	now := time.Now()
