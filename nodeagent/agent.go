@@ -119,7 +119,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		Resync:       config.Resync,
 		Hurry:        &converge.Hurry[*node]{Source: a.hurried, Trigger: a.urgent, Done: a.routed},
 	}
-	a.secured = &ipsec.Watch{Charon: a.charon, Log: log, Wanted: a.connectionsWanted, Ended: a.look}
+	a.secured = &ipsec.Watch{Charon: a.charon, Log: log, Wanted: a.connectionsWanted, Look: a.look}
 	a.shown.Store(&view{})
 	return a, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -91,15 +92,17 @@ func (c *Charon) present() bool {
 	return err == nil
 }
 
-// Alive reports whether it answers.
+// Alive reports whether there is one. One that is busy or hangs is: Watch finds out
+// which of the two it is.
 func (c *Charon) Alive() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*pollInterval)
 	defer cancel()
 	client, err := c.Dial(ctx)
 	if err != nil {
-		return false
+		return !errors.Is(err, ErrNoCharon)
 	}
-	return client.Close() == nil
+	_ = client.Close()
+	return true
 }
 
 // InKernel reports whether the kernel encrypts.
@@ -218,50 +221,76 @@ func (c *Charon) lastWords() string {
 
 // Stop ends our own charon, which tells all peers, and waits until it is gone. The
 // host's goes on.
-func (c *Charon) Stop(ctx context.Context) error {
+func (c *Charon) Stop(context.Context) error {
 	if !c.Own() {
 		return nil
 	}
-	client, err := c.Dial(ctx)
-	if errors.Is(err, ErrNoCharon) {
+	process, err := c.process()
+	if err != nil {
+		return err
+	}
+	if process < 0 {
 		_ = os.Remove(c.Socket()) // of one that was killed
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	pid, err := client.PID()
-	if err = errors.Join(err, client.Close()); err != nil {
-		return err
-	}
-	process, err := c.process(pid)
-	if err != nil {
-		return err
-	}
 	defer unix.Close(process)
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
-		if err := unix.PidfdSendSignal(process, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("end charon, process %d: %w", pid, err)
+		if err := send(process, signal); err != nil {
+			return err
 		}
 		if gone(process, stopTimeout) {
 			_ = os.Remove(c.Socket())
 			return nil
 		}
 	}
-	return fmt.Errorf("end charon, process %d: it goes on", pid)
+	return errors.New("end charon: it goes on")
 }
 
-// process opens the process behind the socket, after a look whether it is a charon.
-func (c *Charon) process(pid int) (fd int, err error) {
-	fd, err = unix.PidfdOpen(pid, 0)
+// kill ends our own charon at once; all that it holds in the kernel goes with it.
+func (c *Charon) kill() error {
+	process, err := c.process()
+	if err != nil || process < 0 {
+		return err
+	}
+	defer unix.Close(process)
+	return send(process, unix.SIGKILL)
+}
+
+func send(process int, signal unix.Signal) error {
+	if err := unix.PidfdSendSignal(process, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("end charon: %w", err)
+	}
+	return nil
+}
+
+// process opens our own charon's process: the one that works in its folder; -1 when
+// there is none. One that hangs cannot be asked through its socket.
+func (c *Charon) process() (fd int, err error) {
+	dir, err := os.Stat(c.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, nil
+	}
 	if err != nil {
-		return 0, fmt.Errorf("find charon, process %d: %w", pid, err)
+		return -1, fmt.Errorf("find charon: %w", err)
 	}
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil || !strings.HasPrefix(filepath.Base(exe), "charon") {
-		return 0, errors.Join(fmt.Errorf("process %d behind %s is no charon: %q", pid, c.Socket(), exe), err, unix.Close(fd))
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return -1, fmt.Errorf("find charon: %w", err)
 	}
-	return fd, nil
+	for _, path := range all {
+		cwd, err := os.Stat(path + "/cwd")
+		if err != nil || !os.SameFile(cwd, dir) {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(path))
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+			if exe, err := os.Readlink(path + "/exe"); err == nil && strings.HasPrefix(filepath.Base(exe), "charon") {
+				return fd, nil
+			}
+			_ = unix.Close(fd)
+		}
+	}
+	return -1, nil
 }
 
 // gone waits for the end of a process.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/ipsec/vici"
 	"hawser.dev/hawser/schema/fabric"
@@ -26,6 +28,30 @@ func (e *end) states(t *testing.T) map[string]State {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// TestHangs has a charon that stops for good: it is ended.
+func TestHangs(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, false)
+	to := a.to(b)
+	a.converge(t, to)
+	looks := make(chan struct{}, 100)
+	watch := &Watch{
+		Charon: a.charon, Wanted: func() []desired.IPsec { return []desired.IPsec{to} }, Log: slog.New(slog.DiscardHandler),
+		Look: func() { looks <- struct{}{} },
+	}
+	go func() { _ = watch.Run(t.Context()) }()
+	process, err := a.charon.process()
+	if err != nil || process < 0 {
+		t.Fatal(process, err)
+	}
+	defer unix.Close(process)
+	if err := send(process, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of charon", func() bool { return !a.charon.Alive() })
+	<-looks
 }
 
 func (e *end) reaches(t *testing.T, o *end) {
@@ -159,7 +185,7 @@ func TestReturns(t *testing.T) {
 	wanted := map[*end]desired.IPsec{a: a.to(b), b: b.to(a)}
 	for e, w := range wanted {
 		e.converge(t, w)
-		watch := &Watch{Charon: e.charon, Wanted: func() []desired.IPsec { return []desired.IPsec{w} }, Log: slog.New(slog.DiscardHandler)}
+		watch := &Watch{Charon: e.charon, Wanted: func() []desired.IPsec { return []desired.IPsec{w} }, Log: slog.New(slog.DiscardHandler), Look: func() {}}
 		go func() { _ = watch.Run(t.Context()) }()
 	}
 	a.reaches(t, b)

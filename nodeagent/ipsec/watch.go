@@ -3,13 +3,10 @@ package ipsec
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/ipsec/vici"
@@ -33,8 +30,9 @@ type Watch struct {
 	// Wanted gives the connections that should be there.
 	Wanted func() []desired.IPsec
 	Log    *slog.Logger
-	// Ended is called when a charon that hung was ended; may be nil.
-	Ended func()
+	// Look is called when the agent has to look again: a charon that hung was ended,
+	// or somebody unloaded a connection.
+	Look func()
 
 	silent time.Time // since when charon does not answer; zero = it does
 	misses int
@@ -115,9 +113,7 @@ func (w *Watch) missed(now time.Time, cause error) {
 	if err := w.Charon.kill(); err != nil {
 		w.Log.Error("charon not ended", "err", err)
 	}
-	if w.Ended != nil {
-		w.Ended()
-	}
+	w.Look()
 }
 
 // note keeps what was read, with what only follows from what was before.
@@ -160,30 +156,8 @@ func (w *Watch) open(ctx context.Context, client *vici.Client, c *desired.IPsec,
 		"ike": c.Name, "child": childName(c, w.Charon.InKernel()), "timeout": "-1", "init-limits": "no",
 	})
 	if errors.Is(err, vici.ErrRefused) {
-		return nil // not loaded yet
+		w.Look() // it is not loaded
+		return nil
 	}
 	return err
-}
-
-// kill ends our own charon at once; all that it holds in the kernel goes with it.
-func (c *Charon) kill() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	client, err := c.Dial(ctx)
-	if err != nil {
-		return err
-	}
-	pid, err := client.PID()
-	if err = errors.Join(err, client.Close()); err != nil {
-		return err
-	}
-	process, err := c.process(pid)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(process)
-	if err := unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill charon, process %d: %w", pid, err)
-	}
-	return nil
 }

@@ -69,25 +69,6 @@ func short(socket string) (path string, done func(), err error) {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// PID is the process that serves the socket.
-func (c *Client) PID() (int, error) {
-	unixConn, ok := c.conn.(*net.UnixConn)
-	if !ok {
-		return 0, errors.New("find the process of a vici socket: not a unix socket")
-	}
-	raw, err := unixConn.SyscallConn()
-	if err != nil {
-		return 0, fmt.Errorf("find the process of a vici socket: %w", err)
-	}
-	var cred *unix.Ucred
-	var failed error
-	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, failed); err != nil {
-		return 0, fmt.Errorf("find the process of a vici socket: %w", err)
-	}
-	return int(cred.Pid), nil
-}
-
 // Call sends a command and gives the answer. ErrRefused when that says so.
 func (c *Client) Call(ctx context.Context, command string, in Section) (Section, error) {
 	return c.call(ctx, command, in, nil)
