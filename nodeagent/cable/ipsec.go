@@ -60,6 +60,13 @@ func (ipsec) Build(site Site, remotes []Remote) Built {
 		b.espDevice(&site)
 		o.build(&b, &site, all)
 	}
+	for i := range b.Cables {
+		c := &b.Cables[i]
+		is := func(s desired.IPsec) bool { return s.Name == desired.IPsecName(c.Cluster, c.Gateway) }
+		if at := slices.IndexFunc(b.IPsecs, is); at >= 0 {
+			c.Endpoint = b.IPsecs[at].Remote // where ESP goes, not what is in it
+		}
+	}
 	return b
 }
 

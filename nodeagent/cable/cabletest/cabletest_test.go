@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/ipsec"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // agentEnv names the program under test for the tests of one run; without it they
@@ -47,7 +49,15 @@ func TestConformance(t *testing.T) {
 	for _, d := range cable.Drivers() {
 		t.Run(d.Traits().Name, func(t *testing.T) {
 			t.Parallel()
-			Suite{Agent: os.Getenv(agentEnv), Driver: d}.Run(t)
+			Suite{Agent: os.Getenv(agentEnv), Driver: d, Missing: missing(d)}.Run(t)
 		})
 	}
+}
+
+// missing names the program that a driver needs and that is not installed.
+func missing(d cable.Driver) string {
+	if _, err := ipsec.Program(); d.Traits().Name == fabric.DriverIPsec && err != nil {
+		return "charon"
+	}
+	return ""
 }
