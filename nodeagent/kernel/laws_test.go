@@ -115,6 +115,7 @@ func TestNeighbourLaws(t *testing.T) {
 		convergetest.Samples[desired.Neighbour]{
 			Want: []desired.Neighbour{
 				neighbour("192.0.2.2", mac), neighbour("192.0.2.3", "02:00:00:00:00:03"), neighbour("2001:db8::2", mac),
+				neighbour("fe80::ff:fe00:2", mac),
 			},
 			Vary: func(n desired.Neighbour) []desired.Neighbour {
 				n.MAC = other
@@ -147,13 +148,14 @@ func TestRuleLaws(t *testing.T) {
 		convergetest.Samples[desired.Rule]{
 			Want: []desired.Rule{
 				{Priority: 7300, Table: 7300}, {Priority: 7301, Table: 7301, IIF: "hw-wg1"},
+				{Priority: 7296, Table: 7304, IPv6: true, OIF: "hw-vx0"},
 				{Priority: 7300, Table: 7300, IPv6: true}, {Priority: 7301, Table: 7301, IPv6: true, IIF: "hw-wg1"},
 				{Priority: 7297, Table: 7303, UDPPort: 4807}, {Priority: 7297, Table: 7303, UDPPort: 4807, IPv6: true},
 			},
 			Vary: func(r desired.Rule) []desired.Rule {
-				table, iif, port := r, r, r
-				table.Table, iif.IIF, port.UDPPort = 254, "hw-wg2", 9
-				return []desired.Rule{table, iif, port}
+				table, iif, oif, port := r, r, r, r
+				table.Table, iif.IIF, oif.OIF, port.UDPPort = 254, "hw-wg2", "hw-vx1", 9
+				return []desired.Rule{table, iif, oif, port}
 			},
 			Tamper: map[string]func(*testing.T){
 				"deleted":   w.hand("rule del pref 7300"),
@@ -181,6 +183,9 @@ func routeSamples(wg string) []desired.Route {
 		{Table: 7301, Dst: prefix("242.1.0.0/24"), Type: "unicast", Link: "hw-vx0", Via: addr("192.0.2.3")},
 		{Table: 7300, Dst: prefix("0.0.0.0/0"), Type: "unicast", Link: wg},
 		{Table: 7300, Dst: prefix("fd00:1::/48"), Type: "unicast", Link: "hw-vx0", Via: addr("2001:db8::2"), Src: addr("fd00:9::1"), MTU: 1380},
+		{Table: 7300, Dst: prefix("fd00:4::/48"), Type: "unicast", Link: "hw-vx0", Via: addr("fe80::2"), MTU: 1216},
+		{Table: 7304, Dst: prefix("2001:db8::9/128"), Type: "unicast", Link: "hw-vx0"},
+		{Table: 7300, Dst: prefix("242.4.0.0/24"), Type: "unicast", Link: "hw-vx0", Via: addr("fe80::2")},
 		{Table: 7300, Dst: prefix("fd00:2::/48"), Type: "blackhole"},
 		{Table: 7301, Dst: prefix("fd00:3::/48"), Type: "unicast", Link: wg},
 		{Table: 7301, Dst: prefix("fd00:3::/48"), Type: "unicast", Link: "hw-vx0", Metric: 2001},

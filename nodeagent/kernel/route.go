@@ -93,6 +93,8 @@ func readRoute(r netlink.Route, names map[int]string) desired.Route {
 		route.Metric = r.Priority
 	}
 	switch {
+	case r.MTU > 0 && r.MTULock != lockedMTU(r.Family):
+		route.Type = altered
 	case len(r.MultiPath) > 0 || r.Encap != nil || r.Tos != 0:
 		route.Type = altered
 	case r.Type == unix.RTN_UNICAST:
@@ -104,6 +106,11 @@ func readRoute(r netlink.Route, names map[int]string) desired.Route {
 	}
 	return route
 }
+
+// lockedMTU reports whether the MTU of a route must be locked to count for what is
+// forwarded. That of IPv4 counts anyhow, and locked it would be the end of path MTU
+// discovery (ip_dst_mtu_maybe_forward, ip6_dst_mtu_maybe_forward).
+func lockedMTU(family int) bool { return family == netlink.FAMILY_V6 }
 
 // nextHop gives a route's next hop, which for IPv4 may be of IPv6 (RFC 8950).
 func nextHop(r netlink.Route) netip.Addr {
@@ -154,6 +161,7 @@ func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Rou
 		Table: want.Table, Protocol: desired.RouteProtocol, Dst: toNet(want.Dst), Family: familyOf(want.Dst.Addr()),
 		Src: toIP(want.Src), MTU: want.MTU, Priority: want.Metric,
 	}
+	r.MTULock = want.MTU > 0 && lockedMTU(r.Family)
 	if want.Type == desired.RouteBlackhole {
 		r.Type = unix.RTN_BLACKHOLE
 		return r, nil
