@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.zx2c4.com/wireguard/conn"
 	"golang.zx2c4.com/wireguard/device"
 	"golang.zx2c4.com/wireguard/ipc"
 	"golang.zx2c4.com/wireguard/tun"
@@ -43,7 +42,7 @@ func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("listen on control socket of %s: %w", name, err), file.Close(), tunnel.Close())
 	}
-	dev := device.NewDevice(tunnel, conn.NewDefaultBind(), logger(log, name))
+	dev := device.NewDevice(tunnel, newBind(), logger(log, name))
 	lost := make(chan error, 1)
 	go accept(control, dev, lost)
 	if err = wait(ctx, dev, control.Addr().String(), lost); err != nil {

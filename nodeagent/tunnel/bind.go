@@ -1,0 +1,93 @@
+package tunnel
+
+import (
+	"errors"
+	"reflect"
+	"sync"
+	"unsafe"
+
+	"golang.zx2c4.com/wireguard/conn"
+)
+
+// bind sends to IPv4 and to IPv6 through binds of their own on the same sockets.
+//
+// StdNetBind keeps the destinations of packets in a pool. One that held an IPv4
+// address is four bytes long when an IPv6 address is copied into it, so that twelve
+// bytes of that are lost: of a gateway with peers of both families handshakes over
+// IPv6 go to 2001:db8:: in place of 2001:db8::21 until chance finds another entry
+// of the pool (golang.zx2c4.com/wireguard, conn/bind_std.go, Send).
+type bind struct {
+	conn.Bind // receives, and sends to IPv4
+
+	mu  sync.RWMutex
+	six *conn.StdNetBind // sends to IPv6; nil = the library is not as it was, so Bind does all
+}
+
+func newBind() conn.Bind {
+	std, ok := conn.NewDefaultBind().(*conn.StdNetBind)
+	if !ok {
+		return conn.NewDefaultBind()
+	}
+	return &bind{Bind: std}
+}
+
+// Open opens the sockets.
+func (b *bind) Open(port uint16) ([]conn.ReceiveFunc, uint16, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.six = nil
+	receive, port, err := b.Bind.Open(port)
+	if err == nil {
+		b.six = twin(b.Bind.(*conn.StdNetBind))
+	}
+	return receive, port, err
+}
+
+// Close closes them.
+func (b *bind) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.six = nil
+	return b.Bind.Close()
+}
+
+// Send sends packets to one destination, from the address to which it sent last.
+// When that is refused, as the address or its link is gone, the kernel chooses:
+// for any but its own bind the library does not watch routes for that.
+func (b *bind) Send(packets [][]byte, to conn.Endpoint) error {
+	err := b.send(packets, to)
+	std, ok := to.(*conn.StdNetEndpoint)
+	if err == nil || !ok || errors.As(err, new(conn.ErrUDPGSODisabled)) {
+		return err
+	}
+	again := *std // others may send to it at the same time
+	again.ClearSrc()
+	return b.send(packets, &again)
+}
+
+func (b *bind) send(packets [][]byte, to conn.Endpoint) error {
+	b.mu.RLock()
+	six := b.six
+	b.mu.RUnlock()
+	if six == nil || !to.DstIP().Is6() {
+		return b.Bind.Send(packets, to)
+	}
+	return six.Send(packets, to)
+}
+
+// twin makes a bind with the sockets of another one and a pool of its own. It only
+// sends, and is never closed.
+func twin(std *conn.StdNetBind) *conn.StdNetBind {
+	out := conn.NewStdNetBind().(*conn.StdNetBind)
+	from, to := reflect.ValueOf(std).Elem(), reflect.ValueOf(out).Elem()
+	for _, name := range []string{"ipv6", "ipv6PC", "ipv6TxOffload", "blackhole6"} {
+		source, target := from.FieldByName(name), to.FieldByName(name)
+		if !source.IsValid() || !target.IsValid() {
+			return nil
+		}
+		// The fields are not exported, and there is no other way to the sockets.
+		reflect.NewAt(target.Type(), unsafe.Pointer(target.UnsafeAddr())).Elem().
+			Set(reflect.NewAt(source.Type(), unsafe.Pointer(source.UnsafeAddr())).Elem())
+	}
+	return out
+}
