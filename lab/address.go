@@ -77,6 +77,34 @@ func firstOf(prefixes []netip.Prefix) []netip.Prefix {
 	return out
 }
 
+// share gives a node its part of the cluster's pod prefixes, one a family: the one
+// that it has while its prefix is there, otherwise one of the first or the newest.
+func (s *state) share(n *node, slot int, newest bool) ([]netip.Prefix, error) {
+	wide := slices.Clone(n.wide)
+	if newest {
+		slices.Reverse(wide)
+	}
+	var out []netip.Prefix
+	for _, cidr := range firstOf(wide) {
+		share, err := nodePrefix(cidr, slot)
+		if err != nil {
+			return nil, err
+		}
+		for _, had := range s.Shares[n.id()] {
+			i := slices.IndexFunc(wide, func(p netip.Prefix) bool { return p.Overlaps(had) && p.Addr().Is6() == cidr.Addr().Is6() })
+			if i < 0 {
+				continue
+			}
+			if same, err := nodePrefix(wide[i], slot); err == nil && same == had {
+				share = had
+			}
+		}
+		out = append(out, share)
+	}
+	s.Shares[n.id()] = out
+	return out, nil
+}
+
 // chooseLAN picks the range of the nodes' network. It is the same in every
 // cluster, as kind has it, and collides with nothing that the topology names.
 func chooseLAN(t topology) (netip.Prefix, error) {

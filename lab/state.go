@@ -37,6 +37,8 @@ type state struct {
 	Moved    map[netip.Addr]netip.Addr `json:"moved,omitempty"`
 	Underlay router.File               `json:"-"` // of the lab's folder
 
+	Shares map[string][]netip.Prefix `json:"shares"` // cluster/node: its part of the cluster's pod prefixes
+
 	Cards map[string][]netip.Addr `json:"cards"` // cluster/node of every node that was a gateway: its last addresses in the underlay
 }
 
@@ -66,7 +68,7 @@ func newState() *state {
 		Pods: map[string]podSlot{}, Before: map[string][]netip.Addr{},
 		Services: map[string][]netip.Addr{}, WAN: map[string]netip.Addr{}, Cursor: map[string]int{}, Ready: map[string]bool{},
 		Off: map[string]bool{}, Stopped: map[string]bool{}, NoSync: map[string]bool{}, Links: map[string]linkFault{},
-		Lost: map[string]bool{}, Agents: map[string]string{}, Cards: map[string][]netip.Addr{}, Moved: map[netip.Addr]netip.Addr{},
+		Lost: map[string]bool{}, Agents: map[string]string{}, Cards: map[string][]netip.Addr{}, Shares: map[string][]netip.Prefix{}, Moved: map[netip.Addr]netip.Addr{},
 	}
 }
 

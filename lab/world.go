@@ -136,6 +136,7 @@ func (w *world) keepCards(s *state) {
 // whose gateway has left the topology.
 func (w *world) addNodes(c cluster, workers int, s *state) error {
 	byName := map[string]*node{}
+	newest := len(s.nodesOf(c.name)) > 0
 	var order []string
 	add := func(name string) *node {
 		if byName[name] == nil {
@@ -164,7 +165,7 @@ func (w *world) addNodes(c cluster, workers int, s *state) error {
 	}
 	for _, name := range order {
 		n := byName[name]
-		if err := w.number(n, s); err != nil {
+		if err := w.number(n, s, newest); err != nil {
 			return fmt.Errorf("node %s: %w", n.id(), err)
 		}
 		w.nodes = append(w.nodes, *n)
@@ -172,16 +173,16 @@ func (w *world) addNodes(c cluster, workers int, s *state) error {
 	return nil
 }
 
-func (w *world) number(n *node, s *state) error {
+// number gives a node its place and its addresses. A node that joins a cluster
+// later has its pods in the newest prefix.
+func (w *world) number(n *node, s *state, newest bool) error {
 	n.number = s.number(n.id())
 	slot := s.slot(n.cluster, n.name)
-	for _, cidr := range firstOf(n.wide) {
-		share, err := nodePrefix(cidr, slot)
-		if err != nil {
-			return err
-		}
-		n.podCIDRs = append(n.podCIDRs, share)
+	shares, err := s.share(n, slot, newest)
+	if err != nil {
+		return err
 	}
+	n.podCIDRs = shares
 	var lans []netip.Prefix
 	four, six := families(n.wide)
 	if four {
