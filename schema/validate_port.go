@@ -24,7 +24,7 @@ func (c *checker) width() int {
 }
 
 // ownPorts are those of the agent on every node, UDP or TCP.
-const firstOwnPort, lastOwnPort = 4803, 4808
+const firstOwnPort, lastOwnPort = 4803, 4809
 
 // span is the UDP ports from first to last that something listens on.
 type span struct {
