@@ -124,7 +124,7 @@ func TestAsk(t *testing.T) {
 	for _, text := range []string{"127.0.0.1", "::1"} {
 		addr := netip.MustParseAddr(text)
 		own := listener(t, addr)
-		answered := make(chan struct{})
+		answered := make(chan struct{}, 1)
 		// One may be lost, or come within 20 ms of the last.
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
@@ -133,7 +133,7 @@ func TestAsk(t *testing.T) {
 			err := s.Ask(Question{Keys: keys, From: own, To: netip.AddrPortFrom(addr, port)}, func() {
 				select {
 				case answered <- struct{}{}:
-				case <-t.Context().Done():
+				default: // another one came before
 				}
 			})
 			if err != nil {
