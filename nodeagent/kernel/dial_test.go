@@ -1,0 +1,42 @@
+package kernel
+
+import (
+	"net/netip"
+	"testing"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// TestDial: a peer goes where it was decided once, even though it answers
+// elsewhere; from then on what the kernel learns counts again.
+func TestDial(t *testing.T) {
+	here, there := netip.MustParseAddrPort("192.0.2.1:51820"), netip.MustParseAddrPort("192.0.2.2:51820")
+	key := "pvEyxtqUtWp3QI3u+7nYqBPRMtNzZ7JHOGGUKHXsZUE="
+	want := desired.Peer{Link: "hw-wg1", PublicKey: key, Endpoint: there, Dial: 2}
+	have := desired.Peer{Link: "hw-wg1", PublicKey: key, Endpoint: here}
+	k := NewPeers(nil)
+	for _, answering := range []bool{true, false} {
+		k.answering = map[string]bool{have.Key(): answering}
+		k.dialled = map[string]int{have.Key(): 1}
+		changes, err := diff.Compute([]desired.Peer{k.Adopt(want, have)}, []desired.Peer{have})
+		if err != nil || len(changes) != 1 || changes[0].Want.Endpoint != there {
+			t.Fatalf("answering %t: %v, %v", answering, changes, err)
+		}
+		config, err := peerConfig(changes[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		configs := k.anew(changes[0], config)
+		if anew := len(configs) == 2 && configs[0].Remove && !configs[1].UpdateOnly; anew == answering {
+			t.Errorf("answering %t: made anew: %t", answering, anew)
+		}
+		k.follow(changes[0])
+		roamed := have
+		roamed.Endpoint = netip.MustParseAddrPort("192.0.2.3:40000")
+		k.answering[have.Key()] = true
+		if changes, err = diff.Compute([]desired.Peer{k.Adopt(want, roamed)}, []desired.Peer{roamed}); err != nil || len(changes) > 0 {
+			t.Errorf("a peer that moved by itself is called back: %v, %v", changes, err)
+		}
+	}
+}
