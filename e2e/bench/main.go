@@ -41,6 +41,7 @@ func groups() []group {
 		{"converge", measureConverge},
 		{"topology", measureTopology},
 		{"tunnel", measureTunnel},
+		{"cables", measureCables},
 		{"commit", measureCommit},
 		{"stall", measureStall(p[0])},
 		{"stall-fast", measureStall(p[1])},
