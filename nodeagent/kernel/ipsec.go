@@ -65,8 +65,16 @@ func (k *Links) createIPsec(ctx context.Context, want desired.Link) error {
 	if err := k.ns.route.LinkSetGroup(l, linkGroup); err != nil {
 		return fmt.Errorf("set group of %s: %w", want.Name, err)
 	}
+	// What charon makes, 500 packets, is a fraction of a second: too little for a
+	// moment in which it does not run.
+	if err := k.ns.route.LinkSetTxQLen(l, ipsecQueue); err != nil {
+		return fmt.Errorf("set queue of %s: %w", want.Name, err)
+	}
 	return nil
 }
+
+// ipsecQueue is how many packets wait for a charon that encrypts itself.
+const ipsecQueue = 5000
 
 // taken reports whether a link that is there already is in the way of a new one.
 func (k *Links) taken(want desired.Link) bool {
