@@ -78,6 +78,8 @@ new connections of all that time failed.`, unreadyRate, n, failed),
 			{what: "first one again, p50", figure: millis(quantile(first, 0.5)), reference: target, ratio: ratio(quantile(first, 0.5))},
 			{what: "first one again, max", figure: millis(quantile(first, 1)), reference: target, ratio: ratio(quantile(first, 1))},
 		},
+		after: `
+All agents, the client and the servers share the processors: the slowest are turns in which an agent waited for one.`,
 	}
 }
 
