@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: all build setup demo test unit e2e e2e-vm chaos lint generate fuzz bench clean
+.PHONY: all build setup demo test unit e2e quiet e2e-vm chaos lint generate fuzz bench clean
 
 all: build
 
@@ -17,17 +17,20 @@ setup: ## the Debian packages that the lab and the tests use
 demo: setup build ## the main job: a clusterset on this machine, the tour, and away again
 	@hack/demo.sh
 
-test: setup unit e2e ## everything: unit, golden, fuzz seeds, network namespaces end to end, with -race
+test: setup unit e2e ## unit, golden, fuzz seeds, network namespaces end to end, with -race (make quiet: what is lost)
 
 unit: ## what fails is run once more alone, and told
 	@hack/test.sh -race $$($(GO) list ./... | grep -v /e2e)
 
 e2e: build ## scenarios over the built binaries, real packets; one package after another, as some measure time
-	@hack/test.sh -race -count=1 -p 1 -parallel 4 -timeout 40m ./e2e/...
+	@hack/test.sh -race -count=1 -p 1 -parallel 3 -timeout 40m ./e2e/...
 
 e2e-vm: setup ## kernel WireGuard, ESP and VRF: a Debian kernel in QEMU; one job with VM='-run Tour'
 	@hack/setup-vm.sh >/dev/null
 	REQUIRE_KERNEL=1 $(GO) test -tags vm -count=1 -timeout 120m -v ./e2e/vm $(VM)
+
+quiet: setup build ## what planned work, changes and deaths lose, on a machine that does nothing else
+	QUIET=1 $(GO) test -count=1 -timeout 40m -v ./e2e -run TestQuiet
 
 SEED   ?= 1
 FAULTS ?= 200
