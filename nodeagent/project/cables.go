@@ -94,6 +94,13 @@ func (v *view) addCables() {
 		v.checkLanes(r)
 	}
 	built := cable.Build(v.site(), v.cableRemotes())
+	v.take(&built)
+	v.state.Cables = built.Cables
+}
+
+// take adds the objects that cables are made of, and what hinders them. Where they
+// lead is the caller's.
+func (v *view) take(built *cable.Built) {
 	for _, p := range built.Problems {
 		v.problem(p.Path, p.Code, p.Text)
 	}
@@ -108,7 +115,6 @@ func (v *view) addCables() {
 	s.Rules = append(s.Rules, built.Rules...)
 	s.Routes = append(s.Routes, built.Routes...)
 	s.IPsecs = append(s.IPsecs, built.IPsecs...)
-	s.Cables = built.Cables
 	for _, e := range built.Elements {
 		v.elements.add(e)
 	}

@@ -18,19 +18,7 @@ func (v *view) addPassing() {
 		return
 	}
 	built := cable.Passing(v.site(), v.passingRemotes())
-	for _, p := range built.Problems {
-		v.problem(p.Path, p.Code, p.Text)
-	}
-	s := &v.state
-	s.Sysctls = append(s.Sysctls, built.Sysctls...)
-	s.Links = append(s.Links, built.Links...)
-	s.Addresses = append(s.Addresses, built.Addresses...)
-	s.Neighbours = append(s.Neighbours, built.Neighbours...)
-	s.Forwards = append(s.Forwards, built.Forwards...)
-	s.Rules = append(s.Rules, built.Rules...)
-	for _, e := range built.Elements {
-		v.elements.add(e)
-	}
+	v.take(&built)
 	v.passing = built.Cables
 	for _, l := range built.Links {
 		v.ruleFor(l.Name, rulePass(l.Name), desired.TablePass)
