@@ -7,6 +7,7 @@ package project
 import (
 	"net/netip"
 
+	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -41,6 +42,13 @@ type Facts struct {
 	Nodes    []Node
 	Pods     []Pod // only those that an egress rule or a headless export may need
 	Services []Service
+	// Exports are the ServiceExports of this cluster, Imports the ServiceImports as
+	// they are, both sorted by namespace/name; none without a Kubernetes API.
+	Exports []mcs.Export `json:",omitempty"`
+	Imports []mcs.Import `json:",omitempty"`
+	// Namespaces are all of this cluster, sorted: an import stands where its namespace
+	// exists. Only those that some export names.
+	Namespaces []string `json:",omitempty"`
 }
 
 // Node is one node of this cluster.
@@ -183,6 +191,9 @@ type LiveExport struct {
 	// Families are those (4, 6) that the service has; missing = all that the cluster has.
 	Families []int      `json:"families,omitempty"`
 	Hosts    []LiveHost `json:"hosts,omitempty"` // Headless: the ready endpoints
+	// Offer is what the cluster says of its ServiceExport; nil = it has none, as it
+	// has no Kubernetes API, or it is not valid.
+	Offer *mcs.Offer `json:"offer,omitempty"`
 }
 
 // LiveHost is one ready endpoint of a headless export, at the address by which

@@ -30,7 +30,10 @@ type Fabric struct {
 	// that removes all of a node's state is refused.
 	Decommission bool      `json:"decommission,omitempty"`
 	Clusters     []Cluster `json:"clusters"`
-	Exports      []Export  `json:"exports,omitempty"`
+	// DynamicExports says which ServiceExports count that are made in a cluster and
+	// not in the topology; nil = none.
+	DynamicExports *DynamicExports `json:"dynamicExports,omitempty"`
+	Exports        []Export        `json:"exports,omitempty"`
 }
 
 // Tunnel holds the defaults of every link.
@@ -90,7 +93,14 @@ type Cluster struct {
 	EgressIPs   []netip.Addr   `json:"egressIPs"`             // the cluster-wide egress addresses
 	Mappings    []Mapping      `json:"mappings,omitempty"`    // EgressMapped: pod prefix to global prefix
 	EgressRules []EgressRule   `json:"egressRules,omitempty"` // precedence: pod selector before namespace
-	Gateways    []Gateway      `json:"gateways"`
+	// Dynamic are the prefixes of GlobalCIDRs from which the cluster gives addresses
+	// to its dynamic exports, at most one a family. No other address is in there,
+	// apart from those that were given before there was such a prefix.
+	Dynamic []netip.Prefix `json:"dynamic,omitempty"`
+	// ClusterDNS is how the cluster's pods come to resolve the domain: one of DNSNone,
+	// DNSCoreDNS, DNSImport, DNSStubZone; empty = DNSNone.
+	ClusterDNS string    `json:"clusterDNS,omitempty"`
+	Gateways   []Gateway `json:"gateways"`
 }
 
 // Mapping maps addresses of Pods 1:1 to those of Global, same host part.
@@ -131,6 +141,24 @@ type Key struct {
 	// bytes in base64; empty when it has no link with DriverIPsec.
 	Ed25519 string `json:"ed25519,omitempty"`
 }
+
+// DynamicExports is what a ServiceExport that is made in a cluster needs.
+type DynamicExports struct {
+	// Namespaces are patterns in which * stands for any characters; a ServiceExport
+	// counts where one of them matches its namespace.
+	Namespaces []string `json:"namespaces"`
+	// VIPs are the prefixes of ServicePools from which each cluster gives its own
+	// clusterset IPs to them, at most one a family. No declared export has its in there.
+	VIPs []netip.Prefix `json:"vips,omitempty"`
+}
+
+// Integrations of the clusterset domain with a cluster's own DNS.
+const (
+	DNSNone     = "none"           // somebody else forwards the domain
+	DNSCoreDNS  = "coredns"        // a marked block in ConfigMap kube-system/coredns
+	DNSImport   = "coredns-custom" // a key of its own in ConfigMap kube-system/coredns-custom
+	DNSStubZone = "kube-dns"       // stubDomains of ConfigMap kube-system/kube-dns
+)
 
 // Types of an export (MCS API, KEP-1645).
 const (
@@ -181,6 +209,9 @@ type ExportCluster struct {
 	Name  string       `json:"name"`
 	IPs   []netip.Addr `json:"ips,omitempty"`   // ClusterSetIP: the export's global address(es) there
 	Hosts []Host       `json:"hosts,omitempty"` // Headless: fixed global addresses
+	// Ports are those of the export that this cluster serves; nil = all. Only exports
+	// that were made in clusters differ in it.
+	Ports []Port `json:"ports,omitempty"`
 }
 
 // Host is a fixed global address of one pod of a headless export.

@@ -1,0 +1,129 @@
+// Package mcs decides what the Multi-Cluster Services API (KEP-1645) says in one
+// cluster: which ServiceExports count, how differing ones of one name become one
+// import, which addresses they have, and which objects and conditions show it.
+// It is pure: every gateway of a cluster that knows the same decides the same,
+// so it does not matter which of them writes.
+package mcs
+
+import (
+	"net/netip"
+	"time"
+)
+
+// AddressesAnnotation of a ServiceExport holds the addresses, joined by commas,
+// that this cluster gave to it out of its block.
+const AddressesAnnotation = "hawser.dev/addresses"
+
+// Export is one ServiceExport of this cluster and what its Service says.
+type Export struct {
+	Namespace  string
+	Name       string
+	UID        string
+	Created    time.Time // of the ServiceExport, whole seconds
+	Generation int64
+	// Labels and Annotations are those that the ServiceExport exports.
+	Labels      map[string]string
+	Annotations map[string]string
+	Addrs       []netip.Addr // of AddressesAnnotation, at most one a family
+	Service     *Service     // nil = there is none of this name
+}
+
+// Service is what an import takes from a Service.
+type Service struct {
+	Type                  string // as in Kubernetes: ClusterIP, NodePort, LoadBalancer, ExternalName
+	Headless              bool
+	Ports                 []Port
+	Families              []int  // 4, 6; in the order of the Service
+	Affinity              string // ClientIP or empty
+	AffinitySeconds       int    // of ClientIP; 0 = Kubernetes' default
+	InternalTrafficPolicy string
+	TrafficDistribution   string
+}
+
+// Port is one port of an offer or an import.
+type Port struct {
+	Name        string `json:"name,omitempty"`
+	Protocol    string `json:"protocol"` // TCP | UDP | SCTP
+	Port        int    `json:"port"`
+	AppProtocol string `json:"appProtocol,omitempty"`
+}
+
+// Offer is what a cluster tells the others of one valid export. It travels in
+// the feed, so it is bounded and has short names.
+type Offer struct {
+	Created               time.Time         `json:"created"`
+	Headless              bool              `json:"headless,omitempty"`
+	Ports                 []Port            `json:"ports,omitempty"`
+	Families              []int             `json:"families,omitempty"`
+	Addrs                 []netip.Addr      `json:"addrs,omitempty"` // none for Headless
+	Affinity              string            `json:"affinity,omitempty"`
+	AffinitySeconds       int               `json:"affinitySeconds,omitempty"`
+	InternalTrafficPolicy string            `json:"internalTrafficPolicy,omitempty"`
+	TrafficDistribution   string            `json:"trafficDistribution,omitempty"`
+	Labels                map[string]string `json:"labels,omitempty"`
+	Annotations           map[string]string `json:"annotations,omitempty"`
+}
+
+// Import is one ServiceImport, as it is or as it should be.
+type Import struct {
+	Namespace             string
+	Name                  string
+	Created               time.Time // of the object as it is; zero in what should be
+	Type                  string    // fabric.ClusterSetIP | fabric.Headless
+	IPs                   []netip.Addr
+	Families              []int // 4, 6; as IPs, and set for Headless too
+	Ports                 []Port
+	Affinity              string
+	AffinitySeconds       int
+	InternalTrafficPolicy string
+	TrafficDistribution   string
+	Labels                map[string]string
+	Annotations           map[string]string
+	Clusters              []string // that export it, sorted
+	Conditions            []Condition
+}
+
+// Slice is one EndpointSlice of an import: the endpoints of one source cluster in
+// one family that have the same ports.
+type Slice struct {
+	Namespace string
+	Name      string
+	Import    string // name of the import
+	Cluster   string // the source
+	Family    int    // 4 | 6
+	Ports     []Port
+	Endpoints []Endpoint // sorted by address
+}
+
+// Endpoint is one ready endpoint, at the address by which this cluster reaches it.
+type Endpoint struct {
+	Addr     netip.Addr
+	Hostname string
+}
+
+// Condition is one condition of a ServiceExport or a ServiceImport. When it
+// changed is known to who writes it.
+type Condition struct {
+	Type    string
+	Status  string // True | False | Unknown
+	Reason  string
+	Message string
+}
+
+// Status is what a ServiceExport of this cluster should show.
+type Status struct {
+	Namespace  string
+	Name       string
+	UID        string
+	Generation int64
+	Addrs      []netip.Addr // for AddressesAnnotation; none for Headless and for exports of the topology
+	Conditions []Condition
+}
+
+// State is all that should stand in this cluster's API.
+type State struct {
+	Imports  []Import          // sorted by namespace/name
+	Slices   []Slice           // sorted by namespace/name
+	Exports  []Status          // sorted by namespace/name
+	Property map[string]string // ClusterProperties (KEP-2149) by name
+}
