@@ -24,6 +24,9 @@ type Objects struct {
 	Pods           []corev1.Pod
 	Services       []corev1.Service
 	EndpointSlices []discoveryv1.EndpointSlice
+	Namespaces     []corev1.Namespace
+	Exports        []ServiceExport
+	Imports        []ServiceImport
 }
 
 func (o *Objects) add(more Objects) {
@@ -31,6 +34,9 @@ func (o *Objects) add(more Objects) {
 	o.Pods = append(o.Pods, more.Pods...)
 	o.Services = append(o.Services, more.Services...)
 	o.EndpointSlices = append(o.EndpointSlices, more.EndpointSlices...)
+	o.Namespaces = append(o.Namespaces, more.Namespaces...)
+	o.Exports = append(o.Exports, more.Exports...)
+	o.Imports = append(o.Imports, more.Imports...)
 }
 
 // Decode reads the objects of one file: YAML or JSON, many documents, v1 Lists.
@@ -77,7 +83,9 @@ func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
 		return broken(file, node.Line, err)
 	}
 	switch h.APIVersion + " " + h.Kind {
-	case "v1 List", "v1 NodeList", "v1 PodList", "v1 ServiceList", "discovery.k8s.io/v1 EndpointSliceList":
+	case "v1 List", "v1 NodeList", "v1 PodList", "v1 ServiceList", "v1 NamespaceList", "discovery.k8s.io/v1 EndpointSliceList",
+		mcsGroup + "/v1beta1 ServiceExportList", mcsGroup + "/v1beta1 ServiceImportList",
+		mcsGroup + "/v1alpha1 ServiceExportList", mcsGroup + "/v1alpha1 ServiceImportList":
 		return o.list(file, &h.Items, nesting)
 	case "v1 Node":
 		return appendObject(file, node, &o.Nodes)
@@ -87,6 +95,12 @@ func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
 		return appendObject(file, node, &o.Services)
 	case "discovery.k8s.io/v1 EndpointSlice":
 		return appendObject(file, node, &o.EndpointSlices)
+	case "v1 Namespace":
+		return appendObject(file, node, &o.Namespaces)
+	case mcsGroup + "/v1beta1 ServiceExport", mcsGroup + "/v1alpha1 ServiceExport":
+		return appendObject(file, node, &o.Exports)
+	case mcsGroup + "/v1beta1 ServiceImport", mcsGroup + "/v1alpha1 ServiceImport":
+		return appendObject(file, node, &o.Imports)
 	}
 	if h.APIVersion == "" || h.Kind == "" {
 		return broken(file, node.Line, errors.New("a Kubernetes object has apiVersion and kind"))

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -15,43 +16,44 @@ import (
 // FromObjects maps Kubernetes objects to facts. It is pure; the order of the
 // objects plays no part, but of two objects of one name the later one counts.
 func FromObjects(objects Objects) project.Facts {
-	var facts project.Facts
-	for _, node := range latest(objects.Nodes, func(n *corev1.Node) string { return n.Name }) {
-		facts.Nodes = append(facts.Nodes, fromNode(node))
+	t := NewTable(nil)
+	for i := range objects.Nodes {
+		t.PutNode(&objects.Nodes[i])
 	}
-	for _, pod := range latest(objects.Pods, func(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }) {
-		if mapped, useful := fromPod(pod); useful {
-			facts.Pods = append(facts.Pods, mapped)
-		}
+	for i := range objects.Pods {
+		t.PutPod(&objects.Pods[i])
+	}
+	for i := range objects.Namespaces {
+		t.PutNamespace(objects.Namespaces[i].Name)
+	}
+	for i := range objects.Exports {
+		t.PutExport(&objects.Exports[i])
+		t.PutService(objects.Exports[i].Namespace, objects.Exports[i].Name, nil, nil)
+	}
+	for i := range objects.Imports {
+		t.PutImport(&objects.Imports[i])
 	}
 	slicesOf := map[string][]*discoveryv1.EndpointSlice{}
 	for _, slice := range latest(objects.EndpointSlices, func(s *discoveryv1.EndpointSlice) string { return s.Namespace + "/" + s.Name }) {
 		service := slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]
 		slicesOf[service] = append(slicesOf[service], slice)
 	}
-	for _, service := range latest(objects.Services, func(s *corev1.Service) string { return s.Namespace + "/" + s.Name }) {
-		if service.Spec.Type != corev1.ServiceTypeExternalName {
-			facts.Services = append(facts.Services, fromService(service, slicesOf[service.Namespace+"/"+service.Name]))
-		}
+	for i := range objects.Services {
+		s := &objects.Services[i]
+		t.PutService(s.Namespace, s.Name, s, slicesOf[s.Namespace+"/"+s.Name])
 	}
-	return facts
+	return t.Facts()
 }
 
 // latest gives the objects by key in the order of their keys, the last of each.
 func latest[T any](objects []T, key func(*T) string) []*T {
 	byKey := make(map[string]*T, len(objects))
-	keys := make([]string, 0, len(objects))
 	for i := range objects {
-		k := key(&objects[i])
-		if _, known := byKey[k]; !known {
-			keys = append(keys, k)
-		}
-		byKey[k] = &objects[i]
+		byKey[key(&objects[i])] = &objects[i]
 	}
-	slices.Sort(keys)
-	out := make([]*T, len(keys))
-	for i, k := range keys {
-		out[i] = byKey[k]
+	out := make([]*T, 0, len(byKey))
+	for _, k := range slices.Sorted(maps.Keys(byKey)) {
+		out = append(out, byKey[k])
 	}
 	return out
 }

@@ -1,0 +1,148 @@
+package facts
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/project"
+)
+
+const exportsAndImports = `apiVersion: v1
+kind: Namespace
+metadata: {name: sample}
+---
+apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceExport
+metadata:
+  name: web
+  namespace: sample
+  uid: 6f1c
+  generation: 3
+  creationTimestamp: "2026-01-02T03:04:05Z"
+  annotations: {hawser.dev/addresses: "242.1.0.7, fd24::7, 242.1.0.8, nonsense"}
+spec: {exportedLabels: {tier: front}, exportedAnnotations: {team: a}}
+---
+apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ServiceExport
+metadata: {name: missing, namespace: sample}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: sample}
+spec:
+  clusterIP: 10.77.0.9
+  ipFamilies: [IPv6, IPv4]
+  sessionAffinity: ClientIP
+  sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}
+  internalTrafficPolicy: Local
+  trafficDistribution: PreferClose
+  ports:
+  - {name: http, port: 80, appProtocol: http}
+  - {name: media, port: 81, protocol: SCTP}
+---
+apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceImport
+metadata: {name: web, namespace: sample, labels: {app.kubernetes.io/managed-by: hawser, tier: front}, creationTimestamp: "2026-01-02T03:04:06Z"}
+spec:
+  type: ClusterSetIP
+  ips: [243.0.128.1]
+  ipFamilies: [IPv4]
+  sessionAffinity: None
+  ports: [{name: http, port: 80, protocol: TCP, appProtocol: http}, {port: 90}]
+status:
+  clusters: [{cluster: g2}, {cluster: g1}]
+  conditions: [{type: Ready, status: "True", reason: Ready, message: "", lastTransitionTime: "2026-01-02T03:04:06Z"}]
+---
+apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceImport
+metadata: {name: others, namespace: sample}
+`
+
+func TestExportsAndImports(t *testing.T) {
+	t.Parallel()
+	objects, err := Decode("mcs.yaml", []byte(exportsAndImports))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := project.Facts{
+		Exports: []mcs.Export{
+			{Namespace: "sample", Name: "missing"},
+			{
+				Namespace: "sample", Name: "web", UID: "6f1c", Generation: 3,
+				Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+				Labels:  map[string]string{"tier": "front"}, Annotations: map[string]string{"team": "a"},
+				Addrs: addrs("242.1.0.7", "fd24::7"),
+				Service: &mcs.Service{
+					Type: "ClusterIP", Families: []int{6, 4}, Affinity: "ClientIP", AffinitySeconds: 60,
+					InternalTrafficPolicy: "Local", TrafficDistribution: "PreferClose",
+					Ports: []mcs.Port{
+						{Name: "http", Protocol: "TCP", Port: 80, AppProtocol: "http"}, {Name: "media", Protocol: "SCTP", Port: 81},
+					},
+				},
+			},
+		},
+		Imports: []mcs.Import{{
+			Namespace: "sample", Name: "web", Created: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC), Type: "ClusterSetIP",
+			IPs: addrs("243.0.128.1"), Families: []int{4}, Labels: map[string]string{"tier": "front"},
+			Ports:    []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80, AppProtocol: "http"}, {Protocol: "TCP", Port: 90}},
+			Clusters: []string{"g1", "g2"}, Conditions: []mcs.Condition{{Type: "Ready", Status: "True", Reason: "Ready"}},
+		}},
+		Namespaces: []string{"sample"},
+	}
+	have := FromObjects(objects)
+	ignored := cmpopts.IgnoreFields(project.Facts{}, "Services")
+	if diff := cmp.Diff(want, have, ignored, byValue); diff != "" {
+		t.Errorf("facts (-want +have):\n%s", diff)
+	}
+}
+
+func TestExportOfAnExternalName(t *testing.T) {
+	t.Parallel()
+	objects := Objects{
+		Exports:  []ServiceExport{{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "elsewhere"}}},
+		Services: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "elsewhere"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}},
+	}
+	have := FromObjects(objects)
+	if len(have.Services) != 0 || have.Exports[0].Service == nil || have.Exports[0].Service.Type != "ExternalName" {
+		t.Errorf("have %+v", have)
+	}
+}
+
+// TestTableBegins shows that what was known counts until the object comes or is
+// said to be gone, and that lists of what did not change stay the same ones.
+func TestTableBegins(t *testing.T) {
+	t.Parallel()
+	objects, err := Decode("mcs.yaml", []byte(exportsAndImports))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := FromObjects(objects)
+	table := NewTable(&before)
+	if diff := cmp.Diff(before, table.Facts(), byValue); diff != "" {
+		t.Errorf("facts of before (-want +have):\n%s", diff)
+	}
+	first := table.Facts()
+	if table.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); len(table.Facts().Nodes) != 1 {
+		t.Error("the node does not show")
+	}
+	if &first.Exports[0] != &table.Facts().Exports[0] {
+		t.Error("a node made a new list of exports")
+	}
+	if table.PutService("sample", "web", nil, nil); table.Facts().Exports[1].Service != nil {
+		t.Error("a Service that is gone shows")
+	}
+	table.PutExport(&ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "new"}})
+	if have := table.Facts().Exports; len(have) != 2 {
+		t.Errorf("an export shows before its Service was looked for: %+v", have)
+	}
+	if !table.PutService("sample", "new", nil, nil) || len(table.Facts().Exports) != 3 {
+		t.Error("an export without a Service does not show")
+	}
+}
