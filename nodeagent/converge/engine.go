@@ -44,7 +44,7 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 	for report.Passes < mostPasses && !report.Interrupted {
 		before := len(report.Changed)
 		report.Passes++
-		report.Failed, report.Blocked, report.Fights = nil, nil, nil
+		report.Failed, report.Blocked, report.Fights, report.Left, report.Next = nil, nil, nil, nil, time.Time{}
 		e.pass(ctx, &pass[D]{desired: desired, digest: digest, report: &report})
 		stuck := len(report.Failed) + len(report.Blocked)
 		if stuck == 0 || len(report.Changed) == before || ctx.Err() != nil {

@@ -76,6 +76,8 @@ type Report struct {
 	Blocked []Problem      // wait for something
 	Failed  []Problem      // as of the last pass
 	Fights  []Problem      // changes that somebody undoes again and again; left alone for a while
+	Left    []Problem      // changes that a Patient kind leaves to others for now
+	Next    time.Time      // when the first of them is due; zero = there are none
 	Drift   map[string]int // changes by kind that the desired state did not cause
 	Objects map[string]int // ours, by kind, before the changes of the last pass
 
@@ -86,7 +88,7 @@ type Report struct {
 
 // Clean reports whether everything is as it should be.
 func (r Report) Clean() bool {
-	return len(r.Blocked)+len(r.Failed)+len(r.Fights) == 0 && !r.Interrupted
+	return len(r.Blocked)+len(r.Failed)+len(r.Fights)+len(r.Left) == 0 && !r.Interrupted
 }
 
 // Err joins all failures.

@@ -44,6 +44,9 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 				e.OnReport(report)
 			}
 			next, backoff = e.after(report, backoff)
+			if !report.Next.IsZero() {
+				next = min(next, max(time.Until(report.Next), restShortest))
+			}
 			rest = min(max(report.Took, restShortest), restLongest)
 			if len(report.Failed) > 0 {
 				// The failed attempt may itself have caused the next event.

@@ -29,7 +29,7 @@ func NewStage[D any, S diff.Spec](kind Kind[S], want func(D) []S, origin func(S)
 	if origin == nil {
 		origin = func(S) string { return "" }
 	}
-	return &stage[D, S]{kind: kind, want: want, origin: origin, fights: map[string]*fight{}}
+	return &stage[D, S]{kind: kind, want: want, origin: origin, fights: map[string]*fight{}, turns: map[string]*turn{}}
 }
 
 type stage[D any, S diff.Spec] struct {
@@ -38,6 +38,7 @@ type stage[D any, S diff.Spec] struct {
 	origin func(S) string
 	hasty  bool
 	fights map[string]*fight // of keys that changed in the pass before
+	turns  map[string]*turn  // of a Patient kind
 
 	stamp       string // of have; empty = have is not to be reused
 	have        []S
@@ -136,6 +137,7 @@ func (s *stage[D, S]) forward(ctx context.Context, p *pass[D]) {
 		return
 	}
 	s.settle(changes)
+	s.await(changes, p.now)
 	s.apply(ctx, p, write)
 }
 
@@ -160,7 +162,7 @@ func (s *stage[D, S]) backward(ctx context.Context, p *pass[D]) {
 }
 
 func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], changes []diff.Change[S]) {
-	changes = s.withoutFights(p, changes)
+	changes = s.inTurn(p, s.withoutFights(p, changes))
 	if len(changes) == 0 {
 		return
 	}
@@ -172,6 +174,7 @@ func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], changes []diff.Chan
 		switch {
 		case err == nil && rest == nil:
 			s.made(c)
+			s.took(c, p.now)
 			p.changed(s.show(c))
 		case err != nil:
 			p.fail(s.Name(), c.Key, err)

@@ -1,0 +1,128 @@
+package converge_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/converge/convergetest"
+)
+
+// patient is a kind that waits for others.
+type patient struct {
+	*convergetest.Kind[item]
+	patience time.Duration
+}
+
+func (p *patient) Patience() time.Duration { return p.patience }
+
+func patientEngine(w *convergetest.World[item], patience time.Duration) *converge.Engine[[]item] {
+	kind := &patient{Kind: w.Kind("object"), patience: patience}
+	return &converge.Engine[[]item]{
+		Stages:       []converge.Stage[[]item]{converge.NewStage(kind, func(want []item) []item { return want }, nil)},
+		Decommission: func([]item) bool { return true },
+	}
+}
+
+func TestPatienceLeavesTheFirstTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := convergetest.NewWorld[item]()
+		second := patientEngine(w, 2*time.Second)
+		want := items("a", "b")
+		began := time.Now()
+		report := second.Once(t.Context(), want, "1")
+		if len(report.Left) != 2 || len(report.Changed) != 0 || report.Clean() || report.Err() != nil {
+			t.Fatalf("first pass: left %v, changed %v", report.Left, report.Changed)
+		}
+		if !errors.Is(report.Left[0], converge.ErrLeft) || !report.Next.Equal(began.Add(2*time.Second)) {
+			t.Errorf("left as %v, due in %v", report.Left[0], report.Next.Sub(began))
+		}
+		// The first in turn makes a, and never b.
+		w.Put(want[0])
+		time.Sleep(time.Second)
+		second.Once(t.Context(), want, "1")
+		time.Sleep(time.Second)
+		report = second.Once(t.Context(), want, "1")
+		if len(report.Changed) != 1 || report.Changed[0].Key != "b" || !report.Clean() {
+			t.Errorf("after the wait: changed %v, left %v", report.Changed, report.Left)
+		}
+		// What is needed anew waits anew, deletes too.
+		w.Remove("a")
+		if report = second.Once(t.Context(), want[:1], "2"); len(report.Left) != 2 || len(report.Changed) != 0 {
+			t.Errorf("needed anew: changed %v, left %v", report.Changed, report.Left)
+		}
+		time.Sleep(2 * time.Second)
+		if report = second.Once(t.Context(), want[:1], "2"); len(report.Changed) != 2 {
+			t.Errorf("after the second wait: changed %v, left %v", report.Changed, report.Left)
+		}
+	})
+}
+
+// TestPatienceOfTwoWhoDisagree has two writers that want different things for an hour.
+func TestPatienceOfTwoWhoDisagree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := convergetest.NewWorld[item]()
+		trigger := []chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		writes := make([]int, 2)
+		done := make(chan struct{})
+		for i := range 2 {
+			e := patientEngine(w, time.Duration(i)*2*time.Second)
+			e.OnReport = func(r converge.Report) {
+				writes[i] += len(r.Changed)
+				if len(r.Changed) > 0 {
+					trigger[1-i] <- struct{}{}
+				}
+			}
+			want := items("a")
+			want[0].Text = []string{"x", "y"}[i]
+			go func() {
+				e.Run(ctx, func(context.Context) ([]item, string, bool) { return want, "1", true }, trigger[i])
+				done <- struct{}{}
+			}()
+		}
+		<-done
+		<-done
+		if writes[0] > 25 || writes[1] > 20 {
+			t.Errorf("%d and %d writes in an hour", writes[0], writes[1])
+		}
+		if writes[0] < 2 || writes[1] < 1 {
+			t.Errorf("%d and %d writes in an hour: somebody gave up", writes[0], writes[1])
+		}
+	})
+}
+
+func TestPatienceIsNotLostOnWhatChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := convergetest.NewWorld[item]()
+		first := patientEngine(w, 0)
+		// Our own want goes to and fro: nobody undoes anything, so nothing waits.
+		for i := range 20 {
+			want := items("a")
+			want[0].Text = []string{"x", "y"}[i%2]
+			if report := first.Once(t.Context(), want, want[0].Text); len(report.Changed) != 1 {
+				t.Fatalf("change %d was left: %v", i, report.Left)
+			}
+		}
+		// Somebody undoes the same change: three times it is put back at once.
+		for i := range 3 {
+			w.Remove("a")
+			if report := first.Once(t.Context(), items("a"), "1"); len(report.Changed) != 1 {
+				t.Fatalf("time %d: left %v", i, report.Left)
+			}
+			first.Once(t.Context(), items("a"), "1")
+		}
+		w.Remove("a")
+		report := first.Once(t.Context(), items("a"), "1")
+		if len(report.Changed) != 0 || report.Next.Sub(time.Now()) != 8*time.Second {
+			t.Errorf("fourth time: changed %v, due in %v", report.Changed, time.Until(report.Next))
+		}
+	})
+}
