@@ -20,8 +20,7 @@ import (
 // cabling changes the cables of this gateway's pairs.
 type cabling struct {
 	*change.Exchange
-	cluster  string
-	retained retained
+	cluster string
 }
 
 func newCabling(config Config, log *slog.Logger, look func()) *cabling {

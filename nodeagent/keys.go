@@ -2,7 +2,10 @@ package nodeagent
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -50,25 +53,71 @@ func openKeys(sealed []byte, identityFile string) (*fabric.Keys, error) {
 	return fabric.DecodeKeys(doc)
 }
 
-// ownKeys adds the private keys that this host brought itself: a file
-// <gateway>.key in the keys folder holds a WireGuard private key in base64.
+// ownKeys adds the private keys that this host brought itself, from files in the
+// keys folder: <gateway>.key holds that of WireGuard, <gateway>.ike.key that of IKE.
 func ownKeys(keys *fabric.Keys, dir, gateway string) error {
-	raw, err := os.ReadFile(filepath.Join(dir, gateway+".key"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	private, found, err := ownKey(filepath.Join(dir, gateway+".key"), wireguardKey)
 	if err != nil {
 		return fmt.Errorf("read private key of gateway %s: %w", gateway, err)
 	}
-	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(raw)))
-	if err != nil || len(key) != len(fabric.Secret{}) {
-		return fmt.Errorf("private key of gateway %s in %s is not 32 bytes of base64 (make one with wg genkey)", gateway, dir)
+	ike, foundIKE, err := ownKey(filepath.Join(dir, gateway+".ike.key"), ikeKey)
+	if err != nil {
+		return fmt.Errorf("read private key for IKE of gateway %s: %w", gateway, err)
 	}
 	for i := range keys.Epochs {
-		if keys.Epochs[i].Gateways == nil {
-			keys.Epochs[i].Gateways = map[string]fabric.Secret{}
+		e := &keys.Epochs[i]
+		if found {
+			e.Gateways = with(e.Gateways, gateway, private)
 		}
-		keys.Epochs[i].Gateways[gateway] = fabric.Secret(key)
+		if foundIKE {
+			e.Ed25519 = with(e.Ed25519, gateway, ike)
+		}
 	}
 	return nil
+}
+
+func with(keys map[string]fabric.Secret, gateway string, key fabric.Secret) map[string]fabric.Secret {
+	if keys == nil {
+		keys = map[string]fabric.Secret{}
+	}
+	keys[gateway] = key
+	return keys
+}
+
+func ownKey(path string, decode func([]byte) (fabric.Secret, error)) (key fabric.Secret, found bool, err error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return key, false, nil
+	}
+	if err != nil {
+		return key, false, err
+	}
+	if key, err = decode(raw); err != nil {
+		return key, false, fmt.Errorf("%s: %w", path, err)
+	}
+	return key, true, nil
+}
+
+func wireguardKey(raw []byte) (fabric.Secret, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(raw)))
+	if err != nil || len(key) != len(fabric.Secret{}) {
+		return fabric.Secret{}, errors.New("not 32 bytes of base64 (make one with wg genkey)")
+	}
+	return fabric.Secret(key), nil
+}
+
+// ikeKey gives the seed of an Ed25519 key in PKCS #8 (RFC 8410). Errors of the
+// decoder are not told, as they might quote the key.
+func ikeKey(raw []byte) (fabric.Secret, error) {
+	bad := errors.New("not an Ed25519 key in PEM (make one with openssl genpkey -algorithm ed25519)")
+	block, _ := pem.Decode(raw)
+	if block == nil {
+		return fabric.Secret{}, bad
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	private, ok := key.(ed25519.PrivateKey)
+	if err != nil || !ok {
+		return fabric.Secret{}, bad
+	}
+	return fabric.Secret(private.Seed()), nil
 }

@@ -2,8 +2,11 @@ package nodeagent
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"os"
 	"path/filepath"
@@ -96,32 +99,46 @@ func TestOpenKeys(t *testing.T) {
 	}
 }
 
-// TestOwnKeys adds the key that a host brought itself.
+// TestOwnKeys adds the keys that a host brought itself.
 func TestOwnKeys(t *testing.T) {
 	t.Parallel()
-	private := fabric.Secret{7}
+	private, ike := fabric.Secret{7}, fabric.Secret{8}
+	der, err := x509.MarshalPKCS8PrivateKey(ed25519.NewKeyFromSeed(ike[:]))
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	put := func(text string) {
+	put := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, "a.key"), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	keys := fabric.Keys{Epochs: []fabric.EpochKeys{{Epoch: 1}, {Epoch: 2}}}
-	if err := ownKeys(&keys, dir, "a"); err != nil || keys.Epochs[0].Gateways != nil {
-		t.Fatalf("no file: %v, %v", err, keys.Epochs[0].Gateways)
+	if err := ownKeys(&keys, dir, "a"); err != nil || keys.Epochs[0].Gateways != nil || keys.Epochs[0].Ed25519 != nil {
+		t.Fatalf("no file: %v, %v", err, keys.Epochs[0])
 	}
-	put(base64.StdEncoding.EncodeToString(private[:]) + "\n")
+	put("a.key", base64.StdEncoding.EncodeToString(private[:])+"\n")
+	put("a.ike.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
 	if err := ownKeys(&keys, dir, "a"); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range keys.Epochs {
-		if e.Gateways["a"] != private {
-			t.Errorf("epoch %d has another key", e.Epoch)
+		if e.Gateways["a"] != private || e.Ed25519["a"] != ike {
+			t.Errorf("epoch %d has other keys", e.Epoch)
 		}
 	}
-	put("c2VjcmV0LXRleHQ=")
-	if err := ownKeys(&keys, dir, "a"); err == nil || strings.Contains(err.Error(), "c2VjcmV0") {
-		t.Errorf("broken key: %v", err)
+	for _, name := range []string{"a.key", "a.ike.key"} {
+		good, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, bad := range []string{"", "c2VjcmV0LXRleHQ=", "-----BEGIN PRIVATE KEY-----\nc2VjcmV0LXRleHQ=\n-----END PRIVATE KEY-----\n"} {
+			put(name, bad)
+			if err := ownKeys(&keys, dir, "a"); err == nil || strings.Contains(err.Error(), "c2VjcmV0") || !strings.Contains(err.Error(), name) {
+				t.Errorf("broken %s: %v", name, err)
+			}
+		}
+		put(name, string(good))
 	}
 }

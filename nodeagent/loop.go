@@ -48,7 +48,6 @@ func (a *Agent) source(_ context.Context) (*node, string, bool) {
 	a.sizes.follow(a.peers.probed(), mtusOf(a.last.node), w.links)
 	input := a.input(in, w, a.peers.live())
 	input.Cables = a.cabling.follow(in.fabric, a.peers.probed())
-	input.Fabric, input.Keys = a.cabling.retained.merge(in.fabric, in.keys, a.cabling.Holds(fabric.DriverIPsec))
 	input.Local.Ways = a.endpoints.follow(input)
 	m := &a.last
 	if m.node == nil || m.hurried || !sameInput(m.input, input) {

@@ -17,9 +17,11 @@ func (a *Agent) connectionsWanted() []desired.IPsec {
 	return nil
 }
 
-// kernelESP reports whether the kernel encrypts; where there is no IPsec nobody asks it.
+// kernelESP reports whether the kernel encrypts; where there is no IPsec, and none
+// is on its way out, nobody asks it.
 func (a *Agent) kernelESP(f *fabric.Fabric) bool {
-	return slices.Contains(f.Drivers(a.config.Cluster), fabric.DriverIPsec) && a.charon.InKernel()
+	needed := slices.Contains(f.Drivers(a.config.Cluster), fabric.DriverIPsec) || a.cabling.Holds(fabric.DriverIPsec)
+	return needed && a.charon.InKernel()
 }
 
 // describeIPsec adds to a cable what charon tells of its connection.

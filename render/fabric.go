@@ -13,9 +13,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Public gives the public halves of a gateway's keys of an epoch, the one for IKE
-// too when ike; a half is empty when it is not known.
-type Public func(cluster, gateway string, epoch int, ike bool) (fabric.Key, error)
+// Public gives the public halves of a gateway's keys of an epoch; one is empty when
+// it is not known.
+type Public func(cluster, gateway string, epoch int) (fabric.Key, error)
 
 // Fabric compiles the clusterset. The lock must be up to date; what it lacks is
 // reported (code lock-stale), as are keys that are not known (code no-root-key).
@@ -26,7 +26,7 @@ func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.F
 	f := &fabric.Fabric{
 		APIVersion: fabric.APIVersion, Name: top.Metadata.Name, Domain: s.Domain, ExtraDomains: sorted(s.ExtraDomains),
 		GlobalPools: masked(top.GlobalPools()), ServicePools: masked(top.ServicePools()), TunnelPools: masked(top.TunnelPools()),
-		Tunnel:       fabric.Tunnel{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive},
+		Tunnel:       fabric.Tunnel{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive, IPsec: ipsec(&s.Tunnel.IPsec)},
 		Links:        b.links.Special(),
 		Shape:        top.Shape(),
 		Health:       fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
@@ -37,9 +37,6 @@ func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.F
 	}
 	for i := range s.Clusters {
 		f.Clusters = append(f.Clusters, b.cluster(&s.Clusters[i]))
-		if b.links.Uses(s.Clusters[i].Name, fabric.DriverIPsec) {
-			f.Tunnel.IPsec = ipsec(&s.Tunnel.IPsec)
-		}
 	}
 	slices.SortFunc(f.Clusters, func(x, y fabric.Cluster) int { return cmp.Compare(x.Name, y.Name) })
 	for i := range s.Exports {
@@ -157,28 +154,26 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 		b.stale(path, "its lane")
 	}
 	out.Lane = lane
-	ike := b.links.Uses(c.Name, fabric.DriverIPsec)
 	for _, epoch := range sorted(b.top.Spec.Keys.Epochs) {
-		out.Keys = append(out.Keys, b.key(c.Name, g, path, epoch, ike))
+		out.Keys = append(out.Keys, b.key(c.Name, g, path, epoch))
 	}
 	return out
 }
 
-// key gives the public halves of a gateway's keys. Its own one, which it may
-// have brought, serves every epoch.
-func (b *builder) key(cluster string, g *schema.Gateway, path string, epoch int, ike bool) fabric.Key {
-	own := strings.TrimSpace(g.PublicKey)
-	if own != "" && !ike {
-		return fabric.Key{Epoch: epoch, Public: own}
+// key gives the public halves of a gateway's keys, whatever drivers it has now:
+// a link may change its driver, and both of its cables need theirs then. Keys
+// that a gateway brought serve every epoch, and nothing is derived beside them.
+func (b *builder) key(cluster string, g *schema.Gateway, path string, epoch int) fabric.Key {
+	brought := fabric.Key{Epoch: epoch, Public: strings.TrimSpace(g.PublicKey), Ed25519: strings.TrimSpace(g.IKEPublicKey)}
+	if brought.Public != "" {
+		return brought
 	}
-	key, err := b.public(cluster, g.Name, epoch, ike)
-	if key.Epoch = epoch; own != "" {
-		key.Public = own
-	}
+	key, err := b.public(cluster, g.Name, epoch)
+	key.Epoch, key.Ed25519 = epoch, cmp.Or(brought.Ed25519, key.Ed25519)
 	if err != nil {
 		b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "bad-key", Path: path, Summary: err.Error()})
-	} else if key.Public == "" || ike && key.Ed25519 == "" {
-		b.list = append(b.list, noRoot(path, "its tunnel key is not published yet, and without the root key it is not known"))
+	} else if key.Public == "" || key.Ed25519 == "" {
+		b.list = append(b.list, noRoot(path, "its tunnel keys are not published yet, and without the root key they are not known"))
 	}
 	return key
 }

@@ -80,8 +80,8 @@ func Render(in Input) (Tree, diag.List) {
 // publicKeys gives the source of the gateways' public keys.
 func publicKeys(in Input, previous *fabric.Fabric) Public {
 	if in.Root != nil {
-		return func(cluster, gateway string, epoch int, ike bool) (fabric.Key, error) {
-			return in.Root.Public(in.Topology.Metadata.Name, cluster, gateway, epoch, ike)
+		return func(cluster, gateway string, epoch int) (fabric.Key, error) {
+			return in.Root.Public(in.Topology.Metadata.Name, cluster, gateway, epoch)
 		}
 	}
 	known := map[gatewayEpoch]fabric.Key{}
@@ -98,12 +98,9 @@ func publicKeys(in Input, previous *fabric.Fabric) Public {
 	if in.Preview {
 		later = KnownLater
 	}
-	return func(cluster, gateway string, epoch int, ike bool) (fabric.Key, error) {
+	return func(cluster, gateway string, epoch int) (fabric.Key, error) {
 		k := known[gatewayEpoch{cluster, gateway, epoch}]
-		k.Public = cmp.Or(k.Public, later)
-		if k.Ed25519 = cmp.Or(k.Ed25519, later); !ike {
-			k.Ed25519 = ""
-		}
+		k.Public, k.Ed25519 = cmp.Or(k.Public, later), cmp.Or(k.Ed25519, later)
 		return k, nil
 	}
 }

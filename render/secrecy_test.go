@@ -89,7 +89,7 @@ func secretsOf(t *testing.T, in render.Input) [][]byte {
 	}
 	out := [][]byte{raw}
 	for i := range in.Topology.Spec.Clusters {
-		k, err := in.Root.Keys(in.Topology, &in.Topology.Spec.Clusters[i], true)
+		k, err := in.Root.Keys(in.Topology, &in.Topology.Spec.Clusters[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func secretsOf(t *testing.T, in render.Input) [][]byte {
 			}
 		}
 	}
-	if len(out) != 1+3+6+7 {
+	if len(out) != 1+3+6+6 {
 		t.Fatalf("%d secrets", len(out))
 	}
 	return out

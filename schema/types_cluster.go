@@ -71,6 +71,9 @@ type Gateway struct {
 	// Public half of a key of your own: 32 bytes (X25519) in base64. Then no
 	// private key is rendered for it; the node has it already.
 	PublicKey string `json:"publicKey,omitempty"`
+	// Public half of an IKE key of your own, which IPsec links of a gateway with
+	// publicKey need: 32 bytes (Ed25519) in base64. The node has the private one.
+	IKEPublicKey string `json:"ikePublicKey,omitempty"`
 }
 
 // EgressRule gives pods their own egress addresses.

@@ -132,7 +132,7 @@ func endpointHint(text string) string {
 
 // keys checks the clusters' recipients and the gateways' own public keys.
 func (c *checker) keys() {
-	recipients, public := uniqueness{}, uniqueness{}
+	recipients, public, ike := uniqueness{}, uniqueness{}, uniqueness{}
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
 		if c.recipient(path+".recipient", cluster.Recipient) {
@@ -145,8 +145,12 @@ func (c *checker) keys() {
 			}
 		}
 		for j, p := range cluster.gatewayPaths(path) {
-			if key := cluster.Gateways[j].PublicKey; c.publicKey(p+".publicKey", key) {
-				c.unique(public, key, p+".publicKey", "another gateway has the same public key")
+			g := &cluster.Gateways[j]
+			if c.publicKey(p+".publicKey", g.PublicKey, "`wg pubkey` prints one: 44 characters, the last one is =") {
+				c.unique(public, g.PublicKey, p+".publicKey", "another gateway has the same public key")
+			}
+			if c.publicKey(p+".ikePublicKey", g.IKEPublicKey, "`openssl pkey -pubout -outform DER | tail -c 32 | base64` prints that of an Ed25519 key") {
+				c.unique(ike, g.IKEPublicKey, p+".ikePublicKey", "another gateway has the same public key")
 			}
 		}
 	}
@@ -172,13 +176,13 @@ func (c *checker) recipient(path, text string) bool {
 	return false
 }
 
-// publicKey checks a key of X25519 (RFC 7748) in base64, as wg pubkey prints it.
-func (c *checker) publicKey(path, text string) bool {
+// publicKey checks a key of X25519 (RFC 7748) or Ed25519 (RFC 8032) in base64.
+func (c *checker) publicKey(path, text, hint string) bool {
 	if text == "" {
 		return false
 	}
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
-	d := diag.Diagnostic{Code: "bad-public-key", Path: path, Hint: "`wg pubkey` prints one: 44 characters, the last one is ="}
+	d := diag.Diagnostic{Code: "bad-public-key", Path: path, Hint: hint}
 	switch {
 	case err != nil:
 		d.Summary = "the public key is not base64"

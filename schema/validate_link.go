@@ -176,16 +176,18 @@ func (c *checker) driverClash(i int) {
 	}
 }
 
-// ownKeys warns where IPsec needs a key that a gateway did not bring.
+// ownKeys finds gateways that need a key for IPsec, and brought only one for
+// WireGuard.
 func (c *checker) ownKeys(i int) {
 	cluster := &c.set.Spec.Clusters[i]
 	if !c.links.Uses(cluster.Name, fabric.DriverIPsec) {
 		return
 	}
 	for j, p := range cluster.gatewayPaths(c.clusterPaths[i]) {
-		if cluster.Gateways[j].PublicKey != "" {
-			c.warn(diag.Diagnostic{Code: "derived-key", Path: p + ".publicKey",
-				Summary: "the key serves WireGuard only: the one for IPsec is derived and rendered as those of other gateways"})
+		if g := &cluster.Gateways[j]; g.PublicKey != "" && g.IKEPublicKey == "" {
+			c.fail(diag.Diagnostic{Code: "no-ike-key", Path: p + ".publicKey",
+				Summary: "the key serves WireGuard only, and " + cluster.Name + " has links with ipsec, which need one for IKE",
+				Hint:    "add ikePublicKey, or remove publicKey: then both keys are derived"})
 		}
 	}
 }

@@ -147,7 +147,7 @@ func gatewayKeys(set *schema.ClusterSet, root *keys.Root) ([]gatewayKey, error) 
 	for _, c := range set.Spec.Clusters {
 		for _, g := range c.Gateways {
 			for _, epoch := range set.Spec.Keys.Epochs {
-				public, err := root.Public(set.Metadata.Name, c.Name, g.Name, epoch, false)
+				public, err := root.Public(set.Metadata.Name, c.Name, g.Name, epoch)
 				if err != nil {
 					return nil, err
 				}

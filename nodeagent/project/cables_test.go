@@ -19,6 +19,7 @@ func TestCablesBeside(t *testing.T) {
 		device string
 	}{
 		"driver":                 {project.Cable{Driver: "vxlan", Own: 51820, Remote: 51820}, "hw-vt4-51884"},
+		"to IPsec":               {project.Cable{Driver: "ipsec"}, "ipsec0"},
 		"port":                   {project.Cable{Driver: "wireguard", Own: 52820, Remote: 52820}, "hw-wg1-p52820"},
 		"other ports of a range": {project.Cable{Driver: "wireguard", Own: 51820, Remote: 52820, Alt: true}, "hw-wg1-p51883"},
 	}

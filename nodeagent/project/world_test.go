@@ -108,9 +108,9 @@ func (w *world) project() {
 }
 
 func keysOf(c fabric.Cluster) *fabric.Keys {
-	epoch := fabric.EpochKeys{Epoch: 1, PSKSeed: fabric.Secret{1}, Gateways: map[string]fabric.Secret{}}
+	epoch := fabric.EpochKeys{Epoch: 1, PSKSeed: fabric.Secret{1}, Gateways: map[string]fabric.Secret{}, Ed25519: map[string]fabric.Secret{}}
 	for i, g := range c.Gateways {
-		epoch.Gateways[g.Name] = fabric.Secret{byte(i + 1)}
+		epoch.Gateways[g.Name], epoch.Ed25519[g.Name] = fabric.Secret{byte(i + 1)}, fabric.Secret{byte(i + 1)}
 	}
 	return &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: c.Name, Epochs: []fabric.EpochKeys{epoch}}
 }
@@ -121,6 +121,7 @@ func text(s desired.State) string {
 	lines(&out, "sysctl", s.Sysctls)
 	lines(&out, "link", s.Links)
 	lines(&out, "wireguard", s.Wireguards)
+	lines(&out, "ipsec", s.IPsecs)
 	lines(&out, "peer", s.Peers)
 	lines(&out, "address", s.Addresses)
 	lines(&out, "neighbour", s.Neighbours)

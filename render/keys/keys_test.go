@@ -141,7 +141,7 @@ func TestNewRootIsRandom(t *testing.T) {
 func TestDerivation(t *testing.T) {
 	t.Parallel()
 	root := rootOf(t)
-	public, err := root.Public("demo", "g1", "g1-a", 1, true)
+	public, err := root.Public("demo", "g1", "g1-a", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestDerivation(t *testing.T) {
 			for _, gateway := range []string{"a", "b"} {
 				for epoch := range 3 {
 					name := fmt.Sprintf("%s/%s/%s/%d", set, cluster, gateway, epoch)
-					key, err := root.Public(set, cluster, gateway, epoch, true)
+					key, err := root.Public(set, cluster, gateway, epoch)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -179,7 +179,7 @@ func TestKeys(t *testing.T) {
 	var seeds []fabric.Secret
 	for i := range top.Spec.Clusters {
 		c := &top.Spec.Clusters[i]
-		k, err := root.Keys(top, c, i == 0)
+		k, err := root.Keys(top, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,11 +199,11 @@ func TestKeys(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := root.Public("demo", c.Name, "a", e.Epoch, i == 0)
+			want, err := root.Public("demo", c.Name, "a", e.Epoch)
 			if have := base64.StdEncoding.EncodeToString(key.PublicKey().Bytes()); have != want.Public || err != nil {
 				t.Errorf("public key %s, want %s (%v)", have, want.Public, err)
 			}
-			checkIKE(t, e.Ed25519, want.Ed25519, i == 0)
+			checkIKE(t, e.Ed25519, want.Ed25519)
 		}
 	}
 	if seeds[0] != seeds[2] || seeds[0] == seeds[1] {
@@ -211,20 +211,14 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// checkIKE: without ike there is nothing; with it every gateway has a key, one that
-// brought its tunnel key too, and the public half belongs to it.
-func checkIKE(t *testing.T, seeds map[string]fabric.Secret, public string, ike bool) {
+// checkIKE: every gateway that brought no key has one, and the public half belongs
+// to it.
+func checkIKE(t *testing.T, seeds map[string]fabric.Secret, public string) {
 	t.Helper()
-	if !ike {
-		if len(seeds) > 0 || public != "" {
-			t.Errorf("%d keys for IKE, public %q, want none", len(seeds), public)
-		}
-		return
-	}
 	seed := seeds["a"]
 	have := ed25519.NewKeyFromSeed(seed[:]).Public().(ed25519.PublicKey)
-	if len(seeds) != 2 || base64.StdEncoding.EncodeToString(have) != public {
-		t.Errorf("%d keys for IKE, want 2; public key %s", len(seeds), public)
+	if len(seeds) != 1 || base64.StdEncoding.EncodeToString(have) != public {
+		t.Errorf("%d keys for IKE, want 1; public key %s", len(seeds), public)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 func TestSecretsNeverPrint(t *testing.T) {
 	t.Parallel()
 	root, top := rootOf(t), topology("r0")
-	k, err := root.Keys(top, &top.Spec.Clusters[0], true)
+	k, err := root.Keys(top, &top.Spec.Clusters[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,9 +147,8 @@ func (r *Root) ed25519(clusterset, cluster, gateway string, epoch int) (fabric.S
 	return r.derive(strings.Join([]string{clusterset, "", "", "ed25519", cluster, gateway, strconv.Itoa(epoch)}, "/"))
 }
 
-// Public gives the public halves of a gateway's keys of an epoch, in base64; that
-// of its Ed25519 key only when ike.
-func (r *Root) Public(clusterset, cluster, gateway string, epoch int, ike bool) (fabric.Key, error) {
+// Public gives the public halves of a gateway's keys of an epoch, in base64.
+func (r *Root) Public(clusterset, cluster, gateway string, epoch int) (fabric.Key, error) {
 	out := fabric.Key{Epoch: epoch}
 	s, err := r.private(clusterset, cluster, gateway, epoch)
 	if err != nil {
@@ -160,9 +159,6 @@ func (r *Root) Public(clusterset, cluster, gateway string, epoch int, ike bool) 
 		return out, fmt.Errorf("derive the key of gateway %s/%s: not an X25519 key", cluster, gateway)
 	}
 	out.Public = base64.StdEncoding.EncodeToString(key.PublicKey().Bytes())
-	if !ike {
-		return out, nil
-	}
 	seed, err := r.ed25519(clusterset, cluster, gateway, epoch)
 	if err != nil {
 		return out, err

@@ -20,9 +20,8 @@ import (
 )
 
 // Keys gives the private half of one cluster: the seed of the pre-shared keys,
-// the tunnel key of each gateway that did not bring its own, and, when ike, each
-// gateway's key for IKE.
-func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster, ike bool) (*fabric.Keys, error) {
+// and the tunnel key and the key for IKE of each gateway that brought none.
+func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, error) {
 	set := top.Metadata.Name
 	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: set, Cluster: c.Name}
 	for _, epoch := range top.Spec.Keys.Epochs {
@@ -31,9 +30,9 @@ func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster, ike bool) (*fabri
 		if err != nil {
 			return nil, err
 		}
-		keys := fabric.EpochKeys{Epoch: epoch, PSKSeed: seed, Gateways: map[string]fabric.Secret{}}
+		keys := fabric.EpochKeys{Epoch: epoch, PSKSeed: seed, Gateways: map[string]fabric.Secret{}, Ed25519: map[string]fabric.Secret{}}
 		for _, g := range c.Gateways {
-			if err := r.gateway(&keys, set, c.Name, &g, ike); err != nil {
+			if err := r.gateway(&keys, set, c.Name, &g); err != nil {
 				return nil, err
 			}
 		}
@@ -42,18 +41,14 @@ func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster, ike bool) (*fabri
 	return out, nil
 }
 
-// gateway adds the keys of one gateway.
-func (r *Root) gateway(keys *fabric.EpochKeys, set, cluster string, g *schema.Gateway, ike bool) (err error) {
-	if g.PublicKey == "" {
-		if keys.Gateways[g.Name], err = r.private(set, cluster, g.Name, keys.Epoch); err != nil {
-			return err
-		}
-	}
-	if !ike {
+// gateway adds the keys of one gateway. One that brought its tunnel key wants
+// nothing from elsewhere, so it brings the one for IKE too or has none.
+func (r *Root) gateway(keys *fabric.EpochKeys, set, cluster string, g *schema.Gateway) (err error) {
+	if g.PublicKey != "" {
 		return nil
 	}
-	if keys.Ed25519 == nil {
-		keys.Ed25519 = map[string]fabric.Secret{}
+	if keys.Gateways[g.Name], err = r.private(set, cluster, g.Name, keys.Epoch); err != nil || g.IKEPublicKey != "" {
+		return err
 	}
 	keys.Ed25519[g.Name], err = r.ed25519(set, cluster, g.Name, keys.Epoch)
 	return err
@@ -74,13 +69,13 @@ func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) Sealed
 	if err != nil {
 		return nil, err
 	}
-	out, links := make([]Sealed, len(top.Spec.Clusters)), top.Links()
+	out := make([]Sealed, len(top.Spec.Clusters))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range top.Spec.Clusters {
 		c := &top.Spec.Clusters[i]
 		group.Go(func() error {
-			keys, err := r.Keys(top, c, links.Uses(c.Name, fabric.DriverIPsec))
+			keys, err := r.Keys(top, c)
 			if err != nil {
 				return fmt.Errorf("derive keys of cluster %s: %w", c.Name, err)
 			}

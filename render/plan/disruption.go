@@ -234,6 +234,10 @@ func gatewayBreakage(f Field) string {
 	switch f.Name {
 	case "public keys":
 		return "its tunnel key changes: its links restart"
+	case "IKE keys":
+		if f.Have != "" {
+			return "its IKE key changes: its links with ipsec, if there are any, restart"
+		}
 	case "addresses":
 		return "its tunnel address changes: its links restart"
 	case "node":

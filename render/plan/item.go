@@ -95,7 +95,7 @@ func clustersetItem(f *fabric.Fabric) item {
 		field("tunnel.driver", f.Tunnel.Driver),
 		field("tunnel.mtu", mtu(f.Tunnel.MTU)),
 		field("tunnel.keepalive", time.Duration(f.Tunnel.Keepalive).String()),
-		field("tunnel.ipsec", ipsec(&f.Tunnel.IPsec)),
+		field("tunnel.ipsec", ipsec(f)),
 		field("connectivity", shape(f)),
 		field("health.interval", time.Duration(f.Health.Interval).String()),
 		field("health.misses", strconv.Itoa(f.Health.Misses)),
@@ -162,9 +162,13 @@ func clusterItem(c *fabric.Cluster) item {
 }
 
 func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {
-	keys := make([]string, len(g.Keys))
+	keys, ike := make([]string, len(g.Keys)), []string{}
 	for i, k := range g.Keys {
-		keys[i] = strconv.Itoa(k.Epoch) + ":" + k.Public
+		epoch := strconv.Itoa(k.Epoch) + ":"
+		keys[i] = epoch + k.Public
+		if k.Ed25519 != "" {
+			ike = append(ike, epoch+k.Ed25519)
+		}
 	}
 	return item{kind: kindGateway, name: c.Name + "/" + g.Name, cluster: c.Name,
 		path: fmt.Sprintf("clusters[%s].gateways[%s]", c.Name, g.Name), fields: []diff.Field{
@@ -174,6 +178,7 @@ func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {
 			field("lane", strconv.Itoa(g.Lane)),
 			field("addresses", ranges(g.Addresses)),
 			fixed("public keys", strings.Join(keys, ", ")),
+			field("IKE keys", strings.Join(ike, ", ")),
 		}}
 }
 

@@ -144,10 +144,12 @@ func shape(f *fabric.Fabric) string {
 }
 
 // ipsec gives the settings of IPsec as text; none while no link uses it.
-func ipsec(s *fabric.IPsec) string {
-	if s.IKEPort == 0 {
+func ipsec(f *fabric.Fabric) string {
+	is := func(l fabric.Link) bool { return l.Driver == fabric.DriverIPsec }
+	if f.Tunnel.Driver != fabric.DriverIPsec && !slices.ContainsFunc(f.Links, is) {
 		return ""
 	}
+	s := &f.Tunnel.IPsec
 	return fmt.Sprintf("%s, ports %d and %d, %s, rekey %s", s.Encapsulation, s.IKEPort, s.NATPort,
 		strings.Join(s.Proposals, " "), time.Duration(s.Rekey))
 }

@@ -138,7 +138,7 @@ type Key struct {
 	Epoch  int    `json:"epoch"`
 	Public string `json:"public"` // X25519, base64
 	// Ed25519 is the public key that the gateway proves itself with in IKE, 32
-	// bytes in base64; empty when it has no link with DriverIPsec.
+	// bytes in base64; empty when it brought its own key and none for IKE.
 	Ed25519 string `json:"ed25519,omitempty"`
 }
 

@@ -74,8 +74,7 @@ type EpochKeys struct {
 	// Gateways maps the names of this cluster's gateways to their X25519 private
 	// keys. A gateway that brought its own public key is missing here.
 	Gateways map[string]Secret `json:"gateways"`
-	// Ed25519 maps the names of those gateways that have links with DriverIPsec
-	// to the seeds of their Ed25519 keys (RFC 8032).
+	// Ed25519 maps them to the seeds of their Ed25519 keys (RFC 8032), in the same way.
 	Ed25519 map[string]Secret `json:"ed25519,omitempty"`
 }
 

@@ -47,7 +47,7 @@ const (
 	ProposalChaCha20 = "chacha20" // ChaCha20-Poly1305 (RFC 7634)
 )
 
-// IPsec is how links with DriverIPsec are made; it is set when there are any.
+// IPsec is how links with DriverIPsec are made, should there be any.
 type IPsec struct {
 	Encapsulation string   `json:"encapsulation"`
 	IKEPort       int      `json:"ikePort"`   // UDP
