@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -41,24 +42,30 @@ func newServeCommand() *cobra.Command {
 func newUDPCommand() *cobra.Command {
 	var s span
 	var u flow.UDP
+	var control string
+	var margin int
 	cmd := &cobra.Command{
 		Use:   "udp HOST:PORT",
 		Short: "Send numbered datagrams and count what comes back",
-		Long: `Send numbered datagrams to a server that sends them back. What is not back 2 s
-after the end is lost. silence is the longest time without any answer, as the
-client sees it; outage the longest row of lost datagrams; pause the longest time
-in which this program itself did not send (a busy machine).`,
+		Long: `Send numbered datagrams to a server that sends them back. What is not back
+--grace after the end is lost. silence is the longest time without any answer, as
+the client sees it; outage the longest row of lost datagrams; pause the longest
+time in which this program itself did not send (a busy machine).
+
+With --control a second flow goes to another server at the same time. The report
+then has both, and the exit code is 1 when the first lost more than --margin
+datagrams beyond the second: what a busy machine loses, it loses of both.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			targets, err := flow.Resolve(cmd.Context(), args)
-			if err == nil {
-				u.Target, err = one(targets)
-			}
-			if err != nil {
+			var err error
+			if u.Target, err = resolveOne(cmd.Context(), args[0]); err != nil {
 				return err
 			}
 			ctx, cancel := s.context(cmd.Context())
 			defer cancel()
+			if control != "" {
+				return beside(ctx, cmd, flow.Beside{Changed: u, Control: u, Margin: margin, Ready: s.tell}, control)
+			}
 			u.Ready = s.tell
 			report, err := u.Run(ctx)
 			return print(cmd, report, err)
@@ -70,7 +77,33 @@ in which this program itself did not send (a busy machine).`,
 	flags.IntVar(&u.Size, "size", 64, "bytes of payload")
 	flags.IntVar(&u.Count, "count", 0, "end after so many")
 	flags.DurationVar(&u.Threshold, "threshold", 100*time.Millisecond, "list silences from here on")
+	flags.DurationVar(&u.Grace, "grace", flow.Grace, "how long answers are waited for in the end")
+	flags.StringVar(&control, "control", "", "HOST:PORT of a flow that nothing is done to")
+	flags.IntVar(&margin, "margin", 0, "datagrams that may be lost beyond what the control flow loses")
 	return cmd
+}
+
+// beside runs a flow and its control flow, prints what became of both and gives
+// the verdict.
+func beside(ctx context.Context, cmd *cobra.Command, b flow.Beside, control string) error {
+	var err error
+	if b.Control.Target, err = resolveOne(ctx, control); err != nil {
+		return err
+	}
+	report, err := b.Run(ctx)
+	if err := print(cmd, report, err); err != nil {
+		return err
+	}
+	return report.Err()
+}
+
+// resolveOne finds the only address of a measurement that has no use for more.
+func resolveOne(ctx context.Context, target string) (string, error) {
+	targets, err := flow.Resolve(ctx, []string{target})
+	if err != nil {
+		return "", err
+	}
+	return one(targets)
 }
 
 func newTCPCommand() *cobra.Command {
@@ -124,11 +157,8 @@ func newNewCommand() *cobra.Command {
 		Short: "Open new TCP connections at a rate, each answered and closed",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			targets, err := flow.Resolve(cmd.Context(), args)
-			if err == nil {
-				n.Target, err = one(targets)
-			}
-			if err != nil {
+			var err error
+			if n.Target, err = resolveOne(cmd.Context(), args[0]); err != nil {
 				return err
 			}
 			if log != "" {

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,7 +13,8 @@ import (
 	"time"
 )
 
-// Grace is how long answers are waited for after the last datagram.
+// Grace is how long answers are waited for after the last datagram, unless a flow
+// says otherwise.
 const Grace = 2 * time.Second
 
 // UDP is a flow of numbered datagrams to a server that sends them back.
@@ -22,6 +24,7 @@ type UDP struct {
 	Size      int           // bytes of payload, from 24
 	Count     int           // ends after so many; 0 = with the context
 	Threshold time.Duration // silences from here on are listed
+	Grace     time.Duration // how long answers are waited for in the end; 0 = Grace
 	Dial      Dialer        // nil = Plain
 	Ready     func()        // is called at the first answer; may be nil
 }
@@ -119,7 +122,7 @@ func (r *udpRun) receive() {
 
 // await gives late answers their time.
 func (r *udpRun) await() {
-	deadline := time.Now().Add(Grace)
+	deadline := time.Now().Add(cmp.Or(r.Grace, Grace))
 	for time.Now().Before(deadline) {
 		r.mu.Lock()
 		whole := r.tally.report.Received == r.tally.report.Sent

@@ -1,0 +1,68 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// Beside is a flow that something is done to and a control flow that nothing is
+// done to, from one program at the same time: what the machine does to both for
+// want of time is no loss of the first.
+type Beside struct {
+	Changed, Control UDP
+	Margin           int    // datagrams that the changed flow may lose beyond the control flow
+	Ready            func() // is called when both had their first answer; may be nil
+}
+
+// BesideReport is what became of both.
+type BesideReport struct {
+	Changed UDPReport `json:"changed"`
+	Control UDPReport `json:"control"`
+	Margin  int       `json:"margin"`
+	Excess  int       `json:"excess"` // what the changed flow lost beyond the control flow; below 0 when it lost less
+}
+
+// Run runs both flows until ctx ends.
+func (b Beside) Run(ctx context.Context) (BesideReport, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var answered atomic.Int32
+	ready := func() {
+		if answered.Add(1) == 2 && b.Ready != nil {
+			b.Ready()
+		}
+	}
+	b.Changed.Ready, b.Control.Ready = ready, ready
+	report := BesideReport{Margin: b.Margin}
+	var errs [2]error
+	var group sync.WaitGroup
+	for i, one := range []struct {
+		flow UDP
+		into *UDPReport
+	}{{b.Changed, &report.Changed}, {b.Control, &report.Control}} {
+		group.Go(func() {
+			if *one.into, errs[i] = one.flow.Run(ctx); errs[i] != nil {
+				cancel() // neither says anything without the other
+			}
+		})
+	}
+	group.Wait()
+	report.Excess = report.Changed.Lost - report.Control.Lost
+	return report, errors.Join(errs[:]...)
+}
+
+// Err says that the changed flow lost more than the machine explains, or that the
+// control flow lost so much itself that nothing can be told.
+func (r BesideReport) Err() error {
+	switch {
+	case r.Control.Received*2 < r.Control.Sent || r.Control.Received == 0:
+		return fmt.Errorf("the control flow lost %d of %d datagrams: nothing can be told of the other", r.Control.Lost, r.Control.Sent)
+	case r.Excess > r.Margin:
+		return fmt.Errorf("the changed flow lost %d of %d datagrams and the control flow %d of %d: %d more, and %d are allowed",
+			r.Changed.Lost, r.Changed.Sent, r.Control.Lost, r.Control.Sent, r.Excess, r.Margin)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package flow
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestBesideErr(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name                               string
+		changed, control, sent, have, most int
+		want                               string
+	}{
+		{"nothing lost", 0, 0, 100, 100, 10, ""},
+		{"as much as the margin", 10, 0, 100, 100, 10, ""},
+		{"one more", 11, 0, 100, 100, 10, "the changed flow lost 11 of 100 datagrams and the control flow 0 of 100: 11 more, and 10 are allowed"},
+		{"a busy machine takes from both", 45, 40, 100, 60, 10, ""},
+		{"the control lost more", 0, 40, 100, 60, 10, ""},
+		{"a control that says nothing", 60, 60, 100, 40, 10, "the control flow lost 60 of 100 datagrams: nothing can be told of the other"},
+		{"a control that never was", 0, 0, 0, 0, 10, "the control flow lost 0 of 0 datagrams: nothing can be told of the other"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := BesideReport{Margin: tt.most, Excess: tt.changed - tt.control}
+			r.Changed.Lost, r.Changed.Sent = tt.changed, tt.sent
+			r.Control.Lost, r.Control.Sent, r.Control.Received = tt.control, tt.sent, tt.have
+			got := ""
+			if err := r.Err(); err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// lossy drops every datagram after the first ones.
+type lossy struct {
+	net.Conn
+	first *int
+}
+
+func (l lossy) Write(b []byte) (int, error) {
+	if *l.first--; *l.first < 0 {
+		return len(b), nil
+	}
+	return l.Conn.Write(b)
+}
+
+// TestBeside loses what only the changed flow loses, and counts it.
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.serve("one")
+	first := 20
+	one := UDP{Target: "127.0.0.1:7000", Rate: 100, Size: 64, Count: 50, Threshold: time.Second, Grace: time.Second, Dial: s.dial}
+	b := Beside{Changed: one, Control: one, Margin: 5}
+	b.Control.Grace = time.Minute
+	b.Changed.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := s.dial(ctx, network, address)
+		return lossy{conn, &first}, err
+	}
+	ready := make(chan bool, 2)
+	b.Ready = func() { ready <- true }
+	report, err := b.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Control.Lost != 0 || report.Changed.Lost < 30 || report.Excess != report.Changed.Lost || report.Err() == nil {
+		t.Errorf("changed lost %d, control %d, excess %d, %v", report.Changed.Lost, report.Control.Lost, report.Excess, report.Err())
+	}
+	if len(ready) != 1 {
+		t.Errorf("ready %d times", len(ready))
+	}
+}
+
+// TestBesideRefuses: a flow that cannot begin ends the other.
+func TestBesideRefuses(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.serve("one")
+	good := UDP{Target: "127.0.0.1:7000", Rate: 100, Size: 64, Dial: s.dial}
+	bad := good
+	bad.Rate = 0
+	for _, b := range []Beside{{Changed: bad, Control: good}, {Changed: good, Control: bad}} {
+		if _, err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "rate 0: from 1 to 100000 datagrams a second") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
