@@ -1,14 +1,15 @@
 #!/bin/busybox sh
 # The first program of the virtual machine. It lays a layer in memory over the root of
-# the host, which it only reads, and runs /job there. What is wanted of it is written
-# to the console between marks.
+# the host, which it only reads, and makes that the root of everything: a chroot would
+# not do, as who enters another mount namespace finds himself at its root.
+[ $$ = 1 ] || exit 1 # on any other machine it would take the root away
 export PATH=/bin
 /bin/busybox --install -s /bin
 mkdir -p /proc /sys /dev /host /layer /root
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
-end() { echo "hawser-vm: exit $1"; sync; echo o >/proc/sysrq-trigger; sleep 60; }
+end() { echo "hawser-vm: no root, $1"; sync; echo o >/proc/sysrq-trigger; sleep 60; }
 for module in $(cat /modules/order); do insmod "/modules/$module" || end 125; done
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=512000,cache=loose host /host || end 125
 mount -t tmpfs -o size=75% tmpfs /layer
@@ -27,7 +28,5 @@ rm -rf /root/lib/modules
 ln -s "$modules" /root/lib/modules
 ifconfig lo 127.0.0.1 up
 hostname vm
-cp /job /root/run/job
-echo "hawser-vm: begin"
-chroot /root /bin/bash /run/job </dev/null
-end $?
+cp /job /begin /root/run/
+exec switch_root /root /bin/bash /run/begin

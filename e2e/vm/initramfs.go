@@ -13,6 +13,9 @@ import (
 //go:embed init.sh
 var initScript []byte
 
+//go:embed begin.sh
+var beginScript []byte
+
 // rootModules are what the kernel needs to see the host's root.
 func rootModules() []string { return []string{"virtio_pci", "9pnet_virtio", "9p", "overlay"} }
 
@@ -29,9 +32,8 @@ func (m Machine) initramfs(script string) ([]byte, error) {
 	}
 	a.add("bin/busybox", 0o100755, busybox)
 	a.add("init", 0o100755, initScript)
+	a.add("begin", 0o100755, beginScript)
 	a.add("job", 0o100755, []byte(script))
-	// The kernel looks for modprobe at the root of the first process, which is this one.
-	a.add("sbin/modprobe", 0o100755, []byte("#!/bin/busybox sh\nexec /bin/busybox chroot /root /sbin/modprobe \"$@\"\n"))
 	files, err := m.order()
 	if err != nil {
 		return nil, err
