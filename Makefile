@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: all build setup demo test unit e2e quiet e2e-vm chaos lint generate fuzz bench clean
+.PHONY: all build setup demo test unit e2e quiet e2e-vm e2e-kube kube-up kube-down image chaos lint generate fuzz bench clean
 
 all: build
 
@@ -28,6 +28,22 @@ e2e: build ## scenarios over the built binaries, real packets; one package after
 e2e-vm: setup ## kernel WireGuard, ESP and VRF: a Debian kernel in QEMU; one job with VM='-run Tour'
 	@hack/setup-vm.sh >/dev/null
 	REQUIRE_KERNEL=1 $(GO) test -tags vm -count=1 -timeout 120m -v ./e2e/vm $(VM)
+
+kube-up: setup ## two real Kubernetes clusters on this machine, contexts c1 and c2; KUBE='--flat' and more: kubelab up --help
+	$(GO) build -o bin/kubelab ./e2e/kube/lab
+	bin/kubelab up $(KUBE)
+
+kube-down: ## and away again
+	$(GO) build -o bin/kubelab ./e2e/kube/lab
+	bin/kubelab down
+
+e2e-kube: build ## Hawser on two real Kubernetes clusters; one test with KUBE='-run Tour'
+	@hack/setup-kube.sh >/dev/null
+	REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube $(KUBE)
+
+ARCHES ?= amd64 arm64
+image: ## dist/hawser-agent-<version>-<arch>.tar: an image of the agent alone, no Docker needed
+	@VERSION=$(VERSION) hack/image.sh $(ARCHES)
 
 quiet: setup build ## what planned work, changes and deaths lose, on a machine that does nothing else
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v ./e2e -run TestQuiet

@@ -48,12 +48,16 @@ type Server struct {
 }
 
 // Start opens the ports inside the namespace pinned at ns, on all addresses, and
-// serves them until Close.
+// serves them until Close. An empty ns is the namespace that the program is in.
 func Start(ns string, id Identity, ports []Port) (*Server, error) {
 	s := &Server{id: id}
 	s.http = &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 	var listeners []net.Listener
-	err := netspace.Do(ns, func() error {
+	inside := func(fn func() error) error { return fn() }
+	if ns != "" {
+		inside = func(fn func() error) error { return netspace.Do(ns, fn) }
+	}
+	err := inside(func() error {
 		for _, port := range ports {
 			address := fmt.Sprintf(":%d", port.Number)
 			if port.Protocol == "UDP" {

@@ -30,7 +30,7 @@ func programs() map[string]func() *cobra.Command {
 	return map[string]func() *cobra.Command{
 		"kube-apiserver":          apiserver.NewAPIServerCommand,
 		"kube-controller-manager": controllers.NewControllerManagerCommand,
-		"kube-scheduler":          scheduler.NewSchedulerCommand,
+		"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 		"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
 		"kube-proxy":              proxy.NewProxyCommand,
 		"kubectl":                 kubectl.NewDefaultKubectlCommand,

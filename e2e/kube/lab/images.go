@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/image"
+)
+
+// AgentImage is the name of the agent's image in the lab; `hawser render --image` wants it.
+const AgentImage = "hawser.dev/hawser-agent:lab"
+
+// programs of the images, by package.
+func sources() map[string]string {
+	return map[string]string{
+		"pause":        "hawser.dev/hawser/e2e/kube/pause",
+		"whereami":     "hawser.dev/hawser/e2e/kube/whereami",
+		"hawser-agent": "hawser.dev/hawser/cmd/hawser-agent",
+	}
+}
+
+// build compiles programs into a folder, static ones.
+func build(dir string, names ...string) error {
+	for _, name := range names {
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, name), sources()[name])
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w: %s", name, err, strings.TrimSpace(string(out)))
+		}
+	}
+	return nil
+}
+
+// writeImages writes the archives of all images and gives their paths. agent is a
+// program that is built already; empty builds the tree's.
+func (l *Lab) writeImages(agent string) ([]string, error) {
+	dir := l.path("images")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make folder of images: %w", err)
+	}
+	names := []string{"pause", "whereami"}
+	if agent == "" {
+		agent = filepath.Join(dir, "hawser-agent")
+		names = append(names, "hawser-agent")
+	}
+	if err := build(dir, names...); err != nil {
+		return nil, err
+	}
+	tools, err := toolFiles()
+	if err != nil {
+		return nil, err
+	}
+	one := func(name, tag, source string) (string, error) {
+		data, err := os.ReadFile(source)
+		if err != nil {
+			return "", fmt.Errorf("read %s: %w", name, err)
+		}
+		return l.writeImage(name, image.Image{Names: []string{tag}, Entrypoint: []string{"/" + name},
+			Files: []image.File{{Path: name, Mode: 0o755, Data: data}}})
+	}
+	steps := []func() (string, error){
+		func() (string, error) { return one("pause", "docker.io/hawser/pause:lab", filepath.Join(dir, "pause")) },
+		func() (string, error) { return one("hawser-agent", AgentImage, agent) },
+		func() (string, error) {
+			return one("coredns", "docker.io/hawser/coredns:lab", filepath.Join(l.Bin, "coredns"))
+		},
+		func() (string, error) {
+			return one("whereami", "docker.io/library/whereami:lab", filepath.Join(dir, "whereami"))
+		},
+		func() (string, error) {
+			// By these names the Multi-Cluster Services API's own tests ask for their tools.
+			return l.writeImage("tools", image.Image{Files: tools, Cmd: []string{"/bin/sh"}, Names: []string{
+				"docker.io/hawser/tools:lab", "docker.io/alpine/socat:1.7.4.4", "docker.io/nicolaka/netshoot:v0.15"}})
+		},
+	}
+	var out []string
+	for _, step := range steps {
+		path, err := step()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, path)
+	}
+	return out, nil
+}
+
+// writeImage writes an archive, unless it is there with the same bytes.
+func (l *Lab) writeImage(name string, img image.Image) (string, error) {
+	img.Arch = runtime.GOARCH
+	var archive bytes.Buffer
+	if err := image.Write(&archive, img); err != nil {
+		return "", fmt.Errorf("image %s: %w", name, err)
+	}
+	path := l.path("images", name+".tar")
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, archive.Bytes()) {
+		return path, nil
+	}
+	if err := os.WriteFile(path, archive.Bytes(), 0o644); err != nil {
+		return "", fmt.Errorf("write image %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// toolFiles gathers a small Linux from this machine's own programs: a shell,
+// busybox, and what asks questions over the network, each with its libraries.
+func toolFiles() ([]image.File, error) {
+	files := []image.File{
+		{Path: "etc/passwd", Mode: 0o644, Data: []byte("root:x:0:0:root:/root:/bin/sh\n")},
+		{Path: "etc/nsswitch.conf", Mode: 0o644, Data: []byte("hosts: files dns\n")},
+		{Path: "tmp", Mode: 0o1777}, {Path: "root", Mode: 0o700},
+	}
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		return nil, fmt.Errorf("tools image: %w (hack/setup-kube.sh)", err)
+	}
+	list, err := exec.Command(busybox, "--list").Output()
+	if err != nil {
+		return nil, fmt.Errorf("tools image: list busybox: %w", err)
+	}
+	have := map[string]bool{}
+	libraries := map[string]bool{}
+	// Debian's busybox as sh runs its own nc and nslookup whatever PATH says, so sh is dash.
+	for name, from := range map[string]string{"busybox": "busybox", "sh": "dash", "socat": "socat", "nc": "nc.openbsd",
+		"nslookup": "nslookup", "dig": "dig", "curl": "curl", "ip": "ip", "ping": "ping"} {
+		found, err := programFile("bin/"+name, from, libraries)
+		if err != nil {
+			return nil, err
+		}
+		files, have[name] = append(files, found), true
+	}
+	for applet := range strings.FieldsSeq(string(list)) {
+		if !have[applet] {
+			files = append(files, image.File{Path: "bin/" + applet, Mode: 0o777, Link: "busybox"})
+		}
+	}
+	for path := range libraries {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("tools image: %w", err)
+		}
+		// The loader is asked for by its whole path, and looks for the rest here too.
+		files = append(files, image.File{Path: strings.TrimPrefix(path, "/"), Mode: 0o755, Data: data})
+	}
+	slices.SortFunc(files, func(a, b image.File) int { return strings.Compare(a.Path, b.Path) })
+	return files, nil
+}
+
+func programFile(path, program string, libraries map[string]bool) (image.File, error) {
+	at, err := exec.LookPath(program)
+	if err != nil {
+		return image.File{}, fmt.Errorf("tools image: %w (hack/setup-kube.sh)", err)
+	}
+	data, err := os.ReadFile(at)
+	if err != nil {
+		return image.File{}, fmt.Errorf("tools image: %w", err)
+	}
+	// Of a static program ldd says so and fails; its output has no paths then.
+	out, _ := exec.Command("ldd", at).Output()
+	for word := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(word, "/") && strings.Contains(word, ".so") {
+			libraries[word] = true
+		}
+	}
+	return image.File{Path: path, Mode: 0o755, Data: data}, nil
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+//go:embed control.sh node.sh coredns.yaml
+var files embed.FS
+
+// hierarchy is one cgroup hierarchy (cgroups(7), version 1) and where we are in it.
+type hierarchy struct {
+	name string // controllers, or name=systemd
+	dir  string // our own cgroup
+}
+
+// hierarchies reads those of this process. Version 2 alone has none of them.
+func hierarchies() ([]hierarchy, error) {
+	raw, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("read cgroups: %w", err)
+	}
+	var out []hierarchy
+	for line := range strings.Lines(string(raw)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 || parts[1] == "" {
+			continue // version 2
+		}
+		mounted := filepath.Join("/sys/fs/cgroup", strings.TrimPrefix(parts[1], "name="))
+		if _, err := os.Stat(mounted); err == nil {
+			out = append(out, hierarchy{name: parts[1], dir: filepath.Join(mounted, parts[2])})
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no cgroup hierarchies of version 1 below /sys/fs/cgroup")
+	}
+	return out, nil
+}
+
+// child makes a cgroup below ours for a machine.
+func (h hierarchy) child(name string) (string, error) {
+	dir := filepath.Join(h.dir, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make cgroup: %w", err)
+	}
+	if h.name != "cpuset" {
+		return dir, nil
+	}
+	// A cpuset takes no process until it has processors and memory.
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		raw, err := os.ReadFile(filepath.Join(h.dir, file))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, file), raw, 0o644)
+		}
+		if err != nil {
+			return "", fmt.Errorf("fill cgroup: %w", err)
+		}
+	}
+	return dir, nil
+}
+
+// record is what is kept about a machine that runs.
+type record struct {
+	Process netspace.Process
+	Cgroups []string
+}
+
+// boot starts a machine: its script is the first process of new namespaces, within
+// the machine's network and below cgroups of its own.
+func (l *Lab) boot(n Node, script string, env map[string]string) error {
+	dir := l.path("machines", n.Name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make folder of %s: %w", n.Name, err)
+	}
+	text, err := files.ReadFile(script)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", script, err)
+	}
+	file := filepath.Join(dir, "init.sh")
+	if err := os.WriteFile(file, text, 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	all, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	r := record{}
+	var names []string
+	for _, h := range all {
+		c, err := h.child(l.tag() + n.Name)
+		if err != nil {
+			return err
+		}
+		r.Cgroups, names = append(r.Cgroups, c), append(names, h.name)
+	}
+	env["MACHINE"], env["DIR"], env["BIN"], env["CGROUPS"] = n.Name, dir, l.Bin, strings.Join(names, " ")
+	return netspace.Do(l.space(n.Name), func() error { return l.start(n, file, env, all, r) })
+}
+
+// tag begins the names of what the lab makes outside its folder.
+func (l *Lab) tag() string { return "hk-" + filepath.Base(l.Dir) + "-" }
+
+// start runs on a thread that goes into the machine's cgroups for as long as it
+// takes to make the first process there.
+func (l *Lab) start(n Node, file string, env map[string]string, all []hierarchy, r record) error {
+	log, err := os.OpenFile(filepath.Join(filepath.Dir(file), "init.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log of %s: %w", n.Name, err)
+	}
+	defer log.Close()
+	cmd := exec.Command("/bin/bash", file)
+	cmd.Env = []string{"PATH=" + l.Bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+	for k, v := range env {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true,
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID | unix.CLONE_NEWCGROUP}
+	thread := []byte(strconv.Itoa(unix.Gettid()))
+	for _, c := range r.Cgroups {
+		if err := os.WriteFile(filepath.Join(c, "tasks"), thread, 0o644); err != nil {
+			return fmt.Errorf("enter cgroup of %s: %w", n.Name, err)
+		}
+	}
+	err = cmd.Start()
+	for _, h := range all {
+		_ = os.WriteFile(filepath.Join(h.dir, "tasks"), thread, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("start %s: %w", n.Name, err)
+	}
+	if r.Process, err = netspace.Find(cmd.Process.Pid); err != nil {
+		return errors.Join(fmt.Errorf("start %s: %w", n.Name, err), cmd.Process.Kill())
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("record %s: %w", n.Name, err)
+	}
+	if err := os.WriteFile(l.path("machines", n.Name+".json"), raw, 0o600); err != nil {
+		return fmt.Errorf("record %s: %w", n.Name, err)
+	}
+	return cmd.Process.Release()
+}
+
+func (l *Lab) record(name string) (record, error) {
+	raw, err := os.ReadFile(l.path("machines", name+".json"))
+	if err != nil {
+		return record{}, fmt.Errorf("%s does not run: %w", name, err)
+	}
+	var r record
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return record{}, fmt.Errorf("read record of %s: %w", name, err)
+	}
+	return r, nil
+}
+
+// halt ends a machine with everything in it at once, as a power cut does. One that
+// does not run is fine.
+func (l *Lab) halt(name string) error {
+	r, err := l.record(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.Process.Signal(unix.SIGKILL); err != nil {
+		return fmt.Errorf("halt %s: %w", name, err)
+	}
+	deadline := time.Now().Add(60 * time.Second)
+	for _, c := range r.Cgroups {
+		for {
+			err := removeCgroup(c)
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("halt %s: %w", name, err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	if err := os.Remove(l.path("machines", name+".json")); err != nil {
+		return fmt.Errorf("halt %s: %w", name, err)
+	}
+	return netspace.Remove(l.space(name))
+}
+
+// removeCgroup removes a cgroup and those below it; it is busy while processes end.
+func removeCgroup(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeCgroup(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove cgroup %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+// Command kubelab runs real Kubernetes clusters on this machine: each with etcd, the
+// API server and its controllers, and nodes with kubelet, containerd, kube-proxy and
+// CoreDNS. Every machine is a set of namespaces; nothing of it is on the host but one
+// port of the loopback for each API server.
+//
+//	kubelab up [--clusters c1,c2] [--nodes 2] [--flat] [--proxy nftables|iptables|none]
+//	kubelab down                     leaves nothing, also after a crash
+//	kubelab k CLUSTER ARGS...        kubectl
+//	kubelab node NODE CMD...         run on a node, as its processes see it
+//	kubelab net NODE|internet CMD... run in a network of the lab only
+//	kubelab stop|start NODE          power off and on
+//	kubelab load                     build the agent again and give it to all nodes
+//	kubelab kubeconfig               print its path
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:])
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		os.Exit(failed.ExitCode()) // a command of the user's: it has told why
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kubelab:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("kubelab", flag.ContinueOnError)
+	dir := os.Getenv(DirEnv)
+	if dir == "" {
+		dir = DefaultDir
+	}
+	flags.StringVar(&dir, "dir", dir, "folder of the clusters")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("find folder: %w", err)
+	}
+	command, rest := flags.Arg(0), []string(nil)
+	if flags.NArg() > 1 {
+		rest = flags.Args()[1:]
+	}
+	switch command {
+	case "up":
+		return runUp(ctx, dir, rest)
+	case "down":
+		return down(dir)
+	}
+	l, err := load(dir)
+	if err != nil {
+		return err
+	}
+	return l.use(ctx, command, rest)
+}
+
+func runUp(ctx context.Context, dir string, args []string) error {
+	l := &Lab{Dir: dir}
+	flags := flag.NewFlagSet("kubelab up", flag.ContinueOnError)
+	clusters := flags.String("clusters", "c1,c2", "names, at most eight")
+	flags.IntVar(&l.Nodes, "nodes", 2, "nodes of each cluster")
+	flags.BoolVar(&l.Flat, "flat", false, "each cluster has prefixes of its own; otherwise all have the same")
+	flags.StringVar(&l.Proxy, "proxy", "nftables", "what carries Services: kube-proxy's nftables or iptables, or none")
+	flags.StringVar(&l.Bin, "bin", "", "programs that hack/setup-kube.sh built; without it that is run")
+	agent := flags.String("agent", "", "the agent for the image; without it the tree's is built")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	l.Clusters = strings.Split(*clusters, ",")
+	if len(l.Clusters) > 8 || l.Nodes < 1 || l.Nodes > 8 || flags.NArg() > 0 {
+		return errors.New("up to eight clusters of one to eight nodes")
+	}
+	switch l.Proxy {
+	case "nftables", "iptables", "none":
+	default:
+		return fmt.Errorf("proxy %q: nftables, iptables or none", l.Proxy)
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("needs root")
+	}
+	if _, err := hierarchies(); err != nil {
+		return err
+	}
+	begun := time.Now()
+	say := func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "[%5.1fs] %s\n", time.Since(begun).Seconds(), fmt.Sprintf(format, args...))
+	}
+	if l.Bin == "" {
+		setup := exec.CommandContext(ctx, "hack/setup-kube.sh")
+		setup.Stderr = os.Stderr
+		out, err := setup.Output()
+		if err != nil {
+			return fmt.Errorf("run hack/setup-kube.sh in the root of the repository: %w", err)
+		}
+		l.Bin = strings.TrimSpace(string(out))
+	}
+	if err := l.up(ctx, *agent, say); err != nil {
+		return err
+	}
+	fmt.Println(l.kubeconfig())
+	return nil
+}
+
+// use runs what needs clusters that are up.
+func (l *Lab) use(ctx context.Context, command string, args []string) error {
+	switch {
+	case command == "gate" && len(args) == 0:
+		return l.gate()
+	case command == "kubeconfig" && len(args) == 0:
+		_, err := fmt.Println(l.kubeconfig())
+		return err
+	case command == "load" && len(args) == 0:
+		return l.load(ctx)
+	case command == "k" && len(args) > 1:
+		return through(ctx, append([]string{filepath.Join(l.Bin, "kubectl"), "--kubeconfig", l.kubeconfig(), "--context"}, args...))
+	case command == "net" && len(args) > 1:
+		return through(ctx, append([]string{"nsenter", "--net=" + l.space(args[0])}, args[1:]...))
+	case command == "node" && len(args) > 1:
+		r, err := l.record(args[0])
+		if err != nil {
+			return err
+		}
+		return through(ctx, append([]string{"nsenter", "--all", "--target", strconv.Itoa(r.Process.PID)}, args[1:]...))
+	case command == "stop" && len(args) == 1:
+		if _, err := l.machine(args[0]); err != nil {
+			return err
+		}
+		return l.halt(args[0])
+	case command == "start" && len(args) == 1:
+		m, err := l.machine(args[0])
+		if err != nil {
+			return err
+		}
+		return l.begin(m)
+	}
+	return errors.New("usage: kubelab [--dir DIR] up|down|k CLUSTER ARGS...|node NODE CMD...|net NODE CMD...|stop NODE|start NODE|load|kubeconfig")
+}
+
+// through runs a command with our own streams.
+func through(ctx context.Context, argv []string) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+// load gives all nodes the agent of the tree as it is now.
+func (l *Lab) load(ctx context.Context) error {
+	if _, err := l.writeImages(""); err != nil {
+		return err
+	}
+	for _, m := range l.machines()[len(l.Clusters):] {
+		r, err := l.record(m.Name)
+		if err != nil {
+			return err
+		}
+		argv := []string{"nsenter", "--all", "--target", strconv.Itoa(r.Process.PID),
+			"ctr", "-a", "/run/containerd/containerd.sock", "-n", "k8s.io", "images", "import", l.path("images", "hawser-agent.tar")}
+		if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("load into %s: %w: %s", m.Name, err, strings.TrimSpace(string(out)))
+		}
+	}
+	return nil
+}

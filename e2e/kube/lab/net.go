@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// internet is the namespace between the clusters. It routes between the machines'
+// networks and knows no pods.
+const internet = "internet"
+
+// run runs a command in a machine's network namespace.
+func (l *Lab) run(space, input string, argv ...string) error {
+	return netspace.Do(l.space(space), func() error {
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Stdin = strings.NewReader(input)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%s in %s: %w: %s", strings.Join(argv, " "), space, err, strings.TrimSpace(out.String()))
+		}
+		return nil
+	})
+}
+
+func (l *Lab) wireInternet() error {
+	if err := netspace.Prepare(l.path("net")); err != nil {
+		return err
+	}
+	if err := l.newSpace(internet); err != nil {
+		return err
+	}
+	var lines strings.Builder
+	for i := range l.Clusters {
+		fmt.Fprintf(&lines, "link add lan%d type bridge\naddress add %s/24 dev lan%d\nlink set lan%d up\n",
+			i+1, Node{Index: i + 1}.router(), i+1, i+1)
+	}
+	return l.run(internet, lines.String(), "ip", "-batch", "-")
+}
+
+func (l *Lab) newSpace(name string) error {
+	if err := netspace.Create(l.space(name)); err != nil {
+		return err
+	}
+	return netspace.Do(l.space(name), func() error {
+		return netspace.Sysctls(map[string]string{"net/ipv4/ip_forward": "1"})
+	})
+}
+
+// wire makes a machine's namespace, with a link to its cluster's network and the
+// routes to the pods of the cluster's nodes.
+func (l *Lab) wire(n Node) error {
+	if err := l.newSpace(n.Name); err != nil {
+		return err
+	}
+	if err := l.pair(n.Name); err != nil {
+		return err
+	}
+	outside := fmt.Sprintf("link set %s master lan%d up\n", n.Name, n.Index)
+	if err := l.run(internet, outside, "ip", "-batch", "-"); err != nil {
+		return err
+	}
+	inside := fmt.Sprintf("address add %s/24 dev eth0\nlink set eth0 up\nroute add default via %s\n", n.addr(), n.router())
+	for _, other := range l.machines() {
+		if other.Cluster == n.Cluster && other.Number > 0 && other.Number != n.Number {
+			inside += fmt.Sprintf("route add %s via %s\n", l.nodePods(other), other.addr())
+		}
+	}
+	return l.run(n.Name, inside, "ip", "-batch", "-")
+}
+
+// pair adds eth0 to the namespace; its other end is in the internet.
+func (l *Lab) pair(name string) error {
+	peer, err := os.Open(l.space(internet))
+	if err != nil {
+		return fmt.Errorf("open namespace: %w", err)
+	}
+	defer peer.Close()
+	return netspace.Do(l.space(name), func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "eth0"
+		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: name, PeerNamespace: netlink.NsFd(int(peer.Fd()))}
+		if err := netlink.LinkAdd(veth); err != nil {
+			return fmt.Errorf("link %s to the internet: %w", name, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,156 @@
+#!/bin/bash
+# First process of a node: a container runtime, its images, and the kubelet. What it
+# writes below /etc, /run and /var lies in the node's own folder.
+set -u
+pki=$DIR/../../pki/$CLUSTER
+mount --make-rslave /
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t tmpfs tmpfs /sys/fs/cgroup
+for name in $CGROUPS; do
+  at=/sys/fs/cgroup/${name#name=}
+  mkdir "$at"
+  case $name in name=*) name=none,$name ;; esac
+  mount -t cgroup -o "$name" cgroup "$at"
+done
+mkdir -p "$DIR"/{etc,etc.work,lib/containerd,lib/kubelet,log/pods}
+mount -t overlay overlay -o "lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/etc.work" /etc
+mount -t tmpfs tmpfs /run
+mount --bind "$DIR/lib" /var/lib
+mount --bind "$DIR/log" /var/log
+# The kubelet writes these settings of the whole machine, unless they are so already:
+# it is shown files in which they are.
+while read -r setting value; do
+  [ -e "/proc/sys/$setting" ] || continue
+  shown=/run/shown-${setting##*/}
+  echo "$value" >"$shown"
+  mount --bind "$shown" "/proc/sys/$setting"
+done <<X
+vm/overcommit_memory 1
+vm/panic_on_oom 0
+kernel/panic 10
+kernel/panic_on_oops 1
+kernel/keys/root_maxkeys 1000000
+kernel/keys/root_maxbytes 25000000
+X
+mount --make-rshared /
+hostname "$MACHINE"
+# No server outside: a pod that takes the node's file must not ask itself.
+echo "nameserver ${ADDRESS%.*}.1" >/run/resolv.conf
+mkdir -p /run/containerd /run/netns /run/cni
+
+keep() { # NAME ARGUMENTS...: runs a program for ever
+  local name=$1
+  shift
+  while :; do
+    "$name" "$@" >>"$DIR/$name.log" 2>&1
+    echo "$name ended: $?" >>"$DIR/init.log"
+    sleep 0.3
+  done
+}
+
+# What leaves the cluster's pods has the node's address, as most networks of clusters do it.
+nft -f - <<X
+table ip lab {
+  chain outward {
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr $PODS ip daddr != $PODS masquerade
+  }
+}
+X
+cat >/run/cni/10-lab.conflist <<X
+{"cniVersion": "0.4.0", "name": "lab", "plugins": [
+  {"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
+   "ipam": {"type": "host-local", "dataDir": "/run/cni/addresses",
+            "ranges": [[{"subnet": "$NODE_PODS"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+  {"type": "portmap", "capabilities": {"portMappings": true}}]}
+X
+cat >/run/containerd.toml <<X
+version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs", "io.containerd.internal.v1.opt",
+  "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp"]
+[grpc]
+  address = "/run/containerd/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "docker.io/hawser/pause:lab"
+  restrict_oom_score_adj = true # without CAP_SYS_RESOURCE no score can be lowered
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "/run/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+X
+keep containerd --config /run/containerd.toml &
+socket=/run/containerd/containerd.sock
+until ctr -a $socket version >/dev/null 2>&1; do sleep 0.1; done
+for archive in $IMAGES; do
+  # A node that starts again has them, unless they are newer.
+  if [ ! -e "$DIR/lib/${archive##*/}" ] || [ "$archive" -nt "$DIR/lib/${archive##*/}" ]; then
+    ctr -a $socket -n k8s.io images import "$archive" >>"$DIR/images.log" 2>&1 && touch "$DIR/lib/${archive##*/}"
+  fi
+done
+
+cat >/run/kubelet.yaml <<X
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: $pki/ca.crt}}
+authorization: {mode: Webhook}
+containerRuntimeEndpoint: unix://$socket
+cgroupDriver: cgroupfs
+failCgroupV1: false
+failSwapOn: false
+clusterDNS: [$DNS]
+clusterDomain: cluster.local
+resolvConf: /run/resolv.conf
+# Nothing is thrown away because the machine's disk is full: it cannot be pulled again.
+evictionHard: {nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%", imagefs.inodesFree: "0%"}
+imageGCHighThresholdPercent: 100
+localStorageCapacityIsolation: false
+nodeStatusUpdateFrequency: 4s
+syncFrequency: 5s
+volumePluginDir: /var/lib/kubelet/volumeplugins
+maxPods: 120
+X
+keep kubelet --config=/run/kubelet.yaml --kubeconfig="$pki/$MACHINE" --hostname-override="$MACHINE" \
+  --node-ip="$ADDRESS" --root-dir=/var/lib/kubelet &
+
+if [ "$PROXY" = none ]; then
+  # A cluster without kube-proxy has something in its place. Here that knows the two
+  # Services without which nothing starts.
+  nft -f - <<X
+table ip labproxy {
+  chain services {
+    ip daddr $API tcp dport 443 dnat to $CONTROL:6443
+  }
+  chain prerouting {
+    type nat hook prerouting priority dstnat; policy accept;
+    jump services
+  }
+  chain output {
+    type nat hook output priority -100; policy accept;
+    jump services
+  }
+}
+X
+else
+  cat >/run/proxy.yaml <<X
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: $PROXY
+clientConnection: {kubeconfig: $pki/proxy}
+hostnameOverride: $MACHINE
+clusterCIDR: $PODS
+# These are of the whole machine, and not to be written from a namespace.
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+X
+  keep kube-proxy --config=/run/proxy.yaml &
+fi
+while :; do wait -n || sleep 1; done

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// pair is a certificate with its key.
+type pair struct {
+	cert    *x509.Certificate
+	key     *ecdsa.PrivateKey
+	certPEM []byte
+	keyPEM  []byte
+}
+
+// authority signs everything of one cluster.
+type authority struct {
+	ca  pair
+	dir string
+}
+
+func newAuthority(dir string) (*authority, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make folder of certificates: %w", err)
+	}
+	a := &authority{dir: dir}
+	ca, err := a.sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "kubelab"}, IsCA: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.ca = ca
+	return a, a.write("ca", ca)
+}
+
+// sign completes a certificate; the first one signs itself.
+func (a *authority) sign(template *x509.Certificate) (pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return pair{}, fmt.Errorf("make key: %w", err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
+	if err != nil {
+		return pair{}, fmt.Errorf("make serial number: %w", err)
+	}
+	now := time.Now()
+	template.SerialNumber, template.BasicConstraintsValid = serial, true
+	template.NotBefore, template.NotAfter = now.Add(-time.Hour), now.AddDate(1, 0, 0)
+	parent, signer := template, key
+	if a.ca.cert != nil {
+		parent, signer = a.ca.cert, a.ca.key
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		return pair{}, fmt.Errorf("sign certificate of %s: %w", template.Subject.CommonName, err)
+	}
+	cert, err := x509.ParseCertificate(raw)
+	if err != nil {
+		return pair{}, fmt.Errorf("read certificate of %s: %w", template.Subject.CommonName, err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return pair{}, fmt.Errorf("write key of %s: %w", template.Subject.CommonName, err)
+	}
+	return pair{
+		cert: cert, key: key,
+		certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}),
+		keyPEM:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}),
+	}, nil
+}
+
+func (a *authority) write(name string, p pair) error {
+	for file, data := range map[string][]byte{name + ".crt": p.certPEM, name + ".key": p.keyPEM} {
+		if err := os.WriteFile(filepath.Join(a.dir, file), data, 0o600); err != nil {
+			return fmt.Errorf("write certificate: %w", err)
+		}
+	}
+	return nil
+}
+
+// issue makes a certificate for a name in a group, good for both ends of TLS.
+func (a *authority) issue(name, group string, addrs []net.IP, hosts []string) (pair, error) {
+	subject := pkix.Name{CommonName: name}
+	if group != "" {
+		subject.Organization = []string{group}
+	}
+	return a.sign(&x509.Certificate{
+		Subject: subject, IPAddresses: addrs, DNSNames: hosts,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// save issues a certificate into two files.
+func (a *authority) save(file, name, group string, addrs []net.IP, hosts []string) error {
+	p, err := a.issue(name, group, addrs, hosts)
+	if err != nil {
+		return err
+	}
+	return a.write(file, p)
+}
+
+// kubeconfig issues a certificate into a file that clients of the API read.
+func (a *authority) kubeconfig(file, server, name, group string) error {
+	p, err := a.issue(name, group, nil, nil)
+	if err != nil {
+		return err
+	}
+	var k kubeconfig
+	k.add("lab", server, a.ca, p)
+	if err := os.WriteFile(filepath.Join(a.dir, file), []byte(k.String()), 0o600); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return nil
+}
+
+func (p pair) encoded() string { return base64.StdEncoding.EncodeToString(p.certPEM) }
+func (p pair) secret() string  { return base64.StdEncoding.EncodeToString(p.keyPEM) }
+
+// certify makes everything that a cluster's programs show and check.
+func (l *Lab) certify(control Node) (*authority, error) {
+	a, err := newAuthority(l.path("pki", control.Cluster))
+	if err != nil {
+		return nil, err
+	}
+	addrs := []net.IP{net.IPv4(127, 0, 0, 1), control.addr().AsSlice(), l.apiAddr(control.Index).AsSlice()}
+	hosts := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	server := fmt.Sprintf("https://%s:6443", control.addr())
+	steps := []func() error{
+		func() error { return a.save("apiserver", "kube-apiserver", "", addrs, hosts) },
+		func() error {
+			return a.save("kubelet-client", "kube-apiserver-kubelet-client", "system:masters", nil, nil)
+		},
+		func() error { return a.save("front-proxy", "front-proxy", "", nil, nil) },
+		func() error { return a.save("accounts", "accounts", "", nil, nil) },
+		func() error { return a.kubeconfig("admin", server, "admin", "system:masters") },
+		func() error { return a.kubeconfig("controllers", server, "system:kube-controller-manager", "") },
+		func() error { return a.kubeconfig("scheduler", server, "system:kube-scheduler", "") },
+		func() error { return a.kubeconfig("proxy", server, "system:kube-proxy", "") },
+	}
+	for _, n := range l.machines() {
+		if n.Cluster == control.Cluster && n.Number > 0 {
+			steps = append(steps, func() error {
+				return a.kubeconfig(n.Name, server, "system:node:"+n.Name, "system:nodes")
+			})
+		}
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}

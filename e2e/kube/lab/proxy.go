@@ -1,0 +1,157 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// The API servers are inside the lab's namespaces. The gate is a process outside
+// that takes connections on the loopback, one port a cluster, and passes them in.
+
+// openGate starts the gate and writes the kubeconfig that goes through it.
+func (l *Lab) openGate(authorities map[string]*authority) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find own program: %w", err)
+	}
+	log, err := os.OpenFile(l.path("gate.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log of the gate: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(self, "--dir", l.Dir, "gate")
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
+	config := kubeconfig{}
+	for _, c := range l.Clusters {
+		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			return fmt.Errorf("open the gate of %s: %w", c, err)
+		}
+		defer listener.Close()
+		file, err := listener.File()
+		if err != nil {
+			return fmt.Errorf("open the gate of %s: %w", c, err)
+		}
+		defer file.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
+		admin, err := authorities[c].issue("admin", "system:masters", nil, nil)
+		if err != nil {
+			return err
+		}
+		config.add(c, "https://"+listener.Addr().String(), authorities[c].ca, admin)
+	}
+	if err := os.WriteFile(l.kubeconfig(), []byte(config.String()), 0o600); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the gate: %w", err)
+	}
+	process, err := netspace.Find(cmd.Process.Pid)
+	if err != nil {
+		return fmt.Errorf("start the gate: %w", err)
+	}
+	raw, err := json.Marshal(process)
+	if err != nil {
+		return fmt.Errorf("record the gate: %w", err)
+	}
+	return errors.Join(os.WriteFile(l.path("gate.json"), raw, 0o600), cmd.Process.Release())
+}
+
+// closeGate ends the gate; one that does not run is fine.
+func (l *Lab) closeGate() error {
+	raw, err := os.ReadFile(l.path("gate.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var p netspace.Process
+	if err == nil {
+		err = json.Unmarshal(raw, &p)
+	}
+	if err == nil {
+		err = p.Signal(unix.SIGKILL)
+	}
+	if err != nil {
+		return fmt.Errorf("close the gate: %w", err)
+	}
+	return nil
+}
+
+// gate is the process itself: listeners are its files from number 3, in the order
+// of the clusters.
+func (l *Lab) gate() error {
+	var all sync.WaitGroup
+	for i, m := range l.machines()[:len(l.Clusters)] {
+		listener, err := net.FileListener(os.NewFile(uintptr(3+i), "gate"))
+		if err != nil {
+			return fmt.Errorf("take over the gate of %s: %w", m.Cluster, err)
+		}
+		all.Go(func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				go l.pass(m, conn.(*net.TCPConn))
+			}
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+func (l *Lab) pass(m Node, outside *net.TCPConn) {
+	defer outside.Close()
+	var inside *net.TCPConn
+	err := netspace.Do(l.space(m.Name), func() error {
+		to := &net.TCPAddr{IP: m.addr().AsSlice(), Port: 6443}
+		conn, err := net.DialTCP("tcp", nil, to)
+		inside = conn
+		return err
+	})
+	if err != nil {
+		return // as if the API server were not there: it is not
+	}
+	defer inside.Close()
+	done := make(chan bool, 2)
+	half := func(to, from *net.TCPConn) {
+		_, _ = io.Copy(to, from)
+		_ = to.CloseWrite()
+		done <- true
+	}
+	go half(inside, outside)
+	go half(outside, inside)
+	<-done
+	<-done
+}
+
+// kubeconfig gathers clusters, users and contexts.
+type kubeconfig struct {
+	current                   string
+	clusters, users, contexts strings.Builder
+}
+
+func (k *kubeconfig) add(name, server string, ca, user pair) {
+	if k.current == "" {
+		k.current = name
+	}
+	fmt.Fprintf(&k.clusters, "- name: %s\n  cluster: {server: %q, certificate-authority-data: %s}\n", name, server, ca.encoded())
+	fmt.Fprintf(&k.users, "- name: %s\n  user: {client-certificate-data: %s, client-key-data: %s}\n", name, user.encoded(), user.secret())
+	fmt.Fprintf(&k.contexts, "- name: %[1]s\n  context: {cluster: %[1]s, user: %[1]s}\n", name)
+}
+
+func (k *kubeconfig) String() string {
+	return "apiVersion: v1\nkind: Config\ncurrent-context: " + k.current +
+		"\nclusters:\n" + k.clusters.String() + "users:\n" + k.users.String() + "contexts:\n" + k.contexts.String()
+}

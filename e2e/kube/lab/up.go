@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// patience is how long a step of coming up may take on a slow machine.
+const patience = 5 * time.Minute
+
+// up makes the clusters, and returns when their nodes are ready and their DNS answers.
+func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) error {
+	if _, err := os.Stat(l.path("lab.json")); err == nil {
+		return fmt.Errorf("there are clusters in %s: run `kubelab down` first", l.Dir)
+	}
+	if err := os.MkdirAll(l.path("machines"), 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	if err := l.save(); err != nil { // from here on down knows what to remove
+		return err
+	}
+	images, err := l.writeImages(agent)
+	if err != nil {
+		return err
+	}
+	l.Images = images
+	say("images written")
+	if err := errors.Join(l.save(), moreWatches(l.Dir), l.wireInternet()); err != nil {
+		return err
+	}
+	authorities := map[string]*authority{}
+	for _, m := range l.machines() {
+		if m.Number == 0 {
+			if authorities[m.Cluster], err = l.certify(m); err != nil {
+				return err
+			}
+		}
+		if err := l.begin(m); err != nil {
+			return err
+		}
+	}
+	if err := l.openGate(authorities); err != nil {
+		return err
+	}
+	say("machines started")
+	for _, m := range l.machines()[:len(l.Clusters)] {
+		if err := l.settle(ctx, m, say); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin wires a machine and starts it.
+func (l *Lab) begin(m Node) error {
+	if err := l.wire(m); err != nil {
+		return err
+	}
+	env := map[string]string{
+		"CLUSTER": m.Cluster, "ADDRESS": m.addr().String(), "PODS": l.pods(m.Index).String(), "SERVICES": l.services(m.Index).String(),
+		"NODE_PODS": l.nodePods(m).String(), "DNS": l.dnsAddr(m.Index).String(), "API": l.apiAddr(m.Index).String(),
+		"CONTROL": Node{Index: m.Index}.addr().String(), "PROXY": l.Proxy, "IMAGES": strings.Join(l.Images, " "),
+	}
+	script := "node.sh"
+	if m.Number == 0 {
+		script = "control.sh"
+	}
+	return l.boot(m, script, env)
+}
+
+// settle waits for a cluster, and gives it what a cluster has: pods' prefixes of
+// its nodes and a DNS.
+func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)) error {
+	c := control.Cluster
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := l.until(ctx, c, "get", "--raw", "/readyz"); err != nil {
+		return err
+	}
+	say("%s: API server ready", c)
+	manifest, err := files.ReadFile("coredns.yaml")
+	if err != nil {
+		return fmt.Errorf("read coredns.yaml: %w", err)
+	}
+	text := strings.ReplaceAll(string(manifest), "DNSADDRESS", l.dnsAddr(control.Index).String())
+	if _, err := l.kubectl(ctx, c, text, "apply", "--server-side", "-f", "-"); err != nil {
+		return err
+	}
+	for _, n := range l.machines() {
+		if n.Cluster != c || n.Number == 0 {
+			continue
+		}
+		patch := fmt.Sprintf(`{"spec":{"podCIDR":%[1]q,"podCIDRs":[%[1]q]}}`, l.nodePods(n))
+		if err := l.until(ctx, c, "patch", "node", n.Name, "-p", patch); err != nil {
+			return err
+		}
+	}
+	limit := "--timeout=" + patience.String()
+	if _, err := l.kubectl(ctx, c, "", "wait", "--for=condition=Ready", "node", "--all", limit); err != nil {
+		return err
+	}
+	say("%s: nodes ready", c)
+	if _, err := l.kubectl(ctx, c, "", "-n", "kube-system", "rollout", "status", "deployment/coredns", limit); err != nil {
+		return err
+	}
+	say("%s: DNS ready", c)
+	return l.until(ctx, c, "get", "serviceaccount", "default")
+}
+
+// kubectl runs it on a cluster.
+func (l *Lab) kubectl(ctx context.Context, cluster, input string, args ...string) (string, error) {
+	args = append([]string{"--kubeconfig", l.kubeconfig(), "--context", cluster}, args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(l.Bin, "kubectl"), args...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args[2:], " "), err, strings.TrimSpace(string(out)))
+	}
+	return string(out), nil
+}
+
+// until runs kubectl until it succeeds.
+func (l *Lab) until(ctx context.Context, cluster string, args ...string) error {
+	for {
+		_, err := l.kubectl(ctx, cluster, "", args...)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// down removes every trace of the clusters in the folder; nothing there is fine.
+func down(dir string) error {
+	l, err := load(dir)
+	if err != nil {
+		if _, missing := os.Stat(dir); errors.Is(missing, fs.ErrNotExist) {
+			return nil
+		}
+		return errors.Join(err, fmt.Errorf("%s is left as it is", dir))
+	}
+	errs := []error{l.closeGate()}
+	for _, m := range l.machines() {
+		errs = append(errs, l.halt(m.Name))
+	}
+	errs = append(errs, netspace.RemoveAll(l.path("net")), formerWatches(dir))
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove %s: %w", dir, err)
+	}
+	return nil
+}
+
+// A node's programs watch more files than a kernel allows a user by default, and
+// the limit is of the whole machine (inotify(7)). Labs that are up share a folder: the
+// first one raises the limit and the last one puts the former number back.
+const (
+	watchLimit  = "/proc/sys/fs/inotify/max_user_instances"
+	watchFolder = "/run/hawser-kube-watches"
+	watchWant   = 2048
+)
+
+func moreWatches(dir string) error {
+	if err := os.MkdirAll(watchFolder, 0o755); err != nil {
+		return fmt.Errorf("raise limit of watches: %w", err)
+	}
+	raw, err := os.ReadFile(watchLimit)
+	if err != nil {
+		return fmt.Errorf("raise limit of watches: %w", err)
+	}
+	have, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return fmt.Errorf("raise limit of watches: %w", err)
+	}
+	if have < watchWant {
+		former := filepath.Join(watchFolder, "former")
+		if _, err := os.Stat(former); errors.Is(err, fs.ErrNotExist) {
+			if err := os.WriteFile(former, raw, 0o644); err != nil {
+				return fmt.Errorf("raise limit of watches: %w", err)
+			}
+		}
+		if err := os.WriteFile(watchLimit, []byte(strconv.Itoa(watchWant)), 0o644); err != nil {
+			return fmt.Errorf("raise limit of watches: %w", err)
+		}
+	}
+	return os.WriteFile(filepath.Join(watchFolder, "of"+strings.ReplaceAll(dir, "/", "-")), nil, 0o644)
+}
+
+func formerWatches(dir string) error {
+	if err := os.Remove(filepath.Join(watchFolder, "of"+strings.ReplaceAll(dir, "/", "-"))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("restore limit of watches: %w", err)
+	}
+	if others, err := filepath.Glob(filepath.Join(watchFolder, "of-*")); err != nil || len(others) > 0 {
+		return err
+	}
+	former, err := os.ReadFile(filepath.Join(watchFolder, "former"))
+	if err == nil {
+		err = os.WriteFile(watchLimit, former, 0o644)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("restore limit of watches: %w", err)
+	}
+	return os.RemoveAll(watchFolder)
+}

@@ -1,0 +1,230 @@
+// Package image writes container images as archives: one layer, made of files that
+// are named, so that equal files give equal bytes. An archive has both layouts that
+// programs read: the OCI image layout (OCI image-spec 1.1, image-layout.md), and the
+// manifest.json of docker save.
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+)
+
+// File is one file of an image.
+type File struct {
+	Path string // in the image, without a leading slash
+	Mode int64  // permissions
+	Data []byte
+	Link string // where a symbolic link leads; then Data is empty
+}
+
+// Image is what an archive holds.
+type Image struct {
+	Names      []string // with tags: registry/name:tag
+	Arch       string   // as GOARCH has it
+	Entrypoint []string
+	Cmd        []string
+	Labels     map[string]string
+	Files      []File
+}
+
+// Write writes the archive.
+func Write(w io.Writer, img Image) error {
+	layer, diff, err := layerOf(img.Files)
+	if err != nil {
+		return err
+	}
+	config, err := json.Marshal(configOf(img, diff))
+	if err != nil {
+		return fmt.Errorf("write image configuration: %w", err)
+	}
+	manifest, err := json.Marshal(ociManifest{
+		SchemaVersion: 2, MediaType: manifestType,
+		Config: describe(configType, config), Layers: []descriptor{describe(layerType, layer)},
+	})
+	if err != nil {
+		return fmt.Errorf("write image manifest: %w", err)
+	}
+	index, docker, err := indexes(img.Names, manifest, config, layer)
+	if err != nil {
+		return err
+	}
+	return archive(w, []File{
+		{Path: "blobs", Mode: 0o755}, {Path: "blobs/sha256", Mode: 0o755},
+		{Path: blob(config), Mode: 0o644, Data: config},
+		{Path: blob(layer), Mode: 0o644, Data: layer},
+		{Path: blob(manifest), Mode: 0o644, Data: manifest},
+		{Path: "index.json", Mode: 0o644, Data: index},
+		{Path: "manifest.json", Mode: 0o644, Data: docker},
+		{Path: "oci-layout", Mode: 0o644, Data: []byte(`{"imageLayoutVersion":"1.0.0"}`)},
+	})
+}
+
+const (
+	manifestType = "application/vnd.oci.image.manifest.v1+json"
+	configType   = "application/vnd.oci.image.config.v1+json"
+	layerType    = "application/vnd.oci.image.layer.v1.tar+gzip"
+	indexType    = "application/vnd.oci.image.index.v1+json"
+)
+
+type descriptor struct {
+	MediaType   string            `json:"mediaType"`
+	Digest      string            `json:"digest"`
+	Size        int               `json:"size"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+type ociManifest struct {
+	SchemaVersion int          `json:"schemaVersion"`
+	MediaType     string       `json:"mediaType"`
+	Config        descriptor   `json:"config"`
+	Layers        []descriptor `json:"layers"`
+}
+
+type ociIndex struct {
+	SchemaVersion int          `json:"schemaVersion"`
+	MediaType     string       `json:"mediaType"`
+	Manifests     []descriptor `json:"manifests"`
+}
+
+type runConfig struct {
+	Env        []string          `json:"Env"`
+	Entrypoint []string          `json:"Entrypoint,omitempty"`
+	Cmd        []string          `json:"Cmd,omitempty"`
+	WorkingDir string            `json:"WorkingDir"`
+	Labels     map[string]string `json:"Labels,omitempty"`
+}
+
+type rootFS struct {
+	Type    string   `json:"type"`
+	DiffIDs []string `json:"diff_ids"`
+}
+
+type imageConfig struct {
+	Created      string    `json:"created"`
+	Architecture string    `json:"architecture"`
+	OS           string    `json:"os"`
+	Config       runConfig `json:"config"`
+	RootFS       rootFS    `json:"rootfs"`
+}
+
+func configOf(img Image, diff string) imageConfig {
+	return imageConfig{
+		Created: "1970-01-01T00:00:00Z", Architecture: img.Arch, OS: "linux",
+		Config: runConfig{
+			Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			Entrypoint: img.Entrypoint, Cmd: img.Cmd, WorkingDir: "/", Labels: img.Labels,
+		},
+		RootFS: rootFS{Type: "layers", DiffIDs: []string{diff}},
+	}
+}
+
+// layerOf gives the compressed layer, and the digest of what it is when unpacked.
+func layerOf(files []File) (layer []byte, diff string, err error) {
+	var plain, packed bytes.Buffer
+	if err := archive(&plain, withFolders(files)); err != nil {
+		return nil, "", err
+	}
+	zip, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	if err != nil {
+		return nil, "", fmt.Errorf("compress layer: %w", err)
+	}
+	if _, err := zip.Write(plain.Bytes()); err != nil {
+		return nil, "", fmt.Errorf("compress layer: %w", err)
+	}
+	if err := zip.Close(); err != nil {
+		return nil, "", fmt.Errorf("compress layer: %w", err)
+	}
+	return packed.Bytes(), digest(plain.Bytes()), nil
+}
+
+// withFolders sorts the files by path and puts the folders that they lie in before them.
+func withFolders(files []File) []File {
+	all := map[string]File{}
+	for _, f := range files {
+		all[f.Path] = f
+		for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
+			if _, ok := all[dir]; !ok {
+				all[dir] = File{Path: dir, Mode: 0o755}
+			}
+		}
+	}
+	out := make([]File, 0, len(all))
+	for _, f := range all {
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return out
+}
+
+// archive writes files of root without any time. One that has neither data nor a
+// link is a folder.
+func archive(w io.Writer, files []File) error {
+	out := tar.NewWriter(w)
+	for _, f := range files {
+		header := &tar.Header{Name: f.Path, Mode: f.Mode, Size: int64(len(f.Data)), Typeflag: tar.TypeReg, Format: tar.FormatPAX}
+		switch {
+		case f.Link != "":
+			header.Typeflag, header.Linkname = tar.TypeSymlink, f.Link
+		case f.Data == nil:
+			header.Typeflag, header.Name = tar.TypeDir, f.Path+"/"
+		}
+		if err := out.WriteHeader(header); err != nil {
+			return fmt.Errorf("archive %s: %w", f.Path, err)
+		}
+		if _, err := out.Write(f.Data); err != nil {
+			return fmt.Errorf("archive %s: %w", f.Path, err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		return fmt.Errorf("end archive: %w", err)
+	}
+	return nil
+}
+
+// indexes gives the index of the OCI layout and the list that docker save writes.
+func indexes(names []string, manifest, config, layer []byte) (oci, docker []byte, err error) {
+	index := ociIndex{SchemaVersion: 2, MediaType: indexType}
+	for _, name := range names {
+		d := describe(manifestType, manifest)
+		// containerd takes the first for the whole name, others the second for the tag.
+		d.Annotations = map[string]string{
+			"io.containerd.image.name":          name,
+			"org.opencontainers.image.ref.name": name[strings.LastIndex(name, ":")+1:],
+		}
+		index.Manifests = append(index.Manifests, d)
+	}
+	if oci, err = json.Marshal(index); err != nil {
+		return nil, nil, fmt.Errorf("write index: %w", err)
+	}
+	docker, err = json.Marshal([]struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}{{blob(config), names, []string{blob(layer)}}})
+	if err != nil {
+		return nil, nil, fmt.Errorf("write manifest.json: %w", err)
+	}
+	return oci, docker, nil
+}
+
+func describe(mediaType string, data []byte) descriptor {
+	return descriptor{MediaType: mediaType, Digest: digest(data), Size: len(data)}
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func blob(data []byte) string {
+	return "blobs/sha256/" + strings.TrimPrefix(digest(data), "sha256:")
+}
