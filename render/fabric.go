@@ -26,14 +26,15 @@ func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.F
 	f := &fabric.Fabric{
 		APIVersion: fabric.APIVersion, Name: top.Metadata.Name, Domain: s.Domain, ExtraDomains: sorted(s.ExtraDomains),
 		GlobalPools: masked(top.GlobalPools()), ServicePools: masked(top.ServicePools()), TunnelPools: masked(top.TunnelPools()),
-		Tunnel:       fabric.Tunnel{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive, IPsec: ipsec(&s.Tunnel.IPsec)},
-		Links:        b.links.Special(),
-		Shape:        top.Shape(),
-		Health:       fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
-		DNS:          fabric.DNS{ClusterNames: *s.DNS.ClusterNames, TTL: *s.DNS.TTL, Address: s.DNS.Address, IPv6Address: s.DNS.IPv6Address},
-		Epochs:       sorted(s.Keys.Epochs),
-		Decommission: s.Decommission,
-		Clusters:     make([]fabric.Cluster, 0, len(s.Clusters)),
+		Tunnel:         fabric.Tunnel{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive, IPsec: ipsec(&s.Tunnel.IPsec)},
+		Links:          b.links.Special(),
+		Shape:          top.Shape(),
+		Health:         fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
+		DNS:            fabric.DNS{ClusterNames: *s.DNS.ClusterNames, TTL: *s.DNS.TTL, Address: s.DNS.Address, IPv6Address: s.DNS.IPv6Address},
+		Epochs:         sorted(s.Keys.Epochs),
+		Decommission:   s.Decommission,
+		DynamicExports: dynamicExports(top),
+		Clusters:       make([]fabric.Cluster, 0, len(s.Clusters)),
 	}
 	for i := range s.Clusters {
 		f.Clusters = append(f.Clusters, b.cluster(&s.Clusters[i]))
@@ -76,6 +77,10 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 		GlobalCIDRs: blocks, EgressMode: fabric.EgressShared,
 		EgressIPs: b.take(path, b.lock.Egress(c.Name), b.top.Spec.Globalnet.EgressIPs, blocks),
 	}
+	out.Dynamic = b.lock.DynamicRanges(b.top, c.Name)
+	if c.DNS != fabric.DNSNone {
+		out.ClusterDNS = c.DNS
+	}
 	if out.Globalnet {
 		out.FlatFamilies = flatFamilies(&out, b.hidden[c.Name])
 	}
@@ -98,6 +103,15 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	}
 	slices.SortFunc(out.Gateways, func(x, y fabric.Gateway) int { return cmp.Compare(x.Name, y.Name) })
 	return out
+}
+
+// dynamicExports gives the patterns in an order that the file's does not change.
+func dynamicExports(top *schema.ClusterSet) *fabric.DynamicExports {
+	d := top.Spec.DynamicExports
+	if d == nil {
+		return nil
+	}
+	return &fabric.DynamicExports{Namespaces: sorted(d.Namespaces), VIPs: masked(top.DynamicVIPs())}
 }
 
 // withAnnexes adds to a cluster's blocks what pods are mapped to beside them.

@@ -145,7 +145,11 @@ func (a *allocator) makeAreas() {
 		a.areas[tunnelArea] = append(a.areas[tunnelArea], newArea(p.Masked()))
 	}
 	for _, p := range a.top.ServicePools() {
-		a.areas[vipArea] = append(a.areas[vipArea], newArea(p.Masked()))
+		area := newArea(p.Masked())
+		if a.top.Spec.DynamicExports != nil {
+			area.spare = dynamicVIPs(p)
+		}
+		a.areas[vipArea] = append(a.areas[vipArea], area)
 	}
 	for name, c := range a.lock.clusters {
 		for _, b := range c.blocks {
@@ -154,6 +158,9 @@ func (a *allocator) makeAreas() {
 				if b.prefix.Overlaps(m.prefix) {
 					area.avoid = append(area.avoid, m.prefix)
 				}
+			}
+			if a.top.Spec.DynamicExports != nil {
+				area.spare = c.dynamic(b.prefix)
 			}
 			a.areas[name] = append(a.areas[name], area)
 		}

@@ -206,8 +206,14 @@ func (b *blockPass) sizes(c *Cluster) []int {
 		smallest = minHostBits6
 	}
 	need := b.needs[c.Name]
+	if b.top.Spec.DynamicExports != nil {
+		need *= 2 // half of what pods are not mapped to is kept for what clusters export by themselves
+	}
 	shared := max(smallest, log2Ceil(2*need+2))
 	tight := log2Ceil(need + 2)
+	if b.top.Spec.DynamicExports != nil {
+		tight = max(tight, minDynamicBits)
+	}
 	if g.ClusterPrefix > 0 && b.pool.Addr().Is4() {
 		return []int{32 - g.ClusterPrefix}
 	}

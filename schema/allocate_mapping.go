@@ -249,6 +249,9 @@ func (a *allocator) reportShortages(full map[*area]*shortage) {
 			code, what, hint = "pool-exhausted", "the pool services.cidr "+area.block.String(),
 				"make the pool larger, or free what was removed with hawser allocate --gc"
 		}
+		if area.spare.IsValid() {
+			what += fmt.Sprintf(" (without %s, which is for dynamic exports)", area.spare)
+		}
 		a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: code, Path: s.first.path,
 			Summary: fmt.Sprintf("%s is full: %d more needed, %d in use, %d reserved for what was removed",
 				what, s.count, len(area.used)-reserved, reserved), Hint: hint})

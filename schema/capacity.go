@@ -73,6 +73,7 @@ func (c *checker) capacity() {
 		}
 	}
 	c.blocks()
+	c.dynamicRoom(demands)
 	c.mappedFits()
 	services, gateways := 0, 0
 	for i := range c.set.Spec.Exports {
@@ -84,22 +85,26 @@ func (c *checker) capacity() {
 		gateways += len(c.set.Spec.Clusters[i].Gateways)
 	}
 	spec := &c.set.Spec
-	c.pool(use{path: "services.cidr", prefix: spec.Services.CIDR}, services, "exports")
-	c.pool(use{path: "services.ipv6Cidr", prefix: spec.Services.IPv6CIDR}, services, "exports")
+	what := "exports"
+	if spec.DynamicExports != nil {
+		services, what = 2*services, "exports, and as many again that are dynamic,"
+	}
+	c.pool(use{path: "services.cidr", prefix: spec.Services.CIDR}, services, what)
+	c.pool(use{path: "services.ipv6Cidr", prefix: spec.Services.IPv6CIDR}, services, what)
 	c.pool(use{path: "tunnel.cidr", prefix: spec.Tunnel.CIDR}, gateways, "gateways")
 	c.pool(use{path: "tunnel.ipv6Cidr", prefix: spec.Tunnel.IPv6CIDR}, gateways, "gateways")
 }
 
 // block checks that a cluster's block holds what the cluster needs.
 func (c *checker) block(d Demand, path string, p netip.Prefix) {
-	if d.Total() <= usable(p) {
+	if d.Total() <= c.set.forDeclared(p) {
 		return
 	}
 	c.fail(diag.Diagnostic{
 		Code: "too-small", Path: path,
-		Summary: fmt.Sprintf("%s gives %d addresses, %d are needed (egress %d, egress rules %d, exports %d, hostnames %d)",
-			p, usable(p), d.Total(), d.Egress, d.Rules, d.Exports, d.Hosts),
-		Hint: fmt.Sprintf("a /%d is large enough", fitting(d.Total(), p.Addr().BitLen())),
+		Summary: fmt.Sprintf("%s gives %d addresses%s, %d are needed (egress %d, egress rules %d, exports %d, hostnames %d)",
+			p, max(c.set.forDeclared(p), 0), c.set.besides(), d.Total(), d.Egress, d.Rules, d.Exports, d.Hosts),
+		Hint: fmt.Sprintf("a /%d is large enough", fitting(c.set.asUsable(d.Total()), p.Addr().BitLen())),
 	})
 }
 
@@ -116,14 +121,15 @@ func fitting(addresses, bitLen int) int {
 func (c *checker) sizedBlock(d Demand, path string) {
 	size := c.set.Spec.Globalnet.ClusterPrefix
 	p, err := c.set.Spec.Globalnet.CIDR.Addr().Prefix(size)
-	if err != nil || d.Total() <= usable(p) {
+	if err != nil || d.Total() <= c.set.forDeclared(p) {
 		return
 	}
 	c.fail(diag.Diagnostic{
 		Code: "too-small", Path: path,
-		Summary: fmt.Sprintf("the cluster needs %d global addresses, a /%d gives %d", d.Total(), size, usable(p)),
+		Summary: fmt.Sprintf("the cluster needs %d global addresses, a /%d gives %d%s", d.Total(), size,
+			max(c.set.forDeclared(p), 0), c.set.besides()),
 		Hint: fmt.Sprintf("set globalnet.clusterPrefix to %d or less, or give the cluster a globalCIDR",
-			fitting(d.Total(), p.Addr().BitLen())),
+			fitting(c.set.asUsable(d.Total()), p.Addr().BitLen())),
 		Related: related("globalnet.clusterPrefix"),
 	})
 }

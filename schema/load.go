@@ -145,6 +145,9 @@ func (s *Source) syntax(err error) diag.Diagnostic {
 			number++
 			f.Hint = "check the indentation (spaces, no tabs), brackets and quotes of what begins on this line"
 		}
+		if strings.HasPrefix(text, "did not find expected alphabetic") {
+			f.Hint = "put text that begins with * or & in quotes" // it took it for an alias or an anchor
+		}
 		f.Pos = s.wholeLine(min(number, len(s.lines())))
 	}
 	f.Summary = "not YAML: " + text

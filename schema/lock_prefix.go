@@ -108,6 +108,7 @@ type area struct {
 	block  netip.Prefix
 	last   netip.Addr
 	avoid  []netip.Prefix // parts for something else
+	spare  netip.Prefix   // nothing new is given out in here; invalid = nowhere
 	used   map[netip.Addr]slot
 	cursor netip.Addr
 	moved  int // addresses of live slots that are no longer inside
@@ -138,6 +139,10 @@ func (a *area) next(s slot) (netip.Addr, bool) {
 		addr := a.cursor
 		if p := a.avoided(addr); p.IsValid() {
 			a.cursor = lastOf(p).Next()
+			continue
+		}
+		if a.spare.IsValid() && a.spare.Contains(addr) {
+			a.cursor = lastOf(a.spare).Next()
 			continue
 		}
 		a.cursor = addr.Next()

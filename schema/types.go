@@ -61,8 +61,20 @@ type Spec struct {
 	Decommission bool `json:"decommission,omitempty"`
 	// The members of the clusterset.
 	Clusters []Cluster `json:"clusters"`
+	// Whether exports may be made in the clusters too, with a ServiceExport.
+	// Without it only those in exports count.
+	DynamicExports *DynamicExports `json:"dynamicExports,omitempty"`
 	// The services that clusters offer to each other.
 	Exports []Export `json:"exports,omitempty"`
+}
+
+// DynamicExports says which ServiceExports count that are made in a cluster and are
+// not in exports. For their addresses a quarter of every cluster's global block is
+// kept, and half of the pool of clusterset IPs; nothing moves for that.
+type DynamicExports struct {
+	// Namespaces in which they count: names, or patterns in which * stands for any
+	// characters. A pattern that begins with * is written in quotes.
+	Namespaces []string `json:"namespaces" required:"true"`
 }
 
 // Globalnet is the global address space.

@@ -45,6 +45,11 @@ type Cluster struct {
 	GlobalIPv6CIDR netip.Prefix `json:"globalIPv6CIDR,omitzero"`
 	// The age recipient (X25519, age1...) whose identity opens this cluster's keys.
 	Recipient string `json:"recipient" required:"true"`
+	// How the cluster's own DNS learns of the clusterset's domains. coredns: by a
+	// marked block in ConfigMap kube-system/coredns; coredns-custom: by a key of its
+	// own in ConfigMap kube-system/coredns-custom; kube-dns: by stubDomains in
+	// ConfigMap kube-system/kube-dns; none: somebody else sees to it.
+	DNS string `json:"dns,omitempty" default:"coredns" enum:"coredns|coredns-custom|kube-dns|none"`
 	// What this cluster does differently from spec.tunnel.
 	Tunnel TunnelOverride `json:"tunnel,omitzero"`
 	// Nodes that hold tunnels; at least one, at most 32.

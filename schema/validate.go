@@ -33,6 +33,7 @@ func Validate(s *ClusterSet) diag.List {
 	c.families()
 	c.endpoints()
 	c.keys()
+	c.dynamicExports()
 	c.exports()
 	c.allowWays()
 	c.capacity()

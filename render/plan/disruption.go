@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // disrupt fills in what each entry breaks. What comes or goes with its cluster
@@ -199,6 +200,8 @@ func clustersetBreakage(f Field) string {
 		return "every tunnel is made anew with other keys"
 	case "domain":
 		return "every name changes"
+	case "dynamicExports.namespaces":
+		return fewerNamespaces(f)
 	case "dns.address", "dns.ipv6Address":
 		return "resolvers that ask the old address get no answer"
 	case "decommission":
@@ -207,6 +210,19 @@ func clustersetBreakage(f Field) string {
 		}
 	}
 	return ""
+}
+
+// fewerNamespaces says which exports that were made in the clusters may end.
+func fewerNamespaces(f Field) string {
+	if f.Want == "" {
+		return "exports that were made in the clusters end"
+	}
+	want := strings.Split(f.Want, ", ")
+	gone := slices.DeleteFunc(strings.Split(f.Have, ", "), func(p string) bool { return p == "" || slices.Contains(want, p) || slices.Contains(want, "*") })
+	if len(gone) == 0 {
+		return ""
+	}
+	return "exports that were made in namespaces " + strings.Join(gone, ", ") + " end, unless another pattern matches"
 }
 
 func clusterBreakage(e *Entry, f Field) string {
@@ -218,6 +234,12 @@ func clusterBreakage(e *Entry, f Field) string {
 		return "the global addresses of " + e.Key + " move"
 	case "egress mode":
 		return "pods of " + e.Key + " go out with other addresses"
+	case "dns":
+		return dnsBreakage(e, f)
+	case "dynamic exports":
+		if f.Have != "" && f.Want != "" {
+			return "the addresses of exports that were made in " + e.Key + " move"
+		}
 	case "egressIPs", "mappings":
 		if !keeps(f) && f.Want != "" {
 			return "egress addresses of " + e.Key + " move"
@@ -226,6 +248,15 @@ func clusterBreakage(e *Entry, f Field) string {
 		if !keeps(f) {
 			return "prefixes of " + e.Key + " are no longer known to the others"
 		}
+	}
+	return ""
+}
+
+// dnsBreakage says what becomes of names in the cluster. A change from one way to
+// another is made one after the other, so that it is not a moment without.
+func dnsBreakage(e *Entry, f Field) string {
+	if f.Want == fabric.DNSNone {
+		return "pods of " + e.Key + " no longer resolve names of the clusterset, unless somebody else sees to it"
 	}
 	return ""
 }

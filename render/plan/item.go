@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -104,6 +105,7 @@ func clustersetItem(f *fabric.Fabric) item {
 		field("dns.address", address(f.DNS.Address)),
 		field("dns.ipv6Address", address(f.DNS.IPv6Address)),
 		field("keys.epochs", list(f.Epochs)),
+		field("dynamicExports.namespaces", namespaces(f.DynamicExports)),
 		field("decommission", truth(f.Decommission)),
 	}}
 }
@@ -113,6 +115,14 @@ func address(a netip.Addr) string {
 		return ""
 	}
 	return a.String()
+}
+
+// namespaces gives the patterns of dynamic exports; nothing when there are none.
+func namespaces(d *fabric.DynamicExports) string {
+	if d == nil {
+		return ""
+	}
+	return strings.Join(d.Namespaces, ", ")
 }
 
 func mtu(n int) string {
@@ -158,6 +168,8 @@ func clusterItem(c *fabric.Cluster) item {
 		field("egress mode", c.EgressMode),
 		field("egressIPs", ranges(c.EgressIPs)),
 		field("mappings", strings.Join(mappings, ", ")),
+		field("dynamic exports", list(c.Dynamic)),
+		field("dns", cmp.Or(c.ClusterDNS, fabric.DNSNone)),
 	}}
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 // maxSize bounds the decoded document, so that a small gzip file cannot fill
@@ -116,3 +117,26 @@ func (e *Export) Allows(cluster string) bool {
 
 // ID is namespace/name, as people write it.
 func (e *Export) ID() string { return e.Namespace + "/" + e.Name }
+
+// Matches reports whether a ServiceExport counts that is made in a namespace.
+func (d *DynamicExports) Matches(namespace string) bool {
+	return d != nil && slices.ContainsFunc(d.Namespaces, func(p string) bool { return matches(p, namespace) })
+}
+
+// matches compares a text with a pattern in which * stands for any characters.
+func matches(pattern, text string) bool {
+	head, rest, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return text == pattern
+	}
+	text, ok := strings.CutPrefix(text, head)
+	for ok {
+		var piece string
+		if piece, rest, wild = strings.Cut(rest, "*"); !wild {
+			return strings.HasSuffix(text, piece)
+		}
+		// The first place serves: what it leaves holds all that a later one leaves.
+		_, text, ok = strings.Cut(text, piece)
+	}
+	return false
+}
