@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/dns"
 	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/feed"
 	"hawser.dev/hawser/nodeagent/flows"
 	"hawser.dev/hawser/nodeagent/ipsec"
 	"hawser.dev/hawser/nodeagent/kernel"
@@ -59,7 +61,9 @@ type Agent struct {
 	sizes    sizes
 	cabling  *cabling
 	slots    project.Memo // of the projections so far
-	leaving  atomic.Bool  // this node's gateway left the fabric and lingers
+	exports  effective
+	heard    keptLive
+	leaving  atomic.Bool // this node's gateway left the fabric and lingers
 	// shown is what status tells; the engine's goroutine swaps it.
 	shown atomic.Pointer[view]
 	named atomic.Bool // names are answered
@@ -100,6 +104,9 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		records:   dns.NewStore(),
 		metrics:   newMetrics(),
 		endpoints: newEndpoints(config, log),
+		heard: keptLive{
+			path: config.statePath("heard.json"), stale: cmp.Or(config.FeedStale, feed.StaleTime), wake: make(chan struct{}, 1),
+		},
 	}
 	a.inputs = newInputs(config, log, a.look)
 	a.peers = newPeers(config, log, peersHooks{look: a.look, urgent: func() { token(a.urgent); token(a.endpoints.wake) }})
@@ -192,6 +199,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.choice.restore(a.saver.load(a.log))
 	a.endpoints.restore()
+	a.heard.restore(time.Now(), a.log)
+	defer time.AfterFunc(a.heard.stale, a.look).Stop()
 	a.peers.prober.SetReady(tunnelsStand())
 	a.announce()
 	var wait sync.WaitGroup
@@ -224,6 +233,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("cables", a.cabling.Run)
 	start("endpoints", a.endpoints.run)
 	start("endpoints kept", a.endpoints.keep)
+	start("what was heard", func(ctx context.Context) error { a.heard.run(ctx, a.log); return nil })
 	start("links in use", func(ctx context.Context) error { a.saver.run(ctx, a.choice.kept, a.log); return nil })
 	a.engine.Run(ctx, a.source, a.trigger)
 	wait.Wait()

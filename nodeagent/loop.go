@@ -46,8 +46,11 @@ func (a *Agent) source(_ context.Context) (*node, string, bool) {
 	w := a.choose(in.fabric, now)
 	a.peers.feed(in, w.paths)
 	a.sizes.follow(a.peers.probed(), mtusOf(a.last.node), w.links)
-	input := a.input(in, w, a.peers.live())
+	live := a.peers.live()
+	input := a.input(in, w, live)
+	input.Kept, input.Settled = a.heard.follow(len(in.fabric.Clusters)-1, live, now)
 	input.Cables = a.cabling.follow(in.fabric, a.peers.probed())
+	input.Fabric = a.exports.follow(input)
 	input.Local.Ways = a.endpoints.follow(input)
 	m := &a.last
 	if m.node == nil || m.hurried || !sameInput(m.input, input) {
@@ -185,6 +188,7 @@ func sameInput(a, b project.Input) bool {
 		reflect.DeepEqual(a.Local, b.Local) &&
 		reflect.DeepEqual(a.Cables, b.Cables) &&
 		reflect.DeepEqual(a.Live, b.Live) &&
+		a.Settled == b.Settled && reflect.DeepEqual(a.Kept, b.Kept) &&
 		reflect.DeepEqual(a.Facts, b.Facts)
 }
 

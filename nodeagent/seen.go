@@ -25,6 +25,9 @@ type seen struct {
 	Paths   map[string]project.Path `json:"paths"`
 	Transit map[string]project.Path `json:"transit"`
 	Live    map[string]project.Live `json:"live"`
+	// Kept and Settled are as in project.Input.
+	Kept    map[string]project.Live `json:"kept,omitempty"`
+	Settled bool                    `json:"settled,omitempty"`
 	// Cables is as in project.Input.
 	Cables  map[string][]project.Cable `json:"cables,omitempty"`
 	Leaving []lingering                `json:"leaving,omitempty"`
@@ -42,7 +45,7 @@ type lingering struct {
 // sight gives what the running agent sees, as of its last round.
 func (a *Agent) sight() seen {
 	in := a.shown.Load().input
-	out := seen{Paths: in.Paths, Transit: in.Transit, Live: in.Live, Cables: in.Cables, Before: in.Before, Resolved: in.Local.Resolved}
+	out := seen{Paths: in.Paths, Transit: in.Transit, Live: in.Live, Kept: in.Kept, Settled: in.Settled, Cables: in.Cables, Before: in.Before, Resolved: in.Local.Resolved}
 	if in.Fabric == nil {
 		return out
 	}
@@ -133,6 +136,8 @@ func (a *Agent) planned(ctx context.Context) (*node, error) {
 		input.Local.Resolved[name] = addrs
 	}
 	input.Fabric = s.merge(in.fabric)
+	input.Kept, input.Settled = s.Kept, s.Settled
+	input.Fabric = project.Effective(input)
 	state, _ := project.State(input)
 	return &node{State: state, decommission: in.fabric.Decommission}, nil
 }
@@ -145,5 +150,7 @@ func (a *Agent) foreseen(in current) *seen {
 	a.peers.probe(in)
 	v := sight{fabric: in.fabric, cluster: a.config.Cluster, gateway: a.gatewayIn(in.fabric), snapshot: a.peers.snapshot()}
 	w := quiet.look(in.fabric, v, nil, time.Now())
-	return &seen{Paths: w.paths, Transit: w.transit}
+	a.heard.restore(time.Now(), a.log)
+	kept, settled := a.heard.follow(len(in.fabric.Clusters)-1, nil, time.Now())
+	return &seen{Paths: w.paths, Transit: w.transit, Kept: kept, Settled: settled}
 }

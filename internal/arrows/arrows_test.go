@@ -56,6 +56,9 @@ func rules() []rule {
 			why: "the engine knows nothing about networks"},
 		{from: module + "/nodeagent/project", never: []string{"os", "math/rand", "math/rand/v2", "log/slog", "os/exec"},
 			why: "project is pure: no environment, no randomness, no I/O"},
+		{from: module + "/nodeagent/mcs", never: append(own("nodeagent/project", "nodeagent/desired", "nodeagent/kernel", "nodeagent/facts"), "k8s.io",
+			"os", "net", "math/rand", "math/rand/v2", "log/slog", "os/exec"),
+			why: "what the Multi-Cluster Services API says is decided purely; project asks, objects are written elsewhere"},
 		{from: module + "/nodeagent/cable", but: module + "/nodeagent/cable/cabletest", never: append(own("nodeagent/project", "nodeagent/kernel"), "os", "net", "math/rand",
 			"math/rand/v2", "log/slog", "os/exec"),
 			why: "what a cable is made of is decided purely; project asks, kernel does"},
@@ -112,7 +115,7 @@ func under(path, root string) bool {
 func TestPure(t *testing.T) {
 	t.Parallel()
 	impure := regexp.MustCompile(`\b(time\.(Now|Since|After|Sleep|Tick)|os\.\w+|rand\.\w+|net\.(Dial|Listen|Lookup|Interface)\w*)\b`)
-	for _, dir := range []string{"schema", "schema/fabric", "render", "render/plan", "nodeagent/project", "nodeagent/cable", "nodeagent/desired"} {
+	for _, dir := range []string{"schema", "schema/fabric", "render", "render/plan", "nodeagent/project", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no files in %s: %v", dir, err)

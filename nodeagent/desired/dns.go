@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -62,6 +63,9 @@ type ServiceCluster struct {
 type ServiceHost struct {
 	Name string // hostname; empty when it has none
 	IPs  []netip.Addr
+	// Ports are the numbers on the endpoint where they are not those of the service,
+	// by protocol and number, as in TCP/80.
+	Ports map[string]int
 }
 
 // Key is namespace/name.
@@ -78,7 +82,9 @@ func sameCluster(a, b ServiceCluster) bool {
 	return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) && slices.EqualFunc(a.Hosts, b.Hosts, sameHost)
 }
 
-func sameHost(a, b ServiceHost) bool { return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) }
+func sameHost(a, b ServiceHost) bool {
+	return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) && maps.Equal(a.Ports, b.Ports)
+}
 
 // Fields gives the content as text.
 func (s Service) Fields() []diff.Field {
@@ -90,6 +96,9 @@ func (s Service) Fields() []diff.Field {
 		clusters.WriteString(c.Name + "[" + join(c.IPs))
 		for _, h := range c.Hosts {
 			clusters.WriteString(" " + h.Name + "=" + join(h.IPs))
+			for _, port := range slices.Sorted(maps.Keys(h.Ports)) {
+				clusters.WriteString(":" + port + "=" + strconv.Itoa(h.Ports[port]))
+			}
 		}
 		clusters.WriteString("] ")
 	}

@@ -74,6 +74,9 @@ type Listen struct {
 	Device string
 }
 
+// StaleTime is how long a lost feed's data stays unless Timing says otherwise.
+const StaleTime = 30 * time.Second
+
 // Timing holds the times of the protocol; zero fields take the defaults.
 type Timing struct {
 	Heartbeat  time.Duration // between two frames at most [1s]
@@ -88,7 +91,7 @@ func (t Timing) withDefaults() Timing {
 	return Timing{
 		Heartbeat:  cmp.Or(t.Heartbeat, time.Second),
 		Silence:    cmp.Or(t.Silence, 3*time.Second),
-		Stale:      cmp.Or(t.Stale, 30*time.Second),
+		Stale:      cmp.Or(t.Stale, StaleTime),
 		BackoffMin: cmp.Or(t.BackoffMin, 200*time.Millisecond),
 		BackoffMax: cmp.Or(t.BackoffMax, 5*time.Second),
 		Handshake:  cmp.Or(t.Handshake, 5*time.Second),

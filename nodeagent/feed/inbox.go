@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/project"
 )
 
@@ -166,14 +167,46 @@ func (b *inbox) decode(raw json.RawMessage) (project.LiveExport, error) {
 	if len(hosts) == 0 {
 		export.Hosts = nil
 	}
+	if !b.acceptableOffer(export.Offer) {
+		export.Offer = nil
+	}
 	return export, nil
 }
 
-func (b *inbox) acceptable(host project.LiveHost) bool {
-	if len(host.Name) > 63 || len(host.IPs) == 0 {
+// acceptableOffer: no larger than a service makes it, and at addresses of the peer.
+func (b *inbox) acceptableOffer(offer *mcs.Offer) bool {
+	if offer == nil {
+		return true
+	}
+	if err := offer.Check(); err != nil {
+		b.warn("offers what no service is")
 		return false
 	}
-	return !slices.ContainsFunc(host.IPs, func(addr netip.Addr) bool {
+	if !b.within(offer.Addrs) {
+		b.warn("offers an address outside its blocks")
+		return false
+	}
+	return true
+}
+
+// maxHostPorts bounds the ports of one host.
+const maxHostPorts = 256
+
+func (b *inbox) acceptable(host project.LiveHost) bool {
+	if len(host.Name) > 63 || len(host.Label) > 63 || len(host.IPs) == 0 || len(host.Ports) > maxHostPorts {
+		return false
+	}
+	for _, port := range host.Ports {
+		if port < 1 || port > 65535 {
+			return false
+		}
+	}
+	return b.within(host.IPs)
+}
+
+// within reports whether the peer may speak of addresses.
+func (b *inbox) within(addrs []netip.Addr) bool {
+	return !slices.ContainsFunc(addrs, func(addr netip.Addr) bool {
 		if !addr.IsValid() || addr.Zone() != "" || addr.Is4In6() {
 			return true
 		}

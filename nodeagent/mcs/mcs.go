@@ -122,6 +122,9 @@ type Status struct {
 
 // State is all that should stand in this cluster's API.
 type State struct {
+	// Settled says that every other cluster was heard, or not for so long that it
+	// counts as gone. Before, nothing that is missing here may be deleted.
+	Settled  bool
 	Imports  []Import          // sorted by namespace/name
 	Slices   []Slice           // sorted by namespace/name
 	Exports  []Status          // sorted by namespace/name

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -14,11 +15,10 @@ import (
 // addresses, and what this cluster offers of it.
 func (v *view) addExports() {
 	for _, e := range v.exports {
-		id := e.ID()
 		part := exportPart(e, v.own.Name)
 		var svc *Service
 		if part != nil {
-			svc = v.localService(e, id)
+			svc = v.localService(e, part)
 			if e.Type == fabric.Headless {
 				v.addHeadless(e, part, svc)
 			} else {
@@ -32,14 +32,15 @@ func (v *view) addExports() {
 }
 
 // localService finds the Service of an export that this cluster makes.
-func (v *view) localService(e *fabric.Export, id string) *Service {
+func (v *view) localService(e *fabric.Export, part *fabric.ExportCluster) *Service {
+	id := e.ID()
 	path := exportPath(id, v.own.Name)
 	svc := v.services[id]
 	if svc == nil {
 		v.problem(path, ServiceMissing, "there is no Service "+id+" in this cluster")
 		return nil
 	}
-	for _, p := range e.Ports {
+	for _, p := range portsOf(e, part) {
 		has := func(s ServicePort) bool { return strings.EqualFold(s.Protocol, p.Protocol) && s.Port == p.Port }
 		if !slices.ContainsFunc(svc.Ports, has) {
 			v.problem(path, PortMissing, "Service "+id+" has no port "+portKey(p))
@@ -60,7 +61,7 @@ func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *Servi
 	}
 	origin := exportPath(e.ID(), v.own.Name)
 	for _, ip := range part.IPs {
-		for _, p := range e.Ports {
+		for _, p := range portsOf(e, part) {
 			v.serve(entry{
 				addr: ip, protocol: p.Protocol, port: p.Port, targets: endpointTargets(svc, p, family(ip), 1),
 				affinity: e.Affinity == "ClientIP", origin: origin,
@@ -124,8 +125,9 @@ func (v *view) addHairpin(svc *Service, origin string) {
 func (v *view) addVIPs(e *fabric.Export, svc *Service) {
 	id := e.ID()
 	for _, vip := range e.VIPs {
-		remotes := v.readyRemotes(e, id, family(vip))
+		all := v.readyRemotes(e, id, family(vip))
 		for _, p := range e.Ports {
+			remotes := having(e, all, p)
 			v.serve(entry{
 				addr: vip, protocol: p.Protocol, port: p.Port,
 				targets:  v.vipTargets(e, remotes, endpointTargets(svc, p, family(vip), 1), p.Port),
@@ -148,6 +150,22 @@ func (v *view) readyRemotes(e *fabric.Export, id string, fam int) map[string]net
 		if ip, ok := ofFamily(part.IPs, fam); ok && r.sees(ip) && r.offers(id, fam) {
 			out[part.Name] = ip
 		}
+	}
+	return out
+}
+
+// having leaves out the clusters that do not have a port.
+func having(e *fabric.Export, remotes map[string]netip.Addr, p fabric.Port) map[string]netip.Addr {
+	out := remotes
+	for i := range e.Clusters {
+		part := &e.Clusters[i]
+		if _, there := remotes[part.Name]; !there || has(part, p) {
+			continue
+		}
+		if len(out) == len(remotes) {
+			out = maps.Clone(remotes)
+		}
+		delete(out, part.Name)
 	}
 	return out
 }

@@ -82,7 +82,7 @@ func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *Se
 				continue
 			}
 			v.elements.addr(desired.SetEcho, ip, addr, origin)
-			for _, p := range e.Ports {
+			for _, p := range portsOf(e, part) {
 				v.addHostPort(m, p, ip, origin)
 			}
 		}

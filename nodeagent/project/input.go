@@ -32,6 +32,12 @@ type Input struct {
 	// it still; nil = none.
 	Before *fabric.Shape
 	Live   map[string]Live // by remote cluster; missing = nothing heard, so static data counts
+	// Kept is what was heard before the agent was started, of clusters that were not
+	// heard since: what they export goes on, as the static data of others does.
+	Kept map[string]Live
+	// Settled says that a cluster which is missing in Live is lost, and not just not
+	// heard yet.
+	Settled bool
 	// Memo makes later calls with much the same input quick; nil = none. It
 	// changes no result.
 	Memo *Memo `json:"-"`
@@ -49,6 +55,10 @@ type Facts struct {
 	// Namespaces are all of this cluster, sorted: an import stands where its namespace
 	// exists. Only those that some export names.
 	Namespaces []string `json:",omitempty"`
+	// Recorded says that Exports, Imports and Namespaces are those of a Kubernetes
+	// API, which keeps the addresses that were given: only those are used. Without it
+	// nothing can be written down, and every node gives the same addresses by itself.
+	Recorded bool `json:",omitempty"`
 }
 
 // Node is one node of this cluster.
@@ -199,6 +209,12 @@ type LiveExport struct {
 // LiveHost is one ready endpoint of a headless export, at the address by which
 // other clusters reach it.
 type LiveHost struct {
-	Name string       `json:"name,omitempty"`
-	IPs  []netip.Addr `json:"ips"`
+	Name string `json:"name,omitempty"`
+	// Label is what stands for Name in the DNS where there is none: the endpoint's own
+	// address, which is another one than IPs where that is hidden.
+	Label string       `json:"label,omitempty"`
+	IPs   []netip.Addr `json:"ips"`
+	// Ports are the numbers on the endpoint where they are not those of the export, as
+	// in Endpoint.Ports; none where IPs are translated to it.
+	Ports map[string]int `json:"ports,omitempty"`
 }

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 
+	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -18,21 +21,33 @@ func LiveState(in Input) Live {
 	if v == nil {
 		return out
 	}
+	offers := offersOf(in)
 	for _, e := range v.exports {
 		part := exportPart(e, v.own.Name)
 		if part == nil {
 			continue
 		}
 		svc := v.services[e.ID()]
-		live := LiveExport{Namespace: e.Namespace, Name: e.Name}
+		live := LiveExport{Namespace: e.Namespace, Name: e.Name, Offer: offers[e.ID()]}
 		if e.Type == fabric.Headless {
 			live.Hosts = v.liveHosts(part, svc)
 			live.Ready = len(live.Hosts) > 0
 		} else {
-			live.Ready = serving(e, svc)
+			live.Ready = serving(e, part, svc)
 			live.Families = partial(part.IPs, svc)
 		}
 		out.Exports = append(out.Exports, live)
+	}
+	return out
+}
+
+// offersOf gives what this cluster offers by its own ServiceExports.
+func offersOf(in Input) map[string]*mcs.Offer {
+	out := map[string]*mcs.Offer{}
+	for _, v := range mcs.Verdicts(worldOf(in)) {
+		if v.Offer != nil {
+			out[v.Export.Namespace+"/"+v.Export.Name] = v.Offer
+		}
 	}
 	return out
 }
@@ -44,13 +59,44 @@ func (v *view) liveHosts(part *fabric.ExportCluster, svc *Service) []LiveHost {
 			continue
 		}
 		if ips := v.addressesOutside(m); len(ips) > 0 {
-			out = append(out, LiveHost{Name: m.Hostname, IPs: sortedAddrs(ips)})
+			host := LiveHost{Name: m.Hostname, IPs: sortedAddrs(ips)}
+			if host.Name == "" {
+				host.Label = dashed(m.Addrs)
+			}
+			if m.host == nil || !slices.ContainsFunc(m.host.IPs, func(a netip.Addr) bool { return slices.Contains(ips, a) }) {
+				host.Ports = m.renumbered()
+			}
+			out = append(out, host)
 		}
 	}
 	slices.SortFunc(out, func(a, b LiveHost) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), slices.CompareFunc(a.IPs, b.IPs, netip.Addr.Compare))
 	})
 	return out
+}
+
+// renumbered gives the ports that have another number on the endpoint.
+func (e *Endpoint) renumbered() map[string]int {
+	var out map[string]int
+	for port, number := range e.Ports {
+		if _, text, _ := strings.Cut(port, "/"); text != strconv.Itoa(number) {
+			if out == nil {
+				out = map[string]int{}
+			}
+			out[port] = number
+		}
+	}
+	return out
+}
+
+// dashed makes the label by which an endpoint without a hostname has its name: its
+// address, in full for IPv6, as :: would leave one that begins or ends with a hyphen.
+func dashed(addrs []netip.Addr) string {
+	addr := slices.MinFunc(addrs, netip.Addr.Compare)
+	if addr.Is4() {
+		return strings.ReplaceAll(addr.String(), ".", "-")
+	}
+	return strings.ReplaceAll(addr.WithZone("").StringExpanded(), ":", "-")
 }
 
 // addressesOutside are those by which other clusters reach an endpoint: its own

@@ -2,6 +2,7 @@ package project
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -73,7 +74,7 @@ func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired
 		svc := v.services[e.ID()]
 		if e.Type == fabric.Headless {
 			out.Hosts = localHosts(part, svc)
-		} else if serving(e, svc) {
+		} else if serving(e, part, svc) {
 			out.IPs = slices.DeleteFunc(sortedAddrs(part.IPs), func(a netip.Addr) bool {
 				return !v.own.Has(family(a)) || !svc.has(family(a))
 			})
@@ -116,7 +117,7 @@ func localHosts(part *fabric.ExportCluster, svc *Service) []desired.ServiceHost 
 	var out []desired.ServiceHost
 	for _, m := range members(part, svc) {
 		if m.Ready && len(m.Addrs) > 0 {
-			out = append(out, desired.ServiceHost{Name: m.Hostname, IPs: sortedAddrs(m.Addrs)})
+			out = append(out, desired.ServiceHost{Name: m.Hostname, IPs: sortedAddrs(m.Addrs), Ports: m.renumbered()})
 		}
 	}
 	return out
@@ -127,17 +128,20 @@ func localHosts(part *fabric.ExportCluster, svc *Service) []desired.ServiceHost 
 // gives way to the pod's fixed global address.
 func (r *remote) hosts(e *fabric.Export, part *fabric.ExportCluster) []desired.ServiceHost {
 	live := r.live[e.ID()]
+	if !r.heard {
+		live = r.kept[e.ID()]
+	}
 	if live == nil || e.Type != fabric.Headless {
 		return nil
 	}
 	var out []desired.ServiceHost
 	for _, h := range live.Hosts {
-		ips := r.routed(h.IPs)
+		ips, ports := r.routed(h.IPs), h.Ports
 		if len(ips) == 0 {
-			ips = r.routed(fixedIPs(part, h.Name))
+			ips, ports = r.routed(fixedIPs(part, h.Name)), nil
 		}
 		if len(ips) > 0 {
-			out = append(out, desired.ServiceHost{Name: h.Name, IPs: ips})
+			out = append(out, desired.ServiceHost{Name: cmp.Or(h.Name, h.Label), IPs: ips, Ports: ports})
 		}
 	}
 	slices.SortFunc(out, func(a, b desired.ServiceHost) int {
@@ -157,9 +161,9 @@ func fixedIPs(part *fabric.ExportCluster, hostname string) []netip.Addr {
 	return nil
 }
 
-// serving reports whether a ready endpoint serves one of the export's ports.
-func serving(e *fabric.Export, svc *Service) bool {
-	for _, p := range e.Ports {
+// serving reports whether a ready endpoint serves one of a part's ports.
+func serving(e *fabric.Export, part *fabric.ExportCluster, svc *Service) bool {
+	for _, p := range portsOf(e, part) {
 		if len(endpointTargets(svc, p, 4, 1)) > 0 || len(endpointTargets(svc, p, 6, 1)) > 0 {
 			return true
 		}
@@ -194,6 +198,10 @@ func serialOf(services []desired.Service, dns fabric.DNS) uint32 {
 			for _, host := range c.Hosts {
 				d.text(host.Name)
 				d.addrs(host.IPs)
+				for _, port := range slices.Sorted(maps.Keys(host.Ports)) {
+					d.text(port)
+					d.number(host.Ports[port])
+				}
 			}
 		}
 	}

@@ -166,7 +166,7 @@ func (v *view) routePools() {
 			}
 		}
 		for _, e := range v.exports {
-			if part := exportPart(e, v.own.Name); part != nil && serving(e, v.services[e.ID()]) {
+			if part := exportPart(e, v.own.Name); part != nil && serving(e, part, v.services[e.ID()]) {
 				for _, a := range v.used(part.IPs) {
 					v.routeHost(single(a), exportPath(e.ID(), v.own.Name))
 				}

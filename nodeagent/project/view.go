@@ -46,7 +46,8 @@ type remote struct {
 	link      fabric.Link    // what its cables are made with
 	six       bool           // they may be over IPv6
 	live      map[string]*LiveExport
-	heard     bool // live counts
+	heard     bool                   // live counts
+	kept      map[string]*LiveExport // of before the agent was started
 }
 
 // newView indexes the input. It is nil when the fabric does not hold the cluster.
@@ -136,7 +137,9 @@ func (v *view) addRemotes() {
 		v.findTransit(r)
 		v.findPrefixes(r)
 		if live, heard := v.in.Live[c.Name]; heard {
-			r.hear(live)
+			r.heard, r.live = true, byID(live)
+		} else {
+			r.kept = byID(v.in.Kept[c.Name])
 		}
 		v.remotes = append(v.remotes, r)
 		v.byName[c.Name] = r
@@ -212,13 +215,13 @@ func (v *view) addVisible(r *remote, p netip.Prefix, source bool) {
 	}
 }
 
-func (r *remote) hear(live Live) {
-	r.heard = true
-	r.live = make(map[string]*LiveExport, len(live.Exports))
+func byID(live Live) map[string]*LiveExport {
+	out := make(map[string]*LiveExport, len(live.Exports))
 	for i := range live.Exports {
 		e := &live.Exports[i]
-		r.live[e.Namespace+"/"+e.Name] = e
+		out[e.Namespace+"/"+e.Name] = e
 	}
+	return out
 }
 
 // ready reports whether the cluster has backends of an export; while nothing

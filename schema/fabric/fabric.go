@@ -179,6 +179,9 @@ type Export struct {
 	Allow    []string        `json:"allow,omitempty"`
 	Balance  Balance         `json:"balance"`
 	Clusters []ExportCluster `json:"clusters"`
+	// Dynamic says that the export was made in clusters. It is in no document: agents
+	// add such exports.
+	Dynamic bool `json:"dynamic,omitempty"`
 }
 
 // Port is one port of an export.

@@ -1,0 +1,170 @@
+package mcs
+
+import (
+	"cmp"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"time"
+
+	"hawser.dev/hawser/internal/spread"
+)
+
+// Ask is one that needs an address of each of its families.
+type Ask struct {
+	Key      string
+	Created  time.Time
+	Families []int        // 4, 6
+	Held     []netip.Addr // by the record; the first of a family counts
+}
+
+// Grant is what an Ask got.
+type Grant struct {
+	Addrs []netip.Addr // in the order of its families; those without a pool are left out
+	Held  []netip.Addr // those of Addrs that it had
+	Full  []int        // families of which nothing is left
+}
+
+// Allocate gives addresses of the pools, which are at most one a family. Who holds
+// one keeps it, the oldest first; the others begin at the hash of their key and take
+// the next that is free. Nobody gets one that is given otherwise. The grants come in
+// the order of the asks, which plays no other part.
+func Allocate(pools []netip.Prefix, given func(netip.Addr) bool, asks []Ask) []Grant {
+	a := newAllocation(pools, given)
+	order := byAge(asks)
+	kept := a.keepAll(asks, order)
+	out := make([]Grant, len(asks))
+	for _, i := range order {
+		out[i] = a.grant(&asks[i], kept[i])
+	}
+	return out
+}
+
+// holders gives what each ask holds by right, in the order of the asks.
+func holders(pools []netip.Prefix, given func(netip.Addr) bool, asks []Ask) [][]netip.Addr {
+	kept := newAllocation(pools, given).keepAll(asks, byAge(asks))
+	out := make([][]netip.Addr, len(asks))
+	for i := range asks {
+		for _, fam := range asks[i].Families {
+			if addr, has := kept[i][fam]; has {
+				out[i] = append(out[i], addr)
+			}
+		}
+	}
+	return out
+}
+
+// byAge gives the asks by number, the oldest first.
+func byAge(asks []Ask) []int {
+	order := make([]int, len(asks))
+	for i := range asks {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(x, y int) int {
+		return cmp.Or(asks[x].Created.Compare(asks[y].Created), cmp.Compare(asks[x].Key, asks[y].Key))
+	})
+	return order
+}
+
+func newAllocation(pools []netip.Prefix, given func(netip.Addr) bool) *allocation {
+	a := &allocation{given: given, used: map[netip.Addr]bool{}, full: map[int]bool{}, pools: map[int]netip.Prefix{}}
+	for _, p := range pools {
+		if fam := familyOf(p.Addr()); !a.pools[fam].IsValid() {
+			a.pools[fam] = p.Masked()
+		}
+	}
+	return a
+}
+
+type allocation struct {
+	pools map[int]netip.Prefix
+	full  map[int]bool // families of which nothing is left
+	given func(netip.Addr) bool
+	used  map[netip.Addr]bool
+}
+
+func (a *allocation) usable(addr netip.Addr) bool {
+	p := a.pools[familyOf(addr)]
+	return p.IsValid() && p.Contains(addr) && !edge(p, addr) && !a.used[addr] && !a.given(addr)
+}
+
+// keepAll lets every ask keep what it holds by right, by family.
+func (a *allocation) keepAll(asks []Ask, order []int) []map[int]netip.Addr {
+	kept := make([]map[int]netip.Addr, len(asks))
+	for _, i := range order {
+		kept[i] = a.keep(&asks[i])
+	}
+	return kept
+}
+
+func (a *allocation) keep(ask *Ask) map[int]netip.Addr {
+	out := map[int]netip.Addr{}
+	for _, fam := range ask.Families {
+		i := slices.IndexFunc(ask.Held, func(h netip.Addr) bool { return familyOf(h) == fam })
+		if i >= 0 && a.usable(ask.Held[i]) {
+			a.used[ask.Held[i]] = true
+			out[fam] = ask.Held[i]
+		}
+	}
+	return out
+}
+
+func (a *allocation) grant(ask *Ask, kept map[int]netip.Addr) Grant {
+	var g Grant
+	for _, fam := range ask.Families {
+		pool := a.pools[fam]
+		if held, has := kept[fam]; has {
+			g.Addrs, g.Held = append(g.Addrs, held), append(g.Held, held)
+		} else if !pool.IsValid() {
+			continue
+		} else if addr, ok := a.find(ask.Key, pool); ok {
+			g.Addrs = append(g.Addrs, addr)
+		} else {
+			g.Full = append(g.Full, fam)
+		}
+	}
+	return g
+}
+
+// find probes from the hash of the key. A pool that was found full once is not
+// searched again.
+func (a *allocation) find(key string, pool netip.Prefix) (netip.Addr, bool) {
+	fam := familyOf(pool.Addr())
+	if a.full[fam] {
+		return netip.Addr{}, false
+	}
+	count := size(pool)
+	start := int(spread.Mix(spread.Hash(key)) % uint64(count))
+	for i := range count {
+		if addr := offset(pool, (start+i)%count); a.usable(addr) {
+			a.used[addr] = true
+			return addr, true
+		}
+	}
+	a.full[fam] = true
+	return netip.Addr{}, false
+}
+
+// maxBits bounds how much of a large pool is used, in bits.
+const maxBits = 24
+
+// size is how many addresses of a pool are used: those at its beginning.
+func size(p netip.Prefix) int { return 1 << min(p.Addr().BitLen()-p.Bits(), maxBits) }
+
+// edge reports whether an address is the first or the last of its pool: some take
+// those for the network's own.
+func edge(p netip.Prefix, addr netip.Addr) bool {
+	return p.Addr().BitLen()-p.Bits() > 1 && (addr == p.Addr() || !p.Contains(addr.Next()))
+}
+
+// offset gives an address of a pool by its number, which is below size.
+func offset(p netip.Prefix, n int) netip.Addr {
+	if p.Addr().Is4() {
+		raw := p.Addr().As4()
+		binary.BigEndian.PutUint32(raw[:], binary.BigEndian.Uint32(raw[:])+uint32(n))
+		return netip.AddrFrom4(raw)
+	}
+	raw := p.Addr().As16()
+	binary.BigEndian.PutUint64(raw[8:], binary.BigEndian.Uint64(raw[8:])+uint64(n))
+	return netip.AddrFrom16(raw)
+}

@@ -1,0 +1,78 @@
+package mcs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// Bounds of an offer: far above what a service has, and low enough that no
+// cluster can fill the memory of another one.
+const (
+	maxPorts  = 256
+	maxText   = 253      // bytes of a short text
+	maxLabels = 64 << 10 // bytes of all labels, and of all annotations
+)
+
+// Check tells what keeps an offer from being taken. It is applied to what this
+// cluster offers, too, so that nobody sends what others refuse.
+func (o *Offer) Check() error {
+	if len(o.Ports) > maxPorts {
+		return fmt.Errorf("it has %d ports, which is more than %d", len(o.Ports), maxPorts)
+	}
+	for _, p := range o.Ports {
+		if p.Protocol != "TCP" && p.Protocol != "UDP" && p.Protocol != "SCTP" || p.Port < 1 || p.Port > 65535 {
+			return fmt.Errorf("port %q is no port of a service", p.Name)
+		}
+		if len(p.Name) > maxText || len(p.AppProtocol) > maxText {
+			return errors.New("a port has a name that is too long")
+		}
+	}
+	for _, text := range []string{o.Affinity, o.InternalTrafficPolicy, o.TrafficDistribution} {
+		if len(text) > maxText {
+			return errors.New("a text is too long")
+		}
+	}
+	if o.AffinitySeconds < 0 || len(o.Addrs) > 2 || len(o.Families) > 2 {
+		return errors.New("it has a number that no service has")
+	}
+	for _, a := range o.Addrs {
+		if !a.IsValid() || a.Zone() != "" || a.Is4In6() {
+			return errors.New("it has an address that is none")
+		}
+	}
+	for _, fam := range o.Families {
+		if fam != 4 && fam != 6 {
+			return errors.New("it has a family that is none")
+		}
+	}
+	for _, all := range []map[string]string{o.Labels, o.Annotations} {
+		size := 0
+		for key, value := range all {
+			size += len(key) + len(value)
+		}
+		if size > maxLabels {
+			return fmt.Errorf("its labels or annotations have %d bytes, which is more than %d", size, maxLabels)
+		}
+	}
+	return nil
+}
+
+// Within reports whether every address of an offer is in one of the prefixes.
+func (o *Offer) Within(prefixes []netip.Prefix) bool {
+	for _, a := range o.Addrs {
+		if !contains(prefixes, a) {
+			return false
+		}
+	}
+	return true
+}
+
+func contains(prefixes []netip.Prefix, a netip.Addr) bool {
+	for _, p := range prefixes {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,155 @@
+package mcs
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// aspect is one thing in which exports of one name can differ.
+type aspect struct {
+	reason   string // as KEP-1645 names it
+	what     string
+	declared bool // the topology says it for exports that it declares
+	// value is what a part says of it, as text.
+	value func(o *Offer) string
+	// agrees is set where a part need not be equal to what is used.
+	agrees func(r *Resolved, p *Part) bool
+	used   func(r *Resolved) string
+}
+
+func aspects() []aspect {
+	return []aspect{
+		{
+			reason: "PortConflict", what: "ports", declared: true, agrees: agreeOnPorts,
+			used: func(r *Resolved) string { return portsText(r.Ports) },
+		},
+		{
+			reason: "TypeConflict", what: "type", declared: true, value: typeOf,
+			used: func(r *Resolved) string { return r.Type },
+		},
+		{
+			reason: "SessionAffinityConflict", what: "session affinity", declared: true,
+			value: func(o *Offer) string { return cmp.Or(o.Affinity, "None") },
+			used:  func(r *Resolved) string { return cmp.Or(r.Affinity, "None") },
+		},
+		{
+			reason: "SessionAffinityConfigConflict", what: "session affinity config",
+			value:  func(o *Offer) string { return strconv.Itoa(o.AffinitySeconds) + " s" },
+			agrees: agreeOnSeconds,
+			used:   func(r *Resolved) string { return strconv.Itoa(r.AffinitySeconds) + " s" },
+		},
+		{
+			reason: "InternalTrafficPolicyConflict", what: "internal traffic policy",
+			value: func(o *Offer) string { return cmp.Or(o.InternalTrafficPolicy, "Cluster") },
+			used:  func(r *Resolved) string { return cmp.Or(r.InternalTrafficPolicy, "Cluster") },
+		},
+		{
+			reason: "TrafficDistributionConflict", what: "traffic distribution",
+			value: func(o *Offer) string { return o.TrafficDistribution },
+			used:  func(r *Resolved) string { return r.TrafficDistribution },
+		},
+		{
+			reason: "LabelsConflict", what: "exported labels",
+			value: func(o *Offer) string { return mapText(o.Labels) },
+			used:  func(r *Resolved) string { return mapText(r.Labels) },
+		},
+		{
+			reason: "AnnotationsConflict", what: "exported annotations",
+			value: func(o *Offer) string { return mapText(o.Annotations) },
+			used:  func(r *Resolved) string { return mapText(r.Annotations) },
+		},
+		{
+			reason: "IPFamilyConflict", what: "IP families",
+			agrees: func(r *Resolved, p *Part) bool { return len(p.Offer.Families) == len(r.Families) },
+			used:   func(r *Resolved) string { return familiesText(r.Families) },
+		},
+	}
+}
+
+// clashes gives the condition Conflict, which is the same on all exports of a name.
+func clashes(r *Resolved) Condition {
+	var reasons, messages []string
+	for _, a := range aspects() {
+		against := 0
+		for i := range r.Parts {
+			if !a.agree(r, &r.Parts[i]) {
+				against++
+			}
+		}
+		if against == 0 {
+			continue
+		}
+		reasons = append(reasons, a.reason)
+		from := fmt.Sprintf("from oldest service export in %q", r.Parts[0].Cluster)
+		switch {
+		case a.declared && r.Declared != nil:
+			from = "from the topology"
+		case a.reason == "PortConflict", a.reason == "IPFamilyConflict":
+			from = "from all service exports, the oldest first, which is in " + strconv.Quote(r.Parts[0].Cluster)
+		}
+		messages = append(messages, fmt.Sprintf("Conflicting %s. Using %q %s. %d/%d clusters disagree.",
+			a.what, clip(a.used(r)), from, against, len(r.Parts)))
+	}
+	if len(reasons) == 0 {
+		return Condition{Conflict, isFalse, reasonNone, "all service exports of this name agree"}
+	}
+	return Condition{Conflict, isTrue, strings.Join(reasons, ","), strings.Join(messages, " ")}
+}
+
+// clip bounds a text in a message: the API takes 32 KiB of one, a person less.
+func clip(text string) string {
+	const most = 256
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+func (a *aspect) agree(r *Resolved, p *Part) bool {
+	if a.agrees != nil {
+		return a.agrees(r, p)
+	}
+	return a.value(p.Offer) == a.used(r)
+}
+
+// agreeOnPorts: a port that is missing is a conflict, too. Of a declared export a
+// cluster may have more ports than the topology offers.
+func agreeOnPorts(r *Resolved, p *Part) bool {
+	if r.Declared != nil {
+		return len(p.Ports) == len(r.Ports)
+	}
+	return slices.Equal(p.Offer.Ports, r.Ports)
+}
+
+// agreeOnSeconds looks only at those who agree on the affinity.
+func agreeOnSeconds(r *Resolved, p *Part) bool {
+	return p.Offer.Affinity != r.Affinity || p.Offer.AffinitySeconds == r.AffinitySeconds
+}
+
+func portsText(ports []Port) string {
+	texts := make([]string, len(ports))
+	for i, p := range ports {
+		texts[i] = strings.TrimSpace(p.Name + " " + strconv.Itoa(p.Port) + "/" + p.Protocol)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func mapText(m map[string]string) string {
+	var texts []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		texts = append(texts, key+"="+m[key])
+	}
+	return strings.Join(texts, ",")
+}
+
+func familiesText(families []int) string {
+	texts := make([]string, len(families))
+	for i, fam := range families {
+		texts[i] = "IPv" + strconv.Itoa(fam)
+	}
+	return strings.Join(texts, ", ")
+}

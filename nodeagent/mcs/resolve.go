@@ -1,0 +1,229 @@
+package mcs
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Resolved is one exported name of the clusterset, as all who export it make it.
+type Resolved struct {
+	Namespace string
+	Name      string
+	Declared  *fabric.Export // as the topology declares it; nil = it is dynamic
+	Type      string         // fabric.ClusterSetIP | fabric.Headless
+	Ports     []Port         // the union, sorted
+	Families  []int          // that some part has, those of the oldest first
+	Affinity  string
+	// AffinitySeconds, and what follows, are those of the oldest export.
+	AffinitySeconds       int
+	InternalTrafficPolicy string
+	TrafficDistribution   string
+	Labels                map[string]string
+	Annotations           map[string]string
+	Parts                 []Part // the oldest first
+	Clash                 Condition
+	Wanted                []netip.Addr // clusterset IPs that it should have here, in the order of Families; none for Headless
+	VIPs                  []netip.Addr // those of Wanted that are recorded
+	Full                  bool         // no clusterset IP is left
+	Absent                bool         // the namespace does not exist in this cluster
+}
+
+// Part is what one cluster says of an export.
+type Part struct {
+	Cluster string
+	Offer   *Offer
+	Addrs   []netip.Addr // at which other clusters reach it; none for Headless
+	Ports   []Port       // those of the whole that it has
+}
+
+// ID is namespace/name.
+func (r *Resolved) ID() string { return r.Namespace + "/" + r.Name }
+
+// Decision is what follows from a World.
+type Decision struct {
+	Verdicts []Verdict  // of this cluster's ServiceExports
+	Services []Resolved // dynamic ones, and declared ones of which somebody offers a part; sorted by namespace/name
+}
+
+// Decide joins what all clusters say. Every cluster that knows the same comes to
+// the same, apart from the clusterset IPs, which each gives itself.
+func Decide(w World) Decision {
+	own := w.Fabric.Cluster(w.Cluster)
+	if own == nil || w.Fabric.Decommission {
+		return Decision{}
+	}
+	t := indexOf(w.Fabric)
+	d := Decision{Verdicts: verdicts(w, own, t)}
+	parts := map[string][]Part{}
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; v.Offer != nil {
+			parts[v.Export.id()] = append(parts[v.Export.id()], Part{Cluster: own.Name, Offer: v.Offer, Addrs: v.Offer.Addrs})
+		}
+	}
+	for _, cluster := range slices.Sorted(maps.Keys(w.Offers)) {
+		if c := w.Fabric.Cluster(cluster); c != nil && cluster != own.Name {
+			t.join(parts, c, w.Offers[cluster])
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(parts)) {
+		namespace, name, _ := strings.Cut(id, "/")
+		d.Services = append(d.Services, resolve(namespace, name, t.declared[id], parts[id]))
+	}
+	slices.SortFunc(d.Services, func(a, b Resolved) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range d.Services {
+		d.Services[i].Absent = !w.exists(d.Services[i].Namespace)
+	}
+	allocateVIPs(w, own, t, d.Services)
+	return d
+}
+
+// join adds what another cluster offers, as far as the topology lets it.
+func (t *topology) join(parts map[string][]Part, c *fabric.Cluster, offers []Offered) {
+	var asks []Ask
+	var taken []*Offered
+	for i := range offers {
+		o := &offers[i]
+		declared := t.declared[o.id()]
+		if o.Offer == nil || o.Offer.Check() != nil ||
+			declared != nil && partOf(declared, c.Name) == nil || declared == nil && !Allowed(t.fabric, o.Namespace) {
+			continue
+		}
+		taken = append(taken, o)
+		asks = append(asks, Ask{Key: o.id(), Created: o.Offer.Created, Held: o.Offer.Addrs, Families: []int{4, 6}})
+		if declared != nil {
+			asks[len(asks)-1].Held = nil
+		}
+	}
+	// Nothing is given here: what each holds by right is all that counts.
+	for i, held := range holders(c.Dynamic, t.givenIn(c), asks) {
+		o := taken[i]
+		part := Part{Cluster: c.Name, Offer: o.Offer}
+		for _, a := range o.Offer.Addrs {
+			if slices.Contains(held, a) {
+				part.Addrs = append(part.Addrs, a)
+			}
+		}
+		parts[o.id()] = append(parts[o.id()], part)
+	}
+}
+
+// resolve applies KEP-1645's conflict resolution: the oldest export has its way, and
+// the ports are the union.
+func resolve(namespace, name string, declared *fabric.Export, parts []Part) Resolved {
+	slices.SortFunc(parts, func(a, b Part) int {
+		return cmp.Or(a.Offer.Created.Compare(b.Offer.Created), cmp.Compare(a.Cluster, b.Cluster))
+	})
+	oldest := parts[0].Offer
+	r := Resolved{
+		Namespace: namespace, Name: name, Declared: declared, Parts: parts, Type: typeOf(oldest),
+		Affinity: oldest.Affinity, AffinitySeconds: oldest.AffinitySeconds,
+		InternalTrafficPolicy: oldest.InternalTrafficPolicy, TrafficDistribution: oldest.TrafficDistribution,
+		Labels: oldest.Labels, Annotations: oldest.Annotations, Ports: union(parts),
+	}
+	for _, p := range parts {
+		for _, fam := range p.Offer.Families {
+			if !slices.Contains(r.Families, fam) {
+				r.Families = append(r.Families, fam)
+			}
+		}
+	}
+	if declared != nil {
+		r.declare(declared)
+	}
+	for i := range r.Parts {
+		r.Parts[i].Ports = r.portsOf(&r.Parts[i])
+	}
+	r.Clash = clashes(&r)
+	return r
+}
+
+func typeOf(o *Offer) string {
+	if o.Headless {
+		return fabric.Headless
+	}
+	return fabric.ClusterSetIP
+}
+
+// declare takes what the topology says.
+func (r *Resolved) declare(e *fabric.Export) {
+	r.Type, r.Affinity = e.Type, e.Affinity
+	switch {
+	case r.Affinity == "":
+		r.AffinitySeconds = 0
+	case r.AffinitySeconds == 0:
+		r.AffinitySeconds = defaultAffinitySeconds
+	}
+	r.Ports = nil
+	for _, p := range e.Ports {
+		r.Ports = append(r.Ports, Port{Name: p.Name, Protocol: p.Protocol, Port: p.Port, AppProtocol: p.AppProtocol})
+	}
+	slices.SortFunc(r.Ports, comparePorts)
+}
+
+// union merges the ports of all parts, the oldest first: one of a name that is
+// there, or of a protocol and number that are, is not added.
+func union(parts []Part) []Port {
+	var out []Port
+	for i := range parts {
+		for _, p := range parts[i].Offer.Ports {
+			taken := func(q Port) bool { return q.Name == p.Name || samePort(q, p) }
+			if !slices.ContainsFunc(out, taken) {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, comparePorts)
+	return out
+}
+
+func samePort(a, b Port) bool { return a.Protocol == b.Protocol && a.Port == b.Port }
+
+// portsOf gives those of the whole's ports that a part has.
+func (r *Resolved) portsOf(p *Part) []Port {
+	var out []Port
+	for _, port := range r.Ports {
+		if slices.ContainsFunc(p.Offer.Ports, func(q Port) bool { return samePort(port, q) }) {
+			out = append(out, port)
+		}
+	}
+	return out
+}
+
+// allocateVIPs gives each dynamic ClusterSetIP service that has its place in this
+// cluster its clusterset IPs.
+func allocateVIPs(w World, own *fabric.Cluster, t *topology, services []Resolved) {
+	if w.Fabric.DynamicExports == nil {
+		return
+	}
+	held := make(map[string]*Import, len(w.Imports))
+	for i := range w.Imports {
+		held[w.Imports[i].id()] = &w.Imports[i]
+	}
+	var asks []Ask
+	var at []int
+	for i := range services {
+		r := &services[i]
+		if r.Declared != nil || r.Type == fabric.Headless || r.Absent {
+			continue
+		}
+		ask := Ask{Key: r.ID(), Families: here(own, r.Families), Created: r.Parts[0].Offer.Created}
+		if have := held[r.ID()]; have != nil {
+			ask.Held, ask.Created = have.IPs, have.Created
+		}
+		asks, at = append(asks, ask), append(at, i)
+	}
+	for n, g := range Allocate(w.Fabric.DynamicExports.VIPs, t.givenVIPs, asks) {
+		r := &services[at[n]]
+		r.Wanted, r.VIPs, r.Full = g.Addrs, g.Addrs, len(g.Full) > 0
+		if w.Recorded {
+			r.VIPs = g.Held
+		}
+	}
+}

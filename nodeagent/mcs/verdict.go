@@ -1,0 +1,169 @@
+package mcs
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Types of conditions and their reasons (KEP-1645, api/v1beta1).
+const (
+	Valid    = "Valid"
+	Ready    = "Ready"
+	Conflict = "Conflict"
+
+	reasonValid       = "Valid"
+	reasonNoService   = "NoService"
+	reasonServiceType = "InvalidServiceType"
+	// reasonNotAllowed is our own: KEP-1645 has none for what its administrator refuses.
+	reasonNotAllowed = "NotAllowed"
+	reasonExported   = "Exported"
+	reasonReady      = "Ready"
+	reasonPending    = "Pending"
+	reasonFailed     = "Failed"
+	reasonNoFamily   = "IPFamilyNotSupported"
+	reasonNone       = "NoConflicts"
+)
+
+// Verdict is what becomes of one ServiceExport of this cluster.
+type Verdict struct {
+	Export   *Export
+	Declared *fabric.Export // as the topology declares it; nil = it is dynamic
+	Valid    Condition
+	Ready    Condition
+	Addrs    []netip.Addr // that a dynamic ClusterSetIP export should have
+	Offer    *Offer       // what the other clusters are told; nil = it is not valid
+}
+
+// Verdicts decides about the ServiceExports of this cluster, sorted by
+// namespace/name. It needs no Offers.
+func Verdicts(w World) []Verdict {
+	own := w.Fabric.Cluster(w.Cluster)
+	if own == nil {
+		return nil
+	}
+	return verdicts(w, own, indexOf(w.Fabric))
+}
+
+func verdicts(w World, own *fabric.Cluster, t *topology) []Verdict {
+	out := make([]Verdict, 0, len(w.Exports))
+	for i := range w.Exports {
+		e := &w.Exports[i]
+		v := Verdict{Export: e, Declared: t.declared[e.id()]}
+		v.Valid = v.check(w)
+		if v.Valid.Status == isTrue {
+			v.Offer = offerOf(e, own)
+		}
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b Verdict) int {
+		return cmp.Or(cmp.Compare(a.Export.Namespace, b.Export.Namespace), cmp.Compare(a.Export.Name, b.Export.Name))
+	})
+	address(out, own, t, w.Recorded)
+	return out
+}
+
+// Statuses of a condition.
+const (
+	isTrue  = "True"
+	isFalse = "False"
+)
+
+// check tells whether a ServiceExport is valid, and if not, what to change.
+func (v *Verdict) check(w World) Condition {
+	no := func(reason, message string) Condition { return Condition{Valid, isFalse, reason, message} }
+	e, id := v.Export, v.Export.id()
+	switch {
+	case v.Declared != nil && partOf(v.Declared, w.Cluster) == nil:
+		return no(reasonNotAllowed, fmt.Sprintf("the topology exports %s from other clusters only: add %s to spec.exports[%s].clusters",
+			id, w.Cluster, id))
+	case v.Declared == nil && !Allowed(w.Fabric, e.Namespace):
+		return no(reasonNotAllowed, fmt.Sprintf("namespace %s matches none of spec.dynamicExports.namespaces of the topology, "+
+			"and spec.exports does not have %s: add it to one of them", e.Namespace, id))
+	case e.Service == nil:
+		return no(reasonNoService, "there is no Service "+id)
+	case e.Service.Type == "ExternalName":
+		return no(reasonServiceType, "Service "+id+" is of type ExternalName, which cannot be exported")
+	}
+	if err := offerOf(e, w.Fabric.Cluster(w.Cluster)).Check(); err != nil {
+		return no(reasonNotAllowed, err.Error())
+	}
+	return Condition{Valid, isTrue, reasonValid, "Service " + id + " can be exported"}
+}
+
+func offerOf(e *Export, own *fabric.Cluster) *Offer {
+	s := e.Service
+	o := &Offer{
+		Created: e.Created.UTC(), Headless: s.Headless, Ports: slices.Clone(s.Ports), Families: here(own, s.Families),
+		InternalTrafficPolicy: s.InternalTrafficPolicy, TrafficDistribution: s.TrafficDistribution,
+		Labels: e.Labels, Annotations: e.Annotations,
+	}
+	for i := range o.Ports {
+		o.Ports[i].Protocol = strings.ToUpper(cmp.Or(o.Ports[i].Protocol, "TCP"))
+	}
+	slices.SortFunc(o.Ports, comparePorts)
+	if s.Affinity == clientIP {
+		o.Affinity, o.AffinitySeconds = clientIP, cmp.Or(s.AffinitySeconds, defaultAffinitySeconds)
+	}
+	return o
+}
+
+const (
+	clientIP               = "ClientIP"
+	defaultAffinitySeconds = 10800 // as Kubernetes has it
+)
+
+// address gives addresses to the dynamic exports, and says who is ready.
+func address(list []Verdict, own *fabric.Cluster, t *topology, recorded bool) {
+	var asks []Ask
+	var at []int
+	for i := range list {
+		v := &list[i]
+		if v.Offer != nil && v.Declared == nil && !v.Offer.Headless {
+			asks = append(asks, Ask{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Held: v.Export.Addrs})
+			at = append(at, i)
+		}
+	}
+	for n, g := range Allocate(own.Dynamic, t.givenIn(own), asks) {
+		v := &list[at[n]]
+		v.Addrs, v.Offer.Addrs = g.Addrs, g.Addrs
+		if recorded {
+			v.Offer.Addrs = g.Held
+		}
+		v.Ready = readyOf(v, own, g)
+	}
+	for i := range list {
+		v := &list[i]
+		switch {
+		case v.Offer == nil:
+			v.Ready = Condition{Ready, isFalse, reasonPending, "it is not valid"}
+		case v.Ready.Type == "":
+			v.Ready = Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name}
+		}
+	}
+}
+
+func readyOf(v *Verdict, own *fabric.Cluster, g Grant) Condition {
+	switch {
+	case len(v.Offer.Addrs) > 0:
+		return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name + " at " + join(v.Offer.Addrs)}
+	case len(g.Addrs) > 0:
+		return Condition{Ready, isFalse, reasonPending, "no address is recorded yet"}
+	case len(g.Full) > 0:
+		return Condition{Ready, isFalse, reasonFailed, fmt.Sprintf(
+			"no address is left in %s of cluster %s: give the cluster a larger globalCIDR, or export less", join(own.Dynamic), own.Name)}
+	}
+	return Condition{Ready, isFalse, reasonFailed, "the topology has no addresses for dynamic exports in a family of the Service"}
+}
+
+func join[T fmt.Stringer](list []T) string {
+	texts := make([]string, len(list))
+	for i, item := range list {
+		texts[i] = item.String()
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,254 @@
+package mcs
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Names of the ClusterProperties (KEP-2149).
+const (
+	PropertyCluster    = "cluster.clusterset.k8s.io"
+	PropertyClusterset = "clusterset.k8s.io"
+)
+
+// Source is where this cluster reaches one cluster's part of an export now.
+type Source struct {
+	Cluster string
+	Addrs   []netip.Addr // ClusterSetIP, while some endpoint is ready
+	Hosts   []Host       // Headless: the ready endpoints
+}
+
+// Host is one ready endpoint of a headless export.
+type Host struct {
+	Name  string // of its DNS record
+	Addrs []netip.Addr
+	// Ports are the numbers on the endpoint where they are not those of the export, by
+	// protocol and number, as in TCP/80.
+	Ports map[string]int
+}
+
+// Want gives what should stand in the cluster's API. sources is by namespace/name
+// and says what can be reached; what is exported follows from the world.
+func Want(w World, settled bool, sources map[string][]Source) State {
+	own := w.Fabric.Cluster(w.Cluster)
+	if own == nil || w.Fabric.Decommission {
+		return State{Settled: settled}
+	}
+	d := Decide(w)
+	s := State{
+		Settled: settled, Exports: statuses(d),
+		Property: map[string]string{PropertyCluster: w.Cluster, PropertyClusterset: w.Fabric.Name},
+	}
+	services := withDeclared(d.Services, w)
+	for i := range services {
+		r := &services[i]
+		if r.Absent || r.Declared != nil && partOf(r.Declared, w.Cluster) == nil && !r.Declared.Allows(w.Cluster) {
+			continue
+		}
+		s.Imports = append(s.Imports, importOf(r, own))
+		s.Slices = append(s.Slices, slicesOf(r, sources[r.ID()])...)
+	}
+	slices.SortFunc(s.Imports, func(a, b Import) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(s.Slices, func(a, b Slice) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return s
+}
+
+// withDeclared adds the declared exports of which no cluster offers a part, such as
+// those of clusters without a Kubernetes API.
+func withDeclared(services []Resolved, w World) []Resolved {
+	offered := make(map[*fabric.Export]bool, len(services))
+	for i := range services {
+		offered[services[i].Declared] = true
+	}
+	for i := range w.Fabric.Exports {
+		e := &w.Fabric.Exports[i]
+		if e.Dynamic || offered[e] {
+			continue
+		}
+		r := Resolved{Namespace: e.Namespace, Name: e.Name, Declared: e, Absent: !w.exists(e.Namespace)}
+		r.declare(e)
+		services = append(services, r)
+	}
+	return services
+}
+
+func importOf(r *Resolved, own *fabric.Cluster) Import {
+	m := Import{
+		Namespace: r.Namespace, Name: r.Name, Type: r.Type, Ports: r.Ports, Affinity: r.Affinity, AffinitySeconds: r.AffinitySeconds,
+		InternalTrafficPolicy: r.InternalTrafficPolicy, TrafficDistribution: r.TrafficDistribution,
+		Labels: r.Labels, Annotations: r.Annotations, Families: here(own, r.Families),
+	}
+	ips := r.Wanted
+	if r.Declared != nil {
+		ips = r.Declared.VIPs
+		for i := range r.Declared.Clusters {
+			m.Clusters = append(m.Clusters, r.Declared.Clusters[i].Name)
+		}
+	} else {
+		for i := range r.Parts {
+			m.Clusters = append(m.Clusters, r.Parts[i].Cluster)
+		}
+	}
+	slices.Sort(m.Clusters)
+	if r.Type != fabric.Headless {
+		m.IPs, m.Families = matched(ips, m.Families)
+	}
+	m.Conditions = []Condition{readyImport(r, &m)}
+	if len(m.Families) == 0 {
+		m.Families = r.Families // the API wants some
+	}
+	return m
+}
+
+// matched gives the addresses in the order of the families, and those families that
+// have one.
+func matched(ips []netip.Addr, families []int) ([]netip.Addr, []int) {
+	var outIPs []netip.Addr
+	var outFamilies []int
+	for _, fam := range families {
+		if i := slices.IndexFunc(ips, func(a netip.Addr) bool { return familyOf(a) == fam }); i >= 0 {
+			outIPs, outFamilies = append(outIPs, ips[i]), append(outFamilies, fam)
+		}
+	}
+	return outIPs, outFamilies
+}
+
+func readyImport(r *Resolved, m *Import) Condition {
+	switch {
+	case len(m.Families) == 0 && r.Full:
+		return Condition{Ready, isFalse, reasonPending, "no clusterset IP is left: give spec.services.cidr of the topology more room"}
+	case len(m.Families) == 0:
+		return Condition{Ready, isFalse, reasonNoFamily, "this cluster has no IP family in common with the clusters that export it"}
+	}
+	return Condition{Ready, "True", reasonReady, "exported from " + strings.Join(m.Clusters, ", ")}
+}
+
+func statuses(d Decision) []Status {
+	clash := make(map[string]Condition, len(d.Services))
+	for i := range d.Services {
+		clash[d.Services[i].ID()] = d.Services[i].Clash
+	}
+	out := make([]Status, 0, len(d.Verdicts))
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		e := v.Export
+		s := Status{
+			Namespace: e.Namespace, Name: e.Name, UID: e.UID, Generation: e.Generation, Addrs: v.Addrs,
+			Conditions: []Condition{v.Valid, v.Ready},
+		}
+		if c, has := clash[e.id()]; has && v.Offer != nil {
+			s.Conditions = append(s.Conditions, c)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// maxEndpoints is how many endpoints the API takes in one slice.
+const maxEndpoints = 1000
+
+// slicesOf makes the slices of an import: those of each source cluster, family and
+// set of ports.
+func slicesOf(r *Resolved, sources []Source) []Slice {
+	byName := map[string]*Slice{}
+	var names []string
+	put := func(cluster string, addr netip.Addr, hostname string, ports []Port) {
+		fam := familyOf(addr)
+		name := sliceName(r, cluster, fam, ports)
+		s := byName[name]
+		if s == nil {
+			s = &Slice{Namespace: r.Namespace, Name: name, Import: r.Name, Cluster: cluster, Family: fam, Ports: ports}
+			byName[name] = s
+			names = append(names, name)
+		}
+		s.Endpoints = append(s.Endpoints, Endpoint{Addr: addr, Hostname: hostname})
+	}
+	for _, src := range sources {
+		ports := r.reached(src.Cluster)
+		for _, a := range src.Addrs {
+			put(src.Cluster, a, "", ports)
+		}
+		for _, h := range src.Hosts {
+			for _, a := range h.Addrs {
+				put(src.Cluster, a, cmp.Or(h.Name, dashed(a)), translated(ports, h.Ports))
+			}
+		}
+	}
+	var out []Slice
+	slices.Sort(names)
+	for _, name := range names {
+		out = append(out, byName[name].divide()...)
+	}
+	return out
+}
+
+// divide sorts the endpoints and keeps each slice below the API's limit.
+func (s *Slice) divide() []Slice {
+	slices.SortFunc(s.Endpoints, func(a, b Endpoint) int {
+		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Hostname, b.Hostname))
+	})
+	s.Endpoints = slices.CompactFunc(s.Endpoints, func(a, b Endpoint) bool { return a.Addr == b.Addr })
+	var out []Slice
+	for chunk := range slices.Chunk(s.Endpoints, maxEndpoints) {
+		part := *s
+		part.Endpoints = chunk
+		if len(out) > 0 {
+			part.Name = fmt.Sprintf("%s-%d", s.Name, len(out)+1)
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// reached gives the ports of an export at a cluster's addresses: those of the data path.
+func (r *Resolved) reached(cluster string) []Port {
+	ports := r.Ports
+	if i := slices.IndexFunc(r.Parts, func(p Part) bool { return p.Cluster == cluster }); i >= 0 && r.Declared == nil {
+		ports = r.Parts[i].Ports
+	}
+	return slices.DeleteFunc(slices.Clone(ports), func(p Port) bool { return p.Protocol == "SCTP" })
+}
+
+// translated gives ports with the numbers that an endpoint has.
+func translated(ports []Port, numbers map[string]int) []Port {
+	if len(numbers) == 0 {
+		return ports
+	}
+	out := slices.Clone(ports)
+	for i := range out {
+		if number, has := numbers[fmt.Sprintf("%s/%d", out[i].Protocol, out[i].Port)]; has {
+			out[i].Port = number
+		}
+	}
+	return out
+}
+
+// sliceName does not depend on the endpoints, so that a slice stays while they change.
+func sliceName(r *Resolved, cluster string, fam int, ports []Port) string {
+	key := fmt.Sprintf("%s/%s/%d/%s", r.ID(), cluster, fam, portsText(ports))
+	sum := spread.Mix(spread.Hash(key))
+	var raw [8]byte
+	for i := range raw {
+		raw[i] = byte(sum >> (8 * i))
+	}
+	return r.Name + "-hw-" + hex.EncodeToString(raw[:])
+}
+
+// dashed makes a host label of an address, as the name server does.
+func dashed(a netip.Addr) string {
+	if a.Is4() {
+		return strings.ReplaceAll(a.String(), ".", "-")
+	}
+	return strings.ReplaceAll(a.StringExpanded(), ":", "-")
+}

@@ -1,0 +1,145 @@
+package mcs
+
+import (
+	"cmp"
+	"net/netip"
+	"path"
+	"slices"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// World is all that decides about the exports of a clusterset, as one cluster
+// knows it.
+type World struct {
+	Fabric  *fabric.Fabric // its exports that are dynamic play no part
+	Cluster string
+	Exports []Export // of this cluster
+	Imports []Import // of this cluster, as they are
+	// Namespaces are those that exist here, sorted; without Recorded all do.
+	Namespaces []string
+	// Recorded says that Exports and Imports are the record of the addresses: no other
+	// ones are used. Without it nobody can write a record, and what Allocate gives counts.
+	Recorded bool
+	Offers   map[string][]Offered // by other cluster
+}
+
+// Offered is an offer and what it is of.
+type Offered struct {
+	Namespace string
+	Name      string
+	Offer     *Offer
+}
+
+func (e *Export) id() string  { return e.Namespace + "/" + e.Name }
+func (o *Offered) id() string { return o.Namespace + "/" + o.Name }
+func (m *Import) id() string  { return m.Namespace + "/" + m.Name }
+
+// Allowed reports whether ServiceExports of a namespace count that the topology
+// does not declare.
+func Allowed(f *fabric.Fabric, namespace string) bool {
+	return f.DynamicExports != nil && slices.ContainsFunc(f.DynamicExports.Namespaces, func(pattern string) bool {
+		matches, err := path.Match(pattern, namespace)
+		return err == nil && matches
+	})
+}
+
+// topology is what the document declares, indexed.
+type topology struct {
+	fabric   *fabric.Fabric
+	declared map[string]*fabric.Export      // by namespace/name
+	given    map[string]map[netip.Addr]bool // by cluster; vips for clusterset IPs
+}
+
+// vips stands for the clusterset IPs; no cluster has such a name.
+const vips = "/vips"
+
+func indexOf(f *fabric.Fabric) *topology {
+	t := &topology{fabric: f, declared: make(map[string]*fabric.Export, len(f.Exports)), given: map[string]map[netip.Addr]bool{vips: {}}}
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		t.given[c.Name] = map[netip.Addr]bool{}
+		t.note(c.Name, c.EgressIPs)
+		for j := range c.EgressRules {
+			t.note(c.Name, c.EgressRules[j].IPs)
+		}
+	}
+	for i := range f.Exports {
+		if e := &f.Exports[i]; !e.Dynamic {
+			t.add(e)
+		}
+	}
+	return t
+}
+
+func (t *topology) add(e *fabric.Export) {
+	t.declared[e.ID()] = e
+	t.note(vips, e.VIPs)
+	for i := range e.Clusters {
+		part := &e.Clusters[i]
+		t.note(part.Name, part.IPs)
+		for j := range part.Hosts {
+			t.note(part.Name, part.Hosts[j].IPs)
+		}
+	}
+}
+
+func (t *topology) note(cluster string, addrs []netip.Addr) {
+	given := t.given[cluster]
+	if given == nil {
+		return // a cluster that the document does not hold
+	}
+	for _, a := range addrs {
+		given[a] = true
+	}
+}
+
+// givenIn reports which addresses of a cluster's blocks the topology gave.
+func (t *topology) givenIn(c *fabric.Cluster) func(netip.Addr) bool {
+	given := t.given[c.Name]
+	return func(a netip.Addr) bool {
+		return given[a] || slices.ContainsFunc(c.Mappings, func(m fabric.Mapping) bool { return m.Global.Contains(a) })
+	}
+}
+
+// givenVIPs reports which clusterset IPs the topology gave.
+func (t *topology) givenVIPs(a netip.Addr) bool { return t.given[vips][a] }
+
+func partOf(e *fabric.Export, cluster string) *fabric.ExportCluster {
+	i := slices.IndexFunc(e.Clusters, func(p fabric.ExportCluster) bool { return p.Name == cluster })
+	if i < 0 {
+		return nil
+	}
+	return &e.Clusters[i]
+}
+
+// exists reports whether a namespace does.
+func (w *World) exists(namespace string) bool {
+	if !w.Recorded {
+		return true
+	}
+	_, found := slices.BinarySearch(w.Namespaces, namespace)
+	return found
+}
+
+// here gives those of families that a cluster has, each once, in their order. What
+// is not known to have a family may have all.
+func here(c *fabric.Cluster, families []int) []int {
+	if len(families) == 0 {
+		families = []int{4, 6}
+	}
+	var out []int
+	for _, fam := range families {
+		if (fam == 4 || fam == 6) && c.Has(fam) && !slices.Contains(out, fam) {
+			out = append(out, fam)
+		}
+	}
+	return out
+}
+
+func familyOf(a netip.Addr) int { return fabric.Family(a) }
+
+func comparePorts(a, b Port) int {
+	return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name),
+		cmp.Compare(a.AppProtocol, b.AppProtocol))
+}

@@ -1,0 +1,91 @@
+package project
+
+import (
+	"cmp"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Effective gives the fabric together with the exports that were made in clusters:
+// with a ServiceExport in a namespace that the topology leaves to them. It is the
+// fabric itself where there can be none.
+func Effective(in Input) *fabric.Fabric {
+	f := in.Fabric
+	if f.DynamicExports == nil {
+		return f
+	}
+	out := *f
+	out.Exports = slices.DeleteFunc(slices.Clone(f.Exports), func(e fabric.Export) bool { return e.Dynamic })
+	out.Exports = append(out.Exports, mcs.Decide(worldOf(in)).Dynamic()...)
+	slices.SortFunc(out.Exports, func(a, b fabric.Export) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return &out
+}
+
+// MCS gives what should stand in the API of this cluster: the objects of the
+// Multi-Cluster Services API. The fabric of the input is the effective one.
+func MCS(in Input) mcs.State {
+	v := newView(in)
+	if v == nil {
+		return mcs.State{Settled: in.Settled}
+	}
+	sources := make(map[string][]mcs.Source, len(v.exports))
+	for _, e := range v.exports {
+		sources[e.ID()] = v.sources(e)
+	}
+	return mcs.Want(worldOf(in), in.Settled, sources)
+}
+
+// sources gives where this cluster reaches each part of an export: what the name
+// server says of it.
+func (v *view) sources(e *fabric.Export) []mcs.Source {
+	var out []mcs.Source
+	for _, c := range v.dnsService(e).Clusters {
+		s := mcs.Source{Cluster: c.Name, Addrs: c.IPs}
+		for _, h := range c.Hosts {
+			s.Hosts = append(s.Hosts, mcs.Host{Name: h.Name, Addrs: h.IPs, Ports: h.Ports})
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// worldOf is what decides about exports. Of a cluster that was not heard since the
+// agent was started, what it said before counts.
+func worldOf(in Input) mcs.World {
+	w := mcs.World{
+		Fabric: in.Fabric, Cluster: in.Cluster, Exports: in.Facts.Exports, Imports: in.Facts.Imports,
+		Namespaces: in.Facts.Namespaces, Recorded: in.Facts.Recorded, Offers: map[string][]mcs.Offered{},
+	}
+	for i := range in.Fabric.Clusters {
+		name := in.Fabric.Clusters[i].Name
+		live, heard := in.Live[name]
+		if !heard {
+			live = in.Kept[name]
+		}
+		for j := range live.Exports {
+			if e := &live.Exports[j]; e.Offer != nil {
+				w.Offers[name] = append(w.Offers[name], mcs.Offered{Namespace: e.Namespace, Name: e.Name, Offer: e.Offer})
+			}
+		}
+	}
+	return w
+}
+
+// has reports whether a part of an export has one of its ports.
+func has(part *fabric.ExportCluster, p fabric.Port) bool {
+	return part.Ports == nil || slices.ContainsFunc(part.Ports, func(q fabric.Port) bool {
+		return q.Protocol == p.Protocol && q.Port == p.Port
+	})
+}
+
+// portsOf gives the ports of an export that a part has.
+func portsOf(e *fabric.Export, part *fabric.ExportCluster) []fabric.Port {
+	if part.Ports == nil {
+		return e.Ports
+	}
+	return slices.DeleteFunc(slices.Clone(e.Ports), func(p fabric.Port) bool { return !has(part, p) })
+}
