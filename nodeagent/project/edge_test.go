@@ -363,7 +363,7 @@ func TestLiveState(t *testing.T) {
 		{"flat", "c1/c1-a", []project.LiveExport{{Namespace: "sample", Name: "web"}}},
 		{"mapped", "g3/g3-a", []project.LiveExport{
 			{Namespace: "sample", Name: "api", Ready: true},
-			{Namespace: "sample", Name: "peers", Ready: true, Hosts: []project.LiveHost{host("", "242.2.1.31")}},
+			{Namespace: "sample", Name: "peers", Ready: true, Hosts: []project.LiveHost{{Label: "10-7-1-31", IPs: addrs("242.2.1.31")}}},
 		}},
 		{"mapped", "g2/g2-a", []project.LiveExport{{Namespace: "sample", Name: "site"}}},
 	}
