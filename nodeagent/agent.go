@@ -100,7 +100,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		choice:    newChoice(config.Cluster, log, time.Now()),
 		saver:     saver{path: config.statePath("paths.json"), wake: make(chan struct{}, 1)},
 		namespace: namespace,
-		charon:    &ipsec.Charon{Dir: config.statePath("ipsec"), Host: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP)},
+		charon:    &ipsec.Charon{Dir: config.statePath("ipsec"), Host: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP), Log: log},
 		records:   dns.NewStore(),
 		metrics:   newMetrics(),
 		endpoints: newEndpoints(config, log),

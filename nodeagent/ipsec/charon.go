@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -54,6 +54,7 @@ type Charon struct {
 	// Kernel finds out whether the kernel has ESP; otherwise, or when nil, charon
 	// does it itself. It is asked when the answer is needed.
 	Kernel func() bool
+	Log    *slog.Logger // may be nil
 }
 
 // Own reports whether the charon is ours to start and stop.
@@ -165,6 +166,9 @@ func (c *Charon) Start(ctx context.Context, ike, nat int) error {
 		}
 		return err
 	}
+	if err := widen(cmd.Process.Pid); err != nil && c.Log != nil {
+		c.Log.Warn("charon has the kernel's own room for packets, and may lose some while it waits for a processor", "err", err)
+	}
 	return nil
 }
 
@@ -217,92 +221,6 @@ func (c *Charon) lastWords() string {
 		return "it said nothing"
 	}
 	return strings.Join(words, "; ")
-}
-
-// Stop ends our own charon, which tells all peers, and waits until it is gone. The
-// host's goes on.
-func (c *Charon) Stop(context.Context) error {
-	if !c.Own() {
-		return nil
-	}
-	process, err := c.process()
-	if err != nil {
-		return err
-	}
-	if process < 0 {
-		_ = os.Remove(c.Socket()) // of one that was killed
-		return nil
-	}
-	defer unix.Close(process)
-	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
-		if err := send(process, signal); err != nil {
-			return err
-		}
-		if gone(process, stopTimeout) {
-			_ = os.Remove(c.Socket())
-			return nil
-		}
-	}
-	return errors.New("end charon: it goes on")
-}
-
-// kill ends our own charon at once; all that it holds in the kernel goes with it.
-func (c *Charon) kill() error {
-	process, err := c.process()
-	if err != nil || process < 0 {
-		return err
-	}
-	defer unix.Close(process)
-	return send(process, unix.SIGKILL)
-}
-
-func send(process int, signal unix.Signal) error {
-	if err := unix.PidfdSendSignal(process, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("end charon: %w", err)
-	}
-	return nil
-}
-
-// process opens our own charon's process: the one that works in its folder; -1 when
-// there is none. One that hangs cannot be asked through its socket.
-func (c *Charon) process() (fd int, err error) {
-	dir, err := os.Stat(c.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return -1, nil
-	}
-	if err != nil {
-		return -1, fmt.Errorf("find charon: %w", err)
-	}
-	all, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return -1, fmt.Errorf("find charon: %w", err)
-	}
-	for _, path := range all {
-		cwd, err := os.Stat(path + "/cwd")
-		if err != nil || !os.SameFile(cwd, dir) {
-			continue
-		}
-		pid, _ := strconv.Atoi(filepath.Base(path))
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
-			if exe, err := os.Readlink(path + "/exe"); err == nil && strings.HasPrefix(filepath.Base(exe), "charon") {
-				return fd, nil
-			}
-			_ = unix.Close(fd)
-		}
-	}
-	return -1, nil
-}
-
-// gone waits for the end of a process.
-func gone(process int, limit time.Duration) bool {
-	deadline := time.Now().Add(limit)
-	for {
-		left := time.Until(deadline)
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, int(max(left, 0)/time.Millisecond))
-		if n > 0 || left <= 0 || err != nil && !errors.Is(err, unix.EINTR) {
-			return n > 0
-		}
-	}
 }
 
 func (c *Charon) file(name string) string { return filepath.Join(c.Dir, name) }
