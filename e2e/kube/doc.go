@@ -1,0 +1,3 @@
+// Package kube holds the tests on real Kubernetes clusters (build tag kube; make
+// e2e-kube); lab makes the clusters.
+package kube
