@@ -3,9 +3,12 @@ package dns
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/miekg/dns"
+
+	"hawser.dev/hawser/nodeagent/desired"
 )
 
 // udpSize is the EDNS buffer size that the server offers and the largest answer
@@ -171,6 +174,11 @@ func (r *reply) inService(s *service, labels []string) bool {
 		return false
 	case bare:
 		return protocol == ""
+	case s.spec.Headless && len(at.targets) == 0:
+		return false // as Kubernetes has it for a service without ready endpoints
+	case protocol == "" && r.qtype == dns.TypeSRV:
+		r.srv(s, at, s.spec.Ports)
+		return true
 	case protocol == "":
 		r.Answer = r.addresses(r.asked, at, r.qtype)
 		return true
@@ -181,7 +189,7 @@ func (r *reply) inService(s *service, labels []string) bool {
 	}
 	found, exists := s.port(port, protocol)
 	if exists && r.qtype == dns.TypeSRV {
-		r.srv(s, at, uint16(found.Port))
+		r.srv(s, at, []desired.ServicePort{found})
 	}
 	return exists
 }
@@ -194,20 +202,30 @@ const (
 	srvWeight   = 50
 )
 
-func (r *reply) srv(s *service, at *name, port uint16) {
+// srv gives one record for each target and port: a number that two protocols have
+// counts once, as the name does not tell them apart.
+func (r *reply) srv(s *service, at *name, ports []desired.ServicePort) {
 	base := strings.ToLower(s.spec.Name+"."+s.spec.Namespace) + ".svc." + r.zone.name
 	for _, target := range rotate(at.targets, r.Id) {
 		host := base
 		if target != "" {
 			host = target + "." + base
 		}
-		r.Answer = append(r.Answer, &dns.SRV{
-			Hdr:      r.zone.header(r.asked, dns.TypeSRV),
-			Priority: srvPriority,
-			Weight:   srvWeight,
-			Port:     port,
-			Target:   host,
-		})
+		var told []int
+		for _, p := range ports {
+			number := s.names[target].number(p)
+			if slices.Contains(told, number) {
+				continue
+			}
+			told = append(told, number)
+			r.Answer = append(r.Answer, &dns.SRV{
+				Hdr:      r.zone.header(r.asked, dns.TypeSRV),
+				Priority: srvPriority,
+				Weight:   srvWeight,
+				Port:     uint16(number),
+				Target:   host,
+			})
+		}
 		r.glue(host, s.names[target])
 	}
 }

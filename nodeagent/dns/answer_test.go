@@ -42,6 +42,18 @@ func sampleServices() []desired.Service {
 			},
 		},
 		{Namespace: "empty", Name: "nobody", Headless: true, Ports: http},
+		{
+			Namespace: "own", Name: "both", VIPs: addrs("243.0.0.7"),
+			Ports: []desired.ServicePort{{Name: "tcp", Protocol: "TCP", Port: 42}, {Name: "udp", Protocol: "UDP", Port: 42}},
+		},
+		{
+			Namespace: "own", Name: "web", Headless: true,
+			Ports: []desired.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}, {Name: "dns", Protocol: "UDP", Port: 53}, {Protocol: "TCP", Port: 53}},
+			Clusters: []desired.ServiceCluster{
+				{Name: "g1", Hosts: []desired.ServiceHost{{Name: "10-7-1-5", IPs: addrs("242.1.0.9"), Ports: map[string]int{"TCP/80": 8080}}}},
+				{Name: "g2", Hosts: []desired.ServiceHost{{Name: "web-0", IPs: addrs("242.2.0.9")}}},
+			},
+		},
 		{Namespace: "six", Name: "only", VIPs: addrs("fd43::1"), Ports: []desired.ServicePort{{Protocol: "TCP", Port: 80}}},
 	}
 }

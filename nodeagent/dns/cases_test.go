@@ -42,6 +42,15 @@ var cases = []testCase{
 		name: "srv of a cluster", asked: "_metrics._udp.g1." + cs + " SRV",
 		answer: []string{"_metrics._udp.g1." + cs + " 5 IN SRV 0 50 9090 g1." + cs}, extra: []string{"g1." + cs + " 5 IN A 242.1.0.8"},
 	},
+	{
+		name: "srv of the service's name", asked: cs + " SRV",
+		answer: []string{cs + " 5 IN SRV 0 50 80 " + cs, cs + " 5 IN SRV 0 50 9090 " + cs}, extra: []string{cs + " 5 IN A 243.0.0.1"},
+	},
+	{
+		name: "srv of one number in two protocols", asked: "both.own.svc.clusterset.local. SRV",
+		answer: []string{"both.own.svc.clusterset.local. 5 IN SRV 0 50 42 both.own.svc.clusterset.local."},
+		extra:  []string{"both.own.svc.clusterset.local. 5 IN A 243.0.0.7"},
+	},
 	{name: "srv name has no A", asked: "_http._tcp." + cs + " A", ns: nodata},
 	{name: "between srv and service", asked: "_tcp." + cs + " SRV", ns: nodata},
 	{name: "srv of the wrong protocol", asked: "_http._udp." + cs + " SRV", rcode: dns.RcodeNameError, ns: nodata},
@@ -56,7 +65,7 @@ var cases = []testCase{
 		name: "headless cluster", asked: "g2." + ss + " A",
 		answer: []string{"g2." + ss + " 5 IN A 242.2.0.5", "g2." + ss + " 5 IN A 242.2.0.6"},
 	},
-	{name: "headless cluster without pods", asked: "g3." + ss + " A", ns: nodata},
+	{name: "headless cluster without pods", asked: "g3." + ss + " A", rcode: dns.RcodeNameError, ns: nodata},
 	{name: "srv of a cluster without pods", asked: "_http._tcp.g3." + ss + " SRV", rcode: dns.RcodeNameError, ns: nodata},
 	{name: "pod", asked: "whereami-0.g2." + ss + " A", answer: []string{"whereami-0.g2." + ss + " 5 IN A 242.2.0.5"}},
 	{name: "pod by its address", asked: "242-1-0-5.g1." + ss + " A", answer: []string{"242-1-0-5.g1." + ss + " 5 IN A 242.1.0.5"}},
@@ -76,7 +85,24 @@ var cases = []testCase{
 		answer: []string{"_http._tcp.242-1-0-5.g1." + ss + " 5 IN SRV 0 50 80 242-1-0-5.g1." + ss},
 		extra:  []string{"242-1-0-5.g1." + ss + " 5 IN A 242.1.0.5"},
 	},
-	{name: "headless without clusters", asked: "nobody.empty.svc.clusterset.local. A", ns: nodata},
+	{name: "headless without pods", asked: "nobody.empty.svc.clusterset.local. A", rcode: dns.RcodeNameError, ns: nodata},
+	{
+		name: "srv of a headless name", asked: "web.own.svc.clusterset.local. SRV",
+		answer: []string{
+			"web.own.svc.clusterset.local. 5 IN SRV 0 50 8080 10-7-1-5.g1.web.own.svc.clusterset.local.",
+			"web.own.svc.clusterset.local. 5 IN SRV 0 50 53 10-7-1-5.g1.web.own.svc.clusterset.local.",
+			"web.own.svc.clusterset.local. 5 IN SRV 0 50 80 web-0.g2.web.own.svc.clusterset.local.",
+			"web.own.svc.clusterset.local. 5 IN SRV 0 50 53 web-0.g2.web.own.svc.clusterset.local.",
+		},
+		extra: []string{
+			"10-7-1-5.g1.web.own.svc.clusterset.local. 5 IN A 242.1.0.9", "web-0.g2.web.own.svc.clusterset.local. 5 IN A 242.2.0.9",
+		},
+	},
+	{
+		name: "srv of a port that is another one on the pod", asked: "_http._tcp.g1.web.own.svc.clusterset.local. SRV",
+		answer: []string{"_http._tcp.g1.web.own.svc.clusterset.local. 5 IN SRV 0 50 8080 10-7-1-5.g1.web.own.svc.clusterset.local."},
+		extra:  []string{"10-7-1-5.g1.web.own.svc.clusterset.local. 5 IN A 242.1.0.9"},
+	},
 
 	// The rest of the zone
 	{name: "apex", asked: "clusterset.local. A", ns: nodata},

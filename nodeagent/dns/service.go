@@ -3,6 +3,7 @@ package dns
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"hawser.dev/hawser/nodeagent/desired"
@@ -23,7 +24,17 @@ type service struct {
 type name struct {
 	cluster bool // <cluster>.<svc>: there only when the zone has cluster names
 	v4, v6  []netip.Addr
-	targets []string // of SRV records: keys in service.names
+	targets []string       // of SRV records: keys in service.names
+	ports   map[string]int // of a pod: as in desired.ServiceHost
+}
+
+// number gives the number that a port of the service has at a name.
+func (n *name) number(p desired.ServicePort) int {
+	key := strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port)
+	if number, other := n.ports[key]; other {
+		return number
+	}
+	return p.Port
 }
 
 func newService(spec desired.Service) *service {
@@ -77,6 +88,7 @@ func (s *service) addCluster(cluster desired.ServiceCluster) {
 			at.targets = append(at.targets, target)
 		}
 		s.names[target].targets = []string{target}
+		s.names[target].ports = host.Ports
 	}
 }
 
