@@ -1,0 +1,279 @@
+package mcs_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// with changes a copy of a service.
+func with(s *mcs.Service, change func(*mcs.Service)) *mcs.Service {
+	out := *s
+	out.Ports = slices.Clone(s.Ports)
+	change(&out)
+	return &out
+}
+
+type conflictCase struct {
+	name          string
+	older         *mcs.Service // of g1
+	younger       *mcs.Service // of g2
+	change        func(*mcs.Export)
+	reason        string
+	message       string
+	ports         []mcs.Port
+	parts         [2][]mcs.Port // of each cluster; nil = as ports
+	typed         string
+	affinity      string
+	olderIsOthers bool
+}
+
+func conflictCases() []conflictCase {
+	base := service(tcp("http", 80))
+	return []conflictCase{
+		{
+			name: "none", older: base, younger: base, reason: "NoConflicts", message: "all service exports of this name agree",
+			ports: []mcs.Port{tcp("http", 80)},
+		},
+		{
+			name: "a port is missing", older: service(tcp("http", 80), mcs.Port{Name: "udp", Protocol: "UDP", Port: 80}),
+			younger: service(tcp("http", 80), mcs.Port{Name: "stcp", Protocol: "SCTP", Port: 142}), reason: "PortConflict",
+			message: `Conflicting ports. Using "http 80/TCP, udp 80/UDP, stcp 142/SCTP" from all service exports, the oldest first, which is in "g1". 2/2 clusters disagree.`,
+			ports:   []mcs.Port{tcp("http", 80), {Name: "udp", Protocol: "UDP", Port: 80}, {Name: "stcp", Protocol: "SCTP", Port: 142}},
+			parts: [2][]mcs.Port{
+				{tcp("http", 80), {Name: "udp", Protocol: "UDP", Port: 80}},
+				{tcp("http", 80), {Name: "stcp", Protocol: "SCTP", Port: 142}},
+			},
+		},
+		{
+			name: "one name, two numbers", older: service(tcp("tcp", 42)), younger: service(tcp("tcp", 4242)), reason: "PortConflict",
+			message: `Conflicting ports. Using "tcp 42/TCP" from all service exports, the oldest first, which is in "g1". 1/2 clusters disagree.`,
+			ports:   []mcs.Port{tcp("tcp", 42)}, parts: [2][]mcs.Port{{tcp("tcp", 42)}, {}},
+		},
+		{
+			name: "one number, two names", older: service(tcp("web", 80)), younger: service(tcp("http", 80)), reason: "PortConflict",
+			message: `Conflicting ports. Using "web 80/TCP" from all service exports, the oldest first, which is in "g1". 1/2 clusters disagree.`,
+			ports:   []mcs.Port{tcp("web", 80)},
+		},
+		{
+			name: "two names, two numbers", older: service(tcp("a", 42)), younger: service(tcp("b", 4242)), reason: "PortConflict",
+			message: `Conflicting ports. Using "a 42/TCP, b 4242/TCP" from all service exports, the oldest first, which is in "g1". 2/2 clusters disagree.`,
+			ports:   []mcs.Port{tcp("a", 42), tcp("b", 4242)}, parts: [2][]mcs.Port{{tcp("a", 42)}, {tcp("b", 4242)}},
+		},
+		{
+			name: "application protocol", older: service(mcs.Port{Name: "http", Protocol: "TCP", Port: 80, AppProtocol: "h2c"}), younger: base,
+			reason:  "PortConflict",
+			message: `Conflicting ports. Using "http 80/TCP" from all service exports, the oldest first, which is in "g1". 1/2 clusters disagree.`,
+			ports:   []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80, AppProtocol: "h2c"}},
+		},
+		{
+			name: "type", older: base, younger: with(base, func(s *mcs.Service) { s.Headless = true }), reason: "TypeConflict",
+			message: `Conflicting type. Using "ClusterSetIP" from oldest service export in "g1". 1/2 clusters disagree.`,
+			ports:   base.Ports,
+		},
+		{
+			name: "type, headless first", older: with(base, func(s *mcs.Service) { s.Headless = true }), younger: base, reason: "TypeConflict",
+			message: `Conflicting type. Using "Headless" from oldest service export in "g1". 1/2 clusters disagree.`,
+			ports:   base.Ports, typed: fabric.Headless,
+		},
+		{
+			name: "affinity", older: with(base, func(s *mcs.Service) { s.Affinity = "ClientIP" }), younger: base, reason: "SessionAffinityConflict",
+			message: `Conflicting session affinity. Using "ClientIP" from oldest service export in "g1". 1/2 clusters disagree.`,
+			ports:   base.Ports, affinity: "ClientIP 10800",
+		},
+		{
+			name: "affinity config", older: with(base, func(s *mcs.Service) { s.Affinity, s.AffinitySeconds = "ClientIP", 10 }),
+			younger: with(base, func(s *mcs.Service) { s.Affinity = "ClientIP" }), reason: "SessionAffinityConfigConflict",
+			message: `Conflicting session affinity config. Using "10 s" from oldest service export in "g1". 1/2 clusters disagree.`,
+			ports:   base.Ports, affinity: "ClientIP 10",
+		},
+		{
+			name: "internal traffic policy", older: base, younger: with(base, func(s *mcs.Service) { s.InternalTrafficPolicy = "Local" }),
+			reason:  "InternalTrafficPolicyConflict",
+			message: `Conflicting internal traffic policy. Using "Cluster" from oldest service export in "g1". 1/2 clusters disagree.`,
+			ports:   base.Ports,
+		},
+		{
+			name: "internal traffic policy that is the default", older: base, reason: "NoConflicts",
+			younger: with(base, func(s *mcs.Service) { s.InternalTrafficPolicy = "" }),
+			message: "all service exports of this name agree", ports: base.Ports,
+		},
+		{
+			name: "traffic distribution", older: with(base, func(s *mcs.Service) { s.TrafficDistribution = "PreferClose" }), younger: base,
+			reason:  "TrafficDistributionConflict",
+			message: `Conflicting traffic distribution. Using "PreferClose" from oldest service export in "g1". 1/2 clusters disagree.`,
+			ports:   base.Ports,
+		},
+		{
+			name: "labels", older: base, younger: base, change: func(e *mcs.Export) { e.Labels = map[string]string{"tier": "b"} },
+			reason:  "LabelsConflict",
+			message: `Conflicting exported labels. Using "" from oldest service export in "g1". 1/2 clusters disagree.`, ports: base.Ports,
+		},
+		{
+			name: "annotations", older: base, younger: base, change: func(e *mcs.Export) { e.Annotations = map[string]string{"a": "b"} },
+			reason:  "AnnotationsConflict",
+			message: `Conflicting exported annotations. Using "" from oldest service export in "g1". 1/2 clusters disagree.`, ports: base.Ports,
+		},
+		{
+			name: "families", older: base, younger: with(base, func(s *mcs.Service) { s.Families = []int{6, 4} }), reason: "IPFamilyConflict",
+			message: `Conflicting IP families. Using "IPv4, IPv6" from all service exports, the oldest first, which is in "g1". 1/2 clusters disagree.`,
+			ports:   base.Ports,
+		},
+		{
+			name: "two at once", older: base, younger: with(base, func(s *mcs.Service) { s.Headless, s.Affinity = true, "ClientIP" }),
+			reason: "TypeConflict,SessionAffinityConflict",
+			message: `Conflicting type. Using "ClusterSetIP" from oldest service export in "g1". 1/2 clusters disagree. ` +
+				`Conflicting session affinity. Using "None" from oldest service export in "g1". 1/2 clusters disagree.`,
+			ports: base.Ports,
+		},
+	}
+}
+
+// TestConflicts checks what becomes of exports that differ, and that both are told.
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range conflictCases() {
+		older, younger := export("team-a", "api", 1, tt.older), export("team-a", "api", 2, tt.younger)
+		if tt.change != nil {
+			tt.change(&younger)
+		}
+		all := map[string][]mcs.Export{"g1": {older}, "g2": {younger}}
+		want := mcs.Condition{Type: "Conflict", Status: "True", Reason: tt.reason, Message: tt.message}
+		if tt.reason == "NoConflicts" {
+			want.Status = "False"
+		}
+		for _, cluster := range []string{"g1", "g2"} {
+			s := mcs.Want(seenFrom(sample(), cluster, all), true, nil)
+			if have := condition(s.Exports[0].Conditions, "Conflict"); have != want {
+				t.Errorf("%s: the export of %s is told\n%+v, want\n%+v", tt.name, cluster, have, want)
+			}
+		}
+		d := mcs.Decide(seenFrom(sample(), "g3", all))
+		r := d.Services[0]
+		if diff := cmp.Diff(tt.ports, r.Ports); diff != "" {
+			t.Errorf("%s: ports (-want +got):\n%s", tt.name, diff)
+		}
+		for i, part := range tt.parts {
+			if part != nil && fmt.Sprint(part) != fmt.Sprint(r.Parts[i].Ports) {
+				t.Errorf("%s: %s serves %v, want %v", tt.name, r.Parts[i].Cluster, r.Parts[i].Ports, part)
+			}
+		}
+		typed, affinity := tt.typed, tt.affinity
+		if typed == "" {
+			typed = fabric.ClusterSetIP
+		}
+		if affinity == "" {
+			affinity = " 0"
+		}
+		if have := fmt.Sprintf("%s %d", r.Affinity, r.AffinitySeconds); r.Type != typed || have != affinity {
+			t.Errorf("%s: %s with affinity %q, want %s with %q", tt.name, r.Type, have, typed, affinity)
+		}
+	}
+}
+
+// TestTheTopologyHasItsWay: of a declared export type, ports and affinity are as
+// declared, whoever is the oldest.
+func TestTheTopologyHasItsWay(t *testing.T) {
+	t.Parallel()
+	odd := with(service(tcp("http", 80), tcp("admin", 9000)), func(s *mcs.Service) { s.Headless, s.Affinity = true, "ClientIP" })
+	all := map[string][]mcs.Export{
+		"g1": {export("shop", "web", 1, odd)}, "g2": {export("shop", "web", 2, service(tcp("http", 8080)))},
+		"g3": {export("shop", "web", 0, service(tcp("other", 1)))}, // not declared for it
+	}
+	s := mcs.Want(seenFrom(sample(), "g1", all), true, nil)
+	want := mcs.Condition{
+		Type: "Conflict", Status: "True", Reason: "PortConflict,TypeConflict,SessionAffinityConflict",
+		Message: `Conflicting ports. Using "http 80/TCP" from the topology. 1/2 clusters disagree. ` +
+			`Conflicting type. Using "ClusterSetIP" from the topology. 1/2 clusters disagree. ` +
+			`Conflicting session affinity. Using "None" from the topology. 1/2 clusters disagree.`,
+	}
+	if have := condition(s.Exports[0].Conditions, "Conflict"); have != want {
+		t.Errorf("the export is told\n%+v, want\n%+v", have, want)
+	}
+	m := one(t, s, "shop", "web")
+	if m.Type != fabric.ClusterSetIP || fmt.Sprint(m.Ports) != fmt.Sprint([]mcs.Port{tcp("http", 80)}) ||
+		fmt.Sprint(m.IPs) != "[243.0.0.1]" || fmt.Sprint(m.Clusters) != "[g1 g2]" || len(s.Exports[0].Addrs) != 0 {
+		t.Errorf("the import is %+v", m)
+	}
+	if d := mcs.Decide(seenFrom(sample(), "g1", all)); len(d.Dynamic()) != 0 {
+		t.Errorf("a declared export is shadowed by %v", d.Dynamic())
+	}
+}
+
+// TestAllClustersAgree: whoever looks, and in whatever order, sees the same but for
+// its own clusterset IPs.
+func TestAllClustersAgree(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 9))
+	cases := conflictCases()
+	for round := range 200 {
+		all := map[string][]mcs.Export{}
+		for _, cluster := range []string{"g1", "g2", "g3"} {
+			for _, name := range []string{"a", "b", "c"} {
+				if s := cases[rng.IntN(len(cases))].younger; rng.IntN(4) > 0 {
+					all[cluster] = append(all[cluster], export("team-"+name, name, rng.IntN(3), s))
+				}
+			}
+		}
+		var want []mcs.Resolved
+		for i, cluster := range []string{"g1", "g2", "g3"} {
+			w := seenFrom(sample(), cluster, all)
+			rng.Shuffle(len(w.Exports), func(i, j int) { w.Exports[i], w.Exports[j] = w.Exports[j], w.Exports[i] })
+			for _, offers := range w.Offers {
+				rng.Shuffle(len(offers), func(i, j int) { offers[i], offers[j] = offers[j], offers[i] })
+			}
+			have := mcs.Decide(w).Services
+			for j := range have {
+				have[j].Wanted, have[j].VIPs = nil, nil
+			}
+			if i == 0 {
+				want = have
+			} else if !reflect.DeepEqual(want, have) {
+				t.Fatalf("round %d: %s sees %s", round, cluster, cmp.Diff(want, have, cmp.Comparer(sameAddr)))
+			}
+		}
+	}
+}
+
+// TestOthersAreNotBelieved: addresses that are not the cluster's to give, and names
+// that the topology does not leave to it.
+func TestOthersAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	offer := func(minute int, ips ...string) *mcs.Offer {
+		return &mcs.Offer{Created: at(minute), Ports: []mcs.Port{tcp("http", 80)}, Families: []int{4}, Addrs: addrs(ips...)}
+	}
+	w := mcs.World{Fabric: sample(), Cluster: "g1", Offers: map[string][]mcs.Offered{
+		"g2": {
+			{Namespace: "team-a", Name: "good", Offer: offer(5, "242.2.192.9")},
+			{Namespace: "team-a", Name: "twin", Offer: offer(6, "242.2.192.9")}, // a younger one at the same address
+			{Namespace: "team-a", Name: "foreign", Offer: offer(1, "242.3.192.9")},
+			{Namespace: "team-a", Name: "declared", Offer: offer(1, "242.2.0.1")},
+			{Namespace: "other", Name: "web", Offer: offer(1, "242.2.192.10")},
+			{Namespace: "team-a", Name: "broken", Offer: &mcs.Offer{Ports: []mcs.Port{{Protocol: "TCP", Port: 70000}}}},
+		},
+		"g3": {{Namespace: "shop", Name: "web", Offer: offer(1)}}, // declared for others
+		"g1": {{Namespace: "team-a", Name: "forged", Offer: offer(1)}},
+		"g9": {{Namespace: "team-a", Name: "stranger", Offer: offer(1)}},
+	}}
+	want := "foreign [] good [242.2.192.9] twin [] "
+	have := ""
+	for _, e := range mcs.Decide(w).Dynamic() {
+		if e.Name == "declared" {
+			if len(e.Clusters[0].IPs) != 0 {
+				t.Errorf("an address of the topology is taken from an offer: %v", e.Clusters)
+			}
+			continue
+		}
+		have += fmt.Sprintf("%s %v ", e.Name, e.Clusters[0].IPs)
+	}
+	if have != want {
+		t.Errorf("have %s, want %s", have, want)
+	}
+}

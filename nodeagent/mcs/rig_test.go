@@ -1,0 +1,101 @@
+package mcs_test
+
+import (
+	"net/netip"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+func addrs(texts ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		out = append(out, addr(text))
+	}
+	return out
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range texts {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}
+
+// at is a time by its minute.
+func at(minute int) time.Time { return time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC) }
+
+// sample is a clusterset of three clusters, where team-* is left to the clusters.
+func sample() *fabric.Fabric {
+	f := &fabric.Fabric{
+		Name: "demo",
+		DynamicExports: &fabric.DynamicExports{
+			Namespaces: []string{"team-*"}, VIPs: prefixes("243.0.128.0/20", "fd43:0:0:8000::/112"),
+		},
+		Exports: []fabric.Export{{
+			Namespace: "shop", Name: "web", Type: fabric.ClusterSetIP, VIPs: addrs("243.0.0.1"),
+			Ports:    []fabric.Port{{Name: "http", Protocol: "TCP", Port: 80}},
+			Clusters: []fabric.ExportCluster{{Name: "g1", IPs: addrs("242.1.0.1")}, {Name: "g2", IPs: addrs("242.2.0.1")}},
+		}},
+	}
+	for _, c := range []struct{ name, number string }{{"g1", "1"}, {"g2", "2"}, {"g3", "3"}} {
+		f.Clusters = append(f.Clusters, fabric.Cluster{
+			Name: c.name, PodCIDRs: prefixes("10."+c.number+".0.0/16", "fd0"+c.number+"::/48"),
+			GlobalCIDRs: prefixes("242."+c.number+".0.0/16", "fd42:"+c.number+"::/48"),
+			Dynamic:     prefixes("242."+c.number+".192.0/18", "fd42:"+c.number+":0:8000::/112"),
+		})
+	}
+	return f
+}
+
+func tcp(name string, port int) mcs.Port { return mcs.Port{Name: name, Protocol: "TCP", Port: port} }
+
+func service(ports ...mcs.Port) *mcs.Service {
+	return &mcs.Service{Type: "ClusterIP", Ports: ports, Families: []int{4}, InternalTrafficPolicy: "Cluster"}
+}
+
+func export(namespace, name string, minute int, s *mcs.Service) mcs.Export {
+	return mcs.Export{Namespace: namespace, Name: name, UID: namespace + name, Created: at(minute), Generation: 1, Service: s}
+}
+
+// seenFrom gives the world as one cluster knows it: its own exports as they are, and
+// what the others make of theirs.
+func seenFrom(f *fabric.Fabric, cluster string, all map[string][]mcs.Export) mcs.World {
+	w := mcs.World{Fabric: f, Cluster: cluster, Exports: all[cluster], Offers: map[string][]mcs.Offered{}}
+	for other, exports := range all {
+		if other == cluster {
+			continue
+		}
+		for _, v := range mcs.Verdicts(mcs.World{Fabric: f, Cluster: other, Exports: exports}) {
+			if v.Offer != nil {
+				w.Offers[other] = append(w.Offers[other], mcs.Offered{
+					Namespace: v.Export.Namespace, Name: v.Export.Name, Offer: v.Offer,
+				})
+			}
+		}
+	}
+	return w
+}
+
+func condition(list []mcs.Condition, of string) mcs.Condition {
+	for _, c := range list {
+		if c.Type == of {
+			return c
+		}
+	}
+	return mcs.Condition{}
+}
+
+func one(t interface{ Fatalf(string, ...any) }, s mcs.State, namespace, name string) mcs.Import {
+	for _, m := range s.Imports {
+		if m.Namespace == namespace && m.Name == name {
+			return m
+		}
+	}
+	t.Fatalf("no import %s/%s in %v", namespace, name, s.Imports)
+	return mcs.Import{}
+}

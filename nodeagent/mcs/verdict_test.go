@@ -1,0 +1,119 @@
+package mcs_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/nodeagent/mcs"
+)
+
+// TestWhichExportsCount checks what each ServiceExport is told, word by word.
+func TestWhichExportsCount(t *testing.T) {
+	t.Parallel()
+	good := service(tcp("http", 80))
+	external := &mcs.Service{Type: "ExternalName"}
+	tests := []struct {
+		name, cluster string
+		export        mcs.Export
+		valid, ready  mcs.Condition
+	}{
+		{
+			name: "dynamic", cluster: "g1", export: export("team-a", "api", 1, good),
+			valid: mcs.Condition{Type: "Valid", Status: "True", Reason: "Valid", Message: "Service team-a/api can be exported"},
+			ready: mcs.Condition{Type: "Ready", Status: "True", Reason: "Exported", Message: "exported from cluster g1 at 242.1."},
+		},
+		{
+			name: "no service", cluster: "g1", export: export("team-a", "api", 1, nil),
+			valid: mcs.Condition{Type: "Valid", Status: "False", Reason: "NoService", Message: "there is no Service team-a/api"},
+			ready: mcs.Condition{Type: "Ready", Status: "False", Reason: "Pending", Message: "it is not valid"},
+		},
+		{
+			name: "external name", cluster: "g1", export: export("team-a", "api", 1, external),
+			valid: mcs.Condition{Type: "Valid", Status: "False", Reason: "InvalidServiceType",
+				Message: "Service team-a/api is of type ExternalName, which cannot be exported"},
+			ready: mcs.Condition{Type: "Ready", Status: "False", Reason: "Pending", Message: "it is not valid"},
+		},
+		{
+			name: "namespace", cluster: "g1", export: export("other", "api", 1, good),
+			valid: mcs.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed",
+				Message: "namespace other matches none of spec.dynamicExports.namespaces of the topology, and spec.exports does not have other/api: add it to one of them"},
+			ready: mcs.Condition{Type: "Ready", Status: "False", Reason: "Pending", Message: "it is not valid"},
+		},
+		{
+			name: "declared", cluster: "g1", export: export("shop", "web", 1, good),
+			valid: mcs.Condition{Type: "Valid", Status: "True", Reason: "Valid", Message: "Service shop/web can be exported"},
+			ready: mcs.Condition{Type: "Ready", Status: "True", Reason: "Exported", Message: "exported from cluster g1"},
+		},
+		{
+			name: "declared for others", cluster: "g3", export: export("shop", "web", 1, good),
+			valid: mcs.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed",
+				Message: "the topology exports shop/web from other clusters only: add g3 to spec.exports[shop/web].clusters"},
+			ready: mcs.Condition{Type: "Ready", Status: "False", Reason: "Pending", Message: "it is not valid"},
+		},
+	}
+	for _, tt := range tests {
+		v := mcs.Verdicts(mcs.World{Fabric: sample(), Cluster: tt.cluster, Exports: []mcs.Export{tt.export}})[0]
+		if v.Valid != tt.valid {
+			t.Errorf("%s: Valid is %+v, want %+v", tt.name, v.Valid, tt.valid)
+		}
+		if !strings.HasPrefix(v.Ready.Message, tt.ready.Message) {
+			t.Errorf("%s: Ready says %q, want %q", tt.name, v.Ready.Message, tt.ready.Message)
+		}
+		tt.ready.Message = v.Ready.Message
+		if v.Ready != tt.ready {
+			t.Errorf("%s: Ready is %+v, want %+v", tt.name, v.Ready, tt.ready)
+		}
+		if (v.Offer != nil) != (v.Valid.Status == "True") {
+			t.Errorf("%s: offer %v with %v", tt.name, v.Offer, v.Valid)
+		}
+	}
+}
+
+// TestAddressesAreUsedOnceRecorded: where there is a record, an address that is not
+// in it yet is not told to anybody.
+func TestAddressesAreUsedOnceRecorded(t *testing.T) {
+	t.Parallel()
+	e := export("team-a", "api", 1, service(tcp("http", 80)))
+	w := mcs.World{Fabric: sample(), Cluster: "g1", Exports: []mcs.Export{e}, Recorded: true, Namespaces: []string{"team-a"}}
+	before := mcs.Verdicts(w)[0]
+	if len(before.Addrs) != 1 || len(before.Offer.Addrs) != 0 || before.Ready.Reason != "Pending" {
+		t.Fatalf("before the record: %+v, offer %+v", before, before.Offer)
+	}
+	w.Exports[0].Addrs = before.Addrs
+	after := mcs.Verdicts(w)[0]
+	if !cmp.Equal(after.Offer.Addrs, before.Addrs, cmp.Comparer(sameAddr)) || after.Ready.Status != "True" {
+		t.Errorf("after the record: %+v, offer %+v", after, after.Offer)
+	}
+	// A record of an address that the topology gave, or that is in no block of
+	// this cluster, is worth nothing.
+	for _, wrong := range []string{"242.1.0.1", "242.2.200.1", "10.0.0.1", "242.1.192.0"} {
+		w.Exports[0].Addrs = addrs(wrong)
+		if v := mcs.Verdicts(w)[0]; len(v.Offer.Addrs) != 0 || !cmp.Equal(v.Addrs, before.Addrs, cmp.Comparer(sameAddr)) {
+			t.Errorf("with the record %s: %v, offer %v", wrong, v.Addrs, v.Offer.Addrs)
+		}
+	}
+}
+
+// TestPoolThatIsFull tells who has no address, and what to change.
+func TestPoolThatIsFull(t *testing.T) {
+	t.Parallel()
+	f := sample()
+	f.Clusters[0].Dynamic = prefixes("242.1.192.0/30")
+	var exports []mcs.Export
+	for i, name := range []string{"a", "b", "c"} {
+		exports = append(exports, export("team-a", name, i, service(tcp("", 80))))
+	}
+	list := mcs.Verdicts(mcs.World{Fabric: f, Cluster: "g1", Exports: exports})
+	for _, v := range list[:2] {
+		if v.Ready.Status != "True" {
+			t.Errorf("%s: %+v", v.Export.Name, v.Ready)
+		}
+	}
+	want := mcs.Condition{Type: "Ready", Status: "False", Reason: "Failed",
+		Message: "no address is left in 242.1.192.0/30 of cluster g1: give the cluster a larger globalCIDR, or export less"}
+	if list[2].Ready != want {
+		t.Errorf("the youngest is told %+v, want %+v", list[2].Ready, want)
+	}
+}
