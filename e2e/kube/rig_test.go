@@ -88,13 +88,14 @@ func (p *programs) down() {
 	}
 }
 
-// rig is two clusters, c1 and c2, that tests share. Each test has namespaces or
-// names of its own, or says that it must be alone.
+// rig is two clusters, c1 and c2, that tests share one after the other.
 type rig struct {
 	dir        string
 	kubeconfig string
 	ours       bool
+	flat       bool
 	clusters   []string
+	set        *set // what is installed
 }
 
 // needRig gives clusters with the same prefixes, or flat ones with their own.
@@ -107,7 +108,7 @@ func needRig(t *testing.T, flat bool) *rig {
 		return r
 	}
 	name := map[bool]string{false: reuseEnv, true: reuseFlatEnv}[flat]
-	r := &rig{dir: os.Getenv(name), clusters: []string{"c1", "c2"}}
+	r := &rig{dir: os.Getenv(name), flat: flat, clusters: []string{"c1", "c2"}}
 	if r.dir == "" {
 		r.dir, r.ours = filepath.Join("/var/tmp", "hk-"+filepath.Base(built.dir)+map[bool]string{true: "-flat"}[flat]), true
 		built.labs[flat] = r
@@ -209,89 +210,6 @@ func within(cluster, pod string, argv ...string) []string {
 		namespace, name = "default", pod
 	}
 	return append([]string{"kubectl", "--context", cluster, "-n", namespace, "exec", name, "--"}, argv...)
-}
-
-// set is a clusterset on a rig: its topology and what is rendered from it.
-type set struct {
-	*rig
-	dir string // clusterset.yaml, its lock, keys and tree
-}
-
-// newSet writes a topology of testdata with recipients of its own.
-func newSet(t *testing.T, r *rig, topology string) *set {
-	t.Helper()
-	s := &set{rig: r, dir: t.TempDir()}
-	raw, err := os.ReadFile(topology)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(raw)
-	r.must(t, "", "hawser", "keys", "root", s.path("root.key"))
-	for _, c := range r.clusters {
-		recipient := r.must(t, "", "hawser", "keys", "identity", s.path(c+".identity"))
-		text = strings.ReplaceAll(text, "RECIPIENT-"+c, strings.TrimSpace(recipient))
-	}
-	s.write(t, text)
-	return s
-}
-
-func (s *set) path(name string) string { return filepath.Join(s.dir, name) }
-
-func (s *set) write(t *testing.T, topology string) {
-	t.Helper()
-	if err := os.WriteFile(s.path("clusterset.yaml"), []byte(topology), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// change edits the topology, and gives the clusters what follows from it.
-func (s *set) change(t *testing.T, from, to string) {
-	t.Helper()
-	raw, err := os.ReadFile(s.path("clusterset.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Count(string(raw), from) != 1 {
-		t.Fatalf("%q is not in the topology once", from)
-	}
-	s.write(t, strings.Replace(string(raw), from, to, 1))
-	s.sync(t)
-}
-
-// install prepares the clusters for Hawser, as an operator does once, and syncs.
-func (s *set) install(t *testing.T) {
-	t.Helper()
-	for _, c := range s.clusters {
-		s.apply(t, c, "apiVersion: v1\nkind: Namespace\nmetadata: {name: hawser-system}\n")
-		secret := s.kubectl(t, c, "-n", "hawser-system", "create", "secret", "generic", "hawser-age-identity",
-			"--from-file=identity.txt="+s.path(c+".identity"), "--dry-run=client", "-o", "yaml")
-		s.apply(t, c, secret)
-	}
-	s.sync(t)
-}
-
-// sync renders the topology and applies each cluster's folder.
-func (s *set) sync(t *testing.T) {
-	t.Helper()
-	topology, tree := s.path("clusterset.yaml"), s.path("tree")
-	s.must(t, "", "hawser", "allocate", topology)
-	s.must(t, "", "hawser", "render", topology, "--root-key", s.path("root.key"), "--image", "hawser.dev/hawser-agent:lab", "--out", tree)
-	for _, c := range s.clusters {
-		// What is defined and what is of the kind come in one go: the second try has both.
-		s.eventually(t, func(string) bool { return true },
-			"kubectl", "--context", c, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(tree, "clusters", c))
-	}
-}
-
-// ready waits until the agents of all nodes are.
-func (s *set) ready(t *testing.T) {
-	t.Helper()
-	for _, c := range s.clusters {
-		sets := strings.Fields(s.kubectl(t, c, "-n", "hawser-system", "get", "daemonsets", "-o", "name"))
-		for _, name := range sets {
-			s.kubectl(t, c, "-n", "hawser-system", "rollout", "status", name, "--timeout="+limit.String())
-		}
-	}
 }
 
 // workloads puts whereami and clients into both clusters, and waits for them.

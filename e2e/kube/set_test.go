@@ -1,0 +1,151 @@
+//go:build kube
+
+package kube
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// set is the clusterset on a rig: its topology and what is rendered from it.
+type set struct {
+	*rig
+	dir      string // root.key, identities, repo with clusterset.yaml, and tree: what is published
+	topology string // as it was at first
+	before   map[string]string
+}
+
+// needSet gives clusters with Hawser and the workloads on them. A test that changes
+// the topology puts it back (set.reset).
+func needSet(t *testing.T, flat bool) *set {
+	t.Helper()
+	r := needRig(t, flat)
+	if r.set != nil {
+		return r.set
+	}
+	r.workloads(t)
+	s := newSet(t, r, "testdata/clusterset.yaml")
+	s.before = r.snapshots(t)
+	s.install(t)
+	s.ready(t)
+	r.set = s
+	return s
+}
+
+// newSet writes a topology of testdata with recipients and prefixes of the rig.
+func newSet(t *testing.T, r *rig, topology string) *set {
+	t.Helper()
+	s := &set{rig: r, dir: filepath.Join(built.dir, filepath.Base(r.dir))}
+	raw, err := os.ReadFile(topology)
+	if err == nil {
+		err = os.MkdirAll(s.dir, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.topology = string(raw)
+	r.must(t, "", "hawser", "keys", "root", s.path("root.key"))
+	r.must(t, "", "git", "init", "-q", "-b", "main", s.path("repo"))
+	for i, c := range r.clusters {
+		recipient := r.must(t, "", "hawser", "keys", "identity", s.path(c+".identity"))
+		pods, services := "10.7.0.0/16", "10.77.0.0/16"
+		if r.flat { // as kubelab up --flat has them
+			pods, services = fmt.Sprintf("10.%d.0.0/16", 11+i), fmt.Sprintf("10.%d.0.0/16", 101+i)
+		}
+		s.topology = strings.NewReplacer("RECIPIENT-"+c, strings.TrimSpace(recipient), "PODS-"+c, pods, "SERVICES-"+c, services).Replace(s.topology)
+	}
+	s.write(t, s.topology)
+	return s
+}
+
+// reset gives the clusters the first topology again.
+func (s *set) reset(t *testing.T) {
+	t.Helper()
+	s.write(t, s.topology)
+	s.sync(t)
+}
+
+func (s *set) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *set) write(t *testing.T, topology string) {
+	t.Helper()
+	if err := os.WriteFile(s.path("repo/clusterset.yaml"), []byte(topology), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// edit changes the topology in one place, without a commit.
+func (s *set) edit(t *testing.T, from, to string) {
+	t.Helper()
+	raw, err := os.ReadFile(s.path("repo/clusterset.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(raw), from) != 1 {
+		t.Fatalf("%q is not in the topology once", from)
+	}
+	s.write(t, strings.Replace(string(raw), from, to, 1))
+}
+
+// change edits, commits, and gives the clusters what follows from it.
+func (s *set) change(t *testing.T, from, to string) {
+	t.Helper()
+	s.edit(t, from, to)
+	s.sync(t)
+}
+
+// commit commits whatever changed in the repository.
+func (s *set) commit(t *testing.T) {
+	t.Helper()
+	git := []string{"git", "-C", s.path("repo"), "-c", "user.name=test", "-c", "user.email=test@example.org"}
+	s.must(t, "", append(git, "add", "-A")...)
+	if s.must(t, "", append(git, "status", "--porcelain")...) != "" {
+		s.must(t, "", append(git, "commit", "-q", "-m", "change")...)
+	}
+}
+
+// publish runs the reconciler on the newest commit.
+func (s *set) publish(ctx context.Context) (string, error) {
+	return s.try(ctx, "", "", "hawser", "reconcile", "--once", "--repo", s.path("repo"), "--root-key", s.path("root.key"),
+		"--image", "hawser.dev/hawser-agent:lab")
+}
+
+// sync commits, publishes, and applies each cluster's folder of the branch.
+func (s *set) sync(t *testing.T) {
+	t.Helper()
+	s.commit(t)
+	if _, err := s.publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.must(t, "", "sh", "-ec", `rm -rf "$2"; mkdir "$2"; git -C "$1" archive rendered | tar -x -C "$2"`, "sh", s.path("repo"), s.path("tree"))
+	for _, c := range s.clusters {
+		// What is defined and what is of the kind come in one go: the second try has both.
+		s.eventually(t, has(""), "kubectl", "--context", c, "apply", "--server-side", "--force-conflicts", "-k", s.path("tree/clusters/"+c))
+	}
+}
+
+// install prepares the clusters for Hawser, as an operator does once, and syncs.
+func (s *set) install(t *testing.T) {
+	t.Helper()
+	for _, c := range s.clusters {
+		s.apply(t, c, "apiVersion: v1\nkind: Namespace\nmetadata: {name: hawser-system}\n")
+		secret := s.kubectl(t, c, "-n", "hawser-system", "create", "secret", "generic", "hawser-age-identity",
+			"--from-file=identity.txt="+s.path(c+".identity"), "--dry-run=client", "-o", "yaml")
+		s.apply(t, c, secret)
+	}
+	s.sync(t)
+}
+
+// ready waits until the agents of all nodes are.
+func (s *set) ready(t *testing.T) {
+	t.Helper()
+	for _, c := range s.clusters {
+		for name := range strings.FieldsSeq(s.kubectl(t, c, "-n", "hawser-system", "get", "daemonsets", "-o", "name")) {
+			s.kubectl(t, c, "-n", "hawser-system", "rollout", "status", name, "--timeout="+limit.String())
+		}
+	}
+}

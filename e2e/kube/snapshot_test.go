@@ -1,0 +1,75 @@
+//go:build kube
+
+package kube
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// snapshots gives what Hawser must leave as it was: by node and kind, links, addresses,
+// routes, rules, nftables and network settings; and CoreDNS's configuration of each
+// cluster. kube-proxy's tables are left out, as they follow the Services.
+func (r *rig) snapshots(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, c := range r.clusters {
+		out[c+" coredns"] = r.kubectl(t, c, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data}")
+		for _, node := range []string{c + "n1", c + "n2"} {
+			for kind, script := range map[string]string{
+				"links":     "ip -o -d link | sed 's/ state .*//'",
+				"addresses": "ip -o address",
+				"routes":    "ip route show table all; ip -6 route show table all",
+				"rules":     "ip rule; ip -6 rule",
+				"nftables":  "nft -s list ruleset",
+				// What counts, and what is made anew for each pod's link, is no setting.
+				"sysctls": "sysctl -a 2>/dev/null | grep '^net[.]' | grep -v 'nf_conntrack_count\\|[.]veth\\|stable_secret'",
+			} {
+				text := r.must(t, "", "kubelab", "--dir", r.dir, "node", node, "sh", "-c", script)
+				if kind == "nftables" {
+					text = withoutProxy(text)
+				}
+				out[node+" "+kind] = text
+			}
+		}
+	}
+	return out
+}
+
+// withoutProxy takes kube-proxy's tables out of a ruleset.
+func withoutProxy(ruleset string) string {
+	table := regexp.MustCompile(`(?ms)^table .*?^}\n`)
+	return table.ReplaceAllStringFunc(ruleset, func(text string) string {
+		name, _, _ := strings.Cut(text, "\n")
+		if strings.Contains(name, "kube-proxy") || strings.Contains(text, "KUBE-") {
+			return ""
+		}
+		return text
+	})
+}
+
+// differences gives the names of the snapshots that are not equal, and the lines.
+func differences(before, after map[string]string) string {
+	var out strings.Builder
+	for name, was := range before {
+		is := after[name]
+		if was == is {
+			continue
+		}
+		out.WriteString(name + ":\n")
+		lines := map[string]int{}
+		for line := range strings.Lines(was) {
+			lines[line]--
+		}
+		for line := range strings.Lines(is) {
+			lines[line]++
+		}
+		for line, n := range lines {
+			if n != 0 {
+				out.WriteString(map[bool]string{true: "  + ", false: "  - "}[n > 0] + line)
+			}
+		}
+	}
+	return out.String()
+}
