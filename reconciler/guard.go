@@ -20,7 +20,17 @@ func guard(have map[string][]byte, set *schema.ClusterSet) error {
 			gone = append(gone, name)
 		}
 	}
-	if set.Spec.Decommission || 2*len(gone) <= len(published) {
+	if set.Spec.Decommission {
+		return nil
+	}
+	return MassDelete("the commit removes", "clusters", len(published), gone)
+}
+
+// MassDelete is the one rule about deleting much at once: more than half of what
+// is there does not go unless a person says so. did and what make the sentence:
+// "the commit removes 3 of 4 clusters".
+func MassDelete(did, what string, have int, gone []string) error {
+	if 2*len(gone) <= have {
 		return nil
 	}
 	const most = 5
@@ -28,8 +38,8 @@ func guard(have map[string][]byte, set *schema.ClusterSet) error {
 	if more := len(gone) - most; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("the commit removes %d of %d clusters (%s), which looks like a mistake: "+
-		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", len(gone), len(published), names)
+	return fmt.Errorf("%s %d of %d %s (%s), which looks like a mistake: "+
+		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", did, len(gone), have, what, names)
 }
 
 // publishedClusters lists the clusters of a rendered tree by name.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,7 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer
 	color    string
+	mu       sync.Mutex // of progress that several goroutines tell
 }
 
 func run(args []string) int {
@@ -100,7 +102,7 @@ refused commit), 2 the command could not do its work.`,
 		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		newInitCommand(a), newValidateCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a),
+		newInitCommand(a), newValidateCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newApplyCommand(a),
 		newReconcileCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
 	)
 	return root

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/apply"
+)
+
+type applyFlags struct {
+	treeFlags
+	clusterFlags
+	rules   apply.Rules
+	dryRun  bool
+	wait    bool
+	timeout time.Duration
+	output  string
+}
+
+func newApplyCommand(a *app) *cobra.Command {
+	var f applyFlags
+	cmd := &cobra.Command{
+		Use:   "apply [FILE|DIR]",
+		Short: "Bring the clusters to what the topology says, without Flux or Argo CD",
+		Long: `Apply each cluster's part of the rendered tree to that cluster: server-side apply
+with the field manager "` + apply.FieldManager + `", kinds in the order in which they need each
+other, and deletion of what was applied before and left the tree.
+
+The tree is built from the topology (needs the root key), or is a folder that
+hawser render wrote (--tree), or the branch that a reconciler publishes (--repo).
+
+--dry-run asks the API servers what would change and prints exactly what the apply
+then does. A cluster that cannot be reached holds up no other. ServiceExports of
+namespaces that do not exist are skipped, and tried again by the next apply.
+
+Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
+1 changes, 2 error.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.apply(cmd.Context(), args, f) },
+	}
+	f.treeFlags.add(cmd)
+	f.clusterFlags.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.repo, "repo", "", "path or URL of a repository that a reconciler publishes to, instead of a topology")
+	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch of --repo")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the agents run and follow what was applied")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long --wait waits")
+	flags.BoolVar(&f.rules.AllowMassDelete, "allow-mass-delete", false, "let an apply remove more than half of the clusters or objects")
+	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	return cmd
+}
+
+func (a *app) apply(ctx context.Context, args []string, f applyFlags) error {
+	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	s, err := a.open(ctx, args, f.treeFlags)
+	if err != nil {
+		return err
+	}
+	clusters, err := f.choose(s.clusters)
+	if err != nil {
+		return err
+	}
+	defer a.progress("asking the clusters")()
+	tree, err := s.build(ctx, a, clusters, f.treeFlags)
+	if err != nil {
+		return err
+	}
+	o := apply.Options{Rules: f.rules, DryRun: f.dryRun, Say: a.say}
+	if f.wait {
+		o.Wait = &apply.Wait{Timeout: f.timeout}
+	}
+	results := apply.All(ctx, tree, clusters, o)
+	if f.output == "text" {
+		err = apply.Print(a.out, results, f.dryRun)
+	} else {
+		err = a.encode(f.output, map[string]any{"clusters": results})
+	}
+	if err != nil {
+		return err
+	}
+	return applied(results, f.dryRun)
+}
+
+// applied turns what became of the clusters into the exit code.
+func applied(results []apply.Result, dry bool) error {
+	failed, changes := 0, false
+	for _, r := range results {
+		if r.Error != "" {
+			failed++
+		}
+		changes = changes || r.Plan != nil && !r.Empty()
+	}
+	switch {
+	case failed > 0 && dry:
+		return fmt.Errorf("%d of %d clusters could not be compared", failed, len(results))
+	case failed > 0:
+		return answer{fmt.Sprintf("error: %d of %d clusters failed", failed, len(results))}
+	case dry && changes:
+		return answer{}
+	}
+	return nil
+}

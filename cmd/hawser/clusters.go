@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/render"
+)
+
+// clusterFlags say which clusters a command works on, and how to reach them.
+type clusterFlags struct {
+	access   apply.Access
+	clusters []string
+}
+
+func (f *clusterFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig (default: the context named like the cluster)")
+	flags.StringArrayVar(&f.access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
+	flags.StringSliceVar(&f.clusters, "cluster", nil, "only these clusters")
+}
+
+// choose gives the clusters that the flags select out of all.
+func (f *clusterFlags) choose(all []string) ([]*apply.Cluster, error) {
+	names := all
+	if len(f.clusters) > 0 {
+		names = nil
+		for _, name := range f.clusters {
+			if !slices.Contains(all, name) {
+				return nil, fmt.Errorf("--cluster %s: there is no such cluster, only %s", name, strings.Join(all, ", "))
+			}
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return f.access.Clusters(names)
+}
+
+// treeFlags say where the tree to apply comes from.
+type treeFlags struct {
+	buildFlags
+	tree   string
+	repo   string
+	branch string
+}
+
+func (f *treeFlags) add(cmd *cobra.Command) {
+	f.buildFlags.add(cmd)
+	cmd.Flags().StringVar(&f.tree, "tree", "", "a folder that hawser render wrote, instead of a topology")
+}
+
+// source is a tree to apply, or the topology to build it from.
+type source struct {
+	tree     render.Tree // nil: it is built
+	clusters []string
+	topology topology
+}
+
+// open reads what the arguments and flags name. A topology is not built yet:
+// what its clusters have already is a part of that.
+func (a *app) open(ctx context.Context, args []string, f treeFlags) (source, error) {
+	var s source
+	if given := len(args) + present(f.tree) + present(f.repo); given > 1 {
+		return s, errors.New("name one of a topology, --tree and --repo")
+	}
+	switch {
+	case f.tree != "":
+		dir, err := readRendered(f.tree)
+		if err != nil {
+			return s, err
+		}
+		if s.tree = dir.tree; len(apply.Clusters(s.tree)) == 0 {
+			return s, fmt.Errorf("--tree %s: there is no clusters/<name>/kustomization.yaml in it (hawser render --out writes such a folder)", f.tree)
+		}
+	case f.repo != "":
+		p, err := readPublished(ctx, f.repo, "", f.branch)
+		if err != nil {
+			return s, err
+		}
+		if p.commit == "" {
+			return s, fmt.Errorf("--repo %s: nothing is published on branch %s", f.repo, f.branch)
+		}
+		s.tree = p.tree
+	default:
+		t, err := a.readTopology(args)
+		if err != nil {
+			return s, err
+		}
+		set, _, err := a.load(t)
+		if err != nil {
+			return s, err
+		}
+		for _, c := range set.Spec.Clusters {
+			s.clusters = append(s.clusters, c.Name)
+		}
+		s.topology = t
+		return s, nil
+	}
+	s.clusters = apply.Clusters(s.tree)
+	return s, nil
+}
+
+func present(text string) int {
+	if text == "" {
+		return 0
+	}
+	return 1
+}
+
+// build gives the tree. One that is built from a topology goes on from what the
+// clusters have, so that no key is sealed anew. Without a root key it can be
+// built as far as nothing new is needed from it.
+func (s source) build(ctx context.Context, a *app, clusters []*apply.Cluster, f treeFlags) (render.Tree, error) {
+	if s.tree != nil {
+		return s.tree, nil
+	}
+	in, err := buildInput(s.topology, publishedIn(ctx, clusters), f.buildFlags)
+	if err != nil {
+		return nil, err
+	}
+	in.Preview = in.Root == nil
+	built, list := reconciler.Build(in)
+	if list.HasErrors() {
+		return nil, found{list: list, sources: s.topology.files()}
+	}
+	if len(built.Stale) > 0 {
+		a.printFindings(reconciler.Placed(built.Stale, built.Source), s.topology.files())
+		return nil, answer{"error: the lock lacks addresses that would be forgotten again: hawser allocate, and commit it"}
+	}
+	a.printFindings(built.Warnings, s.topology.files())
+	return built.Tree, nil
+}
+
+// publishedIn reads what the clusters have. What cannot be read is told when it
+// comes to applying there.
+func publishedIn(ctx context.Context, clusters []*apply.Cluster) render.Tree {
+	out := render.Tree{}
+	var mu sync.Mutex
+	apply.Each(clusters, func(_ int, c *apply.Cluster) {
+		tree, err := c.Published(ctx)
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		first := out["base/fabric.yaml"] == nil
+		for name, raw := range tree {
+			if first || !strings.HasPrefix(name, "base/") {
+				out[name] = raw
+			}
+		}
+	})
+	return out
+}
+
+// say prints what goes on in a cluster.
+func (a *app) say(cluster, what string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, _ = fmt.Fprintf(a.err, "%s: %s\n", cluster, what)
+}

@@ -1,0 +1,100 @@
+package apply
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Access says where the clusters' APIs are.
+type Access struct {
+	Kubeconfigs []string // files, the first goes before the others; none: $KUBECONFIG, then ~/.kube/config
+	Contexts    []string // cluster=context; a cluster that is not named has the context of its name
+}
+
+// Clusters gives a client for each cluster named. One without a context is an
+// error before anything is done: a cluster that is left out in silence is worse.
+func (a Access) Clusters(names []string) ([]*Cluster, error) {
+	config, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := a.mapping(names, config)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Cluster
+	for _, name := range names {
+		rest, err := clientcmd.NewNonInteractiveClientConfig(*config, chosen[name], &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("context %s: %w", chosen[name], err)
+		}
+		c, err := Open(name, chosen[name], rest)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func (a Access) load() (*api.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.WarnIfAllMissing = false
+	if len(a.Kubeconfigs) > 0 {
+		rules.ExplicitPath, rules.Precedence = "", a.Kubeconfigs
+	}
+	for _, file := range a.Kubeconfigs {
+		if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+	}
+	config, err := rules.Load()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if len(config.Contexts) == 0 {
+		return nil, fmt.Errorf("there is no context in %s: name a kubeconfig with --kubeconfig or KUBECONFIG", strings.Join(rules.GetLoadingPrecedence(), ", "))
+	}
+	return config, nil
+}
+
+// mapping gives each cluster's context.
+func (a Access) mapping(names []string, config *api.Config) (map[string]string, error) {
+	known := strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", ")
+	chosen := map[string]string{}
+	for _, pair := range a.Contexts {
+		cluster, context, ok := strings.Cut(pair, "=")
+		if !ok || cluster == "" || context == "" {
+			return nil, fmt.Errorf("--context %q: it is CLUSTER=CONTEXT, such as g1=admin@g1", pair)
+		}
+		if !slices.Contains(names, cluster) {
+			return nil, fmt.Errorf("--context %s: there is no cluster %s here, only %s", pair, cluster, strings.Join(names, ", "))
+		}
+		if config.Contexts[context] == nil {
+			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", pair, context, known)
+		}
+		if before := chosen[cluster]; before != "" && before != context {
+			return nil, fmt.Errorf("--context %s: cluster %s has the context %s already", pair, cluster, before)
+		}
+		chosen[cluster] = context
+	}
+	var missing []string
+	for _, name := range names {
+		if chosen[name] == "" && config.Contexts[name] == nil {
+			missing = append(missing, name)
+		} else if chosen[name] == "" {
+			chosen[name] = name
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("no context for %s: name it with --context %s=CONTEXT, or choose other clusters with --cluster (contexts: %s)",
+			strings.Join(missing, ", "), missing[0], known)
+	}
+	return chosen, nil
+}

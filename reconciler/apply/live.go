@@ -1,0 +1,90 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/render"
+)
+
+// Published reads from a cluster what a later rendering goes on from: the fabric
+// and the cluster's sealed keys, at their paths of a rendered tree. So keys that
+// need no change are not sealed again, and no reconciler is needed.
+func (c *Cluster) Published(ctx context.Context) (render.Tree, error) {
+	tree := render.Tree{}
+	keys := ID{Version: "v1", Kind: kindSecret, Namespace: render.Namespace, Name: render.KeysSecret}
+	if _, err := c.copyInto(ctx, tree, keys, render.ClusterDir(c.Name)+"/keys.yaml"); err != nil {
+		return nil, err
+	}
+	for i := 0; ; i++ {
+		id, file := fabricPart(i), "base/fabric.yaml"
+		if i > 0 {
+			file = "base/fabric-" + strconv.Itoa(i) + ".yaml"
+		}
+		if found, err := c.copyInto(ctx, tree, id, file); err != nil || !found {
+			return tree, err
+		}
+	}
+}
+
+// fabricPart names the ConfigMaps that hold the fabric.
+func fabricPart(i int) ID {
+	id := ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: render.FabricConfigMap}
+	if i > 0 {
+		id.Name += "-" + strconv.Itoa(i)
+	}
+	return id
+}
+
+func (c *Cluster) copyInto(ctx context.Context, tree render.Tree, id ID, file string) (found bool, err error) {
+	o, err := c.get(ctx, id)
+	if err != nil || o == nil {
+		return false, err
+	}
+	plain := map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind()}
+	for _, field := range []string{"data", "binaryData"} {
+		if v, ok := o.Object[field]; ok {
+			plain[field] = v
+		}
+	}
+	digest := o.GetAnnotations()[render.DigestAnnotation]
+	plain["metadata"] = map[string]any{"name": id.Name, "annotations": map[string]any{render.DigestAnnotation: digest}}
+	if tree[file], err = yaml.Marshal(plain); err != nil {
+		return false, fmt.Errorf("read %s: %w", id, err)
+	}
+	return true, nil
+}
+
+// fabricClusters names the clusters of the fabric that is in force in a cluster;
+// none when there is no fabric that can be read.
+func (c *Cluster) fabricClusters(ctx context.Context) ([]string, error) {
+	tree, err := c.Published(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := render.FabricOf(tree)
+	if err != nil {
+		return nil, nil // nothing that could be read is in force, so nothing can be lost
+	}
+	var out []string
+	for _, member := range f.Clusters {
+		out = append(out, member.Name)
+	}
+	return out, nil
+}
+
+// labels gives the labels and annotations of an object in one map.
+func marks(o *unstructured.Unstructured) map[string]string {
+	out := map[string]string{}
+	for name, value := range o.GetLabels() {
+		out[name] = value
+	}
+	for name, value := range o.GetAnnotations() {
+		out[name] = value
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"hawser.dev/hawser/render"
+)
+
+// Node is what one agent says of itself in its HawserNode.
+type Node struct {
+	Name      string `json:"name"`
+	Cluster   string `json:"cluster"`
+	Role      string `json:"role"` // gateway | worker
+	Version   string `json:"version,omitempty"`
+	Fabric    string `json:"fabric,omitempty"` // digest
+	Up        int64  `json:"linksUp"`
+	Links     int64  `json:"links"`
+	Ready     string `json:"ready"` // True | False | Unknown
+	Why       string `json:"why,omitempty"`
+	Drained   bool   `json:"drained,omitempty"`
+	LastError string `json:"lastError,omitempty"`
+	// Changed is when the agent's condition Ready changed last.
+	Changed time.Time `json:"changed,omitzero"`
+}
+
+func hawserNodes() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "hawser.dev", Version: "v1alpha1", Kind: "HawserNode"}
+}
+
+// Nodes reads the HawserNodes of a cluster, by name.
+func (c *Cluster) Nodes(ctx context.Context) ([]Node, error) {
+	items, err := c.list(ctx, hawserNodes(), "", "")
+	if err != nil {
+		return nil, err
+	}
+	var out []Node
+	for i := range items {
+		out = append(out, nodeOf(&items[i]))
+	}
+	slices.SortFunc(out, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func nodeOf(o *unstructured.Unstructured) Node {
+	word := func(fields ...string) string {
+		out, _, _ := unstructured.NestedString(o.Object, append([]string{"status"}, fields...)...)
+		return out
+	}
+	number := func(fields ...string) int64 {
+		out, _, _ := unstructured.NestedInt64(o.Object, append([]string{"status"}, fields...)...)
+		return out
+	}
+	n := Node{
+		Name: o.GetName(), Cluster: word("cluster"), Role: word("role"), Version: word("version"), Fabric: word("fabric"),
+		Up: number("links", "up"), Links: number("links", "total"), LastError: word("lastError"),
+		Ready: cmp.Or(condition(o, "Ready"), "Unknown"), Drained: condition(o, "Drained") == "True",
+	}
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, item := range list {
+		ready, ok := item.(map[string]any)
+		if !ok || ready["type"] != "Ready" {
+			continue
+		}
+		n.Why, _ = ready["message"].(string)
+		text, _ := ready["lastTransitionTime"].(string)
+		if at, err := time.Parse(time.RFC3339, text); err == nil {
+			n.Changed = at
+		}
+	}
+	return n
+}
+
+// rollout is how far a DaemonSet's pods are.
+type rollout struct {
+	name                       string
+	wanted, updated, available int64
+	observed                   bool // the controller saw the newest version
+}
+
+func (r rollout) done() bool {
+	return r.observed && r.updated >= r.wanted && r.available >= r.wanted
+}
+
+func daemonSets() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: kindDaemonSet}
+}
+
+// rollouts reads the DaemonSets of Hawser.
+func (c *Cluster) rollouts(ctx context.Context) ([]rollout, error) {
+	items, err := c.list(ctx, daemonSets(), render.Namespace, "")
+	if err != nil {
+		return nil, err
+	}
+	var out []rollout
+	for i := range items {
+		number := func(name string) int64 {
+			n, _, _ := unstructured.NestedInt64(items[i].Object, "status", name)
+			return n
+		}
+		out = append(out, rollout{
+			name: items[i].GetName(), wanted: number("desiredNumberScheduled"), updated: number("updatedNumberScheduled"),
+			available: number("numberAvailable"), observed: number("observedGeneration") >= items[i].GetGeneration(),
+		})
+	}
+	return out, nil
+}
+
+// Wait says for how long to wait until a cluster is as its tree says.
+type Wait struct{ Timeout time.Duration }
+
+// wait waits until the agents run and follow the fabric. It gives what it saw last.
+func (c *Cluster) wait(ctx context.Context, want Want, w Wait, say func(string)) (string, error) {
+	last := ""
+	err := poll(ctx, w.Timeout, func(ctx context.Context) (bool, error) {
+		now, done, err := c.progress(ctx, want.Digest)
+		if err != nil {
+			return false, nil // an API server that restarts meanwhile is no reason to give up
+		}
+		if now != last && !done {
+			say(now)
+		}
+		last = now
+		return done, nil
+	})
+	if err != nil {
+		return last, fmt.Errorf("waited %s: %s", w.Timeout, cmp.Or(last, "the API gave no answer"))
+	}
+	return last, nil
+}
+
+// progress says how far a cluster is on the way to a fabric.
+func (c *Cluster) progress(ctx context.Context, digest string) (string, bool, error) {
+	sets, err := c.rollouts(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	var pods, running int64
+	done := len(sets) > 0
+	for _, s := range sets {
+		pods, running = pods+s.wanted, running+min(s.updated, s.available)
+		done = done && s.done()
+	}
+	follow, ready := int64(0), int64(0)
+	for _, n := range nodes {
+		if n.Fabric == digest {
+			follow++
+		}
+		if n.Fabric == digest && n.Ready == "True" {
+			ready++
+		}
+	}
+	text := fmt.Sprintf("%d of %d agents run, %d follow fabric %s, %d are ready", running, pods, follow, digest, ready)
+	return text, done && ready >= pods, nil
+}

@@ -1,0 +1,278 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/reconciler"
+)
+
+// Change is one object that is to be made, changed or deleted.
+type Change struct {
+	Op diff.Op `json:"op"`
+	ID
+	Fields []Field `json:"fields,omitempty"` // of Update: those that differ
+	// Taken names who applied the object so far, when that was somebody else.
+	Taken []string `json:"taken,omitempty"`
+
+	want *unstructured.Unstructured
+	uid  types.UID
+}
+
+// Field is one value that differs. Values of Secrets are masked.
+type Field struct {
+	Path string `json:"path"`
+	Have string `json:"have,omitempty"`
+	Want string `json:"want,omitempty"`
+	// Managers hold the value that is there, and are not hawser apply.
+	Managers []string `json:"managers,omitempty"`
+}
+
+// Left is an object that is not touched, and why.
+type Left struct {
+	ID
+	Why string `json:"why"`
+}
+
+// Plan is what applying a tree to a cluster changes, in the order in which it is done.
+type Plan struct {
+	Changes   []Change `json:"changes"`
+	Unchanged int      `json:"unchanged"`
+	Skipped   []Left   `json:"skipped,omitempty"` // of the tree, left out this time
+	Kept      []Left   `json:"kept,omitempty"`    // left the tree, and stay
+
+	want Want
+	have Inventory
+}
+
+// Empty reports whether nothing changes.
+func (p *Plan) Empty() bool { return len(p.Changes) == 0 }
+
+// Counts gives how many objects are created, changed and deleted.
+func (p *Plan) Counts() (created, changed, deleted int) {
+	for _, c := range p.Changes {
+		switch c.Op {
+		case diff.Create:
+			created++
+		case diff.Delete:
+			deleted++
+		default:
+			changed++
+		}
+	}
+	return created, changed, deleted
+}
+
+// Rules are what only a person may switch off.
+type Rules struct{ AllowMassDelete bool }
+
+// Plan compares a cluster with what it should have. The API server itself is
+// asked what applying each object would make of it (a dry run), so defaults,
+// admission and other managers' fields are as they will be. Nothing is changed.
+func (c *Cluster) Plan(ctx context.Context, want Want, rules Rules) (*Plan, error) {
+	have, err := c.inventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := want.check(have); err != nil {
+		return nil, err
+	}
+	p := &Plan{Changes: []Change{}, want: want, have: have}
+	if err := c.planObjects(ctx, p); err != nil {
+		return nil, err
+	}
+	if err := c.planPrune(ctx, p); err != nil {
+		return nil, err
+	}
+	if rules.AllowMassDelete || want.Decommission {
+		return p, nil
+	}
+	return p, c.guard(ctx, p)
+}
+
+// guard holds the rule of the reconciler against what stands in the cluster.
+func (c *Cluster) guard(ctx context.Context, p *Plan) error {
+	before, err := c.fabricClusters(ctx)
+	if err != nil {
+		return err
+	}
+	var gone, deleted []string
+	for _, name := range before {
+		if !slices.Contains(p.want.Clusters, name) {
+			gone = append(gone, name)
+		}
+	}
+	for _, change := range p.Changes {
+		if change.Op == diff.Delete {
+			deleted = append(deleted, change.ID.String())
+		}
+	}
+	return errors.Join(
+		reconciler.MassDelete("the tree removes", "clusters", len(before), gone),
+		reconciler.MassDelete("the tree removes", "objects", len(p.have.Objects), deleted))
+}
+
+// outcome is what became of one object of the tree.
+type outcome struct {
+	change *Change
+	left   *Left
+}
+
+func (c *Cluster) planObjects(ctx context.Context, p *Plan) error {
+	spaces, err := c.namespaces(ctx, p.want)
+	if err != nil {
+		return err
+	}
+	outcomes := make([]outcome, len(p.want.Objects))
+	errs := make([]error, len(p.want.Objects))
+	var group errgroup.Group
+	group.SetLimit(requestsAtOnce)
+	for i, o := range p.want.Objects {
+		group.Go(func() error {
+			outcomes[i], errs[i] = c.planObject(ctx, p.want, o, spaces)
+			return nil
+		})
+	}
+	_ = group.Wait() // every function gives nil; the errors are in errs
+	for _, out := range outcomes {
+		switch {
+		case out.change != nil:
+			p.Changes = append(p.Changes, *out.change)
+		case out.left != nil:
+			p.Skipped = append(p.Skipped, *out.left)
+		default:
+			p.Unchanged++
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// namespaces tells which of the namespaces that the tree uses can be used: they
+// are there and not about to go.
+func (c *Cluster) namespaces(ctx context.Context, want Want) (map[string]bool, error) {
+	out := map[string]bool{}
+	for _, o := range want.Objects {
+		space := o.GetNamespace()
+		if _, known := out[space]; known || space == "" {
+			continue
+		}
+		have, err := c.get(ctx, ID{Version: "v1", Kind: kindNamespace, Name: space})
+		if err != nil {
+			return nil, err
+		}
+		out[space] = have != nil && have.GetDeletionTimestamp() == nil
+	}
+	return out, nil
+}
+
+func (c *Cluster) planObject(ctx context.Context, want Want, o *unstructured.Unstructured, spaces map[string]bool) (outcome, error) {
+	id := IDOf(o)
+	if space := id.Namespace; space != "" && !spaces[space] {
+		if want.holds(ID{Kind: kindNamespace, Name: space}) {
+			return outcome{change: &Change{Op: diff.Create, ID: id, want: o}}, nil
+		}
+		return outcome{left: &Left{ID: id, Why: "there is no namespace " + space + " yet: the next apply tries again"}}, nil
+	}
+	have, err := c.get(ctx, id)
+	if err != nil {
+		return outcome{}, err
+	}
+	dry, err := c.put(ctx, o, true)
+	if errors.Is(err, errNoKind) && want.defines(id) {
+		return outcome{change: &Change{Op: diff.Create, ID: id, want: o}}, nil
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	if have == nil {
+		return outcome{change: &Change{Op: diff.Create, ID: id, want: o}}, nil
+	}
+	return compare(o, dry, have)
+}
+
+// defines reports whether the tree brings the kind of an object along.
+func (w Want) defines(id ID) bool {
+	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool {
+		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+		return o.GetKind() == kindCRD && group == id.Group && kind == id.Kind
+	})
+}
+
+// compare gives the change that turns have into what the dry run gave, if any.
+func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
+	id := IDOf(o)
+	w, h := views(id, dry, have)
+	changes, err := diff.Compute([]view{w}, []view{h})
+	if err != nil {
+		return outcome{}, fmt.Errorf("compare %s: %w", id, err)
+	}
+	out := &Change{Op: diff.Update, ID: id, want: o, uid: have.GetUID()}
+	if heldByUs(have) == "" {
+		out.Taken = managers(have)
+	}
+	if len(changes) == 0 {
+		// What we hold may differ where no value does: a field that another set
+		// before, or one that left the tree and another holds too.
+		if heldByUs(have) == heldByUs(dry) {
+			return outcome{}, nil
+		}
+		return outcome{change: out}, nil
+	}
+	held := owners(have)
+	for _, d := range changes[0].Deltas() {
+		out.Fields = append(out.Fields, Field{Path: d.Name, Have: d.Have, Want: d.Want, Managers: held[d.Name]})
+	}
+	return outcome{change: out}, nil
+}
+
+// planPrune adds what was applied and left the tree.
+func (c *Cluster) planPrune(ctx context.Context, p *Plan) error {
+	var errs []error
+	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(p.have.Objects), compareIDs)) {
+		if p.want.holds(id) {
+			continue
+		}
+		have, err := c.get(ctx, id)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if have == nil || have.GetDeletionTimestamp() != nil {
+			continue
+		}
+		if why := keeps(have); why != "" {
+			p.Kept = append(p.Kept, Left{ID: id, Why: why})
+			continue
+		}
+		p.Changes = append(p.Changes, Change{Op: diff.Delete, ID: id, uid: have.GetUID()})
+	}
+	return errors.Join(errs...)
+}
+
+// keeps says why an object that left the tree is not deleted; empty: it goes.
+func keeps(o *unstructured.Unstructured) string {
+	switch o.GetKind() {
+	case kindNamespace:
+		return "a namespace goes with all that is in it: delete it by hand"
+	case kindCRD:
+		return "a definition goes with all objects of its kind: delete it by hand"
+	}
+	for name, value := range marks(o) {
+		if strings.HasSuffix(name, "/prune") && value == "disabled" {
+			return "it says " + name + ": disabled"
+		}
+	}
+	if heldByUs(o) != "" {
+		return ""
+	}
+	return "hawser apply holds no field of it any more: it is another's"
+}

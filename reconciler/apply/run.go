@@ -1,0 +1,212 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/render"
+)
+
+const (
+	// establishedWithin bounds the wait for the API server to serve a kind that was
+	// just defined.
+	establishedWithin = time.Minute
+	pollEvery         = 500 * time.Millisecond
+)
+
+// Carry does what a plan says. Everything that can be done is done; what fails
+// is tried again by the next apply, which finds in the inventory what became of
+// this one: it is written before the first object and after the last.
+func (c *Cluster) Carry(ctx context.Context, p *Plan) error {
+	upserts, deletes := p.split()
+	spaces, rest := take(upserts, kindNamespace)
+	if err := c.applyAll(ctx, spaces); err != nil {
+		return err
+	}
+	if err := c.keepBoth(ctx, p); err != nil {
+		return err
+	}
+	definitions, rest := take(rest, kindCRD)
+	if err := c.applyAll(ctx, definitions); err != nil {
+		return err
+	}
+	if err := c.established(ctx, p.want.Objects, len(upserts) > 0); err != nil {
+		return err
+	}
+	if err := c.applyAll(ctx, rest); err != nil {
+		// Nothing is deleted while what may replace it is not there.
+		return err
+	}
+	left, err := c.deleteAll(ctx, deletes)
+	return errors.Join(err, c.settle(ctx, p, left))
+}
+
+func (p *Plan) split() (upserts, deletes []Change) {
+	for _, change := range p.Changes {
+		if change.Op == diff.Delete {
+			deletes = append(deletes, change)
+		} else {
+			upserts = append(upserts, change)
+		}
+	}
+	return upserts, deletes
+}
+
+func take(changes []Change, kind string) (taken, rest []Change) {
+	for _, change := range changes {
+		if change.Kind == kind {
+			taken = append(taken, change)
+		} else {
+			rest = append(rest, change)
+		}
+	}
+	return taken, rest
+}
+
+// keepBoth writes the inventory that holds what was applied before and what is
+// about to be, so that nothing is lost track of when this ends half way.
+func (c *Cluster) keepBoth(ctx context.Context, p *Plan) error {
+	both := p.want.inventory(p.have.Objects)
+	both.Digest = p.have.Digest
+	if p.Empty() || len(p.have.Objects) > 0 && sameObjects(both, p.have) {
+		return nil
+	}
+	return c.keep(ctx, both)
+}
+
+// settle writes the inventory of what is there now: the tree, and what could not
+// be deleted.
+func (c *Cluster) settle(ctx context.Context, p *Plan, left []ID) error {
+	now := p.want.inventory(left)
+	for _, kept := range p.Kept {
+		now.Objects = append(now.Objects, kept.ID)
+	}
+	if sameObjects(now, p.have) && now.Digest == p.have.Digest && now.Cluster == p.have.Cluster {
+		return nil
+	}
+	return c.keep(ctx, now)
+}
+
+func sameObjects(a, b Inventory) bool {
+	keys := func(i Inventory) []string {
+		var out []string
+		for _, id := range i.Objects {
+			out = append(out, id.line())
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	return slices.Equal(keys(a), keys(b))
+}
+
+// applyAll applies one object after the other, all of them whatever fails.
+func (c *Cluster) applyAll(ctx context.Context, changes []Change) error {
+	var errs []error
+	for _, change := range changes {
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, context.Cause(ctx))...)
+		}
+		if _, err := c.put(ctx, change.want, false); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) deleteAll(ctx context.Context, changes []Change) (left []ID, err error) {
+	var errs []error
+	for _, change := range changes {
+		if err := c.remove(ctx, change.ID, change.uid); err != nil {
+			left = append(left, change.ID)
+			errs = append(errs, err)
+		}
+	}
+	return left, errors.Join(errs...)
+}
+
+// established waits until the API server serves every kind that the tree defines.
+func (c *Cluster) established(ctx context.Context, objects []*unstructured.Unstructured, changed bool) error {
+	if !changed {
+		return nil
+	}
+	for _, o := range objects {
+		if o.GetKind() != kindCRD {
+			continue
+		}
+		id := IDOf(o)
+		err := poll(ctx, establishedWithin, func(ctx context.Context) (bool, error) {
+			have, err := c.get(ctx, id)
+			return have != nil && condition(have, "Established") == "True", err
+		})
+		if err != nil {
+			return fmt.Errorf("wait until %s is established: %w", id, err)
+		}
+	}
+	c.mapper.Reset()
+	return poll(ctx, establishedWithin, func(context.Context) (bool, error) { return c.serves(objects) })
+}
+
+// serves reports whether discovery knows the kinds: it follows a moment after the
+// condition Established.
+func (c *Cluster) serves(objects []*unstructured.Unstructured) (bool, error) {
+	for _, o := range objects {
+		if o.GetKind() != kindCRD {
+			continue
+		}
+		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+		_, err := c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+		if err != nil {
+			c.mapper.Reset()
+			return false, nil // not yet; the wait is bounded
+		}
+	}
+	return true, nil
+}
+
+// condition gives the status of a condition; empty when it has none.
+func condition(o *unstructured.Unstructured, name string) string {
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, item := range list {
+		if c, ok := item.(map[string]any); ok && c["type"] == name {
+			status, _ := c["status"].(string)
+			return status
+		}
+	}
+	return ""
+}
+
+// errWait is returned when something did not happen in time.
+var errWait = errors.New("it did not happen in time")
+
+// poll asks until the answer is yes, an error comes, or the time is over.
+func poll(ctx context.Context, within time.Duration, ask func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, errWait)
+	defer cancel()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		done, err := ask(ctx)
+		if ctx.Err() != nil && !done {
+			return context.Cause(ctx)
+		}
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+// hawserNamespace is the namespace of everything that is Hawser's in a cluster.
+func hawserNamespace() ID { return ID{Version: "v1", Kind: kindNamespace, Name: render.Namespace} }

@@ -1,0 +1,163 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/render"
+)
+
+// Result is what became of one cluster.
+type Result struct {
+	Cluster string `json:"cluster"`
+	Context string `json:"context"`
+	*Plan
+	Applied bool   `json:"applied"`         // the plan was carried out
+	Ready   string `json:"ready,omitempty"` // what a wait saw last
+	Error   string `json:"error,omitempty"`
+}
+
+// Options say what to do with all clusters.
+type Options struct {
+	Rules
+	DryRun bool
+	Wait   *Wait // nil = do not wait
+	// Say tells what goes on; it is called by several goroutines.
+	Say func(cluster, what string)
+}
+
+// clustersAtOnce bounds how many clusters are worked on at a time.
+const clustersAtOnce = 8
+
+// All applies a tree to clusters, all at a time: one that is out of reach, or
+// refuses something, holds up no other.
+func All(ctx context.Context, tree render.Tree, clusters []*Cluster, o Options) []Result {
+	out := make([]Result, len(clusters))
+	Each(clusters, func(i int, c *Cluster) {
+		out[i] = Result{Cluster: c.Name, Context: c.Context}
+		if err := one(ctx, tree, c, o, &out[i]); err != nil {
+			out[i].Error = Reason(err)
+		}
+	})
+	return out
+}
+
+// Each calls do for all clusters, several at a time.
+func Each(clusters []*Cluster, do func(i int, c *Cluster)) {
+	var group errgroup.Group
+	group.SetLimit(clustersAtOnce)
+	for i, c := range clusters {
+		group.Go(func() error { do(i, c); return nil })
+	}
+	_ = group.Wait() // every function gives nil
+}
+
+func one(ctx context.Context, tree render.Tree, c *Cluster, o Options, r *Result) error {
+	want, err := WantOf(tree, c.Name)
+	if err != nil {
+		return err
+	}
+	if r.Plan, err = c.Plan(ctx, want, o.Rules); err != nil || o.DryRun {
+		return err
+	}
+	if err := want.complete(); err != nil {
+		return err
+	}
+	if !r.Empty() {
+		o.Say(c.Name, "applying")
+	}
+	if err := c.Carry(ctx, r.Plan); err != nil {
+		return err
+	}
+	r.Applied = true
+	if o.Wait == nil {
+		return nil
+	}
+	r.Ready, err = c.wait(ctx, want, *o.Wait, func(what string) { o.Say(c.Name, what) })
+	return err
+}
+
+// Reason gives an error on one line, and says what to look at when a cluster
+// cannot be reached.
+func Reason(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	for _, sign := range []string{"connection refused", "no such host", "i/o timeout", "no route to host", "context deadline exceeded", "Client.Timeout"} {
+		if strings.Contains(text, sign) {
+			return "cannot be reached: " + text
+		}
+	}
+	return text
+}
+
+// Print writes results as text. It gives the first error of w.
+func Print(w io.Writer, results []Result, dry bool) error {
+	var errs []error
+	text := func(format string, args ...any) {
+		_, err := fmt.Fprintf(w, format, args...)
+		errs = append(errs, err)
+	}
+	for _, r := range results {
+		text("cluster %s (context %s): %s\n", r.Cluster, r.Context, r.headline(dry))
+		if r.Plan == nil {
+			continue
+		}
+		for _, change := range r.Changes {
+			text("  %s %s%s\n", change.Op, change.ID, change.note())
+			for _, f := range change.Fields {
+				text("      %s: %s -> %s%s\n", f.Path, given(f.Have), given(f.Want), f.by())
+			}
+		}
+		for _, left := range r.Skipped {
+			text("  skipped %s: %s\n", left.ID, left.Why)
+		}
+		for _, left := range r.Kept {
+			text("  kept %s: %s\n", left.ID, left.Why)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r Result) headline(dry bool) string {
+	if r.Plan == nil || r.Error != "" && !r.Applied {
+		return "failed: " + r.Error
+	}
+	created, changed, deleted := r.Counts()
+	out := fmt.Sprintf("%d created, %d changed, %d deleted, %d as they were", created, changed, deleted, r.Unchanged)
+	if dry {
+		out = fmt.Sprintf("%d to create, %d to change, %d to delete, %d as they are", created, changed, deleted, r.Unchanged)
+	}
+	if r.Error != "" {
+		return out + "; " + r.Error
+	}
+	if r.Ready != "" {
+		out += "; " + r.Ready
+	}
+	return out
+}
+
+func (c Change) note() string {
+	if c.Op == diff.Update && len(c.Taken) > 0 {
+		return "  # applied by " + strings.Join(c.Taken, ", ") + " so far"
+	}
+	return ""
+}
+
+func (f Field) by() string {
+	if len(f.Managers) == 0 {
+		return ""
+	}
+	return "  # held by " + strings.Join(f.Managers, ", ")
+}
+
+func given(text string) string {
+	if text == "" {
+		return "(none)"
+	}
+	return text
+}

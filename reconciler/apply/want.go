@@ -1,0 +1,98 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Want is what one cluster should have.
+type Want struct {
+	Cluster      string
+	Clusterset   string
+	Digest       string   // of the fabric
+	Clusters     []string // members of the fabric
+	Decommission bool     // the fabric says that everything goes
+	Objects      []*unstructured.Unstructured
+	later        bool // the fabric lacks keys
+}
+
+// WantOf gives what a rendered tree says of a cluster.
+func WantOf(tree render.Tree, cluster string) (Want, error) {
+	w := Want{Cluster: cluster}
+	f, err := render.FabricOf(tree)
+	if err != nil {
+		return w, fmt.Errorf("read the tree's fabric: %w", err)
+	}
+	if w.Digest, err = render.FabricDigest(tree); err != nil {
+		return w, fmt.Errorf("read the tree's fabric: %w", err)
+	}
+	w.Clusterset, w.Decommission, w.later = f.Name, f.Decommission, knownLater(f)
+	for _, c := range f.Clusters {
+		w.Clusters = append(w.Clusters, c.Name)
+	}
+	w.Objects, err = Objects(tree, cluster)
+	return w, err
+}
+
+// holds reports whether an object is among those wanted.
+func (w Want) holds(id ID) bool {
+	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool { return IDOf(o).key() == id.key() })
+}
+
+// inventory is what is to be kept in mind once all is applied, besides more.
+func (w Want) inventory(more []ID) Inventory {
+	out := Inventory{Clusterset: w.Clusterset, Cluster: w.Cluster, Digest: w.Digest, Objects: slices.Clone(more)}
+	for _, o := range w.Objects {
+		out.Objects = append(out.Objects, IDOf(o))
+	}
+	return out
+}
+
+// check refuses a tree that is not meant for where it is going.
+func (w Want) check(have Inventory) error {
+	if have.Cluster != "" && have.Cluster != w.Cluster {
+		return fmt.Errorf("this is cluster %s of clusterset %s by its inventory, not %s: is the context right? (hawser uninstall takes the old one out)",
+			have.Cluster, have.Clusterset, w.Cluster)
+	}
+	if have.Clusterset != "" && have.Clusterset != w.Clusterset {
+		return fmt.Errorf("this cluster belongs to clusterset %s by its inventory, not to %s (hawser uninstall takes it out of there)",
+			have.Clusterset, w.Clusterset)
+	}
+	if len(w.Objects) == 0 {
+		return errors.New("the tree holds nothing for this cluster")
+	}
+	return nil
+}
+
+// errLater is returned for a tree that was built without the root key and needs it.
+var errLater = errors.New("this needs keys that only the root key makes: --root-key")
+
+// complete refuses a tree in which a key is missing.
+func (w Want) complete() error {
+	for _, o := range w.Objects {
+		if o.GetKind() == kindSecret && o.GetAnnotations()[render.DigestAnnotation] == render.KnownLater {
+			return errLater
+		}
+	}
+	if w.later {
+		return errLater
+	}
+	return nil
+}
+
+// knownLater reports whether a gateway's public key stands for one to be made.
+func knownLater(f *fabric.Fabric) bool {
+	return slices.ContainsFunc(f.Clusters, func(c fabric.Cluster) bool {
+		return slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool {
+			return slices.ContainsFunc(g.Keys, func(k fabric.Key) bool {
+				return k.Public == render.KnownLater || k.Ed25519 == render.KnownLater
+			})
+		})
+	})
+}
