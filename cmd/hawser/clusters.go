@@ -13,6 +13,7 @@ import (
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema"
 )
 
 // clusterFlags say which clusters a command works on, and how to reach them.
@@ -95,9 +96,9 @@ func (a *app) open(ctx context.Context, args []string, f treeFlags) (source, err
 		if err != nil {
 			return s, err
 		}
-		set, _, err := a.load(t)
-		if err != nil {
-			return s, err
+		set, _, list := schema.Load(t.file, t.raw) // warnings are told when it is built
+		if list.HasErrors() {
+			return s, found{list: list, sources: t.files()}
 		}
 		for _, c := range set.Spec.Clusters {
 			s.clusters = append(s.clusters, c.Name)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema"
@@ -19,6 +20,9 @@ type diffFlags struct {
 	against string
 	repo    string
 	output  string
+	live    bool
+	tree    string
+	clusterFlags
 }
 
 func newDiffCommand(a *app) *cobra.Command {
@@ -34,18 +38,44 @@ What is published is the branch "rendered" of the repository that holds the file
 --against names another branch (origin/rendered, after git fetch) or a folder that
 hawser render wrote; --repo another repository.
 
+With --live it asks the clusters instead (a server-side dry run, as hawser apply
+--dry-run) and names who holds what differs from the topology, or from the folder
+of --tree.
+
 No root key is needed. Without it keys that are not published yet show as
 "` + render.KnownLater + `", and a change of a recipient does not show.
 
 Exit codes: 0 no change, 1 changes, 2 error (errors in the topology included).`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.diff(cmd.Context(), args, f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.live {
+				return a.diffLive(cmd, args, f)
+			}
+			return a.diff(cmd.Context(), args, f)
+		},
 	}
-	f.add(cmd)
+	f.buildFlags.add(cmd)
 	cmd.Flags().StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch or folder to compare with")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, json, yaml or manifests (the files that change)")
+	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
+	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
+	f.clusterFlags.add(cmd)
 	return cmd
+}
+
+// diffLive compares with what stands in the clusters.
+func (a *app) diffLive(cmd *cobra.Command, args []string, f diffFlags) error {
+	for _, flag := range []string{"against", "repo"} {
+		if cmd.Flags().Changed(flag) {
+			return fmt.Errorf("--live compares with the clusters: --%s has no meaning then", flag)
+		}
+	}
+	return a.apply(cmd.Context(), args, applyFlags{
+		treeFlags: treeFlags{buildFlags: f.buildFlags, tree: f.tree}, clusterFlags: f.clusterFlags,
+		// Nothing is deleted by looking.
+		rules: apply.Rules{AllowMassDelete: true}, dryRun: true, output: f.output,
+	})
 }
 
 func (a *app) diff(ctx context.Context, args []string, f diffFlags) error {

@@ -11,6 +11,11 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
+// AppliedAnnotation is on every object that hawser apply made, and names the
+// clusterset. So each has a field that is held by it: a ServiceExport has no
+// other, and what holds no field is not deleted.
+const AppliedAnnotation = "hawser.dev/applied-for"
+
 // Want is what one cluster should have.
 type Want struct {
 	Cluster      string
@@ -37,6 +42,14 @@ func WantOf(tree render.Tree, cluster string) (Want, error) {
 		w.Clusters = append(w.Clusters, c.Name)
 	}
 	w.Objects, err = Objects(tree, cluster)
+	for _, o := range w.Objects {
+		notes := o.GetAnnotations()
+		if notes == nil {
+			notes = map[string]string{}
+		}
+		notes[AppliedAnnotation] = w.Clusterset
+		o.SetAnnotations(notes)
+	}
 	return w, err
 }
 

@@ -1,0 +1,69 @@
+//go:build kube
+
+package apply
+
+import (
+	"strings"
+	"testing"
+)
+
+// changes gives the lines of an output that tell of objects and fields.
+func changes(out string) string {
+	var kept []string
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "  ") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// TestApply goes from an empty cluster through changes to what left the tree; at
+// every step the dry run prints exactly what the apply then does, and a second
+// one finds nothing to do.
+func TestApply(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "g1")
+	g1 := r.servers["g1"]
+	step := func(name string, wants ...string) {
+		t.Helper()
+		dry := r.expect(1, "apply", "--dry-run")
+		done := r.must("apply")
+		if changes(dry.out) != changes(done) {
+			t.Errorf("%s: the dry run says\n%s\nand the apply\n%s", name, dry.out, done)
+		}
+		for _, want := range wants {
+			if !strings.Contains(done, want) {
+				t.Errorf("%s: %q is not in\n%s", name, want, done)
+			}
+		}
+		if again := r.expect(0, "apply", "--dry-run"); !strings.Contains(again.out, ": 0 to create, 0 to change, 0 to delete") {
+			t.Errorf("%s: a second apply would change\n%s", name, again.out)
+		}
+	}
+
+	r.topology([]string{"g1"}, "shop/web", "shop/api", "default/late")
+	step("new", "+ Namespace hawser-system", "+ DaemonSet hawser-system/", "+ ServiceExport default/late",
+		"skipped ServiceExport shop/web: there is no namespace shop yet: the next apply tries again")
+
+	g1.K(t, "create", "namespace", "shop")
+	step("a namespace comes", "+ ServiceExport shop/web", "+ ServiceExport shop/api")
+
+	r.topology([]string{"g1"}, "shop/api", "default/late")
+	step("an export leaves", "- ServiceExport shop/web", "~ ConfigMap hawser-system/hawser-fabric")
+	if out, err := g1.Try("-n", "shop", "get", "serviceexport", "web"); err == nil {
+		t.Errorf("the export that left is still there: %s", out)
+	}
+
+	g1.K(t, "-n", "hawser-system", "patch", "configmap", "hawser-identity", "--type=merge", "--field-manager=somebody", "-p", `{"data":{"cluster":"g9"}}`)
+	live := r.expect(1, "diff", "--live")
+	for _, want := range []string{"~ ConfigMap hawser-system/hawser-identity", "data.cluster: g9 -> g1  # held by somebody"} {
+		if !strings.Contains(live.out, want) {
+			t.Errorf("diff --live lacks %q:\n%s", want, live.out)
+		}
+	}
+	step("drift", "data.cluster: g9 -> g1  # held by somebody")
+	if live := r.expect(0, "diff", "--live"); strings.Contains(live.out, "~") {
+		t.Errorf("after the apply diff --live says\n%s", live.out)
+	}
+}
