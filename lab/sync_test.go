@@ -67,7 +67,7 @@ func TestReadPublished(t *testing.T) {
 	source := commitTree(t, repo, "\n-- clusterset.yaml --\nspec:\n  clusters:\n  - name: a", "topology")
 	hash := commitTree(t, repo, publishedTree, "publish\n\nSource-Commit: "+source.String()+"\nFabric-Digest: 0123456789abcdef\n")
 	commitTree(t, repo, "\n-- clusterset.yaml --\nspec:\n  clusters:\n  - name: b", "a newer topology")
-	got, top, err := readPublished(repo, hash)
+	got, top, err := (&reader{}).read(repo, hash)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +80,57 @@ func TestReadPublished(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.clusters["a"], cmp.AllowUnexported(delivery{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestReadPublishedAgain: what did not change is not built again, and what did is,
+// also where people have patches.
+func TestReadPublishedAgain(t *testing.T) {
+	t.Parallel()
+	repo, err := git.PlainInit(t.TempDir(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := commitTree(t, repo, "\n-- clusterset.yaml --\nspec:\n  clusters:\n  - name: a\n  - name: b\n  - name: c", "topology")
+	message := "publish\n\nSource-Commit: " + source.String() + "\n"
+	secret := "{apiVersion: v1, kind: Secret, metadata: {name: hawser-keys}, stringData: {keys.age: %s}}"
+	key := func(text string) string { return strings.ReplaceAll(secret, "%s", text) }
+	var r reader
+	read := func(tree string) published {
+		t.Helper()
+		out, _, err := r.read(repo, commitTree(t, repo, tree, message))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	first := read(publishedTree + "-- clusters/b/kustomization.yaml --\nresources: [../../base, keys.yaml, more.yaml]" +
+		"\n-- clusters/b/keys.yaml --\n---\n" + key("one") +
+		"\n-- clusters/b/more.yaml --\n{apiVersion: v1, kind: Secret, metadata: {name: other}, data: {x: eA==}}" +
+		"\n-- clusters/c/kustomization.yaml --\nresources: [../../base, keys.yaml]\npatches: [{path: p.yaml}]" +
+		"\n-- clusters/c/keys.yaml --\n" + key("one") + "\n-- clusters/c/p.yaml --\n" + key("patched"))
+	want := map[string]string{"a": "sealed", "b": "one", "c": "patched"}
+	for name, text := range want {
+		d := first.clusters[name]
+		if string(d.keys["keys.age"]) != text || len(d.keys) != 1 || len(d.fabric) != 2 {
+			t.Errorf("%s: keys %q, %d files of the fabric", name, d.keys, len(d.fabric))
+		}
+	}
+	second := read("\n-- clusters/b/keys.yaml --\n" + key("two"))
+	if second.clusters["a"] != first.clusters["a"] || second.clusters["c"] != first.clusters["c"] {
+		t.Error("a cluster that did not change was built again")
+	}
+	if b := second.clusters["b"]; string(b.keys["keys.age"]) != "two" || string(first.clusters["b"].keys["keys.age"]) != "one" {
+		t.Errorf("b: %q after %q", b.keys, first.clusters["b"].keys)
+	}
+	third := read("\n-- base/fabric.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: hawser-fabric}, binaryData: {fabric.json.gz: BwcH}}")
+	for name := range want {
+		if d := third.clusters[name]; len(d.fabric) != 1 || string(d.fabric["fabric.json.gz"]) != "\a\a\a" || len(d.keys) != 1 {
+			t.Errorf("%s after a change of the fabric: %v", name, d)
+		}
+	}
+	if len(second.clusters["a"].fabric) != 2 {
+		t.Error("what was published before changed")
 	}
 }
 
@@ -101,7 +152,7 @@ func TestReadPublishedRefuses(t *testing.T) {
 			}
 			source := commitTree(t, repo, "\n-- clusterset.yaml --\nspec:\n  clusters:\n  - name: a", "topology")
 			hash := commitTree(t, repo, tt.tree, strings.ReplaceAll(tt.message, "SOURCE", source.String()))
-			if _, _, err := readPublished(repo, hash); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, _, err := (&reader{}).read(repo, hash); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q in it", err, tt.want)
 			}
 		})

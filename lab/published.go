@@ -1,0 +1,277 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"strings"
+
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	kyaml "sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render"
+)
+
+// published is what the sync has read from the publish branch.
+type published struct {
+	commit   string
+	source   string // the topology's commit
+	digest   string // of the fabric
+	clusters map[string]*delivery
+}
+
+// delivery is what one cluster's nodes get, as a kubelet would mount it.
+type delivery struct {
+	fabric map[string][]byte // files of the ConfigMaps hawser-fabric*
+	keys   map[string][]byte // files of the Secret hawser-keys
+}
+
+// reader reads published trees. What did not change since the tree before costs
+// nothing: folders are known by git's hashes. It belongs to one goroutine.
+type reader struct {
+	base     plumbing.Hash // of the folder that shared was built from
+	shared   *delivery
+	clusters map[string]known
+}
+
+// known is what was built for a cluster, and from which folders.
+type known struct {
+	base, folder plumbing.Hash
+	built        *delivery
+}
+
+// read builds every cluster's folder and reads the topology that the commit was
+// made from.
+func (r *reader) read(repo *git.Repository, hash plumbing.Hash) (published, topology, error) {
+	fail := func(err error) (published, topology, error) {
+		return published{}, topology{}, fmt.Errorf("commit %.7s of %s: %w", hash, publishBranch, err)
+	}
+	commit, err := repo.CommitObject(hash)
+	if err != nil {
+		return fail(err)
+	}
+	out := published{
+		commit: hash.String(), source: trailer(commit.Message, reconciler.TrailerSource),
+		digest: trailer(commit.Message, reconciler.TrailerDigest), clusters: map[string]*delivery{},
+	}
+	t, err := topologyAt(repo, out.source)
+	if err != nil {
+		return fail(err)
+	}
+	tree, err := commit.Tree()
+	if err != nil {
+		return fail(err)
+	}
+	next := map[string]known{}
+	for _, c := range t.clusters {
+		k, err := r.cluster(tree, c.name)
+		if err != nil {
+			return fail(err)
+		}
+		next[c.name], out.clusters[c.name] = k, k.built
+	}
+	r.clusters = next
+	return out, t, nil
+}
+
+// cluster builds one folder, unless nothing that it is built from changed.
+func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
+	dir := path.Join("clusters", name)
+	k := known{base: folderHash(tree, "base"), folder: folderHash(tree, dir)}
+	if have := r.clusters[name]; have.built != nil && have.base == k.base && have.folder == k.folder {
+		return have, nil
+	}
+	plain, err := plainFolder(tree, dir)
+	if err != nil {
+		return k, fmt.Errorf("read %s: %w", dir, err)
+	}
+	if plain == nil { // people's patches and such
+		k.built, err = build(tree, dir)
+		return k, err
+	}
+	if r.shared == nil || r.base != k.base {
+		if r.shared, err = build(tree, "base"); err != nil {
+			return k, err
+		}
+		r.base = k.base
+	}
+	k.built = &delivery{fabric: maps.Clone(r.shared.fabric), keys: maps.Clone(r.shared.keys)}
+	for _, raw := range plain {
+		if err := k.built.add(raw); err != nil {
+			return k, fmt.Errorf("read %s: %w", dir, err)
+		}
+	}
+	return k, nil
+}
+
+// folderHash is zero for a folder that is not there.
+func folderHash(tree *object.Tree, dir string) plumbing.Hash {
+	entry, err := tree.FindEntry(dir)
+	if err != nil || entry.Mode != filemode.Dir {
+		return plumbing.ZeroHash
+	}
+	return entry.Hash
+}
+
+// plainFolder gives the objects of a cluster's folder that kustomize would only
+// put beside those of base, which is what the reconciler writes where nobody has
+// patches; nil = the folder needs kustomize.
+func plainFolder(tree *object.Tree, dir string) ([][]byte, error) {
+	sub, err := tree.Tree(dir)
+	if err != nil {
+		return nil, nil // kustomize says what is wrong
+	}
+	var k types.Kustomization
+	raw, err := contents(sub, "kustomization.yaml")
+	if err != nil || kyaml.UnmarshalStrict(raw, &k) != nil {
+		return nil, nil
+	}
+	based := false
+	var files []string
+	for _, name := range k.Resources {
+		switch {
+		case name == "../../base":
+			based = true
+		case path.Base(name) == name:
+			files = append(files, name)
+		default:
+			return nil, nil
+		}
+	}
+	k.TypeMeta, k.Resources = types.TypeMeta{}, nil
+	if rest, err := kyaml.Marshal(k); !based || err != nil || strings.TrimSpace(string(rest)) != "{}" {
+		return nil, nil
+	}
+	out := [][]byte{}
+	for _, name := range files {
+		raw, err := contents(sub, name)
+		if err != nil {
+			return nil, err
+		}
+		for part := range strings.SplitSeq("\n"+string(raw), "\n---") {
+			out = append(out, []byte(part))
+		}
+	}
+	return out, nil
+}
+
+func contents(tree *object.Tree, name string) ([]byte, error) {
+	file, err := tree.File(name)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	text, err := file.Contents()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return []byte(text), nil
+}
+
+// build runs kustomize on a folder and keeps what is for the agents.
+func build(tree *object.Tree, dir string) (*delivery, error) {
+	part, at := tree, "/"+dir
+	if dir == "base" { // it stands alone, and the clusters beside it may be many
+		var err error
+		if part, err = tree.Tree(dir); err != nil {
+			return nil, fmt.Errorf("read %s: %w", dir, err)
+		}
+		at = "/"
+	}
+	files, err := checkout(part)
+	if err != nil {
+		return nil, err
+	}
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, at)
+	if err != nil {
+		return nil, fmt.Errorf("kustomize build %s: %w", dir, err)
+	}
+	out := &delivery{fabric: map[string][]byte{}, keys: map[string][]byte{}}
+	for _, r := range resources.Resources() {
+		if !forAgents(r.GetKind(), r.GetName()) {
+			continue
+		}
+		raw, err := r.AsYAML()
+		if err == nil {
+			err = out.add(raw)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s of %s: %w", r.GetName(), dir, err)
+		}
+	}
+	if len(out.fabric) == 0 {
+		return nil, fmt.Errorf("%s holds no ConfigMap hawser-fabric", dir)
+	}
+	return out, nil
+}
+
+// checkout reads what clusters' folders are built from into memory.
+func checkout(tree *object.Tree) (filesys.FileSystem, error) {
+	out := filesys.MakeFsInMemory()
+	files := tree.Files()
+	defer files.Close()
+	err := files.ForEach(func(file *object.File) error {
+		raw, err := file.Contents()
+		if err != nil {
+			return err
+		}
+		return out.WriteFile("/"+file.Name, []byte(raw))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read files: %w", err)
+	}
+	return out, nil
+}
+
+// forAgents reports whether an object is mounted into agents.
+func forAgents(kind, name string) bool {
+	return kind == "ConfigMap" && strings.HasPrefix(name, render.FabricConfigMap) || kind == "Secret" && strings.HasPrefix(name, render.KeysSecret)
+}
+
+// add takes an object, if it is for the agents.
+func (d *delivery) add(raw []byte) error {
+	var m metav1.PartialObjectMetadata
+	if kyaml.Unmarshal(raw, &m) != nil {
+		return errors.New("not a Kubernetes object") // the cause may quote a Secret
+	}
+	switch {
+	case !forAgents(m.Kind, m.Name):
+		return nil
+	case m.Kind == "Secret":
+		return addSecret(raw, d.keys)
+	}
+	return addConfigMap(raw, d.fabric)
+}
+
+func addConfigMap(raw []byte, into map[string][]byte) error {
+	var m corev1.ConfigMap
+	if err := kyaml.Unmarshal(raw, &m); err != nil {
+		return err
+	}
+	maps.Copy(into, m.BinaryData)
+	for name, text := range m.Data {
+		into[name] = []byte(text)
+	}
+	return nil
+}
+
+func addSecret(raw []byte, into map[string][]byte) error {
+	var s corev1.Secret
+	if kyaml.Unmarshal(raw, &s) != nil {
+		return errors.New("not a Secret") // the cause may quote it
+	}
+	maps.Copy(into, s.Data)
+	for name, text := range s.StringData {
+		into[name] = []byte(text)
+	}
+	return nil
+}
