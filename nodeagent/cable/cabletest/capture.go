@@ -108,3 +108,12 @@ func (p *packet) fragment() bool {
 	}
 	return p.proto == unix.IPPROTO_FRAGMENT
 }
+
+// spare is the room, in bytes, that the driver left in a packet: ESP may have to
+// travel in UDP (RFC 3948), and has no need of that where it goes natively.
+func (p *packet) spare() int {
+	if p.proto == unix.IPPROTO_ESP {
+		return 8
+	}
+	return 0
+}
