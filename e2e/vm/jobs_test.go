@@ -15,7 +15,10 @@ import (
 )
 
 // limit is how long a job may take, of which TCG needs the most.
-var limit = flag.Duration("limit", 30*time.Minute, "how long each job may take")
+var limit = flag.Duration("limit", 60*time.Minute, "how long each job may take")
+
+// inside chooses among the tests that a job runs.
+var inside = flag.String("inside", ".", "tests to run inside the machine, as -run has them")
 
 // machine skips, or fails where everything must be there.
 func machine(t *testing.T) Machine {
@@ -28,14 +31,15 @@ func machine(t *testing.T) Machine {
 	default:
 		t.Skip(err)
 	}
+	m.Console = filepath.Join(os.TempDir(), "hawser-vm-"+t.Name()+".log")
 	return m
 }
 
 // job runs a script in the machine, at the root of the repository; $bin holds what
-// was built. It fails the test when the script does.
-func job(t *testing.T, bin, script string) string {
+// was built. It fails the test when the script does; all that the machine printed
+// is in a file then.
+func job(t *testing.T, m Machine, bin, script string) string {
 	t.Helper()
-	m := machine(t)
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -43,19 +47,19 @@ func job(t *testing.T, bin, script string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), *limit)
 	defer cancel()
 	begin := time.Now()
-	out, err := m.Run(ctx, fmt.Sprintf("set -euo pipefail\ncd %q\nexport bin=%q PATH=%q:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root REQUIRE_KERNEL=1 TMPDIR=/tmp\nmodprobe tun\n%s",
-		root, bin, bin, script))
-	t.Logf("%s in the virtual machine\n%s", time.Since(begin).Round(time.Second), tail(out))
+	out, err := m.Run(ctx, fmt.Sprintf("set -euo pipefail\ncd %q\nexport bin=%q inside=%q PATH=%q:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root REQUIRE_KERNEL=1 TMPDIR=/tmp\nmodprobe tun\n%s",
+		root, bin, *inside, bin, script))
+	t.Logf("%s in the virtual machine; it printed %s", time.Since(begin).Round(time.Second), m.Console)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Log("\n" + tail(out))
 	return out
 }
 
 // build puts programs and test programs ("TARGET.test=PACKAGE") into a folder that the machine sees.
 func build(t *testing.T, what ...string) string {
 	t.Helper()
-	machine(t) // not for nothing
 	dir := t.TempDir()
 	for _, w := range what {
 		name, source, _ := strings.Cut(w, "=")
@@ -76,7 +80,7 @@ var programs = []string{"hawser=cmd/hawser", "hawser-agent=cmd/hawser-agent", "h
 
 // TestModules: the kernel has what the others stand on.
 func TestModules(t *testing.T) {
-	job(t, "", `
+	job(t, machine(t), "", `
 uname -r
 ip link add t-wireguard type wireguard
 ip link add t-vrf type vrf table 10
@@ -94,16 +98,18 @@ ip xfrm state count
 
 // TestKinds runs the laws of every kind of the agent's objects with a kernel that has WireGuard.
 func TestKinds(t *testing.T) {
+	m := machine(t)
 	bin := build(t, "kernel.test=nodeagent/kernel", "hawser-agent=cmd/hawser-agent")
-	job(t, bin, `cd nodeagent/kernel && kernel.test -test.run Laws -test.timeout 10m`)
+	job(t, m, bin, `cd nodeagent/kernel && kernel.test -test.run Laws -test.timeout 10m`)
 }
 
 // TestCables runs the suite of every driver: WireGuard is the kernel's, and so is ESP.
 func TestCables(t *testing.T) {
+	m := machine(t)
 	bin := build(t, "cabletest.test=nodeagent/cable/cabletest", "hawser-agent=cmd/hawser-agent")
-	out := job(t, bin, `
+	out := job(t, m, bin, `
 export HAWSER_CABLETEST_AGENT=$bin/hawser-agent
-cd nodeagent/cable/cabletest && cabletest.test -test.v -test.parallel 1 -test.timeout 25m
+cd nodeagent/cable/cabletest && cabletest.test -test.v -test.run "$inside" -test.parallel 1 -test.timeout 50m
 `)
 	if strings.Contains(out, "--- SKIP") {
 		t.Error("something was skipped")
@@ -112,15 +118,17 @@ cd nodeagent/cable/cabletest && cabletest.test -test.v -test.parallel 1 -test.ti
 
 // TestIPsec runs what the agent does with strongSwan, with the kernel's ESP.
 func TestIPsec(t *testing.T) {
+	m := machine(t)
 	bin := build(t, "ipsec.test=nodeagent/ipsec")
-	job(t, bin, `cd nodeagent/ipsec && ipsec.test -test.v -test.parallel 1 -test.timeout 25m`)
+	job(t, m, bin, `cd nodeagent/ipsec && ipsec.test -test.v -test.run "$inside" -test.parallel 1 -test.timeout 50m`)
 }
 
 // TestSpeed compares WireGuard in the kernel with wireguard-go, each between two
 // namespaces of one machine with one processor.
 func TestSpeed(t *testing.T) {
+	m := machine(t)
 	bin := build(t, "hawser-agent=cmd/hawser-agent")
-	job(t, bin, speed)
+	job(t, m, bin, speed)
 }
 
 const speed = `
@@ -152,14 +160,15 @@ kill %1 %2
 
 // TestTour is the tour of the README over WireGuard in the kernel.
 func TestTour(t *testing.T) {
+	m := machine(t)
 	bin := build(t, append(programs, "e2e.test=e2e")...)
-	out := job(t, bin, `
+	out := job(t, m, bin, `
 export HAWSER_E2E_BIN=$bin HAWSER_LAB_DIR=/tmp/lab
 hawser lab up -f clusterset.example.yaml -w workloads --timeout 10m
 for try in $(seq 300); do hawser show connections >connections.txt; grep -q ' connected' connections.txt && break; sleep 0.2; done
 cat connections.txt
 hawser lab down
-cd e2e && e2e.test -test.run 'TestScripts/tour$' -test.timeout 14m
+cd e2e && e2e.test -test.run 'TestScripts/tour$' -test.timeout 30m
 `)
 	if !strings.Contains(out, "wireguard (kernel)") || strings.Contains(out, "userspace") {
 		t.Error("the tunnels are not the kernel's")

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,8 @@ type Machine struct {
 	QEMU    string
 	Memory  int    // MiB
 	Accel   string // tcg, which works everywhere, or kvm, which is ten times as fast
+	Options string // more for the kernel's command line
+	Console string // file for all that it prints, as it comes; empty = none
 }
 
 // Folder is where hack/setup-vm.sh keeps the kernel.
@@ -91,12 +94,20 @@ func (m Machine) Run(ctx context.Context, script string) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, m.QEMU, "-accel", m.Accel, "-cpu", "max,arch-capabilities=off", "-smp", "1", "-m", strconv.Itoa(m.Memory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
-		"-kernel", m.Kernel, "-initrd", first, "-append", "console=ttyS0 quiet loglevel=1 panic=-1 random.trust_cpu=on",
+		"-kernel", m.Kernel, "-initrd", first, "-append", strings.TrimSpace("console=ttyS0 quiet loglevel=1 panic=-1 random.trust_cpu=on "+m.Options),
 		"-device", "virtio-rng-pci",
 		"-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // never longer than who started it
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if m.Console != "" {
+		file, err := os.Create(m.Console)
+		if err != nil {
+			return "", fmt.Errorf("log the console: %w", err)
+		}
+		defer file.Close()
+		cmd.Stdout = io.MultiWriter(&out, file)
+	}
 	ended := cmd.Run()
 	if ctx.Err() != nil {
 		return out.String(), fmt.Errorf("the virtual machine: %w\n%s", ctx.Err(), tail(out.String()))
