@@ -197,7 +197,7 @@ func (l *Lab) halt(name string) error {
 	if err := os.Remove(l.path("machines", name+".json")); err != nil {
 		return fmt.Errorf("halt %s: %w", name, err)
 	}
-	return netspace.Remove(l.space(name))
+	return errors.Join(l.unplug(name), netspace.Remove(l.space(name)))
 }
 
 // removeCgroup removes a cgroup and those below it; it is busy while processes end.

@@ -151,6 +151,9 @@ func (l *Lab) use(ctx context.Context, command string, args []string) error {
 		if err != nil {
 			return err
 		}
+		if _, err := l.record(m.Name); err == nil {
+			return fmt.Errorf("%s runs", m.Name)
+		}
 		return l.begin(m)
 	}
 	return errors.New("usage: kubelab [--dir DIR] up|down|k CLUSTER ARGS...|node NODE CMD...|net NODE CMD...|stop NODE|start NODE|load|kubeconfig")

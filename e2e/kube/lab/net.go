@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -89,6 +90,25 @@ func (l *Lab) pair(name string) error {
 		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: name, PeerNamespace: netlink.NsFd(int(peer.Fd()))}
 		if err := netlink.LinkAdd(veth); err != nil {
 			return fmt.Errorf("link %s to the internet: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// unplug takes a machine's link out of the internet. The kernel takes its time to end
+// the namespace with the other end, and the name is wanted again.
+func (l *Lab) unplug(name string) error {
+	return netspace.Do(l.space(internet), func() error {
+		link, err := netlink.LinkByName(name)
+		var missing netlink.LinkNotFoundError
+		if errors.As(err, &missing) {
+			return nil
+		}
+		if err == nil {
+			err = netlink.LinkDel(link)
+		}
+		if err != nil {
+			return fmt.Errorf("unplug %s: %w", name, err)
 		}
 		return nil
 	})
