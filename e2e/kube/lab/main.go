@@ -9,7 +9,7 @@
 //	kubelab node NODE CMD...         run on a node, as its processes see it
 //	kubelab net NODE|internet CMD... run in a network of the lab only
 //	kubelab stop|start NODE          power off and on
-//	kubelab load                     build the agent again and give it to all nodes
+//	kubelab load [AGENT]             give all nodes another agent, or the tree's as it is now
 //	kubelab kubeconfig               print its path
 package main
 
@@ -129,8 +129,8 @@ func (l *Lab) use(ctx context.Context, command string, args []string) error {
 	case command == "kubeconfig" && len(args) == 0:
 		_, err := fmt.Println(l.kubeconfig())
 		return err
-	case command == "load" && len(args) == 0:
-		return l.load(ctx)
+	case command == "load" && len(args) <= 1:
+		return l.load(ctx, strings.Join(args, ""))
 	case command == "k" && len(args) > 1:
 		return through(ctx, append([]string{filepath.Join(l.Bin, "kubectl"), "--kubeconfig", l.kubeconfig(), "--context"}, args...))
 	case command == "net" && len(args) > 1:
@@ -156,7 +156,7 @@ func (l *Lab) use(ctx context.Context, command string, args []string) error {
 		}
 		return l.begin(m)
 	}
-	return errors.New("usage: kubelab [--dir DIR] up|down|k CLUSTER ARGS...|node NODE CMD...|net NODE CMD...|stop NODE|start NODE|load|kubeconfig")
+	return errors.New("usage: kubelab [--dir DIR] up|down|k CLUSTER ARGS...|node NODE CMD...|net NODE CMD...|stop NODE|start NODE|load [AGENT]|kubeconfig")
 }
 
 // through runs a command with our own streams.
@@ -166,9 +166,9 @@ func through(ctx context.Context, argv []string) error {
 	return cmd.Run()
 }
 
-// load gives all nodes the agent of the tree as it is now.
-func (l *Lab) load(ctx context.Context) error {
-	if _, err := l.writeImages(""); err != nil {
+// load gives all nodes an agent; empty builds the tree's. Pods take it when they start.
+func (l *Lab) load(ctx context.Context, agent string) error {
+	if _, err := l.writeImages(agent); err != nil {
 		return err
 	}
 	for _, m := range l.machines()[len(l.Clusters):] {
