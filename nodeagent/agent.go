@@ -108,7 +108,9 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 			path: config.statePath("heard.json"), stale: cmp.Or(config.FeedStale, feed.StaleTime), wake: make(chan struct{}, 1),
 		},
 	}
-	a.inputs = newInputs(config, log, a.look)
+	if a.inputs, err = newInputs(config, log, a.look); err != nil {
+		return nil, errors.Join(err, namespace.Close())
+	}
 	a.peers = newPeers(config, log, peersHooks{look: a.look, urgent: func() { token(a.urgent); token(a.endpoints.wake) }})
 	a.endpoints.look, a.endpoints.resolve = a.look, a.inputs.resolver.again
 	a.endpoints.links, a.endpoints.meters = a.peers.snapshot, namespace.Meters

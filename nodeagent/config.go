@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"path/filepath"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/kube"
 )
 
 // Config is what an agent is started with.
@@ -17,10 +19,13 @@ type Config struct {
 	FabricDir string // folder with fabric.json.gz, whole or in parts (.0, .1, ...)
 	KeysDir   string // folder with keys.age; gateways only, empty elsewhere
 	Identity  string // file with the cluster's age identity; gateways only
-	FactsDir  string // folder with Kubernetes objects in YAML
-	StateDir  string // last good inputs, remembered sysctls
-	Socket    string // unix socket for status
-	VICI      string // socket of a charon that the host runs; empty = our own is started when IPsec is used
+	// Kube is the API server from which facts come. Without one they come from
+	// FactsDir, a folder with Kubernetes objects in YAML.
+	Kube     kube.Config
+	FactsDir string
+	StateDir string // last good inputs, remembered sysctls
+	Socket   string // unix socket for status
+	VICI     string // socket of a charon that the host runs; empty = our own is started when IPsec is used
 	// DNSListen overrides where names are answered; the port is 53 unless given.
 	// Invalid = the address that the fabric says.
 	DNSListen netip.AddrPort
@@ -36,8 +41,11 @@ func (c Config) Validate() error {
 		{"--cluster", c.Cluster}, {"--node", c.Node}, {"--fabric", c.FabricDir},
 		{"--facts", c.FactsDir}, {"--state", c.StateDir}, {"--socket", c.Socket},
 	}
+	if err := c.Kube.Validate(); err != nil {
+		return err
+	}
 	for _, r := range required {
-		if r.value == "" {
+		if r.value == "" && (r.flag != "--facts" || !c.Kube.Wanted()) {
 			return fmt.Errorf("%s is required: see hawser-agent run --help", r.flag)
 		}
 	}

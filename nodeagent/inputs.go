@@ -2,7 +2,6 @@ package nodeagent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/nodeagent/watch"
@@ -21,7 +21,8 @@ import (
 const (
 	fabricFile = "fabric.json.gz"
 	keysFile   = "keys.age"
-	// saveRetry is how long a copy that could not be written waits for the next try.
+	// saveRetry is how long a copy that could not be written waits for the next try,
+	// and how long one that is often new is left as it is.
 	saveRetry = 2 * time.Second
 )
 
@@ -31,24 +32,34 @@ type compiled struct {
 	digest string
 }
 
-// inputs are the files that an agent lives from. Each keeps its last good
-// content in force, in memory and on disk.
+// inputs are the files and the API that an agent lives from. Each keeps its last
+// good content in force, in memory and on disk.
 type inputs struct {
 	config  Config
 	log     *slog.Logger
 	changed func()
+	copy    factsCopy
+	unsaved chan struct{} // size one: facts of the API are new
+
+	folder *facts.Folder // one of the two is nil
+	api    *kube.Source
 
 	mu       sync.Mutex
 	fabric   document[compiled]
 	keys     document[*fabric.Keys]
-	facts    *facts.Source
-	saved    *project.Facts // last good copy, used until facts were read once
+	saved    *project.Facts // last good copy, used until all files were read once
 	trouble  error          // a last good copy that could not be written
 	resolver *resolver
 }
 
-func newInputs(config Config, log *slog.Logger, changed func()) *inputs {
-	in := &inputs{config: config, log: log, changed: changed, facts: facts.Open(config.FactsDir), resolver: newResolver(changed)}
+func newInputs(config Config, log *slog.Logger, changed func()) (*inputs, error) {
+	in := &inputs{
+		config: config, log: log, changed: changed, resolver: newResolver(changed),
+		copy: factsCopy{path: config.statePath(factsFile)}, unsaved: make(chan struct{}, 1),
+	}
+	if err := in.openFacts(); err != nil {
+		return nil, err
+	}
 	in.fabric = document[compiled]{
 		name:   "fabric",
 		backup: config.statePath(fabricFile),
@@ -61,7 +72,31 @@ func newInputs(config Config, log *slog.Logger, changed func()) *inputs {
 		read:   func() ([]byte, error) { return os.ReadFile(filepath.Join(config.KeysDir, keysFile)) },
 		decode: in.decodeKeys,
 	}
-	return in
+	return in, nil
+}
+
+func (in *inputs) openFacts() error {
+	if !in.config.Kube.Wanted() {
+		in.folder = facts.Open(in.config.FactsDir)
+		return nil
+	}
+	client, err := kube.Open(in.config.Kube)
+	if err != nil {
+		return err
+	}
+	in.api = kube.NewSource(client, in.config.Cluster, in.config.Node, in.copy.load(), in.log, func() {
+		token(in.unsaved)
+		in.changed()
+	})
+	return nil
+}
+
+// known gives the facts in force.
+func (in *inputs) known() facts.State {
+	if in.api != nil {
+		return in.api.Current()
+	}
+	return in.folder.Current()
 }
 
 // decodeFabric refuses a document that would take everything from this node
@@ -106,6 +141,9 @@ func (in *inputs) refresh(_ context.Context) {
 	}
 	if fabricChanged && in.fabric.have {
 		in.resolver.want(in.fabric.value.Fabric, in.config.Cluster)
+		if in.api != nil {
+			in.api.Follow(in.fabric.value.Fabric)
+		}
 	}
 	in.trouble = errors.Join(fabricTrouble, keysTrouble, in.saveFacts())
 }
@@ -121,35 +159,26 @@ func (in *inputs) gateway() *fabric.Gateway {
 	return own.GatewayOn(in.config.Node)
 }
 
-// saveFacts keeps a copy of the facts for a start with a broken folder.
+// saveFacts keeps a copy of the facts for a start without them. Those of the API
+// change more often than a disk should be written: keepFacts looks after them.
 func (in *inputs) saveFacts() error {
-	path := in.config.statePath("facts.json")
-	state := in.facts.Current()
+	if in.api != nil {
+		return in.copy.trouble()
+	}
+	state := in.folder.Current()
 	if !state.Loaded {
-		raw, err := os.ReadFile(path)
-		var saved project.Facts
-		if err == nil && json.Unmarshal(raw, &saved) == nil {
-			in.saved = &saved
-		}
+		in.saved = in.copy.load()
 		return nil
 	}
 	in.saved = nil
-	raw, err := json.Marshal(state.Facts)
-	if err != nil {
-		return fmt.Errorf("save facts: %w", err)
-	}
-	have, err := os.ReadFile(path)
-	if err == nil && string(have) == string(raw) {
-		return nil
-	}
-	return writeAtomic(path, raw)
+	return in.copy.save(state.Facts)
 }
 
 // now gives what is in force; not ok while something that is needed was never good.
 func (in *inputs) now() (current, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	c := current{facts: in.facts.Current()}
+	c := current{facts: in.known()}
 	if in.saved != nil && !c.facts.Loaded {
 		c.facts.Facts, c.facts.Loaded = *in.saved, true
 	}
@@ -174,14 +203,7 @@ func (in *inputs) missing() error {
 func (in *inputs) states() []status.InputState {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	known := in.facts.Current()
-	facts := status.InputState{Name: "facts", OK: known.Err == nil, From: "files"}
-	if known.Err != nil {
-		facts.Error = known.Err.Error()
-	}
-	if in.saved != nil {
-		facts.From = "last good copy"
-	}
+	facts := in.factsState()
 	out := []status.InputState{in.fabric.state}
 	if in.gateway() != nil {
 		out = append(out, in.keys.state)
@@ -193,14 +215,35 @@ func (in *inputs) states() []status.InputState {
 	return out
 }
 
-// run watches all folders until ctx ends.
+func (in *inputs) factsState() status.InputState {
+	known := in.known()
+	out := status.InputState{Name: "facts", OK: known.Err == nil, From: known.From}
+	switch {
+	case known.Err != nil:
+		out.Error = known.Err.Error()
+	case !known.Loaded && in.saved == nil:
+		out.OK, out.Error = false, "not everything was read yet"
+	}
+	if !known.Since.IsZero() {
+		out.Since = &known.Since
+	}
+	if in.saved != nil {
+		out.From = "last good copy"
+	}
+	return out
+}
+
+// run watches all folders, and the API, until ctx ends.
 func (in *inputs) run(ctx context.Context) error {
 	reread := func() {
 		in.refresh(ctx)
 		in.changed()
 	}
 	reread()
-	dirs := []watch.Dir{{Path: in.config.FabricDir, Changed: reread}, in.facts.Watched(reread)}
+	dirs := []watch.Dir{{Path: in.config.FabricDir, Changed: reread}}
+	if in.folder != nil {
+		dirs = append(dirs, in.folder.Watched(reread))
+	}
 	if in.config.KeysDir != "" {
 		dirs = append(dirs, watch.Dir{Path: in.config.KeysDir, Changed: reread})
 	}
@@ -208,6 +251,10 @@ func (in *inputs) run(ctx context.Context) error {
 	wait.Go(func() { watch.Folders(ctx, in.polls, dirs...) })
 	wait.Go(func() { in.resolver.run(ctx) })
 	wait.Go(func() { in.keepSaving(ctx, reread) })
+	if in.api != nil {
+		wait.Go(func() { in.api.Run(ctx) })
+		wait.Go(func() { in.keepFacts(ctx) })
+	}
 	wait.Wait()
 	return nil
 }
@@ -230,6 +277,25 @@ func (in *inputs) keepSaving(ctx context.Context, reread func()) {
 				reread()
 			}
 		}
+	}
+}
+
+// keepFacts saves what the API says: at once, and then again after a pause.
+func (in *inputs) keepFacts(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-in.unsaved:
+		}
+		if state := in.api.Current(); state.Loaded {
+			if err := in.copy.save(state.Facts); err != nil {
+				in.log.Warn("facts not saved", "err", err)
+				in.refresh(ctx) // so that status says so
+				token(in.unsaved)
+			}
+		}
+		pause(ctx, saveRetry)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"hawser.dev/hawser/nodeagent"
 )
@@ -34,7 +35,10 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&c.FabricDir, "fabric", "/etc/hawser/fabric", "folder of the fabric document")
 	f.StringVar(&c.KeysDir, "keys", "/etc/hawser/keys", "folder of the sealed keys; gateways only")
 	f.StringVar(&c.Identity, "identity", "/etc/hawser/identity/identity.txt", "file of the age identity that opens the keys; gateways only")
-	f.StringVar(&c.FactsDir, "facts", "/etc/hawser/facts", "folder of Kubernetes objects in YAML")
+	f.StringVar(&c.FactsDir, "facts", "/etc/hawser/facts", "folder of Kubernetes objects in YAML, where there is no Kubernetes API")
+	f.BoolVar(&c.Kube.InCluster, "kubernetes", false, "take facts from the Kubernetes API, as the service account of this pod")
+	f.StringVar(&c.Kube.Kubeconfig, "kubeconfig", "", "take facts from the Kubernetes API that this file leads to")
+	f.StringVar(&c.Kube.Context, "context", "", "context of --kubeconfig [its current one]")
 	f.StringVar(&c.StateDir, "state", "/var/lib/hawser", "folder for last good inputs")
 	f.StringVar(&c.Socket, "socket", defaultSocket, "unix socket for status")
 	f.StringVar(&c.VICI, "vici", "", "vici socket of a charon that the host runs, for links with driver ipsec [our own charon]")
@@ -56,6 +60,8 @@ func (s *settings) agent() (*nodeagent.Agent, error) {
 		return nil, err
 	}
 	s.config.Version = version
+	s.config.Kube.UserAgent = "hawser-agent/" + version
+	klog.SetSlogLogger(log) // what client-go has to say
 	return nodeagent.New(s.config, log)
 }
 

@@ -89,7 +89,11 @@ func printStatus(w io.Writer, s status.Status) error {
 		p.line("  failed: %s", f)
 	}
 	for _, i := range s.Inputs {
-		p.line("input %s: ok %t, from %s %s", i.Name, i.OK, orNone(i.From), i.Error)
+		since := ""
+		if i.Since != nil {
+			since = " since " + i.Since.Format(time.RFC3339)
+		}
+		p.line("input %s: ok %t, from %s%s %s", i.Name, i.OK, orNone(i.From), since, strings.ReplaceAll(i.Error, "\n", "; "))
 	}
 	for _, c := range s.Connections {
 		p.line("link %s -> %s/%s at %s: %s, %s, %s", c.Gateway, c.RemoteCluster, c.RemoteGateway, orNone(c.Endpoint),

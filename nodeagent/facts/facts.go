@@ -1,18 +1,19 @@
-// Package facts reads what only this cluster knows (its nodes, pods, services
-// and endpoints) from a folder of YAML files with Kubernetes objects, and maps
-// such objects to project.Facts. The mapping is pure and knows nothing of files.
+// Package facts maps Kubernetes objects to what only this cluster knows: its
+// nodes, pods, services, endpoints and exports. The mapping is pure; a Folder reads
+// the objects from YAML files, package kube from the Kubernetes API.
 package facts
 
 import (
 	"reflect"
 	"sync"
+	"time"
 
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/watch"
 )
 
-// Source is a folder of files. Its methods may be called from any goroutine.
-type Source struct {
+// Folder is a folder of files. Its methods may be called from any goroutine.
+type Folder struct {
 	dir string
 
 	mu    sync.Mutex
@@ -20,33 +21,37 @@ type Source struct {
 	state State
 }
 
-// State is what a Source knows.
+// State is what a source of facts knows.
 type State struct {
 	Facts project.Facts
-	// Loaded is true once every file was read well at least once; until then Facts
+	// Loaded is true once everything was read well at least once; until then Facts
 	// is not the whole truth and must not be acted on.
 	Loaded bool
-	// Err says what is wrong with the folder now, with file:line; the last good
-	// content of each broken file stays in Facts.
+	// Err says what is wrong now, with file:line for files; the last good content of
+	// what is broken stays in Facts.
 	Err error
+	// From says in words where Facts come from, and Since when they came from
+	// somewhere better last; zero = this is the best.
+	From  string
+	Since time.Time
 }
 
 // Open reads the folder once. A folder that cannot be read shows in the state.
-func Open(dir string) *Source {
-	s := &Source{dir: dir, files: map[string]Objects{}}
+func Open(dir string) *Folder {
+	s := &Folder{dir: dir, files: map[string]Objects{}}
 	s.Reload()
 	return s
 }
 
 // Current gives the facts in force. They are shared: do not change them.
-func (s *Source) Current() State {
+func (s *Folder) Current() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
 }
 
 // Reload reads the folder again and reports whether the state differs.
-func (s *Source) Reload() bool {
+func (s *Folder) Reload() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.state
@@ -56,7 +61,7 @@ func (s *Source) Reload() bool {
 
 // Watched gives the folder to watch: whenever it changes it is reloaded, and
 // changed is called when the state differs. changed must not block.
-func (s *Source) Watched(changed func()) watch.Dir {
+func (s *Folder) Watched(changed func()) watch.Dir {
 	return watch.Dir{Path: s.dir, Changed: func() {
 		if s.Reload() {
 			changed()

@@ -13,8 +13,8 @@ const maxFile = 64 << 20
 
 // read looks at every file of the folder and keeps the last good content of the
 // broken ones. A folder that cannot be listed changes nothing.
-func (s *Source) read() State {
-	state := State{Facts: s.state.Facts, Loaded: s.state.Loaded}
+func (s *Folder) read() State {
+	state := State{Facts: s.state.Facts, Loaded: s.state.Loaded, From: "files"}
 	paths, err := list(s.dir)
 	if err != nil {
 		state.Err = err

@@ -41,6 +41,8 @@ type InputState struct {
 	OK    bool   `json:"ok"`
 	From  string `json:"from,omitempty"` // where the state in force came from, such as a path or "last good copy"
 	Error string `json:"error,omitempty"`
+	// Since is when From was something better last; nil = it is the best.
+	Since *time.Time `json:"since,omitempty"`
 }
 
 // Problem is something that a person should know and that stops nothing, such

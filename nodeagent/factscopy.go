@@ -1,0 +1,58 @@
+package nodeagent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+
+	"hawser.dev/hawser/nodeagent/project"
+)
+
+const factsFile = "facts.json"
+
+// factsCopy is the last good copy of the facts, on disk.
+type factsCopy struct {
+	path string
+
+	mu     sync.Mutex
+	failed error // of the last save
+}
+
+// load gives the copy; nil = there is none that can be used.
+func (c *factsCopy) load() *project.Facts {
+	raw, err := os.ReadFile(c.path)
+	if err != nil {
+		return nil
+	}
+	var out project.Facts
+	if json.Unmarshal(raw, &out) != nil {
+		return nil
+	}
+	return &out
+}
+
+// save replaces the copy unless it holds these facts already.
+func (c *factsCopy) save(facts project.Facts) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = nil
+	raw, err := json.Marshal(facts)
+	if err != nil {
+		c.failed = fmt.Errorf("save facts: %w", err)
+		return c.failed
+	}
+	if have, err := os.ReadFile(c.path); err == nil && bytes.Equal(have, raw) {
+		return nil
+	}
+	c.failed = writeAtomic(c.path, raw)
+	return c.failed
+}
+
+// trouble gives how the last save ended.
+func (c *factsCopy) trouble() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
+}

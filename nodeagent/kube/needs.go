@@ -1,0 +1,148 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// scope is what one watch asks for; two that are equal are one watch.
+type scope struct {
+	resource  resource
+	namespace string // empty = all
+	// names are those of the Services that count, sorted and joined by commas.
+	names string
+	// rules are the label selectors of the pods that count, sorted, one a line.
+	rules string
+}
+
+// maxNames is how many names a label selector may hold: a longer address than
+// about 4 000 bytes does not get through every proxy.
+const maxNames = 50
+
+// restrict has the server leave out what does not count, as far as it can.
+//
+// Services have no label that names them, and a field selector takes a single
+// name. So one name is one field, and for several the namespace is watched whole
+// (one watch, however many exports it has); what comes for other names is
+// dropped unread. Slices have the label, so that only what is exported comes.
+func (s scope) restrict(options *metav1.ListOptions) {
+	names := strings.Split(s.names, ",")
+	switch s.resource {
+	case services:
+		if len(names) == 1 {
+			options.FieldSelector = "metadata.name=" + s.names
+		}
+	case endpointSlices:
+		options.LabelSelector = discoveryv1.LabelServiceName
+		if len(names) <= maxNames {
+			options.LabelSelector += " in (" + s.names + ")"
+		}
+	case pods:
+		if !strings.Contains(s.rules, "\n") {
+			options.LabelSelector = s.rules
+		}
+	}
+}
+
+// selectors gives the label selectors of the pods that count.
+func (s scope) selectors() []labels.Selector {
+	var out []labels.Selector
+	for rule := range strings.SplitSeq(s.rules, "\n") {
+		if selector, err := labels.Parse(rule); err == nil {
+			out = append(out, selector)
+		}
+	}
+	return out
+}
+
+// needs is what a node's facts must hold.
+type needs struct {
+	services   map[string]bool            // namespace/name of declared exports
+	pods       map[string]map[string]bool // label selectors by namespace
+	mcs        bool                       // ServiceExports and ServiceImports
+	namespaces bool
+}
+
+// needsOf says what matters on a node. Only gateways choose egress addresses, so
+// only they look at pods; only they write into the cluster, so only they need to
+// know its namespaces and, without dynamic exports, its ServiceExports.
+func needsOf(f *fabric.Fabric, cluster, node string) needs {
+	own := f.Cluster(cluster)
+	if own == nil {
+		return needs{}
+	}
+	gateway := own.GatewayOn(node) != nil
+	n := needs{
+		services: map[string]bool{}, pods: map[string]map[string]bool{},
+		mcs: gateway || f.DynamicExports != nil, namespaces: gateway || f.DynamicExports != nil,
+	}
+	for _, e := range f.Exports {
+		if slices.ContainsFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name == cluster }) {
+			n.services[e.Namespace+"/"+e.Name] = true
+		}
+	}
+	if !gateway {
+		return n
+	}
+	for _, rule := range own.EgressRules {
+		if n.pods[rule.Namespace] == nil {
+			n.pods[rule.Namespace] = map[string]bool{}
+		}
+		n.pods[rule.Namespace][labels.Set(rule.MatchLabels).String()] = true
+	}
+	return n
+}
+
+// scopes gives the watches that fill the needs, where the cluster has these
+// ServiceExports (namespace/name).
+func (n needs) scopes(exports []string) map[scope]bool {
+	out := map[scope]bool{{resource: nodes}: true}
+	for namespace, rules := range n.pods {
+		all := slices.Sorted(maps.Keys(rules))
+		if rules[""] {
+			all = []string{""} // every pod of the namespace
+		}
+		out[scope{resource: pods, namespace: namespace, rules: strings.Join(all, "\n")}] = true
+	}
+	if n.mcs {
+		out[scope{resource: serviceExports}] = true
+		out[scope{resource: serviceImports}] = true
+	}
+	if n.namespaces {
+		out[scope{resource: namespaces}] = true
+	}
+	for namespace, names := range n.names(exports) {
+		joined := strings.Join(slices.Sorted(maps.Keys(names)), ",")
+		out[scope{resource: services, namespace: namespace, names: joined}] = true
+		out[scope{resource: endpointSlices, namespace: namespace, names: joined}] = true
+	}
+	return out
+}
+
+// names gives the Services that count by namespace.
+func (n needs) names(exports []string) map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	add := func(key string) {
+		namespace, name, _ := strings.Cut(key, "/")
+		if out[namespace] == nil {
+			out[namespace] = map[string]bool{}
+		}
+		out[namespace][name] = true
+	}
+	for key := range n.services {
+		add(key)
+	}
+	if n.mcs {
+		for _, key := range exports {
+			add(key)
+		}
+	}
+	return out
+}

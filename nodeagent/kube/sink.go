@@ -1,0 +1,136 @@
+package kube
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"hawser.dev/hawser/nodeagent/facts"
+)
+
+// trim leaves of an object what facts are made of, as most of its bytes are not.
+func trim(object any) any {
+	switch o := object.(type) {
+	case *corev1.Node:
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: o.Name},
+			Spec:       corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs},
+			Status:     corev1.NodeStatus{Addresses: o.Status.Addresses},
+		}
+	case *corev1.Namespace:
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
+	case *corev1.Pod:
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: o.Labels},
+			Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
+			Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIP: o.Status.PodIP, PodIPs: o.Status.PodIPs},
+		}
+	case *corev1.Service:
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Spec: o.Spec}
+	case *discoveryv1.EndpointSlice:
+		return trimSlice(o)
+	case *unstructured.Unstructured:
+		o.SetManagedFields(nil)
+	}
+	return object
+}
+
+func trimSlice(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	out := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Namespace, Name: s.Name,
+			Labels: map[string]string{discoveryv1.LabelServiceName: s.Labels[discoveryv1.LabelServiceName]},
+		},
+		AddressType: s.AddressType,
+		Ports:       s.Ports,
+		Endpoints:   make([]discoveryv1.Endpoint, len(s.Endpoints)),
+	}
+	for i, e := range s.Endpoints {
+		kept := discoveryv1.Endpoint{
+			Addresses: e.Addresses, Conditions: discoveryv1.EndpointConditions{Ready: e.Conditions.Ready},
+			Hostname: e.Hostname, NodeName: e.NodeName,
+		}
+		if e.TargetRef != nil {
+			kept.TargetRef = &corev1.ObjectReference{Kind: e.TargetRef.Kind, Name: e.TargetRef.Name}
+		}
+		out.Endpoints[i] = kept
+	}
+	return out
+}
+
+// plain is a sink of objects that make facts one by one.
+type plain struct {
+	namespace string // that the watch is about; empty = all
+	take      func(object any) bool
+	lose      func(key string) bool
+	keep      func(wanted func(key string) bool) bool
+}
+
+func (p plain) put(object any) bool  { return p.take(object) }
+func (p plain) drop(object any) bool { return p.lose(keyOf(object)) }
+
+func (p plain) replace(objects []any) bool {
+	there := make(map[string]bool, len(objects))
+	changed := false
+	for _, object := range objects {
+		there[keyOf(object)] = true
+		changed = p.take(object) || changed
+	}
+	elsewhere := func(key string) bool { return p.namespace != "" && !strings.HasPrefix(key, p.namespace+"/") }
+	return p.keep(func(key string) bool { return there[key] || elsewhere(key) }) || changed
+}
+
+// sinkOf makes the sink of a scope.
+func (s *Source) sinkOf(w scope) sink {
+	t := s.table
+	switch w.resource {
+	case nodes:
+		return plain{take: func(o any) bool { return t.PutNode(o.(*corev1.Node)) }, lose: t.DropNode, keep: t.KeepNodes}
+	case namespaces:
+		return plain{take: func(o any) bool { return t.PutNamespace(o.(*corev1.Namespace).Name) }, lose: t.DropNamespace, keep: t.KeepNamespaces}
+	case pods:
+		return plain{namespace: w.namespace, take: taker(t, w.selectors()), lose: t.DropPod, keep: t.KeepPods}
+	case serviceExports:
+		return s.raw[w.resource].over(plain{take: func(o any) bool {
+			e, ok := as[facts.ServiceExport](o)
+			return ok && t.PutExport(e)
+		}, lose: t.DropExport, keep: t.KeepExports})
+	case serviceImports:
+		return s.raw[w.resource].over(plain{take: func(o any) bool {
+			i, ok := as[facts.ServiceImport](o)
+			return ok && t.PutImport(i)
+		}, lose: t.DropImport, keep: t.KeepImports})
+	case services:
+		return s.area(w).services()
+	}
+	return s.area(w).slices()
+}
+
+// taker takes the pods that some rule selects.
+func taker(t *facts.Table, rules []labels.Selector) func(object any) bool {
+	return func(object any) bool {
+		pod := object.(*corev1.Pod)
+		for _, rule := range rules {
+			if rule.Matches(labels.Set(pod.Labels)) {
+				return t.PutPod(pod)
+			}
+		}
+		return t.DropPod(keyOf(pod))
+	}
+}
+
+// as reads an unstructured object. One that does not fit its own schema is left
+// out, as the API server admits none.
+func as[T any](object any) (*T, bool) {
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return nil, false
+	}
+	out := new(T)
+	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out) == nil
+}

@@ -1,0 +1,340 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Where facts come from.
+const (
+	fromAPI  = "kubernetes API"
+	fromCopy = "last good copy"
+)
+
+// settle is how long watches that changed are left alone before they change again,
+// so that many exports made at once restart them a few times, not once each.
+const settle = 200 * time.Millisecond
+
+// Source gives facts as the API server tells them. It watches what the fabric
+// and the ServiceExports make matter, and nothing else. Its methods may be called
+// from any goroutine.
+type Source struct {
+	client        *Client
+	cluster, node string
+	log           *slog.Logger
+	changed       func()
+	wake          chan struct{}
+
+	mu       sync.Mutex
+	table    *facts.Table
+	needs    needs
+	followed bool // the needs are those of a fabric
+	stale    bool // the watches are not yet those that are needed
+	loaded   bool
+	watches  map[scope]*watching
+	areas    map[string]*area // by namespace
+	raw      map[resource]mirror
+	outage   time.Time // since when the API server is away; zero = it is not
+}
+
+// NewSource makes a source that begins with what was known before (nil =
+// nothing). changed is called when the facts have changed, and must not block.
+func NewSource(client *Client, cluster, node string, before *project.Facts, log *slog.Logger, changed func()) *Source {
+	return &Source{
+		client: client, cluster: cluster, node: node, log: log, changed: changed, wake: make(chan struct{}, 1),
+		table: facts.NewTable(before), loaded: before != nil, stale: true, outage: time.Now(),
+		watches: map[scope]*watching{}, areas: map[string]*area{},
+		raw: map[resource]mirror{serviceExports: {}, serviceImports: {}},
+	}
+}
+
+// Follow makes the source watch what a fabric makes matter.
+func (s *Source) Follow(f *fabric.Fabric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.needs, s.followed, s.stale = needsOf(f, s.cluster, s.node), true, true
+	s.poke()
+}
+
+// poke has the watches looked at again.
+func (s *Source) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run watches until ctx ends.
+func (s *Source) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer cancel()
+	for {
+		s.adjust(func(w *watching) {
+			own, stop := context.WithCancel(ctx)
+			w.stop = stop
+			wait.Go(func() {
+				defer stop()
+				w.follow(own)
+			})
+		})
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(settle):
+		}
+	}
+}
+
+// adjust stops the watches that are not needed any more and starts those that are
+// missing.
+func (s *Source) adjust(start func(*watching)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.followed || !s.stale {
+		return
+	}
+	wanted := s.needs.scopes(s.table.Exports())
+	for have, w := range s.watches {
+		if !wanted[have] {
+			w.stop()
+			delete(s.watches, have)
+			delete(s.areas, have.namespace+"/"+have.names)
+		}
+	}
+	for want := range wanted {
+		if s.watches[want] == nil {
+			w := &watching{scope: want, source: s}
+			w.sink = s.sinkOf(want)
+			s.watches[want] = w
+			start(w)
+		}
+	}
+	s.stale = false
+	forgot, loaded := s.forget(), s.load()
+	if forgot || loaded {
+		s.changed()
+	}
+}
+
+// forget drops what no watch is about any more.
+func (s *Source) forget() bool {
+	names := s.needs.names(s.table.Exports())
+	changed := s.table.KeepServices(func(key string) bool {
+		namespace, name, _ := strings.Cut(key, "/")
+		return names[namespace][name]
+	})
+	changed = s.table.KeepPods(func(key string) bool {
+		namespace, _, _ := strings.Cut(key, "/")
+		return s.needs.pods[namespace] != nil
+	}) || changed
+	nothing := func(string) bool { return false }
+	if !s.needs.mcs {
+		changed = s.table.KeepExports(nothing) || changed
+		changed = s.table.KeepImports(nothing) || changed
+	}
+	if !s.needs.namespaces {
+		changed = s.table.KeepNamespaces(nothing) || changed
+	}
+	return changed
+}
+
+// area gives what is known of the Services of a scope.
+func (s *Source) area(w scope) *area {
+	key := w.namespace + "/" + w.names
+	if s.areas[key] == nil {
+		s.areas[key] = newArea(s.table, w)
+	}
+	return s.areas[key]
+}
+
+// apply lets a watch change facts, as long as it is one of ours.
+func (s *Source) apply(w *watching, change func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watches[w.scope] != w {
+		return
+	}
+	changed := change()
+	if w.resource == serviceExports && s.needs.mcs && !s.covered() {
+		s.stale = true
+		s.poke()
+	}
+	if changed {
+		s.load()
+		s.changed()
+	}
+}
+
+// covered reports whether the watches are those that the ServiceExports need.
+func (s *Source) covered() bool {
+	wanted := s.needs.scopes(s.table.Exports())
+	return len(wanted) == len(s.watches) && maps.EqualFunc(wanted, s.watches, func(bool, *watching) bool { return true })
+}
+
+// load looks whether all was told at least once; then the facts are the whole truth.
+func (s *Source) load() bool {
+	if s.loaded || s.stale {
+		return false
+	}
+	for _, w := range s.watches {
+		if !w.settled {
+			return false
+		}
+	}
+	s.loaded = true
+	return true
+}
+
+// noted keeps how a request of a watch ended. That we may not have something, or
+// that there is no such thing, is an answer too: the rest counts without it.
+func (s *Source) noted(w *watching, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watches[w.scope] != w {
+		return
+	}
+	w.err = err
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		w.settled = true
+	}
+	away := slices.ContainsFunc(slices.Collect(maps.Values(s.watches)), func(w *watching) bool { return unreachable(w.err) })
+	switch {
+	case away && s.outage.IsZero():
+		s.outage = time.Now()
+		s.log.Warn("kubernetes API is away, what was known last stays in force", "host", s.client.Host, "err", err)
+	case !away && !s.outage.IsZero() && err == nil:
+		s.outage = time.Time{}
+		s.log.Info("kubernetes API answers", "host", s.client.Host)
+	}
+	if s.load() {
+		s.changed()
+	}
+}
+
+// unreachable tells trouble with the server from what it answers us.
+func unreachable(err error) bool {
+	return err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) &&
+		!apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && !apierrors.IsInvalid(err)
+}
+
+// Current gives the facts in force. They are shared: do not change them.
+func (s *Source) Current() facts.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := facts.State{Facts: s.table.Facts(), Loaded: s.loaded, Err: s.trouble(), From: fromAPI, Since: s.outage}
+	if !s.outage.IsZero() {
+		state.From = fromCopy
+	}
+	return state
+}
+
+// trouble puts into words what the watches ended with, one line for each thing
+// that a person can mend.
+func (s *Source) trouble() error {
+	told := map[string]bool{}
+	var errs []error
+	for _, w := range slices.SortedFunc(maps.Values(s.watches), byScope) {
+		if err := w.trouble(s.client.Host); err != nil && !told[err.Error()] {
+			told[err.Error()] = true
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func byScope(a, b *watching) int {
+	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.names, b.names))
+}
+
+// trouble says what is wrong with a watch, and what mends it.
+func (w *watching) trouble(host string) error {
+	untyped, custom := w.resource.untyped()
+	switch {
+	case w.err == nil:
+		return nil
+	case apierrors.IsNotFound(w.err) && custom:
+		return fmt.Errorf("the cluster has no %s of %s: apply the CRDs of the rendered base; until then there are none",
+			w.resource, untyped.GroupVersion())
+	case apierrors.IsForbidden(w.err):
+		return fmt.Errorf("%w: grant get, list and watch as the rendered base does", w.err)
+	case unreachable(w.err):
+		return fmt.Errorf("kubernetes API at %s: %w", host, w.err)
+	}
+	return nil
+}
+
+// mirror holds objects as they came, without managedFields.
+type mirror map[string]*unstructured.Unstructured
+
+// Exports gives the ServiceExports as they are, in the order of their names, and
+// false until all came once. They are shared: do not change them.
+func (s *Source) Exports() ([]*unstructured.Unstructured, bool) { return s.mirrored(serviceExports) }
+
+// Imports gives the ServiceImports as they are, ours and others'; see Exports.
+func (s *Source) Imports() ([]*unstructured.Unstructured, bool) { return s.mirrored(serviceImports) }
+
+func (s *Source) mirrored(r resource) ([]*unstructured.Unstructured, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*unstructured.Unstructured
+	for _, key := range slices.Sorted(maps.Keys(s.raw[r])) {
+		out = append(out, s.raw[r][key])
+	}
+	w := s.watches[scope{resource: r}]
+	return out, w != nil && w.settled && w.err == nil
+}
+
+// over makes a sink that keeps the objects and hands them on.
+func (m mirror) over(next sink) sink { return mirroring{m, next} }
+
+type mirroring struct {
+	mirror
+	next sink
+}
+
+func (m mirroring) put(object any) bool {
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		m.mirror[keyOf(u)] = u
+	}
+	m.next.put(object)
+	return true // who reads the objects themselves wants to know of every change
+}
+
+func (m mirroring) drop(object any) bool {
+	delete(m.mirror, keyOf(object))
+	m.next.drop(object)
+	return true
+}
+
+func (m mirroring) replace(objects []any) bool {
+	clear(m.mirror)
+	for _, object := range objects {
+		if u, ok := object.(*unstructured.Unstructured); ok {
+			m.mirror[keyOf(u)] = u
+		}
+	}
+	m.next.replace(objects)
+	return true
+}
