@@ -194,7 +194,8 @@ func (c *Client) request(s scope, options metav1.ListOptions) *rest.Request {
 	if s.resource == endpointSlices {
 		client = c.discovery
 	}
-	r := client.Get().NamespaceIfScoped(s.namespace, s.namespace != "").Resource(string(s.resource))
+	// Tries are made again by who asks, and a failed one should be told at once.
+	r := client.Get().MaxRetries(0).NamespaceIfScoped(s.namespace, s.namespace != "").Resource(string(s.resource))
 	if options.TimeoutSeconds != nil {
 		r = r.Timeout(time.Duration(*options.TimeoutSeconds) * time.Second)
 	}

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // Pause between two tries of a watch: the first one, and the longest. Every pause
@@ -20,6 +22,8 @@ import (
 const (
 	retryFirst = 500 * time.Millisecond
 	retryMost  = 15 * time.Second
+	// retryForget is how long a watch must have stood for the pauses to begin anew.
+	retryForget = time.Minute
 )
 
 // sink takes the objects of one watch. It says whether facts changed.
@@ -46,14 +50,17 @@ type watching struct {
 // follow runs the watch until ctx ends.
 func (w *watching) follow(ctx context.Context) {
 	discard := logr.Discard()
+	pauses := wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 1, Steps: 10, Cap: retryMost}
 	r := cache.NewReflectorWithOptions(w.requests(), nil, w, cache.ReflectorOptions{
-		Logger: &discard,
-		Name:   string(w.resource),
-		Backoff: &wait.Backoff{
-			Duration: retryFirst, Factor: 2, Jitter: 1, Steps: 10, Cap: retryMost,
-		},
+		Logger: &discard, Name: string(w.resource), Backoff: &pauses,
 	})
-	r.RunWithContext(ctx)
+	// Not the reflector's own loop, which logs every try: how requests end is noted
+	// where they are made.
+	again := pauses.DelayWithReset(clock.RealClock{}, retryForget)
+	_ = again.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		_ = r.ListAndWatchWithContext(ctx)
+		return false, nil
+	})
 }
 
 // requests are the reflector's way to the server; how each one ended is noted.
@@ -67,6 +74,10 @@ func (w *watching) requests() cache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			stream, err := client.watch(ctx, w.scope, options)
+			if err == nil && reflect.TypeOf(stream) == reflect.TypeOf(watch.NewEmptyWatch()) {
+				// What client-go makes of a connection that was closed without an answer.
+				err = errors.New("the server closed the connection")
+			}
 			w.note(ctx, err)
 			if err != nil && options.SendInitialEvents != nil {
 				// On some errors a reflector that begins waits without looking at its

@@ -1,0 +1,262 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/kube/kubetest"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// rig is a source over a server.
+type rig struct {
+	*Source
+	server  *kubetest.Server
+	changes chan struct{}
+}
+
+func start(t *testing.T, server *kubetest.Server, before *project.Facts) *rig {
+	t.Helper()
+	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{server: server, changes: make(chan struct{}, 1)}
+	r.Source = NewSource(client, "g1", "gateway", before, slog.New(slog.DiscardHandler), func() {
+		select {
+		case r.changes <- struct{}{}:
+		default:
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		r.Run(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return r
+}
+
+// await waits until the state is as it should be.
+func (r *rig) await(t *testing.T, what string, good func(facts.State) bool) facts.State {
+	t.Helper()
+	deadline := time.After(60 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		state := r.Current()
+		if good(state) {
+			return state
+		}
+		select {
+		case <-r.changes:
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited for %s, have loaded %t, from %s, err %v\n%+v\nasked:\n%s", what, state.Loaded, state.From, state.Err, state.Facts,
+				strings.Join(r.server.Asked(), "\n"))
+		}
+	}
+}
+
+// testFabric has a gateway on node "gateway", and exports sample/web of g1.
+func testFabric(change func(*fabric.Fabric)) *fabric.Fabric {
+	f := &fabric.Fabric{
+		Clusters: []fabric.Cluster{{Name: "g1", Gateways: []fabric.Gateway{{Name: "a", Node: "gateway"}}}},
+		Exports:  []fabric.Export{{Namespace: "sample", Name: "web", Clusters: []fabric.ExportCluster{{Name: "g1"}}}},
+	}
+	if change != nil {
+		change(f)
+	}
+	return f
+}
+
+func node(name, address string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nstatus: {addresses: [{type: InternalIP, address: %s}]}", name, address)
+}
+
+func service(namespace, name string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: %s}\nspec: {clusterIP: 10.77.0.1, ports: [{name: http, port: 80}]}", name, namespace)
+}
+
+func slice(namespace, name, suffix string, addresses ...string) string {
+	text := fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %s-%s, namespace: %s, labels: {kubernetes.io/service-name: %s}}\n"+
+		"addressType: IPv4\nports: [{name: http, port: 8080}]\nendpoints:\n", name, suffix, namespace, name)
+	for _, a := range addresses {
+		text += fmt.Sprintf("- {addresses: [%s], conditions: {ready: true}}\n", a)
+	}
+	return text
+}
+
+func pod(namespace, name, address, labels string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: %s, labels: {%s}}\nspec: {nodeName: n1}\nstatus: {phase: Running, podIP: %s}", name, namespace, labels, address)
+}
+
+func export(namespace, name string) string {
+	return fmt.Sprintf("apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: {name: %s, namespace: %s, uid: u-%s}", name, namespace, name)
+}
+
+// endpoints gives the addresses of a service in the facts; nil = it is not there.
+func endpoints(f project.Facts, namespace, name string) []string {
+	for _, s := range f.Services {
+		if s.Namespace == namespace && s.Name == name {
+			out := []string{}
+			for _, e := range s.Endpoints {
+				out = append(out, e.Addrs[0].String())
+			}
+			return out
+		}
+	}
+	return nil
+}
+
+func serves(namespace, name string, want ...string) func(facts.State) bool {
+	return func(s facts.State) bool {
+		have := endpoints(s.Facts, namespace, name)
+		return s.Loaded && have != nil && strings.Join(have, " ") == strings.Join(want, " ")
+	}
+}
+
+func TestSourceFollows(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), node("worker", "203.0.113.2"),
+		service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"), service("sample", "other"), service("elsewhere", "web"),
+		slice("sample", "other", "a", "10.7.9.9"), pod("sample", "p", "10.7.0.1", "app: web"))
+	r := start(t, server, nil)
+	r.Follow(testFabric(nil))
+	s := r.await(t, "the first facts", serves("sample", "web", "10.7.0.1"))
+	if len(s.Facts.Nodes) != 2 || len(s.Facts.Services) != 1 || len(s.Facts.Pods) != 0 || s.From != fromAPI || s.Err != nil {
+		t.Errorf("have %+v", s)
+	}
+	server.Put(t, slice("sample", "web", "b", "10.7.0.2"))
+	r.await(t, "a second slice", serves("sample", "web", "10.7.0.1", "10.7.0.2"))
+	server.Put(t, slice("sample", "web", "a", "10.7.0.3"))
+	r.await(t, "a slice that changed", serves("sample", "web", "10.7.0.2", "10.7.0.3"))
+	server.Delete("endpointslices", "sample/web-b")
+	r.await(t, "a slice that went", serves("sample", "web", "10.7.0.3"))
+	server.Delete("nodes", "worker")
+	r.await(t, "a node that went", func(s facts.State) bool { return len(s.Facts.Nodes) == 1 })
+	server.Delete("services", "sample/web")
+	r.await(t, "a service that went", func(s facts.State) bool { return endpoints(s.Facts, "sample", "web") == nil })
+}
+
+// TestSourceFollowsTheFabric starts and ends watches as the fabric changes.
+func TestSourceFollowsTheFabric(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"),
+		service("other", "db"), slice("other", "db", "a", "10.7.0.5"),
+		pod("sample", "p", "10.7.0.1", "app: web"), pod("sample", "q", "10.7.0.2", "app: none"))
+	r := start(t, server, nil)
+	r.Follow(testFabric(nil))
+	r.await(t, "the first facts", serves("sample", "web", "10.7.0.1"))
+	r.Follow(testFabric(func(f *fabric.Fabric) {
+		f.Exports = []fabric.Export{{Namespace: "other", Name: "db", Clusters: []fabric.ExportCluster{{Name: "g1"}}}}
+		f.Clusters[0].EgressRules = []fabric.EgressRule{{Name: "w", Namespace: "sample", MatchLabels: map[string]string{"app": "web"}}}
+	}))
+	r.await(t, "another export and a pod", func(s facts.State) bool {
+		return endpoints(s.Facts, "sample", "web") == nil && endpoints(s.Facts, "other", "db") != nil && len(s.Facts.Pods) == 1
+	})
+	server.Put(t, pod("sample", "q", "10.7.0.2", "app: web"))
+	r.await(t, "a pod with a new label", func(s facts.State) bool { return len(s.Facts.Pods) == 2 })
+	server.Put(t, pod("sample", "p", "10.7.0.1", "app: none"))
+	r.await(t, "a pod without the label", func(s facts.State) bool { return len(s.Facts.Pods) == 1 && s.Facts.Pods[0].Name == "q" })
+	r.Follow(testFabric(func(f *fabric.Fabric) { f.Exports = nil }))
+	r.await(t, "no exports and no pods", func(s facts.State) bool { return len(s.Facts.Services) == 0 && len(s.Facts.Pods) == 0 })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.watches) != 4 || len(r.areas) != 0 { // nodes, namespaces, ServiceExports and ServiceImports
+		t.Errorf("%d watches and %d areas are left", len(r.watches), len(r.areas))
+	}
+}
+
+// TestSourceFollowsExports takes Services of ServiceExports as they are made.
+func TestSourceFollowsExports(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}",
+		service("team-a", "api"), slice("team-a", "api", "a", "10.7.0.7"))
+	r := start(t, server, nil)
+	r.Follow(testFabric(func(f *fabric.Fabric) {
+		f.Exports, f.DynamicExports = nil, &fabric.DynamicExports{Namespaces: []string{"team-*"}}
+	}))
+	r.await(t, "the first facts", func(s facts.State) bool { return s.Loaded && len(s.Facts.Namespaces) == 1 })
+	server.Put(t, export("team-a", "api"), export("team-a", "none"))
+	s := r.await(t, "exports", func(s facts.State) bool { return len(s.Facts.Exports) == 2 })
+	if s.Facts.Exports[0].Service == nil || s.Facts.Exports[1].Service != nil || endpoints(s.Facts, "team-a", "api") == nil {
+		t.Errorf("have %+v and %+v", s.Facts.Exports, s.Facts.Services)
+	}
+	if list, ok := r.Exports(); !ok || len(list) != 2 || list[0].GetName() != "api" {
+		t.Errorf("objects: %v, %t", list, ok)
+	}
+	server.Delete("serviceexports", "team-a/api")
+	r.await(t, "an export that went", func(s facts.State) bool {
+		return len(s.Facts.Exports) == 1 && endpoints(s.Facts, "team-a", "api") == nil
+	})
+}
+
+func TestSourceOutlivesTheServer(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
+	server.Away(true)
+	before := &project.Facts{Nodes: []project.Node{{Name: "old"}}, Services: []project.Service{{Namespace: "sample", Name: "web", Endpoints: []project.Endpoint{}}}}
+	r := start(t, server, before)
+	r.Follow(testFabric(nil))
+	s := r.await(t, "word that the server is away", func(s facts.State) bool { return s.Err != nil })
+	if !s.Loaded || s.From != fromCopy || s.Since.IsZero() || len(s.Facts.Nodes) != 1 || len(s.Facts.Services) != 1 {
+		t.Errorf("while away: %+v", s)
+	}
+	server.Away(false)
+	s = r.await(t, "the server", func(s facts.State) bool {
+		return serves("sample", "web", "10.7.0.1")(s) && s.From == fromAPI && s.Err == nil
+	})
+	if s.Facts.Nodes[0].Name != "gateway" {
+		t.Errorf("have %+v", s.Facts.Nodes)
+	}
+	server.Away(true)
+	s = r.await(t, "word of the second time", func(s facts.State) bool { return s.Err != nil && s.From == fromCopy })
+	if !serves("sample", "web", "10.7.0.1")(s) {
+		t.Errorf("while away again: %+v", s)
+	}
+	server.Put(t, slice("sample", "web", "a", "10.7.0.9"))
+	server.Away(false)
+	r.await(t, "what changed meanwhile", serves("sample", "web", "10.7.0.9"))
+}
+
+func TestSourceTellsWhatItMayNot(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
+	server.Deny("namespaces", true)
+	server.Missing("serviceexports", true)
+	r := start(t, server, nil)
+	r.Follow(testFabric(nil))
+	s := r.await(t, "the rest of the facts", func(s facts.State) bool {
+		return serves("sample", "web", "10.7.0.1")(s) && s.Err != nil && strings.Contains(s.Err.Error(), "serviceexports") && strings.Contains(s.Err.Error(), "forbidden")
+	})
+	for _, want := range []string{
+		`cannot list resource "namespaces": grant get, list and watch as the rendered base does`,
+		"the cluster has no serviceexports of multicluster.x-k8s.io/v1beta1: apply the CRDs of the rendered base; until then there are none",
+	} {
+		if !strings.Contains(s.Err.Error(), want) {
+			t.Errorf("want %q in %q", want, s.Err)
+		}
+	}
+	if s.From != fromAPI {
+		t.Errorf("from %s", s.From)
+	}
+	server.Missing("serviceexports", false)
+	server.Deny("namespaces", false)
+	r.await(t, "no complaint", func(s facts.State) bool { return s.Err == nil })
+}
