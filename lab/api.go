@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"hawser.dev/hawser/lab/netspace"
 	"hawser.dev/hawser/lab/workload"
@@ -105,6 +106,15 @@ func (d *daemon) change(c Change) error {
 	return d.broken
 }
 
+// unknownTo gives the objects that a set does not have.
+func unknownTo(set *workload.Set, objects []workload.Object) []workload.Object {
+	known := map[workload.Key]bool{}
+	for _, o := range set.Objects() {
+		known[o.Key] = true
+	}
+	return slices.DeleteFunc(slices.Clone(objects), func(o workload.Object) bool { return known[o.Key] })
+}
+
 func alter(set *workload.Set, c Change) error {
 	switch {
 	case c.Apply != "":
@@ -112,6 +122,7 @@ func alter(set *workload.Set, c Change) error {
 		if err != nil {
 			return err
 		}
+		workload.Stamp(unknownTo(set, objects), time.Now())
 		return set.Apply(objects)
 	case c.Delete != "":
 		objects, err := workload.Parse(c.File, []byte(c.Delete))

@@ -18,7 +18,7 @@ import (
 // facts gives the files that the agents of one cluster read in place of a
 // Kubernetes API: by name, each a stream of objects.
 func facts(w *world, c clusterPlan, off map[string]bool) (map[string][]byte, error) {
-	var nodes, pods, services, endpointSlices []any
+	var nodes, pods, services, endpointSlices, exports []any
 	for _, n := range w.nodesOf(c.name) {
 		nodes = append(nodes, nodeObject(&n, !off[n.id()]))
 	}
@@ -29,9 +29,13 @@ func facts(w *world, c clusterPlan, off map[string]bool) (map[string][]byte, err
 		services = append(services, serviceObject(svc))
 		endpointSlices = append(endpointSlices, sliceObjects(svc)...)
 	}
+	for _, e := range c.exports {
+		exports = append(exports, e)
+	}
 	files := map[string][]byte{}
 	for name, objects := range map[string][]any{
 		"nodes.yaml": nodes, "pods.yaml": pods, "services.yaml": services, "endpointslices.yaml": endpointSlices,
+		"serviceexports.yaml": exports,
 	} {
 		var out strings.Builder
 		for _, object := range objects {

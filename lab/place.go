@@ -56,6 +56,9 @@ func (w *world) place(c cluster, set *workload.Set, s *state) clusterPlan {
 		}
 		out.services = append(out.services, svc)
 	}
+	for _, o := range set.Exports() {
+		out.exports = append(out.exports, o.Export)
+	}
 	return out
 }
 

@@ -32,6 +32,7 @@ type clusterPlan struct {
 	number   int // names its bridge in the underlay
 	pods     []pod
 	services []service
+	exports  []*workload.ServiceExport
 }
 
 // node is one machine of a cluster.

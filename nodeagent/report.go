@@ -142,11 +142,15 @@ func clustersOf(f *fabric.Fabric) []status.Cluster {
 }
 
 func exportsOf(in project.Input) []status.Export {
-	own := project.LiveState(in)
+	own, clashes := project.LiveState(in), project.Clashes(in)
 	out := make([]status.Export, 0, len(in.Fabric.Exports))
 	for _, e := range in.Fabric.Exports {
 		shown := status.Export{
 			Namespace: e.Namespace, Name: e.Name, Type: e.Type, Policy: e.Balance.Policy, Allow: e.Allow, VIPs: text(e.VIPs),
+			Dynamic: e.Dynamic,
+		}
+		if c, differ := clashes[e.ID()]; differ {
+			shown.Conflict = &status.Conflict{Reason: c.Reason, Message: c.Message}
 		}
 		for _, p := range e.Ports {
 			shown.Ports = append(shown.Ports, fmt.Sprintf("%d/%s", p.Port, p.Protocol))

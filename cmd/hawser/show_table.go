@@ -99,7 +99,7 @@ func agentTable(title string, members []status.Status) table {
 }
 
 func exportTable(title string, members []status.Status) table {
-	t := table{title: title, head: []string{"EXPORT", "TYPE", "IP", "PORTS", "POLICY", "ALLOW", "CLUSTERS"}}
+	t := table{title: title, head: []string{"EXPORT", "TYPE", "IP", "PORTS", "POLICY", "ALLOW", "MADE IN", "CONFLICT", "CLUSTERS"}}
 	for _, e := range speaker(members).Exports {
 		var clusters []string
 		for _, c := range e.Clusters {
@@ -113,8 +113,15 @@ func exportTable(title string, members []status.Status) table {
 		if e.Allow != nil {
 			allow = strings.Join(e.Allow, ",")
 		}
+		made, conflict := "topology", ""
+		if e.Dynamic {
+			made = "clusters"
+		}
+		if e.Conflict != nil {
+			conflict = e.Conflict.Reason
+		}
 		t.rows = append(t.rows, []string{e.Namespace + "/" + e.Name, e.Type, strings.Join(e.VIPs, ","),
-			strings.Join(e.Ports, ","), e.Policy, allow, strings.Join(clusters, " ")})
+			strings.Join(e.Ports, ","), e.Policy, allow, made, conflict, strings.Join(clusters, " ")})
 	}
 	return t
 }

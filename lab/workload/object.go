@@ -13,7 +13,7 @@ import (
 )
 
 // ServiceExport marks a service as offered to the other clusters (MCS API,
-// KEP-1645; multicluster.x-k8s.io/v1alpha1).
+// KEP-1645; multicluster.x-k8s.io/v1alpha1 and v1beta1, which are the same).
 type ServiceExport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -60,6 +60,7 @@ func kinds() []kind {
 		{"apps/v1", "Deployment", false},
 		{"apps/v1", "StatefulSet", false},
 		{"v1", "Service", false},
+		{"multicluster.x-k8s.io/v1beta1", "ServiceExport", false},
 		{"multicluster.x-k8s.io/v1alpha1", "ServiceExport", false},
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Set is what one cluster runs. The zero Set is empty and ready. It is not safe
@@ -49,9 +52,27 @@ func (s *Set) Apply(objects []Object) error {
 		s.objects = map[Key]Object{}
 	}
 	for _, o := range objects {
+		if before, known := s.objects[o.Key]; known && o.meta().CreationTimestamp.IsZero() {
+			o.meta().CreationTimestamp = before.meta().CreationTimestamp
+		}
 		s.objects[o.Key] = o
 	}
 	return nil
+}
+
+// Stamp gives the ServiceExports among the objects that have no time of creation
+// one, as the API does: of several clusters' exports of a name the oldest counts.
+func Stamp(objects []Object, now time.Time) {
+	for _, o := range objects {
+		if o.Export != nil && o.Export.CreationTimestamp.IsZero() {
+			o.Export.CreationTimestamp = metav1.NewTime(now.Truncate(time.Second))
+		}
+	}
+}
+
+// Exports lists the ServiceExports by namespace and name.
+func (s *Set) Exports() []Object {
+	return slices.DeleteFunc(s.Objects(), func(o Object) bool { return o.Export == nil })
 }
 
 // Delete removes objects; a Namespace takes what is in it along.

@@ -92,7 +92,7 @@ func (t *topology) join(parts map[string][]Part, c *fabric.Cluster, offers []Off
 		o := &offers[i]
 		declared := t.declared[o.id()]
 		if o.Offer == nil || o.Offer.Check() != nil ||
-			declared != nil && partOf(declared, c.Name) == nil || declared == nil && !Allowed(t.fabric, o.Namespace) {
+			declared != nil && partOf(declared, c.Name) == nil || declared == nil && !t.fabric.DynamicExports.Matches(o.Namespace) {
 			continue
 		}
 		taken = append(taken, o)

@@ -81,7 +81,7 @@ func (v *Verdict) check(w World) Condition {
 	case v.Declared != nil && partOf(v.Declared, w.Cluster) == nil:
 		return no(reasonNotAllowed, fmt.Sprintf("the topology exports %s from other clusters only: add %s to spec.exports[%s].clusters",
 			id, w.Cluster, id))
-	case v.Declared == nil && !Allowed(w.Fabric, e.Namespace):
+	case v.Declared == nil && !w.Fabric.DynamicExports.Matches(e.Namespace):
 		return no(reasonNotAllowed, fmt.Sprintf("namespace %s matches none of spec.dynamicExports.namespaces of the topology, "+
 			"and spec.exports does not have %s: add it to one of them", e.Namespace, id))
 	case e.Service == nil:

@@ -3,7 +3,6 @@ package mcs
 import (
 	"cmp"
 	"net/netip"
-	"path"
 	"slices"
 
 	"hawser.dev/hawser/schema/fabric"
@@ -34,15 +33,6 @@ type Offered struct {
 func (e *Export) id() string  { return e.Namespace + "/" + e.Name }
 func (o *Offered) id() string { return o.Namespace + "/" + o.Name }
 func (m *Import) id() string  { return m.Namespace + "/" + m.Name }
-
-// Allowed reports whether ServiceExports of a namespace count that the topology
-// does not declare.
-func Allowed(f *fabric.Fabric, namespace string) bool {
-	return f.DynamicExports != nil && slices.ContainsFunc(f.DynamicExports.Namespaces, func(pattern string) bool {
-		matches, err := path.Match(pattern, namespace)
-		return err == nil && matches
-	})
-}
 
 // topology is what the document declares, indexed.
 type topology struct {

@@ -39,6 +39,30 @@ func MCS(in Input) mcs.State {
 	return mcs.Want(worldOf(in), in.Settled, sources)
 }
 
+// Clashes gives the conflicts of this cluster's view, by namespace/name.
+func Clashes(in Input) map[string]mcs.Condition {
+	out := map[string]mcs.Condition{}
+	for _, r := range mcs.Decide(worldOf(in)).Services {
+		if r.Clash.Status == "True" {
+			out[r.ID()] = r.Clash
+		}
+	}
+	return out
+}
+
+// addServiceExports tells of this cluster's ServiceExports that do not count.
+func (v *view) addServiceExports() {
+	for _, verdict := range mcs.Verdicts(worldOf(v.in)) {
+		path := "serviceexports[" + verdict.Export.Namespace + "/" + verdict.Export.Name + "]"
+		switch {
+		case verdict.Offer == nil:
+			v.problem(path, ExportInvalid, verdict.Valid.Message)
+		case verdict.Ready.Status != "True":
+			v.problem(path, ExportNotReady, verdict.Ready.Message)
+		}
+	}
+}
+
 // sources gives where this cluster reaches each part of an export: what the name
 // server says of it.
 func (v *view) sources(e *fabric.Export) []mcs.Source {

@@ -39,6 +39,7 @@ func State(in Input) (desired.State, []Problem) {
 	}
 	v.addEntries()
 	v.addDNS()
+	v.addServiceExports()
 	return v.finish(), v.sorted()
 }
 

@@ -168,6 +168,16 @@ type Export struct {
 	Policy    string          `json:"policy"`
 	Allow     []string        `json:"allow,omitempty"`
 	Clusters  []ExportCluster `json:"clusters"`
+	// Dynamic says that it was made in clusters and not in the topology.
+	Dynamic bool `json:"dynamic,omitempty"`
+	// Conflict says how the clusters' ServiceExports of it differ; nil = they agree.
+	Conflict *Conflict `json:"conflict,omitempty"`
+}
+
+// Conflict is as in the condition of the ServiceExports (KEP-1645).
+type Conflict struct {
+	Reason  string `json:"reason"` // such as PortConflict; several are joined by commas
+	Message string `json:"message"`
 }
 
 // ExportCluster is one cluster's part of an export.
