@@ -109,10 +109,14 @@ func (v *view) addHostPort(m member, p fabric.Port, ip netip.Addr, origin string
 
 // checkHeadless reports a pod that others cannot be told an address of.
 func (v *view) checkHeadless(e *fabric.Export, m member, origin string) {
-	if v.own.Globalnet && len(v.addressesOutside(m)) == 0 {
-		v.problem(origin, HeadlessNoAddr, "pod "+cmp.Or(m.Hostname, m.Pod)+" of "+e.ID()+
-			" has no global address; raise hostnames or name it there")
+	if !v.own.Globalnet || len(v.addressesOutside(m)) > 0 {
+		return
 	}
+	hint := "raise hostnames or name it there"
+	if e.Dynamic {
+		hint = "declare the export in the topology with hostnames, or use mapped egress, which gives every pod one"
+	}
+	v.problem(origin, HeadlessNoAddr, "pod "+cmp.Or(m.Hostname, m.Pod)+" of "+e.ID()+" has no global address; "+hint)
 }
 
 // mappedAddrs gives the global addresses that mapped egress gives to a pod.

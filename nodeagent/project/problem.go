@@ -36,8 +36,8 @@ const (
 	MTUTooLarge      = "mtu-too-large"       // tunnel.mtu does not fit the underlay
 	ServiceMissing   = "service-missing"     // an export whose Service does not exist here
 	PortMissing      = "port-missing"        // an export's port that the Service does not have
-	ExportInvalid    = "export-invalid"     // a ServiceExport that does not count
-	ExportNotReady   = "export-not-ready"   // a ServiceExport without an address
+	ExportInvalid    = "export-invalid"      // a ServiceExport that does not count
+	ExportNotReady   = "export-not-ready"    // a ServiceExport without an address
 	HeadlessNoAddr   = "headless-no-address" // a headless endpoint without a global address
 	EgressNoMatch    = "egress-no-match"     // an egress rule that matches no pod
 	EgressAmbiguous  = "egress-ambiguous"    // a pod that two selectors match
