@@ -244,6 +244,7 @@ func (s *Source) Current() facts.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := facts.State{Facts: s.table.Facts(), Loaded: s.loaded, Err: s.trouble(), From: fromAPI, Since: s.outage}
+	state.Facts.Recorded = true // addresses are given in the API alone
 	if !s.outage.IsZero() {
 		state.From = fromCopy
 	}
