@@ -31,19 +31,27 @@ func (f *clusterFlags) add(cmd *cobra.Command) {
 
 // choose gives the clusters that the flags select out of all.
 func (f *clusterFlags) choose(all []string) ([]*apply.Cluster, error) {
-	names := all
-	if len(f.clusters) > 0 {
-		names = nil
-		for _, name := range f.clusters {
-			if !slices.Contains(all, name) {
-				return nil, fmt.Errorf("--cluster %s: there is no such cluster, only %s", name, strings.Join(all, ", "))
-			}
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
+	names, err := f.names(all)
+	if err != nil {
+		return nil, err
+	}
+	return f.access.Clusters(names, all)
+}
+
+func (f *clusterFlags) names(all []string) ([]string, error) {
+	if len(f.clusters) == 0 {
+		return all, nil
+	}
+	var names []string
+	for _, name := range f.clusters {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("--cluster %s: there is no such cluster, only %s", name, strings.Join(all, ", "))
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	return f.access.Clusters(names)
+	return names, nil
 }
 
 // treeFlags say where the tree to apply comes from.

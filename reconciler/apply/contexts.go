@@ -17,14 +17,15 @@ type Access struct {
 	Contexts    []string // cluster=context; a cluster that is not named has the context of its name
 }
 
-// Clusters gives a client for each cluster named. One without a context is an
-// error before anything is done: a cluster that is left out in silence is worse.
-func (a Access) Clusters(names []string) ([]*Cluster, error) {
+// Clusters gives a client for each cluster named, out of all that there are. One
+// without a context is an error before anything is done: a cluster that is left
+// out in silence is worse.
+func (a Access) Clusters(names, all []string) ([]*Cluster, error) {
 	config, err := a.load()
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := a.mapping(names, config)
+	chosen, err := a.mapping(names, all, config)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func (a Access) load() (*api.Config, error) {
 }
 
 // mapping gives each cluster's context.
-func (a Access) mapping(names []string, config *api.Config) (map[string]string, error) {
+func (a Access) mapping(names, all []string, config *api.Config) (map[string]string, error) {
 	known := strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", ")
 	chosen := map[string]string{}
 	for _, pair := range a.Contexts {
@@ -73,8 +74,8 @@ func (a Access) mapping(names []string, config *api.Config) (map[string]string, 
 		if !ok || cluster == "" || context == "" {
 			return nil, fmt.Errorf("--context %q: it is CLUSTER=CONTEXT, such as g1=admin@g1", pair)
 		}
-		if !slices.Contains(names, cluster) {
-			return nil, fmt.Errorf("--context %s: there is no cluster %s here, only %s", pair, cluster, strings.Join(names, ", "))
+		if !slices.Contains(all, cluster) {
+			return nil, fmt.Errorf("--context %s: there is no cluster %s here, only %s", pair, cluster, strings.Join(all, ", "))
 		}
 		if config.Contexts[context] == nil {
 			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", pair, context, known)

@@ -54,6 +54,7 @@ func Start(t testing.TB, name string, controllers ...string) *Server {
 	s.run(t, bin, "kube-apiserver", "--etcd-servers="+store, "--secure-port="+ports[2], "--bind-address=127.0.0.1",
 		"--cert-dir="+filepath.Join(s.dir, "certs"), "--token-auth-file="+filepath.Join(s.dir, "tokens"),
 		"--service-cluster-ip-range=10.199.0.0/16", "--authorization-mode=RBAC", "--allow-privileged=true", "--profiling=false",
+		"--disable-admission-plugins=ServiceAccount", // it waits for a controller that is not there
 		"--service-account-issuer=https://test", "--service-account-key-file="+key, "--service-account-signing-key-file="+key)
 	s.await(t, "/readyz")
 	if len(controllers) > 0 {
@@ -85,7 +86,7 @@ func (s *Server) Apply(t testing.TB, manifests string, args ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "manifests.yaml")
 	write(t, file, manifests)
-	s.K(t, append([]string{"apply", "-f", file}, args...)...)
+	s.K(t, append([]string{"apply", "--server-side", "-f", file}, args...)...)
 }
 
 func programs(t testing.TB) string {

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/schema"
+)
+
+type statusFlags struct {
+	clusterFlags
+	output string
+}
+
+func newStatusCommand(a *app) *cobra.Command {
+	var f statusFlags
+	cmd := &cobra.Command{
+		Use:   "status [FILE|DIR]",
+		Short: "Show how the clusterset is, from the APIs of its clusters",
+		Long: `Show what the clusters' APIs tell of Hawser: agents, the fabric that they follow,
+links, and every export with what is wrong with it. The clusters are those of the
+topology, of --cluster, or those that --context names.
+
+Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
+2 error.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.status(cmd.Context(), args, f) },
+	}
+	f.add(cmd)
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	return cmd
+}
+
+func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
+	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	names, all, err := a.named(args, f.clusterFlags)
+	if err != nil {
+		return err
+	}
+	clusters, err := f.access.Clusters(names, all)
+	if err != nil {
+		return err
+	}
+	done := a.progress("asking the clusters")
+	states := make([]apply.State, len(clusters))
+	apply.Each(clusters, func(i int, c *apply.Cluster) { states[i] = c.State(ctx) })
+	done()
+	trouble := troubles(states)
+	if f.output == "text" {
+		_, err = a.out.Write([]byte(statusTables(states, trouble)))
+	} else {
+		err = a.encode(f.output, map[string]any{"clusters": states, "trouble": append([]string{}, trouble...)})
+	}
+	if err == nil && len(trouble) > 0 {
+		return answer{}
+	}
+	return err
+}
+
+// named gives the clusters to ask, and all that there are: those of a topology,
+// or those that flags name.
+func (a *app) named(args []string, f clusterFlags) (names, all []string, err error) {
+	t, err := a.readTopology(args)
+	if err != nil && len(args) == 0 && missingFile(reconciler.TopologyFile) {
+		return namedBy(f)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	set, _, list := schema.Load(t.file, t.raw)
+	if list.HasErrors() {
+		return nil, nil, found{list: list, sources: t.files()}
+	}
+	for _, c := range set.Spec.Clusters {
+		all = append(all, c.Name)
+	}
+	names, err = f.names(all)
+	return names, all, err
+}
+
+// namedBy gives the clusters that flags alone name.
+func namedBy(f clusterFlags) (names, all []string, err error) {
+	all = slices.Clone(f.clusters)
+	for _, pair := range f.access.Contexts {
+		name, _, _ := strings.Cut(pair, "=")
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil, errors.New("say which clusters: a topology, --cluster, or --context CLUSTER=CONTEXT")
+	}
+	if names = f.clusters; len(names) == 0 {
+		names = all
+	}
+	return names, all, nil
+}
+
+func missingFile(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// troubles says what a person should look at.
+func troubles(states []apply.State) []string {
+	var out []string
+	digests := map[string][]string{}
+	for _, s := range states {
+		add := func(format string, args ...any) { out = append(out, s.Cluster+": "+fmt.Sprintf(format, args...)) }
+		if s.Error != "" {
+			add("%s", s.Error)
+			continue
+		}
+		if s.Running < s.Pods {
+			add("%d of %d agents run", s.Running, s.Pods)
+		}
+		if len(s.Nodes) == 0 {
+			add("no agent tells anything (there is no HawserNode)")
+		}
+		for _, n := range s.Nodes {
+			if digest := n.Fabric; digest != "" && !slices.Contains(digests[digest], s.Cluster) {
+				digests[digest] = append(digests[digest], s.Cluster)
+			}
+			if n.Ready != "True" {
+				add("node %s is not ready: %s", n.Name, firstOf(n.LastError, n.Why, "it says nothing"))
+			}
+			if n.Up < n.Links {
+				add("node %s: %d of %d links are up", n.Name, n.Up, n.Links)
+			}
+		}
+		for _, e := range s.Exports {
+			for _, c := range e.Conditions {
+				if text := c.Trouble(); text != "" {
+					add("export %s/%s: %s", e.Namespace, e.Name, text)
+				}
+			}
+		}
+	}
+	if len(digests) > 1 {
+		var parts []string
+		for _, digest := range slices.Sorted(maps.Keys(digests)) {
+			parts = append(parts, digest+" in "+strings.Join(digests[digest], ", "))
+		}
+		out = append(out, "different fabrics are in force: "+strings.Join(parts, "; "))
+	}
+	return out
+}
+
+func firstOf(texts ...string) string {
+	i := slices.IndexFunc(texts, func(t string) bool { return t != "" })
+	return texts[i]
+}
+
+func statusTables(states []apply.State, trouble []string) string {
+	clusters := table{title: "Clusters", head: []string{"CLUSTER", "CONTEXT", "AGENTS", "READY", "LINKS", "FABRIC", "EXPORTS", "IMPORTS"}}
+	nodes := table{title: "Nodes", head: []string{"CLUSTER", "NODE", "ROLE", "READY", "LINKS", "FABRIC", "VERSION", "ERROR"}}
+	exports := table{title: "Exports", head: []string{"CLUSTER", "EXPORT", "HERE", "TYPE", "IPS", "FROM", "CONDITIONS"}}
+	for _, s := range states {
+		clusters.rows = append(clusters.rows, clusterRow(s))
+		for _, n := range s.Nodes {
+			nodes.rows = append(nodes.rows, []string{s.Cluster, n.Name, n.Role, n.Ready, links(n.Up, n.Links), n.Fabric, n.Version, n.LastError})
+		}
+		for _, e := range s.Exports {
+			var all []string
+			for _, c := range e.Conditions {
+				all = append(all, c.Type+"="+c.Status)
+			}
+			exports.rows = append(exports.rows, []string{s.Cluster, e.Namespace + "/" + e.Name, yes(e.Exported), e.Type,
+				strings.Join(e.IPs, ","), strings.Join(e.Clusters, ","), strings.Join(all, " ")})
+		}
+	}
+	out := clusters.String() + "\n" + nodes.String() + "\n" + exports.String()
+	if len(trouble) == 0 {
+		return out
+	}
+	return out + "\nTrouble\n  " + strings.Join(trouble, "\n  ") + "\n"
+}
+
+func clusterRow(s apply.State) []string {
+	if s.Error != "" {
+		return []string{s.Cluster, s.Context, "?", "?", "?", "?", "?", "?"}
+	}
+	var up, all int64
+	ready, exported, imported := 0, 0, 0
+	var fabrics []string
+	for _, n := range s.Nodes {
+		up, all = up+n.Up, all+n.Links
+		if n.Ready == "True" {
+			ready++
+		}
+		if n.Fabric != "" && !slices.Contains(fabrics, n.Fabric) {
+			fabrics = append(fabrics, n.Fabric)
+		}
+	}
+	for _, e := range s.Exports {
+		if e.Exported {
+			exported++
+		}
+		if e.Type != "" {
+			imported++
+		}
+	}
+	return []string{s.Cluster, s.Context, links(s.Running, s.Pods), fmt.Sprintf("%d/%d", ready, len(s.Nodes)), links(up, all),
+		strings.Join(fabrics, ","), fmt.Sprint(exported), fmt.Sprint(imported)}
+}
+
+func links(up, all int64) string {
+	if all == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", up, all)
+}

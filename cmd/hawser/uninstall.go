@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/schema"
+)
+
+type uninstallFlags struct {
+	access   apply.Access
+	topology string
+	removal  apply.Removal
+	yes      bool
+	output   string
+}
+
+func newUninstallCommand(a *app) *cobra.Command {
+	var f uninstallFlags
+	cmd := &cobra.Command{
+		Use:   "uninstall CLUSTER...",
+		Short: "Take Hawser out of clusters",
+		Long: `Take Hawser out of clusters, whoever installed it there. The agents are told to
+undo what they did (links, routes, rules, nftables, sysctls, the part in the
+cluster's DNS, imports), and are waited for; then everything of Hawser's is
+deleted, the namespace last, and with it the Secret of the age identity. What is
+somebody else's stays, also the definitions of the Multi-Cluster Services API,
+unless --crds is given and nothing of their kinds is left.
+
+Remove a cluster from the topology first: the others then let go of it. While the
+topology still has it, or Flux or Argo CD still keeps it, --yes is needed. It may
+be interrupted and repeated. Nodes keep /var/lib/hawser.
+
+Exit codes: 0 done (with --dry-run: nothing is there), 1 refused, a cluster failed,
+or there is something to delete, 2 error.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.uninstall(cmd.Context(), args, f) },
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig (default: the context named like the cluster)")
+	flags.StringArrayVar(&f.access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
+	flags.StringVarP(&f.topology, "file", "f", reconciler.TopologyFile, "topology that must not have the clusters any more")
+	flags.BoolVar(&f.yes, "yes", false, "although the topology has the cluster, or something would bring Hawser back")
+	flags.BoolVar(&f.removal.DryRun, "dry-run", false, "change nothing, print what would be deleted")
+	flags.BoolVar(&f.removal.Force, "force", false, "go on without agents that do not answer")
+	flags.BoolVar(&f.removal.CRDs, "crds", false, "delete the definitions of the Multi-Cluster Services API too, if nobody uses them")
+	flags.DurationVar(&f.removal.Timeout, "timeout", 5*time.Minute, "how long to wait for the agents, and for what is deleted to be gone")
+	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	return cmd
+}
+
+func (a *app) uninstall(ctx context.Context, names []string, f uninstallFlags) error {
+	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return errors.New("say which clusters: hawser uninstall CLUSTER")
+	}
+	if err := a.leftTopology(names, f); err != nil && !f.yes && !f.removal.DryRun {
+		return err
+	}
+	clusters, err := f.access.Clusters(names, names)
+	if err != nil {
+		return err
+	}
+	f.removal.Say, f.removal.Foreign = a.say, f.yes || f.removal.DryRun
+	results := make([]apply.Result, len(clusters))
+	apply.Each(clusters, func(i int, c *apply.Cluster) {
+		results[i] = apply.Result{Cluster: c.Name, Context: c.Context}
+		p, err := c.Uninstall(ctx, f.removal)
+		results[i].Plan = p
+		if results[i].Applied = err == nil && !f.removal.DryRun; err != nil {
+			results[i].Error = apply.Reason(err)
+		}
+	})
+	if f.output == "text" {
+		err = apply.Print(a.out, results, f.removal.DryRun)
+	} else {
+		err = a.encode(f.output, map[string]any{"clusters": results})
+	}
+	if err != nil {
+		return err
+	}
+	return applied(results, f.removal.DryRun)
+}
+
+// leftTopology refuses to take out a cluster that the others still count on.
+func (a *app) leftTopology(names []string, f uninstallFlags) error {
+	raw, err := os.ReadFile(f.topology)
+	if errors.Is(err, fs.ErrNotExist) {
+		return answer{fmt.Sprintf("error: there is no %s that shows that the others have let go of the cluster: name it with --file, or say --yes", f.topology)}
+	}
+	if err != nil {
+		return fmt.Errorf("read topology: %w", err)
+	}
+	set, src, list := schema.Load(f.topology, raw)
+	if list.HasErrors() {
+		return found{list: list, sources: map[string][]byte{f.topology: raw}}
+	}
+	if set.Spec.Decommission {
+		return nil
+	}
+	for _, name := range names {
+		if set.Cluster(name) != nil {
+			return answer{fmt.Sprintf("error: %s: cluster %s is still in the topology: remove it there first, so that the others let go of it, or say --yes",
+				src.Pos("clusters["+name+"]"), name)}
+		}
+	}
+	return nil
+}

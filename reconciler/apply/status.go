@@ -1,0 +1,148 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// State is what a cluster's API tells of Hawser.
+type State struct {
+	Cluster    string   `json:"cluster"`
+	Context    string   `json:"context"`
+	Error      string   `json:"error,omitempty"` // why the rest is not known
+	Clusterset string   `json:"clusterset,omitempty"`
+	Applied    string   `json:"applied,omitempty"` // digest of the fabric that hawser apply brought last
+	Nodes      []Node   `json:"nodes"`
+	Pods       int64    `json:"pods"` // agents that should run
+	Running    int64    `json:"running"`
+	Exports    []Export `json:"exports"`
+}
+
+// Export is a ServiceExport of a cluster, or what the cluster imports by that name.
+type Export struct {
+	Namespace  string      `json:"namespace"`
+	Name       string      `json:"name"`
+	Exported   bool        `json:"exported"` // by this cluster
+	Conditions []Condition `json:"conditions,omitempty"`
+	Type       string      `json:"type,omitempty"` // of the ServiceImport
+	IPs        []string    `json:"ips,omitempty"`
+	Clusters   []string    `json:"clusters,omitempty"` // that export it
+}
+
+// Condition is one condition of a ServiceExport.
+type Condition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// State reads what a cluster tells. What cannot be read is an error in it.
+func (c *Cluster) State(ctx context.Context) State {
+	s := State{Cluster: c.Name, Context: c.Context, Nodes: []Node{}, Exports: []Export{}}
+	if err := c.read(ctx, &s); err != nil {
+		s.Error = Reason(err)
+	}
+	return s
+}
+
+func (c *Cluster) read(ctx context.Context, s *State) error {
+	if err := c.Reach(ctx); err != nil {
+		return err
+	}
+	have, err := c.inventory(ctx)
+	if err != nil {
+		return err
+	}
+	s.Clusterset, s.Applied = have.Clusterset, have.Digest
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	s.Nodes = append(s.Nodes, nodes...)
+	sets, err := c.rollouts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, set := range sets {
+		s.Pods, s.Running = s.Pods+set.wanted, s.Running+set.available
+	}
+	return c.readExports(ctx, s)
+}
+
+func (c *Cluster) readExports(ctx context.Context, s *State) error {
+	byID := map[string]*Export{}
+	at := func(o *unstructured.Unstructured) *Export {
+		id := o.GetNamespace() + "/" + o.GetName()
+		if byID[id] == nil {
+			byID[id] = &Export{Namespace: o.GetNamespace(), Name: o.GetName()}
+		}
+		return byID[id]
+	}
+	exports, err := c.list(ctx, mcsKind(kindServiceExport), "", "")
+	if err != nil {
+		return err
+	}
+	for i := range exports {
+		e := at(&exports[i])
+		e.Exported, e.Conditions = true, conditions(&exports[i])
+	}
+	imports, err := c.list(ctx, mcsKind("ServiceImport"), "", "")
+	if err != nil {
+		return err
+	}
+	for i := range imports {
+		readImport(at(&imports[i]), &imports[i])
+	}
+	for _, e := range byID {
+		s.Exports = append(s.Exports, *e)
+	}
+	slices.SortFunc(s.Exports, func(a, b Export) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return nil
+}
+
+func readImport(e *Export, o *unstructured.Unstructured) {
+	// A field that is not what the definition says stays empty.
+	e.Type, _, _ = unstructured.NestedString(o.Object, "spec", "type")
+	e.IPs, _, _ = unstructured.NestedStringSlice(o.Object, "spec", "ips")
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "clusters")
+	for _, item := range list {
+		if m, ok := item.(map[string]any); ok {
+			name, _ := m["cluster"].(string)
+			e.Clusters = append(e.Clusters, name)
+		}
+	}
+}
+
+func conditions(o *unstructured.Unstructured) []Condition {
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	var out []Condition
+	for _, item := range list {
+		m, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		word := func(name string) string { text, _ := m[name].(string); return text }
+		out = append(out, Condition{Type: word("type"), Status: word("status"), Reason: word("reason"), Message: word("message")})
+	}
+	slices.SortFunc(out, func(a, b Condition) int { return strings.Compare(a.Type, b.Type) })
+	return out
+}
+
+// Trouble gives what of a condition a person should look at; empty: nothing.
+func (c Condition) Trouble() string {
+	good := "True"
+	if c.Type == "Conflict" {
+		good = "False"
+	}
+	if c.Status == good {
+		return ""
+	}
+	return strings.TrimSuffix(c.Type+"="+c.Status+" "+c.Reason+": "+c.Message, ": ")
+}

@@ -1,0 +1,164 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ownGroup is the API group of Hawser's own kinds.
+const ownGroup = "hawser.dev"
+
+// Labels by which objects of Hawser's are found, whoever applied them.
+const (
+	rendered   = "app.kubernetes.io/part-of=hawser"
+	byAgents   = "app.kubernetes.io/managed-by=hawser"
+	slicesOurs = "endpointslice.kubernetes.io/managed-by=hawser.dev"
+)
+
+func mcsKind(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: kind}
+}
+
+// finder finds objects of Hawser's.
+type finder func(context.Context, *Cluster) ([]unstructured.Unstructured, error)
+
+// finders are all of them, in the order of deletion.
+func finders(r Removal) []finder {
+	rbac, admission := "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
+	labelled := func(group, version, kind, label string) finder {
+		return func(ctx context.Context, c *Cluster) ([]unstructured.Unstructured, error) {
+			return c.list(ctx, schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, "", label)
+		}
+	}
+	return []finder{
+		labelled("apps", "v1", kindDaemonSet, rendered),
+		r.inventoried,
+		labelled("multicluster.x-k8s.io", "v1beta1", kindServiceExport, rendered),
+		labelled("multicluster.x-k8s.io", "v1beta1", "ServiceImport", byAgents),
+		labelled("discovery.k8s.io", "v1", "EndpointSlice", slicesOurs),
+		labelled("about.k8s.io", "v1beta1", "ClusterProperty", byAgents),
+		labelled(admission, "v1", "ValidatingAdmissionPolicyBinding", rendered),
+		labelled(admission, "v1", "ValidatingAdmissionPolicy", rendered),
+		labelled(rbac, "v1", "RoleBinding", rendered),
+		labelled(rbac, "v1", "Role", rendered),
+		labelled(rbac, "v1", "ClusterRoleBinding", rendered),
+		labelled(rbac, "v1", "ClusterRole", rendered),
+		labelled("apiextensions.k8s.io", "v1", kindCRD, rendered),
+		labelled("", "v1", kindNamespace, rendered),
+	}
+}
+
+// inventoried gives what hawser apply made and still holds.
+func (r Removal) inventoried(ctx context.Context, c *Cluster) ([]unstructured.Unstructured, error) {
+	var out []unstructured.Unstructured
+	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(r.have.Objects), compareIDs)) {
+		o, err := c.get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if o != nil && heldByUs(o) != "" {
+			out = append(out, *o)
+		}
+	}
+	return out, nil
+}
+
+// ofKind counts the objects of a kind that a definition defines.
+func (c *Cluster) ofKind(ctx context.Context, definition *unstructured.Unstructured) (int, error) {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	mapping, err := c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+	if err != nil {
+		return 0, fmt.Errorf("look for objects of %s: %w", definition.GetName(), err)
+	}
+	list, err := c.list(ctx, mapping.GroupVersionKind, "", "")
+	return len(list), err
+}
+
+// addressesAnnotation is what agents write on ServiceExports of others
+// (nodeagent/mcs.AddressesAnnotation).
+const addressesAnnotation = "hawser.dev/addresses"
+
+// cleanAPI takes back what agents wrote on others' objects, should an agent not
+// have done so itself: the addresses and conditions of ServiceExports.
+func (c *Cluster) cleanAPI(ctx context.Context, r *Removal) error {
+	list, err := c.list(ctx, mcsKind(kindServiceExport), "", "")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range list {
+		errs = append(errs, c.cleanExport(ctx, &list[i]))
+	}
+	return errors.Join(append(errs, c.dnsLeft(ctx, r))...)
+}
+
+func (c *Cluster) cleanExport(ctx context.Context, o *unstructured.Unstructured) error {
+	var errs []error
+	if o.GetAnnotations()[addressesAnnotation] != "" {
+		errs = append(errs, c.merge(ctx, o, map[string]any{"metadata": map[string]any{"annotations": map[string]any{addressesAnnotation: nil}}}))
+	}
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	kept := slices.DeleteFunc(slices.Clone(conditions), func(item any) bool {
+		c, _ := item.(map[string]any)
+		return c["type"] == "Valid" || c["type"] == "Ready" || c["type"] == "Conflict"
+	})
+	ours := slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == "hawser" && f.Subresource == "status"
+	})
+	if ours && len(kept) != len(conditions) {
+		errs = append(errs, c.merge(ctx, o, map[string]any{"status": map[string]any{"conditions": kept}}, "status"))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) merge(ctx context.Context, o *unstructured.Unstructured, patch map[string]any, subresources ...string) error {
+	id := IDOf(o)
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	at, err := c.at(id.kind(), id.Namespace)
+	if err == nil {
+		_, err = at.Patch(ctx, id.Name, types.MergePatchType, raw, metav1.PatchOptions{FieldManager: FieldManager}, subresources...)
+	}
+	if err != nil && !kerrors.IsNotFound(err) {
+		return fmt.Errorf("clean %s: %w", id, err)
+	}
+	return nil
+}
+
+// dnsLeft refuses to go on while the cluster's DNS still sends questions to agents
+// that are gone: every pod would wait for answers.
+func (c *Cluster) dnsLeft(ctx context.Context, r *Removal) error {
+	for _, place := range [][2]string{{"coredns", "Corefile"}, {"coredns-custom", "hawser.server"}} {
+		id := ID{Version: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: place[0]}
+		o, err := c.get(ctx, id)
+		if err != nil {
+			return err
+		}
+		if o == nil {
+			continue
+		}
+		text, _, _ := unstructured.NestedString(o.Object, "data", place[1])
+		if place[1] == "Corefile" && !strings.Contains(text, "# hawser: begin") || text == "" {
+			continue
+		}
+		if !r.Force {
+			return fmt.Errorf("%s still has Hawser's part in %s: take out what is between \"# hawser: begin\" and \"# hawser: end\" (coredns-custom: the key), "+
+				"then run this again (--force goes on without)", id, place[1])
+		}
+		r.say(fmt.Sprintf("%s still has Hawser's part in %s", id, place[1]))
+	}
+	return nil
+}
