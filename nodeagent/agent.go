@@ -63,6 +63,7 @@ type Agent struct {
 	slots    project.Memo // of the projections so far
 	exports  effective
 	heard    keptLive
+	passed   bool        // a pass came to its end since the start
 	leaving  atomic.Bool // this node's gateway left the fabric and lingers
 	// shown is what status tells; the engine's goroutine swaps it.
 	shown atomic.Pointer[view]
@@ -228,7 +229,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("dns", a.serveNames)
 	start("tunnels", a.tunnels().Run)
 	start("ipsec", a.secured.Run)
-	start("readiness", a.readyLate)
 	start("links of the run before", func(ctx context.Context) error { settled(ctx, a.look); return nil })
 	start("flows", a.keeper.Run)
 	start("path mtu", a.finder.Run)

@@ -31,7 +31,8 @@ type choice struct {
 	moved   func(m status.Move, path project.Path) // may be nil
 
 	table *health.Table
-	had   map[string]bool // links that were chosen once, as remote cluster and link
+	had   map[string]bool         // links that were chosen once, as remote cluster and link
+	owned map[string]project.Path // the own links of this gateway that take what others hand to it
 
 	mu    sync.Mutex
 	links map[string]chosen // to each neighbour
@@ -80,7 +81,7 @@ func (c *choice) look(f *fabric.Fabric, v sight, live map[string]project.Live, n
 	}
 	w := ways{paths: map[string]project.Path{}, links: map[string]project.Path{}}
 	if v.gateway != "" {
-		w.transit = health.Transit(c.table, c.cluster, v.gateway, v.snapshot)
+		w.transit = c.own(health.Transit(c.table, c.cluster, v.gateway, v.snapshot), v)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,6 +121,18 @@ func (c *choice) follow(remote string, want health.Choice, v sight, now time.Tim
 	c.had[remote+" "+m.To] = true
 	c.tell(m, want.Path)
 	return chosen{Choice: want, since: now}
+}
+
+// own gives this gateway's own links, those that were used last where none lives.
+func (c *choice) own(want map[string]project.Path, v sight) map[string]project.Path {
+	for remote, path := range want {
+		if have, known := c.owned[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
+			have.Down = true
+			want[remote] = have
+		}
+	}
+	c.owned = maps.Clone(want)
+	return want
 }
 
 // settled looks again when links of the run before need no longer be kept: perhaps

@@ -265,3 +265,21 @@ func TestRanks(t *testing.T) {
 		t.Errorf("%d ranks", len(status.Ranks()))
 	}
 }
+
+// TestOwnLinkStays: what others hand to a gateway goes over the link that it had
+// last, when the probes of all go unanswered.
+func TestOwnLinkStays(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	for _, last := range []string{"c", "d"} {
+		for _, g := range []string{"g2/c", "g2/d"} {
+			d.set(g, map[bool]health.Rank{true: health.Good, false: health.Down}[g == "g2/"+last], "")
+		}
+		d.look()
+		d.set("g2/"+last, health.Down, "no answer")
+		d.look()
+		if have, want := d.choice.owned["g2"], (project.Path{Local: "a", Remote: last, Down: true}); have != want {
+			t.Errorf("own link %+v, want %+v", have, want)
+		}
+	}
+}

@@ -152,8 +152,8 @@ func (a *Agent) moved(m status.Move, _ project.Path) {
 	a.metrics.moves.WithLabelValues(m.Cluster, m.Kind).Inc()
 }
 
-// readyTime is how long a gateway may be busy with its first passes before it is
-// used all the same.
+// readyTime is how long after its first pass a gateway may still lack something
+// before it is used all the same.
 const readyTime = 5 * time.Second
 
 // tunnelsStand reports whether an agent before this one left tunnels, over which
@@ -164,13 +164,6 @@ func tunnelsStand() bool {
 	return err == nil && slices.ContainsFunc(links, func(l net.Interface) bool {
 		return desired.IsCable(l.Name)
 	})
-}
-
-// readyLate makes this gateway ready in the end, whatever keeps it from a clean pass.
-func (a *Agent) readyLate(ctx context.Context) error {
-	pause(ctx, readyTime)
-	a.peers.prober.SetReady(true)
-	return nil
 }
 
 // takes reports whether the node has what takes packets that clusters passed on.
@@ -227,9 +220,14 @@ func onePerFamily(addrs []netip.Addr) []netip.Addr {
 // reported takes the outcome of each round.
 func (a *Agent) reported(r converge.Report) {
 	a.metrics.count(r)
-	if r.Clean() {
+	switch {
+	case r.Clean():
 		a.peers.prober.SetReady(true)
 		a.peers.prober.SetTakes(takes(a.last.node))
+	case !r.Interrupted && !a.passed:
+		// A pass may take long on a machine that is busy, so it counts from its end.
+		a.passed = true
+		time.AfterFunc(readyTime, func() { a.peers.prober.SetReady(true) })
 	}
 	token(a.saver.wake)
 	a.cabling.stand(r, a.last.input, a.last.node)

@@ -54,7 +54,8 @@ func Paths(t *Table, cluster string, s Snapshot) map[string]Choice {
 }
 
 // Transit gives, for each neighbour, the link of one gateway of this cluster that
-// takes what others hand to it. A cluster that none of its links reaches is missing.
+// takes what others hand to it: one that is Down when none lives, as the probes of
+// agents that are dead go unanswered, and their tunnels carry on.
 func Transit(t *Table, cluster, gateway string, s Snapshot) map[string]project.Path {
 	paths := map[string]project.Path{}
 	for i := range t.sides {
@@ -66,8 +67,8 @@ func Transit(t *Table, cluster, gateway string, s Snapshot) map[string]project.P
 			}
 		}
 		v := view{snapshot: &s, cluster: cluster, remote: remote}
-		if c := v.choose(own); len(own) > 0 && !c.Down {
-			paths[remote] = c.Path
+		if len(own) > 0 {
+			paths[remote] = v.choose(own).Path
 		}
 	}
 	return paths

@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/project"
@@ -54,6 +55,7 @@ func TestPathsAndTransit(t *testing.T) {
 		{Name: "c"},
 	}}, nil)
 	order := table.Order("a", "b")
+	ofA1 := order[slices.IndexFunc(order, func(p project.Path) bool { return p.Local == "a1" })]
 	self := Peer{"a", "a1"}
 	tests := []struct {
 		name    string
@@ -69,7 +71,7 @@ func TestPathsAndTransit(t *testing.T) {
 			project.Path{Local: "a1", Remote: "b1"}},
 		{"none", map[Peer]Rank{{"b", "b1"}: Down},
 			Choice{Path: project.Path{Local: order[0].Local, Remote: order[0].Remote, Down: true}, Why: "nothing lives"},
-			project.Path{}},
+			project.Path{Local: "a1", Remote: ofA1.Remote, Down: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -255,7 +255,7 @@ func TestNothingLives(t *testing.T) {
 	if c := m.agreed("a", "b"); c.Path != first || c.Rank != Down || c.Why != "nothing lives" {
 		t.Errorf("got %+v", c)
 	}
-	if have := Transit(m.table, "a", "a-gw0", m.node("a", "a-gw0").Snapshot()); len(have) != 0 {
+	if have := Transit(m.table, "a", "a-gw0", m.node("a", "a-gw0").Snapshot()); have["b"].Local != "a-gw0" || !have["b"].Down {
 		t.Errorf("transit is %v", have)
 	}
 	heal()

@@ -65,12 +65,7 @@ func (k *Links) createIPsec(ctx context.Context, want desired.Link) error {
 	if err := k.ns.route.LinkSetGroup(l, linkGroup); err != nil {
 		return fmt.Errorf("set group of %s: %w", want.Name, err)
 	}
-	// What charon makes, 500 packets, is a fraction of a second: too little for a
-	// moment in which it does not run.
-	if err := k.ns.route.LinkSetTxQLen(l, ipsecQueue); err != nil {
-		return fmt.Errorf("set queue of %s: %w", want.Name, err)
-	}
-	return nil
+	return k.widen(want.Name, ipsecQueue)
 }
 
 // ipsecQueue is how many packets wait for a charon that encrypts itself.

@@ -178,6 +178,24 @@ func (k *Links) createWireguard(ctx context.Context, want desired.Link) error {
 	if err := k.ns.inside(func() error { return k.userspace.Start(ctx, want.Name) }); err != nil {
 		return fmt.Errorf("start userspace wireguard %s: %w", want.Name, err)
 	}
+	return k.widen(want.Name, wireguardQueue)
+}
+
+// wireguardQueue is how many packets wait for a process of WireGuard. It is less
+// than ipsecQueue, as it reads many at a time, and what waits makes others wait.
+const wireguardQueue = 2000
+
+// widen sets how many packets a TUN device holds for its process. What it has by
+// itself, 500, is a fraction of a second: too little for a moment in which the
+// process does not run.
+func (k *Links) widen(name string, packets int) error {
+	l, err := k.ns.route.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find tun device %s: %w", name, err)
+	}
+	if err := k.ns.route.LinkSetTxQLen(l, packets); err != nil {
+		return fmt.Errorf("set queue of %s: %w", name, err)
+	}
 	return nil
 }
 

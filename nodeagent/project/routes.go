@@ -82,8 +82,8 @@ func (v *view) routeRemote(r *remote) {
 	}
 }
 
-// routeTransit routes what other nodes hand to this gateway over its own link.
-// Without one it ends here. Handing it on to another gateway would go in circles
+// routeTransit routes what other nodes hand to this gateway over its own link,
+// be it alive or not. Without one it ends here. Handing it on to another gateway would go in circles
 // when that one has none either, and conntrack would remember the flow without
 // its egress translation: once the link is back, that entry and the flow as the
 // far side knows it exclude each other, and the kernel changes ports.

@@ -36,6 +36,7 @@ func Listen(name string, ports []int) (*Server, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("serve: %w", err), s.Close())
 		}
+		widen(packets)
 		s.Packets = append(s.Packets, packets)
 		config := net.ListenConfig{KeepAlive: -1} // an idle connection sends nothing at all
 		streams, err := config.Listen(context.Background(), "tcp", address)
