@@ -19,12 +19,14 @@ const drainedFile = "drained"
 // as left: for packets under way, and for nodes that learn of it last.
 const drainRest = time.Second
 
-// drain is the wish of a person that this gateway be left. It survives restarts.
+// drain is the wish that this gateway be left. That of a person survives restarts;
+// that of whoever restarts the agent ends with it.
 type drain struct {
 	path string
 
 	mu      sync.Mutex
 	drained bool
+	passing bool      // until the agent ends
 	used    time.Time // when somebody was seen to use it last
 }
 
@@ -42,6 +44,9 @@ func newDrain(path string) (*drain, error) {
 func (d *drain) set(drained bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !drained {
+		d.passing = false
+	}
 	if drained == d.drained {
 		return nil
 	}
@@ -56,10 +61,19 @@ func (d *drain) set(drained bool) error {
 	return nil
 }
 
+// pass drains until the agent ends, or until set takes it back.
+func (d *drain) pass() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.passing {
+		d.passing, d.used = true, time.Now()
+	}
+}
+
 func (d *drain) is() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.drained
+	return d.drained || d.passing
 }
 
 // left reports whether a gateway that is not used now was not for long enough.
@@ -80,6 +94,13 @@ func (a *Agent) setDrained(drained bool) error {
 	a.log.Info(map[bool]string{true: "drained", false: "undrained"}[drained])
 	a.announce()
 	return nil
+}
+
+// passDrained drains this gateway until the agent ends.
+func (a *Agent) passDrained() {
+	a.drain.pass()
+	a.log.Info("drained until the agent ends")
+	a.announce()
 }
 
 // announce tells the prober whether this gateway is to be left, and looks anew.

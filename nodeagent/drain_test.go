@@ -34,6 +34,30 @@ func TestDrainSurvivesRestarts(t *testing.T) {
 	}
 }
 
+func TestDrainUntilTheAgentEnds(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), drainedFile)
+	d, err := newDrain(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.pass()
+	again, err := newDrain(path)
+	if err != nil || !d.is() || again.is() {
+		t.Errorf("drained %t, after a restart %t (%v)", d.is(), again.is(), err)
+	}
+	if err := d.set(false); err != nil || d.is() {
+		t.Errorf("taken back: drained %t (%v)", d.is(), err)
+	}
+	d.pass()
+	if err := d.set(true); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = newDrain(path); err != nil || !again.is() {
+		t.Errorf("a person's drain does not survive: %v", err)
+	}
+}
+
 func TestDrainIsOverAfterARest(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100, 0)

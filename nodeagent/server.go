@@ -97,6 +97,10 @@ func (a *Agent) control() http.Handler {
 	}
 	mux.HandleFunc("POST /drain", set(true))
 	mux.HandleFunc("POST /undrain", set(false))
+	mux.HandleFunc("POST /drain/until-restart", func(w http.ResponseWriter, _ *http.Request) {
+		a.passDrained()
+		a.send(w, a.drainState(time.Now()))
+	})
 	mux.HandleFunc("GET /sight", func(w http.ResponseWriter, _ *http.Request) { a.send(w, a.sight()) })
 	return mux
 }

@@ -22,13 +22,15 @@ const drainPoll = 100 * time.Millisecond
 func drainCommand() *cobra.Command {
 	var socket string
 	var wait time.Duration
+	var untilRestart bool
 	cmd := &cobra.Command{
 		Use:   "drain",
 		Short: "Have traffic leave this gateway, for work on its node",
 		Long: `Tells all clusters to leave this gateway, and waits until none uses it. Nothing is
 lost: links over other gateways carry the traffic before this one is let go. The
-mark survives restarts of agent and node, until hawser-agent undrain. Where there
-is no other gateway, this one stays in use.
+mark survives restarts of agent and node, until hawser-agent undrain; with
+--until-restart it ends with the agent that runs now, as is right when that one is
+about to be replaced. Where there is no other gateway, this one stays in use.
 
 Exit code 0: nobody uses it any more (or the node is no gateway), 1: still used
 after --wait, and drained all the same, 2: error.`,
@@ -42,13 +44,18 @@ after --wait, and drained all the same, 2: error.`,
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "this node is no gateway: there is nothing to drain")
 				return err
 			}
-			if _, err := askDrain(cmd.Context(), socket, http.MethodPost, "/drain"); err != nil {
+			path := "/drain"
+			if untilRestart {
+				path = "/drain/until-restart"
+			}
+			if _, err := askDrain(cmd.Context(), socket, http.MethodPost, path); err != nil {
 				return err
 			}
 			return awaitDrain(cmd, socket, wait)
 		},
 	}
 	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
+	cmd.Flags().BoolVar(&untilRestart, "until-restart", false, "drain until the agent ends, not until undrain")
 	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "how long to wait until nobody uses the gateway; 0 = not at all")
 	return cmd
 }
