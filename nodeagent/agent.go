@@ -21,6 +21,7 @@ import (
 	"hawser.dev/hawser/nodeagent/flows"
 	"hawser.dev/hawser/nodeagent/ipsec"
 	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/pathmtu"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/tunnel"
@@ -43,6 +44,7 @@ type Agent struct {
 	metrics   *metrics
 	inputs    *inputs
 	peers     *peers
+	reporter  *kube.Reporter // nil without a Kubernetes API
 
 	choice *choice
 	drain  *drain
@@ -111,6 +113,9 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}
 	if a.inputs, err = newInputs(config, log, a.look); err != nil {
 		return nil, errors.Join(err, namespace.Close())
+	}
+	if a.inputs.client != nil {
+		a.reporter = kube.NewReporter(a.inputs.client, config.Node, log, a.nodeStatus)
 	}
 	a.peers = newPeers(config, log, peersHooks{look: a.look, urgent: func() { token(a.urgent); token(a.endpoints.wake) }})
 	a.endpoints.look, a.endpoints.resolve = a.look, a.inputs.resolver.again
@@ -223,6 +228,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	start("status", server.run)
 	start("inputs", a.inputs.run)
+	start("HawserNode", a.tellCluster)
 	start("peers", a.peers.run)
 	start("kernel events", func(ctx context.Context) error { return kernel.Monitor(ctx, a.trigger) })
 	start("nftables events", func(ctx context.Context) error { return kernel.NFTMonitor(ctx, kernel.NFTOptions{}, a.trigger) })

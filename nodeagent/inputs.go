@@ -43,6 +43,7 @@ type inputs struct {
 
 	folder *facts.Folder // one of the two is nil
 	api    *kube.Source
+	client *kube.Client // of api
 
 	mu       sync.Mutex
 	fabric   document[compiled]
@@ -84,6 +85,7 @@ func (in *inputs) openFacts() error {
 	if err != nil {
 		return err
 	}
+	in.client = client
 	in.api = kube.NewSource(client, in.config.Cluster, in.config.Node, in.copy.load(), in.log, func() {
 		token(in.unsaved)
 		in.changed()

@@ -25,17 +25,29 @@ type view struct {
 
 // status puts together what the agent tells of itself, as of now.
 func (a *Agent) status() status.Status {
+	s := a.brief()
+	if v := a.shown.Load(); v.node != nil {
+		s.Clusters, s.Exports = clustersOf(v.input.Fabric), exportsOf(v.input)
+	}
+	return s
+}
+
+// brief is the status without what the fabric holds, which is long.
+func (a *Agent) brief() status.Status {
 	v := a.shown.Load()
 	s := status.Status{
 		Cluster: a.config.Cluster, Node: a.config.Node, Version: a.config.Version,
 		Inputs: append(a.inputs.states(), a.peers.state()...),
+	}
+	if a.reporter != nil && a.reporter.Err() != nil {
+		s.Inputs = append(s.Inputs, status.InputState{Name: "HawserNode", Error: a.reporter.Err().Error()})
 	}
 	if v.node == nil {
 		return s
 	}
 	f := v.input.Fabric
 	s.Digest, s.Clusterset = v.input.Digest, f.Name
-	s.Ready = v.report.Clean() && (a.named.Load() || len(a.dnsAddrs()) == 0)
+	s.Ready = v.report.Clean() && (a.named.Load() || f.Decommission || len(a.dnsAddrs()) == 0)
 	s.LastPass = status.Pass{
 		At: v.report.At, Took: v.report.Took.String(), Changed: len(v.report.Changed), Drift: a.metrics.driftSoFar(),
 		Blocked: texts(v.report.Blocked), Failed: append(texts(v.report.Failed), texts(v.report.Fights)...),
@@ -46,8 +58,6 @@ func (a *Agent) status() status.Status {
 	sight := a.sightOf(f, a.peers.snapshot().Leave(v.leaving))
 	s.Paths, s.Moves = a.choice.state(sight)
 	s.Drained = a.drain.is()
-	s.Clusters = clustersOf(f)
-	s.Exports = exportsOf(v.input)
 	if own := f.Cluster(a.config.Cluster); own != nil {
 		if gateway := own.GatewayOn(a.config.Node); gateway != nil {
 			s.Gateway = gateway.Name

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -50,6 +51,7 @@ type watching struct {
 // follow runs the watch until ctx ends.
 func (w *watching) follow(ctx context.Context) {
 	discard := logr.Discard()
+	ctx = klog.NewContext(ctx, discard)
 	pauses := wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 1, Steps: 10, Cap: retryMost}
 	r := cache.NewReflectorWithOptions(w.requests(), nil, w, cache.ReflectorOptions{
 		Logger: &discard, Name: string(w.resource), Backoff: &pauses,

@@ -125,6 +125,10 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a address) {
 		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
+	if a.sub != "" && s.objects[a.resource][a.key()] == nil {
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, a.key()+" not found")
+		return
+	}
 	s.writes = append(s.writes, Write{Method: r.Method, Path: r.URL.Path, Object: sent.DeepCopy()})
 	sent.SetNamespace(a.namespace)
 	if a.name == "" {

@@ -1,0 +1,93 @@
+package nodeagent
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// tellCluster keeps this node's HawserNode, where there is a Kubernetes API.
+func (a *Agent) tellCluster(ctx context.Context) error {
+	if a.reporter != nil {
+		a.reporter.Run(ctx)
+	}
+	return nil
+}
+
+// nodeStatus is what this node's HawserNode says.
+func (a *Agent) nodeStatus() kube.NodeStatus {
+	s := a.brief()
+	out := kube.NodeStatus{
+		Cluster: s.Cluster, Role: kube.Worker, Version: s.Version, Fabric: s.Digest,
+		LastError:  lastError(s),
+		Conditions: []metav1.Condition{readyCondition(s), currentCondition(s)},
+	}
+	if s.Gateway == "" {
+		return out
+	}
+	out.Role, out.Up = kube.Gateway, map[string]bool{}
+	out.Links = &kube.LinkCount{Total: len(s.Connections)}
+	for _, c := range s.Connections {
+		up := c.Status == status.Connected
+		out.Up[s.Cluster+"/"+c.Gateway+"-"+c.RemoteCluster+"/"+c.RemoteGateway] = up
+		if up {
+			out.Links.Up++
+		}
+	}
+	drained := condition(kube.ConditionDrained, s.Drained, "Drained", "InUse")
+	if s.Drained {
+		drained.Message = "other gateways are used as long as there are any"
+	}
+	out.Conditions = append(out.Conditions, drained)
+	return out
+}
+
+func condition(kind string, is bool, yes, no string) metav1.Condition {
+	if is {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: yes}
+	}
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: no}
+}
+
+func readyCondition(s status.Status) metav1.Condition {
+	c := condition(kube.ConditionReady, s.Ready, "Converged", "Converging")
+	switch {
+	case s.Ready:
+	case s.Digest == "":
+		c.Reason, c.Message = "NoInputs", inputTrouble(s)
+	case len(s.LastPass.Failed) > 0:
+		c.Reason, c.Message = "Failed", strings.Join(s.LastPass.Failed, "; ")
+	case len(s.LastPass.Blocked) > 0:
+		c.Reason, c.Message = "Waiting", strings.Join(s.LastPass.Blocked, "; ")
+	}
+	return c
+}
+
+func currentCondition(s status.Status) metav1.Condition {
+	trouble := inputTrouble(s)
+	c := condition(kube.ConditionCurrent, trouble == "", "InputsRead", "LastGoodCopy")
+	c.Message = trouble
+	return c
+}
+
+// lastError is what a person should look at first; empty = nothing.
+func lastError(s status.Status) string {
+	return cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputTrouble(s))
+}
+
+// inputTrouble names the inputs that are not read. That other clusters' feeds are
+// away is told of the links.
+func inputTrouble(s status.Status) string {
+	var texts []string
+	for _, i := range s.Inputs {
+		if i.Error != "" && (i.Name == "fabric" || i.Name == "keys" || i.Name == "facts" || i.Name == "state folder") {
+			texts = append(texts, i.Name+": "+strings.ReplaceAll(i.Error, "\n", "; "))
+		}
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,248 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// HawserNodes is the resource in which each agent tells of its node; the object
+// has the node's name.
+var HawserNodes = schema.GroupVersionResource{Group: "hawser.dev", Version: "v1alpha1", Resource: "hawsernodes"}
+
+// FieldManager is what Hawser's agents write objects as.
+const FieldManager = "hawser"
+
+// NodeStatus is the status of a HawserNode.
+type NodeStatus struct {
+	Cluster    string             `json:"cluster"`
+	Role       string             `json:"role"` // gateway | worker
+	Version    string             `json:"version,omitempty"`
+	Fabric     string             `json:"fabric,omitempty"` // digest of the one in force
+	Links      *LinkCount         `json:"links,omitempty"`  // of a gateway
+	LastError  string             `json:"lastError,omitempty"`
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Up are the links by name, and whether each is up. Changes become events.
+	Up map[string]bool `json:"-"`
+}
+
+// LinkCount counts the links to gateways of other clusters.
+type LinkCount struct {
+	Up    int `json:"up"`
+	Total int `json:"total"`
+}
+
+// Roles of a node.
+const (
+	Gateway = "gateway"
+	Worker  = "worker"
+)
+
+// Times of a reporter.
+const (
+	reportEvery   = 3 * time.Second // between two looks, and so between two writes
+	reportRetry   = time.Minute     // the longest pause after trouble
+	reportTimeout = 10 * time.Second
+	reportAgain   = 10 * time.Minute // an object that somebody took away comes back
+	maxErrorText  = 500              // bytes of lastError
+)
+
+// Reporter keeps the HawserNode of this node as the agent says. It is no part of
+// what the agent does: when the server is away it tries again, and nothing waits.
+type Reporter struct {
+	client  *Client
+	node    string
+	log     *slog.Logger
+	say     func() NodeStatus
+	every   time.Duration
+	tell    *events
+	written *NodeStatus
+	at      time.Time // of written
+	uid     types.UID // of the node
+
+	mu  sync.Mutex
+	err error // of the last write
+}
+
+// NewReporter makes a reporter; say gives what is to be told, and must be cheap.
+func NewReporter(client *Client, node string, log *slog.Logger, say func() NodeStatus) *Reporter {
+	return &Reporter{client: client, node: node, log: log, say: say, every: reportEvery, tell: newEvents(client, node)}
+}
+
+// Run reports until ctx ends.
+func (r *Reporter) Run(ctx context.Context) {
+	next := r.every
+	for slept(ctx, next) {
+		err := r.once(ctx)
+		r.note(ctx, err)
+		next = r.every
+		if err != nil {
+			next = min(2*next, reportRetry)
+		}
+	}
+}
+
+// slept waits, and reports false when ctx ends first.
+func slept(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// note keeps how a write ended, and logs when that changes.
+func (r *Reporter) note(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.mu.Lock()
+	was := r.err
+	r.err = err
+	r.mu.Unlock()
+	switch {
+	case err != nil && was == nil:
+		r.log.Warn("HawserNode not written", "node", r.node, "err", err)
+	case err == nil && was != nil:
+		r.log.Info("HawserNode written", "node", r.node)
+	}
+}
+
+// Err says why the object is not as it should be; nil = it is.
+func (r *Reporter) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// once writes what is new.
+func (r *Reporter) once(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	want := r.say()
+	want.LastError = clip(want.LastError, maxErrorText)
+	if r.written == nil {
+		if err := r.begin(ctx); err != nil {
+			return err
+		}
+	}
+	now := time.Now()
+	want.Conditions = since(r.written.Conditions, want.Conditions, now)
+	if reflect.DeepEqual(*r.written, want) && now.Sub(r.at) < reportAgain {
+		return nil
+	}
+	err := r.apply(ctx, want, "status")
+	if apierrors.IsNotFound(err) {
+		if err = r.apply(ctx, NodeStatus{}, ""); err == nil {
+			err = r.apply(ctx, want, "status")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	before := *r.written
+	r.written, r.at = &want, now
+	return r.tell.of(ctx, before, want)
+}
+
+// begin reads what an agent before this one wrote, so that conditions keep the
+// time of their change.
+func (r *Reporter) begin(ctx context.Context) error {
+	object, err := r.client.Dynamic.Resource(HawserNodes).Get(ctx, r.node, metav1.GetOptions{})
+	var before NodeStatus
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("read HawserNode %s: %w", r.node, err)
+	default:
+		if status, found, _ := unstructured.NestedMap(object.Object, "status"); found {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &before); err != nil {
+				before = NodeStatus{}
+			}
+		}
+	}
+	nodeResource := schema.GroupVersionResource{Version: "v1", Resource: string(nodes)}
+	node, err := r.client.Dynamic.Resource(nodeResource).Get(ctx, r.node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("read node %s: %w", r.node, err)
+	default:
+		r.uid = node.GetUID()
+	}
+	r.written = &before
+	return nil
+}
+
+// apply writes the object (sub empty) or its status. With its node the object
+// goes too: the node is its owner.
+func (r *Reporter) apply(ctx context.Context, status NodeStatus, sub string) error {
+	object := map[string]any{
+		"apiVersion": HawserNodes.GroupVersion().String(), "kind": "HawserNode",
+	}
+	metadata := map[string]any{"name": r.node}
+	if sub == "" {
+		metadata["labels"] = map[string]any{"app.kubernetes.io/managed-by": FieldManager}
+		if r.uid != "" {
+			metadata["ownerReferences"] = []any{map[string]any{
+				"apiVersion": "v1", "kind": "Node", "name": r.node, "uid": string(r.uid),
+			}}
+		}
+	} else {
+		object["status"] = status
+	}
+	object["metadata"] = metadata
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("write HawserNode %s: %w", r.node, err)
+	}
+	force := true
+	options := metav1.PatchOptions{FieldManager: FieldManager, Force: &force}
+	var subs []string
+	if sub != "" {
+		subs = append(subs, sub)
+	}
+	written, err := r.client.Dynamic.Resource(HawserNodes).Patch(ctx, r.node, types.ApplyPatchType, raw, options, subs...)
+	if err != nil {
+		return fmt.Errorf("write HawserNode %s: %w", r.node, err)
+	}
+	r.tell.uid = written.GetUID()
+	return nil
+}
+
+// since gives each condition the time of its last change.
+func since(before, now []metav1.Condition, at time.Time) []metav1.Condition {
+	out := slices.Clone(now)
+	for i := range out {
+		out[i].LastTransitionTime = metav1.NewTime(at.UTC().Truncate(time.Second))
+		for _, b := range before {
+			if b.Type == out[i].Type && b.Status == out[i].Status {
+				out[i].LastTransitionTime = b.LastTransitionTime
+			}
+		}
+	}
+	return out
+}
+
+// clip shortens a text to a number of bytes.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return text[:most-3] + "..."
+}

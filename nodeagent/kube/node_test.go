@@ -1,0 +1,162 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/nodeagent/kube/kubetest"
+)
+
+// told is what a reporter under test tells.
+type told struct {
+	mu     sync.Mutex
+	status NodeStatus
+}
+
+func (s *told) set(change func(*NodeStatus)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.status)
+}
+
+func (s *told) get() NodeStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+func gatewayStatus() NodeStatus {
+	return NodeStatus{
+		Cluster: "g1", Role: Gateway, Fabric: "abc", Links: &LinkCount{Up: 1, Total: 2}, Up: map[string]bool{"g1/a-g2/a": true, "g1/a-g3/a": false},
+		Conditions: []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: "Converged"}},
+	}
+}
+
+func reporting(t *testing.T, server *kubetest.Server, status NodeStatus) (*Reporter, *told) {
+	t.Helper()
+	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := &told{status: status}
+	r := NewReporter(client, "n1", slog.New(slog.DiscardHandler), said.get)
+	r.every = 5 * time.Millisecond
+	return r, said
+}
+
+func run(t *testing.T, r *Reporter) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		r.Run(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+func eventually(t *testing.T, what string, good func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !good(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+func field(o *unstructured.Unstructured, path ...string) string {
+	if o == nil {
+		return ""
+	}
+	out, _, _ := unstructured.NestedString(o.Object, path...)
+	return out
+}
+
+func TestReporter(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, "apiVersion: v1\nkind: Node\nmetadata: {name: n1, uid: node-1}")
+	r, said := reporting(t, server, gatewayStatus())
+	run(t, r)
+	object := func() *unstructured.Unstructured { return server.Get("hawsernodes", "n1") }
+	eventually(t, "the first status", func() bool { return field(object(), "status", "fabric") == "abc" })
+	owners := object().GetOwnerReferences()
+	if len(owners) != 1 || owners[0].UID != "node-1" || object().GetLabels()["app.kubernetes.io/managed-by"] != "hawser" {
+		t.Errorf("have %+v", object().Object)
+	}
+	writes := len(server.Writes())
+	said.set(func(s *NodeStatus) { s.Fabric, s.Up = "def", map[string]bool{"g1/a-g2/a": false, "g1/a-g3/a": true} })
+	eventually(t, "another status", func() bool { return field(object(), "status", "fabric") == "def" })
+	eventually(t, "events", func() bool { return len(server.Writes()) == writes+4 })
+	var notes []string
+	for _, w := range server.Writes()[writes+1:] {
+		notes = append(notes, field(w.Object, "type")+" "+field(w.Object, "reason")+": "+field(w.Object, "note"))
+	}
+	want := []string{"Warning LinkDown: link g1/a-g2/a is down", "Normal LinkUp: link g1/a-g3/a is up", "Normal FabricChanged: fabric def is in force, it was abc"}
+	if diff := cmp.Diff(want, notes); diff != "" {
+		t.Errorf("events (-want +have):\n%s", diff)
+	}
+}
+
+// TestReporterGoesOn keeps the time of a condition over restarts, and comes back
+// when the server does.
+func TestReporterGoesOn(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus:\n  fabric: old\n  conditions:\n"+
+		"  - {type: Ready, status: \"True\", reason: Converged, message: \"\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}\n")
+	server.Deny("hawsernodes", true)
+	r, said := reporting(t, server, gatewayStatus())
+	run(t, r)
+	eventually(t, "trouble", func() bool { return r.Err() != nil })
+	if text := r.Err().Error(); !strings.Contains(text, "read HawserNode n1") || !strings.Contains(text, "forbidden") {
+		t.Errorf("have %s", text)
+	}
+	server.Deny("hawsernodes", false)
+	condition := func() map[string]any {
+		list, _, _ := unstructured.NestedSlice(server.Get("hawsernodes", "n1").Object, "status", "conditions")
+		if len(list) == 0 {
+			return nil
+		}
+		return list[0].(map[string]any)
+	}
+	eventually(t, "the status", func() bool { return field(server.Get("hawsernodes", "n1"), "status", "fabric") == "abc" })
+	if have := condition()["lastTransitionTime"]; have != "2026-01-02T03:04:05Z" {
+		t.Errorf("a condition that did not change has %v", have)
+	}
+	said.set(func(s *NodeStatus) {
+		s.Conditions = []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: "Failed", Message: "no"}}
+	})
+	eventually(t, "the condition", func() bool { return condition()["status"] == "False" })
+	if have := condition()["lastTransitionTime"]; have == "2026-01-02T03:04:05Z" {
+		t.Error("a condition that changed has the time of before")
+	}
+}
+
+func TestEventsAreBounded(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	r, _ := reporting(t, server, NodeStatus{})
+	up, down := NodeStatus{Up: map[string]bool{"l": true}}, NodeStatus{Up: map[string]bool{"l": false}}
+	for range 20 {
+		for _, change := range [][2]NodeStatus{{up, down}, {down, up}} {
+			if err := r.tell.of(context.Background(), change[0], change[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if have := len(server.Writes()); have < eventsAtOnce || have > 2*eventsAtOnce || r.tell.dropped == 0 {
+		t.Errorf("%d events were sent, %d were not", have, r.tell.dropped)
+	}
+}
