@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"reflect"
 
+	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -10,14 +11,29 @@ import (
 // effective keeps the fabric with the exports that were made in clusters, so that
 // it is the same one while they are. Only the engine's goroutine uses it.
 type effective struct {
-	base, have *fabric.Fabric
+	last    project.Input
+	have    *fabric.Fabric
+	decided *mcs.Decision
 }
 
-// follow gives the effective fabric of an input.
-func (e *effective) follow(in project.Input) *fabric.Fabric {
-	next := project.Effective(in)
-	if e.base != in.Fabric || e.have == nil || !reflect.DeepEqual(e.have.Exports, next.Exports) {
-		e.base, e.have = in.Fabric, next
+// follow gives the effective fabric of an input, and how it was decided.
+func (e *effective) follow(in project.Input) (*fabric.Fabric, *mcs.Decision) {
+	if e.have != nil && sameExports(e.last, in) {
+		return e.have, e.decided
 	}
-	return e.have
+	next, decided := project.Effective(in)
+	if e.have == nil || e.last.Fabric != in.Fabric || !reflect.DeepEqual(e.have.Exports, next.Exports) {
+		e.have = next
+	}
+	e.last, e.decided = in, decided
+	return e.have, e.decided
+}
+
+// sameExports compares what decides about exports. Nearly all of it is shared with
+// the input before, so that this is quick.
+func sameExports(a, b project.Input) bool {
+	return a.Fabric == b.Fabric && a.Cluster == b.Cluster && a.Facts.Recorded == b.Facts.Recorded &&
+		reflect.DeepEqual(a.Facts.Exports, b.Facts.Exports) && reflect.DeepEqual(a.Facts.Imports, b.Facts.Imports) &&
+		reflect.DeepEqual(a.Facts.Namespaces, b.Facts.Namespaces) &&
+		reflect.DeepEqual(a.Live, b.Live) && reflect.DeepEqual(a.Kept, b.Kept)
 }

@@ -72,7 +72,7 @@ func TestEffectiveFabricStays(t *testing.T) {
 	plain := &fabric.Fabric{Clusters: []fabric.Cluster{{Name: "g1"}}}
 	in := project.Input{Fabric: plain, Cluster: "g1"}
 	var e effective
-	if e.follow(in) != plain {
+	if have, _ := e.follow(in); have != plain {
 		t.Error("without dynamic exports the fabric is another one")
 	}
 	in.Fabric = &fabric.Fabric{
@@ -84,17 +84,20 @@ func TestEffectiveFabricStays(t *testing.T) {
 		},
 	}
 	in.Live = map[string]project.Live{"g2": offering("g2", "242.2.192.9")}
-	one := e.follow(in)
+	one, decided := e.follow(in)
 	in.Live = map[string]project.Live{"g2": offering("g2", "242.2.192.9")}
-	if len(one.Exports) != 1 || !one.Exports[0].Dynamic || len(one.Exports[0].VIPs) != 1 || e.follow(in) != one {
+	if len(one.Exports) != 1 || !one.Exports[0].Dynamic || len(one.Exports[0].VIPs) != 1 || len(decided.Services) != 1 {
+		t.Errorf("there is %+v of %+v", one.Exports, decided)
+	}
+	if same, again := e.follow(in); same != one || again != decided {
 		t.Errorf("the same offers make another fabric: %+v", one.Exports)
 	}
 	in.Live, in.Kept = nil, in.Live
-	if e.follow(in) != one {
+	if same, _ := e.follow(in); same != one {
 		t.Error("what is kept makes another fabric")
 	}
 	in.Kept = nil
-	if two := e.follow(in); two == one || len(two.Exports) != 0 {
+	if two, _ := e.follow(in); two == one || len(two.Exports) != 0 {
 		t.Errorf("without offers there is %+v", two.Exports)
 	}
 	if len(in.Fabric.Exports) != 0 {

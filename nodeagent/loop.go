@@ -50,7 +50,7 @@ func (a *Agent) source(_ context.Context) (*node, string, bool) {
 	input := a.input(in, w, live)
 	input.Kept, input.Settled = a.heard.follow(len(in.fabric.Clusters)-1, live, now)
 	input.Cables = a.cabling.follow(in.fabric, a.peers.probed())
-	input.Fabric = a.exports.follow(input)
+	input.Fabric, input.Decided = a.exports.follow(input)
 	input.Local.Ways = a.endpoints.follow(input)
 	m := &a.last
 	if m.node == nil || m.hurried || !sameInput(m.input, input) {

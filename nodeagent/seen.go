@@ -137,7 +137,7 @@ func (a *Agent) planned(ctx context.Context) (*node, error) {
 	}
 	input.Fabric = s.merge(in.fabric)
 	input.Kept, input.Settled = s.Kept, s.Settled
-	input.Fabric = project.Effective(input)
+	input.Fabric, input.Decided = project.Effective(input)
 	state, _ := project.State(input)
 	return &node{State: state, decommission: in.fabric.Decommission}, nil
 }

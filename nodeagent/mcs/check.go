@@ -1,9 +1,12 @@
 package mcs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"time"
 )
 
 // Bounds of an offer: far above what a service has, and low enough that no
@@ -13,6 +16,27 @@ const (
 	maxText   = 253      // bytes of a short text
 	maxLabels = 64 << 10 // bytes of all labels, and of all annotations
 )
+
+// MaxOffers is how many dynamic exports of one cluster count: the oldest.
+const MaxOffers = 8192
+
+// excess gives those of a cluster's exports that are too many, by number: the
+// youngest.
+func excess(count int, age func(i int) (time.Time, string)) []int {
+	if count <= MaxOffers {
+		return nil
+	}
+	order := make([]int, count)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		createdA, keyA := age(a)
+		createdB, keyB := age(b)
+		return cmp.Or(createdA.Compare(createdB), cmp.Compare(keyA, keyB))
+	})
+	return order[MaxOffers:]
+}
 
 // Check tells what keeps an offer from being taken. It is applied to what this
 // cluster offers, too, so that nobody sends what others refuse.

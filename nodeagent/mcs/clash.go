@@ -72,6 +72,10 @@ func aspects() []aspect {
 
 // clashes gives the condition Conflict, which is the same on all exports of a name.
 func clashes(r *Resolved) Condition {
+	none := Condition{Conflict, isFalse, reasonNone, "all service exports of this name agree"}
+	if r.Declared == nil && !slices.ContainsFunc(r.Parts[1:], func(p Part) bool { return !alike(p.Offer, r.Parts[0].Offer) }) {
+		return none // what nearly all are
+	}
 	var reasons, messages []string
 	for _, a := range aspects() {
 		against := 0
@@ -95,9 +99,17 @@ func clashes(r *Resolved) Condition {
 			a.what, clip(a.used(r)), from, against, len(r.Parts)))
 	}
 	if len(reasons) == 0 {
-		return Condition{Conflict, isFalse, reasonNone, "all service exports of this name agree"}
+		return none
 	}
 	return Condition{Conflict, isTrue, strings.Join(reasons, ","), strings.Join(messages, " ")}
+}
+
+// alike reports whether two offers differ in nothing that can be a conflict.
+func alike(a, b *Offer) bool {
+	return a.Headless == b.Headless && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.Families, b.Families) &&
+		a.Affinity == b.Affinity && a.AffinitySeconds == b.AffinitySeconds &&
+		a.InternalTrafficPolicy == b.InternalTrafficPolicy && a.TrafficDistribution == b.TrafficDistribution &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 }
 
 // clip bounds a text in a message: the API takes 32 KiB of one, a person less.

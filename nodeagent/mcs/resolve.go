@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -87,19 +88,13 @@ func Decide(w World) Decision {
 // join adds what another cluster offers, as far as the topology lets it.
 func (t *topology) join(parts map[string][]Part, c *fabric.Cluster, offers []Offered) {
 	var asks []Ask
-	var taken []*Offered
-	for i := range offers {
-		o := &offers[i]
-		declared := t.declared[o.id()]
-		if o.Offer == nil || o.Offer.Check() != nil ||
-			declared != nil && partOf(declared, c.Name) == nil || declared == nil && !t.fabric.DynamicExports.Matches(o.Namespace) {
-			continue
+	taken := t.takenOf(c.Name, offers)
+	for _, o := range taken {
+		ask := Ask{Key: o.id(), Created: o.Offer.Created, Families: []int{4, 6}}
+		if t.declared[o.id()] == nil {
+			ask.Held = o.Offer.Addrs
 		}
-		taken = append(taken, o)
-		asks = append(asks, Ask{Key: o.id(), Created: o.Offer.Created, Held: o.Offer.Addrs, Families: []int{4, 6}})
-		if declared != nil {
-			asks[len(asks)-1].Held = nil
-		}
+		asks = append(asks, ask)
 	}
 	// Nothing is given here: what each holds by right is all that counts.
 	for i, held := range holders(c.Dynamic, t.givenIn(c), asks) {
@@ -112,6 +107,26 @@ func (t *topology) join(parts map[string][]Part, c *fabric.Cluster, offers []Off
 		}
 		parts[o.id()] = append(parts[o.id()], part)
 	}
+}
+
+// takenOf gives what counts of a cluster's offers.
+func (t *topology) takenOf(cluster string, offers []Offered) []*Offered {
+	var declared, dynamic []*Offered
+	for i := range offers {
+		o := &offers[i]
+		e := t.declared[o.id()]
+		switch {
+		case o.Offer == nil || o.Offer.Check() != nil:
+		case e != nil && partOf(e, cluster) != nil:
+			declared = append(declared, o)
+		case e == nil && t.fabric.DynamicExports.Matches(o.Namespace):
+			dynamic = append(dynamic, o)
+		}
+	}
+	for _, n := range excess(len(dynamic), func(n int) (time.Time, string) { return dynamic[n].Offer.Created, dynamic[n].id() }) {
+		dynamic[n] = nil
+	}
+	return append(declared, slices.DeleteFunc(dynamic, func(o *Offered) bool { return o == nil })...)
 }
 
 // resolve applies KEP-1645's conflict resolution: the oldest export has its way, and

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -60,11 +61,30 @@ func verdicts(w World, own *fabric.Cluster, t *topology) []Verdict {
 		}
 		out = append(out, v)
 	}
+	limit(out)
 	slices.SortFunc(out, func(a, b Verdict) int {
 		return cmp.Or(cmp.Compare(a.Export.Namespace, b.Export.Namespace), cmp.Compare(a.Export.Name, b.Export.Name))
 	})
 	address(out, own, t, w.Recorded)
 	return out
+}
+
+// limit refuses the youngest of too many dynamic exports.
+func limit(list []Verdict) {
+	var at []int
+	for i := range list {
+		if list[i].Offer != nil && list[i].Declared == nil {
+			at = append(at, i)
+		}
+	}
+	for _, n := range excess(len(at), func(n int) (time.Time, string) {
+		return list[at[n]].Export.Created, list[at[n]].Export.id()
+	}) {
+		v := &list[at[n]]
+		v.Offer = nil
+		v.Valid = Condition{Valid, isFalse, reasonNotAllowed, fmt.Sprintf(
+			"this cluster has more than %d exports that the topology does not declare: declare some in spec.exports", MaxOffers)}
+	}
 }
 
 // Statuses of a condition.

@@ -10,19 +10,27 @@ import (
 
 // Effective gives the fabric together with the exports that were made in clusters:
 // with a ServiceExport in a namespace that the topology leaves to them. It is the
-// fabric itself where there can be none.
-func Effective(in Input) *fabric.Fabric {
-	f := in.Fabric
+// fabric itself where there can be none. The decision is for Input.Decided.
+func Effective(in Input) (*fabric.Fabric, *mcs.Decision) {
+	f, d := in.Fabric, mcs.Decide(worldOf(in))
 	if f.DynamicExports == nil {
-		return f
+		return f, &d
 	}
 	out := *f
 	out.Exports = slices.DeleteFunc(slices.Clone(f.Exports), func(e fabric.Export) bool { return e.Dynamic })
-	out.Exports = append(out.Exports, mcs.Decide(worldOf(in)).Dynamic()...)
+	out.Exports = append(out.Exports, d.Dynamic()...)
 	slices.SortFunc(out.Exports, func(a, b fabric.Export) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return &out
+	return &out, &d
+}
+
+// decision gives what was decided about exports, or decides.
+func (in Input) decision() mcs.Decision {
+	if in.Decided != nil {
+		return *in.Decided
+	}
+	return mcs.Decide(worldOf(in))
 }
 
 // MCS gives what should stand in the API of this cluster: the objects of the
@@ -42,7 +50,7 @@ func MCS(in Input) mcs.State {
 // Clashes gives the conflicts of this cluster's view, by namespace/name.
 func Clashes(in Input) map[string]mcs.Condition {
 	out := map[string]mcs.Condition{}
-	for _, r := range mcs.Decide(worldOf(in)).Services {
+	for _, r := range in.decision().Services {
 		if r.Clash.Status == "True" {
 			out[r.ID()] = r.Clash
 		}
@@ -52,7 +60,7 @@ func Clashes(in Input) map[string]mcs.Condition {
 
 // addServiceExports tells of this cluster's ServiceExports that do not count.
 func (v *view) addServiceExports() {
-	for _, verdict := range mcs.Verdicts(worldOf(v.in)) {
+	for _, verdict := range v.in.decision().Verdicts {
 		path := "serviceexports[" + verdict.Export.Namespace + "/" + verdict.Export.Name + "]"
 		switch {
 		case verdict.Offer == nil:

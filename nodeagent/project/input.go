@@ -38,6 +38,9 @@ type Input struct {
 	// Settled says that a cluster which is missing in Live is lost, and not just not
 	// heard yet.
 	Settled bool
+	// Decided is what Effective came to, so that it is not done again; nil = not yet.
+	// It changes no result.
+	Decided *mcs.Decision `json:"-"`
 	// Memo makes later calls with much the same input quick; nil = none. It
 	// changes no result.
 	Memo *Memo `json:"-"`

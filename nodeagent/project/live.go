@@ -44,7 +44,7 @@ func LiveState(in Input) Live {
 // offersOf gives what this cluster offers by its own ServiceExports.
 func offersOf(in Input) map[string]*mcs.Offer {
 	out := map[string]*mcs.Offer{}
-	for _, v := range mcs.Verdicts(worldOf(in)) {
+	for _, v := range in.decision().Verdicts {
 		if v.Offer != nil {
 			out[v.Export.Namespace+"/"+v.Export.Name] = v.Offer
 		}
