@@ -1,0 +1,156 @@
+// Package corefile puts what forwards the clusterset's domains to Hawser's name
+// servers into the configuration of a cluster's own DNS, and takes it out again,
+// byte for byte. It is pure text work: it reads and writes nothing itself, and it
+// never guesses what somebody else's text means.
+package corefile
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// Marks of the block that is ours. A line counts when it begins so, whatever
+// follows for people to read.
+const (
+	beginMark = "# hawser: begin"
+	endMark   = "# hawser: end"
+
+	beginLine = beginMark + " (kept by Hawser, which puts back what is changed up to its end)"
+)
+
+// Codes of what is wrong with a configuration.
+const (
+	Damaged    = "corefile-damaged"    // our marks are not as they were written
+	Taken      = "corefile-taken"      // somebody else serves one of the domains
+	Unreadable = "corefile-unreadable" // the text is none that CoreDNS would take
+)
+
+// Forward is what is to be forwarded, and whereto.
+type Forward struct {
+	Zones   []string // domains without the last dot
+	Servers []netip.Addr
+}
+
+// Valid reports whether there is anything to forward.
+func (f Forward) Valid() bool { return len(f.Zones) > 0 && len(f.Servers) > 0 }
+
+// text gives the server block.
+func (f Forward) text(l listen) string {
+	var b strings.Builder
+	for _, zone := range f.Zones {
+		b.WriteString(zone + ":" + l.port + " ")
+	}
+	b.WriteString("{\n    errors\n")
+	if l.bind != "" {
+		b.WriteString("    " + l.bind + "\n")
+	}
+	b.WriteString("    forward .")
+	for _, server := range f.Servers {
+		b.WriteString(" " + server.String())
+	}
+	// Without health checks: the only server is on the same node, so there is nothing
+	// to be gained by leaving it out, and it is asked again as soon as it is back.
+	b.WriteString(" {\n        max_fails 0\n    }\n}\n")
+	return b.String()
+}
+
+// File gives a file of its own, for a Corefile that imports such.
+func (f Forward) File() string {
+	return "# kept by Hawser, which puts back what is changed here\n" + f.text(listen{port: defaultPort})
+}
+
+// Insert gives the Corefile with our block as it should be: in the place where it
+// is, otherwise at the front. All other bytes stay. The error is a
+// diag.Diagnostic, and the text is then given back as it is.
+func Insert(text string, f Forward) (string, error) {
+	at, err := find(text)
+	if err != nil {
+		return text, err
+	}
+	before, after := text[:at.begin], text[at.end:]
+	others, err := parse(before, after)
+	if err != nil {
+		return text, err
+	}
+	l, err := others.listen()
+	if err != nil {
+		return text, err
+	}
+	if err := others.serve(f.Zones, l.port); err != nil {
+		return text, err
+	}
+	return before + beginLine + "\n" + f.text(l) + endMark + "\n" + after, nil
+}
+
+// Remove gives the Corefile without our block: what Insert was given.
+func Remove(text string) (string, error) {
+	at, err := find(text)
+	if err != nil {
+		return text, err
+	}
+	return text[:at.begin] + text[at.end:], nil
+}
+
+// Block gives our block with its marks, and all that is not ours. There is none
+// when it is empty; ours is true where any mark of ours is, in order or not.
+func Block(text string) (block, rest string, ours bool) {
+	at, err := find(text)
+	if err != nil {
+		return "", text, true
+	}
+	return text[at.begin:at.end], text[:at.begin] + text[at.end:], at.end > at.begin
+}
+
+// span is where our block stands, from its first byte to the one after it.
+type span struct{ begin, end int }
+
+// find looks for our marks. Without any the span is empty, at the front.
+func find(text string) (span, error) {
+	var at span
+	var begins, ends []int // lines
+	offset := 0
+	for number, line := range slices.Collect(strings.SplitAfterSeq(text, "\n")) {
+		switch {
+		case isMark(line, beginMark):
+			begins = append(begins, number+1)
+			at.begin = offset
+		case isMark(line, endMark):
+			ends = append(ends, number+1)
+			at.end = offset + len(line)
+		}
+		offset += len(line)
+	}
+	switch {
+	case len(begins)+len(ends) == 0:
+		return span{}, nil
+	case len(begins) == 0:
+		return at, damaged(ends[0], "the end mark has no begin mark before it")
+	case len(ends) == 0:
+		return at, damaged(begins[0], "the begin mark has no end mark after it")
+	case len(begins) > 1:
+		return at, damaged(begins[1], "the begin mark is there twice")
+	case len(ends) > 1:
+		return at, damaged(ends[1], "the end mark is there twice")
+	case ends[0] < begins[0]:
+		return at, damaged(ends[0], "the end mark is before the begin mark")
+	}
+	if inside(text[:at.begin]) {
+		return at, damaged(begins[0], "the block stands inside another one")
+	}
+	return at, nil
+}
+
+func isMark(line, mark string) bool {
+	rest, is := strings.CutPrefix(strings.TrimSpace(line), mark)
+	return is && (rest == "" || rest[0] == ' ')
+}
+
+func damaged(line int, summary string) error {
+	return diag.Diagnostic{
+		Severity: diag.Error, Code: Damaged, Pos: diag.Pos{Line: line, Column: 1}, Summary: summary,
+		Hint: `delete the lines of Hawser's block, both marks ("` + beginMark + `" and "` + endMark + `") and what is between them; a whole one is then written`,
+	}
+}

@@ -1,0 +1,224 @@
+package corefile
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+const kubeadm = `.:53 {
+    errors
+    health {
+       lameduck 5s
+    }
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+       pods insecure
+       fallthrough in-addr.arpa ip6.arpa
+       ttl 30
+    }
+    prometheus :9153
+    forward . /etc/resolv.conf {
+       max_concurrent 1000
+    }
+    cache 30
+    loop
+    reload
+    loadbalance
+}
+`
+
+const ours = `# hawser: begin (kept by Hawser, which puts back what is changed up to its end)
+clusterset.local:53 0.243.in-addr.arpa:53 {
+    errors
+    forward . 169.254.73.53 {
+        max_fails 0
+    }
+}
+# hawser: end
+`
+
+func forward() Forward {
+	return Forward{Zones: []string{"clusterset.local", "0.243.in-addr.arpa"}, Servers: []netip.Addr{netip.MustParseAddr("169.254.73.53")}}
+}
+
+func TestInsert(t *testing.T) {
+	t.Parallel()
+	at := func(port, bind string) string {
+		text := strings.ReplaceAll(ours, ":53", ":"+port)
+		if bind != "" {
+			text = strings.Replace(text, "errors\n", "errors\n    "+bind+"\n", 1)
+		}
+		return text
+	}
+	tests := []struct {
+		name, text, want string
+	}{
+		{"of kubeadm", kubeadm, ours + kubeadm},
+		{"there already", ours + kubeadm, ours + kubeadm},
+		{"where it is", kubeadm + ours, kubeadm + ours},
+		{"between others", kubeadm + ours + "example.org { whoami\n}\n", kubeadm + ours + "example.org { whoami\n}\n"},
+		{"changed inside", strings.Replace(ours, "max_fails 0", "max_fails 9", 1) + kubeadm, ours + kubeadm},
+		{"emptied", "# hawser: begin\n# hawser: end\n" + kubeadm, ours + kubeadm},
+		{"unbalanced inside", "# hawser: begin\n{\n# hawser: end\n" + kubeadm, ours + kubeadm},
+		{"no last line end", strings.TrimSuffix(kubeadm, "\n"), ours + strings.TrimSuffix(kubeadm, "\n")},
+		{"end mark without line end", kubeadm + strings.TrimSuffix(ours, "\n"), kubeadm + ours},
+		{"empty", "", ours},
+		{"line ends of DOS", ".:53 {\r\n    errors\r\n}\r\n", ours + ".:53 {\r\n    errors\r\n}\r\n"},
+		{"another port", ".:1053 {\n errors\n}\n", at("1053", "") + ".:1053 {\n errors\n}\n"},
+		{"port of the environment", "dns://.:{$PORT} {\n errors\n}\n", at("{$PORT}", "") + "dns://.:{$PORT} {\n errors\n}\n"},
+		{"the root's port", "tls://.:853 example.org:5353 {\n}\nexample.net:99, .:54 {\n}\n",
+			at("54", "") + "tls://.:853 example.org:5353 {\n}\nexample.net:99, .:54 {\n}\n"},
+		{"bound", ". {\n errors\n bind 10.0.0.10 10.0.0.11 # both\n}\n", at("53", "bind 10.0.0.10 10.0.0.11") + ". {\n errors\n bind 10.0.0.10 10.0.0.11 # both\n}\n"},
+		{"imports and snippets", "import custom/*.override\n(log) {\n errors\n}\n.:53 {\n import log\n}\nimport custom/*.server\n",
+			ours + "import custom/*.override\n(log) {\n errors\n}\n.:53 {\n import log\n}\nimport custom/*.server\n"},
+		{"quotes and comments", ".:53 {\n log . \"{remote} {\" # } {\n}\n", ours + ".:53 {\n log . \"{remote} {\" # } {\n}\n"},
+		{"the domain at another port", "clusterset.local:5353 {\n whoami\n}\n.:53 {\n}\n", ours + "clusterset.local:5353 {\n whoami\n}\n.:53 {\n}\n"},
+		{"a name below the domain", "x.clusterset.local {\n whoami\n}\n", ours + "x.clusterset.local {\n whoami\n}\n"},
+		{"our marks quoted in a comment", "# see the \"# hawser: begin\" mark\n.:53 {\n}\n", ours + "# see the \"# hawser: begin\" mark\n.:53 {\n}\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			have, err := Insert(tt.text, forward())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, have); diff != "" {
+				t.Errorf("(-want +have)\n%s", diff)
+			}
+			if again, err := Insert(have, forward()); again != have || err != nil {
+				t.Errorf("a second time it gives %q, %v", again, err)
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, text, code, want string
+		removes                bool // without our block it is as good as it was
+	}{
+		{"no end", "# hawser: begin\n" + kubeadm, Damaged, "1:1: error: the begin mark has no end mark after it", false},
+		{"no begin", kubeadm + "# hawser: end\n", Damaged, "21:1: error: the end mark has no begin mark before it", false},
+		{"two begins", "# hawser: begin\n" + ours + kubeadm, Damaged, "2:1: error: the begin mark is there twice", false},
+		{"two ends", ours + kubeadm + "# hawser: end", Damaged, "29:1: error: the end mark is there twice", false},
+		{"two blocks", ours + ours, Damaged, "9:1: error: the begin mark is there twice", false},
+		{"turned round", "# hawser: end\n# hawser: begin\n", Damaged, "1:1: error: the end mark is before the begin mark", false},
+		{"inside another", ".:53 {\n" + ours + "}\n", Damaged, "2:1: error: the block stands inside another one", false},
+		{"taken", "clusterset.local:53 {\n  forward . 10.1.1.1\n}\n" + kubeadm, Taken, "1:1: error: somebody else's server block serves clusterset.local", true},
+		{"taken, with our block", ours + "CLUSTERSET.local. {\n}\n", Taken, "1:1: error: somebody else's server block serves clusterset.local", true},
+		{"taken as one of many", kubeadm + "example.org,\nclusterset.local {\n}\n", Taken, "22:1: error: somebody else's server block serves clusterset.local", true},
+		{"taken by prefix", "243.0.0.0/16 {\n}\n", Taken, "1:1: error: somebody else's server block serves 0.243.in-addr.arpa", true},
+		{"taken by CoreDNS", ".:53 {\n kubernetes cluster.local clusterset.local {\n  multicluster clusterset.local\n }\n}\n", Taken,
+			"3:1: error: CoreDNS's own multicluster option serves clusterset.local", true},
+		{"not closed", ".:53 {\n errors\n", Unreadable, "1:1: error: the block that opens here is not closed", true},
+		{"closed twice", ".:53 {\n}\n}\n", Unreadable, "3:1: error: nothing is open that this could close", true},
+		{"no braces", ".:53\nerrors\n", Unreadable, "1:1: error: a server block without braces leaves no room for another one", true},
+		{"only a key", ".:53", Unreadable, "1:1: error: a server block without braces leaves no room for another one", true},
+		{"bind with a block", ". {\n bind 10.0.0.1 {\n  except 10.0.0.2\n }\n}\n", Unreadable, "2:1: error: a bind with a block is not understood", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			have, err := Insert(tt.text, forward())
+			if have != tt.text {
+				t.Errorf("it gives %q", have)
+			}
+			var d diag.Diagnostic
+			if !errors.As(err, &d) || d.Code != tt.code || d.Hint == "" {
+				t.Fatalf("error %#v", err)
+			}
+			if d.Pos.File = "F"; d.Error() != "F:"+tt.want {
+				t.Errorf("error %q\n want %q", d.Error(), "F:"+tt.want)
+			}
+			if _, err := Remove(tt.text); (err == nil) != tt.removes {
+				t.Errorf("remove: %v", err)
+			}
+			if _, _, ours := Block(tt.text); ours != strings.Contains(tt.text, "# hawser:") {
+				t.Errorf("ours: %t", ours)
+			}
+		})
+	}
+}
+
+// FuzzRestore puts our block into any text and takes it out again.
+func FuzzRestore(f *testing.F) {
+	for _, text := range []string{"", "\n", kubeadm, ours, ours + kubeadm, kubeadm + ours, ". {\n}", "# hawser: begin", "\"", "a:1,\nb {\nbind x\n}\n", "{}", "}{"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		with, err := Insert(text, forward())
+		if err != nil {
+			var d diag.Diagnostic
+			if with != text || !errors.As(err, &d) || d.Pos.Line < 1 {
+				t.Fatalf("error %v, text changed: %t", err, with != text)
+			}
+			return
+		}
+		bare, err := Remove(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have, err := Remove(with); err != nil || have != bare {
+			t.Errorf("removed again %q, want %q (%v)", have, bare, err)
+		}
+		if again, err := Insert(with, forward()); err != nil || again != with {
+			t.Errorf("inserted twice %q, once %q (%v)", again, with, err)
+		}
+		block, rest, is := Block(with)
+		if !is || rest != bare || !strings.Contains(with, block) {
+			t.Errorf("block %q, rest %q, want %q", block, rest, bare)
+		}
+	})
+}
+
+func TestReverse(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]string{
+		"243.0.0.0/16":         {"0.243.in-addr.arpa"},
+		"10.0.0.0/8":           {"10.in-addr.arpa"},
+		"10.128.0.0/10":        {"128.10.in-addr.arpa", "129.10.in-addr.arpa", "130.10.in-addr.arpa", "191.10.in-addr.arpa"},
+		"192.0.2.254/31":       {"254.2.0.192.in-addr.arpa", "255.2.0.192.in-addr.arpa"},
+		"fd00:243::/32":        {"3.4.2.0.0.0.d.f.ip6.arpa"},
+		"2001:db8:8000::/35":   {"8.8.b.d.0.1.0.0.2.ip6.arpa", "9.8.b.d.0.1.0.0.2.ip6.arpa"},
+		"2001:db8:0:fffe::/63": {"e.f.f.f.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa", "f.f.f.f.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"},
+	}
+	for text, want := range tests {
+		have := Reverse(netip.MustParsePrefix(text))
+		if text == "10.128.0.0/10" {
+			if len(have) != 64 {
+				t.Errorf("%s: %d zones", text, len(have))
+			}
+			have = []string{have[0], have[1], have[2], have[63]}
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("%s (-want +have)\n%s", text, diff)
+		}
+	}
+}
+
+func TestForwardOf(t *testing.T) {
+	t.Parallel()
+	four, six := netip.MustParseAddr("169.254.73.53"), netip.MustParseAddr("fd68::53")
+	f := &fabric.Fabric{
+		Domain: "clusterset.local", ExtraDomains: []string{"supercluster.local"},
+		ServicePools: []netip.Prefix{netip.MustParsePrefix("243.0.0.0/16")},
+		DNS:          fabric.DNS{Address: four, IPv6Address: six},
+	}
+	for pods, want := range map[string]netip.Addr{"10.7.0.0/16": four, "fd10::/48": six} {
+		have := ForwardOf(f, &fabric.Cluster{PodCIDRs: []netip.Prefix{netip.MustParsePrefix(pods)}})
+		if diff := cmp.Diff(Forward{
+			Zones: []string{"clusterset.local", "supercluster.local", "0.243.in-addr.arpa"}, Servers: []netip.Addr{want},
+		}, have, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+			t.Errorf("pods %s (-want +have)\n%s", pods, diff)
+		}
+	}
+}

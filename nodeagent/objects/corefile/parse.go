@@ -1,0 +1,294 @@
+package corefile
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+const defaultPort = "53"
+
+// token is one word of a Corefile.
+type token struct {
+	text  string
+	line  int  // from 1
+	begin int  // offset of its first byte, quotes included
+	end   int  // offset of the byte after it
+	first bool // of its line
+}
+
+// tokens splits a text as CoreDNS does: words between white space, double quotes
+// around what has some, and comments from a # that begins a word.
+func tokens(text string) []token {
+	var out []token
+	line, lastLine := 1, 0
+	for i := 0; i < len(text); {
+		switch c := text[i]; {
+		case c == '\n':
+			line++
+			i++
+		case isSpace(c):
+			i++
+		case c == '#':
+			for i < len(text) && text[i] != '\n' {
+				i++
+			}
+		default:
+			t := token{line: line, begin: i, first: line != lastLine}
+			t.text, i = word(text, i)
+			t.end = i
+			line += strings.Count(text[t.begin:t.end], "\n")
+			lastLine = line
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func isSpace(c byte) bool {
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\v' || c == '\f'
+}
+
+// word reads the word that begins at i and gives the offset behind it.
+func word(text string, i int) (string, int) {
+	if text[i] != '"' {
+		begin := i
+		for i < len(text) && !isSpace(text[i]) {
+			i++
+		}
+		return text[begin:i], i
+	}
+	var b strings.Builder
+	for i++; i < len(text) && text[i] != '"'; i++ {
+		if text[i] == '\\' && i+1 < len(text) && text[i+1] == '"' {
+			i++
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String(), min(i+1, len(text))
+}
+
+// inside reports whether a text ends within a block.
+func inside(text string) bool {
+	depth := 0
+	for _, t := range tokens(text) {
+		switch t.text {
+		case "{":
+			depth++
+		case "}":
+			depth--
+		}
+	}
+	return depth != 0
+}
+
+// server is one server block that is not ours.
+type server struct {
+	keys []token
+	body []token
+	text string // that the offsets of the tokens count in
+}
+
+// servers are all of a Corefile but ours.
+type servers []server
+
+// parse reads what stands before and behind our block. Lines count as if ours
+// were not there.
+func parse(before, after string) (servers, error) {
+	text := before + after
+	var out servers
+	all := tokens(text)
+	for len(all) > 0 {
+		if all[0].text == "import" && all[0].first {
+			all = skipLine(all)
+			continue
+		}
+		s, rest, err := next(all, text)
+		if err != nil {
+			return nil, err
+		}
+		out, all = append(out, s), rest
+	}
+	return out, nil
+}
+
+func skipLine(all []token) []token {
+	for i := 1; i < len(all); i++ {
+		if all[i].first {
+			return all[i:]
+		}
+	}
+	return nil
+}
+
+// next takes one server block off the front.
+func next(all []token, text string) (server, []token, error) {
+	s := server{text: text}
+	for i, t := range all {
+		switch {
+		case t.text == "{":
+			end := closing(all[i:])
+			if end < 0 {
+				return s, nil, unreadable(t.line, "the block that opens here is not closed")
+			}
+			s.body = all[i+1 : i+end]
+			return s, all[i+end+1:], nil
+		case t.text == "}":
+			return s, nil, unreadable(t.line, "nothing is open that this could close")
+		case t.first && i > 0 && !strings.HasSuffix(all[i-1].text, ","):
+			return s, nil, unreadable(all[0].line, "a server block without braces leaves no room for another one")
+		}
+		s.keys = append(s.keys, t)
+	}
+	return s, nil, unreadable(all[0].line, "a server block without braces leaves no room for another one")
+}
+
+// closing gives the index of the brace that closes the first; -1 = there is none.
+func closing(all []token) int {
+	depth := 0
+	for i, t := range all {
+		switch t.text {
+		case "{":
+			depth++
+		case "}":
+			depth--
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+func unreadable(line int, summary string) error {
+	return diag.Diagnostic{
+		Severity: diag.Error, Code: Unreadable, Pos: diag.Pos{Line: line, Column: 1}, Summary: summary,
+		Hint: "write each server block with braces around it; nothing is changed until then",
+	}
+}
+
+// address is the key of a server block in its parts.
+type address struct {
+	scheme string // dns where none is written
+	zone   string // lower case, without the last dot; the root is empty
+	port   string
+}
+
+var portRE = regexp.MustCompile(`^(.*):([0-9]+|\{[$%][^{}]*\})$`)
+
+func addressOf(key string) address {
+	a := address{scheme: "dns", port: defaultPort}
+	key = strings.TrimSuffix(key, ",")
+	if scheme, rest, found := strings.Cut(key, "://"); found {
+		a.scheme, key = strings.ToLower(scheme), rest
+	}
+	if parts := portRE.FindStringSubmatch(key); parts != nil {
+		key, a.port = parts[1], parts[2]
+	}
+	a.zone = strings.ToLower(strings.TrimSuffix(key, "."))
+	return a
+}
+
+// zones gives the domains that an address stands for: several for a prefix.
+func (a address) zones() []string {
+	if prefix, err := netip.ParsePrefix(a.zone); err == nil {
+		return Reverse(prefix)
+	}
+	return []string{a.zone}
+}
+
+// listen is where the cluster's DNS listens: ours must do as the others do, as
+// CoreDNS cannot open the same port in two ways.
+type listen struct {
+	port string
+	bind string // directive
+}
+
+// listen takes it from the server of the root, or else from the first one.
+func (all servers) listen() (listen, error) {
+	out := listen{port: defaultPort}
+	found := false
+	for _, s := range all {
+		for _, key := range s.keys {
+			a := addressOf(key.text)
+			if strings.HasPrefix(key.text, "(") || a.scheme != "dns" || found && a.zone != "" {
+				continue
+			}
+			bind, err := s.bind()
+			if err != nil {
+				return out, err
+			}
+			out, found = listen{port: a.port, bind: bind}, true
+			if a.zone == "" {
+				return out, nil
+			}
+		}
+	}
+	return out, nil
+}
+
+// bind gives the directive by which a server binds itself to some addresses.
+func (s server) bind() (string, error) {
+	depth := 0
+	for i, t := range s.body {
+		switch {
+		case t.text == "{":
+			depth++
+		case t.text == "}":
+			depth--
+		case t.text == "bind" && t.first && depth == 0:
+			last := t
+			for _, more := range s.body[i+1:] {
+				if more.first {
+					break
+				}
+				last = more
+			}
+			if last.text == "{" {
+				return "", unreadable(t.line, "a bind with a block is not understood")
+			}
+			return s.text[t.begin:last.end], nil
+		}
+	}
+	return "", nil
+}
+
+// serve looks for others who serve one of the zones at the same port.
+func (all servers) serve(zones []string, port string) error {
+	for _, s := range all {
+		for _, key := range s.keys {
+			a := addressOf(key.text)
+			if a.scheme != "dns" || a.port != port {
+				continue
+			}
+			for _, zone := range a.zones() {
+				if slices.Contains(zones, zone) {
+					return taken(key.line, "somebody else's server block serves "+zone)
+				}
+			}
+		}
+		for i, t := range s.body {
+			if !t.first || t.text != "multicluster" {
+				continue
+			}
+			for _, arg := range s.body[i+1:] {
+				if zone := addressOf(arg.text).zone; !arg.first && slices.Contains(zones, zone) {
+					return taken(t.line, "CoreDNS's own multicluster option serves "+zone)
+				} else if arg.first {
+					break
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func taken(line int, summary string) error {
+	return diag.Diagnostic{
+		Severity: diag.Error, Code: Taken, Pos: diag.Pos{Line: line, Column: 1}, Summary: summary,
+		Hint: "take it out, or say clusters[].dns: none in the topology if it is meant to answer; nothing is changed until then",
+	}
+}

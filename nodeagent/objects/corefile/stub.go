@@ -1,0 +1,169 @@
+package corefile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// alone is what we write where there were no stub domains at all; its form tells
+// that nobody else's were there.
+func (f Forward) alone() string {
+	return "{\n" + strings.Join(f.entries("  ", " "), ",\n") + "\n}\n"
+}
+
+// entries gives each of our stub domains as we write it.
+func (f Forward) entries(indent, space string) []string {
+	servers := make([]string, len(f.Servers))
+	for i, s := range f.Servers {
+		servers[i] = quote(s.String())
+	}
+	out := make([]string, len(f.Zones))
+	for i, zone := range f.Zones {
+		out[i] = indent + quote(zone) + ":" + space + "[" + strings.Join(servers, ",") + "]"
+	}
+	return out
+}
+
+func quote(text string) string {
+	raw, _ := json.Marshal(text) // of a string, always
+	return string(raw)
+}
+
+// InsertStub gives the stubDomains of kube-dns (a JSON object of domains and the
+// addresses of their servers) with ours at the front; empty text = there are
+// none. All other bytes stay.
+func InsertStub(text string, f Forward) (string, error) {
+	if text == "" {
+		return f.alone(), nil
+	}
+	bare, _, err := withoutStub(text, f)
+	if err != nil {
+		return text, err
+	}
+	if bare == "" {
+		return f.alone(), nil
+	}
+	members, err := membersOf(bare)
+	if err != nil {
+		return text, err
+	}
+	for _, m := range members {
+		if slices.Contains(f.Zones, strings.ToLower(strings.TrimSuffix(m.name, "."))) {
+			return text, taken(1+strings.Count(bare[:m.begin], "\n"), "somebody else's stub domain is "+m.name)
+		}
+	}
+	ours := strings.Join(f.entries("", ""), ",")
+	if len(members) > 0 {
+		ours += ","
+	}
+	open := strings.IndexByte(bare, '{') + 1
+	return bare[:open] + ours + bare[open:], nil
+}
+
+// RemoveStub gives stubDomains without ours: what InsertStub was given. Empty
+// means that there were none.
+func RemoveStub(text string, f Forward) (string, error) {
+	bare, _, err := withoutStub(text, f)
+	return bare, err
+}
+
+// Stub gives those of our stub domains that are there, and all else.
+func Stub(text string, f Forward) (ours []string, rest string, err error) {
+	rest, ours, err = withoutStub(text, f)
+	return ours, rest, err
+}
+
+// withoutStub cuts out each entry of one of the zones that leads to our servers:
+// their addresses are of nobody else.
+func withoutStub(text string, f Forward) (rest string, cut []string, err error) {
+	if text == "" {
+		return "", nil, nil
+	}
+	members, err := membersOf(text)
+	if err != nil {
+		return text, nil, err
+	}
+	whole := text == f.alone()
+	for i := len(members) - 1; i >= 0; i-- {
+		m := members[i]
+		if !slices.Contains(f.Zones, m.name) || !f.leads(m.servers) {
+			continue
+		}
+		cut = append(cut, m.name)
+		begin, end := m.begin, m.end
+		switch {
+		case i+1 < len(members):
+			end += strings.IndexByte(text[end:], ',') + 1
+		case i > 0:
+			// The comma before the last one goes with it.
+			begin = members[i-1].end + strings.IndexByte(text[members[i-1].end:], ',')
+		}
+		text = text[:begin] + text[end:]
+		members = slices.Delete(members, i, i+1)
+	}
+	slices.Reverse(cut)
+	if whole {
+		return "", cut, nil
+	}
+	return text, cut, nil
+}
+
+func (f Forward) leads(servers []string) bool {
+	return len(servers) > 0 && !slices.ContainsFunc(servers, func(s string) bool {
+		return !slices.ContainsFunc(f.Servers, func(a netip.Addr) bool { return a.String() == s })
+	})
+}
+
+// member is one entry of stubDomains.
+type member struct {
+	name       string
+	servers    []string
+	begin, end int // offsets in the text, from the quote of the name on
+}
+
+func membersOf(text string) ([]member, error) {
+	raw := []byte(text)
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, notJSON(text, d.InputOffset(), err)
+	}
+	var out []member
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, notJSON(text, d.InputOffset(), err)
+		}
+		m := member{name: t.(string), end: int(d.InputOffset())} // a key is a string
+		m.begin = bytes.LastIndexByte(raw[:m.end-1], '"')
+		if err := d.Decode(&m.servers); err != nil {
+			return nil, notJSON(text, d.InputOffset(), err)
+		}
+		m.end = int(d.InputOffset())
+		out = append(out, m)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, notJSON(text, d.InputOffset(), err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, notJSON(text, d.InputOffset(), errors.New("something follows the object"))
+	}
+	return out, nil
+}
+
+func notJSON(text string, offset int64, err error) error {
+	if err == nil {
+		err = errors.New("it is no object")
+	}
+	return diag.Diagnostic{
+		Severity: diag.Error, Code: Unreadable, Summary: "stubDomains: " + err.Error(),
+		Pos:  diag.Pos{Line: 1 + strings.Count(text[:min(int(offset), len(text))], "\n"), Column: 1},
+		Hint: `write a JSON object of domains and lists of addresses, such as {"example.org": ["192.0.2.1"]}; nothing is changed until then`,
+	}
+}

@@ -1,0 +1,91 @@
+package corefile
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+func TestInsertStub(t *testing.T) {
+	t.Parallel()
+	const entries = `"clusterset.local":["169.254.73.53"],"0.243.in-addr.arpa":["169.254.73.53"]`
+	alone := "{\n  \"clusterset.local\": [\"169.254.73.53\"],\n  \"0.243.in-addr.arpa\": [\"169.254.73.53\"]\n}\n"
+	tests := []struct{ name, text, want string }{
+		{"none", "", alone},
+		{"alone", alone, alone},
+		{"empty object", "{}", "{" + entries + "}"},
+		{"empty object with a space", " { }\n", " {" + entries + " }\n"},
+		{"others", "{\n \"acme.local\": [\"1.2.3.4\", \"1.2.3.5\"]\n}\n", "{" + entries + ",\n \"acme.local\": [\"1.2.3.4\", \"1.2.3.5\"]\n}\n"},
+		{"one is missing", `{"clusterset.local":["169.254.73.53"],"a":[]}`, "{" + entries + `,"a":[]}`},
+		{"at the end", `{"a":["1.2.3.4"] , "clusterset.local":["169.254.73.53"]}`, "{" + entries + `,"a":["1.2.3.4"] }`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			have, err := InsertStub(tt.text, forward())
+			if err != nil || have != tt.want {
+				t.Fatalf("have %q, %v\nwant %q", have, err, tt.want)
+			}
+			if again, err := InsertStub(have, forward()); err != nil || again != have {
+				t.Errorf("a second time it gives %q, %v", again, err)
+			}
+		})
+	}
+}
+
+func TestRefusedStub(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, text, code, want string }{
+		{"taken", "{\n\"clusterset.local.\": [\"10.1.1.1\"]}", Taken, "2:1: error: somebody else's stub domain is clusterset.local."},
+		{"taken in part", `{"clusterset.local": ["169.254.73.53", "10.1.1.1"]}`, Taken, "1:1: error: somebody else's stub domain is clusterset.local"},
+		{"no object", "[]", Unreadable, "1:1: error: stubDomains: it is no object"},
+		{"no JSON", "{\n'a': []}", Unreadable, "2:1: error: stubDomains: invalid character"},
+		{"no list", `{"a": "b"}`, Unreadable, "1:1: error: stubDomains: json: cannot"},
+		{"not closed", `{"a": []`, Unreadable, "1:1: error: stubDomains: EOF"},
+		{"two", `{}{}`, Unreadable, "1:1: error: stubDomains: something follows the object"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			have, err := InsertStub(tt.text, forward())
+			var d diag.Diagnostic
+			if have != tt.text || !errors.As(err, &d) || d.Code != tt.code || d.Hint == "" {
+				t.Fatalf("gives %q, error %#v", have, err)
+			}
+			if d.Pos.File = "F"; !strings.HasPrefix(d.Error(), "F:"+tt.want) {
+				t.Errorf("error %q\n want %q", d.Error(), "F:"+tt.want)
+			}
+		})
+	}
+}
+
+// FuzzRestoreStub puts our stub domains into any text and takes them out again.
+func FuzzRestoreStub(f *testing.F) {
+	for _, text := range []string{"", "{}", " { }\n", `{"a":["b"]}`, `{"clusterset.local":["169.254.73.53"]}`, "{\n \"a\\\"\": [ ] ,\n\"b\":[\"1\"]}", "[]", forward().alone()} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		with, err := InsertStub(text, forward())
+		if err != nil {
+			if with != text {
+				t.Errorf("changed although %v", err)
+			}
+			return
+		}
+		bare, err := RemoveStub(text, forward())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have, err := RemoveStub(with, forward()); err != nil || have != bare {
+			t.Errorf("removed again %q, want %q (%v)", have, bare, err)
+		}
+		if again, err := InsertStub(with, forward()); err != nil || again != with {
+			t.Errorf("inserted twice %q, once %q (%v)", again, with, err)
+		}
+		if ours, rest, err := Stub(with, forward()); err != nil || len(ours) != 2 || rest != bare {
+			t.Errorf("ours %v, rest %q (%v)", ours, rest, err)
+		}
+	})
+}
