@@ -1,0 +1,319 @@
+// Package objects brings what the gateways of a cluster write into its API to
+// what it should be: the objects of the Multi-Cluster Services API and what leads
+// the cluster's own DNS to the agents. Every gateway wants the same; the first one
+// that is alive writes, the others only what stays wrong. What is observed comes
+// from watches, so a pass asks nothing of the API server.
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/nodeagent/converge"
+)
+
+// FieldManager is the name under which everything is written.
+const FieldManager = "hawser"
+
+// Marks of objects that are ours.
+const (
+	managedBy = "app.kubernetes.io/managed-by"
+	manager   = "hawser"
+	// sliceManager is the value of the label by which EndpointSlices say who keeps them.
+	sliceManager = "hawser.dev"
+)
+
+const (
+	// deadline of each request.
+	deadline = 10 * time.Second
+	// atOnce is how many requests are under way at most.
+	atOnce = 4
+)
+
+// Resources that are written.
+var (
+	serviceImports    = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceimports"}
+	serviceExports    = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceexports"}
+	endpointSlices    = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
+	clusterProperties = schema.GroupVersionResource{Group: "about.k8s.io", Version: "v1beta1", Resource: "clusterproperties"}
+	configMaps        = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+)
+
+// List gives the objects of one resource as they are, and false while they are not
+// known. They are shared: nobody changes them.
+type List func() ([]*unstructured.Unstructured, bool)
+
+// table is one resource: what a watch says of it, and what was written since.
+type table struct {
+	client   dynamic.Interface
+	resource schema.GroupVersionResource
+	kind     string
+	list     List
+
+	mu      sync.Mutex
+	written map[string]written // by namespace/name
+}
+
+// written is an object as the server gave it back, or that it is gone.
+type written struct {
+	object *unstructured.Unstructured // nil = deleted
+	uid    types.UID
+	at     time.Time
+}
+
+// writtenLong is how long a write counts although no watch tells of it: somebody may
+// have undone it before the watch could.
+const writtenLong = 10 * time.Second
+
+func newTable(client dynamic.Interface, resource schema.GroupVersionResource, kind string, list List) *table {
+	return &table{client: client, resource: resource, kind: kind, list: list, written: map[string]written{}}
+}
+
+// unknown says that a watch has not told yet what there is, or cannot.
+func (t *table) unknown() error {
+	return converge.ErrBlocked{On: "the watch of " + t.resource.GroupResource().String()}
+}
+
+// all gives the objects by namespace/name, our own writes included.
+func (t *table) all() (map[string]*unstructured.Unstructured, error) {
+	list, known := t.list()
+	if !known {
+		return nil, t.unknown()
+	}
+	out := make(map[string]*unstructured.Unstructured, len(list))
+	for _, o := range list {
+		out[keyOf(o)] = o
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, w := range t.written {
+		have := out[key]
+		switch {
+		case time.Since(w.at) > writtenLong || w.told(have):
+			delete(t.written, key)
+		case w.object == nil:
+			delete(out, key)
+		default:
+			out[key] = w.object
+		}
+	}
+	return out, nil
+}
+
+// told reports whether the watch knows as much as the write.
+func (w written) told(have *unstructured.Unstructured) bool {
+	switch {
+	case w.object == nil:
+		return have == nil || have.GetUID() != w.uid
+	case have == nil:
+		return false
+	}
+	return have.GetUID() != w.uid || !older(have.GetResourceVersion(), w.object.GetResourceVersion())
+}
+
+// older compares two resource versions, which are numbers (KEP-5504). Those that
+// are not count as equal.
+func older(a, b string) bool {
+	if len(a) != len(b) {
+		return len(a) < len(b)
+	}
+	return a < b
+}
+
+func (t *table) wrote(key string, o *unstructured.Unstructured, uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.written[key] = written{object: o, uid: uid, at: time.Now()}
+}
+
+func (t *table) get(key string) (*unstructured.Unstructured, error) {
+	all, err := t.all()
+	return all[key], err
+}
+
+// body begins an object to be applied.
+func (t *table) body(namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	o.SetAPIVersion(t.resource.GroupVersion().String())
+	o.SetKind(t.kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+func (t *table) in(namespace string) dynamic.ResourceInterface {
+	if namespace == "" {
+		return t.client.Resource(t.resource)
+	}
+	return t.client.Resource(t.resource).Namespace(namespace)
+}
+
+// apply writes by server-side apply. Without force it refuses to take what others
+// hold: for objects that should not be there yet.
+func (t *table) apply(ctx context.Context, o *unstructured.Unstructured, force bool, sub ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("write %s %s: %w", t.kind, keyOf(o), err)
+	}
+	options := metav1.PatchOptions{FieldManager: FieldManager, Force: &force}
+	after, err := t.in(o.GetNamespace()).Patch(ctx, o.GetName(), types.ApplyPatchType, raw, options, sub...)
+	if err != nil {
+		return t.refused(err, o)
+	}
+	t.wrote(keyOf(o), after, after.GetUID())
+	return nil
+}
+
+// merge changes fields of an object that is not ours, if it still is as it was seen.
+func (t *table) merge(ctx context.Context, seen *unstructured.Unstructured, change map[string]any) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	metadata, _ := change["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["resourceVersion"], metadata["uid"] = seen.GetResourceVersion(), string(seen.GetUID())
+	change["metadata"] = metadata
+	raw, err := json.Marshal(change)
+	if err != nil {
+		return fmt.Errorf("write %s %s: %w", t.kind, keyOf(seen), err)
+	}
+	options := metav1.PatchOptions{FieldManager: FieldManager}
+	after, err := t.in(seen.GetNamespace()).Patch(ctx, seen.GetName(), types.MergePatchType, raw, options)
+	if err != nil {
+		return t.refused(err, seen)
+	}
+	t.wrote(keyOf(seen), after, after.GetUID())
+	return nil
+}
+
+// remove deletes the object that was seen, and no later one of its name.
+func (t *table) remove(ctx context.Context, seen *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	uid := seen.GetUID()
+	err := t.in(seen.GetNamespace()).Delete(ctx, seen.GetName(), metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid},
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return t.refused(err, seen)
+	}
+	t.wrote(keyOf(seen), nil, uid)
+	return nil
+}
+
+// refused tells what only waits for something from what is wrong.
+func (t *table) refused(err error, o *unstructured.Unstructured) error {
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return converge.ErrBlocked{On: "the end of namespace " + o.GetNamespace()}
+	case apierrors.IsNotFound(err) && o.GetNamespace() != "":
+		return converge.ErrBlocked{On: "namespace " + o.GetNamespace() + " and what is in it"}
+	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict):
+		return fmt.Errorf("%w: %w", converge.ErrConflict, err)
+	case apierrors.IsConflict(err):
+		return converge.ErrBlocked{On: "a newer look at it"}
+	}
+	return fmt.Errorf("write %s: %w", t.resource.GroupResource(), err)
+}
+
+// undeclared reports whether the server's schema lacks a field that was written.
+func undeclared(err error, field string) bool {
+	return err != nil && strings.Contains(err.Error(), field) && strings.Contains(err.Error(), "not declared in schema")
+}
+
+// away reports whether an error is no answer of the server: then there will be none
+// to the next request either.
+func away(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError && code != http.StatusNotImplemented
+	}
+	var blocked converge.ErrBlocked
+	return err != nil && !errors.As(err, &blocked) && !errors.Is(err, converge.ErrConflict)
+}
+
+// each applies changes, several at once. Once the server is away the rest is not begun.
+func each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func(diff.Change[S]) error) error {
+	errs := make([]error, len(changes))
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	var lost error
+	free := make(chan struct{}, atOnce)
+	for i, c := range changes {
+		free <- struct{}{}
+		mu.Lock()
+		stop := lost
+		mu.Unlock()
+		if err := ctx.Err(); err != nil || stop != nil {
+			<-free
+			errs[i] = converge.KeyError{Key: c.Key, Err: fmt.Errorf("not begun: %w", errors.Join(err, stop))}
+			continue
+		}
+		wait.Go(func() {
+			defer func() { <-free }()
+			err := apply(c)
+			if err == nil {
+				return
+			}
+			errs[i] = converge.KeyError{Key: c.Key, Err: err}
+			if away(err) {
+				mu.Lock()
+				lost = err
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+func keyOf(o *unstructured.Unstructured) string {
+	if o.GetNamespace() == "" {
+		return o.GetName()
+	}
+	return o.GetNamespace() + "/" + o.GetName()
+}
+
+// read fills a structure with an object.
+func read[T any](o *unstructured.Unstructured) (T, error) {
+	var out T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out); err != nil {
+		return out, fmt.Errorf("read %s %s: %w", o.GetKind(), keyOf(o), err)
+	}
+	return out, nil
+}
+
+// stamp changes whenever one of the objects does.
+func (t *table) stamp() (string, error) {
+	all, err := t.all()
+	if err != nil {
+		return "", err
+	}
+	var sum uint64
+	for key, o := range all {
+		// A sum, as a map has no order.
+		sum += spread.Mix(spread.Hash(key + " " + string(o.GetUID()) + " " + o.GetResourceVersion()))
+	}
+	return fmt.Sprintf("%d %x", len(all), sum), nil
+}

@@ -1,0 +1,234 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/objects/corefile"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+const dnsNamespace = "kube-system"
+
+// keyOfDNS is where in its ConfigMap each integration writes.
+var keyOfDNS = map[string]string{
+	fabric.DNSCoreDNS:  "Corefile",
+	fabric.DNSImport:   "hawser.server",
+	fabric.DNSStubZone: "stubDomains",
+}
+
+// mapOfDNS is the ConfigMap of each integration.
+var mapOfDNS = map[string]string{
+	fabric.DNSCoreDNS:  "coredns",
+	fabric.DNSImport:   "coredns-custom",
+	fabric.DNSStubZone: "kube-dns",
+}
+
+// undoneMost is how often somebody may take out what we wrote while all else stays
+// the same, before it is left to them: until they change anything else.
+const undoneMost = 3
+
+// Domain is what leads the clusterset's domains to the agents, in one place.
+type Domain struct {
+	Integration string // fabric.DNSCoreDNS, ...
+	Text        string // that is ours
+
+	Forward corefile.Forward // wanted
+	Whole   string           // all that stands there
+}
+
+// Key is the ConfigMap and the key in it.
+func (d Domain) Key() string {
+	return dnsNamespace + "/" + mapOfDNS[d.Integration] + "/" + keyOfDNS[d.Integration]
+}
+
+// Fields gives the text.
+func (d Domain) Fields() []diff.Field { return []diff.Field{{Name: "text", Value: d.Text}} }
+
+func wantDomains(integration string, f corefile.Forward) []Domain {
+	if mapOfDNS[integration] == "" || !f.Valid() {
+		return nil
+	}
+	return []Domain{{Integration: integration, Text: "forward " + strings.Join(f.Zones, " "), Forward: f}}
+}
+
+// ours gives what is ours of a text, all else, and whether there is any.
+func ours(integration, text string, f corefile.Forward) (block, rest string, is bool) {
+	switch integration {
+	case fabric.DNSCoreDNS:
+		return corefile.Block(text)
+	case fabric.DNSImport:
+		return text, "", text != ""
+	}
+	zones, rest, err := corefile.Stub(text, f)
+	return strings.Join(zones, " "), rest, err == nil && len(zones) > 0
+}
+
+// with gives a text with ours as it should be, and without what is ours.
+func with(integration, text string, f corefile.Forward) (string, error) {
+	switch integration {
+	case fabric.DNSCoreDNS:
+		return corefile.Insert(text, f)
+	case fabric.DNSImport:
+		return f.File(), nil
+	}
+	return corefile.InsertStub(text, f)
+}
+
+func without(integration, text string, f corefile.Forward) (string, error) {
+	switch integration {
+	case fabric.DNSCoreDNS:
+		return corefile.Remove(text)
+	case fabric.DNSImport:
+		return "", nil
+	}
+	return corefile.RemoveStub(text, f)
+}
+
+// domainKind is the kind of what is written into the cluster's own DNS.
+type domainKind struct {
+	*turn
+	table  *table
+	undone map[string]*undone // by integration
+}
+
+// undone counts how often somebody took out what we wrote.
+type undone struct {
+	rest  string // all that is not ours, and what we want there
+	right bool   // ours was as it should be when it was looked at last
+	times int
+	by    string
+}
+
+// Name is dns.
+func (k *domainKind) Name() string { return "dns" }
+
+// Observe gives the places where anything of ours stands.
+func (k *domainKind) Observe(context.Context) ([]Domain, error) {
+	all, err := k.table.all()
+	if err != nil {
+		return nil, err
+	}
+	var out []Domain
+	for integration, name := range mapOfDNS {
+		o := all[dnsNamespace+"/"+name]
+		if o == nil {
+			continue
+		}
+		text, _, _ := unstructured.NestedString(o.Object, "data", keyOfDNS[integration])
+		block, rest, is := ours(integration, text, k.forward)
+		k.count(integration, text, rest, o)
+		if is {
+			out = append(out, Domain{Integration: integration, Text: block, Whole: text})
+		}
+	}
+	return out, nil
+}
+
+// count looks whether somebody took out what was right.
+func (k *domainKind) count(integration, text, rest string, o *unstructured.Unstructured) {
+	should, err := with(integration, text, k.forward)
+	right := err == nil && should == text
+	rest += fmt.Sprint("\x00", k.forward)
+	u := k.undone[integration]
+	if u == nil || u.rest != rest {
+		k.undone[integration] = &undone{rest: rest, right: right}
+		return
+	}
+	if u.right && !right {
+		u.times++
+		u.by = lastManager(o)
+	}
+	u.right = right
+}
+
+// lastManager names who wrote an object last.
+func lastManager(o *unstructured.Unstructured) string {
+	by, at := "somebody", ""
+	for _, f := range o.GetManagedFields() {
+		if f.Time != nil && f.Manager != FieldManager && f.Time.UTC().String() >= at {
+			by, at = f.Manager, f.Time.UTC().String()
+		}
+	}
+	return by
+}
+
+// Adopt makes want the text that would stand there.
+func (k *domainKind) Adopt(want, have Domain) Domain {
+	want.Whole = have.Whole
+	should, err := with(want.Integration, have.Whole, want.Forward)
+	if err == nil {
+		want.Text, _, _ = ours(want.Integration, should, want.Forward)
+	}
+	return want
+}
+
+// Apply makes the changes.
+func (k *domainKind) Apply(ctx context.Context, list []diff.Change[Domain]) error {
+	return converge.Each(ctx, list, func(c diff.Change[Domain]) error {
+		integration := c.Want.Integration
+		if c.Op == diff.Delete {
+			integration = c.Have.Integration
+		}
+		o, err := k.table.get(dnsNamespace + "/" + mapOfDNS[integration])
+		switch {
+		case err != nil:
+			return err
+		case o == nil && c.Op == diff.Delete:
+			return nil
+		case o == nil:
+			return converge.ErrBlocked{On: fmt.Sprintf("ConfigMap %s/%s; or say in clusters[].dns of the topology which DNS the cluster has",
+				dnsNamespace, mapOfDNS[integration])}
+		}
+		if err := k.write(ctx, c.Op, integration, o); err != nil {
+			return explained(err, integration)
+		}
+		return nil
+	})
+}
+
+func (k *domainKind) write(ctx context.Context, op diff.Op, integration string, o *unstructured.Unstructured) error {
+	text, there, _ := unstructured.NestedString(o.Object, "data", keyOfDNS[integration])
+	if !there && integration == fabric.DNSCoreDNS {
+		return fmt.Errorf("there is no %s in it", keyOfDNS[integration])
+	}
+	change := with
+	if op == diff.Delete {
+		change = without
+		delete(k.undone, integration)
+	} else if u := k.undone[integration]; u != nil && u.times >= undoneMost {
+		return fmt.Errorf("%w: %s took it out %d times; it is left to them until anything else is changed there. "+
+			"Add it to what they write, or say clusters[].dns: coredns-custom or none", converge.ErrFight, u.by, u.times)
+	}
+	after, err := change(integration, text, k.forward)
+	if err != nil || after == text {
+		return err
+	}
+	var value any = after
+	if after == "" && op == diff.Delete && integration != fabric.DNSCoreDNS {
+		value = nil
+	}
+	return k.table.merge(ctx, o, map[string]any{"data": map[string]any{keyOfDNS[integration]: value}})
+}
+
+// explained puts the place before what is wrong, and what mends it behind.
+func explained(err error, integration string) error {
+	place := dnsNamespace + "/" + mapOfDNS[integration] + "/" + keyOfDNS[integration]
+	var d diag.Diagnostic
+	if errors.As(err, &d) {
+		d.Pos.File = place
+		return fmt.Errorf("%w; %s", d, d.Hint)
+	}
+	var blocked converge.ErrBlocked
+	if errors.As(err, &blocked) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", place, err)
+}

@@ -1,0 +1,167 @@
+package objects
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/mcs"
+)
+
+// Export is what we say on a ServiceExport, which is somebody else's.
+type Export struct {
+	Namespace  string
+	Name       string
+	UID        string // of the one that this is about
+	Generation int64  // that was looked at
+	Addresses  string // of mcs.AddressesAnnotation
+	Conditions []mcs.Condition
+}
+
+// Key is namespace/name.
+func (e Export) Key() string { return e.Namespace + "/" + e.Name }
+
+// Fields gives everything else.
+func (e Export) Fields() []diff.Field {
+	return []diff.Field{
+		{Name: "addresses", Value: e.Addresses},
+		{Name: "generation", Value: strconv.FormatInt(e.Generation, 10)},
+		{Name: "conditions", Value: conditionText(e.Conditions)},
+	}
+}
+
+func wantExport(s mcs.Status) Export {
+	out := Export{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Generation: s.Generation, Conditions: sorted(s.Conditions)}
+	var addrs []string
+	for _, a := range s.Addrs {
+		addrs = append(addrs, a.String())
+	}
+	out.Addresses = strings.Join(addrs, ",")
+	return out
+}
+
+// exportObject is a ServiceExport as far as we write it.
+type exportObject struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Status            struct {
+		Conditions []metav1.Condition `json:"conditions,omitempty"`
+	} `json:"status"`
+}
+
+// haveExport is false where nothing of ours is said.
+func haveExport(o *unstructured.Unstructured) (Export, bool, error) {
+	have, err := read[exportObject](o)
+	if err != nil {
+		return Export{}, false, err
+	}
+	out := Export{
+		Namespace: have.Namespace, Name: have.Name, UID: string(have.UID),
+		Addresses: have.Annotations[mcs.AddressesAnnotation],
+	}
+	var ours []metav1.Condition
+	for _, c := range have.Status.Conditions {
+		if c.Type != mcs.Valid && c.Type != mcs.Ready && c.Type != mcs.Conflict {
+			continue
+		}
+		if len(ours) == 0 || c.ObservedGeneration < out.Generation {
+			out.Generation = c.ObservedGeneration
+		}
+		ours = append(ours, c)
+	}
+	out.Conditions = conditionsOf(ours)
+	return out, out.Addresses != "" || len(ours) > 0, nil
+}
+
+// exportKind is the kind of what is said on ServiceExports.
+type exportKind struct {
+	*turn
+	table *table
+}
+
+// Name is serviceexport.
+func (k *exportKind) Name() string { return "serviceexport" }
+
+// Stamp changes with the objects.
+func (k *exportKind) Stamp(context.Context) (string, error) { return k.table.stamp() }
+
+// Observe gives the ServiceExports that say anything of ours.
+func (k *exportKind) Observe(context.Context) ([]Export, error) {
+	all, err := k.table.all()
+	if err != nil {
+		return nil, err
+	}
+	var out []Export
+	for _, o := range all {
+		have, says, err := haveExport(o)
+		if err != nil {
+			return nil, err
+		}
+		if says {
+			out = append(out, have)
+		}
+	}
+	return out, nil
+}
+
+// Apply makes the changes, several at once.
+func (k *exportKind) Apply(ctx context.Context, list []diff.Change[Export]) error {
+	all, err := k.table.all()
+	if err != nil {
+		return err
+	}
+	return each(ctx, list, func(c diff.Change[Export]) error {
+		if err := k.may(c.Op); err != nil {
+			return err
+		}
+		seen := all[c.Key]
+		switch {
+		case seen == nil && c.Op == diff.Delete:
+			return nil
+		case seen == nil, c.Op != diff.Delete && c.Want.UID != string(seen.GetUID()):
+			return converge.ErrBlocked{On: "the ServiceExport that this is about"}
+		case c.Op == diff.Delete:
+			c.Want = Export{Namespace: c.Have.Namespace, Name: c.Have.Name}
+		}
+		return k.write(ctx, c, seen)
+	})
+}
+
+func (k *exportKind) write(ctx context.Context, c diff.Change[Export], seen *unstructured.Unstructured) error {
+	if have := seen.GetAnnotations()[mcs.AddressesAnnotation]; have != c.Want.Addresses {
+		if err := k.record(ctx, c.Want, seen); err != nil {
+			return err
+		}
+	}
+	if !changes(c, "generation", "conditions") {
+		return nil
+	}
+	have, err := read[exportObject](seen)
+	if err != nil {
+		return err
+	}
+	o := k.table.body(c.Want.Namespace, c.Want.Name)
+	o.SetUID(seen.GetUID())
+	o.Object["status"] = map[string]any{
+		"conditions": conditionBodies(c.Want.Conditions, have.Status.Conditions, c.Want.Generation, time.Now()),
+	}
+	return k.table.apply(ctx, o, true, "status")
+}
+
+// record writes the annotation. Only a merge takes away one that somebody else wrote.
+func (k *exportKind) record(ctx context.Context, want Export, seen *unstructured.Unstructured) error {
+	if want.Addresses == "" {
+		return k.table.merge(ctx, seen, map[string]any{"metadata": map[string]any{
+			"annotations": map[string]any{mcs.AddressesAnnotation: nil},
+		}})
+	}
+	o := k.table.body(want.Namespace, want.Name)
+	o.SetUID(seen.GetUID())
+	o.SetAnnotations(map[string]string{mcs.AddressesAnnotation: want.Addresses})
+	return k.table.apply(ctx, o, true)
+}

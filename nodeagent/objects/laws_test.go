@@ -1,0 +1,269 @@
+package objects
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/converge/convergetest"
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/objects/corefile"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+func sampleImport() mcs.Import {
+	return mcs.Import{
+		Namespace: "sample", Name: "web", Type: fabric.ClusterSetIP, IPs: []netip.Addr{addr("fd24::7"), addr("243.0.0.7")}, Families: []int{6, 4},
+		Ports:    []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80, AppProtocol: "kubernetes.io/h2c"}, {Name: "stcp", Protocol: "SCTP", Port: 142}},
+		Affinity: "ClientIP", AffinitySeconds: 10, InternalTrafficPolicy: "Cluster", TrafficDistribution: "PreferClose",
+		Labels: map[string]string{"tier": "front", "bad label": "x"}, Annotations: map[string]string{"a/b": "c=d, e"},
+		Clusters: []string{"g1", "g2"}, Conditions: []mcs.Condition{{Type: "Ready", Status: "True", Reason: "Ready", Message: "exported from g1, g2"}},
+	}
+}
+
+// unchanged gives a function that tells whether an object is still as it was.
+func unchanged(s *apiServer, keys ...string) func() error {
+	before := map[string]any{}
+	for _, key := range keys {
+		before[key] = s.get(key).Object
+	}
+	return func() error {
+		for key, want := range before {
+			have := s.get(key)
+			if have == nil {
+				return fmt.Errorf("%s is gone", key)
+			}
+			if diff := cmp.Diff(want, any(have.Object)); diff != "" {
+				return fmt.Errorf("%s changed (-want +have)\n%s", key, diff)
+			}
+		}
+		return nil
+	}
+}
+
+func newWorld(t *testing.T) *apiServer {
+	s := newAPIServer(t)
+	s.put("namespaces", `{"metadata":{"name":"","namespace":"sample"}}`)
+	s.objects["namespaces /sample"] = s.objects["namespaces sample/"]
+	return s
+}
+
+func TestImportLaws(t *testing.T) {
+	t.Parallel()
+	s := newWorld(t)
+	newKind := func(t *testing.T) converge.Kind[Import] {
+		return &importKind{turn: &turn{settled: true}, table: newTable(s.client(t), serviceImports, "ServiceImport", s.listing("serviceimports"))}
+	}
+	headless := mcs.Import{Namespace: "sample", Name: "db", Type: fabric.Headless, Families: []int{4}}
+	convergetest.Laws(t, newKind, convergetest.Samples[Import]{
+		Want: []Import{wantImport(sampleImport()), wantImport(headless)},
+		Vary: func(i Import) []Import {
+			vary := func(change func(*Import)) Import {
+				other := i
+				change(&other)
+				return other
+			}
+			return slices.DeleteFunc([]Import{
+				vary(func(i *Import) { i.Type = "Headless"; i.IPs = nil; i.Affinity = "None"; i.AffinitySeconds = 0 }),
+				vary(func(i *Import) { i.Ports = []mcs.Port{{Protocol: "UDP", Port: 53}} }),
+				vary(func(i *Import) { i.Labels = nil; i.Annotations = []string{"x=y"} }),
+				vary(func(i *Import) { i.InternalTrafficPolicy, i.TrafficDistribution = "Local", "" }),
+				vary(func(i *Import) { i.Clusters = []string{"g3"} }),
+				vary(func(i *Import) { i.Conditions = []mcs.Condition{{Type: "Ready", Status: "False", Reason: "Pending"}} }),
+				vary(func(i *Import) { i.Families = []string{"IPv4", "IPv6"} }),
+			}, func(v Import) bool { return slices.Equal(v.Fields(), i.Fields()) })
+		},
+		Tamper: map[string]func(*testing.T){
+			"spec":    func(*testing.T) { s.edit("serviceimports sample/web", set("Headless", "spec", "type")) },
+			"status":  func(*testing.T) { s.edit("serviceimports sample/web", set([]any{}, "status", "clusters")) },
+			"label":   func(*testing.T) { s.edit("serviceimports sample/web", set("back", "metadata", "labels", "tier")) },
+			"deleted": func(*testing.T) { s.lose("serviceimports sample/web") },
+			"record": func(*testing.T) {
+				s.edit("serviceimports sample/web", func(o *unstructured.Unstructured) { o.SetAnnotations(nil) })
+			},
+		},
+		Foreign: func(*testing.T) func() error {
+			s.put("serviceimports", `{"metadata":{"name":"other","namespace":"sample"},"spec":{"type":"ClusterSetIP"}}`)
+			return unchanged(s, "serviceimports sample/other")
+		},
+		Conflict: func(*testing.T) (Import, func() error) {
+			s.put("serviceimports", `{"metadata":{"name":"taken","namespace":"sample"},"spec":{"type":"ClusterSetIP"}}`)
+			want := wantImport(sampleImport())
+			want.Name = "taken"
+			return want, unchanged(s, "serviceimports sample/taken")
+		},
+	})
+}
+
+func set(value any, path ...string) func(*unstructured.Unstructured) {
+	return func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, value, path...) }
+}
+
+func TestSliceLaws(t *testing.T) {
+	t.Parallel()
+	s := newWorld(t)
+	imports := newTable(s.client(t), serviceImports, "ServiceImport", s.listing("serviceimports"))
+	s.put("serviceimports", `{"metadata":{"name":"web","namespace":"sample","labels":{"app.kubernetes.io/managed-by":"hawser"}}}`)
+	newKind := func(t *testing.T) converge.Kind[Slice] {
+		return &sliceKind{turn: &turn{settled: true}, imports: imports, table: newTable(s.client(t), endpointSlices, "EndpointSlice", s.listing("endpointslices"))}
+	}
+	four := mcs.Slice{
+		Namespace: "sample", Name: "web-hw-1", Import: "web", Cluster: "g2", Family: 4,
+		Ports:     []mcs.Port{{Protocol: "TCP", Port: 80}, {Name: "dns", Protocol: "UDP", Port: 53, AppProtocol: "x"}},
+		Endpoints: []mcs.Endpoint{{Addr: addr("242.2.0.7"), Hostname: "web-0"}, {Addr: addr("242.2.0.8")}},
+	}
+	six := mcs.Slice{Namespace: "sample", Name: "web-hw-2", Import: "web", Cluster: "g1", Family: 6, Endpoints: []mcs.Endpoint{{Addr: addr("fd24::7")}}}
+	convergetest.Laws(t, newKind, convergetest.Samples[Slice]{
+		Want: []Slice{wantSlice(four), wantSlice(six)},
+		Vary: func(w Slice) []Slice {
+			other, ports, kind := w, w, w
+			other.Endpoints = []string{"242.9.9.9 x"}
+			ports.Ports = []mcs.Port{{Name: "y", Protocol: "TCP", Port: 81}}
+			kind.Type, kind.Cluster = map[string]string{"IPv4": "IPv6", "IPv6": "IPv4"}[w.Type], "g3"
+			return []Slice{other, ports, kind}
+		},
+		Tamper: map[string]func(*testing.T){
+			"endpoints": func(*testing.T) { s.edit("endpointslices sample/web-hw-1", set([]any{}, "endpoints")) },
+			"label": func(*testing.T) {
+				s.edit("endpointslices sample/web-hw-1", set("x", "metadata", "labels", labelService))
+			},
+			"owner": func(*testing.T) {
+				s.edit("endpointslices sample/web-hw-1", set([]any{}, "metadata", "ownerReferences"))
+			},
+			"deleted": func(*testing.T) { s.lose("endpointslices sample/web-hw-2") },
+		},
+		Foreign: func(*testing.T) func() error {
+			s.put("endpointslices", `{"metadata":{"name":"other","namespace":"sample","labels":{"endpointslice.kubernetes.io/managed-by":"x"}}}`)
+			return unchanged(s, "endpointslices sample/other")
+		},
+	})
+}
+
+func TestExportLaws(t *testing.T) {
+	t.Parallel()
+	s := newWorld(t)
+	for _, name := range []string{"web", "db", "other"} {
+		s.put("serviceexports", `{"metadata":{"name":"`+name+`","namespace":"sample","annotations":{"theirs":"x"}},"spec":{}}`)
+	}
+	uid := func(name string) string { return string(s.get("serviceexports sample/" + name).GetUID()) }
+	newKind := func(t *testing.T) converge.Kind[Export] {
+		return &exportKind{turn: &turn{settled: true}, table: newTable(s.client(t), serviceExports, "ServiceExport", s.listing("serviceexports"))}
+	}
+	valid := mcs.Condition{Type: "Valid", Status: "True", Reason: "Valid"}
+	web := mcs.Status{Namespace: "sample", Name: "web", UID: uid("web"), Generation: 3, Addrs: []netip.Addr{addr("242.1.0.7"), addr("fd24::7")},
+		Conditions: []mcs.Condition{valid, {Type: "Conflict", Status: "False", Reason: "NoConflicts", Message: "m"}}}
+	db := mcs.Status{Namespace: "sample", Name: "db", UID: uid("db"), Generation: 1, Conditions: []mcs.Condition{valid}}
+	unharmed := unchanged(s, "serviceexports sample/other")
+	convergetest.Laws(t, newKind, convergetest.Samples[Export]{
+		Want: []Export{wantExport(web), wantExport(db)},
+		Vary: func(e Export) []Export {
+			address, generation, conditions := e, e, e
+			address.Addresses += "242.1.0.9"
+			generation.Generation++
+			conditions.Conditions = []mcs.Condition{{Type: "Valid", Status: "False", Reason: "NoService"}}
+			return []Export{address, generation, conditions}
+		},
+		Tamper: map[string]func(*testing.T){
+			"address": func(*testing.T) {
+				s.edit("serviceexports sample/web", set("9.9.9.9", "metadata", "annotations", mcs.AddressesAnnotation))
+			},
+			"condition": func(*testing.T) { s.edit("serviceexports sample/web", set([]any{}, "status", "conditions")) },
+			"an address where there is none": func(*testing.T) {
+				s.edit("serviceexports sample/db", set("9.9.9.9", "metadata", "annotations", mcs.AddressesAnnotation))
+			},
+		},
+		Foreign: func(*testing.T) func() error { return unharmed },
+		Silent:  []string{"UID"},
+	})
+	if have := s.get("serviceexports sample/web").GetAnnotations(); !maps.Equal(have, map[string]string{"theirs": "x"}) {
+		t.Errorf("annotations left: %v", have)
+	}
+}
+
+func TestPropertyLaws(t *testing.T) {
+	t.Parallel()
+	s := newWorld(t)
+	newKind := func(t *testing.T) converge.Kind[Property] {
+		return &propertyKind{turn: &turn{settled: true}, table: newTable(s.client(t), clusterProperties, "ClusterProperty", s.listing("clusterproperties"))}
+	}
+	convergetest.Laws(t, newKind, convergetest.Samples[Property]{
+		Want: wantProperties(map[string]string{"cluster.clusterset.k8s.io": "g1", "clusterset.k8s.io": "demo"}),
+		Vary: func(p Property) []Property { return []Property{{Name: p.Name, Value: "other"}} },
+		Tamper: map[string]func(*testing.T){
+			"value":   func(*testing.T) { s.edit("clusterproperties /clusterset.k8s.io", set("x", "spec", "value")) },
+			"deleted": func(*testing.T) { s.lose("clusterproperties /clusterset.k8s.io") },
+		},
+		Conflict: func(*testing.T) (Property, func() error) {
+			s.put("clusterproperties", `{"metadata":{"name":"taken"},"spec":{"value":"theirs"}}`)
+			return Property{Name: "taken", Value: "ours"}, unchanged(s, "clusterproperties /taken")
+		},
+	})
+}
+
+const kubeadm = ".:53 {\\n    errors\\n    forward . /etc/resolv.conf\\n    reload\\n}\\n"
+
+func TestDomainLaws(t *testing.T) {
+	t.Parallel()
+	s := newWorld(t)
+	maps := []string{
+		`{"metadata":{"name":"coredns","namespace":"kube-system"},"data":{"Corefile":"` + kubeadm + `","other":"x"}}`,
+		`{"metadata":{"name":"coredns-custom","namespace":"kube-system"},"data":{"their.server":"example.org {\n}\n"}}`,
+		`{"metadata":{"name":"kube-dns","namespace":"kube-system"},"data":{"stubDomains":"{ \"a\": [\"1.2.3.4\"] }\n"}}`,
+	}
+	s.put("namespaces", `{"metadata":{"name":"","namespace":"kube-system"}}`)
+	for i, text := range maps {
+		maps[i] = fmt.Sprintf("%s", text)
+		s.put("configmaps", escaped(text))
+	}
+	before := map[string]any{}
+	for _, name := range dnsMaps() {
+		before[name] = s.get("configmaps kube-system/" + name).Object["data"]
+	}
+	f := corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}}
+	newKind := func(t *testing.T) converge.Kind[Domain] {
+		return &domainKind{turn: &turn{settled: true, forward: f}, undone: map[string]*undone{}, table: newTable(s.client(t), configMaps, "ConfigMap", s.listing("configmaps"))}
+	}
+	var want []Domain
+	for _, integration := range []string{fabric.DNSCoreDNS, fabric.DNSImport, fabric.DNSStubZone} {
+		want = append(want, wantDomains(integration, f)...)
+	}
+	convergetest.Laws(t, newKind, convergetest.Samples[Domain]{
+		Want: want,
+		Tamper: map[string]func(*testing.T){
+			"block taken out": func(*testing.T) { s.put("configmaps", escaped(maps[0])) },
+			"file emptied":    func(*testing.T) { s.edit("configmaps kube-system/coredns-custom", set("", "data", "hawser.server")) },
+			"stub taken out":  func(*testing.T) { s.put("configmaps", escaped(maps[2])) },
+		},
+		Foreign: func(*testing.T) func() error {
+			s.put("configmaps", `{"metadata":{"name":"kube-proxy","namespace":"kube-system"},"data":{"Corefile":"# hawser: begin"}}`)
+			return unchanged(s, "configmaps kube-system/kube-proxy")
+		},
+		Silent: []string{"Forward", "Whole"},
+	})
+	for _, name := range slices.Sorted(slices.Values(dnsMaps())) {
+		if diff := cmp.Diff(before[name], s.get("configmaps kube-system/" + name).Object["data"]); diff != "" {
+			t.Errorf("%s is not as it was (-want +have)\n%s", name, diff)
+		}
+	}
+}
+
+// escaped makes line ends in JSON texts of line ends in Go.
+func escaped(text string) string {
+	out := ""
+	for _, r := range text {
+		if r == '\n' {
+			out += `\n`
+			continue
+		}
+		out += string(r)
+	}
+	return out
+}

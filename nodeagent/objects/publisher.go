@@ -1,0 +1,163 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/objects/corefile"
+)
+
+// Want is all that should stand in the cluster's API.
+type Want struct {
+	State   mcs.State
+	DNS     string // fabric.DNSCoreDNS, ...
+	Forward corefile.Forward
+	// Rank is how many gateways of the cluster write before this one.
+	Rank int
+	// Decommission says that everything of ours is to go.
+	Decommission bool
+}
+
+// Config is what a Publisher needs for its whole life.
+type Config struct {
+	Client dynamic.Interface
+	// Exports and Imports are what the watches of the facts know of ServiceExports and
+	// ServiceImports.
+	Exports, Imports List
+	// Source gives what is wanted and a digest that changes with it, and false while
+	// that is not known.
+	Source converge.Source[Want]
+	// OnReport gets each report, in the goroutine of Run; nil = nobody.
+	OnReport func(converge.Report)
+	Log      *slog.Logger
+}
+
+// Publisher keeps the cluster's API as it should be. It is an engine of its own:
+// however slow the API is, nothing else waits for it.
+type Publisher struct {
+	config  Config
+	trigger chan struct{}
+	turn    *turn
+	engine  *converge.Engine[Want]
+	watches []*Watch
+}
+
+// New makes a publisher. It asks nothing of the API.
+func New(c Config) *Publisher {
+	p := &Publisher{config: c, trigger: make(chan struct{}, 1), turn: &turn{}}
+	slicesOf := p.watch(&Watch{Resource: endpointSlices, Labels: "endpointslice.kubernetes.io/managed-by=" + sliceManager, Trim: withoutManagers})
+	propertiesOf := p.watch(&Watch{Resource: clusterProperties, Trim: withoutManagers})
+	var maps []List
+	for _, name := range dnsMaps() {
+		maps = append(maps, p.watch(&Watch{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name}))
+	}
+	imports := newTable(c.Client, serviceImports, "ServiceImport", c.Imports)
+	p.engine = &converge.Engine[Want]{
+		Log: c.Log, OnReport: c.OnReport,
+		Decommission: func(w Want) bool { return w.Decommission },
+		Stages: []converge.Stage[Want]{
+			converge.NewStage(&propertyKind{turn: p.turn, table: newTable(c.Client, clusterProperties, "ClusterProperty", propertiesOf)},
+				func(w Want) []Property { return wantProperties(w.State.Property) }, nil),
+			converge.NewStage(&exportKind{turn: p.turn, table: newTable(c.Client, serviceExports, "ServiceExport", c.Exports)},
+				func(w Want) []Export { return converted(w.State.Exports, wantExport) }, nil),
+			converge.NewStage(&importKind{turn: p.turn, table: imports},
+				func(w Want) []Import { return converted(w.State.Imports, wantImport) }, nil),
+			converge.NewStage(&sliceKind{turn: p.turn, imports: imports, table: newTable(c.Client, endpointSlices, "EndpointSlice", slicesOf)},
+				func(w Want) []Slice { return converted(w.State.Slices, wantSlice) }, nil),
+			converge.NewStage(&domainKind{turn: p.turn, undone: map[string]*undone{}, table: newTable(c.Client, configMaps, "ConfigMap", together(maps))},
+				func(w Want) []Domain { return wantDomains(w.DNS, w.Forward) }, nil),
+		},
+	}
+	return p
+}
+
+func converted[A, B any](list []A, to func(A) B) []B {
+	out := make([]B, len(list))
+	for i, a := range list {
+		out[i] = to(a)
+	}
+	return out
+}
+
+func dnsMaps() []string {
+	var out []string
+	for _, name := range mapOfDNS {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// together joins what several watches know; each counts as soon as it knows.
+func together(lists []List) List {
+	return func() ([]*unstructured.Unstructured, bool) {
+		var out []*unstructured.Unstructured
+		any := false
+		for _, list := range lists {
+			some, known := list()
+			out, any = append(out, some...), any || known
+		}
+		return out, any
+	}
+}
+
+func (p *Publisher) watch(w *Watch) List {
+	w.Client, w.Changed = p.config.Client, p.Look
+	p.watches = append(p.watches, w)
+	return w.Objects
+}
+
+// Look asks for a pass.
+func (p *Publisher) Look() {
+	select {
+	case p.trigger <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the API as it should be until ctx ends.
+func (p *Publisher) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, w := range p.watches {
+		all.Go(func() { w.Run(ctx) })
+	}
+	p.engine.Run(ctx, p.source, p.trigger)
+	all.Wait()
+}
+
+// source tells the kinds whose turn it is.
+func (p *Publisher) source(ctx context.Context) (Want, string, bool) {
+	want, digest, ok := p.config.Source(ctx)
+	if ok {
+		*p.turn = turn{rank: want.Rank, settled: want.State.Settled || want.Decommission, forward: want.Forward}
+	}
+	return want, digest, ok
+}
+
+// Trouble says what the watches lack and what mends it, one line each.
+func (p *Publisher) Trouble() []string {
+	var out []string
+	for _, w := range p.watches {
+		err := w.Err()
+		switch {
+		case err == nil:
+		case apierrors.IsNotFound(err) && w.Resource != configMaps:
+			out = append(out, fmt.Sprintf("the cluster has no %s: apply the CRDs of the rendered base", w.Resource.GroupResource()))
+		case apierrors.IsForbidden(err):
+			out = append(out, err.Error()+": grant it as the rendered base does")
+		default:
+			out = append(out, fmt.Sprintf("watch %s: %s", w.Resource.GroupResource(), strings.ReplaceAll(err.Error(), "\n", " ")))
+		}
+	}
+	return slices.Compact(out)
+}
