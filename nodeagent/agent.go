@@ -53,6 +53,7 @@ type Agent struct {
 	finder *pathmtu.Finder
 
 	endpoints *endpoints
+	published *publishing // nil = there is no Kubernetes API
 
 	lingerer lingerer // of the engine's goroutine, as what follows
 	shifter  shifter
@@ -136,6 +137,9 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}
 	a.secured = &ipsec.Watch{Charon: a.charon, Log: log, Wanted: a.connectionsWanted, Look: a.look}
 	a.shown.Store(&view{})
+	if a.published, err = a.newPublishing(); err != nil {
+		return nil, errors.Join(err, namespace.Close())
+	}
 	return a, nil
 }
 
@@ -242,6 +246,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("endpoints", a.endpoints.run)
 	start("endpoints kept", a.endpoints.keep)
 	start("what was heard", func(ctx context.Context) error { a.heard.run(ctx, a.log); return nil })
+	if a.published != nil {
+		start("objects", func(ctx context.Context) error { a.published.run(ctx); return nil })
+	}
 	start("links in use", func(ctx context.Context) error { a.saver.run(ctx, a.choice.kept, a.log); return nil })
 	a.engine.Run(ctx, a.source, a.trigger)
 	wait.Wait()

@@ -235,6 +235,9 @@ func (a *Agent) reported(r converge.Report) {
 	a.shown.Store(&view{
 		report: r, input: a.last.input, node: a.last.node, problems: a.last.problems, leaving: a.lingerer.leaving,
 	})
+	if a.published != nil {
+		token(a.published.wake)
+	}
 }
 
 func texts[T interface{ Error() string }](list []T) []string {

@@ -70,6 +70,11 @@ func rules() []rule {
 		{from: module + "/nodeagent/cable", but: module + "/nodeagent/cable/cabletest", never: append(own("nodeagent/project", "nodeagent/kernel"), "os", "net", "math/rand",
 			"math/rand/v2", "log/slog", "os/exec"),
 			why: "what a cable is made of is decided purely; project asks, kernel does"},
+		{from: module + "/nodeagent/objects", never: own("nodeagent/project", "nodeagent/kernel", "nodeagent/facts", "nodeagent/kube",
+			"nodeagent/health", "nodeagent/feed", "nodeagent/dns"),
+			why: "what is written into the API is decided elsewhere"},
+		{from: module + "/nodeagent/objects/corefile", never: []string{"os", "net", "math/rand", "log/slog", "k8s.io"},
+			why: "the configuration of a cluster's DNS is edited as text only"},
 		{from: module + "/nodeagent/desired", never: []string{"os", "net", "math/rand", "log/slog"},
 			why: "desired is data only"},
 		{from: module + "/cmd/hawser-agent", never: append(own("reconciler", "render", "lab"),
@@ -123,7 +128,7 @@ func under(path, root string) bool {
 func TestPure(t *testing.T) {
 	t.Parallel()
 	impure := regexp.MustCompile(`\b(time\.(Now|Since|After|Sleep|Tick)|os\.\w+|rand\.\w+|net\.(Dial|Listen|Lookup|Interface)\w*)\b`)
-	for _, dir := range []string{"schema", "schema/fabric", "render", "render/plan", "nodeagent/project", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired"} {
+	for _, dir := range []string{"schema", "schema/fabric", "render", "render/plan", "nodeagent/project", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired", "nodeagent/objects/corefile"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no files in %s: %v", dir, err)

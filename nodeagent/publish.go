@@ -1,0 +1,185 @@
+package nodeagent
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/objects"
+	"hawser.dev/hawser/nodeagent/objects/corefile"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// publishing keeps what this node's gateway writes into the cluster's API as it
+// should be, as long as the node is a gateway. It has an engine and goroutines of
+// its own: nothing that a node carries waits for it.
+type publishing struct {
+	log    *slog.Logger
+	client *kube.Client
+	source *kube.Source
+	// seen gives what the last round of the data path saw.
+	seen func() (v *view, snapshot health.Snapshot, leaving bool)
+	node string
+	wake chan struct{} // size one: another round was made
+
+	last       *project.Input // of the engine's goroutine, as what follows
+	wanted     mcs.State
+	generation int
+
+	report    atomic.Pointer[converge.Report]
+	rank      atomic.Int64
+	publisher atomic.Pointer[objects.Publisher]
+}
+
+// newPublishing is nil where there is no Kubernetes API.
+func (a *Agent) newPublishing() (*publishing, error) {
+	if a.inputs.api == nil {
+		return nil, nil
+	}
+	// A client of its own, as its bound of requests would keep others waiting.
+	client, err := kube.Open(a.config.Kube)
+	if err != nil {
+		return nil, err
+	}
+	return &publishing{
+		log: a.log, client: client, source: a.inputs.api, node: a.config.Node, wake: make(chan struct{}, 1),
+		seen: func() (*view, health.Snapshot, bool) {
+			return a.shown.Load(), a.peers.snapshot(), a.leaving.Load() || a.drain.is()
+		},
+	}, nil
+}
+
+// run publishes whenever this node is a gateway, until ctx ends.
+func (p *publishing) run(ctx context.Context) {
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	var stop context.CancelFunc
+	for {
+		gateway := p.gateway()
+		switch {
+		case gateway && stop == nil:
+			var own context.Context
+			own, stop = context.WithCancel(ctx)
+			publisher := p.open()
+			p.publisher.Store(publisher)
+			wait.Go(func() { publisher.Run(own) })
+		case !gateway && stop != nil:
+			stop()
+			wait.Wait()
+			stop = nil
+			p.publisher.Store(nil)
+			p.report.Store(nil)
+		}
+		if publisher := p.publisher.Load(); publisher != nil {
+			publisher.Look()
+		}
+		select {
+		case <-ctx.Done():
+			if stop != nil {
+				stop()
+			}
+			return
+		case <-p.wake:
+		}
+	}
+}
+
+// gateway reports whether this node is one. Who is to take everything away stays one
+// until it is told otherwise.
+func (p *publishing) gateway() bool {
+	v, _, _ := p.seen()
+	if v.node == nil {
+		return false
+	}
+	own := v.input.Fabric.Cluster(v.input.Cluster)
+	return own != nil && own.GatewayOn(p.node) != nil || own == nil && v.input.Fabric.Decommission && p.publisher.Load() != nil
+}
+
+func (p *publishing) open() *objects.Publisher {
+	p.last = nil
+	return objects.New(objects.Config{
+		Client: p.client.Dynamic, Exports: p.source.Exports, Imports: p.source.Imports, Log: p.log,
+		Source:   p.want,
+		OnReport: func(r converge.Report) { p.report.Store(&r) },
+	})
+}
+
+// want gives what should stand in the API, as the data path saw the world last.
+func (p *publishing) want(context.Context) (objects.Want, string, bool) {
+	v, snapshot, leaving := p.seen()
+	if v.node == nil {
+		return objects.Want{}, "", false
+	}
+	in := v.input
+	in.Memo = nil // it is the data path's
+	if p.last == nil || !sameInput(*p.last, in) {
+		if state := project.MCS(in); p.last == nil || p.last.Fabric != in.Fabric || !reflect.DeepEqual(state, p.wanted) {
+			p.wanted = state
+			p.generation++
+		}
+		p.last = &in
+	}
+	want := objects.Want{State: p.wanted, Decommission: in.Fabric.Decommission}
+	own := in.Fabric.Cluster(in.Cluster)
+	if own != nil {
+		want.Forward = corefile.ForwardOf(in.Fabric, own)
+		want.Rank = rankOf(own, p.node, leaving, snapshot)
+	}
+	if own != nil && !in.Fabric.Decommission {
+		want.DNS = own.ClusterDNS
+	}
+	p.rank.Store(int64(want.Rank))
+	return want, in.Digest + "-" + strconv.Itoa(p.generation), true
+}
+
+// rankOf gives how many gateways of the cluster write before the one of a node:
+// those that are alive, in the order of the fabric. One that leaves is the last.
+func rankOf(own *fabric.Cluster, node string, leaving bool, s health.Snapshot) int {
+	rank := 0
+	for i := range own.Gateways {
+		g := &own.Gateways[i]
+		if g.Node == node {
+			if leaving {
+				continue
+			}
+			break
+		}
+		if slices.ContainsFunc(s.Links, func(l health.Link) bool {
+			return l.Target.Device == desired.NodeLink && l.Target.Peer == health.Peer{Cluster: own.Name, Gateway: g.Name} && l.Alive()
+		}) {
+			rank++
+		}
+	}
+	return rank
+}
+
+// state tells how it goes.
+func (p *publishing) state() []status.InputState {
+	if p == nil {
+		return nil
+	}
+	publisher, report := p.publisher.Load(), p.report.Load()
+	if publisher == nil || report == nil {
+		return nil
+	}
+	out := status.InputState{Name: "objects in the kubernetes API", From: "written by this gateway"}
+	if rank := p.rank.Load(); rank > 0 {
+		out.From = "written by others, " + strconv.FormatInt(rank, 10) + " before this gateway"
+	}
+	trouble := append(publisher.Trouble(), texts(report.Failed)...)
+	trouble = append(trouble, texts(report.Fights)...)
+	out.OK, out.Error = len(trouble) == 0, strings.Join(trouble, "\n")
+	return []status.InputState{out}
+}
