@@ -175,7 +175,7 @@ func (a *Agent) kernelStages() []converge.Stage[*node] {
 		converge.NewStage(kernel.NewLinks(ns, userspace).WithESP(a.charon),
 			func(n *node) []desired.Link { return n.Links }, func(l desired.Link) string { return l.Origin }),
 		// After the links, as some settings are those of a link.
-		converge.NewStage(kernel.NewSysctls(ns, a.config.statePath("sysctls.json")),
+		converge.NewStage(kernel.NewSysctls(ns, a.config.statePath("sysctls.json")).Below(a.config.ProcSys),
 			func(n *node) []desired.Sysctl { return n.Sysctls }, func(s desired.Sysctl) string { return s.Origin }),
 		converge.NewStage(kernel.NewWireguards(ns),
 			func(n *node) []desired.Wireguard { return n.Wireguards }, func(w desired.Wireguard) string { return w.Origin }),

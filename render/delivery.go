@@ -1,7 +1,12 @@
 package render
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 
 	"hawser.dev/hawser/schema"
@@ -14,18 +19,51 @@ func addDelivery(tree Tree, top *schema.ClusterSet) {
 		names = append(names, c.Name)
 	}
 	names = sorted(names)
+	var elements strings.Builder
 	for _, name := range names {
-		tree["flux/"+name+".yaml"] = fluxKustomization(name)
+		namespaces := slices.Sorted(maps.Keys(exportsOf(top, name)))
+		addFlux(tree, name, namespaces)
+		element(&elements, "hawser-"+name, name, ClusterDir(name))
+		for _, n := range namespaces {
+			element(&elements, shorten("hawser-"+name+"-"+n), name, path.Join(ExportsDir(name), n))
+		}
 	}
-	tree["argocd/applicationset.yaml"] = applicationSet(names)
+	tree["argocd/applicationset.yaml"] = applicationSet(elements.String())
 }
 
-func fluxKustomization(cluster string) []byte {
+// addFlux writes the Kustomizations of a cluster: one that keeps all of them as
+// they are here, one for Hawser, and one for the exports of each namespace.
+func addFlux(tree Tree, cluster string, namespaces []string) {
+	dir := path.Join("flux", cluster)
+	tree[path.Join(dir, "sync.yaml")] = fluxKustomization("hawser-sync", dir, "")
+	tree[path.Join(dir, "hawser.yaml")] = fluxKustomization("hawser", ClusterDir(cluster), "")
+	if len(namespaces) == 0 {
+		return
+	}
+	pieces := make([]string, 0, len(namespaces))
+	for _, n := range namespaces {
+		pieces = append(pieces, string(fluxKustomization(shorten("hawser-"+n), path.Join(ExportsDir(cluster), n), fluxExports)))
+	}
+	tree[path.Join(dir, "exports.yaml")] = []byte(strings.Join(pieces, "---\n"))
+}
+
+// fluxExports waits for the agents' word on each export.
+const fluxExports = `  dependsOn:
+  - name: hawser
+  healthCheckExprs:
+  - apiVersion: multicluster.x-k8s.io/v1beta1
+    kind: ServiceExport
+    failed: status.conditions.exists(c, c.type == 'Valid' && c.status == 'False')
+    current: status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')
+`
+
+func fluxKustomization(name, dir, more string) []byte {
 	return fmt.Appendf(nil, `apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
 metadata:
-  name: hawser
+  name: %s
   namespace: flux-system
+  labels: {%s}
 spec:
   interval: 10m
   retryInterval: 30s
@@ -36,23 +74,24 @@ spec:
   sourceRef:
     kind: GitRepository
     name: hawser
-`, ClusterDir(cluster))
+%s`, name, partOf, dir, more)
 }
 
-func applicationSet(clusters []string) []byte {
-	var elements strings.Builder
-	for _, c := range clusters {
-		_, _ = fmt.Fprintf(&elements, "      - cluster: %s\n", scalar(c))
-	}
+func element(out *strings.Builder, app, cluster, dir string) {
+	_, _ = fmt.Fprintf(out, "      - {app: %s, cluster: %s, path: %s}\n", scalar(app), scalar(cluster), scalar(dir))
+}
+
+func applicationSet(elements string) []byte {
 	list := "      elements: []\n"
-	if len(clusters) > 0 {
-		list = "      elements:\n" + elements.String()
+	if elements != "" {
+		list = "      elements:\n" + elements
 	}
 	return []byte(`apiVersion: argoproj.io/v1alpha1
 kind: ApplicationSet
 metadata:
   name: hawser
   namespace: argocd
+  labels: {` + partOf + `}
 spec:
   goTemplate: true
   goTemplateOptions: [missingkey=error]
@@ -60,17 +99,28 @@ spec:
   - list:
 ` + list + `  template:
     metadata:
-      name: hawser-{{.cluster}}
+      name: '{{.app}}'
+      labels: {` + partOf + `}
     spec:
       project: default
       source:
-        path: clusters/{{.cluster}}
+        path: '{{.path}}'
       destination:
         name: '{{.cluster}}'
-        namespace: ` + Namespace + `
+      # What agents write into objects of this tree.
+      ignoreDifferences:
+      - group: multicluster.x-k8s.io
+        kind: ServiceExport
+        managedFieldsManagers: [hawser]
       syncPolicy:
         automated: {prune: true, selfHeal: true}
         syncOptions: [ServerSideApply=true, RespectIgnoreDifferences=true]
         retry: {limit: -1, backoff: {duration: 5s, factor: 2, maxDuration: 3m}}
 `)
+}
+
+// hash is eight hex digits that stand for a text.
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:4])
 }

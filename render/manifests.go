@@ -2,8 +2,10 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -26,9 +28,14 @@ const (
 	KeysSecret        = "hawser-keys"
 	KeysKey           = "keys.age"
 	IdentityConfigMap = "hawser-identity"
+	AgentName         = "hawser-agent"   // DaemonSet and ServiceAccount on all nodes but gateways
+	GatewayName       = "hawser-gateway" // the same on gateways
 	// DigestAnnotation holds the keyed digest of what is sealed in KeysSecret.
 	DigestAnnotation = "hawser.dev/keys-digest"
 )
+
+// partOf is a label of everything that is rendered.
+const partOf = "app.kubernetes.io/part-of: hawser"
 
 // maxPart is the size of the gzip data in one ConfigMap: the API server takes
 // 1 MiB for a whole object, and base64 is not counted.
@@ -56,14 +63,33 @@ func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 		}
 		tree["base/"+partName("fabric", i)+".yaml"] = configMap(maps[i], "binaryData", key, base64.StdEncoding.EncodeToString(part))
 	}
-	image := in.Image
-	if image == "" {
-		image = DefaultImage
-	}
-	if err := addStatic(tree, map[string]any{"Image": scalar(image), "ConfigMaps": maps}); err != nil {
+	if err := addStatic(tree, base{Image: scalar(cmp.Or(in.Image, DefaultImage)), ConfigMaps: maps,
+		Dynamic: f.DynamicExports != nil, Egress: slices.ContainsFunc(f.Clusters, hasEgressRules)}); err != nil {
 		return failed("base", err)
 	}
 	return nil
+}
+
+func hasEgressRules(c fabric.Cluster) bool { return len(c.EgressRules) > 0 }
+
+// base is what the templates of the folder base are filled in with.
+type base struct {
+	Image      string
+	ConfigMaps []string // that hold the fabric
+	Dynamic    bool     // exports may be made in the clusters
+	Egress     bool     // some cluster has egress rules
+}
+
+// Roles are the two kinds of agents.
+func (b base) Roles() []role {
+	return []role{{base: b, Name: AgentName}, {base: b, Name: GatewayName, Gateway: true}}
+}
+
+// role is what the template of a DaemonSet is filled in with.
+type role struct {
+	base
+	Name    string
+	Gateway bool
 }
 
 func failed(path string, err error) diag.List {
@@ -77,8 +103,9 @@ func partName(name string, i int) string {
 	return name + "-" + strconv.Itoa(i)
 }
 
-// addStatic writes the embedded files; agent.yaml is a template.
-func addStatic(tree Tree, values map[string]any) error {
+// addStatic writes the embedded files. The template of the DaemonSet is written
+// once for each role.
+func addStatic(tree Tree, values base) error {
 	entries, err := baseFiles.ReadDir("base")
 	if err != nil {
 		return fmt.Errorf("read embedded files: %w", err)
@@ -91,26 +118,37 @@ func addStatic(tree Tree, values map[string]any) error {
 		switch e.Name() {
 		case "README.md":
 			tree["README.md"] = raw
-		case "agent.yaml":
-			t, err := template.New(e.Name()).Parse(string(raw))
-			if err != nil {
-				return fmt.Errorf("read embedded %s: %w", e.Name(), err)
-			}
-			var out bytes.Buffer
-			if err := t.Execute(&out, values); err != nil {
-				return fmt.Errorf("fill in %s: %w", e.Name(), err)
-			}
-			tree["base/agent.yaml"] = out.Bytes()
+		case "rbac.yaml":
+			err = fillIn(tree, e.Name(), raw, values)
+		case "daemonset.yaml":
+			roles := values.Roles()
+			err = errors.Join(fillIn(tree, "agent.yaml", raw, roles[0]), fillIn(tree, "gateway.yaml", raw, roles[1]))
 		default:
 			tree["base/"+e.Name()] = raw
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+func fillIn(tree Tree, name string, raw []byte, values any) error {
+	t, err := template.New(name).Parse(string(raw))
+	if err != nil {
+		return fmt.Errorf("read embedded template of %s: %w", name, err)
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, values); err != nil {
+		return fmt.Errorf("fill in %s: %w", name, err)
+	}
+	tree["base/"+name] = out.Bytes()
+	return nil
+}
+
 func configMap(name, field, key, value string) []byte {
-	return fmt.Appendf(nil, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\n  namespace: %s\n%s:\n  %s: %s\n",
-		name, Namespace, field, key, scalar(value))
+	return fmt.Appendf(nil, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\n  namespace: %s\n  labels: {%s}\n%s:\n  %s: %s\n",
+		name, Namespace, partOf, field, key, scalar(value))
 }
 
 // scalar writes text as a YAML scalar that every reader takes for text.
@@ -135,23 +173,7 @@ func ambiguous(text string) bool {
 func addClusters(tree Tree, top *schema.ClusterSet) {
 	for _, c := range top.Spec.Clusters {
 		tree[path.Join(ClusterDir(c.Name), "identity.yaml")] = configMap(IdentityConfigMap, "data", "cluster", c.Name)
+		addPlacement(tree, &c)
 	}
-	exports := map[string][]*schema.Export{}
-	for i := range top.Spec.Exports {
-		for _, c := range top.Spec.Exports[i].Clusters {
-			exports[c] = append(exports[c], &top.Spec.Exports[i])
-		}
-	}
-	for cluster, list := range exports {
-		slices.SortFunc(list, func(a, b *schema.Export) int { return strings.Compare(a.ID(), b.ID()) })
-		var out bytes.Buffer
-		for i, e := range list {
-			if i > 0 {
-				out.WriteString("---\n")
-			}
-			_, _ = fmt.Fprintf(&out, "apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata:\n  name: %s\n  namespace: %s\n",
-				scalar(e.Name), scalar(e.Namespace))
-		}
-		tree[path.Join(ClusterDir(cluster), "exports.yaml")] = out.Bytes()
-	}
+	addExports(tree, top)
 }

@@ -77,7 +77,7 @@ func addKustomizations(tree Tree, top *schema.ClusterSet) {
 		byDir[dir] = append(byDir[dir], strings.TrimPrefix(name, dir+"/"))
 	}
 	for _, dir := range patched(top) {
-		files := byDir[dir]
+		files := slices.DeleteFunc(byDir[dir], func(f string) bool { return strings.HasPrefix(f, exportsDir+"/") })
 		slices.Sort(files)
 		tree[path.Join(dir, "kustomization.yaml")] = kustomization(dir, files)
 	}
@@ -94,6 +94,8 @@ func folderOf(name string) string {
 	return ClusterDir(cluster)
 }
 
+const kustomizationHead = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+
 func kustomization(dir string, files []string) []byte {
 	var resources, components, patches []string
 	if strings.HasPrefix(dir, "clusters/") {
@@ -104,7 +106,7 @@ func kustomization(dir string, files []string) []byte {
 			resources = append(resources, f)
 		}
 	}
-	for _, folder := range []string{patchDir, sourceDir} {
+	for _, folder := range []string{placementDir, patchDir, sourceDir} {
 		if slices.Contains(files, folder+"/kustomization.yaml") {
 			components = append(components, folder)
 			continue
@@ -116,7 +118,7 @@ func kustomization(dir string, files []string) []byte {
 		}
 	}
 	var out strings.Builder
-	out.WriteString("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n")
+	out.WriteString(kustomizationHead)
 	list := func(key, prefix string, items []string) {
 		if len(items) == 0 {
 			return

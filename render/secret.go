@@ -54,12 +54,13 @@ kind: Secret
 metadata:
   name: %s
   namespace: %s
+  labels: {%s}
   annotations:
     %s: %s
 type: Opaque
 data:
   %s: %s
-`, KeysSecret, Namespace, DigestAnnotation, scalar(s.Digest), KeysKey, base64.StdEncoding.EncodeToString([]byte(s.Ciphertext)))
+`, KeysSecret, Namespace, partOf, DigestAnnotation, scalar(s.Digest), KeysKey, base64.StdEncoding.EncodeToString([]byte(s.Ciphertext)))
 }
 
 // SealedOf reads a cluster's keys as they are published; empty when there

@@ -4,7 +4,10 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+
+	"hawser.dev/hawser/internal/diag"
 )
 
 // TestDynamicMovesNothing switches dynamic exports on and off between random
@@ -95,5 +98,15 @@ func TestAsUsable(t *testing.T) {
 		if have := top.forDeclared(smaller); have >= n && hostBits(smaller) >= minDynamicBits {
 			t.Fatalf("a /%d is asked for where a /%d would do for %d", bits, bits+1, n)
 		}
+	}
+}
+
+func TestAnnotationsBounded(t *testing.T) {
+	t.Parallel()
+	top := world([]int{1}, []int{1})
+	top.Spec.Exports[0].Annotations = map[string]string{"note": strings.Repeat("x", maxAnnotations)}
+	want := "the annotations have 16388 bytes, 16384 are allowed"
+	if list := Validate(top); !slices.ContainsFunc(list, func(d diag.Diagnostic) bool { return d.Summary == want }) {
+		t.Errorf("have %v, want %s", list, want)
 	}
 }

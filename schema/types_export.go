@@ -21,6 +21,10 @@ type Export struct {
 	// ClientIP: a client address keeps its backend; empty: each connection is
 	// placed on its own.
 	SessionAffinity string `json:"sessionAffinity,omitempty" enum:"ClientIP"`
+	// Labels that the import of it has in every cluster.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations that the import of it has in every cluster.
+	Annotations map[string]string `json:"annotations,omitempty"`
 	// Pods that get a fixed global address; type Headless only. A number N: the
 	// pods of a StatefulSet with the ordinals 0 to N-1; or a list of pod hostnames.
 	Hostnames Hostnames `json:"hostnames,omitzero"`

@@ -21,6 +21,8 @@ func (c *checker) exports() {
 		if e.Allow != nil {
 			c.allow(e, path+".allow.clusters")
 		}
+		c.labels(e.Labels, path+".labels")
+		c.annotations(e.Annotations, path+".annotations")
 		c.ports(e, path)
 		c.balance(e, path+".balance")
 		if e.Headless() {

@@ -107,18 +107,39 @@ func (c *checker) egress(cluster *Cluster, path string) {
 			c.unique(wide, rule.Namespace, p, "the whole namespace "+rule.Namespace+" has a rule already")
 			continue
 		}
-		c.selector(rule.PodSelector, p+".podSelector.matchLabels")
+		c.labels(rule.PodSelector.MatchLabels, p+".podSelector.matchLabels")
 	}
 }
 
-func (c *checker) selector(s *PodSelector, path string) {
-	for _, key := range sortedKeys(s.MatchLabels) {
-		if value := s.MatchLabels[key]; !isLabelKey(key) || value != "" && !isLabelText(value) {
+func (c *checker) labels(labels map[string]string, path string) {
+	for _, key := range sortedKeys(labels) {
+		if value := labels[key]; !isLabelKey(key) || value != "" && !isLabelText(value) {
 			c.fail(diag.Diagnostic{
 				Code: "bad-label", Path: at(path, key), Summary: fmt.Sprintf("%q: %q is not a Kubernetes label", key, value),
 				Hint: "a label is [prefix/]name: value of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends",
 			})
 		}
+	}
+}
+
+// maxAnnotations is how many bytes all annotations of an object may have; an offer
+// of an export travels between clusters, so it is far below what Kubernetes allows.
+const maxAnnotations = 16 << 10
+
+func (c *checker) annotations(annotations map[string]string, path string) {
+	size := 0
+	for _, key := range sortedKeys(annotations) {
+		size += len(key) + len(annotations[key])
+		if !isLabelKey(key) {
+			c.fail(diag.Diagnostic{
+				Code: "bad-label", Path: at(path, key), Summary: fmt.Sprintf("%q is not the key of an annotation", key),
+				Hint: "a key is [prefix/]name of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends",
+			})
+		}
+	}
+	if size > maxAnnotations {
+		c.fail(diag.Diagnostic{Code: "too-large", Path: path,
+			Summary: fmt.Sprintf("the annotations have %d bytes, %d are allowed", size, maxAnnotations)})
 	}
 }
 

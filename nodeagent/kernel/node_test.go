@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -193,13 +194,30 @@ func TestSysctlThatCannotBeRemembered(t *testing.T) {
 
 func TestSysctlName(t *testing.T) {
 	t.Parallel()
+	kind := NewSysctls(&Namespace{}, "")
 	for _, name := range []string{"../../etc/passwd", "/etc/passwd", "", "net/../../x"} {
-		if file, err := sysctlFile(name); err == nil {
+		if file, err := kind.file(name); err == nil {
 			t.Errorf("%q became %s", name, file)
 		}
 	}
-	kind := NewSysctls(&Namespace{}, "")
 	if _, err := kind.read("net/no/such"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+// TestSysctlsElsewhere: what a container has mounted in another place is read and
+// written there.
+func TestSysctlsElsewhere(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	kind := NewSysctls(&Namespace{}, filepath.Join(t.TempDir(), "found.json")).Below(root)
+	if err := os.WriteFile(filepath.Join(root, "ip_forward"), []byte("0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := kind.write("ip_forward", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if have, err := kind.read("ip_forward"); have != "1" || err != nil {
+		t.Errorf("have %q: %v", have, err)
 	}
 }

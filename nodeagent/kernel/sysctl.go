@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,13 +16,15 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-const sysctlRoot = "/proc/sys"
+// DefaultSysctls is where the kernel shows its settings.
+const DefaultSysctls = "/proc/sys"
 
 // Sysctls is the kind of kernel settings. Ours are those that it changed; a
 // file keeps the values that it found, and removing a setting restores its own.
 type Sysctls struct {
 	ns   *Namespace
 	path string
+	root string
 	// unsaved holds what was found but could not be written to the file. Those
 	// settings are not observed, so that each pass tries to save them again.
 	unsaved map[string]string
@@ -29,7 +32,15 @@ type Sysctls struct {
 
 // NewSysctls makes the kind. The file at path remembers the values found.
 func NewSysctls(ns *Namespace, path string) *Sysctls {
-	return &Sysctls{ns: ns, path: path, unsaved: map[string]string{}}
+	return &Sysctls{ns: ns, path: path, root: DefaultSysctls, unsaved: map[string]string{}}
+}
+
+// Below has the settings read and written in another folder than DefaultSysctls: a
+// container that is not privileged sees that one read-only, but may have the
+// host's net/ mounted elsewhere. Empty = DefaultSysctls.
+func (k *Sysctls) Below(root string) *Sysctls {
+	k.root = cmp.Or(root, DefaultSysctls)
+	return k
 }
 
 // Name is "sysctl".
@@ -127,7 +138,7 @@ func (k *Sysctls) restore(found map[string]string, name string) error {
 }
 
 func (k *Sysctls) read(name string) (value string, err error) {
-	file, err := sysctlFile(name)
+	file, err := k.file(name)
 	if err != nil {
 		return "", err
 	}
@@ -143,7 +154,7 @@ func (k *Sysctls) read(name string) (value string, err error) {
 }
 
 func (k *Sysctls) write(name, value string) error {
-	file, err := sysctlFile(name)
+	file, err := k.file(name)
 	if err != nil {
 		return err
 	}
@@ -161,11 +172,11 @@ func (k *Sysctls) write(name, value string) error {
 	return nil
 }
 
-func sysctlFile(name string) (string, error) {
+func (k *Sysctls) file(name string) (string, error) {
 	if !filepath.IsLocal(name) {
-		return "", fmt.Errorf("sysctl %q is not a path below %s", name, sysctlRoot)
+		return "", fmt.Errorf("sysctl %q is not a path below %s", name, k.root)
 	}
-	return filepath.Join(sysctlRoot, name), nil
+	return filepath.Join(k.root, name), nil
 }
 
 func (k *Sysctls) load() (map[string]string, error) {

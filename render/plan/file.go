@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,11 +58,14 @@ type causes struct {
 	members map[string]bool // clusters that come or go
 	exports map[string]bool // clusters in which exports come or go
 	keys    map[string]bool // clusters whose keys change
+	nodes   map[string]bool // clusters in which other nodes are gateways
+	rights  bool            // agents need other rights, for dynamic exports or egress rules
 	folders map[string]bool // folders in which files come or go
 }
 
 func newCauses(want, have render.Tree, entries []Entry) causes {
-	c := causes{members: map[string]bool{}, exports: map[string]bool{}, keys: map[string]bool{}, folders: map[string]bool{}}
+	c := causes{members: map[string]bool{}, exports: map[string]bool{}, keys: map[string]bool{},
+		nodes: map[string]bool{}, folders: map[string]bool{}}
 	for _, e := range entries {
 		comesOrGoes := e.Op == diff.Create || e.Op == diff.Delete
 		switch {
@@ -71,8 +75,14 @@ func newCauses(want, have render.Tree, entries []Entry) causes {
 			c.exports[e.Cluster] = true
 		case e.Kind == kindKeys:
 			c.keys[e.Cluster] = true
+		case e.Kind == kindGateway && (comesOrGoes || e.changes("node")):
+			c.nodes[e.Cluster] = true
+		case e.Kind == kindEgress && comesOrGoes, e.Kind == kindClusterset && e.changes("dynamicExports.namespaces"):
+			c.rights = true
 		}
 	}
+	_, published := have["base/rbac.yaml"]
+	c.rights = c.rights && published
 	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {
 		for name := range pair[0] {
 			if _, both := pair[1][name]; !both && path.Base(name) != "kustomization.yaml" {
@@ -81,6 +91,11 @@ func newCauses(want, have render.Tree, entries []Entry) causes {
 		}
 	}
 	return c
+}
+
+// changes reports whether a field is among those that change.
+func (e *Entry) changes(field string) bool {
+	return slices.ContainsFunc(e.Fields, func(f Field) bool { return f.Name == field })
 }
 
 // folder gives the folder with the kustomization.yaml that lists a file.
@@ -107,12 +122,17 @@ func (c causes) explain(name string) bool {
 		return c.keys[cluster]
 	case cluster != "" && base == "exports.yaml":
 		return c.exports[cluster]
+	case cluster != "" && strings.Contains(name, "/placement/"):
+		return c.nodes[cluster]
+	case name == "base/rbac.yaml":
+		return c.rights
 	case base == "kustomization.yaml":
 		return c.folders[folder(name)] || c.members[cluster]
 	case strings.HasPrefix(name, "flux/"):
-		return c.members[strings.TrimSuffix(base, ".yaml")]
+		cluster := path.Base(path.Dir(name))
+		return c.members[cluster] || base == "exports.yaml" && c.exports[cluster]
 	case name == "argocd/applicationset.yaml":
-		return len(c.members) > 0
+		return len(c.members)+len(c.exports) > 0
 	}
 	return false
 }
