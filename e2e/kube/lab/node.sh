@@ -129,6 +129,7 @@ if [ "$PROXY" = none ]; then
 table ip labproxy {
   chain services {
     ip daddr $API tcp dport 443 dnat to $CONTROL:6443
+    ip daddr $DNS meta l4proto { tcp, udp } th dport 53 dnat to $FIRST:53
   }
   chain prerouting {
     type nat hook prerouting priority dstnat; policy accept;

@@ -69,7 +69,7 @@ func (l *Lab) begin(m Node) error {
 	env := map[string]string{
 		"CLUSTER": m.Cluster, "ADDRESS": m.addr().String(), "PODS": l.pods(m.Index).String(), "SERVICES": l.services(m.Index).String(),
 		"NODE_PODS": l.nodePods(m).String(), "DNS": l.dnsAddr(m.Index).String(), "API": l.apiAddr(m.Index).String(),
-		"CONTROL": Node{Index: m.Index}.addr().String(), "PROXY": l.Proxy, "IMAGES": strings.Join(l.Images, " "),
+		"CONTROL": Node{Index: m.Index}.addr().String(), "FIRST": Node{Index: m.Index, Number: 1}.addr().String(), "PROXY": l.Proxy, "IMAGES": strings.Join(l.Images, " "),
 	}
 	script := "node.sh"
 	if m.Number == 0 {
@@ -88,11 +88,10 @@ func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)
 		return err
 	}
 	say("%s: API server ready", c)
-	manifest, err := files.ReadFile("coredns.yaml")
+	text, err := l.corednsManifest(control.Index)
 	if err != nil {
-		return fmt.Errorf("read coredns.yaml: %w", err)
+		return err
 	}
-	text := strings.ReplaceAll(string(manifest), "DNSADDRESS", l.dnsAddr(control.Index).String())
 	if _, err := l.kubectl(ctx, c, text, "apply", "--server-side", "-f", "-"); err != nil {
 		return err
 	}
@@ -115,6 +114,28 @@ func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)
 	}
 	say("%s: DNS ready", c)
 	return l.until(ctx, c, "get", "serviceaccount", "default")
+}
+
+// corednsManifest has the cluster's addresses in it. Without kube-proxy CoreDNS is in the
+// network of the first node, where what stands in for kube-proxy finds it.
+func (l *Lab) corednsManifest(index int) (string, error) {
+	raw, err := files.ReadFile("coredns.yaml")
+	if err != nil {
+		return "", fmt.Errorf("read coredns.yaml: %w", err)
+	}
+	text := strings.ReplaceAll(string(raw), "DNSADDRESS", l.dnsAddr(index).String())
+	if l.Proxy != "none" {
+		return text, nil
+	}
+	first := Node{Index: index, Number: 1}
+	for from, to := range map[string]string{
+		"    .:53 {\n": fmt.Sprintf("    .:53 {\n        bind %s\n", first.addr()),
+		"      dnsPolicy: Default\n": fmt.Sprintf("      dnsPolicy: Default\n      hostNetwork: true\n      nodeSelector: {kubernetes.io/hostname: %sn1}\n",
+			l.Clusters[index-1]),
+	} {
+		text = strings.Replace(text, from, to, 1)
+	}
+	return text, nil
 }
 
 // kubectl runs it on a cluster.
