@@ -10,13 +10,29 @@ import (
 // TestReach: pods of c1, on a worker and on the gateway, and a worker itself reach an
 // export of c2 by VIP and by name, though both clusters have the same prefixes.
 func TestReach(t *testing.T) {
-	s := needSet(t, false)
-	const url = "whereami-cs.sample.svc.clusterset.local"
-	vip := strings.TrimSpace(s.eventually(t, has("243.0."), within("c1", "client", "dig", "+short", url)...))
+	needSet(t, same).reach(t)
+}
+
+// TestProxies: the same with kube-proxy in its other mode, and without any.
+func TestProxies(t *testing.T) {
+	for _, proxy := range []string{"iptables", "none"} {
+		t.Run(proxy, func(t *testing.T) {
+			s := needSet(t, shape{proxy: proxy})
+			defer s.down()
+			s.reach(t)
+		})
+	}
+}
+
+func (s *set) reach(t *testing.T) {
+	t.Helper()
+	vip := strings.TrimSpace(s.eventually(t, has("243.0."), within("c1", "client", "dig", "+short", service)...))
 	for _, pod := range []string{"client", "near", "host"} {
 		s.eventually(t, has(`"cluster":"c2"`), within("c1", pod, "curl", "-s", "-m", "3", vip)...)
-		s.eventually(t, has(`"cluster":"c2"`), within("c1", pod, "curl", "-s", "-m", "3", url)...)
+		s.eventually(t, has(`"cluster":"c2"`), within("c1", pod, "curl", "-s", "-m", "3", service)...)
 	}
 	// UDP, through the same address.
 	s.eventually(t, has(`"cluster":"c2"`), within("c1", "client", "sh", "-c", "echo hello | nc -u -w 1 "+vip+" 80")...)
+	// What the cluster had before, it still has.
+	s.eventually(t, has(`"cluster":"c1"`), within("c1", "client", "curl", "-s", "-m", "3", "whereami-cs.sample")...)
 }

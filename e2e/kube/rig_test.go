@@ -29,11 +29,23 @@ const limit = 3 * time.Minute
 type programs struct {
 	dir  string // hawser, hawser-agent, kubelab
 	kube string // hack/setup-kube.sh's
-	labs map[bool]*rig
+	labs map[shape]*rig
 	mu   sync.Mutex
 }
 
-var built = programs{labs: map[bool]*rig{}} // of TestMain alone
+// shape is what clusters of a rig are like.
+type shape struct {
+	flat  bool   // prefixes of their own; otherwise both have the same
+	proxy string // kubelab up --proxy
+}
+
+// The shapes that tests share.
+var (
+	same = shape{proxy: "nftables"}
+	flat = shape{flat: true, proxy: "nftables"}
+)
+
+var built = programs{labs: map[shape]*rig{}} // TestMain fills it
 
 // TestMain builds the programs and takes down the clusters that tests needed.
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -80,11 +92,20 @@ func (p *programs) build() error {
 
 func (p *programs) down() {
 	for _, r := range p.labs {
-		if r.ours {
-			if out, err := exec.Command("kubelab", "--dir", r.dir, "down").CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "kubelab down: %v\n%s", err, out)
-			}
-		}
+		r.down()
+	}
+}
+
+// down takes the clusters down if they came up for the tests.
+func (r *rig) down() {
+	built.mu.Lock()
+	defer built.mu.Unlock()
+	delete(built.labs, r.shape)
+	if !r.ours {
+		return
+	}
+	if out, err := exec.Command("kubelab", "--dir", r.dir, "down").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "kubelab down: %v\n%s", err, out)
 	}
 }
 
@@ -93,35 +114,34 @@ type rig struct {
 	dir        string
 	kubeconfig string
 	ours       bool
-	flat       bool
+	shape      shape
 	clusters   []string
 	set        *set // what is installed
 }
 
-// needRig gives clusters with the same prefixes, or flat ones with their own.
-func needRig(t *testing.T, flat bool) *rig {
+// needRig gives clusters of a shape, and makes them when there are none.
+func needRig(t *testing.T, of shape) *rig {
 	t.Helper()
 	need(t)
 	built.mu.Lock()
 	defer built.mu.Unlock()
-	if r := built.labs[flat]; r != nil {
+	if r := built.labs[of]; r != nil {
 		return r
 	}
-	name := map[bool]string{false: reuseEnv, true: reuseFlatEnv}[flat]
-	r := &rig{dir: os.Getenv(name), flat: flat, clusters: []string{"c1", "c2"}}
+	r := &rig{shape: of, clusters: []string{"c1", "c2"}}
+	built.labs[of] = r
+	if name, ok := map[shape]string{same: reuseEnv, flat: reuseFlatEnv}[of]; ok {
+		r.dir = os.Getenv(name)
+	}
 	if r.dir == "" {
-		r.dir, r.ours = filepath.Join("/var/tmp", "hk-"+filepath.Base(built.dir)+map[bool]string{true: "-flat"}[flat]), true
-		built.labs[flat] = r
-		up := exec.Command("kubelab", "--dir", r.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"))
-		if flat {
-			up.Args = append(up.Args, "--flat")
-		}
+		r.dir, r.ours = filepath.Join("/var/tmp", fmt.Sprintf("hk-%d-%d", os.Getpid(), len(built.labs))), true
+		up := exec.Command("kubelab", "--dir", r.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"),
+			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat))
 		up.Dir, up.Stderr = "../..", os.Stderr
 		if err := up.Run(); err != nil {
 			t.Fatalf("kubelab up: %v", err)
 		}
 	}
-	built.labs[flat] = r
 	r.kubeconfig = filepath.Join(r.dir, "kubeconfig")
 	return r
 }

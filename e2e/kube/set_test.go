@@ -21,9 +21,9 @@ type set struct {
 
 // needSet gives clusters with Hawser and the workloads on them. A test that changes
 // the topology puts it back (set.reset).
-func needSet(t *testing.T, flat bool) *set {
+func needSet(t *testing.T, of shape) *set {
 	t.Helper()
-	r := needRig(t, flat)
+	r := needRig(t, of)
 	if r.set != nil {
 		return r.set
 	}
@@ -53,7 +53,7 @@ func newSet(t *testing.T, r *rig, topology string) *set {
 	for i, c := range r.clusters {
 		recipient := r.must(t, "", "hawser", "keys", "identity", s.path(c+".identity"))
 		pods, services := "10.7.0.0/16", "10.77.0.0/16"
-		if r.flat { // as kubelab up --flat has them
+		if r.shape.flat { // as kubelab up --flat has them
 			pods, services = fmt.Sprintf("10.%d.0.0/16", 11+i), fmt.Sprintf("10.%d.0.0/16", 101+i)
 		}
 		s.topology = strings.NewReplacer("RECIPIENT-"+c, strings.TrimSpace(recipient), "PODS-"+c, pods, "SERVICES-"+c, services).Replace(s.topology)

@@ -64,7 +64,7 @@ func from(cluster string) func(answer) bool {
 // TestTour is the walk of e2e/testdata/tour.txtar on real clusters with the same
 // prefixes, with ordinary Deployments and StatefulSets.
 func TestTour(t *testing.T) {
-	s := needSet(t, false)
+	s := needSet(t, same)
 	t.Cleanup(func() { s.reset(t) })
 	for _, step := range []struct {
 		name string
