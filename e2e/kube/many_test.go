@@ -22,10 +22,14 @@ const (
 func TestMany(t *testing.T) {
 	s := needSet(t, same)
 	before := s.agentMemory(t, "c2")
-	t.Cleanup(func() { s.kubectl(t, "c2", "delete", "namespace", "dynamic-many", "--ignore-not-found", "--wait=false") })
+	t.Cleanup(func() {
+		s.kubectl(t, "c2", "delete", "namespace", "dynamic-many", "--ignore-not-found", "--wait=false")
+	})
 	s.apply(t, "c2", "apiVersion: v1\nkind: Namespace\nmetadata: {name: dynamic-many}\n")
 	s.apply(t, "c1", "apiVersion: v1\nkind: Namespace\nmetadata: {name: dynamic-many}\n")
-	t.Cleanup(func() { s.kubectl(t, "c1", "delete", "namespace", "dynamic-many", "--ignore-not-found", "--wait=false") })
+	t.Cleanup(func() {
+		s.kubectl(t, "c1", "delete", "namespace", "dynamic-many", "--ignore-not-found", "--wait=false")
+	})
 	pod := strings.TrimSpace(s.kubectl(t, "c2", "-n", "sample", "get", "pod", "whereami-0", "-o", "jsonpath={.status.podIP}"))
 	for from := 0; from < manyServices; from += 100 {
 		var text strings.Builder
