@@ -133,7 +133,11 @@ func needRig(t *testing.T, of shape) *rig {
 	if name, ok := map[shape]string{same: reuseEnv, flat: reuseFlatEnv}[of]; ok {
 		r.dir = os.Getenv(name)
 	}
-	if r.dir == "" {
+	if r.dir != "" { // pods that start from now on have the tree's agent
+		if out, err := exec.Command("kubelab", "--dir", r.dir, "load", filepath.Join(built.dir, "hawser-agent")).CombinedOutput(); err != nil {
+			t.Fatalf("kubelab load: %v\n%s", err, out)
+		}
+	} else {
 		r.dir, r.ours = filepath.Join("/var/tmp", fmt.Sprintf("hk-%d-%d", os.Getpid(), len(built.labs))), true
 		up := exec.Command("kubelab", "--dir", r.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"),
 			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat))
