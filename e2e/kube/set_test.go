@@ -118,7 +118,7 @@ func (s *set) publish(ctx context.Context) (string, error) {
 func (s *set) sync(t *testing.T) {
 	t.Helper()
 	s.commit(t)
-	if _, err := s.publish(t.Context()); err != nil {
+	if _, err := s.publish(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	s.must(t, "", "sh", "-ec", `rm -rf "$2"; mkdir "$2"; git -C "$1" archive rendered | tar -x -C "$2"`, "sh", s.path("repo"), s.path("tree"))

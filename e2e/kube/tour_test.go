@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"context"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -132,7 +133,7 @@ func tourOwnName(t *testing.T, s *set) {
 // Exported from c1 too: the local cluster is preferred; spread: both answer.
 func tourBoth(t *testing.T, s *set) {
 	s.edit(t, "name: whereami-cs\n    namespace: sample\n    clusters: [c2]", "name: whereami-cs\n    namespace: sample\n    clusters: [c1, c2]")
-	out, err := s.try(t.Context(), s.path("repo"), "", "hawser", "diff")
+	out, err := s.try(context.Background(), s.path("repo"), "", "hawser", "diff")
 	if err == nil || !strings.Contains(out, "sample/whereami-cs") || !strings.Contains(out, "Plan: ") {
 		t.Fatalf("hawser diff: %v\n%s", err, out)
 	}
@@ -210,7 +211,7 @@ func tourBroken(t *testing.T, s *set) {
 	good := s.must(t, "", "cat", s.path("repo/clusterset.yaml"))
 	s.write(t, strings.Replace(good, "podCIDRs: [10.7.0.0/16]", "podCIDRs: [10.7.0.1/16]", 1))
 	s.commit(t)
-	out, err := s.publish(t.Context())
+	out, err := s.publish(context.Background())
 	if err == nil || !regexp.MustCompile(`clusterset.yaml:\d+:\d+: error: .*10\.7\.0\.1/16`).MatchString(out) {
 		t.Fatalf("publish: %v\n%s", err, out)
 	}
