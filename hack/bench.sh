@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures and writes docs/benchmarks.md. Without arguments everything; with names
 # (nat, converge, topology, tunnel, cables, commit, stall, stall-fast, anchor, probes, gateways,
-# move, unready) only those sections.
+# move, unready, scale) only those sections.
 # Needs root and bin/ (make build). REPS=n repeats what has faults n times only;
 # OUT=file writes another page, KEEP=folder keeps raw measurements and logs.
 set -euo pipefail

@@ -50,6 +50,7 @@ func groups() []group {
 		{"gateways", measureGateways},
 		{"move", measureMove},
 		{"unready", measureUnready},
+		{"scale", measureScale},
 	}
 }
 
@@ -102,6 +103,7 @@ func parts() map[string]part {
 		"topology-steps": {1, func(_ context.Context, args []string) error { return stepsIn(args[0]) }},
 		"echo":           {1, func(_ context.Context, args []string) error { return echo(args[0]) }},
 		"ask":            {2, func(_ context.Context, args []string) error { return ask(args[0], args[1]) }},
+		"scale-others":   {0, func(ctx context.Context, _ []string) error { return scaleStandIns(ctx, os.Stdin) }},
 		"knock":          {1, func(_ context.Context, args []string) error { return knock(args[0]) }},
 	}
 }

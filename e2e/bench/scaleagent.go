@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// scaleAgent is the agent under test: the built program, alone in a namespace.
+type scaleAgent struct {
+	dir string
+	cmd *exec.Cmd
+}
+
+func (a *scaleAgent) start(at *space, c config) error {
+	log, err := os.Create(filepath.Join(a.dir, "agent.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	in := func(name string) string { return filepath.Join(a.dir, name) }
+	a.cmd = exec.Command(filepath.Join(c.bin, "hawser-agent"), "run", "--cluster", scaleOwn, "--node", scaleOwn+"-node",
+		"--fabric", in("fabric"), "--keys", in("keys"), "--identity", in("identity"), "--facts", in("facts"),
+		"--state", in("state"), "--socket", in("s"))
+	a.cmd.Stdout, a.cmd.Stderr = log, log
+	// In a session of its own it shares the processors as on a host of its own (sched(7), autogroup).
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return at.inside(a.cmd.Start)
+}
+
+// stop ends the agent; of a measurement that failed it tells what the agent said.
+func (a *scaleAgent) stop(failed error) error {
+	err := a.cmd.Process.Signal(syscall.SIGTERM)
+	_ = a.cmd.Wait() // the signal ended it
+	if failed != nil {
+		raw, _ := os.ReadFile(filepath.Join(a.dir, "agent.log"))
+		err = errors.Join(err, fmt.Errorf("the agent said:\n%s", raw[max(0, len(raw)-4096):]))
+	}
+	return err
+}
+
+// keep copies the agent's log to where raw measurements are kept.
+func (a *scaleAgent) keep(c config, others int) error {
+	if c.keep == "" {
+		return nil
+	}
+	raw, err := os.ReadFile(filepath.Join(a.dir, "agent.log"))
+	return errors.Join(err, os.MkdirAll(c.keep, 0o755),
+		os.WriteFile(filepath.Join(c.keep, fmt.Sprintf("scale-%d.log", others)), raw, 0o644))
+}
+
+// connected counts the links that are.
+func (a *scaleAgent) connected(ctx context.Context) (int, error) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(a.dir, "s"))
+	}}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/status", nil)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	var s status.Status
+	if err := errors.Join(json.NewDecoder(answer.Body).Decode(&s), answer.Body.Close()); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, c := range s.Connections {
+		if c.Status == status.Connected {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (a *scaleAgent) await(ctx context.Context, links int) error {
+	return within(ctx, scaleLimit, func() error {
+		n, err := a.connected(ctx)
+		if err == nil && n < links {
+			err = fmt.Errorf("%d of %d links are connected", n, links)
+		}
+		if err != nil {
+			return errors.Join(err, pauseFor(ctx, scalePoll)) // who asks takes the agent's time
+		}
+		return nil
+	})
+}
+
+// onePass is what the agent's log says of a pass.
+type onePass struct {
+	changed int
+	took    time.Duration
+}
+
+var passLine = regexp.MustCompile(`msg="?converged.* changed=(\d+) .*took=(\S+)`)
+
+func (a *scaleAgent) passes() ([]onePass, error) {
+	f, err := os.Open(filepath.Join(a.dir, "agent.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []onePass
+	for lines := bufio.NewReader(f); ; {
+		text, err := lines.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		found := passLine.FindStringSubmatch(text)
+		if found == nil {
+			continue
+		}
+		changed, err := strconv.Atoi(found[1])
+		if err != nil {
+			return nil, err
+		}
+		took, err := time.ParseDuration(found[2])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, onePass{changed, took})
+	}
+}
+
+// processor is the time that the agent has used (proc(5), stat: utime and stime,
+// in hundredths of a second).
+func (a *scaleAgent) processor() time.Duration {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.cmd.Process.Pid))
+	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+	if err != nil || len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// memory is the agent's resident set.
+func (a *scaleAgent) memory() (int64, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(raw)) {
+		var kib int64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
+			return kib << 10, nil
+		}
+	}
+	return 0, errors.New("the agent has no VmRSS")
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"filippo.io/age"
+	kyaml "sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/feed"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// A clusterset of one cluster that is real and many others, one gateway each.
+const (
+	scaleOwn      = "own"
+	scaleGateway  = "a"
+	scaleOwnWAN   = "198.19.0.1"
+	scaleOthersAt = "198.19.0.2" // on the way to the endpoints of the others
+	scaleEndpoint = "198.18.0.1" // of the first of the others
+	scaleOthers   = "198.18.0.0/16"
+	scaleTunnels  = "241.0.0.0/16"
+)
+
+// scaleWorld is what the agent under test reads, and what its stand-ins need.
+type scaleWorld struct {
+	set        *schema.ClusterSet
+	root       *keys.Root
+	identity   *age.X25519Identity
+	recipients []string
+	lock       []byte
+	tree       render.Tree
+}
+
+func newScaleWorld(most int) (*scaleWorld, error) {
+	w := &scaleWorld{tree: render.Tree{}}
+	var err error
+	if w.root, err = keys.NewRoot(); err != nil {
+		return nil, err
+	}
+	for range most + 1 {
+		identity, err := age.GenerateX25519Identity()
+		if err != nil {
+			return nil, err
+		}
+		if w.identity == nil {
+			w.identity = identity
+		}
+		w.recipients = append(w.recipients, identity.Recipient().String())
+	}
+	return w, nil
+}
+
+// topology has VXLAN for links, as one stand-in can then be all the others.
+func (w *scaleWorld) topology(others int) []byte {
+	var b strings.Builder
+	b.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: scale}\nspec:\n  tunnel: {driver: vxlan}\n  clusters:\n")
+	for i := range others + 1 {
+		name, endpoint := scaleOwn, scaleOwnWAN
+		if i > 0 {
+			name, endpoint = fmt.Sprintf("c%d", i), nth(scaleEndpoint+"/16", i-1).String()
+		}
+		fmt.Fprintf(&b, "  - name: %s\n    podCIDRs: [10.7.0.0/20]\n    serviceCIDRs: [10.77.0.0/20]\n    recipient: %s\n", name, w.recipients[i])
+		fmt.Fprintf(&b, "    gateways: [{name: %s, node: %s-node, endpoints: [%s]}]\n", scaleGateway, name, endpoint)
+	}
+	return []byte(b.String())
+}
+
+// publish renders the set with so many others, after what was rendered before.
+func (w *scaleWorld) publish(others int) error {
+	set, _, list := schema.Load(reconciler.TopologyFile, w.topology(others))
+	if list.HasErrors() {
+		return firstOf(list)
+	}
+	lock, list := reconciler.Allocate(reconciler.LockInput{Set: set, File: reconciler.LockFile, Committed: w.lock})
+	if list.HasErrors() {
+		return firstOf(list)
+	}
+	tree, list := render.Render(render.Input{Topology: set, Lock: lock.Lock, Root: w.root, Previous: w.tree})
+	if list.HasErrors() {
+		return firstOf(list)
+	}
+	var err error
+	w.set, w.tree = set, tree
+	w.lock, err = lock.Lock.Marshal()
+	return err
+}
+
+// write puts fabric and keys into the agent's folders, a file in one step.
+func (w *scaleWorld) write(dir string) error {
+	packed, err := w.packed()
+	if err != nil {
+		return err
+	}
+	var s struct {
+		Data       map[string][]byte `json:"data"`
+		StringData map[string]string `json:"stringData"`
+	}
+	for name, raw := range w.tree {
+		if strings.HasPrefix(name, render.ClusterDir(scaleOwn)+"/") && strings.Contains(string(raw), render.KeysKey) {
+			if kyaml.Unmarshal(raw, &s) != nil {
+				return errors.New("read the sealed keys")
+			}
+		}
+	}
+	sealed := s.Data[render.KeysKey]
+	if len(sealed) == 0 {
+		sealed = []byte(s.StringData[render.KeysKey])
+	}
+	return errors.Join(replaceFile(filepath.Join(dir, "keys", render.KeysKey), sealed),
+		replaceFile(filepath.Join(dir, "fabric", render.FabricKey), packed))
+}
+
+func replaceFile(path string, content []byte) error {
+	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path+".new", content, 0o600), os.Rename(path+".new", path))
+}
+
+// furnish writes what does not change: the identity and the cluster's only node.
+func (w *scaleWorld) furnish(dir string) error {
+	node := fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s-node}, spec: {podCIDR: 10.7.0.0/24, podCIDRs: [10.7.0.0/24]}, "+
+		"status: {addresses: [{type: InternalIP, address: %s}], conditions: [{type: Ready, status: 'True'}]}}\n", scaleOwn, scaleOwnWAN)
+	return errors.Join(replaceFile(filepath.Join(dir, "identity"), []byte(w.identity.String()+"\n")),
+		replaceFile(filepath.Join(dir, "facts", "nodes.yaml"), []byte(node)))
+}
+
+// standIns are all others, and the gateway under test as they see it.
+func (w *scaleWorld) standIns() (scaleCast, error) {
+	f, err := w.fabric()
+	if err != nil {
+		return scaleCast{}, err
+	}
+	var cast scaleCast
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		g := &c.Gateways[0]
+		if c.Name == scaleOwn {
+			cast.Addr, cast.MAC = g.Addresses[0], desired.HardwareAddr("gateway/"+c.Name+"/"+g.Name)
+			if cast.Keys, err = feed.PublicKeys(g.Keys); err != nil {
+				return cast, err
+			}
+			continue
+		}
+		private, err := w.root.Keys(w.set, w.cluster(c.Name))
+		if err != nil {
+			return cast, err
+		}
+		one := standIn{
+			Cluster: c.Name, Gateway: g.Name, Addr: g.Addresses[0],
+			Endpoint: netip.MustParseAddr(w.cluster(c.Name).Gateways[0].Endpoints[0]), Private: map[int][]byte{},
+		}
+		for _, e := range private.Epochs {
+			key := e.Gateways[g.Name]
+			one.Private[e.Epoch] = key[:]
+		}
+		cast.Others = append(cast.Others, one)
+	}
+	return cast, nil
+}
+
+// packed is the fabric as it is published.
+func (w *scaleWorld) packed() ([]byte, error) {
+	var m struct {
+		BinaryData map[string][]byte `json:"binaryData"`
+	}
+	if err := kyaml.Unmarshal(w.tree["base/fabric.yaml"], &m); err != nil {
+		return nil, fmt.Errorf("read the fabric: %w", err)
+	}
+	if len(m.BinaryData[render.FabricKey]) == 0 {
+		return nil, errors.New("the fabric is not in one piece")
+	}
+	return m.BinaryData[render.FabricKey], nil
+}
+
+func (w *scaleWorld) fabric() (*fabric.Fabric, error) {
+	packed, err := w.packed()
+	if err != nil {
+		return nil, err
+	}
+	f, _, err := fabric.Decode(packed)
+	return f, err
+}
+
+func (w *scaleWorld) cluster(name string) *schema.Cluster {
+	for i := range w.set.Spec.Clusters {
+		if c := &w.set.Spec.Clusters[i]; c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
