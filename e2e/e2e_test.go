@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -152,10 +153,19 @@ func setup(env *testscript.Env) error {
 
 const poll = 50 * time.Millisecond
 
+// patience is by how much every limit is longer, for machines that are emulated.
+func patience() time.Duration {
+	if n, err := strconv.Atoi(os.Getenv("HAWSER_E2E_PATIENCE")); err == nil && n > 1 {
+		return time.Duration(n)
+	}
+	return 1
+}
+
 // eventually DURATION REGEXP CMD ARGS... runs a command until it succeeds and
 // its output matches, or the time is over. With ! the command must fail.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	limit, pattern, argv := parse(ts, "eventually", args)
+	limit *= patience()
 	deadline := time.Now().Add(limit)
 	for {
 		out, err := output(ts, argv)
@@ -195,7 +205,7 @@ func parse(ts *testscript.TestScript, name string, args []string) (time.Duration
 }
 
 func output(ts *testscript.TestScript, argv []string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second*patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = ts.MkAbs(".")
