@@ -124,7 +124,11 @@ func (s *set) sync(t *testing.T) {
 	s.must(t, "", "sh", "-ec", `rm -rf "$2"; mkdir "$2"; git -C "$1" archive rendered | tar -x -C "$2"`, "sh", s.path("repo"), s.path("tree"))
 	for _, c := range s.clusters {
 		// What is defined and what is of the kind come in one go: the second try has both.
-		s.eventually(t, has(""), "kubectl", "--context", c, "apply", "--server-side", "--force-conflicts", "-k", s.path("tree/clusters/"+c))
+		for _, dir := range []string{s.path("tree/clusters/" + c), s.path("tree/clusters/" + c + "/exports")} {
+			if _, err := os.Stat(dir); err == nil {
+				s.eventually(t, has(""), "kubectl", "--context", c, "apply", "--server-side", "--force-conflicts", "-k", dir)
+			}
+		}
 	}
 }
 

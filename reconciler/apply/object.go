@@ -109,7 +109,7 @@ func compareIDs(a, b ID) int {
 // ErrNoCluster is returned for a cluster that a tree has no folder of.
 var ErrNoCluster = errors.New("the tree has no such cluster")
 
-// Objects builds a cluster's folder of a rendered tree, as kubectl apply -k
+// Objects builds a cluster's folders of a rendered tree, as kubectl apply -k
 // does, in the order in which they are applied.
 func Objects(tree render.Tree, cluster string) ([]*unstructured.Unstructured, error) {
 	dir := render.ClusterDir(cluster)
@@ -122,6 +122,22 @@ func Objects(tree render.Tree, cluster string) ([]*unstructured.Unstructured, er
 			return nil, fmt.Errorf("build %s: %w", dir, err)
 		}
 	}
+	out, err := objectsIn(files, dir)
+	if err != nil {
+		return nil, err
+	}
+	if dir := render.ExportsDir(cluster); tree[dir+"/kustomization.yaml"] != nil {
+		exports, err := objectsIn(files, dir)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, exports...)
+	}
+	slices.SortFunc(out, func(a, b *unstructured.Unstructured) int { return compareIDs(IDOf(a), IDOf(b)) })
+	return out, nil
+}
+
+func objectsIn(files filesys.FileSystem, dir string) ([]*unstructured.Unstructured, error) {
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/"+dir)
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", dir, err)
@@ -134,7 +150,6 @@ func Objects(tree render.Tree, cluster string) ([]*unstructured.Unstructured, er
 		}
 		out = append(out, &unstructured.Unstructured{Object: normal(body)})
 	}
-	slices.SortFunc(out, func(a, b *unstructured.Unstructured) int { return compareIDs(IDOf(a), IDOf(b)) })
 	return out, nil
 }
 
