@@ -1,0 +1,206 @@
+package apply
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
+)
+
+const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
+
+// treeOf renders clusters, of which the first exports services.
+func treeOf(t testing.TB, published render.Tree, clusters []string, exports ...string) render.Tree {
+	t.Helper()
+	var out strings.Builder
+	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n  clusters:\n")
+	for i, c := range clusters {
+		_, _ = fmt.Fprintf(&out, "  - {name: %s, podCIDRs: [10.7.0.0/16], serviceCIDRs: [10.77.0.0/16], recipient: %s,\n"+
+			"     gateways: [{name: a, node: node1, endpoints: [203.0.113.%d]}]}\n", c, recipient, i+1)
+	}
+	if len(exports) > 0 {
+		out.WriteString("  exports:\n")
+	}
+	for _, e := range exports {
+		namespace, name, _ := strings.Cut(e, "/")
+		_, _ = fmt.Fprintf(&out, "  - {name: %s, namespace: %s, clusters: [%s], ports: [{port: 80}]}\n", name, namespace, clusters[0])
+	}
+	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, list := reconciler.Build(reconciler.BuildInput{
+		File: "clusterset.yaml", Topology: []byte(out.String()), LockFile: "clusterset.lock.yaml", Root: root, Published: published,
+	})
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return built.Tree
+}
+
+// workable leaves of a cluster's objects those that the fake can take.
+func workable(t testing.TB, tree render.Tree, cluster string) Want {
+	t.Helper()
+	want, err := WantOf(tree, cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := []string{kindNamespace, kindCRD, "ConfigMap", kindSecret, kindDaemonSet, kindServiceExport}
+	out := want.Objects[:0:0]
+	for _, o := range want.Objects {
+		if slices.Contains(kept, o.GetKind()) {
+			out = append(out, o)
+		}
+	}
+	want.Objects = out
+	return want
+}
+
+func planOf(t testing.TB, c *Cluster, want Want) *Plan {
+	t.Helper()
+	p, err := c.Plan(t.Context(), want, Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// carried plans and carries out; nothing is left to do then.
+func carried(t testing.TB, c *Cluster, want Want) *Plan {
+	t.Helper()
+	p := planOf(t, c, want)
+	if err := c.Carry(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if again := planOf(t, c, want); !again.Empty() {
+		t.Errorf("a second plan changes %v", lines(again))
+	}
+	return p
+}
+
+func lines(p *Plan) []string {
+	var out []string
+	for _, c := range p.Changes {
+		out = append(out, string(c.Op)+" "+c.ID.String())
+	}
+	return out
+}
+
+func TestCarry(t *testing.T) {
+	t.Parallel()
+	api, c := newFake(t, "g1")
+	tree := treeOf(t, nil, []string{"g1"}, "hawser-system/web", "late/api")
+	p := carried(t, c, workable(t, tree, "g1"))
+	if !slices.Contains(lines(p), "+ ServiceExport hawser-system/web") || len(p.Skipped) != 1 || p.Skipped[0].Name != "api" {
+		t.Errorf("changes %v, skipped %v", lines(p), p.Skipped)
+	}
+	log := api.changed()
+	order := []string{"/api/v1/namespaces/hawser-system", "hawser-inventory", "customresourcedefinitions", "configmaps/hawser-fabric", "daemonsets", "serviceexports/web"}
+	last := -1
+	for _, part := range order {
+		at := slices.IndexFunc(log, func(line string) bool { return strings.Contains(line, part) })
+		if at <= last {
+			t.Errorf("%s is at %d, after %d:\n%s", part, at, last, strings.Join(log, "\n"))
+		}
+		last = at
+	}
+
+	// What left the tree is deleted; what could not be stays in the inventory.
+	gone := workable(t, treeOf(t, tree, []string{"g1"}, "late/api"), "g1")
+	at := "/apis/multicluster.x-k8s.io/v1beta1/namespaces/hawser-system/serviceexports/web"
+	api.fail = at
+	p = planOf(t, c, gone)
+	if !slices.Contains(lines(p), "- ServiceExport hawser-system/web") {
+		t.Fatalf("changes %v", lines(p))
+	}
+	if err := c.Carry(t.Context(), p); err == nil || !strings.Contains(err.Error(), "delete ServiceExport hawser-system/web") {
+		t.Errorf("a refused deletion gives %v", err)
+	}
+	api.fail = ""
+	if p = carried(t, c, gone); !slices.Equal(lines(p), []string{"- ServiceExport hawser-system/web"}) {
+		t.Errorf("the next apply changes %v", lines(p))
+	}
+}
+
+// TestTaken leaves what left the tree and is another's by now.
+func TestTaken(t *testing.T) {
+	t.Parallel()
+	api, c := newFake(t, "g1")
+	tree := treeOf(t, nil, []string{"g1"}, "hawser-system/a", "hawser-system/b")
+	carried(t, c, workable(t, tree, "g1"))
+	path := "/apis/multicluster.x-k8s.io/v1beta1/namespaces/hawser-system/serviceexports/"
+	api.edit(path+"a", func(o map[string]any) { delete(o["metadata"].(map[string]any), "managedFields") })
+	api.edit(path+"b", func(o map[string]any) {
+		o["metadata"].(map[string]any)["labels"] = map[string]any{"kustomize.toolkit.fluxcd.io/prune": "disabled"}
+	})
+	p := carried(t, c, workable(t, treeOf(t, tree, []string{"g1"}), "g1"))
+	var why []string
+	for _, left := range p.Kept {
+		why = append(why, left.Name+": "+left.Why)
+	}
+	want := []string{"b: it says kustomize.toolkit.fluxcd.io/prune: disabled", "a: hawser apply holds no field of it any more: it is another's"}
+	if diff := cmp.Diff(want, why); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	four := []string{"g1", "g2", "g3", "g4"}
+	tests := []struct {
+		name     string
+		clusters []string
+		exports  []string
+		cluster  string
+		rules    Rules
+		want     string // error; empty: none
+	}{
+		{name: "half the clusters", clusters: []string{"g1", "g2"}, exports: []string{"hawser-system/a"}, cluster: "g1"},
+		{name: "three of four clusters", clusters: []string{"g1"}, exports: []string{"hawser-system/a"}, cluster: "g1",
+			want: "the tree removes 3 of 4 clusters (g2, g3, g4), which looks like a mistake: set spec.decommission: true, or pass --allow-mass-delete, if it is meant"},
+		{name: "three of four clusters that are meant", clusters: []string{"g1"}, cluster: "g1", rules: Rules{AllowMassDelete: true}},
+		{name: "the wrong context", clusters: four, cluster: "g2",
+			want: "this is cluster g1 of clusterset demo by its inventory, not g2: is the context right? (hawser uninstall takes the old one out)"},
+		{name: "no such cluster", clusters: four, cluster: "g9",
+			want: "the tree has no such cluster: g9 (there is no clusters/g9/kustomization.yaml)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, c := newFake(t, "g1")
+			first := treeOf(t, nil, four, "hawser-system/a")
+			carried(t, c, workable(t, first, "g1"))
+			want, err := WantOf(treeOf(t, first, tt.clusters, tt.exports...), tt.cluster)
+			if err == nil {
+				want = workable(t, treeOf(t, first, tt.clusters, tt.exports...), tt.cluster)
+				_, err = c.Plan(t.Context(), want, tt.rules)
+			}
+			if have := fmt.Sprint(err); err != nil && have != tt.want || err == nil && tt.want != "" {
+				t.Errorf("have %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestPublished renders again on top of what a cluster has: no key is sealed anew.
+func TestPublished(t *testing.T) {
+	t.Parallel()
+	_, c := newFake(t, "g1")
+	tree := treeOf(t, nil, []string{"g1", "g2"})
+	carried(t, c, workable(t, tree, "g1"))
+	published, err := c.Published(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := treeOf(t, published, []string{"g1", "g2"})
+	if have, want := render.SealedOf(again, "g1"), render.SealedOf(tree, "g1"); have != want || have.Ciphertext == "" {
+		t.Errorf("the keys of g1 were sealed anew")
+	}
+}
