@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -122,22 +124,80 @@ func (a *Agent) drainState(now time.Time) status.Drain {
 		return out
 	}
 	out.Gateway = own.GatewayOn(a.config.Node).Name
-	out.Used = a.choice.users(in.Fabric, a.peers.snapshot(), health.Peer{Cluster: own.Name, Gateway: out.Gateway})
-	if !a.drain.left(len(out.Used) > 0, now) && len(out.Used) == 0 {
+	v := sight{fabric: in.Fabric, cluster: own.Name, gateway: out.Gateway, snapshot: a.peers.snapshot(), before: in.Before}
+	users := a.choice.users(in.Fabric, v.snapshot, health.Peer{Cluster: own.Name, Gateway: out.Gateway})
+	needed := a.choice.needed(v, in.Live)
+	free := false
+	for _, u := range users {
+		out.Used = append(out.Used, u.String())
+		if slices.Contains(needed, u.cluster) {
+			out.Needed = append(out.Needed, u.cluster)
+		} else {
+			free = true
+		}
+	}
+	if a.drain.left(free, now) {
+		return out
+	}
+	out.Needed = nil
+	if len(out.Used) == 0 {
 		out.Used = []string{"packets under way"}
 	}
 	return out
 }
 
+// needed names the clusters that are reached over this gateway only. What others
+// say is live.
+func (c *choice) needed(v sight, live map[string]project.Live) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	know := knowledge{choice: c, sight: v, live: live}
+	ways := health.Ways(project.NewNet(v.fabric, v.before), c.cluster, health.Links{Own: v.without, Passing: func(a, b string) health.Rank {
+		switch c.cluster {
+		case a:
+			return v.without(b)
+		case b:
+			return v.without(a)
+		}
+		return know.passing(a, b)
+	}})
+	var out []string
+	for i := range v.fabric.Clusters {
+		if name := v.fabric.Clusters[i].Name; name != c.cluster && len(ways[name].Over) == 0 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// without ranks the best link to a neighbour that leads over another gateway of
+// this cluster than this one.
+func (v sight) without(neighbour string) health.Rank {
+	rank := health.Down
+	for _, near := range v.fabric.Cluster(v.cluster).Gateways {
+		for _, far := range v.fabric.Cluster(neighbour).Gateways {
+			if near.Name != v.gateway {
+				rank = max(rank, v.snapshot.Rank(near.Name, health.Peer{Cluster: neighbour, Gateway: far.Name}))
+			}
+		}
+	}
+	return rank
+}
+
+// user is a cluster whose traffic a gateway carries, and how that is known.
+type user struct{ cluster, who string }
+
+func (u user) String() string { return u.cluster + " (" + u.who + ")" }
+
 // users names the clusters whose traffic a gateway of this or of another cluster
 // carries: by the choice of this node, or by what gateways of other clusters say.
-func (c *choice) users(f *fabric.Fabric, s health.Snapshot, gateway health.Peer) []string {
-	var out []string
+func (c *choice) users(f *fabric.Fabric, s health.Snapshot, gateway health.Peer) []user {
+	var out []user
 	for i := range f.Clusters {
 		remote := &f.Clusters[i]
 		if remote.Name != c.cluster && (gateway.Cluster == c.cluster || gateway.Cluster == remote.Name) {
 			if who := c.usedWith(f, remote, s, gateway); who != "" {
-				out = append(out, remote.Name+" ("+who+")")
+				out = append(out, user{remote.Name, who})
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/health"
 )
 
 func TestDrainSurvivesRestarts(t *testing.T) {
@@ -111,5 +113,26 @@ func TestControlIsNotPublic(t *testing.T) {
 	}
 	if len(a.urgent) != 1 || len(a.trigger) != 1 {
 		t.Error("nobody looks anew after a drain")
+	}
+}
+
+// TestNeeded: without another gateway here, the other cluster has no other way.
+func TestNeeded(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.own()
+	d.look()
+	var links []health.Link
+	for _, l := range d.links {
+		links = append(links, l)
+	}
+	v := sight{fabric: d.fabric, cluster: "g1", gateway: "a", snapshot: health.SnapshotOf(health.Peer{Cluster: "g1", Gateway: "a"}, links)}
+	if have := d.choice.needed(v, nil); len(have) != 1 || have[0] != "g2" {
+		t.Errorf("needed by %v, want g2", have)
+	}
+	// Beside gateway b, the links that a sees of its own are others'.
+	v.gateway = "b"
+	if have := d.choice.needed(v, nil); len(have) != 0 {
+		t.Errorf("needed by %v, though a has links that live", have)
 	}
 }

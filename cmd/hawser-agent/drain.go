@@ -30,10 +30,11 @@ func drainCommand() *cobra.Command {
 lost: links over other gateways carry the traffic before this one is let go. The
 mark survives restarts of agent and node, until hawser-agent undrain; with
 --until-restart it ends with the agent that runs now, as is right when that one is
-about to be replaced. Where there is no other gateway, this one stays in use.
+about to be replaced. Clusters that have no other way go on over this gateway; they
+are named as soon as nobody else is left.
 
 Exit code 0: nobody uses it any more (or the node is no gateway), 1: still used
-after --wait, and drained all the same, 2: error.`,
+after --wait or by clusters without another way, and drained all the same, 2: error.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := askDrain(cmd.Context(), socket, http.MethodGet, "/drain")
@@ -109,6 +110,10 @@ func awaitDrain(cmd *cobra.Command, socket string, wait time.Duration) error {
 		if used != shown {
 			_, _ = fmt.Fprintf(progress, "%5.1fs still used by %s\n", time.Since(began).Seconds(), used)
 			shown = used
+		}
+		if len(d.Needed) > 0 && d.Drained {
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s: they have no other way\n", d.Gateway, used)
+			return errNo
 		}
 		if time.Since(began) >= wait {
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s\n", d.Gateway, used)

@@ -144,6 +144,9 @@ type Drain struct {
 	Gateway string   `json:"gateway"` // empty = this node is none
 	Drained bool     `json:"drained"`
 	Used    []string `json:"used,omitempty"` // who uses it still
+	// Needed are the clusters that have no other way than over this gateway, when
+	// nobody else uses it any more: waiting does not change that.
+	Needed []string `json:"needed,omitempty"`
 }
 
 // RTT is the round-trip time over the window of probes, in microseconds.
