@@ -48,7 +48,8 @@ type Agent struct {
 
 	choice *choice
 	drain  *drain
-	saver  saver
+	saver  saver[map[string]keptPath]
+	shapes saver[keptShape]
 	keeper *flows.Keeper
 	finder *pathmtu.Finder
 
@@ -102,7 +103,8 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		urgent:    make(chan struct{}, 1),
 		drain:     drain,
 		choice:    newChoice(config.Cluster, log, time.Now()),
-		saver:     saver{path: config.statePath("paths.json"), wake: make(chan struct{}, 1)},
+		saver:     newSaver[map[string]keptPath]("links in use", config.statePath("paths.json")),
+		shapes:    newSaver[keptShape]("shape", config.statePath("shape.json")),
 		namespace: namespace,
 		charon:    &ipsec.Charon{Dir: config.statePath("ipsec"), Host: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP), Log: log},
 		records:   dns.NewStore(),
@@ -210,6 +212,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.choice.restore(a.saver.load(a.log))
+	a.shifter.restore(a.shapes.load(a.log), time.Now())
 	a.endpoints.restore()
 	a.heard.restore(time.Now(), a.log)
 	defer time.AfterFunc(a.heard.stale, a.look).Stop()
@@ -250,6 +253,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		start("objects", func(ctx context.Context) error { a.published.run(ctx); return nil })
 	}
 	start("links in use", func(ctx context.Context) error { a.saver.run(ctx, a.choice.kept, a.log); return nil })
+	start("shape", func(ctx context.Context) error { a.shapes.run(ctx, a.shifter.keep, a.log); return nil })
 	a.engine.Run(ctx, a.source, a.trigger)
 	wait.Wait()
 	return errors.Join(errs...)

@@ -9,7 +9,6 @@ import (
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/schema/fabric"
 )
 
 // around decides, where not all clusters are linked, by which neighbour each one
@@ -227,38 +226,4 @@ func (k knowledge) words() *project.Passing {
 		}
 	}
 	return out
-}
-
-// shifter keeps the shape that clusters leave, until all of them have gone over
-// and nobody was on a former way for a while. Only the engine's goroutine uses it.
-type shifter struct {
-	have    *fabric.Fabric
-	before  *fabric.Shape
-	since   time.Time
-	awaited time.Time // when somebody was last seen who had not gone over
-}
-
-// follow takes over what was published, and gives the shape that is left; nil = none.
-func (l *shifter) follow(next *fabric.Fabric, former bool, live map[string]project.Live, now time.Time) *fabric.Shape {
-	if l.have != nil && !project.SameShape(l.have.Shape, next.Shape) {
-		shape := l.have.Shape
-		l.before, l.since, l.awaited = &shape, now, now
-	}
-	l.have = next
-	if l.before == nil {
-		return nil
-	}
-	want := project.ShapeDigest(next.Shape)
-	for i := range next.Clusters {
-		said, heard := live[next.Clusters[i].Name]
-		former = former || heard && said.Shape != want
-	}
-	if former {
-		l.awaited = now
-	}
-	window := next.Health.Interval.Std()*time.Duration(max(next.Health.Misses, 1)) + lingerLeast
-	if now.Sub(l.awaited) >= window || now.Sub(l.since) >= lingerMost {
-		l.before = nil
-	}
-	return l.before
 }

@@ -1,6 +1,8 @@
 package nodeagent
 
 import (
+	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -45,6 +47,43 @@ func TestShifter(t *testing.T) {
 	for _, s := range steps {
 		if have := look(s.fabric, s.former, s.said, s.wait); have != s.lasts {
 			t.Errorf("%s: lasts %v, want %v", s.what, have, s.lasts)
+		}
+	}
+}
+
+// An agent that starts in the middle of a change, or after one that it slept
+// through, has the shape that the others still use.
+func TestShifterRestarts(t *testing.T) {
+	t.Parallel()
+	fabricOf := func(mode string) *fabric.Fabric {
+		return &fabric.Fabric{Shape: fabric.Shape{Mode: mode, Hubs: []string{"h"}}, Clusters: []fabric.Cluster{{Name: "a"}, {Name: "h"}}}
+	}
+	hub, mesh, now := fabricOf(fabric.ModeHub), fabricOf(fabric.ModeMesh), time.Unix(1_000_000, 0).UTC()
+	restarted := func(l *shifter) *shifter {
+		s := newSaver[keptShape]("shape", filepath.Join(t.TempDir(), "shape.json"))
+		s.save(l.keep(), slog.New(slog.DiscardHandler))
+		again := &shifter{}
+		again.restore(s.load(slog.New(slog.DiscardHandler)), now)
+		return again
+	}
+	l := &shifter{}
+	l.follow(hub, false, nil, now)
+	for _, step := range []struct {
+		what   string
+		fabric *fabric.Fabric
+		wait   time.Duration
+		lasts  bool
+	}{
+		{"nothing new", hub, time.Minute, false},
+		{"another shape while it slept", mesh, time.Minute, true},
+		{"again, in the middle", mesh, time.Second, true},
+		{"and it never ends", mesh, lingerMost, false},
+		{"after the end", mesh, time.Second, false},
+	} {
+		l = restarted(l)
+		now = now.Add(step.wait)
+		if before := l.follow(step.fabric, true, nil, now); (before != nil) != step.lasts || before != nil && before.Mode != fabric.ModeHub {
+			t.Errorf("%s: left is %+v", step.what, before)
 		}
 	}
 }

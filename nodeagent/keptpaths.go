@@ -1,12 +1,6 @@
 package nodeagent
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"log/slog"
-	"maps"
-	"os"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/health"
@@ -48,51 +42,4 @@ func (c *choice) restore(kept map[string]keptPath) {
 		}
 		c.had[remote+" "+sight{cluster: c.cluster}.name(remote, path)] = true
 	}
-}
-
-// saver writes the links in use to the state folder when they changed. It has a
-// goroutine of its own, as a disk may hang.
-type saver struct {
-	path string
-	wake chan struct{} // size one
-	last map[string]keptPath
-}
-
-func (s *saver) run(ctx context.Context, kept func() map[string]keptPath, log *slog.Logger) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-			s.save(kept(), log)
-		}
-	}
-}
-
-func (s *saver) save(kept map[string]keptPath, log *slog.Logger) {
-	if maps.Equal(kept, s.last) {
-		return
-	}
-	raw, err := json.Marshal(kept)
-	if err == nil {
-		err = writeAtomic(s.path, raw)
-	}
-	if err != nil {
-		log.Debug("links in use not saved", "err", err)
-		return
-	}
-	s.last = kept
-}
-
-// load gives what was saved; nothing when that cannot be read, as it only spares moves.
-func (s *saver) load(log *slog.Logger) map[string]keptPath {
-	raw, err := os.ReadFile(s.path)
-	if err == nil {
-		err = json.Unmarshal(raw, &s.last)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		log.Warn("links of the run before not read", "err", err)
-		s.last = nil
-	}
-	return s.last
 }

@@ -230,6 +230,7 @@ func (a *Agent) reported(r converge.Report) {
 		time.AfterFunc(readyTime, func() { a.peers.prober.SetReady(true) })
 	}
 	token(a.saver.wake)
+	token(a.shapes.wake)
 	a.cabling.stand(r, a.last.input, a.last.node)
 	a.routed()
 	a.shown.Store(&view{
