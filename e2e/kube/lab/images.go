@@ -22,6 +22,8 @@ func sources() map[string]string {
 		"pause":        "hawser.dev/hawser/e2e/kube/pause",
 		"whereami":     "hawser.dev/hawser/e2e/kube/whereami",
 		"hawser-agent": "hawser.dev/hawser/cmd/hawser-agent",
+		// Among the tools: traffic that notices everything.
+		"hawser-traffic": "hawser.dev/hawser/e2e/traffic",
 	}
 }
 
@@ -44,7 +46,7 @@ func (l *Lab) writeImages(agent string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make folder of images: %w", err)
 	}
-	names := []string{"pause", "whereami"}
+	names := []string{"pause", "whereami", "hawser-traffic"}
 	if agent == "" {
 		agent = filepath.Join(dir, "hawser-agent")
 		names = append(names, "hawser-agent")
@@ -56,6 +58,11 @@ func (l *Lab) writeImages(agent string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	traffic, err := os.ReadFile(filepath.Join(dir, "hawser-traffic"))
+	if err != nil {
+		return nil, fmt.Errorf("tools image: %w", err)
+	}
+	tools = append(tools, image.File{Path: "bin/hawser-traffic", Mode: 0o755, Data: traffic})
 	one := func(name, tag, source string) (string, error) {
 		data, err := os.ReadFile(source)
 		if err != nil {
