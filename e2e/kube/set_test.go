@@ -142,6 +142,11 @@ func (s *set) install(t *testing.T) {
 		s.apply(t, c, secret)
 	}
 	s.sync(t)
+	if !s.ours { // agents of a run before are not the tree's
+		for _, c := range s.clusters {
+			s.kubectl(t, c, "-n", "hawser-system", "delete", "pod", "--all")
+		}
+	}
 }
 
 // ready waits until the agents of all nodes are.

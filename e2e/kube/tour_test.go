@@ -133,7 +133,7 @@ func tourOwnName(t *testing.T, s *set) {
 // Exported from c1 too: the local cluster is preferred; spread: both answer.
 func tourBoth(t *testing.T, s *set) {
 	s.edit(t, "name: whereami-cs\n    namespace: sample\n    clusters: [c2]", "name: whereami-cs\n    namespace: sample\n    clusters: [c1, c2]")
-	out, err := s.try(context.Background(), s.path("repo"), "", "hawser", "diff")
+	out, err := s.try(context.Background(), s.path("repo"), "", "hawser", "diff", "--image", "hawser.dev/hawser-agent:lab")
 	if err == nil || !strings.Contains(out, "sample/whereami-cs") || !strings.Contains(out, "Plan: ") {
 		t.Fatalf("hawser diff: %v\n%s", err, out)
 	}
@@ -143,7 +143,7 @@ func tourBoth(t *testing.T, s *set) {
 	s.change(t, "policy: local-first", "policy: spread")
 	s.ask(t, "c1", "client", service, from("c2"))
 	s.ask(t, "c1", "client", service, from("c1"))
-	if out := s.must(t, "", "sh", "-c", "cd "+s.path("repo")+" && hawser diff"); !strings.Contains(out, "No changes") {
+	if out := s.must(t, "", "sh", "-c", "cd "+s.path("repo")+" && hawser diff --image hawser.dev/hawser-agent:lab"); !strings.Contains(out, "No changes") {
 		t.Errorf("hawser diff: %s", out)
 	}
 }
