@@ -152,9 +152,11 @@ func needRig(t *testing.T, of shape) *rig {
 		up := exec.Command("kubelab", "--dir", r.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"),
 			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat))
 		up.Dir, up.Stderr = "../..", os.Stderr
+		begun := time.Now()
 		if err := up.Run(); err != nil {
 			t.Fatalf("kubelab up: %v", err)
 		}
+		t.Logf("figure: two clusters of two nodes each are up after %.1f s", time.Since(begun).Seconds())
 	}
 	r.kubeconfig = filepath.Join(r.dir, "kubeconfig")
 	return r

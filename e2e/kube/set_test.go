@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // set is the clusterset on a rig: its topology and what is rendered from it.
@@ -30,7 +31,10 @@ func needSet(t *testing.T, of shape) *set {
 	r.workloads(t)
 	s := newSet(t, r, "testdata/clusterset.yaml")
 	s.before = r.snapshots(t)
+	begun := time.Now()
 	s.install(t)
+	s.ask(t, "c1", "client", service, from("c2"))
+	t.Logf("figure: from nothing installed to a pod's first answer by name from the other cluster: %.1f s", time.Since(begun).Seconds())
 	s.ready(t)
 	r.set = s
 	return s
@@ -123,7 +127,7 @@ func (s *set) sync(t *testing.T) {
 	}
 	s.must(t, "", "sh", "-ec", `rm -rf "$2"; mkdir "$2"; git -C "$1" archive rendered | tar -x -C "$2"`, "sh", s.path("repo"), s.path("tree"))
 	for _, c := range s.clusters {
-		// What is defined and what is of the kind come in one go: the second try has both.
+		// Exports come after what defines them.
 		for _, dir := range []string{s.path("tree/clusters/" + c), s.path("tree/clusters/" + c + "/exports")} {
 			if _, err := os.Stat(dir); err == nil {
 				s.eventually(t, has(""), "kubectl", "--context", c, "apply", "--server-side", "--force-conflicts", "-k", dir)
