@@ -1,0 +1,2 @@
+// Package tree tests the rendered tree on a real API server.
+package tree

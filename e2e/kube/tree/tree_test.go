@@ -1,0 +1,240 @@
+//go:build kube
+
+package tree
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/e2e/kube/api"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema"
+)
+
+const topology = `apiVersion: hawser.dev/v1alpha1
+kind: ClusterSet
+metadata: {name: demo}
+spec:
+  dynamicExports: {namespaces: ["*"]}
+  clusters:
+  - name: c1
+    podCIDRs: [10.7.0.0/16]
+    serviceCIDRs: [10.77.0.0/16]
+    recipient: age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n
+    gateways: [{name: a, node: n1, endpoints: [203.0.113.1]}]
+    egress: [{name: db, namespace: default}]
+  exports:
+  - {name: web, namespace: default, clusters: [c1], ports: [{port: 80}], labels: {team: a}}
+  - {name: web, namespace: missing, clusters: [c1], ports: [{port: 80}]}
+`
+
+// tree writes the rendered tree to a folder.
+func tree(t *testing.T) string {
+	t.Helper()
+	top, _, list := schema.Load("clusterset.yaml", []byte(topology))
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+	lock, list := schema.Allocate(top, nil)
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, list := render.Render(render.Input{Topology: top, Lock: lock, Root: root})
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, raw := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// install applies the tree as an operator does by hand, every field checked.
+func install(t *testing.T, s *api.Server) string {
+	t.Helper()
+	dir := tree(t)
+	s.K(t, "apply", "--server-side", "--force-conflicts", "--validate=strict", "-k", dir+"/clusters/c1")
+	s.K(t, "wait", "--for=condition=Established", "--timeout=3m", "crd", "--all")
+	return dir
+}
+
+// who is an agent: the token of its pod, as the kubelet gives it.
+type who struct {
+	t     *testing.T
+	s     *api.Server
+	token string
+}
+
+func agent(t *testing.T, s *api.Server, account, node string) who {
+	t.Helper()
+	pod := account + "-" + node
+	apply(t, s, fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\n", node))
+	apply(t, s, fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: hawser-system}\nspec: {nodeName: %s, serviceAccountName: %s, containers: [{name: a, image: a}]}\n",
+		pod, node, account))
+	token := s.K(t, "-n", "hawser-system", "create", "token", account, "--bound-object-kind=Pod", "--bound-object-name="+pod)
+	return who{t: t, s: s, token: strings.TrimSpace(token)}
+}
+
+func apply(t *testing.T, s *api.Server, manifest string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "object.yaml")
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.K(t, "apply", "--server-side", "--force-conflicts", "--field-manager=others", "-f", file)
+}
+
+// try runs kubectl as the agent, a manifest on its standard input.
+func (w who) try(manifest string, args ...string) error {
+	w.t.Helper()
+	cmd := exec.Command(w.s.Kubectl, append([]string{"--kubeconfig=/dev/null", "--server=" + w.s.URL, "--insecure-skip-tls-verify", "--token=" + w.token}, args...)...)
+	cmd.Stdin = strings.NewReader(manifest)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// sure runs kubectl as the agent and wants it to be allowed, or forbidden.
+func (w who) sure(allowed bool, manifest string, args ...string) {
+	w.t.Helper()
+	err := w.try(manifest, args...)
+	switch {
+	case allowed && err != nil:
+		w.t.Errorf("%v: %v", args, err)
+	case !allowed && (err == nil || !strings.Contains(err.Error(), "(Forbidden)")):
+		w.t.Errorf("%v is not forbidden: %v", args, err)
+	}
+}
+
+// write applies a manifest as the agent.
+func (w who) write(allowed bool, manifest string) {
+	w.t.Helper()
+	w.sure(allowed, manifest, "apply", "--server-side", "--force-conflicts", "--field-manager=hawser", "-f", "-")
+}
+
+func node(name string) string {
+	return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: " + name + "}\n"
+}
+
+func slice(name, labels string) string {
+	return fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %s, namespace: default, labels: {%s}}\n"+
+		"addressType: IPv4\nendpoints: []\nports: []\n", name, labels)
+}
+
+func configMap(name string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: kube-system}\ndata: {hawser.server: x}\n"
+}
+
+// TestRights: what each agent may do to a real API server, and what not.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	s := api.Start(t, "c1")
+	dir := install(t, s)
+	s.K(t, "apply", "--server-side", "--validate=strict", "-f", dir+"/clusters/c1/exports/default/exports.yaml")
+	if out, err := s.Try("apply", "--server-side", "-k", dir+"/clusters/c1/exports"); err == nil || !strings.Contains(out, `namespaces "missing" not found`) {
+		t.Errorf("an export of a namespace that is missing: %v\n%s", err, out)
+	}
+	worker, gateway := agent(t, s, "hawser-agent", "n2"), agent(t, s, "hawser-gateway", "n1")
+
+	// Policies take a moment to be in force.
+	for end := 0; worker.try(node("n1"), "apply", "--server-side", "--field-manager=hawser", "-f", "-") == nil; end++ {
+		if s.K(t, "delete", "hawsernode", "n1"); end > 300 {
+			t.Fatal("the policy of HawserNodes is not in force")
+		}
+	}
+	worker.write(true, node("n2"))
+	worker.sure(true, "", "patch", "hawsernode", "n2", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"role":"worker","cluster":"c1","fabric":"0123","links":{"up":1,"total":2}}}`)
+	gateway.sure(false, "", "patch", "hawsernode", "n2", "--subresource=status", "--type=merge", "-p", `{"status":{"role":"gateway"}}`)
+	gateway.write(true, node("n1"))
+	who{t: t, s: s, token: strings.TrimSpace(s.K(t, "-n", "hawser-system", "create", "token", "hawser-agent"))}.write(false, node("n2"))
+	if out := s.K(t, "get", "hawsernodes", "n2"); !strings.Contains(out, "worker") || !strings.Contains(out, "0123") {
+		t.Errorf("columns\n%s", out)
+	}
+
+	own := "endpointslice.kubernetes.io/managed-by: hawser.dev, multicluster.kubernetes.io/service-name: web"
+	worker.write(false, slice("own", own))
+	for end := 0; gateway.try(slice("foreign", "a: b"), "apply", "--server-side", "-f", "-") == nil; end++ {
+		if s.K(t, "delete", "endpointslice", "foreign"); end > 300 {
+			t.Fatal("the policy of EndpointSlices is not in force")
+		}
+	}
+	gateway.write(true, slice("own", own))
+	gateway.write(false, slice("own2", own+", kubernetes.io/service-name: kubernetes"))
+	apply(t, s, slice("foreign", "a: b"))
+	gateway.write(false, slice("foreign", own))
+	gateway.sure(false, "", "delete", "endpointslice", "foreign")
+	gateway.sure(true, "", "delete", "endpointslice", "own")
+
+	gateway.write(true, configMap("coredns-custom"))
+	gateway.write(false, configMap("other"))
+	worker.write(false, configMap("coredns-custom"))
+	gateway.sure(true, "", "get", "serviceexports,serviceimports,pods,namespaces,nodes,services", "-A")
+	worker.sure(true, "", "get", "serviceexports,serviceimports,namespaces,nodes,services", "-A")
+	worker.sure(false, "", "get", "pods", "-A")
+	for _, w := range []who{worker, gateway} {
+		w.sure(false, "", "get", "secrets", "-n", "hawser-system")
+	}
+	gateway.sure(true, "", "annotate", "serviceexport", "web", "hawser.dev/addresses=242.0.0.1")
+	gateway.sure(false, "", "delete", "serviceexport", "web")
+	worker.sure(false, "", "annotate", "serviceexport", "web", "x=y")
+}
+
+// other is a definition as an older implementation brings it.
+const other = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: serviceexports.multicluster.x-k8s.io}
+spec:
+  group: multicluster.x-k8s.io
+  scope: Namespaced
+  names: {kind: ServiceExport, plural: serviceexports, singular: serviceexport}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, properties: {status: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+`
+
+// TestDefinitionsOfOthers: where somebody else has brought the definitions, what is
+// of their kind stays, and is there in both versions.
+func TestDefinitionsOfOthers(t *testing.T) {
+	t.Parallel()
+	s := api.Start(t, "c1")
+	apply(t, s, other)
+	s.K(t, "wait", "--for=condition=Established", "--timeout=3m", "crd", "--all")
+	export := "apiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ServiceExport\nmetadata: {name: theirs, namespace: default}\n"
+	apply(t, s, export)
+	dir := tree(t)
+	if out, err := s.Try("apply", "--server-side", "-f", dir+"/base/crds.yaml"); err == nil || !strings.Contains(out, "conflict") {
+		t.Errorf("their definition is replaced without a word: %v\n%s", err, out)
+	}
+	install(t, s)
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		have := ""
+		for end := 0; !strings.Contains(have, "theirs") && end < 300; end++ { // a version takes a moment to be served
+			have, _ = s.Try("get", "serviceexports."+version+".multicluster.x-k8s.io", "-n", "default", "-o", "name")
+		}
+		if !strings.Contains(have, "theirs") {
+			t.Errorf("%s: have %s", version, have)
+		}
+	}
+}
