@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"sync"
@@ -83,13 +84,17 @@ func NewReporter(client *Client, node string, log *slog.Logger, say func() NodeS
 
 // Run reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
-	next := r.every
+	next, failed := r.every, time.Duration(0)
 	for slept(ctx, next) {
 		err := r.once(ctx)
 		r.note(ctx, err)
 		next = r.every
 		if err != nil {
-			next = min(2*next, reportRetry)
+			failed = min(2*max(failed, r.every), reportRetry)
+			// Not all agents of a cluster at once, when its API server comes back.
+			next = failed/2 + rand.N(failed)
+		} else {
+			failed = 0
 		}
 	}
 }

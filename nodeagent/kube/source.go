@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/nodeagent/facts"
@@ -235,8 +236,15 @@ func (s *Source) noted(w *watching, err error) {
 
 // unreachable tells trouble with the server from what it answers us.
 func unreachable(err error) bool {
-	return err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) &&
-		!apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && !apierrors.IsInvalid(err)
+	if err == nil {
+		return false
+	}
+	switch apierrors.ReasonForError(err) {
+	case metav1.StatusReasonUnknown, metav1.StatusReasonUnauthorized, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonInternalError,
+		metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonTooManyRequests:
+		return true
+	}
+	return false
 }
 
 // Current gives the facts in force. They are shared: do not change them.
@@ -283,7 +291,7 @@ func (w *watching) trouble(host string) error {
 	case unreachable(w.err):
 		return fmt.Errorf("kubernetes API at %s: %w", host, w.err)
 	}
-	return nil
+	return fmt.Errorf("watch %s: %w", w.resource, w.err)
 }
 
 // mirror holds objects as they came, without managedFields.
