@@ -47,7 +47,7 @@ func rules() []rule {
 			why: "arrows: schema <- render <- reconciler <- cmd/hawser"},
 		{from: module + "/reconciler", never: own("nodeagent/kernel", "nodeagent/converge", "nodeagent/facts",
 			"nodeagent/health", "nodeagent/dns", "nodeagent/feed", "lab"), deep: true,
-			why: "the reconciler may use nodeagent/project for the plan and nothing else of the agent"},
+			why: "of the agent the reconciler may use what is pure: project for the plan, objects/corefile to take Hawser out"},
 		{from: module + "/render", never: []string{"k8s.io/client-go"}, deep: true,
 			why: "rendering asks no cluster"},
 		{from: module + "/reconciler/repo", never: []string{"k8s.io/client-go"}, deep: true,

@@ -26,10 +26,11 @@ const releaseAnnotation = "hawser.dev/release"
 // force, without clusters and exports. The domains stay, by which the agents find
 // what they wrote into the cluster's DNS.
 func farewell(before *fabric.Fabric, clusterset string) (packed []byte, digest string, err error) {
-	f := fabric.Fabric{APIVersion: fabric.APIVersion, Name: clusterset}
+	f := fabric.Fabric{Name: clusterset}
 	if before != nil {
 		f = *before
 	}
+	f.APIVersion = fabric.APIVersion
 	f.Clusters, f.Exports, f.Decommission = []fabric.Cluster{}, nil, true
 	f.Links, f.Shape, f.DynamicExports = nil, fabric.Shape{}, nil
 	raw, err := fabric.Encode(&f)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,7 +99,7 @@ func (c *Cluster) cleanAPI(ctx context.Context, r *Removal) error {
 	for i := range list {
 		errs = append(errs, c.cleanExport(ctx, &list[i]))
 	}
-	return errors.Join(append(errs, c.dnsLeft(ctx, r))...)
+	return errors.Join(append(errs, c.restoreDNS(ctx, r))...)
 }
 
 func (c *Cluster) cleanExport(ctx context.Context, o *unstructured.Unstructured) error {
@@ -134,31 +133,6 @@ func (c *Cluster) merge(ctx context.Context, o *unstructured.Unstructured, patch
 	}
 	if err != nil && !kerrors.IsNotFound(err) {
 		return fmt.Errorf("clean %s: %w", id, err)
-	}
-	return nil
-}
-
-// dnsLeft refuses to go on while the cluster's DNS still sends questions to agents
-// that are gone: every pod would wait for answers.
-func (c *Cluster) dnsLeft(ctx context.Context, r *Removal) error {
-	for _, place := range [][2]string{{"coredns", "Corefile"}, {"coredns-custom", "hawser.server"}} {
-		id := ID{Version: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: place[0]}
-		o, err := c.get(ctx, id)
-		if err != nil {
-			return err
-		}
-		if o == nil {
-			continue
-		}
-		text, _, _ := unstructured.NestedString(o.Object, "data", place[1])
-		if place[1] == "Corefile" && !strings.Contains(text, "# hawser: begin") || text == "" {
-			continue
-		}
-		if !r.Force {
-			return fmt.Errorf("%s still has Hawser's part in %s: take out what is between \"# hawser: begin\" and \"# hawser: end\" (coredns-custom: the key), "+
-				"then run this again (--force goes on without)", id, place[1])
-		}
-		r.say(fmt.Sprintf("%s still has Hawser's part in %s", id, place[1]))
 	}
 	return nil
 }

@@ -41,7 +41,21 @@ endpoints: []
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: coredns, namespace: kube-system}
-data: {Corefile: ".:53 { whoami }"}
+data:
+  Corefile: |
+    # hawser: begin (kept)
+    clusterset.local:53 {
+        forward . 169.254.0.1
+    }
+    # hawser: end
+    .:53 {
+        whoami
+    }
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: coredns-custom, namespace: kube-system}
+data: {hawser.server: ours, other.server: theirs}
 `
 
 // everything lists what a cluster holds that anybody could have put there.
@@ -98,6 +112,12 @@ func TestUninstall(t *testing.T) {
 	left := g1.K(t, "-n", "shop", "get", "serviceexport", "theirs", "-o", "jsonpath={.metadata.annotations} {.status.conditions}")
 	if strings.Contains(left, "hawser.dev/addresses") || strings.Contains(left, "Valid") || !strings.Contains(left, `"other":"stays"`) {
 		t.Errorf("the export of others now says %s", left)
+	}
+	if corefile := g1.K(t, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}"); corefile != ".:53 {\n    whoami\n}" {
+		t.Errorf("the Corefile is now %q", corefile)
+	}
+	if custom := g1.K(t, "-n", "kube-system", "get", "configmap", "coredns-custom", "-o", "jsonpath={.data}"); custom != `{"other.server":"theirs"}` {
+		t.Errorf("coredns-custom is now %s", custom)
 	}
 	for _, crd := range []string{"serviceexports.multicluster.x-k8s.io", "serviceimports.multicluster.x-k8s.io"} {
 		g1.K(t, "get", "crd", crd)
