@@ -1,0 +1,508 @@
+//go:build kube
+
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+func notExported(c *conformance) {
+	c.in(c.first, helloService(), deployment(1))
+	c.ready(c.first, c.second)
+	for range 20 {
+		for _, cluster := range c.clusters {
+			if out := c.talk(cluster, 42); strings.Contains(out, "pod ip") {
+				c.t.Fatalf("%s reaches it: %s", cluster, out)
+			}
+		}
+	}
+}
+
+func importLives(c *conformance) {
+	there := func() string {
+		if _, found := get[imports](c, c.first, "serviceimport", "hello"); !found {
+			return "the ServiceImport is gone"
+		}
+		return ""
+	}
+	c.hello(c.first)
+	c.then(helloService(), deployment(1), export("hello"))
+	c.condition(c.second, "Valid", "True")
+	c.steady(there)
+	c.unexport(c.first)
+	c.steady(there)
+	c.unexport(c.second)
+	c.noImport(c.first)
+}
+
+func clusterSetIP(c *conformance) { typeOfImport(c, "ClusterSetIP") }
+
+func headlessImport(c *conformance) { typeOfImport(c, "Headless", "clusterIP: None") }
+
+func typeOfImport(c *conformance, kind string, spec ...string) {
+	c.hello(c.first, spec...)
+	c.condition(c.first, "Valid", "True")
+	for _, cluster := range c.clusters {
+		if have := c.imported(cluster).Spec.Type; have != kind {
+			c.t.Errorf("%s: type %s, want %s", cluster, have, kind)
+		}
+	}
+	c.unexport(c.first)
+	for _, cluster := range c.clusters {
+		c.noImport(cluster)
+	}
+}
+
+// serviceSpec is as much of a Service as is compared.
+type serviceSpec struct {
+	Spec struct {
+		SessionAffinity       string
+		SessionAffinityConfig any
+		Ports                 []importPort
+		ClusterIP             string
+	}
+}
+
+func affinity(c *conformance) {
+	c.hello(c.first)
+	have := c.imported(c.first)
+	want, _ := get[serviceSpec](c, c.first, "service", "hello")
+	if have.Spec.SessionAffinity != want.Spec.SessionAffinity || jsonOf(have.Spec.SessionAffinityConfig) != jsonOf(want.Spec.SessionAffinityConfig) {
+		c.t.Errorf("affinity %s %s, want %s %s", have.Spec.SessionAffinity, jsonOf(have.Spec.SessionAffinityConfig),
+			want.Spec.SessionAffinity, jsonOf(want.Spec.SessionAffinityConfig))
+	}
+}
+
+func jsonOf(value any) string {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
+
+func internalPolicy(c *conformance) {
+	c.hello(c.first, "internalTrafficPolicy: Cluster")
+	if have := c.imported(c.first).Spec.InternalTrafficPolicy; have != "Cluster" {
+		c.t.Errorf("internal traffic policy %q", have)
+	}
+}
+
+func distribution(c *conformance) {
+	c.hello(c.first, "trafficDistribution: PreferClose")
+	if have := c.imported(c.first).Spec.TrafficDistribution; have != "PreferClose" {
+		c.t.Errorf("traffic distribution %q", have)
+	}
+}
+
+func importIPs(c *conformance) {
+	c.hello(c.first)
+	c.importIs(c.first, func(i imports) string {
+		if len(i.Spec.IPs) == 0 || len(i.Spec.IPs) != len(i.Spec.IPFamilies) {
+			return fmt.Sprintf("IPs %v of families %v", i.Spec.IPs, i.Spec.IPFamilies)
+		}
+		for n, ip := range i.Spec.IPs {
+			if strings.Contains(ip, ":") != (i.Spec.IPFamilies[n] == "IPv6") {
+				return fmt.Sprintf("IPs %v of families %v", i.Spec.IPs, i.Spec.IPFamilies)
+			}
+		}
+		return ""
+	})
+}
+
+func ports(c *conformance) {
+	c.hello(c.first, "ports:", "- {name: tcp, port: 42, protocol: TCP, appProtocol: example.com/hello}", "- {name: udp, port: 42, protocol: UDP}")
+	have := c.imported(c.first)
+	if want := "tcp TCP/42 example.com/hello, udp UDP/42 "; texts(have.Spec.Ports) != want {
+		c.t.Errorf("ports %q, want %q", texts(have.Spec.Ports), want)
+	}
+}
+
+func portUnion(c *conformance) {
+	c.hello(c.first)
+	c.then(helloService("ports:", "- {name: stcp, port: 142, protocol: SCTP}"), export("hello"))
+	for _, cluster := range c.clusters {
+		c.condition(cluster, "Conflict", "True")
+	}
+	for _, cluster := range c.clusters {
+		c.importIs(cluster, func(i imports) string {
+			if have := texts(i.Spec.Ports); have != "stcp SCTP/142 , tcp TCP/42 , udp UDP/42 " {
+				return cluster + ": ports " + have
+			}
+			return ""
+		})
+	}
+}
+
+func portConflict(c *conformance) {
+	c.hello(c.first)
+	c.then(helloService("ports:", "- {name: tcp, port: 43, protocol: TCP}", "- {name: udp, port: 42, protocol: UDP}"), export("hello"))
+	for _, cluster := range c.clusters {
+		c.condition(cluster, "Conflict", "True")
+	}
+	c.importIs(c.first, func(i imports) string {
+		if have := texts(i.Spec.Ports); have != "tcp TCP/42 , udp UDP/42 " {
+			return "ports " + have
+		}
+		return ""
+	})
+}
+
+func headlessIPs(c *conformance) {
+	c.hello(c.first, "clusterIP: None")
+	c.imported(c.first)
+	c.steady(func() string {
+		if i, _ := get[imports](c, c.first, "serviceimport", "hello"); len(i.Spec.IPs) > 0 {
+			return fmt.Sprintf("it has IPs: %v", i.Spec.IPs)
+		}
+		return ""
+	})
+}
+
+func externalName(c *conformance) {
+	c.in(c.first, `apiVersion: v1
+kind: Service
+metadata: {name: hello}
+spec: {type: ExternalName, externalName: example.com}
+`, export("hello"))
+	c.condition(c.first, "Valid", "False")
+	c.steady(func() string {
+		for _, cluster := range c.clusters {
+			if _, found := get[imports](c, cluster, "serviceimport", "hello"); found {
+				return "there is a ServiceImport in " + cluster
+			}
+		}
+		return ""
+	})
+}
+
+func typeConflict(c *conformance) {
+	c.hello(c.first)
+	c.then(helloService("clusterIP: None"), deployment(1), export("hello"))
+	for _, cluster := range c.clusters {
+		c.condition(cluster, "Conflict", "True")
+	}
+	for _, cluster := range c.clusters {
+		c.importIs(cluster, func(i imports) string {
+			if i.Spec.Type != "ClusterSetIP" {
+				return cluster + ": type " + i.Spec.Type
+			}
+			return ""
+		})
+	}
+}
+
+func exported(value string) string {
+	return export("hello", "exportedLabels: {exported: "+value+", only-"+value+": x}", "exportedAnnotations: {exported: "+value+", only-"+value+": x}")
+}
+
+func labels(c *conformance) {
+	c.in(c.first, helloService(), deployment(1), exported("first"))
+	for _, cluster := range c.clusters {
+		c.importIs(cluster, func(i imports) string {
+			for _, entries := range []map[string]string{i.Metadata.Labels, i.Metadata.Annotations} {
+				if entries["exported"] != "first" || entries["only-first"] != "x" {
+					return fmt.Sprintf("%s: labels %v, annotations %v", cluster, i.Metadata.Labels, i.Metadata.Annotations)
+				}
+				if entries["dummy-svc"] != "" || entries["dummy-svcexport"] != "" {
+					return fmt.Sprintf("%s: what is not exported is passed on: %v", cluster, entries)
+				}
+			}
+			return ""
+		})
+	}
+}
+
+func labelConflict(c *conformance) {
+	c.in(c.first, helloService(), deployment(1), exported("first"))
+	c.then(helloService(), deployment(1), exported("second"))
+	for _, cluster := range c.clusters {
+		c.condition(cluster, "Conflict", "True")
+	}
+	c.importIs(c.first, func(i imports) string {
+		for _, entries := range []map[string]string{i.Metadata.Labels, i.Metadata.Annotations} {
+			if entries["exported"] != "first" || entries["only-first"] != "x" || entries["only-second"] != "" {
+				return fmt.Sprintf("labels %v, annotations %v", i.Metadata.Labels, i.Metadata.Annotations)
+			}
+		}
+		return ""
+	})
+}
+
+// sliceList is as much of EndpointSlices as is looked at.
+type sliceList struct {
+	Items []struct {
+		Metadata  struct{ Labels map[string]string }
+		Endpoints []struct {
+			Addresses  []string
+			Hostname   string
+			Conditions struct{ Ready *bool }
+		}
+	}
+}
+
+const (
+	ofImport = "multicluster.kubernetes.io/service-name"
+	ofSource = "multicluster.kubernetes.io/source-cluster"
+	keptBy   = "endpointslice.kubernetes.io/managed-by"
+)
+
+// slicesOf gives the slices with a label.
+func (c *conformance) slicesOf(cluster, label string) sliceList {
+	c.t.Helper()
+	var out sliceList
+	text := c.kubectl(c.t, cluster, "-n", c.namespace, "get", "endpointslices", "-l", label, "-o", "json")
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		c.t.Fatal(err)
+	}
+	return out
+}
+
+// addresses gives those of all endpoints, sorted.
+func (l sliceList) addresses() []string {
+	var out []string
+	for _, s := range l.Items {
+		for _, e := range s.Endpoints {
+			out = append(out, e.Addresses...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func endpointSlices(c *conformance) {
+	c.hello(c.first)
+	for _, cluster := range c.clusters {
+		c.within(sliceTime, func() string {
+			list := c.slicesOf(cluster, ofImport+"=hello")
+			if len(list.Items) == 0 {
+				return cluster + " has no slices"
+			}
+			for _, s := range list.Items {
+				l := s.Metadata.Labels
+				if l[ofSource] == "" || l[keptBy] == "" || l[keptBy] == "endpointslice-controller.k8s.io" || len(s.Endpoints) == 0 {
+					return fmt.Sprintf("%s: labels %v, endpoints %v", cluster, l, s.Endpoints)
+				}
+			}
+			return ""
+		})
+	}
+	c.unexport(c.first)
+	for _, cluster := range c.clusters {
+		c.within(importTime, func() string {
+			if n := len(c.slicesOf(cluster, ofImport+"=hello").Items); n > 0 {
+				return fmt.Sprintf("%s still has %d slices", cluster, n)
+			}
+			return ""
+		})
+	}
+}
+
+// answers gives the addresses of an answer of nslookup.
+func answers(out string) []string {
+	var found []string
+	_, rest, _ := strings.Cut(out, "\nName:")
+	for line := range strings.SplitSeq("Name:"+rest, "\n") {
+		if address, is := strings.CutPrefix(line, "Address: "); is {
+			found = append(found, strings.TrimSpace(address))
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// records gives the SRV records of an answer of nslookup: port and target.
+func records(out string) [][2]string {
+	var found [][2]string
+	for line := range strings.SplitSeq(out, "\n") {
+		if _, record, is := strings.Cut(line, "service = "); is {
+			if parts := strings.Fields(record); len(parts) == 4 {
+				found = append(found, [2]string{parts[2], parts[3]})
+			}
+		}
+	}
+	return found
+}
+
+func (c *conformance) lookup(cluster, kind, name string) string {
+	c.t.Helper()
+	return c.ask(cluster, "nslookup -type="+kind+" "+name+".")
+}
+
+func nameOfService(c *conformance) {
+	c.hello(c.first)
+	c.ready(c.first, c.second)
+	for _, cluster := range c.clusters {
+		want := c.importIs(cluster, func(i imports) string {
+			if len(i.Spec.IPs) == 0 {
+				return cluster + ": no IPs"
+			}
+			return ""
+		}).Spec.IPs
+		c.within(importTime, func() string {
+			if have := answers(c.lookup(cluster, "A", c.name("clusterset.local"))); !slices.Equal(have, want) {
+				return fmt.Sprintf("%s: %v, want %v", cluster, have, want)
+			}
+			return ""
+		})
+	}
+}
+
+func srvOfService(c *conformance) {
+	c.hello(c.first)
+	c.ready(c.first, c.second)
+	want := [][2]string{{"42", c.name("clusterset.local") + "."}}
+	for _, cluster := range c.clusters {
+		c.imported(cluster)
+		c.within(importTime, func() string {
+			if have := records(c.lookup(cluster, "SRV", c.name("clusterset.local"))); !slices.Equal(have, want) {
+				return fmt.Sprintf("%s: %v, want %v", cluster, have, want)
+			}
+			return ""
+		})
+	}
+}
+
+func localNames(c *conformance) {
+	c.hello(c.first)
+	c.ready(c.first)
+	c.imported(c.first)
+	local, _ := get[serviceSpec](c, c.first, "service", "hello")
+	c.within(importTime, func() string {
+		if have := answers(c.lookup(c.first, "A", c.name("cluster.local"))); !slices.Equal(have, []string{local.Spec.ClusterIP}) {
+			return fmt.Sprintf("%v, want %s", have, local.Spec.ClusterIP)
+		}
+		return ""
+	})
+}
+
+// always asks again and again until a pod answers, then n times in a row the same one must.
+func (c *conformance) always(cluster string, port int, pod string, n int) {
+	c.t.Helper()
+	right := 0
+	c.within(importTime*time.Duration(n), func() string {
+		out := c.talk(cluster, port)
+		if !strings.Contains(out, "pod ip "+pod) {
+			right = 0
+			return fmt.Sprintf("%s gets %q at port %d, want %s", cluster, out, port, pod)
+		}
+		if right++; right < n {
+			return "not often enough"
+		}
+		return ""
+	})
+}
+
+func reached(c *conformance) {
+	c.hello(c.first)
+	c.ready(c.first, c.second)
+	for _, cluster := range c.clusters {
+		c.imported(cluster)
+		c.always(cluster, 42, c.podIP(c.first), 1)
+	}
+}
+
+func reachedInOne(c *conformance) {
+	c.hello(c.first)
+	c.in(c.second, helloService(), deployment(1))
+	c.ready(c.first, c.second)
+	for _, cluster := range c.clusters {
+		c.imported(cluster)
+		c.always(cluster, 42, c.podIP(c.first), 10)
+	}
+}
+
+func strictNumber(c *conformance) {
+	c.hello(c.first)
+	c.then(helloService("ports:", "- {name: tcp, port: 4242, targetPort: 42, protocol: TCP}", "- {name: udp, port: 42, protocol: UDP}"), deployment(1), export("hello"))
+	c.ready(c.first, c.second)
+	c.condition(c.second, "Conflict", "True")
+	for _, cluster := range c.clusters {
+		c.always(cluster, 42, c.podIP(c.first), 10)
+	}
+}
+
+func strictName(c *conformance) {
+	c.hello(c.first)
+	c.then(helloService("ports:", "- {name: other, port: 4242, targetPort: 42, protocol: TCP}"), deployment(1), export("hello"))
+	c.ready(c.first, c.second)
+	c.condition(c.second, "Conflict", "True")
+	for _, cluster := range c.clusters {
+		c.always(cluster, 42, c.podIP(c.first), 10)
+		c.always(cluster, 4242, c.podIP(c.second), 10)
+	}
+}
+
+func nameOfHeadless(c *conformance) {
+	c.in(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
+	c.ready(c.first, c.second)
+	want := c.slicesOf(c.first, "kubernetes.io/service-name=hello").addresses()
+	for _, cluster := range c.clusters {
+		c.imported(cluster)
+		c.within(importTime, func() string {
+			if have := answers(c.lookup(cluster, "A", c.name("clusterset.local"))); len(want) != 2 || !slices.Equal(have, want) {
+				return fmt.Sprintf("%s: %v, want %v", cluster, have, want)
+			}
+			return ""
+		})
+	}
+}
+
+func nameOfPod(c *conformance) {
+	c.in(c.first, strings.ReplaceAll(helloService("clusterIP: None"), "hello", "hello-ss"), statefulSet, export("hello-ss"))
+	c.ready(c.first, c.second)
+	for _, cluster := range c.clusters {
+		var list sliceList
+		c.within(sliceTime, func() string {
+			list = c.slicesOf(cluster, ofImport+"=hello-ss")
+			named := 0
+			for _, s := range list.Items {
+				for _, e := range s.Endpoints {
+					if e.Hostname != "" && e.Conditions.Ready != nil && *e.Conditions.Ready {
+						named++
+					}
+				}
+			}
+			if named != 2 {
+				return fmt.Sprintf("%s: %d ready endpoints with a hostname", cluster, named)
+			}
+			return ""
+		})
+		for _, s := range list.Items {
+			for _, e := range s.Endpoints {
+				name := e.Hostname + "." + s.Metadata.Labels[ofSource] + ".hello-ss." + c.namespace + ".svc.clusterset.local"
+				c.within(importTime, func() string {
+					if have := answers(c.lookup(cluster, "A", name)); !slices.Equal(have, e.Addresses) {
+						return fmt.Sprintf("%s: %s is %v, want %v", cluster, name, have, e.Addresses)
+					}
+					return ""
+				})
+			}
+		}
+	}
+}
+
+func srvOfHeadless(c *conformance) {
+	c.in(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
+	c.ready(c.first, c.second)
+	pods := c.slicesOf(c.first, "kubernetes.io/service-name=hello").addresses()
+	for _, cluster := range c.clusters {
+		c.imported(cluster)
+		c.within(importTime, func() string {
+			have := records(c.lookup(cluster, "SRV", c.name("clusterset.local")))
+			if len(have) != 2 || len(pods) != 2 {
+				return fmt.Sprintf("%s: %v for pods %v", cluster, have, pods)
+			}
+			for _, r := range have {
+				if r[0] != "42" || !slices.ContainsFunc(pods, func(ip string) bool { return strings.HasPrefix(r[1], strings.ReplaceAll(ip, ".", "-")+".") }) {
+					return fmt.Sprintf("%s: record %v for pods %v", cluster, r, pods)
+				}
+			}
+			return ""
+		})
+	}
+}

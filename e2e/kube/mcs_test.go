@@ -1,0 +1,424 @@
+//go:build kube
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The specs of the Multi-Cluster Services conformance suite (sigs.k8s.io/mcs-api,
+// conformance/), each in our own words: what it does, and how long it waits. They
+// are numbered in the order of docs/conformance.md.
+const (
+	importTime  = 20 * time.Second // for ServiceImports, conditions, deletes, names and connections
+	sliceTime   = 60 * time.Second // for EndpointSlices
+	steadyTime  = 5 * time.Second  // for what must stay as it is
+	olderByTime = 1100 * time.Millisecond
+)
+
+// slowEnv multiplies the times above, for a machine that is busy.
+const slowEnv = "HAWSER_MCS_SLOW"
+
+// spec is one of the 27.
+type spec struct {
+	number   int
+	name     string
+	optional bool
+	// podAddresses says that the spec by its text asks for the pods' own addresses,
+	// which clusters with the same prefixes cannot give to each other.
+	podAddresses bool
+	run          func(c *conformance)
+}
+
+// TestMCS runs all of them on two flat clusters.
+func TestMCS(t *testing.T) { runSpecs(t, flat) }
+
+// TestMCSSamePrefixes runs them on two clusters with the same pod and Service CIDRs.
+func TestMCSSamePrefixes(t *testing.T) { runSpecs(t, same) }
+
+func runSpecs(t *testing.T, of shape) {
+	s := needSet(t, of)
+	for _, c := range s.clusters {
+		s.eventually(t, has("No resources found"), "kubectl", "--context", c, "get", "serviceimports", "-n", "default")
+	}
+	for _, spec := range specs() {
+		t.Run(fmt.Sprintf("%02d %s", spec.number, spec.name), func(t *testing.T) {
+			if spec.podAddresses && !of.flat {
+				t.Skip("asks for the pods' own addresses, which mean something else in the other cluster")
+			}
+			spec.run(newConformance(t, s))
+		})
+	}
+}
+
+func specs() []spec {
+	return []spec{
+		{number: 1, name: "a service that is not exported is not reachable", run: notExported},
+		{number: 2, name: "an import exists as long as one cluster exports", run: importLives},
+		{number: 3, name: "a ClusterIP service makes an import of type ClusterSetIP in each cluster", run: clusterSetIP},
+		{number: 4, name: "session affinity is that of the service", run: affinity},
+		{number: 5, name: "internal traffic policy is that of the service", run: internalPolicy},
+		{number: 6, name: "traffic distribution is that of the service", run: distribution},
+		{number: 7, name: "an import has an IP of each family", run: importIPs},
+		{number: 8, name: "ports are those of the service", run: ports},
+		{number: 9, name: "ports of all clusters are joined, which is a conflict", run: portUnion},
+		{number: 10, name: "of ports that conflict those of the oldest count", run: portConflict},
+		{number: 11, name: "a headless service makes an import of type Headless in each cluster", run: headlessImport},
+		{number: 12, name: "a headless import has no IP", run: headlessIPs},
+		{number: 13, name: "an ExternalName service is not valid", run: externalName},
+		{number: 14, name: "of types that conflict that of the oldest counts", run: typeConflict},
+		{number: 15, name: "exported labels and annotations alone are passed on", optional: true, run: labels},
+		{number: 16, name: "of labels that conflict those of the oldest count", optional: true, run: labelConflict},
+		{number: 17, name: "an export makes EndpointSlices in each cluster", optional: true, run: endpointSlices},
+		{number: 18, name: "the name of a service leads to its clusterset IP", optional: true, run: nameOfService},
+		{number: 19, name: "SRV of a service", optional: true, run: srvOfService},
+		{number: 20, name: "names of the cluster's own domain are local", optional: true, run: localNames},
+		{number: 21, name: "an exported service is reached by its name", optional: true, run: reached},
+		{number: 22, name: "a service that exists in two clusters is reached where it is exported", optional: true, run: reachedInOne},
+		{number: 23, name: "one port name with two numbers", optional: true, run: strictNumber},
+		{number: 24, name: "two ports, one in each cluster", optional: true, run: strictName},
+		{number: 25, name: "the name of a headless service leads to its pods", optional: true, podAddresses: true, run: nameOfHeadless},
+		{number: 26, name: "each pod of a StatefulSet has a name", optional: true, run: nameOfPod},
+		{number: 27, name: "SRV of a headless service", optional: true, run: srvOfHeadless},
+	}
+}
+
+// conformance is the fixture of one spec: a namespace in both clusters, with a
+// client in each, and the service hello in the first.
+type conformance struct {
+	*set
+	t         *testing.T
+	namespace string
+	first     string
+	second    string
+	slow      time.Duration
+}
+
+func newConformance(t *testing.T, s *set) *conformance {
+	t.Helper()
+	c := &conformance{
+		set: s, t: t, namespace: fmt.Sprintf("mcs-conformance-%d", rand.Uint32()), first: s.clusters[0], second: s.clusters[1], slow: 1,
+	}
+	if n, err := strconv.Atoi(os.Getenv(slowEnv)); err == nil && n > 0 {
+		c.slow = time.Duration(n)
+	}
+	for _, cluster := range s.clusters {
+		c.apply(t, cluster, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+c.namespace+"}\n")
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+			defer cancel()
+			if t.Failed() {
+				c.tell(ctx, cluster)
+			}
+			if _, err := c.try(ctx, "", "", "kubectl", "--context", cluster, "delete", "namespace", c.namespace, "--wait=false"); err != nil {
+				t.Log(err)
+			}
+		})
+	}
+	for _, cluster := range s.clusters {
+		c.eventually(t, has("default"), "kubectl", "--context", cluster, "-n", c.namespace, "get", "serviceaccount", "default")
+		c.in(cluster, clientPod)
+	}
+	return c
+}
+
+// tell logs what stands in a namespace, of a spec that failed.
+func (c *conformance) tell(ctx context.Context, cluster string) {
+	out, _ := c.try(ctx, "", "", "kubectl", "--context", cluster, "-n", c.namespace, "get",
+		"serviceexports,serviceimports,endpointslices,services,pods", "-o", "yaml", "--show-managed-fields=false")
+	c.t.Logf("%s:\n%s", cluster, out)
+}
+
+const clientPod = `apiVersion: v1
+kind: Pod
+metadata: {name: request, labels: {app: request}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: request, image: "nicolaka/netshoot:v0.15", command: [sleep, infinity]}
+`
+
+// backends answer who they are on port 42, over TCP and UDP.
+const backends = `
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: hello-tcp
+        image: alpine/socat:1.7.4.4
+        command: [sh, -c, "exec socat -T 5 TCP-LISTEN:42,crlf,reuseaddr,fork 'SYSTEM:echo pod ip $POD_IP'"]
+        env: &env [{name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]
+        readinessProbe: {tcpSocket: {port: 42}, periodSeconds: 1}
+      - name: hello-udp
+        image: alpine/socat:1.7.4.4
+        command: [sh, -c, "exec socat -T 5 UDP-LISTEN:42,crlf,reuseaddr,fork 'SYSTEM:echo pod ip $POD_IP'"]
+        env: *env
+`
+
+func deployment(replicas int) string {
+	return fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: hello}
+spec:
+  replicas: %d
+  selector: {matchLabels: {app: hello}}
+  template:
+    metadata: {labels: {app: hello}}
+    spec:`, replicas) + backends
+}
+
+const statefulSet = `apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: hello-ss}
+spec:
+  replicas: 2
+  serviceName: hello-ss
+  selector: {matchLabels: {app: hello-ss}}
+  template:
+    metadata: {labels: {app: hello-ss}}
+    spec:` + backends
+
+// helloService is hello; more is added to its spec.
+func helloService(more ...string) string {
+	spec := `
+  selector: {app: hello}
+  ipFamilyPolicy: PreferDualStack
+`
+	if !strings.Contains(strings.Join(more, ""), "ports:") {
+		spec += `  ports:
+  - {name: tcp, port: 42, protocol: TCP}
+  - {name: udp, port: 42, protocol: UDP}
+`
+	}
+	if !strings.Contains(strings.Join(more, ""), "sessionAffinity:") && !strings.Contains(strings.Join(more, ""), "clusterIP: None") {
+		spec += "  sessionAffinity: ClientIP\n  sessionAffinityConfig: {clientIP: {timeoutSeconds: 10}}\n"
+	}
+	return `apiVersion: v1
+kind: Service
+metadata: {name: hello, labels: {dummy-svc: dummy}, annotations: {dummy-svc: dummy}}
+spec:` + spec + indent(more)
+}
+
+func indent(lines []string) string {
+	out := ""
+	for _, line := range lines {
+		out += "  " + line + "\n"
+	}
+	return out
+}
+
+func export(name string, spec ...string) string {
+	out := `apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceExport
+metadata: {name: ` + name + `, labels: {dummy-svcexport: dummy}, annotations: {dummy-svcexport: dummy}}
+`
+	if len(spec) > 0 {
+		out += "spec:\n" + indent(spec)
+	}
+	return out
+}
+
+// in applies manifests in the namespace of the spec.
+func (c *conformance) in(cluster string, manifests ...string) {
+	c.t.Helper()
+	c.must(c.t, strings.Join(manifests, "\n---\n"), "kubectl", "--context", cluster, "-n", c.namespace,
+		"apply", "--server-side", "--force-conflicts", "-f", "-")
+}
+
+func (c *conformance) unexport(cluster string) {
+	c.t.Helper()
+	c.kubectl(c.t, cluster, "-n", c.namespace, "delete", "serviceexport", "hello", "--wait=false")
+}
+
+// ready waits for the pods of the namespace.
+func (c *conformance) ready(clusters ...string) {
+	c.t.Helper()
+	for _, cluster := range clusters {
+		for _, kind := range []string{"deployment", "statefulset"} {
+			for name := range strings.FieldsSeq(c.kubectl(c.t, cluster, "-n", c.namespace, "get", kind, "-o", "name")) {
+				c.kubectl(c.t, cluster, "-n", c.namespace, "rollout", "status", name, "--timeout="+limit.String())
+			}
+		}
+		c.kubectl(c.t, cluster, "-n", c.namespace, "wait", "--for=condition=Ready", "pod/request", "--timeout="+limit.String())
+	}
+}
+
+// hello puts the service with its pods into a cluster and exports it.
+func (c *conformance) hello(cluster string, spec ...string) {
+	c.t.Helper()
+	c.in(cluster, helloService(spec...), deployment(1), export("hello"))
+}
+
+// then exports from the second cluster what is younger there.
+func (c *conformance) then(manifests ...string) {
+	c.t.Helper()
+	c.imported(c.first)
+	time.Sleep(olderByTime) // creation times are whole seconds
+	c.in(c.second, manifests...)
+}
+
+// within repeats a look until it says nothing, for as long as the suite does.
+func (c *conformance) within(limit time.Duration, look func() string) {
+	c.t.Helper()
+	end := time.Now().Add(limit * c.slow)
+	for {
+		wrong := look()
+		if wrong == "" {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("after %s: %s", limit*c.slow, wrong)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// steady repeats a look, which must never say anything.
+func (c *conformance) steady(look func() string) {
+	c.t.Helper()
+	for end := time.Now().Add(steadyTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if wrong := look(); wrong != "" {
+			c.t.Fatal(wrong)
+		}
+	}
+}
+
+// imports is as much of a ServiceImport as is looked at.
+type imports struct {
+	Metadata struct{ Labels, Annotations map[string]string }
+	Spec     struct {
+		Type                  string
+		IPs                   []string
+		IPFamilies            []string
+		Ports                 []importPort
+		SessionAffinity       string
+		SessionAffinityConfig any
+		InternalTrafficPolicy string
+		TrafficDistribution   string
+	}
+	Status struct {
+		Clusters []struct{ Cluster string }
+	}
+}
+
+type importPort struct {
+	Name, Protocol, AppProtocol string
+	Port                        int
+}
+
+func (p importPort) String() string {
+	return fmt.Sprintf("%s %s/%d %s", p.Name, p.Protocol, p.Port, p.AppProtocol)
+}
+
+func texts(list []importPort) string {
+	var out []string
+	for _, p := range list {
+		out = append(out, p.String())
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// get reads an object; found is false when there is none.
+func get[T any](c *conformance, cluster, kind, name string) (out T, found bool) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
+	defer cancel()
+	text, err := c.try(ctx, "", "", "kubectl", "--context", cluster, "-n", c.namespace, "get", kind, name, "-o", "json", "--ignore-not-found")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if strings.TrimSpace(text) == "" {
+		return out, false
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		c.t.Fatalf("%s %s: %v", kind, name, err)
+	}
+	return out, true
+}
+
+func (c *conformance) imported(cluster string) imports {
+	c.t.Helper()
+	var out imports
+	c.within(importTime, func() string {
+		var found bool
+		if out, found = get[imports](c, cluster, "serviceimport", "hello"); !found {
+			return "there is no ServiceImport in " + cluster
+		}
+		return ""
+	})
+	return out
+}
+
+// importIs waits until the import is as wanted.
+func (c *conformance) importIs(cluster string, wrong func(imports) string) imports {
+	c.t.Helper()
+	var out imports
+	c.within(importTime, func() string {
+		var found bool
+		if out, found = get[imports](c, cluster, "serviceimport", "hello"); !found {
+			return "there is no ServiceImport in " + cluster
+		}
+		return wrong(out)
+	})
+	return out
+}
+
+func (c *conformance) noImport(cluster string) {
+	c.t.Helper()
+	c.within(importTime, func() string {
+		if _, found := get[imports](c, cluster, "serviceimport", "hello"); found {
+			return "there still is a ServiceImport in " + cluster
+		}
+		return ""
+	})
+}
+
+// condition waits for a condition of the export.
+func (c *conformance) condition(cluster, kind, status string) {
+	c.t.Helper()
+	type conditions struct {
+		Status struct {
+			Conditions []struct{ Type, Status, Reason, Message string }
+		}
+	}
+	c.within(importTime, func() string {
+		have, _ := get[conditions](c, cluster, "serviceexport", "hello")
+		for _, k := range have.Status.Conditions {
+			if k.Type == kind && k.Status == status {
+				return ""
+			}
+		}
+		return fmt.Sprintf("the export in %s is not %s=%s: %+v", cluster, kind, status, have.Status.Conditions)
+	})
+}
+
+// ask runs a command in the client of a cluster, whatever becomes of it.
+func (c *conformance) ask(cluster, command string) string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
+	defer cancel()
+	out, _ := c.try(ctx, "", "", within(cluster, c.namespace+"/request", "sh", "-c", command)...)
+	return out
+}
+
+func (c *conformance) name(domain string) string { return "hello." + c.namespace + ".svc." + domain }
+
+// talk asks the service for its pod, over TCP.
+func (c *conformance) talk(cluster string, port int) string {
+	c.t.Helper()
+	return c.ask(cluster, fmt.Sprintf("echo hi | nc -4 -w 3 %s %d", c.name("clusterset.local"), port))
+}
+
+// podIP gives the address of the only pod of hello.
+func (c *conformance) podIP(cluster string) string {
+	c.t.Helper()
+	return strings.TrimSpace(c.kubectl(c.t, cluster, "-n", c.namespace, "get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[0].status.podIP}"))
+}
