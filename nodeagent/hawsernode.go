@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,15 +78,19 @@ func currentCondition(s status.Status) metav1.Condition {
 
 // lastError is what a person should look at first; empty = nothing.
 func lastError(s status.Status) string {
-	return cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputTrouble(s))
+	return cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputTrouble(s), troubleOf(s, objectsInput))
 }
 
 // inputTrouble names the inputs that are not read. That other clusters' feeds are
 // away is told of the links.
 func inputTrouble(s status.Status) string {
+	return troubleOf(s, "fabric", "keys", "facts", "state folder")
+}
+
+func troubleOf(s status.Status, names ...string) string {
 	var texts []string
 	for _, i := range s.Inputs {
-		if i.Error != "" && (i.Name == "fabric" || i.Name == "keys" || i.Name == "facts" || i.Name == "state folder") {
+		if i.Error != "" && slices.Contains(names, i.Name) {
 			texts = append(texts, i.Name+": "+strings.ReplaceAll(i.Error, "\n", "; "))
 		}
 	}

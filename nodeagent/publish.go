@@ -22,6 +22,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
+// objectsInput names, in the status, how it goes with what is written into the API.
+const objectsInput = "objects"
+
 // publishing keeps what this node's gateway writes into the cluster's API as it
 // should be, as long as the node is a gateway. It has an engine and goroutines of
 // its own: nothing that a node carries waits for it.
@@ -37,6 +40,7 @@ type publishing struct {
 	last       *project.Input // of the engine's goroutine, as what follows
 	wanted     mcs.State
 	generation int
+	forward    corefile.Forward
 
 	report    atomic.Pointer[converge.Report]
 	rank      atomic.Int64
@@ -54,7 +58,7 @@ func (a *Agent) newPublishing() (*publishing, error) {
 		return nil, err
 	}
 	return &publishing{
-		log: a.log, client: client, source: a.inputs.api, node: a.config.Node, wake: make(chan struct{}, 1),
+		log: a.log.With("part", "objects"), client: client, source: a.inputs.api, node: a.config.Node, wake: make(chan struct{}, 1),
 		seen: func() (*view, health.Snapshot, bool) {
 			return a.shown.Load(), a.peers.snapshot(), a.leaving.Load() || a.drain.is()
 		},
@@ -134,9 +138,11 @@ func (p *publishing) want(context.Context) (objects.Want, string, bool) {
 	want := objects.Want{State: p.wanted, Decommission: in.Fabric.Decommission}
 	own := in.Fabric.Cluster(in.Cluster)
 	if own != nil {
-		want.Forward = corefile.ForwardOf(in.Fabric, own)
+		p.forward = corefile.ForwardOf(in.Fabric, own)
 		want.Rank = rankOf(own, p.node, leaving, snapshot)
 	}
+	// A cluster that is taken out is not in the fabric any more; what led to it is.
+	want.Forward = p.forward
 	if own != nil && !in.Fabric.Decommission {
 		want.DNS = own.ClusterDNS
 	}
@@ -165,6 +171,17 @@ func rankOf(own *fabric.Cluster, node string, leaving bool, s health.Snapshot) i
 	return rank
 }
 
+// cleared reports whether nothing of ours is left where the cluster's own DNS is
+// configured, once a fabric says that all is to go.
+func (p *publishing) cleared(in project.Input) bool {
+	if p == nil || !in.Fabric.Decommission || p.publisher.Load() == nil {
+		return true
+	}
+	r := p.report.Load()
+	return r != nil && strings.HasPrefix(r.Digest, in.Digest+"-") && !slices.ContainsFunc(
+		slices.Concat(r.Failed, r.Blocked, r.Left, r.Fights), func(p converge.Problem) bool { return p.Kind == objects.KindDNS })
+}
+
 // state tells how it goes.
 func (p *publishing) state() []status.InputState {
 	if p == nil {
@@ -174,7 +191,7 @@ func (p *publishing) state() []status.InputState {
 	if publisher == nil || report == nil {
 		return nil
 	}
-	out := status.InputState{Name: "objects in the kubernetes API", From: "written by this gateway"}
+	out := status.InputState{Name: objectsInput, From: "written by this gateway"}
 	if rank := p.rank.Load(); rank > 0 {
 		out.From = "written by others, " + strconv.FormatInt(rank, 10) + " before this gateway"
 	}

@@ -47,7 +47,7 @@ func (a *Agent) brief() status.Status {
 	}
 	f := v.input.Fabric
 	s.Digest, s.Clusterset = v.input.Digest, f.Name
-	s.Ready = v.report.Clean() && (a.named.Load() || f.Decommission || len(a.dnsAddrs()) == 0)
+	s.Ready = v.report.Clean() && a.published.cleared(v.input) && (a.named.Load() || f.Decommission || len(a.dnsAddrs()) == 0)
 	s.LastPass = status.Pass{
 		At: v.report.At, Took: v.report.Took.String(), Changed: len(v.report.Changed), Drift: a.metrics.driftSoFar(),
 		Blocked: texts(v.report.Blocked), Failed: append(texts(v.report.Failed), texts(v.report.Fights)...),

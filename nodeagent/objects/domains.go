@@ -107,8 +107,11 @@ type undone struct {
 	by    string
 }
 
-// Name is dns.
-func (k *domainKind) Name() string { return "dns" }
+// KindDNS names the kind of what leads the cluster's own DNS to the agents.
+const KindDNS = "dns"
+
+// Name is KindDNS.
+func (k *domainKind) Name() string { return KindDNS }
 
 // Observe gives the places where anything of ours stands.
 func (k *domainKind) Observe(context.Context) ([]Domain, error) {

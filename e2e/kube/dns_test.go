@@ -1,0 +1,96 @@
+//go:build kube
+
+package kube
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestClusterDNS: the cluster's own CoreDNS leads the domain to the agents, whatever
+// becomes of its configuration: restarted, edited, rolled back, damaged, and without
+// our block byte for byte as it was.
+func TestClusterDNS(t *testing.T) {
+	s := needSet(t, same)
+	t.Cleanup(func() { s.reset(t) })
+	d := domain{set: s, t: t}
+	plain := d.eventuallyOurs()
+	d.resolves()
+
+	s.kubectl(t, "c1", "-n", "kube-system", "rollout", "restart", "deployment/coredns")
+	s.kubectl(t, "c1", "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout="+limit.String())
+	d.resolves()
+
+	// Somebody adds a server of their own, which stays.
+	const theirs = "example.org:53 {\n    whoami\n}\n"
+	d.write(d.corefile() + theirs)
+	if rest := d.eventuallyOurs(); rest != plain+theirs {
+		t.Errorf("it changed what is not ours:\n%s", rest)
+	}
+	d.resolves()
+
+	// Somebody rolls back to what was before Hawser.
+	d.write(plain)
+	d.eventuallyOurs()
+	d.resolves()
+
+	// A mark is lost: nothing is guessed, and it is told what to do.
+	damaged := strings.Replace(d.corefile(), "# hawser: end\n", "", 1)
+	d.write(damaged)
+	s.eventually(t, has("the begin mark has no end mark after it"), "kubectl", "--context", "c1", "get", "hawsernode", "c1n1", "-o", "jsonpath={.status.lastError}")
+	if d.corefile() != damaged {
+		t.Error("a damaged block was touched")
+	}
+	d.write(plain)
+	d.eventuallyOurs()
+
+	// The topology says that somebody else sees to it.
+	s.change(t, "  - name: c1\n", "  - name: c1\n    dns: none\n")
+	s.eventually(t, func(out string) bool { return out == plain }, d.read()...)
+	s.reset(t)
+	d.eventuallyOurs()
+	d.resolves()
+}
+
+// domain is the clusterset's domain as cluster c1 sees it.
+type domain struct {
+	*set
+	t *testing.T
+}
+
+func (d domain) read() []string {
+	return []string{"kubectl", "--context", "c1", "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}"}
+}
+
+func (d domain) corefile() string { return d.must(d.t, "", d.read()...) }
+
+func (d domain) write(text string) {
+	d.t.Helper()
+	raw, err := json.Marshal(map[string]any{"data": map[string]string{"Corefile": text}})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.kubectl(d.t, "c1", "-n", "kube-system", "patch", "configmap", "coredns", "--type=merge", "-p", string(raw))
+}
+
+// eventuallyOurs waits for a whole block of ours, and gives all else.
+func (d domain) eventuallyOurs() string {
+	d.t.Helper()
+	rest := ""
+	d.eventually(d.t, func(out string) bool {
+		before, ours, begins := strings.Cut(out, "# hawser: begin")
+		_, after, ends := strings.Cut(ours, "# hawser: end\n")
+		rest = before + after
+		return begins && ends
+	}, d.read()...)
+	return rest
+}
+
+// resolves asks as any pod does: by the cluster's DNS.
+func (d domain) resolves() {
+	d.t.Helper()
+	d.eventually(d.t, has("243.0."), within("c1", "client", "dig", "+short", "whereami-cs.sample.svc.clusterset.local")...)
+	d.eventually(d.t, has("whereami-cs.sample.svc.clusterset.local."), within("c1", "client", "sh", "-c",
+		"dig +short -x $(dig +short whereami-cs.sample.svc.clusterset.local)")...)
+}

@@ -1,0 +1,230 @@
+//go:build kube
+
+package objects
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/e2e/kube/api"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/objects"
+	"hawser.dev/hawser/nodeagent/objects/corefile"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// limit is how long a condition may take on a slow machine.
+const limit = 3 * time.Minute
+
+// gateway is one publisher with its own watches.
+type gateway struct {
+	*objects.Publisher
+	mu      sync.Mutex
+	want    objects.Want
+	version int
+	reports chan converge.Report
+	stop    func()
+}
+
+func start(t *testing.T, s *api.Server, want objects.Want) *gateway {
+	t.Helper()
+	client, err := kube.Open(kube.Config{Kubeconfig: s.Kubeconfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gateway{want: want, reports: make(chan converge.Report, 1000)}
+	look := func() {}
+	watch := func(w *objects.Watch) *objects.Watch {
+		w.Client, w.Changed = client.Dynamic, func() { look() }
+		return w
+	}
+	exports, imports := watch(&objects.Watch{Resource: kube.ServiceExports}), watch(&objects.Watch{Resource: kube.ServiceImports})
+	g.Publisher = objects.New(objects.Config{
+		Client: client.Dynamic, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Source: func(context.Context) (objects.Want, string, bool) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.want, fmt.Sprint(g.version), true
+		},
+		OnReport: func(r converge.Report) {
+			select {
+			case g.reports <- r:
+			default:
+			}
+		},
+	})
+	look = g.Look
+	ctx, cancel := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	for _, run := range []func(context.Context){exports.Run, imports.Run, g.Run} {
+		wait.Go(func() { run(ctx) })
+	}
+	g.stop = func() { cancel(); wait.Wait() }
+	t.Cleanup(g.stop)
+	return g
+}
+
+func (g *gateway) wants(change func(*objects.Want)) {
+	g.mu.Lock()
+	change(&g.want)
+	g.version++
+	g.mu.Unlock()
+	g.Look()
+}
+
+// settled waits for a clean report of now.
+func (g *gateway) settled(t *testing.T) {
+	t.Helper()
+	from := time.Now()
+	g.Look()
+	deadline := time.After(limit)
+	var last converge.Report
+	for {
+		select {
+		case last = <-g.reports:
+			if last.Clean() && last.At.After(from) {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("it does not settle: failed %v, blocked %v, left %v", last.Failed, last.Blocked, last.Left)
+		}
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !holds(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
+
+const corednsMap = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: coredns, namespace: kube-system}
+data:
+  Corefile: |
+    .:53 {
+        errors
+        forward . /etc/resolv.conf
+    }
+`
+
+func prepare(t *testing.T) (*api.Server, objects.Want) {
+	t.Helper()
+	s := api.Start(t, "objects", "namespace-controller")
+	crds, err := os.ReadFile("../../../render/base/crds.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Apply(t, string(crds))
+	s.K(t, "wait", "--for=condition=Established", "crd", "--all")
+	eventually(t, "kube-system", func() bool { _, err := s.Try("get", "namespace", "kube-system"); return err == nil })
+	s.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: sample}\n---\n"+corednsMap)
+	s.Apply(t, "apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: {name: web, namespace: sample}\n")
+	uid := s.K(t, "-n", "sample", "get", "serviceexport", "web", "-o", "jsonpath={.metadata.uid}")
+	addr := netip.MustParseAddr
+	return s, objects.Want{
+		DNS: fabric.DNSCoreDNS, Forward: corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}},
+		State: mcs.State{
+			Settled: true, Property: map[string]string{mcs.PropertyCluster: "g1"},
+			Imports: []mcs.Import{{
+				Namespace: "sample", Name: "web", Type: fabric.ClusterSetIP, IPs: []netip.Addr{addr("243.0.0.7"), addr("fd24::7")}, Families: []int{4, 6},
+				Ports:    []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80, AppProtocol: "http"}, {Name: "stcp", Protocol: "SCTP", Port: 142}},
+				Affinity: "ClientIP", AffinitySeconds: 10, InternalTrafficPolicy: "Cluster", TrafficDistribution: "PreferClose",
+				Labels: map[string]string{"tier": "front"}, Annotations: map[string]string{"a/b": "c=d"}, Clusters: []string{"g1", "g2"},
+				Conditions: []mcs.Condition{{Type: "Ready", Status: "True", Reason: "Ready", Message: "m"}},
+			}},
+			Slices: []mcs.Slice{{Namespace: "sample", Name: "web-hw-1", Import: "web", Cluster: "g2", Family: 4,
+				Ports: []mcs.Port{{Protocol: "TCP", Port: 80}}, Endpoints: []mcs.Endpoint{{Addr: addr("242.2.0.7"), Hostname: "web-0"}}}},
+			Exports: []mcs.Status{{Namespace: "sample", Name: "web", UID: uid, Generation: 1, Addrs: []netip.Addr{addr("242.1.0.7")},
+				Conditions: []mcs.Condition{{Type: "Valid", Status: "True", Reason: "Valid", Message: "m"}, {Type: "Conflict", Status: "False", Reason: "NoConflicts"}}}},
+		},
+	}
+}
+
+// versions gives the resource versions of all that is written: how often it was.
+func versions(t *testing.T, s *api.Server) string {
+	t.Helper()
+	return s.K(t, "get", "serviceimports,serviceexports,endpointslices,clusterproperties", "-n", "sample", "-o",
+		`jsonpath={range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion} {end}`) +
+		s.K(t, "get", "configmap", "coredns", "-n", "kube-system", "-o", "jsonpath={.metadata.resourceVersion}")
+}
+
+// TestGatewaysWrite has two gateways write at once, then each trouble in turn.
+func TestGatewaysWrite(t *testing.T) {
+	s, want := prepare(t)
+	later := want
+	later.Rank = 1
+	first, second := start(t, s, want), start(t, s, later)
+	first.settled(t)
+	second.settled(t)
+	before := versions(t, s)
+	if !strings.Contains(before, "ServiceImport/web=") || !strings.Contains(before, "EndpointSlice/web-hw-1=") {
+		t.Fatalf("not all is there: %s", before)
+	}
+	if have := s.K(t, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}"); !strings.HasPrefix(have, "# hawser: begin") {
+		t.Errorf("Corefile:\n%s", have)
+	}
+	shown := s.K(t, "-n", "sample", "get", "serviceexport", "web", "-o",
+		`jsonpath={.metadata.annotations.hawser\.dev/addresses} {.status.conditions[*].type} {.status.conditions[*].observedGeneration}`)
+	if shown != "242.1.0.7 Conflict Valid 1 1" && shown != "242.1.0.7 Valid Conflict 1 1" {
+		t.Errorf("export: %s", shown)
+	}
+	for range 5 {
+		first.settled(t)
+		second.settled(t)
+	}
+	if after := versions(t, s); after != before {
+		t.Errorf("they go on writing:\n%s\n%s", before, after)
+	}
+
+	// What somebody changes or deletes is put back.
+	s.K(t, "-n", "sample", "patch", "serviceimport", "web", "--type=merge", "-p", `{"spec":{"ips":[]},"metadata":{"labels":{"tier":"x","theirs":"y"}}}`)
+	s.K(t, "-n", "sample", "delete", "endpointslice", "web-hw-1")
+	s.K(t, "-n", "sample", "annotate", "serviceexport", "web", "hawser.dev/addresses=9.9.9.9", "--overwrite")
+	eventually(t, "not all is put back", func() bool {
+		slice, _ := s.Try("-n", "sample", "get", "endpointslice", "web-hw-1", "-o", "jsonpath={.endpoints[*].addresses[*]}")
+		return slice == "242.2.0.7" && s.K(t, "-n", "sample", "get", "serviceimport", "web", "-o",
+			"jsonpath={.spec.ips[*]} {.metadata.labels.tier} {.metadata.labels.theirs}") == "243.0.0.7 fd24::7 front y" &&
+			s.K(t, "-n", "sample", "get", "serviceexport", "web", "-o", `jsonpath={.metadata.annotations.hawser\.dev/addresses}`) == "242.1.0.7"
+	})
+
+	// The first is gone: the second does it, some seconds later. Labels that are no longer exported go.
+	first.stop()
+	second.wants(func(w *objects.Want) {
+		changed := w.State.Imports[0]
+		changed.Labels, changed.Clusters = map[string]string{"other": "z"}, []string{"g2"}
+		w.State.Imports = []mcs.Import{changed}
+	})
+	eventually(t, "the second does not write", func() bool {
+		return s.K(t, "-n", "sample", "get", "serviceimport", "web", "-o",
+			"jsonpath={.metadata.labels.other}{.metadata.labels.tier}{.metadata.labels.theirs} {.status.clusters[*].cluster}") == "zy g2"
+	})
+
+	// The namespace goes while things stand in it: nobody holds it up, and nothing fails.
+	s.K(t, "delete", "namespace", "sample", "--timeout="+limit.String())
+	second.wants(func(w *objects.Want) { w.State = mcs.State{Settled: true, Property: w.State.Property} })
+	second.settled(t)
+
+	// All goes, and the Corefile is as it was.
+	second.wants(func(w *objects.Want) { w.State, w.DNS, w.Decommission = mcs.State{}, "", true })
+	second.settled(t)
+	if have := s.K(t, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data.Corefile}"); !strings.Contains(corednsMap, strings.ReplaceAll(strings.TrimSpace(have), "\n", "\n    ")) {
+		t.Errorf("Corefile:\n%s", have)
+	}
+	if have := s.K(t, "get", "clusterproperties", "-o", "name"); have != "" {
+		t.Errorf("left: %s", have)
+	}
+}
