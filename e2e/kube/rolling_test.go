@@ -23,7 +23,7 @@ func TestRollingUpdate(t *testing.T) {
 	s.eventually(t, has("c1-b"), "sh", "-c", "kubectl --context c1 -n hawser-system get pods -o name; "+
 		"kubectl --context c2 -n hawser-system exec ds/hawser-gateway -- /hawser-agent status | grep 'c1-b.*connected'")
 	s.ready(t)
-	target := s.dig(t, "c1", "near", "@169.254.73.53 traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
+	target := s.dig(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
 	tcp := s.flow(t, "tcp", "--count", "40", "--patience", "60s", "--open", "60s", target)
 	udp := s.flow(t, "udp", "--rate", "200", "--grace", "5s", target)
 	for _, c := range []string{"c1", "c2"} {
