@@ -22,17 +22,16 @@ func with(s *mcs.Service, change func(*mcs.Service)) *mcs.Service {
 }
 
 type conflictCase struct {
-	name          string
-	older         *mcs.Service // of g1
-	younger       *mcs.Service // of g2
-	change        func(*mcs.Export)
-	reason        string
-	message       string
-	ports         []mcs.Port
-	parts         [2][]mcs.Port // of each cluster; nil = as ports
-	typed         string
-	affinity      string
-	olderIsOthers bool
+	name     string
+	older    *mcs.Service // of g1
+	younger  *mcs.Service // of g2
+	change   func(*mcs.Export)
+	reason   string
+	message  string
+	ports    []mcs.Port
+	parts    [2][]mcs.Port // of each cluster; nil = as ports
+	typed    string
+	affinity string
 }
 
 func conflictCases() []conflictCase {
