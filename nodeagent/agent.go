@@ -256,7 +256,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("shape", func(ctx context.Context) error { a.shapes.run(ctx, a.shifter.keep, a.log); return nil })
 	a.engine.Run(ctx, a.source, a.trigger)
 	wait.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, a.forget())...)
 }
 
 // tunnels looks after the processes of this node's tunnel devices.

@@ -12,12 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"hawser.dev/hawser/lab"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/reconciler/apply"
 )
 
 const (
@@ -29,7 +31,7 @@ const (
 
 // unreachable is an agent that did not answer.
 type unreachable struct {
-	Socket string `json:"socket"`
+	Socket string `json:"socket"` // or cluster/pod, or the cluster alone
 	Error  string `json:"error"`
 }
 
@@ -104,10 +106,40 @@ func askAgents(ctx context.Context, sockets []string) ([]status.Status, []unreac
 		}
 		out = append(out, answers[i])
 	}
-	slices.SortFunc(out, func(a, b status.Status) int {
+	return ordered(out), silent
+}
+
+func ordered(agents []status.Status) []status.Status {
+	slices.SortFunc(agents, func(a, b status.Status) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
 	})
-	return out, silent
+	return agents
+}
+
+// askClusters asks the agents of clusters, in their pods.
+func askClusters(ctx context.Context, clusters []*apply.Cluster) (agents []status.Status, silent []unreachable) {
+	var mu sync.Mutex
+	apply.Each(clusters, func(_ int, c *apply.Cluster) {
+		answers, err := c.Ask(ctx, "status", "-o", "json")
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			silent = append(silent, unreachable{Socket: c.Name, Error: apply.Reason(err)})
+		}
+		for _, answer := range answers {
+			var s status.Status
+			if answer.Err == nil {
+				answer.Err = json.Unmarshal(answer.Text, &s)
+			}
+			if answer.Err != nil {
+				silent = append(silent, unreachable{Socket: c.Name + "/" + answer.Pod, Error: apply.Reason(answer.Err)})
+				continue
+			}
+			agents = append(agents, s)
+		}
+	})
+	slices.SortFunc(silent, func(a, b unreachable) int { return cmp.Compare(a.Socket, b.Socket) })
+	return ordered(agents), silent
 }
 
 func askAgent(ctx context.Context, socket string) (status.Status, error) {

@@ -43,7 +43,7 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.apply(cmd.Context(), args, f) },
 	}
 	f.treeFlags.add(cmd)
-	f.clusterFlags.add(cmd)
+	f.clusterFlags.add(cmd, false)
 	flags := cmd.Flags()
 	flags.StringVar(&f.repo, "repo", "", "path or URL of a repository that a reconciler publishes to, instead of a topology")
 	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch of --repo")

@@ -22,8 +22,12 @@ type clusterFlags struct {
 	clusters []string
 }
 
-func (f *clusterFlags) add(cmd *cobra.Command) {
+// add adds the flags to a command, or to it and all below it.
+func (f *clusterFlags) add(cmd *cobra.Command, below bool) {
 	flags := cmd.Flags()
+	if below {
+		flags = cmd.PersistentFlags()
+	}
 	flags.StringSliceVar(&f.access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig (default: the context named like the cluster)")
 	flags.StringArrayVar(&f.access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
 	flags.StringSliceVar(&f.clusters, "cluster", nil, "only these clusters")

@@ -60,7 +60,7 @@ Exit codes: 0 no change, 1 changes, 2 error (errors in the topology included).`,
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, json, yaml or manifests (the files that change)")
 	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
 	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
-	f.clusterFlags.add(cmd)
+	f.clusterFlags.add(cmd, false)
 	return cmd
 }
 

@@ -23,6 +23,7 @@ type showFlags struct {
 	output  string
 	sockets []string
 	lab     string
+	clusterFlags
 }
 
 // report is the JSON form of `hawser show`.
@@ -36,8 +37,9 @@ func newShowCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show what the agents report",
-		Long: `Show what the agents report. Without --socket and --lab it asks the agents of
-the running lab, or the agent of this host.`,
+		Long: `Show what the agents report. Without flags it asks the agents of the running lab,
+or the agent of this host. With --context or --cluster it asks those of Kubernetes
+clusters, in their pods (this needs the right to exec there).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return errors.New("say what to show: hawser show connections, paths, exports, clusters or all")
@@ -47,6 +49,7 @@ the running lab, or the agent of this host.`,
 	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
 	flags.StringArrayVar(&f.sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
 	flags.StringVar(&f.lab, "lab", "", "folder of a lab whose agents to ask")
+	f.add(cmd, true)
 	for what, short := range map[string]string{
 		showConnections: "Show each cluster's links to the others",
 		showPaths:       "Show which link each cluster uses to each other, and why",
@@ -66,11 +69,10 @@ func (a *app) show(ctx context.Context, what string, f showFlags) error {
 	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
 		return err
 	}
-	sockets, err := agentSockets(f.sockets, f.lab)
+	agents, silent, err := a.askAll(ctx, f)
 	if err != nil {
 		return err
 	}
-	agents, silent := askAgents(ctx, sockets)
 	for _, u := range silent {
 		_, _ = fmt.Fprintf(a.err, "warning: the agent at %s does not answer: %s\n", u.Socket, u.Error)
 	}
@@ -82,6 +84,32 @@ func (a *app) show(ctx context.Context, what string, f showFlags) error {
 		return err
 	}
 	return a.encode(f.output, report{Agents: only(what, agents), Unreachable: silent})
+}
+
+// askAll asks the agents that the flags name: in clusters' pods, or at sockets.
+func (a *app) askAll(ctx context.Context, f showFlags) ([]status.Status, []unreachable, error) {
+	if len(f.access.Contexts)+len(f.clusters) == 0 {
+		sockets, err := agentSockets(f.sockets, f.lab)
+		if err != nil {
+			return nil, nil, err
+		}
+		agents, silent := askAgents(ctx, sockets)
+		return agents, silent, nil
+	}
+	if len(f.sockets) > 0 || f.lab != "" {
+		return nil, nil, errors.New("--socket and --lab name agents on this machine, --context and --cluster those of clusters: not both")
+	}
+	names, all, err := namedBy(f.clusterFlags)
+	if err != nil {
+		return nil, nil, err
+	}
+	clusters, err := f.access.Clusters(names, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer a.progress("asking the agents")()
+	agents, silent := askClusters(ctx, clusters)
+	return agents, silent, nil
 }
 
 // only leaves out what was not asked for.

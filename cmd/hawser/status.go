@@ -36,7 +36,7 @@ Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.status(cmd.Context(), args, f) },
 	}
-	f.add(cmd)
+	f.add(cmd, false)
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
 	return cmd
 }

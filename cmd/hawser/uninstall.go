@@ -37,7 +37,7 @@ unless --crds is given and nothing of their kinds is left.
 
 Remove a cluster from the topology first: the others then let go of it. While the
 topology still has it, or Flux or Argo CD still keeps it, --yes is needed. It may
-be interrupted and repeated. Nodes keep /var/lib/hawser.
+be interrupted and repeated.
 
 Exit codes: 0 done (with --dry-run: nothing is there), 1 refused, a cluster failed,
 or there is something to delete, 2 error.`,

@@ -1,0 +1,65 @@
+package nodeagent
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// TestForget: only an agent that was told to take everything down, and has, leaves
+// an empty state folder; what is somebody else's stays in it.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	member := []fabric.Cluster{{Name: "g1"}}
+	tests := []struct {
+		name         string
+		clusters     []fabric.Cluster
+		decommission bool
+		report       converge.Report
+		kept         bool
+	}{
+		{name: "at work", clusters: member, kept: true},
+		{name: "the cluster left, and nothing says that all goes", kept: true},
+		{name: "may go, and is still a member", clusters: member, decommission: true, kept: true},
+		{name: "something is left", decommission: true, report: converge.Report{Interrupted: true}, kept: true},
+		{name: "all is gone", decommission: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			a, err := New(Config{StateDir: dir, FabricDir: t.TempDir(), KeysDir: t.TempDir(), FactsDir: t.TempDir(), Socket: "unused", Cluster: "g1", Node: "n"},
+				slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+			for _, name := range []string{fabricFile, keysFile, factsFile, "hw-wg1.log", "theirs", filepath.Join("ipsec", "charon.log")} {
+				path := filepath.Join(dir, name)
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f := &fabric.Fabric{Clusters: tt.clusters, Decommission: tt.decommission}
+			a.shown.Store(&view{report: tt.report, input: project.Input{Fabric: f, Cluster: "g1"}, node: &node{decommission: tt.decommission}})
+			if err := a.forget(); err != nil {
+				t.Fatal(err)
+			}
+			left, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := map[bool]int{true: 6, false: 1}[tt.kept]; len(left) != want {
+				t.Errorf("the state folder holds %v, want %d", left, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package apply
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"hawser.dev/hawser/render"
+)
+
+const (
+	askTimeout = 20 * time.Second
+	askedAt    = 8
+	// agentContainer and agentProgram are as the rendered DaemonSets and the image have them.
+	agentContainer = "agent"
+	agentProgram   = "/hawser-agent"
+)
+
+// Answer is what one agent printed, or why it did not.
+type Answer struct {
+	Pod  string
+	Text []byte
+	Err  error
+}
+
+// Ask runs hawser-agent with arguments in each agent's pod, as kubectl exec does
+// (over WebSocket, which API servers have from Kubernetes 1.30 on).
+func (c *Cluster) Ask(ctx context.Context, args ...string) ([]Answer, error) {
+	if err := c.Reach(ctx); err != nil {
+		return nil, err
+	}
+	list, err := c.agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(p unstructured.Unstructured) bool {
+		return !strings.HasPrefix(p.GetLabels()["app.kubernetes.io/name"], "hawser-")
+	})
+	out := make([]Answer, len(list))
+	var group errgroup.Group
+	group.SetLimit(askedAt)
+	for i := range list {
+		group.Go(func() error {
+			out[i] = Answer{Pod: list[i].GetName()}
+			out[i].Text, out[i].Err = c.execute(ctx, list[i].GetName(), append([]string{agentProgram}, args...))
+			return nil
+		})
+	}
+	_ = group.Wait() // every function gives nil; the errors are in the answers
+	return out, nil
+}
+
+// execute runs a command in an agent's container.
+func (c *Cluster) execute(ctx context.Context, pod string, command []string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	config := rest.CopyConfig(c.config)
+	config.Timeout = 0 // of the whole stream; ctx bounds it
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	at := base.JoinPath("api/v1/namespaces", render.Namespace, "pods", pod, "exec")
+	at.RawQuery = url.Values{"container": {agentContainer}, "command": command, "stdout": {"true"}, "stderr": {"true"}}.Encode()
+	run, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, at.String())
+	if err != nil {
+		return nil, err
+	}
+	var out, errs bytes.Buffer
+	if err := run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs}); err != nil {
+		return nil, fmt.Errorf("%w %s", err, strings.TrimSpace(errs.String()))
+	}
+	return out.Bytes(), nil
+}
