@@ -155,10 +155,13 @@ func TestRights(t *testing.T) {
 		{"a gateway reads no Secrets", dynamic, render.GatewayName, "get", "secrets", false},
 		{"a gateway reads not all ConfigMaps", dynamic, render.GatewayName, "get", "configmaps", false},
 	}
+	objects := map[string]map[string]string{}
+	for _, topology := range []string{plain, dynamic, egress} {
+		objects[topology] = build(t, mustRender(t, input(t, topology)), "base")
+	}
 	for _, tt := range tests {
-		objects := build(t, mustRender(t, input(t, tt.topology)), "clusters/c0")
 		role := &rbacv1.ClusterRole{}
-		if err := yaml.UnmarshalStrict([]byte(objects["ClusterRole "+tt.role]), role); err != nil {
+		if err := yaml.UnmarshalStrict([]byte(objects[tt.topology]["ClusterRole "+tt.role]), role); err != nil {
 			t.Fatal(err)
 		}
 		have := false
