@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -55,4 +56,23 @@ func (c *factsCopy) trouble() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed
+}
+
+// keepFacts saves what the API says: at once, and then again after a pause.
+func (in *inputs) keepFacts(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-in.unsaved:
+		}
+		if state := in.api.Current(); state.Loaded {
+			if err := in.copy.save(state.Facts); err != nil {
+				in.log.Warn("facts not saved", "err", err)
+				in.refresh(ctx) // so that status says so
+				token(in.unsaved)
+			}
+		}
+		pause(ctx, saveRetry)
+	}
 }

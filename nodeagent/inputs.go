@@ -282,25 +282,6 @@ func (in *inputs) keepSaving(ctx context.Context, reread func()) {
 	}
 }
 
-// keepFacts saves what the API says: at once, and then again after a pause.
-func (in *inputs) keepFacts(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-in.unsaved:
-		}
-		if state := in.api.Current(); state.Loaded {
-			if err := in.copy.save(state.Facts); err != nil {
-				in.log.Warn("facts not saved", "err", err)
-				in.refresh(ctx) // so that status says so
-				token(in.unsaved)
-			}
-		}
-		pause(ctx, saveRetry)
-	}
-}
-
 func (in *inputs) troubled() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

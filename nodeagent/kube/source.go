@@ -1,10 +1,7 @@
 package kube
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -13,8 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/project"
@@ -234,19 +229,6 @@ func (s *Source) noted(w *watching, err error) {
 	}
 }
 
-// unreachable tells trouble with the server from what it answers us.
-func unreachable(err error) bool {
-	if err == nil {
-		return false
-	}
-	switch apierrors.ReasonForError(err) {
-	case metav1.StatusReasonUnknown, metav1.StatusReasonUnauthorized, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonInternalError,
-		metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonTooManyRequests:
-		return true
-	}
-	return false
-}
-
 // Current gives the facts in force. They are shared: do not change them.
 func (s *Source) Current() facts.State {
 	s.mu.Lock()
@@ -257,93 +239,4 @@ func (s *Source) Current() facts.State {
 		state.From = fromCopy
 	}
 	return state
-}
-
-// trouble puts into words what the watches ended with, one line for each thing
-// that a person can mend.
-func (s *Source) trouble() error {
-	told := map[string]bool{}
-	var errs []error
-	for _, w := range slices.SortedFunc(maps.Values(s.watches), byScope) {
-		if err := w.trouble(s.client.Host); err != nil && !told[err.Error()] {
-			told[err.Error()] = true
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func byScope(a, b *watching) int {
-	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.names, b.names))
-}
-
-// trouble says what is wrong with a watch, and what mends it.
-func (w *watching) trouble(host string) error {
-	untyped, custom := w.resource.untyped()
-	switch {
-	case w.err == nil:
-		return nil
-	case apierrors.IsNotFound(w.err) && custom:
-		return fmt.Errorf("the cluster has no %s of %s: apply the CRDs of the rendered base; until then there are none",
-			w.resource, untyped.GroupVersion())
-	case apierrors.IsForbidden(w.err):
-		return fmt.Errorf("%w: grant get, list and watch as the rendered base does", w.err)
-	case unreachable(w.err):
-		return fmt.Errorf("kubernetes API at %s: %w", host, w.err)
-	}
-	return fmt.Errorf("watch %s: %w", w.resource, w.err)
-}
-
-// mirror holds objects as they came, without managedFields.
-type mirror map[string]*unstructured.Unstructured
-
-// Exports gives the ServiceExports as they are, in the order of their names, and
-// false until all came once. They are shared: do not change them.
-func (s *Source) Exports() ([]*unstructured.Unstructured, bool) { return s.mirrored(serviceExports) }
-
-// Imports gives the ServiceImports as they are, ours and others'; see Exports.
-func (s *Source) Imports() ([]*unstructured.Unstructured, bool) { return s.mirrored(serviceImports) }
-
-func (s *Source) mirrored(r resource) ([]*unstructured.Unstructured, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []*unstructured.Unstructured
-	for _, key := range slices.Sorted(maps.Keys(s.raw[r])) {
-		out = append(out, s.raw[r][key])
-	}
-	w := s.watches[scope{resource: r}]
-	return out, w != nil && w.settled && w.err == nil
-}
-
-// over makes a sink that keeps the objects and hands them on.
-func (m mirror) over(next sink) sink { return mirroring{m, next} }
-
-type mirroring struct {
-	mirror
-	next sink
-}
-
-func (m mirroring) put(object any) bool {
-	if u, ok := object.(*unstructured.Unstructured); ok {
-		m.mirror[keyOf(u)] = u
-	}
-	m.next.put(object)
-	return true // who reads the objects themselves wants to know of every change
-}
-
-func (m mirroring) drop(object any) bool {
-	delete(m.mirror, keyOf(object))
-	m.next.drop(object)
-	return true
-}
-
-func (m mirroring) replace(objects []any) bool {
-	clear(m.mirror)
-	for _, object := range objects {
-		if u, ok := object.(*unstructured.Unstructured); ok {
-			m.mirror[keyOf(u)] = u
-		}
-	}
-	m.next.replace(objects)
-	return true
 }
