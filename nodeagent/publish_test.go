@@ -1,10 +1,14 @@
 package nodeagent
 
 import (
+	"net/netip"
 	"testing"
 
+	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/objects"
+	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -38,5 +42,46 @@ func TestRankOfWriters(t *testing.T) {
 				t.Errorf("rank %d, want %d", have, tt.want)
 			}
 		})
+	}
+}
+
+// TestPublishingGoes: once a fabric without clusters says that all is to go, a gateway
+// takes away what it wrote, and the node is ready when the cluster's DNS is as it was.
+func TestPublishingGoes(t *testing.T) {
+	t.Parallel()
+	whole := &fabric.Fabric{
+		Name: "demo", Domain: "clusterset.local", DNS: fabric.DNS{Address: netip.MustParseAddr("169.254.73.53")},
+		Clusters: []fabric.Cluster{{
+			Name: "g1", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")}, ClusterDNS: fabric.DNSCoreDNS,
+			Gateways: []fabric.Gateway{{Name: "a", Node: "n1"}},
+		}},
+	}
+	v := &view{node: &node{}, input: project.Input{Fabric: whole, Digest: "1", Cluster: "g1", Node: "n1"}}
+	p := &publishing{node: "n1", seen: func() (*view, health.Snapshot, bool) { return v, health.Snapshot{}, false }}
+	before, _, ok := p.want(t.Context())
+	if !ok || !p.gateway() || before.DNS != fabric.DNSCoreDNS || !before.Forward.Valid() || before.Decommission || !p.cleared(v.input) {
+		t.Fatalf("before: %+v, %t", before, ok)
+	}
+	v = &view{node: &node{}, input: project.Input{Fabric: &fabric.Fabric{Name: "demo", Decommission: true}, Digest: "2", Cluster: "g1", Node: "n1"}}
+	if p.gateway() {
+		t.Error("a node that wrote nothing takes things away")
+	}
+	p.publisher.Store(objects.New(objects.Config{}))
+	after, digest, ok := p.want(t.Context())
+	if !ok || !p.gateway() || after.DNS != "" || !after.Decommission || len(after.Forward.Zones) != len(before.Forward.Zones) {
+		t.Errorf("after: %+v, %t", after, ok)
+	}
+	for _, tt := range []struct {
+		report *converge.Report
+		want   bool
+	}{
+		{nil, false},
+		{&converge.Report{Digest: "1-1"}, false},
+		{&converge.Report{Digest: digest, Left: []converge.Problem{{Kind: objects.KindDNS}}}, false},
+		{&converge.Report{Digest: digest, Blocked: []converge.Problem{{Kind: "serviceimport"}}}, true},
+	} {
+		if p.report.Store(tt.report); p.cleared(v.input) != tt.want {
+			t.Errorf("cleared with %+v: %t", tt.report, !tt.want)
+		}
 	}
 }

@@ -1,0 +1,210 @@
+//go:build kube
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// in applies manifests in the namespace of the spec.
+func (c *conformance) in(cluster string, manifests ...string) {
+	c.t.Helper()
+	c.must(c.t, strings.Join(manifests, "\n---\n"), "kubectl", "--context", cluster, "-n", c.namespace,
+		"apply", "--server-side", "--force-conflicts", "-f", "-")
+}
+
+func (c *conformance) unexport(cluster string) {
+	c.t.Helper()
+	c.kubectl(c.t, cluster, "-n", c.namespace, "delete", "serviceexport", "hello", "--wait=false")
+}
+
+// ready waits for the pods of the namespace.
+func (c *conformance) ready(clusters ...string) {
+	c.t.Helper()
+	for _, cluster := range clusters {
+		for _, kind := range []string{"deployment", "statefulset"} {
+			for name := range strings.FieldsSeq(c.kubectl(c.t, cluster, "-n", c.namespace, "get", kind, "-o", "name")) {
+				c.kubectl(c.t, cluster, "-n", c.namespace, "rollout", "status", name, "--timeout="+limit.String())
+			}
+		}
+		c.kubectl(c.t, cluster, "-n", c.namespace, "wait", "--for=condition=Ready", "pod/request", "--timeout="+limit.String())
+	}
+}
+
+// hello puts the service with its pods into a cluster and exports it.
+func (c *conformance) hello(cluster string, spec ...string) {
+	c.t.Helper()
+	c.in(cluster, helloService(spec...), deployment(1), export("hello"))
+}
+
+// then exports from the second cluster what is younger there.
+func (c *conformance) then(manifests ...string) {
+	c.t.Helper()
+	c.imported(c.first)
+	time.Sleep(olderByTime) // creation times are whole seconds
+	c.in(c.second, manifests...)
+}
+
+// within repeats a look until it says nothing, for as long as the suite does.
+func (c *conformance) within(limit time.Duration, look func() string) {
+	c.t.Helper()
+	end := time.Now().Add(limit * c.slow)
+	for {
+		wrong := look()
+		if wrong == "" {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("after %s: %s", limit*c.slow, wrong)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// steady repeats a look, which must never say anything.
+func (c *conformance) steady(look func() string) {
+	c.t.Helper()
+	for end := time.Now().Add(steadyTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if wrong := look(); wrong != "" {
+			c.t.Fatal(wrong)
+		}
+	}
+}
+
+// imports is as much of a ServiceImport as is looked at.
+type imports struct {
+	Metadata struct{ Labels, Annotations map[string]string }
+	Spec     struct {
+		Type                  string
+		IPs                   []string
+		IPFamilies            []string
+		Ports                 []importPort
+		SessionAffinity       string
+		SessionAffinityConfig any
+		InternalTrafficPolicy string
+		TrafficDistribution   string
+	}
+	Status struct {
+		Clusters []struct{ Cluster string }
+	}
+}
+
+type importPort struct {
+	Name, Protocol, AppProtocol string
+	Port                        int
+}
+
+func (p importPort) String() string {
+	return fmt.Sprintf("%s %s/%d %s", p.Name, p.Protocol, p.Port, p.AppProtocol)
+}
+
+func texts(list []importPort) string {
+	var out []string
+	for _, p := range list {
+		out = append(out, p.String())
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// get reads an object; found is false when there is none.
+func get[T any](c *conformance, cluster, kind, name string) (out T, found bool) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
+	defer cancel()
+	text, err := c.try(ctx, "", "", "kubectl", "--context", cluster, "-n", c.namespace, "get", kind, name, "-o", "json", "--ignore-not-found")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if strings.TrimSpace(text) == "" {
+		return out, false
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		c.t.Fatalf("%s %s: %v", kind, name, err)
+	}
+	return out, true
+}
+
+func (c *conformance) imported(cluster string) imports {
+	c.t.Helper()
+	var out imports
+	c.within(importTime, func() string {
+		var found bool
+		if out, found = get[imports](c, cluster, "serviceimport", "hello"); !found {
+			return "there is no ServiceImport in " + cluster
+		}
+		return ""
+	})
+	return out
+}
+
+// importIs waits until the import is as wanted.
+func (c *conformance) importIs(cluster string, wrong func(imports) string) imports {
+	c.t.Helper()
+	var out imports
+	c.within(importTime, func() string {
+		var found bool
+		if out, found = get[imports](c, cluster, "serviceimport", "hello"); !found {
+			return "there is no ServiceImport in " + cluster
+		}
+		return wrong(out)
+	})
+	return out
+}
+
+func (c *conformance) noImport(cluster string) {
+	c.t.Helper()
+	c.within(importTime, func() string {
+		if _, found := get[imports](c, cluster, "serviceimport", "hello"); found {
+			return "there still is a ServiceImport in " + cluster
+		}
+		return ""
+	})
+}
+
+// condition waits for a condition of the export.
+func (c *conformance) condition(cluster, kind, status string) {
+	c.t.Helper()
+	type conditions struct {
+		Status struct {
+			Conditions []struct{ Type, Status, Reason, Message string }
+		}
+	}
+	c.within(importTime, func() string {
+		have, _ := get[conditions](c, cluster, "serviceexport", "hello")
+		for _, k := range have.Status.Conditions {
+			if k.Type == kind && k.Status == status {
+				return ""
+			}
+		}
+		return fmt.Sprintf("the export in %s is not %s=%s: %+v", cluster, kind, status, have.Status.Conditions)
+	})
+}
+
+// ask runs a command in the client of a cluster, whatever becomes of it.
+func (c *conformance) ask(cluster, command string) string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
+	defer cancel()
+	out, _ := c.try(ctx, "", "", within(cluster, c.namespace+"/request", "sh", "-c", command)...)
+	return out
+}
+
+func (c *conformance) name(domain string) string { return "hello." + c.namespace + ".svc." + domain }
+
+// talk asks the service for its pod, over TCP.
+func (c *conformance) talk(cluster string, port int) string {
+	c.t.Helper()
+	return c.ask(cluster, fmt.Sprintf("echo hi | nc -4 -w 3 %s %d", c.name("clusterset.local"), port))
+}
+
+// podIP gives the address of the only pod of hello.
+func (c *conformance) podIP(cluster string) string {
+	c.t.Helper()
+	return strings.TrimSpace(c.kubectl(c.t, cluster, "-n", c.namespace, "get", "pods", "-l", "app=hello", "-o", "jsonpath={.items[0].status.podIP}"))
+}

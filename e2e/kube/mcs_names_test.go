@@ -1,0 +1,215 @@
+//go:build kube
+
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// answers gives the addresses of an answer of nslookup.
+func answers(out string) []string {
+	var found []string
+	_, rest, _ := strings.Cut(out, "\nName:")
+	for line := range strings.SplitSeq("Name:"+rest, "\n") {
+		if address, is := strings.CutPrefix(line, "Address: "); is {
+			found = append(found, strings.TrimSpace(address))
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// records gives the SRV records of an answer of nslookup: port and target.
+func records(out string) [][2]string {
+	var found [][2]string
+	for line := range strings.SplitSeq(out, "\n") {
+		if _, record, is := strings.Cut(line, "service = "); is {
+			if parts := strings.Fields(record); len(parts) == 4 {
+				found = append(found, [2]string{parts[2], parts[3]})
+			}
+		}
+	}
+	return found
+}
+
+func (c *conformance) lookup(cluster, kind, name string) string {
+	c.t.Helper()
+	return c.ask(cluster, "nslookup -type="+kind+" "+name+".")
+}
+
+func nameOfService(c *conformance) {
+	c.hello(c.first)
+	c.ready(c.first, c.second)
+	for _, cluster := range c.clusters {
+		want := c.importIs(cluster, func(i imports) string {
+			if len(i.Spec.IPs) == 0 {
+				return cluster + ": no IPs"
+			}
+			return ""
+		}).Spec.IPs
+		c.within(importTime, func() string {
+			if have := answers(c.lookup(cluster, "A", c.name("clusterset.local"))); !slices.Equal(have, want) {
+				return fmt.Sprintf("%s: %v, want %v", cluster, have, want)
+			}
+			return ""
+		})
+	}
+}
+
+func srvOfService(c *conformance) {
+	c.hello(c.first)
+	c.ready(c.first, c.second)
+	want := [][2]string{{"42", c.name("clusterset.local") + "."}}
+	for _, cluster := range c.clusters {
+		c.imported(cluster)
+		c.within(importTime, func() string {
+			if have := records(c.lookup(cluster, "SRV", c.name("clusterset.local"))); !slices.Equal(have, want) {
+				return fmt.Sprintf("%s: %v, want %v", cluster, have, want)
+			}
+			return ""
+		})
+	}
+}
+
+func localNames(c *conformance) {
+	c.hello(c.first)
+	c.ready(c.first)
+	c.imported(c.first)
+	local, _ := get[serviceSpec](c, c.first, "service", "hello")
+	c.within(importTime, func() string {
+		if have := answers(c.lookup(c.first, "A", c.name("cluster.local"))); !slices.Equal(have, []string{local.Spec.ClusterIP}) {
+			return fmt.Sprintf("%v, want %s", have, local.Spec.ClusterIP)
+		}
+		return ""
+	})
+}
+
+// always asks again and again until a pod answers, then n times in a row the same one must.
+func (c *conformance) always(cluster string, port int, pod string, n int) {
+	c.t.Helper()
+	right := 0
+	c.within(importTime*time.Duration(n), func() string {
+		out := c.talk(cluster, port)
+		if !strings.Contains(out, "pod ip "+pod) {
+			right = 0
+			return fmt.Sprintf("%s gets %q at port %d, want %s", cluster, out, port, pod)
+		}
+		if right++; right < n {
+			return "not often enough"
+		}
+		return ""
+	})
+}
+
+func reached(c *conformance) {
+	c.hello(c.first)
+	c.ready(c.first, c.second)
+	for _, cluster := range c.clusters {
+		c.imported(cluster)
+		c.always(cluster, 42, c.podIP(c.first), 1)
+	}
+}
+
+func reachedInOne(c *conformance) {
+	c.hello(c.first)
+	c.in(c.second, helloService(), deployment(1))
+	c.ready(c.first, c.second)
+	for _, cluster := range c.clusters {
+		c.imported(cluster)
+		c.always(cluster, 42, c.podIP(c.first), 10)
+	}
+}
+
+func strictNumber(c *conformance) {
+	c.hello(c.first)
+	c.then(helloService("ports:", "- {name: tcp, port: 4242, targetPort: 42, protocol: TCP}", "- {name: udp, port: 42, protocol: UDP}"), deployment(1), export("hello"))
+	c.ready(c.first, c.second)
+	c.condition(c.second, "Conflict", "True")
+	for _, cluster := range c.clusters {
+		c.always(cluster, 42, c.podIP(c.first), 10)
+	}
+}
+
+func strictName(c *conformance) {
+	c.hello(c.first)
+	c.then(helloService("ports:", "- {name: other, port: 4242, targetPort: 42, protocol: TCP}"), deployment(1), export("hello"))
+	c.ready(c.first, c.second)
+	c.condition(c.second, "Conflict", "True")
+	for _, cluster := range c.clusters {
+		c.always(cluster, 42, c.podIP(c.first), 10)
+		c.always(cluster, 4242, c.podIP(c.second), 10)
+	}
+}
+
+func nameOfHeadless(c *conformance) {
+	c.in(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
+	c.ready(c.first, c.second)
+	want := c.slicesOf(c.first, "kubernetes.io/service-name=hello").addresses()
+	for _, cluster := range c.clusters {
+		c.imported(cluster)
+		c.within(importTime, func() string {
+			if have := answers(c.lookup(cluster, "A", c.name("clusterset.local"))); len(want) != 2 || !slices.Equal(have, want) {
+				return fmt.Sprintf("%s: %v, want %v", cluster, have, want)
+			}
+			return ""
+		})
+	}
+}
+
+func nameOfPod(c *conformance) {
+	c.in(c.first, strings.ReplaceAll(helloService("clusterIP: None"), "hello", "hello-ss"), statefulSet, export("hello-ss"))
+	c.ready(c.first, c.second)
+	for _, cluster := range c.clusters {
+		var list sliceList
+		c.within(sliceTime, func() string {
+			list = c.slicesOf(cluster, ofImport+"=hello-ss")
+			named := 0
+			for _, s := range list.Items {
+				for _, e := range s.Endpoints {
+					if e.Hostname != "" && e.Conditions.Ready != nil && *e.Conditions.Ready {
+						named++
+					}
+				}
+			}
+			if named != 2 {
+				return fmt.Sprintf("%s: %d ready endpoints with a hostname", cluster, named)
+			}
+			return ""
+		})
+		for _, s := range list.Items {
+			for _, e := range s.Endpoints {
+				name := e.Hostname + "." + s.Metadata.Labels[ofSource] + ".hello-ss." + c.namespace + ".svc.clusterset.local"
+				c.within(importTime, func() string {
+					if have := answers(c.lookup(cluster, "A", name)); !slices.Equal(have, e.Addresses) {
+						return fmt.Sprintf("%s: %s is %v, want %v", cluster, name, have, e.Addresses)
+					}
+					return ""
+				})
+			}
+		}
+	}
+}
+
+func srvOfHeadless(c *conformance) {
+	c.in(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
+	c.ready(c.first, c.second)
+	pods := c.slicesOf(c.first, "kubernetes.io/service-name=hello").addresses()
+	for _, cluster := range c.clusters {
+		c.imported(cluster)
+		c.within(importTime, func() string {
+			have := records(c.lookup(cluster, "SRV", c.name("clusterset.local")))
+			if len(have) != 2 || len(pods) != 2 {
+				return fmt.Sprintf("%s: %v for pods %v", cluster, have, pods)
+			}
+			for _, r := range have {
+				if r[0] != "42" || !slices.ContainsFunc(pods, func(ip string) bool { return strings.HasPrefix(r[1], strings.ReplaceAll(ip, ".", "-")+".") }) {
+					return fmt.Sprintf("%s: record %v for pods %v", cluster, r, pods)
+				}
+			}
+			return ""
+		})
+	}
+}

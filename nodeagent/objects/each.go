@@ -1,0 +1,100 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/nodeagent/converge"
+)
+
+// undeclared reports whether the server's schema lacks a field that was written.
+func undeclared(err error, field string) bool {
+	return err != nil && strings.Contains(err.Error(), field) && strings.Contains(err.Error(), "not declared in schema")
+}
+
+// away reports whether an error is no answer of the server: then there will be none
+// to the next request either.
+func away(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError && code != http.StatusNotImplemented
+	}
+	var blocked converge.ErrBlocked
+	return err != nil && !errors.As(err, &blocked) && !errors.Is(err, converge.ErrConflict)
+}
+
+// each applies changes, several at once. Once the server is away the rest is not begun.
+func each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func(diff.Change[S]) error) error {
+	errs := make([]error, len(changes))
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	var lost error
+	free := make(chan struct{}, atOnce)
+	for i, c := range changes {
+		free <- struct{}{}
+		mu.Lock()
+		stop := lost
+		mu.Unlock()
+		if err := ctx.Err(); err != nil || stop != nil {
+			<-free
+			errs[i] = converge.KeyError{Key: c.Key, Err: fmt.Errorf("not begun: %w", errors.Join(err, stop))}
+			continue
+		}
+		wait.Go(func() {
+			defer func() { <-free }()
+			err := apply(c)
+			if err == nil {
+				return
+			}
+			errs[i] = converge.KeyError{Key: c.Key, Err: err}
+			if away(err) {
+				mu.Lock()
+				lost = err
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+func keyOf(o *unstructured.Unstructured) string {
+	if o.GetNamespace() == "" {
+		return o.GetName()
+	}
+	return o.GetNamespace() + "/" + o.GetName()
+}
+
+// read fills a structure with an object.
+func read[T any](o *unstructured.Unstructured) (T, error) {
+	var out T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out); err != nil {
+		return out, fmt.Errorf("read %s %s: %w", o.GetKind(), keyOf(o), err)
+	}
+	return out, nil
+}
+
+// stamp changes whenever one of the objects does.
+func (t *table) stamp() (string, error) {
+	all, err := t.all()
+	if err != nil {
+		return "", err
+	}
+	var sum uint64
+	for key, o := range all {
+		// A sum, as a map has no order.
+		sum += spread.Mix(spread.Hash(key + " " + string(o.GetUID()) + " " + o.GetResourceVersion()))
+	}
+	return fmt.Sprintf("%d %x", len(all), sum), nil
+}
