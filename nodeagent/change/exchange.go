@@ -267,58 +267,6 @@ func (x *Exchange) datagram(l *link, device string, m Message) socket.Datagram {
 	}
 }
 
-// keep writes what changed before anybody is told.
-func (x *Exchange) keep() {
-	x.mu.Lock()
-	if !x.begun {
-		x.mu.Unlock()
-		return
-	}
-	next := make(map[string]Kept, len(x.links))
-	for name, l := range x.links {
-		next[name] = l.pair.Keep()
-	}
-	same, news := reflect.DeepEqual(next, x.saved), !reflect.DeepEqual(next, x.kept)
-	x.mu.Unlock()
-	if !same {
-		x.save(next)
-	}
-	if !news {
-		return
-	}
-	x.mu.Lock()
-	x.tell(next)
-	x.kept = next
-	x.mu.Unlock()
-	x.config.OnChange()
-}
-
-// save goes on without, should the disk be full: then it matters only if this
-// agent restarts before it is done.
-func (x *Exchange) save(next map[string]Kept) {
-	err := x.config.Keep(next)
-	if err == nil {
-		x.saved = next
-	} else if !x.failed {
-		x.config.Log.Warn("cables not kept for the next start", "err", err)
-	}
-	x.failed = err != nil
-}
-
-// tell writes changes of what is in use to the log.
-func (x *Exchange) tell(next map[string]Kept) {
-	for name, k := range next {
-		before, known := x.kept[name]
-		switch {
-		case !known:
-		case before.Use != k.Use:
-			x.config.Log.Info("cable changed", "peer", name, "from", before.Use.String(), "to", k.Use.String())
-		case !slices.Equal(before.Cables, k.Cables):
-			x.config.Log.Info("cables of a pair", "peer", name, "use", k.Use.String(), "cables", k.Cables)
-		}
-	}
-}
-
 // receive takes a packet that came over a cable, and gives the answer. What
 // changes by it is kept before anything is said, so there is no answer then: the
 // other end asks again.
