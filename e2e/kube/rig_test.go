@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // reuseEnv names the folder of clusters that are up already (kubelab --dir); tests
@@ -69,6 +72,16 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer built.down()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, unix.SIGINT, unix.SIGTERM)
+	go func() { // a run that is ended leaves no clusters behind
+		<-interrupted
+		for _, r := range built.labs {
+			r.takeDown()
+		}
+		_ = os.RemoveAll(dir)
+		os.Exit(1)
+	}()
 	return m.Run()
 }
 
@@ -111,6 +124,10 @@ func (r *rig) down() {
 	built.mu.Lock()
 	defer built.mu.Unlock()
 	delete(built.labs, r.shape)
+	r.takeDown()
+}
+
+func (r *rig) takeDown() {
 	if !r.ours {
 		return
 	}
