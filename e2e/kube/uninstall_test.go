@@ -13,6 +13,9 @@ import (
 func TestUninstall(t *testing.T) {
 	s := needSet(t, same)
 	s.ask(t, "c1", "client", "c2."+service, from("c2"))
+	if differences(s.before, s.snapshots(t)) == "" {
+		t.Fatal("the snapshots do not see what Hawser is made of")
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	if out, err := s.try(ctx, "", "", "hawser", "uninstall", "c1", "c2", "--kubeconfig", s.kubeconfig, "--yes"); err != nil {
