@@ -177,10 +177,10 @@ func TestRefused(t *testing.T) {
 			_, c := newFake(t, "g1")
 			first := treeOf(t, nil, four, "hawser-system/a")
 			carried(t, c, workable(t, first, "g1"))
-			want, err := WantOf(treeOf(t, first, tt.clusters, tt.exports...), tt.cluster)
+			tree := treeOf(t, first, tt.clusters, tt.exports...)
+			_, err := WantOf(tree, tt.cluster)
 			if err == nil {
-				want = workable(t, treeOf(t, first, tt.clusters, tt.exports...), tt.cluster)
-				_, err = c.Plan(t.Context(), want, tt.rules)
+				_, err = c.Plan(t.Context(), workable(t, tree, tt.cluster), tt.rules)
 			}
 			if have := fmt.Sprint(err); err != nil && have != tt.want || err == nil && tt.want != "" {
 				t.Errorf("have %v\nwant %s", err, tt.want)

@@ -171,7 +171,7 @@ func (f *fakeAPI) changed() []string {
 	return out
 }
 
-// edit changes an object as another manager would; nil deletes it.
+// edit changes an object as another manager would.
 func (f *fakeAPI) edit(path string, change func(map[string]any)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -77,7 +77,7 @@ func (c *Cluster) fabricClusters(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// labels gives the labels and annotations of an object in one map.
+// marks gives the labels and annotations of an object in one map.
 func marks(o *unstructured.Unstructured) map[string]string {
 	out := map[string]string{}
 	for name, value := range o.GetLabels() {
