@@ -219,8 +219,7 @@ func TestDomainLaws(t *testing.T) {
 		`{"metadata":{"name":"kube-dns","namespace":"kube-system"},"data":{"stubDomains":"{ \"a\": [\"1.2.3.4\"] }\n"}}`,
 	}
 	s.put("namespaces", `{"metadata":{"name":"","namespace":"kube-system"}}`)
-	for i, text := range maps {
-		maps[i] = fmt.Sprintf("%s", text)
+	for _, text := range maps {
 		s.put("configmaps", escaped(text))
 	}
 	before := map[string]any{}

@@ -29,7 +29,6 @@ type gateway struct {
 	want    Want
 	version int
 	reports chan converge.Report
-	quiet   chan struct{}
 }
 
 func newGateway(t *testing.T, s *apiServer, want Want) *gateway {
