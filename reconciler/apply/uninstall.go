@@ -128,7 +128,7 @@ func (c *Cluster) takeOut(ctx context.Context, p *Plan, r *Removal) error {
 	if _, err := c.deleteAll(ctx, sets); err != nil {
 		return err
 	}
-	if err := c.gone(ctx, *r, "pods", func(ctx context.Context) (int, error) {
+	if err := c.gone(ctx, *r, "the pods are gone", func(ctx context.Context) (int, error) {
 		list, err := c.agents(ctx)
 		return len(list), err
 	}); err != nil {
@@ -148,7 +148,7 @@ func (c *Cluster) takeOut(ctx context.Context, p *Plan, r *Removal) error {
 	if _, err := c.deleteAll(ctx, spaces); err != nil {
 		return err
 	}
-	return c.gone(ctx, *r, "the namespace", func(ctx context.Context) (int, error) {
+	return c.gone(ctx, *r, "the namespace is gone", func(ctx context.Context) (int, error) {
 		o, err := c.get(ctx, hawserNamespace())
 		if o == nil || len(spaces) == 0 {
 			return 0, err
@@ -179,19 +179,19 @@ func (c *Cluster) deleteDefinitions(ctx context.Context, p *Plan, list []Change)
 	return nil
 }
 
-// gone waits until none of something is left.
+// gone waits until none of something is left; what says so.
 func (c *Cluster) gone(ctx context.Context, r Removal, what string, count func(context.Context) (int, error)) error {
 	said := false
 	err := poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {
 		left, err := count(ctx)
 		if err == nil && left > 0 && !said {
-			r.say("waiting until " + what + " are gone")
+			r.say("waiting until " + what)
 			said = true
 		}
 		return err == nil && left == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait until %s are gone: %w", what, err)
+		return fmt.Errorf("wait until %s: %w", what, err)
 	}
 	return nil
 }
