@@ -15,7 +15,8 @@ mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=512000,cache=loose host /h
 mount -t tmpfs -o size=75% tmpfs /layer
 mkdir /layer/upper /layer/work
 mount -t overlay -o lowerdir=/host,upperdir=/layer/upper,workdir=/layer/work overlay /root || end 125
-for dir in proc sys; do mount -t $dir $dir "/root/$dir"; done
+mount -t proc proc /root/proc
+mount -t sysfs sysfs /root/sys
 mount -t devtmpfs devtmpfs /root/dev
 mkdir -p /root/dev/pts /root/dev/shm
 mount -t devpts devpts /root/dev/pts
