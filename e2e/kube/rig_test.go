@@ -165,7 +165,7 @@ func needRig(t *testing.T, of shape) *rig {
 			t.Fatalf("kubelab load: %v\n%s", err, out)
 		}
 	} else {
-		r.dir, r.ours = filepath.Join("/var/tmp", fmt.Sprintf("hk-%d-%d", os.Getpid(), len(built.labs))), true
+		r.dir, r.ours = filepath.Join("/var/tmp", fmt.Sprintf("hk-%d-%s%s", os.Getpid(), of.proxy, map[bool]string{true: "-flat"}[of.flat])), true
 		up := exec.Command("kubelab", "--dir", r.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"),
 			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat))
 		up.Dir, up.Stderr = "../..", os.Stderr
