@@ -3,7 +3,9 @@
 package kube
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,9 +20,10 @@ func (r *rig) snapshots(t *testing.T) map[string]string {
 		out[c+" coredns"] = r.kubectl(t, c, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data}")
 		for _, node := range []string{c + "n1", c + "n2"} {
 			for kind, script := range map[string]string{
-				"links":     "ip -o -d link | sed 's/ state .*//'",
-				"addresses": "ip -o address",
-				"routes":    "ip route show table all; ip -6 route show table all",
+				// Without what is made anew for each pod, or when a node starts again.
+				"links":     "ip -o -d link | grep -v veth | sed -E 's/^[0-9]+: //; s/@if[0-9]+//; s/ state .*//'",
+				"addresses": "ip -o address | grep -v 'veth\\| fe80:' | sed -E 's/^[0-9]+: //'",
+				"routes":    "{ ip route show table all; ip -6 route show table all; } | grep -v 'veth\\|fe80:\\|ff00:'",
 				"rules":     "ip rule; ip -6 rule",
 				"nftables":  "nft -s list ruleset",
 				// What counts, and what is made anew for each pod's link, is no setting.
@@ -49,25 +52,20 @@ func withoutProxy(ruleset string) string {
 	})
 }
 
-// differences gives the names of the snapshots that are not equal, and the lines.
+// differences gives the names of the snapshots that have other lines, and these.
 func differences(before, after map[string]string) string {
 	var out strings.Builder
-	for name, was := range before {
-		is := after[name]
-		if was == is {
-			continue
-		}
-		out.WriteString(name + ":\n")
+	for _, name := range slices.Sorted(maps.Keys(before)) {
 		lines := map[string]int{}
-		for line := range strings.Lines(was) {
+		for line := range strings.Lines(before[name]) {
 			lines[line]--
 		}
-		for line := range strings.Lines(is) {
+		for line := range strings.Lines(after[name]) {
 			lines[line]++
 		}
-		for line, n := range lines {
-			if n != 0 {
-				out.WriteString(map[bool]string{true: "  + ", false: "  - "}[n > 0] + line)
+		for _, line := range slices.Sorted(maps.Keys(lines)) {
+			if n := lines[line]; n != 0 {
+				out.WriteString(name + map[bool]string{true: ": + ", false: ": - "}[n > 0] + line)
 			}
 		}
 	}
