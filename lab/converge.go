@@ -81,7 +81,10 @@ func (d *daemon) removeStale(w *world) error {
 func (d *daemon) boot(w *world) error {
 	var errs []error
 	for _, c := range w.clusters {
-		gateways := []netip.Addr{lanGateway(w, false), lanGateway(w, true)}
+		gateways := []netip.Addr{lanGateway(w, false)}
+		if hasIPv6() {
+			gateways = append(gateways, lanGateway(w, true))
+		}
 		if err := d.underlay.lan(c.number, gateways); err != nil {
 			errs = append(errs, fmt.Errorf("cluster %s: %w", c.name, err))
 			continue
@@ -105,6 +108,12 @@ func (d *daemon) boot(w *world) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// hasIPv6 reports whether the kernel has IPv6 at all (it may be ipv6.disable=1).
+func hasIPv6() bool {
+	_, err := os.Stat("/proc/net/if_inet6")
+	return err == nil
 }
 
 // files writes what nodes and pods find on disk: facts, resolver and hosts.
