@@ -184,6 +184,44 @@ func TestLonelyCluster(t *testing.T) {
 	}
 }
 
+// TestPlannedSilence: where all nodes are gateways, one that drains and ends leaves
+// the other as good as it was, and nothing goes back before the new one is ready.
+func TestPlannedSilence(t *testing.T) {
+	t.Parallel()
+	m := newSim(t, calm, 2, 2)
+	m.node("b", "worker").off = true
+	first := m.agreed("a", "b").Remote
+	stays := map[string]string{"b-gw0": "b-gw1", "b-gw1": "b-gw0"}[first]
+	m.node("b", first).SetNodes(1)
+	m.node("b", stays).SetNodes(1)
+	m.run(time.Second)
+	goes := m.node("b", first)
+	goes.SetDraining(true)
+	m.run(time.Second)
+	goes.off = true
+	m.run(3 * time.Second)
+	if c := m.agreed("a", "b"); c.Remote != stays || c.Rank != Good {
+		t.Fatalf("while the other gateway is away: %+v", c)
+	}
+	m.start(goes, calm)
+	goes.SetNodes(1)
+	goes.SetReady(false)
+	m.run(3 * time.Second)
+	if c := m.agreed("a", "b"); c.Remote != stays || c.Rank != Good {
+		t.Fatalf("while the other gateway is not ready yet: %+v", c)
+	}
+	goes.SetReady(true)
+	m.run(time.Minute)
+	m.node("b", stays).off = true
+	m.run(3 * time.Second)
+	if c := m.agreed("a", "b"); c.Remote != first {
+		t.Fatalf("the gateway that came back is not used: %+v", c)
+	}
+	if !goes.mates.alone {
+		t.Error("a gateway whose mate did not say that it goes is not alone")
+	}
+}
+
 // TestFollower sees with other eyes than the leading cluster, and follows.
 func TestFollower(t *testing.T) {
 	t.Parallel()

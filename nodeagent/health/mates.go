@@ -6,9 +6,11 @@ import "time"
 // their probes, and replies of the other gateways. A gateway that heard some and
 // then none for as long as a death takes is alone: it may have its tunnels, but
 // is of no use to anybody but itself. It is one of them again when it has heard
-// them for a while.
+// them for a while. Gateways that said that they drain are not waited for: their
+// silence is planned, and the last one that stays must not be thought less of.
 type mates struct {
 	others  int       // other nodes of the cluster
+	leaving int       // those of them that said that they drain
 	heard   time.Time // any of them; zero = never yet
 	alone   bool
 	since   time.Time // while alone: when it began to hear them again
@@ -25,7 +27,7 @@ const settle = 1500 * time.Millisecond
 func (m *mates) expect(others int) bool {
 	was := m.alone
 	if m.others = others; others == 0 {
-		*m = mates{}
+		*m = mates{leaving: m.leaving}
 	}
 	return was != m.alone
 }
@@ -51,7 +53,7 @@ func silence(s Settings) time.Duration {
 // deadline is when the gateway is alone unless it hears somebody. Everybody
 // probes once an interval, so that by then as many probes are missing as for a death.
 func (m *mates) deadline(s Settings) (time.Time, bool) {
-	if m.others == 0 || m.heard.IsZero() || m.alone {
+	if m.others <= m.leaving || m.heard.IsZero() || m.alone {
 		return time.Time{}, false
 	}
 	return m.heard.Add(silence(s)), true
@@ -71,4 +73,25 @@ func (m *mates) judge(now time.Time, s Settings) bool {
 	}
 	m.alone, m.since = true, time.Time{}
 	return true
+}
+
+// leavers counts the gateways of the own cluster that said that they drain.
+func (p *Prober) leavers() int {
+	leaving := map[uint64]bool{}
+	for _, t := range p.targets {
+		if !t.tunnel() && t.leaving {
+			leaving[t.hash] = true
+		}
+	}
+	return len(leaving)
+}
+
+// mate takes a reply of another gateway of the cluster. It reports whether this one
+// is no longer alone.
+func (p *Prober) mate(now time.Time, t *target, said Rank) bool {
+	if leaving := said == Draining; leaving != t.leaving {
+		t.leaving = leaving
+		p.mates.leaving = p.leavers()
+	}
+	return p.mates.hear(now, p.settings)
 }

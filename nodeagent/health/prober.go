@@ -98,6 +98,7 @@ func (p *Prober) SetTargets(targets []Target) {
 		p.started = p.started || len(targets) > 0
 		if changed {
 			p.sort()
+			p.mates.leaving = p.leavers()
 		}
 		return changed
 	})

@@ -70,7 +70,7 @@ func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
 	if t.tunnel() {
 		t.hear(m.word)
 	} else {
-		back := p.mates.hear(now, p.settings)
+		back := p.mate(now, t, m.rank)
 		p.stale = p.stale || back
 		fresh, lost := t.heard.take(m.message)
 		if lost {

@@ -37,7 +37,8 @@ type target struct {
 	said   word  // what this end said when it last poked
 	poke   poke
 
-	heard heard // of gateways of the own cluster
+	heard   heard // of gateways of the own cluster
+	leaving bool  // one of them that said that it drains
 }
 
 // poke is a probe out of turn that tells the other end at once what changed. It
