@@ -7,15 +7,18 @@ import (
 
 // condition is what this gateway says of itself.
 func (p *Prober) condition() condition {
+	mates := p.mates.rank()
 	switch {
 	case p.gateway == "":
 		return condition{rank: Good}
-	case p.mates.alone:
+	case mates == Alone:
 		return condition{rank: Alone, why: "this gateway reaches no other node of its cluster"}
 	case p.draining:
 		return condition{rank: Draining, why: "this gateway is draining"}
 	case !p.ready:
 		return condition{rank: Draining, why: "this gateway is not ready yet"}
+	case mates == Unsteady:
+		return condition{rank: Unsteady, why: "this gateway reaches the other nodes of its cluster only since a moment ago"}
 	}
 	return condition{rank: Good}
 }

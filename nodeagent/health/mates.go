@@ -13,36 +13,49 @@ type mates struct {
 	leaving int       // those of them that said that they drain
 	heard   time.Time // any of them; zero = never yet
 	alone   bool
-	since   time.Time // while alone: when it began to hear them again
+	since   time.Time // while alone: since when it hears them again; zero = it does not
 	excused bool      // the verdict came late and was put off once
 }
 
 // settle is how long a gateway that was alone must hear its cluster before it is
-// used again. Whom it hears is not all that it has to reach: the kernel asks for
+// as good as any other. Whom it hears is not all that it has to reach: the kernel asks for
 // the hardware address of a neighbour that did not answer only once a second
 // (net.ipv4.neigh.*.retrans_time_ms).
 const settle = 1500 * time.Millisecond
 
-// expect sets the number of other nodes. It reports whether alone changed.
+// rank is how fit the gateway is for others. One that returns is worse than any
+// that never left, and yet better than one that hears nobody: after a moment in
+// which all went unheard (a switch that restarts) they must not look alike.
+func (m *mates) rank() Rank {
+	switch {
+	case !m.alone:
+		return Good
+	case m.since.IsZero():
+		return Alone
+	}
+	return Unsteady
+}
+
+// expect sets the number of other nodes. It reports whether the rank changed.
 func (m *mates) expect(others int) bool {
-	was := m.alone
+	was := m.rank()
 	if m.others = others; others == 0 {
 		*m = mates{leaving: m.leaving}
 	}
-	return was != m.alone
+	return was != m.rank()
 }
 
-// hear notes a packet from another node. It reports whether alone changed.
+// hear notes a packet from another node. It reports whether the rank changed.
 func (m *mates) hear(now time.Time, s Settings) bool {
+	was := m.rank()
 	if m.alone && (m.since.IsZero() || now.Sub(m.heard) > silence(s)) {
 		m.since = now
 	}
 	m.heard, m.excused = now, false
-	if !m.alone || now.Sub(m.since) < settle {
-		return false
+	if m.alone && now.Sub(m.since) >= settle {
+		m.alone, m.since = false, time.Time{}
 	}
-	m.alone, m.since = false, time.Time{}
-	return true
+	return was != m.rank()
 }
 
 // silence is how long nobody is heard before the gateway is alone.
@@ -53,13 +66,13 @@ func silence(s Settings) time.Duration {
 // deadline is when the gateway is alone unless it hears somebody. Everybody
 // probes once an interval, so that by then as many probes are missing as for a death.
 func (m *mates) deadline(s Settings) (time.Time, bool) {
-	if m.others <= m.leaving || m.heard.IsZero() || m.alone {
+	if m.others <= m.leaving || m.heard.IsZero() || m.rank() == Alone {
 		return time.Time{}, false
 	}
 	return m.heard.Add(silence(s)), true
 }
 
-// judge reports whether the gateway is alone from now on.
+// judge reports whether the gateway is alone from now on, or again.
 func (m *mates) judge(now time.Time, s Settings) bool {
 	at, ok := m.deadline(s)
 	if !ok || now.Before(at) {
@@ -86,8 +99,8 @@ func (p *Prober) leavers() int {
 	return len(leaving)
 }
 
-// mate takes a reply of another gateway of the cluster. It reports whether this one
-// is no longer alone.
+// mate takes a reply of another gateway of the cluster. It reports whether this
+// one's rank changed.
 func (p *Prober) mate(now time.Time, t *target, said Rank) bool {
 	if leaving := said == Draining; leaving != t.leaving {
 		t.leaving = leaving

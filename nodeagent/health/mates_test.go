@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestMatesSettle: a gateway that was alone is used again only after it has
-// heard its cluster for a while without a break.
+// TestMatesSettle: a gateway that was alone is as good as others only after it has
+// heard its cluster for a while without a break, and better than alone until then.
 func TestMatesSettle(t *testing.T) {
 	t.Parallel()
 	s := Settings{Interval: 250 * time.Millisecond, Misses: 3}
@@ -22,14 +22,20 @@ func TestMatesSettle(t *testing.T) {
 	if now = now.Add(silence(s)); !m.judge(now, s) {
 		t.Fatal("not alone when nobody was heard for as long as a death takes")
 	}
+	if m.rank() != Alone || !hear(0) || m.rank() != Unsteady {
+		t.Fatalf("%v when the first is heard again", m.rank())
+	}
 	heard := time.Duration(0)
 	for ; heard < settle-250*time.Millisecond; heard += 250 * time.Millisecond {
 		if hear(250 * time.Millisecond); !m.alone {
 			t.Fatalf("used again after %v", heard)
 		}
 	}
-	if hear(2 * silence(s)); !m.alone {
-		t.Fatal("used again after a break")
+	if now = now.Add(silence(s)); !m.judge(now, s) || m.rank() != Alone {
+		t.Fatalf("%v when nobody is heard any more", m.rank())
+	}
+	if hear(silence(s)); m.rank() != Unsteady {
+		t.Fatalf("%v after a break", m.rank())
 	}
 	for heard = 0; m.alone && heard < 2*settle; heard += 250 * time.Millisecond {
 		hear(250 * time.Millisecond)
@@ -39,5 +45,29 @@ func TestMatesSettle(t *testing.T) {
 	}
 	if hear(time.Millisecond) {
 		t.Fatal("told twice")
+	}
+}
+
+// TestAllWereAlone: all gateways of a cluster went unheard for a moment, and before
+// they count as good again the one in use loses its cluster. The others are better.
+func TestAllWereAlone(t *testing.T) {
+	t.Parallel()
+	m := newSim(t, calm, 3, 3)
+	inside := func(from, to *simNode) bool { return from.name.Cluster == "b" && to.name.Cluster == "b" }
+	m.lost = func(from, to *simNode, tunnel bool) bool { return !tunnel && inside(from, to) }
+	m.run(time.Second)
+	m.lost = nil
+	m.run(settle / 2)
+	before := m.agreed("a", "b")
+	if before.Rank != Unsteady {
+		t.Fatalf("%+v a moment after the gateways heard nobody", before)
+	}
+	gone := m.node("b", before.Remote)
+	m.lost = func(from, to *simNode, tunnel bool) bool {
+		return !tunnel && inside(from, to) && (from == gone || to == gone)
+	}
+	m.run(silence(calm) + 50*time.Millisecond)
+	if c := m.node("a", "worker").paths["b"]; c.Remote == before.Remote {
+		t.Errorf("still at %+v, which reaches nobody", c)
 	}
 }
