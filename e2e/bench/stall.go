@@ -47,6 +47,7 @@ type repetition struct {
 	Heal     time.Time                // just before it was mended
 	End      time.Time                // everything was at rest again
 	Err      string                   `json:",omitempty"`
+	Busy     int                      // share of the processors in use before the fault, in percent
 	Stall    time.Duration            // longest time without a packet
 	Request  time.Duration            // longest request over an established connection
 	Lost     int                      // packets from Hit to Heal
@@ -141,6 +142,8 @@ func (b *stallBed) repeat(ctx context.Context, t *traffic, trouble trouble, rep 
 	if trouble.near(rep) {
 		one.Victim = now.near
 	}
+	one.Busy, err = calm(ctx)
+	fail("before the fault", err)
 	// The fault comes at any phase of the probes.
 	time.Sleep(rand.N(250 * time.Millisecond))
 	one.Hit = time.Now()

@@ -15,12 +15,13 @@ func stallSection(p profile, n int, list []repetition) section {
 A lab of three clusters with the same prefixes, two of them with three gateways, everything through globalnet. From a pod of one a
 pod of another gets, all the time, %d UDP packets a second (each is returned), %d new TCP connections a second (each with a request),
 and small requests one after the other over a connection that was there before. Each fault hits a gateway of the link in use, %d times;
-the faults take turns, the client's and the server's gateway too, and each is mended before the next when the flow has been whole for
-%s. *Stall* is the longest time without a returned packet; *lost* are packets that were never returned, *on return* those lost after
-the mending, until everything was at rest. A new connection *failed* without an answer within %s; it was *late* when it needed another
-SYN, which the kernel sends after 1 s. *Longest request* is what TCP makes of the stall: it sends again after 0.2 s, 0.4 s, 0.8 s.
+the faults take turns, the client's and the server's gateway too, and each is mended when the flow has been whole for
+%s. Before each everything was at rest, and no more than %d %% of the processors' time was in use, as all agents share them. *Stall* is the longest
+time without a returned packet; *lost* are packets that were never returned, *on return* those lost after the mending, until everything
+was at rest. A new connection *failed* without an answer within %s; it was *late* when it needed another SYN, which the kernel sends
+after 1 s. *Longest request* is what TCP makes of the stall: it sends again after 0.2 s, 0.4 s, 0.8 s.
 *Moved* is the time from the fault to the log line of that name on each living node of both clusters.`,
-			packetRate, dialRate, n, watched, flow.DialPatience),
+			packetRate, dialRate, n, watched, calmShare, flow.DialPatience),
 		table: [][]string{{"fault", "stall p50", "p99", "max", "lost p50", "p99", "on return", "new connections failed", "late",
 			"longest request p50", "p99", "moved p50", "p99", fmt.Sprintf("stall p99 %s", millis(p.worst))}},
 	}
@@ -70,6 +71,15 @@ func stallNotes(n int, list []repetition) string {
 	out := fmt.Sprintf("With %d repetitions the p99 is the slowest of all. ", n)
 	if n > 100 {
 		out = ""
+	}
+	busy := 0
+	for _, one := range list {
+		if one.Busy > calmShare {
+			busy++
+		}
+	}
+	if busy > 0 {
+		out += fmt.Sprintf("Before %d of the faults the processors did not come to rest within %s. ", busy, calmWithin)
 	}
 	if len(failed) == 0 {
 		return out + fmt.Sprintf("All %d came back and to rest.", len(list))
