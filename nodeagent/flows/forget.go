@@ -61,7 +61,7 @@ func forget(ctx context.Context, now time.Time, left []*departure) (int, error) 
 		clusters.add(d.cluster, d.prefixes)
 	}
 	var found []Flow
-	err = listAll(ctx, func(f *Flow) {
+	err = list(ctx, func(f *Flow) {
 		name, ok := clusters.find(f.Reply.From.Addr())
 		if ok && stale(f, times, byName[name].quiet(now)) {
 			found = append(found, *f)

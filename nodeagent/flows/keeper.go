@@ -2,10 +2,8 @@ package flows
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 )
@@ -188,12 +186,7 @@ func (k *Keeper) forget(ctx context.Context, now time.Time, left []*departure) {
 }
 
 func (k *Keeper) renew(ctx context.Context, turns []*turn, own Own) {
-	n, err := 0, error(nil)
-	// One round for each kind, as a cluster may be in both.
-	for _, others := range []bool{false, true} {
-		some, failed := renew(ctx, slices.DeleteFunc(slices.Clone(turns), func(t *turn) bool { return t.others != others }), own)
-		n, err = n+some, errors.Join(err, failed)
-	}
+	n, err := renew(ctx, turns, own)
 	k.mu.Lock()
 	k.stats.Renewed += uint64(n)
 	k.mu.Unlock()

@@ -61,7 +61,7 @@ func find(ctx context.Context, now time.Time, moves []*move) ([]Flow, outcome, e
 		clusters.add(m.cluster, m.prefixes)
 	}
 	var ranks [3][]Flow
-	err = listAll(ctx, func(f *Flow) {
+	err = list(ctx, func(f *Flow) {
 		name, ok := clusters.find(f.Reply.From.Addr())
 		// What this node translates itself is carried by it as the gateway.
 		if !ok || !f.kept() || !f.mayPush() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -100,26 +101,28 @@ type wrongFlow struct {
 }
 
 func findWrong(ctx context.Context, turns []*turn, own Own) (out []wrongFlow, halves []Flow, err error) {
-	byName, clusters := map[string]*turn{}, newLookup()
+	byName, clusters := map[string][]*turn{}, newLookup()
 	for _, t := range turns {
-		byName[t.cluster] = t
+		byName[t.cluster] = append(byName[t.cluster], t)
 		clusters.add(t.cluster, t.prefixes)
 	}
 	pods, kept := newLookup(), newLookup()
 	pods.add("", own.Pods)
 	kept.add("", own.Kept)
-	err = listAll(ctx, func(f *Flow) {
+	err = list(ctx, func(f *Flow) {
 		w, is := wrongFlow{Flow: *f}, false
 		from, came := clusters.find(f.Orig.From.Addr())
 		to, goes := clusters.find(f.Reply.From.Addr())
 		switch {
 		case came:
 			_, local := pods.find(f.Reply.From.Addr())
-			is = local && byName[from].wrongBackend(f)
+			is = local && slices.ContainsFunc(byName[from], func(t *turn) bool { return t.wrongBackend(f) })
 		case goes:
 			_, local := pods.find(f.Orig.From.Addr())
 			_, keeps := kept.find(f.Orig.From.Addr())
-			w, is = byName[to].wrong(f, local || f.Orig.To != f.Reply.From, keeps)
+			for i := 0; i < len(byName[to]) && !is; i++ {
+				w, is = byName[to][i].wrong(f, local || f.Orig.To != f.Reply.From, keeps)
+			}
 		}
 		if is {
 			out = append(out, w)

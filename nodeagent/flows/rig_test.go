@@ -284,7 +284,7 @@ func (r *rig) keeper() *Keeper {
 func (s *space) flows() (out []Flow) {
 	s.t.Helper()
 	s.inside(func() {
-		if err := listAll(s.t.Context(), func(f *Flow) { out = append(out, *f) }); err != nil {
+		if err := list(s.t.Context(), func(f *Flow) { out = append(out, *f) }); err != nil {
 			s.t.Error(err)
 		}
 	})
