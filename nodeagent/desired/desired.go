@@ -33,6 +33,8 @@ const (
 	RuleBound     = 7296 // priority of the rule of TableBound
 	TablePass     = 7305 // routes of what came over PassPrefix: passed on, or handed to another gateway
 	TableMate     = 7306 // routes of what came over MateLink: passed on
+	TableFeed     = 7307 // feeds of neighbours that are reached through others
+	RuleFeed      = 7290 // priorities of the rules of TableFeed: to FeedPort, and from it one behind
 	RuleMate      = 7292
 	RulePass      = 7294 // and the one before
 	RuleTransit   = 7299 // priority of the rule of TableTransit
@@ -226,6 +228,8 @@ type Rule struct {
 	IPv6     bool
 	IIF      string // input interface; empty = any
 	UDPPort  int    // destination; 0 = any packet
+	TCPPort  int    // the same of TCP
+	TCPFrom  int    // source port of TCP; 0 = any packet
 	OIF      string // interface that a socket is bound to; empty = any
 	Table    int
 	Origin   string
@@ -245,6 +249,8 @@ func (r Rule) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "iif", Value: r.IIF, Immutable: true},
 		{Name: "udpPort", Value: number(r.UDPPort), Immutable: true},
+		{Name: "tcpPort", Value: number(r.TCPPort), Immutable: true},
+		{Name: "tcpFrom", Value: number(r.TCPFrom), Immutable: true},
 		{Name: "oif", Value: r.OIF, Immutable: true},
 		{Name: "table", Value: strconv.Itoa(r.Table), Immutable: true},
 	}

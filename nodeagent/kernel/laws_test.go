@@ -151,20 +151,25 @@ func TestRuleLaws(t *testing.T) {
 				{Priority: 7296, Table: 7304, IPv6: true, OIF: "hw-vx0"},
 				{Priority: 7300, Table: 7300, IPv6: true}, {Priority: 7301, Table: 7301, IPv6: true, IIF: "hw-wg1"},
 				{Priority: 7297, Table: 7303, UDPPort: 4807}, {Priority: 7297, Table: 7303, UDPPort: 4807, IPv6: true},
+				{Priority: 7290, Table: 7307, IIF: "lo", TCPPort: 4805}, {Priority: 7291, Table: 7307, IIF: "lo", TCPFrom: 4805},
+				{Priority: 7291, Table: 7307, IIF: "lo", TCPFrom: 4805, IPv6: true},
 			},
 			Vary: func(r desired.Rule) []desired.Rule {
 				table, iif, oif, port := r, r, r, r
-				table.Table, iif.IIF, oif.OIF, port.UDPPort = 254, "hw-wg2", "hw-vx1", 9
+				table.Table, iif.IIF, oif.OIF = 254, "hw-wg2", "hw-vx1"
+				port.UDPPort, port.TCPPort, port.TCPFrom = 9, 0, 0
 				return []desired.Rule{table, iif, oif, port}
 			},
 			Tamper: map[string]func(*testing.T){
-				"deleted":   w.hand("rule del pref 7300"),
-				"six":       w.hand("-6 rule del pref 7301"),
-				"second":    w.hand("rule add pref 7300 table 7301 protocol 73"),
-				"selective": w.hand("rule del pref 7301", "rule add pref 7301 iif hw-wg1 fwmark 9 table 7301 protocol 73"),
-				"stranger":  w.hand("rule add pref 99 table 7300 protocol 73"),
-				"ports":     w.hand("rule del pref 7297", "rule add pref 7297 ipproto udp dport 4807-4808 table 7303 protocol 73"),
-				"proto":     w.hand("rule del pref 7297", "rule add pref 7297 ipproto tcp dport 4807 table 7303 protocol 73"),
+				"deleted":    w.hand("rule del pref 7300"),
+				"six":        w.hand("-6 rule del pref 7301"),
+				"second":     w.hand("rule add pref 7300 table 7301 protocol 73"),
+				"selective":  w.hand("rule del pref 7301", "rule add pref 7301 iif hw-wg1 fwmark 9 table 7301 protocol 73"),
+				"stranger":   w.hand("rule add pref 99 table 7300 protocol 73"),
+				"ports":      w.hand("rule del pref 7297", "rule add pref 7297 ipproto udp dport 4807-4808 table 7303 protocol 73"),
+				"proto":      w.hand("rule del pref 7297", "rule add pref 7297 ipproto tcp dport 4807 table 7303 protocol 73"),
+				"direction":  w.hand("rule del pref 7291", "rule add pref 7291 iif lo ipproto tcp dport 4805 table 7307 protocol 73"),
+				"both ports": w.hand("rule del pref 7290", "rule add pref 7290 iif lo ipproto tcp sport 4805 dport 4805 table 7307 protocol 73"),
 			},
 			Foreign: func(t *testing.T) func() error {
 				w.hand("rule add pref 7300 table 7300 protocol 5", "rule add pref 7309 table 7300")(t)

@@ -58,7 +58,7 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
-			if r.Table < desired.TableOut || r.Table > desired.TableMate {
+			if r.Table < desired.TableOut || r.Table > desired.TableFeed {
 				continue
 			}
 			route := readRoute(r, names)

@@ -41,8 +41,8 @@ func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 			if r.Protocol != desired.RouteProtocol {
 				continue
 			}
-			rule := desired.Rule{Priority: r.Priority, IPv6: family == netlink.FAMILY_V6, IIF: r.IifName, OIF: r.OifName, Table: r.Table, UDPPort: udpPort(r)}
-			if selective(r) {
+			rule := desired.Rule{Priority: r.Priority, IPv6: family == netlink.FAMILY_V6, IIF: r.IifName, OIF: r.OifName, Table: r.Table}
+			if readPorts(&r, &rule); selective(r) {
 				alter(&rule)
 			}
 			if i, twice := at[rule.Key()]; twice {
@@ -67,19 +67,45 @@ func alter(r *desired.Rule) {
 
 // selective reports whether a rule has a selector or action that ours never have.
 func selective(r netlink.Rule) bool {
-	if udpPort(r) > 0 {
-		r.IPProto, r.Dport = 0, nil
-	}
 	return r.Src != nil || r.Dst != nil || r.Mark != 0 || r.Invert || r.Tos != 0 || r.Goto >= 0 ||
 		r.IPProto != 0 || r.Dport != nil || r.Sport != nil || r.UIDRange != nil || r.SuppressPrefixlen >= 0
 }
 
-// udpPort is the one port that a rule is for; 0 = it is for none or several.
-func udpPort(r netlink.Rule) int {
-	if r.IPProto != unix.IPPROTO_UDP || r.Dport == nil || r.Dport.Start != r.Dport.End {
+// readPorts moves the one port that a rule is for out of what the kernel told.
+func readPorts(r *netlink.Rule, into *desired.Rule) {
+	to, from := onePort(r.Dport), onePort(r.Sport)
+	switch {
+	case r.IPProto == unix.IPPROTO_UDP && to > 0 && r.Sport == nil:
+		into.UDPPort = to
+	case r.IPProto == unix.IPPROTO_TCP && to > 0 && r.Sport == nil:
+		into.TCPPort = to
+	case r.IPProto == unix.IPPROTO_TCP && from > 0 && r.Dport == nil:
+		into.TCPFrom = from
+	default:
+		return
+	}
+	r.IPProto, r.Dport, r.Sport = 0, nil, nil
+}
+
+// onePort is the port that a range consists of; 0 = it is none, or several.
+func onePort(ports *netlink.RulePortRange) int {
+	if ports == nil || ports.Start != ports.End {
 		return 0
 	}
-	return int(r.Dport.Start)
+	return int(ports.Start)
+}
+
+// writePorts is the way back.
+func writePorts(r *netlink.Rule, want desired.Rule) {
+	port := func(n int) *netlink.RulePortRange { return netlink.NewRulePortRange(uint16(n), uint16(n)) }
+	switch {
+	case want.UDPPort > 0:
+		r.IPProto, r.Dport = unix.IPPROTO_UDP, port(want.UDPPort)
+	case want.TCPPort > 0:
+		r.IPProto, r.Dport = unix.IPPROTO_TCP, port(want.TCPPort)
+	case want.TCPFrom > 0:
+		r.IPProto, r.Sport = unix.IPPROTO_TCP, port(want.TCPFrom)
+	}
 }
 
 // Apply adds and removes rules; a rule never changes in place.
@@ -107,9 +133,7 @@ func (k *Rules) rule(want desired.Rule) *netlink.Rule {
 		r.Family = netlink.FAMILY_V6
 	}
 	r.IifName, r.OifName, r.Table = want.IIF, want.OIF, want.Table
-	if want.UDPPort > 0 {
-		r.IPProto, r.Dport = unix.IPPROTO_UDP, netlink.NewRulePortRange(uint16(want.UDPPort), uint16(want.UDPPort))
-	}
+	writePorts(r, want)
 	return r
 }
 

@@ -192,8 +192,10 @@ func (v *view) routeHost(dst netip.Prefix, origin string) {
 // over the cables that are not in use for who is bound to their devices.
 func (v *view) routeTunnels() {
 	for _, r := range v.remotes {
-		if !r.linked {
+		if !r.linked || r.around() {
 			v.routeFar(r)
+		}
+		if !r.linked {
 			continue
 		}
 		for i := range r.Gateways {

@@ -29,6 +29,7 @@ func State(in Input) (desired.State, []Problem) {
 	v.addPassing()
 	v.addTable()
 	v.addRules()
+	v.addFeedRules()
 	v.addRoutes()
 	v.addEveryNode()
 	v.addExports()

@@ -274,21 +274,3 @@ func (v *view) mateOn(r *remote, fam int) (netip.Addr, bool) {
 	}
 	return v.hop(mates[i].node, fam)
 }
-
-// routeFar routes the tunnel addresses of a cluster that is reached through
-// others, for feeds, which run from end to end.
-func (v *view) routeFar(r *remote) {
-	for _, dst := range r.tunnels() {
-		fam := family(dst.Addr())
-		src, _ := ofFamily(v.gateway.Addresses, fam)
-		route := desired.Route{Table: desired.TableOut, Dst: dst, Type: desired.RouteUnicast, Src: src, Origin: clusterPath(r.Name)}
-		if c, ok := v.passTo(r, r.transit); ok && r.ownLink {
-			route.Link, route.Via, route.MTU = c.Link, c.Via(fam), v.passMTU(c, r.transit)
-		} else if via, ok := v.mateOn(r, fam); ok {
-			route.Link, route.Via = desired.MateLink, via
-		} else {
-			route.Type, route.Src = desired.RouteBlackhole, netip.Addr{}
-		}
-		v.route(route)
-	}
-}
