@@ -56,9 +56,11 @@ SEED   ?= 1
 FAULTS ?= 200
 ROUND  ?= 0
 SLOW   ?= 1
-chaos: setup build ## FAULTS seeded faults under traffic; again as it was with SEED, one round alone with ROUND
+SHAPE  ?= mesh
+FAMILY ?= 4
+chaos: setup build ## FAULTS seeded faults under traffic; again as it was with SEED, one round alone with ROUND; SHAPE=mesh|hub|links FAMILY=4|6|dual
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./e2e/chaos
-	bin/chaos -seed $(SEED) -faults $(FAULTS) -round $(ROUND) -slow $(SLOW)
+	bin/chaos -seed $(SEED) -faults $(FAULTS) -round $(ROUND) -slow $(SLOW) -shape $(SHAPE) -family $(FAMILY)
 
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh

@@ -21,7 +21,7 @@ import (
 // bed is the lab that is broken.
 type bed struct {
 	options
-	dir      string // holds the lab's folder and nothing else
+	dir      string // holds the lab's folder, and the files that it began with
 	client   *lab.Client
 	status   lab.Status
 	topology plan.Topology
@@ -36,8 +36,11 @@ func newBed(ctx context.Context, o options) (*bed, error) {
 	}
 	b := &bed{options: o, dir: dir}
 	b.client = lab.NewClient(lab.Layout{Dir: b.labDir()})
-	files := filepath.Join(o.root, "e2e/chaos/testdata/lab")
-	_, err = b.hawser(ctx, "lab", "up", "-f", filepath.Join(files, "clusterset.yaml"), "-w", filepath.Join(files, "workloads"), "--workers", "2")
+	files := filepath.Join(dir, "files")
+	err = o.variant.write(filepath.Join(o.root, "e2e/chaos/testdata/lab"), files)
+	if err == nil {
+		_, err = b.hawser(ctx, "lab", "up", "-f", filepath.Join(files, "clusterset.yaml"), "-w", filepath.Join(files, "workloads"), "--workers", "2")
+	}
 	if err == nil {
 		b.status, err = b.client.Status(ctx)
 	}
@@ -114,12 +117,12 @@ func (b *bed) pod(ctx context.Context, cluster, name string) (traffic.Pod, error
 	return traffic.Pod{Name: cluster + "/" + name, Path: at.Net}, err
 }
 
-// address is where a pod lives inside its cluster.
-func (b *bed) address(cluster, name string) netip.Addr {
+// address is where a pod lives inside its cluster; the zero address is reported
+// by whoever uses it.
+func (b *bed) address(cluster, name string, family int) netip.Addr {
 	for _, p := range b.status.Pods {
 		if p.Cluster == cluster && p.Namespace == "shop" && p.Name == name {
-			addr, _ := netip.ParseAddr(p.IP) // the zero address is reported by whoever uses it
-			return addr
+			return ofFamily(strings.Join(p.IPs, ", "), family)
 		}
 	}
 	return netip.Addr{}

@@ -123,7 +123,7 @@ func (b *bed) begin(ctx context.Context, e plan.Event) error {
 	case plan.Export:
 		return b.commit(ctx, "an export comes", string(b.text)+extraExport)
 	case plan.Join:
-		return b.commit(ctx, "a gateway comes", withGateway(string(b.text)))
+		return b.commit(ctx, "a gateway comes", b.withGateway())
 	case plan.Drain:
 		return b.drain(ctx, k.Begin, e.Target)
 	default:
@@ -178,14 +178,14 @@ const extraExport = `  - name: extra
     ports: [{name: tcp, port: 8001, protocol: TCP}]
 `
 
-// extraEndpoint is where the gateway is that a commit adds to g2.
-const extraEndpoint = "203.0.113.24"
+// extraNumber is that of the endpoint of the gateway that a commit adds to g2.
+const extraNumber = "24"
 
 // withGateway gives the topology with a gateway more, before those that g2 has.
-func withGateway(text string) string {
-	const list = "    gateways:\n    - name: g2-a\n"
-	more := "    gateways:\n    - name: g2-d\n      node: g2-d\n      endpoints: [" + extraEndpoint + "]\n    - name: g2-a\n"
-	return strings.Replace(text, list, more, 1)
+func (b *bed) withGateway() string {
+	const first = "    gateways:\n    - name: g2-a\n"
+	more := "    gateways:\n    - name: g2-d\n      node: g2-d\n      endpoints: " + list(b.variant.endpoints(extraNumber)) + "\n    - name: g2-a\n"
+	return strings.Replace(string(b.text), first, more, 1)
 }
 
 // drain tells an agent to drain its gateway, or to take it back into use. What is

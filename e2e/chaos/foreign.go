@@ -14,6 +14,7 @@ import (
 // plantScript puts one of every kind of kernel object that is not ours onto a
 // node: as close to ours as it may be, in our tables where those are shared.
 const plantScript = `set -e
+six() { [ ! -e /proc/sys/net/ipv6 ] || ip -6 "$@"; }
 ip link add foreign0 address 02:00:00:00:00:73 type bridge
 ip addr add 192.0.2.1/24 dev foreign0
 ip link set foreign0 up
@@ -21,6 +22,12 @@ ip neigh add 192.0.2.7 lladdr 02:00:00:00:00:07 dev foreign0 nud permanent
 for table in main 7299 7300 7301 7303; do
   ip route add 198.51.100.0/24 via 192.0.2.7 dev foreign0 proto 99 table $table
 done
+six addr add 2001:db8:f::1/64 dev foreign0 nodad
+six neigh add 2001:db8:f::7 lladdr 02:00:00:00:00:07 dev foreign0 nud permanent
+for table in main 7300 7301; do
+  six route add 2001:db8:ff::/48 via 2001:db8:f::7 dev foreign0 proto 99 table $table
+done
+six rule add pref 7310 to 2001:db8:ff::/48 lookup 7301 protocol 99
 ip rule add pref 7298 to 198.51.100.0/24 lookup 7303 protocol 99
 ip rule add pref 7310 fwmark 0x7300 lookup 7303 protocol 99
 nft -f - <<'NFT'
@@ -47,6 +54,10 @@ echo 66 > /proc/sys/net/ipv4/ip_default_ttl
 const showScript = `
 ip -d -o link show foreign0 | grep -o 'foreign0.*mtu [0-9]*'
 ip -o addr show dev foreign0 to 192.0.2.0/24 | cut -d ' ' -f 2-
+six() { [ ! -e /proc/sys/net/ipv6 ] || ip -6 "$@"; }
+six -o addr show dev foreign0 to 2001:db8:f::/64 | cut -d ' ' -f 2-
+six route show table all proto 99
+six rule show | grep -w -e '^7310:'
 ip neigh show dev foreign0 nud permanent
 ip route show table all proto 99
 ip rule show | grep -w -e '^7298:' -e '^7310:' -e '^0:' -e '^32766:'

@@ -3,6 +3,7 @@
 //
 //	chaos -seed 7 -faults 200          # rounds of 25 faults
 //	chaos -seed 7 -round 3             # the third of them alone
+//	chaos -shape hub -family dual      # another sort of clusterset
 //
 // docs/chaos.md says what is done and what is checked.
 package main
@@ -27,6 +28,7 @@ type options struct {
 	faults   int
 	perRound int
 	round    int     // only this one; 0 = all
+	variant  variant // of the clusterset
 	slow     float64 // what times to wait are multiplied with
 	bin      string  // folder of the programs
 	root     string  // of the repository
@@ -54,6 +56,8 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&o.faults, "faults", 200, "how many faults")
 	flags.IntVar(&o.perRound, "per-round", 25, "faults in a round; after each, all is healed and checked")
 	flags.IntVar(&o.round, "round", 0, "run this round alone [0 = all]")
+	flags.StringVar(&o.variant.shape, "shape", usual.shape, "mesh, hub or links")
+	flags.StringVar(&o.variant.family, "family", usual.family, "of the addresses: 4, 6 or dual")
 	flags.Float64Var(&o.slow, "slow", 1, "multiplies the time that traffic may take to come back")
 	flags.StringVar(&o.bin, "bin", "bin", "folder of the programs")
 	flags.StringVar(&o.root, "root", ".", "root of the repository")
@@ -65,7 +69,10 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if o.faults < 1 || o.perRound < 1 || o.round < 0 || o.round > o.rounds() || o.slow < 1 {
 		return errors.New("-faults and -per-round are at least 1, -round is one of the rounds, -slow is at least 1")
 	}
-	var err error
+	err := o.variant.check()
+	if err != nil {
+		return err
+	}
 	if o.bin, err = filepath.Abs(o.bin); err != nil {
 		return err
 	}

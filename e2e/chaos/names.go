@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// answers are what the name servers of the clusters say: "CALLER NAME" to
+// answers are what the name servers of the clusters say: "CALLER NAME FAMILY" to
 // addresses.
 type answers map[string]string
 
@@ -26,19 +26,30 @@ func names(clusters []string) []string {
 // ask collects all answers.
 func (s *scene) ask() (answers, error) {
 	server := netip.MustParseAddrPort("169.254.73.53:53")
+	families := s.bed.variant.families()
+	if !slices.Contains(families, 4) {
+		server = netip.MustParseAddrPort("[fd68:6177:7365:72::53]:53")
+	}
 	out := answers{}
 	for _, caller := range s.callers {
 		for _, name := range names(s.bed.topology.Clusters) {
 			service := name[strings.LastIndexByte(name, '.')+1:]
 			full := strings.TrimSuffix(name, service) + service + ".shop.svc.clusterset.local"
-			got, err := caller.Lookup(server, full)
-			if err != nil {
-				return nil, err
+			for _, family := range families {
+				got, err := caller.Lookup(server, full, family == 6)
+				if err != nil {
+					return nil, err
+				}
+				out[question(caller.Name, name, family)] = strings.Join(got, " ")
 			}
-			out[caller.Name+" "+name] = strings.Join(got, " ")
 		}
 	}
 	return out, nil
+}
+
+// question is the key of an answer.
+func question(caller, name string, family int) string {
+	return fmt.Sprintf("%s %s %d", caller, name, family)
 }
 
 // settle waits for answers that are complete: as the lock has them, and none
@@ -68,8 +79,10 @@ func (s *scene) complete(got answers) error {
 		}
 	}
 	for _, caller := range s.callers {
-		if err := whole(got, caller.Name, s.bed.topology.Clusters); err != nil {
-			return err
+		for _, family := range s.bed.variant.families() {
+			if err := whole(got, caller.Name, family, s.bed.topology.Clusters); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -77,12 +90,12 @@ func (s *scene) complete(got answers) error {
 
 // whole checks that a caller's name server knows the pods of all clusters: it
 // answers for a name without a cluster as soon as it knows the first of them.
-func whole(got answers, caller string, clusters []string) error {
+func whole(got answers, caller string, family int, clusters []string) error {
 	var want []string
 	for _, c := range clusters {
-		want = append(want, strings.Fields(got[caller+" db-0."+c+".db"])...)
+		want = append(want, strings.Fields(got[question(caller, "db-0."+c+".db", family)])...)
 	}
-	have := strings.Fields(got[caller+" db"])
+	have := strings.Fields(got[question(caller, "db", family)])
 	slices.Sort(want)
 	slices.Sort(have)
 	if !slices.Equal(want, have) {

@@ -55,7 +55,7 @@ func (s *summary) print(out io.Writer, c *chaos) {
 		total += s.faults[k]
 		kinds = append(kinds, fmt.Sprintf("%s %d", k, s.faults[k]))
 	}
-	fmt.Fprintf(out, "seed %d: %d faults in %d rounds (%s)\n", c.seed, total, s.rounds, strings.Join(kinds, ", "))
+	fmt.Fprintf(out, "seed %d%s: %d faults in %d rounds (%s)\n", c.seed, c.variant, total, s.rounds, strings.Join(kinds, ", "))
 	slices.Sort(s.recoveries)
 	if n := len(s.recoveries); n > 0 {
 		fmt.Fprintf(out, "back after the last heal: p50 %.2fs, p99 %.2fs, worst %.2fs of %d flows and rounds\n",
@@ -83,8 +83,8 @@ func (s *summary) print(out io.Writer, c *chaos) {
 // tell prints what was violated with everything that is needed to see it again,
 // and keeps it.
 func (c *chaos) tell(ctx context.Context, round int, story string, logs map[string]int64) error {
-	text := fmt.Sprintf("VIOLATED: seed %d, round %d (again: make chaos SEED=%d FAULTS=%d ROUND=%d)\n%s",
-		c.seed, round, c.seed, c.faults, round, story)
+	text := fmt.Sprintf("VIOLATED: seed %d, round %d (again: make chaos SEED=%d FAULTS=%d ROUND=%d%s)\n%s",
+		c.seed, round, c.seed, c.faults, round, c.variant, story)
 	fmt.Fprint(c.out, text)
 	return c.keepEvidence(ctx, round, text, logs)
 }
@@ -127,7 +127,7 @@ func (c *chaos) logSizes() map[string]int64 {
 }
 
 // stateScript prints what the kernel of a node has of ours.
-const stateScript = `ip -s link; ip addr; ip rule; ip route show table all; ip neigh; nft list table inet hawser; wg show all; cat /proc/net/nf_conntrack; true`
+const stateScript = `ip -s link; ip addr; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; ip neigh; bridge fdb; nft list table inet hawser; wg show all; cat /proc/net/nf_conntrack; true`
 
 // keepEvidence writes the story, the agents' logs of the round, and the nodes' kernel state.
 func (c *chaos) keepEvidence(ctx context.Context, round int, story string, logs map[string]int64) error {

@@ -22,12 +22,12 @@ func TestParseLock(t *testing.T) {
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	clusters := []string{"g1", "g2"}
-	got := answers{"g1/caller db-0.g1.db": "242.0.0.9", "g1/caller db-0.g2.db": "242.2.0.9", "g1/caller db": "242.0.0.9"}
-	if err := whole(got, "g1/caller", clusters); err == nil {
+	got := answers{"g1/caller db-0.g1.db 4": "242.0.0.9", "g1/caller db-0.g2.db 4": "242.2.0.9", "g1/caller db 4": "242.0.0.9"}
+	if err := whole(got, "g1/caller", 4, clusters); err == nil {
 		t.Error("a name that lacks a pod counts as whole")
 	}
-	got["g1/caller db"] = "242.2.0.9 242.0.0.9"
-	if err := whole(got, "g1/caller", clusters); err != nil {
+	got["g1/caller db 4"] = "242.2.0.9 242.0.0.9"
+	if err := whole(got, "g1/caller", 4, clusters); err != nil {
 		t.Error(err)
 	}
 }
@@ -105,8 +105,9 @@ func TestWithGateway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := withGateway(string(raw))
-	if strings.Count(text, "- name: g2-d") != 1 || strings.Count(text, extraEndpoint) != 1 || len(text) <= len(raw) {
+	b := bed{options: options{variant: usual}, text: raw}
+	text := b.withGateway()
+	if strings.Count(text, "- name: g2-d") != 1 || strings.Count(text, "203.0.113.24") != 1 || len(text) <= len(raw) {
 		t.Error("no gateway was added")
 	}
 }

@@ -15,17 +15,17 @@ type scene struct {
 	bed     *bed
 	ledger  *ledger
 	lock    map[string]string // as it was at the begin
-	nodes   netip.Prefix      // the network of the nodes, the same in every cluster
+	nodes   []netip.Prefix    // the networks of the nodes, the same in every cluster
 	callers []traffic.Pod     // one a cluster
 	servers []*traffic.Server
 	flows   []traffic.Flow
 	refused []*traffic.Refused
-	sources map[string]netip.Addr // what a server must see, by "CALLER CLUSTER"
+	sources map[string]netip.Addr // what a server must see, by "CALLER CLUSTER FAMILY"
 }
 
 // newScene opens the servers and prepares the traffic.
 func newScene(ctx context.Context, b *bed, l *ledger) (*scene, error) {
-	s := &scene{bed: b, ledger: l, sources: map[string]netip.Addr{}, nodes: netip.MustParsePrefix("172.18.0.0/16")}
+	s := &scene{bed: b, ledger: l, sources: map[string]netip.Addr{}, nodes: b.variant.prefixes(nodes4, nodes6)}
 	var err error
 	if s.lock, err = b.lock(ctx); err != nil {
 		return nil, err
@@ -36,8 +36,10 @@ func newScene(ctx context.Context, b *bed, l *ledger) (*scene, error) {
 			return nil, err
 		}
 		s.callers = append(s.callers, caller)
-		if err := s.expectSources(c); err != nil {
-			return nil, err
+		for _, family := range b.variant.families() {
+			if err := s.expectSources(c, family); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := s.serve(ctx); err != nil {
@@ -55,33 +57,41 @@ func (s *scene) close() error {
 	return errors.Join(errs...)
 }
 
-// podPrefix is what every cluster of the topology uses for its pods.
-const podPrefix = "10.7.0.0/16"
-
 // mapped is the global address of a pod of a cluster: the prefix that its pods
 // are mapped to with the pod's host part.
 func (s *scene) mapped(cluster string, pod netip.Addr) (netip.Addr, error) {
-	text := s.lock[fmt.Sprintf("clusters[%s].mappings[%s]", cluster, podPrefix)]
+	pods := pods4
+	if pod.Is6() {
+		pods = pods6
+	}
+	text := s.lock[fmt.Sprintf("clusters[%s].mappings[%s]", cluster, pods)]
 	prefix, err := netip.ParsePrefix(text)
-	if err != nil || !pod.Is4() {
+	if err != nil || prefix.Addr().BitLen() != pod.BitLen() {
 		return netip.Addr{}, fmt.Errorf("map pod %v of cluster %s to %q: %w", pod, cluster, text, err)
 	}
-	raw, host := prefix.Addr().As4(), pod.As4()
-	return netip.AddrFrom4([4]byte{raw[0], raw[1], host[2], host[3]}), nil
+	raw, host := prefix.Addr().AsSlice(), pod.AsSlice()
+	copy(raw[prefix.Bits()/8:], host[prefix.Bits()/8:]) // all mappings are of whole bytes
+	out, _ := netip.AddrFromSlice(raw)
+	return out, nil
+}
+
+// source names what a caller is seen as.
+func source(caller, cluster string, family int) string {
+	return fmt.Sprintf("%s %s %d", caller, cluster, family)
 }
 
 // expectSources says as whom a cluster's caller is seen: by its own cluster with
 // its own address, by others with its global one.
-func (s *scene) expectSources(cluster string) error {
-	own := s.bed.address(cluster, "caller")
+func (s *scene) expectSources(cluster string, family int) error {
+	own := s.bed.address(cluster, "caller", family)
 	global, err := s.mapped(cluster, own)
 	if err != nil {
 		return err
 	}
 	for _, c := range s.bed.topology.Clusters {
-		s.sources[cluster+"/caller "+c] = global
+		s.sources[source(cluster+"/caller", c, family)] = global
 	}
-	s.sources[cluster+"/caller "+cluster] = own
+	s.sources[source(cluster+"/caller", cluster, family)] = own
 	return nil
 }
 
@@ -89,7 +99,7 @@ func (s *scene) expectSources(cluster string) error {
 // export keeps out.
 func (s *scene) saw(caller, server string, from netip.Addr) {
 	cluster, pod, _ := strings.Cut(server, "/")
-	want := s.sources[caller+" "+cluster]
+	want := s.sources[source(caller, cluster, familyOf(from))]
 	if from != want {
 		s.ledger.add(safety, "%s was seen by %s as %s, not as %s", caller, server, from, want)
 	}
@@ -122,42 +132,53 @@ func (s *scene) serve(ctx context.Context) error {
 }
 
 // at gives an address of the lock with a port.
-func (s *scene) at(name string, port uint16) (netip.AddrPort, error) {
-	addr, err := netip.ParseAddr(s.lock[name])
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("address of %s: %w", name, err)
+func (s *scene) at(name string, port uint16, family int) (netip.AddrPort, error) {
+	addr := ofFamily(s.lock[name], family)
+	if !addr.IsValid() {
+		return netip.AddrPort{}, fmt.Errorf("address of %s: none of IPv%d in %q", name, family, s.lock[name])
 	}
 	return netip.AddrPortFrom(addr, port), nil
 }
 
-// allowed makes the flows that must come back after every round.
+// allowed makes the flows that must come back after every round. Where there are
+// two families the clusterset address is called over both, and of the other
+// addresses every second one over IPv6: twice the traffic would be another test.
 func (s *scene) allowed() error {
+	families := s.bed.variant.families()
 	var errs []error
+	turn := 0
+	next := func() int {
+		turn++
+		return families[turn%len(families)]
+	}
 	for _, caller := range s.callers {
 		own, _, _ := strings.Cut(caller.Name, "/")
-		errs = append(errs, s.to(caller, "web", "exports[shop/web].vips"))
-		errs = append(errs, s.wide(caller))
+		for _, family := range families {
+			errs = append(errs, s.to(caller, "web", "exports[shop/web].vips", family))
+		}
+		errs = append(errs, s.wide(caller, next()))
 		for _, c := range s.bed.topology.Clusters {
 			if c != own {
 				errs = append(errs,
-					s.to(caller, c+".web", fmt.Sprintf("exports[shop/web].clusters[%s].ips", c)),
-					s.to(caller, "db-0."+c+".db", fmt.Sprintf("exports[shop/db].clusters[%s].hosts[*-0]", c)))
+					s.to(caller, c+".web", fmt.Sprintf("exports[shop/web].clusters[%s].ips", c), next()),
+					s.to(caller, "db-0."+c+".db", fmt.Sprintf("exports[shop/db].clusters[%s].hosts[*-0]", c), next()))
 			}
 		}
 		if own == "g1" {
-			errs = append(errs, s.to(caller, "secret", "exports[shop/secret].vips"),
-				s.to(caller, "vault-0.g2.vault", "exports[shop/vault].clusters[g2].hosts[*-0]"))
+			errs = append(errs, s.to(caller, "secret", "exports[shop/secret].vips", next()),
+				s.to(caller, "vault-0.g2.vault", "exports[shop/vault].clusters[g2].hosts[*-0]", next()))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // to makes traffic of every kind to one address.
-func (s *scene) to(caller traffic.Pod, target, name string) error {
-	tcp, err := s.at(name, traffic.TCPPort)
+func (s *scene) to(caller traffic.Pod, target, name string, family int) error {
+	tcp, err := s.at(name, traffic.TCPPort, family)
 	if err != nil {
 		return err
 	}
+	target = over(target, family)
 	udp := netip.AddrPortFrom(tcp.Addr(), traffic.UDPPort)
 	s.flows = append(s.flows,
 		&traffic.Calls{From: caller, To: tcp, Target: target},
@@ -171,11 +192,19 @@ func (s *scene) to(caller traffic.Pod, target, name string) error {
 	return nil
 }
 
+// over names a target for people.
+func over(target string, family int) string {
+	if family == 6 {
+		return target + " (IPv6)"
+	}
+	return target
+}
+
 // wide calls an export with a backend on a worker that loses its power; nothing
 // that is held open goes there.
-func (s *scene) wide(caller traffic.Pod) error {
-	to, err := s.at("exports[shop/wide].vips", traffic.TCPPort)
-	s.flows = append(s.flows, &traffic.Calls{From: caller, To: to, Target: "wide", Web: true, Saw: s.saw})
+func (s *scene) wide(caller traffic.Pod, family int) error {
+	to, err := s.at("exports[shop/wide].vips", traffic.TCPPort, family)
+	s.flows = append(s.flows, &traffic.Calls{From: caller, To: to, Target: over("wide", family), Web: true, Saw: s.saw})
 	return err
 }
 
@@ -188,31 +217,43 @@ func (s *scene) died(name string, err error) {
 // forbidden makes the calls that must never be answered: what is exported to g1
 // alone, by its addresses of every kind, and what is exported to nobody.
 func (s *scene) forbidden() error {
+	var errs []error
+	for _, family := range s.bed.variant.families() {
+		errs = append(errs, s.unlisted(family), s.unexported(family))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *scene) unlisted(family int) error {
 	for _, caller := range s.callers[1:] {
 		own, _, _ := strings.Cut(caller.Name, "/")
 		for _, name := range []string{
 			"exports[shop/secret].vips", "exports[shop/secret].clusters[g2].ips", "exports[shop/vault].clusters[g2].hosts[*-0]",
 		} {
-			to, err := s.at(name, traffic.TCPPort)
+			to, err := s.at(name, traffic.TCPPort, family)
 			if err != nil {
 				return err
 			}
 			if own != "g2" { // a cluster may use what it exports itself
-				s.refuse(caller, name, to.Addr())
+				s.refuse(caller, over(name, family), to.Addr())
 			}
 		}
 	}
+	return nil
+}
+
+func (s *scene) unexported(family int) error {
 	for _, caller := range s.callers {
 		own, _, _ := strings.Cut(caller.Name, "/")
 		for _, pod := range []string{"private", "secret", "vault-0"} {
 			if own == "g2" || own == "g1" && pod != "private" {
 				continue
 			}
-			addr, err := s.mapped("g2", s.bed.address("g2", pod))
+			addr, err := s.mapped("g2", s.bed.address("g2", pod, family))
 			if err != nil {
 				return err
 			}
-			s.refuse(caller, "g2/"+pod+" by its global address", addr)
+			s.refuse(caller, over("g2/"+pod+" by its global address", family), addr)
 		}
 	}
 	return nil

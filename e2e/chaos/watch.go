@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"hawser.dev/hawser/e2e/chaos/traffic"
@@ -46,11 +47,14 @@ func (s *scene) watch(ctx context.Context) (captures, error) {
 
 // rules says what the underlay of this lab may carry.
 func (s *scene) rules() wire.Rules {
+	v := s.bed.variant
 	r := wire.Rules{
-		Endpoints: map[netip.Addr]bool{netip.MustParseAddr(extraEndpoint): true}, Ports: s.bed.ports(), VXLAN: 4803, Mark: []byte(strings.TrimSpace(traffic.Mark)),
-		Nodes: s.nodes,
+		Endpoints: map[netip.Addr]bool{}, Ports: s.bed.ports(), VXLAN: 4803, Mark: []byte(strings.TrimSpace(traffic.Mark)),
+		Nodes: s.nodes, Inside: slices.Concat(s.nodes, v.prefixes(pods4, pods6), v.prefixes(services4, services6)),
 	}
-	r.Inside = []netip.Prefix{r.Nodes, netip.MustParsePrefix(podPrefix), netip.MustParsePrefix("10.77.0.0/16")}
+	for _, text := range v.endpoints(extraNumber) {
+		r.Endpoints[netip.MustParseAddr(text)] = true
+	}
 	for _, n := range s.bed.status.Nodes {
 		for _, text := range n.WAN {
 			if addr, err := netip.ParseAddr(text); err == nil {
@@ -83,24 +87,42 @@ func onUnderlay(r wire.Rules, link string, frame []byte) string {
 // allows that, and from the pod's own node.
 func (s *scene) guard(pod string) (check func(string, []byte) string, found func(wire.Finding)) {
 	allowed := map[netip.Addr]bool{}
-	if pod != "private" {
-		allowed[s.sources["g1/caller g2"]] = true
+	for _, family := range s.bed.variant.families() {
+		if pod != "private" {
+			allowed[s.sources[source("g1/caller", "g2", family)]] = true
+		}
+		allowed[answering(s.bed.address("g2", pod, family))] = true
 	}
-	node := s.bed.address("g2", pod).As4()
-	node[3] = 1 // where the pod's node answers it
-	allowed[netip.AddrFrom4(node)] = true
 	check = func(link string, frame []byte) string {
 		source := wire.Source(frame)
 		if link == "lo" || !source.IsValid() || allowed[source] {
 			return ""
 		}
-		if s.nodes.Contains(source) && wire.Refuses(frame) {
+		if s.isNode(source) && wire.Refuses(frame) {
 			s.ledger.add(note, "pod g2/%s was refused: %s", pod, wire.Describe(frame))
 			return ""
 		}
 		return wire.Describe(frame)
 	}
 	return check, func(f wire.Finding) { s.ledger.add(safety, "pod g2/%s got what it must not: %s", pod, f.Text) }
+}
+
+// answering is the address at which a pod's node answers it: the first one of the
+// node's share, which ends with the pod's last byte, or two.
+func answering(pod netip.Addr) netip.Addr {
+	raw := pod.AsSlice()
+	if len(raw) == 16 {
+		raw[14] = 0
+	}
+	if len(raw) > 0 {
+		raw[len(raw)-1] = 1
+	}
+	out, _ := netip.AddrFromSlice(raw)
+	return out
+}
+
+func (s *scene) isNode(a netip.Addr) bool {
+	return slices.ContainsFunc(s.nodes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // captures are those of a run.

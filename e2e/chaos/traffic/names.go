@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lookup asks a name server from inside the pod for the IPv4 addresses of a name;
-// no such name is no address.
-func (p Pod) Lookup(server netip.AddrPort, name string) ([]string, error) {
+// Lookup asks a name server from inside the pod for the addresses of a name of one
+// family; no such name is no address.
+func (p Pod) Lookup(server netip.AddrPort, name string, six bool) ([]string, error) {
 	conn, err := p.dial(unix.SOCK_DGRAM, server)
 	if err != nil {
 		return nil, err
@@ -21,7 +21,11 @@ func (p Pod) Lookup(server netip.AddrPort, name string) ([]string, error) {
 	if err := conn.SetDeadline(time.Now().Add(impatient)); err != nil {
 		return nil, err
 	}
-	question := new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeA)
+	kind := dns.TypeA
+	if six {
+		kind = dns.TypeAAAA
+	}
+	question := new(dns.Msg).SetQuestion(dns.Fqdn(name), kind)
 	c := &dns.Conn{Conn: conn}
 	if err := c.WriteMsg(question); err != nil {
 		return nil, fmt.Errorf("%s asks for %s: %w", p.Name, name, err)
@@ -35,8 +39,11 @@ func (p Pod) Lookup(server netip.AddrPort, name string) ([]string, error) {
 	}
 	var out []string
 	for _, record := range reply.Answer {
-		if a, ok := record.(*dns.A); ok {
+		switch a := record.(type) {
+		case *dns.A:
 			out = append(out, a.A.String())
+		case *dns.AAAA:
+			out = append(out, a.AAAA.String())
 		}
 	}
 	slices.Sort(out)

@@ -36,7 +36,8 @@ const (
 func (p Pod) dial(kind int, to netip.AddrPort) (net.Conn, error) {
 	var conn net.Conn
 	err := netspace.Do(p.Path, func() error {
-		fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		family, at := sockaddr(to)
+		fd, err := unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("open socket: %w", err)
 		}
@@ -47,7 +48,7 @@ func (p Pod) dial(kind int, to netip.AddrPort) (net.Conn, error) {
 				return err
 			}
 		}
-		err = unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()})
+		err = unix.Connect(fd, at)
 		if err != nil && !errors.Is(err, unix.EINPROGRESS) {
 			return fmt.Errorf("connect: %w", err)
 		}
@@ -58,6 +59,13 @@ func (p Pod) dial(kind int, to netip.AddrPort) (net.Conn, error) {
 		return nil, fmt.Errorf("%s to %s: %w", p.Name, to, err)
 	}
 	return conn, nil
+}
+
+func sockaddr(at netip.AddrPort) (family int, out unix.Sockaddr) {
+	if at.Addr().Is6() {
+		return unix.AF_INET6, &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
+	}
+	return unix.AF_INET, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}
 }
 
 // patient sets how a TCP socket retries. A kernel without the limit of the
@@ -95,12 +103,12 @@ const pushEvery = 100 * time.Millisecond
 func Serve(p Pod, seen func(caller, server string, from netip.Addr)) (*Server, error) {
 	s := &Server{pod: p, seen: seen}
 	err := netspace.Do(p.Path, func() error {
-		listener, err := net.Listen("tcp4", ":"+strconv.Itoa(TCPPort))
+		listener, err := net.Listen("tcp", ":"+strconv.Itoa(TCPPort))
 		if err != nil {
 			return err
 		}
 		s.listener = listener.(*net.TCPListener)
-		packets, err := net.ListenPacket("udp4", ":"+strconv.Itoa(UDPPort))
+		packets, err := net.ListenPacket("udp", ":"+strconv.Itoa(UDPPort))
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // Rules says what an underlay may carry.
@@ -17,9 +18,9 @@ type Rules struct {
 	Ports     [2]uint16
 	// Inside are the prefixes of the nodes, pods and services of a cluster.
 	Inside []netip.Prefix
-	// Nodes is the network of the nodes; VXLAN between them (to port VXLAN) may
+	// Nodes are the networks of the nodes; VXLAN between them (to port VXLAN) may
 	// carry anything.
-	Nodes netip.Prefix
+	Nodes []netip.Prefix
 	VXLAN uint16
 	// Mark is what every watched payload holds: it is never seen in clear where
 	// tunnels run.
@@ -70,11 +71,23 @@ func (r Rules) WAN(frame []byte) string {
 // refusal reports whether a gateway whose tunnel is down says so of a packet that
 // it got.
 func (r Rules) refusal(p packet) bool {
-	if p.proto != protoICMP || !r.Endpoints[p.dst] || len(p.rest) <= 8 || p.rest[0] != 3 {
+	if !r.Endpoints[p.dst] || len(p.rest) <= 8 || !p.unreachable() {
 		return false
 	}
-	quoted, ok := parseIPv4(p.rest[8:])
+	quoted, ok := parseIP(p.rest[8:])
 	return ok && r.ports(quoted)
+}
+
+// unreachable reports whether p says that another packet did not get through; that
+// it was too long is a message of its own in IPv6 (RFC 4443).
+func (p packet) unreachable() bool {
+	switch {
+	case p.fragment || len(p.rest) == 0:
+		return false
+	case p.proto == protoICMP:
+		return p.rest[0] == 3
+	}
+	return p.proto == protoICMPv6 && (p.rest[0] == 1 || p.rest[0] == 2)
 }
 
 // tunnel reports whether p is WireGuard between two gateways: its ports, and its
@@ -113,14 +126,14 @@ func (r Rules) LAN(frame []byte) string {
 	if done {
 		return wrong
 	}
-	if p.proto == protoUDP && r.Nodes.Contains(p.src) && r.Nodes.Contains(p.dst) && len(p.rest) >= 4 &&
+	if p.proto == protoUDP && contains(r.Nodes, p.src) && contains(r.Nodes, p.dst) && len(p.rest) >= 4 &&
 		binary.BigEndian.Uint16(p.rest[2:]) == r.VXLAN {
 		return ""
 	}
 	if p.dst.IsMulticast() && p.proto == protoIGMP {
 		return ""
 	}
-	if r.inside(p.src) && r.inside(p.dst) {
+	if contains(r.Inside, p.src) && contains(r.Inside, p.dst) {
 		return ""
 	}
 	// While a node boots, its routes to the wide area are not there yet.
@@ -130,13 +143,8 @@ func (r Rules) LAN(frame []byte) string {
 	return "leaves the cluster in clear: " + Describe(frame)
 }
 
-func (r Rules) inside(addr netip.Addr) bool {
-	for _, p := range r.Inside {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+func contains(list []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // parse deals with what is the same everywhere: ARP and neighbour discovery pass,
@@ -145,17 +153,12 @@ func (r Rules) parse(frame []byte) (p packet, done bool, wrong string) {
 	if len(frame) < 14 {
 		return p, true, fmt.Sprintf("a frame of %d bytes", len(frame))
 	}
-	switch binary.BigEndian.Uint16(frame[12:]) {
-	case etherARP:
+	kind := binary.BigEndian.Uint16(frame[12:])
+	if kind == etherARP || kind == etherIPv6 && neighbours(frame[14:]) {
 		return p, true, ""
-	case etherIPv6:
-		if neighbours(frame[14:]) {
-			return p, true, ""
-		}
-	case etherIPv4:
-		if p, ok := parseIPv4(frame[14:]); ok {
-			return p, false, ""
-		}
+	}
+	if p, ok := parseFrame(frame); ok {
+		return p, false, ""
 	}
 	return p, true, "unknown: " + Describe(frame)
 }
@@ -190,12 +193,68 @@ func parseIPv4(b []byte) (packet, bool) {
 	return p, true
 }
 
-// Source is the sender of an IPv4 packet in a frame; invalid when there is none.
+// Extension headers of IPv6 (IANA); all but that of fragments begin alike.
+const (
+	extHopByHop    = 0
+	extRouting     = 43
+	extFragment    = 44
+	extDestination = 60
+)
+
+func parseIPv6(b []byte) (packet, bool) {
+	if len(b) < 40 || b[0]>>4 != 6 {
+		return packet{}, false
+	}
+	p := packet{proto: b[6], rest: b[40:]}
+	p.src, _ = netip.AddrFromSlice(b[8:24])
+	p.dst, _ = netip.AddrFromSlice(b[24:40])
+	for p.proto == extHopByHop || p.proto == extRouting || p.proto == extFragment || p.proto == extDestination {
+		if len(p.rest) < 8 {
+			return packet{}, false
+		}
+		size := 8
+		if p.proto == extFragment {
+			p.fragment = binary.BigEndian.Uint16(p.rest[2:])&^7 != 0
+		} else {
+			size += int(p.rest[1]) * 8
+		}
+		p.proto, p.rest = p.rest[0], p.rest[min(size, len(p.rest)):]
+		if p.fragment {
+			break // what follows is the middle of something
+		}
+	}
+	return p, true
+}
+
+// parseIP reads a packet of either family.
+func parseIP(b []byte) (packet, bool) {
+	if len(b) > 0 && b[0]>>4 == 6 {
+		return parseIPv6(b)
+	}
+	return parseIPv4(b)
+}
+
+// parseFrame reads the packet in a frame.
+func parseFrame(frame []byte) (packet, bool) {
+	if len(frame) < 14 {
+		return packet{}, false
+	}
+	switch binary.BigEndian.Uint16(frame[12:]) {
+	case etherIPv4:
+		return parseIPv4(frame[14:])
+	case etherIPv6:
+		return parseIPv6(frame[14:])
+	}
+	return packet{}, false
+}
+
+// Source is the sender of a packet in a frame; invalid when there is none, or when
+// it is about neighbours.
 func Source(frame []byte) netip.Addr {
-	if len(frame) < 14 || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 {
+	p, ok := parseFrame(frame)
+	if !ok || p.src.Is6() && neighbours(frame[14:]) {
 		return netip.Addr{}
 	}
-	p, _ := parseIPv4(frame[14:])
 	return p.src
 }
 
@@ -204,10 +263,7 @@ const vxlanHeader = 8
 
 // Inner is the frame that a VXLAN packet to a port carries; nil when it is none.
 func Inner(frame []byte, port uint16) []byte {
-	if len(frame) < 14 || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 {
-		return nil
-	}
-	p, ok := parseIPv4(frame[14:])
+	p, ok := parseFrame(frame)
 	if !ok || p.proto != protoUDP || p.fragment || len(p.rest) < 8+vxlanHeader || binary.BigEndian.Uint16(p.rest[2:]) != port {
 		return nil
 	}
@@ -216,19 +272,15 @@ func Inner(frame []byte, port uint16) []byte {
 
 // Refuses reports whether a frame is an ICMP error: unreachable, or time exceeded.
 func Refuses(frame []byte) bool {
-	if len(frame) < 14 || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 {
-		return false
-	}
-	p, ok := parseIPv4(frame[14:])
-	return ok && p.proto == protoICMP && len(p.rest) > 0 && (p.rest[0] == 3 || p.rest[0] == 11)
+	p, ok := parseFrame(frame)
+	const expired4, expired6 = 11, 3
+	return ok && (p.unreachable() || len(p.rest) > 0 && !p.fragment &&
+		(p.proto == protoICMP && p.rest[0] == expired4 || p.proto == protoICMPv6 && p.rest[0] == expired6))
 }
 
 // Resets reports whether a frame ends a TCP connection by force.
 func Resets(frame []byte) bool {
-	if len(frame) < 14 || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 {
-		return false
-	}
-	p, ok := parseIPv4(frame[14:])
+	p, ok := parseFrame(frame)
 	const flags, reset = 13, 4
 	return ok && p.proto == protoTCP && !p.fragment && len(p.rest) > flags && p.rest[flags]&reset != 0
 }
@@ -238,10 +290,9 @@ func Describe(frame []byte) string {
 	if len(frame) < 14 {
 		return fmt.Sprintf("%x", frame)
 	}
-	kind := binary.BigEndian.Uint16(frame[12:])
-	p, ok := parseIPv4(frame[14:])
-	if kind != etherIPv4 || !ok {
-		return fmt.Sprintf("ethertype %#04x, %d bytes: %x", kind, len(frame), frame[14:min(len(frame), 78)])
+	p, ok := parseFrame(frame)
+	if !ok {
+		return fmt.Sprintf("ethertype %#04x, %d bytes: %x", binary.BigEndian.Uint16(frame[12:]), len(frame), frame[14:min(len(frame), 78)])
 	}
 	ports := ""
 	if !p.fragment && (p.proto == protoTCP || p.proto == protoUDP) && len(p.rest) >= 4 {
