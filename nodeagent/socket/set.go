@@ -23,6 +23,12 @@ type Place struct {
 	Device string
 }
 
+// early reports whether a socket may be bound before its address is there. IPv4
+// sends nothing from an address that the host does not have. IPv6 does, by whatever
+// route there is: in the clear over the default route, from an agent that has made
+// neither tunnels nor filter yet.
+func (p Place) early() bool { return p.Addr.Is4() || p.Device != "" }
+
 // SetConfig is what a Set needs for its whole life.
 type SetConfig struct {
 	Name string // for the log, such as "probe"
@@ -93,7 +99,7 @@ func (s *Set) Update(now time.Time, places func(all bool) map[Place]bool) {
 
 // listen opens a socket; nil when that is not possible yet.
 func (s *Set) listen(place Place) *conn {
-	options := Options{Freebind: true, Device: place.Device}
+	options := Options{Freebind: place.early(), Device: place.Device}
 	config := net.ListenConfig{Control: func(network, address string, raw syscall.RawConn) error {
 		if s.config.Prepare == nil {
 			return options.Control(network, address, raw)

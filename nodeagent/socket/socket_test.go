@@ -3,9 +3,11 @@ package socket
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +27,38 @@ func TestFreebindTakesAnAddressThatDoesNotExist(t *testing.T) {
 			t.Fatalf("listen on %s: %v", address, err)
 		}
 		_ = conn.Close()
+	}
+}
+
+// Nothing leaves from an address that the host does not have yet, whatever routes
+// there are.
+func TestSetSendsFromOwnAddressesOnly(t *testing.T) {
+	t.Parallel()
+	set := NewSet(SetConfig{
+		Name: "test", Log: slog.New(slog.DiscardHandler), Largest: 100,
+		Read: func(Place, netip.AddrPort, []byte) []Datagram { return nil },
+	})
+	defer set.Close()
+	for _, tt := range []struct {
+		from, to string
+		sent     uint64
+	}{
+		{"192.0.2.73", "127.0.0.1", 0},
+		{"127.0.0.1", "127.0.0.1", 1},
+		{"2001:db8::73", "::1", 0},
+		{"::1", "::1", 1},
+	} {
+		from := Place{Addr: netip.MustParseAddr(tt.from)}
+		to := netip.AddrPortFrom(netip.MustParseAddr(tt.to), 9)
+		if own, err := net.ListenPacket("udp", net.JoinHostPort(tt.to, "0")); err != nil {
+			continue // the host does not have this family
+		} else {
+			_ = own.Close()
+		}
+		set.Update(time.Now(), func(bool) map[Place]bool { return map[Place]bool{from: true} })
+		if sent, failed := set.Send([]Datagram{{From: from, To: to, Raw: []byte("x")}}); sent != tt.sent || sent+failed != 1 {
+			t.Errorf("from %s: sent %d, failed %d", from.Addr, sent, failed)
+		}
 	}
 }
 
