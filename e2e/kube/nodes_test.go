@@ -2,7 +2,11 @@
 
 package kube
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
 
 // TestNodeRestart: a worker and then a gateway lose power and come back; pods reach the
 // other cluster again, also those on a node that was away.
@@ -10,11 +14,103 @@ func TestNodeRestart(t *testing.T) {
 	s := needSet(t, same)
 	s.ask(t, "c1", "client", "c2."+service, from("c2"))
 	for _, node := range []string{"c1n2", "c1n1"} {
-		s.must(t, "", "kubelab", "--dir", s.rig.dir, "stop", node)
-		s.must(t, "", "kubelab", "--dir", s.rig.dir, "start", node)
+		s.lab(t, "stop", node)
+		s.lab(t, "start", node)
 		for _, pod := range []string{"client", "near"} {
 			s.ask(t, "c1", pod, "c2."+service, from("c2"))
 		}
 	}
 	s.workloads(t)
 }
+
+// TestNodeAddress: the address of a node that is served changes while connections go to a
+// pod there, then that of a gateway, which its cluster's nodes follow at once and
+// other clusters at the latest with a commit.
+func TestNodeAddress(t *testing.T) {
+	s := needSet(t, same)
+	target := s.dig(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
+	kept := s.stream(t, s.podNetwork(t, "c1", "near"), "tcp", "--count", "20", "--patience", "2m", "--open", "60s", target)
+	t.Cleanup(func() { s.reset(t) })
+	t.Cleanup(func() { s.address(t, "c2n2", "172.31.2.12") })
+	s.address(t, "c2n2", "172.31.2.42")
+	fresh := s.stream(t, s.podNetwork(t, "c1", "near"), "new", "--rate", "5", "--count", "10", "--timeout", "60s", target)
+	if r := fresh(); r.Failed > 0 || r.Attempts == 0 {
+		t.Errorf("%d of %d connections failed: %s", r.Failed, r.Attempts, r.FirstError)
+	}
+	s.alive(t, kept())
+
+	kept = s.stream(t, s.podNetwork(t, "c1", "client"), "tcp", "--count", "20", "--patience", "2m", "--open", "60s", target)
+	t.Cleanup(func() { s.address(t, "c1n1", "172.31.1.11") })
+	s.address(t, "c1n1", "172.31.1.41")
+	s.change(t, "      endpoints: [172.31.1.11]\n", "      endpoints: [172.31.1.41]\n")
+	s.eventually(t, has(`at 172.31.1.41`), s.agentSays("c2n1")...)
+	for _, pod := range []string{"client", "near"} {
+		s.ask(t, "c1", pod, "c2."+service, from("c2"))
+	}
+	s.alive(t, kept())
+}
+
+// address gives a node another address, and waits until its cluster has heard of it.
+func (s *set) address(t *testing.T, node, addr string) {
+	t.Helper()
+	s.lab(t, "address", node, addr)
+	cluster := node[:2]
+	s.eventually(t, func(out string) bool { return out == addr }, "kubectl", "--context", cluster, "get", "node", node, "-o",
+		`jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
+	s.kubectl(t, cluster, "wait", "--for=condition=Ready", "node", node, "--timeout="+limit.String())
+}
+
+// TestNodeComesAndGoes: a node is added, leaves its cluster and joins under another name
+// with its disk, and is removed. Pods on it reach the other cluster each time, and
+// nothing is left of it in the end.
+func TestNodeComesAndGoes(t *testing.T) {
+	s := needSet(t, same)
+	machine := strings.TrimSpace(s.lab(t, "add", "c1"))
+	s.renamed = map[string]string{"late": machine}
+	removed := false
+	t.Cleanup(func() {
+		s.kubectl(t, "c1", "delete", "pod", "late", "--ignore-not-found", "--force", "--grace-period=0")
+		if !removed {
+			s.lab(t, "remove", machine)
+		}
+		s.workloads(t)
+	})
+	for _, name := range []string{machine, "late"} {
+		if name != machine {
+			s.lab(t, "rename", machine, name)
+		}
+		s.kubectl(t, "c1", "delete", "pod", "late", "--ignore-not-found", "--force", "--grace-period=0")
+		s.apply(t, "c1", fmt.Sprintf(latePod, name))
+		s.ask(t, "c1", "late", "c2."+service, from("c2"))
+		s.eventually(t, has("worker"), "kubectl", "--context", "c1", "get", "hawsernode", name, "-o", "jsonpath={.status.role}")
+	}
+	// The node is forgotten under its first name.
+	s.eventually(t, has("NotFound"), "sh", "-c", "kubectl --context c1 get hawsernode "+machine+" 2>&1; true")
+	vxlan := s.forwarding("c1n1")
+	s.eventually(t, has("172.31.1.13"), vxlan...)
+	s.lab(t, "remove", machine)
+	removed = true
+	s.eventually(t, has("NotFound"), "sh", "-c", "kubectl --context c1 get hawsernode late 2>&1; true")
+	s.eventually(t, func(out string) bool { return !strings.Contains(out, "172.31.1.13") }, vxlan...)
+	for _, pod := range []string{"client", "near"} {
+		s.ask(t, "c1", pod, "c2."+service, from("c2"))
+	}
+	// Its pods are collected; what waits for all pods must not wait for them.
+	s.eventually(t, func(out string) bool { return out == "" },
+		"kubectl", "--context", "c1", "get", "pods", "-A", "--field-selector", "spec.nodeName=late", "-o", "name")
+}
+
+// forwarding lists to which nodes a node sends inside its cluster.
+func (s *set) forwarding(node string) []string {
+	return []string{"kubelab", "--dir", s.rig.dir, "node", node, "bridge", "fdb", "show", "dev", "hw-vx0"}
+}
+
+const latePod = `apiVersion: v1
+kind: Pod
+metadata: {name: late}
+spec:
+  nodeSelector: {kubernetes.io/hostname: %s}
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: tools, image: "hawser/tools:lab", command: [sleep, infinity]}
+`

@@ -18,6 +18,7 @@ type set struct {
 	dir      string // root.key, identities, repo with clusterset.yaml, and tree: what is published
 	topology string // as it was at first
 	before   map[string]string
+	renamed  map[string]string // machines, by what their clusters call them now
 }
 
 // needSet gives clusters with Hawser and the workloads on them. A test that changes

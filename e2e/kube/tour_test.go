@@ -160,18 +160,11 @@ func tourHeadless(t *testing.T, s *set) {
 	own := s.dig(t, "c1", "client", name, 1)[0]
 	s.ask(t, "c1", "client", name, func(a answer) bool { return a.Pod == "whereami-0" && a.Cluster == "c2" })
 	// The pod has no tools, so the question is asked within its network.
-	out := s.inPodNetwork(t, "c2", "sample", "whereami-0", "curl", "-s", "-m", "10", s.dig(t, "c2", "client", "c1."+service, 1)[0])
+	argv := append(s.podNetwork(t, "c2", "sample/whereami-0"), "curl", "-s", "-m", "10", s.dig(t, "c2", "client", "c1."+service, 1)[0])
+	out := s.must(t, "", argv...)
 	if !strings.Contains(out, `"client":"`+own+`"`) {
 		t.Errorf("whereami-0 has %s, was seen as %s", own, out)
 	}
-}
-
-// inPodNetwork runs a program of the node in the network of a pod.
-func (s *set) inPodNetwork(t *testing.T, cluster, namespace, pod string, argv ...string) string {
-	t.Helper()
-	where := strings.Fields(s.kubectl(t, cluster, "-n", namespace, "get", "pod", pod, "-o", "jsonpath={.spec.nodeName} {.status.podIP}"))
-	find := `for ns in /run/netns/*; do if nsenter --net=$ns ip -o -4 address show dev eth0 | grep -q " $0/"; then exec nsenter --net=$ns "$@"; fi; done; exit 9`
-	return s.must(t, "", append([]string{"kubelab", "--dir", s.rig.dir, "node", where[0], "sh", "-c", find, where[1]}, argv...)...)
 }
 
 // Scaling to 2 and back changes the answers, and no address moves.

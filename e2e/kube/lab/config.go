@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // DefaultDir is where the clusters live unless --dir or HAWSER_KUBE_LAB says otherwise.
@@ -22,7 +23,8 @@ type Lab struct {
 	Dir      string   // everything of the lab
 	Bin      string   // hack/setup-kube.sh built it
 	Clusters []string // names; contexts of the kubeconfig
-	Nodes    int      // in each cluster: <cluster>n1, ...
+	Nodes    int      // in each cluster at first: <cluster>n1, ...
+	Machines []Node   // control planes first
 	Flat     bool     // each cluster has prefixes of its own
 	Proxy    string   // of Services: nftables, iptables or none
 	Images   []string // archives that every node has
@@ -34,6 +36,8 @@ type Node struct {
 	Cluster string
 	Index   int // of the cluster, from 1
 	Number  int
+	As      string     // the name that the node has in its cluster
+	Addr    netip.Addr // in the cluster's network
 }
 
 func load(dir string) (*Lab, error) {
@@ -72,35 +76,48 @@ func (l *Lab) kubeconfig() string { return l.path("kubeconfig") }
 // space pins a machine's network namespace.
 func (l *Lab) space(name string) string { return l.path("net", name) }
 
-// machines gives all machines, control planes first.
-func (l *Lab) machines() []Node {
+// plan gives the machines of new clusters.
+func (l *Lab) plan() []Node {
 	var control, nodes []Node
 	for i, c := range l.Clusters {
-		control = append(control, Node{Name: c + "cp", Cluster: c, Index: i + 1})
+		control = append(control, newNode(c, i+1, 0))
 		for n := range l.Nodes {
-			nodes = append(nodes, Node{Name: c + "n" + strconv.Itoa(n+1), Cluster: c, Index: i + 1, Number: n + 1})
+			nodes = append(nodes, newNode(c, i+1, n+1))
 		}
 	}
 	return append(control, nodes...)
 }
 
+func newNode(cluster string, index, number int) Node {
+	name := cluster + "n" + strconv.Itoa(number)
+	if number == 0 {
+		name = cluster + "cp"
+	}
+	return Node{Name: name, Cluster: cluster, Index: index, Number: number, As: name, Addr: planned(index, number)}
+}
+
+// control gives the control plane of a cluster.
+func (l *Lab) control(index int) Node { return l.Machines[index-1] }
+
 func (l *Lab) machine(name string) (Node, error) {
-	for _, n := range l.machines() {
+	var names []string
+	for _, n := range l.Machines {
 		if n.Name == name {
 			return n, nil
 		}
+		names = append(names, n.Name)
 	}
-	return Node{}, fmt.Errorf("no node %q: there are <cluster>cp and <cluster>n1 to n%d of %v", name, l.Nodes, l.Clusters)
+	return Node{}, fmt.Errorf("no machine %q: there are %s", name, strings.Join(names, ", "))
 }
 
 // Addresses. Each cluster's machines are in a network of their own behind the
 // internet; pods and Services have the same prefixes everywhere unless flat.
 
-func (n Node) addr() netip.Addr {
-	return netip.AddrFrom4([4]byte{172, 31, byte(n.Index), byte(10 + n.Number)})
+func planned(index, number int) netip.Addr {
+	return netip.AddrFrom4([4]byte{172, 31, byte(index), byte(10 + number)})
 }
 
-func (n Node) router() netip.Addr { return netip.AddrFrom4([4]byte{172, 31, byte(n.Index), 1}) }
+func router(index int) netip.Addr { return netip.AddrFrom4([4]byte{172, 31, byte(index), 1}) }
 
 func (l *Lab) pods(index int) netip.Prefix {
 	second := byte(7)

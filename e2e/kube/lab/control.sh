@@ -7,10 +7,11 @@ mount -t proc proc /proc
 mount -t tmpfs tmpfs /run
 hostname "$MACHINE"
 
-keep() { # NAME ARGUMENTS...: runs a program for ever
+keep() { # NAME ARGUMENTS...: runs a program for ever, but not while it is held
   local name=$1
   shift
   while :; do
+    while [ -e "$DIR/hold.$name" ]; do sleep 0.2; done
     "$name" "$@" >>"$DIR/$name.log" 2>&1
     echo "$name ended: $?" >>"$DIR/init.log"
     sleep 0.3

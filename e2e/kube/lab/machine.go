@@ -83,9 +83,6 @@ type record struct {
 // the machine's network and below cgroups of its own.
 func (l *Lab) boot(n Node, script string, env map[string]string) error {
 	dir := l.path("machines", n.Name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make folder of %s: %w", n.Name, err)
-	}
 	text, err := files.ReadFile(script)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", script, err)

@@ -9,6 +9,11 @@
 //	kubelab node NODE CMD...         run on a node, as its processes see it
 //	kubelab net NODE|internet CMD... run in a network of the lab only
 //	kubelab stop|start NODE          power off and on
+//	kubelab kill|revive NODE PROGRAM kill a program that stays away until revived
+//	kubelab add CLUSTER              a further node; prints its name
+//	kubelab remove NODE              takes a node out of its cluster
+//	kubelab rename NODE NAME         it leaves its cluster and joins as NAME
+//	kubelab address NODE ADDRESS     another address while it runs
 //	kubelab load [AGENT]             give all nodes another agent, or the tree's as it is now
 //	kubelab kubeconfig               print its path
 package main
@@ -18,10 +23,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,22 +148,49 @@ func (l *Lab) use(ctx context.Context, command string, args []string) error {
 			return err
 		}
 		return through(ctx, append([]string{"nsenter", "--all", "--target", strconv.Itoa(r.Process.PID)}, args[1:]...))
-	case command == "stop" && len(args) == 1:
-		if _, err := l.machine(args[0]); err != nil {
-			return err
+	case command == "add" && len(args) == 1:
+		name, err := l.add(ctx, args[0])
+		if err == nil {
+			fmt.Println(name)
 		}
-		return l.halt(args[0])
-	case command == "start" && len(args) == 1:
+		return err
+	case slices.Contains([]string{"stop", "start", "kill", "revive", "remove", "rename", "address"}, command) && len(args) > 0:
 		m, err := l.machine(args[0])
 		if err != nil {
 			return err
 		}
+		return l.change(ctx, m, command, args[1:])
+	}
+	return errors.New("usage: kubelab [--dir DIR] up|down|k CLUSTER ARGS...|node NODE CMD...|net NODE CMD...|stop NODE|start NODE|kill NODE PROGRAM|revive NODE PROGRAM|" +
+		"add CLUSTER|remove NODE|rename NODE NAME|address NODE ADDRESS|load [AGENT]|kubeconfig")
+}
+
+// change does something to a machine.
+func (l *Lab) change(ctx context.Context, m Node, command string, args []string) error {
+	switch {
+	case command == "stop" && len(args) == 0:
+		return l.halt(m.Name)
+	case command == "start" && len(args) == 0:
 		if _, err := l.record(m.Name); err == nil {
 			return fmt.Errorf("%s runs", m.Name)
 		}
 		return l.begin(m)
+	case command == "kill" && len(args) == 1:
+		return l.kill(ctx, m.Name, args[0])
+	case command == "revive" && len(args) == 1:
+		return l.revive(m.Name, args[0])
+	case command == "remove" && len(args) == 0:
+		return l.remove(ctx, m)
+	case command == "rename" && len(args) == 1:
+		return l.rename(ctx, m, args[0])
+	case command == "address" && len(args) == 1:
+		addr, err := netip.ParseAddr(args[0])
+		if err != nil {
+			return fmt.Errorf("address of %s: %w", m.Name, err)
+		}
+		return l.readdress(ctx, m, addr)
 	}
-	return errors.New("usage: kubelab [--dir DIR] up|down|k CLUSTER ARGS...|node NODE CMD...|net NODE CMD...|stop NODE|start NODE|load [AGENT]|kubeconfig")
+	return fmt.Errorf("kubelab %s %s: wrong number of arguments", command, m.Name)
 }
 
 // through runs a command with our own streams.
@@ -171,7 +205,7 @@ func (l *Lab) load(ctx context.Context, agent string) error {
 	if _, err := l.writeImages(agent); err != nil {
 		return err
 	}
-	for _, m := range l.machines()[len(l.Clusters):] {
+	for _, m := range l.Machines[len(l.Clusters):] {
 		r, err := l.record(m.Name)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -41,7 +42,7 @@ func (l *Lab) wireInternet() error {
 	var lines strings.Builder
 	for i := range l.Clusters {
 		fmt.Fprintf(&lines, "link add lan%d type bridge\naddress add %s/24 dev lan%d\nlink set lan%d up\n",
-			i+1, Node{Index: i + 1}.router(), i+1, i+1)
+			i+1, router(i+1), i+1, i+1)
 	}
 	return l.run(internet, lines.String(), "ip", "-batch", "-")
 }
@@ -68,13 +69,43 @@ func (l *Lab) wire(n Node) error {
 	if err := l.run(internet, outside, "ip", "-batch", "-"); err != nil {
 		return err
 	}
-	inside := fmt.Sprintf("address add %s/24 dev eth0\nlink set eth0 up\nroute add default via %s\n", n.addr(), n.router())
-	for _, other := range l.machines() {
-		if other.Cluster == n.Cluster && other.Number > 0 && other.Number != n.Number {
-			inside += fmt.Sprintf("route add %s via %s\n", l.nodePods(other), other.addr())
+	return l.run(n.Name, l.inside(n), "ip", "-batch", "-")
+}
+
+// inside gives the lines for ip(8) that a machine's own end needs.
+func (l *Lab) inside(n Node) string {
+	lines := fmt.Sprintf("address add %s/24 dev eth0\nlink set eth0 up\nroute replace default via %s\n", n.Addr, router(n.Index))
+	for _, other := range l.mates(n) {
+		if other.Number > 0 {
+			lines += fmt.Sprintf("route replace %s via %s\n", l.nodePods(other), other.Addr)
 		}
 	}
-	return l.run(n.Name, inside, "ip", "-batch", "-")
+	return lines
+}
+
+// mates gives the other machines of a machine's cluster.
+func (l *Lab) mates(n Node) []Node {
+	return slices.DeleteFunc(slices.Clone(l.Machines), func(other Node) bool {
+		return other.Cluster != n.Cluster || other.Name == n.Name
+	})
+}
+
+// lead has the mates that run lead the node's pods to it, or with a node without an
+// address nowhere.
+func (l *Lab) lead(n Node) error {
+	for _, other := range l.mates(n) {
+		if _, err := l.record(other.Name); err != nil {
+			continue // it learns them when it starts
+		}
+		line := fmt.Sprintf("route replace %s via %s\n", l.nodePods(n), n.Addr)
+		if !n.Addr.IsValid() {
+			line = fmt.Sprintf("route del %s\n", l.nodePods(n))
+		}
+		if err := l.run(other.Name, line, "ip", "-batch", "-"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pair adds eth0 to the namespace; its other end is in the internet.

@@ -34,15 +34,16 @@ kernel/keys/root_maxkeys 1000000
 kernel/keys/root_maxbytes 25000000
 X
 mount --make-rshared /
-hostname "$MACHINE"
+hostname "$NODE"
 # No server outside: a pod that takes the node's file must not ask itself.
 echo "nameserver ${ADDRESS%.*}.1" >/run/resolv.conf
 mkdir -p /run/containerd /run/netns /run/cni
 
-keep() { # NAME ARGUMENTS...: runs a program for ever
+keep() { # NAME ARGUMENTS...: runs a program for ever, but not while it is held
   local name=$1
   shift
   while :; do
+    while [ -e "$DIR/hold.$name" ]; do sleep 0.2; done
     "$name" "$@" >>"$DIR/$name.log" 2>&1
     echo "$name ended: $?" >>"$DIR/init.log"
     sleep 0.3
@@ -119,8 +120,11 @@ syncFrequency: 5s
 volumePluginDir: /var/lib/kubelet/volumeplugins
 maxPods: 120
 X
-keep kubelet --config=/run/kubelet.yaml --kubeconfig="$pki/$MACHINE" --hostname-override="$MACHINE" \
-  --node-ip="$ADDRESS" --root-dir=/var/lib/kubelet &
+kubelet() { # its address may have changed since the node started
+  command kubelet --config=/run/kubelet.yaml --kubeconfig="$pki/$NODE" --hostname-override="$NODE" \
+    --node-ip="$(cat "$DIR/address")" --root-dir=/var/lib/kubelet
+}
+keep kubelet &
 
 if [ "$PROXY" = none ]; then
   # A cluster without kube-proxy has something in its place. Here that knows the two
@@ -147,7 +151,7 @@ apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: $PROXY
 clientConnection: {kubeconfig: $pki/proxy}
-hostnameOverride: $MACHINE
+hostnameOverride: $NODE
 clusterCIDR: $PODS
 # These are of the whole machine, and not to be written from a namespace.
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}

@@ -136,9 +136,9 @@ func (l *Lab) certify(control Node) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs := []net.IP{net.IPv4(127, 0, 0, 1), control.addr().AsSlice(), l.apiAddr(control.Index).AsSlice()}
+	addrs := []net.IP{net.IPv4(127, 0, 0, 1), control.Addr.AsSlice(), l.apiAddr(control.Index).AsSlice()}
 	hosts := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
-	server := fmt.Sprintf("https://%s:6443", control.addr())
+	server := fmt.Sprintf("https://%s:6443", control.Addr)
 	steps := []func() error{
 		func() error { return a.save("apiserver", "kube-apiserver", "", addrs, hosts) },
 		func() error {
@@ -151,11 +151,9 @@ func (l *Lab) certify(control Node) (*authority, error) {
 		func() error { return a.kubeconfig("scheduler", server, "system:kube-scheduler", "") },
 		func() error { return a.kubeconfig("proxy", server, "system:kube-proxy", "") },
 	}
-	for _, n := range l.machines() {
+	for _, n := range l.Machines {
 		if n.Cluster == control.Cluster && n.Number > 0 {
-			steps = append(steps, func() error {
-				return a.kubeconfig(n.Name, server, "system:node:"+n.Name, "system:nodes")
-			})
+			steps = append(steps, func() error { return a.member(l, n) })
 		}
 	}
 	for _, step := range steps {
@@ -164,4 +162,10 @@ func (l *Lab) certify(control Node) (*authority, error) {
 		}
 	}
 	return a, nil
+}
+
+// member issues what a node shows its cluster.
+func (a *authority) member(l *Lab, n Node) error {
+	server := fmt.Sprintf("https://%s:6443", l.control(n.Index).Addr)
+	return a.kubeconfig(n.As, server, "system:node:"+n.As, "system:nodes")
 }

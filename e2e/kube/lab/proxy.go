@@ -92,7 +92,7 @@ func (l *Lab) closeGate() error {
 // of the clusters.
 func (l *Lab) gate() error {
 	var all sync.WaitGroup
-	for i, m := range l.machines()[:len(l.Clusters)] {
+	for i, m := range l.Machines[:len(l.Clusters)] {
 		listener, err := net.FileListener(os.NewFile(uintptr(3+i), "gate"))
 		if err != nil {
 			return fmt.Errorf("take over the gate of %s: %w", m.Cluster, err)
@@ -115,7 +115,7 @@ func (l *Lab) pass(m Node, outside *net.TCPConn) {
 	defer outside.Close()
 	var inside *net.TCPConn
 	err := netspace.Do(l.space(m.Name), func() error {
-		to := &net.TCPAddr{IP: m.addr().AsSlice(), Port: 6443}
+		to := &net.TCPAddr{IP: m.Addr.AsSlice(), Port: 6443}
 		conn, err := net.DialTCP("tcp", nil, to)
 		inside = conn
 		return err

@@ -23,6 +23,7 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 	if _, err := os.Stat(l.path("lab.json")); err == nil {
 		return fmt.Errorf("there are clusters in %s: run `kubelab down` first", l.Dir)
 	}
+	l.Machines = l.plan()
 	if err := os.MkdirAll(l.path("machines"), 0o755); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
@@ -39,7 +40,7 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 		return err
 	}
 	authorities := map[string]*authority{}
-	for _, m := range l.machines() {
+	for _, m := range l.Machines {
 		if m.Number == 0 {
 			if authorities[m.Cluster], err = l.certify(m); err != nil {
 				return err
@@ -53,7 +54,7 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 		return err
 	}
 	say("machines started")
-	for _, m := range l.machines()[:len(l.Clusters)] {
+	for _, m := range l.Machines[:len(l.Clusters)] {
 		if err := l.settle(ctx, m, say); err != nil {
 			return err
 		}
@@ -67,13 +68,19 @@ func (l *Lab) begin(m Node) error {
 		return err
 	}
 	env := map[string]string{
-		"CLUSTER": m.Cluster, "ADDRESS": m.addr().String(), "PODS": l.pods(m.Index).String(), "SERVICES": l.services(m.Index).String(),
+		"CLUSTER": m.Cluster, "NODE": m.As, "ADDRESS": m.Addr.String(), "PODS": l.pods(m.Index).String(), "SERVICES": l.services(m.Index).String(),
 		"NODE_PODS": l.nodePods(m).String(), "DNS": l.dnsAddr(m.Index).String(), "API": l.apiAddr(m.Index).String(),
-		"CONTROL": Node{Index: m.Index}.addr().String(), "FIRST": Node{Index: m.Index, Number: 1}.addr().String(), "PROXY": l.Proxy, "IMAGES": strings.Join(l.Images, " "),
+		"CONTROL": l.control(m.Index).Addr.String(), "FIRST": planned(m.Index, 1).String(), "PROXY": l.Proxy, "IMAGES": strings.Join(l.Images, " "),
 	}
 	script := "node.sh"
 	if m.Number == 0 {
 		script = "control.sh"
+	}
+	if err := os.MkdirAll(l.path("machines", m.Name), 0o755); err != nil {
+		return fmt.Errorf("make folder of %s: %w", m.Name, err)
+	}
+	if err := l.tellAddress(m); err != nil {
+		return err
 	}
 	return l.boot(m, script, env)
 }
@@ -95,12 +102,11 @@ func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)
 	if _, err := l.kubectl(ctx, c, text, "apply", "--server-side", "-f", "-"); err != nil {
 		return err
 	}
-	for _, n := range l.machines() {
+	for _, n := range l.Machines {
 		if n.Cluster != c || n.Number == 0 {
 			continue
 		}
-		patch := fmt.Sprintf(`{"spec":{"podCIDR":%[1]q,"podCIDRs":[%[1]q]}}`, l.nodePods(n))
-		if err := l.until(ctx, c, "patch", "node", n.Name, "-p", patch); err != nil {
+		if err := l.admit(ctx, n); err != nil {
 			return err
 		}
 	}
@@ -116,6 +122,12 @@ func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)
 	return l.until(ctx, c, "get", "serviceaccount", "default")
 }
 
+// admit gives a node that joins its part of the pods' prefix.
+func (l *Lab) admit(ctx context.Context, n Node) error {
+	patch := fmt.Sprintf(`{"spec":{"podCIDR":%[1]q,"podCIDRs":[%[1]q]}}`, l.nodePods(n))
+	return l.until(ctx, n.Cluster, "patch", "node", n.As, "-p", patch)
+}
+
 // corednsManifest has the cluster's addresses in it. Without kube-proxy CoreDNS is in the
 // network of the first node, where what stands in for kube-proxy finds it.
 func (l *Lab) corednsManifest(index int) (string, error) {
@@ -127,9 +139,8 @@ func (l *Lab) corednsManifest(index int) (string, error) {
 	if l.Proxy != "none" {
 		return text, nil
 	}
-	first := Node{Index: index, Number: 1}
 	for from, to := range map[string]string{
-		"    .:53 {\n": fmt.Sprintf("    .:53 {\n        bind %s\n", first.addr()),
+		"    .:53 {\n": fmt.Sprintf("    .:53 {\n        bind %s\n", planned(index, 1)),
 		"      dnsPolicy: Default\n": fmt.Sprintf("      dnsPolicy: Default\n      hostNetwork: true\n      nodeSelector: {kubernetes.io/hostname: %sn1}\n",
 			l.Clusters[index-1]),
 	} {
@@ -175,7 +186,7 @@ func down(dir string) error {
 		return errors.Join(err, fmt.Errorf("%s is left as it is", dir))
 	}
 	errs := []error{l.closeGate()}
-	for _, m := range l.machines() {
+	for _, m := range l.Machines {
 		errs = append(errs, l.halt(m.Name))
 	}
 	errs = append(errs, netspace.RemoveAll(l.path("net")), formerWatches(dir))

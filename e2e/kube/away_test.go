@@ -1,0 +1,151 @@
+//go:build kube
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestAPIServerKilled: the API servers of both clusters are killed. Connections live
+// on and new ones are made meanwhile; agents that start meanwhile come up from disk,
+// those of a worker, of a node that is served, and of a gateway; and what changes as soon
+// as the API servers are back arrives in the other cluster.
+func TestAPIServerKilled(t *testing.T) {
+	s := needSet(t, same)
+	all := s.dig(t, "c1", "client", headless, 3)
+	target := s.dig(t, "c1", "client", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
+	client, near := s.podNetwork(t, "c1", "client"), s.podNetwork(t, "c1", "near")
+	kept := s.stream(t, client, "tcp", "--count", "20", "--patience", "2m", "--open", "60s", target)
+	fresh := s.stream(t, near, "new", "--rate", "5", "--timeout", "30s", target)
+	for _, c := range s.clusters {
+		s.lab(t, "kill", c+"cp", "kube-apiserver")
+		t.Cleanup(func() {
+			_, _ = s.try(context.Background(), "", "", "kubelab", "--dir", s.rig.dir, "revive", c+"cp", "kube-apiserver")
+		})
+	}
+	for _, node := range []string{"c1n1", "c1n2", "c2n2"} {
+		s.eventually(t, has("from last good copy"), s.agentSays(node)...)
+	}
+	for _, node := range []string{"c1n2", "c2n2"} {
+		s.restartAgent(t, node)
+	}
+	if r := fresh(); r.Failed > 0 || r.Attempts == 0 {
+		t.Errorf("%d of %d connections failed: %s", r.Failed, r.Attempts, r.FirstError)
+	}
+	// A gateway's tunnel ends with its agent here: what goes through it waits.
+	s.restartAgent(t, "c1n1")
+	fresh = s.stream(t, near, "new", "--rate", "5", "--count", "10", "--timeout", "60s", target)
+	if r := fresh(); r.Failed > 0 || r.Attempts == 0 {
+		t.Errorf("after the gateway's agent: %d of %d connections failed: %s", r.Failed, r.Attempts, r.FirstError)
+	}
+
+	for _, c := range s.clusters {
+		s.lab(t, "revive", c+"cp", "kube-apiserver")
+	}
+	s.eventually(t, has("scaled"), "kubectl", "--context", "c2", "-n", "sample", "scale", "statefulset/whereami", "--replicas=2")
+	s.dig(t, "c1", "client", headless, 2)
+	s.kubectl(t, "c2", "-n", "sample", "scale", "statefulset/whereami", "--replicas=3")
+	if again := s.dig(t, "c1", "client", headless, 3); strings.Join(again, " ") != strings.Join(all, " ") {
+		t.Errorf("addresses were %v, are %v", all, again)
+	}
+	for _, node := range []string{"c1n1", "c1n2", "c2n2"} {
+		s.eventually(t, func(out string) bool { return !strings.Contains(out, "last good copy") }, s.agentSays(node)...)
+	}
+	s.alive(t, kept())
+}
+
+// alive wants every connection of a stream to be alive.
+func (s *set) alive(t *testing.T, r streamed) {
+	t.Helper()
+	if r.Survivors != r.Connections || r.Connections == 0 {
+		t.Errorf("%d of %d connections live: %d resets, %d timeouts", r.Survivors, r.Connections, r.Resets, r.Timeouts)
+	}
+}
+
+// lab runs kubelab.
+func (s *set) lab(t *testing.T, args ...string) string {
+	t.Helper()
+	return s.must(t, "", append([]string{"kubelab", "--dir", s.rig.dir}, args...)...)
+}
+
+// agentSays asks the agent of a node on the node itself, without the cluster's API.
+func (s *set) agentSays(node string, args ...string) []string {
+	return append([]string{"kubelab", "--dir", s.rig.dir, "node", node, "hawser-agent", "status"}, args...)
+}
+
+// restartAgent kills a node's agent and waits until the next one is ready, from what is
+// on the disk if need be.
+func (s *set) restartAgent(t *testing.T, node string) {
+	t.Helper()
+	processes := []string{"kubelab", "--dir", s.rig.dir, "node", node, "sh", "-c",
+		// Only the agent itself: what holds a tunnel has another command.
+		`for p in $(pidof hawser-agent); do tr '\0' ' ' </proc/$p/cmdline | grep -q ' run ' && echo $p; done`}
+	before := s.must(t, "", processes...)
+	s.lab(t, "node", node, "sh", "-c", "kill -KILL $0", strings.TrimSpace(before))
+	s.eventually(t, func(out string) bool { return out != "" && out != before }, processes...)
+	s.eventually(t, has("ready: true"), s.agentSays(node)...)
+}
+
+// streamed is what hawser-traffic tells of connections.
+type streamed struct {
+	Connections, Survivors, Resets, Timeouts int
+	Attempts, Failed                         int
+	FirstError                               json.RawMessage
+}
+
+// network is what runs a program in the network of a pod.
+type network []string
+
+// stream begins traffic in the network of a pod, and returns when it flows. Nothing of
+// it needs the cluster's API. The function that it gives ends it.
+func (s *set) stream(t *testing.T, in network, kind string, args ...string) func() streamed {
+	t.Helper()
+	dir := t.TempDir()
+	argv := append([]string{"hawser-traffic", kind, "--for", "15m", "--until", dir + "/until", "--ready", dir + "/ready"}, args...)
+	done := make(chan outcome, 1)
+	go func() {
+		out, err := s.try(t.Context(), "", "", slices.Concat(in, argv)...)
+		done <- outcome{out, err}
+	}()
+	s.eventually(t, has(""), "test", "-e", dir+"/ready")
+	return func() (r streamed) {
+		t.Helper()
+		s.must(t, "", "touch", dir+"/until")
+		o := <-done
+		from := strings.Index(o.out, "{")
+		if o.err != nil || from < 0 {
+			t.Fatalf("%v\n%s", o.err, o.out)
+		}
+		if err := json.Unmarshal([]byte(o.out[from:]), &r); err != nil {
+			t.Fatalf("%v\n%s", err, o.out)
+		}
+		return r
+	}
+}
+
+// podNetwork gives what runs a program of the machine in the network of a pod
+// (namespace/name, or a name of namespace default), on the pod's node.
+func (s *set) podNetwork(t *testing.T, cluster, pod string) network {
+	t.Helper()
+	namespace, name, ok := strings.Cut(pod, "/")
+	if !ok {
+		namespace, name = "default", pod
+	}
+	where := strings.Fields(s.kubectl(t, cluster, "-n", namespace, "get", "pod", name, "-o", "jsonpath={.spec.nodeName} {.status.podIP}"))
+	on := []string{"kubelab", "--dir", s.rig.dir, "node", s.machine(where[0])}
+	find := `for ns in /run/netns/*; do nsenter --net=$ns ip -o -4 address show dev eth0 2>/dev/null | grep -q " $0/" && echo $ns; done; true`
+	space := s.eventually(t, has("/run/netns/"), slices.Concat(on, []string{"sh", "-c", find, where[1]})...)
+	return slices.Concat(on, network{"nsenter", "--net=" + strings.TrimSpace(space)})
+}
+
+// machine gives the machine that a node is; only one that was renamed is another.
+func (s *set) machine(node string) string {
+	if machine, ok := s.renamed[node]; ok {
+		return machine
+	}
+	return node
+}

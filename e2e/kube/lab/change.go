@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// What happens to clusters that are up: programs that die, nodes that come, go, and
+// change their addresses and names.
+
+// kill ends a program of a machine at once (SIGKILL); it stays away until revived.
+func (l *Lab) kill(ctx context.Context, machine, program string) error {
+	if err := os.WriteFile(l.hold(machine, program), nil, 0o644); err != nil {
+		return fmt.Errorf("hold %s of %s: %w", program, machine, err)
+	}
+	return l.strike(ctx, machine, program)
+}
+
+// revive lets a program start again that was killed.
+func (l *Lab) revive(machine, program string) error {
+	err := os.Remove(l.hold(machine, program))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s of %s was not killed", program, machine)
+	}
+	return err
+}
+
+// hold is the file that keeps a program from starting; the scripts look for it.
+func (l *Lab) hold(machine, program string) string {
+	return l.path("machines", machine, "hold."+program)
+}
+
+// strike kills a program, which starts again unless it is held.
+func (l *Lab) strike(ctx context.Context, machine, program string) error {
+	r, err := l.record(machine)
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, "nsenter", "--all", "--target", strconv.Itoa(r.Process.PID),
+		"sh", "-c", `kill -KILL $(pidof "$0")`, program).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("kill %s of %s: %w: %s", program, machine, err, out)
+	}
+	return nil
+}
+
+// add brings a further node to a cluster; it gives its name.
+func (l *Lab) add(ctx context.Context, cluster string) (string, error) {
+	index := slices.Index(l.Clusters, cluster) + 1
+	if index == 0 {
+		return "", fmt.Errorf("no cluster %q: there are %v", cluster, l.Clusters)
+	}
+	number := 1
+	for _, m := range l.Machines {
+		if m.Cluster == cluster {
+			number = max(number, m.Number+1)
+		}
+	}
+	n := newNode(cluster, index, number)
+	l.Machines = append(l.Machines, n)
+	return n.Name, errors.Join(l.save(), l.join(ctx, n))
+}
+
+// join starts a node that its cluster does not know, and waits until it is ready.
+func (l *Lab) join(ctx context.Context, n Node) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	a, err := openAuthority(l.path("pki", n.Cluster))
+	if err == nil {
+		err = a.member(l, n)
+	}
+	if err == nil {
+		err = l.begin(n)
+	}
+	if err == nil {
+		err = l.lead(n)
+	}
+	if err == nil {
+		err = l.admit(ctx, n)
+	}
+	if err == nil {
+		_, err = l.kubectl(ctx, n.Cluster, "", "wait", "--for=condition=Ready", "node", n.As, "--timeout="+patience.String())
+	}
+	return err
+}
+
+// remove takes a node out of its cluster, with its disk.
+func (l *Lab) remove(ctx context.Context, n Node) error {
+	if err := l.leave(ctx, n); err != nil {
+		return err
+	}
+	l.Machines = slices.DeleteFunc(l.Machines, func(m Node) bool { return m.Name == n.Name })
+	gone := n
+	gone.Addr = netip.Addr{}
+	return errors.Join(l.save(), l.lead(gone), os.RemoveAll(l.path("machines", n.Name)))
+}
+
+// leave powers a node off and has its cluster forget it.
+func (l *Lab) leave(ctx context.Context, n Node) error {
+	if n.Number == 0 {
+		return fmt.Errorf("%s is a control plane", n.Name)
+	}
+	if err := l.halt(n.Name); err != nil {
+		return err
+	}
+	_, err := l.kubectl(ctx, n.Cluster, "", "delete", "node", n.As, "--ignore-not-found")
+	return err
+}
+
+// rename has a node leave its cluster and join it under another name, with its disk.
+func (l *Lab) rename(ctx context.Context, n Node, name string) error {
+	if err := l.leave(ctx, n); err != nil {
+		return err
+	}
+	n.As = name
+	if err := l.update(n); err != nil {
+		return err
+	}
+	return l.join(ctx, n)
+}
+
+// readdress gives a node that runs another address, as its network's DHCP may: its
+// kubelet and kube-proxy start again, all else goes on.
+func (l *Lab) readdress(ctx context.Context, n Node, addr netip.Addr) error {
+	for _, m := range l.Machines {
+		if m.Addr == addr {
+			return fmt.Errorf("%s has the address %s", m.Name, addr)
+		}
+	}
+	if lan := netip.PrefixFrom(router(n.Index), 24); !lan.Contains(addr) {
+		return fmt.Errorf("%s is not in %s, the network of %s", addr, lan.Masked(), n.Cluster)
+	}
+	n.Addr = addr
+	if err := l.update(n); err != nil {
+		return err
+	}
+	if err := l.run(n.Name, "address flush dev eth0 scope global\n"+l.inside(n), "ip", "-batch", "-"); err != nil {
+		return err
+	}
+	if err := errors.Join(l.lead(n), l.tellAddress(n), l.strike(ctx, n.Name, "kubelet")); err != nil || l.Proxy == "none" {
+		return err
+	}
+	return l.strike(ctx, n.Name, "kube-proxy")
+}
+
+// tellAddress writes the address that the node's kubelet takes when it starts.
+func (l *Lab) tellAddress(n Node) error {
+	if err := os.WriteFile(l.path("machines", n.Name, "address"), []byte(n.Addr.String()), 0o644); err != nil {
+		return fmt.Errorf("tell %s its address: %w", n.Name, err)
+	}
+	return nil
+}
+
+// update keeps what changed about a machine.
+func (l *Lab) update(n Node) error {
+	at := slices.IndexFunc(l.Machines, func(m Node) bool { return m.Name == n.Name })
+	l.Machines[at] = n
+	return l.save()
+}
+
+// openAuthority reads what newAuthority wrote.
+func openAuthority(dir string) (*authority, error) {
+	var p pair
+	var err error
+	if p.certPEM, err = os.ReadFile(filepath.Join(dir, "ca.crt")); err == nil {
+		p.keyPEM, err = os.ReadFile(filepath.Join(dir, "ca.key"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read authority: %w", err)
+	}
+	cert, _ := pem.Decode(p.certPEM)
+	key, _ := pem.Decode(p.keyPEM)
+	if cert == nil || key == nil {
+		return nil, fmt.Errorf("read authority: no PEM in %s", dir)
+	}
+	if p.cert, err = x509.ParseCertificate(cert.Bytes); err == nil {
+		p.key, err = x509.ParseECPrivateKey(key.Bytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read authority: %w", err)
+	}
+	return &authority{ca: p, dir: dir}, nil
+}

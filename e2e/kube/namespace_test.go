@@ -1,0 +1,71 @@
+//go:build kube
+
+package kube
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const leaving = "leaving.dynamic-leaving.svc.clusterset.local"
+
+// TestNamespaceDeleted: the namespace of an export is deleted where it is imported and
+// then where it is exported. It ends in time, nothing of ours holds it up or is left, it works
+// again as soon as it is back, and connections to other exports do not notice.
+func TestNamespaceDeleted(t *testing.T) {
+	s := needSet(t, same)
+	target := s.dig(t, "c1", "client", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
+	kept := s.stream(t, s.podNetwork(t, "c1", "client"), "tcp", "--count", "20", "--patience", "60s", "--open", "60s", target)
+	pod := strings.TrimSpace(s.kubectl(t, "c2", "-n", "sample", "get", "pod", "whereami-0", "-o", "jsonpath={.status.podIP}"))
+	for _, c := range s.clusters {
+		t.Cleanup(func() {
+			s.kubectl(t, c, "delete", "namespace", "dynamic-leaving", "--ignore-not-found", "--wait=false")
+		})
+	}
+	importing := "apiVersion: v1\nkind: Namespace\nmetadata: {name: dynamic-leaving}\n"
+	exporting := importing + fmt.Sprintf(leavingExport, pod)
+	addrs := []string{"kubectl", "--context", "c1", "-n", "dynamic-leaving", "get", "serviceimport", "leaving", "-o", "jsonpath={.spec.ips}"}
+	gone := []string{"sh", "-c", "kubectl --context c1 -n dynamic-leaving get serviceimport leaving 2>&1; true"}
+
+	s.apply(t, "c1", importing)
+	s.apply(t, "c2", exporting)
+	s.ask(t, "c1", "client", leaving, from("c2"))
+	vip := s.eventually(t, has("243.0."), addrs...)
+
+	s.kubectl(t, "c1", "delete", "namespace", "dynamic-leaving", "--timeout="+limit.String())
+	s.eventually(t, has("not found"), gone...)
+	s.apply(t, "c1", importing)
+	if again := s.eventually(t, has("243.0."), addrs...); again != vip {
+		t.Errorf("clusterset IP was %s, is %s", vip, again)
+	}
+	s.ask(t, "c1", "client", leaving, from("c2"))
+
+	s.kubectl(t, "c2", "delete", "namespace", "dynamic-leaving", "--timeout="+limit.String())
+	s.eventually(t, has("NXDOMAIN"), within("c1", "client", "dig", leaving)...)
+	s.eventually(t, has("not found"), gone...)
+	s.apply(t, "c2", exporting)
+	s.ask(t, "c1", "client", leaving, from("c2"))
+	s.alive(t, kept())
+}
+
+// leavingExport is a Service without a selector, its endpoint, and its export.
+const leavingExport = `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: leaving, namespace: dynamic-leaving, labels: {kubernetes.io/service-name: leaving}}
+addressType: IPv4
+ports: [{name: http, port: 80, protocol: TCP}]
+endpoints:
+- {addresses: [%s], conditions: {ready: true}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: leaving, namespace: dynamic-leaving}
+spec:
+  ports: [{name: http, port: 80}]
+---
+apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceExport
+metadata: {name: leaving, namespace: dynamic-leaving}
+`
