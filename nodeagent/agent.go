@@ -56,6 +56,8 @@ type Agent struct {
 	endpoints *endpoints
 	published *publishing // nil = there is no Kubernetes API
 
+	diagnosing sync.Mutex // packets are being followed
+
 	lingerer lingerer // of the engine's goroutine, as what follows
 	shifter  shifter
 	before   *fabric.Shape // that the clusters leave; nil = none

@@ -15,8 +15,8 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// Exit codes: 0 done, 1 the plan holds changes or the drained gateway is still
-// used, 2 error.
+// Exit codes: 0 done, 1 the plan holds changes, the drained gateway is still used, or
+// packets were dropped, 2 error.
 const (
 	exitNo    = 1
 	exitError = 2
@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string) int {
 		SilenceErrors: true,
 	}
 	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(),
-		drainCommand(), undrainCommand(), versionCommand(), wireguardCommand())
+		drainCommand(), undrainCommand(), diagnoseCommand(), versionCommand(), wireguardCommand())
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if errors.Is(err, errNo) {

@@ -49,7 +49,12 @@ func statusCommand() *cobra.Command {
 
 // ask sends one request to the agent's socket and gives the answer.
 func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	return askFor(ctx, statusTimeout, socket, method, path)
+}
+
+// askFor waits so long for the answer.
+func askFor(ctx context.Context, long time.Duration, socket, method, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,

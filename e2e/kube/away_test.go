@@ -5,6 +5,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -106,16 +107,21 @@ func (s *set) stream(t *testing.T, in network, kind string, args ...string) func
 	t.Helper()
 	dir := t.TempDir()
 	argv := append([]string{"hawser-traffic", kind, "--for", "15m", "--until", dir + "/until", "--ready", dir + "/ready"}, args...)
-	done := make(chan outcome, 1)
+	var o outcome
+	done := make(chan struct{})
 	go func() {
-		out, err := s.try(t.Context(), "", "", slices.Concat(in, argv)...)
-		done <- outcome{out, err}
+		defer close(done)
+		o.out, o.err = s.try(context.Background(), "", "", slices.Concat(in, argv)...)
 	}()
+	end := func() {
+		_ = os.WriteFile(dir+"/until", nil, 0o600) // otherwise it ends by itself
+		<-done
+	}
+	t.Cleanup(end)
 	s.eventually(t, has(""), "test", "-e", dir+"/ready")
 	return func() (r streamed) {
 		t.Helper()
-		s.must(t, "", "touch", dir+"/until")
-		o := <-done
+		end()
 		from := strings.Index(o.out, "{")
 		if o.err != nil || from < 0 {
 			t.Fatalf("%v\n%s", o.err, o.out)

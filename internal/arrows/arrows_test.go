@@ -75,6 +75,8 @@ func rules() []rule {
 			why: "what is written into the API is decided elsewhere"},
 		{from: module + "/nodeagent/objects/corefile", never: []string{"os", "net", "math/rand", "log/slog", "k8s.io"},
 			why: "the configuration of a cluster's DNS is edited as text only"},
+		{from: module + "/nodeagent/trace", never: own("nodeagent/project", "nodeagent/kernel", "nodeagent/converge", "schema/fabric"),
+			why: "packets are followed without knowing what a clusterset is; the agent says which"},
 		{from: module + "/nodeagent/desired", never: []string{"os", "net", "math/rand", "log/slog"},
 			why: "desired is data only"},
 		{from: module + "/cmd/hawser-agent", never: append(own("reconciler", "render", "lab"),

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+func diagnoseCommand() *cobra.Command {
+	var socket, output string
+	var long time.Duration
+	cmd := &cobra.Command{
+		Use:   "diagnose",
+		Short: "Follow packets of the clusterset and tell who drops them on this node",
+		Long: `Follows some packets of the clusterset for a time, at most forty a second, through all
+rules of nftables on this node (those of iptables-nft too), and tells which rule
+of which table dropped one: a NetworkPolicy's, a firewall's, or Hawser's own. Make the
+request that does not work meanwhile, and ask on the nodes on its way: the client's,
+the gateways', the server's. Nothing of anybody is changed: packets are marked for
+the kernel to tell of them (meta nftrace), by a table that goes away with this command.
+
+What nftables does not show, such as a CNI's eBPF programs and rules of
+iptables-legacy, cannot be named; packets that end there are told as not seen again.
+
+Exit code 0: everything that was followed got through, 1: something did not, 2: error.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := askFor(cmd.Context(), long+statusTimeout, socket, http.MethodGet, "/diagnose?for="+url.QueryEscape(long.String()))
+			if err != nil {
+				return err
+			}
+			var d status.Diagnosis
+			if err := json.Unmarshal(raw, &d); err != nil {
+				return fmt.Errorf("read the agent's answer: %w", err)
+			}
+			if err := printDiagnosis(cmd.OutOrStdout(), d, raw, output); err != nil {
+				return err
+			}
+			if len(d.Findings) > 0 {
+				return errNo
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
+	cmd.Flags().DurationVar(&long, "for", 10*time.Second, "how long to look, from 2s to 5m")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+func printDiagnosis(w io.Writer, d status.Diagnosis, raw []byte, output string) error {
+	switch output {
+	case "json":
+		_, err := w.Write(raw)
+		return err
+	case "text":
+	default:
+		return fmt.Errorf("--output %s: use text or json", output)
+	}
+	p := &printer{w: w}
+	if d.Packets == 0 {
+		p.line("no packet of the clusterset in %.0f s: make a request meanwhile, or look on another node on its way", d.Seconds)
+		return p.err
+	}
+	p.line("%d packets of the clusterset followed in %.0f s, %d got through", d.Packets, d.Seconds, d.Passed)
+	for _, f := range d.Findings {
+		p.line("%d ended at %s", f.Packets, f.Place)
+		p.line("  %s", f.Text)
+		for _, flow := range f.Flows {
+			p.line("  packet: %s", flow)
+		}
+		p.line("  to do: %s", f.Do)
+	}
+	return p.err
+}

@@ -1,0 +1,50 @@
+//go:build kube
+
+package kube
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPolicy: a rule of somebody else's in a node's forward hook drops the clusterset's
+// packets, as NetworkPolicies do: on the node of the client, and on that of the server.
+// Diagnosis names the rule and what to do, and nobody touches it.
+func TestPolicy(t *testing.T) {
+	s := needSet(t, same)
+	s.ask(t, "c1", "near", "c2."+service, from("c2"))
+	target := s.dig(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
+	pod := strings.TrimSpace(s.kubectl(t, "c2", "-n", "sample", "get", "pod", "traffic", "-o", "jsonpath={.status.podIP}"))
+	near, client := s.podNetwork(t, "c1", "near"), s.podNetwork(t, "c1", "client")
+	for _, tt := range []struct {
+		node, cluster, rule, flow string
+		client                    network
+	}{
+		{"c1n2", "c1", "ip daddr 242.0.0.0/8 drop", "-> " + target, client},
+		{"c2n2", "c2", "ip daddr " + pod + " drop", "-> " + pod + ":7000", near},
+	} {
+		t.Run(tt.node, func(t *testing.T) {
+			node := []string{"kubelab", "--dir", s.rig.dir, "node", tt.node}
+			table := "table inet policies {\n chain forward {\n  type filter hook forward priority 0; policy accept;\n  " + tt.rule + "\n }\n}\n"
+			s.must(t, table, append(node, "nft", "-f", "-")...)
+			drop := append(node, "nft", "delete", "table", "inet", "policies")
+			t.Cleanup(func() { _, _ = s.try(t.Context(), "", "", drop...) })
+			tries := s.stream(t, tt.client, "new", "--rate", "5", "--timeout", "1s", target)
+			diagnose := strings.Join(within(tt.cluster, "hawser-system/"+s.agentOn(t, tt.cluster, tt.node), "/hawser-agent", "diagnose", "--for", "5s"), " ")
+			out := s.eventually(t, has("in chain forward of table inet policies"), "sh", "-c", diagnose+"; true")
+			for _, want := range []string{"dropped by somebody else, not by Hawser, which leaves that rule alone", tt.flow, "nft -a list chain inet policies forward"} {
+				if !strings.Contains(out, want) {
+					t.Errorf("it does not say %q:\n%s", want, out)
+				}
+			}
+			if left := s.must(t, "", append(node, "nft", "list", "ruleset")...); !strings.Contains(left, tt.rule) || strings.Contains(left, "hawser-trace") {
+				t.Errorf("the rules of the node:\n%s", left)
+			}
+			s.must(t, "", drop...)
+			s.eventually(t, has("got through"), "sh", "-c", diagnose)
+			if r := tries(); r.Failed == 0 || r.Failed == r.Attempts {
+				t.Errorf("%d of %d connections failed", r.Failed, r.Attempts)
+			}
+		})
+	}
+}

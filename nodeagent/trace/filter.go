@@ -1,0 +1,97 @@
+package trace
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Filter is which packets belong to the clusterset: those that come in over its devices
+// (hw-*), and those to one of the prefixes.
+type Filter struct {
+	Prefixes []netip.Prefix // where the clusterset is: VIPs, global addresses, flat clusters, DNS
+	Not      []netip.Prefix // what runs all the time between agents
+}
+
+// rate is how many packets a second are followed, of those that begin a TCP connection
+// and of all others.
+const rate = 20
+
+// devices is what the names of Hawser's links begin with.
+const devices = "hw-"
+
+// priorities of our chains: behind the gathering of fragments (-400) and before all that
+// drops; and behind all others.
+const (
+	first = -399
+	last  = 1<<31 - 1
+)
+
+// messages makes the table, in one transaction.
+func (f Filter) messages() []netlink.Message {
+	b := batch{}
+	b.table()
+	b.chain(chainPick, nil)
+	b.chain(chainIn, &hook{unix.NF_INET_PRE_ROUTING, first})
+	b.chain(chainMade, &hook{unix.NF_INET_LOCAL_OUT, first})
+	b.chain(chainOut, &hook{unix.NF_INET_POST_ROUTING, last})
+	b.chain(chainTaken, &hook{unix.NF_INET_LOCAL_IN, last})
+	for _, chain := range []string{chainIn, chainMade} {
+		for _, p := range f.Not {
+			b.rule(chain, append(in(p, true), stop()...)...)
+			b.rule(chain, append(in(p, false), stop()...)...)
+		}
+		if chain == chainIn {
+			b.rule(chain,
+				&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(devices)},
+				&expr.Verdict{Kind: expr.VerdictGoto, Chain: chainPick})
+		}
+		for _, p := range f.Prefixes {
+			b.rule(chain, append(in(p, true), &expr.Verdict{Kind: expr.VerdictGoto, Chain: chainPick})...)
+		}
+	}
+	const flags, syn, ack = 13, 0x02, 0x10
+	b.rule(chainPick, append([]expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: flags, Len: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{syn | ack}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{syn}},
+	}, mark()...)...)
+	b.rule(chainPick, mark()...)
+	return b.end()
+}
+
+// in matches packets to a prefix, or from one.
+func in(p netip.Prefix, to bool) []expr.Any {
+	proto, size, offset := byte(unix.NFPROTO_IPV4), 4, uint32(12)
+	if p.Addr().Is6() {
+		proto, size, offset = unix.NFPROTO_IPV6, 16, 8
+	}
+	if to {
+		offset += uint32(size)
+	}
+	mask := net.CIDRMask(p.Bits(), size*8)
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(size)},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: uint32(size), Mask: mask, Xor: make([]byte, size)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()},
+	}
+}
+
+func stop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}} }
+
+// mark has the kernel tell of the packet from here on.
+func mark() []expr.Any {
+	return append([]expr.Any{
+		&expr.Limit{Type: expr.LimitTypePkts, Rate: rate, Unit: expr.LimitTimeSecond, Burst: rate},
+		&expr.Immediate{Register: 1, Data: []byte{1}},
+		&expr.Meta{Key: expr.MetaKeyNFTRACE, SourceRegister: true, Register: 1},
+	}, stop()...)
+}

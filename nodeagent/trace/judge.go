@@ -1,0 +1,129 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// settle is how long a packet may be under way: journeys that began later than that
+// before the end are not judged.
+const settle = time.Second
+
+// mostFlows are told of each finding.
+const mostFlows = 3
+
+// journey is one packet on its way.
+type journey struct {
+	began time.Duration
+	flow  *Flow // as it was first; nil = not told
+	last  *Flow // as it was where that was told last
+	at    Place // the last place that it met
+	end   Verdict
+}
+
+// Judge tells who dropped packets, from the steps in their order and from how long
+// was looked.
+func Judge(steps []Step, lasted time.Duration) status.Diagnosis {
+	var all []*journey
+	open := map[uint32]*journey{}
+	for _, s := range steps {
+		if s.Place.own(chainPick) { // the kernel uses numbers of packets again
+			j := &journey{began: s.At}
+			open[s.ID], all = j, append(all, j)
+		}
+		if j := open[s.ID]; j != nil {
+			j.step(s)
+		}
+	}
+	all = slices.DeleteFunc(all, func(j *journey) bool {
+		return j.flow == nil || j.end == Continues && j.began > lasted-settle
+	})
+	return conclude(all, lasted)
+}
+
+func (p Place) own(chain string) bool {
+	return p.Family == "inet" && p.Table == Table && p.Chain == chain
+}
+
+func (j *journey) step(s Step) {
+	if s.Flow != nil {
+		j.last = s.Flow
+		if j.flow == nil {
+			j.flow = s.Flow
+		}
+	}
+	switch {
+	case j.end == Dropped:
+	case s.Verdict == Dropped || s.Verdict == Queued:
+		j.end, j.at = s.Verdict, s.Place
+	case s.Place.own(chainOut) || s.Place.own(chainTaken):
+		j.end = Accepted
+	case s.Place.Table != Table:
+		j.at = s.Place
+	}
+}
+
+// conversation is what packets of one direction of a connection have in common.
+func (j *journey) conversation() string {
+	f := *j.flow
+	return fmt.Sprint(f.Protocol, f.From.Addr(), f.To)
+}
+
+func conclude(all []*journey, lasted time.Duration) status.Diagnosis {
+	out := status.Diagnosis{Seconds: lasted.Seconds(), Packets: len(all)}
+	passed := map[string]bool{}
+	for _, j := range all {
+		if j.end == Accepted {
+			out.Passed++
+			passed[j.conversation()] = true
+		}
+	}
+	found := map[string]*status.Finding{}
+	for _, j := range all {
+		// A packet that is lost from sight is only told where none like it got through: the
+		// kernel may copy one on its way, which then has another number.
+		if j.end == Accepted || j.end != Dropped && passed[j.conversation()] {
+			continue
+		}
+		f := finding(j)
+		key := f.Kind + f.Place
+		if found[key] == nil {
+			found[key] = &f
+		}
+		found[key].Packets++
+		if text := j.text(); len(found[key].Flows) < mostFlows && !slices.Contains(found[key].Flows, text) {
+			found[key].Flows = append(found[key].Flows, text)
+		}
+	}
+	for _, f := range found {
+		out.Findings = append(out.Findings, *f)
+	}
+	slices.SortFunc(out.Findings, func(a, b status.Finding) int {
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), strings.Compare(a.Kind+a.Place, b.Kind+b.Place))
+	})
+	return out
+}
+
+// text names the packet as it came, and as it was in the end where that is another.
+func (j *journey) text() string {
+	first, last := *j.flow, *j.last
+	first.In, first.Out, last.In, last.Out = "", "", "", ""
+	// A client's port is another one in each connection.
+	first.From = portless(first)
+	text := first.String()
+	if last.From = portless(last); last != first {
+		text += ", then " + last.String()
+	}
+	if j.last.In != "" {
+		text += ", in " + j.last.In
+	}
+	if j.last.Out != "" {
+		text += ", out " + j.last.Out
+	}
+	return text
+}
