@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"context"
 	"strings"
 	"testing"
 )
@@ -24,12 +25,12 @@ func TestPolicy(t *testing.T) {
 		{"c2n2", "c2", "ip daddr " + pod + " drop", "-> " + pod + ":7000", near},
 	} {
 		t.Run(tt.node, func(t *testing.T) {
+			tries := s.stream(t, tt.client, "new", "--rate", "5", "--timeout", "1s", target)
 			node := []string{"kubelab", "--dir", s.rig.dir, "node", tt.node}
 			table := "table inet policies {\n chain forward {\n  type filter hook forward priority 0; policy accept;\n  " + tt.rule + "\n }\n}\n"
 			s.must(t, table, append(node, "nft", "-f", "-")...)
 			drop := append(node, "nft", "delete", "table", "inet", "policies")
-			t.Cleanup(func() { _, _ = s.try(t.Context(), "", "", drop...) })
-			tries := s.stream(t, tt.client, "new", "--rate", "5", "--timeout", "1s", target)
+			t.Cleanup(func() { _, _ = s.try(context.Background(), "", "", drop...) })
 			diagnose := strings.Join(within(tt.cluster, "hawser-system/"+s.agentOn(t, tt.cluster, tt.node), "/hawser-agent", "diagnose", "--for", "5s"), " ")
 			out := s.eventually(t, has("in chain forward of table inet policies"), "sh", "-c", diagnose+"; true")
 			for _, want := range []string{"dropped by somebody else, not by Hawser, which leaves that rule alone", tt.flow, "nft -a list chain inet policies forward"} {
