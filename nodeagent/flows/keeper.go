@@ -60,14 +60,14 @@ func (k *Keeper) Left(cluster string, prefixes []netip.Prefix) {
 // Carries says that this node's own link carries a cluster's traffic now, and
 // that another gateway's did before.
 func (k *Keeper) Carries(cluster string, prefixes []netip.Prefix) {
-	k.change(func(time.Time) { k.plan.come(cluster, prefixes) })
+	k.change(func(now time.Time) { k.plan.come(now, cluster, prefixes) })
 }
 
 // Transits says that this gateway has an own link to a cluster (again), by which
 // goes what other nodes hand to it. Before, it handed that on to another gateway
 // with the source that it came with, and conntrack would go on so.
 func (k *Keeper) Transits(cluster string, prefixes []netip.Prefix) {
-	k.change(func(time.Time) { k.plan.transits(cluster, prefixes) })
+	k.change(func(now time.Time) { k.plan.transits(now, cluster, prefixes) })
 }
 
 // SetOwn says which pods run on this node, when it is a gateway.
@@ -137,7 +137,7 @@ func (k *Keeper) wait() time.Duration {
 func (k *Keeper) work(ctx context.Context, now time.Time) {
 	k.mu.Lock()
 	moves, left := k.plan.take(now)
-	turns, own := k.plan.takeTurns(), k.own
+	turns, own := k.plan.takeTurns(now), k.own
 	k.mu.Unlock()
 	if len(turns) > 0 {
 		k.renew(ctx, turns, own)
@@ -185,7 +185,7 @@ func (k *Keeper) forget(ctx context.Context, now time.Time, left []*departure) {
 	}
 }
 
-func (k *Keeper) renew(ctx context.Context, turns []*turn, own Own) {
+func (k *Keeper) renew(ctx context.Context, turns []turn, own Own) {
 	n, err := renew(ctx, turns, own)
 	k.mu.Lock()
 	k.stats.Renewed += uint64(n)

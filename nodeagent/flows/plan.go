@@ -1,9 +1,7 @@
 package flows
 
 import (
-	"maps"
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -18,6 +16,11 @@ const later = 120 * time.Second
 
 // settle is when a flow counts as quiet since the move: conntrack counts seconds.
 const settle = 2 * time.Second
+
+// looks are the times after a turn of a gateway's own link at which its flows are
+// looked at. The first one does it all, unless a packet under way made an entry by
+// the former way just then, or a route was written late.
+var looks = [...]time.Duration{0, time.Second, 5 * time.Second}
 
 // move is a cluster whose path moved.
 type move struct {
@@ -62,20 +65,20 @@ func (p plan) moved(now time.Time, cluster string, prefixes []netip.Prefix) {
 func (p plan) gone(now time.Time, cluster string, prefixes []netip.Prefix) {
 	if p.left[cluster] == nil {
 		p.left[cluster] = &departure{cluster: cluster, prefixes: prefixes, at: now}
-		p.turns[cluster] = &turn{cluster: cluster, prefixes: prefixes}
+		p.turns[cluster] = &turn{cluster: cluster, prefixes: prefixes, at: now}
 	}
 }
 
 // come notes that it carries the traffic now.
-func (p plan) come(cluster string, prefixes []netip.Prefix) {
+func (p plan) come(now time.Time, cluster string, prefixes []netip.Prefix) {
 	delete(p.left, cluster)
-	p.turns[cluster] = &turn{cluster: cluster, prefixes: prefixes, own: true}
+	p.turns[cluster] = &turn{cluster: cluster, prefixes: prefixes, own: true, at: now}
 }
 
 // transits notes that this gateway's own link is there for what others hand to it.
-func (p plan) transits(cluster string, prefixes []netip.Prefix) {
-	if t := p.turns[cluster]; t == nil || !t.own {
-		p.turns[cluster+" transit"] = &turn{cluster: cluster, prefixes: prefixes, own: true, others: true}
+func (p plan) transits(now time.Time, cluster string, prefixes []netip.Prefix) {
+	if t := p.turns[cluster]; t == nil || !t.own || t.look > 0 {
+		p.turns[cluster+" transit"] = &turn{cluster: cluster, prefixes: prefixes, own: true, others: true, at: now}
 	}
 }
 
@@ -92,8 +95,8 @@ func (p plan) next() (at time.Time, ok bool) {
 	for _, d := range p.left {
 		earlier(d.due())
 	}
-	if len(p.turns) > 0 {
-		earlier(time.Time{})
+	for _, t := range p.turns {
+		earlier(t.due())
 	}
 	return at, ok
 }
@@ -114,11 +117,18 @@ func (p plan) take(now time.Time) (moves []*move, left []*departure) {
 	return moves, left
 }
 
-// takeTurns gives the turns that were not done yet.
-func (p plan) takeTurns() []*turn {
-	turns := slices.Collect(maps.Values(p.turns))
-	clear(p.turns)
-	return turns
+// takeTurns gives the turns whose flows are to be looked at.
+func (p plan) takeTurns(now time.Time) (due []turn) {
+	for name, t := range p.turns {
+		if t.due().After(now) {
+			continue
+		}
+		due = append(due, *t)
+		if t.look++; t.look == len(looks) {
+			delete(p.turns, name)
+		}
+	}
+	return due
 }
 
 // done counts a round, and ends those moves for which no flow was quiet: what is

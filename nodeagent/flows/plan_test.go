@@ -93,9 +93,7 @@ func TestDepartures(t *testing.T) {
 	t.Parallel()
 	p := newPlan()
 	p.gone(begin, "g2", remote)
-	if turns := p.takeTurns(); len(turns) != 1 || turns[0].own {
-		t.Errorf("turns %v", turns)
-	}
+	takeTurn(t, p, begin, false)
 	p.gone(begin.Add(10*time.Second), "g2", remote)
 	var dues []time.Duration
 	for range 4 {
@@ -119,12 +117,42 @@ func TestDepartures(t *testing.T) {
 	if q := d.quiet(begin.Add(time.Hour)); q != ended {
 		t.Errorf("quiet for %s after an hour, want %s", q, ended)
 	}
-	p.come("g2", remote)
-	if turns := p.takeTurns(); len(turns) != 1 || !turns[0].own || len(p.takeTurns()) != 0 {
-		t.Errorf("turns %v", turns)
-	}
+	p.come(begin, "g2", remote)
+	takeTurn(t, p, begin, true)
 	if due, ok := p.next(); ok {
 		t.Errorf("something is due at %s after the path came back", due)
+	}
+}
+
+// takeTurn takes a turn at each of the times at which its flows are looked at.
+func takeTurn(t *testing.T, p plan, begin time.Time, own bool) {
+	t.Helper()
+	for look, after := range looks {
+		if turns := p.takeTurns(begin.Add(after - 1)); after > 0 && len(turns) != 0 {
+			t.Errorf("look %d: %v before the time", look, turns)
+		}
+		if turns := p.takeTurns(begin.Add(after)); len(turns) != 1 || turns[0].own != own || turns[0].look != look {
+			t.Errorf("look %d: turns %v", look, turns)
+		}
+	}
+	if turns := p.takeTurns(begin.Add(time.Hour)); len(turns) != 0 {
+		t.Errorf("turns %v are looked at for ever", turns)
+	}
+}
+
+// TestTurnAgain begins a turn anew while it is looked at.
+func TestTurnAgain(t *testing.T) {
+	t.Parallel()
+	p := newPlan()
+	p.come(begin, "g2", remote)
+	p.takeTurns(begin)
+	p.transits(begin, "g2", remote)
+	if turns := p.takeTurns(begin); len(turns) != 1 || !turns[0].others {
+		t.Errorf("what others hand over waits for the next look: %v", turns)
+	}
+	p.gone(begin.Add(time.Second/2), "g2", remote)
+	if turns := p.takeTurns(begin.Add(time.Second / 2)); len(turns) != 1 || turns[0].own || turns[0].look != 0 {
+		t.Errorf("turns %v, want the new one", turns)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +28,15 @@ type turn struct {
 	own      bool
 	// others is true when only what other nodes hand to this gateway turned.
 	others bool
+	at     time.Time
+	look   int // how often its flows were looked at
 }
+
+// due is when its flows are looked at next.
+func (t *turn) due() time.Time { return t.at.Add(looks[t.look]) }
+
+// mostPasses bounds how often one look reads conntrack: until a pass finds nothing.
+const mostPasses = 3
 
 // renew is for the pods on a gateway's own node. Their flows have one entry for
 // what every node translates and for what a gateway translates, and the kernel
@@ -37,6 +46,11 @@ type turn struct {
 // For a flow that a pod began, the pod's own address would go into the tunnel, or
 // an egress address to the other gateway. Such entries are deleted, and a knock
 // through this host's own stack makes each anew, as its next packet would.
+//
+// Answers that come by the way that is not the entry's make an entry of their own,
+// an echo: the far end moves a moment before or after this one. It holds the port
+// that the flow needs, so the kernel would give the flow another one. Echoes go
+// before the knocks, and a flow whose port one took is begun anew as well.
 //
 // For a flow to a backend here, one entry knows it by the export's address and
 // the other one would by the pod's: the same answer for both, so the newer one
@@ -53,16 +67,33 @@ type turn struct {
 // connection for invalid.
 //
 // It gives the number of flows that were begun anew.
-func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
-	if len(turns) == 0 {
-		return 0, nil
+func renew(ctx context.Context, turns []turn, own Own) (n int, err error) {
+	for range mostPasses {
+		if len(turns) == 0 {
+			break
+		}
+		found, failed := renewFound(ctx, turns, own)
+		if n, err = n+found, errors.Join(err, failed); found == 0 || failed != nil {
+			break
+		}
+		// What was made anew by the first pass is not asked about twice where
+		// nothing tells the new from the old.
+		turns = slices.DeleteFunc(slices.Clone(turns), func(t turn) bool { return t.others })
+		for i := range turns {
+			turns[i].look = max(turns[i].look, 1)
+		}
 	}
-	wrong, halves, err := findWrong(ctx, turns, own)
+	return n, err
+}
+
+// renewFound is one pass.
+func renewFound(ctx context.Context, turns []turn, own Own) (int, error) {
+	found, err := findWrong(ctx, turns, own)
 	if err != nil {
 		return 0, err
 	}
-	if _, err = removeAll(ctx, halves); err != nil || len(wrong) == 0 {
-		return 0, err
+	if _, err = removeAll(ctx, found.halves); err != nil || len(found.wrong) == 0 {
+		return 0, err // an echo alone takes nothing from a flow that has what it needs
 	}
 	raw, err := openRaw()
 	if err != nil {
@@ -74,12 +105,15 @@ func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if _, err = removeAll(ctx, found.echoes); err != nil {
+		return 0, err
+	}
 	n := 0
-	for i := range wrong {
+	for i := range found.wrong {
 		if ctx.Err() != nil {
 			return n, ctx.Err()
 		}
-		w := &wrong[i]
+		w := &found.wrong[i]
 		failed := remove(&w.Flow)
 		if failed == nil && w.local && w.mayPush() {
 			failed = raw.send(&w.Flow, w.ttl)
@@ -91,68 +125,6 @@ func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
 		n++
 	}
 	return n, err
-}
-
-// wrongFlow has an entry from before the turn.
-type wrongFlow struct {
-	Flow
-	local bool  // begun by a pod on this node; others knock from theirs
-	ttl   uint8 // ends behind the gateway that carries
-}
-
-func findWrong(ctx context.Context, turns []*turn, own Own) (out []wrongFlow, halves []Flow, err error) {
-	byName, clusters := map[string][]*turn{}, newLookup()
-	for _, t := range turns {
-		byName[t.cluster] = append(byName[t.cluster], t)
-		clusters.add(t.cluster, t.prefixes)
-	}
-	pods, kept := newLookup(), newLookup()
-	pods.add("", own.Pods)
-	kept.add("", own.Kept)
-	err = list(ctx, func(f *Flow) {
-		w, is := wrongFlow{Flow: *f}, false
-		from, came := clusters.find(f.Orig.From.Addr())
-		to, goes := clusters.find(f.Reply.From.Addr())
-		switch {
-		case came:
-			_, local := pods.find(f.Reply.From.Addr())
-			is = local && slices.ContainsFunc(byName[from], func(t *turn) bool { return t.wrongBackend(f) })
-		case goes:
-			_, local := pods.find(f.Orig.From.Addr())
-			_, keeps := kept.find(f.Orig.From.Addr())
-			for i := 0; i < len(byName[to]) && !is; i++ {
-				w, is = byName[to][i].wrong(f, local || f.Orig.To != f.Reply.From, keeps)
-			}
-		}
-		if is {
-			out = append(out, w)
-		} else if (came || goes) && f.halfOpen() {
-			halves = append(halves, *f)
-		}
-	})
-	return out, halves, err
-}
-
-// wrongBackend reports whether the entry of a flow to a pod here was made by the
-// other way: what comes over another gateway has the pod's address already. A flow
-// straight to a pod (flat clusters) looks the same and is made anew as well.
-func (t *turn) wrongBackend(f *Flow) bool {
-	return !t.others && t.own == (f.Orig.To == f.Reply.From)
-}
-
-// wrong reports whether a flow's entry holds the source of the other way.
-func (t *turn) wrong(f *Flow, local, keeps bool) (w wrongFlow, is bool) {
-	w = wrongFlow{Flow: *f, local: local, ttl: hops}
-	if t.others && local {
-		return w, false
-	}
-	if t.own {
-		w.ttl = hops - 1 // this host does not forward its own packets
-		return w, f.kept() && !keeps
-	}
-	// A translated flow of another node is that node's business: it goes to the
-	// other gateway itself, or still comes here and leaves by this gateway's link.
-	return w, local && !f.kept()
 }
 
 // raw sends through this host's own stack, with any source: the output hooks
