@@ -5,42 +5,18 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
+. hack/install.sh
 modules=(e2e/kube/tools e2e/kube/coredns)
 hash=$(for m in "${modules[@]}"; do cat "$m"/go.mod "$m"/go.sum; find "$m" -name '*.go' | sort | xargs cat; done | sha256sum | cut -c1-16)
 cache=${HAWSER_KUBE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/hawser/kube}
 bin=$cache/$hash/bin
 
 "$root/hack/setup.sh" >&2
-declare -A package_of=(
-  [containerd]=containerd [runc]=runc [ethtool]=ethtool [socat]=socat [busybox]=busybox-static [dash]=dash
-)
-missing=()
-for command in "${!package_of[@]}"; do
-  command -v "$command" >/dev/null || missing+=("${package_of[$command]}")
-done
-[ -x /usr/lib/cni/bridge ] || missing+=(containernetworking-plugins)
-if [ ${#missing[@]} -gt 0 ]; then
-  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    echo "setup-kube: please install: ${missing[*]}" >&2
-    exit 1
-  fi
-  # As hack/setup.sh has it: a package may not start its service, now or at the next boot.
-  policy=/usr/sbin/policy-rc.d
-  if [ ! -e "$policy" ]; then
-    printf '#!/bin/sh\nexit 101\n' >"$policy"
-    chmod 755 "$policy"
-    trap 'rm -f "$policy"' EXIT
-  fi
-  unit=/etc/systemd/system/containerd.service
-  if [ ! -e /lib/systemd/system/containerd.service ] && [ ! -e "$unit" ] && [ ! -L "$unit" ]; then
-    mkdir -p "${unit%/*}"
-    ln -s /dev/null "$unit"
-  fi
-  echo "setup-kube: installing ${missing[*]}" >&2
-  export DEBIAN_FRONTEND=noninteractive
-  apt-get -o DPkg::Lock::Timeout=300 update -qq >&2
-  apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-fi
+missing=$(absent containerd=containerd runc=runc ethtool=ethtool socat=socat busybox=busybox-static dash=dash \
+  /usr/lib/cni/bridge=containernetworking-plugins)
+# The nodes of the lab start containerds of their own.
+# shellcheck disable=SC2086
+packages_for setup-kube containerd.service $missing
 
 version=$(sed -n 's#^\tk8s.io/kubernetes v##p' e2e/kube/tools/go.mod)
 mkdir -p "$bin"

@@ -2,27 +2,21 @@
 # What make e2e-vm needs: QEMU, kmod, a static busybox, and a Debian kernel with its
 # modules, unpacked under the user's cache and not installed. Prints that folder.
 set -euo pipefail
-export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+export LC_ALL=C
+. "$(dirname "$0")/install.sh"
 dir=${HAWSER_VM_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/hawser/vm}
 kernel=${HAWSER_VM_KERNEL:-linux-image-amd64}
 
-declare -A package_of=([qemu-system-x86_64]=qemu-system-x86 [depmod]=kmod [busybox]=busybox-static [cpio]=cpio [xz]=xz-utils)
-missing=()
-for command in "${!package_of[@]}"; do
-  command -v "$command" >/dev/null || missing+=("${package_of[$command]}")
-done
-if [ ${#missing[@]} -gt 0 ] || ! compgen -G "$dir/boot/vmlinuz-*" >/dev/null; then
+missing=$(absent qemu-system-x86_64=qemu-system-x86 depmod=kmod busybox=busybox-static cpio=cpio xz=xz-utils)
+# shellcheck disable=SC2086
+packages_for setup-vm "" $missing
+
+if ! compgen -G "$dir/boot/vmlinuz-*" >/dev/null; then
   if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    echo "setup-vm: needs root and apt-get, or ${missing[*]:-nothing more} and a kernel in $dir" >&2
+    echo "setup-vm: needs root and apt-get, or a kernel in $dir" >&2
     exit 1
   fi
-  apt-get update -qq >&2
-fi
-if [ ${#missing[@]} -gt 0 ]; then
-  echo "setup-vm: installing ${missing[*]}" >&2
-  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-fi
-if ! compgen -G "$dir/boot/vmlinuz-*" >/dev/null; then
+  apt-get -o DPkg::Lock::Timeout=300 update -qq >&2
   image=$(apt-cache depends "$kernel" | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
   echo "setup-vm: fetching ${image:?no kernel is behind $kernel}" >&2
   work=$(mktemp -d)
