@@ -149,7 +149,7 @@ func TestConflicts(t *testing.T) {
 			want.Status = "False"
 		}
 		for _, cluster := range []string{"g1", "g2"} {
-			s := mcs.Want(seenFrom(sample(), cluster, all), true, nil)
+			s := stateOf(seenFrom(sample(), cluster, all), nil)
 			if have := condition(s.Exports[0].Conditions, "Conflict"); have != want {
 				t.Errorf("%s: the export of %s is told\n%+v, want\n%+v", tt.name, cluster, have, want)
 			}
@@ -186,7 +186,7 @@ func TestTheTopologyHasItsWay(t *testing.T) {
 		"g1": {export("shop", "web", 1, odd)}, "g2": {export("shop", "web", 2, service(tcp("http", 8080)))},
 		"g3": {export("shop", "web", 0, service(tcp("other", 1)))}, // not declared for it
 	}
-	s := mcs.Want(seenFrom(sample(), "g1", all), true, nil)
+	s := stateOf(seenFrom(sample(), "g1", all), nil)
 	want := mcs.Condition{
 		Type: "Conflict", Status: "True", Reason: "PortConflict,TypeConflict,SessionAffinityConflict",
 		Message: `Conflicting ports. Using "http 80/TCP" from the topology. 1/2 clusters disagree. ` +

@@ -81,6 +81,11 @@ func seenFrom(f *fabric.Fabric, cluster string, all map[string][]mcs.Export) mcs
 	return w
 }
 
+// stateOf gives what follows from a world in which all were heard.
+func stateOf(w mcs.World, sources map[string][]mcs.Source) mcs.State {
+	return mcs.Want(w, mcs.Decide(w), true, sources)
+}
+
 func condition(list []mcs.Condition, of string) mcs.Condition {
 	for _, c := range list {
 		if c.Type == of {

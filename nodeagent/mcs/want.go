@@ -34,14 +34,13 @@ type Host struct {
 	Ports map[string]int
 }
 
-// Want gives what should stand in the cluster's API. sources is by namespace/name
-// and says what can be reached; what is exported follows from the world.
-func Want(w World, settled bool, sources map[string][]Source) State {
+// Want gives what should stand in the cluster's API. d is what Decide made of the
+// world, and stays as it is; sources is by namespace/name and says what can be reached.
+func Want(w World, d Decision, settled bool, sources map[string][]Source) State {
 	own := w.Fabric.Cluster(w.Cluster)
 	if own == nil || w.Fabric.Decommission {
 		return State{Settled: settled}
 	}
-	d := Decide(w)
 	s := State{
 		Settled: settled, Exports: statuses(d),
 		Property: map[string]string{PropertyCluster: w.Cluster, PropertyClusterset: w.Fabric.Name},
@@ -67,20 +66,21 @@ func Want(w World, settled bool, sources map[string][]Source) State {
 // withDeclared adds the declared exports of which no cluster offers a part, such as
 // those of clusters without a Kubernetes API.
 func withDeclared(services []Resolved, w World) []Resolved {
-	offered := make(map[*fabric.Export]bool, len(services))
+	offered := make(map[string]bool, len(services))
 	for i := range services {
-		offered[services[i].Declared] = true
+		offered[services[i].ID()] = true
 	}
+	out := slices.Clone(services)
 	for i := range w.Fabric.Exports {
 		e := &w.Fabric.Exports[i]
-		if e.Dynamic || offered[e] {
+		if e.Dynamic || offered[e.ID()] {
 			continue
 		}
 		r := Resolved{Namespace: e.Namespace, Name: e.Name, Declared: e, Absent: !w.exists(e.Namespace)}
 		r.declare(e)
-		services = append(services, r)
+		out = append(out, r)
 	}
-	return services
+	return out
 }
 
 func importOf(r *Resolved, own *fabric.Cluster) Import {

@@ -84,7 +84,7 @@ func scene() (mcs.World, map[string][]mcs.Source) {
 func TestWant(t *testing.T) {
 	t.Parallel()
 	w, sources := scene()
-	have := text(mcs.Want(w, true, sources))
+	have := text(stateOf(w, sources))
 	const file = "testdata/want.txt"
 	if *update {
 		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
@@ -100,12 +100,28 @@ func TestWant(t *testing.T) {
 	}
 }
 
+// TestWantTakesADecision that was made before, of another copy of the fabric, and
+// leaves it as it is.
+func TestWantTakesADecision(t *testing.T) {
+	t.Parallel()
+	earlier, sources := scene()
+	w, _ := scene()
+	before, d := mcs.Decide(earlier), mcs.Decide(earlier)
+	have := mcs.Want(w, d, true, sources)
+	if diff := cmp.Diff(stateOf(w, sources), have, cmp.Comparer(sameAddr)); diff != "" {
+		t.Errorf("(-decided anew +decided before):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, d, cmp.Comparer(sameAddr)); diff != "" {
+		t.Errorf("the decision (-before +after):\n%s", diff)
+	}
+}
+
 // TestNothingIsWantedOfALeavingCluster: then all that is ours goes.
 func TestNothingIsWantedOfALeavingCluster(t *testing.T) {
 	t.Parallel()
 	w, sources := scene()
 	w.Fabric.Decommission = true
-	if s := mcs.Want(w, true, sources); len(s.Imports)+len(s.Slices)+len(s.Exports)+len(s.Property) != 0 || !s.Settled {
+	if s := stateOf(w, sources); len(s.Imports)+len(s.Slices)+len(s.Exports)+len(s.Property) != 0 || !s.Settled {
 		t.Errorf("wanted: %s", text(s))
 	}
 }
@@ -116,16 +132,16 @@ func TestImportOutlivesItsOldest(t *testing.T) {
 	t.Parallel()
 	s := service(tcp("http", 80))
 	all := map[string][]mcs.Export{"g1": {export("team-a", "api", 1, s)}, "g2": {export("team-a", "api", 2, s)}}
-	first := one(t, mcs.Want(seenFrom(sample(), "g3", all), true, nil), "team-a", "api")
+	first := one(t, stateOf(seenFrom(sample(), "g3", all), nil), "team-a", "api")
 	delete(all, "g1")
 	w := seenFrom(sample(), "g3", all)
 	w.Imports = []mcs.Import{first}
-	second := one(t, mcs.Want(w, true, nil), "team-a", "api")
+	second := one(t, stateOf(w, nil), "team-a", "api")
 	if fmt.Sprint(first.IPs) != fmt.Sprint(second.IPs) || fmt.Sprint(second.Clusters) != "[g2]" || fmt.Sprint(first.Clusters) != "[g1 g2]" {
 		t.Errorf("with both %+v, with one %+v", first, second)
 	}
 	delete(all, "g2")
-	if s := mcs.Want(seenFrom(sample(), "g3", all), true, nil); len(s.Imports) != 1 || s.Imports[0].Name != "web" {
+	if s := stateOf(seenFrom(sample(), "g3", all), nil); len(s.Imports) != 1 || s.Imports[0].Name != "web" {
 		t.Errorf("with none %+v", s.Imports)
 	}
 }
@@ -141,7 +157,7 @@ func TestManyEndpoints(t *testing.T) {
 	sources["team-a/db"] = []mcs.Source{src}
 	var sizes []int
 	names := map[string]bool{}
-	for _, s := range mcs.Want(w, true, sources).Slices {
+	for _, s := range stateOf(w, sources).Slices {
 		if s.Import == "db" {
 			sizes = append(sizes, len(s.Endpoints))
 			names[s.Name] = true
@@ -189,9 +205,10 @@ func BenchmarkWant(b *testing.B) {
 			mcs.Decide(w)
 		}
 	})
+	d := mcs.Decide(w)
 	b.Run("want", func(b *testing.B) {
 		for b.Loop() {
-			mcs.Want(w, true, sources)
+			mcs.Want(w, d, true, sources)
 		}
 	})
 }

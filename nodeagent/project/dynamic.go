@@ -44,7 +44,7 @@ func MCS(in Input) mcs.State {
 	for _, e := range v.exports {
 		sources[e.ID()] = v.sources(e)
 	}
-	return mcs.Want(worldOf(in), in.Settled, sources)
+	return mcs.Want(worldOf(in), in.decision(), in.Settled, sources)
 }
 
 // Clashes gives the conflicts of this cluster's view, by namespace/name.
