@@ -1,14 +1,10 @@
 package feed
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
-
-	"hawser.dev/hawser/nodeagent/project"
 )
 
 // topic is what one sort of subscriber gets. It keeps the current version only:
@@ -22,20 +18,12 @@ type topic struct {
 
 // edition is one immutable state of a topic.
 type edition struct {
-	clusters map[string]encoded
+	clusters map[string]*encoded
 	snapshot func() ([][]byte, error)
 	// Most subscribers have the edition before: its difference is packed once.
 	// Only its number is kept, or every edition would keep all before it.
 	number uint64
 	delta  func() ([][]byte, error)
-}
-
-// encoded is the state of one cluster, ready to send.
-type encoded struct {
-	stale   bool
-	exports map[string]json.RawMessage // by namespace/name
-	shape   string
-	passing json.RawMessage // nil = none
 }
 
 func newTopic() *topic {
@@ -44,7 +32,7 @@ func newTopic() *topic {
 	return t
 }
 
-func newEdition(clusters map[string]encoded) *edition {
+func newEdition(clusters map[string]*encoded) *edition {
 	e := &edition{clusters: clusters}
 	e.snapshot = sync.OnceValues(func() ([][]byte, error) { return frames(kindSnapshot, nil, clusters) })
 	return e
@@ -57,23 +45,20 @@ func (t *topic) load() (*edition, <-chan struct{}) {
 	return t.current, t.changed
 }
 
-// publish makes a new edition when the content differs.
+// publish makes a new edition when the content differs. The exports of a view stay
+// as they are: a view that shares them with the one before is known to be the same.
 func (t *topic) publish(view map[string]Heard) error {
-	clusters := make(map[string]encoded, len(view))
+	before, _ := t.load()
+	clusters := make(map[string]*encoded, len(view))
 	for cluster, heard := range view {
-		exports, err := encodeExports(heard.Live.Exports)
-		if err != nil {
+		var err error
+		if clusters[cluster], err = encode(before.clusters[cluster], heard); err != nil {
 			return fmt.Errorf("publish live state of %s: %w", cluster, err)
 		}
-		passing, err := encodePassing(heard.Live.Passing)
-		if err != nil {
-			return fmt.Errorf("publish links of %s: %w", cluster, err)
-		}
-		clusters[cluster] = encoded{stale: heard.Stale, exports: exports, shape: heard.Live.Shape, passing: passing}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if maps.EqualFunc(t.current.clusters, clusters, encoded.equal) {
+	if maps.Equal(t.current.clusters, clusters) {
 		return nil
 	}
 	have, next := t.current.clusters, newEdition(clusters)
@@ -83,42 +68,6 @@ func (t *topic) publish(view map[string]Heard) error {
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return nil
-}
-
-// update is what every update of the cluster says.
-func (e encoded) update(cluster string) update {
-	return update{Cluster: cluster, Stale: e.stale, Shape: e.shape, Passing: e.passing}
-}
-
-func (e encoded) equal(other encoded) bool {
-	return e.stale == other.stale && e.shape == other.shape && bytes.Equal(e.passing, other.passing) &&
-		maps.EqualFunc(e.exports, other.exports, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
-}
-
-func encodePassing(p *project.Passing) (json.RawMessage, error) {
-	if p == nil {
-		return nil, nil
-	}
-	raw, err := json.Marshal(p)
-	if err == nil && len(raw) > maxExport {
-		err = fmt.Errorf("%d bytes are more than %d", len(raw), maxExport)
-	}
-	return raw, err
-}
-
-func encodeExports(exports []project.LiveExport) (map[string]json.RawMessage, error) {
-	out := make(map[string]json.RawMessage, len(exports))
-	for _, export := range exports {
-		raw, err := json.Marshal(export)
-		if err != nil {
-			return nil, fmt.Errorf("encode export %s/%s: %w", export.Namespace, export.Name, err)
-		}
-		if len(raw) > maxExport {
-			return nil, fmt.Errorf("export %s/%s: %d bytes are more than %d", export.Namespace, export.Name, len(raw), maxExport)
-		}
-		out[export.Namespace+"/"+export.Name] = raw
-	}
-	return out, nil
 }
 
 // framesSince gives what a subscriber lacks that has an earlier edition, or none.
@@ -135,7 +84,7 @@ func (e *edition) framesSince(sent *edition) ([][]byte, error) {
 }
 
 // frames packs the difference of two states. It is always at least one frame.
-func frames(kind string, have, want map[string]encoded) ([][]byte, error) {
+func frames(kind string, have, want map[string]*encoded) ([][]byte, error) {
 	p := packer{kind: kind}
 	for _, cluster := range slices.Sorted(maps.Keys(have)) {
 		if _, stays := want[cluster]; !stays {
@@ -143,8 +92,13 @@ func frames(kind string, have, want map[string]encoded) ([][]byte, error) {
 		}
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(want)) {
-		before, known := have[cluster]
-		if known && before.equal(want[cluster]) {
+		before := have[cluster]
+		switch {
+		case before == want[cluster]:
+			continue
+		case before == nil:
+			before = &encoded{}
+		case before.equal(want[cluster]):
 			continue
 		}
 		p.cluster(cluster, before, want[cluster])
@@ -161,27 +115,22 @@ type packer struct {
 	wrong error
 }
 
-func (p *packer) cluster(name string, have, want encoded) {
+func (p *packer) cluster(name string, have, want *encoded) {
 	p.add(want.update(name), len(want.passing))
-	for _, key := range slices.Sorted(maps.Keys(have.exports)) {
-		if _, stays := want.exports[key]; !stays {
-			u := p.last(name, want)
-			u.Removed = append(u.Removed, key)
-			p.grow(len(key) + 3)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(want.exports)) {
-		if raw := want.exports[key]; !bytes.Equal(raw, have.exports[key]) {
-			u := p.last(name, want)
-			u.Exports = append(u.Exports, raw)
-			p.grow(len(raw) + 1)
-		}
-	}
+	want.changes(have, func(gone *piece) {
+		u := p.last(name, want)
+		u.Removed = append(u.Removed, gone.key())
+		p.grow(len(gone.key()) + 3)
+	}, func(fresh *piece) {
+		u := p.last(name, want)
+		u.Exports = append(u.Exports, fresh.raw)
+		p.grow(len(fresh.raw) + 1)
+	})
 }
 
 // last gives the update that the cluster's next entry goes into; after a full
 // frame that is a new one.
-func (p *packer) last(name string, want encoded) *update {
+func (p *packer) last(name string, want *encoded) *update {
 	if len(p.now.Clusters) == 0 {
 		p.add(want.update(name), len(want.passing))
 	}

@@ -1,0 +1,175 @@
+package feed
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/project"
+)
+
+// encoded is the state of one cluster, ready to send. It is never changed.
+type encoded struct {
+	heard   Heard // what it was made from
+	exports []piece
+	passing json.RawMessage // nil = none
+}
+
+// piece is one export. Those of a cluster are sorted by namespace and name.
+type piece struct {
+	export project.LiveExport
+	raw    json.RawMessage
+}
+
+func (p *piece) key() string { return p.export.Namespace + "/" + p.export.Name }
+
+func (p *piece) compare(other *piece) int { return compareExports(p.export, other.export) }
+
+func compareExports(a, b project.LiveExport) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// encode makes what is sent of a cluster. What is as it was before (nil = nothing
+// was) is not encoded again; when all is, it gives what was before.
+func encode(before *encoded, heard Heard) (*encoded, error) {
+	last := before
+	if last == nil {
+		last = &encoded{}
+	} else if sameState(last.heard, heard) {
+		return before, nil
+	}
+	out := &encoded{heard: heard, passing: last.passing}
+	var err error
+	if out.exports, err = encodeExports(last.exports, heard.Live.Exports); err != nil {
+		return nil, err
+	}
+	if !reflect.DeepEqual(last.heard.Live.Passing, heard.Live.Passing) {
+		if out.passing, err = encodePassing(heard.Live.Passing); err != nil {
+			return nil, err
+		}
+	}
+	if before != nil && out.equal(before) {
+		return before, nil
+	}
+	return out, nil
+}
+
+// sameState reports whether two states are one, which share their exports. Others
+// may still be equal.
+func sameState(a, b Heard) bool {
+	return a.Stale == b.Stale && a.Live.Shape == b.Live.Shape && reflect.DeepEqual(a.Live.Passing, b.Live.Passing) &&
+		sameSlice(a.Live.Exports, b.Live.Exports)
+}
+
+func sameSlice(a, b []project.LiveExport) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// sameExport compares what is told of an export. Offers are mostly shared with the
+// state before.
+func sameExport(a, b *project.LiveExport) bool {
+	return a.Namespace == b.Namespace && a.Name == b.Name && a.Ready == b.Ready && slices.Equal(a.Families, b.Families) &&
+		slices.EqualFunc(a.Hosts, b.Hosts, sameHost) && (a.Offer == b.Offer || reflect.DeepEqual(a.Offer, b.Offer))
+}
+
+func sameHost(a, b project.LiveHost) bool {
+	return a.Name == b.Name && a.Label == b.Label && slices.Equal(a.IPs, b.IPs) && maps.Equal(a.Ports, b.Ports)
+}
+
+// equal reports whether a subscriber is told the same.
+func (e *encoded) equal(other *encoded) bool {
+	return e.heard.Stale == other.heard.Stale && e.heard.Live.Shape == other.heard.Live.Shape && bytes.Equal(e.passing, other.passing) &&
+		slices.EqualFunc(e.exports, other.exports, func(a, b piece) bool { return a.compare(&b) == 0 && bytes.Equal(a.raw, b.raw) })
+}
+
+// update is what every update of the cluster says.
+func (e *encoded) update(cluster string) update {
+	return update{Cluster: cluster, Stale: e.heard.Stale, Shape: e.heard.Live.Shape, Passing: e.passing}
+}
+
+// changes calls gone for each export of before that is not here, and then fresh for
+// each that is not the same there.
+func (e *encoded) changes(before *encoded, gone, fresh func(*piece)) {
+	was := before.exports
+	walk(was, e.exports, func(had, has *piece) {
+		if has == nil {
+			gone(had)
+		}
+	})
+	walk(was, e.exports, func(had, has *piece) {
+		if has != nil && (had == nil || !bytes.Equal(had.raw, has.raw)) {
+			fresh(has)
+		}
+	})
+}
+
+// walk goes through two sorted lists side by side; who has no counterpart meets nil.
+func walk(as, bs []piece, each func(a, b *piece)) {
+	for len(as) > 0 || len(bs) > 0 {
+		order := 0
+		switch {
+		case len(as) == 0:
+			order = 1
+		case len(bs) == 0:
+			order = -1
+		default:
+			order = as[0].compare(&bs[0])
+		}
+		var a, b *piece
+		if order <= 0 {
+			a, as = &as[0], as[1:]
+		}
+		if order >= 0 {
+			b, bs = &bs[0], bs[1:]
+		}
+		each(a, b)
+	}
+}
+
+func encodePassing(p *project.Passing) (json.RawMessage, error) {
+	if p == nil {
+		return nil, nil
+	}
+	raw, err := json.Marshal(p)
+	if err == nil && len(raw) > maxExport {
+		err = fmt.Errorf("links: %d bytes are more than %d", len(raw), maxExport)
+	}
+	return raw, err
+}
+
+// encodeExports takes over what is the same in before.
+func encodeExports(before []piece, exports []project.LiveExport) ([]piece, error) {
+	out := make([]piece, len(exports))
+	for i, e := range exports {
+		out[i].export = e
+	}
+	if !slices.IsSortedFunc(out, func(a, b piece) int { return a.compare(&b) }) {
+		slices.SortStableFunc(out, func(a, b piece) int { return a.compare(&b) })
+	}
+	var wrong error
+	walk(before, out, func(had, has *piece) {
+		switch {
+		case has == nil || wrong != nil:
+		case had != nil && sameExport(&had.export, &has.export):
+			has.raw = had.raw
+		default:
+			has.raw, wrong = encodeExport(has.export)
+		}
+	})
+	return out, wrong
+}
+
+func encodeExport(e project.LiveExport) (json.RawMessage, error) {
+	raw, err := json.Marshal(e)
+	if err == nil && len(raw) > maxExport {
+		err = fmt.Errorf("%d bytes are more than %d", len(raw), maxExport)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("export %s/%s: %w", e.Namespace, e.Name, err)
+	}
+	return raw, nil
+}
