@@ -108,7 +108,7 @@ func (a *Agent) passDrained() {
 // announce tells the prober whether this gateway is to be left, and looks anew.
 func (a *Agent) announce() {
 	a.peers.prober.SetDraining(a.drain.is() || a.leaving.Load())
-	token(a.urgent)
+	a.urgent.Ring()
 	a.look()
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/endpoint"
 	"hawser.dev/hawser/nodeagent/health"
@@ -35,8 +36,8 @@ type endpoints struct {
 	links   func() health.Snapshot
 	meters  func(context.Context, []desired.Cable) ([]kernel.Meter, error)
 	scout   *scout.Scout
-	wake    chan struct{} // size one: there may be something to do
-	save    chan struct{} // size one: there may be something to keep
+	wake    bell.Bell // there may be something to do
+	save    bell.Bell // there may be something to keep
 
 	mu      sync.Mutex
 	machine *endpoint.Machine
@@ -57,7 +58,7 @@ type asked struct {
 func newEndpoints(config Config, log *slog.Logger) *endpoints {
 	return &endpoints{
 		log: log, path: config.statePath("endpoints.json"), scout: scout.New(log),
-		wake: make(chan struct{}, 1), save: make(chan struct{}, 1),
+		wake: bell.New(), save: bell.New(),
 		machine: endpoint.New(nil),
 	}
 }
@@ -96,7 +97,7 @@ func (e *endpoints) equip(in project.Input, n *node) {
 	if in.Keys != nil {
 		e.cables = portsOf(in, n)
 	}
-	token(e.wake)
+	e.wake.Ring()
 }
 
 // set gives the machine the gateways that have a choice: several endpoints, or a
@@ -122,17 +123,8 @@ func (e *endpoints) set(in project.Input, now time.Time) {
 // run carries out what the machine decides until ctx ends.
 func (e *endpoints) run(ctx context.Context) error {
 	defer e.scout.Close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-e.wake:
-		case <-timer.C:
-		}
-		timer.Reset(min(e.step(ctx, time.Now()), watched))
-	}
+	e.wake.Loop(ctx, func() time.Duration { return min(e.step(ctx, time.Now()), watched) })
+	return nil
 }
 
 // step does what is due, and says how long until the next time.
@@ -166,7 +158,7 @@ func (e *endpoints) step(ctx context.Context, now time.Time) time.Duration {
 		e.resolve()
 	}
 	if changed {
-		token(e.save)
+		e.save.Ring()
 	}
 	return next.Sub(now)
 }
@@ -175,7 +167,7 @@ func (e *endpoints) answered(a endpoint.Ask) {
 	e.mu.Lock()
 	e.machine.Answered(a, time.Now())
 	e.mu.Unlock()
-	token(e.wake)
+	e.wake.Ring()
 }
 
 // see tells the machine how the links are, and where the other ends are.

@@ -70,7 +70,7 @@ func (in *inputs) keepFacts(ctx context.Context) {
 			if err := in.copy.save(state.Facts); err != nil {
 				in.log.Warn("facts not saved", "err", err)
 				in.refresh(ctx) // so that status says so
-				token(in.unsaved)
+				in.unsaved.Ring()
 			}
 		}
 		pause(ctx, saveRetry)

@@ -10,11 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/project"
-	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/nodeagent/watch"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -39,7 +38,7 @@ type inputs struct {
 	log     *slog.Logger
 	changed func()
 	copy    factsCopy
-	unsaved chan struct{} // size one: facts of the API are new
+	unsaved bell.Bell // facts of the API are new
 
 	folder *facts.Folder // one of the two is nil
 	api    *kube.Source
@@ -56,7 +55,7 @@ type inputs struct {
 func newInputs(config Config, log *slog.Logger, changed func()) (*inputs, error) {
 	in := &inputs{
 		config: config, log: log, changed: changed, resolver: newResolver(changed),
-		copy: factsCopy{path: config.statePath(factsFile)}, unsaved: make(chan struct{}, 1),
+		copy: factsCopy{path: config.statePath(factsFile)}, unsaved: bell.New(),
 	}
 	if err := in.openFacts(); err != nil {
 		return nil, err
@@ -87,7 +86,7 @@ func (in *inputs) openFacts() error {
 	}
 	in.client = client
 	in.api = kube.NewSource(client, in.config.Cluster, in.config.Node, in.copy.load(), in.log, func() {
-		token(in.unsaved)
+		in.unsaved.Ring()
 		in.changed()
 	})
 	return nil
@@ -176,6 +175,15 @@ func (in *inputs) saveFacts() error {
 	return in.copy.save(state.Facts)
 }
 
+// current is one consistent look at all inputs.
+type current struct {
+	fabric *fabric.Fabric
+	digest string
+	keys   *fabric.Keys
+	facts  facts.State
+	before *fabric.Shape // that the clusters leave; nil = none
+}
+
 // now gives what is in force; not ok while something that is needed was never good.
 func (in *inputs) now() (current, bool) {
 	in.mu.Lock()
@@ -189,101 +197,4 @@ func (in *inputs) now() (current, bool) {
 	}
 	c.fabric, c.digest, c.keys = in.fabric.value.Fabric, in.fabric.value.digest, in.keys.value
 	return c, true
-}
-
-// missing says what keeps the agent from its first pass.
-func (in *inputs) missing() error {
-	var errs []error
-	for _, s := range in.states() {
-		if s.Error != "" {
-			errs = append(errs, fmt.Errorf("%s: %s", s.Name, s.Error))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (in *inputs) states() []status.InputState {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	facts := in.factsState()
-	out := []status.InputState{in.fabric.state}
-	if in.gateway() != nil {
-		out = append(out, in.keys.state)
-	}
-	out = append(out, facts)
-	if in.trouble != nil {
-		out = append(out, status.InputState{Name: "state folder", Error: in.trouble.Error()})
-	}
-	return out
-}
-
-func (in *inputs) factsState() status.InputState {
-	known := in.known()
-	out := status.InputState{Name: "facts", OK: known.Err == nil, From: known.From}
-	switch {
-	case known.Err != nil:
-		out.Error = known.Err.Error()
-	case !known.Loaded && in.saved == nil:
-		out.OK, out.Error = false, "not everything was read yet"
-	}
-	if !known.Since.IsZero() {
-		out.Since = &known.Since
-	}
-	if in.saved != nil {
-		out.From = "last good copy"
-	}
-	return out
-}
-
-// run watches all folders, and the API, until ctx ends.
-func (in *inputs) run(ctx context.Context) error {
-	reread := func() {
-		in.refresh(ctx)
-		in.changed()
-	}
-	reread()
-	dirs := []watch.Dir{{Path: in.config.FabricDir, Changed: reread}}
-	if in.folder != nil {
-		dirs = append(dirs, in.folder.Watched(reread))
-	}
-	if in.config.KeysDir != "" {
-		dirs = append(dirs, watch.Dir{Path: in.config.KeysDir, Changed: reread})
-	}
-	var wait sync.WaitGroup
-	wait.Go(func() { watch.Folders(ctx, in.polls, dirs...) })
-	wait.Go(func() { in.resolver.run(ctx) })
-	wait.Go(func() { in.keepSaving(ctx, reread) })
-	if in.api != nil {
-		wait.Go(func() { in.api.Run(ctx) })
-		wait.Go(func() { in.keepFacts(ctx) })
-	}
-	wait.Wait()
-	return nil
-}
-
-// polls says that folders are read again and again, as they cannot be watched.
-func (in *inputs) polls(err error) {
-	in.log.Warn("folders are polled", "err", err)
-}
-
-// keepSaving writes the copies again that could not be written, until ctx ends.
-func (in *inputs) keepSaving(ctx context.Context, reread func()) {
-	tick := time.NewTicker(saveRetry)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if in.troubled() {
-				reread()
-			}
-		}
-	}
-}
-
-func (in *inputs) troubled() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.trouble != nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/project"
 )
 
@@ -21,7 +22,7 @@ const saveLiveEvery = 5 * time.Second
 type keptLive struct {
 	path  string
 	stale time.Duration
-	wake  chan struct{} // size one
+	wake  bell.Bell
 	began time.Time
 
 	mu    sync.Mutex
@@ -70,7 +71,7 @@ func (k *keptLive) follow(others int, live map[string]project.Live, now time.Tim
 	}
 	if !reflect.DeepEqual(live, k.heard) {
 		k.heard = live
-		token(k.wake)
+		k.wake.Ring()
 	}
 	return kept, settled || len(live) >= others
 }

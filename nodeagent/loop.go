@@ -229,15 +229,15 @@ func (a *Agent) reported(r converge.Report) {
 		a.passed = true
 		time.AfterFunc(readyTime, func() { a.peers.prober.SetReady(true) })
 	}
-	token(a.saver.wake)
-	token(a.shapes.wake)
+	a.saver.wake.Ring()
+	a.shapes.wake.Ring()
 	a.cabling.stand(r, a.last.input, a.last.node)
 	a.routed()
 	a.shown.Store(&view{
 		report: r, input: a.last.input, node: a.last.node, problems: a.last.problems, leaving: a.lingerer.leaving,
 	})
 	if a.published != nil {
-		token(a.published.wake)
+		a.published.wake.Ring()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/health"
@@ -35,7 +36,7 @@ type publishing struct {
 	// seen gives what the last round of the data path saw.
 	seen func() (v *view, snapshot health.Snapshot, leaving bool)
 	node string
-	wake chan struct{} // size one: another round was made
+	wake bell.Bell // another round was made
 
 	last       *project.Input // of the engine's goroutine, as what follows
 	wanted     mcs.State
@@ -58,7 +59,7 @@ func (a *Agent) newPublishing() (*publishing, error) {
 		return nil, err
 	}
 	return &publishing{
-		log: a.log.With("part", "objects"), client: client, source: a.inputs.api, node: a.config.Node, wake: make(chan struct{}, 1),
+		log: a.log.With("part", "objects"), client: client, source: a.inputs.api, node: a.config.Node, wake: bell.New(),
 		seen: func() (*view, health.Snapshot, bool) {
 			return a.shown.Load(), a.peers.snapshot(), a.leaving.Load() || a.drain.is()
 		},

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -32,7 +33,7 @@ type resolver struct {
 	mu    sync.Mutex
 	names []string
 	known map[string][]netip.Addr
-	wake  chan struct{}
+	wake  bell.Bell
 }
 
 func newResolver(changed func()) *resolver {
@@ -40,7 +41,7 @@ func newResolver(changed func()) *resolver {
 		lookup:  net.DefaultResolver.LookupNetIP,
 		changed: changed,
 		known:   map[string][]netip.Addr{},
-		wake:    make(chan struct{}, 1),
+		wake:    bell.New(),
 	}
 }
 
@@ -66,7 +67,7 @@ func (r *resolver) want(f *fabric.Fabric, own string) {
 	r.names = names
 	r.mu.Unlock()
 	if !same {
-		token(r.wake)
+		r.wake.Ring()
 	}
 }
 
@@ -78,7 +79,7 @@ func (r *resolver) snapshot() map[string][]netip.Addr {
 }
 
 // again looks all names up now, as a gateway is not where it was.
-func (r *resolver) again() { token(r.wake) }
+func (r *resolver) again() { r.wake.Ring() }
 
 // run looks names up until ctx ends.
 func (r *resolver) run(ctx context.Context) {
@@ -146,13 +147,4 @@ func hostsOf(path, name string) []netip.Addr {
 		}
 	}
 	return out
-}
-
-// token puts one token into a channel of size one; a token that is already
-// there says the same.
-func token(ch chan<- struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+
+	"hawser.dev/hawser/internal/bell"
 )
 
 // saver writes something to the state folder for the next start when it changed.
@@ -14,12 +16,12 @@ import (
 type saver[T any] struct {
 	what string // it is, for the log
 	path string
-	wake chan struct{} // size one
+	wake bell.Bell
 	last T
 }
 
 func newSaver[T any](what, path string) saver[T] {
-	return saver[T]{what: what, path: path, wake: make(chan struct{}, 1)}
+	return saver[T]{what: what, path: path, wake: bell.New()}
 }
 
 func (s *saver[T]) run(ctx context.Context, kept func() T, log *slog.Logger) {

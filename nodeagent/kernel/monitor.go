@@ -9,6 +9,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/bell"
 )
 
 // resubscribe is the pause before a failed subscription is tried again.
@@ -22,18 +24,17 @@ func monitored() []uint32 {
 	}
 }
 
-// Monitor puts a token into trigger (a channel of size one) on each event of
-// links, addresses, neighbours, routes and rules in the current network
-// namespace, and whenever events may have been lost. It returns ctx's error
-// when ctx ends.
-func Monitor(ctx context.Context, trigger chan<- struct{}) error {
+// Monitor rings on each event of links, addresses, neighbours, routes and rules in
+// the current network namespace, and whenever events may have been lost. It returns
+// ctx's error when ctx ends.
+func Monitor(ctx context.Context, trigger bell.Bell) error {
 	for {
 		if conn, err := subscribe(); err == nil {
-			token(trigger) // for what happened while nobody listened
-			// A socket that fails is replaced by a new one; what it missed is covered by a token.
+			trigger.Ring() // for what happened while nobody listened
+			// A socket that fails is replaced by a new one; what it missed is covered by a ring.
 			_ = follow(ctx, conn, trigger)
 		}
-		token(trigger)
+		trigger.Ring()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -55,8 +56,8 @@ func subscribe() (*netlink.Conn, error) {
 	return conn, nil
 }
 
-// follow turns events into tokens until ctx ends or the socket fails.
-func follow(ctx context.Context, conn *netlink.Conn, trigger chan<- struct{}) error {
+// follow rings on events until ctx ends or the socket fails.
+func follow(ctx context.Context, conn *netlink.Conn, trigger bell.Bell) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer func() {
 		if stop() {
@@ -66,7 +67,7 @@ func follow(ctx context.Context, conn *netlink.Conn, trigger chan<- struct{}) er
 	for {
 		msgs, err := conn.Receive()
 		if errors.Is(err, unix.ENOBUFS) {
-			token(trigger)
+			trigger.Ring()
 			continue
 		}
 		if err != nil {
@@ -74,7 +75,7 @@ func follow(ctx context.Context, conn *netlink.Conn, trigger chan<- struct{}) er
 		}
 		for _, m := range msgs {
 			if concerns(m) {
-				token(trigger)
+				trigger.Ring()
 				break
 			}
 		}
@@ -89,11 +90,4 @@ func concerns(m netlink.Message) bool {
 	}
 	state := binary.NativeEndian.Uint16(m.Data[8:]) // ndm_state of struct ndmsg, rtnetlink(7)
 	return state&unix.NUD_PERMANENT != 0
-}
-
-func token(trigger chan<- struct{}) {
-	select {
-	case trigger <- struct{}{}:
-	default:
-	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
@@ -19,19 +20,17 @@ const (
 	nftResubscribe = time.Second
 )
 
-// NFTMonitor puts a token into trigger whenever table inet hawser was changed,
-// by whomever (also by this process). Many changes that nobody has taken up yet
-// are one token, so trigger needs a capacity of 1. What changed is not told:
-// look again. The monitor subscribes anew after an error, such as events that
-// the kernel had to drop, and puts in a token then too. It ends with ctx and
-// gives its error.
-func NFTMonitor(ctx context.Context, opts NFTOptions, trigger chan<- struct{}) error {
+// NFTMonitor rings whenever table inet hawser was changed, by whomever (also by this
+// process). What changed is not told: look again. The monitor subscribes anew after
+// an error, such as events that the kernel had to drop, and rings then too. It ends
+// with ctx and gives its error.
+func NFTMonitor(ctx context.Context, opts NFTOptions, trigger bell.Bell) error {
 	for {
-		err := nftSubscribed(ctx, opts, func() { nftToken(trigger) })
+		err := nftSubscribed(ctx, opts, trigger.Ring)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		nftToken(trigger)
+		trigger.Ring()
 		if errors.Is(err, unix.ENOBUFS) {
 			continue // nothing is wrong with the subscription
 		}
@@ -40,13 +39,6 @@ func NFTMonitor(ctx context.Context, opts NFTOptions, trigger chan<- struct{}) e
 			return ctx.Err()
 		case <-time.After(nftResubscribe):
 		}
-	}
-}
-
-func nftToken(trigger chan<- struct{}) {
-	select {
-	case trigger <- struct{}{}:
-	default:
 	}
 }
 

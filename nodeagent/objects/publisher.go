@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/objects/corefile"
@@ -46,7 +47,7 @@ type Config struct {
 // however slow the API is, nothing else waits for it.
 type Publisher struct {
 	config  Config
-	trigger chan struct{}
+	trigger bell.Bell
 	turn    *turn
 	engine  *converge.Engine[Want]
 	watches []*Watch
@@ -54,7 +55,7 @@ type Publisher struct {
 
 // New makes a publisher. It asks nothing of the API.
 func New(c Config) *Publisher {
-	p := &Publisher{config: c, trigger: make(chan struct{}, 1), turn: &turn{}}
+	p := &Publisher{config: c, trigger: bell.New(), turn: &turn{}}
 	slicesOf := p.watch(&Watch{Resource: endpointSlices, Labels: "endpointslice.kubernetes.io/managed-by=" + sliceManager, Trim: withoutManagers})
 	propertiesOf := p.watch(&Watch{Resource: clusterProperties, Trim: withoutManagers})
 	var maps []List
@@ -118,12 +119,7 @@ func (p *Publisher) watch(w *Watch) List {
 }
 
 // Look asks for a pass.
-func (p *Publisher) Look() {
-	select {
-	case p.trigger <- struct{}{}:
-	default:
-	}
-}
+func (p *Publisher) Look() { p.trigger.Ring() }
 
 // Run keeps the API as it should be until ctx ends.
 func (p *Publisher) Run(ctx context.Context) {

@@ -81,7 +81,7 @@ func (f *Finder) handleReply(now time.Time, at way, m message) {
 	f.mu.Unlock()
 	f.notify(changed)
 	if known {
-		f.poke()
+		f.wake.Ring()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/socket"
 )
 
@@ -28,7 +29,7 @@ type way struct{ source, addr netip.Addr }
 // methods may be called from any goroutine.
 type Finder struct {
 	config Config
-	wake   chan struct{}
+	wake   bell.Bell
 
 	mu     sync.Mutex
 	listen map[netip.Addr]bool
@@ -44,7 +45,7 @@ func New(config Config) *Finder {
 		config.Port = Port
 	}
 	return &Finder{
-		config: config, wake: make(chan struct{}, 1),
+		config: config, wake: bell.New(),
 		listen: map[netip.Addr]bool{}, paths: map[way]*path{}, known: map[netip.Addr]bool{},
 	}
 }
@@ -72,7 +73,7 @@ func (f *Finder) Set(listen []netip.Addr, links []Link) {
 	}
 	f.paths = paths
 	f.mu.Unlock()
-	f.poke()
+	f.wake.Ring()
 }
 
 // standbyInterval is the time between looks at a link that does not carry.
@@ -110,13 +111,6 @@ func (p *path) update(now time.Time, l Link, interval time.Duration) {
 	p.Link, p.interval = l, pick(l, interval)
 	if begins && !p.trying && p.phase == phaseSteady {
 		p.due = now
-	}
-}
-
-func (f *Finder) poke() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
 	}
 }
 

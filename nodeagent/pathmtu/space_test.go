@@ -169,6 +169,6 @@ func TestPackets(t *testing.T) {
 		p.due = end
 		there.mu.Unlock()
 	}
-	there.poke()
+	there.wake.Ring()
 	await(t, there, changedThere, OK, 1420)
 }

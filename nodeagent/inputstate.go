@@ -1,0 +1,52 @@
+package nodeagent
+
+import (
+	"errors"
+	"fmt"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// missing says what keeps the agent from its first pass.
+func (in *inputs) missing() error {
+	var errs []error
+	for _, s := range in.states() {
+		if s.Error != "" {
+			errs = append(errs, fmt.Errorf("%s: %s", s.Name, s.Error))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (in *inputs) states() []status.InputState {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	facts := in.factsState()
+	out := []status.InputState{in.fabric.state}
+	if in.gateway() != nil {
+		out = append(out, in.keys.state)
+	}
+	out = append(out, facts)
+	if in.trouble != nil {
+		out = append(out, status.InputState{Name: "state folder", Error: in.trouble.Error()})
+	}
+	return out
+}
+
+func (in *inputs) factsState() status.InputState {
+	known := in.known()
+	out := status.InputState{Name: "facts", OK: known.Err == nil, From: known.From}
+	switch {
+	case known.Err != nil:
+		out.Error = known.Err.Error()
+	case !known.Loaded && in.saved == nil:
+		out.OK, out.Error = false, "not everything was read yet"
+	}
+	if !known.Since.IsZero() {
+		out.Since = &known.Since
+	}
+	if in.saved != nil {
+		out.From = "last good copy"
+	}
+	return out
+}

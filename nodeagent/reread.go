@@ -1,0 +1,62 @@
+package nodeagent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/watch"
+)
+
+// run watches all folders, and the API, until ctx ends.
+func (in *inputs) run(ctx context.Context) error {
+	reread := func() {
+		in.refresh(ctx)
+		in.changed()
+	}
+	reread()
+	dirs := []watch.Dir{{Path: in.config.FabricDir, Changed: reread}}
+	if in.folder != nil {
+		dirs = append(dirs, in.folder.Watched(reread))
+	}
+	if in.config.KeysDir != "" {
+		dirs = append(dirs, watch.Dir{Path: in.config.KeysDir, Changed: reread})
+	}
+	var wait sync.WaitGroup
+	wait.Go(func() { watch.Folders(ctx, in.polls, dirs...) })
+	wait.Go(func() { in.resolver.run(ctx) })
+	wait.Go(func() { in.keepSaving(ctx, reread) })
+	if in.api != nil {
+		wait.Go(func() { in.api.Run(ctx) })
+		wait.Go(func() { in.keepFacts(ctx) })
+	}
+	wait.Wait()
+	return nil
+}
+
+// polls says that folders are read again and again, as they cannot be watched.
+func (in *inputs) polls(err error) {
+	in.log.Warn("folders are polled", "err", err)
+}
+
+// keepSaving writes the copies again that could not be written, until ctx ends.
+func (in *inputs) keepSaving(ctx context.Context, reread func()) {
+	tick := time.NewTicker(saveRetry)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if in.troubled() {
+				reread()
+			}
+		}
+	}
+}
+
+func (in *inputs) troubled() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.trouble != nil
+}
