@@ -13,42 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/internal/diff"
-	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/mcs"
 )
 
 // importKind is the kind of ServiceImports.
 type importKind struct {
-	*turn
-	table *table
+	marked[Import]
 	// plain says that the cluster's CRD is older than endpointSliceObjects.
 	plain atomic.Bool
 }
 
-// Name is serviceimport.
-func (k *importKind) Name() string { return "serviceimport" }
-
-// Stamp changes with the objects.
-func (k *importKind) Stamp(context.Context) (string, error) { return k.table.stamp() }
-
-// Observe gives those that carry our mark.
-func (k *importKind) Observe(context.Context) ([]Import, error) {
-	all, err := k.table.all()
-	if err != nil {
-		return nil, err
-	}
-	var out []Import
-	for _, o := range all {
-		if o.GetLabels()[managedBy] != manager {
-			continue
-		}
-		have, err := haveImport(o)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, have)
-	}
-	return out, nil
+func newImports(turn *turn, table *table) *importKind {
+	k := &importKind{}
+	k.marked = marked[Import]{turn: turn, table: table, have: haveImport, write: k.write}
+	return k
 }
 
 // Adopt leaves out what the cluster's CRD does not know.
@@ -57,31 +35,6 @@ func (k *importKind) Adopt(want, have Import) Import {
 		want.Slices = have.Slices
 	}
 	return want
-}
-
-// Apply makes the changes, several at once.
-func (k *importKind) Apply(ctx context.Context, list []diff.Change[Import]) error {
-	all, err := k.table.all()
-	if err != nil {
-		return err
-	}
-	return each(ctx, list, func(c diff.Change[Import]) error {
-		if err := k.may(c.Op); err != nil {
-			return err
-		}
-		seen := all[c.Key]
-		switch {
-		case c.Op == diff.Delete && seen == nil:
-			return nil
-		case c.Op == diff.Delete:
-			return k.table.remove(ctx, seen)
-		case seen != nil && seen.GetLabels()[managedBy] != manager:
-			return foreign("serviceimport", c.Key)
-		case seen != nil && seen.GetDeletionTimestamp() != nil:
-			return converge.ErrBlocked{On: "the end of the one before"}
-		}
-		return k.write(ctx, c, seen)
-	})
 }
 
 func (k *importKind) write(ctx context.Context, c diff.Change[Import], seen *unstructured.Unstructured) error {

@@ -60,7 +60,7 @@ func TestImportLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
 	newKind := func(t *testing.T) converge.Kind[Import] {
-		return &importKind{turn: &turn{settled: true}, table: newTable(s.client(t), serviceImports, "ServiceImport", s.listing("serviceimports"))}
+		return newImports(&turn{settled: true}, newTable(s.client(t), serviceImports, "ServiceImport", s.listing("serviceimports")))
 	}
 	headless := mcs.Import{Namespace: "sample", Name: "db", Type: fabric.Headless, Families: []int{4}}
 	convergetest.Laws(t, newKind, convergetest.Samples[Import]{
@@ -192,7 +192,7 @@ func TestPropertyLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
 	newKind := func(t *testing.T) converge.Kind[Property] {
-		return &propertyKind{turn: &turn{settled: true}, table: newTable(s.client(t), clusterProperties, "ClusterProperty", s.listing("clusterproperties"))}
+		return newProperties(&turn{settled: true}, newTable(s.client(t), clusterProperties, "ClusterProperty", s.listing("clusterproperties")))
 	}
 	convergetest.Laws(t, newKind, convergetest.Samples[Property]{
 		Want: wantProperties(map[string]string{"cluster.clusterset.k8s.io": "g1", "clusterset.k8s.io": "demo"}),

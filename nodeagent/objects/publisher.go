@@ -67,11 +67,11 @@ func New(c Config) *Publisher {
 		Log: c.Log, OnReport: c.OnReport,
 		Decommission: func(w Want) bool { return w.Decommission },
 		Stages: []converge.Stage[Want]{
-			converge.NewStage(&propertyKind{turn: p.turn, table: newTable(c.Client, clusterProperties, "ClusterProperty", propertiesOf)},
+			converge.NewStage(newProperties(p.turn, newTable(c.Client, clusterProperties, "ClusterProperty", propertiesOf)),
 				func(w Want) []Property { return wantProperties(w.State.Property) }, nil),
 			converge.NewStage(&exportKind{turn: p.turn, table: newTable(c.Client, serviceExports, "ServiceExport", c.Exports)},
 				func(w Want) []Export { return converted(w.State.Exports, wantExport) }, nil),
-			converge.NewStage(&importKind{turn: p.turn, table: imports},
+			converge.NewStage(newImports(p.turn, imports),
 				func(w Want) []Import { return converted(w.State.Imports, wantImport) }, nil),
 			converge.NewStage(&sliceKind{turn: p.turn, imports: imports, table: newTable(c.Client, endpointSlices, "EndpointSlice", slicesOf)},
 				func(w Want) []Slice { return converted(w.State.Slices, wantSlice) }, nil),

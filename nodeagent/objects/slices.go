@@ -167,7 +167,7 @@ func (k *sliceKind) Apply(ctx context.Context, list []diff.Change[Slice]) error 
 			return nil
 		}
 		owner := owners[c.Want.Namespace+"/"+c.Want.Import]
-		if owner == nil || owner.GetLabels()[managedBy] != manager || owner.GetDeletionTimestamp() != nil {
+		if owner == nil || !isMarked(owner) || owner.GetDeletionTimestamp() != nil {
 			return converge.ErrBlocked{On: "serviceimport " + c.Want.Namespace + "/" + c.Want.Import}
 		}
 		return k.table.apply(ctx, k.object(c.Want, seen, owner), seen != nil)
