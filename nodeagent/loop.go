@@ -193,6 +193,7 @@ func (a *Agent) local(in current) project.Local {
 	mtu, err := kernel.Underlay(self)
 	if err != nil {
 		a.log.Warn("underlay not found", "node", a.config.Node, "err", err)
+		a.askAnew()
 	}
 	local.UnderlayMTU = mtu
 	if own := in.fabric.Cluster(a.config.Cluster); own != nil {
@@ -203,6 +204,21 @@ func (a *Agent) local(in current) project.Local {
 		local.HostSource = onePerFamily(held)
 	}
 	return local
+}
+
+// askAnew leaves connections to the API server that went out from an address which this
+// host has no longer: what it is called now must be heard.
+func (a *Agent) askAnew() {
+	if a.inputs.client == nil {
+		return
+	}
+	held, err := kernel.AddressesIn([]netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)})
+	if err != nil {
+		return // then it takes longer
+	}
+	if n := a.inputs.client.Leave(func(addr netip.Addr) bool { return slices.Contains(held, addr) }); n > 0 {
+		a.log.Info("asking the Kubernetes API anew, as the host's address changed", "connections", n)
+	}
 }
 
 func onePerFamily(addrs []netip.Addr) []netip.Addr {

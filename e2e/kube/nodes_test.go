@@ -4,6 +4,7 @@ package kube
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,11 +30,13 @@ func TestNodeRestart(t *testing.T) {
 func TestNodeAddress(t *testing.T) {
 	s := needSet(t, same)
 	target := s.dig(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
-	kept := s.stream(t, s.podNetwork(t, "c1", "near"), "tcp", "--count", "20", "--patience", "2m", "--open", "60s", target)
+	near := s.podNetwork(t, "c1", "near")
+	kept := s.stream(t, near, "tcp", "--count", "20", "--patience", "2m", "--open", "60s", target)
 	t.Cleanup(func() { s.reset(t) })
 	t.Cleanup(func() { s.address(t, "c2n2", "172.31.2.12") })
 	s.address(t, "c2n2", "172.31.2.42")
-	fresh := s.stream(t, s.podNetwork(t, "c1", "near"), "new", "--rate", "5", "--count", "10", "--timeout", "60s", target)
+	s.eventually(t, has(""), slices.Concat(near, network{"nc", "-z", "-w", "3"}, strings.Split(target, ":"))...)
+	fresh := s.stream(t, near, "new", "--rate", "5", "--count", "10", "--timeout", "60s", target)
 	if r := fresh(); r.Failed > 0 || r.Attempts == 0 {
 		t.Errorf("%d of %d connections failed: %s", r.Failed, r.Attempts, r.FirstError)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,6 +61,7 @@ type Client struct {
 	Host string
 
 	core, discovery rest.Interface
+	lines           *lines
 }
 
 // Open makes a client. The server need not be there.
@@ -71,14 +73,19 @@ func Open(c Config) (*Client, error) {
 	config.UserAgent = c.UserAgent
 	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
 	config.WarningHandler = rest.NoWarnings{}
-	out := &Client{Host: config.Host}
-	if out.Dynamic, err = dynamic.NewForConfig(config); err != nil {
+	out := &Client{Host: config.Host, lines: &lines{open: map[*line]struct{}{}}}
+	config.Dial = out.lines.dial
+	shared, err := rest.HTTPClientFor(config)
+	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
 	}
-	if out.core, err = typed(config, corev1.SchemeGroupVersion, "/api"); err != nil {
+	if out.Dynamic, err = dynamic.NewForConfigAndClient(config, shared); err != nil {
+		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
+	}
+	if out.core, err = typed(config, shared, corev1.SchemeGroupVersion, "/api"); err != nil {
 		return nil, err
 	}
-	if out.discovery, err = typed(config, discoveryv1.SchemeGroupVersion, "/apis"); err != nil {
+	if out.discovery, err = typed(config, shared, discoveryv1.SchemeGroupVersion, "/apis"); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -104,7 +111,7 @@ func (c Config) rest() (*rest.Config, error) {
 // typed makes a client of one group that speaks protobuf, which costs a fraction
 // of JSON. It knows the two groups that we read and no others, which keeps the
 // agent small.
-func typed(config *rest.Config, gv schema.GroupVersion, path string) (rest.Interface, error) {
+func typed(config *rest.Config, shared *http.Client, gv schema.GroupVersion, path string) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -117,7 +124,7 @@ func typed(config *rest.Config, gv schema.GroupVersion, path string) (rest.Inter
 	own.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	own.ContentType = runtime.ContentTypeProtobuf
 	own.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	client, err := rest.RESTClientFor(own)
+	client, err := rest.RESTClientForConfigAndClient(own, shared)
 	if err != nil {
 		return nil, fmt.Errorf("client for %s of %s: %w", gv, config.Host, err)
 	}
