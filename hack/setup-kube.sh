@@ -2,6 +2,7 @@
 # What make e2e-kube needs beyond make setup: a container runtime of Debian's, and
 # every program of Kubernetes and CoreDNS, built once from the Go module proxy and
 # kept under the user's cache. Starts no service. Prints the folder of the programs.
+# With --find it only looks: exit code 3 and the names of what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -11,9 +12,17 @@ hash=$(for m in "${modules[@]}"; do cat "$m"/go.mod "$m"/go.sum; find "$m" -name
 cache=${HAWSER_KUBE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/hawser/kube}
 bin=$cache/$hash/bin
 
-"$root/hack/setup.sh" >&2
-missing=$(absent containerd=containerd runc=runc ethtool=ethtool socat=socat busybox=busybox-static dash=dash \
+needs=(containerd=containerd runc=runc ethtool=ethtool socat=socat busybox=busybox-static dash=dash
   /usr/lib/cni/bridge=containernetworking-plugins)
+if [ "${1:-}" = --find ]; then
+  missing=$(absent "${needs[@]}" "$bin/hyperkube=hyperkube" "$bin/coredns=coredns")
+  # shellcheck disable=SC2086
+  [ -z "$missing" ] || { echo $missing >&2 && exit 3; }
+  echo "$bin"
+  exit
+fi
+"$root/hack/setup.sh" >&2
+missing=$(absent "${needs[@]}")
 # The nodes of the lab start containerds of their own.
 # shellcheck disable=SC2086
 packages_for setup-kube containerd.service $missing

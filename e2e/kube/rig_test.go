@@ -5,6 +5,7 @@ package kube
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,6 +39,8 @@ type programs struct {
 	kube string // hack/setup-kube.sh's
 	labs map[shape]*rig
 	mu   sync.Mutex
+
+	missing string // what hack/setup-kube.sh would install or build; nothing is tested then
 }
 
 // shape is what clusters of a rig are like.
@@ -86,9 +89,18 @@ func run(m *testing.M) int {
 }
 
 func (p *programs) build() error {
-	setup := exec.Command("../../hack/setup-kube.sh")
-	setup.Stderr = os.Stderr
+	// Ten minutes of building are for those who ask for them.
+	setup := exec.Command("../../hack/setup-kube.sh", "--find")
+	if required() {
+		setup = exec.Command("../../hack/setup-kube.sh")
+		setup.Stderr = os.Stderr
+	}
 	out, err := setup.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) && failed.ExitCode() == 3 {
+		p.missing = strings.TrimSpace(string(failed.Stderr)) + " (hack/setup-kube.sh)"
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("hack/setup-kube.sh: %w", err)
 	}
@@ -179,6 +191,8 @@ func needRig(t *testing.T, of shape) *rig {
 	return r
 }
 
+func required() bool { return os.Getenv("REQUIRE_KERNEL") == "1" }
+
 // need skips, by name, what this machine lacks; REQUIRE_KERNEL=1 makes that a failure.
 func need(t *testing.T) {
 	t.Helper()
@@ -187,10 +201,12 @@ func need(t *testing.T) {
 		missing = "root"
 	} else if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
 		missing = "cgroups of version 1"
+	} else {
+		missing = built.missing
 	}
 	switch {
 	case missing == "":
-	case os.Getenv("REQUIRE_KERNEL") == "1":
+	case required():
 		t.Fatalf("needs %s", missing)
 	default:
 		t.Skipf("needs %s", missing)
