@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -24,6 +25,9 @@ const (
 	// often, before it is replaced.
 	hangs       = 3 * time.Second
 	hangsMisses = 3
+	// hangsMost is how long when the machine has no processor for it, which is no
+	// fault of the process, and which a new one would not get either.
+	hangsMost = 30 * time.Second
 )
 
 // Watch looks after the processes of tunnel devices: it ends one that hangs, so
@@ -42,7 +46,8 @@ type Watch struct {
 // process is what is known of the process behind one device.
 type process struct {
 	pid    int
-	silent time.Time // since when it does not answer; zero = it does
+	silent time.Time     // since when it does not answer; zero = it does
+	waited time.Duration // for a processor, until then
 	misses int
 	cause  string // why it was ended
 }
@@ -103,14 +108,20 @@ func (w *Watch) note(name string, a answer, now time.Time) {
 		return
 	}
 	if p.misses++; p.silent.IsZero() {
-		p.silent = now.Add(-pingTimeout)
+		p.silent, p.waited = now.Add(-pingTimeout), a.waited
 	}
-	if quiet := now.Sub(p.silent); quiet >= hangs && p.misses >= hangsMisses {
+	if quiet := now.Sub(p.silent); p.hangs(quiet, a.waited) {
 		p.cause = fmt.Sprintf("it did not answer for %v", quiet.Round(100*time.Millisecond))
 		if err := end(a.pid, name); err != nil {
 			w.Log.Error("tunnel not replaced", "link", name, "pid", a.pid, "cause", p.cause, "err", err)
 		}
 	}
+}
+
+// hangs reports whether a process that has been silent for so long is to be ended.
+// One that waits for a processor may be slow without end and is not stuck.
+func (p *process) hangs(quiet, waited time.Duration) bool {
+	return p.misses >= hangsMisses && (quiet-max(waited-p.waited, 0) >= hangs || quiet >= hangsMost)
 }
 
 func (w *Watch) replaced(name string, old *process, pid int) {
@@ -124,14 +135,19 @@ func (w *Watch) replaced(name string, old *process, pid int) {
 	}
 }
 
-// pingTimeout bounds one question.
-const pingTimeout = watchInterval / 2
+const (
+	// pingTimeout bounds one question.
+	pingTimeout = watchInterval / 2
+	// pingLate is for an answer that came while this process had no processor.
+	pingLate = 20 * time.Millisecond
+)
 
 // answer is what a device said: pid is 0 when no process serves it, err tells
 // of a process that is there and silent.
 type answer struct {
-	pid int
-	err error
+	pid    int
+	waited time.Duration // for a processor, since the process began
+	err    error
 }
 
 // ping asks for a change of nothing, which takes the locks that every other
@@ -148,15 +164,39 @@ func ping(ctx context.Context, name string) answer {
 	if a.pid, err = serverOf(c); err != nil {
 		return answer{}
 	}
-	deadline, _ := ctx.Deadline() // it has one
-	if a.err = c.SetDeadline(deadline); a.err != nil {
-		return a
-	}
+	a.waited = waited(a.pid)
 	if _, a.err = c.Write([]byte("set=1\n\n")); a.err != nil {
 		return a
 	}
-	_, a.err = io.ReadFull(c, make([]byte, len("errno=0\n\n")))
+	text := make([]byte, len("errno=0\n\n"))
+	for _, patience := range []time.Duration{pingTimeout, pingLate} {
+		if a.err = c.SetReadDeadline(time.Now().Add(patience)); a.err != nil {
+			return a
+		}
+		n := 0
+		n, a.err = io.ReadFull(c, text)
+		if text = text[n:]; !errors.Is(a.err, os.ErrDeadlineExceeded) {
+			return a
+		}
+	}
 	return a
+}
+
+// waited is for how long the threads of a process have been ready to run without a
+// processor (Documentation/scheduler/sched-stats.rst); 0 when the kernel does not tell.
+func waited(pid int) (sum time.Duration) {
+	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/schedstat")
+	for _, file := range threads {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		if fields := bytes.Fields(raw); len(fields) > 1 {
+			nanos, _ := strconv.ParseInt(string(fields[1]), 10, 64)
+			sum += time.Duration(nanos)
+		}
+	}
+	return sum
 }
 
 // serverOf gives the process that listens on the other end.
