@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"hawser.dev/hawser/e2e/chaos/traffic"
 )
 
 // answers are what the name servers of the clusters say: "CALLER NAME FAMILY" to
@@ -23,33 +26,53 @@ func names(clusters []string) []string {
 	return out
 }
 
-// ask collects all answers.
-func (s *scene) ask() (answers, error) {
-	server := netip.MustParseAddrPort("169.254.73.53:53")
-	families := s.bed.variant.families()
-	if !slices.Contains(families, 4) {
-		server = netip.MustParseAddrPort("[fd68:6177:7365:72::53]:53")
-	}
-	out := answers{}
+// question is one name and family that one cluster's name server is asked for.
+type question struct {
+	caller traffic.Pod
+	name   string // before .shop.svc, as the clusters call it
+	family int
+}
+
+// key is that of the answer.
+func (q question) key() string { return answerKey(q.caller.Name, q.name, q.family) }
+
+func answerKey(caller, name string, family int) string {
+	return fmt.Sprintf("%s %s %d", caller, name, family)
+}
+
+func (s *scene) questions() []question {
+	var out []question
 	for _, caller := range s.callers {
 		for _, name := range names(s.bed.topology.Clusters) {
-			service := name[strings.LastIndexByte(name, '.')+1:]
-			full := strings.TrimSuffix(name, service) + service + ".shop.svc.clusterset.local"
-			for _, family := range families {
-				got, err := caller.Lookup(server, full, family == 6)
-				if err != nil {
-					return nil, err
-				}
-				out[question(caller.Name, name, family)] = strings.Join(got, " ")
+			for _, family := range s.bed.variant.families() {
+				out = append(out, question{caller, name, family})
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
-// question is the key of an answer.
-func question(caller, name string, family int) string {
-	return fmt.Sprintf("%s %s %d", caller, name, family)
+// lookup asks once.
+func (s *scene) lookup(q question) (string, error) {
+	server := netip.MustParseAddrPort("169.254.73.53:53")
+	if !slices.Contains(s.bed.variant.families(), 4) {
+		server = netip.MustParseAddrPort("[fd68:6177:7365:72::53]:53")
+	}
+	got, err := q.caller.Lookup(server, q.name+".shop.svc.clusterset.local", q.family == 6)
+	return strings.Join(got, " "), err
+}
+
+// ask collects all answers.
+func (s *scene) ask() (answers, error) {
+	out := answers{}
+	for _, q := range s.questions() {
+		got, err := s.lookup(q)
+		if err != nil {
+			return nil, err
+		}
+		out[q.key()] = got
+	}
+	return out, nil
 }
 
 // settle waits for answers that are complete: as the lock has them, and none
@@ -93,9 +116,9 @@ func (s *scene) complete(got answers) error {
 func whole(got answers, caller string, family int, clusters []string) error {
 	var want []string
 	for _, c := range clusters {
-		want = append(want, strings.Fields(got[question(caller, "db-0."+c+".db", family)])...)
+		want = append(want, strings.Fields(got[answerKey(caller, "db-0."+c+".db", family)])...)
 	}
-	have := strings.Fields(got[question(caller, "db", family)])
+	have := strings.Fields(got[answerKey(caller, "db", family)])
 	slices.Sort(want)
 	slices.Sort(have)
 	if !slices.Equal(want, have) {
@@ -104,39 +127,49 @@ func whole(got answers, caller string, family int, clusters []string) error {
 	return nil
 }
 
-// unchanged waits until the answers are those of the begin. An address that was
+// unchanged waits until each answer was that of the begin once. An address that was
 // never among a name's is wrong at once.
 func (s *scene) unchanged(ctx context.Context, want answers) {
-	for {
-		got, err := s.ask()
-		if err == nil {
-			if err = s.compare(want, got); err == nil {
-				return
-			}
+	for pending := s.questions(); ; {
+		var err error
+		pending, err = s.differing(ctx, pending, want)
+		if len(pending) == 0 {
+			return
 		}
 		select {
 		case <-ctx.Done():
-			s.ledger.add(late, "names: %v", err)
+			s.ledger.add(late, "names: %d answers are missing or others: %v", len(pending), err)
 			return
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-func (s *scene) compare(want, got answers) error {
-	for _, key := range slices.Sorted(maps.Keys(want)) {
-		for _, addr := range strings.Fields(got[key]) {
+// differing asks, and gives the questions without the right answer, and what the
+// first of them got.
+func (s *scene) differing(ctx context.Context, questions []question, want answers) (out []question, first error) {
+	for i, q := range questions {
+		if ctx.Err() != nil {
+			return append(out, questions[i:]...), cmp.Or(first, ctx.Err())
+		}
+		key := q.key()
+		got, err := s.lookup(q)
+		if err == nil && got == want[key] {
+			continue
+		}
+		for _, addr := range strings.Fields(got) {
 			if !slices.Contains(strings.Fields(want[key]), addr) {
-				s.ledger.add(safety, "the answer for %s was %q and is %q", key, want[key], got[key])
+				s.ledger.add(safety, "the answer for %s was %q and is %q", key, want[key], got)
 			}
 		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(want)) {
-		if want[key] != got[key] {
-			return fmt.Errorf("the answer for %s was %q and is %q", key, want[key], got[key])
+		if err == nil {
+			err = fmt.Errorf("the answer for %s was %q and is %q", key, want[key], got)
+		}
+		if out = append(out, q); first == nil {
+			first = err
 		}
 	}
-	return nil
+	return out, first
 }
 
 // allocations checks that nothing of the lock has moved since the begin.
