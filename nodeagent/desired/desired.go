@@ -194,7 +194,7 @@ func (p Peer) Fields() []diff.Field {
 type Address struct {
 	Link   string
 	Prefix netip.Prefix
-	Scope  string // global | link | host
+	Scope  string // global | link | host; link = the kernel takes it as a source only for who asks for it
 	Origin string
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/vishvananda/netlink"
@@ -44,19 +45,21 @@ func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
 		if !ours || prefix.Addr().Is6() && prefix.Addr().IsLinkLocalUnicast() {
 			continue
 		}
-		out = append(out, desired.Address{Link: name, Prefix: prefix, Scope: scopeName(a.Scope)})
+		scope := scopeName(a.Scope)
+		if prefix.Addr().Is6() && a.Flags&unix.IFA_F_DEPRECATED != 0 {
+			scope = scopeLink
+		}
+		out = append(out, desired.Address{Link: name, Prefix: prefix, Scope: scope})
 	}
 	return out, nil
 }
 
-// Adopt takes the scope of IPv6 addresses from the kernel, which derives it from
-// the address and takes no other.
-func (*Addresses) Adopt(want, have desired.Address) desired.Address {
-	if want.Prefix.Addr().Is6() {
-		want.Scope = have.Scope
-	}
-	return want
-}
+// scopeLink keeps the kernel from taking an address as a source by itself. IPv6
+// derives the scope from the address and takes no other; there an address whose
+// preferred lifetime is over is taken as the last one (RFC 6724, 5, rule 3).
+// Otherwise the errors that a gateway sends about packets of other nodes would come
+// from the address that every node has.
+const scopeLink = "link"
 
 // Apply adds and removes addresses.
 func (k *Addresses) Apply(ctx context.Context, changes []diff.Change[desired.Address]) error {
@@ -87,6 +90,9 @@ func (k *Addresses) add(want desired.Address) error {
 		// Nobody else has it, and an address under duplicate detection cannot be
 		// used as a route's source.
 		addr.Flags = unix.IFA_F_NODAD
+		if want.Scope == scopeLink {
+			addr.PreferedLft, addr.ValidLft = 0, math.MaxUint32 // for ever (rtnetlink(7), ifa_cacheinfo)
+		}
 	}
 	if err := k.ns.route.AddrAdd(l, addr); err != nil {
 		return fmt.Errorf("add address %s to %s: %w", want.Prefix, want.Link, exists(err))

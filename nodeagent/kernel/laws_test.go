@@ -74,11 +74,9 @@ func TestAddressLaws(t *testing.T) {
 			Want: []desired.Address{
 				address("hw-vx0", "169.254.73.53/32", "link"), address(wg.Name, "241.0.0.1/32", "global"),
 				address(wg.Name, "fd00:73::1/128", "global"), address(wg.Name, "10.1.2.3/24", "host"),
+				address("hw-vx0", "fd68:73::53/128", "link"),
 			},
 			Vary: func(a desired.Address) []desired.Address {
-				if a.Prefix.Addr().Is6() {
-					return nil
-				}
 				scope := a
 				scope.Scope = map[string]string{"link": "global", "global": "link", "host": "link"}[a.Scope]
 				return []desired.Address{scope}
@@ -88,12 +86,29 @@ func TestAddressLaws(t *testing.T) {
 				"stranger": w.hand("addr add 10.9.9.9/24 dev hw-vx0"),
 				"six":      w.hand("addr del fd00:73::1/128 dev " + wg.Name),
 				"flushed":  w.hand("addr flush dev " + wg.Name),
+				"source":   w.hand("addr change fd68:73::53/128 dev hw-vx0 preferred_lft forever"),
 			},
 			Foreign: func(t *testing.T) func() error {
 				w.hand("link add f0 type veth peer name f1", "link set f0 up", "addr add 169.254.73.53/32 dev f0 scope link")(t)
 				return all(w.shows("addr show dev f0", "169.254.73.53/32"), w.shows("-6 addr show dev hw-vx0", "fe80:"))
 			},
 		})
+}
+
+// An IPv6 address that every node has is no source of what a node sends by itself.
+func TestAddressIsNoSource(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.make(t, nodeLink())
+	everywhere := desired.Address{Link: "hw-vx0", Prefix: netip.MustParsePrefix("fd68:73::53/128"), Scope: "link"}
+	if err := NewAddresses(w.open(t)).Apply(t.Context(), created(everywhere)); err != nil {
+		t.Fatal(err)
+	}
+	w.hand("link add n0 type veth peer name n1", "link set n0 up", "addr add 2001:db8::5/64 dev n0 nodad",
+		"link set hw-vx0 up", "-6 route add 2001:db8:9::/64 dev hw-vx0")(t)
+	if err := w.shows("route get 2001:db8:9::1", "src 2001:db8::5")(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestNeighbourLaws(t *testing.T) {
