@@ -167,7 +167,10 @@ func (b *bed) end(ctx context.Context, e plan.Event) error {
 		cluster, _, _ := strings.Cut(e.Target, "/")
 		return b.client.Fault(ctx, lab.Fault{Kind: k.End, Target: cluster})
 	default:
-		return b.client.Fault(ctx, lab.Fault{Kind: k.End, Target: e.Target, Side: k.Side})
+		// A tunnel process that was frozen for long is just being replaced, perhaps.
+		return b.insist(ctx, func(ctx context.Context) error {
+			return b.client.Fault(ctx, lab.Fault{Kind: k.End, Target: e.Target, Side: k.Side})
+		})
 	}
 }
 
