@@ -45,9 +45,9 @@ e2e-mcs: build ## the conformance specs of the MCS API (docs/conformance.md), on
 	@hack/setup-kube.sh >/dev/null
 	REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -timeout 90m -v ./e2e/kube -run '^TestMCS'
 
-ARCHES ?= amd64 arm64
-image: ## dist/hawser-agent-<version>-<arch>.tar: an image of the agent alone, no Docker needed
-	@VERSION=$(VERSION) hack/image.sh $(ARCHES)
+ARCHES ?= $(if $(IPSEC),$(shell $(GO) env GOARCH),amd64 arm64)
+image: ## dist/hawser-agent-<version>-<arch>.tar: an image of the agent alone, no Docker needed; with strongSwan: IPSEC=1
+	@VERSION=$(VERSION) IPSEC=$(IPSEC) hack/image.sh $(ARCHES)
 
 quiet: setup build ## what planned work, changes and deaths lose, on a machine that does nothing else
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v ./e2e -run TestQuiet

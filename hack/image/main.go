@@ -1,9 +1,10 @@
 // Command image writes a container image as an archive:
 //
-//	image -o FILE -name NAME:TAG -arch ARCH -entrypoint /hawser-agent [-label KEY=VALUE] hawser-agent=dist/hawser-agent ...
+//	image -o FILE -name NAME:TAG -arch ARCH -entrypoint /hawser-agent [-label KEY=VALUE] [-charon] hawser-agent=dist/hawser-agent ...
 //
-// Each argument is a file of the image and where it is now. The same files give the
-// same bytes.
+// Each argument is a file of the image and where it is now. With -charon strongSwan's
+// charon comes as well, from this machine, with its plugins and libraries; the image
+// is for this machine's architecture then. The same files give the same bytes.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/image"
+	"hawser.dev/hawser/nodeagent/ipsec"
 )
 
 func main() {
@@ -30,6 +32,7 @@ func run(args []string) error {
 	out := flags.String("o", "", "the archive")
 	entrypoint := flags.String("entrypoint", "", "the program that a container runs")
 	flags.StringVar(&img.Arch, "arch", runtime.GOARCH, "architecture, as GOARCH has it")
+	charon := flags.Bool("charon", false, "with this machine's strongSwan, for links of driver ipsec")
 	flags.Func("name", "name:tag, any number", func(v string) error {
 		img.Names = append(img.Names, v)
 		return nil
@@ -62,9 +65,32 @@ func run(args []string) error {
 		}
 		img.Files = append(img.Files, image.File{Path: path, Mode: 0o755, Data: data})
 	}
+	if *charon {
+		if err := addCharon(&img); err != nil {
+			return err
+		}
+	}
 	var archive bytes.Buffer
 	if err := image.Write(&archive, img); err != nil {
 		return err
 	}
 	return os.WriteFile(*out, archive.Bytes(), 0o644)
+}
+
+// addCharon adds strongSwan's charon as it is installed here.
+func addCharon(img *image.Image) error {
+	if img.Arch != runtime.GOARCH {
+		return fmt.Errorf("an image for %s with this machine's charon: that is for %s", img.Arch, runtime.GOARCH)
+	}
+	paths, err := ipsec.Files()
+	if err != nil {
+		return err
+	}
+	same := map[string]string{}
+	for _, path := range paths {
+		same[path] = path
+	}
+	files, err := image.Programs(same)
+	img.Files = append(img.Files, files...)
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -68,6 +69,35 @@ func plugins(kernel bool) string {
 		all = append(all, "kernel-libipsec")
 	}
 	return strings.Join(append(all, "kernel-netlink", "socket-default", "vici"), " ")
+}
+
+// Files gives the paths of charon and of the plugins that ours loads on this host,
+// without the libraries that they need: what an image with it has to hold.
+func Files() ([]string, error) {
+	program, err := Program()
+	if err != nil {
+		return nil, err
+	}
+	files := []string{program}
+	for name := range strings.FieldsSeq(plugins(false)) {
+		file, err := pluginFile(name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// pluginFile finds a plugin where Debian, then where Fedora and SUSE have them.
+func pluginFile(name string) (string, error) {
+	for _, dir := range []string{"/usr/lib/ipsec/plugins", "/usr/lib64/strongswan/plugins", "/usr/lib/strongswan/plugins", "/usr/lib64/ipsec/plugins"} {
+		path := filepath.Join(dir, "libstrongswan-"+name+".so")
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("strongSwan's plugin %s is not installed (Debian: packages strongswan-swanctl, libstrongswan-standard-plugins and libcharon-extra-plugins)", name)
 }
 
 // configure writes the settings.

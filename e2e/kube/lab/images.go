@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/image"
+	"hawser.dev/hawser/nodeagent/ipsec"
 )
 
 // AgentImage is the name of the agent's image in the lab; `hawser render --image` wants it.
@@ -73,7 +74,7 @@ func (l *Lab) writeImages(agent string) ([]string, error) {
 	}
 	steps := []func() (string, error){
 		func() (string, error) { return one("pause", "docker.io/hawser/pause:lab", filepath.Join(dir, "pause")) },
-		func() (string, error) { return one("hawser-agent", AgentImage, agent) },
+		func() (string, error) { return l.writeAgent(agent) },
 		func() (string, error) {
 			return one("coredns", "docker.io/hawser/coredns:lab", filepath.Join(l.Bin, "coredns"))
 		},
@@ -95,6 +96,23 @@ func (l *Lab) writeImages(agent string) ([]string, error) {
 		out = append(out, path)
 	}
 	return out, nil
+}
+
+// writeAgent writes the image of the agent as make image IPSEC=1 does.
+func (l *Lab) writeAgent(agent string) (string, error) {
+	programs := map[string]string{agent: "/hawser-agent"}
+	charon, err := ipsec.Files()
+	if err != nil {
+		return "", fmt.Errorf("agent image: %w (hack/setup.sh)", err)
+	}
+	for _, path := range charon {
+		programs[path] = path
+	}
+	files, err := image.Programs(programs)
+	if err != nil {
+		return "", fmt.Errorf("agent image: %w", err)
+	}
+	return l.writeImage("hawser-agent", image.Image{Names: []string{AgentImage}, Entrypoint: []string{"/hawser-agent"}, Files: files})
 }
 
 // writeImage writes an archive, unless it is there with the same bytes.
@@ -130,49 +148,26 @@ func toolFiles() ([]image.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tools image: list busybox: %w", err)
 	}
-	have := map[string]bool{}
-	libraries := map[string]bool{}
+	have, programs := map[string]bool{}, map[string]string{}
 	// Debian's busybox as sh runs its own nc and nslookup whatever PATH says, so sh is dash.
 	for name, from := range map[string]string{"busybox": "busybox", "sh": "dash", "socat": "socat", "nc": "nc.openbsd",
 		"nslookup": "nslookup", "dig": "dig", "curl": "curl", "ip": "ip", "ping": "ping"} {
-		found, err := programFile("bin/"+name, from, libraries)
+		at, err := exec.LookPath(from)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("tools image: %w (hack/setup-kube.sh)", err)
 		}
-		files, have[name] = append(files, found), true
+		programs[at], have[name] = "/bin/"+name, true
 	}
+	found, err := image.Programs(programs)
+	if err != nil {
+		return nil, fmt.Errorf("tools image: %w", err)
+	}
+	files = append(files, found...)
 	for applet := range strings.FieldsSeq(string(list)) {
 		if !have[applet] {
 			files = append(files, image.File{Path: "bin/" + applet, Mode: 0o777, Link: "busybox"})
 		}
 	}
-	for path := range libraries {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("tools image: %w", err)
-		}
-		// The loader is asked for by its whole path, and looks for the rest here too.
-		files = append(files, image.File{Path: strings.TrimPrefix(path, "/"), Mode: 0o755, Data: data})
-	}
 	slices.SortFunc(files, func(a, b image.File) int { return strings.Compare(a.Path, b.Path) })
 	return files, nil
-}
-
-func programFile(path, program string, libraries map[string]bool) (image.File, error) {
-	at, err := exec.LookPath(program)
-	if err != nil {
-		return image.File{}, fmt.Errorf("tools image: %w (hack/setup-kube.sh)", err)
-	}
-	data, err := os.ReadFile(at)
-	if err != nil {
-		return image.File{}, fmt.Errorf("tools image: %w", err)
-	}
-	// Of a static program ldd says so and fails; its output has no paths then.
-	out, _ := exec.Command("ldd", at).Output()
-	for word := range strings.FieldsSeq(string(out)) {
-		if strings.HasPrefix(word, "/") && strings.Contains(word, ".so") {
-			libraries[word] = true
-		}
-	}
-	return image.File{Path: path, Mode: 0o755, Data: data}, nil
 }

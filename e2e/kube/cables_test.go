@@ -1,0 +1,26 @@
+//go:build kube
+
+package kube
+
+import (
+	"regexp"
+	"testing"
+)
+
+// TestCables: gateways in pods carry the links over every driver, with the same
+// rights for all, and change from one to the next while they run.
+func TestCables(t *testing.T) {
+	s := needSet(t, same)
+	defer s.reset(t)
+	before := "egressIPs: 8"
+	for _, driver := range []string{"ipsec", "vxlan"} {
+		after := "egressIPs: 8\n  tunnel: {driver: " + driver + "}"
+		s.change(t, before, after)
+		before = after
+		for _, c := range s.clusters {
+			s.eventually(t, regexp.MustCompile(`link .*: `+driver+`.*, connected`).MatchString,
+				within(c, "hawser-system/"+s.agentOn(t, c, c+"n1"), "/hawser-agent", "status")...)
+		}
+		s.reach(t)
+	}
+}
