@@ -37,7 +37,7 @@ func (a *Agent) cables(n *node) map[health.Peer]cableState {
 		if !known {
 			state = cableState{driver: driverText(c, meters[i]), mtu: c.MTU, endpoint: meters[i].Endpoint}
 			if c.Driver == fabric.DriverIPsec {
-				a.describeIPsec(&state, secured[desired.IPsecName(c.Cluster, c.Gateway)])
+				a.describeIPsec(&state, secured[desired.IPsecName(c.Cluster, c.Gateway, c.Epoch)])
 			}
 		}
 		state.rx += meters[i].RxBytes

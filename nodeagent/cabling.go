@@ -48,18 +48,43 @@ func keptCables(path string, log *slog.Logger) map[string]change.Kept {
 		log.Warn("cables of the run before not read", "err", err)
 		return nil
 	}
+	for name, k := range kept {
+		for i, c := range k.Cables {
+			k.Cables[i] = dated(c)
+		}
+		k.Use = dated(k.Use)
+		kept[name] = k
+	}
 	return kept
+}
+
+// dated gives a cable that an agent from before there were epochs kept the only
+// one that there was.
+func dated(c change.Cable) change.Cable {
+	if c.Epoch == 0 && keyed(c.Driver) {
+		c.Epoch = 1
+	}
+	return c
+}
+
+// keyed reports whether a driver's cables have keys, and so epochs.
+func keyed(driver string) bool {
+	d := cable.Named(driver)
+	return d != nil && d.Traits().Keys != ""
 }
 
 // follow tells of the pairs that the prober probes, and gives the cables of those
 // that change theirs.
-func (c *cabling) follow(f *fabric.Fabric, p probing) map[string][]project.Cable {
+func (c *cabling) follow(f *fabric.Fabric, keys *fabric.Keys, p probing) map[string][]project.Cable {
 	self := c.cluster + "/" + p.gateway
 	var peers []change.Peer
 	for _, t := range p.targets {
-		want, ok := c.want(f, p.gateway, t.Peer.Cluster, t.Peer.Gateway)
+		want, ok := c.want(f, keys, p.gateway, t.Peer.Cluster, t.Peer.Gateway)
 		if t.Device == "" && ok {
-			peers = append(peers, change.Peer{Name: t.Peer.String(), Want: want, Source: t.Source, Addr: t.Addr})
+			peers = append(peers, change.Peer{
+				Name: t.Peer.String(), Want: want, Keys: c.keys(f, keys, p.gateway, t.Peer.Cluster, t.Peer.Gateway),
+				Source: t.Source, Addr: t.Addr,
+			})
 		}
 	}
 	if p.gateway == "" {
@@ -76,20 +101,31 @@ func (c *cabling) follow(f *fabric.Fabric, p probing) map[string][]project.Cable
 }
 
 // want is the cable that the fabric says.
-func (c *cabling) want(f *fabric.Fabric, gateway, cluster, remote string) (change.Cable, bool) {
+func (c *cabling) want(f *fabric.Fabric, keys *fabric.Keys, gateway, cluster, remote string) (change.Cable, bool) {
 	a, b := gatewayOf(f.Cluster(c.cluster), gateway), gatewayOf(f.Cluster(cluster), remote)
 	if a == nil || b == nil {
 		return change.Cable{}, false
 	}
-	is := project.CableOf(f.Link(c.cluster, cluster), a, b)
-	out := change.Cable{Driver: is.Driver, Ports: [2]int{is.Own, is.Remote}}
+	is := project.CableOf(f.Link(c.cluster, cluster), f.Epochs, keys, a, b)
 	if d := cable.Named(is.Driver); d != nil && d.Traits().Fixed {
-		return change.Cable{Driver: is.Driver}, true
+		return change.Cable{Driver: is.Driver, Epoch: is.Epoch}, true
 	}
-	if c.cluster+"/"+gateway > cluster+"/"+remote {
-		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
+	return turnedBack(c.cluster+"/"+gateway, cluster+"/"+remote, is), true
+}
+
+// keys gives the epochs in which a pair can have cables. An agent to which no keys
+// came yet gives up none of those that the run before had.
+func (c *cabling) keys(f *fabric.Fabric, keys *fabric.Keys, gateway, cluster, remote string) change.Keys {
+	if keys == nil {
+		return nil
 	}
-	return out, true
+	a, b := gatewayOf(f.Cluster(c.cluster), gateway), gatewayOf(f.Cluster(cluster), remote)
+	out := change.Keys{}
+	for _, d := range cable.Drivers() {
+		name := d.Traits().Name
+		out[name] = cable.Epochs(name, f.Epochs, keys, a, b)
+	}
+	return out
 }
 
 // turned gives a cable as this end sees it.
@@ -97,7 +133,7 @@ func turned(self, peer string, c change.Cable) project.Cable {
 	if self > peer {
 		c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0]
 	}
-	return project.Cable{Driver: c.Driver, Own: c.Ports[0], Remote: c.Ports[1], Alt: c.Alt}
+	return project.Cable{Driver: c.Driver, Own: c.Ports[0], Remote: c.Ports[1], Alt: c.Alt, Epoch: c.Epoch}
 }
 
 func gatewayOf(c *fabric.Cluster, name string) *fabric.Gateway {
@@ -148,7 +184,7 @@ func (c *cabling) cableOf(in project.Input, gateway string, made desired.Cable) 
 		}
 		return turnedBack(self, peer, held[made.Rank]), true
 	}
-	return c.want(in.Fabric, gateway, made.Cluster, made.Gateway)
+	return c.want(in.Fabric, in.Keys, gateway, made.Cluster, made.Gateway)
 }
 
 // used is the cable that is sent over; only is the one that there is otherwise.
@@ -160,7 +196,7 @@ func (c *cabling) used(in project.Input, self, peer string, only change.Cable) c
 }
 
 func turnedBack(self, peer string, p project.Cable) change.Cable {
-	out := change.Cable{Driver: p.Driver, Ports: [2]int{p.Own, p.Remote}, Alt: p.Alt}
+	out := change.Cable{Driver: p.Driver, Ports: [2]int{p.Own, p.Remote}, Alt: p.Alt, Epoch: p.Epoch}
 	if self > peer {
 		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
 	}
@@ -174,7 +210,7 @@ func concerns(p converge.Problem, made desired.Cable) bool {
 	case "dns zone", "dns service":
 		return false
 	case "ipsec":
-		return made.Driver == fabric.DriverIPsec && (p.Key == "" || p.Key == desired.IPsecName(made.Cluster, made.Gateway))
+		return made.Driver == fabric.DriverIPsec && (p.Key == "" || p.Key == desired.IPsecName(made.Cluster, made.Gateway, made.Epoch))
 	}
 	link, _, _ := strings.Cut(p.Key, "/")
 	return !desired.IsCable(link) || link == made.Link

@@ -49,7 +49,7 @@ func (a *Agent) source(_ context.Context) (*node, string, bool) {
 	live := a.peers.live()
 	input := a.input(in, w, live)
 	input.Kept, input.Settled = a.heard.follow(len(in.fabric.Clusters)-1, live, now)
-	input.Cables = a.cabling.follow(in.fabric, a.peers.probed())
+	input.Cables = a.cabling.follow(in.fabric, in.keys, a.peers.probed())
 	input.Fabric, input.Decided = a.exports.follow(input)
 	input.Local.Ways = a.endpoints.follow(input)
 	m := &a.last

@@ -3,7 +3,6 @@ package nodeagent
 import (
 	"encoding/base64"
 	"net/netip"
-	"strings"
 
 	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -29,23 +28,28 @@ func portsOf(in project.Input, n *node) map[string]peerPorts {
 	}
 	for _, c := range n.Cables {
 		name := c.Cluster + "/" + c.Gateway
-		remote := in.Fabric.Cluster(c.Cluster)
-		if len(in.Cables[name]) > 0 {
-			continue // it changes; another port may be in use
-		}
-		if _, done := out[name]; done || c.Driver != fabric.DriverWireguard || remote == nil || len(c.Received) == 0 {
+		remote := gatewayOf(in.Fabric.Cluster(c.Cluster), c.Gateway)
+		if _, done := out[name]; done || c.Driver != fabric.DriverWireguard || remote == nil {
 			continue
 		}
-		_, public, _ := strings.Cut(c.Received[0], "/")
-		for _, g := range remote.Gateways {
-			for _, key := range g.Keys {
-				if p, ok := portsFor(in, gateway, c, key); ok && g.Name == c.Gateway && key.Public == public {
-					out[name] = p
-				}
+		if held := in.Cables[name]; len(held) > 0 && !sameBut(held[0], in, gateway, c.Cluster, remote) {
+			continue // another port may be in use
+		}
+		for _, key := range remote.Keys {
+			if p, ok := portsFor(in, gateway, c, key); ok && key.Epoch == c.Epoch {
+				out[name] = p
 			}
 		}
 	}
 	return out
+}
+
+// sameBut reports whether a cable is at the ports that the fabric says, whatever
+// its epoch is.
+func sameBut(c project.Cable, in project.Input, own *fabric.Gateway, cluster string, remote *fabric.Gateway) bool {
+	usual := project.CableOf(in.Fabric.Link(in.Cluster, cluster), in.Fabric.Epochs, in.Keys, own, remote)
+	usual.Epoch = c.Epoch
+	return c == usual
 }
 
 func portsFor(in project.Input, own *fabric.Gateway, c desired.Cable, key fabric.Key) (peerPorts, bool) {

@@ -127,7 +127,7 @@ func (a *Agent) planned(ctx context.Context) (*node, error) {
 	}
 	if s == nil {
 		s = a.foreseen(in)
-		s.Cables = a.cabling.follow(in.fabric, probesOf(in.fabric, in.before, in.facts.Facts.Nodes, a.config.Cluster, a.config.Node))
+		s.Cables = a.cabling.follow(in.fabric, in.keys, probesOf(in.fabric, in.before, in.facts.Facts.Nodes, a.config.Cluster, a.config.Node))
 	}
 	in.before = s.Before
 	input := a.input(in, ways{paths: s.Paths, transit: s.Transit}, s.Live)

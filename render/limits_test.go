@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
 )
@@ -57,30 +58,45 @@ func randomKey(r *rand.Rand) string {
 	return strings.Trim(string(text), `"`)
 }
 
-// TestNotSupportedYet lists what validates and has no data path.
-func TestNotSupportedYet(t *testing.T) {
+// TestEpochs: two key epochs are rendered beside each other, and a change that leaves
+// none of those that are published is refused.
+func TestEpochs(t *testing.T) {
 	t.Parallel()
-	tests := []struct{ name, from, to, path string }{
-		{"epochs", "spec:\n", "spec:\n  keys: {epochs: [1, 2]}\n", "keys.epochs"},
-		{"every cable and shape", "spec:\n", "spec:\n  tunnel: {driver: vxlan}\n  connectivity: {mode: hub, hubs: [c0]}\n" +
-			"  links: [{between: [c0, c1], driver: ipsec, mtu: 1300, keepalive: 3s}]\n", ""},
+	with := func(epochs string) string {
+		return strings.Replace(world(3, 1), "spec:\n", "spec:\n  tunnel: {driver: ipsec}\n  keys: {epochs: "+epochs+"}\n", 1)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			tree, list := render.Render(input(t, strings.Replace(world(3, 1), tt.from, tt.to, 1)))
-			if tt.path == "" {
-				noErrors(t, list)
-				return
-			}
-			if tree != nil || len(list) != 1 {
-				t.Fatalf("%d files, findings %v", len(tree), list)
-			}
-			d := list[0]
-			if d.Code != "not-supported-yet" || d.Path != tt.path || !strings.Contains(d.Summary, "is not supported yet") ||
-				!strings.HasPrefix(d.Hint, "supported: ") {
-				t.Errorf("finding %+v", d)
-			}
-		})
+	one := mustRender(t, input(t, with("[1]")))
+	in := input(t, with("[1, 2]"))
+	in.Previous = one
+	both := mustRender(t, in)
+	f, err := render.FabricOf(both)
+	if err != nil || len(f.Epochs) != 2 || len(f.Clusters[0].Gateways[0].Keys) != 2 {
+		t.Fatalf("epochs %v of %+v: %v", f.Epochs, f.Clusters[0].Gateways[0], err)
+	}
+	in = input(t, with("[2]"))
+	in.Previous = one
+	_, list := render.Render(in)
+	want := "error: keys.epochs: [2] leaves no published epoch ([1]) in force: every tunnel would end until both its ends know the new keys" +
+		" (hint: publish [1, 2] first, and drop 1 when no link uses it any more)"
+	if len(list) != 1 || list[0].Code != "epoch-break" || list[0].Summary+" (hint: "+list[0].Hint+")" != strings.TrimPrefix(want, "error: keys.epochs: ") {
+		t.Errorf("findings %+v", list)
+	}
+	in.Previous = both
+	mustRender(t, in)
+}
+
+// TestTwins: where the second addresses that IPsec needs in even epochs are taken,
+// the pool is too small.
+func TestTwins(t *testing.T) {
+	t.Parallel()
+	small := func(epochs string) diag.List {
+		_, list := render.Render(input(t, strings.Replace(world(3, 1), "spec:\n",
+			"spec:\n  tunnel: {driver: ipsec, cidr: 241.0.0.0/29}\n  keys: {epochs: "+epochs+"}\n", 1)))
+		return list
+	}
+	noErrors(t, small("[1]"))
+	list := small("[1, 2]")
+	if len(list) != 1 || list[0].Code != "pool-exhausted" || list[0].Path != "tunnel.cidr" {
+		t.Errorf("findings %v", list)
 	}
 }

@@ -50,14 +50,15 @@ type Input struct {
 
 // Render gives the whole tree. With errors in the list there is no tree.
 func Render(in Input) (Tree, diag.List) {
-	if list := Unsupported(in.Topology); list.HasErrors() {
-		return nil, list
-	}
 	previous, err := FabricOf(in.Previous)
 	if err != nil {
 		previous = nil // a damaged publication is replaced; without a root key that shows as missing keys
 	}
+	if list := checkEpochs(in.Topology, previous); list.HasErrors() {
+		return nil, list
+	}
 	f, list := Fabric(in.Topology, in.Lock, publicKeys(in, previous))
+	list = append(list, checkTwins(f)...)
 	if list.HasErrors() {
 		return nil, list
 	}

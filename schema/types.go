@@ -215,7 +215,7 @@ type DNS struct {
 
 // Keys are the generations of tunnel keys.
 type Keys struct {
-	// Generations in force, ascending, 1 or more. To rotate without loss add
-	// one, and drop the old one when every agent has the new.
+	// Generations in force: one, or two that follow each other. To rotate without
+	// loss add the next one, and drop the old one when no link uses it any more.
 	Epochs []int `json:"epochs,omitempty" default:"1"`
 }

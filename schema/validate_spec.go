@@ -37,16 +37,31 @@ func (c *checker) settings() {
 	c.epochs()
 }
 
+// maxEpochs bounds the key epochs in force: gateways have ports and addresses for
+// two neighbouring ones.
+const maxEpochs = 2
+
 func (c *checker) epochs() {
-	for i, e := range c.set.Spec.Keys.Epochs {
+	epochs := c.set.Spec.Keys.Epochs
+	for i, e := range epochs {
 		path := nth("keys.epochs", i)
 		switch {
 		case e < 1:
 			c.fail(diag.Diagnostic{Code: "out-of-range", Path: path, Summary: fmt.Sprintf("epoch %d is less than 1", e)})
-		case i > 0 && e <= c.set.Spec.Keys.Epochs[i-1]:
+		case i > 0 && e <= epochs[i-1]:
 			c.fail(diag.Diagnostic{
-				Code: "epoch-order", Path: path, Summary: fmt.Sprintf("epoch %d does not follow on %d", e, c.set.Spec.Keys.Epochs[i-1]),
+				Code: "epoch-order", Path: path, Summary: fmt.Sprintf("epoch %d does not follow on %d", e, epochs[i-1]),
 				Hint: "list each epoch once, in ascending order", Related: related(nth("keys.epochs", i-1)),
+			})
+		case i >= maxEpochs:
+			c.fail(diag.Diagnostic{
+				Code: "too-many-epochs", Path: path, Summary: fmt.Sprintf("epoch %d would be in force beside %d others; two can be", e, i),
+				Hint: "drop the oldest first, once no link uses it",
+			})
+		case i > 0 && epochs[i-1] > 0 && e != epochs[i-1]+1:
+			c.fail(diag.Diagnostic{
+				Code: "epoch-gap", Path: path, Summary: fmt.Sprintf("epoch %d cannot be in force beside %d; only the next one can", e, epochs[i-1]),
+				Hint: fmt.Sprintf("write %d", epochs[i-1]+1), Related: related(nth("keys.epochs", i-1)),
 			})
 		}
 	}

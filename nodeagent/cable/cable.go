@@ -40,7 +40,7 @@ type Traits struct {
 	// Clear says that what it carries can be read on the way.
 	Clear bool
 	// Fixed says that its ports are those of the whole clusterset, so that a pair has
-	// one cable of it at a time.
+	// one cable of it at a time, or one of each of two neighbouring epochs.
 	Fixed bool
 	// Keys names the sort of private key that a gateway needs; empty = none.
 	Keys string
@@ -78,11 +78,11 @@ func Named(name string) Driver {
 type Site struct {
 	Cluster string
 	Gateway *fabric.Gateway
-	Keys    *fabric.Keys // nil = none came yet
-	Epochs  []int        // of keys, in force; any order
-	IPsec   fabric.IPsec // settings of all its IPsec links
-	Addrs   []netip.Addr // of the gateway's node; outer addresses may be others
-	V4, V6  bool         // families of what is carried
+	Keys    *fabric.Keys   // nil = none came yet
+	IPsec   fabric.IPsec   // settings of all its IPsec links
+	Pools   []netip.Prefix // of the addresses inside the tunnels
+	Addrs   []netip.Addr   // of the gateway's node; outer addresses may be others
+	V4, V6  bool           // families of what is carried
 }
 
 // Remote is a gateway of another cluster and what the link to it is like.
@@ -90,9 +90,11 @@ type Remote struct {
 	Cluster string
 	Gateway *fabric.Gateway
 	Link    fabric.Link // settings; its driver is the one that builds
-	// Rank orders several links to one gateway, which differ in driver or port: the
-	// cable of the least is used, and all are there.
+	// Rank orders several links to one gateway, which differ in driver, port or epoch:
+	// the cable of the least is used, and all are there.
 	Rank int
+	// Epoch is that of the keys; drivers that have none pass over it.
+	Epoch int
 	// Own is the port that those of this gateway count from. Alt says that both ends
 	// take other ports than usual behind those that they count from, as they need the
 	// usual ones for another cable of the pair.
@@ -127,7 +129,6 @@ type Problem struct{ Path, Code, Text string }
 const (
 	KeyMissing     = "key-missing"      // no private key, so no tunnel
 	PeerKeyMissing = "peer-key-missing" // a remote gateway without public key
-	EpochPort      = "epoch-port"       // two epochs would listen on one port
 	NoEndpoint     = "no-endpoint"      // a remote gateway that has to be known by its address, and is not
 	FamilyMissing  = "family-missing"   // no address of a family inside the tunnels
 )
@@ -139,6 +140,11 @@ func (b *Built) problem(path, code, text string) {
 func (s *Site) path() string { return gatewayPath(s.Cluster, s.Gateway.Name) }
 
 func (r *Remote) path() string { return gatewayPath(r.Cluster, r.Gateway.Name) }
+
+// same reports whether both are links to one gateway.
+func (r *Remote) same(o *Remote) bool {
+	return r.Cluster == o.Cluster && r.Gateway.Name == o.Gateway.Name
+}
 
 func gatewayPath(cluster, gateway string) string {
 	return "clusters[" + cluster + "].gateways[" + gateway + "]"

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite the expected objects")
 
 func site() Site {
 	return Site{
-		Cluster: "g1", Epochs: []int{1}, V4: true, V6: true, Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
+		Cluster: "g1", V4: true, V6: true, Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 		Gateway: &fabric.Gateway{
 			Name: "a", Node: "n", Port: 51820,
 			Addresses: []netip.Addr{netip.MustParseAddr("241.0.0.1"), netip.MustParseAddr("fd00:41::1")},
@@ -45,7 +45,7 @@ func far(driver string, i int) Remote {
 	}
 	return Remote{
 		Cluster: fmt.Sprintf("r%d", i), Link: fabric.Link{Driver: driver, Keepalive: fabric.Duration(25 * time.Second)},
-		Own: 51820, Base: 51820 + 100*i, Addr: addr, Addrs: []netip.Addr{addr}, MTU: 1400,
+		Epoch: 1, Own: 51820, Base: 51820 + 100*i, Addr: addr, Addrs: []netip.Addr{addr}, MTU: 1400,
 		Prefixes: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("242.%d.0.0/24", i)), netip.MustParsePrefix(fmt.Sprintf("fd00:42:%d::/64", i))},
 		Gateway: &fabric.Gateway{
 			Name: "a", Lane: i, Port: 51820 + 100*i,

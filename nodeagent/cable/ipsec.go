@@ -15,6 +15,10 @@ import (
 // it has next hops, acceptance and counters as VXLAN has, and it is all the same
 // whether the kernel or a daemon encrypts. One daemon serves all links; a change
 // to one touches its own connection only.
+//
+// Two connections with one gateway, of neighbouring epochs, stand beside each other
+// because those of even epochs are between other addresses: a daemon that encrypts
+// itself tells connections apart by nothing else.
 type ipsec struct{}
 
 // Bytes of ESP in UDP in tunnel mode, with AES-GCM or ChaCha20-Poly1305 (RFC
@@ -39,35 +43,49 @@ func (ipsec) Traits() Traits {
 }
 
 // Build makes the device of ESP, a connection to each remote gateway, and the
-// overlay in it.
+// overlays in them.
 func (ipsec) Build(site Site, remotes []Remote) Built {
 	var b Built
-	o := overlay{
-		driver: fabric.DriverIPsec, prefix: desired.IPsecOverlay, vni: desired.VXLANCableID,
-		port: func(int) int { return desired.IPsecPort },
-	}
-	var all []outer
+	var all [2][]outer // by parity of the epoch
 	for i := range remotes {
 		r := &remotes[i]
-		if i > 0 && remotes[i-1].Cluster == r.Cluster && remotes[i-1].Gateway.Name == r.Gateway.Name {
-			continue // its ports are those of the whole clusterset, so there is one cable
+		parity := r.Epoch % 2
+		if other := len(all[parity]) - 1; other >= 0 && all[parity][other].same(r) {
+			continue // its ports are those of the whole clusterset, so there is one cable an epoch
 		}
 		if inner, ok := b.secured(&site, r); ok {
-			all = append(all, outer{Remote: r, to: inner})
+			all[parity] = append(all[parity], outer{Remote: r, to: inner})
 		}
 	}
-	if len(all) > 0 {
+	for parity, remotes := range all {
+		if len(remotes) > 0 {
+			o := ipsecOverlay(parity)
+			o.build(&b, &site, remotes)
+		}
+	}
+	if len(b.IPsecs) > 0 {
 		b.espDevice(&site)
-		o.build(&b, &site, all)
 	}
 	for i := range b.Cables {
 		c := &b.Cables[i]
-		is := func(s desired.IPsec) bool { return s.Name == desired.IPsecName(c.Cluster, c.Gateway) }
+		is := func(s desired.IPsec) bool { return s.Name == desired.IPsecName(c.Cluster, c.Gateway, c.Epoch) }
 		if at := slices.IndexFunc(b.IPsecs, is); at >= 0 {
 			c.Endpoint = b.IPsecs[at].Remote // where ESP goes, not what is in it
 		}
 	}
 	return b
+}
+
+// ipsecOverlay is the VXLAN in the connections of odd (1) or even (0) epochs.
+func ipsecOverlay(parity int) overlay {
+	o := overlay{
+		driver: fabric.DriverIPsec, prefix: desired.IPsecOverlay, vni: desired.VXLANCableID,
+		port: func(int) int { return desired.IPsecPort },
+	}
+	if parity == 0 {
+		o.prefix, o.vni = desired.IPsecEvenOverlay, desired.IPsecEvenID
+	}
+	return o
 }
 
 // espDevice is where packets enter and leave ESP, and the rule that leads there. It
@@ -81,7 +99,16 @@ func (b *Built) espDevice(site *Site) {
 	b.Sysctls = append(b.Sysctls, desired.Sysctl{
 		Name: "net/ipv4/conf/" + desired.IPsecLink + "/rp_filter", Value: "2", Origin: origin,
 	})
-	for _, a := range site.Gateway.Addresses {
+	held := slices.Clone(site.Gateway.Addresses)
+	for _, c := range b.IPsecs {
+		if !slices.Contains(held, c.LocalAddr) {
+			held = append(held, c.LocalAddr)
+			b.Elements = append(b.Elements, desired.Element{
+				Set: desired.SetTunnels, Family: familyOf(c.LocalAddr), ID: c.LocalAddr.String(), Origin: origin,
+			})
+		}
+	}
+	for _, a := range held {
 		b.Addresses = append(b.Addresses, desired.Address{Link: desired.IPsecLink, Prefix: single(a), Scope: "global", Origin: origin})
 	}
 	for _, six := range []bool{false, true} {
@@ -94,22 +121,25 @@ func (b *Built) espDevice(site *Site) {
 }
 
 // secured makes the connection to a remote gateway, and gives that one's address
-// in it. Keys are those of the oldest epoch that both ends have.
+// in it.
 func (b *Built) secured(site *Site, r *Remote) (inner netip.Addr, ok bool) {
 	own, inner, ok := innerPair(site.Gateway.Addresses, r.Gateway.Addresses)
 	if !ok {
 		b.problem(r.path(), FamilyMissing, "it has no address inside the tunnels of a family that "+site.Gateway.Name+" has too")
 		return inner, false
 	}
-	epoch, private, public, found := site.ikeKeys(b, r)
+	if r.Epoch%2 == 0 {
+		own, inner = fabric.Twin(site.Pools, own), fabric.Twin(site.Pools, inner)
+	}
+	private, public, found := site.ikeKeys(b, r)
 	if !found {
 		return inner, false
 	}
 	id := func(cluster, gateway string) string {
-		return gateway + "." + cluster + ".e" + strconv.Itoa(epoch) + ".hawser"
+		return gateway + "." + cluster + ".e" + strconv.Itoa(r.Epoch) + ".hawser"
 	}
 	c := desired.IPsec{
-		Name: desired.IPsecName(r.Cluster, r.Gateway.Name), Remote: ikeEndpoint(site, r), LocalPort: site.IPsec.NATPort,
+		Name: desired.IPsecName(r.Cluster, r.Gateway.Name, r.Epoch), Remote: ikeEndpoint(site, r), LocalPort: site.IPsec.NATPort,
 		LocalID: id(site.Cluster, site.Gateway.Name), RemoteID: id(r.Cluster, r.Gateway.Name),
 		PrivateKey: private, PublicKey: public, LocalAddr: own, RemoteAddr: inner, Begins: site.begins(r),
 		Encapsulation: site.IPsec.Encapsulation, Proposals: site.IPsec.Proposals, Rekey: time.Duration(site.IPsec.Rekey), Origin: r.path(),
@@ -136,30 +166,17 @@ func innerPair(own, theirs []netip.Addr) (a, b netip.Addr, ok bool) {
 	return a, b, false
 }
 
-// ikeKeys finds the own private and the other's public key of the oldest epoch
-// in which there are both.
-func (s *Site) ikeKeys(b *Built, r *Remote) (epoch int, private fabric.Secret, public string, ok bool) {
-	owns := false
-	for _, epoch := range slices.Sorted(slices.Values(s.Epochs)) {
-		if s.Keys == nil || s.Keys.Epoch(epoch) == nil {
-			continue
-		}
-		private, found := s.Keys.Epoch(epoch).Ed25519[s.Gateway.Name]
-		if !found {
-			continue
-		}
-		owns = true
-		i := slices.IndexFunc(r.Gateway.Keys, func(k fabric.Key) bool { return k.Epoch == epoch && k.Ed25519 != "" })
-		if i >= 0 {
-			return epoch, private, r.Gateway.Keys[i].Ed25519, true
-		}
+// ikeKeys finds the own private and the other's public key of a cable's epoch.
+func (s *Site) ikeKeys(b *Built, r *Remote) (private fabric.Secret, public string, ok bool) {
+	private, found := privateKey(Ed25519, s.Keys, s.Gateway.Name, r.Epoch)
+	public = publicKey(Ed25519, r.Gateway, r.Epoch)
+	switch {
+	case !found:
+		b.problem(s.path(), KeyMissing, "no private Ed25519 key of epoch "+strconv.Itoa(r.Epoch)+", so there is no IPsec")
+	case public == "":
+		b.problem(r.path(), PeerKeyMissing, "no Ed25519 key of epoch "+strconv.Itoa(r.Epoch)+", so there is no IPsec")
 	}
-	if owns {
-		b.problem(r.path(), PeerKeyMissing, "no Ed25519 key of an epoch that "+s.Gateway.Name+" has one of, so there is no IPsec")
-	} else {
-		b.problem(s.path(), KeyMissing, "no private Ed25519 key, so there is no IPsec")
-	}
-	return 0, private, "", false
+	return private, public, found && public != ""
 }
 
 // ikeEndpoint is where the remote gateway listens: the port of all, or the one

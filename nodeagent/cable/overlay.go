@@ -89,9 +89,10 @@ func (o *overlay) device(b *Built, site *Site, d ovDevice, mtu int) {
 		Name: o.name(d), Type: desired.LinkVXLAN, MTU: mtu, MAC: o.mac(site.Cluster, site.Gateway.Name),
 		VNI: o.vni, Port: d.port, Local: local,
 	}, desired.RuleCable)
-	b.Elements = append(b.Elements, desired.Element{
-		Set: desired.SetOverlays, Family: family, ID: strconv.Itoa(d.port), Origin: site.path(),
-	})
+	e := desired.Element{Set: desired.SetOverlays, Family: family, ID: strconv.Itoa(d.port), Origin: site.path()}
+	if !slices.Contains(b.Elements, e) {
+		b.Elements = append(b.Elements, e)
+	}
 }
 
 // mac is a gateway's hardware address on the overlay.
@@ -104,7 +105,7 @@ func (o *overlay) mac(cluster, gateway string) string {
 func (o *overlay) remote(b *Built, site *Site, r *outer, d ovDevice) {
 	link, mac, origin := o.name(d), o.mac(r.Cluster, r.Gateway.Name), r.path()
 	c := desired.Cable{
-		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: o.driver, Port: d.port, Link: link,
+		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: o.driver, Epoch: r.Epoch, Port: d.port, Link: link,
 		MTU: r.MTU, Clear: o.clear, Endpoint: netip.AddrPortFrom(r.to, uint16(o.at(r.base, r.Alt))),
 	}
 	hops := slices.Clone(r.Gateway.Addresses)

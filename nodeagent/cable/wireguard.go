@@ -33,6 +33,7 @@ type wgDevice struct {
 	epoch, lane, base int
 	alt               bool
 	keys              *fabric.EpochKeys
+	private           fabric.Secret
 	link              string
 }
 
@@ -66,18 +67,9 @@ func PortOffset(epoch, lane int) int { return portOffset(epoch, lane) }
 // gateway of that lane.
 func (wireguard) Build(site Site, remotes []Remote) Built {
 	var b Built
-	offsets := map[int]int{}
-	var devices []wgDevice
-	for _, epoch := range slices.Sorted(slices.Values(site.Epochs)) {
-		if other, taken := offsets[epochOffset(epoch)]; taken {
-			b.problem("keys.epochs", EpochPort, "epochs "+strconv.Itoa(other)+" and "+strconv.Itoa(epoch)+
-				" would listen on one port; only neighbouring epochs can be in force together")
-			continue
-		}
-		made := b.wireguards(&site, remotes, epoch)
-		if devices = append(devices, made...); len(made) > 0 {
-			offsets[epochOffset(epoch)] = epoch
-		}
+	devices := b.wireguards(&site, remotes)
+	for i := range devices {
+		b.wireguard(&site, &devices[i], remotes)
 	}
 	for i := range devices {
 		for j := range remotes {
@@ -90,40 +82,31 @@ func (wireguard) Build(site Site, remotes []Remote) Built {
 }
 
 func (d *wgDevice) serves(r *Remote) bool {
-	return r.Gateway.Lane == d.lane && r.Own == d.base && r.Alt == d.alt
+	return r.Gateway.Lane == d.lane && r.Own == d.base && r.Alt == d.alt && r.Epoch == d.epoch
 }
 
-// wireguards makes the devices of an epoch; none without a private key.
-func (b *Built) wireguards(site *Site, remotes []Remote, epoch int) []wgDevice {
-	var keys *fabric.EpochKeys
-	if site.Keys != nil {
-		keys = site.Keys.Epoch(epoch)
-	}
-	var private fabric.Secret
-	found := false
-	if keys != nil {
-		private, found = keys.Gateways[site.Gateway.Name]
-	}
-	if !found {
-		b.problem(site.path(), KeyMissing, "no private key of epoch "+strconv.Itoa(epoch)+", so there is no tunnel")
-		return nil
-	}
+// wireguards gives the devices that there are; none of an epoch without a private key.
+func (b *Built) wireguards(site *Site, remotes []Remote) []wgDevice {
 	var devices []wgDevice
+	missing := map[int]bool{}
 	for i := range remotes {
 		r := &remotes[i]
-		if slices.ContainsFunc(devices, func(d wgDevice) bool { return d.serves(r) }) {
+		if missing[r.Epoch] || slices.ContainsFunc(devices, func(d wgDevice) bool { return d.serves(r) }) {
 			continue
 		}
-		d := wgDevice{epoch: epoch, lane: r.Gateway.Lane, base: r.Own, alt: r.Alt, keys: keys}
+		private, found := privateKey(X25519, site.Keys, site.Gateway.Name, r.Epoch)
+		if !found {
+			missing[r.Epoch] = true
+			b.problem(site.path(), KeyMissing, "no private key of epoch "+strconv.Itoa(r.Epoch)+", so there is no tunnel")
+			continue
+		}
+		d := wgDevice{epoch: r.Epoch, lane: r.Gateway.Lane, base: r.Own, alt: r.Alt, keys: site.Keys.Epoch(r.Epoch), private: private}
 		d.link = d.name()
 		devices = append(devices, d)
 	}
 	slices.SortFunc(devices, func(x, y wgDevice) int {
-		return cmp.Or(cmp.Compare(x.base, y.base), cmp.Compare(x.lane, y.lane), cmp.Compare(x.port(), y.port()))
+		return cmp.Or(cmp.Compare(x.epoch, y.epoch), cmp.Compare(x.base, y.base), cmp.Compare(x.lane, y.lane), cmp.Compare(x.port(), y.port()))
 	})
-	for i := range devices {
-		b.wireguard(site, &devices[i], remotes, private)
-	}
 	return devices
 }
 
@@ -141,7 +124,7 @@ func (d *wgDevice) name() string {
 	return name
 }
 
-func (b *Built) wireguard(site *Site, d *wgDevice, remotes []Remote, private fabric.Secret) {
+func (b *Built) wireguard(site *Site, d *wgDevice, remotes []Remote) {
 	mtu := 0
 	for i := range remotes {
 		if d.serves(&remotes[i]) {
@@ -154,12 +137,12 @@ func (b *Built) wireguard(site *Site, d *wgDevice, remotes []Remote, private fab
 	}
 	b.device(site, desired.Link{Name: d.link, Type: desired.LinkWireguard, MTU: mtu}, priority)
 	b.Wireguards = append(b.Wireguards, desired.Wireguard{
-		Link: d.link, PrivateKey: private, ListenPort: d.port(), Origin: site.path(),
+		Link: d.link, PrivateKey: d.private, ListenPort: d.port(), Origin: site.path(),
 	})
 }
 
 func (b *Built) peer(site *Site, d *wgDevice, r *Remote) {
-	public := publicKey(r.Gateway, d.epoch)
+	public := publicKey(X25519, r.Gateway, d.epoch)
 	if public == "" {
 		b.problem(r.path(), PeerKeyMissing, "no public key of epoch "+strconv.Itoa(d.epoch))
 		return
@@ -179,15 +162,7 @@ func (b *Built) peer(site *Site, d *wgDevice, r *Remote) {
 	}
 	b.Peers = append(b.Peers, peer)
 	b.Cables = append(b.Cables, desired.Cable{
-		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: fabric.DriverWireguard, Port: d.port(), Link: d.link,
+		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: fabric.DriverWireguard, Epoch: d.epoch, Port: d.port(), Link: d.link,
 		MTU: r.MTU, Endpoint: endpoint, Sent: []string{peer.Key()}, Received: []string{peer.Key()},
 	})
-}
-
-func publicKey(g *fabric.Gateway, epoch int) string {
-	i := slices.IndexFunc(g.Keys, func(k fabric.Key) bool { return k.Epoch == epoch })
-	if i < 0 {
-		return ""
-	}
-	return g.Keys[i].Public
 }

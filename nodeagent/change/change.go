@@ -13,6 +13,7 @@ package change
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"hawser.dev/hawser/internal/spread"
@@ -28,16 +29,22 @@ type Cable struct {
 	// Alt says that both ends listen at the other end of their ranges, as they
 	// already use the ports themselves for the cable before.
 	Alt bool `json:"alt,omitempty"`
+	// Epoch is that of its keys; 0 = the driver has none.
+	Epoch int `json:"epoch,omitempty"`
 }
 
-// String gives the cable as in "wireguard 51820-51820".
+// String gives the cable as in "wireguard 51820-51820". Both ends write it alike,
+// whatever else they know, so the first epoch is never named.
 func (c Cable) String() string {
-	if c.Ports == [2]int{} {
-		return c.Driver
+	text := c.Driver
+	if c.Ports != [2]int{} {
+		text += fmt.Sprintf(" %d-%d", c.Ports[0], c.Ports[1])
 	}
-	text := fmt.Sprintf("%s %d-%d", c.Driver, c.Ports[0], c.Ports[1])
 	if c.Alt {
 		text += " (other ports)"
+	}
+	if c.Epoch > 1 {
+		text += fmt.Sprintf(" (epoch %d)", c.Epoch)
 	}
 	return text
 }
@@ -45,15 +52,35 @@ func (c Cable) String() string {
 // hash names the cable on the wire.
 func (c Cable) hash() uint64 { return spread.Hash(c.String()) }
 
-// clashes reports whether an end cannot have both: it would listen on one port twice.
+// clashes reports whether an end cannot have both: it would listen on one port
+// twice. Neighbouring epochs have ports of their own.
 func (c Cable) clashes(o Cable) bool {
-	return c != o && c.Driver == o.Driver && c.Alt == o.Alt && (c.Ports[0] == o.Ports[0] || c.Ports[1] == o.Ports[1])
+	return c != o && c.Driver == o.Driver && c.Alt == o.Alt && c.Epoch%2 == o.Epoch%2 &&
+		(c.Ports[0] == o.Ports[0] || c.Ports[1] == o.Ports[1])
 }
 
 // other is the same cable at the other ports.
 func (c Cable) other() Cable {
 	c.Alt = !c.Alt
 	return c
+}
+
+// Keys gives the epochs of which this end has its own private and the other end's
+// public key, ascending, by driver; nil = not known, so any may do.
+type Keys map[string][]int
+
+// open reports whether there are keys for a cable.
+func (k Keys) open(c Cable) bool {
+	return k == nil || c.Epoch == 0 || slices.Contains(k[c.Driver], c.Epoch)
+}
+
+// first gives the cable that a pair without history begins with, beside the one
+// that it should have: the other end may know no newer epoch yet.
+func (k Keys) first(want Cable) Cable {
+	if all := k[want.Driver]; want.Epoch != 0 && len(all) > 0 {
+		want.Epoch = all[0]
+	}
+	return want
 }
 
 // Kept is what the next run of an agent has to know of a pair.
@@ -144,5 +171,5 @@ func (h *hold) lost(now time.Time) bool {
 
 func compareCables(a, b Cable) int {
 	return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Ports[0], b.Ports[0]), cmp.Compare(a.Ports[1], b.Ports[1]),
-		cmp.Compare(fmt.Sprint(a.Alt), fmt.Sprint(b.Alt)))
+		cmp.Compare(fmt.Sprint(a.Alt), fmt.Sprint(b.Alt)), cmp.Compare(a.Epoch, b.Epoch))
 }

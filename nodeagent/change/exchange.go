@@ -18,6 +18,7 @@ import (
 type Peer struct {
 	Name   string // cluster/gateway
 	Want   Cable
+	Keys   Keys
 	Source netip.Addr // own tunnel address
 	Addr   netip.Addr // the peer's, same family
 }
@@ -97,11 +98,11 @@ func (x *Exchange) Set(self string, peers []Peer) {
 		l := x.links[p.Name]
 		if l == nil {
 			number := uint64(now.UnixNano())
-			l = &link{pair: Restore(x.kept[p.Name], p.Want, number, now)}
+			l = &link{pair: Restore(x.kept[p.Name], p.Want, p.Keys, number, now)}
 			x.kept[p.Name] = l.pair.Keep()
 		}
 		l.Peer = p
-		l.pair.Want(p.Want, now)
+		l.pair.Want(p.Want, p.Keys, now)
 		links[p.Name] = l
 	}
 	x.links, x.begun = links, true

@@ -81,10 +81,10 @@ func (m *model) step(i int) {
 			return
 		}
 		e.started += 1 << 20
-		e.pair = Restore(e.kept, e.want, e.started, m.now)
+		e.pair = Restore(e.kept, e.want, nil, e.started, m.now)
 		m.note("end %d starts with %s over %s", i, e.kept.Cables, e.kept.Use)
 	}
-	e.pair.Want(e.want, m.now)
+	e.pair.Want(e.want, nil, m.now)
 	out, _ := e.pair.Tick(m.now)
 	m.speak(i, out)
 	if !e.pass.After(m.now) {
@@ -142,15 +142,19 @@ func (m *model) check() error {
 	return nil
 }
 
-// universe gives cables to choose from: drivers, ports of both ends, ports of one.
+// universe gives cables to choose from: drivers, ports of both ends, ports of one,
+// epochs.
 func universe() []Cable {
 	return []Cable{
-		{Driver: "wireguard", Ports: [2]int{1000, 2000}},
-		{Driver: "wireguard", Ports: [2]int{1001, 2001}},
-		{Driver: "wireguard", Ports: [2]int{1001, 2000}},
-		{Driver: "wireguard", Ports: [2]int{1000, 2002}},
+		{Driver: "wireguard", Ports: [2]int{1000, 2000}, Epoch: 1},
+		{Driver: "wireguard", Ports: [2]int{1001, 2001}, Epoch: 1},
+		{Driver: "wireguard", Ports: [2]int{1001, 2000}, Epoch: 1},
+		{Driver: "wireguard", Ports: [2]int{1000, 2002}, Epoch: 1},
+		{Driver: "wireguard", Ports: [2]int{1000, 2000}, Epoch: 2},
+		{Driver: "wireguard", Ports: [2]int{1001, 2000}, Epoch: 2},
 		{Driver: "vxlan", Ports: [2]int{1000, 2000}},
-		{Driver: "ipsec", Ports: [2]int{1000, 2000}},
+		{Driver: "ipsec", Epoch: 1},
+		{Driver: "ipsec", Epoch: 2},
 	}
 }
 
@@ -166,7 +170,7 @@ func newModel(seed uint64, quiet bool) *model {
 	}
 	for i := range m.ends {
 		e := &end{want: first, cables: []Cable{first}, use: first, started: uint64(i+1) << 40}
-		e.pair = NewPair(first, e.started, m.now)
+		e.pair = NewPair(first, nil, e.started, m.now)
 		e.kept = e.pair.Keep()
 		e.pair.Applied(e.cables, e.use, m.now)
 		m.ends[i] = e

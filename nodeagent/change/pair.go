@@ -27,23 +27,33 @@ type Pair struct {
 	asking bool
 }
 
-// NewPair begins with the cable that is wanted, as there is no other. Numbers of
-// messages must be higher in a later run.
-func NewPair(want Cable, number uint64, now time.Time) *Pair {
-	p := &Pair{want: want, since: now, use: want, applied: want, number: number, event: now, due: now}
-	p.hold(want)
+// NewPair begins without history. Numbers of messages must be higher in a later run.
+func NewPair(want Cable, keys Keys, number uint64, now time.Time) *Pair {
+	p := &Pair{want: want, since: now, number: number, event: now, due: now}
+	p.begin(keys)
 	return p
 }
 
-// Restore begins where the run before ended.
-func Restore(kept Kept, want Cable, number uint64, now time.Time) *Pair {
-	p := NewPair(want, number, now)
-	if !slices.Contains(kept.Cables, kept.Use) {
+// begin takes the oldest cable that the other end may have, and holds the one that
+// is wanted.
+func (p *Pair) begin(keys Keys) {
+	p.use = keys.first(p.want)
+	p.applied = p.use
+	p.hold(p.use)
+	p.hold(p.want)
+}
+
+// Restore begins where the run before ended, as far as there are keys.
+func Restore(kept Kept, want Cable, keys Keys, number uint64, now time.Time) *Pair {
+	p := NewPair(want, keys, number, now)
+	if !slices.Contains(kept.Cables, kept.Use) || !keys.open(kept.Use) {
 		return p
 	}
 	p.held, p.use, p.applied = nil, kept.Use, kept.Use
 	for _, c := range kept.Cables {
-		p.hold(c).told = true
+		if keys.open(c) {
+			p.hold(c).told = true
+		}
 	}
 	p.settle(now)
 	return p
@@ -52,12 +62,21 @@ func Restore(kept Kept, want Cable, number uint64, now time.Time) *Pair {
 // Keep gives what a later run has to know.
 func (p *Pair) Keep() Kept { return Kept{Cables: p.Cables(), Use: p.use} }
 
-// Want says which cable the pair should have in the end.
-func (p *Pair) Want(c Cable, now time.Time) {
-	if c == p.want {
+// Want says which cable the pair should have in the end, and which ones it can
+// have. One whose keys are gone ends at once, whether or not it is used.
+func (p *Pair) Want(c Cable, keys Keys, now time.Time) {
+	before := len(p.held)
+	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return !keys.open(h.Cable) })
+	lost := p.find(p.use) == nil
+	if c == p.want && !lost && len(p.held) == before {
 		return
 	}
-	p.want, p.since = c, now
+	if c != p.want {
+		p.want, p.since = c, now
+	}
+	if lost {
+		p.begin(keys)
+	}
 	p.happens(now)
 	p.settle(now)
 }
@@ -114,7 +133,11 @@ func (p *Pair) hold(c Cable) *hold {
 // next is the cable to go to now: the one that is wanted, or on the way to it the
 // same one at other ports, when what there is has its ports.
 func (p *Pair) next() Cable {
-	for _, c := range []Cable{p.want, p.want.other()} {
+	ways := []Cable{p.want}
+	if p.want.Ports != [2]int{} {
+		ways = append(ways, p.want.other())
+	}
+	for _, c := range ways {
 		if p.find(c) != nil || len(p.held) < most && !slices.ContainsFunc(p.held, func(h *hold) bool { return h.clashes(c) }) {
 			return c
 		}

@@ -17,6 +17,7 @@ type Cable struct {
 	Gateway string
 	Rank    int
 	Driver  string
+	Epoch   int        // of its keys; 0 = the driver has none
 	Port    int        // at which this gateway takes it, UDP
 	Link    string     // the device
 	Via4    netip.Addr // next hop of IPv4 packets on the device; not valid = none is needed

@@ -21,6 +21,10 @@ const (
 	// IPsecOverlay begins the names of the VXLAN devices whose packets ESP carries;
 	// the outer family and -port follow.
 	IPsecOverlay = "hw-ip"
+	// IPsecEvenOverlay and IPsecEvenID are names and VNI of those in connections of
+	// even key epochs.
+	IPsecEvenOverlay = "hw-iq"
+	IPsecEvenID      = 76
 	// IPsecID is the number of the xfrm interface and of the policies that it sees.
 	IPsecID = 73
 )
@@ -47,8 +51,11 @@ type IPsec struct {
 	Origin        string
 }
 
-// IPsecName is how the connection to a remote gateway is called.
-func IPsecName(cluster, gateway string) string { return IPsecPrefix + cluster + "." + gateway }
+// IPsecName is how the connection to a remote gateway with the keys of an epoch is
+// called.
+func IPsecName(cluster, gateway string, epoch int) string {
+	return IPsecPrefix + cluster + "." + gateway + ".e" + strconv.Itoa(epoch)
+}
 
 // Key is the name.
 func (c IPsec) Key() string { return c.Name }

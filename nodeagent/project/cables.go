@@ -122,8 +122,8 @@ func (v *view) take(built *cable.Built) {
 
 func (v *view) site() cable.Site {
 	site := cable.Site{
-		Cluster: v.own.Name, Gateway: v.gateway, Keys: v.in.Keys, Epochs: v.in.Fabric.Epochs,
-		IPsec: v.in.Fabric.Tunnel.IPsec, V4: v.v4, V6: v.v6,
+		Cluster: v.own.Name, Gateway: v.gateway, Keys: v.in.Keys,
+		IPsec: v.in.Fabric.Tunnel.IPsec, Pools: v.in.Fabric.TunnelPools, V4: v.v4, V6: v.v6,
 	}
 	if v.node != nil {
 		site.Addrs = v.node.Addrs
@@ -142,7 +142,7 @@ func (v *view) cableRemotes() []cable.Remote {
 			g := &r.Gateways[i]
 			held := v.in.Cables[r.Name+"/"+g.Name]
 			if len(held) == 0 {
-				held = []Cable{CableOf(r.link, v.gateway, g)}
+				held = []Cable{v.usual(r.link, g)}
 			}
 			for rank, c := range held {
 				out = append(out, v.cableRemote(r, g, c, rank))
@@ -158,13 +158,19 @@ func (v *view) cableRemotes() []cable.Remote {
 	return out
 }
 
+// usual is the cable that a link says for this gateway and a remote one.
+func (v *view) usual(l fabric.Link, remote *fabric.Gateway) Cable {
+	return CableOf(l, v.in.Fabric.Epochs, v.in.Keys, v.gateway, remote)
+}
+
 func (v *view) cableRemote(r *remote, g *fabric.Gateway, c Cable, rank int) cable.Remote {
-	usual := CableOf(r.link, v.gateway, g)
-	c.Own, c.Remote = cmp.Or(c.Own, usual.Own), cmp.Or(c.Remote, usual.Remote)
+	link := r.link
+	link.Driver = c.Driver
+	usual := v.usual(link, g)
+	c.Own, c.Remote, c.Epoch = cmp.Or(c.Own, usual.Own), cmp.Or(c.Remote, usual.Remote), cmp.Or(c.Epoch, usual.Epoch)
 	out := cable.Remote{
-		Cluster: r.Name, Gateway: g, Link: r.link, Rank: rank, Own: c.Own, Alt: c.Alt, MTU: v.mtu(r, c.Driver),
+		Cluster: r.Name, Gateway: g, Link: link, Rank: rank, Own: c.Own, Alt: c.Alt, Epoch: c.Epoch, MTU: v.mtu(r, c.Driver),
 	}
-	out.Link.Driver = c.Driver
 	v.endpoint(&out, c.Remote)
 	if !r.sharesLane(g) || v.carries(r) && r.path.Remote == g.Name {
 		out.Prefixes = r.visible
@@ -183,7 +189,7 @@ func (v *view) endpoint(out *cable.Remote, port int) {
 	}
 	at := 0
 	if way, found := v.in.Local.Ways[out.Cluster+"/"+out.Gateway.Name]; found {
-		usual := v.candidates(out.Gateway, CableOf(out.Link, v.gateway, out.Gateway).Remote)
+		usual := v.candidates(out.Gateway, v.usual(out.Link, out.Gateway).Remote)
 		at = slices.IndexFunc(usual, func(c Candidate) bool { return c.Addr == way.Addr })
 		out.Dial = way.Dial
 	}
@@ -245,9 +251,7 @@ func (v *view) carries(r *remote) bool {
 	return r.reachable && v.gateway != nil && v.gateway.Name == r.path.Local
 }
 
-// cableTo finds how a remote gateway is reached: by the first of its cables. Of
-// WireGuard's that is the one of the oldest epoch that both ends have, as a new
-// epoch may not have come to every gateway yet.
+// cableTo finds how a remote gateway is reached: by the first of its cables.
 func (v *view) cableTo(r *remote, gateway string) (desired.Cable, bool) {
 	all := v.cablesTo(r, gateway)
 	if len(all) == 0 {

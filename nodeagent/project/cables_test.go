@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // TestCablesBeside changes a pair's cable in the three steps that the agent takes:
@@ -21,12 +22,15 @@ func TestCablesBeside(t *testing.T) {
 		"driver":                 {project.Cable{Driver: "vxlan", Own: 51820, Remote: 51820}, "hw-vt4-51884"},
 		"to IPsec":               {project.Cable{Driver: "ipsec"}, "ipsec0"},
 		"port":                   {project.Cable{Driver: "wireguard", Own: 52820, Remote: 52820}, "hw-wg1-p52820"},
+		"epoch":                  {project.Cable{Driver: "wireguard", Own: 51820, Remote: 51820, Epoch: 2}, "hw-wg2"},
+		"IPsec of an epoch":      {project.Cable{Driver: "ipsec", Epoch: 2}, "hw-iq4-4807"},
 		"other ports of a range": {project.Cable{Driver: "wireguard", Own: 51820, Remote: 52820, Alt: true}, "hw-wg1-p51883"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w, _ := readWorld(t, "testdata/lanes.txtar")
 			in := w.inputs["g1/g1-a"]
+			addEpoch(in, 2)
 			state := func(cables ...project.Cable) map[string]bool {
 				in.Cables = map[string][]project.Cable{"g2/g2-a": cables}
 				s, problems := project.State(in)
@@ -56,6 +60,61 @@ func TestCablesBeside(t *testing.T) {
 				t.Errorf("alone, but gained %v", gained)
 			}
 		})
+	}
+}
+
+// addEpoch gives all gateways keys of another epoch.
+func addEpoch(in project.Input, epoch int) {
+	keys := in.Keys.Epochs[0]
+	keys.Epoch = epoch
+	in.Keys.Epochs = append(in.Keys.Epochs, keys)
+	for i := range in.Fabric.Clusters {
+		for j := range in.Fabric.Clusters[i].Gateways {
+			g := &in.Fabric.Clusters[i].Gateways[j]
+			g.Keys = append(g.Keys, fabric.Key{Epoch: epoch, Public: "later-" + g.Name, Ed25519: "later-" + g.Name})
+		}
+	}
+}
+
+// TestEpochsOfIPsec changes from the connection of one epoch to that of the next: they
+// stand beside each other, and have no object in common that changes.
+func TestEpochsOfIPsec(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/lanes.txtar")
+	in := w.inputs["g1/g1-a"]
+	addEpoch(in, 2)
+	state := func(epochs ...int) map[string]bool {
+		in.Cables = map[string][]project.Cable{}
+		for _, epoch := range epochs {
+			in.Cables["g2/g2-a"] = append(in.Cables["g2/g2-a"], project.Cable{Driver: "ipsec", Epoch: epoch})
+		}
+		s, problems := project.State(in)
+		if len(problems) > 0 {
+			t.Errorf("epochs %v: %v", epochs, problems)
+		}
+		return linesOf(text(s))
+	}
+	one, beside, turned, other := state(1), state(1, 2), state(2, 1), state(2)
+	if lost := minus(one, beside); len(lost) > 0 {
+		t.Errorf("made beside, but lost %v", lost)
+	}
+	for _, want := range []string{"link hw-iq4-4807 ", "ipsec hawser-g2.g2-a.e2 ", "tunnels4 241.0.255.254"} {
+		if !slices.ContainsFunc(minus(beside, one), func(l string) bool { return strings.HasPrefix(l, want) }) {
+			t.Errorf("made beside, but gained no %s: %v", want, strings.Join(minus(beside, one), "\n"))
+		}
+	}
+	for _, line := range append(minus(beside, turned), minus(turned, beside)...) {
+		if !strings.HasPrefix(line, "route 730") {
+			t.Errorf("turned, and changed %s", line)
+		}
+	}
+	if gained := minus(other, turned); len(gained) > 0 {
+		t.Errorf("alone, but gained %v", gained)
+	}
+	for line := range other {
+		if strings.Contains(line, "hw-ip4") || strings.Contains(line, ".e1") {
+			t.Errorf("alone, and still has %s", line)
+		}
 	}
 }
 

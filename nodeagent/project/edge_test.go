@@ -255,25 +255,27 @@ func TestLinkDown(t *testing.T) {
 	}
 }
 
-// TestEpochs rotates keys: both devices stand side by side on two ports, and the
-// older one carries the traffic until it is dropped.
+// TestEpochs: a link has a device for the newest epoch that both ends have keys of,
+// and while it changes one for each, on ports of their own, the first in use.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		epochs  []int
-		lane    int // of the remote gateway
+		held    []int // epochs of cables that the agent says; none = what the fabric says
+		lane    int   // of the remote gateway
 		ports   map[string]int
 		carrier string
 		code    string
 	}{
-		{[]int{1}, 0, map[string]int{"hw-wg1": 51820}, "hw-wg1", ""},
-		{[]int{1, 2}, 0, map[string]int{"hw-wg1": 51820, "hw-wg2": 51821}, "hw-wg1", ""},
-		{[]int{1, 2}, 3, map[string]int{"hw-wg1-3": 51826, "hw-wg2-3": 51827}, "hw-wg1-3", ""},
-		{[]int{2}, 31, map[string]int{"hw-wg2-31": 51883}, "hw-wg2-31", ""},
-		{[]int{2}, 0, map[string]int{"hw-wg2": 51821}, "hw-wg2", ""},
-		{[]int{2, 3}, 0, map[string]int{"hw-wg2": 51821, "hw-wg3": 51820}, "hw-wg2", ""},
-		{[]int{1, 3}, 0, map[string]int{"hw-wg1": 51820}, "hw-wg1", project.EpochPort},
-		{[]int{4}, 0, map[string]int{}, "", project.KeyMissing},
+		{[]int{1}, nil, 0, map[string]int{"hw-wg1": 51820}, "hw-wg1", ""},
+		{[]int{1, 2}, nil, 0, map[string]int{"hw-wg2": 51821}, "hw-wg2", ""},
+		{[]int{1, 2}, []int{1, 2}, 0, map[string]int{"hw-wg1": 51820, "hw-wg2": 51821}, "hw-wg1", ""},
+		{[]int{1, 2}, []int{2, 1}, 0, map[string]int{"hw-wg1": 51820, "hw-wg2": 51821}, "hw-wg2", ""},
+		{[]int{1, 2}, []int{1, 2}, 3, map[string]int{"hw-wg1-3": 51826, "hw-wg2-3": 51827}, "hw-wg1-3", ""},
+		{[]int{2}, nil, 31, map[string]int{"hw-wg2-31": 51883}, "hw-wg2-31", ""},
+		{[]int{2, 3}, []int{2, 3}, 0, map[string]int{"hw-wg2": 51821, "hw-wg3": 51820}, "hw-wg2", ""},
+		{[]int{3, 4}, nil, 0, map[string]int{"hw-wg3": 51820}, "hw-wg3", ""},
+		{[]int{4}, nil, 0, map[string]int{}, "", project.KeyMissing},
 	}
 	for _, tt := range tests {
 		w, _ := readWorld(t, "testdata/globalnet.txtar")
@@ -288,6 +290,10 @@ func TestEpochs(t *testing.T) {
 				in.Keys.Epochs = append(in.Keys.Epochs, keys)
 			}
 			peer.Keys = append(peer.Keys, fabric.Key{Epoch: epoch, Public: "pub"})
+		}
+		for _, epoch := range tt.held {
+			name := in.Fabric.Clusters[1].Name + "/" + peer.Name
+			in.Cables = map[string][]project.Cable{name: append(in.Cables[name], project.Cable{Driver: fabric.DriverWireguard, Epoch: epoch})}
 		}
 		state, problems := project.State(in)
 		ports := map[string]int{}

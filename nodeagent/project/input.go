@@ -7,6 +7,7 @@ package project
 import (
 	"net/netip"
 
+	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -157,11 +158,15 @@ type Cable struct {
 	// fabric says.
 	Own, Remote int
 	Alt         bool // see cable.Remote
+	Epoch       int  // of the keys; 0 = as the fabric says, or the driver has none
 }
 
-// CableOf gives the cable that a link says for two gateways.
-func CableOf(l fabric.Link, own, remote *fabric.Gateway) Cable {
-	return Cable{Driver: l.Driver, Own: l.Base(own, 0), Remote: l.Base(remote, 0)}
+// CableOf gives the cable that a link says for two gateways, with the newest epoch
+// of those in force of which there are keys.
+func CableOf(l fabric.Link, epochs []int, keys *fabric.Keys, own, remote *fabric.Gateway) Cable {
+	return Cable{
+		Driver: l.Driver, Own: l.Base(own, 0), Remote: l.Base(remote, 0), Epoch: cable.Epoch(l.Driver, epochs, keys, own, remote),
+	}
 }
 
 // Live is a remote cluster's live export state, as its agents publish it.

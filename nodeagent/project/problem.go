@@ -28,7 +28,6 @@ const (
 	SourceNotKept    = "source-not-kept"    // a flat prefix is used by another cluster too
 	KeyMissing       = cable.KeyMissing
 	PeerKeyMissing   = cable.PeerKeyMissing
-	EpochPort        = cable.EpochPort
 	NoEndpoint       = cable.NoEndpoint
 	FamilyMissing    = cable.FamilyMissing
 	DriverUnknown    = "driver-unknown"      // a link of a driver that this agent does not have

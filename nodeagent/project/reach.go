@@ -36,7 +36,7 @@ func Reaches(in Input) []Reach {
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
 			reach := Reach{
-				Cluster: r.Name, Gateway: g, Driver: link.Driver, Candidates: v.candidates(g, CableOf(link, v.gateway, g).Remote),
+				Cluster: r.Name, Gateway: g, Driver: link.Driver, Candidates: v.candidates(g, v.usual(link, g).Remote),
 			}
 			for _, text := range g.Endpoints {
 				e, err := fabric.ParseEndpoint(text)

@@ -60,6 +60,9 @@ func disruption(e *Entry, shape string) string {
 		if carried(e, f) {
 			e.Note = proven
 		}
+		if e.Kind == kindClusterset && f.Name == "keys.epochs" && r == "" {
+			e.Note = rotation(f)
+		}
 	}
 	return strings.Join(reasons, "; ")
 }
@@ -197,7 +200,7 @@ func clustersetBreakage(f Field) string {
 	case "tunnel.mtu":
 		return "the MTU of every tunnel changes: large packets of open connections may be lost once"
 	case "keys.epochs":
-		return "every tunnel is made anew with other keys"
+		return epochBreakage(f)
 	case "domain":
 		return "every name changes"
 	case "dynamicExports.namespaces":
@@ -210,6 +213,25 @@ func clustersetBreakage(f Field) string {
 		}
 	}
 	return ""
+}
+
+// epochBreakage says what other key epochs break: everything, unless one stays.
+func epochBreakage(f Field) string {
+	want, have := strings.Split(f.Want, ", "), strings.Split(f.Have, ", ")
+	if slices.ContainsFunc(have, func(e string) bool { return slices.Contains(want, e) }) {
+		return ""
+	}
+	return "no epoch stays: every tunnel ends until both its ends have the new keys"
+}
+
+// rotation says what becomes of the links when epochs come or go and one stays.
+func rotation(f Field) string {
+	want, have := strings.Split(f.Want, ", "), strings.Split(f.Have, ", ")
+	gone := slices.DeleteFunc(have, func(e string) bool { return slices.Contains(want, e) })
+	if len(gone) == 0 {
+		return proven
+	}
+	return "nothing is lost where no link uses epoch " + strings.Join(gone, ", ") + " any more: hawser keys epochs"
 }
 
 // fewerNamespaces says which exports that were made in the clusters may end.
@@ -264,9 +286,11 @@ func dnsBreakage(e *Entry, f Field) string {
 func gatewayBreakage(f Field) string {
 	switch f.Name {
 	case "public keys":
-		return "its tunnel key changes: its links restart"
+		if keyChanges(f) {
+			return "its tunnel key changes: its links restart"
+		}
 	case "IKE keys":
-		if f.Have != "" {
+		if f.Have != "" && keyChanges(f) {
 			return "its IKE key changes: its links with ipsec, if there are any, restart"
 		}
 	case "addresses":
@@ -275,6 +299,27 @@ func gatewayBreakage(f Field) string {
 		return "it moves to another node: its links restart"
 	}
 	return ""
+}
+
+// keyChanges reports whether a key of an epoch that stays is another one, or no
+// epoch stays.
+func keyChanges(f Field) bool {
+	have := map[string]string{}
+	for entry := range strings.SplitSeq(f.Have, ", ") {
+		epoch, key, _ := strings.Cut(entry, ":")
+		have[epoch] = key
+	}
+	stays := false
+	for entry := range strings.SplitSeq(f.Want, ", ") {
+		epoch, key, _ := strings.Cut(entry, ":")
+		if was, known := have[epoch]; known {
+			stays = true
+			if was != key {
+				return true
+			}
+		}
+	}
+	return !stays
 }
 
 func exportBreakage(f Field) string {

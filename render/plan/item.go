@@ -189,7 +189,7 @@ func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {
 			field("port", strconv.Itoa(g.Port)),
 			field("lane", strconv.Itoa(g.Lane)),
 			field("addresses", ranges(g.Addresses)),
-			fixed("public keys", strings.Join(keys, ", ")),
+			field("public keys", strings.Join(keys, ", ")),
 			field("IKE keys", strings.Join(ike, ", ")),
 		}}
 }

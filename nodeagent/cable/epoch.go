@@ -1,0 +1,61 @@
+package cable
+
+import (
+	"slices"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Epochs gives those of the epochs in force of which a gateway has its own private
+// and the remote one's public key of the sort that a driver needs, ascending; none
+// where the driver has no keys.
+func Epochs(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric.Gateway) []int {
+	d := Named(driver)
+	if d == nil || d.Traits().Keys == "" {
+		return nil
+	}
+	var out []int
+	for _, epoch := range slices.Sorted(slices.Values(inForce)) {
+		_, private := privateKey(d.Traits().Keys, keys, own.Name, epoch)
+		if private && publicKey(d.Traits().Keys, remote, epoch) != "" {
+			out = append(out, epoch)
+		}
+	}
+	return out
+}
+
+// Epoch is the one that a cable should have: the newest of Epochs. Where there is
+// none it is the newest in force, of which the driver then says what is missing.
+func Epoch(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric.Gateway) int {
+	if d := Named(driver); d == nil || d.Traits().Keys == "" || len(inForce) == 0 {
+		return 0
+	}
+	if all := Epochs(driver, inForce, keys, own, remote); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return slices.Max(inForce)
+}
+
+func privateKey(sort string, keys *fabric.Keys, gateway string, epoch int) (key fabric.Secret, found bool) {
+	if keys == nil || keys.Epoch(epoch) == nil {
+		return key, false
+	}
+	of := keys.Epoch(epoch).Gateways
+	if sort == Ed25519 {
+		of = keys.Epoch(epoch).Ed25519
+	}
+	key, found = of[gateway]
+	return key, found
+}
+
+// publicKey is empty when the gateway has none of that epoch.
+func publicKey(sort string, g *fabric.Gateway, epoch int) string {
+	i := slices.IndexFunc(g.Keys, func(k fabric.Key) bool { return k.Epoch == epoch })
+	switch {
+	case i < 0:
+		return ""
+	case sort == Ed25519:
+		return g.Keys[i].Ed25519
+	}
+	return g.Keys[i].Public
+}
