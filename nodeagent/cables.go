@@ -13,6 +13,7 @@ import (
 // cableState is what status tells of the cables to one remote gateway.
 type cableState struct {
 	driver   string
+	epoch    int
 	mtu      int
 	endpoint string
 	rx, tx   int64
@@ -35,7 +36,7 @@ func (a *Agent) cables(n *node) map[health.Peer]cableState {
 		peer := health.Peer{Cluster: c.Cluster, Gateway: c.Gateway}
 		state, known := out[peer]
 		if !known {
-			state = cableState{driver: driverText(c, meters[i]), mtu: c.MTU, endpoint: meters[i].Endpoint}
+			state = cableState{driver: driverText(c, meters[i]), epoch: c.Epoch, mtu: c.MTU, endpoint: meters[i].Endpoint}
 			if c.Driver == fabric.DriverIPsec {
 				a.describeIPsec(&state, secured[desired.IPsecName(c.Cluster, c.Gateway, c.Epoch)])
 			}

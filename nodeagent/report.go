@@ -60,11 +60,22 @@ func (a *Agent) brief() status.Status {
 	s.Drained = a.drain.is()
 	if own := f.Cluster(a.config.Cluster); own != nil {
 		if gateway := own.GatewayOn(a.config.Node); gateway != nil {
-			s.Gateway = gateway.Name
+			s.Gateway, s.Epochs = gateway.Name, epochsOf(v.input)
 			s.Connections = a.connections(f, v.node, gateway, sight, s.Paths)
 		}
 	}
 	return s
+}
+
+// epochsOf gives the key epochs that this gateway can use.
+func epochsOf(in project.Input) []int {
+	var out []int
+	for _, epoch := range in.Fabric.Epochs {
+		if in.Keys != nil && in.Keys.Epoch(epoch) != nil {
+			out = append(out, epoch)
+		}
+	}
+	return out
 }
 
 func (a *Agent) sightOf(f *fabric.Fabric, s health.Snapshot) sight {
@@ -98,7 +109,7 @@ func (a *Agent) connections(f *fabric.Fabric, n *node, own *fabric.Gateway, v si
 		}
 		if made, there := cables[remote]; there {
 			c.Driver, c.MTU, c.Endpoint, c.RxBytes, c.TxBytes = made.driver, made.mtu, made.endpoint, made.rx, made.tx
-			c.Security = made.security
+			c.Security, c.Epoch = made.security, made.epoch
 		}
 		if !link.Held.IsZero() {
 			c.Held = &link.Held

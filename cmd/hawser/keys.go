@@ -32,7 +32,7 @@ func newKeysCommand(a *app) *cobra.Command {
 		Short: "Make keys and show public ones",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("say what to do: hawser keys root FILE, identity FILE or show")
+			return errors.New("say what to do: hawser keys root FILE, identity FILE, show or epochs")
 		},
 	}
 	cmd.AddCommand(
@@ -45,6 +45,7 @@ func newKeysCommand(a *app) *cobra.Command {
 			RunE: func(_ *cobra.Command, args []string) error { return a.makeIdentity(args[0]) },
 		},
 		newKeysShowCommand(a),
+		newKeysEpochsCommand(a),
 	)
 	return cmd
 }

@@ -14,12 +14,20 @@ func connectionTable(title string, members []status.Status) table {
 		"SINCE", "USE", "WHY", "REACHED AT"}}
 	for _, s := range members {
 		for _, c := range s.Connections {
-			t.rows = append(t.rows, []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, c.Driver,
+			t.rows = append(t.rows, []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, driver(s, c),
 				c.Status, average(c.RTT), yes(c.Chosen), trips(c.RTT), percent(c.Loss), number(c.MTU), traffic(c),
 				moment(c.Since), use(c), why(c), c.EndpointWhy})
 		}
 	}
 	return t
+}
+
+// driver names the key epoch too while it is not the only one.
+func driver(s status.Status, c status.Connection) string {
+	if c.Epoch == 0 || len(s.Epochs) < 2 {
+		return c.Driver
+	}
+	return fmt.Sprintf("%s, epoch %d", c.Driver, c.Epoch)
 }
 
 // pathTable has a row for each other cluster. The nodes of a cluster agree; where

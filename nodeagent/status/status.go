@@ -16,7 +16,9 @@ type Status struct {
 	LastPass   Pass         `json:"lastPass"`
 	Inputs     []InputState `json:"inputs"`
 	// Drained says that this gateway is to be left: hawser-agent drain.
-	Drained     bool         `json:"drained,omitempty"`
+	Drained bool `json:"drained,omitempty"`
+	// Epochs are those that the fabric has in force and of which this gateway has keys.
+	Epochs      []int        `json:"epochs,omitempty"`
 	Connections []Connection `json:"connections,omitempty"`
 	Paths       []Path       `json:"paths,omitempty"` // by remote cluster
 	Moves       []Move       `json:"moves,omitempty"` // the last 64, the newest at the end
@@ -71,10 +73,12 @@ type Connection struct {
 	Endpoint      string `json:"endpoint"` // the remote address in use
 	// EndpointWhy says which endpoint of the topology that is, and why that one.
 	EndpointWhy string `json:"endpointWhy,omitempty"`
-	Driver      string `json:"driver"` // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec (kernel), ipsec (userspace)
-	Status      string `json:"status"`
-	Chosen      bool   `json:"chosen"` // carries the traffic of the pair
-	Rank        string `json:"rank"`   // good | unsteady | draining | alone | down
+	// Epoch is that of the keys in use; 0 = the driver has none.
+	Epoch  int    `json:"epoch,omitempty"`
+	Driver string `json:"driver"` // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec (kernel), ipsec (userspace)
+	Status string `json:"status"`
+	Chosen bool   `json:"chosen"` // carries the traffic of the pair
+	Rank   string `json:"rank"`   // good | unsteady | draining | alone | down
 	// Why says why the link is chosen, or else what keeps it from being so.
 	Why   string    `json:"why,omitempty"`
 	RTT   *RTT      `json:"rtt,omitempty"`
