@@ -52,9 +52,13 @@ type IPsec struct {
 }
 
 // IPsecName is how the connection to a remote gateway with the keys of an epoch is
-// called.
+// called; the first epoch is not named.
 func IPsecName(cluster, gateway string, epoch int) string {
-	return IPsecPrefix + cluster + "." + gateway + ".e" + strconv.Itoa(epoch)
+	name := IPsecPrefix + cluster + "." + gateway
+	if epoch > 1 {
+		name += ".e" + strconv.Itoa(epoch)
+	}
+	return name
 }
 
 // Key is the name.
