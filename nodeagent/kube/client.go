@@ -46,11 +46,12 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Bounds of what one agent asks of the API server. Watches do not count against
-// them once they stand.
+// Bounds of what one agent asks of the API server, in case of a mistake: how much
+// each of its clients gets the server decides itself (API priority and fairness,
+// on in every version since 1.20). Watches do not count once they stand.
 const (
-	requestsPerSecond = 20
-	requestsAtOnce    = 60
+	requestsPerSecond = 200
+	requestsAtOnce    = 400
 )
 
 // Client is a connection to the API server. Making one asks nothing of it.
