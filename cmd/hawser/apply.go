@@ -51,7 +51,7 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 	flags.BoolVar(&f.wait, "wait", false, "wait until the agents run and follow what was applied")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long --wait waits")
 	flags.BoolVar(&f.rules.AllowMassDelete, "allow-mass-delete", false, "let an apply remove more than half of the clusters or objects")
-	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }
 

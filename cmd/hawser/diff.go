@@ -57,7 +57,7 @@ Exit codes: 0 no change, 1 changes, 2 error (errors in the topology included).`,
 	f.buildFlags.add(cmd)
 	cmd.Flags().StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch or folder to compare with")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, json, yaml or manifests (the files that change)")
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change")
 	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
 	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
 	f.clusterFlags.add(cmd, false)

@@ -60,7 +60,7 @@ func newKeysShowCommand(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), "file of the root key, plain or encrypted with age")
 	cmd.Flags().StringVar(&f.identity, "root-identity", "", "age identity that opens an encrypted root key")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }
 

@@ -78,25 +78,11 @@ func (f *labFlags) completeFault(cmd *cobra.Command, args []string, _ string) ([
 			out = append(out, k[0]+"\t"+k[1])
 		}
 	case 1:
-		c, err := f.client()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		of := nodesOf
+		if strings.HasSuffix(args[0], "-sync") {
+			of = clustersOf
 		}
-		s, err := c.Status(cmd.Context())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		seen := map[string]bool{}
-		for _, n := range s.Nodes {
-			name := n.Cluster + "/" + n.Name
-			if strings.HasSuffix(args[0], "-sync") {
-				name = n.Cluster
-			}
-			if !seen[name] {
-				out = append(out, name)
-			}
-			seen[name] = true
-		}
+		out = f.has(cmd, of)
 	default:
 		out = []string{lab.SideWAN, lab.SideLAN, lab.WayIn, lab.WayOut}
 	}

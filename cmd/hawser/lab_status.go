@@ -39,7 +39,7 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			return printLabStatus(cmd.OutOrStdout(), s)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	outputFlag(cmd, false, &output, "text", "json")
 	return cmd
 }
 

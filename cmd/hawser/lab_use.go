@@ -18,8 +18,9 @@ func newLabExecCommand(f *labFlags) *cobra.Command {
 		Short: "Run a program of this machine inside a pod",
 		Long: `Run a program of this machine with the network, the resolver and the host name
 of a pod. Standard streams, the terminal and the exit code pass through.`,
-		Args: cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.enter(cmd, args, 2, "CLUSTER/NAMESPACE/POD") },
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: f.first(podsOf),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.enter(cmd, args, 2, "CLUSTER/NAMESPACE/POD") },
 	}
 }
 
@@ -29,8 +30,9 @@ func newLabNodeCommand(f *labFlags) *cobra.Command {
 		Short: "Run a program of this machine on a node",
 		Long: `Run a program of this machine with the network, the resolver, the host name and
 the /run of a node: hawser-agent status, wg, nft and ip show that node's.`,
-		Args: cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.enter(cmd, args, 1, "CLUSTER/NODE") },
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: f.first(nodesOf),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.enter(cmd, args, 1, "CLUSTER/NODE") },
 	}
 }
 
@@ -68,6 +70,8 @@ func newLabLogsCommand(f *labFlags) *cobra.Command {
 		Use:   "logs CLUSTER/NODE|reconciler",
 		Short: "Print the log of a node's agent, or of the reconciler",
 		Args:  cobra.ExactArgs(1),
+
+		ValidArgsFunction: f.first(nodesOf, "reconciler"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -97,6 +101,8 @@ func newLabApplyCommand(f *labFlags) *cobra.Command {
 		Use:   "apply CLUSTER -f FILE",
 		Short: "Add manifests to a cluster, or change them",
 		Args:  cobra.ExactArgs(1),
+
+		ValidArgsFunction: f.first(clustersOf),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			raw, err := readManifests(cmd, file)
 			if err != nil {
@@ -174,6 +180,8 @@ func newLabReadyCommand(f *labFlags) *cobra.Command {
 		Use:   "ready CLUSTER/NAMESPACE/POD true|false",
 		Short: "Make a pod ready or not, as a readiness probe would",
 		Args:  cobra.ExactArgs(2),
+
+		ValidArgsFunction: f.first(podsOf),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ready, err := strconv.ParseBool(args[1])
 			if err != nil {

@@ -6,8 +6,28 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 )
+
+// outputFlag adds -o to a command, or to it and all below it. The first of the
+// formats is the default; one may have a description behind a tab.
+func outputFlag(cmd *cobra.Command, below bool, into *string, formats ...string) {
+	flags := cmd.Flags()
+	if below {
+		flags = cmd.PersistentFlags()
+	}
+	texts := make([]string, len(formats))
+	for i, f := range formats {
+		name, about, described := strings.Cut(f, "\t")
+		if texts[i] = name; described {
+			texts[i] += " (" + about + ")"
+		}
+	}
+	last := len(texts) - 1
+	flags.StringVarP(into, "output", "o", formats[0], strings.Join(texts[:last], ", ")+" or "+texts[last])
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+}
 
 // checkOutput refuses a value of -o that a command does not have.
 func checkOutput(have string, allowed ...string) error {

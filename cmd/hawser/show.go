@@ -46,7 +46,7 @@ clusters, in their pods (this needs the right to exec there).`,
 		},
 	}
 	flags := cmd.PersistentFlags()
-	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	outputFlag(cmd, true, &f.output, "text", "json", "yaml")
 	flags.StringArrayVar(&f.sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
 	flags.StringVar(&f.lab, "lab", "", "folder of a lab whose agents to ask")
 	f.add(cmd, true)

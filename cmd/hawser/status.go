@@ -37,7 +37,7 @@ Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.status(cmd.Context(), args, f) },
 	}
 	f.add(cmd, false)
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }
 

@@ -53,7 +53,7 @@ or there is something to delete, 2 error.`,
 	flags.BoolVar(&f.removal.Force, "force", false, "go on without agents that do not answer")
 	flags.BoolVar(&f.removal.CRDs, "crds", false, "delete the definitions of the Multi-Cluster Services API too, if nobody uses them")
 	flags.DurationVar(&f.removal.Timeout, "timeout", 5*time.Minute, "how long to wait for the agents, and for what is deleted to be gone")
-	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }
 

@@ -33,7 +33,7 @@ Exit codes: 0 valid (there may be warnings), 1 errors, 2 the file could not be r
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.validate(args, f) },
 	}
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "say what was checked")
 	return cmd
 }

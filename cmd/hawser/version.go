@@ -35,7 +35,7 @@ func newVersionCommand(a *app) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	outputFlag(cmd, false, &output, "text", "json", "yaml")
 	return cmd
 }
 
