@@ -53,3 +53,22 @@ func TestTest(t *testing.T) {
 		})
 	}
 }
+
+// TestAbsent: what is not there of programs and files, by package.
+func TestAbsent(t *testing.T) {
+	t.Parallel()
+	const ask = `. ./install.sh; absent sh=dash no-such-program=one /etc/passwd=passwd /no/such/file=two`
+	out, err := exec.Command("bash", "-c", ask).CombinedOutput()
+	if err != nil || string(out) != "one\ntwo\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestNothingToInstall asks for no rights and no apt-get.
+func TestNothingToInstall(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("bash", "-c", `set -euo pipefail; . ./install.sh; PATH=/nowhere; packages_for me a.service`).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
