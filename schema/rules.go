@@ -16,6 +16,7 @@ type field struct {
 	required         bool
 	min, max         int64 // numbers as they are, durations in nanoseconds
 	minText, maxText string
+	hint             string // how to mend that it is missing
 }
 
 // rulebook remembers the fields of each type, as a file has thousands of items of one type.
@@ -39,7 +40,7 @@ func fieldsOf(t reflect.Type) []field {
 		if !f.IsExported() || name == "" {
 			continue
 		}
-		rule := field{index: i, name: name, def: f.Tag.Get("default"), required: f.Tag.Get("required") == "true"}
+		rule := field{index: i, name: name, def: f.Tag.Get("default"), required: f.Tag.Get("required") == "true", hint: f.Tag.Get("hint")}
 		if enum := f.Tag.Get("enum"); enum != "" {
 			rule.enum = strings.Split(enum, "|")
 		}

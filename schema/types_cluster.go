@@ -44,7 +44,7 @@ type Cluster struct {
 	// allocated and kept in the lock file.
 	GlobalIPv6CIDR netip.Prefix `json:"globalIPv6CIDR,omitzero"`
 	// The age recipient (X25519, age1...) whose identity opens this cluster's keys.
-	Recipient string `json:"recipient" required:"true"`
+	Recipient string `json:"recipient" required:"true" hint:"hawser keys identity FILE makes the identity of a cluster and prints its recipient"`
 	// How the cluster's own DNS learns of the clusterset's domains. coredns: by a
 	// marked block in ConfigMap kube-system/coredns; coredns-custom: by a key of its
 	// own in ConfigMap kube-system/coredns-custom; kube-dns: by stubDomains in

@@ -87,7 +87,7 @@ func (c *checker) rule(f field, v reflect.Value, path string) {
 		v = v.Elem()
 	} else if v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0 {
 		if f.required {
-			c.fail(diag.Diagnostic{Code: "required", Path: path, Summary: missing(v)})
+			c.fail(diag.Diagnostic{Code: "required", Path: path, Summary: missing(v), Hint: f.hint})
 		}
 		if v.Kind() != reflect.Struct {
 			return
