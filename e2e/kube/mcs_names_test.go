@@ -40,6 +40,17 @@ func (c *conformance) lookup(cluster, kind, name string) string {
 	return c.ask(cluster, "nslookup -type="+kind+" "+name+".")
 }
 
+// resolves waits until the addresses of a name are those.
+func (c *conformance) resolves(cluster, name string, want []string) {
+	c.t.Helper()
+	c.within(importTime, func() string {
+		if have := answers(c.lookup(cluster, "A", name)); !slices.Equal(have, want) {
+			return fmt.Sprintf("%s: %s is %v, want %v", cluster, name, have, want)
+		}
+		return ""
+	})
+}
+
 func nameOfService(c *conformance) {
 	c.hello(c.first)
 	c.ready(c.first, c.second)
@@ -50,12 +61,7 @@ func nameOfService(c *conformance) {
 			}
 			return ""
 		}).Spec.IPs
-		c.within(importTime, func() string {
-			if have := answers(c.lookup(cluster, "A", c.name("clusterset.local"))); !slices.Equal(have, want) {
-				return fmt.Sprintf("%s: %v, want %v", cluster, have, want)
-			}
-			return ""
-		})
+		c.resolves(cluster, c.name("clusterset.local"), want)
 	}
 }
 
@@ -79,12 +85,7 @@ func localNames(c *conformance) {
 	c.ready(c.first)
 	c.imported(c.first)
 	local, _ := get[serviceSpec](c, c.first, "service", "hello")
-	c.within(importTime, func() string {
-		if have := answers(c.lookup(c.first, "A", c.name("cluster.local"))); !slices.Equal(have, []string{local.Spec.ClusterIP}) {
-			return fmt.Sprintf("%v, want %s", have, local.Spec.ClusterIP)
-		}
-		return ""
-	})
+	c.resolves(c.first, c.name("cluster.local"), []string{local.Spec.ClusterIP})
 }
 
 // always asks again and again until a pod answers, then n times in a row the same one must.
@@ -148,14 +149,12 @@ func nameOfHeadless(c *conformance) {
 	c.in(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
 	c.ready(c.first, c.second)
 	want := c.slicesOf(c.first, "kubernetes.io/service-name=hello").addresses()
+	if len(want) != 2 {
+		c.t.Fatalf("the pods have the addresses %v", want)
+	}
 	for _, cluster := range c.clusters {
 		c.imported(cluster)
-		c.within(importTime, func() string {
-			if have := answers(c.lookup(cluster, "A", c.name("clusterset.local"))); len(want) != 2 || !slices.Equal(have, want) {
-				return fmt.Sprintf("%s: %v, want %v", cluster, have, want)
-			}
-			return ""
-		})
+		c.resolves(cluster, c.name("clusterset.local"), want)
 	}
 }
 
@@ -182,12 +181,7 @@ func nameOfPod(c *conformance) {
 		for _, s := range list.Items {
 			for _, e := range s.Endpoints {
 				name := e.Hostname + "." + s.Metadata.Labels[ofSource] + ".hello-ss." + c.namespace + ".svc.clusterset.local"
-				c.within(importTime, func() string {
-					if have := answers(c.lookup(cluster, "A", name)); !slices.Equal(have, e.Addresses) {
-						return fmt.Sprintf("%s: %s is %v, want %v", cluster, name, have, e.Addresses)
-					}
-					return ""
-				})
+				c.resolves(cluster, name, e.Addresses)
 			}
 		}
 	}

@@ -89,13 +89,32 @@ func (s *Server) Apply(t testing.TB, manifests string, args ...string) {
 	s.K(t, append([]string{"apply", "--server-side", "-f", file}, args...)...)
 }
 
-func programs(t testing.TB) string {
+// Define applies the definitions that Hawser renders.
+func (s *Server) Define(t testing.TB) {
+	t.Helper()
+	s.K(t, "apply", "--server-side", "-f", filepath.Join(module(t), "render", "base", "crds.yaml"))
+	s.Defined(t)
+}
+
+// Defined waits until all definitions are in force.
+func (s *Server) Defined(t testing.TB) {
+	t.Helper()
+	s.K(t, "wait", "--for=condition=Established", "--timeout="+limit.String(), "crd", "--all")
+}
+
+// module gives Hawser's folder.
+func module(t testing.TB) string {
 	t.Helper()
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		t.Fatalf("find the module's folder: %v", err)
 	}
-	setup := exec.Command(filepath.Join(strings.TrimSpace(string(root)), "hack", "setup-kube.sh"))
+	return strings.TrimSpace(string(root))
+}
+
+func programs(t testing.TB) string {
+	t.Helper()
+	setup := exec.Command(filepath.Join(module(t), "hack", "setup-kube.sh"))
 	setup.Stderr = os.Stderr
 	out, err := setup.Output()
 	if err != nil {

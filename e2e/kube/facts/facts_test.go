@@ -106,23 +106,7 @@ func await(t *testing.T, s *kube.Source, what string, good func(facts.State) boo
 	}
 }
 
-// crds gives the CRDs that Hawser renders.
-func crds(t *testing.T) string {
-	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "render", "base", "crds.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"serviceexports.multicluster.x-k8s.io", "serviceimports.multicluster.x-k8s.io", "hawsernodes.hawser.dev"} {
-		if !strings.Contains(string(raw), "name: "+name) {
-			t.Skipf("the rendered base has no CRD %s", name)
-		}
-	}
-	return string(raw)
-}
-
 func TestFacts(t *testing.T) {
-	definitions := crds(t)
 	server := api.Start(t, "g1")
 	server.Apply(t, objects)
 	s := source(t, server.Kubeconfig, nil)
@@ -132,8 +116,7 @@ func TestFacts(t *testing.T) {
 	if !strings.Contains(state.Err.Error(), "the cluster has no serviceexports") || len(state.Facts.Nodes) != 1 || len(state.Facts.Namespaces) < 2 {
 		t.Errorf("have %+v", state)
 	}
-	server.Apply(t, definitions)
-	server.K(t, "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	server.Define(t)
 	server.Apply(t, export)
 	await(t, s, "an export", func(s facts.State) bool {
 		return s.Err == nil && len(s.Facts.Exports) == 1 && s.Facts.Exports[0].Service != nil && len(s.Facts.Services) == 2
@@ -150,7 +133,8 @@ func TestFacts(t *testing.T) {
 // is granted.
 func TestDenied(t *testing.T) {
 	server := api.Start(t, "g1")
-	server.Apply(t, objects+"---\n"+crds(t))
+	server.Define(t)
+	server.Apply(t, objects)
 	server.K(t, "create", "clusterrole", "some", "--verb=get,list,watch", "--resource=nodes,services,namespaces,endpointslices.discovery.k8s.io")
 	server.K(t, "create", "clusterrolebinding", "some", "--clusterrole=some", "--user=agent")
 	raw, err := os.ReadFile(server.Kubeconfig)
@@ -176,7 +160,8 @@ func TestDenied(t *testing.T) {
 // agent holds does not grow with it.
 func TestManyObjects(t *testing.T) {
 	server := api.Start(t, "g1")
-	server.Apply(t, objects+"---\n"+crds(t))
+	server.Define(t)
+	server.Apply(t, objects)
 	s := source(t, server.Kubeconfig, nil)
 	await(t, s, "the first facts", func(s facts.State) bool { return s.Loaded && len(s.Facts.Services) == 1 })
 	before := heap()
@@ -211,9 +196,9 @@ func heap() uint64 {
 
 // TestHawserNode writes a HawserNode that the CRD takes, and its columns show.
 func TestHawserNode(t *testing.T) {
-	definitions := crds(t)
 	server := api.Start(t, "g1")
-	server.Apply(t, objects+"---\n"+definitions)
+	server.Define(t)
+	server.Apply(t, objects)
 	client, err := kube.Open(kube.Config{Kubeconfig: server.Kubeconfig})
 	if err != nil {
 		t.Fatal(err)

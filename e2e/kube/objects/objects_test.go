@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -124,12 +123,7 @@ data:
 func prepare(t *testing.T) (*api.Server, objects.Want) {
 	t.Helper()
 	s := api.Start(t, "objects", "namespace-controller")
-	crds, err := os.ReadFile("../../../render/base/crds.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Apply(t, string(crds))
-	s.K(t, "wait", "--for=condition=Established", "crd", "--all")
+	s.Define(t)
 	eventually(t, "kube-system", func() bool { _, err := s.Try("get", "namespace", "kube-system"); return err == nil })
 	s.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: sample}\n---\n"+corednsMap)
 	s.Apply(t, "apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: {name: web, namespace: sample}\n")

@@ -71,7 +71,7 @@ func install(t *testing.T, s *api.Server) string {
 	t.Helper()
 	dir := tree(t)
 	s.K(t, "apply", "--server-side", "--force-conflicts", "--validate=strict", "-k", dir+"/clusters/c1")
-	s.K(t, "wait", "--for=condition=Established", "--timeout=3m", "crd", "--all")
+	s.Defined(t)
 	return dir
 }
 
@@ -220,7 +220,7 @@ func TestDefinitionsOfOthers(t *testing.T) {
 	t.Parallel()
 	s := api.Start(t, "c1")
 	apply(t, s, other)
-	s.K(t, "wait", "--for=condition=Established", "--timeout=3m", "crd", "--all")
+	s.Defined(t)
 	export := "apiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ServiceExport\nmetadata: {name: theirs, namespace: default}\n"
 	apply(t, s, export)
 	dir := tree(t)
