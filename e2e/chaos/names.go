@@ -1,13 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"hawser.dev/hawser/e2e/chaos/traffic"
@@ -135,7 +135,7 @@ func whole(got answers, caller string, family int, clusters []string) error {
 func (s *scene) unchanged(ctx context.Context, want answers) {
 	for pending := s.questions(); ; {
 		var err error
-		pending, err = s.differing(ctx, pending, want)
+		pending, err = s.differing(pending, want)
 		if len(pending) == 0 {
 			return
 		}
@@ -148,31 +148,37 @@ func (s *scene) unchanged(ctx context.Context, want answers) {
 	}
 }
 
-// differing asks, and gives the questions without the right answer, and what the
-// first of them got.
-func (s *scene) differing(ctx context.Context, questions []question, want answers) (out []question, first error) {
+// differing asks all at once, and gives the questions without the right answer, and
+// what the first of them got.
+func (s *scene) differing(questions []question, want answers) (out []question, first error) {
+	wrong := make([]error, len(questions))
+	var group sync.WaitGroup
 	for i, q := range questions {
-		if ctx.Err() != nil {
-			return append(out, questions[i:]...), cmp.Or(first, ctx.Err())
-		}
-		key := q.key()
-		got, err := s.lookup(q)
-		if err == nil && got == want[key] {
+		group.Go(func() { wrong[i] = s.differs(q, want[q.key()]) })
+	}
+	group.Wait()
+	for i, err := range wrong {
+		if err == nil {
 			continue
 		}
-		for _, addr := range strings.Fields(got) {
-			if !slices.Contains(strings.Fields(want[key]), addr) {
-				s.ledger.add(safety, "the answer for %s was %q and is %q", key, want[key], got)
-			}
-		}
-		if err == nil {
-			err = fmt.Errorf("the answer for %s was %q and is %q", key, want[key], got)
-		}
-		if out = append(out, q); first == nil {
+		if out = append(out, questions[i]); first == nil {
 			first = err
 		}
 	}
 	return out, first
+}
+
+func (s *scene) differs(q question, want string) error {
+	got, err := s.lookup(q)
+	if err != nil || got == want {
+		return err
+	}
+	for _, addr := range strings.Fields(got) {
+		if !slices.Contains(strings.Fields(want), addr) {
+			s.ledger.add(safety, "the answer for %s was %q and is %q", q.key(), want, got)
+		}
+	}
+	return fmt.Errorf("the answer for %s was %q and is %q", q.key(), want, got)
 }
 
 // allocations checks that nothing of the lock has moved since the begin.
