@@ -45,11 +45,7 @@ func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
 		if !ours || prefix.Addr().Is6() && prefix.Addr().IsLinkLocalUnicast() {
 			continue
 		}
-		scope := scopeName(a.Scope)
-		if prefix.Addr().Is6() && a.Flags&unix.IFA_F_DEPRECATED != 0 {
-			scope = scopeLink
-		}
-		out = append(out, desired.Address{Link: name, Prefix: prefix, Scope: scope})
+		out = append(out, desired.Address{Link: name, Prefix: prefix, Scope: scopeOf(a, prefix.Addr().Is6())})
 	}
 	return out, nil
 }
@@ -112,6 +108,18 @@ func (k *Addresses) remove(have desired.Address) error {
 		return fmt.Errorf("delete address %s of %s: %w", have.Prefix, have.Link, err)
 	}
 	return nil
+}
+
+// scopeOf reads a scope back. What IPv6 derives from the address says nothing of
+// what was asked for.
+func scopeOf(a netlink.Addr, six bool) string {
+	switch {
+	case !six:
+		return scopeName(a.Scope)
+	case a.Flags&unix.IFA_F_DEPRECATED != 0:
+		return scopeLink
+	}
+	return "global"
 }
 
 func scopeName(scope int) string {

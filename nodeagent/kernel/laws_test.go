@@ -74,7 +74,7 @@ func TestAddressLaws(t *testing.T) {
 			Want: []desired.Address{
 				address("hw-vx0", "169.254.73.53/32", "link"), address(wg.Name, "241.0.0.1/32", "global"),
 				address(wg.Name, "fd00:73::1/128", "global"), address(wg.Name, "10.1.2.3/24", "host"),
-				address("hw-vx0", "fd68:73::53/128", "link"),
+				address("hw-vx0", "fd68:73::53/128", "link"), address(wg.Name, "fec0::1/128", "global"),
 			},
 			Vary: func(a desired.Address) []desired.Address {
 				scope := a
