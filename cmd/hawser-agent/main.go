@@ -32,7 +32,7 @@ func main() {
 	os.Exit(code)
 }
 
-func run(ctx context.Context, args []string) int {
+func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "hawser-agent",
 		Short:         "Converges one node of a clusterset to its fabric",
@@ -41,6 +41,11 @@ func run(ctx context.Context, args []string) int {
 	}
 	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(),
 		drainCommand(), undrainCommand(), diagnoseCommand(), versionCommand(), wireguardCommand())
+	return root
+}
+
+func run(ctx context.Context, args []string) int {
+	root := newRoot()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if errors.Is(err, errNo) {
