@@ -20,9 +20,10 @@ const mostFlows = 3
 // journey is one packet on its way.
 type journey struct {
 	began time.Duration
-	flow  *Flow // as it was first; nil = not told
-	last  *Flow // as it was where that was told last
-	at    Place // the last place that it met
+	seen  time.Duration // last
+	flow  *Flow         // as it was first; nil = not told
+	last  *Flow         // as it was where that was told last
+	at    Place         // the last place that it met
 	end   Verdict
 }
 
@@ -36,7 +37,11 @@ func Judge(steps []Step, lasted time.Duration) status.Diagnosis {
 			j := &journey{began: s.At}
 			open[s.ID], all = j, append(all, j)
 		}
-		if j := open[s.ID]; j != nil {
+		j := open[s.ID]
+		if next := follow(all, j, s); next != nil {
+			j, open[s.ID] = next, next
+		}
+		if j != nil {
 			j.step(s)
 		}
 	}
@@ -46,11 +51,40 @@ func Judge(steps []Step, lasted time.Duration) status.Diagnosis {
 	return conclude(all, lasted)
 }
 
+// hop is how long a packet may take from one hook to the next.
+const hop = time.Second
+
+// follow finds whose next step this is when the number is not that of a packet under
+// way: the kernel makes the number of the packet's hash too, and translating an address
+// changes that. Translation leaves one end as it was. It gives nil when nobody's is.
+func follow(all []*journey, numbered *journey, s Step) *journey {
+	if s.Flow == nil || numbered != nil && numbered.end == Continues {
+		return nil
+	}
+	var other *journey
+	for _, j := range slices.Backward(all) {
+		if s.At-j.began > settle+hop {
+			break
+		}
+		if j.end != Continues || j.last == nil || j.last.Protocol != s.Flow.Protocol || s.At-j.seen > hop {
+			continue
+		}
+		if j.last.From == s.Flow.From {
+			return j
+		}
+		if other == nil && j.last.To == s.Flow.To {
+			other = j
+		}
+	}
+	return other
+}
+
 func (p Place) own(chain string) bool {
 	return p.Family == "inet" && p.Table == Table && p.Chain == chain
 }
 
 func (j *journey) step(s Step) {
+	j.seen = s.At
 	if s.Flow != nil {
 		j.last = s.Flow
 		if j.flow == nil {

@@ -53,6 +53,15 @@ func TestJudge(t *testing.T) {
 			return steps
 		}(), status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "foreign", Packets: 1, Place: "rule 12 in chain cali-fw-1 of table ip calico",
 			Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, then tcp 10.7.2.5 -> 10.7.1.9:8080, in hw-vx0, out cni0"}}}}},
+		{"another number once it is translated", func() []Step {
+			f := flow("10.7.2.5:4001", "242.2.0.9:80", "hw-vx0")
+			return append(walk(1, 0, a, Continues, hawser), Step{ID: 9, Place: forward, Flow: f}, Step{ID: 9, Place: rule, Verdict: Dropped})
+		}(), status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "foreign", Packets: 1, Place: "rule 12 in chain cali-fw-1 of table ip calico",
+			Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, then tcp 10.7.2.5 -> 242.2.0.9:80, in hw-vx0, out hw-vx0"}}}}},
+		{"another number, and its source is translated", append(walk(1, 0, a, Continues, forward),
+			Step{ID: 9, Place: through, Flow: flow("242.1.2.5:4001", "243.0.0.1:80", "hw-wg1")}), status.Diagnosis{Packets: 1, Passed: 1}},
+		{"a number of a packet that got through, used again without a beginning", append(append(walk(1, 0, a, Continues, through), walk(2, 0, b, Continues, hawser)...),
+			Step{ID: 1, Place: through, Flow: flow("10.7.2.5:4002", "242.2.0.9:80", "hw-vx0")}), status.Diagnosis{Packets: 2, Passed: 2}},
 		{"Hawser's own", walk(1, 0, a, Dropped, hawser),
 			status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "own", Packets: 1, Place: "rule 3 in chain forward of table inet hawser",
 				Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
