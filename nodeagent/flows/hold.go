@@ -19,7 +19,7 @@ const (
 
 // hold drops what comes from the clusters of the turns for the pods. The function
 // that it gives ends it; it may be called even after an error.
-func hold(turns []turn, pods []netip.Prefix) (free func(), err error) {
+func hold(turns []*turn, pods []netip.Prefix) (free func(), err error) {
 	var rules []*netlink.Rule
 	free = func() {
 		for _, r := range rules {

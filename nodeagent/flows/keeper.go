@@ -185,9 +185,10 @@ func (k *Keeper) forget(ctx context.Context, now time.Time, left []*departure) {
 	}
 }
 
-func (k *Keeper) renew(ctx context.Context, turns []turn, own Own) {
+func (k *Keeper) renew(ctx context.Context, turns []*turn, own Own) {
 	n, err := renew(ctx, turns, own)
 	k.mu.Lock()
+	k.plan.turned(turns, n > 0)
 	k.stats.Renewed += uint64(n)
 	k.mu.Unlock()
 	switch {

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -77,7 +78,7 @@ func (p plan) come(now time.Time, cluster string, prefixes []netip.Prefix) {
 
 // transits notes that this gateway's own link is there for what others hand to it.
 func (p plan) transits(now time.Time, cluster string, prefixes []netip.Prefix) {
-	if t := p.turns[cluster]; t == nil || !t.own || t.look > 0 {
+	if t := p.turns[cluster]; t == nil || !t.own || !t.fresh() {
 		p.turns[cluster+" transit"] = &turn{cluster: cluster, prefixes: prefixes, own: true, others: true, at: now}
 	}
 }
@@ -118,17 +119,30 @@ func (p plan) take(now time.Time) (moves []*move, left []*departure) {
 }
 
 // takeTurns gives the turns whose flows are to be looked at.
-func (p plan) takeTurns(now time.Time) (due []turn) {
+func (p plan) takeTurns(now time.Time) (due []*turn) {
+	for _, t := range p.turns {
+		if !t.due().After(now) {
+			due = append(due, t)
+		}
+	}
+	return due
+}
+
+// turned counts a pass over the flows of turns. After one that found something they
+// are looked at again at once. A turn that was followed by another one is over.
+func (p plan) turned(taken []*turn, found bool) {
 	for name, t := range p.turns {
-		if t.due().After(now) {
+		if !slices.Contains(taken, t) {
 			continue
 		}
-		due = append(due, *t)
+		if t.passes++; found && t.passes < mostPasses && !t.others {
+			continue
+		}
+		t.passes = 0
 		if t.look++; t.look == len(looks) {
 			delete(p.turns, name)
 		}
 	}
-	return due
 }
 
 // done counts a round, and ends those moves for which no flow was quiet: what is

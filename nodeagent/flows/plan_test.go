@@ -131,8 +131,12 @@ func takeTurn(t *testing.T, p plan, begin time.Time, own bool) {
 		if turns := p.takeTurns(begin.Add(after - 1)); after > 0 && len(turns) != 0 {
 			t.Errorf("look %d: %v before the time", look, turns)
 		}
-		if turns := p.takeTurns(begin.Add(after)); len(turns) != 1 || turns[0].own != own || turns[0].look != look {
-			t.Errorf("look %d: turns %v", look, turns)
+		for pass := range mostPasses {
+			turns := p.takeTurns(begin.Add(after))
+			if len(turns) != 1 || turns[0].own != own || turns[0].look != look || turns[0].fresh() != (look+pass == 0) {
+				t.Fatalf("look %d, pass %d: turns %v", look, pass, turns)
+			}
+			p.turned(turns, true)
 		}
 	}
 	if turns := p.takeTurns(begin.Add(time.Hour)); len(turns) != 0 {
@@ -145,14 +149,23 @@ func TestTurnAgain(t *testing.T) {
 	t.Parallel()
 	p := newPlan()
 	p.come(begin, "g2", remote)
-	p.takeTurns(begin)
+	p.turned(p.takeTurns(begin), false)
 	p.transits(begin, "g2", remote)
-	if turns := p.takeTurns(begin); len(turns) != 1 || !turns[0].others {
-		t.Errorf("what others hand over waits for the next look: %v", turns)
+	others := p.takeTurns(begin)
+	if len(others) != 1 || !others[0].others {
+		t.Errorf("what others hand over waits for the next look: %v", others)
 	}
 	p.gone(begin.Add(time.Second/2), "g2", remote)
-	if turns := p.takeTurns(begin.Add(time.Second / 2)); len(turns) != 1 || turns[0].own || turns[0].look != 0 {
+	late := begin.Add(time.Second / 2)
+	p.turned(others, true)
+	turns := p.takeTurns(late)
+	if len(turns) != 1 || turns[0].own || !turns[0].fresh() {
 		t.Errorf("turns %v, want the new one", turns)
+	}
+	p.come(late, "g2", remote)
+	p.turned(turns, true)
+	if again := p.takeTurns(late); len(again) != 1 || !again[0].own || !again[0].fresh() {
+		t.Errorf("turns %v, want the newest", again)
 	}
 }
 

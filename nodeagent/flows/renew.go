@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,10 +29,14 @@ type turn struct {
 	others bool
 	at     time.Time
 	look   int // how often its flows were looked at
+	passes int // of this look
 }
 
 // due is when its flows are looked at next.
 func (t *turn) due() time.Time { return t.at.Add(looks[t.look]) }
+
+// fresh reports whether nothing was begun anew for it yet.
+func (t *turn) fresh() bool { return t.look == 0 && t.passes == 0 }
 
 // mostPasses bounds how often one look reads conntrack: until a pass finds nothing.
 const mostPasses = 3
@@ -66,28 +69,9 @@ const mostPasses = 3
 // while the half is kept (two minutes), the kernel takes all packets of the
 // connection for invalid.
 //
-// It gives the number of flows that were begun anew.
-func renew(ctx context.Context, turns []turn, own Own) (n int, err error) {
-	for range mostPasses {
-		if len(turns) == 0 {
-			break
-		}
-		found, failed := renewFound(ctx, turns, own)
-		if n, err = n+found, errors.Join(err, failed); found == 0 || failed != nil {
-			break
-		}
-		// What was made anew by the first pass is not asked about twice where
-		// nothing tells the new from the old.
-		turns = slices.DeleteFunc(slices.Clone(turns), func(t turn) bool { return t.others })
-		for i := range turns {
-			turns[i].look = max(turns[i].look, 1)
-		}
-	}
-	return n, err
-}
-
-// renewFound is one pass.
-func renewFound(ctx context.Context, turns []turn, own Own) (int, error) {
+// It makes one pass, and gives the number of flows that were begun anew. Turns that
+// others followed meanwhile are not carried on with (plan.turned).
+func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
 	found, err := findWrong(ctx, turns, own)
 	if err != nil {
 		return 0, err

@@ -305,7 +305,7 @@ func TestHold(t *testing.T) {
 	pods := []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}
 	s.ip("rule add priority 7298 from 10.1.0.0/16 lookup main")
 	s.inside(func() {
-		_, err := hold([]turn{{cluster: "g2", prefixes: remote}}, pods)
+		_, err := hold([]*turn{{cluster: "g2", prefixes: remote}}, pods)
 		if err != nil {
 			t.Error(err)
 		}

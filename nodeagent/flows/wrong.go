@@ -45,10 +45,9 @@ type answer struct {
 	wrong bool // unless it is an echo
 }
 
-func findWrong(ctx context.Context, turns []turn, own Own) (findings, error) {
+func findWrong(ctx context.Context, turns []*turn, own Own) (findings, error) {
 	s := finder{turns: map[string][]*turn{}, clusters: newLookup(), pods: newLookup(), kept: newLookup(), asked: map[ends]bool{}}
-	for i := range turns {
-		t := &turns[i]
+	for _, t := range turns {
 		s.turns[t.cluster] = append(s.turns[t.cluster], t)
 		s.clusters.add(t.cluster, t.prefixes)
 	}
@@ -70,8 +69,7 @@ func (s *finder) look(f *Flow) {
 	case goes:
 		is = s.question(f, turns)
 	}
-	isNew := func(t *turn) bool { return t.look == 0 }
-	if !is && f.halfOpen() && slices.ContainsFunc(turns, isNew) {
+	if !is && f.halfOpen() && slices.ContainsFunc(turns, (*turn).fresh) {
 		s.halves = append(s.halves, *f)
 	}
 }
@@ -80,7 +78,7 @@ func (s *finder) look(f *Flow) {
 func (s *finder) answer(f *Flow, turns []*turn) (is bool) {
 	_, local := s.pods.find(f.Reply.From.Addr())
 	for _, t := range turns {
-		is = is || local && t.look == 0 && t.wrongBackend(f)
+		is = is || local && t.fresh() && t.wrongBackend(f)
 	}
 	if local && turnsPods(turns) {
 		s.answers = append(s.answers, answer{*f, is})
