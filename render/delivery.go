@@ -32,11 +32,15 @@ func addDelivery(tree Tree, top *schema.ClusterSet) {
 }
 
 // addFlux writes the Kustomizations of a cluster: one that keeps all of them as
-// they are here, one for Hawser, and one for the exports of each namespace.
+// they are here, one for Hawser, and one for the exports of each namespace. Flux
+// takes up no new commit while a Kustomization waits for health, and one that is not
+// healthy lets none follow that depends on it. So Hawser's own waits for nothing: a
+// node that is down holds up no change. That of the Kustomizations, which seldom
+// change, looks after the agents instead.
 func addFlux(tree Tree, cluster string, namespaces []string) {
 	dir := path.Join("flux", cluster)
-	tree[path.Join(dir, "sync.yaml")] = fluxKustomization("hawser-sync", dir, "")
-	tree[path.Join(dir, "hawser.yaml")] = fluxKustomization("hawser", ClusterDir(cluster), "")
+	tree[path.Join(dir, "sync.yaml")] = fluxKustomization("hawser-sync", dir, fluxAgents)
+	tree[path.Join(dir, "hawser.yaml")] = fluxKustomization("hawser", ClusterDir(cluster), "  timeout: 5m\n")
 	if len(namespaces) == 0 {
 		return
 	}
@@ -47,8 +51,17 @@ func addFlux(tree Tree, cluster string, namespaces []string) {
 	tree[path.Join(dir, "exports.yaml")] = []byte(strings.Join(pieces, "---\n"))
 }
 
-// fluxExports waits for the agents' word on each export.
-const fluxExports = `  dependsOn:
+// fluxAgents waits until the agents are rolled out.
+const fluxAgents = `  timeout: 3m
+  healthChecks:
+  - {apiVersion: apps/v1, kind: DaemonSet, name: ` + AgentName + `, namespace: ` + Namespace + `}
+  - {apiVersion: apps/v1, kind: DaemonSet, name: ` + GatewayName + `, namespace: ` + Namespace + `}
+`
+
+// fluxExports waits for the agents' word on each export, which takes them seconds.
+const fluxExports = `  timeout: 1m
+  wait: true
+  dependsOn:
   - name: hawser
   healthCheckExprs:
   - apiVersion: multicluster.x-k8s.io/v1beta1
@@ -67,10 +80,8 @@ metadata:
 spec:
   interval: 10m
   retryInterval: 30s
-  timeout: 5m
   path: ./%s
   prune: true
-  wait: true
   sourceRef:
     kind: GitRepository
     name: hawser

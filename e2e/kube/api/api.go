@@ -38,7 +38,7 @@ type Server struct {
 // they are not there yet.
 func Start(t testing.TB, name string, controllers ...string) *Server {
 	t.Helper()
-	bin := programs(t)
+	bin := Programs(t, "setup-kube.sh")
 	ports := freePorts(t, 3)
 	s := &Server{URL: "https://127.0.0.1:" + ports[2], dir: t.TempDir(), Kubectl: filepath.Join(bin, "kubectl")}
 	s.Kubeconfig = filepath.Join(s.dir, "kubeconfig")
@@ -112,25 +112,32 @@ func module(t testing.TB) string {
 	return strings.TrimSpace(string(root))
 }
 
-func programs(t testing.TB) string {
+// Programs gives the folder of the programs that a script of hack builds, unless they
+// are there already.
+func Programs(t testing.TB, script string) string {
 	t.Helper()
-	setup := exec.Command(filepath.Join(module(t), "hack", "setup-kube.sh"))
+	setup := exec.Command(filepath.Join(module(t), "hack", script))
 	setup.Stderr = os.Stderr
 	out, err := setup.Output()
 	if err != nil {
-		t.Skipf("hack/setup-kube.sh: %v", err)
+		t.Skipf("hack/%s: %v", script, err)
 	}
 	return strings.TrimSpace(string(out))
 }
 
-// run starts a program that ends with the test. Its output is shown when the
-// test failed.
 func (s *Server) run(t testing.TB, bin, name string, args ...string) {
 	t.Helper()
-	log := &bytes.Buffer{}
 	cmd := exec.Command(filepath.Join(bin, name), args...)
-	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = s.dir
+	Run(t, cmd)
+}
+
+// Run starts a program that ends with the test. What it said last is shown when the
+// test failed.
+func Run(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
+	log := &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +145,7 @@ func (s *Server) run(t testing.TB, bin, name string, args ...string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 		if text := log.Bytes(); t.Failed() {
-			t.Logf("%s: ...%s", name, text[max(0, len(text)-1500):])
+			t.Logf("%s: ...%s", filepath.Base(cmd.Path), text[max(0, len(text)-1500):])
 		}
 	})
 }

@@ -1,0 +1,302 @@
+//go:build kube
+
+package gitops
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// fluxRig is a cluster that Flux keeps as the branch has it.
+type fluxRig struct{ *rig }
+
+// TestFlux goes from an empty cluster through what happens to one in its life; each
+// step stands on those before it.
+func TestFlux(t *testing.T) {
+	r := fluxRig{newRig(t)}
+	r.K(t, "create", "namespace", FluxNamespace)
+	r.K(t, "create", "namespace", "shop")
+	for _, file := range Definitions(t) {
+		r.K(t, "apply", "--server-side", "-f", file)
+	}
+	r.Defined(t)
+	StartFlux(t, r.Kubeconfig)
+	r.publish(t, topology([]string{"n1", "n2"}, "shop/web"))
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"install", r.install},
+		{"no permanent difference", r.steady},
+		{"drift", r.drift},
+		{"an export arrives", r.exportArrives},
+		{"a namespace that is missing", r.namespaceMissing},
+		{"a node that is down", r.nodeDown},
+		{"a gateway leaves", r.gatewayLeaves},
+		{"exports leave", r.exportsLeave},
+		{"broken commits", r.brokenCommits},
+		{"everything is deleted", r.deleted},
+	} {
+		if !t.Run(step.name, func(t *testing.T) {
+			begun := time.Now()
+			step.run(t)
+			t.Logf("figure: %.0f s", time.Since(begun).Seconds())
+		}) {
+			t.FailNow() // here, so that what programs said is shown
+		}
+	}
+}
+
+// install does what the documentation says, with nodes that come up late.
+func (r fluxRig) install(t *testing.T) {
+	r.Apply(t, strings.ReplaceAll(Documented(t, page, "kind: GitRepository"), "<repository>", r.url))
+	r.Apply(t, r.published(t, "flux/g1/sync.yaml"))
+
+	eventually(t, "agents are on all nodes", func() (string, bool) {
+		pods := r.list(t, "pods")
+		return fmt.Sprint(pods), len(pods) == 3
+	})
+	r.good(t, "hawser")
+	eventually(t, "the export is made", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "web") != nil })
+	if status, _, message := condition(r.get(t, FluxNamespace, "kustomization", "hawser-sync"), "Ready"); status == "True" {
+		t.Errorf("all is well before the agents are ready: %s", message)
+	}
+	r.nodes.Set(true, "n1", "n2", "n3")
+	r.good(t, "hawser-sync")
+	r.judge(t, "shop", "web", false, "there is no Service of this name")
+	r.bad(t, "hawser-shop", "HealthCheckFailed", "web")
+	r.judge(t, "shop", "web", true, "exported")
+	r.good(t, "hawser-shop")
+}
+
+// steady looks again and again, while agents write: nothing is written, nothing of
+// theirs is undone.
+func (r fluxRig) steady(t *testing.T) {
+	before := r.list(t, rendered+",serviceexports", mine)
+	if len(before) < 20 {
+		t.Fatalf("only %d objects are rendered", len(before))
+	}
+	for range 2 {
+		r.write(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\n")
+		r.write(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: coredns, namespace: kube-system}\ndata: {Corefile: x}\n")
+		for _, k := range r.kustomizations(t) {
+			r.ask(t, k)
+			r.good(t, k)
+		}
+	}
+	if diff := changed(before, r.list(t, rendered+",serviceexports", mine)); len(diff) > 0 {
+		t.Errorf("Flux writes again what is as it should be:\n%s", strings.Join(diff, "\n"))
+	}
+	web := r.get(t, "shop", "serviceexport", "web")
+	if got := web.GetAnnotations()["hawser.dev/addresses"]; got != "242.0.0.7" {
+		t.Errorf("the agents' annotation is %q", got)
+	}
+	if status, _, _ := condition(web, "Ready"); status != "True" {
+		t.Errorf("the agents' word is %q", status)
+	}
+}
+
+// drift changes and deletes what is rendered.
+func (r fluxRig) drift(t *testing.T) {
+	r.K(t, "-n", "hawser-system", "patch", "configmap", "hawser-identity", "--type=merge", "-p", `{"data":{"cluster":"g9"}}`)
+	r.K(t, "-n", "hawser-system", "set", "image", "daemonset/hawser-agent", "agent=somebody/else")
+	r.K(t, "delete", "clusterrole", "hawser-agent")
+	r.K(t, "-n", "shop", "delete", "serviceexport", "web")
+	r.K(t, "-n", FluxNamespace, "delete", "kustomization", "hawser-shop", "--wait=false")
+	r.ask(t, "hawser")
+	r.good(t, "hawser")
+	if got := r.K(t, "-n", "hawser-system", "get", "configmap", "hawser-identity", "-o", "jsonpath={.data.cluster}"); got != "g1" {
+		t.Errorf("the cluster's name is %q", got)
+	}
+	if got := r.K(t, "-n", "hawser-system", "get", "daemonset", "hawser-agent", "-o", "jsonpath={..image}"); strings.Contains(got, "somebody") {
+		t.Errorf("the image is %q", got)
+	}
+	if r.get(t, "", "clusterrole", "hawser-agent") == nil {
+		t.Error("the ClusterRole did not come back")
+	}
+	r.ask(t, "hawser-sync")
+	eventually(t, "the export is back", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "web") != nil })
+	r.judge(t, "shop", "web", true, "exported")
+	r.good(t, "hawser-shop")
+}
+
+func (r fluxRig) exportArrives(t *testing.T) {
+	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late"))
+	for _, e := range []string{"shop/api", "default/late"} {
+		namespace, name, _ := strings.Cut(e, "/")
+		eventually(t, e+" is made", func() (string, bool) { return "", r.get(t, namespace, "serviceexport", name) != nil })
+		r.judge(t, namespace, name, true, "exported")
+	}
+	for _, k := range r.kustomizations(t) {
+		r.good(t, k)
+	}
+	if got := r.kustomizations(t); !slices.Equal(got, []string{"hawser", "hawser-default", "hawser-shop", "hawser-sync"}) {
+		t.Errorf("there are %v", got)
+	}
+}
+
+// namespaceMissing has an export in a namespace that is not there: all else goes on.
+func (r fluxRig) namespaceMissing(t *testing.T) {
+	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late", "nowhere/web"))
+	r.bad(t, "hawser-nowhere", "ReconciliationFailed", `namespaces "nowhere" not found`)
+	r.good(t, "hawser")
+	begun := time.Now()
+	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late", "nowhere/web", "kube-public/web"))
+	eventually(t, "the next commit arrives", func() (string, bool) { return "", r.get(t, "kube-public", "serviceexport", "web") != nil })
+	t.Logf("figure: an export arrives in %.0f s beside one that cannot", time.Since(begun).Seconds())
+	r.judge(t, "kube-public", "web", true, "exported")
+	r.K(t, "create", "namespace", "nowhere")
+	eventually(t, "the export is made in its new namespace", func() (string, bool) { return "", r.get(t, "nowhere", "serviceexport", "web") != nil })
+	r.judge(t, "nowhere", "web", true, "exported")
+	r.good(t, "hawser-nowhere")
+}
+
+// nodeDown has one node without power: exports come and go all the same.
+func (r fluxRig) nodeDown(t *testing.T) {
+	r.nodes.Set(false, "n3")
+	eventually(t, "the DaemonSet is not healthy", func() (string, bool) {
+		got := r.K(t, "-n", "hawser-system", "get", "daemonset", "hawser-agent", "-o", "jsonpath={.status.numberReady}")
+		return got, got == "" || got == "0"
+	})
+	begun := time.Now()
+	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "shop/more", "default/late"))
+	eventually(t, "the export is made", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "more") != nil })
+	r.good(t, "hawser")
+	t.Logf("figure: an export arrives in %.0f s while a node is down", time.Since(begun).Seconds())
+	r.judge(t, "shop", "more", true, "exported")
+	r.nodes.Set(true, "n3")
+	r.good(t, "hawser-sync")
+	r.good(t, "hawser-shop")
+}
+
+// gatewayLeaves takes a node's gateway out of the topology: its agent becomes one
+// without keys.
+func (r fluxRig) gatewayLeaves(t *testing.T) {
+	r.publish(t, topology([]string{"n1"}, "shop/web", "shop/api", "shop/more", "default/late"))
+	eventually(t, "the agents are where they belong", func() (string, bool) {
+		var have []string
+		for _, pod := range r.list(t, "pods") {
+			have = append(have, text(pod, "spec", "serviceAccountName")+" "+text(pod, "spec", "nodeName"))
+		}
+		slices.Sort(have)
+		return fmt.Sprint(have), slices.Equal(have, []string{"hawser-agent n2", "hawser-agent n3", "hawser-gateway n1"})
+	})
+	r.good(t, "hawser")
+}
+
+// exportsLeave prunes an export, and the last one of a namespace.
+func (r fluxRig) exportsLeave(t *testing.T) {
+	r.publish(t, topology([]string{"n1"}, "shop/web"))
+	eventually(t, "only one export is left", func() (string, bool) {
+		exports := r.list(t, "serviceexports")
+		return fmt.Sprint(exports), len(exports) == 1 && exports["shop/ServiceExport/web"] != nil
+	})
+	eventually(t, "their Kustomizations are gone", func() (string, bool) {
+		got := r.kustomizations(t)
+		return fmt.Sprint(got), slices.Equal(got, []string{"hawser", "hawser-shop", "hawser-sync"})
+	})
+	r.good(t, "hawser-shop")
+}
+
+// brokenCommits has a topology that is wrong, and somebody who commits rubbish to the
+// branch: what was good stays.
+func (r fluxRig) brokenCommits(t *testing.T) {
+	for _, k := range r.kustomizations(t) {
+		r.good(t, k)
+	}
+	before, head := r.list(t, rendered+",serviceexports", mine), mustGit(t, r.repo, "rev-parse", "rendered")
+	r.commit(t, "clusterset.yaml", "apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nspec: {clusters: [{name: g1, podCIDR: 1}]}\n")
+	if now := r.reconcile(t, 1); now != head {
+		t.Errorf("a broken topology was published as %s", now)
+	}
+	clone := filepath.Join(t.TempDir(), "clone")
+	mustGit(t, t.TempDir(), "clone", "-q", "-b", "rendered", r.url, clone)
+	r.vandalise(t, clone)
+	r.bad(t, "hawser", "BuildFailed", "kustomize build failed")
+	if diff := changed(before, r.list(t, rendered+",serviceexports", mine)); len(diff) > 0 {
+		t.Errorf("broken commits change the cluster:\n%s", strings.Join(diff, "\n"))
+	}
+	r.publish(t, topology([]string{"n1"}, "shop/web", "shop/api")) // the reconciler's next commit puts the branch right
+	eventually(t, "the export is made", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "api") != nil })
+	r.judge(t, "shop", "api", true, "exported")
+	for _, k := range r.kustomizations(t) {
+		r.good(t, k)
+	}
+}
+
+// vandalise commits a folder of g1 that cannot be built.
+func (r fluxRig) vandalise(t *testing.T, clone string) {
+	t.Helper()
+	other := *r.rig
+	other.repo = clone
+	other.commit(t, "clusters/g1/kustomization.yaml", "resources: [../../base, nothing.yaml]\n")
+	mustGit(t, clone, "push", "-q", r.repo, "HEAD:rendered")
+}
+
+// deleted takes Hawser out: three definitions that others may use stay.
+func (r fluxRig) deleted(t *testing.T) {
+	r.K(t, "-n", FluxNamespace, "delete", "kustomization", "hawser-sync", "--wait=false")
+	r.gone(t, "kustomizations")
+}
+
+// kustomizations are those that are there.
+func (r fluxRig) kustomizations(t testing.TB) []string {
+	t.Helper()
+	var out []string
+	for _, o := range r.list(t, "kustomizations") {
+		out = append(out, o.GetName())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// ask has Flux look at once, as flux reconcile does, and waits until it did.
+func (r fluxRig) ask(t testing.TB, name string) {
+	t.Helper()
+	at := time.Now().Format(time.RFC3339Nano)
+	r.K(t, "-n", FluxNamespace, "annotate", "kustomization", name, "--overwrite", "reconcile.fluxcd.io/requestedAt="+at)
+	eventually(t, name+" is looked at", func() (string, bool) {
+		o := r.get(t, FluxNamespace, "kustomization", name)
+		if o == nil {
+			return "nothing", false
+		}
+		got := text(o, "status", "lastHandledReconcileAt")
+		return got, got == at
+	})
+}
+
+// good waits until a Kustomization is ready at the commit that is published.
+func (r fluxRig) good(t testing.TB, name string) {
+	t.Helper()
+	want := revision("rendered", mustGit(t, r.repo, "rev-parse", "rendered"))
+	eventually(t, name+" is ready at "+want, func() (string, bool) {
+		o := r.get(t, FluxNamespace, "kustomization", name)
+		status, reason, message := condition(o, "Ready")
+		if o == nil {
+			return message, false
+		}
+		at := text(o, "status", "lastAppliedRevision")
+		return fmt.Sprint(at, status, reason, message), status == "True" && at == want
+	})
+}
+
+// bad waits until a Kustomization has failed.
+func (r fluxRig) bad(t testing.TB, name, reason, message string) {
+	t.Helper()
+	eventually(t, name+" fails: "+reason, func() (string, bool) {
+		status, haveReason, haveMessage := condition(r.get(t, FluxNamespace, "kustomization", name), "Ready")
+		return fmt.Sprint(status, haveReason, haveMessage), status == "False" && haveReason == reason && strings.Contains(haveMessage, message)
+	})
+}
+
+// text gives a field of an object, or nothing.
+func text(o *unstructured.Unstructured, path ...string) string {
+	out, _, _ := unstructured.NestedString(o.Object, path...)
+	return out
+}

@@ -1,0 +1,53 @@
+//go:build kube
+
+package gitops
+
+import (
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Serve serves a git repository over HTTP, as a forge does, until the test ends, and
+// gives its URL.
+func Serve(t testing.TB, dir string) string {
+	t.Helper()
+	out, err := exec.Command("git", "--exec-path").Output()
+	if err != nil {
+		t.Fatalf("ask git for its programs: %v", err)
+	}
+	server := httptest.NewServer(&cgi.Handler{
+		Path:   filepath.Join(strings.TrimSpace(string(out)), "git-http-backend"),
+		Env:    []string{"GIT_PROJECT_ROOT=" + filepath.Dir(dir), "GIT_HTTP_EXPORT_ALL=1"},
+		Stderr: os.Stderr,
+	})
+	t.Cleanup(server.Close)
+	return server.URL + "/" + filepath.Base(dir)
+}
+
+// Documented gives the block of code of a page of the documentation that holds a
+// text, as users copy it.
+func Documented(t testing.TB, page, text string) string {
+	t.Helper()
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var block strings.Builder
+	for line := range strings.Lines(string(raw) + "end\n") {
+		if code, ok := strings.CutPrefix(line, "    "); ok {
+			block.WriteString(code)
+			continue
+		}
+		if strings.Contains(block.String(), text) {
+			return block.String()
+		}
+		block.Reset()
+	}
+	t.Fatalf("%s has no block with %q", page, text)
+	return ""
+}

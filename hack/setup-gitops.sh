@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Flux's kustomize-controller for the tests of e2e/kube/gitops, built once from the Go
+# module proxy and kept under the user's cache. Prints its folder; beside that is crds,
+# the definitions of Flux's kinds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+flux=github.com/fluxcd/kustomize-controller
+cd e2e/kube/gitops/flux
+hash=$(find . ../../../../hack/setup-gitops.sh -type f | sort | xargs cat | sha256sum | cut -c1-16)
+cache=${HAWSER_KUBE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/hawser/kube}
+dir=$cache/flux-$hash
+
+mkdir -p "$cache"
+exec 9>"$cache/flux.lock"
+flock 9 # two set-ups at once build once
+build() { CGO_ENABLED=0 nice -n 10 go build -p 2 -trimpath -ldflags '-s -w' -o "$dir.new/bin/" "$@"; }
+# definitions MODULE@VERSION FOLDER
+definitions() { cp "$(cd / && go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",\?$/\1/p')/$2"/*.yaml "$dir.new/crds/"; }
+version() { go list -m -f '{{.Version}}' "$1"; }
+
+if [ ! -d "$dir" ]; then
+  rm -rf "$dir.new"
+  mkdir -p "$dir.new/bin" "$dir.new/crds"
+  echo "setup-gitops: building Flux: some minutes the first time" >&2
+  build $flux
+  definitions "$flux@$(version $flux)" config/crd/bases
+  # The controller of sources itself cannot be had: the module proxy does not give a module that it needs.
+  definitions github.com/fluxcd/source-controller@v1.9.5 config/crd/bases
+  chmod -R u+w "$dir.new"
+  mv "$dir.new" "$dir"
+fi
+echo "$dir/bin"
