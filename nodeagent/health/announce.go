@@ -17,8 +17,8 @@ func (p *Prober) condition() condition {
 		return condition{rank: Draining, why: "this gateway is draining"}
 	case !p.ready:
 		return condition{rank: Draining, why: "this gateway is not ready yet"}
-	case mates == Unsteady:
-		return condition{rank: Unsteady, why: "this gateway reaches the other nodes of its cluster only since a moment ago"}
+	case mates == Draining:
+		return condition{rank: Draining, why: "this gateway reaches the other nodes of its cluster only since a moment ago"}
 	}
 	return condition{rank: Good}
 }

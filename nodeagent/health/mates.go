@@ -24,8 +24,9 @@ type mates struct {
 const settle = 1500 * time.Millisecond
 
 // rank is how fit the gateway is for others. One that returns is worse than any
-// that never left, and yet better than one that hears nobody: after a moment in
-// which all went unheard (a switch that restarts) they must not look alike.
+// that never left, one with an unsteady link too, as it does not reach all of its
+// cluster yet. It is better than one that hears nobody: after a moment in which all
+// went unheard (a switch that restarts) they must not look alike.
 func (m *mates) rank() Rank {
 	switch {
 	case !m.alone:
@@ -33,7 +34,7 @@ func (m *mates) rank() Rank {
 	case m.since.IsZero():
 		return Alone
 	}
-	return Unsteady
+	return Draining
 }
 
 // expect sets the number of other nodes. It reports whether the rank changed.

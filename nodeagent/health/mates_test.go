@@ -22,7 +22,7 @@ func TestMatesSettle(t *testing.T) {
 	if now = now.Add(silence(s)); !m.judge(now, s) {
 		t.Fatal("not alone when nobody was heard for as long as a death takes")
 	}
-	if m.rank() != Alone || !hear(0) || m.rank() != Unsteady {
+	if m.rank() != Alone || !hear(0) || m.rank() != Draining {
 		t.Fatalf("%v when the first is heard again", m.rank())
 	}
 	heard := time.Duration(0)
@@ -34,7 +34,7 @@ func TestMatesSettle(t *testing.T) {
 	if now = now.Add(silence(s)); !m.judge(now, s) || m.rank() != Alone {
 		t.Fatalf("%v when nobody is heard any more", m.rank())
 	}
-	if hear(silence(s)); m.rank() != Unsteady {
+	if hear(silence(s)); m.rank() != Draining {
 		t.Fatalf("%v after a break", m.rank())
 	}
 	for heard = 0; m.alone && heard < 2*settle; heard += 250 * time.Millisecond {
@@ -59,7 +59,7 @@ func TestAllWereAlone(t *testing.T) {
 	m.lost = nil
 	m.run(settle / 2)
 	before := m.agreed("a", "b")
-	if before.Rank != Unsteady {
+	if before.Rank != Draining {
 		t.Fatalf("%+v a moment after the gateways heard nobody", before)
 	}
 	gone := m.node("b", before.Remote)
@@ -69,5 +69,16 @@ func TestAllWereAlone(t *testing.T) {
 	m.run(silence(calm) + 50*time.Millisecond)
 	if c := m.node("a", "worker").paths["b"]; c.Remote == before.Remote {
 		t.Errorf("still at %+v, which reaches nobody", c)
+	}
+}
+
+// TestReturnsBehindUnsteady: links that fell often are still better than a gateway
+// that hears its cluster again, but does not reach all of it yet.
+func TestReturnsBehindUnsteady(t *testing.T) {
+	t.Parallel()
+	m := mates{others: 2, alone: true}
+	m.hear(epoch, calm)
+	if r := m.rank(); r >= Unsteady || r <= Alone {
+		t.Errorf("a gateway that returns is %v", r)
 	}
 }
