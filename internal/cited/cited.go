@@ -3,11 +3,36 @@ package cited
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 )
+
+// CheckAll is Check for all documents of the repository whose root is given: what is
+// wrong, each with file and line. It fails when there are none.
+func CheckAll(root *cobra.Command, repository string) ([]string, error) {
+	pages, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
+	if err != nil || len(pages) == 0 {
+		return nil, fmt.Errorf("find documents in %s/docs: none there (%v)", repository, err)
+	}
+	for _, page := range []string{"README.md", "CONTRIBUTING.md", "e2e/README.md"} {
+		pages = append(pages, filepath.Join(repository, page))
+	}
+	var out []string
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return nil, fmt.Errorf("read document: %w", err)
+		}
+		for _, wrong := range Check(root, string(text)) {
+			out = append(out, page+":"+wrong)
+		}
+	}
+	return out, nil
+}
 
 // Check gives what a text cites of a program that the program does not have, one
 // line each, with the number of the text's line. Cited is a line of code (four spaces,
