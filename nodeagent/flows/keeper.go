@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"hawser.dev/hawser/internal/bell"
 )
 
 // Config is what a Keeper needs.
@@ -24,7 +26,7 @@ type Keeper struct {
 	plan   plan
 	own    Own
 	stats  Stats
-	wake   chan struct{}
+	wake   bell.Bell
 }
 
 // Stats counts since the start.
@@ -39,7 +41,7 @@ type Stats struct {
 
 // New makes a Keeper; Run makes it work.
 func New(config Config) *Keeper {
-	return &Keeper{config: config, plan: newPlan(), wake: make(chan struct{}, 1)}
+	return &Keeper{config: config, plan: newPlan(), wake: bell.New()}
 }
 
 // Moved says that the path of this node to a cluster leads over another node's
@@ -91,10 +93,7 @@ func (k *Keeper) change(do func(now time.Time)) {
 	k.mu.Lock()
 	do(time.Now())
 	k.mu.Unlock()
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	k.wake.Ring()
 }
 
 // Stats gives the counters.
@@ -110,18 +109,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if _, err := Release(); err != nil {
 		k.config.Log.Warn("rules of an earlier run are left", "err", err)
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-k.wake:
-		case <-timer.C:
-		}
+	k.wake.Loop(ctx, func() time.Duration {
 		k.work(ctx, time.Now())
-		timer.Reset(k.wait())
-	}
+		return k.wait()
+	})
+	return nil
 }
 
 // wait is how long nothing is to be done, unless somebody wakes Run.
