@@ -21,23 +21,7 @@ const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2
 var hawser string // path of the program; of TestMain alone
 
 // TestMain builds the program that is tested.
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "hawser-apply-")
-	if err == nil {
-		defer func() { _ = os.RemoveAll(dir) }()
-		hawser = filepath.Join(dir, "hawser")
-		build := exec.Command("go", "build", "-o", hawser, "hawser.dev/hawser/cmd/hawser")
-		build.Stderr = os.Stderr
-		err = build.Run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build hawser:", err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(api.Main(m, &hawser)) }
 
 // rig is a topology and the API servers of its clusters.
 type rig struct {

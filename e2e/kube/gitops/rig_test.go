@@ -33,23 +33,7 @@ const page = "../../../docs/gitops.md"
 var hawser string // path of the program; of TestMain alone
 
 // TestMain builds the program that is tested.
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "hawser-gitops-")
-	if err == nil {
-		defer func() { _ = os.RemoveAll(dir) }()
-		hawser = filepath.Join(dir, "hawser")
-		build := exec.Command("go", "build", "-o", hawser, "hawser.dev/hawser/cmd/hawser")
-		build.Stderr = os.Stderr
-		err = build.Run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build hawser:", err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(api.Main(m, &hawser)) }
 
 // rig is the cluster g1 with the nodes n1, n2 and n3, and the repository with its
 // topology, which a git server serves.
