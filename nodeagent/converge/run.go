@@ -36,8 +36,11 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 		next := e.period()
 		rest := restShortest
 		if last.valid {
-			report := e.round(ctx, last.desired, last.digest)
+			report, moved := e.round(ctx, last.desired, last.digest)
 			if report.Interrupted {
+				if moved && !e.idle(ctx, urgentPause, urgentPause, nil) {
+					return
+				}
 				continue
 			}
 			if e.OnReport != nil {
@@ -59,20 +62,21 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 	}
 }
 
-// round is Once, and the urgent pass for which it made way.
-func (e *Engine[D]) round(ctx context.Context, desired D, digest string) Report {
-	report := e.Once(ctx, desired, digest)
+// round is Once, and the urgent pass for which it made way; moved when that one
+// changed something.
+func (e *Engine[D]) round(ctx context.Context, desired D, digest string) (report Report, moved bool) {
+	report = e.Once(ctx, desired, digest)
 	if !report.Interrupted {
 		e.interrupts = 0
-		return report
+		return report, false
 	}
 	e.interrupts++
 	select {
 	case <-e.Hurry.Trigger:
-		e.hurry(ctx)
+		moved = e.hurry(ctx)
 	default:
 	}
-	return report
+	return report, moved
 }
 
 // after gives the time to the next look and the pause after the next failure.

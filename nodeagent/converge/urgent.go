@@ -9,6 +9,10 @@ import (
 const (
 	// urgentRest is the least time between two urgent passes.
 	urgentRest = 2 * time.Millisecond
+	// urgentPause is how long a whole pass waits after the first urgent one. It needs the
+	// CPU that the traffic needs which was just moved, and in most cases more urgent
+	// passes follow: the links of a gateway that died fall one after the other.
+	urgentPause = 150 * time.Millisecond
 	// mostInterrupts bounds the passes in a row that end early for an urgent one.
 	mostInterrupts = 8
 )
@@ -50,11 +54,11 @@ func (e *Engine[D]) interrupted(p *pass[D]) bool {
 }
 
 // hurry makes one urgent pass. Its changes count in the report of the whole pass
-// that follows.
-func (e *Engine[D]) hurry(ctx context.Context) {
+// that follows. It reports whether it made any.
+func (e *Engine[D]) hurry(ctx context.Context) bool {
 	desired, digest, ok := e.Hurry.Source(ctx)
 	if !ok {
-		return
+		return false
 	}
 	began := time.Now()
 	report := Report{Digest: digest, At: began, Passes: 1}
@@ -78,18 +82,27 @@ func (e *Engine[D]) hurry(ctx context.Context) {
 		e.Log.InfoContext(ctx, "converged first what is urgent", "changed", len(report.Changed),
 			"blocked", len(report.Blocked), "failed", len(report.Failed), "took", report.Took)
 	}
+	return len(report.Changed) > 0
 }
 
 // idle rests, then waits for a token or the end of the period. Urgent passes are
-// made meanwhile. It is false when ctx ended.
+// made meanwhile, and put the end of the rest off. It is false when ctx ended.
 func (e *Engine[D]) idle(ctx context.Context, rest, period time.Duration, trigger <-chan struct{}) bool {
+	until := time.Now().Add(rest)
 	rested, over := time.NewTimer(rest), time.NewTimer(max(rest, period))
 	defer rested.Stop()
 	defer over.Stop()
 	quiet := time.NewTimer(0)
 	defer quiet.Stop()
 	var tokens, urgent <-chan struct{}
-	resting, asked := true, false
+	asked := false
+	ask := func() {
+		if asked {
+			return
+		}
+		asked, tokens = true, nil
+		rested.Reset(max(time.Until(until), urgentPause))
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -98,18 +111,23 @@ func (e *Engine[D]) idle(ctx context.Context, rest, period time.Duration, trigge
 			urgent = e.urgentTrigger()
 		case <-urgent:
 			e.hurry(ctx)
-			if asked = true; !resting {
-				return true
-			}
 			urgent = nil
 			quiet.Reset(urgentRest)
+			ask()
 		case <-rested.C:
 			if asked {
+				select {
+				case <-trigger: // for the same whole pass
+				default:
+				}
 				return true
 			}
-			resting, tokens = false, trigger
+			tokens = trigger
 		case <-tokens:
-			return true
+			if len(urgent) == 0 {
+				return true
+			}
+			ask()
 		case <-over.C:
 			return true
 		}

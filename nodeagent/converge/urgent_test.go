@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
@@ -86,8 +89,9 @@ func TestUrgentGoesFirst(t *testing.T) {
 		time.Sleep(510 * time.Millisecond)
 		r.want(t, "+v at 1s")
 
-		// The whole pass that follows writes b, and tells of all that was written.
-		time.Sleep(time.Second)
+		// The whole pass that follows lets what was moved go first, writes b, and tells
+		// of all that was written.
+		time.Sleep(1200 * time.Millisecond)
 		report := <-r.reports
 		if len(report.Changed) != 3 || !report.Clean() || len(report.Drift) != 0 || len(r.reports) != 0 {
 			t.Errorf("report %+v", report)
@@ -97,7 +101,7 @@ func TestUrgentGoesFirst(t *testing.T) {
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("v", "w")})
 		r.urgent <- struct{}{}
 		synctest.Wait()
-		r.want(t, "+w at 2.01s")
+		r.want(t, "+w at 2.21s")
 		time.Sleep(time.Second)
 		if report := <-r.reports; len(report.Changed) != 1 || len(report.Drift) != 0 {
 			t.Errorf("report after an urgent pass: %+v", report)
@@ -105,7 +109,49 @@ func TestUrgentGoesFirst(t *testing.T) {
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("w")})
 		r.urgent <- struct{}{}
 		synctest.Wait()
-		r.want(t, "-v at 3.01s")
+		r.want(t, "-v at 3.21s")
+	})
+}
+
+// TestUrgentPause has one whole pass for urgent tokens that come close together.
+func TestUrgentPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHurryRig()
+		r.lower.Fault = nil
+		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		began := time.Now()
+		r.engine.OnReport = func(converge.Report) { r.written <- fmt.Sprint("whole at ", time.Since(began)) }
+		go r.run(ctx)
+		time.Sleep(time.Second)
+		r.want(t, "+u at 0s")
+		r.want(t, "whole at 0s")
+
+		for _, key := range []string{"v", "w", "x"} {
+			r.now.Store(&state{Lower: items("a", key), Upper: items("u", key)})
+			r.urgent <- struct{}{}
+			select {
+			case r.trigger <- struct{}{}:
+			default:
+			}
+			time.Sleep(40 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		cancel()
+		synctest.Wait()
+		close(r.written)
+		var got []string
+		for line := range r.written {
+			got = append(got, line)
+		}
+		want := []string{"+v at 1s", "-v at 1.04s", "+w at 1.04s", "-w at 1.08s", "+x at 1.08s", "whole at 1.15s"}
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("passes (-want +got):\n%s", diff)
+		}
 	})
 }
 
