@@ -133,8 +133,9 @@ func (b *stallBed) repeat(ctx context.Context, t *traffic, trouble trouble, rep 
 			one.Err = fmt.Sprintf("%s: %v", what, err)
 		}
 	}
-	now, err := b.awaitRest(ctx, stallNear, stallFar, restWithin)
+	now, busy, err := b.calmLink(ctx)
 	fail("before the fault", err)
+	one.Busy = busy
 	if now == (link{}) {
 		now, _ = b.chosen(ctx, stallNear, stallFar) // one end's view is better than no fault
 	}
@@ -142,8 +143,6 @@ func (b *stallBed) repeat(ctx context.Context, t *traffic, trouble trouble, rep 
 	if trouble.near(rep) {
 		one.Victim = now.near
 	}
-	one.Busy, err = calm(ctx)
-	fail("before the fault", err)
 	// The fault comes at any phase of the probes.
 	time.Sleep(rand.N(250 * time.Millisecond))
 	one.Hit = time.Now()
@@ -162,6 +161,25 @@ func (b *stallBed) repeat(ctx context.Context, t *traffic, trouble trouble, rep 
 	fail("the flow at rest", t.settle(ctx, watched, restWithin))
 	one.End = time.Now()
 	return one
+}
+
+// calmLink waits until everything is at rest on a calm machine, and gives the link in
+// use then: while the machine came to rest, a preferred link may have come back.
+func (b *stallBed) calmLink(ctx context.Context) (now link, busy int, err error) {
+	err = within(ctx, restWithin, func() (err error) {
+		before, err := b.awaitRest(ctx, stallNear, stallFar, restWithin)
+		if err != nil {
+			return err
+		}
+		if busy, err = calm(ctx); err != nil {
+			return err
+		}
+		if now, err = b.chosen(ctx, stallNear, stallFar); err == nil && now != before {
+			err = fmt.Errorf("%s became %s while the processors came to rest", before, now)
+		}
+		return err
+	})
+	return now, busy, err
 }
 
 // watched is how long a flow must be whole to count as back.
