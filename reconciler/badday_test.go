@@ -58,6 +58,10 @@ func TestBadDays(t *testing.T) {
 			func(g *rig) { g.commit(LockFile, "") }},
 		{"root key gone", func(g *rig) { rename(g.t, g.cfg.RootKeyFile, g.cfg.RootKeyFile+".away") }, ReasonKeys,
 			func(g *rig) { rename(g.t, g.cfg.RootKeyFile+".away", g.cfg.RootKeyFile) }},
+		{"another root key", func(g *rig) {
+			rename(g.t, g.cfg.RootKeyFile, g.cfg.RootKeyFile+".away")
+			writeRootKey(g.t, g.cfg.RootKeyFile)
+		}, ReasonKeys, func(g *rig) { rename(g.t, g.cfg.RootKeyFile+".away", g.cfg.RootKeyFile) }},
 		{"most clusters gone", func(g *rig) { g.commit(TopologyFile, topologyOf("g3")) }, ReasonMassDelete,
 			func(g *rig) { g.commit(TopologyFile, topologyOf("g2", "g3")) }},
 		{"empty file", func(g *rig) { g.commit(TopologyFile, "") }, ReasonInvalid,

@@ -20,8 +20,10 @@ type BuildInput struct {
 	Patches   render.Tree
 	Published render.Tree // what is published now
 	Root      *keys.Root
-	Preview   bool   // without a root key: show keys that are to be made as known later; not to be published
-	Image     string // of the agent
+	// AllowOtherRoot lets Root replace the one that made published keys.
+	AllowOtherRoot bool
+	Preview        bool   // without a root key: show keys that are to be made as known later; not to be published
+	Image          string // of the agent
 }
 
 // Built is what is to be published for a commit.
@@ -53,7 +55,7 @@ func Build(in BuildInput) (*Built, diag.List) {
 	previous := maps.Clone(in.Published)
 	delete(previous, LockFile)
 	tree, list := render.Render(render.Input{
-		Topology: set, Lock: lock.Lock, Root: in.Root, Previous: previous, Patches: in.Patches, Image: in.Image,
+		Topology: set, Lock: lock.Lock, Root: in.Root, AllowOtherRoot: in.AllowOtherRoot, Previous: previous, Patches: in.Patches, Image: in.Image,
 		Preview: in.Preview,
 	})
 	if list.HasErrors() {

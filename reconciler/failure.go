@@ -16,11 +16,21 @@ func (f *Failure) Refused() bool {
 	return false
 }
 
+// reasonOf tells a topology that is at fault from a root key that is.
+func reasonOf(list diag.List) Reason {
+	for _, d := range list {
+		if d.Severity == diag.Error && d.Code != "no-root-key" && d.Code != "root-break" {
+			return ReasonInvalid
+		}
+	}
+	return ReasonKeys
+}
+
 func fail(reason Reason, revision string, err error) *Failure {
 	return &Failure{Reason: reason, Revision: revision, Message: err.Error(), cause: err}
 }
 
-// failFindings reports findings in the topology, the first one in words.
+// failFindings reports findings that have places in the topology, the first one in words.
 func failFindings(reason Reason, revision string, list diag.List, files map[string][]byte) *Failure {
 	var errs diag.List
 	for _, d := range list {

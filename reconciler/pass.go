@@ -214,11 +214,11 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	began := r.cfg.Now()
 	built, list := Build(BuildInput{
 		File: r.topologyPath(), Topology: topology, LockFile: r.lockPath(), Lock: lock, Patches: patches,
-		Published: w.have, Root: root, Image: r.cfg.Image,
+		Published: w.have, Root: root, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image,
 	})
 	r.metrics.render.Observe(r.cfg.Now().Sub(began).Seconds())
 	if list.HasErrors() {
-		return nil, failFindings(ReasonInvalid, revision, list, w.files)
+		return nil, failFindings(reasonOf(list), revision, list, w.files)
 	}
 	w.built = built
 	return w, r.allowed(in, w)

@@ -33,7 +33,7 @@ type Config struct {
 	Publish       repo.Config // an empty URL means the source repository
 	PublishBranch string
 
-	RootKeyFile      string // 32-byte root key, plain or an age file
+	RootKeyFile      string // root key or keys (keys.ReadRoot), plain or an age file
 	RootIdentityFile string // opens an encrypted root key
 	Image            string // of the agent; empty leaves it to render
 	Version          string
@@ -43,7 +43,9 @@ type Config struct {
 	// it a commit whose lock is stale is refused.
 	WriteLock bool
 	// AllowMassDelete lets a commit remove more than half of the clusters.
-	AllowMassDelete   bool
+	AllowMassDelete bool
+	// AllowOtherRoot lets a root key replace the one that made published keys.
+	AllowOtherRoot    bool
 	WebhookSecretFile string // empty switches webhooks off
 
 	AuthorName, AuthorEmail string // of the commits that are made

@@ -22,7 +22,7 @@ const (
 	ReasonInvalid Reason = "invalid"
 	// ReasonStaleLock: the committed lock lacks something and may not be written.
 	ReasonStaleLock Reason = "stale-lock"
-	// ReasonKeys: the root key could not be read.
+	// ReasonKeys: the root key could not be read, or is not the one that made what is published.
 	ReasonKeys Reason = "keys"
 	// ReasonRender: the tree could not be rendered.
 	ReasonRender Reason = "render"

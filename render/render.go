@@ -39,6 +39,8 @@ type Input struct {
 	// Preview lets a rendering without a root key go on where a key would have to
 	// be made: KnownLater stands in its place. Such a tree must not be published.
 	Preview bool
+	// AllowOtherRoot lets a root key replace the one that made published keys.
+	AllowOtherRoot bool
 	// Previous is what is published now, empty at first. From it come sealed keys
 	// that need no change, and the patches that people keep there.
 	Previous Tree
@@ -54,10 +56,13 @@ func Render(in Input) (Tree, diag.List) {
 	if err != nil {
 		previous = nil // a damaged publication is replaced; without a root key that shows as missing keys
 	}
-	if list := checkEpochs(in.Topology, previous); list.HasErrors() {
+	list := checkEpochs(in.Topology, previous)
+	known := knownKeys(in.Topology, previous)
+	list = append(list, checkRoot(in, known)...)
+	if list.HasErrors() {
 		return nil, list
 	}
-	f, list := Fabric(in.Topology, in.Lock, publicKeys(in, previous))
+	f, list := Fabric(in.Topology, in.Lock, publicKeys(in, known))
 	list = append(list, checkTwins(f)...)
 	if list.HasErrors() {
 		return nil, list
@@ -79,20 +84,10 @@ func Render(in Input) (Tree, diag.List) {
 }
 
 // publicKeys gives the source of the gateways' public keys.
-func publicKeys(in Input, previous *fabric.Fabric) Public {
+func publicKeys(in Input, known map[gatewayEpoch]fabric.Key) Public {
 	if in.Root != nil {
 		return func(cluster, gateway string, epoch int) (fabric.Key, error) {
 			return in.Root.Public(in.Topology.Metadata.Name, cluster, gateway, epoch)
-		}
-	}
-	known := map[gatewayEpoch]fabric.Key{}
-	if previous != nil && previous.Name == in.Topology.Metadata.Name {
-		for _, c := range previous.Clusters {
-			for _, g := range c.Gateways {
-				for _, k := range g.Keys {
-					known[gatewayEpoch{c.Name, g.Name, k.Epoch}] = k
-				}
-			}
 		}
 	}
 	later := ""
@@ -109,6 +104,22 @@ func publicKeys(in Input, previous *fabric.Fabric) Public {
 type gatewayEpoch struct {
 	cluster, gateway string
 	epoch            int
+}
+
+// knownKeys gives the keys of this clusterset's gateways that are published.
+func knownKeys(top *schema.ClusterSet, previous *fabric.Fabric) map[gatewayEpoch]fabric.Key {
+	known := map[gatewayEpoch]fabric.Key{}
+	if previous == nil || previous.Name != top.Metadata.Name {
+		return known
+	}
+	for _, c := range previous.Clusters {
+		for _, g := range c.Gateways {
+			for _, k := range g.Keys {
+				known[gatewayEpoch{c.Name, g.Name, k.Epoch}] = k
+			}
+		}
+	}
+	return known
 }
 
 // Equal reports whether two trees hold the same files.

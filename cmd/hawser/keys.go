@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +21,8 @@ type gatewayKey struct {
 	Epoch   int    `json:"epoch"`
 	Public  string `json:"public"`
 	Brought bool   `json:"brought,omitempty"` // from the topology, not derived
+	// Root is the first epoch of the root key that it is derived from; 0 = there is only one.
+	Root int `json:"root,omitempty"`
 }
 
 type keysShowFlags struct{ root, identity, output string }
@@ -36,10 +37,7 @@ func newKeysCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.AddCommand(
-		&cobra.Command{
-			Use: "root FILE", Short: "Make the root key, from which all tunnel keys are derived", Args: cobra.ExactArgs(1),
-			RunE: func(_ *cobra.Command, args []string) error { return a.makeRoot(args[0]) },
-		},
+		newKeysRootCommand(a),
 		&cobra.Command{
 			Use: "identity FILE", Short: "Make an age identity for a cluster and print its recipient", Args: cobra.ExactArgs(1),
 			RunE: func(_ *cobra.Command, args []string) error { return a.makeIdentity(args[0]) },
@@ -58,26 +56,10 @@ func newKeysShowCommand(a *app) *cobra.Command {
 		Args:  cobra.MaximumNArgs(1),
 		RunE:  func(_ *cobra.Command, args []string) error { return a.showKeys(args, f) },
 	}
-	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), "file of the root key, plain or encrypted with age")
+	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
 	cmd.Flags().StringVar(&f.identity, "root-identity", "", "age identity that opens an encrypted root key")
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
-}
-
-func (a *app) makeRoot(path string) error {
-	if err := writeRoot(path); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(a.out, "wrote %s: keep it with the reconciler only, and keep a copy offline\n", path)
-	return err
-}
-
-func writeRoot(path string) error {
-	root, err := keys.NewRoot()
-	if err != nil {
-		return err
-	}
-	return writeNew(path, root.Encode(), 0o600)
 }
 
 func (a *app) makeIdentity(path string) error {
@@ -129,11 +111,7 @@ func (a *app) showKeys(args []string, f keysShowFlags) error {
 	}
 	t2 := table{title: "Clusterset " + set.Metadata.Name, head: []string{"CLUSTER", "GATEWAY", "EPOCH", "PUBLIC KEY", "FROM"}}
 	for _, k := range list {
-		from := "root key"
-		if k.Brought {
-			from = "topology"
-		}
-		t2.rows = append(t2.rows, []string{k.Cluster, k.Gateway, fmt.Sprint(k.Epoch), k.Public, from})
+		t2.rows = append(t2.rows, []string{k.Cluster, k.Gateway, fmt.Sprint(k.Epoch), k.Public, k.from()})
 	}
 	_, err = a.out.Write([]byte(t2.String()))
 	return err
@@ -143,20 +121,46 @@ func errNoRootKey() error {
 	return errors.New("no root key: name it with --root-key or HAWSER_ROOT_KEY (hawser keys root FILE makes one)")
 }
 
+// from says where a key comes from.
+func (k *gatewayKey) from() string {
+	switch {
+	case k.Brought:
+		return "topology"
+	case k.Root > 0:
+		return fmt.Sprintf("root key from epoch %d on", k.Root)
+	}
+	return "root key"
+}
+
 func gatewayKeys(set *schema.ClusterSet, root *keys.Root) ([]gatewayKey, error) {
 	list := []gatewayKey{}
 	for _, c := range set.Spec.Clusters {
 		for _, g := range c.Gateways {
 			for _, epoch := range set.Spec.Keys.Epochs {
-				public, err := root.Public(set.Metadata.Name, c.Name, g.Name, epoch)
+				key, err := keyOf(set.Metadata.Name, c.Name, &g, root, epoch)
 				if err != nil {
 					return nil, err
 				}
-				brought := strings.TrimSpace(g.PublicKey)
-				list = append(list, gatewayKey{Cluster: c.Name, Gateway: g.Name, Epoch: epoch,
-					Public: cmp.Or(brought, public.Public), Brought: brought != ""})
+				list = append(list, key)
 			}
 		}
 	}
 	return list, nil
+}
+
+func keyOf(set, cluster string, g *schema.Gateway, root *keys.Root, epoch int) (gatewayKey, error) {
+	out := gatewayKey{Cluster: cluster, Gateway: g.Name, Epoch: epoch, Public: strings.TrimSpace(g.PublicKey)}
+	if out.Public != "" {
+		out.Brought = true
+		return out, nil
+	}
+	public, err := root.Public(set, cluster, g.Name, epoch)
+	if err != nil {
+		return out, err
+	}
+	out.Public = public.Public
+	if len(root.Epochs()) > 1 {
+		out.Root, err = root.Serving(epoch)
+	}
+	return out, err
 }

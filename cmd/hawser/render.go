@@ -16,11 +16,21 @@ import (
 )
 
 // buildFlags is what decides a rendering besides the topology.
-type buildFlags struct{ root, identity, image string }
+type buildFlags struct {
+	root, identity, image string
+	otherRoot             bool
+}
+
+// What flags of several commands say.
+const (
+	rootKeyHelp    = "file of the root key, plain or encrypted with age"
+	allowOtherRoot = "let another root key replace the one that made the published keys: links end until both ends have the new keys"
+)
 
 func (f *buildFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), "file of the root key, plain or encrypted with age")
+	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
 	cmd.Flags().StringVar(&f.identity, "root-identity", "", "age identity that opens an encrypted root key")
+	cmd.Flags().BoolVar(&f.otherRoot, "allow-other-root", false, allowOtherRoot)
 	cmd.Flags().StringVar(&f.image, "image", "", "image of the agent")
 }
 
@@ -108,7 +118,7 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 	}
 	return reconciler.BuildInput{
 		File: t.file, Topology: t.raw, LockFile: t.lockFile, Lock: t.lock,
-		Patches: patches, Published: published, Root: root, Image: f.image,
+		Patches: patches, Published: published, Root: root, AllowOtherRoot: f.otherRoot, Image: f.image,
 	}, nil
 }
 

@@ -153,7 +153,7 @@ func TestDerivation(t *testing.T) {
 	for _, set := range []string{"demo", "dem"} {
 		for _, cluster := range []string{"g1", "og1"} {
 			for _, gateway := range []string{"a", "b"} {
-				for epoch := range 3 {
+				for epoch := 1; epoch <= 3; epoch++ {
 					name := fmt.Sprintf("%s/%s/%s/%d", set, cluster, gateway, epoch)
 					key, err := root.Public(set, cluster, gateway, epoch)
 					if err != nil {

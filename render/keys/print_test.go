@@ -18,7 +18,11 @@ import (
 // asks a Formatter (fmt handles %p and %T before).
 func TestSecretsNeverPrint(t *testing.T) {
 	t.Parallel()
-	root, top := rootOf(t), topology("r0")
+	root, err := rootOf(t).Add(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := topology("r0")
 	k, err := root.Keys(top, &top.Spec.Clusters[0])
 	if err != nil {
 		t.Fatal(err)
@@ -44,11 +48,14 @@ func TestSecretsNeverPrint(t *testing.T) {
 		out.Write(raw)
 		slog.New(slog.NewJSONHandler(&out, nil)).Info("json", "v", v)
 	}
-	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(root.Encode())))
-	if err != nil {
-		t.Fatal(err)
+	secrets := [][]byte{k.Epochs[0].PSKSeed[:], k.Epochs[1].PSKSeed[:]}
+	for line := range strings.Lines(string(root.Encode())) {
+		raw, err := base64.StdEncoding.DecodeString(strings.Fields(line)[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets = append(secrets, raw)
 	}
-	secrets := [][]byte{raw, k.Epochs[0].PSKSeed[:], k.Epochs[1].PSKSeed[:]}
 	for _, e := range k.Epochs {
 		for _, g := range e.Gateways {
 			secrets = append(secrets, g[:])

@@ -1,10 +1,9 @@
-// Package keys derives every secret of a clusterset from one root key, and
-// seals each cluster's part to that cluster's age recipient. It is pure apart
-// from the randomness of age encryption.
+// Package keys derives every secret of a clusterset from a root key, or several
+// that serve epochs of keys after each other, and seals each cluster's part to that
+// cluster's age recipient. It is pure apart from the randomness of age encryption.
 package keys
 
 import (
-	"bytes"
 	"crypto/ecdh"
 	"crypto/ed25519"
 	"crypto/hkdf"
@@ -12,15 +11,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
-
-	"filippo.io/age"
-	"filippo.io/age/armor"
 
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -28,84 +23,103 @@ import (
 // RootSize is the size of a root key in bytes.
 const RootSize = 32
 
-// ErrNotRoot is returned for content that is no root key. It never quotes the content.
-var ErrNotRoot = errors.New("not a root key: want 32 bytes, the same in base64, or an age file of either")
-
-// Root is the key that all other keys are derived from. It never prints: every
-// formatting verb, slog and JSON give "(sensitive)".
+// Root is what all other keys are derived from: one root key or several, each of
+// which serves from an epoch of keys on until the next one does. It never prints:
+// every formatting verb, slog and JSON give "(sensitive)".
 type Root struct {
 	// A function, as fmt asks unexported fields of other structs nothing: it
 	// prints what they hold, even behind a pointer when the verb does not fit.
-	key func() []byte
+	list func() []rootKey // at least one, by ascending epoch
 }
 
-func newRoot(key [RootSize]byte) *Root {
-	return &Root{key: func() []byte { return key[:] }}
+// rootKey is one root key.
+type rootKey struct {
+	from int // the first epoch that it serves; 1 is the first of all
+	key  [RootSize]byte
 }
 
-// NewRoot makes a root key from the system's randomness.
-func NewRoot() (*Root, error) {
-	var key [RootSize]byte
-	if _, err := rand.Read(key[:]); err != nil {
+func rootOf(list []rootKey) *Root {
+	return &Root{list: func() []rootKey { return list }}
+}
+
+// NewRoot makes a root key from the system's randomness, for all epochs.
+func NewRoot() (*Root, error) { return rootOf(nil).Add(1) }
+
+// Add gives the root with another, new root key that serves from an epoch on.
+// Those of earlier epochs stay what they are.
+func (r *Root) Add(from int) (*Root, error) {
+	list := slices.Clone(r.list())
+	switch {
+	case from < 1:
+		return nil, fmt.Errorf("epoch %d is less than 1", from)
+	case len(list) > 0 && from <= list[len(list)-1].from:
+		last := list[len(list)-1].from
+		return nil, fmt.Errorf("the newest root key serves from epoch %d on already: the next one can begin at %d", last, last+1)
+	}
+	added := rootKey{from: from}
+	if _, err := rand.Read(added.key[:]); err != nil {
 		return nil, fmt.Errorf("make root key: %w", err)
 	}
-	return newRoot(key), nil
+	return rootOf(append(list, added)), nil
 }
 
-// ReadRoot reads the content of a root key file: 32 bytes, their base64 on one
-// line, or an age file (armored or not) of either, which one of the identities
-// opens.
-func ReadRoot(raw []byte, identities ...age.Identity) (*Root, error) {
-	if sealed(raw) {
-		plain, err := open(raw, identities)
-		if err != nil {
-			return nil, err
-		}
-		raw = plain
+// Drop gives the root without the root keys that serve only epochs before one.
+func (r *Root) Drop(before int) (*Root, error) {
+	list := r.list()
+	i := serving(list, before)
+	if i <= 0 {
+		return nil, fmt.Errorf("no root key serves only epochs before %d: the oldest one serves %s", before, span(list, 0))
 	}
-	if len(raw) == RootSize {
-		return newRoot([RootSize]byte(raw)), nil
-	}
-	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(raw)))
-	if err != nil || len(key) != RootSize {
-		return nil, ErrNotRoot
-	}
-	return newRoot([RootSize]byte(key)), nil
+	return rootOf(slices.Clone(list[i:])), nil
 }
 
-// ageHeader begins every age file (age-encryption.org/v1).
-const ageHeader = "age-encryption.org/"
-
-func sealed(raw []byte) bool {
-	return bytes.HasPrefix(raw, []byte(ageHeader)) || bytes.HasPrefix(raw, []byte(armor.Header))
+// Epochs gives the first epoch that each root key serves, ascending.
+func (r *Root) Epochs() []int {
+	var out []int
+	for _, k := range r.list() {
+		out = append(out, k.from)
+	}
+	return out
 }
 
-func open(raw []byte, identities []age.Identity) ([]byte, error) {
-	if len(identities) == 0 {
-		return nil, errors.New("the root key is encrypted with age, and no identity was given to open it")
-	}
-	var in io.Reader = bytes.NewReader(raw)
-	if bytes.HasPrefix(raw, []byte(armor.Header)) {
-		in = armor.NewReader(in)
-	}
-	out, err := age.Decrypt(in, identities...)
+// Serving gives the first epoch of the root key that serves an epoch. None does
+// where it was dropped.
+func (r *Root) Serving(epoch int) (from int, err error) {
+	k, err := r.of(epoch)
 	if err != nil {
-		var mismatch *age.NoIdentityMatchError
-		if errors.As(err, &mismatch) {
-			return nil, errors.New("open root key: none of the identities opens it")
-		}
-		return nil, fmt.Errorf("open root key: %w", err)
+		return 0, err
 	}
-	plain, err := io.ReadAll(io.LimitReader(out, 1024))
-	if err != nil {
-		return nil, fmt.Errorf("open root key: %w", err)
-	}
-	return plain, nil
+	return k.from, nil
 }
 
-// Encode gives the content of a root key file: base64 with a newline.
-func (r *Root) Encode() []byte {
-	return []byte(base64.StdEncoding.EncodeToString(r.key()) + "\n")
+func (r *Root) of(epoch int) (*rootKey, error) {
+	list := r.list()
+	if i := serving(list, epoch); i >= 0 {
+		return &list[i], nil
+	}
+	return nil, fmt.Errorf("no root key serves epoch %d: the oldest one serves %s", epoch, span(list, 0))
+}
+
+// serving finds the root key that serves an epoch; -1 when none does.
+func serving(list []rootKey, epoch int) int {
+	for i, k := range slices.Backward(list) {
+		if k.from <= epoch {
+			return i
+		}
+	}
+	return -1
+}
+
+// span names the epochs that one root key serves.
+func span(list []rootKey, i int) string {
+	from := list[i].from
+	switch {
+	case i+1 == len(list):
+		return fmt.Sprintf("from epoch %d on", from)
+	case list[i+1].from == from+1:
+		return fmt.Sprintf("epoch %d", from)
+	}
+	return fmt.Sprintf("epochs %d to %d", from, list[i+1].from-1)
 }
 
 // String hides the key.
@@ -120,9 +134,14 @@ func (Root) LogValue() slog.Value { return slog.StringValue("(sensitive)") }
 // MarshalJSON hides the key.
 func (Root) MarshalJSON() ([]byte, error) { return json.Marshal("(sensitive)") }
 
-// derive gives 32 bytes for a purpose (HKDF-SHA256, RFC 5869, no salt).
-func (r *Root) derive(info string) (fabric.Secret, error) {
-	raw, err := hkdf.Key(sha256.New, r.key(), nil, info, len(fabric.Secret{}))
+// derive gives 32 bytes for a purpose, by the root key that serves an epoch
+// (HKDF-SHA256, RFC 5869, no salt).
+func (r *Root) derive(epoch int, info string) (fabric.Secret, error) {
+	k, err := r.of(epoch)
+	if err != nil {
+		return fabric.Secret{}, err
+	}
+	raw, err := hkdf.Key(sha256.New, k.key[:], nil, info, len(fabric.Secret{}))
 	if err != nil {
 		return fabric.Secret{}, fmt.Errorf("derive a key: %w", err)
 	}
@@ -132,7 +151,7 @@ func (r *Root) derive(info string) (fabric.Secret, error) {
 // private gives a gateway's tunnel key: the derived bytes clamped as RFC 7748
 // section 5 says, so that they equal what wg(8) prints.
 func (r *Root) private(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
-	s, err := r.derive(strings.Join([]string{clusterset, cluster, gateway, strconv.Itoa(epoch)}, "/"))
+	s, err := r.derive(epoch, strings.Join([]string{clusterset, cluster, gateway, strconv.Itoa(epoch)}, "/"))
 	if err != nil {
 		return s, err
 	}
@@ -144,7 +163,7 @@ func (r *Root) private(clusterset, cluster, gateway string, epoch int) (fabric.S
 // ed25519 gives the seed of the key with which a gateway proves itself in IKE.
 // No gateway's tunnel key has an empty cluster in its info.
 func (r *Root) ed25519(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
-	return r.derive(strings.Join([]string{clusterset, "", "", "ed25519", cluster, gateway, strconv.Itoa(epoch)}, "/"))
+	return r.derive(epoch, strings.Join([]string{clusterset, "", "", "ed25519", cluster, gateway, strconv.Itoa(epoch)}, "/"))
 }
 
 // Public gives the public halves of a gateway's keys of an epoch, in base64.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 
 	"filippo.io/age"
@@ -26,7 +27,7 @@ func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, er
 	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: set, Cluster: c.Name}
 	for _, epoch := range top.Spec.Keys.Epochs {
 		// No gateway's info has an empty cluster, so that the seed is nobody's key.
-		seed, err := r.derive(set + "///psk-seed/" + strconv.Itoa(epoch))
+		seed, err := r.derive(epoch, set+"///psk-seed/"+strconv.Itoa(epoch))
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +66,12 @@ type Sealed struct {
 // as age gives other bytes every time. The results have the order of the
 // topology's clusters.
 func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) Sealed) ([]Sealed, error) {
-	digestKey, err := r.derive(top.Metadata.Name + "///keys-digest")
+	if len(top.Spec.Keys.Epochs) == 0 {
+		return nil, errors.New("no epoch of keys is in force")
+	}
+	// That of the newest epoch: it changes when the keys do, and stays when an old
+	// root key is dropped.
+	digestKey, err := r.derive(slices.Max(top.Spec.Keys.Epochs), top.Metadata.Name+"///keys-digest")
 	if err != nil {
 		return nil, err
 	}

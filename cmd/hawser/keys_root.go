@@ -1,0 +1,187 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/render/keys"
+)
+
+type keysRootFlags struct{ from, before int }
+
+func newKeysRootCommand(a *app) *cobra.Command {
+	var f keysRootFlags
+	cmd := &cobra.Command{
+		Use:   "root FILE",
+		Short: "Make the root key, from which all tunnel keys are derived, or replace it",
+		Long: `Make the root key, from which all tunnel keys are derived. It is replaced while keys
+are rotated (hawser keys epochs), without a loss:
+
+  hawser keys root FILE --from 2          adds another root key, for epoch 2 and later
+  keys: {epochs: [1, 2]}, then [2]        the two commits of a rotation
+  hawser keys root FILE --drop-before 2   removes the root key of epoch 1
+
+Keys of earlier epochs stay what they are. FILE is replaced in one step; - reads from
+stdin what there is and writes to stdout, for files that are encrypted with age:
+
+  age -d -i IDENTITY root.age | hawser keys root --from 2 - | age -r RECIPIENT >new.age`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			add, drop := cmd.Flags().Changed("from"), cmd.Flags().Changed("drop-before")
+			switch {
+			case add && drop:
+				return errors.New("--from and --drop-before are two steps, with a rotation of keys between them")
+			case add:
+				return a.addRoot(args[0], f.from)
+			case drop:
+				return a.dropRoot(args[0], f.before)
+			}
+			return a.makeRoot(args[0])
+		},
+	}
+	cmd.Flags().IntVar(&f.from, "from", 0, "add a root key that serves this epoch and later ones")
+	cmd.Flags().IntVar(&f.before, "drop-before", 0, "remove root keys that serve only epochs before this one")
+	return cmd
+}
+
+func (a *app) makeRoot(path string) error {
+	if path == "-" {
+		root, err := keys.NewRoot()
+		if err != nil {
+			return err
+		}
+		return a.putRoot(path, root, "")
+	}
+	if err := writeRoot(path); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "wrote %s: keep it with the reconciler only, and keep a copy offline\n", path)
+	return err
+}
+
+func writeRoot(path string) error {
+	root, err := keys.NewRoot()
+	if err != nil {
+		return err
+	}
+	return writeNew(path, root.Encode(), 0o600)
+}
+
+func (a *app) addRoot(path string, from int) error {
+	root, err := a.getRoot(path)
+	if err != nil {
+		return err
+	}
+	if root, err = root.Add(from); err != nil {
+		return fmt.Errorf("add root key: %w", err)
+	}
+	return a.putRoot(path, root, fmt.Sprintf("another root key serves epoch %d and later ones, nothing else changes: keep a copy offline", from))
+}
+
+func (a *app) dropRoot(path string, before int) error {
+	root, err := a.getRoot(path)
+	if err != nil {
+		return err
+	}
+	if root, err = root.Drop(before); err != nil {
+		return fmt.Errorf("drop root key: %w", err)
+	}
+	return a.putRoot(path, root, fmt.Sprintf("no root key serves epochs before %d any more: destroy the copies of what was dropped", root.Epochs()[0]))
+}
+
+// getRoot reads a root key that is not encrypted; "-" is stdin.
+func (a *app) getRoot(path string) (*keys.Root, error) {
+	var raw []byte
+	var err error
+	if path == "-" {
+		raw, err = io.ReadAll(a.in)
+	} else {
+		raw, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read root key: %w", err)
+	}
+	root, err := keys.ReadRoot(raw)
+	if errors.Is(err, keys.ErrEncrypted) {
+		return nil, fmt.Errorf("read root key %s: it is encrypted with age: hawser keys root --help says how to change it", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read root key %s: %w", path, err)
+	}
+	return root, nil
+}
+
+// putRoot writes a root key in place of what is there, and says what changed; "-" is
+// stdout, and gets the key alone.
+func (a *app) putRoot(path string, root *keys.Root, what string) error {
+	if path != "-" {
+		if err := rewriteFile(path, root.Encode()); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(a.out, "wrote %s: %s\n", path, what)
+		return err
+	}
+	if terminal(a.out) {
+		return errors.New("the root key is not shown on a terminal: send stdout to a program or a file")
+	}
+	_, err := a.out.Write(root.Encode())
+	return err
+}
+
+// rewriteFile puts content in place of a file's, with its mode and owner. Who reads it
+// meanwhile, or after a crash, has all of the old or all of the new.
+func rewriteFile(path string, raw []byte) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("rewrite file: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
+	if err != nil {
+		return fmt.Errorf("rewrite %s: %w", path, err)
+	}
+	err = errors.Join(like(f, path), writeAll(f, raw), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("rewrite %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// like gives an open file the mode and the owner of another.
+func like(f *os.File, path string) error {
+	was, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if sys, ok := was.Sys().(*syscall.Stat_t); ok {
+		err = f.Chown(int(sys.Uid), int(sys.Gid))
+	}
+	return errors.Join(err, f.Chmod(was.Mode().Perm()))
+}
+
+func writeAll(f *os.File, raw []byte) error {
+	if _, err := f.Write(raw); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// syncFolder has the kernel write down what the files of a folder are called.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync folder: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return nil
+}

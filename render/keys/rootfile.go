@@ -1,0 +1,151 @@
+package keys
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"filippo.io/age"
+	"filippo.io/age/armor"
+)
+
+// ErrNotRoot is returned for content that is no root key. It never quotes the content.
+var ErrNotRoot = errors.New("not a root key: want 32 bytes, the same in base64, lines of an epoch and such a key, or an age file of one of them")
+
+// ErrEncrypted is returned for an age file when no identity was given to open it.
+var ErrEncrypted = errors.New("the root key is encrypted with age, and no identity was given to open it")
+
+// maxRootFile bounds what is read out of an age file, in bytes: a thousand root keys.
+const maxRootFile = 64 << 10
+
+// ReadRoot reads the content of a root key file: 32 bytes or their base64 on one
+// line, for all epochs; or several root keys, each on a line of the first epoch
+// that it serves, a space, and the key in base64; or an age file (armored or not) of
+// one of them, which one of the identities opens. Errors never quote the content.
+func ReadRoot(raw []byte, identities ...age.Identity) (*Root, error) {
+	if sealed(raw) {
+		plain, err := open(raw, identities)
+		if err != nil {
+			return nil, err
+		}
+		raw = plain
+	}
+	if len(raw) == RootSize {
+		return rootOf([]rootKey{{from: 1, key: [RootSize]byte(raw)}}), nil
+	}
+	text := strings.TrimSpace(string(raw))
+	if key, ok := readKey(text); ok {
+		return rootOf([]rootKey{{from: 1, key: key}}), nil
+	}
+	if first, _, _ := strings.Cut(text, "\n"); len(strings.Fields(first)) < 2 {
+		return nil, ErrNotRoot
+	}
+	list, err := readLines(string(raw))
+	if err != nil {
+		return nil, err
+	}
+	return rootOf(list), nil
+}
+
+func readKey(text string) (key [RootSize]byte, ok bool) {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(raw) != RootSize {
+		return key, false
+	}
+	return [RootSize]byte(raw), true
+}
+
+// readLines reads root keys with their epochs, one a line.
+func readLines(text string) ([]rootKey, error) {
+	var out []rootKey
+	lines := map[[RootSize]byte]int{}
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		k, err := readLine(line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if n := len(out); n > 0 && k.from <= out[n-1].from {
+			return nil, fmt.Errorf("line %d: epoch %d does not follow on %d: list each first epoch once, in ascending order", number, k.from, out[n-1].from)
+		}
+		if before, twice := lines[k.key]; twice {
+			return nil, fmt.Errorf("line %d: the same root key as in line %d: each line wants a key of its own", number, before)
+		}
+		lines[k.key] = number
+		out = append(out, k)
+	}
+	return out, nil
+}
+
+func readLine(line string) (k rootKey, err error) {
+	words := strings.Fields(line)
+	if len(words) != 2 {
+		return k, errors.New("want the first epoch that the root key serves, a space, and the key in base64")
+	}
+	k.from, err = strconv.Atoi(words[0])
+	if err != nil || k.from < 1 || strconv.Itoa(k.from) != words[0] {
+		return k, errors.New("the first word is not an epoch: want a number of 1 or more") // not quoted, as it may be the key
+	}
+	key, ok := readKey(words[1])
+	if !ok {
+		return k, errors.New("the root key is not 32 bytes in base64")
+	}
+	k.key = key
+	return k, nil
+}
+
+// Encode gives the content of a root key file: base64 with a newline for one key
+// that serves all epochs, and else a line for each.
+func (r *Root) Encode() []byte {
+	list := r.list()
+	if len(list) == 1 && list[0].from == 1 {
+		return []byte(base64.StdEncoding.EncodeToString(list[0].key[:]) + "\n")
+	}
+	var out []byte
+	for _, k := range list {
+		out = fmt.Appendf(out, "%d %s\n", k.from, base64.StdEncoding.EncodeToString(k.key[:]))
+	}
+	return out
+}
+
+// ageHeader begins every age file (age-encryption.org/v1).
+const ageHeader = "age-encryption.org/"
+
+func sealed(raw []byte) bool {
+	return bytes.HasPrefix(raw, []byte(ageHeader)) || bytes.HasPrefix(raw, []byte(armor.Header))
+}
+
+func open(raw []byte, identities []age.Identity) ([]byte, error) {
+	if len(identities) == 0 {
+		return nil, ErrEncrypted
+	}
+	var in io.Reader = bytes.NewReader(raw)
+	if bytes.HasPrefix(raw, []byte(armor.Header)) {
+		in = armor.NewReader(in)
+	}
+	out, err := age.Decrypt(in, identities...)
+	if err != nil {
+		var mismatch *age.NoIdentityMatchError
+		if errors.As(err, &mismatch) {
+			return nil, errors.New("open root key: none of the identities opens it")
+		}
+		return nil, fmt.Errorf("open root key: %w", err)
+	}
+	// One byte more than may be: what is cut off could be the newest root key.
+	plain, err := io.ReadAll(io.LimitReader(out, maxRootFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("open root key: %w", err)
+	}
+	if len(plain) > maxRootFile {
+		return nil, fmt.Errorf("open root key: more than %d bytes", maxRootFile)
+	}
+	return plain, nil
+}
