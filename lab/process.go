@@ -137,7 +137,8 @@ func (c *child) run(ctx context.Context) error {
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// In a session of its own it shares the processors as on a host of its own (sched(7), autogroup).
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", c.name, err)
 	}
