@@ -49,6 +49,7 @@ type repetition struct {
 	Err      string                   `json:",omitempty"`
 	Busy     int                      // share of the processors in use before the fault, in percent
 	Stall    time.Duration            // longest time without a packet
+	Paused   time.Duration            // longest time in which the sender itself sent none
 	Request  time.Duration            // longest request over an established connection
 	Lost     int                      // packets from Hit to Heal
 	Returned int                      // packets lost from Heal to End
@@ -196,7 +197,7 @@ func (b *stallBed) evaluate(t *traffic, list []repetition) error {
 	}
 	for i := range list {
 		one := &list[i]
-		one.Stall = t.packets.Gap(one.Hit, one.Heal)
+		one.Stall, one.Paused = t.packets.Gap(one.Hit, one.Heal), t.packets.Paused(one.Hit, one.Heal)
 		one.Lost, _ = t.packets.Lost(one.Hit.Add(-inFlight), one.Heal.Add(-inFlight))
 		one.Returned, _ = t.packets.Lost(one.Heal.Add(-inFlight), one.End.Add(-inFlight))
 		for _, call := range t.requests.Begun(one.Hit.Add(-inFlight), one.End.Add(-inFlight)) {

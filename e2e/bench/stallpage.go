@@ -60,6 +60,9 @@ func stallRow(p profile, name string, list []repetition) []string {
 	return append(row, millis(median(moved)), millis(quantile(moved, 0.99)), verdict)
 }
 
+// pausedLong is how long the sender may stand still without being told of.
+const pausedLong = 50 * time.Millisecond
+
 // stallNotes says which repetitions did not go as they should.
 func stallNotes(n int, list []repetition) string {
 	var failed []string
@@ -72,14 +75,21 @@ func stallNotes(n int, list []repetition) string {
 	if n > 100 {
 		out = ""
 	}
-	busy := 0
+	busy, paused, longest := 0, 0, time.Duration(0)
 	for _, one := range list {
 		if one.Busy > calmShare {
 			busy++
 		}
+		if one.Paused > pausedLong {
+			paused++
+		}
+		longest = max(longest, one.Paused)
 	}
 	if busy > 0 {
 		out += fmt.Sprintf("Before %d of the faults the processors did not come to rest within %s. ", busy, calmWithin)
+	}
+	if paused > 0 {
+		out += fmt.Sprintf("In %d the sender itself stood still for more than %s, %s at most. ", paused, pausedLong, millis(longest))
 	}
 	if len(failed) == 0 {
 		return out + fmt.Sprintf("All %d came back and to rest.", len(list))

@@ -25,6 +25,7 @@ const (
 type stallBed struct {
 	*testbed
 	*fleet
+	yield   func() error // gives the processors back
 	near    flow.Place
 	servers map[string]*flow.Reflector // by pod
 }
@@ -37,7 +38,7 @@ func newStallBed(ctx context.Context, c config, other map[string]string, more ..
 		return nil, err
 	}
 	defer os.Remove(topology)
-	b := &stallBed{servers: map[string]*flow.Reflector{}}
+	b := &stallBed{servers: map[string]*flow.Reflector{}, yield: prefer()}
 	if b.testbed, err = newTestbedOf(ctx, c, topology, filepath.Join(files, "workloads"), more...); err != nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func (b *stallBed) furnish(ctx context.Context) (err error) {
 }
 
 func (b *stallBed) close() error {
-	var errs []error
+	errs := []error{b.yield()}
 	for _, server := range b.servers {
 		errs = append(errs, server.Close())
 	}

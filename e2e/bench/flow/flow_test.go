@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,6 +55,12 @@ func TestGapAndLost(t *testing.T) {
 		if lost, sent := l.lost(tt.from, tt.to); lost != tt.lost || sent != tt.sent {
 			t.Errorf("%s: %d of %d lost, want %d of %d", tt.name, lost, sent, tt.lost, tt.sent)
 		}
+	}
+	l := log(1000, outage(0, 0))
+	l.sent = slices.Concat(l.sent[:100], l.sent[150:])
+	ends := l.sent[100] - l.sent[99]
+	if have := longest(l.sent, l.sent[90], l.sent[110]); have != ends || ends < 50*ms {
+		t.Errorf("the sender stood still for %s, want %s", have, ends)
 	}
 	twice := log(3, outage(0, 0))
 	twice.answered(1, 10*ms)

@@ -121,17 +121,29 @@ func (p *Packets) Gap(from, to time.Time) time.Duration {
 	return p.log.gap(from.Sub(p.origin), to.Sub(p.origin))
 }
 
-func (l *packetLog) gap(from, to time.Duration) time.Duration {
-	i, _ := slices.BinarySearch(l.arrived, from)
+func (l *packetLog) gap(from, to time.Duration) time.Duration { return longest(l.arrived, from, to) }
+
+// Paused is the longest time without a packet that the sender itself sent, which
+// touches the time from..to: then the machine had no processor for the sender, and
+// what is measured is the machine.
+func (p *Packets) Paused(from, to time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return longest(p.log.sent, from.Sub(p.origin), to.Sub(p.origin))
+}
+
+// longest is the longest time between two that touches from..to; times rise.
+func longest(times []time.Duration, from, to time.Duration) time.Duration {
+	i, _ := slices.BinarySearch(times, from)
 	last := time.Duration(0)
 	if i > 0 {
-		last = l.arrived[i-1]
+		last = times[i-1]
 	}
-	var longest time.Duration
-	for ; i < len(l.arrived) && last < to; i++ {
-		longest, last = max(longest, l.arrived[i]-last), l.arrived[i]
+	var most time.Duration
+	for ; i < len(times) && last < to; i++ {
+		most, last = max(most, times[i]-last), times[i]
 	}
-	return max(longest, to-last)
+	return max(most, to-last)
 }
 
 // Lost counts the packets that were sent from..to, and those of them that never
