@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/project"
 )
 
@@ -16,7 +17,7 @@ import (
 // any goroutine, before, during and after Run.
 type Client struct {
 	config Config
-	wake   chan struct{}
+	wake   bell.Bell
 
 	mu       sync.Mutex
 	identity Identity
@@ -48,7 +49,7 @@ type PeerState struct {
 // NewClient makes a client without peers.
 func NewClient(config Config) *Client {
 	config.Timing = config.Timing.withDefaults()
-	return &Client{config: config, wake: make(chan struct{}, 1), feeds: map[feedKey]*feed{}}
+	return &Client{config: config, wake: bell.New(), feeds: map[feedKey]*feed{}}
 }
 
 // SetIdentity replaces who this agent is; connections that stand are kept.
@@ -89,7 +90,7 @@ func (c *Client) SetPeers(peers []Peer) {
 	}
 	c.mu.Unlock()
 	if changed {
-		poke(c.wake)
+		c.wake.Ring()
 		c.notify()
 	}
 }
@@ -170,27 +171,26 @@ func (f *feed) before(heard Heard, other *feed, than Heard) bool {
 func (c *Client) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	expiry := time.NewTicker(max(c.config.Timing.Stale/30, time.Millisecond))
-	defer expiry.Stop()
-	for {
-		c.mu.Lock()
-		for _, f := range c.feeds {
-			if f.cancel == nil {
-				following, cancel := context.WithCancel(ctx)
-				f.cancel = cancel
-				group.Go(func() {
-					defer cancel()
-					c.follow(following, f)
-				})
-			}
-		}
-		c.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.wake:
-		case <-expiry.C:
-			c.expire()
+	c.wake.Loop(ctx, func() time.Duration {
+		c.begin(ctx, &group)
+		c.expire()
+		return max(c.config.Timing.Stale/30, time.Millisecond)
+	})
+	return nil
+}
+
+// begin follows the peers that are new.
+func (c *Client) begin(ctx context.Context, group *sync.WaitGroup) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.feeds {
+		if f.cancel == nil {
+			following, cancel := context.WithCancel(ctx)
+			f.cancel = cancel
+			group.Go(func() {
+				defer cancel()
+				c.follow(following, f)
+			})
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -125,14 +126,14 @@ func startTimed(t *testing.T, timing Timing, g *gateway, device string, peers ..
 type testClient struct {
 	*Client
 	*logs
-	changes chan struct{}
+	changes bell.Bell
 	stop    func()
 }
 
 func startClient(t *testing.T, id Identity, timing Timing, peers ...Peer) *testClient {
 	t.Helper()
-	c := &testClient{logs: &logs{}, changes: make(chan struct{}, 1)}
-	c.Client = NewClient(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(c.logs, nil)), OnChange: func() { poke(c.changes) }})
+	c := &testClient{logs: &logs{}, changes: bell.New()}
+	c.Client = NewClient(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(c.logs, nil)), OnChange: c.changes.Ring})
 	c.SetIdentity(id)
 	c.SetPeers(peers)
 	c.stop = running(t, c.Run)

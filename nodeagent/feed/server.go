@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/project"
 )
 
@@ -25,7 +26,7 @@ type Server struct {
 	config Config
 	own    *topic // for gateways of other clusters
 	relay  *topic // for nodes of this cluster
-	wake   chan struct{}
+	wake   bell.Bell
 
 	mu       sync.Mutex
 	identity Identity
@@ -43,7 +44,7 @@ func NewServer(config Config) *Server {
 		config:   config,
 		own:      newTopic(),
 		relay:    newTopic(),
-		wake:     make(chan struct{}, 1),
+		wake:     bell.New(),
 		peers:    map[string]Peer{},
 		sessions: map[*session]bool{},
 		warned:   map[string]bool{},
@@ -86,7 +87,7 @@ func (s *Server) SetListen(listen []Listen) {
 	s.mu.Lock()
 	s.listen = slices.Clone(listen)
 	s.mu.Unlock()
-	poke(s.wake)
+	s.wake.Ring()
 }
 
 // SetLive publishes this cluster's state to the gateways of other clusters. On
@@ -248,12 +249,5 @@ func (s *Server) publishTo(ctx context.Context, conn *tls.Conn, node bool) error
 		case <-changed:
 		case <-ticker.C:
 		}
-	}
-}
-
-func poke(wake chan struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
 	}
 }

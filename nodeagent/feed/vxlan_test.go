@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/socket/nodepair"
 	"hawser.dev/hawser/schema/fabric"
@@ -38,8 +39,8 @@ func beNode(role []string) error {
 		}
 		return s.Run(ctx)
 	}
-	changed := make(chan struct{}, 1)
-	config.OnChange = func() { poke(changed) }
+	changed := bell.New()
+	config.OnChange = changed.Ring
 	c := NewClient(config)
 	c.SetIdentity(Identity{Cluster: "a", Node: "w1"})
 	c.SetPeers([]Peer{{
