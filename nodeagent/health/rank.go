@@ -1,5 +1,11 @@
 package health
 
+import (
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
 // Rank says how fit a link is to carry traffic. Both ends rank a link, and the
 // lower of the two counts.
 type Rank uint8
@@ -26,4 +32,41 @@ func (r Rank) String() string {
 		return "unsteady"
 	}
 	return "good"
+}
+
+// view is what the own probes say of the link.
+func (t *target) view(now time.Time) Rank {
+	switch {
+	case !t.alive():
+		return Down
+	case t.damper.holds(now):
+		return Unsteady
+	}
+	return Good
+}
+
+// rank is what counts: the lowest of the own view, the own condition and what
+// the other end says.
+func (t *target) rank(now time.Time, own condition) Rank {
+	if !t.tunnel() {
+		return t.view(now)
+	}
+	return min(t.view(now), own.rank, t.other().rank)
+}
+
+func (t *target) why(now time.Time, own condition) string {
+	rank := t.rank(now, own)
+	switch {
+	case rank == Good:
+		return ""
+	case !t.alive() && t.state == status.Connecting:
+		return "no answer yet"
+	case !t.alive():
+		return "no answer"
+	case t.view(now) == rank:
+		return t.damper.why()
+	case own.rank == rank:
+		return own.why
+	}
+	return "the other end says " + t.other().rank.String()
 }

@@ -183,17 +183,6 @@ func (t *target) alive() bool {
 	return t.state == status.Connected || t.state == status.Connecting && t.initial
 }
 
-// view is what the own probes say of the link.
-func (t *target) view(now time.Time) Rank {
-	switch {
-	case !t.alive():
-		return Down
-	case t.damper.holds(now):
-		return Unsteady
-	}
-	return Good
-}
-
 // hear notes what the other end says. It reports whether that is new.
 func (t *target) hear(w word) bool {
 	fresh := t.remote != w
@@ -274,30 +263,4 @@ func (t *target) link(now time.Time, s Settings, own condition) Link {
 	out.RTT, out.Loss = t.summary(now, s.Interval*time.Duration(max(s.Misses, 1)))
 	out.Rank, out.Why = t.rank(now, own), t.why(now, own)
 	return out
-}
-
-// rank is what counts: the lowest of the own view, the own condition and what
-// the other end says.
-func (t *target) rank(now time.Time, own condition) Rank {
-	if !t.tunnel() {
-		return t.view(now)
-	}
-	return min(t.view(now), own.rank, t.other().rank)
-}
-
-func (t *target) why(now time.Time, own condition) string {
-	rank := t.rank(now, own)
-	switch {
-	case rank == Good:
-		return ""
-	case !t.alive() && t.state == status.Connecting:
-		return "no answer yet"
-	case !t.alive():
-		return "no answer"
-	case t.view(now) == rank:
-		return t.damper.why()
-	case own.rank == rank:
-		return own.why
-	}
-	return "the other end says " + t.other().rank.String()
 }

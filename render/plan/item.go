@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -108,35 +107,6 @@ func clustersetItem(f *fabric.Fabric) item {
 		field("dynamicExports.namespaces", namespaces(f.DynamicExports)),
 		field("decommission", truth(f.Decommission)),
 	}}
-}
-
-func address(a netip.Addr) string {
-	if !a.IsValid() {
-		return ""
-	}
-	return a.String()
-}
-
-// namespaces gives the patterns of dynamic exports; nothing when there are none.
-func namespaces(d *fabric.DynamicExports) string {
-	if d == nil {
-		return ""
-	}
-	return strings.Join(d.Namespaces, ", ")
-}
-
-func mtu(n int) string {
-	if n == 0 {
-		return "computed"
-	}
-	return strconv.Itoa(n)
-}
-
-func truth(b bool) string {
-	if b {
-		return "true"
-	}
-	return ""
 }
 
 func clusterItem(c *fabric.Cluster) item {
@@ -248,72 +218,4 @@ func keysItem(tree render.Tree, cluster string) (item, bool) {
 	}
 	return item{kind: kindKeys, name: cluster, cluster: cluster, path: "clusters[" + cluster + "].recipient",
 		fields: []diff.Field{field("digest", sealed.Digest[:min(len(sealed.Digest), 16)])}}, true
-}
-
-func list[T any](items []T) string {
-	texts := make([]string, len(items))
-	for i, v := range items {
-		texts[i] = fmt.Sprint(v)
-	}
-	return strings.Join(texts, ", ")
-}
-
-func pairs[T any](m map[string]T) string {
-	texts := make([]string, 0, len(m))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		texts = append(texts, fmt.Sprintf("%s=%v", k, m[k]))
-	}
-	return strings.Join(texts, ", ")
-}
-
-// ranges writes addresses, neighbours as first-last.
-func ranges(addrs []netip.Addr) string {
-	var texts []string
-	for i := 0; i < len(addrs); {
-		j := i
-		for j+1 < len(addrs) && addrs[j].Next() == addrs[j+1] {
-			j++
-		}
-		text := addrs[i].String()
-		if j > i {
-			text += "-" + addrs[j].String()
-		}
-		texts = append(texts, text)
-		i = j + 1
-	}
-	return strings.Join(texts, ", ")
-}
-
-// hosts writes a headless export's hosts. Ordinals in a row whose addresses are
-// in a row too are one piece.
-func hosts(list []fabric.Host) string {
-	var texts []string
-	for i := 0; i < len(list); {
-		j := i
-		for j+1 < len(list) && follows(list[j], list[j+1]) {
-			j++
-		}
-		text := list[i].Name
-		addrs := slices.Clone(list[i].IPs)
-		if j > i {
-			text += " to " + list[j].Name
-			addrs = append(addrs, list[j].IPs...)
-			texts = append(texts, text+": "+addrs[0].String()+"-"+addrs[1].String())
-		} else {
-			texts = append(texts, text+": "+ranges(addrs))
-		}
-		i = j + 1
-	}
-	return strings.Join(texts, ", ")
-}
-
-// follows reports whether b is the next ordinal after a at the next address.
-func follows(a, b fabric.Host) bool {
-	x, okA := strings.CutPrefix(a.Name, "*-")
-	y, okB := strings.CutPrefix(b.Name, "*-")
-	if !okA || !okB || len(a.IPs) != 1 || len(b.IPs) != 1 || a.IPs[0].Next() != b.IPs[0] {
-		return false
-	}
-	m, err := strconv.Atoi(x)
-	return err == nil && strconv.Itoa(m+1) == y
 }

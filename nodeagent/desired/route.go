@@ -1,0 +1,83 @@
+package desired
+
+import (
+	"net/netip"
+	"strconv"
+
+	"hawser.dev/hawser/internal/diff"
+)
+
+// Rule is one routing policy rule of protocol RouteProtocol.
+type Rule struct {
+	Priority int
+	IPv6     bool
+	IIF      string // input interface; empty = any
+	UDPPort  int    // destination; 0 = any packet
+	TCPPort  int    // the same of TCP
+	TCPFrom  int    // source port of TCP; 0 = any packet
+	OIF      string // interface that a socket is bound to; empty = any
+	Table    int
+	Origin   string
+}
+
+// Key is family and priority, and the link where several rules share one.
+func (r Rule) Key() string {
+	key := family(r.IPv6) + "/" + strconv.Itoa(r.Priority)
+	if r.Priority == RuleCable {
+		key += "/" + r.IIF
+	}
+	return key
+}
+
+// Fields gives selector and table; a rule is replaced, never changed.
+func (r Rule) Fields() []diff.Field {
+	return []diff.Field{
+		{Name: "iif", Value: r.IIF, Immutable: true},
+		{Name: "udpPort", Value: number(r.UDPPort), Immutable: true},
+		{Name: "tcpPort", Value: number(r.TCPPort), Immutable: true},
+		{Name: "tcpFrom", Value: number(r.TCPFrom), Immutable: true},
+		{Name: "oif", Value: r.OIF, Immutable: true},
+		{Name: "table", Value: strconv.Itoa(r.Table), Immutable: true},
+	}
+}
+
+// Types of Route.
+const (
+	RouteUnicast   = "unicast"
+	RouteBlackhole = "blackhole"
+)
+
+// Route is one route of protocol RouteProtocol in a table of ours.
+type Route struct {
+	Table int
+	Dst   netip.Prefix
+	Type  string
+	Link  string     // unicast
+	Via   netip.Addr // unicast: next hop on Link, taken as on-link; invalid = none
+	Src   netip.Addr // preferred source of the host's own packets; invalid = kernel's choice
+	MTU   int        // 0 = the link's
+	// Metric is set for a route beside another one to the same destination, which
+	// only who is bound to its link takes; 0 = the kernel's choice.
+	Metric int
+	Origin string
+}
+
+// Key is table and destination, and the metric where it has one.
+func (r Route) Key() string {
+	key := strconv.Itoa(r.Table) + "/" + r.Dst.String()
+	if r.Metric > 0 {
+		key += " metric " + strconv.Itoa(r.Metric)
+	}
+	return key
+}
+
+// Fields gives the way.
+func (r Route) Fields() []diff.Field {
+	return []diff.Field{
+		{Name: "type", Value: r.Type},
+		{Name: "dev", Value: r.Link},
+		{Name: "via", Value: addr(r.Via)},
+		{Name: "src", Value: addr(r.Src)},
+		{Name: "mtu", Value: number(r.MTU)},
+	}
+}

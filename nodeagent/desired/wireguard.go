@@ -1,0 +1,65 @@
+package desired
+
+import (
+	"net/netip"
+	"strconv"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Wireguard is the configuration of a WireGuard device.
+type Wireguard struct {
+	Link       string
+	PrivateKey fabric.Secret
+	ListenPort int
+	Origin     string
+}
+
+// Key is the link's name.
+func (w Wireguard) Key() string { return w.Link }
+
+// Fields gives the configuration; the private key never prints.
+func (w Wireguard) Fields() []diff.Field {
+	return []diff.Field{
+		{Name: "privateKey", Value: secret(w.PrivateKey), Secret: true},
+		{Name: "listenPort", Value: strconv.Itoa(w.ListenPort)},
+	}
+}
+
+// Peer is one peer of a WireGuard device.
+type Peer struct {
+	Link      string
+	PublicKey string // base64
+	PSK       fabric.Secret
+	// Endpoint is where the peer is first looked for. While it answers, the
+	// address that the kernel learned counts (roaming); invalid = it dials in.
+	Endpoint   netip.AddrPort
+	AllowedIPs []netip.Prefix // sorted
+	Keepalive  int            // seconds; 0 = off
+	// Dial counts how often it was decided to send to Endpoint, whatever the kernel
+	// learned before; 0 = never.
+	Dial   int
+	Origin string
+}
+
+// Key is link/public key.
+func (p Peer) Key() string { return p.Link + "/" + p.PublicKey }
+
+// Fields gives the configuration; the pre-shared key never prints.
+func (p Peer) Fields() []diff.Field {
+	endpoint := ""
+	if p.Endpoint.IsValid() {
+		endpoint = p.Endpoint.String()
+	}
+	fields := []diff.Field{
+		{Name: "psk", Value: secret(p.PSK), Secret: true},
+		{Name: "endpoint", Value: endpoint},
+		{Name: "allowedIPs", Value: join(p.AllowedIPs)},
+		{Name: "keepalive", Value: strconv.Itoa(p.Keepalive)},
+	}
+	if p.Dial > 0 {
+		fields = append(fields, diff.Field{Name: "dial", Value: strconv.Itoa(p.Dial)})
+	}
+	return fields
+}

@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+func clustersetBreakage(f Field) string {
+	switch f.Name {
+	case "globalnet.cidr", "services.cidr", "tunnel.cidr":
+		return f.Name + " changes: addresses outside the new pool move"
+	case "tunnel.ipsec":
+		if f.Have != "" && f.Want != "" {
+			return "every link with ipsec is made anew"
+		}
+	case "tunnel.mtu":
+		return "the MTU of every tunnel changes: large packets of open connections may be lost once"
+	case "keys.epochs":
+		return epochBreakage(f)
+	case "domain":
+		return "every name changes"
+	case "dynamicExports.namespaces":
+		return fewerNamespaces(f)
+	case "dns.address", "dns.ipv6Address":
+		return "resolvers that ask the old address get no answer"
+	case "decommission":
+		if f.Want != "" {
+			return "agents take everything down"
+		}
+	}
+	return ""
+}
+
+// fewerNamespaces says which exports that were made in the clusters may end.
+func fewerNamespaces(f Field) string {
+	if f.Want == "" {
+		return "exports that were made in the clusters end"
+	}
+	want := strings.Split(f.Want, ", ")
+	gone := slices.DeleteFunc(strings.Split(f.Have, ", "), func(p string) bool { return p == "" || slices.Contains(want, p) || slices.Contains(want, "*") })
+	if len(gone) == 0 {
+		return ""
+	}
+	return "exports that were made in namespaces " + strings.Join(gone, ", ") + " end, unless another pattern matches"
+}
+
+func clusterBreakage(e *Entry, f Field) string {
+	switch f.Name {
+	case "globalnet":
+		return fmt.Sprintf("%s changes from %s to %s: connections to and from its own pod and service addresses end, for every other cluster",
+			e.Key, f.Have, f.Want)
+	case "globalCIDRs":
+		return "the global addresses of " + e.Key + " move"
+	case "egress mode":
+		return "pods of " + e.Key + " go out with other addresses"
+	case "dns":
+		return dnsBreakage(e, f)
+	case "dynamic exports":
+		if f.Have != "" && f.Want != "" {
+			return "the addresses of exports that were made in " + e.Key + " move"
+		}
+	case "egressIPs", "mappings":
+		if !keeps(f) && f.Want != "" {
+			return "egress addresses of " + e.Key + " move"
+		}
+	case "podCIDRs", "serviceCIDRs":
+		if !keeps(f) {
+			return "prefixes of " + e.Key + " are no longer known to the others"
+		}
+	}
+	return ""
+}
+
+// dnsBreakage says what becomes of names in the cluster. A change from one way to
+// another is made one after the other, so that it is not a moment without.
+func dnsBreakage(e *Entry, f Field) string {
+	if f.Want == fabric.DNSNone {
+		return "pods of " + e.Key + " no longer resolve names of the clusterset, unless somebody else sees to it"
+	}
+	return ""
+}
+
+func gatewayBreakage(f Field) string {
+	switch f.Name {
+	case "public keys":
+		if keyChanges(f) {
+			return "its tunnel key changes: its links restart"
+		}
+	case "IKE keys":
+		if f.Have != "" && keyChanges(f) {
+			return "its IKE key changes: its links with ipsec, if there are any, restart"
+		}
+	case "addresses":
+		return "its tunnel address changes: its links restart"
+	case "node":
+		return "it moves to another node: its links restart"
+	}
+	return ""
+}
+
+func exportBreakage(f Field) string {
+	switch f.Name {
+	case "type":
+		return "its type changes: its name gives other addresses"
+	case "clusterset IPs":
+		if f.Have != "" {
+			return "its clusterset IP moves, and connections to it end"
+		}
+	case "ports":
+		if !keeps(f) {
+			return "a port is gone or changes"
+		}
+	case "allow":
+		if lost := lostFrom(f); lost != "" {
+			return "no longer open to " + lost
+		}
+	}
+	return ""
+}
+
+// lostFrom names the clusters that an allow list takes the export away from.
+func lostFrom(f Field) string {
+	if f.Want == allClusters {
+		return ""
+	}
+	if f.Have == allClusters {
+		return "clusters other than " + f.Want
+	}
+	want := strings.Split(f.Want, ", ")
+	lost := slices.DeleteFunc(strings.Split(f.Have, ", "), func(c string) bool { return slices.Contains(want, c) })
+	return strings.Join(lost, ", ")
+}
