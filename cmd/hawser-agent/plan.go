@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,10 +84,12 @@ func cleanupCommand() *cobra.Command {
 		Use:   "cleanup",
 		Short: "Remove everything that carries Hawser's marks and restore sysctls",
 		Long: `Removes links hw-* with alias hawser, routes and rules of protocol 73 in tables
-7300 to 7303, rules of priority 7298 and protocol 74, and nftables table inet
+7300 to 7307, rules of priority 7298 and protocol 74, and nftables table inet
 hawser; restores the sysctls that the agent changed. Stop the agent first. Nothing else is touched.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			// Marks are the same on every node, so nobody has to say which one this is.
+			s.config.Cluster, s.config.Node = cmp.Or(s.config.Cluster, "any"), cmp.Or(s.config.Node, "any")
 			a, err := s.agent()
 			if err != nil {
 				return err
@@ -100,5 +103,10 @@ hawser; restores the sysctls that the agent changed. Stop the agent first. Nothi
 		},
 	}
 	s.register(cmd)
+	// They may be given as to run, and mean nothing here.
+	for _, name := range []string{"cluster", "node", "fabric", "keys", "identity", "facts", "kubernetes", "kubeconfig", "context",
+		"socket", "dns-listen", "metrics", "resync", "feed-stale"} {
+		_ = cmd.Flags().MarkHidden(name) // it exists: see the test
+	}
 	return cmd
 }

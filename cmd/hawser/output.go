@@ -53,3 +53,11 @@ func (a *app) encode(format string, v any) error {
 	_, err = a.out.Write(raw)
 	return err
 }
+
+// counted gives a number of things, as in "1 cluster" and "2 clusters".
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

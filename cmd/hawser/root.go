@@ -33,7 +33,7 @@ type found struct {
 	sources map[string][]byte // text of the files, by name
 }
 
-func (f found) Error() string { return fmt.Sprintf("%d findings in the topology", len(f.list)) }
+func (f found) Error() string { return counted(len(f.list), "finding") + " in the topology" }
 
 // app is what every command shares.
 type app struct {

@@ -61,8 +61,8 @@ func (a *app) validate(args []string, f validateFlags) error {
 		return answer{}
 	}
 	if f.verbose {
-		_, err = fmt.Fprintf(a.err, "%s: clusterset %s is valid: %d clusters, %d exports, %d warnings\n",
-			t.file, set.Metadata.Name, len(set.Spec.Clusters), len(set.Spec.Exports), len(list))
+		_, err = fmt.Fprintf(a.err, "%s: clusterset %s is valid: %s, %s, %s\n", t.file, set.Metadata.Name,
+			counted(len(set.Spec.Clusters), "cluster"), counted(len(set.Spec.Exports), "export"), counted(len(list), "warning"))
 	}
 	return err
 }
