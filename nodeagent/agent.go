@@ -144,6 +144,9 @@ func (a *Agent) wire() {
 	}
 	a.endpoints.look, a.endpoints.resolve = a.look, a.inputs.resolver.again
 	a.endpoints.links, a.endpoints.meters = a.peers.snapshot, a.namespace.Meters
+	a.endpoints.probe, a.endpoints.apart = a.peers.prober.Aside, a.cabling.Apart
+	a.endpoints.secured = func() map[string]ipsec.State { return a.secured.States() }
+	a.cabling.aside = a.endpoints.aside
 	a.choice.moved = a.moved
 	a.mover.keeper = a.keeper
 	a.sizes.finder = a.finder

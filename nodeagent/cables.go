@@ -38,7 +38,7 @@ func (a *Agent) cables(n *node) map[health.Peer]cableState {
 		if !known {
 			state = cableState{driver: driverText(c, meters[i]), epoch: c.Epoch, mtu: c.MTU, endpoint: meters[i].Endpoint}
 			if c.Driver == fabric.DriverIPsec {
-				a.describeIPsec(&state, secured[desired.IPsecName(c.Cluster, c.Gateway, c.Epoch)])
+				a.describeIPsec(&state, secured[c.Connection()])
 			}
 		}
 		state.rx += meters[i].RxBytes

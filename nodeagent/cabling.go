@@ -21,6 +21,7 @@ import (
 type cabling struct {
 	*change.Exchange
 	cluster string
+	aside   func(peer string) bool // a pair should go over a second cable for now
 }
 
 func newCabling(config Config, log *slog.Logger, look func()) *cabling {
@@ -82,7 +83,7 @@ func (c *cabling) follow(f *fabric.Fabric, keys *fabric.Keys, p probing) map[str
 		want, ok := c.want(f, keys, p.gateway, t.Peer.Cluster, t.Peer.Gateway)
 		if t.Device == "" && ok {
 			peers = append(peers, change.Peer{
-				Name: t.Peer.String(), Want: want, Keys: c.keys(f, keys, p.gateway, t.Peer.Cluster, t.Peer.Gateway),
+				Name: t.Peer.String(), Want: want, Keys: c.keys(f, keys, p.gateway, t.Peer.Cluster, t.Peer.Gateway), Aside: c.aside(t.Peer.String()),
 				Source: t.Source, Addr: t.Addr,
 			})
 		}
@@ -210,7 +211,7 @@ func concerns(p converge.Problem, made desired.Cable) bool {
 	case "dns zone", "dns service":
 		return false
 	case "ipsec":
-		return made.Driver == fabric.DriverIPsec && (p.Key == "" || p.Key == desired.IPsecName(made.Cluster, made.Gateway, made.Epoch))
+		return made.Driver == fabric.DriverIPsec && (p.Key == "" || p.Key == made.Connection())
 	}
 	link, _, _ := strings.Cut(p.Key, "/")
 	return !desired.IsCable(link) || link == made.Link

@@ -9,13 +9,16 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
 	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/endpoint"
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/ipsec"
 	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/scout"
@@ -34,6 +37,9 @@ type endpoints struct {
 	look    func() // asks for a pass
 	resolve func() // asks for names to be looked up
 	links   func() health.Snapshot
+	secured func() map[string]ipsec.State
+	probe   func(health.Peer, func()) []byte // makes a probe for another way
+	apart   func(string) (begun, done bool)  // how far a pair has gone aside
 	meters  func(context.Context, []desired.Cable) ([]kernel.Meter, error)
 	scout   *scout.Scout
 	wake    bell.Bell // there may be something to do
@@ -43,7 +49,7 @@ type endpoints struct {
 	machine *endpoint.Machine
 	reaches map[string]project.Reach // with a choice, by cluster/gateway
 	asked   asked
-	cables  map[string]peerPorts // of WireGuard, by cluster/gateway
+	cables  map[string]peerPorts // by cluster/gateway
 	ways    map[string]project.Way
 	kept    map[string]netip.AddrPort
 }
@@ -114,10 +120,45 @@ func (e *endpoints) set(in project.Input, now time.Time) {
 		}
 		remotes = append(remotes, endpoint.Remote{
 			Name: name, Candidates: r.Candidates, Asks: r.Driver == fabric.DriverWireguard,
-			Leads: in.Cluster < r.Cluster || len(own.GatewayOn(in.Node).Endpoints) == 0,
+			Leads: leads(in, own.GatewayOn(in.Node), r), Aside: r.Driver == fabric.DriverIPsec,
 		})
 	}
 	e.machine.Set(remotes, now)
+}
+
+// leads reports whether this end looks for better places. With VXLAN each end
+// chooses for what it sends itself, with IPsec the one that opens connections, as
+// long as there are addresses for a second one.
+func leads(in project.Input, own *fabric.Gateway, r project.Reach) bool {
+	switch r.Driver {
+	case fabric.DriverVXLAN:
+		return true
+	case fabric.DriverIPsec:
+		return cable.Begins(in.Cluster, own, r.Cluster, r.Gateway) && twinsFree(in.Fabric, own, r.Gateway)
+	}
+	return in.Cluster < r.Cluster || len(own.Endpoints) == 0
+}
+
+// twinsFree reports whether the second addresses of gateways are nobody's first.
+func twinsFree(f *fabric.Fabric, gateways ...*fabric.Gateway) bool {
+	held := map[netip.Addr]bool{}
+	for i := range f.Clusters {
+		for _, g := range f.Clusters[i].Gateways {
+			for _, a := range g.Addresses {
+				held[a] = true
+			}
+		}
+	}
+	return !slices.ContainsFunc(gateways, func(g *fabric.Gateway) bool {
+		return slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return held[fabric.Twin(f.TunnelPools, a)] })
+	})
+}
+
+// aside reports whether a pair should go over a second cable for now.
+func (e *endpoints) aside(name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.machine.Ways()[name].Next.IsValid()
 }
 
 // run carries out what the machine decides until ctx ends.
@@ -137,17 +178,16 @@ func (e *endpoints) step(ctx context.Context, now time.Time) time.Duration {
 	}
 	asks, next := e.machine.Step(now)
 	moved, lost := !maps.Equal(e.ways, e.machine.Ways()), e.machine.Unresolved()
-	questions := make(map[endpoint.Ask]scout.Question, len(asks))
+	questions := make(map[endpoint.Ask]peerPorts, len(asks))
 	for _, a := range asks {
 		if p, known := e.cables[a.Name]; known {
-			to := netip.AddrPortFrom(a.Addr.Addr(), a.Addr.Port()+uint16(p.offset))
-			questions[a] = scout.Question{Keys: p.keys, From: uint16(p.cable.Port), To: to}
+			questions[a] = p
 		}
 	}
 	changed := !maps.Equal(e.kept, e.machine.Kept())
 	e.mu.Unlock()
-	for a, q := range questions {
-		if err := e.scout.Ask(q, func() { e.answered(a) }); err != nil {
+	for a, p := range questions {
+		if err := e.ask(p, a); err != nil {
 			e.log.Debug("gateway not asked", "gateway", a.Name, "addr", a.Addr, "err", err)
 		}
 	}
@@ -176,7 +216,8 @@ func (e *endpoints) see(ctx context.Context, now time.Time) {
 	var names []string
 	var cables []desired.Cable
 	for name := range e.machine.Ways() {
-		if p, known := e.cables[name]; known {
+		// Other drivers know no other place than the one that they were told.
+		if p, known := e.cables[name]; known && p.cable.Driver == fabric.DriverWireguard {
 			names, cables = append(names, name), append(cables, p.cable)
 		}
 	}
@@ -192,10 +233,18 @@ func (e *endpoints) see(ctx context.Context, now time.Time) {
 	for i := range meters {
 		at[names[i]] = e.cables[names[i]].base(meters[i].Endpoint)
 	}
+	secured := e.secured()
+	for name, p := range e.cables {
+		if state, known := secured[p.cable.Connection()]; p.ike != nil && known && state.Endpoint.IsValid() {
+			at[name] = p.candidate(state.Endpoint, e.reaches[name].Candidates)
+		}
+	}
 	for i := range links {
 		if links[i].Target.Device == "" {
 			name := links[i].Target.Peer.String()
-			e.machine.See(name, endpoint.Seen{Alive: links[i].State == status.Connected, At: at[name]}, now)
+			seen := endpoint.Seen{Alive: links[i].State == status.Connected, At: at[name]}
+			seen.Begun, seen.Apart = e.apart(name)
+			e.machine.See(name, seen, now)
 		}
 	}
 }
@@ -245,7 +294,7 @@ func (e *endpoints) why(name, at string) string {
 	}
 	only := r.Candidates[0]
 	p, known := e.cables[name]
-	if known && p.base(at) != only.Addr {
+	if known && !p.isAt(at, only) {
 		return "it dialled in; " + only.Text + " is its only endpoint"
 	}
 	return only.Text + ", its only endpoint"

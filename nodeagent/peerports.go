@@ -2,10 +2,13 @@ package nodeagent
 
 import (
 	"encoding/base64"
+	"net"
 	"net/netip"
 
 	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/endpoint"
+	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/scout"
 	"hawser.dev/hawser/schema/fabric"
@@ -14,8 +17,10 @@ import (
 // peerPorts is what a question to a gateway needs, and what tells its endpoint.
 type peerPorts struct {
 	cable  desired.Cable
-	keys   scout.Keys
-	offset int // of the other end's port
+	offset int                // of the other end's port
+	keys   scout.Keys         // of WireGuard
+	frame  scout.Frame        // of VXLAN
+	ike    func(base int) int // the port of IPsec at an endpoint
 }
 
 // portsOf finds what questions need among what the node should have.
@@ -29,19 +34,46 @@ func portsOf(in project.Input, n *node) map[string]peerPorts {
 	for _, c := range n.Cables {
 		name := c.Cluster + "/" + c.Gateway
 		remote := gatewayOf(in.Fabric.Cluster(c.Cluster), c.Gateway)
-		if _, done := out[name]; done || c.Driver != fabric.DriverWireguard || remote == nil {
+		if _, done := out[name]; done || remote == nil {
 			continue
 		}
 		if held := in.Cables[name]; len(held) > 0 && !sameBut(held[0], in, gateway, c.Cluster, remote) {
 			continue // another port may be in use
 		}
-		for _, key := range remote.Keys {
-			if p, ok := portsFor(in, gateway, c, key); ok && key.Epoch == c.Epoch {
-				out[name] = p
-			}
+		if p, ok := portsFor(in, gateway, c, remote); ok {
+			out[name] = p
 		}
 	}
 	return out
+}
+
+func portsFor(in project.Input, own *fabric.Gateway, c desired.Cable, remote *fabric.Gateway) (peerPorts, bool) {
+	switch c.Driver {
+	case fabric.DriverWireguard:
+		for _, key := range remote.Keys {
+			if key.Epoch == c.Epoch {
+				return wireguardPorts(in, own, c, key)
+			}
+		}
+	case fabric.DriverVXLAN:
+		return vxlanPorts(in.Cluster, own, c, remote)
+	case fabric.DriverIPsec:
+		usual := in.Fabric.Link(in.Cluster, c.Cluster).Base(remote, 0)
+		return peerPorts{cable: c, ike: func(base int) int { return cable.IKEPort(in.Fabric.Tunnel.IPsec, base, usual) }}, true
+	}
+	return peerPorts{}, false
+}
+
+func vxlanPorts(cluster string, own *fabric.Gateway, c desired.Cable, remote *fabric.Gateway) (peerPorts, bool) {
+	p := peerPorts{cable: c, offset: fabric.VXLANOffset, frame: scout.Frame{VNI: desired.VXLANCableID, Port: desired.ProbePort}}
+	from, err := net.ParseMAC(cable.OverlayMAC(cluster, own.Name))
+	if err != nil {
+		return p, false
+	}
+	to, err := net.ParseMAC(cable.OverlayMAC(c.Cluster, c.Gateway))
+	source, addr, ok := sameFamily(own.Addresses, remote.Addresses)
+	p.frame.From, p.frame.To, p.frame.Source, p.frame.Addr = from, to, source, addr
+	return p, ok && err == nil
 }
 
 // sameBut reports whether a cable is at the ports that the fabric says, whatever
@@ -52,7 +84,7 @@ func sameBut(c project.Cable, in project.Input, own *fabric.Gateway, cluster str
 	return c == usual
 }
 
-func portsFor(in project.Input, own *fabric.Gateway, c desired.Cable, key fabric.Key) (peerPorts, bool) {
+func wireguardPorts(in project.Input, own *fabric.Gateway, c desired.Cable, key fabric.Key) (peerPorts, bool) {
 	p := peerPorts{cable: c, offset: cable.PortOffset(key.Epoch, own.Lane)}
 	raw, err := base64.StdEncoding.DecodeString(key.Public)
 	epoch := in.Keys.Epoch(key.Epoch)
@@ -65,11 +97,44 @@ func portsFor(in project.Input, own *fabric.Gateway, c desired.Cable, key fabric
 	return p, err == nil
 }
 
-// base gives where a peer is, as candidates are written; invalid = not known.
+// ask sends the question whether the gateway answers at a candidate.
+func (e *endpoints) ask(p peerPorts, a endpoint.Ask) error {
+	to := netip.AddrPortFrom(a.Addr.Addr(), a.Addr.Port()+uint16(p.offset))
+	answered := func() { e.answered(a) }
+	switch p.cable.Driver {
+	case fabric.DriverVXLAN:
+		return scout.Carry(to, p.frame, e.probe(health.Peer{Cluster: p.cable.Cluster, Gateway: p.cable.Gateway}, answered))
+	case fabric.DriverIPsec:
+		return e.scout.AskIKE(netip.AddrPortFrom(to.Addr(), uint16(p.ike(int(to.Port())))), answered)
+	}
+	return e.scout.Ask(scout.Question{Keys: p.keys, From: uint16(p.cable.Port), To: to}, answered)
+}
+
+// base gives where a peer is, as candidates are written, where the ports of an
+// endpoint are one behind the other; invalid = not known.
 func (p peerPorts) base(text string) netip.AddrPort {
 	at, err := netip.ParseAddrPort(text)
 	if err != nil || int(at.Port()) <= p.offset {
 		return netip.AddrPort{}
 	}
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()-uint16(p.offset))
+}
+
+// candidate gives the same for IPsec, and the place itself when it is none of them.
+func (p peerPorts) candidate(at netip.AddrPort, among []project.Candidate) netip.AddrPort {
+	for _, c := range among {
+		if at.Addr() == c.Addr.Addr() && int(at.Port()) == p.ike(int(c.Addr.Port())) {
+			return c.Addr
+		}
+	}
+	return at
+}
+
+// isAt reports whether a place is that of a candidate.
+func (p peerPorts) isAt(text string, only project.Candidate) bool {
+	if p.ike == nil {
+		return p.base(text) == only.Addr
+	}
+	place, _ := netip.ParseAddrPort(text) // invalid is no candidate's
+	return p.candidate(place, []project.Candidate{only}) == only.Addr
 }

@@ -40,7 +40,7 @@ type Traits struct {
 	// Clear says that what it carries can be read on the way.
 	Clear bool
 	// Fixed says that its ports are those of the whole clusterset, so that a pair has
-	// one cable of it at a time, or one of each of two neighbouring epochs.
+	// two cables of it at most: of two neighbouring epochs, or one usual and one Alt.
 	Fixed bool
 	// Keys names the sort of private key that a gateway needs; empty = none.
 	Keys string
@@ -96,8 +96,9 @@ type Remote struct {
 	// Epoch is that of the keys; drivers that have none pass over it.
 	Epoch int
 	// Own is the port that those of this gateway count from. Alt says that both ends
-	// take other ports than usual behind those that they count from, as they need the
-	// usual ones for another cable of the pair.
+	// take other ports than usual behind those that they count from (or other
+	// addresses, where ports tell no cables apart), as they need the usual ones for
+	// another cable of the pair.
 	Own int
 	Alt bool
 	// Addr and Base are where it is reached and the port that its ports count

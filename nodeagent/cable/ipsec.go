@@ -18,7 +18,8 @@ import (
 //
 // Two connections with one gateway, of neighbouring epochs, stand beside each other
 // because those of even epochs are between other addresses: a daemon that encrypts
-// itself tells connections apart by nothing else.
+// itself tells connections apart by nothing else. An Alt one is between those of the
+// other sort of epochs.
 type ipsec struct{}
 
 // Bytes of ESP in UDP in tunnel mode, with AES-GCM or ChaCha20-Poly1305 (RFC
@@ -46,15 +47,15 @@ func (ipsec) Traits() Traits {
 // overlays in them.
 func (ipsec) Build(site Site, remotes []Remote) Built {
 	var b Built
-	var all [2][]outer // by parity of the epoch
+	var all [2][]outer // by parity
 	for i := range remotes {
 		r := &remotes[i]
-		parity := r.Epoch % 2
-		if other := len(all[parity]) - 1; other >= 0 && all[parity][other].same(r) {
-			continue // its ports are those of the whole clusterset, so there is one cable an epoch
+		side := parity(r)
+		if other := len(all[side]) - 1; other >= 0 && all[side][other].same(r) {
+			continue // its ports are those of the whole clusterset, so there is no third cable
 		}
 		if inner, ok := b.secured(&site, r); ok {
-			all[parity] = append(all[parity], outer{Remote: r, to: inner})
+			all[side] = append(all[side], outer{Remote: r, to: inner})
 		}
 	}
 	for parity, remotes := range all {
@@ -68,7 +69,7 @@ func (ipsec) Build(site Site, remotes []Remote) Built {
 	}
 	for i := range b.Cables {
 		c := &b.Cables[i]
-		is := func(s desired.IPsec) bool { return s.Name == desired.IPsecName(c.Cluster, c.Gateway, c.Epoch) }
+		is := func(s desired.IPsec) bool { return s.Name == c.Connection() }
 		if at := slices.IndexFunc(b.IPsecs, is); at >= 0 {
 			c.Endpoint = b.IPsecs[at].Remote // where ESP goes, not what is in it
 		}
@@ -76,11 +77,19 @@ func (ipsec) Build(site Site, remotes []Remote) Built {
 	return b
 }
 
+// parity tells which of the two sorts of addresses a connection is between.
+func parity(r *Remote) int {
+	if r.Alt {
+		return (r.Epoch + 1) % 2
+	}
+	return r.Epoch % 2
+}
+
 // ipsecOverlay is the VXLAN in the connections of odd (1) or even (0) epochs.
 func ipsecOverlay(parity int) overlay {
 	o := overlay{
 		driver: fabric.DriverIPsec, prefix: desired.IPsecOverlay, vni: desired.VXLANCableID,
-		port: func(int) int { return desired.IPsecPort },
+		port: func(int, bool) int { return desired.IPsecPort },
 	}
 	if parity == 0 {
 		o.prefix, o.vni = desired.IPsecEvenOverlay, desired.IPsecEvenID
@@ -128,7 +137,7 @@ func (b *Built) secured(site *Site, r *Remote) (inner netip.Addr, ok bool) {
 		b.problem(r.path(), FamilyMissing, "it has no address inside the tunnels of a family that "+site.Gateway.Name+" has too")
 		return inner, false
 	}
-	if r.Epoch%2 == 0 {
+	if parity(r) == 0 {
 		own, inner = fabric.Twin(site.Pools, own), fabric.Twin(site.Pools, inner)
 	}
 	private, public, found := site.ikeKeys(b, r)
@@ -136,10 +145,14 @@ func (b *Built) secured(site *Site, r *Remote) (inner netip.Addr, ok bool) {
 		return inner, false
 	}
 	id := func(cluster, gateway string) string {
-		return gateway + "." + cluster + ".e" + strconv.Itoa(r.Epoch) + ".hawser"
+		name := gateway + "." + cluster + ".e" + strconv.Itoa(r.Epoch)
+		if r.Alt {
+			name += ".beside" // charon ends another connection between two identities
+		}
+		return name + ".hawser"
 	}
 	c := desired.IPsec{
-		Name: desired.IPsecName(r.Cluster, r.Gateway.Name, r.Epoch), Remote: ikeEndpoint(site, r), LocalPort: site.IPsec.NATPort,
+		Name: desired.IPsecName(r.Cluster, r.Gateway.Name, r.Epoch, r.Alt), Remote: ikeEndpoint(site, r), LocalPort: site.IPsec.NATPort,
 		LocalID: id(site.Cluster, site.Gateway.Name), RemoteID: id(r.Cluster, r.Gateway.Name),
 		PrivateKey: private, PublicKey: public, LocalAddr: own, RemoteAddr: inner, Begins: site.begins(r),
 		Encapsulation: site.IPsec.Encapsulation, Proposals: site.IPsec.Proposals, Rekey: time.Duration(site.IPsec.Rekey), Origin: r.path(),
@@ -179,25 +192,32 @@ func (s *Site) ikeKeys(b *Built, r *Remote) (private fabric.Secret, public strin
 	return private, public, found && public != ""
 }
 
-// ikeEndpoint is where the remote gateway listens: the port of all, or the one
-// from which a router forwards to it.
+// ikeEndpoint is where the remote gateway listens.
 func ikeEndpoint(site *Site, r *Remote) netip.AddrPort {
 	if !r.Addr.IsValid() {
 		return netip.AddrPort{}
 	}
-	port := site.IPsec.NATPort
-	if r.Base != r.Link.Base(r.Gateway, 0) {
-		port = r.Base + fabric.IPsecOffset
-	}
-	return netip.AddrPortFrom(r.Addr, uint16(port))
+	return netip.AddrPortFrom(r.Addr, uint16(IKEPort(site.IPsec, r.Base, r.Link.Base(r.Gateway, 0))))
 }
 
-// begins reports whether this end opens the connection and replaces its keys: the
-// one that can reach the other, and of two the first by name. Both ends come to
-// the same.
-func (s *Site) begins(r *Remote) bool {
-	if len(r.Gateway.Endpoints) == 0 {
+func (s *Site) begins(r *Remote) bool { return Begins(s.Cluster, s.Gateway, r.Cluster, r.Gateway) }
+
+// Begins reports whether a gateway opens the IPsec connection with a remote one and
+// replaces its keys: the one that can reach the other, and of two the first by
+// name. Both ends come to the same.
+func Begins(cluster string, own *fabric.Gateway, other string, remote *fabric.Gateway) bool {
+	if len(remote.Endpoints) == 0 {
 		return false
 	}
-	return len(s.Gateway.Endpoints) == 0 || gatewayPath(s.Cluster, s.Gateway.Name) < r.path()
+	return len(own.Endpoints) == 0 || gatewayPath(cluster, own.Name) < gatewayPath(other, remote.Name)
+}
+
+// IKEPort is where a gateway takes IKE at an endpoint: the port of all, or the one
+// from which a router forwards to it. base is the port that its ports count from
+// there, usual the gateway's own.
+func IKEPort(s fabric.IPsec, base, usual int) int {
+	if base != usual {
+		return base + fabric.IPsecOffset
+	}
+	return s.NATPort
 }

@@ -19,7 +19,7 @@ type overlay struct {
 	vni    int
 	clear  bool
 	// port gives the UDP port of VXLAN from the one that a link's ports count from.
-	port func(base int) int
+	port func(base int, alt bool) int
 }
 
 // outer is where a remote gateway takes the VXLAN of an overlay.
@@ -34,15 +34,6 @@ type outer struct {
 type ovDevice struct {
 	six  bool
 	port int
-}
-
-// at gives the port of a cable; the one behind it when it takes another than usual.
-func (o *overlay) at(base int, alt bool) int {
-	port := o.port(base)
-	if alt {
-		port++
-	}
-	return port
 }
 
 func (o *overlay) name(d ovDevice) string {
@@ -62,7 +53,7 @@ func (o *overlay) build(b *Built, site *Site, remotes []outer) {
 			b.problem(r.path(), NoEndpoint, "a cable of driver "+o.driver+" needs its address, and none is known")
 			continue
 		}
-		port := o.at(r.Own, r.Alt)
+		port := o.port(r.Own, r.Alt)
 		for _, a := range append([]netip.Addr{r.to}, r.from...) {
 			d := ovDevice{a.Is6(), port}
 			devices[d] = max(devices[d], r.MTU)
@@ -86,7 +77,7 @@ func (o *overlay) device(b *Built, site *Site, d ovDevice, mtu int) {
 		local, family = netip.IPv6Unspecified(), 6
 	}
 	b.device(site, desired.Link{
-		Name: o.name(d), Type: desired.LinkVXLAN, MTU: mtu, MAC: o.mac(site.Cluster, site.Gateway.Name),
+		Name: o.name(d), Type: desired.LinkVXLAN, MTU: mtu, MAC: OverlayMAC(site.Cluster, site.Gateway.Name),
 		VNI: o.vni, Port: d.port, Local: local,
 	}, desired.RuleCable)
 	e := desired.Element{Set: desired.SetOverlays, Family: family, ID: strconv.Itoa(d.port), Origin: site.path()}
@@ -95,18 +86,18 @@ func (o *overlay) device(b *Built, site *Site, d ovDevice, mtu int) {
 	}
 }
 
-// mac is a gateway's hardware address on the overlay.
-func (o *overlay) mac(cluster, gateway string) string {
+// OverlayMAC is a gateway's hardware address on overlays between gateways.
+func OverlayMAC(cluster, gateway string) string {
 	return desired.HardwareAddr("gateway/" + cluster + "/" + gateway)
 }
 
 // remote makes the way to a remote gateway: next hops for both families, which
 // have its hardware address, and the forwarding of that to its outer address.
 func (o *overlay) remote(b *Built, site *Site, r *outer, d ovDevice) {
-	link, mac, origin := o.name(d), o.mac(r.Cluster, r.Gateway.Name), r.path()
+	link, mac, origin := o.name(d), OverlayMAC(r.Cluster, r.Gateway.Name), r.path()
 	c := desired.Cable{
-		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: o.driver, Epoch: r.Epoch, Port: d.port, Link: link,
-		MTU: r.MTU, Clear: o.clear, Endpoint: netip.AddrPortFrom(r.to, uint16(o.at(r.base, r.Alt))),
+		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: o.driver, Epoch: r.Epoch, Alt: r.Alt, Port: d.port, Link: link,
+		MTU: r.MTU, Clear: o.clear, Endpoint: netip.AddrPortFrom(r.to, uint16(o.port(r.base, r.Alt))),
 	}
 	hops := slices.Clone(r.Gateway.Addresses)
 	for _, a := range hops {

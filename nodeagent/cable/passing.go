@@ -15,7 +15,7 @@ func Passing(site Site, remotes []Remote) Built {
 	var b Built
 	o := overlay{
 		driver: "passing", prefix: desired.PassPrefix, vni: desired.PassID,
-		port: func(int) int { return desired.PassPort },
+		port: func(int, bool) int { return desired.PassPort },
 	}
 	var all []outer
 	for i := range remotes {

@@ -162,7 +162,7 @@ func (b *Built) peer(site *Site, d *wgDevice, r *Remote) {
 	}
 	b.Peers = append(b.Peers, peer)
 	b.Cables = append(b.Cables, desired.Cable{
-		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: fabric.DriverWireguard, Epoch: d.epoch, Port: d.port(), Link: d.link,
+		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: fabric.DriverWireguard, Epoch: d.epoch, Alt: d.alt, Port: d.port(), Link: d.link,
 		MTU: r.MTU, Endpoint: endpoint, Sent: []string{peer.Key()}, Received: []string{peer.Key()},
 	})
 }

@@ -27,7 +27,8 @@ type Cable struct {
 	// sorts first in front; 0 where they tell no cables apart.
 	Ports [2]int `json:"ports"`
 	// Alt says that both ends listen at the other end of their ranges, as they
-	// already use the ports themselves for the cable before.
+	// already use the ports themselves for the cable before. Where ports tell no
+	// cables apart it stands between the addresses of the other sort of epochs.
 	Alt bool `json:"alt,omitempty"`
 	// Epoch is that of its keys; 0 = the driver has none.
 	Epoch int `json:"epoch,omitempty"`
@@ -40,8 +41,11 @@ func (c Cable) String() string {
 	if c.Ports != [2]int{} {
 		text += fmt.Sprintf(" %d-%d", c.Ports[0], c.Ports[1])
 	}
-	if c.Alt {
+	switch {
+	case c.Alt && c.Ports != [2]int{}:
 		text += " (other ports)"
+	case c.Alt:
+		text += " (beside it)"
 	}
 	if c.Epoch > 1 {
 		text += fmt.Sprintf(" (epoch %d)", c.Epoch)
@@ -53,13 +57,21 @@ func (c Cable) String() string {
 func (c Cable) hash() uint64 { return spread.Hash(c.String()) }
 
 // clashes reports whether an end cannot have both: it would listen on one port
-// twice. Neighbouring epochs have ports of their own.
+// twice. Neighbouring epochs have ports, or addresses, of their own.
 func (c Cable) clashes(o Cable) bool {
-	return c != o && c.Driver == o.Driver && c.Alt == o.Alt && c.Epoch%2 == o.Epoch%2 &&
-		(c.Ports[0] == o.Ports[0] || c.Ports[1] == o.Ports[1])
+	if c == o || c.Driver != o.Driver {
+		return false
+	}
+	if c.Ports == [2]int{} {
+		return c.odd() == o.odd()
+	}
+	return c.Alt == o.Alt && c.Epoch%2 == o.Epoch%2 && (c.Ports[0] == o.Ports[0] || c.Ports[1] == o.Ports[1])
 }
 
-// other is the same cable at the other ports.
+// odd tells apart the two cables that there can be without ports.
+func (c Cable) odd() bool { return (c.Epoch%2 == 1) != c.Alt }
+
+// other is the same cable at the other ports, or between the other addresses.
 func (c Cable) other() Cable {
 	c.Alt = !c.Alt
 	return c
@@ -118,6 +130,7 @@ type said struct {
 	proved   bool // asks over it are answered
 	uses     bool // it may send over it
 	leaving  bool // it wants to give it up
+	wished   bool // it wants both ends to go over it for now; see Pair.Aside
 }
 
 // hold is a cable that this end has, or is about to make.

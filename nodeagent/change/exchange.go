@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/nodeagent/socket"
 )
@@ -19,6 +20,7 @@ type Peer struct {
 	Name   string // cluster/gateway
 	Want   Cable
 	Keys   Keys
+	Aside  bool       // both ends should go over the other cable for now; see Pair.Aside
 	Source netip.Addr // own tunnel address
 	Addr   netip.Addr // the peer's, same family
 }
@@ -47,7 +49,7 @@ type Config struct {
 // any goroutine.
 type Exchange struct {
 	config Config
-	wake   chan struct{}
+	wake   bell.Bell
 
 	mu     sync.Mutex
 	self   string // cluster/gateway; empty = this node is no gateway
@@ -82,7 +84,7 @@ func New(config Config) *Exchange {
 	if kept == nil {
 		kept = map[string]Kept{}
 	}
-	return &Exchange{config: config, wake: make(chan struct{}, 1), links: map[string]*link{}, ways: map[way]*link{}, kept: kept, saved: maps.Clone(kept)}
+	return &Exchange{config: config, wake: bell.New(), links: map[string]*link{}, ways: map[way]*link{}, kept: kept, saved: maps.Clone(kept)}
 }
 
 // Set says which gateway this node is and which pairs it is part of. Pairs that
@@ -103,12 +105,13 @@ func (x *Exchange) Set(self string, peers []Peer) {
 		}
 		l.Peer = p
 		l.pair.Want(p.Want, p.Keys, now)
+		l.pair.Aside(p.Aside, now)
 		links[p.Name] = l
 	}
 	x.links, x.begun = links, true
 	x.index()
 	x.mu.Unlock()
-	x.nudge()
+	x.wake.Ring()
 }
 
 // index finds the sockets and the pairs behind them again.
@@ -182,7 +185,17 @@ func (x *Exchange) Applied(applied map[string]Applied) {
 		x.index()
 	}
 	x.mu.Unlock()
-	x.nudge()
+	x.wake.Ring()
+}
+
+// Apart says how far a peer's pair has gone aside; see Pair.Apart.
+func (x *Exchange) Apart(name string) (begun, done bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if l := x.links[name]; l != nil {
+		return l.pair.Apart()
+	}
+	return false, false
 }
 
 // Progress says how far the change of each pair is, by peer, where one goes on.
@@ -199,13 +212,6 @@ func (x *Exchange) Progress() map[string]Progress {
 	return out
 }
 
-func (x *Exchange) nudge() {
-	select {
-	case x.wake <- struct{}{}:
-	default:
-	}
-}
-
 // Run talks to the other ends until ctx ends. The sockets are opened in the
 // network namespace of the thread that it was called on.
 func (x *Exchange) Run(ctx context.Context) error {
@@ -213,22 +219,15 @@ func (x *Exchange) Run(ctx context.Context) error {
 		Name: "cable", Port: x.config.Port, Log: x.config.Log, Largest: maxPacket, Read: x.receive,
 	})
 	defer sockets.Close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-x.wake:
-		case <-timer.C:
-		}
+	x.wake.Loop(ctx, func() time.Duration {
 		now := time.Now()
 		sockets.Update(now, x.wanted)
 		out, wait := x.tick(now)
 		x.keep()
 		sockets.Send(out)
-		timer.Reset(wait)
-	}
+		return wait
+	})
+	return nil
 }
 
 // idle is how often sockets are looked at while nothing is due.
@@ -284,7 +283,7 @@ func (x *Exchange) receive(at socket.Place, from netip.AddrPort, raw []byte) []s
 		return nil
 	}
 	answer, ok := l.pair.Receive(l.cables[at.Device], m, now)
-	x.nudge()
+	x.wake.Ring()
 	if !ok || !reflect.DeepEqual(l.pair.Keep(), x.kept[l.Name]) {
 		return nil
 	}

@@ -37,6 +37,7 @@ const (
 	flagProved
 	flagUses
 	flagLeaving
+	flagWished
 )
 
 var magic = [4]byte{'h', 'w', 'c', 'b'}
@@ -45,7 +46,7 @@ var errMalformed = errors.New("not a cable message of version 1")
 
 func (s said) flags() byte {
 	var out byte
-	for i, set := range []bool{s.standing, s.proved, s.uses, s.leaving} {
+	for i, set := range []bool{s.standing, s.proved, s.uses, s.leaving, s.wished} {
 		if set {
 			out |= 1 << i
 		}
@@ -56,7 +57,7 @@ func (s said) flags() byte {
 func saidOf(flags byte) said {
 	return said{
 		standing: flags&flagStanding != 0, proved: flags&flagProved != 0,
-		uses: flags&flagUses != 0, leaving: flags&flagLeaving != 0,
+		uses: flags&flagUses != 0, leaving: flags&flagLeaving != 0, wished: flags&flagWished != 0,
 	}
 }
 

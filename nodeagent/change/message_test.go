@@ -7,7 +7,7 @@ import (
 
 func example() Message {
 	return Message{Ask: true, Changes: true, Number: 7, Read: 8, Answers: 9, From: 10, To: 11, says: []word{
-		{cable: 12, said: said{standing: true, uses: true}}, {cable: 13, said: said{proved: true, leaving: true}},
+		{cable: 12, said: said{standing: true, uses: true}}, {cable: 13, said: said{proved: true, leaving: true, wished: true}},
 	}}
 }
 

@@ -39,6 +39,7 @@ type model struct {
 	broken map[Cable]bool // a firewall drops it, in one direction or both
 	loss   float64
 	deaf   [2]time.Time // until when an end gets no message
+	aside  bool         // the first end wants another endpoint
 	log    []string
 }
 
@@ -85,6 +86,7 @@ func (m *model) step(i int) {
 		m.note("end %d starts with %s over %s", i, e.kept.Cables, e.kept.Use)
 	}
 	e.pair.Want(e.want, nil, m.now)
+	e.pair.Aside(i == 0 && m.aside, m.now)
 	out, _ := e.pair.Tick(m.now)
 	m.speak(i, out)
 	if !e.pass.After(m.now) {
@@ -206,6 +208,10 @@ func (m *model) run(span time.Duration, restarts bool) error {
 			e := m.ends[m.r.IntN(2)]
 			e.pair, e.back = nil, m.now.Add(time.Duration(m.r.IntN(15000))*time.Millisecond)
 		}
+		if restarts && m.r.IntN(1000) == 0 {
+			m.aside = !m.aside
+			m.note("aside %t", m.aside)
+		}
 		if m.loss > 0 && m.r.IntN(1000) == 0 {
 			m.deaf[m.r.IntN(2)] = m.now.Add(time.Duration(m.r.IntN(20000)) * time.Millisecond)
 		}
@@ -252,7 +258,7 @@ func TestModel(t *testing.T) {
 		m := newModel(seed, seed%4 == 0)
 		err := m.run(6*time.Minute, seed%2 == 0)
 		if err == nil {
-			m.loss = 0
+			m.loss, m.aside = 0, false
 			if err = m.run(2*time.Minute, false); err == nil {
 				err = m.settled()
 			}

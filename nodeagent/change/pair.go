@@ -11,6 +11,7 @@ import (
 type Pair struct {
 	want    Cable
 	since   time.Time // of want
+	aside   bool
 	held    []*hold
 	use     Cable
 	applied Cable // what the kernel sends over
@@ -20,6 +21,7 @@ type Pair struct {
 		number uint64 // of the last message from the other end
 		at     time.Time
 		says   map[uint64]said
+		wished bool // it wishes some cable
 	}
 	busy   time.Time // until when this end asks for the other's sake
 	event  time.Time // the last time that something happened
@@ -81,6 +83,34 @@ func (p *Pair) Want(c Cable, keys Keys, now time.Time) {
 	p.settle(now)
 }
 
+// Aside says whether the pair should go over the other one of its two possible
+// cables for a while, so that this end may make the wanted one anew. The other end
+// goes along.
+func (p *Pair) Aside(aside bool, now time.Time) {
+	if p.aside != aside {
+		p.aside = aside
+		p.happens(now)
+		p.settle(now)
+	}
+}
+
+// Apart says how far that is: begun when this end sends over the other cable, and
+// done when there is nothing else any more.
+func (p *Pair) Apart() (begun, done bool) {
+	begun = p.use == p.want.other() && p.applied == p.use
+	return begun, begun && len(p.held) == 1
+}
+
+// steps reports whether the pair should go aside now. It does not while it is on its
+// way to another cable.
+func (p *Pair) steps() bool {
+	other := p.want.other()
+	if p.use != p.want && p.use != other {
+		return false
+	}
+	return p.aside || p.heard.wished && p.heard.says[other.hash()].wished
+}
+
 // Applied says which cables the kernel has now, and which one it sends over.
 func (p *Pair) Applied(cables []Cable, use Cable, now time.Time) {
 	changed := p.applied != use
@@ -133,9 +163,9 @@ func (p *Pair) hold(c Cable) *hold {
 // next is the cable to go to now: the one that is wanted, or on the way to it the
 // same one at other ports, when what there is has its ports.
 func (p *Pair) next() Cable {
-	ways := []Cable{p.want}
-	if p.want.Ports != [2]int{} {
-		ways = append(ways, p.want.other())
+	ways := []Cable{p.want, p.want.other()}
+	if p.steps() {
+		slices.Reverse(ways)
 	}
 	for _, c := range ways {
 		if p.find(c) != nil || len(p.held) < most && !slices.ContainsFunc(p.held, func(h *hold) bool { return h.clashes(c) }) {
@@ -243,6 +273,8 @@ func (p *Pair) why(next Cable, now time.Time) string {
 		says, known = p.heard.says[h.hash()]
 	}
 	switch {
+	case p.steps():
+		return "another endpoint is taken"
 	case next == p.use || h == nil:
 		return "waits for the cable before to end"
 	case !h.standing:

@@ -60,7 +60,7 @@ func (p *Pair) message() Message {
 	for _, h := range p.held {
 		w := said{
 			standing: h.standing, proved: h.proved(), leaving: h.leaving > 0,
-			uses: h.Cable == p.use || h.Cable == p.applied,
+			uses: h.Cable == p.use || h.Cable == p.applied, wished: p.aside && h.Cable == p.want.other(),
 		}
 		h.told = h.told || w.proved || w.uses
 		m.says = append(m.says, word{h.hash(), w})
@@ -99,10 +99,12 @@ func (p *Pair) Receive(on Cable, m Message, now time.Time) (Message, bool) {
 func (p *Pair) hear(m Message, now time.Time) {
 	says := make(map[uint64]said, len(m.says))
 	fresh := len(m.says) != len(p.heard.says)
+	p.heard.wished = false
 	for _, w := range m.says {
 		before, known := p.heard.says[w.cable]
 		fresh = fresh || !known || before != w.said
 		says[w.cable] = w.said
+		p.heard.wished = p.heard.wished || w.wished
 	}
 	p.heard.number, p.heard.at, p.heard.says = m.Number, now, says
 	if fresh {

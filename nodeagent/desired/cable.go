@@ -18,6 +18,7 @@ type Cable struct {
 	Rank    int
 	Driver  string
 	Epoch   int        // of its keys; 0 = the driver has none
+	Alt     bool       // it stands beside the usual one of its driver
 	Port    int        // at which this gateway takes it, UDP
 	Link    string     // the device
 	Via4    netip.Addr // next hop of IPv4 packets on the device; not valid = none is needed
@@ -38,6 +39,9 @@ func (c *Cable) Via(family int) netip.Addr {
 	}
 	return c.Via6
 }
+
+// Connection names the IPsec connection of a cable that has one.
+func (c *Cable) Connection() string { return IPsecName(c.Cluster, c.Gateway, c.Epoch, c.Alt) }
 
 // IsCable reports whether a link of ours leads to gateways of other clusters.
 func IsCable(link string) bool {

@@ -22,7 +22,7 @@ const (
 	// the outer family and -port follow.
 	IPsecOverlay = "hw-ip"
 	// IPsecEvenOverlay and IPsecEvenID are names and VNI of those in connections of
-	// even key epochs.
+	// even key epochs, and in those beside the usual one of odd epochs.
 	IPsecEvenOverlay = "hw-iq"
 	IPsecEvenID      = 76
 	// IPsecID is the number of the xfrm interface and of the policies that it sees.
@@ -52,11 +52,14 @@ type IPsec struct {
 }
 
 // IPsecName is how the connection to a remote gateway with the keys of an epoch is
-// called; the first epoch is not named.
-func IPsecName(cluster, gateway string, epoch int) string {
+// called; the first epoch is not named. beside = it is not the usual one.
+func IPsecName(cluster, gateway string, epoch int, beside bool) string {
 	name := IPsecPrefix + cluster + "." + gateway
 	if epoch > 1 {
 		name += ".e" + strconv.Itoa(epoch)
+	}
+	if beside {
+		name += ".beside"
 	}
 	return name
 }

@@ -21,19 +21,25 @@ import (
 type Remote struct {
 	Name       string              // cluster/gateway
 	Candidates []project.Candidate // best first; none = it dials in
-	// Leads says that this end looks for a better place while the link is up. Only
-	// one end does, or two that prefer different ways would take turns.
+	// Leads says that this end looks for a better place while the link is up. Where
+	// both ends send the same way only one does, or two that prefer different ways
+	// would take turns.
 	Leads bool
-	// Asks says that the other end can be asked at a candidate without any change
-	// to the link. Otherwise candidates are tried with the link itself, one after
-	// the other, and only while it is down.
+	// Asks says that the other end can be asked while the link is down, too. Otherwise
+	// candidates are tried with the link itself then, one after the other.
 	Asks bool
+	// Aside says that a link which is up goes to a better place over a second cable,
+	// as it would be lost while the first one is made anew.
+	Aside bool
 }
 
 // Seen is what is known of a link now.
 type Seen struct {
 	Alive bool           // probes get through
 	At    netip.AddrPort // where its packets come from, counted as in project.Candidate; invalid = not known
+	// How far it has gone over to a second cable: this end sends over it, and there is
+	// no other any more.
+	Begun, Apart bool
 }
 
 // Ask is a question to send: does the gateway answer there?
@@ -61,6 +67,8 @@ const (
 	// The first look for better candidates, and those after it.
 	firstRetry = 3 * time.Second
 	retryEvery = time.Minute
+	// aside is how long a second cable may need to carry what this end sends.
+	aside = 20 * time.Second
 	// far is when there is nothing to do.
 	far = time.Hour
 )
@@ -102,6 +110,9 @@ func (m *Machine) Set(remotes []Remote, now time.Time) {
 			s.start(now)
 		}
 		s.Remote = r
+		if s.way.Next.IsValid() && s.rank(s.way.Next) == len(r.Candidates) {
+			s.way.Next = netip.AddrPort{}
+		}
 	}
 	for name := range m.searches {
 		if !wanted[name] {
@@ -131,7 +142,7 @@ func (m *Machine) See(name string, seen Seen, now time.Time) {
 		s.resolve = true
 		s.start(now)
 	}
-	if seen.Alive && s.rank(seen.At) < len(s.Candidates) {
+	if seen.Alive && !s.Aside && s.rank(seen.At) < len(s.Candidates) {
 		s.way.Addr = seen.At
 	}
 }
@@ -187,7 +198,10 @@ func (m *Machine) Ways() map[string]project.Way {
 func (m *Machine) Kept() map[string]netip.AddrPort {
 	out := map[string]netip.AddrPort{}
 	for name, s := range m.searches {
-		if s.way.Addr.IsValid() && (s.seen.Alive || s.way.Addr == m.kept[name]) {
+		switch {
+		case s.way.Next.IsValid() && s.seen.Begun:
+			out[name] = s.way.Next
+		case s.way.Addr.IsValid() && (s.seen.Alive || s.way.Addr == m.kept[name]):
 			out[name] = s.way.Addr
 		}
 	}

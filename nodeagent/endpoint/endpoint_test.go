@@ -35,6 +35,8 @@ type world struct {
 	alive   bool
 	asked   map[netip.AddrPort]int
 	dial    int
+	begun   time.Time // a second cable carries what is sent; zero = none does
+	fell    bool      // the link was lost after it was up
 }
 
 type event struct {
@@ -55,7 +57,8 @@ func newWorld(r Remote, kept map[string]netip.AddrPort) *world {
 func (w *world) run(limit time.Duration, done func() bool) time.Duration {
 	began := w.now
 	for w.now.Sub(began) < limit {
-		w.m.See("b/gw", Seen{Alive: w.alive, At: w.at}, w.now)
+		begun := !w.begun.IsZero()
+		w.m.See("b/gw", Seen{Alive: w.alive, At: w.at, Begun: begun, Apart: begun && w.now.Sub(w.begun) > 5*time.Second}, w.now)
 		asks, next := w.m.Step(w.now)
 		for _, a := range asks {
 			w.asked[a.Addr]++
@@ -90,11 +93,17 @@ func (w *world) pass(next time.Time) time.Time {
 // dialled has the link follow what the machine decided.
 func (w *world) dialled() {
 	way := w.m.Ways()["b/gw"]
+	switch {
+	case !w.works[way.Next]:
+		w.begun = time.Time{}
+	case w.begun.IsZero():
+		w.begun = w.now
+	}
 	if way.Dial == w.dial && w.at.IsValid() || !way.Addr.IsValid() {
 		return
 	}
 	w.dial, w.at = way.Dial, way.Addr
-	w.coming = append(w.coming, event{w.now.Add(50 * time.Millisecond), func() { w.alive = w.works[w.at] }})
+	w.coming = append(w.coming, event{w.now.Add(50 * time.Millisecond), func() { w.fell, w.alive = w.alive && !w.works[w.at], w.works[w.at] }})
 }
 
 func (w *world) up() bool { return w.alive }
@@ -241,5 +250,52 @@ func TestKept(t *testing.T) {
 	w = newWorld(r, map[string]netip.AddrPort{"b/gw": away})
 	if way := w.m.Ways()["b/gw"]; way.Addr.IsValid() {
 		t.Errorf("a place that is no candidate any more is dialled: %v", way)
+	}
+}
+
+// TestBetterBeside: a driver that cannot ask while the link is down asks while it is
+// up, and goes to a better place in place, or over a second cable.
+func TestBetterBeside(t *testing.T) {
+	for _, aside := range []bool{false, true} {
+		t.Run(fmt.Sprintf("aside %t", aside), func(t *testing.T) {
+			w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Aside: aside}, nil)
+			w.works[outer] = true
+			if w.run(time.Minute, w.up); !w.alive || w.at != outer {
+				t.Fatalf("up %t at %s", w.alive, w.at)
+			}
+			w.run(10*time.Second, func() bool { return false })
+			if have, want := w.m.Why("b/gw"), "203.0.113.1, number 2 of 2: no answer at 10.99.0.1"; have != want {
+				t.Errorf("have %q, want %q", have, want)
+			}
+			w.answers[inner], w.works[inner] = 10*time.Millisecond, true
+			w.run(2*retryEvery, func() bool { return w.at == inner })
+			if way := w.m.Ways()["b/gw"]; way.Addr != inner || way.Next.IsValid() || w.fell {
+				t.Errorf("goes by %+v, fell %t", way, w.fell)
+			}
+		})
+	}
+}
+
+// TestBesideCarriesNothing: a second cable that carries nothing is given up, and the
+// link stays as it is.
+func TestBesideCarriesNothing(t *testing.T) {
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Aside: true}, map[string]netip.AddrPort{"b/gw": outer})
+	w.works[outer], w.answers[inner] = true, 10*time.Millisecond
+	w.run(5*time.Second, w.up)
+	dials := w.dial
+	tries, tried := 0, false
+	w.run(10*time.Minute, func() bool {
+		trying := w.m.Ways()["b/gw"].Next.IsValid()
+		if trying && !tried {
+			tries++
+		}
+		tried = trying
+		return false
+	})
+	if tries < 5 || tries > 12 || w.dial != dials || w.at != outer || w.fell {
+		t.Errorf("tried %d times in 10 minutes, dialled %d times, at %s, fell %t", tries, w.dial-dials, w.at, w.fell)
+	}
+	if kept := w.m.Kept()["b/gw"]; kept != outer {
+		t.Errorf("kept %s", kept)
 	}
 }

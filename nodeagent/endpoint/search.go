@@ -14,19 +14,21 @@ type search struct {
 	seen Seen
 	way  project.Way
 
-	since   time.Time // the link is down or up
-	queue   []netip.AddrPort
-	asked   map[netip.AddrPort]time.Time
-	last    time.Time                    // question
-	answers map[netip.AddrPort]time.Time // of this search
-	first   time.Time                    // answer
-	bad     map[netip.AddrPort]time.Time // until when one is left out
-	round   int
-	nextUp  time.Time // round
-	taken   time.Time // when a candidate was taken on its answer; zero = none, or it proved
-	blindAt time.Time // when the next is tried unasked
-	blinds  int
-	resolve bool
+	since    time.Time // the link is down or up
+	queue    []netip.AddrPort
+	asked    map[netip.AddrPort]time.Time
+	last     time.Time                    // question
+	answers  map[netip.AddrPort]time.Time // of this search
+	first    time.Time                    // answer
+	bad      map[netip.AddrPort]time.Time // until when one is left out
+	round    int
+	nextUp   time.Time // round
+	taken    time.Time // when a candidate was taken on its answer; zero = none, or it proved
+	blindAt  time.Time // when the next is tried unasked
+	blinds   int
+	resolve  bool
+	bettered time.Time // when a better place was taken while the link was up
+	asideAt  time.Time // when a second cable that carries nothing is given up
 }
 
 // begin looks for a gateway that is new. Where it worked last, or where there is
@@ -60,6 +62,7 @@ func (s *search) start(now time.Time) {
 	s.since, s.round, s.blinds = now, 0, 0
 	s.queue, s.answers, s.taken = nil, map[netip.AddrPort]time.Time{}, time.Time{}
 	s.nextUp, s.blindAt = now, now.Add(blind)
+	s.way.Next = netip.AddrPort{}
 	if !s.Leads {
 		s.nextUp = now.Add(yield)
 	}
@@ -74,6 +77,9 @@ func (s *search) live(now time.Time) {
 	s.answers = map[netip.AddrPort]time.Time{}
 	clear(s.bad)
 	s.nextUp = now.Add(firstRetry)
+	if now.Sub(s.bettered) < 2*retryEvery {
+		s.nextUp = now.Add(retryEvery) // perhaps it answers, and carries little
+	}
 }
 
 // wake is when there is something to do.
@@ -99,6 +105,10 @@ func (s *search) wake(now time.Time) time.Time {
 	case !s.seen.Alive:
 		sooner(s.blindAt)
 		sooner(s.nextUp)
+	case s.way.Next.IsValid():
+		if s.seen.Apart || !s.seen.Begun {
+			sooner(s.asideAt)
+		}
 	case s.improves():
 		sooner(s.nextUp)
 	}
@@ -109,7 +119,7 @@ func (s *search) wake(now time.Time) time.Time {
 }
 
 // improves reports whether this end looks for a better place while the link is up.
-func (s *search) improves() bool { return s.Leads && s.Asks && s.rank(s.seen.At) > 0 }
+func (s *search) improves() bool { return s.Leads && s.rank(s.seen.At) > 0 }
 
 // step does what is due; it gives at most one question.
 func (s *search) step(now time.Time) (netip.AddrPort, bool) {
@@ -173,14 +183,23 @@ func (s *search) try(now time.Time) {
 
 // better asks at better places than the one in use, and takes one that answered.
 func (s *search) better(now time.Time) {
+	if s.way.Next.IsValid() {
+		s.goOver(now)
+		return
+	}
 	if !s.improves() {
 		return
 	}
 	at := s.rank(s.seen.At)
 	if best, ok := s.best(now, at); ok {
-		s.take(best)
 		s.answers = map[netip.AddrPort]time.Time{}
 		s.nextUp = now.Add(retryEvery)
+		if s.Aside {
+			s.way.Next, s.asideAt, s.queue = best, now.Add(aside), nil
+			return
+		}
+		s.take(best)
+		s.bettered = now
 		return
 	}
 	if len(s.queue) == 0 && !now.Before(s.nextUp) {
@@ -188,6 +207,21 @@ func (s *search) better(now time.Time) {
 		s.ask(now, at)
 		s.nextUp = now.Add(retryEvery)
 	}
+}
+
+// goOver ends what a second cable is for: when all goes over that one, the first is
+// made anew at the same place.
+func (s *search) goOver(now time.Time) {
+	switch {
+	case s.seen.Apart:
+		s.take(s.way.Next)
+		s.bettered = now
+	case s.seen.Begun:
+		return // what both ends send over is not given up
+	case now.Before(s.asideAt):
+		return
+	}
+	s.way.Next = netip.AddrPort{}
 }
 
 // best gives the most preferred of the first n candidates that answered, once no

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/project"
 )
 
@@ -18,7 +19,7 @@ import (
 type Prober struct {
 	config Config
 	clock  func() time.Time
-	wake   chan struct{} // there is something to do before the timer ends
+	wake   bell.Bell // there is something to do before the time of the last tick is over
 
 	mu       sync.Mutex
 	gateway  string
@@ -48,6 +49,7 @@ type Prober struct {
 	announced time.Time // when they were told last
 	reach     reachList
 	askers    askers
+	asides    map[uint64]aside // by nonce
 }
 
 // New makes a prober without targets.
@@ -58,12 +60,13 @@ func New(config Config) *Prober {
 		gateway:  config.Gateway,
 		self:     Peer{Cluster: config.Cluster, Gateway: config.Gateway}.hash(),
 		settings: config.Settings.sane(),
-		wake:     make(chan struct{}, 1),
+		wake:     bell.New(),
 		targets:  map[Target]*target{},
 		byWay:    map[way]*target{},
 		stretch:  1,
 		reach:    newReachList(nil),
 		askers:   askers{},
+		asides:   map[uint64]aside{},
 	}
 }
 
@@ -153,7 +156,7 @@ func (p *Prober) change(do func(now time.Time) bool) {
 	changed := do(p.clock())
 	p.stale = true
 	p.mu.Unlock()
-	p.nudge()
+	p.wake.Ring()
 	if changed {
 		p.notify()
 	}
@@ -268,28 +271,13 @@ func (p *Prober) Snapshot() Snapshot {
 func (p *Prober) Run(ctx context.Context) error {
 	s := p.sockets()
 	defer s.Close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.wake:
-		case <-timer.C:
-		}
+	p.wake.Loop(ctx, func() time.Duration {
 		s.Update(p.clock(), p.places)
 		packets, wait := p.tick(p.clock())
 		p.count(s.Send(packets))
-		timer.Reset(wait)
-	}
-}
-
-// nudge makes Run look at once.
-func (p *Prober) nudge() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+		return wait
+	})
+	return nil
 }
 
 func (p *Prober) notify() {

@@ -33,7 +33,7 @@ func (p *Prober) receive(now time.Time, at Listen, from netip.AddrPort, raw []by
 	early := p.stale || first != nil && first.wake.Before(p.until)
 	p.mu.Unlock()
 	if early {
-		p.nudge()
+		p.wake.Ring()
 	}
 	if changed {
 		p.notify()
@@ -44,6 +44,9 @@ func (p *Prober) receive(now time.Time, at Listen, from netip.AddrPort, raw []by
 // reply takes a reply. Its target is found by the addresses that it came from
 // and to, and it must bring the nonce of a probe.
 func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
+	if p.asked(now, m.message) {
+		return false
+	}
 	t := p.byWay[way{at: m.at, from: m.from.Addr()}]
 	if t == nil || m.message.from != t.hash || m.to != p.self {
 		p.stats.Foreign++

@@ -63,8 +63,12 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 	if c.Remote.IsValid() {
 		s["remote_addrs"], s["remote_port"] = []string{c.Remote.Addr().String()}, strconv.Itoa(int(c.Remote.Port()))
 	}
-	if c.Begins {
+	switch {
+	case c.Begins:
 		s["rekey_time"] = seconds(ikeRekey * c.Rekey)
+	case c.Remote.IsValid():
+		// The other end may begin from any of its addresses; its key says who it is.
+		s["remote_addrs"] = []string{c.Remote.Addr().String(), "%any"}
 	}
 	if s["proposals"], err = ciphers(c.Proposals, "-prfsha256-x25519"); err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func (k *Connections) Observe(ctx context.Context) ([]desired.IPsec, error) {
 // read takes from a connection what charon tells of it.
 func read(name string, s vici.Section) (c desired.IPsec, child string) {
 	c.Name = name
-	if addrs := s.List("remote_addrs"); len(addrs) == 1 {
+	if addrs := s.List("remote_addrs"); len(addrs) > 0 {
 		if a, err := netip.ParseAddr(addrs[0]); err == nil {
 			c.Remote = netip.AddrPortFrom(a, 0)
 		}

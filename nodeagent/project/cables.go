@@ -190,7 +190,11 @@ func (v *view) endpoint(out *cable.Remote, port int) {
 	at := 0
 	if way, found := v.in.Local.Ways[out.Cluster+"/"+out.Gateway.Name]; found {
 		usual := v.candidates(out.Gateway, v.usual(out.Link, out.Gateway).Remote)
-		at = slices.IndexFunc(usual, func(c Candidate) bool { return c.Addr == way.Addr })
+		place := way.Addr
+		if out.Alt && way.Next.IsValid() {
+			place = way.Next
+		}
+		at = slices.IndexFunc(usual, func(c Candidate) bool { return c.Addr == place })
 		out.Dial = way.Dial
 	}
 	if at >= 0 && at < len(candidates) {

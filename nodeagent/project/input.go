@@ -132,6 +132,9 @@ type Way struct {
 	// Dial counts how often it was decided to go there. While it stays, a place
 	// that the driver learned since counts.
 	Dial int
+	// Next is a better place at which a cable beside the one in use is proved first;
+	// invalid = none.
+	Next netip.AddrPort
 }
 
 // Path is the link that carries the traffic between this cluster and a remote one.

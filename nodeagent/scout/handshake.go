@@ -1,9 +1,9 @@
-// Package scout asks WireGuard gateways whether they answer at an address, without
-// any change to the tunnel. A question is the first message of a handshake, sent
+// Package scout asks gateways whether they answer at an address, without any change
+// to the tunnel. For WireGuard a question is the first message of a handshake, sent
 // from the port of this gateway's own device; the answer is read beside the device
 // and the handshake goes no further, so the session in use stays. The other end
 // takes the address that the question came from for this gateway's, which is right
-// wherever the answer arrives.
+// wherever the answer arrives. For VXLAN see Carry, for IPsec AskIKE.
 package scout
 
 import (

@@ -36,9 +36,10 @@ type Scout struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	sockets map[bool]*net.IPConn // by whether it is IPv6
-	open    map[uint32]pending   // by index
-	idle    *time.Timer          // closes the sockets
+	sockets map[bool]*net.IPConn  // by whether it is IPv6
+	open    map[uint32]pending    // by index
+	idle    *time.Timer           // closes the sockets
+	calls   map[*net.UDPConn]bool // questions of IKE
 	readers sync.WaitGroup
 }
 
@@ -52,7 +53,7 @@ type pending struct {
 
 // New makes a scout.
 func New(log *slog.Logger) *Scout {
-	return &Scout{log: log, open: map[uint32]pending{}, sockets: map[bool]*net.IPConn{}}
+	return &Scout{log: log, open: map[uint32]pending{}, sockets: map[bool]*net.IPConn{}, calls: map[*net.UDPConn]bool{}}
 }
 
 // Ask sends a question. answered is called at most once, by another goroutine,
@@ -86,6 +87,9 @@ func (s *Scout) Ask(q Question, answered func()) error {
 func (s *Scout) Close() {
 	s.mu.Lock()
 	s.shut()
+	for conn := range s.calls {
+		_ = conn.Close()
+	}
 	s.mu.Unlock()
 	s.readers.Wait()
 }

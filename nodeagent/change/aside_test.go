@@ -1,0 +1,62 @@
+package change
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAside: both ends go over the other cable when one of them asks for it, and back.
+func TestAside(t *testing.T) {
+	t.Parallel()
+	for _, want := range []Cable{{Driver: "ipsec", Epoch: 1}, {Driver: "ipsec", Epoch: 2}, of(1)} {
+		for leader := range 2 {
+			w := two{now: time.Unix(0, 0).UTC()}
+			for i := range w.ends {
+				w.ends[i] = NewPair(want, nil, uint64(i+1)<<20, w.now)
+			}
+			w.run(10 * time.Second)
+			w.ends[leader].Aside(true, w.now)
+			w.run(time.Minute)
+			for i, p := range w.ends {
+				if begun, done := p.Apart(); !begun || !done || p.Use() != want.other() {
+					t.Errorf("%s, end %d of leader %d: begun %t, done %t with %s over %s", want, i, leader, begun, done, p.Cables(), p.Use())
+				}
+			}
+			if why := w.ends[leader].Progress(w.now).Why; why != "another endpoint is taken" {
+				t.Errorf("%s: %q", want, why)
+			}
+			w.ends[leader].Aside(false, w.now)
+			w.run(time.Minute)
+			for i, p := range w.ends {
+				if begun, done := p.Apart(); begun || done || p.Use() != want || len(p.Cables()) != 1 {
+					t.Errorf("%s, end %d of leader %d: begun %t, done %t with %s over %s in the end", want, i, leader, begun, done, p.Cables(), p.Use())
+				}
+			}
+		}
+	}
+}
+
+// TestClashes: which cables of a pair cannot stand beside each other.
+func TestClashes(t *testing.T) {
+	t.Parallel()
+	ipsec := func(epoch int, alt bool) Cable { return Cable{Driver: "ipsec", Epoch: epoch, Alt: alt} }
+	tests := []struct {
+		a, b Cable
+		want bool
+	}{
+		{ipsec(1, false), ipsec(1, false), false}, // the same
+		{ipsec(1, false), ipsec(1, true), false},
+		{ipsec(1, false), ipsec(2, false), false},
+		{ipsec(1, true), ipsec(2, false), true},
+		{ipsec(1, false), ipsec(2, true), true},
+		{ipsec(1, false), ipsec(3, false), true},
+		{of(1), of(1).other(), false},
+		{of(1), of(3), true},
+		{of(1), ipsec(1, false), false},
+	}
+	for _, tt := range tests {
+		if tt.a.clashes(tt.b) != tt.want || tt.b.clashes(tt.a) != tt.want {
+			t.Errorf("%s and %s: want %t", tt.a, tt.b, tt.want)
+		}
+	}
+}
