@@ -12,20 +12,22 @@ import (
 // it is the same one while they are. Only the engine's goroutine uses it.
 type effective struct {
 	last    project.Input
+	hosts   map[string][]string // project.Hostnames of it
 	have    *fabric.Fabric
 	decided *mcs.Decision
 }
 
 // follow gives the effective fabric of an input, and how it was decided.
 func (e *effective) follow(in project.Input) (*fabric.Fabric, *mcs.Decision) {
-	if e.have != nil && sameExports(e.last, in) {
+	hosts := project.Hostnames(in)
+	if e.have != nil && sameExports(e.last, in) && reflect.DeepEqual(e.hosts, hosts) {
 		return e.have, e.decided
 	}
 	next, decided := project.Effective(in)
 	if e.have == nil || e.last.Fabric != in.Fabric || !reflect.DeepEqual(e.have.Exports, next.Exports) {
 		e.have = next
 	}
-	e.last, e.decided = in, decided
+	e.last, e.hosts, e.decided = in, hosts, decided
 	return e.have, e.decided
 }
 

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,23 +52,13 @@ type ServiceImport struct {
 }
 
 func fromExport(e *ServiceExport) mcs.Export {
-	return mcs.Export{
+	out := mcs.Export{
 		Namespace: e.Namespace, Name: e.Name, UID: string(e.UID), Generation: e.Generation,
 		Created: e.CreationTimestamp.UTC(),
 		Labels:  e.Spec.ExportedLabels, Annotations: e.Spec.ExportedAnnotations,
-		Addrs: addressesOf(e.Annotations[mcs.AddressesAnnotation]),
 	}
-}
-
-func addressesOf(text string) []netip.Addr {
-	if text == "" {
-		return nil
-	}
-	texts := strings.Split(text, ",")
-	for i := range texts {
-		texts[i] = strings.TrimSpace(texts[i])
-	}
-	return onePerFamily(texts)
+	out.Addrs, out.Hosts = mcs.ReadAddresses(e.Annotations[mcs.AddressesAnnotation])
+	return out
 }
 
 func fromImport(i *ServiceImport) mcs.Import {

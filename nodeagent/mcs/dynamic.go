@@ -34,6 +34,9 @@ func (r *Resolved) export() fabric.Export {
 		if r.Type != fabric.Headless && len(dataPorts(p.Ports)) > 0 {
 			part.IPs = p.Addrs
 		}
+		if r.Type == fabric.Headless {
+			part.Hosts = p.Hosts
+		}
 		e.Clusters = append(e.Clusters, part)
 	}
 	slices.SortFunc(e.Clusters, func(a, b fabric.ExportCluster) int { return cmp.Compare(a.Name, b.Name) })

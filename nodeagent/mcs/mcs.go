@@ -8,10 +8,13 @@ package mcs
 import (
 	"net/netip"
 	"time"
+
+	"hawser.dev/hawser/schema/fabric"
 )
 
-// AddressesAnnotation of a ServiceExport holds the addresses, joined by commas,
-// that this cluster gave to it out of its block.
+// AddressesAnnotation of a ServiceExport holds the addresses, joined by commas, that
+// this cluster gave to it out of its block; of a headless one those of its pods, as
+// in db-0=242.0.0.1, where they have none that others can reach.
 const AddressesAnnotation = "hawser.dev/addresses"
 
 // Export is one ServiceExport of this cluster and what its Service says.
@@ -24,8 +27,9 @@ type Export struct {
 	// Labels and Annotations are those that the ServiceExport exports.
 	Labels      map[string]string
 	Annotations map[string]string
-	Addrs       []netip.Addr // of AddressesAnnotation, at most one a family
-	Service     *Service     // nil = there is none of this name
+	Addrs       []netip.Addr  // of AddressesAnnotation, at most one a family
+	Hosts       []fabric.Host // of the same, sorted by name
+	Service     *Service      // nil = there is none of this name
 }
 
 // Service is what an import takes from a Service.
@@ -116,7 +120,8 @@ type Status struct {
 	Name       string
 	UID        string
 	Generation int64
-	Addrs      []netip.Addr // for AddressesAnnotation; none for Headless and for exports of the topology
+	Addrs      []netip.Addr  // for AddressesAnnotation; none for Headless and for exports of the topology
+	Hosts      []fabric.Host // for the same, of a headless one
 	Conditions []Condition
 }
 

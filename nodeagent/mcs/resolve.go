@@ -38,8 +38,9 @@ type Resolved struct {
 type Part struct {
 	Cluster string
 	Offer   *Offer
-	Addrs   []netip.Addr // at which other clusters reach it; none for Headless
-	Ports   []Port       // those of the whole that it has
+	Addrs   []netip.Addr  // at which other clusters reach it; none for Headless
+	Hosts   []fabric.Host // of a headless one of this cluster; others tell theirs with the endpoints
+	Ports   []Port        // those of the whole that it has
 }
 
 // ID is namespace/name.
@@ -63,7 +64,7 @@ func Decide(w World) Decision {
 	parts := map[string][]Part{}
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; v.Offer != nil {
-			parts[v.Export.id()] = append(parts[v.Export.id()], Part{Cluster: own.Name, Offer: v.Offer, Addrs: v.Offer.Addrs})
+			parts[v.Export.id()] = append(parts[v.Export.id()], Part{Cluster: own.Name, Offer: v.Offer, Addrs: v.Offer.Addrs, Hosts: v.Reached})
 		}
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(w.Offers)) {

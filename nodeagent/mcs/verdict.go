@@ -36,8 +36,11 @@ type Verdict struct {
 	Declared *fabric.Export // as the topology declares it; nil = it is dynamic
 	Valid    Condition
 	Ready    Condition
-	Addrs    []netip.Addr // that a dynamic ClusterSetIP export should have
-	Offer    *Offer       // what the other clusters are told; nil = it is not valid
+	Addrs    []netip.Addr  // that a dynamic ClusterSetIP export should have
+	Hosts    []fabric.Host // what the pods of a dynamic headless one should have, sorted by name
+	Reached  []fabric.Host // what of that is recorded
+	Full     bool          // no address was left for some pod
+	Offer    *Offer        // what the other clusters are told; nil = it is not valid
 }
 
 // Verdicts decides about the ServiceExports of this cluster, sorted by
@@ -65,7 +68,7 @@ func verdicts(w World, own *fabric.Cluster, t *topology) []Verdict {
 	slices.SortFunc(out, func(a, b Verdict) int {
 		return cmp.Or(cmp.Compare(a.Export.Namespace, b.Export.Namespace), cmp.Compare(a.Export.Name, b.Export.Name))
 	})
-	address(out, own, t, w.Recorded)
+	address(out, own, t, w)
 	return out
 }
 
@@ -137,24 +140,26 @@ const (
 	defaultAffinitySeconds = 10800 // as Kubernetes has it
 )
 
+// asker is whom an Ask is for.
+type asker struct {
+	*Verdict
+	host string // of a headless export; empty = the export itself
+}
+
 // address gives addresses to the dynamic exports, and says who is ready.
-func address(list []Verdict, own *fabric.Cluster, t *topology, recorded bool) {
-	var asks []Ask
-	var at []int
-	for i := range list {
-		v := &list[i]
-		if v.Offer != nil && v.Declared == nil && !v.Offer.Headless {
-			asks = append(asks, Ask{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Held: v.Export.Addrs})
-			at = append(at, i)
-		}
-	}
+func address(list []Verdict, own *fabric.Cluster, t *topology, w World) {
+	asks, of := asksOf(list, own, w)
 	for n, g := range Allocate(own.Dynamic, t.givenIn(own), asks) {
-		v := &list[at[n]]
+		v := of[n]
+		if v.host != "" {
+			v.grantHost(v.host, g, w.Recorded)
+			continue
+		}
 		v.Addrs, v.Offer.Addrs = g.Addrs, g.Addrs
-		if recorded {
+		if w.Recorded {
 			v.Offer.Addrs = g.Held
 		}
-		v.Ready = readyOf(v, own, g)
+		v.Ready = readyOf(v.Verdict, own, g)
 	}
 	for i := range list {
 		v := &list[i]
@@ -162,9 +167,32 @@ func address(list []Verdict, own *fabric.Cluster, t *topology, recorded bool) {
 		case v.Offer == nil:
 			v.Ready = Condition{Ready, isFalse, reasonPending, "it is not valid"}
 		case v.Ready.Type == "":
-			v.Ready = Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name}
+			v.Ready = v.readyHosts(own)
+		}
+		for _, hosts := range [][]fabric.Host{v.Hosts, v.Reached} {
+			slices.SortFunc(hosts, func(a, b fabric.Host) int { return cmp.Compare(a.Name, b.Name) })
 		}
 	}
+}
+
+// asksOf gives what needs addresses of this cluster.
+func asksOf(list []Verdict, own *fabric.Cluster, w World) (asks []Ask, of []asker) {
+	for i := range list {
+		v := &list[i]
+		switch {
+		case v.Offer == nil || v.Declared != nil:
+		case v.Offer.Headless:
+			more, names := hostAsks(v, own, w.Hostnames)
+			asks = append(asks, more...)
+			for _, name := range names {
+				of = append(of, asker{v, name})
+			}
+		default:
+			asks = append(asks, Ask{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Held: v.Export.Addrs})
+			of = append(of, asker{v, ""})
+		}
+	}
+	return asks, of
 }
 
 func readyOf(v *Verdict, own *fabric.Cluster, g Grant) Condition {

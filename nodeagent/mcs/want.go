@@ -144,7 +144,7 @@ func statuses(d Decision) []Status {
 		v := &d.Verdicts[i]
 		e := v.Export
 		s := Status{
-			Namespace: e.Namespace, Name: e.Name, UID: e.UID, Generation: e.Generation, Addrs: v.Addrs,
+			Namespace: e.Namespace, Name: e.Name, UID: e.UID, Generation: e.Generation, Addrs: v.Addrs, Hosts: v.Hosts,
 			Conditions: []Condition{v.Valid, v.Ready},
 		}
 		if c, has := clash[e.id()]; has && v.Offer != nil {

@@ -20,7 +20,10 @@ type World struct {
 	// Recorded says that Exports and Imports are the record of the addresses: no other
 	// ones are used. Without it nobody can write a record, and what Allocate gives counts.
 	Recorded bool
-	Offers   map[string][]Offered // by other cluster
+	// Hostnames are those of the endpoints of this cluster's headless services, by
+	// namespace/name; nil where pods need no addresses of their own here.
+	Hostnames map[string][]string
+	Offers    map[string][]Offered // by other cluster
 }
 
 // Offered is an offer and what it is of.

@@ -3,7 +3,6 @@ package objects
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,11 +37,7 @@ func (e Export) Fields() []diff.Field {
 
 func wantExport(s mcs.Status) Export {
 	out := Export{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Generation: s.Generation, Conditions: sorted(s.Conditions)}
-	var addrs []string
-	for _, a := range s.Addrs {
-		addrs = append(addrs, a.String())
-	}
-	out.Addresses = strings.Join(addrs, ",")
+	out.Addresses = mcs.WriteAddresses(s.Addrs, s.Hosts)
 	return out
 }
 

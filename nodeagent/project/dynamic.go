@@ -90,7 +90,7 @@ func (v *view) sources(e *fabric.Export) []mcs.Source {
 func worldOf(in Input) mcs.World {
 	w := mcs.World{
 		Fabric: in.Fabric, Cluster: in.Cluster, Exports: in.Facts.Exports, Imports: in.Facts.Imports,
-		Namespaces: in.Facts.Namespaces, Recorded: in.Facts.Recorded, Offers: map[string][]mcs.Offered{},
+		Namespaces: in.Facts.Namespaces, Recorded: in.Facts.Recorded, Offers: map[string][]mcs.Offered{}, Hostnames: Hostnames(in),
 	}
 	for i := range in.Fabric.Clusters {
 		name := in.Fabric.Clusters[i].Name
@@ -105,6 +105,27 @@ func worldOf(in Input) mcs.World {
 		}
 	}
 	return w
+}
+
+// Hostnames gives the hostnames of the endpoints of headless services, by
+// namespace/name, where pods need addresses of their own to be reached: in a cluster
+// with shared egress. Otherwise it gives nil.
+func Hostnames(in Input) map[string][]string {
+	own := in.Fabric.Cluster(in.Cluster)
+	if own == nil || in.Fabric.DynamicExports == nil || !own.Globalnet || own.EgressMode == fabric.EgressMapped {
+		return nil
+	}
+	out := map[string][]string{}
+	for i := range in.Facts.Services {
+		svc := &in.Facts.Services[i]
+		for j := range svc.Endpoints {
+			if name := svc.Endpoints[j].Hostname; name != "" && len(svc.ClusterIPs) == 0 {
+				id := svc.Namespace + "/" + svc.Name
+				out[id] = append(out[id], name)
+			}
+		}
+	}
+	return out
 }
 
 // has reports whether a part of an export has one of its ports.

@@ -113,8 +113,11 @@ func (v *view) checkHeadless(e *fabric.Export, m member, origin string) {
 		return
 	}
 	hint := "raise hostnames or name it there"
-	if e.Dynamic {
-		hint = "declare the export in the topology with hostnames, or use mapped egress, which gives every pod one"
+	switch {
+	case e.Dynamic && m.Hostname == "":
+		hint = "give it a hostname, as a StatefulSet does, or use mapped egress, which gives every pod one"
+	case e.Dynamic:
+		hint = "none is left or recorded yet, as the condition Ready of the ServiceExport says"
 	}
 	v.problem(origin, HeadlessNoAddr, "pod "+cmp.Or(m.Hostname, m.Pod)+" of "+e.ID()+" has no global address; "+hint)
 }

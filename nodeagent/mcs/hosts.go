@@ -1,0 +1,144 @@
+package mcs
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// maxHosts is how many pods of one headless export get addresses of their own.
+const maxHosts = 256
+
+// ReadAddresses takes from the text of AddressesAnnotation the addresses of an export,
+// at most one a family, and those of the pods of a headless one, as in
+// db-0=242.0.0.1, sorted by name. It passes over the rest.
+func ReadAddresses(text string) (addrs []netip.Addr, hosts []fabric.Host) {
+	byName := map[string][]netip.Addr{}
+	for item := range strings.SplitSeq(text, ",") {
+		name, at, named := strings.Cut(strings.TrimSpace(item), "=")
+		if !named {
+			name, at = "", name
+		}
+		a, err := netip.ParseAddr(at)
+		if err != nil || a.Zone() != "" || named && name == "" {
+			continue
+		}
+		a = a.Unmap()
+		if !slices.ContainsFunc(byName[name], func(b netip.Addr) bool { return familyOf(a) == familyOf(b) }) {
+			byName[name] = append(byName[name], a)
+		}
+	}
+	for name, held := range byName {
+		slices.SortFunc(held, netip.Addr.Compare)
+		if name != "" {
+			hosts = append(hosts, fabric.Host{Name: name, IPs: held})
+		}
+	}
+	slices.SortFunc(hosts, func(a, b fabric.Host) int { return cmp.Compare(a.Name, b.Name) })
+	return byName[""], hosts
+}
+
+// WriteAddresses writes what ReadAddresses reads.
+func WriteAddresses(addrs []netip.Addr, hosts []fabric.Host) string {
+	var out []string
+	for _, a := range addrs {
+		out = append(out, a.String())
+	}
+	for _, h := range hosts {
+		for _, a := range h.IPs {
+			out = append(out, h.Name+"="+a.String())
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// hostsOf gives the pods of a headless export that should have addresses: those that
+// there are, and those that had one, which may come back. Of too many those that are
+// there now count first, and of these those that have one.
+func hostsOf(e *Export, present []string) []string {
+	here := map[string]bool{}
+	for _, name := range present {
+		here[name] = true
+	}
+	had := map[string]bool{}
+	for _, h := range e.Hosts {
+		had[h.Name] = true
+	}
+	var out []string
+	for _, all := range []map[string]bool{here, had} {
+		for name := range all {
+			if name != "" && !strings.ContainsAny(name, ",=") {
+				out = append(out, name)
+			}
+		}
+	}
+	rank := func(name string) int {
+		switch {
+		case here[name] && had[name]:
+			return 0
+		case here[name]:
+			return 1
+		}
+		return 2
+	}
+	slices.SortFunc(out, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	out = slices.Compact(out)
+	return out[:min(len(out), maxHosts)]
+}
+
+// hostAsks asks for an address of each pod of a headless export, in the families in
+// which the cluster's own ones mean nothing to others.
+func hostAsks(v *Verdict, own *fabric.Cluster, present map[string][]string) (asks []Ask, names []string) {
+	if present == nil {
+		return nil, nil
+	}
+	var hidden []int
+	for _, fam := range v.Offer.Families {
+		if own.Hides(fam) {
+			hidden = append(hidden, fam)
+		}
+	}
+	if len(hidden) == 0 {
+		return nil, nil
+	}
+	names = hostsOf(v.Export, present[v.Export.id()])
+	for _, name := range names {
+		ask := Ask{Key: v.Export.id() + "/" + name, Created: v.Export.Created, Families: hidden}
+		if i := slices.IndexFunc(v.Export.Hosts, func(h fabric.Host) bool { return h.Name == name }); i >= 0 {
+			ask.Held = v.Export.Hosts[i].IPs
+		}
+		asks = append(asks, ask)
+	}
+	return asks, names
+}
+
+// grantHost notes what a pod got.
+func (v *Verdict) grantHost(name string, g Grant, recorded bool) {
+	v.Full = v.Full || len(g.Full) > 0
+	if len(g.Addrs) > 0 {
+		v.Hosts = append(v.Hosts, fabric.Host{Name: name, IPs: g.Addrs})
+	}
+	used := g.Addrs
+	if recorded {
+		used = g.Held
+	}
+	if len(used) > 0 {
+		v.Reached = append(v.Reached, fabric.Host{Name: name, IPs: used})
+	}
+}
+
+// readyHosts says whether the pods of a headless export can be reached.
+func (v *Verdict) readyHosts(own *fabric.Cluster) Condition {
+	switch {
+	case v.Full:
+		return Condition{Ready, isFalse, reasonFailed, fmt.Sprintf(
+			"no address is left for some of its pods in %s of cluster %s: give the cluster a larger globalCIDR, or export less", join(own.Dynamic), own.Name)}
+	case len(v.Reached) < len(v.Hosts):
+		return Condition{Ready, isFalse, reasonPending, "the addresses of some of its pods are not recorded yet"}
+	}
+	return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name}
+}

@@ -1,0 +1,98 @@
+package mcs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// TestAddresses: what is written is read again, and what makes no sense is passed over.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{
+		"":                               "",
+		"242.0.0.1":                      "242.0.0.1",
+		"fd42::1, 242.0.0.1,242.0.0.2":   "242.0.0.1,fd42::1",
+		"db-1=242.0.0.2,db-0=242.0.0.1":  "db-0=242.0.0.1,db-1=242.0.0.2",
+		"db-0=fd42::1,db-0=242.0.0.1":    "db-0=242.0.0.1,db-0=fd42::1",
+		"db-0=242.0.0.1,db-0=242.0.0.2":  "db-0=242.0.0.1",
+		"=242.0.0.1,db-0=,db-1,x=y,::%a": "",
+	}
+	for text, want := range tests {
+		if have := mcs.WriteAddresses(mcs.ReadAddresses(text)); have != want {
+			t.Errorf("%q: have %q, want %q", text, have, want)
+		}
+	}
+}
+
+// shared is a cluster whose pods have no addresses that others reach, and the world
+// with one headless export in it.
+func shared(recorded bool, present ...string) mcs.World {
+	f := sample()
+	f.Clusters[0].Globalnet, f.Clusters[0].EgressMode = true, fabric.EgressShared
+	s := service(tcp("http", 80))
+	s.Headless = true
+	return mcs.World{
+		Fabric: f, Cluster: "g1", Recorded: recorded, Namespaces: []string{"team-a"}, Exports: []mcs.Export{export("team-a", "db", 1, s)},
+		Hostnames: map[string][]string{"team-a/db": present},
+	}
+}
+
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	w := shared(true, "db-0", "db-1")
+	first := mcs.Verdicts(w)[0]
+	if len(first.Hosts) != 2 || len(first.Reached) != 0 || first.Ready.Reason != "Pending" {
+		t.Fatalf("before the record: %+v", first)
+	}
+	for _, h := range first.Hosts {
+		if len(h.IPs) != 1 || !w.Fabric.Clusters[0].Dynamic[0].Contains(h.IPs[0]) {
+			t.Errorf("%s has %v", h.Name, h.IPs)
+		}
+	}
+	// With the record, db-1 away and db-2 there: who had one keeps it.
+	w.Exports[0].Hosts = first.Hosts
+	w.Hostnames["team-a/db"] = []string{"db-0", "db-2"}
+	second := mcs.Verdicts(w)[0]
+	text := mcs.WriteAddresses(nil, second.Hosts)
+	if len(second.Hosts) != 3 || len(second.Reached) != 2 || !strings.HasPrefix(text, mcs.WriteAddresses(nil, first.Hosts)+",db-2=") {
+		t.Errorf("with the record %v: %+v", first.Hosts, second)
+	}
+	e := mcs.Decide(w).Dynamic()[0]
+	if have := fmt.Sprint(e.Clusters[0].Hosts); have != fmt.Sprint(second.Reached) || len(e.Clusters[0].IPs) > 0 {
+		t.Errorf("the fabric has %s, want %v", have, second.Reached)
+	}
+	// Without anybody who could write a record, and where pods need none.
+	if v := mcs.Verdicts(shared(false, "db-0"))[0]; len(v.Reached) != 1 || v.Ready.Status != "True" {
+		t.Errorf("without a record: %+v", v)
+	}
+	w.Hostnames = nil
+	if v := mcs.Verdicts(w)[0]; len(v.Hosts)+len(v.Reached) > 0 || v.Ready.Status != "True" {
+		t.Errorf("where pods need none: %+v", v)
+	}
+}
+
+// TestHostsBound: of too many pods those count that are there, and of these those that
+// have an address; of too few addresses it is told.
+func TestHostsBound(t *testing.T) {
+	t.Parallel()
+	var present []string
+	for i := range 400 {
+		present = append(present, fmt.Sprintf("db-%d", i))
+	}
+	w := shared(true, present...)
+	w.Exports[0].Hosts = []fabric.Host{{Name: "away", IPs: addrs("242.1.200.1")}, {Name: "db-399", IPs: addrs("242.1.200.2")}}
+	v := mcs.Verdicts(w)[0]
+	text := mcs.WriteAddresses(nil, v.Hosts)
+	if len(v.Hosts) != 256 || strings.Contains(text, "away") || !strings.Contains(text, "db-399=242.1.200.2") {
+		t.Errorf("%d hosts: %s", len(v.Hosts), text)
+	}
+	w.Fabric.Clusters[0].Dynamic = prefixes("242.1.0.0/29") // one of the six is the topology's
+	v = mcs.Verdicts(w)[0]
+	if len(v.Hosts) != 5 || v.Ready.Reason != "Failed" || !strings.Contains(v.Ready.Message, "for some of its pods") {
+		t.Errorf("%d hosts, %+v", len(v.Hosts), v.Ready)
+	}
+}
