@@ -1,0 +1,56 @@
+package health
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// TestAside: a probe for another way is answered as any other, and changes nothing;
+// only its own answer counts, once.
+func TestAside(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	here, there := netip.MustParseAddr("241.0.0.1"), netip.MustParseAddr("241.0.0.2")
+	a := New(Config{Cluster: "a", Gateway: "gw", Settings: testSettings})
+	b := New(Config{Cluster: "b", Gateway: "gw", Settings: testSettings})
+	a.clock, b.clock = func() time.Time { return now }, func() time.Time { return now }
+	a.SetTargets([]Target{{Peer: Peer{"b", "gw"}, Source: here, Addr: there}})
+	b.SetTargets([]Target{{Peer: Peer{"a", "gw"}, Source: there, Addr: here}})
+	answers := 0
+	question := a.Aside(Peer{"b", "gw"}, func() { answers++ })
+	replies := b.receive(now, Listen{Addr: there}, netip.AddrPortFrom(here, 4804), question)
+	if len(replies) != 1 {
+		t.Fatalf("%d replies", len(replies))
+	}
+	other, err := decode(replies[0].Raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.nonce++
+	from := netip.AddrPortFrom(there, 4804)
+	a.receive(now, Listen{Addr: here}, from, other.encode())
+	if answers != 0 {
+		t.Error("another answer counts")
+	}
+	for range 2 {
+		a.receive(now, Listen{Addr: here}, from, replies[0].Raw)
+	}
+	if answers != 1 {
+		t.Errorf("%d answers", answers)
+	}
+	for _, p := range []*Prober{a, b} {
+		for _, l := range p.Snapshot().Links {
+			if !l.Answered.IsZero() || l.reach != nil {
+				t.Errorf("link %+v", l)
+			}
+		}
+	}
+	late := a.Aside(Peer{"b", "gw"}, func() { answers++ })
+	replies = b.receive(now, Listen{Addr: there}, netip.AddrPortFrom(here, 4804), late)
+	now = now.Add(2 * asideTime)
+	a.receive(now, Listen{Addr: here}, from, replies[0].Raw)
+	if answers != 1 {
+		t.Error("a late answer counts")
+	}
+}
