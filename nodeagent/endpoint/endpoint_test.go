@@ -299,3 +299,22 @@ func TestBesideCarriesNothing(t *testing.T) {
 		t.Errorf("kept %s", kept)
 	}
 }
+
+// TestSteps: a link that is down, or up at its second place, is looked at no more often
+// than there is something to do.
+func TestSteps(t *testing.T) {
+	for _, asks := range []bool{true, false} {
+		for _, alive := range []bool{true, false} {
+			m, now := New(nil), time.Unix(1000, 0)
+			m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: asks}}, now)
+			steps := 0
+			for end := now.Add(time.Minute); now.Before(end); steps++ {
+				m.See("b/gw", Seen{Alive: alive, At: outer}, now)
+				_, now = m.Step(now)
+			}
+			if steps > 300 {
+				t.Errorf("asks %t, alive %t: %d steps in a minute", asks, alive, steps)
+			}
+		}
+	}
+}

@@ -104,7 +104,9 @@ func (s *search) wake(now time.Time) time.Time {
 		sooner(s.taken.Add(proof))
 	case !s.seen.Alive:
 		sooner(s.blindAt)
-		sooner(s.nextUp)
+		if s.Asks {
+			sooner(s.nextUp)
+		}
 	case s.way.Next.IsValid():
 		if s.seen.Apart || !s.seen.Begun {
 			sooner(s.asideAt)
