@@ -55,6 +55,7 @@ image: ## dist/hawser-agent-<version>-<arch>.tar: an image of the agent alone, n
 
 quiet: setup build ## what planned work, changes and deaths lose, on a machine that does nothing else
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v ./e2e -run TestQuiet
+	QUIET=1 $(GO) test -count=1 -timeout 40m -v -parallel 1 ./nodeagent/cable/cabletest -run TestConformance
 
 SEED   ?= 1
 FAULTS ?= 200

@@ -35,7 +35,7 @@ func (s Suite) Run(t *testing.T) {
 				run  func(*testing.T, *rig)
 			}{
 				{"up", up}, {"counters", counters}, {"wire", wire}, {"spoofed", spoofed}, {"replayed", replayed},
-				{"neighbours stay", neighboursStay}, {"repair", repair}, {"overhead", overhead}, {"teardown", teardown},
+				{"neighbours stay", neighboursStay}, {"repair", repair}, {"epochs", epochs}, {"overhead", overhead}, {"teardown", teardown},
 			}
 			for _, step := range steps {
 				if !t.Run(step.name, func(t *testing.T) { r.t = t; step.run(t, r) }) {
@@ -177,7 +177,8 @@ func neighboursStay(t *testing.T, r *rig) {
 // repair: devices that somebody deletes come back, and carry.
 func repair(_ *testing.T, r *rig) {
 	a, b := r.gateways["a"], r.gateways["b"]
-	for _, device := range a.cables() {
+	for _, cable := range a.cables() {
+		device, _, _ := strings.Cut(cable, " ")
 		a.run("ip", "link", "del", device)
 	}
 	a.reaches(b, false)

@@ -2,7 +2,6 @@ package cabletest
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -14,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+	"filippo.io/age"
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/status"
@@ -23,12 +22,12 @@ import (
 // gateway is the only node of a cluster, and its agent.
 type gateway struct {
 	*space
-	name    string // of cluster and gateway
-	index   int
-	private wgtypes.Key
-	signing ed25519.PrivateKey
-	before  string // what the host had before
-	agent   *exec.Cmd
+	name     string // of cluster and gateway
+	index    int
+	keys     map[int]pair // by epoch
+	identity *age.X25519Identity
+	before   string // what the host had before
+	agent    *exec.Cmd
 }
 
 // pod is the address of a pod of the cluster: the host itself has it.
@@ -96,13 +95,13 @@ func (g *gateway) inventory() string {
 	return out.String()
 }
 
-// cables names the devices to other clusters that there are.
+// cables gives the devices to other clusters that there are: name and number.
 func (g *gateway) cables() []string {
 	var out []string
 	for _, line := range strings.Split(g.run("ip", "-o", "link"), "\n") {
 		words := strings.Fields(line)
 		if len(words) > 1 && desired.IsCable(strings.TrimSuffix(words[1], ":")) {
-			out = append(out, strings.TrimSuffix(words[1], ":"))
+			out = append(out, strings.TrimSuffix(words[1], ":")+" "+strings.TrimSuffix(words[0], ":"))
 		}
 	}
 	return out

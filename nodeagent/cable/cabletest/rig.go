@@ -1,9 +1,7 @@
 package cabletest
 
 import (
-	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
@@ -11,21 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
-
-	"filippo.io/age"
-	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"hawser.dev/hawser/schema/fabric"
 )
 
 // strange is an address that belongs to no cluster.
 const strange = "10.99.0.1"
-
-// epoch of all keys.
-const epoch = 1
 
 // rig is three gateways and a stranger around one bridge.
 type rig struct {
@@ -36,8 +27,9 @@ type rig struct {
 	wan      *space
 	gateways map[string]*gateway
 	stranger *space
-	seed     fabric.Secret
-	packets  []packet // of the link between a and b, from the step that looked at it
+	epochs   []int                 // in force
+	seeds    map[int]fabric.Secret // of pre-shared keys, by epoch
+	packets  []packet              // of the link between a and b, from the step that looked at it
 }
 
 func newRig(t *testing.T, s Suite, six bool) *rig {
@@ -49,8 +41,7 @@ func newRig(t *testing.T, s Suite, six bool) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	r := &rig{t: t, suite: s, six: six, dir: dir, gateways: map[string]*gateway{}}
-	random(r.seed[:])
+	r := &rig{t: t, suite: s, six: six, dir: dir, gateways: map[string]*gateway{}, epochs: []int{1}, seeds: map[int]fabric.Secret{}}
 	id := make([]byte, 3)
 	random(id)
 	prefix := "hwc-" + hex.EncodeToString(id) + "-"
@@ -92,7 +83,7 @@ func (r *rig) publish(names ...string) {
 		},
 		Health: fabric.Health{Interval: fabric.Duration(250 * time.Millisecond), Misses: 3},
 		DNS:    fabric.DNS{TTL: fabric.Duration(5 * time.Second), Address: netip.MustParseAddr("169.254.73.53")},
-		Epochs: []int{epoch},
+		Epochs: r.epochs,
 	}
 	for _, name := range names {
 		f.Clusters = append(f.Clusters, r.gateways[name].cluster())
@@ -123,24 +114,14 @@ func (g *gateway) cluster() fabric.Cluster {
 		Gateways: []fabric.Gateway{{
 			Name: g.name, Node: "node-" + g.name, Endpoints: []string{g.outer}, Port: 51820,
 			Addresses: []netip.Addr{netip.MustParseAddr(fmt.Sprintf("241.0.0.%d", g.index)), netip.MustParseAddr(fmt.Sprintf("fd00:41::%d", g.index))},
-			Keys: []fabric.Key{{
-				Epoch: epoch, Public: g.private.PublicKey().String(), Ed25519: base64.StdEncoding.EncodeToString(g.signing.Public().(ed25519.PublicKey)),
-			}},
+			Keys:      g.public(),
 		}},
 	}
 }
 
 // prepare makes keys, facts and the address of a pod, which is the host itself.
 func (g *gateway) prepare() {
-	t := g.rig.t
-	t.Helper()
-	var err error
-	if g.private, err = wgtypes.GeneratePrivateKey(); err != nil {
-		t.Fatal(err)
-	}
-	seed := make([]byte, ed25519.SeedSize)
-	random(seed)
-	g.signing = ed25519.NewKeyFromSeed(seed)
+	g.rig.t.Helper()
 	g.run("ip", "addr", "add", g.pod(false)+"/32", "dev", "lo")
 	g.run("ip", "addr", "add", g.pod(true)+"/128", "dev", "lo", "nodad")
 	g.before = g.inventory()
@@ -150,33 +131,7 @@ metadata: {name: node-%s}
 spec: {podCIDRs: [10.%d.0.0/16, "fd00:%d::/64"]}
 status: {addresses: [{type: InternalIP, address: "%s"}]}
 `, g.name, g.index, g.index, g.outer)))
-	g.seal(seed)
-}
-
-// seal writes the keys as an agent gets them.
-func (g *gateway) seal(seed []byte) {
-	t := g.rig.t
-	t.Helper()
-	identity, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.write("identity.txt", []byte(identity.String()+"\n"))
-	document := fmt.Sprintf(`{"apiVersion":%q,"clusterset":"cabletest","cluster":%q,"epochs":[{"epoch":%d,"pskSeed":%q,"gateways":{%q:%q},"ed25519":{%q:%q}}]}`,
-		fabric.KeysAPIVersion, g.name, epoch, base64.StdEncoding.EncodeToString(g.rig.seed[:]),
-		g.name, g.private.String(), g.name, base64.StdEncoding.EncodeToString(seed))
-	var sealed strings.Builder
-	w, err := age.Encrypt(&sealed, identity.Recipient())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write([]byte(document)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	g.write("keys/keys.age", []byte(sealed.String()))
+	g.seal()
 }
 
 // needs skips, by name, where this machine cannot run the suite.

@@ -1,0 +1,131 @@
+package cabletest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// epochs: other keys come into force and the old ones go, while both ends send. The
+// link changes to the new ones; that of a driver without keys stays what it is. What
+// is lost meanwhile is told, and with QUIET it must be nothing in one of three turns: a
+// machine that is busy with something else loses packets for want of time.
+func epochs(t *testing.T, r *rig) {
+	turns := 1
+	quiet := os.Getenv("QUIET") != ""
+	if quiet {
+		turns = 3
+	}
+	for turn := range turns {
+		lost := r.turn(turn + 1)
+		t.Logf("from epoch %d to %d: %d packets lost", turn+1, turn+2, lost)
+		if lost == 0 {
+			return
+		}
+	}
+	if quiet {
+		t.Errorf("packets were lost in each of %d turns", turns)
+	}
+}
+
+// turn brings an epoch into force and takes the one before it away; it gives the
+// number of packets that were lost.
+func (r *rig) turn(epoch int) (lost int) {
+	r.t.Helper()
+	a, b := r.gateways["a"], r.gateways["b"]
+	was := map[*gateway][]string{a: a.cables(), b: b.cables()}
+	flows := []*flow{a.flow(b), b.flow(a)}
+	for _, inForce := range [][]int{{epoch, epoch + 1}, {epoch + 1}} {
+		r.rotate(inForce...)
+		a.follows("b")
+		b.follows("a")
+	}
+	for _, g := range []*gateway{a, b} {
+		if r.suite.Driver.Traits().Keys == "" {
+			if now := g.cables(); !slices.Equal(now, was[g]) {
+				r.t.Errorf("the cables of %s were %v and are %v", g.name, was[g], now)
+			}
+			continue
+		}
+		r.eventually("the old cable of "+g.name+" is gone", func() bool { return len(g.cables()) == len(was[g]) })
+	}
+	for _, f := range flows {
+		lost += f.stop()
+	}
+	a.reaches(b, false)
+	b.reaches(a, true)
+	return lost
+}
+
+// rotate has other epochs in force: the gateways a and b get their keys, and then the
+// fabric.
+func (r *rig) rotate(inForce ...int) {
+	r.t.Helper()
+	r.epochs = inForce
+	r.gateways["a"].seal()
+	r.gateways["b"].seal()
+	r.publish("a", "b")
+}
+
+// follows waits until the link uses the newest epoch in force, and the agent has the
+// keys of no others.
+func (g *gateway) follows(remote string) {
+	g.rig.t.Helper()
+	inForce := g.rig.epochs
+	want := inForce[len(inForce)-1]
+	if g.rig.suite.Driver.Traits().Keys == "" {
+		want = 0
+	}
+	g.rig.eventually(g.name+" uses the keys of epoch "+number(want), func() bool {
+		s, answers := g.status()
+		i := slices.IndexFunc(s.Connections, func(c status.Connection) bool { return c.RemoteCluster == remote })
+		if !answers || i < 0 || !slices.Equal(s.Epochs, inForce) {
+			return false
+		}
+		c := s.Connections[i]
+		return c.Epoch == want && c.Change == nil && c.Status == status.Connected
+	})
+}
+
+// flow is fifty packets a second to another gateway's pod, each of which is answered.
+type flow struct {
+	rig  *rig
+	ping *exec.Cmd
+	out  bytes.Buffer
+}
+
+func (g *gateway) flow(to *gateway) *flow {
+	g.rig.t.Helper()
+	f := &flow{rig: g.rig, ping: g.command("ping", "-q", "-i", "0.02", "-I", g.pod(false), to.pod(false))}
+	f.ping.Stdout, f.ping.Stderr = &f.out, &f.out
+	if err := f.ping.Start(); err != nil {
+		g.rig.t.Fatal(err)
+	}
+	return f
+}
+
+var counted = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
+
+// stop ends the flow and gives the number of packets that were lost. The last one may
+// be on its way.
+func (f *flow) stop() (lost int) {
+	f.rig.t.Helper()
+	if err := f.ping.Process.Signal(syscall.SIGINT); err != nil {
+		f.rig.t.Fatal(err)
+	}
+	_ = f.ping.Wait() // how it ends is not the matter here
+	m := counted.FindStringSubmatch(f.out.String())
+	if m == nil {
+		f.rig.t.Fatalf("ping said %q", f.out.String())
+	}
+	sent, _ := strconv.Atoi(m[1])
+	received, _ := strconv.Atoi(m[2])
+	return max(0, sent-received-1)
+}
