@@ -1,6 +1,8 @@
 package project_test
 
 import (
+	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -136,4 +138,51 @@ func widened(lines []string) []string {
 	return slices.DeleteFunc(lines, func(l string) bool {
 		return strings.HasPrefix(l, "table ") || strings.HasPrefix(l, "link hw-vx0 ")
 	})
+}
+
+// TestBesideIPsec: a second connection with the same keys goes to the better endpoint,
+// between other addresses, and changes nothing of the first.
+func TestBesideIPsec(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/lanes.txtar")
+	in := w.inputs["g1/g1-a"]
+	far := in.Fabric.Cluster("g2")
+	for i := range far.Gateways {
+		if far.Gateways[i].Name == "g2-a" {
+			far.Gateways[i].Endpoints = []string{"10.99.0.2", "203.0.113.99"}
+		}
+	}
+	usual, beside := project.Cable{Driver: "ipsec", Epoch: 1}, project.Cable{Driver: "ipsec", Epoch: 1, Alt: true}
+	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
+	state := func(way project.Way, cables ...project.Cable) (map[string]bool, map[string]string) {
+		in.Local.Ways = map[string]project.Way{"g2/g2-a": way}
+		in.Cables = map[string][]project.Cable{"g2/g2-a": cables}
+		s, _ := project.State(in)
+		to := map[string]string{}
+		for _, c := range s.IPsecs {
+			if strings.HasPrefix(c.Name, "hawser-g2.g2-a") {
+				to[c.Name] = c.Remote.Addr().String()
+			}
+		}
+		return linesOf(text(s)), to
+	}
+	second := project.Way{Addr: at("203.0.113.99:51820")}
+	before, _ := state(second, usual)
+	second.Next = at("10.99.0.2:51820")
+	both, to := state(second, usual, beside)
+	if lost := widened(minus(before, both)); len(lost) > 0 {
+		t.Errorf("made beside, but lost %v", lost)
+	}
+	if want := map[string]string{"hawser-g2.g2-a": "203.0.113.99", "hawser-g2.g2-a.beside": "10.99.0.2"}; !maps.Equal(to, want) {
+		t.Errorf("connections to %v, want %v", to, want)
+	}
+	// The second is alone, and the first is made anew at its place: that changes nothing of the second.
+	alone, _ := state(second, beside)
+	again, to := state(project.Way{Addr: second.Next, Dial: 1}, beside, usual)
+	if lost := widened(minus(alone, again)); len(lost) > 0 {
+		t.Errorf("made anew, but lost %v", lost)
+	}
+	if want := map[string]string{"hawser-g2.g2-a": "10.99.0.2", "hawser-g2.g2-a.beside": "10.99.0.2"}; !maps.Equal(to, want) {
+		t.Errorf("connections to %v, want %v", to, want)
+	}
 }
