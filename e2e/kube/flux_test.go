@@ -1,0 +1,92 @@
+//go:build kube
+
+package kube
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/e2e/kube/gitops"
+)
+
+// TestGitOps lets Flux carry commits to both clusters: each has a controller of its own
+// that follows the branch, and nobody else applies anything. What it takes over from
+// kubectl goes on, and a commit arrives in the data path.
+func TestGitOps(t *testing.T) {
+	s := needSet(t, same)
+	t.Cleanup(func() { s.reset(t) })
+	s.ask(t, "c1", "client", service, from("c2"))
+	url := gitops.Serve(t, s.path("repo"))
+	for _, c := range s.clusters {
+		s.follow(t, c, url)
+	}
+	for _, c := range s.clusters {
+		s.arrived(t, c)
+	}
+	s.ask(t, "c1", "client", service, from("c2"))
+
+	begun := time.Now()
+	s.edit(t, "  - name: whereami-cs\n    namespace: sample\n    clusters: [c2]\n", "  - name: whereami-cs\n    namespace: sample\n    clusters: [c1, c2]\n")
+	s.release(t)
+	s.ask(t, "c1", "client", service, from("c1")) // the nearer one is preferred
+	t.Logf("figure: from a commit to another answer by way of Flux: %.1f s", time.Since(begun).Seconds())
+	for _, c := range s.clusters {
+		s.arrived(t, c)
+	}
+
+	s.edit(t, "    clusters: [c1, c2]\n", "    clusters: [c2]\n")
+	s.release(t)
+	s.ask(t, "c1", "client", service, from("c2"))
+	s.eventually(t, func(out string) bool { return out == "" },
+		"kubectl", "--context", "c1", "-n", "sample", "get", "serviceexport", "whereami-cs", "--ignore-not-found", "-o", "name")
+	s.ready(t)
+}
+
+// release commits and publishes; to apply it is others' work.
+func (s *set) release(t *testing.T) {
+	t.Helper()
+	s.commit(t)
+	if _, err := s.publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// follow starts Flux on a cluster, for as long as the test runs. What it applied stays.
+func (s *set) follow(t *testing.T, cluster, url string) {
+	t.Helper()
+	file := s.path(cluster + ".kubeconfig")
+	config := s.kubectl(t, cluster, "config", "view", "--minify", "--flatten", "--raw")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var definitions []string
+	for _, name := range gitops.Definitions(t) {
+		definitions = append(definitions, "-f", name)
+	}
+	s.apply(t, cluster, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+gitops.FluxNamespace+"}\n")
+	s.kubectl(t, cluster, append([]string{"apply", "--server-side"}, definitions...)...)
+	s.kubectl(t, cluster, append([]string{"wait", "--for=condition=Established", "--timeout=" + limit.String()}, definitions...)...)
+	t.Cleanup(func() { // the controller is not there any more, so nothing is pruned
+		for name := range strings.FieldsSeq(s.kubectl(t, cluster, "-n", gitops.FluxNamespace, "get", "kustomizations", "-o", "name")) {
+			s.kubectl(t, cluster, "-n", gitops.FluxNamespace, "patch", name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+		}
+		s.kubectl(t, cluster, append([]string{"delete", "--ignore-not-found"}, definitions...)...)
+		s.kubectl(t, cluster, "delete", "namespace", gitops.FluxNamespace, "--wait=false")
+	})
+	gitops.StartFlux(t, file)
+	s.apply(t, cluster, strings.ReplaceAll(gitops.Documented(t, "../../docs/gitops.md", "kind: GitRepository"), "<repository>", url))
+	s.kubectl(t, cluster, "apply", "-f", s.path("tree/flux/"+cluster+"/sync.yaml"))
+}
+
+// arrived waits until Flux says that a cluster has what is published, and that all of it
+// is well.
+func (s *set) arrived(t *testing.T, cluster string) {
+	t.Helper()
+	want := strings.TrimSpace(s.must(t, "", "git", "-C", s.path("repo"), "rev-parse", "rendered"))
+	for _, name := range []string{"hawser", "hawser-sync"} {
+		s.eventually(t, has("rendered@sha1:"+want+" True"), "kubectl", "--context", cluster, "-n", gitops.FluxNamespace, "get", "kustomization", name,
+			"-o", `jsonpath={.status.lastAppliedRevision} {.status.conditions[?(@.type=="Ready")].status}`)
+	}
+}
