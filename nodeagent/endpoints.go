@@ -9,12 +9,10 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
 	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/endpoint"
 	"hawser.dev/hawser/nodeagent/health"
@@ -126,34 +124,6 @@ func (e *endpoints) set(in project.Input, now time.Time) {
 	e.machine.Set(remotes, now)
 }
 
-// leads reports whether this end looks for better places. With VXLAN each end
-// chooses for what it sends itself, with IPsec the one that opens connections, as
-// long as there are addresses for a second one.
-func leads(in project.Input, own *fabric.Gateway, r project.Reach) bool {
-	switch r.Driver {
-	case fabric.DriverVXLAN:
-		return true
-	case fabric.DriverIPsec:
-		return cable.Begins(in.Cluster, own, r.Cluster, r.Gateway) && twinsFree(in.Fabric, own, r.Gateway)
-	}
-	return in.Cluster < r.Cluster || len(own.Endpoints) == 0
-}
-
-// twinsFree reports whether the second addresses of gateways are nobody's first.
-func twinsFree(f *fabric.Fabric, gateways ...*fabric.Gateway) bool {
-	held := map[netip.Addr]bool{}
-	for i := range f.Clusters {
-		for _, g := range f.Clusters[i].Gateways {
-			for _, a := range g.Addresses {
-				held[a] = true
-			}
-		}
-	}
-	return !slices.ContainsFunc(gateways, func(g *fabric.Gateway) bool {
-		return slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return held[fabric.Twin(f.TunnelPools, a)] })
-	})
-}
-
 // aside reports whether a pair should go over a second cable for now.
 func (e *endpoints) aside(name string) bool {
 	e.mu.Lock()
@@ -243,6 +213,9 @@ func (e *endpoints) see(ctx context.Context, now time.Time) {
 		if links[i].Target.Device == "" {
 			name := links[i].Target.Peer.String()
 			seen := endpoint.Seen{Alive: links[i].State == status.Connected, At: at[name]}
+			if e.reaches[name].Driver != fabric.DriverWireguard {
+				seen.Alive = links[i].Alive() // after a restart nothing is tried with a link that may live
+			}
 			seen.Begun, seen.Apart = e.apart(name)
 			e.machine.See(name, seen, now)
 		}

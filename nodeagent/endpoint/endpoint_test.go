@@ -318,3 +318,28 @@ func TestSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestFallsAside: a link that falls while it goes over a second cable is looked for where
+// that one is.
+func TestFallsAside(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		m, now := New(map[string]netip.AddrPort{"b/gw": outer}), time.Unix(1000, 0)
+		m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Aside: true}}, now)
+		for range 100 {
+			m.See("b/gw", Seen{Alive: true}, now)
+			asks, _ := m.Step(now)
+			for _, a := range asks {
+				m.Answered(a, now)
+			}
+			now = now.Add(100 * time.Millisecond)
+		}
+		if way := m.Ways()["b/gw"]; way.Addr != outer || way.Next != inner {
+			t.Fatalf("goes by %+v", way)
+		}
+		m.See("b/gw", Seen{Begun: begun}, now)
+		want := map[bool]netip.AddrPort{false: outer, true: inner}[begun]
+		if way := m.Ways()["b/gw"]; way.Addr != want || way.Next.IsValid() {
+			t.Errorf("begun %t: goes by %+v, want %s", begun, way, want)
+		}
+	}
+}

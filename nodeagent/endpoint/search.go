@@ -62,6 +62,9 @@ func (s *search) start(now time.Time) {
 	s.since, s.round, s.blinds = now, 0, 0
 	s.queue, s.answers, s.taken = nil, map[netip.AddrPort]time.Time{}, time.Time{}
 	s.nextUp, s.blindAt = now, now.Add(blind)
+	if s.way.Next.IsValid() && s.seen.Begun {
+		s.way.Addr = s.way.Next // the second cable stays where it is, and the first one follows
+	}
 	s.way.Next = netip.AddrPort{}
 	if !s.Leads {
 		s.nextUp = now.Add(yield)
