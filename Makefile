@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: all build setup demo test unit e2e quiet e2e-vm e2e-kube e2e-kube-ci e2e-mcs kube-up kube-down image chaos lint generate fuzz bench clean
+.PHONY: all build setup demo test unit e2e quiet e2e-vm e2e-kube e2e-kube-ci e2e-mcs e2e-gitops kube-up kube-down image chaos lint generate fuzz bench clean
 
 all: build
 
@@ -48,6 +48,10 @@ e2e-kube-ci: ## the part of e2e-kube that a machine for every commit has time fo
 e2e-mcs: build ## the conformance specs of the MCS API (docs/conformance.md), on flat clusters and on ones with the same CIDRs
 	@hack/setup-kube.sh >/dev/null
 	REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -timeout 90m -v ./e2e/kube -run '^TestMCS'
+
+e2e-gitops: ## Flux's and Argo CD's controllers on what is published, no root; one with GITOPS='-run Argo'
+	@for of in flux argo; do hack/setup-gitops.sh $$of >/dev/null || exit 1; done
+	$(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube/gitops $(GITOPS)
 
 ARCHES ?= $(if $(IPSEC),$(shell $(GO) env GOARCH),amd64 arm64)
 image: ## dist/hawser-agent-<version>-<arch>.tar: an image of the agent alone, no Docker needed; with strongSwan: IPSEC=1

@@ -118,15 +118,11 @@ spec:
         path: '{{.path}}'
       destination:
         name: '{{.cluster}}'
-      # What agents write into objects of this tree.
-      ignoreDifferences:
-      - group: multicluster.x-k8s.io
-        kind: ServiceExport
-        managedFieldsManagers: [hawser]
       syncPolicy:
         automated: {prune: true, selfHeal: true}
-        syncOptions: [ServerSideApply=true, RespectIgnoreDifferences=true]
-        retry: {limit: -1, backoff: {duration: 5s, factor: 2, maxDuration: 3m}}
+        syncOptions: [ServerSideApply=true]
+        # Without refresh, a commit that cannot be applied is tried for ever, and none after it.
+        retry: {limit: -1, refresh: true, backoff: {duration: 5s, factor: 2, maxDuration: 3m}}
 `)
 }
 

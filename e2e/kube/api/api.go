@@ -39,7 +39,7 @@ type Server struct {
 func Start(t testing.TB, name string, controllers ...string) *Server {
 	t.Helper()
 	bin := Programs(t, "setup-kube.sh")
-	ports := freePorts(t, 3)
+	ports := FreePorts(t, 3)
 	s := &Server{URL: "https://127.0.0.1:" + ports[2], dir: t.TempDir(), Kubectl: filepath.Join(bin, "kubectl")}
 	s.Kubeconfig = filepath.Join(s.dir, "kubeconfig")
 	store := "http://127.0.0.1:" + ports[0]
@@ -56,7 +56,7 @@ func Start(t testing.TB, name string, controllers ...string) *Server {
 		"--service-cluster-ip-range=10.199.0.0/16", "--authorization-mode=RBAC", "--allow-privileged=true", "--profiling=false",
 		"--disable-admission-plugins=ServiceAccount", // it waits for a controller that is not there
 		"--service-account-issuer=https://test", "--service-account-key-file="+key, "--service-account-signing-key-file="+key)
-	s.await(t, "/readyz")
+	s.until(t, "get", "--raw", "/readyz")
 	if len(controllers) > 0 {
 		s.run(t, bin, "kube-controller-manager", "--kubeconfig="+s.Kubeconfig, "--leader-elect=false", "--secure-port=0",
 			"--controllers="+strings.Join(controllers, ","))
@@ -99,7 +99,7 @@ func (s *Server) Define(t testing.TB) {
 // Defined waits until all definitions are in force.
 func (s *Server) Defined(t testing.TB) {
 	t.Helper()
-	s.K(t, "wait", "--for=condition=Established", "--timeout="+limit.String(), "crd", "--all")
+	s.until(t, "wait", "--for=condition=Established", "--timeout="+limit.String(), "crd", "--all") // it fails for one without conditions
 }
 
 // module gives Hawser's folder.
@@ -114,9 +114,9 @@ func module(t testing.TB) string {
 
 // Programs gives the folder of the programs that a script of hack builds, unless they
 // are there already.
-func Programs(t testing.TB, script string) string {
+func Programs(t testing.TB, script string, args ...string) string {
 	t.Helper()
-	setup := exec.Command(filepath.Join(module(t), "hack", script))
+	setup := exec.Command(filepath.Join(module(t), "hack", script), args...)
 	setup.Stderr = os.Stderr
 	out, err := setup.Output()
 	if err != nil {
@@ -150,19 +150,21 @@ func Run(t testing.TB, cmd *exec.Cmd) {
 	})
 }
 
-func (s *Server) await(t testing.TB, path string) {
+// until runs kubectl until it succeeds.
+func (s *Server) until(t testing.TB, args ...string) {
 	t.Helper()
 	var out string
 	var err error
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-		if out, err = s.Try("get", "--raw", path); err == nil {
+		if out, err = s.Try(args...); err == nil {
 			return
 		}
 	}
-	t.Fatalf("%s%s: %v\n%s", s.URL, path, err, out)
+	t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 }
 
-func freePorts(t testing.TB, n int) []string {
+// FreePorts gives ports that nobody listens on.
+func FreePorts(t testing.TB, n int) []string {
 	t.Helper()
 	var out []string
 	for range n {

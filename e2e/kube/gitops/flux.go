@@ -19,19 +19,9 @@ const FluxNamespace = "flux-system"
 // has its defaults, but looks more often for what a Kustomization waits for.
 func StartFlux(t testing.TB, kubeconfig string) {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(api.Programs(t, "setup-gitops.sh"), "kustomize-controller"),
+	cmd := exec.Command(filepath.Join(api.Programs(t, "setup-gitops.sh", "flux"), "kustomize-controller"),
 		"--metrics-addr=0", "--health-addr=0", "--requeue-dependency=2s")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "RUNTIME_NAMESPACE="+FluxNamespace, "TMPDIR="+t.TempDir())
 	api.Run(t, cmd)
 	startSource(t, kubeconfig, "hawser")
-}
-
-// Definitions gives the files with the definitions of Flux's kinds.
-func Definitions(t testing.TB) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(api.Programs(t, "setup-gitops.sh"), "..", "crds", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no definitions of Flux: %v", err)
-	}
-	return files
 }

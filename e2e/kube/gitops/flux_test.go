@@ -22,7 +22,7 @@ func TestFlux(t *testing.T) {
 	r := fluxRig{newRig(t)}
 	r.K(t, "create", "namespace", FluxNamespace)
 	r.K(t, "create", "namespace", "shop")
-	for _, file := range Definitions(t) {
+	for _, file := range Definitions(t, "flux") {
 		r.K(t, "apply", "--server-side", "-f", file)
 	}
 	r.Defined(t)

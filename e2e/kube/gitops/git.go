@@ -10,7 +10,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hawser.dev/hawser/e2e/kube/api"
 )
+
+// Definitions gives the files with the definitions of the kinds of flux or argo.
+func Definitions(t testing.TB, of string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(api.Programs(t, "setup-gitops.sh", of), "..", "crds", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no definitions of %s: %v", of, err)
+	}
+	return files
+}
 
 // Serve serves a git repository over HTTP, as a forge does, until the test ends, and
 // gives its URL.

@@ -1,0 +1,247 @@
+//go:build kube
+
+package gitops
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/e2e/kube/api"
+)
+
+// argoRig is the cluster g1 with Argo CD, which keeps it, and sometimes g2, as the
+// branch has them.
+type argoRig struct {
+	*rig
+	other     *api.Server // g2, without nodes
+	recipient string      // of g2
+}
+
+// TestArgo is what TestFlux is, with Argo CD.
+func TestArgo(t *testing.T) {
+	r := argoRig{rig: newRig(t), other: api.Start(t, "g2", controllers...)}
+	r.recipient = r.newRecipient(t)
+	r.K(t, "create", "namespace", ArgoNamespace)
+	r.K(t, "create", "namespace", "shop")
+	for _, file := range Definitions(t, "argo") {
+		r.K(t, "apply", "--server-side", "-f", file)
+	}
+	r.Defined(t)
+	r.Apply(t, ArgoSettings(Documented(t, page, "resource.customizations.health"))+
+		"---\n"+ArgoCluster("g1", "https://kubernetes.default.svc", "test")+"---\n"+ArgoCluster("g2", r.other.URL, "test"))
+	StartArgo(t, r.Kubeconfig)
+	r.commit(t, repoPatch, r.documented(t, "spec: {template:"))
+	r.publish(t, topology([]string{"n1", "n2"}, "shop/web"))
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"install", r.install},
+		{"no permanent difference", r.steady},
+		{"drift", r.drift},
+		{"an export arrives", r.exportArrives},
+		{"a namespace that is missing", r.namespaceMissing},
+		{"a node that is down", r.nodeDown},
+		{"a commit that is refused", r.refused},
+		{"exports leave", r.exportsLeave},
+		{"a cluster comes and goes", r.clusterGoes},
+		{"everything is deleted", r.deleted},
+	} {
+		if !t.Run(step.name, func(t *testing.T) {
+			begun := time.Now()
+			step.run(t)
+			t.Logf("figure: %.0f s", time.Since(begun).Seconds())
+		}) {
+			r.tell(t)
+			t.FailNow()
+		}
+	}
+}
+
+// repoPatch is the patch that tells the ApplicationSet of the repository.
+const repoPatch = "patches/argocd/repo.yaml"
+
+// documented is what users copy, with the repository's URL.
+func (r argoRig) documented(t *testing.T, text string) string {
+	t.Helper()
+	return strings.ReplaceAll(Documented(t, page, text), "<repository>", r.url)
+}
+
+func (r argoRig) install(t *testing.T) {
+	made := r.watchCreations(t)
+	r.Apply(t, r.documented(t, "kind: Application\n"))
+	r.wait(t, "hawser-g1", "Synced", "Progressing")
+	r.inOrder(t, made)
+	r.wait(t, "hawser-g1-shop", "Synced", "Progressing")
+	r.judge(t, "shop", "web", false, "there is no Service of this name")
+	r.wait(t, "hawser-g1-shop", "Synced", "Degraded")
+	r.judge(t, "shop", "web", true, "exported")
+	r.nodes.Set(true, "n1", "n2", "n3")
+	r.good(t)
+}
+
+// steady has Argo CD read everything anew, while agents write.
+func (r argoRig) steady(t *testing.T) {
+	before := r.list(t, rendered+",serviceexports", mine)
+	if len(before) < 20 {
+		t.Fatalf("only %d objects are rendered", len(before))
+	}
+	syncs := r.syncs(t)
+	for range 2 {
+		r.write(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\n")
+		r.write(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: coredns, namespace: kube-system}\ndata: {Corefile: x}\n")
+		for _, app := range r.applications(t) {
+			r.refresh(t, app, "hard")
+		}
+		r.good(t)
+	}
+	if diff := changed(before, r.list(t, rendered+",serviceexports", mine)); len(diff) > 0 {
+		t.Errorf("Argo CD writes again what is as it should be:\n%s", strings.Join(diff, "\n"))
+	}
+	if now := r.syncs(t); now != syncs {
+		t.Errorf("Argo CD synced again: %s, before %s", now, syncs)
+	}
+}
+
+// drift changes and deletes what is rendered; Argo CD sees it by itself.
+func (r argoRig) drift(t *testing.T) {
+	r.K(t, "-n", "hawser-system", "patch", "configmap", "hawser-identity", "--type=merge", "-p", `{"data":{"cluster":"g9"}}`)
+	r.K(t, "-n", "hawser-system", "set", "image", "daemonset/hawser-agent", "agent=somebody/else")
+	r.K(t, "delete", "clusterrole", "hawser-agent")
+	r.K(t, "-n", "shop", "label", "serviceexport", "web", "app.kubernetes.io/part-of=else", "--overwrite")
+	eventually(t, "the cluster's name is put back", func() (string, bool) {
+		got := r.K(t, "-n", "hawser-system", "get", "configmap", "hawser-identity", "-o", "jsonpath={.data.cluster}")
+		return got, got == "g1"
+	})
+	eventually(t, "the image is put back", func() (string, bool) {
+		got := r.K(t, "-n", "hawser-system", "get", "daemonset", "hawser-agent", "-o", "jsonpath={..image}")
+		return got, !strings.Contains(got, "somebody")
+	})
+	eventually(t, "the ClusterRole is back", func() (string, bool) { return "", r.get(t, "", "clusterrole", "hawser-agent") != nil })
+	eventually(t, "the export's label is put back", func() (string, bool) {
+		got := r.get(t, "shop", "serviceexport", "web").GetLabels()["app.kubernetes.io/part-of"]
+		return got, got == "hawser"
+	})
+	r.agentsOwn(t)
+	r.K(t, "-n", "shop", "delete", "serviceexport", "web")
+	eventually(t, "the export is back", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "web") != nil })
+	r.judge(t, "shop", "web", true, "exported")
+	r.good(t)
+}
+
+// agentsOwn: what agents wrote on an export is there, and is theirs alone.
+func (r argoRig) agentsOwn(t *testing.T) {
+	t.Helper()
+	web := r.get(t, "shop", "serviceexport", "web")
+	if got := web.GetAnnotations()["hawser.dev/addresses"]; got != "242.0.0.7" {
+		t.Errorf("the agents' annotation is %q", got)
+	}
+	if status, _, _ := condition(web, "Ready"); status != "True" {
+		t.Errorf("the agents' word is %q", status)
+	}
+	out := r.K(t, "-n", "shop", "get", "serviceexport", "web", "--show-managed-fields", "-o",
+		`jsonpath={range .metadata.managedFields[?(@.fieldsV1.f:metadata.f:annotations.f:hawser\.dev/addresses)]}{.manager} {end}`)
+	if out != "hawser" {
+		t.Errorf("the agents' annotation belongs to %q", out)
+	}
+}
+
+// exportArrives has a commit change what it should, and nothing more.
+func (r argoRig) exportArrives(t *testing.T) {
+	kinds := rendered + ",serviceexports"
+	before, had := r.list(t, kinds, mine), r.built(t)
+	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late"))
+	r.arrives(t, "shop", "api")
+	r.arrives(t, "default", "late")
+	r.good(t)
+	want := []string{"default/ServiceExport/late is new", "shop/ServiceExport/api is new"}
+	for name, text := range r.built(t) {
+		if had[name] != text {
+			want = append(want, name+" changed")
+		}
+	}
+	slices.Sort(want)
+	have := changed(before, r.list(t, kinds, mine))
+	for i := range have {
+		have[i], _, _ = strings.Cut(have[i], " from\n")
+	}
+	if len(want) < 3 || !slices.Equal(have, want) {
+		t.Errorf("the commit changes\n%s\nwant\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
+	}
+	apps := []string{"hawser", "hawser-g1", "hawser-g1-default", "hawser-g1-shop"}
+	if got := r.applications(t); !slices.Equal(got, apps) {
+		t.Errorf("there are %v, want %v", got, apps)
+	}
+}
+
+// namespaceMissing has an export in a namespace that is not there: all else goes on.
+func (r argoRig) namespaceMissing(t *testing.T) {
+	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late", "nowhere/web"))
+	r.fails(t, "hawser-g1-nowhere", `namespaces "nowhere" not found`)
+	r.wait(t, "hawser-g1", "Synced", "Healthy")
+	r.wait(t, "hawser-g1-shop", "Synced", "Healthy")
+	r.K(t, "create", "namespace", "nowhere")
+	r.arrives(t, "nowhere", "web")
+	r.good(t)
+}
+
+// nodeDown has one node without power, and another that ceases to be a gateway: what
+// is committed arrives all the same.
+func (r argoRig) nodeDown(t *testing.T) {
+	r.nodes.Set(false, "n3")
+	r.wait(t, "hawser-g1", "Synced", "Progressing")
+	r.publish(t, topology([]string{"n1"}, "shop/web", "shop/api", "shop/more", "default/late"))
+	r.arrives(t, "shop", "more")
+	eventually(t, "the agents are where they belong", func() (string, bool) {
+		r.look(t, "hawser-g1")
+		var have []string
+		for _, pod := range r.list(t, "pods") {
+			have = append(have, text(pod, "spec", "serviceAccountName")+" "+text(pod, "spec", "nodeName"))
+		}
+		slices.Sort(have)
+		return fmt.Sprint(have), slices.Equal(have, []string{"hawser-agent n2", "hawser-agent n3", "hawser-gateway n1"})
+	})
+	r.nodes.Set(true, "n3")
+	r.good(t)
+}
+
+// refused has a commit that the API server does not take: the next one is taken up.
+func (r argoRig) refused(t *testing.T) {
+	const file = "patches/clusters/g1/strategy.yaml"
+	patch := "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: hawser-agent, namespace: hawser-system}\nspec: {updateStrategy: {type: %s, rollingUpdate: null}}\n"
+	r.commit(t, file, fmt.Sprintf(patch, "Never"))
+	r.reconcile(t, 0)
+	r.fails(t, "hawser-g1", "updateStrategy")
+	r.commit(t, file, fmt.Sprintf(patch, "OnDelete"))
+	r.reconcile(t, 0)
+	r.good(t)
+	if got := text(r.get(t, "hawser-system", "daemonset", "hawser-agent"), "spec", "updateStrategy", "type"); got != "OnDelete" {
+		t.Errorf("the strategy is %q", got)
+	}
+}
+
+func (r argoRig) exportsLeave(t *testing.T) {
+	r.publish(t, topology([]string{"n1"}, "shop/web"))
+	r.have(t, "hawser", "hawser-g1", "hawser-g1-shop")
+	eventually(t, "only one export is left", func() (string, bool) {
+		r.look(t, "hawser-g1-shop")
+		exports := r.list(t, "serviceexports")
+		return fmt.Sprint(slices.Sorted(maps.Keys(exports))), len(exports) == 1 && exports["shop/ServiceExport/web"] != nil
+	})
+	r.good(t)
+}
+
+// untracked stays: Argo CD puts no mark on definitions, and so deletes none with an
+// Application.
+const untracked = "CustomResourceDefinition/hawsernodes.hawser.dev"
+
+// deleted takes Hawser out; definitions stay.
+func (r argoRig) deleted(t *testing.T) {
+	r.K(t, "-n", ArgoNamespace, "delete", "application", "hawser")
+	r.K(t, "-n", ArgoNamespace, "delete", "applicationset", "hawser", "--wait=false")
+	r.gone(t, "applications", untracked)
+}

@@ -1,0 +1,111 @@
+//go:build kube
+
+package gitops
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// ordered are the kinds without which agents cannot work, and theirs.
+var ordered = []schema.GroupVersionResource{
+	{Version: "v1", Resource: "namespaces"},
+	{Version: "v1", Resource: "serviceaccounts"},
+	{Version: "v1", Resource: "configmaps"},
+	{Version: "v1", Resource: "secrets"},
+	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+	{Group: "apps", Version: "v1", Resource: "daemonsets"},
+}
+
+// creations sees objects of Hawser's being made.
+type creations struct {
+	mu    sync.Mutex
+	kinds map[int]string // by the API server's count of all changes
+}
+
+// watchCreations begins to see them.
+func (r *rig) watchCreations(t testing.TB) *creations {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", r.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &creations{kinds: map[int]string{}}
+	var wait sync.WaitGroup
+	t.Cleanup(wait.Wait)
+	for _, resource := range ordered {
+		events, err := client.Resource(resource).Watch(t.Context(), meta.ListOptions{LabelSelector: mine[len("-l"):]})
+		if err != nil {
+			t.Fatalf("watch %s: %v", resource.Resource, err)
+		}
+		wait.Go(func() {
+			for e := range events.ResultChan() {
+				c.see(e)
+			}
+		})
+		t.Cleanup(events.Stop)
+	}
+	return c
+}
+
+func (c *creations) see(e watch.Event) {
+	o, ok := e.Object.(*unstructured.Unstructured)
+	if !ok || e.Type != watch.Added {
+		return
+	}
+	if at, err := strconv.Atoi(o.GetResourceVersion()); err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.kinds[at] = o.GetKind()
+	}
+}
+
+// order gives the kinds of all that was made, first to last.
+func (c *creations) order() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var at []int
+	for n := range c.kinds {
+		at = append(at, n)
+	}
+	slices.Sort(at)
+	var out []string
+	for _, n := range at {
+		out = append(out, c.kinds[n])
+	}
+	return out
+}
+
+// inOrder: the namespace was made first, and the agents last.
+func (r *rig) inOrder(t *testing.T, c *creations) {
+	t.Helper()
+	var names string
+	for _, resource := range ordered {
+		names += "," + resource.Resource
+	}
+	var have []string
+	eventually(t, "all that is made was seen", func() (string, bool) {
+		have = c.order()
+		return fmt.Sprint(have), len(have) == len(r.list(t, names[1:], mine))
+	})
+	agents := slices.Index(have, "DaemonSet")
+	if agents != len(have)-2 || have[0] != "Namespace" || !slices.Contains(have, "CustomResourceDefinition") || !slices.Contains(have, "ClusterRoleBinding") {
+		t.Errorf("made in the order %v", have)
+	}
+}
