@@ -62,7 +62,7 @@ func (s *set) follow(t *testing.T, cluster, url string) {
 		t.Fatal(err)
 	}
 	var definitions []string
-	for _, name := range gitops.Definitions(t) {
+	for _, name := range gitops.Definitions(t, "flux") {
 		definitions = append(definitions, "-f", name)
 	}
 	s.apply(t, cluster, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+gitops.FluxNamespace+"}\n")
