@@ -30,6 +30,7 @@ type Agent struct {
 	config  Config
 	log     *slog.Logger
 	trigger bell.Bell // "look again"
+	drift   bell.Bell // "the kernel's state changed"
 	urgent  bell.Bell // "a link may have changed"
 
 	namespace *kernel.Namespace
@@ -105,6 +106,7 @@ func parts(config Config, log *slog.Logger) *Agent {
 		config:    config,
 		log:       log,
 		trigger:   bell.New(),
+		drift:     bell.New(),
 		urgent:    bell.New(),
 		choice:    newChoice(config.Cluster, log, time.Now()),
 		saver:     newSaver[map[string]keptPath]("links in use", config.statePath("paths.json")),
@@ -156,6 +158,7 @@ func (a *Agent) wire() {
 		Decommission: func(n *node) bool { return n.decommission },
 		OnReport:     a.reported,
 		Resync:       a.config.Resync,
+		Drift:        a.drift,
 		Hurry:        &converge.Hurry[*node]{Source: a.hurried, Trigger: a.urgent, Done: a.routed},
 	}
 	a.secured = &ipsec.Watch{Charon: a.charon, Log: a.log, Wanted: a.connectionsWanted, Look: a.look}

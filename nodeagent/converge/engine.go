@@ -26,6 +26,9 @@ type Engine[D any] struct {
 	OnReport func(Report)
 	// Resync overrides the period between rounds of Run; 0 = Resync.
 	Resync time.Duration
+	// Drift has a token when somebody, perhaps this engine, changed what is; nil =
+	// nobody tells. It is as a trigger of Run, but for the time after an urgent pass.
+	Drift <-chan struct{}
 	// Hurry lets Run write some stages before all others; nil = there are none.
 	Hurry *Hurry[D]
 

@@ -19,7 +19,7 @@ const (
 )
 
 // Run converges on each token of trigger (a channel of size one, so that many
-// events are one token), after failures with growing pauses, and once every
+// events are one token) and of Drift, after failures with growing pauses, and once every
 // resync period; what is urgent it does first, whatever else is under way. It
 // returns when ctx ends.
 func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan struct{}) {
@@ -36,11 +36,8 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 		next := e.period()
 		rest := restShortest
 		if last.valid {
-			report, moved := e.round(ctx, last.desired, last.digest)
+			report := e.round(ctx, last.desired, last.digest)
 			if report.Interrupted {
-				if moved && !e.idle(ctx, urgentPause, urgentPause, nil) {
-					return
-				}
 				continue
 			}
 			if e.OnReport != nil {
@@ -62,21 +59,20 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 	}
 }
 
-// round is Once, and the urgent pass for which it made way; moved when that one
-// changed something.
-func (e *Engine[D]) round(ctx context.Context, desired D, digest string) (report Report, moved bool) {
-	report = e.Once(ctx, desired, digest)
+// round is Once, and the urgent pass for which it made way.
+func (e *Engine[D]) round(ctx context.Context, desired D, digest string) Report {
+	report := e.Once(ctx, desired, digest)
 	if !report.Interrupted {
 		e.interrupts = 0
-		return report, false
+		return report
 	}
 	e.interrupts++
 	select {
 	case <-e.Hurry.Trigger:
-		moved = e.hurry(ctx)
+		e.hurry(ctx)
 	default:
 	}
-	return report, moved
+	return report
 }
 
 // after gives the time to the next look and the pause after the next failure.

@@ -9,9 +9,10 @@ import (
 const (
 	// urgentRest is the least time between two urgent passes.
 	urgentRest = 2 * time.Millisecond
-	// urgentPause is how long a whole pass waits after the first urgent one. It needs the
-	// CPU that the traffic needs which was just moved, and in most cases more urgent
-	// passes follow: the links of a gateway that died fall one after the other.
+	// urgentPause is how long a whole pass waits after the first urgent one, unless what
+	// is wanted changes. It needs the CPU that the traffic needs which was just moved, and
+	// in most cases more urgent passes follow: the links of a gateway that died fall one
+	// after the other.
 	urgentPause = 150 * time.Millisecond
 	// mostInterrupts bounds the passes in a row that end early for an urgent one.
 	mostInterrupts = 8
@@ -54,11 +55,11 @@ func (e *Engine[D]) interrupted(p *pass[D]) bool {
 }
 
 // hurry makes one urgent pass. Its changes count in the report of the whole pass
-// that follows. It reports whether it made any.
-func (e *Engine[D]) hurry(ctx context.Context) bool {
+// that follows.
+func (e *Engine[D]) hurry(ctx context.Context) {
 	desired, digest, ok := e.Hurry.Source(ctx)
 	if !ok {
-		return false
+		return
 	}
 	began := time.Now()
 	report := Report{Digest: digest, At: began, Passes: 1}
@@ -82,54 +83,54 @@ func (e *Engine[D]) hurry(ctx context.Context) bool {
 		e.Log.InfoContext(ctx, "converged first what is urgent", "changed", len(report.Changed),
 			"blocked", len(report.Blocked), "failed", len(report.Failed), "took", report.Took)
 	}
-	return len(report.Changed) > 0
 }
 
 // idle rests, then waits for a token or the end of the period. Urgent passes are
-// made meanwhile, and put the end of the rest off. It is false when ctx ended.
+// made meanwhile; the whole pass that each asks for, and what drifts, wait a moment
+// longer. It is false when ctx ended.
 func (e *Engine[D]) idle(ctx context.Context, rest, period time.Duration, trigger <-chan struct{}) bool {
-	until := time.Now().Add(rest)
-	rested, over := time.NewTimer(rest), time.NewTimer(max(rest, period))
-	defer rested.Stop()
-	defer over.Stop()
-	quiet := time.NewTimer(0)
-	defer quiet.Stop()
-	var tokens, urgent <-chan struct{}
-	asked := false
-	ask := func() {
-		if asked {
-			return
-		}
-		asked, tokens = true, nil
-		rested.Reset(max(time.Until(until), urgentPause))
-	}
+	begun := time.Now()
+	free, end := begun.Add(rest), begun.Add(max(rest, period))
+	calm, quiet, asked := free, begun, false
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
+		now := time.Now()
+		if !now.Before(end) || asked && !now.Before(calm) {
+			select {
+			case <-e.Drift: // the pass that follows sees what it tells of
+			default:
+			}
+			return true
+		}
+		next := end
+		from := func(at time.Time, tokens <-chan struct{}) <-chan struct{} {
+			if !now.Before(at) {
+				return tokens
+			}
+			if at.Before(next) {
+				next = at
+			}
+			return nil
+		}
+		tokens, drift, urgent := from(free, trigger), from(calm, e.Drift), from(quiet, e.urgentTrigger())
+		timer.Reset(next.Sub(now))
 		select {
 		case <-ctx.Done():
 			return false
-		case <-quiet.C:
-			urgent = e.urgentTrigger()
+		case <-tokens:
+			return true
+		case <-drift:
+			return true
 		case <-urgent:
 			e.hurry(ctx)
-			urgent = nil
-			quiet.Reset(urgentRest)
-			ask()
-		case <-rested.C:
-			if asked {
-				select {
-				case <-trigger: // for the same whole pass
-				default:
-				}
-				return true
+			now = time.Now()
+			quiet = now.Add(urgentRest)
+			if pause := now.Add(urgentPause); !asked && pause.After(calm) {
+				calm = pause
 			}
-			tokens = trigger
-		case <-tokens:
-			if len(urgent) == 0 {
-				return true
-			}
-			ask()
-		case <-over.C:
-			return true
+			asked = true
+		case <-timer.C:
 		}
 	}
 }
