@@ -3,11 +3,12 @@ package schema
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+
+	"hawser.dev/hawser/schema/fabric"
 )
 
 const lockHeader = `# Written by "hawser allocate". Commit this file beside the topology; do not edit it.
@@ -129,21 +130,11 @@ func sortedPrefixes(m map[netip.Prefix]heldPrefix) []netip.Prefix {
 
 // addressList writes addresses in their order; neighbours become a range.
 func addressList(addrs []netip.Addr) string {
-	var parts []string
-	for i := 0; i < len(addrs); {
-		j := i
-		for j+1 < len(addrs) && addrs[j].Next() == addrs[j+1] {
-			j++
-		}
-		text := addrs[i].String()
-		if j > i {
-			text = fmt.Sprintf("%s-%s", addrs[i], addrs[j])
-		}
+	parts := fabric.Ranges(addrs)
+	for i, text := range parts {
 		if strings.HasSuffix(text, ":") { // would read as a key
-			text = strconv.Quote(text)
+			parts[i] = strconv.Quote(text)
 		}
-		parts = append(parts, text)
-		i = j + 1
 	}
 	return "[" + strings.Join(parts, ", ") + "]"
 }

@@ -57,22 +57,7 @@ func pairs[T any](m map[string]T) string {
 }
 
 // ranges writes addresses, neighbours as first-last.
-func ranges(addrs []netip.Addr) string {
-	var texts []string
-	for i := 0; i < len(addrs); {
-		j := i
-		for j+1 < len(addrs) && addrs[j].Next() == addrs[j+1] {
-			j++
-		}
-		text := addrs[i].String()
-		if j > i {
-			text += "-" + addrs[j].String()
-		}
-		texts = append(texts, text)
-		i = j + 1
-	}
-	return strings.Join(texts, ", ")
-}
+func ranges(addrs []netip.Addr) string { return strings.Join(fabric.Ranges(addrs), ", ") }
 
 // hosts writes a headless export's hosts. Ordinals in a row whose addresses are
 // in a row too are one piece.
