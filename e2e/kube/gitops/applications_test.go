@@ -16,15 +16,7 @@ import (
 )
 
 // applications are those that are there.
-func (r argoRig) applications(t testing.TB) []string {
-	t.Helper()
-	var out []string
-	for _, o := range r.list(t, "applications") {
-		out = append(out, o.GetName())
-	}
-	slices.Sort(out)
-	return out
-}
+func (r argoRig) applications(t testing.TB) []string { return r.names(t, "applications") }
 
 // have waits until there are these applications and no others.
 func (r argoRig) have(t testing.TB, want ...string) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"hawser.dev/hawser/e2e/kube/api"
 )
@@ -25,21 +24,13 @@ type argoRig struct {
 func TestArgo(t *testing.T) {
 	r := argoRig{rig: newRig(t), other: api.Start(t, "g2", controllers...)}
 	r.recipient = r.newRecipient(t)
-	r.K(t, "create", "namespace", ArgoNamespace)
-	r.K(t, "create", "namespace", "shop")
-	for _, file := range Definitions(t, "argo") {
-		r.K(t, "apply", "--server-side", "-f", file)
-	}
-	r.Defined(t)
+	r.prepare(t, "argo", ArgoNamespace)
 	r.Apply(t, ArgoSettings(Documented(t, page, "resource.customizations.health"))+
 		"---\n"+ArgoCluster("g1", "https://kubernetes.default.svc", "test")+"---\n"+ArgoCluster("g2", r.other.URL, "test"))
 	StartArgo(t, r.Kubeconfig)
 	r.commit(t, repoPatch, r.documented(t, "spec: {template:"))
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web"))
-	for _, step := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+	r.walk(t, []step{
 		{"install", r.install},
 		{"no permanent difference", r.steady},
 		{"drift", r.drift},
@@ -50,16 +41,7 @@ func TestArgo(t *testing.T) {
 		{"exports leave", r.exportsLeave},
 		{"a cluster comes and goes", r.clusterGoes},
 		{"everything is deleted", r.deleted},
-	} {
-		if !t.Run(step.name, func(t *testing.T) {
-			begun := time.Now()
-			step.run(t)
-			t.Logf("figure: %.0f s", time.Since(begun).Seconds())
-		}) {
-			r.tell(t)
-			t.FailNow()
-		}
-	}
+	}, r.tell)
 }
 
 // repoPatch is the patch that tells the ApplicationSet of the repository.

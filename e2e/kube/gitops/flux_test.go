@@ -20,18 +20,10 @@ type fluxRig struct{ *rig }
 // step stands on those before it.
 func TestFlux(t *testing.T) {
 	r := fluxRig{newRig(t)}
-	r.K(t, "create", "namespace", FluxNamespace)
-	r.K(t, "create", "namespace", "shop")
-	for _, file := range Definitions(t, "flux") {
-		r.K(t, "apply", "--server-side", "-f", file)
-	}
-	r.Defined(t)
+	r.prepare(t, "flux", FluxNamespace)
 	StartFlux(t, r.Kubeconfig)
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web"))
-	for _, step := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+	r.walk(t, []step{
 		{"install", r.install},
 		{"no permanent difference", r.steady},
 		{"drift", r.drift},
@@ -42,15 +34,7 @@ func TestFlux(t *testing.T) {
 		{"exports leave", r.exportsLeave},
 		{"broken commits", r.brokenCommits},
 		{"everything is deleted", r.deleted},
-	} {
-		if !t.Run(step.name, func(t *testing.T) {
-			begun := time.Now()
-			step.run(t)
-			t.Logf("figure: %.0f s", time.Since(begun).Seconds())
-		}) {
-			t.FailNow() // here, so that what programs said is shown
-		}
-	}
+	}, nil)
 }
 
 // install does what the documentation says, with nodes that come up late.
@@ -246,15 +230,7 @@ func (r fluxRig) deleted(t *testing.T) {
 }
 
 // kustomizations are those that are there.
-func (r fluxRig) kustomizations(t testing.TB) []string {
-	t.Helper()
-	var out []string
-	for _, o := range r.list(t, "kustomizations") {
-		out = append(out, o.GetName())
-	}
-	slices.Sort(out)
-	return out
-}
+func (r fluxRig) kustomizations(t testing.TB) []string { return r.names(t, "kustomizations") }
 
 // ask has Flux look at once, as flux reconcile does, and waits until it did.
 func (r fluxRig) ask(t testing.TB, name string) {
