@@ -17,7 +17,7 @@ const (
 	// calmWhile is over how long that is looked at, and calmWithin how long it is
 	// waited for: then the fault comes all the same, and the page says so.
 	calmWhile  = 250 * time.Millisecond
-	calmWithin = 10 * time.Second
+	calmWithin = time.Minute
 )
 
 // processors is what /proc/stat counts of all processors together, in ticks.

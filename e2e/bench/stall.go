@@ -167,7 +167,7 @@ func (b *stallBed) repeat(ctx context.Context, t *traffic, trouble trouble, rep 
 // calmLink waits until everything is at rest on a calm machine, and gives the link in
 // use then: while the machine came to rest, a preferred link may have come back.
 func (b *stallBed) calmLink(ctx context.Context) (now link, busy int, err error) {
-	err = within(ctx, restWithin, func() (err error) {
+	err = within(ctx, restWithin+2*calmWithin, func() (err error) {
 		before, err := b.awaitRest(ctx, stallNear, stallFar, restWithin)
 		if err != nil {
 			return err
@@ -175,7 +175,7 @@ func (b *stallBed) calmLink(ctx context.Context) (now link, busy int, err error)
 		if busy, err = calm(ctx); err != nil {
 			return err
 		}
-		if now, err = b.chosen(ctx, stallNear, stallFar); err == nil && now != before {
+		if now, err = b.awaitRest(ctx, stallNear, stallFar, restWithin); err == nil && now != before {
 			err = fmt.Errorf("%s became %s while the processors came to rest", before, now)
 		}
 		return err
