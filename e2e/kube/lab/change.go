@@ -66,7 +66,7 @@ func (l *Lab) add(ctx context.Context, cluster string) (string, error) {
 			number = max(number, m.Number+1)
 		}
 	}
-	n := newNode(cluster, index, number)
+	n := l.newNode(cluster, index, number)
 	l.Machines = append(l.Machines, n)
 	return n.Name, errors.Join(l.save(), l.join(ctx, n))
 }
@@ -101,7 +101,7 @@ func (l *Lab) remove(ctx context.Context, n Node) error {
 	}
 	l.Machines = slices.DeleteFunc(l.Machines, func(m Node) bool { return m.Name == n.Name })
 	gone := n
-	gone.Addr = netip.Addr{}
+	gone.Addrs = nil
 	return errors.Join(l.save(), l.lead(gone), os.RemoveAll(l.path("machines", n.Name)))
 }
 
@@ -129,18 +129,21 @@ func (l *Lab) rename(ctx context.Context, n Node, name string) error {
 	return l.join(ctx, n)
 }
 
-// readdress gives a node that runs another address, as its network's DHCP may: its
-// kubelet and kube-proxy start again, all else goes on.
+// readdress gives a node that runs another address of a family, as its network's DHCP
+// may: its kubelet and kube-proxy start again, all else goes on.
 func (l *Lab) readdress(ctx context.Context, n Node, addr netip.Addr) error {
 	for _, m := range l.Machines {
-		if m.Addr == addr {
+		if slices.Contains(m.Addrs, addr) {
 			return fmt.Errorf("%s has the address %s", m.Name, addr)
 		}
 	}
-	if lan := netip.PrefixFrom(router(n.Index), 24); !lan.Contains(addr) {
-		return fmt.Errorf("%s is not in %s, the network of %s", addr, lan.Masked(), n.Cluster)
+	lans := l.routers(n.Index)
+	at := slices.IndexFunc(lans, func(lan netip.Prefix) bool { return lan.Contains(addr) })
+	if at < 0 {
+		return fmt.Errorf("%s is not in %s, the network of %s", addr, list(lans), n.Cluster)
 	}
-	n.Addr = addr
+	n.Addrs = slices.Clone(n.Addrs)
+	n.Addrs[at] = addr
 	if err := l.update(n); err != nil {
 		return err
 	}
@@ -153,9 +156,9 @@ func (l *Lab) readdress(ctx context.Context, n Node, addr netip.Addr) error {
 	return l.strike(ctx, n.Name, "kube-proxy")
 }
 
-// tellAddress writes the address that the node's kubelet takes when it starts.
+// tellAddress writes the addresses that the node's kubelet takes when it starts.
 func (l *Lab) tellAddress(n Node) error {
-	if err := os.WriteFile(l.path("machines", n.Name, "address"), []byte(n.Addr.String()), 0o644); err != nil {
+	if err := os.WriteFile(l.path("machines", n.Name, "address"), []byte(list(n.Addrs)), 0o644); err != nil {
 		return fmt.Errorf("tell %s its address: %w", n.Name, err)
 	}
 	return nil

@@ -23,6 +23,7 @@ type Lab struct {
 	Dir      string   // everything of the lab
 	Bin      string   // hack/setup-kube.sh built it
 	Clusters []string // names; contexts of the kubeconfig
+	Families string   // of addresses: ipv4, ipv6 or dual
 	Nodes    int      // in each cluster at first: <cluster>n1, ...
 	Machines []Node   // control planes first
 	Flat     bool     // each cluster has prefixes of its own
@@ -36,8 +37,8 @@ type Node struct {
 	Cluster string
 	Index   int // of the cluster, from 1
 	Number  int
-	As      string     // the name that the node has in its cluster
-	Addr    netip.Addr // in the cluster's network
+	As      string       // the name that the node has in its cluster
+	Addrs   []netip.Addr // in the cluster's network, one of each family
 }
 
 func load(dir string) (*Lab, error) {
@@ -80,20 +81,20 @@ func (l *Lab) space(name string) string { return l.path("net", name) }
 func (l *Lab) plan() []Node {
 	var control, nodes []Node
 	for i, c := range l.Clusters {
-		control = append(control, newNode(c, i+1, 0))
+		control = append(control, l.newNode(c, i+1, 0))
 		for n := range l.Nodes {
-			nodes = append(nodes, newNode(c, i+1, n+1))
+			nodes = append(nodes, l.newNode(c, i+1, n+1))
 		}
 	}
 	return append(control, nodes...)
 }
 
-func newNode(cluster string, index, number int) Node {
+func (l *Lab) newNode(cluster string, index, number int) Node {
 	name := cluster + "n" + strconv.Itoa(number)
 	if number == 0 {
 		name = cluster + "cp"
 	}
-	return Node{Name: name, Cluster: cluster, Index: index, Number: number, As: name, Addr: planned(index, number)}
+	return Node{Name: name, Cluster: cluster, Index: index, Number: number, As: name, Addrs: l.planned(index, number)}
 }
 
 // control gives the control plane of a cluster.
@@ -108,46 +109,4 @@ func (l *Lab) machine(name string) (Node, error) {
 		names = append(names, n.Name)
 	}
 	return Node{}, fmt.Errorf("no machine %q: there are %s", name, strings.Join(names, ", "))
-}
-
-// Addresses. Each cluster's machines are in a network of their own behind the
-// internet; pods and Services have the same prefixes everywhere unless flat.
-
-func planned(index, number int) netip.Addr {
-	return netip.AddrFrom4([4]byte{172, 31, byte(index), byte(10 + number)})
-}
-
-func router(index int) netip.Addr { return netip.AddrFrom4([4]byte{172, 31, byte(index), 1}) }
-
-func (l *Lab) pods(index int) netip.Prefix {
-	second := byte(7)
-	if l.Flat {
-		second = byte(10 + index)
-	}
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, second, 0, 0}), 16)
-}
-
-func (l *Lab) services(index int) netip.Prefix {
-	second := byte(77)
-	if l.Flat {
-		second = byte(100 + index)
-	}
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, second, 0, 0}), 16)
-}
-
-// nodePods is the part of the cluster's pods that a node has.
-func (l *Lab) nodePods(n Node) netip.Prefix {
-	a := l.pods(n.Index).Addr().As4()
-	a[2] = byte(n.Number)
-	return netip.PrefixFrom(netip.AddrFrom4(a), 24)
-}
-
-// apiAddr is the Service kubernetes.default, the first address of the prefix.
-func (l *Lab) apiAddr(index int) netip.Addr { return l.services(index).Addr().Next() }
-
-// dnsAddr is the Service of the cluster's DNS.
-func (l *Lab) dnsAddr(index int) netip.Addr {
-	a := l.services(index).Addr().As4()
-	a[3] = 10
-	return netip.AddrFrom4(a)
 }

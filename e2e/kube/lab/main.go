@@ -3,7 +3,7 @@
 // CoreDNS. Every machine is a set of namespaces; nothing of it is on the host but one
 // port of the loopback for each API server.
 //
-//	kubelab up [--clusters c1,c2] [--nodes 2] [--flat] [--proxy nftables|iptables|none]
+//	kubelab up [--clusters c1,c2] [--nodes 2] [--flat] [--families ipv4|dual|ipv6] [--proxy nftables|iptables|none]
 //	kubelab down                     leaves nothing, also after a crash
 //	kubelab k CLUSTER ARGS...        kubectl
 //	kubelab node NODE CMD...         run on a node, as its processes see it
@@ -81,26 +81,42 @@ func run(ctx context.Context, args []string) error {
 	return l.use(ctx, command, rest)
 }
 
-func runUp(ctx context.Context, dir string, args []string) error {
+// wanted reads what `up` is asked for, and which agent, if it is built already.
+func wanted(dir string, args []string) (*Lab, string, error) {
 	l := &Lab{Dir: dir}
 	flags := flag.NewFlagSet("kubelab up", flag.ContinueOnError)
 	clusters := flags.String("clusters", "c1,c2", "names, at most eight")
 	flags.IntVar(&l.Nodes, "nodes", 2, "nodes of each cluster")
 	flags.BoolVar(&l.Flat, "flat", false, "each cluster has prefixes of its own; otherwise all have the same")
+	flags.StringVar(&l.Families, "families", "ipv4", "of addresses of nodes, pods and Services: ipv4, ipv6, or dual for both")
 	flags.StringVar(&l.Proxy, "proxy", "nftables", "what carries Services: kube-proxy's nftables or iptables, or none")
 	flags.StringVar(&l.Bin, "bin", "", "programs that hack/setup-kube.sh built; without it that is run")
 	agent := flags.String("agent", "", "the agent for the image; without it the tree's is built")
 	if err := flags.Parse(args); err != nil {
-		return err
+		return nil, "", err
 	}
 	l.Clusters = strings.Split(*clusters, ",")
 	if len(l.Clusters) > 8 || l.Nodes < 1 || l.Nodes > 8 || flags.NArg() > 0 {
-		return errors.New("up to eight clusters of one to eight nodes")
+		return nil, "", errors.New("up to eight clusters of one to eight nodes")
 	}
-	switch l.Proxy {
-	case "nftables", "iptables", "none":
-	default:
-		return fmt.Errorf("proxy %q: nftables, iptables or none", l.Proxy)
+	for _, choice := range []struct {
+		flag, have string
+		of         []string
+	}{
+		{"proxy", l.Proxy, []string{"nftables", "iptables", "none"}},
+		{"families", l.Families, []string{"ipv4", "ipv6", "dual"}},
+	} {
+		if !slices.Contains(choice.of, choice.have) {
+			return nil, "", fmt.Errorf("%s %q: one of %s", choice.flag, choice.have, strings.Join(choice.of, ", "))
+		}
+	}
+	return l, *agent, nil
+}
+
+func runUp(ctx context.Context, dir string, args []string) error {
+	l, agent, err := wanted(dir, args)
+	if err != nil {
+		return err
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("needs root")
@@ -121,7 +137,7 @@ func runUp(ctx context.Context, dir string, args []string) error {
 		}
 		l.Bin = strings.TrimSpace(string(out))
 	}
-	if err := l.up(ctx, *agent, say); err != nil {
+	if err := l.up(ctx, agent, say); err != nil {
 		return err
 	}
 	fmt.Println(l.kubeconfig())

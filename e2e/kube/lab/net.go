@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -41,8 +42,10 @@ func (l *Lab) wireInternet() error {
 	}
 	var lines strings.Builder
 	for i := range l.Clusters {
-		fmt.Fprintf(&lines, "link add lan%d type bridge\naddress add %s/24 dev lan%d\nlink set lan%d up\n",
-			i+1, router(i+1), i+1, i+1)
+		fmt.Fprintf(&lines, "link add lan%[1]d type bridge\nlink set lan%[1]d up\n", i+1)
+		for _, p := range l.routers(i + 1) {
+			fmt.Fprintf(&lines, "address add %s dev lan%d%s\n", p, i+1, atOnce(p.Addr()))
+		}
 	}
 	return l.run(internet, lines.String(), "ip", "-batch", "-")
 }
@@ -51,9 +54,19 @@ func (l *Lab) newSpace(name string) error {
 	if err := netspace.Create(l.space(name)); err != nil {
 		return err
 	}
-	return netspace.Do(l.space(name), func() error {
-		return netspace.Sysctls(map[string]string{"net/ipv4/ip_forward": "1"})
-	})
+	settings := map[string]string{"net/ipv4/ip_forward": "1"}
+	if l.Families != "ipv4" {
+		settings["net/ipv6/conf/all/forwarding"] = "1"
+	}
+	return netspace.Do(l.space(name), func() error { return netspace.Sysctls(settings) })
+}
+
+// atOnce ends a line that adds an address: there is nobody who could have it too.
+func atOnce(addr netip.Addr) string {
+	if addr.Is6() {
+		return " nodad"
+	}
+	return ""
 }
 
 // wire makes a machine's namespace, with a link to its cluster's network and the
@@ -74,10 +87,28 @@ func (l *Lab) wire(n Node) error {
 
 // inside gives the lines for ip(8) that a machine's own end needs.
 func (l *Lab) inside(n Node) string {
-	lines := fmt.Sprintf("address add %s/24 dev eth0\nlink set eth0 up\nroute replace default via %s\n", n.Addr, router(n.Index))
+	lines := "link set eth0 up\n"
+	for i, router := range l.routers(n.Index) {
+		lines += fmt.Sprintf("address add %s/%d dev eth0%s\nroute replace default via %s\n",
+			n.Addrs[i], router.Bits(), atOnce(n.Addrs[i]), router.Addr())
+	}
 	for _, other := range l.mates(n) {
 		if other.Number > 0 {
-			lines += fmt.Sprintf("route replace %s via %s\n", l.nodePods(other), other.Addr)
+			lines += l.way(other)
+		}
+	}
+	return lines
+}
+
+// way gives the lines that lead a node's pods to it, or with a node without addresses
+// nowhere.
+func (l *Lab) way(n Node) string {
+	lines := ""
+	for i, pods := range l.nodePods(n) {
+		if len(n.Addrs) == 0 {
+			lines += fmt.Sprintf("route del %s\n", pods)
+		} else {
+			lines += fmt.Sprintf("route replace %s via %s\n", pods, n.Addrs[i])
 		}
 	}
 	return lines
@@ -90,18 +121,14 @@ func (l *Lab) mates(n Node) []Node {
 	})
 }
 
-// lead has the mates that run lead the node's pods to it, or with a node without an
-// address nowhere.
+// lead has the mates that run lead the node's pods to it, or with a node without
+// addresses nowhere.
 func (l *Lab) lead(n Node) error {
 	for _, other := range l.mates(n) {
 		if _, err := l.record(other.Name); err != nil {
 			continue // it learns them when it starts
 		}
-		line := fmt.Sprintf("route replace %s via %s\n", l.nodePods(n), n.Addr)
-		if !n.Addr.IsValid() {
-			line = fmt.Sprintf("route del %s\n", l.nodePods(n))
-		}
-		if err := l.run(other.Name, line, "ip", "-batch", "-"); err != nil {
+		if err := l.run(other.Name, l.way(n), "ip", "-batch", "-"); err != nil {
 			return err
 		}
 	}

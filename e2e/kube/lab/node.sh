@@ -36,7 +36,7 @@ X
 mount --make-rshared /
 hostname "$NODE"
 # No server outside: a pod that takes the node's file must not ask itself.
-echo "nameserver ${ADDRESS%.*}.1" >/run/resolv.conf
+echo "nameserver $ROUTER" >/run/resolv.conf
 mkdir -p /run/containerd /run/netns /run/cni
 
 keep() { # NAME ARGUMENTS...: runs a program for ever, but not while it is held
@@ -51,19 +51,31 @@ keep() { # NAME ARGUMENTS...: runs a program for ever, but not while it is held
 }
 
 # What leaves the cluster's pods has the node's address, as most networks of clusters do it.
-nft -f - <<X
-table ip lab {
+family() { # ADDRESS: as nft(8) calls it
+  case $1 in *:*) echo ip6 ;; *) echo ip ;; esac
+}
+for pods in ${PODS//,/ }; do
+  ip=$(family "$pods")
+  nft -f - <<X
+table $ip lab {
   chain outward {
     type nat hook postrouting priority srcnat; policy accept;
-    ip saddr $PODS ip daddr != $PODS masquerade
+    $ip saddr $pods $ip daddr != $pods masquerade
   }
 }
 X
+done
+ranges="" routes=""
+for pods in ${NODE_PODS//,/ }; do
+  case $pods in *:*) everywhere=::/0 ;; *) everywhere=0.0.0.0/0 ;; esac
+  ranges=$ranges${ranges:+, }'[{"subnet": "'$pods'"}]'
+  routes=$routes${routes:+, }'{"dst": "'$everywhere'"}'
+done
 cat >/run/cni/10-lab.conflist <<X
 {"cniVersion": "0.4.0", "name": "lab", "plugins": [
   {"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
    "ipam": {"type": "host-local", "dataDir": "/run/cni/addresses",
-            "ranges": [[{"subnet": "$NODE_PODS"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+            "ranges": [$ranges], "routes": [$routes]}},
   {"type": "portmap", "capabilities": {"portMappings": true}}]}
 X
 cat >/run/containerd.toml <<X
@@ -108,7 +120,7 @@ containerRuntimeEndpoint: unix://$socket
 cgroupDriver: cgroupfs
 failCgroupV1: false
 failSwapOn: false
-clusterDNS: [$DNS]
+clusterDNS: ["$DNS"]
 clusterDomain: cluster.local
 resolvConf: /run/resolv.conf
 # Nothing is thrown away because the machine's disk is full: it cannot be pulled again.
@@ -120,7 +132,7 @@ syncFrequency: 5s
 volumePluginDir: /var/lib/kubelet/volumeplugins
 maxPods: 120
 X
-kubelet() { # its address may have changed since the node started
+kubelet() { # its addresses may have changed since the node started
   command kubelet --config=/run/kubelet.yaml --kubeconfig="$pki/$NODE" --hostname-override="$NODE" \
     --node-ip="$(cat "$DIR/address")" --root-dir=/var/lib/kubelet
 }
@@ -129,11 +141,12 @@ keep kubelet &
 if [ "$PROXY" = none ]; then
   # A cluster without kube-proxy has something in its place. Here that knows the two
   # Services without which nothing starts.
+  ip=$(family "$API")
   nft -f - <<X
-table ip labproxy {
+table $ip labproxy {
   chain services {
-    ip daddr $API tcp dport 443 dnat to $CONTROL:6443
-    ip daddr $DNS meta l4proto { tcp, udp } th dport 53 dnat to $FIRST:53
+    $ip daddr $API tcp dport 443 dnat to $CONTROL
+    $ip daddr $DNS meta l4proto { tcp, udp } th dport 53 dnat to $FIRST
   }
   chain prerouting {
     type nat hook prerouting priority dstnat; policy accept;
@@ -152,7 +165,7 @@ kind: KubeProxyConfiguration
 mode: $PROXY
 clientConnection: {kubeconfig: $pki/proxy}
 hostnameOverride: $NODE
-clusterCIDR: $PODS
+clusterCIDR: "$PODS"
 # These are of the whole machine, and not to be written from a namespace.
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 X

@@ -136,9 +136,12 @@ func (l *Lab) certify(control Node) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs := []net.IP{net.IPv4(127, 0, 0, 1), control.Addr.AsSlice(), l.apiAddr(control.Index).AsSlice()}
+	addrs := []net.IP{net.IPv4(127, 0, 0, 1), l.apiAddr(control.Index).AsSlice()}
+	for _, addr := range control.Addrs {
+		addrs = append(addrs, addr.AsSlice())
+	}
 	hosts := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
-	server := fmt.Sprintf("https://%s:6443", control.Addr)
+	server := l.server(control.Index)
 	steps := []func() error{
 		func() error { return a.save("apiserver", "kube-apiserver", "", addrs, hosts) },
 		func() error {
@@ -166,6 +169,5 @@ func (l *Lab) certify(control Node) (*authority, error) {
 
 // member issues what a node shows its cluster.
 func (a *authority) member(l *Lab, n Node) error {
-	server := fmt.Sprintf("https://%s:6443", l.control(n.Index).Addr)
-	return a.kubeconfig(n.As, server, "system:node:"+n.As, "system:nodes")
+	return a.kubeconfig(n.As, l.server(n.Index), "system:node:"+n.As, "system:nodes")
 }

@@ -115,7 +115,7 @@ func (l *Lab) pass(m Node, outside *net.TCPConn) {
 	defer outside.Close()
 	var inside *net.TCPConn
 	err := netspace.Do(l.space(m.Name), func() error {
-		to := &net.TCPAddr{IP: m.Addr.AsSlice(), Port: 6443}
+		to := &net.TCPAddr{IP: m.Addrs[0].AsSlice(), Port: 6443}
 		conn, err := net.DialTCP("tcp", nil, to)
 		inside = conn
 		return err

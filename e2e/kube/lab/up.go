@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,9 +70,11 @@ func (l *Lab) begin(m Node) error {
 		return err
 	}
 	env := map[string]string{
-		"CLUSTER": m.Cluster, "NODE": m.As, "ADDRESS": m.Addr.String(), "PODS": l.pods(m.Index).String(), "SERVICES": l.services(m.Index).String(),
-		"NODE_PODS": l.nodePods(m).String(), "DNS": l.dnsAddr(m.Index).String(), "API": l.apiAddr(m.Index).String(),
-		"CONTROL": l.control(m.Index).Addr.String(), "FIRST": planned(m.Index, 1).String(), "PROXY": l.Proxy, "IMAGES": strings.Join(l.Images, " "),
+		"CLUSTER": m.Cluster, "NODE": m.As, "ADDRESS": m.Addrs[0].String(), "ROUTER": l.routers(m.Index)[0].Addr().String(),
+		"PODS": list(l.pods(m.Index)), "SERVICES": list(l.services(m.Index)), "NODE_PODS": list(l.nodePods(m)),
+		"DNS": l.dnsAddr(m.Index).String(), "API": l.apiAddr(m.Index).String(), "PROXY": l.Proxy, "IMAGES": strings.Join(l.Images, " "),
+		"CONTROL": netip.AddrPortFrom(l.control(m.Index).Addrs[0], 6443).String(),
+		"FIRST":   netip.AddrPortFrom(l.planned(m.Index, 1)[0], 53).String(),
 	}
 	script := "node.sh"
 	if m.Number == 0 {
@@ -122,10 +126,14 @@ func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)
 	return l.until(ctx, c, "get", "serviceaccount", "default")
 }
 
-// admit gives a node that joins its part of the pods' prefix.
+// admit gives a node that joins its part of the pods' prefixes.
 func (l *Lab) admit(ctx context.Context, n Node) error {
-	patch := fmt.Sprintf(`{"spec":{"podCIDR":%[1]q,"podCIDRs":[%[1]q]}}`, l.nodePods(n))
-	return l.until(ctx, n.Cluster, "patch", "node", n.As, "-p", patch)
+	pods := l.nodePods(n)
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"podCIDR": pods[0], "podCIDRs": pods}})
+	if err != nil {
+		return fmt.Errorf("admit %s: %w", n.As, err)
+	}
+	return l.until(ctx, n.Cluster, "patch", "node", n.As, "-p", string(patch))
 }
 
 // corednsManifest has the cluster's addresses in it. Without kube-proxy CoreDNS is in the
@@ -140,7 +148,7 @@ func (l *Lab) corednsManifest(index int) (string, error) {
 		return text, nil
 	}
 	for from, to := range map[string]string{
-		"    .:53 {\n": fmt.Sprintf("    .:53 {\n        bind %s\n", planned(index, 1)),
+		"    .:53 {\n": fmt.Sprintf("    .:53 {\n        bind %s\n", l.planned(index, 1)[0]),
 		"      dnsPolicy: Default\n": fmt.Sprintf("      dnsPolicy: Default\n      hostNetwork: true\n      nodeSelector: {kubernetes.io/hostname: %sn1}\n",
 			l.Clusters[index-1]),
 	} {

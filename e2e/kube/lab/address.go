@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Addresses. Each cluster's machines are in a network of their own behind the
+// internet; pods and Services have the same prefixes everywhere unless flat. With both
+// families IPv4 comes first, as clusters of kubeadm have it.
+
+// ofFamilies gives those of two prefixes that the lab's families are.
+func (l *Lab) ofFamilies(four, six string) []netip.Prefix {
+	texts := map[string][]string{"ipv4": {four}, "ipv6": {six}, "dual": {four, six}}[l.Families]
+	var out []netip.Prefix
+	for _, text := range texts {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}
+
+// planned gives the addresses that a machine has at first.
+func (l *Lab) planned(index, number int) []netip.Addr {
+	return addresses(l.ofFamilies(fmt.Sprintf("172.31.%d.%d/24", index, 10+number), fmt.Sprintf("fd00:172:31:%d::%d/64", index, 10+number)))
+}
+
+// routers gives the internet's addresses in a cluster's network, with their lengths.
+func (l *Lab) routers(index int) []netip.Prefix {
+	return l.ofFamilies(fmt.Sprintf("172.31.%d.1/24", index), fmt.Sprintf("fd00:172:31:%d::1/64", index))
+}
+
+func (l *Lab) pods(index int) []netip.Prefix {
+	own := l.own(7, 10+index)
+	return l.ofFamilies(fmt.Sprintf("10.%d.0.0/16", own), fmt.Sprintf("fd00:10:%d::/56", own))
+}
+
+// nodePods is the part of the cluster's pods that a node has.
+func (l *Lab) nodePods(n Node) []netip.Prefix {
+	own := l.own(7, 10+n.Index)
+	return l.ofFamilies(fmt.Sprintf("10.%d.%d.0/24", own, n.Number), fmt.Sprintf("fd00:10:%d:%d::/64", own, n.Number))
+}
+
+func (l *Lab) services(index int) []netip.Prefix {
+	own := l.own(77, 100+index)
+	return l.ofFamilies(fmt.Sprintf("10.%d.0.0/16", own), fmt.Sprintf("fd00:10:%d::/112", own))
+}
+
+// own is the number of prefixes that all clusters have, or with a flat lab of a
+// cluster's own.
+func (l *Lab) own(all, cluster int) int {
+	if l.Flat {
+		return cluster
+	}
+	return all
+}
+
+// apiAddr is the Service kubernetes.default, the first address of the prefix.
+func (l *Lab) apiAddr(index int) netip.Addr { return l.services(index)[0].Addr().Next() }
+
+// dnsAddr is the Service of the cluster's DNS, the tenth.
+func (l *Lab) dnsAddr(index int) netip.Addr {
+	addr := l.services(index)[0].Addr()
+	for range 10 {
+		addr = addr.Next()
+	}
+	return addr
+}
+
+// server is where the API of a cluster is.
+func (l *Lab) server(index int) string {
+	return "https://" + netip.AddrPortFrom(l.control(index).Addrs[0], 6443).String()
+}
+
+func addresses(prefixes []netip.Prefix) []netip.Addr {
+	var out []netip.Addr
+	for _, p := range prefixes {
+		out = append(out, p.Addr())
+	}
+	return out
+}
+
+// list joins addresses or prefixes as the options of Kubernetes' programs want them.
+func list[T fmt.Stringer](of []T) string {
+	var out []string
+	for _, one := range of {
+		out = append(out, one.String())
+	}
+	return strings.Join(out, ",")
+}
