@@ -143,7 +143,7 @@ func (s *set) podNetwork(t *testing.T, cluster, pod string) network {
 	}
 	where := strings.Fields(s.kubectl(t, cluster, "-n", namespace, "get", "pod", name, "-o", "jsonpath={.spec.nodeName} {.status.podIP}"))
 	on := []string{"kubelab", "--dir", s.rig.dir, "node", s.machine(where[0])}
-	find := `for ns in /run/netns/*; do nsenter --net=$ns ip -o -4 address show dev eth0 2>/dev/null | grep -q " $0/" && echo $ns; done; true`
+	find := `for ns in /run/netns/*; do nsenter --net=$ns ip -o address show dev eth0 2>/dev/null | grep -q " $0/" && echo $ns; done; true`
 	space := s.eventually(t, has("/run/netns/"), slices.Concat(on, []string{"sh", "-c", find, where[1]})...)
 	return slices.Concat(on, network{"nsenter", "--net=" + strings.TrimSpace(space)})
 }

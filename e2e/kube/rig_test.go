@@ -4,6 +4,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +21,12 @@ import (
 )
 
 // reuseEnv names the folder of clusters that are up already (kubelab --dir); tests
-// use them and leave them. A second variable of the same kind is for flat ones.
+// use them and leave them. Further variables are for clusters of other shapes.
 const (
 	reuseEnv     = "HAWSER_KUBE_LAB"
 	reuseFlatEnv = "HAWSER_KUBE_LAB_FLAT"
+	reuseDualEnv = "HAWSER_KUBE_LAB_DUAL"
+	reuseIPv6Env = "HAWSER_KUBE_LAB_IPV6"
 )
 
 // binariesEnv names a folder, whole path, with the programs to test; without it the
@@ -45,14 +48,17 @@ type programs struct {
 
 // shape is what clusters of a rig are like.
 type shape struct {
-	flat  bool   // prefixes of their own; otherwise both have the same
-	proxy string // kubelab up --proxy
+	flat     bool   // prefixes of their own; otherwise both have the same
+	proxy    string // kubelab up --proxy
+	families string // kubelab up --families; empty is IPv4 alone
 }
 
 // The shapes that tests share.
 var (
 	same = shape{proxy: "nftables"}
 	flat = shape{flat: true, proxy: "nftables"}
+	dual = shape{proxy: "nftables", families: "dual"}
+	six  = shape{proxy: "nftables", families: "ipv6"}
 )
 
 var built = programs{labs: map[shape]*rig{}} // TestMain fills it
@@ -169,7 +175,7 @@ func needRig(t *testing.T, of shape) *rig {
 	}
 	r := &rig{shape: of, clusters: []string{"c1", "c2"}}
 	built.labs[of] = r
-	if name, ok := map[shape]string{same: reuseEnv, flat: reuseFlatEnv}[of]; ok {
+	if name, ok := map[shape]string{same: reuseEnv, flat: reuseFlatEnv, dual: reuseDualEnv, six: reuseIPv6Env}[of]; ok {
 		r.dir = os.Getenv(name)
 	}
 	if r.dir != "" { // pods that start from now on have the tree's agent
@@ -177,9 +183,10 @@ func needRig(t *testing.T, of shape) *rig {
 			t.Fatalf("kubelab load: %v\n%s", err, out)
 		}
 	} else {
-		r.dir, r.ours = filepath.Join("/var/tmp", fmt.Sprintf("hk-%d-%s%s", os.Getpid(), of.proxy, map[bool]string{true: "-flat"}[of.flat])), true
+		name := fmt.Sprintf("hk-%d-%s%s%s", os.Getpid(), of.proxy, map[bool]string{true: "-flat"}[of.flat], of.families)
+		r.dir, r.ours = filepath.Join("/var/tmp", name), true
 		up := exec.Command("kubelab", "--dir", r.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"),
-			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat))
+			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat), "--families", cmp.Or(of.families, "ipv4"))
 		up.Dir, up.Stderr = "../..", os.Stderr
 		begun := time.Now()
 		if err := up.Run(); err != nil {
@@ -284,14 +291,20 @@ func within(cluster, pod string, argv ...string) []string {
 // workloads puts whereami and clients into both clusters, and waits for them.
 func (r *rig) workloads(t *testing.T) {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/workloads.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := workloads(t)
 	for _, c := range r.clusters {
-		r.apply(t, c, strings.ReplaceAll(string(raw), "THISCLUSTER", c))
+		r.apply(t, c, strings.ReplaceAll(text, "THISCLUSTER", c))
 	}
 	for _, c := range r.clusters {
 		r.kubectl(t, c, "wait", "--for=condition=Ready", "pod", "--all", "-A", "--timeout="+limit.String())
 	}
+}
+
+func workloads(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/workloads.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
 }

@@ -52,19 +52,46 @@ func newSet(t *testing.T, r *rig, topology string) *set {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.topology = string(raw)
+	s.topology = inFamilies(string(raw), r.shape.families)
 	r.must(t, "", "hawser", "keys", "root", s.path("root.key"))
 	r.must(t, "", "git", "init", "-q", "-b", "main", s.path("repo"))
 	for i, c := range r.clusters {
 		recipient := r.must(t, "", "hawser", "keys", "identity", s.path(c+".identity"))
-		pods, services := "10.7.0.0/16", "10.77.0.0/16"
-		if r.shape.flat { // as kubelab up --flat has them
-			pods, services = fmt.Sprintf("10.%d.0.0/16", 11+i), fmt.Sprintf("10.%d.0.0/16", 101+i)
-		}
+		pods, services := prefixes(r.shape, 7, 11+i, 16, 56), prefixes(r.shape, 77, 101+i, 16, 112)
 		s.topology = strings.NewReplacer("RECIPIENT-"+c, strings.TrimSpace(recipient), "PODS-"+c, pods, "SERVICES-"+c, services).Replace(s.topology)
 	}
 	s.write(t, s.topology)
 	return s
+}
+
+// prefixes gives those of a cluster as kubelab up has them: number all is that of all
+// clusters, own that of a cluster's own.
+func prefixes(of shape, all, own, bits4, bits6 int) string {
+	if of.flat {
+		all = own
+	}
+	four, six := fmt.Sprintf("10.%d.0.0/%d", all, bits4), fmt.Sprintf(`"fd00:10:%d::/%d"`, all, bits6)
+	switch of.families {
+	case "dual":
+		return four + ", " + six
+	case "ipv6":
+		return six
+	}
+	return four
+}
+
+// inFamilies gives a topology of testdata, which is one of IPv4, in other families. With
+// both of them IPv4 is between the gateways.
+func inFamilies(topology, families string) string {
+	const pool, block = "    egressIPs: 8\n", "    globalCIDR: 242.2.0.0/24\n"
+	const pool6, block6 = "    ipv6Cidr: fd7f:1:1::/48\n", "    globalIPv6CIDR: fd7f:1:1:2::/112\n"
+	switch families {
+	case "dual":
+		return strings.NewReplacer(pool, pool+pool6, block, block+block6).Replace(topology)
+	case "ipv6":
+		return strings.NewReplacer(pool, pool+pool6, block, block6, "172.31.1.11", `"fd00:172:31:1::11"`, "172.31.2.11", `"fd00:172:31:2::11"`).Replace(topology)
+	}
+	return topology
 }
 
 // reset gives the clusters the first topology again.

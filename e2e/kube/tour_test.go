@@ -25,14 +25,14 @@ type answer struct {
 	Client  string `json:"client"`
 }
 
-// ask lets a pod ask for an address until the answer is as wanted.
-func (s *set) ask(t *testing.T, cluster, pod, url string, want func(answer) bool) answer {
+// ask lets a pod ask for an address until the answer is as wanted; curl has more options.
+func (s *set) ask(t *testing.T, cluster, pod, url string, want func(answer) bool, options ...string) answer {
 	t.Helper()
 	var a answer
 	s.eventually(t, func(out string) bool {
 		a = answer{}
 		return json.Unmarshal([]byte(out), &a) == nil && want(a)
-	}, within(cluster, pod, "curl", "-s", "-m", "3", url)...)
+	}, within(cluster, pod, append([]string{"curl", "-s", "-m", "3", url}, options...)...)...)
 	return a
 }
 
@@ -46,15 +46,16 @@ func (s *set) never(t *testing.T, cluster, pod, url, text string) {
 	}
 }
 
-// dig gives the addresses of a name, sorted, as soon as there are so many.
-func (s *set) dig(t *testing.T, cluster, pod, name string, count int) []string {
+// dig gives the addresses of a name, sorted, as soon as there are so many; those of
+// IPv6 where the type is AAAA.
+func (s *set) dig(t *testing.T, cluster, pod, name string, count int, kind ...string) []string {
 	t.Helper()
 	var out []string
 	s.eventually(t, func(text string) bool {
 		out = strings.Fields(text)
 		slices.Sort(out)
 		return len(out) == count
-	}, within(cluster, pod, "dig", "+short", name)...)
+	}, within(cluster, pod, append([]string{"dig", "+short", name}, kind...)...)...)
 	return out
 }
 
