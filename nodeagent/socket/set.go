@@ -54,7 +54,9 @@ type Datagram struct {
 }
 
 // Set holds one UDP socket for each of a changing set of places. Only one
-// goroutine may use it.
+// goroutine may use it. What it sends has a hop limit of 1: it is about a link
+// itself, and must not get to the other end through others, as it would while the
+// addresses of a cluster that becomes a neighbour are still routed through a hub.
 type Set struct {
 	config  SetConfig
 	open    map[Place]*conn // nil = could not be opened
@@ -99,7 +101,7 @@ func (s *Set) Update(now time.Time, places func(all bool) map[Place]bool) {
 
 // listen opens a socket; nil when that is not possible yet.
 func (s *Set) listen(place Place) *conn {
-	options := Options{Freebind: place.early(), Device: place.Device}
+	options := Options{Freebind: place.early(), Device: place.Device, Hops: 1}
 	config := net.ListenConfig{Control: func(network, address string, raw syscall.RawConn) error {
 		if s.config.Prepare == nil {
 			return options.Control(network, address, raw)

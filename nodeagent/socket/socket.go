@@ -22,6 +22,9 @@ type Options struct {
 	// the way of outgoing packets: without a matching route the kernel takes an
 	// IPv4 destination as on-link there.
 	Device string
+	// Hops is the hop limit of what is sent, 1 to 255; 0 = what the host has for all.
+	// With 1 nobody passes it on: it gets to the other end of a link, or nowhere.
+	Hops int
 }
 
 // Control applies the options before the socket is bound.
@@ -45,6 +48,15 @@ func (o Options) apply(network string, fd int) error {
 		}
 		if err := unix.SetsockoptInt(fd, level, option, 1); err != nil {
 			return fmt.Errorf("set IP_FREEBIND: %w", err)
+		}
+	}
+	if o.Hops > 0 {
+		level, option := unix.IPPROTO_IP, unix.IP_TTL
+		if strings.HasSuffix(network, "6") {
+			level, option = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS
+		}
+		if err := unix.SetsockoptInt(fd, level, option, o.Hops); err != nil {
+			return fmt.Errorf("set the hop limit to %d: %w", o.Hops, err)
 		}
 	}
 	if o.Device != "" {

@@ -2,6 +2,7 @@ package socket
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net"
@@ -60,6 +61,58 @@ func TestSetSendsFromOwnAddressesOnly(t *testing.T) {
 			t.Errorf("from %s: sent %d, failed %d", from.Addr, sent, failed)
 		}
 	}
+}
+
+// What a Set sends is passed on by nobody.
+func TestSetStaysOnTheLink(t *testing.T) {
+	t.Parallel()
+	set := NewSet(SetConfig{
+		Name: "test", Log: slog.New(slog.DiscardHandler), Largest: 100,
+		Read: func(Place, netip.AddrPort, []byte) []Datagram { return nil },
+	})
+	defer set.Close()
+	for _, tt := range []struct {
+		addr          string
+		level, option int
+	}{
+		{"127.0.0.1", unix.IPPROTO_IP, unix.IP_RECVTTL},
+		{"::1", unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT},
+	} {
+		there, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(tt.addr), 0)))
+		if err != nil {
+			continue // the host does not have this family
+		}
+		defer func() { _ = there.Close() }()
+		raw, err := there.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), tt.level, tt.option, 1) }); err != nil {
+			t.Fatal(err)
+		}
+		from := Place{Addr: netip.MustParseAddr(tt.addr)}
+		set.Update(time.Now(), func(bool) map[Place]bool { return map[Place]bool{from: true} })
+		set.Send([]Datagram{{From: from, To: there.LocalAddr().(*net.UDPAddr).AddrPort(), Raw: []byte("x")}})
+		if have := hops(t, there); have != 1 {
+			t.Errorf("from %s: hop limit %d, want 1", tt.addr, have)
+		}
+	}
+}
+
+// hops gives the hop limit with which the next datagram came.
+func hops(t *testing.T, conn *net.UDPConn) int {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	data, control := make([]byte, 10), make([]byte, 100)
+	_, n, _, _, err := conn.ReadMsgUDPAddrPort(data, control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:n])
+	if err != nil || len(messages) != 1 || len(messages[0].Data) < 4 {
+		t.Fatalf("control messages %v: %v", messages, err)
+	}
+	return int(binary.NativeEndian.Uint32(messages[0].Data))
 }
 
 func TestUnknownDeviceIsAnError(t *testing.T) {
