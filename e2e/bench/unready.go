@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,55 +32,85 @@ type turn struct {
 	failed int           // new connections that failed meanwhile
 }
 
+// turns are those of one export.
+type turns struct {
+	last, first []time.Duration
+	failed      int
+}
+
 func measureUnready(ctx context.Context, c config) (s section, err error) {
 	n, err := reps(unreadyReps)
 	if err != nil {
 		return s, err
 	}
-	b, err := newStallBed(ctx, c, nil)
+	const pools = "globalnet: {egress: auto}"
+	b, err := newStallBed(ctx, c, map[string]string{pools: pools + "\n  dynamicExports: {namespaces: [bench]}"})
 	if err != nil {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	to, err := b.address(ctx, "back")
+	if _, err := b.hawser(ctx, "lab", "apply", stallFar, "-f", filepath.Join(c.root, "e2e/bench/testdata/made.yaml")); err != nil {
+		return s, err
+	}
+	declared, err := b.turns(ctx, "back", n)
 	if err != nil {
 		return s, err
 	}
+	made, err := b.turns(ctx, "made", n)
+	if err != nil {
+		return s, err
+	}
+	return unreadySection(n, declared, made), nil
+}
+
+// turns takes the backends of an export out and in, one after the other.
+func (b *stallBed) turns(ctx context.Context, export string, n int) (t turns, err error) {
+	var to netip.AddrPort
+	if err := within(ctx, restWithin, func() (err error) { to, err = b.address(ctx, export); return err }); err != nil {
+		return t, err
+	}
 	dials := flow.StartDials(b.near, to, unreadyRate)
 	defer func() { err = errors.Join(err, dials.Close()) }()
-	var last, first []time.Duration
-	failed := 0
 	for i := range n {
 		one, err := b.turn(ctx, fmt.Sprintf("back-%d", 1+i%3), dials)
 		if err != nil {
-			return s, fmt.Errorf("repetition %d: %w", i, err)
+			return t, fmt.Errorf("%s, repetition %d: %w", export, i, err)
 		}
-		fmt.Fprintf(os.Stderr, "bench: unready %d of %d: last after %s, first again after %s, %d failed\n", i+1, n, one.last, one.first, one.failed)
-		last, first, failed = append(last, one.last), append(first, one.first), failed+one.failed
+		fmt.Fprintf(os.Stderr, "bench: %s unready %d of %d: last after %s, first again after %s, %d failed\n", export, i+1, n, one.last, one.first, one.failed)
+		t.last, t.first, t.failed = append(t.last, one.last), append(t.first, one.first), t.failed+one.failed
 	}
-	return unreadySection(n, last, first, failed), nil
+	return t, nil
 }
 
-func unreadySection(n int, last, first []time.Duration, failed int) section {
-	target, median, slowest := millis(unreadyTime)+" (target)", median(last), quantile(last, 1)
-	ratio := func(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()/unreadyTime.Seconds()) }
+func unreadySection(n int, declared, made turns) section {
 	return section{
 		title: "A backend becomes unready",
 		how: fmt.Sprintf(`
 A lab of three clusters. A pod of one opens %d new connections a second to a service with three backends in another. One backend becomes
 unready, and ready again, %d times in turn. The clock runs from the moment at which the first node of its cluster has the changed
 file with the facts, until the client begins the last new connection that the backend gets; then from the change back to its first one. %d of the
-new connections of all that time failed.`, unreadyRate, n, failed),
-		rows: []row{
-			row{what: "last new connection, p50", figure: millis(median), reference: target, ratio: ratio(median)}.
-				aim(millis(unreadyTime), median <= unreadyTime),
-			row{what: "last new connection, max", figure: millis(slowest), reference: target, ratio: ratio(slowest)}.
-				aim(millis(unreadyTime), slowest <= unreadyTime),
-			{what: "first one again, p50", figure: millis(quantile(first, 0.5)), reference: target, ratio: ratio(quantile(first, 0.5))},
-			{what: "first one again, max", figure: millis(quantile(first, 1)), reference: target, ratio: ratio(quantile(first, 1))},
-		},
+new connections of all that time failed. Then the same over a second service of the same backends, exported in its cluster by a ServiceExport; of its connections
+%d failed.`, unreadyRate, n, declared.failed, made.failed),
+		rows: append(declared.rows(""), made.rows(", exported in its cluster")...),
 		after: `
 All agents, the client and the servers share the processors: the slowest are turns in which an agent waited for one.`,
+	}
+}
+
+func (t turns) rows(of string) []row {
+	figure := func(what string, d time.Duration) row {
+		return row{
+			what: what + of, figure: millis(d), reference: millis(unreadyTime) + " (target)",
+			ratio: fmt.Sprintf("%.2f", d.Seconds()/unreadyTime.Seconds()),
+		}
+	}
+	aimed := func(r row, d time.Duration) row { return r.aim(millis(unreadyTime), d <= unreadyTime) }
+	median, slowest := median(t.last), quantile(t.last, 1)
+	return []row{
+		aimed(figure("last new connection, p50", median), median),
+		aimed(figure("last new connection, max", slowest), slowest),
+		figure("first one again, p50", quantile(t.first, 0.5)),
+		figure("first one again, max", quantile(t.first, 1)),
 	}
 }
 
