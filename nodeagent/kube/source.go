@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
@@ -34,7 +35,7 @@ type Source struct {
 	cluster, node string
 	log           *slog.Logger
 	changed       func()
-	wake          chan struct{}
+	wake          bell.Bell
 
 	mu       sync.Mutex
 	table    *facts.Table
@@ -52,7 +53,7 @@ type Source struct {
 // nothing). changed is called when the facts have changed, and must not block.
 func NewSource(client *Client, cluster, node string, before *project.Facts, log *slog.Logger, changed func()) *Source {
 	return &Source{
-		client: client, cluster: cluster, node: node, log: log, changed: changed, wake: make(chan struct{}, 1),
+		client: client, cluster: cluster, node: node, log: log, changed: changed, wake: bell.New(),
 		table: facts.NewTable(before), loaded: before != nil, stale: true, outage: time.Now(),
 		watches: map[scope]*watching{}, areas: map[string]*area{},
 		raw: map[resource]mirror{serviceExports: {}, serviceImports: {}},
@@ -64,15 +65,7 @@ func (s *Source) Follow(f *fabric.Fabric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.needs, s.followed, s.stale = needsOf(f, s.cluster, s.node), true, true
-	s.poke()
-}
-
-// poke has the watches looked at again.
-func (s *Source) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Ring()
 }
 
 // Run watches until ctx ends.
@@ -175,7 +168,7 @@ func (s *Source) apply(w *watching, change func() bool) {
 	changed := change()
 	if w.resource == serviceExports && s.needs.mcs && !s.covered() {
 		s.stale = true
-		s.poke()
+		s.wake.Ring()
 	}
 	if changed {
 		s.load()
