@@ -77,7 +77,7 @@ datagrams beyond the second: what a busy machine loses, it loses of both.`,
 	flags.IntVar(&u.Size, "size", 64, "bytes of payload")
 	flags.IntVar(&u.Count, "count", 0, "end after so many")
 	flags.DurationVar(&u.Threshold, "threshold", 100*time.Millisecond, "list silences from here on")
-	flags.DurationVar(&u.Grace, "grace", flow.Grace, "how long answers are waited for in the end")
+	flags.DurationVar(&u.Grace, "grace", flow.Grace, "how long the next answer is waited for in the end")
 	flags.StringVar(&control, "control", "", "HOST:PORT of a flow that nothing is done to")
 	flags.IntVar(&margin, "margin", 0, "datagrams that may be lost beyond what the control flow loses")
 	return cmd

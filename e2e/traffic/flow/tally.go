@@ -18,7 +18,7 @@ type UDPReport struct {
 	Lasted     Millis    `json:"lasted"`
 	Sent       int       `json:"sent"`
 	Received   int       `json:"received"` // each once
-	Lost       int       `json:"lost"`     // no answer, also not within Grace of the end
+	Lost       int       `json:"lost"`     // no answer, also not in the end, until none came for Grace
 	Duplicates int       `json:"duplicates"`
 	Reordered  int       `json:"reordered"` // answers to a datagram after the answer to a later one
 	RTT        struct {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Grace is how long answers are waited for after the last datagram, unless a flow
+// Grace is how long answers are waited for after the last datagram or answer, unless a flow
 // says otherwise.
 const Grace = 2 * time.Second
 
@@ -25,7 +25,7 @@ type UDP struct {
 	Size      int           // bytes of payload, from 24
 	Count     int           // ends after so many; 0 = with the context
 	Threshold time.Duration // silences from here on are listed
-	Grace     time.Duration // how long answers are waited for in the end; 0 = Grace
+	Grace     time.Duration // how long the next answer is waited for in the end; 0 = Grace
 	Dial      Dialer        // nil = Plain
 	Ready     func()        // is called at the first answer; may be nil
 }
@@ -139,14 +139,17 @@ func (r *udpRun) receive() {
 	}
 }
 
-// await gives late answers their time.
+// await gives late answers their time, for as long as some come.
 func (r *udpRun) await() {
-	deadline := time.Now().Add(cmp.Or(r.Grace, Grace))
-	for time.Now().Before(deadline) {
+	received, deadline := -1, time.Time{}
+	for {
 		r.mu.Lock()
-		whole := r.tally.report.Received == r.tally.report.Sent
+		have := r.tally.report
 		r.mu.Unlock()
-		if whole {
+		if have.Received > received {
+			received, deadline = have.Received, time.Now().Add(cmp.Or(r.Grace, Grace))
+		}
+		if have.Received == have.Sent || time.Now().After(deadline) {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
