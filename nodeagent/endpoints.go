@@ -117,7 +117,7 @@ func (e *endpoints) set(in project.Input, now time.Time) {
 			continue
 		}
 		remotes = append(remotes, endpoint.Remote{
-			Name: name, Candidates: r.Candidates, Asks: r.Driver == fabric.DriverWireguard,
+			Name: name, Candidates: r.Candidates, Asks: r.Driver != fabric.DriverVXLAN,
 			Leads: leads(in, own.GatewayOn(in.Node), r), Aside: r.Driver == fabric.DriverIPsec,
 		})
 	}

@@ -1,20 +1,38 @@
 package nodeagent
 
 import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// leads reports whether this end looks for better places while the link is up. With
-// VXLAN each end chooses for what it sends itself. With IPsec nobody does: the link
-// stays where it came up. The way back would be a second connection, and in userspace
-// links were seen to carry nothing for seconds when one of two ended (ADR 12).
+// leads reports whether this end looks for better places. With VXLAN each end
+// chooses for what it sends itself, with IPsec the one that opens connections, as
+// long as there are addresses for a second one.
 func leads(in project.Input, own *fabric.Gateway, r project.Reach) bool {
 	switch r.Driver {
 	case fabric.DriverVXLAN:
 		return true
 	case fabric.DriverIPsec:
-		return false
+		return cable.Begins(in.Cluster, own, r.Cluster, r.Gateway) && twinsFree(in.Fabric, own, r.Gateway)
 	}
 	return in.Cluster < r.Cluster || len(own.Endpoints) == 0
+}
+
+// twinsFree reports whether the second addresses of gateways are nobody's first.
+func twinsFree(f *fabric.Fabric, gateways ...*fabric.Gateway) bool {
+	held := map[netip.Addr]bool{}
+	for i := range f.Clusters {
+		for _, g := range f.Clusters[i].Gateways {
+			for _, a := range g.Addresses {
+				held[a] = true
+			}
+		}
+	}
+	return !slices.ContainsFunc(gateways, func(g *fabric.Gateway) bool {
+		return slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return held[fabric.Twin(f.TunnelPools, a)] })
+	})
 }

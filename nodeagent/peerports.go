@@ -37,7 +37,7 @@ func portsOf(in project.Input, n *node) map[string]peerPorts {
 		if _, done := out[name]; done || remote == nil {
 			continue
 		}
-		if held := in.Cables[name]; len(held) > 0 && !sameBut(held[0], in, gateway, c.Cluster, remote) {
+		if held := in.Cables[name]; c.Driver != fabric.DriverIPsec && len(held) > 0 && !sameBut(held[0], in, gateway, c.Cluster, remote) {
 			continue // another port may be in use
 		}
 		if p, ok := portsFor(in, gateway, c, remote); ok {

@@ -200,12 +200,12 @@ func ikeEndpoint(site *Site, r *Remote) netip.AddrPort {
 	return netip.AddrPortFrom(r.Addr, uint16(IKEPort(site.IPsec, r.Base, r.Link.Base(r.Gateway, 0))))
 }
 
-func (s *Site) begins(r *Remote) bool { return begins(s.Cluster, s.Gateway, r.Cluster, r.Gateway) }
+func (s *Site) begins(r *Remote) bool { return Begins(s.Cluster, s.Gateway, r.Cluster, r.Gateway) }
 
-// begins reports whether a gateway opens the IPsec connection with a remote one and
+// Begins reports whether a gateway opens the IPsec connection with a remote one and
 // replaces its keys: the one that can reach the other, and of two the first by
 // name. Both ends come to the same.
-func begins(cluster string, own *fabric.Gateway, other string, remote *fabric.Gateway) bool {
+func Begins(cluster string, own *fabric.Gateway, other string, remote *fabric.Gateway) bool {
 	if len(remote.Endpoints) == 0 {
 		return false
 	}

@@ -28,8 +28,9 @@ type Remote struct {
 	// Asks says that the other end can be asked while the link is down, too. Otherwise
 	// candidates are tried with the link itself then, one after the other.
 	Asks bool
-	// Aside says that a link which is up goes to a better place over a second cable,
-	// as it would be lost while the first one is made anew.
+	// Aside says that a move ends the link for a moment, as it is made anew. So one that
+	// is up goes to a better place over a second cable, and one that seems to be down
+	// stays where it is as long as the other end answers there.
 	Aside bool
 }
 
@@ -53,7 +54,8 @@ const (
 	// in 20 ms (INITIATIONS_PER_SECOND of the kernel), and in their order only.
 	stagger = 60 * time.Millisecond
 	// grace is how long a better candidate may answer later than another one.
-	grace = 300 * time.Millisecond
+	grace      = 300 * time.Millisecond
+	graceAside = 2 * time.Second // where to move is to end the link
 	// yield is how long the end that does not lead waits for the other to find the way.
 	yield = 700 * time.Millisecond
 	// proof is how long a candidate that was taken may need to carry probes.
@@ -67,6 +69,9 @@ const (
 	// The first look for better candidates, and those after it.
 	firstRetry = 3 * time.Second
 	retryEvery = time.Minute
+	// steady is how long a link may carry nothing where the other end answers, and be left
+	// there, when a move would end it: perhaps this machine or the other one is busy.
+	steady = 10 * time.Second
 	// aside is how long a second cable may need to carry what this end sends.
 	aside = 20 * time.Second
 	// far is when there is nothing to do.
@@ -128,7 +133,7 @@ func (m *Machine) See(name string, seen Seen, now time.Time) {
 		return
 	}
 	switch {
-	case !seen.At.IsValid() && s.Asks:
+	case !seen.At.IsValid() && !s.Aside && s.Asks:
 		seen.At = s.seen.At
 	case !seen.At.IsValid():
 		seen.At = s.way.Addr // where the link was tried is where it is

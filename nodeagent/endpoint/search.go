@@ -38,7 +38,7 @@ func begin(r Remote, kept netip.AddrPort, now time.Time) *search {
 	switch {
 	case s.rank(kept) < len(r.Candidates):
 		s.way.Addr = kept
-	case len(r.Candidates) == 1 || len(r.Candidates) > 0 && !r.Asks:
+	case len(r.Candidates) == 1 || len(r.Candidates) > 0 && (r.Aside || !r.Asks):
 		s.way.Addr = r.Candidates[0].Addr
 	}
 	s.start(now)
@@ -62,10 +62,9 @@ func (s *search) start(now time.Time) {
 	s.since, s.round, s.blinds = now, 0, 0
 	s.queue, s.answers, s.taken = nil, map[netip.AddrPort]time.Time{}, time.Time{}
 	s.nextUp, s.blindAt = now, now.Add(blind)
-	if s.way.Next.IsValid() && s.seen.Begun {
-		s.way.Addr = s.way.Next // the second cable stays where it is, and the first one follows
+	if !s.seen.Begun {
+		s.way.Next = netip.AddrPort{}
 	}
-	s.way.Next = netip.AddrPort{}
 	if !s.Leads {
 		s.nextUp = now.Add(yield)
 	}
@@ -99,12 +98,15 @@ func (s *search) wake(now time.Time) time.Time {
 	case len(s.queue) > 0:
 		sooner(s.last.Add(stagger))
 	case len(s.answers) > 0 && s.taken.IsZero():
-		sooner(s.last.Add(stagger))
-		sooner(s.first.Add(grace))
+		for _, t := range []time.Time{s.first.Add(s.grace()), s.last.Add(stagger)} {
+			if now.Before(t) {
+				sooner(t)
+			}
+		}
 	}
 	switch {
 	case !s.seen.Alive && !s.taken.IsZero():
-		sooner(s.taken.Add(proof))
+		sooner(s.taken.Add(s.proof()))
 	case !s.seen.Alive:
 		sooner(s.blindAt)
 		if s.Asks {
@@ -146,14 +148,18 @@ func (s *search) step(now time.Time) (netip.AddrPort, bool) {
 
 // find takes the best candidate that answered, or goes on asking.
 func (s *search) find(now time.Time) {
+	if s.way.Next.IsValid() {
+		s.goOver(now)
+	}
 	if !s.taken.IsZero() {
-		if now.Before(s.taken.Add(proof)) {
+		if now.Before(s.taken.Add(s.proof())) {
 			return
 		}
-		s.bad[s.way.Addr] = now.Add(spoiled)
-		s.taken, s.answers, s.nextUp = time.Time{}, map[netip.AddrPort]time.Time{}, now
+		s.spoil(now)
 	}
-	if best, ok := s.best(now, len(s.Candidates)); ok {
+	if s.stays(now) {
+		s.answers, s.blindAt, s.round = map[netip.AddrPort]time.Time{}, now.Add(blind), 0
+	} else if best, ok := s.best(now, len(s.Candidates)); ok {
 		s.take(best)
 		s.taken = now
 		return
@@ -169,10 +175,54 @@ func (s *search) find(now time.Time) {
 	}
 }
 
+// proof is how long a candidate that was taken may need to carry probes.
+func (s *search) proof() time.Duration {
+	if s.Aside {
+		return steady
+	}
+	return proof
+}
+
+// grace is how long a better candidate, or the place in use, may answer later than
+// another one.
+func (s *search) grace() time.Duration {
+	if s.Aside {
+		return graceAside
+	}
+	return grace
+}
+
+// place is where the link is: that of the second cable when it carries what is sent.
+func (s *search) place() netip.AddrPort {
+	if s.way.Next.IsValid() && s.seen.Begun {
+		return s.way.Next
+	}
+	return s.way.Addr
+}
+
+// spoil leaves out the place in use for a while: it answered, and carried nothing.
+func (s *search) spoil(now time.Time) {
+	s.bad[s.place()] = now.Add(spoiled)
+	s.taken, s.answers, s.nextUp = time.Time{}, map[netip.AddrPort]time.Time{}, now
+}
+
+// stays reports whether a link that seems to be down is left where it is.
+func (s *search) stays(now time.Time) bool {
+	at := s.place()
+	if _, answers := s.answers[at]; !answers || !s.Aside || now.Before(s.bad[at]) {
+		return false
+	}
+	if now.Before(s.since.Add(steady)) {
+		return true
+	}
+	s.spoil(now)
+	return false
+}
+
 // try dials candidates in turn although none answered: perhaps only the
 // questions, or the answers, get lost.
 func (s *search) try(now time.Time) {
-	i := s.rank(s.way.Addr) + 1
+	i := s.rank(s.place()) + 1
 	if i >= len(s.Candidates) || s.blinds == 0 && !s.way.Addr.IsValid() {
 		i = 0
 	}
@@ -221,6 +271,7 @@ func (s *search) goOver(now time.Time) {
 	case s.seen.Apart:
 		s.take(s.way.Next)
 		s.bettered = now
+		return
 	case s.seen.Begun:
 		return // what both ends send over is not given up
 	case now.Before(s.asideAt):
@@ -235,7 +286,10 @@ func (s *search) best(now time.Time, n int) (netip.AddrPort, bool) {
 	if len(s.answers) == 0 || now.Before(s.last.Add(stagger)) {
 		return netip.AddrPort{}, false
 	}
-	waits := now.Before(s.first.Add(grace))
+	waits := now.Before(s.first.Add(s.grace()))
+	if at := s.place(); waits && !s.seen.Alive && s.Aside && s.rank(at) < n && !now.Before(s.bad[at]) {
+		return netip.AddrPort{}, false // the place in use may answer yet
+	}
 	for _, c := range s.Candidates[:n] {
 		_, answered := s.answers[c.Addr]
 		switch {
@@ -264,7 +318,7 @@ func (s *search) ask(now time.Time, n int) {
 
 // take dials a candidate now.
 func (s *search) take(a netip.AddrPort) {
-	s.way.Addr = a
+	s.way.Addr, s.way.Next = a, netip.AddrPort{}
 	s.way.Dial++
 	s.queue = nil
 }

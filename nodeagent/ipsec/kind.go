@@ -26,10 +26,14 @@ type Connections struct {
 	// wanted are those that Adopt took fields from.
 	children map[string]string
 	wanted   map[string]desired.IPsec
+	// loaded are connections as charon has them, as far as this process knows.
+	loaded map[string]desired.IPsec
 }
 
 // NewConnections makes the kind.
-func NewConnections(charon *Charon) *Connections { return &Connections{charon: charon} }
+func NewConnections(charon *Charon) *Connections {
+	return &Connections{charon: charon, loaded: map[string]desired.IPsec{}}
+}
 
 // Name is "ipsec".
 func (*Connections) Name() string { return "ipsec" }
@@ -115,7 +119,7 @@ func (k *Connections) Adopt(want, have desired.IPsec) desired.IPsec {
 	if k.children[want.Name] != childName(&want, k.charon.InKernel()) {
 		return want
 	}
-	k.wanted[want.Name] = want
+	k.wanted[want.Name], k.loaded[want.Name] = want, want
 	if want.Remote.IsValid() {
 		want.Remote = netip.AddrPortFrom(want.Remote.Addr(), have.Remote.Port())
 	}
@@ -167,11 +171,24 @@ func (k *Connections) load(ctx context.Context, client *vici.Client, c diff.Chan
 	if _, err := client.Call(ctx, "load-conn", vici.Section{c.Key: conn}); err != nil {
 		return err
 	}
-	if c.Op == diff.Create || c.Want.Begins {
+	before, known := k.loaded[c.Key]
+	k.loaded[c.Key] = c.Want
+	switch {
+	case c.Op == diff.Create || c.Want.Begins:
 		return nil // charon itself begins anew with what changed
+	case known && onlyMoved(before, c.Want):
+		return nil // the other end begins, wherever that is; what there is may live
 	}
 	// What was agreed upon with the old configuration goes; the other end begins.
 	return terminate(ctx, client, c.Key)
+}
+
+// onlyMoved reports whether two connections differ in where the other gateway listens
+// and in nothing else.
+func onlyMoved(a, b desired.IPsec) bool {
+	moved := a.Remote != b.Remote
+	a.Remote = b.Remote
+	return moved && slices.Equal(a.Fields(), b.Fields())
 }
 
 func (k *Connections) unload(ctx context.Context, client *vici.Client, name string) error {
@@ -183,6 +200,7 @@ func (k *Connections) unload(ctx context.Context, client *vici.Client, name stri
 	}
 	key := childKey(k.children[name])
 	delete(k.children, name)
+	delete(k.loaded, name)
 	for _, other := range k.children {
 		if childKey(other) == key {
 			return nil

@@ -157,6 +157,34 @@ func TestOneTouched(t *testing.T) {
 	}
 }
 
+// TestOnlyMoved: where the other gateway listens may change at the end that does not
+// begin, and what there is lives on. All else makes it anew.
+func TestOnlyMoved(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, false)
+	back := b.to(a)
+	b.converge(t, back)
+	a.converge(t, a.to(b))
+	up := func() bool { return a.states(t)["hawser-b"].Up && b.states(t)["hawser-a"].Up }
+	eventually(t, "up", up)
+	before := b.states(t)["hawser-a"]
+	for _, remote := range []string{"203.0.113.9:14500", "203.0.113.9:14501", "203.0.113.1:14500"} {
+		back.Remote = netip.MustParseAddrPort(remote)
+		if r := b.converge(t, back); len(r.Changed) != 1 {
+			t.Errorf("%s: changed %v", remote, r.Changed)
+		}
+		if s := b.states(t)["hawser-a"]; !s.Up || s.SPIIn != before.SPIIn {
+			t.Errorf("%s: was %+v, is %+v", remote, before, s)
+		}
+	}
+	if ike := a.states(t)["hawser-b"]; ike.SPIOut != before.SPIIn {
+		t.Errorf("the other end has %+v", ike)
+	}
+	back.Rekey *= 2
+	b.converge(t, back)
+	eventually(t, "the end of what there was", func() bool { return b.states(t)["hawser-a"].SPIIn != before.SPIIn })
+}
+
 // TestRekey replaces keys again and again under traffic. Nothing may be lost for
 // good; how much is, the scenarios of package e2e measure.
 func TestRekey(t *testing.T) {
