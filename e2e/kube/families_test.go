@@ -35,6 +35,9 @@ func (of shape) each() []addressing {
 	return []addressing{four}
 }
 
+// is says whether an address is of the family.
+func (f addressing) is(addr string) bool { return strings.Contains(addr, ":") == (f.name == "IPv6") }
+
 // TestDualStack: two clusters with the same prefixes of both families, of real
 // Deployments and StatefulSets; all that is exported is reached over each of them.
 func TestDualStack(t *testing.T) { walkFamilies(t, dual) }
@@ -44,14 +47,14 @@ func TestIPv6Only(t *testing.T) { walkFamilies(t, six) }
 
 func walkFamilies(t *testing.T, of shape) {
 	s := needSet(t, of)
-	t.Cleanup(s.down)
-	t.Cleanup(func() { s.reset(t) })
+	defer s.down()
 	for _, step := range []struct {
 		name string
 		do   func(*testing.T, *set)
 	}{
 		{"tunnels", tourTunnels}, {"service", familiesService}, {"objects", func(t *testing.T, s *set) { s.objectsOf(t, "sample") }},
 		{"egress", familiesEgress}, {"headless", familiesHeadless}, {"dynamic", familiesDynamic},
+		{"uninstall", func(t *testing.T, s *set) { s.uninstall(t) }},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.do(t, s) }) {
 			t.FailNow() // each step stands on the one before
@@ -230,7 +233,7 @@ func (s *set) exportThere(t *testing.T) dynamic {
 func (s *set) podAddress(t *testing.T, cluster, pod string, f addressing) string {
 	t.Helper()
 	for ip := range strings.FieldsSeq(s.kubectl(t, cluster, "get", "pod", pod, "-o", "jsonpath={.status.podIPs[*].ip}")) {
-		if strings.Contains(ip, ":") == (f.name == "IPv6") {
+		if f.is(ip) {
 			return ip
 		}
 	}

@@ -40,15 +40,23 @@ func (c *conformance) lookup(cluster, kind, name string) string {
 	return c.ask(cluster, "nslookup -type="+kind+" "+name+".")
 }
 
-// resolves waits until the addresses of a name are those.
+// resolves waits until the addresses of a name are those, of each family.
 func (c *conformance) resolves(cluster, name string, want []string) {
 	c.t.Helper()
-	c.within(importTime, func() string {
-		if have := answers(c.lookup(cluster, "A", name)); !slices.Equal(have, want) {
-			return fmt.Sprintf("%s: %s is %v, want %v", cluster, name, have, want)
+	for _, f := range c.shape.each() {
+		var wanted []string
+		for _, addr := range want {
+			if f.is(addr) {
+				wanted = append(wanted, addr)
+			}
 		}
-		return ""
-	})
+		c.within(importTime, func() string {
+			if have := answers(c.lookup(cluster, f.record, name)); !slices.Equal(have, wanted) {
+				return fmt.Sprintf("%s: %s is %v, want %v", cluster, name, have, wanted)
+			}
+			return ""
+		})
+	}
 }
 
 func nameOfService(c *conformance) {
@@ -85,7 +93,7 @@ func localNames(c *conformance) {
 	c.ready(c.first)
 	c.imported(c.first)
 	local, _ := get[serviceSpec](c, c.first, "service", "hello")
-	c.resolves(c.first, c.name("cluster.local"), []string{local.Spec.ClusterIP})
+	c.resolves(c.first, c.name("cluster.local"), local.Spec.ClusterIPs)
 }
 
 // always asks again and again until a pod answers, then n times in a row the same one must.
@@ -149,7 +157,7 @@ func nameOfHeadless(c *conformance) {
 	c.in(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
 	c.ready(c.first, c.second)
 	want := c.slicesOf(c.first, "kubernetes.io/service-name=hello").addresses()
-	if len(want) != 2 {
+	if len(want) != 2*len(c.shape.each()) {
 		c.t.Fatalf("the pods have the addresses %v", want)
 	}
 	for _, cluster := range c.clusters {
@@ -173,16 +181,20 @@ func nameOfPod(c *conformance) {
 					}
 				}
 			}
-			if named != 2 {
+			if named != 2*len(c.shape.each()) {
 				return fmt.Sprintf("%s: %d ready endpoints with a hostname", cluster, named)
 			}
 			return ""
 		})
+		of := map[string][]string{} // by name, of all families
 		for _, s := range list.Items {
 			for _, e := range s.Endpoints {
 				name := e.Hostname + "." + s.Metadata.Labels[ofSource] + ".hello-ss." + c.namespace + ".svc.clusterset.local"
-				c.resolves(cluster, name, e.Addresses)
+				of[name] = append(of[name], e.Addresses...)
 			}
+		}
+		for name, addrs := range of {
+			c.resolves(cluster, name, addrs)
 		}
 	}
 }
@@ -190,7 +202,9 @@ func nameOfPod(c *conformance) {
 func srvOfHeadless(c *conformance) {
 	c.in(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
 	c.ready(c.first, c.second)
-	pods := c.slicesOf(c.first, "kubernetes.io/service-name=hello").addresses()
+	pods := slices.DeleteFunc(c.slicesOf(c.first, "kubernetes.io/service-name=hello").addresses(), func(addr string) bool {
+		return !c.shape.each()[0].is(addr) // a pod is called by its first address
+	})
 	for _, cluster := range c.clusters {
 		c.imported(cluster)
 		c.within(importTime, func() string {

@@ -62,7 +62,7 @@ type serviceSpec struct {
 		SessionAffinity       string
 		SessionAffinityConfig any
 		Ports                 []importPort
-		ClusterIP             string
+		ClusterIPs            []string
 	}
 }
 

@@ -43,6 +43,13 @@ func TestMCS(t *testing.T) { runSpecs(t, flat) }
 // TestMCSSamePrefixes runs them on two clusters with the same pod and Service CIDRs.
 func TestMCSSamePrefixes(t *testing.T) { runSpecs(t, same) }
 
+// TestMCSDualStack runs them on two flat clusters of both families.
+func TestMCSDualStack(t *testing.T) {
+	of := shape{flat: true, proxy: "nftables", families: "dual"}
+	defer needSet(t, of).down()
+	runSpecs(t, of)
+}
+
 func runSpecs(t *testing.T, of shape) {
 	s := needSet(t, of)
 	for _, c := range s.clusters {

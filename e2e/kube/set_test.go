@@ -44,10 +44,10 @@ func needSet(t *testing.T, of shape) *set {
 // newSet writes a topology of testdata with recipients and prefixes of the rig.
 func newSet(t *testing.T, r *rig, topology string) *set {
 	t.Helper()
-	s := &set{rig: r, dir: filepath.Join(built.dir, filepath.Base(r.dir))}
+	s := &set{rig: r}
 	raw, err := os.ReadFile(topology)
 	if err == nil {
-		err = os.MkdirAll(s.dir, 0o700)
+		s.dir, err = os.MkdirTemp(built.dir, filepath.Base(r.dir)+"-")
 	}
 	if err != nil {
 		t.Fatal(err)

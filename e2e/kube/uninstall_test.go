@@ -13,6 +13,12 @@ import (
 func TestUninstall(t *testing.T) {
 	s := needSet(t, same)
 	s.ask(t, "c1", "client", "c2."+service, from("c2"))
+	s.uninstall(t)
+}
+
+// uninstall takes Hawser off the clusters and looks at what is left.
+func (s *set) uninstall(t *testing.T) {
+	t.Helper()
 	if differences(s.before, s.snapshots(t)) == "" {
 		t.Fatal("the snapshots do not see what Hawser is made of")
 	}
