@@ -1,0 +1,241 @@
+//go:build kube
+
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgo "k8s.io/client-go/dynamic"
+
+	"hawser.dev/hawser/lab/netspace"
+	api "hawser.dev/hawser/nodeagent/kube"
+)
+
+// turns is how often the endpoint goes and comes.
+const turns = 20
+
+// TestPropagation measures how long after its cluster's API has been told of it an
+// endpoint that comes or goes is followed by a pod of the other cluster: of an export of
+// the topology, and of one made with kubectl. Nothing is asserted; docs/benchmarks.md has
+// the figures of one run.
+func TestPropagation(t *testing.T) {
+	s := needSet(t, same)
+	t.Cleanup(func() { s.reset(t) })
+	namespaces := []string{"declared", "dynamic-changing"}
+	for _, namespace := range namespaces {
+		for _, c := range s.clusters {
+			t.Cleanup(func() { s.kubectl(t, c, "delete", "namespace", namespace, "--ignore-not-found", "--wait=false") })
+			s.apply(t, c, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n")
+		}
+	}
+	first := "  exports:\n"
+	s.change(t, first, first+"  - name: changing\n    namespace: declared\n    clusters: [c2]\n    ports: [{name: http, port: 80, protocol: TCP}]\n")
+	for _, namespace := range namespaces {
+		s.propagation(t, namespace)
+	}
+}
+
+// propagation measures the export of a namespace: a Service without a selector that has
+// two pods of a StatefulSet as its endpoints, of which the first comes and goes.
+func (s *set) propagation(t *testing.T, namespace string) {
+	t.Helper()
+	var pods []any
+	for _, name := range []string{"whereami-0", "whereami-1"} {
+		pods = append(pods, strings.TrimSpace(s.kubectl(t, "c2", "-n", "sample", "get", "pod", name, "-o", "jsonpath={.status.podIP}")))
+	}
+	s.must(t, fmt.Sprintf(changingService, pods...), "kubectl", "--context", "c2", "-n", namespace, "apply", "--server-side", "-f", "-")
+	if namespace != "declared" {
+		s.must(t, export("changing"), "kubectl", "--context", "c2", "-n", namespace, "apply", "--server-side", "-f", "-")
+	}
+	name := "changing." + namespace + ".svc.clusterset.local"
+	s.ask(t, "c1", "client", name, from("c2"))
+	asked := s.begin(t, "c1", "client", s.dig(t, "c1", "client", name, 1)[0])
+	slice := s.sliceAt(t, "c2", namespace)
+	asked.until(t, "whereami-0", time.Now())
+	var gone, back []time.Duration
+	for range turns {
+		began := time.Now()
+		s.ready0(t, slice, false)
+		gone = append(gone, asked.quiet(t, "whereami-0", began))
+		began = time.Now()
+		s.ready0(t, slice, true)
+		back = append(back, asked.until(t, "whereami-0", began))
+	}
+	t.Logf("figure: %s: an endpoint goes: last new connection p50 %s, max %s; it comes: first one p50 %s, max %s; %s",
+		namespace, middle(gone), slices.Max(gone), middle(back), slices.Max(back), asked)
+}
+
+const changingService = `apiVersion: v1
+kind: Service
+metadata: {name: changing}
+spec:
+  ports: [{name: http, port: 80}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: changing, labels: {kubernetes.io/service-name: changing}}
+addressType: IPv4
+ports: [{name: http, port: 80, protocol: TCP}]
+endpoints:
+- {addresses: [%s], conditions: {ready: true}}
+- {addresses: [%s], conditions: {ready: true}}
+`
+
+func middle(list []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(list))[len(list)/2]
+}
+
+// sliceAt is the way to the changing slice without a program to start first.
+func (s *set) sliceAt(t *testing.T, cluster, namespace string) clientgo.ResourceInterface {
+	t.Helper()
+	client, err := api.Open(api.Config{Kubeconfig: s.kubeconfig, Context: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Dynamic.Resource(schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}).Namespace(namespace)
+}
+
+// ready0 says whether the first endpoint is ready.
+func (s *set) ready0(t *testing.T, slice clientgo.ResourceInterface, ready bool) {
+	t.Helper()
+	patch := fmt.Sprintf(`[{"op": "replace", "path": "/endpoints/0/conditions/ready", "value": %t}]`, ready)
+	if _, err := slice.Patch(t.Context(), "changing", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asking asks for an address again and again from the network of a pod, each time over
+// a new connection, and keeps when it began and who answered.
+type asking struct {
+	mu    sync.Mutex
+	conns []asked
+}
+
+type asked struct {
+	began time.Time
+	took  time.Duration
+	pod   string // empty: nobody answered
+}
+
+// begin begins to ask.
+func (s *set) begin(t *testing.T, cluster, pod, addr string) *asking {
+	t.Helper()
+	argv := s.podNetwork(t, cluster, pod)
+	space := strings.TrimPrefix(argv[len(argv)-1], "--net=")
+	machine := argv[slices.Index(argv, "node")+1]
+	var record struct{ Process netspace.Process }
+	raw, err := os.ReadFile(filepath.Join(s.rig.dir, "machines", machine+".json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &record)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, end, done := &asking{}, make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		err := netspace.Do(fmt.Sprintf("/proc/%d/root%s", record.Process.PID, space), func() error {
+			for {
+				select {
+				case <-end:
+					return nil
+				default:
+					one := asked{began: time.Now()}
+					one.pod = whoAnswers(net.JoinHostPort(addr, "80"))
+					one.took = time.Since(one.began)
+					a.mu.Lock()
+					a.conns = append(a.conns, one)
+					a.mu.Unlock()
+				}
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() { close(end); <-done })
+	return a
+}
+
+// whoAnswers gives the pod that answers over a new connection.
+func whoAnswers(addr string) string {
+	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		time.Sleep(time.Millisecond) // not as fast as refusals come
+		return ""
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+		return ""
+	}
+	raw, _ := io.ReadAll(conn)
+	_, body, _ := strings.Cut(string(raw), "\r\n\r\n")
+	var a answer
+	_ = json.Unmarshal([]byte(body), &a)
+	return a.Pod
+}
+
+// until waits for a connection to a pod that began after a moment, and says how long
+// after.
+func (a *asking) until(t *testing.T, pod string, moment time.Time) time.Duration {
+	t.Helper()
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		a.mu.Lock()
+		i := slices.IndexFunc(a.conns, func(one asked) bool { return one.pod == pod && !one.began.Before(moment) })
+		a.mu.Unlock()
+		if i >= 0 {
+			return a.conns[i].began.Sub(moment).Round(time.Millisecond)
+		}
+	}
+	t.Fatalf("no connection reaches %s", pod)
+	return 0
+}
+
+// quiet waits until no connection has reached a pod for two seconds, and says how long
+// after a moment the last one began.
+func (a *asking) quiet(t *testing.T, pod string, moment time.Time) time.Duration {
+	t.Helper()
+	last := moment
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		a.mu.Lock()
+		for _, one := range a.conns {
+			if one.pod == pod && one.began.After(last) {
+				last = one.began
+			}
+		}
+		a.mu.Unlock()
+		if time.Since(last) > 2*time.Second {
+			return last.Sub(moment).Round(time.Millisecond)
+		}
+	}
+	t.Fatalf("%s is still reached", pod)
+	return 0
+}
+
+// String sums up.
+func (a *asking) String() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	failed, slowest := 0, time.Duration(0)
+	for _, one := range a.conns {
+		if one.pod == "" {
+			failed++
+		}
+		slowest = max(slowest, one.took)
+	}
+	return fmt.Sprintf("%d of %d connections failed, the slowest took %s", failed, len(a.conns), slowest.Round(time.Millisecond))
+}
