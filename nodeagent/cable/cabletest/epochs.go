@@ -1,13 +1,8 @@
 package cabletest
 
 import (
-	"bytes"
 	"os"
-	"os/exec"
-	"regexp"
 	"slices"
-	"strconv"
-	"syscall"
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/status"
@@ -92,40 +87,4 @@ func (g *gateway) follows(remote string) {
 		c := s.Connections[i]
 		return c.Epoch == want && c.Change == nil && c.Status == status.Connected
 	})
-}
-
-// flow is fifty packets a second to another gateway's pod, each of which is answered.
-type flow struct {
-	rig  *rig
-	ping *exec.Cmd
-	out  bytes.Buffer
-}
-
-func (g *gateway) flow(to *gateway) *flow {
-	g.rig.t.Helper()
-	f := &flow{rig: g.rig, ping: g.command("ping", "-q", "-i", "0.02", "-I", g.pod(false), to.pod(false))}
-	f.ping.Stdout, f.ping.Stderr = &f.out, &f.out
-	if err := f.ping.Start(); err != nil {
-		g.rig.t.Fatal(err)
-	}
-	return f
-}
-
-var counted = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
-
-// stop ends the flow and gives the number of packets that were lost. The last one may
-// be on its way.
-func (f *flow) stop() (lost int) {
-	f.rig.t.Helper()
-	if err := f.ping.Process.Signal(syscall.SIGINT); err != nil {
-		f.rig.t.Fatal(err)
-	}
-	_ = f.ping.Wait() // how it ends is not the matter here
-	m := counted.FindStringSubmatch(f.out.String())
-	if m == nil {
-		f.rig.t.Fatalf("ping said %q", f.out.String())
-	}
-	sent, _ := strconv.Atoi(m[1])
-	received, _ := strconv.Atoi(m[2])
-	return max(0, sent-received-1)
 }
