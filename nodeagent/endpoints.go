@@ -108,7 +108,7 @@ func (e *endpoints) equip(in project.Input, n *node) {
 // name, which may come to stand for another address.
 func (e *endpoints) set(in project.Input, now time.Time) {
 	e.reaches = map[string]project.Reach{}
-	own := in.Fabric.Cluster(in.Cluster)
+	own, held := in.Fabric.Cluster(in.Cluster), tunnelAddresses(in.Fabric)
 	var remotes []endpoint.Remote
 	for _, r := range project.Reaches(in) {
 		name := r.Cluster + "/" + r.Gateway.Name
@@ -118,7 +118,7 @@ func (e *endpoints) set(in project.Input, now time.Time) {
 		}
 		remotes = append(remotes, endpoint.Remote{
 			Name: name, Candidates: r.Candidates, Asks: r.Driver != fabric.DriverVXLAN,
-			Leads: leads(in, own.GatewayOn(in.Node), r), Aside: r.Driver == fabric.DriverIPsec,
+			Leads: leads(in, own.GatewayOn(in.Node), r, held), Aside: r.Driver == fabric.DriverIPsec,
 		})
 	}
 	e.machine.Set(remotes, now)
