@@ -21,11 +21,12 @@ type addressing struct {
 	global string // begins every global address
 	shared string // begins those of c2
 	vip    string // begins every clusterset IP
+	node   string // begins the addresses of c2's nodes
 }
 
 func (of shape) each() []addressing {
-	four := addressing{"IPv4", "A", "-4", 16, "242.", "242.2.0.", "243.0."}
-	six := addressing{"IPv6", "AAAA", "-6", 56, "fd7f:1:1:", "fd7f:1:1:2::", "fd"}
+	four := addressing{"IPv4", "A", "-4", 16, "242.", "242.2.0.", "243.0.", "172.31.2."}
+	six := addressing{"IPv6", "AAAA", "-6", 56, "fd7f:1:1:", "fd7f:1:1:2::", "fd", "fd00:172:31:2::"}
 	switch of.families {
 	case "dual":
 		return []addressing{four, six}
@@ -53,7 +54,7 @@ func walkFamilies(t *testing.T, of shape) {
 		do   func(*testing.T, *set)
 	}{
 		{"tunnels", tourTunnels}, {"service", familiesService}, {"objects", func(t *testing.T, s *set) { s.objectsOf(t, "sample") }},
-		{"egress", familiesEgress}, {"headless", familiesHeadless}, {"dynamic", familiesDynamic},
+		{"egress", familiesEgress}, {"headless", familiesHeadless}, {"address", familiesAddress}, {"dynamic", familiesDynamic},
 		{"uninstall", func(t *testing.T, s *set) { s.uninstall(t) }},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.do(t, s) }) {
@@ -188,6 +189,18 @@ func familiesEgress(t *testing.T, s *set) {
 		if seen["client"] == seen["billing/db"] || seen["client"] == seen["billing/api"] {
 			t.Errorf("seen %v", seen)
 		}
+	}
+}
+
+// The node that is served has another address of each family.
+func familiesAddress(t *testing.T, s *set) {
+	for _, f := range s.shape.each() {
+		s.address(t, "c2n2", f.node+"42")
+		defer s.address(t, "c2n2", f.node+"12")
+	}
+	for _, f := range s.shape.each() {
+		s.headless(t, f, headless)
+		s.ask(t, "c2", "client", "c1."+service, from("c1"), f.curl)
 	}
 }
 

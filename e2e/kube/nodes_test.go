@@ -58,7 +58,7 @@ func (s *set) address(t *testing.T, node, addr string) {
 	t.Helper()
 	s.lab(t, "address", node, addr)
 	cluster := node[:2]
-	s.eventually(t, func(out string) bool { return out == addr }, "kubectl", "--context", cluster, "get", "node", node, "-o",
+	s.eventually(t, func(out string) bool { return slices.Contains(strings.Fields(out), addr) }, "kubectl", "--context", cluster, "get", "node", node, "-o",
 		`jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
 	s.kubectl(t, cluster, "wait", "--for=condition=Ready", "node", node, "--timeout="+limit.String())
 }
