@@ -1,6 +1,7 @@
 package ipsec
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -52,6 +54,27 @@ func TestHangs(t *testing.T) {
 	}
 	eventually(t, "the end of charon", func() bool { return !a.charon.Alive() })
 	<-looks
+}
+
+// TestBusy has a charon that gives no answer for longer than one that hangs may, and
+// works: it is left alone.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, false)
+	b.converge(t, b.to(a))
+	a.converge(t, a.to(b))
+	a.reaches(t, b)
+	watch := &Watch{Charon: a.charon, Log: slog.New(slog.DiscardHandler), Look: func() { t.Error("it was ended") }}
+	began := time.Now()
+	for range hangsMisses {
+		watch.missed(began, errors.New("no answer"))
+	}
+	before := a.charon.worked()
+	eventually(t, "work", func() bool { a.reaches(t, b); return a.charon.worked() > before })
+	watch.missed(began.Add(hangsBusy-time.Second), errors.New("no answer"))
+	if !a.charon.Alive() {
+		t.Error("charon is gone")
+	}
 }
 
 func (e *end) reaches(t *testing.T, o *end) {

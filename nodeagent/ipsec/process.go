@@ -1,6 +1,7 @@
 package ipsec
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,19 +59,48 @@ func send(process int, signal unix.Signal) error {
 	return nil
 }
 
-// process opens our own charon's process: the one that works in its folder; -1 when
-// there is none. One that hangs cannot be asked through its socket.
+// process opens our own charon's process; -1 when there is none.
 func (c *Charon) process() (fd int, err error) {
+	fd, _, err = c.find()
+	return fd, err
+}
+
+// worked gives how much processor time our own charon had, in ticks of the kernel;
+// 0 = not known.
+func (c *Charon) worked() int {
+	fd, pid, err := c.find()
+	if err != nil || fd < 0 {
+		return 0
+	}
+	defer unix.Close(fd)
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// proc_pid_stat(5): behind the name, which may hold anything, the 12th and 13th
+	// fields are the time in the program and in the kernel.
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	program, _ := strconv.Atoi(fields[11])
+	kernel, _ := strconv.Atoi(fields[12])
+	return program + kernel
+}
+
+// find opens the process that works in charon's folder, and gives its number; -1 when
+// there is none. One that hangs cannot be asked through its socket.
+func (c *Charon) find() (fd, pid int, err error) {
 	dir, err := os.Stat(c.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return -1, nil
+		return -1, 0, nil
 	}
 	if err != nil {
-		return -1, fmt.Errorf("find charon: %w", err)
+		return -1, 0, fmt.Errorf("find charon: %w", err)
 	}
 	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
-		return -1, fmt.Errorf("find charon: %w", err)
+		return -1, 0, fmt.Errorf("find charon: %w", err)
 	}
 	for _, path := range all {
 		cwd, err := os.Stat(path + "/cwd")
@@ -80,12 +110,12 @@ func (c *Charon) process() (fd int, err error) {
 		pid, _ := strconv.Atoi(filepath.Base(path))
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			if exe, err := os.Readlink(path + "/exe"); err == nil && strings.HasPrefix(filepath.Base(exe), "charon") {
-				return fd, nil
+				return fd, pid, nil
 			}
 			_ = unix.Close(fd)
 		}
 	}
-	return -1, nil
+	return -1, 0, nil
 }
 
 // gone waits for the end of a process.

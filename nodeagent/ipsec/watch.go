@@ -15,9 +15,11 @@ import (
 const (
 	watchInterval = time.Second
 	// hangs is how long our own charon may go without an answer, and hangsMisses how
-	// often, before it is ended; the agent then makes a new one.
+	// often, before it is ended; the agent then makes a new one. One that works
+	// meanwhile may only wait for a processor, and carry packets.
 	hangs       = 5 * time.Second
 	hangsMisses = 3
+	hangsBusy   = 30 * time.Second
 	// The end that does not begin does so after all when a connection is down for
 	// as long: the other one may not know yet that it is.
 	patience = 4 * time.Second
@@ -36,6 +38,7 @@ type Watch struct {
 
 	silent time.Time // since when charon does not answer; zero = it does
 	misses int
+	worked int                  // the processor time that it had had by then
 	down   map[string]time.Time // since when connections are down
 
 	mu    sync.Mutex
@@ -103,9 +106,12 @@ func (w *Watch) look(ctx context.Context, now time.Time) {
 func (w *Watch) missed(now time.Time, cause error) {
 	w.misses++
 	if w.silent.IsZero() {
-		w.silent = now
+		w.silent, w.worked = now, w.Charon.worked()
 	}
 	if !w.Charon.Own() || w.misses < hangsMisses || now.Sub(w.silent) < hangs {
+		return
+	}
+	if w.Charon.worked() > w.worked && now.Sub(w.silent) < hangsBusy {
 		return
 	}
 	w.Log.Warn("charon does not answer, ending it", "silent", now.Sub(w.silent).Round(time.Second), "err", cause)
