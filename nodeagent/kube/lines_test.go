@@ -1,8 +1,11 @@
 package kube
 
 import (
+	"net"
 	"net/netip"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/kube/kubetest"
@@ -26,4 +29,46 @@ func TestLeave(t *testing.T) {
 	}
 	server.Put(t, slice("sample", "web", "a", "10.7.0.2"))
 	r.await(t, "what came over a new connection", func(s facts.State) bool { return serves("sample", "web", "10.7.0.2")(s) && s.Err == nil })
+}
+
+// TestSilentServer: the kernel asks a server that says nothing, and gives the
+// connection up in a quarter of the time after which HTTP/2 does.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	conn, err := (&lines{open: map[*line]struct{}{}}).dial(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	raw, err := conn.(*line).Conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, option := range []struct {
+		name     string
+		of, want int
+	}{
+		{"asks at all", unix.SO_KEEPALIVE, 1},
+		{"first asked after, s", unix.TCP_KEEPIDLE, 5},
+		{"asked again after, s", unix.TCP_KEEPINTVL, 2},
+		{"given up after, ms", unix.TCP_USER_TIMEOUT, 10_000},
+	} {
+		level := unix.IPPROTO_TCP
+		if option.of == unix.SO_KEEPALIVE {
+			level = unix.SOL_SOCKET
+		}
+		var have int
+		var failed error
+		if err := raw.Control(func(fd uintptr) { have, failed = unix.GetsockoptInt(int(fd), level, option.of) }); err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+		if have != option.want {
+			t.Errorf("%s: %d, want %d", option.name, have, option.want)
+		}
+	}
 }
