@@ -49,6 +49,10 @@ func measureUnready(ctx context.Context, c config) (s section, err error) {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
+	// 500 connections a second that go first would keep the agents waiting.
+	if err := b.yield(); err != nil {
+		return s, err
+	}
 	if _, err := b.hawser(ctx, "lab", "apply", stallFar, "-f", filepath.Join(c.root, "e2e/bench/testdata/made.yaml")); err != nil {
 		return s, err
 	}
