@@ -56,14 +56,21 @@ func TestHangs(t *testing.T) {
 	<-looks
 }
 
+// linked makes a pair that has its connection.
+func linked(t *testing.T) (a, b *end) {
+	t.Helper()
+	a, b = pair(t, false)
+	b.converge(t, b.to(a))
+	a.converge(t, a.to(b))
+	a.reaches(t, b)
+	return a, b
+}
+
 // TestBusy has a charon that gives no answer for longer than one that hangs may, and
 // works: it is left alone.
 func TestBusy(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, false)
-	b.converge(t, b.to(a))
-	a.converge(t, a.to(b))
-	a.reaches(t, b)
+	a, b := linked(t)
 	watch := &Watch{Charon: a.charon, Log: slog.New(slog.DiscardHandler), Look: func() { t.Error("it was ended") }}
 	began := time.Now()
 	for range hangsMisses {
@@ -212,10 +219,7 @@ func TestOnlyMoved(t *testing.T) {
 // good; how much is, the scenarios of package e2e measure.
 func TestRekey(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, false)
-	b.converge(t, b.to(a))
-	a.converge(t, a.to(b))
-	a.reaches(t, b)
+	a, b := linked(t)
 	for range 3 {
 		before := a.states(t)["hawser-b"]
 		a.call(t, "rekey", vici.Section{"child": childName(new(a.to(b)), false)})

@@ -31,15 +31,22 @@ func TestFreebindTakesAnAddressThatDoesNotExist(t *testing.T) {
 	}
 }
 
-// Nothing leaves from an address that the host does not have yet, whatever routes
-// there are.
-func TestSetSendsFromOwnAddressesOnly(t *testing.T) {
-	t.Parallel()
+// silentSet makes a Set that answers nothing, for as long as the test runs.
+func silentSet(t *testing.T) *Set {
+	t.Helper()
 	set := NewSet(SetConfig{
 		Name: "test", Log: slog.New(slog.DiscardHandler), Largest: 100,
 		Read: func(Place, netip.AddrPort, []byte) []Datagram { return nil },
 	})
-	defer set.Close()
+	t.Cleanup(set.Close)
+	return set
+}
+
+// Nothing leaves from an address that the host does not have yet, whatever routes
+// there are.
+func TestSetSendsFromOwnAddressesOnly(t *testing.T) {
+	t.Parallel()
+	set := silentSet(t)
 	for _, tt := range []struct {
 		from, to string
 		sent     uint64
@@ -66,11 +73,7 @@ func TestSetSendsFromOwnAddressesOnly(t *testing.T) {
 // What a Set sends is passed on by nobody.
 func TestSetStaysOnTheLink(t *testing.T) {
 	t.Parallel()
-	set := NewSet(SetConfig{
-		Name: "test", Log: slog.New(slog.DiscardHandler), Largest: 100,
-		Read: func(Place, netip.AddrPort, []byte) []Datagram { return nil },
-	})
-	defer set.Close()
+	set := silentSet(t)
 	for _, tt := range []struct {
 		addr          string
 		level, option int
