@@ -13,10 +13,27 @@ type Source[D any] func(ctx context.Context) (desired D, digest string, ok bool)
 
 const (
 	backoffFirst = time.Second
-	// A stream of triggers may take half of the engine's time at most.
+	// A stream of triggers may take half of the engine's time at most, once it has used
+	// up restFree. What comes now and then does not wait for the pass before it.
 	restShortest = 10 * time.Millisecond
 	restLongest  = 250 * time.Millisecond
+	restFree     = 250 * time.Millisecond
 )
+
+// labour is how much an engine worked lately: it grows with each pass by the time
+// that this took, and fades while the engine rests.
+type labour struct {
+	sum time.Duration
+	end time.Time // of the pass before
+}
+
+// rest counts a pass that just ended, and gives how long to rest behind it.
+func (l *labour) rest(now time.Time, took time.Duration) time.Duration {
+	idle := max(now.Sub(l.end)-took, 0)
+	l.sum = min(max(l.sum-idle, 0)+took, restFree+restLongest)
+	l.end = now
+	return max(min(l.sum-restFree, took), restShortest)
+}
 
 // Run converges on each token of trigger (a channel of size one, so that many
 // events are one token) and of Drift, after failures with growing pauses, and once every
@@ -28,7 +45,7 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 		digest  string
 		valid   bool
 	}
-	backoff := backoffFirst
+	backoff, spent := backoffFirst, labour{}
 	for ctx.Err() == nil {
 		if desired, digest, ok := source(ctx); ok {
 			last.desired, last.digest, last.valid = desired, digest, true
@@ -47,7 +64,7 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 			if !report.Next.IsZero() {
 				next = min(next, max(time.Until(report.Next), restShortest))
 			}
-			rest = min(max(report.Took, restShortest), restLongest)
+			rest = spent.rest(time.Now(), report.Took)
 			if len(report.Failed) > 0 {
 				// The failed attempt may itself have caused the next event.
 				rest = restLongest

@@ -61,6 +61,46 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// TestRunRests: two passes may follow one upon the other, but a stream of triggers
+// does not take more than half of the time.
+func TestRunRests(t *testing.T) {
+	t.Parallel()
+	for _, took := range []time.Duration{time.Millisecond, 30 * time.Millisecond, 120 * time.Millisecond} {
+		t.Run(took.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.lower.Fault = func(diff.Change[item]) error {
+					time.Sleep(took)
+					return nil
+				}
+				trigger := make(chan struct{}, 1)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				var ends []time.Time
+				r.engine.OnReport = func(converge.Report) {
+					ends = append(ends, time.Now())
+					trigger <- struct{}{}
+				}
+				n := 0
+				source := func(context.Context) (state, string, bool) {
+					n++
+					return state{Lower: []item{{Name: "a", Text: fmt.Sprint(n)}}}, fmt.Sprint(n), true
+				}
+				begun := time.Now()
+				r.engine.Run(ctx, source, trigger)
+				if second := ends[1].Sub(ends[0]) - took; second > 10*time.Millisecond {
+					t.Errorf("the second pass began %s after the first", second)
+				}
+				worked, all := time.Duration(len(ends))*took, time.Since(begun)
+				if worked > all/2+300*time.Millisecond {
+					t.Errorf("worked %s of %s", worked, all)
+				}
+			})
+		})
+	}
+}
+
 func TestRunBacksOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
