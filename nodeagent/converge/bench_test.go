@@ -33,11 +33,17 @@ func bigState() big {
 	return b
 }
 
-func bigEngine(b *testing.B, stamped bool) *converge.Engine[big] {
+// sorts are what a kind can tell of what happened to it.
+var sorts = []string{"plain", "stamped", "following"}
+
+func bigEngine(b *testing.B, sort string) *converge.Engine[big] {
 	elements := convergetest.NewWorld[desired.Element]()
 	var kind converge.Kind[desired.Element] = elements.Kind("element")
-	if stamped {
+	switch sort {
+	case "stamped":
 		kind = elements.Stamped("element")
+	case "following":
+		kind = elements.Following("element")
 	}
 	peers := convergetest.NewWorld[desired.Peer]().Kind("peer")
 	e := &converge.Engine[big]{Stages: []converge.Stage[big]{
@@ -54,9 +60,9 @@ func bigEngine(b *testing.B, stamped bool) *converge.Engine[big] {
 // BenchmarkNothingToDo is a pass over 10 000 elements and 1 000 peers that are
 // as they should be.
 func BenchmarkNothingToDo(b *testing.B) {
-	for _, stamped := range []bool{false, true} {
-		b.Run(fmt.Sprintf("stamped=%t", stamped), func(b *testing.B) {
-			e, want := bigEngine(b, stamped), bigState()
+	for _, sort := range sorts {
+		b.Run(sort, func(b *testing.B) {
+			e, want := bigEngine(b, sort), bigState()
 			for b.Loop() {
 				if r := e.Once(context.Background(), want, "first"); len(r.Changed) > 0 {
 					b.Fatal(r.Changed)
@@ -66,23 +72,28 @@ func BenchmarkNothingToDo(b *testing.B) {
 	}
 }
 
-// BenchmarkOneChange changes one element of 10 000. The pass that proves the
-// change afterwards is not counted: it is the one of BenchmarkNothingToDo.
-func BenchmarkOneChange(b *testing.B) {
-	for _, stamped := range []bool{false, true} {
-		b.Run(fmt.Sprintf("stamped=%t", stamped), func(b *testing.B) {
-			e, want := bigEngine(b, stamped), bigState()
-			i := 0
-			for b.Loop() {
-				i++
-				want.Elements[i%len(want.Elements)].Value = fmt.Sprint(i)
-				if r := e.Once(context.Background(), want, fmt.Sprint(i)); len(r.Changed) != 1 {
-					b.Fatal(len(r.Changed))
+// BenchmarkChanges changes one element, or a third of them, as when one of three backends
+// goes. The pass that proves the change afterwards is not counted: it is the one of
+// BenchmarkNothingToDo.
+func BenchmarkChanges(b *testing.B) {
+	for _, every := range []int{10_000, 3} {
+		for _, sort := range sorts {
+			b.Run(fmt.Sprintf("of=%d/%s", every, sort), func(b *testing.B) {
+				e, want := bigEngine(b, sort), bigState()
+				i := 0
+				for b.Loop() {
+					i++
+					for at := i % every; at < len(want.Elements); at += every {
+						want.Elements[at].Value = fmt.Sprint(i)
+					}
+					if r := e.Once(context.Background(), want, fmt.Sprint(i)); len(r.Changed) < len(want.Elements)/every {
+						b.Fatal(len(r.Changed))
+					}
+					b.StopTimer()
+					e.Once(context.Background(), want, fmt.Sprint(i))
+					b.StartTimer()
 				}
-				b.StopTimer()
-				e.Once(context.Background(), want, fmt.Sprint(i))
-				b.StartTimer()
-			}
-		})
+			})
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"hawser.dev/hawser/internal/diff"
 )
@@ -39,6 +40,19 @@ type Adopter[S diff.Spec] interface {
 type Stamper interface {
 	Stamp(ctx context.Context) (string, error)
 }
+
+// Follower is a Stamper whose stamp its own Apply leaves as it was: it tells of what
+// others change, and of an Apply that others came between. When all changes that are
+// needed were applied without an error, what is wanted is then taken for what is. It
+// is read again within believed, as nothing is only believed for long.
+type Follower interface {
+	Stamper
+	// Follows does nothing.
+	Follows()
+}
+
+// believed is how long what was written is taken for what is.
+const believed = 10 * time.Second
 
 // ErrConflict says that an object with the wanted name exists and is not ours.
 var ErrConflict = errors.New("exists and is not ours")

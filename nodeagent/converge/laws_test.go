@@ -44,8 +44,8 @@ func TestLaws(t *testing.T) {
 			return []item{text, shape, secret}
 		},
 	}
-	for _, stamped := range []bool{false, true} {
-		t.Run(fmt.Sprintf("stamped %t", stamped), func(t *testing.T) {
+	for _, sort := range []string{"plain", "stamped", "following"} {
+		t.Run(sort, func(t *testing.T) {
 			t.Parallel()
 			world := convergetest.NewWorld[item]()
 			s := samples
@@ -66,8 +66,11 @@ func TestLaws(t *testing.T) {
 				return item{Name: "f"}, s.Foreign(t)
 			}
 			newKind := func(*testing.T) converge.Kind[item] {
-				if stamped {
+				switch sort {
+				case "stamped":
 					return world.Stamped("item")
+				case "following":
+					return world.Following("item")
 				}
 				return world.Kind("item")
 			}

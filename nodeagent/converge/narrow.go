@@ -34,7 +34,8 @@ func (s *stage[D, S]) remember(want []S) {
 // known to be in force, when nothing happened to the objects since.
 func (s *stage[D, S]) difference(want, have []S) ([]diff.Change[S], error) {
 	if s.stamp != "" && s.stamp == s.cleanStamp && s.cleanWant != nil {
-		if w, h, ok := narrow(want, s.cleanWant, have); ok {
+		_, adopts := s.kind.(Adopter[S])
+		if w, h, ok := narrow(want, s.cleanWant, have, !adopts); ok {
 			return diff.Compute(s.adopt(w, h), h)
 		}
 	}
@@ -43,21 +44,29 @@ func (s *stage[D, S]) difference(want, have []S) ([]diff.Change[S], error) {
 
 // narrow gives the parts of want and have that can differ, knowing that clean
 // and have were equal. It is not ok when they would not be much smaller than the
-// whole, or a key may occur twice.
-func narrow[S diff.Spec](want, clean, have []S) (w, h []S, ok bool) {
+// whole, or a key may occur twice. What clean has may stand for what have has where
+// nothing but key and fields is asked for.
+func narrow[S diff.Spec](want, clean, have []S, exact bool) (w, h []S, ok bool) {
 	w, c, ok := unequal(want, clean)
-	if !ok || (len(w)+len(c))*narrowPart > len(have) {
+	if !ok {
 		return nil, nil, false
 	}
-	if len(w)+len(c) == 0 {
-		return nil, nil, true
-	}
-	before, touched := map[string]bool{}, map[string]bool{}
+	before, touched := make(map[string]bool, len(c)), make(map[string]bool, len(w))
 	for _, x := range c {
-		before[x.Key()], touched[x.Key()] = true, true
+		key := x.Key()
+		before[key], touched[key] = true, true
 	}
+	known := true
 	for _, x := range w {
-		touched[x.Key()] = true
+		key := x.Key()
+		touched[key] = true
+		known = known && before[key]
+	}
+	if known && exact {
+		return w, c, true
+	}
+	if (len(w)+len(c))*narrowPart > len(have) {
+		return nil, nil, false
 	}
 	for _, x := range have {
 		key := x.Key()
@@ -78,7 +87,7 @@ func narrow[S diff.Spec](want, clean, have []S) (w, h []S, ok bool) {
 // the same in both at its place. It is not ok when it loses its way.
 func unequal[S any](a, b []S) (onlyA, onlyB []S, ok bool) {
 	for len(a) > 0 && len(b) > 0 {
-		if same(a[0], b[0]) {
+		if same(&a[0], &b[0]) {
 			a, b = a[1:], b[1:]
 			continue
 		}
@@ -99,11 +108,11 @@ func resume[S any](a, b []S) (skipA, skipB int, found bool) {
 	}
 	for n := 1; n <= narrowWindow; n++ {
 		switch {
-		case n < len(a) && n < len(b) && same(a[n], b[n]):
+		case n < len(a) && n < len(b) && same(&a[n], &b[n]):
 			return n, n, true
-		case n < len(a) && same(a[n], b[0]):
+		case n < len(a) && same(&a[n], &b[0]):
 			return n, 0, true
-		case n < len(b) && same(a[0], b[n]):
+		case n < len(b) && same(&a[0], &b[n]):
 			return 0, n, true
 		case n >= len(a) && n >= len(b):
 			return len(a), len(b), true
@@ -112,10 +121,11 @@ func resume[S any](a, b []S) (skipA, skipB int, found bool) {
 	return 0, 0, false
 }
 
-// same compares in the way that remember found.
-func same[S any](a, b S) bool {
+// same compares in the way that remember found. It takes pointers, as an object that
+// becomes an interface is copied to the heap.
+func same[S any](a, b *S) bool {
 	if samer, ok := any(a).(Samer[S]); ok {
-		return samer.Same(b)
+		return samer.Same(*b)
 	}
-	return any(a) == any(b)
+	return any(*a) == any(*b)
 }

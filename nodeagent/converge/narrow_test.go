@@ -33,6 +33,7 @@ func TestNarrow(t *testing.T) {
 		name  string
 		edit  func(r *rand.Rand, list []thing) []thing
 		wide  bool // too much for narrow
+		exact bool // but not where clean may stand for have
 		twice bool
 	}{
 		{name: "nothing", edit: func(_ *rand.Rand, l []thing) []thing { return l }},
@@ -66,42 +67,57 @@ func TestNarrow(t *testing.T) {
 		}},
 		{name: "one moves", edit: func(_ *rand.Rand, l []thing) []thing { return append(l[1:], l[0]) }},
 		{name: "the end goes", edit: func(_ *rand.Rand, l []thing) []thing { return l[:len(l)-300] }},
-		{name: "all go", edit: func(_ *rand.Rand, l []thing) []thing { return nil }, wide: true},
+		{name: "all go", edit: func(_ *rand.Rand, l []thing) []thing { return nil }, wide: true, exact: true},
+		{name: "a third changes", edit: func(_ *rand.Rand, l []thing) []thing {
+			for i := range l {
+				if i%3 == 0 {
+					l[i].text = "new"
+				}
+			}
+			return l
+		}, wide: true, exact: true},
 		{name: "turned round", edit: func(_ *rand.Rand, l []thing) []thing { slices.Reverse(l); return l }, wide: true},
 		{name: "one twice", edit: func(_ *rand.Rand, l []thing) []thing { return append(l, l[7]) }, wide: true, twice: true},
 		{name: "a new one twice", edit: func(_ *rand.Rand, l []thing) []thing { return append(l, thing{"n", ""}, thing{"n", ""}) }, twice: true},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			for seed := range uint64(50) {
-				r := rand.New(rand.NewPCG(seed, 1))
-				clean := things(size)
-				have := slices.Clone(clean)
-				r.Shuffle(len(have), func(i, j int) { have[i], have[j] = have[j], have[i] })
-				want := tt.edit(r, slices.Clone(clean))
-				full, err := diff.Compute(want, have)
-				if (err != nil) != tt.twice {
-					t.Fatalf("full comparison: %v", err)
+		for _, exact := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s exact %t", tt.name, exact), func(t *testing.T) {
+				t.Parallel()
+				wide := tt.wide && (!exact || !tt.exact)
+				for seed := range uint64(50) {
+					r := rand.New(rand.NewPCG(seed, 1))
+					clean := things(size)
+					have := slices.Clone(clean)
+					r.Shuffle(len(have), func(i, j int) { have[i], have[j] = have[j], have[i] })
+					narrowed(t, tt.edit(r, slices.Clone(clean)), clean, have, exact, wide, tt.twice)
 				}
-				w, h, ok := narrow(want, clean, have)
-				if ok == tt.wide {
-					t.Fatalf("seed %d: ok %t, want %t", seed, ok, !tt.wide)
-				}
-				if !ok {
-					continue
-				}
-				changes, err := diff.Compute(w, h)
-				if (err != nil) != tt.twice {
-					t.Fatalf("seed %d: error %v", seed, err)
-				}
-				if d := cmp.Diff(full, changes, cmp.AllowUnexported(thing{})); !tt.twice && d != "" {
-					t.Fatalf("seed %d: (-want +got):\n%s", seed, d)
-				}
-				if len(h) > size/narrowPart {
-					t.Errorf("seed %d: %d of %d are compared", seed, len(h), size)
-				}
-			}
-		})
+			})
+		}
+	}
+}
+
+func narrowed(t *testing.T, want, clean, have []thing, exact, wide, twice bool) {
+	t.Helper()
+	full, err := diff.Compute(want, have)
+	if (err != nil) != twice {
+		t.Fatalf("full comparison: %v", err)
+	}
+	w, h, ok := narrow(want, clean, have, exact)
+	if ok == wide {
+		t.Fatalf("ok %t, want %t", ok, !wide)
+	}
+	if !ok {
+		return
+	}
+	changes, err := diff.Compute(w, h)
+	if (err != nil) != twice {
+		t.Fatalf("error %v", err)
+	}
+	if d := cmp.Diff(full, changes, cmp.AllowUnexported(thing{})); !twice && d != "" {
+		t.Fatalf("(-want +got):\n%s", d)
+	}
+	if !exact && len(h) > len(have)/narrowPart {
+		t.Errorf("%d of %d are compared", len(h), len(have))
 	}
 }

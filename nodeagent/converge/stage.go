@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"hawser.dev/hawser/internal/diff"
@@ -40,11 +41,22 @@ type stage[D any, S diff.Spec] struct {
 	fights map[string]*fight // of keys that changed in the pass before
 	turns  map[string]*turn  // of a Patient kind
 
-	stamp       string // of have; empty = have is not to be reused
+	basis
 	have        []S
 	cleanStamp  string // stamp and digest with which nothing was left to do
 	cleanDigest string
 	cleanWant   []S // what was wanted then; nil = not remembered
+}
+
+// basis is what have rests on. The zero basis is none: have is not to be reused.
+type basis struct {
+	stamp   string
+	written time.Time // since when have is what was written; zero = it was read
+}
+
+// holds reports whether have is still what is, when the stamp is this one now.
+func (b basis) holds(stamp string, now time.Time) bool {
+	return stamp != "" && stamp == b.stamp && (b.written.IsZero() || now.Sub(b.written) < believed)
 }
 
 func (s *stage[D, S]) Name() string { return s.kind.Name() }
@@ -53,7 +65,7 @@ func (s *stage[D, S]) Wanted(d D) int { return len(s.want(d)) }
 
 // observe reads what is, or reuses what was read when the kind's stamp says
 // that it is still so.
-func (s *stage[D, S]) observe(ctx context.Context) ([]S, error) {
+func (s *stage[D, S]) observe(ctx context.Context, now time.Time) ([]S, error) {
 	stamp := ""
 	if stamper, ok := s.kind.(Stamper); ok {
 		var err error
@@ -62,11 +74,11 @@ func (s *stage[D, S]) observe(ctx context.Context) ([]S, error) {
 		if stamp, err = stamper.Stamp(ctx); err != nil {
 			return nil, fmt.Errorf("stamp: %w", err)
 		}
-		if stamp != "" && stamp == s.stamp {
+		if s.holds(stamp, now) {
 			return s.have, nil
 		}
 	}
-	s.stamp = ""
+	s.basis = basis{}
 	have, err := s.kind.Observe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
@@ -77,7 +89,7 @@ func (s *stage[D, S]) observe(ctx context.Context) ([]S, error) {
 
 // compare gives all changes of this stage and what exists.
 func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) ([]diff.Change[S], []S, error) {
-	have, err := s.observe(ctx)
+	have, err := s.observe(ctx, p.now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -122,14 +134,7 @@ func (s *stage[D, S]) forward(ctx context.Context, p *pass[D]) {
 		p.fail(s.Name(), "", err)
 		return
 	}
-	var write, remove []diff.Change[S]
-	for _, c := range changes {
-		if c.Op == diff.Delete {
-			remove = append(remove, c)
-		} else {
-			write = append(write, c)
-		}
-	}
+	write, remove := parted(changes)
 	p.objects[s.Name()] = len(have)
 	p.deletes[s.Name()] = len(remove)
 	if p.planOnly {
@@ -138,7 +143,42 @@ func (s *stage[D, S]) forward(ctx context.Context, p *pass[D]) {
 	}
 	s.settle(changes)
 	s.await(changes, p.now)
-	s.apply(ctx, p, write)
+	if b := s.apply(ctx, p, write); len(remove) == 0 {
+		s.believe(p, b)
+	}
+}
+
+// parted gives what is written and what is deleted.
+func parted[S diff.Spec](changes []diff.Change[S]) (write, remove []diff.Change[S]) {
+	deletes := func(c diff.Change[S]) bool { return c.Op == diff.Delete }
+	if !slices.ContainsFunc(changes, deletes) {
+		return changes, nil // all of thousands, in most cases
+	}
+	for _, c := range changes {
+		if deletes(c) {
+			remove = append(remove, c)
+		} else {
+			write = append(write, c)
+		}
+	}
+	return write, remove
+}
+
+// believe takes what is wanted for what is, after all changes that were needed were
+// made on a basis that holds.
+func (s *stage[D, S]) believe(p *pass[D], b basis) {
+	if b.stamp == "" {
+		return
+	}
+	s.basis = b
+	if s.remember(s.want(p.desired)); s.cleanWant == nil {
+		s.basis = basis{}
+		return
+	}
+	s.have, s.cleanStamp, s.cleanDigest = s.cleanWant, s.stamp, p.digest
+	if s.written.IsZero() {
+		s.written = p.now
+	}
 }
 
 // backward deletes. What is to go is read again, as earlier deletes may have
@@ -152,23 +192,28 @@ func (s *stage[D, S]) backward(ctx context.Context, p *pass[D]) {
 		p.fail(s.Name(), "", err)
 		return
 	}
-	var remove []diff.Change[S]
-	for _, c := range changes {
-		if c.Op == diff.Delete {
-			remove = append(remove, c)
-		}
+	_, remove := parted(changes)
+	if b := s.apply(ctx, p, remove); len(remove) == len(changes) {
+		s.believe(p, b)
 	}
-	s.apply(ctx, p, remove)
 }
 
-func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], changes []diff.Change[S]) {
-	changes = s.inTurn(p, s.withoutFights(p, changes))
+// apply makes changes. It gives the basis on which all of them were made; none when
+// what is does not follow from them.
+func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], needed []diff.Change[S]) basis {
+	changes := s.inTurn(p, s.withoutFights(p, needed))
 	if len(changes) == 0 {
-		return
+		return basis{}
 	}
-	s.stamp = ""
+	on := s.basis
+	s.basis = basis{}
 	byKey := map[string]error{}
-	rest := split(s.kind.Apply(ctx, changes), byKey)
+	err := s.kind.Apply(ctx, changes)
+	if _, follows := s.kind.(Follower); !follows || err != nil || len(changes) < len(needed) {
+		on = basis{}
+	}
+	rest := split(err, byKey)
+	p.report.Changed = slices.Grow(p.report.Changed, len(changes))
 	for _, c := range changes {
 		err := byKey[c.Key]
 		switch {
@@ -183,6 +228,7 @@ func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], changes []diff.Chan
 	if rest != nil {
 		p.fail(s.Name(), "", rest)
 	}
+	return on
 }
 
 func (s *stage[D, S]) show(c diff.Change[S]) Change {

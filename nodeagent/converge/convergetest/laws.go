@@ -5,6 +5,8 @@ package convergetest
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,6 +49,7 @@ func Laws[S diff.Spec](t *testing.T, newKind func(t *testing.T) converge.Kind[S]
 		{"1 fixed point", l.fixedPoint},
 		{"2 idempotent", l.idempotent},
 		{"3 repairs", l.repairs},
+		{"9 what is believed is so", l.believes}, // before there is anything foreign
 		{"4 foreign objects survive", l.foreignSurvives},
 		{"5 new process removes exactly ours", l.removesOurs},
 		{"6 missing and foreign", l.missingAndForeign},
@@ -170,6 +173,43 @@ func (l laws[S]) repairs(t *testing.T) {
 		if plan := l.plan(t, want); len(plan) > 0 {
 			t.Errorf("%s: not undone: %v", name, plan)
 		}
+	}
+	l.clear(t)
+}
+
+// believes keeps one engine throughout: what it makes of its own changes, without
+// reading all of it again, is what a new one reads.
+func (l laws[S]) believes(t *testing.T) {
+	engine, turn := l.engine(t), 0
+	once := func(want []S) {
+		t.Helper()
+		turn++
+		if r := engine.Once(t.Context(), want, strconv.Itoa(turn)); !r.Clean() {
+			t.Fatalf("turn %d: failed %v, blocked %v", turn, r.Failed, r.Blocked)
+		}
+		if again := engine.Once(t.Context(), want, strconv.Itoa(turn)); len(again.Changed) > 0 {
+			t.Fatalf("turn %d again: changed %v", turn, again.Changed)
+		}
+		l.settled(t, want)
+	}
+	want := l.samples.Want
+	for i := range want {
+		once(want[i:])
+		once(slices.Concat(want[:i], want[i+1:]))
+		if l.samples.Vary == nil {
+			continue
+		}
+		for _, varied := range l.samples.Vary(want[i]) {
+			once(slices.Concat(want[:i], []S{varied}, want[i+1:]))
+		}
+	}
+	for name, tamper := range l.samples.Tamper {
+		once(want)
+		tamper(t)
+		if r := engine.Once(t.Context(), want, strconv.Itoa(turn)); len(r.Changed) == 0 {
+			t.Errorf("%s: not seen", name)
+		}
+		l.settled(t, want)
 	}
 	l.clear(t)
 }
