@@ -26,10 +26,11 @@ func (a *Agent) nameStages() []converge.Stage[*node] {
 func (a *Agent) kernelStages() []converge.Stage[*node] {
 	userspace := tunnel.Launcher{LogDir: a.config.StateDir}
 	ns := a.namespace
+	tables, elements := kernel.NewRuleset(kernel.NFTOptions{})
 	return []converge.Stage[*node]{
-		converge.NewStage(kernel.NewTables(kernel.NFTOptions{}),
+		converge.NewStage(tables,
 			func(n *node) []desired.Table { return n.Tables }, func(t desired.Table) string { return t.Origin }),
-		converge.NewStage(kernel.NewElements(kernel.NFTOptions{}),
+		converge.NewStage(elements,
 			func(n *node) []desired.Element { return n.Elements }, func(e desired.Element) string { return e.Origin }),
 		converge.NewStage(kernel.NewLinks(ns, userspace).WithESP(a.charon),
 			func(n *node) []desired.Link { return n.Links }, func(l desired.Link) string { return l.Origin }),

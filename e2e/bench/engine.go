@@ -76,11 +76,11 @@ func (g *gateway) close() error {
 // stages are those of the agent, in its order.
 func (g *gateway) stages() []converge.Stage[desired.State] {
 	type d = desired.State
-	nft := kernel.NFTOptions{NetNS: int(g.space.handle)}
+	tables, elements := kernel.NewRuleset(kernel.NFTOptions{NetNS: int(g.space.handle)})
 	records := dns.NewStore()
 	return []converge.Stage[d]{
-		converge.NewStage(kernel.NewTables(nft), func(s d) []desired.Table { return s.Tables }, nil),
-		converge.NewStage(kernel.NewElements(nft), func(s d) []desired.Element { return s.Elements }, nil),
+		converge.NewStage(tables, func(s d) []desired.Table { return s.Tables }, nil),
+		converge.NewStage(elements, func(s d) []desired.Element { return s.Elements }, nil),
 		converge.NewStage(kernel.NewLinks(g.ns, tunnel.Launcher{LogDir: g.dir}), func(s d) []desired.Link { return s.Links }, nil),
 		converge.NewStage(kernel.NewSysctls(g.ns, filepath.Join(g.dir, "sysctls.json")), func(s d) []desired.Sysctl { return s.Sysctls }, nil),
 		converge.NewStage(kernel.NewWireguards(g.ns), func(s d) []desired.Wireguard { return s.Wireguards }, nil),

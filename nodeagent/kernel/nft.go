@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -54,18 +53,14 @@ func (c *nftConn) use(work func(*nftSocket) error) error {
 	return err
 }
 
-// stamp tells the ruleset's generation. It changes with every transaction in
-// this network namespace, also those of other tables.
-func (c *nftConn) stamp() (string, error) {
-	var id uint32
-	err := c.use(func(s *nftSocket) (err error) {
+// generation gives the ruleset's. It changes with every transaction in this network
+// namespace, also those of other tables.
+func (c *nftConn) generation() (id uint32, err error) {
+	err = c.use(func(s *nftSocket) (err error) {
 		id, err = s.generation()
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
-	return strconv.FormatUint(uint64(id), 10), nil
+	return id, err
 }
 
 // settled repeats a read that a change of the ruleset interrupted.

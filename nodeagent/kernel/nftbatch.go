@@ -44,9 +44,15 @@ func (e *nftRefused) Unwrap() []error {
 	return errs
 }
 
-func nftNewBatch() *nftBatch {
+// nftNewBatch begins a transaction that the kernel takes only while the ruleset is of
+// a generation; 0 = of any.
+func nftNewBatch(generation uint32) *nftBatch {
 	b := &nftBatch{}
-	b.mark(unix.NFNL_MSG_BATCH_BEGIN)
+	b.mark(unix.NFNL_MSG_BATCH_BEGIN, func() {
+		if generation != 0 {
+			b.u32(unix.NFNL_BATCH_GENID, generation)
+		}
+	})
 	return b
 }
 
@@ -77,8 +83,9 @@ func (b *nftBatch) header(typ, flags uint16, family byte, resource uint16) int {
 	return at
 }
 
-func (b *nftBatch) mark(typ uint16) {
+func (b *nftBatch) mark(typ uint16, inside func()) {
 	at := b.header(typ, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
+	inside()
 	binary.NativeEndian.PutUint32(b.buf[at:], uint32(len(b.buf)-at))
 }
 
@@ -89,6 +96,12 @@ func (b *nftBatch) message(typ, flags uint16, inside func()) int {
 	inside()
 	binary.NativeEndian.PutUint32(b.buf[b.last:], uint32(len(b.buf)-b.last))
 	return len(b.starts) - 1
+}
+
+// overtaken reports whether the ruleset was of another generation than the transaction
+// was made for (nfnetlink_rcv_batch answers ERESTART to the begin mark).
+func (e *nftRefused) overtaken() bool {
+	return len(e.faults) == 1 && e.faults[0].message == 0 && errors.Is(e.faults[0].err, unix.ERESTART)
 }
 
 // commit sends the transaction. When it is refused nothing of it was done and
@@ -102,7 +115,7 @@ func (s *nftSocket) commit(b *nftBatch) error {
 	last := len(b.starts) - 1
 	flags := binary.NativeEndian.Uint16(b.buf[b.last+6:])
 	binary.NativeEndian.PutUint16(b.buf[b.last+6:], flags|unix.NLM_F_ACK)
-	b.mark(unix.NFNL_MSG_BATCH_END)
+	b.mark(unix.NFNL_MSG_BATCH_END, func() {})
 	base := s.seq + 1
 	s.seq += uint32(len(b.starts))
 	for i, at := range b.starts {

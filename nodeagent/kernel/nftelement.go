@@ -26,11 +26,13 @@ const (
 type Elements struct {
 	conn nftConn
 	sets map[string]nftSet
+	seen uint32 // generation at the latest stamp, and after what was written upon it; 0 = not known
+	own  uint32 // transactions of this kind that nobody came between
 }
 
 var (
 	_ converge.Kind[desired.Element] = (*Elements)(nil)
-	_ converge.Stamper               = (*Elements)(nil)
+	_ converge.Follower              = (*Elements)(nil)
 )
 
 // NewElements gives the kind of the elements of table inet hawser.
@@ -45,8 +47,26 @@ func NewElements(opts NFTOptions) *Elements {
 // Name is "nft element".
 func (k *Elements) Name() string { return "nft element" }
 
-// Stamp is the generation of the ruleset in this network namespace.
-func (k *Elements) Stamp(context.Context) (string, error) { return k.conn.stamp() }
+// Stamp is the generation of the ruleset in this network namespace, without what this
+// kind made of it.
+func (k *Elements) Stamp(context.Context) (string, error) {
+	seen, err := k.conn.generation()
+	if k.seen = seen; err != nil {
+		return "", err
+	}
+	return k.stamp(seen), nil
+}
+
+// stamp leaves the transactions of this kind out of a generation.
+func (k *Elements) stamp(seen uint32) string {
+	if k != nil {
+		seen -= k.own
+	}
+	return strconv.FormatUint(uint64(seen), 10)
+}
+
+// Follows does nothing.
+func (k *Elements) Follows() {}
 
 // Observe gives the elements of all sets; none when the table does not exist.
 // Ranges that are no prefix, which only others can have written, have the key
@@ -76,7 +96,7 @@ func (k *Elements) Apply(ctx context.Context, changes []diff.Change[desired.Elem
 				return err
 			}
 			n := min(len(writes), nftPerTransaction)
-			refused, err := s.writeElements(writes[:n])
+			refused, err := k.write(s, writes[:n])
 			if err != nil {
 				return err
 			}
@@ -149,11 +169,30 @@ func (k *Elements) encodeOne(c diff.Change[desired.Element]) (*nftWrite, error) 
 	return w, nil
 }
 
-// writeElements makes the writes in one transaction. What the kernel refuses is
-// taken out and the rest tried again.
-func (s *nftSocket) writeElements(writes []*nftWrite) (errs []error, err error) {
+// write makes the writes in one transaction, and counts it when it is the next one
+// after what was seen. Writes that were found necessary then change something, so that
+// the kernel counts it too.
+func (k *Elements) write(s *nftSocket, writes []*nftWrite) (refused []error, err error) {
+	refused, err = s.writeElements(writes, k.seen)
+	var other *nftRefused
+	if k.seen != 0 && errors.As(err, &other) && other.overtaken() {
+		k.seen = 0
+		return s.writeElements(writes, 0)
+	}
+	if k.seen != 0 && err == nil && len(refused) == 0 {
+		k.seen++
+		k.own++
+		return refused, err
+	}
+	k.seen = 0
+	return refused, err
+}
+
+// writeElements makes the writes in one transaction upon a generation. What the kernel
+// refuses is taken out and the rest tried again.
+func (s *nftSocket) writeElements(writes []*nftWrite, generation uint32) (errs []error, err error) {
 	for range nftMaxRefusals {
-		batch, places := nftElementBatch(writes)
+		batch, places := nftElementBatch(writes, generation)
 		err := s.commit(batch)
 		var refused *nftRefused
 		if err == nil || !errors.As(err, &refused) {

@@ -34,7 +34,7 @@ func FuzzNftDecode(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		b := nftNewBatch()
+		b := nftNewBatch(0)
 		at := len(b.buf)
 		b.element(s, elem, func() {})
 		f.Add(b.buf[at:])

@@ -32,9 +32,9 @@ func (p nftPlaces) find(f nftFault) (w *nftWrite, removing bool) {
 }
 
 // nftElementBatch writes all removals and then all additions, so that an
-// interval can take the place of another one.
-func nftElementBatch(writes []*nftWrite) (*nftBatch, nftPlaces) {
-	b := nftNewBatch()
+// interval can take the place of another one. Generation is that of nftNewBatch.
+func nftElementBatch(writes []*nftWrite, generation uint32) (*nftBatch, nftPlaces) {
+	b := nftNewBatch(generation)
 	var places nftPlaces
 	for _, removing := range []bool{true, false} {
 		for _, group := range nftGroups(writes, removing) {

@@ -22,7 +22,10 @@ import (
 // elements as they are. Only when a set's declaration differs, or an element of
 // other people's making holds a chain that has to go, the table is made anew and
 // its elements are lost until the stage of Elements ran.
-type Tables struct{ conn nftConn }
+type Tables struct {
+	conn     nftConn
+	elements *Elements // whose writes do not concern the table; nil = all do
+}
 
 var (
 	_ converge.Kind[desired.Table]    = (*Tables)(nil)
@@ -33,6 +36,14 @@ var (
 // NewTables gives the kind of table inet hawser.
 func NewTables(opts NFTOptions) *Tables { return &Tables{conn: nftConn{opts: opts}} }
 
+// NewRuleset gives the kinds of the table and of its elements, of which the former knows
+// what the latter writes.
+func NewRuleset(opts NFTOptions) (*Tables, *Elements) {
+	tables, elements := NewTables(opts), NewElements(opts)
+	tables.elements = elements
+	return tables, elements
+}
+
 // Name is "nft table".
 func (k *Tables) Name() string { return "nft table" }
 
@@ -42,8 +53,15 @@ func (k *Tables) Adopt(want, _ desired.Table) desired.Table {
 	return want
 }
 
-// Stamp is the generation of the ruleset in this network namespace.
-func (k *Tables) Stamp(context.Context) (string, error) { return k.conn.stamp() }
+// Stamp is the generation of the ruleset in this network namespace, without what the
+// kind of the elements made of it.
+func (k *Tables) Stamp(context.Context) (string, error) {
+	seen, err := k.conn.generation()
+	if err != nil {
+		return "", err
+	}
+	return k.elements.stamp(seen), nil
+}
 
 // Observe gives the table, when it exists, with the digest of what it holds.
 func (k *Tables) Observe(ctx context.Context) ([]desired.Table, error) {
@@ -81,7 +99,7 @@ func (k *Tables) Apply(ctx context.Context, changes []diff.Change[desired.Table]
 
 func (k *Tables) remove() error {
 	return k.conn.use(func(s *nftSocket) error {
-		b := nftNewBatch()
+		b := nftNewBatch(0)
 		b.deleteTable()
 		if err := s.commit(b); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("delete table: %w", err)
@@ -112,7 +130,7 @@ func (s *nftSocket) writeTable(t desired.Table) error {
 
 // nftRebuild deletes the table and makes it from nothing.
 func nftRebuild(t desired.Table, exists bool) *nftBatch {
-	b := nftNewBatch()
+	b := nftNewBatch(0)
 	if exists {
 		b.deleteTable()
 	}
@@ -131,7 +149,7 @@ func nftRebuild(t desired.Table, exists bool) *nftBatch {
 // nftRefresh replaces the rules and what chains and sets differ; packets see
 // the rules of before or those of after.
 func nftRefresh(t desired.Table, have *nftObserved) *nftBatch {
-	b := nftNewBatch()
+	b := nftNewBatch(0)
 	b.newTable()
 	b.deleteRules()
 	for i, s := range nftSets() {

@@ -1,0 +1,99 @@
+package kernel
+
+import (
+	"testing"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// TestNftElementsFollow: the stamp stays as it was when nobody came between what was
+// seen and what was written, and differs in every other case.
+func TestNftElementsFollow(t *testing.T) {
+	t.Parallel()
+	backend := func(id, value string) desired.Element {
+		return desired.Element{Set: desired.SetEcho, Family: 4, ID: id, Value: value}
+	}
+	one, other := backend("243.0.0.1", "242.2.0.5"), backend("243.0.0.1", "242.2.0.6")
+	update := diff.Change[desired.Element]{Op: diff.Update, Key: one.Key(), Want: other, Have: one}
+	create := diff.Change[desired.Element]{Op: diff.Create, Key: other.Key(), Want: backend("243.0.0.2", "242.2.0.6")}
+	tests := []struct {
+		name            string
+		before, between string // what somebody else does before and after the stamp
+		after           string // and after the write
+		changes         []diff.Change[desired.Element]
+		follows         bool
+	}{
+		{name: "an update", changes: []diff.Change[desired.Element]{update}, follows: true},
+		{name: "two at once", changes: []diff.Change[desired.Element]{update, create}, follows: true},
+		{name: "nothing", follows: true},
+		{name: "another before", before: "add table ip other", changes: []diff.Change[desired.Element]{update}, follows: true},
+		{name: "another between", between: "add table ip other", changes: []diff.Change[desired.Element]{update}},
+		{name: "another after", after: "add table ip other", changes: []diff.Change[desired.Element]{update}},
+		{
+			name: "the same by another", between: "delete element inet hawser echo4 { 243.0.0.1 }; add element inet hawser echo4 { 243.0.0.1 : 242.2.0.6 }",
+			changes: []diff.Change[desired.Element]{update},
+		},
+		{
+			name: "what exists already", between: "add element inet hawser echo4 { 243.0.0.2 : 242.2.0.6 }",
+			changes: []diff.Change[desired.Element]{create},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			ns := nftNewNS(t)
+			nftApplyTable(t, ns, nftSampleTable())
+			nftMustConverge(t, ns, []desired.Element{one})
+			hand := func(script string) {
+				if script != "" {
+					ns.nft(script)
+				}
+			}
+			table, kind := NewRuleset(ns.opts())
+			stamp := func() string {
+				t.Helper()
+				both := make([]string, 2)
+				for i, k := range []converge.Stamper{kind, table} {
+					var err error
+					if both[i], err = k.Stamp(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if both[0] != both[1] {
+					t.Errorf("stamps %v of elements and table", both)
+				}
+				return both[0]
+			}
+			hand(tt.before)
+			before := stamp()
+			hand(tt.between)
+			for range 2 { // what was written follows from what was written before
+				if err := kind.Apply(t.Context(), tt.changes); err != nil {
+					t.Fatal(err)
+				}
+				tt.changes = opposite(tt.changes)
+			}
+			hand(tt.after)
+			if after := stamp(); (after == before) != tt.follows {
+				t.Errorf("stamp %s before and %s after, want the same: %t", before, after, tt.follows)
+			}
+		})
+	}
+}
+
+// opposite gives the changes that undo others.
+func opposite(changes []diff.Change[desired.Element]) []diff.Change[desired.Element] {
+	var out []diff.Change[desired.Element]
+	for _, c := range changes {
+		switch c.Op {
+		case diff.Create:
+			c.Op, c.Have, c.Want = diff.Delete, c.Want, c.Have
+		default:
+			c.Have, c.Want = c.Want, c.Have
+		}
+		out = append(out, c)
+	}
+	return out
+}
