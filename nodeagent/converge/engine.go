@@ -36,6 +36,7 @@ type Engine[D any] struct {
 	waiting    map[string]waiting // blocked changes, by kind and key
 	carried    []Change           // made by urgent and interrupted passes, for the next report
 	interrupts int                // passes in a row that made way
+	trigger    <-chan struct{}    // of Run; nil = there is none
 }
 
 // Once converges: one pass over all stages, and up to two more when a pass both
@@ -48,7 +49,8 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 		before := len(report.Changed)
 		report.Passes++
 		report.Failed, report.Blocked, report.Fights, report.Left, report.Next = nil, nil, nil, nil, time.Time{}
-		e.pass(ctx, &pass[D]{desired: desired, digest: digest, report: &report})
+		looks := digest != "" && digest == e.clean
+		e.pass(ctx, &pass[D]{desired: desired, digest: digest, looks: looks, report: &report})
 		stuck := len(report.Failed) + len(report.Blocked)
 		if stuck == 0 || len(report.Changed) == before || ctx.Err() != nil {
 			break

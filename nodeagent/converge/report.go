@@ -81,7 +81,7 @@ type Report struct {
 	Drift   map[string]int // changes by kind that the desired state did not cause
 	Objects map[string]int // ours, by kind, before the changes of the last pass
 
-	// Interrupted says that an urgent pass came first: stages are left, and
+	// Interrupted says that something else came first: stages are left, and
 	// another round follows at once.
 	Interrupted bool
 }

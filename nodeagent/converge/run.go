@@ -45,6 +45,7 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 		digest  string
 		valid   bool
 	}
+	e.trigger = trigger
 	backoff, spent := backoffFirst, labour{}
 	for ctx.Err() == nil {
 		if desired, digest, ok := source(ctx); ok {
@@ -55,6 +56,10 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 		if last.valid {
 			report := e.round(ctx, last.desired, last.digest)
 			if report.Interrupted {
+				select {
+				case <-trigger: // the source is asked right now
+				default:
+				}
 				continue
 			}
 			if e.OnReport != nil {
@@ -85,7 +90,7 @@ func (e *Engine[D]) round(ctx context.Context, desired D, digest string) Report 
 	}
 	e.interrupts++
 	select {
-	case <-e.Hurry.Trigger:
+	case <-e.urgentTrigger():
 		e.hurry(ctx)
 	default:
 	}

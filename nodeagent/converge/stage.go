@@ -143,9 +143,7 @@ func (s *stage[D, S]) forward(ctx context.Context, p *pass[D]) {
 	}
 	s.settle(changes)
 	s.await(changes, p.now)
-	if b := s.apply(ctx, p, write); len(remove) == 0 {
-		s.believe(p, b)
-	}
+	s.believe(p, s.apply(ctx, p, write), remove)
 }
 
 // parted gives what is written and what is deleted.
@@ -164,9 +162,9 @@ func parted[S diff.Spec](changes []diff.Change[S]) (write, remove []diff.Change[
 	return write, remove
 }
 
-// believe takes what is wanted for what is, after all changes that were needed were
-// made on a basis that holds.
-func (s *stage[D, S]) believe(p *pass[D], b basis) {
+// believe takes what is wanted, and what is still to be deleted, for what is, after
+// all other changes that were needed were made on a basis that holds.
+func (s *stage[D, S]) believe(p *pass[D], b basis, deletes []diff.Change[S]) {
 	if b.stamp == "" {
 		return
 	}
@@ -175,7 +173,11 @@ func (s *stage[D, S]) believe(p *pass[D], b basis) {
 		s.basis = basis{}
 		return
 	}
-	s.have, s.cleanStamp, s.cleanDigest = s.cleanWant, s.stamp, p.digest
+	s.cleanStamp, s.cleanDigest = s.stamp, p.digest
+	for _, c := range deletes {
+		s.cleanWant, s.cleanDigest = append(s.cleanWant, c.Have), ""
+	}
+	s.have = s.cleanWant
 	if s.written.IsZero() {
 		s.written = p.now
 	}
@@ -192,9 +194,9 @@ func (s *stage[D, S]) backward(ctx context.Context, p *pass[D]) {
 		p.fail(s.Name(), "", err)
 		return
 	}
-	_, remove := parted(changes)
-	if b := s.apply(ctx, p, remove); len(remove) == len(changes) {
-		s.believe(p, b)
+	write, remove := parted(changes)
+	if b := s.apply(ctx, p, remove); len(write) == 0 {
+		s.believe(p, b, nil)
 	}
 }
 
@@ -244,6 +246,7 @@ type pass[D any] struct {
 	desired  D
 	digest   string
 	planOnly bool
+	looks    bool // nothing else is wanted than what was in force before
 	now      time.Time
 
 	report  *Report

@@ -16,6 +16,8 @@ const (
 	urgentPause = 150 * time.Millisecond
 	// mostInterrupts bounds the passes in a row that end early for an urgent one.
 	mostInterrupts = 8
+	// mostGlances bounds those that looked only, and made way for a token.
+	mostGlances = 2
 )
 
 // Hurry is what must not wait for a whole pass: a few stages that are written on
@@ -49,9 +51,16 @@ func (e *Engine[D]) urgentTrigger() <-chan struct{} {
 	return e.Hurry.Trigger
 }
 
-// interrupted reports whether a pass should make way.
+// interrupted reports whether a pass should make way: for what is urgent, or, when it
+// only looks, for what may be wanted anew.
 func (e *Engine[D]) interrupted(p *pass[D]) bool {
-	return !p.planOnly && e.Hurry != nil && e.interrupts < mostInterrupts && len(e.Hurry.Trigger) > 0
+	switch {
+	case p.planOnly:
+		return false
+	case e.Hurry != nil && len(e.Hurry.Trigger) > 0:
+		return e.interrupts < mostInterrupts
+	}
+	return p.looks && len(e.trigger) > 0 && e.interrupts < mostGlances
 }
 
 // hurry makes one urgent pass. Its changes count in the report of the whole pass

@@ -1,0 +1,87 @@
+package converge_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/converge/convergetest"
+)
+
+// slow is a kind that takes a while to read.
+type slow struct{ *convergetest.Kind[item] }
+
+func (k slow) Observe(ctx context.Context) ([]item, error) {
+	time.Sleep(100 * time.Millisecond)
+	return k.Kind.Observe(ctx)
+}
+
+// TestGlance has something wanted anew while a pass only looks, which makes way, but
+// not again and again.
+func TestGlance(t *testing.T) {
+	t.Parallel()
+	for _, anew := range []bool{false, true} {
+		t.Run(fmt.Sprintf("anew %t", anew), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testGlance(t, anew) })
+		})
+	}
+}
+
+func testGlance(t *testing.T, anew bool) {
+	lower, upper := convergetest.NewWorld[item](), convergetest.NewWorld[item]()
+	reports, began := make(chan string, 1000), time.Now()
+	engine := &converge.Engine[state]{
+		Stages: []converge.Stage[state]{
+			converge.NewStage[state, item](slow{lower.Kind("lower")}, func(s state) []item { return s.Lower }, nil),
+			converge.NewStage[state, item](slow{upper.Kind("upper")}, func(s state) []item { return s.Upper }, nil),
+		},
+		OnReport: func(r converge.Report) { reports <- fmt.Sprintf("%d at %s", len(r.Changed), time.Since(began)) },
+	}
+	var now atomic.Pointer[state]
+	now.Store(&state{Lower: items("a"), Upper: items("u")})
+	trigger := make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		engine.Run(ctx, func(context.Context) (state, string, bool) { return *now.Load(), fmt.Sprint(*now.Load()), true }, trigger)
+		close(ended)
+	}()
+	time.Sleep(time.Second)
+	trigger <- struct{}{}
+	for range 10 {
+		time.Sleep(50 * time.Millisecond)
+		if anew {
+			now.Store(&state{Lower: items("a"), Upper: items("u", "v")})
+		}
+		select {
+		case trigger <- struct{}{}:
+		default:
+		}
+		if anew {
+			break
+		}
+	}
+	time.Sleep(10 * time.Second)
+	cancel()
+	<-ended
+	want := []string{
+		// After two that made way a whole one, and after one that did another.
+		"2 at 200ms", "0 at 1.4s", "0 at 1.71s",
+	}
+	if anew {
+		want = []string{"2 at 200ms", "1 at 1.3s"}
+	}
+	close(reports)
+	var have []string
+	for r := range reports {
+		have = append(have, r)
+	}
+	if fmt.Sprint(have) != fmt.Sprint(want) {
+		t.Errorf("passes %v, want %v", have, want)
+	}
+}
