@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -61,6 +62,14 @@ func (c *nftConn) generation() (id uint32, err error) {
 		return err
 	})
 	return id, err
+}
+
+// nftStamp is a generation as text.
+func nftStamp(generation uint32, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return strconv.FormatUint(uint64(generation), 10), nil
 }
 
 // settled repeats a read that a change of the ruleset interrupted.

@@ -19,6 +19,7 @@ const (
 	nftPerMessage     = 250
 	nftPerTransaction = 1 << 14
 	nftMaxRefusals    = 64 // transactions of one Apply that may fail and be mended
+	nftMaxOvertaken   = 5  // those in a row that others came before
 )
 
 // Elements is the kind of the elements of all sets of table inet hawser, all of
@@ -26,8 +27,10 @@ const (
 type Elements struct {
 	conn nftConn
 	sets map[string]nftSet
-	seen uint32 // generation at the latest stamp, and after what was written upon it; 0 = not known
-	own  uint32 // transactions of this kind that nobody came between
+
+	track   nftTrack
+	touched uint32 // by track, at the latest stamp
+	seen    uint32 // generation of that stamp, and of what was written upon it; 0 = not known
 }
 
 var (
@@ -47,22 +50,20 @@ func NewElements(opts NFTOptions) *Elements {
 // Name is "nft element".
 func (k *Elements) Name() string { return "nft element" }
 
-// Stamp is the generation of the ruleset in this network namespace, without what this
-// kind made of it.
+// Stamp is the generation of the ruleset in this network namespace that last changed
+// our table, without those that this kind made.
 func (k *Elements) Stamp(context.Context) (string, error) {
-	seen, err := k.conn.generation()
-	if k.seen = seen; err != nil {
-		return "", err
-	}
-	return k.stamp(seen), nil
+	var err error
+	k.seen, k.touched, err = k.look()
+	return nftStamp(k.touched, err)
 }
 
-// stamp leaves the transactions of this kind out of a generation.
-func (k *Elements) stamp(seen uint32) string {
-	if k != nil {
-		seen -= k.own
-	}
-	return strconv.FormatUint(uint64(seen), 10)
+func (k *Elements) look() (seen, touched uint32, err error) {
+	err = k.conn.use(func(s *nftSocket) (err error) {
+		seen, touched, err = k.track.look(s, k.conn.opts)
+		return err
+	})
+	return seen, touched, err
 }
 
 // Follows does nothing.
@@ -169,23 +170,29 @@ func (k *Elements) encodeOne(c diff.Change[desired.Element]) (*nftWrite, error) 
 	return w, nil
 }
 
-// write makes the writes in one transaction, and counts it when it is the next one
-// after what was seen. Writes that were found necessary then change something, so that
-// the kernel counts it too.
+// write makes the writes in one transaction, upon the generation that was seen as long
+// as nobody else changed our table since. Writes that were found necessary then change
+// something, so that theirs is the next generation.
 func (k *Elements) write(s *nftSocket, writes []*nftWrite) (refused []error, err error) {
-	refused, err = s.writeElements(writes, k.seen)
-	var other *nftRefused
-	if k.seen != 0 && errors.As(err, &other) && other.overtaken() {
-		k.seen = 0
-		return s.writeElements(writes, 0)
+	for attempt := 1; ; attempt++ {
+		refused, err = s.writeElements(writes, k.seen)
+		var other *nftRefused
+		if !errors.As(err, &other) || !other.overtaken() {
+			break
+		}
+		before := k.touched
+		k.seen, k.touched, err = k.track.look(s, k.conn.opts)
+		if err != nil || k.touched != before || attempt == nftMaxOvertaken {
+			k.seen = 0 // upon whatever there is; it will be read again
+		}
 	}
-	if k.seen != 0 && err == nil && len(refused) == 0 {
-		k.seen++
-		k.own++
+	if k.seen == 0 || err != nil || len(refused) > 0 {
+		k.seen = 0
 		return refused, err
 	}
-	k.seen = 0
-	return refused, err
+	k.seen++
+	k.track.made(k.seen)
+	return nil, nil
 }
 
 // writeElements makes the writes in one transaction upon a generation. What the kernel

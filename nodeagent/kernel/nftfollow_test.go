@@ -3,13 +3,15 @@ package kernel
 import (
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestNftElementsFollow: the stamp stays as it was when nobody came between what was
-// seen and what was written, and differs in every other case.
+// TestNftElementsFollow: the stamp stays as it was when nobody else changed our table
+// since it was seen, and differs in every other case.
 func TestNftElementsFollow(t *testing.T) {
 	t.Parallel()
 	backend := func(id, value string) desired.Element {
@@ -18,6 +20,10 @@ func TestNftElementsFollow(t *testing.T) {
 	one, other := backend("243.0.0.1", "242.2.0.5"), backend("243.0.0.1", "242.2.0.6")
 	update := diff.Change[desired.Element]{Op: diff.Update, Key: one.Key(), Want: other, Have: one}
 	create := diff.Change[desired.Element]{Op: diff.Create, Key: other.Key(), Want: backend("243.0.0.2", "242.2.0.6")}
+	var many []diff.Change[desired.Element]
+	for _, e := range nftManySlots(nftPerTransaction + 1) {
+		many = append(many, diff.Change[desired.Element]{Op: diff.Create, Key: e.Key(), Want: e})
+	}
 	tests := []struct {
 		name            string
 		before, between string // what somebody else does before and after the stamp
@@ -29,8 +35,13 @@ func TestNftElementsFollow(t *testing.T) {
 		{name: "two at once", changes: []diff.Change[desired.Element]{update, create}, follows: true},
 		{name: "nothing", follows: true},
 		{name: "another before", before: "add table ip other", changes: []diff.Change[desired.Element]{update}, follows: true},
-		{name: "another between", between: "add table ip other", changes: []diff.Change[desired.Element]{update}},
-		{name: "another after", after: "add table ip other", changes: []diff.Change[desired.Element]{update}},
+		{name: "another between", between: "add table ip other", changes: []diff.Change[desired.Element]{update}, follows: true},
+		{name: "another after", after: "add table ip other", changes: []diff.Change[desired.Element]{update}, follows: true},
+		{name: "our name in another family", after: "add table ip hawser; add chain ip hawser forward", changes: []diff.Change[desired.Element]{update}, follows: true},
+		{name: "an element after", after: "add element inet hawser echo4 { 243.0.0.9 : 242.2.0.6 }", changes: []diff.Change[desired.Element]{update}},
+		{name: "a rule after", after: "insert rule inet hawser forward accept", changes: []diff.Change[desired.Element]{update}},
+		{name: "no table after", after: "delete table inet hawser", changes: []diff.Change[desired.Element]{update}},
+		{name: "thousands", changes: many, follows: true},
 		{
 			name: "the same by another", between: "delete element inet hawser echo4 { 243.0.0.1 }; add element inet hawser echo4 { 243.0.0.1 : 242.2.0.6 }",
 			changes: []diff.Change[desired.Element]{update},
@@ -80,6 +91,40 @@ func TestNftElementsFollow(t *testing.T) {
 				t.Errorf("stamp %s before and %s after, want the same: %t", before, after, tt.follows)
 			}
 		})
+	}
+}
+
+// TestNftTrackOverrun has more events than there is room for.
+func TestNftTrackOverrun(t *testing.T) {
+	t.Parallel()
+	ns := nftNewNS(t)
+	nftApplyTable(t, ns, nftSampleTable())
+	kind := NewElements(ns.opts())
+	stamp := func() string {
+		t.Helper()
+		s, err := kind.Stamp(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	before := stamp()
+	if err := unix.SetsockoptInt(kind.track.socket.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1); err != nil {
+		t.Fatal(err)
+	}
+	nftMustConverge(t, ns, nftManySlots(5000))
+	after := stamp()
+	if after == before {
+		t.Error("the stamp is that of before thousands of elements")
+	}
+	ns.nft("add table ip other")
+	if later := stamp(); later == before {
+		t.Errorf("stamp %s", later)
+	}
+	before = stamp()
+	ns.nft("add table ip another")
+	if later := stamp(); later != before {
+		t.Errorf("stamp %s after another's table, %s before", later, before)
 	}
 }
 

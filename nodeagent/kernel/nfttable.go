@@ -53,14 +53,14 @@ func (k *Tables) Adopt(want, _ desired.Table) desired.Table {
 	return want
 }
 
-// Stamp is the generation of the ruleset in this network namespace, without what the
-// kind of the elements made of it.
+// Stamp is the generation of the ruleset in this network namespace; that of the kind of
+// the elements, when it is known.
 func (k *Tables) Stamp(context.Context) (string, error) {
-	seen, err := k.conn.generation()
-	if err != nil {
-		return "", err
+	if k.elements == nil {
+		return nftStamp(k.conn.generation())
 	}
-	return k.elements.stamp(seen), nil
+	_, touched, err := k.elements.look()
+	return nftStamp(touched, err)
 }
 
 // Observe gives the table, when it exists, with the digest of what it holds.
