@@ -34,6 +34,7 @@ type Agent struct {
 	urgent  bell.Bell // "a link may have changed"
 
 	namespace *kernel.Namespace
+	ruleset   *kernel.Ruleset
 	charon    *ipsec.Charon
 	secured   *ipsec.Watch
 	records   *dns.Store
@@ -120,6 +121,7 @@ func parts(config Config, log *slog.Logger) *Agent {
 			path: config.statePath("heard.json"), stale: cmp.Or(config.FeedStale, feed.StaleTime), wake: bell.New(),
 		},
 	}
+	a.ruleset = kernel.NewRuleset(kernel.NFTOptions{}, a.drift)
 	a.finder = pathmtu.New(pathmtu.Config{Log: log, OnChange: a.urgent.Ring})
 	a.peers = newPeers(config, log, peersHooks{look: a.look, urgent: func() { a.urgent.Ring(); a.endpoints.wake.Ring() }})
 	a.cabling = newCabling(config, log, a.look)

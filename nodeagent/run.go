@@ -53,7 +53,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("HawserNode", a.tellCluster)
 	start("peers", a.peers.run)
 	start("kernel events", func(ctx context.Context) error { return kernel.Monitor(ctx, a.drift) })
-	start("nftables events", func(ctx context.Context) error { return kernel.NFTMonitor(ctx, kernel.NFTOptions{}, a.drift) })
+	start("nftables events", a.ruleset.Monitor)
 	start("dns", a.serveNames)
 	start("tunnels", a.tunnels().Run)
 	start("ipsec", a.secured.Run)

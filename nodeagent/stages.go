@@ -26,7 +26,7 @@ func (a *Agent) nameStages() []converge.Stage[*node] {
 func (a *Agent) kernelStages() []converge.Stage[*node] {
 	userspace := tunnel.Launcher{LogDir: a.config.StateDir}
 	ns := a.namespace
-	tables, elements := kernel.NewRuleset(kernel.NFTOptions{})
+	tables, elements := a.ruleset.Kinds()
 	return []converge.Stage[*node]{
 		converge.NewStage(tables,
 			func(n *node) []desired.Table { return n.Tables }, func(t desired.Table) string { return t.Origin }),

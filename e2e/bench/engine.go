@@ -76,7 +76,7 @@ func (g *gateway) close() error {
 // stages are those of the agent, in its order.
 func (g *gateway) stages() []converge.Stage[desired.State] {
 	type d = desired.State
-	tables, elements := kernel.NewRuleset(kernel.NFTOptions{NetNS: int(g.space.handle)})
+	tables, elements := kernel.NewRuleset(kernel.NFTOptions{NetNS: int(g.space.handle)}, nil).Kinds()
 	records := dns.NewStore()
 	return []converge.Stage[d]{
 		converge.NewStage(tables, func(s d) []desired.Table { return s.Tables }, nil),

@@ -64,6 +64,26 @@ func (c *nftConn) generation() (id uint32, err error) {
 	return id, err
 }
 
+// look asks a track.
+func (c *nftConn) look(t *nftTrack) (seen, touched uint32, err error) {
+	err = c.use(func(s *nftSocket) (err error) {
+		seen, touched, err = t.look(s)
+		return err
+	})
+	return seen, touched, err
+}
+
+func (c *nftConn) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.socket == nil {
+		return nil
+	}
+	err := c.socket.close()
+	c.socket = nil
+	return err
+}
+
 // nftStamp is a generation as text.
 func nftStamp(generation uint32, err error) (string, error) {
 	if err != nil {

@@ -28,7 +28,7 @@ type Elements struct {
 	conn nftConn
 	sets map[string]nftSet
 
-	track   nftTrack
+	track   *nftTrack
 	touched uint32 // by track, at the latest stamp
 	seen    uint32 // generation of that stamp, and of what was written upon it; 0 = not known
 }
@@ -40,7 +40,7 @@ var (
 
 // NewElements gives the kind of the elements of table inet hawser.
 func NewElements(opts NFTOptions) *Elements {
-	k := &Elements{conn: nftConn{opts: opts}, sets: map[string]nftSet{}}
+	k := &Elements{conn: nftConn{opts: opts}, sets: map[string]nftSet{}, track: &nftTrack{opts: opts}}
 	for _, s := range nftSets() {
 		k.sets[s.Name] = s
 	}
@@ -54,16 +54,8 @@ func (k *Elements) Name() string { return "nft element" }
 // our table, without those that this kind made.
 func (k *Elements) Stamp(context.Context) (string, error) {
 	var err error
-	k.seen, k.touched, err = k.look()
+	k.seen, k.touched, err = k.conn.look(k.track)
 	return nftStamp(k.touched, err)
-}
-
-func (k *Elements) look() (seen, touched uint32, err error) {
-	err = k.conn.use(func(s *nftSocket) (err error) {
-		seen, touched, err = k.track.look(s, k.conn.opts)
-		return err
-	})
-	return seen, touched, err
 }
 
 // Follows does nothing.
@@ -181,7 +173,7 @@ func (k *Elements) write(s *nftSocket, writes []*nftWrite) (refused []error, err
 			break
 		}
 		before := k.touched
-		k.seen, k.touched, err = k.track.look(s, k.conn.opts)
+		k.seen, k.touched, err = k.track.look(s)
 		if err != nil || k.touched != before || attempt == nftMaxOvertaken {
 			k.seen = 0 // upon whatever there is; it will be read again
 		}

@@ -62,7 +62,7 @@ func TestNftElementsFollow(t *testing.T) {
 					ns.nft(script)
 				}
 			}
-			table, kind := NewRuleset(ns.opts())
+			table, kind := NewRuleset(ns.opts(), nil).Kinds()
 			stamp := func() string {
 				t.Helper()
 				both := make([]string, 2)

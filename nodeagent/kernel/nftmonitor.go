@@ -1,37 +1,48 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/desired"
 )
 
-const (
-	nftMulticast   = 7 // NFNLGRP_NFTABLES
-	nftResubscribe = time.Second
-)
+const nftResubscribe = time.Second
 
-// NFTMonitor rings whenever table inet hawser was changed, by whomever (also by this
-// process). What changed is not told: look again. The monitor subscribes anew after
+// Ruleset is table inet hawser in one network namespace, as one engine keeps it.
+type Ruleset struct {
+	opts  NFTOptions
+	track *nftTrack
+}
+
+// NewRuleset makes it; nothing is opened yet. Changed is rung as Monitor says.
+func NewRuleset(opts NFTOptions, changed bell.Bell) *Ruleset {
+	return &Ruleset{opts: opts, track: &nftTrack{opts: opts, changed: changed}}
+}
+
+// Kinds gives the kinds of the table and of its elements, which know of each other and
+// of what others do. They are for one engine.
+func (r *Ruleset) Kinds() (*Tables, *Elements) {
+	tables, elements := NewTables(r.opts), NewElements(r.opts)
+	tables.track, elements.track = r.track, r.track
+	return tables, elements
+}
+
+// Monitor rings whenever the table was changed, by whomever besides the kind of the
+// elements. What changed is not told: look again. The monitor subscribes anew after
 // an error, such as events that the kernel had to drop, and rings then too. It ends
 // with ctx and gives its error.
-func NFTMonitor(ctx context.Context, opts NFTOptions, trigger bell.Bell) error {
+func (r *Ruleset) Monitor(ctx context.Context) error {
 	for {
-		err := nftSubscribed(ctx, opts, trigger.Ring)
+		err := r.track.wait(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		trigger.Ring()
-		if errors.Is(err, unix.ENOBUFS) {
+		r.track.changed.Ring()
+		if errors.Is(err, unix.ENOBUFS) || errors.Is(err, errNftInterrupted) {
 			continue // nothing is wrong with the subscription
 		}
 		select {
@@ -40,57 +51,4 @@ func NFTMonitor(ctx context.Context, opts NFTOptions, trigger bell.Bell) error {
 		case <-time.After(nftResubscribe):
 		}
 	}
-}
-
-// nftSubscribed calls changed for each transaction that touches our table,
-// until ctx ends or something fails.
-func nftSubscribed(ctx context.Context, opts NFTOptions, changed func()) error {
-	s, err := nftDial(opts.NetNS)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	if err := unix.SetsockoptInt(s.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, nftMulticast); err != nil {
-		return fmt.Errorf("subscribe to nf_tables events: %w", err)
-	}
-	if err := unix.SetNonblock(s.fd, true); err != nil {
-		return fmt.Errorf("subscribe to nf_tables events: %w", err)
-	}
-	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("subscribe to nf_tables events: %w", err)
-	}
-	// As a file the socket waits in the runtime's poller, where closing it ends
-	// a read.
-	file := os.NewFile(uintptr(fd), "nf_tables events")
-	defer file.Close()
-	stop := context.AfterFunc(ctx, func() { file.Close() })
-	defer stop()
-	for {
-		n, err := file.Read(s.buf)
-		if err != nil {
-			return fmt.Errorf("read nf_tables events: %w", err)
-		}
-		if nftTouchesOurs(s.buf[:n]) {
-			changed()
-		}
-	}
-}
-
-// nftTouchesOurs reports whether a datagram of events has one of our table. Its
-// name is attribute 1 of every message about a table or what is in it.
-func nftTouchesOurs(b []byte) bool {
-	name := append([]byte(desired.TableName), 0)
-	for len(b) >= nftHeader+nftGenHeader {
-		size := int(binary.NativeEndian.Uint32(b))
-		if size < nftHeader+nftGenHeader || size > len(b) {
-			return true // not understood: let it be looked at
-		}
-		if b[nftHeader] == unix.NFPROTO_INET &&
-			bytes.Equal(nftFind(b[nftHeader+nftGenHeader:size], unix.NFTA_TABLE_NAME), name) {
-			return true
-		}
-		b = b[min(nftAlign(size), len(b)):]
-	}
-	return false
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
@@ -25,7 +26,8 @@ func TestNftMonitor(t *testing.T) {
 	ns := nftNewNS(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	trigger, ended := make(chan struct{}, 1), make(chan error, 1)
-	go func() { ended <- NFTMonitor(ctx, ns.opts(), trigger) }()
+	ruleset := NewRuleset(ns.opts(), trigger)
+	go func() { ended <- ruleset.Monitor(ctx) }()
 	// The subscription has begun when the first change is seen.
 	for seen := false; !seen; {
 		nftApplyTable(t, ns)
@@ -55,6 +57,19 @@ func TestNftMonitor(t *testing.T) {
 	select {
 	case <-trigger:
 		t.Error("a token after changes of foreign tables")
+	case <-time.After(100 * time.Millisecond):
+	}
+	_, own := ruleset.Kinds()
+	if _, err := own.Stamp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	one := desired.Element{Set: desired.SetEcho, Family: 4, ID: "243.0.0.77", Value: "242.2.0.5"}
+	if err := own.Apply(t.Context(), []diff.Change[desired.Element]{{Op: diff.Create, Key: one.Key(), Want: one}}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-trigger:
+		t.Error("a token after a change of our own")
 	case <-time.After(100 * time.Millisecond):
 	}
 	ns.nft("delete element inet hawser tunnels4 { 241.0.0.1 }")

@@ -23,8 +23,8 @@ import (
 // other people's making holds a chain that has to go, the table is made anew and
 // its elements are lost until the stage of Elements ran.
 type Tables struct {
-	conn     nftConn
-	elements *Elements // whose writes do not concern the table; nil = all do
+	conn  nftConn
+	track *nftTrack
 }
 
 var (
@@ -34,14 +34,8 @@ var (
 )
 
 // NewTables gives the kind of table inet hawser.
-func NewTables(opts NFTOptions) *Tables { return &Tables{conn: nftConn{opts: opts}} }
-
-// NewRuleset gives the kinds of the table and of its elements, of which the former knows
-// what the latter writes.
-func NewRuleset(opts NFTOptions) (*Tables, *Elements) {
-	tables, elements := NewTables(opts), NewElements(opts)
-	tables.elements = elements
-	return tables, elements
+func NewTables(opts NFTOptions) *Tables {
+	return &Tables{conn: nftConn{opts: opts}, track: &nftTrack{opts: opts}}
 }
 
 // Name is "nft table".
@@ -53,13 +47,10 @@ func (k *Tables) Adopt(want, _ desired.Table) desired.Table {
 	return want
 }
 
-// Stamp is the generation of the ruleset in this network namespace; that of the kind of
-// the elements, when it is known.
+// Stamp is the generation of the ruleset in this network namespace that last changed
+// our table, without those that the kind of the elements made.
 func (k *Tables) Stamp(context.Context) (string, error) {
-	if k.elements == nil {
-		return nftStamp(k.conn.generation())
-	}
-	_, touched, err := k.elements.look()
+	_, touched, err := k.conn.look(k.track)
 	return nftStamp(touched, err)
 }
 

@@ -1,23 +1,37 @@
 package kernel
 
 import (
+	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// nftEventSpace is how many bytes of events may wait: a transaction of 16384 elements
-// tells of each of them.
-const nftEventSpace = 1 << 24
+const (
+	nftMulticast = 7 // NFNLGRP_NFTABLES
+	// nftEventSpace is how many bytes of events may wait: a transaction of 16384
+	// elements tells of each of them.
+	nftEventSpace = 1 << 24
+)
 
 // nftTrack tells which generations of the ruleset changed our table, so that what
 // others do in theirs (kube-proxy, at each change of a service) is no reason to read
 // ours again. The kernel tells of each transaction to those who subscribed before its
 // commit ends: first of each object, then of the new generation (nf_tables_commit). So
-// what is not read here yet is not long over. The zero track is ready.
+// what is not read here yet is not long over.
 type nftTrack struct {
+	opts    NFTOptions
+	changed bell.Bell // rung when somebody else changed our table, and when that is not known
+
+	mu      sync.Mutex
 	socket  *nftSocket      // nil = not subscribed
 	upto    uint32          // generation that the latest event told of
 	touched uint32          // latest one that changed our table, besides those of own
@@ -28,6 +42,8 @@ type nftTrack struct {
 // made leaves out a generation that is known to be our own transaction, upon one that
 // was seen.
 func (t *nftTrack) made(generation uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.socket != nil {
 		t.own[generation] = true
 	}
@@ -35,52 +51,47 @@ func (t *nftTrack) made(generation uint32) {
 
 // look gives the current generation, and the one since which our table is what it is.
 // Where the kernel does not tell it is the current one.
-func (t *nftTrack) look(s *nftSocket, opts NFTOptions) (seen, touched uint32, err error) {
-	var lost error
-	if t.socket == nil {
-		lost = t.subscribe(s, opts)
-	}
+func (t *nftTrack) look(s *nftSocket) (seen, touched uint32, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lost := t.subscribe()
 	if seen, err = s.generation(); err != nil {
 		return 0, 0, err
 	}
 	if lost == nil {
 		lost = t.drain()
 	}
-	if lost != nil {
-		t.forget()
-		return seen, seen, nil
-	}
-	// A transaction may have ended since.
-	if int32(t.upto-seen) < 0 {
+	// A transaction may have ended since, but one that did is to be known.
+	if lost != nil || int32(t.upto-seen) < 0 {
 		return seen, seen, nil
 	}
 	return t.upto, t.touched, nil
 }
 
-// subscribe begins: all that was before counts as a change of ours.
-func (t *nftTrack) subscribe(s *nftSocket, opts NFTOptions) error {
-	socket, err := nftDial(opts.NetNS)
+// subscribe begins, unless it has: all that was before counts as a change of ours.
+func (t *nftTrack) subscribe() error {
+	if t.socket != nil {
+		return nil
+	}
+	socket, err := nftDial(t.opts.NetNS)
 	if err != nil {
 		return err
 	}
-	t.socket, t.own, t.within = socket, map[uint32]bool{}, false
 	_ = unix.SetsockoptInt(socket.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, nftEventSpace)
-	if err := unix.SetsockoptInt(socket.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, nftMulticast); err != nil {
-		return fmt.Errorf("subscribe to nf_tables events: %w", err)
+	var begin uint32
+	if err = unix.SetsockoptInt(socket.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, nftMulticast); err == nil {
+		conn := nftConn{opts: t.opts} // on this one an answer could be taken for an event
+		begin, err = conn.generation()
+		err = errors.Join(err, conn.close())
 	}
-	begin, err := s.generation()
-	t.upto, t.touched = begin, begin
-	return err
+	if err != nil {
+		return errors.Join(fmt.Errorf("subscribe to nf_tables events: %w", err), socket.close())
+	}
+	t.socket, t.own, t.within, t.upto, t.touched = socket, map[uint32]bool{}, false, begin, begin
+	return nil
 }
 
-func (t *nftTrack) forget() {
-	if t.socket != nil {
-		_ = t.socket.close()
-	}
-	*t = nftTrack{}
-}
-
-// drain takes all events that wait.
+// drain takes all events that wait. After an error the next look begins anew.
 func (t *nftTrack) drain() error {
 	for {
 		n, err := t.socket.receive(unix.MSG_DONTWAIT)
@@ -88,6 +99,9 @@ func (t *nftTrack) drain() error {
 			return nil
 		}
 		if err != nil {
+			err = errors.Join(err, t.socket.close())
+			t.socket = nil
+			t.changed.Ring()
 			return err
 		}
 		t.take(t.socket.buf[:n])
@@ -111,8 +125,66 @@ func (t *nftTrack) take(b []byte) {
 		id := nftUint32(nftFind(message[nftHeader+nftGenHeader:], unix.NFTA_GEN_ID))
 		if t.within && !t.own[id] {
 			t.touched = id
+			t.changed.Ring()
 		}
 		delete(t.own, id)
 		t.upto, t.within = id, false
 	}
+}
+
+// nftTouchesOurs reports whether an event is one of our table. Its name is attribute 1
+// of every message about a table or what is in it.
+func nftTouchesOurs(message []byte) bool {
+	name := append([]byte(desired.TableName), 0)
+	return message[nftHeader] == unix.NFPROTO_INET &&
+		bytes.Equal(nftFind(message[nftHeader+nftGenHeader:], unix.NFTA_TABLE_NAME), name)
+}
+
+// wait takes events as they come, until ctx ends or some are lost.
+func (t *nftTrack) wait(ctx context.Context) error {
+	t.mu.Lock()
+	err := t.subscribe()
+	socket := t.socket
+	t.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	file, err := socket.file()
+	if err != nil {
+		return fmt.Errorf("subscribe to nf_tables events: %w", err)
+	}
+	defer file.Close()
+	defer context.AfterFunc(ctx, func() { file.Close() })()
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("subscribe to nf_tables events: %w", err)
+	}
+	var lost error
+	err = raw.Read(func(uintptr) bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.socket != socket {
+			lost = errNftInterrupted // somebody who looked saw that events were lost
+		} else {
+			lost = t.drain()
+		}
+		return lost != nil
+	})
+	if err = errors.Join(lost, err); err != nil {
+		return fmt.Errorf("read nf_tables events: %w", err)
+	}
+	return nil
+}
+
+// file gives the socket as a file, which waits in the runtime's poller, where closing it
+// ends a read.
+func (s *nftSocket) file() (*os.File, error) {
+	if err := unix.SetNonblock(s.fd, true); err != nil {
+		return nil, err
+	}
+	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "nf_tables events"), nil
 }
