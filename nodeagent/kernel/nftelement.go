@@ -167,7 +167,10 @@ func (k *Elements) encodeOne(c diff.Change[desired.Element]) (*nftWrite, error) 
 // something, so that theirs is the next generation.
 func (k *Elements) write(s *nftSocket, writes []*nftWrite) (refused []error, err error) {
 	for attempt := 1; ; attempt++ {
-		refused, err = s.writeElements(writes, k.seen)
+		k.track.leaveOut(k.seen, func() bool {
+			refused, err = s.writeElements(writes, k.seen)
+			return err == nil && len(refused) == 0
+		})
 		var other *nftRefused
 		if !errors.As(err, &other) || !other.overtaken() {
 			break
@@ -183,7 +186,6 @@ func (k *Elements) write(s *nftSocket, writes []*nftWrite) (refused []error, err
 		return refused, err
 	}
 	k.seen++
-	k.track.made(k.seen)
 	return nil, nil
 }
 

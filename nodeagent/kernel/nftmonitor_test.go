@@ -63,9 +63,16 @@ func TestNftMonitor(t *testing.T) {
 	if _, err := own.Stamp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	one := desired.Element{Set: desired.SetEcho, Family: 4, ID: "243.0.0.77", Value: "242.2.0.5"}
-	if err := own.Apply(t.Context(), []diff.Change[desired.Element]{{Op: diff.Create, Key: one.Key(), Want: one}}); err != nil {
-		t.Fatal(err)
+	var create []diff.Change[desired.Element]
+	for _, e := range nftManySlots(desired.SlotsMany + 1000)[desired.SlotsMany:] {
+		create = append(create, diff.Change[desired.Element]{Op: diff.Create, Key: e.Key(), Want: e})
+	}
+	for range 20 {
+		for _, changes := range [][]diff.Change[desired.Element]{create, opposite(create)} {
+			if err := own.Apply(t.Context(), changes); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	select {
 	case <-trigger:

@@ -39,13 +39,13 @@ type nftTrack struct {
 	own     map[uint32]bool // made by ourselves and not told of yet
 }
 
-// made leaves out a generation that is known to be our own transaction, upon one that
-// was seen.
-func (t *nftTrack) made(generation uint32) {
+// leaveOut makes a transaction upon a generation, 0 = any. When it is taken, the next
+// generation is known to be ours. No event is read before that is noted.
+func (t *nftTrack) leaveOut(upon uint32, transact func() (taken bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.socket != nil {
-		t.own[generation] = true
+	if transact() && upon != 0 && t.socket != nil {
+		t.own[upon+1] = true
 	}
 }
 
