@@ -19,7 +19,7 @@ import (
 
 const (
 	// debounce gathers the events of one edit, which is never a single event.
-	debounce = 20 * time.Millisecond
+	debounce = 10 * time.Millisecond
 	// retry is how often a folder that does not exist is looked for.
 	retry = 250 * time.Millisecond
 	// pollInterval is how often a folder is read that the kernel does not watch.
