@@ -142,28 +142,39 @@ type Dials struct {
 // room for a second and a third SYN, which follow after 1 s and 2 s more.
 const DialPatience = 4 * time.Second
 
+// Ports of the connections of Dials, each in turn: below those that the kernel takes by
+// itself. It may take one again after 10 s, while conntrack still knows the connection
+// before, of which the new one would be a part: it goes where that went.
+const (
+	firstPort = 10_000
+	endPort   = 32_768
+)
+
 // StartDials begins a stream with the given number of new connections a second.
 func StartDials(from Place, to netip.AddrPort, rate int) *Dials {
 	d := &Dials{stop: make(chan struct{})}
 	d.wait.Go(func() {
 		tick := time.NewTicker(time.Second / time.Duration(rate))
 		defer tick.Stop()
-		for {
+		for port := firstPort; ; port++ {
 			select {
 			case <-d.stop:
 				return
 			case <-tick.C:
 			}
+			if port == endPort {
+				port = firstPort
+			}
 			at := time.Now()
-			d.wait.Go(func() { d.add(at, dialOnce(from, to, at)) })
+			d.wait.Go(func() { d.add(at, dialOnce(from, port, to, at)) })
 		}
 	})
 	return d
 }
 
-func dialOnce(from Place, to netip.AddrPort, begun time.Time) error {
+func dialOnce(from Place, port int, to netip.AddrPort, begun time.Time) error {
 	deadline := time.Now().Add(DialPatience)
-	conn, err := from.dialTCP(to, DialPatience)
+	conn, err := from.dialTCPFrom(port, to, DialPatience)
 	if err != nil {
 		return err
 	}

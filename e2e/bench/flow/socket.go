@@ -48,6 +48,11 @@ func (p Place) dialUDP(to netip.AddrPort) (conn *net.UDPConn, err error) {
 // dialTCP connects. Only the making of the socket happens on a thread in the
 // namespace, so that a thousand of them wait without a thousand threads.
 func (p Place) dialTCP(to netip.AddrPort, limit time.Duration) (*net.TCPConn, error) {
+	return p.dialTCPFrom(0, to, limit)
+}
+
+// dialTCPFrom connects from a port; 0 = any.
+func (p Place) dialTCPFrom(port int, to netip.AddrPort, limit time.Duration) (*net.TCPConn, error) {
 	var fd int
 	err := netspace.Do(string(p), func() (err error) {
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -56,9 +61,14 @@ func (p Place) dialTCP(to netip.AddrPort, limit time.Duration) (*net.TCPConn, er
 	if err != nil {
 		return nil, fmt.Errorf("open socket in %s: %w", p, err)
 	}
-	err = unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()})
 	file := os.NewFile(uintptr(fd), "tcp:"+to.String())
 	defer file.Close()
+	if port != 0 {
+		if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, &unix.SockaddrInet4{Port: port})); err != nil {
+			return nil, fmt.Errorf("bind port %d: %w", port, err)
+		}
+	}
+	err = unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()})
 	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
 		return nil, fmt.Errorf("connect %s: %w", to, err)
 	}
