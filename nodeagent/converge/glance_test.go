@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
@@ -30,6 +31,37 @@ func TestGlance(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testGlance(t, anew) })
 		})
 	}
+}
+
+// TestGlanceRepairs: the events of a repair do not keep it from being counted as one.
+func TestGlanceRepairs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		reports, trigger := make(chan converge.Report, 10), make(chan struct{}, 1)
+		r.engine.OnReport = func(report converge.Report) { reports <- report }
+		r.lower.Fault = func(diff.Change[item]) error {
+			select {
+			case trigger <- struct{}{}:
+			default:
+			}
+			return nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		want := state{Lower: items("a"), Upper: items("u")}
+		go r.engine.Run(ctx, func(context.Context) (state, string, bool) { return want, "1", true }, trigger)
+		time.Sleep(time.Second)
+		for len(reports) > 0 {
+			<-reports
+		}
+		r.lower.Remove("a")
+		trigger <- struct{}{}
+		time.Sleep(time.Second)
+		if report := <-reports; len(report.Changed) != 1 || report.Drift["lower"] != 1 {
+			t.Errorf("changed %v, drift %v", report.Changed, report.Drift)
+		}
+	})
 }
 
 func testGlance(t *testing.T, anew bool) {

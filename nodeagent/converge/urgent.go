@@ -60,7 +60,8 @@ func (e *Engine[D]) interrupted(p *pass[D]) bool {
 	case e.Hurry != nil && len(e.Hurry.Trigger) > 0:
 		return e.interrupts < mostInterrupts
 	}
-	return p.looks && len(e.trigger) > 0 && e.interrupts < mostGlances
+	// One that found something to mend only looks no more, and caused tokens itself.
+	return p.looks && len(p.report.Changed) == 0 && len(e.trigger) > 0 && e.interrupts < mostGlances
 }
 
 // hurry makes one urgent pass. Its changes count in the report of the whole pass
