@@ -44,7 +44,8 @@ type Stamper interface {
 // Follower is a Stamper whose stamp its own Apply leaves as it was: it tells of what
 // others change, and of an Apply that others came between. When all changes that are
 // needed were applied without an error, what is wanted is then taken for what is. It
-// is read again within believed, as nothing is only believed for long.
+// is read again within believed, as nothing is only believed for long. So a Follower is
+// no Adopter: the kernel fills in nothing of what it writes.
 type Follower interface {
 	Stamper
 	// Follows does nothing.

@@ -45,11 +45,11 @@ type Engine[D any] struct {
 func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 	began := time.Now()
 	report := Report{Digest: digest, At: began, Drift: map[string]int{}}
+	looks := digest != "" && digest == e.clean
 	for report.Passes < mostPasses && !report.Interrupted {
 		before := len(report.Changed)
 		report.Passes++
 		report.Failed, report.Blocked, report.Fights, report.Left, report.Next = nil, nil, nil, nil, time.Time{}
-		looks := digest != "" && digest == e.clean
 		e.pass(ctx, &pass[D]{desired: desired, digest: digest, looks: looks, report: &report})
 		stuck := len(report.Failed) + len(report.Blocked)
 		if stuck == 0 || len(report.Changed) == before || ctx.Err() != nil {
@@ -60,7 +60,7 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 		e.carried = append(e.carried, report.Changed...)
 		return report
 	}
-	if digest != "" && digest == e.clean {
+	if looks {
 		for _, c := range report.Changed {
 			report.Drift[c.Kind]++
 		}
