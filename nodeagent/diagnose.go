@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"time"
 
+	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/nodeagent/trace"
 	"hawser.dev/hawser/schema/fabric"
@@ -22,36 +24,123 @@ const (
 
 var errDiagnosing = errors.New("packets are being followed already: ask again when that has ended")
 
+// sought is what a diagnosis looks at.
+type sought struct {
+	long      time.Duration
+	addresses []netip.Prefix // packets from or to one of them
+	exports   []string       // namespace/name: packets from or to their addresses; without either: all packets
+}
+
 // diagnose follows packets of the clusterset for a time.
-func (a *Agent) diagnose(ctx context.Context, long time.Duration) (status.Diagnosis, error) {
+func (a *Agent) diagnose(ctx context.Context, ask sought) (status.Diagnosis, error) {
 	if !a.diagnosing.TryLock() {
 		return status.Diagnosis{}, errDiagnosing
 	}
 	defer a.diagnosing.Unlock()
-	in, ok := a.inputs.now()
-	if !ok {
+	v := a.shown.Load()
+	if v.node == nil {
 		return status.Diagnosis{}, errors.New("there is no fabric yet that says what belongs to the clusterset")
 	}
-	steps, lasted, err := trace.Watch(ctx, packetsOf(in.fabric, a.config.Cluster), long)
+	filter := packetsOf(v.input.Fabric, a.config.Cluster)
+	only, err := narrowed(v.input, ask)
 	if err != nil {
 		return status.Diagnosis{}, err
 	}
-	return trace.Judge(steps, lasted), nil
+	filter.Only = only
+	steps, lasted, err := trace.Watch(ctx, filter, ask.long)
+	if err != nil {
+		return status.Diagnosis{}, err
+	}
+	d := trace.Judge(steps, lasted)
+	d.Cluster, d.Node, d.Only = a.config.Cluster, a.config.Node, only
+	return d, nil
 }
 
-// serveDiagnosis answers GET /diagnose?for=10s.
+// serveDiagnosis answers GET /diagnose?for=10s&address=10.7.1.9&export=shop/web.
 func (a *Agent) serveDiagnosis(w http.ResponseWriter, r *http.Request) {
-	long, err := time.ParseDuration(r.URL.Query().Get("for"))
-	if err != nil || long < leastDiagnosis || long > mostDiagnosis {
-		http.Error(w, fmt.Sprintf("for: a time from %s to %s", leastDiagnosis, mostDiagnosis), http.StatusBadRequest)
+	ask, err := askedBy(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	d, err := a.diagnose(r.Context(), long)
+	d, err := a.diagnose(r.Context(), ask)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}
 	a.send(w, d)
+}
+
+func askedBy(query url.Values) (sought, error) {
+	long, err := time.ParseDuration(query.Get("for"))
+	if err != nil || long < leastDiagnosis || long > mostDiagnosis {
+		return sought{}, fmt.Errorf("for: a time from %s to %s", leastDiagnosis, mostDiagnosis)
+	}
+	ask := sought{long: long, exports: query["export"]}
+	for _, text := range query["address"] {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			var addr netip.Addr
+			addr, err = netip.ParseAddr(text)
+			p = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		if err != nil {
+			return sought{}, fmt.Errorf("address %q: an address (10.7.1.9) or a prefix (10.7.0.0/16)", text)
+		}
+		ask.addresses = append(ask.addresses, p.Masked())
+	}
+	return ask, nil
+}
+
+// narrowed gives the addresses that are asked for; none = all.
+func narrowed(in project.Input, ask sought) ([]netip.Prefix, error) {
+	out := slices.Clone(ask.addresses)
+	for _, id := range ask.exports {
+		addrs := addressesOf(in, id)
+		if len(addrs) == 0 {
+			return nil, fmt.Errorf("there is no export %s with an address here: namespace/name, as hawser show exports has them", id)
+		}
+		for _, addr := range addrs {
+			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+	}
+	return outermost(out), nil
+}
+
+// addressesOf gives all addresses that packets of an export have on their way: its
+// clusterset IPs, those in each cluster, and those of the endpoints here.
+func addressesOf(in project.Input, id string) []netip.Addr {
+	var out []netip.Addr
+	for i := range in.Fabric.Exports {
+		e := &in.Fabric.Exports[i]
+		if e.ID() != id {
+			continue
+		}
+		out = append(out, e.VIPs...)
+		for _, c := range e.Clusters {
+			out = append(out, c.IPs...)
+			for _, h := range c.Hosts {
+				out = append(out, h.IPs...)
+			}
+		}
+	}
+	for _, live := range in.Live {
+		for _, e := range live.Exports {
+			if e.Namespace+"/"+e.Name == id {
+				for _, h := range e.Hosts {
+					out = append(out, h.IPs...)
+				}
+			}
+		}
+	}
+	for _, s := range in.Facts.Services {
+		if s.Namespace+"/"+s.Name == id {
+			for _, e := range s.Endpoints {
+				out = append(out, e.Addrs...)
+			}
+		}
+	}
+	return out
 }
 
 // packetsOf gives what belongs to the clusterset on nodes of a cluster: clusterset IPs,

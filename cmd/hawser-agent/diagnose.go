@@ -16,6 +16,7 @@ import (
 func diagnoseCommand() *cobra.Command {
 	var socket, output string
 	var long time.Duration
+	var addresses, exports []string
 	cmd := &cobra.Command{
 		Use:   "diagnose",
 		Short: "Follow packets of the clusterset and tell who drops them on this node",
@@ -23,7 +24,8 @@ func diagnoseCommand() *cobra.Command {
 rules of nftables on this node (those of iptables-nft too), and tells which rule
 of which table dropped one: a NetworkPolicy's, a firewall's, or Hawser's own. Make the
 request that does not work meanwhile, and ask on the nodes on its way: the client's,
-the gateways', the server's. Nothing of anybody is changed: packets are marked for
+the gateways', the server's; hawser diagnose asks all of them at once. Where there is
+much traffic, --export or --address leaves out what else there is. Nothing of anybody is changed: packets are marked for
 the kernel to tell of them (meta nftrace), by a table that goes away with this command.
 
 What nftables does not show, such as a CNI's eBPF programs and rules of
@@ -32,7 +34,8 @@ iptables-legacy, cannot be named; packets that end there are told as not seen ag
 Exit code 0: everything that was followed got through, 1: something did not, 2: error.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			raw, err := askFor(cmd.Context(), long+statusTimeout, socket, http.MethodGet, "/diagnose?for="+url.QueryEscape(long.String()))
+			query := url.Values{"for": {long.String()}, "address": addresses, "export": exports}
+			raw, err := askFor(cmd.Context(), long+statusTimeout, socket, http.MethodGet, "/diagnose?"+query.Encode())
 			if err != nil {
 				return err
 			}
@@ -51,6 +54,8 @@ Exit code 0: everything that was followed got through, 1: something did not, 2: 
 	}
 	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
 	cmd.Flags().DurationVar(&long, "for", 10*time.Second, "how long to look, from 2s to 5m")
+	cmd.Flags().StringSliceVar(&exports, "export", nil, "follow only packets from or to this export, NAMESPACE/NAME; may be repeated")
+	cmd.Flags().StringSliceVar(&addresses, "address", nil, "follow only packets from or to this address or prefix, such as a client's; may be repeated")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ const (
 	agentTimeout = 3 * time.Second
 	agentsAtOnce = 16
 	maxStatus    = 64 << 20
+	maxReason    = 4 << 10 // of an agent that refuses
 )
 
 // unreachable is an agent that did not answer.
@@ -120,7 +122,7 @@ func ordered(agents []status.Status) []status.Status {
 func askClusters(ctx context.Context, clusters []*apply.Cluster) (agents []status.Status, silent []unreachable) {
 	var mu sync.Mutex
 	apply.Each(clusters, func(_ int, c *apply.Cluster) {
-		answers, err := c.Ask(ctx, "status", "-o", "json")
+		answers, err := c.Ask(ctx, apply.Question{Args: []string{"status", "-o", "json"}})
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
@@ -142,30 +144,35 @@ func askClusters(ctx context.Context, clusters []*apply.Cluster) (agents []statu
 	return ordered(agents), silent
 }
 
-func askAgent(ctx context.Context, socket string) (status.Status, error) {
+func askAgent(ctx context.Context, socket string) (s status.Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
+	return s, fetch(ctx, socket, "/status", &s)
+}
+
+// fetch reads what the agent at a socket answers to a path.
+func fetch(ctx context.Context, socket, path string, into any) error {
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dialUnix(ctx, socket) },
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/status", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
 	if err != nil {
-		return status.Status{}, err
+		return err
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return status.Status{}, err
+		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return status.Status{}, fmt.Errorf("the agent answered %s", resp.Status)
+		why, _ := io.ReadAll(io.LimitReader(resp.Body, maxReason))
+		return fmt.Errorf("the agent answered %s: %s", resp.Status, strings.TrimSpace(string(why)))
 	}
-	var s status.Status
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxStatus)).Decode(&s); err != nil {
-		return status.Status{}, fmt.Errorf("read the agent's answer: %w", err)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxStatus)).Decode(into); err != nil {
+		return fmt.Errorf("read the agent's answer: %w", err)
 	}
-	return s, nil
+	return nil
 }
 
 // maxSocketPath is what a socket's address has room for (unix(7)).

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/reconciler/apply"
 )
 
 // What `hawser show` can show.
@@ -96,20 +97,25 @@ func (a *app) askAll(ctx context.Context, f showFlags) ([]status.Status, []unrea
 		agents, silent := askAgents(ctx, sockets)
 		return agents, silent, nil
 	}
-	if len(f.sockets) > 0 || f.lab != "" {
-		return nil, nil, errors.New("--socket and --lab name agents on this machine, --context and --cluster those of clusters: not both")
-	}
-	names, all, err := namedBy(f.clusterFlags)
-	if err != nil {
-		return nil, nil, err
-	}
-	clusters, err := f.access.Clusters(names, all)
+	clusters, err := f.chosen()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer a.progress("asking the agents")()
 	agents, silent := askClusters(ctx, clusters)
 	return agents, silent, nil
+}
+
+// chosen gives the clusters that the flags name.
+func (f showFlags) chosen() ([]*apply.Cluster, error) {
+	if len(f.sockets) > 0 || f.lab != "" {
+		return nil, errors.New("--socket and --lab name agents on this machine, --context and --cluster those of clusters: not both")
+	}
+	names, all, err := namedBy(f.clusterFlags)
+	if err != nil {
+		return nil, err
+	}
+	return f.access.Clusters(names, all)
 }
 
 // only leaves out what was not asked for.

@@ -38,6 +38,12 @@ func TestPolicy(t *testing.T) {
 					t.Errorf("it does not say %q:\n%s", want, out)
 				}
 			}
+			all := s.eventually(t, has("ended at rule"), "sh", "-c", "hawser diagnose --cluster c1,c2 --for 5s --address "+pod+","+strings.TrimSuffix(target, ":7000")+"; true")
+			for _, want := range []string{tt.flow, "packets: dropped", "\n  " + tt.cluster + "/" + tt.node + ": ", "in chain forward of table inet policies: dropped by somebody else"} {
+				if !strings.Contains(all, want) {
+					t.Errorf("hawser diagnose does not say %q:\n%s", want, all)
+				}
+			}
 			if left := s.must(t, "", append(node, "nft", "list", "ruleset")...); !strings.Contains(left, tt.rule) || strings.Contains(left, "hawser-trace") {
 				t.Errorf("the rules of the node:\n%s", left)
 			}

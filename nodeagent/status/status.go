@@ -205,30 +205,3 @@ type Cluster struct {
 	EgressMode   string   `json:"egressMode"`
 	Gateways     []string `json:"gateways"`
 }
-
-// Kinds of findings.
-const (
-	FindingForeign = "foreign" // somebody else's rule
-	FindingOwn     = "own"     // Hawser's
-	FindingQueued  = "queued"  // a program was asked and did not answer
-	FindingLost    = "lost"    // nothing told
-)
-
-// Diagnosis is what became of packets of the clusterset on a node, of those that were
-// followed: hawser-agent diagnose.
-type Diagnosis struct {
-	Seconds  float64   `json:"seconds"` // how long was looked
-	Packets  int       `json:"packets"` // that were followed
-	Passed   int       `json:"passed"`  // that left the node, or reached what they were for
-	Findings []Finding `json:"findings"`
-}
-
-// Finding is one place where packets ended.
-type Finding struct {
-	Kind    string   `json:"kind"`
-	Place   string   `json:"place"` // rule 12 in chain forward of table inet filter; for lost: where it was last
-	Packets int      `json:"packets"`
-	Flows   []string `json:"flows"` // some of them
-	Text    string   `json:"text"`
-	Do      string   `json:"do"`
-}

@@ -14,6 +14,8 @@ import (
 type Filter struct {
 	Prefixes []netip.Prefix // where the clusterset is: VIPs, global addresses, flat clusters, DNS
 	Not      []netip.Prefix // what runs all the time between agents
+	// Only, when there are any, leaves out packets that are neither from nor to one of them.
+	Only []netip.Prefix
 }
 
 // rate is how many packets a second are followed, of those that begin a TCP connection
@@ -39,6 +41,15 @@ func (f Filter) messages() []netlink.Message {
 	b.chain(chainMade, &hook{unix.NF_INET_LOCAL_OUT, first})
 	b.chain(chainOut, &hook{unix.NF_INET_POST_ROUTING, last})
 	b.chain(chainTaken, &hook{unix.NF_INET_LOCAL_IN, last})
+	next := chainPick
+	if len(f.Only) > 0 {
+		next = chainOnly
+		b.chain(chainOnly, nil)
+		for _, p := range f.Only {
+			b.rule(chainOnly, append(in(p, true), jump(chainPick))...)
+			b.rule(chainOnly, append(in(p, false), jump(chainPick))...)
+		}
+	}
 	for _, chain := range []string{chainIn, chainMade} {
 		for _, p := range f.Not {
 			b.rule(chain, append(in(p, true), stop()...)...)
@@ -48,10 +59,10 @@ func (f Filter) messages() []netlink.Message {
 			b.rule(chain,
 				&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
 				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(devices)},
-				&expr.Verdict{Kind: expr.VerdictGoto, Chain: chainPick})
+				jump(next))
 		}
 		for _, p := range f.Prefixes {
-			b.rule(chain, append(in(p, true), &expr.Verdict{Kind: expr.VerdictGoto, Chain: chainPick})...)
+			b.rule(chain, append(in(p, true), jump(next))...)
 		}
 	}
 	const flags, syn, ack = 13, 0x02, 0x10
@@ -84,6 +95,8 @@ func in(p netip.Prefix, to bool) []expr.Any {
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()},
 	}
 }
+
+func jump(chain string) expr.Any { return &expr.Verdict{Kind: expr.VerdictGoto, Chain: chain} }
 
 func stop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}} }
 

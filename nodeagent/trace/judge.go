@@ -2,7 +2,6 @@ package trace
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -103,25 +102,25 @@ func (j *journey) step(s Step) {
 }
 
 // conversation is what packets of one direction of a connection have in common.
-func (j *journey) conversation() string {
-	f := *j.flow
-	return fmt.Sprint(f.Protocol, f.From.Addr(), f.To)
-}
+func (j *journey) conversation() status.Ends { return ends(*j.flow) }
 
 func conclude(all []*journey, lasted time.Duration) status.Diagnosis {
-	out := status.Diagnosis{Seconds: lasted.Seconds(), Packets: len(all)}
-	passed := map[string]bool{}
+	out := status.Diagnosis{Seconds: lasted.Seconds(), Packets: len(all), Full: full(all)}
+	passed := map[status.Ends]bool{}
 	for _, j := range all {
 		if j.end == Accepted {
 			out.Passed++
 			passed[j.conversation()] = true
 		}
 	}
+	// A packet that is lost from sight is only told where none like it got through: the
+	// kernel may copy one on its way, which then has another number.
+	all = slices.DeleteFunc(all, func(j *journey) bool {
+		return j.end != Accepted && j.end != Dropped && passed[j.conversation()]
+	})
 	found := map[string]*status.Finding{}
 	for _, j := range all {
-		// A packet that is lost from sight is only told where none like it got through: the
-		// kernel may copy one on its way, which then has another number.
-		if j.end == Accepted || j.end != Dropped && passed[j.conversation()] {
+		if j.end == Accepted {
 			continue
 		}
 		f := finding(j)
@@ -140,17 +139,26 @@ func conclude(all []*journey, lasted time.Duration) status.Diagnosis {
 	slices.SortFunc(out.Findings, func(a, b status.Finding) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), strings.Compare(a.Kind+a.Place, b.Kind+b.Place))
 	})
+	out.Journeys = alike(all)
 	return out
+}
+
+// full reports whether so many packets came in a second that the filter may have left
+// some out. Journeys are in the order of their beginnings.
+func full(all []*journey) bool {
+	for i := rate - 1; i < len(all); i++ {
+		if all[i].began-all[i-rate+1].began <= time.Second {
+			return true
+		}
+	}
+	return false
 }
 
 // text names the packet as it came, and as it was in the end where that is another.
 func (j *journey) text() string {
-	first, last := *j.flow, *j.last
-	first.In, first.Out, last.In, last.Out = "", "", "", ""
-	// A client's port is another one in each connection.
-	first.From = portless(first)
+	first, last := ends(*j.flow), ends(*j.last)
 	text := first.String()
-	if last.From = portless(last); last != first {
+	if last != first {
 		text += ", then " + last.String()
 	}
 	if j.last.In != "" {

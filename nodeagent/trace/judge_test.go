@@ -82,7 +82,7 @@ func TestJudge(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			have := Judge(tt.steps, 10*second)
-			tt.want.Seconds = 10
+			tt.want.Seconds, have.Journeys = 10, nil
 			for i := range have.Findings {
 				if have.Findings[i].Text == "" || have.Findings[i].Do == "" {
 					t.Errorf("finding says nothing: %+v", have.Findings[i])
@@ -93,6 +93,44 @@ func TestJudge(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", text)
 			}
 		})
+	}
+}
+
+// TestJourneys: like packets are told together, by what their connections have in
+// common, with where the node sent them.
+func TestJourneys(t *testing.T) {
+	t.Parallel()
+	flow := func(from, to, in, out string) *Flow {
+		return &Flow{Protocol: "tcp", From: netip.MustParseAddrPort(from), To: netip.MustParseAddrPort(to), In: in, Out: out}
+	}
+	through, forward := Place{"inet", Table, chainOut, 0}, Place{"ip", "filter", "FORWARD", 0}
+	passes := func(id uint32, at time.Duration, first, last *Flow) []Step {
+		return append(walk(id, at, first, Continues, forward), Step{At: at, ID: id, Place: through, Flow: last})
+	}
+	var steps []Step
+	for i, port := range []string{"40001", "40002", "40003"} { // requests of one client
+		steps = append(steps, passes(uint32(i), 0, flow("10.7.2.5:"+port, "243.0.0.1:80", "cni0", ""), flow("242.1.2.5:"+port, "242.2.0.9:80", "cni0", "hw-wg1"))...)
+	}
+	steps = append(steps, passes(7, 0, flow("10.7.1.9:8080", "242.3.0.1:40001", "cni0", ""), flow("242.1.0.9:80", "242.3.0.1:40001", "cni0", "hw-wg1"))...) // an answer
+	steps = append(steps, walk(8, 0, flow("10.7.2.5:40004", "243.0.0.1:80", "cni0", ""), Dropped, forward)...)
+	have := Judge(steps, 10*time.Second)
+	ends := func(from, to string) status.Ends { return status.Ends{Protocol: "tcp", From: from, To: to} }
+	want := []status.Journey{
+		{Came: ends("10.7.2.5", "243.0.0.1:80"), Left: ends("242.1.2.5", "242.2.0.9:80"), In: "cni0", Out: "hw-wg1", Packets: 3, Passed: 3},
+		{Came: ends("10.7.1.9:8080", "242.3.0.1"), Left: ends("242.1.0.9:80", "242.3.0.1"), In: "cni0", Out: "hw-wg1", Packets: 1, Passed: 1},
+		{Came: ends("10.7.2.5", "243.0.0.1:80"), Left: ends("10.7.2.5", "243.0.0.1:80"), In: "cni0", Packets: 1, Kind: "foreign", Place: forward.String()},
+	}
+	if text := cmp.Diff(want, have.Journeys); text != "" {
+		t.Errorf("(-want +got)\n%s", text)
+	}
+	if have.Full {
+		t.Error("five packets were too many")
+	}
+	for i := range uint32(rate) {
+		steps = append(steps, passes(100+i, time.Second, flow("10.7.2.5:41000", "243.0.0.1:80", "cni0", ""), flow("242.1.2.5:41000", "242.2.0.9:80", "cni0", "hw-wg1"))...)
+	}
+	if !Judge(steps, 10*time.Second).Full {
+		t.Errorf("%d packets in a second, and it does not say that there may be more", rate)
 	}
 }
 

@@ -21,7 +21,8 @@ const (
 	chainMade  = "made"  // output, before all others
 	chainOut   = "out"   // postrouting, behind all others
 	chainTaken = "taken" // input, behind all others
-	chainPick  = "pick"  // no hook: packets of the clusterset come here
+	chainOnly  = "only"  // no hook: packets of the clusterset, when not all are asked for
+	chainPick  = "pick"  // no hook: those that are asked for
 )
 
 // Verdict is what became of a packet in a step.
@@ -68,25 +69,9 @@ type Flow struct {
 	In, Out  string         // interfaces; empty = none (yet)
 }
 
-// String is for people: tcp 10.7.2.5:4711 -> 243.0.0.1:80.
-func (f Flow) String() string {
-	text := f.Protocol + " " + end(f.From) + " -> " + end(f.To)
-	if f.In != "" {
-		text += ", in " + f.In
-	}
-	if f.Out != "" {
-		text += ", out " + f.Out
-	}
-	return text
-}
-
 func end(a netip.AddrPort) string {
 	if a.Port() == 0 {
 		return a.Addr().String()
 	}
 	return a.String()
 }
-
-// portless is where a packet came from, without the port: of a client it is another
-// one in each connection.
-func portless(f Flow) netip.AddrPort { return netip.AddrPortFrom(f.From.Addr(), 0) }

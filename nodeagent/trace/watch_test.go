@@ -83,10 +83,28 @@ func TestWatch(t *testing.T) {
 		}
 	}()
 	steps, lasted, err := Watch(ctx, filter, 3*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow := filter
+	narrow.Only = []netip.Prefix{netip.MustParsePrefix("127.9.0.2/32"), netip.MustParsePrefix("127.8.0.1/32")}
+	fewer, _, err := Watch(ctx, narrow, 3*time.Second)
 	close(stop)
 	<-done
 	if err != nil {
 		t.Fatal(err)
+	}
+	told := 0
+	for _, s := range fewer {
+		if s.Flow == nil {
+			continue
+		}
+		if told++; s.Flow.To.Addr() != netip.MustParseAddr("127.9.0.2") {
+			t.Errorf("followed %+v, which was not asked for", s.Flow)
+		}
+	}
+	if told == 0 {
+		t.Error("nothing was followed of what was asked for")
 	}
 	d := Judge(steps, lasted)
 	if d.Packets == 0 || d.Passed == 0 || len(d.Findings) != 1 {
@@ -100,7 +118,7 @@ func TestWatch(t *testing.T) {
 	}
 	for _, s := range steps {
 		if s.Flow != nil && (s.Flow.To.Addr() == netip.MustParseAddr("127.8.0.1") || s.Flow.To.Addr() == netip.MustParseAddr("127.9.9.1")) {
-			t.Errorf("followed %s", s.Flow)
+			t.Errorf("followed %+v", s.Flow)
 		}
 	}
 	if left := nft(t, "", "list", "tables"); strings.TrimSpace(left) != "table ip calico" {

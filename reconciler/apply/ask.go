@@ -3,6 +3,7 @@ package apply
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
 
 	"hawser.dev/hawser/render"
 )
@@ -26,16 +28,26 @@ const (
 	agentProgram   = "/hawser-agent"
 )
 
+// Question is what to ask of agents.
+type Question struct {
+	Args []string // of hawser-agent
+	// Takes is how long an agent needs for its answer by itself. With more than none all
+	// of them are asked at the same time, otherwise eight.
+	Takes time.Duration
+}
+
 // Answer is what one agent printed, or why it did not.
 type Answer struct {
 	Pod  string
 	Text []byte
+	At   time.Time // when it had answered
 	Err  error
 }
 
 // Ask runs hawser-agent with arguments in each agent's pod, as kubectl exec does
-// (over WebSocket, which API servers have from Kubernetes 1.30 on).
-func (c *Cluster) Ask(ctx context.Context, args ...string) ([]Answer, error) {
+// (over WebSocket, which API servers have from Kubernetes 1.30 on). What ends with
+// exit code 1 has answered no.
+func (c *Cluster) Ask(ctx context.Context, q Question) ([]Answer, error) {
 	if err := c.Reach(ctx); err != nil {
 		return nil, err
 	}
@@ -48,11 +60,16 @@ func (c *Cluster) Ask(ctx context.Context, args ...string) ([]Answer, error) {
 	})
 	out := make([]Answer, len(list))
 	var group errgroup.Group
-	group.SetLimit(askedAt)
+	if q.Takes == 0 {
+		group.SetLimit(askedAt)
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.Takes+askTimeout)
+	defer cancel()
 	for i := range list {
 		group.Go(func() error {
 			out[i] = Answer{Pod: list[i].GetName()}
-			out[i].Text, out[i].Err = c.execute(ctx, list[i].GetName(), append([]string{agentProgram}, args...))
+			out[i].Text, out[i].Err = c.execute(ctx, list[i].GetName(), append([]string{agentProgram}, q.Args...))
+			out[i].At = time.Now()
 			return nil
 		})
 	}
@@ -62,8 +79,6 @@ func (c *Cluster) Ask(ctx context.Context, args ...string) ([]Answer, error) {
 
 // execute runs a command in an agent's container.
 func (c *Cluster) execute(ctx context.Context, pod string, command []string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
 	config := rest.CopyConfig(c.config)
 	config.Timeout = 0 // of the whole stream; ctx bounds it
 	base, _, err := rest.DefaultServerUrlFor(config)
@@ -77,7 +92,12 @@ func (c *Cluster) execute(ctx context.Context, pod string, command []string) ([]
 		return nil, err
 	}
 	var out, errs bytes.Buffer
-	if err := run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs}); err != nil {
+	err = run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
+	var code exec.CodeExitError
+	if errors.As(err, &code) && code.Code == 1 && out.Len() > 0 {
+		err = nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w %s", err, strings.TrimSpace(errs.String()))
 	}
 	return out.Bytes(), nil

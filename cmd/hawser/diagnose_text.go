@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"hawser.dev/hawser/internal/trip"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// mostArrived are told of the trips without trouble.
+const mostArrived = 20
+
+// tripText gives the text form of `hawser diagnose`.
+func tripText(trips []trip.Trip, seen []trip.Seen) string {
+	packets, full, long := 0, []string(nil), 0.0
+	for _, s := range seen {
+		packets, long = packets+s.Packets, max(long, s.Seconds)
+		if s.Full {
+			full = append(full, s.Cluster+"/"+s.Node)
+		}
+	}
+	var out strings.Builder
+	nodes := counted(len(seen), "node")
+	if packets == 0 {
+		return fmt.Sprintf("no packet of the clusterset on %s in %.0f s: make a request meanwhile\n", nodes, long)
+	}
+	_, _ = fmt.Fprintf(&out, "%s of the clusterset followed on %s in %.0f s\n", counted(packets, "packet"), nodes, long)
+	if len(full) > 0 {
+		_, _ = fmt.Fprintf(&out, "more came than are followed on %s: --export or --address leaves out what else there is\n", strings.Join(full, ", "))
+	}
+	arrived := 0
+	for _, t := range trips {
+		if t.Outcome == trip.Arrived {
+			if arrived++; arrived <= mostArrived {
+				_, _ = fmt.Fprintf(&out, "\n%s, %s: %s\n", t.First.Journey.Came, counted(t.First.Journey.Packets, "packet"), arrivedText(t))
+			}
+			continue
+		}
+		_, _ = fmt.Fprintf(&out, "\n%s, %s: %s\n", t.First.Journey.Came, counted(t.First.Journey.Packets, "packet"), t.Outcome)
+		stepText(&out, t.First, "  ")
+		if t.Outcome == trip.Unanswered {
+			out.WriteString("    nothing came back from there\n    to do: see that something listens there, and that the pod's policies admit the client; " +
+				"what nftables does not show, such as eBPF programs of the CNI, may drop it too\n")
+		}
+		if t.Answer != nil {
+			_, _ = fmt.Fprintf(&out, "  the answer, %s:\n", counted(t.Answer.Journey.Packets, "packet"))
+			stepText(&out, t.Answer, "  ")
+		}
+	}
+	if arrived > mostArrived {
+		_, _ = fmt.Fprintf(&out, "\nand %d more that arrived\n", arrived-mostArrived)
+	}
+	return out.String()
+}
+
+// arrivedText names the nodes on the way to where packets got to.
+func arrivedText(t trip.Trip) string {
+	var way []string
+	last := t.First
+	for s := t.First; s != nil; {
+		way, last = append(way, s.Cluster+"/"+s.Node), s
+		if s = nil; len(last.Next) > 0 {
+			s = last.Next[0]
+		}
+	}
+	text := "arrived at " + last.Journey.Left.To + " over " + strings.Join(way, ", ")
+	if t.Answered {
+		text += ", answered"
+	}
+	return text
+}
+
+// stepText tells of a node, and of those behind it.
+func stepText(out *strings.Builder, s *trip.Step, margin string) {
+	j := s.Journey
+	var parts []string
+	if j.In != "" {
+		parts = append(parts, "in "+j.In)
+	}
+	if j.Out != "" {
+		parts = append(parts, "out "+j.Out)
+	}
+	if j.Left != j.Came {
+		parts = append(parts, "as "+j.Left.String())
+	}
+	_, _ = fmt.Fprintf(out, "%s%s/%s: %s, %s\n", margin, s.Cluster, s.Node, counted(j.Packets, "packet"), strings.Join(parts, ", "))
+	if why, do := endText(s); why != "" {
+		_, _ = fmt.Fprintf(out, "%s  %s\n", margin, why)
+		if do != "" {
+			_, _ = fmt.Fprintf(out, "%s  to do: %s\n", margin, do)
+		}
+	}
+	for _, next := range s.Next {
+		stepText(out, next, margin)
+	}
+}
+
+// endText says why packets were not seen behind a node, and what to do.
+func endText(s *trip.Step) (why, do string) {
+	switch s.Outcome {
+	case trip.Dropped:
+		if s.Finding == nil {
+			return "ended here", "hawser-agent diagnose on the node tells more"
+		}
+		return "ended at " + s.Finding.Place + ": " + s.Finding.Text, s.Finding.Do
+	case trip.Vanished:
+		return "sent over " + s.Journey.Out + ", and seen on no other node", lostBetween(s.Journey)
+	case trip.Circling:
+		return "sent over " + s.Journey.Out + " to a node that had it before: it goes round in circles",
+			"hawser show paths tells which way each cluster goes; hawser-agent status on these nodes, which fabric they follow"
+	case trip.Unclear:
+		return "sent over " + s.Journey.Out + "; it is not known what the next node saw of it, which was not asked, did not answer, or does not follow all packets", ""
+	}
+	return "", ""
+}
+
+func lostBetween(j status.Journey) string {
+	if strings.HasPrefix(j.Out, desired.NodePrefix) {
+		return fmt.Sprintf("let UDP %d through between the nodes of this cluster, or look for an address that two nodes have", desired.VXLANPort)
+	}
+	return "hawser show connections tells of the links between the gateways, their loss and the size that fits; a firewall between them may drop the tunnel"
+}

@@ -1,0 +1,164 @@
+package trip
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// way gives a journey of five packets that came as "from>to", and left as "from>to".
+func way(in, out, came, left string) status.Journey {
+	ends := func(text string) status.Ends {
+		from, to, _ := strings.Cut(text, ">")
+		return status.Ends{Protocol: "tcp", From: from, To: to}
+	}
+	if left == "" {
+		left = came
+	}
+	return status.Journey{Came: ends(came), Left: ends(left), In: in, Out: out, Packets: 5, Passed: 5, First: 2, Last: 6}
+}
+
+// ended is a journey that ended at a rule.
+func ended(in, came string) status.Journey {
+	j := way(in, "", came, "")
+	j.Passed, j.Kind, j.Place = 0, status.FindingForeign, "rule 1"
+	return j
+}
+
+func node(name string, journeys ...status.Journey) Seen {
+	cluster, _, _ := strings.Cut(name, "-")
+	return Seen{Begun: time.Unix(1000, 0), Diagnosis: status.Diagnosis{Cluster: cluster, Node: name, Seconds: 10, Journeys: journeys,
+		Findings: []status.Finding{{Kind: status.FindingForeign, Place: "rule 1", Text: "dropped by Calico"}}}}
+}
+
+// told gives trips in short: where their packets were, and what became of them.
+func told(trips []Trip) string {
+	var lines []string
+	var walk func(s *Step) string
+	walk = func(s *Step) string {
+		text := s.Node
+		if s.Finding != nil {
+			text += "!"
+		}
+		if s.Outcome != "" {
+			text += "(" + s.Outcome + ")"
+		}
+		var next []string
+		for _, n := range s.Next {
+			next = append(next, walk(n))
+		}
+		if len(next) > 0 {
+			text += " " + strings.Join(next, " & ")
+		}
+		return text
+	}
+	for _, t := range trips {
+		line := fmt.Sprintf("%s %s: %s", t.First.Journey.Came, t.Outcome, walk(t.First))
+		if t.Answered {
+			line += ", answered"
+		}
+		if t.Answer != nil {
+			line += " " + walk(t.Answer)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+const (
+	pod    = "10.7.2.5>243.0.0.1:80"
+	tunnel = "242.1.2.5>242.2.0.9:80"
+	server = "242.1.2.5>10.7.1.9:8080"
+	answer = "10.7.1.9:8080>242.1.2.5"
+	back   = "242.2.0.9:80>242.1.2.5"
+	home   = "243.0.0.1:80>10.7.2.5"
+)
+
+// request is the way of a request from a worker of g1 to one of g2.
+func request() (client, a, b, last status.Journey) {
+	return way("cni0", "hw-vx0", pod, ""), way("hw-vx0", "hw-wg1", pod, tunnel), way("hw-wg1", "hw-vx0", tunnel, server), way("hw-vx0", "cni0", server, "")
+}
+
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	client, a, b, last := request()
+	reply := []status.Journey{
+		way("cni0", "hw-vx0", answer, ""), way("hw-vx0", "hw-wg1", answer, back), way("hw-wg1", "hw-vx0", back, home), way("hw-vx0", "cni0", home, ""),
+	}
+	full := func(s Seen) Seen { s.Full = true; return s }
+	only := func(s Seen, prefix string) Seen { s.Only = []netip.Prefix{netip.MustParsePrefix(prefix)}; return s }
+	from := func(s Seen, at int64) Seen { s.Begun = time.Unix(at, 0); return s }
+	udp := func(j status.Journey) status.Journey { j.Came.Protocol, j.Left.Protocol = "udp", "udp"; return j }
+	const route = "tcp 10.7.2.5 -> 243.0.0.1:80 "
+	for _, tt := range []struct {
+		name    string
+		partial bool
+		seen    []Seen
+		want    string
+	}{
+		{"nothing", false, nil, ""},
+		{"there and back", false, []Seen{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+			route + "arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
+		{"in any order of nodes", false, []Seen{node("g2-w", reply[0], last), node("g2-a", reply[1], b), node("g1-w", reply[3], client), node("g1-a", reply[2], a)},
+			route + "arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
+		{"nothing comes back", false, []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b), node("g2-w", last)},
+			route + "unanswered: g1-w g1-a g2-a g2-w(arrived)"},
+		{"over UDP nothing need come back", false, []Seen{node("g1-w", udp(client)), node("g1-a", udp(a)), node("g2-a", udp(b)), node("g2-w", udp(last))},
+			"udp 10.7.2.5 -> 243.0.0.1:80 arrived: g1-w g1-a g2-a g2-w(arrived)"},
+		{"in the own cluster the answer is not followed", false, []Seen{node("g1-w", way("cni0", "cni0", pod, "10.7.2.5>10.7.1.3:8080"))},
+			route + "arrived: g1-w(arrived)"},
+		{"dropped on the way", false, []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", ended("hw-wg1", tunnel))},
+			route + "dropped: g1-w g1-a g2-a!(dropped)"},
+		{"some dropped, some not", false, []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b, ended("hw-wg1", tunnel)), node("g2-w", last)},
+			route + "dropped: g1-w g1-a g2-a g2-w(arrived) & g2-a!(dropped)"},
+		{"the answer is dropped", false, []Seen{node("g1-w", client), node("g1-a", a, ended("hw-wg1", back)), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+			route + "dropped: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a!(dropped)"},
+		{"the tunnel does not carry", false, []Seen{node("g1-w", client), node("g1-a", a), node("g2-a"), node("g2-w")},
+			route + "vanished: g1-w g1-a(vanished)"},
+		{"it may have gone to somebody who was not asked", true, []Seen{node("g1-w", client), node("g1-a", a)}, route + "unclear: g1-w g1-a(unclear)"},
+		{"it may not be among those that are followed", false, []Seen{node("g1-w", client), node("g1-a", a), full(node("g2-a"))}, route + "unclear: g1-w g1-a(unclear)"},
+		{"nobody asked the next node about such packets", false, []Seen{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "10.7.2.5/32")},
+			route + "unclear: g1-w g1-a(unclear)"},
+		{"the next node was asked about such packets", false, []Seen{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "242.1.2.0/24")},
+			route + "vanished: g1-w g1-a(vanished)"},
+		{"the next node looked later", false, []Seen{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1007)}, route + "unclear: g1-w g1-a(unclear)"},
+		{"the next node looked when the last of them came", false, []Seen{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1005)},
+			route + "vanished: g1-w g1-a(vanished)"},
+		{"the next node looked no longer", false, []Seen{from(node("g1-w", client), 1008), from(node("g1-a", a), 1008), node("g2-a")},
+			route + "unclear: g1-w g1-a(unclear)"},
+		{"two clients behind one address", false, []Seen{node("g1-w", client, way("cni0", "hw-vx0", "10.7.2.6>243.0.0.1:80", "")),
+			node("g1-a", a, way("hw-vx0", "hw-wg1", "10.7.2.6>243.0.0.1:80", tunnel)), node("g2-a", b), node("g2-w", last, reply[0])},
+			"tcp 10.7.2.5 -> 243.0.0.1:80 vanished: g1-w g1-a g2-a g2-w(arrived), answered g2-w(vanished)\n" +
+				"tcp 10.7.2.6 -> 243.0.0.1:80 vanished: g1-w g1-a g2-a g2-w(arrived), answered g2-w(vanished)"},
+		{"passed on by a hub", false, []Seen{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("hub-a", way("hw-wg1", "hw-wg1", tunnel, ""), way("hw-wg1", "hw-wg1", back, "")),
+			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "arrived: g1-w g1-a hub-a g2-a g2-w(arrived), answered"},
+		{"round in circles", false, []Seen{node("g1-w", client), node("g1-a", way("hw-vx0", "hw-wg1", pod, ""), way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
+			route + "circling: g1-w g1-a g2-a g1-a(circling)"},
+		{"circles that begin nowhere", false, []Seen{node("g1-a", way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
+			route + "circling: g1-a g2-a(circling)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if have := told(Join(tt.seen, !tt.partial)); have != tt.want {
+				t.Errorf("have\n%s\nwant\n%s", have, tt.want)
+			}
+		})
+	}
+}
+
+// TestOrder: what went wrong comes first, then what had the most packets.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	few, many := way("cni0", "cni0", "10.7.2.1>243.0.0.1:80", ""), way("cni0", "cni0", "10.7.2.2>243.0.0.1:80", "")
+	few.Packets, many.Packets = 1, 9
+	have := told(Join([]Seen{node("g1-w", few, many, ended("cni0", pod))}, true))
+	const want = "tcp 10.7.2.5 -> 243.0.0.1:80 dropped: g1-w!(dropped)\n" +
+		"tcp 10.7.2.2 -> 243.0.0.1:80 arrived: g1-w(arrived)\ntcp 10.7.2.1 -> 243.0.0.1:80 arrived: g1-w(arrived)"
+	if have != want {
+		t.Errorf("have\n%s\nwant\n%s", have, want)
+	}
+}

@@ -1,0 +1,65 @@
+package status
+
+import "net/netip"
+
+// Kinds of findings.
+const (
+	FindingForeign = "foreign" // somebody else's rule
+	FindingOwn     = "own"     // Hawser's
+	FindingQueued  = "queued"  // a program was asked and did not answer
+	FindingLost    = "lost"    // nothing told
+)
+
+// Diagnosis is what became of packets of the clusterset on a node, of those that were
+// followed: hawser-agent diagnose.
+type Diagnosis struct {
+	Cluster string  `json:"cluster"`
+	Node    string  `json:"node"`
+	Seconds float64 `json:"seconds"` // how long was looked
+	Packets int     `json:"packets"` // that were followed
+	Passed  int     `json:"passed"`  // that left the node, or reached what they were for
+	// Full says that more packets came than are followed, so that some were not.
+	Full bool `json:"full,omitempty"`
+	// Only are the prefixes from or to which packets were followed; none = all.
+	Only     []netip.Prefix `json:"only,omitempty"`
+	Findings []Finding      `json:"findings"`
+	Journeys []Journey      `json:"journeys,omitempty"` // the most packets first
+}
+
+// Finding is one place where packets ended.
+type Finding struct {
+	Kind    string   `json:"kind"`
+	Place   string   `json:"place"` // rule 12 in chain forward of table inet filter; for lost: where it was last
+	Packets int      `json:"packets"`
+	Flows   []string `json:"flows"` // some of them
+	Text    string   `json:"text"`
+	Do      string   `json:"do"`
+}
+
+// Journey is the way of like packets through a node: of the same connection, or of
+// further ones from the same client to the same server.
+type Journey struct {
+	Came    Ends   `json:"came"`          // as they came to the node, or were made there
+	Left    Ends   `json:"left"`          // as they were last: translated, or the same
+	In      string `json:"in,omitempty"`  // interface; empty = made on this node
+	Out     string `json:"out,omitempty"` // interface; empty = for this node itself, or it did not get so far
+	Packets int    `json:"packets"`       // that were followed
+	Passed  int    `json:"passed"`        // that left the node, or reached what they were for
+	// First and Last are when packets of it came, in seconds since the beginning.
+	First float64 `json:"first"`
+	Last  float64 `json:"last"`
+
+	Kind  string `json:"kind,omitempty"`  // of the finding that they ended at; empty = they passed
+	Place string `json:"place,omitempty"` // of that finding
+}
+
+// Ends are the addresses of packets, with the port of the server. The client's port is
+// another one in each connection, and not told.
+type Ends struct {
+	Protocol string `json:"protocol"` // tcp | udp | icmp | ...
+	From     string `json:"from"`     // 10.7.2.5, or 10.7.2.5:80 if it is the server
+	To       string `json:"to"`
+}
+
+// String is for people: tcp 10.7.2.5 -> 243.0.0.1:80.
+func (e Ends) String() string { return e.Protocol + " " + e.From + " -> " + e.To }
