@@ -52,8 +52,27 @@ func (a *Agent) diagnose(ctx context.Context, ask sought) (status.Diagnosis, err
 		return status.Diagnosis{}, err
 	}
 	d := trace.Judge(steps, lasted)
-	d.Cluster, d.Node, d.Only = a.config.Cluster, a.config.Node, only
+	d.Only = only
+	a.place(&d, v.input)
 	return d, nil
+}
+
+// place tells which node this is, and to which others it sends.
+func (a *Agent) place(d *status.Diagnosis, in project.Input) {
+	d.Cluster, d.Node, d.Nodes = a.config.Cluster, a.config.Node, len(in.Facts.Nodes)
+	if own := in.Fabric.Cluster(a.config.Cluster); own != nil {
+		for _, g := range own.Gateways {
+			d.Mates = append(d.Mates, g.Name)
+			if g.Node == a.config.Node {
+				d.Gateway = g.Name
+			}
+		}
+	}
+	for _, link := range a.peers.snapshot().Links {
+		if link.Target.Device == "" { // of another cluster
+			d.Remotes = append(d.Remotes, link.Target.Peer.String())
+		}
+	}
 }
 
 // serveDiagnosis answers GET /diagnose?for=10s&address=10.7.1.9&export=shop/web.

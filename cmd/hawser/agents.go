@@ -28,7 +28,6 @@ const (
 	agentTimeout = 3 * time.Second
 	agentsAtOnce = 16
 	maxStatus    = 64 << 20
-	maxReason    = 4 << 10 // of an agent that refuses
 )
 
 // unreachable is an agent that did not answer.
@@ -86,93 +85,150 @@ func expand(patterns []string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// askAgents asks all agents at once. What answered comes ordered by cluster and node.
-func askAgents(ctx context.Context, sockets []string) ([]status.Status, []unreachable) {
-	answers := make([]status.Status, len(sockets))
-	errs := make([]error, len(sockets))
+// question is what to ask of agents.
+type question struct {
+	path  string        // at their sockets
+	args  []string      // of hawser-agent, in their pods
+	takes time.Duration // how long an agent needs by itself; with more than none all are asked at the same time
+	begin func()        // called when it is known whom to ask; nil = nothing
+}
+
+func (q question) started() {
+	if q.begin != nil {
+		q.begin()
+	}
+}
+
+// reply is what one agent answered, and when it had.
+type reply[T any] struct {
+	who   string // socket, or cluster/pod
+	value T
+	at    time.Time
+}
+
+// replies are what agents answered so far.
+type replies[T any] struct {
+	mu     sync.Mutex
+	all    []reply[T]
+	silent []unreachable
+}
+
+func (r *replies[T]) add(who string, raw []byte, at time.Time, err error) {
+	var value T
+	if err == nil {
+		if err = json.Unmarshal(raw, &value); err != nil {
+			err = fmt.Errorf("read the agent's answer: %w", err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.silent = append(r.silent, unreachable{Socket: who, Error: apply.Reason(err)})
+		return
+	}
+	r.all = append(r.all, reply[T]{who, value, at})
+}
+
+// ask asks the agents that the flags name: in clusters' pods, or at sockets.
+func ask[T any](ctx context.Context, f showFlags, q question) ([]reply[T], []unreachable, error) {
+	var got replies[T]
+	if len(f.access.Contexts)+len(f.clusters) == 0 {
+		sockets, err := agentSockets(f.sockets, f.lab)
+		if err != nil {
+			return nil, nil, err
+		}
+		q.started()
+		got.fromSockets(ctx, sockets, q)
+	} else {
+		clusters, err := f.chosen()
+		if err != nil {
+			return nil, nil, err
+		}
+		q.started()
+		got.fromPods(ctx, clusters, q)
+	}
+	slices.SortFunc(got.silent, func(a, b unreachable) int { return cmp.Compare(a.Socket, b.Socket) })
+	return got.all, got.silent, nil
+}
+
+func (r *replies[T]) fromSockets(ctx context.Context, sockets []string, q question) {
 	var group errgroup.Group
-	group.SetLimit(agentsAtOnce)
-	for i, socket := range sockets {
+	if q.takes == 0 {
+		group.SetLimit(agentsAtOnce)
+	}
+	for _, socket := range sockets {
 		group.Go(func() error {
-			answers[i], errs[i] = askAgent(ctx, socket)
+			ctx, cancel := context.WithTimeout(ctx, q.takes+agentTimeout)
+			defer cancel()
+			raw, err := fetch(ctx, socket, q.path)
+			r.add(socket, raw, time.Now(), err)
 			return nil
 		})
 	}
-	_ = group.Wait() // every function gives nil; the errors are in errs
-	var out []status.Status
-	var silent []unreachable
-	for i := range sockets {
-		if errs[i] != nil {
-			silent = append(silent, unreachable{Socket: sockets[i], Error: errs[i].Error()})
-			continue
-		}
-		out = append(out, answers[i])
-	}
-	return ordered(out), silent
+	_ = group.Wait() // every function gives nil; the errors are among the silent
 }
 
-func ordered(agents []status.Status) []status.Status {
+func (r *replies[T]) fromPods(ctx context.Context, clusters []*apply.Cluster, q question) {
+	var group sync.WaitGroup
+	for _, c := range clusters {
+		group.Go(func() {
+			answers, err := c.Ask(ctx, apply.Question{Args: q.args, Takes: q.takes})
+			if err != nil {
+				r.add(c.Name, nil, time.Time{}, err)
+			}
+			for _, answer := range answers {
+				r.add(c.Name+"/"+answer.Pod, answer.Text, answer.At, answer.Err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// askAll asks the agents that the flags name how they are. What answered comes ordered
+// by cluster and node.
+func (a *app) askAll(ctx context.Context, f showFlags) ([]status.Status, []unreachable, error) {
+	defer a.progress("asking the agents")()
+	got, silent, err := ask[status.Status](ctx, f, question{path: "/status", args: []string{"status", "-o", "json"}})
+	agents := make([]status.Status, len(got))
+	for i, r := range got {
+		agents[i] = r.value
+	}
 	slices.SortFunc(agents, func(a, b status.Status) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
 	})
-	return agents
+	return agents, silent, err
 }
 
-// askClusters asks the agents of clusters, in their pods.
-func askClusters(ctx context.Context, clusters []*apply.Cluster) (agents []status.Status, silent []unreachable) {
-	var mu sync.Mutex
-	apply.Each(clusters, func(_ int, c *apply.Cluster) {
-		answers, err := c.Ask(ctx, apply.Question{Args: []string{"status", "-o", "json"}})
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			silent = append(silent, unreachable{Socket: c.Name, Error: apply.Reason(err)})
-		}
-		for _, answer := range answers {
-			var s status.Status
-			if answer.Err == nil {
-				answer.Err = json.Unmarshal(answer.Text, &s)
-			}
-			if answer.Err != nil {
-				silent = append(silent, unreachable{Socket: c.Name + "/" + answer.Pod, Error: apply.Reason(answer.Err)})
-				continue
-			}
-			agents = append(agents, s)
-		}
-	})
-	slices.SortFunc(silent, func(a, b unreachable) int { return cmp.Compare(a.Socket, b.Socket) })
-	return ordered(agents), silent
-}
-
-func askAgent(ctx context.Context, socket string) (s status.Status, err error) {
-	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
-	defer cancel()
-	return s, fetch(ctx, socket, "/status", &s)
+// tellSilent warns of agents that did not answer.
+func (a *app) tellSilent(silent []unreachable) {
+	for _, u := range silent {
+		_, _ = fmt.Fprintf(a.err, "warning: the agent at %s does not answer: %s\n", u.Socket, u.Error)
+	}
 }
 
 // fetch reads what the agent at a socket answers to a path.
-func fetch(ctx context.Context, socket, path string, into any) error {
+func fetch(ctx context.Context, socket, path string) ([]byte, error) {
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dialUnix(ctx, socket) },
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxStatus))
+	if err != nil {
+		return nil, fmt.Errorf("read the agent's answer: %w", err)
+	}
 	if resp.StatusCode != http.StatusOK {
-		why, _ := io.ReadAll(io.LimitReader(resp.Body, maxReason))
-		return fmt.Errorf("the agent answered %s: %s", resp.Status, strings.TrimSpace(string(why)))
+		return nil, fmt.Errorf("the agent answered %s: %s", resp.Status, strings.TrimSpace(string(raw)))
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxStatus)).Decode(into); err != nil {
-		return fmt.Errorf("read the agent's answer: %w", err)
-	}
-	return nil
+	return raw, nil
 }
 
 // maxSocketPath is what a socket's address has room for (unix(7)).

@@ -2,20 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/trip"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/reconciler/apply"
 )
 
 type diagnoseFlags struct {
@@ -69,20 +66,16 @@ func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
 	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
 		return err
 	}
-	ask, err := f.asker()
+	seen, silent, err := a.look(ctx, f)
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(a.err, "following packets of the clusterset for %s: make the request that does not work now\n", f.long)
-	seen, silent := ask(ctx)
-	for _, u := range silent {
-		_, _ = fmt.Fprintf(a.err, "warning: the agent at %s does not answer: %s\n", u.Socket, u.Error)
-	}
+	a.tellSilent(silent)
 	if len(seen) == 0 {
 		return errors.New("no agent answered (hawser-agent diagnose on the node tells more)")
 	}
 	slices.SortFunc(seen, func(a, b trip.Seen) int { return strings.Compare(a.Cluster+"/"+a.Node, b.Cluster+"/"+b.Node) })
-	trips := trip.Join(seen, len(silent) == 0)
+	trips := trip.Join(seen)
 	if f.output == "text" {
 		_, err = a.out.Write([]byte(tripText(trips, seen)))
 	} else {
@@ -98,59 +91,9 @@ func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
 	return err
 }
 
-// asker gives what asks the agents that the flags name: in clusters' pods, or at sockets.
-func (f diagnoseFlags) asker() (func(context.Context) ([]trip.Seen, []unreachable), error) {
-	if len(f.access.Contexts)+len(f.clusters) == 0 {
-		sockets, err := agentSockets(f.sockets, f.lab)
-		return func(ctx context.Context) ([]trip.Seen, []unreachable) { return f.atSockets(ctx, sockets) }, err
-	}
-	clusters, err := f.chosen()
-	return func(ctx context.Context) ([]trip.Seen, []unreachable) { return f.inPods(ctx, clusters) }, err
-}
-
-// gathered is what agents answered so far.
-type gathered struct {
-	mu     sync.Mutex
-	seen   []trip.Seen
-	silent []unreachable
-}
-
-func (g *gathered) add(who string, d status.Diagnosis, at time.Time, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err == nil && d.Node == "" {
-		err = errors.New("its answer lacks the ways of packets: the agent is older than this hawser")
-	}
-	if err != nil {
-		g.silent = append(g.silent, unreachable{Socket: who, Error: apply.Reason(err)})
-		return
-	}
-	g.seen = append(g.seen, trip.Seen{Diagnosis: d, Begun: at.Add(-time.Duration(d.Seconds * float64(time.Second)))})
-}
-
-func (g *gathered) all() ([]trip.Seen, []unreachable) {
-	slices.SortFunc(g.silent, func(a, b unreachable) int { return strings.Compare(a.Socket, b.Socket) })
-	return g.seen, g.silent
-}
-
-func (f diagnoseFlags) atSockets(ctx context.Context, sockets []string) ([]trip.Seen, []unreachable) {
-	ctx, cancel := context.WithTimeout(ctx, f.long+2*agentTimeout)
-	defer cancel()
+// look has the agents follow packets.
+func (a *app) look(ctx context.Context, f diagnoseFlags) (seen []trip.Seen, silent []unreachable, err error) {
 	query := url.Values{"for": {f.long.String()}, "export": f.exports, "address": f.addresses}
-	var answers gathered
-	var group sync.WaitGroup
-	for _, socket := range sockets {
-		group.Go(func() {
-			var d status.Diagnosis
-			err := fetch(ctx, socket, "/diagnose?"+query.Encode(), &d)
-			answers.add(socket, d, time.Now(), err)
-		})
-	}
-	group.Wait()
-	return answers.all()
-}
-
-func (f diagnoseFlags) inPods(ctx context.Context, clusters []*apply.Cluster) ([]trip.Seen, []unreachable) {
 	args := []string{"diagnose", "-o", "json", "--for", f.long.String()}
 	for _, e := range f.exports {
 		args = append(args, "--export", e)
@@ -158,19 +101,15 @@ func (f diagnoseFlags) inPods(ctx context.Context, clusters []*apply.Cluster) ([
 	for _, p := range f.addresses {
 		args = append(args, "--address", p)
 	}
-	var answers gathered
-	apply.Each(clusters, func(_ int, c *apply.Cluster) {
-		pods, err := c.Ask(ctx, apply.Question{Args: args, Takes: f.long})
-		if err != nil {
-			answers.add(c.Name, status.Diagnosis{}, time.Time{}, err)
+	got, silent, err := ask[status.Diagnosis](ctx, f.showFlags, question{path: "/diagnose?" + query.Encode(), args: args, takes: f.long, begin: func() {
+		_, _ = fmt.Fprintf(a.err, "following packets of the clusterset for %s: make the request that does not work now\n", f.long)
+	}})
+	for _, r := range got {
+		if r.value.Node == "" {
+			silent = append(silent, unreachable{Socket: r.who, Error: "its answer lacks the ways of packets: the agent is older than this hawser"})
+			continue
 		}
-		for _, pod := range pods {
-			var d status.Diagnosis
-			if pod.Err == nil {
-				pod.Err = json.Unmarshal(pod.Text, &d)
-			}
-			answers.add(c.Name+"/"+pod.Pod, d, pod.At, pod.Err)
-		}
-	})
-	return answers.all()
+		seen = append(seen, trip.Seen{Diagnosis: r.value, Begun: r.at.Add(-time.Duration(r.value.Seconds * float64(time.Second)))})
+	}
+	return seen, silent, err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -74,9 +73,7 @@ func (a *app) show(ctx context.Context, what string, f showFlags) error {
 	if err != nil {
 		return err
 	}
-	for _, u := range silent {
-		_, _ = fmt.Fprintf(a.err, "warning: the agent at %s does not answer: %s\n", u.Socket, u.Error)
-	}
+	a.tellSilent(silent)
 	if len(agents) == 0 {
 		return errors.New("no agent answered (hawser-agent status on the node tells more)")
 	}
@@ -85,25 +82,6 @@ func (a *app) show(ctx context.Context, what string, f showFlags) error {
 		return err
 	}
 	return a.encode(f.output, report{Agents: only(what, agents), Unreachable: silent})
-}
-
-// askAll asks the agents that the flags name: in clusters' pods, or at sockets.
-func (a *app) askAll(ctx context.Context, f showFlags) ([]status.Status, []unreachable, error) {
-	if len(f.access.Contexts)+len(f.clusters) == 0 {
-		sockets, err := agentSockets(f.sockets, f.lab)
-		if err != nil {
-			return nil, nil, err
-		}
-		agents, silent := askAgents(ctx, sockets)
-		return agents, silent, nil
-	}
-	clusters, err := f.chosen()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer a.progress("asking the agents")()
-	agents, silent := askClusters(ctx, clusters)
-	return agents, silent, nil
 }
 
 // chosen gives the clusters that the flags name.

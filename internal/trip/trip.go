@@ -60,10 +60,9 @@ const longest = 16
 // settle is how long a packet may be under way between nodes.
 const settle = time.Second
 
-// Join finds the trips. Complete says that all nodes were asked and answered. What went
-// wrong comes first, then what had the most packets.
-func Join(seen []Seen, complete bool) []Trip {
-	j := newJoiner(seen, complete)
+// Join finds the trips. What went wrong comes first, then what had the most packets.
+func Join(seen []Seen) []Trip {
+	j := newJoiner(seen)
 	var trips []Trip
 	for _, s := range j.steps {
 		if !s.later {
@@ -99,13 +98,16 @@ type joiner struct {
 	steps    []*Step
 	taken    map[*Step]bool          // are in a trip
 	came     map[status.Ends][]*Step // over a link of Hawser's
-	complete bool
-	full     bool      // some node did not follow all packets
-	from, to time.Time // when all nodes looked
+	nodes    map[string]int          // that were asked, by cluster
+	gateways map[string]bool         // that were asked, by cluster/gateway
+	full     bool                    // some node did not follow all packets
+	from, to time.Time               // when all nodes looked
 }
 
-func newJoiner(seen []Seen, complete bool) *joiner {
-	j := &joiner{seen: seen, taken: map[*Step]bool{}, came: map[status.Ends][]*Step{}, complete: complete}
+func newJoiner(seen []Seen) *joiner {
+	j := &joiner{
+		seen: seen, taken: map[*Step]bool{}, came: map[status.Ends][]*Step{}, nodes: map[string]int{}, gateways: map[string]bool{},
+	}
 	for i := range seen {
 		s := &seen[i]
 		ended := s.Begun.Add(seconds(s.Seconds))
@@ -116,6 +118,10 @@ func newJoiner(seen []Seen, complete bool) *joiner {
 			j.to = ended
 		}
 		j.full = j.full || s.Full
+		j.nodes[s.Cluster]++
+		if s.Gateway != "" {
+			j.gateways[s.Cluster+"/"+s.Gateway] = true
+		}
 		for _, journey := range s.Journeys {
 			step := &Step{Cluster: s.Cluster, Node: s.Node, Journey: journey, Finding: findingOf(s.Findings, journey), seen: s}
 			j.steps = append(j.steps, step)
@@ -209,10 +215,22 @@ func (j *joiner) end(s *Step) string {
 		return Dropped
 	case !ours(s.Journey.Out):
 		return Arrived
-	case j.complete && !j.full && j.followed(s) && (j.watched(s, s.Journey.First) || j.watched(s, s.Journey.Last)):
+	case j.asked(s) && !j.full && j.followed(s) && (j.watched(s, s.Journey.First) || j.watched(s, s.Journey.Last)):
 		return Vanished
 	}
 	return Unclear
+}
+
+// asked says that all nodes answered to which a step may have sent packets: from a worker
+// to the gateways, from a gateway to all nodes of its cluster, and to those behind its links.
+func (j *joiner) asked(s *Step) bool {
+	switch {
+	case !strings.HasPrefix(s.Journey.Out, desired.NodePrefix):
+		return !slices.ContainsFunc(s.seen.Remotes, func(g string) bool { return !j.gateways[g] })
+	case s.seen.Gateway == "":
+		return !slices.ContainsFunc(s.seen.Mates, func(g string) bool { return !j.gateways[s.Cluster+"/"+g] })
+	}
+	return j.nodes[s.Cluster] >= s.seen.Nodes
 }
 
 // followed says that all nodes to which a step may have sent packets follow such ones.

@@ -30,9 +30,13 @@ func ended(in, came string) status.Journey {
 }
 
 func node(name string, journeys ...status.Journey) Seen {
-	cluster, _, _ := strings.Cut(name, "-")
-	return Seen{Begun: time.Unix(1000, 0), Diagnosis: status.Diagnosis{Cluster: cluster, Node: name, Seconds: 10, Journeys: journeys,
+	cluster, gateway, _ := strings.Cut(name, "-")
+	s := Seen{Begun: time.Unix(1000, 0), Diagnosis: status.Diagnosis{Cluster: cluster, Node: name, Mates: []string{"a"}, Nodes: 2, Seconds: 10, Journeys: journeys,
 		Findings: []status.Finding{{Kind: status.FindingForeign, Place: "rule 1", Text: "dropped by Calico"}}}}
+	if gateway == "a" {
+		s.Gateway, s.Remotes = gateway, map[string][]string{"g1": {"g2/a"}, "g2": {"g1/a"}, "hub": {"g1/a", "g2/a"}}[cluster]
+	}
+	return s
 }
 
 // told gives trips in short: where their packets were, and what became of them.
@@ -95,55 +99,58 @@ func TestJoin(t *testing.T) {
 	udp := func(j status.Journey) status.Journey { j.Came.Protocol, j.Left.Protocol = "udp", "udp"; return j }
 	const route = "tcp 10.7.2.5 -> 243.0.0.1:80 "
 	for _, tt := range []struct {
-		name    string
-		partial bool
-		seen    []Seen
-		want    string
+		name string
+		seen []Seen
+		want string
 	}{
-		{"nothing", false, nil, ""},
-		{"there and back", false, []Seen{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"nothing", nil, ""},
+		{"there and back", []Seen{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
-		{"in any order of nodes", false, []Seen{node("g2-w", reply[0], last), node("g2-a", reply[1], b), node("g1-w", reply[3], client), node("g1-a", reply[2], a)},
+		{"in any order of nodes", []Seen{node("g2-w", reply[0], last), node("g2-a", reply[1], b), node("g1-w", reply[3], client), node("g1-a", reply[2], a)},
 			route + "arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
-		{"nothing comes back", false, []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b), node("g2-w", last)},
+		{"nothing comes back", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b), node("g2-w", last)},
 			route + "unanswered: g1-w g1-a g2-a g2-w(arrived)"},
-		{"over UDP nothing need come back", false, []Seen{node("g1-w", udp(client)), node("g1-a", udp(a)), node("g2-a", udp(b)), node("g2-w", udp(last))},
+		{"over UDP nothing need come back", []Seen{node("g1-w", udp(client)), node("g1-a", udp(a)), node("g2-a", udp(b)), node("g2-w", udp(last))},
 			"udp 10.7.2.5 -> 243.0.0.1:80 arrived: g1-w g1-a g2-a g2-w(arrived)"},
-		{"in the own cluster the answer is not followed", false, []Seen{node("g1-w", way("cni0", "cni0", pod, "10.7.2.5>10.7.1.3:8080"))},
+		{"in the own cluster the answer is not followed", []Seen{node("g1-w", way("cni0", "cni0", pod, "10.7.2.5>10.7.1.3:8080"))},
 			route + "arrived: g1-w(arrived)"},
-		{"dropped on the way", false, []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", ended("hw-wg1", tunnel))},
+		{"dropped on the way", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", ended("hw-wg1", tunnel))},
 			route + "dropped: g1-w g1-a g2-a!(dropped)"},
-		{"some dropped, some not", false, []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b, ended("hw-wg1", tunnel)), node("g2-w", last)},
+		{"some dropped, some not", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b, ended("hw-wg1", tunnel)), node("g2-w", last)},
 			route + "dropped: g1-w g1-a g2-a g2-w(arrived) & g2-a!(dropped)"},
-		{"the answer is dropped", false, []Seen{node("g1-w", client), node("g1-a", a, ended("hw-wg1", back)), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"the answer is dropped", []Seen{node("g1-w", client), node("g1-a", a, ended("hw-wg1", back)), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "dropped: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a!(dropped)"},
-		{"the tunnel does not carry", false, []Seen{node("g1-w", client), node("g1-a", a), node("g2-a"), node("g2-w")},
+		{"the tunnel does not carry", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a"), node("g2-w")},
 			route + "vanished: g1-w g1-a(vanished)"},
-		{"it may have gone to somebody who was not asked", true, []Seen{node("g1-w", client), node("g1-a", a)}, route + "unclear: g1-w g1-a(unclear)"},
-		{"it may not be among those that are followed", false, []Seen{node("g1-w", client), node("g1-a", a), full(node("g2-a"))}, route + "unclear: g1-w g1-a(unclear)"},
-		{"nobody asked the next node about such packets", false, []Seen{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "10.7.2.5/32")},
+		{"it may have gone to somebody who was not asked", []Seen{node("g1-w", client), node("g1-a", a)}, route + "unclear: g1-w g1-a(unclear)"},
+		{"it may have gone to a gateway that did not answer", []Seen{node("g1-w", client), node("g2-a")}, route + "unclear: g1-w(unclear)"},
+		{"all gateways of the cluster answered", []Seen{node("g1-w", client), node("g1-a")}, route + "vanished: g1-w(vanished)"},
+		{"it may have gone to a node that did not answer", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b)}, route + "unclear: g1-w g1-a g2-a(unclear)"},
+		{"all nodes of the cluster answered", []Seen{node("g1-w", client), node("g1-a", a), node("g2-a", b), node("g2-w")}, route + "vanished: g1-w g1-a g2-a(vanished)"},
+		{"it may not be among those that are followed", []Seen{node("g1-w", client), node("g1-a", a), full(node("g2-a"))}, route + "unclear: g1-w g1-a(unclear)"},
+		{"nobody asked the next node about such packets", []Seen{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "10.7.2.5/32")},
 			route + "unclear: g1-w g1-a(unclear)"},
-		{"the next node was asked about such packets", false, []Seen{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "242.1.2.0/24")},
+		{"the next node was asked about such packets", []Seen{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "242.1.2.0/24")},
 			route + "vanished: g1-w g1-a(vanished)"},
-		{"the next node looked later", false, []Seen{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1007)}, route + "unclear: g1-w g1-a(unclear)"},
-		{"the next node looked when the last of them came", false, []Seen{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1005)},
+		{"the next node looked later", []Seen{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1007)}, route + "unclear: g1-w g1-a(unclear)"},
+		{"the next node looked when the last of them came", []Seen{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1005)},
 			route + "vanished: g1-w g1-a(vanished)"},
-		{"the next node looked no longer", false, []Seen{from(node("g1-w", client), 1008), from(node("g1-a", a), 1008), node("g2-a")},
+		{"the next node looked no longer", []Seen{from(node("g1-w", client), 1008), from(node("g1-a", a), 1008), node("g2-a")},
 			route + "unclear: g1-w g1-a(unclear)"},
-		{"two clients behind one address", false, []Seen{node("g1-w", client, way("cni0", "hw-vx0", "10.7.2.6>243.0.0.1:80", "")),
+		{"two clients behind one address", []Seen{node("g1-w", client, way("cni0", "hw-vx0", "10.7.2.6>243.0.0.1:80", "")),
 			node("g1-a", a, way("hw-vx0", "hw-wg1", "10.7.2.6>243.0.0.1:80", tunnel)), node("g2-a", b), node("g2-w", last, reply[0])},
 			"tcp 10.7.2.5 -> 243.0.0.1:80 vanished: g1-w g1-a g2-a g2-w(arrived), answered g2-w(vanished)\n" +
 				"tcp 10.7.2.6 -> 243.0.0.1:80 vanished: g1-w g1-a g2-a g2-w(arrived), answered g2-w(vanished)"},
-		{"passed on by a hub", false, []Seen{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("hub-a", way("hw-wg1", "hw-wg1", tunnel, ""), way("hw-wg1", "hw-wg1", back, "")),
+		{"passed on by a hub", []Seen{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("hub-a", way("hw-wg1", "hw-wg1", tunnel, ""), way("hw-wg1", "hw-wg1", back, "")),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "arrived: g1-w g1-a hub-a g2-a g2-w(arrived), answered"},
-		{"round in circles", false, []Seen{node("g1-w", client), node("g1-a", way("hw-vx0", "hw-wg1", pod, ""), way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
+		{"round in circles", []Seen{node("g1-w", client), node("g1-a", way("hw-vx0", "hw-wg1", pod, ""), way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
 			route + "circling: g1-w g1-a g2-a g1-a(circling)"},
-		{"circles that begin nowhere", false, []Seen{node("g1-a", way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
+		{"circles that begin nowhere", []Seen{node("g1-a", way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
 			route + "circling: g1-a g2-a(circling)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if have := told(Join(tt.seen, !tt.partial)); have != tt.want {
+			if have := told(Join(tt.seen)); have != tt.want {
 				t.Errorf("have\n%s\nwant\n%s", have, tt.want)
 			}
 		})
@@ -155,7 +162,7 @@ func TestOrder(t *testing.T) {
 	t.Parallel()
 	few, many := way("cni0", "cni0", "10.7.2.1>243.0.0.1:80", ""), way("cni0", "cni0", "10.7.2.2>243.0.0.1:80", "")
 	few.Packets, many.Packets = 1, 9
-	have := told(Join([]Seen{node("g1-w", few, many, ended("cni0", pod))}, true))
+	have := told(Join([]Seen{node("g1-w", few, many, ended("cni0", pod))}))
 	const want = "tcp 10.7.2.5 -> 243.0.0.1:80 dropped: g1-w!(dropped)\n" +
 		"tcp 10.7.2.2 -> 243.0.0.1:80 arrived: g1-w(arrived)\ntcp 10.7.2.1 -> 243.0.0.1:80 arrived: g1-w(arrived)"
 	if have != want {

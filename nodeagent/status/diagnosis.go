@@ -13,8 +13,15 @@ const (
 // Diagnosis is what became of packets of the clusterset on a node, of those that were
 // followed: hawser-agent diagnose.
 type Diagnosis struct {
-	Cluster string  `json:"cluster"`
-	Node    string  `json:"node"`
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Gateway string `json:"gateway,omitempty"` // name, when this node is one
+	// Where packets may go from here: the gateways of the own cluster, those of others
+	// (cluster/gateway) that this one has links with, and how many nodes the cluster has.
+	Mates   []string `json:"mates,omitempty"`
+	Remotes []string `json:"remotes,omitempty"`
+	Nodes   int      `json:"nodes,omitempty"`
+
 	Seconds float64 `json:"seconds"` // how long was looked
 	Packets int     `json:"packets"` // that were followed
 	Passed  int     `json:"passed"`  // that left the node, or reached what they were for
