@@ -102,6 +102,7 @@ func (a *Agent) control() http.Handler {
 		a.send(w, a.drainState(time.Now()))
 	})
 	mux.HandleFunc("GET /diagnose", a.serveDiagnosis)
+	mux.HandleFunc("GET /verify", a.serveVerification)
 	mux.HandleFunc("GET /sight", func(w http.ResponseWriter, _ *http.Request) { a.send(w, a.sight()) })
 	return mux
 }

@@ -56,9 +56,7 @@ Exit codes: 0 everything that was followed got there, 1 something did not, 2 err
 	flags.DurationVar(&f.long, "for", 10*time.Second, "how long to look, from 2s to 5m")
 	flags.StringSliceVar(&f.exports, "export", nil, "follow only packets from or to this export, NAMESPACE/NAME; may be repeated")
 	flags.StringSliceVar(&f.addresses, "address", nil, "follow only packets from or to this address or prefix, such as a client's; may be repeated")
-	flags.StringArrayVar(&f.sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
-	flags.StringVar(&f.lab, "lab", "", "folder of a lab whose agents to ask")
-	f.add(cmd, false)
+	f.addAgents(cmd, false)
 	return cmd
 }
 

@@ -45,11 +45,8 @@ clusters, in their pods (this needs the right to exec there).`,
 			return errors.New("say what to show: hawser show connections, paths, exports, clusters or all")
 		},
 	}
-	flags := cmd.PersistentFlags()
 	outputFlag(cmd, true, &f.output, "text", "json", "yaml")
-	flags.StringArrayVar(&f.sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
-	flags.StringVar(&f.lab, "lab", "", "folder of a lab whose agents to ask")
-	f.add(cmd, true)
+	f.addAgents(cmd, true)
 	for what, short := range map[string]string{
 		showConnections: "Show each cluster's links to the others",
 		showPaths:       "Show which link each cluster uses to each other, and why",
@@ -63,6 +60,17 @@ clusters, in their pods (this needs the right to exec there).`,
 		})
 	}
 	return cmd
+}
+
+// addAgents adds the flags that say which agents to ask.
+func (f *showFlags) addAgents(cmd *cobra.Command, below bool) {
+	flags := cmd.Flags()
+	if below {
+		flags = cmd.PersistentFlags()
+	}
+	flags.StringArrayVar(&f.sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
+	flags.StringVar(&f.lab, "lab", "", "folder of a lab whose agents to ask")
+	f.add(cmd, below)
 }
 
 func (a *app) show(ctx context.Context, what string, f showFlags) error {

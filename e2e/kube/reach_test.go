@@ -33,6 +33,10 @@ func (s *set) reach(t *testing.T) {
 	}
 	// UDP, through the same address.
 	s.eventually(t, has(`"cluster":"c2"`), within("c1", "client", "sh", "-c", "echo hello | nc -u -w 1 "+vip+" 80")...)
+	// Every node says the same of every export.
+	if out := s.eventually(t, has("c2/c2n2: "), "hawser", "verify", "--cluster", "c1,c2"); strings.Contains(out, "0 of") || !strings.Contains(out, "c1/c1n1: ") {
+		t.Errorf("hawser verify:\n%s", out)
+	}
 	// What the cluster had before, it still has.
 	if s.shape.proxy != "none" {
 		s.eventually(t, has(`"cluster":"c1"`), within("c1", "client", "curl", "-s", "-m", "3", "whereami-cs.sample")...)

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+type verifyFlags struct {
+	showFlags
+	timeout time.Duration
+	exports []string
+}
+
+// verification is the JSON form of `hawser verify`.
+type verification struct {
+	Nodes       []status.Verification `json:"nodes"`
+	Unreachable []unreachable         `json:"unreachable,omitempty"`
+}
+
+// verifyTime is how long an agent takes at most.
+const verifyTime = time.Minute
+
+func newVerifyCommand(a *app) *cobra.Command {
+	var f verifyFlags
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Prove from every node that the exports are reached",
+		Long: `Has every agent look up the names of all exports that its cluster may reach, that of
+each service and that of each cluster's part of it, and open a TCP connection to each
+address, as a process of its node would. Nothing is deployed and nothing is sent;
+servers see connections that close at once.
+
+Without flags it asks the agents of the running lab, or the agent of this host. With
+--context or --cluster it asks those of Kubernetes clusters, in their pods (this needs
+the right to exec there).
+
+Exit codes: 0 everything answered, 1 something did not, 2 error.`,
+		Example: `  hawser verify --cluster g1,g2
+  hawser verify --cluster g1 --export shop/web --timeout 1s`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.verify(cmd.Context(), f) },
+	}
+	flags := cmd.Flags()
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	flags.DurationVar(&f.timeout, "timeout", 3*time.Second, "how long a lookup or a connection may take, from 100ms to 30s")
+	flags.StringSliceVar(&f.exports, "export", nil, "only this export, NAMESPACE/NAME; may be repeated")
+	f.addAgents(cmd, false)
+	return cmd
+}
+
+func (a *app) verify(ctx context.Context, f verifyFlags) error {
+	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	done := a.progress("connecting to every export from every node")
+	query := url.Values{"timeout": {f.timeout.String()}, "export": f.exports}
+	args := []string{"verify", "-o", "json", "--timeout", f.timeout.String()}
+	for _, e := range f.exports {
+		args = append(args, "--export", e)
+	}
+	got, silent, err := ask[status.Verification](ctx, f.showFlags, question{path: "/verify?" + query.Encode(), args: args, takes: verifyTime})
+	done()
+	if err != nil {
+		return err
+	}
+	a.tellSilent(silent)
+	if len(got) == 0 {
+		return errors.New("no agent answered (hawser-agent status on the node tells more)")
+	}
+	v := verification{Unreachable: silent}
+	for _, r := range got {
+		v.Nodes = append(v.Nodes, r.value)
+	}
+	slices.SortFunc(v.Nodes, func(a, b status.Verification) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
+	})
+	text, failed := verifiedText(v.Nodes)
+	if f.output == "text" {
+		_, err = a.out.Write([]byte(text))
+	} else {
+		err = a.encode(f.output, v)
+	}
+	if err == nil && (failed || len(silent) > 0) {
+		return answer{}
+	}
+	return err
+}
+
+// verifiedText gives the text form of `hawser verify`, and whether something failed. What
+// fails or is skipped in the same way on several nodes is told once.
+func verifiedText(nodes []status.Verification) (text string, failed bool) {
+	var out strings.Builder
+	var order []string
+	where := map[string][]string{}
+	tell := func(what, node string) {
+		if where[what] == nil {
+			order = append(order, what)
+		}
+		where[what] = append(where[what], node)
+	}
+	exports := map[string]bool{}
+	for _, n := range nodes {
+		reached, all := 0, 0
+		for _, r := range n.Results {
+			what := fmt.Sprintf("%s (%s)", r.Name, r.Export)
+			switch {
+			case r.Skipped != "":
+				tell(what+": not tried: "+r.Skipped, n.Cluster+"/"+n.Node)
+				continue
+			case r.Error != "":
+				tell(what+": "+r.Error, n.Cluster+"/"+n.Node)
+				failed, exports[r.Export] = true, true
+			default:
+				reached++
+			}
+			all++
+		}
+		_, _ = fmt.Fprintf(&out, "%s/%s: %d of %s answered\n", n.Cluster, n.Node, reached, counted(all, "name"))
+	}
+	for _, what := range order {
+		_, _ = fmt.Fprintf(&out, "\n%s\n  from %s\n", what, strings.Join(where[what], ", "))
+	}
+	if failed {
+		var flags []string
+		for e := range exports {
+			flags = append(flags, "--export "+e)
+		}
+		slices.Sort(flags)
+		_, _ = fmt.Fprintf(&out, "\nto do: run hawser diagnose %s, and meanwhile hawser verify again: it tells where the packets end\n", strings.Join(flags, " "))
+	}
+	return out.String(), failed
+}
