@@ -10,6 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/nodeagent/trace"
@@ -42,6 +45,7 @@ func (a *Agent) diagnose(ctx context.Context, ask sought) (status.Diagnosis, err
 		return status.Diagnosis{}, errors.New("there is no fabric yet that says what belongs to the clusterset")
 	}
 	filter := packetsOf(v.input.Fabric, a.config.Cluster)
+	filter.Quiet = socketsOf(v.input)
 	only, err := narrowed(v.input, ask)
 	if err != nil {
 		return status.Diagnosis{}, err
@@ -183,6 +187,22 @@ func packetsOf(f *fabric.Fabric, own string) trace.Filter {
 		all = append(all, netip.PrefixFrom(addr, addr.BitLen()))
 	}
 	return trace.Filter{Prefixes: outermost(all), Not: slices.Clone(f.TunnelPools)}
+}
+
+// socketsOf gives where agents of the same cluster ask each other all the time. On a
+// gateway of many nodes nothing else would be among what is followed.
+func socketsOf(in project.Input) []trace.Socket {
+	var out []trace.Socket
+	for _, n := range in.Facts.Nodes {
+		if n.Name != in.Node {
+			continue
+		}
+		for _, addr := range n.Addrs {
+			out = append(out, trace.Socket{Protocol: unix.IPPROTO_UDP, Addr: netip.AddrPortFrom(addr, desired.ProbePort)},
+				trace.Socket{Protocol: unix.IPPROTO_TCP, Addr: netip.AddrPortFrom(addr, desired.FeedPort)})
+		}
+	}
+	return out
 }
 
 func familyOf(p netip.Prefix) int {

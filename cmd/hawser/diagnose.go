@@ -77,7 +77,7 @@ func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
 	if f.output == "text" {
 		_, err = a.out.Write([]byte(tripText(trips, seen)))
 	} else {
-		d := diagnosis{Trips: trips, Unreachable: silent}
+		d := diagnosis{Trips: append([]trip.Trip{}, trips...), Unreachable: silent}
 		for _, s := range seen {
 			d.Nodes = append(d.Nodes, s.Diagnosis)
 		}

@@ -33,8 +33,11 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 	arrived := 0
 	for _, t := range trips {
 		if t.Outcome == trip.Arrived {
-			if arrived++; arrived <= mostArrived {
-				_, _ = fmt.Fprintf(&out, "\n%s, %s: %s\n", t.First.Journey.Came, counted(t.First.Journey.Packets, "packet"), arrivedText(t))
+			if arrived++; arrived == 1 {
+				out.WriteString("\n") // one line each, behind what has trouble
+			}
+			if arrived <= mostArrived {
+				_, _ = fmt.Fprintf(&out, "%s, %s: %s\n", t.First.Journey.Came, counted(t.First.Journey.Packets, "packet"), arrivedText(t))
 			}
 			continue
 		}
@@ -50,7 +53,7 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 		}
 	}
 	if arrived > mostArrived {
-		_, _ = fmt.Fprintf(&out, "\nand %d more that arrived\n", arrived-mostArrived)
+		_, _ = fmt.Fprintf(&out, "and %d more that arrived\n", arrived-mostArrived)
 	}
 	return out.String()
 }

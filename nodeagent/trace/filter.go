@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"encoding/binary"
 	"net"
 	"net/netip"
 
@@ -13,9 +14,16 @@ import (
 // (hw-*), and those to one of the prefixes.
 type Filter struct {
 	Prefixes []netip.Prefix // where the clusterset is: VIPs, global addresses, flat clusters, DNS
-	Not      []netip.Prefix // what runs all the time between agents
+	Not      []netip.Prefix // what runs all the time between agents: from or to these
+	Quiet    []Socket       // and what comes in over the devices, to or from one of these here
 	// Only, when there are any, leaves out packets that are neither from nor to one of them.
 	Only []netip.Prefix
+}
+
+// Socket is where the node's agent listens, or sends from to others like it.
+type Socket struct {
+	Protocol byte // IPPROTO_UDP, ...
+	Addr     netip.AddrPort
 }
 
 // rate is how many packets a second are followed, of those that begin a TCP connection
@@ -56,10 +64,11 @@ func (f Filter) messages() []netlink.Message {
 			b.rule(chain, append(in(p, false), stop()...)...)
 		}
 		if chain == chainIn {
-			b.rule(chain,
-				&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
-				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(devices)},
-				jump(next))
+			for _, s := range f.Quiet {
+				b.rule(chain, append(s.match(true), stop()...)...)
+				b.rule(chain, append(s.match(false), stop()...)...)
+			}
+			b.rule(chain, append(over(), jump(next))...)
 		}
 		for _, p := range f.Prefixes {
 			b.rule(chain, append(in(p, true), jump(next))...)
@@ -75,6 +84,32 @@ func (f Filter) messages() []netlink.Message {
 	}, mark()...)...)
 	b.rule(chainPick, mark()...)
 	return b.end()
+}
+
+// over matches packets that come in over Hawser's devices.
+func over() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(devices)},
+	}
+}
+
+// match matches what comes in over the devices for the socket's address, to its port or
+// from the same one elsewhere.
+func (s Socket) match(to bool) []expr.Any {
+	const source, target = 0, 2 // of the ports, in the headers of UDP and TCP
+	offset := uint32(source)
+	if to {
+		offset = target
+	}
+	addr := s.Addr.Addr()
+	out := append(over(), in(netip.PrefixFrom(addr, addr.BitLen()), true)...)
+	return append(out,
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{s.Protocol}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.BigEndian.AppendUint16(nil, s.Addr.Port())},
+	)
 }
 
 // in matches packets to a prefix, or from one.
