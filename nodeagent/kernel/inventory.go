@@ -1,0 +1,137 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"hawser.dev/hawser/nodeagent/inventory"
+	"hawser.dev/hawser/nodeagent/tunnel"
+)
+
+// Inventory tells what the kernel has, of ours and beside it, with those sysctls that
+// are named among others. It changes nothing. What cannot be read is an error in it, and
+// the rest is told all the same.
+func (ns *Namespace) Inventory(ctx context.Context, sysctls []string) inventory.Kernel {
+	k := inventory.Kernel{At: time.Now().UTC(), Release: release()}
+	for _, read := range []func(context.Context, *inventory.Kernel) error{
+		ns.takeLinks, ns.takeRules, ns.takeRoutes, ns.takeNeighbours, ns.takeWireguards, ns.takeTables,
+	} {
+		if err := read(ctx, &k); err != nil {
+			k.Errors = append(k.Errors, err.Error())
+		}
+	}
+	ns.takeSysctls(&k, sysctls)
+	return k
+}
+
+func release() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// takeWireguards reads our WireGuard devices, those that nobody serves too.
+func (ns *Namespace) takeWireguards(ctx context.Context, k *inventory.Kernel) error {
+	list, err := ns.links()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range list {
+		if !holdsWireguard(l) {
+			continue
+		}
+		d, err := ns.wg.Device(ctx, l.Attrs().Name)
+		if errors.Is(err, tunnel.ErrNoAnswer) {
+			k.Wireguard = append(k.Wireguard, inventory.Wireguard{Link: l.Attrs().Name})
+			continue
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("read wireguard device %s: %w", l.Attrs().Name, err))
+			continue
+		}
+		k.Wireguard = append(k.Wireguard, wireguardOf(d))
+	}
+	return errors.Join(errs...)
+}
+
+// wireguardOf takes what is public of a device.
+func wireguardOf(d *wgtypes.Device) inventory.Wireguard {
+	out := inventory.Wireguard{Link: d.Name, Holder: "userspace", Port: d.ListenPort}
+	if d.Type == wgtypes.LinuxKernel {
+		out.Holder = "kernel"
+	}
+	if d.PrivateKey != (wgtypes.Key{}) {
+		out.PublicKey = d.PublicKey.String()
+	}
+	for _, p := range d.Peers {
+		told := readPeer(d.Name, p)
+		peer := inventory.Peer{
+			PublicKey: told.PublicKey, Shared: p.PresharedKey != (wgtypes.Key{}), Handshake: p.LastHandshakeTime.UTC(),
+			RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: spelled(told.AllowedIPs),
+		}
+		if told.Endpoint.IsValid() {
+			peer.Endpoint = told.Endpoint.String()
+		}
+		if told.Keepalive > 0 {
+			peer.Keepalive = (time.Duration(told.Keepalive) * time.Second).String()
+		}
+		out.Peers = append(out.Peers, peer)
+	}
+	slices.SortFunc(out.Peers, func(a, b inventory.Peer) int { return strings.Compare(a.PublicKey, b.PublicKey) })
+	return out
+}
+
+func spelled(prefixes []netip.Prefix) []string {
+	out := make([]string, len(prefixes))
+	for i, p := range prefixes {
+		out[i] = p.String()
+	}
+	return out
+}
+
+// Where the kernel tells of connections.
+const (
+	conntrackCount = "net/netfilter/nf_conntrack_count"
+	conntrackMax   = "net/netfilter/nf_conntrack_max"
+)
+
+// usual are settings on which packets depend, whoever made them.
+func usual() []string {
+	return []string{
+		conntrackCount, conntrackMax, "net/netfilter/nf_conntrack_buckets", "net/netfilter/nf_conntrack_tcp_loose", "net/netfilter/nf_conntrack_tcp_be_liberal",
+		"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv6/conf/all/disable_ipv6",
+		"net/ipv4/conf/all/rp_filter", "net/ipv4/conf/default/rp_filter", "net/ipv4/conf/all/src_valid_mark",
+		"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
+		"net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3", "net/ipv6/route/max_size",
+	}
+}
+
+// takeSysctls reads settings. One that the kernel does not have is left out.
+func (ns *Namespace) takeSysctls(k *inventory.Kernel, named []string) {
+	names := append(usual(), named...)
+	for _, l := range k.Links {
+		names = append(names, "net/ipv4/conf/"+l.Name+"/rp_filter", "net/ipv4/conf/"+l.Name+"/forwarding")
+	}
+	k.Sysctls = map[string]string{}
+	settings := NewSysctls(ns, "")
+	for _, name := range names {
+		if value, err := settings.read(name); err == nil {
+			k.Sysctls[name] = value
+		}
+	}
+	// Not a number = not known.
+	k.Conntrack.Count, _ = strconv.Atoi(k.Sysctls[conntrackCount])
+	k.Conntrack.Max, _ = strconv.Atoi(k.Sysctls[conntrackMax])
+}
