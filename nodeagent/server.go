@@ -104,6 +104,7 @@ func (a *Agent) control() http.Handler {
 	mux.HandleFunc("GET /diagnose", a.serveDiagnosis)
 	mux.HandleFunc("GET /verify", a.serveVerification)
 	mux.HandleFunc("GET /kernel", a.serveKernel)
+	mux.HandleFunc("GET /plan", a.servePlan)
 	mux.HandleFunc("GET /sight", func(w http.ResponseWriter, _ *http.Request) { a.send(w, a.sight()) })
 	return mux
 }

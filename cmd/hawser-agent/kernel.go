@@ -48,3 +48,22 @@ key is told that is not public, and nothing is changed.`,
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }
+
+func metricsCommand() *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "metrics",
+		Short: "Print the metrics of the running agent, as Prometheus reads them",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := ask(cmd.Context(), socket, http.MethodGet, "/metrics")
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(raw)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
+	return cmd
+}

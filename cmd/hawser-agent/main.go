@@ -40,7 +40,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(),
-		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), kernelCommand(), versionCommand(), wireguardCommand())
+		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand())
 	return root
 }
 

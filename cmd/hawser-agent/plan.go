@@ -6,45 +6,74 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 )
 
 func planCommand() *cobra.Command {
 	var s settings
 	var output string
+	var running bool
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Print the kernel changes that run would make now, and make none",
 		Long: `Prints every kernel object that run would create, change or delete now. While an
 agent runs on this node, the plan uses what that one sees: which links are in
-use, and what other clusters say. Exit code 0: nothing to do, 1: changes, 2: error.`,
+use, and what other clusters say. With --running it also has the settings that this one
+was started with, whatever flags are given here, and is text.
+Exit code 0: nothing to do, 1: changes, 2: error.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			a, err := s.agent()
-			if err != nil {
-				return err
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if running {
+				return planRunning(cmd, s.config.Socket)
 			}
-			defer func() { err = errors.Join(err, a.Close()) }()
-			changes, err := a.Plan(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if err := printPlan(cmd.OutOrStdout(), changes, output); err != nil {
-				return err
-			}
-			if len(changes) > 0 {
-				return errNo
-			}
-			return nil
+			return s.plan(cmd, output)
 		},
 	}
 	s.register(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().BoolVar(&running, "running", false, "with the settings of the agent that runs on this node")
+	cmd.MarkFlagsMutuallyExclusive("running", "output")
 	return cmd
+}
+
+// plan prints the plan of an agent with the settings given.
+func (s *settings) plan(cmd *cobra.Command, output string) (err error) {
+	a, err := s.agent()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	changes, err := a.Plan(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if err := printPlan(cmd.OutOrStdout(), changes, output); err != nil {
+		return err
+	}
+	if len(changes) > 0 {
+		return errNo
+	}
+	return nil
+}
+
+// planRunning prints the plan that the running agent makes.
+func planRunning(cmd *cobra.Command, socket string) error {
+	raw, err := askFor(cmd.Context(), kernelTimeout, socket, http.MethodGet, "/plan")
+	if err != nil {
+		return err
+	}
+	if _, err := cmd.OutOrStdout().Write(raw); err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(raw)) != converge.NoChanges {
+		return errNo
+	}
+	return nil
 }
 
 func printPlan(w io.Writer, changes []converge.Change, output string) error {
@@ -57,25 +86,7 @@ func printPlan(w io.Writer, changes []converge.Change, output string) error {
 	default:
 		return fmt.Errorf("--output %s: use text or json", output)
 	}
-	count := map[diff.Op]int{}
-	for _, c := range changes {
-		count[c.Op]++
-		if _, err := fmt.Fprintln(w, c); err != nil {
-			return err
-		}
-		if c.Origin != "" {
-			if _, err := fmt.Fprintf(w, "    by %s\n", c.Origin); err != nil {
-				return err
-			}
-		}
-	}
-	if len(changes) == 0 {
-		_, err := fmt.Fprintln(w, "No changes.")
-		return err
-	}
-	_, err := fmt.Fprintf(w, "Plan: %d to create, %d to update, %d to replace, %d to delete.\n",
-		count[diff.Create], count[diff.Update], count[diff.Replace], count[diff.Delete])
-	return err
+	return converge.PrintPlan(w, changes)
 }
 
 func cleanupCommand() *cobra.Command {
