@@ -163,10 +163,15 @@ func (c *Cluster) remove(ctx context.Context, id ID, uid types.UID) error {
 // Reach asks the API server for its version, to tell early when it cannot be
 // reached.
 func (c *Cluster) Reach(ctx context.Context) error {
+	_, err := c.version(ctx)
+	return err
+}
+
+// version gives what the API server says of itself, in JSON.
+func (c *Cluster) version(ctx context.Context) ([]byte, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = client.RESTClient().Get().AbsPath("/version").DoRaw(ctx)
-	return err
+	return client.RESTClient().Get().AbsPath("/version").DoRaw(ctx)
 }

@@ -23,6 +23,7 @@ type fakeAPI struct {
 	objects map[string]map[string]any // by path
 	kinds   map[string][]resource     // by group/version
 	log     []string                  // what changed
+	asked   []string                  // every request
 	fail    string                    // a path whose changes are refused
 }
 
@@ -54,6 +55,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	path := r.URL.Path
+	f.asked = append(f.asked, r.Method+" "+r.URL.String())
 	switch {
 	case path == "/version":
 		reply(w, map[string]any{"gitVersion": "v1.34.0"})

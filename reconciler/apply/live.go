@@ -20,13 +20,18 @@ func (c *Cluster) Published(ctx context.Context) (render.Tree, error) {
 	if _, err := c.copyInto(ctx, tree, keys, render.ClusterDir(c.Name)+"/keys.yaml"); err != nil {
 		return nil, err
 	}
+	return tree, c.copyFabric(ctx, tree)
+}
+
+// copyFabric copies all parts of the fabric.
+func (c *Cluster) copyFabric(ctx context.Context, tree render.Tree) error {
 	for i := 0; ; i++ {
 		id, file := fabricPart(i), "base/fabric.yaml"
 		if i > 0 {
 			file = "base/fabric-" + strconv.Itoa(i) + ".yaml"
 		}
 		if found, err := c.copyInto(ctx, tree, id, file); err != nil || !found {
-			return tree, err
+			return err
 		}
 	}
 }

@@ -1,0 +1,99 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"hawser.dev/hawser/internal/bundle"
+	"hawser.dev/hawser/render"
+)
+
+const (
+	// MostLog is how much of one log is kept, in bytes: the newest.
+	MostLog    = 20 << 20
+	logTimeout = time.Minute // for one log
+	logsAtOnce = 2           // of a cluster, as each may take MostLog of memory
+)
+
+// gatherLogs reads the logs of the agents' pods, those too that do not run, and what
+// their containers said before they were started again.
+func (c *Cluster) gatherLogs(ctx context.Context, since time.Duration, put Put) {
+	list, err := c.list(ctx, pods(), render.Namespace, "")
+	if err != nil {
+		put("logs", nil, err)
+		return
+	}
+	var group errgroup.Group
+	group.SetLimit(logsAtOnce)
+	for i := range list {
+		if !strings.HasPrefix(list[i].GetLabels()["app.kubernetes.io/name"], "hawser-") {
+			continue
+		}
+		name := list[i].GetName()
+		group.Go(func() error {
+			text, err := c.log(ctx, name, since, false)
+			put("logs/"+name+".log", text, err)
+			return nil
+		})
+		if restarted(&list[i]) {
+			group.Go(func() error {
+				text, err := c.log(ctx, name, 0, true)
+				put("logs/"+name+".previous.log", text, err)
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // every function gives nil
+}
+
+// restarted reports whether the agent's container was started more than once.
+func restarted(pod *unstructured.Unstructured) bool {
+	list, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
+	for _, item := range list {
+		s, _ := item.(map[string]any)
+		if n, _ := s["restartCount"].(int64); s["name"] == agentContainer && n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// log reads the log of an agent's container; what is too long begins with a line that
+// says so.
+func (c *Cluster) log(ctx context.Context, pod string, since time.Duration, previous bool) ([]byte, error) {
+	config := rest.CopyConfig(c.config)
+	config.Timeout = logTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	request := client.RESTClient().Get().AbsPath("/api/v1/namespaces", render.Namespace, "pods", pod, "log").Param("container", agentContainer)
+	if previous {
+		request = request.Param("previous", "true")
+	}
+	if since > 0 {
+		request = request.Param("sinceSeconds", strconv.Itoa(max(1, int(since/time.Second))))
+	}
+	body, err := request.Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	return NewestLog(bundle.Tail(body, MostLog))
+}
+
+// NewestLog says in the first line of a log how much was left out before it.
+func NewestLog(text []byte, left int64, err error) ([]byte, error) {
+	if left > 0 {
+		text = append(fmt.Appendf(nil, "(hawser gather: %d bytes before this were left out)\n", left), text...)
+	}
+	return text, err
+}
