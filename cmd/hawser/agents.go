@@ -193,10 +193,14 @@ func (a *app) askAll(ctx context.Context, f showFlags) ([]status.Status, []unrea
 	for i, r := range got {
 		agents[i] = r.value
 	}
+	return ordered(agents), silent, err
+}
+
+func ordered(agents []status.Status) []status.Status {
 	slices.SortFunc(agents, func(a, b status.Status) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
 	})
-	return agents, silent, err
+	return agents
 }
 
 // tellSilent warns of agents that did not answer.

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/bundle"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/reconciler/apply"
+)
+
+type gatherFlags struct {
+	showFlags
+	out   string
+	since time.Duration
+}
+
+func newGatherCommand(a *app) *cobra.Command {
+	var f gatherFlags
+	cmd := &cobra.Command{
+		Use:   "gather",
+		Short: "Write all that tells what is wrong into one file, for somebody else to read",
+		Long: `Writes one .tar.gz with what agents, their nodes' kernels and the clusters' APIs tell:
+status, plans, metrics, links, routes, nftables, WireGuard peers, logs, and Hawser's
+objects. Nothing is changed, no Secret is asked for, and no private key is in it; what
+it does hold are names, addresses and logs of your clusters.
+
+Without flags it asks the agents of the running lab, or the agent of this host. With
+--context or --cluster it asks Kubernetes clusters and the agents in their pods (this
+needs the rights to read what it reads, and to exec in the agents' pods and read their
+logs). Who does not answer is named in summary.txt and errors.txt, and stops nothing.
+
+Exit codes: 0 all was gathered, 1 something is missing in the file, 2 there is no file.`,
+		Example: `  hawser gather --cluster g1,g2
+  hawser gather --context g1=admin@berlin,g2 --since 2h --out berlin.tar.gz`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.gather(cmd.Context(), f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.out, "out", "", "file to write, or - for stdout (default: hawser-gather-TIME.tar.gz here)")
+	flags.DurationVar(&f.since, "since", 24*time.Hour, "how far back the logs of clusters go; 0 = all that there is")
+	f.addAgents(cmd, false)
+	return cmd
+}
+
+// gatherer is what is gathered so far.
+type gatherer struct {
+	*bundle.Bundle
+	at time.Time
+
+	mu     sync.Mutex
+	got    int // files that somebody else than this command made
+	agents []status.Status
+	states []apply.State
+	apis   []string // versions of the clusters' APIs
+	notes  []string // what else a reader should know first
+}
+
+func (a *app) gather(ctx context.Context, f gatherFlags) (err error) {
+	at := time.Now().UTC()
+	folder := "hawser-gather-" + at.Format("20060102T150405Z")
+	out := cmp.Or(f.out, folder+".tar.gz")
+	if f.since < 0 {
+		return fmt.Errorf("--since %s: a time of the past is told without a sign, such as 1h", f.since)
+	}
+	if out != "-" {
+		if err := bundle.Free(out); err != nil {
+			return err
+		}
+	}
+	work, what, err := f.sources()
+	if err != nil {
+		return err
+	}
+	b, err := bundle.New()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	g := &gatherer{Bundle: b, at: at}
+	done := a.progress("gathering from " + what)
+	work(ctx, g)
+	done()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return a.finish(g, what, folder, out)
+}
+
+// finish writes the file, and says what is in it and what is not.
+func (a *app) finish(g *gatherer, what, folder, out string) error {
+	missing := g.Failures()
+	for _, text := range missing {
+		_, _ = fmt.Fprintf(a.err, "warning: %s\n", text)
+	}
+	if g.got == 0 {
+		return errors.New("nothing could be gathered, so no file was written")
+	}
+	summary := g.summary(what, missing)
+	g.Add(bundle.Summary, []byte(summary))
+	if len(missing) > 0 {
+		g.Add(bundle.Errors, []byte(strings.Join(missing, "\n")+"\n"))
+	}
+	g.addTables()
+	write := func(w io.Writer) error { return g.Write(w, folder, g.at) }
+	told := a.out
+	if out == "-" {
+		told = a.err
+		if err := write(a.out); err != nil {
+			return err
+		}
+	} else if err := bundle.Create(out, write); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(told, summary); err != nil {
+		return err
+	}
+	if out != "-" {
+		_, _ = fmt.Fprintf(a.out, "\nwritten to %s\n", out)
+	}
+	if len(missing) > 0 {
+		return answer{}
+	}
+	return nil
+}
+
+// sources gives what asks those that the flags name, and says who they are.
+func (f gatherFlags) sources() (work func(context.Context, *gatherer), what string, err error) {
+	if len(f.access.Contexts)+len(f.clusters) == 0 {
+		sockets, err := agentSockets(f.sockets, f.lab)
+		if err != nil {
+			return nil, "", err
+		}
+		at, err := f.labOf(sockets)
+		return func(ctx context.Context, g *gatherer) { g.host(ctx, sockets, at) }, counted(len(sockets), "agent") + " on this machine", err
+	}
+	clusters, err := f.chosen()
+	if err != nil {
+		return nil, "", err
+	}
+	var names []string
+	for _, c := range clusters {
+		names = append(names, fmt.Sprintf("%s (context %s)", c.Name, c.Context))
+	}
+	return func(ctx context.Context, g *gatherer) { g.clusters(ctx, clusters, f.since) }, strings.Join(names, ", "), nil
+}
+
+// put takes a file, or says why it is missing, or both.
+func (g *gatherer) put(file string, text []byte, err error) {
+	if err != nil {
+		g.Fail(file, errors.New(apply.Reason(err)))
+	}
+	if err != nil && len(text) == 0 {
+		return
+	}
+	var lines bytes.Buffer
+	if path.Ext(file) == ".json" && json.Indent(&lines, text, "", "  ") == nil {
+		text = lines.Bytes() // a person reads it
+	}
+	g.mu.Lock()
+	g.got++
+	g.mu.Unlock()
+	g.Add(file, text)
+}
+
+// note keeps something that the summary tells.
+func (g *gatherer) note(format string, args ...any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.notes = append(g.notes, fmt.Sprintf(format, args...))
+}
+
+// topic is what is asked of every agent, and where the answers go.
+type topic struct {
+	folder, ext string
+	question
+}
+
+func topics() []topic {
+	return []topic{
+		{"status", ".json", question{path: "/status", args: []string{"status", "-o", "json"}}},
+		{"plan", ".txt", question{path: "/plan", args: []string{"plan", "--running"}}},
+		{"kernel", ".json", question{path: "/kernel", args: []string{"kernel", "-o", "json"}}},
+		{"metrics", ".txt", question{path: "/metrics", args: []string{"metrics"}}},
+	}
+}
+
+// element makes a part of a file's name of a name.
+func element(name string) string {
+	name = strings.NewReplacer("/", "_", "\\", "_", "\x00", "_").Replace(name)
+	if strings.Trim(name, ".") == "" {
+		return "_" + name
+	}
+	return name
+}

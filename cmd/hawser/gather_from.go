@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/internal/bundle"
+	"hawser.dev/hawser/lab"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/reconciler/apply"
+)
+
+// gatherTimeout is how long an agent on this machine may take for all its answers.
+const gatherTimeout = 30 * time.Second
+
+// clusters asks the APIs of clusters, and the agents in their pods.
+func (g *gatherer) clusters(ctx context.Context, clusters []*apply.Cluster, since time.Duration) {
+	apply.Each(clusters, func(_ int, c *apply.Cluster) {
+		folder := path.Join("clusters", element(c.Name))
+		put := func(file string, text []byte, err error) {
+			if file == "version.json" {
+				g.noteAPI(c.Name, text)
+			}
+			g.put(path.Join(folder, file), text, err)
+		}
+		if err := c.Reach(ctx); err != nil { // nothing else would be answered either
+			g.put(folder, nil, err)
+			g.keepState(apply.State{Cluster: c.Name, Context: c.Context, Error: apply.Reason(err)})
+			return
+		}
+		var group sync.WaitGroup
+		group.Go(func() { c.Gather(ctx, since, put) })
+		group.Go(func() { g.keepState(c.State(ctx)) })
+		for _, t := range topics() {
+			group.Go(func() { g.inPods(ctx, c, t, put) })
+		}
+		group.Wait()
+	})
+	slices.SortFunc(g.states, func(a, b apply.State) int { return strings.Compare(a.Cluster, b.Cluster) })
+}
+
+func (g *gatherer) inPods(ctx context.Context, c *apply.Cluster, t topic, put apply.Put) {
+	answers, err := c.Ask(ctx, apply.Question{Args: t.args})
+	if err != nil {
+		put(t.folder, nil, err)
+	}
+	for _, answer := range answers {
+		file := path.Join(t.folder, element(answer.Pod)+t.ext)
+		put(file, answer.Text, answer.Err)
+		if answer.Err == nil {
+			g.understand(t, c.Name+"/"+answer.Pod, answer.Text)
+		}
+	}
+}
+
+// understand takes from an answer what the summary tells.
+func (g *gatherer) understand(t topic, who string, text []byte) {
+	switch t.folder {
+	case "status":
+		var s status.Status
+		if json.Unmarshal(text, &s) == nil {
+			g.mu.Lock()
+			g.agents = append(g.agents, s)
+			g.mu.Unlock()
+		}
+	case "plan":
+		if plain := bytes.TrimSpace(text); string(plain) != converge.NoChanges {
+			last := plain[bytes.LastIndexByte(plain, '\n')+1:]
+			g.note("%s: its kernel is not as it should be. %s", who, last)
+		}
+	}
+}
+
+func (g *gatherer) keepState(s apply.State) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.states = append(g.states, s)
+}
+
+func (g *gatherer) noteAPI(cluster string, text []byte) {
+	var version struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if json.Unmarshal(text, &version) != nil || version.GitVersion == "" {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.apis = append(g.apis, cluster+" Kubernetes "+version.GitVersion)
+}
+
+// labOf gives the lab that sockets belong to; nil = they belong to none.
+func (f gatherFlags) labOf(sockets []string) (*lab.Layout, error) {
+	dir, err := lab.DirFrom(f.lab, os.Getenv(lab.DirEnv))
+	if err != nil || len(f.sockets) > 0 || slices.Equal(sockets, []string{agentSocket}) {
+		return nil, err
+	}
+	return &lab.Layout{Dir: dir}, nil
+}
+
+// host asks agents on this machine, and the lab that they belong to.
+func (g *gatherer) host(ctx context.Context, sockets []string, at *lab.Layout) {
+	nodes := map[string]lab.NodeStatus{} // by folder
+	if at != nil {
+		nodes = g.lab(ctx, *at)
+	}
+	var group sync.WaitGroup
+	for _, socket := range sockets {
+		group.Go(func() { g.agent(ctx, socket, nodes[nodeFolder(socket)], at != nil) })
+	}
+	group.Wait()
+}
+
+// nodeFolder is that of a lab's node, whose socket is run/agent.sock in there.
+func nodeFolder(socket string) string { return filepath.Dir(filepath.Dir(socket)) }
+
+// lab asks a lab about itself, and gives its nodes by their folders.
+func (g *gatherer) lab(ctx context.Context, at lab.Layout) map[string]lab.NodeStatus {
+	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
+	defer cancel()
+	nodes := map[string]lab.NodeStatus{}
+	s, err := lab.NewClient(at).Status(ctx)
+	if errors.Is(err, lab.ErrNoLab) {
+		return nodes // somebody else's folder of nodes
+	}
+	if err != nil {
+		g.put("lab/status.json", nil, err)
+		return nodes
+	}
+	text, err := json.Marshal(s)
+	g.put("lab/status.json", text, err)
+	g.file("lab/reconciler.log", s.Reconciler.Log)
+	for _, text := range s.Waiting {
+		g.note("lab: %s", text)
+	}
+	for _, n := range s.Nodes {
+		nodes[n.Dir] = n
+	}
+	return nodes
+}
+
+// agent asks one agent. Its name is what the lab says, or what it says itself.
+func (g *gatherer) agent(ctx context.Context, socket string, node lab.NodeStatus, ofLab bool) {
+	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
+	defer cancel()
+	raw, err := fetch(ctx, socket, "/status")
+	cluster, name := node.Cluster, node.Name
+	var s status.Status
+	if err == nil && json.Unmarshal(raw, &s) == nil {
+		cluster, name = s.Cluster, s.Node
+	}
+	if name == "" {
+		cluster, name = "unknown", filepath.Base(nodeFolder(socket))
+	}
+	folder := path.Join("clusters", element(cluster))
+	if ofLab {
+		g.file(path.Join(folder, "logs", element(name)+".log"), filepath.Join(nodeFolder(socket), "agent.log"))
+	}
+	if err != nil {
+		g.put(path.Join(folder, "status", element(name)+".json"), nil, fmt.Errorf("%s: %w", socket, err))
+		return // the others would not be answered either
+	}
+	for _, t := range topics() {
+		text, err := fetch(ctx, socket, t.path)
+		g.put(path.Join(folder, t.folder, element(name)+t.ext), text, err)
+		if err == nil {
+			g.understand(t, cluster+"/"+name, text)
+		}
+	}
+}
+
+// file takes the end of a file of this machine.
+func (g *gatherer) file(name, from string) {
+	text, err := tailOf(from)
+	g.put(name, text, err)
+}
+
+func tailOf(from string) ([]byte, error) {
+	file, err := os.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	// A file that is much too long is not read from its beginning.
+	skipped := max(0, info.Size()-2*apply.MostLog)
+	if _, err := file.Seek(skipped, io.SeekStart); err != nil {
+		return nil, err
+	}
+	text, left, err := bundle.Tail(file, apply.MostLog)
+	return apply.NewestLog(text, left+skipped, err)
+}
