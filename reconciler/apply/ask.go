@@ -63,11 +63,11 @@ func (c *Cluster) Ask(ctx context.Context, q Question) ([]Answer, error) {
 	if q.Takes == 0 {
 		group.SetLimit(askedAt)
 	}
-	ctx, cancel := context.WithTimeout(ctx, q.Takes+askTimeout)
-	defer cancel()
 	for i := range list {
 		group.Go(func() error {
 			out[i] = Answer{Pod: list[i].GetName()}
+			ctx, cancel := context.WithTimeout(ctx, q.Takes+askTimeout)
+			defer cancel()
 			out[i].Text, out[i].Err = c.execute(ctx, list[i].GetName(), append([]string{agentProgram}, q.Args...))
 			out[i].At = time.Now()
 			return nil
