@@ -40,6 +40,7 @@ type Agent struct {
 	records   *dns.Store
 	engine    *converge.Engine[*node]
 	metrics   *metrics
+	outlets   []*outlet
 	inputs    *inputs
 	peers     *peers
 	reporter  *kube.Reporter // nil without a Kubernetes API
@@ -115,6 +116,7 @@ func parts(config Config, log *slog.Logger) *Agent {
 		charon:    &ipsec.Charon{Dir: config.statePath("ipsec"), Host: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP), Log: log},
 		records:   dns.NewStore(),
 		metrics:   newMetrics(),
+		outlets:   newOutlets(config.Metrics, log),
 		endpoints: newEndpoints(config, log),
 		keeper:    flows.New(flows.Config{Device: desired.NodeLink, Log: log}),
 		heard: keptLive{

@@ -30,7 +30,7 @@ type Config struct {
 	// Invalid = the address that the fabric says.
 	DNSListen netip.AddrPort
 	ProcSys   string        // where the kernel's settings can be written [/proc/sys]
-	Metrics   string        // host:port of the HTTP server for /metrics, /healthz and /readyz; empty = none
+	Metrics   []string      // host:port of each HTTP server for /metrics, /healthz and /readyz
 	Resync    time.Duration // longest time between two passes [30s]
 	FeedStale time.Duration // how long a lost feed's data counts [30s]
 	Version   string

@@ -77,7 +77,8 @@ func TestDrainIsOverAfterARest(t *testing.T) {
 	}
 }
 
-// TestControlIsNotPublic asks both handlers to drain: only the unix socket's does.
+// TestControlIsNotPublic asks both handlers to drain: only the unix socket's does, and
+// only that tells what the clusterset is like inside.
 func TestControlIsNotPublic(t *testing.T) {
 	t.Parallel()
 	mark, err := newDrain(filepath.Join(t.TempDir(), drainedFile))
@@ -96,7 +97,7 @@ func TestControlIsNotPublic(t *testing.T) {
 		h.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
 		return answer.Code
 	}
-	for _, path := range []string{"/drain", "/undrain", "/sight"} {
+	for _, path := range []string{"/drain", "/undrain", "/sight", "/status", "/diagnose"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			if code := ask(a.public(), method, path); code == http.StatusOK || mark.is() {
 				t.Errorf("%s %s in public: %d, drained %t", method, path, code, mark.is())

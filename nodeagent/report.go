@@ -37,7 +37,7 @@ func (a *Agent) brief() status.Status {
 	v := a.shown.Load()
 	s := status.Status{
 		Cluster: a.config.Cluster, Node: a.config.Node, Version: a.config.Version,
-		Inputs: slices.Concat(a.inputs.states(), a.peers.state(), a.published.state()),
+		Inputs: slices.Concat(a.inputs.states(), a.peers.state(), a.published.state(), outletStates(a.outlets)),
 	}
 	if a.reporter != nil && a.reporter.Err() != nil {
 		s.Inputs = append(s.Inputs, status.InputState{Name: "HawserNode", Error: a.reporter.Err().Error()})

@@ -22,7 +22,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(a.config.Socket), 0o755); err != nil {
 		return fmt.Errorf("make socket folder: %w", err)
 	}
-	server, err := a.listen()
+	socket, err := a.listen()
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,10 @@ func (a *Agent) Run(ctx context.Context) error {
 			cancel()
 		})
 	}
-	start("status", server.run)
+	start("status", func(ctx context.Context) error { return serve(ctx, socket, a.control()) })
+	for _, o := range a.outlets {
+		start("metrics", func(ctx context.Context) error { o.run(ctx, a.public()); return nil })
+	}
 	start("inputs", a.inputs.run)
 	start("HawserNode", a.tellCluster)
 	start("peers", a.peers.run)

@@ -23,25 +23,14 @@ import (
 const (
 	dnsPort      = 53
 	httpTimeout  = 5 * time.Second
+	httpIdle     = 2 * time.Minute
 	dnsAddrFirst = 10 * time.Millisecond  // between looks for the address while there is none
 	dnsAddrRetry = 200 * time.Millisecond // between looks whether it has changed
 )
 
-// server answers about the agent: everything on the unix socket, status, metrics
-// and health on the TCP address when there is one.
-type server struct {
-	served []served
-}
-
-// served is one socket and what it answers.
-type served struct {
-	net.Listener
-	handler http.Handler
-}
-
-// listen opens the sockets before anything else starts, so that an address in
-// use is an error at once. A socket file that a killed agent left is replaced.
-func (a *Agent) listen() (*server, error) {
+// listen opens the unix socket, which answers everything, before anything else
+// starts. A socket file that a killed agent left is replaced.
+func (a *Agent) listen() (net.Listener, error) {
 	if err := os.Remove(a.config.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("replace socket: %w", err)
 	}
@@ -52,32 +41,23 @@ func (a *Agent) listen() (*server, error) {
 	if err := os.Chmod(a.config.Socket, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("protect socket: %w", err), unix.Close())
 	}
-	s := &server{served: []served{{unix, a.control()}}}
-	if a.config.Metrics != "" {
-		tcp, err := net.Listen("tcp", a.config.Metrics)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("listen for metrics: %w", err), unix.Close())
-		}
-		s.served = append(s.served, served{tcp, a.public()})
-	}
-	return s, nil
+	return unix, nil
 }
 
-func (s *server) run(ctx context.Context) error {
+// serve answers on a socket until ctx ends.
+func serve(ctx context.Context, socket net.Listener, handler http.Handler) error {
+	h := &http.Server{Handler: handler, ReadHeaderTimeout: httpTimeout, IdleTimeout: httpIdle}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, l := range s.served {
-		h := &http.Server{Handler: l.handler, ReadHeaderTimeout: httpTimeout}
-		group.Go(func() error {
-			if err := h.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		})
-		group.Go(func() error {
-			<-ctx.Done()
-			return h.Close()
-		})
-	}
+	group.Go(func() error {
+		if err := h.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		return h.Close()
+	})
 	return group.Wait()
 }
 
@@ -85,6 +65,7 @@ func (s *server) run(ctx context.Context) error {
 func (a *Agent) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", a.public())
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { a.send(w, a.status()) })
 	mux.HandleFunc("GET /drain", func(w http.ResponseWriter, _ *http.Request) { a.send(w, a.drainState(time.Now())) })
 	set := func(drained bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -116,19 +97,19 @@ func (a *Agent) send(w http.ResponseWriter, answer any) {
 	}
 }
 
-// public is what the TCP address answers too. Nothing of it changes anything.
+// public is what TCP addresses answer too: whoever reaches the node can ask them, so
+// that nothing of it changes anything or tells what the clusterset is like inside.
 func (a *Agent) public() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { a.send(w, a.status()) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !a.status().Ready {
+		if !a.brief().Ready {
 			http.Error(w, "not ready: see hawser-agent status", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	mux.Handle("GET /metrics", a.metrics.handler(a.status))
+	mux.Handle("GET /metrics", a.metrics.handler(a.brief))
 	return mux
 }
 

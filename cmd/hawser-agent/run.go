@@ -45,7 +45,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&c.VICI, "vici", "", "vici socket of a charon that the host runs, for links with driver ipsec [our own charon]")
 	f.StringVar(&s.dnsListen, "dns-listen", "", "address[:port] of the name server [as the fabric says, port 53]")
 	f.StringVar(&c.ProcSys, "proc-sys", kernel.DefaultSysctls, "where the kernel's settings can be written, in a container that has /proc/sys read-only")
-	f.StringVar(&c.Metrics, "metrics", "", "host:port for /metrics, /healthz and /readyz [none]")
+	f.StringSliceVar(&c.Metrics, "metrics", nil, "host:port for /metrics, /healthz and /readyz; may be given several times [none]")
 	f.DurationVar(&c.Resync, "resync", 30*time.Second, "longest time between two looks at the kernel")
 	f.DurationVar(&c.FeedStale, "feed-stale", 30*time.Second, "how long the live data of a cluster counts after its feed was lost")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
