@@ -64,7 +64,8 @@ func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 		tree["base/"+partName("fabric", i)+".yaml"] = configMap(maps[i], "binaryData", key, base64.StdEncoding.EncodeToString(part))
 	}
 	if err := addStatic(tree, base{Image: scalar(cmp.Or(in.Image, DefaultImage)), ConfigMaps: maps,
-		Dynamic: f.DynamicExports != nil, Egress: slices.ContainsFunc(f.Clusters, hasEgressRules)}); err != nil {
+		MetricsPort: in.Topology.Spec.Metrics.Port,
+		Dynamic:     f.DynamicExports != nil, Egress: slices.ContainsFunc(f.Clusters, hasEgressRules)}); err != nil {
 		return failed("base", err)
 	}
 	return nil
@@ -76,8 +77,10 @@ func hasEgressRules(c fabric.Cluster) bool { return len(c.EgressRules) > 0 }
 type base struct {
 	Image      string
 	ConfigMaps []string // that hold the fabric
-	Dynamic    bool     // exports may be made in the clusters
-	Egress     bool     // some cluster has egress rules
+	// MetricsPort is that of the agents' metrics on their nodes' addresses; 0 = none.
+	MetricsPort int
+	Dynamic     bool // exports may be made in the clusters
+	Egress      bool // some cluster has egress rules
 }
 
 // Roles are the two kinds of agents.

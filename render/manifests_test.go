@@ -132,6 +132,54 @@ func TestConfined(t *testing.T) {
 	}
 }
 
+// TestMetricsPort: agents serve metrics on their nodes' addresses where the topology says
+// so, and nothing of them differs where it does not.
+func TestMetricsPort(t *testing.T) {
+	t.Parallel()
+	plain := world(2, 1)
+	before := mustRender(t, input(t, plain))
+	none := input(t, strings.Replace(plain, "spec:\n", "spec:\n  metrics: {port: 0}\n", 1))
+	none.Previous = before
+	if !mustRender(t, none).Equal(before) {
+		t.Error("port 0 differs from none")
+	}
+	for text, want := range map[string]string{
+		plain: "metrics 127.0.0.1:4806; --metrics=127.0.0.1:4806",
+		strings.Replace(plain, "spec:\n", "spec:\n  metrics: {port: 8474}\n", 1): "health 127.0.0.1:4806, metrics :8474; " +
+			"--metrics=127.0.0.1:4806 --metrics=[$(HOST_IP)]:8474; HOST_IP=status.hostIP",
+	} {
+		objects := build(t, mustRender(t, input(t, text)), "clusters/c0")
+		for _, name := range []string{render.AgentName, render.GatewayName} {
+			if have := listens(&daemonSet(t, objects, name).Spec.Template.Spec.Containers[0]); have != want {
+				t.Errorf("%s: want %s, have %s", name, want, have)
+			}
+		}
+	}
+}
+
+// listens gives a container's ports, what is said of metrics, and the variables for that.
+func listens(c *corev1.Container) string {
+	var ports, args []string
+	for _, p := range c.Ports {
+		if p.ContainerPort != p.HostPort {
+			return fmt.Sprintf("port %d of the container is %d of the host", p.ContainerPort, p.HostPort)
+		}
+		ports = append(ports, fmt.Sprintf("%s %s:%d", p.Name, p.HostIP, p.ContainerPort))
+	}
+	for _, a := range c.Args {
+		if strings.HasPrefix(a, "--metrics=") {
+			args = append(args, a)
+		}
+	}
+	out := strings.Join(ports, ", ") + "; " + strings.Join(args, " ")
+	for _, e := range c.Env {
+		if e.Name == "HOST_IP" {
+			out += "; HOST_IP=" + e.ValueFrom.FieldRef.FieldPath
+		}
+	}
+	return out
+}
+
 // TestRights: each role has what the topology makes necessary, and nothing with *.
 func TestRights(t *testing.T) {
 	t.Parallel()

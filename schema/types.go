@@ -56,6 +56,8 @@ type Spec struct {
 	DNS DNS `json:"dns,omitzero"`
 	// The generations of tunnel keys in force.
 	Keys Keys `json:"keys,omitzero"`
+	// Whether agents in Kubernetes serve metrics.
+	Metrics Metrics `json:"metrics,omitzero"`
 	// Allows agents to take down everything that Hawser made. Without it a
 	// clusterset without clusters is refused.
 	Decommission bool `json:"decommission,omitempty"`
@@ -218,4 +220,13 @@ type Keys struct {
 	// Generations in force: one, or two that follow each other. To rotate without
 	// loss add the next one, and drop the old one when no link uses it any more.
 	Epochs []int `json:"epochs,omitempty" default:"1"`
+}
+
+// Metrics says how agents in Kubernetes serve metrics, for Prometheus; elsewhere
+// hawser-agent run --metrics says it.
+type Metrics struct {
+	// TCP port at which the agent of each node answers, on the node's own address.
+	// Whoever can reach that can read the metrics; they hold names of clusters,
+	// gateways and nodes, and no secrets. 0: none.
+	Port int `json:"port,omitempty" min:"1024" max:"65535"`
 }

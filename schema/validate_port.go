@@ -88,6 +88,18 @@ func (c *checker) listening(cluster *Cluster, g *Gateway, path string) {
 	}
 }
 
+// metrics checks that the agents' port for metrics, which is a TCP one, is none that
+// they have already. Tunnels have UDP ports, so that the same number is no clash.
+func (c *checker) metrics() {
+	port := c.set.Spec.Metrics.Port
+	if port < firstOwnPort || port > lastOwnPort {
+		return
+	}
+	c.fail(diag.Diagnostic{Code: "bad-port", Path: "metrics.port",
+		Summary: fmt.Sprintf("%d is one of the agent's ports %d to %d", port, firstOwnPort, lastOwnPort),
+		Hint:    "set port to another one, such as 8474"})
+}
+
 // listener is a gateway at one endpoint.
 type listener struct {
 	path    string

@@ -35,6 +35,7 @@ func (c *checker) settings() {
 		})
 	}
 	c.epochs()
+	c.metrics()
 }
 
 // maxEpochs bounds the key epochs in force: gateways have ports and addresses for
