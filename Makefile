@@ -42,7 +42,7 @@ e2e-kube: build ## Hawser on two real Kubernetes clusters; one test with KUBE='-
 	REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube $(KUBE)
 
 # Steady, and what users would miss first; the rest is for a change of what it tests.
-CI_KUBE ?= ^Test(ClusterDNS|Gather|MCS|NamespaceDeleted|Reach|Tour|Uninstall)$$
+CI_KUBE ?= ^Test(ClusterDNS|Gather|MCS|Metrics|NamespaceDeleted|Reach|Tour|Uninstall)$$
 e2e-kube-ci: build ## the part of e2e-kube that CI has time for; what fails is run once more, and told
 	@hack/setup-kube.sh >/dev/null
 	@REQUIRE_KERNEL=1 FORMAT=testname hack/test.sh -tags=kube -count=1 -timeout 40m -run '$(CI_KUBE)' ./e2e/kube

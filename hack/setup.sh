@@ -6,11 +6,11 @@ set -euo pipefail
 
 missing=$(absent \
   nft=nftables ip=iproute2 curl=curl dig=bind9-dnsutils tcpdump=tcpdump iperf3=iperf3 ping=iputils-ping \
-  nc=netcat-openbsd jq=jq conntrack=conntrack wg=wireguard-tools iptables=iptables nsenter=util-linux \
+  promtool=prometheus nc=netcat-openbsd jq=jq conntrack=conntrack wg=wireguard-tools iptables=iptables nsenter=util-linux \
   /usr/sbin/charon-systemd=charon-systemd \
   /usr/lib/ipsec/plugins/libstrongswan-vici.so=strongswan-swanctl \
   /usr/lib/ipsec/plugins/libstrongswan-openssl.so=libstrongswan-standard-plugins \
   /usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so=libcharon-extra-plugins)
-# Our agent starts a charon of its own.
+# Our agent starts a charon of its own; of Prometheus, tests use promtool alone.
 # shellcheck disable=SC2086
-packages_for setup strongswan.service $missing
+packages_for setup "strongswan.service prometheus.service" $missing

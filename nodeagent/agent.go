@@ -115,7 +115,7 @@ func parts(config Config, log *slog.Logger) *Agent {
 		shapes:    newSaver[keptShape]("shape", config.statePath("shape.json")),
 		charon:    &ipsec.Charon{Dir: config.statePath("ipsec"), Host: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP), Log: log},
 		records:   dns.NewStore(),
-		metrics:   newMetrics(),
+		metrics:   newMetrics(config.Cluster, config.Node),
 		outlets:   newOutlets(config.Metrics, log),
 		endpoints: newEndpoints(config, log),
 		keeper:    flows.New(flows.Config{Device: desired.NodeLink, Log: log}),
@@ -154,6 +154,7 @@ func (a *Agent) wire() {
 	a.endpoints.secured = func() map[string]ipsec.State { return a.secured.States() }
 	a.cabling.aside = a.endpoints.aside
 	a.choice.moved = a.moved
+	a.metrics.watch(a.present)
 	a.mover.keeper = a.keeper
 	a.sizes.finder = a.finder
 	a.engine = &converge.Engine[*node]{

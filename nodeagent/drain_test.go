@@ -87,7 +87,7 @@ func TestControlIsNotPublic(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	a := &Agent{
-		config: Config{Cluster: "g1", Node: "n"}, log: log, metrics: newMetrics(), drain: mark,
+		config: Config{Cluster: "g1", Node: "n"}, log: log, metrics: newMetrics("g1", "n"), drain: mark,
 		trigger: make(chan struct{}, 1), urgent: make(chan struct{}, 1), choice: newChoice("g1", log, time.Now()),
 	}
 	a.peers = newPeers(a.config, log, peersHooks{look: func() {}, urgent: func() {}})

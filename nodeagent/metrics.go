@@ -1,9 +1,7 @@
 package nodeagent
 
 import (
-	"math"
 	"net/http"
-	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,12 +10,18 @@ import (
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/dns"
-	"hawser.dev/hawser/nodeagent/status"
 )
 
-// metrics are the agent's own; the registry is not shared with anything.
+// mostScrapes is how many are answered at once: whoever reaches the port can ask.
+const mostScrapes = 4
+
+// metrics are the agent's own; the registry is not shared with anything. All of
+// them but the runtime's say which cluster and node they are of, so that alerts need
+// nothing of how somebody scrapes.
 type metrics struct {
 	registry *prometheus.Registry
+	own      prometheus.Registerer // of registry
+	last     prometheus.Gauge
 	passes   *prometheus.CounterVec
 	seconds  prometheus.Histogram
 	changes  *prometheus.CounterVec
@@ -31,9 +35,13 @@ type metrics struct {
 	driftTotal atomic.Int64
 }
 
-func newMetrics() *metrics {
+func newMetrics(cluster, node string) *metrics {
+	registry := prometheus.NewRegistry()
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
+		registry: registry,
+		own:      prometheus.WrapRegistererWith(prometheus.Labels{"cluster": cluster, "node": node}, registry),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hawser_last_pass_timestamp_seconds", Help: "When the last converge round began, in seconds since 1970."}),
 		passes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hawser_passes_total", Help: "Converge rounds by result: clean, blocked or failed."}, []string{"result"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -53,10 +61,10 @@ func newMetrics() *metrics {
 			Name: "hawser_tunnel_replaced_total", Help: "Tunnel processes that ended or hung, and were replaced, by device."}, []string{"link"}),
 		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hawser_moves_total", Help: "Moves of the link to another cluster, by cluster and kind of cause."},
-			[]string{"cluster", "cause"}),
+			[]string{"remote_cluster", "cause"}),
 	}
-	m.registry.MustRegister(m.passes, m.seconds, m.changes, m.drift, m.objects, m.undone, m.queries, m.replaced, m.moves,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.own.MustRegister(m.last, m.passes, m.seconds, m.changes, m.drift, m.objects, m.undone, m.queries, m.replaced, m.moves)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -70,6 +78,7 @@ func (m *metrics) count(r converge.Report) {
 	}
 	m.passes.WithLabelValues(result).Inc()
 	m.seconds.Observe(r.Took.Seconds())
+	m.last.Set(float64(r.At.UnixMilli()) / 1e3)
 	for _, c := range r.Changed {
 		m.changes.WithLabelValues(c.Kind, string(c.Op)).Inc()
 	}
@@ -92,91 +101,7 @@ func (m *metrics) query(q dns.Query) {
 	m.queries.WithLabelValues(q.Transport, q.Type, q.Rcode).Inc()
 }
 
-// handler serves the registry and, from the status given at that moment, one
-// set of values a link.
-func (m *metrics) handler(now func() status.Status) http.Handler {
-	own := promhttp.HandlerFor(prometheus.Gatherers{m.registry, linkGatherer(now)}, promhttp.HandlerOpts{})
-	return own
-}
-
-// linkGatherer turns the connections of a status into metrics.
-func linkGatherer(now func() status.Status) prometheus.Gatherer {
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(&linkCollector{now: now, metrics: linkMetrics()})
-	return registry
-}
-
-type linkCollector struct {
-	now     func() status.Status
-	metrics []linkMetric
-}
-
-// linkMetric is one value of a link.
-type linkMetric struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	value func(status.Connection) float64
-}
-
-func linkMetrics() []linkMetric {
-	var out []linkMetric
-	add := func(kind prometheus.ValueType, name, help string, value func(status.Connection) float64) {
-		desc := prometheus.NewDesc(name, help, []string{"gateway", "remote_cluster", "remote_gateway"}, nil)
-		out = append(out, linkMetric{desc, kind, value})
-	}
-	gauge := func(name, help string, value func(status.Connection) float64) {
-		add(prometheus.GaugeValue, name, help, value)
-	}
-	trip := func(name, help string, micros func(*status.RTT) int64) {
-		gauge(name, help, func(c status.Connection) float64 {
-			if c.RTT == nil {
-				return math.NaN()
-			}
-			return float64(micros(c.RTT)) / 1e6
-		})
-	}
-	gauge("hawser_link_up", "1 while the link answers probes.",
-		func(c status.Connection) float64 { return yes(c.Status == status.Connected) })
-	gauge("hawser_link_chosen", "1 while the link carries the traffic of its pair of clusters.",
-		func(c status.Connection) float64 { return yes(c.Chosen) })
-	gauge("hawser_link_rank", "How fit the link is: 0 down, 1 alone, 2 draining, 3 unsteady, 4 good.",
-		func(c status.Connection) float64 { return float64(slices.Index(status.Ranks(), c.Rank)) })
-	trip("hawser_link_rtt_seconds", "Average round-trip time over the window of probes.", func(r *status.RTT) int64 { return r.Avg })
-	trip("hawser_link_rtt_min_seconds", "Least round-trip time over the window.", func(r *status.RTT) int64 { return r.Min })
-	trip("hawser_link_rtt_max_seconds", "Greatest round-trip time over the window.", func(r *status.RTT) int64 { return r.Max })
-	trip("hawser_link_rtt_stddev_seconds", "Standard deviation of the round-trip time over the window.",
-		func(r *status.RTT) int64 { return r.StdDev })
-	gauge("hawser_link_loss_ratio", "Share of probes lost over the window, 0 to 1.", func(c status.Connection) float64 { return c.Loss })
-	gauge("hawser_link_since_seconds", "Time since when the link is up or down, in seconds since 1970.",
-		func(c status.Connection) float64 { return float64(c.Since.UnixMilli()) / 1e3 })
-	gauge("hawser_link_mtu_bytes", "Bytes that a packet inside the tunnel may have.",
-		func(c status.Connection) float64 { return float64(c.MTU) })
-	add(prometheus.CounterValue, "hawser_link_receive_bytes_total", "Bytes received from the peer.",
-		func(c status.Connection) float64 { return float64(c.RxBytes) })
-	add(prometheus.CounterValue, "hawser_link_transmit_bytes_total", "Bytes sent to the peer.",
-		func(c status.Connection) float64 { return float64(c.TxBytes) })
-	return out
-}
-
-// Describe names the metrics of one link.
-func (c *linkCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, m := range c.metrics {
-		out <- m.desc
-	}
-}
-
-// Collect gives the values of every link.
-func (c *linkCollector) Collect(out chan<- prometheus.Metric) {
-	for _, l := range c.now().Connections {
-		for _, m := range c.metrics {
-			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(l), l.Gateway, l.RemoteCluster, l.RemoteGateway)
-		}
-	}
-}
-
-func yes(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
+// handler serves the registry. One metric that cannot be told keeps back no other.
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes, ErrorHandling: promhttp.ContinueOnError})
 }

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -30,6 +31,18 @@ func (a *Agent) status() status.Status {
 		s.Clusters, s.Exports = clustersOf(v.input.Fabric), exportsOf(v.input)
 	}
 	return s
+}
+
+// present is what metrics tell of the agent's state.
+func (a *Agent) present() present {
+	out := present{Status: a.brief()}
+	if f := a.shown.Load().input.Fabric; f != nil {
+		if own := f.Cluster(a.config.Cluster); own != nil {
+			out.gateways = len(own.Gateways)
+			out.reachable = slices.Sorted(maps.Keys(f.Graph().Ways(own.Name, nil)))
+		}
+	}
+	return out
 }
 
 // brief is the status without what the fabric holds, which is long.

@@ -109,7 +109,7 @@ func (a *Agent) public() http.Handler {
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	mux.Handle("GET /metrics", a.metrics.handler(a.brief))
+	mux.Handle("GET /metrics", a.metrics.handler())
 	return mux
 }
 

@@ -1,0 +1,35 @@
+//go:build kube
+
+package kube
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestMetrics: a pod reads the metrics of the agents at the addresses of their nodes, of a
+// gateway and of a worker, at the port that the topology gives them; nothing else is told
+// there, and the port that the DaemonSets declare leads to it.
+func TestMetrics(t *testing.T) {
+	s := needSet(t, same)
+	pods := s.kubectl(t, "c1", "-n", "hawser-system", "get", "pods", "-l", "app.kubernetes.io/part-of=hawser", "-o",
+		`jsonpath={range .items[*]}{.spec.nodeName} {.status.hostIP} {.spec.containers[0].ports[?(@.name=="metrics")].hostPort}{"\n"}{end}`)
+	seen := map[string]bool{}
+	for line := range strings.Lines(pods) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[2] != "8474" {
+			t.Errorf("node, address and port: %q", line)
+			continue
+		}
+		node, at := fields[0], "http://"+fields[1]+":"+fields[2]
+		seen[node] = true
+		ready := `hawser_ready{cluster="c1",node="` + node + `"} 1`
+		s.eventually(t, has(ready), within("c1", "client", "curl", "-s", "-m", "3", at+"/metrics")...)
+		path := `hawser_path_up{cluster="c1",node="` + node + `",remote_cluster="c2"} 1`
+		s.eventually(t, has(path), within("c1", "client", "curl", "-s", "-m", "3", at+"/metrics")...)
+		s.eventually(t, has("404"), within("c1", "client", "curl", "-s", "-m", "3", "-o", "/dev/null", "-w", "%{http_code}", at+"/status")...)
+	}
+	if !seen["c1n1"] || !seen["c1n2"] {
+		t.Errorf("agents of c1:\n%s", pods)
+	}
+}
