@@ -37,14 +37,18 @@ kube-down: ## and away again
 	$(GO) build -o bin/kubelab ./e2e/kube/lab
 	bin/kubelab down
 
-e2e-kube: build ## Hawser on two real Kubernetes clusters; one test with KUBE='-run Tour'
+# What a real API server is enough for.
+KUBE_API := ./e2e/kube/apply ./e2e/kube/facts ./e2e/kube/lab ./e2e/kube/objects ./e2e/kube/tree
+e2e-kube: build ## Hawser on two real Kubernetes clusters, and beside real API servers; one test of the former with KUBE='-run Tour'
 	@hack/setup-kube.sh >/dev/null
+	$(if $(KUBE),,REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -p 1 -timeout 20m $(KUBE_API))
 	REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube $(KUBE)
 
 # Steady, and what users would miss first; the rest is for a change of what it tests.
 CI_KUBE ?= ^Test(ClusterDNS|Gather|MCS|Metrics|NamespaceDeleted|Reach|Tour|Uninstall)$$
 e2e-kube-ci: build ## the part of e2e-kube that CI has time for; what fails is run once more, and told
 	@hack/setup-kube.sh >/dev/null
+	@REQUIRE_KERNEL=1 hack/test.sh -tags=kube -count=1 -p 1 -timeout 20m $(KUBE_API)
 	@REQUIRE_KERNEL=1 FORMAT=testname hack/test.sh -tags=kube -count=1 -timeout 40m -run '$(CI_KUBE)' ./e2e/kube
 
 e2e-mcs: build ## the conformance specs of the MCS API (docs/conformance.md), on flat clusters and on ones with the same CIDRs
