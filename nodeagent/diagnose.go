@@ -67,9 +67,9 @@ func (a *Agent) place(d *status.Diagnosis, in project.Input) {
 	if own := in.Fabric.Cluster(a.config.Cluster); own != nil {
 		for _, g := range own.Gateways {
 			d.Mates = append(d.Mates, g.Name)
-			if g.Node == a.config.Node {
-				d.Gateway = g.Name
-			}
+		}
+		if g := own.GatewayOn(a.config.Node); g != nil {
+			d.Gateway = g.Name
 		}
 	}
 	for _, link := range a.peers.snapshot().Links {

@@ -15,11 +15,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// How long an attempt, and all of them, may take.
+// How long an attempt may take.
 const (
-	leastAttempt     = 100 * time.Millisecond
-	mostAttempt      = 30 * time.Second
-	mostVerification = time.Minute
+	leastAttempt = 100 * time.Millisecond
+	mostAttempt  = 30 * time.Second
 )
 
 // serveVerification answers GET /verify?timeout=3s&export=shop/web.
@@ -55,7 +54,7 @@ func (a *Agent) verify(ctx context.Context, timeout time.Duration, query url.Val
 		}
 		checks = slices.DeleteFunc(checks, func(c verify.Check) bool { return !slices.Contains(only, c.Export) })
 	}
-	ctx, cancel := context.WithTimeout(ctx, mostVerification)
+	ctx, cancel := context.WithTimeout(ctx, verify.Longest)
 	defer cancel()
 	results := verify.Verifier{Server: servers[0], Timeout: timeout}.All(ctx, checks)
 	return status.Verification{Cluster: a.config.Cluster, Node: a.config.Node, Results: results}, nil

@@ -25,8 +25,9 @@ rules of nftables on this node (those of iptables-nft too), and tells which rule
 of which table dropped one: a NetworkPolicy's, a firewall's, or Hawser's own. Make the
 request that does not work meanwhile, and ask on the nodes on its way: the client's,
 the gateways', the server's; hawser diagnose asks all of them at once. Where there is
-much traffic, --export or --address leaves out what else there is. Nothing of anybody is changed: packets are marked for
-the kernel to tell of them (meta nftrace), by a table that goes away with this command.
+much traffic, --export or --address leaves out what else there is. Nothing of anybody
+is changed: packets are marked for the kernel to tell of them (meta nftrace), by a
+table that goes away with this command.
 
 What nftables does not show, such as a CNI's eBPF programs and rules of
 iptables-legacy, cannot be named; packets that end there are told as not seen again.

@@ -11,10 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/nodeagent/verify"
 )
-
-// verifyTime is how long an agent takes at most, beside its answer (GET /verify).
-const verifyTime = time.Minute
 
 func verifyCommand() *cobra.Command {
 	var socket, output string
@@ -32,7 +30,7 @@ Exit code 0: everything answered, 1: something did not, 2: error.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{"timeout": {timeout.String()}, "export": exports}
-			raw, err := askFor(cmd.Context(), verifyTime+statusTimeout, socket, http.MethodGet, "/verify?"+query.Encode())
+			raw, err := askFor(cmd.Context(), verify.Longest+statusTimeout, socket, http.MethodGet, "/verify?"+query.Encode())
 			if err != nil {
 				return err
 			}

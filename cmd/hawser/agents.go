@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,6 +93,17 @@ type question struct {
 	args  []string      // of hawser-agent, in their pods
 	takes time.Duration // how long an agent needs by itself; with more than none all are asked at the same time
 	begin func()        // called when it is known whom to ask; nil = nothing
+}
+
+// questionOf asks a command of hawser-agent with its flags, which are the same at sockets.
+func questionOf(command string, flags url.Values, takes time.Duration) question {
+	q := question{path: "/" + command + "?" + flags.Encode(), args: []string{command, "-o", "json"}, takes: takes}
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		for _, value := range flags[name] {
+			q.args = append(q.args, "--"+name, value)
+		}
+	}
+	return q
 }
 
 func (q question) started() {

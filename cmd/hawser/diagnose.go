@@ -91,17 +91,11 @@ func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
 
 // look has the agents follow packets.
 func (a *app) look(ctx context.Context, f diagnoseFlags) (seen []trip.Seen, silent []unreachable, err error) {
-	query := url.Values{"for": {f.long.String()}, "export": f.exports, "address": f.addresses}
-	args := []string{"diagnose", "-o", "json", "--for", f.long.String()}
-	for _, e := range f.exports {
-		args = append(args, "--export", e)
-	}
-	for _, p := range f.addresses {
-		args = append(args, "--address", p)
-	}
-	got, silent, err := ask[status.Diagnosis](ctx, f.showFlags, question{path: "/diagnose?" + query.Encode(), args: args, takes: f.long, begin: func() {
+	q := questionOf("diagnose", url.Values{"for": {f.long.String()}, "export": f.exports, "address": f.addresses}, f.long)
+	q.begin = func() {
 		_, _ = fmt.Fprintf(a.err, "following packets of the clusterset for %s: make the request that does not work now\n", f.long)
-	}})
+	}
+	got, silent, err := ask[status.Diagnosis](ctx, f.showFlags, q)
 	for _, r := range got {
 		if r.value.Node == "" {
 			silent = append(silent, unreachable{Socket: r.who, Error: "its answer lacks the ways of packets: the agent is older than this hawser"})

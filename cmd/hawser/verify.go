@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/nodeagent/verify"
 )
 
 type verifyFlags struct {
@@ -26,9 +27,6 @@ type verification struct {
 	Nodes       []status.Verification `json:"nodes"`
 	Unreachable []unreachable         `json:"unreachable,omitempty"`
 }
-
-// verifyTime is how long an agent takes at most.
-const verifyTime = time.Minute
 
 func newVerifyCommand(a *app) *cobra.Command {
 	var f verifyFlags
@@ -63,12 +61,8 @@ func (a *app) verify(ctx context.Context, f verifyFlags) error {
 		return err
 	}
 	done := a.progress("connecting to every export from every node")
-	query := url.Values{"timeout": {f.timeout.String()}, "export": f.exports}
-	args := []string{"verify", "-o", "json", "--timeout", f.timeout.String()}
-	for _, e := range f.exports {
-		args = append(args, "--export", e)
-	}
-	got, silent, err := ask[status.Verification](ctx, f.showFlags, question{path: "/verify?" + query.Encode(), args: args, takes: verifyTime})
+	q := questionOf("verify", url.Values{"timeout": {f.timeout.String()}, "export": f.exports}, verify.Longest)
+	got, silent, err := ask[status.Verification](ctx, f.showFlags, q)
 	done()
 	if err != nil {
 		return err

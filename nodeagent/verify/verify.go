@@ -17,6 +17,9 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
+// Longest is how long an agent takes for all names at most.
+const Longest = time.Minute
+
 const (
 	atOnce = 16
 	// most is how many addresses of one name are tried: a headless service may have
