@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 func needsRoot(t *testing.T) {
@@ -138,5 +140,26 @@ func TestProcesses(t *testing.T) {
 	}
 	if want.Alive() || !other.Alive() {
 		t.Errorf("ended: %t, other alive: %t", !want.Alive(), other.Alive())
+	}
+}
+
+// TestSignalThread: the number of a process that is gone may be a thread's of another.
+func TestSignalThread(t *testing.T) {
+	t.Parallel()
+	number := make(chan int)
+	done := make(chan bool)
+	defer close(done)
+	for { // the first thread of the process is one that any goroutine may get
+		go func() {
+			runtime.LockOSThread()
+			number <- unix.Gettid()
+			<-done
+		}()
+		if tid := <-number; tid != os.Getpid() {
+			if err := (Process{PID: tid, Start: 1}).Signal(unix.SIGKILL); err != nil {
+				t.Error(err)
+			}
+			return
+		}
 	}
 }

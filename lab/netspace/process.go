@@ -152,8 +152,8 @@ func Kill(ctx context.Context, processes []Process) error {
 // cannot come to mean another process.
 func (p Process) Signal(sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
+	if err != nil && !p.Alive() {
+		return nil // the number may be that of another process's thread by now
 	}
 	if err != nil {
 		return fmt.Errorf("open process %d: %w", p.PID, err)
