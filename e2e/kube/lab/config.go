@@ -61,7 +61,12 @@ func (l *Lab) save() error {
 	if err != nil {
 		return fmt.Errorf("write lab: %w", err)
 	}
-	if err := os.WriteFile(l.path("lab.json"), raw, 0o600); err != nil {
+	// Whoever reads it meanwhile finds the former one, and so does a crash.
+	next := l.path("lab.json.new")
+	if err = os.WriteFile(next, raw, 0o600); err == nil {
+		err = os.Rename(next, l.path("lab.json"))
+	}
+	if err != nil {
 		return fmt.Errorf("write lab: %w", err)
 	}
 	return nil

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,13 +54,13 @@ func hierarchies() ([]hierarchy, error) {
 }
 
 // child makes a cgroup below ours for a machine.
-func (h hierarchy) child(name string) (string, error) {
+func (h hierarchy) child(name string) error {
 	dir := filepath.Join(h.dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make cgroup: %w", err)
+		return fmt.Errorf("make cgroup: %w", err)
 	}
 	if h.name != "cpuset" {
-		return dir, nil
+		return nil
 	}
 	// A cpuset takes no process until it has processors and memory.
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -67,10 +69,10 @@ func (h hierarchy) child(name string) (string, error) {
 			err = os.WriteFile(filepath.Join(dir, file), raw, 0o644)
 		}
 		if err != nil {
-			return "", fmt.Errorf("fill cgroup: %w", err)
+			return fmt.Errorf("fill cgroup: %w", err)
 		}
 	}
-	return dir, nil
+	return nil
 }
 
 // record is what is kept about a machine that runs.
@@ -98,18 +100,30 @@ func (l *Lab) boot(n Node, script string, env map[string]string) error {
 	r := record{}
 	var names []string
 	for _, h := range all {
-		c, err := h.child(l.tag() + n.Name)
-		if err != nil {
+		r.Cgroups, names = append(r.Cgroups, filepath.Join(h.dir, l.tag()+n.Name)), append(names, h.name)
+	}
+	if err := l.note(n.Name, r); err != nil { // from here on halt knows what to remove
+		return err
+	}
+	for _, h := range all {
+		if err := h.child(l.tag() + n.Name); err != nil {
 			return err
 		}
-		r.Cgroups, names = append(r.Cgroups, c), append(names, h.name)
 	}
 	env["MACHINE"], env["DIR"], env["BIN"], env["CGROUPS"] = n.Name, dir, l.Bin, strings.Join(names, " ")
 	return netspace.Do(l.space(n.Name), func() error { return l.start(n, file, env, all, r) })
 }
 
-// tag begins the names of what the lab makes outside its folder.
-func (l *Lab) tag() string { return "hk-" + filepath.Base(l.Dir) + "-" }
+// tag begins the names of what the lab makes outside its folder; it is of the whole
+// path, as folders of different labs may have the same name.
+func (l *Lab) tag() string {
+	sum := sha256.Sum256([]byte(l.Dir))
+	return "hk-" + hex.EncodeToString(sum[:4]) + "-"
+}
+
+// mark is in the environment of every program that the lab starts; down finds by it
+// what no record tells of.
+func (l *Lab) mark() string { return "KUBELAB=" + l.Dir }
 
 // start runs on a thread that goes into the machine's cgroups for as long as it
 // takes to make the first process there.
@@ -120,7 +134,7 @@ func (l *Lab) start(n Node, file string, env map[string]string, all []hierarchy,
 	}
 	defer log.Close()
 	cmd := exec.Command("/bin/bash", file)
-	cmd.Env = []string{"PATH=" + l.Bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+	cmd.Env = []string{"PATH=" + l.Bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", l.mark()}
 	for k, v := range env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
@@ -143,14 +157,19 @@ func (l *Lab) start(n Node, file string, env map[string]string, all []hierarchy,
 	if r.Process, err = netspace.Find(cmd.Process.Pid); err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", n.Name, err), cmd.Process.Kill())
 	}
+	return errors.Join(l.note(n.Name, r), cmd.Process.Release())
+}
+
+// note keeps what is known of a machine that runs.
+func (l *Lab) note(name string, r record) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("record %s: %w", n.Name, err)
+		return fmt.Errorf("record %s: %w", name, err)
 	}
-	if err := os.WriteFile(l.path("machines", n.Name+".json"), raw, 0o600); err != nil {
-		return fmt.Errorf("record %s: %w", n.Name, err)
+	if err := os.WriteFile(l.path("machines", name+".json"), raw, 0o600); err != nil {
+		return fmt.Errorf("record %s: %w", name, err)
 	}
-	return cmd.Process.Release()
+	return nil
 }
 
 func (l *Lab) record(name string) (record, error) {
@@ -178,23 +197,28 @@ func (l *Lab) halt(name string) error {
 	if err := r.Process.Signal(unix.SIGKILL); err != nil {
 		return fmt.Errorf("halt %s: %w", name, err)
 	}
-	deadline := time.Now().Add(60 * time.Second)
-	for _, c := range r.Cgroups {
-		for {
-			err := removeCgroup(c)
-			if err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				return fmt.Errorf("halt %s: %w", name, err)
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
+	if err := endCgroups(r.Cgroups); err != nil {
+		return fmt.Errorf("halt %s: %w", name, err)
 	}
 	if err := os.Remove(l.path("machines", name+".json")); err != nil {
 		return fmt.Errorf("halt %s: %w", name, err)
 	}
 	return errors.Join(l.unplug(name), netspace.Remove(l.space(name)))
+}
+
+// endCgroups removes cgroups whose processes are ending.
+func endCgroups(dirs []string) error {
+	deadline := time.Now().Add(60 * time.Second)
+	var errs []error
+	for _, dir := range dirs {
+		err := removeCgroup(dir)
+		for err != nil && time.Now().Before(deadline) {
+			time.Sleep(50 * time.Millisecond)
+			err = removeCgroup(dir)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // removeCgroup removes a cgroup and those below it; it is busy while processes end.

@@ -3,19 +3,7 @@
 // CoreDNS. Every machine is a set of namespaces; nothing of it is on the host but one
 // port of the loopback for each API server.
 //
-//	kubelab up [--clusters c1,c2] [--nodes 2] [--flat] [--families ipv4|dual|ipv6] [--proxy nftables|iptables|none]
-//	kubelab down                     leaves nothing, also after a crash
-//	kubelab k CLUSTER ARGS...        kubectl
-//	kubelab node NODE CMD...         run on a node, as its processes see it
-//	kubelab net NODE|internet CMD... run in a network of the lab only
-//	kubelab stop|start NODE          power off and on
-//	kubelab kill|revive NODE PROGRAM kill a program that stays away until revived
-//	kubelab add CLUSTER              a further node; prints its name
-//	kubelab remove NODE              takes a node out of its cluster
-//	kubelab rename NODE NAME         it leaves its cluster and joins as NAME
-//	kubelab address NODE ADDRESS     another address while it runs
-//	kubelab load [AGENT]             give all nodes another agent, or the tree's as it is now
-//	kubelab kubeconfig               print its path
+// `kubelab help` tells the commands.
 package main
 
 import (
@@ -23,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -50,41 +39,81 @@ func main() {
 	}
 }
 
+const usage = `usage: kubelab [--dir DIR] COMMAND [--dir DIR] ARGS...
+
+up                        make clusters; kubelab up --help tells its flags
+down                      leave nothing, also after a crash
+k CLUSTER ARGS...         kubectl
+node NODE CMD...          run on a node, as its processes see it
+net NODE|internet CMD...  run in a network of the lab only
+stop|start NODE           power off and on
+kill|revive NODE PROGRAM  kill a program that stays away until revived
+add CLUSTER               a further node; prints its name
+remove NODE               takes a node out of its cluster
+rename NODE NAME          it leaves its cluster and joins as NAME
+address NODE ADDRESS      another address while it runs
+load [AGENT]              give all nodes another agent, or the tree's as it is now
+kubeconfig                print its path`
+
 func run(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("kubelab", flag.ContinueOnError)
 	dir := os.Getenv(DirEnv)
 	if dir == "" {
 		dir = DefaultDir
 	}
-	flags.StringVar(&dir, "dir", dir, "folder of the clusters")
-	if err := flags.Parse(args); err != nil {
+	dir, args, err := folder(dir, args)
+	if err != nil {
 		return err
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return fmt.Errorf("find folder: %w", err)
+	if len(args) == 0 {
+		return errors.New(usage)
 	}
-	command, rest := flags.Arg(0), []string(nil)
-	if flags.NArg() > 1 {
-		rest = flags.Args()[1:]
-	}
+	command := args[0]
 	switch command {
+	case "help":
+		_, err := fmt.Println(usage)
+		return err
 	case "up":
-		return runUp(ctx, dir, rest)
-	case "down":
+		return runUp(ctx, dir, args[1:])
+	}
+	dir, args, err = folder(dir, args[1:])
+	if err != nil {
+		return err
+	}
+	if command == "down" && len(args) == 0 {
 		return down(dir)
 	}
 	l, err := load(dir)
 	if err != nil {
 		return err
 	}
-	return l.use(ctx, command, rest)
+	return l.use(ctx, command, args)
+}
+
+// folder reads --dir where it stands before other arguments, and gives these and the
+// whole path.
+func folder(dir string, args []string) (string, []string, error) {
+	flags := flag.NewFlagSet("kubelab", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&dir, "dir", dir, "")
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return "", []string{"help"}, nil
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("%w\n%s", err, usage)
+	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return "", nil, fmt.Errorf("find folder: %w", err)
+	}
+	return dir, flags.Args(), nil
 }
 
 // wanted reads what `up` is asked for, and which agent, if it is built already.
 func wanted(dir string, args []string) (*Lab, string, error) {
-	l := &Lab{Dir: dir}
+	l := &Lab{}
 	flags := flag.NewFlagSet("kubelab up", flag.ContinueOnError)
+	flags.StringVar(&dir, "dir", dir, "folder of the clusters")
 	clusters := flags.String("clusters", "c1,c2", "names, at most eight")
 	flags.IntVar(&l.Nodes, "nodes", 2, "nodes of each cluster")
 	flags.BoolVar(&l.Flat, "flat", false, "each cluster has prefixes of its own; otherwise all have the same")
@@ -94,6 +123,10 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 	agent := flags.String("agent", "", "the agent for the image; without it the tree's is built")
 	if err := flags.Parse(args); err != nil {
 		return nil, "", err
+	}
+	var err error
+	if l.Dir, err = filepath.Abs(dir); err != nil {
+		return nil, "", fmt.Errorf("find folder: %w", err)
 	}
 	l.Clusters = strings.Split(*clusters, ",")
 	if len(l.Clusters) > 8 || l.Nodes < 1 || l.Nodes > 8 || flags.NArg() > 0 {
@@ -115,6 +148,9 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 
 func runUp(ctx context.Context, dir string, args []string) error {
 	l, agent, err := wanted(dir, args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -129,19 +165,26 @@ func runUp(ctx context.Context, dir string, args []string) error {
 		fmt.Fprintf(os.Stderr, "[%5.1fs] %s\n", time.Since(begun).Seconds(), fmt.Sprintf(format, args...))
 	}
 	if l.Bin == "" {
-		setup := exec.CommandContext(ctx, "hack/setup-kube.sh")
-		setup.Stderr = os.Stderr
-		out, err := setup.Output()
-		if err != nil {
-			return fmt.Errorf("run hack/setup-kube.sh in the root of the repository: %w", err)
+		if l.Bin, err = setUp(ctx, "hack/setup-kube.sh"); err != nil {
+			return err
 		}
-		l.Bin = strings.TrimSpace(string(out))
 	}
 	if err := l.up(ctx, agent, say); err != nil {
 		return err
 	}
 	fmt.Println(l.kubeconfig())
 	return nil
+}
+
+// setUp runs a script that installs and builds, and gives the folder of the programs.
+func setUp(ctx context.Context, script string, args ...string) (string, error) {
+	setup := exec.CommandContext(ctx, script, args...)
+	setup.Stderr = os.Stderr
+	out, err := setup.Output()
+	if err != nil {
+		return "", fmt.Errorf("run %s in the root of the repository: %w", script, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // use runs what needs clusters that are up.
@@ -177,8 +220,7 @@ func (l *Lab) use(ctx context.Context, command string, args []string) error {
 		}
 		return l.change(ctx, m, command, args[1:])
 	}
-	return errors.New("usage: kubelab [--dir DIR] up|down|k CLUSTER ARGS...|node NODE CMD...|net NODE CMD...|stop NODE|start NODE|kill NODE PROGRAM|revive NODE PROGRAM|" +
-		"add CLUSTER|remove NODE|rename NODE NAME|address NODE ADDRESS|load [AGENT]|kubeconfig")
+	return errors.New(usage)
 }
 
 // change does something to a machine.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,15 +10,13 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"hawser.dev/hawser/lab/netspace"
 )
 
 // The API servers are inside the lab's namespaces. The gate is a process outside
 // that takes connections on the loopback, one port a cluster, and passes them in.
 
-// openGate starts the gate and writes the kubeconfig that goes through it.
+// openGate starts the gate, which lives until down ends it, and writes the kubeconfig that goes through it.
 func (l *Lab) openGate(authorities map[string]*authority) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -33,6 +29,7 @@ func (l *Lab) openGate(authorities map[string]*authority) error {
 	defer log.Close()
 	cmd := exec.Command(self, "--dir", l.Dir, "gate")
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = append(os.Environ(), l.mark())
 	config := kubeconfig{}
 	for _, c := range l.Clusters {
 		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -58,34 +55,7 @@ func (l *Lab) openGate(authorities map[string]*authority) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the gate: %w", err)
 	}
-	process, err := netspace.Find(cmd.Process.Pid)
-	if err != nil {
-		return fmt.Errorf("start the gate: %w", err)
-	}
-	raw, err := json.Marshal(process)
-	if err != nil {
-		return fmt.Errorf("record the gate: %w", err)
-	}
-	return errors.Join(os.WriteFile(l.path("gate.json"), raw, 0o600), cmd.Process.Release())
-}
-
-// closeGate ends the gate; one that does not run is fine.
-func (l *Lab) closeGate() error {
-	raw, err := os.ReadFile(l.path("gate.json"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	var p netspace.Process
-	if err == nil {
-		err = json.Unmarshal(raw, &p)
-	}
-	if err == nil {
-		err = p.Signal(unix.SIGKILL)
-	}
-	if err != nil {
-		return fmt.Errorf("close the gate: %w", err)
-	}
-	return nil
+	return cmd.Process.Release()
 }
 
 // gate is the process itself: listeners are its files from number 3, in the order

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,15 +23,19 @@ const patience = 5 * time.Minute
 
 // up makes the clusters, and returns when their nodes are ready and their DNS answers.
 func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) error {
-	if _, err := os.Stat(l.path("lab.json")); err == nil {
+	_, err := os.Stat(l.path("lab.json"))
+	if err == nil {
 		return fmt.Errorf("there are clusters in %s: run `kubelab down` first", l.Dir)
 	}
 	l.Machines = l.plan()
-	if err := os.MkdirAll(l.path("machines"), 0o755); err != nil {
+	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
 	if err := l.save(); err != nil { // from here on down knows what to remove
 		return err
+	}
+	if err := os.MkdirAll(l.path("machines"), 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
 	}
 	images, err := l.writeImages(agent)
 	if err != nil {
@@ -184,27 +189,78 @@ func (l *Lab) until(ctx context.Context, cluster string, args ...string) error {
 	}
 }
 
-// down removes every trace of the clusters in the folder; nothing there is fine.
+// down removes every trace of the clusters in the folder, whatever half of them there
+// is; nothing there is fine. It needs nothing that a crash may have spoiled: what runs is
+// found by the lab's networks and its mark, what is in the kernel by the folder's path.
 func down(dir string) error {
-	l, err := load(dir)
-	if err != nil {
-		if _, missing := os.Stat(dir); errors.Is(missing, fs.ErrNotExist) {
-			return nil
-		}
-		return errors.Join(err, fmt.Errorf("%s is left as it is", dir))
+	l := &Lab{Dir: dir}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for clusters: %w", err)
 	}
-	errs := []error{l.closeGate()}
-	for _, m := range l.Machines {
-		errs = append(errs, l.halt(m.Name))
+	ours := func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), "lab.json") }
+	if len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
+		return fmt.Errorf("no clusters in %s: it is left as it is", dir)
 	}
-	errs = append(errs, netspace.RemoveAll(l.path("net")), formerWatches(dir))
+	errs := []error{l.endProcesses()}
+	cgroups, err := l.cgroups()
+	errs = append(errs, err, endCgroups(cgroups), netspace.RemoveAll(l.path("net")), formerWatches(dir))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	for _, entry := range entries { // the file by which the folder is known as a lab goes last
+		if !ours(entry) {
+			errs = append(errs, os.RemoveAll(l.path(entry.Name())))
+		}
+	}
+	if err := errors.Join(append(errs, os.RemoveAll(dir))...); err != nil {
 		return fmt.Errorf("remove %s: %w", dir, err)
 	}
 	return nil
+}
+
+// endProcesses kills all that runs for the lab. What ends may have started another
+// meanwhile, so it looks until there is none.
+func (l *Lab) endProcesses() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	for {
+		left := netspace.Processes(netspace.Inodes(l.path("net")), l.mark())
+		if len(left) == 0 {
+			return nil
+		}
+		if err := netspace.Kill(ctx, left); err != nil {
+			return err
+		}
+	}
+}
+
+// cgroups gives those of all machines: as the records have them, and below our own
+// cgroup, where they are without a record.
+func (l *Lab) cgroups() ([]string, error) {
+	records, err := filepath.Glob(l.path("machines", "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("find records: %w", err)
+	}
+	var out []string
+	for _, file := range records {
+		// A crash may have left an empty file, and with that no cgroup.
+		if r, err := l.record(strings.TrimSuffix(filepath.Base(file), ".json")); err == nil {
+			out = append(out, r.Cgroups...)
+		}
+	}
+	all, err := hierarchies()
+	if err != nil {
+		return out, err
+	}
+	for _, h := range all {
+		more, err := filepath.Glob(filepath.Join(h.dir, l.tag()+"*"))
+		if err != nil {
+			return out, fmt.Errorf("find cgroups: %w", err)
+		}
+		out = append(out, more...)
+	}
+	return out, nil
 }
 
 // A node's programs watch more files than a kernel allows a user by default, and
