@@ -29,6 +29,17 @@ type Lab struct {
 	Flat     bool     // each cluster has prefixes of its own
 	Proxy    string   // of Services: nftables, iptables or none
 	Images   []string // archives that every node has
+	CNI      Network
+}
+
+// Network is what `up` was told of the network of the clusters' pods.
+type Network struct {
+	Name     string // of e2e/kube/cni, or a file with a script
+	Script   string // of a node, in the lab's folder
+	Bin      string // what the script starts
+	Settings map[string]string
+	PodCIDRs bool // Node objects have the node's prefixes
+	Routed   bool // the lab leads the pods of a node to it
 }
 
 // Node is one machine of the lab: a control plane (Number 0) or a node.

@@ -181,6 +181,31 @@ func TestDir(t *testing.T) {
 	}
 }
 
+// TestNetwork: what up takes from its flags about the network of pods.
+func TestNetwork(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"", "bridge map[] podCIDRs true routed true"},
+		{"--pod-cidrs=false", "bridge map[] podCIDRs false routed true"},
+		{"--cni no-podcidrs --families dual", "no-podcidrs map[] podCIDRs false routed true"},
+		{"--cni flannel --cni-setting BACKEND=host-gw", "flannel map[BACKEND:host-gw NFTABLES:false] podCIDRs true routed false"},
+		{"--cni cilium --cni-setting OFFSET=0 --cni-setting MORE=--a=b", "cilium map[MORE:--a=b OFFSET:0] podCIDRs true routed false"},
+		{"--cni calico-like", "calico-like map[RP_FILTER:0] podCIDRs false routed true"},
+		{"--cni /some/file.sh --cni-setting A=b", "/some/file.sh map[A:b] podCIDRs true routed false"},
+		{"--cni flannel --cni-setting BACKENDS=x", `network flannel: no setting "BACKENDS=x": there are [BACKEND NFTABLES]`},
+		{"--cni flannel --families dual", "network flannel has no families but ipv4 in the lab"},
+		{"--cni weave", `no network "weave": one of bridge, calico-like, cilium, flannel, kube-ovn, no-podcidrs, or a file with a slash in its path`},
+	} {
+		l, _, err := wanted("/somewhere", strings.Fields(tt.args))
+		have := fmt.Sprint(err)
+		if err == nil {
+			have = fmt.Sprintf("%s %v podCIDRs %t routed %t", l.CNI.Name, l.CNI.Settings, l.CNI.PodCIDRs, l.CNI.Routed)
+		}
+		if have != tt.want {
+			t.Errorf("%s\nhave %s\nwant %s", tt.args, have, tt.want)
+		}
+	}
+}
+
 func (l *Lab) mustNote(t *testing.T, r record) {
 	t.Helper()
 	if err := l.note("c1n1", r); err != nil {

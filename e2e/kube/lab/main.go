@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/e2e/kube/cni"
 )
 
 func main() {
@@ -119,6 +121,14 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 	flags.BoolVar(&l.Flat, "flat", false, "each cluster has prefixes of its own; otherwise all have the same")
 	flags.StringVar(&l.Families, "families", "ipv4", "of addresses of nodes, pods and Services: ipv4, ipv6, or dual for both")
 	flags.StringVar(&l.Proxy, "proxy", "nftables", "what carries Services: kube-proxy's nftables or iptables, or none")
+	flags.StringVar(&l.CNI.Name, "cni", "bridge", "network of the pods: "+strings.Join(cni.Names(), ", ")+", or a file with a script such as e2e/kube/cni has them")
+	var settings []string
+	flags.Func("cni-setting", "`NAME=VALUE` for the network's script; can be repeated", func(one string) error {
+		settings = append(settings, one)
+		return nil
+	})
+	flags.StringVar(&l.CNI.Bin, "cni-bin", "", "programs that hack/setup-cni.sh built; without it that is run; of a file: bin beside it")
+	podCIDRs := flags.Bool("pod-cidrs", true, "Node objects have spec.podCIDRs; never with calico-like and no-podcidrs")
 	flags.StringVar(&l.Bin, "bin", "", "programs that hack/setup-kube.sh built; without it that is run")
 	agent := flags.String("agent", "", "the agent for the image; without it the tree's is built")
 	if err := flags.Parse(args); err != nil {
@@ -143,7 +153,43 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 			return nil, "", fmt.Errorf("%s %q: one of %s", choice.flag, choice.have, strings.Join(choice.of, ", "))
 		}
 	}
+	if err := l.choose(settings); err != nil {
+		return nil, "", err
+	}
+	l.CNI.PodCIDRs = l.CNI.PodCIDRs && *podCIDRs
 	return l, *agent, nil
+}
+
+// choose completes what is known of the clusters' network.
+func (l *Lab) choose(settings []string) error {
+	n := &l.CNI
+	if strings.Contains(n.Name, "/") {
+		at, err := filepath.Abs(n.Name)
+		if err != nil {
+			return fmt.Errorf("find network: %w", err)
+		}
+		n.Name, n.PodCIDRs, n.Settings = at, true, map[string]string{}
+		if n.Bin == "" {
+			n.Bin = filepath.Join(filepath.Dir(at), "bin")
+		}
+		for _, one := range settings {
+			name, value, _ := strings.Cut(one, "=")
+			n.Settings[name] = value
+		}
+		return nil
+	}
+	recipe, err := cni.Find(n.Name)
+	if err != nil {
+		return err
+	}
+	if !recipe.IPv6 && l.Families != "ipv4" {
+		return fmt.Errorf("network %s has no families but ipv4 in the lab", n.Name)
+	}
+	n.PodCIDRs, n.Routed = recipe.PodCIDRs, recipe.Routed
+	if n.Settings, err = recipe.With(settings); err != nil {
+		return fmt.Errorf("network %s: %w", n.Name, err)
+	}
+	return nil
 }
 
 func runUp(ctx context.Context, dir string, args []string) error {
@@ -166,6 +212,11 @@ func runUp(ctx context.Context, dir string, args []string) error {
 	}
 	if l.Bin == "" {
 		if l.Bin, err = setUp(ctx, "hack/setup-kube.sh"); err != nil {
+			return err
+		}
+	}
+	if recipe, err := cni.Find(l.CNI.Name); err == nil && recipe.Setup && l.CNI.Bin == "" {
+		if l.CNI.Bin, err = setUp(ctx, "hack/setup-cni.sh", l.CNI.Name); err != nil {
 			return err
 		}
 	}

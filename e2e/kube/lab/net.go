@@ -101,9 +101,12 @@ func (l *Lab) inside(n Node) string {
 }
 
 // way gives the lines that lead a node's pods to it, or with a node without addresses
-// nowhere.
+// nowhere. There are none where the network of the pods sees to that.
 func (l *Lab) way(n Node) string {
 	lines := ""
+	if !l.CNI.Routed {
+		return lines
+	}
 	for i, pods := range l.nodePods(n) {
 		if len(n.Addrs) == 0 {
 			lines += fmt.Sprintf("route del %s\n", pods)

@@ -50,34 +50,11 @@ keep() { # NAME ARGUMENTS...: runs a program for ever, but not while it is held
   done
 }
 
-# What leaves the cluster's pods has the node's address, as most networks of clusters do it.
 family() { # ADDRESS: as nft(8) calls it
   case $1 in *:*) echo ip6 ;; *) echo ip ;; esac
 }
-for pods in ${PODS//,/ }; do
-  ip=$(family "$pods")
-  nft -f - <<X
-table $ip lab {
-  chain outward {
-    type nat hook postrouting priority srcnat; policy accept;
-    $ip saddr $pods $ip daddr != $pods masquerade
-  }
-}
-X
-done
-ranges="" routes=""
-for pods in ${NODE_PODS//,/ }; do
-  case $pods in *:*) everywhere=::/0 ;; *) everywhere=0.0.0.0/0 ;; esac
-  ranges=$ranges${ranges:+, }'[{"subnet": "'$pods'"}]'
-  routes=$routes${routes:+, }'{"dst": "'$everywhere'"}'
-done
-cat >/run/cni/10-lab.conflist <<X
-{"cniVersion": "0.4.0", "name": "lab", "plugins": [
-  {"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
-   "ipam": {"type": "host-local", "dataDir": "/run/cni/addresses",
-            "ranges": [$ranges], "routes": [$routes]}},
-  {"type": "portmap", "capabilities": {"portMappings": true}}]}
-X
+# shellcheck source=/dev/null # the network of the cluster: e2e/kube/cni
+. "$CNI"
 cat >/run/containerd.toml <<X
 version = 2
 root = "/var/lib/containerd"

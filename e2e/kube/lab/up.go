@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/e2e/kube/cni"
 	"hawser.dev/hawser/lab/netspace"
 )
 
@@ -36,6 +38,9 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 	}
 	if err := os.MkdirAll(l.path("machines"), 0o755); err != nil {
 		return fmt.Errorf("make folder: %w", err)
+	}
+	if l.CNI.Script, err = l.writeScript(); err != nil {
+		return err
 	}
 	images, err := l.writeImages(agent)
 	if err != nil {
@@ -69,18 +74,38 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 	return nil
 }
 
+// writeScript gives the script of the clusters' network a place in the lab's folder.
+func (l *Lab) writeScript() (string, error) {
+	read := func() ([]byte, error) { return os.ReadFile(l.CNI.Name) }
+	if recipe, err := cni.Find(l.CNI.Name); err == nil {
+		read = recipe.Script
+	}
+	text, err := read()
+	if err != nil {
+		return "", fmt.Errorf("take network %s: %w", l.CNI.Name, err)
+	}
+	at := l.path("cni.sh")
+	if err := os.WriteFile(at, text, 0o644); err != nil {
+		return "", fmt.Errorf("take network %s: %w", l.CNI.Name, err)
+	}
+	return at, nil
+}
+
 // begin wires a machine and starts it.
 func (l *Lab) begin(m Node) error {
 	if err := l.wire(m); err != nil {
 		return err
 	}
-	env := map[string]string{
+	env := map[string]string{}
+	maps.Copy(env, l.CNI.Settings)
+	maps.Copy(env, map[string]string{
 		"CLUSTER": m.Cluster, "NODE": m.As, "ADDRESS": m.Addrs[0].String(), "ROUTER": l.routers(m.Index)[0].Addr().String(),
 		"PODS": list(l.pods(m.Index)), "SERVICES": list(l.services(m.Index)), "NODE_PODS": list(l.nodePods(m)),
 		"DNS": l.dnsAddr(m.Index).String(), "API": l.apiAddr(m.Index).String(), "PROXY": l.Proxy, "IMAGES": strings.Join(l.Images, " "),
 		"CONTROL": netip.AddrPortFrom(l.control(m.Index).Addrs[0], 6443).String(),
 		"FIRST":   netip.AddrPortFrom(l.planned(m.Index, 1)[0], 53).String(),
-	}
+		"CNI":     l.CNI.Script, "CNI_BIN": l.CNI.Bin,
+	})
 	script := "node.sh"
 	if m.Number == 0 {
 		script = "control.sh"
@@ -131,8 +156,12 @@ func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)
 	return l.until(ctx, c, "get", "serviceaccount", "default")
 }
 
-// admit gives a node that joins its part of the pods' prefixes.
+// admit gives a node that joins its part of the pods' prefixes, or only waits until it
+// has joined.
 func (l *Lab) admit(ctx context.Context, n Node) error {
+	if !l.CNI.PodCIDRs {
+		return l.until(ctx, n.Cluster, "get", "node", n.As)
+	}
 	pods := l.nodePods(n)
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"podCIDR": pods[0], "podCIDRs": pods}})
 	if err != nil {

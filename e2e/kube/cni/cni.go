@@ -1,0 +1,75 @@
+// Package cni has the networks that kubelab's clusters can have. Each is a script,
+// node.sh, that a node's first process sources before its kubelet starts: it begins what
+// the network runs on a node, and writes a configuration into /run/cni.
+//
+// The script has, of the node: MACHINE, NODE (its name in the cluster), ADDRESS, ROUTER,
+// CLUSTER, PODS and SERVICES (the cluster's prefixes), NODE_PODS, DIR (its folder) and pki;
+// CNI_BIN, the folder of what hack/setup-cni.sh built; the settings of the network; and
+// the functions keep and family of e2e/kube/lab/node.sh.
+package cni
+
+import (
+	"embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+//go:embed */node.sh
+var scripts embed.FS
+
+// Recipe is how a node starts the network of its cluster.
+type Recipe struct {
+	Folder   string            // of node.sh
+	Settings map[string]string // what the script can be told, as it is without
+	PodCIDRs bool              // Node objects have the node's prefixes
+	Routed   bool              // the lab leads the pods of a node to it
+	IPv6     bool              // it can do more than IPv4
+	Setup    bool              // needs what hack/setup-cni.sh installs and builds
+}
+
+func recipes() map[string]Recipe {
+	return map[string]Recipe{
+		"bridge":      {Folder: "bridge", PodCIDRs: true, Routed: true, IPv6: true},
+		"no-podcidrs": {Folder: "bridge", Routed: true, IPv6: true},
+		"calico-like": {Folder: "calico-like", Routed: true, Setup: true, Settings: map[string]string{"RP_FILTER": "0"}},
+		"flannel":     {Folder: "flannel", PodCIDRs: true, Setup: true, Settings: map[string]string{"BACKEND": "vxlan", "NFTABLES": "false"}},
+		"kube-ovn":    {Folder: "kube-ovn", PodCIDRs: true, Setup: true, Settings: map[string]string{"LB": "true"}},
+		"cilium":      {Folder: "cilium", PodCIDRs: true, Setup: true, Settings: map[string]string{"OFFSET": "64", "MORE": ""}},
+	}
+}
+
+// Names gives the networks that there are.
+func Names() []string { return slices.Sorted(maps.Keys(recipes())) }
+
+// Find gives a network by its name.
+func Find(name string) (Recipe, error) {
+	r, ok := recipes()[name]
+	if !ok {
+		return Recipe{}, fmt.Errorf("no network %q: one of %s, or a file with a slash in its path", name, strings.Join(Names(), ", "))
+	}
+	return r, nil
+}
+
+// Script gives the text of node.sh.
+func (r Recipe) Script() ([]byte, error) {
+	text, err := scripts.ReadFile(r.Folder + "/node.sh")
+	if err != nil {
+		return nil, fmt.Errorf("read script of a network: %w", err)
+	}
+	return text, nil
+}
+
+// With gives the settings, some of them changed (NAME=VALUE).
+func (r Recipe) With(changed []string) (map[string]string, error) {
+	out := maps.Clone(r.Settings)
+	for _, one := range changed {
+		name, value, _ := strings.Cut(one, "=")
+		if _, ok := out[name]; !ok {
+			return nil, fmt.Errorf("no setting %q: there are %v", one, slices.Sorted(maps.Keys(out)))
+		}
+		out[name] = value
+	}
+	return out, nil
+}

@@ -1,0 +1,28 @@
+# shellcheck shell=bash
+# flanneld with the cluster's API, and what flannel's CNI plugin would delegate to: the module
+# proxy does not give that plugin. BACKEND is vxlan or host-gw; NFTABLES is true or false.
+# shellcheck disable=SC2154 # PODS, NODE, CNI_BIN and pki are the node's; the others are settings
+cat >/run/net-conf.json <<J
+{"Network": "$PODS", "EnableNFTables": $NFTABLES, "Backend": {"Type": "$BACKEND"}}
+J
+flanneld() {
+  NODE_NAME=$NODE command "$CNI_BIN/flanneld" --kube-subnet-mgr --kubeconfig-file="$pki/admin" --ip-masq \
+    --iface=eth0 --net-config-path=/run/net-conf.json --healthz-port=0
+}
+# flannel's plugin reads subnet.env and calls bridge with host-local; so does this file.
+delegate() {
+  until [ -s /run/flannel/subnet.env ]; do sleep 0.2; done
+  # shellcheck disable=SC1091 # flanneld writes it
+  . /run/flannel/subnet.env
+  FLANNEL_SUBNET=${FLANNEL_SUBNET/.1\//.0/} # the network, not its first address
+  cat >/run/cni/.new <<J
+{"cniVersion": "0.4.0", "name": "cbr0", "plugins": [
+  {"type": "bridge", "bridge": "cni0", "mtu": $FLANNEL_MTU, "isGateway": true, "isDefaultGateway": true, "hairpinMode": true, "ipMasq": false,
+   "ipam": {"type": "host-local", "dataDir": "/run/cni/addresses", "ranges": [[{"subnet": "$FLANNEL_SUBNET"}]],
+            "routes": [{"dst": "$FLANNEL_NETWORK"}]}},
+  {"type": "portmap", "capabilities": {"portMappings": true}}]}
+J
+  mv /run/cni/.new /run/cni/10-flannel.conflist
+}
+keep flanneld &
+delegate &
