@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Writes go.mod and go.sum of a network's programs, with what the network's own module
+# requires and replaces: e2e/kube/cni/gomod.sh flannel v0.28.10. go mod tidy cannot: it
+# looks for modules of programs that are not built, some of which a proxy may not have.
+set -euo pipefail
+cd "$(dirname "$0")"
+name=${1:?flannel, kube-ovn or cilium}
+version=${2:?the version, such as v0.28.10}
+case $name in
+flannel) module=github.com/flannel-io/flannel go=1.26.0 tools=("$module") ;;
+kube-ovn) module=github.com/kubeovn/kube-ovn go=1.24.0 tools=("$module/cmd/cni" "$module/cmd/daemon") ;;
+cilium) module=github.com/cilium/cilium go=1.24.0 tools=("$module/daemon" "$module/plugins/cilium-cni" "$module/cilium-dbg") ;;
+esac
+# Not every checksum database has this version: its sums are written by hand then, from the
+# tag in the project's repository, and everything else is in its own go.sum.
+from=$(cd / && GONOSUMDB=$module go mod download -json "$module@$version" | sed -n 's/^\t"Dir": "\(.*\)",\?$/\1/p')
+{
+  echo "// Written by gomod.sh $name $version."
+  echo "module hawser.dev/hawser/e2e/kube/cni/$name"
+  printf '\ngo %s\n\n' "$go"
+  printf 'tool %s\n' "${tools[@]}"
+  echo "require $module $version"
+  sed '/^\(module\|go\|toolchain\|tool\) /d; /^\/\//d' "$from/go.mod"
+} >"$name/programs/go.mod"
+grep -s "^$module $version" "$name/programs/go.sum" >go.sum.new || true
+cat "$from/go.sum" >>go.sum.new
+mv go.sum.new "$name/programs/go.sum"
+cd "$name/programs"
+go mod edit -fmt
+go mod download "$module" # adds its own sums, unless they are there
+sort -u -o go.sum go.sum
