@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: all build setup demo test unit e2e quiet e2e-vm e2e-kube e2e-kube-ci e2e-mcs e2e-gitops kube-up kube-down image chaos lint generate fuzz bench clean
+.PHONY: all build setup demo test unit e2e quiet e2e-vm e2e-kube e2e-kube-ci e2e-cni e2e-mcs e2e-gitops kube-up kube-down image chaos lint generate fuzz bench clean
 
 all: build
 
@@ -50,6 +50,14 @@ e2e-kube-ci: build ## the part of e2e-kube that CI has time for; what fails is r
 	@hack/setup-kube.sh >/dev/null
 	@REQUIRE_KERNEL=1 hack/test.sh -tags=kube -count=1 -p 1 -timeout 20m $(KUBE_API)
 	@REQUIRE_KERNEL=1 FORMAT=testname hack/test.sh -tags=kube -count=1 -timeout 40m -run '$(CI_KUBE)' ./e2e/kube
+
+# What other networks than the lab's bridge can make different.
+E2E_CNI ?= ^Test(ClusterDNS|HeadlessDynamic|MCS|MCSSamePrefixes|NodeRestart|Policy|Reach|Tour)$$
+e2e-cni: build ## the same on another network: CNI=flannel|kube-ovn|cilium|calico-like|no-podcidrs, SETTINGS=NAME=VALUE,..., PROXY=iptables; one test with KUBE='-run Tour'
+	@hack/setup-kube.sh >/dev/null
+	@hack/setup-cni.sh $(or $(CNI),$(error CNI= one of those that kubelab up --help tells)) >/dev/null
+	REQUIRE_KERNEL=1 HAWSER_KUBE_CNI=$(CNI) HAWSER_KUBE_CNI_SETTINGS=$(SETTINGS) HAWSER_KUBE_PROXY=$(PROXY) \
+		$(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube $(or $(KUBE),-run '$(E2E_CNI)')
 
 e2e-mcs: build ## the conformance specs of the MCS API (docs/conformance.md), on flat clusters and on ones with the same CIDRs
 	@hack/setup-kube.sh >/dev/null

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/e2e/kube/cni"
 )
 
 // reuseEnv names the folder of clusters that are up already (kubelab --dir); tests
@@ -27,6 +29,14 @@ const (
 	reuseFlatEnv = "HAWSER_KUBE_LAB_FLAT"
 	reuseDualEnv = "HAWSER_KUBE_LAB_DUAL"
 	reuseIPv6Env = "HAWSER_KUBE_LAB_IPV6"
+)
+
+// cniEnv gives the clusters that come up for the tests another network, cniSettingsEnv
+// some of its settings (NAME=VALUE,NAME=VALUE), and proxyEnv another mode of kube-proxy.
+const (
+	cniEnv         = "HAWSER_KUBE_CNI"
+	cniSettingsEnv = "HAWSER_KUBE_CNI_SETTINGS"
+	proxyEnv       = "HAWSER_KUBE_PROXY"
 )
 
 // binariesEnv names a folder, whole path, with the programs to test; without it the
@@ -40,10 +50,11 @@ const limit = 3 * time.Minute
 type programs struct {
 	dir  string // hawser, hawser-agent, kubelab
 	kube string // hack/setup-kube.sh's
+	cni  string // hack/setup-cni.sh's, if the network has programs
 	labs map[shape]*rig
 	mu   sync.Mutex
 
-	missing string // what hack/setup-kube.sh would install or build; nothing is tested then
+	missing string // what the set-up would install or build; nothing is tested then
 }
 
 // shape is what clusters of a rig are like.
@@ -51,6 +62,18 @@ type shape struct {
 	flat     bool   // prefixes of their own; otherwise both have the same
 	proxy    string // kubelab up --proxy
 	families string // kubelab up --families; empty is IPv4 alone
+	cni      string // kubelab up --cni; empty is its bridge
+	settings string // of the network, separated by commas
+}
+
+// asked is the shape with what the environment says of its network. Those of Services
+// that are not kube-proxy's first mode are what a test is about, and stay.
+func (of shape) asked() shape {
+	of.cni, of.settings = os.Getenv(cniEnv), os.Getenv(cniSettingsEnv)
+	if of.proxy == "nftables" {
+		of.proxy = cmp.Or(os.Getenv(proxyEnv), of.proxy)
+	}
+	return of
 }
 
 // The shapes that tests share.
@@ -81,6 +104,9 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer built.down()
+	if of := same.asked(); of != same {
+		fmt.Printf("clusters that come up have the network %s %s and kube-proxy %s\n", cmp.Or(of.cni, "bridge"), of.settings, of.proxy)
+	}
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, unix.SIGINT, unix.SIGTERM)
 	go func() { // a run that is ended leaves no clusters behind
@@ -95,22 +121,18 @@ func run(m *testing.M) int {
 }
 
 func (p *programs) build() error {
-	// Ten minutes of building are for those who ask for them.
-	setup := exec.Command("../../hack/setup-kube.sh", "--find")
-	if required() {
-		setup = exec.Command("../../hack/setup-kube.sh")
-		setup.Stderr = os.Stderr
+	var err error
+	if p.kube, err = p.setUp("setup-kube"); err != nil {
+		return err
 	}
-	out, err := setup.Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) && failed.ExitCode() == 3 {
-		p.missing = strings.TrimSpace(string(failed.Stderr)) + " (hack/setup-kube.sh)"
+	if network, found := cni.Find(os.Getenv(cniEnv)); found == nil && network.Setup {
+		if p.cni, err = p.setUp("setup-cni", os.Getenv(cniEnv)); err != nil {
+			return err
+		}
+	}
+	if p.missing != "" {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("hack/setup-kube.sh: %w", err)
-	}
-	p.kube = strings.TrimSpace(string(out))
 	for _, source := range []string{"./cmd/hawser", "./cmd/hawser-agent", "./e2e/kube/lab:kubelab", "./e2e/traffic:hawser-traffic"} {
 		source, name, ok := strings.Cut(source, ":")
 		if !ok {
@@ -129,6 +151,26 @@ func (p *programs) build() error {
 		}
 	}
 	return os.Setenv("PATH", p.dir+":"+p.kube+":"+os.Getenv("PATH"))
+}
+
+// setUp runs a script of hack that prints a folder of programs. Without REQUIRE_KERNEL=1 it
+// only looks: minutes of building are for those who ask for them.
+func (p *programs) setUp(script string, args ...string) (string, error) {
+	setup := exec.Command("../../hack/"+script+".sh", append([]string{"--find"}, args...)...)
+	if required() {
+		setup = exec.Command("../../hack/"+script+".sh", args...)
+		setup.Stderr = os.Stderr
+	}
+	out, err := setup.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) && failed.ExitCode() == 3 {
+		p.missing = strings.TrimSpace(string(failed.Stderr)) + " (hack/" + script + ".sh)"
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("hack/%s.sh: %w", script, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 func (p *programs) down() {
@@ -170,13 +212,18 @@ func needRig(t *testing.T, of shape) *rig {
 	need(t)
 	built.mu.Lock()
 	defer built.mu.Unlock()
+	reuse := map[shape]string{same: reuseEnv, flat: reuseFlatEnv, dual: reuseDualEnv, six: reuseIPv6Env}[of]
+	of = of.asked()
+	if network, err := cni.Find(of.cni); err == nil && !network.IPv6 && of.families != "" {
+		t.Skipf("network %s has IPv4 alone in the lab", of.cni)
+	}
 	if r := built.labs[of]; r != nil {
 		return r
 	}
 	r := &rig{shape: of, clusters: []string{"c1", "c2"}}
 	built.labs[of] = r
-	if name, ok := map[shape]string{same: reuseEnv, flat: reuseFlatEnv, dual: reuseDualEnv, six: reuseIPv6Env}[of]; ok {
-		r.dir = os.Getenv(name)
+	if reuse != "" {
+		r.dir = os.Getenv(reuse)
 	}
 	if r.dir != "" { // pods that start from now on have the tree's agent
 		if out, err := exec.Command("kubelab", "--dir", r.dir, "load", filepath.Join(built.dir, "hawser-agent")).CombinedOutput(); err != nil {
@@ -186,7 +233,13 @@ func needRig(t *testing.T, of shape) *rig {
 		name := fmt.Sprintf("hk-%d-%s%s%s", os.Getpid(), of.proxy, map[bool]string{true: "-flat"}[of.flat], of.families)
 		r.dir, r.ours = filepath.Join("/var/tmp", name), true
 		up := exec.Command("kubelab", "--dir", r.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"),
-			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat), "--families", cmp.Or(of.families, "ipv4"))
+			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat), "--families", cmp.Or(of.families, "ipv4"),
+			"--cni", cmp.Or(of.cni, "bridge"), "--cni-bin", built.cni)
+		for setting := range strings.SplitSeq(of.settings, ",") {
+			if setting != "" {
+				up.Args = append(up.Args, "--cni-setting", setting)
+			}
+		}
 		up.Dir, up.Stderr = "../..", os.Stderr
 		begun := time.Now()
 		if err := up.Run(); err != nil {
