@@ -137,11 +137,6 @@ func (t *table) wrote(key string, o *unstructured.Unstructured, uid types.UID) {
 	t.written[key] = written{object: o, uid: uid, at: time.Now()}
 }
 
-func (t *table) get(key string) (*unstructured.Unstructured, error) {
-	all, err := t.all()
-	return all[key], err
-}
-
 // body begins an object to be applied.
 func (t *table) body(namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}

@@ -1,9 +1,12 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,6 +45,7 @@ type Domain struct {
 
 	Forward corefile.Forward // wanted
 	Whole   string           // all that stands there
+	Beside  []corefile.Beside
 }
 
 // Key is the ConfigMap and the key in it.
@@ -72,12 +76,13 @@ func ours(integration, text string, f corefile.Forward) (block, rest string, is 
 }
 
 // with gives a text with ours as it should be, and without what is ours.
-func with(integration, text string, f corefile.Forward) (string, error) {
+// The former holds whatever the error says is wrong.
+func with(integration, text string, f corefile.Forward, beside []corefile.Beside) (string, error) {
 	switch integration {
 	case fabric.DNSCoreDNS:
-		return corefile.Insert(text, f)
+		return corefile.Insert(text, f, beside...)
 	case fabric.DNSImport:
-		return f.File(), nil
+		return f.File(beside...)
 	}
 	return corefile.InsertStub(text, f)
 }
@@ -90,6 +95,29 @@ func without(integration, text string, f corefile.Forward) (string, error) {
 		return "", nil
 	}
 	return corefile.RemoveStub(text, f)
+}
+
+// besides gives the texts of CoreDNS next to the one that an integration writes.
+func besides(integration string, all map[string]*unstructured.Unstructured) []corefile.Beside {
+	var out []corefile.Beside
+	if integration == fabric.DNSStubZone {
+		return nil
+	}
+	for _, of := range []string{fabric.DNSCoreDNS, fabric.DNSImport} {
+		place := dnsNamespace + "/" + mapOfDNS[of]
+		if all[place] == nil {
+			continue
+		}
+		data, _, _ := unstructured.NestedStringMap(all[place].Object, "data")
+		for _, key := range slices.Sorted(maps.Keys(data)) {
+			counts := key == keyOfDNS[of] && of != integration && of == fabric.DNSCoreDNS ||
+				of == fabric.DNSImport && strings.HasSuffix(key, ".server") && key != keyOfDNS[of]
+			if counts {
+				out = append(out, corefile.Beside{Name: place + "/" + key, Text: data[key]})
+			}
+		}
+	}
+	return out
 }
 
 // domainKind is the kind of what is written into the cluster's own DNS.
@@ -127,19 +155,20 @@ func (k *domainKind) Observe(context.Context) ([]Domain, error) {
 		}
 		text, _, _ := unstructured.NestedString(o.Object, "data", keyOfDNS[integration])
 		block, rest, is := ours(integration, text, k.forward)
-		k.count(integration, text, rest, o)
+		beside := besides(integration, all)
+		k.count(integration, text, rest, beside, o)
 		if is {
-			out = append(out, Domain{Integration: integration, Text: block, Whole: text})
+			out = append(out, Domain{Integration: integration, Text: block, Whole: text, Beside: beside})
 		}
 	}
 	return out, nil
 }
 
 // count looks whether somebody took out what was right.
-func (k *domainKind) count(integration, text, rest string, o *unstructured.Unstructured) {
-	should, err := with(integration, text, k.forward)
-	right := err == nil && should == text
-	rest += fmt.Sprint("\x00", k.forward)
+func (k *domainKind) count(integration, text, rest string, beside []corefile.Beside, o *unstructured.Unstructured) {
+	should, _ := with(integration, text, k.forward, beside)
+	right := should == text
+	rest += fmt.Sprint("\x00", k.forward, beside)
 	u := k.undone[integration]
 	if u == nil || u.rest != rest {
 		k.undone[integration] = &undone{rest: rest, right: right}
@@ -166,7 +195,8 @@ func lastManager(o *unstructured.Unstructured) string {
 // Adopt makes want the text that would stand there.
 func (k *domainKind) Adopt(want, have Domain) Domain {
 	want.Whole = have.Whole
-	should, err := with(want.Integration, have.Whole, want.Forward)
+	should, err := with(want.Integration, have.Whole, want.Forward, have.Beside)
+	// With an error it stays a change, which tells it each time.
 	if err == nil {
 		want.Text, _, _ = ours(want.Integration, should, want.Forward)
 	}
@@ -180,45 +210,52 @@ func (k *domainKind) Apply(ctx context.Context, list []diff.Change[Domain]) erro
 		if c.Op == diff.Delete {
 			integration = c.Have.Integration
 		}
-		o, err := k.table.get(dnsNamespace + "/" + mapOfDNS[integration])
-		switch {
-		case err != nil:
+		all, err := k.table.all()
+		if err != nil {
 			return err
+		}
+		o := all[dnsNamespace+"/"+mapOfDNS[integration]]
+		switch {
 		case o == nil && c.Op == diff.Delete:
 			return nil
 		case o == nil:
 			return converge.ErrBlocked{On: fmt.Sprintf("ConfigMap %s/%s; or say in clusters[].dns of the topology which DNS the cluster has",
 				dnsNamespace, mapOfDNS[integration])}
 		}
-		if err := k.write(ctx, c.Op, integration, o); err != nil {
+		if err := k.write(ctx, c.Op, integration, o, besides(integration, all)); err != nil {
 			return explained(err, integration)
 		}
 		return nil
 	})
 }
 
-func (k *domainKind) write(ctx context.Context, op diff.Op, integration string, o *unstructured.Unstructured) error {
+func (k *domainKind) write(ctx context.Context, op diff.Op, integration string, o *unstructured.Unstructured, beside []corefile.Beside) error {
 	text, there, _ := unstructured.NestedString(o.Object, "data", keyOfDNS[integration])
 	if !there && integration == fabric.DNSCoreDNS {
 		return fmt.Errorf("there is no %s in it", keyOfDNS[integration])
 	}
-	change := with
+	var after string
+	var wrong error
 	if op == diff.Delete {
-		change = without
+		after, wrong = without(integration, text, k.forward)
 		delete(k.undone, integration)
 	} else if u := k.undone[integration]; u != nil && u.times >= undoneMost {
 		return fmt.Errorf("%w: %s took it out %d times; it is left to them until anything else is changed there. "+
 			"Add it to what they write, or say clusters[].dns: coredns-custom or none", converge.ErrFight, u.by, u.times)
+	} else {
+		after, wrong = with(integration, text, k.forward, beside)
 	}
-	after, err := change(integration, text, k.forward)
-	if err != nil || after == text {
-		return err
+	if after == text {
+		return wrong
 	}
 	var value any = after
-	if after == "" && op == diff.Delete && integration != fabric.DNSCoreDNS {
+	if after == "" && integration != fabric.DNSCoreDNS {
 		value = nil
 	}
-	return k.table.merge(ctx, o, map[string]any{"data": map[string]any{keyOfDNS[integration]: value}})
+	if err := k.table.merge(ctx, o, map[string]any{"data": map[string]any{keyOfDNS[integration]: value}}); err != nil {
+		return err
+	}
+	return wrong
 }
 
 // explained puts the place before what is wrong, and what mends it behind.
@@ -226,7 +263,7 @@ func explained(err error, integration string) error {
 	place := dnsNamespace + "/" + mapOfDNS[integration] + "/" + keyOfDNS[integration]
 	var d diag.Diagnostic
 	if errors.As(err, &d) {
-		d.Pos.File = place
+		d.Pos.File = cmp.Or(d.Pos.File, place)
 		return fmt.Errorf("%w; %s", d, d.Hint)
 	}
 	var blocked converge.ErrBlocked

@@ -258,6 +258,40 @@ func TestOthersOwnTheCorefile(t *testing.T) {
 	settles(t, "the block is not written after a change", func() bool { return strings.HasSuffix(text(), plain+"# new\n") && text() != plain+"# new\n" })
 }
 
+// TestAnotherServesTheDomain has somebody begin to serve the domain after we did: ours
+// goes at once, and is back when theirs is gone.
+func TestAnotherServesTheDomain(t *testing.T) {
+	t.Parallel()
+	s, want := populated(t)
+	text := func() string {
+		text, _, _ := unstructured.NestedString(s.get("configmaps kube-system/coredns").Object, "data", "Corefile")
+		return text
+	}
+	plain := text()
+	g := newGateway(t, s, want)
+	settles(t, "the block is not written", func() bool { return text() != plain })
+	whole := text()
+	const theirs = "clusterset.local {\n    forward . 10.1.1.1\n}\n"
+	for range 2 {
+		s.edit("configmaps kube-system/coredns", set(whole+theirs, "data", "Corefile"))
+		settles(t, "the domain is served twice", func() bool { return text() == plain+theirs })
+		g.report(t, "nobody is told", func(r converge.Report) bool {
+			return len(r.Failed) == 1 && strings.Contains(r.Failed[0].Error(), "kube-system/coredns/Corefile:6:1: error: somebody else's server block serves clusterset.local")
+		})
+		s.edit("configmaps kube-system/coredns", set(plain, "data", "Corefile"))
+		settles(t, "the block is not back", func() bool { return text() == whole })
+		written := time.Now()
+		g.Look()
+		g.report(t, "it does not settle", func(r converge.Report) bool { return r.Clean() && r.At.After(written) })
+	}
+	// The same in a file that the Corefile imports.
+	s.edit("configmaps kube-system/coredns", set(whole+"import custom/*.server\n", "data", "Corefile"))
+	s.put("configmaps", escaped(`{"metadata":{"name":"coredns-custom","namespace":"kube-system"},"data":{"their.server":"`+theirs+`"}}`))
+	settles(t, "the domain is served twice", func() bool { return text() == plain+"import custom/*.server\n" })
+	s.edit("configmaps kube-system/coredns-custom", set("", "data", "their.server"))
+	settles(t, "the block is not back", func() bool { return text() == whole+"import custom/*.server\n" })
+}
+
 func TestManyImports(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)

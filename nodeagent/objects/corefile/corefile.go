@@ -34,6 +34,10 @@ type Forward struct {
 	Servers []netip.Addr
 }
 
+// Beside is another text of the same DNS: one that imports ours, or that the same
+// one imports.
+type Beside struct{ Name, Text string }
+
 // Valid reports whether there is anything to forward.
 func (f Forward) Valid() bool { return len(f.Zones) > 0 && len(f.Servers) > 0 }
 
@@ -57,21 +61,29 @@ func (f Forward) text(l listen) string {
 	return b.String()
 }
 
-// File gives a file of its own, for a Corefile that imports such.
-func (f Forward) File() string {
-	return "# kept by Hawser, which puts back what is changed here\n" + f.text(listen{port: defaultPort})
+// File gives a file of its own, for a Corefile that imports such. It lacks the zones
+// that somebody else serves, and is empty without any; the error then says who does.
+func (f Forward) File(beside ...Beside) (string, error) {
+	var err error
+	if f.Zones, err = elsewhere(beside).free(f.Zones, defaultPort); len(f.Zones) == 0 {
+		return "", err
+	}
+	return "# kept by Hawser, which puts back what is changed here\n" + f.text(listen{port: defaultPort}), err
 }
 
 // Insert gives the Corefile with our block as it should be: in the place where it
 // is, otherwise at the front. All other bytes stay. The error is a
-// diag.Diagnostic, and the text is then given back as it is.
-func Insert(text string, f Forward) (string, error) {
+// diag.Diagnostic. Of one with the code Taken the block lacks what somebody else
+// serves, and is gone where nothing is left: CoreDNS takes no configuration that
+// serves a zone twice. With any other the text is given back as it is. Files
+// beside count if the Corefile imports any.
+func Insert(text string, f Forward, beside ...Beside) (string, error) {
 	at, err := find(text)
 	if err != nil {
 		return text, err
 	}
 	before, after := text[:at.begin], text[at.end:]
-	others, err := parse(before, after)
+	others, imports, err := parse(before, after)
 	if err != nil {
 		return text, err
 	}
@@ -79,10 +91,13 @@ func Insert(text string, f Forward) (string, error) {
 	if err != nil {
 		return text, err
 	}
-	if err := others.serve(f.Zones, l.port); err != nil {
-		return text, err
+	if imports {
+		others = append(others, elsewhere(beside)...)
 	}
-	return before + beginLine + "\n" + f.text(l) + endMark + "\n" + after, nil
+	if f.Zones, err = others.free(f.Zones, l.port); len(f.Zones) == 0 {
+		return before + after, err
+	}
+	return before + beginLine + "\n" + f.text(l) + endMark + "\n" + after, err
 }
 
 // Remove gives the Corefile without our block: what Insert was given.

@@ -1,12 +1,14 @@
 package corefile
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/fabric"
@@ -90,7 +92,7 @@ func TestInsert(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, have); diff != "" {
+			if diff := gocmp.Diff(tt.want, have); diff != "" {
 				t.Errorf("(-want +have)\n%s", diff)
 			}
 			if again, err := Insert(have, forward()); again != have || err != nil {
@@ -113,12 +115,6 @@ func TestRefused(t *testing.T) {
 		{"two blocks", ours + ours, Damaged, "9:1: error: the begin mark is there twice", false},
 		{"turned round", "# hawser: end\n# hawser: begin\n", Damaged, "1:1: error: the end mark is before the begin mark", false},
 		{"inside another", ".:53 {\n" + ours + "}\n", Damaged, "2:1: error: the block stands inside another one", false},
-		{"taken", "clusterset.local:53 {\n  forward . 10.1.1.1\n}\n" + kubeadm, Taken, "1:1: error: somebody else's server block serves clusterset.local", true},
-		{"taken, with our block", ours + "CLUSTERSET.local. {\n}\n", Taken, "1:1: error: somebody else's server block serves clusterset.local", true},
-		{"taken as one of many", kubeadm + "example.org,\nclusterset.local {\n}\n", Taken, "22:1: error: somebody else's server block serves clusterset.local", true},
-		{"taken by prefix", "243.0.0.0/16 {\n}\n", Taken, "1:1: error: somebody else's server block serves 0.243.in-addr.arpa", true},
-		{"taken by CoreDNS", ".:53 {\n kubernetes cluster.local clusterset.local {\n  multicluster clusterset.local\n }\n}\n", Taken,
-			"3:1: error: CoreDNS's own multicluster option serves clusterset.local", true},
 		{"not closed", ".:53 {\n errors\n", Unreadable, "1:1: error: the block that opens here is not closed", true},
 		{"closed twice", ".:53 {\n}\n}\n", Unreadable, "3:1: error: nothing is open that this could close", true},
 		{"no braces", ".:53\nerrors\n", Unreadable, "1:1: error: a server block without braces leaves no room for another one", true},
@@ -149,19 +145,89 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+func TestTaken(t *testing.T) {
+	t.Parallel()
+	only := func(zone string) string {
+		return strings.Replace(ours, "clusterset.local:53 0.243.in-addr.arpa:53", zone+":53", 1)
+	}
+	const theirs = "clusterset.local:53 {\n  forward . 10.1.1.1\n}\n"
+	tests := []struct{ name, text, want, told string }{
+		{"before we came", theirs + kubeadm, only("0.243.in-addr.arpa") + theirs + kubeadm,
+			"F:1:1: error: somebody else's server block serves clusterset.local"},
+		{"with our block", ours + "CLUSTERSET.local. {\n}\n", only("0.243.in-addr.arpa") + "CLUSTERSET.local. {\n}\n",
+			"F:1:1: error: somebody else's server block serves clusterset.local"},
+		{"as one of many", kubeadm + "example.org,\nclusterset.local {\n}\n", only("0.243.in-addr.arpa") + kubeadm + "example.org,\nclusterset.local {\n}\n",
+			"F:22:1: error: somebody else's server block serves clusterset.local"},
+		{"by prefix", "243.0.0.0/16 {\n}\n" + ours, "243.0.0.0/16 {\n}\n" + only("clusterset.local"),
+			"F:1:1: error: somebody else's server block serves 0.243.in-addr.arpa"},
+		{"all of it", ours + "243.0.0.0/16 clusterset.local {\n}\n", "243.0.0.0/16 clusterset.local {\n}\n",
+			"F:1:1: error: somebody else's server block serves 0.243.in-addr.arpa"},
+		{"by CoreDNS", ".:53 {\n kubernetes cluster.local clusterset.local {\n  multicluster clusterset.local\n }\n}\n",
+			only("0.243.in-addr.arpa") + ".:53 {\n kubernetes cluster.local clusterset.local {\n  multicluster clusterset.local\n }\n}\n",
+			"F:3:1: error: CoreDNS's own multicluster option serves clusterset.local"},
+		{"in a file beside", "import custom/*.server\n" + ours, "import custom/*.server\n" + only("0.243.in-addr.arpa"),
+			"their.server:2:1: error: somebody else's server block serves clusterset.local"},
+		{"in a file that nobody imports", ours + kubeadm, ours + kubeadm, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			told := func(err error) string {
+				var d diag.Diagnostic
+				if !errors.As(err, &d) || d.Code != Taken || d.Hint == "" {
+					return fmt.Sprint(err)
+				}
+				d.Pos.File = cmp.Or(d.Pos.File, "F")
+				return d.Error()
+			}
+			beside := []Beside{{"broken.server", "{"}, {"their.server", "\nclusterset.local {\n}\n"}}
+			have, err := Insert(tt.text, forward(), beside...)
+			if diff := gocmp.Diff(tt.want, have); diff != "" {
+				t.Errorf("(-want +have)\n%s", diff)
+			}
+			if tt.told == "" && err != nil || tt.told != "" && told(err) != tt.told {
+				t.Errorf("it says %s", told(err))
+			}
+			if again, err := Insert(have, forward(), beside...); again != have || tt.told != "" && told(err) != tt.told {
+				t.Errorf("a second time it gives %q, %v", again, err)
+			}
+		})
+	}
+}
+
+// TestFileBeside has a file of its own leave out what stands in those beside it.
+func TestFileBeside(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, corefile, theirs, want string
+	}{
+		{"alone", ours + kubeadm, "example.org {\n}\n", "clusterset.local:53 0.243.in-addr.arpa:53 {"},
+		{"in the Corefile", "clusterset.local {\n}\n" + kubeadm, "", "0.243.in-addr.arpa:53 {"},
+		{"in another file", kubeadm, "0.243.in-addr.arpa {\n}\n", "clusterset.local:53 {"},
+		{"all", "clusterset.local {\n}\n", "0.243.in-addr.arpa {\n}\n", ""},
+	} {
+		have, err := forward().File(Beside{"Corefile", tt.corefile}, Beside{"their.server", tt.theirs})
+		if !strings.Contains(have, "\n"+tt.want) && tt.want != "" || tt.want == "" && have != "" || (err == nil) != (tt.name == "alone") {
+			t.Errorf("%s: %q, %v", tt.name, have, err)
+		}
+	}
+}
+
 // FuzzRestore puts our block into any text and takes it out again.
 func FuzzRestore(f *testing.F) {
-	for _, text := range []string{"", "\n", kubeadm, ours, ours + kubeadm, kubeadm + ours, ". {\n}", "# hawser: begin", "\"", "a:1,\nb {\nbind x\n}\n", "{}", "}{"} {
+	for _, text := range []string{"", "\n", kubeadm, ours, ours + kubeadm, kubeadm + ours, ". {\n}", "# hawser: begin", "\"", "a:1,\nb {\nbind x\n}\n", "{}", "}{", ours + "clusterset.local {\n}\n"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		with, err := Insert(text, forward())
+		var d diag.Diagnostic
 		if err != nil {
-			var d diag.Diagnostic
-			if with != text || !errors.As(err, &d) || d.Pos.Line < 1 {
+			if !errors.As(err, &d) || d.Pos.Line < 1 || d.Code != Taken && with != text {
 				t.Fatalf("error %v, text changed: %t", err, with != text)
 			}
-			return
+			if d.Code != Taken {
+				return
+			}
 		}
 		bare, err := Remove(text)
 		if err != nil {
@@ -170,11 +236,11 @@ func FuzzRestore(f *testing.F) {
 		if have, err := Remove(with); err != nil || have != bare {
 			t.Errorf("removed again %q, want %q (%v)", have, bare, err)
 		}
-		if again, err := Insert(with, forward()); err != nil || again != with {
+		if again, err := Insert(with, forward()); (err != nil) != (d.Code == Taken) || again != with {
 			t.Errorf("inserted twice %q, once %q (%v)", again, with, err)
 		}
 		block, rest, is := Block(with)
-		if !is || rest != bare || !strings.Contains(with, block) {
+		if !is && d.Code != Taken || rest != bare || !strings.Contains(with, block) {
 			t.Errorf("block %q, rest %q, want %q", block, rest, bare)
 		}
 	})
@@ -199,7 +265,7 @@ func TestReverse(t *testing.T) {
 			}
 			have = []string{have[0], have[1], have[2], have[63]}
 		}
-		if diff := cmp.Diff(want, have); diff != "" {
+		if diff := gocmp.Diff(want, have); diff != "" {
 			t.Errorf("%s (-want +have)\n%s", text, diff)
 		}
 	}
@@ -215,9 +281,9 @@ func TestForwardOf(t *testing.T) {
 	}
 	for pods, want := range map[string]netip.Addr{"10.7.0.0/16": four, "fd10::/48": six} {
 		have := ForwardOf(f, &fabric.Cluster{PodCIDRs: []netip.Prefix{netip.MustParsePrefix(pods)}})
-		if diff := cmp.Diff(Forward{
+		if diff := gocmp.Diff(Forward{
 			Zones: []string{"clusterset.local", "supercluster.local", "0.243.in-addr.arpa"}, Servers: []netip.Addr{want},
-		}, have, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		}, have, gocmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 			t.Errorf("pods %s (-want +have)\n%s", pods, diff)
 		}
 	}

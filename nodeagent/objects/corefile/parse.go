@@ -90,29 +90,47 @@ type server struct {
 	keys []token
 	body []token
 	text string // that the offsets of the tokens count in
+	file string // that it stands in; empty = the one that is ours in part
 }
 
 // servers are all of a Corefile but ours.
 type servers []server
 
-// parse reads what stands before and behind our block. Lines count as if ours
-// were not there.
-func parse(before, after string) (servers, error) {
+// parse reads what stands before and behind our block, and whether files are
+// imported there. Lines count as if ours were not there.
+func parse(before, after string) (out servers, imports bool, err error) {
 	text := before + after
-	var out servers
 	all := tokens(text)
 	for len(all) > 0 {
 		if all[0].text == "import" && all[0].first {
-			all = skipLine(all)
+			all, imports = skipLine(all), true
 			continue
 		}
 		s, rest, err := next(all, text)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		out, all = append(out, s), rest
 	}
-	return out, nil
+	return out, imports, nil
+}
+
+// elsewhere gives the servers of other files. One that cannot be read is passed
+// over: CoreDNS does not serve it either, and it is nobody's to repair from here.
+func elsewhere(files []Beside) servers {
+	var out servers
+	for _, file := range files {
+		_, rest, _ := Block(file.Text)
+		some, _, err := parse(rest, "")
+		if err != nil {
+			continue
+		}
+		for _, s := range some {
+			s.file = file.Name
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 func skipLine(all []token) []token {
@@ -256,17 +274,24 @@ func (s server) bind() (string, error) {
 	return "", nil
 }
 
-// serve looks for others who serve one of the zones at the same port.
-func (all servers) serve(zones []string, port string) error {
+// free gives those of the zones that nobody else serves at the same port. The error
+// names the first of the others.
+func (all servers) free(zones []string, port string) ([]string, error) {
+	zones = slices.Clone(zones)
+	var first error
+	take := func(s server, at token, who, zone string) {
+		if i := slices.Index(zones, zone); i >= 0 {
+			zones = slices.Delete(zones, i, i+1)
+			if first == nil {
+				first = taken(s.file, at.line, who+" serves "+zone)
+			}
+		}
+	}
 	for _, s := range all {
 		for _, key := range s.keys {
-			a := addressOf(key.text)
-			if a.scheme != "dns" || a.port != port {
-				continue
-			}
-			for _, zone := range a.zones() {
-				if slices.Contains(zones, zone) {
-					return taken(key.line, "somebody else's server block serves "+zone)
+			if a := addressOf(key.text); a.scheme == "dns" && a.port == port {
+				for _, zone := range a.zones() {
+					take(s, key, "somebody else's server block", zone)
 				}
 			}
 		}
@@ -275,20 +300,19 @@ func (all servers) serve(zones []string, port string) error {
 				continue
 			}
 			for _, arg := range s.body[i+1:] {
-				if zone := addressOf(arg.text).zone; !arg.first && slices.Contains(zones, zone) {
-					return taken(t.line, "CoreDNS's own multicluster option serves "+zone)
-				} else if arg.first {
+				if arg.first {
 					break
 				}
+				take(s, t, "CoreDNS's own multicluster option", addressOf(arg.text).zone)
 			}
 		}
 	}
-	return nil
+	return zones, first
 }
 
-func taken(line int, summary string) error {
+func taken(file string, line int, summary string) error {
 	return diag.Diagnostic{
-		Severity: diag.Error, Code: Taken, Pos: diag.Pos{Line: line, Column: 1}, Summary: summary,
-		Hint: "take it out, or say clusters[].dns: none in the topology if it is meant to answer; nothing is changed until then",
+		Severity: diag.Error, Code: Taken, Pos: diag.Pos{File: file, Line: line, Column: 1}, Summary: summary,
+		Hint: "take it out, or say clusters[].dns: none in the topology if it is meant to answer; until then Hawser leaves the zone to it",
 	}
 }

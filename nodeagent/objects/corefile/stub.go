@@ -38,7 +38,7 @@ func quote(text string) string {
 
 // InsertStub gives the stubDomains of kube-dns (a JSON object of domains and the
 // addresses of their servers) with ours at the front; empty text = there are
-// none. All other bytes stay.
+// none. All other bytes stay. The error is as that of Insert.
 func InsertStub(text string, f Forward) (string, error) {
 	if text == "" {
 		return f.alone(), nil
@@ -54,17 +54,25 @@ func InsertStub(text string, f Forward) (string, error) {
 	if err != nil {
 		return text, err
 	}
+	var first error
+	f.Zones = slices.Clone(f.Zones)
 	for _, m := range members {
-		if slices.Contains(f.Zones, strings.ToLower(strings.TrimSuffix(m.name, "."))) {
-			return text, taken(1+strings.Count(bare[:m.begin], "\n"), "somebody else's stub domain is "+m.name)
+		if i := slices.Index(f.Zones, strings.ToLower(strings.TrimSuffix(m.name, "."))); i >= 0 {
+			f.Zones = slices.Delete(f.Zones, i, i+1)
+			if first == nil {
+				first = taken("", 1+strings.Count(bare[:m.begin], "\n"), "somebody else's stub domain is "+m.name)
+			}
 		}
+	}
+	if len(f.Zones) == 0 {
+		return bare, first
 	}
 	ours := strings.Join(f.entries("", ""), ",")
 	if len(members) > 0 {
 		ours += ","
 	}
 	open := strings.IndexByte(bare, '{') + 1
-	return bare[:open] + ours + bare[open:], nil
+	return bare[:open] + ours + bare[open:], first
 }
 
 // RemoveStub gives stubDomains without ours: what InsertStub was given. Empty

@@ -38,8 +38,6 @@ func TestInsertStub(t *testing.T) {
 func TestRefusedStub(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, text, code, want string }{
-		{"taken", "{\n\"clusterset.local.\": [\"10.1.1.1\"]}", Taken, "2:1: error: somebody else's stub domain is clusterset.local."},
-		{"taken in part", `{"clusterset.local": ["169.254.73.53", "10.1.1.1"]}`, Taken, "1:1: error: somebody else's stub domain is clusterset.local"},
 		{"no object", "[]", Unreadable, "1:1: error: stubDomains: it is no object"},
 		{"no JSON", "{\n'a': []}", Unreadable, "2:1: error: stubDomains: invalid character"},
 		{"no list", `{"a": "b"}`, Unreadable, "1:1: error: stubDomains: json: cannot"},
@@ -61,6 +59,29 @@ func TestRefusedStub(t *testing.T) {
 	}
 }
 
+func TestTakenStub(t *testing.T) {
+	t.Parallel()
+	const reverse = `"0.243.in-addr.arpa":["169.254.73.53"]`
+	tests := []struct{ name, text, want, told string }{
+		{"taken", "{\n\"clusterset.local.\": [\"10.1.1.1\"]}", "{" + reverse + ",\n\"clusterset.local.\": [\"10.1.1.1\"]}",
+			"2:1: error: somebody else's stub domain is clusterset.local."},
+		{"in part", `{"clusterset.local": ["169.254.73.53", "10.1.1.1"]}`, "{" + reverse + `,"clusterset.local": ["169.254.73.53", "10.1.1.1"]}`,
+			"1:1: error: somebody else's stub domain is clusterset.local"},
+		{"with ours", `{"clusterset.local": ["169.254.73.53"],"clusterset.local": ["10.1.1.1"],"0.243.in-addr.arpa":[]}`,
+			`{"clusterset.local": ["10.1.1.1"],"0.243.in-addr.arpa":[]}`, "1:1: error: somebody else's stub domain is clusterset.local"},
+	}
+	for _, tt := range tests {
+		have, err := InsertStub(tt.text, forward())
+		var d diag.Diagnostic
+		if have != tt.want || !errors.As(err, &d) || d.Code != Taken {
+			t.Errorf("%s: gives %q, error %v", tt.name, have, err)
+		}
+		if d.Pos.File = "F"; d.Error() != "F:"+tt.told {
+			t.Errorf("%s: error %q\n want %q", tt.name, d.Error(), tt.told)
+		}
+	}
+}
+
 // FuzzRestoreStub puts our stub domains into any text and takes them out again.
 func FuzzRestoreStub(f *testing.F) {
 	for _, text := range []string{"", "{}", " { }\n", `{"a":["b"]}`, `{"clusterset.local":["169.254.73.53"]}`, "{\n \"a\\\"\": [ ] ,\n\"b\":[\"1\"]}", "[]", forward().alone()} {
@@ -68,11 +89,14 @@ func FuzzRestoreStub(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		with, err := InsertStub(text, forward())
+		var d diag.Diagnostic
 		if err != nil {
-			if with != text {
+			if errors.As(err, &d); d.Code != Taken && with != text {
 				t.Errorf("changed although %v", err)
 			}
-			return
+			if d.Code != Taken {
+				return
+			}
 		}
 		bare, err := RemoveStub(text, forward())
 		if err != nil {
@@ -81,10 +105,10 @@ func FuzzRestoreStub(f *testing.F) {
 		if have, err := RemoveStub(with, forward()); err != nil || have != bare {
 			t.Errorf("removed again %q, want %q (%v)", have, bare, err)
 		}
-		if again, err := InsertStub(with, forward()); err != nil || again != with {
+		if again, err := InsertStub(with, forward()); (err != nil) != (d.Code == Taken) || again != with {
 			t.Errorf("inserted twice %q, once %q (%v)", again, with, err)
 		}
-		if ours, rest, err := Stub(with, forward()); err != nil || len(ours) != 2 || rest != bare {
+		if ours, rest, err := Stub(with, forward()); err != nil || (len(ours) == 2) == (d.Code == Taken) || rest != bare {
 			t.Errorf("ours %v, rest %q (%v)", ours, rest, err)
 		}
 	})
