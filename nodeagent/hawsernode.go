@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -32,6 +33,7 @@ func (a *Agent) nodeStatus() kube.NodeStatus {
 		return out
 	}
 	out.Role, out.Up = kube.Gateway, map[string]bool{}
+	out.LastError = cmp.Or(out.LastError, strings.Join(takenImports(s), "; "))
 	out.Links = &kube.LinkCount{Total: len(s.Connections)}
 	for _, c := range s.Connections {
 		up := c.Status == status.Connected
@@ -79,6 +81,17 @@ func currentCondition(s status.Status) metav1.Condition {
 // lastError is what a person should look at first; empty = nothing.
 func lastError(s status.Status) string {
 	return cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputTrouble(s), troubleOf(s, objectsInput))
+}
+
+// takenImports tells of those that somebody else writes.
+func takenImports(s status.Status) []string {
+	var out []string
+	for _, p := range s.Problems {
+		if p.Code == project.ImportTaken {
+			out = append(out, p.Text)
+		}
+	}
+	return out
 }
 
 // inputTrouble names the inputs that are not read. That other clusters' feeds are

@@ -79,6 +79,8 @@ func agentMetrics() []stateMetric {
 					give(float64(s.gateways))
 				}
 			}),
+		gaugeOf("hawser_imports_taken", "ServiceImports of this cluster that should be Hawser's and are written by somebody else.", nil,
+			func(s present, give func(float64, ...string)) { give(float64(len(takenImports(s.Status)))) }),
 		gaugeOf("hawser_input_ok", "1 while an input is read as it is now, 0 while an older copy of it is in force, or none.",
 			[]string{"input"}, inputValues),
 	}

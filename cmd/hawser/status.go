@@ -135,6 +135,8 @@ func troubles(states []apply.State) []string {
 			}
 			if n.Ready != "True" {
 				add("node %s is not ready: %s", n.Name, firstOf(n.LastError, n.Why, "it says nothing"))
+			} else if n.LastError != "" {
+				add("node %s: %s", n.Name, n.LastError)
 			}
 			if n.Up < n.Links {
 				add("node %s: %d of %d links are up", n.Name, n.Up, n.Links)

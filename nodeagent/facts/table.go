@@ -11,6 +11,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Table takes objects one by one and gives the facts that they make up. What a
@@ -217,12 +218,18 @@ func (t *Table) KeepExports(wanted func(key string) bool) bool { return t.export
 // Exports gives the namespace/name of each ServiceExport, sorted.
 func (t *Table) Exports() []string { return slices.Sorted(maps.Keys(t.exports.things)) }
 
-// PutImport takes a ServiceImport; one that is not ours counts as gone.
+// PutImport takes a ServiceImport. What another writer takes out of one, its mark or
+// its addresses, is not forgotten as long as it stands: the addresses are in use.
 func (t *Table) PutImport(i *ServiceImport) bool {
-	if i.Labels[ManagedBy] != Manager {
-		return t.imports.drop(i.Namespace + "/" + i.Name)
+	key := i.Namespace + "/" + i.Name
+	mapped, before := fromImport(i), t.imports.things[key]
+	switch {
+	case i.Labels[ManagedBy] != Manager:
+		mapped = mcs.Import{Namespace: i.Namespace, Name: i.Name, Created: mapped.Created, IPs: before.IPs, Taken: true}
+	case len(mapped.IPs) == 0 && mapped.Type == fabric.ClusterSetIP:
+		mapped.IPs = before.IPs
 	}
-	return t.imports.put(i.Namespace+"/"+i.Name, fromImport(i))
+	return t.imports.put(key, mapped)
 }
 
 // DropImport forgets a ServiceImport by namespace/name.

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// mirror holds objects as they came, without managedFields.
+// mirror holds objects as they came, with ownEntries of their managedFields.
 type mirror map[string]*unstructured.Unstructured
 
 // Exports gives the ServiceExports as they are, in the order of their names, and

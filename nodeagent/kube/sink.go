@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,9 +36,18 @@ func trim(object any) any {
 	case *discoveryv1.EndpointSlice:
 		return trimSlice(o)
 	case *unstructured.Unstructured:
-		o.SetManagedFields(nil)
+		o.SetManagedFields(ownEntries(o))
 	}
 	return object
+}
+
+// ownEntries keeps of an object's managedFields that we are among its writers: that
+// tells it from what never was ours when it lost its mark.
+func ownEntries(o *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
+	if slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == FieldManager }) {
+		return []metav1.ManagedFieldsEntry{{Manager: FieldManager}}
+	}
+	return nil
 }
 
 func trimSlice(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {

@@ -104,6 +104,15 @@ func clashes(r *Resolved) Condition {
 	return Condition{Conflict, isTrue, strings.Join(reasons, ","), strings.Join(messages, " ")}
 }
 
+// taken adds that somebody else holds the import of a cluster.
+func (c Condition) taken(cluster string) Condition {
+	text := "The ServiceImport of this name in cluster " + strconv.Quote(cluster) + " is written by somebody else than Hawser. Traffic goes on."
+	if c.Status != isTrue {
+		return Condition{Conflict, isTrue, reasonTaken, text}
+	}
+	return Condition{Conflict, isTrue, c.Reason + "," + reasonTaken, c.Message + " " + text}
+}
+
 // alike reports whether two offers differ in nothing that can be a conflict.
 func alike(a, b *Offer) bool {
 	return a.Headless == b.Headless && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.Families, b.Families) &&

@@ -70,10 +70,13 @@ type Offer struct {
 
 // Import is one ServiceImport, as it is or as it should be.
 type Import struct {
-	Namespace             string
-	Name                  string
-	Created               time.Time // of the object as it is; zero in what should be
-	Type                  string    // fabric.ClusterSetIP | fabric.Headless
+	Namespace string
+	Name      string
+	Created   time.Time // of the object as it is; zero in what should be
+	// Taken says that the object which stands there has not our mark. Of what it says
+	// nothing counts but IPs: those that it had as long as it was ours.
+	Taken                 bool
+	Type                  string // fabric.ClusterSetIP | fabric.Headless
 	IPs                   []netip.Addr
 	Families              []int // 4, 6; as IPs, and set for Headless too
 	Ports                 []Port

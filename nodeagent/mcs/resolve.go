@@ -32,6 +32,7 @@ type Resolved struct {
 	VIPs                  []netip.Addr // those of Wanted that are recorded
 	Full                  bool         // no clusterset IP is left
 	Absent                bool         // the namespace does not exist in this cluster
+	Taken                 bool         // somebody else's import of the name stands in this cluster
 }
 
 // Part is what one cluster says of an export.
@@ -79,8 +80,13 @@ func Decide(w World) Decision {
 	slices.SortFunc(d.Services, func(a, b Resolved) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+	taken := w.taken()
 	for i := range d.Services {
-		d.Services[i].Absent = !w.exists(d.Services[i].Namespace)
+		r := &d.Services[i]
+		r.Absent = !w.exists(r.Namespace)
+		if r.Taken = taken[r.ID()]; r.Taken {
+			r.Clash = r.Clash.taken(own.Name)
+		}
 	}
 	allocateVIPs(w, own, t, d.Services)
 	return d
@@ -238,7 +244,8 @@ func allocateVIPs(w World, own *fabric.Cluster, t *topology, services []Resolved
 	for n, g := range Allocate(w.Fabric.DynamicExports.VIPs, t.givenVIPs, asks) {
 		r := &services[at[n]]
 		r.Wanted, r.VIPs, r.Full = g.Addrs, g.Addrs, len(g.Full) > 0
-		if w.Recorded {
+		// What somebody else holds records nothing: all compute the same, as without an API.
+		if w.Recorded && !r.Taken {
 			r.VIPs = g.Held
 		}
 	}

@@ -206,6 +206,41 @@ func TestTheTopologyHasItsWay(t *testing.T) {
 	}
 }
 
+// TestAnotherWritesTheImport: the clusterset IP stays in use, and the export tells it.
+func TestAnotherWritesTheImport(t *testing.T) {
+	t.Parallel()
+	w := seenFrom(sample(), "g1", map[string][]mcs.Export{"g1": {export("team-a", "db", 1, service(tcp("sql", 5432)))}})
+	w.Recorded, w.Namespaces = true, []string{"team-a"}
+	w.Exports[0].Addrs = addrs("242.1.192.7")
+	vips := func() string { return fmt.Sprint(mcs.Decide(w).Dynamic()[0].VIPs) }
+	if have := vips(); have != "[]" {
+		t.Fatalf("used before it is recorded: %s", have)
+	}
+	given := fmt.Sprint(one(t, stateOf(w, nil), "team-a", "db").IPs)
+	w.Imports = []mcs.Import{{Namespace: "team-a", Name: "db", IPs: addrs("243.0.128.9")}}
+	if have := vips(); have != "[243.0.128.9]" {
+		t.Errorf("ours: %s", have)
+	}
+	w.Imports[0].Taken = true
+	if have := vips(); have != "[243.0.128.9]" {
+		t.Errorf("another's, and ours before: %s", have)
+	}
+	s := stateOf(w, nil)
+	if have := fmt.Sprint(one(t, s, "team-a", "db").IPs); have != "[243.0.128.9]" {
+		t.Errorf("it should have %s", have)
+	}
+	if have := condition(s.Exports[0].Conditions, "Conflict"); have.Status != "True" || have.Reason != "ImportTaken" {
+		t.Errorf("the export is told %+v", have)
+	}
+	if have := condition(s.Exports[0].Conditions, "Ready"); have.Status != "True" {
+		t.Errorf("the export is told %+v", have)
+	}
+	w.Imports[0].IPs = nil
+	if have := vips(); have != given {
+		t.Errorf("another's from the beginning: %s, want %s", have, given)
+	}
+}
+
 // TestAllClustersAgree: whoever looks, and in whatever order, sees the same but for
 // its own clusterset IPs.
 func TestAllClustersAgree(t *testing.T) {

@@ -22,12 +22,14 @@ const (
 	reasonServiceType = "InvalidServiceType"
 	// reasonNotAllowed is our own: KEP-1645 has none for what its administrator refuses.
 	reasonNotAllowed = "NotAllowed"
-	reasonExported   = "Exported"
-	reasonReady      = "Ready"
-	reasonPending    = "Pending"
-	reasonFailed     = "Failed"
-	reasonNoFamily   = "IPFamilyNotSupported"
-	reasonNone       = "NoConflicts"
+	// reasonTaken is our own, too: KEP-1645 knows of one implementation only.
+	reasonTaken    = "ImportTaken"
+	reasonExported = "Exported"
+	reasonReady    = "Ready"
+	reasonPending  = "Pending"
+	reasonFailed   = "Failed"
+	reasonNoFamily = "IPFamilyNotSupported"
+	reasonNone     = "NoConflicts"
 )
 
 // Verdict is what becomes of one ServiceExport of this cluster.

@@ -33,6 +33,17 @@ type Offered struct {
 	Offer     *Offer
 }
 
+// taken gives, by namespace/name, the imports that are somebody else's.
+func (w *World) taken() map[string]bool {
+	out := map[string]bool{}
+	for i := range w.Imports {
+		if m := &w.Imports[i]; m.Taken {
+			out[m.id()] = true
+		}
+	}
+	return out
+}
+
 func (e *Export) id() string  { return e.Namespace + "/" + e.Name }
 func (o *Offered) id() string { return o.Namespace + "/" + o.Name }
 func (m *Import) id() string  { return m.Namespace + "/" + m.Name }

@@ -2,8 +2,10 @@ package objects
 
 import (
 	"context"
+	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/internal/diff"
@@ -11,7 +13,7 @@ import (
 )
 
 // marked is the kind of a resource whose objects are ours if they carry our mark,
-// each of them whole.
+// each of them whole. One that we wrote, and that lost its mark, is taken back.
 type marked[S diff.Spec] struct {
 	*turn
 	table *table
@@ -63,13 +65,17 @@ func (m *marked[S]) Apply(ctx context.Context, list []diff.Change[S]) error {
 			return nil
 		case c.Op == diff.Delete:
 			return m.table.remove(ctx, seen)
-		case seen != nil && !isMarked(seen):
+		case seen != nil && !isMarked(seen) && !weWrote(seen):
 			return foreign(m.Name(), c.Key)
 		case seen != nil && seen.GetDeletionTimestamp() != nil:
 			return converge.ErrBlocked{On: "the end of the one before"}
 		}
 		return m.write(ctx, c, seen)
 	})
+}
+
+func weWrote(o *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == FieldManager })
 }
 
 func isMarked(o *unstructured.Unstructured) bool { return o.GetLabels()[managedBy] == manager }

@@ -56,8 +56,8 @@ type Publisher struct {
 // New makes a publisher. It asks nothing of the API.
 func New(c Config) *Publisher {
 	p := &Publisher{config: c, trigger: bell.New(), turn: &turn{}}
-	slicesOf := p.watch(&Watch{Resource: endpointSlices, Labels: "endpointslice.kubernetes.io/managed-by=" + sliceManager, Trim: withoutManagers})
-	propertiesOf := p.watch(&Watch{Resource: clusterProperties, Trim: withoutManagers})
+	slicesOf := p.watch(&Watch{Resource: endpointSlices, Labels: "endpointslice.kubernetes.io/managed-by=" + sliceManager, Trim: OnlyOurs})
+	propertiesOf := p.watch(&Watch{Resource: clusterProperties, Trim: OnlyOurs})
 	var maps []List
 	for _, name := range dnsMaps() {
 		maps = append(maps, p.watch(&Watch{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name}))

@@ -179,6 +179,25 @@ serviceimport missing/web: waits for namespace missing and what is in it`) {
 	}
 }
 
+// TestAnotherWritesTheImport takes the mark and the addresses off one of ours: it is
+// taken back, unlike one that never was ours.
+func TestAnotherWritesTheImport(t *testing.T) {
+	t.Parallel()
+	s, want := populated(t)
+	g := newGateway(t, s, want)
+	settles(t, "not all is written", s.done)
+	g.report(t, "it does not settle", clean)
+	s.edit("serviceimports sample/web", func(o *unstructured.Unstructured) {
+		o.SetLabels(map[string]string{"theirs": "x"})
+		unstructured.RemoveNestedField(o.Object, "spec", "ips")
+	})
+	settles(t, "it is not taken back", func() bool {
+		o := s.get("serviceimports sample/web")
+		ips, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "ips")
+		return isMarked(o) && len(ips) == 2 && o.GetLabels()["theirs"] == "x"
+	})
+}
+
 func TestOldSchema(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)

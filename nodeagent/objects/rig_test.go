@@ -34,8 +34,8 @@ func newGateway(t *testing.T, s *apiServer, want Want) *gateway {
 	g := &gateway{want: want, reports: make(chan converge.Report, 1000)}
 	client := s.client(t)
 	look := func() {}
-	exports := &Watch{Client: client, Resource: serviceExports, Changed: func() { look() }, Trim: withoutManagers}
-	imports := &Watch{Client: client, Resource: serviceImports, Changed: func() { look() }, Trim: withoutManagers}
+	exports := &Watch{Client: client, Resource: serviceExports, Changed: func() { look() }, Trim: OnlyOurs}
+	imports := &Watch{Client: client, Resource: serviceImports, Changed: func() { look() }, Trim: OnlyOurs}
 	g.Publisher = New(Config{
 		Client: client, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Source: func(context.Context) (Want, string, bool) {

@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ type Watch struct {
 	Fields    string
 	Changed   func() // must not block
 	// Trim makes smaller what is kept; nil = nothing.
-	Trim func(*unstructured.Unstructured)
+	Trim func(metav1.Object)
 
 	mu      sync.Mutex
 	objects map[string]*unstructured.Unstructured // by namespace/name; nil = not known yet
@@ -158,5 +159,12 @@ func (w *Watch) Replace(list []any, _ string) error {
 // Resync has nothing to do: the objects are kept as they come.
 func (w *Watch) Resync() error { return nil }
 
-// withoutManagers drops most bytes of an object, which nobody looks at.
-func withoutManagers(o *unstructured.Unstructured) { o.SetManagedFields(nil) }
+// OnlyOurs leaves of an object's managedFields, which are most of its bytes, that we
+// are among its writers.
+func OnlyOurs(o metav1.Object) {
+	var kept []metav1.ManagedFieldsEntry
+	if slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == FieldManager }) {
+		kept = []metav1.ManagedFieldsEntry{{Manager: FieldManager}}
+	}
+	o.SetManagedFields(kept)
+}

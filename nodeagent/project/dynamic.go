@@ -71,6 +71,22 @@ func (v *view) addServiceExports() {
 	}
 }
 
+// addTakenImports tells of imports that should be ours and that somebody else writes.
+func (v *view) addTakenImports() {
+	taken := map[string]bool{}
+	for i := range v.in.Facts.Imports {
+		if m := &v.in.Facts.Imports[i]; m.Taken {
+			taken[m.Namespace+"/"+m.Name] = true
+		}
+	}
+	for _, e := range v.exports {
+		if taken[e.ID()] && (exportPart(e, v.own.Name) != nil || e.Allows(v.own.Name)) {
+			v.problem("serviceimports["+e.ID()+"]", ImportTaken, "somebody else than Hawser writes ServiceImport "+e.ID()+
+				": end that, or delete it if nobody does any more; traffic goes on")
+		}
+	}
+}
+
 // sources gives where this cluster reaches each part of an export: what the name
 // server says of it.
 func (v *view) sources(e *fabric.Export) []mcs.Source {

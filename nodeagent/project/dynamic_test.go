@@ -176,6 +176,27 @@ func TestWhatStandsInTheAPI(t *testing.T) {
 	}
 }
 
+// TestAnotherWritesTheImport: it is told wherever the import stands.
+func TestAnotherWritesTheImport(t *testing.T) {
+	t.Parallel()
+	w := dynamicWorld(t)
+	in := w.inputs["c2/c2-w1"]
+	in.Facts.Imports = []mcs.Import{
+		{Namespace: "elsewhere", Name: "theirs", Taken: true}, {Namespace: "team-a", Name: "same", Taken: true}, {Namespace: "team-a", Name: "split"},
+	}
+	in.Decided = nil
+	_, problems := project.State(in)
+	var have []string
+	for _, p := range problems {
+		if p.Code == project.ImportTaken {
+			have = append(have, p.Path)
+		}
+	}
+	if fmt.Sprint(have) != "[serviceimports[team-a/same]]" {
+		t.Errorf("told of %v", have)
+	}
+}
+
 // TestDynamicNeverShadows: what the topology declares stays as it is, byte for byte,
 // whatever the clusters make.
 func TestDynamicNeverShadows(t *testing.T) {

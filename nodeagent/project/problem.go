@@ -37,6 +37,7 @@ const (
 	PortMissing      = "port-missing"        // an export's port that the Service does not have
 	ExportInvalid    = "export-invalid"      // a ServiceExport that does not count
 	ExportNotReady   = "export-not-ready"    // a ServiceExport without an address
+	ImportTaken      = "import-taken"        // a ServiceImport that should be ours is somebody else's
 	HeadlessNoAddr   = "headless-no-address" // a headless endpoint without a global address
 	EgressNoMatch    = "egress-no-match"     // an egress rule that matches no pod
 	EgressAmbiguous  = "egress-ambiguous"    // a pod that two selectors match

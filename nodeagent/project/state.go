@@ -41,6 +41,7 @@ func State(in Input) (desired.State, []Problem) {
 	v.addEntries()
 	v.addDNS()
 	v.addServiceExports()
+	v.addTakenImports()
 	return v.finish(), v.sorted()
 }
 

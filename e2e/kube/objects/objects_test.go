@@ -195,6 +195,14 @@ func TestGatewaysWrite(t *testing.T) {
 			s.K(t, "-n", "sample", "get", "serviceexport", "web", "-o", `jsonpath={.metadata.annotations.hawser\.dev/addresses}`) == "242.1.0.7"
 	})
 
+	// Another controller writes an import of ours as if it were its own.
+	s.K(t, "-n", "sample", "patch", "serviceimport", "web", "--field-manager=lighthouse", "--type=json", "-p",
+		`[{"op":"remove","path":"/spec/ips"},{"op":"remove","path":"/metadata/labels/app.kubernetes.io~1managed-by"},{"op":"replace","path":"/spec/ports","value":[{"port":81,"protocol":"TCP"}]}]`)
+	eventually(t, "the import is not taken back", func() bool {
+		return s.K(t, "-n", "sample", "get", "serviceimport", "web", "-o",
+			`jsonpath={.spec.ips[*]} {.spec.ports[0].port} {.metadata.labels.app\.kubernetes\.io/managed-by}`) == "243.0.0.7 fd24::7 80 hawser"
+	})
+
 	// The first is gone: the second does it, some seconds later. Labels that are no longer exported go.
 	first.stop()
 	second.wants(func(w *objects.Want) {
