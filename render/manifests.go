@@ -172,11 +172,32 @@ func ambiguous(text string) bool {
 	return strings.ContainsRune("0123456789+-.=?<", rune(text[0]))
 }
 
+// SharedDefinitions are the definitions of the Multi-Cluster Services API, which
+// another controller of a cluster may own.
+func SharedDefinitions() []string {
+	return []string{"serviceexports.multicluster.x-k8s.io", "serviceimports.multicluster.x-k8s.io"}
+}
+
+// definitionsDir is the folder of a cluster with the patches that leave definitions
+// to somebody else.
+const definitionsDir = "definitions"
+
+func leaveDefinitions(tree Tree, cluster string) {
+	for _, name := range SharedDefinitions() {
+		file, _, _ := strings.Cut(name, ".")
+		tree[path.Join(ClusterDir(cluster), definitionsDir, file+".yaml")] = fmt.Appendf(nil,
+			"$patch: delete\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: %s}\n", name)
+	}
+}
+
 // addClusters writes what is of one cluster alone, apart from its keys.
 func addClusters(tree Tree, top *schema.ClusterSet) {
 	for _, c := range top.Spec.Clusters {
 		tree[path.Join(ClusterDir(c.Name), "identity.yaml")] = configMap(IdentityConfigMap, "data", "cluster", c.Name)
 		addPlacement(tree, &c)
+		if c.CRDs == schema.KeepCRDs {
+			leaveDefinitions(tree, c.Name)
+		}
 	}
 	addExports(tree, top)
 }

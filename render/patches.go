@@ -106,7 +106,7 @@ func kustomization(dir string, files []string) []byte {
 			resources = append(resources, f)
 		}
 	}
-	for _, folder := range []string{placementDir, patchDir, sourceDir} {
+	for _, folder := range []string{definitionsDir, placementDir, patchDir, sourceDir} {
 		if slices.Contains(files, folder+"/kustomization.yaml") {
 			components = append(components, folder)
 			continue

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema"
 )
 
 const nodeSelector = `apiVersion: apps/v1
@@ -25,6 +26,26 @@ patches:
 
 // TestPatches: what people put beside the topology or on the published branch is
 // used, and is never overwritten.
+// TestKeepCRDs: definitions that somebody else owns in a cluster are not in its part.
+func TestKeepCRDs(t *testing.T) {
+	t.Parallel()
+	in := input(t, world(2, 2))
+	in.Topology.Spec.Clusters[0].CRDs = schema.KeepCRDs
+	tree, list := render.Render(in)
+	noErrors(t, list)
+	for cluster, there := range map[string]bool{"c0": false, "c1": true} {
+		objects := build(t, tree, "clusters/"+cluster)
+		for _, name := range render.SharedDefinitions() {
+			if _, has := objects["CustomResourceDefinition "+name]; has != there {
+				t.Errorf("%s has %s: %t", cluster, name, has)
+			}
+		}
+		if objects["CustomResourceDefinition hawsernodes.hawser.dev"] == "" || objects["CustomResourceDefinition clusterproperties.about.k8s.io"] == "" {
+			t.Errorf("%s lacks a definition of its own", cluster)
+		}
+	}
+}
+
 func TestPatches(t *testing.T) {
 	t.Parallel()
 	patch := func(name string) []byte { return []byte(strings.Replace(nodeSelector, "NAME", name, 1)) }

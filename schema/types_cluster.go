@@ -17,6 +17,9 @@ const (
 // fabric.EgressShared.
 const EgressAuto = "auto"
 
+// KeepCRDs as Cluster.CRDs leaves definitions that others may own to them.
+const KeepCRDs = "keep"
+
 // Values of Connectivity.Mode.
 const (
 	ModeMesh  = fabric.ModeMesh
@@ -50,6 +53,10 @@ type Cluster struct {
 	// own in ConfigMap kube-system/coredns-custom; kube-dns: by stubDomains in
 	// ConfigMap kube-system/kube-dns; none: somebody else sees to it.
 	DNS string `json:"dns,omitempty" default:"coredns" enum:"coredns|coredns-custom|kube-dns|none"`
+	// Who defines ServiceExports and ServiceImports in the cluster. install: Hawser
+	// brings the definitions along; keep: somebody else does, or nobody, and Hawser
+	// leaves them alone. Declared exports need none of them.
+	CRDs string `json:"crds,omitempty" default:"install" enum:"install|keep"`
 	// What this cluster does differently from spec.tunnel.
 	Tunnel TunnelOverride `json:"tunnel,omitzero"`
 	// Nodes that hold tunnels; at least one, at most 32.

@@ -17,6 +17,7 @@ type applyFlags struct {
 	rules   apply.Rules
 	dryRun  bool
 	wait    bool
+	keep    bool // definitions of others
 	timeout time.Duration
 	output  string
 }
@@ -48,6 +49,7 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 	flags.StringVar(&f.repo, "repo", "", "path or URL of a repository that a reconciler publishes to, instead of a topology")
 	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch of --repo")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change")
+	flags.BoolVar(&f.keep, "keep-crds", false, "leave the definitions of ServiceExports and ServiceImports alone, as clusters[].crds: keep does")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the agents run and follow what was applied")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long --wait waits")
 	flags.BoolVar(&f.rules.AllowMassDelete, "allow-mass-delete", false, "let an apply remove more than half of the clusters or objects")
@@ -72,7 +74,7 @@ func (a *app) apply(ctx context.Context, args []string, f applyFlags) error {
 	if err != nil {
 		return err
 	}
-	o := apply.Options{Rules: f.rules, DryRun: f.dryRun, Say: a.say}
+	o := apply.Options{Rules: f.rules, DryRun: f.dryRun, KeepCRDs: f.keep, Say: a.say}
 	if f.wait {
 		o.Wait = &apply.Wait{Timeout: f.timeout}
 	}

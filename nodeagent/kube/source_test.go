@@ -231,6 +231,37 @@ func TestSourceOutlivesTheServer(t *testing.T) {
 	r.await(t, "what changed meanwhile", serves("sample", "web", "10.7.0.9"))
 }
 
+// TestSourceFindsWhatIsDefinedLater: a kind that has been missing for long is seen soon
+// after it comes.
+func TestSourceFindsWhatIsDefinedLater(t *testing.T) {
+	t.Parallel()
+	server := kubetest.New(t)
+	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"), export("sample", "db"))
+	server.Missing("serviceexports", true)
+	r := start(t, server, nil)
+	r.Follow(testFabric(func(f *fabric.Fabric) { f.DynamicExports = &fabric.DynamicExports{Namespaces: []string{"*"}} }))
+	r.await(t, "what is declared", serves("sample", "web", "10.7.0.1"))
+	tries := func() (n int) {
+		for _, url := range server.Asked() {
+			if strings.Contains(url, "/serviceexports") && !strings.Contains(url, "watch=") {
+				n++
+			}
+		}
+		return n
+	}
+	var last time.Time
+	for seen := 0; seen < 7; {
+		r.await(t, "another try", func(facts.State) bool { return tries() > seen })
+		seen = tries()
+		if now := time.Now(); seen > 1 && now.Sub(last) > 2*time.Second {
+			t.Fatalf("try %d came %s after the one before", seen, now.Sub(last))
+		}
+		last = time.Now()
+	}
+	server.Missing("serviceexports", false)
+	r.await(t, "the export", func(s facts.State) bool { return len(s.Facts.Exports) == 1 && s.Err == nil })
+}
+
 func TestSourceTellsWhatItMayNot(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)

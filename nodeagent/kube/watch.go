@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +24,9 @@ import (
 const (
 	retryFirst = 500 * time.Millisecond
 	retryMost  = 15 * time.Second
+	// retryMissing is the pause while there is no such kind: who defines one waits for
+	// it, and such an answer costs the server next to nothing.
+	retryMissing = time.Second
 	// retryForget is how long a watch must have stood for the pauses to begin anew.
 	retryForget = time.Minute
 )
@@ -59,10 +63,17 @@ func (w *watching) follow(ctx context.Context) {
 	// Not the reflector's own loop, which logs every try: how requests end is noted
 	// where they are made.
 	again := pauses.DelayWithReset(clock.RealClock{}, retryForget)
-	_ = again.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		_ = r.ListAndWatchWithContext(ctx)
-		return false, nil
-	})
+	for ctx.Err() == nil {
+		err := r.ListAndWatchWithContext(ctx)
+		rest := again()
+		if apierrors.IsNotFound(err) {
+			rest, again = wait.Jitter(retryMissing, 0.5), pauses.DelayWithReset(clock.RealClock{}, retryForget)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(rest):
+		}
+	}
 }
 
 // requests are the reflector's way to the server; how each one ended is noted.

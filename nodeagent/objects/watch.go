@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,12 +17,18 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // Pauses between two tries of a watch.
 const (
 	retryFirst = 500 * time.Millisecond
 	retryMost  = 15 * time.Second
+	// retryMissing is the pause while there is no such kind: who defines one waits for it.
+	retryMissing = time.Second
+	// retryForget is how long a watch must have stood for the pauses to begin anew.
+	retryForget = time.Minute
 )
 
 // Watch follows the objects of one resource that some selectors leave.
@@ -61,11 +68,23 @@ func (w *Watch) Err() error {
 // Run follows until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
 	discard := logr.Discard()
+	ctx = klog.NewContext(ctx, discard)
+	pauses := wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 1, Steps: 10, Cap: retryMost}
 	r := cache.NewReflectorWithOptions(w.requests(), nil, w, cache.ReflectorOptions{
-		Logger: &discard, Name: w.Resource.Resource,
-		Backoff: &wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 1, Steps: 10, Cap: retryMost},
+		Logger: &discard, Name: w.Resource.Resource, Backoff: &pauses,
 	})
-	r.RunWithContext(ctx)
+	again := pauses.DelayWithReset(clock.RealClock{}, retryForget)
+	for ctx.Err() == nil {
+		err := r.ListAndWatchWithContext(ctx)
+		rest := again()
+		if apierrors.IsNotFound(err) {
+			rest, again = wait.Jitter(retryMissing, 0.5), pauses.DelayWithReset(clock.RealClock{}, retryForget)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(rest):
+		}
+	}
 }
 
 func (w *Watch) requests() cache.ListerWatcher {

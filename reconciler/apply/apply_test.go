@@ -204,3 +204,27 @@ func TestPublished(t *testing.T) {
 		t.Errorf("the keys of g1 were sealed anew")
 	}
 }
+
+// TestKeepCRDs leaves definitions to others, in a cluster that has none and in one
+// where they were applied before.
+func TestKeepCRDs(t *testing.T) {
+	t.Parallel()
+	_, c := newFake(t, "g1")
+	bare := treeOf(t, nil, []string{"g1"})
+	keep := workable(t, bare, "g1")
+	keep.leaveDefinitions()
+	if p := carried(t, c, keep); slices.ContainsFunc(lines(p), func(l string) bool { return strings.Contains(l, "service") }) {
+		t.Errorf("changes %v", lines(p))
+	}
+	tree := treeOf(t, bare, []string{"g1"}, "hawser-system/web")
+	keep = workable(t, tree, "g1")
+	keep.leaveDefinitions()
+	if p := carried(t, c, keep); len(p.Skipped) != 1 || p.Skipped[0].Name != "web" {
+		t.Errorf("skipped %v", p.Skipped)
+	}
+	carried(t, c, workable(t, tree, "g1"))
+	p := planOf(t, c, keep)
+	if len(p.Kept) != 2 || !p.Empty() {
+		t.Errorf("kept %v, changes %v", p.Kept, lines(p))
+	}
+}

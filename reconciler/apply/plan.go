@@ -189,6 +189,9 @@ func (c *Cluster) planObject(ctx context.Context, want Want, o *unstructured.Uns
 	if errors.Is(err, errNoKind) && want.defines(id) {
 		return outcome{change: &Change{Op: diff.Create, ID: id, want: o}}, nil
 	}
+	if errors.Is(err, errNoKind) && id.Kind == kindServiceExport {
+		return outcome{left: &Left{ID: id, Why: "the cluster has no such kind, and this leaves it to others: the next apply tries again"}}, nil
+	}
 	if err != nil {
 		return outcome{}, err
 	}

@@ -27,7 +27,10 @@ type Result struct {
 type Options struct {
 	Rules
 	DryRun bool
-	Wait   *Wait // nil = do not wait
+	// KeepCRDs leaves the definitions of the Multi-Cluster Services API alone, whatever
+	// the tree says.
+	KeepCRDs bool
+	Wait     *Wait // nil = do not wait
 	// Say tells what goes on; it is called by several goroutines.
 	Say func(cluster, what string)
 }
@@ -62,6 +65,9 @@ func one(ctx context.Context, tree render.Tree, c *Cluster, o Options, r *Result
 	want, err := WantOf(tree, c.Name)
 	if err != nil {
 		return err
+	}
+	if o.KeepCRDs {
+		want.leaveDefinitions()
 	}
 	if r.Plan, err = c.Plan(ctx, want, o.Rules); err != nil || o.DryRun {
 		return err

@@ -53,6 +53,13 @@ func WantOf(tree render.Tree, cluster string) (Want, error) {
 	return w, err
 }
 
+// leaveDefinitions takes out what others may define.
+func (w *Want) leaveDefinitions() {
+	w.Objects = slices.DeleteFunc(w.Objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == kindCRD && slices.Contains(render.SharedDefinitions(), o.GetName())
+	})
+}
+
 // holds reports whether an object is among those wanted.
 func (w Want) holds(id ID) bool {
 	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool { return IDOf(o).key() == id.key() })

@@ -117,6 +117,11 @@ func TestFacts(t *testing.T) {
 		t.Errorf("have %+v", state)
 	}
 	server.Define(t)
+	defined := time.Now()
+	await(t, s, "the definitions", func(s facts.State) bool { return s.Err == nil })
+	if took := time.Since(defined); took > 2*time.Second {
+		t.Errorf("definitions were seen %s after they were in force", took)
+	}
 	server.Apply(t, export)
 	await(t, s, "an export", func(s facts.State) bool {
 		return s.Err == nil && len(s.Facts.Exports) == 1 && s.Facts.Exports[0].Service != nil && len(s.Facts.Services) == 2
