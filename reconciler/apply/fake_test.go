@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 )
 
@@ -67,7 +69,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		version := strings.TrimPrefix(strings.TrimPrefix(path, "/apis/"), "/api/")
 		reply(w, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": f.kinds[version]})
 	case r.Method == http.MethodGet:
-		f.read(w, path)
+		f.read(w, path, r.URL.Query().Get("labelSelector"))
 	case r.Method == http.MethodPatch:
 		f.apply(w, r, path)
 	case r.Method == http.MethodDelete:
@@ -89,14 +91,20 @@ func (f *fakeAPI) groups() []any {
 	return out
 }
 
-func (f *fakeAPI) read(w http.ResponseWriter, path string) {
+func (f *fakeAPI) read(w http.ResponseWriter, path, selector string) {
+	wanted, err := labels.Parse(selector)
+	if err != nil {
+		status(w, http.StatusBadRequest, "BadRequest", path)
+		return
+	}
 	if o := f.objects[path]; o != nil {
 		reply(w, o)
 		return
 	}
 	items := []any{}
 	for _, at := range slices.Sorted(maps.Keys(f.objects)) {
-		if strings.HasPrefix(at, path+"/") && !strings.Contains(at[len(path)+1:], "/") {
+		o := &unstructured.Unstructured{Object: f.objects[at]}
+		if strings.HasPrefix(at, path+"/") && !strings.Contains(at[len(path)+1:], "/") && wanted.Matches(labels.Set(o.GetLabels())) {
 			items = append(items, f.objects[at])
 		}
 	}

@@ -91,7 +91,7 @@ func (c *Cluster) readExports(ctx context.Context, s *State) error {
 		e := at(&exports[i])
 		e.Exported, e.Conditions = true, conditions(&exports[i])
 	}
-	imports, err := c.list(ctx, mcsKind("ServiceImport"), "", "")
+	imports, err := c.list(ctx, mcsKind("ServiceImport"), "", byAgents)
 	if err != nil {
 		return err
 	}
