@@ -57,19 +57,20 @@ type Agent struct {
 
 	diagnosing sync.Mutex // packets are being followed
 
-	lingerer lingerer // of the engine's goroutine, as what follows
-	shifter  shifter
-	before   *fabric.Shape // that the clusters leave; nil = none
-	former   bool          // some way is one of it
-	last     memo
-	mover    mover
-	sizes    sizes
-	cabling  *cabling
-	slots    project.Memo // of the projections so far
-	exports  effective
-	heard    keptLive
-	passed   bool        // a pass came to its end since the start
-	leaving  atomic.Bool // this node's gateway left the fabric and lingers
+	lingerer  lingerer // of the engine's goroutine, as what follows
+	shifter   shifter
+	before    *fabric.Shape // that the clusters leave; nil = none
+	former    bool          // some way is one of it
+	last      memo
+	mover     mover
+	sizes     sizes
+	cabling   *cabling
+	slots     project.Memo // of the projections so far
+	exports   effective
+	heard     keptLive
+	announcer announcer
+	passed    bool        // a pass came to its end since the start
+	leaving   atomic.Bool // this node's gateway left the fabric and lingers
 	// shown is what status tells; the engine's goroutine swaps it.
 	shown atomic.Pointer[view]
 	named atomic.Bool // names are answered

@@ -60,7 +60,9 @@ func (a *Agent) source(_ context.Context) (*node, string, bool) {
 		m.node = &node{State: state, decommission: in.fabric.Decommission}
 		m.generation++
 		a.endpoints.equip(input, m.node)
-		a.peers.publish(project.LiveState(input))
+		if live, ok := a.announcer.begin(project.LiveState(input)); ok {
+			a.peers.publish(live)
+		}
 	}
 	return m.node, in.digest + "-" + strconv.Itoa(m.generation), true
 }
@@ -244,6 +246,9 @@ func (a *Agent) reported(r converge.Report) {
 		// A pass may take long on a machine that is busy, so it counts from its end.
 		a.passed = true
 		time.AfterFunc(readyTime, func() { a.peers.prober.SetReady(true) })
+	}
+	if live, ok := a.announcer.passed(); ok {
+		a.peers.publish(live)
 	}
 	a.saver.wake.Ring()
 	a.shapes.wake.Ring()

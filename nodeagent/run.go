@@ -31,7 +31,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.endpoints.restore()
 	a.heard.restore(time.Now(), a.log)
 	defer time.AfterFunc(a.heard.stale, a.look).Stop()
-	a.peers.prober.SetReady(tunnelsStand())
+	a.announcer.carries = tunnelsStand()
+	a.peers.prober.SetReady(a.announcer.carries)
 	a.announce()
 	var wait sync.WaitGroup
 	var errs []error

@@ -3,6 +3,7 @@ package project
 import (
 	"cmp"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,38 @@ func LiveState(in Input) Live {
 		out.Exports = append(out.Exports, live)
 	}
 	return out
+}
+
+// Until gives what may be said as long as a node carries what l says, and is about to
+// carry next: what both have.
+func (l Live) Until(next Live) Live {
+	carried := make(map[string]*LiveExport, len(l.Exports))
+	for i := range l.Exports {
+		carried[l.Exports[i].Namespace+"/"+l.Exports[i].Name] = &l.Exports[i]
+	}
+	exports := next.Exports
+	next.Exports = nil
+	for _, e := range exports {
+		now := carried[e.Namespace+"/"+e.Name]
+		if now == nil {
+			continue
+		}
+		e.Ready = e.Ready && now.Ready
+		if e.Offer != nil && !reflect.DeepEqual(e.Offer, now.Offer) {
+			e.Offer = now.Offer
+		}
+		e.Hosts = slices.DeleteFunc(slices.Clone(e.Hosts), func(h LiveHost) bool {
+			return !slices.ContainsFunc(now.Hosts, func(n LiveHost) bool { return reflect.DeepEqual(h, n) })
+		})
+		if len(e.Hosts) == 0 {
+			e.Hosts = nil
+		}
+		if len(now.Hosts) > 0 {
+			e.Ready = len(e.Hosts) > 0
+		}
+		next.Exports = append(next.Exports, e)
+	}
+	return next
 }
 
 // offersOf gives what this cluster offers by its own ServiceExports.
