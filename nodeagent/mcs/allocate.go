@@ -16,6 +16,9 @@ type Ask struct {
 	Created  time.Time
 	Families []int        // 4, 6
 	Held     []netip.Addr // by the record; the first of a family counts
+	// Within is where it may keep what it holds, besides the pools: what the topology
+	// gave it as long as it declared it.
+	Within []netip.Prefix
 }
 
 // Grant is what an Ask got.
@@ -85,8 +88,16 @@ type allocation struct {
 
 func (a *allocation) usable(addr netip.Addr) bool {
 	p := a.pools[familyOf(addr)]
-	return p.IsValid() && p.Contains(addr) && !edge(p, addr) && !a.used[addr] && !a.given(addr)
+	return p.IsValid() && p.Contains(addr) && !edge(p, addr) && a.free(addr)
 }
+
+// outside reports whether an address is none of a pool, and may be kept all the same.
+func (a *allocation) outside(addr netip.Addr, within []netip.Prefix) bool {
+	return !a.pools[familyOf(addr)].Contains(addr) && a.free(addr) &&
+		slices.ContainsFunc(within, func(p netip.Prefix) bool { return p.Contains(addr) && !edge(p, addr) })
+}
+
+func (a *allocation) free(addr netip.Addr) bool { return !a.used[addr] && !a.given(addr) }
 
 // keepAll lets every ask keep what it holds by right, by family.
 func (a *allocation) keepAll(asks []Ask, order []int) []map[int]netip.Addr {
@@ -101,7 +112,7 @@ func (a *allocation) keep(ask *Ask) map[int]netip.Addr {
 	out := map[int]netip.Addr{}
 	for _, fam := range ask.Families {
 		i := slices.IndexFunc(ask.Held, func(h netip.Addr) bool { return familyOf(h) == fam })
-		if i >= 0 && a.usable(ask.Held[i]) {
+		if i >= 0 && (a.usable(ask.Held[i]) || a.outside(ask.Held[i], ask.Within)) {
 			a.used[ask.Held[i]] = true
 			out[fam] = ask.Held[i]
 		}

@@ -123,7 +123,7 @@ type Status struct {
 	Name       string
 	UID        string
 	Generation int64
-	Addrs      []netip.Addr  // for AddressesAnnotation; none for Headless and for exports of the topology
+	Addrs      []netip.Addr  // for AddressesAnnotation; none for Headless, and for exports that only the topology can make
 	Hosts      []fabric.Host // for the same, of a headless one
 	Conditions []Condition
 }

@@ -97,7 +97,7 @@ func (t *topology) join(parts map[string][]Part, c *fabric.Cluster, offers []Off
 	var asks []Ask
 	taken := t.takenOf(c.Name, offers)
 	for _, o := range taken {
-		ask := Ask{Key: o.id(), Created: o.Offer.Created, Families: []int{4, 6}}
+		ask := Ask{Key: o.id(), Created: o.Offer.Created, Families: []int{4, 6}, Within: c.GlobalCIDRs}
 		if t.declared[o.id()] == nil {
 			ask.Held = o.Offer.Addrs
 		}
@@ -235,7 +235,7 @@ func allocateVIPs(w World, own *fabric.Cluster, t *topology, services []Resolved
 		if r.Declared != nil || r.Type == fabric.Headless || r.Absent {
 			continue
 		}
-		ask := Ask{Key: r.ID(), Families: here(own, r.Families), Created: r.Parts[0].Offer.Created}
+		ask := Ask{Key: r.ID(), Families: here(own, r.Families), Created: r.Parts[0].Offer.Created, Within: w.Fabric.ServicePools}
 		if have := held[r.ID()]; have != nil {
 			ask.Held, ask.Created = have.IPs, have.Created
 		}

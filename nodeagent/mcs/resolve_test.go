@@ -241,6 +241,47 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	}
 }
 
+// TestDeclaredBecomesDynamic: whichever cluster hears first that the topology leaves an
+// export to the clusters, all its addresses stay and are used all the time.
+func TestDeclaredBecomesDynamic(t *testing.T) {
+	t.Parallel()
+	before := sample()
+	before.ServicePools = prefixes("243.0.0.0/16")
+	before.Exports[0].Namespace, before.Exports[0].Clusters = "team-a", before.Exports[0].Clusters[:1]
+	after := *before
+	after.Exports = nil
+	exports := []mcs.Export{export("team-a", "web", 1, service(tcp("http", 80)))}
+	exporter := mcs.World{Fabric: before, Cluster: "g1", Exports: exports, Recorded: true, Namespaces: []string{"team-a"}}
+	s := stateOf(exporter, nil)
+	if have := fmt.Sprint(s.Exports[0].Addrs); have != "[242.1.0.1]" {
+		t.Fatalf("recorded while it is declared: %s", have)
+	}
+	exporter.Exports[0].Addrs = s.Exports[0].Addrs
+	vips := one(t, s, "team-a", "web").IPs
+	exporter.Imports = []mcs.Import{{Namespace: "team-a", Name: "web", IPs: vips}}
+	for _, f := range []*fabric.Fabric{before, &after} {
+		exporter.Fabric = f
+		verdicts := mcs.Verdicts(exporter)
+		if have := fmt.Sprint(verdicts[0].Offer.Addrs, verdicts[0].Addrs); have != "[242.1.0.1] [242.1.0.1]" {
+			t.Errorf("offered and recorded: %s", have)
+		}
+		importer := mcs.World{
+			Fabric: &after, Cluster: "g2", Recorded: true, Namespaces: []string{"team-a"},
+			Imports: []mcs.Import{{Namespace: "team-a", Name: "web", IPs: vips}},
+			Offers:  map[string][]mcs.Offered{"g1": {{Namespace: "team-a", Name: "web", Offer: verdicts[0].Offer}}},
+		}
+		for _, w := range []mcs.World{exporter, importer} {
+			if w.Fabric == before {
+				continue
+			}
+			e := mcs.Decide(w).Dynamic()[0]
+			if fmt.Sprint(e.VIPs, e.Clusters[0].IPs) != "[243.0.0.1] [242.1.0.1]" {
+				t.Errorf("%s: %+v", w.Cluster, e)
+			}
+		}
+	}
+}
+
 // TestAllClustersAgree: whoever looks, and in whatever order, sees the same but for
 // its own clusterset IPs.
 func TestAllClustersAgree(t *testing.T) {

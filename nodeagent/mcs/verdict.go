@@ -38,7 +38,7 @@ type Verdict struct {
 	Declared *fabric.Export // as the topology declares it; nil = it is dynamic
 	Valid    Condition
 	Ready    Condition
-	Addrs    []netip.Addr  // that a dynamic ClusterSetIP export should have
+	Addrs    []netip.Addr  // that a ClusterSetIP export should have, if it is dynamic or may become so
 	Hosts    []fabric.Host // what the pods of a dynamic headless one should have, sorted by name
 	Reached  []fabric.Host // what of that is recorded
 	Full     bool          // no address was left for some pod
@@ -165,6 +165,11 @@ func address(list []Verdict, own *fabric.Cluster, t *topology, w World) {
 	}
 	for i := range list {
 		v := &list[i]
+		if v.Offer != nil && v.Declared != nil && !v.Offer.Headless && w.Fabric.DynamicExports.Matches(v.Export.Namespace) {
+			// Recorded and told ahead, for the day when the topology leaves it to the cluster.
+			v.Addrs = partOf(v.Declared, w.Cluster).IPs
+			v.Offer.Addrs = v.Addrs
+		}
 		switch {
 		case v.Offer == nil:
 			v.Ready = Condition{Ready, isFalse, reasonPending, "it is not valid"}
@@ -190,7 +195,7 @@ func asksOf(list []Verdict, own *fabric.Cluster, w World) (asks []Ask, of []aske
 				of = append(of, asker{v, name})
 			}
 		default:
-			asks = append(asks, Ask{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Held: v.Export.Addrs})
+			asks = append(asks, Ask{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Held: v.Export.Addrs, Within: own.GlobalCIDRs})
 			of = append(of, asker{v, ""})
 		}
 	}
