@@ -169,7 +169,7 @@ func (d *daemon) try(cluster string, set *workload.Set) error {
 		return fmt.Errorf("copy state: %w", err)
 	}
 	trial := newState()
-	trial.Underlay = d.state.Underlay
+	trial.Underlay, trial.Overlay = d.state.Underlay, d.state.Overlay
 	if err := json.Unmarshal(raw, trial); err != nil {
 		return fmt.Errorf("copy state: %w", err)
 	}

@@ -85,7 +85,7 @@ func (d *daemon) boot(w *world) error {
 		if hasIPv6() {
 			gateways = append(gateways, lanGateway(w, true))
 		}
-		if err := d.underlay.lan(c.number, gateways); err != nil {
+		if err := d.underlay.lan(c.number, gateways, d.state.Overlay); err != nil {
 			errs = append(errs, fmt.Errorf("cluster %s: %w", c.name, err))
 			continue
 		}

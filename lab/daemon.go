@@ -99,6 +99,7 @@ func newDaemon(l Layout, log *slog.Logger) (*daemon, error) {
 	if s.Underlay, err = l.readUnderlay(nil); err != nil {
 		return nil, err
 	}
+	s.Overlay = config.Overlay
 	self, err := netspace.Find(os.Getpid())
 	if err != nil {
 		return nil, err

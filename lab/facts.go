@@ -58,12 +58,20 @@ func condition(ok bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
+// announced are the prefixes that a Node object says its pods have.
+func (n *node) announced() []netip.Prefix {
+	if n.overlay {
+		return nil
+	}
+	return n.podCIDRs
+}
+
 func nodeObject(n *node, up bool) corev1.Node {
 	out := corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{corev1.LabelHostname: n.name}},
 	}
-	for _, cidr := range n.podCIDRs {
+	for _, cidr := range n.announced() {
 		out.Spec.PodCIDRs = append(out.Spec.PodCIDRs, cidr.String())
 	}
 	if len(out.Spec.PodCIDRs) > 0 {

@@ -48,7 +48,7 @@ func (l Layout) make(o UpOptions) (unlock func(), err error) {
 	}
 	var id [5]byte
 	_, _ = rand.Read(id[:]) // never fails
-	config := Config{ID: hex.EncodeToString(id[:]), Workers: o.Workers, Bare: o.Bare, Parents: parents}
+	config := Config{ID: hex.EncodeToString(id[:]), Workers: o.Workers, Overlay: o.Overlay, Bare: o.Bare, Parents: parents}
 	if err := l.writeConfig(config); err != nil {
 		unlock()
 		return nil, err

@@ -30,6 +30,7 @@ type machine struct {
 	frozen  bool                  // its tunnel processes
 	lost    bool                  // its tunnels
 	packets bool                  // large segments are cut before they reach the underlay
+	overlay *overlay              // nil: pods are behind the node
 }
 
 // container is a pod that runs.
@@ -42,7 +43,11 @@ type container struct {
 
 // boot makes a node and wires it to the underlay.
 func boot(n node, path string, u *underlay, clusterNumber int) (*machine, error) {
-	s, err := newSpace(path, settings(true))
+	set := settings(true)
+	if n.overlay {
+		set["net/ipv4/conf/all/rp_filter"], set["net/ipv4/conf/default/rp_filter"] = "1", "1"
+	}
+	s, err := newSpace(path, set)
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +68,12 @@ func (m *machine) wire(u *underlay, clusterNumber int) error {
 			bits = 64
 		}
 		if err := m.space.address("eth0", netip.PrefixFrom(addr, bits)); err != nil {
+			return err
+		}
+	}
+	if m.spec.overlay {
+		m.overlay = &overlay{under: u, bridge: podBridge(clusterNumber)}
+		if err := m.overlay.join(m); err != nil {
 			return err
 		}
 	}
@@ -156,7 +167,7 @@ func nodeRoutes(w *world, n *node) []route {
 	}
 	out = append(out, w.wideRoutes(n)...)
 	for _, other := range w.nodesOf(n.cluster) {
-		if other.name == n.name {
+		if other.name == n.name || n.overlay {
 			continue
 		}
 		for _, cidr := range other.podCIDRs {
@@ -206,7 +217,7 @@ func (m *machine) startPod(p pod, path string) error {
 		}
 		c.space, at = s, path
 		if err := m.wirePod(c); err != nil {
-			return errors.Join(fmt.Errorf("pod %s: %w", p.id(), err), m.space.remove(vethName(p.id())), s.close())
+			return errors.Join(fmt.Errorf("pod %s: %w", p.id(), err), m.podLinks().remove(vethName(p.id())), s.close())
 		}
 	}
 	var ports []whereami.Port
@@ -234,6 +245,14 @@ func identity(p *pod) whereami.Identity {
 	return id
 }
 
+// podLinks is where the other ends of pods' links are.
+func (m *machine) podLinks() *space {
+	if m.overlay != nil {
+		return m.overlay.under.space
+	}
+	return m.space
+}
+
 // vethName is the node's end of a pod's link.
 func vethName(id string) string {
 	sum := sha256.Sum256([]byte(id))
@@ -241,6 +260,9 @@ func vethName(id string) string {
 }
 
 func (m *machine) wirePod(c *container) error {
+	if m.overlay != nil {
+		return m.overlay.plug(m, c)
+	}
 	name := vethName(c.spec.id())
 	if err := pair(m.space, name, c.space, "eth0"); err != nil {
 		return err
@@ -277,7 +299,7 @@ func (m *machine) stopPod(id string) error {
 	}
 	errs := []error{c.server.Close()}
 	if c.space != nil {
-		errs = append(errs, killIn(c.space.path), m.space.remove(vethName(id)), c.space.close())
+		errs = append(errs, killIn(c.space.path), m.podLinks().remove(vethName(id)), c.space.close())
 	}
 	return errors.Join(errs...)
 }

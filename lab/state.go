@@ -36,6 +36,7 @@ type state struct {
 	// Moved says what addresses of the wide area became by renumbering.
 	Moved    map[netip.Addr]netip.Addr `json:"moved,omitempty"`
 	Underlay router.File               `json:"-"` // of the lab's folder
+	Overlay  bool                      `json:"-"` // of the lab's configuration
 
 	Shares map[string][]netip.Prefix `json:"shares"` // cluster/node: its part of the cluster's pod prefixes
 

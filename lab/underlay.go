@@ -40,13 +40,18 @@ func newUnderlay(path string) (*underlay, error) {
 
 // lan makes a cluster's bridge once; it answers ARP for the nodes' default
 // gateway, the first address of the range, and drops what they send there.
-func (u *underlay) lan(number int, gateways []netip.Addr) error {
+func (u *underlay) lan(number int, gateways []netip.Addr, overlay bool) error {
 	if u.lans[number] {
 		return nil
 	}
 	name := lanBridge(number)
 	if err := u.bridge(name); err != nil {
 		return err
+	}
+	if overlay {
+		if err := u.bridge(podBridge(number)); err != nil {
+			return err
+		}
 	}
 	for _, addr := range gateways {
 		if err := u.address(name, host(addr)); err != nil {
@@ -103,6 +108,9 @@ func (u *underlay) detach(n *node) error {
 		}
 		delete(u.faults, name)
 		errs = append(errs, u.remove(name))
+	}
+	if n.overlay {
+		errs = append(errs, u.remove(podPort(n)))
 	}
 	return errors.Join(errs...)
 }
@@ -177,6 +185,9 @@ func (u *underlay) unplug(n *node) error {
 	errs := []error{u.down(port(n, SideLAN))}
 	if n.card {
 		errs = append(errs, u.down(port(n, SideWAN)))
+	}
+	if n.overlay {
+		errs = append(errs, u.down(podPort(n)))
 	}
 	return errors.Join(errs...)
 }

@@ -15,14 +15,19 @@ import (
 
 // UpOptions says what lab to make.
 type UpOptions struct {
-	Topology  string        // file
-	Underlay  string        // file that says what lies between the gateways; empty = one wire
-	Workloads string        // folder with one folder of manifests a cluster; empty = none
-	Workers   int           // nodes a cluster besides its gateways
-	Bare      bool          // nodes, pods and services only: no reconciler, no agents
-	Timeout   time.Duration // for everything to be ready
-	Hawser    string        // path of the hawser program
-	Progress  func(Event)   // is told what happens
+	Topology  string // file
+	Underlay  string // file that says what lies between the gateways; empty = one wire
+	Workloads string // folder with one folder of manifests a cluster; empty = none
+	Workers   int    // nodes a cluster besides its gateways
+	// Overlay puts the pods of a cluster on one network, which takes packets from any
+	// node straight to a pod, past the node that it runs on, as the overlays of Kube-OVN and
+	// Cilium do. Nodes say nothing of pods' prefixes, and check paths back (rp_filter 1).
+	// Otherwise pods' prefixes are routed to their nodes.
+	Overlay  bool
+	Bare     bool          // nodes, pods and services only: no reconciler, no agents
+	Timeout  time.Duration // for everything to be ready
+	Hawser   string        // path of the hawser program
+	Progress func(Event)   // is told what happens
 }
 
 // NotReadyError lists what was not ready in time. The lab is left as it is.

@@ -46,6 +46,7 @@ type node struct {
 	wan      []netip.Addr   // of the card: the addresses of the gateway's endpoints
 	site     string         // the router that the card's uplink goes through; empty = none
 	plug     string         // the bridge that the card is plugged into
+	overlay  bool           // pods are on one network, not behind their node
 	podCIDRs []netip.Prefix // this node's share
 	wide     []netip.Prefix // all pod prefixes of the cluster
 	services []netip.Prefix // all service prefixes of the cluster
@@ -141,7 +142,7 @@ func (w *world) addNodes(c cluster, workers int, s *state) error {
 	var order []string
 	add := func(name string) *node {
 		if byName[name] == nil {
-			byName[name] = &node{cluster: c.name, name: name, wide: c.podCIDRs, services: c.serviceCIDRs, plug: "wan"}
+			byName[name] = &node{cluster: c.name, name: name, wide: c.podCIDRs, services: c.serviceCIDRs, plug: "wan", overlay: s.Overlay}
 			if behind := w.file.Of(c.name, name); behind != nil {
 				byName[name].site = behind.Name
 			}

@@ -1,0 +1,82 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// overlay is the network of a cluster's pods where they are not behind their nodes: a
+// switch to which each pod and each node has a link. What a node sends to a pod takes
+// the switch, wherever the pod runs; what a pod sends to other addresses goes to its node.
+type overlay struct {
+	under  *underlay
+	bridge string
+}
+
+// podLink is a node's link to it.
+const podLink = "pods0"
+
+func podBridge(clusterNumber int) string { return fmt.Sprintf("pods%d", clusterNumber) }
+
+// podPort is the switch's end of it.
+func podPort(n *node) string { return fmt.Sprintf("p%d", n.number) }
+
+// join gives a node its link, with the first address of its share of the pods' prefixes.
+func (o *overlay) join(m *machine) error {
+	if err := pair(o.under.space, podPort(&m.spec), m.space, podLink); err != nil {
+		return err
+	}
+	if err := o.under.enslave(podPort(&m.spec), o.bridge); err != nil {
+		return err
+	}
+	for _, share := range m.spec.podCIDRs {
+		gateway, err := nth(share, 1)
+		if err != nil {
+			return err
+		}
+		if err := m.space.address(podLink, netip.PrefixFrom(gateway, m.spec.wideAround(gateway).Bits())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plug gives a pod its link.
+func (o *overlay) plug(m *machine, c *container) error {
+	name := vethName(c.spec.id())
+	if err := pair(o.under.space, name, c.space, "eth0"); err != nil {
+		return err
+	}
+	if err := o.under.enslave(name, o.bridge); err != nil {
+		return err
+	}
+	for _, addr := range c.spec.addrs {
+		i := slices.IndexFunc(m.spec.podCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
+		if i < 0 {
+			return fmt.Errorf("address %s is not of node %s", addr, m.spec.id())
+		}
+		gateway, err := nth(m.spec.podCIDRs[i], 1)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(
+			c.space.address("eth0", netip.PrefixFrom(addr, m.spec.wideAround(addr).Bits())),
+			c.space.apply(route{dst: everything(addr), dev: "eth0", via: gateway, onnet: true}, false),
+		)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wideAround is the cluster's pod prefix that holds an address.
+func (n *node) wideAround(addr netip.Addr) netip.Prefix {
+	i := slices.IndexFunc(n.wide, func(p netip.Prefix) bool { return p.Contains(addr) })
+	if i < 0 {
+		return host(addr)
+	}
+	return n.wide[i]
+}
