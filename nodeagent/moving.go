@@ -71,15 +71,9 @@ func (m *mover) tell(own, remote *fabric.Cluster, gateway string, path project.P
 	case carried, gateway != "" && !known:
 		m.keeper.Left(remote.Name, prefixes)
 	}
-	if known && remembers(own) {
+	if known {
 		m.keeper.Moved(remote.Name, prefixes)
 	}
-}
-
-// remembers reports whether only a gateway's memory tells whose an egress address
-// and port is; with mapped egress anybody can.
-func remembers(c *fabric.Cluster) bool {
-	return c.Globalnet && (c.EgressMode == fabric.EgressShared || len(c.EgressRules) > 0)
 }
 
 // reachedBy gives the prefixes by which others reach a cluster.
@@ -98,6 +92,9 @@ func ownPods(in project.Input, own *fabric.Cluster) flows.Own {
 		if n.Name == in.Node {
 			out.Pods = n.PodCIDRs
 		}
+	}
+	if len(out.Pods) == 0 {
+		out.Pods = own.PodCIDRs
 	}
 	out.Kept = unhidden(own, own.PodCIDRs)
 	return out

@@ -36,10 +36,18 @@ const (
 	TableFeed     = 7307 // feeds of neighbours that are reached through others
 	RuleFeed      = 7290 // priorities of the rules of TableFeed: to FeedPort, and from it one behind
 	RuleMate      = 7292
-	RulePass      = 7294 // and the one before
-	RuleTransit   = 7299 // priority of the rule of TableTransit
-	RulePriority  = 7300 // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
-	RuleCable     = 7365 // of the rules of all other cables
+	RulePass      = 7294       // and the one before
+	RuleTransit   = 7299       // priority of the rule of TableTransit
+	RulePriority  = 7300       // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
+	RuleCable     = 7365       // of the rules of all other cables
+	RuleHome      = 7289       // priority of the rules that lead what came out of a cable home: the node that its flow came from
+	RuleHomes     = 33000      // the first of the rules by which the node is found, behind all others: nothing comes here but from RuleHome
+	RuleHomesEnd  = 33280      // the last of them, for a node that is not known (any more)
+	TableHomes    = 7400       // routes to nodes that handed over flows, a table for each node; its number follows
+	MostHomes     = 4095       // nodes
+	TableMain     = 254        // the kernel's main table
+	MarkHome      = 0x70000000 // in the bits of MaskHome: the packet goes home by the rules from RuleHomes on; see HomeMark
+	MaskHome      = 0xf0000000
 	MetricCable   = 7300 // of routes over cables beside the one in use; what follows tells them apart
 
 	VXLANPort = 4803 // UDP, between nodes of one cluster

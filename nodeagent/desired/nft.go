@@ -111,6 +111,7 @@ const (
 	SetTurn4In    = "turn4in"
 	SetTurn6In    = "turn6in"
 	SetThrough    = "through"
+	SetHomes      = "homes"
 )
 
 // Sets declares all of them. See docs/datapath.md for the rules that use them.
@@ -148,6 +149,7 @@ func Sets() []Set {
 		{Name: SetSent, Doc: "where VXLAN is sent to other clusters", Key: []Type{TypeAddr, TypePort}, Counter: true},
 		{Name: SetTurn4In, Doc: "gateway of a neighbour, and what it must not send here (IPv4): it is reached through that neighbour only", Key: []Type{TypeAddr, TypeAddr4}, Interval: true},
 		{Name: SetTurn6In, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}, Interval: true},
+		{Name: SetHomes, Doc: "last four bytes of a node's hardware address on hw-vx0: the mark that leads to the node", Key: []Type{TypeMark}, Data: []Type{TypeMark}},
 		{Name: SetThrough, Doc: "what is passed on without connection tracking", Key: address, Interval: true},
 	}
 }

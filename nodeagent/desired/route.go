@@ -16,18 +16,26 @@ type Rule struct {
 	TCPPort  int    // the same of TCP
 	TCPFrom  int    // source port of TCP; 0 = any packet
 	OIF      string // interface that a socket is bound to; empty = any
-	Table    int
-	Origin   string
+	// Mark is what the packet's mark has to be in the bits of Mask; Mask 0 = any mark.
+	Mark, Mask uint32
+	Table      int
+	Goto       int // priority of the rules at which the lookup goes on; then there is no Table
+	Origin     string
 }
 
-// Key is family and priority, and the link where several rules share one.
+// Key is family and priority, and where several rules share one, the link or the mark.
 func (r Rule) Key() string {
 	key := family(r.IPv6) + "/" + strconv.Itoa(r.Priority)
-	if r.Priority == RuleCable {
+	switch {
+	case r.Priority == RuleCable, r.Priority == RuleHome:
 		key += "/" + r.IIF
+	case r.Priority >= RuleHomes && r.Priority <= RuleHomesEnd:
+		key += "/" + hexNumber(r.Mark)
 	}
 	return key
 }
+
+func hexNumber(n uint32) string { return "0x" + strconv.FormatUint(uint64(n), 16) }
 
 // Fields gives selector and table; a rule is replaced, never changed.
 func (r Rule) Fields() []diff.Field {
@@ -37,14 +45,25 @@ func (r Rule) Fields() []diff.Field {
 		{Name: "tcpPort", Value: number(r.TCPPort), Immutable: true},
 		{Name: "tcpFrom", Value: number(r.TCPFrom), Immutable: true},
 		{Name: "oif", Value: r.OIF, Immutable: true},
-		{Name: "table", Value: strconv.Itoa(r.Table), Immutable: true},
+		{Name: "fwmark", Value: r.fwmark(), Immutable: true},
+		{Name: "table", Value: number(r.Table), Immutable: true},
+		{Name: "goto", Value: number(r.Goto), Immutable: true},
 	}
+}
+
+// fwmark is mark and mask as ip-rule(8) prints them; empty = any mark.
+func (r Rule) fwmark() string {
+	if r.Mask == 0 && r.Mark == 0 {
+		return ""
+	}
+	return hexNumber(r.Mark) + "/" + hexNumber(r.Mask)
 }
 
 // Types of Route.
 const (
 	RouteUnicast   = "unicast"
 	RouteBlackhole = "blackhole"
+	RouteThrow     = "throw" // the lookup goes on with the next rule
 )
 
 // Route is one route of protocol RouteProtocol in a table of ours.

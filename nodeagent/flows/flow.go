@@ -42,6 +42,7 @@ const (
 	ctaStatus     = 3
 	ctaProtoInfo  = 4
 	ctaTimeout    = 7
+	ctaMark       = 8
 	ctaID         = 12
 	ctaZone       = 18
 
@@ -68,8 +69,10 @@ type Flow struct {
 	// Reply.From is whom the flow really goes to and Reply.To as whom it leaves.
 	Orig, Reply Tuple
 	Status      uint32
-	State       uint8         // of TCP
-	Left        time.Duration // until the entry ends if no packet comes, in seconds
+	State       uint8 // of TCP
+	// Mark is not 0 where another node handed the flow over to this gateway (docs/adr/0013).
+	Mark uint32
+	Left time.Duration // until the entry ends if no packet comes, in seconds
 
 	id   uint32
 	zone uint16
@@ -112,6 +115,8 @@ func parse(raw []byte) (f Flow, ok bool) {
 			ok = f.tuple(value, &f.Reply) && ok
 		case kind == ctaStatus && len(value) == 4:
 			f.Status = binary.BigEndian.Uint32(value)
+		case kind == ctaMark && len(value) == 4:
+			f.Mark = binary.BigEndian.Uint32(value)
 		case kind == ctaTimeout && len(value) == 4:
 			f.Left = time.Duration(binary.BigEndian.Uint32(value)) * time.Second
 		case kind == ctaID && len(value) == 4:

@@ -63,8 +63,9 @@ func find(ctx context.Context, now time.Time, moves []*move) ([]Flow, outcome, e
 	var ranks [3][]Flow
 	err = list(ctx, func(f *Flow) {
 		name, ok := clusters.find(f.Reply.From.Addr())
-		// What this node translates itself is carried by it as the gateway.
-		if !ok || !f.kept() || !f.mayPush() {
+		// What this node translates itself, or was handed by another one, is carried by
+		// it as the gateway.
+		if !ok || !f.kept() || f.Mark != 0 || !f.mayPush() {
 			return
 		}
 		m := byName[name]

@@ -12,8 +12,9 @@ import (
 
 // Own says what a gateway must know of the pods on its own node.
 type Own struct {
-	// Pods are the prefixes (or single addresses) of the pods on this node. Flows
-	// of pods that are not named are still known when a service address was
+	// Pods are the prefixes (or single addresses) of the pods on this node, and where that
+	// is not known of all pods of the cluster: flows that another node handed over say so.
+	// Flows of pods that are not named are still known when a service address was
 	// translated here.
 	Pods []netip.Prefix
 	// Kept are sources that enter a tunnel as they are (flat clusters).

@@ -76,7 +76,8 @@ func (s *finder) look(f *Flow) {
 
 // answer looks at the entry of a flow from a cluster.
 func (s *finder) answer(f *Flow, turns []*turn) (is bool) {
-	_, local := s.pods.find(f.Reply.From.Addr())
+	_, pod := s.pods.find(f.Reply.From.Addr())
+	local := pod && f.Mark == 0
 	for _, t := range turns {
 		is = is || local && t.fresh() && t.wrongBackend(f)
 	}
@@ -89,8 +90,9 @@ func (s *finder) answer(f *Flow, turns []*turn) (is bool) {
 // question looks at the entry of a flow to a cluster.
 func (s *finder) question(f *Flow, turns []*turn) (is bool) {
 	_, pod := s.pods.find(f.Orig.From.Addr())
+	pod = pod && f.Mark == 0
 	_, keeps := s.kept.find(f.Orig.From.Addr())
-	local := pod || f.Orig.To != f.Reply.From
+	local := pod || f.Mark == 0 && f.Orig.To != f.Reply.From
 	for _, t := range turns {
 		w, wrong := t.wrong(f, local, keeps)
 		switch {

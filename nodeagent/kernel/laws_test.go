@@ -168,11 +168,17 @@ func TestRuleLaws(t *testing.T) {
 				{Priority: 7297, Table: 7303, UDPPort: 4807}, {Priority: 7297, Table: 7303, UDPPort: 4807, IPv6: true},
 				{Priority: 7290, Table: 7307, IIF: "lo", TCPPort: 4805}, {Priority: 7291, Table: 7307, IIF: "lo", TCPFrom: 4805},
 				{Priority: 7291, Table: 7307, IIF: "lo", TCPFrom: 4805, IPv6: true},
+				{Priority: 7289, Goto: 33000, IIF: "hw-wg1", Mark: 0x70000000, Mask: 0xf0000000},
+				{Priority: 7289, Goto: 33000, IIF: "hw-wg2", Mark: 0x70000000, Mask: 0xf0000000},
+				{Priority: 33000, Goto: 33001, Mark: 0x70000000, Mask: 0xff000000}, {Priority: 33000, Goto: 33002, Mark: 0x71000000, Mask: 0xff000000},
+				{Priority: 33001, Goto: 33017, Mark: 0x70001000, Mask: 0xf000f000, IPv6: true},
+				{Priority: 33017, Table: 7401, Mark: 0x70000001, Mask: 0xf000000f}, {Priority: 33017, Table: 7402, Mark: 0x70000002, Mask: 0xf000000f},
 			},
 			Vary: func(r desired.Rule) []desired.Rule {
 				table, iif, oif, port := r, r, r, r
-				table.Table, iif.IIF, oif.OIF = 254, "hw-wg2", "hw-vx1"
+				table.Table, iif.IIF, oif.OIF = 254, "hw-wg3", "hw-vx1"
 				port.UDPPort, port.TCPPort, port.TCPFrom = 9, 0, 0
+				table.Goto = 0
 				return []desired.Rule{table, iif, oif, port}
 			},
 			Tamper: map[string]func(*testing.T){
@@ -184,6 +190,8 @@ func TestRuleLaws(t *testing.T) {
 				"ports":      w.hand("rule del pref 7297", "rule add pref 7297 ipproto udp dport 4807-4808 table 7303 protocol 73"),
 				"proto":      w.hand("rule del pref 7297", "rule add pref 7297 ipproto tcp dport 4807 table 7303 protocol 73"),
 				"direction":  w.hand("rule del pref 7291", "rule add pref 7291 iif lo ipproto tcp dport 4805 table 7307 protocol 73"),
+				"mask":       w.hand("rule del pref 33017 fwmark 0x70000002/0xf000000f", "rule add pref 33017 fwmark 0x70000002/0xf00000ff table 7402 protocol 73"),
+				"elsewhere":  w.hand("rule del pref 33000 fwmark 0x70000000/0xff000000", "rule add pref 33000 fwmark 0x70000000/0xff000000 goto 33002 protocol 73"),
 				"both ports": w.hand("rule del pref 7290", "rule add pref 7290 iif lo ipproto tcp sport 4805 dport 4805 table 7307 protocol 73"),
 			},
 			Foreign: func(t *testing.T) func() error {
@@ -200,6 +208,9 @@ func routeSamples(wg string) []desired.Route {
 		{Table: 7300, Dst: prefix("242.2.0.0/24"), Type: "unicast", Link: wg},
 		{Table: 7300, Dst: prefix("242.2.0.0/24"), Type: "unicast", Link: "hw-vx0", Metric: 2001},
 		{Table: 7300, Dst: prefix("242.3.0.0/16"), Type: "blackhole"},
+		{Table: 7301, Dst: prefix("10.7.0.9/32"), Type: "throw"}, {Table: 7301, Dst: prefix("fd00:7::9/128"), Type: "throw"},
+		{Table: 7401, Dst: prefix("0.0.0.0/0"), Type: "unicast", Link: "hw-vx0", Via: addr("192.0.2.2")},
+		{Table: 7401, Dst: prefix("::/0"), Type: "unicast", Link: "hw-vx0", Via: addr("fe80::2")},
 		{Table: 7301, Dst: prefix("242.1.0.0/24"), Type: "unicast", Link: "hw-vx0", Via: addr("192.0.2.3")},
 		{Table: 7300, Dst: prefix("0.0.0.0/0"), Type: "unicast", Link: wg},
 		{Table: 7300, Dst: prefix("fd00:1::/48"), Type: "unicast", Link: "hw-vx0", Via: addr("2001:db8::2"), Src: addr("fd00:9::1"), MTU: 1380},
@@ -214,7 +225,7 @@ func routeSamples(wg string) []desired.Route {
 }
 
 func varyRoute(r desired.Route) []desired.Route {
-	if r.Type == desired.RouteBlackhole {
+	if r.Type == desired.RouteBlackhole || r.Type == desired.RouteThrow {
 		r.Type, r.Link = desired.RouteUnicast, "hw-vx0"
 		return []desired.Route{r}
 	}

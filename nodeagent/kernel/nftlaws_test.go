@@ -102,7 +102,7 @@ func nftVary(e desired.Element) []desired.Element {
 	e.Value = strings.NewReplacer(
 		"pick_one", "pick_many", "pick_many", "pick_one",
 		"242.2.0.", "242.2.1.", "242.4.0.0", "242.8.0.0", "242.9", "242.8", "10.7.", "10.11.", "10.8.", "10.12.",
-		"242.1.0", "242.1.7", "fd00:", "fd11:", "_client", "",
+		"242.1.0", "242.1.7", "fd00:", "fd11:", "_client", "", "1879048193", "1879048194", "2130702351", "2130702350",
 	).Replace(e.Value)
 	return []desired.Element{e}
 }

@@ -161,13 +161,15 @@ func (s nftSet) fields(a *nftAttrs) {
 // userData is what nft itself leaves with a set to know how to print it: byte
 // orders (1 is the host's, 2 the network's) and whether the data are ranges.
 func (s nftSet) userData() []byte {
-	order := uint32(2)
-	if s.Key[0] == desired.TypeMark {
-		order = 1
+	order := func(part desired.Type) uint32 {
+		if part == desired.TypeMark {
+			return 1
+		}
+		return 2
 	}
-	udata := userdata.AppendUint32(nil, userdata.NFTNL_UDATA_SET_KEYBYTEORDER, order)
+	udata := userdata.AppendUint32(nil, userdata.NFTNL_UDATA_SET_KEYBYTEORDER, order(s.Key[0]))
 	if s.isMap() {
-		udata = userdata.AppendUint32(udata, userdata.NFTNL_UDATA_SET_DATABYTEORDER, 2)
+		udata = userdata.AppendUint32(udata, userdata.NFTNL_UDATA_SET_DATABYTEORDER, order(s.Data[0]))
 	}
 	if s.Prefixes {
 		udata = userdata.AppendUint32(udata, userdata.NFTNL_UDATA_SET_DATA_INTERVAL, 1)

@@ -46,6 +46,7 @@ func nftChains(t desired.Table) []nftChain {
 	}
 	chains = append(chains, nftPassingChains()...)
 	chains = append(chains, nftNATChains()...)
+	chains = append(chains, nftHomeChains()...)
 	return append(chains, nftFilterChains(t)...)
 }
 
@@ -122,7 +123,10 @@ func nftNATChains() []nftChain {
 	egress, spokeFirst := nftChain{name: "egress"}, nftChain{name: "spoke_first"}
 	postrouting := nftChain{
 		name: "postrouting", base: &nftHook{"nat", unix.NF_INET_POST_ROUTING, nftPrioritySNAT},
-		rules: []*nftRule{nftNew().cable(expr.MetaKeyOIFNAME).goTo("egress")},
+		rules: []*nftRule{
+			nftNew().cable(expr.MetaKeyOIFNAME).goTo("egress"),
+			nftNew().add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).equal(nftHostOrder(nftShortcut)...).add(&expr.Masq{}),
+		},
 	}
 	for _, f := range nftFamilies() {
 		services.rules = append(services.rules,

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Routes is the kind of routes of protocol 73 in tables 7300 to 7304.
+// Routes is the kind of routes of protocol 73 in tables 7300 to 7307 and 7401 to 11495.
 type Routes struct{ ns *Namespace }
 
 // NewRoutes makes the kind.
@@ -58,7 +58,7 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
-			if r.Table < desired.TableOut || r.Table > desired.TableFeed {
+			if !ourTable(r.Table) {
 				continue
 			}
 			route := readRoute(r, names)
@@ -72,6 +72,10 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 		}
 	}
 	return out, nil
+}
+
+func ourTable(n int) bool {
+	return n >= desired.TableOut && n <= desired.TableFeed || n > desired.TableHomes && n <= desired.TableHomes+desired.MostHomes
 }
 
 // metrics that the kernel gives to a route without one.
@@ -101,6 +105,8 @@ func readRoute(r netlink.Route, names map[int]string) desired.Route {
 		route.Type, route.Link, route.Via = desired.RouteUnicast, names[r.LinkIndex], nextHop(r)
 	case r.Type == unix.RTN_BLACKHOLE:
 		route.Type = desired.RouteBlackhole // IPv6 shows lo here, which says nothing
+	case r.Type == unix.RTN_THROW:
+		route.Type = desired.RouteThrow
 	default:
 		route.Type = "type " + strconv.Itoa(r.Type)
 	}
@@ -134,7 +140,7 @@ func (k *Routes) Apply(ctx context.Context, changes []diff.Change[desired.Route]
 		if c.Op == diff.Create {
 			return blockedRoute(c.Want, k.ns.route.RouteAdd(route))
 		}
-		if c.Have.Type != desired.RouteUnicast && c.Have.Type != desired.RouteBlackhole {
+		if !plainType(c.Have.Type) {
 			// Replacing would change one of several, or none.
 			if err := k.remove(c.Have); err != nil {
 				return err
@@ -142,6 +148,11 @@ func (k *Routes) Apply(ctx context.Context, changes []diff.Change[desired.Route]
 		}
 		return blockedRoute(c.Want, k.ns.route.RouteReplace(route))
 	})
+}
+
+// plainType reports whether a route is one that ours can be, and the only one.
+func plainType(typ string) bool {
+	return typ == desired.RouteUnicast || typ == desired.RouteBlackhole || typ == desired.RouteThrow
 }
 
 // blockedRoute gives the error of writing a route; one that waits for its link
@@ -162,8 +173,12 @@ func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Rou
 		Src: toIP(want.Src), MTU: want.MTU, Priority: want.Metric,
 	}
 	r.MTULock = want.MTU > 0 && lockedMTU(r.Family)
-	if want.Type == desired.RouteBlackhole {
+	switch want.Type {
+	case desired.RouteBlackhole:
 		r.Type = unix.RTN_BLACKHOLE
+		return r, nil
+	case desired.RouteThrow:
+		r.Type = unix.RTN_THROW
 		return r, nil
 	}
 	if want.Type != desired.RouteUnicast {
@@ -209,7 +224,7 @@ func (k *Routes) remove(have desired.Route) error {
 		if err != nil {
 			return fmt.Errorf("delete route %s: %w", have.Key(), err)
 		}
-		if have.Type == desired.RouteUnicast || have.Type == desired.RouteBlackhole {
+		if plainType(have.Type) {
 			return nil
 		}
 	}

@@ -41,7 +41,13 @@ func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 			if r.Protocol != desired.RouteProtocol {
 				continue
 			}
-			rule := desired.Rule{Priority: r.Priority, IPv6: family == netlink.FAMILY_V6, IIF: r.IifName, OIF: r.OifName, Table: r.Table}
+			rule := desired.Rule{Priority: r.Priority, IPv6: family == netlink.FAMILY_V6, IIF: r.IifName, OIF: r.OifName, Mark: r.Mark, Table: r.Table}
+			if r.Mask != nil {
+				rule.Mask = *r.Mask
+			}
+			if r.Goto >= 0 {
+				rule.Goto, rule.Table = r.Goto, 0
+			}
 			if readPorts(&r, &rule); selective(r) {
 				alter(&rule)
 			}
@@ -58,8 +64,8 @@ func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 
 // alter marks a rule by what is not in its key.
 func alter(r *desired.Rule) {
-	if r.Priority == desired.RuleCable {
-		r.Table = 0
+	if r.Priority == desired.RuleCable || r.Priority == desired.RuleHome {
+		r.Table, r.Goto = 0, 0
 	} else {
 		r.IIF = altered
 	}
@@ -67,7 +73,7 @@ func alter(r *desired.Rule) {
 
 // selective reports whether a rule has a selector or action that ours never have.
 func selective(r netlink.Rule) bool {
-	return r.Src != nil || r.Dst != nil || r.Mark != 0 || r.Invert || r.Tos != 0 || r.Goto >= 0 ||
+	return r.Src != nil || r.Dst != nil || r.Invert || r.Tos != 0 ||
 		r.IPProto != 0 || r.Dport != nil || r.Sport != nil || r.UIDRange != nil || r.SuppressPrefixlen >= 0
 }
 
@@ -133,6 +139,12 @@ func (k *Rules) rule(want desired.Rule) *netlink.Rule {
 		r.Family = netlink.FAMILY_V6
 	}
 	r.IifName, r.OifName, r.Table = want.IIF, want.OIF, want.Table
+	if want.Mask != 0 {
+		r.Mark, r.Mask = want.Mark, &want.Mask
+	}
+	if want.Goto > 0 {
+		r.Goto = want.Goto
+	}
 	writePorts(r, want)
 	return r
 }
@@ -143,8 +155,11 @@ func (k *Rules) rule(want desired.Rule) *netlink.Rule {
 // and the next pass writes those again that are wanted.
 func (k *Rules) remove(have desired.Rule) error {
 	match := k.rule(desired.Rule{Priority: have.Priority, IPv6: have.IPv6})
-	if have.Priority == desired.RuleCable {
+	switch {
+	case have.Priority == desired.RuleCable, have.Priority == desired.RuleHome:
 		match.IifName = have.IIF
+	case have.Priority >= desired.RuleHomes && have.Priority <= desired.RuleHomesEnd && have.Mask != 0:
+		match.Mark, match.Mask = have.Mark, &have.Mask
 	}
 	for {
 		err := k.ns.route.RuleDel(match)

@@ -20,9 +20,21 @@ func (v *view) addEveryNode() {
 			v.elements.prefix(desired.SetRemote, p, netip.Prefix{}, clusterPath(r.Name))
 		}
 	}
+	for _, p := range disjoint(v.own.GlobalCIDRs) {
+		v.elements.prefix(desired.SetBlocks, p, netip.Prefix{}, clusterPath(v.own.Name)+".globalCIDR")
+	}
 	for _, n := range v.nodes {
 		for _, a := range n.Addrs {
 			v.elements.addr(desired.SetNodes, a, netip.Addr{}, clusterPath(v.own.Name))
+		}
+	}
+	for _, e := range v.exports {
+		for i := range e.Clusters {
+			if part := &e.Clusters[i]; v.byName[part.Name] != nil {
+				for _, a := range part.IPs {
+					v.elements.addr(desired.SetFronts, a, netip.Addr{}, exportPath(e.ID(), part.Name))
+				}
+			}
 		}
 	}
 }
@@ -34,9 +46,6 @@ func (v *view) addFilter() {
 		if !v.own.Hides(family(p.Addr())) {
 			v.elements.prefix(desired.SetDirect, p, netip.Prefix{}, clusterPath(v.own.Name))
 		}
-	}
-	for _, p := range disjoint(v.own.GlobalCIDRs) {
-		v.elements.prefix(desired.SetBlocks, p, netip.Prefix{}, clusterPath(v.own.Name)+".globalCIDR")
 	}
 	for _, e := range v.exports {
 		if part := exportPart(e, v.own.Name); part != nil {
@@ -116,9 +125,6 @@ func (v *view) addOffers(e *fabric.Export) {
 			}
 		}
 		offer(part.IPs)
-		for _, a := range part.IPs {
-			v.elements.addr(desired.SetFronts, a, netip.Addr{}, origin)
-		}
 		for _, h := range part.Hosts {
 			offer(h.IPs)
 		}

@@ -223,6 +223,8 @@ func (v *view) routeNodes() {
 	if v.node == nil || !v.hasCables() {
 		return
 	}
+	v.routeEndpoints()
+	v.routeHomes()
 	origin := clusterPath(v.own.Name)
 	for _, n := range v.nodes {
 		if n.Name == v.node.Name {

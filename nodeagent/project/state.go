@@ -30,6 +30,7 @@ func State(in Input) (desired.State, []Problem) {
 	v.addTable()
 	v.addRules()
 	v.addFeedRules()
+	v.addHomes()
 	v.addRoutes()
 	v.addEveryNode()
 	v.addExports()

@@ -27,7 +27,10 @@ func (p packet) String() string {
 }
 
 // flow is a conntrack entry: the packet as it came, and as its answer comes.
-type flow struct{ original, reply packet }
+type flow struct {
+	original, reply packet
+	home            string // conntrack's mark: who handed it over, as desired.HomeID names nodes
+}
 
 // tracer carries packets through a world: it evaluates the rules of table inet
 // hawser over the nodes' elements, policy routing, WireGuard's allowed IPs, and
@@ -37,6 +40,24 @@ type tracer struct {
 	w     *world
 	slot  int // what the hash of the caller gives
 	flows map[string][]flow
+	// overlay gives, by cluster, the nodes as they are, where Node objects say nothing of pods'
+	// prefixes and the network of the pods takes packets straight to a pod.
+	overlay map[string][]project.Node
+}
+
+// hidden takes from the nodes of a world what they say of pods' prefixes.
+func (t *tracer) hidden() {
+	t.overlay = map[string][]project.Node{}
+	for name, in := range t.w.inputs {
+		t.overlay[in.Cluster] = in.Facts.Nodes
+		nodes := slices.Clone(in.Facts.Nodes)
+		for i := range nodes {
+			nodes[i].PodCIDRs = nil
+		}
+		in.Facts.Nodes = nodes
+		t.w.inputs[name] = in
+	}
+	t.w.project()
 }
 
 // hop is a packet at one node.
@@ -47,6 +68,8 @@ type hop struct {
 	answer   bool   // conntrack knows it as the answer of a flow
 	original packet // of its flow
 	mid      bool   // TCP, neither SYN nor RST: in the middle of a connection
+	sender   string // node that sent it over NodeLink
+	mark     uint32
 }
 
 func newTracer(w *world, slot int) *tracer {
@@ -83,6 +106,14 @@ func (t *tracer) visit(h hop) (hop, string) {
 			return h, why
 		}
 	}
+	home := ""
+	if known >= 0 {
+		home = t.flows[h.node][known].home
+	}
+	home = t.home(&translated, home)
+	if known >= 0 {
+		t.flows[h.node][known].home = home
+	}
 	route, local := t.lookup(&translated)
 	if why := t.filter(&translated, route); why != "" {
 		return h, why
@@ -94,9 +125,26 @@ func (t *tracer) visit(h hop) (hop, string) {
 		if why := t.postrouting(&translated, route); why != "" {
 			return h, why
 		}
-		t.flows[h.node] = append(t.flows[h.node], flow{original: in, reply: translated.turned()})
+		t.flows[h.node] = append(t.flows[h.node], flow{original: in, reply: translated.turned(), home: home})
 	}
 	return t.forward(translated, route)
+}
+
+// home is the chain of that name: it gives what conntrack's mark becomes.
+func (t *tracer) home(h *hop, known string) string {
+	_, there := t.has(h, desired.SetRemote, h.dst)
+	switch {
+	case h.iif == desired.NodeLink && there:
+		return desired.HomeID(desired.HardwareAddr("node/" + h.sender))
+	case h.iif != desired.NodeLink && !t.tunnel(h.iif) && there:
+		return ""
+	}
+	if mark, ok := t.get(h, desired.SetHomes, known); ok && t.tunnel(h.iif) {
+		fmt.Sscan(mark, &h.mark)
+	} else if t.tunnel(h.iif) && h.answer {
+		h.mark = desired.MarkHome
+	}
+	return known
 }
 
 func (t *tracer) state(h *hop) desired.State { return t.w.states[h.node] }

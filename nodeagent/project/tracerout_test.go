@@ -1,6 +1,7 @@
 package project_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -20,9 +21,18 @@ func (t *tracer) lookup(h *hop) (*desired.Route, bool) {
 	if slices.Contains(t.input(h).Local.HostSource, h.dst) {
 		return nil, true
 	}
-	for _, rule := range s.Rules {
-		if rule.IIF != "" && rule.IIF != h.iif {
+	rules, from := slices.Clone(s.Rules), 0
+	slices.SortStableFunc(rules, func(a, b desired.Rule) int { return cmp.Compare(a.Priority, b.Priority) })
+	for _, rule := range rules {
+		if rule.Priority < from || rule.IPv6 != h.dst.Is6() || rule.IIF != "" && rule.IIF != h.iif || h.mark&rule.Mask != rule.Mark {
 			continue
+		}
+		if rule.Goto > 0 {
+			from = rule.Goto
+			continue
+		}
+		if rule.Table == desired.TableMain {
+			return nil, false
 		}
 		var best *desired.Route
 		for i := range s.Routes {
@@ -31,7 +41,7 @@ func (t *tracer) lookup(h *hop) (*desired.Route, bool) {
 				best = r
 			}
 		}
-		if best != nil {
+		if best != nil && best.Type != desired.RouteThrow {
 			return best, false
 		}
 	}
@@ -86,7 +96,11 @@ func (t *tracer) inside(h *hop) bool {
 }
 
 func (t *tracer) podNode(h *hop) (string, bool) {
-	for _, n := range t.input(h).Facts.Nodes {
+	nodes := t.input(h).Facts.Nodes
+	if t.overlay != nil {
+		nodes = t.overlay[t.input(h).Cluster]
+	}
+	for _, n := range nodes {
 		for _, p := range n.PodCIDRs {
 			if p.Contains(h.dst) {
 				return n.Name, true
@@ -168,12 +182,16 @@ func (t *tracer) forward(h hop, route *desired.Route) (hop, string) {
 			}
 			return h, "delivered"
 		}
-		return hop{node: cluster + "/" + node, iif: "cni", packet: h.packet, mid: h.mid}, ""
+		next := hop{node: cluster + "/" + node, iif: "cni", packet: h.packet, mid: h.mid}
+		if t.overlay != nil {
+			return next, "delivered"
+		}
+		return next, ""
 	}
 	if route.Link == desired.NodeLink {
 		for _, n := range t.input(&h).Facts.Nodes {
 			if slices.Contains(n.Addrs, route.Via) {
-				return hop{node: cluster + "/" + n.Name, iif: desired.NodeLink, packet: h.packet, mid: h.mid}, ""
+				return hop{node: cluster + "/" + n.Name, iif: desired.NodeLink, packet: h.packet, mid: h.mid, sender: t.input(&h).Node}, ""
 			}
 		}
 		return h, "no neighbour " + route.Via.String()

@@ -1,0 +1,108 @@
+package kernel
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// ip runs ip(8) with each line of arguments.
+func (n *nftNS) ip(lines ...string) {
+	n.t.Helper()
+	for _, line := range lines {
+		n.inside(func() {
+			if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+				n.t.Fatalf("ip %s: %v: %s", line, err, out)
+			}
+		})
+	}
+}
+
+// What a worker handed over comes back to that worker, although the main table leads
+// its pods elsewhere, and what a pod of the node asked comes back to that pod, although
+// the table of pods' prefixes leads it to the worker.
+func TestNftHome(t *testing.T) {
+	t.Parallel()
+	const client, client6 = "10.7.5.5", "fd00:7:5::5"
+	l := nftNewLab(t)
+	worker := nftNewNS(t)
+	worker.up("lo")
+	worker.sysctl("ipv6/conf/default/accept_dad", "0")
+	nftJoinNS(worker, desired.NodeLink, l.node, desired.NodeLink)
+	worker.ip("address add 192.0.2.2/24 dev hw-vx0", "address add fe80::2/64 dev hw-vx0 nodad",
+		"address add "+client+"/32 dev lo", "address add "+client6+"/128 dev lo", "address add "+nftPod+"/32 dev lo",
+		"route add 242.0.0.0/8 via 192.0.2.1", "route add fd00:42::/32 via fe80::1 dev hw-vx0")
+	l.node.ip("address add 192.0.2.1/24 dev hw-vx0", "address add fe80::1/64 dev hw-vx0 nodad",
+		"route add 10.7.5.0/24 via "+nftPod, "route add fd00:7:5::/64 via "+nftPod6)
+	l.remote.serve("tcp", nftRemote+":9000", "["+nftRemote6+"]:9000")
+	l.remote.serve("udp", nftRemote+":9000")
+
+	id := desired.HomeID(worker.link(desired.NodeLink).Attrs().HardwareAddr.String())
+	mark := strconv.FormatUint(uint64(desired.HomeMark(0x123)), 10)
+	own := []string{"remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/48"}
+	home := append(own, "homes4 "+id+" | "+mark, "homes6 "+id+" | "+mark)
+	l.elements(home...)
+	l.dropped(worker, "tcp", client+":0", nftRemote+":9000") // no routing rules yet
+
+	var lines []string
+	for _, six := range []bool{false, true} {
+		family, via := "-4", "192.0.2.2"
+		if six {
+			family, via = "-6", "fe80::2"
+		}
+		lines = append(lines, family+" rule add pref 7289 iif hw-wg1 fwmark 0x70000000/0xf0000000 goto 33000",
+			family+" route add default via "+via+" dev hw-vx0 table 7401")
+		for _, r := range append(desired.HomeRules(0x123, 7401, six, ""), desired.HomeRules(0, desired.TableMain, six, "")...) {
+			to := "lookup " + strconv.Itoa(r.Table)
+			if r.Goto > 0 {
+				to = "goto " + strconv.Itoa(r.Goto)
+			}
+			lines = append(lines, family+" rule add pref "+strconv.Itoa(r.Priority)+
+				" fwmark 0x"+strconv.FormatUint(uint64(r.Mark), 16)+"/0x"+strconv.FormatUint(uint64(r.Mask), 16)+" "+to)
+		}
+	}
+	l.node.ip(lines...)
+	l.node.ip("route add 10.7.1.0/24 via 192.0.2.2 dev hw-vx0 table 7301", "rule add pref 7301 iif hw-wg1 lookup 7301")
+	l.elements(home...) // forgets the flow that was dropped
+	l.sees(worker, "tcp", client+":0", nftRemote+":9000")
+	l.sees(worker, "udp", client+":0", nftRemote+":9000")
+	l.sees(worker, "tcp", "["+client6+"]:0", "["+nftRemote6+"]:9000")
+	l.sees(l.pod, "tcp", nftPod+":0", nftRemote+":9000")
+	// A pod with the address and the port of one that was on the worker.
+	l.sees(worker, "udp", nftPod+":5555", nftRemote+":9000")
+	l.sees(l.pod, "udp", nftPod+":5555", nftRemote+":9000")
+	l.sees(worker, "udp", nftPod+":5555", nftRemote+":9000")
+	// A node that is not known: the tables say.
+	l.elements(own...)
+	l.dropped(worker, "tcp", client+":0", nftRemote+":9000")
+}
+
+// A backend that would answer its caller past the node sees the node; what others
+// translate is left alone.
+func TestNftShortcut(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.pod.serve("tcp", nftPodB+":8080", "["+nftPodB6+"]:8080")
+	l.remote.serve("tcp", nftRemote+":80")
+	lines := append(nftSpread(nftVIP+" . tcp . 80", "pick_one4", 1, nftAt(nftPodB, 8080)),
+		nftSpread(nftVIP6+" . tcp . 80", "pick_one6", 1, nftAt(nftPodB6, 8080))...)
+	l.elements(append(lines, "pools4 243.0.0.0/16", "pools6 fd00:43::/64")...)
+	if said := l.sees(l.pod, "tcp", nftPod+":0", nftVIP+":80"); said.client != nftPodGW {
+		t.Errorf("the backend saw %q, want the node %s", said.client, nftPodGW)
+	}
+	if said := l.sees(l.pod, "tcp", "["+nftPod6+"]:0", "["+nftVIP6+"]:80"); said.client != nftPodGW6 {
+		t.Errorf("the backend saw %q, want the node %s", said.client, nftPodGW6)
+	}
+	// From elsewhere the source stays.
+	if said := l.sees(l.remote, "tcp", nftRemote+":0", nftVIP+":80"); said.client != nftRemote {
+		t.Errorf("the backend saw %q, want %s", said.client, nftRemote)
+	}
+	l.node.nft(`
+table ip other {
+	chain prerouting { type nat hook prerouting priority -100; ip daddr 10.99.0.1 tcp dport 80 dnat to 10.7.1.3:8080; }
+}`)
+	l.dropped(l.pod, "tcp", nftPod+":0", "10.99.0.1:80")
+}
