@@ -52,7 +52,7 @@ e2e-kube-ci: build ## the part of e2e-kube that CI has time for; what fails is r
 	@REQUIRE_KERNEL=1 FORMAT=testname hack/test.sh -tags=kube -count=1 -timeout 40m -run '$(CI_KUBE)' ./e2e/kube
 
 # What other networks than the lab's bridge can make different.
-E2E_CNI ?= ^Test(ClusterDNS|HeadlessDynamic|MCS|MCSSamePrefixes|NodeRestart|Policy|Reach|Tour)$$
+E2E_CNI ?= ^Test(ClusterDNS|Failover|HeadlessDynamic|MCS|MCSSamePrefixes|NodeRestart|Policy|Reach|Tour)$$
 e2e-cni: build ## the same on another network: CNI=flannel|kube-ovn|cilium|calico-like|no-podcidrs, SETTINGS=NAME=VALUE,..., PROXY=iptables; one test with KUBE='-run Tour'
 	@hack/setup-kube.sh >/dev/null
 	@hack/setup-cni.sh $(or $(CNI),$(error CNI= one of those that kubelab up --help tells)) >/dev/null

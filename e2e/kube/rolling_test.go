@@ -49,6 +49,9 @@ type report struct {
 	Connections, Survivors, Resets, Timeouts int
 	Sent, Lost                               int
 	Silence                                  struct{ Long float64 }
+	Kinds                                    map[string]struct {
+		Stall struct{ Max float64 } // milliseconds
+	}
 }
 
 type outcome struct {

@@ -1,0 +1,51 @@
+//go:build kube
+
+package kube
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestFailover: each of two gateways of c1 loses power in turn, one of which carries the
+// traffic to c2, under connections that are idle, busy and pushed from either end, of a pod on
+// a node that is no gateway. All of them live on, whatever network the clusters have.
+func TestFailover(t *testing.T) {
+	s := needSet(t, same)
+	machine := strings.TrimSpace(s.lab(t, "add", "c1"))
+	t.Cleanup(func() {
+		s.reset(t)
+		s.lab(t, "remove", machine)
+		s.workloads(t)
+	})
+	s.change(t, "      node: c1n1\n      endpoints: [172.31.1.11]\n", `      node: c1n2
+      endpoints: [172.31.1.12]
+    - name: c1-b
+      node: `+machine+`
+      endpoints: [172.31.1.13]
+`)
+	both := func(out string) bool { return strings.Contains(out, "c1-a") && strings.Contains(out, "c1-b") }
+	connected := []string{
+		"sh", "-c", "kubectl --context c2 -n hawser-system exec ds/hawser-gateway -- /hawser-agent status | grep connected",
+	}
+	s.eventually(t, both, connected...)
+	s.ready(t)
+	target := s.dig(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
+	tcp := s.flow(t, "tcp", "--count", "80", "--patience", "60s", "--open", "60s", target)
+	for _, node := range []string{machine, "c1n2"} {
+		s.lab(t, "stop", node)
+		other := map[string]string{machine: "c1-a", "c1n2": "c1-b"}[node]
+		s.eventually(t, func(out string) bool { return strings.Contains(out, other) && !both(out) }, connected...)
+		s.ask(t, "c1", "near", "c2."+service, from("c2"))
+		s.lab(t, "start", node)
+		s.eventually(t, both, connected...)
+	}
+	s.kubectl(t, "c1", "exec", "near", "--", "touch", "/tmp/until-tcp")
+	report := (<-tcp).read(t)
+	if report.Survivors != report.Connections || report.Connections != 80 {
+		t.Errorf("%d of %d connections live: %d resets, %d timeouts", report.Survivors, report.Connections, report.Resets, report.Timeouts)
+	}
+	for kind, of := range report.Kinds {
+		t.Logf("figure: two gateways lost power in turn: longest stall of connections of kind %s %.0f ms", kind, of.Stall.Max)
+	}
+}
