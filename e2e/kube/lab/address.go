@@ -31,14 +31,22 @@ func (l *Lab) routers(index int) []netip.Prefix {
 }
 
 func (l *Lab) pods(index int) []netip.Prefix {
-	own := l.own(7, 10+index)
-	return l.ofFamilies(fmt.Sprintf("10.%d.0.0/16", own), fmt.Sprintf("fd00:10:%d::/56", own))
+	return l.ofFamilies(l.podsBegin(index)+".0.0/16", fmt.Sprintf("fd00:10:%d::/56", l.own(7, 10+index)))
+}
+
+// podsBegin gives the first two bytes of the cluster's pods in IPv4.
+func (l *Lab) podsBegin(index int) string {
+	if len(l.Pods) > 0 {
+		begin := l.Pods[index-1].Addr().As4()
+		return fmt.Sprintf("%d.%d", begin[0], begin[1])
+	}
+	return fmt.Sprintf("10.%d", l.own(7, 10+index))
 }
 
 // nodePods is the part of the cluster's pods that a node has.
 func (l *Lab) nodePods(n Node) []netip.Prefix {
 	own := l.own(7, 10+n.Index)
-	return l.ofFamilies(fmt.Sprintf("10.%d.%d.0/24", own, n.Number), fmt.Sprintf("fd00:10:%d:%d::/64", own, n.Number))
+	return l.ofFamilies(fmt.Sprintf("%s.%d.0/24", l.podsBegin(n.Index), n.Number), fmt.Sprintf("fd00:10:%d:%d::/64", own, n.Number))
 }
 
 func (l *Lab) services(index int) []netip.Prefix {

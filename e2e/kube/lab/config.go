@@ -20,15 +20,16 @@ const DirEnv = "HAWSER_KUBE_LAB"
 
 // Lab is what `up` was asked for; the other commands read it from the folder.
 type Lab struct {
-	Dir      string   // everything of the lab
-	Bin      string   // hack/setup-kube.sh built it
-	Clusters []string // names; contexts of the kubeconfig
-	Families string   // of addresses: ipv4, ipv6 or dual
-	Nodes    int      // in each cluster at first: <cluster>n1, ...
-	Machines []Node   // control planes first
-	Flat     bool     // each cluster has prefixes of its own
-	Proxy    string   // of Services: nftables, iptables or none
-	Images   []string // archives that every node has
+	Dir      string         // everything of the lab
+	Bin      string         // hack/setup-kube.sh built it
+	Clusters []string       // names; contexts of the kubeconfig
+	Families string         // of addresses: ipv4, ipv6 or dual
+	Nodes    int            // in each cluster at first: <cluster>n1, ...
+	Machines []Node         // control planes first
+	Flat     bool           // each cluster has prefixes of its own
+	Pods     []netip.Prefix // of IPv4, one for each cluster, if they were chosen
+	Proxy    string         // of Services: nftables, iptables or none
+	Images   []string       // archives that every node has
 	CNI      Network
 }
 

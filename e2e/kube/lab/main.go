@@ -119,6 +119,7 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 	clusters := flags.String("clusters", "c1,c2", "names, at most eight")
 	flags.IntVar(&l.Nodes, "nodes", 2, "nodes of each cluster")
 	flags.BoolVar(&l.Flat, "flat", false, "each cluster has prefixes of its own; otherwise all have the same")
+	pods := flags.String("pods", "", "IPv4 prefixes of pods, a /16 for each cluster, such as 10.16.0.0/16,11.16.0.0/16")
 	flags.StringVar(&l.Families, "families", "ipv4", "of addresses of nodes, pods and Services: ipv4, ipv6, or dual for both")
 	flags.StringVar(&l.Proxy, "proxy", "nftables", "what carries Services: kube-proxy's nftables or iptables, or none")
 	flags.StringVar(&l.CNI.Name, "cni", "bridge", "network of the pods: "+strings.Join(cni.Names(), ", ")+", or a file with a script such as e2e/kube/cni has them")
@@ -142,6 +143,9 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 	if len(l.Clusters) > 8 || l.Nodes < 1 || l.Nodes > 8 || flags.NArg() > 0 {
 		return nil, "", errors.New("up to eight clusters of one to eight nodes")
 	}
+	if l.Pods, err = chosen(*pods, len(l.Clusters)); err != nil {
+		return nil, "", err
+	}
 	for _, choice := range []struct {
 		flag, have string
 		of         []string
@@ -158,6 +162,25 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 	}
 	l.CNI.PodCIDRs = l.CNI.PodCIDRs && *podCIDRs
 	return l, *agent, nil
+}
+
+// chosen reads the prefixes of pods, one for each cluster; none if there is no text.
+func chosen(text string, clusters int) ([]netip.Prefix, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var out []netip.Prefix
+	for one := range strings.SplitSeq(text, ",") {
+		p, err := netip.ParsePrefix(one)
+		if err != nil || !p.Addr().Is4() || p.Bits() != 16 || p != p.Masked() {
+			return nil, fmt.Errorf("prefix of pods %q: no IPv4 prefix of length 16", one)
+		}
+		out = append(out, p)
+	}
+	if len(out) != clusters {
+		return nil, fmt.Errorf("%d prefixes of pods for %d clusters", len(out), clusters)
+	}
+	return out, nil
 }
 
 // choose completes what is known of the clusters' network.
