@@ -60,6 +60,7 @@ type programs struct {
 // shape is what clusters of a rig are like.
 type shape struct {
 	flat     bool   // prefixes of their own; otherwise both have the same
+	pods     string // kubelab up --pods
 	proxy    string // kubelab up --proxy
 	families string // kubelab up --families; empty is IPv4 alone
 	cni      string // kubelab up --cni; empty is its bridge
@@ -231,9 +232,12 @@ func needRig(t *testing.T, of shape) *rig {
 		}
 	} else {
 		name := fmt.Sprintf("hk-%d-%s%s%s", os.Getpid(), of.proxy, map[bool]string{true: "-flat"}[of.flat], of.families)
+		if of.pods != "" {
+			name += "-pods"
+		}
 		r.dir, r.ours = filepath.Join("/var/tmp", name), true
 		up := exec.Command("kubelab", "--dir", r.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"),
-			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat), "--families", cmp.Or(of.families, "ipv4"),
+			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat), "--pods", of.pods, "--families", cmp.Or(of.families, "ipv4"),
 			"--cni", cmp.Or(of.cni, "bridge"), "--cni-bin", built.cni)
 		for setting := range strings.SplitSeq(of.settings, ",") {
 			if setting != "" {

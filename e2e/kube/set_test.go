@@ -58,6 +58,9 @@ func newSet(t *testing.T, r *rig, topology string) *set {
 	for i, c := range r.clusters {
 		recipient := r.must(t, "", "hawser", "keys", "identity", s.path(c+".identity"))
 		pods, services := prefixes(r.shape, 7, 11+i, 16, 56), prefixes(r.shape, 77, 101+i, 16, 112)
+		if r.shape.pods != "" {
+			pods = strings.Split(r.shape.pods, ",")[i]
+		}
 		s.topology = strings.NewReplacer("RECIPIENT-"+c, strings.TrimSpace(recipient), "PODS-"+c, pods, "SERVICES-"+c, services).Replace(s.topology)
 	}
 	s.write(t, s.topology)

@@ -1,0 +1,100 @@
+//go:build kube
+
+package kube
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestRebuilt: a Deployment is exported with kubectl and reached by name from the other
+// cluster, from a gateway's node and from another one. Its pod is deleted, and the one
+// that takes its place, with another address, is reached by the same name. It is what
+// users of Kube-OVN are told to try, with their prefixes.
+func TestRebuilt(t *testing.T) {
+	t.Run("flat over vxlan", func(t *testing.T) {
+		s := needSet(t, shape{flat: true, pods: "10.16.0.0/16,11.16.0.0/16", proxy: "nftables"})
+		t.Cleanup(func() { s.reset(t) })
+		s.change(t, "egressIPs: 8", "egressIPs: 8\n  tunnel: {driver: vxlan}")
+		s.rebuilt(t, "vxlan")
+	})
+	t.Run("same prefixes over wireguard", func(t *testing.T) { needSet(t, same).rebuilt(t, "wireguard") })
+}
+
+func (s *set) rebuilt(t *testing.T, driver string) {
+	for _, c := range s.clusters {
+		s.eventually(t, regexp.MustCompile(`link .*: `+driver+`.*, connected`).MatchString, s.agentSays(c+"n1")...)
+	}
+	namespace := s.someNamespace(t)
+	s.apply(t, "c2", fmt.Sprintf(webDeployment, namespace))
+	s.must(t, export("web"), "kubectl", "--context", "c2", "-n", namespace, "apply", "--server-side", "-f", "-")
+	name := "web." + namespace + ".svc.clusterset.local"
+	pods := func() []string {
+		return strings.Fields(s.eventually(t, has("web-"), "kubectl", "--context", "c2", "-n", namespace, "get", "pods", "-l", "app=web",
+			"--field-selector", "status.phase=Running", "-o", "jsonpath={.items[*].metadata.name} {.items[*].status.podIP}"))
+	}
+	reached := func(pod string) {
+		for _, client := range []string{"client", "near"} {
+			a := s.ask(t, "c1", client, name, func(a answer) bool { return a.Cluster == "c2" && a.Pod == pod })
+			if own := s.podAddress(t, "c1", client, s.shape.each()[0]); (a.Client == own) != s.shape.flat {
+				t.Errorf("%s with %s was seen as %s", client, own, a.Client)
+			}
+		}
+	}
+	first := pods()
+	reached(first[0])
+	s.kubectl(t, "c2", "-n", namespace, "delete", "pod", first[0])
+	second := pods()
+	if len(second) != 2 || second[0] == first[0] || second[1] == first[1] {
+		t.Fatalf("pod and address were %v, are %v", first, second)
+	}
+	reached(second[0])
+}
+
+// someNamespace makes a namespace in both clusters whose Services clusters may export.
+func (s *set) someNamespace(t *testing.T) string {
+	t.Helper()
+	n := fmt.Sprintf("dynamic-%d", rand.Uint32())
+	for _, c := range s.clusters {
+		t.Cleanup(func() { s.kubectl(t, c, "delete", "namespace", n, "--ignore-not-found", "--wait=false") })
+		s.apply(t, c, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+n+"}\n")
+	}
+	for _, c := range s.clusters {
+		s.eventually(t, has("default"), "kubectl", "--context", c, "-n", n, "get", "serviceaccount", "default")
+	}
+	return n
+}
+
+const webDeployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: %[1]s}
+spec:
+  selector:
+    matchLabels: {app: web}
+  template:
+    metadata:
+      labels: {app: web}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: whereami
+        image: whereami:lab
+        args: ["80"]
+        env:
+        - {name: CLUSTER, value: c2}
+        - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        readinessProbe:
+          tcpSocket: {port: 80}
+          periodSeconds: 1
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: %[1]s}
+spec:
+  selector: {app: web}
+  ports:
+  - {name: http, port: 80}
+`
