@@ -52,12 +52,13 @@ e2e-kube-ci: build ## the part of e2e-kube that CI has time for; what fails is r
 	@REQUIRE_KERNEL=1 FORMAT=testname hack/test.sh -tags=kube -count=1 -timeout 40m -run '$(CI_KUBE)' ./e2e/kube
 
 # What other networks than the lab's bridge can make different.
-E2E_CNI ?= ^Test(ClusterDNS|Failover|HeadlessDynamic|MCS|MCSSamePrefixes|NodeRestart|Policy|Reach|Tour)$$
-e2e-cni: build ## the same on another network: CNI=flannel|kube-ovn|cilium|calico-like|no-podcidrs, SETTINGS=NAME=VALUE,..., PROXY=iptables; one test with KUBE='-run Tour'
+E2E_CNI ?= ^Test(ClusterDNS|Failover|FixedAddress|HeadlessDynamic|MCS|MCSSamePrefixes|NodeRestart|Policy|Reach|Rebuilt|SecondSubnet|Tour)$$
+e2e-cni: build ## the same on another network, and a record of it in docs/compatibility.md: CNI=flannel|kube-ovn|cilium|calico-like|no-podcidrs, SETTINGS=NAME=VALUE,..., PROXY=iptables; one test with KUBE='-run Tour'
 	@hack/setup-kube.sh >/dev/null
 	@hack/setup-cni.sh $(or $(CNI),$(error CNI= one of those that kubelab up --help tells)) >/dev/null
 	REQUIRE_KERNEL=1 HAWSER_KUBE_CNI=$(CNI) HAWSER_KUBE_CNI_SETTINGS=$(SETTINGS) HAWSER_KUBE_PROXY=$(PROXY) \
-		$(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube $(or $(KUBE),-run '$(E2E_CNI)')
+		$(GO) test -json -tags kube -count=1 -timeout 60m ./e2e/kube $(or $(KUBE),-run '$(E2E_CNI)') | \
+		$(GO) run ./e2e/kube/cni/record --network '$(CNI)' --settings '$(SETTINGS)' --proxy '$(or $(PROXY),nftables)' --commit '$(VERSION)'
 
 e2e-mcs: build ## the conformance specs of the MCS API (docs/conformance.md), on flat clusters and on ones with the same CIDRs
 	@hack/setup-kube.sh >/dev/null

@@ -13,5 +13,5 @@ go vet -tags vm ./e2e/vm
 go vet -tags kube ./e2e/kube/...
 go tool staticcheck ./...
 go test -count=1 ./internal/arrows
-go test -count=1 ./schema/internal/gen -run '^TestCurrent$'
+go test -count=1 ./schema/internal/gen ./e2e/kube/cni/record -run '^TestCurrent$'
 echo "lint: clean"
