@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestRebuilt: a Deployment is exported with kubectl and reached by name from the other
@@ -46,12 +47,14 @@ func (s *set) rebuilt(t *testing.T, driver string) {
 	}
 	first := pods()
 	reached(first[0])
+	begun := time.Now()
 	s.kubectl(t, "c2", "-n", namespace, "delete", "pod", first[0])
 	second := pods()
 	if len(second) != 2 || second[0] == first[0] || second[1] == first[1] {
 		t.Fatalf("pod and address were %v, are %v", first, second)
 	}
 	reached(second[0])
+	t.Logf("figure: both clients had an answer of the pod that is rebuilt %.1f s after the deletion began", time.Since(begun).Seconds())
 }
 
 // someNamespace makes a namespace in both clusters whose Services clusters may export.
