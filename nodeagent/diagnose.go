@@ -51,12 +51,16 @@ func (a *Agent) diagnose(ctx context.Context, ask sought) (status.Diagnosis, err
 		return status.Diagnosis{}, err
 	}
 	filter.Only = only
+	before, errBefore := trace.Filtered()
 	steps, lasted, err := trace.Watch(ctx, filter, ask.long)
 	if err != nil {
 		return status.Diagnosis{}, err
 	}
 	d := trace.Judge(steps, lasted)
 	d.Only = only
+	if after, err := trace.Filtered(); err == nil && errBefore == nil {
+		d.Filtered = after - before
+	}
 	a.place(&d, v.input)
 	return d, nil
 }

@@ -76,6 +76,9 @@ func printDiagnosis(w io.Writer, d status.Diagnosis, raw []byte, output string) 
 		return p.err
 	}
 	p.line("%d packets of the clusterset followed in %.0f s, %d got through", d.Packets, d.Seconds, d.Passed)
+	if d.Filtered > 0 {
+		p.line("%s", status.FilteredText(d.Filtered))
+	}
 	for _, f := range d.Findings {
 		p.line("%d ended at %s", f.Packets, f.Place)
 		p.line("  %s", f.Text)

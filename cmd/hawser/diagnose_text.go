@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"hawser.dev/hawser/internal/trip"
@@ -30,6 +31,14 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 	if len(full) > 0 {
 		_, _ = fmt.Fprintf(&out, "more came than are followed on %s: --export or --address leaves out what else there is\n", strings.Join(full, ", "))
 	}
+	// Where all got there it was not what was looked for.
+	if slices.ContainsFunc(trips, func(t trip.Trip) bool { return t.Outcome != trip.Arrived }) {
+		for _, s := range seen {
+			if s.Filtered > 0 {
+				_, _ = fmt.Fprintf(&out, "%s/%s: %s\n", s.Cluster, s.Node, status.FilteredText(s.Filtered))
+			}
+		}
+	}
 	arrived := 0
 	for _, t := range trips {
 		if t.Outcome == trip.Arrived {
@@ -50,6 +59,9 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 		if t.Answer != nil {
 			_, _ = fmt.Fprintf(&out, "  the answer, %s:\n", counted(t.Answer.Journey.Packets, "packet"))
 			stepText(&out, t.Answer, "  ")
+		}
+		if t.Resets > 0 {
+			_, _ = fmt.Fprintf(&out, "    the client refused it with %s (TCP resets)\n", counted(t.Resets, "packet"))
 		}
 	}
 	if arrived > mostArrived {
@@ -113,6 +125,11 @@ func endText(s *trip.Step) (why, do string) {
 	case trip.Circling:
 		return "sent over " + s.Journey.Out + " to a node that had it before: it goes round in circles",
 			"hawser show paths tells which way each cluster goes; hawser-agent status on these nodes, which fabric they follow"
+	case trip.Astray:
+		return fmt.Sprintf("the answer did not come back through %s, which translated the question: %s/%s sent it out of %s, and the client did not ask %s",
+				s.Past, s.Cluster, s.Node, s.Journey.Out, s.Journey.Left.From),
+			fmt.Sprintf("look on %s/%s for who gives packets from %s a mark: rule 7289 leads back what has Hawser's (nft list ruleset, ip rule); "+
+				"hawser-agent plan there tells what of Hawser's own is missing", s.Cluster, s.Node, s.Journey.In)
 	case trip.Unclear:
 		return "sent over " + s.Journey.Out + "; it is not known what the next node saw of it, which was not asked, did not answer, or does not follow all packets", ""
 	}

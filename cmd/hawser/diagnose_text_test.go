@@ -22,6 +22,8 @@ func TestTripText(t *testing.T) {
 	answer := ends("10.7.1.9:8080", "242.1.2.5")
 	dropped := ended(step("g2-a", "hw-wg1", "", tunnel, server), trip.Dropped)
 	dropped.Finding = &status.Finding{Place: "rule 12 in chain cali-tw of table ip filter", Text: "dropped by Calico", Do: "admit them"}
+	astray := ended(step("g1-a", "hw-wg1", "ovn0", ends("242.2.0.9:80", "242.1.2.5"), ends("242.2.0.9:80", "10.7.2.5")), trip.Astray)
+	astray.Past = "g1/g1-w"
 	trips := []trip.Trip{
 		{Outcome: trip.Dropped, First: step("g1-w", "veth7", "hw-vx0", pod, pod, dropped)},
 		{Outcome: trip.Vanished, First: step("g1-w", "", "hw-vx0", pod, pod, ended(step("g1-a", "hw-vx0", "hw-wg1", pod, tunnel), trip.Vanished))},
@@ -30,12 +32,14 @@ func TestTripText(t *testing.T) {
 		{Outcome: trip.Unclear, Answered: true, First: ended(step("g2-w", "hw-vx0", "cni0", server, server), trip.Arrived),
 			Answer: ended(step("g2-w", "cni0", "hw-vx0", answer, answer), trip.Unclear)},
 		{Outcome: trip.Circling, First: ended(step("g1-a", "hw-wg1", "hw-wg1", tunnel, tunnel), trip.Circling)},
+		{Outcome: trip.Astray, Answered: true, Resets: 2, First: ended(step("g1-w", "veth7", "hw-vx0", pod, tunnel), trip.Arrived), Answer: astray},
 		{Outcome: trip.Arrived, Answered: true, First: step("g1-w", "veth7", "hw-vx0", pod, pod, ended(step("g2-w", "hw-vx0", "cni0", server, server), trip.Arrived))},
 	}
 	seen := []trip.Seen{{Diagnosis: status.Diagnosis{Cluster: "g1", Node: "g1-w", Seconds: 10, Packets: 20, Full: true}},
-		{Diagnosis: status.Diagnosis{Cluster: "g2", Node: "g2-a", Seconds: 9.9, Packets: 1}}}
+		{Diagnosis: status.Diagnosis{Cluster: "g2", Node: "g2-a", Seconds: 9.9, Packets: 1, Filtered: 6}}}
 	const want = `21 packets of the clusterset followed on 2 nodes in 10 s
 more came than are followed on g1/g1-w: --export or --address leaves out what else there is
+g2/g2-a: rp_filter dropped 6 meanwhile, of whatever traffic: their source is reached by another link than they came by (sysctl net.ipv4.conf.*.rp_filter; 2 is loose)
 
 tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: dropped
   g1/g1-w: 3 packets, in veth7, out hw-vx0
@@ -69,6 +73,14 @@ tcp 242.1.2.5 -> 242.2.0.9:80, 3 packets: circling
   g1/g1-a: 3 packets, in hw-wg1, out hw-wg1
     sent over hw-wg1 to a node that had it before: it goes round in circles
     to do: hawser show paths tells which way each cluster goes; hawser-agent status on these nodes, which fabric they follow
+
+tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: astray
+  g1/g1-w: 3 packets, in veth7, out hw-vx0, as tcp 242.1.2.5 -> 242.2.0.9:80
+  the answer, 3 packets:
+  g1/g1-a: 3 packets, in hw-wg1, out ovn0, as tcp 242.2.0.9:80 -> 10.7.2.5
+    the answer did not come back through g1/g1-w, which translated the question: g1/g1-a sent it out of ovn0, and the client did not ask 242.2.0.9:80
+    to do: look on g1/g1-a for who gives packets from hw-wg1 a mark: rule 7289 leads back what has Hawser's (nft list ruleset, ip rule); hawser-agent plan there tells what of Hawser's own is missing
+    the client refused it with 2 packets (TCP resets)
 
 tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: arrived at 10.7.1.9:8080 over g1/g1-w, g2/g2-w, answered
 `

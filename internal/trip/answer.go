@@ -15,7 +15,7 @@ func (j *joiner) answers(trips []Trip) []Trip {
 			begins[came] = append(begins[came], i)
 		}
 	}
-	answers := map[int]bool{}
+	answers, refused := map[int]bool{}, map[status.Ends]int{}
 	for i := range trips {
 		t := &trips[i]
 		if !hasPort(t.First.Journey.Came.To) {
@@ -25,7 +25,14 @@ func (j *joiner) answers(trips []Trip) []Trip {
 		t.Answered = len(back) > 0
 		for _, b := range back {
 			answers[b] = true
-			if outcome := worse(t.Outcome, trips[b].Outcome); outcome != t.Outcome {
+			outcome := trips[b].Outcome
+			for _, last := range j.past(t.First, trips[b].First) {
+				outcome = worse(outcome, last.Outcome)
+				if last.Outcome == Astray {
+					refused[reverse(last.Journey.Left)] = i
+				}
+			}
+			if outcome = worse(t.Outcome, outcome); outcome != t.Outcome {
 				t.Answer, t.Outcome = trips[b].First, outcome
 			}
 		}
@@ -34,6 +41,13 @@ func (j *joiner) answers(trips []Trip) []Trip {
 		}
 	}
 	var out []Trip
+	for i, t := range trips {
+		// What drops these does right: no node knows the connection.
+		if of, is := refused[t.First.Journey.Came]; is && t.First.Journey.Resets == t.First.Journey.Packets {
+			trips[of].Resets += t.First.Journey.Packets
+			answers[i] = true
+		}
+	}
 	for i, t := range trips {
 		if !answers[i] {
 			out = append(out, t)
@@ -52,8 +66,35 @@ func hasPort(end string) bool {
 func (j *joiner) back(t *Trip, begins map[status.Ends][]int) []int {
 	var out []int
 	for _, last := range leaves(t.First) {
-		left := last.Journey.Left
-		out = append(out, begins[status.Ends{Protocol: left.Protocol, From: left.To, To: left.From}]...)
+		out = append(out, begins[reverse(last.Journey.Left)]...)
+	}
+	return out
+}
+
+func reverse(e status.Ends) status.Ends {
+	return status.Ends{Protocol: e.Protocol, From: e.To, To: e.From}
+}
+
+// past marks and gives the ends of an answer on other nodes than the one that translated
+// the question, with what only that one could have turned back: the client did not ask
+// who seems to answer. Where that node may have had it unseen they are Unclear.
+func (j *joiner) past(question, answer *Step) []*Step {
+	asked := question.Journey
+	if asked.Came == asked.Left {
+		return nil
+	}
+	var out []*Step
+	for _, last := range leaves(answer) {
+		if last.Cluster != question.Cluster || last.Node == question.Node || last.Journey.Passed == 0 ||
+			last.Journey.Out == "" || ours(last.Journey.Out) || last.Journey.Left != reverse(asked.Left) {
+			continue
+		}
+		last.Outcome, last.Past = Unclear, question.Cluster+"/"+question.Node
+		if by := question.seen; !by.Full && follows(by.Only, last.Journey.Left) &&
+			(j.watched(last, last.Journey.First) || j.watched(last, last.Journey.Last)) {
+			last.Outcome = Astray
+		}
+		out = append(out, last)
 	}
 	return out
 }

@@ -18,6 +18,7 @@ const (
 	Dropped    = "dropped"    // on a node, which says where
 	Vanished   = "vanished"   // sent to another node by one, and seen on none
 	Circling   = "circling"   // a node saw them again
+	Astray     = "astray"     // the answer went past the node that had translated the question
 	Unanswered = "unanswered" // got there, over TCP, and nothing came back
 	Unclear    = "unclear"    // sent to another node, of which is not known what it saw
 	Arrived    = "arrived"
@@ -37,6 +38,8 @@ type Trip struct {
 	Answered bool `json:"answered,omitempty"`
 	// Answer is what came back; nil = nothing did, or it got there.
 	Answer *Step `json:"answer,omitempty"`
+	// Resets are the packets by which the client refused an answer that went astray.
+	Resets int `json:"resets,omitempty"`
 }
 
 // Step is the way of those packets through a node.
@@ -47,8 +50,11 @@ type Step struct {
 	// Finding is why they ended here; nil = they did not.
 	Finding *status.Finding `json:"finding,omitempty"`
 	// Outcome is what became of them, on the last node that saw them.
-	Outcome string  `json:"outcome,omitempty"`
-	Next    []*Step `json:"next,omitempty"` // where they were seen then
+	Outcome string `json:"outcome,omitempty"`
+	// Past is the node (cluster/node) through which an answer that ended here should
+	// have come, as it had translated the question; empty = there is none.
+	Past string  `json:"past,omitempty"`
+	Next []*Step `json:"next,omitempty"` // where they were seen then
 
 	seen  *Seen
 	later bool // another node saw them before
@@ -81,7 +87,9 @@ func Join(seen []Seen) []Trip {
 	return trips
 }
 
-func outcomes() []string { return []string{Dropped, Vanished, Circling, Unanswered, Unclear, Arrived} }
+func outcomes() []string {
+	return []string{Dropped, Vanished, Circling, Astray, Unanswered, Unclear, Arrived}
+}
 
 func badness(t Trip) int { return slices.Index(outcomes(), t.Outcome) }
 
@@ -97,7 +105,7 @@ type joiner struct {
 	seen     []Seen
 	steps    []*Step
 	taken    map[*Step]bool          // are in a trip
-	came     map[status.Ends][]*Step // over a link of Hawser's
+	came     map[status.Ends][]*Step // over a link
 	nodes    map[string]int          // that were asked, by cluster
 	gateways map[string]bool         // that were asked, by cluster/gateway
 	full     bool                    // some node did not follow all packets
@@ -125,7 +133,7 @@ func newJoiner(seen []Seen) *joiner {
 		for _, journey := range s.Journeys {
 			step := &Step{Cluster: s.Cluster, Node: s.Node, Journey: journey, Finding: findingOf(s.Findings, journey), seen: s}
 			j.steps = append(j.steps, step)
-			if ours(journey.In) {
+			if journey.In != "" {
 				j.came[journey.Came] = append(j.came[journey.Came], step)
 			}
 		}
@@ -168,19 +176,24 @@ func (j *joiner) after(s *Step) []*Step {
 
 // behind gives what other nodes saw of the packets that left one.
 func (j *joiner) behind(s *Step) []*Step {
-	if s.Journey.Passed == 0 || !ours(s.Journey.Out) {
+	if s.Journey.Passed == 0 || s.Journey.Out == "" {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(j.came[s.Journey.Left]), func(next *Step) bool { return next.seen == s.seen || !joined(s, next) })
 }
 
 // joined says that what a step sent may have come to the other one: within a cluster
-// over the same device, between clusters over a cable.
+// over the same device or over anybody's network, between clusters over a cable.
 func joined(s, next *Step) bool {
-	if inside := strings.HasPrefix(s.Journey.Out, desired.NodePrefix); inside || s.Cluster == next.Cluster {
-		return inside && s.Cluster == next.Cluster && s.Journey.Out == next.Journey.In
+	out, in := s.Journey.Out, next.Journey.In
+	inside := strings.HasPrefix(out, desired.NodePrefix)
+	switch {
+	case !ours(out):
+		return s.Cluster == next.Cluster && !ours(in)
+	case inside || s.Cluster == next.Cluster:
+		return inside && s.Cluster == next.Cluster && out == in
 	}
-	return !strings.HasPrefix(next.Journey.In, desired.NodePrefix)
+	return ours(in) && !strings.HasPrefix(in, desired.NodePrefix)
 }
 
 func (j *joiner) trip(s *Step) Trip {

@@ -68,6 +68,9 @@ func told(trips []Trip) string {
 		if t.Answer != nil {
 			line += " " + walk(t.Answer)
 		}
+		if t.Resets > 0 {
+			line += fmt.Sprintf(", %d resets", t.Resets)
+		}
 		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
@@ -97,6 +100,10 @@ func TestJoin(t *testing.T) {
 	only := func(s Seen, prefix string) Seen { s.Only = []netip.Prefix{netip.MustParsePrefix(prefix)}; return s }
 	from := func(s Seen, at int64) Seen { s.Begun = time.Unix(at, 0); return s }
 	udp := func(j status.Journey) status.Journey { j.Came.Protocol, j.Left.Protocol = "udp", "udp"; return j }
+	asks, handed := way("cni0", "hw-vx0", pod, "10.7.2.5>242.2.0.9:80"), way("hw-vx0", "hw-wg1", "10.7.2.5>242.2.0.9:80", tunnel)
+	strays := way("hw-wg1", "ovn0", back, "242.2.0.9:80>10.7.2.5")
+	refuses := ended("cni0", "10.7.2.5>242.2.0.9:80")
+	refuses.Resets = refuses.Packets
 	const route = "tcp 10.7.2.5 -> 243.0.0.1:80 "
 	for _, tt := range []struct {
 		name string
@@ -147,6 +154,21 @@ func TestJoin(t *testing.T) {
 			route + "circling: g1-w g1-a g2-a g1-a(circling)"},
 		{"circles that begin nowhere", []Seen{node("g1-a", way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
 			route + "circling: g1-a g2-a(circling)"},
+		{"the answer goes past the worker", []Seen{node("g1-w", asks), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+			route + "astray: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(astray)"},
+		{"and is refused, at whatever rule that ends", []Seen{node("g1-w", asks, refuses), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+			route + "astray: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(astray), 5 resets"},
+		{"another question there is no refusal", []Seen{node("g1-w", asks, ended("cni0", "10.7.2.5>242.2.0.9:80")), node("g1-a", handed, strays),
+			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+			"tcp 10.7.2.5 -> 242.2.0.9:80 dropped: g1-w!(dropped)\n" + route + "astray: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(astray)"},
+		{"the worker may have had the answer unseen", []Seen{full(node("g1-w", asks)), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+			route + "unclear: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(unclear)"},
+		{"the worker has the answer over another network", []Seen{node("g1-w", asks, way("eth0", "cni0", "242.2.0.9:80>10.7.2.5", home)), node("g1-a", handed, strays),
+			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
+		{"the worker drops the answer from another network", []Seen{node("g1-w", asks, ended("eth0", "242.2.0.9:80>10.7.2.5")), node("g1-a", handed, strays),
+			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "dropped: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a g1-w!(dropped)"},
+		{"what the client asked for itself may come straight", []Seen{node("g1-w", way("cni0", "hw-vx0", "10.7.2.5>242.2.0.9:80", "")), node("g1-a", handed, strays),
+			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, "tcp 10.7.2.5 -> 242.2.0.9:80 arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

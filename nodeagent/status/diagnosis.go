@@ -1,6 +1,9 @@
 package status
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // Kinds of findings.
 const (
@@ -27,6 +30,9 @@ type Diagnosis struct {
 	Passed  int     `json:"passed"`  // that left the node, or reached what they were for
 	// Full says that more packets came than are followed, so that some were not.
 	Full bool `json:"full,omitempty"`
+	// Filtered is how many packets the kernel dropped meanwhile because their source is
+	// reached by another link (rp_filter), of whatever traffic.
+	Filtered int `json:"filtered,omitempty"`
 	// Only are the prefixes from or to which packets were followed; none = all.
 	Only     []netip.Prefix `json:"only,omitempty"`
 	Findings []Finding      `json:"findings"`
@@ -46,12 +52,13 @@ type Finding struct {
 // Journey is the way of like packets through a node: of the same connection, or of
 // further ones from the same client to the same server.
 type Journey struct {
-	Came    Ends   `json:"came"`          // as they came to the node, or were made there
-	Left    Ends   `json:"left"`          // as they were last: translated, or the same
-	In      string `json:"in,omitempty"`  // interface; empty = made on this node
-	Out     string `json:"out,omitempty"` // interface; empty = for this node itself, or it did not get so far
-	Packets int    `json:"packets"`       // that were followed
-	Passed  int    `json:"passed"`        // that left the node, or reached what they were for
+	Came    Ends   `json:"came"`             // as they came to the node, or were made there
+	Left    Ends   `json:"left"`             // as they were last: translated, or the same
+	In      string `json:"in,omitempty"`     // interface; empty = made on this node
+	Out     string `json:"out,omitempty"`    // interface; empty = for this node itself, or it did not get so far
+	Packets int    `json:"packets"`          // that were followed
+	Passed  int    `json:"passed"`           // that left the node, or reached what they were for
+	Resets  int    `json:"resets,omitempty"` // that only reset a connection (TCP)
 	// First and Last are when packets of it came, in seconds since the beginning.
 	First float64 `json:"first"`
 	Last  float64 `json:"last"`
@@ -70,3 +77,9 @@ type Ends struct {
 
 // String is for people: tcp 10.7.2.5 -> 243.0.0.1:80.
 func (e Ends) String() string { return e.Protocol + " " + e.From + " -> " + e.To }
+
+// FilteredText tells people of packets that rp_filter dropped.
+func FilteredText(n int) string {
+	return fmt.Sprintf("rp_filter dropped %d meanwhile, of whatever traffic: their source is reached by another link than they came by "+
+		"(sysctl net.ipv4.conf.*.rp_filter; 2 is loose)", n)
+}

@@ -31,6 +31,9 @@ func alike(all []*journey) []status.Journey {
 		if j.end == Accepted {
 			told.Passed++
 		}
+		if j.flow.Reset {
+			told.Resets++
+		}
 	}
 	var out []status.Journey
 	for _, j := range count {

@@ -18,6 +18,14 @@ const (
 	nfMask   = 0xff // what is above is the queue, or an error number
 )
 
+// Of the header of TCP.
+const (
+	tcpFlags = 13 // where they are
+	tcpSyn   = 0x02
+	tcpReset = 0x04
+	tcpAck   = 0x10
+)
+
 // told is what the kernel says in one message (NFT_MSG_TRACE).
 type told struct {
 	step                  Step
@@ -132,6 +140,7 @@ func (t *told) flow(names func(index uint32) string) *Flow {
 		if len(t.transport) >= 4 {
 			source, target = binary.BigEndian.Uint16(t.transport), binary.BigEndian.Uint16(t.transport[2:])
 		}
+		f.Reset = protocol == unix.IPPROTO_TCP && len(t.transport) > tcpFlags && t.transport[tcpFlags]&tcpReset != 0
 	case unix.IPPROTO_ICMP:
 		f.Protocol = "icmp"
 	case unix.IPPROTO_ICMPV6:

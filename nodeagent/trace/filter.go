@@ -11,7 +11,7 @@ import (
 )
 
 // Filter is which packets belong to the clusterset: those that come in over its devices
-// (hw-*), and those to one of the prefixes.
+// (hw-*), those to one of the prefixes, and those from one that come from elsewhere.
 type Filter struct {
 	Prefixes []netip.Prefix // where the clusterset is: VIPs, global addresses, flat clusters, DNS
 	Not      []netip.Prefix // what runs all the time between agents: from or to these
@@ -72,15 +72,18 @@ func (f Filter) messages() []netlink.Message {
 		}
 		for _, p := range f.Prefixes {
 			b.rule(chain, append(in(p, true), jump(next))...)
+			if chain == chainIn {
+				// An answer may come over anybody's network.
+				b.rule(chain, append(append(outside(), in(p, false)...), jump(next))...)
+			}
 		}
 	}
-	const flags, syn, ack = 13, 0x02, 0x10
 	b.rule(chainPick, append([]expr.Any{
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: flags, Len: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{syn | ack}, Xor: []byte{0}},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{syn}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{tcpSyn | tcpAck}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{tcpSyn}},
 	}, mark()...)...)
 	b.rule(chainPick, mark()...)
 	return b.end()
@@ -91,6 +94,14 @@ func over() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(devices)},
+	}
+}
+
+// outside matches packets that come from elsewhere than this node.
+func outside() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte("lo\x00")},
 	}
 }
 

@@ -67,6 +67,7 @@ type Flow struct {
 	Protocol string         // tcp | udp | icmp | icmpv6 | a number
 	From, To netip.AddrPort // port 0 where there is none
 	In, Out  string         // interfaces; empty = none (yet)
+	Reset    bool           // of TCP
 }
 
 func end(a netip.AddrPort) string {
