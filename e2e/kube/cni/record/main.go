@@ -125,7 +125,7 @@ func (r *Record) take(events io.Reader, out io.Writer, commit string) error {
 		}
 		result := Result{e.Action, e.Time.UTC().Format(time.DateOnly), commit}
 		switch {
-		case e.Action == "output":
+		case e.Action == "output" || e.Action == "build-output":
 			_, _ = io.WriteString(out, e.Output) // whoever does not look at it has the record
 		case strings.Contains(e.Test, "/"): // counts in the test that it belongs to
 		case e.Action == "run":

@@ -63,6 +63,7 @@ func TestRun(t *testing.T) {
 			{"Time":"2026-11-23T01:00:01Z","Action":"pass","Test":"TestTour"}
 			{"Action":"pass"}`, ""},
 		{"b2", `{"Time":"2026-11-23T02:00:00Z","Action":"run","Test":"TestReach"}`, "the tests did not end"},
+		{"b2", `{"Action":"build-output","Output":"no such type\n"} {"Action":"fail"}`, "tests failed"},
 		{"b2", `nothing was built`, "read events of tests"},
 	} {
 		said := ""
