@@ -227,19 +227,28 @@ type dynamic struct {
 // with kubectl.
 func (s *set) exportThere(t *testing.T) dynamic {
 	t.Helper()
-	n := fmt.Sprintf("dynamic-%d", rand.Uint32())
+	n := s.someNamespace(t)
 	d := dynamic{set: s, namespace: n, service: "whereami-cs." + n + ".svc.clusterset.local", name: "whereami-ss." + n + ".svc.clusterset.local"}
 	text := strings.Split(workloads(t), "\n---\n")
-	for _, c := range s.clusters {
-		t.Cleanup(func() { s.kubectl(t, c, "delete", "namespace", n, "--ignore-not-found", "--wait=false") })
-		s.apply(t, c, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+n+"}\n")
-	}
-	s.eventually(t, has("default"), "kubectl", "--context", "c2", "-n", n, "get", "serviceaccount", "default")
 	s.apply(t, "c2", strings.NewReplacer("THISCLUSTER", "c2", "namespace: sample", "namespace: "+n).Replace(text[2]))
 	for _, name := range []string{"whereami-cs", "whereami-ss"} {
 		s.must(t, export(name), "kubectl", "--context", "c2", "-n", n, "apply", "--server-side", "-f", "-")
 	}
 	return d
+}
+
+// someNamespace makes a namespace in both clusters whose Services clusters may export.
+func (s *set) someNamespace(t *testing.T) string {
+	t.Helper()
+	n := fmt.Sprintf("dynamic-%d", rand.Uint32())
+	for _, c := range s.clusters {
+		t.Cleanup(func() { s.kubectl(t, c, "delete", "namespace", n, "--ignore-not-found", "--wait=false") })
+		s.apply(t, c, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+n+"}\n")
+	}
+	for _, c := range s.clusters {
+		s.eventually(t, has("default"), "kubectl", "--context", c, "-n", n, "get", "serviceaccount", "default")
+	}
+	return n
 }
 
 // podAddress gives a pod's own address of a family.

@@ -4,7 +4,6 @@ package kube
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"strings"
 	"testing"
@@ -55,20 +54,6 @@ func (s *set) rebuilt(t *testing.T, driver string) {
 	}
 	reached(second[0])
 	t.Logf("figure: both clients had an answer of the pod that is rebuilt %.1f s after the deletion began", time.Since(begun).Seconds())
-}
-
-// someNamespace makes a namespace in both clusters whose Services clusters may export.
-func (s *set) someNamespace(t *testing.T) string {
-	t.Helper()
-	n := fmt.Sprintf("dynamic-%d", rand.Uint32())
-	for _, c := range s.clusters {
-		t.Cleanup(func() { s.kubectl(t, c, "delete", "namespace", n, "--ignore-not-found", "--wait=false") })
-		s.apply(t, c, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+n+"}\n")
-	}
-	for _, c := range s.clusters {
-		s.eventually(t, has("default"), "kubectl", "--context", c, "-n", n, "get", "serviceaccount", "default")
-	}
-	return n
 }
 
 const webDeployment = `apiVersion: apps/v1
