@@ -49,10 +49,12 @@ type Cluster struct {
 	// The age recipient (X25519, age1...) whose identity opens this cluster's keys.
 	Recipient string `json:"recipient" required:"true" hint:"hawser keys identity FILE makes the identity of a cluster and prints its recipient"`
 	// How the cluster's own DNS learns of the clusterset's domains. coredns: by a
-	// marked block in ConfigMap kube-system/coredns; coredns-custom: by a key of its
-	// own in ConfigMap kube-system/coredns-custom; kube-dns: by stubDomains in
-	// ConfigMap kube-system/kube-dns; none: somebody else sees to it.
-	DNS string `json:"dns,omitempty" default:"coredns" enum:"coredns|coredns-custom|kube-dns|none"`
+	// marked block in ConfigMap kube-system/coredns; node-local: by that one and the
+	// same in ConfigMap kube-system/node-local-dns, where pods ask NodeLocal DNSCache;
+	// coredns-custom: by a key of its own in ConfigMap kube-system/coredns-custom;
+	// kube-dns: by stubDomains in ConfigMap kube-system/kube-dns; none: somebody else
+	// sees to it.
+	DNS string `json:"dns,omitempty" default:"coredns" enum:"coredns|node-local|coredns-custom|kube-dns|none"`
 	// Who defines ServiceExports and ServiceImports in the cluster. install: Hawser
 	// brings the definitions along; keep: somebody else does, or nobody, and Hawser
 	// leaves them alone. Declared exports need none of them.

@@ -142,6 +142,9 @@ func troubles(states []apply.State) []string {
 				add("node %s: %d of %d links are up", n.Name, n.Up, n.Links)
 			}
 		}
+		if s.Unresolved != "" {
+			add("%s", s.Unresolved)
+		}
 		for _, e := range s.Exports {
 			for _, c := range e.Conditions {
 				if text := c.Trouble(); text != "" {

@@ -20,18 +20,21 @@ import (
 
 const dnsNamespace = "kube-system"
 
-// keyOfDNS is where in its ConfigMap each integration writes.
+// keyOfDNS is where in its ConfigMap each integration writes; with DNSNodeLocal there
+// is what DNSCoreDNS writes besides.
 var keyOfDNS = map[string]string{
-	fabric.DNSCoreDNS:  "Corefile",
-	fabric.DNSImport:   "hawser.server",
-	fabric.DNSStubZone: "stubDomains",
+	fabric.DNSCoreDNS:   "Corefile",
+	fabric.DNSNodeLocal: "Corefile",
+	fabric.DNSImport:    "hawser.server",
+	fabric.DNSStubZone:  "stubDomains",
 }
 
 // mapOfDNS is the ConfigMap of each integration.
 var mapOfDNS = map[string]string{
-	fabric.DNSCoreDNS:  "coredns",
-	fabric.DNSImport:   "coredns-custom",
-	fabric.DNSStubZone: "kube-dns",
+	fabric.DNSCoreDNS:   "coredns",
+	fabric.DNSNodeLocal: "node-local-dns",
+	fabric.DNSImport:    "coredns-custom",
+	fabric.DNSStubZone:  "kube-dns",
 }
 
 // undoneMost is how often somebody may take out what we wrote while all else stays
@@ -60,13 +63,23 @@ func wantDomains(integration string, f corefile.Forward) []Domain {
 	if mapOfDNS[integration] == "" || !f.Valid() {
 		return nil
 	}
-	return []Domain{{Integration: integration, Text: "forward " + strings.Join(f.Zones, " "), Forward: f}}
+	want := func(integration string) Domain {
+		return Domain{Integration: integration, Text: "forward " + strings.Join(f.Zones, " "), Forward: f}
+	}
+	if integration == fabric.DNSNodeLocal {
+		// Where the cache is not there, pods ask CoreDNS.
+		return []Domain{want(fabric.DNSCoreDNS), want(fabric.DNSNodeLocal)}
+	}
+	return []Domain{want(integration)}
 }
+
+// isCorefile says that an integration writes a block into a Corefile.
+func isCorefile(integration string) bool { return keyOfDNS[integration] == keyOfDNS[fabric.DNSCoreDNS] }
 
 // ours gives what is ours of a text, all else, and whether there is any.
 func ours(integration, text string, f corefile.Forward) (block, rest string, is bool) {
 	switch integration {
-	case fabric.DNSCoreDNS:
+	case fabric.DNSCoreDNS, fabric.DNSNodeLocal:
 		return corefile.Block(text)
 	case fabric.DNSImport:
 		return text, "", text != ""
@@ -79,7 +92,7 @@ func ours(integration, text string, f corefile.Forward) (block, rest string, is 
 // The former holds whatever the error says is wrong.
 func with(integration, text string, f corefile.Forward, beside []corefile.Beside) (string, error) {
 	switch integration {
-	case fabric.DNSCoreDNS:
+	case fabric.DNSCoreDNS, fabric.DNSNodeLocal:
 		return corefile.Insert(text, f, beside...)
 	case fabric.DNSImport:
 		return f.File(beside...)
@@ -89,7 +102,7 @@ func with(integration, text string, f corefile.Forward, beside []corefile.Beside
 
 func without(integration, text string, f corefile.Forward) (string, error) {
 	switch integration {
-	case fabric.DNSCoreDNS:
+	case fabric.DNSCoreDNS, fabric.DNSNodeLocal:
 		return corefile.Remove(text)
 	case fabric.DNSImport:
 		return "", nil
@@ -100,7 +113,7 @@ func without(integration, text string, f corefile.Forward) (string, error) {
 // besides gives the texts of CoreDNS next to the one that an integration writes.
 func besides(integration string, all map[string]*unstructured.Unstructured) []corefile.Beside {
 	var out []corefile.Beside
-	if integration == fabric.DNSStubZone {
+	if integration != fabric.DNSCoreDNS && integration != fabric.DNSImport {
 		return nil
 	}
 	for _, of := range []string{fabric.DNSCoreDNS, fabric.DNSImport} {
@@ -231,7 +244,7 @@ func (k *domainKind) Apply(ctx context.Context, list []diff.Change[Domain]) erro
 
 func (k *domainKind) write(ctx context.Context, op diff.Op, integration string, o *unstructured.Unstructured, beside []corefile.Beside) error {
 	text, there, _ := unstructured.NestedString(o.Object, "data", keyOfDNS[integration])
-	if !there && integration == fabric.DNSCoreDNS {
+	if !there && isCorefile(integration) {
 		return fmt.Errorf("there is no %s in it", keyOfDNS[integration])
 	}
 	var after string
@@ -241,7 +254,7 @@ func (k *domainKind) write(ctx context.Context, op diff.Op, integration string, 
 		delete(k.undone, integration)
 	} else if u := k.undone[integration]; u != nil && u.times >= undoneMost {
 		return fmt.Errorf("%w: %s took it out %d times; it is left to them until anything else is changed there. "+
-			"Add it to what they write, or say clusters[].dns: coredns-custom or none", converge.ErrFight, u.by, u.times)
+			"Add it to what they write, or say another clusters[].dns, such as none", converge.ErrFight, u.by, u.times)
 	} else {
 		after, wrong = with(integration, text, k.forward, beside)
 	}
@@ -249,7 +262,7 @@ func (k *domainKind) write(ctx context.Context, op diff.Op, integration string, 
 		return wrong
 	}
 	var value any = after
-	if after == "" && integration != fabric.DNSCoreDNS {
+	if after == "" && !isCorefile(integration) {
 		value = nil
 	}
 	if err := k.table.merge(ctx, o, map[string]any{"data": map[string]any{keyOfDNS[integration]: value}}); err != nil {

@@ -216,6 +216,7 @@ func TestDomainLaws(t *testing.T) {
 	maps := []string{
 		`{"metadata":{"name":"coredns","namespace":"kube-system"},"data":{"Corefile":"` + kubeadm + `","other":"x"}}`,
 		`{"metadata":{"name":"coredns-custom","namespace":"kube-system"},"data":{"their.server":"example.org {\n}\n"}}`,
+		`{"metadata":{"name":"node-local-dns","namespace":"kube-system"},"data":{"Corefile":".:53 {\n    bind __PILLAR__LOCAL__DNS__\n    forward . __PILLAR__UPSTREAM__SERVERS__\n}\n"}}`,
 		`{"metadata":{"name":"kube-dns","namespace":"kube-system"},"data":{"stubDomains":"{ \"a\": [\"1.2.3.4\"] }\n"}}`,
 	}
 	s.put("namespaces", `{"metadata":{"name":"","namespace":"kube-system"}}`)
@@ -231,15 +232,16 @@ func TestDomainLaws(t *testing.T) {
 		return &domainKind{turn: &turn{settled: true, forward: f}, undone: map[string]*undone{}, table: newTable(s.client(t), configMaps, "ConfigMap", s.listing("configmaps"))}
 	}
 	var want []Domain
-	for _, integration := range []string{fabric.DNSCoreDNS, fabric.DNSImport, fabric.DNSStubZone} {
+	for _, integration := range []string{fabric.DNSNodeLocal, fabric.DNSImport, fabric.DNSStubZone} {
 		want = append(want, wantDomains(integration, f)...)
 	}
 	convergetest.Laws(t, newKind, convergetest.Samples[Domain]{
 		Want: want,
 		Tamper: map[string]func(*testing.T){
-			"block taken out": func(*testing.T) { s.put("configmaps", escaped(maps[0])) },
-			"file emptied":    func(*testing.T) { s.edit("configmaps kube-system/coredns-custom", set("", "data", "hawser.server")) },
-			"stub taken out":  func(*testing.T) { s.put("configmaps", escaped(maps[2])) },
+			"block taken out":   func(*testing.T) { s.put("configmaps", escaped(maps[0])) },
+			"cache's taken out": func(*testing.T) { s.put("configmaps", escaped(maps[2])) },
+			"file emptied":      func(*testing.T) { s.edit("configmaps kube-system/coredns-custom", set("", "data", "hawser.server")) },
+			"stub taken out":    func(*testing.T) { s.put("configmaps", escaped(maps[3])) },
 		},
 		Foreign: func(*testing.T) func() error {
 			s.put("configmaps", `{"metadata":{"name":"kube-proxy","namespace":"kube-system"},"data":{"Corefile":"# hawser: begin"}}`)

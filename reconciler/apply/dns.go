@@ -1,11 +1,13 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/nodeagent/objects/corefile"
@@ -22,6 +24,7 @@ func (c *Cluster) restoreDNS(ctx context.Context, r *Removal) error {
 		without   func(string) (string, error)
 	}{
 		{"coredns", "Corefile", corefile.Remove},
+		{"node-local-dns", "Corefile", corefile.Remove},
 		{"coredns-custom", "hawser.server", func(string) (string, error) { return "", nil }},
 		{"kube-dns", "stubDomains", func(text string) (string, error) { return withoutStubs(text, forwards) }},
 	}
@@ -103,4 +106,78 @@ func withoutStubs(text string, forwards []corefile.Forward) (string, error) {
 		text = rest
 	}
 	return text, nil
+}
+
+// nodeLocal is the name of NodeLocal DNSCache's ConfigMap and of its DaemonSet.
+const nodeLocal = "node-local-dns"
+
+// unresolved tells of a NodeLocal DNSCache that does not lead the domain to the agents,
+// unless the topology leaves the cluster's DNS to somebody else.
+func (c *Cluster) unresolved(ctx context.Context) (string, error) {
+	cache, err := c.cache(ctx)
+	if err != nil || cache == nil {
+		return "", err
+	}
+	tree := render.Tree{}
+	if err := c.copyFabric(ctx, tree); err != nil {
+		return "", err
+	}
+	f, err := render.FabricOf(tree)
+	if err != nil {
+		return "", nil // it is told elsewhere
+	}
+	own := f.Cluster(c.Name)
+	if own == nil || cmp.Or(own.ClusterDNS, fabric.DNSNone) == fabric.DNSNone {
+		return "", nil
+	}
+	text, _, _ := unstructured.NestedString(cache.Object, "data", "Corefile")
+	forward := corefile.ForwardOf(f, own)
+	if !forward.Valid() || !corefile.Lacks(text, f.Domain) {
+		return "", nil
+	}
+	do := fmt.Sprintf("give it a server block for %s with forward . %s and the bind of the others", f.Domain, forward.Servers[0])
+	if cache.GetName() == nodeLocal {
+		do = "say clusters[].dns: node-local in the topology, or " + do
+	}
+	return fmt.Sprintf("NodeLocal DNSCache does not lead %s to the agents, so pods that ask it do not resolve names of the clusterset: "+
+		"its Corefile is in ConfigMap kube-system/%s; %s", f.Domain, cache.GetName(), do), nil
+}
+
+// cache finds the ConfigMap of NodeLocal DNSCache, by its name or by its DaemonSet's
+// volumes; nil = there is none, or nobody may look.
+func (c *Cluster) cache(ctx context.Context) (*unstructured.Unstructured, error) {
+	settings := ID{Version: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: nodeLocal}
+	found, err := c.get(ctx, settings)
+	if found != nil || err != nil {
+		return found, unlessForbidden(err)
+	}
+	daemons, err := c.get(ctx, ID{Group: "apps", Version: "v1", Kind: "DaemonSet", Namespace: "kube-system", Name: nodeLocal})
+	if err != nil || daemons == nil {
+		return nil, unlessForbidden(err)
+	}
+	volumes, _, _ := unstructured.NestedSlice(daemons.Object, "spec", "template", "spec", "volumes")
+	for _, v := range volumes {
+		volume, _ := v.(map[string]any)
+		if settings.Name, _, _ = unstructured.NestedString(volume, "configMap", "name"); settings.Name == "" {
+			continue
+		}
+		found, err := c.get(ctx, settings)
+		if err != nil {
+			return nil, unlessForbidden(err)
+		}
+		if found != nil {
+			if _, is, _ := unstructured.NestedString(found.Object, "data", "Corefile"); is {
+				return found, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// unlessForbidden leaves out that somebody may not look.
+func unlessForbidden(err error) error {
+	if kerrors.IsForbidden(err) {
+		return nil
+	}
+	return err
 }

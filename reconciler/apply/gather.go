@@ -61,7 +61,7 @@ func shelves() []shelf {
 	core := func(kind string) schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: kind} }
 	system, everywhere := []place{{namespace: render.Namespace}}, []place{{}}
 	var dns []place
-	for _, name := range []string{"coredns", "coredns-custom", "kube-dns"} {
+	for _, name := range []string{"coredns", "coredns-custom", "kube-dns", "node-local-dns"} {
 		dns = append(dns, place{namespace: "kube-system", name: name})
 	}
 	return []shelf{

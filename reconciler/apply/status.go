@@ -20,6 +20,8 @@ type State struct {
 	Pods       int64    `json:"pods"` // agents that should run
 	Running    int64    `json:"running"`
 	Exports    []Export `json:"exports"`
+	// Unresolved is why pods may not resolve names of the clusterset, and what mends it.
+	Unresolved string `json:"unresolved,omitempty"`
 }
 
 // Export is a ServiceExport of a cluster, or what the cluster imports by that name.
@@ -71,7 +73,11 @@ func (c *Cluster) read(ctx context.Context, s *State) error {
 	for _, set := range sets {
 		s.Pods, s.Running = s.Pods+set.wanted, s.Running+set.available
 	}
-	return c.readExports(ctx, s)
+	if err := c.readExports(ctx, s); err != nil {
+		return err
+	}
+	s.Unresolved, err = c.unresolved(ctx)
+	return err
 }
 
 func (c *Cluster) readExports(ctx context.Context, s *State) error {

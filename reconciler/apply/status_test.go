@@ -1,6 +1,9 @@
 package apply
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestImportsOfOthers do not count as ours.
 func TestImportsOfOthers(t *testing.T) {
@@ -20,5 +23,38 @@ func TestImportsOfOthers(t *testing.T) {
 	s := c.State(t.Context())
 	if len(s.Exports) != 1 || s.Exports[0].Namespace != "ours" || s.Exports[0].Type == "" {
 		t.Errorf("have %+v, error %q", s.Exports, s.Error)
+	}
+}
+
+// TestNodeLocalCache that does not lead the domain to the agents is told.
+func TestNodeLocalCache(t *testing.T) {
+	t.Parallel()
+	const bare, led = ".:53 {\n bind 169.254.20.10\n forward . __PILLAR__UPSTREAM__SERVERS__\n}\n", "clusterset.local:53 {\n forward . 169.254.73.53\n}\n"
+	const maps = "/api/v1/namespaces/kube-system/configmaps/"
+	daemons := object("DaemonSet", "kube-system", "node-local-dns", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+		"volumes": []any{map[string]any{"hostPath": map[string]any{}}, map[string]any{"configMap": map[string]any{"name": "cache"}}}}}}})
+	settings := func(name, text string) map[string]any {
+		return object("ConfigMap", "kube-system", name, map[string]any{"data": map[string]any{"Corefile": text}})
+	}
+	for _, tt := range []struct {
+		name, want string
+		objects    map[string]map[string]any
+	}{
+		{"none", "", nil},
+		{"not led", "kube-system/node-local-dns; say clusters[].dns: node-local in the topology, or give it a server block for clusterset.local with forward . 169.254.73.53",
+			map[string]map[string]any{maps + "node-local-dns": settings("node-local-dns", bare)}},
+		{"led", "", map[string]map[string]any{maps + "node-local-dns": settings("node-local-dns", led+bare)}},
+		{"of another name", "kube-system/cache; give it a server block for clusterset.local",
+			map[string]map[string]any{maps + "cache": settings("cache", bare), "/apis/apps/v1/namespaces/kube-system/daemonsets/node-local-dns": daemons}},
+	} {
+		api, c := newFake(t, "g1")
+		carried(t, c, workable(t, treeOf(t, nil, []string{"g1"}), "g1"))
+		for path, o := range tt.objects {
+			api.objects[path] = o
+		}
+		s := c.State(t.Context())
+		if s.Error != "" || (s.Unresolved == "") != (tt.want == "") || !strings.Contains(s.Unresolved, tt.want) {
+			t.Errorf("%s: have %q, error %q", tt.name, s.Unresolved, s.Error)
+		}
 	}
 }

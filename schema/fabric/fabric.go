@@ -98,7 +98,7 @@ type Cluster struct {
 	// apart from those that were given before there was such a prefix.
 	Dynamic []netip.Prefix `json:"dynamic,omitempty"`
 	// ClusterDNS is how the cluster's pods come to resolve the domain: one of DNSNone,
-	// DNSCoreDNS, DNSImport, DNSStubZone; empty = DNSNone.
+	// DNSCoreDNS, DNSNodeLocal, DNSImport, DNSStubZone; empty = DNSNone.
 	ClusterDNS string    `json:"clusterDNS,omitempty"`
 	Gateways   []Gateway `json:"gateways"`
 }
@@ -154,10 +154,11 @@ type DynamicExports struct {
 
 // Integrations of the clusterset domain with a cluster's own DNS.
 const (
-	DNSNone     = "none"           // somebody else forwards the domain
-	DNSCoreDNS  = "coredns"        // a marked block in ConfigMap kube-system/coredns
-	DNSImport   = "coredns-custom" // a key of its own in ConfigMap kube-system/coredns-custom
-	DNSStubZone = "kube-dns"       // stubDomains of ConfigMap kube-system/kube-dns
+	DNSNone      = "none"           // somebody else forwards the domain
+	DNSCoreDNS   = "coredns"        // a marked block in ConfigMap kube-system/coredns
+	DNSImport    = "coredns-custom" // a key of its own in ConfigMap kube-system/coredns-custom
+	DNSNodeLocal = "node-local"     // as DNSCoreDNS, and the same block in ConfigMap kube-system/node-local-dns
+	DNSStubZone  = "kube-dns"       // stubDomains of ConfigMap kube-system/kube-dns
 )
 
 // Types of an export (MCS API, KEP-1645).

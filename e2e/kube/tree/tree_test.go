@@ -185,6 +185,7 @@ func TestRights(t *testing.T) {
 	gateway.sure(true, "", "delete", "endpointslice", "own")
 
 	gateway.write(true, configMap("coredns-custom"))
+	gateway.write(true, configMap("node-local-dns"))
 	gateway.write(false, configMap("other"))
 	worker.write(false, configMap("coredns-custom"))
 	gateway.sure(true, "", "get", "serviceexports,serviceimports,pods,namespaces,nodes,services", "-A")

@@ -1,0 +1,96 @@
+package corefile
+
+import (
+	"strings"
+	"testing"
+)
+
+// nodelocal is the Corefile of kubernetes/cluster/addons/dns/nodelocaldns, a template.
+const nodelocal = `__PILLAR__DNS__DOMAIN__:53 {
+    errors
+    cache {
+            success 9984 30
+            denial 9984 5
+    }
+    reload
+    loop
+    bind __PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__
+    forward . __PILLAR__CLUSTER__DNS__ {
+            force_tcp
+    }
+    prometheus :9253
+    health __PILLAR__LOCAL__DNS__:8080
+    }
+in-addr.arpa:53 {
+    errors
+    cache 30
+    reload
+    loop
+    bind __PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__
+    forward . __PILLAR__CLUSTER__DNS__ {
+            force_tcp
+    }
+    prometheus :9253
+    }
+ip6.arpa:53 {
+    errors
+    cache 30
+    reload
+    loop
+    bind __PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__
+    forward . __PILLAR__CLUSTER__DNS__ {
+            force_tcp
+    }
+    prometheus :9253
+    }
+.:53 {
+    errors
+    cache 30
+    reload
+    loop
+    bind __PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__
+    forward . __PILLAR__UPSTREAM__SERVERS__
+    prometheus :9253
+    }
+`
+
+// TestNodeLocal has our block bind as the others of the template do, placeholders and all.
+func TestNodeLocal(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"as it is":  nodelocal,
+		"filled in": strings.NewReplacer("__PILLAR__LOCAL__DNS__", "169.254.20.10", "__PILLAR__DNS__SERVER__", "10.96.0.10", "__PILLAR__DNS__DOMAIN__", "cluster.local").Replace(nodelocal),
+		"IPVS":      strings.ReplaceAll(nodelocal, " __PILLAR__DNS__SERVER__", ""),
+	} {
+		_, bind, _ := strings.Cut(text, "bind ")
+		bind, _, _ = strings.Cut(bind, "\n")
+		want := strings.Replace(ours, "errors\n", "errors\n    bind "+bind+"\n", 1) + text
+		have, err := Insert(text, forward())
+		if err != nil || have != want {
+			t.Errorf("%s: error %v, gives\n%s", name, err, have)
+		}
+		if bare, err := Remove(have); err != nil || bare != text {
+			t.Errorf("%s: error %v, taken out it is\n%s", name, err, bare)
+		}
+		if !Lacks(text, "clusterset.local") || Lacks(have, "clusterset.local") {
+			t.Errorf("%s: it lacks the domain: %v, and then %v", name, Lacks(text, "clusterset.local"), Lacks(have, "clusterset.local"))
+		}
+	}
+}
+
+func TestLacks(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"": false,
+		"clusterset.local:53 {\n forward . 10.96.0.10\n}\n.:53 {\n forward . /etc/resolv.conf\n}\n": false,
+		".:53 {\n forward . __PILLAR__CLUSTER__DNS__\n}\n":                                          false,
+		".:53 {\n forward . /etc/resolv.conf\n}\n":                                                  true,
+		"cluster.local:53 {\n forward . __PILLAR__CLUSTER__DNS__\n}\n":                              false,
+		".:53 {\n": false,
+		"import x\n.:53 {\n forward . 1.1.1.1\n}": false,
+	} {
+		if have := Lacks(text, "clusterset.local"); have != want {
+			t.Errorf("%q: %v", text, have)
+		}
+	}
+}
