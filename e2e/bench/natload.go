@@ -15,16 +15,8 @@ import (
 func (s *space) accept(port int) error {
 	var listener int
 	err := s.inside(func() (err error) {
-		listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("make socket: %w", err)
-		}
-		err = errors.Join(unix.SetsockoptInt(listener, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
-			unix.Bind(listener, &unix.SockaddrInet4{Port: port}), unix.Listen(listener, 4096))
-		if err != nil {
-			return errors.Join(fmt.Errorf("listen on port %d: %w", port, err), unix.Close(listener))
-		}
-		return nil
+		listener, err = listenOn(port)
+		return err
 	})
 	if err != nil {
 		return err
@@ -50,13 +42,27 @@ func (s *space) accept(port int) error {
 	return nil
 }
 
+// listenOn gives a socket that listens on a port of every address.
+func listenOn(port int) (listener int, err error) {
+	listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("make socket: %w", err)
+	}
+	err = errors.Join(unix.SetsockoptInt(listener, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		unix.Bind(listener, &unix.SockaddrInet4{Port: port}), unix.Listen(listener, 4096))
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("listen on port %d: %w", port, err), unix.Close(listener))
+	}
+	return listener, nil
+}
+
 // connect opens count TCP connections one after the other, to the targets in
 // turn, each from a source port of its own, and gives the time it took. Each is
 // ended with a reset, so that no port waits.
 func (s *space) connect(targets []netip.AddrPort, count int) (took time.Duration, err error) {
 	addrs := make([]unix.SockaddrInet4, len(targets))
 	for i, t := range targets {
-		addrs[i] = unix.SockaddrInet4{Addr: t.Addr().As4(), Port: int(t.Port())}
+		addrs[i] = sockaddr(t)
 	}
 	err = s.inside(func() error {
 		begin := time.Now()
@@ -69,6 +75,10 @@ func (s *space) connect(targets []netip.AddrPort, count int) (took time.Duration
 		return nil
 	})
 	return took, err
+}
+
+func sockaddr(a netip.AddrPort) unix.SockaddrInet4 {
+	return unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
 }
 
 func connectOnce(to *unix.SockaddrInet4, port int) error {
