@@ -2,10 +2,14 @@ package kernel
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // A pod with a global address of its own in a mapped block goes out with it and
@@ -205,4 +209,44 @@ func TestNftVXLANGuard(t *testing.T) {
 		l.sees(l.pod, "udp", pair[1]+":0", gateway+":4803")
 	}
 	l.sees(l.pod, "udp", nftPod+":0", nftPodGW+":4802")
+}
+
+// What nodes send each other by VXLAN is not tracked; what others send to that port is,
+// as it may be translated.
+func TestNftVXLANUntracked(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.elements("nodes4 "+nftPodB, "nodes4 "+nftPodGW, "nodes6 "+nftPodB6, "nodes6 "+nftPodGW6)
+	tests := []struct {
+		name, from, to string
+		port           int
+		tracked        bool
+	}{
+		{"between nodes", nftPodB, nftPodGW, 4803, false},
+		{"between nodes, IPv6", nftPodB6, nftPodGW6, 4803, false},
+		{"another port", nftPodB, nftPodGW, 4802, true},
+		{"from a node to others", nftPodB, nftOther, 4803, true},
+		{"through the node", nftPodC, nftOther, 4803, true},
+	}
+	l.remote.serve("udp", nftOther+":4803")
+	l.node.serve("udp", nftPodGW+":4803", nftPodGW+":4802", "["+nftPodGW6+"]:4803")
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			at := net.JoinHostPort(tt.to, fmt.Sprint(tt.port))
+			l.sees(l.pod, "udp", net.JoinHostPort(tt.from, "0"), at)
+			tracked := false
+			for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+				flows, err := l.node.links.ConntrackTableList(netlink.ConntrackTable, family)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range flows {
+					tracked = tracked || f.Forward.SrcIP.String() == tt.from && f.Forward.DstIP.String() == tt.to && int(f.Forward.DstPort) == tt.port
+				}
+			}
+			if tracked != tt.tracked {
+				t.Errorf("tracked: %v, want %v", tracked, tt.tracked)
+			}
+		})
+	}
 }

@@ -19,22 +19,30 @@ const (
 // nftPassingChains keep what clusters pass on to each other out of connection
 // tracking, and with it out of all NAT: this gateway sees one direction only, and
 // the addresses in it are those of others. The overlay that carries it is not
-// tracked either.
+// tracked either, nor is the VXLAN between nodes: each flow inside has a source port
+// of its own there, so that tracking would hold an entry for each direction of it on
+// both nodes and never see an answer.
 func nftPassingChains() []nftChain {
 	untracked := func(r *nftRule) *nftRule { return r.add(&expr.Notrack{}) }
 	outer := func(key expr.MetaKey) *nftRule {
 		return untracked(nftNew().cable(key).dport(unix.IPPROTO_UDP, desired.PassPort))
 	}
+	// Of node and node only: anybody else may have the port, and an address that is translated.
+	between := func(f nftFamily) *nftRule {
+		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
+			saddr(f).in(desired.SetNodes, f).daddr(f).in(desired.SetNodes, f))
+	}
 	in := nftChain{name: "passed", base: &nftHook{"filter", unix.NF_INET_PRE_ROUTING, nftPriorityRaw}}
+	out := nftChain{name: "passing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityRaw}}
 	in.rules = append(in.rules, outer(expr.MetaKeyIIFNAME))
+	out.rules = append(out.rules, outer(expr.MetaKeyOIFNAME))
 	for _, f := range nftFamilies() {
+		in.rules, out.rules = append(in.rules, between(f)), append(out.rules, between(f))
 		in.rules = append(in.rules,
 			untracked(nftNew().link(expr.MetaKeyIIFNAME, desired.PassPrefix).family(f).daddr(f).in(desired.SetThrough, f)),
 			untracked(nftNew().link(expr.MetaKeyIIFNAME, desired.MateLink).family(f).daddr(f).notIn(desired.SetTunnels, f)),
 		)
 	}
-	out := nftChain{name: "passing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityRaw}}
-	out.rules = append(out.rules, outer(expr.MetaKeyOIFNAME))
 	return []nftChain{in, out}
 }
 
