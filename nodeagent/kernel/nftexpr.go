@@ -150,8 +150,12 @@ func (r *nftRule) notLink(key expr.MetaKey, prefix string) *nftRule {
 }
 
 // cable matches links to other clusters: all of ours but those between nodes.
-func (r *nftRule) cable(key expr.MetaKey) *nftRule {
-	return r.link(key, desired.LinkPrefix).notLink(key, desired.NodePrefix)
+func (r *nftRule) cable(key expr.MetaKey) *nftRule { return r.ours(key, desired.NodePrefix) }
+
+// ours matches links of ours whose names do not begin with but. The name is loaded
+// once: of all that a rule does this costs most.
+func (r *nftRule) ours(key expr.MetaKey, but string) *nftRule {
+	return r.link(key, desired.LinkPrefix).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(but)})
 }
 
 func (r *nftRule) verdict(kind expr.VerdictKind, chain string) *nftRule {

@@ -18,18 +18,6 @@ const (
 )
 
 func nftFilterChains(t desired.Table) []nftChain {
-	forward := nftChain{name: "forward", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityFilter}}
-	forward.rules = append(nftPass(), nftNew().cable(expr.MetaKeyIIFNAME).cable(expr.MetaKeyOIFNAME).drop())
-	for _, f := range nftFamilies() {
-		forward.rules = append(forward.rules, nftUnasked(f))
-	}
-	forward.rules = append(forward.rules,
-		nftNew().cable(expr.MetaKeyIIFNAME).goTo("inbound"),
-		// What conntrack cannot place passes no NAT, and would leave with an
-		// address that means something else at the far end.
-		nftNew().cable(expr.MetaKeyOIFNAME).add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
-			bits(nftHostOrder(expr.CtStateBitINVALID), expr.CmpOpNeq).drop(),
-	)
 	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
 	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
 	outgoing.rules = append(outgoing.rules, nftOnlyESP(expr.MetaKeyOIFNAME))
@@ -40,18 +28,50 @@ func nftFilterChains(t desired.Table) []nftChain {
 	}
 	outgoing.rules = append(outgoing.rules, nftIntoESP())
 	for _, f := range nftFamilies() {
-		forward.rules = append(append(forward.rules, nftRefusePools(f)...), nftKeepInside(f), nftTranslatedTwice(f))
-		outgoing.rules = append(append(outgoing.rules, nftRefusePools(f)...), nftKeepInside(f))
+		outgoing.rules = append(append(outgoing.rules, nftRefusePools(f)...), nftKeepInside(f, nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix)))
 		input.rules = append(input.rules, nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
 			saddr(f).notIn(desired.SetNodes, f).drop())
 	}
-	input.rules = append(input.rules, nftNew().cable(expr.MetaKeyIIFNAME).goTo("local"),
-		nftNew().link(expr.MetaKeyIIFNAME, desired.MateLink).goTo("local"))
+	input.rules = append(input.rules, nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("local"))
 	families := nftFamilies()
-	return []nftChain{
-		nftOverlay(families[0]), nftOverlay(families[1]),
-		forward, outgoing, input, nftLocal(), nftInbound(), nftReturnOnly(), nftMSS(), nftClamp(t),
+	chains := append([]nftChain{nftOverlay(families[0]), nftOverlay(families[1])}, nftForwardChains()...)
+	return append(chains, outgoing, input, nftLocal(), nftInbound(), nftReturnOnly(), nftMSS(), nftClamp(t))
+}
+
+// nftForwardChains divide by the links that a packet comes and goes by first, as each
+// rule that looks at a link's name costs more than most others, and each packet passes.
+func nftForwardChains() []nftChain {
+	forward := nftChain{name: "forward", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityFilter}, rules: []*nftRule{
+		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("outside"),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).goTo("handover"),
+	}}
+	outside := nftChain{name: "outside", rules: []*nftRule{
+		nftNew().link(expr.MetaKeyOIFNAME, desired.NodeLink).notLink(expr.MetaKeyIIFNAME, desired.NodePrefix).goTo("inbound"),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).goTo("transit"),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
+	}}
+	handover := nftChain{name: "handover", rules: []*nftRule{
+		nftNew().link(expr.MetaKeyOIFNAME, desired.MateLink).drop(),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.NodePrefix).goTo("refuse"),
+		// What conntrack cannot place passes no NAT, and would leave with an
+		// address that means something else at the far end.
+		nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
+			bits(nftHostOrder(expr.CtStateBitINVALID), expr.CmpOpNeq).drop(),
+		nftNew().jump("refuse"),
+	}}
+	refuse := nftChain{name: "refuse"}
+	for _, f := range nftFamilies() {
+		forward.rules = append(forward.rules, nftUnasked(f))
+		outside.rules = append(outside.rules, nftUnasked(f))
+		handover.rules = append(handover.rules, nftTranslatedTwice(f))
+		refuse.rules = append(refuse.rules, nftRefusePools(f)...)
 	}
+	outside.rules = append(outside.rules, nftNew().goTo("inbound"))
+	forward.rules = append(forward.rules, nftNew().jump("refuse"))
+	for _, f := range nftFamilies() {
+		forward.rules = append(forward.rules, nftKeepInside(f, nftNew()))
+	}
+	return []nftChain{forward, outside, nftTransit(), handover, refuse}
 }
 
 // nftRefusePools answers at once for a clusterset IP that no backend took.
@@ -66,8 +86,8 @@ func nftRefusePools(f nftFamily) []*nftRule {
 // nftKeepInside stops what is meant for the other side of a tunnel and would
 // leave by a link that is not ours: routes go away with their device, and the
 // next one that matches is the default route.
-func nftKeepInside(f nftFamily) *nftRule {
-	return nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix).family(f).daddr(f).in(desired.SetRemote, f).drop()
+func nftKeepInside(f nftFamily, leaving *nftRule) *nftRule {
+	return leaving.family(f).daddr(f).in(desired.SetRemote, f).drop()
 }
 
 // nftUnasked stops what the server of a remote export sends first to a pod of a
@@ -75,8 +95,7 @@ func nftKeepInside(f nftFamily) *nftRule {
 // export's address, and would answer with a reset. What a server sends to pods of
 // other nodes goes on, as their node may know.
 func nftUnasked(f nftFamily) *nftRule {
-	return nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix).
-		add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
+	return nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
 		tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).in(desired.SetFronts, f).drop()
 }
 
@@ -84,7 +103,7 @@ func nftUnasked(f nftFamily) *nftRule {
 // before it handed it on. No node sends from those addresses. Entered in conntrack,
 // it would take the address and port that the same flow is about to get here.
 func nftTranslatedTwice(f nftFamily) *nftRule {
-	return nftNew().cable(expr.MetaKeyOIFNAME).family(f).saddr(f).in(desired.SetBlocks, f).drop()
+	return nftNew().family(f).saddr(f).in(desired.SetBlocks, f).drop()
 }
 
 // nftLocal is what a gateway itself takes from a tunnel.
@@ -149,7 +168,7 @@ func nftReturnOnly() nftChain {
 func nftMSS() nftChain {
 	c := nftChain{name: "mss", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityMSS}}
 	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
-		c.rules = append(c.rules, nftNew().link(key, desired.LinkPrefix).tcpFlags(nftSyn, expr.CmpOpNeq).jump("clamp"))
+		c.rules = append(c.rules, nftNew().tcpFlags(nftSyn, expr.CmpOpNeq).link(key, desired.LinkPrefix).jump("clamp"))
 	}
 	return c
 }

@@ -26,43 +26,45 @@ const (
 // bytes of its hardware address on NodeLink. Routing rules find the node by the packet's
 // mark, which goes away again in the first chain of forward.
 func nftHomeChains() []nftChain {
-	home := nftChain{name: "home", base: &nftHook{"filter", unix.NF_INET_PRE_ROUTING, nftPriorityHome}}
 	setCtMark := func(r *nftRule) *nftRule {
 		return r.add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftReg})
 	}
 	// A mark that somebody else gave is not touched.
-	unmarked := func() *nftRule {
-		return nftNew().cable(expr.MetaKeyIIFNAME).load(expr.MetaKeyMARK, nftReg).equal(nftHostOrder(0)...)
-	}
+	unmarked := func() *nftRule { return nftNew().load(expr.MetaKeyMARK, nftReg).equal(nftHostOrder(0)...) }
+	home := nftChain{name: "home", base: &nftHook{"filter", unix.NF_INET_PRE_ROUTING, nftPriorityHome}, rules: []*nftRule{
+		nftNew().notLink(expr.MetaKeyIIFNAME, desired.LinkPrefix).goTo("begun"),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("handed"),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodePrefix).accept(),
+	}}
+	begun, handed := nftChain{name: "begun"}, nftChain{name: "handed"}
 	for _, f := range nftFamilies() {
-		handed := nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).family(f).daddr(f).in(desired.SetRemote, f).
-			add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize})
+		handed.rules = append(handed.rules, setCtMark(nftNew().family(f).daddr(f).in(desired.SetRemote, f).
+			add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize})))
 		// A pod with the address of one that was elsewhere.
-		own := nftNew().notLink(expr.MetaKeyIIFNAME, desired.LinkPrefix).
+		begun.rules = append(begun.rules, setCtMark(nftNew().
 			add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
 			add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: nftHostOrder(0)}).
 			family(f).daddr(f).in(desired.SetRemote, f).
-			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)})
-		back := unmarked().family(f).add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
-			mapped(desired.SetHomes, f).markFrom(nftReg).accept()
-		home.rules = append(home.rules, setCtMark(handed), setCtMark(own), back)
+			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)})))
+		home.rules = append(home.rules, unmarked().family(f).add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
+			mapped(desired.SetHomes, f).markFrom(nftReg).accept())
 	}
 	home.rules = append(home.rules, unmarked().
 		add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply).
 		add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(desired.MarkHome)}).markFrom(nftReg))
-	home.rules = append(home.rules, nftNew().notLink(expr.MetaKeyIIFNAME, desired.LinkPrefix).
+	begun.rules = append(begun.rules, nftNew().
 		add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
 		add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).jump("backends"))
 	clean := nftChain{name: "clean", base: &nftHook{"filter", unix.NF_INET_FORWARD, nftPriorityClear}, rules: []*nftRule{
-		nftNew().cable(expr.MetaKeyIIFNAME).load(expr.MetaKeyMARK, nftReg).
+		nftNew().load(expr.MetaKeyMARK, nftReg).
 			add(&expr.Bitwise{
 				SourceRegister: nftReg, DestRegister: nftReg, Len: 4,
 				Mask: nftHostOrder(^uint32(desired.HomeDigits)), Xor: nftHostOrder(0),
 			}).
-			equal(nftHostOrder(desired.MarkHome)...).
+			equal(nftHostOrder(desired.MarkHome)...).cable(expr.MetaKeyIIFNAME).
 			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)}).markFrom(nftReg),
 	}}
-	return append(nftShortcutChains(), home, clean)
+	return append(nftShortcutChains(), handed, begun, home, clean)
 }
 
 // nftMetaIIFKind is the kind of the link that a packet came in by (NFT_META_IIFKIND).

@@ -25,41 +25,44 @@ const (
 func nftPassingChains() []nftChain {
 	untracked := func(r *nftRule) *nftRule { return r.add(&expr.Notrack{}) }
 	outer := func(key expr.MetaKey) *nftRule {
-		return untracked(nftNew().cable(key).dport(unix.IPPROTO_UDP, desired.PassPort))
+		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.PassPort).cable(key))
 	}
 	// Of node and node only: anybody else may have the port, and an address that is translated.
 	between := func(f nftFamily) *nftRule {
 		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
-			saddr(f).in(desired.SetNodes, f).daddr(f).in(desired.SetNodes, f))
+			saddr(f).in(desired.SetNodes, f).daddr(f).in(desired.SetNodes, f)).accept()
 	}
 	in := nftChain{name: "passed", base: &nftHook{"filter", unix.NF_INET_PRE_ROUTING, nftPriorityRaw}}
 	out := nftChain{name: "passing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityRaw}}
-	in.rules = append(in.rules, outer(expr.MetaKeyIIFNAME))
-	out.rules = append(out.rules, outer(expr.MetaKeyOIFNAME))
 	for _, f := range nftFamilies() {
 		in.rules, out.rules = append(in.rules, between(f)), append(out.rules, between(f))
-		in.rules = append(in.rules,
-			untracked(nftNew().link(expr.MetaKeyIIFNAME, desired.PassPrefix).family(f).daddr(f).in(desired.SetThrough, f)),
-			untracked(nftNew().link(expr.MetaKeyIIFNAME, desired.MateLink).family(f).daddr(f).notIn(desired.SetTunnels, f)),
+	}
+	in.rules = append(in.rules, nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("passed_inside"))
+	out.rules = append(out.rules, outer(expr.MetaKeyOIFNAME))
+	inside := nftChain{name: "passed_inside", rules: []*nftRule{outer(expr.MetaKeyIIFNAME)}}
+	for _, f := range nftFamilies() {
+		inside.rules = append(inside.rules,
+			untracked(nftNew().family(f).link(expr.MetaKeyIIFNAME, desired.PassPrefix).daddr(f).in(desired.SetThrough, f)),
+			untracked(nftNew().family(f).link(expr.MetaKeyIIFNAME, desired.MateLink).daddr(f).notIn(desired.SetTunnels, f)),
 		)
 	}
-	return []nftChain{in, out}
+	return []nftChain{inside, in, out}
 }
 
-// nftPass lets what is passed on go from cable to cable, and to and from the other
-// gateways of the cluster; nothing else uses the link to these.
-func nftPass() []*nftRule {
+// nftTransit lets what is passed on go from cable to cable, and to and from the other
+// gateways of the cluster; nothing else uses the link to these. Cables are no way to
+// other cables else.
+func nftTransit() nftChain {
 	pass := func(from, to string) *nftRule {
 		return nftNew().link(expr.MetaKeyIIFNAME, from).link(expr.MetaKeyOIFNAME, to).
 			add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitUNTRACKED), expr.CmpOpNeq).accept()
 	}
-	return []*nftRule{
+	return nftChain{name: "transit", rules: []*nftRule{
 		pass(desired.PassPrefix, desired.PassPrefix),
 		pass(desired.PassPrefix, desired.MateLink),
 		pass(desired.MateLink, desired.PassPrefix),
-		nftNew().link(expr.MetaKeyIIFNAME, desired.MateLink).drop(),
-		nftNew().link(expr.MetaKeyOIFNAME, desired.MateLink).drop(),
-	}
+		nftNew().drop(),
+	}}
 }
 
 // nftPassPort takes what clusters pass on out of cables only: its outer addresses
@@ -90,5 +93,5 @@ func nftNoRedirect(f nftFamily) *nftRule {
 	if f.size == 16 {
 		typ = nftRedirect6
 	}
-	return nftNew().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).icmpType(f, typ).drop()
+	return nftNew().icmpType(f, typ).link(expr.MetaKeyOIFNAME, desired.LinkPrefix).drop()
 }
