@@ -16,6 +16,8 @@ func TestFailover(t *testing.T) {
 	t.Cleanup(func() {
 		s.reset(t)
 		s.lab(t, "remove", machine)
+		// Nothing waits for pods that nobody runs any more.
+		s.kubectl(t, "c1", "delete", "pods", "-A", "--field-selector", "spec.nodeName="+machine, "--force", "--grace-period=0")
 		s.workloads(t)
 	})
 	s.change(t, "      node: c1n1\n      endpoints: [172.31.1.11]\n", `      node: c1n2
