@@ -259,6 +259,15 @@ func vethName(id string) string {
 	return "veth" + hex.EncodeToString(sum[:5])
 }
 
+// podGateway is the node's own address for a pod with an address of its share.
+func (n *node) podGateway(addr netip.Addr) (netip.Addr, error) {
+	i := slices.IndexFunc(n.podCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
+	if i < 0 {
+		return netip.Addr{}, fmt.Errorf("address %s is not of node %s", addr, n.id())
+	}
+	return nth(n.podCIDRs[i], 1)
+}
+
 func (m *machine) wirePod(c *container) error {
 	if m.overlay != nil {
 		return m.overlay.plug(m, c)
@@ -268,11 +277,7 @@ func (m *machine) wirePod(c *container) error {
 		return err
 	}
 	for _, addr := range c.spec.addrs {
-		i := slices.IndexFunc(m.spec.podCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
-		if i < 0 {
-			return fmt.Errorf("address %s is not of node %s", addr, m.spec.id())
-		}
-		gateway, err := nth(m.spec.podCIDRs[i], 1)
+		gateway, err := m.spec.podGateway(addr)
 		if err != nil {
 			return err
 		}

@@ -53,11 +53,7 @@ func (o *overlay) plug(m *machine, c *container) error {
 		return err
 	}
 	for _, addr := range c.spec.addrs {
-		i := slices.IndexFunc(m.spec.podCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
-		if i < 0 {
-			return fmt.Errorf("address %s is not of node %s", addr, m.spec.id())
-		}
-		gateway, err := nth(m.spec.podCIDRs[i], 1)
+		gateway, err := m.spec.podGateway(addr)
 		if err != nil {
 			return err
 		}
