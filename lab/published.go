@@ -13,13 +13,12 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	kyaml "sigs.k8s.io/yaml"
 
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/kustomize"
 )
 
 // published is what the sync has read from the publish branch.
@@ -179,21 +178,21 @@ func contents(tree *object.Tree, name string) ([]byte, error) {
 
 // build runs kustomize on a folder and keeps what is for the agents.
 func build(tree *object.Tree, dir string) (*delivery, error) {
-	part, at := tree, "/"+dir
+	part, at := tree, dir
 	if dir == "base" { // it stands alone, and the clusters beside it may be many
 		var err error
 		if part, err = tree.Tree(dir); err != nil {
 			return nil, fmt.Errorf("read %s: %w", dir, err)
 		}
-		at = "/"
+		at = ""
 	}
 	files, err := checkout(part)
 	if err != nil {
 		return nil, err
 	}
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, at)
+	resources, err := kustomize.Build(files, at)
 	if err != nil {
-		return nil, fmt.Errorf("kustomize build %s: %w", dir, err)
+		return nil, err
 	}
 	out := &delivery{fabric: map[string][]byte{}, keys: map[string][]byte{}}
 	for _, r := range resources.Resources() {
@@ -215,8 +214,8 @@ func build(tree *object.Tree, dir string) (*delivery, error) {
 }
 
 // checkout reads what clusters' folders are built from into memory.
-func checkout(tree *object.Tree) (filesys.FileSystem, error) {
-	out := filesys.MakeFsInMemory()
+func checkout(tree *object.Tree) (map[string][]byte, error) {
+	out := map[string][]byte{}
 	files := tree.Files()
 	defer files.Close()
 	err := files.ForEach(func(file *object.File) error {
@@ -224,7 +223,8 @@ func checkout(tree *object.Tree) (filesys.FileSystem, error) {
 		if err != nil {
 			return err
 		}
-		return out.WriteFile("/"+file.Name, []byte(raw))
+		out[file.Name] = []byte(raw)
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read files: %w", err)

@@ -138,7 +138,9 @@ func TestReadPublishedRefuses(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, tree, message, want string }{
 		{"no trailer", publishedTree, "publish\n", "find source commit"},
-		{"no folder", "\n-- base/x --\ny", "publish\n\nSource-Commit: SOURCE\n", "kustomize build clusters/a"},
+		{"no folder", "\n-- base/x --\ny", "publish\n\nSource-Commit: SOURCE\n", "build clusters/a"},
+		{"a base that is fetched", "\n-- clusters/a/kustomization.yaml --\nresources: [\"file:///x?ref=--upload-pack=id;\"]", "publish\n\nSource-Commit: SOURCE\n",
+			`clusters/a/kustomization.yaml:1:13: error: resources: "file:///x?ref=--upload-pack=id;" is not a path in this tree`},
 		{"no fabric", "\n-- clusters/a/kustomization.yaml --\nconfigMapGenerator: [{name: x, literals: [a=b]}]",
 			"publish\n\nSource-Commit: SOURCE\n",
 			"holds no ConfigMap hawser-fabric"},

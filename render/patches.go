@@ -7,18 +7,17 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/render/kustomize"
 	"hawser.dev/hawser/schema"
 )
 
-// Patches of people are never overwritten. They come from two places:
+// Patches of people stand beside the topology: patches/base/FILE,
+// patches/clusters/<name>/FILE and patches/argocd/FILE are copied to
+// patches/source/ of that folder. A folder with a kustomization.yaml is used as a
+// kustomize Component; otherwise each YAML file is a patch.
 //
-//   - beside the topology: patches/base/FILE, patches/clusters/<name>/FILE and
-//     patches/argocd/FILE are copied to patches/source/ of that folder;
-//   - the published branch: what stands in clusters/<name>/patches/ (or
-//     base/patches/, argocd/patches/) outside of source/ is kept.
-//
-// A folder with a kustomization.yaml is used as a kustomize Component; otherwise
-// each YAML file is a patch.
+// Nothing that somebody else wrote to the published branch is used: who may push
+// there could otherwise change what every node runs.
 const (
 	patchDir  = "patches"
 	sourceDir = "patches/source"
@@ -39,13 +38,15 @@ func addPatches(tree Tree, in Input) diag.List {
 	for _, dir := range patched(in.Topology) {
 		folders[dir] = true
 	}
-	for name, raw := range in.Previous {
+	var list diag.List
+	for _, name := range in.Previous.Paths() {
 		dir, file, ok := strings.Cut(name, "/"+patchDir+"/")
 		if ok && folders[dir] && !strings.HasPrefix(file, "source/") {
-			tree[name] = raw
+			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "published-patch", Path: name,
+				Summary: "stands on the published branch and is not used: it is removed",
+				Hint:    "to keep it, commit it beside the topology as " + path.Join(patchDir, dir, file)})
 		}
 	}
-	var list diag.List
 	for _, name := range in.Patches.Paths() {
 		dir, file, ok := splitPatch(name)
 		if !ok || !folders[dir] {
@@ -69,8 +70,9 @@ func splitPatch(name string) (dir, file string, ok bool) {
 	return dir, file, ok && (dir == "base" || dir == "argocd")
 }
 
-// addKustomizations writes the kustomization.yaml of each folder.
-func addKustomizations(tree Tree, top *schema.ClusterSet) {
+// addKustomizations writes the kustomization.yaml of each folder. Its findings are
+// about what patches lead to, at their places beside the topology.
+func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 	byDir := map[string][]string{}
 	for name := range tree {
 		dir := folderOf(name)
@@ -80,7 +82,29 @@ func addKustomizations(tree Tree, top *schema.ClusterSet) {
 		files := slices.DeleteFunc(byDir[dir], func(f string) bool { return strings.HasPrefix(f, exportsDir+"/") })
 		slices.Sort(files)
 		tree[path.Join(dir, "kustomization.yaml")] = kustomization(dir, files)
+		byDir[dir] = append(files, "kustomization.yaml")
 	}
+	var list diag.List
+	for _, dir := range patched(top) {
+		if !slices.ContainsFunc(byDir[dir], func(f string) bool { return strings.HasPrefix(f, sourceDir+"/") }) {
+			continue
+		}
+		part := map[string][]byte{} // the whole tree for each of a thousand clusters is slow
+		for _, from := range []string{dir, "base"} {
+			for _, f := range byDir[from] {
+				part[path.Join(from, f)] = tree[path.Join(from, f)]
+			}
+		}
+		for _, d := range kustomize.Check(part, dir) {
+			if from, f, ok := strings.Cut(d.Pos.File, "/"+sourceDir+"/"); ok {
+				d.Pos.File = path.Join(patchDir, from, f)
+			}
+			if !slices.ContainsFunc(list, func(o diag.Diagnostic) bool { return o.Pos == d.Pos && o.Summary == d.Summary }) {
+				list = append(list, d)
+			}
+		}
+	}
+	return list
 }
 
 // folderOf gives the folder of the tree that a file belongs to: clusters/<name>

@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,8 +25,6 @@ patches:
       value: None
 `
 
-// TestPatches: what people put beside the topology or on the published branch is
-// used, and is never overwritten.
 // TestKeepCRDs: definitions that somebody else owns in a cluster are not in its part.
 func TestKeepCRDs(t *testing.T) {
 	t.Parallel()
@@ -46,15 +45,16 @@ func TestKeepCRDs(t *testing.T) {
 	}
 }
 
+// TestPatches: what people put beside the topology is used; what somebody wrote to
+// the published branch is not, and is told.
 func TestPatches(t *testing.T) {
 	t.Parallel()
 	patch := func(name string) []byte { return []byte(strings.Replace(nodeSelector, "NAME", name, 1)) }
 	in := input(t, world(3, 2))
 	in.Previous = render.Tree{
-		"clusters/c1/patches/mine.yaml":         patch("published"),
-		"clusters/c1/patches/source/gone.yaml":  patch("gone"),
-		"clusters/removed/patches/x.yaml":       patch("removed"),
-		"clusters/c2/patches/unused/readme.txt": []byte("kept\n"),
+		"clusters/c1/patches/mine.yaml":        patch("published"),
+		"clusters/c1/patches/source/gone.yaml": patch("gone"),
+		"clusters/removed/patches/x.yaml":      patch("removed"),
 	}
 	in.Patches = render.Tree{
 		"base/all.yaml":                  patch("everywhere"),
@@ -66,14 +66,19 @@ func TestPatches(t *testing.T) {
 	}
 	tree, list := render.Render(in)
 	noErrors(t, list)
-	if len(list) != 1 || list[0].Code != "unused-patch" || list[0].Path != "patches/clusters/cx/typo.yaml" {
+	var found []string
+	for _, d := range list {
+		found = append(found, d.Code+" "+d.Path+" "+d.Hint)
+	}
+	if len(found) != 2 || found[0] != "published-patch clusters/c1/patches/mine.yaml to keep it, commit it beside the topology as patches/clusters/c1/mine.yaml" ||
+		!strings.HasPrefix(found[1], "unused-patch patches/clusters/cx/typo.yaml ") {
 		t.Errorf("findings %v", list)
 	}
 	agent := func(cluster string) string {
 		return build(t, tree, "clusters/"+cluster)["DaemonSet hawser-system/hawser-agent"]
 	}
 	for cluster, want := range map[string][]string{
-		"c0": {`everywhere: "yes"`, `only-this: "yes"`}, "c1": {`everywhere: "yes"`, `published: "yes"`},
+		"c0": {`everywhere: "yes"`, `only-this: "yes"`}, "c1": {`everywhere: "yes"`},
 		"c2": {`everywhere: "yes"`, "dnsPolicy: None"},
 	} {
 		for _, text := range want {
@@ -82,18 +87,39 @@ func TestPatches(t *testing.T) {
 			}
 		}
 	}
-	if text := agent("c1"); strings.Contains(text, "only-this") || strings.Contains(text, "gone") {
+	if text := agent("c1"); strings.Contains(text, "only-this") || strings.Contains(text, "gone") || strings.Contains(text, "published") {
 		t.Errorf("c1 has a patch too many:\n%s", text)
 	}
-	for _, gone := range []string{"clusters/removed/patches/x.yaml", "clusters/c1/patches/source/gone.yaml"} {
+	for _, gone := range []string{"clusters/removed/patches/x.yaml", "clusters/c1/patches/mine.yaml", "clusters/c1/patches/source/gone.yaml"} {
 		if _, ok := tree[gone]; ok {
 			t.Errorf("%s is still there", gone)
 		}
 	}
-	if _, ok := tree["clusters/c2/patches/unused/readme.txt"]; !ok {
-		t.Error("a file of somebody is lost")
-	}
 	if set := build(t, tree, "argocd")["ApplicationSet argocd/hawser"]; !strings.Contains(set, "git.example.org") {
 		t.Errorf("the ApplicationSet is not patched:\n%s", set)
+	}
+}
+
+// TestRemotePatches: what a patch may not lead to is refused, at its place beside
+// the topology.
+func TestRemotePatches(t *testing.T) {
+	t.Parallel()
+	in := input(t, world(2, 2))
+	in.Patches = render.Tree{
+		"clusters/c1/kustomization.yaml": []byte("kind: Component\nresources:\n- \"file:///x?ref=--upload-pack=id>/tmp/y;\"\n"),
+		"base/kustomization.yaml":        []byte("kind: Component\nresources: [part]\n"),
+		"base/part/kustomization.yaml":   []byte("resources: [https://example.org/x.yaml]\n"),
+	}
+	_, list := render.Render(in)
+	var got []string
+	for _, d := range list {
+		got = append(got, d.Error()+" ("+d.Code+")")
+	}
+	want := []string{
+		`patches/base/part/kustomization.yaml:1:13: error: resources: "https://example.org/x.yaml" is not a path in this tree (kustomize-remote)`,
+		`patches/clusters/c1/kustomization.yaml:3:3: error: resources: "file:///x?ref=--upload-pack=id>/tmp/y;" is not a path in this tree (kustomize-remote)`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("findings\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

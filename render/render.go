@@ -42,7 +42,7 @@ type Input struct {
 	// AllowOtherRoot lets a root key replace the one that made published keys.
 	AllowOtherRoot bool
 	// Previous is what is published now, empty at first. From it come sealed keys
-	// that need no change, and the patches that people keep there.
+	// that need no change.
 	Previous Tree
 	// Patches holds the files of the folder patches beside the topology, by path
 	// below it; see patches.go for what goes where.
@@ -79,7 +79,10 @@ func Render(in Input) (Tree, diag.List) {
 	if list.HasErrors() {
 		return nil, list
 	}
-	addKustomizations(tree, in.Topology)
+	list = append(list, addKustomizations(tree, in.Topology)...)
+	if list.HasErrors() {
+		return nil, list
+	}
 	return tree, list
 }
 

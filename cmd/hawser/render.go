@@ -51,7 +51,7 @@ func newRenderCommand(a *app) *cobra.Command {
 		Long: `Write the tree that the reconciler would publish for this topology: base/,
 clusters/<name>/, flux/ and argocd/. Files of an earlier rendering that are no
 longer part of it are removed; files that hawser did not write are kept, and
-patches in clusters/<name>/patches/ are used.
+patches are those of the folder patches beside the topology.
 
 Without a root key the keys of an earlier rendering in the folder stay.
 

@@ -101,7 +101,7 @@ func (r rendered) removeStale(want render.Tree) (int, error) {
 	return removed, nil
 }
 
-// writeInventory lists the tree, except patches, which belong to people.
+// writeInventory lists the tree, except what was there before the first run.
 func (r rendered) writeInventory(want render.Tree) error {
 	var out strings.Builder
 	for _, name := range want.Paths() {

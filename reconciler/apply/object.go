@@ -13,10 +13,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/kustomize"
 )
 
 // ID names one object. Two IDs that differ only in Version are the same object.
@@ -116,18 +115,12 @@ func Objects(tree render.Tree, cluster string) ([]*unstructured.Unstructured, er
 	if tree[dir+"/kustomization.yaml"] == nil {
 		return nil, fmt.Errorf("%w: %s (there is no %s/kustomization.yaml)", ErrNoCluster, cluster, dir)
 	}
-	files := filesys.MakeFsInMemory()
-	for name, raw := range tree {
-		if err := files.WriteFile("/"+name, raw); err != nil {
-			return nil, fmt.Errorf("build %s: %w", dir, err)
-		}
-	}
-	out, err := objectsIn(files, dir)
+	out, err := objectsIn(tree, dir)
 	if err != nil {
 		return nil, err
 	}
 	if dir := render.ExportsDir(cluster); tree[dir+"/kustomization.yaml"] != nil {
-		exports, err := objectsIn(files, dir)
+		exports, err := objectsIn(tree, dir)
 		if err != nil {
 			return nil, err
 		}
@@ -137,10 +130,10 @@ func Objects(tree render.Tree, cluster string) ([]*unstructured.Unstructured, er
 	return out, nil
 }
 
-func objectsIn(files filesys.FileSystem, dir string) ([]*unstructured.Unstructured, error) {
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/"+dir)
+func objectsIn(tree render.Tree, dir string) ([]*unstructured.Unstructured, error) {
+	built, err := kustomize.Build(tree, dir)
 	if err != nil {
-		return nil, fmt.Errorf("build %s: %w", dir, err)
+		return nil, err
 	}
 	var out []*unstructured.Unstructured
 	for _, r := range built.Resources() {

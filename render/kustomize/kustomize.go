@@ -1,0 +1,224 @@
+// Package kustomize builds folders of a tree that is held in memory, from that
+// tree alone: no kustomization can have it reach a network, start a program or
+// read a file of the machine.
+//
+// kustomize itself clones what an entry of resources looks like and fetches URLs
+// wherever it reads a file, with no option against it. So every entry that it
+// would follow is looked at first, and only plain relative paths of files and
+// folders that the tree has are left.
+package kustomize
+
+import (
+	"fmt"
+	"path"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"hawser.dev/hawser/internal/diag"
+)
+
+// Build builds the folder dir ("" = the root) of a tree of files by their
+// slash-separated paths. It fails with the findings of Check, before kustomize
+// runs, and with what kustomize says.
+func Build(tree map[string][]byte, dir string) (resmap.ResMap, error) {
+	if err := Check(tree, dir).Err(); err != nil {
+		return nil, fmt.Errorf("build %s: %w", shown(dir), err)
+	}
+	files := filesys.MakeFsInMemory()
+	for name, raw := range tree {
+		if !plain.MatchString(name) || strings.Contains(name, "..") {
+			continue // no path leads to it
+		}
+		if err := files.WriteFile("/"+name, raw); err != nil {
+			return nil, fmt.Errorf("build %s: %w", shown(dir), err)
+		}
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/"+dir)
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w", shown(dir), err)
+	}
+	return built, nil
+}
+
+func shown(dir string) string {
+	if dir == "" {
+		return "."
+	}
+	return dir
+}
+
+// Codes of what Check finds.
+const (
+	CodeRemote  = "kustomize-remote"  // an entry that is no plain relative path
+	CodeMissing = "kustomize-missing" // a path that the tree does not have
+	CodeField   = "kustomize-field"   // a field that is not used here
+	CodeSyntax  = "kustomize-syntax"  // not a kustomization
+)
+
+// Check looks at the kustomization of a folder and at all that it leads to. Each
+// finding is an error, at its place in the tree.
+func Check(tree map[string][]byte, dir string) diag.List {
+	c := checker{tree: tree, folders: map[string]bool{}, seen: map[string]bool{}}
+	for name := range tree {
+		for at := path.Dir(name); at != "." && !c.folders[at]; at = path.Dir(at) {
+			c.folders[at] = true
+		}
+	}
+	c.folder(path.Clean("./" + dir))
+	c.list.Sort()
+	return c.list
+}
+
+type checker struct {
+	tree    map[string][]byte
+	folders map[string]bool
+	seen    map[string]bool
+	list    diag.List
+}
+
+func (c *checker) folder(dir string) {
+	if c.seen[dir] {
+		return
+	}
+	c.seen[dir] = true
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		if raw, ok := c.tree[path.Join(dir, name)]; ok {
+			c.file(dir, path.Join(dir, name), raw)
+		}
+	}
+}
+
+// plain is what a path may consist of. kustomize holds no other names in memory,
+// but for a colon; of these it takes only what begins with github.com/ for remote.
+var plain = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
+
+func (c *checker) file(dir, name string, raw []byte) {
+	var k types.Kustomization
+	// kustomize's own decoder, which takes names of fields in any case: another one
+	// would not see what kustomize sees.
+	if err := k.Unmarshal(raw); err != nil {
+		c.add(diag.Pos{File: name, Line: 1, Column: 1}, CodeSyntax, "is not a kustomization: "+err.Error(), "")
+		return
+	}
+	k.FixKustomization()
+	at := places(name, raw)
+
+	entry := func(field, value string, folders bool) {
+		clean := path.Join(dir, value)
+		switch {
+		case !plain.MatchString(value) || strings.Contains(value, "//") || path.IsAbs(value) ||
+			strings.HasPrefix(strings.ToLower(value), "github.com/"):
+			c.add(at(value), CodeRemote, fmt.Sprintf("%s: %q is not a path in this tree", field, value),
+				"copy the file into the folder of this kustomization and name it by its relative path, of letters, digits, '.', '_' and '-'")
+		case clean == ".." || strings.HasPrefix(clean, "../"):
+			c.add(at(value), CodeRemote, fmt.Sprintf("%s: %q is outside of this tree", field, value),
+				"copy the file into the folder of this kustomization")
+		case folders && c.folders[clean] && c.tree[clean] == nil:
+			c.folder(clean)
+		case c.tree[clean] == nil:
+			c.add(at(value), CodeMissing, fmt.Sprintf("%s: there is no %s", field, clean), "")
+		}
+	}
+	each := func(field string, values []string, folders bool) {
+		for _, value := range values {
+			entry(field, value, folders)
+		}
+	}
+	file := func(field, value string) {
+		if value != "" {
+			entry(field, value, false)
+		}
+	}
+	each("resources", k.Resources, true)
+	each("components", k.Components, true)
+	each("crds", k.Crds, false)
+	each("configurations", k.Configurations, false)
+	for _, p := range slices.Concat(k.Patches, k.PatchesJson6902) {
+		file("patches: path", p.Path)
+	}
+	for _, p := range k.PatchesStrategicMerge {
+		if !strings.Contains(string(p), "\n") { // otherwise it is the patch itself
+			entry("patchesStrategicMerge", string(p), false)
+		}
+	}
+	for _, r := range k.Replacements {
+		file("replacements: path", r.Path)
+	}
+	for key, value := range k.OpenAPI {
+		if key != "path" {
+			c.add(at(key), CodeField, "openapi: "+key+" is not used here", "openapi has the field path")
+			continue
+		}
+		file("openapi: path", value)
+	}
+	sources := func(field string, s types.KvPairSources) {
+		for _, value := range s.FileSources {
+			if _, source, named := strings.Cut(value, "="); named {
+				value = source
+			}
+			entry(field+": files", value, false)
+		}
+		each(field+": envs", s.EnvSources, false)
+		file(field+": env", s.EnvSource)
+	}
+	for _, g := range k.ConfigMapGenerator {
+		sources("configMapGenerator", g.KvPairSources)
+	}
+	for _, g := range k.SecretGenerator {
+		sources("secretGenerator", g.KvPairSources)
+	}
+	c.refused(k, at)
+}
+
+// refused finds the fields whose entries are programs, charts or files with paths
+// of their own.
+func (c *checker) refused(k types.Kustomization, at func(string) diag.Pos) {
+	for _, field := range []struct {
+		name  string
+		value any
+	}{
+		{"generators", k.Generators},
+		{"transformers", k.Transformers},
+		{"validators", k.Validators},
+		{"helmGlobals", k.HelmGlobals},
+		{"helmCharts", k.HelmCharts},
+	} {
+		if !reflect.ValueOf(field.value).IsZero() {
+			c.add(at(field.name), CodeField, field.name+" is not used here",
+				"patches, components and resources of this tree do the same; put what a chart makes into a file")
+		}
+	}
+}
+
+func (c *checker) add(at diag.Pos, code, summary, hint string) {
+	c.list = append(c.list, diag.Diagnostic{Severity: diag.Error, Code: code, Pos: at, Summary: summary, Hint: hint})
+}
+
+// places gives where a file has a value or a name of a field: the file alone
+// where it cannot be found, as kustomize reads some things that YAML does not say.
+func places(name string, raw []byte) func(string) diag.Pos {
+	var root yaml.Node
+	_ = yaml.Unmarshal(raw, &root)
+	return func(value string) diag.Pos {
+		out := diag.Pos{File: name, Line: 1, Column: 1}
+		var walk func(n *yaml.Node) bool
+		walk = func(n *yaml.Node) bool {
+			if n.Kind == yaml.ScalarNode && (strings.EqualFold(n.Value, value) || strings.HasSuffix(n.Value, "="+value)) {
+				out.Line, out.Column, out.Width = n.Line, n.Column, len([]rune(value))
+				return true
+			}
+			return slices.ContainsFunc(n.Content, walk)
+		}
+		walk(&root)
+		return out
+	}
+}
