@@ -43,10 +43,13 @@ func (d *daemon) agentProgram(n *node, m *machine) (program, error) {
 	if err := d.identity(n, filepath.Join(dir, "identity")); err != nil {
 		return program{}, err
 	}
+	if err := d.pin(n, filepath.Join(dir, "trust", "signers")); err != nil {
+		return program{}, err
+	}
 	argv := []string{
 		cmp.Or(d.state.Agents[n.id()], d.config.Agent), "run", "--cluster", n.cluster, "--node", n.name,
 		"--fabric", filepath.Join(dir, "fabric"), "--keys", filepath.Join(dir, "keys"), "--identity", filepath.Join(dir, "identity"),
-		"--facts", filepath.Join(dir, "facts"), "--state", filepath.Join(dir, "state"), "--socket", "/run/agent.sock",
+		"--trust", filepath.Join(dir, "trust", "signers"), "--facts", filepath.Join(dir, "facts"), "--state", filepath.Join(dir, "state"), "--socket", "/run/agent.sock",
 	}
 	e := d.nodeExec(n, m.space.path, argv)
 	return program{

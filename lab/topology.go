@@ -18,6 +18,8 @@ const (
 
 // topology is what the lab needs to know of a topology file.
 type topology struct {
+	name     string
+	epochs   []int
 	domain   string
 	dns      []netip.Addr // IPv4 first
 	clusters []cluster
@@ -39,7 +41,7 @@ func parseTopology(raw []byte) (topology, error) {
 		return topology{}, fmt.Errorf("read topology: %w", err)
 	}
 	schema.Default(&set)
-	t := topology{domain: set.Spec.Domain}
+	t := topology{name: set.Metadata.Name, epochs: set.Spec.Keys.Epochs, domain: set.Spec.Domain}
 	for _, a := range []netip.Addr{set.Spec.DNS.Address, set.Spec.DNS.IPv6Address} {
 		if a.IsValid() {
 			t.dns = append(t.dns, a)

@@ -19,6 +19,9 @@ type Config struct {
 	FabricDir string // folder with fabric.json.gz, whole or in parts (.0, .1, ...)
 	KeysDir   string // folder with keys.age; gateways only, empty elsewhere
 	Identity  string // file with the cluster's age identity; gateways only
+	// Trust is a file of pinned signers (schema/fabric/trust). Empty, or never there:
+	// what is delivered counts, whoever signed it.
+	Trust string
 	// Kube is the API server from which facts come. Without one they come from
 	// FactsDir, a folder with Kubernetes objects in YAML.
 	Kube     kube.Config

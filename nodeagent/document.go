@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric/trust"
 )
 
 // document is an input file of which the last good version stays in force: in
@@ -17,7 +18,10 @@ import (
 type document[T any] struct {
 	name   string // for status
 	backup string // path of the last good copy
-	read   func() ([]byte, error)
+	// read gives the document, and what lies beside it to prove where it is from.
+	read func() (raw, proof []byte, err error)
+	// admit decides whether it is acted on. The last good copy was admitted before.
+	admit  func(raw, proof []byte) error
 	decode func([]byte) (T, error)
 
 	value T
@@ -31,7 +35,10 @@ type document[T any] struct {
 // trouble that did not stop it (the backup could not be written). An input that
 // cannot be used leaves value as it was.
 func (d *document[T]) refresh() (changed bool, trouble error) {
-	raw, err := d.read()
+	raw, proof, err := d.read()
+	if err == nil {
+		err = d.admit(raw, proof)
+	}
 	if err == nil && d.have && bytes.Equal(raw, d.raw) {
 		d.state = status.InputState{Name: d.name, OK: true, From: d.state.From}
 		return false, d.save()
@@ -62,6 +69,10 @@ func (d *document[T]) save() error {
 // fallBack keeps what is in force, or starts from the last good copy.
 func (d *document[T]) fallBack(cause error) (changed bool) {
 	d.state = status.InputState{Name: d.name, From: d.state.From, Error: cause.Error()}
+	var refusal *trust.Refusal
+	if errors.As(cause, &refusal) {
+		d.state.Refused = string(refusal.Reason)
+	}
 	if d.have {
 		return false
 	}
@@ -95,6 +106,15 @@ func writeAtomic(path string, raw []byte) error {
 		return errors.Join(fmt.Errorf("save %s: %w", path, err), os.Remove(temp.Name()))
 	}
 	return nil
+}
+
+// readProof reads the proof beside a document; nil when there is none.
+func readProof(dir, name string) ([]byte, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return raw, err
 }
 
 // readParts reads name from a folder, or name.0, name.1, ... joined: a fabric

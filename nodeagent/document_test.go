@@ -17,7 +17,8 @@ func TestDocument(t *testing.T) {
 	open := func() *document[string] {
 		return &document[string]{
 			name: "fabric", backup: backup,
-			read: func() ([]byte, error) { return os.ReadFile(path) },
+			read:  func() ([]byte, []byte, error) { raw, err := os.ReadFile(path); return raw, nil, err },
+			admit: func(_, _ []byte) error { return nil },
 			decode: func(raw []byte) (string, error) {
 				if strings.HasPrefix(string(raw), "bad") {
 					return "", errors.New("bad document")
@@ -78,7 +79,8 @@ func TestDocumentWithoutDisk(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "missing")
 	d := document[string]{
 		name: "fabric", backup: filepath.Join(folder, "copy"),
-		read:   func() ([]byte, error) { return []byte("one"), nil },
+		read:   func() ([]byte, []byte, error) { return []byte("one"), nil, nil },
+		admit:  func(_, _ []byte) error { return nil },
 		decode: func(raw []byte) (string, error) { return string(raw), nil },
 	}
 	changed, trouble := d.refresh()

@@ -74,6 +74,15 @@ func readyCondition(s status.Status) metav1.Condition {
 func currentCondition(s status.Status) metav1.Condition {
 	trouble := inputTrouble(s)
 	c := condition(kube.ConditionCurrent, trouble == "", "InputsRead", "LastGoodCopy")
+	for _, i := range s.Inputs {
+		if i.Refused != "" { // a condition's reason is one word in CamelCase
+			c.Reason = "Refused"
+			for word := range strings.SplitSeq(i.Refused, "-") {
+				c.Reason += strings.ToUpper(word[:1]) + word[1:]
+			}
+			break
+		}
+	}
 	c.Message = trouble
 	return c
 }

@@ -15,11 +15,14 @@ import (
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/trust"
 )
 
 const (
 	fabricFile = "fabric.json.gz"
+	fabricSig  = "fabric.sig"
 	keysFile   = "keys.age"
+	keysSig    = "keys.sig"
 	// saveRetry is how long a copy that could not be written waits for the next try,
 	// and how long one that is often new is left as it is.
 	saveRetry = 2 * time.Second
@@ -45,6 +48,7 @@ type inputs struct {
 	client *kube.Client // of api
 
 	mu       sync.Mutex
+	signers  signers
 	fabric   document[compiled]
 	keys     document[*fabric.Keys]
 	saved    *project.Facts // last good copy, used until all files were read once
@@ -56,6 +60,7 @@ func newInputs(config Config, log *slog.Logger, changed func()) (*inputs, error)
 	in := &inputs{
 		config: config, log: log, changed: changed, resolver: newResolver(changed),
 		copy: factsCopy{path: config.statePath(factsFile)}, unsaved: bell.New(),
+		signers: signers{pins: config.Trust, path: config.statePath(trustFile), cluster: config.Cluster},
 	}
 	if err := in.openFacts(); err != nil {
 		return nil, err
@@ -63,13 +68,25 @@ func newInputs(config Config, log *slog.Logger, changed func()) (*inputs, error)
 	in.fabric = document[compiled]{
 		name:   "fabric",
 		backup: config.statePath(fabricFile),
-		read:   func() ([]byte, error) { return readParts(config.FabricDir, fabricFile) },
+		read: func() (raw, proof []byte, err error) {
+			if proof, err = readProof(config.FabricDir, fabricSig); err == nil {
+				raw, err = readParts(config.FabricDir, fabricFile)
+			}
+			return raw, proof, err
+		},
+		admit:  func(raw, proof []byte) error { return in.signers.admit(trust.Fabric, raw, proof) },
 		decode: in.decodeFabric,
 	}
 	in.keys = document[*fabric.Keys]{
 		name:   "keys",
 		backup: config.statePath(keysFile),
-		read:   func() ([]byte, error) { return os.ReadFile(filepath.Join(config.KeysDir, keysFile)) },
+		read: func() (raw, proof []byte, err error) {
+			if proof, err = readProof(config.KeysDir, keysSig); err == nil {
+				raw, err = os.ReadFile(filepath.Join(config.KeysDir, keysFile))
+			}
+			return raw, proof, err
+		},
+		admit:  func(raw, proof []byte) error { return in.signers.admit(trust.Keys, raw, proof) },
 		decode: in.decodeKeys,
 	}
 	return in, nil
@@ -146,7 +163,7 @@ func (in *inputs) refresh(_ context.Context) {
 			in.api.Follow(in.fabric.value.Fabric)
 		}
 	}
-	in.trouble = errors.Join(fabricTrouble, keysTrouble, in.saveFacts())
+	in.trouble = errors.Join(fabricTrouble, keysTrouble, in.signers.save(), in.saveFacts())
 }
 
 func (in *inputs) gateway() *fabric.Gateway {

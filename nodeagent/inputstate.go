@@ -33,6 +33,17 @@ func (in *inputs) states() []status.InputState {
 	return out
 }
 
+// trust gives whose signatures count; nil while nobody's do.
+func (in *inputs) trust() *status.Trust {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.signers.pinned {
+		return nil
+	}
+	s := in.signers.state
+	return &status.Trust{Signers: s.Signers, Fabric: s.Fabric, Keys: s.Keys}
+}
+
 func (in *inputs) factsState() status.InputState {
 	known := in.known()
 	out := status.InputState{Name: "facts", OK: known.Err == nil, From: known.From}

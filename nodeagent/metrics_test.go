@@ -30,7 +30,7 @@ func everyMetric() *metrics {
 		return present{gateways: 2, reachable: []string{"g2", "g3", "g4"}, Status: status.Status{
 			Gateway: "a", Version: "v1", Digest: "abc", Clusterset: "demo", Ready: true,
 			Inputs: []status.InputState{
-				{Name: "fabric", OK: true, From: "file"}, {Name: "keys", From: "last good copy"},
+				{Name: "fabric", OK: true, From: "file"}, {Name: "keys", From: "last good copy", Refused: "older"},
 				{Name: feedInput + "g2/a", OK: true}, {Name: feedInput + "g2/b"},
 				{Name: "metrics on 203.0.113.1:8474", Error: "address already in use"}, {Name: "metrics on 127.0.0.1:4806", OK: true},
 			},

@@ -83,6 +83,16 @@ func agentMetrics() []stateMetric {
 			func(s present, give func(float64, ...string)) { give(float64(len(takenImports(s.Status)))) }),
 		gaugeOf("hawser_input_ok", "1 while an input is read as it is now, 0 while an older copy of it is in force, or none.",
 			[]string{"input"}, inputValues),
+		gaugeOf("hawser_input_refused", "1 while a document is not acted on, by the reason: who signed it, for whom, or its revision.",
+			[]string{"input", "reason"}, func(s present, give func(float64, ...string)) {
+				for _, i := range s.Inputs {
+					if i.Refused != "" {
+						give(1, i.Name, i.Refused)
+					}
+				}
+			}),
+		gaugeOf("hawser_signers_pinned", "1 while this agent acts only on what pinned signers signed.", nil,
+			func(s present, give func(float64, ...string)) { give(yes(s.Trust != nil)) }),
 	}
 }
 

@@ -50,6 +50,7 @@ func (a *Agent) brief() status.Status {
 	v := a.shown.Load()
 	s := status.Status{
 		Cluster: a.config.Cluster, Node: a.config.Node, Version: a.config.Version,
+		Trust:  a.inputs.trust(),
 		Inputs: slices.Concat(a.inputs.states(), a.peers.state(), a.published.state(), outletStates(a.outlets)),
 	}
 	if a.reporter != nil && a.reporter.Err() != nil {

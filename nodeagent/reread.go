@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -18,6 +19,9 @@ func (in *inputs) run(ctx context.Context) error {
 	dirs := []watch.Dir{{Path: in.config.FabricDir, Changed: reread}}
 	if in.folder != nil {
 		dirs = append(dirs, in.folder.Watched(reread))
+	}
+	if in.config.Trust != "" {
+		dirs = append(dirs, watch.Dir{Path: filepath.Dir(in.config.Trust), Changed: reread})
 	}
 	if in.config.KeysDir != "" {
 		dirs = append(dirs, watch.Dir{Path: in.config.KeysDir, Changed: reread})

@@ -3,6 +3,7 @@ package reconciler
 import (
 	"fmt"
 	"maps"
+	"time"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/render"
@@ -24,6 +25,7 @@ type BuildInput struct {
 	AllowOtherRoot bool
 	Preview        bool   // without a root key: show keys that are to be made as known later; not to be published
 	Image          string // of the agent
+	Now            time.Time
 }
 
 // Built is what is to be published for a commit.
@@ -56,7 +58,7 @@ func Build(in BuildInput) (*Built, diag.List) {
 	delete(previous, LockFile)
 	tree, list := render.Render(render.Input{
 		Topology: set, Lock: lock.Lock, Root: in.Root, AllowOtherRoot: in.AllowOtherRoot, Previous: previous, Patches: in.Patches, Image: in.Image,
-		Preview: in.Preview,
+		Preview: in.Preview, Now: in.Now.Unix(),
 	})
 	if list.HasErrors() {
 		return nil, Placed(list, src)

@@ -25,8 +25,12 @@ var baseFiles embed.FS
 const (
 	FabricConfigMap   = "hawser-fabric" // and hawser-fabric-1, ... when it is split
 	FabricKey         = "fabric.json.gz"
+	FabricProofKey    = "fabric.sig" // in the first of them
 	KeysSecret        = "hawser-keys"
 	KeysKey           = "keys.age"
+	KeysProofKey      = "keys.sig"
+	TrustSecret       = "hawser-trust" // made once for each cluster, never rendered
+	TrustKey          = "signers"
 	IdentityConfigMap = "hawser-identity"
 	AgentName         = "hawser-agent"   // DaemonSet and ServiceAccount on all nodes but gateways
 	GatewayName       = "hawser-gateway" // the same on gateways
@@ -53,6 +57,10 @@ func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 			return failed("base", err)
 		}
 	}
+	proof, list := signFabric(in, packed)
+	if list.HasErrors() {
+		return list
+	}
 	parts := slices.Collect(slices.Chunk(packed, maxPart))
 	maps := make([]string, len(parts))
 	for i, part := range parts {
@@ -61,14 +69,18 @@ func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 		if len(parts) > 1 {
 			key += "." + strconv.Itoa(i)
 		}
-		tree["base/"+partName("fabric", i)+".yaml"] = configMap(maps[i], "binaryData", key, base64.StdEncoding.EncodeToString(part))
+		object := configMap(maps[i], "binaryData", key, base64.StdEncoding.EncodeToString(part))
+		if i == 0 && len(proof) > 0 {
+			object = fmt.Appendf(object, "data:\n  %s: %s\n", FabricProofKey, scalar(string(proof)))
+		}
+		tree["base/"+partName("fabric", i)+".yaml"] = object
 	}
 	if err := addStatic(tree, base{Image: scalar(cmp.Or(in.Image, DefaultImage)), ConfigMaps: maps,
 		MetricsPort: in.Topology.Spec.Metrics.Port,
 		Dynamic:     f.DynamicExports != nil, Egress: slices.ContainsFunc(f.Clusters, hasEgressRules)}); err != nil {
 		return failed("base", err)
 	}
-	return nil
+	return list
 }
 
 func hasEgressRules(c fabric.Cluster) bool { return len(c.EgressRules) > 0 }

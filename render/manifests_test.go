@@ -92,7 +92,7 @@ func TestPlacement(t *testing.T) {
 	if matches(&daemonSet(t, build(t, tree, "base"), render.GatewayName).Spec.Template.Spec, "n1") {
 		t.Error("base alone makes n1 a gateway")
 	}
-	for name, want := range map[string][]string{render.AgentName: {}, render.GatewayName: {"hawser-keys", "hawser-age-identity"}} {
+	for name, want := range map[string][]string{render.AgentName: {"hawser-trust"}, render.GatewayName: {"hawser-trust", "hawser-keys", "hawser-age-identity"}} {
 		have := []string{}
 		for _, v := range daemonSet(t, objects, name).Spec.Template.Spec.Volumes {
 			if v.Secret != nil {

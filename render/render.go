@@ -41,6 +41,9 @@ type Input struct {
 	Preview bool
 	// AllowOtherRoot lets a root key replace the one that made published keys.
 	AllowOtherRoot bool
+	// Now is the time of the rendering, seconds since 1970: the least revision of what
+	// changes. Revisions grow without it too.
+	Now int64
 	// Previous is what is published now, empty at first. From it come sealed keys
 	// that need no change.
 	Previous Tree

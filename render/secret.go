@@ -2,6 +2,7 @@ package render
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"path"
 
@@ -9,6 +10,7 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema/fabric/trust"
 )
 
 // addSecrets writes each cluster's sealed keys. Without a root key they are
@@ -17,11 +19,34 @@ func addSecrets(tree Tree, in Input) diag.List {
 	if in.Root == nil {
 		return keepSecrets(tree, in)
 	}
-	sealed, err := in.Root.Seal(in.Topology, func(cluster string) keys.Sealed { return SealedOf(in.Previous, cluster) })
+	n, err := newNotary(in)
+	if err != nil {
+		return failed("clusters", err)
+	}
+	sealed, err := in.Root.Seal(in.Topology, func(cluster string) keys.Sealed {
+		s := SealedOf(in.Previous, cluster)
+		if !n.signs(cluster, s.Ciphertext, s.Proof) {
+			return keys.Sealed{} // somebody may have put another ciphertext under the same digest
+		}
+		return s
+	})
 	if err != nil {
 		return failed("clusters", err)
 	}
 	for i, c := range in.Topology.Spec.Clusters {
+		if sealed[i].Proof != "" { // the published one, as it is
+			tree[secretPath(c.Name)] = secret(sealed[i])
+			continue
+		}
+		var published trust.Proof
+		if json.Unmarshal([]byte(SealedOf(in.Previous, c.Name).Proof), &published) != nil {
+			published = trust.Proof{}
+		}
+		proof, err := n.sign(trust.Keys, c.Name, []byte(sealed[i].Ciphertext), published, nil)
+		if err != nil {
+			return failed(ClusterDir(c.Name), err)
+		}
+		sealed[i].Proof = string(proof)
 		tree[secretPath(c.Name)] = secret(sealed[i])
 	}
 	return nil
@@ -49,7 +74,7 @@ func keepSecrets(tree Tree, in Input) diag.List {
 func secretPath(cluster string) string { return path.Join(ClusterDir(cluster), "keys.yaml") }
 
 func secret(s keys.Sealed) []byte {
-	return fmt.Appendf(nil, `apiVersion: v1
+	out := fmt.Appendf(nil, `apiVersion: v1
 kind: Secret
 metadata:
   name: %s
@@ -61,6 +86,10 @@ type: Opaque
 data:
   %s: %s
 `, KeysSecret, Namespace, partOf, DigestAnnotation, scalar(s.Digest), KeysKey, base64.StdEncoding.EncodeToString([]byte(s.Ciphertext)))
+	if s.Proof != "" {
+		out = fmt.Appendf(out, "  %s: %s\n", KeysProofKey, base64.StdEncoding.EncodeToString([]byte(s.Proof)))
+	}
+	return out
 }
 
 // SealedOf reads a cluster's keys as they are published; empty when there
@@ -80,5 +109,9 @@ func SealedOf(tree Tree, cluster string) keys.Sealed {
 	if err != nil {
 		return keys.Sealed{}
 	}
-	return keys.Sealed{Digest: s.Metadata.Annotations[DigestAnnotation], Ciphertext: string(ciphertext)}
+	proof, err := base64.StdEncoding.DecodeString(s.Data[KeysProofKey])
+	if err != nil {
+		proof = nil
+	}
+	return keys.Sealed{Digest: s.Metadata.Annotations[DigestAnnotation], Ciphertext: string(ciphertext), Proof: string(proof)}
 }

@@ -35,6 +35,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&c.Node, "node", os.Getenv("HAWSER_NODE"), "this node's name (env HAWSER_NODE)")
 	f.StringVar(&c.FabricDir, "fabric", "/etc/hawser/fabric", "folder of the fabric document")
 	f.StringVar(&c.KeysDir, "keys", "/etc/hawser/keys", "folder of the sealed keys; gateways only")
+	f.StringVar(&c.Trust, "trust", "/etc/hawser/trust/signers", "file of the signers whose fabric and keys this node acts on (hawser keys signers)")
 	f.StringVar(&c.Identity, "identity", "/etc/hawser/identity/identity.txt", "file of the age identity that opens the keys; gateways only")
 	f.StringVar(&c.FactsDir, "facts", "/etc/hawser/facts", "folder of Kubernetes objects in YAML, where there is no Kubernetes API")
 	f.BoolVar(&c.Kube.InCluster, "kubernetes", false, "take facts from the Kubernetes API, as the service account of this pod")

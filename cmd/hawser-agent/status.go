@@ -93,6 +93,11 @@ func printStatus(w io.Writer, s status.Status) error {
 	for _, f := range s.LastPass.Failed {
 		p.line("  failed: %s", f)
 	}
+	if s.Trust == nil {
+		p.line("signers: none pinned, so that whatever is delivered counts (hawser keys signers)")
+	} else {
+		p.line("signers: %s; fabric at revision %d, keys at %d", strings.Join(s.Trust.Signers, ", "), s.Trust.Fabric, s.Trust.Keys)
+	}
 	for _, i := range s.Inputs {
 		since := ""
 		if i.Since != nil {

@@ -36,7 +36,8 @@ hawser render wrote (--tree), or the branch that a reconciler publishes (--repo)
 
 --dry-run asks the API servers what would change and prints exactly what the apply
 then does. A cluster that cannot be reached holds up no other. ServiceExports of
-namespaces that do not exist are skipped, and tried again by the next apply.
+namespaces that do not exist are skipped, and tried again by the next apply. A
+cluster without pinned signers (Secret hawser-trust) gets them from the root key.
 
 Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 1 changes, 2 error.`,
@@ -75,6 +76,11 @@ func (a *app) apply(ctx context.Context, args []string, f applyFlags) error {
 		return err
 	}
 	o := apply.Options{Rules: f.rules, DryRun: f.dryRun, KeepCRDs: f.keep, Say: a.say}
+	if s.tree == nil { // of a tree that somebody else made it is not known who should have signed it
+		if o.Signers, err = signers(s.set, f.buildFlags); err != nil {
+			return err
+		}
+	}
 	if f.wait {
 		o.Wait = &apply.Wait{Timeout: f.timeout}
 	}

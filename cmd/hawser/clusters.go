@@ -76,6 +76,7 @@ type source struct {
 	tree     render.Tree // nil: it is built
 	clusters []string
 	topology topology
+	set      *schema.ClusterSet // of topology
 }
 
 // open reads what the arguments and flags name. A topology is not built yet:
@@ -115,7 +116,7 @@ func (a *app) open(ctx context.Context, args []string, f treeFlags) (source, err
 		for _, c := range set.Spec.Clusters {
 			s.clusters = append(s.clusters, c.Name)
 		}
-		s.topology = t
+		s.topology, s.set = t, set
 		return s, nil
 	}
 	s.clusters = apply.Clusters(s.tree)

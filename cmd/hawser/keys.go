@@ -33,7 +33,7 @@ func newKeysCommand(a *app) *cobra.Command {
 		Short: "Make keys and show public ones",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("say what to do: hawser keys root FILE, identity FILE, show or epochs")
+			return errors.New("say what to do: hawser keys root FILE, identity FILE, show, epochs or signers")
 		},
 	}
 	cmd.AddCommand(
@@ -44,6 +44,7 @@ func newKeysCommand(a *app) *cobra.Command {
 		},
 		newKeysShowCommand(a),
 		newKeysEpochsCommand(a),
+		newKeysSignersCommand(a),
 	)
 	return cmd
 }

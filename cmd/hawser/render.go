@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -118,7 +119,7 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 	}
 	return reconciler.BuildInput{
 		File: t.file, Topology: t.raw, LockFile: t.lockFile, Lock: t.lock,
-		Patches: patches, Published: published, Root: root, AllowOtherRoot: f.otherRoot, Image: f.image,
+		Patches: patches, Published: published, Root: root, AllowOtherRoot: f.otherRoot, Image: f.image, Now: time.Now(),
 	}, nil
 }
 

@@ -15,6 +15,9 @@ type Status struct {
 	Ready      bool         `json:"ready"` // the last pass left nothing to do, nothing failed, and names are answered
 	LastPass   Pass         `json:"lastPass"`
 	Inputs     []InputState `json:"inputs"`
+	// Trust is nil while no signers are pinned: what is delivered counts then, whoever
+	// signed it.
+	Trust *Trust `json:"trust,omitempty"`
 	// Drained says that this gateway is to be left: hawser-agent drain.
 	Drained bool `json:"drained,omitempty"`
 	// Epochs are those that the fabric has in force and of which this gateway has keys.
@@ -37,12 +40,22 @@ type Pass struct {
 	Failed  []string  `json:"failed,omitempty"`
 }
 
+// Trust is whose signatures this agent acts on, and what it had.
+type Trust struct {
+	Signers []string `json:"signers"`          // public keys, as authorized_keys has them
+	Fabric  int64    `json:"fabric,omitempty"` // the highest revision of the fabric; none older is taken
+	Keys    int64    `json:"keys,omitempty"`   // the same of the cluster's keys
+}
+
 // InputState says how fresh an input is.
 type InputState struct {
 	Name  string `json:"name"` // fabric | keys | facts | feed
 	OK    bool   `json:"ok"`
 	From  string `json:"from,omitempty"` // where the state in force came from, such as a path or "last good copy"
 	Error string `json:"error,omitempty"`
+	// Refused is why a document that can be read is not acted on: a reason of
+	// schema/fabric/trust.
+	Refused string `json:"refused,omitempty"`
 	// Since is when From was something better last; nil = it is the best.
 	Since *time.Time `json:"since,omitempty"`
 }

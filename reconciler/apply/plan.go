@@ -89,6 +89,9 @@ func (c *Cluster) Plan(ctx context.Context, want Want, rules Rules) (*Plan, erro
 	if err := c.planObjects(ctx, p); err != nil {
 		return nil, err
 	}
+	if err := c.planPins(ctx, p); err != nil {
+		return nil, err
+	}
 	if err := c.planPrune(ctx, p); err != nil {
 		return nil, err
 	}

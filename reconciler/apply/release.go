@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -56,7 +57,15 @@ func (c *Cluster) release(ctx context.Context, r *Removal) error {
 	if err != nil {
 		return err
 	}
-	if err := c.publishFarewell(ctx, packed); err != nil {
+	clusterset := r.have.Clusterset
+	if clusterset == "" && before != nil { // Flux or Argo CD applied it
+		clusterset = before.Name
+	}
+	proof, err := c.signFarewell(ctx, cmp.Or(clusterset, "none"), packed)
+	if err != nil {
+		return err
+	}
+	if err := c.publishFarewell(ctx, packed, proof); err != nil {
 		return err
 	}
 	if err := c.poke(ctx, digest); err != nil {
@@ -67,7 +76,7 @@ func (c *Cluster) release(ctx context.Context, r *Removal) error {
 
 // publishFarewell replaces the fabric. Agents prefer it to parts of a larger one
 // that may still be there.
-func (c *Cluster) publishFarewell(ctx context.Context, packed []byte) error {
+func (c *Cluster) publishFarewell(ctx context.Context, packed, proof []byte) error {
 	id := fabricPart(0)
 	o, err := c.get(ctx, id)
 	if err != nil {
@@ -76,7 +85,7 @@ func (c *Cluster) publishFarewell(ctx context.Context, packed []byte) error {
 	if o == nil {
 		return fmt.Errorf("there is no %s to tell the agents by", id)
 	}
-	delete(o.Object, "data")
+	o.Object["data"] = map[string]any{render.FabricProofKey: string(proof)}
 	o.Object["binaryData"] = map[string]any{render.FabricKey: base64.StdEncoding.EncodeToString(packed)}
 	at, err := c.at(id.kind(), id.Namespace)
 	if err == nil {

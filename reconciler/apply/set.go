@@ -11,6 +11,7 @@ import (
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric/trust"
 )
 
 // Result is what became of one cluster.
@@ -30,7 +31,10 @@ type Options struct {
 	// KeepCRDs leaves the definitions of the Multi-Cluster Services API alone, whatever
 	// the tree says.
 	KeepCRDs bool
-	Wait     *Wait // nil = do not wait
+	// Signers are pinned in clusters that have no pinned signers yet; public keys as
+	// authorized_keys has them.
+	Signers []string
+	Wait    *Wait // nil = do not wait
 	// Say tells what goes on; it is called by several goroutines.
 	Say func(cluster, what string)
 }
@@ -69,6 +73,7 @@ func one(ctx context.Context, tree render.Tree, c *Cluster, o Options, r *Result
 	if o.KeepCRDs {
 		want.leaveDefinitions()
 	}
+	want.Pins = trust.PinFile(want.Clusterset, c.Name, o.Signers)
 	if r.Plan, err = c.Plan(ctx, want, o.Rules); err != nil || o.DryRun {
 		return err
 	}

@@ -24,7 +24,10 @@ type Want struct {
 	Clusters     []string // members of the fabric
 	Decommission bool     // the fabric says that everything goes
 	Objects      []*unstructured.Unstructured
-	later        bool // the fabric lacks keys
+	Pins         string // signers to pin where none are; empty = pin nobody
+	later        bool   // the fabric lacks keys, or nobody can sign it
+	packed       []byte // the fabric as it is delivered
+	proof        []byte
 }
 
 // WantOf gives what a rendered tree says of a cluster.
@@ -37,7 +40,11 @@ func WantOf(tree render.Tree, cluster string) (Want, error) {
 	if w.Digest, err = render.FabricDigest(tree); err != nil {
 		return w, fmt.Errorf("read the tree's fabric: %w", err)
 	}
-	w.Clusterset, w.Decommission, w.later = f.Name, f.Decommission, knownLater(f)
+	if w.packed, w.proof, err = render.Delivered(tree); err != nil {
+		return w, fmt.Errorf("read the tree's fabric: %w", err)
+	}
+	w.Clusterset, w.Decommission = f.Name, f.Decommission
+	w.later = knownLater(f) || string(w.proof) == render.KnownLater
 	for _, c := range f.Clusters {
 		w.Clusters = append(w.Clusters, c.Name)
 	}
@@ -91,7 +98,7 @@ func (w Want) check(have Inventory) error {
 }
 
 // errLater is returned for a tree that was built without the root key and needs it.
-var errLater = errors.New("this needs keys that only the root key makes: --root-key")
+var errLater = errors.New("this needs the root key, for new keys or to sign the fabric: --root-key")
 
 // complete refuses a tree in which a key is missing.
 func (w Want) complete() error {

@@ -59,6 +59,7 @@ func (r *Root) gateway(keys *fabric.EpochKeys, set, cluster string, g *schema.Ga
 type Sealed struct {
 	Digest     string // keyed digest of plain text and recipient: equal means that the ciphertext needs no change
 	Ciphertext string // armored age file
+	Proof      string // of Ciphertext, as agents check it; see schema/fabric/trust
 }
 
 // Seal encrypts every cluster's keys to its recipient, on all processors.

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+type keysSignersFlags struct {
+	buildFlags
+	cluster, output string
+}
+
+func newKeysSignersCommand(a *app) *cobra.Command {
+	var f keysSignersFlags
+	cmd := &cobra.Command{
+		Use:   "signers [FILE|DIR] --cluster NAME",
+		Short: "Show whose signatures the agents of a cluster are to trust",
+		Long: `Print the public keys that sign the fabric and the sealed keys, one for each root
+key of an epoch in force, as lines of an OpenSSH allowed_signers file:
+CLUSTERSET/CLUSTER KEYTYPE KEY. Agents of the cluster that find them in the Secret
+` + render.TrustSecret + ` (key ` + render.TrustKey + `), or in the file of --trust, act on nothing that these did not sign.
+
+    hawser keys signers --cluster g1 -o secret | kubectl --context g1 apply -f -`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return a.showSigners(args, f) },
+	}
+	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
+	cmd.Flags().StringVar(&f.identity, "root-identity", "", "age identity that opens an encrypted root key")
+	cmd.Flags().StringVar(&f.cluster, "cluster", "*", "cluster of the topology; * = all of them")
+	outputFlag(cmd, false, &f.output, "text", "secret", "json", "yaml")
+	return cmd
+}
+
+func (a *app) showSigners(args []string, f keysSignersFlags) error {
+	if err := checkOutput(f.output, "text", "secret", "json", "yaml"); err != nil {
+		return err
+	}
+	t, err := a.readTopology(args)
+	if err != nil {
+		return err
+	}
+	set, _, err := a.load(t)
+	if err != nil {
+		return err
+	}
+	known := slices.ContainsFunc(set.Spec.Clusters, func(c schema.Cluster) bool { return c.Name == f.cluster })
+	if f.cluster != "*" && !known {
+		return fmt.Errorf("--cluster %s: the topology has no such cluster", f.cluster)
+	}
+	if f.root == "" {
+		return errNoRootKey()
+	}
+	keys, err := signers(set, f.buildFlags)
+	if err != nil {
+		return err
+	}
+	switch pins := trust.PinFile(set.Metadata.Name, f.cluster, keys); f.output {
+	case "text":
+		_, err = a.out.Write([]byte(pins))
+		return err
+	case "secret":
+		raw, err := yaml.Marshal(apply.PinSecret(pins).Object)
+		if err != nil {
+			return fmt.Errorf("write Secret: %w", err)
+		}
+		_, err = a.out.Write(raw)
+		return err
+	}
+	return a.encode(f.output, keys)
+}
+
+// signers gives the public halves of the keys that sign for a clusterset; none
+// without a root key.
+func signers(set *schema.ClusterSet, f buildFlags) ([]string, error) {
+	root, err := f.rootKey()
+	if err != nil || root == nil {
+		return nil, err
+	}
+	today, _, err := root.Signers(set.Metadata.Name, set.Spec.Keys.Epochs)
+	if err != nil {
+		return nil, err
+	}
+	out := []string{}
+	for _, s := range today {
+		out = append(out, trust.Line(s.PublicKey()))
+	}
+	return out, nil
+}

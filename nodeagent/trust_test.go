@@ -1,0 +1,196 @@
+package nodeagent
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// signedNode is a node whose fabric is delivered as files.
+type signedNode struct {
+	t   *testing.T
+	dir string
+	in  *inputs
+}
+
+func newSignedNode(t *testing.T) *signedNode {
+	t.Helper()
+	n := &signedNode{t: t, dir: t.TempDir()}
+	for _, folder := range []string{"fabric", "state", "trust", "facts"} {
+		if err := os.Mkdir(filepath.Join(n.dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.restart()
+	return n
+}
+
+// restart begins anew with what is on the disk.
+func (n *signedNode) restart() {
+	n.t.Helper()
+	in, err := newInputs(Config{
+		Cluster: "g1", Node: "w1", FabricDir: filepath.Join(n.dir, "fabric"), StateDir: filepath.Join(n.dir, "state"), FactsDir: filepath.Join(n.dir, "facts"),
+		Trust: filepath.Join(n.dir, "trust", "signers"),
+	}, slog.New(slog.DiscardHandler), func() {})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.in = in
+}
+
+func (n *signedNode) write(name string, raw []byte) {
+	n.t.Helper()
+	path := filepath.Join(n.dir, name)
+	if raw == nil {
+		if err := os.Remove(path); err != nil {
+			n.t.Fatal(err)
+		}
+		return
+	}
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// expect reads everything again and compares what is in force: the domain of the
+// fabric, and the reason of a refusal.
+func (n *signedNode) expect(what, domain, refused string) {
+	n.t.Helper()
+	n.in.refresh(context.Background())
+	state := n.in.fabric.state
+	have := ""
+	if n.in.fabric.have {
+		have = n.in.fabric.value.Domain
+	}
+	if have != domain || state.Refused != refused || (refused == "") != state.OK {
+		n.t.Errorf("%s: fabric of %q in force, refused %q (%s), want %q, %q", what, have, state.Refused, state.Error, domain, refused)
+	}
+}
+
+func packedFor(t *testing.T, domain string) []byte {
+	t.Helper()
+	raw, err := fabric.Encode(&fabric.Fabric{APIVersion: fabric.APIVersion, Name: "demo", Domain: domain, Clusters: []fabric.Cluster{{Name: "g1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := fabric.Compress(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packed
+}
+
+func signerOf(t *testing.T, seed string) ssh.Signer {
+	t.Helper()
+	out, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed([]byte(strings.Repeat(seed, ed25519.SeedSize))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func proofFor(t *testing.T, packed []byte, revision int64, chain []trust.Signed, with ...ssh.Signer) []byte {
+	t.Helper()
+	signed, err := trust.Sign(trust.Fabric, trust.Statement{Clusterset: "demo", Revision: revision, SHA256: trust.Hash(packed)}, with...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(trust.Proof{Chain: chain, Signed: signed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// TestTrust walks an agent through what somebody may do who can write all that is
+// delivered to it: whatever is refused, the last good fabric stays in force, over
+// restarts too.
+func TestTrust(t *testing.T) {
+	t.Parallel()
+	own, foreign := signerOf(t, "o"), signerOf(t, "f")
+	pin := func(s ssh.Signer) []byte { return []byte(trust.PinFile("demo", "g1", []string{trust.Line(s.PublicKey())})) }
+	first, second, evil := packedFor(t, "first"), packedFor(t, "second"), packedFor(t, "evil")
+
+	n := newSignedNode(t)
+	n.write("fabric/fabric.json.gz", first)
+	n.expect("without pins", "first", "")
+	if n.in.trust() != nil {
+		t.Error("trusts somebody without pins")
+	}
+	n.write("trust/signers", pin(own))
+	n.expect("pinned, and unsigned", "first", "unsigned")
+	n.write("fabric/fabric.sig", proofFor(t, first, 5, nil, own))
+	n.expect("signed", "first", "")
+	n.write("fabric/fabric.json.gz", evil)
+	n.expect("another document under the signature", "first", "altered")
+	n.write("fabric/fabric.sig", proofFor(t, evil, 6, nil, foreign))
+	n.expect("signed by somebody else", "first", "unknown-signer")
+	n.write("fabric/fabric.sig", nil)
+	n.expect("the signature is gone", "first", "unsigned")
+	n.write("fabric/fabric.json.gz", second)
+	n.write("fabric/fabric.sig", proofFor(t, second, 7, nil, own))
+	n.expect("a newer one", "second", "")
+	n.write("fabric/fabric.json.gz", first)
+	n.write("fabric/fabric.sig", proofFor(t, first, 5, nil, own))
+	n.expect("the old one", "second", "older")
+	n.restart()
+	n.expect("the old one, after a restart", "second", "older")
+	n.write("trust/signers", nil)
+	n.write("fabric/fabric.json.gz", evil)
+	n.write("fabric/fabric.sig", proofFor(t, evil, 9, nil, foreign))
+	n.restart()
+	n.expect("the pins are gone", "second", "unknown-signer")
+	n.write("trust/signers", []byte("nonsense"))
+	n.in.refresh(context.Background())
+	if text := n.in.fabric.state.Error; !strings.HasSuffix(text, "signers: line 1: not CLUSTERSET/CLUSTER KEYTYPE KEY") {
+		t.Errorf("error %q", text)
+	}
+	n.write("trust/signers", []byte(trust.PinFile("demo", "g2", []string{trust.Line(own.PublicKey())})))
+	n.expect("pins of another cluster", "second", "other-cluster")
+
+	// The way out when the signing key is lost: other pins, with which revisions begin
+	// anew.
+	n.write("trust/signers", pin(foreign))
+	n.write("fabric/fabric.json.gz", first)
+	n.write("fabric/fabric.sig", proofFor(t, first, 1, nil, foreign))
+	n.expect("other pins", "first", "")
+	if got := n.in.trust(); got == nil || got.Fabric != 1 || got.Signers[0] != trust.Line(foreign.PublicKey()) {
+		t.Errorf("trusts %+v", got)
+	}
+}
+
+// TestTrustRotation: signers change by a chain that the old ones signed, and the
+// agent remembers over a restart whom it trusts.
+func TestTrustRotation(t *testing.T) {
+	t.Parallel()
+	one, two := signerOf(t, "1"), signerOf(t, "2")
+	n := newSignedNode(t)
+	n.write("trust/signers", []byte(trust.PinFile("demo", "*", []string{trust.Line(one.PublicKey())})))
+	var chain []trust.Signed
+	for i, today := range [][]ssh.Signer{{one}, {one, two}, {two}} {
+		var err error
+		if chain, err = trust.Extend("demo", chain, today, today); err != nil {
+			t.Fatal(err)
+		}
+		domain := string(rune('a' + i))
+		packed := packedFor(t, domain)
+		n.write("fabric/fabric.json.gz", packed)
+		n.write("fabric/fabric.sig", proofFor(t, packed, int64(i+1), chain, today...))
+		n.expect("rotation", domain, "")
+		n.restart()
+	}
+	late := packedFor(t, "late")
+	n.write("fabric/fabric.json.gz", late)
+	n.write("fabric/fabric.sig", proofFor(t, late, 99, chain[:1], one))
+	n.expect("the first signer again", "c", "unknown-signer")
+}

@@ -1,0 +1,93 @@
+package apply
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"golang.org/x/crypto/ssh"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// PinSecret is the object that holds the pinned signers. It is made once for each
+// cluster and is no part of what is rendered: whoever can change what is rendered
+// must not change whom the agents trust. It is a Secret, although nothing in it is
+// secret, as more people may write ConfigMaps.
+func PinSecret(pins string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": kindSecret,
+		"metadata": map[string]any{"name": render.TrustSecret, "namespace": render.Namespace},
+		"type":     "Opaque",
+		"data":     map[string]any{render.TrustKey: base64.StdEncoding.EncodeToString([]byte(pins))},
+	}}
+}
+
+// planPins makes the pinned signers where there are none, and names those with
+// which the agents would refuse the tree.
+func (c *Cluster) planPins(ctx context.Context, p *Plan) error {
+	want := PinSecret(p.want.Pins)
+	id := IDOf(want)
+	have, err := c.get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if have == nil {
+		if p.want.Pins != "" {
+			p.Changes = append(p.Changes, Change{Op: diff.Create, ID: id, want: want})
+			slices.SortStableFunc(p.Changes, func(a, b Change) int { return compareIDs(a.ID, b.ID) })
+		}
+		return nil
+	}
+	if err := p.want.admitted(have); err != nil {
+		p.Skipped = append(p.Skipped, Left{ID: id, Why: fmt.Sprintf("with it the agents refuse this fabric: %v (hawser keys signers prints what it should hold)", err)})
+	}
+	return nil
+}
+
+// admitted decides about the fabric as an agent does that begins now.
+func (w Want) admitted(secret *unstructured.Unstructured) error {
+	text, _, _ := unstructured.NestedString(secret.Object, "data", render.TrustKey)
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return fmt.Errorf("its %s is not base64", render.TrustKey)
+	}
+	pins, err := trust.ParsePins(raw)
+	if err != nil {
+		return err
+	}
+	state, err := trust.Pinned(pins, w.Cluster, trust.State{})
+	if err != nil {
+		return err
+	}
+	_, err = state.Admit(trust.Fabric, w.Cluster, w.packed, w.proof)
+	return err
+}
+
+// signFarewell signs a last fabric with a key of its own, which takes the place of
+// the pinned signers: who takes a cluster out may change its Secrets, and need not
+// have the root key. It gives the proof.
+func (c *Cluster) signFarewell(ctx context.Context, clusterset string, packed []byte) ([]byte, error) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a signing key: %w", err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("make a signing key: %w", err)
+	}
+	signed, err := trust.Sign(trust.Fabric, trust.Statement{Clusterset: clusterset, Revision: 1, SHA256: trust.Hash(packed)}, signer)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.put(ctx, PinSecret(trust.PinFile(clusterset, "*", []string{trust.Line(signer.PublicKey())})), false); err != nil {
+		return nil, err
+	}
+	return json.Marshal(trust.Proof{Signed: signed})
+}

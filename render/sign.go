@@ -1,0 +1,143 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"golang.org/x/crypto/ssh"
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// notary signs what agents read. Nil signs nothing.
+type notary struct {
+	clusterset string
+	now        int64
+	today, all []ssh.Signer
+	lines      []string // today's public halves
+}
+
+func newNotary(in Input) (*notary, error) {
+	if in.Root == nil {
+		return nil, nil
+	}
+	n := &notary{clusterset: in.Topology.Metadata.Name, now: in.Now}
+	var err error
+	if n.today, n.all, err = in.Root.Signers(n.clusterset, in.Topology.Spec.Keys.Epochs); err != nil {
+		return nil, err
+	}
+	for _, s := range n.today {
+		n.lines = append(n.lines, trust.Line(s.PublicKey()))
+	}
+	return n, nil
+}
+
+// before gives what one of today's signers said in a proof that is published.
+func (n *notary) before(kind trust.Kind, proof trust.Proof) trust.Statement {
+	said, _ := proof.By(kind, n.lines)
+	return said
+}
+
+// sign gives the proof for a document: the published one where it still says so.
+// cluster is whose keys they are, chain what leads to today's signers.
+func (n *notary) sign(kind trust.Kind, cluster string, document []byte, published trust.Proof, chain []trust.Signed) ([]byte, error) {
+	said := n.before(kind, published)
+	want := trust.Statement{Clusterset: n.clusterset, Cluster: cluster, Revision: said.Revision, SHA256: trust.Hash(document)}
+	out := trust.Proof{Chain: chain, Signed: published.Signed}
+	if said.Clusterset != want.Clusterset || said.Cluster != want.Cluster || said.SHA256 != want.SHA256 {
+		// The time, as somebody may have taken away what was published: agents would
+		// refuse a number that they have seen.
+		want.Revision = max(said.Revision+1, n.now)
+		var err error
+		if out.Signed, err = trust.Sign(kind, want, n.today...); err != nil {
+			return nil, err
+		}
+	}
+	raw, err := json.Marshal(out)
+	if err != nil {
+		return nil, fmt.Errorf("encode proof: %w", err)
+	}
+	return raw, nil
+}
+
+// signFabric gives the proof of the fabric as it is delivered; empty when it cannot
+// be signed, with a warning.
+func signFabric(in Input, packed []byte) ([]byte, diag.List) {
+	published := fabricProof(in.Previous)
+	n, err := newNotary(in)
+	if err != nil {
+		return nil, failed("base", err)
+	}
+	if n == nil {
+		return keptProof(in, packed, published)
+	}
+	chain, err := trust.Extend(n.clusterset, published.Chain, n.today, n.all)
+	if err != nil {
+		return nil, failed("base", err)
+	}
+	proof, err := n.sign(trust.Fabric, "", packed, published, chain)
+	if err != nil {
+		return nil, failed("base", err)
+	}
+	return proof, nil
+}
+
+// keptProof keeps what is published where there is no root key. Whose signature it
+// is cannot be told then; the agents look at that.
+func keptProof(in Input, packed []byte, published trust.Proof) ([]byte, diag.List) {
+	var said trust.Statement
+	if json.Unmarshal([]byte(published.Statement), &said) == nil && said.SHA256 == trust.Hash(packed) {
+		raw, err := json.Marshal(published)
+		if err != nil {
+			return nil, failed("base", err)
+		}
+		return raw, nil
+	}
+	if in.Preview {
+		return []byte(KnownLater), nil
+	}
+	return nil, diag.List{{Severity: diag.Warning, Code: "unsigned", Path: "base",
+		Summary: "the fabric is not signed, as there is no root key: agents with pinned signers will refuse it",
+		Hint:    "give the root key with --root-key, or have hawser reconcile publish it"}}
+}
+
+// fabricProof reads the proof of the published fabric; zero when there is none.
+func fabricProof(tree Tree) trust.Proof {
+	var out trust.Proof
+	if json.Unmarshal([]byte(proofText(tree)), &out) != nil {
+		return trust.Proof{}
+	}
+	return out
+}
+
+func proofText(tree Tree) string {
+	var m struct {
+		Data map[string]string `yaml:"data"`
+	}
+	if yaml.Unmarshal(tree["base/fabric.yaml"], &m) != nil {
+		return ""
+	}
+	return m.Data[FabricProofKey]
+}
+
+// signs reports whether a proof is one of today's signers for these keys of a
+// cluster.
+func (n *notary) signs(cluster, ciphertext, proof string) bool {
+	var p trust.Proof
+	if json.Unmarshal([]byte(proof), &p) != nil {
+		return false
+	}
+	said := n.before(trust.Keys, p)
+	return said.Clusterset == n.clusterset && said.Cluster == cluster && said.SHA256 == trust.Hash([]byte(ciphertext))
+}
+
+// Delivered gives the fabric of a tree and its proof, as they are delivered to
+// agents.
+func Delivered(tree Tree) (packed, proof []byte, err error) {
+	if packed, err = packedFabric(tree); err != nil {
+		return nil, nil, err
+	}
+	return packed, []byte(proofText(tree)), nil
+}

@@ -1,0 +1,125 @@
+package trust
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Reason is why a document is refused; stable, for metrics and status.
+type Reason string
+
+// Reasons.
+const (
+	Unsigned        Reason = "unsigned"         // there is no proof, or it cannot be read
+	UnknownSigner   Reason = "unknown-signer"   // nobody who is trusted signed it
+	Altered         Reason = "altered"          // the document is not the one that was signed
+	OtherClusterset Reason = "other-clusterset" // it is for another clusterset
+	OtherCluster    Reason = "other-cluster"    // it is for another cluster, or this agent may not be one of it
+	Older           Reason = "older"            // the node had a newer one
+)
+
+// Refusal says why a document is not acted on.
+type Refusal struct {
+	Reason Reason
+	text   string
+}
+
+// Error gives the reason in words.
+func (r *Refusal) Error() string { return r.text }
+
+func refuse(reason Reason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, text: fmt.Sprintf(format, args...)}
+}
+
+// State is what an agent knows about signers and has to remember: without it, a
+// restart would take an older document, or one of signers who are signers no more.
+type State struct {
+	Pins       []string `json:"pins"` // from which the rest began
+	Clusterset string   `json:"clusterset"`
+	Signers    []string `json:"signers"`
+	Fabric     int64    `json:"fabric,omitempty"` // the highest revision of each kind
+	Keys       int64    `json:"keys,omitempty"`
+}
+
+// Equal reports whether two states are the same.
+func (s State) Equal(o State) bool {
+	return slices.Equal(s.Pins, o.Pins) && s.Clusterset == o.Clusterset && slices.Equal(s.Signers, o.Signers) &&
+		s.Fabric == o.Fabric && s.Keys == o.Keys
+}
+
+// Pinned gives the state for an agent of a cluster with these pins: what is
+// remembered where it began from the same ones, otherwise a new one. So new pins
+// are the way out when a signing key is lost. It fails where no pin is for the
+// cluster.
+func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
+	var lines []string
+	begin := State{}
+	for _, p := range pins {
+		lines = append(lines, p.String())
+		if !p.forCluster(cluster) {
+			continue
+		}
+		if begin.Clusterset != "" && p.Clusterset != begin.Clusterset {
+			return State{}, refuse(OtherClusterset, "pinned signers are of two clustersets, %s and %s", begin.Clusterset, p.Clusterset)
+		}
+		begin.Clusterset, begin.Signers = p.Clusterset, append(begin.Signers, p.Key)
+	}
+	slices.Sort(lines)
+	if len(begin.Signers) == 0 {
+		return State{}, refuse(OtherCluster, "no signer is pinned for cluster %s, only for %s", cluster, strings.Join(principals(pins), ", "))
+	}
+	begin.Pins = lines
+	if slices.Equal(remembered.Pins, lines) && remembered.Clusterset == begin.Clusterset && len(remembered.Signers) > 0 {
+		return remembered, nil
+	}
+	return begin, nil
+}
+
+func principals(pins []Pin) []string {
+	var out []string
+	for _, p := range pins {
+		if name := p.Clusterset + "/" + p.Cluster; !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Admit decides whether an agent of a cluster acts on a document, and gives the
+// state from then on. The error is a *Refusal; the state stays as it was then.
+func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, error) {
+	if len(proof) == 0 {
+		return s, refuse(Unsigned, "is not signed")
+	}
+	var p Proof
+	if len(proof) > MaxProof {
+		return s, refuse(Unsigned, "its signature is larger than %d bytes", MaxProof)
+	}
+	if err := json.Unmarshal(proof, &p); err != nil || len(p.Chain) > maxChain {
+		return s, refuse(Unsigned, "its signature cannot be read")
+	}
+	next := s
+	next.Signers = Follow(s.Clusterset, s.Signers, p.Chain)
+	said, ok := p.By(kind, next.Signers)
+	if !ok {
+		return s, refuse(UnknownSigner, "is not signed by a signer of clusterset %s (%s)", s.Clusterset, strings.Join(next.Signers, ", "))
+	}
+	revision := &next.Fabric
+	if kind == Keys {
+		revision = &next.Keys
+	}
+	switch {
+	case said.Clusterset != s.Clusterset:
+		return s, refuse(OtherClusterset, "is signed for clusterset %s, and this is %s", said.Clusterset, s.Clusterset)
+	case kind == Keys && said.Cluster != cluster:
+		return s, refuse(OtherCluster, "is signed for cluster %s, and this is %s", said.Cluster, cluster)
+	case said.SHA256 != Hash(document):
+		return s, refuse(Altered, "is not what was signed as revision %d", said.Revision)
+	case said.Revision < *revision:
+		return s, refuse(Older, "is revision %d, and this node had %d", said.Revision, *revision)
+	}
+	*revision = said.Revision
+	return next, nil
+}

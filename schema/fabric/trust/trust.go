@@ -1,0 +1,167 @@
+// Package trust decides what an agent acts on: documents that a signer of the
+// clusterset signed, for this clusterset and cluster, and none older than what it
+// had. Nothing else that lies between the reconciler and the agent (branch,
+// mirror, Flux, ConfigMaps) can then change what the agent does.
+//
+// Signatures are those of OpenSSH (PROTOCOL.sshsig), so that ssh-keygen -Y verify
+// checks them too, and signers are written as in its allowed_signers files.
+package trust
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hiddeco/sshsig"
+	"golang.org/x/crypto/ssh"
+)
+
+// Kind is what a statement speaks for. It is the namespace of its signatures, so
+// that one can never stand for another.
+type Kind string
+
+// Kinds of statements.
+const (
+	Fabric  Kind = "fabric.hawser.dev"  // the fabric, which all clusters share
+	Keys    Kind = "keys.hawser.dev"    // the sealed keys of one cluster
+	Signers Kind = "signers.hawser.dev" // who may sign from here on
+)
+
+// MaxProof bounds a proof, bytes.
+const MaxProof = 1 << 20
+
+// maxChain bounds how many changes of signers a proof may hold.
+const maxChain = 1000
+
+// Statement is what is signed, as JSON.
+type Statement struct {
+	Clusterset string `json:"clusterset"`
+	// Cluster is whose keys they are; empty for other kinds.
+	Cluster string `json:"cluster,omitempty"`
+	// Revision grows with each publication that changes the document.
+	Revision int64 `json:"revision,omitempty"`
+	// SHA256 is that of the document as it is delivered, in hex.
+	SHA256 string `json:"sha256,omitempty"`
+	// Signers are public keys as authorized_keys has them, without comment. Where
+	// the kind is Signers they take the place of those before.
+	Signers []string `json:"signers,omitempty"`
+}
+
+// Signed is a statement with its signatures.
+type Signed struct {
+	Statement  string   `json:"statement"`  // the very bytes that are signed
+	Signatures []string `json:"signatures"` // armored, one a signer
+}
+
+// Proof is what is delivered beside a document.
+type Proof struct {
+	// Chain leads from signers of earlier times to those of today, oldest first.
+	Chain []Signed `json:"chain,omitempty"`
+	Signed
+}
+
+// Hash gives a document's digest as a statement has it.
+func Hash(document []byte) string {
+	sum := sha256.Sum256(document)
+	return hex.EncodeToString(sum[:])
+}
+
+// Sign signs a statement with every key.
+func Sign(kind Kind, s Statement, with ...ssh.Signer) (Signed, error) {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return Signed{}, fmt.Errorf("encode statement: %w", err)
+	}
+	out := Signed{Statement: string(raw)}
+	for _, signer := range with {
+		signature, err := sshsig.Sign(strings.NewReader(out.Statement), signer, sshsig.HashSHA512, string(kind))
+		if err != nil {
+			return Signed{}, fmt.Errorf("sign: %w", err)
+		}
+		out.Signatures = append(out.Signatures, string(sshsig.Armor(signature)))
+	}
+	return out, nil
+}
+
+// Line gives a public key as authorized_keys has it, without comment.
+func Line(key ssh.PublicKey) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
+}
+
+// By gives the statement, if one of the signers signed it for this purpose.
+func (s Signed) By(kind Kind, signers []string) (Statement, bool) {
+	for _, armored := range s.Signatures {
+		signature, err := sshsig.Unarmor([]byte(armored))
+		if err != nil || !slices.Contains(signers, Line(signature.PublicKey)) {
+			continue
+		}
+		if sshsig.Verify(strings.NewReader(s.Statement), signature, signature.PublicKey, signature.HashAlgorithm, string(kind)) != nil {
+			continue
+		}
+		var out Statement
+		if json.Unmarshal([]byte(s.Statement), &out) != nil {
+			return Statement{}, false
+		}
+		return out, true
+	}
+	return Statement{}, false
+}
+
+// Follow gives the signers at the end of a chain, for who trusts the given ones of
+// a clusterset. Changes that none of those signed who are trusted at that point
+// change nothing.
+func Follow(clusterset string, signers []string, chain []Signed) []string {
+	for _, link := range chain {
+		if s, ok := link.By(Signers, signers); ok && s.Clusterset == clusterset && len(s.Signers) > 0 {
+			signers = s.Signers
+		}
+	}
+	return signers
+}
+
+// Extend gives the chain that ends with the signers of today, made from the
+// published one. Links that lead to none of them are left out; where the rest does
+// not end with today's signers, a link is added, signed by all that are at hand.
+func Extend(clusterset string, chain []Signed, today, atHand []ssh.Signer) ([]Signed, error) {
+	var lines []string
+	for _, signer := range today {
+		lines = append(lines, Line(signer.PublicKey()))
+	}
+	kept, needed := []Signed(nil), slices.Clone(lines)
+	for _, link := range slices.Backward(chain) {
+		var s Statement
+		if len(kept) == maxChain || json.Unmarshal([]byte(link.Statement), &s) != nil || s.Clusterset != clusterset ||
+			!slices.ContainsFunc(s.Signers, func(key string) bool { return slices.Contains(needed, key) }) {
+			continue
+		}
+		if by := signersOf(link); len(by) > 0 {
+			kept, needed = append(kept, link), append(needed, by...)
+		}
+	}
+	slices.Reverse(kept)
+	if len(kept) > 0 {
+		if last, ok := kept[len(kept)-1].By(Signers, lines); ok && slices.Equal(last.Signers, lines) {
+			return kept, nil
+		}
+	}
+	link, err := Sign(Signers, Statement{Clusterset: clusterset, Signers: lines}, atHand...)
+	if err != nil {
+		return nil, err
+	}
+	return append(kept, link), nil
+}
+
+// signersOf gives who signed a link, trusted or not.
+func signersOf(link Signed) []string {
+	var out []string
+	for _, armored := range link.Signatures {
+		signature, err := sshsig.Unarmor([]byte(armored))
+		if err == nil && sshsig.Verify(strings.NewReader(link.Statement), signature, signature.PublicKey, signature.HashAlgorithm, string(Signers)) == nil {
+			out = append(out, Line(signature.PublicKey))
+		}
+	}
+	return out
+}
