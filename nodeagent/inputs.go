@@ -14,6 +14,7 @@ import (
 	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
@@ -49,6 +50,7 @@ type inputs struct {
 
 	mu       sync.Mutex
 	signers  signers
+	refused  map[string]string // the reasons that were logged last, by input
 	fabric   document[compiled]
 	keys     document[*fabric.Keys]
 	saved    *project.Facts // last good copy, used until all files were read once
@@ -61,6 +63,7 @@ func newInputs(config Config, log *slog.Logger, changed func()) (*inputs, error)
 		config: config, log: log, changed: changed, resolver: newResolver(changed),
 		copy: factsCopy{path: config.statePath(factsFile)}, unsaved: bell.New(),
 		signers: signers{pins: config.Trust, path: config.statePath(trustFile), cluster: config.Cluster},
+		refused: map[string]string{},
 	}
 	if err := in.openFacts(); err != nil {
 		return nil, err
@@ -163,7 +166,19 @@ func (in *inputs) refresh(_ context.Context) {
 			in.api.Follow(in.fabric.value.Fabric)
 		}
 	}
+	in.logRefusals()
 	in.trouble = errors.Join(fabricTrouble, keysTrouble, in.signers.save(), in.saveFacts())
+}
+
+// logRefusals logs each refusal once, as it may be an attack: the status tells only
+// of what lasts.
+func (in *inputs) logRefusals() {
+	for _, s := range []status.InputState{in.fabric.state, in.keys.state} {
+		if s.Refused != in.refused[s.Name] && s.Refused != "" {
+			in.log.Warn("document refused", "input", s.Name, "refused", s.Refused, "err", s.Error)
+		}
+		in.refused[s.Name] = s.Refused
+	}
 }
 
 func (in *inputs) gateway() *fabric.Gateway {

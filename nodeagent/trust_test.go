@@ -118,7 +118,9 @@ func proofFor(t *testing.T, packed []byte, revision int64, chain []trust.Signed,
 func TestTrust(t *testing.T) {
 	t.Parallel()
 	own, foreign := signerOf(t, "o"), signerOf(t, "f")
-	pin := func(s ssh.Signer) []byte { return []byte(trust.PinFile("demo", "g1", []string{trust.Line(s.PublicKey())})) }
+	pin := func(s ssh.Signer) []byte {
+		return []byte(trust.PinFile("demo", "g1", []string{trust.Line(s.PublicKey())}))
+	}
 	first, second, evil := packedFor(t, "first"), packedFor(t, "second"), packedFor(t, "evil")
 
 	n := newSignedNode(t)
