@@ -10,6 +10,8 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema"
 )
 
 // maxMoves is how often a pass begins anew because a branch moved under it.
@@ -178,8 +180,10 @@ func (r *Reconciler) Preview(ctx context.Context) (*Preview, *Failure) {
 
 // work is what a pass reads and builds.
 type work struct {
-	have  render.Tree // what is published now
+	have  render.Tree // what this reconciler published last
+	found render.Tree // what is on the publish branch now
 	built *Built
+	sign  func([]byte) (string, error)
 	files map[string][]byte // texts for printing findings
 }
 
@@ -205,11 +209,15 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if err != nil {
 		return nil, fail(ReasonKeys, revision, err)
 	}
-	w := &work{have: render.Tree{}, files: map[string][]byte{r.topologyPath(): topology, r.lockPath(): lock}}
+	w := &work{have: render.Tree{}, found: render.Tree{}, files: map[string][]byte{r.topologyPath(): topology, r.lockPath(): lock}}
 	if !in.published.IsZero() {
-		if w.have, err = r.publish.Tree(in.published); err != nil {
+		if w.found, err = r.publish.Tree(in.published); err != nil {
 			return nil, fail(ReasonPublish, revision, err)
 		}
+	}
+	w.have = w.found
+	if err := r.trusted(in, w, root, topology); err != nil {
+		return nil, fail(ReasonPublish, revision, err)
 	}
 	began := r.cfg.Now()
 	built, list := Build(BuildInput{
@@ -222,6 +230,25 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	}
 	w.built = built
 	return w, r.allowed(in, w)
+}
+
+// trusted has the work begin with what was signed, where there is a key to tell.
+func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byte) error {
+	set, _, list := schema.Load(r.topologyPath(), topology)
+	if root == nil || list.HasErrors() { // which the build tells
+		return nil
+	}
+	s, err := newSignatures(root, set)
+	if err != nil || s == nil {
+		return nil // no root key serves an epoch, which the build tells
+	}
+	w.sign = s.sign
+	own, err := r.own(in, s)
+	if err != nil || own == in.published {
+		return err
+	}
+	w.have, err = r.publish.Tree(own)
+	return err
 }
 
 // allowed refuses what only a person may decide.

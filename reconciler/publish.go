@@ -22,7 +22,7 @@ const (
 // source branch.
 func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *Failure) {
 	out := &Outcome{
-		Digest: w.built.Digest, Warnings: w.built.Warnings, Changed: !w.built.Tree.Equal(w.have),
+		Digest: w.built.Digest, Warnings: w.built.Warnings, Changed: !w.built.Tree.Equal(w.found),
 	}
 	if len(w.built.Stale) > 0 {
 		source, pending, failure := r.keepLock(ctx, in.source, w.built.Lock)
@@ -83,7 +83,7 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *work) (repo.
 	commit, err := r.publish.Write(repo.Commit{
 		Parent: in.published, Files: w.built.Tree,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
-		Message: r.message(in.source, w.built),
+		Message: r.message(in.source, w.built), Sign: w.sign,
 	})
 	if err == nil {
 		err = r.publish.Advance(ctx, r.cfg.PublishBranch, in.published, commit)

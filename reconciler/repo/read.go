@@ -66,6 +66,34 @@ func (s *Store) Descends(from, to Hash) (bool, error) {
 	return found, nil
 }
 
+// Signed gives the newest commit, from one back along first parents, that has a
+// signature which valid accepts for its bytes; zero when there is none.
+func (s *Store) Signed(from Hash, valid func(raw []byte, signature string) bool) (Hash, error) {
+	for at := from; !at.IsZero(); {
+		c, err := object.GetCommit(s.objects(), at)
+		if errors.Is(err, plumbing.ErrObjectNotFound) {
+			return Hash{}, nil // the history is not here as a whole, or was rewritten
+		}
+		if err != nil {
+			return Hash{}, fmt.Errorf("read commit %s of %s: %w", at, s.name, err)
+		}
+		if c.PGPSignature != "" {
+			raw, err := unsigned(c)
+			if err != nil {
+				return Hash{}, fmt.Errorf("read commit %s of %s: %w", at, s.name, err)
+			}
+			if valid(raw, c.PGPSignature) {
+				return at, nil
+			}
+		}
+		if len(c.ParentHashes) == 0 {
+			break
+		}
+		at = c.ParentHashes[0]
+	}
+	return Hash{}, nil
+}
+
 // File reads one file of a commit, or gives ErrNoFile.
 func (s *Store) File(commit Hash, name string) ([]byte, error) {
 	entries, err := s.entries(commit)

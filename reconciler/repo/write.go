@@ -3,6 +3,7 @@ package repo
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,9 @@ type Commit struct {
 	Name, Email string
 	When        time.Time
 	Message     string
+	// Sign gives the signature of a commit's bytes, as git keeps it in the header
+	// gpgsig; nil signs nothing.
+	Sign func(raw []byte) (string, error)
 }
 
 // Write stores a commit and what belongs to it, and gives its hash. No branch
@@ -63,11 +67,33 @@ func (s *Store) write(c Commit) (Hash, error) {
 	if !c.Parent.IsZero() {
 		commit.ParentHashes = []Hash{c.Parent}
 	}
+	if c.Sign != nil {
+		raw, err := unsigned(commit)
+		if err != nil {
+			return Hash{}, err
+		}
+		if commit.PGPSignature, err = c.Sign(raw); err != nil {
+			return Hash{}, err
+		}
+	}
 	obj := s.objects().NewEncodedObject()
 	if err := commit.Encode(obj); err != nil {
 		return Hash{}, err
 	}
 	return s.objects().SetEncodedObject(obj)
+}
+
+// unsigned gives the bytes of a commit that its signature is for.
+func unsigned(c *object.Commit) ([]byte, error) {
+	var obj plumbing.MemoryObject
+	if err := c.EncodeWithoutSignature(&obj); err != nil {
+		return nil, err
+	}
+	r, err := obj.Reader()
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
 }
 
 // mode keeps the mode that a person gave a file; a symbolic link whose content

@@ -1,0 +1,68 @@
+package reconciler
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestForgedBranch: whoever may push to the publish branch can put there what
+// another root key made, with other addresses, and even take its history away. The
+// next pass goes on from what this reconciler signed: nothing moves, and the branch
+// is set right without a person.
+func TestForgedBranch(t *testing.T) {
+	t.Parallel()
+	forger := newRig(t, false)
+	forger.commit(TopologyFile, topologyOf("g2", "g1"))
+	forger.good()
+
+	g := newRig(t, false)
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	good := g.good().Published
+	want := map[string]string{}
+	for _, name := range []string{LockFile, "base/fabric.yaml", "clusters/g1/keys.yaml"} {
+		want[name] = g.file(good, name)
+	}
+	check := func(what string) {
+		t.Helper()
+		g.good()
+		for name, text := range want {
+			if have := g.file(DefaultPublishBranch, name); have != text {
+				t.Errorf("%s: %s changed", what, name)
+			}
+		}
+	}
+	clone := filepath.Join(t.TempDir(), "clone")
+	git(t, g.work, "clone", "-q", "-b", DefaultPublishBranch, g.repo, clone)
+	forge := func() {
+		t.Helper()
+		for name := range want {
+			if err := os.WriteFile(filepath.Join(clone, name), []byte(forger.file(DefaultPublishBranch, name)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		git(t, clone, "add", "-A")
+		git(t, clone, "commit", "-q", "-m", "forged")
+	}
+	forge()
+	git(t, clone, "push", "-q")
+	check("a commit on top")
+
+	// Without its history, on a reconciler that goes on.
+	git(t, clone, "checkout", "-q", "--orphan", "fresh")
+	forge()
+	git(t, clone, "push", "-q", "-f", "origin", "fresh:"+DefaultPublishBranch)
+	check("another history")
+
+	// An older commit, as it was signed, and a topology that changed since.
+	git(t, g.repo, "update-ref", "refs/heads/"+DefaultPublishBranch, good)
+	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
+	g.good()
+	if !strings.Contains(g.file(DefaultPublishBranch, LockFile), "g3") {
+		t.Error("the new cluster is missing")
+	}
+	if text := git(t, g.repo, "cat-file", "commit", DefaultPublishBranch); !strings.Contains(text, "gpgsig -----BEGIN SSH SIGNATURE-----") {
+		t.Errorf("the commit is not signed:\n%s", text)
+	}
+}
