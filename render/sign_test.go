@@ -1,0 +1,153 @@
+package render_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// pinnedTo gives the state of an agent of c0 that trusts today's signers.
+func pinnedTo(t *testing.T, in render.Input) trust.State {
+	t.Helper()
+	today, _, err := in.Root.Signers(in.Topology.Metadata.Name, in.Topology.Spec.Keys.Epochs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pins, err := trust.ParsePins([]byte(trust.PinFile(in.Topology.Metadata.Name, "c0", []string{trust.Line(today[0].PublicKey())})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := trust.Pinned(pins, "c0", trust.State{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// admit is what the agent does with a rendered tree.
+func admit(t *testing.T, state trust.State, tree render.Tree) (trust.State, error) {
+	t.Helper()
+	packed, proof, err := render.Delivered(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err = state.Admit(trust.Fabric, "c0", packed, proof); err != nil {
+		return state, err
+	}
+	s := render.SealedOf(tree, "c0")
+	return state.Admit(trust.Keys, "c0", []byte(s.Ciphertext), []byte(s.Proof))
+}
+
+// TestSigned: what is rendered is admitted; what changes nothing keeps its
+// signature, what changes has a newer revision, also if the clock went back or
+// what was published is gone.
+func TestSigned(t *testing.T) {
+	t.Parallel()
+	in := input(t, world(2, 1))
+	in.Now = 1000
+	first := mustRender(t, in)
+	state, err := admit(t, pinnedTo(t, in), first)
+	if err != nil || state.Fabric != 1000 || state.Keys != 1000 {
+		t.Fatalf("state %+v: %v", state, err)
+	}
+	in.Previous, in.Now = first, 2000
+	if again := mustRender(t, in); !again.Equal(first) {
+		t.Error("nothing changed, and the tree did")
+	}
+	in.Topology.Spec.Exports[0].Ports[0].Port++
+	in.Now = 500
+	second := mustRender(t, in)
+	if state, err = admit(t, state, second); err != nil || state.Fabric != 1001 || state.Keys != 1000 {
+		t.Errorf("after a change: state %+v: %v", state, err)
+	}
+	if _, err := admit(t, state, first); err == nil || !strings.Contains(err.Error(), "is revision 1000, and this node had 1001") {
+		t.Errorf("the older tree: %v", err)
+	}
+	in.Previous, in.Now = nil, 3000
+	if state, err = admit(t, state, mustRender(t, in)); err != nil || state.Fabric != 3000 || state.Keys != 3000 {
+		t.Errorf("without what was published: state %+v: %v", state, err)
+	}
+}
+
+// TestSwappedKeys: a ciphertext that somebody put under the digest of the old one,
+// or signed, is not kept.
+func TestSwappedKeys(t *testing.T) {
+	t.Parallel()
+	in := input(t, world(2, 1))
+	tree := mustRender(t, in)
+	const path = "clusters/c0/keys.yaml"
+	own := render.SealedOf(tree, "c0")
+	other := render.SealedOf(tree, "c1")
+	swap := func(old, new string) []byte {
+		b64 := func(s string) []byte { return []byte(base64.StdEncoding.EncodeToString([]byte(s))) }
+		out := bytes.Replace(tree[path], b64(old), b64(new), 1)
+		if bytes.Equal(out, tree[path]) {
+			t.Fatal("nothing was swapped")
+		}
+		return out
+	}
+	for name, raw := range map[string][]byte{
+		"another ciphertext":         swap(own.Ciphertext, other.Ciphertext),
+		"another cluster's proof":    swap(own.Proof, other.Proof),
+		"no proof":                   slices.Concat(tree[path][:bytes.Index(tree[path], []byte("  keys.sig"))]),
+		"a proof that nobody signed": swap(own.Proof, `{"statement":"{}","signatures":[]}`),
+	} {
+		in.Previous = render.Tree{}
+		for at, text := range tree {
+			in.Previous[at] = text
+		}
+		in.Previous[path] = raw
+		if _, err := admit(t, pinnedTo(t, in), mustRender(t, in)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestUnsigned: without the root key a fabric that changed is not signed, and
+// that is said; one that did not keeps its proof.
+func TestUnsigned(t *testing.T) {
+	t.Parallel()
+	in := input(t, world(2, 1))
+	signed := mustRender(t, in)
+	in.Previous, in.Root = signed, nil
+	same, list := render.Render(in)
+	if len(list) > 0 || !same.Equal(signed) {
+		t.Errorf("unchanged: %v", list)
+	}
+	in.Topology.Spec.Exports[0].Ports[0].Port++
+	tree, list := render.Render(in)
+	if len(list) != 1 || list[0].Code != "unsigned" || list.HasErrors() {
+		t.Errorf("changed: %v", list)
+	}
+	if _, proof, err := render.Delivered(tree); err != nil || len(proof) > 0 {
+		t.Errorf("proof %s, %v", proof, err)
+	}
+	in.Preview = true
+	tree, list = render.Render(in)
+	if _, proof, _ := render.Delivered(tree); len(list) > 0 || string(proof) != render.KnownLater {
+		t.Errorf("preview: proof %s, %v", proof, list)
+	}
+}
+
+// TestProofSize: what stands beside the fabric grows with rotations alone.
+func TestProofSize(t *testing.T) {
+	t.Parallel()
+	_, small, err := render.Delivered(mustRender(t, input(t, world(2, 1))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, large, err := render.Delivered(mustRender(t, input(t, world(20, 20))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p trust.Proof
+	if err := json.Unmarshal(large, &p); err != nil || len(p.Chain) != 1 || len(large) > len(small)+16 || len(large) > 2000 {
+		t.Errorf("%d bytes after %d, chain %d: %v", len(large), len(small), len(p.Chain), err)
+	}
+}
