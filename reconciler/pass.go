@@ -238,7 +238,7 @@ func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byt
 	if root == nil || list.HasErrors() { // which the build tells
 		return nil
 	}
-	s, err := newSignatures(root, set)
+	s, err := newSignatures(root, set, w.found)
 	if err != nil || s == nil {
 		return nil // no root key serves an epoch, which the build tells
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric/trust"
@@ -24,7 +25,10 @@ type signatures struct {
 	valid []string // public keys, as authorized_keys has them
 }
 
-func newSignatures(root *keys.Root, set *schema.ClusterSet) (*signatures, error) {
+// newSignatures gives those that count for who has a root key and finds a tree on the
+// publish branch. Signers that took the place of one of the root's count as well: a
+// root key that is too old must meet what was published since, to be refused for it.
+func newSignatures(root *keys.Root, set *schema.ClusterSet, found render.Tree) (*signatures, error) {
 	today, all, err := root.Signers(set.Metadata.Name, set.Spec.Keys.Epochs)
 	if err != nil || len(today) == 0 {
 		return nil, err
@@ -34,6 +38,7 @@ func newSignatures(root *keys.Root, set *schema.ClusterSet) (*signatures, error)
 	for _, s := range all {
 		out.valid = append(out.valid, trust.Line(s.PublicKey()))
 	}
+	out.valid = append(out.valid, render.Follow(found, set.Metadata.Name, out.valid)...)
 	return out, nil
 }
 

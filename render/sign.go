@@ -103,6 +103,12 @@ func keptProof(in Input, packed []byte, published trust.Proof) ([]byte, diag.Lis
 		Hint:    "give the root key with --root-key, or have hawser reconcile publish it"}}
 }
 
+// Follow gives the signers to whom the chain of a rendered tree leads from others;
+// all are public keys as authorized_keys has them.
+func Follow(tree Tree, clusterset string, from []string) []string {
+	return trust.Follow(clusterset, from, fabricProof(tree).Chain)
+}
+
 // fabricProof reads the proof of the published fabric; zero when there is none.
 func fabricProof(tree Tree) trust.Proof {
 	var out trust.Proof

@@ -175,6 +175,7 @@ func (s *set) install(t *testing.T) {
 		secret := s.kubectl(t, c, "-n", "hawser-system", "create", "secret", "generic", "hawser-age-identity",
 			"--from-file=identity.txt="+s.path(c+".identity"), "--dry-run=client", "-o", "yaml")
 		s.apply(t, c, secret)
+		s.apply(t, c, s.must(t, "", "hawser", "keys", "signers", s.path("repo"), "--root-key", s.path("root.key"), "--cluster", c, "-o", "secret"))
 	}
 	s.sync(t)
 	if !s.ours { // agents of a run before are not the tree's
