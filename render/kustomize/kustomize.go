@@ -142,9 +142,11 @@ func (c *checker) file(dir, name string, raw []byte) {
 	each("components", k.Components, true)
 	each("crds", k.Crds, false)
 	each("configurations", k.Configurations, false)
+	//lint:ignore SA1019 kustomize still reads it
 	for _, p := range slices.Concat(k.Patches, k.PatchesJson6902) {
 		file("patches: path", p.Path)
 	}
+	//lint:ignore SA1019 kustomize still reads it
 	for _, p := range k.PatchesStrategicMerge {
 		if !strings.Contains(string(p), "\n") { // otherwise it is the patch itself
 			entry("patchesStrategicMerge", string(p), false)

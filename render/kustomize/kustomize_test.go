@@ -127,7 +127,6 @@ func watch(tb testing.TB) *outside {
 	tb.Helper()
 	dir := tb.TempDir()
 	o := &outside{mark: filepath.Join(dir, "ran")}
-	//nolint:gosec // the program has to run
 	if err := os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\n: >"+o.mark+"\nexit 1\n"), 0o755); err != nil {
 		tb.Fatal(err)
 	}
@@ -147,7 +146,7 @@ func entries() []string {
 
 // TestWatch shows that what FuzzOutside looks at sees something where kustomize
 // runs without a look at its input.
-func TestWatch(t *testing.T) { //nolint:paralleltest // changes the environment
+func TestWatch(t *testing.T) {
 	for _, entry := range entries()[:5] {
 		o := watch(t)
 		files := filesys.MakeFsInMemory()
