@@ -34,7 +34,8 @@ func everyMetric() *metrics {
 				{Name: feedInput + "g2/a", OK: true}, {Name: feedInput + "g2/b"},
 				{Name: "metrics on 203.0.113.1:8474", Error: "address already in use"}, {Name: "metrics on 127.0.0.1:4806", OK: true},
 			},
-			Paths: []status.Path{{Cluster: "g2", Rank: "good"}, {Cluster: "g3", Rank: "down"}},
+			Dropped: []status.Dropped{{Reason: "stranger", Packets: 7}},
+			Paths:   []status.Path{{Cluster: "g2", Rank: "good"}, {Cluster: "g3", Rank: "down"}},
 			Connections: []status.Connection{
 				{Gateway: "a", RemoteCluster: "g2", RemoteGateway: "a", Status: status.Connected, Rank: "good", RTT: &status.RTT{Avg: 1500}},
 				{Gateway: "a", RemoteCluster: "g3", RemoteGateway: "a", Status: status.Disconnected, Rank: "down"},
@@ -83,6 +84,7 @@ func TestMetricsOfTheState(t *testing.T) {
 		`hawser_input_ok{` + of + `input="fabric",node="n1"} 1`,
 		`hawser_input_ok{` + of + `input="keys",node="n1"} 0`,
 		`hawser_input_ok{` + of + `input="metrics",node="n1"} 0`,
+		`hawser_dropped_packets_total{` + of + `node="n1",reason="stranger"} 7`,
 		`hawser_path_up{` + of + `node="n1",remote_cluster="g2"} 1`,
 		`hawser_path_up{` + of + `node="n1",remote_cluster="g3"} 0`,
 		`hawser_path_up{` + of + `node="n1",remote_cluster="g4"} 0`,

@@ -91,6 +91,14 @@ func agentMetrics() []stateMetric {
 					}
 				}
 			}),
+		{
+			prometheus.NewDesc("hawser_dropped_packets_total", "Packets that the rules of this node dropped, by reason. Begins anew when the rules are written anew.",
+				[]string{"reason"}, nil), prometheus.CounterValue, func(s present, give func(float64, ...string)) {
+				for _, d := range s.Dropped {
+					give(float64(d.Packets), d.Reason)
+				}
+			},
+		},
 		gaugeOf("hawser_signers_pinned", "1 while this agent acts only on what pinned signers signed.", nil,
 			func(s present, give func(float64, ...string)) { give(yes(s.Trust != nil)) }),
 	}

@@ -2,12 +2,14 @@ package nodeagent
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/pathmtu"
 	"hawser.dev/hawser/nodeagent/project"
@@ -69,6 +71,7 @@ func (a *Agent) brief() status.Status {
 	for _, p := range v.problems {
 		s.Problems = append(s.Problems, status.Problem{Path: p.Path, Code: p.Code, Text: p.Text})
 	}
+	s.Dropped = a.dropped()
 	sight := a.sightOf(f, a.peers.snapshot().Leave(v.leaving))
 	s.Paths, s.Moves = a.choice.state(sight)
 	s.Drained = a.drain.is()
@@ -79,6 +82,23 @@ func (a *Agent) brief() status.Status {
 		}
 	}
 	return s
+}
+
+// dropped gives what the node's rules dropped, of each reason.
+func (a *Agent) dropped() []status.Dropped {
+	counts, err := a.namespace.Dropped(context.Background())
+	if err != nil {
+		a.log.Debug("counters not read", "err", err)
+	}
+	texts := map[string]string{}
+	for _, d := range desired.Drops() {
+		texts[d.Reason] = d.Doc
+	}
+	var out []status.Dropped
+	for _, c := range counts {
+		out = append(out, status.Dropped{Reason: c.Reason, Packets: c.Packets, Text: texts[c.Reason]})
+	}
+	return out
 }
 
 // epochsOf gives the key epochs that this gateway can use.

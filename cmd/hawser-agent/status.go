@@ -112,6 +112,11 @@ func printStatus(w io.Writer, s status.Status) error {
 	for _, x := range s.Paths {
 		p.line("path to %s: %s since %s, %s", x.Cluster, x.Link, x.Since.Format(time.RFC3339), x.Why)
 	}
+	for _, d := range s.Dropped {
+		if d.Packets > 0 {
+			p.line("dropped (%s): %d packets %s", d.Reason, d.Packets, d.Text)
+		}
+	}
 	for _, x := range s.Problems {
 		p.line("note %s: %s", x.Path, x.Text)
 	}

@@ -112,6 +112,12 @@ const (
 	SetTurn6In    = "turn6in"
 	SetThrough    = "through"
 	SetHomes      = "homes"
+	SetServed     = "served"
+	SetPods       = "pods"
+	SetPeers      = "peers"
+	SetSelf4      = "self4"
+	SetSelf6      = "self6"
+	SetVXLAN      = "vxlan"
 )
 
 // Sets declares all of them. See docs/datapath.md for the rules that use them.
@@ -138,7 +144,7 @@ func Sets() []Set {
 		{Name: SetPools, Doc: "pools of clusterset IPs: what no backend took is refused", Key: address, Interval: true},
 		{Name: SetRestricted, Doc: "export addresses with an allow list", Key: address},
 		{Name: SetAllowed, Doc: "source prefix and export address of the allow lists", Key: []Type{TypeAddr, TypeAddr}, Interval: true},
-		{Name: SetOffers, Doc: "export addresses of other clusters", Key: address},
+		{Name: SetOffers, Doc: "address, protocol and port of other clusters' exports: who may have been asked", Key: service},
 		{Name: SetFronts, Doc: "those of them that stand for several pods", Key: address},
 		{Name: SetNodes, Doc: "nodes of this cluster: who may send VXLAN", Key: address},
 		{Name: SetHairpin, Doc: "local backends, twice: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
@@ -150,6 +156,12 @@ func Sets() []Set {
 		{Name: SetTurn4In, Doc: "gateway of a neighbour, and what it must not send here (IPv4): it is reached through that neighbour only", Key: []Type{TypeAddr, TypeAddr4}, Interval: true},
 		{Name: SetTurn6In, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}, Interval: true},
 		{Name: SetHomes, Doc: "last four bytes of a node's hardware address on hw-vx0: the mark that leads to the node", Key: []Type{TypeMark}, Data: []Type{TypeMark}},
+		{Name: SetServed, Doc: "UDP backends of this cluster's exports: nothing that nobody asked for comes to them", Key: service},
+		{Name: SetPods, Doc: "prefixes of this cluster's pods: who may ask for clusterset IPs and other clusters", Key: address, Interval: true},
+		{Name: SetPeers, Doc: "addresses of other clusters' gateways inside the tunnels", Key: address},
+		{Name: SetSelf4, Doc: "each node's address outside, and its own inside (IPv4): no node sends with another's", Key: []Type{TypeAddr, TypeAddr4}},
+		{Name: SetSelf6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}},
+		{Name: SetVXLAN, Doc: "where nodes and gateways take VXLAN: nobody else's packets are forwarded there", Key: target},
 		{Name: SetThrough, Doc: "what is passed on without connection tracking", Key: address, Interval: true},
 	}
 }
@@ -177,3 +189,48 @@ func PickChain(slots int, affinity bool) string {
 	}
 	return "pick_many"
 }
+
+// Drop is why table inet hawser drops packets. Each has a chain, which counts them.
+type Drop struct {
+	Reason string
+	Doc    string // what was dropped, for people
+	Do     string // what to do about it when it should have passed
+}
+
+// Reasons of drops.
+const (
+	DropStranger  = "stranger"
+	DropTunnel    = "tunnel"
+	DropVXLAN     = "vxlan"
+	DropOverlay   = "overlay"
+	DropUnoffered = "unoffered"
+	DropExcluded  = "excluded"
+	DropUnasked   = "unasked"
+	DropTransit   = "transit"
+	DropLeak      = "leak"
+)
+
+// Drops gives all of them.
+func Drops() []Drop {
+	return []Drop{
+		{DropStranger, "from an address that is no pod's of this cluster, for another cluster or a clusterset IP",
+			"put the prefix into the cluster's podCIDRs if pods have it; other hosts reach other clusters by a load balancer or a proxy in the cluster"},
+		{DropTunnel, "for a gateway's address inside the tunnels, from somebody else than a gateway",
+			"nothing but gateways is answered there"},
+		{DropVXLAN, "VXLAN of the cluster's own nodes or gateways (UDP 4803, and the port of driver vxlan), from or for somebody who is none",
+			"nodes are told by their addresses: hawser-agent status on both nodes names those that are not known"},
+		{DropOverlay, "VXLAN of another cluster, from an address that is none of its gateways', or with a source that is none of its own",
+			"endpoints of the gateways in the topology are where their packets come from"},
+		{DropUnoffered, "out of a tunnel, for what this cluster offers to nobody", "exports of the topology say what is offered"},
+		{DropExcluded, "out of a tunnel, for an export whose allow list does not name the sender", "exports[].allow of the topology says who may"},
+		{DropUnasked, "out of a tunnel, for a pod that nobody can reach unless it asked", "export the service, or have the pod ask first"},
+		{DropTransit, "out of a tunnel, into another one", "clusters pass on for others where the topology's shape says so"},
+		{DropLeak, "for another cluster, by a link that is no tunnel", "hawser-agent status says why there is no link to that cluster"},
+	}
+}
+
+// DropPrefix begins the names of the chains that drop.
+const DropPrefix = "drop_"
+
+// Chain names the chain that counts and drops.
+func (d Drop) Chain() string { return DropPrefix + d.Reason }

@@ -106,6 +106,59 @@ func elementMeters(counts map[string]Meter) error {
 	return nil
 }
 
+// Dropped is what table inet hawser dropped for one reason (desired.Drops) since its
+// rules were written last.
+type Dropped struct {
+	Reason  string
+	Packets uint64
+}
+
+// Dropped reads what was dropped, by reason in the order of desired.Drops; nothing
+// without the table. It may be used by any goroutine.
+func (ns *Namespace) Dropped(context.Context) ([]Dropped, error) {
+	counts := map[string]uint64{}
+	err := ns.inside(func() error {
+		s, err := nftOpen()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = s.close() }()
+		return s.countDrops(counts)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what was dropped: %w", err)
+	}
+	var out []Dropped
+	for _, d := range desired.Drops() {
+		if n, exists := counts[d.Chain()]; exists {
+			out = append(out, Dropped{Reason: d.Reason, Packets: n})
+		}
+	}
+	return out, nil
+}
+
+func (s *nftSocket) countDrops(counts map[string]uint64) error {
+	request := nftGet(unix.NFT_MSG_GETRULE, true, func(a *nftAttrs) { a.text(unix.NFTA_RULE_TABLE, desired.TableName) })
+	err := s.request(request, func(body []byte) error {
+		chain := nftText(nftFind(body, unix.NFTA_RULE_CHAIN))
+		if !strings.HasPrefix(chain, desired.DropPrefix) {
+			return nil
+		}
+		return nftEach(nftFind(body, unix.NFTA_RULE_EXPRESSIONS), func(_ uint16, expression []byte) error {
+			data := nftFind(expression, unix.NFTA_EXPR_DATA)
+			packets := nftFind(data, unix.NFTA_COUNTER_PACKETS)
+			if nftText(nftFind(expression, unix.NFTA_EXPR_NAME)) == nftCounter && len(packets) >= 8 {
+				counts[chain] = binary.BigEndian.Uint64(packets)
+			}
+			return nil
+		})
+	})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, errNftInterrupted) {
+		return nil
+	}
+	return err
+}
+
 // countElements reads one set. Where the ruleset changes meanwhile some may be
 // missing: they are only shown.
 func (s *nftSocket) countElements(set nftSet, counts map[string]Meter) error {

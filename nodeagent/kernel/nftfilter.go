@@ -29,13 +29,60 @@ func nftFilterChains(t desired.Table) []nftChain {
 	outgoing.rules = append(outgoing.rules, nftIntoESP())
 	for _, f := range nftFamilies() {
 		outgoing.rules = append(append(outgoing.rules, nftRefusePools(f)...), nftKeepInside(f, nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix)))
-		input.rules = append(input.rules, nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
-			saddr(f).notIn(desired.SetNodes, f).drop())
 	}
-	input.rules = append(input.rules, nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("local"))
+	input.rules = append(input.rules,
+		nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).jump("nodes"),
+		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("local"),
+	)
+	for _, f := range nftFamilies() {
+		input.rules = append(input.rules, nftNew().notLink(expr.MetaKeyIIFNAME, "lo\x00").family(f).
+			daddr(f).in(desired.SetTunnels, f).dropAs(desired.DropTunnel))
+	}
 	families := nftFamilies()
-	chains := append([]nftChain{nftOverlay(families[0]), nftOverlay(families[1])}, nftForwardChains()...)
-	return append(chains, outgoing, input, nftLocal(), nftInbound(), nftReturnOnly(), nftMSS(), nftClamp(t))
+	chains := append(nftDropChains(), nftOverlay(families[0]), nftOverlay(families[1]))
+	chains = append(append(chains, nftForwardChains()...), outgoing, nftNodes())
+	chains = append(append(chains, nftLocal()...), nftInbound(), nftReturnOnly(), input)
+	return append(chains, nftMSS(), nftClamp(t))
+}
+
+// nftDropChains count what they drop, each for one reason.
+func nftDropChains() []nftChain {
+	var out []nftChain
+	for _, d := range desired.Drops() {
+		out = append(out, nftChain{name: d.Chain(), rules: []*nftRule{nftNew().add(&expr.Counter{}).drop()}})
+	}
+	return out
+}
+
+// dropAs drops and counts.
+func (r *nftRule) dropAs(reason string) *nftRule { return r.goTo(desired.Drop{Reason: reason}.Chain()) }
+
+// nftNodes takes VXLAN from nodes of the cluster. What is tracked by conntrack was not
+// between two of their addresses when it came, but was translated to be.
+func nftNodes() nftChain {
+	c := nftChain{name: "nodes", rules: []*nftRule{
+		nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
+			bits(nftHostOrder(expr.CtStateBitUNTRACKED), expr.CmpOpEq).dropAs(desired.DropVXLAN),
+	}}
+	families := nftFamilies()
+	for _, f := range families {
+		for i, etherType := range []uint16{unix.ETH_P_IP, unix.ETH_P_IPV6} {
+			c.rules = append(c.rules, nftPretends(f, families[i], etherType, []string{desired.SetSelf4, desired.SetSelf6}[i]))
+		}
+		c.rules = append(c.rules, nftNew().family(f).saddr(f).notIn(desired.SetNodes, f).dropAs(desired.DropVXLAN))
+	}
+	return c
+}
+
+// nftPretends finds a node that sends with another one's address inside.
+func nftPretends(f, inner nftFamily, etherType uint16, self string) *nftRule {
+	to := uint32(nftRegWord1)
+	if f.size == 16 {
+		to = nftRegWord4
+	}
+	return nftNew().family(f).transport(nftInnerType, 2, nftReg).equal(nftNetOrder16(etherType)...).
+		transport(nftInnerIP+inner.src, inner.size, nftReg).in(desired.SetNodes, inner).
+		saddr(f).transport(nftInnerIP+inner.src, inner.size, to).notIn(self, f).dropAs(desired.DropVXLAN)
 }
 
 // nftForwardChains divide by the links that a packet comes and goes by first, as each
@@ -52,42 +99,67 @@ func nftForwardChains() []nftChain {
 	}}
 	handover := nftChain{name: "handover", rules: []*nftRule{
 		nftNew().link(expr.MetaKeyOIFNAME, desired.MateLink).drop(),
-		nftNew().link(expr.MetaKeyOIFNAME, desired.NodePrefix).goTo("refuse"),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.NodePrefix).goTo("within"),
 		// What conntrack cannot place passes no NAT, and would leave with an
 		// address that means something else at the far end.
 		nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
 			bits(nftHostOrder(expr.CtStateBitINVALID), expr.CmpOpNeq).drop(),
 		nftNew().jump("refuse"),
 	}}
-	refuse := nftChain{name: "refuse"}
+	// To another node, or to addresses that have a route there though nobody has them.
+	within := nftChain{name: "within"}
+	refuse, refused := nftChain{name: "refuse"}, nftChain{name: "refused"}
 	for _, f := range nftFamilies() {
-		forward.rules = append(forward.rules, nftUnasked(f))
+		forward.rules = append(forward.rules, nftUnasked(f), nftNoInjection(f))
 		outside.rules = append(outside.rules, nftUnasked(f))
 		handover.rules = append(handover.rules, nftTranslatedTwice(f))
-		refuse.rules = append(refuse.rules, nftRefusePools(f)...)
+		within.rules = append(within.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("refuse"))
+		refuse.rules = append(refuse.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("refused"))
+		refused.rules = append(refused.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("answer"))
 	}
+	within.rules = append(within.rules,
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("refuse"),
+		nftNew().add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply).goTo("refuse"),
+		nftNew().dropAs(desired.DropStranger),
+	)
+	refused.rules = append(refused.rules,
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("answer"),
+		nftNew().dropAs(desired.DropStranger),
+	)
+	answer := nftChain{name: "answer", rules: nftReject(nftNew)}
 	outside.rules = append(outside.rules, nftNew().goTo("inbound"))
 	forward.rules = append(forward.rules, nftNew().jump("refuse"))
 	for _, f := range nftFamilies() {
 		forward.rules = append(forward.rules, nftKeepInside(f, nftNew()))
 	}
-	return []nftChain{forward, outside, nftTransit(), handover, refuse}
+	return []nftChain{forward, outside, nftTransit(), handover, within, refuse, refused, answer}
 }
 
 // nftRefusePools answers at once for a clusterset IP that no backend took.
 func nftRefusePools(f nftFamily) []*nftRule {
-	pool := func() *nftRule { return nftNew().family(f).daddr(f).in(desired.SetPools, f) }
+	return nftReject(func() *nftRule { return nftNew().family(f).daddr(f).in(desired.SetPools, f) })
+}
+
+func nftReject(begin func() *nftRule) []*nftRule {
 	return []*nftRule{
-		pool().l4proto(unix.IPPROTO_TCP).add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}),
-		pool().add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}),
+		begin().l4proto(unix.IPPROTO_TCP).add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}),
+		begin().add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}),
 	}
+}
+
+// nftNoInjection keeps pods, and whoever routes through this node, from sending VXLAN
+// where this node's address is taken for a node's or a gateway's: the network of the
+// pods may give them that address.
+func nftNoInjection(f nftFamily) *nftRule {
+	return nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind).
+		in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN)
 }
 
 // nftKeepInside stops what is meant for the other side of a tunnel and would
 // leave by a link that is not ours: routes go away with their device, and the
 // next one that matches is the default route.
 func nftKeepInside(f nftFamily, leaving *nftRule) *nftRule {
-	return leaving.family(f).daddr(f).in(desired.SetRemote, f).drop()
+	return leaving.family(f).daddr(f).in(desired.SetRemote, f).dropAs(desired.DropLeak)
 }
 
 // nftUnasked stops what the server of a remote export sends first to a pod of a
@@ -106,23 +178,23 @@ func nftTranslatedTwice(f nftFamily) *nftRule {
 	return nftNew().family(f).saddr(f).in(desired.SetBlocks, f).drop()
 }
 
-// nftLocal is what a gateway itself takes from a tunnel.
-func nftLocal() nftChain {
+// nftLocal is what a gateway itself takes from a tunnel, of other gateways.
+func nftLocal() []nftChain {
 	c := nftChain{name: "local"}
+	gateways := nftChain{name: "gateways"}
 	for _, f := range nftFamilies() {
-		tunnel := func() *nftRule { return nftNew().family(f).daddr(f).in(desired.SetTunnels, f) }
-		c.rules = append(c.rules,
-			tunnel().dport(unix.IPPROTO_UDP, desired.ProbePort).accept(),
-			tunnel().dport(unix.IPPROTO_TCP, desired.FeedPort).accept(),
-			tunnel().dport(unix.IPPROTO_UDP, desired.PathPort).accept(),
-			tunnel().dport(unix.IPPROTO_UDP, desired.CablePort).accept(),
-		)
+		c.rules = append(c.rules, nftNew().family(f).saddr(f).in(desired.SetPeers, f).
+			daddr(f).in(desired.SetTunnels, f).jump("gateways"))
 	}
-	c.rules = append(c.rules,
+	c.rules = append(c.rules, nftNew().goTo("inbound"))
+	gateways.rules = []*nftRule{
+		nftNew().dport(unix.IPPROTO_UDP, desired.ProbePort).accept(),
+		nftNew().dport(unix.IPPROTO_TCP, desired.FeedPort).accept(),
+		nftNew().dport(unix.IPPROTO_UDP, desired.PathPort).accept(),
+		nftNew().dport(unix.IPPROTO_UDP, desired.CablePort).accept(),
 		nftNew().protocols(unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6).accept(),
-		nftNew().goTo("inbound"),
-	)
-	return c
+	}
+	return []nftChain{gateways, c}
 }
 
 // nftInbound is what others may reach through a tunnel.
@@ -136,7 +208,7 @@ func nftInbound() nftChain {
 		began := func(set string) *nftRule { return nftNew().ctOriginalDst(f, nftReg).in(set, f) }
 		c.rules = append(c.rules,
 			nftNew().family(f).saddr(f).ctOriginalDst(f, f.behind).in(desired.SetAllowed, f).accept(),
-			began(desired.SetRestricted).drop(),
+			began(desired.SetRestricted).dropAs(desired.DropExcluded),
 			began(desired.SetPodBlocks).goTo("return_only"),
 			began(desired.SetDirect).accept(),
 			// Others translate too: kube-proxy ClusterIPs and node ports, which are
@@ -145,23 +217,28 @@ func nftInbound() nftChain {
 				bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).accept(),
 		)
 	}
-	c.rules = append(c.rules, nftNew().drop())
+	c.rules = append(c.rules, nftNew().dropAs(desired.DropUnoffered))
 	return c
 }
 
-// nftReturnOnly lets answers in, for a gateway that did not see the question.
+// nftReturnOnly lets answers in, for a gateway that did not see the question: over TCP
+// what no connection begins with, over UDP what comes from the very port of an export,
+// and for no port on which a pod serves one itself.
 func nftReturnOnly() nftChain {
 	families := nftFamilies()
 	c := nftChain{name: "return_only", rules: []*nftRule{
 		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).accept(),
-		nftNew().l4proto(unix.IPPROTO_TCP).drop(),
+		nftNew().l4proto(unix.IPPROTO_TCP).dropAs(desired.DropUnasked),
 		nftNew().icmpType(families[0], families[0].reply).accept(),
 		nftNew().icmpType(families[1], families[1].reply).accept(),
 	}}
 	for _, f := range families {
-		c.rules = append(c.rules, nftNew().family(f).saddr(f).in(desired.SetOffers, f).accept())
+		c.rules = append(c.rules,
+			nftNew().family(f).service(f).in(desired.SetServed, f).dropAs(desired.DropUnasked),
+			nftNew().family(f).endpoint(f, f.src, 0).in(desired.SetOffers, f).accept(),
+		)
 	}
-	c.rules = append(c.rules, nftNew().drop())
+	c.rules = append(c.rules, nftNew().dropAs(desired.DropUnasked))
 	return c
 }
 

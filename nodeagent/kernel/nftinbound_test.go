@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
 )
 
 // A pod with a global address of its own in a mapped block goes out with it and
@@ -19,22 +21,24 @@ func TestNftPrefixBothWays(t *testing.T) {
 	l := nftNewLab(t)
 	l.remote.serve("udp", nftRemote+":9000", nftOther+":9000")
 	l.remote.serve("tcp", nftRemote+":9000")
-	l.pod.serve("udp", nftPod+":9000")
+	l.pod.serve("udp", nftPod+":9000", nftPod+":9001")
 	l.pod.serve("tcp", nftPod+":9000")
 	block := []string{"mapped4 10.7.0.0/16 | 242.4.0.0/16", "unmapped4 242.4.0.0/16 | 10.7.0.0/16", "podblocks4 242.4.0.0/16"}
-	l.elements(append(block, "offers4 "+nftRemote)...)
+	l.elements(append(block, "offers4 "+nftRemote+" . udp . 7000", "served4 "+nftPod+" . udp . 9001")...)
 	for _, network := range []string{"udp", "tcp"} {
 		if said := l.sees(l.pod, network, nftPod+":0", nftRemote+":9000"); said.client != "242.4.1.2" {
 			t.Errorf("%s: seen as %q, want 242.4.1.2", network, said.client)
 		}
 	}
-	// From an address that exports something a datagram may be an answer; a
-	// connection that begins there is none.
-	if said := l.sees(l.remote, "udp", nftRemote+":0", "242.4.1.2:9000"); said.server != nftPod+":9000" {
+	// From the address and port of an export a datagram may be an answer, but not to a
+	// pod that serves an export itself there; a connection that begins there is none.
+	if said := l.sees(l.remote, "udp", nftRemote+":7000", "242.4.1.2:9000"); said.server != nftPod+":9000" {
 		t.Errorf("reached %q, want the pod", said.server)
 	}
-	l.dropped(l.remote, "udp", nftOther+":0", "242.4.1.2:9000")
-	l.dropped(l.remote, "tcp", nftRemote+":0", "242.4.1.2:9000")
+	l.dropped(l.remote, "udp", nftRemote+":7000", "242.4.1.2:9001")
+	l.dropped(l.remote, "udp", nftRemote+":7001", "242.4.1.2:9000")
+	l.dropped(l.remote, "udp", nftOther+":7000", "242.4.1.2:9000")
+	l.dropped(l.remote, "tcp", nftRemote+":7000", "242.4.1.2:9000")
 	// Without the block in podblocks its pods are open.
 	l.elements(block[0], block[1])
 	if said := l.sees(l.remote, "tcp", nftOther+":0", "242.4.1.2:9000"); said.server != nftPod+":9000" || said.client != nftOther {
@@ -101,6 +105,7 @@ func TestNftInbound(t *testing.T) {
 	l.sees(l.remote, "udp", nftPeer+":0", nftTun+":4804")
 	l.sees(l.remote, "tcp", nftPeer+":0", nftTun+":4805")
 	l.ping(l.remote, nftTun, true)
+	l.ping(l.remote, nftPodGW, false)
 	l.elements("direct4 10.7.0.0/16")
 	l.sees(l.remote, "tcp", nftRemote+":0", nftPod+":9000")
 	l.dropped(l.remote, "udp", nftPeer+":0", nftTun+":4804")
@@ -199,7 +204,7 @@ func TestNftVXLANGuard(t *testing.T) {
 	for _, address := range []string{nftPodGW + ":4803", "[" + nftPodGW6 + "]:4803", nftPodGW + ":4802"} {
 		l.node.serve("udp", address)
 	}
-	l.elements("nodes4 "+nftPodB, "nodes6 "+nftPodB6)
+	l.elements("nodes4 "+nftPodB, "nodes6 "+nftPodB6, "nodes4 "+nftPodGW, "nodes6 "+nftPodGW6)
 	for _, pair := range [][2]string{{nftPod, nftPodB}, {"[" + nftPod6 + "]", "[" + nftPodB6 + "]"}} {
 		gateway := nftPodGW
 		if strings.Contains(pair[0], "[") {
@@ -248,5 +253,94 @@ func TestNftVXLANUntracked(t *testing.T) {
 				t.Errorf("tracked: %v, want %v", tracked, tt.tracked)
 			}
 		})
+	}
+}
+
+// What was translated to the nodes' VXLAN came from somebody who had another address
+// to send to; and nobody's packets are forwarded to nodes and gateways that take VXLAN.
+func TestNftVXLANOfOthers(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	l.node.serve("udp", nftPodGW+":4803", nftPodGW+":4802")
+	l.remote.serve("udp", nftOther+":4803", nftOther+":4804", "["+nftRemote6+"]:51884")
+	l.node.nft(`table ip proxy {
+		chain prerouting {
+			type nat hook prerouting priority -100
+			udp dport 5803 dnat to ` + nftPodGW + `:4803
+			udp dport 5802 dnat to ` + nftPodGW + `:4802
+		}
+	}`)
+	l.elements("nodes4 "+nftPodB, "nodes4 "+nftPodGW, "vxlan4 "+nftOther+" . 4803", "vxlan6 "+nftRemote6+" . 51884")
+	l.sees(l.pod, "udp", nftPodB+":0", nftPodGW+":4803")
+	l.sees(l.pod, "udp", nftPodB+":0", nftPodGW+":5802")
+	l.dropped(l.pod, "udp", nftPodB+":0", nftPodGW+":5803")
+	l.drops("vxlan", 1)
+	out := l.node.link("hw-wg1")
+	l.node.must(l.node.links.LinkSetDown(out), "set down hw-wg1")
+	l.node.must(l.node.links.LinkSetName(out, "eth1"), "rename hw-wg1")
+	l.node.must(l.node.links.LinkSetUp(out), "set up eth1")
+	l.node.address("eth1", nftTun6+"/64")
+	l.node.neighbour("eth1", nftPeer6, l.remote.link("hw-wg1"))
+	l.node.route("242.0.0.0/8", nftPeer)
+	l.node.route("fd00:42::/32", nftPeer6)
+	l.sees(l.pod, "udp", nftPod+":0", nftOther+":4804")
+	l.dropped(l.pod, "udp", nftPod+":0", nftOther+":4803")
+	l.dropped(l.pod, "udp", "["+nftPod6+"]:0", "["+nftRemote6+"]:51884")
+	l.drops("vxlan", 3)
+}
+
+// A host that is neither a pod nor a node gets nothing: no clusterset IP, no export of
+// this cluster, no other cluster; and pods do not reach gateways inside the tunnels.
+func TestNftStrangers(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	beside := nftNewNS(t)
+	beside.up("lo")
+	nftJoinNS(l.node, "eth1", beside, "eth0")
+	l.node.address("eth1", "192.168.9.1/24", "fd00:99::1/64")
+	beside.address("eth0", "192.168.9.2/24", "fd00:99::2/64")
+	beside.route("0.0.0.0/0", "192.168.9.1")
+	beside.route("::/0", "fd00:99::1")
+	l.pod.serve("tcp", nftPod+":8080", "["+nftPod6+"]:8080")
+	l.remote.serve("tcp", nftRemote+":9000", "["+nftRemote6+"]:9000")
+	l.remote.serve("udp", nftPeer+":4804", nftRemote+":9000")
+	lines := append(nftSpread(nftVIP+" . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080)),
+		nftSpread(nftVIP6+" . tcp . 80", "pick_one6", 1, nftAt(nftPod6, 8080))...)
+	lines = append(lines, nftSpread("242.1.0.5 . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080))...)
+	lines = append(lines, nftShared("242.1.0.1")...)
+	lines = append(lines, "tunnels4 "+nftTun)
+	l.elements(lines...)
+	l.sees(l.pod, "tcp", nftPodB+":0", nftVIP+":80")
+	l.sees(l.pod, "tcp", "["+nftPodB6+"]:0", "["+nftVIP6+"]:80")
+	l.sees(l.pod, "tcp", nftPod+":0", nftRemote+":9000")
+	l.sees(l.remote, "tcp", nftRemote+":0", "242.1.0.5:80")
+	for _, to := range []string{nftVIP + ":80", "242.1.0.5:80", nftRemote + ":9000", "[" + nftVIP6 + "]:80", "[" + nftRemote6 + "]:9000"} {
+		l.dropped(beside, "tcp", "", to)
+	}
+	l.dropped(beside, "udp", "192.168.9.2:0", nftRemote+":9000")
+	l.drops("stranger", 4)
+	l.dropped(l.pod, "udp", nftPod+":0", nftPeer+":4804")
+	l.sees(l.node, "udp", nftTun+":0", nftPeer+":4804")
+	l.node.serve("udp", nftTun+":4804")
+	l.dropped(l.pod, "udp", nftPod+":0", nftTun+":4804")
+	l.drops("tunnel", 2)
+}
+
+// drops demands that so many packets, or more, were dropped for a reason.
+func (l *nftLab) drops(reason string, least uint64) {
+	l.t.Helper()
+	counts := map[string]uint64{}
+	l.node.inside(func() {
+		s, err := nftOpen()
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		defer s.close()
+		if err := s.countDrops(counts); err != nil {
+			l.t.Fatal(err)
+		}
+	})
+	if n := counts[desired.DropPrefix+reason]; n < least {
+		l.t.Errorf("%d packets dropped as %s, want %d or more; all: %v", n, reason, least, counts)
 	}
 }

@@ -59,6 +59,8 @@ func nftNewLab(t *testing.T) *nftLab {
 	l.node.address("pod0", nftPodGW+"/24", nftPodGW6+"/64")
 	l.node.address("hw-wg1", nftTun+"/24", nftTun6+"/64")
 	l.remote.address("hw-wg1", nftPeer+"/24", nftPeer6+"/64")
+	l.node.neighbour("hw-wg1", nftPeer6, l.remote.link("hw-wg1"))
+	l.remote.neighbour("hw-wg1", nftTun6, l.node.link("hw-wg1"))
 	l.remote.address("lo", nftRemote+"/32", nftOther+"/32", nftFlat+"/32", nftRemote6+"/128")
 	l.pod.route("0.0.0.0/0", nftPodGW)
 	l.pod.route("::/0", nftPodGW6)
@@ -77,7 +79,8 @@ func nftNewLab(t *testing.T) *nftLab {
 func (l *nftLab) elements(lines ...string) {
 	l.t.Helper()
 	// All services of the tests are in the node's own blocks, 243.0.0.1 too.
-	lines = append(slices.Clone(lines), "blocks4 242.0.0.0/7", "blocks6 fd00:42::/31")
+	lines = append(slices.Clone(lines), "blocks4 242.0.0.0/7", "blocks6 fd00:42::/31",
+		"pods4 10.7.0.0/16", "pods6 fd00:7::/32", "peers4 "+nftPeer, "peers6 "+nftPeer6)
 	// A prefix that takes the place of one that it overlaps needs a second pass.
 	for range 2 {
 		if _, err := nftConverge(l.t, l.node, nftParse(lines...)); err == nil {
@@ -133,6 +136,15 @@ func (n *nftNS) address(link string, addresses ...string) {
 		addr.Flags = unix.IFA_F_NODAD
 		n.must(n.links.AddrAdd(n.link(link), addr), "add address "+a)
 	}
+}
+
+// neighbour is for good, as those of cables are: they take no neighbour discovery.
+func (n *nftNS) neighbour(link, address string, far netlink.Link) {
+	n.t.Helper()
+	n.must(n.links.NeighSet(&netlink.Neigh{
+		LinkIndex: n.link(link).Attrs().Index, IP: net.ParseIP(address), State: netlink.NUD_PERMANENT,
+		HardwareAddr: far.Attrs().HardwareAddr,
+	}), "add neighbour "+address)
 }
 
 func (n *nftNS) route(prefix, via string) {

@@ -33,11 +33,14 @@ func nftOverlay(f nftFamily) nftChain {
 			saddr(f).transport(2, 2, port).transport(nftInnerIP+families[i].src, families[i].size, source).in(set, f).accept()
 	}
 	return nftChain{name: "overlay" + f.digit, rules: []*nftRule{
+		// Sent to another port, or another host, by somebody with a gateway's address.
+		nftNew().add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
+			bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).dropAs(desired.DropOverlay),
 		nftTurnBack(f, families[0], unix.ETH_P_IP, desired.SetTurn4In),
 		nftTurnBack(f, families[1], unix.ETH_P_IPV6, desired.SetTurn6In),
 		inner(0, unix.ETH_P_IP, desired.SetCarry4In),
 		inner(1, unix.ETH_P_IPV6, desired.SetCarry6In),
-		nftNew().drop(),
+		nftNew().dropAs(desired.DropOverlay),
 	}}
 }
 

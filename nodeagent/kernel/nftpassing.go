@@ -61,7 +61,7 @@ func nftTransit() nftChain {
 		pass(desired.PassPrefix, desired.PassPrefix),
 		pass(desired.PassPrefix, desired.MateLink),
 		pass(desired.MateLink, desired.PassPrefix),
-		nftNew().drop(),
+		nftNew().dropAs(desired.DropTransit),
 	}}
 }
 

@@ -120,7 +120,16 @@ func (r *nftRule) endpoint(f nftFamily, address, port uint32) *nftRule {
 
 func nftNATChains() []nftChain {
 	services, inverse := nftChain{name: "services"}, nftChain{name: "inverse"}
-	egress, spokeFirst := nftChain{name: "egress"}, nftChain{name: "spoke_first"}
+	egress, spokeFirst, share := nftChain{name: "egress"}, nftChain{name: "spoke_first"}, nftChain{name: "share"}
+	// Clusterset IPs and exports are for what our own links bring and for pods; a
+	// host beside the nodes gets none of them.
+	prerouting := nftChain{name: "prerouting", base: &nftHook{"nat", unix.NF_INET_PRE_ROUTING, nftPriorityDNAT}, rules: []*nftRule{
+		nftNew().link(expr.MetaKeyIIFNAME, desired.LinkPrefix).goTo("arriving"),
+	}}
+	arriving := nftChain{name: "arriving", rules: []*nftRule{
+		nftNew().jump("services"),
+		nftNew().notLink(expr.MetaKeyIIFNAME, desired.NodePrefix).goTo("inverse"),
+	}}
 	postrouting := nftChain{
 		name: "postrouting", base: &nftHook{"nat", unix.NF_INET_POST_ROUTING, nftPrioritySNAT},
 		rules: []*nftRule{
@@ -138,21 +147,28 @@ func nftNATChains() []nftChain {
 			nftNew().family(f).daddr(f).mapped(desired.SetUnmapped, f).natPrefix(expr.NATTypeDestNAT, f),
 		)
 		postrouting.rules = append(postrouting.rules, nftKeepSource(f)...)
+		prerouting.rules = append(prerouting.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("services"))
 		egress.rules = append(egress.rules, nftEgress(f)...)
+		share.rules = append(share.rules, nftShare(f))
 		spokeFirst.rules = append(spokeFirst.rules, nftSpokeFirst(f)...)
 	}
+	egress.rules = append(egress.rules,
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("share"),
+		nftNew().add(&expr.Fib{Register: nftReg, FlagSADDR: true, ResultADDRTYPE: true}).
+			equal(nftHostOrder(unix.RTN_LOCAL)...).goTo("share"),
+		nftNew().dropAs(desired.DropStranger),
+	)
 	return []nftChain{
 		services,
-		{name: "prerouting", base: &nftHook{"nat", unix.NF_INET_PRE_ROUTING, nftPriorityDNAT}, rules: []*nftRule{
-			nftNew().jump("services"),
-			nftNew().cable(expr.MetaKeyIIFNAME).jump("inverse"),
-		}},
 		inverse,
+		arriving,
+		prerouting,
 		{name: "output", base: &nftHook{"nat", unix.NF_INET_LOCAL_OUT, nftPriorityDNAT}, rules: []*nftRule{
 			nftNew().jump("services"),
 		}},
 		postrouting,
 		spokeFirst,
+		share,
 		egress,
 	}
 }
@@ -190,11 +206,11 @@ func nftSpokeFirst(f nftFamily) []*nftRule {
 }
 
 // nftEgress gives the source address with which a packet enters a tunnel. The
-// first rule that knows it wins.
+// first rule that knows it wins. Whoever is neither a pod nor a node has none.
 func nftEgress(f nftFamily) []*nftRule {
-	shared := nftNew().saveMark().family(f).slot(f, desired.SharedSlots, false)
 	return []*nftRule{
 		nftNew().family(f).saddr(f).in(desired.SetTunnels, f).accept(),
+		nftNew().family(f).daddr(f).in(desired.SetPeers, f).dropAs(desired.DropTunnel),
 		nftNew().family(f).tcpFlags(nftSynOrRst, expr.CmpOpEq).jump("spoke_first"),
 		nftNew().family(f).l4proto(unix.IPPROTO_UDP).jump("spoke_first"),
 		nftNew().family(f).saddr(f).mapped(desired.SetEgress, f).nat(expr.NATTypeSourceNAT, f, 0),
@@ -202,7 +218,12 @@ func nftEgress(f nftFamily) []*nftRule {
 		// As in nftKeepSource; nft lists the port, and cannot write it itself.
 		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).mapped(desired.SetMapped, f).natPrefixPort(expr.NATTypeSourceNAT, f),
 		nftNew().family(f).saddr(f).mapped(desired.SetMapped, f).natPrefix(expr.NATTypeSourceNAT, f),
-		shared.load(expr.MetaKeyMARK, nftReg).restoreMark().
-			mapped(desired.SetShared, f).nat(expr.NATTypeSourceNAT, f, 0),
+		nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("share"),
 	}
+}
+
+// nftShare picks one of the cluster's egress addresses.
+func nftShare(f nftFamily) *nftRule {
+	return nftNew().saveMark().family(f).slot(f, desired.SharedSlots, false).load(expr.MetaKeyMARK, nftReg).restoreMark().
+		mapped(desired.SetShared, f).nat(expr.NATTypeSourceNAT, f, 0)
 }

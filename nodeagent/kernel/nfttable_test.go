@@ -73,7 +73,7 @@ func nftWithoutInner(t *testing.T, listing string) string {
 	var inner []string
 	var rest strings.Builder
 	for line := range strings.Lines(listing) {
-		if strings.Contains(line, "@carry") || strings.Contains(line, "@turn") {
+		if strings.Contains(line, "@carry") || strings.Contains(line, "@turn") || strings.Contains(line, "@self") {
 			inner = append(inner, strings.TrimSpace(line))
 		} else {
 			rest.WriteString(line)
@@ -88,6 +88,10 @@ func nftWithoutInner(t *testing.T, listing string) string {
 		"@th,224,16 0x86dd @nh,64,128 . @th,432,128 @turn6in6 drop",
 		"@th,224,16 0x800 @nh,64,128 . th dport . @th,336,32 @carry4in6 accept",
 		"@th,224,16 0x86dd @nh,64,128 . th dport . @th,304,128 @carry6in6 accept",
+		"@th,224,16 0x800 @th,336,32 @nodes4 ip saddr . @th,336,32 != @self44 goto drop_vxlan",
+		"@th,224,16 0x86dd @th,304,128 @nodes6 ip saddr . @th,304,128 != @self64 goto drop_vxlan",
+		"@th,224,16 0x800 @th,336,32 @nodes4 ip6 saddr . @th,336,32 != @self46 goto drop_vxlan",
+		"@th,224,16 0x86dd @th,304,128 @nodes6 ip6 saddr . @th,304,128 != @self66 goto drop_vxlan",
 	}
 	if d := cmp.Diff(want, inner); d != "" {
 		t.Errorf("rules that look into VXLAN (-want +got):\n%s", d)

@@ -57,14 +57,15 @@ func TestBadInputs(t *testing.T) {
 			"gateway's node gone", "g1/g1-w1",
 			func(in *project.Input) { in.Facts.Nodes = in.Facts.Nodes[1:] }, project.NodeUnknown,
 			[]string{"route 7300/242.2.0.0/24 type=blackhole"},
-			[]string{"neighbour", "nodes4 192.168.1.1", "route 7300/242.2.0.0"},
+			[]string{"neighbour", "nodes4 192.168.1.1", "self44 192.168.1.1", "vxlan4 192.168.1.1", "route 7300/242.2.0.0"},
 		},
 		{
 			"this node unknown", "g1/g1-w1",
 			func(in *project.Input) { in.Facts.Nodes = in.Facts.Nodes[:1] }, project.NodeUnknown,
 			[]string{"route 7300/242.2.0.0/24 type=blackhole"},
 			[]string{
-				"sysctl net/ipv4/conf/hw-vx0", "link", "address", "neighbour", "nodes4 192.168.1.2", "route 7300/242.2.0.0", "route 7300/243",
+				"sysctl net/ipv4/conf/hw-vx0", "link", "address", "neighbour", "nodes4 192.168.1.2", "self44 192.168.1.2", "vxlan4 192.168.1.2", "route 7300/242.2.0.0",
+				"route 7300/243",
 			},
 		},
 		{
@@ -77,16 +78,25 @@ func TestBadInputs(t *testing.T) {
 			[]string{"link", "table"},
 		},
 		{
-			"remote prefix over our nodes", "g1/g1-w1",
-			func(in *project.Input) { in.Facts.Nodes[0].Addrs = []netip.Addr{addr("242.2.0.200")} }, project.CoversNode,
-			[]string{
-				"neighbour hw-vx0/242.2.0.200 mac=aa:99:f5:6f:dc:a7", "nodes4 242.2.0.200",
-				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80 clusters=g2[]",
-				"service sample/whereami-ss headless=true ports=http/TCP/80 clusters=g2[]",
+			"another node claims an address of the clusterset", "g1/g1-w1",
+			func(in *project.Input) {
+				in.Facts.Nodes[0].Addrs = append(in.Facts.Nodes[0].Addrs, addr("242.2.0.200"), addr("243.0.0.1"), addr("241.0.0.2"))
 			},
-			[]string{
-				"neighbour", "nodes4 192.168.1.1", "route 7300/242.2.0.0", "remote4", "services4", "slots4", "echo4", "service sample", "zone",
+			project.NodeAddress, nil, nil,
+		},
+		{
+			"another node claims an address of a flat cluster", "g1/g1-w1",
+			func(in *project.Input) {
+				flat(in, "g2", "10.9.0.0/16")
+				in.Facts.Nodes[0].Addrs = append(in.Facts.Nodes[0].Addrs, addr("10.9.3.4"))
 			},
+			project.NodeAddress,
+			[]string{"remote4 10.9.0.0/16", "route 7300/10.9.0.0/16 type=unicast dev=hw-vx0 via=192.168.1.1 src=192.168.1.2"},
+			nil,
+		},
+		{
+			"a flat cluster's prefix over this node", "g1/g1-w1",
+			func(in *project.Input) { flat(in, "g2", "192.168.1.0/24") }, project.CoversNode, nil, nil,
 		},
 		{
 			"nothing ready there", "g1/g1-w1",
@@ -119,6 +129,15 @@ func TestBadInputs(t *testing.T) {
 			checkLines(t, before, after, tt.gained, tt.lost)
 		})
 	}
+}
+
+// flat has other clusters reach a cluster's pods as they are.
+func flat(in *project.Input, name, pods string) {
+	f := *in.Fabric
+	f.Clusters = slices.Clone(f.Clusters)
+	c := f.Cluster(name)
+	c.Globalnet, c.PodCIDRs, c.ServiceCIDRs = false, []netip.Prefix{netip.MustParsePrefix(pods)}, nil
+	in.Fabric = &f
 }
 
 func checkLines(t *testing.T, before, after map[string]bool, gained, lost []string) {

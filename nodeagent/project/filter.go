@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"net/netip"
 
 	"hawser.dev/hawser/nodeagent/desired"
@@ -23,16 +24,49 @@ func (v *view) addEveryNode() {
 	for _, p := range disjoint(v.own.GlobalCIDRs) {
 		v.elements.prefix(desired.SetBlocks, p, netip.Prefix{}, clusterPath(v.own.Name)+".globalCIDR")
 	}
-	for _, n := range v.nodes {
-		for _, a := range n.Addrs {
-			v.elements.addr(desired.SetNodes, a, netip.Addr{}, clusterPath(v.own.Name))
-		}
+	for _, p := range disjoint(v.own.PodCIDRs) {
+		v.elements.prefix(desired.SetPods, p, netip.Prefix{}, clusterPath(v.own.Name)+".podCIDRs")
 	}
+	v.addNodes()
 	for _, e := range v.exports {
 		for i := range e.Clusters {
 			if part := &e.Clusters[i]; v.byName[part.Name] != nil {
 				for _, a := range part.IPs {
 					v.elements.addr(desired.SetFronts, a, netip.Addr{}, exportPath(e.ID(), part.Name))
+				}
+			}
+		}
+	}
+}
+
+// addNodes says who may send VXLAN, and where nobody else's is forwarded.
+func (v *view) addNodes() {
+	origin := clusterPath(v.own.Name)
+	closed := func(a netip.Addr, port int, origin string) {
+		v.elements.add(desired.Element{Set: desired.SetVXLAN, Family: family(a), ID: targetText(a, port), Origin: origin})
+	}
+	for _, n := range v.nodes {
+		for _, a := range n.Addrs {
+			v.elements.addr(desired.SetNodes, a, netip.Addr{}, origin)
+			closed(a, desired.VXLANPort, origin)
+			for _, b := range n.Addrs {
+				set := desired.SetSelf4
+				if b.Is6() {
+					set = desired.SetSelf6
+				}
+				v.elements.add(desired.Element{Set: set, Family: family(a), ID: a.String() + " . " + b.String(), Origin: origin})
+			}
+		}
+	}
+	for _, r := range v.remotes {
+		if !r.linked || r.link.Driver != fabric.DriverVXLAN {
+			continue
+		}
+		for i := range r.Gateways {
+			g := &r.Gateways[i]
+			for _, c := range v.candidates(g, r.link.Base(g, 0)) {
+				for _, alt := range []int{0, 1} {
+					closed(c.Addr.Addr(), int(c.Addr.Port())+fabric.VXLANOffset+alt, clusterPath(r.Name))
 				}
 			}
 		}
@@ -45,6 +79,13 @@ func (v *view) addFilter() {
 	for _, p := range disjoint(all) {
 		if !v.own.Hides(family(p.Addr())) {
 			v.elements.prefix(desired.SetDirect, p, netip.Prefix{}, clusterPath(v.own.Name))
+		}
+	}
+	for _, r := range v.remotes {
+		for i := range r.Gateways {
+			for _, a := range r.Gateways[i].Addresses {
+				v.elements.addr(desired.SetPeers, a, netip.Addr{}, clusterPath(r.Name)+".gateways["+r.Gateways[i].Name+"]")
+			}
 		}
 	}
 	for _, e := range v.exports {
@@ -110,7 +151,7 @@ func (v *view) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
 	}
 }
 
-// addOffers names the addresses from which other clusters' servers answer.
+// addOffers names the addresses and ports from which other clusters' servers answer.
 func (v *view) addOffers(e *fabric.Export) {
 	for i := range e.Clusters {
 		part := &e.Clusters[i]
@@ -119,17 +160,20 @@ func (v *view) addOffers(e *fabric.Export) {
 			continue
 		}
 		origin := exportPath(e.ID(), part.Name)
-		offer := func(addrs []netip.Addr) {
+		offer := func(addrs []netip.Addr, ports map[string]int) {
 			for _, a := range addrs {
-				v.elements.addr(desired.SetOffers, a, netip.Addr{}, origin)
+				for _, p := range portsOf(e, part) {
+					id := serviceKey(a, p.Protocol, cmp.Or(ports[portKey(p)], p.Port))
+					v.elements.add(desired.Element{Set: desired.SetOffers, Family: family(a), ID: id, Origin: origin})
+				}
 			}
 		}
-		offer(part.IPs)
+		offer(part.IPs, nil)
 		for _, h := range part.Hosts {
-			offer(h.IPs)
+			offer(h.IPs, nil)
 		}
 		for _, h := range r.hosts(e, part) {
-			offer(h.IPs)
+			offer(h.IPs, h.Ports)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func essence(s desired.State) []string {
 			value = ""
 		}
 		if !slices.Contains([]string{desired.SetMapped, desired.SetUnmapped, desired.SetOwners, desired.SetReverse}, e.Set) {
-			line("element", e.Set, e.ID, value, e.Origin)
+			line("element", strings.TrimRight(e.Set, "46"), e.ID, value, e.Origin)
 		} else {
 			line("element", e.Set, e.ID, e.Value, e.Origin)
 		}

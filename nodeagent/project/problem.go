@@ -21,7 +21,8 @@ const (
 	NodeUnknown      = "node-unknown"       // the facts do not hold a node
 	NoPath           = "no-path"            // no link to a remote cluster
 	NoNextHop        = "no-next-hop"        // no node address of the family that a route needs
-	CoversNode       = "prefix-covers-node" // a remote prefix holds an address of a node here
+	CoversNode       = "prefix-covers-node" // a remote prefix holds an address of this node
+	NodeAddress      = "node-address"       // a node has an address that is the clusterset's, or another cluster's
 	IPv6Off          = "ipv6-off"           // IPv6 is needed and switched off on the host
 	NoFamily         = "no-common-family"   // a remote cluster with other address families only
 	MTUTooSmall      = "mtu-too-small"      // IPv6 does not fit the underlay whole

@@ -30,9 +30,11 @@ func (v *view) answersAs(backend netip.Addr, protocol string, port int, as netip
 	if v.direct(backend) && !strings.EqualFold(protocol, "TCP") {
 		return
 	}
-	v.answers = append(v.answers, answer{
-		family: family(backend), id: serviceKey(backend, protocol, port), as: targetText(as, asPort), origin: origin,
-	})
+	id := serviceKey(backend, protocol, port)
+	v.answers = append(v.answers, answer{family: family(backend), id: id, as: targetText(as, asPort), origin: origin})
+	if strings.EqualFold(protocol, "UDP") {
+		v.elements.add(desired.Element{Set: desired.SetServed, Family: family(backend), ID: id, Origin: origin})
+	}
 }
 
 // direct reports whether other clusters reach a pod at its own address.

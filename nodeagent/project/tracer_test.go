@@ -181,8 +181,18 @@ func parsePrefix(text string) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen())
 }
 
+// ours reports whether a packet is a pod's, the host's own, or came by a link of ours.
+func (t *tracer) ours(h *hop) bool {
+	_, pod := t.has(h, desired.SetPods, h.src)
+	return pod || h.iif == "local" || h.iif == desired.NodeLink || t.tunnel(h.iif)
+}
+
 // prerouting is the chains services and inverse, then kube-proxy.
 func (t *tracer) prerouting(h *hop) {
+	if !t.ours(h) {
+		t.kubeProxy(h)
+		return
+	}
 	if h.proto == "icmp" {
 		if to, ok := t.get(h, desired.SetEcho, h.dst.String()); ok {
 			h.dst = netip.MustParseAddr(to)

@@ -163,6 +163,8 @@ func (t *tracer) egress(h *hop) string {
 		return ""
 	} else if e, ok := t.has(h, desired.SetMapped, h.src); ok {
 		h.src = moved(h.src, parsePrefix(e.ID), parsePrefix(e.Value))
+	} else if !t.ours(h) {
+		return "stranger"
 	} else if to, ok := t.get(h, desired.SetShared, fmt.Sprint(t.slot%desired.SharedSlots)); ok {
 		h.src = netip.MustParseAddr(to)
 	}

@@ -73,10 +73,29 @@ func newView(in Input) *view {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	v.families()
+	for _, p := range slices.Concat(in.Fabric.GlobalPools, in.Fabric.ServicePools, in.Fabric.TunnelPools) {
+		v.refuseNodes(p, func(*Node) bool { return true }, "which is the clusterset's")
+	}
 	v.net = NewNet(in.Fabric, in.Before)
 	v.six = reachedOverIPv6(own)
 	v.addRemotes()
 	return v
+}
+
+// refuseNodes takes the addresses inside a prefix from those nodes that may lose them.
+func (v *view) refuseNodes(p netip.Prefix, may func(*Node) bool, whose string) {
+	for i, n := range v.nodes {
+		if !may(n) || !slices.ContainsFunc(n.Addrs, p.Contains) {
+			continue
+		}
+		kept := *n
+		kept.Addrs = slices.DeleteFunc(slices.Clone(n.Addrs), p.Contains)
+		v.nodes[i] = &kept
+		if n.Name == v.in.Node {
+			v.node = &kept
+		}
+		v.problem(clusterPath(v.own.Name), NodeAddress, "node "+n.Name+" says that it has an address in "+p.String()+", "+whose+", so that address does not count")
+	}
 }
 
 func (v *view) nodeNamed(name string) *Node {
@@ -197,18 +216,18 @@ func (v *view) findPrefixes(r *remote) {
 	}
 }
 
-// addVisible refuses a prefix that holds a node of this cluster: its route would
-// take the packets between the nodes, the tunnel's own among them.
+// addVisible refuses a prefix that holds this very node: its route would take the
+// packets between the nodes, the tunnel's own among them. What another node says of
+// itself takes no prefix away: a kubelet can say anything.
 func (v *view) addVisible(r *remote, p netip.Prefix, source bool) {
 	if !v.uses(family(p.Addr())) {
 		return
 	}
-	for _, n := range v.nodes {
-		if slices.ContainsFunc(n.Addrs, p.Contains) {
-			v.problem(clusterPath(r.Name), CoversNode, p.String()+" holds an address of node "+n.Name+", so it is not routed")
-			return
-		}
+	if v.node != nil && slices.ContainsFunc(v.node.Addrs, p.Contains) {
+		v.problem(clusterPath(r.Name), CoversNode, p.String()+" holds an address of node "+v.node.Name+", so it is not routed")
+		return
 	}
+	v.refuseNodes(p, func(n *Node) bool { return n.Name != v.in.Node }, "which is cluster "+r.Name+"'s")
 	r.visible = append(r.visible, p)
 	if source {
 		r.sources = append(r.sources, p)

@@ -26,8 +26,10 @@ type Status struct {
 	Paths       []Path       `json:"paths,omitempty"` // by remote cluster
 	Moves       []Move       `json:"moves,omitempty"` // the last 64, the newest at the end
 	Problems    []Problem    `json:"problems,omitempty"`
-	Exports     []Export     `json:"exports,omitempty"`
-	Clusters    []Cluster    `json:"clusters,omitempty"`
+	// Dropped is what the rules of this node dropped since they were written last.
+	Dropped  []Dropped `json:"dropped,omitempty"`
+	Exports  []Export  `json:"exports,omitempty"`
+	Clusters []Cluster `json:"clusters,omitempty"`
 }
 
 // Pass is the outcome of one converge pass.
@@ -38,6 +40,13 @@ type Pass struct {
 	Drift   int       `json:"drift"`             // changes since start that nobody asked for
 	Blocked []string  `json:"blocked,omitempty"` // what waits for what
 	Failed  []string  `json:"failed,omitempty"`
+}
+
+// Dropped is how many packets were dropped for one reason.
+type Dropped struct {
+	Reason  string `json:"reason"` // one of desired.Drops
+	Packets uint64 `json:"packets"`
+	Text    string `json:"text"` // what the packets were
 }
 
 // Trust is whose signatures this agent acts on, and what it had.

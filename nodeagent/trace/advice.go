@@ -1,8 +1,10 @@
 package trace
 
 import (
+	"slices"
 	"strings"
 
+	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -19,8 +21,13 @@ func finding(j *journey) status.Finding {
 		f.Text = "not seen again behind there: no rule of nftables dropped it"
 		f.Do = "look for what nftables does not show: eBPF programs of the CNI (its own policy tool tells), rules of iptables-legacy, " +
 			"rp_filter (sysctl net.ipv4.conf.all.rp_filter), a missing route (ip route get)"
-	case j.at.Family == "inet" && j.at.Table == "hawser":
+	case j.at.Family == "inet" && j.at.Table == desired.TableName:
 		f.Kind = status.FindingOwn
+		if i := slices.IndexFunc(desired.Drops(), func(d desired.Drop) bool { return d.Chain() == j.at.Chain }); i >= 0 {
+			d := desired.Drops()[i]
+			f.Text, f.Do = "dropped by Hawser itself ("+d.Reason+"): "+d.Doc, d.Do
+			break
+		}
 		f.Text = "dropped by Hawser itself: the topology does not let this client reach that address"
 		f.Do = "exports[].allow of the topology says who may; what reaches no export and no pod of a flat cluster is dropped too"
 	default:
