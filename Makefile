@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: all build setup demo test unit e2e quiet e2e-vm e2e-kube e2e-kube-ci e2e-cni e2e-mcs e2e-gitops kube-up kube-down image chaos lint generate fuzz bench clean
+.PHONY: all build setup demo test unit e2e reach quiet e2e-vm e2e-kube e2e-kube-ci e2e-cni e2e-mcs e2e-gitops kube-up kube-down image chaos lint generate fuzz bench clean
 
 all: build
 
@@ -72,11 +72,14 @@ ARCHES ?= $(if $(IPSEC),$(shell $(GO) env GOARCH),amd64 arm64)
 image: ## dist/hawser-agent-<version>-<arch>.tar: an image of the agent alone, no Docker needed; with strongSwan: IPSEC=1
 	@VERSION=$(VERSION) IPSEC=$(IPSEC) hack/image.sh $(ARCHES)
 
+SEED ?= 1
+reach: setup ## 20,000 packets over 200 topologies through a gateway's rules, each compared with what the documents allow; other ones with SEED=2
+	SEED=$(SEED) TOPOLOGIES=200 PACKETS=20000 $(GO) test -count=1 -timeout 20m -v ./e2e/reach
+
 quiet: setup build ## what planned work, changes and deaths lose, on a machine that does nothing else
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v ./e2e -run TestQuiet
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v -parallel 1 ./nodeagent/cable/cabletest -run TestConformance
 
-SEED   ?= 1
 FAULTS ?= 200
 ROUND  ?= 0
 SLOW   ?= 1

@@ -34,7 +34,6 @@ type nftFamily struct {
 	behind   uint32 // the 32-bit register behind an address in register 1
 	icmp     byte
 	echo     byte   // ICMP type of an echo request
-	reply    byte   // and of its reply
 	ctDst    uint32 // conntrack key of the destination address
 }
 
@@ -42,11 +41,11 @@ func nftFamilies() [2]nftFamily {
 	return [2]nftFamily{
 		{
 			digit: "4", proto: unix.NFPROTO_IPV4, size: 4, src: 12, dst: 16, behind: nftRegWord1,
-			icmp: unix.IPPROTO_ICMP, echo: 8, reply: 0, ctDst: unix.NFT_CT_DST_IP,
+			icmp: unix.IPPROTO_ICMP, echo: 8, ctDst: unix.NFT_CT_DST_IP,
 		},
 		{
 			digit: "6", proto: unix.NFPROTO_IPV6, size: 16, src: 8, dst: 24, behind: nftRegWord4,
-			icmp: unix.IPPROTO_ICMPV6, echo: 128, reply: 129, ctDst: unix.NFT_CT_DST_IP6,
+			icmp: unix.IPPROTO_ICMPV6, echo: 128, ctDst: unix.NFT_CT_DST_IP6,
 		},
 	}
 }

@@ -225,14 +225,11 @@ func nftInbound() nftChain {
 // what no connection begins with, over UDP what comes from the very port of an export,
 // and for no port on which a pod serves one itself.
 func nftReturnOnly() nftChain {
-	families := nftFamilies()
 	c := nftChain{name: "return_only", rules: []*nftRule{
 		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).accept(),
 		nftNew().l4proto(unix.IPPROTO_TCP).dropAs(desired.DropUnasked),
-		nftNew().icmpType(families[0], families[0].reply).accept(),
-		nftNew().icmpType(families[1], families[1].reply).accept(),
 	}}
-	for _, f := range families {
+	for _, f := range nftFamilies() {
 		c.rules = append(c.rules,
 			nftNew().family(f).service(f).in(desired.SetServed, f).dropAs(desired.DropUnasked),
 			nftNew().family(f).endpoint(f, f.src, 0).in(desired.SetOffers, f).accept(),

@@ -1,0 +1,459 @@
+// Package reach says what a packet may reach in a clusterset. Allowed is written from
+// docs/datapath.md and docs/security.md, and knows nothing of rules; a test holds the
+// rules of a node to it, with packets through a real kernel.
+package reach
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Place is where a packet comes to a gateway from.
+type Place string
+
+// Places.
+const (
+	Tunnel  Place = "tunnel"  // another cluster's gateway
+	Pod     Place = "pod"     // of the gateway's own node
+	Node    Place = "node"    // another node of the cluster hands it over
+	Beside  Place = "beside"  // a host of the nodes' network, which is none
+	Nowhere Place = "nowhere" // in a Verdict: the packet ends here
+	Host    Place = "host"    // in a Verdict: the gateway itself
+)
+
+// Packet is the first packet of a flow.
+type Packet struct {
+	From     Place
+	Cluster  string // of Tunnel: who sent it
+	Protocol string // tcp | udp | icmp
+	Src, Dst netip.AddrPort
+	// Middle says of TCP that it is neither SYN nor RST, of ICMP that it is an echo reply.
+	Middle bool
+}
+
+// Verdict is where a packet may come out. Each list has all that it may have there.
+type Verdict struct {
+	To   Place
+	Dst  []netip.AddrPort // port 0 = as it was
+	Srcs []netip.Addr     // none = as it was
+}
+
+func nowhere() Verdict { return Verdict{To: Nowhere} }
+
+// site is a cluster's gateway as Allowed looks at it.
+type site struct {
+	fabric *fabric.Fabric
+	own    *fabric.Cluster
+	facts  project.Facts
+}
+
+// Allowed says where a packet that comes to the only gateway of a cluster may come
+// out. All pods are on the gateway's node; nothing was heard of other clusters, so all
+// that they export is ready.
+func Allowed(f *fabric.Fabric, facts project.Facts, own string, p Packet) Verdict {
+	s := site{f, f.Cluster(own), facts}
+	switch p.From {
+	case Tunnel:
+		return s.fromTunnel(p)
+	case Pod, Node:
+		return s.fromInside(p)
+	}
+	return nowhere()
+}
+
+func (s *site) fromTunnel(p Packet) Verdict {
+	dst := p.Dst.Addr()
+	if slices.Contains(s.own.Gateways[0].Addresses, dst) {
+		if s.isGateway(p.Src.Addr()) && forGateways(p) {
+			return Verdict{To: Host, Dst: []netip.AddrPort{p.Dst}}
+		}
+		return nowhere()
+	}
+	if p.unplaced() {
+		return nowhere()
+	}
+	if p.Protocol == "tcp" && p.Middle && s.answersVIP(p.Src.Addr()) {
+		return nowhere()
+	}
+	for i := range s.fabric.Exports {
+		e := &s.fabric.Exports[i]
+		part := partOf(e, s.own.Name)
+		if part == nil {
+			continue
+		}
+		if slices.Contains(part.IPs, dst) {
+			if !s.admits(e, p) {
+				return nowhere()
+			}
+			return s.backends(e, p)
+		}
+		if pod, ok := s.podOfHost(e, part, dst); ok {
+			if !s.admits(e, p) {
+				return nowhere()
+			}
+			return s.headless(e, pod, p)
+		}
+	}
+	for _, m := range s.own.Mappings {
+		if m.Global.Contains(dst) {
+			return s.mapped(m, p)
+		}
+	}
+	if !s.own.Hides(fabric.Family(dst)) && inAny(s.own.PodCIDRs, dst) {
+		return Verdict{To: Pod, Dst: []netip.AddrPort{p.Dst}}
+	}
+	return nowhere()
+}
+
+// answersVIP: whoever called that export asked for a clusterset address, and would reset
+// a connection with the export itself.
+func (s *site) answersVIP(a netip.Addr) bool {
+	return slices.ContainsFunc(s.fabric.Exports, func(e fabric.Export) bool {
+		return slices.ContainsFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name != s.own.Name && slices.Contains(c.IPs, a) })
+	})
+}
+
+// forGateways: probes, paths, changes of cables, the feed, and echo requests.
+func forGateways(p Packet) bool {
+	switch p.Protocol {
+	case "udp":
+		return slices.Contains([]uint16{desired.ProbePort, desired.PathPort, desired.CablePort}, p.Dst.Port())
+	case "tcp":
+		return p.Dst.Port() == desired.FeedPort
+	}
+	return true
+}
+
+func (s *site) isGateway(a netip.Addr) bool {
+	return slices.ContainsFunc(s.fabric.Clusters, func(c fabric.Cluster) bool {
+		return c.Name != s.own.Name && slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, a) })
+	})
+}
+
+// admits: an allow list admits the addresses from which a cluster's packets come.
+func (s *site) admits(e *fabric.Export, p Packet) bool {
+	return e.Allow == nil || e.Allows(p.Cluster) && s.sends(s.fabric.Cluster(p.Cluster), p.Src.Addr())
+}
+
+// sends: a cluster's packets come from its block, and from its pods' own addresses
+// where it is flat and they mean nothing here.
+func (s *site) sends(c *fabric.Cluster, a netip.Addr) bool {
+	if inAny(c.GlobalCIDRs, a) {
+		return true
+	}
+	return slices.ContainsFunc(c.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(a) && s.seen(c, p) })
+}
+
+// seen: a flat cluster's prefix is reached as it is, unless it overlaps one of ours.
+func (s *site) seen(c *fabric.Cluster, p netip.Prefix) bool {
+	return !c.Hides(fabric.Family(p.Addr())) && !slices.ContainsFunc(slices.Concat(s.own.PodCIDRs, s.own.ServiceCIDRs), p.Overlaps)
+}
+
+// backends of the own cluster for a port of an export; an echo request is answered by
+// one of them, too.
+func (s *site) backends(e *fabric.Export, p Packet) Verdict {
+	var ends []netip.AddrPort
+	for _, port := range e.Ports {
+		if p.Protocol != "icmp" && (!strings.EqualFold(port.Protocol, p.Protocol) || port.Port != int(p.Dst.Port())) {
+			continue
+		}
+		for _, ep := range s.service(e).Endpoints {
+			if a, ok := same(ep.Addrs, p.Dst.Addr()); ok && ep.Ready {
+				ends = append(ends, end(a, ep.Ports[portID(port)], p))
+			}
+		}
+	}
+	if len(ends) == 0 {
+		return nowhere()
+	}
+	return Verdict{To: Pod, Dst: ends}
+}
+
+func (s *site) headless(e *fabric.Export, pod project.Endpoint, p Packet) Verdict {
+	a, ok := same(pod.Addrs, p.Dst.Addr())
+	if !ok {
+		return nowhere()
+	}
+	for _, port := range e.Ports {
+		if strings.EqualFold(port.Protocol, p.Protocol) && port.Port == int(p.Dst.Port()) {
+			return Verdict{To: Pod, Dst: []netip.AddrPort{end(a, pod.Ports[portID(port)], p)}}
+		}
+	}
+	if p.Protocol == "icmp" || s.own.Hides(fabric.Family(a)) {
+		return Verdict{To: Pod, Dst: []netip.AddrPort{end(a, int(p.Dst.Port()), p)}}
+	}
+	return nowhere()
+}
+
+// mapped: pods of a mapped block get answers; those of a headless export that have no
+// other address are open to who may reach it.
+func (s *site) mapped(m fabric.Mapping, p Packet) Verdict {
+	pod := moved(p.Dst.Addr(), m.Pods)
+	to := Verdict{To: Pod, Dst: []netip.AddrPort{netip.AddrPortFrom(pod, p.Dst.Port())}}
+	for i := range s.fabric.Exports {
+		e := &s.fabric.Exports[i]
+		part := partOf(e, s.own.Name)
+		if part == nil || e.Type != fabric.Headless {
+			continue
+		}
+		for _, ep := range s.service(e).Endpoints {
+			if slices.Contains(ep.Addrs, pod) && !s.hasHost(part, ep) && e.Allows(p.Cluster) && s.sends(s.fabric.Cluster(p.Cluster), p.Src.Addr()) {
+				return to
+			}
+		}
+	}
+	switch {
+	case p.Protocol != "udp":
+		if p.Middle {
+			return to
+		}
+	case s.offered(p.Src) && !s.served(netip.AddrPortFrom(pod, p.Dst.Port())):
+		return to
+	}
+	return nowhere()
+}
+
+// offered: over UDP an answer comes from the port of another cluster's export.
+func (s *site) offered(src netip.AddrPort) bool {
+	for i := range s.fabric.Exports {
+		e := &s.fabric.Exports[i]
+		port := slices.ContainsFunc(e.Ports, func(p fabric.Port) bool { return p.Protocol == "UDP" && p.Port == int(src.Port()) })
+		for _, part := range e.Clusters {
+			if !port || part.Name == s.own.Name {
+				continue
+			}
+			if slices.Contains(part.IPs, src.Addr()) || slices.ContainsFunc(part.Hosts, func(h fabric.Host) bool { return slices.Contains(h.IPs, src.Addr()) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// served: a pod's own UDP port behind an export, at an address that others know.
+func (s *site) served(at netip.AddrPort) bool {
+	for i := range s.fabric.Exports {
+		e := &s.fabric.Exports[i]
+		part := partOf(e, s.own.Name)
+		if part == nil {
+			continue
+		}
+		for _, ep := range s.service(e).Endpoints {
+			for _, port := range e.Ports {
+				known := e.Type != fabric.Headless || s.hasHost(part, ep)
+				if known && port.Protocol == "UDP" && slices.Contains(ep.Addrs, at.Addr()) && ep.Ports[portID(port)] == int(at.Port()) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// unplaced: conntrack places no echo reply without its request.
+func (p Packet) unplaced() bool { return p.Protocol == "icmp" && p.Middle }
+
+func (s *site) fromInside(p Packet) Verdict {
+	if p.unplaced() {
+		return nowhere()
+	}
+	dst := p.Dst.Addr()
+	for i := range s.fabric.Exports {
+		e := &s.fabric.Exports[i]
+		part := partOf(e, s.own.Name)
+		if slices.Contains(e.VIPs, dst) {
+			if part == nil && !e.Allows(s.own.Name) {
+				return nowhere()
+			}
+			return s.clusterset(e, part, p)
+		}
+		if part == nil {
+			continue
+		}
+		if slices.Contains(part.IPs, dst) {
+			return s.backends(e, p)
+		}
+		if pod, ok := s.podOfHost(e, part, dst); ok {
+			// Other ports than those declared are for other clusters.
+			if p.Protocol != "icmp" && !declares(e, p) {
+				return nowhere()
+			}
+			return s.headless(e, pod, p)
+		}
+	}
+	for i := range s.fabric.Clusters {
+		c := &s.fabric.Clusters[i]
+		if c.Name == s.own.Name {
+			continue
+		}
+		flat := slices.ContainsFunc(slices.Concat(c.PodCIDRs, c.ServiceCIDRs), func(x netip.Prefix) bool { return x.Contains(dst) && s.seen(c, x) })
+		if flat || inAny(c.GlobalCIDRs, dst) {
+			return s.away(p, p.Dst)
+		}
+	}
+	return nowhere()
+}
+
+func declares(e *fabric.Export, p Packet) bool {
+	return slices.ContainsFunc(e.Ports, func(port fabric.Port) bool {
+		return strings.EqualFold(port.Protocol, p.Protocol) && port.Port == int(p.Dst.Port())
+	})
+}
+
+// clusterset: the own cluster's backends come first; else another cluster's.
+func (s *site) clusterset(e *fabric.Export, part *fabric.ExportCluster, p Packet) Verdict {
+	if p.Protocol != "icmp" && !declares(e, p) {
+		return nowhere()
+	}
+	if part != nil {
+		if v := s.backends(e, p); v.To != Nowhere {
+			return v
+		}
+	}
+	var ends []netip.AddrPort
+	for _, other := range e.Clusters {
+		if other.Name == s.own.Name {
+			continue
+		}
+		if a, ok := same(other.IPs, p.Dst.Addr()); ok {
+			ends = append(ends, netip.AddrPortFrom(a, p.Dst.Port()))
+		}
+	}
+	if len(ends) == 0 {
+		return nowhere()
+	}
+	return s.away(p, ends...)
+}
+
+// away: into a tunnel, with the source that others know it by.
+func (s *site) away(p Packet, dst ...netip.AddrPort) Verdict {
+	v := Verdict{To: Tunnel, Dst: dst}
+	src := p.Src.Addr()
+	fam := fabric.Family(src)
+	for i := range s.fabric.Exports {
+		e := &s.fabric.Exports[i]
+		part := partOf(e, s.own.Name)
+		if part == nil || e.Type != fabric.Headless || !s.own.Hides(fam) {
+			continue
+		}
+		for _, ep := range s.service(e).Endpoints {
+			if h := s.host(part, ep); h != nil && slices.Contains(ep.Addrs, src) {
+				if a, ok := same(h.IPs, src); ok {
+					v.Srcs = []netip.Addr{a}
+					return v
+				}
+			}
+		}
+	}
+	if !s.own.Hides(fam) && inAny(s.own.PodCIDRs, src) && !s.rival(src) {
+		return v
+	}
+	for _, m := range s.own.Mappings {
+		if m.Pods.Contains(src) && s.own.Hides(fam) && s.own.EgressMode == fabric.EgressMapped {
+			v.Srcs = []netip.Addr{moved(src, m.Global)}
+			return v
+		}
+	}
+	for _, a := range s.own.EgressIPs {
+		if fabric.Family(a) == fam {
+			v.Srcs = append(v.Srcs, a)
+		}
+	}
+	return v
+}
+
+// rival: another cluster uses the prefix of a flat one, and could not answer to it.
+func (s *site) rival(src netip.Addr) bool {
+	for _, own := range s.own.PodCIDRs {
+		if !own.Contains(src) {
+			continue
+		}
+		for _, c := range s.fabric.Clusters {
+			if c.Name != s.own.Name && slices.ContainsFunc(slices.Concat(c.PodCIDRs, c.ServiceCIDRs), own.Overlaps) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *site) service(e *fabric.Export) project.Service {
+	for _, svc := range s.facts.Services {
+		if svc.Namespace == e.Namespace && svc.Name == e.Name {
+			return svc
+		}
+	}
+	return project.Service{}
+}
+
+// host: the fixed address of a pod is that of its hostname, or of its ordinal.
+func (s *site) host(part *fabric.ExportCluster, ep project.Endpoint) *fabric.Host {
+	for i := range part.Hosts {
+		h := &part.Hosts[i]
+		suffix, ordinal := strings.CutPrefix(h.Name, "*")
+		if ep.Hostname == h.Name || ordinal && ep.Hostname != "" && strings.HasSuffix(ep.Hostname, suffix) {
+			return h
+		}
+	}
+	return nil
+}
+
+func (s *site) hasHost(part *fabric.ExportCluster, ep project.Endpoint) bool {
+	return s.host(part, ep) != nil
+}
+
+func (s *site) podOfHost(e *fabric.Export, part *fabric.ExportCluster, a netip.Addr) (project.Endpoint, bool) {
+	for _, ep := range s.service(e).Endpoints {
+		if h := s.host(part, ep); h != nil && slices.Contains(h.IPs, a) {
+			return ep, true
+		}
+	}
+	return project.Endpoint{}, false
+}
+
+func partOf(e *fabric.Export, cluster string) *fabric.ExportCluster {
+	i := slices.IndexFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name == cluster })
+	if i < 0 {
+		return nil
+	}
+	return &e.Clusters[i]
+}
+
+func inAny(list []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// same gives the first address of another one's family.
+func same(list []netip.Addr, as netip.Addr) (netip.Addr, bool) {
+	i := slices.IndexFunc(list, func(a netip.Addr) bool { return a.Is4() == as.Is4() })
+	if i < 0 {
+		return netip.Addr{}, false
+	}
+	return list[i], true
+}
+
+func portID(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port) }
+
+func end(a netip.Addr, port int, p Packet) netip.AddrPort {
+	if p.Protocol == "icmp" {
+		port = 0
+	}
+	return netip.AddrPortFrom(a, uint16(port))
+}
+
+// moved keeps the host part of an address.
+func moved(a netip.Addr, to netip.Prefix) netip.Addr {
+	from, net := a.AsSlice(), to.Addr().AsSlice()
+	for bit := range to.Bits() {
+		mask := byte(0x80 >> (bit % 8))
+		from[bit/8] = from[bit/8]&^mask | net[bit/8]&mask
+	}
+	out, _ := netip.AddrFromSlice(from)
+	return out
+}

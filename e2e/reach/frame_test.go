@@ -1,0 +1,147 @@
+package reach
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// frame is what the test looks at of a packet. Its last four bytes are its identity.
+type frame struct {
+	protocol string
+	src, dst netip.AddrPort
+	id       uint32
+}
+
+const (
+	tcpSyn = 0x02
+	tcpAck = 0x10
+)
+
+// bytes writes a packet with an identity.
+func (p Packet) bytes(id uint32) []byte {
+	var l4 []byte
+	port := func(at int, n uint16) { binary.BigEndian.PutUint16(l4[at:], n) }
+	six := p.Src.Addr().Is6()
+	proto, sum := byte(0), 0
+	switch p.Protocol {
+	case "tcp":
+		l4 = make([]byte, 24)
+		proto, sum = unix.IPPROTO_TCP, 16
+		port(0, p.Src.Port())
+		port(2, p.Dst.Port())
+		l4[7], l4[12], l4[13] = 1, 5<<4, tcpSyn
+		if p.Middle {
+			l4[13] = tcpAck
+		}
+		port(14, 1000)
+	case "udp":
+		l4 = make([]byte, 12)
+		proto, sum = unix.IPPROTO_UDP, 6
+		port(0, p.Src.Port())
+		port(2, p.Dst.Port())
+		port(4, uint16(len(l4)))
+	case "icmp":
+		l4 = make([]byte, 12)
+		proto, sum = unix.IPPROTO_ICMP, 2
+		l4[0] = 8
+		if p.Middle {
+			l4[0] = 0
+		}
+		if six {
+			proto, l4[0] = unix.IPPROTO_ICMPV6, 128
+			if p.Middle {
+				l4[0] = 129
+			}
+		}
+		port(4, p.Src.Port())
+		port(6, 1)
+	}
+	binary.BigEndian.PutUint32(l4[len(l4)-4:], id)
+	head := make([]byte, 20)
+	if six {
+		head = make([]byte, 40)
+		head[0], head[6], head[7] = 6<<4, proto, 64
+		binary.BigEndian.PutUint16(head[4:], uint16(len(l4)))
+		copy(head[8:], p.Src.Addr().AsSlice())
+		copy(head[24:], p.Dst.Addr().AsSlice())
+	} else {
+		head[0], head[8], head[9] = 4<<4|5, 64, proto
+		binary.BigEndian.PutUint16(head[2:], uint16(20+len(l4)))
+		copy(head[12:], p.Src.Addr().AsSlice())
+		copy(head[16:], p.Dst.Addr().AsSlice())
+		binary.BigEndian.PutUint16(head[10:], checksum(0, head))
+	}
+	pseudo := uint32(0)
+	if proto != unix.IPPROTO_ICMP {
+		pseudo = fold(fold(uint32(proto)+uint32(len(l4)), p.Src.Addr().AsSlice()), p.Dst.Addr().AsSlice())
+	}
+	binary.BigEndian.PutUint16(l4[sum:], checksum(pseudo, l4))
+	return append(head, l4...)
+}
+
+func fold(sum uint32, b []byte) uint32 {
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	return sum
+}
+
+func checksum(sum uint32, b []byte) uint16 {
+	sum = fold(sum, b)
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// parse reads what bytes wrote, and what the kernel made of it; false for what it says
+// by itself, such as neighbour discovery.
+func parse(b []byte) (frame, bool) {
+	var f frame
+	if len(b) < 20 {
+		return f, false
+	}
+	var l4 []byte
+	var proto byte
+	var src, dst netip.Addr
+	if b[0]>>4 == 4 {
+		proto, l4 = b[9], b[20:]
+		src, _ = netip.AddrFromSlice(b[12:16])
+		dst, _ = netip.AddrFromSlice(b[16:20])
+	} else if len(b) >= 40 {
+		proto, l4 = b[6], b[40:]
+		src, _ = netip.AddrFromSlice(b[8:24])
+		dst, _ = netip.AddrFromSlice(b[24:40])
+	}
+	if len(l4) < 8 {
+		return f, false
+	}
+	sport, dport := binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
+	switch proto {
+	case unix.IPPROTO_TCP:
+		f.protocol = "tcp"
+		if l4[13]&0x04 != 0 {
+			f.protocol = "reset"
+		}
+	case unix.IPPROTO_UDP:
+		f.protocol = "udp"
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		f.protocol, sport, dport = "icmp", 0, 0
+		echo := l4[0] == 0 || l4[0] == 8
+		if proto == unix.IPPROTO_ICMPV6 {
+			echo = l4[0] == 128 || l4[0] == 129
+		}
+		if !echo {
+			f.protocol = "icmp error"
+		}
+		if proto == unix.IPPROTO_ICMPV6 && l4[0] >= 130 {
+			return f, false // of the links themselves
+		}
+	default:
+		return f, false
+	}
+	f.src, f.dst, f.id = netip.AddrPortFrom(src, sport), netip.AddrPortFrom(dst, dport), lastWord(b)
+	return f, true
+}

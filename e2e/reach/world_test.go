@@ -1,0 +1,186 @@
+package reach
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// world is one topology, with what there is in the cluster whose gateway is looked at.
+type world struct {
+	text   string
+	fabric *fabric.Fabric
+	facts  project.Facts
+	state  desired.State
+	node   []netip.Addr // of the gateway
+	worker []netip.Addr // of the cluster's other node
+	pods   []netip.Addr // that exist; more may send
+}
+
+const own = "a"
+
+// newWorld makes up a topology: clusters with the same or with other prefixes, of one or
+// two families, mapped or shared; exports of both types, for all or for some.
+func newWorld(t *testing.T, rng *rand.Rand) *world {
+	t.Helper()
+	w := &world{}
+	dual := rng.IntN(2) == 0
+	clusters := []string{"a", "b", "c", "d"}[:2+rng.IntN(3)]
+	var out strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
+	line("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: reach}\nspec:")
+	line("  globalnet: {egress: %s}", pick(rng, "auto", "shared", "auto"))
+	line("  clusters:")
+	for i, name := range clusters {
+		pods, services := "10.7.0.0/16", "10.77.0.0/16"
+		if rng.IntN(2) == 0 {
+			pods, services = fmt.Sprintf("10.%d.0.0/16", 20+i), fmt.Sprintf("10.%d.0.0/16", 120+i)
+		}
+		if dual {
+			six := 7
+			if rng.IntN(2) == 0 {
+				six = 20 + i
+			}
+			pods += fmt.Sprintf(", fd00:%d:7::/48", six)
+			services += fmt.Sprintf(", fd00:%d:77::/112", six)
+		}
+		line("  - name: %s\n    podCIDRs: [%s]\n    serviceCIDRs: [%s]", name, pods, services)
+		if rng.IntN(4) == 0 {
+			line("    globalnet: always")
+		}
+		line("    recipient: age1c4qh3aws6qp9yjn53gugn2gpfurpcw2rj65zquuj0jmj87zmwcjs3mhndp")
+		line("    gateways: [{name: gw, node: %s-gw, endpoints: [203.0.113.%d]}]", name, 11+i)
+	}
+	line("  exports:")
+	for i := range 1 + rng.IntN(5) {
+		line("  - name: s%d\n    namespace: shop", i)
+		exporters := []string{}
+		for _, name := range clusters {
+			if rng.IntN(2) == 0 {
+				exporters = append(exporters, name)
+			}
+		}
+		if len(exporters) == 0 {
+			exporters = []string{own}
+		}
+		line("    clusters: [%s]", strings.Join(exporters, ", "))
+		if rng.IntN(3) == 0 {
+			line("    type: Headless\n    hostnames: %d", 1+rng.IntN(2))
+		}
+		if rng.IntN(2) == 0 {
+			allowed := []string{}
+			for _, name := range clusters {
+				if rng.IntN(2) == 0 {
+					allowed = append(allowed, name)
+				}
+			}
+			line("    allow: {clusters: [%s]}", strings.Join(allowed, ", "))
+		}
+		line("    ports: [{name: web, port: %d}, {name: dns, port: %d, protocol: UDP}]", 80+rng.IntN(2), 53+rng.IntN(2))
+	}
+	w.text = out.String()
+	w.compile(t)
+	w.inhabit(rng)
+	w.project()
+	return w
+}
+
+func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
+
+func (w *world) compile(t *testing.T) {
+	t.Helper()
+	top, _, list := schema.Load("clusterset.yaml", []byte(w.text))
+	if err := list.Err(); err != nil {
+		t.Fatalf("%v\n%s", err, w.text)
+	}
+	lock, list := schema.Allocate(top, nil)
+	if err := list.Err(); err != nil {
+		t.Fatalf("%v\n%s", err, w.text)
+	}
+	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, list := render.Render(render.Input{Topology: top, Lock: lock, Root: root})
+	if err := list.Err(); err != nil {
+		t.Fatalf("%v\n%s", err, w.text)
+	}
+	if w.fabric, err = render.FabricOf(tree); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inhabit makes the nodes, and pods behind each export of the cluster.
+func (w *world) inhabit(rng *rand.Rand) {
+	c := w.fabric.Cluster(own)
+	w.node, w.worker = []netip.Addr{addr("192.0.2.11")}, []netip.Addr{addr("192.0.2.12")}
+	if c.Has(6) {
+		w.node, w.worker = append(w.node, addr("2001:db8::11")), append(w.worker, addr("2001:db8::12"))
+	}
+	w.facts.Nodes = []project.Node{{Name: "a-gw", Addrs: w.node}, {Name: "a-w1", Addrs: w.worker}}
+	next := 0
+	for i := range w.fabric.Exports {
+		e := &w.fabric.Exports[i]
+		if partOf(e, own) == nil {
+			continue
+		}
+		svc := project.Service{Namespace: e.Namespace, Name: e.Name}
+		target := map[string]int{}
+		for _, p := range e.Ports {
+			svc.Ports = append(svc.Ports, project.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
+			target[portID(p)] = p.Port + 8000
+		}
+		for n := range rng.IntN(3) {
+			next++
+			ep := project.Endpoint{Node: "a-gw", Pod: fmt.Sprintf("p-%d", n), Hostname: fmt.Sprintf("p-%d", n), Ready: rng.IntN(6) > 0 || e.Type == fabric.Headless, Ports: target}
+			for _, p := range c.PodCIDRs {
+				ep.Addrs = append(ep.Addrs, nth(p, 256+next))
+			}
+			w.pods = append(w.pods, ep.Addrs...)
+			svc.Endpoints = append(svc.Endpoints, ep)
+		}
+		w.facts.Services = append(w.facts.Services, svc)
+	}
+	for _, p := range c.PodCIDRs {
+		w.pods = append(w.pods, nth(p, 777)) // a client
+	}
+}
+
+func (w *world) project() {
+	c := w.fabric.Cluster(own)
+	in := project.Input{
+		Fabric: w.fabric, Cluster: own, Node: "a-gw", Facts: w.facts, Paths: map[string]project.Path{}, Transit: map[string]project.Path{},
+		Keys: &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: own, Epochs: []fabric.EpochKeys{{
+			Epoch: w.fabric.Epochs[0], PSKSeed: fabric.Secret{1}, Gateways: map[string]fabric.Secret{"gw": {1}}, Ed25519: map[string]fabric.Secret{"gw": {1}},
+		}}},
+		Local: project.Local{UnderlayMTU: 1500},
+	}
+	for _, r := range w.fabric.Clusters {
+		if r.Name != c.Name {
+			in.Paths[r.Name] = project.Path{Local: "gw", Remote: "gw"}
+			in.Transit[r.Name] = in.Paths[r.Name]
+		}
+	}
+	w.state, _ = project.State(in)
+}
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// nth gives the n-th address of a prefix, n below 65536.
+func nth(p netip.Prefix, n int) netip.Addr {
+	raw := p.Masked().Addr().AsSlice()
+	raw[len(raw)-2] |= byte(n >> 8)
+	raw[len(raw)-1] |= byte(n)
+	out, _ := netip.AddrFromSlice(raw)
+	return out
+}
