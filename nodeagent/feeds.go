@@ -14,8 +14,9 @@ import (
 // keys, facts and paths alone.
 type feeding struct {
 	identity feed.Identity
-	follow   []feed.Peer // whom to subscribe to
-	allow    []feed.Peer // who may subscribe
+	follow   []feed.Peer  // whom to subscribe to
+	allow    []feed.Peer  // who may subscribe
+	nodes    []netip.Addr // of this cluster, who may subscribe without a key
 	listen   []feed.Listen
 }
 
@@ -34,6 +35,9 @@ func feedsOf(in current, cluster, node string, paths map[string]project.Path) (f
 	if gateway := own.GatewayOn(node); gateway != nil {
 		if err := f.gateway(in, gateway, paths); err != nil {
 			return f, err
+		}
+		for _, n := range in.facts.Facts.Nodes {
+			f.nodes = append(f.nodes, n.Addrs...)
 		}
 		for _, a := range self {
 			f.listen = append(f.listen, feed.Listen{Addr: netip.AddrPortFrom(a, desired.FeedPort), Device: desired.NodeLink})
@@ -78,7 +82,7 @@ func (f *feeding) gateway(in current, gateway *fabric.Gateway, paths map[string]
 			}
 			peer := feed.Peer{
 				Cluster: c.Name, Gateway: g.Name, Keys: keys, Source: source,
-				Addr: netip.AddrPortFrom(addr, desired.FeedPort), Blocks: visible(c),
+				Addr: netip.AddrPortFrom(addr, desired.FeedPort), Addrs: g.Addresses, Blocks: visible(c),
 			}
 			f.allow = append(f.allow, peer)
 			if path := paths[c.Name]; path.Local == gateway.Name && (path.Via != "" || path.Remote == g.Name) {

@@ -96,6 +96,7 @@ func (p *peers) feed(in current, paths map[string]project.Path) {
 	p.feeding = feeding
 	p.server.SetIdentity(feeding.identity)
 	p.server.SetPeers(feeding.allow)
+	p.server.SetNodes(feeding.nodes)
 	p.server.SetListen(feeding.listen)
 	p.client.SetIdentity(feeding.identity)
 	p.client.SetPeers(feeding.follow)

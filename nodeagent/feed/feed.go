@@ -50,6 +50,9 @@ type Peer struct {
 	Keys    map[int]PublicKey // by epoch
 	Addr    netip.AddrPort    // where it serves
 	Source  netip.Addr        // local address to call from; invalid = the kernel's choice
+	// Addrs are the addresses from which it may call, besides that of Addr. At those
+	// it has places on a Server that nobody else can take.
+	Addrs []netip.Addr
 	// Device is the link between the nodes of this cluster: the gateway is one of
 	// this cluster and relays what it heard. Empty for gateways of other clusters.
 	Device string

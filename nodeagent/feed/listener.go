@@ -17,13 +17,10 @@ const retry = 250 * time.Millisecond
 
 // listener accepts connections at one place.
 type listener struct {
-	server     *Server
-	place      Listen
-	tls        *tls.Config
-	handshakes chan struct{} // one token for each connection that proved nothing yet
+	server *Server
+	place  Listen
+	tls    *tls.Config
 }
-
-func (l *listener) release() { <-l.handshakes }
 
 // run listens until ctx ends, anew whenever the device was made anew, and waits
 // for the sessions that came from here.
@@ -81,18 +78,16 @@ func (l *listener) whileSame(ctx context.Context, index int) {
 
 func (l *listener) accept(ctx context.Context, open net.Listener, sessions *sync.WaitGroup) error {
 	for {
-		select {
-		case l.handshakes <- struct{}{}:
-		case <-ctx.Done():
-			return nil
-		}
 		conn, err := open.Accept()
 		if err != nil {
-			l.release()
 			if errors.Is(err, net.ErrClosed) {
 				return nil
 			}
 			return err
+		}
+		if !l.server.places.enter(conn) {
+			_ = conn.Close()
+			continue
 		}
 		sessions.Go(func() {
 			err := l.server.serve(ctx, conn, l)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"maps"
 	"net"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -14,11 +15,8 @@ import (
 	"hawser.dev/hawser/nodeagent/project"
 )
 
-const (
-	maxPerClient  = 4    // connections of one client; the oldest gives way
-	maxSessions   = 4096 // connections that proved who they are
-	maxHandshakes = 128  // connections that did not yet
-)
+// maxPerClient bounds the subscriptions of one client; the oldest gives way.
+const maxPerClient = 4
 
 // Server serves the feeds of one gateway. Its methods may be called from any
 // goroutine, before, during and after Run.
@@ -26,11 +24,14 @@ type Server struct {
 	config Config
 	own    *topic // for gateways of other clusters
 	relay  *topic // for nodes of this cluster
+	places *places
 	wake   bell.Bell
 
 	mu       sync.Mutex
 	identity Identity
 	peers    map[string]Peer
+	callers  map[netip.Addr]bool // from where peers call
+	nodes    map[netip.Addr]bool // of this cluster
 	listen   []Listen
 	sessions map[*session]bool
 	counter  uint64
@@ -40,7 +41,7 @@ type Server struct {
 // NewServer makes a server that knows nobody and serves nothing yet.
 func NewServer(config Config) *Server {
 	config.Timing = config.Timing.withDefaults()
-	return &Server{
+	s := &Server{
 		config:   config,
 		own:      newTopic(),
 		relay:    newTopic(),
@@ -49,6 +50,8 @@ func NewServer(config Config) *Server {
 		sessions: map[*session]bool{},
 		warned:   map[string]bool{},
 	}
+	s.places = newPlaces(s.knows)
+	return s
 }
 
 // SetIdentity replaces who this gateway is, such as at a rotation of its keys.
@@ -74,7 +77,13 @@ func (s *Server) SetPeers(peers []Peer) {
 	if reflect.DeepEqual(s.peers, wanted) {
 		return
 	}
-	s.peers, s.warned = wanted, map[string]bool{}
+	s.peers, s.warned, s.callers = wanted, map[string]bool{}, map[netip.Addr]bool{}
+	for _, peer := range wanted {
+		s.callers[peer.Addr.Addr()] = true
+		for _, addr := range peer.Addrs {
+			s.callers[addr] = true
+		}
+	}
 	for open := range s.sessions {
 		if !open.node && s.peers[open.client].Keys[open.epoch] != open.key {
 			open.cancel()
@@ -82,7 +91,25 @@ func (s *Server) SetPeers(peers []Peer) {
 	}
 }
 
-// SetListen replaces the places to serve at.
+// SetNodes says at which addresses this cluster's nodes are. A node has no key: by
+// its address it has places that nobody else can take.
+func (s *Server) SetNodes(addrs []netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nodes = make(map[netip.Addr]bool, len(addrs))
+	for _, addr := range addrs {
+		s.nodes[addr] = true
+	}
+}
+
+// knows reports whether an address is a peer's or a node's.
+func (s *Server) knows(from netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.callers[from] || s.nodes[from]
+}
+
+// SetListen replaces where to serve.
 func (s *Server) SetListen(listen []Listen) {
 	s.mu.Lock()
 	s.listen = slices.Clone(listen)
@@ -109,7 +136,6 @@ func (s *Server) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	running := map[Listen]context.CancelFunc{}
-	handshakes := make(chan struct{}, maxHandshakes)
 	for {
 		s.mu.Lock()
 		wanted := slices.Clone(s.listen)
@@ -124,7 +150,7 @@ func (s *Server) Run(ctx context.Context) error {
 			if running[place] == nil {
 				listening, cancel := context.WithCancel(ctx)
 				running[place] = cancel
-				l := listener{server: s, place: place, tls: secure, handshakes: handshakes}
+				l := listener{server: s, place: place, tls: secure}
 				group.Go(func() { l.run(listening) })
 			}
 		}
@@ -149,7 +175,7 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, l *listener) error {
 	defer stop()
 
 	open, err := s.welcome(ctx, conn, l)
-	l.release()
+	s.places.leave(raw)
 	if err != nil {
 		return err
 	}
@@ -199,7 +225,7 @@ func (s *Server) welcome(ctx context.Context, conn *tls.Conn, l *listener) (*ses
 	if refused != nil {
 		return nil, refused
 	}
-	return &session{client: client, node: a.node, epoch: h.Epoch, key: a.peers[client].Keys[h.Epoch]}, conn.SetDeadline(time.Time{})
+	return &session{client: client, from: source(conn.NetConn()), node: a.node, epoch: h.Epoch, key: a.peers[client].Keys[h.Epoch]}, conn.SetDeadline(time.Time{})
 }
 
 // listenTo takes the heartbeats of a subscriber, which may say nothing else.

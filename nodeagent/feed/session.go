@@ -3,23 +3,26 @@ package feed
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 )
 
 // session is one subscriber that proved who it is.
 type session struct {
 	client string
-	node   bool
+	from   netip.Addr
+	node   bool // of this cluster; client is what it says, from is where it is
 	epoch  int
 	key    PublicKey // by which a peer proved itself
 	number uint64
 	cancel context.CancelFunc
 }
 
-var errFull = errors.New("too many subscribers")
+var errFull = errors.New("too many subscribers that are no nodes of this cluster")
 
 // enter counts the session in; the oldest of the same client gives way when it
-// has too many, as a client comes back before the server knows that it was gone.
+// has too many, as a client comes back before the server knows that it was gone. A
+// node has no key to prove its name by, so that its address says who it is.
 func (s *Server) enter(open *session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,18 +31,22 @@ func (s *Server) enter(open *session) error {
 		return errRefused
 	}
 	var same []*session
+	strangers := 0
 	for other := range s.sessions {
-		if other.client == open.client && other.node == open.node {
+		if other.node && !s.nodes[other.from] {
+			strangers++
+		}
+		if other.node == open.node && (open.node && other.from == open.from || !open.node && other.client == open.client) {
 			same = append(same, other)
 		}
+	}
+	if open.node && !s.nodes[open.from] && strangers >= maxStrangers {
+		return errFull
 	}
 	if len(same) >= maxPerClient {
 		oldest := slices.MinFunc(same, func(a, b *session) int { return int(int64(a.number - b.number)) })
 		oldest.cancel()
 		delete(s.sessions, oldest)
-	}
-	if len(s.sessions) >= maxSessions {
-		return errFull
 	}
 	s.counter++
 	open.number = s.counter
