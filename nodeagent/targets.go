@@ -12,8 +12,8 @@ import (
 
 // probing is what the prober should do. It follows from fabric and facts alone.
 type probing struct {
-	gateway  string // this node's gateway name; empty when it is none
-	others   int    // nodes of this cluster besides this one
+	gateway  string         // this node's gateway name; empty when it is none
+	others   [][]netip.Addr // nodes of this cluster besides this one, each with its addresses
 	targets  []health.Target
 	listen   []health.Listen
 	settings health.Settings
@@ -34,7 +34,7 @@ func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []project.Node, clus
 	}
 	for _, n := range nodes {
 		if n.Name != node {
-			p.others++
+			p.others = append(p.others, n.Addrs)
 		}
 	}
 	p.neighbours(own, nodes, node)

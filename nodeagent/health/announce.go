@@ -99,6 +99,7 @@ func (p *Prober) pokeSoon(t *target, now time.Time) {
 // asker is a node of this cluster that probed this gateway. What it is told
 // goes out as another reply to its last probe, so that it knows that to be ours.
 type asker struct {
+	to         netip.AddrPort
 	at         Listen
 	sequence   uint32
 	nonce      uint64
@@ -108,20 +109,21 @@ type asker struct {
 }
 
 // askers are the nodes of this cluster that ask, by address.
-type askers map[netip.AddrPort]*asker
+type askers map[netip.Addr]*asker
 
 // maxAskers bounds the nodes that are told of changes at once; others hear of
 // them in the reply to their next probe.
 const maxAskers = 4096
 
-func (a askers) note(from netip.AddrPort, now asker) {
+func (a askers) note(now asker) {
+	from := now.to.Addr()
 	if a[from] != nil || len(a) < maxAskers {
 		a[from] = &now
 	}
 }
 
 // told notes that a node which pokes has a list now.
-func (a askers) told(from netip.AddrPort, generation uint64) {
+func (a askers) told(from netip.Addr, generation uint64) {
 	if known := a[from]; known != nil {
 		known.generation = generation
 	}
@@ -129,9 +131,10 @@ func (a askers) told(from netip.AddrPort, generation uint64) {
 
 // push sends the reach list to all that asked of late, and forgets the others.
 func (p *Prober) push(out []outgoing, now time.Time) []outgoing {
-	for to, a := range p.askers {
-		if now.Sub(a.seen) > 10*p.settings.Interval+time.Second {
-			delete(p.askers, to)
+	for from, a := range p.askers {
+		budget := p.nodes[from]
+		if budget == nil || now.Sub(a.seen) > 10*p.settings.Interval+time.Second {
+			delete(p.askers, from)
 			continue
 		}
 		head := message{
@@ -139,11 +142,11 @@ func (p *Prober) push(out []outgoing, now time.Time) []outgoing {
 			from: p.self, to: a.hash, word: word{rank: p.condition().rank},
 		}
 		for _, m := range p.reach.replies(a.generation, head) {
-			if !p.allow(now) {
-				return out
+			if !p.allow(budget, now) {
+				break
 			}
 			p.stats.Pushed++
-			out = append(out, outgoing{From: a.at, To: to, Raw: m.encode()})
+			out = append(out, outgoing{From: a.at, To: a.to, Raw: m.encode()})
 		}
 		a.generation = p.reach.generation
 	}

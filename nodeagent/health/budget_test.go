@@ -101,6 +101,7 @@ func TestBudgetLeavesTheUsed(t *testing.T) {
 	l.SetUse(map[string]project.Path{peerOf(7).Cluster: {Local: "a1", Remote: "g"}, peerOf(8).Cluster: {Local: "a2", Remote: "g"}})
 	l.uses = map[netip.Addr]bool{remoteAddr(9): true}
 	says := message{kind: kindProbe, from: peerOf(9).hash(), to: l.self, word: word{rank: Good, uses: true}}
+	says.base = l.byWay[way{at: Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, from: remoteAddr(9)}].token
 	l.receive(l.now, Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, netip.AddrPortFrom(remoteAddr(9), 4804), says.encode())
 	clear(l.sent)
 	l.run(5 * time.Second)
@@ -190,6 +191,11 @@ func TestAskersAreBounded(t *testing.T) {
 	l.run(time.Second)
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}
 	ask := message{kind: kindProbe, sequence: 1, nonce: 2, from: Peer{"a", ""}.hash(), to: l.self}
+	var nodes [][]netip.Addr
+	for i := range maxAskers + 100 {
+		nodes = append(nodes, []netip.Addr{remoteAddr(i)})
+	}
+	l.SetNodes(nodes)
 	for i := range maxAskers + 100 {
 		if len(l.receive(l.now, at, netip.AddrPortFrom(remoteAddr(i), 4804), ask.encode())) != 1 {
 			t.Fatalf("asker %d got no answer", i)
@@ -208,6 +214,7 @@ func TestAskersAreBounded(t *testing.T) {
 		t.Errorf("%d nodes were told", n)
 	}
 	l.run(10 * time.Second)
+	l.mates = mates{} // nobody asks, and yet it is not alone
 	if n := pushed(); n != 0 || len(l.askers) != 0 {
 		t.Errorf("%d nodes were told that have not asked for long", n)
 	}
@@ -273,7 +280,7 @@ func TestOvertakenPoke(t *testing.T) {
 	if heard.remote.rank != Draining {
 		t.Fatalf("b heard %v", heard.remote)
 	}
-	old := message{kind: kindProbe, nonce: 1, from: a.self, to: b.self, word: word{rank: Good, uses: true}}
+	old := message{kind: kindProbe, nonce: 1, from: a.self, to: b.self, word: word{rank: Good, uses: true}, base: heard.token}
 	m.send([]outgoing{{From: Listen{Addr: a.tunnel}, To: netip.AddrPortFrom(b.tunnel, 4804), Raw: old.encode()}})
 	m.run(2 * time.Millisecond)
 	if heard.remote.rank != Good {

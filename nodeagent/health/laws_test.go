@@ -1,6 +1,7 @@
 package health
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -177,7 +178,7 @@ func TestLonelyCluster(t *testing.T) {
 	}
 	one := newSim(t, calm, 1, 1)
 	one.node("b", "worker").off = true
-	one.node("b", "b-gw0").SetNodes(0)
+	one.node("b", "b-gw0").SetNodes(nil)
 	one.run(2 * time.Second)
 	if c := one.agreed("a", "b"); c.Rank != Good {
 		t.Errorf("the only node of its cluster is %v", c.Rank)
@@ -192,8 +193,8 @@ func TestPlannedSilence(t *testing.T) {
 	m.node("b", "worker").off = true
 	first := m.agreed("a", "b").Remote
 	stays := map[string]string{"b-gw0": "b-gw1", "b-gw1": "b-gw0"}[first]
-	m.node("b", first).SetNodes(1)
-	m.node("b", stays).SetNodes(1)
+	m.node("b", first).SetNodes([][]netip.Addr{{m.node("b", stays).addr}})
+	m.node("b", stays).SetNodes([][]netip.Addr{{m.node("b", first).addr}})
 	m.run(time.Second)
 	goes := m.node("b", first)
 	goes.SetDraining(true)
@@ -204,7 +205,7 @@ func TestPlannedSilence(t *testing.T) {
 		t.Fatalf("while the other gateway is away: %+v", c)
 	}
 	m.start(goes, calm)
-	goes.SetNodes(1)
+	goes.SetNodes([][]netip.Addr{{m.node("b", stays).addr}})
 	goes.SetReady(false)
 	m.run(3 * time.Second)
 	if c := m.agreed("a", "b"); c.Remote != stays || c.Rank != Good {

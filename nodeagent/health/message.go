@@ -67,7 +67,10 @@ type message struct {
 	push     bool
 	// generation names a reach list. A node says which one it has; the reply brings
 	// the pages of the current one only when it differs, or just the changes when
-	// base is the one that the node has.
+	// base is the one that the node has. Between gateways of two clusters base is a
+	// token: a reply brings the replier's own, which it gives to this peer alone, and
+	// what a probe says counts at once when it brings back that of the other end.
+	// Agents before tokens send 0, and are asked instead.
 	generation, base uint64
 	page, pages      byte
 	reach            []entry

@@ -36,8 +36,11 @@ type Prober struct {
 	moved    bool      // targets or listen changed, so sockets may have to
 	started  bool      // a first set of targets was given
 	stats    Stats
-	answers  bucket
 	pokes    bucket
+	asks     bucket                 // those pokes that only ask
+	nodes    map[netip.Addr]*bucket // answers to the nodes of this cluster, by address
+	// strangers are all others that probe.
+	strangers bucket
 
 	use       map[string]project.Path
 	ready     bool
@@ -171,10 +174,22 @@ func (p *Prober) SetGateway(gateway string) {
 	})
 }
 
-// SetNodes says how many other nodes this cluster has. A gateway that hears
-// none of them any more tells others not to choose it; with 0 it never does.
-func (p *Prober) SetNodes(others int) {
-	p.change(func(time.Time) bool { return p.mates.expect(others) })
+// SetNodes says at which addresses the other nodes of this cluster are, for each of
+// them. A gateway that hears none of them any more tells others not to choose it;
+// when there are none it never does.
+func (p *Prober) SetNodes(others [][]netip.Addr) {
+	p.change(func(time.Time) bool {
+		nodes := map[netip.Addr]*bucket{}
+		for _, addrs := range others {
+			for _, addr := range addrs {
+				if nodes[addr] = p.nodes[addr]; nodes[addr] == nil {
+					nodes[addr] = &bucket{}
+				}
+			}
+		}
+		p.nodes = nodes
+		return p.mates.expect(len(others))
+	})
 }
 
 // SetListen replaces the places where probes are answered.

@@ -171,19 +171,19 @@ func TestReplyRateIsBounded(t *testing.T) {
 	t.Parallel()
 	p := New(Config{})
 	now := time.Now()
-	allowed := 0
+	allowed, b := 0, &p.strangers
 	for range 3 * replyRate {
-		if p.allow(now) {
+		if p.allow(b, now) {
 			allowed++
 		}
 	}
 	if allowed != replyRate || p.stats.Limited != 2*replyRate {
 		t.Errorf("%d allowed, %d limited", allowed, p.stats.Limited)
 	}
-	if p.allow(now.Add(-time.Hour)) || p.allow(now) {
+	if p.allow(b, now.Add(-time.Hour)) || p.allow(b, now) {
 		t.Error("a time in the past filled the bucket")
 	}
-	if !p.allow(now.Add(time.Second)) {
+	if !p.allow(b, now.Add(time.Second)) {
 		t.Error("the bucket does not fill again")
 	}
 }
@@ -192,7 +192,7 @@ func TestThousandTargets(t *testing.T) {
 	t.Parallel()
 	p := port(t)
 	a, b := start(t, "a", "a1", loopback(31), p), start(t, "b", "b1", loopback(32), p)
-	a.SetSettings(Settings{Interval: 250 * time.Millisecond, Misses: 3})
+	a.SetSettings(Settings{Interval: 600 * time.Millisecond, Misses: 3}) // to b they are strangers
 	var listen []Listen
 	var targets []Target
 	// Twenty sources and fifty addresses of one gateway make a thousand targets.

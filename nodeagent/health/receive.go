@@ -72,6 +72,7 @@ func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
 	}
 	if t.tunnel() {
 		t.hear(m.word)
+		t.theirs = m.base
 	} else {
 		back := p.mate(now, t, m.rank)
 		p.stale = p.stale || back
@@ -98,20 +99,25 @@ func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool
 		kind: kindReply, poke: m.poke, sequence: m.sequence, nonce: m.nonce,
 		from: m.to, to: m.message.from, word: word{rank: p.condition().rank},
 	}
-	replies := []message{head}
+	replies, budget := []message{head}, &p.strangers
 	if m.at.Device != "" {
-		changed = p.mates.hear(now, p.settings)
-		p.stale = p.stale || changed
 		replies = p.reach.replies(m.generation, head)
-		p.remember(m, now)
+		if own := p.nodes[m.from.Addr()]; own != nil {
+			budget = own
+			changed = p.mates.hear(now, p.settings)
+			p.stale = p.stale || changed
+			p.remember(m, now)
+		}
 	} else if t := p.byWay[way{at: m.at, from: m.from.Addr()}]; t != nil && t.hash == m.message.from {
-		t.hear(m.word)
-		changed = p.notice(t, now)
-		p.hurry(t, now)
-		replies[0].word = p.wordFor(t, now)
+		budget = &t.unproven
+		if m.base == t.token {
+			budget = &t.answers
+		}
+		changed = p.told(t, m, now)
+		replies[0].word, replies[0].base = p.wordFor(t, now), t.token
 	}
 	for i := range replies {
-		if !p.allow(now) {
+		if !p.allow(budget, now) {
 			break
 		}
 		p.stats.Replied++
@@ -120,25 +126,41 @@ func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool
 	return out, changed
 }
 
+// told takes what the other end says in a probe. Anybody can send one with its
+// address, so that without the token the other end is asked instead.
+func (p *Prober) told(t *target, m incoming, now time.Time) (changed bool) {
+	if m.base == t.token {
+		t.hear(m.word)
+		changed = p.notice(t, now)
+		p.hurry(t, now)
+	} else if t.other() != m.word && t.poke.nonce == 0 && p.asks.take(now, askRate) {
+		p.pokeSoon(t, now)
+	}
+	return changed
+}
+
 // remember keeps who asked, for a push.
 func (p *Prober) remember(m incoming, now time.Time) {
 	if m.poke {
-		p.askers.told(m.from, p.reach.generation)
+		p.askers.told(m.from.Addr(), p.reach.generation)
 		return
 	}
-	p.askers.note(m.from, asker{
-		at: m.at, sequence: m.sequence, nonce: m.nonce, hash: m.message.from,
+	p.askers.note(asker{
+		to: m.from, at: m.at, sequence: m.sequence, nonce: m.nonce, hash: m.message.from,
 		generation: p.reach.generation, seen: now,
 	})
 }
 
-// replyRate bounds the answers per second and in one burst: a thousand peers at
-// the shortest sensible interval stay below it, a flood does not get through.
-const replyRate = 20000
+// replyRate bounds the answers per second and in one burst to one source: a peer at
+// the shortest sensible interval stays below it, with all that it is told out of
+// turn. All that nobody here knows count as one. So a flood gets through neither to
+// others nor to who it pretends to be.
+const replyRate = 2000
 
-// allow takes a token, or counts a probe that stays without an answer.
-func (p *Prober) allow(now time.Time) bool {
-	if !p.answers.take(now, replyRate) {
+// allow takes a token of a source's budget, or counts a probe that stays without an
+// answer.
+func (p *Prober) allow(budget *bucket, now time.Time) bool {
+	if !budget.take(now, replyRate) {
 		p.stats.Limited++
 		return false
 	}

@@ -26,6 +26,7 @@ type sim struct {
 	byAddr map[netip.Addr]*simNode
 	wire   wire
 	sent   int
+	older  *simNode // knows of no tokens
 	// lost says which packets do not arrive; nil = all do.
 	lost func(from, to *simNode, tunnel bool) bool
 }
@@ -119,13 +120,13 @@ func (m *sim) start(n *simNode, s Settings) {
 	})
 	n.clock = func() time.Time { return m.now }
 	var targets []Target
-	others := 0
+	var others [][]netip.Addr
 	for _, o := range m.nodes {
 		inside := o.name.Cluster == n.name.Cluster
 		switch {
 		case o == n:
 		case inside:
-			others++
+			others = append(others, []netip.Addr{o.addr})
 			if o.name.Gateway != "worker" {
 				targets = append(targets, Target{Peer: o.name, Source: n.addr, Addr: o.addr, Device: vxlan})
 			}
@@ -202,6 +203,9 @@ func (m *sim) choose(n *simNode) {
 func (m *sim) send(packets []outgoing) {
 	for _, o := range packets {
 		m.sent++
+		if from := m.byAddr[o.From.Addr]; m.older != nil && from == m.older && o.From.Device == "" {
+			clear(o.Raw[48:56])
+		}
 		heap.Push(&m.wire, packet{m.now.Add(m.delay), m.sent, o})
 	}
 }

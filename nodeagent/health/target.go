@@ -37,6 +37,11 @@ type target struct {
 	said   word  // what this end said when it last poked
 	poke   poke
 
+	token    uint64 // what a probe of the other end must bring to be believed
+	theirs   uint64 // what the other end wants to be brought; 0 = not known
+	answers  bucket // to probes that bring the token
+	unproven bucket // to those that come from its address only
+
 	heard   heard // of gateways of the own cluster
 	leaving bool  // one of them that said that it drains
 }
@@ -67,7 +72,7 @@ const pokeTries = 4
 func newTarget(t Target, now time.Time, first bool) *target {
 	return &target{
 		Target: t, hash: t.Peer.hash(), index: -1, every: 1,
-		state: status.Connecting, since: now, initial: first, granted: first,
+		state: status.Connecting, since: now, initial: first, granted: first, token: nonce(),
 	}
 }
 

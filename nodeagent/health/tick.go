@@ -24,6 +24,9 @@ const (
 	maxStretch  = 20
 	// pokeRate bounds the probes out of turn per second and in one burst.
 	pokeRate = 2000
+	// askRate bounds those of them that only ask whether a probe said the truth, so
+	// that forged ones hold up no news.
+	askRate = pokeRate / 4
 )
 
 // places gives every socket that listening and probing need. Unless forced, it
@@ -141,7 +144,7 @@ func (p *Prober) sendPoke(out []outgoing, t *target, now time.Time) []outgoing {
 // probe is what every probe of a target has in common.
 func (p *Prober) probe(t *target, now time.Time) message {
 	return message{
-		kind: kindProbe, from: p.self, to: t.hash, generation: t.heard.generation, word: p.wordFor(t, now),
+		kind: kindProbe, from: p.self, to: t.hash, generation: t.heard.generation, base: t.theirs, word: p.wordFor(t, now),
 	}
 }
 

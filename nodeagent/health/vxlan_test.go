@@ -36,7 +36,7 @@ func beNode(role []string) error {
 	}
 	here := netip.MustParseAddr(own)
 	if kind == "gateway" {
-		return beGateway(ctx, config, here)
+		return beGateway(ctx, config, here, netip.MustParseAddr(other))
 	}
 	p := New(config)
 	p.SetTargets([]Target{{Peer: Peer{"g1", "gw"}, Source: here, Addr: netip.MustParseAddr(other), Device: "hw-vx0"}})
@@ -54,7 +54,7 @@ func beNode(role []string) error {
 }
 
 // beGateway answers on hw-vx0, reaches g2/b1 (which runs here too) and not g3/c1.
-func beGateway(ctx context.Context, config Config, here netip.Addr) error {
+func beGateway(ctx context.Context, config Config, here, node netip.Addr) error {
 	far := config
 	far.Cluster, far.Gateway = "g2", "b1"
 	b := New(far)
@@ -64,6 +64,7 @@ func beGateway(ctx context.Context, config Config, here netip.Addr) error {
 	p := New(config)
 	p.SetListen([]Listen{{Addr: here, Device: "hw-vx0"}})
 	p.SetReady(true)
+	p.SetNodes([][]netip.Addr{{node}})
 	p.SetTargets([]Target{
 		{Peer: Peer{"g2", "b1"}, Source: loopback(1), Addr: loopback(2)},
 		{Peer: Peer{"g3", "c1"}, Source: loopback(1), Addr: loopback(3)},
