@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Exports that are made in the clusters have their addresses from ranges that the
@@ -135,7 +136,7 @@ func (c *checker) pattern(path, text string) bool {
 	switch {
 	case text == "":
 		d.Code, d.Summary = "required", "is missing"
-	case strings.IndexFunc(fixed, func(r rune) bool { return !isLabelRune(r) }) >= 0:
+	case strings.IndexFunc(fixed, func(r rune) bool { return !fabric.IsLabelRune(r) }) >= 0:
 		d.Summary = fmt.Sprintf("%q is not a pattern of namespaces", text)
 		d.Hint = "use lower-case letters, digits, hyphens, and * for any characters"
 		if lower := strings.ToLower(text); lower != text && c.plain(lower) {
@@ -143,8 +144,8 @@ func (c *checker) pattern(path, text string) bool {
 		}
 	case text[0] == '-' || text[len(text)-1] == '-':
 		d.Hint = "no namespace begins or ends with a hyphen"
-	case len(fixed) > maxLabel:
-		d.Summary = fmt.Sprintf("the pattern has %d characters beside *, a namespace at most %d", len(fixed), maxLabel)
+	case len(fixed) > fabric.MaxLabel:
+		d.Summary = fmt.Sprintf("the pattern has %d characters beside *, a namespace at most %d", len(fixed), fabric.MaxLabel)
 	default:
 		return true
 	}
@@ -154,7 +155,7 @@ func (c *checker) pattern(path, text string) bool {
 
 // plain reports whether text has only what a pattern may have.
 func (c *checker) plain(text string) bool {
-	return strings.IndexFunc(text, func(r rune) bool { return !isLabelRune(r) && r != '*' }) < 0
+	return strings.IndexFunc(text, func(r rune) bool { return !fabric.IsLabelRune(r) && r != '*' }) < 0
 }
 
 // dynamicRoom checks that pinned and sized blocks, and the pools of clusterset IPs,

@@ -5,42 +5,13 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
 )
-
-// Longest names (RFC 1123, RFC 1035; Kubernetes holds to them).
-const (
-	maxLabel = 63
-	maxName  = 253
-)
-
-// isLabel reports whether text is a DNS label as Kubernetes has them (RFC 1123,
-// lower case): letters, digits and hyphens, not first or last a hyphen.
-func isLabel(text string) bool {
-	if text == "" || len(text) > maxLabel || text[0] == '-' || text[len(text)-1] == '-' {
-		return false
-	}
-	return strings.IndexFunc(text, func(r rune) bool { return !isLabelRune(r) }) < 0
-}
-
-func isLabelRune(r rune) bool { return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' }
-
-// isDomain reports whether text is one or more DNS labels with dots between.
-func isDomain(text string) bool {
-	if len(text) > maxName {
-		return false
-	}
-	for part := range strings.SplitSeq(text, ".") {
-		if !isLabel(part) {
-			return false
-		}
-	}
-	return true
-}
 
 // label checks a name that becomes a DNS label. An empty one is missing, which
 // is found elsewhere.
 func (c *checker) label(path, text string) {
-	if text == "" || isLabel(text) {
+	if text == "" || fabric.IsLabel(text) {
 		return
 	}
 	d := diag.Diagnostic{
@@ -49,12 +20,12 @@ func (c *checker) label(path, text string) {
 	}
 	mended := mendLabel(text)
 	switch {
-	case len(text) > maxLabel:
-		d.Summary = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), maxLabel)
+	case len(text) > fabric.MaxLabel:
+		d.Summary = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), fabric.MaxLabel)
 		d.Hint = ""
 	case strings.ToLower(text) == mended:
 		d.Summary, d.Hint = fmt.Sprintf("%q has upper-case letters, which names may not have", text), "write "+mended
-	case isLabel(mended):
+	case fabric.IsLabel(mended):
 		d.Hint += ", such as " + mended
 	}
 	c.fail(d)
@@ -64,7 +35,7 @@ func (c *checker) label(path, text string) {
 func mendLabel(text string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		switch {
-		case isLabelRune(r):
+		case fabric.IsLabelRune(r):
 			return r
 		case r == '_' || r == '.' || r == ' ' || r == '/':
 			return '-'
@@ -75,39 +46,19 @@ func mendLabel(text string) string {
 
 // domain checks a DNS name of one or more labels.
 func (c *checker) domain(path, text string) {
-	if text == "" || isDomain(text) {
+	if text == "" || fabric.IsDomain(text) {
 		return
 	}
 	d := diag.Diagnostic{Code: "bad-name", Path: path, Summary: fmt.Sprintf("%q is not a DNS name", text)}
 	switch mended := strings.ToLower(strings.Trim(text, ".")); {
-	case len(text) > maxName:
-		d.Summary = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), maxName)
-	case isDomain(mended):
+	case len(text) > fabric.MaxName:
+		d.Summary = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), fabric.MaxName)
+	case fabric.IsDomain(mended):
 		d.Hint = "write " + mended
 	default:
 		d.Hint = "use labels of lower-case letters, digits and hyphens, with dots between them"
 	}
 	c.fail(d)
-}
-
-// isLabelKey reports whether text may be the key of a Kubernetes label.
-func isLabelKey(text string) bool {
-	prefix, name, found := strings.Cut(text, "/")
-	if !found {
-		return isLabelText(text)
-	}
-	return isDomain(prefix) && isLabelText(name)
-}
-
-// isLabelText reports whether text may be the name part of a label's key, or
-// its value when not empty.
-func isLabelText(text string) bool {
-	if text == "" || len(text) > maxLabel || strings.ContainsAny(text[:1]+text[len(text)-1:], "-_.") {
-		return false
-	}
-	return strings.IndexFunc(text, func(r rune) bool {
-		return !isLabelRune(r) && !(r >= 'A' && r <= 'Z') && r != '_' && r != '.'
-	}) < 0
 }
 
 // uniqueness finds names that occur twice in one scope.

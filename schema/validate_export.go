@@ -61,7 +61,7 @@ func (c *checker) ports(e *Export, path string) {
 			number := fmt.Sprintf("%d/%s", p.Port, p.Protocol)
 			c.unique(numbers, number, at+".port", number+" is listed twice")
 		}
-		if p.AppProtocol != "" && !isLabelKey(p.AppProtocol) {
+		if p.AppProtocol != "" && !fabric.IsQualified(p.AppProtocol) {
 			c.fail(diag.Diagnostic{
 				Code: "bad-name", Path: at + ".appProtocol", Summary: fmt.Sprintf("%q is not an application protocol", p.AppProtocol),
 				Hint: "write a name such as http, or one with a domain such as kubernetes.io/h2c",

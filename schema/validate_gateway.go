@@ -97,7 +97,7 @@ func (c *checker) endpoint(path, text string, pools []use) (fabric.Endpoint, boo
 		return fail(fmt.Sprintf("%q is neither an address nor dns:<name>", text), endpointHint(text))
 	case e.Port > lastBase:
 		return fail(fmt.Sprintf("port %d is not in the range 1 to %d", e.Port, lastBase), "the ports behind it belong to the gateway, too")
-	case e.Name != "" && !isDomain(e.Name):
+	case e.Name != "" && !fabric.IsDomain(e.Name):
 		return fail(fmt.Sprintf("%q is not a DNS name", e.Name), "write dns: and a name, such as dns:gw.g1.example.com")
 	case e.Name != "":
 		return e, true
@@ -123,7 +123,7 @@ func endpointHint(text string) string {
 		return "write the address alone: " + p.Addr().String()
 	}
 	if _, err := fabric.ParseEndpoint("dns:" + text); err == nil && strings.ContainsFunc(text, unicode.IsLower) {
-		if host, _, _ := strings.Cut(text, ":"); isDomain(host) {
+		if host, _, _ := strings.Cut(text, ":"); fabric.IsDomain(host) {
 			return "write dns:" + text
 		}
 	}

@@ -129,7 +129,7 @@ func (c *checker) egress(cluster *Cluster, path string) {
 
 func (c *checker) labels(labels map[string]string, path string) {
 	for _, key := range sortedKeys(labels) {
-		if value := labels[key]; !isLabelKey(key) || value != "" && !isLabelText(value) {
+		if value := labels[key]; !fabric.IsQualified(key) || value != "" && !fabric.IsLabelText(value) {
 			c.fail(diag.Diagnostic{
 				Code: "bad-label", Path: at(path, key), Summary: fmt.Sprintf("%q: %q is not a Kubernetes label", key, value),
 				Hint: "a label is [prefix/]name: value of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends",
@@ -146,7 +146,7 @@ func (c *checker) annotations(annotations map[string]string, path string) {
 	size := 0
 	for _, key := range sortedKeys(annotations) {
 		size += len(key) + len(annotations[key])
-		if !isLabelKey(key) {
+		if !fabric.IsQualified(key) {
 			c.fail(diag.Diagnostic{
 				Code: "bad-label", Path: at(path, key), Summary: fmt.Sprintf("%q is not the key of an annotation", key),
 				Hint: "a key is [prefix/]name of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends",

@@ -1,0 +1,55 @@
+package fabric
+
+import "strings"
+
+// Longest names, in bytes (RFC 1123, RFC 1035; Kubernetes holds to them).
+const (
+	MaxLabel = 63
+	MaxName  = 253
+)
+
+// IsLabel reports whether text is a DNS label as Kubernetes has them (RFC 1123,
+// lower case): letters, digits and hyphens, not first or last a hyphen.
+func IsLabel(text string) bool {
+	if text == "" || len(text) > MaxLabel || text[0] == '-' || text[len(text)-1] == '-' {
+		return false
+	}
+	return strings.IndexFunc(text, func(r rune) bool { return !IsLabelRune(r) }) < 0
+}
+
+// IsLabelRune reports whether a DNS label may have r somewhere.
+func IsLabelRune(r rune) bool { return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' }
+
+// IsDomain reports whether text is one or more DNS labels with dots between.
+func IsDomain(text string) bool {
+	if len(text) > MaxName {
+		return false
+	}
+	for part := range strings.SplitSeq(text, ".") {
+		if !IsLabel(part) {
+			return false
+		}
+	}
+	return true
+}
+
+// IsQualified reports whether text may be the key of a Kubernetes label or
+// annotation: a name, or a domain, a slash and a name.
+func IsQualified(text string) bool {
+	prefix, name, found := strings.Cut(text, "/")
+	if !found {
+		return IsLabelText(text)
+	}
+	return IsDomain(prefix) && IsLabelText(name)
+}
+
+// IsLabelText reports whether text may be the name part of a Kubernetes label's key,
+// or its value when not empty.
+func IsLabelText(text string) bool {
+	if text == "" || len(text) > MaxLabel || strings.ContainsAny(text[:1]+text[len(text)-1:], "-_.") {
+		return false
+	}
+	return strings.IndexFunc(text, func(r rune) bool {
+		return !IsLabelRune(r) && !(r >= 'A' && r <= 'Z') && r != '_' && r != '.'
+	}) < 0
+}
