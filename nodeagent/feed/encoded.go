@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -34,7 +35,8 @@ func compareExports(a, b project.LiveExport) int {
 }
 
 // encode makes what is sent of a cluster. What is as it was before (nil = nothing
-// was) is not encoded again; when all is, it gives what was before.
+// was) is not encoded again; when all is, it gives what was before. What cannot be
+// sent is left out, and the error tells of it.
 func encode(before *encoded, heard Heard) (*encoded, error) {
 	last := before
 	if last == nil {
@@ -43,19 +45,16 @@ func encode(before *encoded, heard Heard) (*encoded, error) {
 		return before, nil
 	}
 	out := &encoded{heard: heard, passing: last.passing}
-	var err error
-	if out.exports, err = encodeExports(last.exports, heard.Live.Exports); err != nil {
-		return nil, err
-	}
+	var wrong, links error
+	out.exports, wrong = encodeExports(last.exports, heard.Live.Exports)
 	if !reflect.DeepEqual(last.heard.Live.Passing, heard.Live.Passing) {
-		if out.passing, err = encodePassing(heard.Live.Passing); err != nil {
-			return nil, err
-		}
+		out.passing, links = encodePassing(heard.Live.Passing)
 	}
-	if before != nil && out.equal(before) {
+	wrong = errors.Join(wrong, links)
+	if before != nil && wrong == nil && out.equal(before) {
 		return before, nil
 	}
-	return out, nil
+	return out, wrong
 }
 
 // sameState reports whether two states are one, which share their exports. Others
@@ -134,14 +133,21 @@ func encodePassing(p *project.Passing) (json.RawMessage, error) {
 	if p == nil {
 		return nil, nil
 	}
-	raw, err := json.Marshal(p)
-	if err == nil && len(raw) > maxExport {
-		err = fmt.Errorf("links: %d bytes are more than %d", len(raw), maxExport)
+	err := checkPassing(p)
+	if err == nil {
+		var raw json.RawMessage
+		if raw, err = json.Marshal(p); err == nil && len(raw) <= maxPassing {
+			return raw, nil
+		}
 	}
-	return raw, err
+	if err == nil {
+		err = fmt.Errorf("more than %d bytes", maxPassing)
+	}
+	return nil, fmt.Errorf("links: %w", err)
 }
 
-// encodeExports takes over what is the same in before.
+// encodeExports takes over what is the same in before, and leaves out what cannot be
+// sent.
 func encodeExports(before []piece, exports []project.LiveExport) ([]piece, error) {
 	out := make([]piece, len(exports))
 	for i, e := range exports {
@@ -150,17 +156,21 @@ func encodeExports(before []piece, exports []project.LiveExport) ([]piece, error
 	if !slices.IsSortedFunc(out, func(a, b piece) int { return a.compare(&b) }) {
 		slices.SortStableFunc(out, func(a, b piece) int { return a.compare(&b) })
 	}
-	var wrong error
+	var wrong []error
 	walk(before, out, func(had, has *piece) {
 		switch {
-		case has == nil || wrong != nil:
+		case has == nil:
 		case had != nil && sameExport(&had.export, &has.export):
 			has.raw = had.raw
 		default:
-			has.raw, wrong = encodeExport(has.export)
+			var err error
+			if has.raw, err = encodeExport(has.export); err != nil {
+				wrong = append(wrong, err)
+			}
 		}
 	})
-	return out, wrong
+	out = slices.DeleteFunc(out, func(p piece) bool { return p.raw == nil })
+	return out, errors.Join(wrong...)
 }
 
 func encodeExport(e project.LiveExport) (json.RawMessage, error) {

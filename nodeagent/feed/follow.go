@@ -176,8 +176,10 @@ func (c *Client) lost(ctx context.Context, f *feed, err error) {
 // warn logs what was refused of a peer's words, once a reason.
 func (c *Client) warn(f *feed, reason string) {
 	c.mu.Lock()
-	known := f.warned[reason]
-	f.warned[reason] = true
+	known := f.warned[reason] || len(f.warned) >= maxWarned
+	if !known {
+		f.warned[reason] = true
+	}
 	c.mu.Unlock()
 	if !known {
 		c.config.Log.Warn("feed content refused", "cluster", f.peer.Cluster, "gateway", f.peer.Gateway, "reason", reason)

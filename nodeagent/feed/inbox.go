@@ -11,23 +11,22 @@ import (
 
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
 )
-
-// maxState bounds what one feed may make its receiver remember, in bytes of JSON.
-const maxState = 64 << 20
 
 // inbox turns the frames of one connection into what was heard. It trusts the
 // other end only with what it may speak of.
 type inbox struct {
 	peer  Peer
 	own   string       // this agent's cluster
-	warn  func(string) // told of what was refused, by a fixed reason
+	warn  func(string) // told of what was refused
 	heard map[string]Heard
 
 	begun    bool // a snapshot came
 	complete bool // and its last frame: heard is the whole truth
 	staged   map[string]staged
-	size     int
+	broken   map[string]bool // clusters that cannot be followed before they begin anew
+	size     int             // of all that is staged, bytes of memory
 	dirty    map[string]bool
 }
 
@@ -38,6 +37,7 @@ type staged struct {
 	exports map[string]sized
 	shape   string
 	passing *project.Passing
+	size    int // bytes of memory
 }
 
 type sized struct {
@@ -53,7 +53,7 @@ func (b *inbox) apply(f frame) (bool, error) {
 		return false, nil
 	case f.Kind == kindSnapshot:
 		b.begun, b.size = true, 0
-		b.staged, b.dirty = map[string]staged{}, map[string]bool{}
+		b.staged, b.broken, b.dirty = map[string]staged{}, map[string]bool{}, map[string]bool{}
 		for cluster := range b.heard {
 			b.dirty[cluster] = true
 		}
@@ -67,8 +67,15 @@ func (b *inbox) apply(f frame) (bool, error) {
 			b.warn("speaks for another cluster")
 			continue
 		}
-		if err := b.update(u); err != nil {
+		err := b.update(u)
+		if err != nil && b.peer.Device == "" {
 			return false, err
+		}
+		if err != nil {
+			// Who relays speaks for many: the others are not to blame.
+			b.forget(u.Cluster)
+			b.broken[u.Cluster] = true
+			b.warn(err.Error())
 		}
 	}
 	if f.More {
@@ -86,62 +93,101 @@ func (b *inbox) apply(f frame) (bool, error) {
 // of this cluster for all others.
 func (b *inbox) mayPublish(cluster string) bool {
 	if b.peer.Device != "" {
-		return cluster != b.own && cluster != ""
+		return cluster != b.own && fabric.IsLabel(cluster)
 	}
 	return cluster == b.peer.Cluster
 }
 
 func (b *inbox) update(u update) error {
 	b.dirty[u.Cluster] = true
-	have, known := b.staged[u.Cluster]
 	if u.Gone {
-		for _, e := range have.exports {
-			b.size -= e.size
-		}
-		delete(b.staged, u.Cluster)
+		b.forget(u.Cluster)
+		delete(b.broken, u.Cluster)
 		return nil
 	}
+	if b.broken[u.Cluster] {
+		return nil
+	}
+	if u.Shape != "" && !fabric.IsLabelText(u.Shape) {
+		return fmt.Errorf("shape of %s is none", u.Cluster)
+	}
+	have, known := b.staged[u.Cluster]
 	if !known {
 		have.exports = map[string]sized{}
-		b.size += len(u.Cluster)
 	}
-	passing, err := decodePassing(u)
+	passing, err := b.decodePassing(u)
 	if err != nil {
 		return fmt.Errorf("links of %s: %w", u.Cluster, err)
 	}
 	have.stale, have.shape, have.passing = u.Stale, u.Shape, passing
-	b.staged[u.Cluster] = have
+	before := have.size
 	for _, key := range u.Removed {
-		b.size -= have.exports[key].size
-		delete(have.exports, key)
+		have.remove(key)
 	}
 	for _, raw := range u.Exports {
-		export, err := b.decode(raw)
-		if err != nil {
+		if err := b.export(&have, raw); err != nil {
 			return fmt.Errorf("live state of %s: %w", u.Cluster, err)
 		}
-		key := export.Namespace + "/" + export.Name
-		b.size += len(raw) - have.exports[key].size
-		have.exports[key] = sized{export: export, size: len(raw)}
 	}
-	if b.size > maxState {
-		return fmt.Errorf("live state holds more than %d bytes", maxState)
+	b.size += have.size - before
+	b.staged[u.Cluster] = have
+	if have.size > maxCluster {
+		return fmt.Errorf("live state of %s takes more than %d bytes", u.Cluster, maxCluster)
+	}
+	if b.size > maxRelayed {
+		return fmt.Errorf("live state of all clusters takes more than %d bytes with that of %s", maxRelayed, u.Cluster)
 	}
 	return nil
 }
 
-// decodePassing reads what a cluster says of its links. One update holds no more
-// than a frame, so its size needs no other bound.
-func decodePassing(u update) (*project.Passing, error) {
-	if len(u.Shape) > 63 {
-		return nil, errors.New("decode shape: more than 63 bytes")
+func (b *inbox) forget(cluster string) {
+	b.size -= b.staged[cluster].size
+	delete(b.staged, cluster)
+}
+
+func (s *staged) remove(key string) {
+	s.size -= s.exports[key].size
+	delete(s.exports, key)
+}
+
+// export takes an export over. One that no cluster can have is left out.
+func (b *inbox) export(into *staged, raw json.RawMessage) error {
+	export, err := b.decode(raw)
+	if err != nil {
+		return err
 	}
+	key := export.Namespace + "/" + export.Name
+	into.remove(key)
+	if err := checkExport(&export); err != nil {
+		b.warn(err.Error())
+		return nil
+	}
+	if !passable(&export) {
+		b.warn("announces an export that is too large to be passed on")
+		return nil
+	}
+	size := cost(&export)
+	into.exports[key] = sized{export: export, size: size}
+	into.size += size
+	return nil
+}
+
+// decodePassing reads what a cluster says of its links. What no cluster says is as
+// if nothing was said.
+func (b *inbox) decodePassing(u update) (*project.Passing, error) {
 	if len(u.Passing) == 0 {
 		return nil, nil
 	}
 	var passing *project.Passing
 	if err := json.Unmarshal(u.Passing, &passing); err != nil {
 		return nil, fmt.Errorf("decode passing: %w", err)
+	}
+	if passing == nil {
+		return nil, nil
+	}
+	if err := checkPassing(passing); err != nil {
+		b.warn(err.Error())
+		return nil, nil
 	}
 	return passing, nil
 }
@@ -152,26 +198,29 @@ func (b *inbox) decode(raw json.RawMessage) (project.LiveExport, error) {
 	if err := json.Unmarshal(raw, &export); err != nil {
 		return export, fmt.Errorf("decode export: %w", err)
 	}
-	if export.Namespace == "" || export.Name == "" || len(export.Namespace) > 63 || len(export.Name) > 63 {
-		return export, errors.New("decode export: a namespace and a name are DNS labels")
-	}
 	hosts := export.Hosts[:0]
 	for _, host := range export.Hosts {
-		if b.acceptable(host) {
+		err := checkHost(&host)
+		if err == nil && !b.within(host.IPs) {
+			err = errOutside
+		}
+		if err == nil {
 			hosts = append(hosts, host)
 		} else {
-			b.warn("announces a host outside its blocks")
+			b.warn(err.Error())
 		}
 	}
-	export.Hosts = slices.Clip(hosts)
 	if len(hosts) == 0 {
-		export.Hosts = nil
+		hosts = nil
 	}
+	export.Hosts = slices.Clone(hosts) // not the memory of those that are left out
 	if !b.acceptableOffer(export.Offer) {
 		export.Offer = nil
 	}
 	return export, nil
 }
+
+var errOutside = errors.New("announces a host outside its blocks")
 
 // acceptableOffer: no larger than a service makes it, and at addresses of the peer.
 func (b *inbox) acceptableOffer(offer *mcs.Offer) bool {
@@ -187,21 +236,6 @@ func (b *inbox) acceptableOffer(offer *mcs.Offer) bool {
 		return false
 	}
 	return true
-}
-
-// maxHostPorts bounds the ports of one host.
-const maxHostPorts = 256
-
-func (b *inbox) acceptable(host project.LiveHost) bool {
-	if len(host.Name) > 63 || len(host.Label) > 63 || len(host.IPs) == 0 || len(host.Ports) > maxHostPorts {
-		return false
-	}
-	for _, port := range host.Ports {
-		if port < 1 || port > 65535 {
-			return false
-		}
-	}
-	return b.within(host.IPs)
 }
 
 // within reports whether the peer may speak of addresses.

@@ -117,14 +117,14 @@ func (s *Server) SetListen(listen []Listen) {
 	s.wake.Ring()
 }
 
-// SetLive publishes this cluster's state to the gateways of other clusters. On
-// an error (an export too large to send) the state before stays.
+// SetLive publishes this cluster's state to the gateways of other clusters. An error
+// tells what was left out, such as an export that is too large to send.
 func (s *Server) SetLive(live project.Live) error {
 	return s.own.publish(map[string]Heard{live.Cluster: {Live: live}})
 }
 
 // SetRelay publishes what this gateway heard of other clusters (Client.Relay) to
-// the nodes of this cluster. On an error the state before stays.
+// the nodes of this cluster. An error tells what was left out.
 func (s *Server) SetRelay(view map[string]Heard) error { return s.relay.publish(view) }
 
 // Run serves until ctx ends, and returns when all its goroutines have.

@@ -131,7 +131,8 @@ func TestSlowSubscriberIsDropped(t *testing.T) {
 	}
 }
 
-func TestOversizedExportIsRefusedAtTheSource(t *testing.T) {
+// TestOversizedExportIsLeftOutAtTheSource: it is told, and the others go on.
+func TestOversizedExportIsLeftOutAtTheSource(t *testing.T) {
 	t.Parallel()
 	s := NewServer(Config{Timing: fast, Log: slog.New(slog.DiscardHandler)})
 	good := live("b", ready("one"))
@@ -143,12 +144,16 @@ func TestOversizedExportIsRefusedAtTheSource(t *testing.T) {
 	for range 100000 {
 		huge.Hosts = append(huge.Hosts, project.LiveHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}})
 	}
-	if err := s.SetLive(live("b", huge)); err == nil || !strings.Contains(err.Error(), "sample/huge") {
+	if err := s.SetLive(live("b", huge, ready("one"))); err == nil || !strings.Contains(err.Error(), "sample/huge") {
 		t.Errorf("got %v", err)
 	}
-	if after, _ := s.own.load(); after != before {
-		t.Error("the state before did not stay")
+	if after, _ := s.own.load(); !after.clusters["b"].equal(before.clusters["b"]) {
+		t.Error("the other export did not stay")
 	}
+	if err := s.SetLive(good); err != nil {
+		t.Fatal(err)
+	}
+	before, _ = s.own.load()
 	if err := s.SetLive(good); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,19 +48,21 @@ func (t *topic) load() (*edition, <-chan struct{}) {
 
 // publish makes a new edition when the content differs. The exports of a view stay
 // as they are: a view that shares them with the one before is known to be the same.
+// What cannot be sent of a cluster is left out, and the error tells of it.
 func (t *topic) publish(view map[string]Heard) error {
 	before, _ := t.load()
 	clusters := make(map[string]*encoded, len(view))
-	for cluster, heard := range view {
+	var wrong []error
+	for _, cluster := range slices.Sorted(maps.Keys(view)) {
 		var err error
-		if clusters[cluster], err = encode(before.clusters[cluster], heard); err != nil {
-			return fmt.Errorf("publish live state of %s: %w", cluster, err)
+		if clusters[cluster], err = encode(before.clusters[cluster], view[cluster]); err != nil {
+			wrong = append(wrong, fmt.Errorf("publish live state of %s: %w", cluster, err))
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if maps.Equal(t.current.clusters, clusters) {
-		return nil
+		return errors.Join(wrong...)
 	}
 	have, next := t.current.clusters, newEdition(clusters)
 	next.number = t.current.number + 1
@@ -67,7 +70,7 @@ func (t *topic) publish(view map[string]Heard) error {
 	t.current = next
 	close(t.changed)
 	t.changed = make(chan struct{})
-	return nil
+	return errors.Join(wrong...)
 }
 
 // framesSince gives what a subscriber lacks that has an earlier edition, or none.
@@ -131,22 +134,26 @@ func (p *packer) cluster(name string, have, want *encoded) {
 // last gives the update that the cluster's next entry goes into; after a full
 // frame that is a new one.
 func (p *packer) last(name string, want *encoded) *update {
-	if len(p.now.Clusters) == 0 {
+	if p.size >= fullFrame {
+		p.flush(true)
 		p.add(want.update(name), len(want.passing))
 	}
 	return &p.now.Clusters[len(p.now.Clusters)-1]
 }
 
-func (p *packer) add(u update, size int) {
-	p.now.Clusters = append(p.now.Clusters, u)
-	p.grow(size + len(u.Cluster) + 64)
-}
+// updateSize is what an update has besides its cluster, shape, links and entries as
+// JSON, in bytes.
+const updateSize = 128
 
-func (p *packer) grow(size int) {
-	if p.size += size; p.size >= fullFrame {
+func (p *packer) add(u update, size int) {
+	if p.size >= fullFrame {
 		p.flush(true)
 	}
+	p.now.Clusters = append(p.now.Clusters, u)
+	p.grow(size + len(u.Cluster) + len(u.Shape) + updateSize)
 }
+
+func (p *packer) grow(size int) { p.size += size }
 
 func (p *packer) flush(more bool) {
 	p.now.Kind, p.now.More = p.kind, more

@@ -7,13 +7,14 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Bounds of an offer: far above what a service has, and low enough that no
 // cluster can fill the memory of another one.
 const (
 	maxPorts  = 256
-	maxText   = 253      // bytes of a short text
 	maxLabels = 64 << 10 // bytes of all labels, and of all annotations
 )
 
@@ -48,14 +49,20 @@ func (o *Offer) Check() error {
 		if p.Protocol != "TCP" && p.Protocol != "UDP" && p.Protocol != "SCTP" || p.Port < 1 || p.Port > 65535 {
 			return fmt.Errorf("port %q is no port of a service", p.Name)
 		}
-		if len(p.Name) > maxText || len(p.AppProtocol) > maxText {
-			return errors.New("a port has a name that is too long")
+		if p.Name != "" && !fabric.IsLabel(p.Name) {
+			return fmt.Errorf("the name of port %d is no DNS label", p.Port)
+		}
+		if p.AppProtocol != "" && !fabric.IsQualified(p.AppProtocol) {
+			return fmt.Errorf("the appProtocol of port %d is no qualified name", p.Port)
 		}
 	}
 	for _, text := range []string{o.Affinity, o.InternalTrafficPolicy, o.TrafficDistribution} {
-		if len(text) > maxText {
-			return errors.New("a text is too long")
+		if text != "" && !fabric.IsLabelText(text) {
+			return errors.New("its affinity, internalTrafficPolicy or trafficDistribution is none")
 		}
+	}
+	if y := o.Created.UTC().Year(); y < 0 || y > 9998 {
+		return errors.New("it was created at a time that is none")
 	}
 	if o.AffinitySeconds < 0 || len(o.Addrs) > 2 || len(o.Families) > 2 {
 		return errors.New("it has a number that no service has")
@@ -68,6 +75,19 @@ func (o *Offer) Check() error {
 	for _, fam := range o.Families {
 		if fam != 4 && fam != 6 {
 			return errors.New("it has a family that is none")
+		}
+	}
+	for key, value := range o.Labels {
+		if value != "" && !fabric.IsLabelText(value) {
+			return errors.New("the value of one of its labels is none")
+		}
+		if !fabric.IsQualified(key) {
+			return errors.New("the key of one of its labels is no qualified name")
+		}
+	}
+	for key := range o.Annotations {
+		if !fabric.IsQualified(key) {
+			return errors.New("the key of one of its annotations is no qualified name")
 		}
 	}
 	for _, all := range []map[string]string{o.Labels, o.Annotations} {

@@ -1,0 +1,130 @@
+package feed
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Bounds of what one cluster can make others remember: above what a cluster has, and
+// low enough that one, or a few together, fill nobody's memory.
+const (
+	// maxCluster bounds the state of one cluster, in bytes of memory.
+	maxCluster = 32 << 20
+	// maxRelayed bounds what one feed tells of all clusters together, in the same.
+	maxRelayed = 16 * maxCluster
+	// maxEdges bounds the links of which a cluster tells.
+	maxEdges = 1024
+	// maxPassing bounds the same as JSON, in bytes. With one export it must fit in a
+	// frame.
+	maxPassing = 128 << 10
+	// maxHostPorts and maxHostAddrs are those of one host.
+	maxHostPorts = 256
+	maxHostAddrs = 8
+)
+
+// What things take in memory at least, bytes: a little more than their types and the
+// maps and lists around them.
+const (
+	exportCost = 512
+	hostCost   = 160
+	offerCost  = 512
+	mapCost    = 320
+	entryCost  = 96
+	addrCost   = 24
+	portCost   = 80
+)
+
+// cost is about how much memory an export takes, in bytes.
+func cost(e *project.LiveExport) int {
+	sum := exportCost + len(e.Namespace) + len(e.Name)
+	for i := range e.Hosts {
+		h := &e.Hosts[i]
+		sum += hostCost + len(h.Name) + len(h.Label) + addrCost*len(h.IPs)
+		if len(h.Ports) > 0 {
+			sum += mapCost + entryCost*len(h.Ports)
+		}
+	}
+	if o := e.Offer; o != nil {
+		sum += offerCost + addrCost*len(o.Addrs)
+		for _, p := range o.Ports {
+			sum += portCost + len(p.Name) + len(p.AppProtocol)
+		}
+		for _, all := range []map[string]string{o.Labels, o.Annotations} {
+			sum += mapCost
+			for key, value := range all {
+				sum += entryCost + len(key) + len(value)
+			}
+		}
+	}
+	return sum
+}
+
+// escaped is how many bytes one byte of a text can become in JSON.
+const escaped = 6
+
+// passable reports whether an export that came in can be passed on: encoded anew it
+// may be longer than it was. It is encoded for that only if it may be too long.
+func passable(e *project.LiveExport) bool {
+	if escaped*cost(e) <= maxExport {
+		return true
+	}
+	_, err := encodeExport(*e)
+	return err == nil
+}
+
+// checkExport tells what no export of a cluster has. Hosts and offers are checked
+// apart.
+func checkExport(e *project.LiveExport) error {
+	if !fabric.IsLabel(e.Namespace) || !fabric.IsLabel(e.Name) {
+		return errors.New("announces an export whose namespace or name is no DNS label")
+	}
+	for i, fam := range e.Families {
+		if fam != 4 && fam != 6 || slices.Contains(e.Families[:i], fam) {
+			return errors.New("announces an export with a family that is none")
+		}
+	}
+	return nil
+}
+
+// checkHost tells what no endpoint of a cluster has.
+func checkHost(h *project.LiveHost) error {
+	switch {
+	case h.Name != "" && !fabric.IsLabel(h.Name), h.Label != "" && !fabric.IsLabel(h.Label):
+		return errors.New("announces a host whose name is no DNS label")
+	case len(h.IPs) == 0 || len(h.IPs) > maxHostAddrs:
+		return errors.New("announces a host with no address or too many")
+	case len(h.Ports) > maxHostPorts:
+		return errors.New("announces a host with too many ports")
+	}
+	for key, port := range h.Ports {
+		protocol, number, _ := strings.Cut(key, "/")
+		of, err := strconv.Atoi(number)
+		if protocol != "TCP" && protocol != "UDP" && protocol != "SCTP" || err != nil || !isPort(of) || !isPort(port) ||
+			strconv.Itoa(of) != number {
+			return errors.New("announces a host with a port that is none")
+		}
+	}
+	return nil
+}
+
+func isPort(n int) bool { return n >= 1 && n <= 65535 }
+
+// checkPassing tells what no cluster says of its links.
+func checkPassing(p *project.Passing) error {
+	if len(p.Edges) > maxEdges {
+		return fmt.Errorf("tells of %d links, which is more than %d", len(p.Edges), maxEdges)
+	}
+	for _, e := range p.Edges {
+		if !fabric.IsLabel(e.Cluster) || e.Rank < 0 || e.Rank > int(health.Good) || e.MTU < 0 || e.MTU > 65535 {
+			return errors.New("tells of a link that is none")
+		}
+	}
+	return nil
+}
