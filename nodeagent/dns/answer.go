@@ -211,6 +211,9 @@ func (r *reply) srv(s *service, at *name, ports []desired.ServicePort) {
 		if target != "" {
 			host = target + "." + base
 		}
+		if !packable(host) {
+			continue
+		}
 		var told []int
 		for _, p := range ports {
 			number := s.names[target].number(p)
@@ -228,6 +231,13 @@ func (r *reply) srv(s *service, at *name, ports []desired.ServicePort) {
 		}
 		r.glue(host, s.names[target])
 	}
+}
+
+// packable reports whether a packet can hold a name. Names of the clusters are joined
+// here: each may be one, and all of them together none.
+func packable(name string) bool {
+	_, is := dns.IsDomainName(name)
+	return is
 }
 
 // glue adds the addresses of a name that the answer speaks of.

@@ -68,6 +68,11 @@ func create[S diff.Spec](specs ...S) []diff.Change[S] {
 
 func sampleStore(t testing.TB) *Store {
 	t.Helper()
+	return storeOf(t, sampleServices())
+}
+
+func storeOf(t testing.TB, services []desired.Service) *Store {
+	t.Helper()
 	s := NewStore()
 	s.ServeAt([]netip.AddrPort{netip.MustParseAddrPort("169.254.73.53:53")})
 	ttl := fabric.Duration(5 * time.Second)
@@ -78,7 +83,7 @@ func sampleStore(t testing.TB) *Store {
 	if err := s.Zones().Apply(context.Background(), zones); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Services().Apply(context.Background(), create(sampleServices()...)); err != nil {
+	if err := s.Services().Apply(context.Background(), create(services...)); err != nil {
 		t.Fatal(err)
 	}
 	return s

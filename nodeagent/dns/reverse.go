@@ -24,7 +24,9 @@ func (r *reply) reverseName(asked string) {
 	switch r.qtype {
 	case dns.TypePTR:
 		for _, o := range owners {
-			r.Answer = append(r.Answer, &dns.PTR{Hdr: r.zone.header(r.asked, dns.TypePTR), Ptr: r.nameOf(o)})
+			if name := r.nameOf(o); packable(name) {
+				r.Answer = append(r.Answer, &dns.PTR{Hdr: r.zone.header(r.asked, dns.TypePTR), Ptr: name})
+			}
 		}
 	case dns.TypeSOA:
 		r.Answer = []dns.RR{r.zone.soa(r.asked)}

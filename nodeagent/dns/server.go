@@ -118,12 +118,31 @@ func handler(config Config, transport string) dns.Handler {
 			return
 		}
 		fit(r, limit(query, transport))
+		raw, r := pack(query, r)
 		// A client that went away is no event for anybody.
-		_ = w.WriteMsg(r)
+		_, _ = w.Write(raw)
 		if config.Count != nil {
 			config.Count(Query{Transport: transport, Type: typeName(query), Rcode: dns.RcodeToString[r.Rcode]})
 		}
 	})
+}
+
+// pack makes the bytes of a reply. One that cannot be packed becomes SERVFAIL, so that
+// nobody waits for an answer that does not come.
+func pack(query, r *dns.Msg) ([]byte, *dns.Msg) {
+	raw, err := r.Pack()
+	if err == nil {
+		return raw, r
+	}
+	failed := new(dns.Msg).SetRcode(query, dns.RcodeServerFailure)
+	if len(optsOf(query)) > 0 {
+		failed.SetEdns0(udpSize, false)
+	}
+	if raw, err = failed.Pack(); err != nil {
+		failed.Question = nil // the bare header always can
+		raw, _ = failed.Pack()
+	}
+	return raw, failed
 }
 
 func typeName(query *dns.Msg) string {

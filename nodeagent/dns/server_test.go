@@ -7,12 +7,15 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"hawser.dev/hawser/nodeagent/desired"
 )
 
 // ownAddr gives an address that no other test has, with a port that the kernel
@@ -158,4 +161,84 @@ func (n notifying) Handle(ctx context.Context, r slog.Record) error {
 	default:
 	}
 	return err
+}
+
+// writer keeps what a handler writes.
+type writer struct {
+	dns.ResponseWriter
+	raw []byte
+}
+
+func (w *writer) Write(raw []byte) (int, error) {
+	w.raw = bytes.Clone(raw)
+	return len(raw), nil
+}
+
+func (w *writer) WriteMsg(m *dns.Msg) error {
+	raw, err := m.Pack()
+	if err == nil {
+		_, err = w.Write(raw)
+	}
+	return err
+}
+
+// TestUnpackableNames: names of one cluster that no packet can hold take nothing from
+// what the others have of a service that they share.
+func TestUnpackableNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 63)
+	for _, tt := range []struct{ name, service, namespace, host, cluster string }{
+		{"no label between two dots", "web", "own", "a..b", "g1"},
+		{"a label too long", "web", "own", long + "x", "g1"},
+		{"all of it too long", long, long, long, long},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			store := storeOf(t, []desired.Service{{
+				Namespace: tt.namespace, Name: tt.service, Headless: true, Ports: []desired.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}},
+				Clusters: []desired.ServiceCluster{
+					{Name: "g2", Hosts: []desired.ServiceHost{{Name: "web-0", IPs: addrs("242.2.0.9")}}},
+					{Name: tt.cluster, Hosts: []desired.ServiceHost{{Name: tt.host, IPs: addrs("242.1.0.9")}}},
+				},
+			}})
+			serve := handler(Config{Store: store, Log: slog.New(slog.DiscardHandler)}, "tcp")
+			name := tt.service + "." + tt.namespace + ".svc.clusterset.local."
+			for asked, want := range map[string]string{
+				"_http._tcp." + name + " SRV":    "web-0.g2." + name,
+				"9.0.2.242.in-addr.arpa. PTR":    "web-0.g2." + name,
+				"9.0.1.242.in-addr.arpa. PTR":    "",
+				"9.0.1.242.in-addr.arpa. SOA":    "ns.dns.clusterset.local.",
+				"_http._tcp.g2." + name + " SRV": "web-0.g2." + name,
+				"web-0.g2." + name + " A":        "242.2.0.9",
+			} {
+				w := &writer{}
+				serve.ServeDNS(w, question(t, asked))
+				var r dns.Msg
+				if err := r.Unpack(w.raw); err != nil {
+					t.Errorf("%s: no answer: %v", asked, err)
+					continue
+				}
+				if r.Rcode != dns.RcodeSuccess || want != "" && (len(r.Answer) != 1 || !strings.Contains(r.Answer[0].String(), want)) {
+					t.Errorf("%s: %v", asked, &r)
+				}
+			}
+		})
+	}
+}
+
+// TestAnswerThatCannotBePacked is SERVFAIL at once: who asks must not wait.
+func TestAnswerThatCannotBePacked(t *testing.T) {
+	t.Parallel()
+	query := question(t, cs+" A")
+	query.SetEdns0(1232, false)
+	r := answer(sampleStore(t).current.Load(), query)
+	r.Answer = append(r.Answer, &dns.PTR{Hdr: dns.RR_Header{Name: cs, Rrtype: dns.TypePTR, Class: dns.ClassINET}, Ptr: "a..b."})
+	raw, r := pack(query, r)
+	var have dns.Msg
+	if err := have.Unpack(raw); err != nil {
+		t.Fatal(err)
+	}
+	if have.Rcode != dns.RcodeServerFailure || r.Rcode != have.Rcode || have.Id != query.Id || !have.Response || len(have.Question) != 1 || len(have.Answer) != 0 {
+		t.Errorf("got %v", &have)
+	}
 }
