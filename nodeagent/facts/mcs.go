@@ -27,6 +27,15 @@ type ServiceExport struct {
 		ExportedLabels      map[string]string `json:"exportedLabels,omitempty"`
 		ExportedAnnotations map[string]string `json:"exportedAnnotations,omitempty"`
 	} `json:"spec,omitzero"`
+	Status struct {
+		Conditions []ExportCondition `json:"conditions,omitempty"`
+	} `json:"status,omitzero"`
+}
+
+// ExportCondition is as much of a condition as we read.
+type ExportCondition struct {
+	Type    string `json:"type"`
+	Message string `json:"message,omitempty"`
 }
 
 // ServiceImport is as much of multicluster.x-k8s.io ServiceImport as we read.
@@ -58,6 +67,9 @@ func fromExport(e *ServiceExport) mcs.Export {
 		Labels:  e.Spec.ExportedLabels, Annotations: e.Spec.ExportedAnnotations,
 	}
 	out.Addrs, out.Hosts = mcs.ReadAddresses(e.Annotations[mcs.AddressesAnnotation])
+	for _, c := range e.Status.Conditions {
+		out.Vouched = out.Vouched || c.Type == mcs.Ready && out.Vouches(c.Message)
+	}
 	return out
 }
 

@@ -16,6 +16,9 @@ type Ask struct {
 	Created  time.Time
 	Families []int        // 4, 6
 	Held     []netip.Addr // by the record; the first of a family counts
+	// InUse says that others reach it at what it holds: nobody else gets that, however
+	// old it is.
+	InUse bool
 	// Within is where it may keep what it holds, besides the pools: what the topology
 	// gave it as long as it declared it.
 	Within []netip.Prefix
@@ -29,12 +32,12 @@ type Grant struct {
 }
 
 // Allocate gives addresses of the pools, which are at most one a family. Who holds
-// one keeps it, the oldest first; the others begin at the hash of their key and take
+// one keeps it: first those at which others reach somebody, then the oldest. The others begin at the hash of their key and take
 // the next that is free. Nobody gets one that is given otherwise. The grants come in
 // the order of the asks, which plays no other part.
 func Allocate(pools []netip.Prefix, given func(netip.Addr) bool, asks []Ask) []Grant {
 	a := newAllocation(pools, given)
-	order := byAge(asks)
+	order := byRight(asks)
 	kept := a.keepAll(asks, order)
 	out := make([]Grant, len(asks))
 	for _, i := range order {
@@ -45,7 +48,7 @@ func Allocate(pools []netip.Prefix, given func(netip.Addr) bool, asks []Ask) []G
 
 // holders gives what each ask holds by right, in the order of the asks.
 func holders(pools []netip.Prefix, given func(netip.Addr) bool, asks []Ask) [][]netip.Addr {
-	kept := newAllocation(pools, given).keepAll(asks, byAge(asks))
+	kept := newAllocation(pools, given).keepAll(asks, byRight(asks))
 	out := make([][]netip.Addr, len(asks))
 	for i := range asks {
 		for _, fam := range asks[i].Families {
@@ -57,13 +60,19 @@ func holders(pools []netip.Prefix, given func(netip.Addr) bool, asks []Ask) [][]
 	return out
 }
 
-// byAge gives the asks by number, the oldest first.
-func byAge(asks []Ask) []int {
+// byRight gives the asks by number: those in use, then the others, each the oldest first.
+func byRight(asks []Ask) []int {
 	order := make([]int, len(asks))
 	for i := range asks {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(x, y int) int {
+		if asks[x].InUse != asks[y].InUse {
+			if asks[x].InUse {
+				return -1
+			}
+			return 1
+		}
 		return cmp.Or(asks[x].Created.Compare(asks[y].Created), cmp.Compare(asks[x].Key, asks[y].Key))
 	})
 	return order

@@ -2,6 +2,8 @@ package mcs
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -56,6 +58,31 @@ func WriteAddresses(addrs []netip.Addr, hosts []fabric.Host) string {
 	return strings.Join(out, ",")
 }
 
+// Vouches reports whether the message of the condition Ready says that the export is
+// reached at the very addresses of its annotation. Only gateways write the status, so
+// that nobody else can have changed the annotation since.
+func (e *Export) Vouches(message string) bool {
+	if len(e.Hosts) > 0 {
+		return strings.HasSuffix(message, podsAt(e.Hosts))
+	}
+	_, at, found := strings.Cut(message, exportedAt)
+	addrs, _ := ReadAddresses(at)
+	return found && len(addrs) > 0 && slices.Equal(addrs, e.Addrs)
+}
+
+// exportedAt stands before the addresses of an export in the message of Ready.
+const exportedAt = " at "
+
+// podsAt stands at the end of the message of Ready: what is recorded for the pods of a
+// headless export, which is too much to be said in full.
+func podsAt(hosts []fabric.Host) string {
+	if len(hosts) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(WriteAddresses(nil, hosts)))
+	return ", record " + hex.EncodeToString(sum[:8])
+}
+
 // hostsOf gives the pods of a headless export that should have addresses: those that
 // there are, and those that had one, which may come back. Of too many those that are
 // there now count first, and of these those that have one.
@@ -107,7 +134,7 @@ func hostAsks(v *Verdict, own *fabric.Cluster, present map[string][]string) (ask
 	}
 	names = hostsOf(v.Export, present[v.Export.id()])
 	for _, name := range names {
-		ask := Ask{Key: v.Export.id() + "/" + name, Created: v.Export.Created, Families: hidden}
+		ask := Ask{Key: v.Export.id() + "/" + name, Created: v.Export.Created, Families: hidden, InUse: v.Export.Vouched}
 		if i := slices.IndexFunc(v.Export.Hosts, func(h fabric.Host) bool { return h.Name == name }); i >= 0 {
 			ask.Held = v.Export.Hosts[i].IPs
 		}
@@ -136,9 +163,10 @@ func (v *Verdict) readyHosts(own *fabric.Cluster) Condition {
 	switch {
 	case v.Full:
 		return Condition{Ready, isFalse, reasonFailed, fmt.Sprintf(
-			"no address is left for some of its pods in %s of cluster %s: give the cluster a larger globalCIDR, or export less", join(own.Dynamic), own.Name)}
+			"no address is left for some of its pods in %s of cluster %s: give the cluster a larger globalCIDR, or export less%s",
+			join(own.Dynamic), own.Name, podsAt(v.Reached))}
 	case len(v.Reached) < len(v.Hosts):
-		return Condition{Ready, isFalse, reasonPending, "the addresses of some of its pods are not recorded yet"}
+		return Condition{Ready, isFalse, reasonPending, "the addresses of some of its pods are not recorded yet" + podsAt(v.Reached)}
 	}
-	return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name}
+	return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name + podsAt(v.Reached)}
 }

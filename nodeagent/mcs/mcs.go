@@ -29,6 +29,7 @@ type Export struct {
 	Annotations map[string]string
 	Addrs       []netip.Addr  // of AddressesAnnotation, at most one a family
 	Hosts       []fabric.Host // of the same, sorted by name
+	Vouched     bool          // its status says the same as the annotation: see Vouches
 	Service     *Service      // nil = there is none of this name
 }
 

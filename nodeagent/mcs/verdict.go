@@ -195,7 +195,8 @@ func asksOf(list []Verdict, own *fabric.Cluster, w World) (asks []Ask, of []aske
 				of = append(of, asker{v, name})
 			}
 		default:
-			asks = append(asks, Ask{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Held: v.Export.Addrs, Within: own.GlobalCIDRs})
+			asks = append(asks, Ask{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Held: v.Export.Addrs,
+				InUse: v.Export.Vouched, Within: own.GlobalCIDRs})
 			of = append(of, asker{v, ""})
 		}
 	}
@@ -205,7 +206,7 @@ func asksOf(list []Verdict, own *fabric.Cluster, w World) (asks []Ask, of []aske
 func readyOf(v *Verdict, own *fabric.Cluster, g Grant) Condition {
 	switch {
 	case len(v.Offer.Addrs) > 0:
-		return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name + " at " + join(v.Offer.Addrs)}
+		return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name + exportedAt + join(v.Offer.Addrs)}
 	case len(g.Addrs) > 0:
 		return Condition{Ready, isFalse, reasonPending, "no address is recorded yet"}
 	case len(g.Full) > 0:

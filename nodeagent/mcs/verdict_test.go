@@ -1,12 +1,15 @@
 package mcs_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // TestWhichExportsCount checks what each ServiceExport is told, word by word.
@@ -115,5 +118,65 @@ func TestPoolThatIsFull(t *testing.T) {
 		Message: "no address is left in 242.1.192.0/30 of cluster g1: give the cluster a larger globalCIDR, or export less"}
 	if list[2].Ready != want {
 		t.Errorf("the youngest is told %+v, want %+v", list[2].Ready, want)
+	}
+}
+
+// settled gives the exports as they are once gateways wrote what follows from them.
+func settled(f *fabric.Fabric, exports []mcs.Export, hostnames map[string][]string) []mcs.Export {
+	w := mcs.World{Fabric: f, Cluster: "g1", Recorded: true, Namespaces: []string{"team-a", "team-b"}, Hostnames: hostnames}
+	w.Exports = slices.Clone(exports)
+	for range 3 {
+		for _, v := range mcs.Verdicts(w) {
+			i := slices.IndexFunc(w.Exports, func(e mcs.Export) bool { return e.Name == v.Export.Name })
+			w.Exports[i].Addrs, w.Exports[i].Hosts = mcs.ReadAddresses(mcs.WriteAddresses(v.Addrs, v.Hosts))
+			w.Exports[i].Vouched = w.Exports[i].Vouches(v.Ready.Message)
+		}
+	}
+	return w.Exports
+}
+
+// TestAddressInUseIsNotTaken: who writes another's address into the annotation of an
+// older export of its own gets it neither while the other uses it, nor moves the other.
+func TestAddressInUseIsNotTaken(t *testing.T) {
+	t.Parallel()
+	headless := service(tcp("http", 80))
+	headless.Headless = true
+	tests := []struct {
+		name        string
+		old, victim *mcs.Service
+		steal       func(old, victim *mcs.Export)
+		taken       func(v mcs.Verdict) string
+	}{
+		{"address", service(tcp("http", 80)), service(tcp("http", 80)), func(old, victim *mcs.Export) { old.Addrs = victim.Addrs },
+			func(v mcs.Verdict) string { return fmt.Sprint(v.Offer.Addrs) }},
+		{"of a pod", headless, headless, func(old, victim *mcs.Export) { old.Hosts[0].IPs = victim.Hosts[0].IPs },
+			func(v mcs.Verdict) string { return fmt.Sprint(v.Reached) }},
+		{"by a pod", headless, service(tcp("http", 80)), func(old, victim *mcs.Export) { old.Hosts[0].IPs = victim.Addrs },
+			func(v mcs.Verdict) string { return fmt.Sprint(v.Offer.Addrs) }},
+	}
+	for _, tt := range tests {
+		f := sample()
+		f.Clusters[0].Globalnet = true
+		pods := map[string][]string{"team-a/old": {"db-0"}, "team-b/victim": {"db-0"}}
+		exports := settled(f, []mcs.Export{export("team-a", "old", 1, tt.old), export("team-b", "victim", 2, tt.victim)}, pods)
+		world := func(list []mcs.Export) mcs.World {
+			return mcs.World{Fabric: f, Cluster: "g1", Recorded: true, Namespaces: []string{"team-a", "team-b"}, Hostnames: pods, Exports: list}
+		}
+		before := mcs.Verdicts(world(exports))
+		if !exports[0].Vouched || !exports[1].Vouched || tt.taken(before[1]) == "[]" {
+			t.Fatalf("%s: nothing is in use: %+v", tt.name, exports)
+		}
+		message := before[0].Ready.Message
+		tt.steal(&exports[0], &exports[1])
+		if exports[0].Vouched = exports[0].Vouches(message); exports[0].Vouched {
+			t.Fatalf("%s: the status still vouches for what was changed", tt.name)
+		}
+		after := mcs.Verdicts(world(exports))
+		if want, have := tt.taken(before[1]), tt.taken(after[1]); want != have {
+			t.Errorf("%s: the other had %s and has %s", tt.name, want, have)
+		}
+		if after[1].Ready.Status != "True" {
+			t.Errorf("%s: the other is %+v", tt.name, after[1].Ready)
+		}
 	}
 }

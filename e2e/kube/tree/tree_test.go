@@ -195,6 +195,31 @@ func TestRights(t *testing.T) {
 		w.sure(false, "", "get", "secrets", "-n", "hawser-system")
 	}
 	gateway.sure(true, "", "annotate", "serviceexport", "web", "hawser.dev/addresses=242.0.0.1")
+	// Whoever may write ServiceExports, an administrator too, may not write the record.
+	for end := 0; ; end++ {
+		out, err := s.Try("annotate", "--overwrite", "serviceexport", "web", "hawser.dev/addresses=242.0.0.2")
+		if err != nil && strings.Contains(out, "gateways write the annotation") {
+			break
+		}
+		if s.K(t, "annotate", "--overwrite", "serviceexport", "web", "hawser.dev/addresses-"); end > 300 {
+			t.Fatalf("the policy of recorded addresses is not in force: %v\n%s", err, out)
+		}
+		gateway.sure(true, "", "annotate", "--overwrite", "serviceexport", "web", "hawser.dev/addresses=242.0.0.1")
+	}
+	copied := "apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata:\n  name: copied\n  namespace: default\n" +
+		"  annotations: {hawser.dev/addresses: 242.0.0.1}\n"
+	file := filepath.Join(t.TempDir(), "copied.yaml")
+	if err := os.WriteFile(file, []byte(copied), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.Try("create", "-f", file); err == nil || !strings.Contains(out, "leave it out") {
+		t.Errorf("an export with another's address: %v\n%s", err, out)
+	}
+	s.K(t, "annotate", "serviceexport", "web", "x=y")
+	if out := s.K(t, "get", "serviceexport", "web", "-o", "yaml"); !strings.Contains(out, "hawser.dev/addresses: 242.0.0.1") {
+		t.Errorf("the record is another:\n%s", out)
+	}
+	s.K(t, "annotate", "serviceexport", "web", "hawser.dev/addresses-")
 	gateway.sure(false, "", "delete", "serviceexport", "web")
 	worker.sure(false, "", "annotate", "serviceexport", "web", "x=y")
 }
