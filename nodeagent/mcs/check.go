@@ -77,19 +77,6 @@ func (o *Offer) Check() error {
 			return errors.New("it has a family that is none")
 		}
 	}
-	for key, value := range o.Labels {
-		if value != "" && !fabric.IsLabelText(value) {
-			return errors.New("the value of one of its labels is none")
-		}
-		if !fabric.IsQualified(key) {
-			return errors.New("the key of one of its labels is no qualified name")
-		}
-	}
-	for key := range o.Annotations {
-		if !fabric.IsQualified(key) {
-			return errors.New("the key of one of its annotations is no qualified name")
-		}
-	}
 	for _, all := range []map[string]string{o.Labels, o.Annotations} {
 		size := 0
 		for key, value := range all {

@@ -14,7 +14,7 @@ metadata: {name: shop}
 ---
 apiVersion: multicluster.x-k8s.io/v1beta1
 kind: ServiceExport
-metadata: {name: theirs, namespace: shop, annotations: {hawser.dev/addresses: 242.0.0.1, other: stays}}
+metadata: {name: theirs, namespace: shop, annotations: {other: stays}}
 ---
 apiVersion: multicluster.x-k8s.io/v1beta1
 kind: ServiceImport
@@ -79,6 +79,8 @@ func TestUninstall(t *testing.T) {
 	g1.Apply(t, foreign)
 	before := r.everything("g1")
 	r.must("apply")
+	// Only gateways may write the annotation.
+	g1.K(t, "-n", "shop", "annotate", "serviceexport", "theirs", "hawser.dev/addresses=242.0.0.1", "--as=system:serviceaccount:hawser-system:hawser-gateway")
 	g1.K(t, "-n", "shop", "patch", "serviceexport", "theirs", "--subresource=status", "--type=merge", "--field-manager=hawser", "-p",
 		`{"status":{"conditions":[{"type":"Valid","status":"True","reason":"Valid","message":"m","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`)
 	startAgent(t, g1, "g1", "n1", "gateway")

@@ -265,7 +265,8 @@ func (r *rig) write(t testing.TB, manifest string, args ...string) {
 func (r *rig) judge(t testing.TB, namespace, name string, valid bool, message string) {
 	t.Helper()
 	head := fmt.Sprintf("apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata:\n  name: %s\n  namespace: %s\n", name, namespace)
-	r.write(t, head+"  annotations: {hawser.dev/addresses: 242.0.0.7}\n")
+	// Nobody else may write this.
+	r.write(t, head+"  annotations: {hawser.dev/addresses: 242.0.0.7}\n", "--as=system:serviceaccount:hawser-system:hawser-gateway")
 	status := map[bool]string{true: "True", false: "False"}[valid]
 	conditions := ""
 	for _, c := range []string{"Valid", "Ready"} {
