@@ -111,7 +111,14 @@ func dynamicExports(top *schema.ClusterSet) *fabric.DynamicExports {
 	if d == nil {
 		return nil
 	}
-	return &fabric.DynamicExports{Namespaces: sorted(d.Namespaces), VIPs: masked(top.DynamicVIPs())}
+	out := &fabric.DynamicExports{Namespaces: sorted(d.Namespaces), VIPs: masked(top.DynamicVIPs())}
+	for _, only := range d.Only {
+		out.Only = append(out.Only, fabric.DynamicOnly{Namespaces: sorted(only.Namespaces), Clusters: sorted(only.Clusters)})
+	}
+	slices.SortFunc(out.Only, func(a, b fabric.DynamicOnly) int {
+		return cmp.Or(slices.Compare(a.Namespaces, b.Namespaces), slices.Compare(a.Clusters, b.Clusters))
+	})
+	return out
 }
 
 // withAnnexes adds to a cluster's blocks what pods are mapped to beside them.

@@ -120,11 +120,20 @@ func (c *checker) dynamicExports() {
 	if d == nil {
 		return
 	}
+	c.patterns("dynamicExports.namespaces", d.Namespaces)
+	for i := range d.Only {
+		path := nth("dynamicExports.only", i)
+		c.patterns(path+".namespaces", d.Only[i].Namespaces)
+		c.known(path+".clusters", d.Only[i].Clusters)
+	}
+}
+
+func (c *checker) patterns(path string, patterns []string) {
 	seen := uniqueness{}
-	for i, pattern := range d.Namespaces {
-		path := nth("dynamicExports.namespaces", i)
-		if c.pattern(path, pattern) {
-			c.unique(seen, pattern, path, pattern+" is listed twice")
+	for i, pattern := range patterns {
+		item := nth(path, i)
+		if c.pattern(item, pattern) {
+			c.unique(seen, pattern, item, pattern+" is listed twice")
 		}
 	}
 }

@@ -77,6 +77,19 @@ type DynamicExports struct {
 	// Namespaces in which they count: names, or patterns in which * stands for any
 	// characters. A pattern that begins with * is written in quotes.
 	Namespaces []string `json:"namespaces" required:"true"`
+	// Those of these namespaces from which only some clusters may export. In the
+	// others any cluster may, and shares a name with whoever exports it, too.
+	Only []DynamicOnly `json:"only,omitempty"`
+}
+
+// DynamicOnly keeps some namespaces for the exports of some clusters. What another
+// cluster says of them does not count anywhere, and is told.
+type DynamicOnly struct {
+	// Names, or patterns as in dynamicExports.namespaces. A namespace that several
+	// items match is for the clusters of all of them.
+	Namespaces []string `json:"namespaces" required:"true"`
+	// Names of the clusters that may export from these namespaces.
+	Clusters []string `json:"clusters" required:"true"`
 }
 
 // Globalnet is the global address space.

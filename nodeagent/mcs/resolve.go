@@ -51,7 +51,20 @@ func (r *Resolved) ID() string { return r.Namespace + "/" + r.Name }
 type Decision struct {
 	Verdicts []Verdict  // of this cluster's ServiceExports
 	Services []Resolved // dynamic ones, and declared ones of which somebody offers a part; sorted by namespace/name
+	Refused  []Refusal  // what other clusters say and may not; sorted by cluster, namespace and name
 }
+
+// Refusal is an export that another cluster tells of and the topology keeps for others.
+type Refusal struct {
+	Cluster   string // that told of it
+	Namespace string
+	Name      string
+	Clusters  []string // that may export it
+}
+
+// MaxRefusals is how many refusals of one cluster are told.
+const MaxRefusals = 8
+
 
 // Decide joins what all clusters say. Every cluster that knows the same comes to
 // the same, apart from the clusterset IPs, which each gives itself.
@@ -71,6 +84,7 @@ func Decide(w World) Decision {
 	for _, cluster := range slices.Sorted(maps.Keys(w.Offers)) {
 		if c := w.Fabric.Cluster(cluster); c != nil && cluster != own.Name {
 			t.join(parts, c, w.Offers[cluster])
+			d.Refused = append(d.Refused, t.refused(cluster, w.Offers[cluster])...)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(parts)) {
@@ -126,7 +140,7 @@ func (t *topology) takenOf(cluster string, offers []Offered) []*Offered {
 		case o.Offer == nil || o.Offer.Check() != nil:
 		case e != nil && partOf(e, cluster) != nil:
 			declared = append(declared, o)
-		case e == nil && t.fabric.DynamicExports.Matches(o.Namespace):
+		case e == nil && t.fabric.DynamicExports.Allows(o.Namespace, cluster):
 			dynamic = append(dynamic, o)
 		}
 	}
@@ -134,6 +148,24 @@ func (t *topology) takenOf(cluster string, offers []Offered) []*Offered {
 		dynamic[n] = nil
 	}
 	return append(declared, slices.DeleteFunc(dynamic, func(o *Offered) bool { return o == nil })...)
+}
+
+// refused gives the first of those offers that the topology keeps for other clusters.
+func (t *topology) refused(cluster string, offers []Offered) []Refusal {
+	var out []Refusal
+	for i := range offers {
+		o := &offers[i]
+		d := t.fabric.DynamicExports
+		if t.declared[o.id()] != nil || !d.Matches(o.Namespace) || d.Allows(o.Namespace, cluster) {
+			continue
+		}
+		only, _ := d.Restricted(o.Namespace)
+		out = append(out, Refusal{Cluster: cluster, Namespace: o.Namespace, Name: o.Name, Clusters: only})
+	}
+	slices.SortFunc(out, func(a, b Refusal) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out[:min(len(out), MaxRefusals)]
 }
 
 // resolve applies KEP-1645's conflict resolution: the oldest export has its way, and

@@ -352,3 +352,58 @@ func TestOthersAreNotBelieved(t *testing.T) {
 		t.Errorf("have %s, want %s", have, want)
 	}
 }
+
+// TestClaimsOutsideOfTheTopology: what a cluster says of a namespace that is kept for
+// others changes nothing of what they export, here or there, and is told.
+func TestClaimsOutsideOfTheTopology(t *testing.T) {
+	t.Parallel()
+	f := sample()
+	f.DynamicExports.Only = []fabric.DynamicOnly{{Namespaces: []string{"team-pay"}, Clusters: []string{"g1"}}}
+	honest := export("team-pay", "api", 30, service(tcp("http", 80)))
+	rogue := export("team-pay", "api", 0, service(tcp("http", 666)))
+	rogue.Service.Headless = true
+	free := export("team-a", "web", 1, service(tcp("http", 80)))
+
+	// Where it is made the condition says why.
+	at3 := mcs.World{Fabric: f, Cluster: "g3", Exports: []mcs.Export{rogue, free}}
+	list := mcs.Verdicts(at3)
+	want := mcs.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed",
+		Message: "the topology lets only g1 export from namespace team-pay: add g3 to spec.dynamicExports.only[].clusters"}
+	if list[1].Valid != want || list[1].Offer != nil || list[0].Offer == nil {
+		t.Errorf("where it is made: %+v", list)
+	}
+
+	// Elsewhere it does not count, if it is said all the same.
+	g := sample()
+	w := seenFrom(f, "g1", map[string][]mcs.Export{"g1": {honest}})
+	for _, v := range mcs.Verdicts(mcs.World{Fabric: g, Cluster: "g3", Exports: []mcs.Export{rogue, free}}) {
+		w.Offers["g3"] = append(w.Offers["g3"], mcs.Offered{Namespace: v.Export.Namespace, Name: v.Export.Name, Offer: v.Offer})
+	}
+	d := mcs.Decide(w)
+	for _, r := range d.Services {
+		if r.ID() == "team-pay/api" && (len(r.Parts) != 1 || r.Type != fabric.ClusterSetIP || r.Ports[0].Port != 80 || r.Clash.Status == "True") {
+			t.Errorf("g3 changes the export of g1: %+v", r)
+		}
+	}
+	if len(d.Services) != 2 {
+		t.Errorf("%d services, want team-pay/api and team-a/web", len(d.Services))
+	}
+	refused := []mcs.Refusal{{Cluster: "g3", Namespace: "team-pay", Name: "api", Clusters: []string{"g1"}}}
+	if diff := cmp.Diff(refused, d.Refused); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// TestManyRefusals: however much a cluster claims, what is told of it is bounded.
+func TestManyRefusals(t *testing.T) {
+	t.Parallel()
+	f := sample()
+	f.DynamicExports.Only = []fabric.DynamicOnly{{Namespaces: []string{"team-pay"}, Clusters: []string{"g1"}}}
+	w := seenFrom(f, "g1", nil)
+	for i := range 1000 {
+		w.Offers["g3"] = append(w.Offers["g3"], mcs.Offered{Namespace: "team-pay", Name: fmt.Sprintf("e%03d", i), Offer: &mcs.Offer{Families: []int{4}}})
+	}
+	if d := mcs.Decide(w); len(d.Refused) != mcs.MaxRefusals || d.Refused[0].Name != "e000" {
+		t.Errorf("%d are told, from %+v", len(d.Refused), d.Refused[0])
+	}
+}

@@ -109,6 +109,10 @@ func (v *Verdict) check(w World) Condition {
 	case v.Declared == nil && !w.Fabric.DynamicExports.Matches(e.Namespace):
 		return no(reasonNotAllowed, fmt.Sprintf("namespace %s matches none of spec.dynamicExports.namespaces of the topology, "+
 			"and spec.exports does not have %s: add it to one of them", e.Namespace, id))
+	case v.Declared == nil && !w.Fabric.DynamicExports.Allows(e.Namespace, w.Cluster):
+		only, _ := w.Fabric.DynamicExports.Restricted(e.Namespace)
+		return no(reasonNotAllowed, fmt.Sprintf("the topology lets only %s export from namespace %s: add %s to spec.dynamicExports.only[].clusters",
+			strings.Join(only, ", "), e.Namespace, w.Cluster))
 	case e.Service == nil:
 		return no(reasonNoService, "there is no Service "+id)
 	case e.Service.Type == "ExternalName":
@@ -165,7 +169,7 @@ func address(list []Verdict, own *fabric.Cluster, t *topology, w World) {
 	}
 	for i := range list {
 		v := &list[i]
-		if v.Offer != nil && v.Declared != nil && !v.Offer.Headless && w.Fabric.DynamicExports.Matches(v.Export.Namespace) {
+		if v.Offer != nil && v.Declared != nil && !v.Offer.Headless && w.Fabric.DynamicExports.Allows(v.Export.Namespace, w.Cluster) {
 			// Recorded and told ahead, for the day when the topology leaves it to the cluster.
 			v.Addrs = partOf(v.Declared, w.Cluster).IPs
 			v.Offer.Addrs = v.Addrs

@@ -3,6 +3,7 @@ package project
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/schema/fabric"
@@ -68,6 +69,14 @@ func (v *view) addServiceExports() {
 		case verdict.Ready.Status != "True":
 			v.problem(path, ExportNotReady, verdict.Ready.Message)
 		}
+	}
+}
+
+// addRefused tells of exports of other clusters that the topology keeps for others.
+func (v *view) addRefused() {
+	for _, r := range v.in.decision().Refused {
+		v.problem("serviceexports["+r.Namespace+"/"+r.Name+"]", ExportRefused, "cluster "+r.Cluster+" tells of an export that the topology lets only "+
+			strings.Join(r.Clusters, ", ")+" make (spec.dynamicExports.only); it does not count")
 	}
 }
 

@@ -3,6 +3,7 @@ package project_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -194,6 +195,30 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	}
 	if fmt.Sprint(have) != "[serviceimports[team-a/same]]" {
 		t.Errorf("told of %v", have)
+	}
+}
+
+// TestRefusedIsTold: what another cluster tells of a namespace that the topology keeps
+// for others is a problem of those who hear it.
+func TestRefusedIsTold(t *testing.T) {
+	t.Parallel()
+	w := dynamicWorld(t)
+	in := w.inputs["c2/c2-w1"]
+	f := *in.Fabric
+	d := *f.DynamicExports
+	d.Only = []fabric.DynamicOnly{{Namespaces: []string{"team-a"}, Clusters: []string{"c2"}}}
+	f.DynamicExports = &d
+	in.Fabric, in.Decided = &f, nil
+	_, problems := project.State(in)
+	var have []string
+	for _, p := range problems {
+		if p.Code == project.ExportRefused {
+			have = append(have, p.Path+" "+p.Text)
+		}
+	}
+	want := "serviceexports[team-a/same] cluster c1 tells of an export that the topology lets only c2 make (spec.dynamicExports.only); it does not count"
+	if !slices.Contains(have, want) {
+		t.Errorf("told of %q", have)
 	}
 }
 

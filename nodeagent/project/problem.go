@@ -37,6 +37,7 @@ const (
 	ServiceMissing   = "service-missing"     // an export whose Service does not exist here
 	PortMissing      = "port-missing"        // an export's port that the Service does not have
 	ExportInvalid    = "export-invalid"      // a ServiceExport that does not count
+	ExportRefused    = "export-refused"      // an export of another cluster that the topology keeps for others
 	ExportNotReady   = "export-not-ready"    // a ServiceExport without an address
 	ImportTaken      = "import-taken"        // a ServiceImport that should be ours is somebody else's
 	HeadlessNoAddr   = "headless-no-address" // a headless endpoint without a global address

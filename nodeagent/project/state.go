@@ -42,6 +42,7 @@ func State(in Input) (desired.State, []Problem) {
 	v.addEntries()
 	v.addDNS()
 	v.addServiceExports()
+	v.addRefused()
 	v.addTakenImports()
 	return v.finish(), v.sorted()
 }

@@ -24,6 +24,8 @@ func clustersetBreakage(f Field) string {
 		return "every name changes"
 	case "dynamicExports.namespaces":
 		return fewerNamespaces(f)
+	case "dynamicExports.only":
+		return fewerClusters(f)
 	case "dns.address", "dns.ipv6Address":
 		return "resolvers that ask the old address get no answer"
 	case "decommission":
@@ -45,6 +47,24 @@ func fewerNamespaces(f Field) string {
 		return ""
 	}
 	return "exports that were made in namespaces " + strings.Join(gone, ", ") + " end, unless another pattern matches"
+}
+
+// fewerClusters says whose exports may end as namespaces are kept for some clusters.
+func fewerClusters(f Field) string {
+	had := map[string][]string{}
+	for item := range strings.SplitSeq(f.Have, "; ") {
+		where, who, _ := strings.Cut(item, ": ")
+		had[where] = strings.Split(who, ", ")
+	}
+	kept := slices.DeleteFunc(strings.Split(f.Want, "; "), func(item string) bool {
+		where, who, _ := strings.Cut(item, ": ")
+		may, was := strings.Split(who, ", "), had[where]
+		return item == "" || was != nil && !slices.ContainsFunc(was, func(cluster string) bool { return !slices.Contains(may, cluster) })
+	})
+	if len(kept) == 0 {
+		return ""
+	}
+	return "exports that other clusters made end where only some may make them now (" + strings.Join(kept, "; ") + ")"
 }
 
 func clusterBreakage(e *Entry, f Field) string {

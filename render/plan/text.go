@@ -26,6 +26,18 @@ func namespaces(d *fabric.DynamicExports) string {
 	return strings.Join(d.Namespaces, ", ")
 }
 
+// only gives the namespaces that are kept for some clusters, and for which.
+func only(d *fabric.DynamicExports) string {
+	if d == nil {
+		return ""
+	}
+	texts := make([]string, len(d.Only))
+	for i, o := range d.Only {
+		texts[i] = strings.Join(o.Namespaces, ", ") + ": " + strings.Join(o.Clusters, ", ")
+	}
+	return strings.Join(texts, "; ")
+}
+
 func mtu(n int) string {
 	if n == 0 {
 		return "computed"

@@ -120,7 +120,33 @@ func (e *Export) ID() string { return e.Namespace + "/" + e.Name }
 
 // Matches reports whether a ServiceExport counts that is made in a namespace.
 func (d *DynamicExports) Matches(namespace string) bool {
-	return d != nil && slices.ContainsFunc(d.Namespaces, func(p string) bool { return matches(p, namespace) })
+	return d != nil && matchesAny(d.Namespaces, namespace)
+}
+
+// Allows reports whether a ServiceExport counts that is made in a namespace of a
+// cluster.
+func (d *DynamicExports) Allows(namespace, cluster string) bool {
+	if !d.Matches(namespace) {
+		return false
+	}
+	only, restricted := d.Restricted(namespace)
+	return !restricted || slices.Contains(only, cluster)
+}
+
+// Restricted gives the clusters that alone may export from a namespace, sorted. It is
+// false where any may.
+func (d *DynamicExports) Restricted(namespace string) (clusters []string, restricted bool) {
+	for i := range d.Only {
+		if matchesAny(d.Only[i].Namespaces, namespace) {
+			clusters, restricted = append(clusters, d.Only[i].Clusters...), true
+		}
+	}
+	slices.Sort(clusters)
+	return slices.Compact(clusters), restricted
+}
+
+func matchesAny(patterns []string, namespace string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, namespace) })
 }
 
 // matches compares a text with a pattern in which * stands for any characters.

@@ -40,7 +40,28 @@ func TestMatches(t *testing.T) {
 			t.Errorf("%s matches %q: %v", tt.patterns, tt.namespace, have)
 		}
 	}
-	if (*DynamicExports)(nil).Matches("a") {
+	if (*DynamicExports)(nil).Matches("a") || (*DynamicExports)(nil).Allows("a", "g1") {
 		t.Error("no dynamic exports match a namespace")
+	}
+}
+
+func TestAllows(t *testing.T) {
+	t.Parallel()
+	d := &DynamicExports{Namespaces: []string{"team-*"}, Only: []DynamicOnly{
+		{Namespaces: []string{"team-pay", "team-gold*"}, Clusters: []string{"g1", "g2"}},
+		{Namespaces: []string{"*-gold-x", "other"}, Clusters: []string{"g3"}},
+	}}
+	for namespace, want := range map[string]string{
+		"team-a": "g1 g2 g3", "team-pay": "g1 g2", "team-gold": "g1 g2", "team-gold-x": "g1 g2 g3", "team-b-gold-x": "g3", "other": "", "foreign": "",
+	} {
+		var have []string
+		for _, cluster := range []string{"g1", "g2", "g3"} {
+			if d.Allows(namespace, cluster) {
+				have = append(have, cluster)
+			}
+		}
+		if text := strings.Join(have, " "); text != want {
+			t.Errorf("in %s %q may export, want %q", namespace, text, want)
+		}
 	}
 }

@@ -147,9 +147,18 @@ type DynamicExports struct {
 	// Namespaces are patterns in which * stands for any characters; a ServiceExport
 	// counts where one of them matches its namespace.
 	Namespaces []string `json:"namespaces"`
+	// Only restricts some of these namespaces to some clusters. What agents that do
+	// not know of it let in is what Namespaces says.
+	Only []DynamicOnly `json:"only,omitempty"`
 	// VIPs are the prefixes of ServicePools from which each cluster gives its own
 	// clusterset IPs to them, at most one a family. No declared export has its in there.
 	VIPs []netip.Prefix `json:"vips,omitempty"`
+}
+
+// DynamicOnly says which clusters alone may export from some namespaces.
+type DynamicOnly struct {
+	Namespaces []string `json:"namespaces"` // patterns, as in DynamicExports
+	Clusters   []string `json:"clusters"`   // by name
 }
 
 // Integrations of the clusterset domain with a cluster's own DNS.
