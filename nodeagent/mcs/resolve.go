@@ -65,7 +65,6 @@ type Refusal struct {
 // MaxRefusals is how many refusals of one cluster are told.
 const MaxRefusals = 8
 
-
 // Decide joins what all clusters say. Every cluster that knows the same comes to
 // the same, apart from the clusterset IPs, which each gives itself.
 func Decide(w World) Decision {
@@ -78,7 +77,7 @@ func Decide(w World) Decision {
 	parts := map[string][]Part{}
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; v.Offer != nil {
-			parts[v.Export.id()] = append(parts[v.Export.id()], Part{Cluster: own.Name, Offer: v.Offer, Addrs: v.Offer.Addrs, Hosts: v.Reached})
+			parts[v.Export.id()] = append(parts[v.Export.id()], Part{Cluster: own.Name, Offer: v.Offer.shared(), Addrs: v.Offer.Addrs, Hosts: v.Reached})
 		}
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(w.Offers)) {
@@ -120,7 +119,7 @@ func (t *topology) join(parts map[string][]Part, c *fabric.Cluster, offers []Off
 	// Nothing is given here: what each holds by right is all that counts.
 	for i, held := range holders(c.Dynamic, t.givenIn(c), asks) {
 		o := taken[i]
-		part := Part{Cluster: c.Name, Offer: o.Offer}
+		part := Part{Cluster: c.Name, Offer: o.Offer.shared()}
 		for _, a := range o.Offer.Addrs {
 			if slices.Contains(held, a) {
 				part.Addrs = append(part.Addrs, a)

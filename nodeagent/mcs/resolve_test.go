@@ -2,6 +2,7 @@ package mcs_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -405,5 +406,33 @@ func TestManyRefusals(t *testing.T) {
 	}
 	if d := mcs.Decide(w); len(d.Refused) != mcs.MaxRefusals || d.Refused[0].Name != "e000" {
 		t.Errorf("%d are told, from %+v", len(d.Refused), d.Refused[0])
+	}
+}
+
+// TestReservedLabels: no cluster sets what others' controllers act on. All come to the
+// same, so that it is no conflict either.
+func TestReservedLabels(t *testing.T) {
+	t.Parallel()
+	marks := map[string]string{
+		"app.kubernetes.io/instance": "argo", "kubernetes.io/x": "y", "k8s.io/x": "y", "gateway.networking.k8s.io/x": "y",
+		"hawser.dev/addresses": "242.1.0.1", "sub.hawser.dev/x": "y",
+		"team": "a", "example.com/x": "y", "notkubernetes.io/x": "y", "multicluster.kubernetes.io/source-cluster": "g1",
+	}
+	want := map[string]string{"team": "a", "example.com/x": "y", "notkubernetes.io/x": "y", "multicluster.kubernetes.io/source-cluster": "g1"}
+	first, second := export("team-a", "api", 1, service(tcp("http", 80))), export("team-a", "api", 2, service(tcp("http", 80)))
+	first.Labels, first.Annotations, second.Labels, second.Annotations = marks, marks, marks, marks
+	all := map[string][]mcs.Export{"g1": {first}, "g2": {second}}
+	for _, cluster := range []string{"g1", "g2", "g3"} {
+		w := seenFrom(sample(), cluster, all)
+		m := one(t, stateOf(w, nil), "team-a", "api")
+		if !maps.Equal(m.Labels, want) || !maps.Equal(m.Annotations, want) {
+			t.Errorf("import in %s has labels %v, annotations %v", cluster, m.Labels, m.Annotations)
+		}
+		if d := mcs.Decide(w); d.Services[0].Clash.Status == "True" {
+			t.Errorf("%s: %+v", cluster, d.Services[0].Clash)
+		}
+	}
+	if len(marks) != 10 {
+		t.Error("what the export says was changed")
 	}
 }
