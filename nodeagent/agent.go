@@ -49,6 +49,7 @@ type Agent struct {
 	drain  *drain
 	saver  saver[map[string]keptPath]
 	shapes saver[keptShape]
+	ages   saver[map[string]map[string]time.Time]
 	keeper *flows.Keeper
 	finder *pathmtu.Finder
 
@@ -114,6 +115,7 @@ func parts(config Config, log *slog.Logger) *Agent {
 		choice:    newChoice(config.Cluster, log, time.Now()),
 		saver:     newSaver[map[string]keptPath]("links in use", config.statePath("paths.json")),
 		shapes:    newSaver[keptShape]("shape", config.statePath("shape.json")),
+		ages:      newSaver[map[string]map[string]time.Time]("ages of exports", config.statePath("ages.json")),
 		charon:    &ipsec.Charon{Dir: config.statePath("ipsec"), Host: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP), Log: log},
 		records:   dns.NewStore(),
 		metrics:   newMetrics(config.Cluster, config.Node),
@@ -126,7 +128,8 @@ func parts(config Config, log *slog.Logger) *Agent {
 	}
 	a.ruleset = kernel.NewRuleset(kernel.NFTOptions{}, a.drift)
 	a.finder = pathmtu.New(pathmtu.Config{Log: log, OnChange: a.urgent.Ring})
-	a.peers = newPeers(config, log, peersHooks{look: a.look, urgent: func() { a.urgent.Ring(); a.endpoints.wake.Ring() }})
+	a.peers = newPeers(config, log, peersHooks{look: a.look, urgent: func() { a.urgent.Ring(); a.endpoints.wake.Ring() }, ages: a.ages.wake.Ring})
+	a.ages.every = saveLiveEvery
 	a.cabling = newCabling(config, log, a.look)
 	a.shown.Store(&view{})
 	return a

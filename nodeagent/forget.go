@@ -32,7 +32,7 @@ func (a *Agent) forget() error {
 // stateFiles are all that an agent writes into its state folder.
 func stateFiles() []string {
 	return []string{
-		fabricFile, keysFile, factsFile, drainedFile, "paths.json", "shape.json", "heard.json", "sysctls.json", "cables.json",
+		fabricFile, keysFile, factsFile, drainedFile, "paths.json", "shape.json", "heard.json", "ages.json", "sysctls.json", "cables.json",
 		"endpoints.json", "ipsec", "hw-*.log",
 	}
 }

@@ -38,13 +38,14 @@ type peers struct {
 type peersHooks struct {
 	look   func()
 	urgent func() // a link
+	ages   func() // since when exports of other clusters count
 }
 
 func newPeers(config Config, log *slog.Logger, hooks peersHooks) *peers {
 	p := &peers{config: config, log: log, hooks: hooks}
 	shared := feed.Config{Log: log, Timing: feed.Timing{Stale: config.FeedStale}}
 	p.server = feed.NewServer(shared)
-	shared.OnChange = p.heard
+	shared.OnChange, shared.OnAges = p.heard, hooks.ages
 	p.client = feed.NewClient(shared)
 	p.prober = health.New(health.Config{
 		Cluster: config.Cluster, Port: desired.ProbePort, Log: log, OnChange: hooks.urgent,

@@ -30,6 +30,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.shifter.restore(a.shapes.load(a.log), time.Now())
 	a.endpoints.restore()
 	a.heard.restore(time.Now(), a.log)
+	a.peers.client.RestoreAges(a.ages.load(a.log))
 	defer time.AfterFunc(a.heard.stale, a.look).Stop()
 	a.announcer.carries = tunnelsStand()
 	a.peers.prober.SetReady(a.announcer.carries)
@@ -72,6 +73,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		start("objects", func(ctx context.Context) error { a.published.run(ctx); return nil })
 	}
 	start("links in use", func(ctx context.Context) error { a.saver.run(ctx, a.choice.kept, a.log); return nil })
+	start("ages of exports", func(ctx context.Context) error { a.ages.run(ctx, a.peers.client.Ages, a.log); return nil })
 	start("shape", func(ctx context.Context) error { a.shapes.run(ctx, a.shifter.keep, a.log); return nil })
 	a.engine.Run(ctx, a.source, a.trigger)
 	wait.Wait()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"time"
 
 	"hawser.dev/hawser/internal/bell"
 )
@@ -17,7 +18,9 @@ type saver[T any] struct {
 	what string // it is, for the log
 	path string
 	wake bell.Bell
-	last T
+	// every is how often it is written at most; 0 = whenever it changed.
+	every time.Duration
+	last  T
 }
 
 func newSaver[T any](what, path string) saver[T] {
@@ -31,6 +34,10 @@ func (s *saver[T]) run(ctx context.Context, kept func() T, log *slog.Logger) {
 			return
 		case <-s.wake:
 			s.save(kept(), log)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(s.every):
 		}
 	}
 }

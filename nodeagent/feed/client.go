@@ -18,6 +18,7 @@ import (
 type Client struct {
 	config Config
 	wake   bell.Bell
+	ages   *ages
 
 	mu       sync.Mutex
 	identity Identity
@@ -49,8 +50,17 @@ type PeerState struct {
 // NewClient makes a client without peers.
 func NewClient(config Config) *Client {
 	config.Timing = config.Timing.withDefaults()
-	return &Client{config: config, wake: bell.New(), feeds: map[feedKey]*feed{}}
+	c := &Client{config: config, wake: bell.New(), ages: newAges(time.Now), feeds: map[feedKey]*feed{}}
+	c.ages.changed = config.OnAges
+	return c
 }
+
+// Ages gives since when the exports of other clusters count, by cluster and
+// namespace/name, for RestoreAges of the next start.
+func (c *Client) Ages() map[string]map[string]time.Time { return c.ages.kept() }
+
+// RestoreAges begins with what Ages gave before. Call it before Run.
+func (c *Client) RestoreAges(since map[string]map[string]time.Time) { c.ages.restore(since) }
 
 // SetIdentity replaces who this agent is; connections that stand are kept.
 func (c *Client) SetIdentity(id Identity) {

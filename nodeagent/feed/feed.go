@@ -108,4 +108,7 @@ type Config struct {
 	// OnChange is called by a Client when Snapshot or Relay may give something else.
 	// It must not block. May be nil.
 	OnChange func()
+	// OnAges is called by a Client when Ages may give something else. It must not
+	// block. May be nil.
+	OnAges func()
 }

@@ -111,7 +111,7 @@ func (c *Client) take(ctx context.Context, conn *tls.Conn, f *feed) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })
 	defer stop()
 	c.mu.Lock()
-	box := &inbox{peer: f.peer, own: c.identity.Cluster, heard: f.heard}
+	box := &inbox{peer: f.peer, own: c.identity.Cluster, heard: f.heard, ages: c.ages}
 	c.mu.Unlock()
 	box.warn = func(reason string) { c.warn(f, reason) }
 	for {

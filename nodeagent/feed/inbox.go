@@ -21,7 +21,9 @@ type inbox struct {
 	own   string       // this agent's cluster
 	warn  func(string) // told of what was refused
 	heard map[string]Heard
+	ages  *ages // nil = exports are as old as they say
 
+	trust    bool // exports are as old as they say, as nothing else is known
 	begun    bool // a snapshot came
 	complete bool // and its last frame: heard is the whole truth
 	staged   map[string]staged
@@ -53,6 +55,8 @@ func (b *inbox) apply(f frame) (bool, error) {
 		return false, nil
 	case f.Kind == kindSnapshot:
 		b.begun, b.size = true, 0
+		// Gateways of this cluster tell what they remember.
+		b.trust = b.peer.Device != "" || b.ages != nil && !b.ages.knows(b.peer.Cluster)
 		b.staged, b.broken, b.dirty = map[string]staged{}, map[string]bool{}, map[string]bool{}
 		for cluster := range b.heard {
 			b.dirty[cluster] = true
@@ -125,7 +129,7 @@ func (b *inbox) update(u update) error {
 		have.remove(key)
 	}
 	for _, raw := range u.Exports {
-		if err := b.export(&have, raw); err != nil {
+		if err := b.export(u.Cluster, &have, raw); err != nil {
 			return fmt.Errorf("live state of %s: %w", u.Cluster, err)
 		}
 	}
@@ -151,7 +155,7 @@ func (s *staged) remove(key string) {
 }
 
 // export takes an export over. One that no cluster can have is left out.
-func (b *inbox) export(into *staged, raw json.RawMessage) error {
+func (b *inbox) export(cluster string, into *staged, raw json.RawMessage) error {
 	export, err := b.decode(raw)
 	if err != nil {
 		return err
@@ -165,6 +169,9 @@ func (b *inbox) export(into *staged, raw json.RawMessage) error {
 	if !passable(&export) {
 		b.warn("announces an export that is too large to be passed on")
 		return nil
+	}
+	if export.Offer != nil && b.ages != nil {
+		export.Offer.Created = b.ages.of(cluster, key, export.Offer.Created, b.trust)
 	}
 	size := cost(&export)
 	into.exports[key] = sized{export: export, size: size}
@@ -271,7 +278,11 @@ func (b *inbox) commit() {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})
 		next[cluster] = Heard{Live: live, Stale: have.stale}
+		if b.ages != nil {
+			b.ages.heard(cluster, have.exports)
+		}
 	}
+	b.trust = b.peer.Device != ""
 	b.heard = next
 	b.dirty = map[string]bool{}
 }
