@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
@@ -84,7 +85,7 @@ func greet(conn *tls.Conn, id Identity, peer Peer, epoch int) error {
 	return exchange(conn, h, want)
 }
 
-// exchange sends the hello and checks the server's proof.
+// exchange sends the hello and takes the answer.
 func exchange(conn *tls.Conn, h hello, want []byte) error {
 	raw, err := pack(h)
 	if err != nil {
@@ -93,8 +94,13 @@ func exchange(conn *tls.Conn, h hello, want []byte) error {
 	if _, err := conn.Write(raw); err != nil {
 		return fmt.Errorf("send hello to %s: %w", h.Server, err)
 	}
+	return believe(conn, h, want)
+}
+
+// believe reads the answer to a hello, and checks the server's proof.
+func believe(r io.Reader, h hello, want []byte) error {
 	var w welcome
-	if err := readFrame(conn, maxHello, &w); err != nil {
+	if err := readFrame(r, maxHello, &w); err != nil {
 		return fmt.Errorf("wait for welcome of %s: %w", h.Server, err)
 	}
 	switch {

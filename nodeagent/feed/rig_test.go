@@ -47,7 +47,7 @@ func (l *logs) count(part string) int {
 }
 
 // pairOfKeys makes a tunnel key.
-func pairOfKeys(t *testing.T) (fabric.Secret, PublicKey) {
+func pairOfKeys(t testing.TB) (fabric.Secret, PublicKey) {
 	t.Helper()
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
@@ -62,7 +62,7 @@ type gateway struct {
 	peer Peer
 }
 
-func newGateway(t *testing.T, cluster string, epochs ...int) *gateway {
+func newGateway(t testing.TB, cluster string, epochs ...int) *gateway {
 	t.Helper()
 	// An address of its own, and a port that the kernel gives to no client.
 	own := netip.AddrFrom4([4]byte{127, 80, byte(mathrand.N(255)), byte(1 + mathrand.N(254))})

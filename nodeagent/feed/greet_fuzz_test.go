@@ -1,0 +1,123 @@
+package feed
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net"
+	"testing"
+)
+
+// tlsPair gives both ends of a connection on which the TLS handshake is done.
+func tlsPair(t testing.TB) (client, server *tls.Conn) {
+	t.Helper()
+	here, there := net.Pipe()
+	t.Cleanup(func() { _, _ = here.Close(), there.Close() })
+	secure, err := serverTLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, server = tls.Client(here, clientTLS()), tls.Server(there, secure)
+	done := make(chan error, 1)
+	go func() { done <- server.Handshake() }()
+	if err := client.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return client, server
+}
+
+// helloOf gives the hello by which a gateway or, with a device, a node proves itself on
+// a connection.
+func helloOf(t testing.TB, conn *tls.Conn, id Identity, peer Peer) []byte {
+	t.Helper()
+	material, err := exporter(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hello{Protocol: protocol, Cluster: id.Cluster, Gateway: id.Gateway, Server: name(peer.Cluster, peer.Gateway), Epoch: 1}
+	c := channel{mode: modePeer, client: name(id.Cluster, id.Gateway), server: h.Server, epoch: 1, exporter: material}
+	public, err := publicKey(peer.Keys[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := privateKey(id.Keys[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if peer.Device != "" {
+		h.Gateway, h.Node, h.Ephemeral = "", "worker", private.PublicKey().Bytes()
+	} else if h.Proof, err = c.proof(roleClient, private, public); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := pack(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// FuzzHello: whatever a stranger says first, on the tunnels only a hello with the very
+// proof of a gateway of the fabric is let in, and as no other than that one; between
+// nodes only one of the own cluster.
+func FuzzHello(f *testing.F) {
+	a, b, stranger := newGateway(f, "a"), newGateway(f, "b"), newGateway(f, "x")
+	client, server := tlsPair(f)
+	node := b.peer
+	node.Device = "hw-vx0"
+	genuine := helloOf(f, client, a.id, b.peer)
+	f.Add(genuine, false)
+	f.Add(helloOf(f, client, stranger.id, b.peer), false)
+	f.Add(helloOf(f, client, Identity{Cluster: "b", Keys: a.id.Keys}, node), true)
+	f.Add(helloOf(f, client, Identity{Cluster: "a", Keys: a.id.Keys}, node), true)
+	other, _ := tlsPair(f)
+	f.Add(helloOf(f, other, a.id, b.peer), false) // a proof that was good elsewhere
+	f.Add([]byte{0, 0, 0, 2, '{', '}'}, false)
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, true)
+	var real hello
+	if err := readFrame(bytes.NewReader(genuine), maxHello, &real); err != nil {
+		f.Fatal(err)
+	}
+	if _, _, err := (admission{id: b.id, peers: map[string]Peer{name("a", "a-a"): a.peer}}).admit(server, real); err != nil {
+		f.Fatalf("the genuine hello is refused, so that nothing is shown: %v", err)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, near bool) {
+		var h hello
+		if readFrame(bytes.NewReader(raw), maxHello, &h) != nil {
+			return
+		}
+		admit := admission{id: b.id, peers: map[string]Peer{name("a", "a-a"): a.peer}, node: near}
+		proof, client, err := admit.admit(server, h)
+		switch {
+		case err != nil && (proof != nil || client != ""):
+			t.Fatalf("refused, and yet told %q to %q", proof, client)
+		case err != nil:
+		case near && (h.Cluster != "b" || h.Gateway != "" || h.Node == "" || client != name("b", h.Node)):
+			t.Fatalf("%+v was let in as node %q", h, client)
+		case !near && (client != "a/a-a" || !bytes.Equal(h.Proof, real.Proof) || h.Epoch != 1 || h.Server != "b/b-a" || h.Node != ""):
+			t.Fatalf("%+v was let in as gateway %q", h, client)
+		}
+	})
+}
+
+// FuzzWelcome: whatever a server answers, it is believed only with the very proof.
+func FuzzWelcome(f *testing.F) {
+	want := bytes.Repeat([]byte{7}, 32)
+	for _, w := range []welcome{
+		{Protocol: protocol, Proof: want}, {Protocol: protocol, Refused: "no", Proof: want}, {Protocol: 2, Proof: want}, {Protocol: protocol}, {},
+	} {
+		raw, err := pack(w)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		err := believe(bytes.NewReader(raw), hello{Server: "b/b-a", Epoch: 1}, want)
+		var w welcome
+		if parsed := readFrame(bytes.NewReader(raw), maxHello, &w); err == nil && (parsed != nil || w.Protocol != protocol || w.Refused != "" || !bytes.Equal(w.Proof, want)) {
+			t.Fatalf("%+v is believed", w)
+		}
+	})
+}
