@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,13 +78,28 @@ func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	}
 	if err := addStatic(tree, base{Image: scalar(cmp.Or(in.Image, DefaultImage)), ConfigMaps: maps,
 		MetricsPort: in.Topology.Spec.Metrics.Port,
-		Dynamic:     f.DynamicExports != nil, Egress: slices.ContainsFunc(f.Clusters, hasEgressRules)}); err != nil {
+		Dynamic:     f.DynamicExports != nil, Egress: slices.ContainsFunc(f.Clusters, hasEgressRules),
+		Zones: forwarded(f), Servers: anyOf(f.DNS.Addresses())}); err != nil {
 		return failed("base", err)
 	}
 	return list
 }
 
 func hasEgressRules(c fabric.Cluster) bool { return len(c.EgressRules) > 0 }
+
+// forwarded is a regular expression of the domains that a cluster's own DNS forwards to
+// the agents: those of the clusterset, and reverse zones.
+func forwarded(f *fabric.Fabric) string {
+	return anyOf(append([]string{f.Domain}, f.ExtraDomains...)) + `|[0-9a-f.]+\.(?:in-addr|ip6)\.arpa`
+}
+
+func anyOf[T any](list []T) string {
+	texts := make([]string, len(list))
+	for i, item := range list {
+		texts[i] = regexp.QuoteMeta(fmt.Sprint(item))
+	}
+	return strings.Join(texts, "|")
+}
 
 // base is what the templates of the folder base are filled in with.
 type base struct {
@@ -93,6 +109,9 @@ type base struct {
 	MetricsPort int
 	Dynamic     bool // exports may be made in the clusters
 	Egress      bool // some cluster has egress rules
+	// Zones and Servers are regular expressions of what gateways may forward in the
+	// cluster's own DNS, and whereto.
+	Zones, Servers string
 }
 
 // Roles are the two kinds of agents.
@@ -133,7 +152,7 @@ func addStatic(tree Tree, values base) error {
 		switch e.Name() {
 		case "README.md":
 			tree["README.md"] = raw
-		case "rbac.yaml":
+		case "rbac.yaml", "policy.yaml":
 			err = fillIn(tree, e.Name(), raw, values)
 		case "daemonset.yaml":
 			roles := values.Roles()

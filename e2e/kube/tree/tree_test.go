@@ -4,6 +4,7 @@ package tree
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -184,8 +185,30 @@ func TestRights(t *testing.T) {
 	gateway.sure(false, "", "delete", "endpointslice", "foreign")
 	gateway.sure(true, "", "delete", "endpointslice", "own")
 
-	gateway.write(true, configMap("coredns-custom"))
-	gateway.write(true, configMap("node-local-dns"))
+	// Of the cluster's own DNS only Hawser's part, and that only forwards to the agents.
+	corefile := ".:53 {\n    forward . /etc/resolv.conf\n}\n"
+	s.K(t, "-n", "kube-system", "create", "configmap", "node-local-dns", "--from-literal=Corefile="+corefile)
+	s.K(t, "-n", "kube-system", "create", "configmap", "coredns-custom", "--from-literal=theirs.server=x")
+	forward := "clusterset.local:53 {\n    errors\n    forward . 169.254.73.53 {\n        max_fails 0\n    }\n}\n"
+	change := func(name, key, text string) []string {
+		data, err := json.Marshal(map[string]any{"data": map[string]string{key: text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []string{"-n", "kube-system", "patch", "configmap", name, "--type=merge", "-p", string(data)}
+	}
+	for end := 0; gateway.try("", change("coredns-custom", "hawser.server", "x")...) == nil; end++ {
+		if s.K(t, change("coredns-custom", "hawser.server", "y")...); end > 300 {
+			t.Fatal("the policy of the cluster's DNS is not in force")
+		}
+	}
+	gateway.sure(true, "", change("coredns-custom", "hawser.server", "# kept by Hawser\n"+forward)...)
+	gateway.sure(false, "", change("coredns-custom", "theirs.server", "y")...)
+	block := "# hawser: begin\n" + forward + "# hawser: end\n"
+	gateway.sure(true, "", change("node-local-dns", "Corefile", block+corefile)...)
+	gateway.sure(false, "", change("node-local-dns", "Corefile", block+strings.Replace(corefile, "resolv", "x", 1))...)
+	gateway.sure(false, "", change("node-local-dns", "Corefile", strings.Replace(block, "clusterset.local", ".", 1)+corefile)...)
+	gateway.sure(true, "", change("node-local-dns", "Corefile", corefile)...)
 	gateway.write(false, configMap("other"))
 	worker.write(false, configMap("coredns-custom"))
 	gateway.sure(true, "", "get", "serviceexports,serviceimports,pods,namespaces,nodes,services", "-A")
