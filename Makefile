@@ -95,7 +95,7 @@ lint: ## formatting, vet, staticcheck, import arrows, generated files
 generate: ## clusterset.schema.json, docs/reference.md and the goldens
 	$(GO) test ./schema/internal/gen -run '^TestCurrent$$' -update
 
-fuzz: ## thirty seconds for each fuzz target
+fuzz: ## thirty seconds for each fuzz target; fails where one runs less than 10,000 times
 	@hack/fuzz.sh 30s
 
 bench: setup build ## figures of docs/benchmarks.md, as ratios within one run

@@ -72,3 +72,54 @@ func TestNothingToInstall(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestFuzz runs fuzz.sh on modules whose one target is fast, slow or wrong.
+func TestFuzz(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("fuzz.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // inputs that Go keeps for the next time
+		if err := os.RemoveAll(filepath.Join(strings.TrimSpace(string(cache)), "fuzz", "example.org", "fuzzed")); err != nil {
+			t.Error(err)
+		}
+	})
+	// A long input, of which no byte can go: Go's own way to make it smaller takes the whole time.
+	const deep = `for i, c := range raw { if i%8 == int(c)%8 && c > 100 { sum += 1 } }; if err := json.Unmarshal(raw, new(any)); err == nil { sum += 2 }`
+	for _, tt := range []struct {
+		name, body string
+		passes     bool
+		tells      string
+	}{
+		{"fast", deep, true, "== ./inner FuzzIt"},
+		{"slow", `time.Sleep(20 * time.Millisecond)`, false, "./inner FuzzIt: ran "},
+		{"wrong", `if len(raw) > 3 { t.Error("long") }`, false, "./inner FuzzIt: failed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			test := "package m\n\nimport (\n\"encoding/json\"\n\"strings\"\n\"testing\"\n\"time\"\n)\n\nvar sum int\n\nfunc FuzzIt(f *testing.F) {\n_, _ = time.Now, json.Valid\n" +
+				"f.Add([]byte(\"[\" + strings.Repeat(`{\"a\": 1.5, \"bc\": [true, null, \"\\u1234x\"]}, `, 200) + \"7]\"))\nf.Fuzz(func(t *testing.T, raw []byte) {\n" + tt.body + "\n})\n}\n"
+			for name, text := range map[string]string{"hack/fuzz.sh": string(script), "go.mod": "module example.org/fuzzed/" + tt.name + "\n\ngo 1.26\n", "inner/m_test.go": test} {
+				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, err := exec.Command(filepath.Join(dir, "hack/fuzz.sh"), "3s").CombinedOutput()
+			if failed := new(exec.ExitError); err != nil && !errors.As(err, &failed) {
+				t.Fatal(err)
+			}
+			if tt.passes != (err == nil) || !strings.Contains(string(out), tt.tells) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
