@@ -20,9 +20,6 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// maxKeys bounds the decrypted keys document of one cluster, bytes.
-const maxKeys = 16 << 20
-
 // openKeys decrypts a cluster's keys with its age identity. Neither the plain
 // text nor the identity ever shows in an error.
 func openKeys(sealed []byte, identityFile string) (*fabric.Keys, error) {
@@ -46,7 +43,7 @@ func openKeys(sealed []byte, identityFile string) (*fabric.Keys, error) {
 		}
 		return nil, fmt.Errorf("open keys: %w", err)
 	}
-	doc, err := io.ReadAll(io.LimitReader(plain, maxKeys))
+	doc, err := io.ReadAll(io.LimitReader(plain, fabric.MaxKeys+1)) // DecodeKeys refuses the one too many
 	if err != nil {
 		return nil, fmt.Errorf("open keys: %w", err)
 	}

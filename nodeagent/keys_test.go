@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -25,6 +26,11 @@ func seal(t *testing.T, keys fabric.Keys, to age.Recipient) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sealRaw(t, raw, to)
+}
+
+func sealRaw(t testing.TB, raw []byte, to age.Recipient) []byte {
+	t.Helper()
 	var out bytes.Buffer
 	armored := armor.NewWriter(&out)
 	w, err := age.Encrypt(armored, to)
@@ -78,6 +84,7 @@ func TestOpenKeys(t *testing.T) {
 		{name: "not age", sealed: []byte("hello"), identity: identity, fails: "open keys"},
 		{name: "of a later version", sealed: seal(t, fabric.Keys{APIVersion: "keys.hawser.dev/v9"}, mine.Recipient()),
 			identity: identity, fails: `apiVersion "keys.hawser.dev/v9"`},
+		{name: "too large", sealed: sealRaw(t, bytes.Repeat([]byte(" "), fabric.MaxKeys+5), mine.Recipient()), identity: identity, fails: "too large"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -97,6 +104,40 @@ func TestOpenKeys(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzOpenKeys: a file that nobody sealed opens for nobody, and whatever is sealed is
+// read, or refused without the identity.
+func FuzzOpenKeys(f *testing.F) {
+	mine, err := age.GenerateX25519Identity()
+	if err != nil {
+		f.Fatal(err)
+	}
+	identity := filepath.Join(f.TempDir(), "identity.txt")
+	if err := os.WriteFile(identity, []byte(mine.String()), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	good, err := json.Marshal(fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: "g1", Epochs: []fabric.EpochKeys{{Epoch: 1, Gateways: map[string]fabric.Secret{"a": {1}}}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add(sealRaw(f, []byte("one of another run"), mine.Recipient()))
+	f.Add([]byte(armor.Header + "\nYWdlLWVuY3J5cHRpb24ub3JnL3YxCi0+IFgyNTUxOSA=\n" + armor.Footer))
+	f.Add([]byte("age-encryption.org/v1\n-> X25519 abc\nabc\n--- abc\n"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if _, err := openKeys(raw, identity); err == nil || strings.Contains(err.Error(), mine.String()) {
+			t.Errorf("opened what was not sealed, or showed the identity: %v", err)
+		}
+		if len(raw) == 0 || raw[0] != '{' { // sealing takes longer than all else
+			return
+		}
+		have, err := openKeys(sealRaw(t, raw, mine.Recipient()), identity)
+		want, wantErr := fabric.DecodeKeys(raw)
+		if (err == nil) != (wantErr == nil) || !reflect.DeepEqual(have, want) {
+			t.Errorf("sealed: %v, plain: %v", err, wantErr)
+		}
+	})
 }
 
 // TestOwnKeys adds the keys that a host brought itself.

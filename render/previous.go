@@ -2,11 +2,9 @@ package render
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 
 	"gopkg.in/yaml.v3"
 
@@ -32,7 +30,7 @@ func FabricDigest(tree Tree) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	raw, err := unpack(packed)
+	raw, err := fabric.Decompress(packed)
 	if err != nil {
 		return "", err
 	}
@@ -68,18 +66,6 @@ func packedFabric(tree Tree) ([]byte, error) {
 	return out, nil
 }
 
-func unpack(packed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("unpack fabric: %w", err)
-	}
-	raw, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("unpack fabric: %w", err)
-	}
-	return raw, nil
-}
-
 // packedBefore gives the published gzip data when it holds exactly raw, so that
 // another version of the compressor changes no byte; otherwise nil.
 func packedBefore(previous Tree, raw []byte) []byte {
@@ -87,7 +73,7 @@ func packedBefore(previous Tree, raw []byte) []byte {
 	if err != nil {
 		return nil
 	}
-	have, err := unpack(packed)
+	have, err := fabric.Decompress(packed)
 	if err != nil || !bytes.Equal(have, raw) {
 		return nil
 	}

@@ -9,25 +9,34 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 )
-
-// maxSize bounds the decoded document, so that a small gzip file cannot fill
-// the memory of every node.
-const maxSize = 256 << 20
 
 // ErrEmpty is returned for a document without clusters that does not say
 // decommission: true.
 var ErrEmpty = errors.New("fabric holds no clusters and does not say decommission: true")
 
-// Encode gives the canonical bytes: JSON with a final newline.
+// Encode gives the canonical bytes: JSON with a final newline. It fails with
+// ErrTooLarge where Decode would.
 func Encode(f *Fabric) ([]byte, error) {
 	raw, err := json.Marshal(f)
 	if err != nil {
 		return nil, fmt.Errorf("encode fabric: %w", err)
 	}
+	if err := fits(raw); err != nil {
+		return nil, fmt.Errorf("encode fabric: %w", err)
+	}
 	return append(raw, '\n'), nil
+}
+
+func fits(plain []byte) error {
+	if len(plain) > MaxFabric+1 { // one is the newline at the end
+		return fmt.Errorf("%w: more than %d MiB of JSON", ErrTooLarge, MaxFabric>>20)
+	}
+	_, err := weigh(plain, reflect.TypeFor[Fabric](), maxFabricDecoded)
+	return err
 }
 
 // Digest names the content: the first 16 hex digits of the SHA-256 of raw,
@@ -55,11 +64,15 @@ func Compress(raw []byte) ([]byte, error) {
 }
 
 // Decode reads a document, packed with gzip or not, and checks what an agent
-// relies on. It returns the document and the digest of its bytes.
+// relies on. It returns the document and the digest of its bytes. What is beyond
+// the bounds fails with ErrTooLarge before it takes memory.
 func Decode(raw []byte) (*Fabric, string, error) {
-	plain, err := decompress(raw)
+	plain, err := Decompress(raw)
 	if err != nil {
 		return nil, "", err
+	}
+	if err := fits(plain); err != nil {
+		return nil, "", fmt.Errorf("decode fabric: %w", err)
 	}
 	var f Fabric
 	if err := json.Unmarshal(plain, &f); err != nil {
@@ -74,7 +87,9 @@ func Decode(raw []byte) (*Fabric, string, error) {
 	return &f, Digest(plain), nil
 }
 
-func decompress(raw []byte) ([]byte, error) {
+// Decompress unpacks what Compress packed, and gives anything else as it is. It
+// fails with ErrTooLarge beyond MaxFabric bytes.
+func Decompress(raw []byte) ([]byte, error) {
 	if !bytes.HasPrefix(raw, []byte{0x1f, 0x8b}) {
 		return raw, nil
 	}
@@ -82,12 +97,12 @@ func decompress(raw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unpack fabric: %w", err)
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	plain, err := io.ReadAll(io.LimitReader(r, MaxFabric+2)) // one is the newline at the end
 	if err != nil {
 		return nil, fmt.Errorf("unpack fabric: %w", err)
 	}
-	if len(plain) > maxSize {
-		return nil, fmt.Errorf("unpack fabric: larger than %d bytes", maxSize)
+	if len(plain) > MaxFabric+1 {
+		return nil, fmt.Errorf("unpack fabric: %w: more than %d MiB", ErrTooLarge, MaxFabric>>20)
 	}
 	return plain, nil
 }

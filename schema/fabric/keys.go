@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"reflect"
 )
 
 // KeysAPIVersion is the only version of the keys document that this package reads.
@@ -83,8 +84,15 @@ func (e EpochKeys) Format(s fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(s, "keys of epoch %d (sensitive)", e.Epoch)
 }
 
-// DecodeKeys reads a keys document. Its errors never quote the input.
+// DecodeKeys reads a keys document. Its errors never quote the input. What is
+// beyond the bounds fails with ErrTooLarge before it takes memory.
 func DecodeKeys(raw []byte) (*Keys, error) {
+	if len(raw) > MaxKeys {
+		return nil, fmt.Errorf("decode keys: %w: more than %d MiB of JSON", ErrTooLarge, MaxKeys>>20)
+	}
+	if _, err := weigh(raw, reflect.TypeFor[Keys](), maxKeysDecoded); err != nil {
+		return nil, fmt.Errorf("decode keys: %w", err)
+	}
 	var k Keys
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if err := dec.Decode(&k); err != nil {

@@ -1,0 +1,185 @@
+package fabric
+
+import (
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of documents. A fabric of 1000 clusters with two gateways each and 10000
+// exports has 3 MiB of JSON and 7 MiB decoded; keys grow with the gateways of one
+// cluster, of which there are MaxLanes at most.
+const (
+	MaxFabric = 32 << 20 // bytes of JSON
+	MaxKeys   = 1 << 20  // bytes of JSON
+
+	maxFabricDecoded = 64 << 20 // bytes as weigh counts them
+	maxKeysDecoded   = 4 << 20
+	maxDepth         = 64 // lists and objects inside each other; a fabric has 7
+)
+
+// ErrTooLarge is returned for a document beyond its bounds.
+var ErrTooLarge = errors.New("too large")
+
+var (
+	fromJSON = reflect.TypeFor[json.Unmarshaler]()
+	fromText = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// weigh counts the bytes of memory that raw, JSON for a value of type t, would take
+// when decoded, before it takes any, and fails with ErrTooLarge beyond limit: "{}," is three bytes of JSON and
+// can be hundreds in memory. Counted are texts and the elements of lists and maps,
+// without the room that Go keeps for more. What is not JSON is left to its decoder.
+func weigh(raw []byte, t reflect.Type, limit int) (used int, err error) {
+	s := scale{left: limit, fields: map[reflect.Type]map[string]reflect.Type{}}
+	var stack []container
+	next := s.begin(t) // the type of the next value; nil: nothing is kept of it
+	for i := 0; i < len(raw) && s.left >= 0; i++ {
+		var in *container
+		if len(stack) > 0 {
+			in = &stack[len(stack)-1]
+		}
+		switch raw[i] {
+		case '"':
+			text := quoted(raw[i:])
+			i += len(text) - 1
+			if in != nil && in.key {
+				next, in.key = s.member(in.of, text), false
+			} else if next != nil {
+				s.left -= textSize(text)
+			}
+		case '{', '[':
+			if len(stack) == maxDepth {
+				return 0, fmt.Errorf("%w: lists and objects %d deep in each other", ErrTooLarge, maxDepth+1)
+			}
+			stack = append(stack, container{of: next, object: raw[i] == '{', key: raw[i] == '{'})
+			if raw[i] == '[' {
+				next = s.element(next)
+			} else if next != nil && next.Kind() == reflect.Map {
+				s.left -= 48 + 8*int(next.Key().Size()+next.Elem().Size()) // the header and the first entries
+			}
+		case '}', ']':
+			stack = stack[:max(len(stack)-1, 0)]
+		case ',':
+			if in == nil {
+				continue
+			}
+			if in.key = in.object; !in.key {
+				next = s.element(in.of)
+			}
+		}
+	}
+	if s.left < 0 {
+		return 0, fmt.Errorf("%w: more than %d MiB in memory", ErrTooLarge, limit>>20)
+	}
+	return limit - s.left, nil
+}
+
+type container struct {
+	of     reflect.Type // nil: nothing is kept of it
+	object bool
+	key    bool // a key comes next
+}
+
+type scale struct {
+	left   int
+	fields map[reflect.Type]map[string]reflect.Type
+}
+
+// begin counts what a pointer of type t points to, and gives the type of that.
+func (s *scale) begin(t reflect.Type) reflect.Type {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+		s.left -= int(t.Size())
+	}
+	return t
+}
+
+// inside gives t, or nil where t reads its JSON itself: such types are small.
+func inside(t reflect.Type) reflect.Type {
+	if t == nil || reflect.PointerTo(t).Implements(fromJSON) || reflect.PointerTo(t).Implements(fromText) {
+		return nil
+	}
+	return t
+}
+
+// element counts an element of a list of type t, and gives its type.
+func (s *scale) element(t reflect.Type) reflect.Type {
+	switch t = inside(t); {
+	case t == nil:
+		return nil
+	case t.Kind() == reflect.Slice:
+		s.left -= int(t.Elem().Size())
+		return s.begin(t.Elem())
+	case t.Kind() == reflect.Array: // was counted as a part of what it is in
+		return s.begin(t.Elem())
+	}
+	return nil
+}
+
+// member counts an entry of an object of type t, and gives the type of its value.
+func (s *scale) member(t reflect.Type, key string) reflect.Type {
+	switch t = inside(t); {
+	case t == nil:
+		return nil
+	case t.Kind() == reflect.Map:
+		s.left -= 2*int(t.Key().Size()+t.Elem().Size()) + textSize(key)
+		return s.begin(t.Elem())
+	case t.Kind() != reflect.Struct:
+		return nil
+	}
+	names := s.fields[t]
+	if names == nil {
+		names = map[string]reflect.Type{}
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" {
+				name = f.Name
+			}
+			names[name] = f.Type
+		}
+		s.fields[t] = names
+	}
+	var plain string
+	if json.Unmarshal([]byte(key), &plain) != nil {
+		return nil
+	}
+	if found, ok := names[plain]; ok {
+		return s.begin(found)
+	}
+	for name, found := range names { // encoding/json takes names in any case
+		if strings.EqualFold(name, plain) {
+			return s.begin(found)
+		}
+	}
+	return nil
+}
+
+// quoted gives the text at the beginning of raw, with its quotes.
+func quoted(raw []byte) string {
+	for i := 1; i < len(raw); i++ {
+		switch raw[i] {
+		case '\\':
+			i++
+		case '"':
+			return string(raw[:i+1])
+		}
+	}
+	return string(raw)
+}
+
+// textSize bounds the size of a text when decoded: a byte that is no UTF-8 becomes
+// three.
+func textSize(text string) int {
+	size := len(text)
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			size += 2
+		}
+	}
+	return size
+}
