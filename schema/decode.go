@@ -17,6 +17,7 @@ type decoder struct {
 	list diag.List
 	bad  map[string]bool // paths that could not be read
 	book rulebook
+	rest rest
 }
 
 // trail is the way from the top to a value. Its text is made only when needed,
@@ -50,9 +51,14 @@ func fieldPath(path, name string) string {
 }
 
 func (d *decoder) report(n *yaml.Node, t *trail, f diag.Diagnostic) {
-	f.Severity, f.Path, f.Pos = diag.Error, t.String(), d.src.place(n)
-	d.list = append(d.list, f)
+	f.Severity, f.Path = diag.Error, t.String()
 	d.bad[f.Path] = true
+	if len(d.list) >= maxFindings {
+		d.rest[f.Severity]++
+		return
+	}
+	f.Pos = d.src.place(n)
+	d.list = append(d.list, f)
 }
 
 var hostnamesType = reflect.TypeFor[Hostnames]()
@@ -141,6 +147,10 @@ func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *trail
 	if !dup {
 		first[key.Value] = key
 		return false
+	}
+	if len(d.list) >= maxFindings {
+		d.rest[diag.Error]++
+		return true
 	}
 	f := diag.Diagnostic{
 		Severity: diag.Error, Code: "duplicate-key", Path: t.String(), Pos: d.src.place(key),

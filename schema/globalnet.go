@@ -26,14 +26,16 @@ func (s *ClusterSet) Hidden() map[string]Hidden {
 		on[c.Name] = Hidden{IPv4: always, IPv6: always}
 	}
 	groups := newGroups(s)
-	for _, g := range groups {
-		for a := &g; a != nil; a = parentOf(groups, a) {
-			for _, pair := range [2][2]*group{{&g, a}, {a, &g}} {
-				for _, m := range pair[0].members {
-					if pair[1].hasOther(m.cluster) && s.Spec.Clusters[m.cluster].Globalnet != GlobalnetNever {
-						on[s.Spec.Clusters[m.cluster].Name] = on[s.Spec.Clusters[m.cluster].Name].with(g.prefix.Addr().Is6())
-					}
-				}
+	for i := range groups {
+		var with some
+		for a := &groups[i]; a != nil; a = parentOf(groups, a) {
+			with.join(a.here)
+		}
+		with.join(groups[i].below)
+		for _, m := range groups[i].members {
+			if with.hasOther(m.cluster) && !m.never {
+				name := s.Spec.Clusters[m.cluster].Name
+				on[name] = on[name].with(m.prefix.Addr().Is6())
 			}
 		}
 	}
@@ -55,6 +57,7 @@ type member struct {
 	path    string
 	prefix  netip.Prefix // without host bits
 	order   int          // in the file
+	never   bool         // the cluster says globalnet: never
 }
 
 // group is all uses of one prefix. Its ancestors are the groups whose prefixes
@@ -62,12 +65,48 @@ type member struct {
 type group struct {
 	prefix  netip.Prefix
 	members []member
-	parent  int // index of the smallest group that contains it, or -1
+	parent  int  // index of the smallest group that contains it, or -1
+	here    some // of the members
+	below   some // of those of the groups inside
 }
 
-// hasOther reports whether a cluster other than the given one uses the prefix.
-func (g *group) hasOther(cluster int) bool {
-	return slices.ContainsFunc(g.members, func(m member) bool { return m.cluster != cluster })
+// some holds the first members by their order in the file, one a cluster: of those
+// whose cluster says never, and of the others. With them each member finds maxOthers
+// of other clusters, if there are so many, without a look at all.
+type some struct{ never, others []member }
+
+func (s *some) add(m member) {
+	list := &s.others
+	if m.never {
+		list = &s.never
+	}
+	if i := slices.IndexFunc(*list, func(o member) bool { return o.cluster == m.cluster }); i >= 0 {
+		if (*list)[i].order <= m.order {
+			return
+		}
+		*list = slices.Delete(*list, i, i+1)
+	}
+	at, _ := slices.BinarySearchFunc(*list, m, func(a, b member) int { return a.order - b.order })
+	if at > maxOthers {
+		return
+	}
+	*list = slices.Insert(*list, at, m)
+	*list = (*list)[:min(len(*list), maxOthers+1)]
+}
+
+func (s *some) join(o some) {
+	for _, m := range o.never {
+		s.add(m)
+	}
+	for _, m := range o.others {
+		s.add(m)
+	}
+}
+
+// hasOther reports whether a cluster other than the given one is among them.
+func (s *some) hasOther(cluster int) bool {
+	other := func(m member) bool { return m.cluster != cluster }
+	return slices.ContainsFunc(s.never, other) || slices.ContainsFunc(s.others, other)
 }
 
 func parentOf(groups []group, g *group) *group {
@@ -83,16 +122,17 @@ func newGroups(s *ClusterSet) []group {
 	var members []member
 	for i, path := range s.clusterPaths() {
 		c := &s.Spec.Clusters[i]
-		members = appendMembers(members, i, path+".podCIDRs", c.PodCIDRs)
-		members = appendMembers(members, i, path+".serviceCIDRs", c.ServiceCIDRs)
+		never := c.Globalnet == GlobalnetNever
+		members = appendMembers(members, i, never, path+".podCIDRs", c.PodCIDRs)
+		members = appendMembers(members, i, never, path+".serviceCIDRs", c.ServiceCIDRs)
 	}
 	return groupMembers(members)
 }
 
-func appendMembers(members []member, cluster int, path string, prefixes []netip.Prefix) []member {
+func appendMembers(members []member, cluster int, never bool, path string, prefixes []netip.Prefix) []member {
 	for i, p := range prefixes {
 		if p.IsValid() {
-			members = append(members, member{cluster: cluster, path: nth(path, i), prefix: p.Masked(), order: len(members)})
+			members = append(members, member{cluster: cluster, path: nth(path, i), prefix: p.Masked(), order: len(members), never: never})
 		}
 	}
 	return members
@@ -111,6 +151,16 @@ func groupMembers(members []member) []group {
 			parent = groups[parent].parent
 		}
 		groups = append(groups, group{prefix: m.prefix, members: []member{m}, parent: parent})
+	}
+	for i := range slices.Backward(groups) { // what is inside stands behind
+		g := &groups[i]
+		for _, m := range g.members {
+			g.here.add(m)
+		}
+		if outer := parentOf(groups, g); outer != nil {
+			outer.below.join(g.here)
+			outer.below.join(g.below)
+		}
 	}
 	return groups
 }

@@ -71,7 +71,11 @@ func (s *ClusterSet) Links() *Links {
 	return l
 }
 
-// Special gives the links that differ from spec.tunnel, in order.
+// maxSpecial bounds the links that differ from spec.tunnel: every link of 1000 clusters.
+const maxSpecial = 500_000
+
+// Special gives the links that differ from spec.tunnel, in order; not all of them
+// where there are more than maxSpecial.
 func (l *Links) Special() []fabric.Link { return l.special }
 
 func (l *Links) findSpecial() {
@@ -79,7 +83,7 @@ func (l *Links) findSpecial() {
 	l.kinds = []cable{cableOf(&usual)}
 	note := func(a, b string) {
 		p := fabric.Pair(a, b)
-		if found[p] || !l.Graph.Linked(a, b) {
+		if len(l.special) > maxSpecial || found[p] || !l.Graph.Linked(a, b) {
 			return
 		}
 		found[p] = true
@@ -97,6 +101,9 @@ func (l *Links) findSpecial() {
 		note(p[0], p[1])
 	}
 	for name, c := range l.clusters {
+		if len(l.special) > maxSpecial {
+			break
+		}
 		if t := &c.Tunnel; t.Driver != "" || t.MTU != 0 || t.Keepalive != nil {
 			for _, other := range l.Graph.Neighbours(name) {
 				note(name, other)

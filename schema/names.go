@@ -98,6 +98,10 @@ func (c *checker) knownCluster(path, name string) {
 		return
 	}
 	d := diag.Diagnostic{Code: "unknown-cluster", Path: path, Summary: fmt.Sprintf("there is no cluster %q", name)}
+	if c.full() {
+		c.fail(d)
+		return
+	}
 	if near := nearest(name, c.clusterNames()); near != "" {
 		d.Hint = "did you mean " + near + "?"
 	} else if names := c.clusterNames(); len(names) > 0 && len(names) <= maxListed {

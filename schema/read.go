@@ -26,13 +26,16 @@ func Read(file string, raw []byte, into any, check func() diag.List) diag.List {
 	if src.root == nil {
 		return list
 	}
-	d := decoder{src: src, list: list, bad: map[string]bool{}, book: rulebook{}}
+	d := decoder{src: src, list: list, bad: map[string]bool{}, book: rulebook{}, rest: rest{}}
 	d.value(src.root, v, nil)
-	c := checker{book: d.book}
+	c := checker{book: d.book, rest: rest{}}
 	c.rules(v, "")
-	d.adopt(c.list)
+	d.adopt(append(c.list, c.rest.told()...))
 	if check != nil {
 		d.adopt(check())
+	}
+	for _, more := range d.rest.told() {
+		d.list = append(d.list, src.locate(more))
 	}
 	d.list.Sort()
 	return d.list

@@ -21,6 +21,7 @@ type Source struct {
 	root  *yaml.Node // top node of the document; nil when it is not YAML
 	index func() map[string]*yaml.Node
 	lines func() [][]byte
+	plain func() []bool // by line: all of it is ASCII
 }
 
 // newSource prepares the two tables, which are made at their first use. top is
@@ -28,6 +29,13 @@ type Source struct {
 func newSource(file string, raw []byte, top reflect.Type) *Source {
 	s := &Source{File: file, Raw: raw}
 	s.lines = sync.OnceValue(func() [][]byte { return bytes.Split(raw, []byte("\n")) })
+	s.plain = sync.OnceValue(func() []bool {
+		out := make([]bool, len(s.lines()))
+		for i, line := range s.lines() {
+			out[i] = !bytes.ContainsFunc(line, func(r rune) bool { return r >= utf8.RuneSelf })
+		}
+		return out
+	})
 	s.index = sync.OnceValue(func() map[string]*yaml.Node {
 		x := indexer{nodes: map[string]*yaml.Node{}, book: rulebook{}}
 		if s.root != nil {
@@ -128,12 +136,16 @@ func (x *indexer) add(path string, n *yaml.Node) {
 // place gives the position of a node and how much of its line it covers.
 func (s *Source) place(n *yaml.Node) diag.Pos {
 	p := diag.Pos{File: s.File, Line: n.Line, Column: n.Column, Width: 1}
-	rest := string(s.line(n.Line))
-	for range n.Column - 1 {
-		_, size := utf8.DecodeRuneInString(rest)
-		rest = rest[size:]
+	rest := s.line(n.Line)
+	if s.plain()[max(n.Line-1, 0)%len(s.plain())] {
+		rest = rest[min(n.Column-1, len(rest)):]
+	} else {
+		for range n.Column - 1 {
+			_, size := utf8.DecodeRune(rest)
+			rest = rest[size:]
+		}
 	}
-	p.Width = max(utf8.RuneCountInString(covered(n, rest)), 1)
+	p.Width = max(utf8.RuneCount(covered(n, rest)), 1)
 	return p
 }
 
@@ -158,22 +170,22 @@ func (s *Source) wholeLine(number int) diag.Pos {
 
 // covered gives what a node covers of its first line, of which rest is what
 // begins with the node.
-func covered(n *yaml.Node, rest string) string {
+func covered(n *yaml.Node, rest []byte) []byte {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
 		return rest[:quotedLen(rest)]
-	case n.Kind == yaml.ScalarNode && n.Value != "" && strings.HasPrefix(rest, n.Value):
-		return n.Value
+	case n.Kind == yaml.ScalarNode && n.Value != "" && bytes.HasPrefix(rest, []byte(n.Value)):
+		return rest[:len(n.Value)]
 	case n.Style&yaml.FlowStyle != 0:
 		return rest[:flowLen(rest)]
 	}
-	text, _, _ := strings.Cut(rest, " #")
-	return strings.TrimRight(text, " \t")
+	text, _, _ := bytes.Cut(rest, []byte(" #"))
+	return bytes.TrimRight(text, " \t")
 }
 
 // quotedLen gives the length of the quoted scalar at the beginning of text, or
 // all of text when it goes on in the next line.
-func quotedLen(text string) int {
+func quotedLen(text []byte) int {
 	for i := 1; i < len(text); i++ {
 		switch {
 		case text[0] == '"' && text[i] == '\\':
@@ -187,7 +199,7 @@ func quotedLen(text string) int {
 
 // flowLen gives the length of the flow collection at the beginning of text, or
 // all of text when it goes on in the next line.
-func flowLen(text string) int {
+func flowLen(text []byte) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

@@ -1,14 +1,17 @@
 package schema
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // nearest gives the name that was most likely meant, or "" when none is near: a
 // name that differs in case or separators only, or by one edit in three
 // characters and no more than two.
 func nearest(text string, names []string) string {
-	best, limit := "", min(len(text)/3, 2)+1
+	best, limit, squashed := "", min(len(text)/3, 2)+1, squash(text)
 	for _, name := range names {
-		if squash(name) == squash(text) {
+		if squash(name) == squashed {
 			return name
 		}
 		if e := edits(text, name); e < limit {
@@ -19,22 +22,30 @@ func nearest(text string, names []string) string {
 }
 
 func squash(text string) string {
-	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(text))
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, text)
 }
+
+// maxEdited is the longest text that edits looks at.
+const maxEdited = 64
 
 // edits counts the characters to insert, delete, replace or swap with their
 // neighbour that turn a into b (optimal string alignment distance).
 func edits(a, b string) int {
-	if max(len(a), len(b)) > 64 {
+	if max(len(a), len(b)) > maxEdited || max(len(a)-len(b), len(b)-len(a)) > 2 { // nobody asks for more
 		return max(len(a), len(b))
 	}
-	var before, above []int
-	row := make([]int, len(b)+1)
+	var rows [3][maxEdited + 1]int
+	before, above, row := &rows[0], &rows[1], &rows[2]
 	for j := range row {
 		row[j] = j
 	}
 	for i := 1; i <= len(a); i++ {
-		before, above, row = above, row, make([]int, len(b)+1)
+		before, above, row = above, row, before
 		row[0] = i
 		for j := 1; j <= len(b); j++ {
 			cost := 1

@@ -12,9 +12,13 @@ import (
 // Validate checks a ClusterSet that has its defaults and gives all findings.
 // Each names its path; Load adds the places in the file.
 func Validate(s *ClusterSet) diag.List {
+	if n := len(s.Spec.Clusters); n > maxClusters {
+		return diag.List{{Severity: diag.Error, Code: "too-many", Path: "clusters",
+			Summary: fmt.Sprintf("%d clusters, a clusterset can have %d", n, maxClusters)}}
+	}
 	c := &checker{
 		set: s, clusterPaths: s.clusterPaths(), exportPaths: s.exportPaths(), clusters: map[string]int{},
-		groups: newGroups(s), book: rulebook{}, links: s.Links(),
+		groups: newGroups(s), book: rulebook{}, links: s.Links(), rest: rest{}, near: map[int]map[int]member{},
 	}
 	for i := range s.Spec.Clusters {
 		name := s.Spec.Clusters[i].Name
@@ -37,31 +41,70 @@ func Validate(s *ClusterSet) diag.List {
 	c.exports()
 	c.allowWays()
 	c.capacity()
+	c.list = append(c.list, c.rest.told()...)
 	c.list.Sort()
 	return c.list
+}
+
+// maxClusters bounds what grows with the pairs of clusters.
+const maxClusters = 5000
+
+// maxFindings is how many findings of one kind of check are told: nobody reads more,
+// and each can take as long as its line.
+const maxFindings = 200
+
+// rest counts findings beyond maxFindings, by severity.
+type rest map[diag.Severity]int
+
+// told gives one finding that stands for the others.
+func (r rest) told() diag.List {
+	n := r[diag.Error] + r[diag.Warning]
+	if n == 0 {
+		return nil
+	}
+	out := diag.Diagnostic{Severity: diag.Warning, Code: "too-many-findings", Summary: fmt.Sprintf("%d more findings are not shown", n),
+		Hint: "mend these first"}
+	if r[diag.Error] > 0 {
+		out.Severity = diag.Error
+	}
+	return diag.List{out}
 }
 
 // checker collects findings.
 type checker struct {
 	set          *ClusterSet
 	list         diag.List
+	rest         rest
 	clusterPaths []string
 	exportPaths  []string
-	clusters     map[string]int // index by name
-	groups       []group        // the clusters' prefixes
+	clusters     map[string]int         // index by name
+	groups       []group                // the clusters' prefixes
+	near         map[int]map[int]member // by group and cluster: the cluster's first member there
 	book         rulebook
 	links        *Links
 }
 
 func (c *checker) fail(d diag.Diagnostic) {
 	d.Severity = diag.Error
-	c.list = append(c.list, d)
+	c.add(d)
 }
 
 func (c *checker) warn(d diag.Diagnostic) {
 	d.Severity = diag.Warning
+	c.add(d)
+}
+
+func (c *checker) add(d diag.Diagnostic) {
+	if c.full() {
+		c.rest[d.Severity]++
+		return
+	}
 	c.list = append(c.list, d)
 }
+
+// full reports whether no further finding is told, so that nothing needs to be
+// looked for that would only help to mend it.
+func (c *checker) full() bool { return len(c.list) >= maxFindings }
 
 // related turns paths into the other places of a finding.
 func related(paths ...string) []diag.Related {

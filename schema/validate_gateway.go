@@ -16,7 +16,7 @@ import (
 
 // endpoints checks where gateways are reached.
 func (c *checker) endpoints() {
-	taken, pools := map[string][]listener{}, c.set.pools()
+	taken, pools := listeners{}, c.set.pools()
 	var silent []int
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]

@@ -129,6 +129,10 @@ func (c *checker) linkPort(a, b, path string) {
 // cables checks drivers, MTUs and what IPsec needs.
 func (c *checker) cables() {
 	t := &c.set.Spec.Tunnel
+	if len(c.links.special) > maxSpecial {
+		c.fail(diag.Diagnostic{Code: "too-many", Path: "tunnel", Summary: fmt.Sprintf("more than %d links differ from it", maxSpecial),
+			Hint: "say here what most links have, and in clusters and links what the others have"})
+	}
 	c.cable("tunnel", t.Driver, t.MTU)
 	for i, path := range c.clusterPaths {
 		o := &c.set.Spec.Clusters[i].Tunnel
@@ -164,9 +168,10 @@ func (c *checker) driverClash(i int) {
 	}
 	for j := range i {
 		other := &c.set.Spec.Clusters[j]
-		settled := c.links.pairs[fabric.Pair(own.Name, other.Name)]
-		if other.Tunnel.Driver == "" || other.Tunnel.Driver == own.Tunnel.Driver ||
-			!c.links.Graph.Linked(own.Name, other.Name) || settled != nil && settled.Driver != "" {
+		if other.Tunnel.Driver == "" || other.Tunnel.Driver == own.Tunnel.Driver || !c.links.Graph.Linked(own.Name, other.Name) {
+			continue
+		}
+		if settled := c.links.pairs[fabric.Pair(own.Name, other.Name)]; settled != nil && settled.Driver != "" {
 			continue
 		}
 		c.fail(diag.Diagnostic{Code: "driver-clash", Path: c.clusterPaths[i] + ".tunnel.driver", Related: related(c.clusterPaths[j] + ".tunnel.driver"),

@@ -13,32 +13,35 @@ const maxOthers = 3
 // betweenClusters finds prefixes that overlap inside one cluster, and those that
 // overlap between clusters of which one may not have globalnet.
 func (c *checker) betweenClusters() {
-	clashes := map[int]*clash{} // by order of the member
 	for i := range c.groups {
-		g := &c.groups[i]
-		for outer := g; outer != nil; outer = parentOf(c.groups, outer) {
-			c.insideClusters(g, outer)
-			c.collect(clashes, g, outer)
-			if outer != g {
-				c.collect(clashes, outer, g)
+		var with some
+		for outer := i; outer >= 0; outer = c.groups[outer].parent {
+			c.insideClusters(i, outer)
+			with.join(c.groups[outer].here)
+		}
+		with.join(c.groups[i].below)
+		for _, m := range c.groups[i].members {
+			if m.never {
+				c.collect(m, with)
 			}
 		}
-	}
-	for _, clash := range clashes {
-		c.clash(clash)
 	}
 }
 
 // insideClusters reports prefixes of one cluster that are equal or of which one
 // contains the other.
-func (c *checker) insideClusters(inner, outer *group) {
-	first := make(map[int]member, len(outer.members))
-	for _, m := range outer.members {
-		if _, ok := first[m.cluster]; !ok {
-			first[m.cluster] = m
+func (c *checker) insideClusters(inner, outer int) {
+	first := c.near[outer]
+	if first == nil {
+		first = make(map[int]member, len(c.groups[outer].members))
+		for _, m := range c.groups[outer].members {
+			if _, ok := first[m.cluster]; !ok {
+				first[m.cluster] = m
+			}
 		}
+		c.near[outer] = first
 	}
-	for _, m := range inner.members {
+	for _, m := range c.groups[inner].members {
 		other, ok := first[m.cluster]
 		if !ok || other.order == m.order {
 			continue
@@ -60,36 +63,23 @@ type clash struct {
 	others []member
 }
 
-func (c *checker) never(m member) bool {
-	return c.set.Spec.Clusters[m.cluster].Globalnet == GlobalnetNever
-}
-
-// collect notes for each prefix of have whose cluster says never what it
-// overlaps in with. Of two that say never the later one gets the finding.
-func (c *checker) collect(clashes map[int]*clash, have, with *group) {
-	for _, m := range have.members {
-		if !c.never(m) {
-			continue
+// collect finds what a prefix overlaps whose cluster says never. Of two that say
+// never the later one gets the finding.
+func (c *checker) collect(m member, with some) {
+	found := clash{member: m}
+	for _, other := range slices.Concat(with.never, with.others) {
+		if other.cluster != m.cluster && !(other.never && other.order > m.order) {
+			found.others = append(found.others, other)
 		}
-		for _, other := range with.members {
-			if other.cluster == m.cluster || c.never(other) && other.order > m.order {
-				continue
-			}
-			entry := clashes[m.order]
-			if entry == nil {
-				entry = &clash{member: m}
-				clashes[m.order] = entry
-			}
-			if len(entry.others) == maxOthers {
-				break
-			}
-			entry.others = append(entry.others, other)
-		}
+	}
+	if len(found.others) > 0 {
+		slices.SortFunc(found.others, func(a, b member) int { return a.order - b.order })
+		found.others = found.others[:min(len(found.others), maxOthers)]
+		c.clash(&found)
 	}
 }
 
 func (c *checker) clash(found *clash) {
-	slices.SortFunc(found.others, func(a, b member) int { return a.order - b.order })
 	m, other := found.member, found.others[0]
 	d := diag.Diagnostic{
 		Code: "overlap", Path: m.path, Summary: fmt.Sprintf("%s overlaps %s %s, and globalnet is never", m.prefix, other.path, other.prefix),
@@ -97,7 +87,7 @@ func (c *checker) clash(found *clash) {
 	who := "cluster " + c.set.Spec.Clusters[m.cluster].Name
 	for _, o := range found.others {
 		d.Related = append(d.Related, diag.Related{Path: o.path})
-		if c.never(o) {
+		if o.never {
 			who = "all of these clusters"
 		}
 	}

@@ -124,37 +124,49 @@ func (c *checker) bases(cluster *Cluster, g *Gateway, e fabric.Endpoint) []liste
 	return out
 }
 
+// listeners are those behind each address, by port: those whose ports are not apart
+// are of one block of as many ports as a gateway has, or of the next one.
+type listeners map[string]map[int][]listener
+
 // apart checks that gateways behind one address have ports of their own.
-func (c *checker) apart(taken map[string][]listener, e fabric.Endpoint, at listener, bases []listener) {
-	host := e.Host()
+func (c *checker) apart(taken listeners, e fabric.Endpoint, at listener, bases []listener) {
+	host, width := e.Host(), c.width()
+	blocks := taken[host]
+	if blocks == nil {
+		blocks = map[int][]listener{}
+		taken[host] = blocks
+	}
 	for i := range bases {
 		bases[i].path, bases[i].gateway = at.path, at.gateway
-		for _, other := range taken[host] {
-			if c.sharesPorts(bases[i], other, host) {
-				return
+		for block := bases[i].port/width - 1; block <= bases[i].port/width+1; block++ {
+			for _, other := range blocks[block] {
+				if c.sharesPorts(bases[i], other, host) {
+					return
+				}
 			}
 		}
 	}
-	taken[host] = append(taken[host], bases...)
+	for _, l := range bases {
+		blocks[l.port/width] = append(blocks[l.port/width], l)
+	}
 }
 
 // sharesPorts reports two gateways at one address whose ports are not apart.
 func (c *checker) sharesPorts(l, other listener, host string) bool {
 	gap := max(l.port-other.port, other.port-l.port)
+	if gap >= c.width() || l.gateway == other.gateway && l.port != other.port || l.ike != other.ike {
+		return false
+	}
 	d := diag.Diagnostic{Code: "duplicate", Path: l.path, Related: related(other.path)}
 	switch {
-	case l.gateway == other.gateway && l.port != other.port, l.ike != other.ike:
-		return false
 	case l.ike && gap == 0:
 		d.Summary = host + " is the endpoint of another gateway, and both have IPsec there"
 		d.Hint = "let a router forward other ports to each, and write the first of them behind its endpoint, as in 192.0.2.1:61820"
 	case gap == 0:
 		d.Summary = fmt.Sprintf("%s with port %d is the endpoint of another gateway", host, l.port)
-	case gap < c.width():
+	default:
 		d.Summary = fmt.Sprintf("%s is the endpoint of another gateway with port %d, only %d from %d", host, other.port, gap, l.port)
 		d.Hint = fmt.Sprintf("give them ports that are %d apart, as each gateway may use so many", c.width())
-	default:
-		return false
 	}
 	c.fail(d)
 	return true

@@ -98,21 +98,27 @@ func (p *printer) snippet(at Pos, mark string) {
 // split cuts a line into what stands before, at and after a place. Of a long
 // line only the surroundings of the place are kept.
 func split(line []byte, at Pos) (before, under, after string) {
-	runes := []rune(string(line))
-	from := min(max(at.Column-1, 0), len(runes))
-	to := min(from+max(at.Width, 1), len(runes))
-	first, last := 0, len(runes)
+	length, from := utf8.RuneCount(line), max(at.Column-1, 0)
 	cutLeft, cutRight := "", ""
-	if len(runes) > maxSnippet {
-		if first = max(from-leadIn, 0); first > 0 {
-			cutLeft = "…"
+	if length > maxSnippet {
+		if first := max(min(from, length)-leadIn, 0); first > 0 {
+			cutLeft, from = "…", from-first
+			length -= first
+			for range first {
+				_, size := utf8.DecodeRune(line)
+				line = line[size:]
+			}
 		}
-		if first+maxSnippet < last {
-			last, cutRight = first+maxSnippet, "…"
+		if length > maxSnippet {
+			cutRight = "…"
+			line = line[:min(len(line), maxSnippet*utf8.UTFMax)]
 		}
-		to = min(to, last)
 	}
-	return cutLeft + string(runes[first:from]), string(runes[from:to]), string(runes[to:last]) + cutRight
+	runes := []rune(string(line))
+	runes = runes[:min(len(runes), maxSnippet)]
+	from = min(from, len(runes))
+	to := min(from+max(at.Width, 1), len(runes))
+	return cutLeft + string(runes[:from]), string(runes[from:to]), string(runes[to:]) + cutRight
 }
 
 // cells makes a piece of a line printable, with tabs as spaces.

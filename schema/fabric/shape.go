@@ -26,9 +26,11 @@ type Shape struct {
 // Graph is the clusters of a shape and the links between them. It is safe for
 // concurrent use.
 type Graph struct {
-	shape Shape
-	names []string // sorted
-	edges [][]int  // by index in names, sorted; ModeLinks only
+	shape    Shape
+	names    []string // sorted
+	hubs     []bool   // by index in names; ModeHub only
+	hubCount int
+	edges    [][]int // by index in names, sorted; ModeLinks only
 }
 
 // NewGraph joins clusters as a shape says. What the shape names besides is left out.
@@ -36,6 +38,19 @@ func NewGraph(shape Shape, clusters []string) *Graph {
 	g := &Graph{shape: shape, names: slices.Clone(clusters)}
 	slices.Sort(g.names)
 	g.names = slices.Compact(g.names)
+	if shape.Mode == ModeHub {
+		g.hubs = make([]bool, len(g.names))
+		for _, name := range shape.Hubs {
+			if i := g.at(name); i >= 0 {
+				g.hubs[i] = true
+			}
+		}
+		for _, hub := range g.hubs {
+			if hub {
+				g.hubCount++
+			}
+		}
+	}
 	if shape.Mode != ModeLinks {
 		return g
 	}
@@ -93,7 +108,7 @@ func (g *Graph) linked(i, j int) bool {
 	return true
 }
 
-func (g *Graph) hub(i int) bool { return slices.Contains(g.shape.Hubs, g.names[i]) }
+func (g *Graph) hub(i int) bool { return g.hubs[i] }
 
 // Passes reports whether a cluster passes on what others send to each other.
 func (g *Graph) Passes(cluster string) bool {
@@ -128,7 +143,7 @@ func (g *Graph) Degree(cluster string) int {
 	case g.shape.Mode == ModeLinks:
 		return len(g.edges[i])
 	case g.shape.Mode == ModeHub && !g.hub(i):
-		return len(g.near(i))
+		return g.hubCount
 	}
 	return len(g.names) - 1
 }
