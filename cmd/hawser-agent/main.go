@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/private"
 )
 
 // version is set by the linker.
@@ -26,6 +28,11 @@ const (
 var errNo = errors.New("no")
 
 func main() {
+	// Before anything is read: what this program holds is nobody else's.
+	if err := private.Process(); err != nil {
+		fmt.Fprintln(os.Stderr, "hawser-agent:", err)
+		os.Exit(exitError)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:])
 	stop()
