@@ -61,9 +61,14 @@ func TestOpenKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hybrid, err := age.GenerateHybridIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
+	quantum := filepath.Join(dir, "quantum.txt")
 	identity, broken := filepath.Join(dir, "identity.txt"), filepath.Join(dir, "broken.txt")
-	for path, text := range map[string]string{identity: mine.String(), broken: "AGE-SECRET-KEY-NOT"} {
+	for path, text := range map[string]string{identity: mine.String(), broken: "AGE-SECRET-KEY-NOT", quantum: "# public key: x\n" + hybrid.String()} {
 		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -78,6 +83,8 @@ func TestOpenKeys(t *testing.T) {
 		fails    string
 	}{
 		{name: "mine", sealed: seal(t, keys, mine.Recipient()), identity: identity},
+		{name: "post-quantum", sealed: seal(t, keys, hybrid.Recipient()), identity: quantum},
+		{name: "post-quantum, of another recipient", sealed: seal(t, keys, mine.Recipient()), identity: quantum, fails: "another recipient"},
 		{name: "of another recipient", sealed: seal(t, keys, other.Recipient()), identity: identity, fails: "another recipient"},
 		{name: "no identity file", sealed: seal(t, keys, mine.Recipient()), identity: filepath.Join(dir, "none"), fails: "read age identity"},
 		{name: "broken identity file", sealed: seal(t, keys, mine.Recipient()), identity: broken, fails: "not an age identity file"},

@@ -46,7 +46,7 @@ type Cluster struct {
 	// The cluster's block of spec.globalnet.ipv6Cidr. Without it one is
 	// allocated and kept in the lock file.
 	GlobalIPv6CIDR netip.Prefix `json:"globalIPv6CIDR,omitzero"`
-	// The age recipient (X25519, age1...) whose identity opens this cluster's keys.
+	// The age recipient (age1..., or age1pq1... of hawser keys identity --post-quantum) whose identity opens this cluster's keys.
 	Recipient string `json:"recipient" required:"true" hint:"hawser keys identity FILE makes the identity of a cluster and prints its recipient"`
 	// How the cluster's own DNS learns of the clusterset's domains. coredns: by a
 	// marked block in ConfigMap kube-system/coredns; node-local: by that one and the

@@ -163,17 +163,27 @@ func (c *checker) recipient(path, text string) bool {
 		return false
 	}
 	d := diag.Diagnostic{
-		Code: "bad-recipient", Path: path, Summary: "not an age recipient for X25519",
-		Hint: "`hawser keys identity` makes an identity and prints its recipient, which begins with age1",
+		Code: "bad-recipient", Path: path, Summary: "not an age recipient (age1... or age1pq1...)",
+		Hint: "`hawser keys identity` makes an identity and prints its recipient",
 	}
 	if strings.HasPrefix(strings.ToUpper(text), "AGE-SECRET-KEY-") {
 		d.Code, d.Summary = "secret-in-file", "this is an identity, which is secret, and not its recipient"
 		d.Hint = "make a new one, as this one must be considered known to others: `hawser keys identity`"
-	} else if _, err := age.ParseX25519Recipient(text); err == nil {
+	} else if _, err := ParseRecipient(text); err == nil {
 		return true
 	}
 	c.fail(d)
 	return false
+}
+
+// ParseRecipient reads an age recipient: one of X25519 (age1...), or one of X25519
+// and ML-KEM-768 together (age1pq1...), whose files stay closed to quantum
+// computers. Errors may quote the text, which may be a secret in the wrong place.
+func ParseRecipient(text string) (age.Recipient, error) {
+	if strings.HasPrefix(text, "age1pq1") {
+		return age.ParseHybridRecipient(text)
+	}
+	return age.ParseX25519Recipient(text)
 }
 
 // publicKey checks a key of X25519 (RFC 7748) or Ed25519 (RFC 8032) in base64.

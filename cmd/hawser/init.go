@@ -83,7 +83,7 @@ func (a *app) initialKeys(f initFlags) (map[string]string, error) {
 	}
 	recipients := map[string]string{}
 	for _, cluster := range f.clusters {
-		recipient, err := writeIdentity(filepath.Join(f.keys, cluster+".identity"))
+		recipient, err := writeIdentity(filepath.Join(f.keys, cluster+".identity"), false)
 		if err != nil {
 			return nil, err
 		}

@@ -252,6 +252,40 @@ func TestSeal(t *testing.T) {
 	}
 }
 
+// TestSealHybrid: one cluster with a recipient of each kind, and the step from one
+// to the other.
+func TestSealHybrid(t *testing.T) {
+	t.Parallel()
+	classic := identity(t)
+	hybrid, err := age.GenerateHybridIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, top := rootOf(t), topology(classic.Recipient().String(), hybrid.Recipient().String())
+	first := seal(t, root, top, nil)
+	for i, id := range []age.Identity{classic, hybrid} {
+		if k, err := fabric.DecodeKeys(unseal(t, first[i].Ciphertext, id)); err != nil || k.Cluster != fmt.Sprintf("c%d", i) {
+			t.Errorf("opened: %v", err)
+		}
+	}
+	if !strings.Contains(headerOf(t, first[1].Ciphertext), "-> mlkem768x25519 ") {
+		t.Errorf("header %q", headerOf(t, first[1].Ciphertext))
+	}
+	top.Spec.Clusters[0].Recipient = hybrid.Recipient().String()
+	unseal(t, seal(t, root, top, first)[0].Ciphertext, hybrid)
+}
+
+// headerOf gives the text of an age file before its payload.
+func headerOf(t testing.TB, ciphertext string) string {
+	t.Helper()
+	raw, err := io.ReadAll(armor.NewReader(strings.NewReader(ciphertext)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, _, _ := bytes.Cut(raw, []byte("\n--- "))
+	return string(header)
+}
+
 func seal(t testing.TB, root *keys.Root, top *schema.ClusterSet, previous []keys.Sealed) []keys.Sealed {
 	t.Helper()
 	out, err := root.Seal(top, func(cluster string) keys.Sealed {

@@ -114,10 +114,10 @@ func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previ
 }
 
 func encrypt(plain []byte, to string) (string, error) {
-	recipient, err := age.ParseX25519Recipient(to)
+	recipient, err := schema.ParseRecipient(to)
 	if err != nil {
 		// Not quoted, and without the cause, which would: somebody may have put the identity there.
-		return "", errors.New("its recipient is not an age recipient for X25519 (age1...)")
+		return "", errors.New("its recipient is not an age recipient (age1... or age1pq1...)")
 	}
 	var out bytes.Buffer
 	text := armor.NewWriter(&out)
