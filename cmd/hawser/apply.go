@@ -39,6 +39,9 @@ then does. A cluster that cannot be reached holds up no other. ServiceExports of
 namespaces that do not exist are skipped, and tried again by the next apply. A
 cluster without pinned signers (Secret hawser-trust) gets them from the root key.
 
+The first apply to a cluster is refused if the cluster does not look like that of
+the topology (gateways' nodes, podCIDRs, serviceCIDRs), as that of another context.
+
 Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 1 changes, 2 error.`,
 		Args: cobra.MaximumNArgs(1),
@@ -54,6 +57,7 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 	flags.BoolVar(&f.wait, "wait", false, "wait until the agents run and follow what was applied")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long --wait waits")
 	flags.BoolVar(&f.rules.AllowMassDelete, "allow-mass-delete", false, "let an apply remove more than half of the clusters or objects")
+	flags.BoolVar(&f.rules.AllowOtherCluster, "allow-other-cluster", false, "let a first apply go to a cluster that does not look like the topology's")
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }

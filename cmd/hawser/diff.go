@@ -74,7 +74,7 @@ func (a *app) diffLive(cmd *cobra.Command, args []string, f diffFlags) error {
 	return a.apply(cmd.Context(), args, applyFlags{
 		treeFlags: treeFlags{buildFlags: f.buildFlags, tree: f.tree}, clusterFlags: f.clusterFlags,
 		// Nothing is deleted by looking.
-		rules: apply.Rules{AllowMassDelete: true}, dryRun: true, output: f.output,
+		rules: apply.Rules{AllowMassDelete: true, AllowOtherCluster: true}, dryRun: true, output: f.output,
 	})
 }
 

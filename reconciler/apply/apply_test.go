@@ -189,6 +189,67 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestResembles: the first apply to a cluster that is another one is refused, with
+// what differs; what was applied before is left to the inventory.
+func TestResembles(t *testing.T) {
+	t.Parallel()
+	node := func(name string, pods ...any) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name}, "spec": map[string]any{"podCIDRs": pods}}
+	}
+	service := func(ip string) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "kubernetes", "namespace": "default"}, "spec": map[string]any{"clusterIP": ip}}
+	}
+	agents := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "hawser-identity", "namespace": "hawser-system"}, "data": map[string]any{"cluster": "g7"}}
+	const nodes, kubernetes, identity = "/api/v1/nodes/", "/api/v1/namespaces/default/services/kubernetes", "/api/v1/namespaces/hawser-system/configmaps/hawser-identity"
+	tests := []struct {
+		name    string
+		objects map[string]map[string]any
+		want    string // what differs; empty: nothing
+	}{
+		{"the same", map[string]map[string]any{nodes + "node1": node("node1", "10.7.1.0/24"), nodes + "node2": node("node2"), kubernetes: service("10.77.0.1")}, ""},
+		{"nothing is said", nil, ""},
+		{"other nodes", map[string]map[string]any{nodes + "a": node("a"), nodes + "b": node("b"), nodes + "c": node("c"), nodes + "d": node("d")},
+			"gateways' nodes node1 are not there, only a, b, c and 1 more"},
+		{"other pods", map[string]map[string]any{nodes + "node1": node("node1", "10.8.1.0/24")}, "nodes have pods outside of podCIDRs [10.7.0.0/16]: node1 10.8.1.0/24"},
+		{"pods of both families", map[string]map[string]any{nodes + "node1": node("node1", "10.7.1.0/24", "fd00::/64")}, "nodes have pods outside of podCIDRs [10.7.0.0/16]: node1 fd00::/64"},
+		{"other Services", map[string]map[string]any{kubernetes: service("10.96.0.1")}, "the Service kubernetes has 10.96.0.1, outside of serviceCIDRs [10.77.0.0/16]"},
+		{"agents of another", map[string]map[string]any{identity: agents, kubernetes: service("10.96.0.1")},
+			"its agents are those of cluster g7; the Service kubernetes has 10.96.0.1, outside of serviceCIDRs [10.77.0.0/16]"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			api, c := newFake(t, "g1")
+			for path, o := range tt.objects {
+				api.objects[path] = o
+			}
+			want := workable(t, treeOf(t, nil, []string{"g1"}), "g1")
+			_, err := c.Plan(t.Context(), want, Rules{})
+			if tt.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if full := "nothing was applied here yet, and it does not look like cluster g1 of the topology: " + tt.want +
+				": is the context right? If it is, mend the topology, or pass --allow-other-cluster"; fmt.Sprint(err) != full {
+				t.Fatalf("have %v\nwant %s", err, full)
+			}
+			if log := api.changed(); len(log) > 0 {
+				t.Errorf("changed %v", log)
+			}
+			p, err := c.Plan(t.Context(), want, Rules{AllowOtherCluster: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Carry(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			planOf(t, c, want) // from the second apply on the inventory decides
+		})
+	}
+}
+
 // TestPublished renders again on top of what a cluster has: no key is sealed anew.
 func TestPublished(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,8 @@ type resource struct {
 func newFake(t testing.TB, name string) (*fakeAPI, *Cluster) {
 	t.Helper()
 	f := &fakeAPI{objects: map[string]map[string]any{}, kinds: map[string][]resource{
-		"v1":                      {{"namespaces", "Namespace", false, nil}, {"configmaps", "ConfigMap", true, nil}, {"secrets", "Secret", true, nil}, {"pods", "Pod", true, nil}},
+		"v1": {{"namespaces", "Namespace", false, nil}, {"configmaps", "ConfigMap", true, nil}, {"secrets", "Secret", true, nil}, {"pods", "Pod", true, nil},
+			{"nodes", "Node", false, nil}, {"services", "Service", true, nil}},
 		"apiextensions.k8s.io/v1": {{"customresourcedefinitions", "CustomResourceDefinition", false, nil}},
 		"apps/v1":                 {{"daemonsets", "DaemonSet", true, nil}},
 	}}

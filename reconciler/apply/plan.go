@@ -72,7 +72,12 @@ func (p *Plan) Counts() (created, changed, deleted int) {
 }
 
 // Rules are what only a person may switch off.
-type Rules struct{ AllowMassDelete bool }
+type Rules struct {
+	AllowMassDelete bool
+	// AllowOtherCluster lets a first apply go to a cluster that does not look like that
+	// of the topology.
+	AllowOtherCluster bool
+}
 
 // Plan compares a cluster with what it should have. The API server itself is
 // asked what applying each object would make of it (a dry run), so defaults,
@@ -84,6 +89,11 @@ func (c *Cluster) Plan(ctx context.Context, want Want, rules Rules) (*Plan, erro
 	}
 	if err := want.check(have); err != nil {
 		return nil, err
+	}
+	if have.Cluster == "" && !rules.AllowOtherCluster && want.member.Name != "" {
+		if err := c.resembles(ctx, want); err != nil {
+			return nil, err
+		}
 	}
 	p := &Plan{Changes: []Change{}, want: want, have: have}
 	if err := c.planObjects(ctx, p); err != nil {

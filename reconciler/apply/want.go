@@ -24,9 +24,10 @@ type Want struct {
 	Clusters     []string // members of the fabric
 	Decommission bool     // the fabric says that everything goes
 	Objects      []*unstructured.Unstructured
-	Pins         string // signers to pin where none are; empty = pin nobody
-	later        bool   // the fabric lacks keys, or nobody can sign it
-	packed       []byte // the fabric as it is delivered
+	member       fabric.Cluster // this cluster in the fabric; zero when it has left
+	Pins         string         // signers to pin where none are; empty = pin nobody
+	later        bool           // the fabric lacks keys, or nobody can sign it
+	packed       []byte         // the fabric as it is delivered
 	proof        []byte
 }
 
@@ -47,6 +48,9 @@ func WantOf(tree render.Tree, cluster string) (Want, error) {
 	w.later = knownLater(f) || string(w.proof) == render.KnownLater
 	for _, c := range f.Clusters {
 		w.Clusters = append(w.Clusters, c.Name)
+		if c.Name == cluster {
+			w.member = c
+		}
 	}
 	w.Objects, err = Objects(tree, cluster)
 	for _, o := range w.Objects {

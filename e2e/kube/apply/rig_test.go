@@ -88,7 +88,7 @@ func (r *rig) topology(clusters []string, exports ...string) {
 	for i, c := range clusters {
 		_, _ = fmt.Fprintf(&out, `  - name: %s
     podCIDRs: [10.7.0.0/16]
-    serviceCIDRs: [10.77.0.0/16]
+    serviceCIDRs: [10.199.0.0/16]
     recipient: %s
     gateways:
     - {name: %s-a, node: %s-gw, endpoints: [203.0.113.%d]}
