@@ -13,11 +13,11 @@ import (
 
 // decoder fills a value from a node tree and notes everything that does not fit.
 type decoder struct {
-	src  *Source
-	list diag.List
-	bad  map[string]bool // paths that could not be read
-	book rulebook
-	rest rest
+	src   *Source
+	list  diag.List
+	bad   map[string]bool // paths that could not be read
+	book  rulebook
+	tally tally
 }
 
 // trail is the way from the top to a value. Its text is made only when needed,
@@ -53,8 +53,8 @@ func fieldPath(path, name string) string {
 func (d *decoder) report(n *yaml.Node, t *trail, f diag.Diagnostic) {
 	f.Severity, f.Path = diag.Error, t.String()
 	d.bad[f.Path] = true
-	if len(d.list) >= maxFindings {
-		d.rest[f.Severity]++
+	d.tally[f.Severity]++
+	if d.tally[f.Severity] > maxFindings {
 		return
 	}
 	f.Pos = d.src.place(n)
@@ -148,8 +148,8 @@ func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *trail
 		first[key.Value] = key
 		return false
 	}
-	if len(d.list) >= maxFindings {
-		d.rest[diag.Error]++
+	d.tally[diag.Error]++
+	if d.tally[diag.Error] > maxFindings {
 		return true
 	}
 	f := diag.Diagnostic{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,11 +24,11 @@ func shapes() map[string]func(n int) string {
 		return out.String()
 	}
 	cluster := func(name, rest string) string {
-		return "  - {name: " + name + ", serviceCIDRs: [11.0.0.0/24], podCIDRs: [10.0.0.0/8], recipient: " + recipient + ", gateways: [{name: a, node: n, endpoints: [203.0.113.1]}]" + rest + "}\n"
+		return "  - {name: " + name + ", serviceCIDRs: [11.0.0.0/24], podCIDRs: [10.0.0.0/8], recipient: " + recipient + ", gateways: [{name: a, node: w, endpoints: [203.0.113.1]}]" + rest + "}\n"
 	}
 	two := "  clusters:\n" + cluster("a", "") + cluster("b", "")
 	export := func(rest string) string {
-		return two + "  exports:\n  - {name: e, namespace: n, clusters: [a], ports: [{port: 80}], " + rest + "}\n"
+		return two + "  exports:\n  - {name: e, namespace: x, clusters: [a], ports: [{port: 80}], " + rest + "}\n"
 	}
 	one := func(n int, before, format, after string) string {
 		return "  clusters:\n  - name: a\n    recipient: " + recipient + "\n" + before + times(n, format) + after
@@ -49,7 +50,10 @@ func shapes() map[string]func(n int) string {
 		"the same in never": func(n int) string {
 			return one(n/2, "    podCIDRs:\n", "    - %a/32\n", "") + times(n/16, cluster("c%d", ", globalnet: never"))
 		},
-		"clusters":             func(n int) string { return "  clusters:\n" + times(n, cluster("c%d", "")) },
+		"clusters": func(n int) string { return "  clusters:\n" + times(n, cluster("c%d", "")) },
+		"warnings": func(n int) string {
+			return "  clusters:\n" + times(n, strings.Replace(cluster("c%d", ""), "203.0.113.1", "dns:g%d.example", 1))
+		},
 		"one cluster often":    func(n int) string { return "  clusters:\n" + times(n, cluster("a", "")) },
 		"nothing for clusters": func(n int) string { return "  clusters: [" + times(n, "~, ") + "]\n" },
 		"empty clusters":       func(n int) string { return "  clusters: [" + times(n, "{}, ") + "]\n" },
@@ -58,13 +62,13 @@ func shapes() map[string]func(n int) string {
 			return one(n, "    gateways:\n", "    - {name: g%d, node: n%d, endpoints: [203.0.113.1]}\n", "")
 		},
 		"endpoints": func(n int) string {
-			return one(n, "    gateways:\n    - name: g\n      node: n\n      endpoints:\n", "      - 203.0.113.1:%d\n", "")
+			return one(n, "    gateways:\n    - name: g\n      node: w\n      endpoints:\n", "      - 203.0.113.1:%d\n", "")
 		},
 		"exports": func(n int) string {
-			return two + "  exports:\n" + times(n, "  - {name: e%d, namespace: n, clusters: [a, b], ports: [{port: 80}]}\n")
+			return two + "  exports:\n" + times(n, "  - {name: e%d, namespace: x, clusters: [a, b], ports: [{port: 80}]}\n")
 		},
 		"exports of unknown clusters": func(n int) string {
-			return "  clusters:\n" + times(n, cluster("cluster%d", "")) + "  exports:\n" + times(n, "  - {name: e%d, namespace: n, clusters: [clutter%d], ports: [{port: 80}]}\n")
+			return "  clusters:\n" + times(n, cluster("cluster%d", "")) + "  exports:\n" + times(n, "  - {name: e%d, namespace: x, clusters: [clutter%d], ports: [{port: 80}]}\n")
 		},
 		"clusters of an export": func(n int) string { return export("allow: {clusters: [" + times(n, "a, ") + "]}") },
 		"weights": func(n int) string {
@@ -126,7 +130,7 @@ func TestGrowth(t *testing.T) {
 	work := func(raw []byte) float64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if list := loadAndPrint(t, raw); len(list) > 3*maxFindings {
+		if list := loadAndPrint(t, raw); len(list) > 5*maxFindings {
 			t.Errorf("%d findings", len(list))
 		}
 		runtime.ReadMemStats(&after)
@@ -160,12 +164,18 @@ func TestTooManyFindings(t *testing.T) {
 	list := loadAndPrint(t, sized(shapes()["one prefix often"], 60_000))
 	told := 0
 	for _, d := range list {
-		if d.Code == "too-many-findings" && d.Severity == diag.Error && strings.HasSuffix(d.Summary, " more findings are not shown") {
+		if d.Code == "too-many-findings" && d.Severity == diag.Error && strings.HasSuffix(d.Summary, " more errors are not shown") {
 			told++
 		}
 	}
 	if told != 1 || len(list) > maxFindings+1 {
 		t.Errorf("told %d times among %d findings", told, len(list))
+	}
+	// No number of warnings hides an error.
+	list = loadAndPrint(t, append(sized(shapes()["warnings"], 60_000), "  domain: wrong_\n"...))
+	if !slices.ContainsFunc(list, func(d diag.Diagnostic) bool { return d.Path == "domain" }) ||
+		!slices.ContainsFunc(list, func(d diag.Diagnostic) bool { return d.Severity == diag.Warning && d.Code == "too-many-findings" }) {
+		t.Errorf("%d findings, and the error is not among them", len(list))
 	}
 	raw := sized(shapes()["empty clusters"], 60_000)
 	if list = loadAndPrint(t, raw); len(list) != 1 || list[0].Code != "too-many" {

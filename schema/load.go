@@ -29,13 +29,13 @@ func Load(file string, raw []byte) (*ClusterSet, *Source, diag.List) {
 	if src.root == nil {
 		return set, src, list
 	}
-	d := decoder{src: src, list: list, bad: map[string]bool{}, book: rulebook{}, rest: rest{}}
+	d := decoder{src: src, list: list, bad: map[string]bool{}, book: rulebook{}, tally: tally{}}
 	d.value(src.root, reflect.ValueOf(set).Elem(), nil)
 	if src.root.Kind == yaml.MappingNode {
 		Default(set)
 		d.adopt(Validate(set))
 	}
-	for _, more := range d.rest.told() {
+	for _, more := range d.tally.rest() {
 		d.list = append(d.list, src.locate(more))
 	}
 	d.list.Sort()

@@ -26,15 +26,15 @@ func Read(file string, raw []byte, into any, check func() diag.List) diag.List {
 	if src.root == nil {
 		return list
 	}
-	d := decoder{src: src, list: list, bad: map[string]bool{}, book: rulebook{}, rest: rest{}}
+	d := decoder{src: src, list: list, bad: map[string]bool{}, book: rulebook{}, tally: tally{}}
 	d.value(src.root, v, nil)
-	c := checker{book: d.book, rest: rest{}}
+	c := checker{book: d.book, tally: tally{}}
 	c.rules(v, "")
-	d.adopt(append(c.list, c.rest.told()...))
+	d.adopt(append(c.list, c.tally.rest()...))
 	if check != nil {
 		d.adopt(check())
 	}
-	for _, more := range d.rest.told() {
+	for _, more := range d.tally.rest() {
 		d.list = append(d.list, src.locate(more))
 	}
 	d.list.Sort()

@@ -18,7 +18,7 @@ func Validate(s *ClusterSet) diag.List {
 	}
 	c := &checker{
 		set: s, clusterPaths: s.clusterPaths(), exportPaths: s.exportPaths(), clusters: map[string]int{},
-		groups: newGroups(s), book: rulebook{}, links: s.Links(), rest: rest{}, near: map[int]map[int]member{},
+		groups: newGroups(s), book: rulebook{}, links: s.Links(), tally: tally{}, near: map[int]map[int]member{},
 	}
 	for i := range s.Spec.Clusters {
 		name := s.Spec.Clusters[i].Name
@@ -41,7 +41,7 @@ func Validate(s *ClusterSet) diag.List {
 	c.exports()
 	c.allowWays()
 	c.capacity()
-	c.list = append(c.list, c.rest.told()...)
+	c.list = append(c.list, c.tally.rest()...)
 	c.list.Sort()
 	return c.list
 }
@@ -49,32 +49,31 @@ func Validate(s *ClusterSet) diag.List {
 // maxClusters bounds what grows with the pairs of clusters.
 const maxClusters = 5000
 
-// maxFindings is how many findings of one kind of check are told: nobody reads more,
-// and each can take as long as its line.
+// maxFindings is how many findings of each severity are told: nobody reads more, and
+// each can take as long as its line.
 const maxFindings = 200
 
-// rest counts findings beyond maxFindings, by severity.
-type rest map[diag.Severity]int
+// tally counts findings by severity.
+type tally map[diag.Severity]int
 
-// told gives one finding that stands for the others.
-func (r rest) told() diag.List {
-	n := r[diag.Error] + r[diag.Warning]
-	if n == 0 {
-		return nil
+func (t tally) full(s diag.Severity) bool { return t[s] >= maxFindings }
+
+// rest gives findings that stand for those beyond maxFindings.
+func (t tally) rest() (out diag.List) {
+	for severity, n := range t {
+		if n > maxFindings {
+			out = append(out, diag.Diagnostic{Severity: severity, Code: "too-many-findings",
+				Summary: fmt.Sprintf("%d more %ss are not shown", n-maxFindings, severity)})
+		}
 	}
-	out := diag.Diagnostic{Severity: diag.Warning, Code: "too-many-findings", Summary: fmt.Sprintf("%d more findings are not shown", n),
-		Hint: "mend these first"}
-	if r[diag.Error] > 0 {
-		out.Severity = diag.Error
-	}
-	return diag.List{out}
+	return out
 }
 
 // checker collects findings.
 type checker struct {
 	set          *ClusterSet
 	list         diag.List
-	rest         rest
+	tally        tally
 	clusterPaths []string
 	exportPaths  []string
 	clusters     map[string]int         // index by name
@@ -95,16 +94,11 @@ func (c *checker) warn(d diag.Diagnostic) {
 }
 
 func (c *checker) add(d diag.Diagnostic) {
-	if c.full() {
-		c.rest[d.Severity]++
-		return
+	if !c.tally.full(d.Severity) {
+		c.list = append(c.list, d)
 	}
-	c.list = append(c.list, d)
+	c.tally[d.Severity]++
 }
-
-// full reports whether no further finding is told, so that nothing needs to be
-// looked for that would only help to mend it.
-func (c *checker) full() bool { return len(c.list) >= maxFindings }
 
 // related turns paths into the other places of a finding.
 func related(paths ...string) []diag.Related {
