@@ -45,6 +45,26 @@ func TestKeepCRDs(t *testing.T) {
 	}
 }
 
+// TestMemoryLimits: agents have one, and a patch of a cluster changes it there.
+func TestMemoryLimits(t *testing.T) {
+	t.Parallel()
+	in := input(t, world(2, 1))
+	in.Patches = render.Tree{"clusters/c1/memory.yaml": []byte(`apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: hawser-gateway, namespace: hawser-system}
+spec: {template: {spec: {containers: [{name: agent, resources: {limits: {memory: 2Gi}}}]}}}
+`)}
+	tree := mustRender(t, in)
+	for _, tt := range []struct{ cluster, set, limit string }{
+		{"c0", "hawser-agent", "512Mi"}, {"c0", "hawser-gateway", "1Gi"}, {"c1", "hawser-agent", "512Mi"}, {"c1", "hawser-gateway", "2Gi"},
+	} {
+		have := build(t, tree, "clusters/"+tt.cluster)["DaemonSet hawser-system/"+tt.set]
+		if !strings.Contains(have, "limits:\n            memory: "+tt.limit+"\n") || !strings.Contains(have, "memory: 64Mi\n") {
+			t.Errorf("%s of %s has no limit %s:\n%s", tt.set, tt.cluster, tt.limit, have)
+		}
+	}
+}
+
 // TestPatches: what people put beside the topology is used; what somebody wrote to
 // the published branch is not, and is told.
 func TestPatches(t *testing.T) {
