@@ -4,7 +4,7 @@
 //
 // Each argument is a file of the image and where it is now. With -charon strongSwan's
 // charon comes as well, from this machine, with its plugins and libraries; the image
-// is for this machine's architecture then. The same files give the same bytes.
+// is for this machine's architecture then, and a label names their packages. The same files give the same bytes.
 package main
 
 import (
@@ -91,6 +91,14 @@ func addCharon(img *image.Image) error {
 		same[path] = path
 	}
 	files, err := image.Programs(same)
+	if err != nil {
+		return err
+	}
 	img.Files = append(img.Files, files...)
-	return err
+	from := make([]string, len(files))
+	for i, f := range files {
+		from[i] = "/" + strings.TrimPrefix(f.Path, "/")
+	}
+	img.Labels[packagesLabel] = packages(from)
+	return nil
 }

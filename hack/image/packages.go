@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// packagesLabel names the Debian packages that an image's files come from, as
+// name=version, separated by spaces: scanners and people see in it which version
+// of strongSwan an image has.
+const packagesLabel = "dev.hawser.packages"
+
+// packages gives the value of packagesLabel for files of this machine. What belongs
+// to no package stands there by its path.
+func packages(paths []string) string {
+	var out []string
+	for _, path := range paths {
+		// A package may have the file under the other one of /lib and /usr/lib.
+		found := path
+		for _, name := range []string{path, "/usr" + path, strings.TrimPrefix(path, "/usr")} {
+			if version := owner(name); version != "" {
+				found = version
+				break
+			}
+		}
+		out = append(out, found)
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), " ")
+}
+
+// owner gives the package of a file as name=version; empty when there is none.
+func owner(path string) string {
+	raw, err := exec.Command("dpkg-query", "--search", path).Output()
+	name, _, found := bytes.Cut(raw, []byte(": "))
+	if err != nil || !found {
+		return ""
+	}
+	version, err := exec.Command("dpkg-query", "--show", "--showformat=${Package}=${Version}", string(name)).Output()
+	if err != nil {
+		return ""
+	}
+	return string(version)
+}
