@@ -32,11 +32,12 @@ var (
 )
 
 // weigh counts the bytes of memory that raw, JSON for a value of type t, would take
-// when decoded, before it takes any, and fails with ErrTooLarge beyond limit: "{}," is three bytes of JSON and
-// can be hundreds in memory. Counted are texts and the elements of lists and maps,
-// without the room that Go keeps for more. What is not JSON is left to its decoder.
+// when decoded, before it takes any, and fails with ErrTooLarge beyond limit: "{},"
+// is three bytes of JSON and can be hundreds in memory. Counted are texts and the
+// elements of lists and maps, without the room that Go keeps for more. What is not
+// JSON is left to its decoder.
 func weigh(raw []byte, t reflect.Type, limit int) (used int, err error) {
-	s := scale{left: limit, fields: map[reflect.Type]map[string]reflect.Type{}}
+	s := scale{left: limit, fields: map[reflect.Type]map[string]reflect.Type{}, own: map[reflect.Type]bool{}}
 	var stack []container
 	next := s.begin(t) // the type of the next value; nil: nothing is kept of it
 	for i := 0; i < len(raw) && s.left >= 0; i++ {
@@ -89,6 +90,7 @@ type container struct {
 type scale struct {
 	left   int
 	fields map[reflect.Type]map[string]reflect.Type
+	own    map[reflect.Type]bool // types that read their JSON themselves
 }
 
 // begin counts what a pointer of type t points to, and gives the type of that.
@@ -101,8 +103,16 @@ func (s *scale) begin(t reflect.Type) reflect.Type {
 }
 
 // inside gives t, or nil where t reads its JSON itself: such types are small.
-func inside(t reflect.Type) reflect.Type {
-	if t == nil || reflect.PointerTo(t).Implements(fromJSON) || reflect.PointerTo(t).Implements(fromText) {
+func (s *scale) inside(t reflect.Type) reflect.Type {
+	if t == nil {
+		return nil
+	}
+	own, known := s.own[t]
+	if !known {
+		own = reflect.PointerTo(t).Implements(fromJSON) || reflect.PointerTo(t).Implements(fromText)
+		s.own[t] = own
+	}
+	if own {
 		return nil
 	}
 	return t
@@ -110,7 +120,7 @@ func inside(t reflect.Type) reflect.Type {
 
 // element counts an element of a list of type t, and gives its type.
 func (s *scale) element(t reflect.Type) reflect.Type {
-	switch t = inside(t); {
+	switch t = s.inside(t); {
 	case t == nil:
 		return nil
 	case t.Kind() == reflect.Slice:
@@ -123,8 +133,8 @@ func (s *scale) element(t reflect.Type) reflect.Type {
 }
 
 // member counts an entry of an object of type t, and gives the type of its value.
-func (s *scale) member(t reflect.Type, key string) reflect.Type {
-	switch t = inside(t); {
+func (s *scale) member(t reflect.Type, key []byte) reflect.Type {
+	switch t = s.inside(t); {
 	case t == nil:
 		return nil
 	case t.Kind() == reflect.Map:
@@ -145,12 +155,12 @@ func (s *scale) member(t reflect.Type, key string) reflect.Type {
 		}
 		s.fields[t] = names
 	}
-	var plain string
-	if json.Unmarshal([]byte(key), &plain) != nil {
-		return nil
-	}
-	if found, ok := names[plain]; ok {
+	if found, ok := names[string(key[1:max(len(key)-1, 1)])]; ok {
 		return s.begin(found)
+	}
+	var plain string
+	if json.Unmarshal(key, &plain) != nil {
+		return nil
 	}
 	for name, found := range names { // encoding/json takes names in any case
 		if strings.EqualFold(name, plain) {
@@ -161,24 +171,24 @@ func (s *scale) member(t reflect.Type, key string) reflect.Type {
 }
 
 // quoted gives the text at the beginning of raw, with its quotes.
-func quoted(raw []byte) string {
+func quoted(raw []byte) []byte {
 	for i := 1; i < len(raw); i++ {
 		switch raw[i] {
 		case '\\':
 			i++
 		case '"':
-			return string(raw[:i+1])
+			return raw[:i+1]
 		}
 	}
-	return string(raw)
+	return raw
 }
 
 // textSize bounds the size of a text when decoded: a byte that is no UTF-8 becomes
 // three.
-func textSize(text string) int {
+func textSize(text []byte) int {
 	size := len(text)
-	for i := range len(text) {
-		if text[i] >= utf8.RuneSelf {
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
 			size += 2
 		}
 	}
