@@ -104,10 +104,13 @@ func split(line []byte, at Pos) (before, under, after string) {
 		if first := max(min(from, length)-leadIn, 0); first > 0 {
 			cutLeft, from = "…", from-first
 			length -= first
+			whole := line
 			for range first {
 				_, size := utf8.DecodeRune(line)
 				line = line[size:]
 			}
+			rest := cutIdentity(whole, len(whole)-len(line))
+			line, from, length = line[rest:], max(from-rest, 0), length-rest
 		}
 		if length > maxSnippet {
 			cutRight = "…"
@@ -119,6 +122,21 @@ func split(line []byte, at Pos) (before, under, after string) {
 	from = min(from, len(runes))
 	to := min(from+max(at.Width, 1), len(runes))
 	return cutLeft + string(runes[:from]), string(runes[from:to]), string(runes[to:]) + cutRight
+}
+
+// maxIdentity is more characters than an age identity has.
+const maxIdentity = 256
+
+// cutIdentity gives how many characters behind a cut of a line belong to an identity
+// that begins before it: without its beginning nobody would know what they are.
+func cutIdentity(line []byte, cut int) int {
+	from := max(cut-maxIdentity, 0)
+	for _, at := range identity.FindAllIndex(line[from:min(cut+maxIdentity, len(line))], -1) {
+		if from+at[0] < cut && from+at[1] > cut {
+			return from + at[1] - cut
+		}
+	}
+	return 0
 }
 
 // cells makes a piece of a line printable, with tabs as spaces.

@@ -1,6 +1,7 @@
 package diag
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -105,5 +106,29 @@ func TestPrintReportsWriteError(t *testing.T) {
 	t.Parallel()
 	if err := Print(brokenPipe{}, List{{Severity: Error, Summary: "s"}}, nil, false); err == nil {
 		t.Error("want the error of the writer, got nil")
+	}
+}
+
+// TestCutSecret: of an identity that stands left of what is shown of a long line no
+// part is shown, wherever the line is cut.
+func TestCutSecret(t *testing.T) {
+	t.Parallel()
+	const secret = "QQPZRY9X8GF2TVDW0S3JN54KHCE6MUA7LQQPZRY9X8GF2TVDW0S3JN54KH"
+	for gap := range 60 {
+		line := "clusters: [{recipient: age-secret-key-1" + secret + strings.Repeat(" ", gap) + "}, {name: bad}, " + strings.Repeat("x", 200)
+		var out bytes.Buffer
+		at := Pos{File: "f", Line: 1, Column: strings.Index(line, "bad") + 1, Width: 3}
+		if err := Print(&out, List{{Severity: Error, Code: "c", Pos: at, Summary: "s"}}, map[string][]byte{"f": []byte(line)}, false); err != nil {
+			t.Fatal(err)
+		}
+		for i := range len(secret) - 5 {
+			if strings.Contains(out.String(), secret[i:i+5]) {
+				t.Fatalf("gap %d: a part of the identity is shown:\n%s", gap, out.String())
+			}
+		}
+		lines := strings.Split(out.String(), "\n")
+		if i, j := strings.Index(lines[1], "bad"), strings.Index(lines[2], "^^^"); i < 0 || width(lines[1][:i]) != j {
+			t.Fatalf("gap %d: another place is underlined:\n%s", gap, out.String())
+		}
 	}
 }
