@@ -39,6 +39,7 @@ func FuzzNftDecode(f *testing.F) {
 		b.element(s, elem, func() {})
 		f.Add(b.buf[at:])
 	}
+	f.Add([]byte("0"))
 	sets := nftSets()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_ = nftTouchesOurs(b)

@@ -136,6 +136,9 @@ func (t *nftTrack) take(b []byte) {
 // of every message about a table or what is in it.
 func nftTouchesOurs(message []byte) bool {
 	name := append([]byte(desired.TableName), 0)
+	if len(message) < nftHeader+nftGenHeader {
+		return true // not understood
+	}
 	return message[nftHeader] == unix.NFPROTO_INET &&
 		bytes.Equal(nftFind(message[nftHeader+nftGenHeader:], unix.NFTA_TABLE_NAME), name)
 }
