@@ -111,10 +111,15 @@ func dynamicExports(top *schema.ClusterSet) *fabric.DynamicExports {
 	if d == nil {
 		return nil
 	}
-	out := &fabric.DynamicExports{Namespaces: sorted(d.Namespaces), VIPs: masked(top.DynamicVIPs())}
-	for _, only := range d.Only {
-		out.Only = append(out.Only, fabric.DynamicOnly{Namespaces: sorted(only.Namespaces), Clusters: sorted(only.Clusters)})
+	out := &fabric.DynamicExports{VIPs: masked(top.DynamicVIPs())}
+	var namespaces []string
+	for _, rule := range d.Rules {
+		namespaces = append(namespaces, rule.Namespaces...)
+		if len(rule.Clusters) > 0 {
+			out.Only = append(out.Only, fabric.DynamicOnly{Namespaces: sorted(rule.Namespaces), Clusters: sorted(rule.Clusters)})
+		}
 	}
+	out.Namespaces = slices.Compact(sorted(namespaces))
 	slices.SortFunc(out.Only, func(a, b fabric.DynamicOnly) int {
 		return cmp.Or(slices.Compare(a.Namespaces, b.Namespaces), slices.Compare(a.Clusters, b.Clusters))
 	})

@@ -61,7 +61,11 @@ func (d *decoder) report(n *yaml.Node, t *trail, f diag.Diagnostic) {
 	d.list = append(d.list, f)
 }
 
-var hostnamesType = reflect.TypeFor[Hostnames]()
+// Types that the file may write in two forms.
+var (
+	hostnamesType = reflect.TypeFor[Hostnames]()
+	dynamicType   = reflect.TypeFor[DynamicExports]()
+)
 
 // value reads a node into v.
 func (d *decoder) value(n *yaml.Node, v reflect.Value, t *trail) {
@@ -70,6 +74,10 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, t *trail) {
 	}
 	if v.Type() == hostnamesType {
 		d.hostnames(n, v, t)
+		return
+	}
+	if v.Type() == dynamicType {
+		d.rules(n, v, t)
 		return
 	}
 	switch v.Kind() {
@@ -235,6 +243,24 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *trail) {
 		}
 		d.value(value, item, at)
 		v.SetMapIndex(reflect.ValueOf(name), item)
+	}
+}
+
+// rules reads a list, or one item without it.
+func (d *decoder) rules(n *yaml.Node, v reflect.Value, t *trail) {
+	rules := v.FieldByName("Rules")
+	switch n.Kind {
+	case yaml.SequenceNode:
+		d.slice(n, rules, t)
+		if len(n.Content) == 0 {
+			d.report(n, t, diag.Diagnostic{Code: "required", Summary: "is empty: at least one item is needed"})
+		}
+	case yaml.MappingNode:
+		rules.Set(reflect.MakeSlice(rules.Type(), 1, 1))
+		v.FieldByName("Alone").SetBool(true)
+		d.object(n, rules.Index(0), t)
+	default:
+		d.wrongType(n, t, "a mapping, or a list of mappings", "write {namespaces: [...]}")
 	}
 }
 

@@ -120,11 +120,17 @@ func (c *checker) dynamicExports() {
 	if d == nil {
 		return
 	}
-	c.patterns("dynamicExports.namespaces", d.Namespaces)
-	for i := range d.Only {
-		path := nth("dynamicExports.only", i)
-		c.patterns(path+".namespaces", d.Only[i].Namespaces)
-		c.known(path+".clusters", d.Only[i].Clusters)
+	for i, rule := range d.Rules {
+		path := "dynamicExports"
+		if !d.Alone {
+			path = nth(path, i)
+		}
+		c.patterns(path+".namespaces", rule.Namespaces)
+		c.known(path+".clusters", rule.Clusters)
+		if rule.Clusters != nil && len(rule.Clusters) == 0 {
+			c.fail(diag.Diagnostic{Code: "required", Path: path + ".clusters", Summary: "is empty, so that nobody may export from there",
+				Hint: "name the clusters that may, or remove the field: then any may"})
+		}
 	}
 }
 

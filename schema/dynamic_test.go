@@ -22,7 +22,7 @@ func TestDynamicMovesNothing(t *testing.T) {
 			top := world(pick(r, 24), pick(r, 30))
 			exportsIn(top)
 			if r.IntN(2) == 0 {
-				top.Spec.DynamicExports = &DynamicExports{Namespaces: []string{"*"}}
+				top.Spec.DynamicExports = &DynamicExports{Rules: []DynamicRule{{Namespaces: []string{"*"}}}}
 			}
 			next, list := Allocate(top, lock)
 			if len(list) > 0 {
@@ -87,7 +87,7 @@ func TestDynamicRanges(t *testing.T) {
 // of half its size does not.
 func TestAsUsable(t *testing.T) {
 	t.Parallel()
-	top := &ClusterSet{Spec: Spec{DynamicExports: &DynamicExports{Namespaces: []string{"*"}}}}
+	top := &ClusterSet{Spec: Spec{DynamicExports: &DynamicExports{Rules: []DynamicRule{{Namespaces: []string{"*"}}}}}}
 	for n := 1; n < 5000; n++ {
 		bits := fitting(top.asUsable(n), 32)
 		block := netip.PrefixFrom(netip.MustParseAddr("242.0.0.0"), bits)

@@ -46,3 +46,24 @@ func (h Hostnames) len() int {
 	}
 	return max(h.Count, 0)
 }
+
+// MarshalJSON writes the list, or the item alone.
+func (d DynamicExports) MarshalJSON() ([]byte, error) {
+	if d.Alone && len(d.Rules) == 1 {
+		return json.Marshal(d.Rules[0])
+	}
+	return json.Marshal(d.Rules)
+}
+
+// UnmarshalJSON reads a list, or one item alone.
+func (d *DynamicExports) UnmarshalJSON(raw []byte) error {
+	*d = DynamicExports{Rules: make([]DynamicRule, 1)}
+	if err := json.Unmarshal(raw, &d.Rules[0]); err == nil {
+		d.Alone = true
+		return nil
+	}
+	if err := json.Unmarshal(raw, &d.Rules); err != nil {
+		return fmt.Errorf("read dynamicExports: want a mapping or a list of mappings: %w", err)
+	}
+	return nil
+}

@@ -85,6 +85,12 @@ func (x *indexer) walk(n *yaml.Node, t reflect.Type, path string) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	if t == dynamicType {
+		t = reflect.TypeFor[[]DynamicRule]()
+		if n.Kind == yaml.MappingNode {
+			t = t.Elem()
+		}
+	}
 	switch {
 	case n.Kind == yaml.SequenceNode && (t.Kind() == reflect.Slice || t == hostnamesType):
 		x.items(n, t, path)

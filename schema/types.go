@@ -64,32 +64,31 @@ type Spec struct {
 	// The members of the clusterset.
 	Clusters []Cluster `json:"clusters"`
 	// Whether exports may be made in the clusters too, with a ServiceExport.
-	// Without it only those in exports count.
+	// Without it only those in exports count. A mapping is the same as a list of it
+	// alone. For their addresses a quarter of every cluster's global block is kept,
+	// and half of the pool of clusterset IPs; nothing moves for that.
 	DynamicExports *DynamicExports `json:"dynamicExports,omitempty"`
 	// The services that clusters offer to each other.
 	Exports []Export `json:"exports,omitempty"`
 }
 
 // DynamicExports says which ServiceExports count that are made in a cluster and are
-// not in exports. For their addresses a quarter of every cluster's global block is
-// kept, and half of the pool of clusterset IPs; nothing moves for that.
+// not in exports. In the file it is a list of rules, or one rule alone.
 type DynamicExports struct {
+	Rules []DynamicRule // one or more
+	Alone bool          // written without a list
+}
+
+// DynamicRule says who may make exports in some namespaces.
+type DynamicRule struct {
 	// Namespaces in which they count: names, or patterns in which * stands for any
 	// characters. A pattern that begins with * is written in quotes.
 	Namespaces []string `json:"namespaces" required:"true"`
-	// Those of these namespaces from which only some clusters may export. In the
-	// others any cluster may, and shares a name with whoever exports it, too.
-	Only []DynamicOnly `json:"only,omitempty"`
-}
-
-// DynamicOnly keeps some namespaces for the exports of some clusters. What another
-// cluster says of them does not count anywhere, and is told.
-type DynamicOnly struct {
-	// Names, or patterns as in dynamicExports.namespaces. A namespace that several
-	// items match is for the clusters of all of them.
-	Namespaces []string `json:"namespaces" required:"true"`
-	// Names of the clusters that may export from these namespaces.
-	Clusters []string `json:"clusters" required:"true"`
+	// Names of the clusters that may export from these namespaces. What another one
+	// says of them does not count anywhere, and is told. By default any cluster may,
+	// from namespaces that no item keeps for some; a namespace that several items
+	// keep is for the clusters of all of them.
+	Clusters []string `json:"clusters,omitempty"`
 }
 
 // Globalnet is the global address space.

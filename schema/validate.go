@@ -130,6 +130,11 @@ func (c *checker) rule(f field, v reflect.Value, path string) {
 			return
 		}
 	}
+	if d, two := v.Interface().(DynamicExports); two {
+		if v = v.FieldByName("Rules"); d.Alone {
+			v = v.Index(0)
+		}
+	}
 	switch {
 	case len(f.enum) > 0:
 		c.enum(f, v.String(), path)

@@ -369,7 +369,7 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	at3 := mcs.World{Fabric: f, Cluster: "g3", Exports: []mcs.Export{rogue, free}}
 	list := mcs.Verdicts(at3)
 	want := mcs.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed",
-		Message: "the topology lets only g1 export from namespace team-pay: add g3 to spec.dynamicExports.only[].clusters"}
+		Message: "the topology lets only g1 export from namespace team-pay: add g3 to spec.dynamicExports[].clusters"}
 	if list[1].Valid != want || list[1].Offer != nil || list[0].Offer == nil {
 		t.Errorf("where it is made: %+v", list)
 	}

@@ -111,7 +111,7 @@ func (v *Verdict) check(w World) Condition {
 			"and spec.exports does not have %s: add it to one of them", e.Namespace, id))
 	case v.Declared == nil && !w.Fabric.DynamicExports.Allows(e.Namespace, w.Cluster):
 		only, _ := w.Fabric.DynamicExports.Restricted(e.Namespace)
-		return no(reasonNotAllowed, fmt.Sprintf("the topology lets only %s export from namespace %s: add %s to spec.dynamicExports.only[].clusters",
+		return no(reasonNotAllowed, fmt.Sprintf("the topology lets only %s export from namespace %s: add %s to spec.dynamicExports[].clusters",
 			strings.Join(only, ", "), e.Namespace, w.Cluster))
 	case e.Service == nil:
 		return no(reasonNoService, "there is no Service "+id)

@@ -76,7 +76,7 @@ func (v *view) addServiceExports() {
 func (v *view) addRefused() {
 	for _, r := range v.in.decision().Refused {
 		v.problem("serviceexports["+r.Namespace+"/"+r.Name+"]", ExportRefused, "cluster "+r.Cluster+" tells of an export that the topology lets only "+
-			strings.Join(r.Clusters, ", ")+" make (spec.dynamicExports.only); it does not count")
+			strings.Join(r.Clusters, ", ")+" make (spec.dynamicExports[].clusters); it does not count")
 	}
 }
 

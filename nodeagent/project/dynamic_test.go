@@ -216,7 +216,7 @@ func TestRefusedIsTold(t *testing.T) {
 			have = append(have, p.Path+" "+p.Text)
 		}
 	}
-	want := "serviceexports[team-a/same] cluster c1 tells of an export that the topology lets only c2 make (spec.dynamicExports.only); it does not count"
+	want := "serviceexports[team-a/same] cluster c1 tells of an export that the topology lets only c2 make (spec.dynamicExports[].clusters); it does not count"
 	if !slices.Contains(have, want) {
 		t.Errorf("told of %q", have)
 	}

@@ -24,7 +24,7 @@ func clustersetBreakage(f Field) string {
 		return "every name changes"
 	case "dynamicExports.namespaces":
 		return fewerNamespaces(f)
-	case "dynamicExports.only":
+	case "dynamicExports[].clusters":
 		return fewerClusters(f)
 	case "dns.address", "dns.ipv6Address":
 		return "resolvers that ask the old address get no answer"

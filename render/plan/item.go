@@ -105,7 +105,7 @@ func clustersetItem(f *fabric.Fabric) item {
 		field("dns.ipv6Address", address(f.DNS.IPv6Address)),
 		field("keys.epochs", list(f.Epochs)),
 		field("dynamicExports.namespaces", namespaces(f.DynamicExports)),
-		field("dynamicExports.only", only(f.DynamicExports)),
+		field("dynamicExports[].clusters", only(f.DynamicExports)),
 		field("decommission", truth(f.Decommission)),
 	}}
 }

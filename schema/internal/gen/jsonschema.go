@@ -164,6 +164,9 @@ func typeNode(types map[string]structDef, t valueType) *node {
 		return &node{Type: "string", Pattern: addressPattern}
 	case kindHostnames:
 		return &node{AnyOf: []*node{{Type: "integer"}, {Type: "array", Items: &node{Type: "string"}}}}
+	case kindRules:
+		item := typeNode(types, *t.elem)
+		return &node{AnyOf: []*node{item, {Type: "array", Items: item, MinItems: 1}}}
 	case kindList:
 		return &node{Type: "array", Items: typeNode(types, *t.elem)}
 	case kindMap:

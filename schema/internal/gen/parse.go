@@ -20,6 +20,7 @@ const (
 	kindPrefix    = "prefix"
 	kindAddress   = "address"
 	kindHostnames = "number or list of text"
+	kindRules     = "mapping or list of mappings"
 	kindList      = "list"
 	kindMap       = "mapping"
 	kindStruct    = "struct"
@@ -42,6 +43,8 @@ func kindOf(name string) string {
 		return kindAddress
 	case "Hostnames":
 		return kindHostnames
+	case "DynamicExports":
+		return kindRules
 	}
 	return kindStruct
 }
@@ -152,6 +155,9 @@ func typeOf(e ast.Expr) valueType {
 	case *ast.SelectorExpr:
 		return valueType{kind: kindOf(t.X.(*ast.Ident).Name + "." + t.Sel.Name)}
 	case *ast.Ident:
+		if kindOf(t.Name) == kindRules {
+			return valueType{kind: kindRules, elem: &valueType{kind: kindStruct, name: "DynamicRule"}}
+		}
 		return valueType{kind: kindOf(t.Name), name: t.Name}
 	}
 	return valueType{}

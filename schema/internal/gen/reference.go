@@ -45,7 +45,7 @@ func section(out *strings.Builder, types map[string]structDef, name, path string
 	}
 	for _, f := range def.fields {
 		inner, suffix := f.typ, ""
-		for inner.kind == kindList {
+		for inner.kind == kindList || inner.kind == kindRules {
 			inner, suffix = *inner.elem, suffix+"[]"
 		}
 		if inner.kind == kindStruct {
@@ -78,7 +78,7 @@ func typeName(t valueType, plural bool) string {
 		return "mapping" + s + " of names to " + typeName(*t.elem, true)
 	case kindStruct:
 		return "mapping" + s
-	case kindText, kindBool, kindHostnames:
+	case kindText, kindBool, kindHostnames, kindRules:
 		return t.kind
 	case kindPrefix, kindAddress:
 		if plural {
