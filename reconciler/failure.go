@@ -10,7 +10,7 @@ import (
 // another commit would not help. Otherwise git, a file or the network is.
 func (f *Failure) Refused() bool {
 	switch f.Reason {
-	case ReasonNoBranch, ReasonNoFile, ReasonInvalid, ReasonStaleLock, ReasonRender, ReasonMassDelete:
+	case ReasonNoBranch, ReasonNoFile, ReasonInvalid, ReasonStaleLock, ReasonRender, ReasonMassDelete, ReasonUntrusted:
 		return true
 	}
 	return false

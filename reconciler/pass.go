@@ -183,7 +183,13 @@ type work struct {
 	have  render.Tree // what this reconciler published last
 	found render.Tree // what is on the publish branch now
 	built *Built
-	sign  func([]byte) (string, error)
+	// own is the commit of the publish branch that have is from; zero = none.
+	own    repo.Hash
+	signed *signatures // nil = no root key that serves an epoch
+	sign   func([]byte) (string, error)
+	// signers is the path of the allowed_signers file by which the next commits are
+	// judged; empty = they are not.
+	signers string
 	files map[string][]byte // texts for printing findings
 }
 
@@ -215,9 +221,12 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 			return nil, fail(ReasonPublish, revision, err)
 		}
 	}
-	w.have = w.found
+	w.have, w.own = w.found, in.published
 	if err := r.trusted(in, w, root, topology); err != nil {
 		return nil, fail(ReasonPublish, revision, err)
+	}
+	if failure := r.vouched(in, w); failure != nil {
+		return nil, failure
 	}
 	began := r.cfg.Now()
 	built, list := Build(BuildInput{
@@ -229,6 +238,10 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 		return nil, failFindings(reasonOf(list), revision, list, w.files)
 	}
 	w.built = built
+	var failure *Failure
+	if w.signers, failure = r.signersFile(in, built); failure != nil {
+		return nil, failure
+	}
 	return w, r.allowed(in, w)
 }
 
@@ -242,11 +255,12 @@ func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byt
 	if err != nil || s == nil {
 		return nil // no root key serves an epoch, which the build tells
 	}
-	w.sign = s.sign
+	w.signed, w.sign = s, s.sign
 	own, err := r.own(in, s)
 	if err != nil || own == in.published {
 		return err
 	}
+	w.own = own
 	w.have, err = r.publish.Tree(own)
 	return err
 }

@@ -16,6 +16,9 @@ import (
 const (
 	TrailerSource = "Source-Commit"
 	TrailerDigest = "Fabric-Digest"
+	// TrailerSigners is the path of the allowed_signers file of the source commit, where
+	// the topology asks for signed commits.
+	TrailerSigners = "Allowed-Signers"
 )
 
 // carry brings what was built to the publish branch, and a new lock to the
@@ -25,7 +28,7 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 		Digest: w.built.Digest, Warnings: w.built.Warnings, Changed: !w.built.Tree.Equal(w.found),
 	}
 	if len(w.built.Stale) > 0 {
-		source, pending, failure := r.keepLock(ctx, in.source, w.built.Lock)
+		source, pending, failure := r.keepLock(ctx, in.source, w)
 		if failure != nil {
 			return nil, failure
 		}
@@ -33,6 +36,13 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 		r.see(source)
 	}
 	out.Source = r.revision(in.source)
+	// What is published says from where on commits have to be signed, though nothing
+	// else changes.
+	was, err := r.recorded(w)
+	if err != nil {
+		return nil, fail(ReasonPublish, in.source.String(), err)
+	}
+	out.Changed = out.Changed || was.signers != w.signers || w.signers != "" && was.source != in.source.String()
 	if out.Changed {
 		published, failure := r.publishTree(ctx, in, w)
 		if failure != nil {
@@ -49,7 +59,7 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 // because a work tree is on the branch or the repository may not be written,
 // the addresses stay in force through the lock on the publish branch, which
 // every later pass begins with. It gives the new head of the source branch.
-func (r *Reconciler) keepLock(ctx context.Context, source repo.Hash, lock []byte) (repo.Hash, bool, *Failure) {
+func (r *Reconciler) keepLock(ctx context.Context, source repo.Hash, w *work) (repo.Hash, bool, *Failure) {
 	inUse, err := r.source.CheckedOut(r.cfg.SourceBranch)
 	if err != nil {
 		return source, false, fail(ReasonFetch, source.String(), err)
@@ -60,7 +70,7 @@ func (r *Reconciler) keepLock(ctx context.Context, source repo.Hash, lock []byte
 		return source, true, nil
 	}
 	commit, err := r.source.Write(repo.Commit{
-		Parent: source, Files: map[string][]byte{r.lockPath(): lock}, Keep: true,
+		Parent: source, Files: map[string][]byte{r.lockPath(): w.built.Lock}, Keep: true, Sign: w.sign,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
 		Message: "allocate addresses\n\n" + TrailerSource + ": " + source.String() + "\n",
 	})
@@ -83,7 +93,7 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *work) (repo.
 	commit, err := r.publish.Write(repo.Commit{
 		Parent: in.published, Files: w.built.Tree,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
-		Message: r.message(in.source, w.built), Sign: w.sign,
+		Message: r.message(in.source, w), Sign: w.sign,
 	})
 	if err == nil {
 		err = r.publish.Advance(ctx, r.cfg.PublishBranch, in.published, commit)
@@ -100,13 +110,17 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *work) (repo.
 	return commit, nil
 }
 
-func (r *Reconciler) message(source repo.Hash, b *Built) string {
+func (r *Reconciler) message(source repo.Hash, w *work) string {
 	subject, err := r.source.Subject(source)
 	if err != nil {
 		subject = ""
 	}
-	return fmt.Sprintf("%s: publish %s\n\n%s\n\n%s: %s\n%s: %s\n", b.Set.Metadata.Name, short(source.String()), subject,
-		TrailerSource, source, TrailerDigest, b.Digest)
+	text := fmt.Sprintf("%s: publish %s\n\n%s\n\n%s: %s\n%s: %s\n", w.built.Set.Metadata.Name, short(source.String()), subject,
+		TrailerSource, source, TrailerDigest, w.built.Digest)
+	if w.signers != "" {
+		text += TrailerSigners + ": " + w.signers + "\n"
+	}
+	return text
 }
 
 func short(commit string) string { return commit[:min(len(commit), 12)] }

@@ -44,6 +44,8 @@ type Config struct {
 	WriteLock bool
 	// AllowMassDelete lets a commit remove more than half of the clusters.
 	AllowMassDelete bool
+	// AcceptCommit is a source commit that counts, whoever signed it; empty = none.
+	AcceptCommit string
 	// AllowOtherRoot lets a root key replace the one that made published keys.
 	AllowOtherRoot    bool
 	WebhookSecretFile string // empty switches webhooks off

@@ -56,6 +56,8 @@ type Spec struct {
 	DNS DNS `json:"dns,omitzero"`
 	// The generations of tunnel keys in force.
 	Keys Keys `json:"keys,omitzero"`
+	// Whose commits of the topology count.
+	Trust Trust `json:"trust,omitzero"`
 	// Whether agents in Kubernetes serve metrics.
 	Metrics Metrics `json:"metrics,omitzero"`
 	// Allows agents to take down everything that Hawser made. Without it a
@@ -70,6 +72,16 @@ type Spec struct {
 	DynamicExports *DynamicExports `json:"dynamicExports,omitempty"`
 	// The services that clusters offer to each other.
 	Exports []Export `json:"exports,omitempty"`
+}
+
+// Trust says whose commits of the topology count.
+type Trust struct {
+	// Path, from the folder of this file, of an allowed_signers file as ssh-keygen has
+	// it. Once a topology with it is published, hawser reconcile takes only commits that
+	// are signed (git config gpg.format ssh) by a key that the file had one commit
+	// before; what a merge brings in its signer vouches for. Options of a line other
+	// than namespaces are not used.
+	Commits string `json:"commits,omitempty"`
 }
 
 // DynamicExports says which ServiceExports count that are made in a cluster and are

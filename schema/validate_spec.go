@@ -2,15 +2,25 @@ package schema
 
 import (
 	"fmt"
+	"path"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/fabric"
 )
 
+// plainPath is what the name of a file beside the topology consists of.
+var plainPath = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
+
 // settings checks what is said for the whole clusterset.
 func (c *checker) settings() {
+	if p := c.set.Spec.Trust.Commits; p != "" && (!plainPath.MatchString(p) || path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../")) {
+		c.fail(diag.Diagnostic{Code: "bad-path", Path: "trust.commits", Summary: fmt.Sprintf("%q is no path below the folder of this file", p),
+			Hint: "put the file beside this one and write its name: allowed_signers"})
+	}
 	spec := &c.set.Spec
 	c.label("metadata.name", c.set.Metadata.Name)
 	c.domain("domain", spec.Domain)

@@ -68,6 +68,7 @@ func (f *reconcileFlags) sourceFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.Image, "image", "", "image of the agent in the published DaemonSet")
 	flags.BoolVar(&c.WriteLock, "write-lock", true, "allocate missing addresses and keep them, instead of refusing the commit")
 	flags.BoolVar(&c.AllowMassDelete, "allow-mass-delete", false, "let a commit remove more than half of the clusters")
+	flags.StringVar(&c.AcceptCommit, "accept-commit", "", "let this commit (its whole hash) count, though nobody signed it whom trust.commits asks for")
 	flags.BoolVar(&c.AllowOtherRoot, "allow-other-root", false, allowOtherRoot)
 	flags.StringVar(&c.Source.Cache, "cache", "", "folder for the mirror of a remote repository (default: in memory)")
 	flags.StringVar(&c.Source.Auth.Username, "git-username", gitAuth().Username, "user name for HTTP")

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -92,6 +94,48 @@ func (s *Store) Signed(from Hash, valid func(raw []byte, signature string) bool)
 		at = c.ParentHashes[0]
 	}
 	return Hash{}, nil
+}
+
+// Signature gives the bytes of a commit that its signature is for, the signature (empty
+// without one) and the first parent (zero of the first commit); ErrNoCommit when the
+// commit is not here.
+func (s *Store) Signature(commit Hash) (raw []byte, signature string, parent Hash, err error) {
+	c, err := object.GetCommit(s.objects(), commit)
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return nil, "", Hash{}, fmt.Errorf("read commit %s of %s: %w", commit, s.name, ErrNoCommit)
+	}
+	if err != nil {
+		return nil, "", Hash{}, fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+	}
+	if raw, err = unsigned(c); err != nil {
+		return nil, "", Hash{}, fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+	}
+	if len(c.ParentHashes) > 0 {
+		parent = c.ParentHashes[0]
+	}
+	return raw, c.PGPSignature, parent, nil
+}
+
+// Changed gives the files in which two commits differ, by path.
+func (s *Store) Changed(from, to Hash) ([]string, error) {
+	before, err := s.flat(from)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.flat(to)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for name, entry := range after {
+		if before[name].Hash != entry.Hash || before[name].Mode != entry.Mode {
+			out = append(out, name)
+		}
+		delete(before, name)
+	}
+	out = slices.AppendSeq(out, maps.Keys(before))
+	slices.Sort(out)
+	return out, nil
 }
 
 // File reads one file of a commit, or gives ErrNoFile.

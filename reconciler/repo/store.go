@@ -24,6 +24,8 @@ var (
 	ErrNoBranch = errors.New("no such branch")
 	// ErrNoFile says that a commit holds no such file.
 	ErrNoFile = errors.New("no such file")
+	// ErrNoCommit says that the repository does not hold a commit, or no longer.
+	ErrNoCommit = errors.New("no such commit")
 	// ErrMoved says that a branch no longer is where the caller saw it.
 	ErrMoved = errors.New("branch moved meanwhile")
 )

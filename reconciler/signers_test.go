@@ -1,0 +1,189 @@
+package reconciler
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hiddeco/sshsig"
+	"golang.org/x/crypto/ssh"
+)
+
+// person signs commits.
+type person struct {
+	ssh.Signer
+	name string
+}
+
+func newPerson(t *testing.T, name string) person {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return person{signer, name}
+}
+
+// line is one of an allowed_signers file.
+func (p person) line() string {
+	return p.name + `@example.org namespaces="git" ` + string(ssh.MarshalAuthorizedKey(p.PublicKey()))
+}
+
+// sign puts a signature into the newest commit of the work tree, as git commit -S does.
+func (g *rig) sign(p person) string {
+	g.t.Helper()
+	cat := exec.Command("git", "-C", g.work, "cat-file", "commit", "HEAD")
+	raw, err := cat.Output()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	signature, err := sshsig.Sign(bytes.NewReader(raw), p, sshsig.HashSHA512, gitNamespace)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(string(raw), "\n\n")
+	armored := strings.ReplaceAll(strings.TrimSpace(string(sshsig.Armor(signature))), "\n", "\n ")
+	file := filepath.Join(g.t.TempDir(), "commit")
+	if err := os.WriteFile(file, []byte(head+"\ngpgsig "+armored+"\n\n"+rest), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+	hash := git(g.t, g.work, "hash-object", "-t", "commit", "-w", file)
+	git(g.t, g.work, "reset", "-q", "--hard", hash)
+	g.push("-f", "main")
+	return hash
+}
+
+// write changes a file in the work tree and commits nothing.
+func (g *rig) write(name, content string) {
+	g.t.Helper()
+	if err := os.WriteFile(filepath.Join(g.work, name), []byte(content), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+	git(g.t, g.work, "add", name)
+}
+
+// untrusted demands that the next pass refuses the newest commit and publishes nothing.
+func (g *rig) untrusted(says string) {
+	g.t.Helper()
+	before := git(g.t, g.repo, "rev-parse", DefaultPublishBranch)
+	_, failure := g.Once(g.t.Context())
+	if failure == nil || failure.Reason != ReasonUntrusted || !strings.Contains(failure.Message, says) {
+		g.t.Fatalf("got %v, want %s with %q", failure, ReasonUntrusted, says)
+	}
+	if after := git(g.t, g.repo, "rev-parse", DefaultPublishBranch); after != before {
+		g.t.Errorf("something was published")
+	}
+}
+
+// trusting is a topology that asks for signed commits.
+func trusting(clusters ...string) string {
+	return strings.Replace(topologyOf(clusters...), "spec:\n", "spec:\n  trust: {commits: allowed_signers}\n", 1)
+}
+
+// TestSignedCommits: once a topology that asks for it is published, whoever may push to
+// its branch changes nothing without a key that was in the file before; signers let
+// others in and take themselves out by commits.
+func TestSignedCommits(t *testing.T) {
+	t.Parallel()
+	ann, bob, eve := newPerson(t, "ann"), newPerson(t, "bob"), newPerson(t, "eve")
+	g := newRig(t, true)
+	g.commit("allowed_signers", ann.line())
+	g.commit(TopologyFile, trusting("g1", "g2"))
+	g.good() // the lock is committed by the reconciler
+	git(t, g.work, "pull", "-q", "--rebase", g.repo, "main")
+	first := git(t, g.work, "rev-parse", "HEAD")
+	back := func(to string) {
+		t.Helper()
+		git(t, g.work, "reset", "-q", "--hard", to)
+		g.push("-f", "main")
+	}
+
+	g.commit(TopologyFile, trusting("g1"))
+	g.untrusted("it has no signature")
+	g.sign(eve)
+	g.untrusted("who is not in allowed_signers of the commit before")
+	g.write("allowed_signers", ann.line()+eve.line())
+	git(t, g.work, "commit", "-q", "-m", "let me in")
+	g.sign(eve)
+	g.untrusted("who is not in allowed_signers of the commit before")
+	// A signed commit on top of one that is not.
+	back(first)
+	g.commit(TopologyFile, trusting("g2", "g1"))
+	g.commit("README", "text")
+	g.sign(ann)
+	g.untrusted("it has no signature")
+
+	// Ann lets Bob in; Bob takes Ann out and adds a cluster, whose addresses the
+	// reconciler commits; then Ann is nobody any more.
+	back(first)
+	g.write("allowed_signers", ann.line()+bob.line())
+	git(t, g.work, "commit", "-q", "-m", "let Bob in")
+	second := g.sign(ann)
+	g.good()
+	g.write("allowed_signers", "# nobody else\n"+bob.line())
+	g.write(TopologyFile, trusting("g1", "g2", "g3"))
+	git(t, g.work, "commit", "-q", "-m", "Bob alone")
+	g.sign(bob)
+	g.good()
+	git(t, g.work, "pull", "-q", "--rebase", g.repo, "main")
+	if text := git(t, g.work, "log", "-1", "--format=%s"); text != "allocate addresses" {
+		t.Fatalf("the newest commit is %q, want the reconciler's", text)
+	}
+	third := git(t, g.work, "rev-parse", "HEAD")
+	g.commit("README", "text")
+	g.sign(ann)
+	g.untrusted("who is not in allowed_signers of the commit before")
+
+	// The branch goes back to where Ann may sign, or to another history, without trust.
+	back(second)
+	g.untrusted("does not follow from")
+	git(t, g.work, "checkout", "-q", "--orphan", "other")
+	g.write(TopologyFile, topologyOf("g1"))
+	git(t, g.work, "commit", "-q", "-m", "fresh")
+	g.push("-f", "other:main")
+	g.untrusted("does not follow from")
+	git(t, g.work, "checkout", "-q", "main")
+
+	// The clusterset's own key signs locks and nothing else; a file that nobody could
+	// follow from is refused.
+	back(third)
+	g.write("allowed_signers", "ann@example.org valid-before=\"20300101\" "+strings.SplitN(bob.line(), " ", 3)[2])
+	git(t, g.work, "commit", "-q", "-m", "an option")
+	g.sign(bob)
+	if _, failure := g.Once(t.Context()); failure == nil || !strings.Contains(failure.Message, "line 1: option valid-before is not used here") {
+		t.Fatalf("got %v", failure)
+	}
+
+	// Bob ends it.
+	back(third)
+	g.write(TopologyFile, topologyOf("g1", "g2", "g3"))
+	git(t, g.work, "commit", "-q", "-m", "no more")
+	g.sign(bob)
+	g.good()
+	git(t, g.work, "pull", "-q", "--rebase", g.repo, "main")
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	g.good()
+}
+
+// TestAcceptCommit: a person who runs the reconciler has a way out.
+func TestAcceptCommit(t *testing.T) {
+	t.Parallel()
+	ann := newPerson(t, "ann")
+	g := newRig(t, false)
+	g.commit("allowed_signers", ann.line())
+	g.commit(TopologyFile, trusting("g1", "g2"))
+	g.good()
+	lost := g.commit(TopologyFile, trusting("g2", "g1"))
+	g.untrusted("--accept-commit " + lost)
+	g.cfg.AcceptCommit = lost
+	g.Reconciler = g.another()
+	g.good()
+}
