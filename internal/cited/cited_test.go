@@ -1,6 +1,8 @@
 package cited_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -38,6 +40,39 @@ func TestCheck(t *testing.T) {
 		"7: tool show -x: there is no flag -x",
 	}
 	if diff := cmp.Diff(want, cited.Check(root, text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestAttacks: each attack of docs/security.md names tests that exist.
+func TestAttacks(t *testing.T) {
+	t.Parallel()
+	wrong, err := cited.CheckTests("../..", "docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range wrong {
+		t.Error(w)
+	}
+}
+
+func TestCheckTests(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"page.md":   "| a | test |\n|---|---|\n| x | `TestThere`, `script` |\n| y | `TestGone` (pkg) |\n| z | none |\n\n| other |\n|---|\n| `TestElse` |\n",
+		"a_test.go": "package a\n\nfunc TestThere(t *testing.T) {}\n", "script.txtar": "",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := cited.CheckTests(dir, "page.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"page.md:4: there is no test TestGone", "page.md:5: the row names no test"}
+	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
