@@ -144,7 +144,7 @@ func fill(s *desired.State, wg string) error {
 	}
 	s.Elements = natElements((engineElements-len(natElements(0, 1)))/4, 1)
 	for i := range engineElements - len(s.Elements) {
-		s.Elements = append(s.Elements, desired.Element{Set: desired.SetOffers, Family: 4, ID: nth("242.3.0.0/16", i).String()})
+		s.Elements = append(s.Elements, desired.Element{Set: desired.SetOffers, Family: 4, ID: nth("242.3.0.0/16", i).String() + " . tcp . 80"})
 	}
 	for i := range engineElements / 4 {
 		s.Services = append(s.Services, desired.Service{

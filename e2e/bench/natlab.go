@@ -88,6 +88,7 @@ func natElements(n, slots int) []desired.Element {
 		return append(out, desired.Element{Set: set, Family: 4, ID: id, Value: value})
 	}
 	var out []desired.Element
+	out = add(out, desired.SetPods, natPods, "")
 	out = add(out, desired.SetMapped, natPods, natGlobal)
 	out = add(out, desired.SetUnmapped, natGlobal, natPods)
 	out = add(out, desired.SetPodBlocks, natGlobal, "")
@@ -99,7 +100,7 @@ func natElements(n, slots int) []desired.Element {
 		service := vip + " . tcp . " + strconv.Itoa(natPort)
 		out = add(out, desired.SetServices, service, desired.PickChain(slots, false)+"4")
 		out = add(out, desired.SetEcho, vip, export)
-		out = add(out, desired.SetOffers, export, "")
+		out = add(out, desired.SetOffers, export+" . tcp . "+strconv.Itoa(natPort), "")
 		for slot := range slots {
 			out = add(out, desired.SetSlots, service+" . "+strconv.Itoa(slot), export+" . "+strconv.Itoa(natPort))
 		}
