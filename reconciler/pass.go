@@ -190,7 +190,7 @@ type work struct {
 	// signers is the path of the allowed_signers file by which the next commits are
 	// judged; empty = they are not.
 	signers string
-	files map[string][]byte // texts for printing findings
+	files   map[string][]byte // texts for printing findings
 }
 
 // prepare reads the source commit and builds it on top of what is published.
