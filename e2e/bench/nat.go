@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/desired"
 )
 
 const (
@@ -37,7 +39,7 @@ func natSides() []*natSide {
 		{name: "1 export", exports: 1, prepare: hawser(1, 1)},
 		{name: "1 000 exports", exports: 1000, prepare: hawser(1000, 1)},
 		{name: "10 000 exports", exports: natMost, prepare: hawser(natMost, 1)},
-		{name: "10 000 exports with 64 slots each", exports: natMost, prepare: hawser(natMost, 64)},
+		{name: "64 exports with 1 024 slots each", exports: 64, prepare: hawser(64, desired.SlotsMany)},
 		{name: "iptables-nft, 10 000 rules", exports: natMost, prepare: iptables("nft")},
 		{name: "iptables-legacy, 10 000 rules", exports: natMost, prepare: iptables("legacy")},
 	}
