@@ -185,6 +185,7 @@ type work struct {
 	built *Built
 	// own is the commit of the publish branch that have is from; zero = none.
 	own    repo.Hash
+	was    record      // what own says of its source
 	signed *signatures // nil = no root key that serves an epoch
 	sign   func([]byte) (string, error)
 	// signers is the path of the allowed_signers file by which the next commits are
@@ -223,6 +224,9 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	}
 	w.have, w.own = w.found, in.published
 	if err := r.trusted(in, w, root, topology); err != nil {
+		return nil, fail(ReasonPublish, revision, err)
+	}
+	if w.was, err = r.recorded(w.own); err != nil {
 		return nil, fail(ReasonPublish, revision, err)
 	}
 	if failure := r.vouched(in, w); failure != nil {

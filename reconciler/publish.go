@@ -38,11 +38,7 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 	out.Source = r.revision(in.source)
 	// What is published says from where on commits have to be signed, though nothing
 	// else changes.
-	was, err := r.recorded(w)
-	if err != nil {
-		return nil, fail(ReasonPublish, in.source.String(), err)
-	}
-	out.Changed = out.Changed || was.signers != w.signers || w.signers != "" && was.source != in.source.String()
+	out.Changed = out.Changed || w.was.signers != w.signers || w.signers != "" && w.was.source != in.source.String()
 	if out.Changed {
 		published, failure := r.publishTree(ctx, in, w)
 		if failure != nil {

@@ -51,9 +51,8 @@ func (s *signatures) sign(raw []byte) (string, error) {
 }
 
 func (s *signatures) verify(raw []byte, armored string) bool {
-	signature, err := sshsig.Unarmor([]byte(armored))
-	return err == nil && slices.Contains(s.valid, trust.Line(signature.PublicKey)) &&
-		sshsig.Verify(bytes.NewReader(raw), signature, signature.PublicKey, signature.HashAlgorithm, gitNamespace) == nil
+	by, err := signerOf(raw, armored)
+	return err == nil && slices.Contains(s.valid, by)
 }
 
 // own gives the newest commit of the publish branch that was signed, or of what

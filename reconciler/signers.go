@@ -22,14 +22,10 @@ import (
 // reconciler count if they change the lock alone.
 func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 	revision := in.source.String()
-	if w.own.IsZero() || in.source.String() == r.cfg.AcceptCommit {
+	if in.source.String() == r.cfg.AcceptCommit {
 		return nil
 	}
-	was, err := r.recorded(w)
-	if err != nil {
-		return fail(ReasonPublish, revision, err)
-	}
-	file, text := was.signers, was.source
+	file, text := w.was.signers, w.was.source
 	if file == "" {
 		return nil
 	}
@@ -57,7 +53,7 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 		if err != nil {
 			return refuse("commit %s cannot be checked: %v", short(at.String()), err)
 		}
-		signers, err := ParseSigners(allowed)
+		signers, err := parseSigners(allowed)
 		if err != nil {
 			return refuse("commit %s cannot be checked: %s of the commit before: %v", short(at.String()), file, err)
 		}
@@ -84,15 +80,15 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 // record is what a published commit says of its source.
 type record struct{ source, signers string }
 
-func (r *Reconciler) recorded(w *work) (record, error) {
-	if w.own.IsZero() {
+func (r *Reconciler) recorded(published repo.Hash) (record, error) {
+	if published.IsZero() {
 		return record{}, nil
 	}
-	source, err := r.publish.Trailer(w.own, TrailerSource)
+	source, err := r.publish.Trailer(published, TrailerSource)
 	if err != nil {
 		return record{}, err
 	}
-	signers, err := r.publish.Trailer(w.own, TrailerSigners)
+	signers, err := r.publish.Trailer(published, TrailerSigners)
 	return record{source, signers}, err
 }
 
@@ -106,7 +102,7 @@ func (r *Reconciler) signersFile(in inputs, b *Built) (string, *Failure) {
 	file := path.Join(r.cfg.Path, b.Set.Spec.Trust.Commits)
 	raw, err := r.source.File(in.source, file)
 	if err == nil {
-		_, err = ParseSigners(raw)
+		_, err = parseSigners(raw)
 	}
 	if err != nil {
 		return "", fail(ReasonInvalid, in.source.String(), fmt.Errorf("trust.commits: %s: %w", file, err))
@@ -129,11 +125,11 @@ func signerOf(raw []byte, armored string) (string, error) {
 	return trust.Line(signature.PublicKey), nil
 }
 
-// ParseSigners reads an allowed_signers file (ssh-keygen(1)) and gives the keys that may
+// parseSigners reads an allowed_signers file (ssh-keygen(1)) and gives the keys that may
 // sign commits, as authorized_keys has them. Principals say nothing here: whoever is in
 // the file may sign. Of options namespaces counts; others are an error, as they would
 // mean less than they say. Errors name the line.
-func ParseSigners(raw []byte) ([]string, error) {
+func parseSigners(raw []byte) ([]string, error) {
 	var out []string
 	for i, line := range strings.Split(string(raw), "\n") {
 		line = strings.TrimSpace(line)

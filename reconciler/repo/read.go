@@ -72,26 +72,17 @@ func (s *Store) Descends(from, to Hash) (bool, error) {
 // signature which valid accepts for its bytes; zero when there is none.
 func (s *Store) Signed(from Hash, valid func(raw []byte, signature string) bool) (Hash, error) {
 	for at := from; !at.IsZero(); {
-		c, err := object.GetCommit(s.objects(), at)
-		if errors.Is(err, plumbing.ErrObjectNotFound) {
+		raw, signature, parent, err := s.Signature(at)
+		if errors.Is(err, ErrNoCommit) {
 			return Hash{}, nil // the history is not here as a whole, or was rewritten
 		}
 		if err != nil {
-			return Hash{}, fmt.Errorf("read commit %s of %s: %w", at, s.name, err)
+			return Hash{}, err
 		}
-		if c.PGPSignature != "" {
-			raw, err := unsigned(c)
-			if err != nil {
-				return Hash{}, fmt.Errorf("read commit %s of %s: %w", at, s.name, err)
-			}
-			if valid(raw, c.PGPSignature) {
-				return at, nil
-			}
+		if signature != "" && valid(raw, signature) {
+			return at, nil
 		}
-		if len(c.ParentHashes) == 0 {
-			break
-		}
-		at = c.ParentHashes[0]
+		at = parent
 	}
 	return Hash{}, nil
 }
