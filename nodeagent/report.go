@@ -90,13 +90,11 @@ func (a *Agent) dropped() []status.Dropped {
 	if err != nil {
 		a.log.Debug("counters not read", "err", err)
 	}
-	texts := map[string]string{}
-	for _, d := range desired.Drops() {
-		texts[d.Reason] = d.Doc
-	}
 	var out []status.Dropped
-	for _, c := range counts {
-		out = append(out, status.Dropped{Reason: c.Reason, Packets: c.Packets, Text: texts[c.Reason]})
+	for _, d := range desired.Drops() {
+		if n, exists := counts[d.Chain()]; exists {
+			out = append(out, status.Dropped{Reason: d.Reason, Packets: n, Text: d.Doc})
+		}
 	}
 	return out
 }

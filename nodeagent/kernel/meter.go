@@ -106,16 +106,10 @@ func elementMeters(counts map[string]Meter) error {
 	return nil
 }
 
-// Dropped is what table inet hawser dropped for one reason (desired.Drops) since its
-// rules were written last.
-type Dropped struct {
-	Reason  string
-	Packets uint64
-}
-
-// Dropped reads what was dropped, by reason in the order of desired.Drops; nothing
-// without the table. It may be used by any goroutine.
-func (ns *Namespace) Dropped(context.Context) ([]Dropped, error) {
+// Dropped reads how many packets table inet hawser dropped since its rules were written
+// last, by the chain that counts them (desired.Drop); nothing without the table. It may
+// be used by any goroutine.
+func (ns *Namespace) Dropped(context.Context) (map[string]uint64, error) {
 	counts := map[string]uint64{}
 	err := ns.inside(func() error {
 		s, err := nftOpen()
@@ -128,13 +122,7 @@ func (ns *Namespace) Dropped(context.Context) ([]Dropped, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read what was dropped: %w", err)
 	}
-	var out []Dropped
-	for _, d := range desired.Drops() {
-		if n, exists := counts[d.Chain()]; exists {
-			out = append(out, Dropped{Reason: d.Reason, Packets: n})
-		}
-	}
-	return out, nil
+	return counts, nil
 }
 
 func (s *nftSocket) countDrops(counts map[string]uint64) error {
