@@ -18,6 +18,7 @@ import (
 	"hawser.dev/hawser/nodeagent/tunnel"
 )
 
+// statusTimeout is for the answer of the agent on this node.
 const statusTimeout = 5 * time.Second
 
 func statusCommand() *cobra.Command {
