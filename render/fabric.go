@@ -30,6 +30,7 @@ func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.F
 		Links:          b.links.Special(),
 		Shape:          top.Shape(),
 		Health:         fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
+		Limits:         fabric.Limits{Connections: *s.Limits.Connections},
 		DNS:            fabric.DNS{ClusterNames: *s.DNS.ClusterNames, TTL: *s.DNS.TTL, Address: s.DNS.Address, IPv6Address: s.DNS.IPv6Address},
 		Epochs:         sorted(s.Keys.Epochs),
 		Decommission:   s.Decommission,

@@ -113,6 +113,9 @@ func printStatus(w io.Writer, s status.Status) error {
 	for _, x := range s.Paths {
 		p.line("path to %s: %s since %s, %s", x.Cluster, x.Link, x.Since.Format(time.RFC3339), x.Why)
 	}
+	if c := s.Conntrack; c != nil {
+		p.line("conntrack: %d of %d entries", c.Entries, c.Limit)
+	}
 	for _, d := range s.Dropped {
 		if d.Packets > 0 {
 			p.line("dropped (%s): %d packets %s", d.Reason, d.Packets, d.Text)

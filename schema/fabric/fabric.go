@@ -24,6 +24,7 @@ type Fabric struct {
 	Links        []Link         `json:"links,omitempty"` // those that differ from Tunnel, sorted; see Link
 	Shape        Shape          `json:"shape,omitzero"`
 	Health       Health         `json:"health"`
+	Limits       Limits         `json:"limits,omitzero"`
 	DNS          DNS            `json:"dns"`
 	Epochs       []int          `json:"epochs"` // key epochs in force, ascending
 	// Decommission allows agents to take down everything; without it a fabric
@@ -48,6 +49,12 @@ type Tunnel struct {
 type Health struct {
 	Interval Duration `json:"interval"`
 	Misses   int      `json:"misses"`
+}
+
+// Limits say what one pod may take of what others need too.
+type Limits struct {
+	// Connections is how many one pod may have at a time through one gateway; 0 = any number.
+	Connections int `json:"connections,omitempty"`
 }
 
 // DNS is how the agents' name servers answer.
