@@ -79,7 +79,11 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 		EgressIPs: b.take(path, b.lock.Egress(c.Name), b.top.Spec.Globalnet.EgressIPs, blocks),
 	}
 	out.Dynamic = b.lock.DynamicRanges(b.top, c.Name)
-	if c.DNS != fabric.DNSNone {
+	switch c.DNS {
+	case fabric.DNSNone:
+	case fabric.DNSAuto: // agents that do not know PreferCustomDNS write the block
+		out.ClusterDNS, out.PreferCustomDNS = fabric.DNSCoreDNS, true
+	default:
 		out.ClusterDNS = c.DNS
 	}
 	if out.Globalnet {

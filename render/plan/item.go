@@ -140,8 +140,16 @@ func clusterItem(c *fabric.Cluster) item {
 		field("egressIPs", ranges(c.EgressIPs)),
 		field("mappings", strings.Join(mappings, ", ")),
 		field("dynamic exports", list(c.Dynamic)),
-		field("dns", cmp.Or(c.ClusterDNS, fabric.DNSNone)),
+		field("dns", dnsOf(c)),
 	}}
+}
+
+// dnsOf is clusters[].dns of the topology.
+func dnsOf(c *fabric.Cluster) string {
+	if c.PreferCustomDNS {
+		return fabric.DNSAuto
+	}
+	return cmp.Or(c.ClusterDNS, fabric.DNSNone)
 }
 
 func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {
