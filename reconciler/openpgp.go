@@ -38,21 +38,24 @@ func readOpenPGP(file string, now func() time.Time) (*openPGP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read OpenPGP key: %w", err)
 	}
+	wrong := func(what string, args ...any) (*openPGP, error) {
+		return nil, fmt.Errorf("read OpenPGP key %s: %w", file, fmt.Errorf(what, args...))
+	}
 	list, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(raw))
 	if err != nil {
-		return nil, fmt.Errorf("read OpenPGP key %s: %w: gpg --armor --export-secret-keys KEYID writes such a file", file, err)
+		return wrong("%w: gpg --armor --export-secret-keys KEYID writes such a file", err)
 	}
 	if len(list) != 1 {
-		return nil, fmt.Errorf("read OpenPGP key %s: it holds %d keys: export one", file, len(list))
+		return wrong("it holds %d keys: export one", len(list))
 	}
 	with, ok := list[0].SigningKey(now())
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("read OpenPGP key %s: no key in it may sign today: it has expired, was revoked, or is for something else", file)
+		return wrong("no key in it may sign today: it has expired, was revoked, or is for something else")
 	case with.PrivateKey == nil || with.PrivateKey.Dummy():
-		return nil, fmt.Errorf("read OpenPGP key %s: the private half of the key that signs is missing: gpg --armor --export-secret-keys KEYID", file)
+		return wrong("the private half of the key that signs is missing: gpg --armor --export-secret-keys KEYID")
 	case with.PrivateKey.Encrypted:
-		return nil, fmt.Errorf("read OpenPGP key %s: a passphrase protects it: make a key without one for the reconciler alone, as it signs unattended", file)
+		return wrong("a passphrase protects it: make a key without one for the reconciler alone, as it signs unattended")
 	}
 	return &openPGP{key: list[0], now: now}, nil
 }
@@ -71,8 +74,8 @@ func (p *openPGP) signed(s *repo.Store, commit repo.Hash) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = openpgp.CheckArmoredDetachedSignature(openpgp.EntityList{p.key}, bytes.NewReader(raw), strings.NewReader(signature),
-		&packet.Config{Time: p.now})
+	ring, config := openpgp.EntityList{p.key}, &packet.Config{Time: p.now}
+	_, err = openpgp.CheckArmoredDetachedSignature(ring, bytes.NewReader(raw), strings.NewReader(signature), config)
 	return err == nil, nil
 }
 

@@ -60,7 +60,8 @@ func armored(t *testing.T, kind string, serialize func(*bytes.Buffer) error) str
 // signedBy reports whether the newest published commit has a signature of a key.
 func (g *rig) signedBy(key *openpgp.Entity) bool {
 	g.t.Helper()
-	signed, err := (&openPGP{key: key, now: time.Now}).signed(g.publish, hash(git(g.t, g.repo, "rev-parse", DefaultPublishBranch)))
+	newest := hash(git(g.t, g.repo, "rev-parse", DefaultPublishBranch))
+	signed, err := (&openPGP{key: key, now: time.Now}).signed(g.publish, newest)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -165,11 +166,14 @@ func TestForgedOpenPGP(t *testing.T) {
 		git(t, clone, "push", "-q", "-f", "origin", "HEAD:"+DefaultPublishBranch)
 	}
 	empty := func() {
-		if err := os.WriteFile(filepath.Join(clone, LockFile), []byte("apiVersion: hawser.dev/v1alpha1\nkind: Lock\n"), 0o600); err != nil {
+		lock := []byte("apiVersion: hawser.dev/v1alpha1\nkind: Lock\n")
+		if err := os.WriteFile(filepath.Join(clone, LockFile), lock, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, message := range map[string]string{"no trailer": "forged", "another's trailer": "forged\n\n" + TrailerSignature + ": " + trailer} {
+	for name, message := range map[string]string{
+		"no trailer": "forged", "another's trailer": "forged\n\n" + TrailerSignature + ": " + trailer,
+	} {
 		forge(message, empty)
 		out := g.good()
 		if have := g.file(DefaultPublishBranch, LockFile); have != want || !out.Changed {
@@ -201,13 +205,15 @@ func TestWrongOpenPGPKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, says := range map[string]string{
-		expired: "it has expired", locked: "a passphrase protects it", public: "the private half", text: "gpg --armor --export-secret-keys",
+		expired: "it has expired", locked: "a passphrase protects it", public: "the private half",
+		text:                               "gpg --armor --export-secret-keys",
 		filepath.Join(t.TempDir(), "none"): "no such file",
 	} {
 		g := newRig(t, false, func(c *Config) { c.OpenPGPKeyFile = file })
 		g.commit(TopologyFile, topologyOf("g1", "g2"))
 		_, failure := g.Once(t.Context())
-		if failure == nil || failure.Reason != ReasonKeys || !strings.Contains(failure.Message, says) || !strings.Contains(failure.Message, file) {
+		if failure == nil || failure.Reason != ReasonKeys ||
+			!strings.Contains(failure.Message, says) || !strings.Contains(failure.Message, file) {
 			t.Errorf("got %v, want %q of %s", failure, says, file)
 		}
 	}

@@ -86,7 +86,9 @@ func (l *nftLab) quotaDrops() int {
 func (l *nftLab) passes(pod string, first, many int) {
 	l.t.Helper()
 	for port := first; port < first+many; port++ {
-		s := nftSegmentOf{from: netip.AddrPortFrom(netip.MustParseAddr(pod), uint16(port)), to: netip.MustParseAddrPort(nftRemote + ":80"), flags: flagSyn}
+		s := nftSegmentOf{
+			from: netip.AddrPortFrom(netip.MustParseAddr(pod), uint16(port)), to: netip.MustParseAddrPort(nftRemote + ":80"), flags: flagSyn,
+		}
 		if !l.carry(l.pod, l.remote, s).IsValid() {
 			l.t.Errorf("a packet of the connection from %s does not pass", s.from)
 		}

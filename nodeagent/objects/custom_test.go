@@ -25,7 +25,8 @@ func TestCustomFilesArePreferred(t *testing.T) {
 	}
 	plain := value("coredns", "Corefile")
 	managed := plain + "import custom/*.server\n"
-	const theirs = `{"metadata":{"name":"coredns-custom","namespace":"kube-system"},"data":{"their.server":"example.org {\n}\n"}}`
+	const theirs = `{"metadata":{"name":"coredns-custom","namespace":"kube-system"},` +
+		`"data":{"their.server":"example.org {\n}\n"}}`
 	s.edit("configmaps kube-system/coredns", set(managed, "data", "Corefile"))
 	s.put("configmaps", escaped(theirs))
 	s.wrote()
@@ -64,6 +65,8 @@ func TestCustomFilesArePreferred(t *testing.T) {
 
 	// The topology says that the block is to be written, whatever is imported.
 	g.wants(func(w *Want) { w.PreferCustom = false })
-	settles(t, "there is no block", func() bool { return value("coredns", "Corefile") == block+"import custom/*.server\n" })
+	settles(t, "there is no block", func() bool {
+		return value("coredns", "Corefile") == block+"import custom/*.server\n"
+	})
 	settles(t, "the file is still there", func() bool { return !custom() })
 }
