@@ -13,6 +13,7 @@
 //	min:"n" max:"n"  the range of a number or a duration; an optional field may also be empty
 //	required:"true"  the field must not be empty
 //	name:"f" or name:"f/g"  on the blank field _: which fields name an item in a path, as in clusters[g1]
+//	owner:"cluster" or owner:"namespace"  whose owners may change the field, besides those of everything
 package schema
 
 //go:generate go run ./internal/gen

@@ -24,22 +24,40 @@ import (
 // number is no text, yes is no boolean, and anchors, aliases, tags and a second
 // document are refused, so that no two tools read the file differently.
 func Load(file string, raw []byte) (*ClusterSet, *Source, diag.List) {
-	set, src := &ClusterSet{}, newSource(file, raw, reflect.TypeFor[ClusterSet]())
-	list := src.parse()
-	if src.root == nil {
-		return set, src, list
-	}
-	d := decoder{src: src, list: list, bad: map[string]bool{}, book: rulebook{}, tally: tally{}}
-	d.value(src.root, reflect.ValueOf(set).Elem(), nil)
-	if src.root.Kind == yaml.MappingNode {
-		Default(set)
+	set, d := decode(file, raw)
+	if d.src.root != nil && d.src.root.Kind == yaml.MappingNode {
 		d.adopt(Validate(set))
 	}
+	return set, d.src, d.all()
+}
+
+// Decode reads and completes a topology file as Load does, and does not check what its
+// values mean: names may be none, and lead to nothing.
+func Decode(file string, raw []byte) (*ClusterSet, *Source, diag.List) {
+	set, d := decode(file, raw)
+	return set, d.src, d.all()
+}
+
+func decode(file string, raw []byte) (*ClusterSet, *decoder) {
+	set := &ClusterSet{}
+	d := &decoder{src: newSource(file, raw, reflect.TypeFor[ClusterSet]()), bad: map[string]bool{}, book: rulebook{}, tally: tally{}}
+	if d.list = d.src.parse(); d.src.root == nil {
+		return set, d
+	}
+	d.value(d.src.root, reflect.ValueOf(set).Elem(), nil)
+	if d.src.root.Kind == yaml.MappingNode {
+		Default(set)
+	}
+	return set, d
+}
+
+// all gives the findings in order.
+func (d *decoder) all() diag.List {
 	for _, more := range d.tally.rest() {
-		d.list = append(d.list, src.locate(more))
+		d.list = append(d.list, d.src.locate(more))
 	}
 	d.list.Sort()
-	return set, src, d.list
+	return d.list
 }
 
 // adopt takes over findings that have only paths, and leaves out those that

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -34,6 +35,25 @@ func CheckLock(top *ClusterSet, lock *Lock) diag.List {
 			Summary: "the lock is stale: nothing allocated yet for " + shown, Hint: "run hawser allocate, and commit the lock"})
 	}
 	return list
+}
+
+// Follows reports whether the lock is what Allocate makes of before for a valid topology,
+// or means the same as before: then nobody moved or took an address by hand.
+func (l *Lock) Follows(before *Lock, top *ClusterSet) bool {
+	if len(l.conflicts) > 0 {
+		return false
+	}
+	now, err := l.Marshal()
+	if err != nil {
+		return false
+	}
+	allocated, list := Allocate(top, before)
+	for _, same := range []*Lock{before, allocated} {
+		if raw, err := same.Marshal(); err == nil && bytes.Equal(raw, now) && (same == before || !list.HasErrors()) {
+			return true
+		}
+	}
+	return false
 }
 
 // GC gives the lock without what the topology no longer asks for: those

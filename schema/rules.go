@@ -17,6 +17,7 @@ type field struct {
 	min, max         int64 // numbers as they are, durations in nanoseconds
 	minText, maxText string
 	hint             string // how to mend that it is missing
+	owner            string // whose owners may change it besides those of everything: cluster, namespace
 }
 
 // rulebook remembers the fields of each type, as a file has thousands of items of one type.
@@ -40,7 +41,8 @@ func fieldsOf(t reflect.Type) []field {
 		if !f.IsExported() || name == "" {
 			continue
 		}
-		rule := field{index: i, name: name, def: f.Tag.Get("default"), required: f.Tag.Get("required") == "true", hint: f.Tag.Get("hint")}
+		rule := field{index: i, name: name, def: f.Tag.Get("default"), required: f.Tag.Get("required") == "true", hint: f.Tag.Get("hint"),
+			owner: f.Tag.Get("owner")}
 		if enum := f.Tag.Get("enum"); enum != "" {
 			rule.enum = strings.Split(enum, "|")
 		}

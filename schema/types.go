@@ -73,7 +73,7 @@ type Spec struct {
 	// and half of the pool of clusterset IPs; nothing moves for that.
 	DynamicExports *DynamicExports `json:"dynamicExports,omitempty"`
 	// The services that clusters offer to each other.
-	Exports []Export `json:"exports,omitempty"`
+	Exports []Export `json:"exports,omitempty" owner:"namespace"`
 }
 
 // Trust says whose commits of the topology count.
@@ -84,6 +84,24 @@ type Trust struct {
 	// before; what a merge brings in its signer vouches for. Options of a line other
 	// than namespaces are not used.
 	Commits string `json:"commits,omitempty"`
+	// Principals that may change everything: names from the first field of a line of the
+	// allowed_signers file, or patterns in which * stands for any characters. When it is
+	// set, each change that a commit makes must be owned by a principal that signed or
+	// approved the commit (hawser approve). When nothing has owners, every signer may
+	// change everything.
+	Owners []string `json:"owners,omitempty"`
+	// Principals that may, besides owners, change the exports of certain namespaces, and
+	// the patterns of dynamicExports that match only these. If several items match a
+	// namespace, the owners of all of them own it.
+	Namespaces []NamespaceOwners `json:"namespaces,omitempty"`
+}
+
+// NamespaceOwners names the owners of what is exported from certain namespaces.
+type NamespaceOwners struct {
+	// Namespaces: names, or patterns in which * stands for any characters.
+	Names []string `json:"names" required:"true"`
+	// Principals, as in trust.owners.
+	Owners []string `json:"owners" required:"true"`
 }
 
 // DynamicExports says which ServiceExports count that are made in a cluster and are
@@ -182,12 +200,12 @@ type TunnelOverride struct {
 	// As spec.tunnel.driver, for every link of this cluster.
 	Driver string `json:"driver,omitempty" enum:"wireguard|ipsec|vxlan"`
 	// First of the UDP ports on which this cluster's gateways listen.
-	Port int `json:"port,omitempty" min:"1" max:"65472"`
+	Port int `json:"port,omitempty" min:"1" max:"65472" owner:"cluster"`
 	// MTU in bytes of this cluster's links. Of two clusters the smaller one counts.
-	MTU int `json:"mtu,omitempty" min:"576" max:"65535"`
+	MTU int `json:"mtu,omitempty" min:"576" max:"65535" owner:"cluster"`
 	// As spec.tunnel.keepalive, for this cluster's links. Of two clusters the
 	// shorter one counts.
-	Keepalive *fabric.Duration `json:"keepalive,omitempty" min:"0s" max:"18h12m15s"`
+	Keepalive *fabric.Duration `json:"keepalive,omitempty" min:"0s" max:"18h12m15s" owner:"cluster"`
 }
 
 // Link is what the link between two clusters does differently from spec.tunnel and

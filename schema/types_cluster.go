@@ -32,6 +32,10 @@ type Cluster struct {
 	_ struct{} `name:"name"`
 	// Name of the cluster, a DNS label; unique in the clusterset.
 	Name string `json:"name" required:"true"`
+	// Principals that may, besides trust.owners, change the fields that affect this
+	// cluster alone: recipient, dns, crds, gateways, egress, and tunnel except
+	// tunnel.driver; and the files below patches/clusters/<name>.
+	Owners []string `json:"owners,omitempty"`
 	// Prefixes that the cluster's pods have their addresses from; any number,
 	// either family.
 	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
@@ -47,7 +51,7 @@ type Cluster struct {
 	// allocated and kept in the lock file.
 	GlobalIPv6CIDR netip.Prefix `json:"globalIPv6CIDR,omitzero"`
 	// The age recipient (age1..., or age1pq1... of hawser keys identity --post-quantum) whose identity opens this cluster's keys.
-	Recipient string `json:"recipient" required:"true" hint:"hawser keys identity FILE makes the identity of a cluster and prints its recipient"`
+	Recipient string `json:"recipient" required:"true" hint:"hawser keys identity FILE makes the identity of a cluster and prints its recipient" owner:"cluster"`
 	// How the cluster's own DNS learns of the clusterset's domains. auto: as
 	// coredns-custom where there is that ConfigMap and the Corefile imports *.server
 	// files, as clusters of k3s and AKS do; otherwise as coredns. coredns: by a marked block in ConfigMap kube-system/coredns; node-local: by that one and the
@@ -55,18 +59,18 @@ type Cluster struct {
 	// coredns-custom: by a key of its own in ConfigMap kube-system/coredns-custom;
 	// kube-dns: by stubDomains in ConfigMap kube-system/kube-dns; none: somebody else
 	// sees to it.
-	DNS string `json:"dns,omitempty" default:"auto" enum:"auto|coredns|node-local|coredns-custom|kube-dns|none"`
+	DNS string `json:"dns,omitempty" default:"auto" enum:"auto|coredns|node-local|coredns-custom|kube-dns|none" owner:"cluster"`
 	// Who defines ServiceExports and ServiceImports in the cluster. install: Hawser
 	// brings the definitions along; keep: somebody else does, or nobody, and Hawser
 	// leaves them alone. Declared exports need none of them.
-	CRDs string `json:"crds,omitempty" default:"install" enum:"install|keep"`
+	CRDs string `json:"crds,omitempty" default:"install" enum:"install|keep" owner:"cluster"`
 	// What this cluster does differently from spec.tunnel.
 	Tunnel TunnelOverride `json:"tunnel,omitzero"`
 	// Nodes that hold tunnels; at least one, at most 32.
-	Gateways []Gateway `json:"gateways" required:"true"`
+	Gateways []Gateway `json:"gateways" required:"true" owner:"cluster"`
 	// Egress addresses for some of the cluster's pods. A rule with a podSelector
 	// comes before one for the whole namespace.
-	Egress []EgressRule `json:"egress,omitempty"`
+	Egress []EgressRule `json:"egress,omitempty" owner:"cluster"`
 }
 
 // Gateway is a node that holds tunnels.

@@ -38,6 +38,7 @@ func Validate(s *ClusterSet) diag.List {
 	c.endpoints()
 	c.keys()
 	c.dynamicExports()
+	c.owners()
 	c.exports()
 	c.allowWays()
 	c.capacity()

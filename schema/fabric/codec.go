@@ -161,11 +161,13 @@ func (d *DynamicExports) Restricted(namespace string) (clusters []string, restri
 }
 
 func matchesAny(patterns []string, namespace string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, namespace) })
+	return slices.ContainsFunc(patterns, func(p string) bool { return MatchesPattern(p, namespace) })
 }
 
-// matches compares a text with a pattern in which * stands for any characters.
-func matches(pattern, text string) bool {
+// MatchesPattern compares a text with a pattern in which * stands for any characters, as
+// namespaces and owners are given. A pattern as text matches another one only if that one
+// matches all that it does.
+func MatchesPattern(pattern, text string) bool {
 	head, rest, wild := strings.Cut(pattern, "*")
 	if !wild {
 		return text == pattern

@@ -1,0 +1,270 @@
+package schema
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Owned reports whether somebody owns something, so that not every signer may change
+// everything.
+func (s *ClusterSet) Owned() bool {
+	return len(s.Spec.Trust.Owners)+len(s.Spec.Trust.Namespaces) > 0 ||
+		slices.ContainsFunc(s.Spec.Clusters, func(c Cluster) bool { return len(c.Owners) > 0 })
+}
+
+// ClusterOwners gives who besides trust.owners may change what is a cluster's own
+// business: patterns of principals, none for a cluster that there is not.
+func (s *ClusterSet) ClusterOwners(name string) []string {
+	if c := s.Cluster(name); c != nil {
+		return c.Owners
+	}
+	return nil
+}
+
+// NamespaceOwners gives who besides trust.owners may change the exports of a namespace,
+// or those of all namespaces that a pattern matches: patterns of principals.
+func (s *ClusterSet) NamespaceOwners(pattern string) []string {
+	var out []string
+	for _, n := range s.Spec.Trust.Namespaces {
+		if slices.ContainsFunc(n.Names, func(name string) bool { return fabric.MatchesPattern(name, pattern) }) {
+			out = append(out, n.Owners...)
+		}
+	}
+	return out
+}
+
+// Version is a topology as one commit has it.
+type Version struct {
+	Set    *ClusterSet // of Load or Decode, without errors
+	Source *Source
+}
+
+// Difference is one thing in which two versions of a topology differ.
+type Difference struct {
+	Did  string   // what was done to it: adds, changes, removes
+	Item string   // what it is, in words: export shop/web: allow
+	Path string   // the same as a topology path
+	Pos  diag.Pos // where it stands; what was removed stands in the former version
+	// Owners are the patterns of principals that may do so, by the former version, besides
+	// its trust.owners.
+	Owners []string
+}
+
+// Differences gives everything in which two versions mean something else, defaults
+// included, by path. What a file looks like, and the order of its items, means nothing. It
+// fails where names are none or occur twice, so that nobody could say what differs.
+func Differences(have, want Version) ([]Difference, error) {
+	former, err := leavesOf(have.Set, have.Set)
+	if err != nil {
+		return nil, fmt.Errorf("read what %s means: %w", have.Source.File, err)
+	}
+	latter, err := leavesOf(want.Set, have.Set)
+	if err != nil {
+		return nil, fmt.Errorf("read what %s means: %w", want.Source.File, err)
+	}
+	changes, err := diff.Compute(latter, former)
+	if err != nil {
+		return nil, fmt.Errorf("compare %s with %s: %w", want.Source.File, have.Source.File, err)
+	}
+	var out []Difference
+	whole := "\x00" // what came or went with all that is in it
+	for _, c := range changes {
+		l, from := c.Want, want.Source
+		if c.Op == diff.Delete || c.Op == diff.Update && !want.Source.has(c.Want.path) && have.Source.has(c.Have.path) {
+			l, from = c.Have, have.Source
+		}
+		if strings.HasPrefix(l.key, whole+".") || c.Op == diff.Delete && l.shared {
+			continue
+		}
+		did := "changes"
+		if l.item && c.Op == diff.Create {
+			did, whole = "adds", l.key
+		} else if l.item {
+			did, whole = "removes", l.key
+		}
+		out = append(out, Difference{Did: did, Item: l.text(), Path: l.path, Pos: from.Pos(l.path), Owners: l.owners})
+	}
+	return out, nil
+}
+
+// leaf is one value of a topology, or says that an item is there.
+type leaf struct {
+	key, path, value string
+	within, of       string   // the item that it is in, in words, and that item's path
+	owners           []string // see Difference
+	item             bool     // it stands for an item as a whole
+	shared           bool     // it says that a gateway shares an endpoint with another cluster
+}
+
+// Key is where the leaf stands.
+func (l leaf) Key() string { return l.key }
+
+// Fields gives its value.
+func (l leaf) Fields() []diff.Field { return []diff.Field{{Name: "value", Value: l.value}} }
+
+func (l leaf) text() string {
+	switch {
+	case l.within == "":
+		return l.path
+	case l.path == l.of:
+		return l.within
+	}
+	return l.within + ": " + strings.TrimPrefix(l.path[len(l.of):], ".")
+}
+
+// leavesOf gives all values of a topology. Who owns each of them the former version says.
+func leavesOf(s, former *ClusterSet) ([]leaf, error) {
+	w := &leafWalk{former: former, book: rulebook{}}
+	w.object(reflect.ValueOf(s).Elem(), spot{})
+	w.sharedEndpoints(s)
+	return w.leaves, w.err
+}
+
+type leafWalk struct {
+	former *ClusterSet
+	book   rulebook
+	leaves []leaf
+	err    error
+}
+
+// spot is where the walk is.
+type spot struct {
+	path       string
+	within, of string
+	owners     []string // of the cluster or namespace
+	granted    bool     // a tag gives what is here to these
+}
+
+func (w *leafWalk) add(at spot, value string, item bool) {
+	l := leaf{key: at.path, path: at.path, value: value, within: at.within, of: at.of, item: item}
+	if at.granted {
+		l.owners = at.owners
+	}
+	w.leaves = append(w.leaves, l)
+}
+
+func (w *leafWalk) object(v reflect.Value, at spot) {
+	for _, f := range w.book.of(v.Type()) {
+		below := at
+		below.path, below.granted = fieldPath(at.path, f.name), at.granted || f.owner != ""
+		w.value(v.Field(f.index), below)
+	}
+}
+
+func (w *leafWalk) value(v reflect.Value, at spot) {
+	switch {
+	case v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0:
+	case v.Type() == reflect.TypeFor[*DynamicExports]():
+		w.rules(v.Interface().(*DynamicExports), at)
+	case v.Kind() == reflect.Struct && !isText(v) && v.Type() != hostnamesType:
+		w.object(v, at)
+	case v.Kind() == reflect.Slice && namingOf(v.Type().Elem()) != nil:
+		for i := range v.Len() {
+			w.item(v.Index(i), at)
+		}
+	default:
+		raw, err := json.Marshal(v.Interface())
+		if err != nil {
+			w.err = cmp.Or(w.err, fmt.Errorf("%s: %w", at.path, err))
+		}
+		w.add(at, string(raw), false)
+	}
+}
+
+// item is one of a list whose items have names.
+func (w *leafWalk) item(v reflect.Value, at spot) {
+	naming := namingOf(v.Type())
+	parts := make([]string, len(naming))
+	for _, f := range w.book.of(v.Type()) {
+		if i := slices.Index(naming, f.name); i >= 0 {
+			parts[i] = v.Field(f.index).String()
+		}
+	}
+	name := strings.Join(parts, "/")
+	if i := slices.IndexFunc(parts, func(p string) bool { return !fabric.IsLabel(p) }); i >= 0 {
+		w.err = cmp.Or(w.err, fmt.Errorf("%s: %q is no name", at.path, name))
+	}
+	at.path += "[" + name + "]"
+	switch v.Type() {
+	case reflect.TypeFor[Cluster]():
+		at.within, at.of, at.owners = "cluster "+name, at.path, w.former.ClusterOwners(name)
+	case reflect.TypeFor[Export]():
+		at.within, at.of, at.owners = "export "+name, at.path, w.former.NamespaceOwners(parts[0])
+	}
+	w.add(at, "there", true)
+	w.object(v, at)
+}
+
+// rules says of each pattern of namespaces which clusters may export from there.
+func (w *leafWalk) rules(d *DynamicExports, at spot) {
+	w.add(at, "there", true)
+	type right struct {
+		path    string
+		any     bool
+		keepers []string
+	}
+	byPattern := map[string]right{}
+	for i, rule := range d.Rules {
+		path := at.path
+		if !d.Alone {
+			path = nth(path, i)
+		}
+		for j, pattern := range rule.Namespaces {
+			have := byPattern[pattern]
+			have.path = cmp.Or(have.path, nth(path+".namespaces", j))
+			have.any = have.any || len(rule.Clusters) == 0
+			have.keepers = append(have.keepers, rule.Clusters...)
+			byPattern[pattern] = have
+		}
+	}
+	for _, pattern := range sortedKeys(byPattern) {
+		r := byPattern[pattern]
+		slices.Sort(r.keepers)
+		w.leaves = append(w.leaves, leaf{key: at.path + "." + pattern, path: r.path, within: "dynamic exports of namespace " + pattern, of: r.path,
+			value: fmt.Sprint(r.any, slices.Compact(r.keepers)), owners: w.former.NamespaceOwners(pattern)})
+	}
+}
+
+// sharedEndpoints notes the endpoints that gateways of several clusters have: beside
+// another's, nobody but the owners of everything puts a gateway.
+func (w *leafWalk) sharedEndpoints(s *ClusterSet) {
+	users := map[string]map[string]bool{} // clusters by host
+	each := func(do func(c *Cluster, path, host string)) {
+		for i := range s.Spec.Clusters {
+			c := &s.Spec.Clusters[i]
+			for _, g := range c.Gateways {
+				for k, text := range g.Endpoints {
+					host := text
+					if e, err := fabric.ParseEndpoint(text); err == nil {
+						host = e.Host()
+					}
+					do(c, nth(fmt.Sprintf("clusters[%s].gateways[%s].endpoints", c.Name, g.Name), k), host)
+				}
+			}
+		}
+	}
+	each(func(c *Cluster, _, host string) {
+		if users[host] == nil {
+			users[host] = map[string]bool{}
+		}
+		users[host][c.Name] = true
+	})
+	noted := map[string]bool{}
+	each(func(c *Cluster, path, host string) {
+		key := "shared " + host + " " + c.Name
+		if len(users[host]) < 2 || noted[key] {
+			return
+		}
+		noted[key] = true
+		w.leaves = append(w.leaves, leaf{key: key, path: path, value: host, shared: true,
+			within: "the endpoint " + host + " of " + strings.Join(sortedKeys(users[host]), " and "), of: path})
+	})
+}

@@ -1,0 +1,238 @@
+package schema
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// owned is a clusterset in which two clusters and some namespaces have owners.
+const owned = `apiVersion: hawser.dev/v1alpha1
+kind: ClusterSet
+metadata: {name: demo}
+spec:
+  trust:
+    commits: allowed_signers
+    owners: [platform@example.org]
+    namespaces:
+    - {names: [shop], owners: [shop@example.org]}
+    - {names: [shop, "team-*"], owners: [teams@example.org]}
+  clusters:
+  - name: g1
+    owners: [g1@example.org]
+    podCIDRs: [10.1.0.0/16]
+    serviceCIDRs: [10.101.0.0/16]
+    recipient: age1lr68929mj5ruklx8rh9mlp6z4cjtesjcqcdpfm6wwmhm8g20ndcqv40250
+    gateways:
+    - {name: a, node: n1, endpoints: [192.0.2.1]}
+  - name: g2
+    podCIDRs: [10.2.0.0/16]
+    serviceCIDRs: [10.102.0.0/16]
+    recipient: age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n
+    gateways:
+    - {name: a, node: n1, endpoints: [192.0.2.2]}
+  dynamicExports: {namespaces: [team-a, play]}
+  exports:
+  - {name: web, namespace: shop, clusters: [g1], ports: [{port: 80}]}
+  - {name: db, namespace: bank, clusters: [g1, g2], ports: [{port: 5432}]}
+`
+
+// versionOf reads a topology of a test.
+func versionOf(t *testing.T, text string) Version {
+	t.Helper()
+	set, src, list := Decode("clusterset.yaml", []byte(text))
+	if list.HasErrors() {
+		t.Fatal(list)
+	}
+	return Version{set, src}
+}
+
+// TestDifferences: what two versions differ in is told by what it means, with its line
+// and who owns it by the former one.
+func TestDifferences(t *testing.T) {
+	t.Parallel()
+	const g1, shop = "g1@example.org", "shop@example.org teams@example.org"
+	tests := []struct {
+		name string
+		edit []string // pairs of old and new
+		want []string
+	}{
+		{"nothing", nil, nil},
+		{"comments, quotes and a default", []string{"name: g1\n", "name: 'g1' # mine\n    dns: coredns\n    egress: []\n"}, nil},
+		{"another order of clusters and exports", []string{
+			"  exports:\n", "  exports:\n  - {namespace: bank, name: db, clusters: [g1, g2], ports: [{port: 5432}]}\n",
+			"  - {name: db, namespace: bank, clusters: [g1, g2], ports: [{port: 5432}]}\n", ""}, nil},
+		{"a gateway", []string{"endpoints: [192.0.2.1]", "endpoints: [192.0.2.9]"},
+			[]string{"18 changes cluster g1: gateways[a].endpoints: " + g1}},
+		{"one more gateway", []string{"endpoints: [192.0.2.1]}\n", "endpoints: [192.0.2.1]}\n    - {name: b, node: n2}\n"},
+			[]string{"19 adds cluster g1: gateways[b]: " + g1}},
+		{"a gateway of a cluster without owners", []string{"endpoints: [192.0.2.2]", "endpoints: [192.0.2.9]"},
+			[]string{"24 changes cluster g2: gateways[a].endpoints: "}},
+		{"an endpoint beside another cluster's", []string{"endpoints: [192.0.2.1]", "endpoints: ['192.0.2.2:7000']"}, []string{
+			"18 changes cluster g1: gateways[a].endpoints: " + g1,
+			"18 changes the endpoint 192.0.2.2 of g1 and g2: ",
+			"24 changes the endpoint 192.0.2.2 of g1 and g2: "}},
+		{"prefixes", []string{"[10.1.0.0/16]", "[10.1.0.0/16, 10.2.0.0/24]"}, []string{"14 changes cluster g1: podCIDRs: "}},
+		{"the own globalnet, driver and owners", []string{"owners: [g1@example.org]", "owners: [g1@example.org, me]\n    globalnet: always\n    tunnel: {driver: vxlan, mtu: 1300}"},
+			[]string{"14 changes cluster g1: globalnet: ", "13 changes cluster g1: owners: ", "15 changes cluster g1: tunnel.driver: ", "15 changes cluster g1: tunnel.mtu: " + g1}},
+		{"a cluster's name", []string{"- name: g2", "- name: g3"}, []string{"19 removes cluster g2: ", "19 adds cluster g3: "}},
+		{"an export", []string{"port: 80", "port: 81"}, []string{"27 changes export shop/web: ports: " + shop}},
+		{"an export's namespace", []string{"namespace: shop", "namespace: bank"}, []string{"27 adds export bank/web: ", "27 removes export shop/web: " + shop}},
+		{"a new export", []string{"  exports:\n", "  exports:\n  - {name: web, namespace: team-b, clusters: [g2], ports: [{port: 1}]}\n"},
+			[]string{"27 adds export team-b/web: teams@example.org"}},
+		{"an allow list", []string{"clusters: [g1, g2], ports", "clusters: [g1, g2], allow: {clusters: [g1]}, ports"}, []string{"28 changes export bank/db: allow: "}},
+		{"a value that becomes the default", []string{"    recipient: age1lr", "    dns: none\n    recipient: age1lr"},
+			[]string{"16 changes cluster g1: dns: " + g1}},
+		{"dynamic exports of a team", []string{"[team-a, play]", "[team-a, play, 'team-*']"},
+			[]string{"25 changes dynamic exports of namespace team-*: teams@example.org"}},
+		{"dynamic exports of a team and others", []string{"[team-a, play]", "[team-a, play, 'team*']"},
+			[]string{"25 changes dynamic exports of namespace team*: "}},
+		{"dynamic exports for some clusters", []string{"{namespaces: [team-a, play]}", "\n  - namespaces: [play, team-a]\n  - {namespaces: [team-a], clusters: [g2]}"},
+			[]string{"26 changes dynamic exports of namespace team-a: teams@example.org"}},
+		{"no dynamic exports", []string{"  dynamicExports: {namespaces: [team-a, play]}\n", ""}, []string{"25 removes dynamicExports: "}},
+		{"who owns a namespace", []string{"[shop, \"team-*\"]", "[shop, bank]"}, []string{"9 changes trust.namespaces: "}},
+		{"something of all", []string{"  dynamicExports", "  domain: example.org\n  dynamicExports"}, []string{"25 changes domain: "}},
+		{"the name of all", []string{"{name: demo}", "{name: other}"}, []string{"3 changes metadata.name: "}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			text := owned
+			for i := 0; i+1 < len(tt.edit); i += 2 {
+				if !strings.Contains(text, tt.edit[i]) {
+					t.Fatalf("the topology has no %q", tt.edit[i])
+				}
+				at := strings.LastIndex(text, tt.edit[i])
+				text = text[:at] + tt.edit[i+1] + text[at+len(tt.edit[i]):]
+			}
+			found, err := Differences(versionOf(t, owned), versionOf(t, text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, d := range found {
+				got = append(got, fmt.Sprintf("%d %s %s: %s", d.Pos.Line, d.Did, d.Item, strings.Join(d.Owners, " ")))
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("(-want +got)\n%s", d)
+			}
+		})
+	}
+}
+
+// TestDifferencesFollowVersions: whoever makes themselves an owner owns nothing before.
+func TestDifferencesFollowVersions(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(owned, "  - name: g2\n", "  - name: g2\n    owners: [eve@example.org]\n", 1)
+	text = strings.Replace(text, "endpoints: [192.0.2.2]", "endpoints: [192.0.2.3]", 1)
+	found, err := Differences(versionOf(t, owned), versionOf(t, text))
+	if err != nil || len(found) != 2 {
+		t.Fatalf("got %v, %v", found, err)
+	}
+	for _, d := range found {
+		if len(d.Owners) > 0 {
+			t.Errorf("%s is owned by %v", d.Item, d.Owners)
+		}
+	}
+}
+
+// TestDifferencesOfNames: where names are none, or occur twice, nothing is said.
+func TestDifferencesOfNames(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string][2]string{
+		"cluster twice":           {"- name: g2", "- name: g1"},
+		"export twice":            {"{name: db, namespace: bank", "{name: web, namespace: shop"},
+		"a name that is a path":   {"{name: db, namespace: bank", "{name: 'web].ports', namespace: shop"},
+		"a namespace with a name": {"{name: db, namespace: bank", "{name: web, namespace: shop/x"},
+		"a cluster without":       {"- name: g2", "- name: ''"},
+	} {
+		if _, err := Differences(versionOf(t, owned), versionOf(t, strings.Replace(owned, edit[0], edit[1], 1))); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestOwnedFields holds the decision of each field of a cluster, and of the whole: whoever
+// adds one decides whether its owners may change it. docs/gitops.md says why.
+func TestOwnedFields(t *testing.T) {
+	t.Parallel()
+	want := []string{
+		"apiVersion", "kind", "metadata.name", "spec.clusters[].crds cluster", "spec.clusters[].dns cluster", "spec.clusters[].egress cluster",
+		"spec.clusters[].gateways cluster", "spec.clusters[].globalCIDR", "spec.clusters[].globalIPv6CIDR", "spec.clusters[].globalnet", "spec.clusters[].name",
+		"spec.clusters[].owners", "spec.clusters[].podCIDRs", "spec.clusters[].recipient cluster", "spec.clusters[].serviceCIDRs",
+		"spec.clusters[].tunnel.driver", "spec.clusters[].tunnel.keepalive cluster", "spec.clusters[].tunnel.mtu cluster", "spec.clusters[].tunnel.port cluster",
+		"spec.exports namespace",
+	}
+	var got []string
+	var walk func(reflect.Type, string)
+	walk = func(typ reflect.Type, path string) {
+		for _, f := range fieldsOf(typ) {
+			at, of := strings.TrimPrefix(path+"."+f.name, "."), typ.Field(f.index).Type
+			inside := path != "spec" || f.owner != "" || f.name == "clusters" // the rest of spec is everything's as a whole
+			switch {
+			case f.owner != "":
+				got = append(got, at+" "+f.owner)
+			case of == reflect.TypeFor[[]Cluster]():
+				walk(of.Elem(), at+"[]")
+			case of.Kind() == reflect.Struct && !isText(reflect.New(of).Elem()) && inside:
+				walk(of, at)
+			case inside:
+				got = append(got, at)
+			}
+		}
+	}
+	walk(reflect.TypeFor[ClusterSet](), "")
+	slices.Sort(got)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+// TestLockFollows: what Allocate makes of a lock follows from it; what somebody wrote does not.
+func TestLockFollows(t *testing.T) {
+	t.Parallel()
+	before, list := Allocate(versionOf(t, owned).Set, nil)
+	if list.HasErrors() {
+		t.Fatal(list)
+	}
+	more := strings.Replace(owned, "  exports:\n", "  exports:\n  - {name: web, namespace: team-b, clusters: [g2], ports: [{port: 1}]}\n", 1)
+	after := versionOf(t, more).Set
+	allocated, _ := Allocate(after, before)
+	raw, err := allocated.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(key string) string {
+		_, rest, _ := strings.Cut(string(raw), "  "+key+": ")
+		value, _, _ := strings.Cut(rest, "\n")
+		return value
+	}
+	web, db := "exports[shop/web].vips", "exports[bank/db].vips"
+	for name, tt := range map[string]struct {
+		text string
+		want bool
+	}{
+		"allocated":             {string(raw), true},
+		"with other comments":   {strings.ReplaceAll(string(raw), "# ", "# and "), true},
+		"an address is another": {strings.Replace(string(raw), at(web), "[243.0.0.99]", 1), false},
+		"two are swapped":       {strings.NewReplacer(at(web), at(db), at(db), at(web)).Replace(string(raw)), false},
+		"one is gone":           {strings.Replace(string(raw), "  "+db+": "+at(db)+"\n", "", 1), false},
+		"one stands twice":      {string(raw) + "  " + db + ": [243.0.0.99]\n", false},
+		"nobody's is reserved":  {string(raw) + "  exports[a/b].vips: [243.0.0.99]\n", false},
+	} {
+		lock, list := ReadLock("lock", []byte(tt.text))
+		if list.HasErrors() {
+			t.Fatal(name, list)
+		}
+		if got := lock.Follows(before, after); got != tt.want {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+	}
+	if !before.Follows(before, after) {
+		t.Error("an older lock does not follow from itself")
+	}
+}
