@@ -41,6 +41,7 @@ func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.F
 		f.Clusters = append(f.Clusters, b.cluster(&s.Clusters[i]))
 	}
 	slices.SortFunc(f.Clusters, func(x, y fabric.Cluster) int { return cmp.Compare(x.Name, y.Name) })
+	b.sharedKeys(f)
 	for i := range s.Exports {
 		f.Exports = append(f.Exports, b.export(&s.Exports[i]))
 	}
@@ -189,6 +190,37 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 		out.Keys = append(out.Keys, b.key(c.Name, g, path, epoch))
 	}
 	return out
+}
+
+// sharedKeys refuses a gateway with the public key of another one: agents know peers by
+// their keys, so that it would take the other's place. Keys that a gateway brings stand in
+// the topology, where anybody can write what was derived for somebody else.
+func (b *builder) sharedKeys(f *fabric.Fabric) {
+	owners := map[string]string{}
+	for i := range f.Clusters {
+		for _, g := range f.Clusters[i].Gateways {
+			path := fmt.Sprintf("clusters[%s].gateways[%s]", f.Clusters[i].Name, g.Name)
+			brought := b.top.Cluster(f.Clusters[i].Name).Gateway(g.Name)
+			for _, k := range g.Keys {
+				for _, half := range []struct{ key, field, brought string }{{k.Public, ".publicKey", brought.PublicKey}, {k.Ed25519, ".ikePublicKey", brought.IKEPublicKey}} {
+					other, taken := owners[half.key]
+					if half.key == "" || half.key == KnownLater || other == path {
+						continue
+					}
+					if !taken {
+						owners[half.key] = path
+						continue
+					}
+					at, also := path, other
+					if half.brought == "" {
+						at, also = other, path
+					}
+					b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "duplicate", Path: at + half.field,
+						Summary: "another gateway has the same public key", Related: []diag.Related{{Path: also}}})
+				}
+			}
+		}
+	}
 }
 
 // key gives the public halves of a gateway's keys, whatever drivers it has now:

@@ -146,7 +146,7 @@ func TestRootAndOtherKeys(t *testing.T) {
 	t.Parallel()
 	brought := at(t, "[1]", rootText(7), nil)
 	for i := range brought.Topology.Spec.Clusters {
-		brought.Topology.Spec.Clusters[i].Gateways[0].PublicKey = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
+		brought.Topology.Spec.Clusters[i].Gateways[0].PublicKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(i + 1)}, 32))
 	}
 	published := mustRender(t, brought)
 	mustRender(t, at(t, "[1]", rootText(7), published)) // derived from now on
