@@ -11,6 +11,7 @@ import (
 	"github.com/hiddeco/sshsig"
 	"golang.org/x/crypto/ssh"
 
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
@@ -18,8 +19,9 @@ import (
 // vouched refuses a source commit that leads to what nobody signed who may, once a
 // topology that asks for signatures (trust.commits) was published: each commit from the
 // published one on, along first parents, is signed by a key of the allowed_signers file
-// of its parent. What a merge brings in its signer vouches for. Commits of this
-// reconciler count if they change the lock alone.
+// of its parent, and what it changes is owned by who signed or approved it. What a merge
+// brings in its signer vouches for. Commits of this reconciler count if they change the
+// lock alone.
 func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 	revision := in.source.String()
 	if in.source.String() == r.cfg.AcceptCommit {
@@ -41,26 +43,37 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 	if !follows {
 		return refuse("commit %s does not follow from %s, which is published", short(revision), short(text))
 	}
+	var commits []repo.Hash // newest first
 	for at := in.source; at.String() != text; {
-		raw, signature, parent, err := r.source.Signature(at)
+		_, _, parent, err := r.source.Signature(at)
 		if errors.Is(err, repo.ErrNoCommit) || err == nil && parent.IsZero() {
 			return refuse("commit %s does not follow from %s, which is published, along first parents", short(revision), short(text))
 		}
 		if err != nil {
 			return fail(ReasonFetch, revision, err)
 		}
-		allowed, err := r.source.File(parent, file)
+		commits, at = append(commits, at), parent
+	}
+	rights, err := newRights(r.source, r.cfg.Path, file, hash(text), w.have[LockFile], w.files[r.topologyPath()])
+	if err != nil && len(commits) > 0 {
+		return refuse("%v", err)
+	}
+	for _, at := range slices.Backward(commits) {
+		raw, signature, parent, err := r.source.Signature(at)
+		if err != nil {
+			return fail(ReasonFetch, revision, err)
+		}
+		signers, err := signersAt(r.source, parent, file)
 		if err != nil {
 			return refuse("commit %s cannot be checked: %v", short(at.String()), err)
-		}
-		signers, err := parseSigners(allowed)
-		if err != nil {
-			return refuse("commit %s cannot be checked: %s of the commit before: %v", short(at.String()), file, err)
 		}
 		switch by, err := signerOf(raw, signature); {
 		case err != nil:
 			return refuse("commit %s is not signed by a key of %s: %v", short(at.String()), file, err)
-		case slices.Contains(signers, by):
+		case slices.ContainsFunc(signers, func(s signer) bool { return s.key == by && s.commits }):
+			if failure := r.owned(in, rights, ruling{commit: at, parent: parent, signers: signers, principals: principalsOf(signers, by)}); failure != nil {
+				return failure
+			}
 		case w.signed != nil && slices.Contains(w.signed.valid, by):
 			changed, err := r.source.Changed(parent, at)
 			if err != nil {
@@ -72,7 +85,6 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 		default:
 			return refuse("commit %s is signed by %s, who is not in %s of the commit before", short(at.String()), by, file)
 		}
-		at = parent
 	}
 	return nil
 }
@@ -101,12 +113,18 @@ func (r *Reconciler) signersFile(in inputs, b *Built) (string, *Failure) {
 	}
 	file := path.Join(r.cfg.Path, b.Set.Spec.Trust.Commits)
 	raw, err := r.source.File(in.source, file)
+	var list diag.List
 	if err == nil {
-		_, err = parseSigners(raw)
+		list, err = CheckOwners(b.Set, file, raw)
 	}
 	if err != nil {
 		return "", fail(ReasonInvalid, in.source.String(), fmt.Errorf("trust.commits: %s: %w", file, err))
 	}
+	list = Placed(list, b.Source)
+	if list.HasErrors() {
+		return "", failFindings(ReasonInvalid, in.source.String(), list, map[string][]byte{r.topologyPath(): b.Source.Raw, file: raw})
+	}
+	b.Warnings = append(b.Warnings, list...)
 	return file, nil
 }
 
@@ -125,36 +143,68 @@ func signerOf(raw []byte, armored string) (string, error) {
 	return trust.Line(signature.PublicKey), nil
 }
 
-// parseSigners reads an allowed_signers file (ssh-keygen(1)) and gives the keys that may
-// sign commits, as authorized_keys has them. Principals say nothing here: whoever is in
-// the file may sign. Of options namespaces counts; others are an error, as they would
-// mean less than they say. Errors name the line.
-func parseSigners(raw []byte) ([]string, error) {
-	var out []string
+// signer is a line of an allowed_signers file.
+type signer struct {
+	key        string // as authorized_keys has it
+	principals []string
+	line       int
+	// commits and approvals say what it may sign, by its namespaces.
+	commits, approvals bool
+}
+
+// signersAt reads the allowed_signers file of a commit.
+func signersAt(source *repo.Store, commit repo.Hash, file string) ([]signer, error) {
+	raw, err := source.File(commit, file)
+	if err != nil {
+		return nil, err
+	}
+	signers, err := parseSigners(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s of the commit before: %w", file, err)
+	}
+	return signers, nil
+}
+
+// parseSigners reads an allowed_signers file (ssh-keygen(1)), in which a key may have
+// several lines. Of options namespaces counts; others are an error, as they would mean
+// less than they say. Errors name the line.
+func parseSigners(raw []byte) ([]signer, error) {
+	var out []signer
 	for i, line := range strings.Split(string(raw), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		_, rest, _ := strings.Cut(line, " ")
+		names, rest, _ := strings.Cut(line, " ")
 		key, _, options, _, err := ssh.ParseAuthorizedKey([]byte(strings.TrimSpace(rest)))
 		if err != nil {
 			return nil, fmt.Errorf("line %d: want PRINCIPALS [namespaces=\"git\"] KEYTYPE KEY: %w", i+1, err)
 		}
-		mine := true
+		s := signer{key: trust.Line(key), principals: strings.Split(names, ","), line: i + 1, commits: true, approvals: true}
 		for _, o := range options {
 			name, value, _ := strings.Cut(o, "=")
 			if !strings.EqualFold(name, "namespaces") {
 				return nil, fmt.Errorf("line %d: option %s is not used here: remove it, and the key when its time is over", i+1, name)
 			}
-			mine = slices.Contains(strings.Split(strings.Trim(value, `"`), ","), gitNamespace)
+			list := strings.Split(strings.Trim(value, `"`), ",")
+			s.commits, s.approvals = slices.Contains(list, gitNamespace), slices.Contains(list, ApprovalNamespace)
 		}
-		if mine {
-			out = append(out, trust.Line(key))
-		}
+		out = append(out, s)
 	}
-	if len(out) == 0 {
+	if !slices.ContainsFunc(out, func(s signer) bool { return s.commits }) {
 		return nil, errors.New("no key in it may sign commits")
 	}
 	return out, nil
+}
+
+// principalsOf gives who a key is that signs a commit, sorted.
+func principalsOf(signers []signer, key string) []string {
+	var out []string
+	for _, s := range signers {
+		if s.key == key && s.commits {
+			out = append(out, s.principals...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -1,0 +1,313 @@
+package reconciler
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hiddeco/sshsig"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// ApprovalNamespace is that of signatures (SSHSIG) by which a principal approves a commit
+// of somebody else: they are over the commit's hash in hex and a newline.
+const ApprovalNamespace = "commit-approval.hawser.dev"
+
+// ApprovalsDir is the folder beside the topology that holds approvals: of each commit in a
+// folder of its hash, in files with the ending .sig.
+const ApprovalsDir = "approvals"
+
+// rights follows the history of a topology and says who owns what each commit changes.
+type rights struct {
+	source    *repo.Store
+	folder    string // of the topology
+	signers   string // path of the allowed_signers file by which commits are judged
+	published []byte // lock that is in force
+	tip       []byte // topology at the end of the way, whose places need no commit
+	// last is the topology of the newest commit that could be read. A commit that cannot
+	// be read changes nothing: the next one that can is compared with the one before.
+	last  schema.Version
+	texts map[string][]byte // of the topologies, for printing findings
+}
+
+// newRights begins at a commit whose topology is taken as it is.
+func newRights(source *repo.Store, folder, signers string, at repo.Hash, published, tip []byte) (*rights, error) {
+	out := &rights{source: source, folder: folder, signers: signers, published: published, tip: tip, texts: map[string][]byte{}}
+	v, list, err := out.version(at)
+	if err == nil {
+		err = list.Err()
+	}
+	if err != nil {
+		return out, fmt.Errorf("the topology of commit %s, from which on owners count, cannot be read: %w", short(at.String()), err)
+	}
+	out.last = v
+	return out, nil
+}
+
+// version reads the topology of a commit. Its name for messages is what git takes for it,
+// or the file's own where that is the same.
+func (r *rights) version(at repo.Hash) (schema.Version, diag.List, error) {
+	raw, err := r.source.File(at, r.path(TopologyFile))
+	if err != nil {
+		return schema.Version{}, nil, err
+	}
+	name := r.path(TopologyFile)
+	if !bytes.Equal(raw, r.tip) {
+		name = short(at.String()) + ":" + name
+	}
+	r.texts[name] = raw
+	set, src, list := schema.Decode(name, raw)
+	return schema.Version{Set: set, Source: src}, list, nil
+}
+
+func (r *rights) path(name string) string { return path.Join(r.folder, name) }
+
+// next gives what a commit changes of what has owners, and goes on to it.
+func (r *rights) next(parent, commit repo.Hash) ([]schema.Difference, error) {
+	files, err := r.source.Changed(parent, commit)
+	if err != nil {
+		return nil, err
+	}
+	was := r.last
+	var out []schema.Difference
+	if slices.Contains(files, r.path(TopologyFile)) {
+		v, list, err := r.version(commit)
+		if err != nil && !errors.Is(err, repo.ErrNoFile) {
+			return nil, err
+		}
+		if err == nil && !list.HasErrors() {
+			if found, err := schema.Differences(was, v); err == nil {
+				out, r.last = found, v
+			}
+		}
+	}
+	if !was.Set.Owned() {
+		return nil, nil
+	}
+	for _, name := range files {
+		owners, owned, err := r.file(was.Set, parent, commit, name)
+		if err != nil {
+			return nil, err
+		}
+		if owned {
+			out = append(out, schema.Difference{Did: "changes", Item: name, Pos: diag.Pos{File: name}, Owners: owners})
+		}
+	}
+	return out, nil
+}
+
+// file says whether somebody owns a change of a file, and who besides the owners of
+// everything. What the reconciler does not read nobody owns.
+func (r *rights) file(set *schema.ClusterSet, parent, commit repo.Hash, name string) (owners []string, owned bool, err error) {
+	cluster, _, inside := strings.Cut(strings.TrimPrefix(name, r.path(PatchesDir)+"/clusters/"), "/")
+	switch {
+	case name == r.signers || set.Spec.Trust.Commits != "" && name == r.path(set.Spec.Trust.Commits):
+		return nil, true, nil
+	case name == r.path(LockFile):
+		allocated, err := r.allocated(parent, commit)
+		return nil, !allocated, err
+	case strings.HasPrefix(name, r.path(PatchesDir)+"/clusters/") && inside:
+		return set.ClusterOwners(cluster), true, nil
+	}
+	return nil, name == r.path(PatchesDir) || strings.HasPrefix(name, r.path(PatchesDir)+"/"), nil
+}
+
+// allocated reports whether the lock of a commit is what hawser allocate makes of the one
+// before, so that nobody's address was moved or taken.
+func (r *rights) allocated(parent, commit repo.Hash) (bool, error) {
+	var locks [2]*schema.Lock
+	for i, at := range []repo.Hash{parent, commit} {
+		raw, err := r.source.File(at, r.path(LockFile))
+		if err != nil && !errors.Is(err, repo.ErrNoFile) {
+			return false, err
+		}
+		var list diag.List
+		if locks[i], list = schema.ReadLock(r.path(LockFile), raw); list.HasErrors() {
+			return false, nil
+		}
+	}
+	set, _, list := schema.Load(r.last.Source.File, r.last.Source.Raw)
+	if list.HasErrors() {
+		return false, nil
+	}
+	if locks[1].Follows(locks[0], set) {
+		return true, nil
+	}
+	published, list := schema.ReadLock("published "+LockFile, r.published)
+	return !list.HasErrors() && locks[1].Follows(locks[0].Inherit(published), set), nil
+}
+
+// covers reports whether one of the principals may make a change.
+func covers(everything []string, d schema.Difference, principals []string) bool {
+	return slices.ContainsFunc(principals, func(name string) bool {
+		return slices.ContainsFunc(slices.Concat(everything, d.Owners), func(pattern string) bool { return fabric.MatchesPattern(pattern, name) })
+	})
+}
+
+// ruling is a commit with those who may have signed it.
+type ruling struct {
+	commit, parent repo.Hash
+	signers        []signer
+	principals     []string // of who signed it
+}
+
+// owned refuses a commit that changes what neither its signer nor an approval owns.
+func (r *Reconciler) owned(in inputs, rights *rights, c ruling) *Failure {
+	everything := rights.last.Set.Spec.Trust.Owners
+	changes, err := rights.next(c.parent, c.commit)
+	if err != nil {
+		return fail(ReasonFetch, in.source.String(), err)
+	}
+	by := c.principals
+	missing := func() []schema.Difference {
+		return slices.DeleteFunc(slices.Clone(changes), func(d schema.Difference) bool { return covers(everything, d, by) })
+	}
+	if len(missing()) == 0 {
+		return nil
+	}
+	now, err := signersAt(r.source, in.source, rights.signers)
+	if err != nil {
+		now = nil // whoever is in no file any more approves nothing
+	}
+	approved, useless, err := r.approvals(in.source, c.commit, [2][]signer{c.signers, now})
+	if err != nil {
+		return fail(ReasonFetch, in.source.String(), err)
+	}
+	by = append(slices.Clone(by), approved...)
+	refused := missing()
+	if len(refused) == 0 {
+		return nil
+	}
+	const most = 20
+	var list diag.List
+	for _, d := range refused[:min(len(refused), most)] {
+		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "not-owner", Path: d.Path, Pos: d.Pos,
+			Summary: fmt.Sprintf("commit %s, signed by %s, %s %s, which its signer does not own", short(c.commit.String()), strings.Join(c.principals, ", "), d.Did, d.Item),
+			Hint:    whoMay(c, everything, d) + useless})
+	}
+	if more := len(refused) - most; more > 0 {
+		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "not-owner",
+			Summary: fmt.Sprintf("commit %s makes %d more changes that its signer does not own", short(c.commit.String()), more)})
+	}
+	return failFindings(ReasonUntrusted, in.source.String(), list, rights.texts)
+}
+
+// whoMay says who could approve a change, and how.
+func whoMay(c ruling, everything []string, d schema.Difference) string {
+	names := map[string]bool{}
+	for _, s := range c.signers {
+		for _, p := range s.principals {
+			if s.approvals && covers(everything, d, []string{p}) {
+				names[p] = true
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "its owners are " + strings.Join(slices.Concat(d.Owners, everything), ", ") + ", and no key of theirs may sign " + ApprovalNamespace + " (namespaces of its line)"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(names)), " or ") + " may approve it: hawser approve " + c.commit.String()
+}
+
+// approvals gives the principals who approved a commit, by files in the tip of the branch.
+// An approval counts by the allowed_signers files before the commit and in the tip: who was
+// removed since approves nothing. useless says why files do not count.
+func (r *Reconciler) approvals(tip, commit repo.Hash, files [2][]signer) (principals []string, useless string, err error) {
+	folder := path.Join(r.cfg.Path, ApprovalsDir, commit.String())
+	found, err := r.source.Folder(tip, folder)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if path.Ext(name) != ".sig" {
+			continue
+		}
+		who, err := approver(string(found[name]), commit.String(), files)
+		if err != nil {
+			useless += fmt.Sprintf("; %s does not count: %v", path.Join(folder, name), err)
+		}
+		principals = append(principals, who...)
+	}
+	return principals, useless, nil
+}
+
+// approver gives the principals of who signed an approval, in each of the files.
+func approver(armored, commit string, files [2][]signer) ([]string, error) {
+	signature, err := sshsig.Unarmor([]byte(armored))
+	if err != nil {
+		return nil, fmt.Errorf("read signature: %w", err)
+	}
+	if err := sshsig.Verify(strings.NewReader(commit+"\n"), signature, signature.PublicKey, signature.HashAlgorithm, ApprovalNamespace); err != nil {
+		return nil, fmt.Errorf("it is no approval of this commit: %w", err)
+	}
+	key := trust.Line(signature.PublicKey)
+	var sets [2][]string
+	for i, signers := range files {
+		for _, s := range signers {
+			if s.key == key && s.approvals {
+				sets[i] = append(sets[i], s.principals...)
+			}
+		}
+	}
+	both := slices.DeleteFunc(slices.Clone(sets[0]), func(p string) bool { return !slices.Contains(sets[1], p) })
+	switch {
+	case len(sets[0]) == 0:
+		return nil, fmt.Errorf("%s may not sign %s by the allowed_signers file before the commit", key, ApprovalNamespace)
+	case len(both) == 0:
+		return nil, fmt.Errorf("%s may not sign %s any more", key, ApprovalNamespace)
+	}
+	return both, nil
+}
+
+// CheckOwners compares the owners of a topology with the allowed_signers file that it
+// names. Findings about the topology have paths only. It fails where the file cannot be
+// read.
+func CheckOwners(set *schema.ClusterSet, file string, raw []byte) (diag.List, error) {
+	signers, err := parseSigners(raw)
+	if err != nil || !set.Owned() {
+		return nil, err
+	}
+	var list diag.List
+	var principals []string
+	for _, s := range signers {
+		for _, p := range s.principals {
+			if strings.ContainsAny(p, "*?!") {
+				line, _, _ := bytes.Cut(slices.Collect(bytes.Lines(raw))[s.line-1], []byte(" "))
+				list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "bad-principal", Pos: diag.Pos{File: file, Line: s.line, Column: 1, Width: len(line)},
+					Summary: fmt.Sprintf("the principal %q is a pattern, so that nobody can say what the key owns", p),
+					Hint:    "write the names of whoever has the key, with commas between them; owners may be patterns"})
+			}
+			principals = append(principals, p)
+		}
+	}
+	check := func(at string, patterns []string) (known bool) {
+		for i, pattern := range patterns {
+			if slices.ContainsFunc(principals, func(p string) bool { return fabric.MatchesPattern(pattern, p) }) {
+				known = true
+				continue
+			}
+			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "unknown-owner", Path: fmt.Sprintf("%s[%d]", at, i),
+				Summary: fmt.Sprintf("%s is no principal of %s", pattern, file), Hint: "owners are what the lines of that file begin with"})
+		}
+		return known
+	}
+	if !check("trust.owners", set.Spec.Trust.Owners) {
+		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "no-owner", Path: "trust.owners",
+			Summary: "no key of " + file + " is an owner of everything: nobody could change that any more", Hint: "owners are what the lines of that file begin with"})
+	}
+	for i, n := range set.Spec.Trust.Namespaces {
+		check(fmt.Sprintf("trust.namespaces[%d].owners", i), n.Owners)
+	}
+	for _, c := range set.Spec.Clusters {
+		check("clusters["+c.Name+"].owners", c.Owners)
+	}
+	return list, nil
+}

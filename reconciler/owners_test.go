@@ -1,0 +1,407 @@
+package reconciler
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hiddeco/sshsig"
+	"golang.org/x/crypto/ssh"
+
+	"hawser.dev/hawser/schema"
+)
+
+// people of a clusterset: ann owns everything, bob the namespace shop, carol the cluster
+// g1, and eve nothing.
+type people struct{ ann, bob, carol, eve person }
+
+func newPeople(t *testing.T) people {
+	t.Helper()
+	return people{newPerson(t, "ann"), newPerson(t, "bob"), newPerson(t, "carol"), newPerson(t, "eve")}
+}
+
+// file is their allowed_signers file.
+func (p people) file() string {
+	var out strings.Builder
+	for _, who := range []person{p.ann, p.bob, p.carol, p.eve} {
+		out.WriteString(who.approverLine())
+	}
+	return out.String()
+}
+
+// approverLine is a line of an allowed_signers file that lets them approve, too.
+func (p person) approverLine() string {
+	return p.name + `@example.org namespaces="git,` + ApprovalNamespace + `" ` + string(ssh.MarshalAuthorizedKey(p.PublicKey()))
+}
+
+// approval is a file by which somebody approves a commit.
+func (p person) approval(t *testing.T, commit string) string {
+	t.Helper()
+	signature, err := sshsig.Sign(strings.NewReader(commit+"\n"), p, sshsig.HashSHA512, ApprovalNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(sshsig.Armor(signature))
+}
+
+// ownedTopology is one in which people own something each.
+const ownedTopology = `apiVersion: hawser.dev/v1alpha1
+kind: ClusterSet
+metadata: {name: demo}
+spec:
+  trust:
+    commits: allowed_signers
+    owners: [ann@example.org]
+    namespaces: [{names: [shop], owners: [bob@example.org]}]
+  clusters:
+  - name: g1
+    owners: [carol@example.org]
+    podCIDRs: [10.1.0.0/16]
+    serviceCIDRs: [10.101.0.0/16]
+    recipient: age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n
+    gateways: [{name: a, node: n1, endpoints: [192.0.2.1]}]
+  - name: g2
+    podCIDRs: [10.2.0.0/16]
+    serviceCIDRs: [10.102.0.0/16]
+    recipient: age1lr68929mj5ruklx8rh9mlp6z4cjtesjcqcdpfm6wwmhm8g20ndcqv40250
+    gateways: [{name: a, node: n1, endpoints: [192.0.2.2]}]
+  exports:
+  - {name: web, namespace: shop, clusters: [g1], ports: [{port: 80}]}
+  - {name: db, namespace: bank, clusters: [g2], allow: {clusters: [g2]}, ports: [{port: 5432}]}
+`
+
+// newOwnedRig has ownedTopology published, lock included.
+func newOwnedRig(t *testing.T, p people) *rig {
+	t.Helper()
+	g := newRig(t, true)
+	g.commit("allowed_signers", p.file())
+	g.commit(TopologyFile, ownedTopology)
+	g.good()
+	g.pull()
+	return g
+}
+
+// change commits an edit of files, of which each value holds what is replaced and by
+// what, or the whole content of a new file; who signs it.
+func (g *rig) change(who person, files map[string][2]string) string {
+	g.t.Helper()
+	for name, edit := range files {
+		have, err := os.ReadFile(filepath.Join(g.work, name))
+		if err == nil && edit[0] != "" && !strings.Contains(string(have), edit[0]) {
+			g.t.Fatalf("%s has no %q", name, edit[0])
+		}
+		text := edit[1]
+		if edit[0] != "" {
+			text = strings.Replace(string(have), edit[0], edit[1], 1)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(g.work, name)), 0o755); err != nil {
+			g.t.Fatal(err)
+		}
+		g.write(name, text)
+	}
+	git(g.t, g.work, "commit", "-q", "-m", "a change")
+	return g.sign(who)
+}
+
+func topologyEdit(old, now string) map[string][2]string {
+	return map[string][2]string{TopologyFile: {old, now}}
+}
+
+// newExport is an export beside those of ownedTopology.
+func newExport(namespace string) map[string][2]string {
+	return topologyEdit("  exports:\n", "  exports:\n  - {name: api, namespace: "+namespace+", clusters: [g1, g2], ports: [{port: 81}]}\n")
+}
+
+// TestOwners: each commit changes only what its signer owns, by what it means.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	tests := []struct {
+		name  string
+		who   person
+		files map[string][2]string
+		says  string // of the refusal; empty = it is published
+	}{
+		{"an export of the own namespace", p.bob, newExport("shop"), ""},
+		{"a gateway of the own cluster", p.carol, topologyEdit("endpoints: [192.0.2.1]", "endpoints: [192.0.2.7]"), ""},
+		{"a patch of the own cluster", p.carol, map[string][2]string{"patches/clusters/g1/p.yaml": {"", patchText}}, ""},
+		{"what nobody owns", p.eve, map[string][2]string{"README": {"", "text"}, "approvals/x/eve.sig": {"", "text"}}, ""},
+		{"nothing but text", p.eve, topologyEdit("  clusters:\n", "  # The clusters, in no order:\n  clusters:\n"), ""},
+		{"everything", p.ann, topologyEdit("metadata", "# all\nmetadata"), ""},
+		{"prefixes, by who owns everything", p.ann, topologyEdit("[10.1.0.0/16]", "[10.1.0.0/16, 10.3.0.0/16]"), ""},
+
+		{"an export of another namespace", p.bob, newExport("bank"), "adds export bank/api, which its signer does not own"},
+		{"nothing's owner exports", p.eve, newExport("shop"), "signed by eve@example.org, adds export shop/api"},
+		{"another's allow list", p.bob, topologyEdit("allow: {clusters: [g2]}, ", ""), "changes export bank/db: allow"},
+		{"another namespace under the old name", p.bob, topologyEdit("namespace: bank", "namespace: shop"), "removes export bank/db"},
+		{"another's gateway", p.bob, topologyEdit("endpoints: [192.0.2.1]", "endpoints: [192.0.2.7]"), "changes cluster g1: gateways[a].endpoints"},
+		{"another cluster's gateway", p.carol, topologyEdit("endpoints: [192.0.2.2]", "endpoints: [192.0.2.7]"), "changes cluster g2: gateways[a].endpoints"},
+		{"the endpoint of another's gateway", p.carol, topologyEdit("endpoints: [192.0.2.1]", "endpoints: ['192.0.2.2:6000']"), "changes the endpoint 192.0.2.2 of g1 and g2"},
+		{"another's prefixes", p.carol, topologyEdit("[10.1.0.0/16]", "[10.1.0.0/16, 10.2.0.0/16]"), "changes cluster g1: podCIDRs"},
+		{"no encryption", p.carol, topologyEdit("    recipient: age1n4", "    tunnel: {driver: vxlan}\n    recipient: age1n4"), "changes cluster g1: tunnel.driver"},
+		{"another cluster name", p.carol, topologyEdit("- name: g1", "- name: g3"), "removes cluster g1"},
+		{"a cluster less", p.carol, topologyEdit("  - name: g2\n    podCIDRs", "  - name: g1\n    podCIDRs"), "the name g1 is taken by another cluster"},
+		{"owners of everything", p.bob, topologyEdit("owners: [ann@example.org]", "owners: [ann@example.org, bob@example.org]"), "changes trust.owners"},
+		{"owners of the own cluster", p.carol, topologyEdit("owners: [carol@example.org]", "owners: [carol@example.org, eve@example.org]"), "changes cluster g1: owners"},
+		{"owners of namespaces, and their use", p.bob, topologyEdit("names: [shop]", "names: [shop, bank]"), "changes trust.namespaces"},
+		{"no more signatures", p.bob, topologyEdit("    commits: allowed_signers\n", ""), "changes trust.commits"},
+		{"dynamic exports for all", p.bob, topologyEdit("  exports:\n", "  dynamicExports: {namespaces: ['*']}\n  exports:\n"), "adds dynamicExports"},
+		{"a principal more", p.eve, map[string][2]string{"allowed_signers": {"eve@example.org", "eve@example.org,ann@example.org"}}, "changes allowed_signers"},
+		{"patches of all clusters", p.carol, map[string][2]string{"patches/base/p.yaml": {"", patchText}}, "changes patches/base/p.yaml"},
+		{"patches of another cluster", p.carol, map[string][2]string{"patches/clusters/g2/p.yaml": {"", patchText}}, "changes patches/clusters/g2/p.yaml"},
+		{"patches of a cluster that comes later", p.carol, map[string][2]string{"patches/clusters/g3/p.yaml": {"", patchText}}, "changes patches/clusters/g3/p.yaml"},
+		{"another address", p.bob, map[string][2]string{LockFile: {"exports[shop/web].vips: [243.0.0.2]", "exports[shop/web].vips: [243.0.0.1]"}}, "changes " + LockFile},
+		{"no lock", p.bob, map[string][2]string{LockFile: {"", "\n"}}, "changes " + LockFile},
+		{"a key twice", p.bob, topologyEdit("  exports:\n", "  exports: []\n  exports:\n"), "the key occurs twice"},
+		{"an anchor", p.bob, topologyEdit("ports: [{port: 80}]", "ports: &p [{port: 80}]"), "anchors and aliases are not supported"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newOwnedRig(t, p)
+			before := g.published()
+			g.change(tt.who, tt.files)
+			out, failure := g.Once(t.Context())
+			if tt.says == "" {
+				if failure != nil {
+					t.Fatalf("%s: %v", failure.Reason, failure)
+				}
+				if out.Source.Commit == "" || g.published() == before {
+					t.Error("nothing was published")
+				}
+				return
+			}
+			if failure == nil || !strings.Contains(failure.Message, tt.says) {
+				t.Fatalf("got %v, want %q", failure, tt.says)
+			}
+			if g.published() != before {
+				t.Error("something was published")
+			}
+		})
+	}
+}
+
+const patchText = "apiVersion: v1\nkind: Namespace\nmetadata: {name: hawser-system, labels: {a: b}}\n"
+
+// TestOwnersSay: a refusal names item, line, who signed and who may approve, and how.
+func TestOwnersSay(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	g := newOwnedRig(t, p)
+	commit := g.change(p.eve, topologyEdit("port: 80", "port: 8080"))
+	failure := g.bad(ReasonUntrusted)
+	want := "clusterset.yaml:22:57: error: exports[shop/web].ports: commit " + commit[:12] +
+		", signed by eve@example.org, changes export shop/web: ports, which its signer does not own"
+	if failure.Message != want {
+		t.Errorf("got  %s\nwant %s", failure.Message, want)
+	}
+	if hint := failure.Diagnostics[0].Hint; hint != "ann@example.org or bob@example.org may approve it: hawser approve "+commit {
+		t.Errorf("hint %q", hint)
+	}
+	if !failure.Refused() || failure.Files()["clusterset.yaml"] == nil {
+		t.Error("it is no finding in a file")
+	}
+	// What is gone stands in an older version, which git finds by that name.
+	git(t, g.work, "reset", "-q", "--hard", "HEAD~1")
+	g.change(p.eve, topologyEdit("  - {name: web, namespace: shop, clusters: [g1], ports: [{port: 80}]}\n", ""))
+	failure = g.bad(ReasonUntrusted)
+	pos := failure.Diagnostics[0].Pos
+	if lines := strings.Split(git(t, g.work, "show", pos.File), "\n"); !strings.Contains(lines[pos.Line-1], "name: web") {
+		t.Errorf("%s is %q", pos, lines[pos.Line-1])
+	}
+}
+
+// TestOwnersOfEachCommit: every commit counts by itself, on the way of first parents.
+func TestOwnersOfEachCommit(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	g := newOwnedRig(t, p)
+	first := git(t, g.work, "rev-parse", "HEAD")
+	back := func() {
+		t.Helper()
+		git(t, g.work, "checkout", "-q", "main")
+		git(t, g.work, "reset", "-q", "--hard", first)
+		g.push("-f", "main")
+	}
+
+	// A later commit of an owner does not bless the one before, nor does undoing it.
+	g.change(p.bob, newExport("bank"))
+	g.change(p.ann, map[string][2]string{"README": {"", "text"}})
+	g.untrusted("adds export bank/api")
+	g.change(p.bob, topologyEdit("  - {name: api, namespace: bank, clusters: [g1, g2], ports: [{port: 81}]}\n", ""))
+	g.untrusted("adds export bank/api")
+
+	// Who merges vouches for what comes in, whoever signed it there.
+	back()
+	git(t, g.work, "checkout", "-q", "-b", "topic")
+	g.change(p.carol, topologyEdit("endpoints: [192.0.2.1]", "endpoints: [192.0.2.7]"))
+	git(t, g.work, "checkout", "-q", "main")
+	g.change(p.bob, map[string][2]string{"README": {"", "text"}})
+	git(t, g.work, "merge", "-q", "--no-ff", "-m", "merge", "topic")
+	g.sign(p.bob)
+	g.untrusted("signed by bob@example.org, changes cluster g1: gateways[a].endpoints")
+	git(t, g.work, "reset", "-q", "--hard", "HEAD~1")
+	git(t, g.work, "merge", "-q", "--no-ff", "-m", "merge", "topic")
+	g.sign(p.carol)
+	g.good()
+
+	// A change that hides behind a commit that cannot be read.
+	g.pull()
+	first = git(t, g.work, "rev-parse", "HEAD")
+	g.change(p.bob, topologyEdit("kind: ClusterSet", "kind: [ClusterSet"))
+	g.bad(ReasonInvalid)
+	g.change(p.bob, map[string][2]string{TopologyFile: {"kind: [ClusterSet", "kind: ClusterSet"}, "README": {"", "more"}})
+	g.good() // whoever broke it mends it
+	first = git(t, g.work, "rev-parse", "HEAD")
+	g.change(p.bob, topologyEdit("kind: ClusterSet", "kind: [ClusterSet"))
+	git(t, g.work, "rm", "-q", "--cached", TopologyFile)
+	git(t, g.work, "commit", "-q", "-m", "no topology")
+	g.sign(p.bob)
+	g.bad(ReasonNoFile)
+	text := strings.Replace(ownedTopology, "namespace: bank", "namespace: shop", 1)
+	g.change(p.bob, map[string][2]string{TopologyFile: {"", strings.Replace(text, "192.0.2.1]", "192.0.2.7]", 1)}})
+	g.untrusted("removes export bank/db")
+
+	// Two commits, one to make oneself an owner and one to use it.
+	back()
+	g.change(p.bob, topologyEdit("names: [shop]", "names: [shop, bank]"))
+	g.change(p.bob, newExport("bank"))
+	g.untrusted("changes trust.namespaces")
+	// By who owns everything it holds from the next commit on.
+	back()
+	g.change(p.ann, topologyEdit("names: [shop]", "names: [shop, bank]"))
+	g.change(p.bob, newExport("bank"))
+	g.good()
+}
+
+// TestOwnersOfLocks: whoever owns what they change may commit the addresses that
+// allocation gives it, and no others.
+func TestOwnersOfLocks(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	g := newOwnedRig(t, p)
+	committed, published := g.file("main", LockFile), g.file(DefaultPublishBranch, LockFile)
+	set, _, _ := schema.Load(TopologyFile, []byte(strings.Replace(ownedTopology, newExport("shop")[TopologyFile][0], newExport("shop")[TopologyFile][1], 1)))
+	allocated, list := Allocate(LockInput{Set: set, Committed: []byte(committed), Published: []byte(published)})
+	if list.HasErrors() {
+		t.Fatal(list)
+	}
+	raw, err := allocated.Lock.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := strings.Replace(string(raw), "exports[shop/api].vips: [243.0.0.3]", "exports[shop/api].vips: [243.0.0.2]", 1)
+	if taken == string(raw) {
+		t.Fatalf("the lock is not as expected:\n%s", raw)
+	}
+	first := git(t, g.work, "rev-parse", "HEAD")
+	for _, lock := range []string{taken, string(raw)} {
+		git(t, g.work, "reset", "-q", "--hard", first)
+		files := newExport("shop")
+		files[LockFile] = [2]string{"", lock}
+		if g.change(p.bob, files); lock == taken {
+			g.untrusted("changes " + LockFile)
+		}
+	}
+	g.good()
+	g.change(p.bob, map[string][2]string{LockFile: {"", taken}})
+	g.untrusted("changes " + LockFile)
+}
+
+// TestApprovals: a change counts that an owner approved, by a signature over the very
+// commit that counts before the commit and now.
+func TestApprovals(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	g := newOwnedRig(t, p)
+	bad := g.change(p.eve, newExport("bank"))
+	g.untrusted("adds export bank/api")
+	put := func(by person, of, says string) {
+		t.Helper()
+		name := "approvals/" + bad + "/" + by.name + ".sig"
+		g.change(p.eve, map[string][2]string{name: {"", by.approval(t, of)}})
+		if says == "" {
+			g.good()
+			return
+		}
+		failure := g.bad(ReasonUntrusted)
+		if hint := failure.Diagnostics[0].Hint; !strings.Contains(hint, says) {
+			t.Errorf("hint %q, want %q", hint, says)
+		}
+	}
+	put(p.eve, bad, "ann@example.org may approve it") // who does not own it either
+	put(p.bob, bad, "ann@example.org may approve it")
+	put(p.ann, strings.Repeat("0", 40), "ann.sig does not count: it is no approval of this commit")
+	put(newPerson(t, "zoe"), bad, "may not sign "+ApprovalNamespace+" by the allowed_signers file before the commit")
+	g.change(p.eve, map[string][2]string{"approvals/" + bad + "/noise.sig": {"", "noise"}})
+	if hint := g.bad(ReasonUntrusted).Diagnostics[0].Hint; !strings.Contains(hint, "noise.sig does not count: read signature") {
+		t.Errorf("hint %q", hint)
+	}
+	put(p.ann, bad, "")
+
+	// Two owners together, and one who was removed since.
+	g.pull()
+	both := g.change(p.eve, map[string][2]string{TopologyFile: {"port: 80}", "port: 8080}"}, "patches/clusters/g1/p.yaml": {"", patchText}})
+	g.change(p.eve, map[string][2]string{"approvals/" + both + "/1.sig": {"", p.bob.approval(t, both)}})
+	g.untrusted("changes patches/clusters/g1/p.yaml")
+	g.change(p.ann, map[string][2]string{"allowed_signers": {p.carol.approverLine(), ""}})
+	g.change(p.eve, map[string][2]string{"approvals/" + both + "/2.sig": {"", p.carol.approval(t, both)}})
+	if hint := g.bad(ReasonUntrusted).Diagnostics[0].Hint; !strings.Contains(hint, "may not sign "+ApprovalNamespace+" any more") {
+		t.Errorf("hint %q", hint)
+	}
+	g.change(p.eve, map[string][2]string{"approvals/" + both + "/3.sig": {"", p.ann.approval(t, both)}})
+	g.good()
+}
+
+// TestApprovalNamespaces: a key that may sign commits alone approves nothing, and one that
+// may approve alone signs no commits.
+func TestApprovalNamespaces(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	g := newRig(t, true)
+	g.commit("allowed_signers", p.ann.line()+p.eve.line()+
+		"bob@example.org namespaces=\""+ApprovalNamespace+"\" "+string(ssh.MarshalAuthorizedKey(p.bob.PublicKey())))
+	g.commit(TopologyFile, strings.Replace(ownedTopology, "    owners: [carol@example.org]\n", "", 1))
+	g.good()
+	g.pull()
+	first := git(t, g.work, "rev-parse", "HEAD")
+	bad := g.change(p.eve, newExport("bank"))
+	g.change(p.eve, map[string][2]string{"approvals/" + bad + "/ann.sig": {"", p.ann.approval(t, bad)}})
+	if hint := g.bad(ReasonUntrusted).Diagnostics[0].Hint; !strings.Contains(hint, "no key of theirs may sign "+ApprovalNamespace) {
+		t.Errorf("hint %q", hint)
+	}
+	git(t, g.work, "reset", "-q", "--hard", first)
+	bad = g.change(p.eve, newExport("shop"))
+	g.change(p.eve, map[string][2]string{"approvals/" + bad + "/bob.sig": {"", p.bob.approval(t, bad)}})
+	g.good()
+	g.pull()
+	g.change(p.bob, map[string][2]string{"README": {"", "text"}})
+	g.untrusted("who is not in allowed_signers of the commit before")
+}
+
+// TestOwnersAreKnown: owners are compared with the file of signers before they count.
+func TestOwnersAreKnown(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	g := newRig(t, true)
+	g.commit("allowed_signers", p.file())
+	g.commit(TopologyFile, strings.Replace(ownedTopology, "[bob@example.org]", "[bob@example.org, bobby, \"*@example.org\"]", 1))
+	if out := g.good(); len(out.Warnings) != 2 || out.Warnings[1].Error() !=
+		"clusterset.yaml:8:60: warning: trust.namespaces[0].owners[1]: bobby is no principal of allowed_signers" {
+		t.Errorf("warnings %v", out.Warnings)
+	}
+	for name, tt := range map[string]struct{ signers, topology, says string }{
+		"nobody owns everything": {p.file(), strings.Replace(ownedTopology, "[ann@", "[anna@", 1),
+			"clusterset.yaml:7:13: error: trust.owners: no key of allowed_signers is an owner of everything"},
+		"a principal is a pattern": {strings.Replace(p.file(), "eve@", "*@", 1), ownedTopology,
+			`allowed_signers:4:1: error: the principal "*@example.org" is a pattern`},
+	} {
+		g := newRig(t, true)
+		g.commit("allowed_signers", tt.signers)
+		g.commit(TopologyFile, tt.topology)
+		if failure := g.bad(ReasonInvalid); !strings.Contains(failure.Message, tt.says) {
+			t.Errorf("%s: got %v", name, failure)
+		}
+	}
+}
