@@ -1,11 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/schema"
 )
 
@@ -46,7 +51,11 @@ func (a *app) validate(args []string, f validateFlags) error {
 	if err != nil {
 		return err
 	}
-	set, _, list := schema.Load(t.file, t.raw)
+	set, src, list := schema.Load(t.file, t.raw)
+	if !list.HasErrors() {
+		list = append(list, reconciler.Placed(signersBeside(t, set), src)...)
+		list.Sort()
+	}
 	if f.output != "text" {
 		if err := a.encode(f.output, verdict{File: t.file, Valid: !list.HasErrors(), Findings: noFindings(list)}); err != nil {
 			return err
@@ -65,4 +74,27 @@ func (a *app) validate(args []string, f validateFlags) error {
 			counted(len(set.Spec.Clusters), "cluster"), counted(len(set.Spec.Exports), "export"), counted(len(list), "warning"))
 	}
 	return err
+}
+
+// signersBeside checks the allowed_signers file that a topology names, and whether it has
+// the owners of the topology.
+func signersBeside(t topology, set *schema.ClusterSet) diag.List {
+	if set.Spec.Trust.Commits == "" || t.lockFile == "" { // from stdin it stands beside nothing
+		return nil
+	}
+	file := filepath.Join(filepath.Dir(t.file), set.Spec.Trust.Commits)
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return diag.List{{Severity: diag.Warning, Code: "no-signers", Path: "trust.commits", Summary: "there is no file " + file,
+			Hint: "commit one with a line for each signer: PRINCIPALS KEYTYPE KEY"}}
+	}
+	var list diag.List
+	if err == nil {
+		list, err = reconciler.CheckOwners(set, file, raw)
+	}
+	if err != nil {
+		list = diag.List{{Severity: diag.Error, Code: "bad-signers", Path: "trust.commits", Summary: fmt.Sprintf("%s: %v", file, err),
+			Hint: "each line is PRINCIPALS [namespaces=\"git\"] KEYTYPE KEY"}}
+	}
+	return list
 }
