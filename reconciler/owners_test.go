@@ -137,7 +137,7 @@ func TestOwners(t *testing.T) {
 		{"another namespace under the old name", p.bob, topologyEdit("namespace: bank", "namespace: shop"), "removes export bank/db"},
 		{"another's gateway", p.bob, topologyEdit("endpoints: [192.0.2.1]", "endpoints: [192.0.2.7]"), "changes cluster g1: gateways[a].endpoints"},
 		{"another cluster's gateway", p.carol, topologyEdit("endpoints: [192.0.2.2]", "endpoints: [192.0.2.7]"), "changes cluster g2: gateways[a].endpoints"},
-		{"the endpoint of another's gateway", p.carol, topologyEdit("endpoints: [192.0.2.1]", "endpoints: ['192.0.2.2:6000']"), "changes the endpoint 192.0.2.2 of g1 and g2"},
+		{"the endpoint of another's gateway", p.carol, topologyEdit("endpoints: [192.0.2.1]", "endpoints: ['192.0.2.2:6000']"), "changes cluster g1: endpoint 192.0.2.2, which another cluster has"},
 		{"another's prefixes", p.carol, topologyEdit("[10.1.0.0/16]", "[10.1.0.0/16, 10.2.0.0/16]"), "changes cluster g1: podCIDRs"},
 		{"no encryption", p.carol, topologyEdit("    recipient: age1n4", "    tunnel: {driver: vxlan}\n    recipient: age1n4"), "changes cluster g1: tunnel.driver"},
 		{"another cluster name", p.carol, topologyEdit("- name: g1", "- name: g3"), "removes cluster g1"},

@@ -122,7 +122,10 @@ func (l leaf) text() string {
 
 // leavesOf gives all values of a topology. Who owns each of them the former version says.
 func leavesOf(s, former *ClusterSet) ([]leaf, error) {
-	w := &leafWalk{former: former, book: rulebook{}}
+	w := &leafWalk{former: former, book: rulebook{}, clusters: map[string][]string{}, namespaces: map[string][]string{}}
+	for i := range former.Spec.Clusters {
+		w.clusters[former.Spec.Clusters[i].Name] = former.Spec.Clusters[i].Owners
+	}
 	w.object(reflect.ValueOf(s).Elem(), spot{})
 	w.sharedEndpoints(s)
 	return w.leaves, w.err
@@ -133,6 +136,17 @@ type leafWalk struct {
 	book   rulebook
 	leaves []leaf
 	err    error
+	// Owners by the former version; those of namespaces as they are asked for.
+	clusters, namespaces map[string][]string
+}
+
+func (w *leafWalk) namespaceOwners(pattern string) []string {
+	owners, known := w.namespaces[pattern]
+	if !known {
+		owners = w.former.NamespaceOwners(pattern)
+		w.namespaces[pattern] = owners
+	}
+	return owners
 }
 
 // spot is where the walk is.
@@ -195,9 +209,9 @@ func (w *leafWalk) item(v reflect.Value, at spot) {
 	at.path += "[" + name + "]"
 	switch v.Type() {
 	case reflect.TypeFor[Cluster]():
-		at.within, at.of, at.owners = "cluster "+name, at.path, w.former.ClusterOwners(name)
+		at.within, at.of, at.owners = "cluster "+name, at.path, w.clusters[name]
 	case reflect.TypeFor[Export]():
-		at.within, at.of, at.owners = "export "+name, at.path, w.former.NamespaceOwners(parts[0])
+		at.within, at.of, at.owners = "export "+name, at.path, w.namespaceOwners(parts[0])
 	}
 	w.add(at, "there", true)
 	w.object(v, at)
@@ -229,7 +243,7 @@ func (w *leafWalk) rules(d *DynamicExports, at spot) {
 		r := byPattern[pattern]
 		slices.Sort(r.keepers)
 		w.leaves = append(w.leaves, leaf{key: at.path + "." + pattern, path: r.path, within: "dynamic exports of namespace " + pattern, of: r.path,
-			value: fmt.Sprint(r.any, slices.Compact(r.keepers)), owners: w.former.NamespaceOwners(pattern)})
+			value: fmt.Sprint(r.any, slices.Compact(r.keepers)), owners: w.namespaceOwners(pattern)})
 	}
 }
 
@@ -265,6 +279,6 @@ func (w *leafWalk) sharedEndpoints(s *ClusterSet) {
 		}
 		noted[key] = true
 		w.leaves = append(w.leaves, leaf{key: key, path: path, value: host, shared: true,
-			within: "the endpoint " + host + " of " + strings.Join(sortedKeys(users[host]), " and "), of: path})
+			within: "cluster " + c.Name + ": endpoint " + host + ", which another cluster has", of: path})
 	})
 }

@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -74,8 +75,8 @@ func TestDifferences(t *testing.T) {
 			[]string{"24 changes cluster g2: gateways[a].endpoints: "}},
 		{"an endpoint beside another cluster's", []string{"endpoints: [192.0.2.1]", "endpoints: ['192.0.2.2:7000']"}, []string{
 			"18 changes cluster g1: gateways[a].endpoints: " + g1,
-			"18 changes the endpoint 192.0.2.2 of g1 and g2: ",
-			"24 changes the endpoint 192.0.2.2 of g1 and g2: "}},
+			"18 changes cluster g1: endpoint 192.0.2.2, which another cluster has: ",
+			"24 changes cluster g2: endpoint 192.0.2.2, which another cluster has: "}},
 		{"prefixes", []string{"[10.1.0.0/16]", "[10.1.0.0/16, 10.2.0.0/24]"}, []string{"14 changes cluster g1: podCIDRs: "}},
 		{"the own globalnet, driver and owners", []string{"owners: [g1@example.org]", "owners: [g1@example.org, me]\n    globalnet: always\n    tunnel: {driver: vxlan, mtu: 1300}"},
 			[]string{"14 changes cluster g1: globalnet: ", "13 changes cluster g1: owners: ", "15 changes cluster g1: tunnel.driver: ", "15 changes cluster g1: tunnel.mtu: " + g1}},
@@ -152,6 +153,29 @@ func TestDifferencesOfNames(t *testing.T) {
 	} {
 		if _, err := Differences(versionOf(t, owned), versionOf(t, strings.Replace(owned, edit[0], edit[1], 1))); err == nil {
 			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestGrowthOfDifferences: twice the file takes at most about twice the work. Not
+// parallel, as others' allocations would be counted, too.
+func TestGrowthOfDifferences(t *testing.T) {
+	base := versionOf(t, owned)
+	work := func(v Version) float64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := Differences(base, v); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	for _, name := range []string{"clusters", "gateways", "endpoints", "exports", "prefixes", "clusters of an export"} {
+		shape := shapes()[name]
+		half, whole := string(sized(shape, 100_000)), string(sized(shape, 200_000))
+		growth := float64(len(whole)) / float64(len(half))
+		if a, b := work(versionOf(t, half)), work(versionOf(t, whole)); b > 1.4*growth*a+1e6 {
+			t.Errorf("%s: %d bytes take %.1f MB, %d take %.1f MB", name, len(half), a/1e6, len(whole), b/1e6)
 		}
 	}
 }
