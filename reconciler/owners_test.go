@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -403,5 +404,61 @@ func TestOwnersAreKnown(t *testing.T) {
 		if failure := g.bad(ReasonInvalid); !strings.Contains(failure.Message, tt.says) {
 			t.Errorf("%s: got %v", name, failure)
 		}
+	}
+}
+
+// mktree stores a folder that git's own commands would not make, and gives its hash.
+func (g *rig) mktree(entries ...string) string {
+	g.t.Helper()
+	cmd := exec.Command("git", "-C", g.work, "mktree")
+	cmd.Stdin = strings.NewReader(strings.Join(entries, "\n") + "\n")
+	out, err := cmd.Output()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestOwnersOfPaths: a folder whose parts are called .. leads out of what somebody owns,
+// and one that holds a name twice is two folders in one. git makes no such folders, but
+// stores them.
+func TestOwnersOfPaths(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	for name, tt := range map[string]struct {
+		file func(g *rig, blob string) string // tree of patches/clusters/g1
+		says string
+	}{
+		"out of the folder": {func(g *rig, blob string) string {
+			up := "040000 tree " + g.mktree("100644 blob "+blob+"\tagent.yaml") + "\tbase"
+			for range 4 {
+				up = "040000 tree " + g.mktree(up) + "\t.."
+			}
+			return g.mktree(up)
+		}, `invalid path ".."`},
+		"twice": {func(g *rig, blob string) string {
+			other := git(g.t, g.work, "hash-object", "-w", TopologyFile)
+			return g.mktree("100644 blob "+blob+"\tp.yaml", "100644 blob "+other+"\tp.yaml")
+		}, "patches/clusters/g1/p.yaml stands there twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newOwnedRig(t, p)
+			before := g.published()
+			g.write("patch.yaml", patchText)
+			blob := git(t, g.work, "hash-object", "-w", "patch.yaml")
+			patches := g.mktree("040000 tree " + g.mktree("040000 tree "+tt.file(g, blob)+"\tg1") + "\tclusters")
+			top := g.mktree(git(t, g.work, "ls-tree", "HEAD"), "040000 tree "+patches+"\t"+PatchesDir)
+			commit := git(t, g.work, "commit-tree", "-p", "HEAD", "-m", "a change", top)
+			git(t, g.work, "update-ref", "refs/heads/main", commit)
+			g.signBare(p.carol)
+			_, failure := g.Once(t.Context())
+			if failure == nil || !strings.Contains(failure.Message, tt.says) {
+				t.Errorf("got %v, want %q", failure, tt.says)
+			}
+			if after := g.published(); after != before {
+				t.Errorf("published:\n%s", git(t, g.repo, "diff", "--stat", before, after))
+			}
+		})
 	}
 }

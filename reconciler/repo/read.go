@@ -194,7 +194,8 @@ func (s *Store) Folder(commit Hash, dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// flat lists every entry of a commit that is not a folder, by path.
+// flat lists every entry of a commit that is not a folder, by path. A path that stands
+// there twice, which git stores but does not make, is an error: readers could take either.
 func (s *Store) flat(commit Hash) (map[string]object.TreeEntry, error) {
 	flat := map[string]object.TreeEntry{}
 	if commit.IsZero() {
@@ -204,6 +205,7 @@ func (s *Store) flat(commit Hash) (map[string]object.TreeEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+	seen := map[string]bool{}
 	walker := object.NewTreeWalker(tree, true, nil)
 	defer walker.Close()
 	for {
@@ -214,7 +216,10 @@ func (s *Store) flat(commit Hash) (map[string]object.TreeEntry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("walk commit %s of %s: %w", commit, s.name, err)
 		}
-		if entry.Mode != filemode.Dir {
+		if seen[name] {
+			return nil, fmt.Errorf("walk commit %s of %s: %s stands there twice", commit, s.name, name)
+		}
+		if seen[name] = true; entry.Mode != filemode.Dir {
 			flat[name] = entry
 		}
 	}
