@@ -134,7 +134,7 @@ func TestOwners(t *testing.T) {
 
 		{"an export of another namespace", p.bob, newExport("bank"), "adds export bank/api, which its signer does not own"},
 		{"nothing's owner exports", p.eve, newExport("shop"), "signed by eve@example.org, adds export shop/api"},
-		{"another's allow list", p.bob, topologyEdit("allow: {clusters: [g2]}, ", ""), "changes export bank/db: allow"},
+		{"another's allow list", p.bob, topologyEdit("allow: {clusters: [g2]}, ", ""), "removes export bank/db: allow"},
 		{"another namespace under the old name", p.bob, topologyEdit("namespace: bank", "namespace: shop"), "removes export bank/db"},
 		{"another's gateway", p.bob, topologyEdit("endpoints: [192.0.2.1]", "endpoints: [192.0.2.7]"), "changes cluster g1: gateways[a].endpoints"},
 		{"another cluster's gateway", p.carol, topologyEdit("endpoints: [192.0.2.2]", "endpoints: [192.0.2.7]"), "changes cluster g2: gateways[a].endpoints"},

@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -195,7 +196,9 @@ type work struct {
 	// signers is the path of the allowed_signers file by which the next commits are
 	// judged; empty = they are not.
 	signers string
-	files   map[string][]byte // texts for printing findings
+	// compared is the topology to which owners followed the commits; nil = they did not.
+	compared *schema.Source
+	files    map[string][]byte // texts for printing findings
 }
 
 // prepare reads the source commit and builds it on top of what is published.
@@ -248,6 +251,10 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	r.metrics.render.Observe(r.cfg.Now().Sub(began).Seconds())
 	if list.HasErrors() {
 		return nil, failFindings(reasonOf(list), revision, list, w.files)
+	}
+	if w.compared != nil && !bytes.Equal(w.compared.Raw, topology) {
+		return nil, fail(ReasonUntrusted, revision, errors.New("the topology can be built but not compared with the one before, so that nobody could say who owns the changes: "+
+			"this is a fault of hawser, please report it with the topology"))
 	}
 	w.built = built
 	var failure *Failure

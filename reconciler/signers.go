@@ -54,8 +54,11 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 		}
 		commits, at = append(commits, at), parent
 	}
+	if len(commits) == 0 {
+		return nil
+	}
 	rights, err := newRights(r.source, r.cfg.Path, file, hash(text), w.have[LockFile], w.files[r.topologyPath()])
-	if err != nil && len(commits) > 0 {
+	if err != nil {
 		return refuse("%v", err)
 	}
 	for _, at := range slices.Backward(commits) {
@@ -86,6 +89,7 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 			return refuse("commit %s is signed by %s, who is not in %s of the commit before", short(at.String()), by, file)
 		}
 	}
+	w.compared = rights.last.Source
 	return nil
 }
 

@@ -64,7 +64,7 @@ func (g *rig) signBare(p person) string {
 		g.t.Fatal(err)
 	}
 	hash := git(g.t, g.work, "hash-object", "-t", "commit", "-w", file)
-	git(g.t, g.work, "update-ref", "refs/heads/main", hash)
+	git(g.t, g.work, "update-ref", "HEAD", hash)
 	g.push("-f", "main")
 	return hash
 }

@@ -24,7 +24,8 @@ var equalSets = cmp.Options{
 }
 
 // FuzzLoad checks that no input makes Load or Print panic, that every finding
-// has a code, and that what is accepted loads equal after it was written out.
+// has a code, and that what is accepted loads equal, and means the
+// same to owners, after it was written out.
 func FuzzLoad(f *testing.F) {
 	f.Add(example(f))
 	files, err := filepath.Glob("testdata/*/*.txtar")
@@ -75,5 +76,8 @@ func checkRoundTrip(t *testing.T, set *ClusterSet) {
 	}
 	if d := cmp.Diff(set, again, equalSets); d != "" {
 		t.Errorf("written out and read again (-want +got)\n%s", d)
+	}
+	if found, err := Differences(Version{set, src}, Version{again, src}); err != nil || len(found) > 0 {
+		t.Errorf("written out it means something else: %+v, %v", found, err)
 	}
 }

@@ -178,6 +178,9 @@ func (w *leafWalk) value(v reflect.Value, at spot) {
 	case v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0:
 	case v.Type() == reflect.TypeFor[*DynamicExports]():
 		w.rules(v.Interface().(*DynamicExports), at)
+	case v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct: // empty is not missing
+		w.add(at, "there", true)
+		w.object(v.Elem(), at)
 	case v.Kind() == reflect.Struct && !isText(v) && v.Type() != hostnamesType:
 		w.object(v, at)
 	case v.Kind() == reflect.Slice && namingOf(v.Type().Elem()) != nil:

@@ -85,7 +85,7 @@ func TestDifferences(t *testing.T) {
 		{"an export's namespace", []string{"namespace: shop", "namespace: bank"}, []string{"27 adds export bank/web: ", "27 removes export shop/web: " + shop}},
 		{"a new export", []string{"  exports:\n", "  exports:\n  - {name: web, namespace: team-b, clusters: [g2], ports: [{port: 1}]}\n"},
 			[]string{"27 adds export team-b/web: teams@example.org"}},
-		{"an allow list", []string{"clusters: [g1, g2], ports", "clusters: [g1, g2], allow: {clusters: [g1]}, ports"}, []string{"28 changes export bank/db: allow: "}},
+		{"an allow list", []string{"clusters: [g1, g2], ports", "clusters: [g1, g2], allow: {clusters: [g1]}, ports"}, []string{"28 adds export bank/db: allow: "}},
 		{"a value that becomes the default", []string{"    recipient: age1lr", "    dns: none\n    recipient: age1lr"},
 			[]string{"16 changes cluster g1: dns: " + g1}},
 		{"dynamic exports of a team", []string{"[team-a, play]", "[team-a, play, 'team-*']"},
