@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"runtime"
 	"slices"
@@ -258,5 +259,79 @@ func TestLockFollows(t *testing.T) {
 	}
 	if !before.Follows(before, after) {
 		t.Error("an older lock does not follow from itself")
+	}
+}
+
+// TestDifferencesSeeEverything: whatever field of a topology is another, there is a
+// difference: what nobody sees nobody has to own.
+func TestDifferencesSeeEverything(t *testing.T) {
+	t.Parallel()
+	full := func() (*ClusterSet, map[string]func()) {
+		set, changes := &ClusterSet{}, map[string]func(){}
+		fillAll(t, reflect.ValueOf(set).Elem(), "", changes)
+		return set, changes
+	}
+	have, paths := full()
+	src := newSource("x", nil, reflect.TypeFor[ClusterSet]())
+	if len(paths) < 80 {
+		t.Fatalf("only %d values", len(paths))
+	}
+	for path := range paths {
+		want, changes := full()
+		if found, err := Differences(Version{have, src}, Version{want, src}); err != nil || len(found) > 0 {
+			t.Fatalf("equal ones differ: %v, %v", found, err)
+		}
+		changes[path]()
+		if found, err := Differences(Version{have, src}, Version{want, src}); err != nil || len(found) == 0 {
+			t.Errorf("%s: no difference, %v", path, err)
+		}
+	}
+}
+
+// fillAll gives every field a value, and notes by path what changes it.
+func fillAll(t *testing.T, v reflect.Value, path string, changes map[string]func()) {
+	t.Helper()
+	set := func(first, second any) {
+		v.Set(reflect.ValueOf(first).Convert(v.Type()))
+		changes[path] = func() { v.Set(reflect.ValueOf(second).Convert(v.Type())) }
+	}
+	switch v.Interface().(type) {
+	case netip.Prefix:
+		set(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("11.0.0.0/8"))
+		return
+	case netip.Addr:
+		set(netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		set("one", "two")
+	case reflect.Bool:
+		set(true, false)
+	case reflect.Int, reflect.Int64:
+		set(1, 2)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fillAll(t, v.Elem(), path, changes)
+		changes[path+" (none)"] = func() { v.SetZero() }
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fillAll(t, v.Index(0), path+"[0]", changes)
+		changes[path+" (none)"] = func() { v.SetZero() }
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		item := reflect.New(v.Type().Elem()).Elem()
+		fillAll(t, item, path, map[string]func(){})
+		v.SetMapIndex(reflect.ValueOf("key"), item)
+		changes[path] = func() { v.SetMapIndex(reflect.ValueOf("other"), item) }
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if f.IsExported() && !(v.Type() == dynamicType && f.Name == "Alone") && !(v.Type() == hostnamesType && f.Name == "Count") { // one of two ways to write it
+				fillAll(t, v.Field(i), path+"."+f.Name, changes)
+			}
+		}
+	default:
+		t.Fatalf("%s: nothing fills a %s", path, v.Kind())
 	}
 }
