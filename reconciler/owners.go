@@ -158,6 +158,7 @@ type ruling struct {
 	commit, parent repo.Hash
 	signers        []signer
 	principals     []string // of who signed it
+	folder         string   // of the topology
 }
 
 // owned refuses a commit that changes what neither its signer nor an approval owns.
@@ -214,7 +215,7 @@ func whoMay(c ruling, everything []string, d schema.Difference) string {
 	if len(names) == 0 {
 		return "its owners are " + strings.Join(slices.Concat(d.Owners, everything), ", ") + ", and no key of theirs may sign " + ApprovalNamespace + " (namespaces of its line)"
 	}
-	return strings.Join(slices.Sorted(maps.Keys(names)), " or ") + " may approve it: hawser approve " + c.commit.String()
+	return strings.Join(slices.Sorted(maps.Keys(names)), " or ") + strings.TrimRight(" may approve it: hawser approve "+c.commit.String()+" "+c.folder, " ")
 }
 
 // approvals gives the principals who approved a commit, by files in the tip of the branch.

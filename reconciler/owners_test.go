@@ -213,6 +213,47 @@ func TestOwnersSay(t *testing.T) {
 	}
 }
 
+// TestOwnersInFolder: all holds of a topology that stands in a folder.
+func TestOwnersInFolder(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	g := newRig(t, true, func(c *Config) { c.Path = "net" })
+	g.commit("net/allowed_signers", p.file())
+	g.commit("net/"+TopologyFile, ownedTopology)
+	g.good()
+	g.pull()
+	at := func(files map[string][2]string) map[string][2]string {
+		out := map[string][2]string{}
+		for name, edit := range files {
+			out["net/"+name] = edit
+		}
+		return out
+	}
+	g.change(p.eve, map[string][2]string{"patches/base/p.yaml": {"", patchText}, "allowed_signers": {"", p.eve.line()}}) // which nobody reads
+	g.good()
+	g.change(p.carol, at(map[string][2]string{"patches/clusters/g1/p.yaml": {"", patchText}}))
+	g.good()
+	g.change(p.bob, at(newExport("shop")))
+	g.good()
+	g.pull()
+	first := git(t, g.work, "rev-parse", "HEAD")
+	for name, edit := range map[string][2]string{
+		"allowed_signers": {"eve@", "ann@"}, "patches/base/p.yaml": {"", patchText}, "patches/clusters/g2/p.yaml": {"", patchText},
+		LockFile: {"exports[shop/web].vips: [243.0.0.2]", "exports[shop/web].vips: [243.0.0.9]"},
+	} {
+		git(t, g.work, "reset", "-q", "--hard", first)
+		g.change(p.carol, at(map[string][2]string{name: edit}))
+		g.untrusted("changes net/" + name)
+	}
+	git(t, g.work, "reset", "-q", "--hard", first)
+	bad := g.change(p.eve, at(topologyEdit("port: 80}", "port: 8080}")))
+	if hint := g.bad(ReasonUntrusted).Diagnostics[0].Hint; hint != "ann@example.org or bob@example.org may approve it: hawser approve "+bad+" net" {
+		t.Errorf("hint %q", hint)
+	}
+	g.change(p.eve, at(map[string][2]string{"approvals/" + bad + "/ann.sig": {"", p.ann.approval(t, bad)}}))
+	g.good()
+}
+
 // TestOwnersOfEachCommit: every commit counts by itself, on the way of first parents.
 func TestOwnersOfEachCommit(t *testing.T) {
 	t.Parallel()

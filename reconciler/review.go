@@ -32,7 +32,7 @@ func ReviewCommit(source *repo.Store, folder, commit string, published []byte) (
 	if err != nil {
 		return nil, err
 	}
-	out := &Review{Commit: at.String(), ruling: ruling{commit: at, parent: parent}}
+	out := &Review{Commit: at.String(), ruling: ruling{commit: at, parent: parent, folder: folder}}
 	if out.Subject, err = source.Subject(at); err != nil {
 		return nil, err
 	}

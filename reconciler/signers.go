@@ -74,7 +74,8 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 		case err != nil:
 			return refuse("commit %s is not signed by a key of %s: %v", short(at.String()), file, err)
 		case slices.ContainsFunc(signers, func(s signer) bool { return s.key == by && s.commits }):
-			if failure := r.owned(in, rights, ruling{commit: at, parent: parent, signers: signers, principals: principalsOf(signers, by)}); failure != nil {
+			c := ruling{commit: at, parent: parent, signers: signers, principals: principalsOf(signers, by), folder: r.cfg.Path}
+			if failure := r.owned(in, rights, c); failure != nil {
 				return failure
 			}
 		case w.signed != nil && slices.Contains(w.signed.valid, by):

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"reflect"
@@ -9,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // owned is a clusterset in which two clusters and some namespaces have owners.
@@ -119,7 +120,7 @@ func TestDifferences(t *testing.T) {
 			for _, d := range found {
 				got = append(got, fmt.Sprintf("%d %s %s: %s", d.Pos.Line, d.Did, d.Item, strings.Join(d.Owners, " ")))
 			}
-			if d := cmp.Diff(tt.want, got); d != "" {
+			if d := gocmp.Diff(tt.want, got); d != "" {
 				t.Errorf("(-want +got)\n%s", d)
 			}
 		})
@@ -181,38 +182,41 @@ func TestGrowthOfDifferences(t *testing.T) {
 	}
 }
 
-// TestOwnedFields holds the decision of each field of a cluster, and of the whole: whoever
-// adds one decides whether its owners may change it. docs/gitops.md says why.
+// TestOwnedFields holds the decision of each field of clusters and exports, and of the
+// whole: whoever adds one decides whether its owners may change it. ADR 17 says why.
 func TestOwnedFields(t *testing.T) {
 	t.Parallel()
-	want := []string{
-		"apiVersion", "kind", "metadata.name", "spec.clusters[].crds cluster", "spec.clusters[].dns cluster", "spec.clusters[].egress cluster",
-		"spec.clusters[].gateways cluster", "spec.clusters[].globalCIDR", "spec.clusters[].globalIPv6CIDR", "spec.clusters[].globalnet", "spec.clusters[].name",
-		"spec.clusters[].owners", "spec.clusters[].podCIDRs", "spec.clusters[].recipient cluster", "spec.clusters[].serviceCIDRs",
-		"spec.clusters[].tunnel.driver", "spec.clusters[].tunnel.keepalive cluster", "spec.clusters[].tunnel.mtu cluster", "spec.clusters[].tunnel.port cluster",
-		"spec.exports namespace",
+	want := map[string]string{
+		"": "apiVersion, kind, metadata.name, spec.clusters[].globalCIDR, spec.clusters[].globalIPv6CIDR, spec.clusters[].globalnet, spec.clusters[].name, " +
+			"spec.clusters[].owners, spec.clusters[].podCIDRs, spec.clusters[].serviceCIDRs, spec.clusters[].tunnel.driver",
+		"cluster": "spec.clusters[].crds, spec.clusters[].dns, spec.clusters[].egress[].ips, spec.clusters[].egress[].name, spec.clusters[].egress[].namespace, " +
+			"spec.clusters[].egress[].podSelector, spec.clusters[].gateways[].endpoints, spec.clusters[].gateways[].ikePublicKey, " +
+			"spec.clusters[].gateways[].name, spec.clusters[].gateways[].node, spec.clusters[].gateways[].port, spec.clusters[].gateways[].publicKey, " +
+			"spec.clusters[].recipient, spec.clusters[].tunnel.keepalive, spec.clusters[].tunnel.mtu, spec.clusters[].tunnel.port",
+		"namespace": "spec.exports[].allow, spec.exports[].annotations, spec.exports[].balance.order, spec.exports[].balance.policy, " +
+			"spec.exports[].balance.weights, spec.exports[].clusters, spec.exports[].hostnames, spec.exports[].labels, spec.exports[].name, " +
+			"spec.exports[].namespace, spec.exports[].ports, spec.exports[].sessionAffinity, spec.exports[].type",
 	}
-	var got []string
-	var walk func(reflect.Type, string)
-	walk = func(typ reflect.Type, path string) {
-		for _, f := range fieldsOf(typ) {
-			at, of := strings.TrimPrefix(path+"."+f.name, "."), typ.Field(f.index).Type
-			inside := path != "spec" || f.owner != "" || f.name == "clusters" // the rest of spec is everything's as a whole
+	got := map[string]string{}
+	var walk func(typ reflect.Type, path, owner string)
+	walk = func(typ reflect.Type, path, owner string) {
+		fields := fieldsOf(typ)
+		slices.SortFunc(fields, func(a, b field) int { return strings.Compare(a.name, b.name) })
+		for _, f := range fields {
+			at, of, owner := strings.TrimPrefix(path+"."+f.name, "."), typ.Field(f.index).Type, cmp.Or(f.owner, owner)
 			switch {
-			case f.owner != "":
-				got = append(got, at+" "+f.owner)
-			case of == reflect.TypeFor[[]Cluster]():
-				walk(of.Elem(), at+"[]")
-			case of.Kind() == reflect.Struct && !isText(reflect.New(of).Elem()) && inside:
-				walk(of, at)
-			case inside:
-				got = append(got, at)
+			case path == "spec" && f.name != "clusters" && owner == "": // settings of the whole
+			case of.Kind() == reflect.Slice && namingOf(of.Elem()) != nil:
+				walk(of.Elem(), at+"[]", owner)
+			case of.Kind() == reflect.Struct && !isText(reflect.New(of).Elem()) && of != hostnamesType:
+				walk(of, at, owner)
+			default:
+				got[owner] = strings.TrimPrefix(got[owner]+", "+at, ", ")
 			}
 		}
 	}
-	walk(reflect.TypeFor[ClusterSet](), "")
-	slices.Sort(got)
-	if d := cmp.Diff(want, got); d != "" {
+	walk(reflect.TypeFor[ClusterSet](), "", "")
+	if d := gocmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 }
