@@ -109,7 +109,9 @@ func faults(s map[string]any, v any, path string) []string {
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		out = append(out, objectFaults(s, v, path)...)
+		if s["anyOf"] == nil {
+			out = append(out, objectFaults(s, v, path)...)
+		}
 	case []any:
 		items, ok := s["items"].(map[string]any)
 		if low, has := s["minItems"].(float64); !ok && s["anyOf"] == nil || has && len(v) < int(low) {
