@@ -41,13 +41,15 @@ type rights struct {
 
 // newRights begins at a commit whose topology is taken as it is.
 func newRights(source *repo.Store, folder, signers string, at repo.Hash, published, tip []byte) (*rights, error) {
-	out := &rights{source: source, folder: folder, signers: signers, published: published, tip: tip, texts: map[string][]byte{}}
+	out := &rights{source: source, folder: folder, signers: signers, published: published, tip: tip,
+		texts: map[string][]byte{}}
 	v, list, err := out.version(at)
 	if err == nil {
 		err = list.Err()
 	}
 	if err != nil {
-		return out, fmt.Errorf("the topology of commit %s, from which on owners count, cannot be read: %w", short(at.String()), err)
+		return out, fmt.Errorf("the topology of commit %s, from which on owners count, cannot be read: %w",
+			short(at.String()), err)
 	}
 	out.last = v
 	return out, nil
@@ -107,7 +109,9 @@ func (r *rights) next(parent, commit repo.Hash) ([]schema.Difference, error) {
 
 // file says whether somebody owns a change of a file, and who besides the owners of
 // everything. What the reconciler does not read nobody owns.
-func (r *rights) file(set *schema.ClusterSet, parent, commit repo.Hash, name string) (owners []string, owned bool, err error) {
+func (r *rights) file(set *schema.ClusterSet, parent, commit repo.Hash, name string) (
+	owners []string, owned bool, err error,
+) {
 	cluster, _, inside := strings.Cut(strings.TrimPrefix(name, r.path(PatchesDir)+"/clusters/"), "/")
 	switch {
 	case name == r.signers || set.Spec.Trust.Commits != "" && name == r.path(set.Spec.Trust.Commits):
@@ -148,8 +152,9 @@ func (r *rights) allocated(parent, commit repo.Hash) (bool, error) {
 
 // covers reports whether one of the principals may make a change.
 func covers(everything []string, d schema.Difference, principals []string) bool {
+	owners := slices.Concat(everything, d.Owners)
 	return slices.ContainsFunc(principals, func(name string) bool {
-		return slices.ContainsFunc(slices.Concat(everything, d.Owners), func(pattern string) bool { return fabric.MatchesPattern(pattern, name) })
+		return slices.ContainsFunc(owners, func(pattern string) bool { return fabric.MatchesPattern(pattern, name) })
 	})
 }
 
@@ -192,12 +197,14 @@ func (r *Reconciler) owned(in inputs, rights *rights, c ruling) *Failure {
 	var list diag.List
 	for _, d := range refused[:min(len(refused), most)] {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "not-owner", Path: d.Path, Pos: d.Pos,
-			Summary: fmt.Sprintf("commit %s, signed by %s, %s %s, which its signer does not own", short(c.commit.String()), strings.Join(c.principals, ", "), d.Did, d.Item),
-			Hint:    whoMay(c, everything, d) + useless})
+			Summary: fmt.Sprintf("commit %s, signed by %s, %s %s, which its signer does not own",
+				short(c.commit.String()), strings.Join(c.principals, ", "), d.Did, d.Item),
+			Hint: whoMay(c, everything, d) + useless})
 	}
 	if more := len(refused) - most; more > 0 {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "not-owner",
-			Summary: fmt.Sprintf("commit %s makes %d more changes that its signer does not own", short(c.commit.String()), more)})
+			Summary: fmt.Sprintf("commit %s makes %d more changes that its signer does not own",
+				short(c.commit.String()), more)})
 	}
 	return failFindings(ReasonUntrusted, in.source.String(), list, rights.texts)
 }
@@ -213,15 +220,19 @@ func whoMay(c ruling, everything []string, d schema.Difference) string {
 		}
 	}
 	if len(names) == 0 {
-		return "its owners are " + strings.Join(slices.Concat(d.Owners, everything), ", ") + ", and no key of theirs may sign " + ApprovalNamespace + " (namespaces of its line)"
+		return fmt.Sprintf("its owners are %s, and no key of theirs may sign %s (namespaces of its line)",
+			strings.Join(slices.Concat(d.Owners, everything), ", "), ApprovalNamespace)
 	}
-	return strings.Join(slices.Sorted(maps.Keys(names)), " or ") + strings.TrimRight(" may approve it: hawser approve "+c.commit.String()+" "+c.folder, " ")
+	command := strings.TrimSpace("hawser approve " + c.commit.String() + " " + c.folder)
+	return strings.Join(slices.Sorted(maps.Keys(names)), " or ") + " may approve it: " + command
 }
 
 // approvals gives the principals who approved a commit, by files in the tip of the branch.
 // An approval counts by the allowed_signers files before the commit and in the tip: who was
 // removed since approves nothing. useless says why files do not count.
-func (r *Reconciler) approvals(tip, commit repo.Hash, files [2][]signer) (principals []string, useless string, err error) {
+func (r *Reconciler) approvals(tip, commit repo.Hash, files [2][]signer) (
+	principals []string, useless string, err error,
+) {
 	folder := path.Join(r.cfg.Path, ApprovalsDir, commit.String())
 	found, err := r.source.Folder(tip, folder)
 	if err != nil {
@@ -246,7 +257,9 @@ func approver(armored, commit string, files [2][]signer) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read signature: %w", err)
 	}
-	if err := sshsig.Verify(strings.NewReader(commit+"\n"), signature, signature.PublicKey, signature.HashAlgorithm, ApprovalNamespace); err != nil {
+	err = sshsig.Verify(strings.NewReader(commit+"\n"), signature, signature.PublicKey, signature.HashAlgorithm,
+		ApprovalNamespace)
+	if err != nil {
 		return nil, fmt.Errorf("it is no approval of this commit: %w", err)
 	}
 	key := trust.Line(signature.PublicKey)
@@ -282,7 +295,8 @@ func CheckOwners(set *schema.ClusterSet, file string, raw []byte) (diag.List, er
 		for _, p := range s.principals {
 			if strings.ContainsAny(p, "*?!") {
 				line, _, _ := bytes.Cut(slices.Collect(bytes.Lines(raw))[s.line-1], []byte(" "))
-				list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "bad-principal", Pos: diag.Pos{File: file, Line: s.line, Column: 1, Width: len(line)},
+				list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "bad-principal",
+					Pos:     diag.Pos{File: file, Line: s.line, Column: 1, Width: len(line)},
 					Summary: fmt.Sprintf("the principal %q is a pattern, so that nobody can say what the key owns", p),
 					Hint:    "write the names of whoever has the key, with commas between them; owners may be patterns"})
 			}
@@ -295,14 +309,16 @@ func CheckOwners(set *schema.ClusterSet, file string, raw []byte) (diag.List, er
 				known = true
 				continue
 			}
-			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "unknown-owner", Path: fmt.Sprintf("%s[%d]", at, i),
-				Summary: fmt.Sprintf("%s is no principal of %s", pattern, file), Hint: "owners are what the lines of that file begin with"})
+			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "unknown-owner",
+				Path: fmt.Sprintf("%s[%d]", at, i), Summary: fmt.Sprintf("%s is no principal of %s", pattern, file),
+				Hint: "owners are what the lines of that file begin with"})
 		}
 		return known
 	}
 	if !check("trust.owners", set.Spec.Trust.Owners) {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "no-owner", Path: "trust.owners",
-			Summary: "no key of " + file + " is an owner of everything: nobody could change that any more", Hint: "owners are what the lines of that file begin with"})
+			Summary: "no key of " + file + " is an owner of everything: nobody could change that any more",
+			Hint:    "owners are what the lines of that file begin with"})
 	}
 	for i, n := range set.Spec.Trust.Namespaces {
 		check(fmt.Sprintf("trust.namespaces[%d].owners", i), n.Owners)

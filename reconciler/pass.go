@@ -253,8 +253,8 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 		return nil, failFindings(reasonOf(list), revision, list, w.files)
 	}
 	if w.compared != nil && !bytes.Equal(w.compared.Raw, topology) {
-		return nil, fail(ReasonUntrusted, revision, errors.New("the topology can be built but not compared with the one before, so that nobody could say who owns the changes: "+
-			"this is a fault of hawser, please report it with the topology"))
+		return nil, fail(ReasonUntrusted, revision, errors.New("the topology can be built but not compared with the one before, "+
+			"so that nobody could say who owns the changes: this is a fault of hawser, please report it with the topology"))
 	}
 	w.built = built
 	var failure *Failure

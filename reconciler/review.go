@@ -56,7 +56,8 @@ func ReviewCommit(source *repo.Store, folder, commit string, published []byte) (
 		from = before
 	}
 	if !r.last.Set.Owned() {
-		return nil, fmt.Errorf("nothing has an owner in %s before commit %s: set trust.owners to have commits approved", path.Join(folder, TopologyFile), short(commit))
+		return nil, fmt.Errorf("nothing has an owner in %s before commit %s: set trust.owners to have commits approved",
+			path.Join(folder, TopologyFile), short(commit))
 	}
 	r.signers, out.owners = path.Join(folder, r.last.Set.Spec.Trust.Commits), r.last.Set.Spec.Trust.Owners
 	if out.ruling.signers, err = signersAt(source, parent, r.signers); err != nil {
@@ -85,9 +86,12 @@ func (r *Review) Approver(armored string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	owns := slices.ContainsFunc(r.Changes, func(d schema.Difference) bool { return !r.Owned(d, r.Signers) && r.Owned(d, who) })
+	owns := slices.ContainsFunc(r.Changes, func(d schema.Difference) bool {
+		return !r.Owned(d, r.Signers) && r.Owned(d, who)
+	})
 	if !owns {
-		return nil, fmt.Errorf("%s owns nothing of what the signer of commit %s does not own", strings.Join(who, ", "), short(r.Commit))
+		return nil, fmt.Errorf("%s owns nothing of what the signer of commit %s does not own",
+			strings.Join(who, ", "), short(r.Commit))
 	}
 	return who, nil
 }

@@ -127,7 +127,8 @@ func (r *Reconciler) signersFile(in inputs, b *Built) (string, *Failure) {
 	}
 	list = Placed(list, b.Source)
 	if list.HasErrors() {
-		return "", failFindings(ReasonInvalid, in.source.String(), list, map[string][]byte{r.topologyPath(): b.Source.Raw, file: raw})
+		return "", failFindings(ReasonInvalid, in.source.String(), list,
+			map[string][]byte{r.topologyPath(): b.Source.Raw, file: raw})
 	}
 	b.Warnings = append(b.Warnings, list...)
 	return file, nil

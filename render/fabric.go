@@ -202,7 +202,9 @@ func (b *builder) sharedKeys(f *fabric.Fabric) {
 			path := fmt.Sprintf("clusters[%s].gateways[%s]", f.Clusters[i].Name, g.Name)
 			brought := b.top.Cluster(f.Clusters[i].Name).Gateway(g.Name)
 			for _, k := range g.Keys {
-				for _, half := range []struct{ key, field, brought string }{{k.Public, ".publicKey", brought.PublicKey}, {k.Ed25519, ".ikePublicKey", brought.IKEPublicKey}} {
+				for _, half := range []struct{ key, field, brought string }{
+					{k.Public, ".publicKey", brought.PublicKey}, {k.Ed25519, ".ikePublicKey", brought.IKEPublicKey},
+				} {
 					other, taken := owners[half.key]
 					if half.key == "" || half.key == KnownLater || other == path {
 						continue

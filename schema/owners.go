@@ -245,8 +245,9 @@ func (w *leafWalk) rules(d *DynamicExports, at spot) {
 	for _, pattern := range sortedKeys(byPattern) {
 		r := byPattern[pattern]
 		slices.Sort(r.keepers)
-		w.leaves = append(w.leaves, leaf{key: at.path + "." + pattern, path: r.path, within: "dynamic exports of namespace " + pattern, of: r.path,
-			value: fmt.Sprint(r.any, slices.Compact(r.keepers)), owners: w.namespaceOwners(pattern)})
+		w.leaves = append(w.leaves, leaf{key: at.path + "." + pattern, path: r.path, of: r.path,
+			within: "dynamic exports of namespace " + pattern,
+			value:  fmt.Sprint(r.any, slices.Compact(r.keepers)), owners: w.namespaceOwners(pattern)})
 	}
 }
 

@@ -34,11 +34,13 @@ func (c *checker) owners() {
 	switch {
 	case first == "":
 	case trust.Commits == "":
-		c.fail(diag.Diagnostic{Code: "required", Path: first, Summary: "needs trust.commits: without it commits need no signature",
-			Hint: "set trust: {commits: allowed_signers}, with that file beside this one"})
+		c.fail(diag.Diagnostic{Code: "required", Path: first,
+			Summary: "needs trust.commits: without it commits need no signature",
+			Hint:    "set trust: {commits: allowed_signers}, with that file beside this one"})
 	case len(trust.Owners) == 0:
-		c.fail(diag.Diagnostic{Code: "required", Path: first, Summary: "needs trust.owners: without it nobody may change anything else",
-			Hint: "set trust: {owners: [...]} to the principals that may change everything"})
+		c.fail(diag.Diagnostic{Code: "required", Path: first,
+			Summary: "needs trust.owners: without it nobody may change anything else",
+			Hint:    "set trust: {owners: [...]} to the principals that may change everything"})
 	}
 }
 
@@ -51,8 +53,10 @@ func (c *checker) principals(path string, patterns []string) {
 		case p == "":
 			c.fail(diag.Diagnostic{Code: "required", Path: at, Summary: "is missing"})
 		case strings.ContainsAny(p, ",?! \t\r\n\"#"):
-			c.fail(diag.Diagnostic{Code: "bad-pattern", Path: at, Summary: fmt.Sprintf("%q is not a principal of an allowed_signers file", p),
-				Hint: "write one, such as ann@example.org, or a pattern in which * stands for any characters; each is an item of its own"})
+			c.fail(diag.Diagnostic{Code: "bad-pattern", Path: at,
+				Summary: fmt.Sprintf("%q is not a principal of an allowed_signers file", p),
+				Hint: "write one, such as ann@example.org, or a pattern in which * stands for any characters; " +
+					"each is an item of its own"})
 		default:
 			c.unique(seen, p, at, p+" is listed twice")
 		}

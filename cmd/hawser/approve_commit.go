@@ -65,7 +65,8 @@ Exit codes: 0 approved or no approval needed, 1 your key cannot approve it, 2 er
 }
 
 func (f *approveCommitFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.key, "key", "", "SSH key to sign with, or its public half for ssh-agent (default: git's user.signingKey, otherwise ~/.ssh/id_ed25519)")
+	cmd.Flags().StringVar(&f.key, "key", "", "SSH key to sign with, or its public half for ssh-agent "+
+		"(default: git's user.signingKey, otherwise ~/.ssh/id_ed25519)")
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 }
 
@@ -81,19 +82,22 @@ func (a *app) approveCommit(ctx context.Context, args []string, f approveCommitF
 	if err != nil {
 		return err
 	}
-	out := approvedCommit{Commit: review.Commit, Subject: review.Subject, Signers: review.Signers, Changes: []approvedChange{}}
+	out := approvedCommit{Commit: review.Commit, Subject: review.Subject, Signers: review.Signers,
+		Changes: []approvedChange{}}
 	needed := false
 	for _, d := range review.Changes {
 		owned := review.Owned(d, review.Signers)
 		needed = needed || !owned
-		out.Changes = append(out.Changes, approvedChange{Did: d.Did, Item: d.Item, Path: d.Path, Source: d.Pos.String(), Owners: d.Owners, Owned: owned})
+		out.Changes = append(out.Changes, approvedChange{Did: d.Did, Item: d.Item, Path: d.Path,
+			Source: d.Pos.String(), Owners: d.Owners, Owned: owned})
 	}
 	if f.output == "text" {
 		a.printReview(review, out)
 	}
 	if needed {
 		if len(review.Signers) == 0 {
-			return answer{"nobody whom the allowed_signers file before it names signed the commit: it has to be signed before an approval counts"}
+			return answer{"nobody whom the allowed_signers file before it names signed the commit: " +
+				"it has to be signed before an approval counts"}
 		}
 		if out.Approver, out.File, err = a.signApproval(ctx, review, dir, f.key); err != nil {
 			return err
@@ -105,7 +109,8 @@ func (a *app) approveCommit(ctx context.Context, args []string, f approveCommitF
 	case !needed:
 		_, err = fmt.Fprintln(a.out, "\nIt needs no approval: its signer owns all of that.")
 	default:
-		_, err = fmt.Fprintf(a.out, "\nApproved by %s. Commit the approval on top of the commit, signed, and push:\n  git add %s\n  git commit -S -m 'approve %s'\n  git push\n",
+		_, err = fmt.Fprintf(a.out, "\nApproved by %s. Commit the approval on top of the commit, signed, and push:\n"+
+			"  git add %s\n  git commit -S -m 'approve %s'\n  git push\n",
 			strings.Join(out.Approver, ", "), out.File, review.Commit[:12])
 	}
 	return err
@@ -143,7 +148,8 @@ func reviewCommit(ctx context.Context, dir, commit string) (*reconciler.Review, 
 		return nil, err
 	}
 	var lock []byte
-	if p, err := readPublished(ctx, "", filepath.Join(dir, reconciler.TopologyFile), reconciler.DefaultPublishBranch); err == nil {
+	file := filepath.Join(dir, reconciler.TopologyFile)
+	if p, err := readPublished(ctx, "", file, reconciler.DefaultPublishBranch); err == nil {
 		lock = p.tree[reconciler.LockFile]
 	} // without it addresses that were never committed count as written by hand
 	return reconciler.ReviewCommit(store, strings.TrimSuffix(folder, "/"), full, lock)

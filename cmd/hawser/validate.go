@@ -85,16 +85,16 @@ func signersBeside(t topology, set *schema.ClusterSet) diag.List {
 	file := filepath.Join(filepath.Dir(t.file), set.Spec.Trust.Commits)
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return diag.List{{Severity: diag.Warning, Code: "no-signers", Path: "trust.commits", Summary: "there is no file " + file,
-			Hint: "commit one with a line for each signer: PRINCIPALS KEYTYPE KEY"}}
+		return diag.List{{Severity: diag.Warning, Code: "no-signers", Path: "trust.commits",
+			Summary: "there is no file " + file, Hint: "commit one with a line for each signer: PRINCIPALS KEYTYPE KEY"}}
 	}
 	var list diag.List
 	if err == nil {
 		list, err = reconciler.CheckOwners(set, file, raw)
 	}
 	if err != nil {
-		list = diag.List{{Severity: diag.Error, Code: "bad-signers", Path: "trust.commits", Summary: fmt.Sprintf("%s: %v", file, err),
-			Hint: "each line is PRINCIPALS [namespaces=\"git\"] KEYTYPE KEY"}}
+		list = diag.List{{Severity: diag.Error, Code: "bad-signers", Path: "trust.commits",
+			Summary: fmt.Sprintf("%s: %v", file, err), Hint: "each line is PRINCIPALS [namespaces=\"git\"] KEYTYPE KEY"}}
 	}
 	return list
 }
