@@ -41,7 +41,8 @@ func (in *inputs) trust() *status.Trust {
 		return nil
 	}
 	s := in.signers.state
-	return &status.Trust{Signers: s.Signers, Fabric: s.Fabric, Keys: s.Keys}
+	return &status.Trust{Signers: s.Signers, Fabric: s.Fabric, Keys: s.Keys,
+		Approvers: s.Approvers.Keys, Threshold: s.Threshold}
 }
 
 func (in *inputs) factsState() status.InputState {

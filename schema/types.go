@@ -58,7 +58,7 @@ type Spec struct {
 	DNS DNS `json:"dns,omitzero"`
 	// The generations of tunnel keys in force.
 	Keys Keys `json:"keys,omitzero"`
-	// Whose commits of the topology count.
+	// Whose commits of the topology count, and who approves what comes of them.
 	Trust Trust `json:"trust,omitzero"`
 	// Whether agents in Kubernetes serve metrics.
 	Metrics Metrics `json:"metrics,omitzero"`
@@ -76,7 +76,7 @@ type Spec struct {
 	Exports []Export `json:"exports,omitempty" owner:"namespace"`
 }
 
-// Trust says whose commits of the topology count.
+// Trust says whose commits of the topology count, and who approves what comes of them.
 type Trust struct {
 	// Path, from the folder of this file, of an allowed_signers file as ssh-keygen has
 	// it. Once a topology with it is published, hawser reconcile takes only commits that
@@ -94,6 +94,12 @@ type Trust struct {
 	// the patterns of dynamicExports that match only these. If several items match a
 	// namespace, the owners of all of them own it.
 	Namespaces []NamespaceOwners `json:"namespaces,omitempty"`
+	// Who approves changes of the fabric, with SSH keys that the reconciler does not
+	// have. Agents act only on a fabric that threshold of these approved (hawser
+	// approve), and of those of the fabric before. At most 32.
+	Signers []Signer `json:"signers,omitempty"`
+	// How many of signers it takes, 1 to all of them.
+	Threshold int `json:"threshold,omitempty"`
 }
 
 // NamespaceOwners names the owners of what is exported from certain namespaces.
@@ -102,6 +108,15 @@ type NamespaceOwners struct {
 	Names []string `json:"names" required:"true"`
 	// Principals, as in trust.owners.
 	Owners []string `json:"owners" required:"true"`
+}
+
+// Signer is somebody who approves changes.
+type Signer struct {
+	// Name of the signer, a DNS label; unique. It is the name of the approval's file.
+	Name string `json:"name" required:"true"`
+	// The signer's public key, as ~/.ssh/id_ed25519.pub has it (any type that ssh-keygen
+	// signs with, those of security keys included).
+	Key string `json:"key" required:"true"`
 }
 
 // DynamicExports says which ServiceExports count that are made in a cluster and are

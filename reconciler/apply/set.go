@@ -34,7 +34,9 @@ type Options struct {
 	// Signers are pinned in clusters that have no pinned signers yet; public keys as
 	// authorized_keys has them.
 	Signers []string
-	Wait    *Wait // nil = do not wait
+	// Approvers are pinned beside them.
+	Approvers trust.Approvers
+	Wait      *Wait // nil = do not wait
 	// Say tells what goes on; it is called by several goroutines.
 	Say func(cluster, what string)
 }
@@ -73,7 +75,7 @@ func one(ctx context.Context, tree render.Tree, c *Cluster, o Options, r *Result
 	if o.KeepCRDs {
 		want.leaveDefinitions()
 	}
-	want.Pins = trust.PinFile(want.Clusterset, c.Name, o.Signers)
+	want.Pins = trust.PinFile(want.Clusterset, c.Name, o.Signers, o.Approvers)
 	if r.Plan, err = c.Plan(ctx, want, o.Rules); err != nil || o.DryRun {
 		return err
 	}

@@ -18,6 +18,7 @@ const (
 	OtherClusterset Reason = "other-clusterset" // it is for another clusterset
 	OtherCluster    Reason = "other-cluster"    // it is for another cluster, or this agent may not be one of it
 	Older           Reason = "older"            // the node had a newer one
+	Unapproved      Reason = "unapproved"       // too few of those who must approve it did
 )
 
 // Refusal says why a document is not acted on.
@@ -41,12 +42,14 @@ type State struct {
 	Signers    []string `json:"signers"`
 	Fabric     int64    `json:"fabric,omitempty"` // the highest revision of each kind
 	Keys       int64    `json:"keys,omitempty"`
+	// Approvers are those who must approve the next fabric.
+	Approvers
 }
 
 // Equal reports whether two states are the same.
 func (s State) Equal(o State) bool {
 	return slices.Equal(s.Pins, o.Pins) && s.Clusterset == o.Clusterset && slices.Equal(s.Signers, o.Signers) &&
-		s.Fabric == o.Fabric && s.Keys == o.Keys
+		s.Fabric == o.Fabric && s.Keys == o.Keys && s.Approvers.Equal(o.Approvers)
 }
 
 // Pinned gives the state for an agent of a cluster with these pins: what is
@@ -58,17 +61,28 @@ func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 	begin := State{}
 	for _, p := range pins {
 		lines = append(lines, p.String())
+		if p.Threshold > 0 {
+			lines = append(lines, thresholdLine(p.Threshold))
+		}
 		if !p.forCluster(cluster) {
 			continue
 		}
 		if begin.Clusterset != "" && p.Clusterset != begin.Clusterset {
 			return State{}, refuse(OtherClusterset, "pinned signers are of two clustersets, %s and %s", begin.Clusterset, p.Clusterset)
 		}
-		begin.Clusterset, begin.Signers = p.Clusterset, append(begin.Signers, p.Key)
+		if begin.Clusterset = p.Clusterset; p.Threshold == 0 {
+			begin.Signers = append(begin.Signers, p.Key)
+			continue
+		}
+		begin.Approvers = Approvers{Keys: append(begin.Approvers.Keys, p.Key), Threshold: p.Threshold}
 	}
 	slices.Sort(lines)
+	lines = slices.Compact(lines)
 	if len(begin.Signers) == 0 {
 		return State{}, refuse(OtherCluster, "no signer is pinned for cluster %s, only for %s", cluster, strings.Join(principals(pins), ", "))
+	}
+	if begin.Threshold > len(begin.Approvers.Keys) {
+		return State{}, refuse(Unapproved, "%d approvers are pinned for cluster %s, and %d have to approve", len(begin.Approvers.Keys), cluster, begin.Threshold)
 	}
 	begin.Pins = lines
 	if slices.Equal(remembered.Pins, lines) && remembered.Clusterset == begin.Clusterset && len(remembered.Signers) > 0 {
@@ -121,5 +135,16 @@ func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, 
 		return s, refuse(Older, "is revision %d, and this node had %d", said.Revision, *revision)
 	}
 	*revision = said.Revision
+	if kind == Keys {
+		return next, nil
+	}
+	inForce := s.Approvers.followApprovers(s.Clusterset, s.Fabric, before(p.Changes, said.Revision))
+	for _, a := range []Approvers{inForce, said.Approvers} {
+		if !a.Enough(p.Signed) {
+			return s, refuse(Unapproved, "revision %d is approved by %d of the %d that it takes of %s", said.Revision, len(a.By(p.Signed)), a.Threshold,
+				strings.Join(a.Keys, ", "))
+		}
+	}
+	next.Approvers = said.Approvers
 	return next, nil
 }
