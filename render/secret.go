@@ -23,12 +23,17 @@ func addSecrets(tree Tree, in Input) diag.List {
 	if err != nil {
 		return failed("clusters", err)
 	}
-	sealed, err := in.Root.Seal(in.Topology, func(cluster string) keys.Sealed {
-		s := SealedOf(in.Previous, cluster)
-		if !n.signs(cluster, s.Ciphertext, s.Proof) {
-			return keys.Sealed{} // somebody may have put another ciphertext under the same digest
+	sealed, err := in.Root.Seal(in.Topology, func(cluster string) []keys.Sealed {
+		var out []keys.Sealed
+		had := int64(0)
+		for _, from := range []Tree{in.Previous, in.Candidate} {
+			s := SealedOf(from, cluster)
+			// Somebody may have put another ciphertext under the same digest.
+			if revision := n.revisionOf(cluster, s.Ciphertext, s.Proof); revision > had {
+				out, had = append(out, s), revision
+			}
 		}
-		return s
+		return out
 	})
 	if err != nil {
 		return failed("clusters", err)
@@ -42,7 +47,11 @@ func addSecrets(tree Tree, in Input) diag.List {
 		if json.Unmarshal([]byte(SealedOf(in.Previous, c.Name).Proof), &published) != nil {
 			published = trust.Proof{}
 		}
-		proof, err := n.sign(trust.Keys, c.Name, []byte(sealed[i].Ciphertext), published, nil)
+		signed, err := n.sign(trust.Keys, trust.Statement{Cluster: c.Name, SHA256: trust.Hash([]byte(sealed[i].Ciphertext))}, published.Signed)
+		if err != nil {
+			return failed(ClusterDir(c.Name), err)
+		}
+		proof, err := json.Marshal(trust.Proof{Signed: signed})
 		if err != nil {
 			return failed(ClusterDir(c.Name), err)
 		}

@@ -2,7 +2,6 @@ package render
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"golang.org/x/crypto/ssh"
 	"gopkg.in/yaml.v3"
@@ -34,32 +33,29 @@ func newNotary(in Input) (*notary, error) {
 	return n, nil
 }
 
-// before gives what one of today's signers said in a proof that is published.
-func (n *notary) before(kind trust.Kind, proof trust.Proof) trust.Statement {
-	said, _ := proof.By(kind, n.lines)
+// before gives what one of today's signers said.
+func (n *notary) before(kind trust.Kind, signed trust.Signed) trust.Statement {
+	said, _ := signed.By(kind, n.lines)
 	return said
 }
 
-// sign gives the proof for a document: the published one where it still says so.
-// cluster is whose keys they are, chain what leads to today's signers.
-func (n *notary) sign(kind trust.Kind, cluster string, document []byte, published trust.Proof, chain []trust.Signed) ([]byte, error) {
-	said := n.before(kind, published)
-	want := trust.Statement{Clusterset: n.clusterset, Cluster: cluster, Revision: said.Revision, SHA256: trust.Hash(document)}
-	out := trust.Proof{Chain: chain, Signed: published.Signed}
-	if said.Clusterset != want.Clusterset || said.Cluster != want.Cluster || said.SHA256 != want.SHA256 {
-		// The time, as somebody may have taken away what was published: agents would
-		// refuse a number that they have seen.
-		want.Revision = max(said.Revision+1, n.now)
-		var err error
-		if out.Signed, err = trust.Sign(kind, want, n.today...); err != nil {
-			return nil, err
+// sign gives a signed statement: one of those before, the newest of which comes last,
+// where it says the same of a newer revision than the others; else a new one.
+func (n *notary) sign(kind trust.Kind, want trust.Statement, before ...trust.Signed) (trust.Signed, error) {
+	want.Clusterset = n.clusterset
+	newest := int64(0)
+	for _, signed := range before {
+		said := n.before(kind, signed)
+		if said.Revision > newest && said.Clusterset == want.Clusterset && said.Cluster == want.Cluster &&
+			said.SHA256 == want.SHA256 && said.Approvers.Equal(want.Approvers) {
+			return signed, nil
 		}
+		newest = max(newest, said.Revision)
 	}
-	raw, err := json.Marshal(out)
-	if err != nil {
-		return nil, fmt.Errorf("encode proof: %w", err)
-	}
-	return raw, nil
+	// The time, as somebody may have taken away what was published: agents would
+	// refuse a number that they have seen.
+	want.Revision = max(newest+1, n.now)
+	return trust.Sign(kind, want, n.today...)
 }
 
 // signFabric gives the proof of the fabric as it is delivered; empty when it cannot
@@ -77,26 +73,36 @@ func signFabric(in Input, packed []byte) ([]byte, diag.List) {
 	if err != nil {
 		return nil, failed("base", err)
 	}
-	proof, err := n.sign(trust.Fabric, "", packed, published, chain)
+	waiting := fabricProof(in.Candidate).Signed
+	waiting.Approvals = nil // those count that are in the source today
+	signed, err := n.sign(trust.Fabric, trust.Statement{SHA256: trust.Hash(packed), Approvers: in.Topology.Spec.Trust.Approvers()}, published.Signed, waiting)
 	if err != nil {
 		return nil, failed("base", err)
 	}
-	return proof, nil
+	out := trust.Proof{Chain: chain, Changes: published.Changes, Signed: signed}
+	if signed.Statement != published.Statement {
+		out.Changes = trust.ExtendChanges(published)
+	}
+	if in.AllowOtherApprovers && !in.Topology.Spec.Trust.Approvers().Equal(inForce(out.Changes)) {
+		out.Changes = nil
+	}
+	return finishProof(in, out)
 }
 
 // keptProof keeps what is published where there is no root key. Whose signature it
 // is cannot be told then; the agents look at that.
 func keptProof(in Input, packed []byte, published trust.Proof) ([]byte, diag.List) {
 	var said trust.Statement
-	if json.Unmarshal([]byte(published.Statement), &said) == nil && said.SHA256 == trust.Hash(packed) {
-		raw, err := json.Marshal(published)
+	asks := in.Topology.Spec.Trust.Approvers()
+	if json.Unmarshal([]byte(published.Statement), &said) == nil && said.SHA256 == trust.Hash(packed) && said.Approvers.Equal(asks) {
+		return finishProof(in, published)
+	}
+	if in.Preview {
+		raw, err := json.Marshal(trust.Statement{Approvers: asks})
 		if err != nil {
 			return nil, failed("base", err)
 		}
-		return raw, nil
-	}
-	if in.Preview {
-		return []byte(KnownLater), nil
+		return []byte(KnownLater), unapproved(in.Topology, trust.Proof{Changes: trust.ExtendChanges(published), Signed: trust.Signed{Statement: string(raw)}})
 	}
 	return nil, diag.List{{Severity: diag.Warning, Code: "unsigned", Path: "base",
 		Summary: "the fabric is not signed, as there is no root key: agents with pinned signers will refuse it",
@@ -128,15 +134,18 @@ func proofText(tree Tree) string {
 	return m.Data[FabricProofKey]
 }
 
-// signs reports whether a proof is one of today's signers for these keys of a
-// cluster.
-func (n *notary) signs(cluster, ciphertext, proof string) bool {
+// revisionOf gives the revision of these keys of a cluster, by a proof of one of today's
+// signers; 0 = it is none.
+func (n *notary) revisionOf(cluster, ciphertext, proof string) int64 {
 	var p trust.Proof
 	if json.Unmarshal([]byte(proof), &p) != nil {
-		return false
+		return 0
 	}
-	said := n.before(trust.Keys, p)
-	return said.Clusterset == n.clusterset && said.Cluster == cluster && said.SHA256 == trust.Hash([]byte(ciphertext))
+	said := n.before(trust.Keys, p.Signed)
+	if said.Clusterset != n.clusterset || said.Cluster != cluster || said.SHA256 != trust.Hash([]byte(ciphertext)) {
+		return 0
+	}
+	return said.Revision
 }
 
 // Delivered gives the fabric of a tree and its proof, as they are delivered to

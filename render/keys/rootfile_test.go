@@ -176,7 +176,7 @@ func TestWrongSteps(t *testing.T) {
 			return nil, err
 		}, "no root key serves epoch 1: the oldest one serves from epoch 3 on"},
 		{func() (*keys.Root, error) {
-			_, err := later.Seal(topology("r0"), func(string) keys.Sealed { return keys.Sealed{} })
+			_, err := later.Seal(topology("r0"), func(string) []keys.Sealed { return nil })
 			return nil, err
 		}, "no root key serves epoch 2: the oldest one serves from epoch 3 on"},
 	} {

@@ -63,10 +63,10 @@ type Sealed struct {
 }
 
 // Seal encrypts every cluster's keys to its recipient, on all processors.
-// previous gives what is published for a cluster: with an equal digest it stays,
-// as age gives other bytes every time. The results have the order of the
-// topology's clusters.
-func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) Sealed) ([]Sealed, error) {
+// previous gives what is published for a cluster, and perhaps what waits to be: the
+// first one with an equal digest stays, as age gives other bytes every time. The
+// results have the order of the topology's clusters.
+func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) []Sealed) ([]Sealed, error) {
 	if len(top.Spec.Keys.Epochs) == 0 {
 		return nil, errors.New("no epoch of keys is in force")
 	}
@@ -97,7 +97,7 @@ func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) Sealed
 	return out, group.Wait()
 }
 
-func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previous Sealed) (Sealed, error) {
+func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previous []Sealed) (Sealed, error) {
 	plain, err := json.Marshal(keys)
 	if err != nil {
 		return Sealed{}, fmt.Errorf("encode: %w", err)
@@ -106,8 +106,10 @@ func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previ
 	_, _ = fmt.Fprintf(mac, "%d %s\n", len(plain), recipient)
 	_, _ = mac.Write(plain)
 	digest := hex.EncodeToString(mac.Sum(nil))
-	if previous.Ciphertext != "" && previous.Digest == digest {
-		return previous, nil
+	for _, p := range previous {
+		if p.Ciphertext != "" && p.Digest == digest {
+			return p, nil
+		}
 	}
 	ciphertext, err := encrypt(plain, recipient)
 	return Sealed{Digest: digest, Ciphertext: ciphertext}, err

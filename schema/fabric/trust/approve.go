@@ -78,17 +78,22 @@ func Approve(statement string, with ssh.Signer) (string, error) {
 	return string(sshsig.Armor(signature)), nil
 }
 
-// Approved gives a statement with those of the candidates for approvals that are one
-// by somebody of whom one of groups asks it: one for each key, in the order of groups.
+// Approved gives a statement with those of the candidates for approvals added that are
+// one by somebody of whom one of groups asks it, in the order of groups; a key that
+// approved already is left out.
 func (s Signed) Approved(candidates []string, groups ...Approvers) Signed {
 	by := map[string]string{}
-	for _, armored := range slices.Concat(s.Approvals, candidates) {
-		key, ok := approverOf(s.Statement, armored)
-		if ok && by[key] == "" {
+	for _, armored := range candidates {
+		if key, ok := approverOf(s.Statement, armored); ok {
 			by[key] = armored
 		}
 	}
-	s.Approvals = nil
+	for _, armored := range s.Approvals {
+		if key, ok := approverOf(s.Statement, armored); ok {
+			delete(by, key)
+		}
+	}
+	s.Approvals = slices.Clone(s.Approvals)
 	for _, group := range groups {
 		for _, key := range group.Keys {
 			if armored := by[key]; armored != "" {
@@ -98,6 +103,30 @@ func (s Signed) Approved(candidates []string, groups ...Approvers) Signed {
 		}
 	}
 	return s
+}
+
+// Asked gives who must approve what a proof is of: those in force before it, and those
+// whom it names, where these are others. Who asks for nothing is left out.
+func (p Proof) Asked() []Approvers {
+	var said, last Statement
+	if n := len(p.Changes); n > 0 && json.Unmarshal([]byte(p.Changes[n-1].Statement), &last) != nil {
+		last = Statement{}
+	}
+	if json.Unmarshal([]byte(p.Statement), &said) != nil {
+		said = Statement{}
+	}
+	var out []Approvers
+	for _, a := range []Approvers{last.Approvers, said.Approvers} {
+		if !a.Equal(Approvers{}) && (len(out) == 0 || !out[0].Equal(a)) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// Enough reports whether all who must approve did.
+func (p Proof) Enough() bool {
+	return !slices.ContainsFunc(p.Asked(), func(a Approvers) bool { return !a.Enough(p.Signed) })
 }
 
 // approverOf gives the key that approved a statement, if it did.
@@ -145,15 +174,15 @@ func (a Approvers) followApprovers(clusterset string, had int64, changes []Signe
 }
 
 // ExtendChanges gives the changes of approvers that lead to what follows a published
-// proof: those in it, and itself when it names others than the last of them. The oldest
-// go when they become too large.
+// proof: those in it, and itself when it names others than the last of them. One that
+// lacks approvals changed nobody. The oldest go when they become too large.
 func ExtendChanges(published Proof) []Signed {
 	var said, last Statement
 	out := slices.Clone(published.Changes)
 	if len(out) > 0 && json.Unmarshal([]byte(out[len(out)-1].Statement), &last) != nil {
 		last = Statement{}
 	}
-	if json.Unmarshal([]byte(published.Statement), &said) == nil && !said.Approvers.Equal(last.Approvers) {
+	if json.Unmarshal([]byte(published.Statement), &said) == nil && !said.Approvers.Equal(last.Approvers) && published.Enough() {
 		out = append(out, Signed{Statement: published.Statement, Approvals: published.Approvals})
 	}
 	size := func() (n int) {
