@@ -95,7 +95,16 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 }
 
 // record is what a published commit says of its source.
-type record struct{ source, signers string }
+type record struct{ source, signers, digest string }
+
+// trailers gives the end of the commit's message.
+func (p record) trailers() string {
+	text := fmt.Sprintf("%s: %s\n%s: %s\n", TrailerSource, p.source, TrailerDigest, p.digest)
+	if p.signers != "" {
+		text += TrailerSigners + ": " + p.signers + "\n"
+	}
+	return text
+}
 
 func (r *Reconciler) recorded(published repo.Hash) (record, error) {
 	if published.IsZero() {
@@ -105,8 +114,12 @@ func (r *Reconciler) recorded(published repo.Hash) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
+	digest, err := r.publish.Trailer(published, TrailerDigest)
+	if err != nil {
+		return record{}, err
+	}
 	signers, err := r.publish.Trailer(published, TrailerSigners)
-	return record{source, signers}, err
+	return record{source, signers, digest}, err
 }
 
 // signersFile gives the path of the allowed_signers file that the built topology names,

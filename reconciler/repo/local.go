@@ -127,7 +127,7 @@ func (l *local) candidates(name string) []plumbing.ReferenceName {
 // advance follows git's own protocol for a loose ref: create <ref>.lock, which
 // only one process can, compare, write, rename. go-git's compare-and-set locks
 // in a way that git does not honour.
-func (l *local) advance(ctx context.Context, branch string, from, to Hash) error {
+func (l *local) advance(ctx context.Context, branch string, from, to Hash, _ bool) error {
 	path := filepath.Join(l.dirs.common, filepath.FromSlash(l.ref(branch).String()))
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err

@@ -119,7 +119,7 @@ func (m *mirror) heads(ctx context.Context, auth transport.AuthMethod) (map[stri
 // advance pushes. The server compares the branch with what it advertised; that
 // this was from is checked by asking again when the push was refused, as the
 // texts of servers differ.
-func (m *mirror) advance(ctx context.Context, branch string, from, to Hash) error {
+func (m *mirror) advance(ctx context.Context, branch string, from, to Hash, force bool) error {
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
 	defer cancel()
 	auth, err := m.auth.method(m.protocol, m.user)
@@ -127,10 +127,11 @@ func (m *mirror) advance(ctx context.Context, branch string, from, to Hash) erro
 		return err
 	}
 	target := plumbing.NewBranchReferenceName(branch)
-	opts := &git.PushOptions{
-		RemoteName: remoteName, Auth: auth, Atomic: true,
-		RefSpecs: []config.RefSpec{config.RefSpec(fmt.Sprintf("%s:%s", to, target))},
+	spec := fmt.Sprintf("%s:%s", to, target)
+	if force {
+		spec = "+" + spec
 	}
+	opts := &git.PushOptions{RemoteName: remoteName, Auth: auth, Atomic: true, RefSpecs: []config.RefSpec{config.RefSpec(spec)}}
 	if !from.IsZero() {
 		opts.RequireRemoteRefs = []config.RefSpec{config.RefSpec(fmt.Sprintf("%s:%s", from, target))}
 	}

@@ -60,8 +60,9 @@ type backend interface {
 	ref(branch string) plumbing.ReferenceName
 	// candidates are the refs that a person may mean by name, best first.
 	candidates(name string) []plumbing.ReferenceName
-	// advance moves a branch, or gives ErrMoved when it is not at from.
-	advance(ctx context.Context, branch string, from, to Hash) error
+	// advance moves a branch, or gives ErrMoved when it is not at from. Unless forced, to
+	// has to follow from from where a server looks at that.
+	advance(ctx context.Context, branch string, from, to Hash, force bool) error
 	// checkedOut reports whether a work tree is on the branch.
 	checkedOut(branch string) (bool, error)
 	watch(ctx context.Context, changed func(), polls func(error))
@@ -172,7 +173,16 @@ func (s *Store) Find(name string) (Hash, error) {
 // is the zero hash. Nothing is moved and ErrMoved given when the branch is
 // somewhere else.
 func (s *Store) Advance(ctx context.Context, branch string, from, to Hash) error {
-	if err := s.advance(ctx, branch, from, to); err != nil {
+	return s.move(ctx, branch, from, to, false)
+}
+
+// Replace is Advance to a commit that need not follow from where the branch is.
+func (s *Store) Replace(ctx context.Context, branch string, from, to Hash) error {
+	return s.move(ctx, branch, from, to, true)
+}
+
+func (s *Store) move(ctx context.Context, branch string, from, to Hash, force bool) error {
+	if err := s.advance(ctx, branch, from, to, force); err != nil {
 		return fmt.Errorf("move branch %s of %s to %s: %w", branch, s.name, to, err)
 	}
 	return nil
