@@ -81,10 +81,11 @@ func either(names []string, n int) string {
 
 // ApprovalOf tells how far the approval of a tree's fabric is; set names the signers.
 func ApprovalOf(tree Tree, set *schema.ClusterSet) Approval {
-	return approvalOf(set, fabricProof(tree))
+	return ApprovalIn(set, fabricProof(tree))
 }
 
-func approvalOf(set *schema.ClusterSet, p trust.Proof) Approval {
+// ApprovalIn tells how far the approval of a proof's fabric is.
+func ApprovalIn(set *schema.ClusterSet, p trust.Proof) Approval {
 	var said trust.Statement
 	if json.Unmarshal([]byte(p.Statement), &said) != nil {
 		return Approval{Groups: []ApprovalGroup{}}
@@ -154,7 +155,7 @@ func unapproved(set *schema.ClusterSet, p trust.Proof) diag.List {
 		return nil
 	}
 	return diag.List{{Severity: diag.Warning, Code: "unapproved", Path: "trust.signers",
-		Summary: "agents act on this fabric once it is approved: " + approvalOf(set, p).String(),
+		Summary: "agents act on this fabric once it is approved: " + ApprovalIn(set, p).String(),
 		Hint:    "hawser approve, when hawser reconcile has made the candidate"}}
 }
 

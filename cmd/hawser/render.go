@@ -111,15 +111,18 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 	if err != nil {
 		return reconciler.BuildInput{}, err
 	}
-	patches := render.Tree{}
+	patches, approvals := render.Tree{}, render.Tree{}
 	if t.lockFile != "" {
-		if err := readInto(patches, filepath.Join(filepath.Dir(t.file), reconciler.PatchesDir), ""); err != nil {
+		dir := filepath.Dir(t.file)
+		err := errors.Join(readInto(patches, filepath.Join(dir, reconciler.PatchesDir), ""),
+			readInto(approvals, filepath.Join(dir, render.ApprovalsDir), ""))
+		if err != nil {
 			return reconciler.BuildInput{}, err
 		}
 	}
 	return reconciler.BuildInput{
 		File: t.file, Topology: t.raw, LockFile: t.lockFile, Lock: t.lock,
-		Patches: patches, Published: published, Root: root, AllowOtherRoot: f.otherRoot, Image: f.image, Now: time.Now(),
+		Patches: patches, Approvals: approvals, Published: published, Root: root, AllowOtherRoot: f.otherRoot, Image: f.image, Now: time.Now(),
 	}, nil
 }
 

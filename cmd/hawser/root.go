@@ -114,7 +114,7 @@ refused commit), 2 the command could not do its work.`,
 	root.AddCommand(
 		newInitCommand(a), newValidateCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newApplyCommand(a), newUninstallCommand(a),
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a),
-		newReconcileCommand(a), newApproveCommitCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
+		newReconcileCommand(a), newApproveCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
 	)
 	return root
 }
