@@ -142,6 +142,9 @@ func (in *inputs) decodeKeys(sealed []byte) (*fabric.Keys, error) {
 	if keys.Cluster != in.config.Cluster {
 		return nil, fmt.Errorf("keys are those of cluster %s, not of %s", keys.Cluster, in.config.Cluster)
 	}
+	if err := in.fitKeys(keys); err != nil {
+		return nil, err
+	}
 	if gateway := in.gateway(); gateway != nil {
 		if err := ownKeys(keys, in.config.KeysDir, gateway.Name); err != nil {
 			return nil, err

@@ -30,7 +30,8 @@ type Refusal struct {
 // Error gives the reason in words.
 func (r *Refusal) Error() string { return r.text }
 
-func refuse(reason Reason, format string, args ...any) *Refusal {
+// Refuse gives the refusal of a document, with its reason in words.
+func Refuse(reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
@@ -68,7 +69,7 @@ func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 			continue
 		}
 		if begin.Clusterset != "" && p.Clusterset != begin.Clusterset {
-			return State{}, refuse(OtherClusterset, "pinned signers are of two clustersets, %s and %s", begin.Clusterset, p.Clusterset)
+			return State{}, Refuse(OtherClusterset, "pinned signers are of two clustersets, %s and %s", begin.Clusterset, p.Clusterset)
 		}
 		if begin.Clusterset = p.Clusterset; p.Threshold == 0 {
 			begin.Signers = append(begin.Signers, p.Key)
@@ -79,10 +80,10 @@ func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 	slices.Sort(lines)
 	lines = slices.Compact(lines)
 	if len(begin.Signers) == 0 {
-		return State{}, refuse(OtherCluster, "no signer is pinned for cluster %s, only for %s", cluster, strings.Join(principals(pins), ", "))
+		return State{}, Refuse(OtherCluster, "no signer is pinned for cluster %s, only for %s", cluster, strings.Join(principals(pins), ", "))
 	}
 	if begin.Threshold > len(begin.Approvers.Keys) {
-		return State{}, refuse(Unapproved, "%d approvers are pinned for cluster %s, and %d have to approve", len(begin.Approvers.Keys), cluster, begin.Threshold)
+		return State{}, Refuse(Unapproved, "%d approvers are pinned for cluster %s, and %d have to approve", len(begin.Approvers.Keys), cluster, begin.Threshold)
 	}
 	begin.Pins = lines
 	if slices.Equal(remembered.Pins, lines) && remembered.Clusterset == begin.Clusterset && len(remembered.Signers) > 0 {
@@ -105,20 +106,20 @@ func principals(pins []Pin) []string {
 // state from then on. The error is a *Refusal; the state stays as it was then.
 func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, error) {
 	if len(proof) == 0 {
-		return s, refuse(Unsigned, "is not signed")
+		return s, Refuse(Unsigned, "is not signed")
 	}
 	var p Proof
 	if len(proof) > MaxProof {
-		return s, refuse(Unsigned, "its signature is larger than %d bytes", MaxProof)
+		return s, Refuse(Unsigned, "its signature is larger than %d bytes", MaxProof)
 	}
 	if err := json.Unmarshal(proof, &p); err != nil || len(p.Chain) > maxChain {
-		return s, refuse(Unsigned, "its signature cannot be read")
+		return s, Refuse(Unsigned, "its signature cannot be read")
 	}
 	next := s
 	next.Signers = Follow(s.Clusterset, s.Signers, p.Chain)
 	said, ok := p.By(kind, next.Signers)
 	if !ok {
-		return s, refuse(UnknownSigner, "is not signed by a signer of clusterset %s (%s)", s.Clusterset, strings.Join(next.Signers, ", "))
+		return s, Refuse(UnknownSigner, "is not signed by a signer of clusterset %s (%s)", s.Clusterset, strings.Join(next.Signers, ", "))
 	}
 	revision := &next.Fabric
 	if kind == Keys {
@@ -126,13 +127,13 @@ func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, 
 	}
 	switch {
 	case said.Clusterset != s.Clusterset:
-		return s, refuse(OtherClusterset, "is signed for clusterset %s, and this is %s", said.Clusterset, s.Clusterset)
+		return s, Refuse(OtherClusterset, "is signed for clusterset %s, and this is %s", said.Clusterset, s.Clusterset)
 	case kind == Keys && said.Cluster != cluster:
-		return s, refuse(OtherCluster, "is signed for cluster %s, and this is %s", said.Cluster, cluster)
+		return s, Refuse(OtherCluster, "is signed for cluster %s, and this is %s", said.Cluster, cluster)
 	case said.SHA256 != Hash(document):
-		return s, refuse(Altered, "is not what was signed as revision %d", said.Revision)
+		return s, Refuse(Altered, "is not what was signed as revision %d", said.Revision)
 	case said.Revision < *revision:
-		return s, refuse(Older, "is revision %d, and this node had %d", said.Revision, *revision)
+		return s, Refuse(Older, "is revision %d, and this node had %d", said.Revision, *revision)
 	}
 	*revision = said.Revision
 	if kind == Keys {
@@ -141,7 +142,7 @@ func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, 
 	inForce := s.Approvers.followApprovers(s.Clusterset, s.Fabric, before(p.Changes, said.Revision))
 	for _, a := range []Approvers{inForce, said.Approvers} {
 		if !a.Enough(p.Signed) {
-			return s, refuse(Unapproved, "revision %d is approved by %d of the %d that it takes of %s", said.Revision, len(a.By(p.Signed)), a.Threshold,
+			return s, Refuse(Unapproved, "revision %d is approved by %d of the %d that it takes of %s", said.Revision, len(a.By(p.Signed)), a.Threshold,
 				strings.Join(a.Keys, ", "))
 		}
 	}
