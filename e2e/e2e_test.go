@@ -103,7 +103,7 @@ func needs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		missing = "root"
 	}
-	for _, tool := range []string{"nft", "curl", "dig", "ip", "git", "jq", "nc", "ping", "tcpdump", "wg"} {
+	for _, tool := range []string{"nft", "curl", "dig", "ip", "git", "jq", "nc", "ping", "ssh-keygen", "tcpdump", "wg"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			missing = tool
 		}
