@@ -65,7 +65,7 @@ func TestDifferences(t *testing.T) {
 		want []string
 	}{
 		{"nothing", nil, nil},
-		{"comments, quotes and a default", []string{"name: g1\n", "name: 'g1' # mine\n    dns: coredns\n    egress: []\n"}, nil},
+		{"comments, quotes and a default", []string{"name: g1\n", "name: 'g1' # mine\n    dns: auto\n    egress: []\n"}, nil},
 		{"another order of clusters and exports", []string{
 			"  exports:\n", "  exports:\n  - {namespace: bank, name: db, clusters: [g1, g2], ports: [{port: 5432}]}\n",
 			"  - {name: db, namespace: bank, clusters: [g1, g2], ports: [{port: 5432}]}\n", ""}, nil},

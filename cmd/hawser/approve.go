@@ -37,8 +37,8 @@ type approveFlags struct {
 func newApproveCommand(a *app) *cobra.Command {
 	var f approveFlags
 	cmd := &cobra.Command{
-		Use:   "approve",
-		Short: "Sign what waits for approval, after a look at it",
+		Use:   "approve [COMMIT [DIR]]",
+		Short: "Sign what waits for approval, or somebody else's commit",
 		Long: `Show what waits for approval (trust.signers of the topology) and sign it with an
 SSH key, as ssh-keygen does: with ssh-agent, passphrases and security keys. The
 approval is a file beside the topology, to be committed; no root key is needed.
@@ -49,14 +49,30 @@ checkout that you reviewed. It is refused when anything differs but the public k
 that are made from the root key, which are listed. In a clone the branches of origin
 are fetched first.
 
-Exit codes: 0 approved, or nothing waits; with --list nothing waits; 1 refused; with
---list something waits; 2 error.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.approve(cmd.Context(), f) },
+With COMMIT: approve a commit whose signer does not own what it changes (owners in the
+topology). It prints each change with its place and says who owns it, and writes the
+signature to ` + reconciler.ApprovalsDir + `/COMMIT/NAME.sig beside the topology in DIR. The key's line of the
+allowed_signers file has to allow the namespace ` + reconciler.ApprovalNamespace + `, or have
+no namespaces option.
+
+Exit codes: 0 approved, or nothing waits; with --list nothing waits; 1 refused, or your
+key cannot approve it; with --list something waits; 2 error.`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.approve(cmd.Context(), f)
+			}
+			for _, name := range []string{"file", "against", "repo", "list", "yes"} {
+				if cmd.Flags().Changed(name) {
+					return fmt.Errorf("--%s is for what waits for approval, and not for a commit", name)
+				}
+			}
+			return a.approveCommit(cmd.Context(), args, approveCommitFlags{key: f.key, output: f.output})
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "file", "f", ".", "topology, or its folder")
-	flags.StringVar(&f.key, "key", "", "SSH key, or a public key whose other half ssh-agent has (default: the one in ~/.ssh that is a signer's)")
+	flags.StringVar(&f.key, "key", "", "SSH key, or a public key whose other half ssh-agent has (default: the one in ~/.ssh that is a signer's; of a commit: git's user.signingKey, otherwise ~/.ssh/id_ed25519)")
 	flags.StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch that is published; the candidate is on the branch of this name with -candidate")
 	flags.StringVar(&f.repo, "repo", "", "path or URL of the repository with the branches (default: the one that holds the file)")
 	flags.BoolVar(&f.list, "list", false, "show who approved and who is missing, sign nothing")

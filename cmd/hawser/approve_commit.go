@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
 )
@@ -40,34 +38,6 @@ type approvedChange struct {
 	Source string   `json:"source"`
 	Owners []string `json:"owners,omitempty"`
 	Owned  bool     `json:"owned"` // by who signed the commit
-}
-
-func newApproveCommitCommand(a *app) *cobra.Command {
-	var f approveCommitFlags
-	cmd := &cobra.Command{
-		Use:   "approve COMMIT [DIR]",
-		Short: "Approve a commit that changes what you own",
-		Long: `Sign a commit of somebody else who does not own what it changes (trust.owners and
-owners in the topology). It prints each change with its place and says who owns it,
-signs with ssh-keygen -Y sign, and writes the signature to
-` + reconciler.ApprovalsDir + `/COMMIT/NAME.sig beside the topology. Commit that file on top of the
-commit, and push.
-
-The key's line of the allowed_signers file has to allow the namespace
-` + reconciler.ApprovalNamespace + `, or have no namespaces option.
-
-Exit codes: 0 approved or no approval needed, 1 your key cannot approve it, 2 error.`,
-		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.approveCommit(cmd.Context(), args, f) },
-	}
-	f.add(cmd)
-	return cmd
-}
-
-func (f *approveCommitFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.key, "key", "", "SSH key to sign with, or its public half for ssh-agent "+
-		"(default: git's user.signingKey, otherwise ~/.ssh/id_ed25519)")
-	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 }
 
 func (a *app) approveCommit(ctx context.Context, args []string, f approveCommitFlags) error {
