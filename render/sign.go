@@ -51,6 +51,12 @@ func (n *notary) sign(kind trust.Kind, want trust.Statement, before ...trust.Sig
 			return signed, nil
 		}
 		newest = max(newest, said.Revision)
+		// What another root key signed proves nothing, but its number is not given twice,
+		// unless it is far in the future.
+		var claimed trust.Statement
+		if json.Unmarshal([]byte(signed.Statement), &claimed) == nil && claimed.Revision <= n.now+3600 {
+			newest = max(newest, claimed.Revision)
+		}
 	}
 	// The time, as somebody may have taken away what was published: agents would
 	// refuse a number that they have seen.
