@@ -235,7 +235,7 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	began := r.cfg.Now()
 	built, list := Build(BuildInput{
 		File: r.topologyPath(), Topology: topology, LockFile: r.lockPath(), Lock: lock, Patches: patches,
-		Published: w.have, Root: root, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Now: began,
+		Published: w.have, Root: root, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Version: r.cfg.Version, Now: began,
 	})
 	r.metrics.render.Observe(r.cfg.Now().Sub(began).Seconds())
 	if list.HasErrors() {

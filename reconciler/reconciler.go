@@ -35,7 +35,7 @@ type Config struct {
 
 	RootKeyFile      string // root key or keys (keys.ReadRoot), plain or an age file
 	RootIdentityFile string // opens an encrypted root key
-	Image            string // of the agent; empty leaves it to render
+	Image            string // of the agent where the topology names none; empty keeps the published one
 	Version          string
 
 	Interval time.Duration // between two looks at the repositories

@@ -46,6 +46,7 @@ func (c *checker) settings() {
 	}
 	c.epochs()
 	c.metrics()
+	c.agent()
 }
 
 // maxEpochs bounds the key epochs in force: gateways have ports and addresses for

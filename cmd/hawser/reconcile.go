@@ -65,7 +65,7 @@ func (f *reconcileFlags) sourceFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.PublishBranch, "publish-branch", reconciler.DefaultPublishBranch, "branch to publish to")
 	flags.StringVar(&c.RootKeyFile, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
 	flags.StringVar(&c.RootIdentityFile, "root-identity", "", "age identity that opens an encrypted root key")
-	flags.StringVar(&c.Image, "image", "", "image of the agent in the published DaemonSet")
+	flags.StringVar(&c.Image, "image", "", imageHelp)
 	flags.BoolVar(&c.WriteLock, "write-lock", true, "allocate missing addresses and keep them, instead of refusing the commit")
 	flags.BoolVar(&c.AllowMassDelete, "allow-mass-delete", false, "let a commit remove more than half of the clusters")
 	flags.StringVar(&c.AcceptCommit, "accept-commit", "", "let this commit (its whole hash) count, though nobody signed it whom trust.commits asks for")

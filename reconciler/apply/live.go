@@ -11,16 +11,38 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Published reads from a cluster what a later rendering goes on from: the fabric
-// and the cluster's sealed keys, at their paths of a rendered tree. So keys that
-// need no change are not sealed again, and no reconciler is needed.
+// Published reads from a cluster what a later rendering goes on from: the fabric, the
+// cluster's sealed keys and the agents' image, at their paths of a rendered tree. So
+// keys that need no change are not sealed again, agents are not replaced because another
+// version of Hawser renders, and no reconciler is needed.
 func (c *Cluster) Published(ctx context.Context) (render.Tree, error) {
 	tree := render.Tree{}
 	keys := ID{Version: "v1", Kind: kindSecret, Namespace: render.Namespace, Name: render.KeysSecret}
 	if _, err := c.copyInto(ctx, tree, keys, render.ClusterDir(c.Name)+"/keys.yaml"); err != nil {
 		return nil, err
 	}
+	if err := c.copyImage(ctx, tree); err != nil {
+		return nil, err
+	}
 	return tree, c.copyFabric(ctx, tree)
+}
+
+// copyImage copies of the gateways' DaemonSet what render.ImageOf reads.
+func (c *Cluster) copyImage(ctx context.Context, tree render.Tree) error {
+	id := ID{Version: "apps/v1", Kind: "DaemonSet", Namespace: render.Namespace, Name: render.GatewayName}
+	o, err := c.get(ctx, id)
+	if err != nil || o == nil {
+		return err
+	}
+	containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	if err != nil {
+		return fmt.Errorf("read %s: %w", id, err)
+	}
+	plain := map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}}
+	if tree[render.GatewayFile], err = yaml.Marshal(plain); err != nil {
+		return fmt.Errorf("read %s: %w", id, err)
+	}
+	return nil
 }
 
 // copyFabric copies all parts of the fabric.
