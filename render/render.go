@@ -78,6 +78,9 @@ func Render(in Input) (Tree, diag.List) {
 	}
 	addClusters(tree, in.Topology)
 	addDelivery(tree, in.Topology)
+	if err := addReadable(tree, f, in.Topology); err != nil {
+		return nil, failed("", err)
+	}
 	list = append(list, addPatches(tree, in)...)
 	if list.HasErrors() {
 		return nil, list

@@ -61,6 +61,9 @@ type causes struct {
 	nodes   map[string]bool // clusters in which other nodes are gateways
 	rights  bool            // agents need other rights, for dynamic exports or egress rules
 	folders map[string]bool // folders in which files come or go
+	agents  bool            // the agents' DaemonSets
+	fabric  bool            // the fabric
+	edits   bool            // what the topology says
 }
 
 func newCauses(want, have render.Tree, entries []Entry) causes {
@@ -79,8 +82,12 @@ func newCauses(want, have render.Tree, entries []Entry) causes {
 			c.nodes[e.Cluster] = true
 		case e.Kind == kindEgress && comesOrGoes, e.Kind == kindClusterset && e.changes("dynamicExports.namespaces"):
 			c.rights = true
+		case e.Kind == kindAgents:
+			c.agents = true
 		}
 	}
+	c.fabric = !sameFile(want, have, "base/fabric.yaml")
+	c.edits = readsOther(want, have)
 	_, published := have["base/rbac.yaml"]
 	c.rights = c.rights && published
 	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {
@@ -114,6 +121,12 @@ func (c causes) explain(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "base/fabric"), name == lockFile:
 		return true // said by all other entries
+	case name == render.FabricText:
+		return c.fabric
+	case name == render.TopologyText:
+		return c.edits
+	case name == render.AgentFile, name == render.GatewayFile:
+		return c.agents
 	case cluster != "" && strings.Contains(name, "/patches/"):
 		return false
 	case cluster != "" && c.members[cluster]:

@@ -17,6 +17,7 @@ import (
 // Kinds of entries, in the order of the plan.
 const (
 	kindClusterset = "clusterset"
+	kindAgents     = "agents"
 	kindCluster    = "cluster"
 	kindPair       = "pair"
 	kindGateway    = "gateway"
@@ -25,11 +26,13 @@ const (
 	kindKeys       = "keys"
 	kindExport     = "export"
 	kindPart       = "export in cluster"
+	kindSetting    = "setting" // of the topology, which changes nothing that is told elsewhere
 	kindFile       = "file"
 )
 
 func kindOrder(kind string) int {
-	order := []string{kindClusterset, kindPair, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindPart, kindFile}
+	order := []string{kindClusterset, kindAgents, kindPair, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindPart,
+		kindSetting, kindFile}
 	return slices.Index(order, kind)
 }
 

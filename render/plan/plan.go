@@ -50,6 +50,8 @@ type Entry struct {
 	Disruptive string `json:"disruptive,omitempty"`
 	// Note says why nothing breaks where one might think so.
 	Note string `json:"note,omitempty"`
+
+	stays bool // of what is deleted: the path is that of an edit that is still in the file
 }
 
 // Field is one attribute that changes.
@@ -58,6 +60,9 @@ type Field struct {
 	Have   string `json:"have"`
 	Want   string `json:"want"`
 	Forces bool   `json:"forces_replacement,omitempty"`
+	// Path and Source are those of the field, where they are not the entry's.
+	Path   string `json:"path,omitempty"`
+	Source string `json:"source,omitempty"`
 }
 
 // Compute gives what turns the tree have into want. An empty tree is one where
@@ -92,19 +97,34 @@ func Compute(want, have render.Tree) (*Plan, error) {
 		p.add(c)
 	}
 	slices.SortFunc(p.Entries, compareEntries)
-	p.disrupt(lostWays(lost))
+	made, known, err := edits(want, have)
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		p.blame(made)
+		slices.SortFunc(p.Entries, compareEntries)
+	}
+	p.disrupt(w, h, lostWays(lost))
 	return p, nil
 }
 
 // Empty reports whether nothing changes.
 func (p *Plan) Empty() bool { return len(p.Entries) == 0 }
 
-// Locate fills in where each entry's path stands in the new topology; what is
-// deleted stands nowhere.
+// Locate fills in where the paths of entries and their fields stand in the new topology;
+// what is deleted stands nowhere.
 func (p *Plan) Locate(source func(path string) string) {
 	for i := range p.Entries {
-		if p.Entries[i].Path != "" && p.Entries[i].Op != diff.Delete {
-			p.Entries[i].Source = source(p.Entries[i].Path)
+		e := &p.Entries[i]
+		if e.Path == "" || e.Op == diff.Delete && !e.stays {
+			continue
+		}
+		e.Source = source(e.Path)
+		for j := range e.Fields {
+			if f := &e.Fields[j]; f.Path != "" {
+				f.Source = source(f.Path)
+			}
 		}
 	}
 }
@@ -167,6 +187,9 @@ func readSide(name string, tree render.Tree) (*side, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	s := &side{fabric: f, items: flatten(f)}
+	if it, ok := agentsItem(tree); ok {
+		s.items = append(s.items, it)
+	}
 	for i := range f.Clusters {
 		if it, ok := keysItem(tree, f.Clusters[i].Name); ok {
 			s.items = append(s.items, it)

@@ -1,0 +1,216 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/render"
+)
+
+// edit is one place in which two topologies differ.
+type edit struct {
+	path       string // as schema.Source has it; of what is gone, where it was
+	op         diff.Op
+	have, want string
+	cited      bool // by an entry
+}
+
+// edits compares the topologies of two trees; known is false where one of the trees does
+// not say what it was made from.
+func edits(want, have render.Tree) (list []edit, known bool, err error) {
+	var sides [2]any
+	for i, tree := range []render.Tree{want, have} {
+		raw, ok := tree[render.TopologyText]
+		if !ok {
+			return nil, false, nil
+		}
+		if err := json.Unmarshal(raw, &sides[i]); err != nil {
+			return nil, false, fmt.Errorf("read %s of %s: %w", render.TopologyText, [2]string{"the new tree", "the published tree"}[i], err)
+		}
+	}
+	compareValues(&list, "", sides[0], sides[1])
+	return list, true, nil
+}
+
+// compareValues notes what differs at a path and below it. nil is what is not there.
+func compareValues(out *[]edit, path string, want, have any) {
+	wantMap, isMap := want.(map[string]any)
+	haveMap, wasMap := have.(map[string]any)
+	if isMap && wasMap || (isMap && have == nil || wasMap && want == nil) && !isItem(path) {
+		for _, key := range slices.Sorted(maps.Keys(union(wantMap, haveMap))) {
+			compareValues(out, below(path, key), wantMap[key], haveMap[key])
+		}
+		return
+	}
+	wantList, isList := want.([]any)
+	haveList, wasList := have.([]any)
+	if (isList || want == nil) && (wasList || have == nil) && (isList || wasList) && !isItem(path) {
+		compareLists(out, path, wantList, haveList)
+		return
+	}
+	w, h := written(want), written(have)
+	switch {
+	case w == h:
+	case have == nil:
+		*out = append(*out, edit{path: path, op: diff.Create, want: w})
+	case want == nil:
+		*out = append(*out, edit{path: path, op: diff.Delete, have: h})
+	default:
+		*out = append(*out, edit{path: path, op: diff.Update, want: w, have: h})
+	}
+}
+
+func compareLists(out *[]edit, path string, want, have []any) {
+	if name := naming(path); name != nil {
+		w, h := map[string]any{}, map[string]any{}
+		for _, v := range want {
+			w[name(v)] = v
+		}
+		for _, v := range have {
+			h[name(v)] = v
+		}
+		for _, key := range slices.Sorted(maps.Keys(union(w, h))) {
+			compareValues(out, path+"["+key+"]", w[key], h[key])
+		}
+		return
+	}
+	if texts(want) && texts(have) {
+		compareTexts(out, path, want, have)
+		return
+	}
+	// What is before and behind the change is the same.
+	first := 0
+	for first < min(len(want), len(have)) && written(want[first]) == written(have[first]) {
+		first++
+	}
+	last := 0
+	for last < min(len(want), len(have))-first && written(want[len(want)-1-last]) == written(have[len(have)-1-last]) {
+		last++
+	}
+	for i := first; i < max(len(want), len(have))-last; i++ {
+		var w, h any
+		if i < len(want)-last {
+			w = want[i]
+		}
+		if i < len(have)-last {
+			h = have[i]
+		}
+		compareValues(out, path+"["+strconv.Itoa(i)+"]", w, h)
+	}
+}
+
+// texts reports whether a list is one of texts, which stand for themselves.
+func texts(list []any) bool {
+	return !slices.ContainsFunc(list, func(v any) bool { _, text := v.(string); return !text })
+}
+
+func compareTexts(out *[]edit, path string, want, have []any) {
+	before := len(*out)
+	for _, v := range want {
+		if !slices.Contains(have, v) {
+			*out = append(*out, edit{path: path + "[" + written(v) + "]", op: diff.Create, want: written(v)})
+		}
+	}
+	for _, v := range have {
+		if !slices.Contains(want, v) {
+			*out = append(*out, edit{path: path + "[" + written(v) + "]", op: diff.Delete, have: written(v)})
+		}
+	}
+	if len(*out) == before && !slices.Equal(want, have) {
+		*out = append(*out, edit{path: path, op: diff.Update, want: written(want), have: written(have)})
+	}
+}
+
+// isItem reports whether a path is that of an item of a list, which comes and goes as a whole.
+func isItem(path string) bool { return strings.HasSuffix(path, "]") }
+
+// below gives the path of a key: the body is the top of all paths, and free keys stand in
+// brackets.
+func below(path, key string) string {
+	if path == "" || path == "spec" {
+		return key
+	}
+	switch path[strings.LastIndexByte(path, '.')+1:] {
+	case "matchLabels", "weights", "labels", "annotations":
+		return path + "[" + key + "]"
+	}
+	return path + "." + key
+}
+
+// naming gives what names the items of a list; nil where their place does.
+func naming(path string) func(any) string {
+	text := func(v any, key string) string {
+		m, _ := v.(map[string]any)
+		s, _ := m[key].(string)
+		return s
+	}
+	switch {
+	case path == "exports":
+		return func(v any) string { return text(v, "namespace") + "/" + text(v, "name") }
+	case path == "clusters", strings.HasPrefix(path, "clusters[") && (strings.HasSuffix(path, "].gateways") || strings.HasSuffix(path, "].egress")):
+		return func(v any) string { return text(v, "name") }
+	}
+	return nil
+}
+
+func union(a, b map[string]any) map[string]any {
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[string]any{}
+	}
+	maps.Copy(out, b)
+	return out
+}
+
+// written gives a value as text, equal values the same.
+func written(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	}
+	raw, _ := json.Marshal(v) // it was read from JSON
+	return string(raw)
+}
+
+// readsOther reports whether the topologies of two trees differ, so that there are edits.
+func readsOther(want, have render.Tree) bool {
+	list, known, err := edits(want, have)
+	return err == nil && (len(list) > 0 || !known && len(have) == 0)
+}
+
+// steps divides a path into its fields and items.
+func steps(path string) []string {
+	var out []string
+	for path != "" {
+		end := len(path)
+		if path[0] == '[' {
+			if at := strings.IndexByte(path, ']'); at >= 0 {
+				end = at + 1
+			}
+		} else if at := strings.IndexAny(path[1:], ".["); at >= 0 {
+			end = at + 1
+		}
+		out = append(out, strings.TrimPrefix(path[:end], "."))
+		path = path[end:]
+	}
+	return out
+}
+
+// overlap reports whether one path is the other, or inside of it; [*] is any item.
+func overlap(a, b string) bool {
+	x, y := steps(a), steps(b)
+	for i := range min(len(x), len(y)) {
+		wild := x[i] == "[*]" && y[i][0] == '[' || y[i] == "[*]" && x[i][0] == '['
+		if x[i] != y[i] && !wild {
+			return false
+		}
+	}
+	return true
+}
