@@ -246,7 +246,8 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if w.signers, failure = r.signersFile(in, built); failure != nil {
 		return nil, failure
 	}
-	return w, r.allowed(in, w)
+	rules := Rules{WriteLock: r.cfg.WriteLock, AllowMassDelete: r.cfg.AllowMassDelete}
+	return w, built.Admit(w.have, rules, revision, w.files)
 }
 
 // trusted has the work begin with what was signed, where there is a key to tell.
@@ -267,20 +268,4 @@ func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byt
 	w.own = own
 	w.have, err = r.publish.Tree(own)
 	return err
-}
-
-// allowed refuses what only a person may decide.
-func (r *Reconciler) allowed(in inputs, w *work) *Failure {
-	revision := in.source.String()
-	if len(w.built.Stale) > 0 && !r.cfg.WriteLock {
-		list := Placed(w.built.Stale, w.built.Source)
-		return failFindings(ReasonStaleLock, revision, list, w.files)
-	}
-	if r.cfg.AllowMassDelete {
-		return nil
-	}
-	if err := guard(w.have, w.built.Set); err != nil {
-		return fail(ReasonMassDelete, revision, err)
-	}
-	return nil
 }

@@ -102,12 +102,19 @@ func (r *Reconciler) signersFile(in inputs, b *Built) (string, *Failure) {
 	file := path.Join(r.cfg.Path, b.Set.Spec.Trust.Commits)
 	raw, err := r.source.File(in.source, file)
 	if err == nil {
-		_, err = parseSigners(raw)
+		err = CheckSigners(raw)
 	}
 	if err != nil {
 		return "", fail(ReasonInvalid, in.source.String(), fmt.Errorf("trust.commits: %s: %w", file, err))
 	}
 	return file, nil
+}
+
+// CheckSigners says why an allowed_signers file cannot be that of spec.trust.commits; nil
+// when it can.
+func CheckSigners(raw []byte) error {
+	_, err := parseSigners(raw)
+	return err
 }
 
 // signerOf gives the key, as authorized_keys has it, that signed a commit.

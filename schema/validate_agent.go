@@ -105,7 +105,7 @@ func (c *checker) holds(limitPath, limit, requestPath, request string) {
 	if have, want := amount(limit), amount(request); have != nil && want != nil && have.Cmp(want) < 0 {
 		c.fail(diag.Diagnostic{Code: "limit-below-request", Path: limitPath,
 			Summary: fmt.Sprintf("the limit %s is less than the %s that each agent requests", limit, request),
-			Hint: "raise the limit, or lower " + requestPath, Related: related(requestPath)})
+			Hint:    "raise the limit, or lower " + requestPath, Related: related(requestPath)})
 	}
 }
 

@@ -26,6 +26,8 @@ type buildFlags struct {
 const (
 	rootKeyHelp    = "file of the root key, plain or encrypted with age"
 	imageHelp      = "image of the agent where spec.agent.image names none (default: the published one)"
+	writeLockHelp  = "allocate missing addresses and keep them, instead of refusing the commit"
+	massDeleteHelp = "let a commit remove more than half of the clusters"
 	allowOtherRoot = "let another root key replace the one that made the published keys: links end until both ends have the new keys"
 )
 

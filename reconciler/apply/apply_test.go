@@ -250,11 +250,15 @@ func TestResembles(t *testing.T) {
 	}
 }
 
-// TestPublished renders again on top of what a cluster has: no key is sealed anew.
+// TestPublished renders again on top of what a cluster has: no key is sealed anew, and
+// the agents' image stays.
 func TestPublished(t *testing.T) {
 	t.Parallel()
 	_, c := newFake(t, "g1")
 	tree := treeOf(t, nil, []string{"g1", "g2"})
+	for _, name := range []string{render.AgentFile, render.GatewayFile} {
+		tree[name] = bytes.ReplaceAll(tree[name], []byte(render.DefaultImage("")), []byte("example.org/agent:v7"))
+	}
 	carried(t, c, workable(t, tree, "g1"))
 	published, err := c.Published(t.Context())
 	if err != nil {
@@ -263,6 +267,9 @@ func TestPublished(t *testing.T) {
 	again := treeOf(t, published, []string{"g1", "g2"})
 	if have, want := render.SealedOf(again, "g1"), render.SealedOf(tree, "g1"); have != want || have.Ciphertext == "" {
 		t.Errorf("the keys of g1 were sealed anew")
+	}
+	if image := render.ImageOf(again); image != "example.org/agent:v7" {
+		t.Errorf("the agents would run %s", image)
 	}
 }
 

@@ -29,7 +29,7 @@ func (c *Cluster) Published(ctx context.Context) (render.Tree, error) {
 
 // copyImage copies of the gateways' DaemonSet what render.ImageOf reads.
 func (c *Cluster) copyImage(ctx context.Context, tree render.Tree) error {
-	id := ID{Version: "apps/v1", Kind: "DaemonSet", Namespace: render.Namespace, Name: render.GatewayName}
+	id := ID{Group: "apps", Version: "v1", Kind: kindDaemonSet, Namespace: render.Namespace, Name: render.GatewayName}
 	o, err := c.get(ctx, id)
 	if err != nil || o == nil {
 		return err

@@ -40,9 +40,10 @@ func (p *Plan) blame(list []edit) {
 	}
 	for i := range list {
 		if c := &list[i]; !c.cited {
-			p.add(diff.Change[item]{Op: diff.Update, Key: c.path,
-				Want: item{kind: kindSetting, name: c.path, path: c.path, fields: []diff.Field{field("value", c.want)}},
-				Have: item{kind: kindSetting, name: c.path, path: c.path, fields: []diff.Field{field("value", c.have)}}})
+			setting := item{kind: kindSetting, name: c.path, path: c.path, note: "nothing that clusters get changes because of it"}
+			was := setting
+			setting.fields, was.fields = []diff.Field{field("value", c.want)}, []diff.Field{field("value", c.have)}
+			p.add(diff.Change[item]{Op: diff.Update, Key: c.path, Want: setting, Have: was})
 		}
 	}
 }

@@ -18,7 +18,9 @@ import (
 // CIDRs, others are flat; some have ports, drivers and rules of their own.
 func wide(clusters, exports int) []string {
 	var out []string
-	add := func(format string, args ...any) { out = append(out, strings.Split(fmt.Sprintf(format, args...), "\n")...) }
+	add := func(format string, args ...any) {
+		out = append(out, strings.Split(fmt.Sprintf(format, args...), "\n")...)
+	}
 	add(`apiVersion: hawser.dev/v1alpha1
 kind: ClusterSet
 metadata:

@@ -24,6 +24,18 @@ type Plan struct {
 	Name          string  `json:"clusterset"`
 	Entries       []Entry `json:"changes"` // clusterset first, then by cluster, kind and key
 	Summary       Summary `json:"summary"`
+	// Baseline is what it was compared with; nil when the caller did not say.
+	Baseline *Baseline `json:"baseline,omitempty"`
+	// Refused says why a reconciler would not publish this; empty when it would.
+	Refused string `json:"refused,omitempty"`
+}
+
+// Baseline says what a plan was compared with.
+type Baseline struct {
+	Name   string `json:"name"`             // a branch, a tag, a commit, a folder, or none
+	Commit string `json:"commit,omitempty"` // empty: no commit, as nothing is published or it is a folder
+	// Time is when the commit was published, RFC 3339 in UTC; empty without a commit.
+	Time string `json:"time,omitempty"`
 }
 
 // Summary counts the entries. A replacement counts as one to add and one to destroy.
