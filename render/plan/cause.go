@@ -13,20 +13,21 @@ import (
 // gateway that was the default) is told with the line of the edit. An edit that no entry
 // names has one of its own, so that none is left out.
 func (p *Plan) blame(list []edit) {
+	cause := newCulprits(list).at
 	for i := range p.Entries {
 		e := &p.Entries[i]
 		if e.foreign() {
 			continue
 		}
 		if e.Op != diff.Update && e.Op != diff.Replace {
-			if c := cause(list, causesOf(e, "")); c != nil {
+			if c := cause(causesOf(e, "")); c != nil {
 				e.Path, e.stays = c.at(e.Path), c.op != diff.Delete
 			}
 			continue
 		}
 		for j := range e.Fields {
 			f := &e.Fields[j]
-			c := cause(list, causesOf(e, f.Name))
+			c := cause(causesOf(e, f.Name))
 			switch {
 			case c == nil:
 			case j == 0:
@@ -54,17 +55,49 @@ func (e *Entry) foreign() bool {
 	return e.Kind == kindFile && strings.Contains(e.Key, "/patches/")
 }
 
-// cause picks the edit at the first of the paths that has one, and notes that those there
-// are told.
-func cause(list []edit, paths []string) (found *edit) {
-	for _, path := range paths {
-		for i := range list {
-			if c := &list[i]; overlap(c.path, path) {
-				c.cited = true
-				if found == nil {
-					found = c
-				}
+// culprits finds edits by path.
+type culprits struct {
+	exact map[string][]*edit // at a path
+	under map[string][]*edit // at a path or below it
+	known map[string]*edit   // by path that was asked for
+}
+
+func newCulprits(list []edit) *culprits {
+	c := &culprits{exact: map[string][]*edit{}, under: map[string][]*edit{}, known: map[string]*edit{}}
+	for i := range list {
+		e := &list[i]
+		for _, path := range []string{e.path, anyItem(e.path)} {
+			ways := prefixes(path)
+			c.exact[path] = append(c.exact[path], e)
+			for _, way := range ways {
+				c.under[way] = append(c.under[way], e)
 			}
+			if anyItem(e.path) == e.path {
+				break
+			}
+		}
+	}
+	return c
+}
+
+// at picks the edit at the first of the paths that has one, inside of it or around it, and
+// notes that those there are told.
+func (c *culprits) at(paths []string) *edit {
+	for _, path := range paths {
+		found, asked := c.known[path]
+		if !asked {
+			ways := prefixes(path)
+			hits := c.under[path]
+			for _, way := range ways[:max(len(ways)-1, 0)] {
+				hits = append(slices.Clip(hits), c.exact[way]...)
+			}
+			for _, e := range hits {
+				e.cited = true
+			}
+			if len(hits) > 0 {
+				found = hits[0]
+			}
+			c.known[path] = found
 		}
 		if found != nil {
 			return found
@@ -75,7 +108,7 @@ func cause(list []edit, paths []string) (found *edit) {
 
 // at gives the path to cite: that of the edit, or own, where the edit is all around it.
 func (c *edit) at(own string) string {
-	if c.op != diff.Update && len(own) > len(c.path) && overlap(own, c.path) {
+	if c.op != diff.Update && slices.Contains(prefixes(own), c.path) {
 		return own
 	}
 	return c.path

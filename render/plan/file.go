@@ -15,9 +15,11 @@ import (
 )
 
 // fileChanges gives the files that differ for a reason that no entry names yet:
-// another version of Hawser, another image, people's patches.
-func fileChanges(want, have render.Tree, entries []Entry) ([]diff.Change[item], error) {
+// another version of Hawser, people's patches. edited says that the topologies differ,
+// which other entries tell.
+func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.Change[item], error) {
 	c := newCauses(want, have, entries)
+	c.edits = edited
 	var w, h []item
 	for name, raw := range want {
 		if before, ok := have[name]; (!ok || !bytes.Equal(before, raw)) && !c.explain(name) {
@@ -87,7 +89,6 @@ func newCauses(want, have render.Tree, entries []Entry) causes {
 		}
 	}
 	c.fabric = !sameFile(want, have, "base/fabric.yaml")
-	c.edits = readsOther(want, have)
 	_, published := have["base/rbac.yaml"]
 	c.rights = c.rights && published
 	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {

@@ -101,7 +101,11 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	for _, c := range changes {
 		p.add(c)
 	}
-	files, err := fileChanges(want, have, p.Entries)
+	made, known, err := edits(want, have)
+	if err != nil {
+		return nil, err
+	}
+	files, err := fileChanges(want, have, p.Entries, len(made) > 0 || !known && len(have) == 0)
 	if err != nil {
 		return nil, err
 	}
@@ -109,10 +113,6 @@ func Compute(want, have render.Tree) (*Plan, error) {
 		p.add(c)
 	}
 	slices.SortFunc(p.Entries, compareEntries)
-	made, known, err := edits(want, have)
-	if err != nil {
-		return nil, err
-	}
 	if known {
 		p.blame(made)
 		slices.SortFunc(p.Entries, compareEntries)

@@ -287,3 +287,18 @@ func TestEgressStays(t *testing.T) {
 		t.Errorf("another block: %q", said)
 	}
 }
+
+// TestManyEdits: what an edit costs does not grow with the others.
+func TestManyEdits(t *testing.T) {
+	t.Parallel()
+	before := next(t, stage{}, world(200, 3000))
+	p := compute(t, next(t, before, strings.ReplaceAll(world(200, 3000), "port: 80", "port: 81")), before)
+	if len(p.Entries) != 3000 {
+		t.Fatalf("%d entries", len(p.Entries))
+	}
+	for i, e := range p.Entries {
+		if want := fmt.Sprintf("exports[%s].ports[0].port", e.Key); e.Path != want {
+			t.Fatalf("%d: %s cites %s", i, e.Key, e.Path)
+		}
+	}
+}
