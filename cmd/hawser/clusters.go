@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -138,7 +136,7 @@ func (s source) build(ctx context.Context, a *app, clusters []*apply.Cluster, f 
 	if s.tree != nil {
 		return s.tree, nil
 	}
-	have, err := publishedIn(ctx, clusters)
+	have, err := apply.PublishedIn(ctx, clusters)
 	if err != nil && s.set.Spec.Agent.Image == "" && f.image == "" {
 		return nil, err
 	}
@@ -157,41 +155,6 @@ func (s source) build(ctx context.Context, a *app, clusters []*apply.Cluster, f 
 	}
 	a.printFindings(built.Warnings, s.topology.files())
 	return built.Tree, nil
-}
-
-// publishedIn reads what the clusters have. What cannot be read is told when it
-// comes to applying there. The error is that clusters run different images, so that
-// there is none to keep; the tree is there nevertheless.
-func publishedIn(ctx context.Context, clusters []*apply.Cluster) (render.Tree, error) {
-	out := render.Tree{}
-	images := map[string]string{} // the first cluster that has each
-	var mu sync.Mutex
-	apply.Each(clusters, func(_ int, c *apply.Cluster) {
-		tree, err := c.Published(ctx)
-		if err != nil {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if image := render.ImageOf(tree); image != "" && (images[image] == "" || c.Name < images[image]) {
-			images[image] = c.Name
-		}
-		first := out["base/fabric.yaml"] == nil
-		for name, raw := range tree {
-			if first || !strings.HasPrefix(name, "base/") || name == render.GatewayFile {
-				out[name] = raw
-			}
-		}
-	})
-	if len(images) < 2 {
-		return out, nil
-	}
-	var texts []string
-	for _, image := range slices.Sorted(maps.Keys(images)) {
-		texts = append(texts, images[image]+" runs "+image)
-	}
-	return out, fmt.Errorf("clusters run different images of the agent (%s): name the one for all in spec.agent.image, or with --image",
-		strings.Join(texts, ", "))
 }
 
 // say prints what goes on in a cluster.

@@ -273,6 +273,29 @@ func TestPublished(t *testing.T) {
 	}
 }
 
+// TestPublishedIn: of clusters that run one image it is kept; of those that do not there is
+// none to keep, and both are named.
+func TestPublishedIn(t *testing.T) {
+	t.Parallel()
+	running := func(name, image string) *Cluster {
+		_, c := newFake(t, name)
+		tree := treeOf(t, nil, []string{"g1", "g2"})
+		tree[render.GatewayFile] = bytes.ReplaceAll(tree[render.GatewayFile], []byte(render.DefaultImage("")), []byte(image))
+		carried(t, c, workable(t, tree, name))
+		return c
+	}
+	one, same, other := running("g1", "a/b:v1"), running("g2", "a/b:v1"), running("g2", "a/b:v2")
+	tree, err := PublishedIn(t.Context(), []*Cluster{one, same})
+	if image := render.ImageOf(tree); err != nil || image != "a/b:v1" {
+		t.Errorf("image %q: %v", image, err)
+	}
+	tree, err = PublishedIn(t.Context(), []*Cluster{one, other})
+	want := "clusters run different images of the agent (g1 runs a/b:v1, g2 runs a/b:v2): name the one for all in spec.agent.image, or with --image"
+	if err == nil || err.Error() != want || tree["clusters/g2/keys.yaml"] == nil {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestKeepCRDs leaves definitions to others, in a cluster that has none and in one
 // where they were applied before.
 func TestKeepCRDs(t *testing.T) {

@@ -3,7 +3,10 @@ package apply
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -25,6 +28,40 @@ func (c *Cluster) Published(ctx context.Context) (render.Tree, error) {
 		return nil, err
 	}
 	return tree, c.copyFabric(ctx, tree)
+}
+
+// PublishedIn reads what the clusters have, as Published does of one. What cannot be read
+// is told when it comes to applying there. The error is that clusters run different images
+// of the agent, so that there is none to keep; the tree is there nevertheless.
+func PublishedIn(ctx context.Context, clusters []*Cluster) (render.Tree, error) {
+	trees := make([]render.Tree, len(clusters))
+	Each(clusters, func(i int, c *Cluster) {
+		if tree, err := c.Published(ctx); err == nil {
+			trees[i] = tree
+		}
+	})
+	out := render.Tree{}
+	images := map[string]string{} // the first cluster that has each
+	for i, tree := range trees {
+		if image := render.ImageOf(tree); image != "" && images[image] == "" {
+			images[image] = clusters[i].Name
+		}
+		first := out["base/fabric.yaml"] == nil
+		for name, raw := range tree {
+			if first || !strings.HasPrefix(name, "base/") || name == render.GatewayFile {
+				out[name] = raw
+			}
+		}
+	}
+	if len(images) < 2 {
+		return out, nil
+	}
+	var texts []string
+	for _, image := range slices.Sorted(maps.Keys(images)) {
+		texts = append(texts, images[image]+" runs "+image)
+	}
+	return out, fmt.Errorf("clusters run different images of the agent (%s): name the one for all in spec.agent.image, or with --image",
+		strings.Join(texts, ", "))
 }
 
 // copyImage copies of the gateways' DaemonSet what render.ImageOf reads.

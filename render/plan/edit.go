@@ -2,11 +2,11 @@ package plan
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/render"
@@ -22,23 +22,20 @@ type edit struct {
 
 // edits compares the topologies of two trees; known is false where one of the trees does
 // not say what it was made from.
-func edits(want, have render.Tree) (list []edit, known bool, err error) {
+func edits(want, have render.Tree) (list []edit, known bool) {
 	var sides [2]any
 	if sameFile(want, have, render.TopologyText) {
 		_, known = want[render.TopologyText]
-		return nil, known, nil
+		return nil, known
 	}
 	for i, tree := range []render.Tree{want, have} {
-		raw, ok := tree[render.TopologyText]
-		if !ok {
-			return nil, false, nil
-		}
-		if err := json.Unmarshal(raw, &sides[i]); err != nil {
-			return nil, false, fmt.Errorf("read %s of %s: %w", render.TopologyText, [2]string{"the new tree", "the published tree"}[i], err)
+		// What somebody else put on the branch is told by file then.
+		if raw, ok := tree[render.TopologyText]; !ok || json.Unmarshal(raw, &sides[i]) != nil {
+			return nil, false
 		}
 	}
 	compareValues(&list, "", sides[0], sides[1])
-	return list, true, nil
+	return list, true
 }
 
 // compareValues notes what differs at a path and below it. nil is what is not there.
@@ -58,15 +55,16 @@ func compareValues(out *[]edit, path string, want, have any) {
 		return
 	}
 	w, h := written(want), written(have)
+	made := edit{path: path, op: diff.Update, want: printable(w), have: printable(h)}
 	switch {
 	case w == h:
+		return
 	case have == nil:
-		*out = append(*out, edit{path: path, op: diff.Create, want: w})
+		made.op = diff.Create
 	case want == nil:
-		*out = append(*out, edit{path: path, op: diff.Delete, have: h})
-	default:
-		*out = append(*out, edit{path: path, op: diff.Update, want: w, have: h})
+		made.op = diff.Delete
 	}
+	*out = append(*out, made)
 }
 
 func compareLists(out *[]edit, path string, want, have []any) {
@@ -79,7 +77,7 @@ func compareLists(out *[]edit, path string, want, have []any) {
 			h[name(v)] = v
 		}
 		for _, key := range slices.Sorted(maps.Keys(union(w, h))) {
-			compareValues(out, path+"["+key+"]", w[key], h[key])
+			compareValues(out, path+"["+printable(key)+"]", w[key], h[key])
 		}
 		return
 	}
@@ -117,17 +115,26 @@ func compareTexts(out *[]edit, path string, want, have []any) {
 	before := len(*out)
 	for _, v := range want {
 		if !slices.Contains(have, v) {
-			*out = append(*out, edit{path: path + "[" + written(v) + "]", op: diff.Create, want: written(v)})
+			*out = append(*out, edit{path: path + "[" + printable(written(v)) + "]", op: diff.Create, want: printable(written(v))})
 		}
 	}
 	for _, v := range have {
 		if !slices.Contains(want, v) {
-			*out = append(*out, edit{path: path + "[" + written(v) + "]", op: diff.Delete, have: written(v)})
+			*out = append(*out, edit{path: path + "[" + printable(written(v)) + "]", op: diff.Delete, have: printable(written(v))})
 		}
 	}
 	if len(*out) == before && !slices.Equal(want, have) {
-		*out = append(*out, edit{path: path, op: diff.Update, want: written(want), have: written(have)})
+		*out = append(*out, edit{path: path, op: diff.Update, want: printable(written(want)), have: printable(written(have))})
 	}
+}
+
+// printable gives text without what a terminal acts on. It may be somebody else's: who may
+// push to the published branch writes what is read here.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // isItem reports whether a path is that of an item of a list, which comes and goes as a whole.
@@ -136,6 +143,7 @@ func isItem(path string) bool { return strings.HasSuffix(path, "]") }
 // below gives the path of a key: the body is the top of all paths, and free keys stand in
 // brackets.
 func below(path, key string) string {
+	key = printable(key)
 	if path == "" || path == "spec" {
 		return key
 	}

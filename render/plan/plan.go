@@ -101,10 +101,7 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	for _, c := range changes {
 		p.add(c)
 	}
-	made, known, err := edits(want, have)
-	if err != nil {
-		return nil, err
-	}
+	made, known := edits(want, have)
 	files, err := fileChanges(want, have, p.Entries, len(made) > 0 || !known && len(have) == 0)
 	if err != nil {
 		return nil, err

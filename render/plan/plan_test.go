@@ -302,3 +302,26 @@ func TestManyEdits(t *testing.T) {
 		}
 	}
 }
+
+// TestForgedTopology: whoever may push to the published branch writes what the plan reads
+// there. It ends no plan, and nothing of it acts on a terminal.
+func TestForgedTopology(t *testing.T) {
+	t.Parallel()
+	before := next(t, stage{}, world(2, 1))
+	after := next(t, before, strings.Replace(world(2, 1), "port: 80", "port: 81", 1))
+	for name, forged := range map[string]string{
+		"no JSON":      "{",
+		"another type": `[[[[]]], {"spec": 3}]`,
+		"another list": `{"spec": {"clusters": [{"name": {}}, 7, null], "exports": "x"}}`,
+		"escapes": `{"metadata": {"name": "\u001b[2J"}, "spec": {"\u001b[2J": "\u001b[2J", "domain": "a\nb", "clusters": [{"name": "\u001b[2J]["}],` +
+			` "extraDomains": ["\u001b[2J"]}}`,
+		"brackets": `{"spec": {"clusters": [{"name": "]["}, {"name": "["}], "exports": [{"name": "[*]"}], "a[": {"]": 1}}}`,
+	} {
+		have := stage{tree: maps.Clone(before.tree), source: before.source}
+		have.tree[render.TopologyText] = []byte(forged)
+		p := compute(t, after, have)
+		if out := text(t, p, false); !strings.Contains(out, "ports: 80/TCP -> 81/TCP") || strings.Contains(out, "\x1b") {
+			t.Errorf("%s:\n%q", name, out)
+		}
+	}
+}
