@@ -187,10 +187,12 @@ func (a *app) printPlan(in planInput) error {
 	return answer{}
 }
 
-// printManifests prints the files that change, as they will be.
+// printManifests prints the files that change, as they will be, without those that repeat
+// for people what others hold.
 func (a *app) printManifests(want, have render.Tree) error {
 	for _, name := range want.Paths() {
-		if before, exists := have[name]; exists && string(before) == string(want[name]) {
+		before, exists := have[name]
+		if exists && string(before) == string(want[name]) || name == render.FabricText || name == render.TopologyText {
 			continue
 		}
 		if _, err := fmt.Fprintf(a.out, "---\n# Source: %s\n%s", name, want[name]); err != nil {

@@ -48,6 +48,7 @@ type item struct {
 	fields  []diff.Field
 	note    string // see Entry.Note
 	broken  string // see Entry.Disruptive
+	count   int    // how many things it stands for; 0 = 1
 }
 
 // Key is kind and name.

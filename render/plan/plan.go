@@ -38,7 +38,8 @@ type Baseline struct {
 	Time string `json:"time,omitempty"`
 }
 
-// Summary counts the entries. A replacement counts as one to add and one to destroy.
+// Summary counts the entries. A replacement counts as one to add and one to destroy, an entry
+// that stands for many pairs of clusters as these.
 type Summary struct {
 	Add        int `json:"add"`
 	Change     int `json:"change"`
@@ -162,16 +163,17 @@ func (p *Plan) add(c diff.Change[item]) {
 	if subject.kind == kindClusterset && c.Op == diff.Update {
 		e.Path = e.Fields[0].Name
 	}
+	n := max(subject.count, 1)
 	switch c.Op {
 	case diff.Create:
-		p.Summary.Add++
+		p.Summary.Add += n
 	case diff.Update:
-		p.Summary.Change++
+		p.Summary.Change += n
 	case diff.Delete:
-		p.Summary.Destroy++
+		p.Summary.Destroy += n
 	case diff.Replace:
-		p.Summary.Add++
-		p.Summary.Destroy++
+		p.Summary.Add += n
+		p.Summary.Destroy += n
 	}
 	p.Entries = append(p.Entries, e)
 }

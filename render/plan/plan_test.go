@@ -325,3 +325,29 @@ func TestForgedTopology(t *testing.T) {
 		}
 	}
 }
+
+// TestManyPairs: pairs of clusters that are too many to list are counted, also where as
+// many come as go.
+func TestManyPairs(t *testing.T) {
+	t.Parallel()
+	hub := func(name string) string {
+		return strings.Replace(world(40, 0), "  clusters:", "  connectivity: {mode: hub, hubs: ["+name+"]}\n  clusters:", 1)
+	}
+	mesh := next(t, stage{}, world(40, 0))
+	p := compute(t, next(t, mesh, hub("c0")), mesh)
+	if out := text(t, p, false); p.Summary.Destroy != 39*38/2 || !strings.Contains(out, "pair 741 pairs of clusters that end") {
+		t.Errorf("%+v\n%s", p.Summary, out)
+	}
+	chain := func(step int) string {
+		var links []string
+		for i := range 67 {
+			links = append(links, fmt.Sprintf("[c%d, c%d]", i*step%67, (i+1)*step%67))
+		}
+		return strings.Replace(world(67, 0), "  clusters:", "  connectivity: {mode: links, links: ["+strings.Join(links, ", ")+"]}\n  clusters:", 1)
+	}
+	ring := next(t, stage{}, chain(1))
+	p = compute(t, next(t, ring, chain(2)), ring)
+	if p.Summary.Add != 67 || p.Summary.Destroy != 67 {
+		t.Errorf("67 pairs come and 67 go: %+v\n%s", p.Summary, text(t, p, false))
+	}
+}
