@@ -92,8 +92,9 @@ chaos: setup build ## FAULTS seeded faults under traffic; again as it was with S
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh
 
-generate: ## clusterset.schema.json, docs/reference.md and the goldens
-	$(GO) test ./schema/internal/gen -run '^TestCurrent$$' -update
+generate: ## clusterset.schema.json, docs/reference.md, docs/timing.md and the goldens
+	$(GO) test ./schema/internal/gen ./internal/timing -run '^TestCurrent$$' -update
+	$(GO) test ./render ./render/plan ./schema ./nodeagent/project -update
 
 fuzz: ## thirty seconds for each fuzz target; fails where one runs less than 10,000 times
 	@hack/fuzz.sh 30s

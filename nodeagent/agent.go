@@ -61,6 +61,7 @@ type Agent struct {
 	lingerer  lingerer // of the engine's goroutine, as what follows
 	shifter   shifter
 	before    *fabric.Shape // that the clusters leave; nil = none
+	counting  *bool         // the kernel can count connections; nil = not found out
 	former    bool          // some way is one of it
 	last      memo
 	mover     mover

@@ -190,7 +190,7 @@ func sameInput(a, b project.Input) bool {
 // local looks at this host. What cannot be seen is left out; project says what
 // is missing.
 func (a *Agent) local(in current) project.Local {
-	local := project.Local{Resolved: a.inputs.resolver.snapshot(), NoIPv6: kernel.NoIPv6(), KernelESP: a.kernelESP(in.fabric)}
+	local := project.Local{Resolved: a.inputs.resolver.snapshot(), NoIPv6: kernel.NoIPv6(), KernelESP: a.kernelESP(in.fabric), NoConnLimit: a.noConnLimit(in.fabric)}
 	self := nodeAddrs(in.facts.Facts.Nodes, a.config.Node)
 	mtu, err := kernel.Underlay(self)
 	if err != nil {

@@ -99,6 +99,18 @@ func agentMetrics() []stateMetric {
 				}
 			},
 		},
+		gaugeOf("hawser_conntrack_entries", "Connections that the node's kernel keeps track of.", nil,
+			func(s present, give func(float64, ...string)) {
+				if s.Conntrack != nil {
+					give(float64(s.Conntrack.Entries))
+				}
+			}),
+		gaugeOf("hawser_conntrack_limit", "How many it can (nf_conntrack_max).", nil,
+			func(s present, give func(float64, ...string)) {
+				if s.Conntrack != nil {
+					give(float64(s.Conntrack.Limit))
+				}
+			}),
 		gaugeOf("hawser_signers_pinned", "1 while this agent acts only on what pinned signers signed.", nil,
 			func(s present, give func(float64, ...string)) { give(yes(s.Trust != nil)) }),
 	}

@@ -145,7 +145,7 @@ func (p *publishing) want(context.Context) (objects.Want, string, bool) {
 	// A cluster that is taken out is not in the fabric any more; what led to it is.
 	want.Forward = p.forward
 	if own != nil && !in.Fabric.Decommission {
-		want.DNS = own.ClusterDNS
+		want.DNS, want.PreferCustom = own.ClusterDNS, own.PreferCustomDNS
 	}
 	p.rank.Store(int64(want.Rank))
 	return want, in.Digest + "-" + strconv.Itoa(p.generation), true

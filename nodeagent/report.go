@@ -71,7 +71,7 @@ func (a *Agent) brief() status.Status {
 	for _, p := range v.problems {
 		s.Problems = append(s.Problems, status.Problem{Path: p.Path, Code: p.Code, Text: p.Text})
 	}
-	s.Dropped = a.dropped()
+	s.Dropped, s.Conntrack = a.dropped(), a.conntrack()
 	sight := a.sightOf(f, a.peers.snapshot().Leave(v.leaving))
 	s.Paths, s.Moves = a.choice.state(sight)
 	s.Drained = a.drain.is()
@@ -97,6 +97,16 @@ func (a *Agent) dropped() []status.Dropped {
 		}
 	}
 	return out
+}
+
+// conntrack gives how full the connection table is.
+func (a *Agent) conntrack() *status.Conntrack {
+	entries, limit, err := a.namespace.Conntrack()
+	if err != nil {
+		a.log.Debug("connection table not read", "err", err)
+		return nil
+	}
+	return &status.Conntrack{Entries: entries, Limit: limit}
 }
 
 // epochsOf gives the key epochs that this gateway can use.

@@ -19,7 +19,7 @@ import (
 
 const (
 	resolveEvery   = 30 * time.Second // how often names of endpoints are looked up again
-	resolveTimeout = 5 * time.Second
+	resolveTimeout = 5 * time.Second  // for one name
 	resolveAtOnce  = 16
 	hostsFile      = "/etc/hosts"
 )

@@ -75,6 +75,7 @@ func (s seen) merge(f *fabric.Fabric) *fabric.Fabric {
 	return merged
 }
 
+// seenTimeout is for the answer of the agent that runs on this node.
 const seenTimeout = 5 * time.Second
 
 // askSeen asks the agent that runs on this node. It is nil when none runs.

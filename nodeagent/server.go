@@ -22,8 +22,8 @@ import (
 
 const (
 	dnsPort      = 53
-	httpTimeout  = 5 * time.Second
-	httpIdle     = 2 * time.Minute
+	httpTimeout  = 5 * time.Second        // for the header of a request
+	httpIdle     = 2 * time.Minute        // between two requests on a connection
 	dnsAddrFirst = 10 * time.Millisecond  // between looks for the address while there is none
 	dnsAddrRetry = 200 * time.Millisecond // between looks whether it has changed
 )

@@ -45,7 +45,7 @@ type settled struct {
 // inputs is all that decides a pass, besides the configuration.
 type inputs struct {
 	source, published repo.Hash
-	keys              [32]byte // digest of the root key's file
+	keys, openPGP     [32]byte // digests of the key files
 }
 
 // errMoved begins a pass anew.
@@ -109,6 +109,9 @@ func (r *Reconciler) look(ctx context.Context) (inputs, *Failure) {
 	}
 	if in.keys, err = fileDigest(r.cfg.RootKeyFile); err != nil {
 		return in, fail(ReasonKeys, in.source.String(), fmt.Errorf("read root key: %w", err))
+	}
+	if in.openPGP, err = fileDigest(r.cfg.OpenPGPKeyFile); err != nil {
+		return in, fail(ReasonKeys, in.source.String(), fmt.Errorf("read OpenPGP key: %w", err))
 	}
 	return in, nil
 }
@@ -188,6 +191,7 @@ type work struct {
 	was    record      // what own says of its source
 	signed *signatures // nil = no root key that serves an epoch
 	sign   func([]byte) (string, error)
+	pgp    *openPGP // nil = published commits have SSH signatures
 	// signers is the path of the allowed_signers file by which the next commits are
 	// judged; empty = they are not.
 	signers string
@@ -216,7 +220,11 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if err != nil {
 		return nil, fail(ReasonKeys, revision, err)
 	}
-	w := &work{have: render.Tree{}, found: render.Tree{}, files: map[string][]byte{r.topologyPath(): topology, r.lockPath(): lock}}
+	pgp, err := readOpenPGP(r.cfg.OpenPGPKeyFile, r.cfg.Now)
+	if err != nil {
+		return nil, fail(ReasonKeys, revision, err)
+	}
+	w := &work{have: render.Tree{}, found: render.Tree{}, pgp: pgp, files: map[string][]byte{r.topologyPath(): topology, r.lockPath(): lock}}
 	if !in.published.IsZero() {
 		if w.found, err = r.publish.Tree(in.published); err != nil {
 			return nil, fail(ReasonPublish, revision, err)

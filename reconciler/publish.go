@@ -39,6 +39,15 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 	// What is published says from where on commits have to be signed, though nothing
 	// else changes.
 	out.Changed = out.Changed || w.was.signers != w.signers || w.signers != "" && w.was.source != in.source.String()
+	// Whoever verifies the newest commit of the branch stops at one that nobody signed.
+	out.Changed = out.Changed || w.own != in.published
+	if w.pgp != nil && w.signed != nil && !out.Changed {
+		signed, err := w.pgp.signed(r.publish, in.published)
+		if err != nil {
+			return nil, fail(ReasonPublish, in.source.String(), err)
+		}
+		out.Changed = !signed
+	}
 	if out.Changed {
 		published, failure := r.publishTree(ctx, in, w)
 		if failure != nil {
@@ -86,11 +95,15 @@ func (r *Reconciler) keepLock(ctx context.Context, source repo.Hash, w *work) (r
 
 // publishTree makes one commit of the tree.
 func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *work) (repo.Hash, *Failure) {
-	commit, err := r.publish.Write(repo.Commit{
+	c := repo.Commit{
 		Parent: in.published, Files: w.built.Tree,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
 		Message: r.message(in.source, w), Sign: w.sign,
-	})
+	}
+	if w.pgp != nil && w.signed != nil {
+		c.Vouch, c.Sign = w.signed.vouch, w.pgp.sign
+	}
+	commit, err := r.publish.Write(c)
 	if err == nil {
 		err = r.publish.Advance(ctx, r.cfg.PublishBranch, in.published, commit)
 	}

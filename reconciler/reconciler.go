@@ -35,8 +35,11 @@ type Config struct {
 
 	RootKeyFile      string // root key or keys (keys.ReadRoot), plain or an age file
 	RootIdentityFile string // opens an encrypted root key
-	Image            string // of the agent where the topology names none; empty keeps the published one
-	Version          string
+	// OpenPGPKeyFile is an armored private key that signs published commits, for programs
+	// that know no SSH signatures; empty = they have SSH signatures.
+	OpenPGPKeyFile string
+	Image          string // of the agent where the topology names none; empty keeps the published one
+	Version        string
 
 	Interval time.Duration // between two looks at the repositories
 	// WriteLock commits newly allocated addresses to the source branch. Without

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hiddeco/sshsig"
 	"golang.org/x/crypto/ssh"
@@ -50,7 +51,16 @@ func (s *signatures) sign(raw []byte) (string, error) {
 	return string(sshsig.Armor(signature)), nil
 }
 
+// verify reports whether a commit is one that was published: by its signature, or by the
+// trailer beside one of OpenPGP.
 func (s *signatures) verify(raw []byte, armored string) bool {
+	if strings.HasPrefix(armored, "-----BEGIN PGP") {
+		rest, beside, err := vouchedFor(raw)
+		if err != nil {
+			return false
+		}
+		raw, armored = rest, beside
+	}
 	by, err := signerOf(raw, armored)
 	return err == nil && slices.Contains(s.valid, by)
 }

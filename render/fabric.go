@@ -30,6 +30,7 @@ func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.F
 		Links:          b.links.Special(),
 		Shape:          top.Shape(),
 		Health:         fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
+		Limits:         fabric.Limits{Connections: *s.Limits.Connections},
 		DNS:            fabric.DNS{ClusterNames: *s.DNS.ClusterNames, TTL: *s.DNS.TTL, Address: s.DNS.Address, IPv6Address: s.DNS.IPv6Address},
 		Epochs:         sorted(s.Keys.Epochs),
 		Decommission:   s.Decommission,
@@ -78,7 +79,11 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 		EgressIPs: b.take(path, b.lock.Egress(c.Name), b.top.Spec.Globalnet.EgressIPs, blocks),
 	}
 	out.Dynamic = b.lock.DynamicRanges(b.top, c.Name)
-	if c.DNS != fabric.DNSNone {
+	switch c.DNS {
+	case fabric.DNSNone:
+	case fabric.DNSAuto: // agents that do not know PreferCustomDNS write the block
+		out.ClusterDNS, out.PreferCustomDNS = fabric.DNSCoreDNS, true
+	default:
 		out.ClusterDNS = c.DNS
 	}
 	if out.Globalnet {

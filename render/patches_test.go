@@ -82,7 +82,7 @@ func TestPatches(t *testing.T) {
 		"clusters/c2/kustomization.yaml": []byte(component),
 		"clusters/cx/typo.yaml":          patch("typo"),
 		"argocd/repo.yaml": []byte("apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: hawser, namespace: argocd}\n" +
-			"spec: {template: {spec: {source: {repoURL: https://git.example.org/r.git}}}}\n"),
+			"spec: {template: {spec: {project: hawser, source: {repoURL: https://git.example.org/r.git}}}}\n"),
 	}
 	tree, list := render.Render(in)
 	noErrors(t, list)
@@ -115,7 +115,7 @@ func TestPatches(t *testing.T) {
 			t.Errorf("%s is still there", gone)
 		}
 	}
-	if set := build(t, tree, "argocd")["ApplicationSet argocd/hawser"]; !strings.Contains(set, "git.example.org") {
+	if set := build(t, tree, "argocd")["ApplicationSet argocd/hawser"]; !strings.Contains(set, "git.example.org") || !strings.Contains(set, "project: hawser") {
 		t.Errorf("the ApplicationSet is not patched:\n%s", set)
 	}
 }

@@ -52,6 +52,8 @@ type Spec struct {
 	Health Health `json:"health,omitzero"`
 	// Which clusters have a tunnel to each other.
 	Connectivity Connectivity `json:"connectivity,omitzero"`
+	// What one pod may take of what others need too.
+	Limits Limits `json:"limits,omitzero"`
 	// How names are answered.
 	DNS DNS `json:"dns,omitzero"`
 	// The generations of tunnel keys in force.
@@ -211,6 +213,16 @@ type Health struct {
 	Interval fabric.Duration `json:"interval,omitempty" default:"250ms" min:"20ms" max:"1m"`
 	// Number of probes without an answer after which a link counts as dead.
 	Misses int `json:"misses,omitempty" default:"3" min:"1" max:"100"`
+}
+
+// Limits say what one pod may take of what others need too.
+type Limits struct {
+	// How many connections one pod may have at a time through one gateway of its own
+	// cluster, into other clusters; a flow of UDP or ICMP counts as one. What it begins
+	// beyond is dropped, and counted as quota; what it has goes on. A pod is told by its
+	// address. From 256 on a pod may be refused from three quarters of it on, as its
+	// connections are counted in parts. 0: any number.
+	Connections *int `json:"connections,omitempty" default:"32768" min:"0" max:"16777216"`
 }
 
 // Connectivity says which clusters have a tunnel to each other.

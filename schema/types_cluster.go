@@ -48,13 +48,14 @@ type Cluster struct {
 	GlobalIPv6CIDR netip.Prefix `json:"globalIPv6CIDR,omitzero"`
 	// The age recipient (age1..., or age1pq1... of hawser keys identity --post-quantum) whose identity opens this cluster's keys.
 	Recipient string `json:"recipient" required:"true" hint:"hawser keys identity FILE makes the identity of a cluster and prints its recipient"`
-	// How the cluster's own DNS learns of the clusterset's domains. coredns: by a
-	// marked block in ConfigMap kube-system/coredns; node-local: by that one and the
+	// How the cluster's own DNS learns of the clusterset's domains. auto: as
+	// coredns-custom where there is that ConfigMap and the Corefile imports *.server
+	// files, as clusters of k3s and AKS do; otherwise as coredns. coredns: by a marked block in ConfigMap kube-system/coredns; node-local: by that one and the
 	// same in ConfigMap kube-system/node-local-dns, where pods ask NodeLocal DNSCache;
 	// coredns-custom: by a key of its own in ConfigMap kube-system/coredns-custom;
 	// kube-dns: by stubDomains in ConfigMap kube-system/kube-dns; none: somebody else
 	// sees to it.
-	DNS string `json:"dns,omitempty" default:"coredns" enum:"coredns|node-local|coredns-custom|kube-dns|none"`
+	DNS string `json:"dns,omitempty" default:"auto" enum:"auto|coredns|node-local|coredns-custom|kube-dns|none"`
 	// Who defines ServiceExports and ServiceImports in the cluster. install: Hawser
 	// brings the definitions along; keep: somebody else does, or nobody, and Hawser
 	// leaves them alone. Declared exports need none of them.

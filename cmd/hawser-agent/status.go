@@ -18,6 +18,7 @@ import (
 	"hawser.dev/hawser/nodeagent/tunnel"
 )
 
+// statusTimeout is for the answer of the agent on this node.
 const statusTimeout = 5 * time.Second
 
 func statusCommand() *cobra.Command {
@@ -111,6 +112,9 @@ func printStatus(w io.Writer, s status.Status) error {
 	}
 	for _, x := range s.Paths {
 		p.line("path to %s: %s since %s, %s", x.Cluster, x.Link, x.Since.Format(time.RFC3339), x.Why)
+	}
+	if c := s.Conntrack; c != nil {
+		p.line("conntrack: %d of %d entries", c.Entries, c.Limit)
 	}
 	for _, d := range s.Dropped {
 		if d.Packets > 0 {

@@ -27,7 +27,7 @@ import (
 
 const (
 	agentSocket  = "/run/hawser/agent.sock" // of an agent on this host
-	agentTimeout = 3 * time.Second
+	agentTimeout = 3 * time.Second          // for the answer of one agent
 	agentsAtOnce = 16
 	maxStatus    = 64 << 20
 )

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -29,19 +30,22 @@ key of an epoch in force, as lines of an OpenSSH allowed_signers file:
 CLUSTERSET/CLUSTER KEYTYPE KEY. Agents of the cluster that find them in the Secret
 ` + render.TrustSecret + ` (key ` + render.TrustKey + `), or in the file of --trust, act on nothing that these did not sign.
 
-    hawser keys signers --cluster g1 -o secret | kubectl --context g1 apply -f -`,
+    hawser keys signers --cluster g1 -o secret | kubectl --context g1 apply -f -
+
+They sign published commits, too. Flux (2.9 or newer) verifies these with the Secret
+` + fluxSigners + ` that -o flux prints, which spec.verify of its GitRepository names.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.showSigners(args, f) },
 	}
 	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
 	cmd.Flags().StringVar(&f.identity, "root-identity", "", "age identity that opens an encrypted root key")
 	cmd.Flags().StringVar(&f.cluster, "cluster", "*", "cluster of the topology; * = all of them")
-	outputFlag(cmd, false, &f.output, "text", "secret", "json", "yaml")
+	outputFlag(cmd, false, &f.output, "text", "secret", "flux", "json", "yaml")
 	return cmd
 }
 
 func (a *app) showSigners(args []string, f keysSignersFlags) error {
-	if err := checkOutput(f.output, "text", "secret", "json", "yaml"); err != nil {
+	if err := checkOutput(f.output, "text", "secret", "flux", "json", "yaml"); err != nil {
 		return err
 	}
 	t, err := a.readTopology(args)
@@ -68,14 +72,27 @@ func (a *app) showSigners(args []string, f keysSignersFlags) error {
 		_, err = a.out.Write([]byte(pins))
 		return err
 	case "secret":
-		raw, err := yaml.Marshal(apply.PinSecret(pins).Object)
-		if err != nil {
-			return fmt.Errorf("write Secret: %w", err)
-		}
-		_, err = a.out.Write(raw)
-		return err
+		return a.writeSecret(apply.PinSecret(pins).Object)
+	case "flux":
+		return a.writeSecret(map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+			"metadata":   map[string]any{"name": fluxSigners, "namespace": "flux-system"},
+			"stringData": map[string]any{"hawser.sshpub": strings.Join(keys, "\n") + "\n"},
+		})
 	}
 	return a.encode(f.output, keys)
+}
+
+// fluxSigners is the Secret by which Flux verifies published commits.
+const fluxSigners = "hawser-signers"
+
+func (a *app) writeSecret(object map[string]any) error {
+	raw, err := yaml.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("write Secret: %w", err)
+	}
+	_, err = a.out.Write(raw)
+	return err
 }
 
 // signers gives the public halves of the keys that sign for a clusterset; none

@@ -65,6 +65,7 @@ func (f *reconcileFlags) sourceFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.PublishBranch, "publish-branch", reconciler.DefaultPublishBranch, "branch to publish to")
 	flags.StringVar(&c.RootKeyFile, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
 	flags.StringVar(&c.RootIdentityFile, "root-identity", "", "age identity that opens an encrypted root key")
+	flags.StringVar(&c.OpenPGPKeyFile, "sign-openpgp", "", "armored OpenPGP private key without passphrase that signs published commits, for Argo CD")
 	flags.StringVar(&c.Image, "image", "", imageHelp)
 	flags.BoolVar(&c.WriteLock, "write-lock", true, writeLockHelp)
 	flags.BoolVar(&c.AllowMassDelete, "allow-mass-delete", false, massDeleteHelp)

@@ -113,7 +113,7 @@ func natElements(n, slots int) []desired.Element {
 func (l *natLab) hawser(ctx context.Context, n, slots int) error {
 	opts := kernel.NFTOptions{NetNS: int(l.node.handle)}
 	tables, elements := kernel.NewTables(opts), kernel.NewElements(opts)
-	table := []desired.Table{tables.Adopt(desired.Table{Name: desired.TableName, MSS4: 1380, MSS6: 1360}, desired.Table{})}
+	table := []desired.Table{tables.Adopt(desired.Table{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: 32768}, desired.Table{})}
 	if err := bring[desired.Table](ctx, tables, table); err != nil {
 		return err
 	}

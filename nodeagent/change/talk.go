@@ -1,7 +1,6 @@
 package change
 
 import (
-	"slices"
 	"time"
 )
 
@@ -111,9 +110,4 @@ func (p *Pair) hear(m Message, now time.Time) {
 		p.happens(now)
 	}
 	p.released(m.Read, now)
-}
-
-// Reaches gives the cables over which the other end may be heard.
-func (p *Pair) Reaches() []Cable {
-	return slices.DeleteFunc(p.Cables(), func(c Cable) bool { return !p.find(c).standing })
 }

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	fightAfter   = 5 // same change in as many passes running
-	fightPause   = 30 * time.Second
-	fightLongest = 10 * time.Minute
+	fightAfter   = 5                // same change in as many passes running
+	fightPause   = 30 * time.Second // that such a change is left alone; doubles
+	fightLongest = 10 * time.Minute // at most
 )
 
 // ErrFight says that the same change was needed again and again: somebody else

@@ -12,6 +12,7 @@ import (
 type Source[D any] func(ctx context.Context) (desired D, digest string, ok bool)
 
 const (
+	// backoffFirst is the pause after a pass that failed; it doubles with each further one.
 	backoffFirst = time.Second
 	// A stream of triggers may take half of the engine's time at most, once it has used
 	// up restFree. What comes now and then does not wait for the pass before it.

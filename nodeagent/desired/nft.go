@@ -16,6 +16,9 @@ type Table struct {
 	Name string
 	MSS4 int // largest TCP segment that crosses a tunnel, bytes
 	MSS6 int
+	// Connections is how many connections of one pod this gateway keeps at most; 0 = any
+	// number. See quota in the rules.
+	Connections int
 	// Skeleton is the digest of chains, rules and sets. The kind fills it on
 	// both sides (Adopter), as only it knows the rules.
 	Skeleton string
@@ -27,9 +30,14 @@ func (t Table) Key() string { return t.Name }
 
 // Fields gives what decides the rules.
 func (t Table) Fields() []diff.Field {
+	connections := ""
+	if t.Connections > 0 {
+		connections = strconv.Itoa(t.Connections)
+	}
 	return []diff.Field{
 		{Name: "mss4", Value: strconv.Itoa(t.MSS4)},
 		{Name: "mss6", Value: strconv.Itoa(t.MSS6)},
+		{Name: "connections", Value: connections},
 		{Name: "skeleton", Value: t.Skeleton},
 	}
 }
@@ -77,6 +85,8 @@ type Set struct {
 	Interval bool   // keys are prefixes
 	Prefixes bool   // data are prefixes too (prefix NAT)
 	Counter  bool   // each element counts what it matched
+	// Dynamic says that the rules fill it, from packets: there are no Elements of it.
+	Dynamic bool
 }
 
 // Names of the sets.
@@ -118,6 +128,7 @@ const (
 	SetSelf4      = "self4"
 	SetSelf6      = "self6"
 	SetVXLAN      = "vxlan"
+	SetQuota      = "quota"
 )
 
 // Sets declares all of them. See docs/datapath.md for the rules that use them.
@@ -163,6 +174,7 @@ func Sets() []Set {
 		{Name: SetSelf6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}},
 		{Name: SetVXLAN, Doc: "where nodes and gateways take VXLAN: nobody else's packets are forwarded there", Key: target},
 		{Name: SetThrough, Doc: "what is passed on without connection tracking", Key: address, Interval: true},
+		{Name: SetQuota, Doc: "pod and a hash of the flow: which connections it has, counted by the rules", Key: []Type{TypeAddr, TypeMark}, Dynamic: true},
 	}
 }
 
@@ -208,6 +220,7 @@ const (
 	DropUnasked   = "unasked"
 	DropTransit   = "transit"
 	DropLeak      = "leak"
+	DropQuota     = "quota"
 )
 
 // Drops gives all of them.
@@ -226,6 +239,8 @@ func Drops() []Drop {
 		{DropUnasked, "out of a tunnel, for a pod that nobody can reach unless it asked", "export the service, or have the pod ask first"},
 		{DropTransit, "out of a tunnel, into another one", "clusters pass on for others where the topology's shape says so"},
 		{DropLeak, "for another cluster, by a link that is no tunnel", "hawser-agent status says why there is no link to that cluster"},
+		{DropQuota, "a new connection of a pod that has as many through this gateway as the topology allows",
+			"find out why the pod opens so many connections (conntrack -L -s its address, on the gateway); limits.connections of the topology allows more"},
 	}
 }
 

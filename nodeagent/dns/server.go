@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	maxConnections = 256             // TCP, at the same time; more wait
-	maxQueries     = 128             // on one TCP connection
-	idleTimeout    = 5 * time.Second // between two queries on a TCP connection
-	ioTimeout      = 2 * time.Second // for one message
-	bindRetry      = 250 * time.Millisecond
+	maxConnections = 256                    // TCP, at the same time; more wait
+	maxQueries     = 128                    // on one TCP connection
+	idleTimeout    = 5 * time.Second        // between two queries on a TCP connection
+	ioTimeout      = 2 * time.Second        // for one message
+	bindRetry      = 250 * time.Millisecond // between two tries to listen
 )
 
 // Query is one answered query, for metrics.

@@ -14,7 +14,7 @@ import (
 var forgets = [...]time.Duration{15 * time.Second, 6 * time.Minute}
 
 const (
-	forgetLater = time.Hour
+	forgetLater = time.Hour       // between the rounds that follow
 	ended       = 5 * time.Minute // without a packet, at a gateway that is not in use
 )
 

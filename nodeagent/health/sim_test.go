@@ -3,7 +3,6 @@ package health
 import (
 	"cmp"
 	"container/heap"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -279,5 +278,3 @@ func (m *sim) lastMove(a, b string, since time.Time) time.Duration {
 	}
 	return last
 }
-
-func (m *sim) String() string { return fmt.Sprintf("%v after the start", m.now.Sub(epoch)) }

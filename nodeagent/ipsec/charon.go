@@ -22,9 +22,9 @@ import (
 var ErrNoCharon = errors.New("no charon answers")
 
 const (
-	startTimeout = 20 * time.Second
-	stopTimeout  = 3 * time.Second
-	pollInterval = 5 * time.Millisecond
+	startTimeout = 20 * time.Second     // until a charon that was started answers
+	stopTimeout  = 3 * time.Second      // until one that was asked to end is killed
+	pollInterval = 5 * time.Millisecond // between two looks whether it answers
 )
 
 // programs are the places of charon. That of systemd's unit needs no systemd; other

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	watchInterval = time.Second
+	watchInterval = time.Second // between two looks at charon and its connections
 	// hangs is how long our own charon may go without an answer, and hangsMisses how
 	// often, before it is ended; the agent then makes a new one. One that works
 	// meanwhile may only wait for a processor, and carry packets.

@@ -135,3 +135,22 @@ func (ns *Namespace) takeSysctls(k *inventory.Kernel, named []string) {
 	k.Conntrack.Count, _ = strconv.Atoi(k.Sysctls[conntrackCount])
 	k.Conntrack.Max, _ = strconv.Atoi(k.Sysctls[conntrackMax])
 }
+
+// Conntrack gives how many connections the kernel keeps track of in this network
+// namespace, and how many it can. It may be used by any goroutine.
+func (ns *Namespace) Conntrack() (entries, limit int, err error) {
+	settings := NewSysctls(ns, "")
+	for _, s := range []struct {
+		name  string
+		value *int
+	}{{conntrackCount, &entries}, {conntrackMax, &limit}} {
+		text, err := settings.read(s.name)
+		if err != nil {
+			return 0, 0, fmt.Errorf("read size of the connection table: %w", err)
+		}
+		if *s.value, err = strconv.Atoi(text); err != nil {
+			return 0, 0, fmt.Errorf("read size of the connection table: %s is %q: %w", s.name, text, err)
+		}
+	}
+	return entries, limit, nil
+}

@@ -56,6 +56,8 @@ type nftRule struct {
 	nftAttrs
 	members []byte // of the anonymous set (of protocols) that the rule holds
 	mss     int    // of a clamping rule, for Observe
+	// connections is what the rule leaves to a pod, for Observe; 0 = it is none of the quota.
+	connections int
 }
 
 func (r *nftRule) add(e expr.Any) *nftRule {

@@ -10,6 +10,7 @@ import (
 	"hawser.dev/hawser/internal/bell"
 )
 
+// nftResubscribe is the pause before the next try to hear of changes of nftables.
 const nftResubscribe = time.Second
 
 // Ruleset is table inet hawser in one network namespace, as one engine keeps it.

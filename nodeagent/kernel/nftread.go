@@ -16,6 +16,9 @@ import (
 func (s *nftSocket) observeElements() ([]desired.Element, error) {
 	var all []desired.Element
 	for _, set := range nftSets() {
+		if set.Dynamic {
+			continue
+		}
 		var err error
 		if all, err = s.appendElements(all, set); err != nil {
 			return nil, fmt.Errorf("read elements of %s: %w", set.Name, err)

@@ -22,6 +22,7 @@ type nftSet struct {
 // Flags and attributes of nf_tables.h that golang.org/x/sys/unix lacks.
 const (
 	nftSetConcat     = 0x80 // keys are concatenations of intervals
+	nftSetDescSize   = 1    // NFTA_SET_DESC_SIZE
 	nftSetDescConcat = 2    // NFTA_SET_DESC_CONCAT
 	nftSetFieldLen   = 1    // NFTA_SET_FIELD_LEN
 	nftSetExpr       = 17   // NFTA_SET_EXPR
@@ -107,6 +108,9 @@ func (s nftSet) flags() uint32 {
 	if s.concatenatedRanges() {
 		flags |= nftSetConcat
 	}
+	if s.Dynamic {
+		flags |= unix.NFT_SET_EVAL
+	}
 	return flags
 }
 
@@ -139,6 +143,9 @@ func (s nftSet) declare(a *nftAttrs, id uint32) {
 	a.u32(unix.NFTA_SET_ID, id)
 	if s.concatenatedRanges() {
 		a.nest(unix.NFTA_SET_DESC, func() { s.fields(a) })
+	}
+	if s.Dynamic {
+		a.nest(unix.NFTA_SET_DESC, func() { a.u32(nftSetDescSize, nftDynamicSize) })
 	}
 	if s.Counter {
 		a.nest(nftSetExpr, func() { a.text(unix.NFTA_EXPR_NAME, nftCounter) })

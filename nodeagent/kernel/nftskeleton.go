@@ -45,7 +45,7 @@ func nftChains(t desired.Table) []nftChain {
 		chains = append(chains, nftPickChains(f)...)
 	}
 	chains = append(chains, nftPassingChains()...)
-	chains = append(chains, nftNATChains()...)
+	chains = append(chains, nftNATChains(t)...)
 	chains = append(chains, nftHomeChains()...)
 	return append(chains, nftFilterChains(t)...)
 }
@@ -118,7 +118,7 @@ func (r *nftRule) endpoint(f nftFamily, address, port uint32) *nftRule {
 	return r.network(address, f.size, nftReg).load(expr.MetaKeyL4PROTO, f.behind).transport(port, 2, after)
 }
 
-func nftNATChains() []nftChain {
+func nftNATChains(t desired.Table) []nftChain {
 	services, inverse := nftChain{name: "services"}, nftChain{name: "inverse"}
 	egress, spokeFirst, share := nftChain{name: "egress"}, nftChain{name: "spoke_first"}, nftChain{name: "share"}
 	// Clusterset IPs and exports are for what our own links bring and for pods; a
@@ -148,7 +148,7 @@ func nftNATChains() []nftChain {
 		)
 		postrouting.rules = append(postrouting.rules, nftKeepSource(f)...)
 		prerouting.rules = append(prerouting.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("services"))
-		egress.rules = append(egress.rules, nftEgress(f)...)
+		egress.rules = append(egress.rules, nftEgress(f, t)...)
 		share.rules = append(share.rules, nftShare(f))
 		spokeFirst.rules = append(spokeFirst.rules, nftSpokeFirst(f)...)
 	}
@@ -207,10 +207,15 @@ func nftSpokeFirst(f nftFamily) []*nftRule {
 
 // nftEgress gives the source address with which a packet enters a tunnel. The
 // first rule that knows it wins. Whoever is neither a pod nor a node has none.
-func nftEgress(f nftFamily) []*nftRule {
-	return []*nftRule{
+func nftEgress(f nftFamily, t desired.Table) []*nftRule {
+	rules := []*nftRule{
 		nftNew().family(f).saddr(f).in(desired.SetTunnels, f).accept(),
 		nftNew().family(f).daddr(f).in(desired.SetPeers, f).dropAs(desired.DropTunnel),
+	}
+	if t.Connections > 0 {
+		rules = append(rules, nftQuota(f, t.Connections))
+	}
+	return append(rules,
 		nftNew().family(f).tcpFlags(nftSynOrRst, expr.CmpOpEq).jump("spoke_first"),
 		nftNew().family(f).l4proto(unix.IPPROTO_UDP).jump("spoke_first"),
 		nftNew().family(f).saddr(f).mapped(desired.SetEgress, f).nat(expr.NATTypeSourceNAT, f, 0),
@@ -219,7 +224,7 @@ func nftEgress(f nftFamily) []*nftRule {
 		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).mapped(desired.SetMapped, f).natPrefixPort(expr.NATTypeSourceNAT, f),
 		nftNew().family(f).saddr(f).mapped(desired.SetMapped, f).natPrefix(expr.NATTypeSourceNAT, f),
 		nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("share"),
-	}
+	)
 }
 
 // nftShare picks one of the cluster's egress addresses.

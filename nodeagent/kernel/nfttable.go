@@ -67,7 +67,7 @@ func (k *Tables) Observe(ctx context.Context) ([]desired.Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read table inet %s: %w", desired.TableName, err)
 	}
-	return []desired.Table{{Name: desired.TableName, MSS4: have.mss[0], MSS6: have.mss[1], Skeleton: have.digest()}}, nil
+	return []desired.Table{{Name: desired.TableName, MSS4: have.mss[0], MSS6: have.mss[1], Connections: have.connections, Skeleton: have.digest()}}, nil
 }
 
 // Apply writes or deletes the table, each in one transaction.
@@ -80,6 +80,9 @@ func (k *Tables) Apply(ctx context.Context, changes []diff.Change[desired.Table]
 			if mss < 1 || mss > math.MaxUint16 {
 				return fmt.Errorf("segment size %d is not between 1 and %d", mss, math.MaxUint16)
 			}
+		}
+		if n := c.Want.Connections; n < 0 || n > math.MaxInt32 {
+			return fmt.Errorf("quota of %d connections is not between 0 and %d", n, math.MaxInt32)
 		}
 		if c.Want.Name != desired.TableName {
 			return fmt.Errorf("table %q is not ours to write, only %q is", c.Want.Name, desired.TableName)
@@ -144,8 +147,12 @@ func nftRefresh(t desired.Table, have *nftObserved) *nftBatch {
 	b.newTable()
 	b.deleteRules()
 	for i, s := range nftSets() {
-		if _, exists := have.sets[s.Name]; !exists {
+		_, exists := have.sets[s.Name]
+		if !exists {
 			b.newSet(s, uint32(i+1))
+		}
+		if exists && s.Dynamic {
+			b.flushSet(s.Name) // what is in there was counted by the rules that go
 		}
 		delete(have.sets, s.Name)
 	}
@@ -179,6 +186,8 @@ type nftObserved struct {
 	chains map[string]string
 	rules  []string
 	mss    [2]int
+	// connections is what the rules say a pod may have; 0 = there is no such rule.
+	connections int
 }
 
 func (o *nftObserved) digest() string {
@@ -265,6 +274,9 @@ func (o *nftObserved) ruleReader() func(body []byte) error {
 		o.rules = append(o.rules, nftRuleLine(chain, place, nftUserEntry(udata, nftUserTag)))
 		if mss := nftUserEntry(udata, nftUserMSS); chain == "clamp" && len(mss) == 2 && place < len(o.mss) {
 			o.mss[place] = int(binary.BigEndian.Uint16(mss))
+		}
+		if quota := nftUserEntry(udata, nftUserQuota); len(quota) == 4 {
+			o.connections = int(binary.BigEndian.Uint32(quota))
 		}
 		return nil
 	}

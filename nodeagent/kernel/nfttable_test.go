@@ -14,7 +14,7 @@ import (
 )
 
 func nftSampleTable() desired.Table {
-	return desired.Table{Name: desired.TableName, MSS4: 1380, MSS6: 1360}
+	return desired.Table{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: 2048}
 }
 
 // nftApply brings want to the kernel as the engine would, once.

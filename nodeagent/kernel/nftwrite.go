@@ -16,6 +16,8 @@ import (
 const (
 	nftUserTag userdata.Type = 0x68 // digest of the rule and its place
 	nftUserMSS userdata.Type = 0x6d // segment size of a clamping rule, bytes
+	// nftUserQuota is how many connections a rule of the quota leaves to a pod.
+	nftUserQuota userdata.Type = 0x71
 )
 
 // The anonymous set of protocols, as nf_tables wants it named, and its id
@@ -72,6 +74,9 @@ func (r *nftRule) userData(chain string, place int) []byte {
 	if r.mss != 0 {
 		udata = userdata.Append(udata, nftUserMSS, binary.BigEndian.AppendUint16(nil, uint16(r.mss)))
 	}
+	if r.connections != 0 {
+		udata = userdata.Append(udata, nftUserQuota, binary.BigEndian.AppendUint32(nil, uint32(r.connections)))
+	}
 	return udata
 }
 
@@ -94,6 +99,13 @@ func (b *nftBatch) deleteSet(name string) {
 	b.message(unix.NFT_MSG_DELSET, 0, func() {
 		b.text(unix.NFTA_SET_TABLE, desired.TableName)
 		b.text(unix.NFTA_SET_NAME, name)
+	})
+}
+
+func (b *nftBatch) flushSet(name string) {
+	b.message(unix.NFT_MSG_DELSETELEM, 0, func() {
+		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
+		b.text(unix.NFTA_SET_ELEM_LIST_SET, name)
 	})
 }
 

@@ -156,6 +156,9 @@ func (k *domainKind) Name() string { return KindDNS }
 
 // Observe gives the places where anything of ours stands.
 func (k *domainKind) Observe(context.Context) ([]Domain, error) {
+	if k.undecided {
+		return nil, k.table.unknown()
+	}
 	all, err := k.table.all()
 	if err != nil {
 		return nil, err

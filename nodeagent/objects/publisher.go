@@ -16,13 +16,17 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/objects/corefile"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Want is all that should stand in the cluster's API.
 type Want struct {
-	State   mcs.State
-	DNS     string // fabric.DNSCoreDNS, ...
-	Forward corefile.Forward
+	State mcs.State
+	DNS   string // fabric.DNSCoreDNS, ...
+	// PreferCustom has fabric.DNSImport take the place of DNS where the cluster's Corefile
+	// imports such files.
+	PreferCustom bool
+	Forward      corefile.Forward
 	// Rank is how many gateways of the cluster write before this one.
 	Rank int
 	// Decommission says that everything of ours is to go.
@@ -51,16 +55,18 @@ type Publisher struct {
 	turn    *turn
 	engine  *converge.Engine[Want]
 	watches []*Watch
+	dns     map[string]List // by ConfigMap
 }
 
 // New makes a publisher. It asks nothing of the API.
 func New(c Config) *Publisher {
-	p := &Publisher{config: c, trigger: bell.New(), turn: &turn{}}
+	p := &Publisher{config: c, trigger: bell.New(), turn: &turn{}, dns: map[string]List{}}
 	slicesOf := p.watch(&Watch{Resource: endpointSlices, Labels: "endpointslice.kubernetes.io/managed-by=" + sliceManager, Trim: OnlyOurs})
 	propertiesOf := p.watch(&Watch{Resource: clusterProperties, Trim: OnlyOurs})
 	var maps []List
 	for _, name := range dnsMaps() {
-		maps = append(maps, p.watch(&Watch{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name}))
+		p.dns[name] = p.watch(&Watch{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name})
+		maps = append(maps, p.dns[name])
 	}
 	imports := newTable(c.Client, serviceImports, "ServiceImport", c.Imports)
 	p.engine = &converge.Engine[Want]{
@@ -136,8 +142,28 @@ func (p *Publisher) source(ctx context.Context) (Want, string, bool) {
 	want, digest, ok := p.config.Source(ctx)
 	if ok {
 		*p.turn = turn{rank: want.Rank, settled: want.State.Settled || want.Decommission, forward: want.Forward}
+		if want.PreferCustom {
+			var imported bool
+			imported, p.turn.undecided = p.importsFiles()
+			if imported {
+				want.DNS = fabric.DNSImport
+			}
+			digest += "-" + want.DNS
+		}
 	}
 	return want, digest, ok
+}
+
+// importsFiles reports whether the cluster's Corefile takes server blocks from ConfigMap
+// coredns-custom, which is there, and whether that is not known yet.
+func (p *Publisher) importsFiles() (imported, undecided bool) {
+	custom, known := p.dns[mapOfDNS[fabric.DNSImport]]()
+	main, knownToo := p.dns[mapOfDNS[fabric.DNSCoreDNS]]()
+	if len(custom) == 0 || len(main) == 0 {
+		return false, !known || !knownToo
+	}
+	text, _, _ := unstructured.NestedString(main[0].Object, "data", keyOfDNS[fabric.DNSCoreDNS])
+	return corefile.ImportsServers(text), false
 }
 
 // Trouble says what the watches lack and what mends it, one line each.

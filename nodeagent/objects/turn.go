@@ -18,6 +18,8 @@ type turn struct {
 	rank    int // gateways that write before this one
 	settled bool
 	forward corefile.Forward
+	// undecided says that it is not known yet where the cluster's DNS takes forward from.
+	undecided bool
 }
 
 // Patience leaves changes to those who are before.

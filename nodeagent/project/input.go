@@ -116,6 +116,8 @@ type Local struct {
 	// NoIPv6 says that IPv6 is switched off on this host.
 	NoIPv6    bool
 	KernelESP bool // the kernel encrypts ESP
+	// NoConnLimit says that nftables of this kernel cannot count connections.
+	NoConnLimit bool
 	// HostSource are addresses of this host inside the cluster's pod CIDRs, at
 	// most one a family: the source of the host's own packets in a flat cluster.
 	HostSource []netip.Addr

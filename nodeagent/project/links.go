@@ -165,6 +165,20 @@ func hardwareAddr(node string) string { return desired.HardwareAddr("node/" + no
 func (v *view) addTable() {
 	mtu := v.largestMTU()
 	v.state.Tables = append(v.state.Tables, desired.Table{
-		Name: desired.TableName, MSS4: mtu - tcpOver4, MSS6: mtu - tcpOver6, Origin: "tunnel",
+		Name: desired.TableName, MSS4: mtu - tcpOver4, MSS6: mtu - tcpOver6, Connections: v.quota(), Origin: "tunnel",
 	})
+}
+
+// quota is how many connections a pod may have through this node; 0 = any number.
+func (v *view) quota() int {
+	connections := v.in.Fabric.Limits.Connections
+	if v.gateway == nil || connections == 0 {
+		return 0
+	}
+	if v.in.Local.NoConnLimit {
+		v.problem("limits.connections", NoQuota, "the kernel of this gateway counts no connections in nftables (CONFIG_NFT_CONNLIMIT), "+
+			"so that one pod can fill its connection table")
+		return 0
+	}
+	return connections
 }

@@ -44,6 +44,7 @@ const (
 	EgressNoMatch    = "egress-no-match"     // an egress rule that matches no pod
 	EgressAmbiguous  = "egress-ambiguous"    // a pod that two selectors match
 	TooManyEndpoints = "too-many-endpoints"  // more backends than slots
+	NoQuota          = "no-quota"            // a gateway whose kernel cannot count connections
 )
 
 func (v *view) problem(path, code, text string) {

@@ -27,9 +27,11 @@ type Status struct {
 	Moves       []Move       `json:"moves,omitempty"` // the last 64, the newest at the end
 	Problems    []Problem    `json:"problems,omitempty"`
 	// Dropped is what the rules of this node dropped since they were written last.
-	Dropped  []Dropped `json:"dropped,omitempty"`
-	Exports  []Export  `json:"exports,omitempty"`
-	Clusters []Cluster `json:"clusters,omitempty"`
+	Dropped []Dropped `json:"dropped,omitempty"`
+	// Conntrack is how full the node's connection table is; nil = not known.
+	Conntrack *Conntrack `json:"conntrack,omitempty"`
+	Exports   []Export   `json:"exports,omitempty"`
+	Clusters  []Cluster  `json:"clusters,omitempty"`
 }
 
 // Pass is the outcome of one converge pass.
@@ -47,6 +49,12 @@ type Dropped struct {
 	Reason  string `json:"reason"` // one of desired.Drops
 	Packets uint64 `json:"packets"`
 	Text    string `json:"text"` // what the packets were
+}
+
+// Conntrack is how many connections the kernel keeps track of, and how many it can.
+type Conntrack struct {
+	Entries int `json:"entries"`
+	Limit   int `json:"limit"`
 }
 
 // Trust is whose signatures this agent acts on, and what it had.

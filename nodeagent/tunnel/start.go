@@ -17,8 +17,8 @@ import (
 const socketDir = "/var/run/wireguard"
 
 const (
-	startTimeout = 10 * time.Second
-	pollInterval = 5 * time.Millisecond
+	startTimeout = 10 * time.Second     // until a process that was started answers
+	pollInterval = 5 * time.Millisecond // between two looks whether it does
 )
 
 // Launcher starts the processes: this executable with the arguments

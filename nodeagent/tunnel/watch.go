@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	watchInterval = time.Second
+	watchInterval = time.Second // between two looks at a process
 	// hangs is how long a process may go without an answer, and hangsMisses how
 	// often, before it is replaced.
 	hangs       = 3 * time.Second

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	askTimeout = 20 * time.Second
+	askTimeout = 20 * time.Second // for the answer of one agent
 	askedAt    = 8
 	// agentContainer and agentProgram are as the rendered DaemonSets and the image have them.
 	agentContainer = "agent"

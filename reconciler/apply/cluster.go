@@ -24,7 +24,7 @@ import (
 const FieldManager = "hawser-apply"
 
 const (
-	requestTimeout = 30 * time.Second
+	requestTimeout = 30 * time.Second // for one request to an API server
 	requestsAtOnce = 8
 	// A whole cluster is some hundred requests; the API server has its own fairness.
 	requestRate  = 100

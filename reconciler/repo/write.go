@@ -25,6 +25,9 @@ type Commit struct {
 	Name, Email string
 	When        time.Time
 	Message     string
+	// Vouch gives a line that is put behind Message, for the commit's bytes without it;
+	// nil adds none. It comes before Sign.
+	Vouch func(raw []byte) (string, error)
 	// Sign gives the signature of a commit's bytes, as git keeps it in the header
 	// gpgsig; nil signs nothing.
 	Sign func(raw []byte) (string, error)
@@ -66,6 +69,17 @@ func (s *Store) write(c Commit) (Hash, error) {
 	commit := &object.Commit{Author: who, Committer: who, Message: c.Message, TreeHash: root}
 	if !c.Parent.IsZero() {
 		commit.ParentHashes = []Hash{c.Parent}
+	}
+	if c.Vouch != nil {
+		raw, err := unsigned(commit)
+		if err != nil {
+			return Hash{}, err
+		}
+		line, err := c.Vouch(raw)
+		if err != nil {
+			return Hash{}, err
+		}
+		commit.Message += line + "\n"
 	}
 	if c.Sign != nil {
 		raw, err := unsigned(commit)

@@ -12,7 +12,8 @@ import (
 // What an edit leads to elsewhere (another cluster that becomes hidden, a port of a
 // gateway that was the default) is told with the line of the edit. An edit that no entry
 // names has one of its own, so that none is left out.
-func (p *Plan) blame(list []edit) {
+// quiet says that nothing else of the trees differs.
+func (p *Plan) blame(list []edit, quiet bool) {
 	cause := newCulprits(list).at
 	for i := range p.Entries {
 		e := &p.Entries[i]
@@ -41,7 +42,10 @@ func (p *Plan) blame(list []edit) {
 	}
 	for i := range list {
 		if c := &list[i]; !c.cited {
-			setting := item{kind: kindSetting, name: c.path, path: c.path, note: "nothing that clusters get changes because of it"}
+			setting := item{kind: kindSetting, name: c.path, path: c.path}
+			if quiet {
+				setting.note = "nothing that clusters get changes because of it"
+			}
 			was := setting
 			setting.fields, was.fields = []diff.Field{field("value", c.want)}, []diff.Field{field("value", c.have)}
 			p.add(diff.Change[item]{Op: diff.Update, Key: c.path, Want: setting, Have: was})

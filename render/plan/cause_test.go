@@ -189,7 +189,7 @@ func singles(clusters int) []func(r *rand.Rand, text []string) single {
 		},
 		add("dns: coredns", "globalnet: always"), add("crds: install", "globalCIDR: 242.200.0.0/20"),
 		add("node: n1", "port: 61000"), add("tunnel:", "  port: 60000"),
-		add("domain:", "connectivity:", "  mode: hub", "  hubs:", "  - c1"), add("domain:", "decommission: true"),
+		add("domain:", "connectivity:", "  mode: hub", "  hubs:", "  - c1"), add("domain:", "decommission: true"), add("domain:", "limits:", "  connections: 1000"),
 		add("domain:", "extraDomains:", "- mesh.example"), add("domain:", "keys:", "  epochs:", "  - 1", "  - 2"),
 		add("role: db", "tier: gold"), add("port: 443", "appProtocol: tls"), add("namespace: ns", "sessionAffinity: ClientIP"),
 		add("namespace: ns", "balance:", "  policy: spread"), add("namespace: ns", "annotations:", "  example.org/a: b"),

@@ -19,7 +19,7 @@ import (
 // which other entries tell.
 func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.Change[item], error) {
 	c := newCauses(want, have, entries)
-	c.edits = edited
+	c.edits, c.told = edited, c.told || edited
 	var w, h []item
 	for name, raw := range want {
 		if before, ok := have[name]; (!ok || !bytes.Equal(before, raw)) && !c.explain(name) {
@@ -66,6 +66,7 @@ type causes struct {
 	agents  bool            // the agents' DaemonSets
 	fabric  bool            // the fabric
 	edits   bool            // what the topology says
+	told    bool            // what differs in the fabric, if anything does
 }
 
 func newCauses(want, have render.Tree, entries []Entry) causes {
@@ -89,6 +90,8 @@ func newCauses(want, have render.Tree, entries []Entry) causes {
 		}
 	}
 	c.fabric = !sameFile(want, have, "base/fabric.yaml")
+	// Where what it says is the same, it was packed or signed anew.
+	c.told = len(entries) > 0 || sameFile(want, have, render.FabricText)
 	_, published := have["base/rbac.yaml"]
 	c.rights = c.rights && published
 	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {
@@ -120,8 +123,10 @@ func folder(name string) string {
 func (c causes) explain(name string) bool {
 	cluster, base := clusterOf(name), path.Base(name)
 	switch {
-	case strings.HasPrefix(name, "base/fabric"), name == lockFile:
-		return true // said by all other entries
+	case strings.HasPrefix(name, "base/fabric"):
+		return c.told // by all other entries
+	case name == lockFile:
+		return true
 	case name == render.FabricText:
 		return c.fabric
 	case name == render.TopologyText:

@@ -107,6 +107,7 @@ func clustersetItem(f *fabric.Fabric) item {
 		field("dns.ttl", time.Duration(f.DNS.TTL).String()),
 		field("dns.address", address(f.DNS.Address)),
 		field("dns.ipv6Address", address(f.DNS.IPv6Address)),
+		field("limits.connections", given0(f.Limits.Connections, "any number")),
 		field("keys.epochs", list(f.Epochs)),
 		field("dynamicExports.namespaces", namespaces(f.DynamicExports)),
 		field("dynamicExports[].clusters", only(f.DynamicExports)),
@@ -144,8 +145,16 @@ func clusterItem(c *fabric.Cluster) item {
 		field("egressIPs", ranges(c.EgressIPs)),
 		field("mappings", strings.Join(mappings, ", ")),
 		field("dynamic exports", list(c.Dynamic)),
-		field("dns", cmp.Or(c.ClusterDNS, fabric.DNSNone)),
+		field("dns", dnsOf(c)),
 	}}
+}
+
+// dnsOf is clusters[].dns of the topology.
+func dnsOf(c *fabric.Cluster) string {
+	if c.PreferCustomDNS {
+		return fabric.DNSAuto
+	}
+	return cmp.Or(c.ClusterDNS, fabric.DNSNone)
 }
 
 func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {

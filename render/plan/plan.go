@@ -112,7 +112,7 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	}
 	slices.SortFunc(p.Entries, compareEntries)
 	if known {
-		p.blame(made)
+		p.blame(made, quiet(want, have))
 		slices.SortFunc(p.Entries, compareEntries)
 	}
 	p.disrupt(w, h, lostWays(lost))
@@ -176,6 +176,18 @@ func (p *Plan) add(c diff.Change[item]) {
 		p.Summary.Destroy += n
 	}
 	p.Entries = append(p.Entries, e)
+}
+
+// quiet reports whether two trees hold the same for clusters.
+func quiet(want, have render.Tree) bool {
+	for _, tree := range []render.Tree{want, have} {
+		for name := range tree {
+			if name != render.TopologyText && name != lockFile && !sameFile(want, have, name) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func compareEntries(a, b Entry) int {

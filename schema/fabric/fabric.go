@@ -24,6 +24,7 @@ type Fabric struct {
 	Links        []Link         `json:"links,omitempty"` // those that differ from Tunnel, sorted; see Link
 	Shape        Shape          `json:"shape,omitzero"`
 	Health       Health         `json:"health"`
+	Limits       Limits         `json:"limits,omitzero"`
 	DNS          DNS            `json:"dns"`
 	Epochs       []int          `json:"epochs"` // key epochs in force, ascending
 	// Decommission allows agents to take down everything; without it a fabric
@@ -48,6 +49,12 @@ type Tunnel struct {
 type Health struct {
 	Interval Duration `json:"interval"`
 	Misses   int      `json:"misses"`
+}
+
+// Limits say what one pod may take of what others need too.
+type Limits struct {
+	// Connections is how many one pod may have at a time through one gateway; 0 = any number.
+	Connections int `json:"connections,omitempty"`
 }
 
 // DNS is how the agents' name servers answer.
@@ -99,8 +106,11 @@ type Cluster struct {
 	Dynamic []netip.Prefix `json:"dynamic,omitempty"`
 	// ClusterDNS is how the cluster's pods come to resolve the domain: one of DNSNone,
 	// DNSCoreDNS, DNSNodeLocal, DNSImport, DNSStubZone; empty = DNSNone.
-	ClusterDNS string    `json:"clusterDNS,omitempty"`
-	Gateways   []Gateway `json:"gateways"`
+	ClusterDNS string `json:"clusterDNS,omitempty"`
+	// PreferCustomDNS has gateways do as with DNSImport instead of DNSCoreDNS where the
+	// cluster's Corefile imports what stands in that ConfigMap.
+	PreferCustomDNS bool      `json:"preferCustomDNS,omitempty"`
+	Gateways        []Gateway `json:"gateways"`
 }
 
 // Mapping maps addresses of Pods 1:1 to those of Global, same host part.
@@ -163,6 +173,7 @@ type DynamicOnly struct {
 
 // Integrations of the clusterset domain with a cluster's own DNS.
 const (
+	DNSAuto      = "auto"           // in the topology alone: DNSCoreDNS with PreferCustomDNS
 	DNSNone      = "none"           // somebody else forwards the domain
 	DNSCoreDNS   = "coredns"        // a marked block in ConfigMap kube-system/coredns
 	DNSImport    = "coredns-custom" // a key of its own in ConfigMap kube-system/coredns-custom

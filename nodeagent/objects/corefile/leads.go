@@ -1,6 +1,9 @@
 package corefile
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // clusterDNS is what NodeLocal DNSCache puts the address of the cluster's own DNS for.
 const clusterDNS = "__PILLAR__CLUSTER__DNS__"
@@ -27,4 +30,29 @@ func Lacks(text, domain string) bool {
 		}
 	}
 	return lacks
+}
+
+// ImportsServers reports whether a Corefile takes server blocks from files whose names end
+// in .server, as those of k3s (/etc/coredns/custom/*.server) and AKS (custom/*.server) do.
+// What cannot be read imports nothing.
+func ImportsServers(text string) bool {
+	all := tokens(text)
+	for len(all) > 0 {
+		if all[0].text != "import" || !all[0].first {
+			_, rest, err := next(all, text)
+			if err != nil {
+				return false
+			}
+			all = rest
+			continue
+		}
+		rest := skipLine(all)
+		for _, file := range all[1 : len(all)-len(rest)] {
+			if strings.HasSuffix(file.text, "/*.server") {
+				return true
+			}
+		}
+		all = rest
+	}
+	return false
 }

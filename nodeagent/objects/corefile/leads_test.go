@@ -94,3 +94,27 @@ func TestLacks(t *testing.T) {
 		}
 	}
 }
+
+func TestImportsServers(t *testing.T) {
+	t.Parallel()
+	const root = ".:53 {\n    errors\n    import /etc/coredns/custom/*.override\n    forward . /etc/resolv.conf\n}\n"
+	for text, want := range map[string]bool{
+		root: false,
+		root + "import /etc/coredns/custom/*.server\n":                   true, // k3s
+		root + "import custom/*.server\n":                                true, // AKS
+		"import custom/*.server\n" + root:                                true,
+		root + "import common zones custom/*.server\n":                   true,
+		root + "# import custom/*.server\n":                              false,
+		root + "import custom/*.override\n":                              false,
+		".:53 {\n    import custom/*.server\n}\n":                        false,
+		root + "import custom/*.other\nexample.org {\n    whoami\n}\n":   false,
+		root + "import custom/*.server\nexample.org {\n    whoami\n}\n":  true,
+		"example.org {\n    whoami\n}\nimport custom/*.server\n.:53 {\n": true,
+		".:53 {\n": false,
+		"":         false,
+	} {
+		if have := ImportsServers(text); have != want {
+			t.Errorf("%q: imports servers: %v, want %v", text, have, want)
+		}
+	}
+}

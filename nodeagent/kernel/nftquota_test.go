@@ -1,0 +1,221 @@
+package kernel
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
+)
+
+// nftQuotaLab is the lab with a quota and pods that go out by shared addresses.
+func nftQuotaLab(t *testing.T, connections int) *nftLab {
+	l := nftNewLab(t)
+	table := nftSampleTable()
+	table.Connections = connections
+	nftApplyTable(t, l.node, table)
+	shared := append(nftShared("242.1.0.1", "242.1.0.2"), "shared6 0 | fd00:42:1::1")
+	for slot := 1; slot < desired.SharedSlots; slot++ {
+		shared = append(shared, fmt.Sprintf("shared6 %d | fd00:42:1::1", slot))
+	}
+	l.elements(shared...)
+	l.quiet()
+	return l
+}
+
+// begin sends the first packets of connections from ports of a pod, all at once, and
+// gives how many of them the node took.
+func (l *nftLab) begin(pod string, first, many int, flags byte) int {
+	l.t.Helper()
+	from := netip.MustParseAddr(pod)
+	var out net.PacketConn
+	var err error
+	l.pod.inside(func() { out, err = net.ListenPacket("ip4:tcp", pod) })
+	l.pod.must(err, "open a socket for segments")
+	defer out.Close()
+	had, dropped := l.connections(from), l.quotaDrops()
+	to := netip.MustParseAddrPort(nftRemote + ":80")
+	for port := first; port < first+many; port++ {
+		s := nftSegmentOf{from: netip.AddrPortFrom(from, uint16(port)), to: to, flags: flags}
+		_, err := out.WriteTo(s.bytes(), &net.IPAddr{IP: to.Addr().AsSlice()})
+		l.pod.must(err, "send a segment")
+	}
+	for end := time.Now().Add(nftQuick); ; {
+		took := l.connections(from) - had
+		if took+l.quotaDrops()-dropped == many {
+			return took
+		}
+		if time.Now().After(end) {
+			l.t.Fatalf("of %d segments %d were taken and %d dropped", many, took, l.quotaDrops()-dropped)
+		}
+	}
+}
+
+// connections is how many the node's conntrack has from a pod.
+func (l *nftLab) connections(pod netip.Addr) int {
+	l.t.Helper()
+	flows, err := l.node.links.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+	l.node.must(err, "list conntrack")
+	count := 0
+	for _, f := range flows {
+		if f.Forward.SrcIP.Equal(pod.AsSlice()) {
+			count++
+		}
+	}
+	return count
+}
+
+// quotaDrops is how many packets the quota dropped.
+func (l *nftLab) quotaDrops() int {
+	l.t.Helper()
+	_, rest, _ := strings.Cut(l.node.nft("list chain inet hawser drop_quota"), "packets ")
+	count := 0
+	_, err := fmt.Sscan(rest, &count)
+	l.node.must(err, "read the counter of drop_quota")
+	return count
+}
+
+// passes demands that packets of connections that exist go on.
+func (l *nftLab) passes(pod string, first, many int) {
+	l.t.Helper()
+	for port := first; port < first+many; port++ {
+		s := nftSegmentOf{
+			from: netip.AddrPortFrom(netip.MustParseAddr(pod), uint16(port)), to: netip.MustParseAddrPort(nftRemote + ":80"), flags: flagSyn,
+		}
+		if !l.carry(l.pod, l.remote, s).IsValid() {
+			l.t.Errorf("a packet of the connection from %s does not pass", s.from)
+		}
+	}
+}
+
+// A pod with as many connections as it may have begins no other one, in the middle of a
+// stream neither; those that it has go on, and other pods notice nothing.
+func TestNftQuota(t *testing.T) {
+	t.Parallel()
+	l := nftQuotaLab(t, 6)
+	if n := l.begin(nftPod, 7000, 8, flagSyn); n != 6 {
+		t.Fatalf("%d connections began, want 6", n)
+	}
+	if n := l.begin(nftPod, 7100, 2, flagAck); n != 0 {
+		t.Errorf("%d connections were picked up beyond the quota", n)
+	}
+	l.passes(nftPod, 7000, 6)
+	if n := l.begin(nftPodB, 7000, 6, flagSyn); n != 6 {
+		t.Errorf("%d of 6 connections of another pod began", n)
+	}
+	if n := l.quotaDrops(); n != 4 {
+		t.Errorf("%d packets were counted, want 4", n)
+	}
+}
+
+// Over IPv6 and UDP it is the same.
+func TestNftQuota6(t *testing.T) {
+	t.Parallel()
+	l := nftQuotaLab(t, 3)
+	to := "[" + nftRemote6 + "]:9000"
+	l.remote.serve("udp", to)
+	for port := 7000; port < 7003; port++ {
+		l.sees(l.pod, "udp", fmt.Sprintf("[%s]:%d", nftPod6, port), to)
+	}
+	l.dropped(l.pod, "udp", "["+nftPod6+"]:7003", to)
+	l.sees(l.pod, "udp", "["+nftPodB6+"]:7003", to)
+	l.sees(l.pod, "udp", "["+nftPod6+"]:7000", to)
+}
+
+// Connections that ended make room.
+func TestNftQuotaIsGivenBack(t *testing.T) {
+	t.Parallel()
+	l := nftQuotaLab(t, 4)
+	if n := l.begin(nftPod, 7000, 5, flagSyn); n != 4 {
+		t.Fatalf("%d connections began, want 4", n)
+	}
+	if _, err := l.node.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAll{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.begin(nftPod, 7100, 5, flagSyn); n != 4 {
+		t.Errorf("%d connections began after the others ended, want 4", n)
+	}
+}
+
+// A large quota is shared out over the elements of a pod's flows: it is never exceeded,
+// and three quarters of it can be had wherever the flows go.
+func TestNftQuotaIsShared(t *testing.T) {
+	t.Parallel()
+	const quota = 4 * nftQuotaShare
+	l := nftQuotaLab(t, quota)
+	if n := l.begin(nftPod, 20000, 2*quota, flagSyn); n < quota*3/4 || n > quota {
+		t.Errorf("%d connections began, want between %d and %d", n, quota*3/4, quota)
+	}
+	kind := NewElements(l.node.opts())
+	have, err := kind.Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range have {
+		if e.Set == desired.SetQuota {
+			t.Fatalf("what the rules counted is observed: %v", e)
+		}
+	}
+	if shares := strings.Count(l.node.nft("list set inet hawser quota4"), "ct count over 128"); shares != 4 {
+		t.Errorf("the connections are in %d elements, want 4", shares)
+	}
+}
+
+// A quota that changes counts anew: elements keep the number with which they were made.
+func TestNftQuotaChanges(t *testing.T) {
+	t.Parallel()
+	l := nftQuotaLab(t, 2)
+	if n := l.begin(nftPod, 7000, 4, flagSyn); n != 2 {
+		t.Fatalf("%d connections began, want 2", n)
+	}
+	table := nftSampleTable()
+	for i, connections := range []int{8, 3, 0} {
+		table.Connections = connections
+		nftApplyTable(t, l.node, table)
+		nftTableSettled(t, l.node, table)
+		want := connections
+		if connections == 0 {
+			want = 12
+		}
+		if n := l.begin(nftPod, 7100+100*i, 12, flagSyn); n != want {
+			t.Errorf("quota %d: %d connections began, want %d", connections, n, want)
+		}
+	}
+}
+
+// Whether the kernel counts connections is found out without a trace in it.
+func TestNftCountsConnections(t *testing.T) {
+	t.Parallel()
+	ns := nftNewNS(t)
+	ns.nft(nftForeign)
+	before := ns.nft("list ruleset")
+	s, err := nftDial(int(ns.handle))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.close() }()
+	generation, err := s.generation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := s.countsConnections()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !counts {
+		t.Error("the kernel of the tests counts connections, and was found not to")
+	}
+	if after, err := s.generation(); err != nil || after != generation {
+		t.Errorf("ruleset of generation %d, was %d (%v)", after, generation, err)
+	}
+	if d := cmp.Diff(before, ns.nft("list ruleset")); d != "" {
+		t.Errorf("ruleset (-before +after):\n%s", d)
+	}
+}

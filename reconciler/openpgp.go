@@ -1,0 +1,113 @@
+package reconciler
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/hiddeco/sshsig"
+
+	"hawser.dev/hawser/reconciler/repo"
+)
+
+// TrailerSignature holds, in a published commit whose own signature is of OpenPGP, the
+// SSH signature of the same commit without this line, in base64. That is the one that
+// says what this reconciler published: a key of OpenPGP is for other programs alone, and
+// comes and goes without a say in that.
+const TrailerSignature = "Hawser-Signature"
+
+// openPGP signs published commits for programs that know no SSH signatures.
+type openPGP struct {
+	key *openpgp.Entity
+	now func() time.Time
+}
+
+// readOpenPGP reads the private key with which published commits are signed besides; nil
+// without a file. Errors name the file and what to do.
+func readOpenPGP(file string, now func() time.Time) (*openPGP, error) {
+	if file == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read OpenPGP key: %w", err)
+	}
+	wrong := func(what string, args ...any) (*openPGP, error) {
+		return nil, fmt.Errorf("read OpenPGP key %s: %w", file, fmt.Errorf(what, args...))
+	}
+	list, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(raw))
+	if err != nil {
+		return wrong("%w: gpg --armor --export-secret-keys KEYID writes such a file", err)
+	}
+	if len(list) != 1 {
+		return wrong("it holds %d keys: export one", len(list))
+	}
+	with, ok := list[0].SigningKey(now())
+	switch {
+	case !ok:
+		return wrong("no key in it may sign today: it has expired, was revoked, or is for something else")
+	case with.PrivateKey == nil || with.PrivateKey.Dummy():
+		return wrong("the private half of the key that signs is missing: gpg --armor --export-secret-keys KEYID")
+	case with.PrivateKey.Encrypted:
+		return wrong("a passphrase protects it: make a key without one for the reconciler alone, as it signs unattended")
+	}
+	return &openPGP{key: list[0], now: now}, nil
+}
+
+func (p *openPGP) sign(raw []byte) (string, error) {
+	var out bytes.Buffer
+	if err := openpgp.ArmoredDetachSign(&out, p.key, bytes.NewReader(raw), &packet.Config{Time: p.now}); err != nil {
+		return "", fmt.Errorf("sign commit with OpenPGP: %w", err)
+	}
+	return out.String() + "\n", nil
+}
+
+// signed reports whether a commit has a signature of the key.
+func (p *openPGP) signed(s *repo.Store, commit repo.Hash) (bool, error) {
+	raw, signature, _, err := s.Signature(commit)
+	if err != nil {
+		return false, err
+	}
+	ring, config := openpgp.EntityList{p.key}, &packet.Config{Time: p.now}
+	_, err = openpgp.CheckArmoredDetachedSignature(ring, bytes.NewReader(raw), strings.NewReader(signature), config)
+	return err == nil, nil
+}
+
+// vouch gives the trailer that says what sign would, for a commit that another kind of
+// signature stands in.
+func (s *signatures) vouch(raw []byte) (string, error) {
+	signature, err := sshsig.Sign(bytes.NewReader(raw), s.with, sshsig.HashSHA512, gitNamespace)
+	if err != nil {
+		return "", fmt.Errorf("sign commit: %w", err)
+	}
+	return TrailerSignature + ": " + base64.StdEncoding.EncodeToString(signature.Marshal()), nil
+}
+
+// vouchedFor takes the trailer of vouch, which is the last line, out of a commit's bytes,
+// and gives the rest with the signature that it holds, armored.
+func vouchedFor(raw []byte) (rest []byte, armored string, err error) {
+	name := []byte("\n" + TrailerSignature + ": ")
+	at := bytes.LastIndex(raw, name)
+	if at < 0 {
+		return nil, "", errors.New("it has no trailer " + TrailerSignature)
+	}
+	line, ends := bytes.CutSuffix(raw[at+len(name):], []byte("\n"))
+	if !ends || bytes.ContainsRune(line, '\n') {
+		return nil, "", errors.New("the trailer " + TrailerSignature + " is not its last line")
+	}
+	blob, err := base64.StdEncoding.Strict().DecodeString(string(line))
+	if err != nil {
+		return nil, "", fmt.Errorf("read trailer %s: %w", TrailerSignature, err)
+	}
+	signature, err := sshsig.ParseSignature(blob)
+	if err != nil {
+		return nil, "", fmt.Errorf("read trailer %s: %w", TrailerSignature, err)
+	}
+	return bytes.Clone(raw[:at+1]), string(sshsig.Armor(signature)), nil
+}

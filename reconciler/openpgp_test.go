@@ -1,0 +1,220 @@
+package reconciler
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+)
+
+// newOpenPGP writes a key to a file.
+func newOpenPGP(t *testing.T, config *packet.Config, passphrase string) (*openpgp.Entity, string) {
+	t.Helper()
+	entity, err := openpgp.NewEntity("hawser", "", "h@h", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if passphrase != "" {
+		if err := entity.EncryptPrivateKeys([]byte(passphrase), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return entity, armored(t, openpgp.PrivateKeyType, func(w *bytes.Buffer) error {
+		if passphrase != "" {
+			return entity.SerializePrivateWithoutSigning(w, config)
+		}
+		return entity.SerializePrivate(w, config)
+	})
+}
+
+// armored writes what serialize gives into a file.
+func armored(t *testing.T, kind string, serialize func(*bytes.Buffer) error) string {
+	t.Helper()
+	var raw, text bytes.Buffer
+	if err := serialize(&raw); err != nil {
+		t.Fatal(err)
+	}
+	w, err := armor.Encode(&text, kind, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(raw.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key.asc")
+	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// signedBy reports whether the newest published commit has a signature of a key.
+func (g *rig) signedBy(key *openpgp.Entity) bool {
+	g.t.Helper()
+	newest := hash(git(g.t, g.repo, "rev-parse", DefaultPublishBranch))
+	signed, err := (&openPGP{key: key, now: time.Now}).signed(g.publish, newest)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return signed
+}
+
+// TestOpenPGP: a key of OpenPGP signs what is published, from the next pass on, and has
+// no say in what counts as published: it comes, changes and goes, and nothing moves.
+func TestOpenPGP(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, false)
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	first := g.good()
+	lock := g.file(DefaultPublishBranch, LockFile)
+	same := func(what string) {
+		t.Helper()
+		if have := g.file(DefaultPublishBranch, LockFile); have != lock {
+			t.Errorf("%s: addresses moved", what)
+		}
+	}
+	one, oneFile := newOpenPGP(t, nil, "")
+	two, twoFile := newOpenPGP(t, nil, "")
+	for _, step := range []struct {
+		name, file string
+		key        *openpgp.Entity
+	}{{"a key", oneFile, one}, {"another key", twoFile, two}} {
+		g.cfg.OpenPGPKeyFile = step.file
+		g.Reconciler = g.another()
+		if out := g.good(); !out.Changed || !g.signedBy(step.key) {
+			t.Errorf("%s: the newest commit is not signed with it, and published anew: %v", step.name, out.Changed)
+		}
+		same(step.name)
+		g.Reconciler = g.another()
+		if out := g.good(); out.Changed {
+			t.Errorf("%s: the same was published twice", step.name)
+		}
+	}
+	if g.signedBy(one) {
+		t.Error("the old key still signs")
+	}
+
+	// Its commits count without it, also under a subject that looks like the trailer.
+	g.cfg.OpenPGPKeyFile = ""
+	g.Reconciler = g.another()
+	if out := g.good(); out.Changed {
+		t.Error("without the key it was published again")
+	}
+	g.cfg.OpenPGPKeyFile = twoFile
+	g.Reconciler = g.another()
+	g.commit("note", "x")
+	git(t, g.work, "commit", "-q", "--allow-empty", "-m", TrailerSignature+": AAAA")
+	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
+	git(t, g.work, "commit", "-q", "--amend", "-m", TrailerSignature+": AAAA")
+	g.good()
+	for range 2 {
+		if out := g.good(); out.Changed || !g.signedBy(two) {
+			t.Errorf("published again: %v, signed: %v", out.Changed, g.signedBy(two))
+		}
+		g.Reconciler = g.another()
+	}
+	if first.Published == g.good().Published {
+		t.Error("nothing was published")
+	}
+}
+
+// TestForgedOpenPGP: what another key of OpenPGP signed does not count, with the trailer
+// of a commit that does count neither; nor does a commit that nobody signed stay on top.
+func TestForgedOpenPGP(t *testing.T) {
+	t.Parallel()
+	_, file := newOpenPGP(t, nil, "")
+	g := newRig(t, false, func(c *Config) { c.OpenPGPKeyFile = file })
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	good := g.good().Published
+	want := g.file(good, LockFile)
+	text := git(t, g.repo, "cat-file", "commit", good)
+	_, trailer, found := strings.Cut(text, "\n"+TrailerSignature+": ")
+	if !found {
+		t.Fatalf("there is no trailer:\n%s", text)
+	}
+	clone := filepath.Join(t.TempDir(), "clone")
+	git(t, g.work, "clone", "-q", "-b", DefaultPublishBranch, g.repo, clone)
+	forged, err := readOpenPGP(file, time.Now) // even with the very key
+	if err != nil {
+		t.Fatal(err)
+	}
+	forge := func(message string, change func()) {
+		t.Helper()
+		change()
+		git(t, clone, "commit", "-q", "-a", "--allow-empty", "-m", message)
+		raw := git(t, clone, "cat-file", "commit", "HEAD") + "\n"
+		signature, err := forged.sign([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, rest, _ := strings.Cut(raw, "\n\n")
+		object := filepath.Join(t.TempDir(), "commit")
+		signature = strings.ReplaceAll(strings.TrimSpace(signature), "\n", "\n ")
+		if err := os.WriteFile(object, []byte(head+"\ngpgsig "+signature+"\n\n"+rest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		git(t, clone, "reset", "-q", "--hard", git(t, clone, "hash-object", "-t", "commit", "-w", object))
+		git(t, clone, "push", "-q", "-f", "origin", "HEAD:"+DefaultPublishBranch)
+	}
+	empty := func() {
+		lock := []byte("apiVersion: hawser.dev/v1alpha1\nkind: Lock\n")
+		if err := os.WriteFile(filepath.Join(clone, LockFile), lock, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, message := range map[string]string{
+		"no trailer": "forged", "another's trailer": "forged\n\n" + TrailerSignature + ": " + trailer,
+	} {
+		forge(message, empty)
+		out := g.good()
+		if have := g.file(DefaultPublishBranch, LockFile); have != want || !out.Changed {
+			t.Errorf("%s: the forged commit counts", name)
+		}
+		git(t, clone, "fetch", "-q")
+		git(t, clone, "reset", "-q", "--hard", "origin/"+DefaultPublishBranch)
+	}
+	git(t, clone, "commit", "-q", "--allow-empty", "-m", "nothing")
+	git(t, clone, "push", "-q", "origin", "HEAD:"+DefaultPublishBranch)
+	if out := g.good(); !out.Changed {
+		t.Error("an unsigned commit without a change is still on top")
+	}
+	if out := g.good(); out.Changed {
+		t.Error("the same was published twice")
+	}
+}
+
+// TestWrongOpenPGPKeys: what cannot sign is told with the file and what to do.
+func TestWrongOpenPGPKeys(t *testing.T) {
+	t.Parallel()
+	old := &packet.Config{KeyLifetimeSecs: 60, Time: func() time.Time { return time.Now().Add(-time.Hour) }}
+	_, expired := newOpenPGP(t, old, "")
+	_, locked := newOpenPGP(t, nil, "secret")
+	entity, _ := newOpenPGP(t, nil, "")
+	public := armored(t, openpgp.PublicKeyType, func(w *bytes.Buffer) error { return entity.Serialize(w) })
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, says := range map[string]string{
+		expired: "it has expired", locked: "a passphrase protects it", public: "the private half",
+		text:                               "gpg --armor --export-secret-keys",
+		filepath.Join(t.TempDir(), "none"): "no such file",
+	} {
+		g := newRig(t, false, func(c *Config) { c.OpenPGPKeyFile = file })
+		g.commit(TopologyFile, topologyOf("g1", "g2"))
+		_, failure := g.Once(t.Context())
+		if failure == nil || failure.Reason != ReasonKeys ||
+			!strings.Contains(failure.Message, says) || !strings.Contains(failure.Message, file) {
+			t.Errorf("got %v, want %q of %s", failure, says, file)
+		}
+	}
+}
