@@ -30,7 +30,8 @@ type BuildInput struct {
 	// AllowOtherRoot lets Root replace the one that made published keys.
 	AllowOtherRoot bool
 	Preview        bool   // without a root key: show keys that are to be made as known later; not to be published
-	Image          string // of the agent
+	Image          string // of the agent where the topology names none; empty keeps the published one
+	Version        string // of Hawser, which names the image of a first publication
 	Now            time.Time
 }
 
@@ -66,7 +67,7 @@ func Build(in BuildInput) (*Built, diag.List) {
 	delete(candidate, LockFile)
 	tree, list := render.Render(render.Input{
 		Topology: set, Lock: lock.Lock, Root: in.Root, AllowOtherRoot: in.AllowOtherRoot, Previous: previous, Patches: in.Patches, Image: in.Image,
-		Preview: in.Preview, Now: in.Now.Unix(),
+		Version: in.Version, Preview: in.Preview, Now: in.Now.Unix(),
 		Candidate: candidate, Approvals: in.Approvals, AllowOtherApprovers: in.AllowOtherApprovers,
 	})
 	if list.HasErrors() {

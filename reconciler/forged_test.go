@@ -66,3 +66,39 @@ func TestForgedBranch(t *testing.T) {
 		t.Errorf("the commit is not signed:\n%s", text)
 	}
 }
+
+// TestForgedImage: whoever may push to the publish branch cannot have the nodes run
+// another image by putting its name where the reconciler keeps one from.
+func TestForgedImage(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, false, func(c *Config) { c.Image = "example.org/agent:v1" })
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	g.good()
+	g.cfg.Image = "" // from here on the published one stays
+	g.Reconciler = g.another()
+	clone := filepath.Join(t.TempDir(), "clone")
+	git(t, g.work, "clone", "-q", "-b", DefaultPublishBranch, g.repo, clone)
+	for _, name := range []string{"base/agent.yaml", "base/gateway.yaml"} {
+		raw, err := os.ReadFile(filepath.Join(clone, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		forged := strings.ReplaceAll(string(raw), "example.org/agent:v1", "evil.example.org/agent:v1")
+		if err := os.WriteFile(filepath.Join(clone, name), []byte(forged), 0o600); err != nil || forged == string(raw) {
+			t.Fatalf("nothing was forged in %s: %v", name, err)
+		}
+	}
+	git(t, clone, "commit", "-q", "-a", "-m", "forged")
+	git(t, clone, "push", "-q")
+	for _, fresh := range []bool{false, true} {
+		if fresh {
+			g.Reconciler = g.another()
+		}
+		g.good()
+		for _, name := range []string{"base/agent.yaml", "base/gateway.yaml"} {
+			if text := g.file(DefaultPublishBranch, name); !strings.Contains(text, `"example.org/agent:v1"`) || strings.Contains(text, "evil") {
+				t.Errorf("%s: the forged image is in force", name)
+			}
+		}
+	}
+}

@@ -5,8 +5,33 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
 )
+
+// Rules are what a person decides about commits that may be a mistake.
+type Rules struct {
+	// WriteLock allocates what the committed lock lacks; without it such a commit is refused.
+	WriteLock bool
+	// AllowMassDelete lets a commit remove more than half of the clusters.
+	AllowMassDelete bool
+}
+
+// Admit gives why what was built is not published on top of have, or nil. It is the one
+// judge of that: a reconciler asks it of each commit, and hawser diff of what is not
+// committed yet. Who signed a commit, which needs the commit, is judged before.
+func (b *Built) Admit(have render.Tree, rules Rules, revision string, files map[string][]byte) *Failure {
+	if len(b.Stale) > 0 && !rules.WriteLock {
+		return failFindings(ReasonStaleLock, revision, Placed(b.Stale, b.Source), files)
+	}
+	if rules.AllowMassDelete {
+		return nil
+	}
+	if err := guard(have, b.Set); err != nil {
+		return fail(ReasonMassDelete, revision, err)
+	}
+	return nil
+}
 
 // guard refuses a topology that removes more than half of the clusters that are
 // published. That is nearly always a truncated file or a bad merge, and all

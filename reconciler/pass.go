@@ -265,7 +265,8 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	began := r.cfg.Now()
 	built, list := Build(BuildInput{
 		File: r.topologyPath(), Topology: topology, LockFile: r.lockPath(), Lock: lock, Patches: patches,
-		Published: w.have, Candidate: w.candidate, Approvals: approvals, AllowOtherApprovers: r.cfg.AllowOtherApprovers, Root: root, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Now: began,
+		Published: w.have, Candidate: w.candidate, Approvals: approvals, AllowOtherApprovers: r.cfg.AllowOtherApprovers,
+		Root: root, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Version: r.cfg.Version, Now: began,
 	})
 	r.metrics.render.Observe(r.cfg.Now().Sub(began).Seconds())
 	if list.HasErrors() {
@@ -280,7 +281,8 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if w.signers, failure = r.signersFile(in, built); failure != nil {
 		return nil, failure
 	}
-	return w, r.allowed(in, w)
+	rules := Rules{WriteLock: r.cfg.WriteLock, AllowMassDelete: r.cfg.AllowMassDelete}
+	return w, built.Admit(w.have, rules, revision, w.files)
 }
 
 // trusted has the work begin with what was signed, where there is a key to tell.
@@ -306,20 +308,4 @@ func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byt
 	}
 	w.candidate, err = r.waitingTree(in, s, own)
 	return err
-}
-
-// allowed refuses what only a person may decide.
-func (r *Reconciler) allowed(in inputs, w *work) *Failure {
-	revision := in.source.String()
-	if len(w.built.Stale) > 0 && !r.cfg.WriteLock {
-		list := Placed(w.built.Stale, w.built.Source)
-		return failFindings(ReasonStaleLock, revision, list, w.files)
-	}
-	if r.cfg.AllowMassDelete {
-		return nil
-	}
-	if err := guard(w.have, w.built.Set); err != nil {
-		return fail(ReasonMassDelete, revision, err)
-	}
-	return nil
 }

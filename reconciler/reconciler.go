@@ -42,7 +42,7 @@ type Config struct {
 	// OpenPGPKeyFile is an armored private key that signs published commits, for programs
 	// that know no SSH signatures; empty = they have SSH signatures.
 	OpenPGPKeyFile string
-	Image          string // of the agent; empty leaves it to render
+	Image          string // of the agent where the topology names none; empty keeps the published one
 	Version        string
 
 	Interval time.Duration // between two looks at the repositories

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,5 +99,33 @@ func TestTwins(t *testing.T) {
 	list := small("[1, 2]")
 	if len(list) != 1 || list[0].Code != "pool-exhausted" || list[0].Path != "tunnel.cidr" {
 		t.Errorf("findings %v", list)
+	}
+}
+
+// TestReadableIsNotApplied: the fabric as text and the topology are for people. At a
+// thousand clusters they are larger than any object may be, and no cluster gets them.
+func TestReadableIsNotApplied(t *testing.T) {
+	t.Parallel()
+	tree := mustRender(t, input(t, world(1000, 2000)))
+	for _, name := range []string{render.FabricText, render.TopologyText} {
+		if len(tree[name]) < 300<<10 || !json.Valid(tree[name]) {
+			t.Errorf("%s has %d bytes", name, len(tree[name]))
+		}
+		if long := slices.MaxFunc(strings.Split(string(tree[name]), "\n"), func(a, b string) int { return len(a) - len(b) }); len(long) > 1000 {
+			t.Errorf("%s has a line of %d bytes", name, len(long))
+		}
+	}
+	for name, raw := range tree {
+		if strings.HasSuffix(name, "kustomization.yaml") && (strings.Contains(string(raw), render.FabricText) || strings.Contains(string(raw), render.TopologyText)) {
+			t.Errorf("%s names what is not for clusters", name)
+		}
+		if top, _, folder := strings.Cut(name, "/"); folder && top == "base" && len(raw) > 1300<<10 {
+			t.Errorf("%s has %d bytes", name, len(raw))
+		}
+	}
+	for key, text := range build(t, tree, "clusters/c7") {
+		if len(text) > 1<<20 || strings.Contains(text, render.TopologyText) {
+			t.Errorf("%s has %d bytes", key, len(text))
+		}
 	}
 }

@@ -2,7 +2,6 @@ package render
 
 import (
 	"bytes"
-	"cmp"
 	"embed"
 	"encoding/base64"
 	"errors"
@@ -35,6 +34,9 @@ const (
 	IdentityConfigMap = "hawser-identity"
 	AgentName         = "hawser-agent"   // DaemonSet and ServiceAccount on all nodes but gateways
 	GatewayName       = "hawser-gateway" // the same on gateways
+	// Files of the tree with the two DaemonSets.
+	AgentFile   = "base/agent.yaml"
+	GatewayFile = "base/gateway.yaml"
 	// DigestAnnotation holds the keyed digest of what is sealed in KeysSecret.
 	DigestAnnotation = "hawser.dev/keys-digest"
 )
@@ -79,7 +81,11 @@ func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 		}
 		tree["base/"+partName("fabric", i)+".yaml"] = object
 	}
-	if err := addStatic(tree, base{Image: scalar(cmp.Or(in.Image, DefaultImage)), ConfigMaps: maps,
+	image, found := agentImage(in)
+	if list = append(list, found...); found.HasErrors() {
+		return list
+	}
+	if err := addStatic(tree, base{Image: scalar(image), Agent: in.Topology.Spec.Agent, ConfigMaps: maps,
 		MetricsPort: in.Topology.Spec.Metrics.Port,
 		Dynamic:     f.DynamicExports != nil, Egress: slices.ContainsFunc(f.Clusters, hasEgressRules),
 		Zones: forwarded(f), Servers: anyOf(f.DNS.Addresses())}); err != nil {
@@ -107,6 +113,7 @@ func anyOf[T any](list []T) string {
 // base is what the templates of the folder base are filled in with.
 type base struct {
 	Image      string
+	Agent      schema.Agent
 	ConfigMaps []string // that hold the fabric
 	// MetricsPort is that of the agents' metrics on their nodes' addresses; 0 = none.
 	MetricsPort int
@@ -127,6 +134,14 @@ type role struct {
 	base
 	Name    string
 	Gateway bool
+}
+
+// Limits are those of this role.
+func (r role) Limits() schema.AgentLimits {
+	if r.Gateway {
+		return schema.AgentLimits(r.Agent.GatewayLimits)
+	}
+	return r.Agent.Limits
 }
 
 func failed(path string, err error) diag.List {
@@ -159,7 +174,7 @@ func addStatic(tree Tree, values base) error {
 			err = fillIn(tree, e.Name(), raw, values)
 		case "daemonset.yaml":
 			roles := values.Roles()
-			err = errors.Join(fillIn(tree, "agent.yaml", raw, roles[0]), fillIn(tree, "gateway.yaml", raw, roles[1]))
+			err = errors.Join(fillIn(tree, path.Base(AgentFile), raw, roles[0]), fillIn(tree, path.Base(GatewayFile), raw, roles[1]))
 		default:
 			tree["base/"+e.Name()] = raw
 		}
@@ -171,7 +186,7 @@ func addStatic(tree Tree, values base) error {
 }
 
 func fillIn(tree Tree, name string, raw []byte, values any) error {
-	t, err := template.New(name).Parse(string(raw))
+	t, err := template.New(name).Funcs(template.FuncMap{"scalar": scalar, "quantity": quantity}).Parse(string(raw))
 	if err != nil {
 		return fmt.Errorf("read embedded template of %s: %w", name, err)
 	}

@@ -23,9 +23,6 @@ const Namespace = "hawser-system"
 // KnownLater stands for a key that only whoever has the root key can make.
 const KnownLater = "(known later)"
 
-// DefaultImage is the agent's image when Input names none.
-const DefaultImage = "hawser.dev/hawser-agent:latest"
-
 // Tree is a rendered tree: content by slash-separated path.
 type Tree map[string][]byte
 
@@ -59,7 +56,10 @@ type Input struct {
 	// Patches holds the files of the folder patches beside the topology, by path
 	// below it; see patches.go for what goes where.
 	Patches Tree
-	Image   string // of the agent; empty is DefaultImage
+	// Image of the agent where the topology names none; empty keeps the published one.
+	Image string
+	// Version of Hawser, which names the image of a first publication.
+	Version string
 }
 
 // Render gives the whole tree. With errors in the list there is no tree.
@@ -87,6 +87,9 @@ func Render(in Input) (Tree, diag.List) {
 	}
 	addClusters(tree, in.Topology)
 	addDelivery(tree, in.Topology)
+	if err := addReadable(tree, f, in.Topology); err != nil {
+		return nil, failed("", err)
+	}
 	list = append(list, addPatches(tree, in)...)
 	if list.HasErrors() {
 		return nil, list

@@ -3,6 +3,7 @@ package render_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -100,6 +101,13 @@ func TestGoldens(t *testing.T) {
 func readable(t *testing.T, tree render.Tree, name string) []byte {
 	t.Helper()
 	switch {
+	case name == render.FabricText:
+		f, err := render.FabricOf(tree)
+		raw, err2 := json.MarshalIndent(f, "", " ")
+		if diff := cmp.Diff(string(raw)+"\n", string(tree[name])); diff != "" || errors.Join(err, err2) != nil {
+			t.Errorf("%s is not the fabric: %v (-want +got)\n%s", name, errors.Join(err, err2), diff)
+		}
+		return nil
 	case name == "README.md", name == "base/crds.yaml", name == "base/rbac.yaml", name == "base/namespace.yaml", name == "base/policy.yaml":
 		return nil
 	case name == "base/fabric.yaml":

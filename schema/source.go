@@ -46,8 +46,8 @@ func newSource(file string, raw []byte, top reflect.Type) *Source {
 	return s
 }
 
-// Pos gives the place of a path, such as clusters[g1].podCIDRs[0], or of the
-// nearest parent that exists. The body of the document is left out of paths:
+// Pos gives the place of a path, such as clusters[g1].podCIDRs[0] or, by its text,
+// clusters[g1].podCIDRs[10.7.0.0/16], or of the nearest parent that exists. The body of the document is left out of paths:
 // spec.dns.ttl is dns.ttl.
 func (s *Source) Pos(path string) diag.Pos {
 	if s.root == nil {
@@ -113,6 +113,11 @@ func (x *indexer) items(n *yaml.Node, t reflect.Type, path string) {
 		p := at(path, label(seen, nodeName(child, naming), i))
 		x.add(p, child)
 		x.walk(child, item, p)
+	}
+	for _, child := range n.Content { // behind all places, which come first where a text looks like one
+		if text, ok := plainText(child); ok {
+			x.add(at(path, text), child)
+		}
 	}
 }
 

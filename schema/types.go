@@ -62,6 +62,8 @@ type Spec struct {
 	Trust Trust `json:"trust,omitzero"`
 	// Whether agents in Kubernetes serve metrics.
 	Metrics Metrics `json:"metrics,omitzero"`
+	// How agents run in Kubernetes.
+	Agent Agent `json:"agent,omitzero"`
 	// Allows agents to take down everything that Hawser made. Without it a
 	// clusterset without clusters is refused.
 	Decommission bool `json:"decommission,omitempty"`

@@ -47,6 +47,7 @@ func (c *checker) settings() {
 	c.epochs()
 	c.metrics()
 	c.signers()
+	c.agent()
 }
 
 // maxEpochs bounds the key epochs in force: gateways have ports and addresses for

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -137,7 +136,11 @@ func (s source) build(ctx context.Context, a *app, clusters []*apply.Cluster, f 
 	if s.tree != nil {
 		return s.tree, nil
 	}
-	in, err := buildInput(s.topology, publishedIn(ctx, clusters), f.buildFlags)
+	have, err := apply.PublishedIn(ctx, clusters)
+	if err != nil && s.set.Spec.Agent.Image == "" && f.image == "" {
+		return nil, err
+	}
+	in, err := buildInput(s.topology, have, f.buildFlags)
 	if err != nil {
 		return nil, err
 	}
@@ -152,28 +155,6 @@ func (s source) build(ctx context.Context, a *app, clusters []*apply.Cluster, f 
 	}
 	a.printFindings(built.Warnings, s.topology.files())
 	return built.Tree, nil
-}
-
-// publishedIn reads what the clusters have. What cannot be read is told when it
-// comes to applying there.
-func publishedIn(ctx context.Context, clusters []*apply.Cluster) render.Tree {
-	out := render.Tree{}
-	var mu sync.Mutex
-	apply.Each(clusters, func(_ int, c *apply.Cluster) {
-		tree, err := c.Published(ctx)
-		if err != nil {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		first := out["base/fabric.yaml"] == nil
-		for name, raw := range tree {
-			if first || !strings.HasPrefix(name, "base/") {
-				out[name] = raw
-			}
-		}
-	})
-	return out
 }
 
 // say prints what goes on in a cluster.

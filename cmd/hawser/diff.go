@@ -1,13 +1,14 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
@@ -22,6 +23,7 @@ type diffFlags struct {
 	output  string
 	live    bool
 	tree    string
+	rules   reconciler.Rules
 	clusterFlags
 }
 
@@ -35,8 +37,15 @@ and print the plan: what is created (+), changed (~), replaced (±) and deleted 
 for each cluster, with the line that causes it and who is disrupted.
 
 What is published is the branch "rendered" of the repository that holds the file.
---against names another branch (origin/rendered, after git fetch) or a folder that
-hawser render wrote; --repo another repository.
+--against names another branch, a tag, a commit or a folder that hawser render
+wrote; --repo another repository. A clone without the branch gets it from where
+it was cloned, for this comparison alone. What cannot be found is an error; only
+a repository that nothing was ever published to is compared with nothing, and
+--against none does so anyway.
+
+What a reconciler would refuse (a lock that does not hold, more than half of the
+clusters removed) is refused here, after the plan and in the same words. Who
+signed a commit is not asked: there may be no commit yet.
 
 With --live it asks the clusters instead (a server-side dry run, as hawser apply
 --dry-run) and names who holds what differs from the topology, or from the folder
@@ -45,21 +54,24 @@ of --tree.
 No root key is needed. Without it keys that are not published yet show as
 "` + render.KnownLater + `", and a change of a recipient does not show.
 
-Exit codes: 0 no change, 1 changes, 2 error (errors in the topology included).`,
+Exit codes: 0 no change, 1 changes, 2 error (errors in the topology, and what a
+reconciler would refuse, included).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.live {
 				return a.diffLive(cmd, args, f)
 			}
-			return a.diff(cmd.Context(), args, f)
+			return a.diff(cmd, args, f)
 		},
 	}
 	f.buildFlags.add(cmd)
-	cmd.Flags().StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch or folder to compare with")
+	cmd.Flags().StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch, tag, commit or folder to compare with, or none")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change")
 	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
 	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
+	cmd.Flags().BoolVar(&f.rules.WriteLock, "write-lock", true, writeLockHelp)
+	cmd.Flags().BoolVar(&f.rules.AllowMassDelete, "allow-mass-delete", false, massDeleteHelp)
 	f.clusterFlags.add(cmd, false)
 	return cmd
 }
@@ -78,7 +90,8 @@ func (a *app) diffLive(cmd *cobra.Command, args []string, f diffFlags) error {
 	})
 }
 
-func (a *app) diff(ctx context.Context, args []string, f diffFlags) error {
+func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
+	ctx := cmd.Context()
 	if err := checkOutput(f.output, "text", "json", "yaml", "manifests"); err != nil {
 		return err
 	}
@@ -87,11 +100,14 @@ func (a *app) diff(ctx context.Context, args []string, f diffFlags) error {
 		return err
 	}
 	defer a.progress("comparing " + t.file + " with " + f.against)()
-	have, err := a.readAgainst(ctx, t, f)
+	have, err := readBaseline(ctx, baselineInput{file: t.file, address: f.repo, against: f.against, asked: cmd.Flags().Changed("against")})
 	if err != nil {
 		return err
 	}
-	in, err := buildInput(t, have, f.buildFlags)
+	for _, text := range have.says {
+		_, _ = fmt.Fprintln(a.err, text)
+	}
+	in, err := buildInput(t, have.tree, f.buildFlags)
 	if err != nil {
 		return err
 	}
@@ -102,23 +118,32 @@ func (a *app) diff(ctx context.Context, args []string, f diffFlags) error {
 		return fmt.Errorf("%s has errors: nothing was compared", t.file)
 	}
 	a.printFindings(built.Warnings, t.files())
-	return a.printPlan(planInput{want: built.Tree, have: have, source: built.Source, output: f.output})
+	refused := built.Admit(have.tree, f.rules, "", t.files())
+	if err := a.checkSigners(t, built); refused == nil && err != nil {
+		return err
+	}
+	return a.printPlan(planInput{want: built.Tree, have: have.tree, source: built.Source, output: f.output, baseline: &have.Baseline, refused: refused})
 }
 
-// readAgainst reads what is published: a folder, or a branch.
-func (a *app) readAgainst(ctx context.Context, t topology, f diffFlags) (render.Tree, error) {
-	if _, err := os.Stat(filepath.Join(f.against, "base")); err == nil {
-		dir, err := readRendered(f.against)
-		return dir.tree, err
+// checkSigners refuses a file of spec.trust.commits that a reconciler would refuse.
+func (a *app) checkSigners(t topology, built *reconciler.Built) error {
+	if built.Set.Spec.Trust.Commits == "" || t.lockFile == "" {
+		return nil
 	}
-	p, err := readPublished(ctx, f.repo, t.file, f.against)
+	file := filepath.Join(filepath.Dir(t.file), filepath.FromSlash(built.Set.Spec.Trust.Commits))
+	raw, err := os.ReadFile(file)
+	var list diag.List
+	if err == nil {
+		list, err = reconciler.CheckOwners(built.Set, file, raw)
+	}
+	if list = reconciler.Placed(list, built.Source); err == nil && list.HasErrors() {
+		a.printFindings(list, t.files())
+		err = errors.New("it has errors")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w (hawser diff --against DIR compares with a folder)", err)
+		return fmt.Errorf("trust.commits: %s: %w", file, err)
 	}
-	if p.commit == "" {
-		_, _ = fmt.Fprintf(a.err, "nothing is published on branch %s yet: everything is new\n", f.against)
-	}
-	return p.tree, nil
+	return nil
 }
 
 // planInput is two trees to be compared.
@@ -126,6 +151,8 @@ type planInput struct {
 	want, have render.Tree
 	source     *schema.Source
 	output     string
+	baseline   *plan.Baseline      // nil: the reader knows
+	refused    *reconciler.Failure // why it would not be published; nil: it would
 }
 
 // printPlan prints what turns have into want; answer when there is something.
@@ -141,6 +168,10 @@ func (a *app) printPlan(in planInput) error {
 		}
 		return fmt.Sprintf("%s:%d", pos.File, pos.Line)
 	})
+	p.Baseline = in.baseline
+	if in.refused != nil {
+		p.Refused = in.refused.Message
+	}
 	switch in.output {
 	case "text":
 		err = p.Print(a.out, a.colored(a.out))
@@ -149,16 +180,25 @@ func (a *app) printPlan(in planInput) error {
 	default:
 		err = a.encode(in.output, p)
 	}
+	if err == nil && in.refused != nil {
+		if len(in.refused.Diagnostics) == 0 {
+			return in.refused
+		}
+		a.printFindings(in.refused.Diagnostics, in.refused.Files())
+		return errors.New("a reconciler would refuse this")
+	}
 	if err != nil || p.Empty() {
 		return err
 	}
 	return answer{}
 }
 
-// printManifests prints the files that change, as they will be.
+// printManifests prints the files that change, as they will be, without those that repeat
+// for people what others hold.
 func (a *app) printManifests(want, have render.Tree) error {
 	for _, name := range want.Paths() {
-		if before, exists := have[name]; exists && string(before) == string(want[name]) {
+		before, exists := have[name]
+		if exists && string(before) == string(want[name]) || name == render.FabricText || name == render.TopologyText {
 			continue
 		}
 		if _, err := fmt.Fprintf(a.out, "---\n# Source: %s\n%s", name, want[name]); err != nil {

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"hawser.dev/hawser/render"
 )
 
 // startingPoint gives the text of a topology with the clusters named, all with
@@ -16,12 +18,16 @@ kind: ClusterSet
 metadata:
   name: %s
 spec:
+  # What the nodes run in Kubernetes: your registry's copy, or what make image builds.
+  # Nobody replaces it but a commit of this line.
+  agent:
+    image: %s
   # Clusters with the same CIDRs reach each other through global addresses,
   # which are taken from this pool.
   globalnet:
     cidr: 242.0.0.0/8
   clusters:
-`, f.name)
+`, f.name, render.DefaultImage(version))
 	for i, cluster := range f.clusters {
 		_, _ = fmt.Fprintf(&out, `  - name: %s
     podCIDRs: [10.42.0.0/16]      # as the cluster has them

@@ -70,9 +70,9 @@ func (f *reconcileFlags) sourceFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.RootKeyFile, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
 	flags.StringVar(&c.RootIdentityFile, "root-identity", "", "age identity that opens an encrypted root key")
 	flags.StringVar(&c.OpenPGPKeyFile, "sign-openpgp", "", "armored OpenPGP private key without passphrase that signs published commits, for Argo CD")
-	flags.StringVar(&c.Image, "image", "", "image of the agent in the published DaemonSet")
-	flags.BoolVar(&c.WriteLock, "write-lock", true, "allocate missing addresses and keep them, instead of refusing the commit")
-	flags.BoolVar(&c.AllowMassDelete, "allow-mass-delete", false, "let a commit remove more than half of the clusters")
+	flags.StringVar(&c.Image, "image", "", imageHelp)
+	flags.BoolVar(&c.WriteLock, "write-lock", true, writeLockHelp)
+	flags.BoolVar(&c.AllowMassDelete, "allow-mass-delete", false, massDeleteHelp)
 	flags.StringVar(&c.AcceptCommit, "accept-commit", "", "let this commit (its whole hash) count, though nobody signed it whom trust.commits asks for")
 	flags.BoolVar(&c.AllowOtherRoot, "allow-other-root", false, allowOtherRoot)
 	flags.BoolVar(&c.AllowOtherApprovers, "allow-other-approvers", false,

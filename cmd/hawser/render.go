@@ -25,6 +25,9 @@ type buildFlags struct {
 // What flags of several commands say.
 const (
 	rootKeyHelp    = "file of the root key, plain or encrypted with age"
+	imageHelp      = "image of the agent where spec.agent.image names none (default: the published one)"
+	writeLockHelp  = "allocate missing addresses and keep them, instead of refusing the commit"
+	massDeleteHelp = "let a commit remove more than half of the clusters"
 	allowOtherRoot = "let another root key replace the one that made the published keys: links end until both ends have the new keys"
 )
 
@@ -32,7 +35,7 @@ func (f *buildFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
 	cmd.Flags().StringVar(&f.identity, "root-identity", "", "age identity that opens an encrypted root key")
 	cmd.Flags().BoolVar(&f.otherRoot, "allow-other-root", false, allowOtherRoot)
-	cmd.Flags().StringVar(&f.image, "image", "", "image of the agent")
+	cmd.Flags().StringVar(&f.image, "image", "", imageHelp)
 }
 
 // rootKey gives nil when no root key was named.
@@ -122,7 +125,8 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 	}
 	return reconciler.BuildInput{
 		File: t.file, Topology: t.raw, LockFile: t.lockFile, Lock: t.lock,
-		Patches: patches, Approvals: approvals, Published: published, Root: root, AllowOtherRoot: f.otherRoot, Image: f.image, Now: time.Now(),
+		Patches: patches, Approvals: approvals, Published: published, Root: root, AllowOtherRoot: f.otherRoot,
+		Image: f.image, Version: version, Now: time.Now(),
 	}, nil
 }
 

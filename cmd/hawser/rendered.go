@@ -34,7 +34,7 @@ func readRendered(dir string) (rendered, error) {
 			return r, err
 		}
 	}
-	for _, name := range []string{reconciler.LockFile, "README.md", inventoryFile} {
+	for _, name := range []string{reconciler.LockFile, "README.md", render.FabricText, render.TopologyText, inventoryFile} {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

@@ -250,11 +250,15 @@ func TestResembles(t *testing.T) {
 	}
 }
 
-// TestPublished renders again on top of what a cluster has: no key is sealed anew.
+// TestPublished renders again on top of what a cluster has: no key is sealed anew, and
+// the agents' image stays.
 func TestPublished(t *testing.T) {
 	t.Parallel()
 	_, c := newFake(t, "g1")
 	tree := treeOf(t, nil, []string{"g1", "g2"})
+	for _, name := range []string{render.AgentFile, render.GatewayFile} {
+		tree[name] = bytes.ReplaceAll(tree[name], []byte(render.DefaultImage("")), []byte("example.org/agent:v7"))
+	}
 	carried(t, c, workable(t, tree, "g1"))
 	published, err := c.Published(t.Context())
 	if err != nil {
@@ -263,6 +267,32 @@ func TestPublished(t *testing.T) {
 	again := treeOf(t, published, []string{"g1", "g2"})
 	if have, want := render.SealedOf(again, "g1"), render.SealedOf(tree, "g1"); have != want || have.Ciphertext == "" {
 		t.Errorf("the keys of g1 were sealed anew")
+	}
+	if image := render.ImageOf(again); image != "example.org/agent:v7" {
+		t.Errorf("the agents would run %s", image)
+	}
+}
+
+// TestPublishedIn: of clusters that run one image it is kept; of those that do not there is
+// none to keep, and both are named.
+func TestPublishedIn(t *testing.T) {
+	t.Parallel()
+	running := func(name, image string) *Cluster {
+		_, c := newFake(t, name)
+		tree := treeOf(t, nil, []string{"g1", "g2"})
+		tree[render.GatewayFile] = bytes.ReplaceAll(tree[render.GatewayFile], []byte(render.DefaultImage("")), []byte(image))
+		carried(t, c, workable(t, tree, name))
+		return c
+	}
+	one, same, other := running("g1", "a/b:v1"), running("g2", "a/b:v1"), running("g2", "a/b:v2")
+	tree, err := PublishedIn(t.Context(), []*Cluster{one, same})
+	if image := render.ImageOf(tree); err != nil || image != "a/b:v1" {
+		t.Errorf("image %q: %v", image, err)
+	}
+	tree, err = PublishedIn(t.Context(), []*Cluster{one, other})
+	want := "clusters run different images of the agent (g1 runs a/b:v1, g2 runs a/b:v2): name the one for all in spec.agent.image, or with --image"
+	if err == nil || err.Error() != want || tree["clusters/g2/keys.yaml"] == nil {
+		t.Errorf("error %v", err)
 	}
 }
 

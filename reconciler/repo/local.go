@@ -15,6 +15,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/storer"
+	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"github.com/go-git/go-git/v5/storage/filesystem/dotgit"
@@ -122,6 +123,56 @@ func (l *local) candidates(name string) []plumbing.ReferenceName {
 	return []plumbing.ReferenceName{
 		l.ref(name), plumbing.ReferenceName("refs/remotes/" + name), plumbing.NewRemoteReferenceName(remoteName, name),
 	}
+}
+
+func (l *local) names() ([]string, error) {
+	refs, err := l.store.IterReferences()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	err = refs.ForEach(func(ref *plumbing.Reference) error {
+		if name := ref.Name(); name.IsBranch() || name.IsRemote() && ref.Type() == plumbing.HashReference {
+			out = append(out, name.Short())
+		}
+		return nil
+	})
+	return out, err
+}
+
+// remotes gives paths from where the repository is, as git reads them.
+func (l *local) remotes() ([]Remote, error) {
+	conf, err := l.store.Config()
+	if err != nil {
+		return nil, err
+	}
+	var out []Remote
+	for name, r := range conf.Remotes {
+		if len(r.URLs) == 0 {
+			continue
+		}
+		address := r.URLs[0]
+		if ep, err := transport.NewEndpoint(address); err == nil && ep.Protocol == "file" && !strings.HasPrefix(address, "file://") {
+			base := l.dirs.work
+			if base == "" {
+				base = l.dirs.common
+			}
+			address = absolute(base, address)
+		}
+		out = append(out, Remote{Name: name, URL: address})
+	}
+	return out, nil
+}
+
+func (l *local) ask(ctx context.Context, branch string) (Hash, error) {
+	if err := l.sync(ctx, nil); err != nil {
+		return Hash{}, err
+	}
+	hash, err := resolve(l.store, l.ref(branch))
+	if errors.Is(err, plumbing.ErrReferenceNotFound) {
+		return Hash{}, nil
+	}
+	return hash, err
 }
 
 // advance follows git's own protocol for a loose ref: create <ref>.lock, which

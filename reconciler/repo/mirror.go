@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -31,6 +32,8 @@ type mirror struct {
 	user     string
 	store    storage.Storer
 	remote   *git.Remote
+	depth    int
+	seen     []string // branches of the repository as of the last sync
 }
 
 func newMirror(cfg Config, protocol, user string) (*mirror, error) {
@@ -45,7 +48,7 @@ func newMirror(cfg Config, protocol, user string) (*mirror, error) {
 		return nil, fmt.Errorf("make mirror in %q: %w", cfg.Cache, err)
 	}
 	remote := git.NewRemote(store, &config.RemoteConfig{Name: remoteName, URLs: []string{cfg.URL}})
-	return &mirror{auth: cfg.Auth, protocol: protocol, user: user, store: store, remote: remote}, nil
+	return &mirror{auth: cfg.Auth, protocol: protocol, user: user, store: store, remote: remote, depth: cfg.Depth}, nil
 }
 
 func (m *mirror) objects() storage.Storer { return m.store }
@@ -75,6 +78,7 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 	if err != nil {
 		return err
 	}
+	m.seen = slices.Collect(maps.Keys(heads))
 	var specs []config.RefSpec
 	for _, branch := range slices.Compact(slices.Sorted(slices.Values(branches))) {
 		want, exists := heads[branch]
@@ -95,11 +99,24 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	err = m.remote.FetchContext(ctx, &git.FetchOptions{RefSpecs: specs, Auth: auth, Tags: git.NoTags, Force: true})
+	err = m.remote.FetchContext(ctx, &git.FetchOptions{RefSpecs: specs, Auth: auth, Tags: git.NoTags, Force: true, Depth: m.depth})
 	if errors.Is(err, git.NoErrAlreadyUpToDate) {
 		return nil
 	}
 	return err
+}
+
+func (m *mirror) names() ([]string, error) { return slices.Clone(m.seen), nil }
+
+func (m *mirror) remotes() ([]Remote, error) { return nil, nil }
+
+func (m *mirror) ask(ctx context.Context, branch string) (Hash, error) {
+	auth, err := m.auth.method(m.protocol, m.user)
+	if err != nil {
+		return Hash{}, err
+	}
+	heads, err := m.heads(ctx, auth)
+	return heads[branch], err
 }
 
 func (m *mirror) heads(ctx context.Context, auth transport.AuthMethod) (map[string]Hash, error) {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
@@ -26,6 +27,15 @@ func (s *Store) Subject(commit Hash) (string, error) {
 	}
 	subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
 	return subject, nil
+}
+
+// When gives the time at which a commit was made, as its committer says.
+func (s *Store) When(commit Hash) (time.Time, error) {
+	c, err := object.GetCommit(s.objects(), commit)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+	}
+	return c.Committer.When, nil
 }
 
 // Trailer gives the value of a trailer (git-interpret-trailers(1)) of a

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/reconciler/repo"
@@ -207,5 +208,85 @@ func TestRedact(t *testing.T) {
 	t.Parallel()
 	if have := repo.Redact("https://me:secret@example.com/r.git"); strings.Contains(have, "secret") {
 		t.Errorf("password shows: %s", have)
+	}
+}
+
+// TestShallow: of a remote branch as many commits are fetched as are asked for, and
+// everything in the newest one can be read.
+func TestShallow(t *testing.T) {
+	t.Parallel()
+	work := workTree(t)
+	dir, url := serve(t)
+	first := commitFile(t, work, "f", "one")
+	last := commitFile(t, work, "deep/f", "two")
+	git(t, work, "push", "-q", dir, "main:rendered", "main")
+	s, err := repo.Open(repo.Config{URL: url, Depth: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err := s.Ask(t.Context(), "rendered"); err != nil || at.String() != last {
+		t.Errorf("asked: %s, %v", at, err)
+	}
+	if at, err := s.Ask(t.Context(), "nothing"); err != nil || !at.IsZero() {
+		t.Errorf("asked for nothing: %s, %v", at, err)
+	}
+	sync(t, s, "rendered")
+	tree, err := s.Tree(head(t, s, "rendered"))
+	if err != nil || string(tree["f"]) != "one" || string(tree["deep/f"]) != "two" {
+		t.Errorf("tree %q: %v", tree, err)
+	}
+	if _, err := s.Subject(plumbing.NewHash(first)); err == nil {
+		t.Error("the commit before was fetched, too")
+	}
+	names, err := s.Names()
+	if diff := cmp.Diff([]string{"main", "rendered"}, names); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+}
+
+// TestResolve: branches, those of remotes, tags of both kinds and hashes stand for commits;
+// a tag is never taken for the branch of that name.
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	work, clone := workTree(t), filepath.Join(t.TempDir(), "clone")
+	first := commitFile(t, work, "f", "one")
+	git(t, work, "tag", "light")
+	git(t, work, "tag", "main2")
+	git(t, work, "tag", "-a", "-m", "x", "heavy")
+	last := commitFile(t, work, "f", "two")
+	git(t, work, "branch", "main2")
+	git(t, filepath.Dir(clone), "clone", "-q", work, clone)
+	git(t, clone, "remote", "add", "alpha", "../elsewhere.git")
+	s := open(t, clone)
+	sync(t, s)
+	for name, want := range map[string]repo.Found{
+		"main": {Ref: "refs/heads/main"}, "origin/main": {Ref: "refs/remotes/origin/main"}, "main2": {Ref: "refs/remotes/origin/main2"},
+		"light": {Ref: "refs/tags/light"}, "heavy": {Ref: "refs/tags/heavy"}, first: {}, last[:7]: {},
+	} {
+		hash := map[string]string{"light": first, "heavy": first, first: first}[name]
+		if hash == "" {
+			hash = last
+		}
+		want.Commit = plumbing.NewHash(hash)
+		if found, err := s.Resolve(name); err != nil || found != want {
+			t.Errorf("%s: %v, %v; want %v", name, found, err, want)
+		}
+	}
+	for _, name := range []string{"nothing", "0000000", "mai", last[:6]} {
+		if _, err := s.Resolve(name); !errors.Is(err, repo.ErrNoBranch) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	remotes, err := s.Remotes()
+	want := []repo.Remote{{Name: "origin", URL: work}, {Name: "alpha", URL: filepath.Join(filepath.Dir(clone), "elsewhere.git")}}
+	if diff := cmp.Diff(want, remotes); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	names, err := s.Names()
+	if diff := cmp.Diff([]string{"main", "origin/main", "origin/main2"}, names); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	if at, err := s.When(plumbing.NewHash(last)); err != nil || at.IsZero() {
+		t.Errorf("made at %s: %v", at, err)
 	}
 }

@@ -5,14 +5,19 @@
 package repo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage"
 )
@@ -42,6 +47,8 @@ type Config struct {
 	// Cache is the folder of the mirror of a remote repository; empty keeps the
 	// mirror in memory.
 	Cache string
+	// Depth is how many commits of a remote branch are fetched; 0 = all.
+	Depth int
 }
 
 // Store is one repository. It is for one goroutine, except Watch.
@@ -58,6 +65,12 @@ type backend interface {
 	objects() storage.Storer
 	// ref is the local name of a branch of the repository.
 	ref(branch string) plumbing.ReferenceName
+	// names lists the branches that sync saw, and those of remotes as remote/branch.
+	names() ([]string, error)
+	// remotes lists where a clone is from.
+	remotes() ([]Remote, error)
+	// ask gives where a branch of the repository is now, zero when there is none; nothing is fetched.
+	ask(ctx context.Context, branch string) (Hash, error)
 	// candidates are the refs that a person may mean by name, best first.
 	candidates(name string) []plumbing.ReferenceName
 	// advance moves a branch, or gives ErrMoved when it is not at from. Unless forced, to
@@ -155,18 +168,112 @@ func (s *Store) Head(branch string) (Hash, error) {
 }
 
 // Find gives the commit that a person means by name: a branch or, in a clone, a
-// branch of the remote (origin/rendered, or rendered alone). ErrNoBranch says
-// that there is none.
+// branch of the remote (origin/rendered, or rendered alone), a tag, or the hash of a
+// commit, of which seven digits are enough. ErrNoBranch says that there is none.
 func (s *Store) Find(name string) (Hash, error) {
+	found, err := s.Resolve(name)
+	return found.Commit, err
+}
+
+// Found is what a name stands for.
+type Found struct {
+	Commit Hash
+	// Ref is the full name of the ref, such as refs/heads/rendered; empty for a hash.
+	Ref string
+}
+
+// Resolve is Find, and says which ref was found.
+func (s *Store) Resolve(name string) (Found, error) {
 	if s.objects() != nil {
-		for _, ref := range s.candidates(name) {
+		for _, ref := range append(s.candidates(name), plumbing.NewTagReferenceName(name)) {
 			hash, err := resolve(s.objects(), ref)
-			if err == nil || !errors.Is(err, plumbing.ErrReferenceNotFound) {
-				return hash, err
+			if errors.Is(err, plumbing.ErrReferenceNotFound) {
+				continue
+			}
+			if err == nil {
+				hash, err = s.commitOf(hash)
+			}
+			return Found{Commit: hash, Ref: ref.String()}, err
+		}
+		if hashText.MatchString(name) {
+			if hash, err := s.byHash(name); err == nil {
+				return Found{Commit: hash}, nil
 			}
 		}
 	}
-	return Hash{}, fmt.Errorf("branch %s of %s: %w", name, s.name, ErrNoBranch)
+	return Found{}, fmt.Errorf("branch %s of %s: %w", name, s.name, ErrNoBranch)
+}
+
+// hashText is what may be the hash of a commit, or its beginning.
+var hashText = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
+
+func (s *Store) byHash(text string) (Hash, error) {
+	r, err := git.Open(s.objects(), nil)
+	if err != nil {
+		return Hash{}, err
+	}
+	hash, err := r.ResolveRevision(plumbing.Revision(text))
+	if err != nil {
+		return Hash{}, err
+	}
+	return s.commitOf(*hash)
+}
+
+// commitOf follows an annotated tag to its commit.
+func (s *Store) commitOf(hash Hash) (Hash, error) {
+	tag, err := object.GetTag(s.objects(), hash)
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return hash, nil
+	}
+	if err != nil {
+		return Hash{}, fmt.Errorf("read tag %s of %s: %w", hash, s.name, err)
+	}
+	commit, err := tag.Commit()
+	if err != nil {
+		return Hash{}, fmt.Errorf("read tag %s of %s: %w", hash, s.name, err)
+	}
+	return commit.Hash, nil
+}
+
+// Remote is a repository that a clone knows.
+type Remote struct{ Name, URL string }
+
+// Names lists the branches as of the last Sync, and those that a clone knows of remotes
+// (origin/main), in order.
+func (s *Store) Names() ([]string, error) {
+	names, err := s.names()
+	if err != nil {
+		return nil, fmt.Errorf("list branches of %s: %w", s.name, err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Remotes lists the repositories that a clone knows, origin first; none of a repository
+// that is not on this machine.
+func (s *Store) Remotes() ([]Remote, error) {
+	remotes, err := s.remotes()
+	if err != nil {
+		return nil, fmt.Errorf("list remotes of %s: %w", s.name, err)
+	}
+	rank := func(r Remote) int {
+		if r.Name == remoteName {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(remotes, func(a, b Remote) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name)) })
+	return remotes, nil
+}
+
+// Ask gives the commit that a branch of the repository points to now, zero when there is
+// no such branch. Nothing is fetched.
+func (s *Store) Ask(ctx context.Context, branch string) (Hash, error) {
+	hash, err := s.ask(ctx, branch)
+	if err != nil {
+		return Hash{}, fmt.Errorf("ask repository %s: %w", s.name, err)
+	}
+	return hash, nil
 }
 
 // Advance moves a branch from one commit to another, or creates it when from

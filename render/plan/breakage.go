@@ -82,9 +82,13 @@ func clusterBreakage(e *Entry, f Field) string {
 		if f.Have != "" && f.Want != "" {
 			return "the addresses of exports that were made in " + e.Key + " move"
 		}
-	case "egressIPs", "mappings":
+	case "egressIPs":
 		if !keeps(f) && f.Want != "" {
 			return "egress addresses of " + e.Key + " move"
+		}
+	case "mappings":
+		if moved := movedMappings(f); moved != "" {
+			return "egress addresses of pods in " + moved + " of " + e.Key + " move"
 		}
 	case "podCIDRs", "serviceCIDRs":
 		if !keeps(f) {
@@ -92,6 +96,24 @@ func clusterBreakage(e *Entry, f Field) string {
 		}
 	}
 	return ""
+}
+
+// movedMappings names the pod prefixes that had other global addresses before. Those of
+// prefixes that come or go move nowhere.
+func movedMappings(f Field) string {
+	had := map[string]string{}
+	for text := range strings.SplitSeq(f.Have, ", ") {
+		pods, global, _ := strings.Cut(text, " as ")
+		had[pods] = global
+	}
+	var moved []string
+	for text := range strings.SplitSeq(f.Want, ", ") {
+		pods, global, _ := strings.Cut(text, " as ")
+		if before := had[pods]; before != "" && before != global {
+			moved = append(moved, pods)
+		}
+	}
+	return strings.Join(moved, ", ")
 }
 
 // dnsBreakage says what becomes of names in the cluster. A change from one way to

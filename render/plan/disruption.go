@@ -12,7 +12,7 @@ import (
 
 // disrupt fills in what each entry breaks. What comes or goes with its cluster
 // or its export is told there. shape is what a change of the shape breaks.
-func (p *Plan) disrupt(shape string) {
+func (p *Plan) disrupt(want, have *side, shape string) {
 	whole := map[string]diff.Op{}
 	for _, e := range p.Entries {
 		if e.Kind == kindCluster || e.Kind == kindExport {
@@ -27,7 +27,10 @@ func (p *Plan) disrupt(shape string) {
 		if (e.Op == diff.Create || e.Op == diff.Delete) && (byCluster || byExport) {
 			continue
 		}
-		if e.Disruptive == "" {
+		switch {
+		case e.Kind == kindAgents:
+			e.Disruptive = restarts(e, want, have)
+		case e.Disruptive == "":
 			e.Disruptive = disruption(e, shape)
 		}
 		if e.Disruptive != "" {

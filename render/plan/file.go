@@ -15,9 +15,11 @@ import (
 )
 
 // fileChanges gives the files that differ for a reason that no entry names yet:
-// another version of Hawser, another image, people's patches.
-func fileChanges(want, have render.Tree, entries []Entry) ([]diff.Change[item], error) {
+// another version of Hawser, people's patches. edited says that the topologies differ,
+// which other entries tell.
+func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.Change[item], error) {
 	c := newCauses(want, have, entries)
+	c.edits, c.told = edited, c.told || edited
 	var w, h []item
 	for name, raw := range want {
 		if before, ok := have[name]; (!ok || !bytes.Equal(before, raw)) && !c.explain(name) {
@@ -61,6 +63,10 @@ type causes struct {
 	nodes   map[string]bool // clusters in which other nodes are gateways
 	rights  bool            // agents need other rights, for dynamic exports or egress rules
 	folders map[string]bool // folders in which files come or go
+	agents  bool            // the agents' DaemonSets
+	fabric  bool            // the fabric
+	edits   bool            // what the topology says
+	told    bool            // what differs in the fabric, if anything does
 }
 
 func newCauses(want, have render.Tree, entries []Entry) causes {
@@ -79,8 +85,13 @@ func newCauses(want, have render.Tree, entries []Entry) causes {
 			c.nodes[e.Cluster] = true
 		case e.Kind == kindEgress && comesOrGoes, e.Kind == kindClusterset && e.changes("dynamicExports.namespaces"):
 			c.rights = true
+		case e.Kind == kindAgents:
+			c.agents = true
 		}
 	}
+	c.fabric = !sameFile(want, have, "base/fabric.yaml")
+	// Where what it says is the same, it was packed or signed anew.
+	c.told = len(entries) > 0 || sameFile(want, have, render.FabricText)
 	_, published := have["base/rbac.yaml"]
 	c.rights = c.rights && published
 	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {
@@ -112,8 +123,16 @@ func folder(name string) string {
 func (c causes) explain(name string) bool {
 	cluster, base := clusterOf(name), path.Base(name)
 	switch {
-	case strings.HasPrefix(name, "base/fabric"), name == lockFile:
-		return true // said by all other entries
+	case strings.HasPrefix(name, "base/fabric"):
+		return c.told // by all other entries
+	case name == lockFile:
+		return true
+	case name == render.FabricText:
+		return c.fabric
+	case name == render.TopologyText:
+		return c.edits
+	case name == render.AgentFile, name == render.GatewayFile:
+		return c.agents
 	case cluster != "" && strings.Contains(name, "/patches/"):
 		return false
 	case cluster != "" && c.members[cluster]:

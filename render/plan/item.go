@@ -17,6 +17,7 @@ import (
 // Kinds of entries, in the order of the plan.
 const (
 	kindClusterset = "clusterset"
+	kindAgents     = "agents"
 	kindCluster    = "cluster"
 	kindPair       = "pair"
 	kindGateway    = "gateway"
@@ -25,11 +26,13 @@ const (
 	kindKeys       = "keys"
 	kindExport     = "export"
 	kindPart       = "export in cluster"
+	kindSetting    = "setting" // of the topology, which changes nothing that is told elsewhere
 	kindFile       = "file"
 )
 
 func kindOrder(kind string) int {
-	order := []string{kindClusterset, kindPair, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindPart, kindFile}
+	order := []string{kindClusterset, kindAgents, kindPair, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindPart,
+		kindSetting, kindFile}
 	return slices.Index(order, kind)
 }
 
@@ -45,6 +48,7 @@ type item struct {
 	fields  []diff.Field
 	note    string // see Entry.Note
 	broken  string // see Entry.Disruptive
+	count   int    // how many things it stands for; 0 = 1
 }
 
 // Key is kind and name.
@@ -103,6 +107,7 @@ func clustersetItem(f *fabric.Fabric) item {
 		field("dns.ttl", time.Duration(f.DNS.TTL).String()),
 		field("dns.address", address(f.DNS.Address)),
 		field("dns.ipv6Address", address(f.DNS.IPv6Address)),
+		field("limits.connections", given0(f.Limits.Connections, "any number")),
 		field("keys.epochs", list(f.Epochs)),
 		field("dynamicExports.namespaces", namespaces(f.DynamicExports)),
 		field("dynamicExports[].clusters", only(f.DynamicExports)),

@@ -54,8 +54,8 @@ func clusterPairs(want, have *side) (lost [][2]string) {
 			}
 		}
 	}
-	want.fewPairs()
-	have.fewPairs()
+	before, now := want.pairs, have.pairs
+	want.pairs, have.pairs = fewPairs(before, now, "new pairs of clusters"), fewPairs(now, before, "pairs of clusters that end")
 	return lost
 }
 
@@ -90,22 +90,33 @@ func (s *side) gone(l fabric.Link, way []string) {
 	}
 }
 
-// fewPairs counts pairs that are too many to list.
-func (s *side) fewPairs() {
-	if len(s.pairs) <= maxLinks {
-		return
+// fewPairs counts the pairs of one side that the other lacks, where they are too many to
+// list. The two sides say so differently: as many that come as go are no change of one thing.
+func fewPairs(pairs, others []item, what string) []item {
+	there := map[string]bool{}
+	for _, it := range others {
+		there[it.name] = true
 	}
+	var both, alone []item
 	broken := 0
-	for _, it := range s.pairs {
+	for _, it := range pairs {
+		if there[it.name] {
+			both = append(both, it)
+			continue
+		}
+		alone = append(alone, it)
 		if it.broken != "" {
 			broken++
 		}
 	}
-	it := item{kind: kindPair, name: strconv.Itoa(len(s.pairs)) + " pairs of clusters", path: "connectivity"}
+	if len(alone) <= maxLinks {
+		return pairs
+	}
+	it := item{kind: kindPair, name: strconv.Itoa(len(alone)) + " " + what, path: "connectivity", count: len(alone)}
 	if broken > 0 {
 		it.broken = fmt.Sprintf("%d of them have no way to each other any more", broken)
 	}
-	s.pairs = []item{it}
+	return append(both, it)
 }
 
 func given0(n int, none string) string {

@@ -24,9 +24,22 @@ type Plan struct {
 	Name          string  `json:"clusterset"`
 	Entries       []Entry `json:"changes"` // clusterset first, then by cluster, kind and key
 	Summary       Summary `json:"summary"`
+	// Baseline is what it was compared with; nil when the caller did not say.
+	Baseline *Baseline `json:"baseline,omitempty"`
+	// Refused says why a reconciler would not publish this; empty when it would.
+	Refused string `json:"refused,omitempty"`
 }
 
-// Summary counts the entries. A replacement counts as one to add and one to destroy.
+// Baseline says what a plan was compared with.
+type Baseline struct {
+	Name   string `json:"name"`             // a branch, a tag, a commit, a folder, or none
+	Commit string `json:"commit,omitempty"` // empty: no commit, as nothing is published or it is a folder
+	// Time is when the commit was published, RFC 3339 in UTC; empty without a commit.
+	Time string `json:"time,omitempty"`
+}
+
+// Summary counts the entries. A replacement counts as one to add and one to destroy, an entry
+// that stands for many pairs of clusters as these.
 type Summary struct {
 	Add        int `json:"add"`
 	Change     int `json:"change"`
@@ -50,6 +63,8 @@ type Entry struct {
 	Disruptive string `json:"disruptive,omitempty"`
 	// Note says why nothing breaks where one might think so.
 	Note string `json:"note,omitempty"`
+
+	stays bool // of what is deleted: the path is that of an edit that is still in the file
 }
 
 // Field is one attribute that changes.
@@ -58,6 +73,9 @@ type Field struct {
 	Have   string `json:"have"`
 	Want   string `json:"want"`
 	Forces bool   `json:"forces_replacement,omitempty"`
+	// Path and Source are those of the field, where they are not the entry's.
+	Path   string `json:"path,omitempty"`
+	Source string `json:"source,omitempty"`
 }
 
 // Compute gives what turns the tree have into want. An empty tree is one where
@@ -84,7 +102,8 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	for _, c := range changes {
 		p.add(c)
 	}
-	files, err := fileChanges(want, have, p.Entries)
+	made, known := edits(want, have)
+	files, err := fileChanges(want, have, p.Entries, len(made) > 0 || !known && len(have) == 0)
 	if err != nil {
 		return nil, err
 	}
@@ -92,19 +111,30 @@ func Compute(want, have render.Tree) (*Plan, error) {
 		p.add(c)
 	}
 	slices.SortFunc(p.Entries, compareEntries)
-	p.disrupt(lostWays(lost))
+	if known {
+		p.blame(made, quiet(want, have))
+		slices.SortFunc(p.Entries, compareEntries)
+	}
+	p.disrupt(w, h, lostWays(lost))
 	return p, nil
 }
 
 // Empty reports whether nothing changes.
 func (p *Plan) Empty() bool { return len(p.Entries) == 0 }
 
-// Locate fills in where each entry's path stands in the new topology; what is
-// deleted stands nowhere.
+// Locate fills in where the paths of entries and their fields stand in the new topology;
+// what is deleted stands nowhere.
 func (p *Plan) Locate(source func(path string) string) {
 	for i := range p.Entries {
-		if p.Entries[i].Path != "" && p.Entries[i].Op != diff.Delete {
-			p.Entries[i].Source = source(p.Entries[i].Path)
+		e := &p.Entries[i]
+		if e.Path == "" || e.Op == diff.Delete && !e.stays {
+			continue
+		}
+		e.Source = source(e.Path)
+		for j := range e.Fields {
+			if f := &e.Fields[j]; f.Path != "" {
+				f.Source = source(f.Path)
+			}
 		}
 	}
 }
@@ -133,18 +163,31 @@ func (p *Plan) add(c diff.Change[item]) {
 	if subject.kind == kindClusterset && c.Op == diff.Update {
 		e.Path = e.Fields[0].Name
 	}
+	n := max(subject.count, 1)
 	switch c.Op {
 	case diff.Create:
-		p.Summary.Add++
+		p.Summary.Add += n
 	case diff.Update:
-		p.Summary.Change++
+		p.Summary.Change += n
 	case diff.Delete:
-		p.Summary.Destroy++
+		p.Summary.Destroy += n
 	case diff.Replace:
-		p.Summary.Add++
-		p.Summary.Destroy++
+		p.Summary.Add += n
+		p.Summary.Destroy += n
 	}
 	p.Entries = append(p.Entries, e)
+}
+
+// quiet reports whether two trees hold the same for clusters.
+func quiet(want, have render.Tree) bool {
+	for _, tree := range []render.Tree{want, have} {
+		for name := range tree {
+			if name != render.TopologyText && name != lockFile && !sameFile(want, have, name) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func compareEntries(a, b Entry) int {
@@ -167,6 +210,9 @@ func readSide(name string, tree render.Tree) (*side, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	s := &side{fabric: f, items: flatten(f)}
+	if it, ok := agentsItem(tree); ok {
+		s.items = append(s.items, it)
+	}
 	for i := range f.Clusters {
 		if it, ok := keysItem(tree, f.Clusters[i].Name); ok {
 			s.items = append(s.items, it)

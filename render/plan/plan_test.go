@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/tools/txtar"
 
 	"hawser.dev/hawser/internal/diag"
@@ -148,7 +149,7 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"format_version":"1","clusterset":"demo","changes":[{"op":"~","kind":"export","key":"ns/e0",` +
-		`"fields":[{"name":"ports","have":"80/TCP","want":"81/TCP"}],"path":"exports[ns/e0]","source":"clusterset.yaml:20",` +
+		`"fields":[{"name":"ports","have":"80/TCP","want":"81/TCP"}],"path":"exports[ns/e0].ports[0].port","source":"clusterset.yaml:20",` +
 		`"disruptive":"a port is gone or changes"}],"summary":{"add":0,"change":1,"destroy":0,"disruptive":1}}`
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -157,7 +158,7 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(raw, &back); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(*p, back); diff != "" {
+	if diff := cmp.Diff(*p, back, cmpopts.IgnoreUnexported(plan.Entry{})); diff != "" {
 		t.Errorf("read back (-want +got)\n%s", diff)
 	}
 	empty, err := json.Marshal(compute(t, before, before))
@@ -254,4 +255,99 @@ func BenchmarkCompute(b *testing.B) {
 			compute(b, after, stage{source: before.source})
 		}
 	})
+}
+
+// TestEgressStays: other pods have no other egress addresses because pod prefixes come or
+// go; only where the block of a prefix that stays changes do addresses move.
+func TestEgressStays(t *testing.T) {
+	t.Parallel()
+	mapped := strings.Replace(world(2, 0), "  globalnet: {clusterPrefix: 20}\n", "", 1)
+	moves := func(from, to string) string {
+		before := next(t, stage{}, from)
+		var out []string
+		for _, e := range compute(t, next(t, before, to), before).Disruptions() {
+			out = append(out, e.Disruptive)
+		}
+		return strings.Join(out, "\n")
+	}
+	edit := func(old, with string) string { return strings.Replace(mapped, old, with, 1) }
+	two := edit("podCIDRs: [10.7.0.0/16]", "podCIDRs: [10.7.0.0/16, 10.9.0.0/24]")
+	for name, pair := range map[string][2]string{
+		"another prefix":      {mapped, edit("podCIDRs: [10.7.0.0/16]", "podCIDRs: [10.8.0.0/16]")},
+		"one more":            {mapped, two},
+		"one less":            {two, mapped},
+		"another serviceCIDR": {mapped, edit("serviceCIDRs: [10.77.0.0/16]", "serviceCIDRs: [10.78.0.0/16]")},
+	} {
+		if said := moves(pair[0], pair[1]); strings.Contains(said, "egress") {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+	if said := moves(mapped, edit("podCIDRs: [10.7.0.0/16]", "globalCIDR: 242.64.0.0/15\n    podCIDRs: [10.7.0.0/16]")); !strings.Contains(said,
+		"egress addresses of pods in 10.7.0.0/16 of c0 move") {
+		t.Errorf("another block: %q", said)
+	}
+}
+
+// TestManyEdits: what an edit costs does not grow with the others.
+func TestManyEdits(t *testing.T) {
+	t.Parallel()
+	before := next(t, stage{}, world(200, 3000))
+	p := compute(t, next(t, before, strings.ReplaceAll(world(200, 3000), "port: 80", "port: 81")), before)
+	if len(p.Entries) != 3000 {
+		t.Fatalf("%d entries", len(p.Entries))
+	}
+	for i, e := range p.Entries {
+		if want := fmt.Sprintf("exports[%s].ports[0].port", e.Key); e.Path != want {
+			t.Fatalf("%d: %s cites %s", i, e.Key, e.Path)
+		}
+	}
+}
+
+// TestForgedTopology: whoever may push to the published branch writes what the plan reads
+// there. It ends no plan, and nothing of it acts on a terminal.
+func TestForgedTopology(t *testing.T) {
+	t.Parallel()
+	before := next(t, stage{}, world(2, 1))
+	after := next(t, before, strings.Replace(world(2, 1), "port: 80", "port: 81", 1))
+	for name, forged := range map[string]string{
+		"no JSON":      "{",
+		"another type": `[[[[]]], {"spec": 3}]`,
+		"another list": `{"spec": {"clusters": [{"name": {}}, 7, null], "exports": "x"}}`,
+		"escapes": `{"metadata": {"name": "\u001b[2J"}, "spec": {"\u001b[2J": "\u001b[2J", "domain": "a\nb", "clusters": [{"name": "\u001b[2J]["}],` +
+			` "extraDomains": ["\u001b[2J"]}}`,
+		"brackets": `{"spec": {"clusters": [{"name": "]["}, {"name": "["}], "exports": [{"name": "[*]"}], "a[": {"]": 1}}}`,
+	} {
+		have := stage{tree: maps.Clone(before.tree), source: before.source}
+		have.tree[render.TopologyText] = []byte(forged)
+		p := compute(t, after, have)
+		if out := text(t, p, false); !strings.Contains(out, "ports: 80/TCP -> 81/TCP") || strings.Contains(out, "\x1b") {
+			t.Errorf("%s:\n%q", name, out)
+		}
+	}
+}
+
+// TestManyPairs: pairs of clusters that are too many to list are counted, also where as
+// many come as go.
+func TestManyPairs(t *testing.T) {
+	t.Parallel()
+	hub := func(name string) string {
+		return strings.Replace(world(40, 0), "  clusters:", "  connectivity: {mode: hub, hubs: ["+name+"]}\n  clusters:", 1)
+	}
+	mesh := next(t, stage{}, world(40, 0))
+	p := compute(t, next(t, mesh, hub("c0")), mesh)
+	if out := text(t, p, false); p.Summary.Destroy != 39*38/2 || !strings.Contains(out, "pair 741 pairs of clusters that end") {
+		t.Errorf("%+v\n%s", p.Summary, out)
+	}
+	chain := func(step int) string {
+		var links []string
+		for i := range 67 {
+			links = append(links, fmt.Sprintf("[c%d, c%d]", i*step%67, (i+1)*step%67))
+		}
+		return strings.Replace(world(67, 0), "  clusters:", "  connectivity: {mode: links, links: ["+strings.Join(links, ", ")+"]}\n  clusters:", 1)
+	}
+	ring := next(t, stage{}, chain(1))
+	p = compute(t, next(t, ring, chain(2)), ring)
+	if p.Summary.Add != 67 || p.Summary.Destroy != 67 {
+		t.Errorf("67 pairs come and 67 go: %+v\n%s", p.Summary, text(t, p, false))
+	}
 }

@@ -30,23 +30,18 @@ func (p *Plan) Print(w io.Writer, color bool) error {
 		out.text("No changes.\n")
 		return out.out.Flush()
 	}
-	group := "\x00"
-	for i := range p.Entries {
-		e := &p.Entries[i]
-		if e.Cluster != group {
+	section := ""
+	for i, g := range p.Groups() {
+		if heading := g.heading(p.Name); heading != section {
 			if i > 0 {
 				out.text("\n")
 			}
-			group = e.Cluster
-			title := "clusterset " + p.Name
-			if group != "" {
-				title = "cluster " + group
-			}
-			out.text("%s\n", out.paint(bold, title))
+			section = heading
+			out.text("%s\n", out.paint(bold, section))
 		}
-		out.entry(e)
+		out.group(&g)
 	}
-	out.disruptions(p.Disruptions())
+	out.disruptions(p.disruptionGroups())
 	out.text("\nPlan: %d to add, %d to change, %d to destroy.\n", p.Summary.Add, p.Summary.Change, p.Summary.Destroy)
 	return out.out.Flush()
 }
@@ -65,12 +60,13 @@ func (o *printer) mark(op diff.Op) string {
 	return o.paint(color, string(op))
 }
 
-func (o *printer) entry(e *Entry) {
-	o.text("  %s %s %s", o.mark(e.Op), e.Kind, e.Key)
+func (o *printer) group(g *Group) {
+	e := &g.Entries[0]
+	o.text("  %s %s", o.mark(e.Op), g.Title())
 	switch {
 	case e.Source != "":
 		o.text("  # %s", e.Source)
-	case e.Path != "":
+	case e.Path != "" && len(g.Entries) == 1:
 		o.text("  # %s", e.Path)
 	}
 	o.text("\n")
@@ -93,6 +89,9 @@ func (o *printer) field(e *Entry, f Field) {
 	if f.Forces {
 		o.text("  %s", o.paint(red, "# forces replacement"))
 	}
+	if f.Source != "" && f.Source != e.Source {
+		o.text("  # %s", f.Source)
+	}
 	o.text("\n")
 }
 
@@ -103,12 +102,12 @@ func given(text string) string {
 	return text
 }
 
-func (o *printer) disruptions(list []Entry) {
+func (o *printer) disruptions(list []Group) {
 	if len(list) == 0 {
 		return
 	}
 	o.text("\n%s\n", o.paint(bold+red, "Disruptive:"))
-	for _, e := range list {
-		o.text("  %s %s %s: %s\n", o.mark(e.Op), e.Kind, e.Key, e.Disruptive)
+	for _, g := range list {
+		o.text("  %s %s: %s\n", o.mark(g.Entries[0].Op), g.Title(), g.Entries[0].Disruptive)
 	}
 }

@@ -1,0 +1,75 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+)
+
+// ImageName is the agent's image without its tag, where nobody named another one.
+const ImageName = "hawser.dev/hawser-agent"
+
+// notTag is what the tag of an image cannot have, as hack/image.sh has it.
+var notTag = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+
+// DefaultImage is the agent's image of a first publication by a version of Hawser.
+func DefaultImage(version string) string {
+	return ImageName + ":" + notTag.ReplaceAllString(cmp.Or(version, "dev"), "-")
+}
+
+// agentImage decides which image the agents run: the one of the topology; otherwise the
+// one that the caller names; otherwise the published one, so that another version of
+// Hawser rolls nobody; otherwise that of this version. Topology and caller must not
+// disagree, as one of both would have no effect.
+func agentImage(in Input) (string, diag.List) {
+	said := in.Topology.Spec.Agent.Image
+	if said != "" && in.Image != "" && said != in.Image {
+		return "", diag.List{{Severity: diag.Error, Code: "image-conflict", Path: "agent.image",
+			Summary: fmt.Sprintf("the topology says %s, and --image says %s", said, in.Image),
+			Hint:    "leave out --image: the topology names the image for everybody who renders it"}}
+	}
+	var list diag.List
+	if summary, hint := schema.CheckImage(in.Image); said == "" && in.Image != "" && summary != "" {
+		list = diag.List{{Severity: diag.Warning, Code: "bad-image", Path: "agent.image", Summary: "--image: " + summary, Hint: hint}}
+	}
+	return cmp.Or(said, in.Image, ImageOf(in.Previous), DefaultImage(in.Version)), list
+}
+
+// quantity writes an amount of a resource so that a reader of YAML takes it for text.
+func quantity(text string) string {
+	if last := text[len(text)-1]; last >= '0' && last <= '9' {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// ImageOf gives the agent's image in a rendered tree, before patches; empty when the tree
+// has none.
+func ImageOf(tree Tree) string {
+	for _, file := range []string{GatewayFile, AgentFile} {
+		var d struct {
+			Spec struct {
+				Template struct {
+					Spec struct {
+						Containers []struct{ Name, Image string }
+					}
+				}
+			}
+		}
+		if tree[file] == nil || yaml.Unmarshal(tree[file], &d) != nil {
+			continue
+		}
+		for _, c := range d.Spec.Template.Spec.Containers {
+			if c.Name == "agent" && c.Image != "" {
+				return c.Image
+			}
+		}
+	}
+	return ""
+}

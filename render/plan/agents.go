@@ -1,0 +1,183 @@
+package plan
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/render"
+)
+
+// daemonSet is what the plan names of a DaemonSet. The rest of its pods is compared as a
+// whole.
+type daemonSet struct {
+	image, secrets, priority, tolerations, requests, limits, metrics, pods string
+}
+
+// agentsItem is how the agents of all clusters run; false where the tree does not say.
+func agentsItem(tree render.Tree) (item, bool) {
+	node, err := readDaemonSet(tree[render.AgentFile])
+	gateway, err2 := readDaemonSet(tree[render.GatewayFile])
+	if err != nil || err2 != nil {
+		return item{}, false // what differs in them is told by file then
+	}
+	return item{kind: kindAgents, name: "of all clusters", fields: []diff.Field{
+		field("image", gateway.image),
+		field("imagePullSecrets", gateway.secrets),
+		field("priorityClassName", gateway.priority),
+		field("tolerations", gateway.tolerations),
+		field("requests", gateway.requests),
+		field("limits", node.limits),
+		field("gatewayLimits", gateway.limits),
+		field("metrics.port", gateway.metrics),
+		field("other settings", digest([]byte(node.pods+gateway.pods))),
+	}}, true
+}
+
+func readDaemonSet(raw []byte) (d daemonSet, err error) {
+	var top struct {
+		Spec struct {
+			Template map[string]any `json:"template"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal(raw, &top); err != nil {
+		return d, err
+	}
+	pod, _ := top.Spec.Template["spec"].(map[string]any)
+	containers, _ := pod["containers"].([]any)
+	if len(containers) == 0 {
+		return d, fmt.Errorf("read DaemonSet: it has no containers")
+	}
+	agent, _ := containers[0].(map[string]any)
+	take := func(from map[string]any, key string) any {
+		value := from[key]
+		delete(from, key)
+		return value
+	}
+	resources, _ := take(agent, "resources").(map[string]any)
+	d.image, _ = take(agent, "image").(string)
+	d.priority, _ = take(pod, "priorityClassName").(string)
+	d.secrets, d.tolerations = flat(take(pod, "imagePullSecrets")), flat(take(pod, "tolerations"))
+	d.requests, d.limits = flat(resources["requests"]), flat(resources["limits"])
+	args, _ := agent["args"].([]any)
+	agent["args"] = slices.DeleteFunc(args, func(a any) bool {
+		port, is := strings.CutPrefix(fmt.Sprint(a), "--metrics=[$(HOST_IP)]:")
+		if is {
+			d.metrics = port
+		}
+		return is
+	})
+	if d.metrics != "" { // what comes with it
+		delete(agent, "ports")
+		env, _ := agent["env"].([]any)
+		agent["env"] = slices.DeleteFunc(env, func(e any) bool { m, _ := e.(map[string]any); return m["name"] == "HOST_IP" })
+	} else if ports, _ := agent["ports"].([]any); len(ports) == 1 {
+		delete(agent, "ports")
+	}
+	rest, err := json.Marshal(top.Spec.Template)
+	d.pods = string(rest)
+	return d, err
+}
+
+// flat writes what YAML holds as short text, in an order of its own.
+func flat(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case []any:
+		texts := make([]string, len(v))
+		for i, e := range v {
+			texts[i] = flat(e)
+		}
+		return strings.Join(texts, ", ")
+	case map[string]any:
+		if name, ok := v["name"].(string); ok && len(v) == 1 {
+			return name
+		}
+		return strings.ReplaceAll(pairs(v), ", ", " ")
+	}
+	return fmt.Sprint(v)
+}
+
+func digest(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:6])
+}
+
+// restarts says what the replacement of the agents does, on the clusters that stay
+// (docs/gateways.md, "Agents that are replaced").
+func restarts(e *Entry, want, have *side) string {
+	var clusters, single []string
+	for _, c := range want.fabric.Clusters {
+		if have.fabric.Cluster(c.Name) == nil {
+			continue
+		}
+		clusters = append(clusters, c.Name)
+		if len(c.Gateways) == 1 {
+			single = append(single, c.Name)
+		}
+	}
+	if e.Op != diff.Update || len(clusters) == 0 {
+		return ""
+	}
+	what := "agents restart"
+	for _, f := range e.Fields {
+		if f.Name == "image" {
+			what = "agent " + versions(f)
+		}
+	}
+	text := fmt.Sprintf("%s on %s: gateways restart one by one, other nodes a tenth at a time; connections stay, "+
+		"datagrams of pods on a gateway's node stop for up to 0.2 s", what, counted(len(clusters), "cluster"))
+	if len(single) > 0 {
+		text += "; with one gateway (" + some(single) + ") tunnels of WireGuard in userspace and of IPsec are down until it is back"
+	}
+	return text
+}
+
+// versions writes a change of an image: the tags, where nothing else differs.
+func versions(f Field) string {
+	have, haveTag := cutTag(f.Have)
+	want, wantTag := cutTag(f.Want)
+	if have == want && haveTag != "" && wantTag != "" {
+		return haveTag + " -> " + wantTag
+	}
+	return f.Have + " -> " + f.Want
+}
+
+func cutTag(image string) (name, tag string) {
+	at := strings.LastIndexByte(image, ':')
+	if at < strings.LastIndexByte(image, '/') || strings.Contains(image, "@") {
+		return image, ""
+	}
+	return image[:at], image[at+1:]
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// maxNames is how many names a text lists.
+const maxNames = 8
+
+// some lists names, and how many more there are.
+func some(names []string) string {
+	text := strings.Join(names[:min(len(names), maxNames)], ", ")
+	if more := len(names) - maxNames; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// sameFile reports whether both trees hold the same bytes under a name.
+func sameFile(want, have render.Tree, name string) bool { return bytes.Equal(want[name], have[name]) }

@@ -1,0 +1,276 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diff"
+)
+
+// blame finds for each entry, and each field of it, which edit of the topology caused it.
+// What an edit leads to elsewhere (another cluster that becomes hidden, a port of a
+// gateway that was the default) is told with the line of the edit. An edit that no entry
+// names has one of its own, so that none is left out.
+// quiet says that nothing else of the trees differs.
+func (p *Plan) blame(list []edit, quiet bool) {
+	cause := newCulprits(list).at
+	for i := range p.Entries {
+		e := &p.Entries[i]
+		if e.foreign() {
+			continue
+		}
+		if e.Op != diff.Update && e.Op != diff.Replace {
+			if c := cause(causesOf(e, "")); c != nil {
+				e.Path, e.stays = c.at(e.Path), c.op != diff.Delete
+			}
+			continue
+		}
+		for j := range e.Fields {
+			f := &e.Fields[j]
+			c := cause(causesOf(e, f.Name))
+			switch {
+			case c == nil:
+			case j == 0:
+				e.Path = c.at(ownPath(e, f.Name))
+			default:
+				if path := c.at(ownPath(e, f.Name)); path != e.Path {
+					f.Path = path
+				}
+			}
+		}
+	}
+	for i := range list {
+		if c := &list[i]; !c.cited {
+			setting := item{kind: kindSetting, name: c.path, path: c.path}
+			if quiet {
+				setting.note = "nothing that clusters get changes because of it"
+			}
+			was := setting
+			setting.fields, was.fields = []diff.Field{field("value", c.want)}, []diff.Field{field("value", c.have)}
+			p.add(diff.Change[item]{Op: diff.Update, Key: c.path, Want: setting, Have: was})
+		}
+	}
+}
+
+// foreign reports whether an entry may have another cause than the topology: a patch, or
+// another version of Hawser.
+func (e *Entry) foreign() bool {
+	return e.Kind == kindFile && strings.Contains(e.Key, "/patches/")
+}
+
+// culprits finds edits by path.
+type culprits struct {
+	exact map[string][]*edit // at a path
+	under map[string][]*edit // at a path or below it
+	known map[string]*edit   // by path that was asked for
+}
+
+func newCulprits(list []edit) *culprits {
+	c := &culprits{exact: map[string][]*edit{}, under: map[string][]*edit{}, known: map[string]*edit{}}
+	for i := range list {
+		e := &list[i]
+		for _, path := range []string{e.path, anyItem(e.path)} {
+			ways := prefixes(path)
+			c.exact[path] = append(c.exact[path], e)
+			for _, way := range ways {
+				c.under[way] = append(c.under[way], e)
+			}
+			if anyItem(e.path) == e.path {
+				break
+			}
+		}
+	}
+	return c
+}
+
+// at picks the edit at the first of the paths that has one, inside of it or around it, and
+// notes that those there are told.
+func (c *culprits) at(paths []string) *edit {
+	for _, path := range paths {
+		found, asked := c.known[path]
+		if !asked {
+			ways := prefixes(path)
+			hits := c.under[path]
+			for _, way := range ways[:max(len(ways)-1, 0)] {
+				hits = append(slices.Clip(hits), c.exact[way]...)
+			}
+			for _, e := range hits {
+				e.cited = true
+			}
+			if len(hits) > 0 {
+				found = hits[0]
+			}
+			c.known[path] = found
+		}
+		if found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// at gives the path to cite: that of the edit, or own, where the edit is all around it.
+func (c *edit) at(own string) string {
+	if c.op != diff.Update && slices.Contains(prefixes(own), c.path) {
+		return own
+	}
+	return c.path
+}
+
+// ownPath is where a field of an entry stands when it is written out.
+func ownPath(e *Entry, field string) string {
+	if paths := causesOf(e, field); len(paths) > 0 && !strings.Contains(paths[0], "[*]") {
+		return paths[0]
+	}
+	return e.Path
+}
+
+// causesOf lists the paths of the topology that can change a field of an entry, the
+// nearest first; of an entry that comes or goes the field is empty. What is not listed
+// is never blamed, unless nothing else changed.
+func causesOf(e *Entry, field string) []string {
+	own := staticPath(e)
+	at := func(names ...string) []string {
+		out := make([]string, len(names))
+		for i, n := range names {
+			out[i] = own + "." + n
+		}
+		return out
+	}
+	others := []string{"clusters[*].podCIDRs", "clusters[*].serviceCIDRs", "clusters[*].globalnet"}
+	cluster := "clusters[" + e.Cluster + "]"
+	switch e.Kind {
+	case kindClusterset:
+		return settingCauses(field)
+	case kindAgents:
+		switch field {
+		case "", "other settings":
+			return []string{"agent", "metrics"}
+		case "metrics.port":
+			return []string{field}
+		}
+		return []string{"agent." + field}
+	case kindCluster:
+		switch field {
+		case "":
+			return []string{own}
+		case "podCIDRs", "serviceCIDRs", "dns":
+			return at(field)
+		case "globalnet":
+			return slices.Concat(at("globalnet", "podCIDRs", "serviceCIDRs"), others, []string{"globalnet"})
+		case "globalCIDRs":
+			return slices.Concat(at("globalCIDR", "globalIPv6CIDR"), []string{"globalnet"}, at("podCIDRs"), others)
+		case "egressIPs":
+			return append([]string{"globalnet.egressIPs", "globalnet"}, at("globalCIDR", "globalIPv6CIDR", "podCIDRs")...)
+		case "dynamic exports":
+			return append([]string{"dynamicExports"}, at("globalCIDR", "globalIPv6CIDR")...)
+		}
+		return slices.Concat(at("podCIDRs"), []string{"globalnet"}, at("globalnet", "globalCIDR", "globalIPv6CIDR"), others)
+	case kindGateway:
+		switch field {
+		case "":
+			return []string{own}
+		case "port":
+			return append(at("port"), cluster+".tunnel.port", "tunnel.port")
+		case "addresses":
+			return []string{"tunnel.cidr", "tunnel.ipv6Cidr", "clusters[*].podCIDRs", "clusters[*].serviceCIDRs"}
+		case "public keys":
+			return append(at("publicKey"), "keys.epochs", "metadata.name")
+		case "IKE keys":
+			return append(at("ikePublicKey", "publicKey"), "keys.epochs", "metadata.name")
+		}
+		return at(field)
+	case kindPair:
+		a, b, _ := strings.Cut(e.Key, " - ")
+		in := func(name string) []string {
+			return []string{"links[*]." + name, "clusters[" + a + "].tunnel." + name, "clusters[" + b + "].tunnel." + name, "tunnel." + name}
+		}
+		if field == "" {
+			return []string{"connectivity"}
+		}
+		return append(in(field), "links", "connectivity")
+	case kindLink:
+		ends := []string{own}
+		for end := range strings.SplitSeq(e.Key, " - ") {
+			c, g, _ := strings.Cut(end, "/")
+			ends = append(ends, "clusters["+c+"].gateways["+g+"]")
+		}
+		return append(ends, "connectivity")
+	case kindEgress:
+		switch field {
+		case "matchLabels":
+			return at("podSelector")
+		case "ips":
+			return append(at("ips"), "globalnet", cluster+".globalCIDR", cluster+".globalIPv6CIDR")
+		case "":
+			return []string{own}
+		}
+		return at(field)
+	case kindKeys:
+		return []string{cluster + ".recipient", cluster + ".gateways", "keys.epochs", "metadata.name", cluster}
+	case kindExport:
+		switch field {
+		case "":
+			return []string{own}
+		case "clusterset IPs":
+			return append(at("type"), "services", "clusters[*].podCIDRs", "clusters[*].serviceCIDRs")
+		}
+		return at(field)
+	case kindPart:
+		export, _, _ := strings.Cut(e.Key, " in ")
+		x := "exports[" + export + "]"
+		if field == "" {
+			return []string{x + ".clusters", x, cluster}
+		}
+		return []string{x + ".hostnames", x + ".type", "globalnet", cluster + ".globalCIDR", cluster + ".globalIPv6CIDR",
+			cluster + ".podCIDRs", x}
+	case kindFile:
+		switch {
+		case e.Key == "base/policy.yaml":
+			return []string{"domain", "extraDomains", "dns"}
+		case e.Key == "base/rbac.yaml":
+			return []string{"dynamicExports", "clusters[*].egress"}
+		case e.Cluster == "":
+			return nil
+		}
+		if strings.Contains(e.Key, "/exports/") {
+			return []string{"exports[*].labels", "exports[*].annotations", "exports"}
+		}
+		return []string{cluster + ".crds", cluster}
+	}
+	return nil
+}
+
+// settingCauses are those of the clusterset's own fields, which have names of paths.
+func settingCauses(field string) []string {
+	switch field {
+	case "":
+		return []string{"metadata.name"}
+	case "tunnel.ipsec":
+		return []string{field, "tunnel.driver", "clusters[*].tunnel.driver", "links"}
+	case "globalnet.cidr", "services.cidr", "tunnel.cidr":
+		return []string{field, strings.TrimSuffix(field, "cidr") + "ipv6Cidr", "clusters[*].podCIDRs", "clusters[*].serviceCIDRs"}
+	case "dns.address", "dns.ipv6Address":
+		return []string{field, "clusters[*].podCIDRs", "clusters[*].serviceCIDRs"}
+	case "dynamicExports.namespaces", "dynamicExports[].clusters":
+		return []string{"dynamicExports"}
+	}
+	return []string{field}
+}
+
+// staticPath is where the thing itself stands in the topology.
+func staticPath(e *Entry) string {
+	cluster := "clusters[" + e.Cluster + "]"
+	switch e.Kind {
+	case kindCluster:
+		return cluster
+	case kindGateway:
+		return fmt.Sprintf("%s.gateways[%s]", cluster, strings.TrimPrefix(e.Key, e.Cluster+"/"))
+	case kindEgress:
+		return fmt.Sprintf("%s.egress[%s]", cluster, strings.TrimPrefix(e.Key, e.Cluster+"/"))
+	case kindExport:
+		return "exports[" + e.Key + "]"
+	}
+	return e.Path
+}

@@ -1,0 +1,225 @@
+package plan
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/render"
+)
+
+// edit is one place in which two topologies differ.
+type edit struct {
+	path       string // as schema.Source has it; of what is gone, where it was
+	op         diff.Op
+	have, want string
+	cited      bool // by an entry
+}
+
+// edits compares the topologies of two trees; known is false where one of the trees does
+// not say what it was made from.
+func edits(want, have render.Tree) (list []edit, known bool) {
+	var sides [2]any
+	if sameFile(want, have, render.TopologyText) {
+		_, known = want[render.TopologyText]
+		return nil, known
+	}
+	for i, tree := range []render.Tree{want, have} {
+		// What somebody else put on the branch is told by file then.
+		if raw, ok := tree[render.TopologyText]; !ok || json.Unmarshal(raw, &sides[i]) != nil {
+			return nil, false
+		}
+	}
+	compareValues(&list, "", sides[0], sides[1])
+	return list, true
+}
+
+// compareValues notes what differs at a path and below it. nil is what is not there.
+func compareValues(out *[]edit, path string, want, have any) {
+	wantMap, isMap := want.(map[string]any)
+	haveMap, wasMap := have.(map[string]any)
+	if isMap && wasMap || (isMap && have == nil || wasMap && want == nil) && !isItem(path) {
+		for _, key := range slices.Sorted(maps.Keys(union(wantMap, haveMap))) {
+			compareValues(out, below(path, key), wantMap[key], haveMap[key])
+		}
+		return
+	}
+	wantList, isList := want.([]any)
+	haveList, wasList := have.([]any)
+	if (isList || want == nil) && (wasList || have == nil) && (isList || wasList) && !isItem(path) {
+		compareLists(out, path, wantList, haveList)
+		return
+	}
+	w, h := written(want), written(have)
+	made := edit{path: path, op: diff.Update, want: printable(w), have: printable(h)}
+	switch {
+	case w == h:
+		return
+	case have == nil:
+		made.op = diff.Create
+	case want == nil:
+		made.op = diff.Delete
+	}
+	*out = append(*out, made)
+}
+
+func compareLists(out *[]edit, path string, want, have []any) {
+	if name := naming(path); name != nil {
+		w, h := map[string]any{}, map[string]any{}
+		for _, v := range want {
+			w[name(v)] = v
+		}
+		for _, v := range have {
+			h[name(v)] = v
+		}
+		for _, key := range slices.Sorted(maps.Keys(union(w, h))) {
+			compareValues(out, path+"["+printable(key)+"]", w[key], h[key])
+		}
+		return
+	}
+	if texts(want) && texts(have) {
+		compareTexts(out, path, want, have)
+		return
+	}
+	// What is before and behind the change is the same.
+	first := 0
+	for first < min(len(want), len(have)) && written(want[first]) == written(have[first]) {
+		first++
+	}
+	last := 0
+	for last < min(len(want), len(have))-first && written(want[len(want)-1-last]) == written(have[len(have)-1-last]) {
+		last++
+	}
+	for i := first; i < max(len(want), len(have))-last; i++ {
+		var w, h any
+		if i < len(want)-last {
+			w = want[i]
+		}
+		if i < len(have)-last {
+			h = have[i]
+		}
+		compareValues(out, path+"["+strconv.Itoa(i)+"]", w, h)
+	}
+}
+
+// texts reports whether a list is one of texts, which stand for themselves.
+func texts(list []any) bool {
+	return !slices.ContainsFunc(list, func(v any) bool { _, text := v.(string); return !text })
+}
+
+func compareTexts(out *[]edit, path string, want, have []any) {
+	before := len(*out)
+	for _, v := range want {
+		if !slices.Contains(have, v) {
+			*out = append(*out, edit{path: path + "[" + printable(written(v)) + "]", op: diff.Create, want: printable(written(v))})
+		}
+	}
+	for _, v := range have {
+		if !slices.Contains(want, v) {
+			*out = append(*out, edit{path: path + "[" + printable(written(v)) + "]", op: diff.Delete, have: printable(written(v))})
+		}
+	}
+	if len(*out) == before && !slices.Equal(want, have) {
+		*out = append(*out, edit{path: path, op: diff.Update, want: printable(written(want)), have: printable(written(have))})
+	}
+}
+
+// printable gives text without what a terminal acts on. It may be somebody else's: who may
+// push to the published branch writes what is read here.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// isItem reports whether a path is that of an item of a list, which comes and goes as a whole.
+func isItem(path string) bool { return strings.HasSuffix(path, "]") }
+
+// below gives the path of a key: the body is the top of all paths, and free keys stand in
+// brackets.
+func below(path, key string) string {
+	key = printable(key)
+	if path == "" || path == "spec" {
+		return key
+	}
+	switch path[strings.LastIndexByte(path, '.')+1:] {
+	case "matchLabels", "weights", "labels", "annotations":
+		return path + "[" + key + "]"
+	}
+	return path + "." + key
+}
+
+// naming gives what names the items of a list; nil where their place does.
+func naming(path string) func(any) string {
+	text := func(v any, key string) string {
+		m, _ := v.(map[string]any)
+		s, _ := m[key].(string)
+		return s
+	}
+	switch {
+	case path == "exports":
+		return func(v any) string { return text(v, "namespace") + "/" + text(v, "name") }
+	case path == "clusters", strings.HasPrefix(path, "clusters[") && (strings.HasSuffix(path, "].gateways") || strings.HasSuffix(path, "].egress")):
+		return func(v any) string { return text(v, "name") }
+	}
+	return nil
+}
+
+func union(a, b map[string]any) map[string]any {
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[string]any{}
+	}
+	maps.Copy(out, b)
+	return out
+}
+
+// written gives a value as text, equal values the same.
+func written(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	}
+	raw, _ := json.Marshal(v) // it was read from JSON
+	return string(raw)
+}
+
+// prefixes gives the paths from the first field of a path down to itself.
+func prefixes(path string) []string {
+	var out []string
+	for at := 0; at < len(path); {
+		if path[at] == '[' {
+			end := strings.IndexByte(path[at:], ']')
+			if end < 0 {
+				break
+			}
+			at += end + 1
+		} else if end := strings.IndexAny(path[at+1:], ".["); end >= 0 {
+			at += end + 1
+		} else {
+			at = len(path)
+		}
+		out = append(out, path[:at])
+	}
+	return out
+}
+
+// anyItem gives a path with [*] for its first item, which stands for any.
+func anyItem(path string) string {
+	open := strings.IndexByte(path, '[')
+	if open < 0 {
+		return path
+	}
+	end := strings.IndexByte(path[open:], ']')
+	if end < 0 {
+		return path
+	}
+	return path[:open] + "[*]" + path[open+end+1:]
+}

@@ -1,0 +1,112 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diff"
+)
+
+// Group is entries that say the same of several things: one edit often does that to many.
+type Group struct {
+	Entries  []Entry  // one or more, in the order of the plan
+	Clusters []string // whom they change; empty is the clusterset as a whole
+}
+
+// Groups folds entries that are equal but for what they are about, those of one place in
+// the topology: first what is of the clusterset, then what is of several clusters, then by
+// cluster.
+func (p *Plan) Groups() []Group {
+	index, out := map[string]int{}, []Group{}
+	for _, e := range p.Entries {
+		key := likeness(&e)
+		at, known := index[key]
+		if !known {
+			at = len(out)
+			index[key], out = at, append(out, Group{})
+		}
+		out[at].Entries = append(out[at].Entries, e)
+		if e.Cluster != "" && !slices.Contains(out[at].Clusters, e.Cluster) {
+			out[at].Clusters = append(out[at].Clusters, e.Cluster)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Group) int { return a.rank() - b.rank() })
+	return out
+}
+
+func (g *Group) rank() int {
+	switch len(g.Clusters) {
+	case 0:
+		return 0
+	case 1:
+		return 2
+	}
+	return 1
+}
+
+// likeness is equal for entries that are told as one. Only what is told with a place is
+// folded over clusters.
+func likeness(e *Entry) string {
+	if e.Kind == kindFile || e.Kind == kindSetting {
+		return e.Kind + " " + e.Key
+	}
+	where := e.Cluster
+	if e.Source != "" && e.Op == diff.Update {
+		where = ""
+	}
+	if e.Op == diff.Delete { // its fields are not told
+		return fmt.Sprintf("%s %s %q %q", e.Op, e.Kind, where, e.Note)
+	}
+	return fmt.Sprintf("%s %s %q %q %q %v", e.Op, e.Kind, where, e.Source, e.Note, e.Fields)
+}
+
+// Title names what the entries of the group are about: a kind and names, with their count
+// where they are several.
+func (g *Group) Title() string {
+	first := &g.Entries[0]
+	if len(g.Entries) == 1 {
+		return first.Kind + " " + first.Key
+	}
+	names := make([]string, len(g.Entries))
+	for i, e := range g.Entries {
+		names[i] = e.Key
+	}
+	return fmt.Sprintf("%d %s: %s", len(names), plural(first.Kind), some(names))
+}
+
+func plural(kind string) string {
+	switch kind {
+	case kindPart:
+		return "exports in clusters"
+	case kindKeys, kindAgents:
+		return kind
+	}
+	return kind + "s"
+}
+
+// heading is the title of the section that the group stands in.
+func (g *Group) heading(clusterset string) string {
+	switch len(g.Clusters) {
+	case 0:
+		return "clusterset " + clusterset
+	case 1:
+		return "cluster " + g.Clusters[0]
+	}
+	return fmt.Sprintf("%d clusters: %s", len(g.Clusters), some(g.Clusters))
+}
+
+// disruptions folds what breaks the same of several things.
+func (p *Plan) disruptionGroups() []Group {
+	index, out := map[string]int{}, []Group{}
+	for _, e := range p.Disruptions() {
+		key := strings.Join([]string{string(e.Op), e.Kind, e.Disruptive}, "\x00")
+		at, known := index[key]
+		if !known {
+			at = len(out)
+			index[key], out = at, append(out, Group{})
+		}
+		out[at].Entries = append(out[at].Entries, e)
+	}
+	return out
+}

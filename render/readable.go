@@ -1,0 +1,70 @@
+package render
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Files for people and for the plan, at the top of the tree. No kustomization names them,
+// so that no cluster gets them and no limit of Kubernetes is theirs.
+const (
+	// FabricText is the fabric that base holds compressed.
+	FabricText = "fabric.json"
+	// TopologyText is what the topology says, defaults filled in, without comments.
+	TopologyText = "topology.json"
+)
+
+// addReadable writes what the tree holds in forms that can be read, and compared line by
+// line where somebody looks at the branch.
+func addReadable(tree Tree, f *fabric.Fabric, top *schema.ClusterSet) error {
+	for name, v := range map[string]any{FabricText: f, TopologyText: ordered(top)} {
+		raw, err := json.MarshalIndent(v, "", " ")
+		if err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		tree[name] = append(raw, '\n')
+	}
+	return nil
+}
+
+// ordered gives the topology with everything in an order of its own whose order in the
+// file means nothing.
+func ordered(top *schema.ClusterSet) *schema.ClusterSet {
+	out := *top
+	out.Spec.Clusters = slices.Clone(top.Spec.Clusters)
+	for i := range out.Spec.Clusters {
+		c := &out.Spec.Clusters[i]
+		c.PodCIDRs, c.ServiceCIDRs = inOrder(c.PodCIDRs, netip.Prefix.Compare), inOrder(c.ServiceCIDRs, netip.Prefix.Compare)
+		c.Gateways, c.Egress = slices.Clone(c.Gateways), slices.Clone(c.Egress)
+		slices.SortFunc(c.Gateways, func(x, y schema.Gateway) int { return cmp.Compare(x.Name, y.Name) })
+		slices.SortFunc(c.Egress, func(x, y schema.EgressRule) int { return cmp.Compare(x.Name, y.Name) })
+	}
+	slices.SortFunc(out.Spec.Clusters, func(x, y schema.Cluster) int { return cmp.Compare(x.Name, y.Name) })
+	out.Spec.Exports = slices.Clone(top.Spec.Exports)
+	slices.SortFunc(out.Spec.Exports, func(x, y schema.Export) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	})
+	for i := range out.Spec.Exports {
+		e := &out.Spec.Exports[i]
+		e.Clusters = inOrder(e.Clusters, strings.Compare)
+		if e.Allow != nil {
+			e.Allow = &schema.Allow{Clusters: inOrder(e.Allow.Clusters, strings.Compare)}
+		}
+	}
+	out.Spec.ExtraDomains = inOrder(out.Spec.ExtraDomains, strings.Compare)
+	out.Spec.Connectivity.Hubs = inOrder(out.Spec.Connectivity.Hubs, strings.Compare)
+	return &out
+}
+
+func inOrder[T any](list []T, compare func(a, b T) int) []T {
+	out := slices.Clone(list)
+	slices.SortFunc(out, compare)
+	return out
+}
