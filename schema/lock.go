@@ -15,7 +15,8 @@ const LockKind = "ClusterSetLock"
 
 // Lock holds every address that was ever given out and not collected since. It
 // only grows: what left the topology stays in it, so that nobody else gets the
-// address and the same name gets it back, until GC.
+// address and the same name gets it back, until GC. What GC takes out stands under
+// released, as a lock that merely lacks something frees nothing that is published.
 //
 // A Lock is not changed after it was made.
 type Lock struct {
@@ -23,6 +24,7 @@ type Lock struct {
 	addrs     map[slot]held
 	lanes     map[slot]heldLane // of gateways
 	conflicts diag.List         // keys that the file holds twice with different values
+	released  *Lock             // what GC took out, until it is published without; nil = nothing
 }
 
 // lockedCluster is a cluster's part of the global pools.
