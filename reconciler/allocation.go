@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
@@ -45,6 +46,7 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	if found.HasErrors() && !in.Mend {
 		return Allocation{}, found
 	}
+	mended := slices.Clone(found)
 	for i := range found {
 		found[i].Severity = diag.Warning
 	}
@@ -53,6 +55,9 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 		return Allocation{}, append(found, list...)
 	}
 	stale := schema.CheckLock(in.Set, committed)
+	if len(stale) == 0 && mended.HasErrors() {
+		stale = mended
+	}
 	if lost := committed.Lacks(lock); len(stale) == 0 && len(lost) > 0 {
 		stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
 			Summary: "the lock is stale: it lacks what is published of " + some(lost), Hint: "run hawser allocate, and commit the lock"}}
@@ -60,7 +65,10 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	if len(stale) == 0 {
 		return Allocation{Lock: committed, Warnings: found}, nil
 	}
-	return Allocation{Lock: lock.Forget(published), Stale: stale, Warnings: append(found, list...)}, nil
+	if len(in.Published) > 0 {
+		lock = lock.Forget(published)
+	}
+	return Allocation{Lock: lock, Stale: stale, Warnings: append(found, list...)}, nil
 }
 
 // some names the first few of a list.

@@ -11,8 +11,8 @@ import (
 // Move gives the lock in which one thing of the topology has other addresses than
 // before. item is its line in the lock: a cluster's blocks, or what ends in vips,
 // ips or egressIPs, a gateway, an egress rule or a host. What it had stays reserved
-// for it until GC: a block under former, an address behind the new one, by which
-// Over knows that the move is meant. Errors tell an item that is not there or
+// for it until GC, a block under former, an address behind the new one, and stands
+// under released, by which Over knows that the move is meant. Errors tell an item that is not there or
 // pinned, and what has no room.
 func (l *Lock) Move(top *ClusterSet, item string) (*Lock, diag.List) {
 	for i := range top.Spec.Clusters {
@@ -39,8 +39,10 @@ func (l *Lock) Move(top *ClusterSet, item string) (*Lock, diag.List) {
 		}
 	}
 	a.reportShortages(full)
-	a.lock.addrs[d.slot] = held{addrs: append(addrs, a.lock.addrs[d.slot].addrs...)}
-	return a.lock, a.list
+	moved := newLock()
+	moved.addrs[d.slot] = a.lock.addrs[d.slot]
+	a.lock.addrs[d.slot] = held{addrs: slices.Concat(addrs, moved.addrs[d.slot].addrs)}
+	return a.lock.releasing(moved), a.list
 }
 
 // moveBlocks gives a cluster other blocks, and all that is in them other addresses.
@@ -49,7 +51,8 @@ func (l *Lock) moveBlocks(top *ClusterSet, c *Cluster, item string) (*Lock, diag
 		return nil, diag.List{{Severity: diag.Error, Code: "pinned", Path: item, Summary: fmt.Sprintf("is pinned to %s", list(pins)),
 			Hint: "change the pin (globalCIDR, globalIPv6CIDR), which moves the cluster"}}
 	}
-	out := l.clone()
+	out, moved := l.clone(), newLock()
+	moved.cluster(c.Name).blocks = out.cluster(c.Name).blocks
 	entry := out.cluster(c.Name)
 	entry.former, entry.blocks = append(entry.former, entry.blocks...), nil
 	lock, found := Allocate(top, out)
@@ -58,5 +61,14 @@ func (l *Lock) moveBlocks(top *ClusterSet, c *Cluster, item string) (*Lock, diag
 			found[i].Hint = "connections to the old addresses break once"
 		}
 	}
-	return lock, found
+	return lock.releasing(moved), found
+}
+
+// releasing gives the lock with more under released.
+func (l *Lock) releasing(more *Lock) *Lock {
+	out := l.clone()
+	out.released = newLock()
+	out.released.add(l.released)
+	out.released.add(more)
+	return out
 }

@@ -17,8 +17,8 @@ const CodeWouldMove = "would-move"
 // nobody holds it there. Neither lock is changed.
 //
 // Only what a person reads in a review goes before what is published: a pin or a
-// pool of the topology; and in l a block under former, an address behind another
-// one in the same line, and a line under released.
+// pool of the topology, and lines of l under released: of what GC took out, which
+// is nowhere else in l then, and of what Move moved, which is reserved in l.
 //
 // Errors (CodeWouldMove) are for lines of l that say otherwise: whoever took them
 // at their word would move what is published. The lock that comes with them has
@@ -146,6 +146,14 @@ func (o *overlay) pool(p netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
+// releasedBlocks gives the blocks that the committed lock says a cluster leaves.
+func (o *overlay) releasedBlocks(name string) []heldPrefix {
+	if r := o.committed.released; r != nil && r.clusters[name] != nil {
+		return r.clusters[name].blocks
+	}
+	return nil
+}
+
 // pinOf gives a member's pin in the family of a block.
 func pinOf(member *Cluster, block netip.Prefix) netip.Prefix {
 	if member != nil {
@@ -170,17 +178,20 @@ func (o *overlay) keepBlocks(name string) {
 			continue
 		}
 		mine := c.blocks[i]
-		if mine.prefix == b.prefix || hasPrefix(c.former, b.prefix) {
+		if mine.prefix == b.prefix {
 			continue
 		}
 		pin := pinOf(member, b.prefix)
-		if pool, ok := o.pool(b.prefix); member != nil && (pin.IsValid() && pin != b.prefix || !pin.IsValid() && ok && !contains(pool, b.prefix)) {
-			if !contains(mine.prefix, b.prefix) {
+		pool, ok := o.pool(b.prefix)
+		moves := hasPrefix(o.releasedBlocks(name), b.prefix) && hasPrefix(c.former, b.prefix)
+		if member != nil && (moves || pin.IsValid() && pin != b.prefix || !pin.IsValid() && ok && !contains(pool, b.prefix)) {
+			if !contains(mine.prefix, b.prefix) && !hasPrefix(c.former, b.prefix) {
 				c.former = append(c.former, b)
 			}
 			continue
 		}
 		c.blocks[i] = b
+		c.former = slices.DeleteFunc(c.former, func(h heldPrefix) bool { return h.prefix == b.prefix })
 		o.lost[name] = append(o.lost[name], mine.prefix)
 		if _, inForce := o.pool(b.prefix); member == nil || !inForce || pin.IsValid() {
 			continue
@@ -342,24 +353,31 @@ func (o *overlay) keepSlot(s slot) {
 		return
 	}
 	count := o.counts[s]
-	explicit := true
+	moved := false
+	var given []netip.Addr
+	if r := o.committed.released; r != nil {
+		given = r.addrs[s].addrs
+	}
 	for _, is4 := range []bool{true, false} {
 		was, will := o.inForce(s, from.addrs, is4, count), o.inForce(s, mine.addrs, is4, count)
 		for i := range min(len(was), len(will)) {
-			if was[i] != will[i] && !slices.Contains(mine.addrs, was[i]) {
+			if was[i] == will[i] {
+				continue
+			}
+			if moved = slices.Contains(given, was[i]) && slices.Contains(mine.addrs, was[i]); !moved {
 				o.refuse(s.path(), mine.pos, from.pos, was[i].String(), will[i].String())
-				explicit = false
-				break
+				o.out.addrs[s] = held{addrs: from.addrs, pos: mine.pos}
+				return
 			}
 		}
 	}
-	first, second := mine.addrs, from.addrs
-	if !explicit {
-		first, second = second, first
+	first, then := from.addrs, mine.addrs
+	if moved {
+		first, then = then, first
 	}
 	addrs := slices.Clone(first)
-	for _, addr := range second {
-		if !slices.Contains(first, addr) {
+	for _, addr := range then {
+		if !slices.Contains(addrs, addr) {
 			addrs = append(addrs, addr)
 		}
 	}

@@ -43,8 +43,8 @@ func (l *Lock) GC(top *ClusterSet) *Lock {
 }
 
 // Forget gives the lock without the lines under released that have done their
-// work: what is published no longer holds those things, or l holds them again. nil
-// stands for nothing published.
+// work: what is published no longer has those things, or l has them in their place
+// again. nil stands for nothing published.
 func (l *Lock) Forget(published *Lock) *Lock {
 	out := l.clone()
 	if l.released == nil {
@@ -56,7 +56,10 @@ func (l *Lock) Forget(published *Lock) *Lock {
 	}
 	there := published.without(l)
 	for s, h := range l.released.addrs {
-		addrs := filterAddrs(h.addrs, func(a netip.Addr) bool { return slices.Contains(there.addrs[s].addrs, a) })
+		addrs := filterAddrs(h.addrs, func(a netip.Addr) bool {
+			i := slices.Index(published.addrs[s].addrs, a)
+			return i >= 0 && i != slices.Index(l.addrs[s].addrs, a)
+		})
 		if len(addrs) > 0 {
 			out.released.addrs[s] = held{addrs: addrs, pos: h.pos}
 		}
@@ -190,16 +193,21 @@ func (o *overlay) unreleased(published *Lock) *Lock {
 			delete(out.lanes, s)
 		}
 	}
+	inUse := map[string]bool{}
+	for s := range out.addrs {
+		inUse[s.area()] = true
+	}
 	for name, c := range released.clusters {
 		if entry := out.clusters[name]; entry != nil {
-			o.releaseCluster(name, c, entry)
+			o.releaseCluster(name, c, entry, inUse[name])
 		}
 	}
 	return out
 }
 
-// releaseCluster takes what was released out of a cluster's published entry.
-func (o *overlay) releaseCluster(name string, released, entry *lockedCluster) {
+// releaseCluster takes what was released out of a cluster's published entry. A
+// block goes when nothing that was published later is left in it (inUse).
+func (o *overlay) releaseCluster(name string, released, entry *lockedCluster, inUse bool) {
 	member, mine := o.members[name], o.committed.clusters[name]
 	if mine == nil {
 		mine = &lockedCluster{}
@@ -216,16 +224,17 @@ func (o *overlay) releaseCluster(name string, released, entry *lockedCluster) {
 			return hasPrefix(released, h.prefix) && !hasPrefix(mine.prefixes(), h.prefix) && !inUse(h.prefix)
 		})
 	}
-	entry.blocks = gone(entry.blocks, released.blocks, func(netip.Prefix) bool { return member != nil })
-	entry.former = gone(entry.former, released.former, func(netip.Prefix) bool { return false })
-	entry.annexes = gone(entry.annexes, released.annexes, func(p netip.Prefix) bool {
+	mapped := func(p netip.Prefix) bool {
 		for _, m := range entry.mappings {
 			if p.Overlaps(m.prefix) {
 				return true
 			}
 		}
 		return false
-	})
+	}
+	entry.blocks = gone(entry.blocks, released.blocks, func(p netip.Prefix) bool { return member != nil || inUse || mapped(p) })
+	entry.former = gone(entry.former, released.former, func(netip.Prefix) bool { return false })
+	entry.annexes = gone(entry.annexes, released.annexes, mapped)
 }
 
 // keepFirst gives the first n addresses of each family, in their order.
