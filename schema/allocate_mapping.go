@@ -109,7 +109,7 @@ func (a *allocator) mapCluster(c *Cluster, used []netip.Addr) {
 	slices.SortFunc(missing, func(x, y netip.Prefix) int { return cmp.Or(cmp.Compare(x.Bits(), y.Bits()), x.Compare(y)) })
 	found := place(missing, entry.upperHalves(entry.mappings, used))
 	if found == nil && len(entry.mappings) > 0 {
-		found = a.annex(entry, missing, entry.upperHalves(entry.mappings, used))
+		found = a.annex(c.Name, entry, missing, entry.upperHalves(entry.mappings, used))
 	}
 	if found == nil {
 		a.cannotMap(c)

@@ -42,7 +42,7 @@ func (b *blockPass) keepsAnnex(name string, h heldPrefix, live bool) bool {
 
 // annex maps pod prefixes of a cluster that is mapped already, where its block has
 // no room, beside it; nil when the pool has none either.
-func (a *allocator) annex(entry *lockedCluster, missing []netip.Prefix, halves map[bool]*space) (found []netip.Prefix) {
+func (a *allocator) annex(name string, entry *lockedCluster, missing []netip.Prefix, halves map[bool]*space) (found []netip.Prefix) {
 	var annexes []heldPrefix
 	for _, p := range missing {
 		if m := place([]netip.Prefix{p}, halves); m != nil {
@@ -50,7 +50,7 @@ func (a *allocator) annex(entry *lockedCluster, missing []netip.Prefix, halves m
 			continue
 		}
 		pool := a.spaces[p.Addr().Is4()]
-		m, ok := pool.find(hostBits(p))
+		m, ok := pool.choose(hostBits(p), name+" "+p.String())
 		if !ok {
 			return nil
 		}

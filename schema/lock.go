@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
@@ -101,6 +102,25 @@ func (s slot) path() string {
 		return at("exports", s.export) + "." + cluster + ".ips"
 	}
 	return at(at("exports", s.export)+"."+cluster+".hosts", s.name)
+}
+
+// minSpreadBits is the size of the smallest part of a block or pool in which names
+// choose addresses: in less they would meet anyway.
+const minSpreadBits = 6
+
+// spread says by which name a slot chooses its address, and how far from there. The
+// egress addresses of a cluster are its own, from the lowest on; the hosts of a
+// StatefulSet stand one beside the other.
+func (s slot) spread() (key string, offset uint64, ok bool) {
+	if s.kind == slotEgress {
+		return "", 0, false
+	}
+	if nth, numbered := strings.CutPrefix(s.name, "*-"); s.kind == slotHost && numbered {
+		n, err := strconv.ParseUint(nth, 10, 16)
+		s.name = "*"
+		return s.path(), n, err == nil
+	}
+	return s.path(), 0, true
 }
 
 func newLock() *Lock {
