@@ -20,6 +20,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/schema"
 )
@@ -88,6 +89,7 @@ type story struct {
 	freed    map[string]bool // item and address that some gc of a merged branch took out
 	moving   map[string]bool // items that the branch which is merged moves on purpose
 	log      []string
+	loaded   map[string]*schema.ClusterSet // topologies by text; nil = with errors
 
 	merges, conflicts, refused, hopeless int
 }
@@ -120,7 +122,8 @@ func newStory(t *testing.T, dir string, seed uint64, whole *rig) *story {
 		t.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(seed, 18))
-	s := &story{t: t, seed: seed, r: r, dir: dir, store: store, objects: objects, pending: whole == nil && r.IntN(3) == 0, whole: whole, freed: map[string]bool{}}
+	s := &story{t: t, seed: seed, r: r, dir: dir, store: store, objects: objects, pending: whole == nil && r.IntN(3) == 0, whole: whole, freed: map[string]bool{},
+		loaded: map[string]*schema.ClusterSet{}}
 	d := &draft{services: "243.0.0.0/27", tunnel: "241.0.0.0/27", pool: "242.0.0.0/19", egress: 2, clusters: map[string]*draftCluster{}, exports: map[string]*draftExport{}}
 	for i := range 3 {
 		d.addCluster(fmt.Sprintf("b%d", 2*i), "")
@@ -158,6 +161,19 @@ func (s *story) run(steps int) {
 	}
 }
 
+// load gives a topology, nil when it has errors.
+func (s *story) load(topology string) *schema.ClusterSet {
+	set, known := s.loaded[topology]
+	if !known {
+		var list diag.List
+		if set, _, list = schema.Load(TopologyFile, []byte(topology)); list.HasErrors() {
+			set = nil
+		}
+		s.loaded[topology] = set
+	}
+	return set
+}
+
 // write makes a commit of both files.
 func (s *story) write(parent repo.Hash, topology, lock string) repo.Hash {
 	commit, err := s.store.Write(repo.Commit{Parent: parent, Files: map[string][]byte{TopologyFile: []byte(topology), LockFile: []byte(lock)},
@@ -181,17 +197,17 @@ func (s *story) begin() *branch {
 
 // edit changes the topology of a branch, and mostly its lock.
 func (s *story) edit(b *branch) {
-	set, _, list := schema.Load(TopologyFile, []byte(b.topology))
-	if list.HasErrors() {
-		s.fail("a branch holds a bad topology: %v", list.Err())
+	set := s.load(b.topology)
+	if set == nil {
+		s.fail("a branch holds a bad topology")
 	}
 	d := draftOf(set)
 	for range 1 + s.r.IntN(3) {
 		s.note("  %s", d.change(s.r))
 	}
 	topology, lock := d.text(), b.lock
-	if _, _, list := schema.Load(TopologyFile, []byte(topology)); list.HasErrors() {
-		s.note("  which nobody would commit: %v", list.Err())
+	if s.load(topology) == nil {
+		s.note("  which nobody would commit")
 		return
 	}
 	published := ""
@@ -222,8 +238,8 @@ func (s *story) edit(b *branch) {
 
 // allocate is hawser allocate.
 func (s *story) allocate(topology, lock, published string) (string, bool) {
-	set, _, list := schema.Load(TopologyFile, []byte(topology))
-	if list.HasErrors() {
+	set := s.load(topology)
+	if set == nil {
 		return "", false
 	}
 	out, list := Allocate(LockInput{Set: set, File: LockFile, Committed: []byte(lock), Published: []byte(published), Mend: true})
@@ -244,10 +260,7 @@ func (s *story) gc(b *branch, topology, lock, published string) string {
 	if !ok {
 		return lock
 	}
-	set, _, list := schema.Load(TopologyFile, []byte(topology))
-	if list.HasErrors() {
-		s.fail("%v", list.Err())
-	}
+	set := s.load(topology)
 	full, list := schema.ReadLock(LockFile, []byte(before))
 	if list.HasErrors() {
 		s.fail("%v", list.Err())
@@ -279,7 +292,7 @@ func (s *story) move(b *branch, topology, lock, published string) string {
 		return lock
 	}
 	item := anyOf(s.r, readFacts(before))
-	set, _, _ := schema.Load(TopologyFile, []byte(topology))
+	set := s.load(topology)
 	full, _ := schema.ReadLock(LockFile, []byte(before))
 	out, list := full.Move(set, item)
 	if list.HasErrors() {
@@ -323,7 +336,7 @@ func (s *story) mergeOne() {
 	topology, lock, clean := s.merge(b)
 	s.merges++
 	s.note("merge of a branch from %s, clean: %v", short(b.base.commit.String()), clean)
-	if _, _, list := schema.Load(TopologyFile, []byte(topology)); list.HasErrors() {
+	if s.load(topology) == nil {
 		topology, clean = []string{before.topology, b.topology}[s.r.IntN(2)], false
 	}
 	if !clean {
@@ -391,9 +404,9 @@ func (s *story) publish() bool {
 	if s.whole != nil {
 		return s.publishWhole()
 	}
-	set, _, list := schema.Load(TopologyFile, []byte(s.main.topology))
-	if list.HasErrors() {
-		s.note("refused: %v", list.Err())
+	set := s.load(s.main.topology)
+	if set == nil {
+		s.note("refused")
 		return false
 	}
 	out, list := Allocate(LockInput{Set: set, File: LockFile, Committed: []byte(s.main.lock), Published: []byte(s.lock)})
@@ -424,7 +437,7 @@ func (s *story) publishWhole() bool {
 		}
 		return false
 	}
-	set, _, _ := schema.Load(TopologyFile, []byte(s.main.topology))
+	set := s.load(s.main.topology)
 	lock := s.whole.file(DefaultPublishBranch, LockFile) + "\n"
 	s.check(set, lock)
 	s.lock = lock
