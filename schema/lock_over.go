@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"hawser.dev/hawser/internal/diag"
 )
@@ -115,10 +116,13 @@ func (o *overlay) refuse(path string, line, published diag.Pos, now, then string
 	if o.twice[path] {
 		return
 	}
+	hint := "run hawser allocate, which keeps what is published, and commit the lock; hawser allocate --move moves what is named"
+	if strings.HasSuffix(path, ".blocks") {
+		hint += ", and a pin (globalCIDR) moves a cluster to the block that you choose"
+	}
 	o.list = append(o.list, diag.Diagnostic{Severity: diag.Error, Code: CodeWouldMove, Path: path, Pos: line,
 		Related: []diag.Related{{Path: path, Pos: published}},
-		Summary: fmt.Sprintf("would move from %s, where it is published, to %s", now, then),
-		Hint:    "run hawser allocate, which keeps what is published, and commit the lock; hawser allocate --move moves what is named"})
+		Summary: fmt.Sprintf("would move from %s, where it is published, to %s", now, then), Hint: hint})
 }
 
 // taken notes a line with what is published for another holder. When that one has
