@@ -60,7 +60,8 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	}
 	if lost := committed.Lacks(lock); len(stale) == 0 && len(lost) > 0 {
 		stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
-			Summary: "the lock is stale: it lacks what is published of " + some(lost), Hint: "run hawser allocate, and commit the lock"}}
+			Summary: "the lock is stale: it lacks what is published of " + some(lost),
+			Hint:    "run hawser allocate, and commit the lock"}}
 	}
 	if len(stale) == 0 {
 		return Allocation{Lock: committed, Warnings: found}, nil

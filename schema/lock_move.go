@@ -23,8 +23,9 @@ func (l *Lock) Move(top *ClusterSet, item string) (*Lock, diag.List) {
 	a := allocate(top, l)
 	i := slices.IndexFunc(a.demands, func(d demand) bool { return d.slot.path() == item })
 	if i < 0 {
-		return nil, diag.List{{Severity: diag.Error, Code: "unknown-item", Path: item, Summary: "is nothing of the topology that has addresses",
-			Hint: "name a line of the lock, such as clusters[g1].blocks or exports[shop/web].vips"}}
+		return nil, diag.List{{Severity: diag.Error, Code: "unknown-item", Path: item,
+			Summary: "is nothing of the topology that has addresses",
+			Hint:    "name a line of the lock, such as clusters[g1].blocks or exports[shop/web].vips"}}
 	}
 	d, full := a.demands[i], map[*area]*shortage{}
 	var addrs []netip.Addr
@@ -48,8 +49,9 @@ func (l *Lock) Move(top *ClusterSet, item string) (*Lock, diag.List) {
 // moveBlocks gives a cluster other blocks, and all that is in them other addresses.
 func (l *Lock) moveBlocks(top *ClusterSet, c *Cluster, item string) (*Lock, diag.List) {
 	if pins := c.Pins(); len(pins) > 0 {
-		return nil, diag.List{{Severity: diag.Error, Code: "pinned", Path: item, Summary: fmt.Sprintf("is pinned to %s", list(pins)),
-			Hint: "change the pin (globalCIDR, globalIPv6CIDR), which moves the cluster"}}
+		return nil, diag.List{{Severity: diag.Error, Code: "pinned", Path: item,
+			Summary: fmt.Sprintf("is pinned to %s", list(pins)),
+			Hint:    "change the pin (globalCIDR, globalIPv6CIDR), which moves the cluster"}}
 	}
 	out, moved := l.clone(), newLock()
 	moved.cluster(c.Name).blocks = out.cluster(c.Name).blocks

@@ -116,7 +116,8 @@ func (o *overlay) refuse(path string, line, published diag.Pos, now, then string
 	if o.twice[path] {
 		return
 	}
-	hint := "run hawser allocate, which keeps what is published, and commit the lock; hawser allocate --move moves what is named"
+	hint := "run hawser allocate, which keeps what is published, and commit the lock; " +
+		"hawser allocate --move moves what is named"
 	if strings.HasSuffix(path, ".blocks") {
 		hint += ", and a pin (globalCIDR) moves a cluster to the block that you choose"
 	}
@@ -264,7 +265,8 @@ func (o *overlay) keepMappings(name string) {
 		if has && mine.prefix == m.prefix {
 			c.mappings[pods] = mine
 		} else if has && c.holds(mine.prefix) && slices.Contains(live, pods) {
-			o.refuse(at(at("clusters", name)+".mappings", pods.String()), mine.pos, m.pos, m.prefix.String(), mine.prefix.String())
+			path := at(at("clusters", name)+".mappings", pods.String())
+			o.refuse(path, mine.pos, m.pos, m.prefix.String(), mine.prefix.String())
 		}
 	}
 	for pods, m := range c.mappings {

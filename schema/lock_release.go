@@ -79,7 +79,9 @@ func (l *Lock) Forget(published *Lock) *Lock {
 		}
 		entry := &lockedCluster{blocks: keep(c.blocks, from.blocks), annexes: keep(c.annexes, from.annexes),
 			former: keep(c.former, from.former), mappings: maps.Clone(c.mappings)}
-		maps.DeleteFunc(entry.mappings, func(pods netip.Prefix, m heldPrefix) bool { return from.mappings[pods].prefix != m.prefix })
+		maps.DeleteFunc(entry.mappings, func(pods netip.Prefix, m heldPrefix) bool {
+			return from.mappings[pods].prefix != m.prefix
+		})
 		out.released.put(name, entry)
 	}
 	return out
@@ -132,7 +134,9 @@ func (l *Lock) without(o *Lock) *Lock {
 		}
 		entry := &lockedCluster{blocks: less(c.blocks, from.blocks), annexes: less(c.annexes, from.annexes),
 			former: less(c.former, from.former), mappings: maps.Clone(c.mappings)}
-		maps.DeleteFunc(entry.mappings, func(pods netip.Prefix, m heldPrefix) bool { return from.mappings[pods].prefix == m.prefix })
+		maps.DeleteFunc(entry.mappings, func(pods netip.Prefix, m heldPrefix) bool {
+			return from.mappings[pods].prefix == m.prefix
+		})
 		out.put(name, entry)
 	}
 	return out
@@ -217,7 +221,8 @@ func (o *overlay) releaseCluster(name string, released, entry *lockedCluster, in
 		live = mappable(o.top, member)
 	}
 	maps.DeleteFunc(entry.mappings, func(pods netip.Prefix, m heldPrefix) bool {
-		return released.mappings[pods].prefix == m.prefix && !slices.Contains(live, pods) && mine.mappings[pods].prefix != m.prefix
+		return released.mappings[pods].prefix == m.prefix && mine.mappings[pods].prefix != m.prefix &&
+			!slices.Contains(live, pods)
 	})
 	gone := func(list, released []heldPrefix, inUse func(netip.Prefix) bool) []heldPrefix {
 		return slices.DeleteFunc(list, func(h heldPrefix) bool {
@@ -232,7 +237,9 @@ func (o *overlay) releaseCluster(name string, released, entry *lockedCluster, in
 		}
 		return false
 	}
-	entry.blocks = gone(entry.blocks, released.blocks, func(p netip.Prefix) bool { return member != nil || inUse || mapped(p) })
+	entry.blocks = gone(entry.blocks, released.blocks, func(p netip.Prefix) bool {
+		return member != nil || inUse || mapped(p)
+	})
 	entry.former = gone(entry.former, released.former, func(netip.Prefix) bool { return false })
 	entry.annexes = gone(entry.annexes, released.annexes, mapped)
 }

@@ -46,8 +46,10 @@ Exit codes: 0 done, 1 errors in the topology or, with --check, a stale lock, 2 e
 	cmd.Flags().BoolVar(&f.check, "check", false, "only say whether the lock is current")
 	cmd.Flags().BoolVar(&f.gc, "gc", false, "release the addresses of what left the topology")
 	cmd.Flags().StringArrayVar(&f.move, "move", nil, "line of the lock whose addresses are to change; repeatable")
-	cmd.Flags().StringVar(&f.branch, "publish-branch", reconciler.DefaultPublishBranch, "branch that holds what is published")
-	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with that branch (default: the one that holds the file)")
+	cmd.Flags().StringVar(&f.branch, "publish-branch", reconciler.DefaultPublishBranch,
+		"branch that holds what is published")
+	cmd.Flags().StringVar(&f.repo, "repo", "",
+		"path or URL of the repository with that branch (default: the one that holds the file)")
 	cmd.MarkFlagsMutuallyExclusive("check", "gc")
 	cmd.MarkFlagsMutuallyExclusive("check", "move")
 	return cmd
@@ -104,7 +106,8 @@ func (a *app) publishedLock(ctx context.Context, t topology, f allocateFlags) (p
 	if err != nil && f.repo != "" {
 		return publishedLock{}, fmt.Errorf("read what is published: %w", err)
 	}
-	why := fmt.Sprintf("there is no branch %s here (in a clone: git fetch origin %[1]s:refs/remotes/origin/%[1]s)", f.branch)
+	why := fmt.Sprintf("there is no branch %s here (in a clone: git fetch origin %[1]s:refs/remotes/origin/%[1]s)",
+		f.branch)
 	if err != nil {
 		why = err.Error()
 	}
@@ -115,7 +118,9 @@ func (a *app) publishedLock(ctx context.Context, t topology, f allocateFlags) (p
 
 // newLock gives the content that the lock file should have.
 func (a *app) newLock(t topology, set *schema.ClusterSet, have publishedLock, f allocateFlags) ([]byte, error) {
-	out, list := reconciler.Allocate(reconciler.LockInput{Set: set, File: t.lockFile, Committed: t.lock, Published: have.raw, Mend: true})
+	out, list := reconciler.Allocate(reconciler.LockInput{
+		Set: set, File: t.lockFile, Committed: t.lock, Published: have.raw, Mend: true,
+	})
 	if list.HasErrors() {
 		return nil, found{list: list, sources: t.files()}
 	}
@@ -145,7 +150,9 @@ func (a *app) newLock(t topology, set *schema.ClusterSet, have publishedLock, f 
 }
 
 func (a *app) checkLock(t topology, set *schema.ClusterSet, have publishedLock) error {
-	out, list := reconciler.Allocate(reconciler.LockInput{Set: set, File: t.lockFile, Committed: t.lock, Published: have.raw})
+	out, list := reconciler.Allocate(reconciler.LockInput{
+		Set: set, File: t.lockFile, Committed: t.lock, Published: have.raw,
+	})
 	if !list.HasErrors() {
 		list = out.Stale
 	}
