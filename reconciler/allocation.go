@@ -1,6 +1,10 @@
 package reconciler
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 )
@@ -11,6 +15,9 @@ type LockInput struct {
 	File      string // name of the committed lock for messages
 	Committed []byte // nil when there is none
 	Published []byte // the lock that is in force; nil when nothing is published
+	// Mend has a committed lock that would move something published set right, with
+	// a warning. Otherwise it is an error.
+	Mend bool
 }
 
 // Allocation is the lock that a topology is built with.
@@ -18,29 +25,58 @@ type Allocation struct {
 	Lock *schema.Lock
 	// Stale holds what the committed lock lacks; empty means that it is Lock.
 	Stale    diag.List
-	Warnings diag.List // what had to move
+	Warnings diag.List // what had to move, and what another holder has
 }
 
-// Allocate gives the lock for a topology. A committed lock that is complete is
-// taken as it is. Otherwise addresses that are in force without having been
-// committed are kept, and only what is still missing is allocated. The list
-// holds errors when the lock cannot be read or something does not fit.
+// Allocate gives the lock for a topology. What is published stays with its holder.
+// A committed lock that agrees with that and is complete is taken as it is;
+// otherwise what is missing is taken over from the published one, or allocated.
+// The list holds errors when a lock cannot be read, when the committed one would
+// move something published (schema.CodeWouldMove), or when something does not fit.
 func Allocate(in LockInput) (Allocation, diag.List) {
 	committed, list := schema.ReadLock(in.File, in.Committed)
 	if list.HasErrors() {
 		return Allocation{}, list
 	}
-	stale := schema.CheckLock(in.Set, committed)
-	if len(stale) == 0 {
-		return Allocation{Lock: committed}, nil
-	}
 	published, list := schema.ReadLock("published "+LockFile, in.Published)
 	if list.HasErrors() { // without it addresses in force might move
 		return Allocation{}, list
 	}
-	lock, list := schema.Allocate(in.Set, committed.Inherit(published))
-	if list.HasErrors() {
-		return Allocation{}, list
+	base, found := committed.Over(in.Set, published)
+	if found.HasErrors() && !in.Mend {
+		return Allocation{}, found
 	}
-	return Allocation{Lock: lock, Stale: stale, Warnings: list}, nil
+	mended := slices.Clone(found)
+	for i := range found {
+		found[i].Severity = diag.Warning
+	}
+	lock, list := schema.Allocate(in.Set, base)
+	if list.HasErrors() {
+		return Allocation{}, append(found, list...)
+	}
+	stale := schema.CheckLock(in.Set, committed)
+	if len(stale) == 0 && mended.HasErrors() {
+		stale = mended
+	}
+	if lost := committed.Lacks(lock); len(stale) == 0 && len(lost) > 0 {
+		stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
+			Summary: "the lock is stale: it lacks what is published of " + some(lost),
+			Hint:    "run hawser allocate, and commit the lock"}}
+	}
+	if len(stale) == 0 {
+		return Allocation{Lock: committed, Warnings: found}, nil
+	}
+	if len(in.Published) > 0 {
+		lock = lock.Forget(published)
+	}
+	return Allocation{Lock: lock, Stale: stale, Warnings: append(found, list...)}, nil
+}
+
+// some names the first few of a list.
+func some(paths []string) string {
+	shown := strings.Join(paths[:min(len(paths), 3)], ", ")
+	if more := len(paths) - 3; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return shown
 }

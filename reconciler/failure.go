@@ -4,26 +4,32 @@ import (
 	"fmt"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
 )
 
 // Refused reports whether the commit itself is at fault: trying again without
 // another commit would not help. Otherwise git, a file or the network is.
 func (f *Failure) Refused() bool {
 	switch f.Reason {
-	case ReasonNoBranch, ReasonNoFile, ReasonInvalid, ReasonStaleLock, ReasonRender, ReasonMassDelete, ReasonUntrusted:
+	case ReasonNoBranch, ReasonNoFile, ReasonInvalid, ReasonStaleLock, ReasonRender, ReasonMassDelete, ReasonMoves, ReasonUntrusted:
 		return true
 	}
 	return false
 }
 
-// reasonOf tells a topology that is at fault from a root key that is.
+// reasonOf tells a topology that is at fault from a lock and a root key that are.
 func reasonOf(list diag.List) Reason {
+	reason := ReasonKeys
 	for _, d := range list {
-		if d.Severity == diag.Error && d.Code != "no-root-key" && d.Code != "root-break" {
+		switch {
+		case d.Severity != diag.Error || d.Code == "no-root-key" || d.Code == "root-break":
+		case d.Code == schema.CodeWouldMove:
+			reason = ReasonMoves
+		default:
 			return ReasonInvalid
 		}
 	}
-	return ReasonKeys
+	return reason
 }
 
 func fail(reason Reason, revision string, err error) *Failure {

@@ -147,7 +147,12 @@ func (r *rights) allocated(parent, commit repo.Hash) (bool, error) {
 		return true, nil
 	}
 	published, list := schema.ReadLock("published "+LockFile, r.published)
-	return !list.HasErrors() && locks[1].Follows(locks[0].Inherit(published), set), nil
+	if list.HasErrors() {
+		return false, nil
+	}
+	// What it says against locks[0], hawser allocate mends.
+	inForce, _ := locks[0].Over(set, published)
+	return locks[1].Follows(inForce, set), nil
 }
 
 // covers reports whether one of the principals may make a change.

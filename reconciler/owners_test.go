@@ -152,7 +152,7 @@ func TestOwners(t *testing.T) {
 		{"patches of all clusters", p.carol, map[string][2]string{"patches/base/p.yaml": {"", patchText}}, "changes patches/base/p.yaml"},
 		{"patches of another cluster", p.carol, map[string][2]string{"patches/clusters/g2/p.yaml": {"", patchText}}, "changes patches/clusters/g2/p.yaml"},
 		{"patches of a cluster that comes later", p.carol, map[string][2]string{"patches/clusters/g3/p.yaml": {"", patchText}}, "changes patches/clusters/g3/p.yaml"},
-		{"another address", p.bob, map[string][2]string{LockFile: {"exports[shop/web].vips: [243.0.0.2]", "exports[shop/web].vips: [243.0.0.1]"}}, "changes " + LockFile},
+		{"another address", p.bob, map[string][2]string{LockFile: {"exports[shop/web].vips: [243.0.0.145]", "exports[shop/web].vips: [243.0.52.14]"}}, "changes " + LockFile},
 		{"no lock", p.bob, map[string][2]string{LockFile: {"", "\n"}}, "changes " + LockFile},
 		{"a key twice", p.bob, topologyEdit("  exports:\n", "  exports: []\n  exports:\n"), "the key occurs twice"},
 		{"an anchor", p.bob, topologyEdit("ports: [{port: 80}]", "ports: &p [{port: 80}]"), "anchors and aliases are not supported"},
@@ -239,7 +239,7 @@ func TestOwnersInFolder(t *testing.T) {
 	first := git(t, g.work, "rev-parse", "HEAD")
 	for name, edit := range map[string][2]string{
 		"allowed_signers": {"eve@", "ann@"}, "patches/base/p.yaml": {"", patchText}, "patches/clusters/g2/p.yaml": {"", patchText},
-		LockFile: {"exports[shop/web].vips: [243.0.0.2]", "exports[shop/web].vips: [243.0.0.9]"},
+		LockFile: {"exports[shop/web].vips: [243.0.0.145]", "exports[shop/web].vips: [243.0.0.9]"},
 	} {
 		git(t, g.work, "reset", "-q", "--hard", first)
 		g.change(p.carol, at(map[string][2]string{name: edit}))
@@ -333,7 +333,7 @@ func TestOwnersOfLocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	taken := strings.Replace(string(raw), "exports[shop/api].vips: [243.0.0.3]", "exports[shop/api].vips: [243.0.0.2]", 1)
+	taken := strings.Replace(string(raw), "exports[shop/api].vips: [243.0.108.208]", "exports[shop/api].vips: [243.0.0.145]", 1)
 	if taken == string(raw) {
 		t.Fatalf("the lock is not as expected:\n%s", raw)
 	}

@@ -28,6 +28,8 @@ const (
 	ReasonRender Reason = "render"
 	// ReasonMassDelete: the commit removes more than half of the clusters.
 	ReasonMassDelete Reason = "mass-delete"
+	// ReasonMoves: the commit's lock would move something that is published.
+	ReasonMoves Reason = "moves"
 	// ReasonUntrusted: a commit is not signed by whom the topology before asks for.
 	ReasonUntrusted Reason = "untrusted"
 	// ReasonPublish: the result could not be read or written.

@@ -78,7 +78,7 @@ func (l *Lock) clone() *Lock {
 			mappings: maps.Clone(c.mappings),
 		}
 	}
-	out.conflicts = l.conflicts
+	out.conflicts, out.released = l.conflicts, l.released
 	return out
 }
 

@@ -180,12 +180,9 @@ func (b *blockPass) reserved(name string, list []heldPrefix) []heldPrefix {
 }
 
 // create finds a block for every cluster that has none: the largest first, so
-// that they fit without holes, then by name.
+// that they fit without holes, then by name. Where those that the names choose
+// leave somebody without, all take the lowest.
 func (b *blockPass) create() {
-	type order struct {
-		cluster *Cluster
-		sizes   []int
-	}
 	var orders []order
 	for _, c := range b.clusters() {
 		if _, ok := b.current(c.Name); !ok && !b.pin(c).IsValid() {
@@ -193,9 +190,50 @@ func (b *blockPass) create() {
 		}
 	}
 	slices.SortStableFunc(orders, func(x, y order) int { return cmp.Compare(y.sizes[0], x.sizes[0]) })
-	for _, o := range orders {
-		b.place(o.cluster, o.sizes)
+	before := slices.Clone(b.taken)
+	blocks, misses := b.plan(orders, (*space).choose)
+	if misses > 0 {
+		chosen := b.space
+		b.space = space{pool: b.pool, taken: before}
+		packed, fewer := b.plan(orders, func(s *space, host int, _ string) (netip.Prefix, bool) { return s.find(host) })
+		if fewer < misses {
+			blocks = packed
+		} else {
+			b.space = chosen
+		}
 	}
+	for i, o := range orders {
+		if !blocks[i].IsValid() {
+			b.exhausted(o.cluster, o.sizes[len(o.sizes)-1])
+			continue
+		}
+		block := heldPrefix{prefix: blocks[i]}
+		b.set(o.cluster.Name, block)
+		b.owner[block.prefix] = heldBlock{block, o.cluster.Name, true}
+		b.added = append(b.added, at("clusters", o.cluster.Name)+".blocks")
+	}
+}
+
+// order is a cluster that lacks a block, and the sizes that would do.
+type order struct {
+	cluster *Cluster
+	sizes   []int // host bits, first choice first
+}
+
+// plan takes a block for each order, and counts the choices that found none.
+func (b *blockPass) plan(orders []order, pick func(*space, int, string) (netip.Prefix, bool)) (blocks []netip.Prefix, misses int) {
+	blocks = make([]netip.Prefix, len(orders))
+	for i, o := range orders {
+		for _, host := range o.sizes {
+			if p, ok := pick(&b.space, host, o.cluster.Name); ok {
+				b.take(p)
+				blocks[i] = p
+				break
+			}
+			misses++
+		}
+	}
+	return blocks, misses
 }
 
 // sizes gives the host bits of a cluster's block, first choice first.
@@ -226,19 +264,6 @@ func (b *blockPass) sizes(c *Cluster) []int {
 		return []int{mapped, 1 + max(sumBits(pods), tight)}
 	}
 	return []int{mapped, shared, tight}
-}
-
-func (b *blockPass) place(c *Cluster, sizes []int) {
-	for _, host := range sizes {
-		if p, ok := b.find(host); ok {
-			block := heldPrefix{prefix: p}
-			b.set(c.Name, block)
-			b.own(c.Name, block, true)
-			b.added = append(b.added, at("clusters", c.Name)+".blocks")
-			return
-		}
-	}
-	b.exhausted(c, sizes[len(sizes)-1])
 }
 
 // exhausted tells what fills the pool.

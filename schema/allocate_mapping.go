@@ -3,7 +3,6 @@ package schema
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -98,9 +97,9 @@ func (a *allocator) usedByCluster() map[string][]netip.Addr {
 	return used
 }
 
-// mapCluster maps all pod prefixes that are not mapped yet, or none of them.
-// What is still reserved for prefixes that the cluster no longer has gives way
-// when there is no other room in the block.
+// mapCluster maps all pod prefixes that are not mapped yet, or none of them. What
+// is still reserved for prefixes that the cluster no longer has stays reserved:
+// where it leaves no room in the block, the new ones are mapped beside it.
 func (a *allocator) mapCluster(c *Cluster, used []netip.Addr) {
 	entry, live := a.lock.cluster(c.Name), mappable(a.top, c)
 	missing := filter(live, func(p netip.Prefix) bool { return !entry.mapped(p) })
@@ -109,15 +108,8 @@ func (a *allocator) mapCluster(c *Cluster, used []netip.Addr) {
 	}
 	slices.SortFunc(missing, func(x, y netip.Prefix) int { return cmp.Or(cmp.Compare(x.Bits(), y.Bits()), x.Compare(y)) })
 	found := place(missing, entry.upperHalves(entry.mappings, used))
-	if found == nil {
-		kept := maps.Clone(entry.mappings)
-		maps.DeleteFunc(kept, func(p netip.Prefix, _ heldPrefix) bool { return !slices.Contains(live, p) })
-		if found = place(missing, entry.upperHalves(kept, used)); found != nil {
-			entry.mappings = kept
-		}
-	}
-	if found == nil && len(missing) < len(live) {
-		found = a.annex(entry, missing, entry.upperHalves(entry.mappings, used))
+	if found == nil && len(entry.mappings) > 0 {
+		found = a.annex(c.Name, entry, missing, entry.upperHalves(entry.mappings, used))
 	}
 	if found == nil {
 		a.cannotMap(c)

@@ -55,11 +55,12 @@ func (b *blockPass) refusedPin(c *Cluster, pin netip.Prefix) bool {
 		}
 		for _, block := range slices.Concat(b.lock.clusters[other].blocks, b.lock.clusters[other].annexes, b.lock.clusters[other].former) {
 			member := b.members[other]
-			if !block.prefix.Overlaps(pin) || member != nil && b.pin(member).IsValid() {
+			inForce := slices.Contains(b.lock.Blocks(other), block.prefix)
+			if !block.prefix.Overlaps(pin) || inForce && member != nil && b.pin(member).IsValid() {
 				continue
 			}
 			hint := fmt.Sprintf("pin another block, or pin clusters[%s] elsewhere, which moves it", other)
-			if member == nil || !slices.Contains(b.lock.Blocks(other), block.prefix) {
+			if member == nil || !inForce {
 				hint = "pin another block, or free it with hawser allocate --gc when nobody uses it any more"
 			}
 			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-reserved", Path: b.pinPath(c.Name),

@@ -279,7 +279,10 @@ func TestGC(t *testing.T) {
 	if list := CheckLock(after, gc); len(list) > 0 {
 		t.Fatalf("check: %v", list)
 	}
-	text := marshal(t, gc)
+	if text := marshal(t, gc.Forget(full)); !strings.Contains(text, "released:\n") || !strings.Contains(text, "  clusters[c2].blocks:") || text != marshal(t, gc) {
+		t.Errorf("what was published is not released:\n%s", text)
+	}
+	text := marshal(t, gc.Forget(nil))
 	for _, gone := range []string{"c2", "c4", "e2", "e5"} {
 		if strings.Contains(text, gone) {
 			t.Errorf("%s is still in the lock:\n%s", gone, text)

@@ -42,7 +42,7 @@ func (b *blockPass) keepsAnnex(name string, h heldPrefix, live bool) bool {
 
 // annex maps pod prefixes of a cluster that is mapped already, where its block has
 // no room, beside it; nil when the pool has none either.
-func (a *allocator) annex(entry *lockedCluster, missing []netip.Prefix, halves map[bool]*space) (found []netip.Prefix) {
+func (a *allocator) annex(name string, entry *lockedCluster, missing []netip.Prefix, halves map[bool]*space) (found []netip.Prefix) {
 	var annexes []heldPrefix
 	for _, p := range missing {
 		if m := place([]netip.Prefix{p}, halves); m != nil {
@@ -50,7 +50,7 @@ func (a *allocator) annex(entry *lockedCluster, missing []netip.Prefix, halves m
 			continue
 		}
 		pool := a.spaces[p.Addr().Is4()]
-		m, ok := pool.find(hostBits(p))
+		m, ok := pool.choose(hostBits(p), name+" "+p.String())
 		if !ok {
 			return nil
 		}
@@ -68,24 +68,22 @@ func (a *allocator) reportAnnexes(c *Cluster, missing, found []netip.Prefix) {
 		if !slices.ContainsFunc(a.lock.clusters[c.Name].annexes, func(h heldPrefix) bool { return h.prefix == found[i] }) {
 			continue
 		}
+		hint := "whoever filters by global addresses must know it, too; nothing moves"
+		if live := mappable(a.top, c); len(a.lock.clusters[c.Name].mappings) > len(live) {
+			hint += "; hawser allocate --gc before the lock is committed frees the part of prefixes that the cluster no longer has"
+		}
 		a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "annex", Path: at("clusters", c.Name) + ".podCIDRs",
 			Summary: fmt.Sprintf("the block %s is full, so %s is mapped to %s beside it", list(a.lock.Blocks(c.Name)), p, found[i]),
-			Hint:    "whoever filters by global addresses must know it, too; nothing moves"})
+			Hint:    hint})
 	}
 }
 
-// inheritAnnex takes over the annex that a mapping needs, and reports whether the
-// mapping has a place then.
-func (c *lockedCluster) inheritAnnex(m heldPrefix, from *lockedCluster, own []netip.Prefix) bool {
-	if c.holds(m.prefix) {
-		return true
-	}
+// adoptAnnex takes over the annex that a mapping needs.
+func (c *lockedCluster) adoptAnnex(m heldPrefix, from *lockedCluster) {
 	i := slices.IndexFunc(from.annexes, func(h heldPrefix) bool { return h.prefix == m.prefix })
-	if i < 0 || slices.ContainsFunc(own, m.prefix.Overlaps) {
-		return false
+	if i >= 0 && !c.holds(m.prefix) {
+		c.annexes = append(c.annexes, from.annexes[i])
 	}
-	c.annexes = append(c.annexes, from.annexes[i])
-	return true
 }
 
 // holds reports whether a prefix lies in a block or an annex of the cluster.

@@ -36,7 +36,7 @@ func TestAnnexGC(t *testing.T) {
 	}
 	c := &top.Spec.Clusters[0]
 	c.PodCIDRs = c.PodCIDRs[:len(c.PodCIDRs)-2]
-	if have := marshal(t, lock.GC(top)); strings.Contains(have, "annexes") || strings.Contains(have, "10.200") {
+	if have := marshal(t, lock.GC(top).Forget(nil)); strings.Contains(have, "annexes") || strings.Contains(have, "10.200") {
 		t.Errorf("left:\n%s", have)
 	}
 	if list := CheckLock(top, lock.GC(top)); len(list) > 0 {
@@ -44,9 +44,9 @@ func TestAnnexGC(t *testing.T) {
 	}
 }
 
-// TestAnnexInherits: what was published and not committed is carried on, unless
-// somebody else has the place by now.
-func TestAnnexInherits(t *testing.T) {
+// TestAnnexPublished: what was published and not committed is carried on, and
+// nobody else gets it.
+func TestAnnexPublished(t *testing.T) {
 	t.Parallel()
 	top, lock := annexed(t)
 	c := &top.Spec.Clusters[0]
@@ -55,12 +55,13 @@ func TestAnnexInherits(t *testing.T) {
 	for _, p := range c.PodCIDRs[len(c.PodCIDRs)-2:] {
 		delete(committed.clusters[c.Name].mappings, p)
 	}
-	if have := marshal(t, committed.Inherit(lock)); have != marshal(t, lock) {
-		t.Errorf("inherited:\n%s", have)
+	have, list := committed.Over(top, lock)
+	if len(list) > 0 || marshal(t, have) != marshal(t, lock) {
+		t.Errorf("carried on: %v\n%s", list, marshal(t, have))
 	}
 	other := committed.clone()
 	other.cluster("other").blocks = lock.clone().clusters[c.Name].annexes
-	if have := other.Inherit(lock); len(have.clusters[c.Name].annexes) > 0 || have.clusters[c.Name].mapped(c.PodCIDRs[len(c.PodCIDRs)-2]) {
+	if have, _ := other.Over(top, lock); len(have.clusters["other"].blocks) > 0 || !have.clusters[c.Name].mapped(c.PodCIDRs[len(c.PodCIDRs)-2]) {
 		t.Errorf("taken:\n%s", marshal(t, have))
 	}
 }

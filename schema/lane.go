@@ -121,20 +121,3 @@ func (r *lockReader) lane(s slot, key, value *yaml.Node) {
 	}
 	r.lock.lanes[s] = h
 }
-
-// inheritLanes takes over the lanes that nobody has here.
-func (l *Lock) inheritLanes(from *Lock) {
-	taken := map[string]laneSet{}
-	for s, h := range l.lanes {
-		if taken[s.cluster] == nil {
-			taken[s.cluster] = laneSet{}
-		}
-		taken[s.cluster][h.lane] = s
-	}
-	for s, h := range from.lanes {
-		_, has := l.lanes[s]
-		if _, used := taken[s.cluster][h.lane]; !has && !used {
-			l.lanes[s] = h
-		}
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
@@ -15,7 +16,8 @@ const LockKind = "ClusterSetLock"
 
 // Lock holds every address that was ever given out and not collected since. It
 // only grows: what left the topology stays in it, so that nobody else gets the
-// address and the same name gets it back, until GC.
+// address and the same name gets it back, until GC. What GC takes out stands under
+// released, as a lock that merely lacks something frees nothing that is published.
 //
 // A Lock is not changed after it was made.
 type Lock struct {
@@ -23,6 +25,7 @@ type Lock struct {
 	addrs     map[slot]held
 	lanes     map[slot]heldLane // of gateways
 	conflicts diag.List         // keys that the file holds twice with different values
+	released  *Lock             // what GC took out, until it is published without; nil = nothing
 }
 
 // lockedCluster is a cluster's part of the global pools.
@@ -99,6 +102,25 @@ func (s slot) path() string {
 		return at("exports", s.export) + "." + cluster + ".ips"
 	}
 	return at(at("exports", s.export)+"."+cluster+".hosts", s.name)
+}
+
+// minSpreadBits is the size of the smallest part of a block or pool in which names
+// choose addresses: in less they would meet anyway.
+const minSpreadBits = 6
+
+// spread says by which name a slot chooses its address, and how far from there. The
+// egress addresses of a cluster are its own, from the lowest on; the hosts of a
+// StatefulSet stand one beside the other.
+func (s slot) spread() (key string, offset uint64, ok bool) {
+	if s.kind == slotEgress {
+		return "", 0, false
+	}
+	if nth, numbered := strings.CutPrefix(s.name, "*-"); s.kind == slotHost && numbered {
+		n, err := strconv.ParseUint(nth, 10, 16)
+		s.name = "*"
+		return s.path(), n, err == nil
+	}
+	return s.path(), 0, true
 }
 
 func newLock() *Lock {

@@ -3,7 +3,6 @@ package schema
 import (
 	"bytes"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -54,54 +53,4 @@ func (l *Lock) Follows(before *Lock, top *ClusterSet) bool {
 		}
 	}
 	return false
-}
-
-// GC gives the lock without what the topology no longer asks for: those
-// addresses may then be given to others.
-func (l *Lock) GC(top *ClusterSet) *Lock {
-	out := newLock()
-	for _, d := range demandsOf(top) {
-		h, ok := l.addrs[d.slot]
-		if !ok {
-			continue
-		}
-		out.addrs[d.slot] = held{addrs: keepFirst(h.addrs, d.count), pos: h.pos}
-		if lane, ok := l.lanes[d.slot]; ok {
-			out.lanes[d.slot] = lane
-		}
-	}
-	for i := range top.Spec.Clusters {
-		c := &top.Spec.Clusters[i]
-		have := l.clusters[c.Name]
-		if have == nil {
-			continue
-		}
-		entry := out.cluster(c.Name)
-		entry.blocks = slices.Clone(have.blocks)
-		for _, p := range mappable(top, c) {
-			if m, ok := have.mappings[p]; ok {
-				entry.mappings[p] = m
-				entry.inheritAnnex(m, have, nil)
-			}
-		}
-		entry.sortAnnexes()
-	}
-	return out
-}
-
-// keepFirst gives the first n addresses of each family, in their order.
-func keepFirst(addrs []netip.Addr, n int) []netip.Addr {
-	var out []netip.Addr
-	var four, six int
-	for _, a := range addrs {
-		count := &six
-		if a.Is4() {
-			count = &four
-		}
-		if *count < n {
-			*count++
-			out = append(out, a)
-		}
-	}
-	return out
 }

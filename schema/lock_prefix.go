@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+
+	"hawser.dev/hawser/internal/spread"
 )
 
 // lastOf gives the highest address of a prefix.
@@ -48,13 +50,15 @@ func sumBits(prefixes []netip.Prefix) int {
 	return size + log2Ceil(count)
 }
 
-// space hands out aligned parts of one prefix, first fit, and remembers what is taken.
+// space hands out aligned parts of one prefix, and remembers what is taken.
 type space struct {
 	pool  netip.Prefix
 	taken []netip.Prefix // disjoint, sorted
 	// from is where the search for a part of each size goes on: as parts are only
 	// ever taken, nothing below it becomes free.
 	from map[int]netip.Prefix
+	// region is where the choice of a part of each size goes on, for the same reason.
+	region map[int]netip.Prefix
 }
 
 // overlap gives a taken part that overlaps p.
@@ -80,15 +84,12 @@ func (s *space) find(host int) (netip.Prefix, bool) {
 	if length < s.pool.Bits() {
 		return netip.Prefix{}, false
 	}
-	if s.from == nil {
-		s.from = map[int]netip.Prefix{}
-	}
 	candidate, ok := s.from[host]
 	if !ok {
 		candidate = netip.PrefixFrom(s.pool.Addr(), length)
 	}
 	for candidate.IsValid() && s.pool.Contains(candidate.Addr()) {
-		s.from[host] = candidate
+		s.from = setting(s.from, host, candidate)
 		t, clash := s.overlap(candidate)
 		if !clash {
 			return candidate, true
@@ -99,11 +100,96 @@ func (s *space) find(host int) (netip.Prefix, bool) {
 		}
 		candidate = netip.PrefixFrom(next.Next(), length) // invalid past the last address of the family
 	}
-	s.from[host] = netip.Prefix{}
+	s.from = setting(s.from, host, netip.Prefix{})
 	return netip.Prefix{}, false
 }
 
-// area hands out single addresses of one block or pool, lowest free first.
+// choose gives a free part that depends on the key rather than on what is free
+// next, so that branches which allocate at the same time seldom take the same one.
+// Parts of a size stand together in regions of their own, of which the lowest that
+// is not nearly full is filled: small parts leave room for large ones. The highest
+// half of the space is left alone as long as the other one has such a region.
+// Where there is none it is the lowest free part.
+func (s *space) choose(host int, key string) (netip.Prefix, bool) {
+	bits := min(regionBits, hostBits(s.pool)-1-host)
+	if bits < 2 {
+		return s.find(host)
+	}
+	start := spread.Mix(spread.Hash(key)) >> (64 - bits)
+	region, begun := s.region[host]
+	if !begun {
+		region = netip.PrefixFrom(s.pool.Addr(), s.pool.Addr().BitLen()-host-bits)
+		s.region = setting(s.region, host, region)
+	}
+	for region.IsValid() && s.pool.Contains(region.Addr()) {
+		if p, ok := s.chooseIn(region, bits, start); ok {
+			return p, true
+		}
+		region = netip.PrefixFrom(lastOf(region).Next(), region.Bits())
+		s.region = setting(s.region, host, region)
+	}
+	return s.find(host)
+}
+
+// setting gives a map with an entry; nil is an empty one.
+func setting(m map[int]netip.Prefix, key int, value netip.Prefix) map[int]netip.Prefix {
+	if m == nil {
+		m = map[int]netip.Prefix{}
+	}
+	m[key] = value
+	return m
+}
+
+// regionBits makes regions of 256 parts: two branches that add a cluster each
+// choose the same part once in 256 times.
+const regionBits = 8
+
+// chooseIn gives the first free part of a region from the one numbered start on;
+// false when as much as three quarters of the region are taken.
+func (s *space) chooseIn(region netip.Prefix, bits int, start uint64) (netip.Prefix, bool) {
+	search := func(a netip.Addr) int {
+		i, _ := slices.BinarySearchFunc(s.taken, a, func(t netip.Prefix, a netip.Addr) int { return t.Addr().Compare(a) })
+		return i
+	}
+	if 4*(search(lastOf(region))-search(region.Addr())) >= 3<<bits {
+		return netip.Prefix{}, false
+	}
+	for i := range uint64(1) << bits {
+		p := nthPart(region, bits, (start+i)&(1<<bits-1))
+		if _, clash := s.overlap(p); !clash {
+			return p, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// nthPart gives the nth of the 1<<bits equal parts of a prefix.
+func nthPart(p netip.Prefix, bits int, nth uint64) netip.Prefix {
+	raw := p.Masked().Addr().AsSlice()
+	for i := range bits {
+		if nth>>(bits-1-i)&1 == 1 {
+			raw[(p.Bits()+i)/8] |= 0x80 >> ((p.Bits() + i) % 8)
+		}
+	}
+	addr, _ := netip.AddrFromSlice(raw)
+	return netip.PrefixFrom(addr, p.Bits()+bits)
+}
+
+// nthAddr gives the nth address from one on whose last 16 bits, or as many as n
+// needs, are zero.
+func nthAddr(from netip.Addr, n uint16) netip.Addr {
+	if from.Is4() {
+		raw := from.As4()
+		raw[2], raw[3] = raw[2]|byte(n>>8), raw[3]|byte(n)
+		return netip.AddrFrom4(raw)
+	}
+	raw := from.As16()
+	raw[14], raw[15] = raw[14]|byte(n>>8), raw[15]|byte(n)
+	return netip.AddrFrom16(raw)
+}
+
+// area hands out single addresses of one block or pool: those that the slot's name
+// asks for where they are free, otherwise the lowest.
 type area struct {
 	block  netip.Prefix
 	last   netip.Addr
@@ -133,8 +219,32 @@ func (a *area) avoided(addr netip.Addr) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// next gives the lowest free address to s; false when the area is full.
+// maxProbes bounds the search for the address that a name asks for.
+const maxProbes = 64
+
+// next gives a free address to s; false when the area is full.
 func (a *area) next(s slot) (netip.Addr, bool) {
+	if key, offset, spreads := s.spread(); spreads {
+		bits := hostBits(a.block) - 2 // pods are mapped to the upper half, and dynamic exports have the second quarter
+		if s.kind == slotVIP || s.kind == slotGateway {
+			bits++
+		}
+		if bits = min(bits, 16); bits >= minSpreadBits {
+			start := spread.Mix(spread.Hash(key))>>(64-bits) + offset
+			for i := range uint64(maxProbes) {
+				addr := nthAddr(a.block.Addr(), uint16((start+i)&(1<<bits-1)))
+				if _, used := a.used[addr]; !used && a.usable(addr) && !(a.spare.IsValid() && a.spare.Contains(addr)) {
+					a.used[addr] = s
+					return addr, true
+				}
+			}
+		}
+	}
+	return a.lowest(s)
+}
+
+// lowest gives the lowest free address to s.
+func (a *area) lowest(s slot) (netip.Addr, bool) {
 	for a.cursor.IsValid() && a.block.Contains(a.cursor) {
 		addr := a.cursor
 		if p := a.avoided(addr); p.IsValid() {

@@ -96,6 +96,11 @@ func (r *lockReader) document(n *yaml.Node) {
 			r.literal(value, LockKind)
 		case "allocated":
 			r.each(value, r.entry)
+		case "released":
+			sub := &lockReader{file: r.file, lock: newLock()}
+			sub.each(value, sub.entry)
+			r.list = append(r.list, sub.list...)
+			r.lock.released = sub.lock
 		default:
 			r.fail(key, "has the unknown key %q", key.Value)
 		}
@@ -237,7 +242,7 @@ func (r *lockReader) hold(s slot, key, value *yaml.Node) {
 func (r *lockReader) twice(path string, keep, drop diag.Pos, differ bool) {
 	what := "with the same value"
 	if differ {
-		what = "with different values, and the lower one stays"
+		what = "with different values: the published one stays, or else the lower one"
 	}
 	r.lock.conflicts = append(r.lock.conflicts, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: path,
 		Pos: drop, Related: []diag.Related{{Path: path, Pos: keep}}, Summary: "stands twice in the lock, " + what})

@@ -22,9 +22,18 @@ const lockHeader = `# Written by "hawser allocate". Commit this file beside the 
 func (l *Lock) Marshal() ([]byte, error) {
 	w := &lockWriter{}
 	w.out.WriteString(lockHeader + "apiVersion: " + APIVersion + "\nkind: " + LockKind + "\n")
+	w.section("allocated", l)
+	if l.released != nil {
+		w.section("released", l.released)
+	}
+	return w.out.Bytes(), nil
+}
+
+// section writes what a lock holds under a key; nothing when it is empty.
+func (w *lockWriter) section(key string, l *Lock) {
 	clusters, exports := l.tree()
 	if len(clusters)+len(exports) > 0 {
-		w.out.WriteString("allocated:\n")
+		w.out.WriteString(key + ":\n")
 	}
 	for _, n := range clusters {
 		w.cluster(l, n.name)
@@ -34,7 +43,6 @@ func (l *Lock) Marshal() ([]byte, error) {
 		slices.SortStableFunc(n.slots, func(a, b slot) int { return cmp.Compare(a.cluster, b.cluster) })
 		w.slots(l, n.slots)
 	}
-	return w.out.Bytes(), nil
 }
 
 // lockNode is the slots under one cluster or export, in order.

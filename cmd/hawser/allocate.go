@@ -12,12 +12,14 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/schema"
 )
 
 type allocateFlags struct {
-	check, gc bool
-	branch    string
+	check, gc    bool
+	move         []string
+	branch, repo string
 }
 
 func newAllocateCommand(a *app) *cobra.Command {
@@ -26,18 +28,30 @@ func newAllocateCommand(a *app) *cobra.Command {
 		Use:   "allocate [FILE|DIR]",
 		Short: "Write the lock: give addresses to what has none",
 		Long: `Give addresses to everything in the topology that has none, and write them to
-clusterset.lock.yaml beside it. What was allocated never moves. Addresses that
-the reconciler has put in force without committing them are taken over from the
-publish branch of the repository that holds the file.
+clusterset.lock.yaml beside it. What is published never moves: the publish branch
+of the repository that holds the file, or of --repo, goes before the lock, so that
+this settles every merge of branches that both allocated. Fetch the branch first;
+where it is not there the command says so.
+
+--move moves one thing on purpose: a line of the lock, such as clusters[g1].blocks
+or exports[shop/web].vips. Its old addresses stay reserved for it until --gc.
 
 Exit codes: 0 done, 1 errors in the topology or, with --check, a stale lock, 2 error.`,
+		Example: `  git fetch && git merge main && hawser allocate
+  hawser allocate --check                          # in a CI, before a merge
+  hawser allocate --move 'exports[shop/web].vips'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.allocate(cmd.Context(), args, f) },
 	}
 	cmd.Flags().BoolVar(&f.check, "check", false, "only say whether the lock is current")
 	cmd.Flags().BoolVar(&f.gc, "gc", false, "release the addresses of what left the topology")
-	cmd.Flags().StringVar(&f.branch, "publish-branch", reconciler.DefaultPublishBranch, "branch whose addresses to take over")
+	cmd.Flags().StringArrayVar(&f.move, "move", nil, "line of the lock whose addresses are to change; repeatable")
+	cmd.Flags().StringVar(&f.branch, "publish-branch", reconciler.DefaultPublishBranch,
+		"branch that holds what is published")
+	cmd.Flags().StringVar(&f.repo, "repo", "",
+		"path or URL of the repository with that branch (default: the one that holds the file)")
 	cmd.MarkFlagsMutuallyExclusive("check", "gc")
+	cmd.MarkFlagsMutuallyExclusive("check", "move")
 	return cmd
 }
 
@@ -53,10 +67,14 @@ func (a *app) allocate(ctx context.Context, args []string, f allocateFlags) erro
 	if err != nil {
 		return err
 	}
-	if f.check {
-		return a.checkLock(t, set)
+	have, err := a.publishedLock(ctx, t, f)
+	if err != nil {
+		return err
 	}
-	raw, err := a.newLock(ctx, t, set, f)
+	if f.check {
+		return a.checkLock(t, set, have)
+	}
+	raw, err := a.newLock(t, set, have, f)
 	if err != nil {
 		return err
 	}
@@ -71,13 +89,38 @@ func (a *app) allocate(ctx context.Context, args []string, f allocateFlags) erro
 	return err
 }
 
+// publishedLock is what a command knows of the lock in force.
+type publishedLock struct {
+	raw []byte
+	// known: a publish branch was read. Outside of git nothing is published from a
+	// file, as far as anybody can tell; a clone may lack the branch.
+	known, outside bool
+}
+
+// publishedLock reads the lock in force, and says where it is not known.
+func (a *app) publishedLock(ctx context.Context, t topology, f allocateFlags) (publishedLock, error) {
+	p, err := readPublished(ctx, f.repo, t.file, f.branch)
+	if err == nil && p.commit != "" {
+		return publishedLock{raw: p.tree[reconciler.LockFile], known: true}, nil
+	}
+	if err != nil && f.repo != "" {
+		return publishedLock{}, fmt.Errorf("read what is published: %w", err)
+	}
+	why := fmt.Sprintf("there is no branch %s here (in a clone: git fetch origin %[1]s:refs/remotes/origin/%[1]s)",
+		f.branch)
+	if err != nil {
+		why = err.Error()
+	}
+	outside := errors.Is(err, repo.ErrNoRepository)
+	_, err = fmt.Fprintf(a.err, "what is published is not known: %s\n", why)
+	return publishedLock{outside: outside}, err
+}
+
 // newLock gives the content that the lock file should have.
-func (a *app) newLock(ctx context.Context, t topology, set *schema.ClusterSet, f allocateFlags) ([]byte, error) {
-	in := reconciler.LockInput{Set: set, File: t.lockFile, Committed: t.lock}
-	if p, err := readPublished(ctx, "", t.file, f.branch); err == nil {
-		in.Published = p.tree[reconciler.LockFile]
-	} // outside of git nothing is published from this file
-	out, list := reconciler.Allocate(in)
+func (a *app) newLock(t topology, set *schema.ClusterSet, have publishedLock, f allocateFlags) ([]byte, error) {
+	out, list := reconciler.Allocate(reconciler.LockInput{
+		Set: set, File: t.lockFile, Committed: t.lock, Published: have.raw, Mend: true,
+	})
 	if list.HasErrors() {
 		return nil, found{list: list, sources: t.files()}
 	}
@@ -89,13 +132,29 @@ func (a *app) newLock(ctx context.Context, t topology, set *schema.ClusterSet, f
 			return nil, found{list: list, sources: t.files()}
 		}
 	}
+	for _, item := range f.move {
+		lock, list = lock.Move(set, item)
+		if list.HasErrors() {
+			return nil, found{list: list, sources: t.files()}
+		}
+		a.printFindings(list, t.files())
+	}
+	if have.known || have.outside {
+		published, list := schema.ReadLock("published "+reconciler.LockFile, have.raw)
+		if list.HasErrors() {
+			return nil, found{list: list, sources: t.files()}
+		}
+		lock = lock.Forget(published)
+	}
 	return lock.Marshal()
 }
 
-func (a *app) checkLock(t topology, set *schema.ClusterSet) error {
-	lock, list := schema.ReadLock(t.lockFile, t.lock)
+func (a *app) checkLock(t topology, set *schema.ClusterSet, have publishedLock) error {
+	out, list := reconciler.Allocate(reconciler.LockInput{
+		Set: set, File: t.lockFile, Committed: t.lock, Published: have.raw,
+	})
 	if !list.HasErrors() {
-		list = schema.CheckLock(set, lock)
+		list = out.Stale
 	}
 	for i := range list {
 		if list[i].Pos == (diag.Pos{}) {

@@ -61,7 +61,7 @@ func locate(path string) (gitDirs, error) {
 			}
 		}
 		if dir == filepath.Dir(dir) {
-			return gitDirs{}, fmt.Errorf("%s: not in a git repository (git init makes one)", path)
+			return gitDirs{}, fmt.Errorf("%s: %w (git init makes one)", path, ErrNoRepository)
 		}
 	}
 }

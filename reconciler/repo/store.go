@@ -27,6 +27,8 @@ var (
 	// ErrNoBranch says that the repository has no such branch (an empty
 	// repository has none at all).
 	ErrNoBranch = errors.New("no such branch")
+	// ErrNoRepository: neither the folder nor one above it is a git repository.
+	ErrNoRepository = errors.New("not in a git repository")
 	// ErrNoFile says that a commit holds no such file.
 	ErrNoFile = errors.New("no such file")
 	// ErrNoCommit says that the repository does not hold a commit, or no longer.
