@@ -20,7 +20,7 @@ const (
 )
 
 // bytes writes a packet with an identity.
-func (p Packet) bytes(id uint32) []byte {
+func raw(p Packet, id uint32) []byte {
 	var l4 []byte
 	port := func(at int, n uint16) { binary.BigEndian.PutUint16(l4[at:], n) }
 	six := p.Src.Addr().Is6()

@@ -14,6 +14,7 @@ import (
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/reach"
 )
 
 // world is one topology, with what there is in the cluster whose gateway is looked at.
@@ -138,7 +139,7 @@ func (w *world) inhabit(rng *rand.Rand) {
 		target := map[string]int{}
 		for _, p := range e.Ports {
 			svc.Ports = append(svc.Ports, project.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
-			target[portID(p)] = p.Port + 8000
+			target[reach.PortID(p)] = p.Port + 8000
 		}
 		for n := range rng.IntN(3) {
 			next++
