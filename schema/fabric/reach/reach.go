@@ -6,6 +6,7 @@ package reach
 
 import (
 	"net/netip"
+	"slices"
 
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -69,6 +70,7 @@ type Set struct {
 	named    map[netip.Addr][]*fabric.Export // exports with the address: their own, of a part, of a host
 	headless map[string][]*fabric.Export     // by cluster with a part
 	served   map[string][]*fabric.Export     // by cluster with a part: those with UDP ports
+	dynamic  map[string]*fabric.Export       // by cluster: one that stands for those that are made in it
 	group    map[string]int                  // of clusters that have a way to each other
 	blocks   *prefixes                       // global blocks
 	flat     *prefixes                       // prefixes of pods and services that are reached as they are
@@ -106,7 +108,39 @@ func New(f *fabric.Fabric) *Set {
 	for i := range f.Exports {
 		s.index(&f.Exports[i])
 	}
+	s.addDynamic()
 	return s
+}
+
+// addDynamic makes an export for each cluster that may make some, at an address that
+// those come to last.
+func (s *Set) addDynamic() {
+	s.dynamic = map[string]*fabric.Export{}
+	for i := range s.fabric.Clusters {
+		c := &s.fabric.Clusters[i]
+		if s.fabric.DynamicExports == nil || len(c.Dynamic) == 0 {
+			continue
+		}
+		e := &fabric.Export{
+			Namespace: "*", Name: c.Name, Type: fabric.ClusterSetIP, Dynamic: true, Ports: []fabric.Port{{Protocol: "TCP", Port: anyPort}},
+			Clusters: []fabric.ExportCluster{{Name: c.Name}},
+		}
+		for _, p := range c.Dynamic {
+			e.Clusters[0].IPs = append(e.Clusters[0].IPs, last(p))
+		}
+		s.dynamic[c.Name] = e
+		s.index(e)
+	}
+}
+
+// last gives the last address of a prefix.
+func last(p netip.Prefix) netip.Addr {
+	raw := p.Addr().AsSlice()
+	for bit := p.Bits(); bit < p.Addr().BitLen(); bit++ {
+		raw[bit/8] |= 0x80 >> (bit % 8)
+	}
+	a, _ := netip.AddrFromSlice(raw) // it is as long as an address
+	return a
 }
 
 func (s *Set) index(e *fabric.Export) {
@@ -148,4 +182,24 @@ func (s *Set) Cluster(name string) *fabric.Cluster { return s.clusters[name] }
 func (s *Set) Connected(a, b string) bool {
 	x, y := s.clusters[a], s.clusters[b]
 	return x != nil && y != nil && a != b && len(x.Gateways) > 0 && len(y.Gateways) > 0 && s.group[a] == s.group[b]
+}
+
+// Overlapping gives the clusters with a prefix of pods or services that overlaps with
+// that of another one where one of the two hides nothing: what those reach depends on
+// whose prefix it is.
+func (s *Set) Overlapping() map[string]bool {
+	out := map[string]bool{}
+	for i := range s.fabric.Clusters {
+		c := &s.fabric.Clusters[i]
+		for _, p := range slices.Concat(c.PodCIDRs, c.ServiceCIDRs) {
+			for _, owners := range s.flat.overlapping(p) {
+				for _, owner := range owners {
+					if owner != c.Name {
+						out[c.Name], out[owner] = true, true
+					}
+				}
+			}
+		}
+	}
+	return out
 }
