@@ -22,6 +22,7 @@ type diffFlags struct {
 	output  string
 	live    bool
 	tree    string
+	failOn  []string
 	clusterFlags
 }
 
@@ -45,9 +46,16 @@ of --tree.
 No root key is needed. Without it keys that are not published yet show as
 "` + render.KnownLater + `", and a change of a recipient does not show.
 
-Exit codes: 0 no change, 1 changes, 2 error (errors in the topology included).`,
+At its end the plan says which clusters newly reach what, and which no longer do.
+
+Exit codes: 0 no change, 1 changes, 2 error (errors in the topology included).
+--fail-on says which changes count: any, those that are disruptive, or those by
+which somebody newly reaches something (reach).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFailOn(f.failOn); err != nil {
+				return err
+			}
 			if f.live {
 				return a.diffLive(cmd, args, f)
 			}
@@ -60,13 +68,14 @@ Exit codes: 0 no change, 1 changes, 2 error (errors in the topology included).`,
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change")
 	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
 	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
+	failOnFlag(cmd, &f.failOn)
 	f.clusterFlags.add(cmd, false)
 	return cmd
 }
 
 // diffLive compares with what stands in the clusters.
 func (a *app) diffLive(cmd *cobra.Command, args []string, f diffFlags) error {
-	for _, flag := range []string{"against", "repo"} {
+	for _, flag := range []string{"against", "repo", "fail-on"} {
 		if cmd.Flags().Changed(flag) {
 			return fmt.Errorf("--live compares with the clusters: --%s has no meaning then", flag)
 		}
@@ -102,7 +111,7 @@ func (a *app) diff(ctx context.Context, args []string, f diffFlags) error {
 		return fmt.Errorf("%s has errors: nothing was compared", t.file)
 	}
 	a.printFindings(built.Warnings, t.files())
-	return a.printPlan(planInput{want: built.Tree, have: have, source: built.Source, output: f.output})
+	return a.printPlan(planInput{want: built.Tree, have: have, source: built.Source, output: f.output, failOn: f.failOn})
 }
 
 // readAgainst reads what is published: a folder, or a branch.
@@ -126,9 +135,10 @@ type planInput struct {
 	want, have render.Tree
 	source     *schema.Source
 	output     string
+	failOn     []string
 }
 
-// printPlan prints what turns have into want; answer when there is something.
+// printPlan prints what turns have into want; answer when there is something that counts.
 func (a *app) printPlan(in planInput) error {
 	p, err := plan.Compute(in.want, in.have)
 	if err != nil {
@@ -149,7 +159,7 @@ func (a *app) printPlan(in planInput) error {
 	default:
 		err = a.encode(in.output, p)
 	}
-	if err != nil || p.Empty() {
+	if err != nil || !fails(p, in.failOn) {
 		return err
 	}
 	return answer{}

@@ -24,6 +24,7 @@ type Plan struct {
 	Name          string  `json:"clusterset"`
 	Entries       []Entry `json:"changes"` // clusterset first, then by cluster, kind and key
 	Summary       Summary `json:"summary"`
+	Reach         Reach   `json:"reach"`
 }
 
 // Summary counts the entries. A replacement counts as one to add and one to destroy.
@@ -93,6 +94,7 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	}
 	slices.SortFunc(p.Entries, compareEntries)
 	p.disrupt(lostWays(lost))
+	p.Reach = reachOf(w.fabric, h.fabric)
 	return p, nil
 }
 
@@ -107,6 +109,7 @@ func (p *Plan) Locate(source func(path string) string) {
 			p.Entries[i].Source = source(p.Entries[i].Path)
 		}
 	}
+	p.Reach.locate(source)
 }
 
 // Disruptions gives the entries that break something.

@@ -47,6 +47,7 @@ func (p *Plan) Print(w io.Writer, color bool) error {
 		out.entry(e)
 	}
 	out.disruptions(p.Disruptions())
+	out.reach(&p.Reach)
 	out.text("\nPlan: %d to add, %d to change, %d to destroy.\n", p.Summary.Add, p.Summary.Change, p.Summary.Destroy)
 	return out.out.Flush()
 }
