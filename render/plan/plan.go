@@ -20,11 +20,12 @@ const FormatVersion = "1"
 
 // Plan is everything that changes, grouped by the cluster that it changes.
 type Plan struct {
-	FormatVersion string  `json:"format_version"`
-	Name          string  `json:"clusterset"`
-	Entries       []Entry `json:"changes"` // clusterset first, then by cluster, kind and key
-	Summary       Summary `json:"summary"`
-	Reach         Reach   `json:"reach"`
+	FormatVersion string   `json:"format_version"`
+	Name          string   `json:"clusterset"`
+	Entries       []Entry  `json:"changes"` // clusterset first, then by cluster, kind and key
+	Summary       Summary  `json:"summary"`
+	Reach         Reach    `json:"reach"`
+	Firewall      Firewall `json:"firewall"`
 }
 
 // Summary counts the entries. A replacement counts as one to add and one to destroy.
@@ -95,6 +96,7 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	slices.SortFunc(p.Entries, compareEntries)
 	p.disrupt(lostWays(lost))
 	p.Reach = reachOf(w.fabric, h.fabric)
+	p.Firewall = firewallOf(w.fabric, h.fabric)
 	return p, nil
 }
 

@@ -48,6 +48,7 @@ func (p *Plan) Print(w io.Writer, color bool) error {
 	}
 	out.disruptions(p.Disruptions())
 	out.reach(&p.Reach)
+	out.firewall(&p.Firewall)
 	out.text("\nPlan: %d to add, %d to change, %d to destroy.\n", p.Summary.Add, p.Summary.Change, p.Summary.Destroy)
 	return out.out.Flush()
 }
