@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// clientPort is a port that a client may have.
-const clientPort = 40000
+// ClientPort is a port that a client may have.
+const ClientPort = 40000
 
 // anyPort stands for the ports of what has no list of them.
 const anyPort = 1
@@ -29,7 +29,7 @@ func (s *Set) Export(e *fabric.Export, cluster string) *Offer {
 	if part == nil || c == nil {
 		return nil
 	}
-	ep := Endpoint{Addrs: somePod(c), Ready: true, Ports: make(map[string]int, len(e.Ports))}
+	ep := Endpoint{Addrs: SomePod(c), Ready: true, Ports: make(map[string]int, len(e.Ports))}
 	for _, p := range e.Ports {
 		ep.Ports[PortID(p)] = p.Port
 	}
@@ -49,6 +49,17 @@ func (s *Set) Export(e *fabric.Export, cluster string) *Offer {
 		}
 	}
 	return o
+}
+
+// At gives the addresses of the offer by which other clusters ask for it.
+func (o *Offer) At() []netip.Addr { return o.at }
+
+// Facts gives the backend that an offer of an export has; none of a prefix.
+func (o *Offer) Facts() Facts { return o.facts }
+
+// Named gives the exports that have an address: as their own, in a cluster, or of a host.
+func (s *Set) Named(a netip.Addr) []*fabric.Export {
+	return slices.DeleteFunc(slices.Clone(s.named[a]), func(e *fabric.Export) bool { return e.Dynamic })
 }
 
 // Dynamic gives what a cluster offers by an export that is made in it; nil when the
@@ -83,13 +94,13 @@ func (o *Offer) Reached(from string, port fabric.Port) bool {
 	if port.Port != 0 {
 		protocol, number = strings.ToLower(port.Protocol), uint16(port.Port)
 	}
-	client := somePod(o.set.clusters[from])
+	client := SomePod(o.set.clusters[from])
 	for _, dst := range o.at {
 		src, ok := same(client, dst)
 		if !ok {
 			continue
 		}
-		way := o.set.Way(from, o.cluster, Packet{Protocol: protocol, Src: netip.AddrPortFrom(src, clientPort), Dst: netip.AddrPortFrom(dst, number)}, o.facts)
+		way := o.set.Way(from, o.cluster, Packet{Protocol: protocol, Src: netip.AddrPortFrom(src, ClientPort), Dst: netip.AddrPortFrom(dst, number)}, o.facts)
 		if way.Arrives() {
 			return true
 		}
@@ -115,7 +126,7 @@ func (s *Set) Way(from, to string, p Packet, facts Facts) Way {
 		srcs = []netip.Addr{p.Src.Addr()}
 	}
 	for _, dst := range w.Out.Dst {
-		if !s.has(to, dst.Addr()) {
+		if !s.Has(to, dst.Addr()) {
 			continue
 		}
 		for _, src := range srcs {
@@ -132,8 +143,8 @@ func (w Way) Arrives() bool {
 	return slices.ContainsFunc(w.Src, func(v Verdict) bool { return v.To == Pod || v.To == Service })
 }
 
-// has reports whether an address leads to a cluster.
-func (s *Set) has(cluster string, a netip.Addr) bool {
+// Has reports whether an address leads to a cluster.
+func (s *Set) Has(cluster string, a netip.Addr) bool {
 	c := s.clusters[cluster]
 	return c != nil && (inAny(c.GlobalCIDRs, a) || !c.Hides(fabric.Family(a)) && inAny(slices.Concat(c.PodCIDRs, c.ServiceCIDRs), a))
 }
@@ -151,9 +162,9 @@ func (s *Set) Owner(a netip.Addr, from string) string {
 	return ""
 }
 
-// somePod gives an address of a pod of a cluster in each family. Of a cluster without
+// SomePod gives an address of a pod of a cluster in each family. Of a cluster without
 // prefixes of pods they are addresses that mean nothing.
-func somePod(c *fabric.Cluster) []netip.Addr {
+func SomePod(c *fabric.Cluster) []netip.Addr {
 	var out []netip.Addr
 	for _, p := range c.PodCIDRs {
 		if a := some(p); !slices.ContainsFunc(out, func(o netip.Addr) bool { return o.Is4() == a.Is4() }) {
