@@ -26,6 +26,7 @@ type Plan struct {
 	Summary       Summary  `json:"summary"`
 	Reach         Reach    `json:"reach"`
 	Firewall      Firewall `json:"firewall"`
+	Impact        Impact   `json:"impact"`
 }
 
 // Summary counts the entries. A replacement counts as one to add and one to destroy.
@@ -97,6 +98,7 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	p.disrupt(lostWays(lost))
 	p.Reach = reachOf(w.fabric, h.fabric)
 	p.Firewall = firewallOf(w.fabric, h.fabric)
+	p.Impact = p.impactOf(w.fabric, h.fabric)
 	return p, nil
 }
 
@@ -112,6 +114,7 @@ func (p *Plan) Locate(source func(path string) string) {
 		}
 	}
 	p.Reach.locate(source)
+	p.Impact.locate(source)
 }
 
 // Disruptions gives the entries that break something.
