@@ -69,7 +69,7 @@ func TestPortsOfFirewalls(t *testing.T) {
 			}
 		}
 		open := map[string]bool{}
-		for _, o := range firewall.New(f).Links(s.Cluster) {
+		for _, o := range firewall.New(f).Links(s.Cluster, nil) {
 			purpose := firewall.Links
 			if alt && o.Driver != fabric.DriverIPsec {
 				purpose = firewall.Moves

@@ -43,15 +43,21 @@ type door struct {
 // firewallOf compares which ports have to be open.
 func firewallOf(want, have *fabric.Fabric) Firewall {
 	out := Firewall{Open: []Ports{}, Close: []Ports{}}
-	if sameLinks(want, have) {
+	changed, everything := newLinks(want, have)
+	if !everything && len(changed) == 0 {
 		return out
 	}
 	w, h := firewall.New(want), firewall.New(have)
 	all := unionOf(want, have)
 	open, shut := newFold(len(want.Clusters)), newFold(len(have.Clusters))
 	for _, cluster := range all {
-		is, isOrder := doors(w, cluster)
-		was, wasOrder := doors(h, cluster)
+		// What a cluster that did not change needs for others that did not is the same.
+		var only func(string) bool
+		if !everything && !changed[cluster] {
+			only = func(other string) bool { return changed[other] }
+		}
+		is, isOrder := doors(w, cluster, only)
+		was, wasOrder := doors(h, cluster, only)
 		for _, d := range isOrder {
 			open.add(d, without(is[d], was[d]))
 		}
@@ -63,22 +69,49 @@ func firewallOf(want, have *fabric.Fabric) Firewall {
 	return out
 }
 
-// sameLinks reports whether nothing differs that ports depend on.
-func sameLinks(a, b *fabric.Fabric) bool {
-	return slices.Equal(a.Epochs, b.Epochs) && a.Tunnel.Driver == b.Tunnel.Driver && shape(a) == shape(b) &&
-		a.Tunnel.IPsec.IKEPort == b.Tunnel.IPsec.IKEPort && a.Tunnel.IPsec.NATPort == b.Tunnel.IPsec.NATPort &&
-		a.Tunnel.IPsec.Encapsulation == b.Tunnel.IPsec.Encapsulation && slices.Equal(a.Links, b.Links) &&
-		slices.EqualFunc(a.Clusters, b.Clusters, func(x, y fabric.Cluster) bool {
-			return x.Name == y.Name && slices.EqualFunc(x.Gateways, y.Gateways, func(g, o fabric.Gateway) bool {
-				return g.Name == o.Name && g.Port == o.Port && g.Lane == o.Lane && slices.Equal(g.Endpoints, o.Endpoints)
-			})
+// newLinks gives the clusters whose gateways or links are made otherwise, on which ports
+// depend; everything says that those of all may be.
+func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
+	everything = !slices.Equal(a.Epochs, b.Epochs) || a.Tunnel.Driver != b.Tunnel.Driver || shape(a) != shape(b) ||
+		a.Tunnel.IPsec.IKEPort != b.Tunnel.IPsec.IKEPort || a.Tunnel.IPsec.NATPort != b.Tunnel.IPsec.NATPort ||
+		a.Tunnel.IPsec.Encapsulation != b.Tunnel.IPsec.Encapsulation
+	changed = map[string]bool{}
+	links := map[fabric.Link]int{}
+	for _, l := range a.Links {
+		links[l]++
+	}
+	for _, l := range b.Links {
+		links[l]--
+	}
+	gateways := map[string][]fabric.Gateway{}
+	for i := range b.Clusters {
+		gateways[b.Clusters[i].Name] = b.Clusters[i].Gateways
+		changed[b.Clusters[i].Name] = true
+	}
+	for i := range a.Clusters {
+		c := &a.Clusters[i]
+		old, found := gateways[c.Name]
+		same := found && slices.EqualFunc(c.Gateways, old, func(g, o fabric.Gateway) bool {
+			return g.Name == o.Name && g.Port == o.Port && g.Lane == o.Lane && slices.Equal(g.Endpoints, o.Endpoints)
 		})
+		if same {
+			delete(changed, c.Name)
+		} else {
+			changed[c.Name] = true
+		}
+	}
+	for l, n := range links {
+		if n != 0 {
+			changed[l.Between[0]], changed[l.Between[1]] = true, true
+		}
+	}
+	return changed, everything
 }
 
 // doors gives the ports of a cluster's gateways, each with the clusters that come to it.
-func doors(s *firewall.Set, cluster string) (from map[door][]string, order []door) {
+func doors(s *firewall.Set, cluster string, only func(string) bool) (from map[door][]string, order []door) {
 	from = map[door][]string{}
-	for _, o := range s.Links(cluster) {
+	for _, o := range s.Links(cluster, only) {
 		if o.Purpose != firewall.Links {
 			continue
 		}

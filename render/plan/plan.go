@@ -163,7 +163,8 @@ func compareEntries(a, b Entry) int {
 type side struct {
 	fabric *fabric.Fabric
 	items  []item
-	pairs  []item // of clusters
+	pairs  []item          // of clusters
+	paired map[string]bool // names of pairs
 }
 
 func readSide(name string, tree render.Tree) (*side, error) {

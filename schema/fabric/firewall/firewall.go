@@ -80,31 +80,67 @@ type Set struct {
 	fabric   *fabric.Fabric
 	graph    *fabric.Graph
 	clusters map[string]*fabric.Cluster
+	lanes    map[string]string // by cluster: those of its gateways, as text
 }
 
 // New prepares a fabric. It must not change afterwards.
 func New(f *fabric.Fabric) *Set {
-	s := &Set{fabric: f, graph: f.Graph(), clusters: make(map[string]*fabric.Cluster, len(f.Clusters))}
+	s := &Set{fabric: f, graph: f.Graph(), clusters: make(map[string]*fabric.Cluster, len(f.Clusters)), lanes: make(map[string]string, len(f.Clusters))}
 	for i := range f.Clusters {
-		s.clusters[f.Clusters[i].Name] = &f.Clusters[i]
+		c := &f.Clusters[i]
+		s.clusters[c.Name] = c
+		lanes := make([]byte, len(c.Gateways)) // each below MaxLanes
+		for j := range c.Gateways {
+			lanes[j] = byte(c.Gateways[j].Lane)
+		}
+		s.lanes[c.Name] = string(lanes)
 	}
 	return s
 }
 
 // Links gives the openings of a cluster's gateways for links as they are and as they
 // change: one for each port, in the order of the fabric's gateways. A gateway without
-// endpoints only dials out, and has none.
-func (s *Set) Links(cluster string) []Opening {
+// endpoints only dials out, and has none. Of other clusters only those count that a
+// function says; nil = all.
+func (s *Set) Links(cluster string, only func(other string) bool) []Opening {
 	c := s.clusters[cluster]
 	if c == nil {
 		return nil
 	}
-	near := s.graph.Neighbours(cluster)
+	groups := s.groups(c, only)
 	var out []Opening
 	for i := range c.Gateways {
 		if len(c.Gateways[i].Endpoints) > 0 {
-			out = append(out, s.gateway(c, &c.Gateways[i], near)...)
+			out = append(out, s.gateway(c, &c.Gateways[i], groups)...)
 		}
+	}
+	return out
+}
+
+// group is neighbours for which the same ports are needed.
+type group struct {
+	link  fabric.Link
+	names []string // sorted
+}
+
+func (s *Set) groups(c *fabric.Cluster, only func(other string) bool) []*group {
+	type key struct {
+		driver, lanes string
+		port          int
+	}
+	at := map[key]*group{}
+	var out []*group
+	for _, name := range s.graph.Neighbours(c.Name) {
+		if only != nil && !only(name) {
+			continue
+		}
+		link := s.fabric.Link(c.Name, name)
+		k := key{link.Driver, s.lanes[name], link.Port}
+		if at[k] == nil {
+			at[k] = &group{link: link}
+			out = append(out, at[k])
+		}
+		at[k].names = append(at[k].names, name)
 	}
 	return out
 }
@@ -115,20 +151,24 @@ func (s *Set) Of(cluster string) []Opening {
 	if s.clusters[cluster] == nil {
 		return nil
 	}
-	out := joined(s.Links(cluster))
+	out := joined(s.Links(cluster, nil))
 	for i := range out {
 		out[i].Sources = s.sources(out[i].From)
 	}
 	return append(out, Opening{Cluster: cluster, Purpose: Nodes, Protocol: UDP, First: NodePort, Last: NodePort, From: []string{cluster}})
 }
 
-func (s *Set) gateway(c *fabric.Cluster, g *fabric.Gateway, near []string) []Opening {
+func (s *Set) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*group) []Opening {
 	needs := map[need][]string{}
-	for _, name := range near {
-		remote := s.clusters[name]
-		for _, n := range s.needs(s.fabric.Link(c.Name, name), g, remote) {
-			if list := needs[n]; len(list) == 0 || list[len(list)-1] != name {
-				needs[n] = append(list, name)
+	for _, near := range groups {
+		for _, n := range s.needs(near.link, g, s.clusters[near.names[0]]) {
+			switch have := needs[n]; {
+			case have == nil:
+				needs[n] = near.names
+			case &have[0] != &near.names[0]: // two lanes of one group have ports of their own
+				have = slices.Concat(have, near.names)
+				slices.Sort(have)
+				needs[n] = slices.Compact(have)
 			}
 		}
 	}
