@@ -20,8 +20,10 @@ const (
 func failOns() []string { return []string{failAny, failDisruptive, failReach} }
 
 func failOnFlag(cmd *cobra.Command, into *[]string) {
-	cmd.Flags().StringSliceVar(into, "fail-on", []string{failAny}, "changes that end with exit code 1: "+strings.Join(failOns(), ", ")+"; may be repeated")
-	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failOns(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	cmd.Flags().StringSliceVar(into, "fail-on", []string{failAny},
+		"changes that end with exit code 1: "+strings.Join(failOns(), ", ")+"; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failOns(),
+		cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
 func checkFailOn(have []string) error {

@@ -108,7 +108,8 @@ func explainFrom(f *fabric.Fabric, text string) (explain.From, error) {
 		case 1:
 			return explain.From{Cluster: owners[0], Addr: a}, nil
 		}
-		return explain.From{}, fmt.Errorf("%s is in podCIDRs of %s: write whose address it is, as in %s/%s", a, strings.Join(owners, ", "), owners[0], a)
+		return explain.From{}, fmt.Errorf("%s is in podCIDRs of %s: write whose address it is, as in %s/%s", a,
+			strings.Join(owners, ", "), owners[0], a)
 	}
 	from := explain.From{Cluster: parts[0]}
 	switch {
@@ -177,7 +178,8 @@ func explainTo(f *fabric.Fabric, text string) (explain.To, error) {
 	case n > 2:
 		to.Cluster = labels[n-3]
 		if f.Cluster(to.Cluster) == nil {
-			return to, fmt.Errorf("%s: there is no cluster %s in the topology (names end with .svc.%s)", text, to.Cluster, f.Domain)
+			return to, fmt.Errorf("%s: there is no cluster %s in the topology (names end with .svc.%s)", text,
+				to.Cluster, f.Domain)
 		}
 		fallthrough
 	default:

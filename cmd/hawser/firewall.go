@@ -52,14 +52,16 @@ Exit codes: 0 done, 2 error.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.firewall(args, f) },
 	}
-	outputFlag(cmd, false, &f.output, firewallTable, "json", "yaml", firewallAWS, firewallGoogle, firewallAzure, firewallNft)
+	outputFlag(cmd, false, &f.output, firewallTable, "json", "yaml", firewallAWS, firewallGoogle, firewallAzure,
+		firewallNft)
 	cmd.Flags().StringSliceVar(&f.clusters, "cluster", nil, "clusters to print, such as g1,g2 (default: all)")
 	cmd.Flags().StringSliceVar(&f.gateways, "gateway", nil, "gateways to print, such as g1/a (default: all)")
 	return cmd
 }
 
 func (a *app) firewall(args []string, f firewallFlags) error {
-	if err := checkOutput(f.output, firewallTable, "json", "yaml", firewallAWS, firewallGoogle, firewallAzure, firewallNft); err != nil {
+	if err := checkOutput(f.output, firewallTable, "json", "yaml", firewallAWS, firewallGoogle, firewallAzure,
+		firewallNft); err != nil {
 		return err
 	}
 	c, err := a.compile(args)
@@ -120,10 +122,12 @@ func (f firewallFlags) openings(fab *fabric.Fabric) ([]firewall.Opening, error) 
 
 // firewallText is the table.
 func firewallText(f *fabric.Fabric, list []firewall.Opening, flags firewallFlags) string {
-	t := table{title: "Ports to let in", head: []string{"GATEWAY", "NODE", "PROTOCOL", "PORTS", "AT", "FROM", "ADDRESSES", "FOR"}}
+	t := table{title: "Ports to let in", head: []string{"GATEWAY", "NODE", "PROTOCOL", "PORTS", "AT", "FROM",
+		"ADDRESSES", "FOR"}}
 	for i := range list {
 		o := &list[i]
-		gateway, node, from, addresses := o.Cluster+"/"+o.Gateway, o.Node, strings.Join(o.From, ","), prefixesText(o.Sources)
+		gateway, node, from, addresses := o.Cluster+"/"+o.Gateway, o.Node, strings.Join(o.From, ","),
+			prefixesText(o.Sources)
 		purpose := strings.TrimSpace(o.Driver + " " + o.Purpose)
 		if o.Purpose == firewall.Nodes {
 			gateway, node, from, addresses = o.Cluster, "every node", "nodes of "+o.Cluster, "nodes"
@@ -136,14 +140,16 @@ func firewallText(f *fabric.Fabric, list []firewall.Opening, flags firewallFlags
 			}
 			at = append(at, text)
 		}
-		t.rows = append(t.rows, []string{gateway, node, o.Protocol, o.Ports(), strings.Join(at, ","), from, addresses, purpose})
+		t.rows = append(t.rows, []string{gateway, node, o.Protocol, o.Ports(), strings.Join(at, ","), from,
+			addresses, purpose})
 	}
 	text := t.String()
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
 		for _, g := range c.Gateways {
 			name := c.Name + "/" + g.Name
-			named := (len(flags.clusters) == 0 || slices.Contains(flags.clusters, c.Name)) && (len(flags.gateways) == 0 || slices.Contains(flags.gateways, name))
+			named := (len(flags.clusters) == 0 || slices.Contains(flags.clusters, c.Name)) &&
+				(len(flags.gateways) == 0 || slices.Contains(flags.gateways, name))
 			if named && len(g.Endpoints) == 0 {
 				text += name + " has no endpoints: it dials out, and needs no port\n"
 			}

@@ -61,7 +61,8 @@ func nftRules(o *firewall.Opening) []string {
 		if s.six {
 			family = "ip6"
 		}
-		out = append(out, fmt.Sprintf("%s saddr { %s } %s", family, strings.Join(prefixTexts(s.list, true), ", "), what))
+		out = append(out, fmt.Sprintf("%s saddr { %s } %s", family, strings.Join(prefixTexts(s.list, true), ", "),
+			what))
 	}
 	return out
 }
@@ -147,7 +148,8 @@ func terraform(format, name string, list []firewall.Opening) string {
 		blocks = azureBlocks(list)
 	}
 	var out strings.Builder
-	_, _ = fmt.Fprintf(&out, "# What firewalls must let in for the clusterset %s, by hawser firewall -o %s.\n", name, format)
+	_, _ = fmt.Fprintf(&out, "# What firewalls must let in for the clusterset %s, by hawser firewall -o %s.\n",
+		name, format)
 	for _, b := range blocks {
 		out.WriteString("\n")
 		b.write(&out, "")
@@ -192,7 +194,8 @@ func awsBlocks(list []firewall.Opening) []block {
 				{"security_group_id", group}, {"description", quoted(comment(o))},
 			}}
 			if o.Protocol == firewall.UDP {
-				b.args = append(b.args, [2]string{"ip_protocol", quoted("udp")}, [2]string{"from_port", strconv.Itoa(o.First)}, [2]string{"to_port", strconv.Itoa(o.Last)})
+				b.args = append(b.args, [2]string{"ip_protocol", quoted("udp")}, [2]string{"from_port",
+					strconv.Itoa(o.First)}, [2]string{"to_port", strconv.Itoa(o.Last)})
 			} else {
 				b.args = append(b.args, [2]string{"ip_protocol", quoted("50")})
 			}
@@ -219,7 +222,8 @@ func awsBlocks(list []firewall.Opening) []block {
 func googleBlocks(list []firewall.Opening) []block {
 	out := []block{
 		variable("hawser_network", "string", "Network of the gateways."),
-		variable("hawser_tags", "map(list(string))", "Network tags of each gateway's node, by cluster/gateway, and of all nodes of a cluster, by cluster."),
+		variable("hawser_tags", "map(list(string))",
+			"Network tags of each gateway's node, by cluster/gateway, and of all nodes of a cluster, by cluster."),
 	}
 	for i := range list {
 		o := &list[i]
@@ -232,7 +236,8 @@ func googleBlocks(list []firewall.Opening) []block {
 			out = append(out, block{
 				head: "resource \"google_compute_firewall\" " + quoted(name),
 				args: [][2]string{
-					{"name", quoted(strings.ToLower(name))}, {"description", quoted(comment(o))}, {"network", "var.hawser_network"},
+					{"name", quoted(strings.ToLower(name))}, {"description", quoted(comment(o))}, {"network",
+						"var.hawser_network"},
 					{"direction", quoted("INGRESS")}, {"target_tags", tags}, {key, value},
 				},
 				body: []block{allow},
@@ -274,12 +279,16 @@ func azureBlocks(list []firewall.Opening) []block {
 			// Two of our groups may be one of the user's, so no two of a cluster are equal.
 			n := firstPriority + priority[o.Cluster]
 			priority[o.Cluster]++
-			out = append(out, block{head: "resource \"azurerm_network_security_rule\" " + quoted(name), args: [][2]string{
-				{"name", quoted(name)}, {"description", quoted(comment(o))}, {"resource_group_name", "var.hawser_resource_group"},
-				{"network_security_group_name", "var.hawser_security_groups[" + quoted(owner(o)) + "]"},
-				{"priority", strconv.Itoa(n)}, {"direction", quoted("Inbound")}, {"access", quoted("Allow")}, {"protocol", quoted(protocol)},
-				{"source_port_range", quoted("*")}, {"destination_port_range", quoted(ports)}, {key, value}, {"destination_address_prefix", quoted("*")},
-			}})
+			out = append(out, block{head: "resource \"azurerm_network_security_rule\" " + quoted(name),
+				args: [][2]string{
+					{"name", quoted(name)}, {"description", quoted(comment(o))}, {"resource_group_name",
+						"var.hawser_resource_group"},
+					{"network_security_group_name", "var.hawser_security_groups[" + quoted(owner(o)) + "]"},
+					{"priority", strconv.Itoa(n)}, {"direction", quoted("Inbound")}, {"access", quoted("Allow")},
+					{"protocol", quoted(protocol)},
+					{"source_port_range", quoted("*")}, {"destination_port_range", quoted(ports)}, {key, value},
+					{"destination_address_prefix", quoted("*")},
+				}})
 		}
 		if o.Purpose == firewall.Nodes {
 			rule(ruleName(o), "source_address_prefix", quoted("VirtualNetwork"))

@@ -73,7 +73,8 @@ func traits(of, other *reach.Set) map[string]string {
 	out := make(map[string]string, len(f.Clusters))
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
-		text := fmt.Sprintf("%s %t %t %t %t %t %s", groups[c.Name], len(c.Gateways) > 0, c.Has(4), c.Has(6), c.Hides(4), c.Hides(6), c.EgressMode)
+		text := fmt.Sprintf("%s %t %t %t %t %t %s", groups[c.Name], len(c.Gateways) > 0, c.Has(4), c.Has(6),
+			c.Hides(4), c.Hides(6), c.EgressMode)
 		if alone[c.Name] {
 			text += " " + c.Name
 		}

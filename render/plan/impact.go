@@ -83,7 +83,8 @@ func moves(e *Entry) bool {
 	if e.Disruptive == "" {
 		return false
 	}
-	fields := []string{"global IPs", "clusterset IPs", "hosts", "globalCIDRs", "egress mode", "egressIPs", "mappings", "ips", "namespace", "matchLabels", "globalnet", "type"}
+	fields := []string{"global IPs", "clusterset IPs", "hosts", "globalCIDRs", "egress mode", "egressIPs",
+		"mappings", "ips", "namespace", "matchLabels", "globalnet", "type"}
 	return e.Kind == kindEgress || slices.ContainsFunc(e.Fields, func(f Field) bool {
 		return e.Op != diff.Create && e.Op != diff.Delete && slices.Contains(fields, f.Name)
 	})
@@ -107,9 +108,12 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 			continue
 		}
 		name := w.Name + "/" + old.Name
-		e := Effect{What: "what goes over " + name, Path: fmt.Sprintf("clusters[%s].gateways[%s]", w.Name, old.Name), AtMostMS: dead}
+		e := Effect{What: "what goes over " + name, Path: fmt.Sprintf("clusters[%s].gateways[%s]", w.Name,
+			old.Name), AtMostMS: dead}
 		j := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool { return g.Name == old.Name })
-		heir := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool { return g.Name != old.Name && takesOver(&g, old) })
+		heir := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool {
+			return g.Name != old.Name && takesOver(&g, old)
+		})
 		switch {
 		case j >= 0:
 			e.What += ": " + restarts(&w.Gateways[j], old)
@@ -133,7 +137,8 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 
 // takesOver reports whether a new gateway has the lane, the node or an address of an old one.
 func takesOver(g, old *fabric.Gateway) bool {
-	return g.Lane == old.Lane || g.Node == old.Node || slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return slices.Contains(old.Addresses, a) })
+	return g.Lane == old.Lane || g.Node == old.Node || slices.ContainsFunc(g.Addresses,
+		func(a netip.Addr) bool { return slices.Contains(old.Addresses, a) })
 }
 
 // restarts says why the links of a gateway begin anew; empty when they do not.
@@ -145,7 +150,8 @@ func restarts(g, old *fabric.Gateway) string {
 		return "its tunnel address changes"
 	}
 	for _, k := range g.Keys {
-		if i := slices.IndexFunc(old.Keys, func(o fabric.Key) bool { return o.Epoch == k.Epoch }); i >= 0 && old.Keys[i].Public != k.Public {
+		if i := slices.IndexFunc(old.Keys, func(o fabric.Key) bool { return o.Epoch == k.Epoch }); i >= 0 &&
+			old.Keys[i].Public != k.Public {
 			return "its tunnel key changes"
 		}
 	}
@@ -158,9 +164,10 @@ const more = 1.5
 // loads tells where fewer gateways carry what more did, and who passes on much more.
 func loads(want, have *fabric.Fabric) []Load {
 	out := []Load{}
-	if len(have.Clusters) == 0 || shape(want) == shape(have) && slices.EqualFunc(want.Clusters, have.Clusters, func(a, b fabric.Cluster) bool {
-		return a.Name == b.Name && len(a.Gateways) == len(b.Gateways)
-	}) {
+	if len(have.Clusters) == 0 || shape(want) == shape(have) && slices.EqualFunc(want.Clusters, have.Clusters,
+		func(a, b fabric.Cluster) bool {
+			return a.Name == b.Name && len(a.Gateways) == len(b.Gateways)
+		}) {
 		return out
 	}
 	graph := want.Graph()
@@ -178,10 +185,12 @@ func loads(want, have *fabric.Fabric) []Load {
 	for i := range want.Clusters {
 		c := &want.Clusters[i]
 		old := at[c.Name]
-		if old == nil || len(c.Gateways) == 0 || len(c.Gateways) >= len(old.Gateways) && float64(now[c.Name]) <= more*float64(before[c.Name]) {
+		if old == nil || len(c.Gateways) == 0 || len(c.Gateways) >= len(old.Gateways) &&
+			float64(now[c.Name]) <= more*float64(before[c.Name]) {
 			continue
 		}
-		l := Load{Cluster: c.Name, Passed: now[c.Name], PassedBefore: before[c.Name], Pairs: reached[c.Name], GatewaysBefore: len(old.Gateways)}
+		l := Load{Cluster: c.Name, Passed: now[c.Name], PassedBefore: before[c.Name], Pairs: reached[c.Name],
+			GatewaysBefore: len(old.Gateways)}
 		for _, g := range c.Gateways {
 			l.Gateways = append(l.Gateways, c.Name+"/"+g.Name)
 		}
@@ -201,13 +210,15 @@ func (l *Load) Text() string {
 	}
 	text := names(l.Gateways)
 	if before := l.GatewaysBefore; before > len(l.Gateways) {
-		text += fmt.Sprintf(" %s what %d gateways did, for %s", verb("carries", "carry"), before, counted(l.Pairs, "other cluster"))
+		text += fmt.Sprintf(" %s what %d gateways did, for %s", verb("carries", "carry"), before, counted(l.Pairs,
+			"other cluster"))
 		if l.Passed == 0 {
 			return text
 		}
 		text += ", and"
 	}
-	text += fmt.Sprintf(" %s on what %s of other clusters send each other", verb("passes", "pass"), counted(l.Passed, "pair"))
+	text += fmt.Sprintf(" %s on what %s of other clusters send each other", verb("passes", "pass"),
+		counted(l.Passed, "pair"))
 	if l.PassedBefore == 0 {
 		return text + ", none before"
 	}

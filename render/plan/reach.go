@@ -168,13 +168,15 @@ func (r *reacher) settle(p *piece, q asked, named map[string]*piece) {
 	}
 	w.all = true
 	for _, c := range r.crowds.list {
-		if c.exists(p.gained) && !slices.Contains(w.crowds, c.index) && slices.ContainsFunc(c.members, func(m string) bool { return m != q.cluster && named[m] != p }) {
+		if c.exists(p.gained) && !slices.Contains(w.crowds, c.index) && slices.ContainsFunc(c.members,
+			func(m string) bool { return m != q.cluster && named[m] != p }) {
 			w.all = false
 			break
 		}
 	}
 	for _, n := range q.names {
-		if c := r.crowds.of[n]; c != nil && c.exists(p.gained) && n != q.cluster && named[n] != p && (w.all || slices.Contains(w.crowds, c.index)) {
+		if c := r.crowds.of[n]; c != nil && c.exists(p.gained) && n != q.cluster && named[n] != p && (w.all ||
+			slices.Contains(w.crowds, c.index)) {
 			w.out = append(w.out, n)
 		}
 	}
@@ -182,7 +184,8 @@ func (r *reacher) settle(p *piece, q asked, named map[string]*piece) {
 		w.crowds, w.names = nil, nil
 		return
 	}
-	if i, found := slices.BinarySearch(w.out, q.cluster); !found && len(q.target.In) == 1 && slices.Contains(w.crowds, r.crowds.of[q.cluster].index) {
+	if i, found := slices.BinarySearch(w.out, q.cluster); !found && len(q.target.In) == 1 &&
+		slices.Contains(w.crowds, r.crowds.of[q.cluster].index) {
 		w.out = slices.Insert(w.out, i, q.cluster)
 	}
 }
@@ -220,7 +223,8 @@ func (r *reacher) put(x pieces) {
 		key := fmt.Sprint(p.gained, p.path) + p.who.key()
 		a := r.found[key]
 		if a == nil {
-			a = &foundAccess{gained: p.gained, Access: Access{Path: p.path, Gone: p.gone, All: p.who.all, AllBut: p.who.out}}
+			a = &foundAccess{gained: p.gained, Access: Access{Path: p.path, Gone: p.gone, All: p.who.all,
+				AllBut: p.who.out}}
 			if !a.All {
 				a.From, a.AllBut = r.crowds.told(&p.who), nil
 			}
@@ -311,7 +315,8 @@ func offered(s *reach.Set, e *fabric.Export, cluster string) *reach.Offer {
 }
 
 func has(e *fabric.Export, port fabric.Port) bool {
-	return e != nil && slices.ContainsFunc(e.Ports, func(p fabric.Port) bool { return reach.PortID(p) == reach.PortID(port) })
+	return e != nil && slices.ContainsFunc(e.Ports,
+		func(p fabric.Port) bool { return reach.PortID(p) == reach.PortID(port) })
 }
 
 func portText(p fabric.Port) string {
@@ -354,7 +359,8 @@ func exportCause(lacks *reach.Set, e, there *fabric.Export, from, cluster string
 }
 
 func exportGone(lacks *reach.Set, e *fabric.Export, from, cluster string) bool {
-	return e == nil || !slices.ContainsFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name == cluster }) ||
+	return e == nil || !slices.ContainsFunc(e.Clusters,
+		func(c fabric.ExportCluster) bool { return c.Name == cluster }) ||
 		missingCluster(lacks, cluster, from) != ""
 }
 
@@ -424,7 +430,9 @@ func (r *reacher) pattern(pattern string) {
 		}, &answers)
 	}
 	for _, c := range r.crowds.list {
-		if rest := slices.DeleteFunc(slices.Clone(c.members), func(n string) bool { return slices.Contains(special, n) }); len(rest) > 0 {
+		if rest := slices.DeleteFunc(slices.Clone(c.members), func(n string) bool {
+			return slices.Contains(special, n)
+		}); len(rest) > 0 {
 			ask(rest)
 		}
 	}
@@ -451,7 +459,10 @@ func within(d *fabric.DynamicExports, pattern string) []string {
 		return nil
 	}
 	wide := &fabric.DynamicExports{Namespaces: []string{pattern}}
-	return slices.DeleteFunc(slices.Clone(d.Namespaces), func(p string) bool { return p == pattern || !wide.Matches(p) })
+	return slices.DeleteFunc(slices.Clone(d.Namespaces), func(p string) bool {
+		return p == pattern ||
+			!wide.Matches(p)
+	})
 }
 
 // prefixes compares what clusters have that is reached at its own addresses.
@@ -490,7 +501,8 @@ func flat(c *fabric.Cluster) []netip.Prefix {
 	if c == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Concat(c.PodCIDRs, c.ServiceCIDRs), func(p netip.Prefix) bool { return c.Hides(fabric.Family(p.Addr())) })
+	return slices.DeleteFunc(slices.Concat(c.PodCIDRs, c.ServiceCIDRs),
+		func(p netip.Prefix) bool { return c.Hides(fabric.Family(p.Addr())) })
 }
 
 func prefixCause(lacks *reach.Set, from, cluster string, p netip.Prefix) string {

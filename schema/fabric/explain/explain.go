@@ -202,14 +202,16 @@ func (q *question) undeclared(namespace string) *Answer {
 		if c.Name == q.from.Cluster || q.to.Cluster != "" && q.to.Cluster != c.Name || !d.Allows(namespace, c.Name) {
 			continue
 		}
-		t := Trip{Cluster: c.Name, Served: "what it exports by itself", Yes: q.set.Dynamic(c.Name).Reached(q.from.Cluster, fabric.Port{})}
+		t := Trip{Cluster: c.Name, Served: "what it exports by itself",
+			Yes: q.set.Dynamic(c.Name).Reached(q.from.Cluster, fabric.Port{})}
 		if t.Links = q.links(c.Name); !t.Yes {
 			t.Why = q.noWay(c.Name)
 		}
 		q.answer.Trips = append(q.answer.Trips, t)
 	}
 	q.answer.Yes = slices.ContainsFunc(q.answer.Trips, func(t Trip) bool { return t.Yes })
-	q.answer.Why = fmt.Sprintf("%s reach %s as soon as a cluster makes a ServiceExport of it: hawser show exports", q.who(), id)
+	q.answer.Why = fmt.Sprintf("%s reach %s as soon as a cluster makes a ServiceExport of it: hawser show exports",
+		q.who(), id)
 	if !q.answer.Yes {
 		q.answer.Why = fmt.Sprintf("no cluster to which %s has a way may export %s", q.from.Cluster, id)
 	}
@@ -264,7 +266,8 @@ func (q *question) toPart(part *fabric.ExportCluster) Trip {
 	}
 	if part.Name == q.from.Cluster {
 		// An exporting cluster may always reach itself.
-		t.Yes = slices.ContainsFunc(q.export.Ports, func(p fabric.Port) bool { return reach.PortID(p) == reach.PortID(q.port) })
+		t.Yes = slices.ContainsFunc(q.export.Ports,
+			func(p fabric.Port) bool { return reach.PortID(p) == reach.PortID(q.port) })
 		if !t.Yes {
 			t.Why = fmt.Sprintf("%s has no port %s: it has %s", q.to.Export, portText(q.port), portsText(q.export))
 		}
@@ -279,7 +282,8 @@ func (q *question) toPart(part *fabric.ExportCluster) Trip {
 }
 
 func (q *question) partWhy(cluster string, o *reach.Offer) string {
-	switch declared := slices.ContainsFunc(q.export.Ports, func(p fabric.Port) bool { return reach.PortID(p) == reach.PortID(q.port) }); {
+	switch declared := slices.ContainsFunc(q.export.Ports,
+		func(p fabric.Port) bool { return reach.PortID(p) == reach.PortID(q.port) }); {
 	case !q.set.Connected(q.from.Cluster, cluster):
 		return q.noWay(cluster)
 	case !q.export.Allows(q.from.Cluster):
@@ -310,7 +314,8 @@ func (q *question) follow(t *Trip, facts reach.Facts) bool {
 		}
 		number := uint16(q.port.Port)
 		way := q.set.Way(q.from.Cluster, t.Cluster, reach.Packet{
-			Protocol: strings.ToLower(q.port.Protocol), Src: netip.AddrPortFrom(src, reach.ClientPort), Dst: netip.AddrPortFrom(dst, number),
+			Protocol: strings.ToLower(q.port.Protocol), Src: netip.AddrPortFrom(src, reach.ClientPort),
+			Dst: netip.AddrPortFrom(dst, number),
 		}, facts)
 		if !way.Arrives() {
 			continue
@@ -356,10 +361,12 @@ func (q *question) sources(t *Trip, src netip.Addr, srcs []netip.Addr) {
 			continue
 		}
 		if len(r.MatchLabels) > 0 {
-			q.line(path+".egress["+r.Name+"]", "pods with labels %v go out as %s", r.MatchLabels, strings.Join(fabric.Ranges(r.IPs), ", "))
+			q.line(path+".egress["+r.Name+"]", "pods with labels %v go out as %s", r.MatchLabels,
+				strings.Join(fabric.Ranges(r.IPs), ", "))
 			continue
 		}
-		q.line(path+".egress["+r.Name+"]", "pods of namespace %s go out as %s", r.Namespace, strings.Join(fabric.Ranges(r.IPs), ", "))
+		q.line(path+".egress["+r.Name+"]", "pods of namespace %s go out as %s", r.Namespace,
+			strings.Join(fabric.Ranges(r.IPs), ", "))
 		srcs = slices.DeleteFunc(slices.Clone(r.IPs), func(a netip.Addr) bool { return a.Is4() != src.Is4() })
 		ruled = true
 	}
@@ -394,7 +401,8 @@ func (q *question) mapped(a netip.Addr) bool {
 func (q *question) links(to string) []Link {
 	way := q.graph.Ways(q.from.Cluster, nil)[to]
 	if len(way) > 1 {
-		q.line("connectivity", "%s reaches %s through %s", q.from.Cluster, to, strings.Join(way[:len(way)-1], ", then "))
+		q.line("connectivity", "%s reaches %s through %s", q.from.Cluster, to, strings.Join(way[:len(way)-1],
+			", then "))
 	}
 	var out []Link
 	at := q.from.Cluster
@@ -425,7 +433,8 @@ func (q *question) address() (*Answer, error) {
 		q.line("exports["+e.ID()+"]", "%s is an address of this export", q.to.Addr)
 		for i := range e.Clusters {
 			part := &e.Clusters[i]
-			if !slices.Contains(e.VIPs, q.to.Addr) && !slices.Contains(q.set.Export(e, part.Name).At(), q.to.Addr) && !hosts(part, q.to.Addr) {
+			if !slices.Contains(e.VIPs, q.to.Addr) && !slices.Contains(q.set.Export(e, part.Name).At(),
+				q.to.Addr) && !hosts(part, q.to.Addr) {
 				continue
 			}
 			t := q.toPart(part)

@@ -85,7 +85,8 @@ type Set struct {
 
 // New prepares a fabric. It must not change afterwards.
 func New(f *fabric.Fabric) *Set {
-	s := &Set{fabric: f, graph: f.Graph(), clusters: make(map[string]*fabric.Cluster, len(f.Clusters)), lanes: make(map[string]string, len(f.Clusters))}
+	s := &Set{fabric: f, graph: f.Graph(), clusters: make(map[string]*fabric.Cluster, len(f.Clusters)),
+		lanes: make(map[string]string, len(f.Clusters))}
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
 		s.clusters[c.Name] = c
@@ -155,7 +156,8 @@ func (s *Set) Of(cluster string) []Opening {
 	for i := range out {
 		out[i].Sources = s.sources(out[i].From)
 	}
-	return append(out, Opening{Cluster: cluster, Purpose: Nodes, Protocol: UDP, First: NodePort, Last: NodePort, From: []string{cluster}})
+	return append(out, Opening{Cluster: cluster, Purpose: Nodes, Protocol: UDP, First: NodePort, Last: NodePort,
+		From: []string{cluster}})
 }
 
 func (s *Set) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*group) []Opening {
@@ -183,7 +185,8 @@ func (s *Set) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*group) []O
 		}
 	}
 	slices.SortFunc(out, func(a, b Opening) int {
-		return cmp.Or(cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Driver, b.Driver), -cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.First, b.First))
+		return cmp.Or(cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Driver, b.Driver), -cmp.Compare(a.Protocol,
+			b.Protocol), cmp.Compare(a.First, b.First))
 	})
 	return out
 }
@@ -211,7 +214,8 @@ func (s *Set) needs(l fabric.Link, g *fabric.Gateway, remote *fabric.Cluster) []
 		count(Moves, l.Driver, fabric.VXLANPort(base, true))
 	case fabric.DriverIPsec:
 		set := &s.fabric.Tunnel.IPsec
-		out = append(out, need{Links, l.Driver, UDP, set.NATPort, fabric.IPsecOffset}, need{Links, l.Driver, UDP, set.IKEPort, -1})
+		out = append(out, need{Links, l.Driver, UDP, set.NATPort, fabric.IPsecOffset}, need{Links, l.Driver, UDP,
+			set.IKEPort, -1})
 		if set.Encapsulation != fabric.EncapsulationUDP {
 			out = append(out, need{Links, l.Driver, ESP, 0, -1})
 		}
@@ -275,10 +279,12 @@ func joined(list []Opening) []Opening {
 }
 
 func follows(a, b *Opening) bool {
-	if a.Purpose != b.Purpose || a.Driver != b.Driver || a.Protocol != b.Protocol || a.First == 0 || a.Last+1 != b.First || !slices.Equal(a.From, b.From) {
+	if a.Purpose != b.Purpose || a.Driver != b.Driver || a.Protocol != b.Protocol || a.First == 0 ||
+		a.Last+1 != b.First || !slices.Equal(a.From, b.From) {
 		return false
 	}
 	return slices.EqualFunc(a.At, b.At, func(x, y At) bool {
-		return x.Host == y.Host && (x.First == 0) == (y.First == 0) && (x.First == 0 || x.First+b.First-a.First == y.First)
+		return x.Host == y.Host && (x.First == 0) == (y.First == 0) && (x.First == 0 ||
+			x.First+b.First-a.First == y.First)
 	})
 }

@@ -100,7 +100,8 @@ func (o *Offer) Reached(from string, port fabric.Port) bool {
 		if !ok {
 			continue
 		}
-		way := o.set.Way(from, o.cluster, Packet{Protocol: protocol, Src: netip.AddrPortFrom(src, ClientPort), Dst: netip.AddrPortFrom(dst, number)}, o.facts)
+		way := o.set.Way(from, o.cluster, Packet{Protocol: protocol, Src: netip.AddrPortFrom(src, ClientPort),
+			Dst: netip.AddrPortFrom(dst, number)}, o.facts)
 		if way.Arrives() {
 			return true
 		}
@@ -146,7 +147,8 @@ func (w Way) Arrives() bool {
 // Has reports whether an address leads to a cluster.
 func (s *Set) Has(cluster string, a netip.Addr) bool {
 	c := s.clusters[cluster]
-	return c != nil && (inAny(c.GlobalCIDRs, a) || !c.Hides(fabric.Family(a)) && inAny(slices.Concat(c.PodCIDRs, c.ServiceCIDRs), a))
+	return c != nil && (inAny(c.GlobalCIDRs, a) || !c.Hides(fabric.Family(a)) && inAny(slices.Concat(c.PodCIDRs,
+		c.ServiceCIDRs), a))
 }
 
 // Owner is the cluster to which an address leads from another one; empty = none.

@@ -81,8 +81,9 @@ type Set struct {
 func New(f *fabric.Fabric) *Set {
 	s := &Set{
 		fabric: f, clusters: make(map[string]*fabric.Cluster, len(f.Clusters)),
-		named: make(map[netip.Addr][]*fabric.Export, 3*len(f.Exports)), headless: map[string][]*fabric.Export{}, served: map[string][]*fabric.Export{},
-		group: make(map[string]int, len(f.Clusters)), blocks: newPrefixes(), flat: newPrefixes(), all: newPrefixes(),
+		named: make(map[netip.Addr][]*fabric.Export, 3*len(f.Exports)), headless: map[string][]*fabric.Export{},
+		served: map[string][]*fabric.Export{},
+		group:  make(map[string]int, len(f.Clusters)), blocks: newPrefixes(), flat: newPrefixes(), all: newPrefixes(),
 	}
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
@@ -122,7 +123,8 @@ func (s *Set) addDynamic() {
 			continue
 		}
 		e := &fabric.Export{
-			Namespace: "*", Name: c.Name, Type: fabric.ClusterSetIP, Dynamic: true, Ports: []fabric.Port{{Protocol: "TCP", Port: anyPort}},
+			Namespace: "*", Name: c.Name, Type: fabric.ClusterSetIP, Dynamic: true,
+			Ports:    []fabric.Port{{Protocol: "TCP", Port: anyPort}},
 			Clusters: []fabric.ExportCluster{{Name: c.Name}},
 		}
 		for _, p := range c.Dynamic {
