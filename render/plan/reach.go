@@ -68,9 +68,6 @@ func reachOf(want, have *fabric.Fabric) Reach {
 	return out
 }
 
-// empty reports whether nobody reaches more or less.
-func (r *Reach) empty() bool { return len(r.Gained)+len(r.Lost) == 0 }
-
 type reacher struct {
 	want, have *reach.Set
 	crowds     *crowds
