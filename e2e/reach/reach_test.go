@@ -41,6 +41,7 @@ func TestReach(t *testing.T) {
 	topologies, packets := number(t, "TOPOLOGIES", 20), number(t, "PACKETS", 1000)
 	s := newSpace(t)
 	counts := map[Place]map[Place]int{}
+	const through = Place("through") // in counts: a neighbour passed it on
 	id := uint32(1)
 	for n := range topologies {
 		rng := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
@@ -51,26 +52,35 @@ func TestReach(t *testing.T) {
 			p := w.packet(rng)
 			id++
 			want := set.Allowed(facts, own, p)
-			out := s.send(p.From, raw(p, id))
+			bytes := raw(p, id)
+			if p.Via != "" {
+				from, to := w.facing(p.Via)
+				bytes = passed(bytes, from, to, s.mac)
+			}
+			out := s.send(p.From, bytes)
 			for begun := time.Now(); want.To != Nowhere && len(out) == 0 && time.Since(begun) < patience; {
 				out = s.drain() // a busy kernel may do it later
 			}
 			out = slices.DeleteFunc(out, func(o seen) bool { return w.unclaimed(p, o) })
-			if why := differs(p, want, out, id); why != "" {
+			if why := w.differs(p, want, out, id); why != "" {
 				t.Errorf("topology %d of seed %d: %+v: %s\nwant %+v\ngot %+v\n%s", n, seed, p, why, want, out, w.text)
 				if t.Failed() {
 					return
 				}
 			}
-			if counts[p.From] == nil {
-				counts[p.From] = map[Place]int{}
+			from := p.From
+			if p.Via != "" {
+				from = through
 			}
-			counts[p.From][want.To]++
+			if counts[from] == nil {
+				counts[from] = map[Place]int{}
+			}
+			counts[from][want.To]++
 		}
 	}
 	t.Logf("%d packets over %d topologies: %v", packets, topologies, counts)
 	// Each place has packets that arrive and such that do not, or nothing is proved.
-	for _, from := range []Place{Tunnel, Pod, Node} {
+	for _, from := range []Place{Tunnel, through, Pod, Node} {
 		if packets >= 1000 && (counts[from][Nowhere] == 0 || len(counts[from]) < 2) {
 			t.Errorf("from %s: %v", from, counts[from])
 		}
@@ -96,7 +106,7 @@ func (w *world) unclaimed(p Packet, o seen) bool {
 }
 
 // differs says in what the kernel did something else; empty when it did not.
-func differs(p Packet, want Verdict, out []seen, id uint32) string {
+func (w *world) differs(p Packet, want Verdict, out []seen, id uint32) string {
 	arrived := false
 	for _, o := range out {
 		if o.id != id || o.protocol == "reset" || o.protocol == "icmp error" {
@@ -124,6 +134,11 @@ func differs(p Packet, want Verdict, out []seen, id uint32) string {
 			return a == to || p.Protocol == "icmp" && a.Addr() == to.Addr()
 		}) {
 			return "it went to " + to.String()
+		}
+		if o.at == Tunnel {
+			if next := w.next(o.dst.Addr(), p.Via != ""); o.via != next {
+				return "it goes first to " + o.via.String() + " and not to " + next.String()
+			}
 		}
 		src := o.src.Addr()
 		// From pod to pod the node may stand in between, as kube-proxy has it stand.
@@ -233,6 +248,7 @@ func (w *world) source(rng *rand.Rand, p *Packet, dst netip.Addr) (netip.Addr, b
 			}
 		}
 		p.Cluster = pick(rng, others...)
+		w.via(rng, p)
 		c := w.fabric.Cluster(p.Cluster)
 		all = append(all, c.Gateways[0].Addresses...)
 		if slices.Contains(w.fabric.Cluster(own).Gateways[0].Addresses, dst) && rng.IntN(2) == 0 {

@@ -37,6 +37,15 @@ func (set *Set) Allowed(facts Facts, own string, p Packet) Verdict {
 
 func (s *site) fromTunnel(p Packet) Verdict {
 	dst := p.Dst.Addr()
+	if p.Via != "" {
+		// A neighbour vouches for its own addresses and, if it passes on, for those behind it.
+		if p.Cluster = s.behind(p.Via, p.Src.Addr()); p.Cluster == "" {
+			return nowhere()
+		}
+		if to := s.owner(dst); to != "" {
+			return s.passOn(p, to)
+		}
+	}
 	if slices.ContainsFunc(s.own.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, dst) }) {
 		if s.isGateway(p.Src.Addr()) && forGateways(p) {
 			return Verdict{To: Host, Dst: []netip.AddrPort{p.Dst}}
@@ -81,6 +90,56 @@ func (s *site) fromTunnel(p Packet) Verdict {
 		}
 	}
 	return nowhere()
+}
+
+// behind gives the cluster whose packets come from an address, if they may come over the
+// link with a neighbour; empty when there is none.
+func (s *site) behind(neighbour string, a netip.Addr) string {
+	graph := s.fabric.Graph()
+	if !graph.Linked(s.own.Name, neighbour) {
+		return ""
+	}
+	from := []string{neighbour}
+	for i := 0; i < len(from); i++ {
+		c := s.clusters[from[i]]
+		if s.sends(c, a) || slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, a) }) {
+			return c.Name
+		}
+		if !graph.Passes(c.Name) {
+			continue
+		}
+		for _, next := range graph.Neighbours(c.Name) {
+			if next != s.own.Name && !slices.Contains(from, next) {
+				from = append(from, next)
+			}
+		}
+	}
+	return ""
+}
+
+// owner gives the other cluster that an address leads to; empty when there is none.
+func (s *site) owner(a netip.Addr) string {
+	for i := range s.fabric.Clusters {
+		c := &s.fabric.Clusters[i]
+		known := func(list []netip.Prefix) bool {
+			return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) && s.seen(c, p) })
+		}
+		if c.Name != s.own.Name && (inAny(c.GlobalCIDRs, a) || known(c.PodCIDRs) || known(c.ServiceCIDRs) ||
+			slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, a) })) {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// passOn: from cluster to cluster as it is, if this one passes on, but never back to
+// where it came from.
+func (s *site) passOn(p Packet, to string) Verdict {
+	graph := s.fabric.Graph()
+	if way := graph.Ways(s.own.Name, nil)[to]; !graph.Passes(s.own.Name) || len(way) == 0 || way[0] == p.Via {
+		return nowhere()
+	}
+	return Verdict{To: Tunnel, Dst: []netip.AddrPort{p.Dst}}
 }
 
 // answersVIP: whoever called that export asked for a clusterset address, and would reset

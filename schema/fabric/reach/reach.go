@@ -35,8 +35,11 @@ const (
 
 // Packet is the first packet of a flow.
 type Packet struct {
-	From     Place
-	Cluster  string // of Tunnel: who sent it
+	From    Place
+	Cluster string // of Tunnel: who sent it
+	// Via is, of Tunnel, the neighbour whose gateway passed it on; empty = the gateway of
+	// the cluster itself sent it.
+	Via      string
 	Protocol string // tcp | udp | icmp
 	Src, Dst netip.AddrPort
 	// Middle says of TCP that it is neither SYN nor RST, of ICMP that it is an echo reply.
