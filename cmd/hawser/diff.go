@@ -24,6 +24,7 @@ type diffFlags struct {
 	live    bool
 	tree    string
 	rules   reconciler.Rules
+	failOn  []string
 	clusterFlags
 }
 
@@ -54,10 +55,16 @@ of --tree.
 No root key is needed. Without it keys that are not published yet show as
 "` + render.KnownLater + `", and a change of a recipient does not show.
 
+At its end the plan says which clusters newly reach what, and which no longer do.
+
 Exit codes: 0 no change, 1 changes, 2 error (errors in the topology, and what a
-reconciler would refuse, included).`,
+reconciler would refuse, included). --fail-on says which changes count: any, those that
+are disruptive, or those by which somebody newly reaches something (reach).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFailOn(f.failOn); err != nil {
+				return err
+			}
 			if f.live {
 				return a.diffLive(cmd, args, f)
 			}
@@ -72,13 +79,14 @@ reconciler would refuse, included).`,
 	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
 	cmd.Flags().BoolVar(&f.rules.WriteLock, "write-lock", true, writeLockHelp)
 	cmd.Flags().BoolVar(&f.rules.AllowMassDelete, "allow-mass-delete", false, massDeleteHelp)
+	failOnFlag(cmd, &f.failOn)
 	f.clusterFlags.add(cmd, false)
 	return cmd
 }
 
 // diffLive compares with what stands in the clusters.
 func (a *app) diffLive(cmd *cobra.Command, args []string, f diffFlags) error {
-	for _, flag := range []string{"against", "repo"} {
+	for _, flag := range []string{"against", "repo", "fail-on"} {
 		if cmd.Flags().Changed(flag) {
 			return fmt.Errorf("--live compares with the clusters: --%s has no meaning then", flag)
 		}
@@ -122,7 +130,10 @@ func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
 	if err := a.checkSigners(t, built); refused == nil && err != nil {
 		return err
 	}
-	return a.printPlan(planInput{want: built.Tree, have: have.tree, source: built.Source, output: f.output, baseline: &have.Baseline, refused: refused})
+	return a.printPlan(planInput{
+		want: built.Tree, have: have.tree, source: built.Source, output: f.output, failOn: f.failOn,
+		baseline: &have.Baseline, refused: refused,
+	})
 }
 
 // checkSigners refuses a file of spec.trust.commits that a reconciler would refuse.
@@ -151,11 +162,12 @@ type planInput struct {
 	want, have render.Tree
 	source     *schema.Source
 	output     string
+	failOn     []string
 	baseline   *plan.Baseline      // nil: the reader knows
 	refused    *reconciler.Failure // why it would not be published; nil: it would
 }
 
-// printPlan prints what turns have into want; answer when there is something.
+// printPlan prints what turns have into want; answer when there is something that counts.
 func (a *app) printPlan(in planInput) error {
 	p, err := plan.Compute(in.want, in.have)
 	if err != nil {
@@ -187,7 +199,7 @@ func (a *app) printPlan(in planInput) error {
 		a.printFindings(in.refused.Diagnostics, in.refused.Files())
 		return errors.New("a reconciler would refuse this")
 	}
-	if err != nil || p.Empty() {
+	if err != nil || !fails(p, in.failOn) {
 		return err
 	}
 	return answer{}

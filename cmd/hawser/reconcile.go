@@ -159,7 +159,7 @@ func (a *app) dryRun(ctx context.Context, r *reconciler.Reconciler) error {
 		return failure
 	}
 	a.printFindings(p.Built.Warnings, p.Files)
-	return a.printPlan(planInput{want: p.Built.Tree, have: p.Published, source: p.Built.Source, output: "text"})
+	return a.printPlan(planInput{want: p.Built.Tree, have: p.Published, source: p.Built.Source, output: "text", failOn: []string{failAny}})
 }
 
 // refusal turns a failed pass into exit code 1 or 2.

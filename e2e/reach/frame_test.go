@@ -2,15 +2,19 @@ package reach
 
 import (
 	"encoding/binary"
+	"net"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
 )
 
 // frame is what the test looks at of a packet. Its last four bytes are its identity.
 type frame struct {
 	protocol string
 	src, dst netip.AddrPort
+	via      netip.Addr // of what is passed on: the gateway to which it goes first
 	id       uint32
 }
 
@@ -20,7 +24,7 @@ const (
 )
 
 // bytes writes a packet with an identity.
-func (p Packet) bytes(id uint32) []byte {
+func raw(p Packet, id uint32) []byte {
 	var l4 []byte
 	port := func(at int, n uint16) { binary.BigEndian.PutUint16(l4[at:], n) }
 	six := p.Src.Addr().Is6()
@@ -59,26 +63,57 @@ func (p Packet) bytes(id uint32) []byte {
 		port(6, 1)
 	}
 	binary.BigEndian.PutUint32(l4[len(l4)-4:], id)
-	head := make([]byte, 20)
-	if six {
-		head = make([]byte, 40)
-		head[0], head[6], head[7] = 6<<4, proto, 64
-		binary.BigEndian.PutUint16(head[4:], uint16(len(l4)))
-		copy(head[8:], p.Src.Addr().AsSlice())
-		copy(head[24:], p.Dst.Addr().AsSlice())
-	} else {
-		head[0], head[8], head[9] = 4<<4|5, 64, proto
-		binary.BigEndian.PutUint16(head[2:], uint16(20+len(l4)))
-		copy(head[12:], p.Src.Addr().AsSlice())
-		copy(head[16:], p.Dst.Addr().AsSlice())
-		binary.BigEndian.PutUint16(head[10:], checksum(0, head))
-	}
 	pseudo := uint32(0)
 	if proto != unix.IPPROTO_ICMP {
 		pseudo = fold(fold(uint32(proto)+uint32(len(l4)), p.Src.Addr().AsSlice()), p.Dst.Addr().AsSlice())
 	}
 	binary.BigEndian.PutUint16(l4[sum:], checksum(pseudo, l4))
-	return append(head, l4...)
+	return append(header(p.Src.Addr(), p.Dst.Addr(), proto, len(l4)), l4...)
+}
+
+// passedOver is what stands between the outer IP header of a packet that is passed on and
+// the packet: UDP, VXLAN and Ethernet, bytes.
+const passedOver = 8 + 8 + 14
+
+// passed puts a packet into the overlay in which clusters pass it on, from a gateway to
+// another one, both by their addresses in the tunnels. Link is the hardware address of the
+// second.
+func passed(packet []byte, from, to netip.Addr, link net.HardwareAddr) []byte {
+	udp := make([]byte, passedOver, passedOver+len(packet))
+	binary.BigEndian.PutUint16(udp, 40000)
+	binary.BigEndian.PutUint16(udp[2:], desired.PassPort)
+	udp[8] = 0x08 // there is a VNI (RFC 7348)
+	udp[14] = desired.PassID
+	copy(udp[16:], link)
+	copy(udp[22:], []byte{2, 0, 0, 0, 0, 1})
+	binary.BigEndian.PutUint16(udp[28:], unix.ETH_P_IP)
+	if packet[0]>>4 == 6 {
+		binary.BigEndian.PutUint16(udp[28:], unix.ETH_P_IPV6)
+	}
+	udp = append(udp, packet...)
+	binary.BigEndian.PutUint16(udp[4:], uint16(len(udp)))
+	// Over IPv6 UDP has to have a checksum (RFC 8200, section 8.1).
+	binary.BigEndian.PutUint16(udp[6:], checksum(fold(fold(uint32(unix.IPPROTO_UDP)+uint32(len(udp)), from.AsSlice()), to.AsSlice()), udp))
+	return append(header(from, to, unix.IPPROTO_UDP, len(udp)), udp...)
+}
+
+// header writes the IP header before so many bytes of a protocol.
+func header(src, dst netip.Addr, proto byte, size int) []byte {
+	if src.Is6() {
+		head := make([]byte, 40)
+		head[0], head[6], head[7] = 6<<4, proto, 64
+		binary.BigEndian.PutUint16(head[4:], uint16(size))
+		copy(head[8:], src.AsSlice())
+		copy(head[24:], dst.AsSlice())
+		return head
+	}
+	head := make([]byte, 20)
+	head[0], head[8], head[9] = 4<<4|5, 64, proto
+	binary.BigEndian.PutUint16(head[2:], uint16(20+size))
+	copy(head[12:], src.AsSlice())
+	copy(head[16:], dst.AsSlice())
+	binary.BigEndian.PutUint16(head[10:], checksum(0, head))
+	return head
 }
 
 func fold(sum uint32, b []byte) uint32 {
@@ -117,6 +152,11 @@ func parse(b []byte) (frame, bool) {
 	}
 	if len(l4) < 8 {
 		return f, false
+	}
+	if proto == unix.IPPROTO_UDP && binary.BigEndian.Uint16(l4[2:]) == desired.PassPort && len(l4) > passedOver {
+		f, ok := parse(l4[passedOver:])
+		f.via = dst
+		return f, ok
 	}
 	sport, dport := binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
 	switch proto {

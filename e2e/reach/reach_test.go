@@ -11,6 +11,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/reach"
 )
 
 // patience is how long a packet may take that should arrive.
@@ -40,35 +41,46 @@ func TestReach(t *testing.T) {
 	topologies, packets := number(t, "TOPOLOGIES", 20), number(t, "PACKETS", 1000)
 	s := newSpace(t)
 	counts := map[Place]map[Place]int{}
+	const through = Place("through") // in counts: a neighbour passed it on
 	id := uint32(1)
 	for n := range topologies {
 		rng := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
 		w := newWorld(t, rng)
 		s.put(w.state, w.node, w.fabric.Cluster(own).PodCIDRs)
+		set, facts := reach.New(w.fabric), backends(w.facts)
 		for range packets / topologies {
 			p := w.packet(rng)
 			id++
-			want := Allowed(w.fabric, w.facts, own, p)
-			out := s.send(p.From, p.bytes(id))
+			want := set.Allowed(facts, own, p)
+			bytes := raw(p, id)
+			if p.Via != "" {
+				from, to := w.facing(p.Via)
+				bytes = passed(bytes, from, to, s.mac)
+			}
+			out := s.send(p.From, bytes)
 			for begun := time.Now(); want.To != Nowhere && len(out) == 0 && time.Since(begun) < patience; {
 				out = s.drain() // a busy kernel may do it later
 			}
 			out = slices.DeleteFunc(out, func(o seen) bool { return w.unclaimed(p, o) })
-			if why := differs(p, want, out, id); why != "" {
+			if why := w.differs(p, want, out, id); why != "" {
 				t.Errorf("topology %d of seed %d: %+v: %s\nwant %+v\ngot %+v\n%s", n, seed, p, why, want, out, w.text)
 				if t.Failed() {
 					return
 				}
 			}
-			if counts[p.From] == nil {
-				counts[p.From] = map[Place]int{}
+			from := p.From
+			if p.Via != "" {
+				from = through
 			}
-			counts[p.From][want.To]++
+			if counts[from] == nil {
+				counts[from] = map[Place]int{}
+			}
+			counts[from][want.To]++
 		}
 	}
 	t.Logf("%d packets over %d topologies: %v", packets, topologies, counts)
 	// Each place has packets that arrive and such that do not, or nothing is proved.
-	for _, from := range []Place{Tunnel, Pod, Node} {
+	for _, from := range []Place{Tunnel, through, Pod, Node} {
 		if packets >= 1000 && (counts[from][Nowhere] == 0 || len(counts[from]) < 2) {
 			t.Errorf("from %s: %v", from, counts[from])
 		}
@@ -86,7 +98,7 @@ func (w *world) unclaimed(p Packet, o seen) bool {
 	case Beside:
 		known := inAny(slices.Concat(c.GlobalCIDRs, f.ServicePools, f.TunnelPools), o.dst.Addr())
 		for i := range f.Clusters {
-			known = known || f.Clusters[i].Name != own && (&site{fabric: f, own: c}).sends(&f.Clusters[i], o.dst.Addr())
+			known = known || f.Clusters[i].Name != own && w.sends(&f.Clusters[i], o.dst.Addr())
 		}
 		return p.From != Tunnel && !known
 	}
@@ -94,7 +106,7 @@ func (w *world) unclaimed(p Packet, o seen) bool {
 }
 
 // differs says in what the kernel did something else; empty when it did not.
-func differs(p Packet, want Verdict, out []seen, id uint32) string {
+func (w *world) differs(p Packet, want Verdict, out []seen, id uint32) string {
 	arrived := false
 	for _, o := range out {
 		if o.id != id || o.protocol == "reset" || o.protocol == "icmp error" {
@@ -107,6 +119,7 @@ func differs(p Packet, want Verdict, out []seen, id uint32) string {
 		switch {
 		case want.To == Host && o.at == p.From && o.dst.Addr() == p.Src.Addr():
 			continue // the gateway answers
+		case want.To == Service && o.at == Beside: // there is no proxy here that would translate it
 		case want.To == Nowhere || o.at != want.To:
 			return "it came out at " + string(o.at)
 		case o.at == Host:
@@ -121,6 +134,11 @@ func differs(p Packet, want Verdict, out []seen, id uint32) string {
 			return a == to || p.Protocol == "icmp" && a.Addr() == to.Addr()
 		}) {
 			return "it went to " + to.String()
+		}
+		if o.at == Tunnel {
+			if next := w.next(o.dst.Addr(), p.Via != ""); o.via != next {
+				return "it goes first to " + o.via.String() + " and not to " + next.String()
+			}
 		}
 		src := o.src.Addr()
 		// From pod to pod the node may stand in between, as kube-proxy has it stand.
@@ -146,7 +164,7 @@ func (w *world) packet(rng *rand.Rand) Packet {
 	p.Middle = p.Protocol != "udp" && rng.IntN(4) == 0
 	for {
 		dst := w.target(rng)
-		if p.From != Tunnel && inAny(w.fabric.Cluster(own).PodCIDRs, dst) {
+		if p.From != Tunnel && inAny(slices.Concat(w.fabric.Cluster(own).PodCIDRs, w.fabric.Cluster(own).ServiceCIDRs), dst) {
 			continue // the cluster's own network
 		}
 		if p.From == Tunnel && rng.IntN(12) == 0 {
@@ -193,7 +211,7 @@ func (w *world) target(rng *rand.Rand) netip.Addr {
 			add(g.Addresses...)
 		}
 		add(c.EgressIPs...)
-		for _, p := range slices.Concat(c.GlobalCIDRs, c.PodCIDRs) {
+		for _, p := range slices.Concat(c.GlobalCIDRs, c.PodCIDRs, c.ServiceCIDRs) {
 			add(nth(p, 258), nth(p, 200))
 		}
 	}
@@ -230,6 +248,7 @@ func (w *world) source(rng *rand.Rand, p *Packet, dst netip.Addr) (netip.Addr, b
 			}
 		}
 		p.Cluster = pick(rng, others...)
+		w.via(rng, p)
 		c := w.fabric.Cluster(p.Cluster)
 		all = append(all, c.Gateways[0].Addresses...)
 		if slices.Contains(w.fabric.Cluster(own).Gateways[0].Addresses, dst) && rng.IntN(2) == 0 {
@@ -240,7 +259,7 @@ func (w *world) source(rng *rand.Rand, p *Packet, dst netip.Addr) (netip.Addr, b
 			all = append(all, nth(x, 200))
 		}
 		for _, x := range c.PodCIDRs {
-			if (&site{fabric: w.fabric, own: w.fabric.Cluster(own)}).seen(c, x) {
+			if w.seen(c, x) {
 				all = append(all, nth(x, 777))
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -34,7 +35,10 @@ type space struct {
 	t    *testing.T
 	ns   *kernel.Namespace
 	tuns map[Place]int
-	host []int // raw sockets that see what the gateway itself gets
+
+	overlays []netlink.Link   // for what clusters pass on
+	mac      net.HardwareAddr // of each of them
+	host     []int            // raw sockets that see what the gateway itself gets
 }
 
 // newSpace moves the goroutine's thread into a namespace of its own, which ends with it.
@@ -134,7 +138,22 @@ func (s *space) put(state desired.State, node []netip.Addr, pods []netip.Prefix)
 		s.must(err, p)
 		s.must(netlink.RouteReplace(&netlink.Route{LinkIndex: beside.Attrs().Index, Dst: dst}), "default route")
 	}
-	ours := func(link string) bool { return link == linkCable || link == linkNodes || link == "" }
+	s.passing(state.Links)
+	ours := func(link string) bool {
+		return link == linkCable || link == linkNodes || link == "" || strings.HasPrefix(link, desired.PassPrefix)
+	}
+	var neighbours []desired.Neighbour
+	for _, n := range state.Neighbours {
+		if strings.HasPrefix(n.Link, desired.PassPrefix) {
+			neighbours = append(neighbours, n)
+		}
+	}
+	var forwards []desired.Forward
+	for _, f := range state.Forwards {
+		if strings.HasPrefix(f.Link, desired.PassPrefix) {
+			forwards = append(forwards, f)
+		}
+	}
 	var addresses []desired.Address
 	for _, a := range state.Addresses {
 		if ours(a.Link) {
@@ -148,6 +167,8 @@ func (s *space) put(state desired.State, node []netip.Addr, pods []netip.Prefix)
 		}
 	}
 	converged(s, kernel.NewAddresses(s.ns), addresses)
+	converged(s, kernel.NewNeighbours(s.ns), neighbours)
+	converged(s, kernel.NewForwards(s.ns), forwards)
 	converged(s, kernel.NewRules(s.ns), state.Rules)
 	converged(s, kernel.NewRoutes(s.ns), routes)
 	tables := kernel.NewTables(kernel.NFTOptions{})
@@ -158,6 +179,29 @@ func (s *space) put(state desired.State, node []netip.Addr, pods []netip.Prefix)
 	converged(s, kernel.NewElements(kernel.NFTOptions{}), state.Elements)
 	s.must(netlink.ConntrackTableFlush(netlink.ConntrackTable), "forget flows")
 	s.drain()
+}
+
+// passing makes the links for what clusters pass on anew. They are real ones: what is
+// inside comes out of the tunnel's TUN device.
+func (s *space) passing(links []desired.Link) {
+	s.t.Helper()
+	for _, l := range s.overlays {
+		s.must(netlink.LinkDel(l), "remove "+l.Attrs().Name)
+	}
+	s.overlays = nil
+	for _, l := range links {
+		if !strings.HasPrefix(l.Name, desired.PassPrefix) {
+			continue
+		}
+		mac, err := net.ParseMAC(l.MAC)
+		s.must(err, l.Name)
+		s.must(netlink.LinkAdd(&netlink.Vxlan{
+			LinkAttrs: netlink.LinkAttrs{Name: l.Name, MTU: l.MTU, HardwareAddr: mac}, VxlanId: l.VNI, Port: l.Port, SrcAddr: l.Local.AsSlice(),
+		}), "make "+l.Name)
+		link := s.up(l.Name)
+		s.must(netlink.LinkSetAlias(link, desired.LinkAlias), "name "+l.Name)
+		s.overlays, s.mac = append(s.overlays, link), mac
+	}
 }
 
 // converged is a pass of one kind, or two where an element has to go before another
@@ -212,6 +256,9 @@ func (s *space) drain() []seen {
 			n, _, err := unix.Recvfrom(fd, buf, 0)
 			if err != nil {
 				break
+			}
+			if f, ok := parse(buf[:n]); ok && f.via.IsValid() {
+				continue // what is inside goes on
 			}
 			// IPv6 sockets give no header; the identity is what follows that of transport.
 			out = append(out, seen{Host, frame{id: lastWord(buf[:n])}})

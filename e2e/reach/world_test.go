@@ -5,15 +5,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/reach"
 )
 
 // world is one topology, with what there is in the cluster whose gateway is looked at.
@@ -22,9 +26,10 @@ type world struct {
 	fabric *fabric.Fabric
 	facts  project.Facts
 	state  desired.State
-	node   []netip.Addr // of the gateway
-	worker []netip.Addr // of the cluster's other node
-	pods   []netip.Addr // that exist; more may send
+	node   []netip.Addr        // of the gateway
+	worker []netip.Addr        // of the cluster's other node
+	pods   []netip.Addr        // that exist; more may send
+	ways   map[string][]string // by cluster: the clusters on the way there, itself last
 }
 
 const own = "a"
@@ -40,6 +45,13 @@ func newWorld(t *testing.T, rng *rand.Rand) *world {
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	line("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: reach}\nspec:")
 	line("  globalnet: {egress: %s}", pick(rng, "auto", "shared", "auto"))
+	if shape := shapeOf(rng, clusters); shape != "" {
+		line("  connectivity: {%s}", shape)
+	}
+	dynamic := rng.IntN(2) == 0
+	if dynamic {
+		line("  dynamicExports:\n  - {namespaces: [open]}\n  - {namespaces: [kept], clusters: [%s]}", pick(rng, clusters...))
+	}
 	line("  clusters:")
 	for i, name := range clusters {
 		pods, services := "10.7.0.0/16", "10.77.0.0/16"
@@ -91,8 +103,56 @@ func newWorld(t *testing.T, rng *rand.Rand) *world {
 	w.text = out.String()
 	w.compile(t)
 	w.inhabit(rng)
+	if dynamic {
+		w.export(rng)
+	}
 	w.project()
 	return w
+}
+
+// shapeOf makes up who has links with whom: all, all with a hub, or a chain.
+func shapeOf(rng *rand.Rand, clusters []string) string {
+	order := slices.Clone(clusters)
+	rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	switch rng.IntN(4) {
+	case 0:
+		return "mode: hub, hubs: [" + order[0] + "]"
+	case 1:
+		var links []string
+		for i := range order[1:] {
+			links = append(links, fmt.Sprintf("[%s, %s]", order[i], order[i+1]))
+		}
+		return "mode: links, links: [" + strings.Join(links, ", ") + "]"
+	}
+	return ""
+}
+
+// export makes ServiceExports in the cluster, in namespaces that are open to all, kept for
+// one cluster, and closed.
+func (w *world) export(rng *rand.Rand) {
+	c := w.fabric.Cluster(own)
+	for i, namespace := range []string{"open", "kept", "closed"} {
+		target := map[string]int{"TCP/80": 8080, "UDP/53": 8053}
+		ep := project.Endpoint{Node: "a-gw", Pod: "x-0", Ready: true, Ports: target}
+		for _, p := range c.PodCIDRs {
+			ep.Addrs = append(ep.Addrs, nth(p, 512+i))
+		}
+		w.pods = append(w.pods, ep.Addrs...)
+		w.facts.Services = append(w.facts.Services, project.Service{
+			Namespace: namespace, Name: "made", Endpoints: []project.Endpoint{ep},
+			Ports: []project.ServicePort{{Name: "web", Protocol: "TCP", Port: 80}, {Name: "dns", Protocol: "UDP", Port: 53}},
+		})
+		svc := &mcs.Service{Type: "ClusterIP", Headless: rng.IntN(3) == 0, Ports: []mcs.Port{{Name: "web", Protocol: "TCP", Port: 80}, {Name: "dns", Protocol: "UDP", Port: 53}}}
+		for _, fam := range []int{4, 6} {
+			if c.Has(fam) {
+				svc.Families = append(svc.Families, fam)
+			}
+		}
+		w.facts.Exports = append(w.facts.Exports, mcs.Export{
+			Namespace: namespace, Name: "made", UID: namespace, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Service: svc,
+		})
+	}
+	slices.SortFunc(w.facts.Exports, func(a, b mcs.Export) int { return strings.Compare(a.Namespace, b.Namespace) })
 }
 
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
@@ -138,7 +198,7 @@ func (w *world) inhabit(rng *rand.Rand) {
 		target := map[string]int{}
 		for _, p := range e.Ports {
 			svc.Ports = append(svc.Ports, project.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
-			target[portID(p)] = p.Port + 8000
+			target[reach.PortID(p)] = p.Port + 8000
 		}
 		for n := range rng.IntN(3) {
 			next++
@@ -157,7 +217,6 @@ func (w *world) inhabit(rng *rand.Rand) {
 }
 
 func (w *world) project() {
-	c := w.fabric.Cluster(own)
 	in := project.Input{
 		Fabric: w.fabric, Cluster: own, Node: "a-gw", Facts: w.facts, Paths: map[string]project.Path{}, Transit: map[string]project.Path{},
 		Keys: &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: own, Epochs: []fabric.EpochKeys{{
@@ -165,13 +224,61 @@ func (w *world) project() {
 		}}},
 		Local: project.Local{UnderlayMTU: 1500},
 	}
-	for _, r := range w.fabric.Clusters {
-		if r.Name != c.Name {
-			in.Paths[r.Name] = project.Path{Local: "gw", Remote: "gw"}
-			in.Transit[r.Name] = in.Paths[r.Name]
+	w.ways = w.fabric.Graph().Ways(own, nil)
+	for name, way := range w.ways {
+		path := project.Path{Local: "gw", Remote: "gw"}
+		if way[0] != name {
+			path.Via = way[0]
+		}
+		in.Paths[name], in.Transit[name] = path, path
+	}
+	effective, decision := project.Effective(in)
+	in.Fabric, in.Decided = effective, decision
+	w.fabric = effective
+	w.state, _ = project.State(in)
+}
+
+// facing gives the tunnel addresses of a neighbour's gateway and of this one between which
+// packets are passed on: the first family of this one that both have.
+func (w *world) facing(cluster string) (remote, local netip.Addr) {
+	for _, local := range w.fabric.Cluster(own).Gateways[0].Addresses {
+		for _, remote := range w.fabric.Cluster(cluster).Gateways[0].Addresses {
+			if remote.Is4() == local.Is4() {
+				return remote, local
+			}
 		}
 	}
-	w.state, _ = project.State(in)
+	return netip.Addr{}, netip.Addr{}
+}
+
+// next gives the gateway to which a packet for an address of another cluster is passed on;
+// the zero address where the cluster is a neighbour, whose tunnel takes it as it is. What
+// another cluster sent is passed on to neighbours, too.
+func (w *world) next(dst netip.Addr, others bool) netip.Addr {
+	for i := range w.fabric.Clusters {
+		c := &w.fabric.Clusters[i]
+		if c.Name == own || !w.sends(c, dst) && !inAny(c.ServiceCIDRs, dst) && !slices.Contains(c.Gateways[0].Addresses, dst) {
+			continue
+		}
+		if way := w.ways[c.Name]; others || way[0] != c.Name {
+			gateway, _ := w.facing(way[0])
+			return gateway
+		}
+	}
+	return netip.Addr{}
+}
+
+// via makes up who hands a packet of a cluster over: itself over its own link, or a
+// neighbour, mostly the one on the way.
+func (w *world) via(rng *rand.Rand, p *Packet) {
+	graph := w.fabric.Graph()
+	if project.IsMesh(w.fabric.Shape) {
+		return
+	}
+	if graph.Linked(own, p.Cluster) && rng.IntN(2) == 0 {
+		return
+	}
+	p.Via = pick(rng, w.ways[p.Cluster][0], w.ways[p.Cluster][0], pick(rng, graph.Neighbours(own)...))
 }
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }

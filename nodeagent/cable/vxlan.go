@@ -19,7 +19,7 @@ func (vxlan) Build(site Site, remotes []Remote) Built {
 	var b Built
 	o := overlay{
 		driver: fabric.DriverVXLAN, prefix: desired.VXLANPrefix, vni: desired.VXLANCableID, clear: true,
-		port: vxlanPort,
+		port: fabric.VXLANPort,
 	}
 	all := make([]outer, len(remotes))
 	for i := range remotes {
@@ -28,12 +28,4 @@ func (vxlan) Build(site Site, remotes []Remote) Built {
 	}
 	o.build(&b, &site, all)
 	return b
-}
-
-// vxlanPort is the one behind the usual one where that is another cable's.
-func vxlanPort(base int, alt bool) int {
-	if alt {
-		base++
-	}
-	return base + fabric.VXLANOffset
 }

@@ -37,24 +37,11 @@ type wgDevice struct {
 	link              string
 }
 
-// epochOffset tells neighbouring epochs apart, as both devices listen while one
-// epoch replaces the next.
-func epochOffset(epoch int) int { return (epoch + 1) % 2 }
-
 // portOffset is added to a gateway's port: there it listens for gateways of a
 // lane in an epoch.
-func portOffset(epoch, lane int) int { return 2*lane + epochOffset(epoch) }
+func portOffset(epoch, lane int) int { return fabric.WireguardPort(0, epoch, lane, false) }
 
-func (d *wgDevice) port() int { return portAt(d.base, portOffset(d.epoch, d.lane), d.alt) }
-
-// portAt counts the ports from the other end of the range when they are others
-// than usual.
-func portAt(base, offset int, alt bool) int {
-	if alt {
-		offset = fabric.WireguardPorts - 1 - offset
-	}
-	return base + offset
-}
+func (d *wgDevice) port() int { return fabric.WireguardPort(d.base, d.epoch, d.lane, d.alt) }
 
 // usual reports whether the device is at the default port, as most are.
 func (d *wgDevice) usual() bool { return d.base == fabric.DefaultPort && !d.alt }
@@ -154,7 +141,7 @@ func (b *Built) peer(site *Site, d *wgDevice, r *Remote) {
 	}
 	var endpoint netip.AddrPort
 	if r.Addr.IsValid() {
-		endpoint = netip.AddrPortFrom(r.Addr, uint16(portAt(r.Base, portOffset(d.epoch, site.Gateway.Lane), d.alt)))
+		endpoint = netip.AddrPortFrom(r.Addr, uint16(fabric.WireguardPort(r.Base, d.epoch, site.Gateway.Lane, d.alt)))
 	}
 	peer := desired.Peer{
 		Link: d.link, PublicKey: public, PSK: psk, Endpoint: endpoint, AllowedIPs: r.ownPrefixes(),

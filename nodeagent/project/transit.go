@@ -53,7 +53,7 @@ func (v *view) passingRemotes() []cable.Remote {
 		if !r.linked {
 			continue
 		}
-		prefixes := v.prefixesOf(v.net.Sources(v.own.Name, r.Name))
+		prefixes := v.prefixesOf(v.net.Sources(v.own.Name, r.Name), func(r *remote) []netip.Prefix { return r.sources })
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
 			out = append(out, cable.Remote{Cluster: r.Name, Gateway: g, Link: r.link, MTU: v.passingMTU(r, g), Prefixes: prefixes})
@@ -78,7 +78,7 @@ func (v *view) turnBack(r *remote, from []netip.Addr) {
 	if !v.net.Passes(v.own.Name) {
 		return
 	}
-	for _, p := range v.prefixesOf(v.net.Back(v.own.Name, r.Name)) {
+	for _, p := range v.prefixesOf(v.net.Back(v.own.Name, r.Name), func(r *remote) []netip.Prefix { return r.visible }) {
 		set := desired.SetTurn4In
 		if p.Addr().Is6() {
 			set = desired.SetTurn6In
@@ -91,13 +91,13 @@ func (v *view) turnBack(r *remote, from []netip.Addr) {
 	}
 }
 
-// prefixesOf gives what packets of some clusters come from, and their gateways'
-// addresses in the tunnels.
-func (v *view) prefixesOf(clusters map[string]bool) []netip.Prefix {
+// prefixesOf gives prefixes of some clusters, and their gateways' addresses in the
+// tunnels.
+func (v *view) prefixesOf(clusters map[string]bool, of func(*remote) []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, name := range slices.Sorted(maps.Keys(clusters)) {
 		if r := v.byName[name]; r != nil {
-			out = append(append(out, r.sources...), r.tunnels()...)
+			out = append(append(out, of(r)...), r.tunnels()...)
 		}
 	}
 	return disjoint(out)

@@ -75,9 +75,14 @@ func (s *side) pair(l fabric.Link) {
 		field("mtu", mtu(l.MTU)),
 		field("keepalive", time.Duration(l.Keepalive).String()),
 	}}
-	if !slices.ContainsFunc(s.pairs, func(o item) bool { return o.name == it.name }) {
-		s.pairs = append(s.pairs, it)
+	if s.paired[it.name] {
+		return
 	}
+	if s.paired == nil {
+		s.paired = map[string]bool{}
+	}
+	s.paired[it.name] = true
+	s.pairs = append(s.pairs, it)
 }
 
 // gone adds a link that the new shape lacks, with the way that its packets take then.

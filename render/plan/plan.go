@@ -20,10 +20,13 @@ const FormatVersion = "1"
 
 // Plan is everything that changes, grouped by the cluster that it changes.
 type Plan struct {
-	FormatVersion string  `json:"format_version"`
-	Name          string  `json:"clusterset"`
-	Entries       []Entry `json:"changes"` // clusterset first, then by cluster, kind and key
-	Summary       Summary `json:"summary"`
+	FormatVersion string   `json:"format_version"`
+	Name          string   `json:"clusterset"`
+	Entries       []Entry  `json:"changes"` // clusterset first, then by cluster, kind and key
+	Summary       Summary  `json:"summary"`
+	Reach         Reach    `json:"reach"`
+	Firewall      Firewall `json:"firewall"`
+	Impact        Impact   `json:"impact"`
 	// Baseline is what it was compared with; nil when the caller did not say.
 	Baseline *Baseline `json:"baseline,omitempty"`
 	// Refused says why a reconciler would not publish this; empty when it would.
@@ -116,6 +119,9 @@ func Compute(want, have render.Tree) (*Plan, error) {
 		slices.SortFunc(p.Entries, compareEntries)
 	}
 	p.disrupt(w, h, lostWays(lost))
+	p.Reach = reachOf(w.fabric, h.fabric)
+	p.Firewall = firewallOf(w.fabric, h.fabric)
+	p.Impact = p.impactOf(w.fabric, h.fabric)
 	return p, nil
 }
 
@@ -137,6 +143,8 @@ func (p *Plan) Locate(source func(path string) string) {
 			}
 		}
 	}
+	p.Reach.locate(source)
+	p.Impact.locate(source)
 }
 
 // Disruptions gives the entries that break something.
@@ -198,7 +206,8 @@ func compareEntries(a, b Entry) int {
 type side struct {
 	fabric *fabric.Fabric
 	items  []item
-	pairs  []item // of clusters
+	pairs  []item          // of clusters
+	paired map[string]bool // names of pairs
 }
 
 func readSide(name string, tree render.Tree) (*side, error) {

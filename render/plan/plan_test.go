@@ -150,7 +150,10 @@ func TestJSON(t *testing.T) {
 	}
 	want := `{"format_version":"1","clusterset":"demo","changes":[{"op":"~","kind":"export","key":"ns/e0",` +
 		`"fields":[{"name":"ports","have":"80/TCP","want":"81/TCP"}],"path":"exports[ns/e0].ports[0].port","source":"clusterset.yaml:20",` +
-		`"disruptive":"a port is gone or changes"}],"summary":{"add":0,"change":1,"destroy":0,"disruptive":1}}`
+		`"disruptive":"a port is gone or changes"}],"summary":{"add":0,"change":1,"destroy":0,"disruptive":1},` +
+		`"reach":{"gained":[{"all":true,"to":[{"export":"ns/e0","ports":["81/TCP"],"in":["c0","c1"]}],"path":"exports[ns/e0].ports","source":"clusterset.yaml:20"}],` +
+		`"lost":[{"all":true,"to":[{"export":"ns/e0","ports":["80/TCP"],"in":["c0","c1"]}],"path":"exports[ns/e0].ports","source":"clusterset.yaml:20"}]},"firewall":{"open":[],"close":[]},` +
+		`"impact":{"ends":[{"what":"connections to what is no longer reachable"}],"stalls":[],"goes_on":[],"loads":[]}}`
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -247,6 +250,14 @@ func BenchmarkCompute(b *testing.B) {
 		for b.Loop() {
 			if p := compute(b, after, before); len(p.Entries) != 1 {
 				b.Fatalf("%d entries", len(p.Entries))
+			}
+		}
+	})
+	more := next(b, before, world(1001, 10000))
+	b.Run("one cluster more", func(b *testing.B) {
+		for b.Loop() {
+			if p := compute(b, more, before); len(p.Reach.Gained) == 0 {
+				b.Fatal("nobody reaches more")
 			}
 		}
 	})

@@ -42,6 +42,9 @@ func (p *Plan) Print(w io.Writer, color bool) error {
 		out.group(&g)
 	}
 	out.disruptions(p.disruptionGroups())
+	out.reach(&p.Reach)
+	out.firewall(&p.Firewall)
+	out.impact(&p.Impact)
 	out.text("\nPlan: %d to add, %d to change, %d to destroy.\n", p.Summary.Add, p.Summary.Change, p.Summary.Destroy)
 	return out.out.Flush()
 }

@@ -96,3 +96,23 @@ func (f *Fabric) Drivers(cluster string) []string {
 // one of the endpoint under which the gateway is reached, 0 when that has none;
 // for the gateway itself it is 0.
 func (l Link) Base(g *Gateway, port int) int { return cmp.Or(port, l.Port, g.Port) }
+
+// WireguardPort is where a gateway listens for gateways of a lane in an epoch, as
+// counted from base. Alternate ports, which a second cable of the same pair needs, are
+// counted from the other end of the range.
+func WireguardPort(base, epoch, lane int, alternate bool) int {
+	offset := 2*lane + (epoch+1)%2 // neighbouring epochs are in force together
+	if alternate {
+		offset = WireguardPorts - 1 - offset
+	}
+	return base + offset
+}
+
+// VXLANPort is where a gateway takes VXLAN, as counted from base; the alternate one is
+// the next.
+func VXLANPort(base int, alternate bool) int {
+	if alternate {
+		base++
+	}
+	return base + VXLANOffset
+}

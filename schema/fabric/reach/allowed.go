@@ -1,6 +1,3 @@
-// Package reach says what a packet may reach in a clusterset. Allowed is written from
-// docs/datapath.md and docs/security.md, and knows nothing of rules; a test holds the
-// rules of a node to it, with packets through a real kernel.
 package reach
 
 import (
@@ -9,55 +6,26 @@ import (
 	"strconv"
 	"strings"
 
-	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
-
-// Place is where a packet comes to a gateway from.
-type Place string
-
-// Places.
-const (
-	Tunnel  Place = "tunnel"  // another cluster's gateway
-	Pod     Place = "pod"     // of the gateway's own node
-	Node    Place = "node"    // another node of the cluster hands it over
-	Beside  Place = "beside"  // a host of the nodes' network, which is none
-	Nowhere Place = "nowhere" // in a Verdict: the packet ends here
-	Host    Place = "host"    // in a Verdict: the gateway itself
-)
-
-// Packet is the first packet of a flow.
-type Packet struct {
-	From     Place
-	Cluster  string // of Tunnel: who sent it
-	Protocol string // tcp | udp | icmp
-	Src, Dst netip.AddrPort
-	// Middle says of TCP that it is neither SYN nor RST, of ICMP that it is an echo reply.
-	Middle bool
-}
-
-// Verdict is where a packet may come out. Each list has all that it may have there.
-type Verdict struct {
-	To   Place
-	Dst  []netip.AddrPort // port 0 = as it was
-	Srcs []netip.Addr     // none = as it was
-}
 
 func nowhere() Verdict { return Verdict{To: Nowhere} }
 
 // site is a cluster's gateway as Allowed looks at it.
 type site struct {
-	fabric *fabric.Fabric
-	own    *fabric.Cluster
-	facts  project.Facts
+	*Set
+	own   *fabric.Cluster
+	facts Facts
 }
 
-// Allowed says where a packet that comes to the only gateway of a cluster may come
-// out. All pods are on the gateway's node; nothing was heard of other clusters, so all
+// Allowed says where a packet that comes to a gateway of a cluster may come out. All
+// pods are on the gateway's node; nothing was heard of other clusters, so all
 // that they export is ready.
-func Allowed(f *fabric.Fabric, facts project.Facts, own string, p Packet) Verdict {
-	s := site{f, f.Cluster(own), facts}
+func (set *Set) Allowed(facts Facts, own string, p Packet) Verdict {
+	s := site{set, set.clusters[own], facts}
+	if s.own == nil {
+		return nowhere()
+	}
 	switch p.From {
 	case Tunnel:
 		return s.fromTunnel(p)
@@ -69,7 +37,16 @@ func Allowed(f *fabric.Fabric, facts project.Facts, own string, p Packet) Verdic
 
 func (s *site) fromTunnel(p Packet) Verdict {
 	dst := p.Dst.Addr()
-	if slices.Contains(s.own.Gateways[0].Addresses, dst) {
+	if p.Via != "" {
+		// A neighbour vouches for its own addresses and, if it passes on, for those behind it.
+		if p.Cluster = s.behind(p.Via, p.Src.Addr()); p.Cluster == "" {
+			return nowhere()
+		}
+		if to := s.owner(dst); to != "" {
+			return s.passOn(p, to)
+		}
+	}
+	if slices.ContainsFunc(s.own.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, dst) }) {
 		if s.isGateway(p.Src.Addr()) && forGateways(p) {
 			return Verdict{To: Host, Dst: []netip.AddrPort{p.Dst}}
 		}
@@ -81,8 +58,7 @@ func (s *site) fromTunnel(p Packet) Verdict {
 	if p.Protocol == "tcp" && p.Middle && s.answersVIP(p.Src.Addr()) {
 		return nowhere()
 	}
-	for i := range s.fabric.Exports {
-		e := &s.fabric.Exports[i]
+	for _, e := range s.named[dst] {
 		part := partOf(e, s.own.Name)
 		if part == nil {
 			continue
@@ -97,7 +73,7 @@ func (s *site) fromTunnel(p Packet) Verdict {
 			if !s.admits(e, p) {
 				return nowhere()
 			}
-			return s.headless(e, pod, p)
+			return s.ofHost(e, pod, p)
 		}
 	}
 	for _, m := range s.own.Mappings {
@@ -105,16 +81,71 @@ func (s *site) fromTunnel(p Packet) Verdict {
 			return s.mapped(m, p)
 		}
 	}
-	if !s.own.Hides(fabric.Family(dst)) && inAny(s.own.PodCIDRs, dst) {
-		return Verdict{To: Pod, Dst: []netip.AddrPort{p.Dst}}
+	if !s.own.Hides(fabric.Family(dst)) {
+		if inAny(s.own.PodCIDRs, dst) {
+			return Verdict{To: Pod, Dst: []netip.AddrPort{p.Dst}}
+		}
+		if inAny(s.own.ServiceCIDRs, dst) {
+			return Verdict{To: Service, Dst: []netip.AddrPort{p.Dst}}
+		}
 	}
 	return nowhere()
+}
+
+// behind gives the cluster whose packets come from an address, if they may come over the
+// link with a neighbour; empty when there is none.
+func (s *site) behind(neighbour string, a netip.Addr) string {
+	graph := s.fabric.Graph()
+	if !graph.Linked(s.own.Name, neighbour) {
+		return ""
+	}
+	from := []string{neighbour}
+	for i := 0; i < len(from); i++ {
+		c := s.clusters[from[i]]
+		if s.sends(c, a) || slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, a) }) {
+			return c.Name
+		}
+		if !graph.Passes(c.Name) {
+			continue
+		}
+		for _, next := range graph.Neighbours(c.Name) {
+			if next != s.own.Name && !slices.Contains(from, next) {
+				from = append(from, next)
+			}
+		}
+	}
+	return ""
+}
+
+// owner gives the other cluster that an address leads to; empty when there is none.
+func (s *site) owner(a netip.Addr) string {
+	for i := range s.fabric.Clusters {
+		c := &s.fabric.Clusters[i]
+		known := func(list []netip.Prefix) bool {
+			return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) && s.seen(c, p) })
+		}
+		if c.Name != s.own.Name && (inAny(c.GlobalCIDRs, a) || known(c.PodCIDRs) || known(c.ServiceCIDRs) ||
+			slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, a) })) {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// passOn: from cluster to cluster as it is, if this one passes on, but never back to
+// where it came from.
+func (s *site) passOn(p Packet, to string) Verdict {
+	graph := s.fabric.Graph()
+	if way := graph.Ways(s.own.Name, nil)[to]; !graph.Passes(s.own.Name) || len(way) == 0 || way[0] == p.Via {
+		return nowhere()
+	}
+	return Verdict{To: Tunnel, Dst: []netip.AddrPort{p.Dst}}
 }
 
 // answersVIP: whoever called that export asked for a clusterset address, and would reset
 // a connection with the export itself.
 func (s *site) answersVIP(a netip.Addr) bool {
-	return slices.ContainsFunc(s.fabric.Exports, func(e fabric.Export) bool {
+	return slices.ContainsFunc(s.named[a], func(e *fabric.Export) bool {
 		return slices.ContainsFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name != s.own.Name && slices.Contains(c.IPs, a) })
 	})
 }
@@ -123,9 +154,9 @@ func (s *site) answersVIP(a netip.Addr) bool {
 func forGateways(p Packet) bool {
 	switch p.Protocol {
 	case "udp":
-		return slices.Contains([]uint16{desired.ProbePort, desired.PathPort, desired.CablePort}, p.Dst.Port())
+		return slices.Contains([]uint16{ProbePort, PathPort, CablePort}, p.Dst.Port())
 	case "tcp":
-		return p.Dst.Port() == desired.FeedPort
+		return p.Dst.Port() == FeedPort
 	}
 	return true
 }
@@ -138,12 +169,15 @@ func (s *site) isGateway(a netip.Addr) bool {
 
 // admits: an allow list admits the addresses from which a cluster's packets come.
 func (s *site) admits(e *fabric.Export, p Packet) bool {
-	return e.Allow == nil || e.Allows(p.Cluster) && s.sends(s.fabric.Cluster(p.Cluster), p.Src.Addr())
+	return e.Allow == nil || e.Allows(p.Cluster) && s.sends(s.clusters[p.Cluster], p.Src.Addr())
 }
 
 // sends: a cluster's packets come from its block, and from its pods' own addresses
 // where it is flat and they mean nothing here.
 func (s *site) sends(c *fabric.Cluster, a netip.Addr) bool {
+	if c == nil {
+		return false
+	}
 	if inAny(c.GlobalCIDRs, a) {
 		return true
 	}
@@ -163,9 +197,9 @@ func (s *site) backends(e *fabric.Export, p Packet) Verdict {
 		if p.Protocol != "icmp" && (!strings.EqualFold(port.Protocol, p.Protocol) || port.Port != int(p.Dst.Port())) {
 			continue
 		}
-		for _, ep := range s.service(e).Endpoints {
+		for _, ep := range s.facts[e.ID()] {
 			if a, ok := same(ep.Addrs, p.Dst.Addr()); ok && ep.Ready {
-				ends = append(ends, end(a, ep.Ports[portID(port)], p))
+				ends = append(ends, end(a, ep.Ports[PortID(port)], p))
 			}
 		}
 	}
@@ -175,14 +209,14 @@ func (s *site) backends(e *fabric.Export, p Packet) Verdict {
 	return Verdict{To: Pod, Dst: ends}
 }
 
-func (s *site) headless(e *fabric.Export, pod project.Endpoint, p Packet) Verdict {
+func (s *site) ofHost(e *fabric.Export, pod Endpoint, p Packet) Verdict {
 	a, ok := same(pod.Addrs, p.Dst.Addr())
 	if !ok {
 		return nowhere()
 	}
 	for _, port := range e.Ports {
 		if strings.EqualFold(port.Protocol, p.Protocol) && port.Port == int(p.Dst.Port()) {
-			return Verdict{To: Pod, Dst: []netip.AddrPort{end(a, pod.Ports[portID(port)], p)}}
+			return Verdict{To: Pod, Dst: []netip.AddrPort{end(a, pod.Ports[PortID(port)], p)}}
 		}
 	}
 	if p.Protocol == "icmp" || s.own.Hides(fabric.Family(a)) {
@@ -196,14 +230,10 @@ func (s *site) headless(e *fabric.Export, pod project.Endpoint, p Packet) Verdic
 func (s *site) mapped(m fabric.Mapping, p Packet) Verdict {
 	pod := moved(p.Dst.Addr(), m.Pods)
 	to := Verdict{To: Pod, Dst: []netip.AddrPort{netip.AddrPortFrom(pod, p.Dst.Port())}}
-	for i := range s.fabric.Exports {
-		e := &s.fabric.Exports[i]
+	for _, e := range s.headless[s.own.Name] {
 		part := partOf(e, s.own.Name)
-		if part == nil || e.Type != fabric.Headless {
-			continue
-		}
-		for _, ep := range s.service(e).Endpoints {
-			if slices.Contains(ep.Addrs, pod) && !s.hasHost(part, ep) && e.Allows(p.Cluster) && s.sends(s.fabric.Cluster(p.Cluster), p.Src.Addr()) {
+		for _, ep := range s.facts[e.ID()] {
+			if slices.Contains(ep.Addrs, pod) && !s.hasHost(part, ep) && e.Allows(p.Cluster) && s.sends(s.clusters[p.Cluster], p.Src.Addr()) {
 				return to
 			}
 		}
@@ -213,7 +243,7 @@ func (s *site) mapped(m fabric.Mapping, p Packet) Verdict {
 		if p.Middle {
 			return to
 		}
-	case s.offered(p.Src) && !s.served(netip.AddrPortFrom(pod, p.Dst.Port())):
+	case s.offered(p.Src) && !s.serves(netip.AddrPortFrom(pod, p.Dst.Port())):
 		return to
 	}
 	return nowhere()
@@ -221,8 +251,7 @@ func (s *site) mapped(m fabric.Mapping, p Packet) Verdict {
 
 // offered: over UDP an answer comes from the port of another cluster's export.
 func (s *site) offered(src netip.AddrPort) bool {
-	for i := range s.fabric.Exports {
-		e := &s.fabric.Exports[i]
+	for _, e := range s.named[src.Addr()] {
 		port := slices.ContainsFunc(e.Ports, func(p fabric.Port) bool { return p.Protocol == "UDP" && p.Port == int(src.Port()) })
 		for _, part := range e.Clusters {
 			if !port || part.Name == s.own.Name {
@@ -236,18 +265,14 @@ func (s *site) offered(src netip.AddrPort) bool {
 	return false
 }
 
-// served: a pod's own UDP port behind an export, at an address that others know.
-func (s *site) served(at netip.AddrPort) bool {
-	for i := range s.fabric.Exports {
-		e := &s.fabric.Exports[i]
+// serves: a pod's own UDP port behind an export, at an address that others know.
+func (s *site) serves(at netip.AddrPort) bool {
+	for _, e := range s.served[s.own.Name] {
 		part := partOf(e, s.own.Name)
-		if part == nil {
-			continue
-		}
-		for _, ep := range s.service(e).Endpoints {
+		for _, ep := range s.facts[e.ID()] {
 			for _, port := range e.Ports {
 				known := e.Type != fabric.Headless || s.hasHost(part, ep)
-				if known && port.Protocol == "UDP" && slices.Contains(ep.Addrs, at.Addr()) && ep.Ports[portID(port)] == int(at.Port()) {
+				if known && port.Protocol == "UDP" && slices.Contains(ep.Addrs, at.Addr()) && ep.Ports[PortID(port)] == int(at.Port()) {
 					return true
 				}
 			}
@@ -264,8 +289,7 @@ func (s *site) fromInside(p Packet) Verdict {
 		return nowhere()
 	}
 	dst := p.Dst.Addr()
-	for i := range s.fabric.Exports {
-		e := &s.fabric.Exports[i]
+	for _, e := range s.named[dst] {
 		part := partOf(e, s.own.Name)
 		if slices.Contains(e.VIPs, dst) {
 			if part == nil && !e.Allows(s.own.Name) {
@@ -284,16 +308,14 @@ func (s *site) fromInside(p Packet) Verdict {
 			if p.Protocol != "icmp" && !declares(e, p) {
 				return nowhere()
 			}
-			return s.headless(e, pod, p)
+			return s.ofHost(e, pod, p)
 		}
 	}
-	for i := range s.fabric.Clusters {
-		c := &s.fabric.Clusters[i]
-		if c.Name == s.own.Name {
-			continue
-		}
-		flat := slices.ContainsFunc(slices.Concat(c.PodCIDRs, c.ServiceCIDRs), func(x netip.Prefix) bool { return x.Contains(dst) && s.seen(c, x) })
-		if flat || inAny(c.GlobalCIDRs, dst) {
+	for range s.blocks.of(dst, s.own.Name) {
+		return s.away(p, p.Dst)
+	}
+	for prefix, owner := range s.flat.of(dst, s.own.Name) {
+		if s.seen(s.clusters[owner], prefix) {
 			return s.away(p, p.Dst)
 		}
 	}
@@ -336,13 +358,12 @@ func (s *site) away(p Packet, dst ...netip.AddrPort) Verdict {
 	v := Verdict{To: Tunnel, Dst: dst}
 	src := p.Src.Addr()
 	fam := fabric.Family(src)
-	for i := range s.fabric.Exports {
-		e := &s.fabric.Exports[i]
+	for _, e := range s.headless[s.own.Name] {
 		part := partOf(e, s.own.Name)
-		if part == nil || e.Type != fabric.Headless || !s.own.Hides(fam) {
+		if !s.own.Hides(fam) {
 			continue
 		}
-		for _, ep := range s.service(e).Endpoints {
+		for _, ep := range s.facts[e.ID()] {
 			if h := s.host(part, ep); h != nil && slices.Contains(ep.Addrs, src) {
 				if a, ok := same(h.IPs, src); ok {
 					v.Srcs = []netip.Addr{a}
@@ -374,8 +395,8 @@ func (s *site) rival(src netip.Addr) bool {
 		if !own.Contains(src) {
 			continue
 		}
-		for _, c := range s.fabric.Clusters {
-			if c.Name != s.own.Name && slices.ContainsFunc(slices.Concat(c.PodCIDRs, c.ServiceCIDRs), own.Overlaps) {
+		for _, owners := range s.all.overlapping(own) {
+			if len(owners) > 1 || owners[0] != s.own.Name {
 				return true
 			}
 		}
@@ -383,17 +404,8 @@ func (s *site) rival(src netip.Addr) bool {
 	return false
 }
 
-func (s *site) service(e *fabric.Export) project.Service {
-	for _, svc := range s.facts.Services {
-		if svc.Namespace == e.Namespace && svc.Name == e.Name {
-			return svc
-		}
-	}
-	return project.Service{}
-}
-
 // host: the fixed address of a pod is that of its hostname, or of its ordinal.
-func (s *site) host(part *fabric.ExportCluster, ep project.Endpoint) *fabric.Host {
+func (s *site) host(part *fabric.ExportCluster, ep Endpoint) *fabric.Host {
 	for i := range part.Hosts {
 		h := &part.Hosts[i]
 		suffix, ordinal := strings.CutPrefix(h.Name, "*")
@@ -404,17 +416,17 @@ func (s *site) host(part *fabric.ExportCluster, ep project.Endpoint) *fabric.Hos
 	return nil
 }
 
-func (s *site) hasHost(part *fabric.ExportCluster, ep project.Endpoint) bool {
+func (s *site) hasHost(part *fabric.ExportCluster, ep Endpoint) bool {
 	return s.host(part, ep) != nil
 }
 
-func (s *site) podOfHost(e *fabric.Export, part *fabric.ExportCluster, a netip.Addr) (project.Endpoint, bool) {
-	for _, ep := range s.service(e).Endpoints {
+func (s *site) podOfHost(e *fabric.Export, part *fabric.ExportCluster, a netip.Addr) (Endpoint, bool) {
+	for _, ep := range s.facts[e.ID()] {
 		if h := s.host(part, ep); h != nil && slices.Contains(h.IPs, a) {
 			return ep, true
 		}
 	}
-	return project.Endpoint{}, false
+	return Endpoint{}, false
 }
 
 func partOf(e *fabric.Export, cluster string) *fabric.ExportCluster {
@@ -438,7 +450,8 @@ func same(list []netip.Addr, as netip.Addr) (netip.Addr, bool) {
 	return list[i], true
 }
 
-func portID(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port) }
+// PortID is protocol and number of a port, as in TCP/80.
+func PortID(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port) }
 
 func end(a netip.Addr, port int, p Packet) netip.AddrPort {
 	if p.Protocol == "icmp" {

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/explain"
+)
+
+type explainFlags struct {
+	file   string
+	output string
+}
+
+func newExplainCommand(a *app) *cobra.Command {
+	var f explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain FROM TO",
+		Short: "Say whether a pod of one cluster reaches something in another one, and why",
+		Long: `Say whether a pod of one cluster reaches something in another one: by which lines of
+the topology, over which links, and which addresses each side sees. It reads the
+topology and its lock alone, and takes for granted that links are alive and backends
+are ready; hawser verify and hawser diagnose ask the clusters.
+
+FROM is a pod (g1/shop/client), any pod of a cluster (g1), a pod's address (g1/10.7.2.5,
+or 10.7.2.5 where one cluster has it), or a process on a node (g1/node).
+TO is a name (web.shop, g2.web.shop, with or without .svc.clusterset.local), an export
+(shop/web), or an address (243.0.0.1, g2/10.8.1.9), with a port (:80, :http, :53/udp).
+
+Exit codes: 0 yes, 1 no, 2 error.`,
+		Example: `  hawser explain g1/shop/client web.shop:80
+  hawser explain g1 g2/10.8.1.9:8080 -o json`,
+		Args: cobra.RangeArgs(1, 3),
+		RunE: func(_ *cobra.Command, args []string) error { return a.explain(args, f) },
+	}
+	cmd.Flags().StringVarP(&f.file, "file", "f", "", "topology file, folder, or - (default: clusterset.yaml here)")
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	return cmd
+}
+
+func (a *app) explain(args []string, f explainFlags) error {
+	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	ends := strings.Fields(strings.ReplaceAll(strings.Join(args, " "), "->", " "))
+	if len(ends) != 2 || ends[1] == "-" {
+		return errors.New("say from where to what: hawser explain g1/shop/client web.shop:80 (an arrow between them needs quotes in a shell)")
+	}
+	var file []string
+	if f.file != "" {
+		file = []string{f.file}
+	}
+	c, err := a.compile(file)
+	if err != nil {
+		return err
+	}
+	from, err := explainFrom(c.fabric, ends[0])
+	if err != nil {
+		return err
+	}
+	to, err := explainTo(c.fabric, ends[1])
+	if err != nil {
+		return err
+	}
+	t := health.NewTable(c.fabric, nil)
+	first := func(a, b string) (string, string, bool) {
+		p, ok := t.First(a, b)
+		return p.Local, p.Remote, ok
+	}
+	answered, err := explain.New(c.fabric, first).Ask(from, to)
+	if err != nil {
+		return err
+	}
+	for i := range answered.Lines {
+		answered.Lines[i].Source = c.place(answered.Lines[i].Path)
+	}
+	if f.output == "text" {
+		_, err = a.out.Write([]byte(explainText(answered)))
+	} else {
+		err = a.encode(f.output, answered)
+	}
+	if err != nil || answered.Yes {
+		return err
+	}
+	return answer{}
+}
+
+// explainFrom reads who asks.
+func explainFrom(f *fabric.Fabric, text string) (explain.From, error) {
+	parts := strings.Split(text, "/")
+	if a, err := netip.ParseAddr(text); err == nil {
+		var owners []string
+		for _, c := range f.Clusters {
+			if slices.ContainsFunc(c.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(a) }) {
+				owners = append(owners, c.Name)
+			}
+		}
+		switch len(owners) {
+		case 0:
+			return explain.From{}, fmt.Errorf("%s is in podCIDRs of no cluster: write whose address it is, as in g1/%s", a, a)
+		case 1:
+			return explain.From{Cluster: owners[0], Addr: a}, nil
+		}
+		return explain.From{}, fmt.Errorf("%s is in podCIDRs of %s: write whose address it is, as in %s/%s", a,
+			strings.Join(owners, ", "), owners[0], a)
+	}
+	from := explain.From{Cluster: parts[0]}
+	switch {
+	case len(parts) == 1:
+	case len(parts) == 2 && parts[1] == "node":
+		from.Node = true
+	case len(parts) == 2:
+		a, err := netip.ParseAddr(parts[1])
+		if err != nil {
+			return from, fmt.Errorf("%s: a pod is written as cluster/namespace/pod, or cluster/address", text)
+		}
+		from.Addr = a
+	case len(parts) == 3:
+		from.Namespace, from.Pod = parts[1], parts[2]
+	default:
+		return from, fmt.Errorf("%s: a pod is written as cluster/namespace/pod, or cluster/address", text)
+	}
+	if f.Cluster(from.Cluster) == nil {
+		return from, fmt.Errorf("%s: there is no cluster %s in the topology", text, from.Cluster)
+	}
+	return from, nil
+}
+
+// explainTo reads what is asked for.
+func explainTo(f *fabric.Fabric, text string) (explain.To, error) {
+	var to explain.To
+	rest := text
+	for _, protocol := range []string{"tcp", "udp"} {
+		if cut, ok := strings.CutSuffix(rest, "/"+protocol); ok {
+			rest, to.Protocol = cut, protocol
+		}
+	}
+	if cluster, after, ok := strings.Cut(rest, "/"); ok && isAddress(after) {
+		to.Cluster, rest = cluster, after
+		if f.Cluster(cluster) == nil {
+			return to, fmt.Errorf("%s: there is no cluster %s in the topology", text, cluster)
+		}
+	}
+	if isAddress(rest) {
+		at, err := netip.ParseAddrPort(rest)
+		if err != nil {
+			return to, fmt.Errorf("%s: give a port, as in 243.0.0.1:80 or [fd00::1]:80", text)
+		}
+		to.Addr, to.Port = at.Addr(), fmt.Sprint(at.Port())
+		if to.Protocol == "" {
+			to.Protocol = "tcp"
+		}
+		return to, nil
+	}
+	rest, to.Port, _ = strings.Cut(rest, ":")
+	if to.Protocol == "" && to.Port != "" {
+		to.Protocol = "tcp"
+	}
+	if strings.Contains(rest, "/") {
+		to.Export = rest
+		return to, nil
+	}
+	rest = strings.TrimSuffix(rest, ".")
+	for _, domain := range append([]string{f.Domain}, f.ExtraDomains...) {
+		rest = strings.TrimSuffix(rest, "."+domain)
+	}
+	labels := strings.Split(strings.TrimSuffix(rest, ".svc"), ".")
+	switch n := len(labels); {
+	case n < 2 || n > 4:
+		return to, fmt.Errorf("%s: a service is written as name.namespace, cluster.name.namespace or namespace/name", text)
+	case n > 2:
+		to.Cluster = labels[n-3]
+		if f.Cluster(to.Cluster) == nil {
+			return to, fmt.Errorf("%s: there is no cluster %s in the topology (names end with .svc.%s)", text,
+				to.Cluster, f.Domain)
+		}
+		fallthrough
+	default:
+		to.Export = labels[n-1] + "/" + labels[n-2]
+	}
+	return to, nil
+}
+
+// isAddress reports whether a text is an address, with a port or without.
+func isAddress(text string) bool {
+	_, err := netip.ParseAddr(text)
+	_, err2 := netip.ParseAddrPort(text)
+	return err == nil || err2 == nil
+}
+
+// explainText is the answer for people.
+func explainText(a *explain.Answer) string {
+	var out strings.Builder
+	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
+	verdict := "no"
+	if a.Yes {
+		verdict = "yes"
+	}
+	put("%s: %s", verdict, a.Why)
+	for i := range a.Trips {
+		t := &a.Trips[i]
+		out.WriteString("\n")
+		if !t.Yes {
+			put("in %s: no, %s", t.Cluster, t.Why)
+			continue
+		}
+		put("in %s: yes", t.Cluster)
+		if len(t.Asked) > 0 {
+			asked := addrsText(t.Asked)
+			if a.Name != "" {
+				asked = a.Name + ", " + asked
+			}
+			put("  the client asks for    %s", asked)
+		}
+		if t.Cluster == a.From.Cluster {
+			put("  it stays in the cluster")
+			continue
+		}
+		for _, l := range t.Links {
+			put("  over the link          %s - %s (%s)", l.From, l.To, l.Driver)
+		}
+		if len(t.Carried) > 0 {
+			put("  %-22s %s", t.Cluster+" is asked for", addrsText(t.Carried))
+		}
+		if a.To.Export == "" || len(t.Carried) > 0 {
+			sources := "the client's own address"
+			if len(t.Sources) > 0 {
+				sources = strings.Join(t.Sources, ", ")
+			}
+			put("  it sees the client as  %s", sources)
+		}
+		put("  and hands it to        %s", t.Served)
+	}
+	if len(a.Lines) > 0 {
+		t := table{title: "\nBecause of", head: []string{"LINE", "PATH", "SAYS"}}
+		for _, l := range a.Lines {
+			t.rows = append(t.rows, []string{l.Source, l.Path, l.Text})
+		}
+		out.WriteString(t.String())
+	}
+	return out.String()
+}
+
+func addrsText(list []netip.Addr) string { return strings.Join(fabric.Ranges(list), ", ") }

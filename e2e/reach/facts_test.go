@@ -1,0 +1,73 @@
+package reach
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/reach"
+)
+
+// The names of schema/fabric/reach, which most of this package is about.
+type (
+	Place   = reach.Place
+	Packet  = reach.Packet
+	Verdict = reach.Verdict
+)
+
+const (
+	Tunnel  = reach.Tunnel
+	Pod     = reach.Pod
+	Node    = reach.Node
+	Beside  = reach.Beside
+	Service = reach.Service
+	Nowhere = reach.Nowhere
+	Host    = reach.Host
+)
+
+// backends are a gateway's facts as reach asks for them.
+func backends(facts project.Facts) reach.Facts {
+	out := reach.Facts{}
+	for _, svc := range facts.Services {
+		for _, ep := range svc.Endpoints {
+			id := svc.Namespace + "/" + svc.Name
+			out[id] = append(out[id], reach.Endpoint{Addrs: ep.Addrs, Hostname: ep.Hostname, Ready: ep.Ready, Ports: ep.Ports})
+		}
+	}
+	return out
+}
+
+// sends reports whether a cluster's packets may come from an address.
+func (w *world) sends(c *fabric.Cluster, a netip.Addr) bool {
+	return inAny(c.GlobalCIDRs, a) || slices.ContainsFunc(c.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(a) && w.seen(c, p) })
+}
+
+// seen reports whether the own cluster reaches another one's prefix as it is.
+func (w *world) seen(c *fabric.Cluster, p netip.Prefix) bool {
+	me := w.fabric.Cluster(own)
+	return !c.Hides(fabric.Family(p.Addr())) && !slices.ContainsFunc(slices.Concat(me.PodCIDRs, me.ServiceCIDRs), p.Overlaps)
+}
+
+func partOf(e *fabric.Export, cluster string) *fabric.ExportCluster {
+	i := slices.IndexFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name == cluster })
+	if i < 0 {
+		return nil
+	}
+	return &e.Clusters[i]
+}
+
+func inAny(list []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// moved keeps the host part of an address.
+func moved(a netip.Addr, to netip.Prefix) netip.Addr {
+	from, net := a.AsSlice(), to.Addr().AsSlice()
+	for bit := range to.Bits() {
+		mask := byte(0x80 >> (bit % 8))
+		from[bit/8] = from[bit/8]&^mask | net[bit/8]&mask
+	}
+	out, _ := netip.AddrFromSlice(from)
+	return out
+}

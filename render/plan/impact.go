@@ -1,0 +1,278 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Impact is what becomes of connections that are open when the change is published, and
+// of what gateways carry. What it says of each kind of change is measured
+// (e2e/testdata/impact.txtar, e2e/testdata/quiet).
+type Impact struct {
+	Ends   []Effect `json:"ends"`
+	Stalls []Effect `json:"stalls"`  // they stand still, and go on
+	GoesOn []Effect `json:"goes_on"` // though their way changes
+	Loads  []Load   `json:"loads"`
+}
+
+// Effect is what becomes of some connections.
+type Effect struct {
+	What string `json:"what"`
+	// AtMostMS is how long they stand still at most, in milliseconds; 0 in Stalls: until
+	// both ends have the new fabric.
+	AtMostMS int    `json:"at_most_ms,omitempty"`
+	Path     string `json:"path,omitempty"`
+	Source   string `json:"source,omitempty"`
+	// Gone says that the path left the topology.
+	Gone bool `json:"gone,omitempty"`
+}
+
+// Load is what the gateways of a cluster carry, where that is much more than before.
+type Load struct {
+	Cluster  string   `json:"cluster"`
+	Gateways []string `json:"gateways"` // that carry it
+	// Passed is for how many pairs of other clusters they pass packets on.
+	Passed       int `json:"passed"`
+	PassedBefore int `json:"passed_before"`
+	// Pairs is the cluster's own: how many clusters it reaches.
+	Pairs          int `json:"pairs"`
+	GatewaysBefore int `json:"gateways_before"`
+}
+
+// impactOf says what the entries of a plan mean for connections.
+func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
+	out := Impact{Ends: []Effect{}, Stalls: []Effect{}, GoesOn: []Effect{}, Loads: []Load{}}
+	if len(p.Reach.Lost) > 0 {
+		out.Ends = append(out.Ends, Effect{What: "connections to what is no longer reachable"})
+	}
+	for i := range p.Entries {
+		e := &p.Entries[i]
+		at := Effect{What: e.Kind + " " + e.Key, Path: e.Path, Gone: e.Op == diff.Delete}
+		switch {
+		case e.Kind == kindGateway:
+		case moves(e):
+			at.What += ": " + e.Disruptive
+			out.Ends = append(out.Ends, at)
+		case e.Note == proven, e.Kind == kindPair && e.Op == diff.Delete && e.Disruptive == "" && e.Note != "":
+			at.What += ": " + e.Note
+			out.GoesOn = append(out.GoesOn, at)
+		case e.Kind == kindPair && e.Op == diff.Create:
+			at.What += ": they go over their own link as soon as it is good"
+			out.GoesOn = append(out.GoesOn, at)
+		}
+	}
+	dead := int((time.Duration(want.Health.Interval) * time.Duration(want.Health.Misses+1)) / time.Millisecond)
+	for i := range want.Clusters {
+		w := &want.Clusters[i]
+		if h := have.Cluster(w.Name); h != nil {
+			out.gateways(w, h, dead)
+		}
+	}
+	out.Loads = loads(want, have)
+	return out
+}
+
+// moves reports whether an entry moves addresses that connections have.
+func moves(e *Entry) bool {
+	if e.Disruptive == "" {
+		return false
+	}
+	fields := []string{"global IPs", "clusterset IPs", "hosts", "globalCIDRs", "egress mode", "egressIPs",
+		"mappings", "ips", "namespace", "matchLabels", "globalnet", "type"}
+	return e.Kind == kindEgress || slices.ContainsFunc(e.Fields, func(f Field) bool {
+		return e.Op != diff.Create && e.Op != diff.Delete && slices.Contains(fields, f.Name)
+	})
+}
+
+// gateways says what becomes of what goes over gateways that leave or change.
+func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
+	same := map[string]bool{}
+	var stay []string
+	for i := range w.Gateways {
+		g := &w.Gateways[i]
+		j := slices.IndexFunc(h.Gateways, func(o fabric.Gateway) bool { return o.Name == g.Name })
+		if j >= 0 && beginsAnew(g, &h.Gateways[j]) == "" {
+			same[g.Name] = true
+			stay = append(stay, w.Name+"/"+g.Name)
+		}
+	}
+	for i := range h.Gateways {
+		old := &h.Gateways[i]
+		if same[old.Name] || len(w.Gateways) == 0 {
+			continue
+		}
+		name := w.Name + "/" + old.Name
+		e := Effect{What: "what goes over " + name, Path: fmt.Sprintf("clusters[%s].gateways[%s]", w.Name,
+			old.Name), AtMostMS: dead}
+		j := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool { return g.Name == old.Name })
+		heir := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool {
+			return g.Name != old.Name && takesOver(&g, old)
+		})
+		switch {
+		case j >= 0:
+			e.What += ": " + beginsAnew(&w.Gateways[j], old)
+		case heir >= 0:
+			e.What += ": " + w.Name + "/" + w.Gateways[heir].Name + " takes its place at once"
+		case len(stay) > 0:
+			e.What += " moves to " + strings.Join(stay, ", ") + " before it ends"
+			e.AtMostMS, e.Gone = 0, true
+			x.GoesOn = append(x.GoesOn, e)
+			continue
+		default:
+			e.What += ": no gateway of " + w.Name + " stays"
+		}
+		e.Gone = j < 0
+		if len(stay) == 0 {
+			e.AtMostMS = 0
+		}
+		x.Stalls = append(x.Stalls, e)
+	}
+}
+
+// takesOver reports whether a new gateway has the lane, the node or an address of an old one.
+func takesOver(g, old *fabric.Gateway) bool {
+	return g.Lane == old.Lane || g.Node == old.Node || slices.ContainsFunc(g.Addresses,
+		func(a netip.Addr) bool { return slices.Contains(old.Addresses, a) })
+}
+
+// beginsAnew says why the links of a gateway begin anew; empty when they do not.
+func beginsAnew(g, old *fabric.Gateway) string {
+	switch {
+	case g.Node != old.Node:
+		return "it moves to another node"
+	case !slices.Equal(g.Addresses, old.Addresses):
+		return "its tunnel address changes"
+	}
+	for _, k := range g.Keys {
+		if i := slices.IndexFunc(old.Keys, func(o fabric.Key) bool { return o.Epoch == k.Epoch }); i >= 0 &&
+			old.Keys[i].Public != k.Public {
+			return "its tunnel key changes"
+		}
+	}
+	return ""
+}
+
+// more is by how much what a gateway passes on has to grow to be told.
+const more = 1.5
+
+// loads tells where fewer gateways carry what more did, and who passes on much more.
+func loads(want, have *fabric.Fabric) []Load {
+	out := []Load{}
+	if len(have.Clusters) == 0 || shape(want) == shape(have) && slices.EqualFunc(want.Clusters, have.Clusters,
+		func(a, b fabric.Cluster) bool {
+			return a.Name == b.Name && len(a.Gateways) == len(b.Gateways)
+		}) {
+		return out
+	}
+	graph := want.Graph()
+	now, before := graph.Passed(), have.Graph().Passed()
+	reached := map[string]int{}
+	for _, group := range graph.Groups() {
+		for _, name := range group {
+			reached[name] = len(group) - 1
+		}
+	}
+	at := map[string]*fabric.Cluster{}
+	for i := range have.Clusters {
+		at[have.Clusters[i].Name] = &have.Clusters[i]
+	}
+	for i := range want.Clusters {
+		c := &want.Clusters[i]
+		old := at[c.Name]
+		if old == nil || len(c.Gateways) == 0 || len(c.Gateways) >= len(old.Gateways) &&
+			float64(now[c.Name]) <= more*float64(before[c.Name]) {
+			continue
+		}
+		l := Load{Cluster: c.Name, Passed: now[c.Name], PassedBefore: before[c.Name], Pairs: reached[c.Name],
+			GatewaysBefore: len(old.Gateways)}
+		for _, g := range c.Gateways {
+			l.Gateways = append(l.Gateways, c.Name+"/"+g.Name)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// Text says it on one line.
+func (l *Load) Text() string {
+	many := len(l.Gateways) > 1
+	verb := func(one, several string) string {
+		if many {
+			return several
+		}
+		return one
+	}
+	text := names(l.Gateways)
+	if before := l.GatewaysBefore; before > len(l.Gateways) {
+		text += fmt.Sprintf(" %s what %d gateways did, for %s", verb("carries", "carry"), before, counted(l.Pairs,
+			"other cluster"))
+		if l.Passed == 0 {
+			return text
+		}
+		text += ", and"
+	}
+	text += fmt.Sprintf(" %s on what %s of other clusters send each other", verb("passes", "pass"),
+		counted(l.Passed, "pair"))
+	if l.PassedBefore == 0 {
+		return text + ", none before"
+	}
+	return text + fmt.Sprintf(", %d before", l.PassedBefore)
+}
+
+// locate fills in where the causes stand; what left the topology stands nowhere.
+func (x *Impact) locate(source func(path string) string) {
+	for _, list := range [][]Effect{x.Ends, x.Stalls, x.GoesOn} {
+		for i := range list {
+			if list[i].Path != "" && !list[i].Gone {
+				list[i].Source = source(list[i].Path)
+			}
+		}
+	}
+}
+
+func (o *printer) impact(x *Impact) {
+	if len(x.Ends)+len(x.Stalls)+len(x.GoesOn)+len(x.Loads) == 0 {
+		return
+	}
+	o.text("\n%s\n", o.paint(bold, "Open connections and gateways:"))
+	o.effects("end", x.Ends)
+	o.effects("stand still", x.Stalls)
+	o.effects("go on", x.GoesOn)
+	for i := range x.Loads {
+		if i == maxAccesses {
+			o.text("  load: %d clusters more, which -o json lists\n", len(x.Loads)-i)
+			return
+		}
+		o.text("  load: %s\n", x.Loads[i].Text())
+	}
+}
+
+func (o *printer) effects(verb string, list []Effect) {
+	for i, e := range list {
+		if i == maxAccesses {
+			o.text("  %s: %d more, which -o json lists\n", verb, len(list)-i)
+			return
+		}
+		text := verb
+		if verb == "stand still" {
+			text += " until both ends have the change"
+			if e.AtMostMS > 0 {
+				text = fmt.Sprintf("%s for %s at most", verb, time.Duration(e.AtMostMS)*time.Millisecond)
+			}
+		}
+		at := e.Source
+		if at == "" {
+			at = e.Path
+		}
+		if at != "" {
+			at = "  # " + at
+		}
+		o.text("  %s: %s%s\n", text, e.What, at)
+	}
+}

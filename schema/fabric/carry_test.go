@@ -1,0 +1,46 @@
+package fabric
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestPassed: what each cluster passes on is what the ways of all pairs say.
+func TestPassed(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		var names []string
+		for i := range 2 + rng.IntN(10) {
+			names = append(names, fmt.Sprint("c", i))
+		}
+		shape := Shape{Mode: []string{"", ModeHub, ModeLinks}[rng.IntN(3)]}
+		for i, a := range names {
+			if rng.IntN(4) == 0 {
+				shape.Hubs = append(shape.Hubs, a)
+			}
+			for _, b := range names[i+1:] {
+				if rng.IntN(3) == 0 {
+					shape.Edges = append(shape.Edges, Pair(a, b))
+				}
+			}
+		}
+		g := NewGraph(shape, names)
+		want := map[string]int{}
+		for _, a := range names {
+			for b, way := range g.Ways(a, nil) {
+				for _, via := range way[:len(way)-1] {
+					if a < b {
+						want[via]++
+					}
+				}
+			}
+		}
+		if d := cmp.Diff(want, g.Passed()); d != "" {
+			t.Fatalf("seed %d: %+v (-want +have)\n%s", seed, shape, d)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+// Package firewall says which ports have to be open for the links of a clusterset, where
+// and for whom. What nodes and gateways ask each other inside the tunnels needs none. It
+// is pure.
+package firewall
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Protocols of openings.
+const (
+	UDP = "udp"
+	ESP = "esp" // IP protocol 50, which has no ports
+)
+
+// Purposes of openings.
+const (
+	Links = "links" // links as they are
+	Moves = "moves" // a second cable of a pair, while it replaces the first one
+	Nodes = "nodes" // between the nodes of one cluster
+)
+
+// NodePort is the UDP port of the VXLAN between the nodes of a cluster (docs/datapath.md).
+const NodePort = 4803
+
+// Opening is ports of one gateway that have to be open for others to come in. What goes
+// out, and answers, are taken to be free.
+type Opening struct {
+	Cluster string `json:"cluster"`
+	Gateway string `json:"gateway,omitempty"` // empty: every node of the cluster
+	Node    string `json:"node,omitempty"`    // of the gateway
+	Purpose string `json:"purpose"`
+	Driver  string `json:"driver,omitempty"`
+	// Protocol and ports on the node itself; ESP has no ports.
+	Protocol string `json:"protocol"`
+	First    int    `json:"first_port,omitempty"`
+	Last     int    `json:"last_port,omitempty"`
+	// At is where others come to: the gateway's endpoints, in their order.
+	At []At `json:"at,omitempty"`
+	// From names the clusters whose gateways come, sorted.
+	From []string `json:"from"`
+	// Sources are the addresses that they come from, as far as the topology knows; none
+	// when some may come from anywhere.
+	Sources []netip.Prefix `json:"sources,omitempty"`
+}
+
+// At is an endpoint.
+type At struct {
+	Host string `json:"host"` // an address or a name
+	// First is the first port there: a router forwards from it to that of the gateway. 0:
+	// the ports are those of the gateway.
+	First int `json:"first_port,omitempty"`
+}
+
+// Ports writes the ports, as in 51820 or 51820-51823.
+func (o *Opening) Ports() string {
+	switch {
+	case o.First == 0:
+		return ""
+	case o.First == o.Last:
+		return strconv.Itoa(o.First)
+	}
+	return strconv.Itoa(o.First) + "-" + strconv.Itoa(o.Last)
+}
+
+// need is one port, or ESP, of a gateway.
+type need struct {
+	purpose, driver, protocol string
+	port                      int
+	forward                   int // of an endpoint with a port of its own: its first + forward; negative = not there
+}
+
+// Set is a clusterset that can be asked. It is safe for concurrent use.
+type Set struct {
+	fabric   *fabric.Fabric
+	graph    *fabric.Graph
+	clusters map[string]*fabric.Cluster
+	lanes    map[string]string // by cluster: those of its gateways, as text
+}
+
+// New prepares a fabric. It must not change afterwards.
+func New(f *fabric.Fabric) *Set {
+	s := &Set{fabric: f, graph: f.Graph(), clusters: make(map[string]*fabric.Cluster, len(f.Clusters)),
+		lanes: make(map[string]string, len(f.Clusters))}
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		s.clusters[c.Name] = c
+		lanes := make([]byte, len(c.Gateways)) // each below MaxLanes
+		for j := range c.Gateways {
+			lanes[j] = byte(c.Gateways[j].Lane)
+		}
+		s.lanes[c.Name] = string(lanes)
+	}
+	return s
+}
+
+// Links gives the openings of a cluster's gateways for links as they are and as they
+// change: one for each port, in the order of the fabric's gateways. A gateway without
+// endpoints only dials out, and has none. Of other clusters only those count that a
+// function says; nil = all.
+func (s *Set) Links(cluster string, only func(other string) bool) []Opening {
+	c := s.clusters[cluster]
+	if c == nil {
+		return nil
+	}
+	groups := s.groups(c, only)
+	var out []Opening
+	for i := range c.Gateways {
+		if len(c.Gateways[i].Endpoints) > 0 {
+			out = append(out, s.gateway(c, &c.Gateways[i], groups)...)
+		}
+	}
+	return out
+}
+
+// group is neighbours for which the same ports are needed.
+type group struct {
+	link  fabric.Link
+	names []string // sorted
+}
+
+func (s *Set) groups(c *fabric.Cluster, only func(other string) bool) []*group {
+	type key struct {
+		driver, lanes string
+		port          int
+	}
+	at := map[key]*group{}
+	var out []*group
+	for _, name := range s.graph.Neighbours(c.Name) {
+		if only != nil && !only(name) {
+			continue
+		}
+		link := s.fabric.Link(c.Name, name)
+		k := key{link.Driver, s.lanes[name], link.Port}
+		if at[k] == nil {
+			at[k] = &group{link: link}
+			out = append(out, at[k])
+		}
+		at[k].names = append(at[k].names, name)
+	}
+	return out
+}
+
+// Of gives all openings of a cluster: those of Links, ports in a row as one, and those
+// between its nodes; with Sources.
+func (s *Set) Of(cluster string) []Opening {
+	if s.clusters[cluster] == nil {
+		return nil
+	}
+	out := joined(s.Links(cluster, nil))
+	for i := range out {
+		out[i].Sources = s.sources(out[i].From)
+	}
+	return append(out, Opening{Cluster: cluster, Purpose: Nodes, Protocol: UDP, First: NodePort, Last: NodePort,
+		From: []string{cluster}})
+}
+
+func (s *Set) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*group) []Opening {
+	needs := map[need][]string{}
+	for _, near := range groups {
+		for _, n := range s.needs(near.link, g, s.clusters[near.names[0]]) {
+			switch have := needs[n]; {
+			case have == nil:
+				needs[n] = near.names
+			case &have[0] != &near.names[0]: // two lanes of one group have ports of their own
+				have = slices.Concat(have, near.names)
+				slices.Sort(have)
+				needs[n] = slices.Compact(have)
+			}
+		}
+	}
+	var out []Opening
+	for n, from := range needs {
+		o := Opening{
+			Cluster: c.Name, Gateway: g.Name, Node: g.Node, Purpose: n.purpose, Driver: n.driver, Protocol: n.protocol,
+			First: n.port, Last: n.port, At: at(g, n), From: from,
+		}
+		if len(o.At) > 0 {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b Opening) int {
+		return cmp.Or(cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Driver, b.Driver), -cmp.Compare(a.Protocol,
+			b.Protocol), cmp.Compare(a.First, b.First))
+	})
+	return out
+}
+
+// needs gives what a gateway needs for the gateways of one cluster.
+func (s *Set) needs(l fabric.Link, g *fabric.Gateway, remote *fabric.Cluster) []need {
+	if len(remote.Gateways) == 0 {
+		return nil
+	}
+	var out []need
+	base := l.Base(g, 0)
+	count := func(purpose, driver string, port int) {
+		out = append(out, need{purpose, driver, UDP, port, port - base})
+	}
+	switch l.Driver {
+	case fabric.DriverWireguard:
+		for i := range remote.Gateways {
+			for _, epoch := range s.fabric.Epochs {
+				count(Links, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Lane, false))
+				count(Moves, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Lane, true))
+			}
+		}
+	case fabric.DriverVXLAN:
+		count(Links, l.Driver, fabric.VXLANPort(base, false))
+		count(Moves, l.Driver, fabric.VXLANPort(base, true))
+	case fabric.DriverIPsec:
+		set := &s.fabric.Tunnel.IPsec
+		out = append(out, need{Links, l.Driver, UDP, set.NATPort, fabric.IPsecOffset}, need{Links, l.Driver, UDP,
+			set.IKEPort, -1})
+		if set.Encapsulation != fabric.EncapsulationUDP {
+			out = append(out, need{Links, l.Driver, ESP, 0, -1})
+		}
+	}
+	return out
+}
+
+// at gives the endpoints under which a need counts. One with a port leads to a router,
+// which forwards from there.
+func at(g *fabric.Gateway, n need) []At {
+	var out []At
+	for _, text := range g.Endpoints {
+		e, err := fabric.ParseEndpoint(text)
+		switch {
+		case err != nil: // none that is in force
+		case e.Port == 0:
+			out = append(out, At{Host: e.Host()})
+		case n.forward >= 0:
+			out = append(out, At{Host: e.Host(), First: e.Port + n.forward})
+		}
+	}
+	return out
+}
+
+// sources gives the addresses of all endpoints of some clusters' gateways; none when one
+// of them has a gateway without an address.
+func (s *Set) sources(clusters []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, name := range clusters {
+		c := s.clusters[name]
+		for i := range c.Gateways {
+			known := false
+			for _, text := range c.Gateways[i].Endpoints {
+				e, err := fabric.ParseEndpoint(text)
+				if err != nil || !e.Addr.IsValid() {
+					return nil
+				}
+				known = true
+				out = append(out, netip.PrefixFrom(e.Addr, e.Addr.BitLen()))
+			}
+			if !known {
+				return nil
+			}
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
+}
+
+// joined makes ranges of ports that follow each other and are for the same clusters.
+func joined(list []Opening) []Opening {
+	var out []Opening
+	for _, o := range list {
+		if last := len(out) - 1; last >= 0 && follows(&out[last], &o) {
+			out[last].Last = o.Last
+			continue
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func follows(a, b *Opening) bool {
+	if a.Purpose != b.Purpose || a.Driver != b.Driver || a.Protocol != b.Protocol || a.First == 0 ||
+		a.Last+1 != b.First || !slices.Equal(a.From, b.From) {
+		return false
+	}
+	return slices.EqualFunc(a.At, b.At, func(x, y At) bool {
+		return x.Host == y.Host && (x.First == 0) == (y.First == 0) && (x.First == 0 ||
+			x.First+b.First-a.First == y.First)
+	})
+}
