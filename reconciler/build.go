@@ -21,6 +21,7 @@ type BuildInput struct {
 	Patches   render.Tree
 	Published render.Tree // what is published now
 	Root      *keys.Root
+	RootFile  string // name of the root key for messages
 	// AllowOtherRoot lets Root replace the one that made published keys.
 	AllowOtherRoot bool
 	Preview        bool   // without a root key: show keys that are to be made as known later; not to be published
@@ -61,7 +62,7 @@ func Build(in BuildInput) (*Built, diag.List) {
 		Preview: in.Preview, Now: in.Now.Unix(),
 	})
 	if list.HasErrors() {
-		return nil, Placed(list, src)
+		return nil, Placed(in.ofKey(list, src), src)
 	}
 	b.Tree, b.Warnings = tree, append(b.Warnings, Placed(list, src)...)
 	if err := b.complete(lock.Lock); err != nil {
@@ -69,6 +70,23 @@ func Build(in BuildInput) (*Built, diag.List) {
 			Hint: "this is a fault of hawser: please report it with the topology"}}
 	}
 	return b, nil
+}
+
+// ofKey has findings about the root key name its file: a wrong key is no fault of the
+// topology, nor is a lack of one whose epoch the topology does not write.
+func (in *BuildInput) ofKey(list diag.List, src *schema.Source) diag.List {
+	for i := range list {
+		d := &list[i]
+		written := src.Has(d.Path)
+		if d.Code != "root-break" && (d.Code != "no-root-key" || written) {
+			continue
+		}
+		if written {
+			d.Related = append(d.Related, diag.Related{Path: d.Path})
+		}
+		d.Path, d.Pos = "", diag.Pos{File: in.RootFile}
+	}
+	return list
 }
 
 // complete adds the lock to the tree and reads the fabric back from it, so that

@@ -54,12 +54,12 @@ func (d *decoder) adopt(found diag.List) {
 func (s *Source) locate(f diag.Diagnostic) diag.Diagnostic {
 	var others []diag.Related
 	for _, r := range f.Related {
-		if s.has(r.Path) {
+		if s.Has(r.Path) {
 			others = append(others, diag.Related{Path: r.Path, Pos: s.Pos(r.Path)})
 		}
 	}
 	f.Pos, f.Related = s.Pos(f.Path), others
-	if !s.has(f.Path) && len(others) > 0 {
+	if !s.Has(f.Path) && len(others) > 0 {
 		f.Pos, f.Related = others[0].Pos, others[1:]
 	}
 	return f

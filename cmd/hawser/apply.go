@@ -47,6 +47,7 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.apply(cmd.Context(), args, f) },
 	}
+	a.topologyFlag(cmd)
 	f.treeFlags.add(cmd)
 	f.clusterFlags.add(cmd, false)
 	flags := cmd.Flags()

@@ -54,6 +54,7 @@ Exit codes: 0 no change, 1 changes, 2 error (errors in the topology included).`,
 			return a.diff(cmd.Context(), args, f)
 		},
 	}
+	a.topologyFlag(cmd)
 	f.buildFlags.add(cmd)
 	cmd.Flags().StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch or folder to compare with")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
@@ -99,7 +100,7 @@ func (a *app) diff(ctx context.Context, args []string, f diffFlags) error {
 	built, list := reconciler.Build(in)
 	if list.HasErrors() {
 		a.printFindings(list, t.files())
-		return fmt.Errorf("%s has errors: nothing was compared", t.file)
+		return fmt.Errorf("%s has errors: nothing was compared", t.erroneous(list))
 	}
 	a.printFindings(built.Warnings, t.files())
 	return a.printPlan(planInput{want: built.Tree, have: have, source: built.Source, output: f.output})

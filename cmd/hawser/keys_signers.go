@@ -33,6 +33,7 @@ CLUSTERSET/CLUSTER KEYTYPE KEY. Agents of the cluster that find them in the Secr
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.showSigners(args, f) },
 	}
+	a.topologyFlag(cmd)
 	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
 	cmd.Flags().StringVar(&f.identity, "root-identity", "", "age identity that opens an encrypted root key")
 	cmd.Flags().StringVar(&f.cluster, "cluster", "*", "cluster of the topology; * = all of them")

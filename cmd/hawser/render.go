@@ -60,6 +60,7 @@ Exit codes: 0 written, 1 errors in the topology, 2 error.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.render(args, out, f) },
 	}
+	a.topologyFlag(cmd)
 	f.add(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "folder to write to")
 	return cmd
@@ -119,7 +120,7 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 	}
 	return reconciler.BuildInput{
 		File: t.file, Topology: t.raw, LockFile: t.lockFile, Lock: t.lock,
-		Patches: patches, Published: published, Root: root, AllowOtherRoot: f.otherRoot, Image: f.image, Now: time.Now(),
+		Patches: patches, Published: published, Root: root, RootFile: f.root, AllowOtherRoot: f.otherRoot, Image: f.image, Now: time.Now(),
 	}, nil
 }
 

@@ -124,6 +124,8 @@ func (l *local) candidates(name string) []plumbing.ReferenceName {
 	}
 }
 
+func (l *local) known(name string) (branches []string, tag bool) { return knownIn(l.store, name) }
+
 // advance follows git's own protocol for a loose ref: create <ref>.lock, which
 // only one process can, compare, write, rename. go-git's compare-and-set locks
 // in a way that git does not honour.

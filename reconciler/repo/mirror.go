@@ -31,6 +31,7 @@ type mirror struct {
 	user     string
 	store    storage.Storer
 	remote   *git.Remote
+	refs     []*plumbing.Reference // of the remote repository, as last asked for
 }
 
 func newMirror(cfg Config, protocol, user string) (*mirror, error) {
@@ -56,6 +57,14 @@ func (m *mirror) ref(branch string) plumbing.ReferenceName {
 
 func (m *mirror) candidates(name string) []plumbing.ReferenceName {
 	return []plumbing.ReferenceName{m.ref(name)}
+}
+
+func (m *mirror) known(name string) (branches []string, tag bool) {
+	seen := memory.NewStorage()
+	for _, ref := range m.refs {
+		seen.ReferenceStorage[ref.Name()] = ref
+	}
+	return knownIn(seen, name)
 }
 
 func (m *mirror) checkedOut(string) (bool, error) { return false, nil }
@@ -107,6 +116,7 @@ func (m *mirror) heads(ctx context.Context, auth transport.AuthMethod) (map[stri
 	if err != nil && !errors.Is(err, transport.ErrEmptyRemoteRepository) {
 		return nil, err
 	}
+	m.refs = refs
 	heads := map[string]Hash{}
 	for _, ref := range refs {
 		if ref.Name().IsBranch() && ref.Type() == plumbing.HashReference {

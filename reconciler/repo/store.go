@@ -60,6 +60,8 @@ type backend interface {
 	ref(branch string) plumbing.ReferenceName
 	// candidates are the refs that a person may mean by name, best first.
 	candidates(name string) []plumbing.ReferenceName
+	// known gives the branches that sync saw, and whether there is a tag of a name.
+	known(name string) (branches []string, tag bool)
 	// advance moves a branch, or gives ErrMoved when it is not at from.
 	advance(ctx context.Context, branch string, from, to Hash) error
 	// checkedOut reports whether a work tree is on the branch.
@@ -145,7 +147,7 @@ func (s *Store) Head(branch string) (Hash, error) {
 	}
 	ref, err := resolve(s.objects(), s.ref(branch))
 	if errors.Is(err, plumbing.ErrReferenceNotFound) {
-		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, ErrNoBranch)
+		return Hash{}, fmt.Errorf("branch %s of %s: %w%s", branch, s.name, ErrNoBranch, s.others(branch))
 	}
 	if err != nil {
 		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, err)
