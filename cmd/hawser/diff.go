@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
@@ -58,7 +59,7 @@ Exit codes: 0 no change, 1 changes, 2 error (errors in the topology included).`,
 	f.buildFlags.add(cmd)
 	cmd.Flags().StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch or folder to compare with")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
-	outputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change")
+	outputFlag(cmd, false, &f.output, diffOutputs()...)
 	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
 	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
 	f.clusterFlags.add(cmd, false)
@@ -80,7 +81,7 @@ func (a *app) diffLive(cmd *cobra.Command, args []string, f diffFlags) error {
 }
 
 func (a *app) diff(ctx context.Context, args []string, f diffFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml", "manifests"); err != nil {
+	if err := checkOutput(f.output, diffOutputs()...); err != nil {
 		return err
 	}
 	t, err := a.readTopology(args)
@@ -99,11 +100,12 @@ func (a *app) diff(ctx context.Context, args []string, f diffFlags) error {
 	in.Preview = in.Root == nil
 	built, list := reconciler.Build(in)
 	if list.HasErrors() {
-		a.printFindings(list, t.files())
-		return fmt.Errorf("%s has errors: nothing was compared", t.erroneous(list))
+		return a.refuseDiff(f.output, list, t)
 	}
-	a.printFindings(built.Warnings, t.files())
-	return a.printPlan(planInput{want: built.Tree, have: have, source: built.Source, output: f.output})
+	if !forReview(f.output) {
+		a.printFindings(built.Warnings, t.files())
+	}
+	return a.printPlan(planInput{want: built.Tree, have: have, source: built.Source, output: f.output, warnings: built.Warnings})
 }
 
 // readAgainst reads what is published: a folder, or a branch.
@@ -127,6 +129,7 @@ type planInput struct {
 	want, have render.Tree
 	source     *schema.Source
 	output     string
+	warnings   diag.List // of the topology, for outputs that report them
 }
 
 // printPlan prints what turns have into want; answer when there is something.
@@ -147,6 +150,8 @@ func (a *app) printPlan(in planInput) error {
 		err = p.Print(a.out, a.colored(a.out))
 	case "manifests":
 		err = a.printManifests(in.want, in.have)
+	case outMarkdown, outGitHub, outSARIF:
+		err = a.report(in.output, plan.Report{Plan: p, Want: in.want, Have: in.have, Findings: in.warnings, File: in.source.File})
 	default:
 		err = a.encode(in.output, p)
 	}
