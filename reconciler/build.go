@@ -21,12 +21,13 @@ type BuildInput struct {
 	Patches   render.Tree
 	Published render.Tree // what is published now
 	Root      *keys.Root
-	RootFile  string // name of the root key for messages
 	// AllowOtherRoot lets Root replace the one that made published keys.
 	AllowOtherRoot bool
 	Preview        bool   // without a root key: show keys that are to be made as known later; not to be published
 	Image          string // of the agent
 	Now            time.Time
+
+	RootFile string // name of the root key for messages
 }
 
 // Built is what is to be published for a commit.
