@@ -81,11 +81,29 @@ func (m *markdown) plan(r *Report) error {
 		}
 		if m.out.Len() > maxMarkdown {
 			m.text("%d more changes are not shown: `hawser diff` prints all.\n\n", len(p.Entries)-from)
-			return nil
+			break
 		}
 		m.section(p.Entries[from:to])
 		from = to
 	}
+	return m.whole(p)
+}
+
+// whole adds the plan as hawser diff prints it, as far as there is room.
+func (m *markdown) whole(p *Plan) error {
+	var printed strings.Builder
+	if err := p.Print(&printed, false); err != nil {
+		return err
+	}
+	text, room := clean(printed.String(), '\n'), maxMarkdown-m.out.Len()
+	if len(text) > room {
+		text = text[:strings.LastIndexByte(text[:max(room, 0)], '\n')+1] + "...\n"
+	}
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	m.text("<details><summary>As text</summary>\n\n%stext\n%s%s\n\n</details>\n\n", fence, text, fence)
 	return nil
 }
 
