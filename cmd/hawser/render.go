@@ -136,11 +136,18 @@ func staleLock(list diag.List) diag.List {
 }
 
 // readInto adds all files below dir, by slash-separated path under prefix. A
-// folder that does not exist is empty.
+// folder that does not exist is empty. Links are refused: git has their targets alone,
+// and so has who publishes, while a program that follows them reads whatever they name.
 func readInto(tree render.Tree, dir, prefix string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
+		}
+		if !entry.Type().IsRegular() {
+			return fmt.Errorf("%s is a link or no file at all: put the file itself there", path)
 		}
 		raw, err := os.ReadFile(path)
 		if err != nil {
@@ -150,7 +157,7 @@ func readInto(tree render.Tree, dir, prefix string) error {
 		tree[prefix+filepath.ToSlash(below)] = raw
 		return err
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return fmt.Errorf("read folder: %w", err)
 	}
 	return nil

@@ -70,11 +70,11 @@ func (a *app) exit(err error) int {
 		return exitNo
 	case errors.As(err, &no):
 		if no.text != "" {
-			_, _ = fmt.Fprintln(a.err, no.text)
+			_, _ = fmt.Fprintln(a.err, diag.Line(no.text))
 		}
 		return exitNo
 	default:
-		_, _ = fmt.Fprintln(a.err, "error:", err)
+		_, _ = fmt.Fprintln(a.err, "error:", diag.Line(err.Error()))
 		return exitError
 	}
 }

@@ -161,6 +161,12 @@ func printable(text string) string {
 	}, identity.ReplaceAllString(text, "(sensitive)"))
 }
 
+// Line writes a text as one line of a log: what others named in it, such as a file, can
+// neither move a terminal's cursor nor begin a line that a CI takes for a command.
+func Line(text string) string {
+	return printable(strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "; "))
+}
+
 // width counts the terminal cells that a text takes.
 func width(text string) int {
 	n := 0
