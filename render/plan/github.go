@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// maxAnnotations is how many annotations of each level are written. GitHub shows ten of a
+// step and fifty of a run.
+const maxAnnotations = 50
+
 // GitHub writes workflow commands, of which GitHub makes annotations on the lines of a
 // pull request: errors and what is disruptive first, as it shows ten of each level. What
 // one line causes is one annotation.
@@ -15,26 +19,39 @@ import (
 // actions/toolkit, packages/core/src/command.ts.
 func (r *Report) GitHub(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	var order []remark
-	for _, m := range r.remarks() {
-		at := len(order) - 1
-		for ; at >= 0; at-- {
-			if order[at].file == m.file && order[at].line == m.line && order[at].level == m.level && m.level != levelError {
-				order[at].text += "\n" + m.text
-				break
-			}
-		}
-		if at < 0 {
-			order = append(order, m)
-		}
+	type spot struct {
+		file  string
+		line  int
+		level string
 	}
+	var order []remark
+	at := map[spot]int{}
+	for _, m := range r.remarks() {
+		here := spot{m.file, m.line, m.level}
+		i, said := at[here]
+		if said && m.level != levelError {
+			order[i].text += "\n" + m.text
+			continue
+		}
+		at[here] = len(order)
+		order = append(order, m)
+	}
+	written := map[string]int{}
 	for _, m := range order {
+		if written[m.level]++; written[m.level] > maxAnnotations {
+			continue
+		}
 		properties := fmt.Sprintf("file=%s,line=%d", property(m.file), m.line)
 		if m.column > 0 {
 			properties += fmt.Sprintf(",col=%d", m.column)
 		}
 		title, _, _ := strings.Cut(m.text, "\n")
 		_, _ = fmt.Fprintf(out, "::%s %s,title=%s::%s\n", command(m.level), properties, property("hawser: "+title), data(m.text))
+	}
+	for _, level := range levels() {
+		if more := written[level] - maxAnnotations; more > 0 {
+			_, _ = fmt.Fprintf(out, "%d more annotations of level %s are not written.\n", more, command(level))
+		}
 	}
 	if r.Plan != nil {
 		s := r.Plan.Summary

@@ -42,6 +42,9 @@ const (
 	levelNote    = "note"
 )
 
+// levels gives the levels, the gravest first.
+func levels() []string { return []string{levelError, levelWarning, levelNote} }
+
 // remarks gives everything that there is to say: findings, what is disruptive, the rest.
 func (r *Report) remarks() []remark {
 	var out []remark
@@ -67,7 +70,7 @@ func (r *Report) remarks() []remark {
 	for i := range out {
 		out[i].file, out[i].line = cmp.Or(out[i].file, r.File), max(out[i].line, 1)
 	}
-	rank := []string{levelError, levelWarning, levelNote}
+	rank := levels()
 	slices.SortStableFunc(out, func(a, b remark) int { return slices.Index(rank, a.level) - slices.Index(rank, b.level) })
 	return out
 }

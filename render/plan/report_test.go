@@ -282,7 +282,14 @@ func TestReportIsBounded(t *testing.T) {
 		p.Entries = append(p.Entries, plan.Entry{Op: diff.Delete, Kind: "export", Key: fmt.Sprintf("shop/web-%d", i),
 			Cluster: fmt.Sprintf("g%d", i/10), Disruptive: "the name is gone for every cluster"})
 	}
-	text := written(t, &plan.Report{Plan: p, File: "clusterset.yaml"})["md"]
+	for i := range p.Entries {
+		p.Entries[i].Source = fmt.Sprintf("clusterset.yaml:%d", i+1)
+	}
+	texts := written(t, &plan.Report{Plan: p, File: "clusterset.yaml"})
+	text := texts["md"]
+	if n := strings.Count(texts["github"], "::warning "); n != 50 || !strings.Contains(texts["github"], "\n19950 more annotations of level warning are not written.\n") {
+		t.Errorf("%d annotations", n)
+	}
 	if len(text) > 65536 {
 		t.Errorf("%d bytes, GitHub takes 65536 characters", len(text))
 	}
