@@ -39,7 +39,8 @@ func (c *checker) endpoints() {
 	}
 	if !heard && len(silent) > 1 {
 		c.fail(diag.Diagnostic{
-			Code: "no-endpoint", Path: c.clusterPaths[silent[0]] + ".gateways",
+			Code:    "no-endpoint", // at the place for one, which may be there, and unreadable
+			Path:    c.set.Spec.Clusters[silent[0]].gatewayPaths(c.clusterPaths[silent[0]])[0] + ".endpoints",
 			Summary: "no gateway of any cluster has an endpoint: nobody can dial anybody",
 			Hint:    "give at least one gateway the address at which the others reach it: endpoints: [203.0.113.11]",
 		})

@@ -49,10 +49,12 @@ func (c *checker) prefixes() {
 			}
 		}
 	}
-	if len(c.groups) == 0 && len(c.clusterPaths) > 1 {
+	none := !slices.ContainsFunc(c.set.Spec.Clusters, func(k Cluster) bool { return len(k.PodCIDRs)+len(k.ServiceCIDRs) > 0 })
+	if none && len(c.clusterPaths) > 1 {
 		c.fail(diag.Diagnostic{
-			Code: "no-cidrs", Path: c.clusterPaths[0], Summary: "neither this cluster nor any other has podCIDRs or serviceCIDRs: there is nothing to reach",
-			Hint: "write the ranges of its pods and Services: podCIDRs: [10.42.0.0/16], serviceCIDRs: [10.43.0.0/16]",
+			Code: "no-cidrs", Path: c.clusterPaths[0] + ".podCIDRs", // which may be there, and unreadable
+			Summary: "no cluster has podCIDRs or serviceCIDRs: there is nothing to reach",
+			Hint:    "write the ranges of its pods and Services: podCIDRs: [10.42.0.0/16], serviceCIDRs: [10.43.0.0/16]",
 		})
 	}
 	c.pinOverlaps(pins)
