@@ -134,7 +134,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("HAWSER_LAB_DIR", filepath.Join(dir, "lab"))
 	env.Setenv("REPO", filepath.Join(dir, "lab", "repo"))
 	env.Setenv("ROOT", root)
-	env.Setenv("TOPOLOGY", cmp.Or(os.Getenv("HAWSER_E2E_TOPOLOGY"), filepath.Join(root, "clusterset.example.yaml")))
+	env.Setenv("TOPOLOGY", cmp.Or(os.Getenv("HAWSER_E2E_TOPOLOGY"), filepath.Join(root, "docs", "clusterset.full.yaml")))
 	env.Setenv("CABLE", "51820 +wireguard")
 	env.Setenv("GIT_AUTHOR_NAME", "test")
 	env.Setenv("GIT_AUTHOR_EMAIL", "test@example.org")

@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestTour runs the whole tour with every driver but the one of the example's,
+// TestTour runs the whole tour with every driver but the one of the complete topology,
 // with which TestScripts runs it.
 func TestTour(t *testing.T) {
 	needs(t)
@@ -39,15 +39,15 @@ func TestTour(t *testing.T) {
 	}
 }
 
-// exampleWith gives a copy of the example topology with one text in place of another.
+// exampleWith gives a copy of the complete topology with one text in place of another.
 func exampleWith(t *testing.T, text, other string) string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("..", "clusterset.example.yaml"))
+	raw, err := os.ReadFile(filepath.Join("..", "docs", "clusterset.full.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Count(string(raw), text) != 1 {
-		t.Fatalf("%q is not in the example once", text)
+		t.Fatalf("%q is not in the topology once", text)
 	}
 	path := filepath.Join(t.TempDir(), "clusterset.yaml")
 	if err := os.WriteFile(path, []byte(strings.Replace(string(raw), text, other, 1)), 0o600); err != nil {

@@ -32,7 +32,7 @@ url=whereami-cs.sample.svc.clusterset.local
 commit() { git -C "$repo" -c user.name=demo -c user.email=demo@example.org commit -qam "$1"; }
 
 say "Three clusters, all with pods 10.7.0.0/16 and services 10.77.0.0/16, come up from one file."
-run hawser lab up -f clusterset.example.yaml -w workloads/
+run hawser lab up -f docs/clusterset.full.yaml -w workloads/
 repo=$(hawser lab repo)
 
 say "1. The tunnels."

@@ -108,7 +108,7 @@ func TestEmptyRepository(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, true)
 	f := g.bad(ReasonNoBranch)
-	if !strings.Contains(f.Message, "commit a clusterset.yaml there") || g.Status().Ready {
+	if !strings.Contains(f.Message, "commit a clusterset.yaml there, or name the branch that has it with --ref") || g.Status().Ready {
 		t.Errorf("message %q, status %+v", f.Message, g.Status())
 	}
 	g.commit(TopologyFile, topologyOf("g1", "g2"))

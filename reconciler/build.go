@@ -33,6 +33,8 @@ type BuildInput struct {
 	Image          string // of the agent where the topology names none; empty keeps the published one
 	Version        string // of Hawser, which names the image of a first publication
 	Now            time.Time
+
+	RootFile string // name of the root key for messages
 }
 
 // Built is what is to be published for a commit.
@@ -71,7 +73,7 @@ func Build(in BuildInput) (*Built, diag.List) {
 		Candidate: candidate, Approvals: in.Approvals, AllowOtherApprovers: in.AllowOtherApprovers,
 	})
 	if list.HasErrors() {
-		return nil, Placed(list, src)
+		return nil, Placed(in.ofKey(list, src), src)
 	}
 	b.Tree, b.Warnings = tree, append(b.Warnings, Placed(list, src)...)
 	if err := b.complete(lock.Lock); err != nil {
@@ -79,6 +81,23 @@ func Build(in BuildInput) (*Built, diag.List) {
 			Hint: "this is a fault of hawser: please report it with the topology"}}
 	}
 	return b, nil
+}
+
+// ofKey has findings about the root key name its file: a wrong key is no fault of the
+// topology, nor is a lack of one whose epoch the topology does not write.
+func (in *BuildInput) ofKey(list diag.List, src *schema.Source) diag.List {
+	for i := range list {
+		d := &list[i]
+		written := src.Has(d.Path)
+		if d.Code != "root-break" && (d.Code != "no-root-key" || written) {
+			continue
+		}
+		if written {
+			d.Related = append(d.Related, diag.Related{Path: d.Path})
+		}
+		d.Path, d.Pos = "", diag.Pos{File: in.RootFile}
+	}
+	return list
 }
 
 // complete adds the lock to the tree and reads the fabric back from it, so that

@@ -103,7 +103,7 @@ func (r *Reconciler) look(ctx context.Context) (inputs, *Failure) {
 	var err error
 	in.source, err = r.source.Head(r.cfg.SourceBranch)
 	if errors.Is(err, repo.ErrNoBranch) {
-		return in, fail(ReasonNoBranch, "", fmt.Errorf("%w: commit a %s there", err, r.topologyPath()))
+		return in, fail(ReasonNoBranch, "", fmt.Errorf("%w: commit a %s there, or name the branch that has it with --ref", err, r.topologyPath()))
 	}
 	if err != nil {
 		return in, fail(ReasonFetch, "", err)
@@ -266,7 +266,7 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	built, list := Build(BuildInput{
 		File: r.topologyPath(), Topology: topology, LockFile: r.lockPath(), Lock: lock, Patches: patches,
 		Published: w.have, Candidate: w.candidate, Approvals: approvals, AllowOtherApprovers: r.cfg.AllowOtherApprovers,
-		Root: root, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Version: r.cfg.Version, Now: began,
+		Root: root, RootFile: r.cfg.RootKeyFile, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Version: r.cfg.Version, Now: began,
 	})
 	r.metrics.render.Observe(r.cfg.Now().Sub(began).Seconds())
 	if list.HasErrors() {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/fabric"
@@ -204,7 +205,7 @@ func (b *blockPass) create() {
 	}
 	for i, o := range orders {
 		if !blocks[i].IsValid() {
-			b.exhausted(o.cluster, o.sizes[len(o.sizes)-1])
+			b.exhausted(o.cluster, o.sizes)
 			continue
 		}
 		block := heldPrefix{prefix: blocks[i]}
@@ -266,19 +267,48 @@ func (b *blockPass) sizes(c *Cluster) []int {
 	return []int{mapped, shared, tight}
 }
 
-// exhausted tells what fills the pool.
-func (b *blockPass) exhausted(c *Cluster, host int) {
-	live, gone := 0, 0
+// exhausted tells what fills the pool, how many blocks it can hold, and which setting
+// makes room.
+func (b *blockPass) exhausted(c *Cluster, sizes []int) {
+	live, gone, locked := 0, 0, 0
 	for _, o := range b.owner {
 		if o.live {
 			live++
 		} else {
 			gone++
 		}
+		if o.pos.IsValid() {
+			locked++
+		}
+	}
+	space := b.pool.Addr().BitLen()
+	fits := func(host int) string {
+		return fmt.Sprintf("%s of /%d", countText(space-b.pool.Bits()-host), space-host)
+	}
+	hint := "use a larger globalnet.cidr, or smaller blocks (globalnet.clusterPrefix)"
+	switch {
+	case b.top.Spec.Globalnet.Egress == fabric.EgressMapped:
+		hint = fmt.Sprintf("in a /%d each pod has an address of its own: use a larger globalnet.cidr, or globalnet: {egress: auto}", space-sizes[0])
+	case len(sizes) == 3: // mapped if there is room, which the sizes before the last one are for
+		hint = fmt.Sprintf("in a /%d each pod has an address of its own: use a larger globalnet.cidr, "+
+			"or globalnet: {egress: shared}, with which the pool holds %s", space-sizes[0], fits(sizes[1]))
+	}
+	if locked > 0 {
+		hint += "; blocks that the lock holds stay as they are"
+	}
+	if gone > 0 {
+		hint += "; hawser allocate --gc frees what was removed"
 	}
 	b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "pool-exhausted", Path: at("clusters", c.Name),
-		Summary: fmt.Sprintf("no room for a block of /%d in the pool %s: %d blocks are in use, %d reserved for what was removed",
-			b.pool.Addr().BitLen()-host, b.pool, live, gone),
-		Related: []diag.Related{{Path: "globalnet"}},
-		Hint:    "make the pool or the blocks (globalnet.clusterPrefix) fit, or free what was removed with hawser allocate --gc"})
+		Summary: fmt.Sprintf("no room for its block in the pool %s, which holds %s: %d blocks are in use, %d reserved for what was removed",
+			b.pool, fits(sizes[0]), live, gone),
+		Related: []diag.Related{{Path: "globalnet"}}, Hint: hint})
+}
+
+// countText writes two to the power of bits.
+func countText(bits int) string {
+	if bits > 62 {
+		return fmt.Sprintf("2^%d", bits)
+	}
+	return strconv.Itoa(1 << max(bits, 0))
 }

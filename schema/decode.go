@@ -25,7 +25,8 @@ type decoder struct {
 type trail struct {
 	parent *trail
 	label  string
-	item   bool // of a list or map, in brackets
+	item   bool   // of a list or map, in brackets
+	rules  *field // of the field that the value is of, where the step is one
 }
 
 func (t *trail) field(name string) *trail { return &trail{parent: t, label: name} }
@@ -140,6 +141,7 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, t *trail) {
 			continue
 		}
 		at := t.field(key.Value)
+		at.rules = &fields[f]
 		target := v.Field(fields[f].index)
 		d.value(value, target, at)
 		d.explicitZero(value, target, fields[f], at)

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
-	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -75,12 +72,12 @@ func (d *decoder) adopt(found diag.List) {
 func (s *Source) locate(f diag.Diagnostic) diag.Diagnostic {
 	var others []diag.Related
 	for _, r := range f.Related {
-		if s.has(r.Path) {
+		if s.Has(r.Path) {
 			others = append(others, diag.Related{Path: r.Path, Pos: s.Pos(r.Path)})
 		}
 	}
 	f.Pos, f.Related = s.Pos(f.Path), others
-	if !s.has(f.Path) && len(others) > 0 {
+	if !s.Has(f.Path) && len(others) > 0 {
 		f.Pos, f.Related = others[0].Pos, others[1:]
 	}
 	return f
@@ -101,8 +98,12 @@ func (s *Source) parse() diag.List {
 	if f, bad := s.encoding(); bad {
 		return diag.List{f}
 	}
+	if at, found := mergeMarker(s.File, s.Raw); found {
+		return diag.List{{Severity: diag.Error, Code: "merge-conflict", Pos: at, Summary: "the file holds the marks of an unfinished merge",
+			Hint: "keep of both sides what is meant and remove the lines that begin with <<<<<<<, ======= and >>>>>>>"}}
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(s.Raw))
-	var doc, second yaml.Node
+	var doc yaml.Node
 	err := dec.Decode(&doc)
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && isNull(doc.Content[0]):
@@ -114,15 +115,20 @@ func (s *Source) parse() diag.List {
 		return diag.List{s.syntax(err)}
 	}
 	s.root = doc.Content[0]
-	if err := dec.Decode(&second); errors.Is(err, io.EOF) {
-		return nil
-	} else if err != nil {
-		return diag.List{s.syntax(err)}
+	for {
+		var second yaml.Node
+		switch err := dec.Decode(&second); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return diag.List{s.syntax(err)}
+		case !isNull(second.Content[0]): // a line --- at the end begins a document that holds nothing
+			return diag.List{{
+				Severity: diag.Error, Code: "second-document", Pos: s.place(second.Content[0]),
+				Summary: "a second YAML document begins here", Hint: "a topology file is one document: remove the line --- and join the two",
+			}}
+		}
 	}
-	return diag.List{{
-		Severity: diag.Error, Code: "second-document", Pos: s.place(second.Content[0]),
-		Summary: "a second YAML document begins here", Hint: "a topology file is one document: remove the line --- and join the two",
-	}}
 }
 
 // encoding finds the first byte that YAML does not allow in a text.
@@ -145,32 +151,4 @@ func (s *Source) encoding() (diag.Diagnostic, bool) {
 		rest = rest[size:]
 	}
 	return diag.Diagnostic{}, false
-}
-
-var (
-	yamlLine = regexp.MustCompile(`^line (\d+): `)
-	// What the parser, as opposed to the scanner, complains of. Of those the
-	// package gives the line before the one where the collection begins.
-	yamlParser = regexp.MustCompile(`^did not find expected (node content|key|',' or '[\]}]'|'-' indicator|<)`)
-)
-
-// syntax turns an error of the YAML parser, which knows the line alone, into a finding.
-func (s *Source) syntax(err error) diag.Diagnostic {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	f := diag.Diagnostic{Severity: diag.Error, Code: "yaml-syntax", Pos: diag.Pos{File: s.File}}
-	f.Hint = "check the indentation (spaces, no tabs), brackets and quotes on this line and the one before"
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		text = text[len(m[0]):]
-		number, _ := strconv.Atoi(m[1])
-		if yamlParser.MatchString(text) {
-			number++
-			f.Hint = "check the indentation (spaces, no tabs), brackets and quotes of what begins on this line"
-		}
-		if strings.HasPrefix(text, "did not find expected alphabetic") {
-			f.Hint = "put text that begins with * or & in quotes" // it took it for an alias or an anchor
-		}
-		f.Pos = s.wholeLine(min(number, len(s.lines())))
-	}
-	f.Summary = "not YAML: " + text
-	return f
 }

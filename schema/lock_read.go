@@ -28,33 +28,24 @@ func ReadLock(file string, raw []byte) (*Lock, diag.List) {
 			Summary: "the lock holds the marks of a merge conflict",
 			Hint:    "remove the lines that begin with <<<<<<<, ======= and >>>>>>> and keep both sides, then run hawser allocate"}}
 	}
-	var doc, second yaml.Node
+	var doc yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
-	if err := dec.Decode(&doc); err != nil {
-		r.fail(&yaml.Node{Line: 1, Column: 1}, "is not YAML: %v", err)
-		return r.lock, r.list
+	err := dec.Decode(&doc)
+	for err == nil {
+		var second yaml.Node
+		if err = dec.Decode(&second); err == nil && !isNull(second.Content[0]) {
+			r.fail(second.Content[0], "holds more than one document")
+		}
 	}
-	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
-		r.fail(&second, "holds more than one document")
+	if !errors.Is(err, io.EOF) {
+		found := newSource(file, raw, nil).syntax(err)
+		return r.lock, diag.List{{Severity: diag.Error, Code: "lock-syntax", Pos: found.Pos,
+			Summary: "the lock is cut off or was edited by hand: " + found.Summary, Hint: lockHint}}
 	}
 	if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
 		r.document(doc.Content[0])
 	}
 	return r.lock, r.list
-}
-
-// mergeMarker finds the first line that git wrote into an unresolved merge.
-func mergeMarker(file string, raw []byte) (diag.Pos, bool) {
-	line := 0
-	for text := range bytes.Lines(raw) {
-		line++
-		for _, mark := range []string{"<<<<<<< ", "=======\n", ">>>>>>> "} {
-			if bytes.HasPrefix(text, []byte(mark)) {
-				return diag.Pos{File: file, Line: line, Column: 1, Width: 7}, true
-			}
-		}
-	}
-	return diag.Pos{}, false
 }
 
 type lockReader struct {
@@ -70,8 +61,10 @@ func (r *lockReader) pos(n *yaml.Node) diag.Pos {
 func (r *lockReader) fail(n *yaml.Node, format string, args ...any) {
 	r.list = append(r.list, diag.Diagnostic{Severity: diag.Error, Code: "lock-syntax", Pos: r.pos(n),
 		Summary: "the lock " + fmt.Sprintf(format, args...),
-		Hint:    "the lock is written by hawser allocate; take the last good version from git and run it again"})
+		Hint:    lockHint})
 }
+
+const lockHint = "the lock is written by hawser allocate; take the last good version from git and run it again"
 
 // each calls do for every key of a mapping.
 func (r *lockReader) each(n *yaml.Node, do func(key, value *yaml.Node)) {

@@ -78,7 +78,7 @@ func Differences(have, want Version) ([]Difference, error) {
 	whole := "\x00" // what came or went with all that is in it
 	for _, c := range changes {
 		l, from := c.Want, want.Source
-		if c.Op == diff.Delete || c.Op == diff.Update && !want.Source.has(c.Want.path) && have.Source.has(c.Have.path) {
+		if c.Op == diff.Delete || c.Op == diff.Update && !want.Source.Has(c.Want.path) && have.Source.Has(c.Have.path) {
 			l, from = c.Have, have.Source
 		}
 		if strings.HasPrefix(l.key, whole+".") || c.Op == diff.Delete && l.shared {

@@ -116,27 +116,47 @@ func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *trail) {
 func (d *decoder) text(n *yaml.Node, v reflect.Value, t *trail) {
 	text, ok := plainText(n)
 	if !ok {
-		d.wrongType(n, t, kindName(v), textHint(n, v))
+		d.wrongType(n, t, kindName(v), textHint(n, v, t.rules))
 		return
 	}
 	if v.Kind() == reflect.String {
 		v.SetString(text)
 		return
 	}
-	if err := setText(v, text); err != nil {
+	err := setText(v, text)
+	if p, is := v.Interface().(netip.Prefix); is && err == nil && p.IsValid() && p.Bits() == 0 {
+		v.SetZero() // nothing else is to be said of it, and everything overlaps it
+		d.report(n, t, diag.Diagnostic{Code: "bad-prefix", Summary: text + " is every address that there is",
+			Hint: "write the ranges that are used: a prefix looks like 10.7.0.0/16 or fd00:7::/48"})
+		return
+	}
+	if err != nil {
 		v.SetZero()
 		d.report(n, t, unreadable(text, v))
 	}
 }
 
-func textHint(n *yaml.Node, v reflect.Value) string {
+// textHint says how a number is written as the text that it most likely stands for.
+func textHint(n *yaml.Node, v reflect.Value, f *field) string {
 	switch {
 	case v.Type() == durationType && n.ShortTag() == "!!int":
-		return "give the unit: " + n.Value + "s"
+		return "give the unit: " + withUnit(n.Value, f)
 	case v.Kind() == reflect.String:
 		return "put it in quotes: " + strconv.Quote(n.Value)
 	}
 	return ""
+}
+
+// withUnit gives a number as the duration that the field can hold: the first unit
+// with which it is in the range, seconds before others.
+func withUnit(number string, f *field) string {
+	for _, unit := range []string{"s", "ms", "m"} {
+		d, err := time.ParseDuration(number + unit)
+		if err == nil && (f == nil || f.maxText == "" || int64(d) >= f.min && int64(d) <= f.max) {
+			return number + unit
+		}
+	}
+	return number + "s"
 }
 
 // unreadable says why a text is no value of v's type.
@@ -155,9 +175,16 @@ func unreadable(text string, v reflect.Value) diag.Diagnostic {
 			Hint: fmt.Sprintf("write %s/%d for the one address, or the length of the network", a.WithZone(""), a.BitLen()),
 		}
 	}
+	address, length, _ := strings.Cut(text, "/")
+	if a, err := netip.ParseAddr(address); err == nil && a.Zone() == "" && digits(length) {
+		return diag.Diagnostic{Code: "bad-prefix", Summary: fmt.Sprintf("%s has the prefix length %s", text, length),
+			Hint: fmt.Sprintf("the length of an IPv%d prefix is 0 to %d", map[bool]int{true: 4, false: 6}[a.Is4()], a.BitLen())}
+	}
 	return diag.Diagnostic{Code: "bad-prefix", Summary: fmt.Sprintf("%q is not a prefix", text),
 		Hint: "a prefix looks like 10.7.0.0/16 or fd00:7::/48"}
 }
+
+func digits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 // wrongType notes a node that is not what the field holds.
 func (d *decoder) wrongType(n *yaml.Node, t *trail, want, hint string) {

@@ -64,8 +64,8 @@ func (s *Source) Pos(path string) diag.Pos {
 	return s.place(s.root)
 }
 
-// has reports whether the file says something at path.
-func (s *Source) has(path string) bool {
+// Has reports whether the file says something at a path; what it leaves out has its default.
+func (s *Source) Has(path string) bool {
 	_, ok := s.index()[path]
 	return ok
 }

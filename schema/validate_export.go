@@ -14,7 +14,7 @@ func (c *checker) exports() {
 	seen, globalnet := uniqueness{}, c.set.Globalnet()
 	for i, path := range c.exportPaths {
 		e := &c.set.Spec.Exports[i]
-		c.label(path+".name", e.Name)
+		c.exportName(path+".name", e.Name)
 		c.label(path+".namespace", e.Namespace)
 		c.unique(seen, joinName(e.Namespace, e.Name), path, e.ID()+" is exported already; one entry lists all its clusters")
 		c.known(path+".clusters", e.Clusters)
@@ -34,6 +34,18 @@ func (c *checker) exports() {
 			})
 		}
 	}
+}
+
+// exportName checks the name of an export. One with a dot is most likely the name
+// that clients use, which ends in the namespace.
+func (c *checker) exportName(path, text string) {
+	name, namespace, dotted := strings.Cut(text, ".")
+	if !dotted || !fabric.IsLabel(name) || !fabric.IsLabel(namespace) {
+		c.label(path, text)
+		return
+	}
+	c.fail(diag.Diagnostic{Code: "bad-name", Path: path, Summary: fmt.Sprintf("%q is not a DNS label", text),
+		Hint: fmt.Sprintf("write name: %s, namespace: %s", name, namespace)})
 }
 
 func (c *checker) allow(e *Export, path string) {

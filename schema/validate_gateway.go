@@ -18,6 +18,7 @@ import (
 func (c *checker) endpoints() {
 	taken, pools := listeners{}, c.set.pools()
 	var silent []int
+	heard := false
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
 		reachable := len(cluster.Gateways) == 0
@@ -32,10 +33,21 @@ func (c *checker) endpoints() {
 				}
 			}
 		}
-		if !reachable {
-			c.unheard(silent, i)
+		if heard = heard || reachable && len(cluster.Gateways) > 0; !reachable {
 			silent = append(silent, i)
 		}
+	}
+	if !heard && len(silent) > 1 {
+		c.fail(diag.Diagnostic{
+			Code:    "no-endpoint", // at the place for one, which may be there, and unreadable
+			Path:    c.set.Spec.Clusters[silent[0]].gatewayPaths(c.clusterPaths[silent[0]])[0] + ".endpoints",
+			Summary: "no gateway of any cluster has an endpoint: nobody can dial anybody",
+			Hint:    "give at least one gateway the address at which the others reach it: endpoints: [203.0.113.11]",
+		})
+		return
+	}
+	for n, i := range silent {
+		c.unheard(silent[:n], i)
 	}
 }
 

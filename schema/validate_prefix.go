@@ -49,6 +49,14 @@ func (c *checker) prefixes() {
 			}
 		}
 	}
+	none := !slices.ContainsFunc(c.set.Spec.Clusters, func(k Cluster) bool { return len(k.PodCIDRs)+len(k.ServiceCIDRs) > 0 })
+	if none && len(c.clusterPaths) > 1 {
+		c.fail(diag.Diagnostic{
+			Code: "no-cidrs", Path: c.clusterPaths[0] + ".podCIDRs", // which may be there, and unreadable
+			Summary: "no cluster has podCIDRs or serviceCIDRs: there is nothing to reach",
+			Hint:    "write the ranges of its pods and Services: podCIDRs: [10.42.0.0/16], serviceCIDRs: [10.43.0.0/16]",
+		})
+	}
 	c.pinOverlaps(pins)
 	c.dnsAddresses(pools)
 }

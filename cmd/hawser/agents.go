@@ -145,7 +145,7 @@ func (r *replies[T]) add(who string, raw []byte, at time.Time, err error) {
 // ask asks the agents that the flags name: in clusters' pods, or at sockets.
 func ask[T any](ctx context.Context, f showFlags, q question) ([]reply[T], []unreachable, error) {
 	var got replies[T]
-	if len(f.access.Contexts)+len(f.clusters) == 0 {
+	if len(f.access.Contexts)+len(f.clusters)+present(f.file) == 0 {
 		sockets, err := agentSockets(f.sockets, f.lab)
 		if err != nil {
 			return nil, nil, err

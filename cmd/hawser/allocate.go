@@ -43,6 +43,7 @@ Exit codes: 0 done, 1 errors in the topology or, with --check, a stale lock, 2 e
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.allocate(cmd.Context(), args, f) },
 	}
+	a.topologyFlag(cmd)
 	cmd.Flags().BoolVar(&f.check, "check", false, "only say whether the lock is current")
 	cmd.Flags().BoolVar(&f.gc, "gc", false, "release the addresses of what left the topology")
 	cmd.Flags().StringArrayVar(&f.move, "move", nil, "line of the lock whose addresses are to change; repeatable")
@@ -79,6 +80,7 @@ func (a *app) allocate(ctx context.Context, args []string, f allocateFlags) erro
 		return err
 	}
 	if bytes.Equal(raw, t.lock) {
+		a.tellUncommitted(ctx, filepath.Dir(t.file), "", "")
 		_, err := fmt.Fprintf(a.err, "%s is current\n", t.lockFile)
 		return err
 	}

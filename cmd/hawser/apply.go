@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +18,7 @@ type applyFlags struct {
 	clusterFlags
 	rules   apply.Rules
 	dryRun  bool
+	yes     bool
 	wait    bool
 	keep    bool // definitions of others
 	timeout time.Duration
@@ -35,7 +38,8 @@ The tree is built from the topology (needs the root key), or is a folder that
 hawser render wrote (--tree), or the branch that a reconciler publishes (--repo).
 
 --dry-run asks the API servers what would change and prints exactly what the apply
-then does. A cluster that cannot be reached holds up no other. ServiceExports of
+then does. On a terminal an apply prints that, too, and asks; --yes goes on without,
+as everything else does that is no terminal. A cluster that cannot be reached holds up no other. ServiceExports of
 namespaces that do not exist are skipped, and tried again by the next apply. A
 cluster without pinned signers (Secret hawser-trust) gets them from the root key.
 
@@ -47,12 +51,14 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.apply(cmd.Context(), args, f) },
 	}
+	a.topologyFlag(cmd)
 	f.treeFlags.add(cmd)
 	f.clusterFlags.add(cmd, false)
 	flags := cmd.Flags()
 	flags.StringVar(&f.repo, "repo", "", "path or URL of a repository that a reconciler publishes to, instead of a topology")
 	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch of --repo")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask on a terminal")
 	flags.BoolVar(&f.keep, "keep-crds", false, "leave the definitions of ServiceExports and ServiceImports alone, as clusters[].crds: keep does")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the agents run and follow what was applied")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long --wait waits")
@@ -89,7 +95,14 @@ func (a *app) apply(ctx context.Context, args []string, f applyFlags) error {
 	if f.wait {
 		o.Wait = &apply.Wait{Timeout: f.timeout}
 	}
+	var agreement agreement
+	if !f.yes && !f.dryRun && terminal(a.in) {
+		o.Agree = func(planned []apply.Result) bool { return agreement.ask(ctx, a, planned) }
+	}
 	results := apply.All(ctx, tree, clusters, o)
+	if agreement.refused {
+		return answer{"nothing was applied"}
+	}
 	if f.output == "text" {
 		err = apply.Print(a.out, results, f.dryRun)
 	} else {
@@ -119,4 +132,37 @@ func applied(results []apply.Result, dry bool) error {
 		return answer{}
 	}
 	return nil
+}
+
+// agreement is what a person at a terminal says to the plans.
+type agreement struct{ refused bool }
+
+// ask prints the plans and asks; where nothing would change there is no question.
+func (g *agreement) ask(ctx context.Context, a *app, planned []apply.Result) bool {
+	changes := 0
+	for _, r := range planned {
+		if r.Error == "" && r.Plan != nil && !r.Empty() {
+			changes++
+		}
+	}
+	if changes == 0 {
+		return true
+	}
+	if err := apply.Print(a.err, planned, true); err != nil {
+		g.refused = true
+		return false
+	}
+	_, _ = fmt.Fprintf(a.err, "Apply this to %s? [y/N] ", counted(changes, "cluster"))
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(a.in).ReadString('\n') // what cannot be read is no consent
+		said <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case word := <-said:
+		g.refused = word != "y" && word != "yes"
+	case <-ctx.Done(): // an interrupt reaches the context alone
+		g.refused = true
+	}
+	return !g.refused
 }

@@ -82,7 +82,7 @@ type source struct {
 // what its clusters have already is a part of that.
 func (a *app) open(ctx context.Context, args []string, f treeFlags) (source, error) {
 	var s source
-	if given := len(args) + present(f.tree) + present(f.repo); given > 1 {
+	if given := len(args) + present(a.file) + present(f.tree) + present(f.repo); given > 1 {
 		return s, errors.New("name one of a topology, --tree and --repo")
 	}
 	switch {

@@ -28,7 +28,8 @@ func (a *app) colored(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminal(w)
 }
 
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// terminal reports whether somebody sits at a reader or writer.
+func terminal(rw any) bool {
+	f, ok := rw.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -71,10 +71,11 @@ are disruptive, or those by which somebody newly reaches something (reach).`,
 			return a.diff(cmd, args, f)
 		},
 	}
+	a.topologyFlag(cmd)
 	f.buildFlags.add(cmd)
 	cmd.Flags().StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch, tag, commit or folder to compare with, or none")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
-	outputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change")
+	outputFlag(cmd, false, &f.output, diffOutputs()...)
 	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
 	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
 	cmd.Flags().BoolVar(&f.rules.WriteLock, "write-lock", true, writeLockHelp)
@@ -100,7 +101,7 @@ func (a *app) diffLive(cmd *cobra.Command, args []string, f diffFlags) error {
 
 func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
 	ctx := cmd.Context()
-	if err := checkOutput(f.output, "text", "json", "yaml", "manifests"); err != nil {
+	if err := checkOutput(f.output, diffOutputs()...); err != nil {
 		return err
 	}
 	t, err := a.readTopology(args)
@@ -122,17 +123,18 @@ func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
 	in.Preview = in.Root == nil
 	built, list := reconciler.Build(in)
 	if list.HasErrors() {
-		a.printFindings(list, t.files())
-		return fmt.Errorf("%s has errors: nothing was compared", t.file)
+		return a.refuseDiff(f.output, list, t)
 	}
-	a.printFindings(built.Warnings, t.files())
+	if !forReview(f.output) {
+		a.printFindings(built.Warnings, t.files())
+	}
 	refused := built.Admit(have.tree, f.rules, "", t.files())
 	if err := a.checkSigners(t, built); refused == nil && err != nil {
 		return err
 	}
 	return a.printPlan(planInput{
 		want: built.Tree, have: have.tree, source: built.Source, output: f.output, failOn: f.failOn,
-		baseline: &have.Baseline, refused: refused,
+		baseline: &have.Baseline, refused: refused, warnings: built.Warnings,
 	})
 }
 
@@ -165,6 +167,7 @@ type planInput struct {
 	failOn     []string
 	baseline   *plan.Baseline      // nil: the reader knows
 	refused    *reconciler.Failure // why it would not be published; nil: it would
+	warnings   diag.List           // of the topology, for outputs that report them
 }
 
 // printPlan prints what turns have into want; answer when there is something that counts.
@@ -189,6 +192,8 @@ func (a *app) printPlan(in planInput) error {
 		err = p.Print(a.out, a.colored(a.out))
 	case "manifests":
 		err = a.printManifests(in.want, in.have)
+	case outMarkdown, outGitHub, outSARIF:
+		err = a.report(in.output, plan.Report{Plan: p, Want: in.want, Have: in.have, Findings: in.warnings, File: in.source.File})
 	default:
 		err = a.encode(in.output, p)
 	}

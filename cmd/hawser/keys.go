@@ -31,7 +31,7 @@ func newKeysCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
 		Short: "Make keys and show public ones",
-		Args:  cobra.NoArgs,
+		Args:  noVerb,
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New("say what to do: hawser keys root FILE, identity FILE, show, epochs or signers")
 		},
@@ -54,6 +54,7 @@ func newKeysShowCommand(a *app) *cobra.Command {
 		Args:  cobra.MaximumNArgs(1),
 		RunE:  func(_ *cobra.Command, args []string) error { return a.showKeys(args, f) },
 	}
+	a.topologyFlag(cmd)
 	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
 	cmd.Flags().StringVar(&f.identity, "root-identity", "", "age identity that opens an encrypted root key")
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")

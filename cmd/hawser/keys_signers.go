@@ -39,6 +39,7 @@ They sign published commits, too. Flux (2.9 or newer) verifies these with the Se
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.showSigners(args, f) },
 	}
+	a.topologyFlag(cmd)
 	cmd.Flags().StringVar(&f.root, "root-key", os.Getenv("HAWSER_ROOT_KEY"), rootKeyHelp)
 	cmd.Flags().StringVar(&f.identity, "root-identity", "", "age identity that opens an encrypted root key")
 	cmd.Flags().StringVar(&f.cluster, "cluster", "*", "cluster of the topology; * = all of them")

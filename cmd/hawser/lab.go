@@ -12,6 +12,7 @@ import (
 
 	"hawser.dev/hawser/lab"
 	"hawser.dev/hawser/lab/netspace"
+	"hawser.dev/hawser/reconciler"
 )
 
 // labFlags is what every lab command shares.
@@ -45,7 +46,7 @@ commit there, and the reconciler carries the commit to the agents.
   hawser lab up -f clusterset.yaml -w workloads/
   hawser lab exec g1/default/client -- curl -s whereami-cs.sample.svc.clusterset.local
   hawser lab down`,
-		Args: cobra.NoArgs,
+		Args: noVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&f.dir, "dir", "", "folder of the lab (env "+lab.DirEnv+") ["+lab.DefaultDir+"]")
@@ -58,7 +59,7 @@ commit there, and the reconciler carries the commit to the agents.
 }
 
 func newLabUpCommand(f *labFlags) *cobra.Command {
-	o := lab.UpOptions{}
+	o := lab.UpOptions{Topology: reconciler.TopologyFile}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Make a lab, or complete one that runs, and wait until every agent is ready",
@@ -76,7 +77,7 @@ identities the lab has.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.up(cmd, o) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.Topology, "file", "f", "clusterset.yaml", "topology to make the lab from")
+	fileFlag(cmd, false, &o.Topology, "topology to make the lab from")
 	flags.StringVar(&o.Underlay, "underlay", "", "file with routers, firewalls and networks between the gateways (docs/lab.md)")
 	flags.StringVarP(&o.Workloads, "workloads", "w", "", "folder with one folder of manifests a cluster")
 	flags.IntVar(&o.Workers, "workers", 1, "nodes of each cluster besides its gateways")

@@ -31,10 +31,14 @@ func outputFlag(cmd *cobra.Command, below bool, into *string, formats ...string)
 
 // checkOutput refuses a value of -o that a command does not have.
 func checkOutput(have string, allowed ...string) error {
-	if slices.Contains(allowed, have) {
+	names := make([]string, len(allowed))
+	for i := range allowed {
+		names[i], _, _ = strings.Cut(allowed[i], "\t")
+	}
+	if slices.Contains(names, have) {
 		return nil
 	}
-	return fmt.Errorf("-o %q: it is %s", have, strings.Join(allowed, ", "))
+	return fmt.Errorf("-o %q: it is %s", have, strings.Join(names, ", "))
 }
 
 // encode writes v as -o json or -o yaml asks.

@@ -104,12 +104,14 @@ func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
 	}
 	switch {
 	case f.dryRun:
+		a.tellUncommitted(ctx, f.cfg.Source.URL, f.cfg.SourceBranch, f.cfg.Path)
 		return a.dryRun(ctx, r)
 	case f.once:
 		out, failure := r.Once(ctx)
 		if failure != nil {
 			return a.refusal(failure)
 		}
+		a.tellUncommitted(ctx, f.cfg.Source.URL, f.cfg.SourceBranch, f.cfg.Path)
 		return a.sayOutcome(out)
 	}
 	listener, err := net.Listen("tcp", f.listen)

@@ -63,6 +63,7 @@ Exit codes: 0 written, 1 errors in the topology, 2 error.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.render(args, out, f) },
 	}
+	a.topologyFlag(cmd)
 	f.add(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "folder to write to")
 	return cmd
@@ -125,7 +126,7 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 	}
 	return reconciler.BuildInput{
 		File: t.file, Topology: t.raw, LockFile: t.lockFile, Lock: t.lock,
-		Patches: patches, Approvals: approvals, Published: published, Root: root, AllowOtherRoot: f.otherRoot,
+		Patches: patches, Approvals: approvals, Published: published, Root: root, RootFile: f.root, AllowOtherRoot: f.otherRoot,
 		Image: f.image, Version: version, Now: time.Now(),
 	}, nil
 }
@@ -142,11 +143,18 @@ func staleLock(list diag.List) diag.List {
 }
 
 // readInto adds all files below dir, by slash-separated path under prefix. A
-// folder that does not exist is empty.
+// folder that does not exist is empty. Links are refused: git has their targets alone,
+// and so has who publishes, while a program that follows them reads whatever they name.
 func readInto(tree render.Tree, dir, prefix string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
+		}
+		if !entry.Type().IsRegular() {
+			return fmt.Errorf("%s is a link or no file at all: put the file itself there", path)
 		}
 		raw, err := os.ReadFile(path)
 		if err != nil {
@@ -156,7 +164,7 @@ func readInto(tree render.Tree, dir, prefix string) error {
 		tree[prefix+filepath.ToSlash(below)] = raw
 		return err
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return fmt.Errorf("read folder: %w", err)
 	}
 	return nil

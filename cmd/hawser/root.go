@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/private"
@@ -42,12 +44,14 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer
 	color    string
+	file     string     // of the topology, as -f names it
 	mu       sync.Mutex // of progress that several goroutines tell
 }
 
 func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go logs what it gives as an error, too
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
 	root := newRoot(a)
 	root.SetArgs(args)
@@ -66,11 +70,11 @@ func (a *app) exit(err error) int {
 		return exitNo
 	case errors.As(err, &no):
 		if no.text != "" {
-			_, _ = fmt.Fprintln(a.err, no.text)
+			_, _ = fmt.Fprintln(a.err, diag.Line(no.text))
 		}
 		return exitNo
 	default:
-		_, _ = fmt.Fprintln(a.err, "error:", err)
+		_, _ = fmt.Fprintln(a.err, "error:", diag.Line(err.Error()))
 		return exitError
 	}
 }
@@ -92,9 +96,11 @@ Exit codes: 0 done, 1 the answer is no (findings, changes, a stale lock, a
 refused commit), 2 the command could not do its work.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Version:       version,
+		Args:          noVerb,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate(thisBuild().String())
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetIn(a.in)
@@ -116,5 +122,18 @@ refused commit), 2 the command could not do its work.`,
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a),
 		newReconcileCommand(a), newApproveCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
 	)
+	addExamples(root)
 	return root
+}
+
+// noVerb refuses words where only commands can stand, and says which command is meant.
+func noVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2 // letters that differ
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown command %q for %q (%s --help lists the commands)", args[0], cmd.CommandPath(), cmd.CommandPath())
 }

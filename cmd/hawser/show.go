@@ -23,6 +23,7 @@ type showFlags struct {
 	output  string
 	sockets []string
 	lab     string
+	file    string // topology whose clusters to ask
 	clusterFlags
 }
 
@@ -40,7 +41,7 @@ func newShowCommand(a *app) *cobra.Command {
 		Long: `Show what the agents report. Without flags it asks the agents of the running lab,
 or the agent of this host. With --context or --cluster it asks those of Kubernetes
 clusters, in their pods (this needs the right to exec there).`,
-		Args: cobra.NoArgs,
+		Args: noVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return errors.New("say what to show: hawser show connections, paths, exports, clusters or all")
 		},
@@ -70,6 +71,7 @@ func (f *showFlags) addAgents(cmd *cobra.Command, below bool) {
 	}
 	flags.StringArrayVar(&f.sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
 	flags.StringVar(&f.lab, "lab", "", "folder of a lab whose agents to ask")
+	fileFlag(cmd, below, &f.file, "topology whose clusters to ask")
 	f.add(cmd, below)
 }
 
@@ -97,11 +99,24 @@ func (f showFlags) chosen() ([]*apply.Cluster, error) {
 	if len(f.sockets) > 0 || f.lab != "" {
 		return nil, errors.New("--socket and --lab name agents on this machine, --context and --cluster those of clusters: not both")
 	}
-	names, all, err := namedBy(f.clusterFlags)
+	names, all, err := f.named()
 	if err != nil {
 		return nil, err
 	}
 	return f.access.Clusters(names, all)
+}
+
+// named gives the clusters to ask, and all that there are: those of the topology, or
+// those that flags name.
+func (f showFlags) named() (names, all []string, err error) {
+	if f.file == "" {
+		return namedBy(f.clusterFlags)
+	}
+	t, err := openTopology(f.file)
+	if err != nil {
+		return nil, nil, err
+	}
+	return t.clusters(f.clusterFlags)
 }
 
 // only leaves out what was not asked for.

@@ -14,7 +14,6 @@ import (
 
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
-	"hawser.dev/hawser/schema"
 )
 
 type statusFlags struct {
@@ -36,6 +35,7 @@ Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.status(cmd.Context(), args, f) },
 	}
+	a.topologyFlag(cmd)
 	f.add(cmd, false)
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
@@ -73,21 +73,13 @@ func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
 // or those that flags name.
 func (a *app) named(args []string, f clusterFlags) (names, all []string, err error) {
 	t, err := a.readTopology(args)
-	if err != nil && len(args) == 0 && missingFile(reconciler.TopologyFile) {
+	if err != nil && len(args)+present(a.file) == 0 && missingFile(reconciler.TopologyFile) {
 		return namedBy(f)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	set, _, list := schema.Load(t.file, t.raw)
-	if list.HasErrors() {
-		return nil, nil, found{list: list, sources: t.files()}
-	}
-	for _, c := range set.Spec.Clusters {
-		all = append(all, c.Name)
-	}
-	names, err = f.names(all)
-	return names, all, err
+	return t.clusters(f)
 }
 
 // namedBy gives the clusters that flags alone name.

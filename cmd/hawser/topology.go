@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
@@ -24,12 +27,38 @@ func (t topology) files() map[string][]byte {
 	return map[string][]byte{t.file: t.raw, t.lockFile: t.lock}
 }
 
-// readTopology reads the topology that the arguments name: a file, a folder, -
+// fileFlag adds -f to a command, or to it and all below it. In every command that reads
+// a topology it names that. What into holds is the default.
+func fileFlag(cmd *cobra.Command, below bool, into *string, about string) {
+	flags := cmd.Flags()
+	if below {
+		flags = cmd.PersistentFlags()
+	}
+	flags.StringVarP(into, "file", "f", *into, about)
+}
+
+// topologyFlag adds -f to a command that takes the topology as its argument, too.
+func (a *app) topologyFlag(cmd *cobra.Command) {
+	fileFlag(cmd, false, &a.file, "topology: a file, a folder, or - for stdin; the same as the argument")
+}
+
+// erroneous gives the file that holds the first error.
+func (t topology) erroneous(list diag.List) string {
+	i := slices.IndexFunc(list, func(d diag.Diagnostic) bool { return d.Severity == diag.Error })
+	return firstOf(list[i].Pos.File, t.file)
+}
+
+// readTopology reads the topology that -f or the arguments name: a file, a folder, -
 // for stdin, or nothing for the one in this folder.
 func (a *app) readTopology(args []string) (topology, error) {
 	t := topology{file: reconciler.TopologyFile}
-	if len(args) > 0 {
+	switch {
+	case len(args) > 0 && a.file != "":
+		return t, fmt.Errorf("%s and -f %s: name one topology", args[0], a.file)
+	case len(args) > 0:
 		t.file = args[0]
+	case a.file != "":
+		t.file = a.file
 	}
 	if t.file == "-" {
 		raw, err := io.ReadAll(a.in)
@@ -38,6 +67,12 @@ func (a *app) readTopology(args []string) (topology, error) {
 		}
 		return topology{file: "<stdin>", raw: raw}, nil
 	}
+	return openTopology(t.file)
+}
+
+// openTopology reads a topology file, or that of a folder, and the lock beside it.
+func openTopology(file string) (topology, error) {
+	t := topology{file: file}
 	if info, err := os.Stat(t.file); err == nil && info.IsDir() {
 		t.file = filepath.Join(t.file, reconciler.TopologyFile)
 	}
@@ -72,4 +107,17 @@ func noFindings(list diag.List) diag.List {
 		return diag.List{}
 	}
 	return list
+}
+
+// clusters gives the clusters that flags select, and all of the topology.
+func (t topology) clusters(f clusterFlags) (names, all []string, err error) {
+	set, _, list := schema.Load(t.file, t.raw)
+	if list.HasErrors() {
+		return nil, nil, found{list: list, sources: t.files()}
+	}
+	for _, c := range set.Spec.Clusters {
+		all = append(all, c.Name)
+	}
+	names, err = f.names(all)
+	return names, all, err
 }

@@ -24,7 +24,7 @@ type uninstallFlags struct {
 }
 
 func newUninstallCommand(a *app) *cobra.Command {
-	var f uninstallFlags
+	f := uninstallFlags{topology: reconciler.TopologyFile}
 	cmd := &cobra.Command{
 		Use:   "uninstall CLUSTER...",
 		Short: "Take Hawser out of clusters",
@@ -47,7 +47,7 @@ or there is something to delete, 2 error.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig (default: the context named like the cluster)")
 	flags.StringArrayVar(&f.access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
-	flags.StringVarP(&f.topology, "file", "f", reconciler.TopologyFile, "topology that must not have the clusters any more")
+	fileFlag(cmd, false, &f.topology, "topology that must not have the clusters any more")
 	flags.BoolVar(&f.yes, "yes", false, "although the topology has the cluster, or something would bring Hawser back")
 	flags.BoolVar(&f.removal.DryRun, "dry-run", false, "change nothing, print what would be deleted")
 	flags.BoolVar(&f.removal.Force, "force", false, "go on without agents that do not answer")

@@ -31,13 +31,15 @@ func newValidateCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE|DIR|-]",
 		Short: "Check a topology file",
-		Long: `Check a topology file and print every finding with its place. It says nothing
-when there is none. Whether the lock is current is hawser allocate --check.
+		Long: `Check a topology file, and that the lock beside it can be read, and print every
+finding with its place. It says nothing when there is none. Whether the lock is
+current is hawser allocate --check.
 
 Exit codes: 0 valid (there may be warnings), 1 errors, 2 the file could not be read.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.validate(args, f) },
 	}
+	a.topologyFlag(cmd)
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "say what was checked")
 	return cmd
@@ -55,6 +57,9 @@ func (a *app) validate(args []string, f validateFlags) error {
 	if !list.HasErrors() {
 		list = append(list, reconciler.Placed(signersBeside(t, set), src)...)
 		list.Sort()
+	}
+	if _, wrong := schema.ReadLock(t.lockFile, t.lock); wrong.HasErrors() {
+		list = append(list, wrong...)
 	}
 	if f.output != "text" {
 		if err := a.encode(f.output, verdict{File: t.file, Valid: !list.HasErrors(), Findings: noFindings(list)}); err != nil {

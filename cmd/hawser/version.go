@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -15,6 +16,11 @@ type build struct {
 	Modified bool   `json:"modified,omitempty"` // built from a tree with uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
+}
+
+// String gives the line that a person reads.
+func (b build) String() string {
+	return fmt.Sprintf("hawser %s (%s, %s)\n", b.Version, b.Go, b.Platform)
 }
 
 func newVersionCommand(a *app) *cobra.Command {
@@ -31,7 +37,7 @@ func newVersionCommand(a *app) *cobra.Command {
 			if output != "text" {
 				return a.encode(output, b)
 			}
-			_, err := fmt.Fprintf(a.out, "hawser %s (%s, %s)\n", b.Version, b.Go, b.Platform)
+			_, err := io.WriteString(a.out, b.String())
 			return err
 		},
 	}

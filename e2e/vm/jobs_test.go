@@ -185,7 +185,7 @@ hawser lab down
 // patient is the example's topology with links that die later: an agent that is
 // emulated does not come to answer four probes a second of each.
 const patient = `export HAWSER_E2E_TOPOLOGY=/tmp/patient.yaml
-sed 's/^    interval: 250ms/    interval: 5s/' clusterset.example.yaml >$HAWSER_E2E_TOPOLOGY
+sed 's/^    interval: 250ms/    interval: 5s/' docs/clusterset.full.yaml >$HAWSER_E2E_TOPOLOGY
 grep -q 'interval: 5s' $HAWSER_E2E_TOPOLOGY
 `
 

@@ -147,15 +147,24 @@ func cells(text string) string {
 // identity is the text form of an age identity, which is a secret.
 var identity = regexp.MustCompile(`(?i)AGE-SECRET-KEY-[0-9A-Z-]+`)
 
-// printable replaces what would move a terminal's cursor or change its state,
-// and hides secrets that somebody wrote into the wrong file.
+// printable replaces what would move a terminal's cursor or change its state, and what
+// GitHub's runners take for a command wherever in a line of a log it stands (those that
+// begin with :: stand at its beginning, where no text of others is printed); and it hides
+// secrets that somebody wrote into the wrong file.
 func printable(text string) string {
+	text = strings.ReplaceAll(text, "##[", "##"+string(utf8.RuneError))
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return utf8.RuneError
 		}
 		return r
 	}, identity.ReplaceAllString(text, "(sensitive)"))
+}
+
+// Line writes a text as one line of a log: what others named in it, such as a file, can
+// neither move a terminal's cursor nor begin a line that a CI takes for a command.
+func Line(text string) string {
+	return printable(strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "; "))
 }
 
 // width counts the terminal cells that a text takes.

@@ -13,8 +13,9 @@ func TestPrint(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 300) + "WRONG" + strings.Repeat("b", 300)
 	sources := map[string][]byte{
-		"plain.yaml": []byte("one\n  - name: Berlin\r\nthree\n"),
-		"odd.yaml":   []byte("x:\t\"Łódź 東京 e\u0301\" # 🚀 bad\n" + long + "\n\n\x1b[2Jboo\nr: AGE-SECRET-KEY-1ABC # no\n"),
+		"runner.yaml": []byte("a: \"##[set-output name=a;]b\"\n"),
+		"plain.yaml":  []byte("one\n  - name: Berlin\r\nthree\n"),
+		"odd.yaml":    []byte("x:\t\"Łódź 東京 e\u0301\" # 🚀 bad\n" + long + "\n\n\x1b[2Jboo\nr: AGE-SECRET-KEY-1ABC # no\n"),
 	}
 	tests := []struct {
 		name  string
@@ -71,6 +72,12 @@ func TestPrint(t *testing.T) {
 			name: "control characters cannot reach the terminal",
 			give: Diagnostic{Severity: Error, Pos: Pos{"odd.yaml", 4, 1, 1}, Path: "a\x1bb", Summary: "s\x07", Hint: "h\r"},
 			want: "odd.yaml:4:1: error: a\ufffdb: s\ufffd\n    4 | \ufffd[2Jboo\n        ^\n   hint: h\ufffd\n",
+		},
+		{
+			name: "commands of a runner are none",
+			give: Diagnostic{Severity: Error, Pos: Pos{"runner.yaml", 1, 4, 30}, Path: "a", Summary: `"##[add-mask]x" is no name`},
+			want: "runner.yaml:1:4: error: a: \"##\ufffdadd-mask]x\" is no name\n    1 | a: \"##\ufffdset-output name=a;]b\"\n           " +
+				strings.Repeat("^", 25) + "\n",
 		},
 		{
 			name: "secrets are hidden",

@@ -39,6 +39,10 @@ type Options struct {
 	Wait      *Wait // nil = do not wait
 	// Say tells what goes on; it is called by several goroutines.
 	Say func(cluster, what string)
+	// Agree is asked once, with the plans of all clusters, before the first change: without
+	// its consent nothing is changed anywhere. nil = no question, and no cluster waits for
+	// the plan of another.
+	Agree func(planned []Result) bool
 }
 
 // clustersAtOnce bounds how many clusters are worked on at a time.
@@ -47,13 +51,25 @@ const clustersAtOnce = 8
 // All applies a tree to clusters, all at a time: one that is out of reach, or
 // refuses something, holds up no other.
 func All(ctx context.Context, tree render.Tree, clusters []*Cluster, o Options) []Result {
-	out := make([]Result, len(clusters))
+	jobs, out := make([]job, len(clusters)), make([]Result, len(clusters))
+	step := func(i int, do func(context.Context, Options) error) {
+		if out[i].Error == "" {
+			if err := do(ctx, o); err != nil {
+				out[i].Error = Reason(err)
+			}
+		}
+	}
 	Each(clusters, func(i int, c *Cluster) {
 		out[i] = Result{Cluster: c.Name, Context: c.Context}
-		if err := one(ctx, tree, c, o, &out[i]); err != nil {
-			out[i].Error = Reason(err)
+		jobs[i] = job{cluster: c, tree: tree, result: &out[i]}
+		step(i, jobs[i].plan)
+		if o.Agree == nil && !o.DryRun {
+			step(i, jobs[i].carry)
 		}
 	})
+	if o.Agree != nil && !o.DryRun && o.Agree(out) {
+		Each(clusters, func(i int, _ *Cluster) { step(i, jobs[i].carry) })
+	}
 	return out
 }
 
@@ -67,19 +83,29 @@ func Each(clusters []*Cluster, do func(i int, c *Cluster)) {
 	_ = group.Wait() // every function gives nil
 }
 
-func one(ctx context.Context, tree render.Tree, c *Cluster, o Options, r *Result) error {
-	want, err := WantOf(tree, c.Name)
-	if err != nil {
+// job is the work on one cluster.
+type job struct {
+	cluster *Cluster
+	tree    render.Tree
+	want    Want
+	result  *Result
+}
+
+func (j *job) plan(ctx context.Context, o Options) (err error) {
+	if j.want, err = WantOf(j.tree, j.cluster.Name); err != nil {
 		return err
 	}
 	if o.KeepCRDs {
-		want.leaveDefinitions()
+		j.want.leaveDefinitions()
 	}
-	want.Pins = trust.PinFile(want.Clusterset, c.Name, o.Signers, o.Approvers)
-	if r.Plan, err = c.Plan(ctx, want, o.Rules); err != nil || o.DryRun {
-		return err
-	}
-	if err := want.complete(); err != nil {
+	j.want.Pins = trust.PinFile(j.want.Clusterset, j.cluster.Name, o.Signers, o.Approvers)
+	j.result.Plan, err = j.cluster.Plan(ctx, j.want, o.Rules)
+	return err
+}
+
+func (j *job) carry(ctx context.Context, o Options) (err error) {
+	c, r := j.cluster, j.result
+	if err := j.want.complete(); err != nil {
 		return err
 	}
 	if !r.Empty() {
@@ -92,7 +118,7 @@ func one(ctx context.Context, tree render.Tree, c *Cluster, o Options, r *Result
 	if o.Wait == nil {
 		return nil
 	}
-	r.Ready, err = c.wait(ctx, want, *o.Wait, func(what string) { o.Say(c.Name, what) })
+	r.Ready, err = c.wait(ctx, j.want, *o.Wait, func(what string) { o.Say(c.Name, what) })
 	return err
 }
 

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -54,6 +55,10 @@ func (a Auth) http() (transport.AuthMethod, error) {
 }
 
 func (a Auth) ssh(user string) (transport.AuthMethod, error) {
+	if a.SSHKeyFile == "" && os.Getenv("SSH_AUTH_SOCK") == "" {
+		return nil, errors.New("no SSH agent is running (SSH_AUTH_SOCK is not set): start one with ssh-agent, " +
+			"or name a private key with hawser reconcile --ssh-key")
+	}
 	if a.SSHKeyFile == "" {
 		return nil, nil
 	}

@@ -175,6 +175,8 @@ func (l *local) ask(ctx context.Context, branch string) (Hash, error) {
 	return hash, err
 }
 
+func (l *local) known(name string) (branches []string, tag bool) { return knownIn(l.store, name) }
+
 // advance follows git's own protocol for a loose ref: create <ref>.lock, which
 // only one process can, compare, write, rename. go-git's compare-and-set locks
 // in a way that git does not honour.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"time"
@@ -33,7 +32,7 @@ type mirror struct {
 	store    storage.Storer
 	remote   *git.Remote
 	depth    int
-	seen     []string // branches of the repository as of the last sync
+	refs     []*plumbing.Reference // of the remote repository, as last asked for
 }
 
 func newMirror(cfg Config, protocol, user string) (*mirror, error) {
@@ -61,6 +60,14 @@ func (m *mirror) candidates(name string) []plumbing.ReferenceName {
 	return []plumbing.ReferenceName{m.ref(name)}
 }
 
+func (m *mirror) known(name string) (branches []string, tag bool) {
+	seen := memory.NewStorage()
+	for _, ref := range m.refs {
+		seen.ReferenceStorage[ref.Name()] = ref
+	}
+	return knownIn(seen, name)
+}
+
 func (m *mirror) checkedOut(string) (bool, error) { return false, nil }
 
 func (m *mirror) watch(ctx context.Context, _ func(), _ func(error)) { <-ctx.Done() }
@@ -78,7 +85,6 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 	if err != nil {
 		return err
 	}
-	m.seen = slices.Collect(maps.Keys(heads))
 	var specs []config.RefSpec
 	for _, branch := range slices.Compact(slices.Sorted(slices.Values(branches))) {
 		want, exists := heads[branch]
@@ -106,7 +112,15 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 	return err
 }
 
-func (m *mirror) names() ([]string, error) { return slices.Clone(m.seen), nil }
+func (m *mirror) names() ([]string, error) {
+	var out []string
+	for _, ref := range m.refs {
+		if ref.Name().IsBranch() {
+			out = append(out, ref.Name().Short())
+		}
+	}
+	return out, nil
+}
 
 func (m *mirror) remotes() ([]Remote, error) { return nil, nil }
 
@@ -124,6 +138,7 @@ func (m *mirror) heads(ctx context.Context, auth transport.AuthMethod) (map[stri
 	if err != nil && !errors.Is(err, transport.ErrEmptyRemoteRepository) {
 		return nil, err
 	}
+	m.refs = refs
 	heads := map[string]Hash{}
 	for _, ref := range refs {
 		if ref.Name().IsBranch() && ref.Type() == plumbing.HashReference {

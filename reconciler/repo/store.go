@@ -75,6 +75,8 @@ type backend interface {
 	ask(ctx context.Context, branch string) (Hash, error)
 	// candidates are the refs that a person may mean by name, best first.
 	candidates(name string) []plumbing.ReferenceName
+	// known gives the branches that sync saw, and whether there is a tag of a name.
+	known(name string) (branches []string, tag bool)
 	// advance moves a branch, or gives ErrMoved when it is not at from. Unless forced, to
 	// has to follow from from where a server looks at that.
 	advance(ctx context.Context, branch string, from, to Hash, force bool) error
@@ -161,7 +163,7 @@ func (s *Store) Head(branch string) (Hash, error) {
 	}
 	ref, err := resolve(s.objects(), s.ref(branch))
 	if errors.Is(err, plumbing.ErrReferenceNotFound) {
-		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, ErrNoBranch)
+		return Hash{}, fmt.Errorf("branch %s of %s: %w%s", branch, s.name, ErrNoBranch, s.others(branch))
 	}
 	if err != nil {
 		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, err)

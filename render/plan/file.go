@@ -40,7 +40,11 @@ func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.C
 
 func fileItem(name string, raw []byte) item {
 	sum := sha256.Sum256(raw)
-	return item{kind: kindFile, name: name, cluster: clusterOf(name), fields: []diff.Field{
+	shown := name
+	if clean(name) != name { // people name patches
+		shown = strconv.Quote(name)
+	}
+	return item{kind: kindFile, name: shown, cluster: clusterOf(name), fields: []diff.Field{
 		field("lines", strconv.Itoa(bytes.Count(raw, []byte("\n")))),
 		field("sha256", hex.EncodeToString(sum[:6])),
 	}}

@@ -53,12 +53,14 @@ func TestSchemaAgreesWithLoad(t *testing.T) {
 	if err := json.Unmarshal(files["clusterset.schema.json"], &schema); err != nil {
 		t.Fatal(err)
 	}
-	example, err := os.ReadFile(filepath.Join(root, "clusterset.example.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if faults := check(t, schema, example); len(faults) > 0 {
-		t.Errorf("example: %v", faults)
+	for _, name := range []string{"clusterset.example.yaml", "docs/clusterset.full.yaml"} {
+		example, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if faults := check(t, schema, example); len(faults) > 0 {
+			t.Errorf("%s: %v", name, faults)
+		}
 	}
 	for _, f := range sections(t, "right/all.txtar") {
 		if faults := check(t, schema, f.Data); len(faults) > 0 && f.Name != "decommission.yaml" {

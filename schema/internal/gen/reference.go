@@ -9,8 +9,9 @@ const intro = `# Reference of the topology file
 
 <!-- Generated from the types in schema/; change them and run go generate ./schema. -->
 
-One YAML document describes a clusterset. ` + "`clusterset.example.yaml`" + ` is a complete one, and
-` + "`clusterset.schema.json`" + ` lets an editor complete and check it; ` + "`hawser validate`" + ` has the last word.
+One YAML document describes a clusterset. ` + "`clusterset.example.yaml`" + ` is a short one,
+[clusterset.full.yaml](clusterset.full.yaml) one with every setting, and ` + "`clusterset.schema.json`" + `
+lets an editor complete and check it; ` + "`hawser validate`" + ` has the last word.
 
 - Keys and values are read strictly: an unknown or repeated key is an error, a number is no text, and the words
   yes, no, on, off, y and n, which tools read differently, must be in quotes where they are text.

@@ -1,0 +1,190 @@
+package plan
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"strings"
+
+	"hawser.dev/hawser/internal/diff"
+)
+
+// maxMarkdown is how many bytes of sections Markdown writes; a comment on GitHub takes
+// 65536 characters, and one on GitLab 1000000.
+const maxMarkdown = 56 << 10
+
+// Marker is the last line of what Markdown writes for a clusterset, by which a CI finds
+// its own comment and updates it in place of writing another.
+func Marker(clusterset string) string { return "<!-- hawser-plan " + identifier(clusterset) + " -->" }
+
+// Markdown writes the plan as a comment of a pull request: what breaks first, then a map
+// before and after, and a folded section for each cluster.
+func (r *Report) Markdown(w io.Writer) error {
+	m := &markdown{}
+	name := ""
+	if r.Plan != nil {
+		name = r.Plan.Name
+	}
+	m.findings(r)
+	if r.Plan != nil {
+		if err := m.plan(r); err != nil {
+			return err
+		}
+	}
+	m.text("%s\n", Marker(name))
+	_, err := io.WriteString(w, m.out.String())
+	return err
+}
+
+type markdown struct{ out strings.Builder }
+
+func (m *markdown) text(format string, args ...any) { _, _ = fmt.Fprintf(&m.out, format, args...) }
+
+func (m *markdown) findings(r *Report) {
+	if len(r.Findings) == 0 {
+		return
+	}
+	title := "Warnings"
+	if r.Findings.HasErrors() {
+		title = "The topology has errors: nothing was compared"
+	}
+	m.text("### %s\n\n", title)
+	for i, f := range r.remarks() {
+		if i == len(r.Findings) || m.out.Len() > maxMarkdown {
+			break
+		}
+		summary, hint, _ := strings.Cut(f.text, "\n")
+		m.text("- **%s** %s: %s", f.level, code(fmt.Sprintf("%s:%d", f.file, f.line)), code(summary))
+		if hint != "" {
+			m.text("<br>%s", code(hint))
+		}
+		m.text("\n")
+	}
+	m.text("\n")
+}
+
+func (m *markdown) plan(r *Report) error {
+	p := r.Plan
+	if p.Empty() {
+		m.text("### Clusterset %s: no changes\n\n", code(p.Name))
+		return nil
+	}
+	m.text("### Clusterset %s: %d to add, %d to change, %d to destroy\n\n", code(p.Name), p.Summary.Add, p.Summary.Change, p.Summary.Destroy)
+	m.disruptions(p)
+	if err := m.maps(r); err != nil {
+		return err
+	}
+	for from := 0; from < len(p.Entries); {
+		to := from
+		for to < len(p.Entries) && p.Entries[to].Cluster == p.Entries[from].Cluster {
+			to++
+		}
+		if m.out.Len() > maxMarkdown {
+			m.text("%d more changes are not shown: `hawser diff` prints all.\n\n", len(p.Entries)-from)
+			break
+		}
+		m.section(p.Entries[from:to])
+		from = to
+	}
+	return m.whole(p)
+}
+
+// whole adds the plan as hawser diff prints it, as far as there is room.
+func (m *markdown) whole(p *Plan) error {
+	var printed strings.Builder
+	if err := p.Print(&printed, false); err != nil {
+		return err
+	}
+	text, room := clean(printed.String(), '\n'), maxMarkdown-m.out.Len()
+	if len(text) > room {
+		text = text[:strings.LastIndexByte(text[:max(room, 0)], '\n')+1] + "...\n"
+	}
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	m.text("<details><summary>As text</summary>\n\n%stext\n%s%s\n\n</details>\n\n", fence, text, fence)
+	return nil
+}
+
+// disruptions lists what breaks, unfolded.
+func (m *markdown) disruptions(p *Plan) {
+	list := p.Disruptions()
+	if len(list) == 0 {
+		return
+	}
+	m.text("**Disruptive:**\n\n")
+	for i, e := range list {
+		if m.out.Len() > maxMarkdown/2 {
+			m.text("- %d more\n", len(list)-i)
+			break
+		}
+		m.text("- %s %s: %s%s\n", verb(e.Op), code(e.Kind+" "+e.Key), code(e.Disruptive), where(&e))
+	}
+	m.text("\n")
+}
+
+// section writes the changes of one cluster, folded.
+func (m *markdown) section(entries []Entry) {
+	title := "The clusterset"
+	if name := entries[0].Cluster; name != "" {
+		title = "Cluster <code>" + html.EscapeString(clean(name)) + "</code>" // no Markdown in there
+	}
+	plural := "s"
+	if len(entries) == 1 {
+		plural = ""
+	}
+	m.text("<details><summary>%s: %d change%s</summary>\n\n", title, len(entries), plural)
+	for i := range entries {
+		e := &entries[i]
+		if m.out.Len() > maxMarkdown {
+			m.text("- %d more\n", len(entries)-i)
+			break
+		}
+		m.text("- **%s** %s%s\n", verb(e.Op), code(e.Kind+" "+e.Key), where(e))
+		for _, f := range e.Fields {
+			switch e.Op {
+			case diff.Create:
+				m.text("  - %s: %s\n", code(f.Name), code(given(f.Want)))
+			case diff.Update, diff.Replace:
+				m.text("  - %s: %s → %s\n", code(f.Name), code(given(f.Have)), code(given(f.Want)))
+			}
+		}
+		if e.Note != "" {
+			m.text("  - %s\n", code(e.Note))
+		}
+	}
+	m.text("\n</details>\n\n")
+}
+
+// where gives the line that causes an entry.
+func where(e *Entry) string {
+	if e.Source == "" {
+		return ""
+	}
+	return " (" + code(e.Source) + ")"
+}
+
+// code writes a text as a code span, of which nobody can make anything else: nothing in
+// it means anything to Markdown but a row of as many backticks as it begins with.
+func code(text string) string {
+	text = clean(text)
+	fence := "`"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") || strings.Trim(text, " ") != text || text == "" {
+		text = " " + text + " " // of which Markdown takes one away at each end
+	}
+	return fence + text + fence
+}
+
+// identifier leaves of a text what DNS labels have.
+func identifier(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_' {
+			return r
+		}
+		return '_'
+	}, text)
+}

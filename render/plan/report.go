@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/render"
+)
+
+// Report is a plan for those who review it where the topology is kept: as a comment, as
+// annotations of its lines, and for code scanning. All of its texts may come from people
+// who are not trusted, so every renderer escapes every text.
+type Report struct {
+	Plan       *Plan       // nil when the topology has errors, and was not compared
+	Want, Have render.Tree // what the plan compares, for maps; nil = no maps
+	Findings   diag.List   // in the topology, warnings included
+	File       string      // the topology; where what has no line of its own is shown
+	Version    string      // of Hawser
+}
+
+// remark is something to say about one place.
+type remark struct {
+	file   string
+	line   int // from 1
+	column int // from 1; 0 = not known
+	level  string
+	rule   string
+	text   string
+	key    string // what stays the same when the text changes
+}
+
+// Levels of remarks.
+const (
+	levelError   = "error"
+	levelWarning = "warning"
+	levelNote    = "note"
+)
+
+// levels gives the levels, the gravest first.
+func levels() []string { return []string{levelError, levelWarning, levelNote} }
+
+// remarks gives everything that there is to say: findings, what is disruptive, the rest.
+func (r *Report) remarks() []remark {
+	var out []remark
+	for _, d := range r.Findings {
+		m := remark{file: d.Pos.File, line: d.Pos.Line, column: d.Pos.Column, level: levelWarning, rule: clean(d.Code), text: d.Summary,
+			key: d.Code + " " + d.Path}
+		if d.Severity == diag.Error {
+			m.level = levelError
+		}
+		if d.Path != "" {
+			m.text = d.Path + ": " + m.text
+		}
+		if d.Hint != "" {
+			m.text += "\nhint: " + d.Hint
+		}
+		out = append(out, m)
+	}
+	if r.Plan != nil {
+		for i := range r.Plan.Entries {
+			out = append(out, r.remark(&r.Plan.Entries[i]))
+		}
+	}
+	for i := range out {
+		out[i].file, out[i].line = cmp.Or(out[i].file, r.File), max(out[i].line, 1)
+	}
+	rank := levels()
+	slices.SortStableFunc(out, func(a, b remark) int { return slices.Index(rank, a.level) - slices.Index(rank, b.level) })
+	return out
+}
+
+func (r *Report) remark(e *Entry) remark {
+	m := remark{level: levelNote, rule: ruleOf(e.Op), text: sentence(e), key: e.Kind + " " + e.Key}
+	m.file, m.line = place(e.Source)
+	if e.Disruptive != "" {
+		m.level = levelWarning
+		m.text += "\ndisruptive: " + e.Disruptive
+	}
+	if e.Note != "" {
+		m.text += "\n" + e.Note
+	}
+	return m
+}
+
+// verb says what each operation does.
+func verb(op diff.Op) string {
+	return map[diff.Op]string{diff.Create: "add", diff.Update: "change", diff.Replace: "replace", diff.Delete: "destroy"}[op]
+}
+
+// ruleOf names an operation where tools group by rules.
+func ruleOf(op diff.Op) string { return "plan-" + verb(op) }
+
+// sentence gives an entry on one line, and below it what changes.
+func sentence(e *Entry) string {
+	text := verb(e.Op) + " " + e.Kind + " " + e.Key
+	for _, f := range e.Fields {
+		switch e.Op {
+		case diff.Update, diff.Replace:
+			text += fmt.Sprintf("\n%s: %s -> %s", f.Name, given(f.Have), given(f.Want))
+		}
+	}
+	return text
+}
+
+// place reads file:line.
+func place(source string) (file string, line int) {
+	at := strings.LastIndexByte(source, ':')
+	if at < 0 {
+		return "", 0
+	}
+	line, err := strconv.Atoi(source[at+1:])
+	if err != nil {
+		return "", 0
+	}
+	return source[:at], line
+}
+
+// clean replaces what would break a line, move a cursor or change the order of letters,
+// but for the ends of lines that are kept, and what GitHub's runners take for a command
+// wherever it stands.
+func clean(text string, keep ...rune) string {
+	text = strings.ReplaceAll(text, "##[", "##"+string(unicode.ReplacementChar))
+	return strings.Map(func(r rune) rune {
+		if slices.Contains(keep, r) {
+			return r
+		}
+		if unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
