@@ -75,8 +75,8 @@ type Cluster struct {
 func Decide(name, contextName string, o Objects) Cluster {
 	d := &decision{Objects: o, Cluster: Cluster{Name: name, Context: contextName, Version: plain(o.Version)}}
 	for _, r := range o.Refused {
-		d.warn("refused", "", "no permission to read "+r.What+": "+plain(r.Why),
-			"grant it for a complete result; everything else was examined")
+		d.warn("not-read", "", "cannot read "+r.What+": "+plain(r.Why),
+			"everything else was examined; with it the result may be more complete")
 	}
 	d.network()
 	d.pods()
@@ -197,6 +197,19 @@ func covering(list []netip.Prefix) []netip.Prefix {
 		}
 		if all.IsValid() {
 			out = append(out, all)
+		}
+	}
+	return out
+}
+
+// widest leaves out what another prefix of the list holds: a topology has the larger
+// one only.
+func widest(list []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for i, p := range list {
+		held := func(other netip.Prefix) bool { return other.Bits() < p.Bits() && other.Overlaps(p) }
+		if !slices.ContainsFunc(list, held) && !slices.Contains(list[:i], p) {
+			out = append(out, p)
 		}
 	}
 	return out

@@ -188,6 +188,14 @@ func TestCovering(t *testing.T) {
 	}
 }
 
+func TestWidest(t *testing.T) {
+	t.Parallel()
+	list := prefixes("10.96.0.0/16,10.96.8.0/24,fd00::/112,10.0.0.0/8,fd00::/120,10.97.0.0/16,192.168.0.0/16")
+	if got := joined(widest(append(list, list...))); got != "fd00::/112, 10.0.0.0/8, 192.168.0.0/16" {
+		t.Error(got)
+	}
+}
+
 func TestServiceRange(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

@@ -19,7 +19,7 @@ type Objects struct {
 	ServiceRanges []netip.Prefix
 }
 
-// Refused is what nobody may read with the rights that there are.
+// Refused is what could not be read, for lack of rights as a rule.
 type Refused struct {
 	What string // such as "nodes" and "configmaps kube-system/coredns"
 	Why  string

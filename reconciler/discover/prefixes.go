@@ -29,6 +29,7 @@ func (d *decision) decided(field, code string, claims []claim) Prefixes {
 	if best.parts {
 		best.cidrs = covering(best.cidrs)
 	}
+	best.cidrs = widest(best.cidrs)
 	for _, c := range claims[1:] {
 		if apart := outside(c.cidrs, best.cidrs); len(apart) > 0 {
 			if c.parts {

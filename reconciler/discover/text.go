@@ -26,7 +26,7 @@ func (c *Cluster) Entry(recipient string) string {
 		found Prefixes
 	}{{"podCIDRs", c.PodCIDRs}, {"serviceCIDRs", c.ServiceCIDRs}} {
 		if len(p.found.CIDRs) == 0 {
-			line("  "+p.field+": [TODO]", Todo+": no object of the cluster shows them")
+			line("  "+p.field+": [<prefix>]", Todo+": no object of the cluster shows them")
 			continue
 		}
 		line("  "+p.field+": ["+joined(p.found.CIDRs)+"]", sureFrom(p.found.Sure, p.found.From))
@@ -64,7 +64,7 @@ func (c *Cluster) gatewayEntries(out *strings.Builder) {
 		_, _ = fmt.Fprintf(out, "    endpoints: [%s] # %s\n", strings.Join(texts, ", "), sureFrom(g.Sure, g.From))
 	}
 	if n == 0 {
-		_, _ = fmt.Fprintf(out, "  - name: %s\n    node: TODO # %s: no node was found that is ready, runs Linux and is schedulable\n", scalar(c.gatewayName(0)), Todo)
+		_, _ = fmt.Fprintf(out, "  - name: %s\n    node: <name> # %s: no node was found that is ready, runs Linux and is schedulable\n", scalar(c.gatewayName(0)), Todo)
 	}
 }
 
