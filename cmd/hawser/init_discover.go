@@ -74,7 +74,20 @@ func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error
 	if err != nil {
 		return err
 	}
-	return a.firstLock(ctx, t)
+	if err := a.firstLock(ctx, t); err != nil {
+		return err
+	}
+	command := "hawser apply --dry-run --root-key " + shellWord(filepath.Join(f.keys, "root.key"))
+	for _, c := range clusters {
+		if c.Name != c.Context {
+			command += " --context " + shellWord(c.Name+"="+c.Context)
+		}
+	}
+	for _, file := range f.access.Kubeconfigs {
+		command += " --kubeconfig " + shellWord(file)
+	}
+	_, err = fmt.Fprintf(a.out, "see what Hawser would create in the clusters:\n  %s %s\n", command, shellWord(dir))
+	return err
 }
 
 // firstLock writes the lock of a topology that was just written, or says what has to be
