@@ -112,7 +112,7 @@ refused commit), 2 the command could not do its work.`,
 		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a),
+		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a), newPreflightCommand(a),
 		newValidateCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newApplyCommand(a), newUninstallCommand(a),
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a),
 		newReconcileCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),

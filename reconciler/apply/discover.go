@@ -17,8 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
@@ -67,16 +69,41 @@ func (a Access) Named() ([]*Cluster, error) {
 // changes. An error is an API that cannot be reached; what may not be read, or fails, is
 // a finding.
 func (c *Cluster) Discover(ctx context.Context) (discover.Cluster, error) {
+	o, err := c.objects(ctx, discover.Queries())
+	if err != nil {
+		return discover.Cluster{}, err
+	}
+	return discover.Decide(c.Name, c.Context, o), nil
+}
+
+// Preflight reads what discover.Preflight looks at, and whether the cluster has its
+// identity. Nothing changes; errors are as with Discover.
+func (c *Cluster) Preflight(ctx context.Context, w discover.Wanted) (diag.List, error) {
+	o, err := c.objects(ctx, discover.PreflightQueries())
+	if err != nil {
+		return nil, err
+	}
+	list := discover.Preflight(c.Context, o, w)
+	if has, err := c.HasIdentity(ctx); err == nil && !has {
+		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "identity-missing", Path: "clusters[" + c.Name + "].recipient",
+			Summary: fmt.Sprintf("the cluster has no Secret %s/%s: its gateways cannot open their keys", render.Namespace, IdentitySecret),
+			Hint:    "create it with the key " + IdentityKey + " from the cluster's identity file (hawser keys identity)"})
+	}
+	return list, nil
+}
+
+// objects asks a cluster for all that is queried.
+func (c *Cluster) objects(ctx context.Context, queries []discover.Query) (discover.Objects, error) {
+	var o discover.Objects
 	raw, err := c.version(ctx)
 	if err != nil {
-		return discover.Cluster{}, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, Reason(err))
+		return o, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, Reason(err))
 	}
 	var version struct{ GitVersion string }
-	if err := json.Unmarshal(raw, &version); err != nil {
-		return discover.Cluster{}, fmt.Errorf("cluster %s (context %s): what answers is not a Kubernetes API: read /version: %w", c.Name, c.Context, err)
+	if err := json.Unmarshal(raw, &version); err != nil || version.GitVersion == "" {
+		return o, fmt.Errorf("cluster %s (context %s): what answers at %s is not a Kubernetes API", c.Name, c.Context, c.config.Host)
 	}
-	o := discover.Objects{Version: version.GitVersion}
-	queries := discover.Queries()
+	o.Version = version.GitVersion
 	found := make([][]unstructured.Unstructured, len(queries))
 	var group errgroup.Group
 	group.SetLimit(requestsAtOnce)
@@ -95,7 +122,7 @@ func (c *Cluster) Discover(ctx context.Context) (discover.Cluster, error) {
 	}
 	_ = group.Wait() // no function gives an error
 	if ctx.Err() != nil {
-		return discover.Cluster{}, context.Cause(ctx)
+		return o, context.Cause(ctx)
 	}
 	o.Items = slices.Concat(found...)
 	if o.AskServices() {
@@ -104,7 +131,7 @@ func (c *Cluster) Discover(ctx context.Context) (discover.Cluster, error) {
 		}
 	}
 	slices.SortFunc(o.Refused, func(a, b discover.Refused) int { return cmp.Compare(a.What, b.What) })
-	return discover.Decide(c.Name, c.Context, o), nil
+	return o, nil
 }
 
 // query reads objects; none when the cluster has no such kind.
@@ -157,13 +184,22 @@ func (c *Cluster) serviceRanges(ctx context.Context) ([]netip.Prefix, error) {
 	return nil, last
 }
 
-// HasIdentity reports whether the cluster has the Secret of an age identity.
+// HasIdentity reports whether the cluster has the Secret of an age identity. It asks for
+// the Secret's metadata alone.
 func (c *Cluster) HasIdentity(ctx context.Context) (bool, error) {
-	found, err := c.query(ctx, discover.Query{Resource: secrets(), Namespace: render.Namespace, Name: IdentitySecret})
+	client, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
-		return false, fmt.Errorf("read Secret %s/%s: %w", render.Namespace, IdentitySecret, err)
+		return false, fmt.Errorf("context %s: %w", c.Context, err)
 	}
-	return len(found) > 0, nil
+	_, err = client.RESTClient().Get().AbsPath("/api/v1/namespaces", render.Namespace, "secrets", IdentitySecret).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").DoRaw(ctx)
+	if kerrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read metadata of Secret %s/%s: %w", render.Namespace, IdentitySecret, err)
+	}
+	return true, nil
 }
 
 // PutIdentity creates the Secret with the cluster's age identity, and its namespace. One
@@ -176,7 +212,8 @@ func (c *Cluster) PutIdentity(ctx context.Context, identity string) error {
 	if err != nil && !kerrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create Namespace %s: %w", render.Namespace, err)
 	}
-	_, err = c.client.Resource(secrets()).Namespace(render.Namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	_, err = c.client.Resource(secrets).Namespace(render.Namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": kindSecret,
 		"metadata": map[string]any{"name": IdentitySecret, "namespace": render.Namespace},
 		"type":     "Opaque",
@@ -186,10 +223,6 @@ func (c *Cluster) PutIdentity(ctx context.Context, identity string) error {
 		return fmt.Errorf("create Secret %s/%s: %w", render.Namespace, IdentitySecret, err)
 	}
 	return nil
-}
-
-func secrets() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 }
 
 // The Secret with a cluster's age identity, as the rendered DaemonSets have it.

@@ -97,6 +97,9 @@ func TestDiscover(t *testing.T) {
 	if got := r.must("validate", set); got != "" {
 		t.Error(got)
 	}
+	if got := r.must("preflight", "--image", "registry.example.org/agent:v1", set); got != "cluster fra (context fra): 0 errors, 0 warnings\n" {
+		t.Error(got)
+	}
 	root := filepath.Join(set, "keys", "root.key")
 	r.expect(1, "apply", "--dry-run", "--root-key", root, set)
 	r.must("apply", "--root-key", root, set)
