@@ -44,8 +44,10 @@ cluster that cannot be reached, 2 error.`,
 
 // contextFlags are for commands that name clusters which no topology has yet.
 func contextFlags(cmd *cobra.Command, access *apply.Access) {
-	cmd.Flags().StringSliceVar(&access.Contexts, "context", nil, "CONTEXT or NAME=CONTEXT of the kubeconfig; several with commas, or repeated")
-	cmd.Flags().StringArrayVar(&access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
+	cmd.Flags().StringSliceVar(&access.Contexts, "context", nil,
+		"CONTEXT or NAME=CONTEXT of the kubeconfig; several with commas, or repeated")
+	cmd.Flags().StringArrayVar(&access.Kubeconfigs, "kubeconfig", nil,
+		"kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
 }
 
 func (a *app) discover(ctx context.Context, f discoverFlags) error {
@@ -114,7 +116,8 @@ func (a *app) showFound(list []discover.Cluster) error {
 const maxGatewaysShown = 5
 
 func foundTable(c *discover.Cluster) table {
-	t := table{title: fmt.Sprintf("Cluster %q, context %q", c.Name, c.Context), head: []string{"WHAT", "VALUE", "CERTAINTY", "SOURCE"}}
+	t := table{title: fmt.Sprintf("Cluster %q, context %q", c.Name, c.Context),
+		head: []string{"WHAT", "VALUE", "CERTAINTY", "SOURCE"}}
 	add := func(what, value string, sure discover.Sure, from string) {
 		if value == "" {
 			value, sure, from = "unknown", "", ""

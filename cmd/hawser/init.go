@@ -61,7 +61,8 @@ Exit codes: 0 done, 1 marked lines have to be completed, 2 error.`,
 	cmd.Flags().StringSliceVar(&f.clusters, "clusters", []string{"g1", "g2"}, "names of the clusters")
 	cmd.Flags().StringVar(&f.keys, "with-keys", "", "folder in which to make a root key and identities")
 	contextFlags(cmd, &f.access)
-	cmd.Flags().BoolVar(&f.secrets, "secrets", false, "with --context: create the Secret with each cluster's identity there, after asking")
+	cmd.Flags().BoolVar(&f.secrets, "secrets", false,
+		"with --context: create the Secret with each cluster's identity there, after asking")
 	cmd.MarkFlagsMutuallyExclusive("clusters", "context")
 	return cmd
 }

@@ -23,7 +23,8 @@ import (
 func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error {
 	path := filepath.Join(dir, reconciler.TopologyFile)
 	if _, err := os.Stat(path); err == nil {
-		return fmt.Errorf("%s exists already: hawser join --context CONTEXT adds a cluster to it, or choose another folder", path)
+		return fmt.Errorf("%s exists already: hawser join --context CONTEXT adds a cluster to it, or choose another folder",
+			path)
 	}
 	if !fabric.IsLabel(f.name) {
 		return fmt.Errorf("--name %q: use lower-case letters, digits and hyphens, with no hyphen at either end", f.name)
@@ -96,7 +97,8 @@ func (a *app) firstLock(ctx context.Context, t topology) error {
 	set, _, list := schema.Load(t.file, t.raw)
 	a.printFindings(list, t.files())
 	if list.HasErrors() {
-		return answer{fmt.Sprintf("correct these lines of %s (those that need a value are marked %s), then run hawser validate and hawser allocate", t.file, discover.Todo)}
+		return answer{fmt.Sprintf("correct these lines of %s (those that need a value are marked %s), then run hawser "+
+			"validate and hawser allocate", t.file, discover.Todo)}
 	}
 	raw, err := a.newLock(ctx, t, set, allocateFlags{branch: reconciler.DefaultPublishBranch})
 	if err != nil {
@@ -118,7 +120,8 @@ func withoutIdentity(ctx context.Context, clusters []*apply.Cluster) error {
 			return fmt.Errorf("--secrets: cluster %s: %w", c.Name, err)
 		}
 		if has {
-			return fmt.Errorf("--secrets: cluster %s has the Secret %s/%s already, and it is not overwritten: delete it, or leave --secrets out",
+			return fmt.Errorf("--secrets: cluster %s has the Secret %s/%s already, and it is not overwritten: delete it, "+
+				"or leave --secrets out",
 				c.Name, render.Namespace, apply.IdentitySecret)
 		}
 	}
@@ -127,7 +130,8 @@ func withoutIdentity(ctx context.Context, clusters []*apply.Cluster) error {
 
 // handOver creates the Secret of each cluster's identity after asking, or prints the
 // commands that do it.
-func (a *app) handOver(ctx context.Context, clusters []*apply.Cluster, keys string, create bool, kubeconfigs []string) error {
+func (a *app) handOver(ctx context.Context, clusters []*apply.Cluster, keys string, create bool,
+	kubeconfigs []string) error {
 	in := bufio.NewReader(a.in)
 	var commands strings.Builder
 	for _, c := range clusters {
@@ -145,18 +149,21 @@ func (a *app) handOver(ctx context.Context, clusters []*apply.Cluster, keys stri
 		if len(kubeconfigs) == 1 {
 			kubectl += " --kubeconfig " + shellWord(kubeconfigs[0])
 		}
-		_, _ = fmt.Fprintf(&commands, "  %[1]s --context %[2]s create namespace %[3]s\n  %[1]s --context %[2]s -n %[3]s create secret generic %[4]s --from-file=%[5]s\n",
+		_, _ = fmt.Fprintf(&commands, "  %[1]s --context %[2]s create namespace %[3]s\n  %[1]s --context %[2]s -n %[3]s "+
+			"create secret generic %[4]s --from-file=%[5]s\n",
 			kubectl, shellWord(c.Context), render.Namespace, apply.IdentitySecret, shellWord(apply.IdentityKey+"="+file))
 	}
 	if commands.Len() == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(a.out, "create the Secret with each cluster's identity before hawser apply:\n%s", commands.String())
+	_, err := fmt.Fprintf(a.out, "create the Secret with each cluster's identity before hawser apply:\n%s",
+		commands.String())
 	return err
 }
 
 func (a *app) createIdentity(ctx context.Context, in *bufio.Reader, c *apply.Cluster, file string) (bool, error) {
-	_, _ = fmt.Fprintf(a.err, "create Secret %s/%s in cluster %s (context %s)? [y/N] ", render.Namespace, apply.IdentitySecret, c.Name, c.Context)
+	_, _ = fmt.Fprintf(a.err, "create Secret %s/%s in cluster %s (context %s)? [y/N] ", render.Namespace,
+		apply.IdentitySecret, c.Name, c.Context)
 	line, _ := in.ReadString('\n') // at the end of the input the answer is no
 	if yes := strings.ToLower(strings.TrimSpace(line)); yes != "y" && yes != "yes" {
 		return false, nil

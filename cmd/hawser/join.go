@@ -47,7 +47,8 @@ or with --dry-run: this would change; 2 error.`,
 	}
 	contextFlags(cmd, &f.access)
 	flags := cmd.Flags()
-	flags.StringVar(&f.keys, "with-keys", "", "folder in which to make the cluster's identity (default: keys beside the topology)")
+	flags.StringVar(&f.keys, "with-keys", "", "folder in which to make the cluster's identity (default: keys beside "+
+		"the topology)")
 	flags.StringVar(&f.recipient, "recipient", "", "recipient of an identity that the cluster has already (age1...)")
 	flags.BoolVar(&f.secrets, "secrets", false, "create the Secret with the identity in the cluster, after asking")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change in the files")
@@ -87,7 +88,8 @@ func (a *app) join(ctx context.Context, args []string, f joinFlags) error {
 	name := clusters[0].Name
 	for _, c := range set.Spec.Clusters {
 		if c.Name == name {
-			return fmt.Errorf("cluster %s is in %s already: name the new one with --context NAME=%s", name, t.file, clusters[0].Context)
+			return fmt.Errorf("cluster %s is in %s already: name the new one with --context NAME=%s", name, t.file,
+				clusters[0].Context)
 		}
 	}
 	list, errs := a.lookInto(ctx, clusters)
@@ -146,16 +148,19 @@ func (a *app) insert(ctx context.Context, set *schema.ClusterSet, j *joining) er
 		marked := d.Pos.IsValid() && d.Pos.Line <= len(lines) && strings.Contains(lines[d.Pos.Line-1], discover.Todo)
 		if d.Severity == diag.Error && !marked {
 			a.printFindings(list, j.after.files())
-			return answer{fmt.Sprintf("error: nothing was changed: with cluster %s the topology has errors (line numbers are those that it would have)", j.found.Name)}
+			return answer{fmt.Sprintf("error: nothing was changed: with cluster %s the topology has errors (line numbers "+
+				"are those that it would have)", j.found.Name)}
 		}
 	}
 	if list.HasErrors() {
 		return nil
 	}
 	n := len(set.Spec.Clusters)
-	if len(now.Spec.Clusters) != n+1 || !reflect.DeepEqual(now.Spec.Clusters[:n], set.Spec.Clusters) || now.Spec.Clusters[n].Name != j.found.Name ||
+	if len(now.Spec.Clusters) != n+1 || !reflect.DeepEqual(now.Spec.Clusters[:n], set.Spec.Clusters) ||
+		now.Spec.Clusters[n].Name != j.found.Name ||
 		!reflect.DeepEqual(now.Spec.Exports, set.Spec.Exports) || now.Metadata != set.Metadata {
-		return fmt.Errorf("add cluster %s to %s: the way in which its clusters are written leaves no room for another: write them as a list of lines",
+		return fmt.Errorf("add cluster %s to %s: the way in which its clusters are written leaves no room for another: "+
+			"write them as a list of lines",
 			j.found.Name, j.before.file)
 	}
 	a.printFindings(list, j.after.files())
@@ -198,6 +203,7 @@ func (a *app) writeJoin(j *joining, keys string) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(a.out, "added cluster %s to %s: hawser diff shows what that changes for all clusters\n", j.found.Name, j.after.file)
+	_, err := fmt.Fprintf(a.out, "added cluster %s to %s: hawser diff shows what that changes for all clusters\n",
+		j.found.Name, j.after.file)
 	return err
 }

@@ -74,7 +74,8 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 	stop := a.progress("asking the clusters")
 	results := make([]preflighted, len(clusters))
 	apply.Each(clusters, func(i int, c *apply.Cluster) {
-		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: noFindings(reconciler.Placed(a.examine(ctx, c, set), src))}
+		list := reconciler.Placed(a.examine(ctx, c, set), src)
+		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: noFindings(list)}
 	})
 	stop()
 	if ctx.Err() != nil {
@@ -129,7 +130,8 @@ func (a *app) showPreflight(results []preflighted, general diag.List, t topology
 				errs++
 			}
 		}
-		if _, err := fmt.Fprintf(a.out, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, counted(errs, "error"), counted(len(r.Findings)-errs, "warning")); err != nil {
+		if _, err := fmt.Fprintf(a.out, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, counted(errs, "error"),
+			counted(len(r.Findings)-errs, "warning")); err != nil {
 			return err
 		}
 		if err := diag.Print(a.out, r.Findings, t.files(), a.colored(a.out)); err != nil {

@@ -51,10 +51,12 @@ func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 		switch {
 		case r.URL.Path == "/version":
 			_, _ = w.Write([]byte(`{"major":"1","minor":"33","gitVersion":"v1.33.1"}`))
-		case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/services") && r.URL.Query().Get("dryRun") == "All":
+		case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/services") &&
+			r.URL.Query().Get("dryRun") == "All":
 			w.WriteHeader(http.StatusUnprocessableEntity)
-			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":` +
-				`"Service \"hawser-discover\" is invalid: spec.clusterIPs: Invalid value: [\"192.0.2.1\"]: failed to allocate IP 192.0.2.1: ` +
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,` +
+				`"message":"Service \"hawser-discover\" is invalid: spec.clusterIPs: Invalid value: ` +
+				`[\"192.0.2.1\"]: failed to allocate IP 192.0.2.1: ` +
 				`the provided IP (192.0.2.1) is not in the valid range. The range of valid IPs is 10.96.0.0/16"}`))
 		default:
 			server.ServeHTTP(w, r)

@@ -44,15 +44,18 @@ func (a Access) Named() ([]*Cluster, error) {
 			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", text, contextName,
 				strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
 		case !fabric.IsLabel(name):
-			return nil, fmt.Errorf("--context %s: %q is not a name for a cluster: name it with --context NAME=%s, in lower-case letters, digits and hyphens",
+			return nil, fmt.Errorf("--context %s: %q is not a name for a cluster: name it with --context NAME=%s, in "+
+				"lower-case letters, digits and hyphens",
 				text, name, contextName)
 		}
 		for _, before := range out {
 			if before.Name == name {
-				return nil, fmt.Errorf("--context %s: cluster %s has the context %s already: name one of them with --context NAME=CONTEXT", text, name, before.Context)
+				return nil, fmt.Errorf("--context %s: cluster %s has the context %s already: name one of them with --context "+
+					"NAME=CONTEXT", text, name, before.Context)
 			}
 		}
-		rest, err := clientcmd.NewNonInteractiveClientConfig(*config, contextName, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+		rest, err := clientcmd.NewNonInteractiveClientConfig(*config, contextName, &clientcmd.ConfigOverrides{},
+			nil).ClientConfig()
 		if err != nil {
 			return nil, fmt.Errorf("context %s: %w", contextName, err)
 		}
@@ -85,9 +88,11 @@ func (c *Cluster) Preflight(ctx context.Context, w discover.Wanted) (diag.List, 
 	}
 	list := discover.Preflight(c.Context, o, w)
 	if has, err := c.HasIdentity(ctx); err == nil && !has {
-		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "identity-missing", Path: "clusters[" + c.Name + "].recipient",
-			Summary: fmt.Sprintf("the cluster has no Secret %s/%s: its gateways cannot open their keys", render.Namespace, IdentitySecret),
-			Hint:    "create it with the key " + IdentityKey + " from the cluster's identity file (hawser keys identity)"})
+		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "identity-missing",
+			Path: "clusters[" + c.Name + "].recipient",
+			Summary: fmt.Sprintf("the cluster has no Secret %s/%s: its gateways cannot open their keys", render.Namespace,
+				IdentitySecret),
+			Hint: "create it with the key " + IdentityKey + " from the cluster's identity file (hawser keys identity)"})
 	}
 	return list, nil
 }
@@ -101,9 +106,15 @@ func (c *Cluster) objects(ctx context.Context, queries []discover.Query) (discov
 	}
 	var version struct{ GitVersion string }
 	if err := json.Unmarshal(raw, &version); err != nil || version.GitVersion == "" {
-		return o, fmt.Errorf("cluster %s (context %s): what answers at %s is not a Kubernetes API", c.Name, c.Context, c.config.Host)
+		return o, fmt.Errorf("cluster %s (context %s): what answers at %s is not a Kubernetes API", c.Name, c.Context,
+			c.config.Host)
 	}
 	o.Version = version.GitVersion
+	if groups := c.groups(ctx); len(groups) > 0 {
+		queries = slices.DeleteFunc(queries, func(q discover.Query) bool {
+			return q.Resource.Group != "" && !slices.Contains(groups, q.Resource.Group)
+		})
+	}
 	found := make([][]unstructured.Unstructured, len(queries))
 	var group errgroup.Group
 	group.SetLimit(requestsAtOnce)
@@ -132,6 +143,26 @@ func (c *Cluster) objects(ctx context.Context, queries []discover.Query) (discov
 	}
 	slices.SortFunc(o.Refused, func(a, b discover.Refused) int { return cmp.Compare(a.What, b.What) })
 	return o, nil
+}
+
+// groups gives the API groups that the cluster serves; none when that is not known. An
+// account with few rights is refused what does not exist, too: asking for it would only
+// make findings.
+func (c *Cluster) groups(ctx context.Context) []string {
+	client, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		return nil
+	}
+	raw, err := client.RESTClient().Get().AbsPath("/apis").DoRaw(ctx)
+	var list metav1.APIGroupList
+	if err != nil || json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	var out []string
+	for _, g := range list.Groups {
+		out = append(out, g.Name)
+	}
+	return out
 }
 
 // query reads objects; none when the cluster has no such kind.
@@ -206,19 +237,21 @@ func (c *Cluster) HasIdentity(ctx context.Context) (bool, error) {
 // that is there already is an error, and stays.
 func (c *Cluster) PutIdentity(ctx context.Context, identity string) error {
 	options := metav1.CreateOptions{FieldManager: FieldManager}
-	_, err := c.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": kindNamespace, "metadata": map[string]any{"name": render.Namespace},
-	}}, options)
+	_, err := c.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(ctx,
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": kindNamespace, "metadata": map[string]any{"name": render.Namespace},
+		}}, options)
 	if err != nil && !kerrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create Namespace %s: %w", render.Namespace, err)
 	}
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	_, err = c.client.Resource(secrets).Namespace(render.Namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": kindSecret,
-		"metadata": map[string]any{"name": IdentitySecret, "namespace": render.Namespace},
-		"type":     "Opaque",
-		"data":     map[string]any{IdentityKey: base64.StdEncoding.EncodeToString([]byte(identity))},
-	}}, options)
+	_, err = c.client.Resource(secrets).Namespace(render.Namespace).Create(ctx,
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": kindSecret,
+			"metadata": map[string]any{"name": IdentitySecret, "namespace": render.Namespace},
+			"type":     "Opaque",
+			"data":     map[string]any{IdentityKey: base64.StdEncoding.EncodeToString([]byte(identity))},
+		}}, options)
 	if err != nil {
 		return fmt.Errorf("create Secret %s/%s: %w", render.Namespace, IdentitySecret, err)
 	}

@@ -74,10 +74,7 @@ type Cluster struct {
 // Decide says what a cluster's objects mean. Name is the cluster's in the topology.
 func Decide(name, contextName string, o Objects) Cluster {
 	d := &decision{Objects: o, Cluster: Cluster{Name: name, Context: contextName, Version: plain(o.Version)}}
-	for _, r := range o.Refused {
-		d.warn("not-read", "", "cannot read "+r.What+": "+plain(r.Why),
-			"everything else was examined; with it the result may be more complete")
-	}
+	d.refused()
 	d.network()
 	d.pods()
 	d.services()
@@ -107,7 +104,28 @@ func (d *decision) add(severity diag.Severity, code, field, summary, hint string
 	if field != "" {
 		path += "." + field
 	}
-	d.Findings = append(d.Findings, diag.Diagnostic{Severity: severity, Code: code, Path: path, Summary: summary, Hint: hint})
+	d.Findings = append(d.Findings, diag.Diagnostic{Severity: severity, Code: code, Path: path, Summary: summary,
+		Hint: hint})
+}
+
+// refused names what could not be read, once for each resource.
+func (d *decision) refused() {
+	var resources []string
+	names, why := map[string][]string{}, map[string]string{}
+	for _, r := range d.Refused {
+		resource, name, one := strings.Cut(r.What, " ")
+		if why[resource] == "" {
+			resources, why[resource] = append(resources, resource), plain(r.Why)
+		}
+		if one {
+			names[resource] = append(names[resource], name)
+		}
+	}
+	for _, resource := range resources {
+		what := strings.TrimSpace(resource + " " + some(names[resource]))
+		d.warn("not-read", "", "cannot read "+what+": "+why[resource],
+			"everything else was examined; with it the result may be more complete")
+	}
 }
 
 // Incomplete reports whether something that a topology needs is not known.

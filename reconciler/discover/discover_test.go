@@ -166,7 +166,8 @@ func TestNames(t *testing.T) {
 		}
 		c.Gateways = c.Gateways[:1]
 		set, _, list := schema.Load("f", []byte(Topology(name, []Cluster{c}, map[string]string{name: recipient})))
-		if list.HasErrors() || set.Metadata.Name != name || set.Spec.Clusters[0].Name != name || set.Spec.Clusters[0].Gateways[0].Node != name {
+		if list.HasErrors() || set.Metadata.Name != name || set.Spec.Clusters[0].Name != name ||
+			set.Spec.Clusters[0].Gateways[0].Node != name {
 			t.Errorf("%s: %v", name, list)
 		}
 	}
@@ -213,22 +214,29 @@ func TestServiceRange(t *testing.T) {
 // TestInsert adds a cluster to topologies that are written in different ways.
 func TestInsert(t *testing.T) {
 	t.Parallel()
-	c := Cluster{Name: "new", PodCIDRs: Prefixes{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, Sure: Certain, From: "IPPool x"},
-		ServiceCIDRs: Prefixes{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Sure: Certain, From: "ServiceCIDR x"},
-		DNS:          Fact{Value: "coredns", Sure: Certain, From: "x"},
-		Gateways:     []Gateway{{Node: "w1", Use: true, Endpoints: []netip.Addr{netip.MustParseAddr("203.0.113.9")}, Sure: Likely, From: "x"}}}
+	c := Cluster{Name: "new", PodCIDRs: Prefixes{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")},
+		Sure: Certain, From: "IPPool x"},
+		ServiceCIDRs: Prefixes{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Sure: Certain,
+			From: "ServiceCIDR x"},
+		DNS: Fact{Value: "coredns", Sure: Certain, From: "x"},
+		Gateways: []Gateway{{Node: "w1", Use: true, Endpoints: []netip.Addr{netip.MustParseAddr("203.0.113.9")},
+			Sure: Likely, From: "x"}}}
 	const head = "apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n"
 	item := func(by string) string {
-		return by + "- name: old # kept\n" + by + "  recipient: " + recipient + "\n" + by + "  gateways:\n" + by + "  - name: a\n" + by + "    node: n1\n"
+		return by + "- name: old # kept\n" + by + "  recipient: " + recipient + "\n" + by + "  gateways:\n" + by + "  - " +
+			"name: a\n" + by + "    node: n1\n"
 	}
 	for name, test := range map[string]struct{ before, after string }{
-		"at the end":                {head + "  clusters:\n" + item("  "), ""},
-		"without a last newline":    {head + "  clusters:\n" + strings.TrimSuffix(item("  "), "\n"), ""},
-		"indented":                  {head + "  clusters:\n" + item("      "), "  # about exports\n  exports: []\n"},
-		"with what follows":         {head + "  clusters:\n" + item("  "), "\n  # about exports\n\n  exports: []\n"},
-		"with a comment of the old": {head + "  clusters:\n" + item("  ") + "\n    # more of the old\n", "  dns: {ttl: 5s}\n"},
-		"flow items":                {head + "  clusters:\n  - {name: old, recipient: " + recipient + ",\n     gateways: [{name: a, node: n1}]}\n", "  exports: []\n"},
-		"spec of many lines":        {head + "  clusters:\n  -\n    name: old\n    recipient: >-\n      " + recipient + "\n    gateways:\n    - {name: a, node: n1}\n", "  exports: []\n"},
+		"at the end":             {head + "  clusters:\n" + item("  "), ""},
+		"without a last newline": {head + "  clusters:\n" + strings.TrimSuffix(item("  "), "\n"), ""},
+		"indented":               {head + "  clusters:\n" + item("      "), "  # about exports\n  exports: []\n"},
+		"with what follows":      {head + "  clusters:\n" + item("  "), "\n  # about exports\n\n  exports: []\n"},
+		"with a comment of the old": {head + "  clusters:\n" + item("  ") + "\n    # more of the old\n",
+			"  dns: {ttl: 5s}\n"},
+		"flow items": {head + "  clusters:\n  - {name: old, recipient: " + recipient + ",\n     gateways: " +
+			"[{name: a, node: n1}]}\n", "  exports: []\n"},
+		"spec of many lines": {head + "  clusters:\n  -\n    name: old\n    recipient: >-\n      " + recipient + "\n    " +
+			"gateways:\n    - {name: a, node: n1}\n", "  exports: []\n"},
 	} {
 		for _, ends := range []string{"\n", "\r\n"} {
 			t.Run(name+fmt.Sprintf("%q", ends), func(t *testing.T) {
@@ -245,7 +253,8 @@ func TestInsert(t *testing.T) {
 					t.Errorf("the ends of lines are mixed: %q", got)
 				}
 				set, _, list := schema.Load("f", got)
-				if list.HasErrors() || len(set.Spec.Clusters) != 2 || set.Spec.Clusters[0].Name != "old" || set.Spec.Clusters[1].Name != "new" {
+				if list.HasErrors() || len(set.Spec.Clusters) != 2 || set.Spec.Clusters[0].Name != "old" ||
+					set.Spec.Clusters[1].Name != "new" {
 					t.Errorf("%v\n%s", list, got)
 				}
 			})
@@ -282,7 +291,8 @@ func FuzzInsert(f *testing.F) {
 		if at < 0 || len(got) <= len(text) {
 			t.Fatalf("nothing was inserted into %q: %q", text, got)
 		}
-		if line := strings.LastIndexByte(string(got)[:at], '\n') + 1; !strings.HasPrefix(text, strings.TrimRight(string(got)[:line], "\r\n")) {
+		if line := strings.LastIndexByte(string(got)[:at], '\n') + 1; !strings.HasPrefix(text,
+			strings.TrimRight(string(got)[:line], "\r\n")) {
 			t.Fatalf("the text before was changed: %q became %q", text, got)
 		}
 	})

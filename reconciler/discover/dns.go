@@ -21,7 +21,8 @@ func (d *decision) dns() {
 		d.warn("openshift-dns", "dns", "OpenShift's DNS is configured by its DNS operator, not by Hawser",
 			"have the DNS operator forward the domain, and set dns.address: "+compatibility)
 	case core != "" && imports && custom:
-		d.DNS = Fact{Value: fabric.DNSImport, Sure: Certain, From: "ConfigMap kube-system/coredns-custom, which the Corefile imports"}
+		d.DNS = Fact{Value: fabric.DNSImport, Sure: Certain,
+			From: "ConfigMap kube-system/coredns-custom, which the Corefile imports"}
 	case core != "" && cache:
 		d.DNS = Fact{Value: fabric.DNSNodeLocal, Sure: Certain, From: "ConfigMap kube-system/coredns and NodeLocal DNSCache"}
 	case core != "":
@@ -31,18 +32,21 @@ func (d *decision) dns() {
 	case d.one("ConfigMap", kubeSystem, "kube-dns") != nil:
 		d.DNS = Fact{Value: fabric.DNSStubZone, Sure: Likely, From: "ConfigMap kube-system/kube-dns"}
 	case slices.ContainsFunc(d.Refused, func(r Refused) bool { return strings.HasPrefix(r.What, "configmaps") }):
-		d.warn("dns-unknown", "dns", "the ConfigMaps that show which DNS the cluster runs cannot be read", "choose dns with the help of docs/kubernetes.md")
+		d.warn("dns-unknown", "dns", "the ConfigMaps that show which DNS the cluster runs cannot be read",
+			"choose dns with the help of docs/kubernetes.md")
 	default:
 		d.DNS = Fact{Value: fabric.DNSNone, Sure: Guess, From: "neither ConfigMap kube-system/coredns nor kube-dns exists"}
 		d.warn("dns-unknown", "dns", "the cluster's DNS is not one that Hawser can configure",
 			"forward the domain to the agents yourself: docs/kubernetes.md")
 	}
 	if core != "" && imports && !custom {
-		d.warn("coredns-managed", "dns", "the Corefile imports ConfigMap coredns-custom, which does not exist; the distribution may overwrite the Corefile itself",
+		d.warn("coredns-managed", "dns", "the Corefile imports ConfigMap coredns-custom, which does not exist; the "+
+			"distribution may overwrite the Corefile itself",
 			"create ConfigMap kube-system/coredns-custom, and set dns: coredns-custom")
 	}
 	if cache && d.DNS.Value != fabric.DNSNodeLocal && d.DNS.Value != "" {
-		d.warn("cache-not-configured", "dns", "pods ask NodeLocal DNSCache, which Hawser does not configure with dns: "+d.DNS.Value,
+		d.warn("cache-not-configured", "dns", "pods ask NodeLocal DNSCache, which Hawser does not configure with dns: "+
+			d.DNS.Value,
 			"give the cache a server block for the domain: docs/kubernetes.md")
 	}
 	_, others, _ := corefile.Block(core)

@@ -34,14 +34,16 @@ func (d *decision) gateways() {
 	best := d.Gateways[0]
 	switch {
 	case best.ControlPlane:
-		d.warn("control-plane-gateways", "gateways", "only nodes of the control plane can be gateways", "use other nodes if the gateways carry much traffic")
+		d.warn("control-plane-gateways", "gateways", "only nodes of the control plane can be gateways",
+			"use other nodes if the gateways carry much traffic")
 	case len(best.Endpoints) == 0:
 		d.warn("no-endpoints", "gateways", "the nodes have no address in their status, so their gateways only dial out",
 			"write the addresses at which other clusters reach them into endpoints")
 	}
 	if best.Sure == Guess {
 		d.warn("private-endpoints", "gateways", "the gateways' endpoints are private addresses",
-			"check that other clusters can reach them; otherwise write other addresses, or leave endpoints out: the gateway then only dials out")
+			"check that other clusters can reach them; otherwise write other addresses, or leave endpoints out: the "+
+				"gateway then only dials out")
 	}
 }
 
@@ -65,8 +67,10 @@ func (d *decision) choose() {
 // fit reports whether a node can be a gateway.
 func fit(n *unstructured.Unstructured) bool {
 	labels := n.GetLabels()
-	if !fabric.IsDomain(n.GetName()) || cmp.Or(labels["kubernetes.io/os"], "linux") != "linux" || labels["type"] == "virtual-kubelet" ||
-		labels["eks.amazonaws.com/compute-type"] == "fargate" || isTrue(n, "spec", "unschedulable") || n.GetDeletionTimestamp() != nil {
+	if !fabric.IsDomain(n.GetName()) || cmp.Or(labels["kubernetes.io/os"], "linux") != "linux" ||
+		labels["type"] == "virtual-kubelet" ||
+		labels["eks.amazonaws.com/compute-type"] == "fargate" || isTrue(n, "spec", "unschedulable") ||
+		n.GetDeletionTimestamp() != nil {
 		return false
 	}
 	conditions, _, _ := unstructured.NestedSlice(n.Object, "status", "conditions")

@@ -18,7 +18,8 @@ func (d *decision) network() {
 	openshift := d.one("Network.config.openshift.io", "", "cluster")
 	switch {
 	case openshift != nil:
-		d.CNI = Fact{Value: cmp.Or(word(openshift, "status", "networkType"), word(openshift, "spec", "networkType")), Sure: Certain,
+		d.CNI = Fact{Value: cmp.Or(word(openshift, "status", "networkType"), word(openshift, "spec", "networkType")),
+			Sure: Certain,
 			From: "Network.config.openshift.io cluster"}
 		d.CNI.Value = plain(d.CNI.Value)
 		d.ownIPAM = true
@@ -54,7 +55,8 @@ func (d *decision) network() {
 	case d.daemon("azure-cns") != nil:
 		d.CNI, d.ownIPAM = Fact{Value: "Azure CNI", Sure: Certain, From: "DaemonSet azure-cns"}, true
 	case d.daemon("kube-flannel-ds", "kube-flannel") != nil:
-		d.CNI = Fact{Value: "Flannel", Sure: Certain, From: from("DaemonSet", d.daemon("kube-flannel-ds", "kube-flannel").GetName())}
+		d.CNI = Fact{Value: "Flannel", Sure: Certain, From: from("DaemonSet",
+			d.daemon("kube-flannel-ds", "kube-flannel").GetName())}
 	case d.daemon("kindnet") != nil:
 		d.CNI = Fact{Value: "kindnet", Sure: Certain, From: "DaemonSet kindnet"}
 	case d.daemon("kube-router") != nil:
@@ -98,10 +100,12 @@ func (d *decision) kubeOVN() {
 		name := plain(s.GetName())
 		switch vpc, underlay := kubeOVNSubnet(&s); {
 		case vpc != "":
-			d.warn("kube-ovn-vpc", "podCIDRs", fmt.Sprintf("pods of Subnet %s are in VPC %s, and cannot reach other clusters", name, plain(vpc)),
+			d.warn("kube-ovn-vpc", "podCIDRs", fmt.Sprintf("pods of Subnet %s are in VPC %s, and cannot reach other clusters",
+				name, plain(vpc)),
 				"use Subnets of the default VPC ("+defaultVPC+") for pods that need other clusters: "+compatibility)
 		case underlay:
-			d.warn("kube-ovn-underlay", "podCIDRs", fmt.Sprintf("pods of the underlay Subnet %s cannot reach other clusters", name),
+			d.warn("kube-ovn-underlay", "podCIDRs", fmt.Sprintf("pods of the underlay Subnet %s cannot reach other clusters",
+				name),
 				"use overlay Subnets for pods that need other clusters: "+compatibility)
 		}
 	}
@@ -123,8 +127,10 @@ func (d *decision) ovnKubernetes() {
 	if network == nil && !strings.HasPrefix(d.CNI.Value, "OVN") {
 		return
 	}
-	if network == nil || !isTrue(network, "spec", "defaultNetwork", "ovnKubernetesConfig", "gatewayConfig", "routingViaHost") {
-		d.warn("ovn-kubernetes-shared", "", "in gateway mode shared packets of pods bypass the host, which translates clusterset IPs",
+	if network == nil || !isTrue(network, "spec", "defaultNetwork", "ovnKubernetesConfig", "gatewayConfig",
+		"routingViaHost") {
+		d.warn("ovn-kubernetes-shared", "", "in gateway mode shared packets of pods bypass the host, which translates "+
+			"clusterset IPs",
 			"set gateway mode local (in OpenShift routingViaHost: true): "+compatibility)
 	}
 }
@@ -132,7 +138,8 @@ func (d *decision) ovnKubernetes() {
 func (d *decision) calico() {
 	for _, f := range d.all("FelixConfiguration.crd.projectcalico.org") {
 		if isTrue(&f, "spec", "bpfEnabled") {
-			d.warn("calico-ebpf", "", "with Calico's eBPF dataplane packets may bypass the host's netfilter, which translates clusterset IPs",
+			d.warn("calico-ebpf", "", "with Calico's eBPF dataplane packets may bypass the host's netfilter, which "+
+				"translates clusterset IPs",
 				"use the iptables or nftables dataplane: "+compatibility)
 			return
 		}
@@ -142,7 +149,8 @@ func (d *decision) calico() {
 func (d *decision) antrea() {
 	mode := word(parsed(d.setting(kubeSystem, "antrea-config", "antrea-agent.conf")), "trafficEncapMode")
 	if mode == "noEncap" || mode == "networkPolicyOnly" {
-		d.warn("antrea-no-encap", "", "with trafficEncapMode "+mode+" packets of pods may bypass the host's netfilter, which translates clusterset IPs",
+		d.warn("antrea-no-encap", "", "with trafficEncapMode "+mode+" packets of pods may bypass the host's netfilter, "+
+			"which translates clusterset IPs",
 			"use trafficEncapMode encap: "+compatibility)
 	}
 }
@@ -151,7 +159,8 @@ func (d *decision) antrea() {
 // findings depend on it.
 func (d *decision) proxy() {
 	if d.setting(kubeSystem, "cilium-config", "kube-proxy-replacement") == "true" && d.daemon("kube-proxy") == nil {
-		d.KubeProxy = Fact{Value: "none", Sure: Certain, From: "kube-proxy-replacement in ConfigMap kube-system/cilium-config"}
+		d.KubeProxy = Fact{Value: "none", Sure: Certain,
+			From: "kube-proxy-replacement in ConfigMap kube-system/cilium-config"}
 		return
 	}
 	if text := d.setting(kubeSystem, "kube-proxy", "config.conf"); text != "" {

@@ -77,7 +77,8 @@ func Queries() []Query {
 	static := in(kubeSystem, of("", "v1", "pods"))
 	static.Selector = "component in (kube-apiserver,kube-controller-manager)"
 	out = append(out, static)
-	for _, name := range []string{"kubeadm-config", "kube-proxy", "coredns", "coredns-custom", "node-local-dns", "kube-dns",
+	for _, name := range []string{"kubeadm-config", "kube-proxy", "coredns", "coredns-custom", "node-local-dns",
+		"kube-dns",
 		"cilium-config", "antrea-config", "kube-flannel-cfg", "canal-config"} {
 		out = append(out, named(name, in(kubeSystem, of("", "v1", "configmaps"))))
 	}

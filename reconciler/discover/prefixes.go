@@ -35,7 +35,8 @@ func (d *decision) decided(field, code string, claims []claim) Prefixes {
 			if c.parts {
 				apart = covering(apart)
 			}
-			d.warn(code+"-conflict", field, fmt.Sprintf("%s has %s, which is outside of %s (%s)", c.from, joined(apart), joined(best.cidrs), best.from),
+			d.warn(code+"-conflict", field, fmt.Sprintf("%s has %s, which is outside of %s (%s)", c.from, joined(apart),
+				joined(best.cidrs), best.from),
 				"find out which of them is in use, and correct "+field+" in the topology")
 		}
 	}
@@ -59,9 +60,11 @@ func (d *decision) pods() {
 		if !d.ownIPAM {
 			sure = Certain // Nodes get their prefixes from there
 		}
-		claims = append(claims, claim{from: "--cluster-cidr of Pod kube-system/" + plain(pod), sure: sure, cidrs: prefixes(value)})
+		claims = append(claims, claim{from: "--cluster-cidr of Pod kube-system/" + plain(pod), sure: sure,
+			cidrs: prefixes(value)})
 	}
-	claims = append(claims, claim{from: "podSubnet in " + kubeadmConfig, sure: set, cidrs: prefixes(word(d.kubeadm(), "networking", "podSubnet"))})
+	claims = append(claims, claim{from: "podSubnet in " + kubeadmConfig, sure: set,
+		cidrs: prefixes(word(d.kubeadm(), "networking", "podSubnet"))})
 	if value, from := d.nodeArgument("--cluster-cidr"); value != "" {
 		claims = append(claims, claim{from: plain(from), sure: set, cidrs: prefixes(value)})
 	}
@@ -73,12 +76,14 @@ func (d *decision) pods() {
 	}
 	nodes := prefixes(onNodes...)
 	if !d.ownIPAM {
-		claims = append(claims, claim{from: "covering prefix of spec.podCIDRs of all Nodes", sure: Guess, cidrs: nodes, parts: true})
+		claims = append(claims, claim{from: "covering prefix of spec.podCIDRs of all Nodes", sure: Guess, cidrs: nodes,
+			parts: true})
 	}
 	d.PodCIDRs = d.decided("podCIDRs", "pod-cidrs", claims)
 	if apart := outside(nodes, d.PodCIDRs.CIDRs); d.ownIPAM && len(apart) > 0 && len(d.PodCIDRs.CIDRs) > 0 {
 		d.warn("node-cidrs-unused", "podCIDRs", fmt.Sprintf("spec.podCIDRs of Nodes has %s, which %s does not use for pods",
-			joined(covering(apart)), d.CNI.Value), "pass --allow-other-cluster to the first hawser apply to the cluster, which compares them")
+			joined(covering(apart)), d.CNI.Value), "pass --allow-other-cluster to the first hawser apply to the cluster, "+
+			"which compares them")
 	}
 }
 
@@ -86,7 +91,8 @@ func (d *decision) pods() {
 func (d *decision) networkPods() []claim {
 	var out []claim
 	if o := d.one("Network.config.openshift.io", "", "cluster"); o != nil {
-		out = append(out, claim{from: "Network.config.openshift.io cluster", sure: Certain, cidrs: entries(o, "status", "clusterNetwork")})
+		out = append(out, claim{from: "Network.config.openshift.io cluster", sure: Certain,
+			cidrs: entries(o, "status", "clusterNetwork")})
 	}
 	var names, pools []string
 	for _, p := range d.all("IPPool.crd.projectcalico.org") {
@@ -98,7 +104,8 @@ func (d *decision) networkPods() []claim {
 		names = append(names, plain(p.GetName()))
 	}
 	out = append(out, claim{from: "IPPool " + some(names), sure: Certain, cidrs: prefixes(pools...)})
-	if config := d.one("ConfigMap", kubeSystem, "cilium-config"); config != nil && word(config, "data", "ipam") != "kubernetes" {
+	if config := d.one("ConfigMap", kubeSystem, "cilium-config"); config != nil &&
+		word(config, "data", "ipam") != "kubernetes" {
 		out = append(out, d.ciliumPods(config)...)
 	}
 	var subnets []string
@@ -109,13 +116,17 @@ func (d *decision) networkPods() []claim {
 		subnets = append(subnets, word(&s, "spec", "cidrBlock"))
 	}
 	out = append(out, claim{from: "Subnets of kubeovn.io", sure: Certain, cidrs: prefixes(subnets...)})
-	for _, at := range []struct{ namespace, name string }{{"kube-flannel", "kube-flannel-cfg"}, {kubeSystem, "kube-flannel-cfg"}, {kubeSystem, "canal-config"}} {
+	for _, at := range []struct{ namespace, name string }{{"kube-flannel", "kube-flannel-cfg"},
+		{kubeSystem, "kube-flannel-cfg"}, {kubeSystem, "canal-config"}} {
 		net := parsed(d.setting(at.namespace, at.name, "net-conf.json"))
-		out = append(out, claim{from: "ConfigMap " + at.namespace + "/" + at.name, sure: Certain, cidrs: prefixes(word(net, "Network"), word(net, "IPv6Network"))})
+		out = append(out, claim{from: "ConfigMap " + at.namespace + "/" + at.name, sure: Certain,
+			cidrs: prefixes(word(net, "Network"), word(net, "IPv6Network"))})
 	}
-	out = append(out, claim{from: "net_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Certain, cidrs: ovnNet(d.setting("ovn-kubernetes", "ovn-config", "net_cidr"))})
+	out = append(out, claim{from: "net_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Certain,
+		cidrs: ovnNet(d.setting("ovn-kubernetes", "ovn-config", "net_cidr"))})
 	antrea := parsed(d.setting(kubeSystem, "antrea-config", "antrea-controller.conf"))
-	return append(out, claim{from: "ConfigMap kube-system/antrea-config", sure: Certain, cidrs: prefixes(words(antrea, "nodeIPAM", "clusterCIDRs")...)})
+	return append(out, claim{from: "ConfigMap kube-system/antrea-config", sure: Certain,
+		cidrs: prefixes(words(antrea, "nodeIPAM", "clusterCIDRs")...)})
 }
 
 func (d *decision) ciliumPods(config *unstructured.Unstructured) []claim {
@@ -135,7 +146,8 @@ func (d *decision) ciliumPods(config *unstructured.Unstructured) []claim {
 	for _, n := range d.all("CiliumNode.cilium.io") {
 		nodes = append(nodes, words(&n, "spec", "ipam", "podCIDRs")...)
 	}
-	return []claim{first, {from: "covering prefix of the podCIDRs of all CiliumNodes", sure: Guess, cidrs: prefixes(nodes...), parts: true}}
+	return []claim{first, {from: "covering prefix of the podCIDRs of all CiliumNodes", sure: Guess,
+		cidrs: prefixes(nodes...), parts: true}}
 }
 
 // services finds the prefixes of Services: first what the API server itself says.
@@ -148,7 +160,8 @@ func (d *decision) services() {
 	}
 	claims = append(claims, claim{from: "ServiceCIDR " + some(names), sure: Certain, cidrs: prefixes(objects...)})
 	if o := d.one("Network.config.openshift.io", "", "cluster"); o != nil {
-		claims = append(claims, claim{from: "Network.config.openshift.io cluster", sure: Certain, cidrs: prefixes(words(o, "status", "serviceNetwork")...)})
+		claims = append(claims, claim{from: "Network.config.openshift.io cluster", sure: Certain,
+			cidrs: prefixes(words(o, "status", "serviceNetwork")...)})
 	}
 	for _, component := range []string{"kube-apiserver", "kube-controller-manager"} {
 		if value, pod := d.flag(component, "--service-cluster-ip-range"); value != "" {
@@ -156,16 +169,20 @@ func (d *decision) services() {
 			if component == "kube-controller-manager" {
 				sure = Likely
 			}
-			claims = append(claims, claim{from: "--service-cluster-ip-range of Pod kube-system/" + plain(pod), sure: sure, cidrs: prefixes(value)})
+			claims = append(claims, claim{from: "--service-cluster-ip-range of Pod kube-system/" + plain(pod), sure: sure,
+				cidrs: prefixes(value)})
 		}
 	}
-	claims = append(claims, claim{from: "the API server, in a dry run of a Service", sure: Certain, cidrs: d.ServiceRanges},
-		claim{from: "serviceSubnet in " + kubeadmConfig, sure: Likely, cidrs: prefixes(word(d.kubeadm(), "networking", "serviceSubnet"))})
+	claims = append(claims, claim{from: "the API server, in a dry run of a Service", sure: Certain,
+		cidrs: d.ServiceRanges},
+		claim{from: "serviceSubnet in " + kubeadmConfig, sure: Likely, cidrs: prefixes(word(d.kubeadm(), "networking",
+			"serviceSubnet"))})
 	if value, from := d.nodeArgument("--service-cidr"); value != "" {
 		claims = append(claims, claim{from: plain(from), sure: Likely, cidrs: prefixes(value)})
 	}
 	if svc := d.setting("ovn-kubernetes", "ovn-config", "svc_cidr"); svc != "" {
-		claims = append(claims, claim{from: "svc_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Likely, cidrs: prefixes(svc)})
+		claims = append(claims, claim{from: "svc_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Likely,
+			cidrs: prefixes(svc)})
 	}
 	d.ServiceCIDRs = d.decided("serviceCIDRs", "service-cidrs", claims)
 	api := d.one("Service", "default", "kubernetes")
@@ -174,8 +191,10 @@ func (d *decision) services() {
 	}
 	address, err := netip.ParseAddr(word(api, "spec", "clusterIP"))
 	if err == nil && !slices.ContainsFunc(d.ServiceCIDRs.CIDRs, func(p netip.Prefix) bool { return p.Contains(address) }) {
-		d.warn("service-cidrs-conflict", "serviceCIDRs", fmt.Sprintf("the Service default/kubernetes has %s, which is outside of %s (%s)",
-			address, joined(d.ServiceCIDRs.CIDRs), d.ServiceCIDRs.From), "find out which of them is in use, and correct serviceCIDRs in the topology")
+		d.warn("service-cidrs-conflict", "serviceCIDRs",
+			fmt.Sprintf("the Service default/kubernetes has %s, which is outside of %s (%s)",
+				address, joined(d.ServiceCIDRs.CIDRs), d.ServiceCIDRs.From), "find out which of them is in use, and correct "+
+				"serviceCIDRs in the topology")
 	}
 }
 

@@ -34,7 +34,8 @@ func PreflightQueries() []Query {
 		out = append(out, q)
 	}
 	add("", "v1", "namespaces", render.Namespace)
-	for _, name := range []string{crdImports, crdExports, crdNodes, "submariners.submariner.io", "clusters.submariner.io"} {
+	for _, name := range []string{crdImports, crdExports, crdNodes, "submariners.submariner.io",
+		"clusters.submariner.io"} {
 		add("apiextensions.k8s.io", "v1", "customresourcedefinitions", name)
 	}
 	return out
@@ -51,7 +52,9 @@ const (
 // something to know.
 func Preflight(contextName string, o Objects, w Wanted) diag.List {
 	d := &decision{Objects: o, Cluster: Decide(w.Cluster.Name, contextName, o)}
-	d.Findings = slices.DeleteFunc(d.Findings, func(f diag.Diagnostic) bool { return slices.Contains(forNewTopology(), f.Code) })
+	d.Findings = slices.DeleteFunc(d.Findings, func(f diag.Diagnostic) bool {
+		return slices.Contains(forNewTopology(), f.Code)
+	})
 	if w.Cluster.DNS == fabric.DNSNone {
 		d.Findings = slices.DeleteFunc(d.Findings, func(f diag.Diagnostic) bool { return strings.HasSuffix(f.Path, ".dns") })
 	}
@@ -68,8 +71,12 @@ func Preflight(contextName string, o Objects, w Wanted) diag.List {
 
 // forNewTopology are the findings that are about values which a topology already has.
 func forNewTopology() []string {
-	return []string{"pod-cidrs-unknown", "service-cidrs-unknown", "gateways-unknown", "pod-cidrs-guess", "service-cidrs-guess", "pod-cidrs-conflict",
-		"service-cidrs-conflict", "private-endpoints", "no-endpoints", "control-plane-gateways", "dns-unknown", "domain-taken"}
+	return []string{
+		"pod-cidrs-unknown", "pod-cidrs-guess", "pod-cidrs-conflict",
+		"service-cidrs-unknown", "service-cidrs-guess", "service-cidrs-conflict",
+		"gateways-unknown", "private-endpoints", "no-endpoints", "control-plane-gateways",
+		"dns-unknown", "domain-taken",
+	}
 }
 
 func (d *decision) oldVersion() {
@@ -80,7 +87,8 @@ func (d *decision) oldVersion() {
 		return
 	}
 	if minor, err := strconv.Atoi(found[1]); err != nil || minor < oldestMinor {
-		d.fail("version-old", "", "the cluster runs Kubernetes "+d.Cluster.Version, fmt.Sprintf("upgrade it to 1.%d or later", oldestMinor))
+		d.fail("version-old", "", "the cluster runs Kubernetes "+d.Cluster.Version,
+			fmt.Sprintf("upgrade it to 1.%d or later", oldestMinor))
 	}
 }
 
@@ -103,7 +111,8 @@ func (d *decision) differs(field, code string, have Prefixes, want []netip.Prefi
 	if len(want) > 0 {
 		text = joined(want)
 	}
-	d.add(severity, code, field, fmt.Sprintf("the cluster has %s (%s: %s), and the topology has %s", joined(missing), have.Sure, have.From, text),
+	d.add(severity, code, field, fmt.Sprintf("the cluster has %s (%s: %s), and the topology has %s", joined(missing),
+		have.Sure, have.From, text),
 		"correct "+field+" in the topology, or check that the context is the right one")
 }
 
@@ -121,10 +130,12 @@ func (d *decision) gatewayNodes(c *schema.Cluster) {
 		node := d.one("Node", "", g.Node)
 		switch {
 		case node == nil:
-			d.fail("gateway-node-missing", field, fmt.Sprintf("the cluster has no node %s, only %s", g.Node, some(slices.Clone(names))),
+			d.fail("gateway-node-missing", field, fmt.Sprintf("the cluster has no node %s, only %s", g.Node,
+				some(slices.Clone(names))),
 				"correct the node in the topology, or check that the context is the right one")
 		case !fit(node):
-			d.warn("gateway-node-not-ready", field, fmt.Sprintf("node %s is not ready, not schedulable, or does not run Linux", g.Node),
+			d.warn("gateway-node-not-ready", field, fmt.Sprintf("node %s is not ready, not schedulable, or does not run Linux",
+				g.Node),
 				"repair the node, or choose another one")
 		}
 	}
@@ -136,7 +147,8 @@ func (d *decision) inPools(pools []netip.Prefix) {
 		for _, a := range slices.Concat(addresses(&n, "InternalIP"), addresses(&n, "ExternalIP")) {
 			for _, p := range pools {
 				if p.Contains(a) {
-					d.fail("node-in-pool", "", fmt.Sprintf("node %s has the address %s, which is in the clusterset's pool %s", plain(n.GetName()), a, p),
+					d.fail("node-in-pool", "", fmt.Sprintf("node %s has the address %s, which is in the clusterset's pool %s",
+						plain(n.GetName()), a, p),
 						"choose another pool in the topology: globalnet.cidr, services.cidr or tunnel.cidr")
 				}
 			}
@@ -150,7 +162,8 @@ func (d *decision) dnsDiffers(w Wanted) {
 		return
 	}
 	if d.DNS.Sure == Certain && d.DNS.Value != want {
-		d.warn("dns-differs", "dns", fmt.Sprintf("the topology has dns: %s, and the cluster looks like %s (%s)", want, d.DNS.Value, d.DNS.From),
+		d.warn("dns-differs", "dns", fmt.Sprintf("the topology has dns: %s, and the cluster looks like %s (%s)", want,
+			d.DNS.Value, d.DNS.From),
 			"set dns: "+d.DNS.Value)
 	}
 	_, others, _ := corefile.Block(d.setting(kubeSystem, "coredns", "Corefile"))
@@ -173,10 +186,12 @@ func (d *decision) namespace() {
 		return
 	}
 	if n.GetDeletionTimestamp() != nil {
-		d.fail("namespace-terminating", "", "namespace "+render.Namespace+" is being deleted", "wait until it is gone, or find out which finalizer holds it")
+		d.fail("namespace-terminating", "", "namespace "+render.Namespace+" is being deleted",
+			"wait until it is gone, or find out which finalizer holds it")
 	}
 	if level := n.GetLabels()["pod-security.kubernetes.io/enforce"]; level != "" && level != "privileged" {
-		d.warn("pod-security", "", fmt.Sprintf("namespace %s enforces the Pod Security level %s, which refuses the agents' pods", render.Namespace, plain(level)),
+		d.warn("pod-security", "", fmt.Sprintf("namespace %s enforces the Pod Security level %s, which refuses the "+
+			"agents' pods", render.Namespace, plain(level)),
 			"let the manifests set it to privileged, and make sure that nobody sets it back")
 	}
 }
@@ -193,7 +208,8 @@ func (d *decision) othersSoftware(c *schema.Cluster) {
 			"switch clustermesh.mcsapi off in Cilium")
 	}
 	if (definition(crdImports) || definition(crdExports)) && !definition(crdNodes) && c.CRDs != schema.KeepCRDs {
-		d.warn("mcs-crds-exist", "crds", "ServiceImports or ServiceExports are defined by other software, and Hawser would replace the definitions",
+		d.warn("mcs-crds-exist", "crds", "ServiceImports or ServiceExports are defined by other software, and Hawser "+
+			"would replace the definitions",
 			"set crds: keep if that software needs its own version")
 	}
 }

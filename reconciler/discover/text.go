@@ -54,7 +54,8 @@ func (c *Cluster) gatewayEntries(out *strings.Builder) {
 		_, _ = fmt.Fprintf(out, "  - name: %s\n    node: %s\n", scalar(c.gatewayName(n)), scalar(g.Node))
 		n++
 		if len(g.Endpoints) == 0 {
-			_, _ = fmt.Fprintf(out, "    # endpoints: [] # %s: where other clusters reach it; without any it only dials out\n", Todo)
+			_, _ = fmt.Fprintf(out, "    # endpoints: [] # %s: where other clusters reach it; without any it only dials out\n",
+				Todo)
 			continue
 		}
 		var texts []string
@@ -64,7 +65,8 @@ func (c *Cluster) gatewayEntries(out *strings.Builder) {
 		_, _ = fmt.Fprintf(out, "    endpoints: [%s] # %s\n", strings.Join(texts, ", "), sureFrom(g.Sure, g.From))
 	}
 	if n == 0 {
-		_, _ = fmt.Fprintf(out, "  - name: %s\n    node: <name> # %s: no node was found that is ready, runs Linux and is schedulable\n", scalar(c.gatewayName(0)), Todo)
+		_, _ = fmt.Fprintf(out, "  - name: %s\n    node: <name> # %s: no node was found that is ready, runs Linux and "+
+			"is schedulable\n", scalar(c.gatewayName(0)), Todo)
 	}
 }
 
