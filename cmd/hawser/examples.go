@@ -30,6 +30,15 @@ hawser diff
 hawser diff --against origin/rendered
 hawser diff -o markdown
 hawser diff --live --cluster fra`,
+		"discover": `
+hawser discover --context fra,ams=admin@ams
+hawser discover --context fra -o yaml`,
+		"join": `
+hawser join --context sin --dry-run
+hawser join --context sin=admin@sin`,
+		"preflight": `
+hawser preflight
+hawser preflight --context fra=admin@fra -o json`,
 		"explain": `
 hawser explain g1/shop/client web.shop:80
 hawser explain g1 10.8.2.5:443 -o json`,

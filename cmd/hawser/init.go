@@ -12,12 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/apply"
 )
 
 type initFlags struct {
 	name     string
 	clusters []string
 	keys     string
+	access   apply.Access
+	secrets  bool
 }
 
 func newInitCommand(a *app) *cobra.Command {
@@ -29,12 +32,27 @@ func newInitCommand(a *app) *cobra.Command {
 private keys out of git. Nothing that exists is overwritten.
 
 With --with-keys it also makes a root key and an identity for each cluster, in
-a folder of their own, and puts the identities' recipients into the topology.`,
+a folder of their own, and puts the identities' recipients into the topology.
+
+With --context the topology holds what hawser discover finds in these clusters,
+with the source of each value. Keys are made too (in DIR/keys unless --with-keys
+names a folder), and the lock is written. What could not be found is marked
+TODO(hawser). Clusters are named after their contexts, or as in NAME=CONTEXT.
+Nothing in the clusters changes, except with --secrets: it creates the Secret
+with each cluster's identity, after asking.
+
+Exit codes: 0 done, 1 marked lines have to be completed, 2 error.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) == 1 {
 				dir = args[0]
+			}
+			if len(f.access.Contexts) > 0 {
+				return a.initializeFrom(cmd.Context(), dir, f)
+			}
+			if f.secrets {
+				return errors.New("--secrets needs --context, which names the clusters")
 			}
 			return a.initialize(dir, f)
 		},
@@ -42,6 +60,10 @@ a folder of their own, and puts the identities' recipients into the topology.`,
 	cmd.Flags().StringVar(&f.name, "name", "demo", "name of the clusterset")
 	cmd.Flags().StringSliceVar(&f.clusters, "clusters", []string{"g1", "g2"}, "names of the clusters")
 	cmd.Flags().StringVar(&f.keys, "with-keys", "", "folder in which to make a root key and identities")
+	contextFlags(cmd, &f.access)
+	cmd.Flags().BoolVar(&f.secrets, "secrets", false,
+		"with --context: create the Secret with each cluster's identity there, after asking")
+	cmd.MarkFlagsMutuallyExclusive("clusters", "context")
 	return cmd
 }
 

@@ -89,6 +89,15 @@ func (a *app) makeIdentity(path string, hybrid bool) error {
 // writeIdentity makes an identity in the form of age-keygen(1) and gives its
 // recipient.
 func writeIdentity(path string, hybrid bool) (recipient string, err error) {
+	text, recipient, err := newIdentity(hybrid)
+	if err != nil {
+		return "", err
+	}
+	return recipient, writeNew(path, []byte(text), 0o600)
+}
+
+// newIdentity gives the text of a new identity, and its recipient.
+func newIdentity(hybrid bool) (text, recipient string, err error) {
 	var identity fmt.Stringer
 	if hybrid {
 		var made *age.HybridIdentity
@@ -102,10 +111,9 @@ func writeIdentity(path string, hybrid bool) (recipient string, err error) {
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("make identity: %w", err)
+		return "", "", fmt.Errorf("make identity: %w", err)
 	}
-	text := "# public key: " + recipient + "\n" + identity.String() + "\n"
-	return recipient, writeNew(path, []byte(text), 0o600)
+	return "# public key: " + recipient + "\n" + identity.String() + "\n", recipient, nil
 }
 
 func (a *app) showKeys(args []string, f keysShowFlags) error {

@@ -118,7 +118,9 @@ refused commit), 2 the command could not do its work.`,
 		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		newInitCommand(a), newValidateCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a), newApplyCommand(a), newUninstallCommand(a),
+		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a), newPreflightCommand(a),
+		newValidateCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a),
+		newApplyCommand(a), newUninstallCommand(a),
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a),
 		newReconcileCommand(a), newApproveCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
 	)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"hawser.dev/hawser/nodeagent/kube/kubetest"
 )
 
 var update = flag.Bool("update", false, "rewrite expected output in the scripts")
@@ -27,7 +29,9 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"agent": agent,
+			"agent":   agent,
+			"cluster": clusterAPI,
+			"written": writtenTo,
 		},
 	})
 }
@@ -43,6 +47,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("GIT_CONFIG_SYSTEM", "/dev/null")
 	env.Setenv("HAWSER_LAB_DIR", filepath.Join(env.WorkDir, "lab"))
 	env.Setenv("HAWSER_ROOT_KEY", "")
+	env.Values[clustersKey{}] = map[string]*kubetest.Server{}
 	return nil
 }
 

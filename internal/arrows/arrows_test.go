@@ -52,6 +52,8 @@ func rules() []rule {
 			why: "rendering asks no cluster"},
 		{from: module + "/reconciler/repo", never: []string{"k8s.io/client-go"}, deep: true,
 			why: "only reconciler/apply and the commands over it talk to clusters"},
+		{from: module + "/reconciler/discover", never: []string{"os", "net", "math/rand", "math/rand/v2", "log/slog", "os/exec", "k8s.io/client-go"},
+			why: "what the objects of a cluster mean is decided purely; reconciler/apply reads them"},
 		{from: module + "/nodeagent", never: append(own("reconciler", "render", "lab", "schema"),
 			"github.com/go-git/go-git", "sigs.k8s.io/kustomize"), deep: true,
 			why: "the agent stays small: no git, no kustomize, no rendering"},
@@ -130,7 +132,10 @@ func under(path, root string) bool {
 func TestPure(t *testing.T) {
 	t.Parallel()
 	impure := regexp.MustCompile(`\b(time\.(Now|Since|After|Sleep|Tick)|os\.\w+|rand\.\w+|net\.(Dial|Listen|Lookup|Interface)\w*)\b`)
-	for _, dir := range []string{"schema", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "schema/fabric/explain", "render", "render/plan", "nodeagent/project", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired", "nodeagent/objects/corefile"} {
+	for _, dir := range []string{
+		"schema", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "schema/fabric/explain", "render", "render/plan",
+		"nodeagent/project", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired", "nodeagent/objects/corefile", "reconciler/discover",
+	} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no files in %s: %v", dir, err)

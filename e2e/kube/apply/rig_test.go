@@ -29,6 +29,7 @@ type rig struct {
 	dir     string
 	servers map[string]*api.Server
 	config  string // kubeconfigs, joined as KUBECONFIG has them
+	in      string // what commands read from stdin
 }
 
 func newRig(t *testing.T, clusters ...string) *rig {
@@ -56,6 +57,7 @@ func (r *rig) run(args ...string) result {
 	cmd := exec.Command(hawser, args...)
 	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.config, "HAWSER_ROOT_KEY="+filepath.Join(r.dir, "root.key"))
+	cmd.Stdin = strings.NewReader(r.in)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()

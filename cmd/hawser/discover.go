@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/reconciler/discover"
+)
+
+type discoverFlags struct {
+	access apply.Access
+	output string
+}
+
+func newDiscoverCommand(a *app) *cobra.Command {
+	var f discoverFlags
+	cmd := &cobra.Command{
+		Use:   "discover --context CONTEXT,...",
+		Short: "Show what clusters say about themselves: CIDRs, DNS, gateways",
+		Long: `Read from clusters what a topology needs: pod and Service CIDRs, the cluster's DNS,
+the network of the pods, and nodes that can be gateways. Each value comes with its
+source and how certain it is: certain, likely, or guess. Sources that contradict each
+other, and what is known to hinder Hawser there, are findings.
+
+It only reads. Where no object shows the Service CIDRs, it asks the API server for a
+Service with an invalid address, in a dry run: the error names the range.
+
+Exit codes: 0 all that a topology needs was found, 1 something is missing, such as a
+cluster that cannot be reached, 2 error.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.discover(cmd.Context(), f) },
+	}
+	contextFlags(cmd, &f.access)
+	outputFlag(cmd, false, &f.output, "table", "json", "yaml")
+	return cmd
+}
+
+// contextFlags are for commands that name clusters which no topology has yet.
+func contextFlags(cmd *cobra.Command, access *apply.Access) {
+	cmd.Flags().StringSliceVar(&access.Contexts, "context", nil,
+		"CONTEXT or NAME=CONTEXT of the kubeconfig; several with commas, or repeated")
+	cmd.Flags().StringArrayVar(&access.Kubeconfigs, "kubeconfig", nil,
+		"kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
+}
+
+func (a *app) discover(ctx context.Context, f discoverFlags) error {
+	if err := checkOutput(f.output, "table", "json", "yaml"); err != nil {
+		return err
+	}
+	if len(f.access.Contexts) == 0 {
+		return errors.New("name the clusters to look into with --context")
+	}
+	clusters, err := f.access.Named()
+	if err != nil {
+		return err
+	}
+	list, errs := a.lookInto(ctx, clusters)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	complete := true
+	for i := range list {
+		if errs[i] != nil {
+			list[i] = discover.Cluster{Name: clusters[i].Name, Context: clusters[i].Context, Findings: diag.List{{
+				Severity: diag.Error, Code: "unreachable", Path: "clusters[" + clusters[i].Name + "]", Summary: errs[i].Error(),
+			}}}
+		}
+		complete = complete && !list[i].Incomplete()
+	}
+	if f.output != "table" {
+		err = a.encode(f.output, map[string]any{"clusters": list})
+	} else {
+		err = a.showFound(list)
+	}
+	if err == nil && !complete {
+		return answer{}
+	}
+	return err
+}
+
+// lookInto looks into clusters, all of them whichever fails; the errors are by cluster.
+func (a *app) lookInto(ctx context.Context, clusters []*apply.Cluster) ([]discover.Cluster, []error) {
+	defer a.progress("asking the clusters")()
+	out, errs := make([]discover.Cluster, len(clusters)), make([]error, len(clusters))
+	apply.Each(clusters, func(i int, c *apply.Cluster) { out[i], errs[i] = c.Discover(ctx) })
+	return out, errs
+}
+
+// showFound writes what was found as text, and the findings to stderr.
+func (a *app) showFound(list []discover.Cluster) error {
+	for i, c := range list {
+		text := foundTable(&c).String()
+		if more := len(c.Gateways) - maxGatewaysShown; more > 0 {
+			text += fmt.Sprintf("and %s that can be gateways (-o json lists them)\n", counted(more, "more node"))
+		}
+		if i > 0 {
+			text = "\n" + text
+		}
+		if _, err := fmt.Fprint(a.out, text); err != nil {
+			return err
+		}
+	}
+	for _, c := range list {
+		a.printFindings(c.Findings, nil)
+	}
+	return nil
+}
+
+const maxGatewaysShown = 5
+
+func foundTable(c *discover.Cluster) table {
+	t := table{title: fmt.Sprintf("Cluster %q, context %q", c.Name, c.Context),
+		head: []string{"WHAT", "VALUE", "CERTAINTY", "SOURCE"}}
+	add := func(what, value string, sure discover.Sure, from string) {
+		if value == "" {
+			value, sure, from = "unknown", "", ""
+		}
+		t.rows = append(t.rows, []string{what, value, string(sure), from})
+	}
+	if c.Version == "" {
+		return t
+	}
+	add("Kubernetes", c.Version, discover.Certain, "API server")
+	add("network", c.CNI.Value, c.CNI.Sure, c.CNI.From)
+	add("kube-proxy", c.KubeProxy.Value, c.KubeProxy.Sure, c.KubeProxy.From)
+	add("podCIDRs", commas(c.PodCIDRs.CIDRs), c.PodCIDRs.Sure, c.PodCIDRs.From)
+	add("serviceCIDRs", commas(c.ServiceCIDRs.CIDRs), c.ServiceCIDRs.Sure, c.ServiceCIDRs.From)
+	add("dns", c.DNS.Value, c.DNS.Sure, c.DNS.From)
+	for i, g := range c.Gateways {
+		if i == maxGatewaysShown {
+			break
+		}
+		what := "other node"
+		if g.Use {
+			what = "gateway"
+		}
+		text := []string{g.Node}
+		for _, e := range g.Endpoints {
+			text = append(text, e.String())
+		}
+		if g.ControlPlane {
+			text = append(text, "(control plane)")
+		}
+		add(what, strings.Join(text, " "), g.Sure, g.From)
+	}
+	return t
+}
+
+func commas(list []netip.Prefix) string {
+	var out []string
+	for _, p := range list {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, ",")
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/reconciler/discover"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// initializeFrom writes a topology, keys and the lock from what clusters say. What is
+// wrong with the clusters is found before anything is written.
+func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error {
+	path := filepath.Join(dir, reconciler.TopologyFile)
+	if _, err := os.Stat(path); err == nil {
+		return fmt.Errorf("%s exists already: hawser join --context CONTEXT adds a cluster to it, or choose another folder",
+			path)
+	}
+	if !fabric.IsLabel(f.name) {
+		return fmt.Errorf("--name %q: use lower-case letters, digits and hyphens, with no hyphen at either end", f.name)
+	}
+	clusters, err := f.access.Named()
+	if err != nil {
+		return err
+	}
+	list, errs := a.lookInto(ctx, clusters)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("nothing was written: %w", err)
+	}
+	if f.secrets {
+		if err := withoutIdentity(ctx, clusters); err != nil {
+			return err
+		}
+	}
+	if err := a.showFound(list); err != nil {
+		return err
+	}
+	if f.keys == "" {
+		f.keys = filepath.Join(dir, "keys")
+	}
+	f.clusters = nil
+	for _, c := range clusters {
+		f.clusters = append(f.clusters, c.Name)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	recipients, err := a.initialKeys(f)
+	if err != nil {
+		return err
+	}
+	if err := ignoreKeys(dir, f.keys); err != nil {
+		return err
+	}
+	if err := writeNew(path, []byte(discover.Topology(f.name, list, recipients)), 0o644); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(a.out, "wrote %s\n", path); err != nil {
+		return err
+	}
+	if err := a.handOver(ctx, clusters, f.keys, f.secrets, f.access.Kubeconfigs); err != nil {
+		return err
+	}
+	t, err := a.readTopology([]string{path})
+	if err != nil {
+		return err
+	}
+	if err := a.firstLock(ctx, t); err != nil {
+		return err
+	}
+	command := "hawser apply --dry-run --root-key " + shellWord(filepath.Join(f.keys, "root.key"))
+	for _, c := range clusters {
+		if c.Name != c.Context {
+			command += " --context " + shellWord(c.Name+"="+c.Context)
+		}
+	}
+	for _, file := range f.access.Kubeconfigs {
+		command += " --kubeconfig " + shellWord(file)
+	}
+	_, err = fmt.Fprintf(a.out, "see what Hawser would create in the clusters:\n  %s %s\n", command, shellWord(dir))
+	return err
+}
+
+// firstLock writes the lock of a topology that was just written, or says what has to be
+// completed before.
+func (a *app) firstLock(ctx context.Context, t topology) error {
+	set, _, list := schema.Load(t.file, t.raw)
+	a.printFindings(list, t.files())
+	if list.HasErrors() {
+		return answer{fmt.Sprintf("correct these lines of %s (those that need a value are marked %s), then run hawser "+
+			"validate and hawser allocate", t.file, discover.Todo)}
+	}
+	raw, err := a.newLock(t, set, publishedLock{outside: true}, allocateFlags{}) // of a new clusterset nothing is published
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(t.lockFile, raw); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "wrote %s: commit it beside %s, without the keys\n", t.lockFile, filepath.Base(t.file))
+	return err
+}
+
+// withoutIdentity refuses clusters that have an identity already: it would not open what
+// is encrypted to a new recipient.
+func withoutIdentity(ctx context.Context, clusters []*apply.Cluster) error {
+	for _, c := range clusters {
+		has, err := c.HasIdentity(ctx)
+		if err != nil {
+			return fmt.Errorf("--secrets: cluster %s: %w", c.Name, err)
+		}
+		if has {
+			return fmt.Errorf("--secrets: cluster %s has the Secret %s/%s already, and it is not overwritten: delete it, "+
+				"or leave --secrets out",
+				c.Name, render.Namespace, apply.IdentitySecret)
+		}
+	}
+	return nil
+}
+
+// handOver creates the Secret of each cluster's identity after asking, or prints the
+// commands that do it.
+func (a *app) handOver(ctx context.Context, clusters []*apply.Cluster, keys string, create bool,
+	kubeconfigs []string) error {
+	in := bufio.NewReader(a.in)
+	var commands strings.Builder
+	for _, c := range clusters {
+		file := filepath.Join(keys, c.Name+".identity")
+		if create {
+			done, err := a.createIdentity(ctx, in, c, file)
+			if err != nil {
+				return err
+			}
+			if done {
+				continue
+			}
+		}
+		kubectl := "kubectl"
+		if len(kubeconfigs) == 1 {
+			kubectl += " --kubeconfig " + shellWord(kubeconfigs[0])
+		}
+		_, _ = fmt.Fprintf(&commands, "  %[1]s --context %[2]s create namespace %[3]s\n  %[1]s --context %[2]s -n %[3]s "+
+			"create secret generic %[4]s --from-file=%[5]s\n",
+			kubectl, shellWord(c.Context), render.Namespace, apply.IdentitySecret, shellWord(apply.IdentityKey+"="+file))
+	}
+	if commands.Len() == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.out, "create the Secret with each cluster's identity before hawser apply:\n%s",
+		commands.String())
+	return err
+}
+
+func (a *app) createIdentity(ctx context.Context, in *bufio.Reader, c *apply.Cluster, file string) (bool, error) {
+	_, _ = fmt.Fprintf(a.err, "create Secret %s/%s in cluster %s (context %s)? [y/N] ", render.Namespace,
+		apply.IdentitySecret, c.Name, c.Context)
+	line, _ := in.ReadString('\n') // at the end of the input the answer is no
+	if yes := strings.ToLower(strings.TrimSpace(line)); yes != "y" && yes != "yes" {
+		return false, nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return false, fmt.Errorf("read identity: %w", err)
+	}
+	if err := c.PutIdentity(ctx, string(raw)); err != nil {
+		return false, fmt.Errorf("cluster %s: %w", c.Name, err)
+	}
+	_, err = fmt.Fprintf(a.out, "created Secret %s/%s in cluster %s\n", render.Namespace, apply.IdentitySecret, c.Name)
+	return true, err
+}
+
+// shellWord gives a text as one word of a shell's command line.
+func shellWord(text string) string {
+	if regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`).MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/reconciler/discover"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema"
+)
+
+type preflightFlags struct {
+	clusterFlags
+	image  string
+	output string
+}
+
+// preflighted is what was found about one cluster.
+type preflighted struct {
+	Cluster  string    `json:"cluster"`
+	Context  string    `json:"context"`
+	Findings diag.List `json:"findings"`
+}
+
+func newPreflightCommand(a *app) *cobra.Command {
+	var f preflightFlags
+	cmd := &cobra.Command{
+		Use:   "preflight [FILE|DIR]",
+		Short: "Compare clusters with the topology before the first apply",
+		Long: `Look for what keeps Hawser from working in the clusters of a topology: versions, CIDRs
+and gateways' nodes that differ from the topology, addresses in the clusterset's pools,
+the namespace's Pod Security level, the cluster's DNS, identities that are missing, and
+other software that connects clusters by the same names. It only reads.
+
+Exit codes: 0 no errors (there may be warnings), 1 errors, such as a cluster that cannot
+be reached, 2 the command could not do its work.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.preflight(cmd.Context(), args, f) },
+	}
+	f.add(cmd, false)
+	cmd.Flags().StringVar(&f.image, "image", "", "image of the agent, as hawser apply gets it")
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	return cmd
+}
+
+func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) error {
+	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	t, err := a.readTopology(args)
+	if err != nil {
+		return err
+	}
+	set, src, list := schema.Load(t.file, t.raw)
+	if list.HasErrors() {
+		return found{list: list, sources: t.files()}
+	}
+	var all []string
+	for _, c := range set.Spec.Clusters {
+		all = append(all, c.Name)
+	}
+	clusters, err := f.choose(all)
+	if err != nil {
+		return err
+	}
+	stop := a.progress("asking the clusters")
+	results := make([]preflighted, len(clusters))
+	apply.Each(clusters, func(i int, c *apply.Cluster) {
+		list := reconciler.Placed(a.examine(ctx, c, set), src)
+		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: noFindings(list)}
+	})
+	stop()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	general := diag.List{}
+	if image := cmp.Or(set.Spec.Agent.Image, f.image, render.DefaultImage(version)); !pinned(image) {
+		general = append(general, diag.Diagnostic{Severity: diag.Warning, Code: "image-not-pinned",
+			Summary: fmt.Sprintf("image %s has no fixed version: nodes that start later may run another one", image),
+			Hint:    "pass --image with a version or a digest, to hawser apply or hawser reconcile too"})
+	}
+	if f.output != "text" {
+		err = a.encode(f.output, map[string]any{"clusters": results, "findings": general})
+	} else {
+		err = a.showPreflight(results, general, t)
+	}
+	if err == nil && slices.ContainsFunc(results, func(r preflighted) bool { return r.Findings.HasErrors() }) {
+		return answer{}
+	}
+	return err
+}
+
+// examine gives what was found about one cluster.
+func (a *app) examine(ctx context.Context, c *apply.Cluster, set *schema.ClusterSet) diag.List {
+	list, err := c.Preflight(ctx, discover.Wanted{
+		Cluster: set.Cluster(c.Name),
+		Pools:   slices.Concat(set.GlobalPools(), set.ServicePools(), set.TunnelPools()),
+		Domains: append([]string{set.Spec.Domain}, set.Spec.ExtraDomains...),
+	})
+	if err != nil {
+		return diag.List{{Severity: diag.Error, Code: "unreachable", Path: "clusters[" + c.Name + "]", Summary: err.Error(),
+			Hint: "check the context and the network to its API server"}}
+	}
+	return list
+}
+
+// pinned reports whether an image's name holds one version: a digest, or a tag other
+// than latest.
+func pinned(image string) bool {
+	if strings.Contains(image, "@") {
+		return true
+	}
+	_, tag, tagged := strings.Cut(image[strings.LastIndexByte(image, '/')+1:], ":")
+	return tagged && tag != "latest"
+}
+
+func (a *app) showPreflight(results []preflighted, general diag.List, t topology) error {
+	for _, r := range results {
+		errs := 0
+		for _, d := range r.Findings {
+			if d.Severity == diag.Error {
+				errs++
+			}
+		}
+		if _, err := fmt.Fprintf(a.out, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, counted(errs, "error"),
+			counted(len(r.Findings)-errs, "warning")); err != nil {
+			return err
+		}
+		if err := diag.Print(a.out, r.Findings, t.files(), a.colored(a.out)); err != nil {
+			return err
+		}
+	}
+	return diag.Print(a.out, general, nil, a.colored(a.out))
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/nodeagent/kube/kubetest"
+)
+
+// clustersKey is where a script has its clusters.
+type clustersKey struct{}
+
+// scriptTB lets what is made for a test be made for a script.
+type scriptTB struct {
+	testing.TB
+	ts *testscript.TestScript
+}
+
+func (t scriptTB) Helper()           {}
+func (t scriptTB) Cleanup(f func())  { t.ts.Defer(f) }
+func (t scriptTB) Fatal(args ...any) { t.ts.Fatalf("%s", fmt.Sprint(args...)) }
+
+// clusterAPI CONTEXT FILE [DENIED...] serves the objects of a file as the API of a
+// cluster until the script ends, without those that are denied, and adds the context to
+// $WORK/kubeconfig. It refuses every address of a Service as an API server with the
+// range 10.96.0.0/16 does.
+func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: cluster CONTEXT FILE [DENIED...]")
+	}
+	context := args[0]
+	tb := scriptTB{ts: ts}
+	server := kubetest.New(tb)
+	if text := ts.ReadFile(args[1]); strings.TrimSpace(text) != "" {
+		server.Put(tb, text)
+	}
+	for _, resource := range args[2:] {
+		server.Deny(resource, true)
+	}
+	ts.Value(clustersKey{}).(map[string]*kubetest.Server)[context] = server
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/version":
+			_, _ = w.Write([]byte(`{"major":"1","minor":"33","gitVersion":"v1.33.1"}`))
+		case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/services") &&
+			r.URL.Query().Get("dryRun") == "All":
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,` +
+				`"message":"Service \"hawser-discover\" is invalid: spec.clusterIPs: Invalid value: ` +
+				`[\"192.0.2.1\"]: failed to allocate IP 192.0.2.1: ` +
+				`the provided IP (192.0.2.1) is not in the valid range. The range of valid IPs is 10.96.0.0/16"}`))
+		default:
+			server.ServeHTTP(w, r)
+		}
+	}))
+	ts.Defer(front.Close)
+
+	path := ts.MkAbs("kubeconfig")
+	config := map[string]any{"apiVersion": "v1", "kind": "Config"}
+	if raw, err := os.ReadFile(path); err == nil {
+		ts.Check(yaml.Unmarshal(raw, &config))
+	}
+	add := func(list string, entry map[string]any) {
+		have, _ := config[list].([]any)
+		config[list] = append(have, entry)
+	}
+	add("clusters", map[string]any{"name": context, "cluster": map[string]any{"server": front.URL}})
+	add("users", map[string]any{"name": context, "user": map[string]any{}})
+	add("contexts", map[string]any{"name": context, "context": map[string]any{"cluster": context, "user": context}})
+	raw, err := yaml.Marshal(config)
+	ts.Check(err)
+	ts.Check(os.WriteFile(path, raw, 0o600))
+}
+
+// written CONTEXT FILE writes what was written into a cluster into a file: methods,
+// paths and objects, one line each.
+func writtenTo(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: written CONTEXT FILE")
+	}
+	var out strings.Builder
+	for _, w := range ts.Value(clustersKey{}).(map[string]*kubetest.Server)[args[0]].Writes() {
+		raw, err := json.Marshal(w.Object)
+		ts.Check(err)
+		_, _ = fmt.Fprintf(&out, "%s %s %s\n", w.Method, w.Path, raw)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(out.String()), 0o600))
+}

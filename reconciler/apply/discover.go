@@ -1,0 +1,265 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler/discover"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Named gives a client for each of Contexts, which are CONTEXT or CLUSTER=CONTEXT here:
+// without a name a cluster gets one that is made of its context's.
+func (a Access) Named() ([]*Cluster, error) {
+	config, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	var out []*Cluster
+	for _, text := range a.Contexts {
+		name, contextName, named := strings.Cut(text, "=")
+		if !named || config.Contexts[text] != nil { // contexts may have = in their names
+			name, contextName = discover.NameOf(text), text
+		}
+		switch {
+		case config.Contexts[contextName] == nil:
+			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", text, contextName,
+				strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
+		case !fabric.IsLabel(name):
+			return nil, fmt.Errorf("--context %s: %q is not a name for a cluster: name it with --context NAME=%s, in "+
+				"lower-case letters, digits and hyphens",
+				text, name, contextName)
+		}
+		for _, before := range out {
+			if before.Name == name {
+				return nil, fmt.Errorf("--context %s: cluster %s has the context %s already: name one of them with --context "+
+					"NAME=CONTEXT", text, name, before.Context)
+			}
+		}
+		rest, err := clientcmd.NewNonInteractiveClientConfig(*config, contextName, &clientcmd.ConfigOverrides{},
+			nil).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("context %s: %w", contextName, err)
+		}
+		c, err := Open(name, contextName, rest)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// Discover reads what discover.Decide looks at, and decides. Nothing in the cluster
+// changes. An error is an API that cannot be reached; what may not be read, or fails, is
+// a finding.
+func (c *Cluster) Discover(ctx context.Context) (discover.Cluster, error) {
+	o, err := c.objects(ctx, discover.Queries())
+	if err != nil {
+		return discover.Cluster{}, err
+	}
+	return discover.Decide(c.Name, c.Context, o), nil
+}
+
+// Preflight reads what discover.Preflight looks at, and whether the cluster has its
+// identity. Nothing changes; errors are as with Discover.
+func (c *Cluster) Preflight(ctx context.Context, w discover.Wanted) (diag.List, error) {
+	o, err := c.objects(ctx, discover.PreflightQueries())
+	if err != nil {
+		return nil, err
+	}
+	list := discover.Preflight(c.Context, o, w)
+	if has, err := c.HasIdentity(ctx); err == nil && !has {
+		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "identity-missing",
+			Path: "clusters[" + c.Name + "].recipient",
+			Summary: fmt.Sprintf("the cluster has no Secret %s/%s: its gateways cannot open their keys", render.Namespace,
+				IdentitySecret),
+			Hint: "create it with the key " + IdentityKey + " from the cluster's identity file (hawser keys identity)"})
+	}
+	return list, nil
+}
+
+// objects asks a cluster for all that is queried.
+func (c *Cluster) objects(ctx context.Context, queries []discover.Query) (discover.Objects, error) {
+	var o discover.Objects
+	raw, err := c.version(ctx)
+	if err != nil {
+		return o, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, Reason(err))
+	}
+	var version struct{ GitVersion string }
+	if err := json.Unmarshal(raw, &version); err != nil || version.GitVersion == "" {
+		return o, fmt.Errorf("cluster %s (context %s): what answers at %s is not a Kubernetes API", c.Name, c.Context,
+			c.config.Host)
+	}
+	o.Version = version.GitVersion
+	if groups := c.groups(ctx); len(groups) > 0 {
+		queries = slices.DeleteFunc(queries, func(q discover.Query) bool {
+			return q.Resource.Group != "" && !slices.Contains(groups, q.Resource.Group)
+		})
+	}
+	found := make([][]unstructured.Unstructured, len(queries))
+	var group errgroup.Group
+	group.SetLimit(requestsAtOnce)
+	var mu sync.Mutex
+	for i, q := range queries {
+		group.Go(func() error {
+			items, err := c.query(ctx, q)
+			mu.Lock()
+			defer mu.Unlock()
+			found[i] = items
+			if err != nil {
+				o.Refused = append(o.Refused, discover.Refused{What: q.String(), Why: Reason(err)})
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no function gives an error
+	if ctx.Err() != nil {
+		return o, context.Cause(ctx)
+	}
+	o.Items = slices.Concat(found...)
+	if o.AskServices() {
+		if o.ServiceRanges, err = c.serviceRanges(ctx); err != nil {
+			o.Refused = append(o.Refused, discover.Refused{What: "the range of Services by a dry run", Why: Reason(err)})
+		}
+	}
+	slices.SortFunc(o.Refused, func(a, b discover.Refused) int { return cmp.Compare(a.What, b.What) })
+	return o, nil
+}
+
+// groups gives the API groups that the cluster serves; none when that is not known. An
+// account with few rights is refused what does not exist, too: asking for it would only
+// make findings.
+func (c *Cluster) groups(ctx context.Context) []string {
+	client, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		return nil
+	}
+	raw, err := client.RESTClient().Get().AbsPath("/apis").DoRaw(ctx)
+	var list metav1.APIGroupList
+	if err != nil || json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	var out []string
+	for _, g := range list.Groups {
+		out = append(out, g.Name)
+	}
+	return out
+}
+
+// query reads objects; none when the cluster has no such kind.
+func (c *Cluster) query(ctx context.Context, q discover.Query) ([]unstructured.Unstructured, error) {
+	at := c.client.Resource(q.Resource).Namespace(q.Namespace)
+	if q.Name == "" {
+		list, err := at.List(ctx, metav1.ListOptions{LabelSelector: q.Selector})
+		if kerrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return list.Items, nil
+	}
+	o, err := at.Get(ctx, q.Name, metav1.GetOptions{})
+	if kerrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []unstructured.Unstructured{*o}, nil
+}
+
+// serviceRanges asks the API server for a Service with an address of no cluster (RFC
+// 5737, RFC 3849), in a dry run: it refuses, and names the range that it allows. Should
+// it allow that address, nothing is made either.
+func (c *Cluster) serviceRanges(ctx context.Context) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	var last error
+	for _, try := range []struct{ family, address string }{{"IPv4", "192.0.2.1"}, {"IPv6", "2001:db8::1"}} {
+		_, err := c.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "services"}).Namespace("default").
+			Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "hawser-discover"},
+				"spec": map[string]any{
+					"clusterIP": try.address, "ipFamilies": []any{try.family}, "ports": []any{map[string]any{"port": int64(80)}},
+				},
+			}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case kerrors.IsInvalid(err):
+			out = append(out, discover.ServiceRange(err.Error())...)
+		case err != nil:
+			last = err
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	return nil, last
+}
+
+// HasIdentity reports whether the cluster has the Secret of an age identity. It asks for
+// the Secret's metadata alone.
+func (c *Cluster) HasIdentity(ctx context.Context) (bool, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		return false, fmt.Errorf("context %s: %w", c.Context, err)
+	}
+	_, err = client.RESTClient().Get().AbsPath("/api/v1/namespaces", render.Namespace, "secrets", IdentitySecret).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").DoRaw(ctx)
+	if kerrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read metadata of Secret %s/%s: %w", render.Namespace, IdentitySecret, err)
+	}
+	return true, nil
+}
+
+// PutIdentity creates the Secret with the cluster's age identity, and its namespace. One
+// that is there already is an error, and stays.
+func (c *Cluster) PutIdentity(ctx context.Context, identity string) error {
+	options := metav1.CreateOptions{FieldManager: FieldManager}
+	_, err := c.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(ctx,
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": kindNamespace, "metadata": map[string]any{"name": render.Namespace},
+		}}, options)
+	if err != nil && !kerrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Namespace %s: %w", render.Namespace, err)
+	}
+	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	_, err = c.client.Resource(secrets).Namespace(render.Namespace).Create(ctx,
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": kindSecret,
+			"metadata": map[string]any{"name": IdentitySecret, "namespace": render.Namespace},
+			"type":     "Opaque",
+			"data":     map[string]any{IdentityKey: base64.StdEncoding.EncodeToString([]byte(identity))},
+		}}, options)
+	if err != nil {
+		return fmt.Errorf("create Secret %s/%s: %w", render.Namespace, IdentitySecret, err)
+	}
+	return nil
+}
+
+// The Secret with a cluster's age identity, as the rendered DaemonSets have it.
+const (
+	IdentitySecret = "hawser-age-identity"
+	IdentityKey    = "identity.txt"
+)

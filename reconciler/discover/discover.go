@@ -1,0 +1,256 @@
+// Package discover finds in the objects of a cluster what a topology says of it: the
+// prefixes of pods and Services, how its own DNS is reached, nodes that can be
+// gateways. It is pure; reconciler/apply reads the objects.
+package discover
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Sure says how much a value can be relied on.
+type Sure string
+
+// From the best to the least; empty = nothing is known.
+const (
+	// Certain is what the part of the cluster that decides says of itself.
+	Certain Sure = "certain"
+	// Likely is what the cluster was set up with, or what usually follows from what is there.
+	Likely Sure = "likely"
+	// Guess has to be looked at by somebody who knows.
+	Guess Sure = "guess"
+)
+
+// Fact is one word that is known of a cluster.
+type Fact struct {
+	Value string `json:"value,omitempty"` // empty: not known
+	Sure  Sure   `json:"sure,omitempty"`
+	From  string `json:"from,omitempty"` // where it is known from
+}
+
+// Prefixes are prefixes that are known of a cluster.
+type Prefixes struct {
+	CIDRs []netip.Prefix `json:"cidrs,omitempty"` // none: not known
+	Sure  Sure           `json:"sure,omitempty"`
+	From  string         `json:"from,omitempty"`
+}
+
+// Gateway is a node that can hold tunnels.
+type Gateway struct {
+	Node string `json:"node"`
+	// Endpoints are the addresses of the node at which other clusters may reach it.
+	Endpoints []netip.Addr `json:"endpoints,omitempty"`
+	Sure      Sure         `json:"sure,omitempty"` // of the endpoints
+	From      string       `json:"from,omitempty"`
+	Zone      string       `json:"zone,omitempty"`
+	// ControlPlane nodes are used when there is nothing else.
+	ControlPlane bool `json:"controlPlane,omitempty"`
+	// Use says that it is one of those that a new topology begins with.
+	Use bool `json:"use,omitempty"`
+}
+
+// Cluster is what was found of one cluster.
+type Cluster struct {
+	Name         string    `json:"name"` // in the topology
+	Context      string    `json:"context,omitempty"`
+	Version      string    `json:"version,omitempty"` // of the API server
+	CNI          Fact      `json:"cni,omitzero"`
+	KubeProxy    Fact      `json:"kubeProxy,omitzero"` // its mode; none
+	PodCIDRs     Prefixes  `json:"podCIDRs,omitzero"`
+	ServiceCIDRs Prefixes  `json:"serviceCIDRs,omitzero"`
+	DNS          Fact      `json:"dns,omitzero"` // a value of clusters[].dns
+	Gateways     []Gateway `json:"gateways,omitempty"`
+	// Findings are what somebody has to decide or to know: an error is a value that is
+	// needed and not known.
+	Findings diag.List `json:"findings,omitempty"`
+}
+
+// Decide says what a cluster's objects mean. Name is the cluster's in the topology.
+func Decide(name, contextName string, o Objects) Cluster {
+	d := &decision{Objects: o, Cluster: Cluster{Name: name, Context: contextName, Version: plain(o.Version)}}
+	d.refused()
+	d.network()
+	d.pods()
+	d.services()
+	d.proxy()
+	d.dns()
+	d.gateways()
+	return d.Cluster
+}
+
+// decision is a cluster on the way.
+type decision struct {
+	Objects
+	Cluster
+	ownIPAM bool // the network gives pods addresses that Nodes and the controller manager do not know
+}
+
+func (d *decision) warn(code, field, summary, hint string) {
+	d.add(diag.Warning, code, field, summary, hint)
+}
+
+func (d *decision) fail(code, field, summary, hint string) {
+	d.add(diag.Error, code, field, summary, hint)
+}
+
+func (d *decision) add(severity diag.Severity, code, field, summary, hint string) {
+	path := "clusters[" + d.Name + "]"
+	if field != "" {
+		path += "." + field
+	}
+	d.Findings = append(d.Findings, diag.Diagnostic{Severity: severity, Code: code, Path: path, Summary: summary,
+		Hint: hint})
+}
+
+// refused names what could not be read, once for each resource.
+func (d *decision) refused() {
+	var resources []string
+	names, why := map[string][]string{}, map[string]string{}
+	for _, r := range d.Refused {
+		resource, name, one := strings.Cut(r.What, " ")
+		if why[resource] == "" {
+			resources, why[resource] = append(resources, resource), plain(r.Why)
+		}
+		if one {
+			names[resource] = append(names[resource], name)
+		}
+	}
+	for _, resource := range resources {
+		what := strings.TrimSpace(resource + " " + some(names[resource]))
+		d.warn("not-read", "", "cannot read "+what+": "+why[resource],
+			"everything else was examined; with it the result may be more complete")
+	}
+}
+
+// Incomplete reports whether something that a topology needs is not known.
+func (c *Cluster) Incomplete() bool { return c.Findings.HasErrors() }
+
+// NameOf makes a cluster's name from that of a context of a kubeconfig; empty when
+// nothing of it can be in a name. It knows what EKS, GKE and kubeadm call contexts.
+func NameOf(contextName string) string {
+	name := contextName
+	if strings.HasPrefix(name, "arn:") {
+		name = name[strings.LastIndexByte(name, '/')+1:]
+	}
+	if parts := strings.SplitN(name, "_", 4); len(parts) == 4 && parts[0] == "gke" {
+		name = parts[3]
+	}
+	if at := strings.LastIndexByte(name, '@'); at >= 0 && at < len(name)-1 {
+		name = name[at+1:]
+	}
+	name = strings.Map(func(r rune) rune {
+		if r = unicode.ToLower(r); fabric.IsLabelRune(r) {
+			return r
+		}
+		return '-'
+	}, strings.TrimSuffix(name, ".eksctl.io"))
+	name = name[:min(len(name), fabric.MaxLabel)]
+	return strings.Trim(name, "-")
+}
+
+// plain keeps what a cluster says from being more than text where it is shown, or
+// written into a file as a comment.
+func plain(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(text, "?"))
+	text = strings.Join(strings.Fields(text), " ")
+	if long := []rune(text); len(long) > maxPlain {
+		return string(long[:maxPlain]) + "..."
+	}
+	return text
+}
+
+const maxPlain = 300 // characters
+
+// joined shows prefixes as a topology has them.
+func joined(list []netip.Prefix) string {
+	var out []string
+	for _, p := range list {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+// prefixes reads what is written as one or several prefixes, with commas or spaces
+// between them; what is none is left out.
+func prefixes(texts ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range texts {
+		for _, one := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+			p, err := netip.ParsePrefix(strings.TrimSpace(one))
+			if err == nil && !slices.Contains(out, p.Masked()) {
+				out = append(out, p.Masked())
+			}
+		}
+	}
+	return out
+}
+
+// covering gives for each family the smallest prefix that holds all of its prefixes.
+func covering(list []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, v4 := range []bool{true, false} {
+		var all netip.Prefix
+		for _, p := range list {
+			switch {
+			case p.Addr().Is4() != v4:
+			case !all.IsValid():
+				all = p
+			default:
+				all = netip.PrefixFrom(all.Addr(), min(all.Bits(), p.Bits())).Masked()
+				for !all.Contains(p.Addr()) {
+					all = netip.PrefixFrom(all.Addr(), all.Bits()-1).Masked()
+				}
+			}
+		}
+		if all.IsValid() {
+			out = append(out, all)
+		}
+	}
+	return out
+}
+
+// widest leaves out what another prefix of the list holds: a topology has the larger
+// one only.
+func widest(list []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for i, p := range list {
+		held := func(other netip.Prefix) bool { return other.Bits() < p.Bits() && other.Overlaps(p) }
+		if !slices.ContainsFunc(list, held) && !slices.Contains(list[:i], p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// outside gives the prefixes that have no part in any of others.
+func outside(list, others []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range list {
+		if !slices.ContainsFunc(others, p.Overlaps) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// some shows the first of many names.
+func some(names []string) string {
+	slices.Sort(names)
+	if len(names) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+	}
+	return strings.Join(names, ", ")
+}
+
+const maxNamed = 3

@@ -1,0 +1,136 @@
+package discover
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// firstGateways is how many gateways a new topology begins with: all of them carry
+// traffic, and one may be away.
+const firstGateways = 2
+
+// gateways finds the nodes that can be gateways, the best ones first: not of the
+// control plane, with an address outside, by name. It chooses those of different zones.
+func (d *decision) gateways() {
+	for _, n := range d.all("Node") {
+		if fit(&n) {
+			d.Gateways = append(d.Gateways, gatewayOf(&n))
+		}
+	}
+	slices.SortFunc(d.Gateways, func(a, b Gateway) int {
+		return cmp.Or(order(a.ControlPlane, b.ControlPlane), cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.Node, b.Node))
+	})
+	if len(d.Gateways) == 0 {
+		d.fail("gateways-unknown", "gateways", "no node can be a gateway: it has to be ready, run Linux and be schedulable",
+			"write the gateways' nodes into the topology")
+		return
+	}
+	d.choose()
+	best := d.Gateways[0]
+	switch {
+	case best.ControlPlane:
+		d.warn("control-plane-gateways", "gateways", "only nodes of the control plane can be gateways",
+			"use other nodes if the gateways carry much traffic")
+	case len(best.Endpoints) == 0:
+		d.warn("no-endpoints", "gateways", "the nodes have no address in their status, so their gateways only dial out",
+			"write the addresses at which other clusters reach them into endpoints")
+	}
+	if best.Sure == Guess {
+		d.warn("private-endpoints", "gateways", "the gateways' endpoints are private addresses",
+			"check that other clusters can reach them; otherwise write other addresses, or leave endpoints out: the "+
+				"gateway then only dials out")
+	}
+}
+
+// choose takes the first of the best nodes, and then those of other zones.
+func (d *decision) choose() {
+	best := d.Gateways[0]
+	zones, used := map[string]bool{}, 0
+	for _, again := range []bool{false, true} { // again: of a zone that has one
+		for i := range d.Gateways {
+			g := &d.Gateways[i]
+			same := g.ControlPlane == best.ControlPlane && g.rank() == best.rank()
+			if used == firstGateways || g.Use || !same || zones[g.Zone] && !again {
+				continue
+			}
+			g.Use, zones[g.Zone] = true, true
+			used++
+		}
+	}
+}
+
+// fit reports whether a node can be a gateway.
+func fit(n *unstructured.Unstructured) bool {
+	labels := n.GetLabels()
+	if !fabric.IsDomain(n.GetName()) || cmp.Or(labels["kubernetes.io/os"], "linux") != "linux" ||
+		labels["type"] == "virtual-kubelet" ||
+		labels["eks.amazonaws.com/compute-type"] == "fargate" || isTrue(n, "spec", "unschedulable") ||
+		n.GetDeletionTimestamp() != nil {
+		return false
+	}
+	conditions, _, _ := unstructured.NestedSlice(n.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(item any) bool {
+		c, _ := item.(map[string]any)
+		return c["type"] == "Ready" && c["status"] == "True"
+	})
+}
+
+func gatewayOf(n *unstructured.Unstructured) Gateway {
+	labels := n.GetLabels()
+	_, control := labels["node-role.kubernetes.io/control-plane"]
+	_, master := labels["node-role.kubernetes.io/master"]
+	g := Gateway{Node: n.GetName(), Zone: plain(labels["topology.kubernetes.io/zone"]), ControlPlane: control || master}
+	if g.Endpoints = addresses(n, "ExternalIP"); len(g.Endpoints) > 0 {
+		g.Sure, g.From = Likely, "ExternalIP of the Node"
+		return g
+	}
+	if g.Endpoints = addresses(n, "InternalIP"); len(g.Endpoints) == 0 {
+		return g
+	}
+	g.Sure, g.From = Likely, "InternalIP of the Node, a public address"
+	if !slices.ContainsFunc(g.Endpoints, public) {
+		g.Sure, g.From = Guess, "InternalIP of the Node"
+	}
+	return g
+}
+
+// rank is lower for the better addresses.
+func (g *Gateway) rank() int {
+	return slices.Index([]Sure{Certain, Likely, Guess, ""}, g.Sure)
+}
+
+func addresses(n *unstructured.Unstructured, kind string) []netip.Addr {
+	var out []netip.Addr
+	list, _, _ := unstructured.NestedSlice(n.Object, "status", "addresses")
+	for _, item := range list {
+		entry, _ := item.(map[string]any)
+		text, _ := entry["address"].(string)
+		a, err := netip.ParseAddr(text)
+		if entry["type"] == kind && err == nil && a.Zone() == "" {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// public reports whether the Internet may have a way to an address.
+func public(a netip.Addr) bool {
+	shared := netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10) // RFC 6598: behind a provider's NAT
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
+}
+
+// order puts what is false first.
+func order(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}

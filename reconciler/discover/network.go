@@ -1,0 +1,171 @@
+package discover
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// See docs/compatibility.md for all that is said of networks here.
+const compatibility = "docs/compatibility.md"
+
+// network says which network the pods have, and what Hawser needs of it that it may
+// not give.
+func (d *decision) network() {
+	from := func(kind, name string) string { return kind + " " + plain(name) }
+	openshift := d.one("Network.config.openshift.io", "", "cluster")
+	switch {
+	case openshift != nil:
+		d.CNI = Fact{Value: cmp.Or(word(openshift, "status", "networkType"), word(openshift, "spec", "networkType")),
+			Sure: Certain,
+			From: "Network.config.openshift.io cluster"}
+		d.CNI.Value = plain(d.CNI.Value)
+		d.ownIPAM = true
+		d.ovnKubernetes()
+	case d.daemon("aws-node") != nil:
+		d.CNI, d.ownIPAM = Fact{Value: "AWS VPC CNI", Sure: Certain, From: "DaemonSet aws-node"}, true
+		d.warn("aws-vpc-cni", "", "pods with addresses of secondary network interfaces cannot reach other clusters",
+			"read \"AWS VPC CNI\" in "+compatibility+" before going on")
+	case d.daemon("anetd") != nil:
+		d.CNI = Fact{Value: "GKE Dataplane V2 (Cilium)", Sure: Certain, From: "DaemonSet anetd"}
+		d.warn("gke-dataplane-v2", "", "whether packets of pods pass the host's netfilter is not known for Dataplane V2",
+			"read \"GKE\" in "+compatibility+", and test with one pod first")
+	case d.setting(kubeSystem, "cilium-config", "ipam") != "" || d.daemon("cilium") != nil:
+		d.cilium()
+	case len(d.all("Subnet.kubeovn.io")) > 0:
+		d.CNI, d.ownIPAM = Fact{Value: "Kube-OVN", Sure: Certain, From: "Subnets of kubeovn.io"}, true
+		d.kubeOVN()
+	case d.daemon("ovnkube-node") != nil:
+		d.CNI = Fact{Value: "OVN-Kubernetes", Sure: Certain, From: "DaemonSet ovnkube-node"}
+		d.ovnKubernetes()
+	case d.daemon("calico-node", "canal") != nil:
+		set := d.daemon("calico-node", "canal")
+		d.CNI = Fact{Value: "Calico", Sure: Certain, From: from("DaemonSet", set.GetName())}
+		if set.GetName() == "canal" {
+			d.CNI.Value = "Canal (Flannel and Calico)"
+		} else {
+			d.ownIPAM = len(d.all("IPPool.crd.projectcalico.org")) > 0
+		}
+		d.calico()
+	case d.daemon("antrea-agent") != nil:
+		d.CNI = Fact{Value: "Antrea", Sure: Certain, From: "DaemonSet antrea-agent"}
+		d.antrea()
+	case d.daemon("azure-cns") != nil:
+		d.CNI, d.ownIPAM = Fact{Value: "Azure CNI", Sure: Certain, From: "DaemonSet azure-cns"}, true
+	case d.daemon("kube-flannel-ds", "kube-flannel") != nil:
+		d.CNI = Fact{Value: "Flannel", Sure: Certain, From: from("DaemonSet",
+			d.daemon("kube-flannel-ds", "kube-flannel").GetName())}
+	case d.daemon("kindnet") != nil:
+		d.CNI = Fact{Value: "kindnet", Sure: Certain, From: "DaemonSet kindnet"}
+	case d.daemon("kube-router") != nil:
+		d.CNI = Fact{Value: "kube-router", Sure: Certain, From: "DaemonSet kube-router"}
+	case d.daemon("weave-net") != nil:
+		d.CNI, d.ownIPAM = Fact{Value: "Weave Net", Sure: Certain, From: "DaemonSet weave-net"}, true
+	default:
+		for _, n := range d.all("Node") {
+			if n.GetAnnotations()["flannel.alpha.coreos.com/backend-type"] != "" {
+				d.CNI = Fact{Value: "Flannel", Sure: Likely, From: "annotations of Node " + plain(n.GetName())}
+				return
+			}
+		}
+	}
+}
+
+func (d *decision) cilium() {
+	config := d.one("ConfigMap", kubeSystem, "cilium-config")
+	if config == nil {
+		d.CNI, d.ownIPAM = Fact{Value: "Cilium", Sure: Certain, From: "DaemonSet cilium"}, true
+		return
+	}
+	d.CNI = Fact{Value: "Cilium", Sure: Certain, From: "ConfigMap kube-system/cilium-config"}
+	ipam := word(config, "data", "ipam")
+	d.ownIPAM = ipam != "kubernetes"
+	is := func(key string) bool { return word(config, "data", key) == "true" }
+	replaced := is("kube-proxy-replacement") || word(config, "data", "kube-proxy-replacement") == "strict"
+	legacy := is("enable-host-legacy-routing")
+	switch {
+	case ipam == "eni":
+		d.warn("cilium-eni", "", "pods with addresses of secondary network interfaces cannot reach other clusters",
+			"read \"Cilium\" in "+compatibility+" before going on")
+	case replaced && is("enable-bpf-masquerade") && !legacy:
+		d.warn("cilium-host-routing", "", "packets of pods bypass the host's netfilter, which translates clusterset IPs",
+			"set bpf.hostLegacyRouting=true in Cilium's Helm chart: "+compatibility)
+	}
+}
+
+func (d *decision) kubeOVN() {
+	for _, s := range d.all("Subnet.kubeovn.io") {
+		name := plain(s.GetName())
+		switch vpc, underlay := kubeOVNSubnet(&s); {
+		case vpc != "":
+			d.warn("kube-ovn-vpc", "podCIDRs", fmt.Sprintf("pods of Subnet %s are in VPC %s, and cannot reach other clusters",
+				name, plain(vpc)),
+				"use Subnets of the default VPC ("+defaultVPC+") for pods that need other clusters: "+compatibility)
+		case underlay:
+			d.warn("kube-ovn-underlay", "podCIDRs", fmt.Sprintf("pods of the underlay Subnet %s cannot reach other clusters",
+				name),
+				"use overlay Subnets for pods that need other clusters: "+compatibility)
+		}
+	}
+}
+
+const defaultVPC = "ovn-cluster"
+
+// kubeOVNSubnet gives the VPC of a Subnet, empty for the default one, and whether it is
+// an underlay.
+func kubeOVNSubnet(s *unstructured.Unstructured) (vpc string, underlay bool) {
+	if vpc = word(s, "spec", "vpc"); vpc == defaultVPC {
+		vpc = ""
+	}
+	return vpc, word(s, "spec", "vlan") != "" && !isTrue(s, "spec", "logicalGateway")
+}
+
+func (d *decision) ovnKubernetes() {
+	network := d.one("Network.operator.openshift.io", "", "cluster")
+	if network == nil && !strings.HasPrefix(d.CNI.Value, "OVN") {
+		return
+	}
+	if network == nil || !isTrue(network, "spec", "defaultNetwork", "ovnKubernetesConfig", "gatewayConfig",
+		"routingViaHost") {
+		d.warn("ovn-kubernetes-shared", "", "in gateway mode shared packets of pods bypass the host, which translates "+
+			"clusterset IPs",
+			"set gateway mode local (in OpenShift routingViaHost: true): "+compatibility)
+	}
+}
+
+func (d *decision) calico() {
+	for _, f := range d.all("FelixConfiguration.crd.projectcalico.org") {
+		if isTrue(&f, "spec", "bpfEnabled") {
+			d.warn("calico-ebpf", "", "with Calico's eBPF dataplane packets may bypass the host's netfilter, which "+
+				"translates clusterset IPs",
+				"use the iptables or nftables dataplane: "+compatibility)
+			return
+		}
+	}
+}
+
+func (d *decision) antrea() {
+	mode := word(parsed(d.setting(kubeSystem, "antrea-config", "antrea-agent.conf")), "trafficEncapMode")
+	if mode == "noEncap" || mode == "networkPolicyOnly" {
+		d.warn("antrea-no-encap", "", "with trafficEncapMode "+mode+" packets of pods may bypass the host's netfilter, "+
+			"which translates clusterset IPs",
+			"use trafficEncapMode encap: "+compatibility)
+	}
+}
+
+// proxy says in which mode kube-proxy runs. Hawser needs none: it is shown because other
+// findings depend on it.
+func (d *decision) proxy() {
+	if d.setting(kubeSystem, "cilium-config", "kube-proxy-replacement") == "true" && d.daemon("kube-proxy") == nil {
+		d.KubeProxy = Fact{Value: "none", Sure: Certain,
+			From: "kube-proxy-replacement in ConfigMap kube-system/cilium-config"}
+		return
+	}
+	if text := d.setting(kubeSystem, "kube-proxy", "config.conf"); text != "" {
+		// An empty mode is iptables on Linux.
+		mode := cmp.Or(plain(word(parsed(text), "mode")), "iptables")
+		d.KubeProxy = Fact{Value: mode, Sure: Likely, From: "ConfigMap kube-system/kube-proxy"}
+	}
+}

@@ -1,0 +1,121 @@
+package discover
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+)
+
+// TestPreflight: what is found about clusters beside topologies that fit them and
+// topologies that do not. An error has a star.
+func TestPreflight(t *testing.T) {
+	t.Parallel()
+	cidrs := func(text string) []netip.Prefix { return prefixes(text) }
+	fits := func() schema.Cluster {
+		return schema.Cluster{Name: "c", PodCIDRs: cidrs("10.244.0.0/16"), ServiceCIDRs: cidrs("10.96.0.0/12"),
+			DNS: "coredns", CRDs: "install",
+			Gateways: []schema.Gateway{{Name: "a", Node: "w1"}}}
+	}
+	const namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: hawser-system, labels: " +
+		"{pod-security.kubernetes.io/enforce: %}}}"
+	definition := func(name string) string {
+		return "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: " + name + "}}"
+	}
+	for name, test := range map[string]struct {
+		file    string
+		change  func(*schema.Cluster)
+		objects []string // more of them
+		version string
+		want    string
+	}{
+		"all well":         {want: ""},
+		"wider is well":    {change: func(c *schema.Cluster) { c.PodCIDRs = cidrs("10.0.0.0/8") }, want: ""},
+		"an older version": {version: "v1.29.9-eks-1", want: "version-old*"},
+		"no version":       {version: "oops", want: "version-unknown"},
+		"other pods": {change: func(c *schema.Cluster) { c.PodCIDRs = cidrs("10.7.0.0/16") },
+			want: "pod-cidrs-differ*"},
+		"a part of pods": {change: func(c *schema.Cluster) { c.PodCIDRs = cidrs("10.244.0.0/17") },
+			want: "pod-cidrs-differ*"},
+		"no services":  {change: func(c *schema.Cluster) { c.ServiceCIDRs = nil }, want: "service-cidrs-differ*"},
+		"no such node": {change: func(c *schema.Cluster) { c.Gateways[0].Node = "w9" }, want: "gateway-node-missing*"},
+		"a node in a pool": {objects: []string{"{apiVersion: v1, kind: Node, metadata: {name: x}, status: {addresses: " +
+			"[{type: InternalIP, address: 242.1.2.3}]}}"}, want: "node-in-pool*"},
+		"a node not ready": {file: "kubeadm-calico", change: func(c *schema.Cluster) {
+			c.PodCIDRs, c.DNS, c.Gateways[0].Node = cidrs("192.168.0.0/16"), "node-local", "w4"
+		}, want: "calico-ebpf gateway-node-not-ready node-cidrs-unused"},
+		"another dns": {file: "kubeadm-calico", change: func(c *schema.Cluster) { c.PodCIDRs = cidrs("192.168.0.0/16") },
+			want: "calico-ebpf dns-differs node-cidrs-unused"},
+		"a guess": {file: "dual", change: func(c *schema.Cluster) {
+			c.ServiceCIDRs, c.Gateways[0].Node = cidrs("fd00:10:77::/112,10.77.0.0/16"), "n1"
+		}, want: "pod-cidrs-differ"},
+		"a domain is taken": {file: "antrea", change: func(c *schema.Cluster) { c.PodCIDRs = cidrs("10.30.0.0/16") },
+			want: "antrea-no-encap domain-taken"},
+		"taken, dns none": {file: "antrea", change: func(c *schema.Cluster) {
+			c.PodCIDRs, c.DNS = cidrs("10.30.0.0/16"),
+				"none"
+		}, want: "antrea-no-encap"},
+		"openshift": {file: "openshift", change: func(c *schema.Cluster) {
+			c.PodCIDRs, c.ServiceCIDRs = cidrs("10.128.0.0/14"), cidrs("172.30.0.0/16")
+			c.DNS, c.Gateways[0].Node = "none", "worker-0"
+		}, want: "openshift-scc ovn-kubernetes-shared"},
+		"pod security":  {objects: []string{strings.Replace(namespace, "%", "restricted", 1)}, want: "pod-security"},
+		"our namespace": {objects: []string{strings.Replace(namespace, "%", "privileged", 1)}, want: ""},
+		"a namespace goes": {objects: []string{"{apiVersion: v1, kind: Namespace, metadata: {name: hawser-system, " +
+			`deletionTimestamp: "2026-01-02T03:04:05Z"}}`}, want: "namespace-terminating*"},
+		"submariner": {objects: []string{definition("submariners.submariner.io"), definition(crdImports)},
+			want: "mcs-crds-exist submariner"},
+		"kept definitions": {objects: []string{definition(crdImports)}, change: func(c *schema.Cluster) { c.CRDs = "keep" },
+			want: ""},
+		"our definitions": {objects: []string{definition(crdImports), definition(crdNodes)}, want: ""},
+		"cilium's own": {objects: []string{"{apiVersion: v1, kind: ConfigMap, metadata: {name: cilium-config, " +
+			"namespace: kube-system}, data: {clustermesh-enable-mcs-api: 'true'}}"}, want: "cilium-mcs-api"},
+		"nothing is read": {file: "forbidden", change: func(c *schema.Cluster) { c.PodCIDRs = cidrs("192.168.0.0/16") },
+			want: "not-read not-read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := test.file
+			if file == "" {
+				file = "kubeadm-flannel"
+			}
+			o := read(t, "testdata/"+file+".yaml")
+			if test.version != "" {
+				o.Version = test.version
+			}
+			for _, text := range test.objects {
+				var object map[string]any
+				if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+					t.Fatal(err)
+				}
+				o.Items = append(o.Items, unstructured.Unstructured{Object: object})
+			}
+			c := fits()
+			if test.change != nil {
+				test.change(&c)
+			}
+			var got []string
+			for _, f := range Preflight("ctx", o, Wanted{Cluster: &c, Pools: cidrs("242.0.0.0/8"),
+				Domains: []string{"clusterset.local"}}) {
+				if f.Summary == "" || f.Hint == "" || !strings.HasPrefix(f.Path, "clusters[c]") {
+					t.Errorf("not said in full: %+v", f)
+				}
+				code := f.Code
+				if f.Severity == diag.Error {
+					code += "*"
+				}
+				got = append(got, code)
+			}
+			slices.Sort(got)
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("%q, want %q", strings.Join(got, " "), test.want)
+			}
+		})
+	}
+}
