@@ -78,7 +78,7 @@ func (c *choice) keep(remote string, way health.Way, found bool, v sight, now ti
 			Choice: health.Choice{Path: path, Rank: link.Rank, Why: have.Why}, since: have.since, restored: true, over: have.over,
 		}, true
 	}
-	return chosen{Choice: health.Choice{Path: path, Why: "nothing lives, so it stays"}, since: have.since, over: have.over}, true
+	return chosen{Choice: health.Choice{Path: path, Why: "no live link: keeping the last path"}, since: have.since, over: have.over}, true
 }
 
 // onward is the link of a neighbour as the way to somebody behind it.

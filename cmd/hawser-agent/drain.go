@@ -25,7 +25,7 @@ func drainCommand() *cobra.Command {
 	var untilRestart bool
 	cmd := &cobra.Command{
 		Use:   "drain",
-		Short: "Have traffic leave this gateway, for work on its node",
+		Short: "Drain this gateway for maintenance of its node",
 		Long: `Tells all clusters to leave this gateway, and waits until none uses it. Nothing is
 lost: links over other gateways carry the traffic before this one is let go. The
 mark survives restarts of agent and node, until hawser-agent undrain; with
@@ -112,7 +112,7 @@ func awaitDrain(cmd *cobra.Command, socket string, wait time.Duration) error {
 			shown = used
 		}
 		if len(d.Needed) > 0 && d.Drained {
-			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s: they have no other way\n", d.Gateway, used)
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s: no alternative gateway is available\n", d.Gateway, used)
 			return errNo
 		}
 		if time.Since(began) >= wait {

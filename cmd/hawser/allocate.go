@@ -26,7 +26,7 @@ func newAllocateCommand(a *app) *cobra.Command {
 	var f allocateFlags
 	cmd := &cobra.Command{
 		Use:   "allocate [FILE|DIR]",
-		Short: "Write the lock: give addresses to what has none",
+		Short: "Allocate missing addresses and update the lock",
 		Long: `Give addresses to everything in the topology that has none, and write them to
 clusterset.lock.yaml beside it. What is published never moves: the publish branch
 of the repository that holds the file, or of --repo, goes before the lock, so that

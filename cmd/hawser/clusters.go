@@ -151,7 +151,7 @@ func (s source) build(ctx context.Context, a *app, clusters []*apply.Cluster, f 
 	}
 	if len(built.Stale) > 0 {
 		a.printFindings(reconciler.Placed(built.Stale, built.Source), s.topology.files())
-		return nil, answer{"error: the lock lacks addresses that would be forgotten again: hawser allocate, and commit it"}
+		return nil, answer{"error: the lock is missing allocations: run hawser allocate and commit it"}
 	}
 	a.printFindings(built.Warnings, s.topology.files())
 	return built.Tree, nil

@@ -33,7 +33,7 @@ func newDiagnoseCommand(a *app) *cobra.Command {
 	var f diagnoseFlags
 	cmd := &cobra.Command{
 		Use:   "diagnose",
-		Short: "Follow packets from cluster to cluster and tell where they end",
+		Short: "Trace packets from cluster to cluster, and show where they end",
 		Long: `Follows some packets of the clusterset for a time on all nodes at once, at most forty a
 second on each, joins what the nodes saw into the way of each connection from client
 to server and back, and tells where it ends: at which rule of whom on which node,
@@ -98,7 +98,7 @@ func (a *app) look(ctx context.Context, f diagnoseFlags) (seen []trip.Seen, sile
 	got, silent, err := ask[status.Diagnosis](ctx, f.showFlags, q)
 	for _, r := range got {
 		if r.value.Node == "" {
-			silent = append(silent, unreachable{Socket: r.who, Error: "its answer lacks the ways of packets: the agent is older than this hawser"})
+			silent = append(silent, unreachable{Socket: r.who, Error: "the agent is older than this hawser and does not report traces"})
 			continue
 		}
 		seen = append(seen, trip.Seen{Diagnosis: r.value, Begun: r.at.Add(-time.Duration(r.value.Seconds * float64(time.Second)))})

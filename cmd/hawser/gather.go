@@ -30,7 +30,7 @@ func newGatherCommand(a *app) *cobra.Command {
 	var f gatherFlags
 	cmd := &cobra.Command{
 		Use:   "gather",
-		Short: "Write all that tells what is wrong into one file, for somebody else to read",
+		Short: "Collect a redacted support bundle",
 		Long: `Writes one .tar.gz with what agents, their nodes' kernels and the clusters' APIs tell:
 status, plans, metrics, links, routes, nftables, WireGuard peers, logs, and Hawser's
 objects. Nothing is changed, no Secret is asked for, and no private key is in it; what

@@ -18,8 +18,8 @@ func newLabFaultCommand(f *labFlags) *cobra.Command {
 	var agent string
 	cmd := &cobra.Command{
 		Use:   "fault KIND [CLUSTER/NODE | CLUSTER] [wan|lan] [in|out] [VALUE]",
-		Short: "Do something bad to the lab, or mend it",
-		Long: "Do something bad to the lab, or mend it. Links are wan (a gateway's, the default there) and lan; in is what the\n" +
+		Short: "Inject a fault into the lab, or clear it",
+		Long: "Inject a fault into the lab, or clear it. Links are wan (a gateway's, the default there) and lan; in is what the\n" +
 			"node receives, out what it sends.\n\n" + kinds.String() +
 			"\n  hawser lab fault cut g1/g1-a\n  hawser lab fault loss g1/g1-a wan out 5%\n  hawser lab fault stop-sync g2",
 		ValidArgsFunction: f.completeFault,

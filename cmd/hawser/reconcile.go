@@ -29,7 +29,7 @@ func newReconcileCommand(a *app) *cobra.Command {
 	f := &reconcileFlags{}
 	cmd := &cobra.Command{
 		Use:   "reconcile",
-		Short: "Publish what a topology in git asks for, commit by commit",
+		Short: "Publish the topology in git, commit by commit",
 		Long: `Watch the topology in a git repository and publish what each commit asks for:
 one commit a change, on a branch of the same or another repository. A commit
 that cannot be carried through changes nothing; the error names the place.

@@ -25,7 +25,7 @@ func newStatusCommand(a *app) *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
 		Use:   "status [FILE|DIR]",
-		Short: "Show how the clusterset is, from the APIs of its clusters",
+		Short: "Show clusterset health, from the APIs of its clusters",
 		Long: `Show what the clusters' APIs tell of Hawser: agents, the fabric that they follow,
 links, and every export with what is wrong with it. The clusters are those of the
 topology, of --cluster, or those that --context names.
