@@ -27,7 +27,7 @@ const (
 	topologyClusters = 1000
 	topologyExports  = 10_000
 	topologyRounds   = 5
-	topologyTime     = 2 * time.Second
+	topologyTime     = 3 * time.Second
 	topologyMemory   = 500 << 20 // bytes
 )
 
@@ -40,7 +40,7 @@ func writeTopology(clusters, exports int, recipients []string) []byte {
 		fmt.Fprintf(&b, "  - name: c%d\n    podCIDRs: [10.7.0.0/20]\n    serviceCIDRs: [10.77.0.0/20]\n", i)
 		fmt.Fprintf(&b, "    recipient: %s\n    gateways:\n", recipients[i])
 		for g := range 2 {
-			fmt.Fprintf(&b, "    - {name: g%d, node: node-%d, endpoints: [198.18.%d.%d], port: %d}\n", g, g, i/250, i%250+1, 51820+g)
+			fmt.Fprintf(&b, "    - {name: g%d, node: node-%d, endpoints: [198.18.%d.%d], port: %d}\n", g, g, i/250, i%250+1, 51820+66*g)
 		}
 	}
 	b.WriteString("  exports:\n")
