@@ -49,14 +49,6 @@ func (w *world) seen(c *fabric.Cluster, p netip.Prefix) bool {
 	return !c.Hides(fabric.Family(p.Addr())) && !slices.ContainsFunc(slices.Concat(me.PodCIDRs, me.ServiceCIDRs), p.Overlaps)
 }
 
-func partOf(e *fabric.Export, cluster string) *fabric.ExportCluster {
-	i := slices.IndexFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name == cluster })
-	if i < 0 {
-		return nil
-	}
-	return &e.Clusters[i]
-}
-
 func inAny(list []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
 }

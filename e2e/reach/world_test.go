@@ -191,7 +191,7 @@ func (w *world) inhabit(rng *rand.Rand) {
 	next := 0
 	for i := range w.fabric.Exports {
 		e := &w.fabric.Exports[i]
-		if partOf(e, own) == nil {
+		if e.Part(own) == nil {
 			continue
 		}
 		svc := project.Service{Namespace: e.Namespace, Name: e.Name}

@@ -336,7 +336,7 @@ func exportCause(lacks *reach.Set, e, there *fabric.Export, from, cluster string
 	switch {
 	case e == nil:
 		return path
-	case !slices.ContainsFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name == cluster }):
+	case e.Part(cluster) == nil:
 		return path + ".clusters[" + cluster + "]"
 	}
 	if missing := missingCluster(lacks, cluster, from); missing != "" {
@@ -356,9 +356,7 @@ func exportCause(lacks *reach.Set, e, there *fabric.Export, from, cluster string
 }
 
 func exportGone(lacks *reach.Set, e *fabric.Export, from, cluster string) bool {
-	return e == nil || !slices.ContainsFunc(e.Clusters,
-		func(c fabric.ExportCluster) bool { return c.Name == cluster }) ||
-		missingCluster(lacks, cluster, from) != ""
+	return e == nil || e.Part(cluster) == nil || missingCluster(lacks, cluster, from) != ""
 }
 
 func clusterPath(name string) string { return "clusters[" + name + "]" }

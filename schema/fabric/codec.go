@@ -130,6 +130,15 @@ func (e *Export) Allows(cluster string) bool {
 	return e.Allow == nil || slices.Contains(e.Allow, cluster)
 }
 
+// Part gives what a cluster has of the export; nil when it exports nothing of it.
+func (e *Export) Part(cluster string) *ExportCluster {
+	i := slices.IndexFunc(e.Clusters, func(c ExportCluster) bool { return c.Name == cluster })
+	if i < 0 {
+		return nil
+	}
+	return &e.Clusters[i]
+}
+
 // ID is namespace/name, as people write it.
 func (e *Export) ID() string { return e.Namespace + "/" + e.Name }
 

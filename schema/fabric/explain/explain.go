@@ -154,7 +154,7 @@ func (q *question) name() (*Answer, error) {
 		return nil, err
 	}
 	q.line(path, "the export")
-	if q.to.Cluster != "" && q.part(q.to.Cluster) == nil {
+	if q.to.Cluster != "" && q.export.Part(q.to.Cluster) == nil {
 		q.answer.Why = fmt.Sprintf("%s is not exported by %s", q.to.Export, q.to.Cluster)
 		q.line(path+".clusters", "exported by %s", clustersOf(q.export))
 		return q.answer, nil
@@ -172,14 +172,6 @@ func (q *question) name() (*Answer, error) {
 		q.line(path+".balance", "%s", q.export.Balance.Policy)
 	}
 	return q.conclude(q.to.Export + ":" + portText(q.port)), nil
-}
-
-func (q *question) part(cluster string) *fabric.ExportCluster {
-	i := slices.IndexFunc(q.export.Clusters, func(c fabric.ExportCluster) bool { return c.Name == cluster })
-	if i < 0 {
-		return nil
-	}
-	return &q.export.Clusters[i]
 }
 
 func clustersOf(e *fabric.Export) string {

@@ -59,7 +59,7 @@ func (s *site) fromTunnel(p Packet) Verdict {
 		return nowhere()
 	}
 	for _, e := range s.named[dst] {
-		part := partOf(e, s.own.Name)
+		part := e.Part(s.own.Name)
 		if part == nil {
 			continue
 		}
@@ -231,7 +231,7 @@ func (s *site) mapped(m fabric.Mapping, p Packet) Verdict {
 	pod := moved(p.Dst.Addr(), m.Pods)
 	to := Verdict{To: Pod, Dst: []netip.AddrPort{netip.AddrPortFrom(pod, p.Dst.Port())}}
 	for _, e := range s.headless[s.own.Name] {
-		part := partOf(e, s.own.Name)
+		part := e.Part(s.own.Name)
 		for _, ep := range s.facts[e.ID()] {
 			if slices.Contains(ep.Addrs, pod) && !s.hasHost(part, ep) && e.Allows(p.Cluster) && s.sends(s.clusters[p.Cluster], p.Src.Addr()) {
 				return to
@@ -268,7 +268,7 @@ func (s *site) offered(src netip.AddrPort) bool {
 // serves: a pod's own UDP port behind an export, at an address that others know.
 func (s *site) serves(at netip.AddrPort) bool {
 	for _, e := range s.served[s.own.Name] {
-		part := partOf(e, s.own.Name)
+		part := e.Part(s.own.Name)
 		for _, ep := range s.facts[e.ID()] {
 			for _, port := range e.Ports {
 				known := e.Type != fabric.Headless || s.hasHost(part, ep)
@@ -290,7 +290,7 @@ func (s *site) fromInside(p Packet) Verdict {
 	}
 	dst := p.Dst.Addr()
 	for _, e := range s.named[dst] {
-		part := partOf(e, s.own.Name)
+		part := e.Part(s.own.Name)
 		if slices.Contains(e.VIPs, dst) {
 			if part == nil && !e.Allows(s.own.Name) {
 				return nowhere()
@@ -359,7 +359,7 @@ func (s *site) away(p Packet, dst ...netip.AddrPort) Verdict {
 	src := p.Src.Addr()
 	fam := fabric.Family(src)
 	for _, e := range s.headless[s.own.Name] {
-		part := partOf(e, s.own.Name)
+		part := e.Part(s.own.Name)
 		if !s.own.Hides(fam) {
 			continue
 		}
@@ -427,14 +427,6 @@ func (s *site) podOfHost(e *fabric.Export, part *fabric.ExportCluster, a netip.A
 		}
 	}
 	return Endpoint{}, false
-}
-
-func partOf(e *fabric.Export, cluster string) *fabric.ExportCluster {
-	i := slices.IndexFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name == cluster })
-	if i < 0 {
-		return nil
-	}
-	return &e.Clusters[i]
 }
 
 func inAny(list []netip.Prefix, a netip.Addr) bool {

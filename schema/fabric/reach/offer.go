@@ -25,7 +25,7 @@ type Offer struct {
 
 // Export gives what a cluster offers of an export. It is nil when it has no part in it.
 func (s *Set) Export(e *fabric.Export, cluster string) *Offer {
-	part, c := partOf(e, cluster), s.clusters[cluster]
+	part, c := e.Part(cluster), s.clusters[cluster]
 	if part == nil || c == nil {
 		return nil
 	}
