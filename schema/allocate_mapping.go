@@ -76,11 +76,11 @@ func (a *allocator) keepMappings(name string, c *lockedCluster) {
 	}
 }
 
-func filter(list []netip.Prefix, keep func(netip.Prefix) bool) []netip.Prefix {
-	var out []netip.Prefix
-	for _, p := range list {
-		if keep(p) {
-			out = append(out, p)
+func filter[T any](list []T, keep func(T) bool) []T {
+	var out []T
+	for _, e := range list {
+		if keep(e) {
+			out = append(out, e)
 		}
 	}
 	return out

@@ -56,7 +56,7 @@ func (l *Lock) Forget(published *Lock) *Lock {
 	}
 	there := published.without(l)
 	for s, h := range l.released.addrs {
-		addrs := filterAddrs(h.addrs, func(a netip.Addr) bool {
+		addrs := filter(h.addrs, func(a netip.Addr) bool {
 			i := slices.Index(published.addrs[s].addrs, a)
 			return i >= 0 && i != slices.Index(l.addrs[s].addrs, a)
 		})
@@ -114,7 +114,7 @@ func (l *Lock) put(name string, c *lockedCluster) {
 func (l *Lock) without(o *Lock) *Lock {
 	out := newLock()
 	for s, h := range l.addrs {
-		addrs := filterAddrs(h.addrs, func(a netip.Addr) bool { return !slices.Contains(o.addrs[s].addrs, a) })
+		addrs := filter(h.addrs, func(a netip.Addr) bool { return !slices.Contains(o.addrs[s].addrs, a) })
 		if len(addrs) > 0 {
 			out.addrs[s] = held{addrs: addrs, pos: h.pos}
 		}
@@ -161,16 +161,6 @@ func (l *Lock) add(o *Lock) {
 	}
 }
 
-func filterAddrs(addrs []netip.Addr, keep func(netip.Addr) bool) []netip.Addr {
-	var out []netip.Addr
-	for _, a := range addrs {
-		if keep(a) {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
 // unreleased gives the published lock less what the committed one has released. A
 // line under released counts for what neither the topology nor the committed lock
 // has: a branch that needs the thing again may have been merged since.
@@ -183,7 +173,7 @@ func (o *overlay) unreleased(published *Lock) *Lock {
 	for s, h := range released.addrs {
 		from := published.addrs[s]
 		inForce := keepFirst(from.addrs, o.counts[s])
-		addrs := filterAddrs(from.addrs, func(a netip.Addr) bool {
+		addrs := filter(from.addrs, func(a netip.Addr) bool {
 			return !slices.Contains(h.addrs, a) || slices.Contains(o.committed.addrs[s].addrs, a) || slices.Contains(inForce, a)
 		})
 		out.addrs[s] = held{addrs: addrs, pos: from.pos}

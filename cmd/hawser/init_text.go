@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/render"
 )
 
@@ -45,16 +46,7 @@ spec:
 `, cluster, 11+i)
 	}
 	if len(f.clusters) > 0 {
-		last := f.clusters[len(f.clusters)-1]
-		_, _ = fmt.Fprintf(&out, `  # Services that clusters offer to each other. This one answers in all clusters
-  # as web.default.svc.clusterset.local.
-  #
-  # exports:
-  # - name: web
-  #   namespace: default
-  #   clusters: [%s]
-  #   ports: [{name: http, port: 80}]
-`, last)
+		_, _ = out.WriteString(discover.ExportHint(f.clusters[len(f.clusters)-1]))
 	}
 	return out.String()
 }

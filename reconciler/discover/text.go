@@ -116,15 +116,7 @@ spec:
 		_, _ = out.WriteString(indented(clusters[i].Entry(recipients[clusters[i].Name]), "  "))
 	}
 	if len(clusters) > 0 {
-		_, _ = fmt.Fprintf(&out, `  # Services that clusters offer to each other. This one answers in all clusters
-  # as web.default.svc.clusterset.local.
-  #
-  # exports:
-  # - name: web
-  #   namespace: default
-  #   clusters: [%s]
-  #   ports: [{name: http, port: 80}]
-`, scalar(clusters[len(clusters)-1].Name))
+		_, _ = out.WriteString(ExportHint(scalar(clusters[len(clusters)-1].Name)))
 	}
 	return out.String()
 }
@@ -209,4 +201,18 @@ func child(of *yaml.Node, key string) *yaml.Node {
 		}
 	}
 	return nil
+}
+
+// ExportHint is the end of a new topology: an export of a cluster as a comment. The name
+// is as YAML has it.
+func ExportHint(cluster string) string {
+	return `  # Services that clusters offer to each other. This one answers in all clusters
+  # as web.default.svc.clusterset.local.
+  #
+  # exports:
+  # - name: web
+  #   namespace: default
+  #   clusters: [` + cluster + `]
+  #   ports: [{name: http, port: 80}]
+`
 }
