@@ -84,7 +84,7 @@ func needsOf(f *fabric.Fabric, cluster, node string) needs {
 		mcs: gateway || f.DynamicExports != nil, namespaces: gateway || f.DynamicExports != nil,
 	}
 	for _, e := range f.Exports {
-		if slices.ContainsFunc(e.Clusters, func(c fabric.ExportCluster) bool { return c.Name == cluster }) {
+		if e.Part(cluster) != nil {
 			n.services[e.Namespace+"/"+e.Name] = true
 		}
 	}

@@ -137,7 +137,7 @@ func (t *topology) takenOf(cluster string, offers []Offered) []*Offered {
 		e := t.declared[o.id()]
 		switch {
 		case o.Offer == nil || o.Offer.Check() != nil:
-		case e != nil && partOf(e, cluster) != nil:
+		case e != nil && e.Part(cluster) != nil:
 			declared = append(declared, o)
 		case e == nil && t.fabric.DynamicExports.Allows(o.Namespace, cluster):
 			dynamic = append(dynamic, o)

@@ -103,7 +103,7 @@ func (v *Verdict) check(w World) Condition {
 	no := func(reason, message string) Condition { return Condition{Valid, isFalse, reason, message} }
 	e, id := v.Export, v.Export.id()
 	switch {
-	case v.Declared != nil && partOf(v.Declared, w.Cluster) == nil:
+	case v.Declared != nil && v.Declared.Part(w.Cluster) == nil:
 		return no(reasonNotAllowed, fmt.Sprintf("the topology exports %s from other clusters only: add %s to spec.exports[%s].clusters",
 			id, w.Cluster, id))
 	case v.Declared == nil && !w.Fabric.DynamicExports.Matches(e.Namespace):
@@ -171,7 +171,7 @@ func address(list []Verdict, own *fabric.Cluster, t *topology, w World) {
 		v := &list[i]
 		if v.Offer != nil && v.Declared != nil && !v.Offer.Headless && w.Fabric.DynamicExports.Allows(v.Export.Namespace, w.Cluster) {
 			// Recorded and told ahead, for the day when the topology leaves it to the cluster.
-			v.Addrs = partOf(v.Declared, w.Cluster).IPs
+			v.Addrs = v.Declared.Part(w.Cluster).IPs
 			v.Offer.Addrs = v.Addrs
 		}
 		switch {

@@ -48,7 +48,7 @@ func Want(w World, d Decision, settled bool, sources map[string][]Source) State 
 	services := withDeclared(d.Services, w)
 	for i := range services {
 		r := &services[i]
-		if r.Absent || r.Declared != nil && partOf(r.Declared, w.Cluster) == nil && !r.Declared.Allows(w.Cluster) {
+		if r.Absent || r.Declared != nil && r.Declared.Part(w.Cluster) == nil && !r.Declared.Allows(w.Cluster) {
 			continue
 		}
 		s.Imports = append(s.Imports, importOf(r, own))

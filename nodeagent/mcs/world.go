@@ -109,14 +109,6 @@ func (t *topology) givenIn(c *fabric.Cluster) func(netip.Addr) bool {
 // givenVIPs reports which clusterset IPs the topology gave.
 func (t *topology) givenVIPs(a netip.Addr) bool { return t.given[vips][a] }
 
-func partOf(e *fabric.Export, cluster string) *fabric.ExportCluster {
-	i := slices.IndexFunc(e.Clusters, func(p fabric.ExportCluster) bool { return p.Name == cluster })
-	if i < 0 {
-		return nil
-	}
-	return &e.Clusters[i]
-}
-
 // exists reports whether a namespace does.
 func (w *World) exists(namespace string) bool {
 	if !w.Recorded {
