@@ -178,6 +178,14 @@ type origins struct {
 	list []netip.Prefix
 }
 
+// short names the family, as names of rules and fields of Terraform have it.
+func (s origins) short() string {
+	if s.six {
+		return "v6"
+	}
+	return "v4"
+}
+
 // families gives the sources of an opening, a family each, IPv4 first.
 func families(o *firewall.Opening) []origins {
 	if len(o.Sources) == 0 {

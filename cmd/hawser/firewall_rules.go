@@ -207,12 +207,8 @@ func awsBlocks(list []firewall.Opening) []block {
 			continue
 		}
 		for _, s := range families(o) {
-			key, short := "cidr_ipv4", "v4"
-			if s.six {
-				key, short = "cidr_ipv6", "v6"
-			}
 			for n, p := range prefixTexts(s.list, false) {
-				rule(ruleName(o, short, strconv.Itoa(n)), key, quoted(p))
+				rule(ruleName(o, s.short(), strconv.Itoa(n)), "cidr_ip"+s.short(), quoted(p))
 			}
 		}
 	}
@@ -248,11 +244,7 @@ func googleBlocks(list []firewall.Opening) []block {
 			continue
 		}
 		for _, s := range families(o) {
-			short := "v4"
-			if s.six {
-				short = "v6"
-			}
-			rule(ruleName(o, short), "source_ranges", quotedList(prefixTexts(s.list, false)))
+			rule(ruleName(o, s.short()), "source_ranges", quotedList(prefixTexts(s.list, false)))
 		}
 	}
 	return out
@@ -295,11 +287,7 @@ func azureBlocks(list []firewall.Opening) []block {
 			continue
 		}
 		for _, s := range families(o) {
-			short := "v4"
-			if s.six {
-				short = "v6"
-			}
-			rule(ruleName(o, short), "source_address_prefixes", quotedList(prefixTexts(s.list, false)))
+			rule(ruleName(o, s.short()), "source_address_prefixes", quotedList(prefixTexts(s.list, false)))
 		}
 	}
 	return out
