@@ -25,7 +25,7 @@ const (
 
 	RouteProtocol = 73   // routes and rules
 	TableOut      = 7300 // routes to remote clusters
-	TableIn       = 7301 // routes of packets that came out of a tunnel
+	TableIn       = 7301 // routes of packets that came out of a tunnel, here or at another gateway
 	TableTransit  = 7302 // a gateway's own links, for what other nodes hand to it
 	TableIPsec    = 7303 // VXLAN to remote gateways, which IPsec encrypts
 	RuleIPsec     = 7297 // priority of the rule of TableIPsec
@@ -39,8 +39,8 @@ const (
 	RulePass      = 7294       // and the one before
 	RuleTransit   = 7299       // priority of the rule of TableTransit
 	RulePriority  = 7300       // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
-	RuleCable     = 7365       // of the rules of all other cables
-	RuleHome      = 7289       // priority of the rules that lead what came out of a cable home: the node that its flow came from
+	RuleCable     = 7365       // of the rules of all other cables, and of what other gateways send on
+	RuleHome      = 7289       // priority of the rules that lead what came out of a cable, or from another gateway, home: the node that its flow came from
 	RuleHomes     = 33000      // the first of the rules by which the node is found, behind all others: nothing comes here but from RuleHome
 	RuleHomesEnd  = 33280      // the last of them, for a node that is not known (any more)
 	TableHomes    = 7400       // routes to nodes that handed over flows, a table for each node; its number follows

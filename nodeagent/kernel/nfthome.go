@@ -21,8 +21,8 @@ const (
 	nftFrameIDSize = 4
 )
 
-// nftHomeChains lead what comes out of a cable back to the node that handed its flow to
-// this gateway (docs/adr/0013). Conntrack's mark says which node that was: the last four
+// nftHomeChains lead what comes out of a cable, or from a gateway that this one handed the
+// flow on to, back to the node that handed it to this gateway (docs/adr/0013). Conntrack's mark says which node that was: the last four
 // bytes of its hardware address on NodeLink. Routing rules find the node by the packet's
 // mark, which goes away again in the first chain of forward.
 func nftHomeChains() []nftChain {
@@ -33,13 +33,14 @@ func nftHomeChains() []nftChain {
 	unmarked := func() *nftRule { return nftNew().load(expr.MetaKeyMARK, nftReg).equal(nftHostOrder(0)...) }
 	home := nftChain{name: "home", base: &nftHook{"filter", unix.NF_INET_PRE_ROUTING, nftPriorityHome}, rules: []*nftRule{
 		nftNew().notLink(expr.MetaKeyIIFNAME, desired.LinkPrefix).goTo("begun"),
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("handed"),
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodePrefix).accept(),
+		// What is left of it comes from a gateway that this one handed the flow on to.
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).jump("handed"),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.MateLink).accept(),
 	}}
 	begun, handed := nftChain{name: "begun"}, nftChain{name: "handed"}
 	for _, f := range nftFamilies() {
 		handed.rules = append(handed.rules, setCtMark(nftNew().family(f).daddr(f).in(desired.SetRemote, f).
-			add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize})))
+			add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize})).accept())
 		// A pod with the address of one that was elsewhere.
 		begun.rules = append(begun.rules, setCtMark(nftNew().
 			add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
@@ -61,7 +62,7 @@ func nftHomeChains() []nftChain {
 				SourceRegister: nftReg, DestRegister: nftReg, Len: 4,
 				Mask: nftHostOrder(^uint32(desired.HomeDigits)), Xor: nftHostOrder(0),
 			}).
-			equal(nftHostOrder(desired.MarkHome)...).cable(expr.MetaKeyIIFNAME).
+			equal(nftHostOrder(desired.MarkHome)...).link(expr.MetaKeyIIFNAME, desired.LinkPrefix).
 			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)}).markFrom(nftReg),
 	}}
 	return append(nftShortcutChains(), handed, begun, home, clean)

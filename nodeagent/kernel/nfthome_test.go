@@ -21,6 +21,31 @@ func (n *nftNS) ip(lines ...string) {
 	}
 }
 
+// homes adds the routing rules and the route by which a node is found, in both families.
+func (n *nftNS) homes(number int, via, via6 string) {
+	n.t.Helper()
+	var lines []string
+	for _, six := range []bool{false, true} {
+		family, via := "-4", via
+		if six {
+			family, via = "-6", via6
+		}
+		for _, link := range []string{"hw-wg1", desired.NodeLink} {
+			lines = append(lines, family+" rule add pref 7289 iif "+link+" fwmark 0x70000000/0xf0000000 goto 33000")
+		}
+		lines = append(lines, family+" route add default via "+via+" dev hw-vx0 table 7401")
+		for _, r := range append(desired.HomeRules(number, 7401, six, ""), desired.HomeRules(0, desired.TableMain, six, "")...) {
+			to := "lookup " + strconv.Itoa(r.Table)
+			if r.Goto > 0 {
+				to = "goto " + strconv.Itoa(r.Goto)
+			}
+			lines = append(lines, family+" rule add pref "+strconv.Itoa(r.Priority)+
+				" fwmark 0x"+strconv.FormatUint(uint64(r.Mark), 16)+"/0x"+strconv.FormatUint(uint64(r.Mask), 16)+" "+to)
+		}
+	}
+	n.ip(lines...)
+}
+
 // What a worker handed over comes back to that worker, although the main table leads
 // its pods elsewhere, and what a pod of the node asked comes back to that pod, although
 // the table of pods' prefixes leads it to the worker.
@@ -47,24 +72,7 @@ func TestNftHome(t *testing.T) {
 	l.elements(home...)
 	l.dropped(worker, "tcp", client+":0", nftRemote+":9000") // no routing rules yet
 
-	var lines []string
-	for _, six := range []bool{false, true} {
-		family, via := "-4", "192.0.2.2"
-		if six {
-			family, via = "-6", "fe80::2"
-		}
-		lines = append(lines, family+" rule add pref 7289 iif hw-wg1 fwmark 0x70000000/0xf0000000 goto 33000",
-			family+" route add default via "+via+" dev hw-vx0 table 7401")
-		for _, r := range append(desired.HomeRules(0x123, 7401, six, ""), desired.HomeRules(0, desired.TableMain, six, "")...) {
-			to := "lookup " + strconv.Itoa(r.Table)
-			if r.Goto > 0 {
-				to = "goto " + strconv.Itoa(r.Goto)
-			}
-			lines = append(lines, family+" rule add pref "+strconv.Itoa(r.Priority)+
-				" fwmark 0x"+strconv.FormatUint(uint64(r.Mark), 16)+"/0x"+strconv.FormatUint(uint64(r.Mask), 16)+" "+to)
-		}
-	}
-	l.node.ip(lines...)
+	l.node.homes(0x123, "192.0.2.2", "fe80::2")
 	l.node.ip("route add 10.7.1.0/24 via 192.0.2.2 dev hw-vx0 table 7301", "rule add pref 7301 iif hw-wg1 lookup 7301")
 	l.elements(home...) // forgets the flow that was dropped
 	l.sees(worker, "tcp", client+":0", nftRemote+":9000")
@@ -78,6 +86,42 @@ func TestNftHome(t *testing.T) {
 	// A node that is not known: the tables say.
 	l.elements(own...)
 	l.dropped(worker, "tcp", client+":0", nftRemote+":9000")
+}
+
+// A gateway whose tunnels are gone hands to another one what a worker handed to it. That one
+// knows the flow by this gateway's frames, so the answers come to this gateway: they go on to
+// the worker, not by the main table to wherever the network between nodes delivers them.
+func TestNftHomeThroughTwo(t *testing.T) {
+	t.Parallel()
+	const client, client6, server, server6 = "10.7.5.5", "fd00:7:5::5", "242.2.9.9", "fd00:42:2::99"
+	l := nftNewLab(t)
+	worker, mate := nftNewNS(t), nftNewNS(t)
+	l.node.ip("link add hw-vx0 type bridge", "link set hw-vx0 up")
+	for i, ns := range []*nftNS{worker, mate} {
+		port := "port" + strconv.Itoa(i)
+		ns.up("lo")
+		ns.sysctl("ipv6/conf/default/accept_dad", "0")
+		nftJoinNS(ns, desired.NodeLink, l.node, port)
+		l.node.ip("link set " + port + " master hw-vx0")
+		last := strconv.Itoa(i + 2)
+		ns.ip("address add 192.0.2."+last+"/24 dev hw-vx0", "address add fe80::"+last+"/64 dev hw-vx0 nodad",
+			"route add default via 192.0.2.1", "-6 route add default via fe80::1 dev hw-vx0")
+	}
+	worker.ip("address add "+client+"/32 dev lo", "address add "+client6+"/128 dev lo")
+	mate.ip("address add "+server+"/32 dev lo", "address add "+server6+"/128 dev lo")
+	mate.serve("tcp", server+":9000", "["+server6+"]:9000")
+	mate.serve("udp", server+":9000")
+	l.node.ip("address add 192.0.2.1/24 dev hw-vx0", "address add fe80::1/64 dev hw-vx0 nodad",
+		"route add "+server+" via 192.0.2.3", "-6 route add "+server6+" via fe80::3 dev hw-vx0",
+		"route add 10.7.5.0/24 via "+nftPod, "route add fd00:7:5::/64 via "+nftPod6)
+	l.node.homes(0x123, "192.0.2.2", "fe80::2")
+	id := desired.HomeID(worker.link(desired.NodeLink).Attrs().HardwareAddr.String())
+	mark := strconv.FormatUint(uint64(desired.HomeMark(0x123)), 10)
+	l.elements("remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/48",
+		"homes4 "+id+" | "+mark, "homes6 "+id+" | "+mark)
+	l.sees(worker, "tcp", client+":0", server+":9000")
+	l.sees(worker, "udp", client+":0", server+":9000")
+	l.sees(worker, "tcp", "["+client6+"]:0", "["+server6+"]:9000")
 }
 
 // A backend that would answer its caller past the node sees the node; what others

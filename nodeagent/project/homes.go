@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// addHomes leads what comes out of a cable back to the node that handed its flow to
-// this gateway (docs/adr/0013). That node translated the flow, and a network between
+// addHomes leads what comes out of a cable, or from another gateway, back to the node that
+// handed its flow to this gateway (docs/adr/0013). That node translated the flow, and a network between
 // nodes that delivers straight into pods would bring the answer past it. Conntrack keeps
 // who it was; the rules find it, whatever Node objects say of where pods are.
 func (v *view) addHomes() {
@@ -18,17 +18,25 @@ func (v *view) addHomes() {
 		return
 	}
 	origin := clusterPath(v.own.Name)
+	from := func(link string, six bool, origin string) {
+		v.state.Rules = append(v.state.Rules, desired.Rule{
+			Priority: desired.RuleHome, IPv6: six, IIF: link, Mark: desired.MarkHome, Mask: desired.MaskHome,
+			Goto: desired.RuleHomes, Origin: origin,
+		})
+	}
 	families := map[bool]bool{}
 	for _, r := range slices.Clone(v.state.Rules) {
 		if r.Table == desired.TableIn {
 			families[r.IPv6] = true
-			v.state.Rules = append(v.state.Rules, desired.Rule{
-				Priority: desired.RuleHome, IPv6: r.IPv6, IIF: r.IIF, Mark: desired.MarkHome, Mask: desired.MaskHome,
-				Goto: desired.RuleHomes, Origin: r.Origin,
-			})
+			from(r.IIF, r.IPv6, r.Origin)
 		}
 	}
 	for six := range families {
+		from(desired.NodeLink, six, origin)
+		// Another gateway may know the flow by this one after this one forgot it.
+		v.state.Rules = append(v.state.Rules, desired.Rule{
+			Priority: desired.RuleCable, IPv6: six, IIF: desired.NodeLink, Table: desired.TableIn, Origin: origin,
+		})
 		// What conntrack knows and nobody handed over is this node's own, whoever the
 		// address is said to belong to.
 		v.state.Rules = append(v.state.Rules, desired.HomeRules(0, desired.TableMain, six, origin)...)
