@@ -76,11 +76,11 @@ func TestFindInClone(t *testing.T) {
 	s := open(t, clone)
 	sync(t, s)
 	for _, name := range []string{"main", "rendered", "origin/rendered"} {
-		if have, err := s.Find(name); err != nil || have.String() != want {
+		if have, err := s.Resolve(name); err != nil || have.Commit.String() != want {
 			t.Errorf("%s: %s, %v; want %s", name, have, err, want)
 		}
 	}
-	if _, err := s.Find("nothing"); !errors.Is(err, repo.ErrNoBranch) {
+	if _, err := s.Resolve("nothing"); !errors.Is(err, repo.ErrNoBranch) {
 		t.Errorf("nothing: %v", err)
 	}
 }
