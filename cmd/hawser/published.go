@@ -21,63 +21,86 @@ const againstNone = "none"
 // when there is something to compare with already.
 const remotePatience = 10 * time.Second
 
-// baseline is what a topology is compared with.
-type baseline struct {
+// published is what a branch holds, or a folder. Where nothing is published it is empty,
+// and named againstNone.
+type published struct {
 	tree render.Tree
 	plan.Baseline
-	says []string // what the reader has to know of it
+	none string // why it is empty, where nobody asked for that
+	what string // it is, for people
+	says []string
 }
 
-// baselineInput is what decides the baseline.
-type baselineInput struct {
+// publishedInput is what decides which state is read.
+type publishedInput struct {
 	file, address string // the topology; the repository, empty for the one that holds it
-	against       string
-	asked         bool // somebody named against
+	branch        string
+	flag          string // that names branch
+	asked         bool   // somebody did
+	compare       bool   // the reader is told what it is compared with
 }
 
-// readBaseline reads what is published. Only a repository that was never published to is
-// compared with nothing by itself; a name that stands for nothing is an error.
-func readBaseline(ctx context.Context, in baselineInput) (baseline, error) {
-	if in.against == againstNone {
-		return baseline{Baseline: plan.Baseline{Name: againstNone}, says: []string{"compared with nothing (--against none): everything is new"}}, nil
+// readPublished reads what is published, and says what has to be known of it. Only where no
+// repository that can be asked has the branch nothing is published; a name that somebody
+// gave and that stands for nothing is an error.
+func (a *app) readPublished(ctx context.Context, in publishedInput) (published, error) {
+	p, err := in.read(ctx)
+	if err != nil {
+		return p, err
 	}
-	if _, err := os.Stat(filepath.Join(in.against, "base")); err == nil {
-		dir, err := readRendered(in.against)
+	if in.compare {
+		_, _ = fmt.Fprintln(a.err, p.what)
+	}
+	for _, text := range p.says {
+		_, _ = fmt.Fprintln(a.err, text)
+	}
+	return p, nil
+}
+
+func (in publishedInput) read(ctx context.Context) (published, error) {
+	if in.branch == againstNone {
+		return published{Baseline: plan.Baseline{Name: againstNone}, what: "compared with nothing (" + in.flag + " none): everything is new"}, nil
+	}
+	if _, err := os.Stat(filepath.Join(in.branch, "base")); err == nil && in.asked {
+		dir, err := readRendered(in.branch)
 		if err != nil {
-			return baseline{}, err
+			return published{}, err
 		}
-		b := baseline{tree: dir.tree, Baseline: plan.Baseline{Name: in.against}, says: []string{"compared with the folder " + in.against}}
-		return b, b.check()
+		p := published{tree: dir.tree, Baseline: plan.Baseline{Name: in.branch}, what: "compared with the folder " + in.branch}
+		return p, p.check(in.flag)
 	}
 	if in.address == "" {
 		in.address = filepath.Dir(in.file)
 	}
 	store, err := repo.Open(repo.Config{URL: in.address, Auth: gitAuth()})
 	if err != nil {
-		return baseline{}, err
+		return published{}, err
 	}
-	if err := store.Sync(ctx, in.against); err != nil {
-		return baseline{}, fmt.Errorf("%w (hawser diff --against DIR compares with a folder)", err)
+	if err := store.Sync(ctx, in.branch); err != nil {
+		if in.compare {
+			err = fmt.Errorf("%w (hawser diff --against DIR compares with a folder)", err)
+		}
+		return published{}, err
 	}
-	found, err := store.Resolve(in.against)
+	found, err := store.Resolve(in.branch)
 	if err == nil {
-		return current(ctx, store, in, found)
+		return in.current(ctx, store, found)
 	}
 	if !errors.Is(err, repo.ErrNoBranch) {
-		return baseline{}, fmt.Errorf("read published branch: %w", err)
+		return published{}, fmt.Errorf("read published branch: %w", err)
 	}
-	return elsewhere(ctx, store, in, err)
+	return in.elsewhere(ctx, store, err)
 }
 
 // current reads the branch that was found, or what its remote has by now.
-func current(ctx context.Context, store *repo.Store, in baselineInput, found repo.Found) (baseline, error) {
-	b, err := readCommit(store, in.against, found.Commit)
+func (in publishedInput) current(ctx context.Context, store *repo.Store, found repo.Found) (published, error) {
+	p, err := in.commit(store, in.branch, found.Commit)
 	if err != nil {
-		return b, err
+		return p, err
 	}
 	remotes, err := store.Remotes()
 	if err != nil {
-		return b, err
+		return p, err
 	}
 	for _, r := range remotes {
 		branch, tracked := strings.CutPrefix(found.Ref, "refs/remotes/"+r.Name+"/")
@@ -95,18 +118,22 @@ func current(ctx context.Context, store *repo.Store, in baselineInput, found rep
 		name := r.Name + "/" + branch
 		switch {
 		case err != nil:
-			b.says = append(b.says, fmt.Sprintf("warning: %s could not be asked whether %s is still there (%v): this is as of the last git fetch", r.Name, branch, err))
+			p.says = append(p.says, fmt.Sprintf("warning: %s could not be asked whether %s is still there (%v): this is as of the last git fetch", r.Name, branch, err))
 		case newer == nil:
 		case tracked:
-			if b, err = readCommit(newer.store, name, newer.commit); err != nil {
-				return b, err
+			if p, err = in.commit(newer.store, name, newer.commit); err != nil {
+				return p, err
 			}
-			b.says = append(b.says, name+" moved since the last git fetch: it was fetched for this comparison")
+			p.says = append(p.says, name+" moved since the last git fetch: it was fetched for this comparison")
 		default:
-			b.says = append(b.says, fmt.Sprintf("warning: %s is another commit, %.12s: --against %s compares with that", name, newer.commit, name))
+			hint := in.flag + " " + name + " compares with that"
+			if !in.compare {
+				hint = "git branch -D " + branch + ", if the one here is an old copy"
+			}
+			p.says = append(p.says, fmt.Sprintf("warning: %s is another commit, %.12s: %s", name, newer.commit, hint))
 		}
 	}
-	return b, nil
+	return p, nil
 }
 
 // fetched is a branch of a remote repository.
@@ -139,54 +166,56 @@ func moved(ctx context.Context, r repo.Remote, branch string, have repo.Hash) (*
 
 // elsewhere looks for a branch that the repository lacks in those that it was cloned
 // from, as a shallow clone or one of a single branch lacks it.
-func elsewhere(ctx context.Context, store *repo.Store, in baselineInput, missing error) (baseline, error) {
+func (in publishedInput) elsewhere(ctx context.Context, store *repo.Store, missing error) (published, error) {
 	names, err := store.Names()
 	if err != nil {
-		return baseline{}, err
+		return published{}, err
 	}
 	remotes, err := store.Remotes()
 	if err != nil {
-		return baseline{}, err
+		return published{}, err
 	}
-	var unreached []error
+	var unreached error
 	var asked []string
 	for _, r := range remotes {
-		branch := strings.TrimPrefix(in.against, r.Name+"/")
+		branch := strings.TrimPrefix(in.branch, r.Name+"/")
 		remote, err := repo.Open(repo.Config{URL: r.URL, Auth: gitAuth(), Depth: 1})
 		if err == nil {
 			err = remote.Sync(ctx, branch)
 		}
 		if err != nil {
-			unreached = append(unreached, fmt.Errorf("%w (git fetch %s %s:refs/remotes/%s/%s brings it here)", err, r.Name, branch, r.Name, branch))
+			if unreached != nil {
+				err = fmt.Errorf("%w; %w", unreached, err)
+			}
+			unreached = fmt.Errorf("%w (git fetch %s %s:refs/remotes/%s/%s brings it here)", err, r.Name, branch, r.Name, branch)
 			continue
 		}
 		if head, err := remote.Head(branch); err == nil {
-			b, err := readCommit(remote, r.Name+"/"+branch, head)
-			b.says = append(b.says, r.Name+"/"+branch+" is not in this clone: it was fetched for this comparison")
-			return b, err
+			p, err := in.commit(remote, r.Name+"/"+branch, head)
+			p.says = append(p.says, r.Name+"/"+branch+" is not in this clone: it was fetched for this comparison")
+			return p, err
 		}
 		asked = append(asked, r.Name)
 		there, err := remote.Names()
 		if err != nil {
-			return baseline{}, err
+			return published{}, err
 		}
 		for _, name := range there {
 			names = append(names, r.Name+"/"+name)
 		}
 	}
-	if len(unreached) > 0 {
-		return baseline{}, fmt.Errorf("%w, and not every remote could be asked for it: %w", missing, errors.Join(unreached...))
+	if unreached != nil {
+		return published{}, fmt.Errorf("%w, and not every remote could be asked for it: %w", missing, unreached)
 	}
 	if in.asked {
-		return baseline{}, fmt.Errorf("%w (there %s; --against %s compares with nothing)", missing, listed(names, "are the branches", "is no branch at all"), againstNone)
+		return published{}, fmt.Errorf("%w (there %s; %s %s compares with nothing)", missing, listed(names, "are the branches", "is no branch at all"), in.flag, againstNone)
 	}
 	where := ""
 	if len(asked) > 0 {
 		where = ", nor of " + strings.Join(asked, ", ")
 	}
-	return baseline{Baseline: plan.Baseline{Name: againstNone}, says: []string{fmt.Sprintf(
-		"nothing is published on branch %s of %s%s: everything is new (if it is published elsewhere, name it with --against or --repo)",
-		in.against, store.Name(), where)}}, nil
+	none, hint := fmt.Sprintf("nothing is published on branch %s of %s%s", in.branch, store.Name(), where), fmt.Sprintf("(if it is published elsewhere, name it with %s or --repo)", in.flag)
+	return published{Baseline: plan.Baseline{Name: againstNone}, none: none + " " + hint, what: none + ": everything is new " + hint}, nil
 }
 
 // listed writes names behind what they are, each once, or what to say when there is none.
@@ -208,31 +237,31 @@ func listed(names []string, what, none string) string {
 	return what + " " + strings.Join(out[:min(len(out), most)], ", ") + more
 }
 
-func readCommit(store *repo.Store, name string, commit repo.Hash) (baseline, error) {
-	b := baseline{Baseline: plan.Baseline{Name: name, Commit: commit.String()}}
+func (in publishedInput) commit(store *repo.Store, name string, commit repo.Hash) (published, error) {
+	p := published{Baseline: plan.Baseline{Name: name, Commit: commit.String()}}
 	at, err := store.When(commit)
 	if err != nil {
-		return b, err
+		return p, err
 	}
-	if b.tree, err = store.Tree(commit); err != nil {
-		return b, err
+	if p.tree, err = store.Tree(commit); err != nil {
+		return p, err
 	}
-	b.Time = at.UTC().Format(time.RFC3339)
-	b.says = []string{fmt.Sprintf("compared with %s %.12s, published %s", name, commit, ago(time.Since(at)))}
-	return b, b.check()
+	p.Time = at.UTC().Format(time.RFC3339)
+	p.what = fmt.Sprintf("compared with %s %.12s, published %s", name, commit, ago(time.Since(at)))
+	return p, p.check(in.flag)
 }
 
 // check refuses what holds no rendered tree: compared with that everything would be new.
-func (b *baseline) check() error {
-	if _, err := render.FabricOf(b.tree); errors.Is(err, render.ErrNoFabric) {
-		what := b.Name
-		if b.Commit != "" {
-			what = fmt.Sprintf("%s (%.12s)", b.Name, b.Commit)
+func (p *published) check(flag string) error {
+	if _, err := render.FabricOf(p.tree); errors.Is(err, render.ErrNoFabric) {
+		what := p.Name
+		if p.Commit != "" {
+			what = fmt.Sprintf("%s (%.12s)", p.Name, p.Commit)
 		}
-		return fmt.Errorf("%s holds no rendered tree: there is no base/fabric.yaml (--against names a branch that hawser reconcile publishes, "+
-			"or a folder that hawser render wrote)", what)
+		return fmt.Errorf("%s holds no rendered tree: there is no base/fabric.yaml (%s names a branch that hawser reconcile publishes, "+
+			"or a folder that hawser render wrote)", what, flag)
 	} else if err != nil {
-		return fmt.Errorf("read %s: %w", b.Name, err)
+		return fmt.Errorf("read %s: %w", p.Name, err)
 	}
 	return nil
 }
@@ -248,4 +277,12 @@ func ago(d time.Duration) string {
 		}
 	}
 	return counted(max(int(d/time.Second), 0), "second") + " ago"
+}
+
+// gitAuth is the login that the environment holds.
+func gitAuth() repo.Auth {
+	return repo.Auth{
+		Username: os.Getenv("HAWSER_GIT_USERNAME"), Password: os.Getenv("HAWSER_GIT_TOKEN"),
+		SSHKeyPassword: os.Getenv("HAWSER_SSH_KEY_PASSWORD"),
+	}
 }
