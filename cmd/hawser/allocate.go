@@ -49,7 +49,7 @@ Exit codes: 0 done, 1 errors in the topology or, with --check, a stale lock, 2 e
 	cmd.Flags().BoolVar(&f.gc, "gc", false, "release the addresses of what left the topology")
 	cmd.Flags().StringArrayVar(&f.move, "move", nil, "line of the lock whose addresses are to change; repeatable")
 	cmd.Flags().StringVar(&f.branch, "publish-branch", reconciler.DefaultPublishBranch,
-		"branch that holds what is published")
+		"branch that holds what is published, or none")
 	cmd.Flags().StringVar(&f.repo, "repo", "",
 		"path or URL of the repository with that branch (default: the one that holds the file)")
 	cmd.MarkFlagsMutuallyExclusive("check", "gc")
