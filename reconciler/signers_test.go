@@ -3,6 +3,7 @@ package reconciler
 import (
 	"bytes"
 	"crypto/ed25519"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,6 +95,29 @@ func (g *rig) untrusted(says string) {
 // trusting is a topology that asks for signed commits.
 func trusting(clusters ...string) string {
 	return strings.Replace(topologyOf(clusters...), "spec:\n", "spec:\n  trust: {commits: allowed_signers}\n", 1)
+}
+
+// TestRefusedOnce: a commit that stays refused is logged once, and stays refused in status.
+func TestRefusedOnce(t *testing.T) {
+	t.Parallel()
+	ann, eve := newPerson(t, "ann"), newPerson(t, "eve")
+	var log bytes.Buffer
+	g := newRig(t, true, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	g.commit("allowed_signers", ann.line())
+	g.commit(TopologyFile, trusting("g1", "g2"))
+	g.good()
+	g.pull()
+	g.commit(TopologyFile, trusting("g1", "g2", "g3"))
+	head := g.sign(eve)
+	for range 3 {
+		g.untrusted("who is not in allowed_signers")
+	}
+	if n := strings.Count(log.String(), "commit not published"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, &log)
+	}
+	if last := g.Status().LastError; last == nil || last.Revision != head || last.Reason != ReasonUntrusted {
+		t.Errorf("status: %+v", last)
+	}
 }
 
 // TestSignedCommits: once a topology that asks for it is published, whoever may push to

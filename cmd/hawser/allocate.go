@@ -30,8 +30,9 @@ func newAllocateCommand(a *app) *cobra.Command {
 		Long: `Give addresses to everything in the topology that has none, and write them to
 clusterset.lock.yaml beside it. What is published never moves: the publish branch
 of the repository that holds the file, or of --repo, goes before the lock, so that
-this settles every merge of branches that both allocated. Fetch the branch first;
-where it is not there the command says so.
+this settles every merge of branches that both allocated. A clone without the branch,
+or behind, gets it from where it was cloned; when that cannot be asked, nothing is
+written. --publish-branch none goes without.
 
 --move moves one thing on purpose: a line of the lock, such as clusters[g1].blocks
 or exports[shop/web].vips. Its old addresses stay reserved for it until --gc.
@@ -48,7 +49,7 @@ Exit codes: 0 done, 1 errors in the topology or, with --check, a stale lock, 2 e
 	cmd.Flags().BoolVar(&f.gc, "gc", false, "release the addresses of what left the topology")
 	cmd.Flags().StringArrayVar(&f.move, "move", nil, "line of the lock whose addresses are to change; repeatable")
 	cmd.Flags().StringVar(&f.branch, "publish-branch", reconciler.DefaultPublishBranch,
-		"branch that holds what is published")
+		"branch that holds what is published, or none")
 	cmd.Flags().StringVar(&f.repo, "repo", "",
 		"path or URL of the repository with that branch (default: the one that holds the file)")
 	cmd.MarkFlagsMutuallyExclusive("check", "gc")
@@ -94,28 +95,29 @@ func (a *app) allocate(ctx context.Context, args []string, f allocateFlags) erro
 // publishedLock is what a command knows of the lock in force.
 type publishedLock struct {
 	raw []byte
-	// known: a publish branch was read. Outside of git nothing is published from a
-	// file, as far as anybody can tell; a clone may lack the branch.
+	// known: something published was read. Outside of git nothing is published from a file,
+	// as far as anybody can tell; a repository without the branch may be published elsewhere.
 	known, outside bool
 }
 
-// publishedLock reads the lock in force, and says where it is not known.
+// publishedLock reads the lock in force. Where it cannot be read nothing is to be allocated:
+// addresses would be taken that others have.
 func (a *app) publishedLock(ctx context.Context, t topology, f allocateFlags) (publishedLock, error) {
-	p, err := readPublished(ctx, f.repo, t.file, f.branch)
-	if err == nil && p.commit != "" {
-		return publishedLock{raw: p.tree[reconciler.LockFile], known: true}, nil
+	p, err := a.readPublished(ctx, publishedInput{
+		file: t.file, address: f.repo, branch: f.branch, flag: "--publish-branch", asked: f.branch != reconciler.DefaultPublishBranch,
+	})
+	// A remote that is gone is no repository, either.
+	if f.repo == "" && errors.Is(err, repo.ErrNoRepository) && !errors.Is(err, repo.ErrNoBranch) {
+		_, err = fmt.Fprintf(a.err, "what is published is not known: %s\n", err)
+		return publishedLock{outside: true}, err
 	}
-	if err != nil && f.repo != "" {
+	if err != nil {
 		return publishedLock{}, fmt.Errorf("read what is published: %w", err)
 	}
-	why := fmt.Sprintf("there is no branch %s here (in a clone: git fetch origin %[1]s:refs/remotes/origin/%[1]s)",
-		f.branch)
-	if err != nil {
-		why = err.Error()
+	if p.none != "" {
+		_, _ = fmt.Fprintln(a.err, p.none)
 	}
-	outside := errors.Is(err, repo.ErrNoRepository)
-	_, err = fmt.Fprintf(a.err, "what is published is not known: %s\n", why)
-	return publishedLock{outside: outside}, err
+	return publishedLock{raw: p.tree[reconciler.LockFile], known: p.tree != nil}, nil
 }
 
 // newLock gives the content that the lock file should have.

@@ -46,8 +46,8 @@ approval is a file beside the topology, to be committed; no root key is needed.
 The candidate, on the branch "rendered-candidate" that hawser reconcile writes, is
 compared with what the topology here gives, the lock included: approve from a
 checkout that you reviewed. It is refused when anything differs but the public keys
-that are made from the root key, which are listed. In a clone the branches of origin
-are fetched first.
+that are made from the root key, which are listed. A clone without the branches, or
+behind, gets them from where it was cloned.
 
 With COMMIT: approve a commit whose signer does not own what it changes (owners in the
 topology). It prints each change with its place and says who owns it, and writes the
@@ -173,28 +173,21 @@ func (a *app) candidate(ctx context.Context, t topology, f approveFlags) (*candi
 	if err != nil {
 		return nil, err
 	}
-	prefixes := []string{""}
-	if f.repo == "" && a.fetch(ctx, filepath.Dir(t.file)) {
-		prefixes = []string{"origin/", ""}
-	}
 	branch := reconciler.CandidateBranch(f.against)
-	var have, found published
-	for _, prefix := range prefixes {
-		if have.commit == "" {
-			if have, err = readPublished(ctx, f.repo, t.file, prefix+f.against); err != nil {
-				return nil, err
-			}
-		}
-		if found.commit == "" {
-			if found, err = readPublished(ctx, f.repo, t.file, prefix+branch); err != nil {
-				return nil, err
-			}
-		}
+	in := publishedInput{file: t.file, address: f.repo, branch: branch, flag: "--against"}
+	found, err := a.readPublished(ctx, in)
+	if err != nil {
+		return nil, err
 	}
-	if found.commit == "" || found.commit == have.commit {
+	in.branch, in.asked = f.against, found.Commit == "" && f.against != reconciler.DefaultPublishBranch
+	have, err := a.readPublished(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	if found.Commit == "" || found.Commit == have.Commit {
 		return nil, nil
 	}
-	c := &candidate{Branch: branch, Commit: found.commit, Keys: []madeKey{}, set: set, tree: found.tree, have: have.tree, folder: filepath.Dir(t.file)}
+	c := &candidate{Branch: branch, Commit: found.Commit, Keys: []madeKey{}, set: set, tree: found.tree, have: have.tree, folder: filepath.Dir(t.file)}
 	if c.input, err = buildInput(t, c.base(), buildFlags{}); err != nil {
 		return nil, err
 	}
@@ -503,18 +496,4 @@ func (c *candidate) sign(ctx context.Context, a *app, key string) error {
 	}
 	c.input.Approvals[strings.TrimPrefix(c.Dir, render.ApprovalsDir+"/")+"/"+file+".sig"] = armored
 	return c.read()
-}
-
-// fetch brings what origin has, where the folder is in a clone; it reports whether it is.
-func (a *app) fetch(ctx context.Context, dir string) bool {
-	remotes, err := exec.CommandContext(ctx, "git", "-C", dir, "remote").Output()
-	if err != nil || !slices.Contains(strings.Fields(string(remotes)), "origin") {
-		return false
-	}
-	cmd := exec.CommandContext(ctx, "git", "-C", dir, "fetch", "--quiet", "origin")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.err, a.err
-	if err := cmd.Run(); err != nil {
-		_, _ = fmt.Fprintf(a.err, "warning: git fetch origin: %v; going on with what is here\n", err)
-	}
-	return true
 }

@@ -48,7 +48,7 @@ func (a *app) approveCommit(ctx context.Context, args []string, f approveCommitF
 	if len(args) > 1 {
 		dir = args[1]
 	}
-	review, err := reviewCommit(ctx, dir, args[0])
+	review, err := a.reviewCommit(ctx, dir, args[0])
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (a *app) printReview(r *reconciler.Review, c approvedCommit) {
 }
 
 // reviewCommit looks at a commit of the repository that holds a folder with a topology.
-func reviewCommit(ctx context.Context, dir, commit string) (*reconciler.Review, error) {
+func (a *app) reviewCommit(ctx context.Context, dir, commit string) (*reconciler.Review, error) {
 	full, err := gitIn(ctx, dir, "rev-parse", "--verify", "--quiet", "--end-of-options", commit+"^{commit}")
 	if err != nil {
 		return nil, fmt.Errorf("find commit %s in %s: %w (git fetch brings what others pushed)", commit, dir, err)
@@ -117,12 +117,12 @@ func reviewCommit(ctx context.Context, dir, commit string) (*reconciler.Review, 
 	if err := store.Sync(ctx); err != nil {
 		return nil, err
 	}
-	var lock []byte
 	file := filepath.Join(dir, reconciler.TopologyFile)
-	if p, err := readPublished(ctx, "", file, reconciler.DefaultPublishBranch); err == nil {
-		lock = p.tree[reconciler.LockFile]
-	} // without it addresses that were never committed count as written by hand
-	return reconciler.ReviewCommit(store, strings.TrimSuffix(folder, "/"), full, lock)
+	p, err := a.readPublished(ctx, publishedInput{file: file, branch: reconciler.DefaultPublishBranch, flag: "--against"})
+	if err != nil {
+		_, _ = fmt.Fprintf(a.err, "warning: addresses that were never committed count as written by hand: read what is published: %v\n", err)
+	}
+	return reconciler.ReviewCommit(store, strings.TrimSuffix(folder, "/"), full, p.tree[reconciler.LockFile])
 }
 
 // signApproval has ssh-keygen sign a commit and writes the approval where it belongs. It

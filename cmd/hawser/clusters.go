@@ -95,11 +95,11 @@ func (a *app) open(ctx context.Context, args []string, f treeFlags) (source, err
 			return s, fmt.Errorf("--tree %s: there is no clusters/<name>/kustomization.yaml in it (hawser render --out writes such a folder)", f.tree)
 		}
 	case f.repo != "":
-		p, err := readPublished(ctx, f.repo, "", f.branch)
+		p, err := a.readPublished(ctx, publishedInput{address: f.repo, branch: f.branch, flag: "--branch"})
 		if err != nil {
 			return s, err
 		}
-		if p.commit == "" {
+		if p.Commit == "" {
 			return s, fmt.Errorf("--repo %s: nothing is published on branch %s", f.repo, f.branch)
 		}
 		s.tree = p.tree

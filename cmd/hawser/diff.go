@@ -109,12 +109,11 @@ func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
 		return err
 	}
 	defer a.progress("comparing " + t.file + " with " + f.against)()
-	have, err := readBaseline(ctx, baselineInput{file: t.file, address: f.repo, against: f.against, asked: cmd.Flags().Changed("against")})
+	have, err := a.readPublished(ctx, publishedInput{
+		file: t.file, address: f.repo, branch: f.against, flag: "--against", asked: cmd.Flags().Changed("against"), compare: true,
+	})
 	if err != nil {
 		return err
-	}
-	for _, text := range have.says {
-		_, _ = fmt.Fprintln(a.err, text)
 	}
 	in, err := buildInput(t, have.tree, f.buildFlags)
 	if err != nil {

@@ -6,41 +6,277 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/plan"
 )
 
-// published is what a branch holds; without the branch it is empty.
+// againstNone compares with nothing.
+const againstNone = "none"
+
+// remotePatience is how long a remote repository may take to say where its branch is,
+// when there is something to compare with already.
+const remotePatience = 10 * time.Second
+
+// published is what a branch holds, or a folder. Where nothing is published it is empty,
+// and named againstNone.
 type published struct {
-	commit string // empty: nothing is published yet
-	tree   render.Tree
+	tree render.Tree
+	plan.Baseline
+	none string // why it is empty, where nobody asked for that
+	what string // it is, for people
+	says []string
 }
 
-// readPublished reads the publish branch of the repository at address, or of
-// the one that holds file when address is empty.
-func readPublished(ctx context.Context, address, file, branch string) (published, error) {
-	if address == "" {
-		address = filepath.Dir(file)
+// publishedInput is what decides which state is read.
+type publishedInput struct {
+	file, address string // the topology; the repository, empty for the one that holds it
+	branch        string
+	flag          string // that names branch
+	asked         bool   // somebody did
+	compare       bool   // the reader is told what it is compared with
+}
+
+// readPublished reads what is published, and says what has to be known of it. Only where no
+// repository that can be asked has the branch nothing is published; a name that somebody
+// gave and that stands for nothing is an error.
+func (a *app) readPublished(ctx context.Context, in publishedInput) (published, error) {
+	p, err := in.read(ctx)
+	if err != nil {
+		return p, err
 	}
-	store, err := repo.Open(repo.Config{URL: address, Auth: gitAuth()})
+	if in.compare {
+		_, _ = fmt.Fprintln(a.err, p.what)
+	}
+	for _, text := range p.says {
+		_, _ = fmt.Fprintln(a.err, text)
+	}
+	return p, nil
+}
+
+func (in publishedInput) read(ctx context.Context) (published, error) {
+	if in.branch == againstNone {
+		return published{Baseline: plan.Baseline{Name: againstNone}, what: "compared with nothing (" + in.flag + " none): everything is new"}, nil
+	}
+	if _, err := os.Stat(filepath.Join(in.branch, "base")); err == nil && in.asked {
+		dir, err := readRendered(in.branch)
+		if err != nil {
+			return published{}, err
+		}
+		p := published{tree: dir.tree, Baseline: plan.Baseline{Name: in.branch}, what: "compared with the folder " + in.branch}
+		return p, p.check(in.flag)
+	}
+	if in.address == "" {
+		in.address = filepath.Dir(in.file)
+	}
+	store, err := repo.Open(repo.Config{URL: in.address, Auth: gitAuth()})
 	if err != nil {
 		return published{}, err
+	}
+	if err := store.Sync(ctx, in.branch); err != nil {
+		if in.compare {
+			err = fmt.Errorf("%w (hawser diff --against DIR compares with a folder)", err)
+		}
+		return published{}, err
+	}
+	found, err := store.Resolve(in.branch)
+	if err == nil {
+		return in.current(ctx, store, found)
+	}
+	if !errors.Is(err, repo.ErrNoBranch) {
+		return published{}, fmt.Errorf("read published branch: %w", err)
+	}
+	return in.elsewhere(ctx, store, err)
+}
+
+// current reads the branch that was found, or what its remote has by now.
+func (in publishedInput) current(ctx context.Context, store *repo.Store, found repo.Found) (published, error) {
+	p, err := in.commit(store, in.branch, found.Commit)
+	if err != nil {
+		return p, err
+	}
+	remotes, err := store.Remotes()
+	if err != nil {
+		return p, err
+	}
+	for _, r := range remotes {
+		branch, tracked := strings.CutPrefix(found.Ref, "refs/remotes/"+r.Name+"/")
+		if !tracked {
+			// A branch of this repository that the remote has, too, is often a copy that somebody
+			// forgot.
+			if branch = strings.TrimPrefix(found.Ref, "refs/heads/"); branch == found.Ref {
+				continue
+			}
+			if _, err := store.Resolve(r.Name + "/" + branch); err != nil {
+				continue
+			}
+		}
+		newer, err := moved(ctx, r, branch, found.Commit)
+		name := r.Name + "/" + branch
+		switch {
+		case err != nil:
+			p.says = append(p.says, fmt.Sprintf("warning: %s could not be asked whether %s is still there (%v): this is as of the last git fetch", r.Name, branch, err))
+		case newer == nil:
+		case tracked:
+			if p, err = in.commit(newer.store, name, newer.commit); err != nil {
+				return p, err
+			}
+			p.says = append(p.says, name+" moved since the last git fetch: it was fetched for this comparison")
+		default:
+			hint := in.flag + " " + name + " compares with that"
+			if !in.compare {
+				hint = "git branch -D " + branch + ", if the one here is an old copy"
+			}
+			p.says = append(p.says, fmt.Sprintf("warning: %s is another commit, %.12s: %s", name, newer.commit, hint))
+		}
+	}
+	return p, nil
+}
+
+// fetched is a branch of a remote repository.
+type fetched struct {
+	store  *repo.Store
+	commit repo.Hash
+}
+
+// moved asks a remote for a branch; nil where it is at the commit still.
+func moved(ctx context.Context, r repo.Remote, branch string, have repo.Hash) (*fetched, error) {
+	ctx, cancel := context.WithTimeout(ctx, remotePatience)
+	defer cancel()
+	store, err := repo.Open(repo.Config{URL: r.URL, Auth: gitAuth(), Depth: 1})
+	if err != nil {
+		return nil, err
+	}
+	at, err := store.Ask(ctx, branch)
+	if err != nil || at == have {
+		return nil, err
+	}
+	if at.IsZero() {
+		return nil, errors.New("it has no such branch any more")
 	}
 	if err := store.Sync(ctx, branch); err != nil {
+		return nil, err
+	}
+	at, err = store.Head(branch)
+	return &fetched{store, at}, err
+}
+
+// elsewhere looks for a branch that the repository lacks in those that it was cloned
+// from, as a shallow clone or one of a single branch lacks it.
+func (in publishedInput) elsewhere(ctx context.Context, store *repo.Store, missing error) (published, error) {
+	names, err := store.Names()
+	if err != nil {
 		return published{}, err
 	}
-	var p published
-	commit, err := store.Find(branch)
-	if errors.Is(err, repo.ErrNoBranch) {
-		return p, nil
-	}
+	remotes, err := store.Remotes()
 	if err != nil {
-		return p, fmt.Errorf("read published branch: %w", err)
+		return published{}, err
 	}
-	p.commit = commit.String()
-	p.tree, err = store.Tree(commit)
-	return p, err
+	var unreached error
+	var asked []string
+	for _, r := range remotes {
+		branch := strings.TrimPrefix(in.branch, r.Name+"/")
+		remote, err := repo.Open(repo.Config{URL: r.URL, Auth: gitAuth(), Depth: 1})
+		if err == nil {
+			err = remote.Sync(ctx, branch)
+		}
+		if err != nil {
+			if unreached != nil {
+				err = fmt.Errorf("%w; %w", unreached, err)
+			}
+			unreached = fmt.Errorf("%w (git fetch %s %s:refs/remotes/%s/%s brings it here)", err, r.Name, branch, r.Name, branch)
+			continue
+		}
+		if head, err := remote.Head(branch); err == nil {
+			p, err := in.commit(remote, r.Name+"/"+branch, head)
+			p.says = append(p.says, r.Name+"/"+branch+" is not in this clone: it was fetched for this comparison")
+			return p, err
+		}
+		asked = append(asked, r.Name)
+		there, err := remote.Names()
+		if err != nil {
+			return published{}, err
+		}
+		for _, name := range there {
+			names = append(names, r.Name+"/"+name)
+		}
+	}
+	if unreached != nil {
+		return published{}, fmt.Errorf("%w, and not every remote could be asked for it: %w", missing, unreached)
+	}
+	if in.asked {
+		return published{}, fmt.Errorf("%w (there %s; %s %s compares with nothing)", missing, listed(names, "are the branches", "is no branch at all"), in.flag, againstNone)
+	}
+	where := ""
+	if len(asked) > 0 {
+		where = ", nor of " + strings.Join(asked, ", ")
+	}
+	none, hint := fmt.Sprintf("nothing is published on branch %s of %s%s", in.branch, store.Name(), where), fmt.Sprintf("(if it is published elsewhere, name it with %s or --repo)", in.flag)
+	return published{Baseline: plan.Baseline{Name: againstNone}, none: none + " " + hint, what: none + ": everything is new " + hint}, nil
+}
+
+// listed writes names behind what they are, each once, or what to say when there is none.
+func listed(names []string, what, none string) string {
+	seen, out := map[string]bool{}, []string{}
+	for _, name := range names {
+		if !seen[name] {
+			seen[name], out = true, append(out, name)
+		}
+	}
+	const most = 12
+	if len(out) == 0 {
+		return none
+	}
+	more := ""
+	if len(out) > most {
+		more = fmt.Sprintf(" and %d more", len(out)-most)
+	}
+	return what + " " + strings.Join(out[:min(len(out), most)], ", ") + more
+}
+
+func (in publishedInput) commit(store *repo.Store, name string, commit repo.Hash) (published, error) {
+	p := published{Baseline: plan.Baseline{Name: name, Commit: commit.String()}}
+	at, err := store.When(commit)
+	if err != nil {
+		return p, err
+	}
+	if p.tree, err = store.Tree(commit); err != nil {
+		return p, err
+	}
+	p.Time = at.UTC().Format(time.RFC3339)
+	p.what = fmt.Sprintf("compared with %s %.12s, published %s", name, commit, ago(time.Since(at)))
+	return p, p.check(in.flag)
+}
+
+// check refuses what holds no rendered tree: compared with that everything would be new.
+func (p *published) check(flag string) error {
+	if _, err := render.FabricOf(p.tree); errors.Is(err, render.ErrNoFabric) {
+		what := p.Name
+		if p.Commit != "" {
+			what = fmt.Sprintf("%s (%.12s)", p.Name, p.Commit)
+		}
+		return fmt.Errorf("%s holds no rendered tree: there is no base/fabric.yaml (%s names a branch that hawser reconcile publishes, "+
+			"or a folder that hawser render wrote)", what, flag)
+	} else if err != nil {
+		return fmt.Errorf("read %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// ago writes how long something is past, in its largest unit.
+func ago(d time.Duration) string {
+	for _, unit := range []struct {
+		name string
+		size time.Duration
+	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}} {
+		if d >= unit.size {
+			return counted(int(d/unit.size), unit.name) + " ago"
+		}
+	}
+	return counted(max(int(d/time.Second), 0), "second") + " ago"
 }
 
 // gitAuth is the login that the environment holds.

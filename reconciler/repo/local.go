@@ -125,20 +125,7 @@ func (l *local) candidates(name string) []plumbing.ReferenceName {
 	}
 }
 
-func (l *local) names() ([]string, error) {
-	refs, err := l.store.IterReferences()
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	err = refs.ForEach(func(ref *plumbing.Reference) error {
-		if name := ref.Name(); name.IsBranch() || name.IsRemote() && ref.Type() == plumbing.HashReference {
-			out = append(out, name.Short())
-		}
-		return nil
-	})
-	return out, err
-}
+func (l *local) seen() (storer.ReferenceIter, error) { return l.store.IterReferences() }
 
 // remotes gives paths from where the repository is, as git reads them.
 func (l *local) remotes() ([]Remote, error) {
@@ -174,8 +161,6 @@ func (l *local) ask(ctx context.Context, branch string) (Hash, error) {
 	}
 	return hash, err
 }
-
-func (l *local) known(name string) (branches []string, tag bool) { return knownIn(l.store, name) }
 
 // advance follows git's own protocol for a loose ref: create <ref>.lock, which
 // only one process can, compare, write, rename. go-git's compare-and-set locks

@@ -67,24 +67,6 @@ func TestLinkedWorkTree(t *testing.T) {
 	}
 }
 
-func TestFindInClone(t *testing.T) {
-	t.Parallel()
-	work, clone := workTree(t), filepath.Join(t.TempDir(), "clone")
-	want := commitFile(t, work, "f", "one")
-	git(t, work, "branch", "rendered")
-	git(t, work, "clone", "-q", work, clone)
-	s := open(t, clone)
-	sync(t, s)
-	for _, name := range []string{"main", "rendered", "origin/rendered"} {
-		if have, err := s.Find(name); err != nil || have.String() != want {
-			t.Errorf("%s: %s, %v; want %s", name, have, err, want)
-		}
-	}
-	if _, err := s.Find("nothing"); !errors.Is(err, repo.ErrNoBranch) {
-		t.Errorf("nothing: %v", err)
-	}
-}
-
 // watching starts the watch of a repository that may have changed, and gives
 // where changes show and what ends it.
 func watching(t *testing.T, s *repo.Store, polls func(error)) (changed <-chan struct{}, end func()) {

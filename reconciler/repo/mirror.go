@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/config"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage"
 	"github.com/go-git/go-git/v5/storage/filesystem"
@@ -60,12 +61,8 @@ func (m *mirror) candidates(name string) []plumbing.ReferenceName {
 	return []plumbing.ReferenceName{m.ref(name)}
 }
 
-func (m *mirror) known(name string) (branches []string, tag bool) {
-	seen := memory.NewStorage()
-	for _, ref := range m.refs {
-		seen.ReferenceStorage[ref.Name()] = ref
-	}
-	return knownIn(seen, name)
+func (m *mirror) seen() (storer.ReferenceIter, error) {
+	return storer.NewReferenceSliceIter(m.refs), nil
 }
 
 func (m *mirror) checkedOut(string) (bool, error) { return false, nil }
@@ -110,16 +107,6 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 		return nil
 	}
 	return err
-}
-
-func (m *mirror) names() ([]string, error) {
-	var out []string
-	for _, ref := range m.refs {
-		if ref.Name().IsBranch() {
-			out = append(out, ref.Name().Short())
-		}
-	}
-	return out, nil
 }
 
 func (m *mirror) remotes() ([]Remote, error) { return nil, nil }

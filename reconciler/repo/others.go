@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/storage"
 )
 
 // maxNamed is how many branches a message names.
@@ -15,7 +14,19 @@ const maxNamed = 8
 // others says what there is in place of a branch that there is not: nothing, or what
 // ends a message.
 func (s *Store) others(branch string) string {
-	branches, tag := s.known(branch)
+	refs, err := s.seen()
+	if err != nil {
+		return "" // the message that asks is about something else
+	}
+	var branches []string
+	tag := false
+	_ = refs.ForEach(func(ref *plumbing.Reference) error {
+		if ref.Name().IsBranch() {
+			branches = append(branches, ref.Name().Short())
+		}
+		tag = tag || ref.Name() == plumbing.NewTagReferenceName(branch)
+		return nil
+	})
 	slices.Sort(branches)
 	more := ""
 	if n := len(branches) - maxNamed; n > 0 {
@@ -32,20 +43,4 @@ func (s *Store) others(branch string) string {
 		return text + " (there is " + branches[0] + ")"
 	}
 	return text + " (there are " + strings.Join(branches, ", ") + more + ")"
-}
-
-// knownIn gives the branches that a storage holds, and whether it holds a tag.
-func knownIn(st storage.Storer, name string) (branches []string, tag bool) {
-	refs, err := st.IterReferences()
-	if err != nil {
-		return nil, false // the message that asks is about something else
-	}
-	_ = refs.ForEach(func(ref *plumbing.Reference) error {
-		if ref.Name().IsBranch() {
-			branches = append(branches, ref.Name().Short())
-		}
-		tag = tag || ref.Name() == plumbing.NewTagReferenceName(name)
-		return nil
-	})
-	return branches, tag
 }

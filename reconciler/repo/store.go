@@ -18,6 +18,7 @@ import (
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage"
 )
@@ -67,16 +68,14 @@ type backend interface {
 	objects() storage.Storer
 	// ref is the local name of a branch of the repository.
 	ref(branch string) plumbing.ReferenceName
-	// names lists the branches that sync saw, and those of remotes as remote/branch.
-	names() ([]string, error)
+	// seen gives the refs that sync saw.
+	seen() (storer.ReferenceIter, error)
 	// remotes lists where a clone is from.
 	remotes() ([]Remote, error)
 	// ask gives where a branch of the repository is now, zero when there is none; nothing is fetched.
 	ask(ctx context.Context, branch string) (Hash, error)
 	// candidates are the refs that a person may mean by name, best first.
 	candidates(name string) []plumbing.ReferenceName
-	// known gives the branches that sync saw, and whether there is a tag of a name.
-	known(name string) (branches []string, tag bool)
 	// advance moves a branch, or gives ErrMoved when it is not at from. Unless forced, to
 	// has to follow from from where a server looks at that.
 	advance(ctx context.Context, branch string, from, to Hash, force bool) error
@@ -171,14 +170,6 @@ func (s *Store) Head(branch string) (Hash, error) {
 	return ref, nil
 }
 
-// Find gives the commit that a person means by name: a branch or, in a clone, a
-// branch of the remote (origin/rendered, or rendered alone), a tag, or the hash of a
-// commit, of which seven digits are enough. ErrNoBranch says that there is none.
-func (s *Store) Find(name string) (Hash, error) {
-	found, err := s.Resolve(name)
-	return found.Commit, err
-}
-
 // Found is what a name stands for.
 type Found struct {
 	Commit Hash
@@ -186,7 +177,9 @@ type Found struct {
 	Ref string
 }
 
-// Resolve is Find, and says which ref was found.
+// Resolve finds what a person means by name: a branch or, in a clone, a branch of the
+// remote (origin/rendered, or rendered alone), a tag, or the hash of a commit, of which
+// seven digits are enough. ErrNoBranch says that there is none.
 func (s *Store) Resolve(name string) (Found, error) {
 	if s.objects() != nil {
 		for _, ref := range append(s.candidates(name), plumbing.NewTagReferenceName(name)) {
@@ -245,7 +238,16 @@ type Remote struct{ Name, URL string }
 // Names lists the branches as of the last Sync, and those that a clone knows of remotes
 // (origin/main), in order.
 func (s *Store) Names() ([]string, error) {
-	names, err := s.names()
+	refs, err := s.seen()
+	var names []string
+	if err == nil {
+		err = refs.ForEach(func(ref *plumbing.Reference) error {
+			if name := ref.Name(); name.IsBranch() || name.IsRemote() && ref.Type() == plumbing.HashReference {
+				names = append(names, name.Short())
+			}
+			return nil
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list branches of %s: %w", s.name, err)
 	}
