@@ -239,14 +239,16 @@ func leaveDefinitions(tree Tree, cluster string) {
 	}
 }
 
-// addClusters writes what is of one cluster alone, apart from its keys.
+// addClusters writes what is of one cluster alone, apart from its keys, and how it gets there.
 func addClusters(tree Tree, top *schema.ClusterSet) {
+	exports := exportsByCluster(top)
 	for _, c := range top.Spec.Clusters {
 		tree[path.Join(ClusterDir(c.Name), "identity.yaml")] = configMap(IdentityConfigMap, "data", "cluster", c.Name)
 		addPlacement(tree, &c)
 		if c.CRDs == schema.KeepCRDs {
 			leaveDefinitions(tree, c.Name)
 		}
+		addExports(tree, c.Name, exports[c.Name])
 	}
-	addExports(tree, top)
+	addDelivery(tree, top, exports)
 }
