@@ -162,7 +162,7 @@ func (f *portFold) add(d door, from []string) {
 	if len(from) == f.clusters-1 && f.clusters > 2 {
 		p.From, p.All = nil, true
 	}
-	key := fmt.Sprint(d.gateway, " ", d.host, " ", d.protocol, p.From, p.All)
+	key := d.gateway + " " + d.host + " " + d.protocol + " " + p.who()
 	if have := f.of[key]; have != nil {
 		have.Ports = append(have.Ports, d.port)
 		return
@@ -179,7 +179,7 @@ func (f *portFold) list() []Ports {
 	at := map[string]int{}
 	for _, p := range f.order {
 		slices.Sort(p.Ports)
-		key := fmt.Sprint(p.Protocol, p.Ports, p.From, p.All)
+		key := fmt.Sprint(p.Protocol, p.Ports) + p.who()
 		if i, found := at[key]; found {
 			out[i].At = append(out[i].At, p.At...)
 			continue
@@ -188,6 +188,14 @@ func (f *portFold) list() []Ports {
 		out = append(out, *p)
 	}
 	return out
+}
+
+// who is the same for the same clusters.
+func (p *Ports) who() string {
+	if p.All {
+		return "*"
+	}
+	return strings.Join(p.From, " ")
 }
 
 // Text says what is to be open, as in
