@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -48,12 +49,17 @@ const partOf = "app.kubernetes.io/part-of: hawser"
 // 1 MiB for a whole object, and base64 is not counted.
 const maxPart = 900 << 10
 
-// addFabric writes the folder base.
+// addFabric writes the folder base, and the fabric in a form that can be read.
 func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	raw, err := fabric.Encode(f)
 	if err != nil {
 		return failed("base", err)
 	}
+	var text bytes.Buffer
+	if err := json.Indent(&text, raw, "", " "); err != nil {
+		return failed("", fmt.Errorf("write %s: %w", FabricText, err))
+	}
+	tree[FabricText] = text.Bytes()
 	packed := packedBefore(in.Previous, raw)
 	if packed == nil {
 		packed = packedBefore(in.Candidate, raw)

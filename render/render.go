@@ -86,7 +86,7 @@ func Render(in Input) (Tree, diag.List) {
 	packing.Go(func() { found = addFabric(base, f, in) }) // which takes as long as all the rest
 	sealed := addSecrets(tree, in)
 	addClusters(tree, in.Topology)
-	err = addReadable(tree, f, in.Topology)
+	err = addTopology(tree, in.Topology)
 	packing.Wait()
 	list = append(append(list, found...), sealed...)
 	if list.HasErrors() {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -125,8 +126,10 @@ func Compute(want, have render.Tree) (*Plan, error) {
 		slices.SortFunc(p.Entries, compareEntries)
 	}
 	p.disrupt(w, h, lostWays(lost))
-	p.Reach = reachOf(w.fabric, h.fabric)
+	var asking sync.WaitGroup
+	asking.Go(func() { p.Reach = reachOf(w.fabric, h.fabric) })
 	p.Firewall = firewallOf(w.fabric, h.fabric)
+	asking.Wait()
 	p.Impact = p.impactOf(w.fabric, h.fabric)
 	return p, nil
 }
