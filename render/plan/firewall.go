@@ -133,9 +133,12 @@ func doors(s *firewall.Set, cluster string, only func(string) bool) (from map[do
 	return from, order
 }
 
-// without gives the names of a sorted list that another one lacks.
+// without gives the names of a sorted list that another one lacks; they may be the list itself.
 func without(list, other []string) []string {
-	if slices.Equal(list, other) {
+	switch {
+	case len(other) == 0:
+		return list
+	case slices.Equal(list, other):
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(n string) bool {
