@@ -42,7 +42,10 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	if list.HasErrors() { // without it addresses in force might move
 		return Allocation{}, list
 	}
-	base, found := committed.Over(in.Set, published)
+	base, found := committed, diag.List(nil)
+	if len(in.Published) > 0 {
+		base, found = committed.Over(in.Set, published)
+	}
 	if found.HasErrors() && !in.Mend {
 		return Allocation{}, found
 	}
@@ -50,18 +53,22 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	for i := range found {
 		found[i].Severity = diag.Warning
 	}
-	lock, list := schema.Allocate(in.Set, base)
+	lock, list, stale := schema.Settle(in.Set, base)
 	if list.HasErrors() {
 		return Allocation{}, append(found, list...)
 	}
-	stale := schema.CheckLock(in.Set, committed)
+	if len(in.Published) > 0 { // base holds more
+		stale = schema.CheckLock(in.Set, committed)
+	}
 	if len(stale) == 0 && mended.HasErrors() {
 		stale = mended
 	}
-	if lost := committed.Lacks(lock); len(stale) == 0 && len(lost) > 0 {
-		stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
-			Summary: "the lock is stale: it lacks what is published of " + some(lost),
-			Hint:    "run hawser allocate, and commit the lock"}}
+	if len(stale) == 0 {
+		if lost := committed.Lacks(lock); len(lost) > 0 {
+			stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
+				Summary: "the lock is stale: it lacks what is published of " + some(lost),
+				Hint:    "run hawser allocate, and commit the lock"}}
+		}
 	}
 	if len(stale) == 0 {
 		return Allocation{Lock: committed, Warnings: found}, nil

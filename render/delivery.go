@@ -13,7 +13,7 @@ import (
 )
 
 // addDelivery writes how Flux and Argo CD apply the clusters' folders.
-func addDelivery(tree Tree, top *schema.ClusterSet) {
+func addDelivery(tree Tree, top *schema.ClusterSet, exports map[string]map[string][]*schema.Export) {
 	names := make([]string, 0, len(top.Spec.Clusters))
 	for _, c := range top.Spec.Clusters {
 		names = append(names, c.Name)
@@ -21,7 +21,7 @@ func addDelivery(tree Tree, top *schema.ClusterSet) {
 	names = sorted(names)
 	var elements strings.Builder
 	for _, name := range names {
-		namespaces := slices.Sorted(maps.Keys(exportsOf(top, name)))
+		namespaces := slices.Sorted(maps.Keys(exports[name]))
 		addFlux(tree, name, namespaces)
 		element(&elements, "hawser-"+name, name, ClusterDir(name))
 		for _, n := range namespaces {

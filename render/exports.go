@@ -20,32 +20,33 @@ const exportsDir = "exports"
 // there when the cluster has any.
 func ExportsDir(cluster string) string { return path.Join(ClusterDir(cluster), exportsDir) }
 
-// exportsOf gives a cluster's exports by namespace.
-func exportsOf(top *schema.ClusterSet, cluster string) map[string][]*schema.Export {
-	out := map[string][]*schema.Export{}
+// exportsByCluster gives the exports of each cluster by namespace.
+func exportsByCluster(top *schema.ClusterSet) map[string]map[string][]*schema.Export {
+	out := make(map[string]map[string][]*schema.Export, len(top.Spec.Clusters))
 	for i := range top.Spec.Exports {
-		if e := &top.Spec.Exports[i]; slices.Contains(e.Clusters, cluster) {
-			out[e.Namespace] = append(out[e.Namespace], e)
+		e := &top.Spec.Exports[i]
+		for _, cluster := range e.Clusters {
+			if out[cluster] == nil {
+				out[cluster] = map[string][]*schema.Export{}
+			}
+			out[cluster][e.Namespace] = append(out[cluster][e.Namespace], e)
 		}
 	}
 	return out
 }
 
-// addExports writes every cluster's ServiceExports.
-func addExports(tree Tree, top *schema.ClusterSet) {
-	for _, c := range top.Spec.Clusters {
-		byNamespace := exportsOf(top, c.Name)
-		if len(byNamespace) == 0 {
-			continue
-		}
-		var list strings.Builder
-		for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
-			file := path.Join(namespace, "exports.yaml")
-			tree[path.Join(ExportsDir(c.Name), file)] = serviceExports(byNamespace[namespace])
-			_, _ = fmt.Fprintf(&list, "- %s\n", scalar(file))
-		}
-		tree[path.Join(ExportsDir(c.Name), "kustomization.yaml")] = []byte(kustomizationHead + "resources:\n" + list.String())
+// addExports writes a cluster's ServiceExports.
+func addExports(tree Tree, cluster string, byNamespace map[string][]*schema.Export) {
+	if len(byNamespace) == 0 {
+		return
 	}
+	var list strings.Builder
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		file := path.Join(namespace, "exports.yaml")
+		tree[path.Join(ExportsDir(cluster), file)] = serviceExports(byNamespace[namespace])
+		_, _ = fmt.Fprintf(&list, "- %s\n", scalar(file))
+	}
+	tree[path.Join(ExportsDir(cluster), "kustomization.yaml")] = []byte(kustomizationHead + "resources:\n" + list.String())
 }
 
 func serviceExports(list []*schema.Export) []byte {

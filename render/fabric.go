@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
@@ -35,11 +38,25 @@ func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.F
 		Epochs:         sorted(s.Keys.Epochs),
 		Decommission:   s.Decommission,
 		DynamicExports: dynamicExports(top),
-		Clusters:       make([]fabric.Cluster, 0, len(s.Clusters)),
+		Clusters:       make([]fabric.Cluster, len(s.Clusters)),
 	}
 	for i := range s.Clusters {
-		f.Clusters = append(f.Clusters, b.cluster(&s.Clusters[i]))
+		b.blocksOf(s.Clusters[i].Name)
 	}
+	// Deriving keys takes longer than all the rest.
+	found := make([]diag.List, len(s.Clusters))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range s.Clusters {
+		group.Go(func() error {
+			own := *b
+			f.Clusters[i] = own.cluster(&s.Clusters[i])
+			found[i] = own.list
+			return nil
+		})
+	}
+	_ = group.Wait()
+	b.list = slices.Concat(found...)
 	slices.SortFunc(f.Clusters, func(x, y fabric.Cluster) int { return cmp.Compare(x.Name, y.Name) })
 	b.sharedKeys(f)
 	for i := range s.Exports {

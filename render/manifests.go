@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -48,12 +49,17 @@ const partOf = "app.kubernetes.io/part-of: hawser"
 // 1 MiB for a whole object, and base64 is not counted.
 const maxPart = 900 << 10
 
-// addFabric writes the folder base.
+// addFabric writes the folder base, and the fabric in a form that can be read.
 func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	raw, err := fabric.Encode(f)
 	if err != nil {
 		return failed("base", err)
 	}
+	var text bytes.Buffer
+	if err := json.Indent(&text, raw, "", " "); err != nil {
+		return failed("", fmt.Errorf("write %s: %w", FabricText, err))
+	}
+	tree[FabricText] = text.Bytes()
 	packed := packedBefore(in.Previous, raw)
 	if packed == nil {
 		packed = packedBefore(in.Candidate, raw)
@@ -239,14 +245,16 @@ func leaveDefinitions(tree Tree, cluster string) {
 	}
 }
 
-// addClusters writes what is of one cluster alone, apart from its keys.
+// addClusters writes what is of one cluster alone, apart from its keys, and how it gets there.
 func addClusters(tree Tree, top *schema.ClusterSet) {
+	exports := exportsByCluster(top)
 	for _, c := range top.Spec.Clusters {
 		tree[path.Join(ClusterDir(c.Name), "identity.yaml")] = configMap(IdentityConfigMap, "data", "cluster", c.Name)
 		addPlacement(tree, &c)
 		if c.CRDs == schema.KeepCRDs {
 			leaveDefinitions(tree, c.Name)
 		}
+		addExports(tree, c.Name, exports[c.Name])
 	}
-	addExports(tree, top)
+	addDelivery(tree, top, exports)
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/schema"
-	"hawser.dev/hawser/schema/fabric"
 )
 
 // Files for people and for the plan, at the top of the tree. No kustomization names them,
@@ -21,16 +20,14 @@ const (
 	TopologyText = "topology.json"
 )
 
-// addReadable writes what the tree holds in forms that can be read, and compared line by
-// line where somebody looks at the branch.
-func addReadable(tree Tree, f *fabric.Fabric, top *schema.ClusterSet) error {
-	for name, v := range map[string]any{FabricText: f, TopologyText: ordered(top)} {
-		raw, err := json.MarshalIndent(v, "", " ")
-		if err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
-		}
-		tree[name] = append(raw, '\n')
+// addTopology writes what the topology says in a form that can be read, and compared line
+// by line where somebody looks at the branch. addFabric does so for the fabric.
+func addTopology(tree Tree, top *schema.ClusterSet) error {
+	raw, err := json.MarshalIndent(ordered(top), "", " ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", TopologyText, err)
 	}
+	tree[TopologyText] = append(raw, '\n')
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"sync"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/render/keys"
@@ -79,17 +80,22 @@ func Render(in Input) (Tree, diag.List) {
 	if list.HasErrors() {
 		return nil, list
 	}
-	tree := Tree{}
-	list = append(list, addFabric(tree, f, in)...)
-	list = append(list, addSecrets(tree, in)...)
+	tree, base := Tree{}, Tree{}
+	var found diag.List
+	var packing sync.WaitGroup
+	packing.Go(func() { found = addFabric(base, f, in) }) // which takes as long as all the rest
+	sealed := addSecrets(tree, in)
+	addClusters(tree, in.Topology)
+	err = addTopology(tree, in.Topology)
+	packing.Wait()
+	list = append(append(list, found...), sealed...)
 	if list.HasErrors() {
 		return nil, list
 	}
-	addClusters(tree, in.Topology)
-	addDelivery(tree, in.Topology)
-	if err := addReadable(tree, f, in.Topology); err != nil {
+	if err != nil {
 		return nil, failed("", err)
 	}
+	maps.Copy(tree, base)
 	list = append(list, addPatches(tree, in)...)
 	if list.HasErrors() {
 		return nil, list

@@ -14,11 +14,18 @@ import (
 // (lock-conflict), and what does not fit at all. Nothing to report means that
 // Allocate would give out nothing and move nothing.
 func CheckLock(top *ClusterSet, lock *Lock) diag.List {
-	if lock == nil {
-		lock = newLock()
-	}
+	_, _, stale := Settle(top, lock)
+	return stale
+}
+
+// Settle is Allocate and CheckLock of one lock at once.
+func Settle(top *ClusterSet, lock *Lock) (settled *Lock, list, stale diag.List) {
 	a := allocate(top, lock)
-	list := a.list
+	return a.lock, a.list, a.stale()
+}
+
+func (a *allocator) stale() diag.List {
+	list := slices.Clone(a.list)
 	for i := range list {
 		if list[i].Code != "becomes-shared" && list[i].Severity == diag.Warning {
 			list[i].Severity = diag.Error

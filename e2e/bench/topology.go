@@ -32,10 +32,15 @@ const (
 )
 
 // writeTopology writes a clusterset of so many clusters with the same prefixes,
-// two gateways each, and so many exports from two clusters each.
-func writeTopology(clusters, exports int, recipients []string) []byte {
+// two gateways each, and so many exports from two clusters each; hub says that three of
+// them are hubs, and not all linked to each other.
+func writeTopology(clusters, exports int, recipients []string, hub bool) []byte {
 	var b strings.Builder
-	b.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: large}\nspec:\n  clusters:\n")
+	b.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: large}\nspec:\n")
+	if hub {
+		b.WriteString("  connectivity: {mode: hub, hubs: [c0, c1, c2]}\n")
+	}
+	b.WriteString("  clusters:\n")
 	for i := range clusters {
 		fmt.Fprintf(&b, "  - name: c%d\n    podCIDRs: [10.7.0.0/20]\n    serviceCIDRs: [10.77.0.0/20]\n", i)
 		fmt.Fprintf(&b, "    recipient: %s\n    gateways:\n", recipients[i])
@@ -161,7 +166,7 @@ type trial struct {
 	dir               string
 	clusters, exports int
 	recipients        []string
-	first, more       []measured
+	first, more, hub  []measured
 }
 
 type measured struct {
@@ -185,7 +190,8 @@ func newTrial(dir string, clusters, exports int) (*trial, error) {
 	return t, errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "root.key"), root.Encode(), 0o600))
 }
 
-// round publishes from nothing, then once more with one more export.
+// round publishes from nothing, then once more with one more export, and then with hubs
+// in place of a mesh.
 func (t *trial) round(ctx context.Context) error {
 	for _, name := range []string{"tree.gob", reconciler.LockFile} {
 		if err := os.Remove(filepath.Join(t.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -194,9 +200,10 @@ func (t *trial) round(ctx context.Context) error {
 	}
 	for _, run := range []struct {
 		exports int
+		hub     bool
 		into    *[]measured
-	}{{t.exports - 1, &t.first}, {t.exports, &t.more}} {
-		raw := writeTopology(t.clusters, run.exports, t.recipients)
+	}{{t.exports - 1, false, &t.first}, {t.exports, false, &t.more}, {t.exports, true, &t.hub}} {
+		raw := writeTopology(t.clusters, run.exports, t.recipients, run.hub)
 		if err := os.WriteFile(filepath.Join(t.dir, reconciler.TopologyFile), raw, 0o600); err != nil {
 			return err
 		}

@@ -37,15 +37,17 @@ func topologySection(large, small *trial) section {
 		how: fmt.Sprintf(`
 %d clusters with the same prefixes, two gateways each, and %d exports with two ports from two clusters each, through the pure
 path: load and
-validate, allocate, render, compare with what is published. *First time* makes everything, *one more export* what a commit
-usually does. Each run is a
+validate, allocate, render, and the plan against what is published, with reach, firewalls and impact. *First time* makes
+everything, *one more export* is what a commit usually does, and *mesh to hubs* has three clusters pass on what all others
+send each other. Each run is a
 process of its own; memory is its peak resident set. The reference is the same with a tenth of the clusters and exports: 0.10 is growth in
 proportion.`, topologyClusters, topologyExports),
 	}
 	for _, k := range []struct {
 		name string
 		of   func(*trial) []measured
-	}{{"first time", func(t *trial) []measured { return t.first }}, {"one more export", func(t *trial) []measured { return t.more }}} {
+	}{{"first time", func(t *trial) []measured { return t.first }}, {"one more export", func(t *trial) []measured { return t.more }},
+		{"mesh to hubs", func(t *trial) []measured { return t.hub }}} {
 		l, r := k.of(large), k.of(small)
 		for _, part := range []struct {
 			name string

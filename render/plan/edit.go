@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,7 +78,9 @@ func compareLists(out *[]edit, path string, want, have []any) {
 			h[name(v)] = v
 		}
 		for _, key := range slices.Sorted(maps.Keys(union(w, h))) {
-			compareValues(out, path+"["+printable(key)+"]", w[key], h[key])
+			if !reflect.DeepEqual(w[key], h[key]) { // as nearly all of a long list are
+				compareValues(out, path+"["+printable(key)+"]", w[key], h[key])
+			}
 		}
 		return
 	}

@@ -133,9 +133,12 @@ func doors(s *firewall.Set, cluster string, only func(string) bool) (from map[do
 	return from, order
 }
 
-// without gives the names of a sorted list that another one lacks.
+// without gives the names of a sorted list that another one lacks; they may be the list itself.
 func without(list, other []string) []string {
-	if slices.Equal(list, other) {
+	switch {
+	case len(other) == 0:
+		return list
+	case slices.Equal(list, other):
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(n string) bool {
@@ -162,7 +165,7 @@ func (f *portFold) add(d door, from []string) {
 	if len(from) == f.clusters-1 && f.clusters > 2 {
 		p.From, p.All = nil, true
 	}
-	key := fmt.Sprint(d.gateway, " ", d.host, " ", d.protocol, p.From, p.All)
+	key := d.gateway + " " + d.host + " " + d.protocol + " " + p.who()
 	if have := f.of[key]; have != nil {
 		have.Ports = append(have.Ports, d.port)
 		return
@@ -179,7 +182,7 @@ func (f *portFold) list() []Ports {
 	at := map[string]int{}
 	for _, p := range f.order {
 		slices.Sort(p.Ports)
-		key := fmt.Sprint(p.Protocol, p.Ports, p.From, p.All)
+		key := fmt.Sprint(p.Protocol, p.Ports) + p.who()
 		if i, found := at[key]; found {
 			out[i].At = append(out[i].At, p.At...)
 			continue
@@ -188,6 +191,14 @@ func (f *portFold) list() []Ports {
 		out = append(out, *p)
 	}
 	return out
+}
+
+// who is the same for the same clusters.
+func (p *Ports) who() string {
+	if p.All {
+		return "*"
+	}
+	return strings.Join(p.From, " ")
 }
 
 // Text says what is to be open, as in

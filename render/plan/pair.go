@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,29 +35,72 @@ func clusterPairs(want, have *side) (lost [][2]string) {
 	if shape(w) == shape(h) {
 		return nil
 	}
-	for _, c := range w.Clusters {
-		if !common[c.Name] {
-			continue
+	var members []member // on both sides
+	before, now := groupOf(haveGraph), groupOf(wantGraph)
+	for _, name := range slices.Sorted(maps.Keys(common)) {
+		if common[name] {
+			members = append(members, member{name, before[name], now[name]})
 		}
-		before, now := haveGraph.Ways(c.Name, nil), wantGraph.Ways(c.Name, nil)
-		for _, d := range w.Clusters {
-			if d.Name <= c.Name || !common[d.Name] {
-				continue
-			}
-			if before[d.Name] != nil && now[d.Name] == nil {
-				lost = append(lost, [2]string{c.Name, d.Name})
-			}
-			switch is, was := len(now[d.Name]) == 1, len(before[d.Name]) == 1; {
-			case is && !was:
-				want.pair(w.Link(c.Name, d.Name))
-			case was && !is:
-				have.gone(h.Link(c.Name, d.Name), now[d.Name])
+	}
+	for i, a := range members {
+		for _, b := range members[i+1:] {
+			if a.before == b.before && a.now != b.now {
+				lost = append(lost, [2]string{a.name, b.name})
 			}
 		}
 	}
-	before, now := want.pairs, have.pairs
-	want.pairs, have.pairs = fewPairs(before, now, "new pairs of clusters"), fewPairs(now, before, "pairs of clusters that end")
+	var fresh, gone [][2]string
+	broken := 0
+	for _, a := range members {
+		is, was := wantGraph.Neighbours(a.name), haveGraph.Neighbours(a.name)
+		for _, b := range without(is, was) {
+			if common[b] && a.name < b {
+				fresh = append(fresh, [2]string{a.name, b})
+			}
+		}
+		for _, b := range without(was, is) {
+			if common[b] && a.name < b {
+				gone = append(gone, [2]string{a.name, b})
+				if now[b] != a.now {
+					broken++
+				}
+			}
+		}
+	}
+	// A thousand clusters that get hubs lose half a million pairs: what is not listed is not made.
+	if len(fresh) > maxLinks {
+		want.pairs = append(want.pairs, manyPairs(len(fresh), 0, "new pairs of clusters"))
+	} else {
+		for _, p := range fresh {
+			want.pair(w.Link(p[0], p[1]))
+		}
+	}
+	if len(gone) > maxLinks {
+		have.pairs = append(have.pairs, manyPairs(len(gone), broken, "pairs of clusters that end"))
+	} else {
+		for _, p := range gone {
+			have.gone(h.Link(p[0], p[1]), wantGraph.Ways(p[0], nil)[p[1]])
+		}
+	}
 	return lost
+}
+
+// member is a cluster of both sides. Those of a side with the same number have a way to each
+// other there.
+type member struct {
+	name        string
+	before, now int
+}
+
+// groupOf numbers the clusters that have a way to each other.
+func groupOf(g *fabric.Graph) map[string]int {
+	out := make(map[string]int, g.Len())
+	for i, group := range g.Groups() {
+		for _, name := range group {
+			out[name] = i
+		}
+	}
+	return out
 }
 
 func clustersOf(f *fabric.Fabric) map[string]bool {
@@ -95,33 +139,14 @@ func (s *side) gone(l fabric.Link, way []string) {
 	}
 }
 
-// fewPairs counts the pairs of one side that the other lacks, where they are too many to
-// list. The two sides say so differently: as many that come as go are no change of one thing.
-func fewPairs(pairs, others []item, what string) []item {
-	there := map[string]bool{}
-	for _, it := range others {
-		there[it.name] = true
-	}
-	var both, alone []item
-	broken := 0
-	for _, it := range pairs {
-		if there[it.name] {
-			both = append(both, it)
-			continue
-		}
-		alone = append(alone, it)
-		if it.broken != "" {
-			broken++
-		}
-	}
-	if len(alone) <= maxLinks {
-		return pairs
-	}
-	it := item{kind: kindPair, name: strconv.Itoa(len(alone)) + " " + what, path: "connectivity", count: len(alone)}
+// manyPairs counts pairs that one side has and the other lacks. The two sides say so
+// differently: as many that come as go are no change of one thing.
+func manyPairs(n, broken int, what string) item {
+	it := item{kind: kindPair, name: strconv.Itoa(n) + " " + what, path: "connectivity", count: n}
 	if broken > 0 {
 		it.broken = fmt.Sprintf("%d of them have no way to each other any more", broken)
 	}
-	return append(both, it)
+	return it
 }
 
 func given0(n int, none string) string {

@@ -7,7 +7,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/render"
@@ -84,14 +88,18 @@ type Field struct {
 // Compute gives what turns the tree have into want. An empty tree is one where
 // nothing was published yet.
 func Compute(want, have render.Tree) (*Plan, error) {
-	w, err := readSide("the new tree", want)
-	if err != nil {
-		return nil, err
-	}
+	var w, h *side
+	var made []edit
+	var known bool
+	var reading errgroup.Group
+	reading.Go(func() (err error) { w, err = readSide("the new tree", want); return err })
+	reading.Go(func() (err error) { made, known = edits(want, have); return nil })
 	h, err := readSide("the published tree", have)
-	if err != nil {
+	if err := errors.Join(reading.Wait(), err); err != nil {
 		return nil, err
 	}
+	addKeys(w, h, want, have)
+	addKeys(h, w, have, want)
 	links(w, h)
 	lost := clusterPairs(w, h)
 	p := &Plan{FormatVersion: FormatVersion, Entries: []Entry{}}
@@ -105,7 +113,6 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	for _, c := range changes {
 		p.add(c)
 	}
-	made, known := edits(want, have)
 	files, err := fileChanges(want, have, p.Entries, len(made) > 0 || !known && len(have) == 0)
 	if err != nil {
 		return nil, err
@@ -119,8 +126,10 @@ func Compute(want, have render.Tree) (*Plan, error) {
 		slices.SortFunc(p.Entries, compareEntries)
 	}
 	p.disrupt(w, h, lostWays(lost))
-	p.Reach = reachOf(w.fabric, h.fabric)
+	var asking sync.WaitGroup
+	asking.Go(func() { p.Reach = reachOf(w.fabric, h.fabric) })
 	p.Firewall = firewallOf(w.fabric, h.fabric)
+	asking.Wait()
 	p.Impact = p.impactOf(w.fabric, h.fabric)
 	return p, nil
 }
@@ -222,10 +231,20 @@ func readSide(name string, tree render.Tree) (*side, error) {
 	if it, ok := agentsItem(tree); ok {
 		s.items = append(s.items, it)
 	}
-	for i := range f.Clusters {
-		if it, ok := keysItem(tree, f.Clusters[i].Name); ok {
+	return s, nil
+}
+
+// addKeys adds the sealed keys of a side's clusters, but for those that the other side
+// has, too.
+func addKeys(s, other *side, tree, there render.Tree) {
+	known := clustersOf(other.fabric)
+	for i := range s.fabric.Clusters {
+		name := s.fabric.Clusters[i].Name
+		if known[name] && sameFile(tree, there, path.Join(render.ClusterDir(name), "keys.yaml")) {
+			continue
+		}
+		if it, ok := keysItem(tree, name); ok {
 			s.items = append(s.items, it)
 		}
 	}
-	return s, nil
 }

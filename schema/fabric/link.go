@@ -83,7 +83,11 @@ func (f *Fabric) Link(a, b string) Link {
 // Drivers gives the drivers of a cluster's links, sorted.
 func (f *Fabric) Drivers(cluster string) []string {
 	var out []string
-	for _, other := range f.Graph().Neighbours(cluster) {
+	near := f.Graph().Neighbours(cluster)
+	if len(f.Links) == 0 {
+		near = near[:min(len(near), 1)] // all links are the same
+	}
+	for _, other := range near {
 		if d := f.Link(cluster, other).Driver; !slices.Contains(out, d) {
 			out = append(out, d)
 		}

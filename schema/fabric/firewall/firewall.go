@@ -131,17 +131,22 @@ func (s *Set) groups(c *fabric.Cluster, only func(other string) bool) []*group {
 	}
 	at := map[key]*group{}
 	var out []*group
+	var near *group // neighbours mostly need what the one before does
+	var last key
 	for _, name := range s.graph.Neighbours(c.Name) {
 		if only != nil && !only(name) {
 			continue
 		}
 		link := s.fabric.Link(c.Name, name)
 		k := key{link.Driver, s.lanes[name], link.Port}
-		if at[k] == nil {
-			at[k] = &group{link: link}
-			out = append(out, at[k])
+		if near == nil || k != last {
+			if at[k] == nil {
+				at[k] = &group{link: link}
+				out = append(out, at[k])
+			}
+			near, last = at[k], k
 		}
-		at[k].names = append(at[k].names, name)
+		near.names = append(near.names, name)
 	}
 	return out
 }
