@@ -70,7 +70,7 @@ e2e-gitops: ## Flux's and Argo CD's controllers on what is published, no root; o
 
 ARCHES ?= $(if $(IPSEC),$(shell $(GO) env GOARCH),amd64 arm64)
 image: ## dist/hawser-agent-<version>-<arch>.tar: an image of the agent alone, no Docker needed; with strongSwan: IPSEC=1
-	@VERSION=$(VERSION) IPSEC=$(IPSEC) hack/image.sh $(ARCHES)
+	@VERSION=$(VERSION) IPSEC=$(IPSEC) SIGN=$(SIGN) hack/image.sh $(ARCHES)
 
 SEED ?= 1
 reach: setup ## 20,000 packets over 200 topologies through a gateway's rules, each compared with what the documents allow; other ones with SEED=2

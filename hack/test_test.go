@@ -123,3 +123,30 @@ func TestFuzz(t *testing.T) {
 		})
 	}
 }
+
+// TestImage: images come with their checksums, signed when asked, and a bill of what
+// they are made of.
+func TestImage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	run := func(command string) string {
+		t.Helper()
+		cmd := exec.Command("bash", "-euo", "pipefail", "-c", command)
+		cmd.Env = append(os.Environ(), "DIST="+dir, "VERSION=v0", "SIGN="+dir+"/key", "IPSEC=", "IMAGE=example.org/agent")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		return string(out)
+	}
+	run(`ssh-keygen -q -t ed25519 -N "" -f $DIST/key; echo "builder $(cat $DIST/key.pub)" >$DIST/allowed`)
+	run(`./image.sh amd64`)
+	run(`cd $DIST; sha256sum -c hawser-agent-v0.sha256`)
+	run(`cd $DIST; ssh-keygen -Y verify -f allowed -I builder -n hawser-image -s hawser-agent-v0.sha256.sig <hawser-agent-v0.sha256`)
+	if bill := run(`cat $DIST/hawser-agent-v0-amd64.spdx.json`); !strings.Contains(bill, `"name": "filippo.io/age"`) || !strings.Contains(bill, "pkg:golang/filippo.io/age@v") {
+		t.Errorf("no filippo.io/age in\n%s", bill)
+	}
+	if sums := run(`cat $DIST/hawser-agent-v0.sha256`); strings.Count(sums, "\n") != 2 || !strings.Contains(sums, "hawser-agent-v0-amd64.tar\n") {
+		t.Errorf("sums of\n%s", sums)
+	}
+}

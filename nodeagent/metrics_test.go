@@ -119,8 +119,10 @@ func TestMetricsOfNothing(t *testing.T) {
 			t.Errorf("%s of nothing:\n%s", gone, text)
 		}
 	}
-	if want := `hawser_ready{cluster="g1",node="n1"} 0`; !strings.Contains(text, want) {
-		t.Errorf("no %s in\n%s", want, text)
+	for _, want := range []string{`hawser_ready{cluster="g1",node="n1"} 0`, `hawser_signers_pinned{cluster="g1",node="n1"} 0`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
 	}
 }
 

@@ -1,10 +1,11 @@
 // Command image writes a container image as an archive:
 //
-//	image -o FILE -name NAME:TAG -arch ARCH -entrypoint /hawser-agent [-label KEY=VALUE] [-charon] hawser-agent=dist/hawser-agent ...
+//	image -o FILE -name NAME:TAG -arch ARCH -entrypoint /hawser-agent [-label KEY=VALUE] [-charon] [-sbom FILE] hawser-agent=dist/hawser-agent ...
 //
 // Each argument is a file of the image and where it is now. With -charon strongSwan's
 // charon comes as well, from this machine, with its plugins and libraries; the image
-// is for this machine's architecture then, and a label names their packages. The same files give the same bytes.
+// is for this machine's architecture then, and a label names their packages. With -sbom
+// a file says what the image is made of. The same files give the same bytes.
 package main
 
 import (
@@ -30,6 +31,7 @@ func run(args []string) error {
 	img := image.Image{Labels: map[string]string{}}
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	out := flags.String("o", "", "the archive")
+	sbom := flags.String("sbom", "", "what the image is made of, as SPDX 2.3")
 	entrypoint := flags.String("entrypoint", "", "the program that a container runs")
 	flags.StringVar(&img.Arch, "arch", runtime.GOARCH, "architecture, as GOARCH has it")
 	charon := flags.Bool("charon", false, "with this machine's strongSwan, for links of driver ipsec")
@@ -67,6 +69,15 @@ func run(args []string) error {
 	}
 	if *charon {
 		if err := addCharon(&img); err != nil {
+			return err
+		}
+	}
+	if *sbom != "" {
+		raw, err := bill(img)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(*sbom, raw, 0o644); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestAttacks: each attack of docs/security.md names tests that exist.
+// TestAttacks: each attack and each promise of docs/security.md names tests that exist.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	wrong, err := cited.CheckTests("../..", "docs/security.md")
@@ -60,7 +60,7 @@ func TestCheckTests(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"page.md":   "| a | test |\n|---|---|\n| x | `TestThere`, `script` |\n| y | `TestGone` (pkg) |\n| z | none |\n\n| other |\n|---|\n| `TestElse` |\n",
+		"page.md":   "`TestThere`: yes.\n\n- nothing\n- as `TestThere`\n  and `TestLost`\n- `FuzzLost`\n\n| a | test |\n|---|---|\n| x | `TestThere`, `script` |\n| y | `TestGone` (pkg) |\n| z | none |\n\n| other |\n|---|\n| `TestElse` |\n\n## Known limits\n\n- one\n\n## More\n\nwords\n",
 		"a_test.go": "package a\n\nfunc TestThere(t *testing.T) {}\n", "script.txtar": "",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -71,7 +71,10 @@ func TestCheckTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"page.md:4: there is no test TestGone", "page.md:5: the row names no test"}
+	want := []string{
+		"page.md:3: this names no test", "page.md:4: there is no test TestLost", "page.md:6: there is no test FuzzLost",
+		"page.md:11: there is no test TestGone", "page.md:12: the row names no test", "page.md:24: this names no test",
+	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

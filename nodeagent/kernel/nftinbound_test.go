@@ -303,12 +303,12 @@ func TestNftStrangers(t *testing.T) {
 	beside.route("::/0", "fd00:99::1")
 	l.pod.serve("tcp", nftPod+":8080", "["+nftPod6+"]:8080")
 	l.remote.serve("tcp", nftRemote+":9000", "["+nftRemote6+"]:9000")
-	l.remote.serve("udp", nftPeer+":4804", nftRemote+":9000")
+	l.remote.serve("udp", nftPeer+":4804", "["+nftPeer6+"]:4804", nftRemote+":9000")
 	lines := append(nftSpread(nftVIP+" . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080)),
 		nftSpread(nftVIP6+" . tcp . 80", "pick_one6", 1, nftAt(nftPod6, 8080))...)
 	lines = append(lines, nftSpread("242.1.0.5 . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080))...)
 	lines = append(lines, nftShared("242.1.0.1")...)
-	lines = append(lines, "tunnels4 "+nftTun)
+	lines = append(lines, "tunnels4 "+nftTun, "tunnels6 "+nftTun6)
 	l.elements(lines...)
 	l.sees(l.pod, "tcp", nftPodB+":0", nftVIP+":80")
 	l.sees(l.pod, "tcp", "["+nftPodB6+"]:0", "["+nftVIP6+"]:80")
@@ -319,11 +319,14 @@ func TestNftStrangers(t *testing.T) {
 	}
 	l.dropped(beside, "udp", "192.168.9.2:0", nftRemote+":9000")
 	l.drops("stranger", 4)
-	l.dropped(l.pod, "udp", nftPod+":0", nftPeer+":4804")
-	l.sees(l.node, "udp", nftTun+":0", nftPeer+":4804")
-	l.node.serve("udp", nftTun+":4804")
-	l.dropped(l.pod, "udp", nftPod+":0", nftTun+":4804")
-	l.drops("tunnel", 2)
+	l.node.serve("udp", nftTun+":4804", "["+nftTun6+"]:4804")
+	for _, a := range [][3]string{{nftPod, nftTun, nftPeer}, {"[" + nftPod6 + "]", "[" + nftTun6 + "]", "[" + nftPeer6 + "]"}} {
+		pod, own, peer := a[0], a[1], a[2]
+		l.dropped(l.pod, "udp", pod+":0", peer+":4804")
+		l.sees(l.node, "udp", own+":0", peer+":4804")
+		l.dropped(l.pod, "udp", pod+":0", own+":4804")
+	}
+	l.drops("tunnel", 4)
 }
 
 // drops demands that so many packets, or more, were dropped for a reason.

@@ -45,7 +45,7 @@ func TestApply(t *testing.T) {
 	}
 
 	r.topology([]string{"g1"}, "shop/web", "shop/api", "default/late")
-	step("new", "+ Namespace hawser-system", "+ DaemonSet hawser-system/", "+ ServiceExport default/late",
+	step("new", "+ Namespace hawser-system", "+ Secret hawser-system/hawser-trust", "+ DaemonSet hawser-system/", "+ ServiceExport default/late",
 		"skipped ServiceExport shop/web: there is no namespace shop yet: the next apply tries again")
 
 	g1.K(t, "create", "namespace", "shop")
