@@ -35,6 +35,11 @@ func clusterPairs(want, have *side) (lost [][2]string) {
 	if shape(w) == shape(h) {
 		return nil
 	}
+	return shapePairs(want, have, common, wantGraph, haveGraph)
+}
+
+// shapePairs does so for another shape.
+func shapePairs(want, have *side, common map[string]bool, wantGraph, haveGraph *fabric.Graph) (lost [][2]string) {
 	var members []member // on both sides
 	before, now := groupOf(haveGraph), groupOf(wantGraph)
 	for _, name := range slices.Sorted(maps.Keys(common)) {
@@ -72,14 +77,14 @@ func clusterPairs(want, have *side) (lost [][2]string) {
 		want.pairs = append(want.pairs, manyPairs(len(fresh), 0, "new pairs of clusters"))
 	} else {
 		for _, p := range fresh {
-			want.pair(w.Link(p[0], p[1]))
+			want.pair(want.fabric.Link(p[0], p[1]))
 		}
 	}
 	if len(gone) > maxLinks {
 		have.pairs = append(have.pairs, manyPairs(len(gone), broken, "pairs of clusters that end"))
 	} else {
 		for _, p := range gone {
-			have.gone(h.Link(p[0], p[1]), wantGraph.Ways(p[0], nil)[p[1]])
+			have.gone(have.fabric.Link(p[0], p[1]), wantGraph.Ways(p[0], nil)[p[1]])
 		}
 	}
 	return lost
