@@ -1,7 +1,8 @@
 // Package explain says whether a pod or node of one cluster reaches something in another
 // one, by which lines of the topology, over which links, and which addresses each side
-// sees. It knows the compiled clusterset alone: that backends are ready and links are
-// alive is taken for granted. What packets may do schema/fabric/reach says. It is pure.
+// sees. Ask knows the compiled clusterset alone: that backends are ready and links are
+// alive is taken for granted. Live adds what agents report of both. What packets may do
+// schema/fabric/reach says. It is pure.
 package explain
 
 import (
@@ -43,6 +44,8 @@ type Answer struct {
 	Name  string `json:"name,omitempty"` // under which the export is asked for
 	Trips []Trip `json:"trips"`          // one for each cluster that may answer
 	Lines []Line `json:"lines"`          // of the topology that decide it
+	// Live is what agents report; nil = they were not asked.
+	Live *Live `json:"live,omitempty"`
 }
 
 // Trip is the way to one cluster.
