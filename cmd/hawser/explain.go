@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/arrival"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/explain"
@@ -87,17 +88,17 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 		p, ok := t.First(a, b)
 		return p.Local, p.Remote, ok
 	}
-	set := explain.New(c.fabric, first)
-	answered, err := set.Ask(from, to)
+	given, err := explain.New(c.fabric, first).Ask(from, to)
 	if err != nil {
 		return err
 	}
+	answered := explained{Answer: given}
 	if f.live && answered.Yes {
-		reports, err := a.reports(ctx, f.showFlags, c.fabric, answered)
+		reports, err := a.reports(ctx, f.showFlags, c.fabric, given)
 		if err != nil {
 			return err
 		}
-		set.Live(answered, reports)
+		answered.Live = arrival.Look(c.fabric, given, reports)
 	}
 	for i := range answered.Lines {
 		answered.Lines[i].Source = c.place(answered.Lines[i].Path)
@@ -110,7 +111,7 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 	switch {
 	case err != nil || answered.Yes:
 		return err
-	case answered.Live != nil && answered.Live.Verdict == explain.Unknown:
+	case answered.Live != nil && answered.Live.Verdict == arrival.Unknown:
 		return errors.New("it is not known whether it arrives")
 	}
 	return answer{}
@@ -220,14 +221,14 @@ func isAddress(text string) bool {
 }
 
 // explainText is the answer for people.
-func explainText(a *explain.Answer) string {
+func explainText(a explained) string {
 	var out strings.Builder
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
 	verdict := "no: "
 	switch {
 	case a.Yes:
 		verdict = "yes: "
-	case a.Live != nil && a.Live.Verdict == explain.Unknown:
+	case a.Live != nil && a.Live.Verdict == arrival.Unknown:
 		verdict = "" // its reason begins with what is known
 	}
 	put("%s%s", verdict, a.Why)

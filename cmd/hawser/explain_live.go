@@ -9,10 +9,17 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/internal/arrival"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/explain"
 )
+
+// explained is an answer with what agents report; Live is nil when they were not asked.
+type explained struct {
+	*explain.Answer
+	Live *arrival.Live `json:"live,omitempty"`
+}
 
 // ofClusters reports whether flags name agents in pods of clusters.
 func (f showFlags) ofClusters() bool {
@@ -20,8 +27,8 @@ func (f showFlags) ofClusters() bool {
 }
 
 // reports asks the agents of the clusters on the way.
-func (a *app) reports(ctx context.Context, f showFlags, of *fabric.Fabric, answered *explain.Answer) (explain.Reports, error) {
-	r := explain.Reports{Silent: map[string]string{}, Unresolved: map[string]string{}}
+func (a *app) reports(ctx context.Context, f showFlags, of *fabric.Fabric, answered *explain.Answer) (arrival.Reports, error) {
+	r := arrival.Reports{Silent: map[string]string{}, Unresolved: map[string]string{}}
 	// The topology is read already; whoever -f names may be stdin.
 	f.file = ""
 	pods := f.ofClusters()
@@ -46,7 +53,7 @@ func (a *app) reports(ctx context.Context, f showFlags, of *fabric.Fabric, answe
 
 // reportsOfPods asks agents in their clusters' pods. A cluster that is not reached, or
 // has no context, is silent.
-func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric, answered *explain.Answer, r *explain.Reports) error {
+func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric, answered *explain.Answer, r *arrival.Reports) error {
 	var all []string
 	for _, c := range of.Clusters {
 		all = append(all, c.Name)
@@ -103,12 +110,12 @@ func onTheWay(answered *explain.Answer) []string {
 }
 
 // liveText is what agents report, for people.
-func liveText(l *explain.Live) string {
+func liveText(l *arrival.Live) string {
 	var out strings.Builder
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
 	for _, t := range l.Trips {
-		verdict := map[string]string{explain.Arrives: "it arrives", explain.Fails: "nothing arrives",
-			explain.Unknown: "not known to arrive"}[t.Verdict]
+		verdict := map[string]string{arrival.Arrives: "it arrives", arrival.Fails: "nothing arrives",
+			arrival.Unknown: "not known to arrive"}[t.Verdict]
 		if len(t.Why) > 0 {
 			verdict += ": " + strings.Join(t.Why, "; ")
 		}
@@ -125,7 +132,7 @@ func liveText(l *explain.Live) string {
 			put("  ready backends         %s", strings.Join(t.Backends, ", "))
 		} else if t.Ready != "" {
 			put("  ready backends         %s", map[string]string{"no": "none", "yes": "yes"}[t.Ready]+
-				map[bool]string{true: "not known"}[t.Ready == explain.Unknown])
+				map[bool]string{true: "not known"}[t.Ready == arrival.Unknown])
 		}
 	}
 	for _, list := range []struct {
@@ -140,9 +147,9 @@ func liveText(l *explain.Live) string {
 }
 
 // linkText says how a link is, as in "g1/a - g2/b (wireguard): alive, 1.2ms, in use".
-func linkText(k explain.LiveLink) string {
+func linkText(k arrival.Link) string {
 	text := fmt.Sprintf("%s - %s (%s): %s", k.From, k.To, k.Driver, k.State)
-	if k.State == explain.Unknown {
+	if k.State == arrival.Unknown {
 		text = fmt.Sprintf("%s - %s (%s): not known", k.From, k.To, k.Driver)
 	}
 	if k.RTT > 0 {

@@ -1,4 +1,4 @@
-package explain
+package arrival
 
 import (
 	"net/netip"
@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/explain"
 )
 
 // two are clusters g1 and g2 with a gateway each; g2 exports shop/web.
@@ -58,7 +59,7 @@ func agent(cluster, node string) status.Status {
 	return s
 }
 
-func TestLive(t *testing.T) {
+func TestLook(t *testing.T) {
 	t.Parallel()
 	const nothing, maybe = "allowed, but nothing arrives: ", "allowed; not known to arrive: "
 	type agents = []status.Status
@@ -137,35 +138,35 @@ func TestLive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			set := New(two(), func(string, string) (string, string, bool) { return "a", "a", true })
-			a, err := set.Ask(From{Cluster: "g1"}, To{Export: "shop/web"})
+			set := explain.New(two(), func(string, string) (string, string, bool) { return "a", "a", true })
+			a, err := set.Ask(explain.From{Cluster: "g1"}, explain.To{Export: "shop/web"})
 			if err != nil || !a.Yes {
 				t.Fatalf("the topology does not allow it: %+v, %v", a, err)
 			}
-			set.Live(a, c.reports)
-			if a.Live == nil || a.Live.Verdict != c.verdict || a.Why != c.why || a.Yes != (c.verdict == Arrives) {
-				t.Fatalf("%v: %s\n%+v", a.Yes, a.Why, a.Live)
+			seen := Look(two(), a, c.reports)
+			if seen == nil || seen.Verdict != c.verdict || a.Why != c.why || a.Yes != (c.verdict == Arrives) {
+				t.Fatalf("%v: %s\n%+v", a.Yes, a.Why, seen)
 			}
-			if c.missing != "" && !slices.Contains(a.Live.Missing, c.missing) {
-				t.Errorf("missing: %s", strings.Join(a.Live.Missing, "\n"))
+			if c.missing != "" && !slices.Contains(seen.Missing, c.missing) {
+				t.Errorf("missing: %s", strings.Join(seen.Missing, "\n"))
 			}
-			if c.unknown != "" && !slices.Contains(a.Live.Unknown, c.unknown) {
-				t.Errorf("unknown: %s", strings.Join(a.Live.Unknown, "\n"))
+			if c.unknown != "" && !slices.Contains(seen.Unknown, c.unknown) {
+				t.Errorf("unknown: %s", strings.Join(seen.Unknown, "\n"))
 			}
 		})
 	}
 }
 
-// TestLiveOfNo leaves an answer alone that is no already.
-func TestLiveOfNo(t *testing.T) {
+// TestLookOfNo leaves an answer alone that is no already.
+func TestLookOfNo(t *testing.T) {
 	t.Parallel()
-	set := New(two(), func(string, string) (string, string, bool) { return "", "", false })
-	a, err := set.Ask(From{Cluster: "g1"}, To{Export: "shop/nothing"})
+	set := explain.New(two(), func(string, string) (string, string, bool) { return "", "", false })
+	a, err := set.Ask(explain.From{Cluster: "g1"}, explain.To{Export: "shop/nothing"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	why := a.Why
-	if set.Live(a, Reports{}); a.Live != nil || a.Why != why || a.Yes {
+	if seen := Look(two(), a, Reports{}); seen != nil || a.Why != why || a.Yes {
 		t.Errorf("%+v", a)
 	}
 }

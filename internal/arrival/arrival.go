@@ -1,4 +1,6 @@
-package explain
+// Package arrival says whether what a topology allows arrives now, as the agents report:
+// over which links, to which backends, and what is missing. It is pure.
+package arrival
 
 import (
 	"cmp"
@@ -8,6 +10,8 @@ import (
 
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/explain"
+	"hawser.dev/hawser/schema/fabric/reach"
 )
 
 // Verdicts of what agents report.
@@ -35,16 +39,16 @@ type Reports struct {
 
 // Live is what the agents report about an answer.
 type Live struct {
-	Verdict string     `json:"verdict"` // yes | no | unknown
-	Trips   []LiveTrip `json:"trips"`   // one for each that the topology allows
+	Verdict string `json:"verdict"` // yes | no | unknown
+	Trips   []Trip `json:"trips"`   // one for each that the topology allows
 	// Missing is what is not as it should be, whether or not something arrives.
 	Missing []string `json:"missing"`
 	// Unknown is what could not be had.
 	Unknown []string `json:"unknown"`
 }
 
-// LiveTrip is the way to one cluster as it is now.
-type LiveTrip struct {
+// Trip is the way to one cluster as it is now.
+type Trip struct {
 	Cluster  string   `json:"cluster"`
 	Verdict  string   `json:"verdict"`
 	Why      []string `json:"why,omitempty"`      // of no and unknown
@@ -55,13 +59,13 @@ type LiveTrip struct {
 
 // Hop is the way from a cluster to the next one.
 type Hop struct {
-	From  string     `json:"from"`
-	To    string     `json:"to"`
-	Links []LiveLink `json:"links"`
+	From  string `json:"from"`
+	To    string `json:"to"`
+	Links []Link `json:"links"`
 }
 
-// LiveLink is the link between two gateways.
-type LiveLink struct {
+// Link is the link between two gateways.
+type Link struct {
 	From   string `json:"from"` // cluster/gateway
 	To     string `json:"to"`
 	Driver string `json:"driver"`
@@ -74,9 +78,9 @@ type LiveLink struct {
 
 // live is an answer with what is reported about it.
 type live struct {
-	*Clusterset
 	Reports
-	answer *Answer
+	fabric *fabric.Fabric
+	answer *explain.Answer
 	export string // namespace/name; empty: an address that is none of an export
 	agents map[string][]*status.Status
 	// doubts say of a cluster why what it reports does not make a yes.
@@ -86,22 +90,22 @@ type live struct {
 	out     *Live
 }
 
-// Live takes into account what agents report: an answer that is yes stays so only if
-// what is asked for arrives as far as they know. It adds Answer.Live and changes Yes and
-// Why. An answer that is no stays as it is.
-func (c *Clusterset) Live(a *Answer, r Reports) {
+// Look takes into account what agents report: an answer that is yes stays so only if what
+// is asked for arrives as far as they know. It changes Yes and Why of the answer, and is
+// nil where nothing was to be asked: the answer is no, or no link has a part in it.
+func Look(f *fabric.Fabric, a *explain.Answer, r Reports) *Live {
 	if !a.Yes || len(a.Trips) == 0 {
-		return
+		return nil
 	}
-	l := &live{Clusterset: c, Reports: r, answer: a, export: a.To.Export, agents: map[string][]*status.Status{},
+	l := &live{fabric: f, Reports: r, answer: a, export: a.To.Export, agents: map[string][]*status.Status{},
 		doubts: map[string][]string{}, fabrics: map[string][]string{},
-		out: &Live{Verdict: Fails, Trips: []LiveTrip{}, Missing: []string{}, Unknown: []string{}}}
+		out: &Live{Verdict: Fails, Trips: []Trip{}, Missing: []string{}, Unknown: []string{}}}
 	for i := range r.Agents {
 		s := &r.Agents[i]
 		l.agents[s.Cluster] = append(l.agents[s.Cluster], s)
 	}
 	if a.To.Export == "" && a.To.Cluster == "" {
-		for _, e := range c.set.Named(a.To.Addr) {
+		for _, e := range reach.New(f).Named(a.To.Addr) {
 			l.export = e.ID()
 		}
 	}
@@ -130,7 +134,6 @@ func (c *Clusterset) Live(a *Answer, r Reports) {
 			}
 		}
 	}
-	a.Live = l.out
 	switch l.out.Verdict {
 	case Arrives:
 		a.Why = l.arrives()
@@ -139,10 +142,11 @@ func (c *Clusterset) Live(a *Answer, r Reports) {
 	default:
 		a.Yes, a.Why = false, "allowed, but nothing arrives: "+strings.Join(why, "; ")
 	}
+	return l.out
 }
 
 // concerned are the clusters on a trip.
-func (l *live) concerned(t *LiveTrip) []string {
+func (l *live) concerned(t *Trip) []string {
 	out := []string{l.answer.From.Cluster, t.Cluster}
 	for _, h := range t.Hops {
 		out = append(out, h.From, h.To)
@@ -177,8 +181,7 @@ func (l *live) arrives() string {
 	if l.answer.To.Port != "" {
 		what += ":" + l.answer.To.Port
 	}
-	q := question{from: l.answer.From}
-	return fmt.Sprintf("%s: %s is reached now in %s", q.who(), what, strings.Join(in, ", "))
+	return fmt.Sprintf("%s: %s is reached now in %s", l.answer.From, what, strings.Join(in, ", "))
 }
 
 func (l *live) missing(format string, args ...any) { add(&l.out.Missing, format, args...) }
@@ -206,7 +209,7 @@ type finding struct{ verdict, why string }
 
 var fine = finding{verdict: Arrives}
 
-func (t *LiveTrip) take(f finding) {
+func (t *Trip) take(f finding) {
 	rank := []string{Arrives, Unknown, Fails}
 	if slices.Index(rank, f.verdict) > slices.Index(rank, t.Verdict) {
 		t.Verdict, t.Why = f.verdict, nil
@@ -217,8 +220,8 @@ func (t *LiveTrip) take(f finding) {
 }
 
 // trip looks at the way to one cluster.
-func (l *live) trip(planned *Trip) LiveTrip {
-	t := LiveTrip{Cluster: planned.Cluster, Verdict: Arrives}
+func (l *live) trip(planned *explain.Trip) Trip {
+	t := Trip{Cluster: planned.Cluster, Verdict: Arrives}
 	from := l.answer.From.Cluster
 	if len(l.agents[from]) == 0 {
 		t.take(finding{Unknown, l.away(from)})
@@ -249,7 +252,7 @@ func (l *live) resolved(cluster string) finding {
 	if len(mute) == 0 {
 		return fine
 	}
-	text := fmt.Sprintf("names of %s are not answered on %s of %s", l.set.Fabric().Domain, strings.Join(mute, ", "), cluster)
+	text := fmt.Sprintf("names of %s are not answered on %s of %s", l.fabric.Domain, strings.Join(mute, ", "), cluster)
 	l.missing("%s", text)
 	if len(mute) == len(l.agents[cluster]) {
 		return finding{Fails, text}
@@ -269,7 +272,7 @@ func nodes(agents []*status.Status, is func(*status.Status) bool) []string {
 }
 
 // hops follows what nodes use to reach a cluster.
-func (l *live) hops(t *LiveTrip, at string) {
+func (l *live) hops(t *Trip, at string) {
 	for been := []string{}; at != t.Cluster && !slices.Contains(been, at); {
 		been = append(been, at)
 		next := ""
@@ -282,7 +285,7 @@ func (l *live) hops(t *LiveTrip, at string) {
 			}
 		}
 		if next == "" { // as the topology has it
-			way := l.graph.Ways(at, nil)[t.Cluster]
+			way := l.fabric.Graph().Ways(at, nil)[t.Cluster]
 			if len(way) == 0 {
 				t.take(finding{Fails, fmt.Sprintf("%s has no way to %s", at, t.Cluster)})
 				return
@@ -318,7 +321,7 @@ func (l *live) used(h *Hop, target string, passes bool) finding {
 		return finding{Unknown, l.away(h.From)}
 	}
 	var cut, unclear []string
-	hope := func(k LiveLink) bool { return k.State == Alive || k.State == Unknown }
+	hope := func(k Link) bool { return k.State == Alive || k.State == Unknown }
 	users := map[int][]string{}
 	for _, s := range senders {
 		p := pathTo(s, target)
@@ -326,7 +329,7 @@ func (l *live) used(h *Hop, target string, passes bool) finding {
 			cut = append(cut, s.Node)
 			continue
 		}
-		i := slices.IndexFunc(h.Links, func(k LiveLink) bool {
+		i := slices.IndexFunc(h.Links, func(k Link) bool {
 			return k.From == h.From+"/"+p.LocalGateway && k.To == h.To+"/"+p.RemoteGateway
 		})
 		switch {
@@ -360,13 +363,13 @@ func (l *live) used(h *Hop, target string, passes bool) finding {
 }
 
 // links gives the links between two clusters, as both ends report them.
-func (l *live) links(from, to string) []LiveLink {
-	f := l.set.Fabric()
+func (l *live) links(from, to string) []Link {
+	f := l.fabric
 	type ends [2]string
-	all := map[ends]*LiveLink{}
-	at := func(a, b string) *LiveLink {
+	all := map[ends]*Link{}
+	at := func(a, b string) *Link {
 		if all[ends{a, b}] == nil {
-			all[ends{a, b}] = &LiveLink{From: from + "/" + a, To: to + "/" + b, Driver: f.Link(from, to).Driver, State: Unknown}
+			all[ends{a, b}] = &Link{From: from + "/" + a, To: to + "/" + b, Driver: f.Link(from, to).Driver, State: Unknown}
 		}
 		return all[ends{a, b}]
 	}
@@ -375,7 +378,7 @@ func (l *live) links(from, to string) []LiveLink {
 			at(a, b)
 		}
 	}
-	note := func(k *LiveLink, c *status.Connection) {
+	note := func(k *Link, c *status.Connection) {
 		state := map[string]string{status.Connected: Alive, status.Disconnected: Down, status.Connecting: Connecting}[c.Status]
 		// Probes go round: an end that has no answer knows better than one that had one.
 		if k.State == Unknown || k.State == Alive {
@@ -402,14 +405,14 @@ func (l *live) links(from, to string) []LiveLink {
 			}
 		}
 	}
-	out := make([]LiveLink, 0, len(all))
+	out := make([]Link, 0, len(all))
 	for _, k := range all {
 		if k.State != Alive {
 			k.RTT = 0
 		}
 		out = append(out, *k)
 	}
-	slices.SortFunc(out, func(a, b LiveLink) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	slices.SortFunc(out, func(a, b Link) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 	return out
 }
 
@@ -425,7 +428,7 @@ func gateways(f *fabric.Fabric, cluster string) []string {
 
 // readiness looks for what is behind the export in the trip's cluster, as its own agents
 // say, and as those of the client's cluster have heard.
-func (l *live) readiness(t *LiveTrip, from string) {
+func (l *live) readiness(t *Trip, from string) {
 	own, heard := l.part(t.Cluster, t.Cluster), l.part(from, t.Cluster)
 	t.Ready = cmp.Or(own.ready, Unknown)
 	t.Backends = own.backends

@@ -1,4 +1,4 @@
-package explain
+package arrival
 
 import (
 	"fmt"
@@ -20,8 +20,8 @@ func (l *live) clusters() {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	for _, name := range names {
-		for i := range l.set.Cluster(name).Gateways {
-			l.gateway(l.set.Cluster(name), &l.set.Cluster(name).Gateways[i])
+		for i := range l.fabric.Cluster(name).Gateways {
+			l.gateway(l.fabric.Cluster(name), &l.fabric.Cluster(name).Gateways[i])
 		}
 		for _, s := range l.agents[name] {
 			l.agent(s)
@@ -98,7 +98,7 @@ func (l *live) gateway(own *fabric.Cluster, g *fabric.Gateway) {
 // tells. Public keys are not known without the root key, nor is the digest.
 func (l *live) differs(s *status.Status) []string {
 	var out []string
-	f := l.set.Fabric()
+	f := l.fabric
 	for i := range s.Clusters {
 		have := &s.Clusters[i]
 		want := f.Cluster(have.Name)
