@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -63,7 +64,8 @@ func (a *Agent) brief() status.Status {
 	}
 	f := v.input.Fabric
 	s.Digest, s.Clusterset = v.input.Digest, f.Name
-	s.Ready = v.report.Clean() && a.published.cleared(v.input) && (a.named.Load() || f.Decommission || len(a.dnsAddrs()) == 0)
+	s.Mute = !a.named.Load() && !f.Decommission && len(a.dnsAddrs()) > 0
+	s.Ready = v.report.Clean() && a.published.cleared(v.input) && !s.Mute
 	s.LastPass = status.Pass{
 		At: v.report.At, Took: v.report.Took.String(), Changed: len(v.report.Changed), Drift: a.metrics.driftSoFar(),
 		Blocked: texts(v.report.Blocked), Failed: append(texts(v.report.Failed), texts(v.report.Fights)...),
@@ -206,6 +208,10 @@ func clustersOf(f *fabric.Fabric) []status.Cluster {
 
 func exportsOf(in project.Input) []status.Export {
 	own, clashes := project.LiveState(in), project.Clashes(in)
+	services := make(map[string]*project.Service, len(in.Facts.Services))
+	for i := range in.Facts.Services {
+		services[in.Facts.Services[i].Namespace+"/"+in.Facts.Services[i].Name] = &in.Facts.Services[i]
+	}
 	out := make([]status.Export, 0, len(in.Fabric.Exports))
 	for _, e := range in.Fabric.Exports {
 		shown := status.Export{
@@ -223,11 +229,33 @@ func exportsOf(in project.Input) []status.Export {
 			if c.Name == in.Cluster {
 				live, heard = own, true
 			}
-			shown.Clusters = append(shown.Clusters, partOf(&e, c, live, heard))
+			part := partOf(&e, c, live, heard)
+			if c.Name == in.Cluster && part.Ready == "yes" {
+				part.Backends = backends(services[e.ID()])
+			}
+			shown.Clusters = append(shown.Clusters, part)
 		}
 		out = append(out, shown)
 	}
 	return out
+}
+
+// backends names the ready endpoints of a service.
+func backends(s *project.Service) []string {
+	var out []string
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if !e.Ready {
+			continue
+		}
+		name := cmp.Or(e.Pod, e.Hostname)
+		if name == "" {
+			name = strings.Join(text(e.Addrs), ",")
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out[:min(len(out), status.MaxBackends)]
 }
 
 func partOf(e *fabric.Export, c fabric.ExportCluster, live project.Live, heard bool) status.ExportCluster {

@@ -201,12 +201,27 @@ func (r *replies[T]) fromPods(ctx context.Context, clusters []*apply.Cluster, q 
 // by cluster and node.
 func (a *app) askAll(ctx context.Context, f showFlags) ([]status.Status, []unreachable, error) {
 	defer a.progress("asking the agents")()
-	got, silent, err := ask[status.Status](ctx, f, question{path: "/status", args: []string{"status", "-o", "json"}})
+	got, silent, err := ask[status.Status](ctx, f, howAre())
+	return values(got), silent, err
+}
+
+// howAre asks agents how they are.
+func howAre() question { return question{path: "/status", args: []string{"status", "-o", "json"}} }
+
+// askPods asks the agents in pods of clusters how they are, as askAll does.
+func askPods(ctx context.Context, clusters []*apply.Cluster) ([]status.Status, []unreachable) {
+	var got replies[status.Status]
+	got.fromPods(ctx, clusters, howAre())
+	slices.SortFunc(got.silent, func(a, b unreachable) int { return cmp.Compare(a.Socket, b.Socket) })
+	return values(got.all), got.silent
+}
+
+func values(got []reply[status.Status]) []status.Status {
 	agents := make([]status.Status, len(got))
 	for i, r := range got {
 		agents[i] = r.value
 	}
-	return ordered(agents), silent, err
+	return ordered(agents)
 }
 
 func ordered(agents []status.Status) []status.Status {

@@ -41,6 +41,7 @@ hawser preflight
 hawser preflight --context fra=admin@fra -o json`,
 		"explain": `
 hawser explain g1/shop/client web.shop:80
+hawser explain g1/shop/client web.shop:80 --live --context g1=admin@g1
 hawser explain g1 10.8.2.5:443 -o json`,
 		"firewall": `
 hawser firewall

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,14 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/arrival"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/explain"
 )
 
 type explainFlags struct {
-	file   string
-	output string
+	showFlags // of the agents to ask; file is the topology, and names nobody to ask
+	live      bool
 }
 
 func newExplainCommand(a *app) *cobra.Command {
@@ -27,27 +29,39 @@ func newExplainCommand(a *app) *cobra.Command {
 		Long: `Say whether a pod of one cluster reaches something in another one: by which lines of
 the topology, over which links, and which addresses each side sees. It reads the
 topology and its lock alone, and takes for granted that links are alive and backends
-are ready; hawser verify and hawser diagnose ask the clusters.
+are ready.
+
+With --live it asks the agents of the clusters on the way, too: which links are alive,
+which of them are in use, which backends are ready, and what is missing. It says no when
+the topology allows it but nothing would arrive. The agents are those of the running
+lab, or of this host; with --context, --kubeconfig or --cluster, or where there are none,
+those in the pods of the clusters (this needs the right to exec there). What could not
+be had is said by name, and makes no yes.
 
 FROM is a pod (g1/shop/client), any pod of a cluster (g1), a pod's address (g1/10.7.2.5,
 or 10.7.2.5 where one cluster has it), or a process on a node (g1/node).
 TO is a name (web.shop, g2.web.shop, with or without .svc.clusterset.local), an export
 (shop/web), or an address (243.0.0.1, g2/10.8.1.9), with a port (:80, :http, :53/udp).
 
-Exit codes: 0 yes, 1 no, 2 error.`,
+Exit codes: 0 yes, 1 no, 2 error, or not known to arrive.`,
 		Example: `  hawser explain g1/shop/client web.shop:80
   hawser explain g1 g2/10.8.1.9:8080 -o json`,
 		Args: cobra.RangeArgs(1, 3),
-		RunE: func(_ *cobra.Command, args []string) error { return a.explain(args, f) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.explain(cmd.Context(), args, f) },
 	}
-	cmd.Flags().StringVarP(&f.file, "file", "f", "", "topology file, folder, or - (default: clusterset.yaml here)")
+	f.addAgents(cmd, false)
+	cmd.Flags().Lookup("file").Usage = "topology file, folder, or - (default: clusterset.yaml here)"
+	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents what is alive, in use and ready")
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }
 
-func (a *app) explain(args []string, f explainFlags) error {
+func (a *app) explain(ctx context.Context, args []string, f explainFlags) error {
 	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
 		return err
+	}
+	if !f.live && (len(f.sockets) > 0 || f.lab != "" || f.ofClusters()) {
+		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
 	}
 	ends := strings.Fields(strings.ReplaceAll(strings.Join(args, " "), "->", " "))
 	if len(ends) != 2 || ends[1] == "-" {
@@ -74,9 +88,17 @@ func (a *app) explain(args []string, f explainFlags) error {
 		p, ok := t.First(a, b)
 		return p.Local, p.Remote, ok
 	}
-	answered, err := explain.New(c.fabric, first).Ask(from, to)
+	given, err := explain.New(c.fabric, first).Ask(from, to)
 	if err != nil {
 		return err
+	}
+	answered := explained{Answer: given}
+	if f.live && answered.Yes {
+		reports, err := a.reports(ctx, f.showFlags, c.fabric, given)
+		if err != nil {
+			return err
+		}
+		answered.Live = arrival.Look(c.fabric, given, reports)
 	}
 	for i := range answered.Lines {
 		answered.Lines[i].Source = c.place(answered.Lines[i].Path)
@@ -86,8 +108,11 @@ func (a *app) explain(args []string, f explainFlags) error {
 	} else {
 		err = a.encode(f.output, answered)
 	}
-	if err != nil || answered.Yes {
+	switch {
+	case err != nil || answered.Yes:
 		return err
+	case answered.Live != nil && answered.Live.Verdict == arrival.Unknown:
+		return errors.New("it is not known whether it arrives")
 	}
 	return answer{}
 }
@@ -196,14 +221,17 @@ func isAddress(text string) bool {
 }
 
 // explainText is the answer for people.
-func explainText(a *explain.Answer) string {
+func explainText(a explained) string {
 	var out strings.Builder
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
-	verdict := "no"
-	if a.Yes {
-		verdict = "yes"
+	verdict := "no: "
+	switch {
+	case a.Yes:
+		verdict = "yes: "
+	case a.Live != nil && a.Live.Verdict == arrival.Unknown:
+		verdict = "" // its reason begins with what is known
 	}
-	put("%s: %s", verdict, a.Why)
+	put("%s%s", verdict, a.Why)
 	for i := range a.Trips {
 		t := &a.Trips[i]
 		out.WriteString("\n")
@@ -237,6 +265,9 @@ func explainText(a *explain.Answer) string {
 			put("  it sees the client as  %s", sources)
 		}
 		put("  and hands it to        %s", t.Served)
+	}
+	if a.Live != nil {
+		out.WriteString(liveText(a.Live))
 	}
 	if len(a.Lines) > 0 {
 		t := table{title: "\nBecause of", head: []string{"LINE", "PATH", "SAYS"}}

@@ -6,15 +6,17 @@ import "time"
 
 // Status is one agent's report.
 type Status struct {
-	Cluster    string       `json:"cluster"`
-	Node       string       `json:"node"`
-	Gateway    string       `json:"gateway,omitempty"` // name, when this node is one
-	Version    string       `json:"version"`
-	Digest     string       `json:"digest"` // of the fabric in force
-	Clusterset string       `json:"clusterset"`
-	Ready      bool         `json:"ready"` // the last pass left nothing to do, nothing failed, and names are answered
-	LastPass   Pass         `json:"lastPass"`
-	Inputs     []InputState `json:"inputs"`
+	Cluster    string `json:"cluster"`
+	Node       string `json:"node"`
+	Gateway    string `json:"gateway,omitempty"` // name, when this node is one
+	Version    string `json:"version"`
+	Digest     string `json:"digest"` // of the fabric in force
+	Clusterset string `json:"clusterset"`
+	Ready      bool   `json:"ready"` // the last pass left nothing to do, nothing failed, and names are answered
+	// Mute says that names of the clusterset are not answered here.
+	Mute     bool         `json:"mute,omitempty"`
+	LastPass Pass         `json:"lastPass"`
+	Inputs   []InputState `json:"inputs"`
 	// Trust is nil while no signers are pinned: what is delivered counts then, whoever
 	// signed it.
 	Trust *Trust `json:"trust,omitempty"`
@@ -198,6 +200,9 @@ type RTT struct {
 // Unknown is the Ready of a cluster's part of which nothing was heard.
 const Unknown = "unknown"
 
+// MaxBackends bounds ExportCluster.Backends.
+const MaxBackends = 20
+
 // Export is one export as this node sees it.
 type Export struct {
 	Namespace string          `json:"namespace"`
@@ -226,6 +231,9 @@ type ExportCluster struct {
 	IPs   []string `json:"ips,omitempty"`
 	Ready string   `json:"ready"`           // yes | no | unknown (nothing heard from that cluster)
 	Hosts []string `json:"hosts,omitempty"` // name=address of the ready endpoints (headless)
+	// Backends are the ready endpoints, by pod or address; of the agent's own cluster
+	// only, and MaxBackends at most.
+	Backends []string `json:"backends,omitempty"`
 }
 
 // Cluster is one member as the fabric has it.

@@ -1,7 +1,8 @@
 // Package explain says whether a pod or node of one cluster reaches something in another
 // one, by which lines of the topology, over which links, and which addresses each side
 // sees. It knows the compiled clusterset alone: that backends are ready and links are
-// alive is taken for granted. What packets may do schema/fabric/reach says. It is pure.
+// alive is taken for granted; internal/arrival adds what agents report of both. What
+// packets may do schema/fabric/reach says. It is pure.
 package explain
 
 import (
@@ -123,14 +124,17 @@ func (q *question) line(path, format string, args ...any) {
 }
 
 // who names the client.
-func (q *question) who() string {
+func (q *question) who() string { return q.from.String() }
+
+// String names the client for people.
+func (f From) String() string {
 	switch {
-	case q.from.Node:
-		return "processes on nodes of " + q.from.Cluster
-	case q.from.Pod != "":
-		return "pod " + q.from.Namespace + "/" + q.from.Pod + " of " + q.from.Cluster
+	case f.Node:
+		return "processes on nodes of " + f.Cluster
+	case f.Pod != "":
+		return "pod " + f.Namespace + "/" + f.Pod + " of " + f.Cluster
 	}
-	return "pods of " + q.from.Cluster
+	return "pods of " + f.Cluster
 }
 
 // name answers for an export.

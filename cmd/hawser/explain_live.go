@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/internal/arrival"
+	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/explain"
+)
+
+// explained is an answer with what agents report; Live is nil when they were not asked.
+type explained struct {
+	*explain.Answer
+	Live *arrival.Live `json:"live,omitempty"`
+}
+
+// ofClusters reports whether flags name agents in pods of clusters.
+func (f showFlags) ofClusters() bool {
+	return len(f.access.Contexts)+len(f.access.Kubeconfigs)+len(f.clusters) > 0
+}
+
+// reports asks the agents of the clusters on the way.
+func (a *app) reports(ctx context.Context, f showFlags, of *fabric.Fabric, answered *explain.Answer) (arrival.Reports, error) {
+	r := arrival.Reports{Silent: map[string]string{}, Unresolved: map[string]string{}}
+	// The topology is read already; whoever -f names may be stdin.
+	f.file = ""
+	pods := f.ofClusters()
+	if !pods {
+		sockets, err := agentSockets(f.sockets, f.lab)
+		if pods = err != nil && len(f.sockets) == 0 && f.lab == ""; err != nil && !pods {
+			return r, err
+		}
+		f.sockets = sockets
+	}
+	if pods {
+		if len(f.sockets) > 0 || f.lab != "" {
+			return r, errors.New("--socket and --lab name agents on this machine, --context, --kubeconfig and --cluster those of clusters: not both")
+		}
+		return r, a.reportsOfPods(ctx, f, of, answered, &r)
+	}
+	agents, silent, err := a.askAll(ctx, f)
+	a.tellSilent(silent)
+	r.Agents = agents
+	return r, err
+}
+
+// reportsOfPods asks agents in their clusters' pods. A cluster that is not reached, or
+// has no context, is silent.
+func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric, answered *explain.Answer, r *arrival.Reports) error {
+	var all []string
+	for _, c := range of.Clusters {
+		all = append(all, c.Name)
+	}
+	selected, err := f.names(all)
+	if err != nil {
+		return err
+	}
+	var clusters []*apply.Cluster
+	for _, name := range onTheWay(answered) {
+		if !slices.Contains(selected, name) {
+			r.Silent[name] = "--cluster leaves it out"
+			continue
+		}
+		opened, err := f.access.Clusters([]string{name}, all)
+		if err != nil {
+			r.Silent[name] = err.Error()
+			continue
+		}
+		clusters = append(clusters, opened...)
+	}
+	defer a.progress("asking the agents")()
+	agents, silent := askPods(ctx, clusters)
+	a.tellSilent(silent)
+	r.Agents = agents
+	for _, s := range silent {
+		if name, _, _ := strings.Cut(s.Socket, "/"); r.Silent[name] == "" {
+			r.Silent[name] = s.Error
+		}
+	}
+	for _, c := range clusters {
+		if c.Name == answered.From.Cluster && r.Silent[c.Name] == "" {
+			s := c.State(ctx)
+			r.Unresolved[c.Name] = cmp.Or(s.Unresolved, s.Error)
+		}
+	}
+	return nil
+}
+
+// onTheWay gives the clusters that an answer is about.
+func onTheWay(answered *explain.Answer) []string {
+	names := []string{answered.From.Cluster}
+	for _, t := range answered.Trips {
+		names = append(names, t.Cluster)
+		for _, l := range t.Links {
+			for _, end := range []string{l.From, l.To} {
+				name, _, _ := strings.Cut(end, "/")
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// liveText is what agents report, for people.
+func liveText(l *arrival.Live) string {
+	var out strings.Builder
+	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
+	for _, t := range l.Trips {
+		verdict := map[string]string{arrival.Arrives: "it arrives", arrival.Fails: "nothing arrives",
+			arrival.Unknown: "not known to arrive"}[t.Verdict]
+		if len(t.Why) > 0 {
+			verdict += ": " + strings.Join(t.Why, "; ")
+		}
+		put("\nnow in %s: %s", t.Cluster, verdict)
+		for _, h := range t.Hops {
+			if len(h.Links) == 0 {
+				put("  links                  none between %s and %s", h.From, h.To)
+			}
+			for _, k := range h.Links {
+				put("  link                   %s", linkText(k))
+			}
+		}
+		if len(t.Backends) > 0 {
+			put("  ready backends         %s", strings.Join(t.Backends, ", "))
+		} else if t.Ready != "" {
+			put("  ready backends         %s", map[string]string{"no": "none", "yes": "yes"}[t.Ready]+
+				map[bool]string{true: "not known"}[t.Ready == arrival.Unknown])
+		}
+	}
+	for _, list := range []struct {
+		title string
+		texts []string
+	}{{"Missing", l.Missing}, {"Not known", l.Unknown}} {
+		if len(list.texts) > 0 {
+			put("\n%s\n  %s", list.title, strings.Join(list.texts, "\n  "))
+		}
+	}
+	return out.String()
+}
+
+// linkText says how a link is, as in "g1/a - g2/b (wireguard): alive, 1.2ms, in use".
+func linkText(k arrival.Link) string {
+	text := fmt.Sprintf("%s - %s (%s): %s", k.From, k.To, k.Driver, k.State)
+	if k.State == arrival.Unknown {
+		text = fmt.Sprintf("%s - %s (%s): not known", k.From, k.To, k.Driver)
+	}
+	if k.RTT > 0 {
+		text += ", " + (time.Duration(k.RTT) * time.Microsecond).String()
+	}
+	if k.InUse {
+		text += ", in use"
+	}
+	if len(k.Nodes) > 0 {
+		text += " by " + strings.Join(k.Nodes, ", ")
+	}
+	return text
+}
