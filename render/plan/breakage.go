@@ -149,7 +149,7 @@ func exportBreakage(f Field) string {
 		return "its type changes: its name gives other addresses"
 	case "clusterset IPs":
 		if f.Have != "" {
-			return "its clusterset IP moves, and connections to it end"
+			return "its clusterset IP moves, and connections to it may end"
 		}
 	case "ports":
 		if !keeps(f) {

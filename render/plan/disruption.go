@@ -99,7 +99,7 @@ func lostWays(lost [][2]string) string {
 	return strings.Join(names, ", ") + " have no way to each other any more"
 }
 
-const otherEgress = "its pods go out with other addresses, and their open connections end"
+const otherEgress = "its pods go out with other addresses, and their open connections may end"
 
 func removal(e *Entry) string {
 	switch e.Kind {
@@ -140,7 +140,7 @@ func breakage(e *Entry, f Field) string {
 		return exportBreakage(f)
 	case kindPart:
 		if (f.Name == "global IPs" || f.Name == "hosts") && !keeps(f) {
-			return "its global addresses move, and connections to them end"
+			return "its global addresses move, and connections to them may end"
 		}
 	}
 	return ""

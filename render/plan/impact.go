@@ -31,6 +31,8 @@ type Effect struct {
 	Source   string `json:"source,omitempty"`
 	// Gone says that the path left the topology.
 	Gone bool `json:"gone,omitempty"`
+	// May says, in Ends, that it depends on what the topology does not tell, such as where pods run.
+	May bool `json:"may,omitempty"`
 }
 
 // Load is what the gateways of a cluster carry, where that is much more than before.
@@ -48,9 +50,7 @@ type Load struct {
 // impactOf says what the entries of a plan mean for connections.
 func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 	out := Impact{Ends: []Effect{}, Stalls: []Effect{}, GoesOn: []Effect{}, Loads: []Load{}}
-	if len(p.Reach.Lost) > 0 {
-		out.Ends = append(out.Ends, Effect{What: "connections to what is no longer reachable"})
-	}
+	out.lost(p.Reach.Lost)
 	for i := range p.Entries {
 		e := &p.Entries[i]
 		at := Effect{What: e.Kind + " " + e.Key, Path: e.Path, Gone: e.Op == diff.Delete}
@@ -58,6 +58,7 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 		case e.Kind == kindGateway:
 		case moves(e):
 			at.What += ": " + e.Disruptive
+			at.May = e.Kind == kindExport || e.Kind == kindPart || e.Kind == kindEgress // gateways keep flows that are translated
 			out.Ends = append(out.Ends, at)
 		case e.Note == proven, e.Kind == kindPair && e.Op == diff.Delete && e.Disruptive == "" && e.Note != "":
 			at.What += ": " + e.Note
@@ -76,6 +77,22 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 	}
 	out.Loads = loads(want, have)
 	return out
+}
+
+// lost says what becomes of connections to what is no longer reachable. Gateways look at
+// allow lists for every packet, and keep the flows to exports and ports that are gone.
+func (x *Impact) lost(list []Access) {
+	var ends, may bool
+	for _, l := range list {
+		gone := strings.HasPrefix(l.Path, "exports[") && !strings.HasSuffix(l.Path, ".allow")
+		ends, may = ends || !gone, may || gone
+	}
+	if ends {
+		x.Ends = append(x.Ends, Effect{What: "connections to what is no longer reachable"})
+	}
+	if may {
+		x.Ends = append(x.Ends, Effect{What: "connections to exports and ports that are gone: there are no new ones", May: true})
+	}
 }
 
 // moves reports whether an entry moves addresses that connections have.
@@ -132,6 +149,14 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 			e.AtMostMS = 0
 		}
 		x.Stalls = append(x.Stalls, e)
+		nodes := []string{old.Node}
+		if j >= 0 && w.Gateways[j].Node != old.Node {
+			nodes = append(nodes, w.Gateways[j].Node)
+		}
+		for _, node := range nodes {
+			x.Ends = append(x.Ends, Effect{What: "those of pods on node " + node + " of " + w.Name + ", as its part in " +
+				name + " changes", Path: e.Path, Gone: e.Gone, May: true})
+		}
 	}
 }
 
@@ -260,6 +285,9 @@ func (o *printer) effects(verb string, list []Effect) {
 			return
 		}
 		text := verb
+		if e.May {
+			text = "may " + verb
+		}
 		if verb == "stand still" {
 			text += " until both ends have the change"
 			if e.AtMostMS > 0 {
