@@ -15,10 +15,14 @@ hawser validate
 hawser diff`,
 		"init": `
 hawser init --clusters fra,sin
-hawser init infra/ --clusters fra,sin --with-keys keys/`,
+hawser init infra/ --clusters fra,sin --with-keys keys/
+hawser init --schema=false`,
 		"validate": `
 hawser validate
 hawser validate -f infra/clusterset.yaml -o json`,
+		"fmt": `
+hawser fmt
+hawser fmt --check infra/`,
 		"allocate": `
 hawser allocate
 hawser allocate --check
