@@ -51,7 +51,7 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 	// Nothing can be offered for these, and files least of all.
 	for _, name := range []string{
 		"accept-commit", "address", "author-email", "author-name", "clusters", "drop-before", "for", "from", "git-username", "image",
-		"interval", "listen", "move", "name", "path", "recipient", "since", "timeout", "workers",
+		"interval", "listen", "move", "name", "number", "path", "recipient", "since", "timeout", "workers",
 	} {
 		out[name] = cobra.NoFileCompletions
 	}

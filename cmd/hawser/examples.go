@@ -53,6 +53,9 @@ hawser firewall -o terraform-aws`,
 hawser approve --list
 hawser approve --key ~/.ssh/id_ed25519
 hawser approve 3f2a91c`,
+		"history": `
+hawser history
+hawser history -n 3 --repo https://git.example.com/infra.git -o json`,
 		"apply": `
 hawser apply --root-key root.key --dry-run
 hawser apply --root-key root.key --context fra=admin@fra,sin=admin@sin --wait`,
