@@ -182,7 +182,7 @@ func (d *decoder) unknown(key *yaml.Node, fields []field, t *trail) {
 		return
 	}
 	hint := "keys here: " + strings.Join(names, ", ")
-	near := nearest(key.Value, names)
+	near := Nearest(key.Value, names)
 	switch {
 	case key.Value == "<<":
 		hint = "merge keys are not supported: write the values out"

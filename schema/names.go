@@ -102,7 +102,7 @@ func (c *checker) knownCluster(path, name string) {
 		c.fail(d)
 		return
 	}
-	if near := nearest(name, c.clusterNames()); near != "" {
+	if near := Nearest(name, c.clusterNames()); near != "" {
 		d.Hint = "did you mean " + near + "?"
 	} else if names := c.clusterNames(); len(names) > 0 && len(names) <= maxListed {
 		d.Hint = "the clusters are " + strings.Join(names, ", ")

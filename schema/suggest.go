@@ -5,10 +5,10 @@ import (
 	"unicode"
 )
 
-// nearest gives the name that was most likely meant, or "" when none is near: a
+// Nearest gives the name that was most likely meant, or "" when none is near: a
 // name that differs in case or separators only, or by one edit in three
 // characters and no more than two.
-func nearest(text string, names []string) string {
+func Nearest(text string, names []string) string {
 	best, limit, squashed := "", min(len(text)/3, 2)+1, squash(text)
 	for _, name := range names {
 		if squash(name) == squashed {

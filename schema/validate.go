@@ -185,7 +185,7 @@ func (c *checker) enum(f field, value, path string) {
 	d := diag.Diagnostic{
 		Code: "bad-value", Path: path, Summary: fmt.Sprintf("%q is not one of %s", value, strings.Join(f.enum, ", ")),
 	}
-	if near := nearest(value, f.enum); near != "" {
+	if near := Nearest(value, f.enum); near != "" {
 		d.Hint = "did you mean " + near + "?"
 	} else if len(f.enum) == 1 {
 		d.Summary = fmt.Sprintf("%q is not %s", value, f.enum[0])

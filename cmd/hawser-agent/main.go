@@ -45,7 +45,9 @@ func newRoot() *cobra.Command {
 		Short:         "Converges one node of a clusterset to its fabric",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version,
 	}
+	root.SetVersionTemplate("{{.Version}}\n") // as the command version prints it
 	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(),
 		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand())
 	return root

@@ -15,10 +15,14 @@ hawser validate
 hawser diff`,
 		"init": `
 hawser init --clusters fra,sin
-hawser init infra/ --clusters fra,sin --with-keys keys/`,
+hawser init infra/ --clusters fra,sin --with-keys keys/
+hawser init --schema=false`,
 		"validate": `
 hawser validate
 hawser validate -f infra/clusterset.yaml -o json`,
+		"fmt": `
+hawser fmt
+hawser fmt --check infra/`,
 		"allocate": `
 hawser allocate
 hawser allocate --check
@@ -50,6 +54,9 @@ hawser firewall -o terraform-aws`,
 hawser approve --list
 hawser approve --key ~/.ssh/id_ed25519
 hawser approve 3f2a91c`,
+		"history": `
+hawser history
+hawser history -n 3 --repo https://git.example.com/infra.git -o json`,
 		"apply": `
 hawser apply --root-key root.key --dry-run
 hawser apply --root-key root.key --context fra=admin@fra,sin=admin@sin --wait`,

@@ -11,8 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/schema"
 )
 
 type initFlags struct {
@@ -21,6 +23,7 @@ type initFlags struct {
 	keys     string
 	access   apply.Access
 	secrets  bool
+	schema   bool
 }
 
 func newInitCommand(a *app) *cobra.Command {
@@ -29,7 +32,8 @@ func newInitCommand(a *app) *cobra.Command {
 		Use:   "init [DIR]",
 		Short: "Write a topology file to start from",
 		Long: `Write a commented clusterset.yaml to start from, and a .gitignore that keeps
-private keys out of git. Nothing that exists is overwritten.
+private keys out of git. Nothing that exists is overwritten. The JSON Schema of the
+file is written beside it, for editors, unless --schema=false is given.
 
 With --with-keys it also makes a root key and an identity for each cluster, in
 a folder of their own, and puts the identities' recipients into the topology.
@@ -63,6 +67,7 @@ Exit codes: 0 done, 1 marked lines have to be completed, 2 error.`,
 	contextFlags(cmd, &f.access)
 	cmd.Flags().BoolVar(&f.secrets, "secrets", false,
 		"with --context: create the Secret with each cluster's identity there, after asking")
+	cmd.Flags().BoolVar(&f.schema, "schema", true, "write "+schemaFile+" beside the topology, which names it, so that editors complete it")
 	cmd.MarkFlagsMutuallyExclusive("clusters", "context")
 	return cmd
 }
@@ -82,8 +87,7 @@ func (a *app) initialize(dir string, f initFlags) error {
 			return err
 		}
 	}
-	text := startingPoint(f, recipients)
-	if err := writeNew(path, []byte(text), 0o644); err != nil {
+	if err := writeStart(path, startingPoint(f, recipients), f.schema); err != nil {
 		return err
 	}
 	if err := ignoreKeys(dir, f.keys); err != nil {
@@ -141,6 +145,28 @@ func ignoreKeys(dir, keys string) error {
 		return fmt.Errorf("write .gitignore: %w", err)
 	}
 	return nil
+}
+
+// schemaFile is the name of the JSON Schema beside a topology.
+const schemaFile = "clusterset.schema.json"
+
+// writeStart writes a new topology, and the schema of this version beside it, which it
+// names in the way that editors know.
+func writeStart(path, text string, withSchema bool) error {
+	if formatted, list := schema.Format(path, []byte(text)); !list.HasErrors() { // values to complete have errors
+		text = string(formatted)
+	}
+	if !withSchema {
+		return writeNew(path, []byte(text), 0o644)
+	}
+	if err := writeNew(path, []byte("# yaml-language-server: $schema="+schemaFile+"\n"+text), 0o644); err != nil {
+		return err
+	}
+	beside := filepath.Join(filepath.Dir(path), schemaFile)
+	if !missingFile(beside) {
+		return nil
+	}
+	return writeNew(beside, hawser.Schema, 0o644)
 }
 
 // writeNew writes a file that must not exist yet.

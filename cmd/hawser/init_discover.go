@@ -62,7 +62,7 @@ func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error
 	if err := ignoreKeys(dir, f.keys); err != nil {
 		return err
 	}
-	if err := writeNew(path, []byte(discover.Topology(f.name, list, recipients)), 0o644); err != nil {
+	if err := writeStart(path, discover.Topology(f.name, list, recipients), f.schema); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(a.out, "wrote %s\n", path); err != nil {

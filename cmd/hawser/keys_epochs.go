@@ -45,7 +45,7 @@ when it is time for the second. It asks agents as hawser show does, and changes 
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.showEpochs(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	flags.StringArrayVar(&f.sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
 	flags.StringVar(&f.lab, "lab", "", "folder of a lab whose agents to ask")
 	f.add(cmd, true)

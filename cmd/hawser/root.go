@@ -13,10 +13,12 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/private"
+	"hawser.dev/hawser/schema"
 )
 
 // Exit codes, the same for every command (docs/cli.md).
@@ -115,17 +117,35 @@ refused commit), 2 the command could not do its work.`,
 		return a.checkColor()
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
+		return misspelt(cmd, err)
 	})
 	root.AddCommand(
 		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a), newPreflightCommand(a),
-		newValidateCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a),
+		newValidateCommand(a), newFmtCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a),
 		newApplyCommand(a), newUninstallCommand(a),
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a),
-		newReconcileCommand(a), newApproveCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
+		newReconcileCommand(a), newApproveCommand(a), newHistoryCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
 	)
 	addExamples(root)
+	addCompletions(root)
 	return root
+}
+
+// misspelt says which flag is meant by one that there is not.
+func misspelt(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 { // -x stands for nothing else
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
+		if near := schema.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			return fmt.Errorf("%w: did you mean --%s?", err, near)
+		}
+	}
+	return fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())
 }
 
 // noVerb refuses words where only commands can stand, and says which command is meant.

@@ -44,6 +44,15 @@ func (a Access) Clusters(names, all []string) ([]*Cluster, error) {
 	return out, nil
 }
 
+// Known gives the names of all contexts, in order.
+func (a Access) Known() ([]string, error) {
+	config, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(config.Contexts)), nil
+}
+
 func (a Access) load() (*api.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.WarnIfAllMissing = false

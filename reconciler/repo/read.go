@@ -29,6 +29,15 @@ func (s *Store) Subject(commit Hash) (string, error) {
 	return subject, nil
 }
 
+// Author gives the name of who made a commit.
+func (s *Store) Author(commit Hash) (string, error) {
+	c, err := object.GetCommit(s.objects(), commit)
+	if err != nil {
+		return "", fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+	}
+	return c.Author.Name, nil
+}
+
 // When gives the time at which a commit was made, as its committer says.
 func (s *Store) When(commit Hash) (time.Time, error) {
 	c, err := object.GetCommit(s.objects(), commit)

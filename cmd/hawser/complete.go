@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/schema"
+)
+
+// completionPatience is how long a remote repository may take to say which branches it
+// has while somebody waits for the shell.
+const completionPatience = 2 * time.Second
+
+// valueCompletions say what a shell offers for a flag, by its name, or by the names of a
+// command and the flag where a command differs. A flag that is not here takes a file.
+func valueCompletions() map[string]cobra.CompletionFunc {
+	out := map[string]cobra.CompletionFunc{
+		"color":      cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp),
+		"log-format": cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp),
+
+		"cluster":              several(clusterNames),
+		"keys signers cluster": one(clusterNames),
+		"export":               several(exportNames),
+		"gateway":              several(gatewayNames),
+		"context":              several(clusterContexts),
+		"discover context":     several(contextNames),
+		"init context":         several(contextNames),
+		"join context":         several(contextNames),
+
+		"against":         refsOrFolder,
+		"approve against": one(branchNames),
+		"branch":          one(branchNames),
+		"ref":             one(branchNames),
+		"publish-branch":  one(branchNames),
+
+		"file": topologyFiles,
+	}
+	for _, name := range []string{"repo", "publish-repo", "tree", "out", "with-keys", "cache", "lab", "dir", "workloads"} {
+		out[name] = folders
+	}
+	out["gather out"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	// Nothing can be offered for these, and files least of all.
+	for _, name := range []string{
+		"accept-commit", "address", "author-email", "author-name", "clusters", "drop-before", "for", "from", "git-username", "image",
+		"interval", "listen", "move", "name", "number", "path", "recipient", "since", "timeout", "workers",
+	} {
+		out[name] = cobra.NoFileCompletions
+	}
+	return out
+}
+
+// addCompletions lets shells complete the values of flags and the arguments of all
+// commands that do not say themselves what they take.
+func addCompletions(root *cobra.Command) {
+	values := valueCompletions()
+	arguments := map[string]cobra.CompletionFunc{
+		"init":          firstArgument(folders),
+		"uninstall":     installed,
+		"approve":       approvable,
+		"explain":       fromAndTo,
+		"keys root":     firstArgument(nil),
+		"keys identity": firstArgument(nil),
+	}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		path := strings.TrimPrefix(cmd.CommandPath(), "hawser ")
+		flag := func(f *pflag.Flag) {
+			complete := values[path+" "+f.Name]
+			if complete == nil {
+				complete = values[f.Name]
+			}
+			if _, has := cmd.GetFlagCompletionFunc(f.Name); !has && complete != nil {
+				_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // the flag exists, and has none
+			}
+		}
+		cmd.Flags().VisitAll(flag)
+		cmd.PersistentFlags().VisitAll(flag)
+		switch {
+		case cmd.ValidArgsFunction != nil || cmd.DisableFlagParsing:
+		case arguments[path] != nil:
+			cmd.ValidArgsFunction = arguments[path]
+		case strings.Contains(cmd.Use, "[FILE|DIR"):
+			cmd.ValidArgsFunction = firstArgument(topologyFiles)
+		default:
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+		for _, below := range cmd.Commands() {
+			walk(below)
+		}
+	}
+	walk(root)
+}
+
+// names gives what can be offered.
+type names func(cmd *cobra.Command, args []string, word string) []string
+
+// one completes a value.
+func one(of names) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		return of(cmd, args, word), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// several completes the last of values with commas between them, with what is not there yet.
+func several(of names) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		at := strings.LastIndex(word, ",") + 1
+		have := strings.Split(word[:at], ",")
+		directive := cobra.ShellCompDirectiveNoFileComp
+		var out []string
+		for _, name := range of(cmd, args, word[at:]) {
+			if slices.Contains(have, name) {
+				continue
+			}
+			if strings.HasSuffix(name, "=") {
+				directive |= cobra.ShellCompDirectiveNoSpace
+			}
+			out = append(out, word[:at]+name)
+		}
+		return out, directive
+	}
+}
+
+// firstArgument completes one argument; nil stands for any file.
+func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		switch {
+		case len(args) > 0:
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		case complete == nil:
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return complete(cmd, args, word)
+	}
+}
+
+func topologyFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+func folders(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// topologyFor gives the path of the topology that a command line names, or the one here.
+// It is empty for stdin, which is not the shell's to read.
+func topologyFor(cmd *cobra.Command, args []string) string {
+	file := ""
+	if f := cmd.Flag("file"); f != nil {
+		file = f.Value.String()
+	}
+	if len(args) > 0 && strings.Contains(cmd.Use, "[FILE|DIR") {
+		file = args[0]
+	}
+	switch file {
+	case "-":
+		return ""
+	case "":
+		return reconciler.TopologyFile
+	}
+	return file
+}
+
+// topologySet reads the topology that a command line names, as far as it can be read:
+// whoever types a command may be in the middle of an edit.
+func topologySet(cmd *cobra.Command, args []string) *schema.ClusterSet {
+	t, err := openTopology(topologyFor(cmd, args))
+	if err != nil {
+		return &schema.ClusterSet{}
+	}
+	set, _, _ := schema.Decode(t.file, t.raw)
+	return set
+}
+
+// clusterNames gives the clusters of the topology or of --tree; without either, those that
+// contexts are named like.
+func clusterNames(cmd *cobra.Command, args []string, word string) []string {
+	if f := cmd.Flag("tree"); f != nil && f.Value.String() != "" {
+		dir, err := readRendered(f.Value.String())
+		if err != nil {
+			return nil
+		}
+		return apply.Clusters(dir.tree)
+	}
+	var out []string
+	for _, c := range topologySet(cmd, args).Spec.Clusters {
+		out = append(out, c.Name)
+	}
+	if len(out) == 0 && cmd.Flag("context") != nil {
+		return contextNames(cmd, args, word)
+	}
+	return out
+}
+
+func exportNames(cmd *cobra.Command, args []string, _ string) []string {
+	var out []string
+	for _, e := range topologySet(cmd, args).Spec.Exports {
+		if !slices.Contains(out, e.ID()) {
+			out = append(out, e.ID())
+		}
+	}
+	return out
+}
+
+func gatewayNames(cmd *cobra.Command, args []string, _ string) []string {
+	var out []string
+	for _, c := range topologySet(cmd, args).Spec.Clusters {
+		for _, g := range c.Gateways {
+			out = append(out, c.Name+"/"+g.Name)
+		}
+	}
+	return out
+}
+
+// contextNames gives the contexts of the kubeconfig, behind NAME= too.
+func contextNames(cmd *cobra.Command, _ []string, word string) []string {
+	var access apply.Access
+	access.Kubeconfigs, _ = cmd.Flags().GetStringArray("kubeconfig") // whoever has no such flag has the default
+	known, err := access.Known()
+	if err != nil {
+		return nil
+	}
+	cluster, _, named := strings.Cut(word, "=")
+	if !named {
+		return known
+	}
+	for i := range known {
+		known[i] = cluster + "=" + known[i]
+	}
+	return known
+}
+
+// clusterContexts gives clusters with =, and behind it the contexts.
+func clusterContexts(cmd *cobra.Command, args []string, word string) []string {
+	if strings.Contains(word, "=") {
+		return contextNames(cmd, args, word)
+	}
+	out := clusterNames(cmd, args, word)
+	for i := range out {
+		out[i] += "="
+	}
+	return out
+}
+
+// branchNames gives the branches of the repository that a command line names, or of the
+// one that holds the topology.
+func branchNames(cmd *cobra.Command, args []string, _ string) []string {
+	s, all := references(cmd, args)
+	if s == nil {
+		return nil
+	}
+	remotes, err := s.Remotes()
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(name string) bool {
+		return slices.ContainsFunc(remotes, func(r repo.Remote) bool { return strings.HasPrefix(name, r.Name+"/") })
+	})
+}
+
+// references gives the branches of a repository, with those that it knows of remotes.
+func references(cmd *cobra.Command, args []string) (*repo.Store, []string) {
+	address := filepath.Dir(topologyFor(cmd, args))
+	if f := cmd.Flag("file"); f != nil && f.Value.String() == "." {
+		address = "."
+	}
+	for _, name := range []string{"repo", "publish-repo"} {
+		if f := cmd.Flag(name); f != nil && f.Value.String() != "" {
+			address = f.Value.String()
+		}
+	}
+	s, err := repo.Open(repo.Config{URL: address, Auth: gitAuth()})
+	if err != nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	defer cancel()
+	if err := s.Sync(ctx); err != nil {
+		return nil, nil
+	}
+	out, err := s.Names()
+	if err != nil {
+		return nil, nil
+	}
+	return s, out
+}
+
+// refsOrFolder completes what diff compares with: a branch, or a folder.
+func refsOrFolder(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	_, out := references(cmd, args)
+	return append(out, againstNone+"\tcompare with nothing"), cobra.ShellCompDirectiveDefault
+}
+
+// approvable completes a commit by the branches that are at one, and then the folder.
+func approvable(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		_, out := references(cmd, nil)
+		return out, cobra.ShellCompDirectiveNoFileComp
+	case 1:
+		return folders(cmd, args, word)
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// installed completes clusters to take Hawser out of: the topology need not have them any
+// more.
+func installed(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, name := range append(clusterNames(cmd, nil, word), contextNames(cmd, nil, "")...) {
+		if !slices.Contains(out, name) && !slices.Contains(args, name) {
+			out = append(out, name)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// fromAndTo completes who asks, a cluster, and what for, an export's name.
+func fromAndTo(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return clusterNames(cmd, nil, word), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	case 1:
+		var out []string
+		for _, id := range exportNames(cmd, nil, word) {
+			namespace, name, _ := strings.Cut(id, "/")
+			out = append(out, name+"."+namespace)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
