@@ -1,4 +1,5 @@
-// Package cited checks that documents cite commands and flags that exist.
+// Package cited checks that documents cite commands, flags, tests, files and functions that
+// exist.
 package cited
 
 import (
