@@ -2,6 +2,8 @@
 // one, by which lines of the topology, over which links, and which addresses each side
 // sees. It knows the compiled clusterset alone: that backends are ready and links are
 // alive is taken for granted. What packets may do schema/fabric/reach says. It is pure.
+//
+// Called by cmd/hawser for hawser explain.
 package explain
 
 import (
