@@ -4,103 +4,112 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: all build setup demo test unit e2e reach quiet e2e-vm e2e-kube e2e-kube-ci e2e-cni e2e-mcs e2e-gitops kube-up kube-down image chaos lint generate fuzz bench clean
+.PHONY: all build setup demo test unit e2e reach quiet e2e-vm e2e-kube e2e-kube-ci e2e-cni e2e-mcs e2e-gitops kube-up kube-down image chaos lint generate fuzz bench clean help
 
-all: build
+all: build ## the same as build
 
 build: ## bin/hawser and bin/hawser-agent, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/hawser ./cmd/hawser-agent
 
-setup: ## the Debian packages that the lab and the tests use
+setup: ## install the Debian packages that the lab and the tests use
 	@hack/setup.sh
 
-demo: setup build ## the main job: a clusterset on this machine, the tour, and away again
+demo: setup build ## the tour of the README on this machine: a lab comes up, is used and goes away
 	@hack/demo.sh
 
-test: setup unit e2e ## unit, golden, fuzz seeds, network namespaces end to end, with -race (make quiet: what is lost)
+test: setup unit e2e ## unit and e2e, with -race
 
-unit: ## what fails is run once more alone, and told
+unit: ## unit tests, goldens, fuzz seeds; what fails runs once more, alone, and is listed
 	@hack/test.sh -race $$($(GO) list ./... | grep -v /e2e)
 
-e2e: build ## scenarios over the built binaries, real packets; one package after another, as some measure time
+# One package after another, as some measure time.
+e2e: build ## scenarios over the built binaries with real packets, as root
 	@hack/test.sh -race -count=1 -p 1 -parallel 3 -timeout 40m ./e2e/...
 
-e2e-vm: setup ## kernel WireGuard, ESP and VRF: a Debian kernel in QEMU; one job with VM='-run Tour'
+e2e-vm: setup ## kernel WireGuard, ESP and VRF in QEMU; one job: VM='-run Tour'
 	@hack/setup-vm.sh >/dev/null
 	REQUIRE_KERNEL=1 $(GO) test -tags vm -count=1 -timeout 120m -v ./e2e/vm $(VM)
 
-kube-up: setup ## two real Kubernetes clusters on this machine, contexts c1 and c2; KUBE='--flat' and more: kubelab up --help
+kube-up: setup ## two real Kubernetes clusters, contexts c1 and c2; flags of kubelab up: KUBE='--flat'
 	$(GO) build -o bin/kubelab ./e2e/kube/lab
 	bin/kubelab up $(KUBE)
 
-kube-down: ## and away again
+kube-down: ## remove the clusters of kube-up
 	$(GO) build -o bin/kubelab ./e2e/kube/lab
 	bin/kubelab down
 
 # What a real API server is enough for.
 KUBE_API := ./e2e/kube/apply ./e2e/kube/facts ./e2e/kube/lab ./e2e/kube/objects ./e2e/kube/tree
-e2e-kube: build ## Hawser on two real Kubernetes clusters, and beside real API servers; one test of the former with KUBE='-run Tour'
+e2e-kube: build ## tests on real Kubernetes clusters and API servers; one test: KUBE='-run Tour'
 	@hack/setup-kube.sh >/dev/null
 	$(if $(KUBE),,REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -p 1 -timeout 20m $(KUBE_API))
 	REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube $(KUBE)
 
 # Steady, and what users would miss first; the rest is for a change of what it tests.
 CI_KUBE ?= ^Test(ClusterDNS|Gather|MCS|Metrics|NamespaceDeleted|Reach|Tour|Uninstall)$$
-e2e-kube-ci: build ## the part of e2e-kube that CI has time for; what fails is run once more, and told
+e2e-kube-ci: build ## the part of e2e-kube that CI has time for
 	@hack/setup-kube.sh >/dev/null
 	@REQUIRE_KERNEL=1 hack/test.sh -tags=kube -count=1 -p 1 -timeout 20m $(KUBE_API)
 	@REQUIRE_KERNEL=1 FORMAT=testname hack/test.sh -tags=kube -count=1 -timeout 40m -run '$(CI_KUBE)' ./e2e/kube
 
-# What other networks than the lab's bridge can make different.
+# What other networks than the lab's bridge can make different; recorded in docs/compatibility.md.
+# SETTINGS=NAME=VALUE,... PROXY=iptables
 E2E_CNI ?= ^Test(ClusterDNS|Failover|FixedAddress|HeadlessDynamic|MCS|MCSSamePrefixes|NodeRestart|Policy|Reach|Rebuilt|SecondSubnet|Tour)$$
-e2e-cni: build ## the same on another network, and a record of it in docs/compatibility.md: CNI=flannel|kube-ovn|cilium|calico-like|no-podcidrs, SETTINGS=NAME=VALUE,..., PROXY=iptables; one test with KUBE='-run Tour'
+e2e-cni: build ## e2e-kube on CNI=flannel|kube-ovn|cilium|calico-like|no-podcidrs (SETTINGS, PROXY)
 	@hack/setup-kube.sh >/dev/null
 	@hack/setup-cni.sh $(or $(CNI),$(error CNI= one of those that kubelab up --help tells)) >/dev/null
 	REQUIRE_KERNEL=1 HAWSER_KUBE_CNI=$(CNI) HAWSER_KUBE_CNI_SETTINGS=$(SETTINGS) HAWSER_KUBE_PROXY=$(PROXY) \
 		$(GO) test -json -tags kube -count=1 -timeout 60m ./e2e/kube $(or $(KUBE),-run '$(E2E_CNI)') | \
 		$(GO) run ./e2e/kube/cni/record --network '$(CNI)' --settings '$(SETTINGS)' --proxy '$(or $(PROXY),nftables)' --commit '$(VERSION)'
 
-e2e-mcs: build ## the conformance specs of the MCS API (docs/conformance.md), on flat clusters and on ones with the same CIDRs
+e2e-mcs: build ## conformance specs of the MCS API (docs/conformance.md)
 	@hack/setup-kube.sh >/dev/null
 	REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -timeout 90m -v ./e2e/kube -run '^TestMCS'
 
-e2e-gitops: ## Flux's and Argo CD's controllers on what is published, no root; one with GITOPS='-run Argo'
+# Needs no root.
+e2e-gitops: ## Flux's and Argo CD's controllers on what is published; one: GITOPS='-run Argo'
 	@for of in flux argo; do hack/setup-gitops.sh $$of >/dev/null || exit 1; done
 	$(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube/gitops $(GITOPS)
 
 ARCHES ?= $(if $(IPSEC),$(shell $(GO) env GOARCH),amd64 arm64)
-image: ## dist/hawser-agent-<version>-<arch>.tar: an image of the agent alone, no Docker needed; with strongSwan: IPSEC=1
+image: ## dist/hawser-agent-<version>-<arch>.tar without Docker; with strongSwan: IPSEC=1
 	@VERSION=$(VERSION) IPSEC=$(IPSEC) SIGN=$(SIGN) hack/image.sh $(ARCHES)
 
+# Each packet is compared with what the documents allow.
 SEED ?= 1
-reach: setup ## 20,000 packets over 200 topologies through a gateway's rules, each compared with what the documents allow; other ones with SEED=2
+reach: setup ## 20,000 packets through the rules of 200 topologies; other ones: SEED=2
 	SEED=$(SEED) TOPOLOGIES=200 PACKETS=20000 $(GO) test -count=1 -timeout 20m -v ./e2e/reach
 
-quiet: setup build ## what planned work, changes and deaths lose, on a machine that does nothing else
+quiet: setup build ## what planned work, changes and deaths lose; on an idle machine
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v ./e2e -run TestQuiet
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v -parallel 1 ./nodeagent/cable/cabletest -run TestConformance
 
+# The same run again: SEED; one round of it alone: ROUND. FAMILY=4|6|dual
 FAULTS ?= 200
 ROUND  ?= 0
 SLOW   ?= 1
 SHAPE  ?= mesh
 FAMILY ?= 4
-chaos: setup build ## FAULTS seeded faults under traffic; again as it was with SEED, one round alone with ROUND; SHAPE=mesh|hub|links FAMILY=4|6|dual
+chaos: setup build ## FAULTS seeded faults under traffic; SEED, ROUND, SLOW, SHAPE=mesh|hub|links, FAMILY
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./e2e/chaos
 	bin/chaos -seed $(SEED) -faults $(FAULTS) -round $(ROUND) -slow $(SLOW) -shape $(SHAPE) -family $(FAMILY)
 
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh
 
-generate: ## clusterset.schema.json, docs/reference.md, docs/timing.md and the goldens
+generate: ## JSON Schema, docs/reference.md, docs/timing.md and the goldens
 	$(GO) test ./schema/internal/gen ./internal/timing -run '^TestCurrent$$' -update
 	$(GO) test ./render ./render/plan ./schema ./nodeagent/project -update
 
-fuzz: ## thirty seconds for each fuzz target; fails where one runs less than 10,000 times
+# Fails where a target runs less than 10,000 times.
+fuzz: ## thirty seconds for each fuzz target
 	@hack/fuzz.sh 30s
 
-bench: setup build ## figures of docs/benchmarks.md, as ratios within one run
+bench: setup build ## the figures of docs/benchmarks.md
 	@hack/bench.sh
 
-clean:
+help: ## list the targets
+	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+clean: ## remove bin and dist
 	rm -rf bin dist

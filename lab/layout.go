@@ -6,6 +6,8 @@
 // One process, the daemon (Serve), owns everything that changes; the functions
 // of a Client talk to it over a unix socket. Up makes a lab, Down removes every
 // trace of it, also of one whose daemon was killed.
+//
+// Called by cmd/hawser for hawser lab, and by the benchmarks and chaos runs in e2e.
 package lab
 
 import (
@@ -14,6 +16,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"hawser.dev/hawser/internal/atomicfile"
 )
 
 // DefaultDir is where a lab lives unless HAWSER_LAB_DIR or --dir says otherwise.
@@ -125,18 +129,8 @@ func writeFile(path string, content []byte, mode os.FileMode) (bool, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return false, fmt.Errorf("write %s: %w", path, err)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return false, fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = temp.Write(content)
-	err = errors.Join(err, temp.Chmod(mode), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name())
-		return false, fmt.Errorf("write %s: %w", path, err)
+	if err := atomicfile.Replace(path, content, mode); err != nil {
+		return false, err
 	}
 	return true, nil
 }

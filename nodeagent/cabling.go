@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/change"
 	"hawser.dev/hawser/nodeagent/converge"
@@ -33,7 +34,7 @@ func newCabling(config Config, log *slog.Logger, look func()) *cabling {
 			if err != nil {
 				return err
 			}
-			return writeAtomic(path, raw)
+			return atomicfile.Write(path, raw, 0o600)
 		},
 	})}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
@@ -61,7 +62,7 @@ func (d *document[T]) save() error {
 	if d.saved || d.raw == nil {
 		return nil
 	}
-	err := writeAtomic(d.backup, d.raw)
+	err := atomicfile.Write(d.backup, d.raw, 0o600)
 	d.saved = err == nil
 	return err
 }
@@ -88,24 +89,6 @@ func (d *document[T]) fallBack(cause error) (changed bool) {
 	d.value, d.have = value, true
 	d.state.From = "last good copy"
 	return true
-}
-
-// writeAtomic replaces a file in one step, so that a reader or a crash never
-// sees half of it.
-func writeAtomic(path string, raw []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return fmt.Errorf("save %s: %w", path, err)
-	}
-	_, err = temp.Write(raw)
-	err = errors.Join(err, temp.Sync(), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("save %s: %w", path, err), os.Remove(temp.Name()))
-	}
-	return nil
 }
 
 // readProof reads the proof beside a document; nil when there is none.

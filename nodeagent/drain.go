@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
@@ -53,7 +54,7 @@ func (d *drain) set(drained bool) error {
 		return nil
 	}
 	if drained {
-		if err := writeAtomic(d.path, []byte("drained by hawser-agent drain; hawser-agent undrain takes it back\n")); err != nil {
+		if err := atomicfile.Write(d.path, []byte("drained by hawser-agent drain; hawser-agent undrain takes it back\n"), 0o600); err != nil {
 			return err
 		}
 	} else if err := os.Remove(d.path); err != nil && !errors.Is(err, os.ErrNotExist) {

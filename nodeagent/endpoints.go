@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/endpoint"
@@ -236,7 +237,7 @@ func (e *endpoints) keep(ctx context.Context) error {
 		e.mu.Unlock()
 		raw, err := json.Marshal(kept)
 		if err == nil {
-			err = writeAtomic(e.path, raw)
+			err = atomicfile.Write(e.path, raw, 0o600)
 		}
 		if err != nil {
 			e.log.Debug("endpoints not saved", "err", err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/nodeagent/project"
 )
 
@@ -47,7 +48,7 @@ func (c *factsCopy) save(facts project.Facts) error {
 	if have, err := os.ReadFile(c.path); err == nil && bytes.Equal(have, raw) {
 		return nil
 	}
-	c.failed = writeAtomic(c.path, raw)
+	c.failed = atomicfile.Write(c.path, raw, 0o600)
 	return c.failed
 }
 

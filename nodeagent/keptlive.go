@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/project"
 )
@@ -117,7 +118,7 @@ func (k *keptLive) save() error {
 	if err != nil {
 		return err
 	}
-	return writeAtomic(k.path, raw)
+	return atomicfile.Write(k.path, raw, 0o600)
 }
 
 // offeredOf leaves what has to outlive the agent: exports with an offer, and hosts.

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"time"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/internal/bell"
 )
 
@@ -48,7 +49,7 @@ func (s *saver[T]) save(kept T, log *slog.Logger) {
 	}
 	raw, err := json.Marshal(kept)
 	if err == nil {
-		err = writeAtomic(s.path, raw)
+		err = atomicfile.Write(s.path, raw, 0o600)
 	}
 	if err != nil {
 		log.Debug("not kept for the next start", "what", s.what, "err", err)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
@@ -95,7 +96,7 @@ func (s *signers) save() error {
 	if err != nil {
 		return fmt.Errorf("save what is trusted: %w", err)
 	}
-	err = writeAtomic(s.path, raw)
+	err = atomicfile.Write(s.path, raw, 0o600)
 	s.saved = err == nil
 	return err
 }

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
@@ -85,7 +85,7 @@ func (a *app) allocate(ctx context.Context, args []string, f allocateFlags) erro
 		_, err := fmt.Fprintf(a.err, "%s is current\n", t.lockFile)
 		return err
 	}
-	if err := replaceFile(t.lockFile, raw); err != nil {
+	if err := atomicfile.Replace(t.lockFile, raw, 0o644); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(a.err, "wrote %s: commit it beside %s\n", t.lockFile, filepath.Base(t.file))
@@ -167,24 +167,6 @@ func (a *app) checkLock(t topology, set *schema.ClusterSet, have publishedLock) 
 	}
 	if list.HasErrors() {
 		return found{list: list, sources: t.files()}
-	}
-	return nil
-}
-
-// replaceFile writes a file in one step.
-func replaceFile(path string, raw []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), ".hawser-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = temp.Write(raw)
-	err = errors.Join(err, temp.Chmod(0o644), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name())
-		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/term"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
@@ -491,7 +492,7 @@ func (c *candidate) sign(ctx context.Context, a *app, key string) error {
 	if err := os.MkdirAll(filepath.Dir(c.File), 0o755); err != nil {
 		return fmt.Errorf("make the folder of approvals: %w", err)
 	}
-	if err := replaceFile(c.File, armored); err != nil {
+	if err := atomicfile.Replace(c.File, armored, 0o644); err != nil {
 		return err
 	}
 	c.input.Approvals[strings.TrimPrefix(c.Dir, render.ApprovalsDir+"/")+"/"+file+".sig"] = armored

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
 )
@@ -147,7 +148,7 @@ func (a *app) signApproval(ctx context.Context, r *reconciler.Review, dir, key s
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, "", fmt.Errorf("write approval: %w", err)
 	}
-	return who, file, replaceFile(file, signature.Bytes())
+	return who, file, atomicfile.Replace(file, signature.Bytes(), 0o644)
 }
 
 // signingKey gives the file of the key to sign with, as git chooses it. A public key that

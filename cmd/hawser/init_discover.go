@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/discover"
@@ -104,7 +105,7 @@ func (a *app) firstLock(ctx context.Context, t topology) error {
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(t.lockFile, raw); err != nil {
+	if err := atomicfile.Replace(t.lockFile, raw, 0o644); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(a.out, "wrote %s: commit it beside %s, without the keys\n", t.lockFile, filepath.Base(t.file))

@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
@@ -204,7 +205,7 @@ func (a *app) writeJoin(j *joining, keys string) error {
 		return err
 	}
 	if j.lock != nil {
-		if err := replaceFile(j.after.lockFile, j.lock); err != nil {
+		if err := atomicfile.Replace(j.after.lockFile, j.lock, 0o644); err != nil {
 			return err
 		}
 	}

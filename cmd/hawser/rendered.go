@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/render"
 )
@@ -72,7 +73,7 @@ func (r rendered) write(want render.Tree) (written, error) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return done, fmt.Errorf("make folder: %w", err)
 		}
-		if err := replaceFile(path, want[name]); err != nil {
+		if err := atomicfile.Replace(path, want[name], 0o644); err != nil {
 			return done, err
 		}
 		done.written++
@@ -113,5 +114,5 @@ func (r rendered) writeInventory(want render.Tree) error {
 	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
-	return replaceFile(filepath.Join(r.dir, inventoryFile), []byte(out.String()))
+	return atomicfile.Replace(filepath.Join(r.dir, inventoryFile), []byte(out.String()), 0o644)
 }

@@ -16,9 +16,10 @@ import (
 const module = "hawser.dev/hawser"
 
 type listed struct {
-	ImportPath string
-	Deps       []string
-	Imports    []string
+	ImportPath, Name, Dir              string
+	GoFiles                            []string
+	Deps                               []string
+	Imports, TestImports, XTestImports []string
 }
 
 // rule forbids packages under From, but not under But, to reach packages under
@@ -157,7 +158,7 @@ func TestPure(t *testing.T) {
 
 func list(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps=false", "-json=ImportPath,Deps,Imports", module+"/...")
+	cmd := exec.Command("go", "list", "-deps=false", "-json=ImportPath,Name,Dir,GoFiles,Deps,Imports,TestImports,XTestImports", module+"/...")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)

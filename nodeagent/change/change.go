@@ -8,6 +8,8 @@
 //
 // Pair is the state machine of one pair, and pure. Exchange talks to the other
 // ends.
+//
+// Called by nodeagent, which runs the Exchange and hands its verdicts to the projection.
 package change
 
 import (

@@ -2,6 +2,8 @@
 // clusterset.local as the MCS API (KEP-1645) and the DNS-based multicluster
 // service discovery specification describe them, with names of single clusters
 // on top. All data is an immutable snapshot that readers take without a lock.
+//
+// Called by nodeagent, whose engine writes the Store and which starts Serve.
 package dns
 
 import (

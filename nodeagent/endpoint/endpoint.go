@@ -4,6 +4,8 @@
 // better ones while the link is up, which does not disturb it. The machine is
 // pure: it knows the time as an argument only, and what it decides is for others
 // to carry out.
+//
+// Called by nodeagent, which carries out what the machine decides.
 package endpoint
 
 import (

@@ -4,6 +4,9 @@
 // own cluster. A feed is a full snapshot, then deltas, then heartbeats, over TLS
 // 1.3; who is at the other end is proven with the tunnel keys that the fabric
 // pins (docs/adr/0003-feed-authentication.md).
+//
+// Called by nodeagent, which runs server and client and hands what was heard to the
+// projection.
 package feed
 
 import (

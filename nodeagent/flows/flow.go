@@ -9,6 +9,8 @@
 //
 // The package reads and deletes conntrack entries of the network namespace of
 // the calling thread. Flows in conntrack zones belong to others and are left out.
+//
+// Called by nodeagent after each round that wrote routes.
 package flows
 
 import (

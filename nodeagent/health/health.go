@@ -3,6 +3,9 @@
 // gateways of other clusters through the tunnels; every node probes the gateways
 // of its own cluster over the VXLAN between nodes, and their replies tell which
 // remote gateways they reach. The choice is pure; the prober does the I/O.
+//
+// Called by nodeagent, which runs the Prober and asks Paths for the choice; by nodeagent/feed;
+// and by cmd/hawser, which explains ranks.
 package health
 
 import (

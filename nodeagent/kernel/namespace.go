@@ -2,6 +2,9 @@
 // sysctls, links, addresses, neighbours, rules, routes, WireGuard devices and
 // peers, and the nftables table. Each kind reads and touches only what carries
 // Hawser's mark.
+//
+// Called by nodeagent, whose engine runs the kinds in the order of nodeagent/stages.go, and by
+// cmd/hawser-agent, which shows them.
 package kernel
 
 import (

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -204,17 +205,8 @@ func (k *Sysctls) save(found map[string]string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("remember found sysctls: %w", err)
 	}
-	tmp, err := os.CreateTemp(dir, filepath.Base(k.path)+".*")
-	if err != nil {
+	if err := atomicfile.Write(k.path, append(raw, '\n'), 0o600); err != nil {
 		return fmt.Errorf("remember found sysctls: %w", err)
-	}
-	_, err = tmp.Write(append(raw, '\n'))
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), k.path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("remember found sysctls: %w", err), os.Remove(tmp.Name()))
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 // Package kube is the Kubernetes API of an agent's own cluster: facts come from
 // its watches, and what the agent tells of its node goes there. Nothing that a
 // node carries waits for it: while it is away, what was known last stays in force.
+//
+// Called by nodeagent, which reads facts from it and gives it its status.
 package kube
 
 import (

@@ -3,6 +3,9 @@
 // import, which addresses they have, and which objects and conditions show it.
 // It is pure: every gateway of a cluster that knows the same decides the same,
 // so it does not matter which of them writes.
+//
+// Called by nodeagent/project, which asks on every node, by nodeagent/objects, which shows it
+// in the API, and by nodeagent (facts, feed), which carries its types.
 package mcs
 
 import (

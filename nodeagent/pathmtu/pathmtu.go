@@ -20,6 +20,8 @@
 // sender may be told to make them smaller (RFC 8201, 4) and nobody but the sender
 // may split them.
 // The routes to the tunnel addresses themselves need no value: probes ignore it.
+//
+// Called by nodeagent, which runs the Finder on gateways.
 package pathmtu
 
 import (

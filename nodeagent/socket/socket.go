@@ -1,6 +1,8 @@
 // Package socket sets the Linux socket options that the agent's servers and
 // probes need: binding to an address that does not exist yet, and binding to a
 // device that has no address.
+//
+// Called by nodeagent (change, dns, feed, health, pathmtu).
 package socket
 
 import (

@@ -3,6 +3,8 @@
 // no verdict; it marks a few packets a second so that the kernel tells of them
 // (nf_tables' tracing, meta nftrace), and what it puts into the kernel for that
 // vanishes with the process.
+//
+// Called by nodeagent while somebody runs hawser diagnose.
 package trace
 
 import (

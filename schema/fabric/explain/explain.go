@@ -3,6 +3,8 @@
 // sees. It knows the compiled clusterset alone: that backends are ready and links are
 // alive is taken for granted; internal/arrival adds what agents report of both. What
 // packets may do schema/fabric/reach says. It is pure.
+//
+// Called by cmd/hawser for hawser explain.
 package explain
 
 import (
