@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/schema"
 )
 
@@ -53,7 +54,7 @@ func (a *app) format(args []string, check bool) error {
 	case same:
 		return nil
 	}
-	if err := replaceFile(t.file, out); err != nil {
+	if err := atomicfile.Replace(t.file, out, 0o644); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(a.err, "formatted", t.file)

@@ -79,11 +79,11 @@ func (a *app) history(ctx context.Context, args []string, f historyFlags) error 
 	if err := store.Sync(ctx, f.branch); err != nil {
 		return err
 	}
-	head, err := store.Find(f.branch)
+	head, err := store.Resolve(f.branch)
 	if err != nil {
 		return fmt.Errorf("read published branch: %w", err)
 	}
-	list, err := a.publications(ctx, store, head, f.number)
+	list, err := a.publications(ctx, store, head.Commit, f.number)
 	if err != nil {
 		return err
 	}
@@ -153,8 +153,8 @@ func publicationOf(store *repo.Store, commit repo.Hash) (publication, error) {
 		return p, err
 	}
 	tell := commit
-	if source, err := store.Find(p.Source); err == nil {
-		tell = source
+	if source, err := store.Resolve(p.Source); err == nil {
+		tell = source.Commit
 	}
 	if p.Author, err = store.Author(tell); err != nil {
 		return p, err

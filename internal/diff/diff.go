@@ -2,8 +2,8 @@
 // should be with what is (kernel objects, rendered files, DNS data) goes
 // through Compute.
 //
-// Called by nodeagent (converge and the kinds of its engine), render/plan, reconciler/apply
-// and schema.
+// Called by nodeagent (converge and the kinds of its engine), render/plan, reconciler/apply,
+// schema and cmd/hawser.
 package diff
 
 import (

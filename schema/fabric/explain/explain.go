@@ -4,7 +4,7 @@
 // alive is taken for granted; internal/arrival adds what agents report of both. What
 // packets may do schema/fabric/reach says. It is pure.
 //
-// Called by cmd/hawser for hawser explain.
+// Called by cmd/hawser for hawser explain, and by internal/arrival.
 package explain
 
 import (
