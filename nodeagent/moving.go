@@ -9,12 +9,22 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
+// keeper is what mover asks of flows.Keeper.
+type keeper interface {
+	SetOwn(flows.Own)
+	Gone(cluster string)
+	Carries(cluster string, prefixes []netip.Prefix)
+	Left(cluster string, prefixes []netip.Prefix)
+	Moved(cluster string, prefixes []netip.Prefix)
+	Transits(cluster string, prefixes []netip.Prefix)
+}
+
 // mover tells the keeper of flows what moved, once the routes are written. Only
 // the engine's goroutine uses it.
 type mover struct {
-	keeper *flows.Keeper
-	told   map[string]project.Path // by remote cluster; nil = nothing yet
-	own    map[string]bool         // remote clusters to which this gateway has a link
+	keeper keeper
+	told   map[string]string // node whose gateway carries the traffic, by remote cluster; nil = nothing yet
+	own    map[string]bool   // remote clusters to which this gateway has a link
 }
 
 // follow takes over the links that the routes lead through now.
@@ -23,21 +33,18 @@ func (m *mover) follow(in project.Input) {
 	if own == nil {
 		return
 	}
-	gateway := ""
-	if g := own.GatewayOn(in.Node); g != nil {
-		gateway = g.Name
-	}
 	m.keeper.SetOwn(ownPods(in, own))
 	for remote := range m.told {
 		if in.Fabric.Cluster(remote) == nil {
 			m.keeper.Gone(remote)
 		}
 	}
-	told := make(map[string]project.Path, len(in.Paths))
+	gateway := own.GatewayOn(in.Node) != nil
+	told := make(map[string]string, len(in.Paths))
 	for remote, path := range in.Paths {
-		told[remote] = path
+		told[remote] = nodeOf(own, path.Local)
 		if c := in.Fabric.Cluster(remote); c != nil {
-			m.tell(own, c, gateway, path)
+			m.tell(c, in.Node, told[remote], gateway)
 		}
 	}
 	m.told = told
@@ -57,18 +64,27 @@ func (m *mover) transit(in project.Input) {
 	m.own = have
 }
 
-func (m *mover) tell(own, remote *fabric.Cluster, gateway string, path project.Path) {
+// nodeOf names the node of a gateway, which may move to another one and keep its name.
+func nodeOf(own *fabric.Cluster, gateway string) string {
+	for i := range own.Gateways {
+		if own.Gateways[i].Name == gateway {
+			return own.Gateways[i].Node
+		}
+	}
+	return ""
+}
+
+func (m *mover) tell(remote *fabric.Cluster, self, carrier string, gateway bool) {
 	before, known := m.told[remote.Name]
-	if known && before.Local == path.Local {
+	if known && before == carrier {
 		return
 	}
 	prefixes := reachedBy(remote)
-	carries, carried := gateway != "" && path.Local == gateway, gateway != "" && before.Local == gateway
 	switch {
-	case carries:
+	case carrier == self:
 		m.keeper.Carries(remote.Name, prefixes)
 		return
-	case carried, gateway != "" && !known:
+	case before == self, gateway && !known:
 		m.keeper.Left(remote.Name, prefixes)
 	}
 	if known {
