@@ -104,7 +104,7 @@ func (c *cabling) follow(f *fabric.Fabric, keys *fabric.Keys, p probing) map[str
 
 // want is the cable that the fabric says.
 func (c *cabling) want(f *fabric.Fabric, keys *fabric.Keys, gateway, cluster, remote string) (change.Cable, bool) {
-	a, b := gatewayOf(f.Cluster(c.cluster), gateway), gatewayOf(f.Cluster(cluster), remote)
+	a, b := f.Cluster(c.cluster).Gateway(gateway), f.Cluster(cluster).Gateway(remote)
 	if a == nil || b == nil {
 		return change.Cable{}, false
 	}
@@ -121,7 +121,7 @@ func (c *cabling) keys(f *fabric.Fabric, keys *fabric.Keys, gateway, cluster, re
 	if keys == nil {
 		return nil
 	}
-	a, b := gatewayOf(f.Cluster(c.cluster), gateway), gatewayOf(f.Cluster(cluster), remote)
+	a, b := f.Cluster(c.cluster).Gateway(gateway), f.Cluster(cluster).Gateway(remote)
 	out := change.Keys{}
 	for _, d := range cable.Drivers() {
 		name := d.Traits().Name
@@ -136,17 +136,6 @@ func turned(self, peer string, c change.Cable) project.Cable {
 		c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0]
 	}
 	return project.Cable{Driver: c.Driver, Own: c.Ports[0], Remote: c.Ports[1], Alt: c.Alt, Epoch: c.Epoch}
-}
-
-func gatewayOf(c *fabric.Cluster, name string) *fabric.Gateway {
-	if c == nil {
-		return nil
-	}
-	i := slices.IndexFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &c.Gateways[i]
 }
 
 // stand tells what a pass left in the kernel. A cable of which anything failed

@@ -42,7 +42,10 @@ func (m *mover) follow(in project.Input) {
 	gateway := own.GatewayOn(in.Node) != nil
 	told := make(map[string]string, len(in.Paths))
 	for remote, path := range in.Paths {
-		told[remote] = nodeOf(own, path.Local)
+		told[remote] = ""
+		if g := own.Gateway(path.Local); g != nil {
+			told[remote] = g.Node // the gateway may move to another one and keep its name
+		}
 		if c := in.Fabric.Cluster(remote); c != nil {
 			m.tell(c, in.Node, told[remote], gateway)
 		}
@@ -62,16 +65,6 @@ func (m *mover) transit(in project.Input) {
 		}
 	}
 	m.own = have
-}
-
-// nodeOf names the node of a gateway, which may move to another one and keep its name.
-func nodeOf(own *fabric.Cluster, gateway string) string {
-	for i := range own.Gateways {
-		if own.Gateways[i].Name == gateway {
-			return own.Gateways[i].Node
-		}
-	}
-	return ""
 }
 
 func (m *mover) tell(remote *fabric.Cluster, self, carrier string, gateway bool) {

@@ -33,7 +33,7 @@ func portsOf(in project.Input, n *node) map[string]peerPorts {
 	}
 	for _, c := range n.Cables {
 		name := c.Cluster + "/" + c.Gateway
-		remote := gatewayOf(in.Fabric.Cluster(c.Cluster), c.Gateway)
+		remote := in.Fabric.Cluster(c.Cluster).Gateway(c.Gateway)
 		if _, done := out[name]; done || remote == nil {
 			continue
 		}

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"syscall"
 	"time"
 
@@ -53,16 +52,12 @@ func (a *Agent) sight() seen {
 	for _, c := range in.Fabric.Clusters {
 		now := published.fabric.Cluster(c.Name)
 		for _, g := range c.Gateways {
-			if now != nil && !holds(now, g.Name) {
+			if now != nil && now.Gateway(g.Name) == nil {
 				out.Leaving = append(out.Leaving, lingering{c.Name, g})
 			}
 		}
 	}
 	return out
-}
-
-func holds(c *fabric.Cluster, gateway string) bool {
-	return slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == gateway })
 }
 
 // merge gives the fabric with the gateways that linger.

@@ -44,11 +44,7 @@ func (v sight) rank(remote string, p project.Path) health.Rank {
 
 // exists reports whether the fabric has both ends of a link.
 func (v sight) exists(remote string, p project.Path) bool {
-	return hasGateway(v.fabric.Cluster(v.cluster), p.Local) && hasGateway(v.fabric.Cluster(p.Next(remote)), p.Remote)
-}
-
-func hasGateway(c *fabric.Cluster, name string) bool {
-	return c != nil && slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == name })
+	return v.fabric.Cluster(v.cluster).Gateway(p.Local) != nil && v.fabric.Cluster(p.Next(remote)).Gateway(p.Remote) != nil
 }
 
 // link is what this node itself probes of a path: the tunnel on its gateway, on
@@ -122,8 +118,7 @@ func (v sight) cause(remote string, have chosen, want health.Choice, had bool) (
 // removed names the gateway of a link that the fabric no longer holds.
 func (v sight) removed(remote string, p project.Path) string {
 	for _, end := range []health.Peer{{Cluster: v.cluster, Gateway: p.Local}, {Cluster: remote, Gateway: p.Remote}} {
-		c := v.fabric.Cluster(end.Cluster)
-		if c == nil || !slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == end.Gateway }) {
+		if v.fabric.Cluster(end.Cluster).Gateway(end.Gateway) == nil {
 			return end.String()
 		}
 	}

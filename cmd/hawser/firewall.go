@@ -98,8 +98,7 @@ func (f firewallFlags) openings(fab *fabric.Fabric) ([]firewall.Opening, error) 
 	}
 	for _, name := range f.gateways {
 		cluster, gateway, _ := strings.Cut(name, "/")
-		c := fab.Cluster(cluster)
-		if c == nil || !slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == gateway }) {
+		if fab.Cluster(cluster).Gateway(gateway) == nil {
 			return nil, fmt.Errorf("--gateway %s: the topology has no such gateway (they are written as cluster/gateway)", name)
 		}
 	}

@@ -137,7 +137,7 @@ func (v *view) nextHop(r *remote, fam int) (link string, via netip.Addr, ok bool
 		c, ok := v.wayTo(r, r.path)
 		return c.Link, c.Via(fam), ok
 	}
-	node := v.nodeNamed(gatewayNamed(v.own, r.path.Local).Node)
+	node := v.nodeNamed(v.own.Gateway(r.path.Local).Node)
 	if node == nil {
 		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", NodeUnknown,
 			"its node is not among the nodes of the cluster")

@@ -174,7 +174,7 @@ func (v *view) findPath(r *remote) {
 		v.problem(clusterPath(r.Name), NoPath, "no link leads to this cluster")
 		return
 	}
-	if gatewayNamed(v.own, path.Local) == nil || !v.farEnd(r, path) {
+	if v.own.Gateway(path.Local) == nil || !v.farEnd(r, path) {
 		v.problem(clusterPath(r.Name), NoPath, "the link "+path.Local+" to "+path.Remote+" names a gateway that does not exist")
 		return
 	}
@@ -193,7 +193,7 @@ func (v *view) findTransit(r *remote) {
 // is linked to this one.
 func (v *view) farEnd(r *remote, p Path) bool {
 	next := v.in.Fabric.Cluster(p.Next(r.Name))
-	return next != nil && v.net.Linked(v.own.Name, next.Name) && gatewayNamed(next, p.Remote) != nil
+	return next != nil && v.net.Linked(v.own.Name, next.Name) && next.Gateway(p.Remote) != nil
 }
 
 // findPrefixes decides by which prefixes a cluster is reached: its global block
@@ -265,14 +265,6 @@ func (r *remote) offers(id string, fam int) bool {
 
 func (r *remote) sees(addr netip.Addr) bool {
 	return slices.ContainsFunc(r.visible, func(p netip.Prefix) bool { return p.Contains(addr) })
-}
-
-func gatewayNamed(c *fabric.Cluster, name string) *fabric.Gateway {
-	i := slices.IndexFunc(c.Gateways, func(g fabric.Gateway) bool { return g.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &c.Gateways[i]
 }
 
 func clusterPath(name string) string { return "clusters[" + name + "]" }

@@ -125,6 +125,18 @@ func (c *Cluster) GatewayOn(node string) *Gateway {
 	return &c.Gateways[i]
 }
 
+// Gateway gives the gateway of that name, or nil; no cluster has none.
+func (c *Cluster) Gateway(name string) *Gateway {
+	if c == nil {
+		return nil
+	}
+	i := slices.IndexFunc(c.Gateways, func(g Gateway) bool { return g.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Gateways[i]
+}
+
 // Allows reports whether a cluster may reach the export.
 func (e *Export) Allows(cluster string) bool {
 	return e.Allow == nil || slices.Contains(e.Allow, cluster)
