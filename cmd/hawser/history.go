@@ -136,9 +136,6 @@ func treeOf(store *repo.Store, commit repo.Hash) (render.Tree, error) {
 	if commit.IsZero() {
 		return render.Tree{}, nil
 	}
-	if _, _, _, err := store.Signature(commit); err != nil {
-		return nil, err
-	}
 	return store.Tree(commit)
 }
 

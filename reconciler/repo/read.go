@@ -19,11 +19,23 @@ import (
 // maxFile bounds one file, so that a mistaken commit cannot fill the memory.
 const maxFile = 256 << 20
 
+// commit reads a commit; ErrNoCommit when it is not here.
+func (s *Store) commit(hash Hash) (*object.Commit, error) {
+	c, err := object.GetCommit(s.objects(), hash)
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		err = ErrNoCommit
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read commit %s of %s: %w", hash, s.name, err)
+	}
+	return c, nil
+}
+
 // Subject gives the first line of a commit's message.
 func (s *Store) Subject(commit Hash) (string, error) {
-	c, err := object.GetCommit(s.objects(), commit)
+	c, err := s.commit(commit)
 	if err != nil {
-		return "", fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+		return "", err
 	}
 	subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
 	return subject, nil
@@ -31,18 +43,18 @@ func (s *Store) Subject(commit Hash) (string, error) {
 
 // Author gives the name of who made a commit.
 func (s *Store) Author(commit Hash) (string, error) {
-	c, err := object.GetCommit(s.objects(), commit)
+	c, err := s.commit(commit)
 	if err != nil {
-		return "", fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+		return "", err
 	}
 	return c.Author.Name, nil
 }
 
 // When gives the time at which a commit was made, as its committer says.
 func (s *Store) When(commit Hash) (time.Time, error) {
-	c, err := object.GetCommit(s.objects(), commit)
+	c, err := s.commit(commit)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+		return time.Time{}, err
 	}
 	return c.Committer.When, nil
 }
@@ -50,9 +62,9 @@ func (s *Store) When(commit Hash) (time.Time, error) {
 // Trailer gives the value of a trailer (git-interpret-trailers(1)) of a
 // commit's message, or "" when it has none of that name.
 func (s *Store) Trailer(commit Hash, name string) (string, error) {
-	c, err := object.GetCommit(s.objects(), commit)
+	c, err := s.commit(commit)
 	if err != nil {
-		return "", fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+		return "", err
 	}
 	paragraphs := strings.Split(strings.TrimSpace(c.Message), "\n\n")
 	for line := range strings.Lines(paragraphs[len(paragraphs)-1]) {
@@ -69,16 +81,16 @@ func (s *Store) Descends(from, to Hash) (bool, error) {
 	if from == to {
 		return true, nil
 	}
-	older, err := object.GetCommit(s.objects(), from)
-	if errors.Is(err, plumbing.ErrObjectNotFound) {
+	older, err := s.commit(from)
+	if errors.Is(err, ErrNoCommit) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read commit %s of %s: %w", from, s.name, err)
+		return false, err
 	}
-	newer, err := object.GetCommit(s.objects(), to)
+	newer, err := s.commit(to)
 	if err != nil {
-		return false, fmt.Errorf("read commit %s of %s: %w", to, s.name, err)
+		return false, err
 	}
 	found, err := older.IsAncestor(newer)
 	if err != nil {
@@ -110,12 +122,9 @@ func (s *Store) Signed(from Hash, valid func(raw []byte, signature string) bool)
 // without one) and the first parent (zero of the first commit); ErrNoCommit when the
 // commit is not here.
 func (s *Store) Signature(commit Hash) (raw []byte, signature string, parent Hash, err error) {
-	c, err := object.GetCommit(s.objects(), commit)
-	if errors.Is(err, plumbing.ErrObjectNotFound) {
-		return nil, "", Hash{}, fmt.Errorf("read commit %s of %s: %w", commit, s.name, ErrNoCommit)
-	}
+	c, err := s.commit(commit)
 	if err != nil {
-		return nil, "", Hash{}, fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+		return nil, "", Hash{}, err
 	}
 	if raw, err = unsigned(c); err != nil {
 		return nil, "", Hash{}, fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
@@ -162,9 +171,9 @@ func (s *Store) File(commit Hash, name string) ([]byte, error) {
 }
 
 func (s *Store) entries(commit Hash) (*object.Tree, error) {
-	c, err := object.GetCommit(s.objects(), commit)
+	c, err := s.commit(commit)
 	if err != nil {
-		return nil, fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
+		return nil, err
 	}
 	tree, err := c.Tree()
 	if err != nil {
@@ -187,7 +196,8 @@ func readEntry(st storage.Storer, tree *object.Tree, name string) ([]byte, error
 	return readBlob(st, entry.Hash)
 }
 
-// Tree reads all files of a commit by path. Submodules are left out.
+// Tree reads all files of a commit by path. Submodules are left out. ErrNoCommit says that
+// the commit is not here.
 func (s *Store) Tree(commit Hash) (map[string][]byte, error) { return s.Folder(commit, "") }
 
 // Folder reads all files below a folder of a commit, by path below it. A folder
