@@ -44,7 +44,7 @@ func CheckSymbols(repository, page string) ([]string, error) {
 	return out, nil
 }
 
-// block is a paragraph, a list item or a row of a table.
+// block is a heading, a paragraph, a list item or a row of a table.
 type block struct {
 	line int // its first
 	text string
@@ -52,13 +52,24 @@ type block struct {
 
 func blocks(text string) []block {
 	var out []block
-	begins := regexp.MustCompile(`^(\s*$|\||#|- |\d+\. )`)
+	begins := regexp.MustCompile(`^(\||#|- |\d+\. )`)
+	open := false
 	number := 0
 	for line := range strings.Lines(text) {
-		if number++; len(out) == 0 || begins.MatchString(line) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" {
+			open = false
+			continue
+		}
+		if !open || begins.MatchString(line) {
 			out = append(out, block{line: number})
 		}
-		out[len(out)-1].text += line
+		out[len(out)-1].text += line + "\n"
+		open = line[0] != '|' && line[0] != '#'
+	}
+	for i := range out {
+		out[i].text = strings.TrimSuffix(out[i].text, "\n")
 	}
 	return out
 }

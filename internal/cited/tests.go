@@ -29,91 +29,56 @@ func CheckTests(repository, page string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := citations{page: page, known: known}
-	for line := range strings.Lines(string(text)) {
-		c.number++
-		switch line = strings.TrimSpace(line); {
-		case strings.HasPrefix(line, "|"):
-			c.endBlock()
-			c.row(line)
-			continue
-		case line == "" || strings.HasPrefix(line, "#"):
-			c.endBlock()
-			c.limited = line == limits || c.limited && !strings.HasPrefix(line, "#")
-		case strings.HasPrefix(line, "- "):
-			c.endBlock()
-			fallthrough
-		default:
-			if c.block == "" {
-				c.begun = c.number
+	var wrong []string
+	say := func(b block, what string) { wrong = append(wrong, fmt.Sprintf("%s:%d: %s", page, b.line, what)) }
+	rows := 0        // of tables with a column of tests
+	last := 0        // line of the block before
+	within := false  // a table with a column of tests
+	limited := false // below the heading of the known limits
+	for _, b := range blocks(string(text)) {
+		names := b.text
+		row := strings.HasPrefix(b.text, "|")
+		within = within && row && b.line == last+1
+		last = b.line
+		switch {
+		case row:
+			cells := strings.Split(strings.TrimSuffix(b.text, "|"), "|")
+			if names = strings.TrimSpace(cells[len(cells)-1]); names == "test" {
+				within = true
+				continue
 			}
-			c.block += line + "\n"
+			if !within || strings.Trim(names, "-") == "" {
+				continue
+			}
+			rows++
+		case strings.HasPrefix(b.text, "#"):
+			limited = b.text == limits
+			continue
 		}
-		c.within = false
+		named := limited && !row
+		for _, n := range testName.FindAllStringSubmatch(names, -1) {
+			named = named || row || known[n[1]]
+			if !known[n[1]] && (row || isTest.MatchString(n[1])) {
+				say(b, "there is no test "+n[1])
+				named = true
+			}
+		}
+		switch {
+		case named:
+		case row:
+			say(b, "the row names no test")
+		default:
+			say(b, "this names no test")
+		}
 	}
-	c.endBlock()
-	if c.rows == 0 {
+	if rows == 0 {
 		return nil, fmt.Errorf("%s has no table with a column of tests", page)
 	}
-	return c.wrong, nil
-}
-
-// citations is how far a document was read.
-type citations struct {
-	page         string
-	known        map[string]bool
-	wrong        []string
-	number, rows int
-	within       bool   // a table with a column of tests
-	limited      bool   // below the heading of the known limits
-	block        string // the paragraph or item so far
-	begun        int    // its first line
-}
-
-func (c *citations) row(line string) {
-	cells := strings.Split(strings.TrimSuffix(line, "|"), "|")
-	last := strings.TrimSpace(cells[len(cells)-1])
-	switch {
-	case last == "test":
-		c.within = true
-		return
-	case !c.within || strings.Trim(last, "-") == "":
-		return
-	}
-	c.rows++
-	names := testName.FindAllStringSubmatch(last, -1)
-	if len(names) == 0 {
-		c.say(c.number, "the row names no test")
-	}
-	for _, n := range names {
-		if !c.known[n[1]] {
-			c.say(c.number, "there is no test "+n[1])
-		}
-	}
-}
-
-// endBlock looks at a paragraph or an item that ended.
-func (c *citations) endBlock() {
-	found := c.block == "" || c.limited
-	for _, n := range testName.FindAllStringSubmatch(c.block, -1) {
-		found = found || c.known[n[1]]
-		if isTest.MatchString(n[1]) && !c.known[n[1]] {
-			c.say(c.begun, "there is no test "+n[1])
-			found = true
-		}
-	}
-	if !found {
-		c.say(c.begun, "this names no test")
-	}
-	c.block = ""
+	return wrong, nil
 }
 
 // isTest tells names of test functions.
 var isTest = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]`)
-
-func (c *citations) say(line int, what string) {
-	c.wrong = append(c.wrong, fmt.Sprintf("%s:%d: %s", c.page, line, what))
-}
 
 // tests gives the names of all test functions and scripts.
 func tests(repository string) (map[string]bool, error) {
