@@ -131,8 +131,7 @@ func liveText(l *arrival.Live) string {
 		if len(t.Backends) > 0 {
 			put("  ready backends         %s", strings.Join(t.Backends, ", "))
 		} else if t.Ready != "" {
-			put("  ready backends         %s", map[string]string{"no": "none", "yes": "yes"}[t.Ready]+
-				map[bool]string{true: "not known"}[t.Ready == arrival.Unknown])
+			put("  ready backends         %s", map[string]string{"no": "none", "yes": "yes", arrival.Unknown: "not known"}[t.Ready])
 		}
 	}
 	for _, list := range []struct {

@@ -22,9 +22,10 @@ const (
 )
 
 // nftHomeChains lead what comes out of a cable, or from a gateway that this one handed the
-// flow on to, back to the node that handed it to this gateway (docs/adr/0013). Conntrack's mark says which node that was: the last four
-// bytes of its hardware address on NodeLink. Routing rules find the node by the packet's
-// mark, which goes away again in the first chain of forward.
+// flow on to, back to the node that handed it to this gateway (docs/adr/0013). Conntrack's
+// mark says which node that was: the last four bytes of its hardware address on NodeLink.
+// Routing rules find the node by the packet's mark, which goes away again in the first
+// chain of forward.
 func nftHomeChains() []nftChain {
 	setCtMark := func(r *nftRule) *nftRule {
 		return r.add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftReg})

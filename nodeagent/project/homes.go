@@ -10,9 +10,9 @@ import (
 )
 
 // addHomes leads what comes out of a cable, or from another gateway, back to the node that
-// handed its flow to this gateway (docs/adr/0013). That node translated the flow, and a network between
-// nodes that delivers straight into pods would bring the answer past it. Conntrack keeps
-// who it was; the rules find it, whatever Node objects say of where pods are.
+// handed its flow to this gateway (docs/adr/0013). That node translated the flow, and a
+// network between nodes that delivers straight into pods would bring the answer past it.
+// Conntrack keeps who it was; the rules find it, whatever Node objects say of where pods are.
 func (v *view) addHomes() {
 	if v.gateway == nil || v.node == nil || !v.hasCables() {
 		return

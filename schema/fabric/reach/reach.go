@@ -3,7 +3,8 @@
 // holds the rules of a gateway to it, with packets through a real kernel. The plan of a
 // change and hawser explain ask the same functions. It is pure.
 //
-// Called by schema/fabric/explain, render/plan and internal/arrival. e2e/reach compares it with a real kernel.
+// Called by schema/fabric/explain, render/plan and internal/arrival. e2e/reach compares it
+// with a real kernel.
 package reach
 
 import (
