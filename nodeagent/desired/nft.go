@@ -235,7 +235,7 @@ func Drops() []Drop {
 		{DropOverlay, "VXLAN of another cluster, from an address that is none of its gateways', or with a source that is none of its own",
 			"endpoints of the gateways in the topology are where their packets come from"},
 		{DropUnoffered, "out of a tunnel, for what this cluster offers to nobody", "exports of the topology say what is offered"},
-		{DropExcluded, "out of a tunnel, for an export whose allow list does not name the sender", "exports[].allow of the topology says who may"},
+		{DropExcluded, "between a cluster and an export whose allow list does not name it, requests and answers alike", "exports[].allow of the topology says who may"},
 		{DropUnasked, "out of a tunnel, for a pod that nobody can reach unless it asked", "export the service, or have the pod ask first"},
 		{DropTransit, "out of a tunnel, into another one", "clusters pass on for others where the topology's shape says so"},
 		{DropLeak, "for another cluster, by a link that is no tunnel", "hawser-agent status says why there is no link to that cluster"},

@@ -30,6 +30,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 	for _, f := range nftFamilies() {
 		outgoing.rules = append(append(outgoing.rules, nftRefusePools(f)...), nftKeepInside(f, nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix)))
 	}
+	outgoing.rules = append(outgoing.rules, nftAnswers().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).goTo("revoked"))
 	input.rules = append(input.rules,
 		nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).jump("nodes"),
 		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("local"),
@@ -109,30 +110,45 @@ func nftForwardChains() []nftChain {
 	// To another node, or to addresses that have a route there though nobody has them.
 	within := nftChain{name: "within"}
 	refuse, refused := nftChain{name: "refuse"}, nftChain{name: "refused"}
+	revoked := nftChain{name: "revoked"}
 	for _, f := range nftFamilies() {
 		forward.rules = append(forward.rules, nftUnasked(f), nftNoInjection(f))
 		outside.rules = append(outside.rules, nftUnasked(f))
 		handover.rules = append(handover.rules, nftTranslatedTwice(f))
+		revoked.rules = append(revoked.rules, nftRevoked(f))
 		within.rules = append(within.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("refuse"))
 		refuse.rules = append(refuse.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("refused"))
 		refused.rules = append(refused.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("answer"))
 	}
 	within.rules = append(within.rules,
 		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("refuse"),
-		nftNew().add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply).goTo("refuse"),
+		nftAnswers().goTo("refuse"),
 		nftNew().dropAs(desired.DropStranger),
 	)
 	refused.rules = append(refused.rules,
 		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("answer"),
 		nftNew().dropAs(desired.DropStranger),
 	)
+	handover.rules = append(handover.rules, nftAnswers().goTo("revoked"))
 	answer := nftChain{name: "answer", rules: nftReject(nftNew)}
 	outside.rules = append(outside.rules, nftNew().goTo("inbound"))
 	forward.rules = append(forward.rules, nftNew().jump("refuse"))
 	for _, f := range nftFamilies() {
 		forward.rules = append(forward.rules, nftKeepInside(f, nftNew()))
 	}
-	return []nftChain{forward, outside, nftTransit(), handover, within, refuse, refused, answer}
+	return []nftChain{forward, outside, nftTransit(), handover, revoked, within, refuse, refused, answer}
+}
+
+// nftAnswers matches what goes back in a connection.
+func nftAnswers() *nftRule {
+	return nftNew().add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply)
+}
+
+// nftRevoked ends the answers to whoever was taken from an allow list: a server that
+// only sends waits for nothing from its client.
+func nftRevoked(f nftFamily) *nftRule {
+	return nftNew().ctOriginalDst(f, nftReg).in(desired.SetRestricted, f).
+		family(f).daddr(f).ctOriginalDst(f, f.behind).notIn(desired.SetAllowed, f).dropAs(desired.DropExcluded)
 }
 
 // nftRefusePools answers at once for a clusterset IP that no backend took.
@@ -202,7 +218,7 @@ func nftInbound() nftChain {
 	c := nftChain{name: "inbound", rules: []*nftRule{
 		nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
 			bits(nftHostOrder(expr.CtStateBitRELATED), expr.CmpOpNeq).accept(),
-		nftNew().add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply).accept(),
+		nftAnswers().accept(),
 	}}
 	for _, f := range nftFamilies() {
 		began := func(set string) *nftRule { return nftNew().ctOriginalDst(f, nftReg).in(set, f) }

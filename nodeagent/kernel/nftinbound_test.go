@@ -2,8 +2,10 @@ package kernel
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +89,64 @@ func TestNftAllowLists(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Who is taken from an allow list hears nothing more in the connections that it has: a
+// server that only sends would go on for as long as it sends. A backend in a pod, and
+// one on the gateway itself.
+func TestNftAllowListsEnd(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	for _, backend := range []struct {
+		on                    *nftNS
+		at, export, client, f string
+	}{
+		{l.pod, nftPod, "242.1.0.5", nftRemote, "4"},
+		{l.pod, nftPod6, "fd00:42:1::5", nftRemote6, "6"},
+		{l.node, nftPodGW, "242.1.0.5", nftRemote, "4"},
+		{l.node, nftPodGW6, "fd00:42:1::5", nftRemote6, "6"},
+	} {
+		service := append(nftSpread(backend.export+" . udp . 80", "pick_one"+backend.f, 1, nftAt(backend.at, 8080)),
+			"restricted"+backend.f+" "+backend.export)
+		allowed := append(slices.Clone(service), "allowed"+backend.f+" "+backend.client+" . "+backend.export)
+		l.elements(allowed...)
+		var server net.PacketConn
+		var client net.Conn
+		var err error
+		backend.on.inside(func() { server, err = net.ListenPacket("udp", net.JoinHostPort(backend.at, "8080")) })
+		l.node.must(err, "listen on the backend")
+		defer server.Close()
+		l.remote.inside(func() {
+			local := &net.UDPAddr{IP: net.ParseIP(backend.client)}
+			client, err = (&net.Dialer{LocalAddr: local}).Dial("udp", net.JoinHostPort(backend.export, "80"))
+		})
+		l.remote.must(err, "open the client's socket")
+		defer client.Close()
+		deadline := time.Now().Add(nftQuick)
+		l.node.must(errors.Join(server.SetDeadline(deadline), client.SetDeadline(deadline)), "set a deadline")
+		packet := make([]byte, 100)
+		_, err = client.Write([]byte("hello"))
+		l.remote.must(err, "ask")
+		_, from, err := server.ReadFrom(packet)
+		l.node.must(err, "hear the client at "+backend.at)
+		// What is sent while the list does not name the client must not come before what
+		// is sent when it does again.
+		for _, step := range []struct {
+			text  string
+			lines []string
+		}{{"before", allowed}, {"excluded", service}, {"after", allowed}} {
+			l.change(step.lines...)
+			if _, err = server.WriteTo([]byte(step.text), from); err != nil && step.text != "excluded" {
+				l.t.Fatalf("%s: send from %s: %v", step.text, backend.at, err)
+			}
+		}
+		for _, want := range []string{"before", "after"} {
+			n, err := client.Read(packet)
+			if err != nil || string(packet[:n]) != want {
+				t.Errorf("backend %s: heard %q, %v, want %q", backend.at, packet[:n], err, want)
+			}
+		}
 	}
 }
 

@@ -75,8 +75,20 @@ func nftNewLab(t *testing.T) *nftLab {
 	return l
 }
 
-// elements makes the lines (set key | value) all that the node's sets hold.
+// elements makes the lines (set key | value) all that the node's sets hold, and lets
+// every connection begin anew.
 func (l *nftLab) elements(lines ...string) {
+	l.t.Helper()
+	l.change(lines...)
+	for _, ns := range []*nftNS{l.pod, l.node, l.remote} {
+		if _, err := ns.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAll{}); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// change does the same under the connections that there are.
+func (l *nftLab) change(lines ...string) {
 	l.t.Helper()
 	// All services of the tests are in the node's own blocks, 243.0.0.1 too.
 	lines = append(slices.Clone(lines), "blocks4 242.0.0.0/7", "blocks6 fd00:42::/31",
@@ -88,11 +100,6 @@ func (l *nftLab) elements(lines ...string) {
 		}
 	}
 	nftMustConverge(l.t, l.node, nftParse(lines...))
-	for _, ns := range []*nftNS{l.pod, l.node, l.remote} {
-		if _, err := ns.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAll{}); err != nil {
-			l.t.Fatal(err)
-		}
-	}
 }
 
 // nftAll matches every conntrack entry.
