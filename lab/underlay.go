@@ -67,17 +67,17 @@ func lanBridge(number int) string { return fmt.Sprintf("lan%d", number) }
 // port names the underlay's end of a node's link.
 func port(n *node, side string) string { return fmt.Sprintf("%c%d", side[0], n.number) }
 
-// cardAddress is the hardware address of a node's card: the same after a reboot,
-// as neighbours remember it.
-func cardAddress(n *node, side string) net.HardwareAddr {
-	sum := sha256.Sum256([]byte(n.id() + "/" + side))
+// cardAddress is the hardware address of a card, by a name of its own: the same after a
+// reboot, as neighbours remember it.
+func cardAddress(name string) net.HardwareAddr {
+	sum := sha256.Sum256([]byte(name))
 	return append(net.HardwareAddr{0x02}, sum[:5]...) // locally administered, no group
 }
 
 // attach wires a node's eth0 to its cluster's bridge and, where it has the card,
 // wan0 to the wide area.
 func (u *underlay) attach(n *node, clusterNumber int, into *space) error {
-	if err := pairWith(u.space, port(n, SideLAN), into, "eth0", cardAddress(n, SideLAN)); err != nil {
+	if err := pairWith(u.space, port(n, SideLAN), into, "eth0", cardAddress(n.id()+"/"+SideLAN)); err != nil {
 		return err
 	}
 	if err := u.enslave(port(n, SideLAN), lanBridge(clusterNumber)); err != nil {
@@ -91,7 +91,7 @@ func (u *underlay) attach(n *node, clusterNumber int, into *space) error {
 
 // plug gives a node its card for the wide area.
 func (u *underlay) plug(n *node, into *space) error {
-	if err := pairWith(u.space, port(n, SideWAN), into, "wan0", cardAddress(n, SideWAN)); err != nil {
+	if err := pairWith(u.space, port(n, SideWAN), into, "wan0", cardAddress(n.id()+"/"+SideWAN)); err != nil {
 		return err
 	}
 	return u.enslave(port(n, SideWAN), n.plug)
