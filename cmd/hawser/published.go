@@ -124,7 +124,7 @@ func (in publishedInput) current(ctx context.Context, store *repo.Store, found r
 			if p, err = in.commit(newer.store, name, newer.commit); err != nil {
 				return p, err
 			}
-			p.says = append(p.says, name+" moved since the last git fetch: it was fetched for this comparison")
+			p.says = append(p.says, name+" moved since the last git fetch: fetched now")
 		default:
 			hint := in.flag + " " + name + " compares with that"
 			if !in.compare {
@@ -192,7 +192,7 @@ func (in publishedInput) elsewhere(ctx context.Context, store *repo.Store, missi
 		}
 		if head, err := remote.Head(branch); err == nil {
 			p, err := in.commit(remote, r.Name+"/"+branch, head)
-			p.says = append(p.says, r.Name+"/"+branch+" is not in this clone: it was fetched for this comparison")
+			p.says = append(p.says, r.Name+"/"+branch+" is not in this clone: fetched now")
 			return p, err
 		}
 		asked = append(asked, r.Name)
