@@ -129,6 +129,7 @@ const (
 	SetSelf6      = "self6"
 	SetVXLAN      = "vxlan"
 	SetQuota      = "quota"
+	SetRates      = "rates"
 )
 
 // Sets declares all of them. See docs/datapath.md for the rules that use them.
@@ -175,6 +176,7 @@ func Sets() []Set {
 		{Name: SetVXLAN, Doc: "where nodes and gateways take VXLAN: nobody else's packets are forwarded there", Key: target},
 		{Name: SetThrough, Doc: "what is passed on without connection tracking", Key: address, Interval: true},
 		{Name: SetQuota, Doc: "pod and a hash of the flow: which connections it has, counted by the rules", Key: []Type{TypeAddr, TypeMark}, Dynamic: true},
+		{Name: SetRates, Doc: "gateway of another cluster: how fast it sends to this one itself, counted by the rules", Key: address, Dynamic: true},
 	}
 }
 
@@ -221,6 +223,7 @@ const (
 	DropTransit   = "transit"
 	DropLeak      = "leak"
 	DropQuota     = "quota"
+	DropFlood     = "flood"
 )
 
 // Drops gives all of them.
@@ -241,6 +244,8 @@ func Drops() []Drop {
 		{DropLeak, "for another cluster, by a link that is no tunnel", "hawser-agent status says why there is no link to that cluster"},
 		{DropQuota, "a new connection of a pod that has as many through this gateway as the topology allows",
 			"find out why the pod opens so many connections (conntrack -L -s its address, on the gateway); limits.connections of the topology allows more"},
+		{DropFlood, "from another cluster's gateway for this one itself, faster than probes come",
+			"that gateway floods this one, and its links may seem dead: find out what sends there, or take its cluster out of the topology"},
 	}
 }
 

@@ -203,14 +203,33 @@ func nftLocal() []nftChain {
 			daddr(f).in(desired.SetTunnels, f).jump("gateways"))
 	}
 	c.rules = append(c.rules, nftNew().goTo("inbound"))
-	gateways.rules = []*nftRule{
+	for _, f := range nftFamilies() {
+		gateways.rules = append(gateways.rules, nftPeerFlood(f))
+	}
+	gateways.rules = append(gateways.rules,
 		nftNew().dport(unix.IPPROTO_UDP, desired.ProbePort).accept(),
 		nftNew().dport(unix.IPPROTO_TCP, desired.FeedPort).accept(),
 		nftNew().dport(unix.IPPROTO_UDP, desired.PathPort).accept(),
 		nftNew().dport(unix.IPPROTO_UDP, desired.CablePort).accept(),
 		nftNew().protocols(unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6).accept(),
-	}
+	)
 	return []nftChain{gateways, c}
+}
+
+// nftPeerRate is how many packets a second a gateway of another cluster may send to this
+// one itself, and in one burst, without TCP: probes at the shortest interval, and answers
+// to as many, are 100.
+const nftPeerRate = 2000
+
+// nftPeerFlood drops what another cluster's gateway sends beyond its rate, before it comes
+// to the sockets that all share.
+func nftPeerFlood(f nftFamily) *nftRule {
+	r := nftNew().load(expr.MetaKeyL4PROTO, nftReg).
+		add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte{unix.IPPROTO_TCP}}).family(f).saddr(f)
+	return r.add(&expr.Dynset{
+		SrcRegKey: nftReg, SetName: desired.SetRates + f.digit, Operation: unix.NFT_DYNSET_OP_ADD,
+		Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: nftPeerRate, Burst: nftPeerRate, Unit: expr.LimitTimeSecond, Over: true}},
+	}).dropAs(desired.DropFlood)
 }
 
 // nftInbound is what others may reach through a tunnel.

@@ -1,0 +1,138 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/ipv4"
+)
+
+// A gateway of another cluster that sends probes as fast as it can takes neither the
+// socket nor its reader from the others: what is beyond its rate does not come there.
+// TCP has a flow control of its own, and is not counted.
+func TestNftFlood(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, own, honest, hostile string }{
+		{"IPv4", nftTun, "241.0.0.3", nftPeer},
+		{"IPv6", nftTun6, "fd00:41::3", nftPeer6},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := nftNewLab(t)
+			l.remote.address("hw-wg1", "241.0.0.3/24", "fd00:41::3/64")
+			l.node.neighbour("hw-wg1", "fd00:41::3", l.remote.link("hw-wg1"))
+			l.node.serve("tcp", net.JoinHostPort(tt.own, "4805"))
+			l.elements("tunnels4 "+nftTun, "tunnels6 "+nftTun6, "peers4 241.0.0.3", "peers6 fd00:41::3")
+
+			var server net.PacketConn
+			var err error
+			l.node.inside(func() { server, err = net.ListenPacket("udp", net.JoinHostPort(tt.own, "4804")) })
+			l.node.must(err, "listen for probes")
+			defer server.Close()
+			var got atomic.Uint64
+			go func() {
+				buf := make([]byte, 64)
+				for {
+					n, from, err := server.ReadFrom(buf)
+					if err != nil {
+						return
+					}
+					if nftHost(from) == tt.hostile {
+						got.Add(1)
+						continue
+					}
+					_, _ = server.WriteTo(buf[:n], from)
+				}
+			}()
+
+			flooding, stop := context.WithCancel(t.Context())
+			began := time.Now()
+			flood := l.flood(flooding, tt.hostile, tt.own)
+			var honest net.Conn
+			l.remote.inside(func() {
+				honest, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(tt.honest)}}).Dial("udp", net.JoinHostPort(tt.own, "4804"))
+			})
+			l.remote.must(err, "open the honest socket")
+			defer honest.Close()
+			const probes = 400
+			answered := 0
+			pace := time.NewTicker(5 * time.Millisecond)
+			defer pace.Stop()
+			for i := range probes {
+				<-pace.C
+				if l.probe(honest, fmt.Sprint(i)) {
+					answered++
+				}
+			}
+			l.sees(l.remote, "tcp", net.JoinHostPort(tt.hostile, "0"), net.JoinHostPort(tt.own, "4805"))
+			stop()
+			sent := <-flood
+			lasted := time.Since(began)
+			t.Logf("%d of %d honest probes answered; of a flood of %d in %s (%.0f a second) %d came to the socket",
+				answered, probes, sent, lasted.Round(time.Millisecond), float64(sent)/lasted.Seconds(), got.Load())
+			if answered < probes*99/100 {
+				t.Errorf("%d of %d honest probes answered", answered, probes)
+			}
+			if most := nftPeerRate * uint64(2+lasted/time.Second); got.Load() > most {
+				t.Errorf("%d packets of the flood came to the socket, want at most %d", got.Load(), most)
+			}
+			if sent < 10*nftPeerRate {
+				t.Errorf("the flood was none: %d packets", sent)
+			}
+			l.drops("flood", sent/2)
+		})
+	}
+}
+
+// flood sends to a gateway's probe port without a pause, and gives the number of packets
+// when ctx has ended.
+func (l *nftLab) flood(ctx context.Context, from, to string) <-chan uint64 {
+	l.t.Helper()
+	var conn net.Conn
+	var err error
+	l.remote.inside(func() {
+		conn, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}}).Dial("udp", net.JoinHostPort(to, "4804"))
+	})
+	l.remote.must(err, "open the flood's socket")
+	batch := make([]ipv4.Message, 64)
+	for i := range batch {
+		batch[i].Buffers = [][]byte{make([]byte, 60)}
+	}
+	out := make(chan uint64, 1)
+	go func() {
+		defer conn.Close()
+		var sent uint64
+		for ctx.Err() == nil {
+			n, _ := ipv4.NewPacketConn(conn.(*net.UDPConn)).WriteBatch(batch, 0)
+			sent += uint64(max(n, 0))
+		}
+		out <- sent
+	}()
+	return out
+}
+
+// probe asks once, and reports whether the answer came within a common interval of
+// probes.
+func (l *nftLab) probe(conn net.Conn, text string) bool {
+	l.t.Helper()
+	l.remote.must(conn.SetDeadline(time.Now().Add(250*time.Millisecond)), "set a deadline")
+	_, err := conn.Write([]byte(text))
+	l.remote.must(err, "send a probe")
+	buf := make([]byte, 64)
+	for {
+		n, err := conn.Read(buf)
+		var late net.Error
+		if errors.As(err, &late) && late.Timeout() {
+			return false
+		}
+		l.remote.must(err, "hear the answer")
+		if string(buf[:n]) == text {
+			return true
+		}
+	}
+}
