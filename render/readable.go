@@ -23,12 +23,19 @@ const (
 // addTopology writes what the topology says in a form that can be read, and compared line
 // by line where somebody looks at the branch. addFabric does so for the fabric.
 func addTopology(tree Tree, top *schema.ClusterSet) error {
+	raw, err := Topology(top)
+	tree[TopologyText] = raw
+	return err
+}
+
+// Topology gives what TopologyText of a tree is for a topology with its defaults: two
+// trees with the same were rendered from topologies that mean the same.
+func Topology(top *schema.ClusterSet) ([]byte, error) {
 	raw, err := json.MarshalIndent(ordered(top), "", " ")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", TopologyText, err)
+		return nil, fmt.Errorf("write %s: %w", TopologyText, err)
 	}
-	tree[TopologyText] = append(raw, '\n')
-	return nil
+	return append(raw, '\n'), nil
 }
 
 // ordered gives the topology with everything in an order of its own whose order in the

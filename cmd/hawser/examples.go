@@ -65,6 +65,8 @@ hawser uninstall fra --dry-run
 hawser uninstall fra sin --crds`,
 		"status": `
 hawser status
+hawser status --wait --timeout 10m
+hawser status --watch
 hawser status --context fra=admin@fra -o json`,
 		"verify": `
 hawser verify

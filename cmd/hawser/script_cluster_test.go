@@ -39,7 +39,9 @@ func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 	context := args[0]
 	tb := scriptTB{ts: ts}
 	server := kubetest.New(tb)
-	if text := ts.ReadFile(args[1]); strings.TrimSpace(text) != "" {
+	text := ts.ReadFile(args[1])
+	agents := strings.Contains(text, "kind: HawserNode") // else it does not know the kind
+	if strings.TrimSpace(text) != "" {
 		server.Put(tb, text)
 	}
 	for _, resource := range args[2:] {
@@ -51,6 +53,13 @@ func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 		switch {
 		case r.URL.Path == "/version":
 			_, _ = w.Write([]byte(`{"major":"1","minor":"33","gitVersion":"v1.33.1"}`))
+		case agents && r.URL.Path == "/apis":
+			_, _ = w.Write([]byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"hawser.dev",` +
+				`"versions":[{"groupVersion":"hawser.dev/v1alpha1","version":"v1alpha1"}],` +
+				`"preferredVersion":{"groupVersion":"hawser.dev/v1alpha1","version":"v1alpha1"}}]}`))
+		case agents && r.URL.Path == "/apis/hawser.dev/v1alpha1":
+			_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"hawser.dev/v1alpha1",` +
+				`"resources":[{"name":"hawsernodes","kind":"HawserNode","namespaced":false,"verbs":["get","list"]}]}`))
 		case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/services") &&
 			r.URL.Query().Get("dryRun") == "All":
 			w.WriteHeader(http.StatusUnprocessableEntity)
@@ -79,6 +88,14 @@ func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 	raw, err := yaml.Marshal(config)
 	ts.Check(err)
 	ts.Check(os.WriteFile(path, raw, 0o600))
+}
+
+// putObjects CONTEXT FILE adds the objects of a file to a cluster, or changes them.
+func putObjects(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: put CONTEXT FILE")
+	}
+	ts.Value(clustersKey{}).(map[string]*kubetest.Server)[args[0]].Put(scriptTB{ts: ts}, ts.ReadFile(args[1]))
 }
 
 // written CONTEXT FILE writes what was written into a cluster into a file: methods,

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,10 @@ import (
 
 type statusFlags struct {
 	clusterFlags
-	output string
+	output       string
+	wait, watch  bool
+	timeout      time.Duration
+	repo, branch string
 }
 
 func newStatusCommand(a *app) *cobra.Command {
@@ -30,6 +34,10 @@ func newStatusCommand(a *app) *cobra.Command {
 links, and every export with what is wrong with it. The clusters are those of the
 topology, of --cluster, or those that --context names.
 
+With --wait it comes back when all is well and every agent follows what is published
+for the topology, and says on stderr what it waits for. With --watch it shows each
+change until it is interrupted.
+
 Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 2 error.`,
 		Args: cobra.MaximumNArgs(1),
@@ -38,6 +46,13 @@ Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 	a.topologyFlag(cmd)
 	f.add(cmd, false)
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	flags := cmd.Flags()
+	flags.BoolVar(&f.wait, "wait", false, "wait until all is well, and all agents follow what is published")
+	flags.BoolVar(&f.watch, "watch", false, "show every change, until it is interrupted")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long --wait waits")
+	flags.StringVar(&f.repo, "repo", "", "repository that is published to (default: the one that holds the topology)")
+	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
+	cmd.MarkFlagsMutuallyExclusive("wait", "watch")
 	return cmd
 }
 
@@ -53,17 +68,40 @@ func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
 	if err != nil {
 		return err
 	}
-	done := a.progress("asking the clusters")
-	states := make([]apply.State, len(clusters))
-	apply.Each(clusters, func(i int, c *apply.Cluster) { states[i] = c.State(ctx) })
-	done()
-	trouble := troubles(states)
-	if f.output == "text" {
-		_, err = a.out.Write([]byte(statusTables(states, trouble)))
-	} else {
-		err = a.encode(f.output, map[string]any{"clusters": states, "trouble": append([]string{}, trouble...)})
+	look := func() overview {
+		states := make([]apply.State, len(clusters))
+		apply.Each(clusters, func(i int, c *apply.Cluster) { states[i] = c.State(ctx) })
+		return overview{states, troubles(states)}
 	}
-	if err == nil && len(trouble) > 0 {
+	switch {
+	case f.watch && f.output != "text":
+		return errors.New("--watch shows text only: -o json and yaml are for one answer")
+	case f.watch:
+		return a.watch(ctx, look)
+	case f.wait:
+		return a.await(ctx, args, f, look)
+	}
+	done := a.progress("asking the clusters")
+	seen := look()
+	done()
+	return a.answer(f.output, seen)
+}
+
+// overview is what clusters say at one time.
+type overview struct {
+	states  []apply.State
+	trouble []string
+}
+
+// answer prints it. Trouble is a no.
+func (a *app) answer(output string, o overview) error {
+	var err error
+	if output == "text" {
+		_, err = a.out.Write([]byte(statusTables(o.states, o.trouble)))
+	} else {
+		err = a.encode(output, map[string]any{"clusters": o.states, "trouble": append([]string{}, o.trouble...)})
+	}
+	if err == nil && len(o.trouble) > 0 {
 		return answer{}
 	}
 	return err
