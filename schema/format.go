@@ -82,7 +82,7 @@ func (f *formatter) document(root *yaml.Node) ([]byte, error) {
 		}
 		empty = false
 		if !line.kept {
-			line.text = strings.TrimRight(line.text, " \t")
+			line.text = strings.TrimRight(line.text, " \t\r")
 		}
 		text.WriteString(line.text + "\n")
 	}
