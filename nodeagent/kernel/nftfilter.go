@@ -218,8 +218,8 @@ func nftLocal() []nftChain {
 
 // nftPeerRate is how many packets a second a gateway of another cluster may send to this
 // one itself, and in one burst, without TCP: probes at the shortest interval, and answers
-// to as many, are 100.
-const nftPeerRate = 2000
+// to as many, are 100. A cluster with many gateways has the sum.
+const nftPeerRate = 500
 
 // nftPeerFlood drops what another cluster's gateway sends beyond its rate, before it comes
 // to the sockets that all share.
