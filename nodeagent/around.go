@@ -9,6 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // around decides, where not all clusters are linked, by which neighbour each one
@@ -35,12 +36,30 @@ func (c *choice) around(w *ways, v sight, live map[string]project.Live, now time
 		}
 	}
 	c.last = next
+	var former []string
 	for remote, have := range next {
 		w.paths[remote] = have.Path
-		w.former = w.former || have.former
+		if have.former {
+			former = append(former, remote)
+		}
 	}
+	w.former = goesOver(c.table.Net().Now, c.cluster, former)
 	w.transit = throughOwn(w.paths, w.transit)
 	w.passing = know.words()
+}
+
+// goesOver reports whether some of the clusters that are reached on ways of the former
+// shape get one of the new shape. Those that do not are not waited for.
+func goesOver(now *fabric.Graph, own string, former []string) bool {
+	if len(former) == 0 {
+		return false
+	}
+	for _, group := range now.Groups() {
+		if slices.Contains(group, own) {
+			return slices.ContainsFunc(former, func(remote string) bool { return slices.Contains(group, remote) })
+		}
+	}
+	return false
 }
 
 // throughOwn gives a gateway's own link for each cluster: that to the next one.

@@ -51,6 +51,30 @@ func TestShifter(t *testing.T) {
 	}
 }
 
+// Only clusters that get a way of the new shape are waited for.
+func TestGoesOver(t *testing.T) {
+	t.Parallel()
+	f := &fabric.Fabric{
+		Shape:    fabric.Shape{Mode: fabric.ModeLinks, Edges: [][2]string{{"a", "h"}, {"b", "h"}}, Partial: true},
+		Clusters: []fabric.Cluster{{Name: "a"}, {Name: "b"}, {Name: "h"}, {Name: "lone"}},
+	}
+	for _, c := range []struct {
+		own    string
+		former []string
+		want   bool
+	}{
+		{"a", nil, false},
+		{"a", []string{"b"}, true},
+		{"a", []string{"lone"}, false},
+		{"a", []string{"lone", "h"}, true},
+		{"lone", []string{"a", "b"}, false},
+	} {
+		if have := goesOver(f.Graph(), c.own, c.former); have != c.want {
+			t.Errorf("%s to %v: %v, want %v", c.own, c.former, have, c.want)
+		}
+	}
+}
+
 // An agent that starts in the middle of a change, or after one that it slept
 // through, has the shape that the others still use.
 func TestShifterRestarts(t *testing.T) {

@@ -30,7 +30,7 @@ func clustersetBreakage(f Field) string {
 		return "resolvers that ask the old address get no answer"
 	case "decommission":
 		if f.Want != "" {
-			return "agents take everything down"
+			return "exports that were made in the clusters end, and the DNS of clusters no longer asks Hawser; agents of clusters that leave take everything down"
 		}
 	}
 	return ""

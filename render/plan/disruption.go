@@ -66,6 +66,9 @@ func disruption(e *Entry, shape string) string {
 			e.Note = rotation(f)
 		}
 	}
+	if e.Kind == kindGateway && len(reasons) > 0 {
+		e.Note = "" // links that begin anew hold no former cable
+	}
 	return strings.Join(reasons, "; ")
 }
 

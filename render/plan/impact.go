@@ -67,6 +67,11 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 			at.What += ": they go over their own link as soon as it is good"
 			out.GoesOn = append(out.GoesOn, at)
 		}
+		for _, f := range e.Fields {
+			if e.Kind == kindClusterset && e.Op == diff.Update && f.Name == "tunnel.ipsec" && clustersetBreakage(f) != "" {
+				out.Stalls = append(out.Stalls, Effect{What: "what goes over IPsec: " + clustersetBreakage(f), Path: f.Name})
+			}
+		}
 	}
 	dead := int((time.Duration(want.Health.Interval) * time.Duration(want.Health.Misses+1)) / time.Millisecond)
 	for i := range want.Clusters {
@@ -149,14 +154,6 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 			e.AtMostMS = 0
 		}
 		x.Stalls = append(x.Stalls, e)
-		nodes := []string{old.Node}
-		if j >= 0 && w.Gateways[j].Node != old.Node {
-			nodes = append(nodes, w.Gateways[j].Node)
-		}
-		for _, node := range nodes {
-			x.Ends = append(x.Ends, Effect{What: "those of pods on node " + node + " of " + w.Name + ", as its part in " +
-				name + " changes", Path: e.Path, Gone: e.Gone, May: true})
-		}
 	}
 }
 

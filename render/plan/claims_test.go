@@ -1,0 +1,104 @@
+package plan_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+// claims are all that plans say of disruption, each with the scenario of e2e/testdata that
+// measures it. One without a scenario is not measured yet, and docs/cli.md says so.
+var claims = []struct{ text, scenario string }{
+	{`end: connections to what is no longer reachable`, "impactmore"},
+	{`may end: connections to exports and ports that are gone: there are no new ones`, "impactends"},
+	{`may end: export \S+: (its clusterset IP moves, .*|its type changes: .*)`, "impactends"},
+	{`may end: export in cluster .*: its global addresses move, and connections to them may end`, "impactmore"},
+	{`may end: egress rule .*`, "impactends"},
+	{`end: cluster \S+: \S+ changes from \w+ to \w+: .*`, "impactmore"},
+	{`end: cluster \S+: the global addresses of \S+ move(; egress addresses of \S+ move)?`, "impactends"},
+	{`end: cluster \S+: prefixes of \S+ are no longer known to the others`, ""},
+	{`stand still .*: what goes over \S+: it moves to another node`, "impactstalls"},
+	{`stand still .*: what goes over \S+: its tunnel key changes`, ""},
+	{`stand still .*: what goes over IPsec: every link with ipsec is made anew`, "impactmore"},
+	{`go on: (pair|clusterset) .*: both cables are held until both ends proved the new one: nothing is lost`, "impactmore"},
+	{`go on: pair .*: they reach each other through .*`, "impactmore"},
+	{`go on: pair .*: they go over their own link as soon as it is good`, "impact"},
+	{`go on: what goes over \S+ moves to \S+ before it ends`, "impact"},
+	{`load: \S+ carries what \d+ gateways did, .*`, "impact"},
+	{`load: \S+ passes on what \d+ pairs? of other clusters send each other, .*`, "impactmore"},
+
+	{`~ pair .*: the MTU of the link changes: .*`, "quiet/cables"},
+	{`~ clusterset \S+: the MTU of every tunnel changes: .*`, "impactmore"},
+	{`~ clusterset \S+: every name changes; services.cidr changes: addresses outside the new pool move`, "impactmore"},
+	{`~ clusterset \S+: every link with ipsec is made anew`, "impactmore"},
+	{`~ clusterset \S+: .* have no way to each other any more`, "impactmore"},
+	{`~ clusterset \S+: exports that .* end.*`, ""},
+	{`- \d+ pairs: .*: they have no way to each other any more, and connections between them end`, "impactmore"},
+	{`~ cluster \S+: pods of \S+ no longer resolve names of the clusterset, unless somebody else sees to it`, "impactmore"},
+	{`~ cluster \S+: prefixes of \S+ are no longer known to the others`, ""},
+	{`~ cluster \S+: \S+ changes from \w+ to \w+: .*`, "impactmore"},
+	{`± cluster \S+: the global addresses of \S+ move; egress addresses of \S+ move`, "impactends"},
+	{`- cluster \S+: everything between \S+ and the other clusters ends`, "impactmore"},
+	{`~ gateway \S+: it moves to another node: its links restart`, "impactstalls"},
+	{`~ gateway \S+: its tunnel key changes: its links restart; its IKE key changes: .*`, ""},
+	{`- gateway \S+: its links end; what went through it moves to another gateway of .*`, "impact"},
+	{`~ egress rule .*: its pods go out with other addresses, and their open connections may end`, "impactends"},
+	{`± export \S+: (its clusterset IP moves, .*|its type changes: .*)`, "impactends"},
+	{`~ export \S+: no longer open to clusters .*`, "impactends"},
+	{`~ export \S+: a port is gone or changes`, "impactends"},
+	{`- export \S+: the name is gone for every cluster`, "impactends"},
+	{`[~±] export in cluster .*: its global addresses move, and connections to them may end`, "impactmore"},
+	{`- export in cluster .*: connections to its backends in \S+ end`, "impactmore"},
+}
+
+// sections of a plan say what it disrupts.
+var sections = regexp.MustCompile(`(?m)^(?:Disruptive|Open connections and gateways):\n((?:  .*\n)+)`)
+
+// What plans say of disruption is measured in the lab, or listed as not measured.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d goldens: %v", len(files), err)
+	}
+	said := map[string]bool{}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range archive.Files {
+			for _, section := range sections.FindAllStringSubmatch(string(f.Data), -1) {
+				for line := range strings.Lines(section[1]) {
+					text, _, _ := strings.Cut(strings.TrimSpace(line), "  # ")
+					said[text] = true
+				}
+			}
+		}
+	}
+	for _, c := range claims {
+		claim, found := regexp.MustCompile(`^`+c.text+`$`), false
+		for text := range said {
+			if claim.MatchString(text) {
+				delete(said, text)
+				found = true
+			}
+		}
+		if !found {
+			t.Errorf("no plan of testdata claims %q that an earlier line does not", c.text)
+		}
+		if c.scenario == "" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join("..", "..", "e2e", "testdata", filepath.FromSlash(c.scenario)+".txtar")); err != nil {
+			t.Errorf("%q: %v", c.text, err)
+		}
+	}
+	for text := range said {
+		t.Errorf("%q is claimed and not in the list: name the scenario that measures it", text)
+	}
+}
