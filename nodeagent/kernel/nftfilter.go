@@ -216,10 +216,12 @@ func nftLocal() []nftChain {
 	return []nftChain{gateways, c}
 }
 
-// nftPeerRate is how many packets a second a gateway of another cluster may send to this
-// one itself, and in one burst, without TCP: probes at the shortest interval, and answers
-// to as many, are 100. A cluster with many gateways has the sum.
-const nftPeerRate = 500
+// What a gateway of another cluster may send to this one itself, without TCP. A cluster
+// with many gateways has the sum.
+const (
+	nftPeerRate  = 500 // packets a second: probes at the shortest interval, and answers to as many, are 100
+	nftPeerBurst = 100 // packets at once: the buffer of a socket holds some 250
+)
 
 // nftPeerFlood drops what another cluster's gateway sends beyond its rate, before it comes
 // to the sockets that all share.
@@ -228,7 +230,7 @@ func nftPeerFlood(f nftFamily) *nftRule {
 		add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte{unix.IPPROTO_TCP}}).family(f).saddr(f)
 	return r.add(&expr.Dynset{
 		SrcRegKey: nftReg, SetName: desired.SetRates + f.digit, Operation: unix.NFT_DYNSET_OP_ADD,
-		Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: nftPeerRate, Burst: nftPeerRate, Unit: expr.LimitTimeSecond, Over: true}},
+		Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: nftPeerRate, Burst: nftPeerBurst, Unit: expr.LimitTimeSecond, Over: true}},
 	}).dropAs(desired.DropFlood)
 }
 
