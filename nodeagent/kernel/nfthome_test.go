@@ -58,7 +58,7 @@ func TestNftHome(t *testing.T) {
 	worker.sysctl("ipv6/conf/default/accept_dad", "0")
 	nftJoinNS(worker, desired.NodeLink, l.node, desired.NodeLink)
 	worker.ip("address add 192.0.2.2/24 dev hw-vx0", "address add fe80::2/64 dev hw-vx0 nodad",
-		"address add "+client+"/32 dev lo", "address add "+client6+"/128 dev lo", "address add "+nftPod+"/32 dev lo",
+		"address add "+client+"/32 dev lo", "address add "+client6+"/128 dev lo nodad", "address add "+nftPod+"/32 dev lo",
 		"route add 242.0.0.0/8 via 192.0.2.1", "route add fd00:42::/32 via fe80::1 dev hw-vx0")
 	l.node.ip("address add 192.0.2.1/24 dev hw-vx0", "address add fe80::1/64 dev hw-vx0 nodad",
 		"route add 10.7.5.0/24 via "+nftPod, "route add fd00:7:5::/64 via "+nftPod6)
@@ -107,8 +107,8 @@ func TestNftHomeThroughTwo(t *testing.T) {
 		ns.ip("address add 192.0.2."+last+"/24 dev hw-vx0", "address add fe80::"+last+"/64 dev hw-vx0 nodad",
 			"route add default via 192.0.2.1", "-6 route add default via fe80::1 dev hw-vx0")
 	}
-	worker.ip("address add "+client+"/32 dev lo", "address add "+client6+"/128 dev lo")
-	mate.ip("address add "+server+"/32 dev lo", "address add "+server6+"/128 dev lo")
+	worker.ip("address add "+client+"/32 dev lo", "address add "+client6+"/128 dev lo nodad")
+	mate.ip("address add "+server+"/32 dev lo", "address add "+server6+"/128 dev lo nodad")
 	mate.serve("tcp", server+":9000", "["+server6+"]:9000")
 	mate.serve("udp", server+":9000")
 	l.node.ip("address add 192.0.2.1/24 dev hw-vx0", "address add fe80::1/64 dev hw-vx0 nodad",
