@@ -60,7 +60,7 @@ func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
 	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
 		return err
 	}
-	names, all, err := a.named(args, f.clusterFlags)
+	t, names, all, err := a.named(args, f.clusterFlags)
 	if err != nil {
 		return err
 	}
@@ -79,12 +79,12 @@ func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
 	case f.watch:
 		return a.watch(ctx, look)
 	case f.wait:
-		return a.await(ctx, args, f, look)
+		return a.await(ctx, t, f, look)
 	}
 	done := a.progress("asking the clusters")
 	seen := look()
 	done()
-	return a.answer(f.output, seen)
+	return a.printOverview(f.output, seen)
 }
 
 // overview is what clusters say at one time.
@@ -93,11 +93,13 @@ type overview struct {
 	trouble []string
 }
 
-// answer prints it. Trouble is a no.
-func (a *app) answer(output string, o overview) error {
+func (o overview) String() string { return statusTables(o.states, o.trouble) }
+
+// printOverview gives answer where there is trouble.
+func (a *app) printOverview(output string, o overview) error {
 	var err error
 	if output == "text" {
-		_, err = a.out.Write([]byte(statusTables(o.states, o.trouble)))
+		_, err = fmt.Fprint(a.out, o)
 	} else {
 		err = a.encode(output, map[string]any{"clusters": o.states, "trouble": append([]string{}, o.trouble...)})
 	}
@@ -107,17 +109,18 @@ func (a *app) answer(output string, o overview) error {
 	return err
 }
 
-// named gives the clusters to ask, and all that there are: those of a topology,
-// or those that flags name.
-func (a *app) named(args []string, f clusterFlags) (names, all []string, err error) {
-	t, err := a.readTopology(args)
+// named gives the clusters to ask, and all that there are: those of a topology, or those
+// that flags name. Then the topology has no text.
+func (a *app) named(args []string, f clusterFlags) (t topology, names, all []string, err error) {
+	t, err = a.readTopology(args)
 	if err != nil && len(args)+present(a.file) == 0 && missingFile(reconciler.TopologyFile) {
-		return namedBy(f)
+		names, all, err = namedBy(f)
+		return t, names, all, err
 	}
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		names, all, err = t.clusters(f)
 	}
-	return t.clusters(f)
+	return t, names, all, err
 }
 
 // namedBy gives the clusters that flags alone name.

@@ -8,31 +8,34 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
 )
 
-// askAgain is how long status waits between two looks at the clusters.
-const askAgain = time.Second
+const (
+	// askAgain is how long status waits between two looks at the clusters.
+	askAgain = time.Second
+	// readAgain is how old what is published may be while agents are compared with it:
+	// whoever serves the repository is asked less often than the clusters.
+	readAgain = 10 * time.Second
+)
 
 // watch shows what clusters say each time that it is something else: on a terminal in
 // place of what was there, elsewhere below it.
 func (a *app) watch(ctx context.Context, look func() overview) error {
-	before := ""
-	for {
-		o := look()
-		if text := statusTables(o.states, o.trouble); text != before && ctx.Err() == nil {
-			if before != "" && !terminal(a.out) {
-				text = "\n" + text
-			} else if terminal(a.out) {
-				text = "\x1b[H\x1b[2J" + text // to the first line, and all gone
-			}
-			if _, err := a.out.Write([]byte(text)); err != nil {
+	first, between := "", "\n"
+	if terminal(a.out) {
+		first = "\x1b[H\x1b[2J" // to the first line, and all gone
+		between = first
+	}
+	for before := ""; ; {
+		if text := look().String(); text != before && ctx.Err() == nil {
+			if _, err := fmt.Fprint(a.out, first, text); err != nil {
 				return err
 			}
-			before = statusTables(o.states, o.trouble)
+			before, first = text, between
 		}
 		select {
 		case <-ctx.Done():
@@ -44,14 +47,19 @@ func (a *app) watch(ctx context.Context, look func() overview) error {
 
 // await looks until nothing is left to be said, and prints what clusters say then, or at
 // the end of the time.
-func (a *app) await(ctx context.Context, args []string, f statusFlags, look func() overview) error {
+func (a *app) await(ctx context.Context, t topology, f statusFlags, look func() overview) error {
 	end := time.Now().Add(f.timeout)
+	g := goal{topology: t, from: publishedInput{file: t.file, address: f.repo, branch: f.branch, flag: "--branch"}}
 	var said []string
 	for {
 		o := look()
-		o.trouble = append(o.trouble, a.behind(ctx, args, f, o)...)
-		if len(o.trouble) == 0 {
-			return a.answer(f.output, o)
+		late := g.behind(o.states)
+		if time.Since(g.read) >= readAgain || len(o.trouble)+len(late) == 0 {
+			g.refresh(ctx)
+			late = g.behind(o.states)
+		}
+		if o.trouble = append(o.trouble, late...); len(o.trouble) == 0 {
+			return a.printOverview(f.output, o)
 		}
 		for _, text := range o.trouble {
 			if !slices.Contains(said, text) {
@@ -61,7 +69,7 @@ func (a *app) await(ctx context.Context, args []string, f statusFlags, look func
 		said = o.trouble
 		left := time.Until(end)
 		if left <= 0 {
-			if err := a.answer(f.output, o); !errors.Is(err, answer{}) {
+			if err := a.printOverview(f.output, o); !errors.Is(err, answer{}) {
 				return err
 			}
 			return answer{fmt.Sprintf("not all is well after %s", f.timeout)}
@@ -74,51 +82,65 @@ func (a *app) await(ctx context.Context, args []string, f statusFlags, look func
 	}
 }
 
-// behind says which agents do not follow what is published for the topology, and whether
-// it is published. Without a topology, or where it is in no repository, the clusters alone
-// say what is in force.
-func (a *app) behind(ctx context.Context, args []string, f statusFlags, o overview) []string {
-	if len(args)+present(a.file)+present(f.repo) == 0 && missingFile(reconciler.TopologyFile) {
-		return nil
+// goal is what agents are to follow: what is published, if that is what the topology says.
+type goal struct {
+	topology topology // without text: whatever is published
+	from     publishedInput
+
+	read   time.Time // when it was asked last
+	digest string    // of the published fabric; empty where clusters alone say what is in force
+	wrong  string    // why nothing can be followed yet
+}
+
+// refresh reads what is published.
+func (g *goal) refresh(ctx context.Context) {
+	g.read, g.digest, g.wrong = time.Now(), "", ""
+	if g.topology.raw == nil && g.from.address == "" {
+		return
 	}
-	t, err := a.readTopology(args)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	p, err := publishedInput{file: t.file, address: f.repo, branch: f.branch, flag: "--branch"}.read(ctx)
+	p, err := g.from.read(ctx)
 	switch {
-	case f.repo == "" && errors.Is(err, repo.ErrNoRepository) && !errors.Is(err, repo.ErrNoBranch):
-		return nil
+	case g.from.address == "" && errors.Is(err, repo.ErrNoRepository) && !errors.Is(err, repo.ErrNoBranch):
+		return
 	case err != nil:
-		return []string{"what is published is not known: " + err.Error()}
+		g.wrong = "what is published is not known: " + err.Error()
+		return
 	case p.none != "":
-		return []string{p.none}
+		g.wrong = p.none
+		return
 	}
-	set, _, list := schema.Load(t.file, t.raw)
-	if list.HasErrors() {
-		return []string{t.file + " has errors: run hawser validate"}
+	if g.topology.raw != nil {
+		set, _, _ := schema.Load(g.topology.file, g.topology.raw) // without errors, or the clusters were not known
+		want, err := render.Topology(set)
+		if err != nil {
+			g.wrong = err.Error()
+			return
+		}
+		if string(p.tree[render.TopologyText]) != string(want) {
+			g.wrong = fmt.Sprintf("what is published on %s is not what %s says: commit and push it, and see what the reconciler says of it", p.Name, g.topology.file)
+			return
+		}
 	}
-	want, err := render.Topology(set)
-	if err != nil {
-		return []string{err.Error()}
+	if g.digest, err = render.FabricDigest(p.tree); err != nil {
+		g.wrong = err.Error()
 	}
-	if string(p.tree[render.TopologyText]) != string(want) {
-		return []string{fmt.Sprintf("what is published on %s is not what %s says: commit and push it, and see what the reconciler says of it", p.Name, t.file)}
-	}
-	digest, err := render.FabricDigest(p.tree)
-	if err != nil {
-		return []string{err.Error()}
+}
+
+// behind says which agents do not follow it, by cluster.
+func (g *goal) behind(states []apply.State) []string {
+	if g.wrong != "" {
+		return []string{g.wrong}
 	}
 	var out []string
-	for _, s := range o.states {
+	for _, s := range states {
 		var late []string
 		for _, n := range s.Nodes {
-			if n.Fabric != digest {
+			if g.digest != "" && n.Fabric != g.digest {
 				late = append(late, n.Name)
 			}
 		}
 		if len(late) > 0 {
-			out = append(out, fmt.Sprintf("%s: %s not at the published fabric %s yet", s.Cluster, strings.Join(late, ", "), digest))
+			out = append(out, fmt.Sprintf("%s: %s not at the published fabric %s yet", s.Cluster, strings.Join(late, ", "), g.digest))
 		}
 	}
 	return out
