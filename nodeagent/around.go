@@ -54,12 +54,8 @@ func goesOver(now *fabric.Graph, own string, former []string) bool {
 	if len(former) == 0 {
 		return false
 	}
-	for _, group := range now.Groups() {
-		if slices.Contains(group, own) {
-			return slices.ContainsFunc(former, func(remote string) bool { return slices.Contains(group, remote) })
-		}
-	}
-	return false
+	ways := now.Ways(own, nil)
+	return slices.ContainsFunc(former, func(remote string) bool { return len(ways[remote]) > 0 })
 }
 
 // throughOwn gives a gateway's own link for each cluster: that to the next one.
