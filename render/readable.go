@@ -24,8 +24,11 @@ const (
 // by line where somebody looks at the branch. addFabric does so for the fabric.
 func addTopology(tree Tree, top *schema.ClusterSet) error {
 	raw, err := Topology(top)
+	if err != nil {
+		return err
+	}
 	tree[TopologyText] = raw
-	return err
+	return nil
 }
 
 // Topology gives what TopologyText of a tree is for a topology with its defaults: two

@@ -47,6 +47,15 @@ type Load struct {
 	GatewaysBefore int `json:"gateways_before"`
 }
 
+// ipsec says what other settings of IPsec do.
+func (x *Impact) ipsec(clusterset *Entry) {
+	for _, f := range clusterset.Fields {
+		if why := clustersetBreakage(f); f.Name == "tunnel.ipsec" && why != "" {
+			x.Stalls = append(x.Stalls, Effect{What: "what goes over IPsec: " + why, Path: f.Name})
+		}
+	}
+}
+
 // impactOf says what the entries of a plan mean for connections.
 func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 	out := Impact{Ends: []Effect{}, Stalls: []Effect{}, GoesOn: []Effect{}, Loads: []Load{}}
@@ -67,10 +76,8 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 			at.What += ": they go over their own link as soon as it is good"
 			out.GoesOn = append(out.GoesOn, at)
 		}
-		for _, f := range e.Fields {
-			if e.Kind == kindClusterset && e.Op == diff.Update && f.Name == "tunnel.ipsec" && clustersetBreakage(f) != "" {
-				out.Stalls = append(out.Stalls, Effect{What: "what goes over IPsec: " + clustersetBreakage(f), Path: f.Name})
-			}
+		if e.Kind == kindClusterset && e.Op == diff.Update {
+			out.ipsec(e)
 		}
 	}
 	dead := int((time.Duration(want.Health.Interval) * time.Duration(want.Health.Misses+1)) / time.Millisecond)
