@@ -144,10 +144,14 @@ func nftAnswers() *nftRule {
 	return nftNew().add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply)
 }
 
+// nftBegan matches a connection that was begun to one of a set's addresses, which the
+// packet may not carry any more.
+func nftBegan(f nftFamily, set string) *nftRule { return nftNew().ctOriginalDst(f, nftReg).in(set, f) }
+
 // nftRevoked ends the answers to whoever was taken from an allow list: a server that
 // only sends waits for nothing from its client.
 func nftRevoked(f nftFamily) *nftRule {
-	return nftNew().ctOriginalDst(f, nftReg).in(desired.SetRestricted, f).
+	return nftBegan(f, desired.SetRestricted).
 		family(f).daddr(f).ctOriginalDst(f, f.behind).notIn(desired.SetAllowed, f).dropAs(desired.DropExcluded)
 }
 
@@ -242,15 +246,14 @@ func nftInbound() nftChain {
 		nftAnswers().accept(),
 	}}
 	for _, f := range nftFamilies() {
-		began := func(set string) *nftRule { return nftNew().ctOriginalDst(f, nftReg).in(set, f) }
 		c.rules = append(c.rules,
 			nftNew().family(f).saddr(f).ctOriginalDst(f, f.behind).in(desired.SetAllowed, f).accept(),
-			began(desired.SetRestricted).dropAs(desired.DropExcluded),
-			began(desired.SetPodBlocks).goTo("return_only"),
-			began(desired.SetDirect).accept(),
+			nftBegan(f, desired.SetRestricted).dropAs(desired.DropExcluded),
+			nftBegan(f, desired.SetPodBlocks).goTo("return_only"),
+			nftBegan(f, desired.SetDirect).accept(),
 			// Others translate too: kube-proxy ClusterIPs and node ports, which are
 			// no exports.
-			began(desired.SetBlocks).add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
+			nftBegan(f, desired.SetBlocks).add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
 				bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).accept(),
 		)
 	}

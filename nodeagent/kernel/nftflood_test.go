@@ -53,12 +53,7 @@ func TestNftFlood(t *testing.T) {
 			flooding, stop := context.WithCancel(t.Context())
 			began := time.Now()
 			flood := l.flood(flooding, tt.hostile, tt.own)
-			var honest net.Conn
-			l.remote.inside(func() {
-				honest, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(tt.honest)}}).Dial("udp", net.JoinHostPort(tt.own, "4804"))
-			})
-			l.remote.must(err, "open the honest socket")
-			defer honest.Close()
+			honest := l.remote.dial(tt.honest, tt.own, "4804")
 			const probes = 400
 			answered := 0
 			pace := time.NewTicker(5 * time.Millisecond)
@@ -93,22 +88,16 @@ func TestNftFlood(t *testing.T) {
 // when ctx has ended.
 func (l *nftLab) flood(ctx context.Context, from, to string) <-chan uint64 {
 	l.t.Helper()
-	var conn net.Conn
-	var err error
-	l.remote.inside(func() {
-		conn, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}}).Dial("udp", net.JoinHostPort(to, "4804"))
-	})
-	l.remote.must(err, "open the flood's socket")
+	conn := ipv4.NewPacketConn(l.remote.dial(from, to, "4804"))
 	batch := make([]ipv4.Message, 64)
 	for i := range batch {
 		batch[i].Buffers = [][]byte{make([]byte, 60)}
 	}
 	out := make(chan uint64, 1)
 	go func() {
-		defer conn.Close()
 		var sent uint64
 		for ctx.Err() == nil {
-			n, _ := ipv4.NewPacketConn(conn.(*net.UDPConn)).WriteBatch(batch, 0)
+			n, _ := conn.WriteBatch(batch, 0)
 			sent += uint64(max(n, 0))
 		}
 		out <- sent

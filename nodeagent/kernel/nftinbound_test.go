@@ -112,17 +112,11 @@ func TestNftAllowListsEnd(t *testing.T) {
 		allowed := append(slices.Clone(service), "allowed"+backend.f+" "+backend.client+" . "+backend.export)
 		l.elements(allowed...)
 		var server net.PacketConn
-		var client net.Conn
 		var err error
 		backend.on.inside(func() { server, err = net.ListenPacket("udp", net.JoinHostPort(backend.at, "8080")) })
 		l.node.must(err, "listen on the backend")
 		defer server.Close()
-		l.remote.inside(func() {
-			local := &net.UDPAddr{IP: net.ParseIP(backend.client)}
-			client, err = (&net.Dialer{LocalAddr: local}).Dial("udp", net.JoinHostPort(backend.export, "80"))
-		})
-		l.remote.must(err, "open the client's socket")
-		defer client.Close()
+		client := l.remote.dial(backend.client, backend.export, "80")
 		deadline := time.Now().Add(nftQuick)
 		l.node.must(errors.Join(server.SetDeadline(deadline), client.SetDeadline(deadline)), "set a deadline")
 		packet := make([]byte, 100)

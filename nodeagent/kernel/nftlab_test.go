@@ -227,6 +227,18 @@ func nftSegment(conn net.Conn) int {
 	return size
 }
 
+// dial opens a UDP socket from an address to another one and a port.
+func (n *nftNS) dial(from, to, port string) *net.UDPConn {
+	n.t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}}
+	var conn net.Conn
+	var err error
+	n.inside(func() { conn, err = dialer.Dial("udp", net.JoinHostPort(to, port)) })
+	n.must(err, "open a socket from "+from+" to "+to)
+	n.t.Cleanup(func() { conn.Close() })
+	return conn.(*net.UDPConn)
+}
+
 // nftSaid is what a server of serve said.
 type nftSaid struct {
 	server, client string
