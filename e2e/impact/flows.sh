@@ -24,13 +24,14 @@ wait $pids
 [ -z "$failed" ] || { echo "failed: $failed"; exit 1; }
 jq -c '.impact, .reach.lost' plan.json >&2
 while read -r name cluster target key datagrams; do
-    said=$(jq -r --arg key "(^|[^a-z0-9])$key([^a-z0-9]|\$)" '[(.impact.ends[] | {text: .what, may}), (.reach.lost[] | {text: tostring, may: (.path | startswith("exports[") and (endswith(".allow") | not))})]
+    key="(^|[^a-z0-9])$key([^a-z0-9]|\$)"
+    said=$(jq -r --arg key "$key" '[(.impact.ends[] | {text: .what, may}), (.reach.lost[] | {text: tostring, may: (.path | startswith("exports[") and (endswith(".allow") | not))})]
       | map(select(.text | test($key))) | if length > 0 then if all(.may) then "may end" else "ends" end else empty end' plan.json)
     # A busy machine holds everything up for a moment: what this program itself did not send
     # is no outage, and a second is far less than a link needs to be made anew.
     most=1000
     if [ -z "$said" ]; then
-        stall=$(jq --arg key "(^|[^a-z0-9])$key([^a-z0-9]|\$)" '[.impact.stalls[] | select(.what | test($key)) | .at_most_ms // 30000] | max // 0' plan.json)
+        stall=$(jq --arg key "$key" '[.impact.stalls[] | select(.what | test($key)) | .at_most_ms // 30000] | max // 0' plan.json)
         said='goes on'
         [ $stall = 0 ] || said='stands still' most=$((most + stall))
     fi
