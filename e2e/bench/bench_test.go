@@ -32,6 +32,20 @@ func TestPlace(t *testing.T) {
 	}
 }
 
+func TestFilled(t *testing.T) {
+	t.Parallel()
+	word := strings.Repeat("x", 48)
+	in := "\n" + word + "\n" + word + " éé\nend\n\nanother paragraph\n\n- x" + word + "\n  " + word + "\n- item\n"
+	want := word + " " + word + " éé\nend\n\nanother paragraph\n\n- x" + word + " " + word + "\n- item"
+	in, want = in+" "+word+" "+word, want+" "+word+"\n  "+word
+	if d := cmp.Diff(want, filled(in)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if again := filled(filled(in)); again != want {
+		t.Errorf("a second time:\n%s", again)
+	}
+}
+
 func TestRow(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

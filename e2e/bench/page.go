@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,14 +52,56 @@ type section struct {
 // String is the section as Markdown, between the marks that update looks for.
 func (s section) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n## %s\n\n%s\n\n", begin(s.name), s.title, strings.TrimSpace(s.how))
+	fmt.Fprintf(&b, "%s\n## %s\n\n%s\n\n", begin(s.name), s.title, filled(s.how))
 	b.WriteString(s.figures())
 	if s.after != "" {
-		fmt.Fprintf(&b, "\n%s\n", strings.TrimSpace(s.after))
+		fmt.Fprintf(&b, "\n%s\n", filled(s.after))
 	}
 	day := time.Now().UTC().Format(time.DateOnly)
-	fmt.Fprintf(&b, "\nAgain: `hack/bench.sh %s`. Measured %s on %s.\n%s\n", s.name, day, machine(), end(s.name))
+	again := fmt.Sprintf("Again: `hack/bench.sh %s`. Measured %s on %s.", s.name, day, machine())
+	fmt.Fprintf(&b, "\n%s\n%s\n", filled(again), end(s.name))
 	return b.String()
+}
+
+// width is how many columns prose has in documents.
+const width = 100
+
+// filled breaks prose into lines of that width. Paragraphs and items of lists stay apart;
+// what follows the first line of an item stands below its text.
+func filled(prose string) string {
+	var out strings.Builder
+	column, indent := 0, ""
+	for line := range strings.Lines(strings.TrimSpace(prose)) {
+		words := strings.Fields(line)
+		item := len(words) > 0 && words[0] == "-"
+		if len(words) == 0 || item {
+			if column > 0 {
+				out.WriteByte('\n')
+			}
+			column, indent = 0, ""
+		}
+		if len(words) == 0 {
+			out.WriteByte('\n')
+		}
+		for _, word := range words {
+			size := utf8.RuneCountInString(word)
+			switch {
+			case column == 0:
+			case column+1+size > width:
+				out.WriteString("\n" + indent)
+				column = len(indent)
+			default:
+				out.WriteByte(' ')
+				column++
+			}
+			out.WriteString(word)
+			column += size
+		}
+		if item {
+			indent = "  "
+		}
+	}
+	return out.String()
 }
 
 func (s section) figures() string {
@@ -103,7 +146,7 @@ a repetition that did not go as it should stays in the table and is named below 
 func update(page string, s section) error {
 	raw, err := os.ReadFile(page)
 	if errors.Is(err, fs.ErrNotExist) {
-		raw, err = []byte(pageHead), nil
+		raw, err = []byte(filled(pageHead)+"\n"), nil
 	}
 	if err != nil {
 		return fmt.Errorf("read page: %w", err)
