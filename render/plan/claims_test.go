@@ -10,8 +10,9 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// claims are all that plans say of disruption, each with the scenario of e2e/testdata that
-// measures it. One without a scenario is not measured yet, and docs/cli.md says so.
+// claims are what the plans of testdata say of disruption, each with the scenario of
+// e2e/testdata that measures it. One without a scenario is not measured yet, nor is another
+// value of the same text that docs/cli.md names: that the file is there is all that is tested.
 var claims = []struct{ text, scenario string }{
 	{`end: connections to what is no longer reachable`, "impactmore"},
 	{`may end: connections to exports and ports that are gone: there are no new ones`, "impactends"},
