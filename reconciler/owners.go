@@ -8,19 +8,21 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/hiddeco/sshsig"
+	"time"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
-	"hawser.dev/hawser/schema/fabric/trust"
 )
 
 // ApprovalNamespace is that of signatures (SSHSIG) by which a principal approves a commit
-// of somebody else: they are over the commit's hash in hex and a newline.
+// of somebody else: they are over the commit's hash in hex and a newline. Signatures of
+// OpenPGP have no namespace: ApprovalText has it in the text.
 const ApprovalNamespace = "commit-approval.hawser.dev"
+
+// ApprovalText is what a key of OpenPGP signs to approve a commit.
+func ApprovalText(commit string) string { return openPGPText(ApprovalNamespace, commit+"\n") }
 
 // ApprovalsDir is the folder beside the topology that holds approvals: of each commit in a
 // folder of its hash, in files with the ending .sig.
@@ -247,7 +249,7 @@ func (r *Reconciler) approvals(tip, commit repo.Hash, files [2][]signer) (
 		if path.Ext(name) != ".sig" {
 			continue
 		}
-		who, err := approver(string(found[name]), commit.String(), files)
+		who, err := approver(string(found[name]), commit.String(), files, r.cfg.Now())
 		if err != nil {
 			useless += fmt.Sprintf("; %s does not count: %v", path.Join(folder, name), err)
 		}
@@ -257,19 +259,15 @@ func (r *Reconciler) approvals(tip, commit repo.Hash, files [2][]signer) (
 }
 
 // approver gives the principals of who signed an approval, in each of the files.
-func approver(armored, commit string, files [2][]signer) ([]string, error) {
-	signature, err := sshsig.Unarmor([]byte(armored))
-	if err != nil {
-		return nil, fmt.Errorf("read signature: %w", err)
-	}
-	err = sshsig.Verify(strings.NewReader(commit+"\n"), signature, signature.PublicKey, signature.HashAlgorithm,
-		ApprovalNamespace)
-	if err != nil {
-		return nil, fmt.Errorf("it is no approval of this commit: %w", err)
-	}
-	key := trust.Line(signature.PublicKey)
+func approver(armored, commit string, files [2][]signer, now time.Time) ([]string, error) {
 	var sets [2][]string
+	var key string
 	for i, signers := range files {
+		by, err := whoSigned(signers, ApprovalNamespace, []byte(commit+"\n"), armored, now)
+		if err != nil {
+			return nil, fmt.Errorf("it is no approval of this commit: %w", err)
+		}
+		key = by
 		for _, s := range signers {
 			if s.key == key && s.approvals {
 				sets[i] = append(sets[i], s.principals...)

@@ -377,7 +377,7 @@ func TestApprovals(t *testing.T) {
 	put(p.ann, strings.Repeat("0", 40), "ann.sig does not count: it is no approval of this commit")
 	put(newPerson(t, "zoe"), bad, "may not sign "+ApprovalNamespace+" by the allowed_signers file before the commit")
 	g.change(p.eve, map[string][2]string{"approvals/" + bad + "/noise.sig": {"", "noise"}})
-	if hint := g.bad(ReasonUntrusted).Diagnostics[0].Hint; !strings.Contains(hint, "noise.sig does not count: read signature") {
+	if hint := g.bad(ReasonUntrusted).Diagnostics[0].Hint; !strings.Contains(hint, "noise.sig does not count: it is no approval of this commit: read its signature") {
 		t.Errorf("hint %q", hint)
 	}
 	put(p.ann, bad, "")

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/schema"
@@ -21,18 +22,20 @@ type Review struct {
 	Changes []schema.Difference
 	ruling  ruling
 	owners  []string // of everything
+	now     time.Time
 }
 
 // ReviewCommit compares a commit with its first parent. folder is that of the topology in
-// the repository; published is the lock that is in force, nil where it is not known. It
-// fails where the parent's topology asks for no signatures or has no owners.
-func ReviewCommit(source *repo.Store, folder, commit string, published []byte) (*Review, error) {
+// the repository; published is the lock that is in force, nil where it is not known; now
+// is the time at which keys of OpenPGP have to be good. It fails where the parent's
+// topology asks for no signatures or has no owners.
+func ReviewCommit(source *repo.Store, folder, commit string, published []byte, now time.Time) (*Review, error) {
 	at := hash(commit)
 	raw, signature, parent, err := source.Signature(at)
 	if err != nil {
 		return nil, err
 	}
-	out := &Review{Commit: at.String(), ruling: ruling{commit: at, parent: parent, folder: folder}}
+	out := &Review{Commit: at.String(), now: now, ruling: ruling{commit: at, parent: parent, folder: folder}}
 	if out.Subject, err = source.Subject(at); err != nil {
 		return nil, err
 	}
@@ -63,7 +66,7 @@ func ReviewCommit(source *repo.Store, folder, commit string, published []byte) (
 	if out.ruling.signers, err = signersAt(source, parent, r.signers); err != nil {
 		return nil, err
 	}
-	if by, err := signerOf(raw, signature); err == nil {
+	if by, err := whoSigned(out.ruling.signers, gitNamespace, raw, signature, now); err == nil {
 		out.Signers = principalsOf(out.ruling.signers, by)
 	}
 	out.ruling.principals = out.Signers
@@ -79,10 +82,10 @@ func (r *Review) Owned(d schema.Difference, principals []string) bool {
 // WhoMay says who could approve a change that the signer does not own.
 func (r *Review) WhoMay(d schema.Difference) string { return whoMay(r.ruling, r.owners, d) }
 
-// Approver gives the principals of who signed an approval (armored SSHSIG) of the commit.
-// It fails where the approval would not count.
+// Approver gives the principals of who signed an approval of the commit, in the armor of
+// SSHSIG or OpenPGP. It fails where the approval would not count.
 func (r *Review) Approver(armored string) ([]string, error) {
-	who, err := approver(armored, r.Commit, [2][]signer{r.ruling.signers, r.ruling.signers})
+	who, err := approver(armored, r.Commit, [2][]signer{r.ruling.signers, r.ruling.signers}, r.now)
 	if err != nil {
 		return nil, err
 	}

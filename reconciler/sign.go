@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hiddeco/sshsig"
 	"golang.org/x/crypto/ssh"
@@ -61,7 +62,7 @@ func (s *signatures) verify(raw []byte, armored string) bool {
 		}
 		raw, armored = rest, beside
 	}
-	by, err := signerOf(raw, armored)
+	by, err := whoSigned(nil, gitNamespace, raw, armored, time.Time{})
 	return err == nil && slices.Contains(s.valid, by)
 }
 

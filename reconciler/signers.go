@@ -1,19 +1,14 @@
 package reconciler
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/hiddeco/sshsig"
-	"golang.org/x/crypto/ssh"
-
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler/repo"
-	"hawser.dev/hawser/schema/fabric/trust"
 )
 
 // vouched refuses a source commit that leads to what nobody signed who may, once a
@@ -70,7 +65,7 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 		if err != nil {
 			return refuse("commit %s cannot be checked: %v", short(at.String()), err)
 		}
-		switch by, err := signerOf(raw, signature); {
+		switch by, err := whoSigned(signers, gitNamespace, raw, signature, r.cfg.Now()); {
 		case err != nil:
 			return refuse("commit %s is not signed by a key of %s: %v", short(at.String()), file, err)
 		case slices.ContainsFunc(signers, func(s signer) bool { return s.key == by && s.commits }):
@@ -145,85 +140,4 @@ func (r *Reconciler) signersFile(in inputs, b *Built) (string, *Failure) {
 	}
 	b.Warnings = append(b.Warnings, list...)
 	return file, nil
-}
-
-// signerOf gives the key, as authorized_keys has it, that signed a commit.
-func signerOf(raw []byte, armored string) (string, error) {
-	if armored == "" {
-		return "", errors.New("it has no signature")
-	}
-	signature, err := sshsig.Unarmor([]byte(armored))
-	if err != nil {
-		return "", errors.New("its signature is none of SSH (git config gpg.format ssh)")
-	}
-	if err := sshsig.Verify(bytes.NewReader(raw), signature, signature.PublicKey, signature.HashAlgorithm, gitNamespace); err != nil {
-		return "", fmt.Errorf("its signature does not hold: %w", err)
-	}
-	return trust.Line(signature.PublicKey), nil
-}
-
-// signer is a line of an allowed_signers file.
-type signer struct {
-	key        string // as authorized_keys has it
-	principals []string
-	line       int
-	// commits and approvals say what it may sign, by its namespaces.
-	commits, approvals bool
-}
-
-// signersAt reads the allowed_signers file of a commit.
-func signersAt(source *repo.Store, commit repo.Hash, file string) ([]signer, error) {
-	raw, err := source.File(commit, file)
-	if err != nil {
-		return nil, err
-	}
-	signers, err := parseSigners(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s of the commit before: %w", file, err)
-	}
-	return signers, nil
-}
-
-// parseSigners reads an allowed_signers file (ssh-keygen(1)), in which a key may have
-// several lines. Of options namespaces counts; others are an error, as they would mean
-// less than they say. Errors name the line.
-func parseSigners(raw []byte) ([]signer, error) {
-	var out []signer
-	for i, line := range strings.Split(string(raw), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		names, rest, _ := strings.Cut(line, " ")
-		key, _, options, _, err := ssh.ParseAuthorizedKey([]byte(strings.TrimSpace(rest)))
-		if err != nil {
-			return nil, fmt.Errorf("line %d: want PRINCIPALS [namespaces=\"git\"] KEYTYPE KEY: %w", i+1, err)
-		}
-		s := signer{key: trust.Line(key), principals: strings.Split(names, ","), line: i + 1, commits: true, approvals: true}
-		for _, o := range options {
-			name, value, _ := strings.Cut(o, "=")
-			if !strings.EqualFold(name, "namespaces") {
-				return nil, fmt.Errorf("line %d: option %s is not used here: remove it, and the key when its time is over", i+1, name)
-			}
-			list := strings.Split(strings.Trim(value, `"`), ",")
-			s.commits, s.approvals = slices.Contains(list, gitNamespace), slices.Contains(list, ApprovalNamespace)
-		}
-		out = append(out, s)
-	}
-	if !slices.ContainsFunc(out, func(s signer) bool { return s.commits }) {
-		return nil, errors.New("no key in it may sign commits")
-	}
-	return out, nil
-}
-
-// principalsOf gives who a key is that signs a commit, sorted.
-func principalsOf(signers []signer, key string) []string {
-	var out []string
-	for _, s := range signers {
-		if s.key == key && s.commits {
-			out = append(out, s.principals...)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

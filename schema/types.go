@@ -81,10 +81,10 @@ type Spec struct {
 // Trust says whose commits of the topology count, and who approves what comes of them.
 type Trust struct {
 	// Path, from the folder of this file, of an allowed_signers file as ssh-keygen has
-	// it. Once a topology with it is published, hawser reconcile takes only commits that
-	// are signed (git config gpg.format ssh) by a key that the file had one commit
-	// before; what a merge brings in its signer vouches for. Options of a line other
-	// than namespaces are not used.
+	// it, of an OpenPGP key ring in armor, or of a file with both. Once a topology with
+	// it is published, hawser reconcile takes only commits that are signed by a key that
+	// the file had one commit before; what a merge brings in its signer vouches for.
+	// Options of a line other than namespaces are not used.
 	Commits string `json:"commits,omitempty"`
 	// Principals that may change everything: names from the first field of a line of the
 	// allowed_signers file, or patterns in which * stands for any characters. When it is

@@ -52,7 +52,8 @@ behind, gets them from where it was cloned.
 
 With COMMIT: approve a commit whose signer does not own what it changes (owners in the
 topology). It prints each change with its place and says who owns it, and writes the
-signature to ` + reconciler.ApprovalsDir + `/COMMIT/NAME.sig beside the topology in DIR. The key's line of the
+signature to ` + reconciler.ApprovalsDir + `/COMMIT/NAME.sig beside the topology in DIR. gpg signs where git has
+gpg.format openpgp, or --key openpgp:ID says so. The key's line of the
 allowed_signers file has to allow the namespace ` + reconciler.ApprovalNamespace + `, or have
 no namespaces option.
 
@@ -73,7 +74,7 @@ key cannot approve it; with --list something waits; 2 error.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "file", "f", ".", "topology, or its folder")
-	flags.StringVar(&f.key, "key", "", "SSH key, or a public key whose other half ssh-agent has (default: the one in ~/.ssh that is a signer's; of a commit: git's user.signingKey, otherwise ~/.ssh/id_ed25519)")
+	flags.StringVar(&f.key, "key", "", "SSH key, or a public key whose other half ssh-agent has; of a commit: openpgp:ID for a key of gpg, too (default: the one in ~/.ssh that is a signer's; of a commit: git's user.signingKey, otherwise ~/.ssh/id_ed25519)")
 	flags.StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch that is published; the candidate is on the branch of this name with -candidate")
 	flags.StringVar(&f.repo, "repo", "", "path or URL of the repository with the branches (default: the one that holds the file)")
 	flags.BoolVar(&f.list, "list", false, "show who approved and who is missing, sign nothing")

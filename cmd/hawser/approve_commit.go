@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/reconciler"
@@ -123,22 +124,26 @@ func (a *app) reviewCommit(ctx context.Context, dir, commit string) (*reconciler
 	if err != nil {
 		_, _ = fmt.Fprintf(a.err, "warning: addresses that were never committed count as written by hand: read what is published: %v\n", err)
 	}
-	return reconciler.ReviewCommit(store, strings.TrimSuffix(folder, "/"), full, p.tree[reconciler.LockFile])
+	return reconciler.ReviewCommit(store, strings.TrimSuffix(folder, "/"), full, p.tree[reconciler.LockFile], time.Now())
 }
 
-// signApproval has ssh-keygen sign a commit and writes the approval where it belongs. It
-// gives the principals of the key and the file.
+// signApproval has ssh-keygen or gpg sign a commit and writes the approval where it
+// belongs. It gives the principals of the key and the file.
 func (a *app) signApproval(ctx context.Context, r *reconciler.Review, dir, key string) ([]string, string, error) {
 	key, cleanup, err := signingKey(ctx, dir, key)
 	if err != nil {
 		return nil, "", err
 	}
 	defer cleanup()
+	program, args, text := "ssh-keygen", []string{"-Y", "sign", "-n", reconciler.ApprovalNamespace, "-f", key}, r.Commit+"\n"
+	if id, ok := strings.CutPrefix(key, openPGPKey); ok {
+		program, args, text = "gpg", []string{"--armor", "--detach-sign", "--local-user", id}, reconciler.ApprovalText(r.Commit)
+	}
 	var signature bytes.Buffer
-	sign := exec.CommandContext(ctx, "ssh-keygen", "-Y", "sign", "-n", reconciler.ApprovalNamespace, "-f", key)
-	sign.Stdin, sign.Stdout, sign.Stderr = strings.NewReader(r.Commit+"\n"), &signature, a.err
+	sign := exec.CommandContext(ctx, program, args...)
+	sign.Stdin, sign.Stdout, sign.Stderr = strings.NewReader(text), &signature, a.err
 	if err := sign.Run(); err != nil {
-		return nil, "", fmt.Errorf("sign with %s: ssh-keygen: %w (name another key with --key)", key, err)
+		return nil, "", fmt.Errorf("sign with %s: %s: %w (name another key with --key)", key, program, err)
 	}
 	who, err := r.Approver(signature.String())
 	if err != nil {
@@ -151,14 +156,20 @@ func (a *app) signApproval(ctx context.Context, r *reconciler.Review, dir, key s
 	return who, file, atomicfile.Replace(file, signature.Bytes(), 0o644)
 }
 
-// signingKey gives the file of the key to sign with, as git chooses it. A public key that
-// git has as text is put into a file until cleanup.
+// openPGPKey is before the ID of a key that gpg has, where otherwise a file of SSH is named.
+const openPGPKey = "openpgp:"
+
+// signingKey gives the file of the key to sign with, or openPGPKey and its ID, as git
+// chooses it. A public key that git has as text is put into a file until cleanup.
 func signingKey(ctx context.Context, dir, key string) (file string, cleanup func(), err error) {
 	nothing := func() {}
 	if key != "" {
 		return key, nothing, nil
 	}
 	text, err := gitIn(ctx, dir, "config", "--get", "user.signingKey")
+	if format, _ := gitIn(ctx, dir, "config", "--get", "gpg.format"); err == nil && format == "openpgp" {
+		return openPGPKey + text, nothing, nil
+	}
 	literal, isLiteral := strings.CutPrefix(text, "key::")
 	switch {
 	case err == nil && (isLiteral || strings.HasPrefix(text, "ssh-")):

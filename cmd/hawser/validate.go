@@ -99,7 +99,7 @@ func signersBeside(t topology, set *schema.ClusterSet) diag.List {
 	}
 	if err != nil {
 		list = diag.List{{Severity: diag.Error, Code: "bad-signers", Path: "trust.commits",
-			Summary: fmt.Sprintf("%s: %v", file, err), Hint: "each line is PRINCIPALS [namespaces=\"git\"] KEYTYPE KEY"}}
+			Summary: fmt.Sprintf("%s: %v", file, err), Hint: "each line is PRINCIPALS [namespaces=\"git\"] KEYTYPE KEY, or of an OpenPGP key in armor"}}
 	}
 	return list
 }

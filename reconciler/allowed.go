@@ -1,0 +1,292 @@
+package reconciler
+
+import (
+	"bytes"
+	"crypto"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/hiddeco/sshsig"
+	"golang.org/x/crypto/ssh"
+
+	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// signer is a key of an allowed_signers file, with whose it is.
+type signer struct {
+	key        string // as authorized_keys has it, or openpgp: and the fingerprint
+	principals []string
+	line       int
+	// commits and approvals say what it may sign, by its namespaces.
+	commits, approvals bool
+	openPGP            *openpgp.Entity // nil for a key of SSH
+}
+
+// Lines around a key of OpenPGP, and what they begin with for another kind of block.
+const (
+	armorBegin = "-----BEGIN PGP "
+	armorEnd   = "-----END PGP "
+	pgpKeyType = "openpgp" // in the place of KEYTYPE KEY, before a block
+)
+
+// minRSABits is what OpenPGP libraries and git forges ask of a key today.
+const minRSABits = 2048
+
+// signersAt reads the allowed_signers file of a commit.
+func signersAt(source *repo.Store, commit repo.Hash, file string) ([]signer, error) {
+	raw, err := source.File(commit, file)
+	if err != nil {
+		return nil, err
+	}
+	signers, err := parseSigners(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s of the commit before: %w", file, err)
+	}
+	return signers, nil
+}
+
+// parseSigners reads an allowed_signers file (ssh-keygen(1)), in which a key may have
+// several lines, an OpenPGP key ring in armor (RFC 9580, section 6.2), or both in one
+// file. A line with the key type openpgp names the principals of the block that follows;
+// without one the principal of a key is its fingerprint, as a user ID says what its owner
+// likes. Of options namespaces counts; others are an error, as they would mean less than
+// they say. Errors name the line.
+func parseSigners(raw []byte) ([]signer, error) {
+	if !utf8.Valid(raw) {
+		return nil, errors.New("it is not text: gpg --armor --export KEYID writes an OpenPGP key ring as text")
+	}
+	var out []signer
+	var of *signer // the line that belongs to the next block
+	lines := strings.Split(string(raw), "\n")
+	for i := 0; i < len(lines); i++ {
+		line := strings.TrimSpace(lines[i])
+		if strings.HasPrefix(line, armorBegin) {
+			length := slices.IndexFunc(lines[i:], func(l string) bool { return strings.HasPrefix(l, armorEnd) }) + 1
+			if length == 0 {
+				return nil, fmt.Errorf("line %d: the OpenPGP block has no end", i+1)
+			}
+			keys, err := parseBlock(strings.Join(lines[i:i+length], "\n") + "\n")
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %w", i+1, err)
+			}
+			for _, key := range keys {
+				s := signer{principals: []string{fmt.Sprintf("%X", key.PrimaryKey.Fingerprint)}, line: i + 1,
+					commits: true, approvals: true}
+				if of != nil {
+					s = *of
+				}
+				s.key, s.openPGP = fmt.Sprintf("%s:%X", pgpKeyType, key.PrimaryKey.Fingerprint), key
+				if at := slices.IndexFunc(out, func(o signer) bool { return o.key == s.key }); at >= 0 {
+					return nil, fmt.Errorf("line %d: %s is in line %d already: leave the newer export alone, "+
+						"with all principals in one line before it", i+1, s.key, out[at].line)
+				}
+				out = append(out, s)
+			}
+			i, of = i+length-1, nil
+			continue
+		}
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if of != nil {
+			break
+		}
+		s, err := parseSigner(line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		}
+		s.line = i + 1
+		if s.key == pgpKeyType {
+			of = &s
+			continue
+		}
+		out = append(out, s)
+	}
+	if of != nil {
+		return nil, fmt.Errorf("line %d: no OpenPGP block follows: gpg --armor --export KEYID writes one", of.line)
+	}
+	if !slices.ContainsFunc(out, func(s signer) bool { return s.commits }) {
+		return nil, errors.New("no key in it may sign commits")
+	}
+	return out, nil
+}
+
+// parseSigner reads a line. Its key is pgpKeyType where a block has the key.
+func parseSigner(line string) (signer, error) {
+	names, rest, _ := strings.Cut(line, " ")
+	s := signer{key: pgpKeyType, principals: strings.Split(names, ","), commits: true, approvals: true}
+	var options []string
+	if fields := strings.Fields(rest); len(fields) > 0 && fields[len(fields)-1] == pgpKeyType {
+		options = fields[:len(fields)-1]
+	} else {
+		key, _, found, _, err := ssh.ParseAuthorizedKey([]byte(strings.TrimSpace(rest)))
+		if err != nil {
+			return s, fmt.Errorf("want PRINCIPALS [namespaces=\"git\"] KEYTYPE KEY: %w", err)
+		}
+		s.key, options = trust.Line(key), found
+	}
+	for _, o := range options {
+		name, value, _ := strings.Cut(o, "=")
+		if !strings.EqualFold(name, "namespaces") {
+			return s, fmt.Errorf("option %s is not used here: remove it, and the key when its time is over", name)
+		}
+		list := strings.Split(strings.Trim(value, `"`), ",")
+		s.commits, s.approvals = slices.Contains(list, gitNamespace), slices.Contains(list, ApprovalNamespace)
+	}
+	return s, nil
+}
+
+// parseBlock reads the public keys of an armored block. Each of them has to be one by
+// which a signature can count: a key that is left out in silence would refuse commits.
+func parseBlock(text string) (openpgp.EntityList, error) {
+	block, err := armor.Decode(strings.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("read OpenPGP block: %w", err)
+	}
+	switch block.Type {
+	case openpgp.PublicKeyType:
+	case openpgp.PrivateKeyType:
+		return nil, errors.New("this is a private key, and whoever can read the file has it now: revoke it, " +
+			"and put a public one here (gpg --armor --export KEYID)")
+	default:
+		return nil, fmt.Errorf("this is a %s and no key: gpg --armor --export KEYID writes one", block.Type)
+	}
+	raw, err := io.ReadAll(block.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read OpenPGP block: %w", err)
+	}
+	const publicKeyTag = 6 // RFC 9580, section 5: a transferable public key begins with it
+	count := 0
+	for packets := packet.NewOpaqueReader(bytes.NewReader(raw)); ; count++ {
+		p, err := packets.Next()
+		for err == nil && p.Tag != publicKeyTag {
+			p, err = packets.Next()
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read OpenPGP block: %w", err)
+		}
+	}
+	keys, err := openpgp.ReadKeyRing(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("read OpenPGP key: %w", err)
+	}
+	if len(keys) != count {
+		return nil, fmt.Errorf("%d of the %d OpenPGP keys in this block cannot be read: put each into a block of its own to see which",
+			count-len(keys), count)
+	}
+	for _, key := range keys {
+		all := []*packet.PublicKey{key.PrimaryKey}
+		for _, sub := range key.Subkeys {
+			all = append(all, sub.PublicKey)
+		}
+		for _, k := range all {
+			switch bits, err := k.BitLength(); {
+			case k.PubKeyAlgo == packet.PubKeyAlgoDSA:
+				return nil, fmt.Errorf("%s:%X is a DSA key, which OpenPGP gave up: use Ed25519 or RSA", pgpKeyType, key.PrimaryKey.Fingerprint)
+			case k.PubKeyAlgo == packet.PubKeyAlgoRSA && (err != nil || bits < minRSABits):
+				return nil, fmt.Errorf("%s:%X has an RSA key of %d bits: at least %d are needed", pgpKeyType,
+					key.PrimaryKey.Fingerprint, bits, minRSABits)
+			}
+		}
+	}
+	return keys, nil
+}
+
+// principalsOf gives who a key is that signs a commit, sorted.
+func principalsOf(signers []signer, key string) []string {
+	var out []string
+	for _, s := range signers {
+		if s.key == key && s.commits {
+			out = append(out, s.principals...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// whoSigned gives the key that signed a text in a namespace. One of SSH may be any: the
+// caller looks it up. One of OpenPGP is among signers, and good today: not expired, not
+// revoked. Signatures that are older than the end of their key do not count either, as
+// whoever has the key can set their date.
+func whoSigned(signers []signer, namespace string, text []byte, armored string, now time.Time) (string, error) {
+	if armored == "" {
+		return "", errors.New("it has no signature")
+	}
+	if strings.HasPrefix(armored, armorBegin) {
+		return whoSignedOpenPGP(signers, openPGPText(namespace, string(text)), armored, now)
+	}
+	signature, err := sshsig.Unarmor([]byte(armored))
+	if err != nil {
+		return "", fmt.Errorf("read its signature: %w", err)
+	}
+	if err := sshsig.Verify(bytes.NewReader(text), signature, signature.PublicKey, signature.HashAlgorithm, namespace); err != nil {
+		return "", fmt.Errorf("its signature does not hold: %w", err)
+	}
+	return trust.Line(signature.PublicKey), nil
+}
+
+// openPGPText gives what a key of OpenPGP signs. git's own text is as it is, and says
+// itself that it is a commit.
+func openPGPText(namespace, text string) string {
+	if namespace == gitNamespace {
+		return text
+	}
+	return namespace + " " + text
+}
+
+func whoSignedOpenPGP(signers []signer, text, armored string, now time.Time) (string, error) {
+	block, err := armor.Decode(strings.NewReader(armored))
+	if err == nil && block.Type != openpgp.SignatureType {
+		err = fmt.Errorf("it is a %s", block.Type)
+	}
+	var raw []byte
+	if err == nil {
+		raw, err = io.ReadAll(block.Body)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read its OpenPGP signature: %w", err)
+	}
+	var ring openpgp.EntityList
+	for _, s := range signers {
+		if s.openPGP != nil {
+			ring = append(ring, s.openPGP)
+		}
+	}
+	signature, by, err := openpgp.VerifyDetachedSignature(ring, strings.NewReader(text), bytes.NewReader(raw),
+		&packet.Config{Time: func() time.Time { return now }})
+	switch {
+	case errors.Is(err, pgperrors.ErrUnknownIssuer):
+		return "", fmt.Errorf("it is signed by OpenPGP key %s, which is not there", issuer(raw))
+	case errors.Is(err, pgperrors.ErrKeyExpired), errors.Is(err, pgperrors.ErrSignatureExpired), errors.Is(err, pgperrors.ErrKeyRevoked):
+		return "", fmt.Errorf("it is signed by OpenPGP key %s, which does not count any more: %w", issuer(raw), err)
+	case err != nil:
+		return "", fmt.Errorf("its signature does not hold: %w", err)
+	case signature.SigType != packet.SigTypeBinary:
+		return "", errors.New("its OpenPGP signature is of text, which holds for other line ends, too: sign without --textmode")
+	case !slices.Contains([]crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}, signature.Hash):
+		return "", fmt.Errorf("its signature has the hash %s, which can be forged: sign with SHA-256 or better", signature.Hash)
+	}
+	return fmt.Sprintf("%s:%X", pgpKeyType, by.PrimaryKey.Fingerprint), nil
+}
+
+// issuer gives the key ID that the first signature names, for messages.
+func issuer(raw []byte) string {
+	p, err := packet.NewReader(bytes.NewReader(raw)).Next()
+	if s, ok := p.(*packet.Signature); ok && err == nil && s.IssuerKeyId != nil {
+		return fmt.Sprintf("%016X", *s.IssuerKeyId)
+	}
+	return "without an ID"
+}

@@ -1,0 +1,239 @@
+package reconciler
+
+import (
+	"bytes"
+	"crypto"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+)
+
+// publicBlock is the public half of a key in armor.
+func publicBlock(t *testing.T, keys ...*openpgp.Entity) string {
+	t.Helper()
+	raw, err := os.ReadFile(armored(t, openpgp.PublicKeyType, func(w *bytes.Buffer) error {
+		for _, key := range keys {
+			if err := key.Serialize(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw) + "\n"
+}
+
+// signOpenPGP puts a signature into the newest commit, as git commit -S does with gpg.
+func (g *rig) signOpenPGP(key *openpgp.Entity, config *packet.Config) string {
+	g.t.Helper()
+	raw, err := exec.Command("git", "-C", g.work, "cat-file", "commit", "HEAD").Output()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	var signature bytes.Buffer
+	if err := openpgp.ArmoredDetachSign(&signature, key, bytes.NewReader(raw), config); err != nil {
+		g.t.Fatal(err)
+	}
+	return g.withSignature(raw, signature.String())
+}
+
+// withSignature makes the newest commit one with a signature.
+func (g *rig) withSignature(raw []byte, signature string) string {
+	g.t.Helper()
+	head, rest, _ := strings.Cut(string(raw), "\n\n")
+	file := filepath.Join(g.t.TempDir(), "commit")
+	text := head + "\ngpgsig " + strings.ReplaceAll(strings.TrimSpace(signature), "\n", "\n ") + "\n\n" + rest
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+	made := git(g.t, g.work, "hash-object", "-t", "commit", "-w", file)
+	git(g.t, g.work, "reset", "-q", "--hard", made)
+	g.push("-f", "main")
+	return made
+}
+
+// TestOpenPGPCommits: of keys of OpenPGP those count that the file had one commit before
+// and that are good today, by signatures over the very commit.
+func TestOpenPGPCommits(t *testing.T) {
+	t.Parallel()
+	at := func(when time.Time, lifetime time.Duration) *packet.Config {
+		return &packet.Config{Time: func() time.Time { return when }, KeyLifetimeSecs: uint32(lifetime / time.Second)}
+	}
+	old := time.Now().Add(-48 * time.Hour)
+	ann, _ := newOpenPGP(t, nil, "")
+	bob, _ := newOpenPGP(t, nil, "")
+	expired, _ := newOpenPGP(t, at(old, time.Hour), "")
+	revoked, file := newOpenPGP(t, at(old, 0), "")
+	export, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer export.Close()
+	ended, err := openpgp.ReadArmoredKeyRing(export) // who has the key goes on with it
+	if err == nil {
+		err = ended[0].RevokeKey(packet.KeyCompromised, "lost", nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newRig(t, true)
+	ring := publicBlock(t, ann, expired) + publicBlock(t, ended[0])
+	g.commit("allowed_signers", ring)
+	g.commit(TopologyFile, trusting("g1", "g2"))
+	g.good()
+	git(t, g.work, "pull", "-q", "--rebase", g.repo, "main")
+	first := git(t, g.work, "rev-parse", "HEAD")
+
+	g.commit(TopologyFile, trusting("g2", "g1"))
+	plain, err := exec.Command("git", "-C", g.work, "cat-file", "commit", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func() {
+		t.Helper()
+		git(t, g.work, "reset", "-q", "--hard", first)
+		g.push("-f", "main")
+		g.commit(TopologyFile, trusting("g2", "g1"))
+	}
+	for _, c := range []struct {
+		name   string
+		key    *openpgp.Entity
+		config *packet.Config
+		says   string
+	}{
+		{"another key", bob, nil, "it is signed by OpenPGP key " + bob.PrimaryKey.KeyIdString() + ", which is not there"},
+		{"expired, with a date before that", expired, at(old, 0), "which does not count any more: openpgp: key expired"},
+		{"revoked, with a date before that", revoked, at(old, 0), "which does not count any more: openpgp: signature made by revoked key"},
+	} {
+		again()
+		g.signOpenPGP(c.key, c.config)
+		g.untrusted(c.says)
+	}
+	// Of another commit, of text, and no signature at all.
+	sign := func(sign func(*bytes.Buffer, string) error, text string) string {
+		t.Helper()
+		var out bytes.Buffer
+		if err := sign(&out, text); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	binary := func(out *bytes.Buffer, text string) error {
+		return openpgp.ArmoredDetachSign(out, ann, strings.NewReader(text), nil)
+	}
+	ofText := func(out *bytes.Buffer, text string) error {
+		return openpgp.ArmoredDetachSignText(out, ann, strings.NewReader(text), nil)
+	}
+	for _, c := range []struct{ name, signature, says string }{
+		{"of another commit", sign(binary, string(plain)+"more"), "its signature does not hold: "},
+		{"of text", sign(ofText, string(plain)), "its OpenPGP signature is of text"},
+		{"a key instead", publicBlock(t, ann), "read its OpenPGP signature: it is a PGP PUBLIC KEY BLOCK"},
+		{"noise", "-----BEGIN PGP SIGNATURE-----\n\nnoise\n-----END PGP SIGNATURE-----", "OpenPGP"},
+	} {
+		git(t, g.work, "reset", "-q", "--hard", first)
+		file := filepath.Join(t.TempDir(), "plain")
+		if err := os.WriteFile(file, plain, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		git(t, g.work, "reset", "-q", "--hard", git(t, g.work, "hash-object", "-t", "commit", "-w", file))
+		g.withSignature(plain, c.signature)
+		g.untrusted(c.says)
+	}
+
+	// Ann lets Bob in and herself out; a key of SSH may come beside his.
+	again()
+	g.signOpenPGP(ann, nil)
+	g.good()
+	carol := newPerson(t, "carol")
+	g.pull()
+	g.write("allowed_signers", carol.line()+publicBlock(t, bob))
+	git(t, g.work, "commit", "-q", "-m", "Bob and Carol")
+	unsigned := git(t, g.work, "rev-parse", "HEAD")
+	g.signOpenPGP(bob, nil)
+	g.untrusted("which is not there")
+	git(t, g.work, "reset", "-q", "--hard", unsigned)
+	g.signOpenPGP(ann, nil)
+	g.good()
+	g.commit("README", "one")
+	second := git(t, g.work, "rev-parse", "HEAD~1")
+	g.signOpenPGP(ann, nil)
+	g.untrusted("which is not there")
+	git(t, g.work, "reset", "-q", "--hard", second)
+	g.push("-f", "main")
+	g.commit("README", "one")
+	g.signOpenPGP(bob, nil)
+	g.commit("README", "two")
+	g.sign(carol)
+	g.good()
+}
+
+// TestOpenPGPSigners: what a ring says of its keys, and wrong ones with their messages.
+func TestOpenPGPSigners(t *testing.T) {
+	t.Parallel()
+	ann, file := newOpenPGP(t, nil, "")
+	bob, _ := newOpenPGP(t, nil, "")
+	short, _ := newOpenPGP(t, &packet.Config{RSABits: 1024, Algorithm: packet.PubKeyAlgoRSA}, "")
+	private, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, id := publicBlock(t, ann), fmt.Sprintf("%X", ann.PrimaryKey.Fingerprint)
+
+	signers, err := parseSigners([]byte("# ours\na@b,c openpgp\n\n" + block + "d namespaces=\"git\" openpgp\n" + publicBlock(t, bob)))
+	if err != nil || len(signers) != 2 || signers[0].key != "openpgp:"+id || signers[0].line != 2 ||
+		strings.Join(signers[0].principals, " ") != "a@b c" || !signers[0].approvals || signers[1].approvals || !signers[1].commits {
+		t.Errorf("got %+v, %v", signers, err)
+	}
+	if signers, err = parseSigners([]byte(publicBlock(t, ann, bob))); err != nil || len(signers) != 2 || signers[0].principals[0] != id {
+		t.Errorf("got %+v, %v", signers, err)
+	}
+
+	for name, c := range map[string]struct{ text, says string }{
+		"a private key": {string(private), "line 1: this is a private key, and whoever can read the file has it now: revoke it, " +
+			"and put a public one here (gpg --armor --export KEYID)"},
+		"no end":        {"# x\n" + strings.Split(block, "-----END")[0], "line 2: the OpenPGP block has no end"},
+		"a signature":   {strings.ReplaceAll(block, "PUBLIC KEY BLOCK", "SIGNATURE"), "line 1: this is a PGP SIGNATURE and no key: gpg --armor --export KEYID writes one"},
+		"twice":         {block + block, fmt.Sprintf("line %d: openpgp:%s is in line 1 already: leave the newer export alone, with all principals in one line before it", strings.Count(block, "\n")+1, id)},
+		"short":         {publicBlock(t, short), fmt.Sprintf("line 1: openpgp:%X has an RSA key of 1024 bits: at least 2048 are needed", short.PrimaryKey.Fingerprint)},
+		"no block":      {"a openpgp\n", "line 1: no OpenPGP block follows: gpg --armor --export KEYID writes one"},
+		"another line":  {"a openpgp\nb openpgp\n" + block, "line 1: no OpenPGP block follows: gpg --armor --export KEYID writes one"},
+		"an option":     {"a valid-before=\"1\" openpgp\n" + block, "line 1: option valid-before is not used here: remove it, and the key when its time is over"},
+		"no commits":    {"a namespaces=\"file\" openpgp\n" + block, "no key in it may sign commits"},
+		"a binary ring": {"\x99\x01\xff", "it is not text: gpg --armor --export KEYID writes an OpenPGP key ring as text"},
+	} {
+		if _, err := parseSigners([]byte(c.text)); err == nil || err.Error() != c.says {
+			t.Errorf("%s: got %v, want %s", name, err, c.says)
+		}
+	}
+	// A weak hash, which git and gpg of old made.
+	text := "tree x\n"
+	var weak bytes.Buffer
+	err = openpgp.ArmoredDetachSign(&weak, ann, strings.NewReader(text), &packet.Config{DefaultHash: crypto.SHA1})
+	if err == nil {
+		signers, _ = parseSigners([]byte(block))
+		_, err = whoSigned(signers, gitNamespace, []byte(text), weak.String(), time.Now())
+		if err == nil {
+			t.Error("a signature with SHA-1 counts")
+		}
+	}
+}
+
+func FuzzSigners(f *testing.F) {
+	f.Add([]byte("a namespaces=\"git\" openpgp\n-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nxjMEAAAAABYJKwYBBAHaRw8BAQdA\n-----END PGP PUBLIC KEY BLOCK-----\n"))
+	f.Add([]byte("a@b ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtzEGcr4QmB/89Y4o3J51QVr1TJDQrttvLFE2xpFhYc\n"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		signers, err := parseSigners(raw)
+		if err == nil && len(signers) == 0 {
+			t.Error("no key and no error")
+		}
+	})
+}
