@@ -22,7 +22,7 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// signer is a key of an allowed_signers file, with whose it is.
+// signer is a key of an allowed_signers file, with its principals.
 type signer struct {
 	key        string // as authorized_keys has it, or openpgp: and the fingerprint
 	principals []string
@@ -85,9 +85,9 @@ func parseSigners(raw []byte) ([]signer, error) {
 				if of != nil {
 					s = *of
 				}
-				s.key, s.openPGP = fmt.Sprintf("%s:%X", pgpKeyType, key.PrimaryKey.Fingerprint), key
+				s.key, s.openPGP = openPGPName(key), key
 				if at := slices.IndexFunc(out, func(o signer) bool { return o.key == s.key }); at >= 0 {
-					return nil, fmt.Errorf("line %d: %s is in line %d already: leave the newer export alone, "+
+					return nil, fmt.Errorf("line %d: %s is in line %d already: keep the newer export only, "+
 						"with all principals in one line before it", i+1, s.key, out[at].line)
 				}
 				out = append(out, s)
@@ -167,16 +167,16 @@ func parseBlock(text string) (openpgp.EntityList, error) {
 	}
 	const publicKeyTag = 6 // RFC 9580, section 5: a transferable public key begins with it
 	count := 0
-	for packets := packet.NewOpaqueReader(bytes.NewReader(raw)); ; count++ {
+	for packets := packet.NewOpaqueReader(bytes.NewReader(raw)); ; {
 		p, err := packets.Next()
-		for err == nil && p.Tag != publicKeyTag {
-			p, err = packets.Next()
-		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read OpenPGP block: %w", err)
+		}
+		if p.Tag == publicKeyTag {
+			count++
 		}
 	}
 	keys, err := openpgp.ReadKeyRing(bytes.NewReader(raw))
@@ -195,10 +195,9 @@ func parseBlock(text string) (openpgp.EntityList, error) {
 		for _, k := range all {
 			switch bits, err := k.BitLength(); {
 			case k.PubKeyAlgo == packet.PubKeyAlgoDSA:
-				return nil, fmt.Errorf("%s:%X is a DSA key, which OpenPGP gave up: use Ed25519 or RSA", pgpKeyType, key.PrimaryKey.Fingerprint)
+				return nil, fmt.Errorf("%s is a DSA key, which OpenPGP gave up: use Ed25519 or RSA", openPGPName(key))
 			case k.PubKeyAlgo == packet.PubKeyAlgoRSA && (err != nil || bits < minRSABits):
-				return nil, fmt.Errorf("%s:%X has an RSA key of %d bits: at least %d are needed", pgpKeyType,
-					key.PrimaryKey.Fingerprint, bits, minRSABits)
+				return nil, fmt.Errorf("%s has an RSA key of %d bits: at least %d are needed", openPGPName(key), bits, minRSABits)
 			}
 		}
 	}
@@ -230,7 +229,7 @@ func whoSigned(signers []signer, namespace string, text []byte, armored string, 
 	}
 	signature, err := sshsig.Unarmor([]byte(armored))
 	if err != nil {
-		return "", fmt.Errorf("read its signature: %w", err)
+		return "", fmt.Errorf("read its signature, which is neither of SSH nor of OpenPGP (git config gpg.format): %w", err)
 	}
 	if err := sshsig.Verify(bytes.NewReader(text), signature, signature.PublicKey, signature.HashAlgorithm, namespace); err != nil {
 		return "", fmt.Errorf("its signature does not hold: %w", err)
@@ -279,7 +278,12 @@ func whoSignedOpenPGP(signers []signer, text, armored string, now time.Time) (st
 	case !slices.Contains([]crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}, signature.Hash):
 		return "", fmt.Errorf("its signature has the hash %s, which can be forged: sign with SHA-256 or better", signature.Hash)
 	}
-	return fmt.Sprintf("%s:%X", pgpKeyType, by.PrimaryKey.Fingerprint), nil
+	return openPGPName(by), nil
+}
+
+// openPGPName is the key of a signer of OpenPGP.
+func openPGPName(key *openpgp.Entity) string {
+	return fmt.Sprintf("%s:%X", pgpKeyType, key.PrimaryKey.Fingerprint)
 }
 
 // issuer gives the key ID that the first signature names, for messages.

@@ -2,11 +2,8 @@ package reconciler
 
 import (
 	"bytes"
-	"crypto"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,32 +30,19 @@ func publicBlock(t *testing.T, keys ...*openpgp.Entity) string {
 }
 
 // signOpenPGP puts a signature into the newest commit, as git commit -S does with gpg.
-func (g *rig) signOpenPGP(key *openpgp.Entity, config *packet.Config) string {
+func (g *rig) signOpenPGP(key *openpgp.Entity, config *packet.Config) {
 	g.t.Helper()
-	raw, err := exec.Command("git", "-C", g.work, "cat-file", "commit", "HEAD").Output()
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	var signature bytes.Buffer
-	if err := openpgp.ArmoredDetachSign(&signature, key, bytes.NewReader(raw), config); err != nil {
-		g.t.Fatal(err)
-	}
-	return g.withSignature(raw, signature.String())
+	g.signAs(func(raw []byte) (string, error) {
+		var out bytes.Buffer
+		err := openpgp.ArmoredDetachSign(&out, key, bytes.NewReader(raw), config)
+		return out.String(), err
+	})
 }
 
-// withSignature makes the newest commit one with a signature.
-func (g *rig) withSignature(raw []byte, signature string) string {
+func (g *rig) signAs(sign func(raw []byte) (string, error)) {
 	g.t.Helper()
-	head, rest, _ := strings.Cut(string(raw), "\n\n")
-	file := filepath.Join(g.t.TempDir(), "commit")
-	text := head + "\ngpgsig " + strings.ReplaceAll(strings.TrimSpace(signature), "\n", "\n ") + "\n\n" + rest
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		g.t.Fatal(err)
-	}
-	made := git(g.t, g.work, "hash-object", "-t", "commit", "-w", file)
-	git(g.t, g.work, "reset", "-q", "--hard", made)
+	git(g.t, g.work, "reset", "-q", "--hard", withSignature(g.t, g.work, sign))
 	g.push("-f", "main")
-	return made
 }
 
 // TestOpenPGPCommits: of keys of OpenPGP those count that the file had one commit before
@@ -91,19 +75,10 @@ func TestOpenPGPCommits(t *testing.T) {
 	g.commit(TopologyFile, trusting("g1", "g2"))
 	g.good()
 	git(t, g.work, "pull", "-q", "--rebase", g.repo, "main")
-	first := git(t, g.work, "rev-parse", "HEAD")
 
 	g.commit(TopologyFile, trusting("g2", "g1"))
-	plain, err := exec.Command("git", "-C", g.work, "cat-file", "commit", "HEAD").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := func() {
-		t.Helper()
-		git(t, g.work, "reset", "-q", "--hard", first)
-		g.push("-f", "main")
-		g.commit(TopologyFile, trusting("g2", "g1"))
-	}
+	unsigned := git(t, g.work, "rev-parse", "HEAD")
+	again := func() { git(t, g.work, "reset", "-q", "--hard", unsigned) }
 	for _, c := range []struct {
 		name   string
 		key    *openpgp.Entity
@@ -118,34 +93,36 @@ func TestOpenPGPCommits(t *testing.T) {
 		g.signOpenPGP(c.key, c.config)
 		g.untrusted(c.says)
 	}
-	// Of another commit, of text, and no signature at all.
-	sign := func(sign func(*bytes.Buffer, string) error, text string) string {
-		t.Helper()
-		var out bytes.Buffer
-		if err := sign(&out, text); err != nil {
-			t.Fatal(err)
-		}
-		return out.String()
-	}
-	binary := func(out *bytes.Buffer, text string) error {
-		return openpgp.ArmoredDetachSign(out, ann, strings.NewReader(text), nil)
-	}
-	ofText := func(out *bytes.Buffer, text string) error {
-		return openpgp.ArmoredDetachSignText(out, ann, strings.NewReader(text), nil)
-	}
-	for _, c := range []struct{ name, signature, says string }{
-		{"of another commit", sign(binary, string(plain)+"more"), "its signature does not hold: "},
-		{"of text", sign(ofText, string(plain)), "its OpenPGP signature is of text"},
-		{"a key instead", publicBlock(t, ann), "read its OpenPGP signature: it is a PGP PUBLIC KEY BLOCK"},
-		{"noise", "-----BEGIN PGP SIGNATURE-----\n\nnoise\n-----END PGP SIGNATURE-----", "OpenPGP"},
+	for _, c := range []struct {
+		name string
+		sign func(raw []byte, out *bytes.Buffer) error
+		says string
+	}{
+		{"of another commit", func(raw []byte, out *bytes.Buffer) error {
+			return openpgp.ArmoredDetachSign(out, ann, strings.NewReader(string(raw)+"more"), nil)
+		}, "its signature does not hold: "},
+		{"of text", func(raw []byte, out *bytes.Buffer) error {
+			return openpgp.ArmoredDetachSignText(out, ann, bytes.NewReader(raw), nil)
+		}, "its OpenPGP signature is of text"},
+		{"a key instead", func(_ []byte, out *bytes.Buffer) error {
+			_, err := out.WriteString(publicBlock(t, ann))
+			return err
+		}, "read its OpenPGP signature: it is a PGP PUBLIC KEY BLOCK"},
+		{"noise", func(_ []byte, out *bytes.Buffer) error {
+			_, err := out.WriteString("-----BEGIN PGP SIGNATURE-----\n\nnoise\n-----END PGP SIGNATURE-----")
+			return err
+		}, "OpenPGP"},
+		{"of X.509", func(_ []byte, out *bytes.Buffer) error {
+			_, err := out.WriteString("-----BEGIN SIGNED MESSAGE-----\n\nMIAG\n-----END SIGNED MESSAGE-----")
+			return err
+		}, "which is neither of SSH nor of OpenPGP (git config gpg.format)"},
 	} {
-		git(t, g.work, "reset", "-q", "--hard", first)
-		file := filepath.Join(t.TempDir(), "plain")
-		if err := os.WriteFile(file, plain, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		git(t, g.work, "reset", "-q", "--hard", git(t, g.work, "hash-object", "-t", "commit", "-w", file))
-		g.withSignature(plain, c.signature)
+		again()
+		g.signAs(func(raw []byte) (string, error) {
+			var out bytes.Buffer
+			err := c.sign(raw, &out)
+			return out.String(), err
+		})
 		g.untrusted(c.says)
 	}
 
@@ -157,10 +134,10 @@ func TestOpenPGPCommits(t *testing.T) {
 	g.pull()
 	g.write("allowed_signers", carol.line()+publicBlock(t, bob))
 	git(t, g.work, "commit", "-q", "-m", "Bob and Carol")
-	unsigned := git(t, g.work, "rev-parse", "HEAD")
+	unsigned = git(t, g.work, "rev-parse", "HEAD")
 	g.signOpenPGP(bob, nil)
 	g.untrusted("which is not there")
-	git(t, g.work, "reset", "-q", "--hard", unsigned)
+	again()
 	g.signOpenPGP(ann, nil)
 	g.good()
 	g.commit("README", "one")
@@ -202,7 +179,7 @@ func TestOpenPGPSigners(t *testing.T) {
 			"and put a public one here (gpg --armor --export KEYID)"},
 		"no end":        {"# x\n" + strings.Split(block, "-----END")[0], "line 2: the OpenPGP block has no end"},
 		"a signature":   {strings.ReplaceAll(block, "PUBLIC KEY BLOCK", "SIGNATURE"), "line 1: this is a PGP SIGNATURE and no key: gpg --armor --export KEYID writes one"},
-		"twice":         {block + block, fmt.Sprintf("line %d: openpgp:%s is in line 1 already: leave the newer export alone, with all principals in one line before it", strings.Count(block, "\n")+1, id)},
+		"twice":         {block + block, fmt.Sprintf("line %d: openpgp:%s is in line 1 already: keep the newer export only, with all principals in one line before it", strings.Count(block, "\n")+1, id)},
 		"short":         {publicBlock(t, short), fmt.Sprintf("line 1: openpgp:%X has an RSA key of 1024 bits: at least 2048 are needed", short.PrimaryKey.Fingerprint)},
 		"no block":      {"a openpgp\n", "line 1: no OpenPGP block follows: gpg --armor --export KEYID writes one"},
 		"another line":  {"a openpgp\nb openpgp\n" + block, "line 1: no OpenPGP block follows: gpg --armor --export KEYID writes one"},
@@ -212,17 +189,6 @@ func TestOpenPGPSigners(t *testing.T) {
 	} {
 		if _, err := parseSigners([]byte(c.text)); err == nil || err.Error() != c.says {
 			t.Errorf("%s: got %v, want %s", name, err, c.says)
-		}
-	}
-	// A weak hash, which git and gpg of old made.
-	text := "tree x\n"
-	var weak bytes.Buffer
-	err = openpgp.ArmoredDetachSign(&weak, ann, strings.NewReader(text), &packet.Config{DefaultHash: crypto.SHA1})
-	if err == nil {
-		signers, _ = parseSigners([]byte(block))
-		_, err = whoSigned(signers, gitNamespace, []byte(text), weak.String(), time.Now())
-		if err == nil {
-			t.Error("a signature with SHA-1 counts")
 		}
 	}
 }

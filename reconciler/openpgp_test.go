@@ -151,18 +151,7 @@ func TestForgedOpenPGP(t *testing.T) {
 		t.Helper()
 		change()
 		git(t, clone, "commit", "-q", "-a", "--allow-empty", "-m", message)
-		raw := git(t, clone, "cat-file", "commit", "HEAD") + "\n"
-		signature, err := forged.sign([]byte(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
-		head, rest, _ := strings.Cut(raw, "\n\n")
-		object := filepath.Join(t.TempDir(), "commit")
-		signature = strings.ReplaceAll(strings.TrimSpace(signature), "\n", "\n ")
-		if err := os.WriteFile(object, []byte(head+"\ngpgsig "+signature+"\n\n"+rest), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		git(t, clone, "reset", "-q", "--hard", git(t, clone, "hash-object", "-t", "commit", "-w", object))
+		git(t, clone, "reset", "-q", "--hard", withSignature(t, clone, forged.sign))
 		git(t, clone, "push", "-q", "-f", "origin", "HEAD:"+DefaultPublishBranch)
 	}
 	empty := func() {

@@ -55,7 +55,7 @@ func (s *signatures) sign(raw []byte) (string, error) {
 // verify reports whether a commit is one that was published: by its signature, or by the
 // trailer beside one of OpenPGP.
 func (s *signatures) verify(raw []byte, armored string) bool {
-	if strings.HasPrefix(armored, "-----BEGIN PGP") {
+	if strings.HasPrefix(armored, armorBegin) {
 		rest, beside, err := vouchedFor(raw)
 		if err != nil {
 			return false

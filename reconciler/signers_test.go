@@ -49,25 +49,37 @@ func (g *rig) sign(p person) string {
 // signBare does so and leaves the files of the work tree alone.
 func (g *rig) signBare(p person) string {
 	g.t.Helper()
-	cat := exec.Command("git", "-C", g.work, "cat-file", "commit", "HEAD")
-	raw, err := cat.Output()
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	signature, err := sshsig.Sign(bytes.NewReader(raw), p, sshsig.HashSHA512, gitNamespace)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	head, rest, _ := strings.Cut(string(raw), "\n\n")
-	armored := strings.ReplaceAll(strings.TrimSpace(string(sshsig.Armor(signature))), "\n", "\n ")
-	file := filepath.Join(g.t.TempDir(), "commit")
-	if err := os.WriteFile(file, []byte(head+"\ngpgsig "+armored+"\n\n"+rest), 0o600); err != nil {
-		g.t.Fatal(err)
-	}
-	hash := git(g.t, g.work, "hash-object", "-t", "commit", "-w", file)
+	hash := withSignature(g.t, g.work, func(raw []byte) (string, error) {
+		signature, err := sshsig.Sign(bytes.NewReader(raw), p, sshsig.HashSHA512, gitNamespace)
+		if err != nil {
+			return "", err
+		}
+		return string(sshsig.Armor(signature)), nil
+	})
 	git(g.t, g.work, "update-ref", "HEAD", hash)
 	g.push("-f", "main")
 	return hash
+}
+
+// withSignature makes of the newest commit of a work tree one that has a signature. HEAD
+// stays.
+func withSignature(t testing.TB, dir string, sign func(raw []byte) (string, error)) string {
+	t.Helper()
+	raw, err := exec.Command("git", "-C", dir, "cat-file", "commit", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := sign(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(string(raw), "\n\n")
+	signature = strings.ReplaceAll(strings.TrimSpace(signature), "\n", "\n ")
+	file := filepath.Join(t.TempDir(), "commit")
+	if err := os.WriteFile(file, []byte(head+"\ngpgsig "+signature+"\n\n"+rest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return git(t, dir, "hash-object", "-t", "commit", "-w", file)
 }
 
 // write changes a file in the work tree and commits nothing.
