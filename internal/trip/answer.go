@@ -90,8 +90,7 @@ func (j *joiner) past(question, answer *Step) []*Step {
 			continue
 		}
 		last.Outcome, last.Past = Unclear, question.Cluster+"/"+question.Node
-		if by := question.seen; !by.Full && follows(by.Only, last.Journey.Left) &&
-			(j.watched(last, last.Journey.First) || j.watched(last, last.Journey.Last)) {
+		if by := question.seen; !by.Full && follows(by.Only, last.Journey.Left) && j.watched(last) {
 			last.Outcome = Astray
 		}
 		out = append(out, last)
@@ -104,7 +103,7 @@ func (j *joiner) past(question, answer *Step) []*Step {
 func (j *joiner) quiet(t *Trip) bool {
 	return !j.full && t.First.Journey.Came.Protocol == "tcp" && slices.ContainsFunc(leaves(t.First), func(last *Step) bool {
 		return last.Cluster != t.First.Cluster && last.Journey.Out != "" && follows(last.seen.Only, last.Journey.Left) &&
-			(j.watched(last, last.Journey.First) || j.watched(last, last.Journey.Last))
+			j.watched(last)
 	})
 }
 

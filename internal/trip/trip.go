@@ -230,7 +230,7 @@ func (j *joiner) end(s *Step) string {
 		return Dropped
 	case !ours(s.Journey.Out):
 		return Arrived
-	case j.asked(s) && !j.full && j.followed(s) && (j.watched(s, s.Journey.First) || j.watched(s, s.Journey.Last)):
+	case j.asked(s) && !j.full && j.followed(s) && j.watched(s):
 		return Vanished
 	}
 	return Unclear
@@ -275,9 +275,11 @@ func address(end string) netip.Addr {
 	return addr
 }
 
-// watched says that all nodes looked when a packet came to a step, and for long enough
-// afterwards.
-func (j *joiner) watched(s *Step, at float64) bool {
-	when := s.seen.Begun.Add(seconds(at))
-	return !when.Before(j.from) && !when.After(j.to.Add(-settle))
+// watched says that all nodes looked when some packet came to a step, and for long
+// enough afterwards.
+func (j *joiner) watched(s *Step) bool {
+	return slices.ContainsFunc([]float64{s.Journey.First, s.Journey.Middle, s.Journey.Last}, func(at float64) bool {
+		when := s.seen.Begun.Add(seconds(at))
+		return !when.Before(j.from) && !when.After(j.to.Add(-settle))
+	})
 }

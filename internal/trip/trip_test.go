@@ -19,7 +19,7 @@ func way(in, out, came, left string) status.Journey {
 	if left == "" {
 		left = came
 	}
-	return status.Journey{Came: ends(came), Left: ends(left), In: in, Out: out, Packets: 5, Passed: 5, First: 2, Last: 6}
+	return status.Journey{Came: ends(came), Left: ends(left), In: in, Out: out, Packets: 5, Passed: 5, First: 2, Middle: 5, Last: 6}
 }
 
 // ended is a journey that ended at a rule.
@@ -102,6 +102,10 @@ func TestJoin(t *testing.T) {
 	udp := func(j status.Journey) status.Journey { j.Came.Protocol, j.Left.Protocol = "udp", "udp"; return j }
 	asks, handed := way("cni0", "hw-vx0", pod, "10.7.2.5>242.2.0.9:80"), way("hw-vx0", "hw-wg1", "10.7.2.5>242.2.0.9:80", tunnel)
 	strays := way("hw-wg1", "ovn0", back, "242.2.0.9:80>10.7.2.5")
+	edges := func(j status.Journey, middle float64) status.Journey {
+		j.First, j.Middle, j.Last = 0, middle, 9.5
+		return j
+	}
 	refuses := ended("cni0", "10.7.2.5>242.2.0.9:80")
 	refuses.Resets = refuses.Packets
 	const route = "tcp 10.7.2.5 -> 243.0.0.1:80 "
@@ -142,6 +146,10 @@ func TestJoin(t *testing.T) {
 		{"the next node looked later", []Seen{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1007)}, route + "unclear: g1-w g1-a(unclear)"},
 		{"the next node looked when the last of them came", []Seen{node("g1-w", client), node("g1-a", a), from(node("g2-a"), 1005)},
 			route + "vanished: g1-w g1-a(vanished)"},
+		{"some packet between came when all looked", []Seen{node("g1-w", client), node("g1-a", edges(a, 4)), from(node("g2-a"), 1001)},
+			route + "vanished: g1-w g1-a(vanished)"},
+		{"all came before or after all looked", []Seen{node("g1-w", client), node("g1-a", edges(a, 9.4)), from(node("g2-a"), 1001)},
+			route + "unclear: g1-w g1-a(unclear)"},
 		{"the next node looked no longer", []Seen{from(node("g1-w", client), 1008), from(node("g1-a", a), 1008), node("g2-a")},
 			route + "unclear: g1-w g1-a(unclear)"},
 		{"two clients behind one address", []Seen{node("g1-w", client, way("cni0", "hw-vx0", "10.7.2.6>243.0.0.1:80", "")),

@@ -59,9 +59,12 @@ type Journey struct {
 	Packets int    `json:"packets"`          // that were followed
 	Passed  int    `json:"passed"`           // that left the node, or reached what they were for
 	Resets  int    `json:"resets,omitempty"` // that only reset a connection (TCP)
-	// First and Last are when packets of it came, in seconds since the beginning.
-	First float64 `json:"first"`
-	Last  float64 `json:"last"`
+	// First, Middle and Last are when packets of it came, in seconds since the beginning:
+	// Middle is the packet nearest to the middle of the time, which other nodes that
+	// looked a little sooner or later watched most certainly.
+	First  float64 `json:"first"`
+	Middle float64 `json:"middle"`
+	Last   float64 `json:"last"`
 
 	Kind  string `json:"kind,omitempty"`  // of the finding that they ended at; empty = they passed
 	Place string `json:"place,omitempty"` // of that finding

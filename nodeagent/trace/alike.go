@@ -2,8 +2,10 @@ package trace
 
 import (
 	"cmp"
+	"math"
 	"net/netip"
 	"slices"
+	"time"
 
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -15,19 +17,22 @@ const mostJourneys = 500
 // (net.ipv4.ip_local_port_range).
 const firstOwn = 32768
 
-// alike joins the journeys of like packets.
-func alike(all []*journey) []status.Journey {
+// alike joins the journeys of like packets; middle is half of the time that the node looked.
+func alike(all []*journey, middle time.Duration) []status.Journey {
 	count := map[status.Journey]*status.Journey{}
 	for _, j := range all {
 		like := j.like()
 		if count[like] == nil {
 			told := like
-			told.First = j.began.Seconds()
+			told.First, told.Middle = j.began.Seconds(), j.began.Seconds()
 			count[like] = &told
 		}
 		told := count[like]
 		told.Packets++
 		told.Last = j.began.Seconds() // they are in the order of their beginnings
+		if math.Abs(told.Last-middle.Seconds()) < math.Abs(told.Middle-middle.Seconds()) {
+			told.Middle = told.Last
+		}
 		if j.end == Accepted {
 			told.Passed++
 		}

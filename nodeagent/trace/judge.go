@@ -139,7 +139,7 @@ func conclude(all []*journey, lasted time.Duration) status.Diagnosis {
 	slices.SortFunc(out.Findings, func(a, b status.Finding) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), strings.Compare(a.Kind+a.Place, b.Kind+b.Place))
 	})
-	out.Journeys = alike(all)
+	out.Journeys = alike(all, lasted/2)
 	return out
 }
 

@@ -109,14 +109,14 @@ func TestJourneys(t *testing.T) {
 	}
 	var steps []Step
 	for i, port := range []string{"40001", "40002", "40003"} { // requests of one client
-		steps = append(steps, passes(uint32(i), 0, flow("10.7.2.5:"+port, "243.0.0.1:80", "cni0", ""), flow("242.1.2.5:"+port, "242.2.0.9:80", "cni0", "hw-wg1"))...)
+		steps = append(steps, passes(uint32(i), time.Duration(3*i+1)*time.Second, flow("10.7.2.5:"+port, "243.0.0.1:80", "cni0", ""), flow("242.1.2.5:"+port, "242.2.0.9:80", "cni0", "hw-wg1"))...)
 	}
 	steps = append(steps, passes(7, 0, flow("10.7.1.9:8080", "242.3.0.1:40001", "cni0", ""), flow("242.1.0.9:80", "242.3.0.1:40001", "cni0", "hw-wg1"))...) // an answer
 	steps = append(steps, walk(8, 0, flow("10.7.2.5:40004", "243.0.0.1:80", "cni0", ""), Dropped, forward)...)
 	have := Judge(steps, 10*time.Second)
 	ends := func(from, to string) status.Ends { return status.Ends{Protocol: "tcp", From: from, To: to} }
 	want := []status.Journey{
-		{Came: ends("10.7.2.5", "243.0.0.1:80"), Left: ends("242.1.2.5", "242.2.0.9:80"), In: "cni0", Out: "hw-wg1", Packets: 3, Passed: 3},
+		{Came: ends("10.7.2.5", "243.0.0.1:80"), Left: ends("242.1.2.5", "242.2.0.9:80"), In: "cni0", Out: "hw-wg1", Packets: 3, Passed: 3, First: 1, Middle: 4, Last: 7},
 		{Came: ends("10.7.1.9:8080", "242.3.0.1"), Left: ends("242.1.0.9:80", "242.3.0.1"), In: "cni0", Out: "hw-wg1", Packets: 1, Passed: 1},
 		{Came: ends("10.7.2.5", "243.0.0.1:80"), Left: ends("10.7.2.5", "243.0.0.1:80"), In: "cni0", Packets: 1, Kind: "foreign", Place: forward.String()},
 	}
