@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,26 @@ func readOpenPGP(file string, now func() time.Time) (*openPGP, error) {
 		return wrong("a passphrase protects it: make a key without one for the reconciler alone, as it signs unattended")
 	}
 	return &openPGP{key: list[0], now: now}, nil
+}
+
+// among reports why a commit that p signs is none that Argo CD takes: the topology names keys, and
+// p is none of them, or nil.
+func (p *openPGP) among(keys []string, file string) error {
+	switch {
+	case len(keys) == 0:
+		return nil
+	case p == nil:
+		return errors.New("trust.openPGPKeys names keys, and the reconciler has none: Argo CD would take nothing that it publishes; start it with --sign-openpgp FILE")
+	}
+	with, ok := p.key.SigningKey(p.now()) // a subkey, maybe, which is what gpg names in a verified commit
+	if !ok {
+		return fmt.Errorf("the key of %s has expired", file)
+	}
+	own := fmt.Sprintf("%X", with.PublicKey.Fingerprint)
+	if !slices.ContainsFunc(keys, func(key string) bool { return strings.EqualFold(key, own) }) {
+		return fmt.Errorf("the key of %s signs with fingerprint %s, which is not in trust.openPGPKeys: Argo CD would take nothing that it signs; add it in a commit that is published with the old key, then change the file", file, own)
+	}
+	return nil
 }
 
 func (p *openPGP) sign(raw []byte) (string, error) {

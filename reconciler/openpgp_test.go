@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,6 +125,56 @@ func TestOpenPGP(t *testing.T) {
 	}
 	if first.Published == g.good().Published {
 		t.Error("nothing was published")
+	}
+}
+
+// TestNamedOpenPGPKeys: where the topology names keys, nothing is published with another one, or
+// with none, and what is there stays.
+func TestNamedOpenPGPKeys(t *testing.T) {
+	t.Parallel()
+	one, oneFile := newOpenPGP(t, nil, "")
+	two, twoFile := newOpenPGP(t, nil, "")
+	g := newRig(t, false, func(c *Config) { c.OpenPGPKeyFile = oneFile })
+	named := func(keys ...*openpgp.Entity) string {
+		var list []string
+		for _, key := range keys {
+			list = append(list, fmt.Sprintf("'%x'", key.PrimaryKey.Fingerprint))
+		}
+		return strings.Replace(topologyOf("g1", "g2"), "spec:\n", "spec:\n  trust: {openPGPKeys: ["+strings.Join(list, ", ")+"]}\n", 1)
+	}
+	g.commit(TopologyFile, named(one))
+	first := g.good().Published
+	project := g.file(first, "argocd/project.yaml")
+	if id := fmt.Sprintf("keyID: %X\n", one.PrimaryKey.Fingerprint[12:]); strings.Count(project, "keyID") != 1 || !strings.Contains(strings.NewReplacer("'", "", "\"", "").Replace(project), id) {
+		t.Errorf("the project does not ask for %s:\n%s", id, project)
+	}
+	for file, want := range map[string]string{
+		"":      "trust.openPGPKeys names keys, and the reconciler has none: Argo CD would take nothing that it publishes; start it with --sign-openpgp FILE",
+		twoFile: fmt.Sprintf("the key of %s signs with fingerprint %X, which is not in trust.openPGPKeys: ", twoFile, two.PrimaryKey.Fingerprint),
+	} {
+		g.cfg.OpenPGPKeyFile = file
+		g.Reconciler = g.another()
+		g.commit("note", "x"+file)
+		if failure := g.bad(ReasonKeys); !strings.Contains(failure.Error(), want) {
+			t.Errorf("with %q: %v", file, failure)
+		}
+		if g.published() != first {
+			t.Errorf("with %q something was published", file)
+		}
+	}
+
+	// From one key to another: name both, sign with the old one, then with the new one.
+	g.cfg.OpenPGPKeyFile = oneFile
+	g.Reconciler = g.another()
+	g.commit(TopologyFile, named(one, two))
+	if out := g.good(); !out.Changed || !g.signedBy(one) {
+		t.Error("both named, the old key does not sign")
+	}
+	g.cfg.OpenPGPKeyFile = twoFile
+	g.Reconciler = g.another()
+	g.commit(TopologyFile, named(two))
+	if out := g.good(); !out.Changed || !g.signedBy(two) {
+		t.Error("the new key does not sign")
 	}
 }
 

@@ -272,6 +272,9 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if list.HasErrors() {
 		return nil, failFindings(reasonOf(list), revision, list, w.files)
 	}
+	if err := pgp.among(built.Set.Spec.Trust.OpenPGPKeys, r.cfg.OpenPGPKeyFile); err != nil {
+		return nil, fail(ReasonKeys, revision, err)
+	}
 	if w.compared != nil && !bytes.Equal(w.compared.Raw, topology) {
 		return nil, fail(ReasonUntrusted, revision, errors.New("the topology can be built but not compared with the one before, "+
 			"so that nobody could say who owns the changes: this is a fault of hawser, please report it with the topology"))

@@ -28,7 +28,12 @@ func addDelivery(tree Tree, top *schema.ClusterSet, exports map[string]map[strin
 			element(&elements, shorten("hawser-"+name+"-"+n), name, path.Join(ExportsDir(name), n))
 		}
 	}
-	tree["argocd/applicationset.yaml"] = applicationSet(elements.String())
+	project := "default"
+	if keys := top.Spec.Trust.OpenPGPKeys; len(keys) > 0 {
+		project = "hawser"
+		tree["argocd/project.yaml"] = appProject(keys, names)
+	}
+	tree["argocd/applicationset.yaml"] = applicationSet(elements.String(), project)
 }
 
 // addFlux writes the Kustomizations of a cluster: one that keeps all of them as
@@ -92,7 +97,32 @@ func element(out *strings.Builder, app, cluster, dir string) {
 	_, _ = fmt.Fprintf(out, "      - {app: %s, cluster: %s, path: %s}\n", scalar(app), scalar(cluster), scalar(dir))
 }
 
-func applicationSet(elements string) []byte {
+// appProject lets Argo CD take only commits that one of the keys signed. Argo CD knows keys by the
+// last 16 digits of their fingerprints. Objects of its own cluster are for the Application that
+// keeps the ApplicationSet and this project.
+func appProject(keys, clusters []string) []byte {
+	var out strings.Builder
+	out.WriteString(`apiVersion: argoproj.io/v1alpha1
+kind: AppProject
+metadata:
+  name: hawser
+  namespace: argocd
+  labels: {` + partOf + `}
+spec:
+  signatureKeys:
+`)
+	for _, key := range keys {
+		_, _ = fmt.Fprintf(&out, "  - keyID: %s\n", scalar(strings.ToUpper(key[len(key)-16:])))
+	}
+	out.WriteString("  sourceRepos: ['*']\n  clusterResourceWhitelist:\n  - {group: '*', kind: '*'}\n  destinations:\n" +
+		"  - {server: 'https://kubernetes.default.svc', namespace: argocd}\n")
+	for _, name := range clusters {
+		_, _ = fmt.Fprintf(&out, "  - {name: %s, namespace: '*'}\n", scalar(name))
+	}
+	return []byte(out.String())
+}
+
+func applicationSet(elements, project string) []byte {
 	list := "      elements: []\n"
 	if elements != "" {
 		list = "      elements:\n" + elements
@@ -113,7 +143,7 @@ spec:
       name: '{{.app}}'
       labels: {` + partOf + `}
     spec:
-      project: default
+      project: ` + project + `
       source:
         path: '{{.path}}'
       destination:

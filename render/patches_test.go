@@ -65,6 +65,27 @@ spec: {template: {spec: {containers: [{name: agent, resources: {limits: {memory:
 	}
 }
 
+// TestProject: where keys are named, Argo CD takes for all Applications what one of them signed, and
+// may write to the clusters and beside the project alone.
+func TestProject(t *testing.T) {
+	t.Parallel()
+	in := input(t, world(2, 2))
+	in.Topology.Spec.Trust.OpenPGPKeys = []string{"0123456789abcdef0123456789abcdef01234567"}
+	objects := build(t, mustRender(t, in), "argocd")
+	if set := objects["ApplicationSet argocd/hawser"]; !strings.Contains(set, "project: hawser\n") || strings.Contains(set, "project: default") {
+		t.Errorf("Applications are in another project:\n%s", set)
+	}
+	project := objects["AppProject argocd/hawser"]
+	for _, want := range []string{"keyID: 89ABCDEF01234567\n", "name: c0\n", "name: c1\n", "server: https://kubernetes.default.svc\n"} {
+		if !strings.Contains(project, want) {
+			t.Errorf("the project lacks %q:\n%s", want, project)
+		}
+	}
+	if strings.Count(project, "namespace: '*'") != 2 {
+		t.Errorf("the project allows other destinations:\n%s", project)
+	}
+}
+
 // TestPatches: what people put beside the topology is used; what somebody wrote to
 // the published branch is not, and is told.
 func TestPatches(t *testing.T) {

@@ -86,6 +86,11 @@ type Trust struct {
 	// the file had one commit before; what a merge brings in its signer vouches for.
 	// Options of a line other than namespaces are not used.
 	Commits string `json:"commits,omitempty"`
+	// Fingerprints of the OpenPGP keys that sign what is published, for Argo CD: 40 hex
+	// digits, as gpg --list-keys shows them. The Applications are then in an AppProject
+	// that takes only commits signed by one of these, and hawser reconcile, which signs
+	// with one of them (--sign-openpgp), publishes nothing without it. At most 16.
+	OpenPGPKeys []string `json:"openPGPKeys,omitempty"`
 	// Principals that may change everything: names from the first field of a line of the
 	// allowed_signers file, or patterns in which * stands for any characters. When it is
 	// set, each change that a commit makes must be owned by a principal that signed or
