@@ -25,8 +25,9 @@ const TrailerSignature = "Hawser-Signature"
 
 // openPGP signs published commits for programs that know no SSH signatures.
 type openPGP struct {
-	key *openpgp.Entity
-	now func() time.Time
+	key         *openpgp.Entity
+	fingerprint string // of the key or subkey that signs, which is what gpg names of a verified commit
+	now         func() time.Time
 }
 
 // readOpenPGP reads the private key with which published commits are signed besides; nil
@@ -58,11 +59,11 @@ func readOpenPGP(file string, now func() time.Time) (*openPGP, error) {
 	case with.PrivateKey.Encrypted:
 		return wrong("a passphrase protects it: make a key without one for the reconciler alone, as it signs unattended")
 	}
-	return &openPGP{key: list[0], now: now}, nil
+	return &openPGP{key: list[0], fingerprint: fmt.Sprintf("%X", with.PublicKey.Fingerprint), now: now}, nil
 }
 
 // among reports why a commit that p signs is none that Argo CD takes: the topology names keys, and
-// p is none of them, or nil.
+// p is none of them, or nil. file is where p is from.
 func (p *openPGP) among(keys []string, file string) error {
 	switch {
 	case len(keys) == 0:
@@ -70,13 +71,8 @@ func (p *openPGP) among(keys []string, file string) error {
 	case p == nil:
 		return errors.New("trust.openPGPKeys names keys, and the reconciler has none: Argo CD would take nothing that it publishes; start it with --sign-openpgp FILE")
 	}
-	with, ok := p.key.SigningKey(p.now()) // a subkey, maybe, which is what gpg names in a verified commit
-	if !ok {
-		return fmt.Errorf("the key of %s has expired", file)
-	}
-	own := fmt.Sprintf("%X", with.PublicKey.Fingerprint)
-	if !slices.ContainsFunc(keys, func(key string) bool { return strings.EqualFold(key, own) }) {
-		return fmt.Errorf("the key of %s signs with fingerprint %s, which is not in trust.openPGPKeys: Argo CD would take nothing that it signs; add it in a commit that is published with the old key, then change the file", file, own)
+	if !slices.ContainsFunc(keys, func(key string) bool { return strings.EqualFold(key, p.fingerprint) }) {
+		return fmt.Errorf("the key of %s signs with fingerprint %s, which is not in trust.openPGPKeys: Argo CD would take nothing that it signs; add it in a commit that is published with the old key, then change the file", file, p.fingerprint)
 	}
 	return nil
 }

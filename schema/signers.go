@@ -3,6 +3,7 @@ package schema
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -83,5 +84,30 @@ func (c *checker) signers() {
 			continue
 		}
 		c.unique(keys, line, path+".key", "the key is that of another signer")
+	}
+}
+
+// maxOpenPGPKeys bounds trust.openPGPKeys.
+const maxOpenPGPKeys = 16
+
+// fingerprint is that of an OpenPGP key of version 4 (RFC 9580, section 5.5.4.2), the one that gpg
+// makes and Argo CD knows.
+var fingerprint = regexp.MustCompile(`^[0-9A-Fa-f]{40}$`)
+
+// openPGPKeys checks who signs what is published.
+func (c *checker) openPGPKeys() {
+	keys := c.set.Spec.Trust.OpenPGPKeys
+	if len(keys) > maxOpenPGPKeys {
+		c.fail(diag.Diagnostic{Code: "too-many", Path: "trust.openPGPKeys", Summary: fmt.Sprintf("%d keys, there can be %d", len(keys), maxOpenPGPKeys)})
+	}
+	seen := uniqueness{}
+	for i, key := range keys {
+		path := nth("trust.openPGPKeys", i)
+		if !fingerprint.MatchString(key) {
+			c.fail(diag.Diagnostic{Code: "bad-key", Path: path, Summary: "is not the fingerprint of an OpenPGP key, which has 40 hex digits",
+				Hint: "gpg --list-keys --with-colons KEYID has it in the line fpr"})
+			continue
+		}
+		c.unique(seen, strings.ToUpper(key), path, "the key is in the list already")
 	}
 }

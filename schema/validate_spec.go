@@ -21,7 +21,6 @@ func (c *checker) settings() {
 		c.fail(diag.Diagnostic{Code: "bad-path", Path: "trust.commits", Summary: fmt.Sprintf("%q is no path below the folder of this file", p),
 			Hint: "put the file beside this one and write its name: allowed_signers"})
 	}
-	c.openPGPKeys()
 	spec := &c.set.Spec
 	c.label("metadata.name", c.set.Metadata.Name)
 	c.domain("domain", spec.Domain)
@@ -48,32 +47,8 @@ func (c *checker) settings() {
 	c.epochs()
 	c.metrics()
 	c.signers()
+	c.openPGPKeys()
 	c.agent()
-}
-
-// maxOpenPGPKeys bounds trust.openPGPKeys.
-const maxOpenPGPKeys = 16
-
-// fingerprint is that of an OpenPGP key of version 4 (RFC 9580, section 5.5.4.2), the one that gpg
-// makes and Argo CD knows.
-var fingerprint = regexp.MustCompile(`^[0-9A-Fa-f]{40}$`)
-
-// openPGPKeys checks who signs what is published. What is wrong is not quoted: it may be the key.
-func (c *checker) openPGPKeys() {
-	keys := c.set.Spec.Trust.OpenPGPKeys
-	if len(keys) > maxOpenPGPKeys {
-		c.fail(diag.Diagnostic{Code: "too-many", Path: "trust.openPGPKeys", Summary: fmt.Sprintf("%d keys, there can be %d", len(keys), maxOpenPGPKeys)})
-	}
-	seen := uniqueness{}
-	for i, key := range keys {
-		path := nth("trust.openPGPKeys", i)
-		if !fingerprint.MatchString(key) {
-			c.fail(diag.Diagnostic{Code: "bad-key", Path: path, Summary: "is not the fingerprint of an OpenPGP key, which has 40 hex digits",
-				Hint: "gpg --list-keys --with-colons KEYID has it in the line fpr"})
-			continue
-		}
-		c.unique(seen, strings.ToUpper(key), path, "the key is in the list already")
-	}
 }
 
 // maxEpochs bounds the key epochs in force: gateways have ports and addresses for
