@@ -258,8 +258,8 @@ type Limits struct {
 	// How many connections one pod may have at a time through one gateway of its own
 	// cluster, into other clusters; a flow of UDP or ICMP counts as one. What it begins
 	// beyond is dropped, and counted as quota; what it has goes on. A pod is told by its
-	// address. From 256 on a pod may be refused from three quarters of it on, as its
-	// connections are counted in parts. 0: any number.
+	// address. From 512 on some of its connections are counted, at random, and it is
+	// refused between 0.8 and 1.2 of the number. 0: any number.
 	Connections *int `json:"connections,omitempty" default:"32768" min:"0" max:"16777216"`
 }
 

@@ -87,6 +87,8 @@ type Set struct {
 	Counter  bool   // each element counts what it matched
 	// Dynamic says that the rules fill it, from packets: there are no Elements of it.
 	Dynamic bool
+	// Expires says that the rules give its elements an end.
+	Expires bool
 }
 
 // Names of the sets.
@@ -129,6 +131,8 @@ const (
 	SetSelf6      = "self6"
 	SetVXLAN      = "vxlan"
 	SetQuota      = "quota"
+	SetFull       = "full"
+	SetHeld       = "held"
 	SetRates      = "rates"
 )
 
@@ -175,7 +179,9 @@ func Sets() []Set {
 		{Name: SetSelf6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}},
 		{Name: SetVXLAN, Doc: "where nodes and gateways take VXLAN: nobody else's packets are forwarded there", Key: target},
 		{Name: SetThrough, Doc: "what is passed on without connection tracking", Key: address, Interval: true},
-		{Name: SetQuota, Doc: "pod and a hash of the flow: which connections it has, counted by the rules", Key: []Type{TypeAddr, TypeMark}, Dynamic: true},
+		{Name: SetQuota, Doc: "pod: connections that it has, or one of several, counted by the rules", Key: address, Dynamic: true},
+		{Name: SetFull, Doc: "pod that was refused a moment ago, and is without another count", Key: address, Dynamic: true, Expires: true},
+		{Name: SetHeld, Doc: "pod that was refused: all that it begins is counted until there is room", Key: address, Dynamic: true, Expires: true},
 		{Name: SetRates, Doc: "gateway of another cluster: how fast it sends to this one itself, counted by the rules", Key: address, Dynamic: true},
 	}
 }

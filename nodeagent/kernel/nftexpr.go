@@ -75,6 +75,11 @@ func (r *nftRule) load(key expr.MetaKey, register uint32) *nftRule {
 	return r.add(&expr.Meta{Key: key, Register: register})
 }
 
+// random gives one of many numbers from 0 on, in host byte order.
+func (r *nftRule) random(many int) *nftRule {
+	return r.add(&expr.Numgen{Register: nftReg, Modulus: uint32(many), Type: unix.NFT_NG_RANDOM})
+}
+
 func (r *nftRule) equal(value ...byte) *nftRule {
 	return r.add(&expr.Cmp{Op: expr.CmpOpEq, Register: nftReg, Data: value})
 }

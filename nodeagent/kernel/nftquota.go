@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -12,46 +13,80 @@ import (
 )
 
 const (
-	// nftQuotaShare is how many connections one element of the quota counts. At a new one
-	// the kernel looks up all of an element's (nf_conncount), once a tick at the most, and
-	// takes back only some of those that ended. So a pod's are spread over many elements:
-	// "The quota of a pod" in docs/datapath.md has what that costs.
-	nftQuotaShare = 128
+	// nftQuotaSample is how many connections of a pod the kernel lists to know how many it
+	// has. It looks up all that it lists at each new one that is counted (nf_conncount), so
+	// with a larger quota one of several is counted, at random. "The quota of a pod" in
+	// docs/datapath.md has what that costs, and how far it is from the quota.
+	nftQuotaSample = 256
+	// nftQuotaPause is how long a pod is refused without another count: the kernel lists
+	// what it then refuses, too, and forgets only some of it at a time.
+	nftQuotaPause = 100 * time.Millisecond
+	// nftQuotaMemory is how long a pod that was refused has each new connection counted,
+	// if it begins none.
+	nftQuotaMemory = 10 * time.Minute
 	// nftDynamicSize is how many elements a set that the rules fill has at most.
 	nftDynamicSize = 1 << 20
 )
 
-// nftQuota drops the first packet of a flow when its pod has as many flows as it may
-// have. It stands in a NAT chain: no packet of a flow that was let through comes here
-// again. A set that is full takes no more elements and the rule ends there, so that
-// sources which somebody made up keep nobody else out.
-func nftQuota(f nftFamily, connections int) *nftRule {
-	shares := max(1, connections/nftQuotaShare)
-	ports := uint32(nftReg3)
-	if f.size == 4 {
-		ports = nftRegWord5
+// nftQuota has some of a pod's new flows counted: one of as many as each listed one
+// stands for, and all while the pod has what it may have. It stands in a NAT chain: no
+// packet of a flow that was let through comes here again.
+func nftQuota(f nftFamily, connections int) []*nftRule {
+	each := nftQuotaEach(connections)
+	if each == 1 {
+		return []*nftRule{nftNew().family(f).saddr(f).in(desired.SetPods, f).jump("count" + f.digit)}
 	}
-	r := nftNew().family(f).saddr(f).in(desired.SetPods, f)
-	r.connections = connections
-	r.saveMark().network(f.dst, f.size, nftReg2).transport(0, 4, ports)
-	r.add(&expr.Hash{
-		SourceRegister: nftReg2, DestRegister: nftReg, Length: f.size + 4,
-		Modulus: uint32(shares), Seed: nftHashSeed, Type: expr.HashTypeJenkins,
-	})
-	r.markFrom(nftReg).saddr(f).load(expr.MetaKeyMARK, f.behind).restoreMark()
-	return r.add(&expr.Dynset{
-		SrcRegKey: nftReg, SetName: desired.SetQuota + f.digit, Operation: unix.NFT_DYNSET_OP_ADD,
-		Exprs: []expr.Any{&expr.Connlimit{Count: uint32(connections / shares), Flags: expr.NFT_CONNLIMIT_F_INV}},
-	}).dropAs(desired.DropQuota)
+	sampled := nftNew().family(f).random(each).equal(nftHostOrder(0)...)
+	return []*nftRule{
+		nftNew().family(f).saddr(f).in(desired.SetHeld, f).jump("count" + f.digit),
+		sampled.saddr(f).in(desired.SetPods, f).jump("count" + f.digit),
+	}
 }
+
+// nftQuotaEach is how many connections each listed one stands for.
+func nftQuotaEach(connections int) int { return max(1, connections/nftQuotaSample) }
+
+// nftCount drops the first packet of a flow when its pod has as many flows as it may
+// have. A pod that was refused is held: each flow counts until one finds room, which is
+// the place of one listed that ended, and so of all those that it stood for. A set that
+// is full takes no more elements and the rule ends there, so that sources which somebody
+// made up keep nobody else out.
+func nftCount(f nftFamily, connections int) nftChain {
+	c := nftChain{name: "count" + f.digit}
+	if connections == 0 {
+		return c
+	}
+	each := nftQuotaEach(connections)
+	add := func(set string, timeout time.Duration, by ...expr.Any) *expr.Dynset {
+		return &expr.Dynset{
+			SrcRegKey: nftReg, SetName: set + f.digit, Operation: unix.NFT_DYNSET_OP_ADD, Timeout: timeout, Exprs: by,
+		}
+	}
+	held := add(desired.SetHeld, nftQuotaMemory)
+	held.Operation = unix.NFT_DYNSET_OP_UPDATE
+	over := nftNew().family(f).saddr(f).
+		add(add(desired.SetQuota, 0, &expr.Connlimit{Count: uint32(connections / each), Flags: expr.NFT_CONNLIMIT_F_INV})).
+		add(add(desired.SetFull, nftQuotaPause)).add(held).dropAs(desired.DropQuota)
+	over.connections = connections
+	c.rules = append(c.rules, nftNew().family(f).saddr(f).in(desired.SetFull, f).dropAs(desired.DropQuota), over)
+	if each > 1 {
+		c.rules = append(c.rules, nftNew().family(f).saddr(f).add(&expr.Dynset{
+			SrcRegKey: nftReg, SetName: desired.SetHeld + f.digit, Operation: nftDynsetDelete,
+		}))
+	}
+	return c
+}
+
+// nftDynsetDelete is NFT_DYNSET_OP_DELETE (uapi/linux/netfilter/nf_tables.h, Linux 5.5).
+const nftDynsetDelete = 2
 
 // nftTrialTable is named in a transaction that is never taken.
 const nftTrialTable = desired.TableName + "-trial"
 
 // CountsConnections reports whether the kernel can count the connections of a source in
-// nftables (CONFIG_NFT_CONNLIMIT), which the quota of desired.Table needs. It finds out
-// with a transaction that the kernel refuses as a whole, whatever it can do, so that
-// nothing changes.
+// nftables (CONFIG_NFT_CONNLIMIT) and take some at random (CONFIG_NFT_NUMGEN), which the
+// quota of desired.Table needs. It finds out with a transaction that the kernel refuses
+// as a whole, whatever it can do, so that nothing changes.
 func (ns *Namespace) CountsConnections(context.Context) (bool, error) {
 	var counts bool
 	err := ns.inside(func() error {
@@ -79,7 +114,7 @@ func (s *nftSocket) countsConnections() (bool, error) {
 	rule := b.message(unix.NFT_MSG_NEWRULE, nftAppend, func() {
 		b.text(unix.NFTA_RULE_TABLE, nftTrialTable)
 		b.text(unix.NFTA_RULE_CHAIN, "trial")
-		counting := nftNew().add(&expr.Connlimit{Count: 1})
+		counting := nftNew().random(2).add(&expr.Connlimit{Count: 1})
 		b.nest(unix.NFTA_RULE_EXPRESSIONS, func() { b.buf = append(b.buf, counting.buf...) })
 	})
 	never := b.message(unix.NFT_MSG_DELCHAIN, 0, func() {

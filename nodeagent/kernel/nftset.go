@@ -111,6 +111,9 @@ func (s nftSet) flags() uint32 {
 	if s.Dynamic {
 		flags |= unix.NFT_SET_EVAL
 	}
+	if s.Expires {
+		flags |= unix.NFT_SET_TIMEOUT
+	}
 	return flags
 }
 

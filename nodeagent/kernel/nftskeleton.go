@@ -121,6 +121,7 @@ func (r *nftRule) endpoint(f nftFamily, address, port uint32) *nftRule {
 func nftNATChains(t desired.Table) []nftChain {
 	services, inverse := nftChain{name: "services"}, nftChain{name: "inverse"}
 	egress, spokeFirst, share := nftChain{name: "egress"}, nftChain{name: "spoke_first"}, nftChain{name: "share"}
+	var counts []nftChain
 	// Clusterset IPs and exports are for what our own links bring and for pods; a
 	// host beside the nodes gets none of them.
 	prerouting := nftChain{name: "prerouting", base: &nftHook{"nat", unix.NF_INET_PRE_ROUTING, nftPriorityDNAT}, rules: []*nftRule{
@@ -149,6 +150,7 @@ func nftNATChains(t desired.Table) []nftChain {
 		postrouting.rules = append(postrouting.rules, nftKeepSource(f)...)
 		prerouting.rules = append(prerouting.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("services"))
 		egress.rules = append(egress.rules, nftEgress(f, t)...)
+		counts = append(counts, nftCount(f, t.Connections))
 		share.rules = append(share.rules, nftShare(f))
 		spokeFirst.rules = append(spokeFirst.rules, nftSpokeFirst(f)...)
 	}
@@ -158,7 +160,7 @@ func nftNATChains(t desired.Table) []nftChain {
 			equal(nftHostOrder(unix.RTN_LOCAL)...).goTo("share"),
 		nftNew().dropAs(desired.DropStranger),
 	)
-	return []nftChain{
+	return append([]nftChain{
 		services,
 		inverse,
 		arriving,
@@ -170,7 +172,7 @@ func nftNATChains(t desired.Table) []nftChain {
 		spokeFirst,
 		share,
 		egress,
-	}
+	}, counts...)
 }
 
 // nftKeepSource translates an address to itself towards and from remote
@@ -213,7 +215,7 @@ func nftEgress(f nftFamily, t desired.Table) []*nftRule {
 		nftNew().family(f).daddr(f).in(desired.SetPeers, f).dropAs(desired.DropTunnel),
 	}
 	if t.Connections > 0 {
-		rules = append(rules, nftQuota(f, t.Connections))
+		rules = append(rules, nftQuota(f, t.Connections)...)
 	}
 	return append(rules,
 		nftNew().family(f).tcpFlags(nftSynOrRst, expr.CmpOpEq).jump("spoke_first"),
