@@ -118,7 +118,7 @@ func gatewayState() (desired.State, error) {
 		},
 		Neighbours: []desired.Neighbour{{Link: desired.NodeLink, Addr: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:02"}},
 		Rules:      []desired.Rule{{Priority: 7300, Table: desired.TableOut}, {Priority: 7301, Table: desired.TableIn, IIF: wg}},
-		Tables:     []desired.Table{{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: 32768}},
+		Tables:     []desired.Table{{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: natQuota}},
 		Zones:      []desired.Zone{{Domain: "clusterset.local", ClusterNames: true, TTL: fabric.Duration(5 * time.Second), Serial: 1}},
 	}
 	if err := fill(&s, wg); err != nil {

@@ -108,12 +108,12 @@ func natElements(n, slots int) []desired.Element {
 	return out
 }
 
-// hawser brings the node's table to n exports, through the kinds that the agent
-// itself uses.
-func (l *natLab) hawser(ctx context.Context, n, slots int) error {
+// hawser brings the node's table to n exports and a quota of connections for each pod,
+// through the kinds that the agent itself uses.
+func (l *natLab) hawser(ctx context.Context, n, slots, quota int) error {
 	opts := kernel.NFTOptions{NetNS: int(l.node.handle)}
 	tables, elements := kernel.NewTables(opts), kernel.NewElements(opts)
-	table := []desired.Table{tables.Adopt(desired.Table{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: 32768}, desired.Table{})}
+	table := []desired.Table{tables.Adopt(desired.Table{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: quota}, desired.Table{})}
 	if err := bring[desired.Table](ctx, tables, table); err != nil {
 		return err
 	}
