@@ -2,6 +2,7 @@ package health
 
 import (
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -73,9 +74,9 @@ func TestOlderAgentIsAsked(t *testing.T) {
 	}
 }
 
-// TestFloodStarvesNobody: probes from wherever take the answers of nobody who is known.
+// TestFloodStarvesNobody: probes from wherever take the answers of nobody who is known,
+// and no memory. Not parallel: what other tests allocate would count.
 func TestFloodStarvesNobody(t *testing.T) {
-	t.Parallel()
 	l := newLonely(3, calm)
 	node := remoteAddr(1 << 20)
 	l.SetNodes([][]netip.Addr{{node}})
@@ -89,10 +90,18 @@ func TestFloodStarvesNobody(t *testing.T) {
 	honest := func(i int) message {
 		return message{from: peerOf(i).hash(), base: l.byWay[way{at: tunnel, from: remoteAddr(i)}].token, word: word{rank: Good}}
 	}
-	for range 4 {
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for round := range 4 {
 		for i := range 30000 {
-			answers(tunnel, remoteAddr(1<<21+i), message{from: peerOf(0).hash()}) // a stranger
-			answers(inside, remoteAddr(1<<21+i), message{from: Peer{"a", ""}.hash()})
+			stranger := remoteAddr(1<<21 + round*30000 + i)
+			answers(tunnel, stranger, message{from: peerOf(0).hash()}) // a stranger
+			answers(inside, stranger, message{from: Peer{"a", ""}.hash()})
 			answers(tunnel, remoteAddr(0), message{from: peerOf(0).hash()}) // at a peer's address
 			answers(tunnel, remoteAddr(1), honest(1))                       // another peer
 		}
@@ -107,6 +116,11 @@ func TestFloodStarvesNobody(t *testing.T) {
 	if s := l.Snapshot().Stats; s.Limited < 4*3*20000 {
 		t.Errorf("the flood was answered: %+v", s)
 	}
+	// 120,000 senders that nobody knows: not so much as their addresses is kept.
+	if grown := heap() - before; grown > 1<<20 {
+		t.Errorf("the heap grew by %d KiB", grown>>10)
+	}
+	runtime.KeepAlive(l)
 }
 
 // TestStrangersAreNoMates: who is no node of the cluster does not make a gateway
