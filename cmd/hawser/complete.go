@@ -37,6 +37,8 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 		"join context":         several(contextNames),
 
 		"against":         refsOrFolder,
+		"diff":            refsOrFolder,
+		"focus":           one(clusterNames),
 		"approve against": one(branchNames),
 		"branch":          one(branchNames),
 		"ref":             one(branchNames),

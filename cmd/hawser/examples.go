@@ -47,6 +47,10 @@ hawser preflight --context fra=admin@fra -o json`,
 hawser explain g1/shop/client web.shop:80
 hawser explain g1/shop/client web.shop:80 --live --context g1=admin@g1
 hawser explain g1 10.8.2.5:443 -o json`,
+		"graph": `
+hawser graph -o svg
+hawser graph --diff rendered -o mermaid
+hawser graph --live --context fra,ams -o json`,
 		"firewall": `
 hawser firewall
 hawser firewall -o terraform-aws`,

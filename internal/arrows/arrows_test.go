@@ -134,7 +134,7 @@ func TestPure(t *testing.T) {
 	t.Parallel()
 	impure := regexp.MustCompile(`\b(time\.(Now|Since|After|Sleep|Tick)|os\.\w+|rand\.\w+|net\.(Dial|Listen|Lookup|Interface)\w*)\b`)
 	for _, dir := range []string{
-		"schema", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "schema/fabric/explain", "render", "render/plan",
+		"schema", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "schema/fabric/explain", "internal/clustermap", "internal/clustermap/live", "render", "render/plan",
 		"nodeagent/project", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired", "nodeagent/objects/corefile", "reconciler/discover",
 	} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/diff"
 )
 
@@ -15,7 +16,9 @@ const maxMarkdown = 56 << 10
 
 // Marker is the last line of what Markdown writes for a clusterset, by which a CI finds
 // its own comment and updates it in place of writing another.
-func Marker(clusterset string) string { return "<!-- hawser-plan " + identifier(clusterset) + " -->" }
+func Marker(clusterset string) string {
+	return "<!-- hawser-plan " + clustermap.Identifier(clusterset) + " -->"
+}
 
 // Markdown writes the plan as a comment of a pull request: what breaks first, then a map
 // before and after, and a folded section for each cluster.
@@ -177,14 +180,4 @@ func code(text string) string {
 		text = " " + text + " " // of which Markdown takes one away at each end
 	}
 	return fence + text + fence
-}
-
-// identifier leaves of a text what DNS labels have.
-func identifier(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_' {
-			return r
-		}
-		return '_'
-	}, text)
 }

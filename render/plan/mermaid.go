@@ -1,23 +1,16 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// maxDrawn is how many clusters a map shows; of more nobody sees anything.
+// maxDrawn is how many clusters a map in a comment shows; of more nobody sees anything.
 const maxDrawn = 16
-
-// Styles of a map: green comes, red goes, yellow changes.
-const (
-	styleNew     = "stroke:#2da44e,stroke-width:3px"
-	styleGone    = "stroke:#cf222e,stroke-width:3px,stroke-dasharray:5 5"
-	styleChanged = "stroke:#bf8700,stroke-width:3px"
-)
 
 // maps draws the clusters and the links between them, before and after, when one of them
 // changes.
@@ -34,20 +27,15 @@ func (m *markdown) maps(r *Report) error {
 	if err != nil {
 		return err
 	}
-	d := drawing{changed: changed}
 	m.text("<details><summary>Map</summary>\n\n")
 	if len(have.fabric.Clusters) > 0 {
-		m.text("Before:\n\n```mermaid\n%s```\n\n", d.side(have.fabric, want.fabric, styleGone))
+		m.text("Before:\n\n```mermaid\n%s```\n\n", oneSide(have.fabric, want.fabric, clustermap.Removed, changed).Mermaid())
 	}
-	m.text("After:\n\n```mermaid\n%s```\n\n</details>\n\n", d.side(want.fabric, have.fabric, styleNew))
+	m.text("After:\n\n```mermaid\n%s```\n\n</details>\n\n", oneSide(want.fabric, have.fabric, clustermap.Added, changed).Mermaid())
 	return nil
 }
 
-type drawing struct {
-	changed map[string]diff.Op // clusters and pairs ("a - b") that the plan names
-}
-
-// changedEnds gives the clusters and pairs that entries of the plan are about.
+// changedEnds gives the clusters and pairs ("a - b") that entries of the plan are about.
 func changedEnds(p *Plan) map[string]diff.Op {
 	out := map[string]diff.Op{}
 	for i := range p.Entries {
@@ -62,53 +50,37 @@ func changedEnds(p *Plan) map[string]diff.Op {
 	return out
 }
 
-// side draws one side; style is of what the other side lacks.
-func (d *drawing) side(f, other *fabric.Fabric, style string) string {
-	shown := d.shown(f)
-	var out, styles strings.Builder
-	out.WriteString("flowchart LR\n")
-	for i, name := range shown {
-		fmt.Fprintf(&out, "  n%d[\"%s\"]\n", i, identifier(name))
-		if other.Cluster(name) == nil {
-			fmt.Fprintf(&styles, "  style n%d %s\n", i, style)
-		} else if d.changed[name] != "" {
-			fmt.Fprintf(&styles, "  style n%d %s\n", i, styleChanged)
+// oneSide gives the map of one side; lacking is what becomes of what the other one lacks.
+func oneSide(f, other *fabric.Fabric, lacking string, changed map[string]diff.Op) *clustermap.Map {
+	m := clustermap.Only(f, drawnFirst(f, changed))
+	for i := range m.Clusters {
+		c := &m.Clusters[i]
+		if other.Cluster(c.Name) == nil {
+			c.Change = lacking
+		} else if changed[c.Name] != "" {
+			c.Change = clustermap.Changed
 		}
 	}
-	if rest := len(f.Clusters) - len(shown); rest > 0 {
-		fmt.Fprintf(&out, "  more[\"and %d more\"]\n", rest)
-	}
-	graph, before, edges := f.Graph(), other.Graph(), 0
-	for i, a := range shown {
-		for j := i + 1; j < len(shown); j++ {
-			b := shown[j]
-			if !graph.Linked(a, b) {
-				continue
-			}
-			line := "---"
-			if driver := f.Link(a, b).Driver; driver != fabric.DriverWireguard {
-				line = "-- " + identifier(driver) + " ---"
-			}
-			fmt.Fprintf(&out, "  n%d %s n%d\n", i, line, j)
-			if !before.Linked(a, b) {
-				fmt.Fprintf(&styles, "  linkStyle %d %s\n", edges, style)
-			} else if d.changed[a+" - "+b] != "" {
-				fmt.Fprintf(&styles, "  linkStyle %d %s\n", edges, styleChanged)
-			}
-			edges++
+	graph := other.Graph()
+	for i := range m.Links {
+		a, b := m.Links[i].Between[0], m.Links[i].Between[1]
+		if !graph.Linked(a, b) {
+			m.Links[i].Change = lacking
+		} else if changed[a+" - "+b] != "" {
+			m.Links[i].Change = clustermap.Changed
 		}
 	}
-	return out.String() + styles.String()
+	return m
 }
 
-// shown gives the clusters to draw, by name: those that change before others.
-func (d *drawing) shown(f *fabric.Fabric) []string {
+// drawnFirst gives the clusters to draw, by name: those that change before others.
+func drawnFirst(f *fabric.Fabric, changed map[string]diff.Op) []string {
 	names := make([]string, len(f.Clusters))
 	for i := range names {
 		names[i] = f.Clusters[i].Name
 	}
 	slices.SortStableFunc(names, func(a, b string) int {
-		if x, y := d.changed[a] != "", d.changed[b] != ""; x != y {
+		if x, y := changed[a] != "", changed[b] != ""; x != y {
 			if x {
 				return -1
 			}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"hawser.dev/hawser/internal/clustermap"
+	"hawser.dev/hawser/internal/clustermap/live"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+type graphFlags struct {
+	showFlags // of the agents to ask; file is the topology
+	live      bool
+	diff      string
+	repo      string
+	focus     string
+}
+
+func newGraphCommand(a *app) *cobra.Command {
+	var f graphFlags
+	cmd := &cobra.Command{
+		Use:   "graph [FILE|DIR|-]",
+		Short: "Draw the map of the clusterset",
+		Long: `Draw the clusters of a topology, their gateways and the links between them, as SVG,
+PNG, Mermaid (which GitHub and GitLab draw), DOT (for Graphviz) or JSON.
+
+With --diff the map shows what is added (green), changed (yellow) and removed (red,
+dashed) since a branch, a tag, a commit or a folder of what is published; --diff rendered
+compares with what is published now. With --live it asks the agents, and shows what is up
+(green), partly up (yellow), down (red) or not known (dotted), with round-trip times.
+
+A mesh of more than 64 clusters shows only links that differ from the others; --focus
+shows one cluster and those to which it has a link.
+
+Exit codes: 0 drawn, 2 error.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.graph(cmd.Context(), args, f) },
+	}
+	f.addAgents(cmd, false)
+	cmd.Flags().Lookup("file").Usage = "topology: a file, a folder, or - for stdin; the same as the argument"
+	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents, and show what state they report")
+	cmd.Flags().StringVar(&f.diff, "diff", "", "show what changes since this branch, tag, commit or folder")
+	cmd.Flags().StringVar(&f.repo, "repo", "", "with --diff: path or URL of the repository with the branch (default: the one that holds the file)")
+	cmd.Flags().StringVar(&f.focus, "focus", "", "show this cluster and its neighbours only")
+	outputFlag(cmd, false, &f.output, "svg", "png", "mermaid", "dot", "json", "yaml")
+	return cmd
+}
+
+func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
+	if err := checkOutput(f.output, "svg", "png", "mermaid", "dot", "json", "yaml"); err != nil {
+		return err
+	}
+	switch out, onFile := a.out.(*os.File); {
+	case f.live && f.diff != "":
+		return errors.New("--live shows what there is and --diff what will be: not both on one map")
+	case !f.live && (len(f.sockets) > 0 || f.lab != "" || f.ofClusters()):
+		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
+	case f.repo != "" && f.diff == "":
+		return errors.New("--repo names the repository to compare with: add --diff")
+	case f.output == "png" && onFile && term.IsTerminal(int(out.Fd())):
+		return errors.New("a PNG is not for a terminal: hawser graph -o png > map.png")
+	}
+	// The topology is read as the argument, so that -f does not name whom to ask, too.
+	if f.file != "" {
+		args, f.file = append(args, f.file), ""
+	}
+	if len(args) > 1 {
+		return fmt.Errorf("%s and -f %s: name one topology", args[0], args[1])
+	}
+	c, err := a.compile(args)
+	if err != nil {
+		return err
+	}
+	shown := c.fabric
+	if f.focus != "" {
+		if shown, err = clustermap.Focus(shown, f.focus); err != nil {
+			return err
+		}
+	}
+	m := clustermap.New(shown)
+	switch {
+	case f.diff != "":
+		if m, err = a.graphSince(ctx, args, shown, f); err != nil {
+			return err
+		}
+	case f.live:
+		agents, silent, err := a.askAll(ctx, f.askedFor(shown))
+		if err != nil {
+			return err
+		}
+		a.tellSilent(silent)
+		live.Fill(m, agents)
+	}
+	return a.drawn(m, f.output)
+}
+
+// askedFor names the clusters of the map as those to ask where flags name contexts only.
+func (f graphFlags) askedFor(shown *fabric.Fabric) showFlags {
+	if f.ofClusters() && len(f.clusters) == 0 {
+		for i := range shown.Clusters {
+			f.clusters = append(f.clusters, shown.Clusters[i].Name)
+		}
+	}
+	return f.showFlags
+}
+
+// graphSince gives the map with what changes since what --diff names.
+func (a *app) graphSince(ctx context.Context, args []string, now *fabric.Fabric, f graphFlags) (*clustermap.Map, error) {
+	t, err := a.readTopology(args)
+	if err != nil {
+		return nil, err
+	}
+	have, err := a.readPublished(ctx, publishedInput{file: t.file, address: f.repo, branch: f.diff, flag: "--diff", asked: true, compare: true})
+	if err != nil {
+		return nil, err
+	}
+	before := &fabric.Fabric{}
+	if len(have.tree) > 0 {
+		if before, err = render.FabricOf(have.tree); err != nil {
+			return nil, fmt.Errorf("read %s: %w", have.Name, err)
+		}
+	}
+	if f.focus != "" {
+		if before.Cluster(f.focus) == nil {
+			before = &fabric.Fabric{}
+		} else if before, err = clustermap.Focus(before, f.focus); err != nil {
+			return nil, err
+		}
+	}
+	return clustermap.Compare(before, now), nil
+}
+
+// drawn prints a map.
+func (a *app) drawn(m *clustermap.Map, output string) error {
+	text := ""
+	switch output {
+	case "svg":
+		text = m.SVG()
+	case "mermaid":
+		text = m.Mermaid()
+	case "dot":
+		text = m.DOT()
+	case "png":
+		return m.PNG(a.out)
+	default:
+		return a.encode(output, m)
+	}
+	if _, err := a.out.Write([]byte(text)); err != nil {
+		return fmt.Errorf("write the map: %w", err)
+	}
+	return nil
+}

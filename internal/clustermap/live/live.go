@@ -1,0 +1,162 @@
+// Package live fills a map of a clusterset with what its agents report. It is pure.
+//
+// Called by cmd/hawser for hawser graph --live.
+package live
+
+import (
+	"slices"
+
+	"hawser.dev/hawser/internal/clustermap"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Fill gives every cluster, gateway and link of a map its state. A gateway is up when its
+// agent answered, is ready, and all its links are connected; down when none is. A link is up
+// when all pairs of its gateways are connected, as those ends say that answered, and down
+// when none is. A cluster is what its gateways are together. Of what nobody answered for, the
+// state is unknown.
+func Fill(m *clustermap.Map, agents []status.Status) {
+	heard := map[string]*status.Status{} // by cluster/gateway
+	for i := range agents {
+		if s := &agents[i]; s.Gateway != "" {
+			heard[s.Cluster+"/"+s.Gateway] = s
+		}
+	}
+	at := map[[2]string]*clustermap.Link{}
+	for i := range m.Links {
+		at[m.Links[i].Between] = &m.Links[i]
+	}
+	down := linked(m, at, agents)
+	for i := range m.Clusters {
+		c := &m.Clusters[i]
+		states := make([]string, len(c.Gateways))
+		for j := range c.Gateways {
+			g := &c.Gateways[j]
+			g.State = clustermap.Unknown
+			if s := heard[c.Name+"/"+g.Name]; s != nil {
+				g.State = gateway(s)
+			}
+			states[j] = g.State
+		}
+		c.State = together(states)
+	}
+	m.Links = append(m.Links, down...)
+	slices.SortFunc(m.Links, func(a, b clustermap.Link) int { return fabric.ComparePairs(a.Between, b.Between) })
+}
+
+// gateway gives the state of one that answered.
+func gateway(s *status.Status) string {
+	connected, broken := 0, 0
+	for _, c := range s.Connections {
+		if c.Status == status.Connected {
+			connected++
+		} else {
+			broken++
+		}
+	}
+	switch {
+	case connected == 0 && broken > 0:
+		return clustermap.Down
+	case broken > 0 || !s.Ready:
+		return clustermap.Partly
+	}
+	return clustermap.Up
+}
+
+// pair is what agents say of one pair of gateways.
+type pair struct {
+	connected, broken bool
+	chosen            bool
+	rtt               int64
+	loss              float64
+}
+
+// linked gives the links of the map their state. It gives those of a mesh that are not
+// on the map and are not up.
+func linked(m *clustermap.Map, at map[[2]string]*clustermap.Link, agents []status.Status) []clustermap.Link {
+	pairs := map[[2]string]map[string]*pair{}
+	drivers := map[[2]string]string{}
+	for i := range agents {
+		s := &agents[i]
+		for _, c := range s.Connections {
+			between := fabric.Pair(s.Cluster, c.RemoteCluster)
+			name := c.Gateway + "-" + c.RemoteGateway
+			if between[0] != s.Cluster {
+				name = c.RemoteGateway + "-" + c.Gateway
+			}
+			if pairs[between] == nil {
+				pairs[between] = map[string]*pair{}
+			}
+			p := pairs[between][name]
+			if p == nil {
+				p = &pair{}
+				pairs[between][name] = p
+			}
+			if c.Status == status.Connected {
+				p.connected = true
+			} else {
+				p.broken = true
+			}
+			p.chosen = p.chosen || c.Chosen
+			if c.RTT != nil {
+				p.rtt = max(p.rtt, c.RTT.Avg)
+			}
+			p.loss = max(p.loss, c.Loss)
+			drivers[between] = c.Driver
+		}
+	}
+	for i := range m.Links {
+		m.Links[i].State = clustermap.Unknown
+	}
+	var further []clustermap.Link
+	for between, of := range pairs {
+		l := at[between]
+		if l == nil {
+			// A mesh too large to list: what is up says nothing.
+			l = &clustermap.Link{Between: between, Driver: drivers[between]}
+		}
+		describe(l, of)
+		if at[between] == nil && m.Implied && l.State != clustermap.Up {
+			further = append(further, *l)
+		}
+	}
+	return further
+}
+
+func describe(l *clustermap.Link, of map[string]*pair) {
+	states := make([]string, 0, len(of))
+	for name, p := range of {
+		switch {
+		case p.connected && !p.broken:
+			states = append(states, clustermap.Up)
+		case p.connected:
+			states = append(states, clustermap.Partly)
+		default:
+			states = append(states, clustermap.Down)
+		}
+		if p.chosen && p.connected {
+			l.Uses = append(l.Uses, name)
+			l.RTT, l.Loss = max(l.RTT, p.rtt), max(l.Loss, p.loss)
+		}
+	}
+	slices.Sort(l.Uses)
+	l.State = together(states)
+}
+
+// together gives the state of what has several parts.
+func together(states []string) string {
+	count := map[string]int{}
+	for _, s := range states {
+		count[s]++
+	}
+	switch all := len(states); {
+	case all == 0 || count[clustermap.Unknown] == all:
+		return clustermap.Unknown
+	case count[clustermap.Up] == all:
+		return clustermap.Up
+	case count[clustermap.Down]+count[clustermap.Unknown] == all:
+		return clustermap.Down
+	}
+	return clustermap.Partly
+}

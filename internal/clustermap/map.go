@@ -1,0 +1,271 @@
+// Package clustermap is the map of a clusterset: its clusters, their gateways and the
+// links between them, as a fabric has them, with what changes and what state they are in.
+// It draws the map as SVG, PNG, Mermaid and DOT. It is pure.
+//
+// Called by cmd/hawser for hawser graph, by render/plan for the map in comments of pull
+// requests, and by internal/clustermap/live, which fills in what agents report.
+package clustermap
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// What a comparison says of a cluster, gateway or link. Empty: nothing.
+const (
+	Added   = "added"
+	Changed = "changed"
+	Removed = "removed"
+)
+
+// States of a gateway, link or cluster, as agents report them. Empty: nobody was asked.
+const (
+	Up      = "up"
+	Partly  = "partly" // something of it is down, and traffic passes
+	Down    = "down"
+	Unknown = "unknown" // nobody who would know has answered
+)
+
+// MaxListed is how many clusters of a mesh have all their links listed. A larger mesh has
+// half a million of them, which say nothing: see Map.Implied.
+const MaxListed = 64
+
+// Map is what there is to draw.
+type Map struct {
+	Clusterset string    `json:"clusterset"`
+	Shape      string    `json:"shape"` // mesh, hub or links
+	Clusters   []Cluster `json:"clusters"`
+	Links      []Link    `json:"links"`
+	// Implied says that every two clusters are linked, and Links has only those that
+	// differ from the others or have something to report.
+	Implied bool `json:"implied,omitempty"`
+	// More is how many clusters were left out.
+	More int `json:"more,omitempty"`
+}
+
+// Cluster is one member.
+type Cluster struct {
+	Name        string    `json:"name"`
+	PodCIDRs    []string  `json:"podCIDRs"`
+	GlobalCIDRs []string  `json:"globalCIDRs,omitempty"` // none for a flat cluster
+	Hub         bool      `json:"hub,omitempty"`         // passes on what others send each other
+	Exports     int       `json:"exports"`               // of the topology, that it has a part in
+	Gateways    []Gateway `json:"gateways"`
+	Change      string    `json:"change,omitempty"` // added | changed | removed
+	State       string    `json:"state,omitempty"`  // up | partly | down | unknown
+}
+
+// Gateway is one gateway of a cluster.
+type Gateway struct {
+	Name      string   `json:"name"`
+	Node      string   `json:"node"`
+	Endpoints []string `json:"endpoints,omitempty"`
+	Change    string   `json:"change,omitempty"`
+	State     string   `json:"state,omitempty"`
+}
+
+// Link is the link between two clusters.
+type Link struct {
+	Between [2]string `json:"between"` // by name, sorted
+	Driver  string    `json:"driver"`
+	Change  string    `json:"change,omitempty"`
+	State   string    `json:"state,omitempty"`
+	// Uses are the pairs of gateways that carry the traffic (a-b, in the order of
+	// Between), as agents report them.
+	Uses []string `json:"uses,omitempty"`
+	RTT  int64    `json:"rttMicroseconds,omitempty"` // average of those pairs
+	Loss float64  `json:"loss,omitempty"`            // 0..1, the highest of those pairs
+}
+
+// New makes the map of a fabric, by name.
+func New(f *fabric.Fabric) *Map { return build(f, nil) }
+
+// Compare makes the map of after with what changes from before to it. What is removed is
+// on the map, too.
+func Compare(before, after *fabric.Fabric) *Map { return build(after, before) }
+
+// Only makes the map of some clusters of a fabric, in the order given. The others are
+// counted in Map.More.
+func Only(f *fabric.Fabric, names []string) *Map {
+	m := &Map{Clusterset: f.Name, Shape: shape(f), More: len(f.Clusters) - len(names)}
+	graph := f.Graph()
+	for i, a := range names {
+		m.Clusters = append(m.Clusters, cluster(f, graph, f.Cluster(a)))
+		for _, b := range names[i+1:] {
+			if graph.Linked(a, b) {
+				m.Links = append(m.Links, Link{Between: fabric.Pair(a, b), Driver: f.Link(a, b).Driver})
+			}
+		}
+	}
+	m.count(f)
+	return m
+}
+
+// Focus gives the part of a map that is one cluster, and those to which it has a link.
+// The error says that there is no such cluster.
+func Focus(f *fabric.Fabric, name string) (*fabric.Fabric, error) {
+	if f.Cluster(name) == nil {
+		return nil, fmt.Errorf("there is no cluster %s in the topology", name)
+	}
+	near := f.Graph().Neighbours(name)
+	out := *f
+	out.Clusters = slices.DeleteFunc(slices.Clone(f.Clusters), func(c fabric.Cluster) bool {
+		return c.Name != name && !slices.Contains(near, c.Name)
+	})
+	out.Shape = fabric.Shape{Mode: fabric.ModeLinks}
+	for _, other := range near {
+		out.Shape.Edges = append(out.Shape.Edges, fabric.Pair(name, other))
+	}
+	return &out, nil
+}
+
+func build(f, before *fabric.Fabric) *Map {
+	m := &Map{Clusterset: f.Name, Shape: shape(f), Links: []Link{}}
+	graph := f.Graph()
+	names := make([]string, len(f.Clusters))
+	for i := range names {
+		names[i] = f.Clusters[i].Name
+	}
+	slices.Sort(names)
+	m.Implied = m.Shape == fabric.ModeMesh && len(names) > MaxListed
+	for _, name := range names {
+		m.Clusters = append(m.Clusters, cluster(f, graph, f.Cluster(name)))
+	}
+	m.count(f)
+	if before != nil {
+		m.compareClusters(f, before)
+	}
+	old, oldGraph := before, (*fabric.Graph)(nil)
+	if before != nil {
+		oldGraph = before.Graph()
+	} else {
+		old = &fabric.Fabric{}
+	}
+	for i := range m.Clusters {
+		for j := i + 1; j < len(m.Clusters); j++ {
+			a, b := m.Clusters[i].Name, m.Clusters[j].Name
+			now, was := graph.Linked(a, b), oldGraph != nil && oldGraph.Linked(a, b)
+			l := Link{Between: [2]string{a, b}}
+			have, had := f.Link(a, b), old.Link(a, b)
+			switch {
+			case now && was && have != had:
+				l.Change = Changed
+			case now && before != nil && !was:
+				l.Change = Added
+			case !now && was:
+				l.Change, have = Removed, had
+			case !now:
+				continue
+			}
+			l.Driver = have.Driver
+			if m.Implied && l.Change == "" && have.Driver == f.Tunnel.Driver {
+				continue
+			}
+			m.Links = append(m.Links, l)
+		}
+	}
+	return m
+}
+
+func shape(f *fabric.Fabric) string { return cmp.Or(f.Shape.Mode, fabric.ModeMesh) }
+
+func cluster(f *fabric.Fabric, graph *fabric.Graph, c *fabric.Cluster) Cluster {
+	out := Cluster{
+		Name: c.Name, PodCIDRs: texts(c.PodCIDRs), Gateways: []Gateway{},
+		Hub: f.Shape.Mode == fabric.ModeHub && graph.Passes(c.Name),
+	}
+	if c.Globalnet {
+		out.GlobalCIDRs = texts(c.GlobalCIDRs)
+	}
+	for i := range c.Gateways {
+		out.Gateways = append(out.Gateways, gateway(&c.Gateways[i]))
+	}
+	return out
+}
+
+func gateway(g *fabric.Gateway) Gateway {
+	return Gateway{Name: g.Name, Node: g.Node, Endpoints: g.Endpoints}
+}
+
+// count counts the exports of the clusters.
+func (m *Map) count(f *fabric.Fabric) {
+	at := map[string]*Cluster{}
+	for i := range m.Clusters {
+		at[m.Clusters[i].Name] = &m.Clusters[i]
+	}
+	for i := range f.Exports {
+		for _, part := range f.Exports[i].Clusters {
+			if c := at[part.Name]; c != nil {
+				c.Exports++
+			}
+		}
+	}
+}
+
+// compareClusters says which clusters and gateways come, change and go, and puts those
+// that go on the map.
+func (m *Map) compareClusters(f, before *fabric.Fabric) {
+	for i := range m.Clusters {
+		c := &m.Clusters[i]
+		was := before.Cluster(c.Name)
+		if was == nil {
+			c.Change = Added
+			continue
+		}
+		if !reflect.DeepEqual(plain(*was), plain(*f.Cluster(c.Name))) {
+			c.Change = Changed
+		}
+		for j := range c.Gateways {
+			g := &c.Gateways[j]
+			if k := find(was.Gateways, g.Name); k < 0 {
+				g.Change = Added
+			} else if !reflect.DeepEqual(gateway(&was.Gateways[k]), *g) {
+				g.Change = Changed
+			}
+		}
+		for j := range was.Gateways {
+			if g := gateway(&was.Gateways[j]); find(f.Cluster(c.Name).Gateways, g.Name) < 0 {
+				g.Change = Removed
+				c.Gateways = append(c.Gateways, g)
+			}
+		}
+	}
+	graph, count := before.Graph(), len(m.Clusters)
+	for i := range before.Clusters {
+		if c := &before.Clusters[i]; f.Cluster(c.Name) == nil {
+			gone := cluster(before, graph, c)
+			gone.Change = Removed
+			m.Clusters = append(m.Clusters, gone)
+		}
+	}
+	if len(m.Clusters) > count {
+		slices.SortFunc(m.Clusters, func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
+	}
+}
+
+// plain is a cluster without its keys: a preview has none, and whether they change is
+// not a matter of the map.
+func plain(c fabric.Cluster) fabric.Cluster {
+	c.Gateways = slices.Clone(c.Gateways)
+	for i := range c.Gateways {
+		c.Gateways[i].Keys = nil
+	}
+	return c
+}
+
+func find(gateways []fabric.Gateway, name string) int {
+	return slices.IndexFunc(gateways, func(g fabric.Gateway) bool { return g.Name == name })
+}
+
+func texts(prefixes []netip.Prefix) []string {
+	out := make([]string, len(prefixes))
+	for i, p := range prefixes {
+		out[i] = p.String()
+	}
+	return out
+}

@@ -1,0 +1,230 @@
+package clustermap
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"flag"
+	"fmt"
+	"image/color"
+	"image/png"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+var update = flag.Bool("update", false, "write the goldens")
+
+func world(shape fabric.Shape, names ...string) *fabric.Fabric {
+	f := &fabric.Fabric{Name: "demo", Tunnel: fabric.Tunnel{Driver: fabric.DriverWireguard}, Shape: shape}
+	for i, name := range names {
+		f.Clusters = append(f.Clusters, fabric.Cluster{
+			Name: name, Globalnet: i > 0,
+			PodCIDRs:    []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")},
+			GlobalCIDRs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{242, byte(i >> 8), byte(i), 0}), 24)},
+			Gateways:    []fabric.Gateway{{Name: "a", Node: name + "-gw", Endpoints: []string{fmt.Sprintf("203.0.113.%d", i+1)}}},
+		})
+	}
+	return f
+}
+
+// changed is a clusterset before and after: ams goes, sin comes with a link by VXLAN, fra
+// gets a second gateway and nyc another prefix.
+func changed() (before, after *fabric.Fabric) {
+	before = world(fabric.Shape{}, "ams", "fra", "nyc")
+	after = world(fabric.Shape{}, "fra", "nyc", "sin")
+	for i, name := range []string{"fra", "nyc"} {
+		after.Clusters[i] = *before.Cluster(name)
+	}
+	after.Clusters[0].Gateways = append(after.Clusters[0].Gateways[:1:1], fabric.Gateway{Name: "b", Node: "fra-gw2"})
+	after.Clusters[1].PodCIDRs = append(after.Clusters[1].PodCIDRs[:1:1], netip.MustParsePrefix("10.8.0.0/16"))
+	after.Links = []fabric.Link{{Between: [2]string{"fra", "nyc"}, Driver: fabric.DriverIPsec}, {Between: [2]string{"fra", "sin"}, Driver: fabric.DriverVXLAN}}
+	after.Exports = []fabric.Export{{Namespace: "shop", Name: "web", Clusters: []fabric.ExportCluster{{Name: "fra"}, {Name: "sin"}}}}
+	return before, after
+}
+
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	m := Compare(changed())
+	raw, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, have := range map[string]string{
+		"changed.mmd": m.Mermaid(), "changed.dot": m.DOT(), "changed.svg": m.SVG(), "changed.json": string(raw) + "\n",
+	} {
+		file := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(want), have); d != "" {
+			t.Errorf("%s (-want +have):\n%s", name, d)
+		}
+	}
+}
+
+// TestPNG reads the picture back: what goes is red, what comes is green.
+func TestPNG(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := Compare(changed()).PNG(&out); err != nil {
+		t.Fatal(err)
+	}
+	img, err := png.Decode(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[color.RGBA]int{}
+	for y := range img.Bounds().Dy() {
+		for x := range img.Bounds().Dx() {
+			seen[color.RGBAModel.Convert(img.At(x, y)).(color.RGBA)]++
+		}
+	}
+	for _, tone := range []int{good, fair, bad} {
+		if seen[pngColor(tone)] < 100 {
+			t.Errorf("colour %v: %d pixels", pngColor(tone), seen[pngColor(tone)])
+		}
+	}
+	names := make([]string, 3000)
+	for i := range names {
+		names[i] = fmt.Sprintf("c%04d", i)
+	}
+	const want = "use -o svg, or --focus on one cluster"
+	if err := New(world(fabric.Shape{}, names...)).PNG(io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("3000 clusters: %v, want %q", err, want)
+	}
+}
+
+// TestNothingJumps: where a cluster is drawn depends on which clusters there are, and on
+// nothing else.
+func TestNothingJumps(t *testing.T) {
+	t.Parallel()
+	names := []string{"a", "b", "c", "d", "e"}
+	var places []box
+	for _, edges := range [][][2]string{{{"a", "b"}}, {{"a", "b"}, {"c", "e"}}, {{"b", "c"}, {"d", "e"}, {"a", "e"}}} {
+		s := New(world(fabric.Shape{Mode: fabric.ModeLinks, Edges: edges}, names...)).layout()
+		if len(s.lines) != len(edges) {
+			t.Errorf("%d lines for %d links", len(s.lines), len(edges))
+		}
+		if places == nil {
+			places = s.boxes
+		}
+		if d := cmp.Diff(places, s.boxes, cmp.AllowUnexported(box{})); d != "" {
+			t.Errorf("clusters moved (-before +after):\n%s", d)
+		}
+	}
+}
+
+// TestNoCardsOverlap: up to maxCards clusters, hubs or not, no card hides another.
+func TestNoCardsOverlap(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= maxCards; n++ {
+		for hubs := 0; hubs <= min(n, 3); hubs++ {
+			names := make([]string, n)
+			for i := range names {
+				names[i] = fmt.Sprintf("c%02d", i)
+			}
+			shape := fabric.Shape{}
+			if hubs > 0 {
+				shape = fabric.Shape{Mode: fabric.ModeHub, Hubs: names[:hubs]}
+			}
+			s := New(world(shape, names...)).layout()
+			for i, a := range s.boxes {
+				if a.x < 0 || a.y < margin || a.x+a.w > s.width || a.y+a.h > s.height {
+					t.Errorf("%d clusters, %d hubs: card %d is outside of the picture", n, hubs, i)
+				}
+				for j, b := range s.boxes[:i] {
+					if a.x < b.x+b.w && b.x < a.x+a.w && a.y < b.y+b.h && b.y < a.y+a.h {
+						t.Errorf("%d clusters, %d hubs: cards %d and %d overlap", n, hubs, j, i)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestHostileNames: a fabric that somebody else wrote brings no element into a page and no
+// statement into a graph.
+func TestHostileNames(t *testing.T) {
+	t.Parallel()
+	const evil = "\x00\x1bx\"]\n  click n0 href \"javascript:alert(1)\"\n<script>alert(1)</script>&\\"
+	f := world(fabric.Shape{}, "a", evil)
+	f.Name = evil
+	f.Clusters[0].Gateways[0] = fabric.Gateway{Name: evil, Node: evil, Endpoints: []string{evil}}
+	f.Tunnel.Driver = evil
+	m := New(f)
+	for name, text := range map[string]string{"mermaid": m.Mermaid(), "dot": m.DOT(), "svg": m.SVG()} {
+		if strings.Contains(text, "<script") || strings.Contains(text, "\n  click") {
+			t.Errorf("%s:\n%s", name, text)
+		}
+	}
+	d := xml.NewDecoder(strings.NewReader(m.SVG()))
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			switch e.Name.Local {
+			case "svg", "style", "rect", "line", "circle", "title", "text":
+			default:
+				t.Errorf("element %s", e.Name.Local)
+			}
+		}
+	}
+}
+
+// TestLargeMesh: half a million links that are as all others are no picture.
+func TestLargeMesh(t *testing.T) {
+	t.Parallel()
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprintf("c%04d", i)
+	}
+	f := world(fabric.Shape{}, names...)
+	f.Links = []fabric.Link{{Between: [2]string{"c0001", "c0500"}, Driver: fabric.DriverVXLAN}}
+	m := New(f)
+	if !m.Implied || len(m.Links) != 1 || m.Links[0].Driver != fabric.DriverVXLAN {
+		t.Errorf("implied %t, links %v", m.Implied, m.Links)
+	}
+	if n := len(m.SVG()); n > 1<<20 {
+		t.Errorf("%d bytes of SVG", n)
+	}
+	near, err := Focus(f, "c0500")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := New(near); m.Implied || len(m.Links) != 999 {
+		t.Errorf("around c0500: implied %t, %d links", m.Implied, len(m.Links))
+	}
+	if _, err := Focus(f, "nobody"); err == nil || err.Error() != "there is no cluster nobody in the topology" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func BenchmarkSVG(b *testing.B) {
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprintf("c%04d", i)
+	}
+	f := world(fabric.Shape{}, names...)
+	for b.Loop() {
+		_ = New(f).SVG()
+	}
+}

@@ -1,0 +1,179 @@
+package clustermap
+
+import (
+	"fmt"
+	"strings"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Styles of nodes and edges in Mermaid: green comes, red goes, yellow changes. What is up,
+// down or partly so has the same colours.
+const (
+	mermaidGreen  = "stroke:#2da44e,stroke-width:3px"
+	mermaidRed    = "stroke:#cf222e,stroke-width:3px,stroke-dasharray:5 5"
+	mermaidYellow = "stroke:#bf8700,stroke-width:3px"
+)
+
+func mermaidStyle(change, state string) string {
+	switch tone(change, state) {
+	case good:
+		return mermaidGreen
+	case bad:
+		return mermaidRed
+	case fair:
+		return mermaidYellow
+	}
+	return ""
+}
+
+// Mermaid gives the map as a flowchart that forges draw. Names have the characters of DNS
+// labels, and nothing else of them gets in.
+func (m *Map) Mermaid() string {
+	var out, styles strings.Builder
+	out.WriteString("flowchart LR\n")
+	at := map[string]int{}
+	for i := range m.Clusters {
+		c := &m.Clusters[i]
+		at[c.Name] = i
+		fmt.Fprintf(&out, "  n%d[\"%s\"]\n", i, Identifier(c.Name))
+		if style := mermaidStyle(c.Change, c.State); style != "" {
+			fmt.Fprintf(&styles, "  style n%d %s\n", i, style)
+		}
+	}
+	if m.More > 0 {
+		fmt.Fprintf(&out, "  more[\"and %d more\"]\n", m.More)
+	}
+	if m.Implied {
+		out.WriteString("  rest[\"every two clusters are linked; drawn are the links that differ\"]\n")
+	}
+	for i, l := range m.Links {
+		line := "---"
+		if label := l.label(); label != "" {
+			line = "-- " + label + " ---"
+		}
+		fmt.Fprintf(&out, "  n%d %s n%d\n", at[l.Between[0]], line, at[l.Between[1]])
+		if style := mermaidStyle(l.Change, l.State); style != "" {
+			fmt.Fprintf(&styles, "  linkStyle %d %s\n", i, style)
+		}
+	}
+	return out.String() + styles.String()
+}
+
+// label is what stands at a link: the driver where it is not WireGuard, and the time of a
+// round trip.
+func (l *Link) label() string {
+	var parts []string
+	if l.Driver != fabric.DriverWireguard {
+		parts = append(parts, Identifier(l.Driver))
+	}
+	if l.RTT > 0 {
+		parts = append(parts, fmt.Sprintf("%.1f ms", float64(l.RTT)/1000))
+	}
+	if l.Loss > 0 {
+		parts = append(parts, fmt.Sprintf("%.0f%% lost", l.Loss*100))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// DOT gives the map in the language of Graphviz.
+func (m *Map) DOT() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "graph \"%s\" {\n  node [shape=box, style=rounded];\n", Identifier(m.Clusterset))
+	if m.Implied {
+		out.WriteString("  label=\"every two clusters are linked; drawn are the links that differ\";\n")
+	}
+	for i := range m.Clusters {
+		c := &m.Clusters[i]
+		fmt.Fprintf(&out, "  \"%s\"%s;\n", Identifier(c.Name), dotAttributes(c.Change, c.State, strings.Join(c.lines(), `\n`)))
+	}
+	if m.More > 0 {
+		fmt.Fprintf(&out, "  \"and %d more\" [shape=plaintext];\n", m.More)
+	}
+	for _, l := range m.Links {
+		fmt.Fprintf(&out, "  \"%s\" -- \"%s\"%s;\n", Identifier(l.Between[0]), Identifier(l.Between[1]),
+			dotAttributes(l.Change, l.State, l.label()))
+	}
+	out.WriteString("}\n")
+	return out.String()
+}
+
+func dotAttributes(change, state, label string) string {
+	var parts []string
+	if label != "" {
+		parts = append(parts, `label="`+label+`"`)
+	}
+	switch tone(change, state) {
+	case good:
+		parts = append(parts, `color="#2da44e"`)
+	case bad:
+		parts = append(parts, `color="#cf222e"`, "style=dashed")
+	case fair:
+		parts = append(parts, `color="#bf8700"`)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " [" + strings.Join(parts, ", ") + "]"
+}
+
+// lines are what is written of a cluster. They have no character that a format would
+// have to quote.
+func (c *Cluster) lines() []string {
+	title := Identifier(c.Name)
+	if c.Hub {
+		title += " (hub)"
+	}
+	lines := []string{title, "pods " + several(c.PodCIDRs)}
+	if len(c.GlobalCIDRs) > 0 {
+		lines = append(lines, "global "+several(c.GlobalCIDRs))
+	} else {
+		lines = append(lines, "flat")
+	}
+	return lines
+}
+
+// several gives the first of a list, and how many more there are.
+func several(list []string) string {
+	switch len(list) {
+	case 0:
+		return "none"
+	case 1:
+		return list[0]
+	}
+	return fmt.Sprintf("%s +%d", list[0], len(list)-1)
+}
+
+// Identifier leaves of a text what names have (DNS labels, dots, and _); all else becomes _.
+func Identifier(text string) string {
+	return strings.Map(func(r rune) rune {
+		if fabric.IsLabelRune(r) || r == '.' || r == '_' {
+			return r
+		}
+		return '_'
+	}, text)
+}
+
+// Tones of what is drawn.
+const (
+	plainTone = iota
+	good
+	fair
+	bad
+	dim // nobody knows
+)
+
+// tone gives the colour of what has a change or a state.
+func tone(change, state string) int {
+	switch {
+	case change == Added || change == "" && state == Up:
+		return good
+	case change == Removed || change == "" && state == Down:
+		return bad
+	case change == Changed || state == Partly:
+		return fair
+	case state == Unknown:
+		return dim
+	}
+	return plainTone
+}
