@@ -54,7 +54,7 @@ e2e-kube-ci: build ## the part of e2e-kube that CI has time for
 
 # What other networks than the lab's bridge can make different; recorded in docs/compatibility.md.
 # SETTINGS=NAME=VALUE,... PROXY=iptables
-E2E_CNI ?= ^Test(ClusterDNS|Failover|FixedAddress|HeadlessDynamic|MCS|MCSSamePrefixes|NodeRestart|Policy|Reach|Rebuilt|SecondSubnet|Tour)$$
+E2E_CNI ?= ^Test(ClusterDNS|Failover|FixedAddress|HeadlessDynamic|HeadlessDynamicFlat|MCS|MCSSamePrefixes|NetworkPolicy|NodeRestart|Policy|Reach|Rebuilt|SecondSubnet|Tour)$$
 e2e-cni: build ## e2e-kube on CNI=flannel|kube-ovn|cilium|calico-like|no-podcidrs (SETTINGS, PROXY)
 	@hack/setup-kube.sh >/dev/null
 	@hack/setup-cni.sh $(or $(CNI),$(error CNI= one of those that kubelab up --help tells)) >/dev/null

@@ -40,23 +40,36 @@ func TestFixedAddress(t *testing.T) {
 	}
 }
 
-// TestSecondSubnet: a pod in a further Subnet of Kube-OVN's default VPC reaches the other
-// cluster, once the topology has its prefix.
+// TestSecondSubnet: pods in further Subnets of Kube-OVN's default VPC reach the other
+// cluster and are reached from there, once the topology has the Subnets' prefixes. Pods of
+// the one leave OVN on their own node, those of the other on a node that is no gateway.
 func TestSecondSubnet(t *testing.T) {
 	needKubeOVN(t)
 	s := needSet(t, same)
 	t.Cleanup(func() { s.reset(t) })
-	namespace := s.someNamespace(t)
-	t.Cleanup(func() { s.kubectl(t, "c1", "delete", "subnet", "second", "--ignore-not-found", "--wait=false") })
-	s.apply(t, "c1", fmt.Sprintf(secondSubnet, namespace))
-	s.change(t, "- name: c1\n    podCIDRs: [10.7.0.0/16]", "- name: c1\n    podCIDRs: [10.7.0.0/16, 10.201.0.0/24]")
-	for _, node := range []string{"c1n1", "c1n2"} {
-		s.apply(t, "c1", fmt.Sprintf(subnetPod, namespace, node))
-		s.kubectl(t, "c1", "-n", namespace, "wait", "--for=condition=Ready", "pod", "on-"+node, "--timeout="+limit.String())
-		if ip := s.kubectl(t, "c1", "-n", namespace, "get", "pod", "on-"+node, "-o", "jsonpath={.status.podIP}"); !strings.HasPrefix(ip, "10.201.0.") {
-			t.Fatalf("the pod has %s", ip)
-		}
-		s.ask(t, "c1", namespace+"/on-"+node, service, from("c2"))
+	s.change(t, "- name: c1\n    podCIDRs: [10.7.0.0/16]", "- name: c1\n    podCIDRs: [10.7.0.0/16, 10.201.0.0/24, 10.202.0.0/24]")
+	for name, of := range map[string]struct{ prefix, gateway string }{
+		"distributed": {"10.201.0.", "gatewayType: distributed"},
+		"centralized": {"10.202.0.", "gatewayType: centralized\n  gatewayNode: c1n2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := s.someNamespace(t)
+			t.Cleanup(func() { s.kubectl(t, "c1", "delete", "subnet", name, "--ignore-not-found", "--wait=false") })
+			s.apply(t, "c1", fmt.Sprintf(furtherSubnet, name, of.prefix, of.gateway, namespace))
+			for _, node := range []string{"c1n1", "c1n2"} {
+				pod := "on-" + node
+				s.apply(t, "c1", fmt.Sprintf(subnetPod, namespace, node, name))
+				s.kubectl(t, "c1", "-n", namespace, "wait", "--for=condition=Ready", "pod", pod, "--timeout="+limit.String())
+				if ip := s.kubectl(t, "c1", "-n", namespace, "get", "pod", pod, "-o", "jsonpath={.status.podIP}"); !strings.HasPrefix(ip, of.prefix) {
+					t.Fatalf("the pod has %s", ip)
+				}
+				s.ask(t, "c1", namespace+"/"+pod, service, from("c2"))
+				s.must(t, export(pod), "kubectl", "--context", "c1", "-n", namespace, "apply", "--server-side", "-f", "-")
+				for _, client := range []string{"client", "near"} {
+					s.ask(t, "c2", client, pod+"."+namespace+".svc.clusterset.local", func(a answer) bool { return a.Cluster == "c1" && a.Node == node })
+				}
+			}
+		})
 	}
 }
 
@@ -86,7 +99,43 @@ metadata:
 spec:
   nodeSelector: {kubernetes.io/hostname: %s}
   terminationGracePeriodSeconds: 0
-  containers:
+` + answering
+
+const furtherSubnet = `apiVersion: kubeovn.io/v1
+kind: Subnet
+metadata: {name: %[1]s}
+spec:
+  vpc: ovn-cluster
+  protocol: IPv4
+  cidrBlock: %[2]s0/24
+  gateway: %[2]s1
+  %[3]s
+  natOutgoing: true
+  namespaces: [%[4]s]
+`
+
+const subnetPod = `apiVersion: v1
+kind: Service
+metadata: {name: on-%[2]s, namespace: %[1]s}
+spec:
+  selector: {app: on-%[2]s}
+  ports:
+  - {name: http, port: 80}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: on-%[2]s
+  namespace: %[1]s
+  labels: {app: on-%[2]s}
+  annotations: {ovn.kubernetes.io/logical_switch: %[3]s}
+spec:
+  nodeSelector: {kubernetes.io/hostname: %[2]s}
+  terminationGracePeriodSeconds: 0
+` + answering
+
+// answering ends a pod that asks and is asked.
+const answering = `  containers:
   - {name: tools, image: "hawser/tools:lab", command: [sleep, infinity]}
   - name: whereami
     image: whereami:lab
@@ -97,27 +146,4 @@ spec:
     readinessProbe:
       tcpSocket: {port: 80}
       periodSeconds: 1
-`
-
-const secondSubnet = `apiVersion: kubeovn.io/v1
-kind: Subnet
-metadata: {name: second}
-spec:
-  vpc: ovn-cluster
-  protocol: IPv4
-  cidrBlock: 10.201.0.0/24
-  gateway: 10.201.0.1
-  gatewayType: distributed
-  natOutgoing: true
-  namespaces: [%s]
-`
-
-const subnetPod = `apiVersion: v1
-kind: Pod
-metadata: {name: on-%[2]s, namespace: %[1]s, annotations: {ovn.kubernetes.io/logical_switch: second}}
-spec:
-  nodeSelector: {kubernetes.io/hostname: %[2]s}
-  terminationGracePeriodSeconds: 0
-  containers:
-  - {name: tools, image: "hawser/tools:lab", command: [sleep, infinity]}
 `

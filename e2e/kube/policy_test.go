@@ -4,6 +4,7 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -54,4 +55,52 @@ func TestPolicy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNetworkPolicy: NetworkPolicies that name addresses, where the network keeps them: whom
+// the servers of c2 let in, by global addresses, and where a pod of c1 may go, by clusterset
+// IPs and by global addresses.
+func TestNetworkPolicy(t *testing.T) {
+	if network := same.asked().network(); !network.Policies {
+		t.Skip("needs a network that keeps NetworkPolicies")
+	}
+	s := needSet(t, same)
+	for _, client := range []string{"client", "near"} {
+		s.ask(t, "c1", client, service, from("c2"))
+	}
+	policy := func(cluster, namespace, text string) {
+		s.apply(t, cluster, fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: only, namespace: %s}\nspec:\n%s", namespace, text))
+		t.Cleanup(func() {
+			s.kubectl(t, cluster, "-n", namespace, "delete", "networkpolicy", "only", "--ignore-not-found")
+		})
+	}
+	refused := func(cluster, client, url string) {
+		t.Helper()
+		s.eventually(t, has("refused"), within(cluster, client, "sh", "-c", "curl -s -m 3 "+url+" || echo refused")...)
+	}
+	const servers = "  podSelector: {matchLabels: {app: whereami}}\n  policyTypes: [Ingress]\n  ingress:\n  - from: [{ipBlock: {cidr: %s}}]\n"
+	policy("c2", "sample", fmt.Sprintf(servers, "242.0.0.0/8"))
+	refused("c2", "client", "whereami-cs.sample")
+	for _, client := range []string{"client", "near"} {
+		s.ask(t, "c1", client, service, from("c2"))
+	}
+	policy("c2", "sample", fmt.Sprintf(servers, "198.51.100.0/24"))
+	for _, client := range []string{"client", "near"} {
+		refused("c1", client, service)
+	}
+	s.kubectl(t, "c2", "-n", "sample", "delete", "networkpolicy", "only")
+	for _, client := range []string{"client", "near"} {
+		s.ask(t, "c1", client, service, from("c2"))
+	}
+
+	// A pod asks a clusterset IP, and its own node translates that behind the policy.
+	const clients = "  podSelector: {matchLabels: {role: db}}\n  policyTypes: [Egress]\n  egress:\n" +
+		"  - to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}}]\n  - to: [{ipBlock: {cidr: %s}}]\n"
+	s.ask(t, "c1", "billing/db", service, from("c2"))
+	policy("c1", "billing", fmt.Sprintf(clients, "243.0.0.0/16"))
+	refused("c1", "billing/db", "whereami-cs.sample")
+	s.ask(t, "c1", "billing/db", service, from("c2"))
+	policy("c1", "billing", fmt.Sprintf(clients, "242.0.0.0/8"))
+	refused("c1", "billing/db", service)
+	s.ask(t, "c1", "billing/db", headless, from("c2"))
 }

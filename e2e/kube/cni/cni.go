@@ -26,6 +26,7 @@ type Recipe struct {
 	PodCIDRs bool              // Node objects have the node's prefixes
 	Routed   bool              // the lab leads the pods of a node to it
 	IPv6     bool              // it can do more than IPv4
+	Policies bool              // it keeps NetworkPolicies
 	Setup    bool              // needs what hack/setup-cni.sh installs and builds
 }
 
@@ -34,9 +35,9 @@ func recipes() map[string]Recipe {
 		"bridge":      {Folder: "bridge", PodCIDRs: true, Routed: true, IPv6: true},
 		"no-podcidrs": {Folder: "bridge", Routed: true, IPv6: true},
 		"calico-like": {Folder: "calico-like", Routed: true, Setup: true, Settings: map[string]string{"RP_FILTER": "0"}},
-		"flannel":     {Folder: "flannel", PodCIDRs: true, Setup: true, Settings: map[string]string{"BACKEND": "vxlan", "NFTABLES": "false"}},
-		"kube-ovn":    {Folder: "kube-ovn", PodCIDRs: true, Setup: true, Settings: map[string]string{"LB": "true"}},
-		"cilium":      {Folder: "cilium", PodCIDRs: true, Setup: true, Settings: map[string]string{"OFFSET": "64", "MORE": ""}},
+		"flannel":     {Folder: "flannel", PodCIDRs: true, IPv6: true, Setup: true, Settings: map[string]string{"BACKEND": "vxlan", "NFTABLES": "false"}},
+		"kube-ovn":    {Folder: "kube-ovn", PodCIDRs: true, Policies: true, Setup: true, Settings: map[string]string{"LB": "true"}},
+		"cilium":      {Folder: "cilium", PodCIDRs: true, Policies: true, Setup: true, Settings: map[string]string{"IPAM": "cluster-pool", "ROUTING": "tunnel", "MORE": ""}},
 	}
 }
 

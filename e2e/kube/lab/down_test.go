@@ -188,11 +188,11 @@ func TestNetwork(t *testing.T) {
 		{"--pod-cidrs=false", "bridge map[] podCIDRs false routed true"},
 		{"--cni no-podcidrs --families dual", "no-podcidrs map[] podCIDRs false routed true"},
 		{"--cni flannel --cni-setting BACKEND=host-gw", "flannel map[BACKEND:host-gw NFTABLES:false] podCIDRs true routed false"},
-		{"--cni cilium --cni-setting OFFSET=0 --cni-setting MORE=--a=b", "cilium map[MORE:--a=b OFFSET:0] podCIDRs true routed false"},
+		{"--cni cilium --cni-setting IPAM=kubernetes --cni-setting MORE=--a=b", "cilium map[IPAM:kubernetes MORE:--a=b ROUTING:tunnel] podCIDRs true routed false"},
 		{"--cni calico-like", "calico-like map[RP_FILTER:0] podCIDRs false routed true"},
 		{"--cni /some/file.sh --cni-setting A=b", "/some/file.sh map[A:b] podCIDRs true routed false"},
 		{"--cni flannel --cni-setting BACKENDS=x", `network flannel: no setting "BACKENDS=x": there are [BACKEND NFTABLES]`},
-		{"--cni flannel --families dual", "network flannel has no families but ipv4 in the lab"},
+		{"--cni cilium --families dual", "network cilium has no families but ipv4 in the lab"},
 		{"--cni weave", `no network "weave": one of bridge, calico-like, cilium, flannel, kube-ovn, no-podcidrs, or a file with a slash in its path`},
 	} {
 		l, _, err := wanted("/somewhere", strings.Fields(tt.args))
