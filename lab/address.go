@@ -78,7 +78,7 @@ func firstOf(prefixes []netip.Prefix) []netip.Prefix {
 }
 
 // share gives a node its part of the cluster's pod prefixes, one a family: the one
-// that it has while its prefix is there, otherwise one of the first or the newest.
+// that it has, as a node of Kubernetes keeps it, otherwise one of the first or the newest.
 func (s *state) share(n *node, slot int, newest bool) ([]netip.Prefix, error) {
 	wide := slices.Clone(n.wide)
 	if newest {
@@ -91,11 +91,7 @@ func (s *state) share(n *node, slot int, newest bool) ([]netip.Prefix, error) {
 			return nil, err
 		}
 		for _, had := range s.Shares[n.id()] {
-			i := slices.IndexFunc(wide, func(p netip.Prefix) bool { return p.Overlaps(had) && p.Addr().Is6() == cidr.Addr().Is6() })
-			if i < 0 {
-				continue
-			}
-			if same, err := nodePrefix(wide[i], slot); err == nil && same == had {
+			if had.Addr().Is6() == cidr.Addr().Is6() {
 				share = had
 			}
 		}

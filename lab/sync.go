@@ -128,7 +128,8 @@ func (d *daemon) deliver(w *world) error {
 	return errors.Join(errs...)
 }
 
-// mirror makes a folder hold exactly the given files.
+// mirror makes a folder hold exactly the given files, and keys that the node brought
+// itself (*.key).
 func mirror(dir string, files map[string][]byte, mode os.FileMode) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -140,7 +141,7 @@ func mirror(dir string, files map[string][]byte, mode os.FileMode) error {
 		errs = append(errs, fmt.Errorf("list %s: %w", dir, err))
 	}
 	for _, entry := range entries {
-		if _, wanted := files[entry.Name()]; !wanted {
+		if _, wanted := files[entry.Name()]; !wanted && filepath.Ext(entry.Name()) != ".key" {
 			errs = append(errs, os.RemoveAll(filepath.Join(dir, entry.Name())))
 		}
 	}

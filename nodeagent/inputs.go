@@ -53,6 +53,8 @@ type inputs struct {
 	refused  map[string]string // the reasons that were logged last, by input
 	fabric   document[compiled]
 	keys     document[*fabric.Keys]
+	own      ownKeys        // the last good ones
+	held     *fabric.Keys   // both together
 	saved    *project.Facts // last good copy, used until all files were read once
 	trouble  error          // a last good copy that could not be written
 	resolver *resolver
@@ -145,11 +147,6 @@ func (in *inputs) decodeKeys(sealed []byte) (*fabric.Keys, error) {
 	if err := in.fitKeys(keys); err != nil {
 		return nil, err
 	}
-	if gateway := in.gateway(); gateway != nil {
-		if err := ownKeys(keys, in.config.KeysDir, gateway.Name); err != nil {
-			return nil, err
-		}
-	}
 	return keys, nil
 }
 
@@ -159,9 +156,16 @@ func (in *inputs) refresh(_ context.Context) {
 	defer in.mu.Unlock()
 	fabricChanged, fabricTrouble := in.fabric.refresh()
 	var keysTrouble error
-	if in.gateway() != nil {
+	if gateway := in.gateway(); gateway != nil {
 		// Only gateways hold keys; a worker without any is complete.
 		_, keysTrouble = in.keys.refresh()
+		own, err := readOwnKeys(in.config.KeysDir, gateway.Name)
+		if err == nil {
+			in.own = own
+		} else if in.keys.state.OK {
+			in.keys.state = status.InputState{Name: in.keys.name, From: in.keys.state.From, Error: err.Error()}
+		}
+		in.held = in.own.over(in.keys.value, gateway)
 	}
 	if fabricChanged && in.fabric.have {
 		in.resolver.want(in.fabric.value.Fabric, in.config.Cluster)
@@ -230,6 +234,6 @@ func (in *inputs) now() (current, bool) {
 	if !in.fabric.have || !c.facts.Loaded && !in.fabric.value.Decommission {
 		return c, false
 	}
-	c.fabric, c.digest, c.keys = in.fabric.value.Fabric, in.fabric.value.digest, in.keys.value
+	c.fabric, c.digest, c.keys = in.fabric.value.Fabric, in.fabric.value.digest, in.held
 	return c, true
 }

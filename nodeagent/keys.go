@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"filippo.io/age"
@@ -50,49 +51,72 @@ func openKeys(sealed []byte, identityFile string) (*fabric.Keys, error) {
 	return fabric.DecodeKeys(doc)
 }
 
-// ownKeys adds the private keys that this host brought itself, from files in the
-// keys folder: <gateway>.key holds that of WireGuard, <gateway>.ike.key that of IKE.
-func ownKeys(keys *fabric.Keys, dir, gateway string) error {
-	private, found, err := ownKey(filepath.Join(dir, gateway+".key"), wireguardKey)
-	if err != nil {
-		return fmt.Errorf("read private key of gateway %s: %w", gateway, err)
+// ownKeys are the private keys that this host brought itself; nil = none.
+type ownKeys struct {
+	wireguard, ike *fabric.Secret
+}
+
+// readOwnKeys reads them from files in the keys folder: <gateway>.key holds that of
+// WireGuard, <gateway>.ike.key that of IKE.
+func readOwnKeys(dir, gateway string) (own ownKeys, err error) {
+	if own.wireguard, err = ownKey(filepath.Join(dir, gateway+".key"), wireguardKey); err != nil {
+		return own, fmt.Errorf("read private key of gateway %s: %w", gateway, err)
 	}
-	ike, foundIKE, err := ownKey(filepath.Join(dir, gateway+".ike.key"), ikeKey)
-	if err != nil {
-		return fmt.Errorf("read private key for IKE of gateway %s: %w", gateway, err)
+	if own.ike, err = ownKey(filepath.Join(dir, gateway+".ike.key"), ikeKey); err != nil {
+		return own, fmt.Errorf("read private key for IKE of gateway %s: %w", gateway, err)
 	}
-	for i := range keys.Epochs {
-		e := &keys.Epochs[i]
-		if found {
-			e.Gateways = with(e.Gateways, gateway, private)
+	return own, nil
+}
+
+// over gives the keys with the gateway's own ones where the fabric has their public
+// halves, or no other key is known: so a file may be there before the commit that names it,
+// and after the one that no longer does.
+func (own ownKeys) over(keys *fabric.Keys, g *fabric.Gateway) *fabric.Keys {
+	if keys == nil || own == (ownKeys{}) {
+		return keys
+	}
+	out := *keys
+	out.Epochs = slices.Clone(keys.Epochs)
+	for i := range out.Epochs {
+		e := &out.Epochs[i]
+		var public fabric.Key
+		if j := slices.IndexFunc(g.Keys, func(k fabric.Key) bool { return k.Epoch == e.Epoch }); j >= 0 {
+			public = g.Keys[j]
 		}
-		if foundIKE {
-			e.Ed25519 = with(e.Ed25519, gateway, ike)
+		if _, derived := e.Gateways[g.Name]; own.wireguard != nil && (!derived || isPrivate(*own.wireguard, public.Public)) {
+			e.Gateways = with(e.Gateways, g.Name, *own.wireguard)
+		}
+		if _, derived := e.Ed25519[g.Name]; own.ike != nil && (!derived || isSeed(*own.ike, public.Ed25519)) {
+			e.Ed25519 = with(e.Ed25519, g.Name, *own.ike)
 		}
 	}
-	return nil
+	return &out
 }
 
 func with(keys map[string]fabric.Secret, gateway string, key fabric.Secret) map[string]fabric.Secret {
-	if keys == nil {
-		keys = map[string]fabric.Secret{}
+	out := map[string]fabric.Secret{gateway: key}
+	for name, other := range keys {
+		if name != gateway {
+			out[name] = other
+		}
 	}
-	keys[gateway] = key
-	return keys
+	return out
 }
 
-func ownKey(path string, decode func([]byte) (fabric.Secret, error)) (key fabric.Secret, found bool, err error) {
+// ownKey reads a key from a file; nil when it is not there.
+func ownKey(path string, decode func([]byte) (fabric.Secret, error)) (*fabric.Secret, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return key, false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return key, false, err
+		return nil, err
 	}
-	if key, err = decode(raw); err != nil {
-		return key, false, fmt.Errorf("%s: %w", path, err)
+	key, err := decode(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return key, true, nil
+	return &key, nil
 }
 
 func wireguardKey(raw []byte) (fabric.Secret, error) {

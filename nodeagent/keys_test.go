@@ -2,12 +2,15 @@ package nodeagent
 
 import (
 	"bytes"
+	"context"
+	"crypto/ecdh"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -147,46 +150,133 @@ func FuzzOpenKeys(f *testing.F) {
 	})
 }
 
-// TestOwnKeys adds the keys that a host brought itself.
+// TestOwnKeys reads the keys that a host brought itself. They are in force where the fabric
+// has their public halves, or nothing else is known, whatever of fabric, keys and file comes
+// first, and over a restart.
 func TestOwnKeys(t *testing.T) {
 	t.Parallel()
-	private, ike := fabric.Secret{7}, fabric.Secret{8}
-	der, err := x509.MarshalPKCS8PrivateKey(ed25519.NewKeyFromSeed(ike[:]))
+	identity, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	put := func(name, text string) {
+	put := func(name string, raw []byte) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	keys := fabric.Keys{Epochs: []fabric.EpochKeys{{Epoch: 1}, {Epoch: 2}}}
-	if err := ownKeys(&keys, dir, "a"); err != nil || keys.Epochs[0].Gateways != nil || keys.Epochs[0].Ed25519 != nil {
-		t.Fatalf("no file: %v, %v", err, keys.Epochs[0])
-	}
-	put("a.key", base64.StdEncoding.EncodeToString(private[:])+"\n")
-	put("a.ike.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
-	if err := ownKeys(&keys, dir, "a"); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range keys.Epochs {
-		if e.Gateways["a"] != private || e.Ed25519["a"] != ike {
-			t.Errorf("epoch %d has other keys", e.Epoch)
-		}
-	}
-	for _, name := range []string{"a.key", "a.ike.key"} {
-		good, err := os.ReadFile(filepath.Join(dir, name))
+	put("identity", []byte(identity.String()))
+	brought, derived := fabric.Secret{7, 1}, fabric.Secret{9, 1}
+	publish := func(s fabric.Secret) { // fabrics that name the public halves of a secret
+		t.Helper()
+		private, err := ecdh.X25519().NewPrivateKey(s[:])
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, bad := range []string{"", "c2VjcmV0LXRleHQ=", "-----BEGIN PRIVATE KEY-----\nc2VjcmV0LXRleHQ=\n-----END PRIVATE KEY-----\n"} {
-			put(name, bad)
-			if err := ownKeys(&keys, dir, "a"); err == nil || strings.Contains(err.Error(), "c2VjcmV0") || !strings.Contains(err.Error(), name) {
-				t.Errorf("broken %s: %v", name, err)
-			}
+		g := fabric.Gateway{Name: "a", Node: "gw", Port: 51820}
+		for epoch := 1; epoch <= 2; epoch++ {
+			g.Keys = append(g.Keys, fabric.Key{Epoch: epoch, Public: base64.StdEncoding.EncodeToString(private.PublicKey().Bytes()),
+				Ed25519: base64.StdEncoding.EncodeToString(ed25519.NewKeyFromSeed(s[:])[ed25519.SeedSize:])})
 		}
-		put(name, string(good))
+		raw, err := fabric.Encode(&fabric.Fabric{APIVersion: fabric.APIVersion, Name: "demo", Domain: "d", Clusters: []fabric.Cluster{{Name: "g1", Gateways: []fabric.Gateway{g}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed, err := fabric.Compress(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put("fabric/fabric.json.gz", packed)
+	}
+	give := func(gateways map[string]fabric.Secret) { // keys as they are rendered
+		t.Helper()
+		keys := fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: "demo", Cluster: "g1"}
+		for epoch := 1; epoch <= 2; epoch++ {
+			keys.Epochs = append(keys.Epochs, fabric.EpochKeys{Epoch: epoch, Gateways: gateways, Ed25519: gateways})
+		}
+		put("keys/keys.age", seal(t, keys, identity.Recipient()))
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(ed25519.NewKeyFromSeed(brought[:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := []byte(base64.StdEncoding.EncodeToString(brought[:]) + "\n")
+	ikeFile := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	var in *inputs
+	restart := func() {
+		t.Helper()
+		in, err = newInputs(Config{
+			Cluster: "g1", Node: "gw", FabricDir: filepath.Join(dir, "fabric"), StateDir: filepath.Join(dir, "state"), FactsDir: filepath.Join(dir, "facts"),
+			KeysDir: filepath.Join(dir, "keys"), Identity: filepath.Join(dir, "identity"), Trust: filepath.Join(dir, "trust"),
+		}, slog.New(slog.DiscardHandler), func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// expect tells the key in force, before and after a restart; nil = none.
+	expect := func(what string, want *fabric.Secret) {
+		t.Helper()
+		for _, when := range []string{"", ", after a restart"} {
+			in.refresh(context.Background())
+			for epoch := 1; epoch <= 2; epoch++ {
+				e := epochOf(in.held, epoch)
+				key, has := e.Gateways["a"]
+				ike, hasIKE := e.Ed25519["a"]
+				if has != (want != nil) || hasIKE != has || has && (key != *want || ike != *want) {
+					t.Errorf("%s%s, epoch %d: another key is in force", what, when, epoch)
+				}
+			}
+			restart()
+		}
+	}
+	remove := func(name string) {
+		t.Helper()
+		if err := os.Remove(filepath.Join(dir, "keys", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart()
+	publish(derived)
+	give(map[string]fabric.Secret{"a": derived})
+	expect("derived", &derived)
+	put("keys/a.key", file)
+	put("keys/a.ike.key", ikeFile)
+	expect("the files come before their commit", &derived)
+	publish(brought)
+	in.refresh(context.Background())
+	give(nil)
+	expect("the commit comes", &brought)
+	remove("a.key")
+	remove("a.ike.key")
+	expect("the files are gone", nil)
+	in.refresh(context.Background())
+	put("keys/a.key", file)
+	put("keys/a.ike.key", ikeFile)
+	expect("they come after their commit", &brought)
+	give(map[string]fabric.Secret{"a": derived})
+	in.refresh(context.Background())
+	publish(derived)
+	expect("no longer brought", &derived)
+
+	give(nil)
+	publish(brought)
+	expect("brought again", &brought)
+	for name, good := range map[string][]byte{"a.key": file, "a.ike.key": ikeFile} {
+		for _, bad := range []string{"", "c2VjcmV0LXRleHQ=", "-----BEGIN PRIVATE KEY-----\nc2VjcmV0LXRleHQ=\n-----END PRIVATE KEY-----\n"} {
+			in.refresh(context.Background())
+			put("keys/"+name, []byte(bad))
+			in.refresh(context.Background())
+			if told := in.keys.state.Error; in.keys.state.OK || strings.Contains(told, "c2VjcmV0") || !strings.Contains(told, name) {
+				t.Errorf("broken %s: %q", name, told)
+			}
+			if epochOf(in.held, 1).Gateways["a"] != brought {
+				t.Errorf("broken %s: the last good key is not in force", name)
+			}
+			put("keys/"+name, good)
+		}
 	}
 }

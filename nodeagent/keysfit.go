@@ -70,15 +70,20 @@ func epochOf(keys *fabric.Keys, epoch int) fabric.EpochKeys {
 // fits reports whether the private keys of a gateway are those of its public ones. What
 // a gateway brought itself is not there.
 func fits(e fabric.EpochKeys, gateway string, k fabric.Key) bool {
-	if secret, ok := e.Gateways[gateway]; ok {
-		private, err := ecdh.X25519().NewPrivateKey(secret[:])
-		if err != nil || base64.StdEncoding.EncodeToString(private.PublicKey().Bytes()) != k.Public {
-			return false
-		}
+	if secret, ok := e.Gateways[gateway]; ok && !isPrivate(secret, k.Public) {
+		return false
 	}
-	if seed, ok := e.Ed25519[gateway]; ok {
-		public := ed25519.NewKeyFromSeed(seed[:])[ed25519.SeedSize:]
-		return base64.StdEncoding.EncodeToString(public) == k.Ed25519
-	}
-	return true
+	seed, ok := e.Ed25519[gateway]
+	return !ok || isSeed(seed, k.Ed25519)
+}
+
+// isPrivate reports whether a secret is the private half of a key of X25519.
+func isPrivate(secret fabric.Secret, public string) bool {
+	private, err := ecdh.X25519().NewPrivateKey(secret[:])
+	return err == nil && base64.StdEncoding.EncodeToString(private.PublicKey().Bytes()) == public
+}
+
+// isSeed reports whether a secret is the seed of a key of Ed25519.
+func isSeed(seed fabric.Secret, public string) bool {
+	return base64.StdEncoding.EncodeToString(ed25519.NewKeyFromSeed(seed[:])[ed25519.SeedSize:]) == public
 }

@@ -151,4 +151,16 @@ func TestKeysFitTheFabric(t *testing.T) {
 	expect("keys before their fabric", 1, 2, "unapproved")
 	publish(4, asked, 3, 3)
 	expect("and with it", 3, 3, "")
+
+	// A key that the host brought is in no document, so that none lacks it.
+	own := secret(5)
+	n.write("keys/a.key", []byte(base64.StdEncoding.EncodeToString(own[:])))
+	publish(5, asked, 5, 5)
+	give(fabric.EpochKeys{Epoch: 1, PSKSeed: secret(7)}, fabric.EpochKeys{Epoch: 2, PSKSeed: secret(7)})
+	expect("brought", 0, 0, "")
+	give(fabric.EpochKeys{Epoch: 1, PSKSeed: secret(7)}, fabric.EpochKeys{Epoch: 2, PSKSeed: secret(7)})
+	expect("brought, sealed anew", 0, 0, "")
+	if epochOf(n.in.held, 1).Gateways["a"] != own {
+		t.Error("the key that the host brought is not in force")
+	}
 }

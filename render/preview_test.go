@@ -1,11 +1,16 @@
 package render_test
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
 	"strings"
 	"testing"
 
 	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 const previewTopology = `apiVersion: hawser.dev/v1alpha1
@@ -49,5 +54,63 @@ func TestPreviewWithoutRootKey(t *testing.T) {
 	}
 	if !strings.Contains(string(tree["clusters/g1/keys.yaml"]), render.KnownLater) {
 		t.Error("the keys Secret does not say that it is known later")
+	}
+}
+
+// TestPreviewOfKeysThatWereBrought: a gateway that brought a key, and does so no longer, has
+// another one, which only whoever has the root key knows.
+func TestPreviewOfKeysThatWereBrought(t *testing.T) {
+	t.Parallel()
+	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32))
+	for brought, want := range map[string]fabric.Key{
+		"":                           {Epoch: 1},
+		", publicKey: '" + key + "'": {Epoch: 1, Public: render.KnownLater, Ed25519: render.KnownLater},
+		", publicKey: '" + key + "', ikePublicKey: '" + key + "'": {Epoch: 1, Public: render.KnownLater, Ed25519: render.KnownLater},
+		", ikePublicKey: '" + key + "'":                           {Epoch: 1, Ed25519: render.KnownLater},
+	} {
+		load := func(text string) render.Input {
+			t.Helper()
+			top, _, list := schema.Load("clusterset.yaml", []byte(text))
+			if err := list.Err(); err != nil {
+				t.Fatal(err)
+			}
+			lock, list := schema.Allocate(top, nil)
+			if err := list.Err(); err != nil {
+				t.Fatal(err)
+			}
+			return render.Input{Topology: top, Lock: lock}
+		}
+		in := load(strings.Replace(previewTopology, ", endpoints", brought+", endpoints", 1))
+		in.Root = root
+		published, list := render.Render(in)
+		if err := list.Err(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := render.FabricOf(published)
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := f.Clusters[0].Gateways[0].Keys[0]
+		in = load(previewTopology)
+		in.Previous, in.Preview = published, true
+		tree, list := render.Render(in)
+		if err := list.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if f, err = render.FabricOf(tree); err != nil {
+			t.Fatal(err)
+		}
+		want.Public, want.Ed25519 = cmp.Or(want.Public, was.Public), cmp.Or(want.Ed25519, was.Ed25519)
+		if have := f.Clusters[0].Gateways[0].Keys[0]; have != want {
+			t.Errorf("brought%q: key %+v, want %+v", brought, have, want)
+		}
+		in.Root = root
+		if _, list := render.Render(in); list.HasErrors() {
+			t.Errorf("brought%q: with the root key: %v", brought, list.Err())
+		}
 	}
 }

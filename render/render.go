@@ -10,6 +10,7 @@ package render
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"maps"
 	"path"
 	"slices"
@@ -73,7 +74,7 @@ func Render(in Input) (Tree, diag.List) {
 		previous = nil // a damaged publication is replaced; without a root key that shows as missing keys
 	}
 	list := checkEpochs(in.Topology, previous)
-	known := knownKeys(in.Topology, previous)
+	known := knownKeys(in, previous)
 	list = append(list, checkRoot(in, known)...)
 	if list.HasErrors() {
 		return nil, list
@@ -133,15 +134,30 @@ type gatewayEpoch struct {
 	epoch            int
 }
 
-// knownKeys gives the keys of this clusterset's gateways that are published.
-func knownKeys(top *schema.ClusterSet, previous *fabric.Fabric) map[gatewayEpoch]fabric.Key {
+// knownKeys gives the keys of this clusterset's gateways that are published, but for those
+// that a gateway brought: they are not what is derived for it when it no longer does.
+func knownKeys(in Input, previous *fabric.Fabric) map[gatewayEpoch]fabric.Key {
 	known := map[gatewayEpoch]fabric.Key{}
-	if previous == nil || previous.Name != top.Metadata.Name {
+	if previous == nil || previous.Name != in.Topology.Metadata.Name {
 		return known
+	}
+	before := &schema.ClusterSet{}
+	if json.Unmarshal(in.Previous[TopologyText], before) != nil {
+		before = &schema.ClusterSet{} // of an older Hawser, which does not tell
 	}
 	for _, c := range previous.Clusters {
 		for _, g := range c.Gateways {
+			var said schema.Gateway
+			if cluster := before.Cluster(c.Name); cluster != nil && cluster.Gateway(g.Name) != nil {
+				said = *cluster.Gateway(g.Name)
+			}
 			for _, k := range g.Keys {
+				if said.PublicKey != "" {
+					continue
+				}
+				if said.IKEPublicKey != "" {
+					k.Ed25519 = ""
+				}
 				known[gatewayEpoch{c.Name, g.Name, k.Epoch}] = k
 			}
 		}

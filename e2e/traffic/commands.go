@@ -143,6 +143,7 @@ survivors, the report does.`,
 	flags.IntVar(&t.Count, "count", 1000, "connections in all")
 	flags.StringVar(&kinds, "kinds", "all", "kinds, separated by commas")
 	flags.DurationVar(&t.Interval, "interval", 200*time.Millisecond, "between two lines of a connection that speaks")
+	flags.IntVar(&t.Line, "line", 0, "bytes of a line of busy connections, at least")
 	flags.DurationVar(&t.Patience, "patience", 20*time.Second, "a connection that carries nothing for so long is dead")
 	flags.DurationVar(&t.Open, "open", 20*time.Second, "in which all must be open")
 	return cmd

@@ -41,12 +41,12 @@ type link struct {
 // hold carries on until stop is closed and then proves that the connection lives:
 // data that was sent after that moment arrives, each way in which it flows. A
 // silence longer than patience is an end.
-func (l *link) hold(ctx context.Context, interval, patience time.Duration) error {
+func (l *link) hold(ctx context.Context, interval, patience time.Duration, line int) error {
 	switch l.kind {
 	case Idle:
 		return l.idle(ctx, patience)
 	case Busy:
-		return l.busy(ctx, interval, patience)
+		return l.busy(ctx, interval, patience, line)
 	case ClientPush:
 		return l.clientPush(ctx, interval, patience)
 	default:
@@ -63,11 +63,11 @@ func (l *link) idle(ctx context.Context, patience time.Duration) error {
 	return err
 }
 
-func (l *link) busy(ctx context.Context, interval, patience time.Duration) error {
+func (l *link) busy(ctx context.Context, interval, patience time.Duration, line int) error {
 	for n := 0; ; n++ {
 		last := ctx.Err() != nil
 		began := time.Now()
-		if err := l.exchange(strconv.Itoa(n), patience); err != nil {
+		if err := l.exchange(fmt.Sprintf("%0*d", line, n), patience); err != nil {
 			return err
 		}
 		l.stall = max(l.stall, time.Since(began))

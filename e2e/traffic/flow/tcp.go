@@ -21,6 +21,7 @@ type TCP struct {
 	Count    int           // connections in all; they take the kinds in turn
 	Kinds    []Kind        // empty = all
 	Interval time.Duration // between two lines of a connection that speaks
+	Line     int           // bytes of a line of a busy connection at least
 	Patience time.Duration // a connection that carries nothing for so long is dead
 	Open     time.Duration // in which all must be open; each is tried again meanwhile
 	Dial     Dialer        // nil = Plain
@@ -99,7 +100,7 @@ func (t TCP) Run(ctx context.Context) (TCPReport, error) {
 		group.Go(func() {
 			// Those that speak do not all speak at once.
 			pause(ctx, t.Interval*time.Duration(l.id%64)/64)
-			l.err = l.hold(ctx, t.Interval, t.Patience)
+			l.err = l.hold(ctx, t.Interval, t.Patience, t.Line)
 		})
 	}
 	if t.Ready != nil {
