@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
+	"golang.org/x/mod/semver"
 	"sigs.k8s.io/yaml"
 
 	"hawser.dev/hawser/internal/diag"
@@ -38,7 +40,32 @@ func agentImage(in Input) (string, diag.List) {
 	if summary, hint := schema.CheckImage(in.Image); said == "" && in.Image != "" && summary != "" {
 		list = diag.List{{Severity: diag.Warning, Code: "bad-image", Path: "agent.image", Summary: "--image: " + summary, Hint: hint}}
 	}
-	return cmp.Or(said, in.Image, ImageOf(in.Previous), DefaultImage(in.Version)), list
+	image := cmp.Or(said, in.Image, ImageOf(in.Previous), DefaultImage(in.Version))
+	if of := Tag(image); Older(in.Version, of) {
+		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "hawser-older", Path: "agent.image",
+			Summary: fmt.Sprintf("the agents are %s, and this is Hawser %s, which may not know all that they read", of, in.Version),
+			Hint:    "use hawser " + of + " or a newer one (docs/upgrade.md)"})
+	}
+	return image, list
+}
+
+// Tag gives the tag of an image; empty when it has none.
+func Tag(image string) string {
+	name, _, _ := strings.Cut(image, "@")
+	if at := strings.LastIndexByte(name, ':'); at > strings.LastIndexByte(name, '/') {
+		return name[at+1:]
+	}
+	return ""
+}
+
+// described is what git describe puts behind the newest tag before a commit.
+var described = regexp.MustCompile(`-\d+-g[0-9a-f]+([-+]dirty)?$`)
+
+// Older reports whether a version of Hawser comes before another one, as semver.org orders
+// them. What is no version is neither older nor newer.
+func Older(version, than string) bool {
+	version, than = described.ReplaceAllString(version, ""), described.ReplaceAllString(than, "")
+	return semver.IsValid(version) && semver.IsValid(than) && semver.Compare(version, than) < 0
 }
 
 // quantity writes an amount of a resource so that a reader of YAML takes it for text.

@@ -96,3 +96,34 @@ func TestAgentSettings(t *testing.T) {
 		t.Errorf("settings (-want +got)\n%s", diff)
 	}
 }
+
+// TestOlder: who renders is warned that the agents are newer, whatever names their image.
+func TestOlder(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		version, image string
+		warns          bool
+	}{
+		{"v0.2.0", "a/hawser-agent:v0.3.0", true},
+		{"v0.2.0", "a:5000/hawser-agent:v0.2.1@sha256:" + strings.Repeat("a", 64), true},
+		{"v0.2.0", "a/hawser-agent:v0.2.0", false},
+		{"v0.2.0", "a/hawser-agent:v0.2.0-rc.1", false},
+		{"v0.2.0-rc.1", "a/hawser-agent:v0.2.0", true},
+		{"v0.2.0-5-g7ecccc4-dirty", "a/hawser-agent:v0.2.0", false},
+		{"v0.10.0", "a/hawser-agent:v0.9.0", false},
+		{"dev", "a/hawser-agent:v0.3.0", false},
+		{"v0.2.0", "a/hawser-agent@sha256:" + strings.Repeat("a", 64), false},
+		{"v0.2.0", "a/hawser-agent:lab", false},
+	} {
+		t.Run(tt.version+" "+tt.image, func(t *testing.T) {
+			t.Parallel()
+			in := input(t, world(2, 1))
+			in.Image, in.Version = tt.image, tt.version
+			_, list := render.Render(in)
+			noErrors(t, list)
+			if (len(list) == 1 && list[0].Code == "hawser-older" && strings.Contains(list[0].Summary, tt.version)) != tt.warns || !tt.warns && len(list) > 0 {
+				t.Errorf("findings %v, want a warning: %v", list, tt.warns)
+			}
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/manual"
 	"hawser.dev/hawser/internal/private"
 )
 
@@ -49,7 +50,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n") // as the command version prints it
 	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(),
-		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand())
+		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand(), manual.Command())
 	return root
 }
 

@@ -20,7 +20,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"hawser.dev/hawser/lab"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler/apply"
 )
@@ -44,7 +43,7 @@ func agentSockets(named []string, labDir string) ([]string, error) {
 	if len(named) > 0 {
 		return expand(named)
 	}
-	dir, err := lab.DirFrom(labDir, os.Getenv(lab.DirEnv))
+	dir, err := labFolder(labDir)
 	if err != nil {
 		return nil, err
 	}

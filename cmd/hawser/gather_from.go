@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/bundle"
-	"hawser.dev/hawser/lab"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler/apply"
@@ -101,24 +99,27 @@ func (g *gatherer) noteAPI(cluster string, text []byte) {
 	g.apis = append(g.apis, cluster+" Kubernetes "+version.GitVersion)
 }
 
-// labOf gives the lab that sockets belong to; nil = they belong to none.
-func (f gatherFlags) labOf(sockets []string) (*lab.Layout, error) {
-	dir, err := lab.DirFrom(f.lab, os.Getenv(lab.DirEnv))
+// labOf gives the folder of the lab that sockets belong to; empty = they belong to none.
+func (f gatherFlags) labOf(sockets []string) (string, error) {
+	dir, err := labFolder(f.lab)
 	if err != nil || len(f.sockets) > 0 || slices.Equal(sockets, []string{agentSocket}) {
-		return nil, err
+		return "", err
 	}
-	return &lab.Layout{Dir: dir}, nil
+	return dir, nil
 }
 
-// host asks agents on this machine, and the lab that they belong to.
-func (g *gatherer) host(ctx context.Context, sockets []string, at *lab.Layout) {
-	nodes := map[string]lab.NodeStatus{} // by folder
-	if at != nil {
-		nodes = g.lab(ctx, *at)
+// labNode is a node as its lab names it.
+type labNode struct{ cluster, name string }
+
+// host asks agents on this machine, and the lab in a folder that they belong to.
+func (g *gatherer) host(ctx context.Context, sockets []string, at string) {
+	nodes := map[string]labNode{} // by folder
+	if at != "" {
+		nodes = g.lab(ctx, at)
 	}
 	var group sync.WaitGroup
 	for _, socket := range sockets {
-		group.Go(func() { g.agent(ctx, socket, nodes[nodeFolder(socket)], at != nil) })
+		group.Go(func() { g.agent(ctx, socket, nodes[nodeFolder(socket)], at != "") })
 	}
 	group.Wait()
 }
@@ -126,37 +127,12 @@ func (g *gatherer) host(ctx context.Context, sockets []string, at *lab.Layout) {
 // nodeFolder is that of a lab's node, whose socket is run/agent.sock in there.
 func nodeFolder(socket string) string { return filepath.Dir(filepath.Dir(socket)) }
 
-// lab asks a lab about itself, and gives its nodes by their folders.
-func (g *gatherer) lab(ctx context.Context, at lab.Layout) map[string]lab.NodeStatus {
-	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
-	defer cancel()
-	nodes := map[string]lab.NodeStatus{}
-	s, err := lab.NewClient(at).Status(ctx)
-	if errors.Is(err, lab.ErrNoLab) {
-		return nodes // somebody else's folder of nodes
-	}
-	if err != nil {
-		g.put("lab/status.json", nil, err)
-		return nodes
-	}
-	text, err := json.Marshal(s)
-	g.put("lab/status.json", text, err)
-	g.file("lab/reconciler.log", s.Reconciler.Log)
-	for _, text := range s.Waiting {
-		g.note("lab: %s", text)
-	}
-	for _, n := range s.Nodes {
-		nodes[n.Dir] = n
-	}
-	return nodes
-}
-
 // agent asks one agent. Its name is what the lab says, or what it says itself.
-func (g *gatherer) agent(ctx context.Context, socket string, node lab.NodeStatus, ofLab bool) {
+func (g *gatherer) agent(ctx context.Context, socket string, node labNode, ofLab bool) {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	raw, err := fetch(ctx, socket, "/status")
-	cluster, name := node.Cluster, node.Name
+	cluster, name := node.cluster, node.name
 	var s status.Status
 	if err == nil && json.Unmarshal(raw, &s) == nil {
 		cluster, name = s.Cluster, s.Node

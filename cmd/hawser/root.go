@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/manual"
 	"hawser.dev/hawser/internal/private"
 	"hawser.dev/hawser/schema"
 )
@@ -124,7 +125,7 @@ refused commit), 2 the command could not do its work.`,
 		newValidateCommand(a), newFmtCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a), newGraphCommand(a),
 		newApplyCommand(a), newUninstallCommand(a),
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a),
-		newReconcileCommand(a), newApproveCommand(a), newHistoryCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
+		newReconcileCommand(a), newApproveCommand(a), newHistoryCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a), manual.Command(),
 	)
 	addExamples(root)
 	addCompletions(root)

@@ -84,6 +84,7 @@ func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
 	done := a.progress("asking the clusters")
 	seen := look()
 	done()
+	a.tellOlder(seen.states)
 	return a.printOverview(f.output, seen)
 }
 

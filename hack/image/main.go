@@ -1,17 +1,20 @@
 // Command image writes a container image as an archive:
 //
-//	image -o FILE -name NAME:TAG -arch ARCH -entrypoint /hawser-agent [-label KEY=VALUE] [-charon] [-sbom FILE] hawser-agent=dist/hawser-agent ...
+//	image -o FILE -name NAME:TAG -arch ARCH[,ARCH] -entrypoint /hawser-agent [-label KEY=VALUE] [-charon] [-pin FILE] [-sbom FILE] hawser-agent=dist/hawser-agent ...
 //
-// Each argument is a file of the image and where it is now. With -charon strongSwan's
-// charon comes as well, from this machine, with its plugins and libraries; the image
-// is for this machine's architecture then, and a label names their packages. With -sbom
-// a file says what the image is made of. The same files give the same bytes.
+// Each argument is a file of the image and where it is now; {arch} in there stands for the
+// architecture. With several the archive has an index of them, whose digest is printed.
+// With -charon strongSwan's charon comes as well, from this machine, with its plugins and
+// libraries; the image is for this machine's architecture then, and a label names their
+// packages, which are those of the lines of the file that -pin names. With -sbom a file
+// says what the image is made of. The same files give the same bytes.
 package main
 
 import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"strings"
@@ -33,7 +36,9 @@ func run(args []string) error {
 	out := flags.String("o", "", "the archive")
 	sbom := flags.String("sbom", "", "what the image is made of, as SPDX 2.3")
 	entrypoint := flags.String("entrypoint", "", "the program that a container runs")
-	flags.StringVar(&img.Arch, "arch", runtime.GOARCH, "architecture, as GOARCH has it")
+	arches := flags.String("arch", runtime.GOARCH, "architectures, as GOARCH has them, with commas")
+	pin := flags.String("pin", "", "file of the packages that charon has to be from, NAME=VERSION on each line")
+	index := flags.Bool("index", false, "an index of the architectures, be it of one")
 	charon := flags.Bool("charon", false, "with this machine's strongSwan, for links of driver ipsec")
 	flags.Func("name", "name:tag, any number", func(v string) error {
 		img.Names = append(img.Names, v)
@@ -56,24 +61,16 @@ func run(args []string) error {
 	if *entrypoint != "" {
 		img.Entrypoint = []string{*entrypoint}
 	}
-	for _, arg := range flags.Args() {
-		path, source, ok := strings.Cut(arg, "=")
-		if !ok {
-			return fmt.Errorf("%q is not PATH=FILE", arg)
-		}
-		data, err := os.ReadFile(source)
+	var images []image.Image
+	for _, arch := range strings.Split(*arches, ",") {
+		of, err := imageFor(img, arch, flags.Args(), *charon, *pin)
 		if err != nil {
-			return fmt.Errorf("read %s: %w", path, err)
-		}
-		img.Files = append(img.Files, image.File{Path: path, Mode: 0o755, Data: data})
-	}
-	if *charon {
-		if err := addCharon(&img); err != nil {
 			return err
 		}
+		images = append(images, of)
 	}
 	if *sbom != "" {
-		raw, err := bill(img)
+		raw, err := bill(images...)
 		if err != nil {
 			return err
 		}
@@ -82,10 +79,40 @@ func run(args []string) error {
 		}
 	}
 	var archive bytes.Buffer
-	if err := image.Write(&archive, img); err != nil {
+	if len(images) > 1 || *index {
+		digest, err := image.WriteIndex(&archive, images)
+		if err != nil {
+			return err
+		}
+		fmt.Println(digest)
+	} else if err := image.Write(&archive, images[0]); err != nil {
 		return err
 	}
 	return os.WriteFile(*out, archive.Bytes(), 0o644)
+}
+
+// imageFor gives the image of one architecture, with files as they are named on the
+// command line.
+func imageFor(img image.Image, arch string, args []string, charon bool, pin string) (image.Image, error) {
+	img.Arch, img.Labels = arch, maps.Clone(img.Labels)
+	for _, arg := range args {
+		path, source, ok := strings.Cut(arg, "=")
+		if !ok {
+			return img, fmt.Errorf("%q is not PATH=FILE", arg)
+		}
+		data, err := os.ReadFile(strings.ReplaceAll(source, "{arch}", arch))
+		if err != nil {
+			return img, fmt.Errorf("read %s: %w", path, err)
+		}
+		img.Files = append(img.Files, image.File{Path: path, Mode: 0o755, Data: data})
+	}
+	if !charon {
+		return img, nil
+	}
+	if err := addCharon(&img); err != nil {
+		return img, err
+	}
+	return img, pinned(strings.Fields(img.Labels[packagesLabel]), pin)
 }
 
 // addCharon adds strongSwan's charon as it is installed here.

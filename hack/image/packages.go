@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -43,4 +45,27 @@ func owner(path string) string {
 		return ""
 	}
 	return string(version)
+}
+
+// pinned says which packages are not those that a file names; without a file all are.
+func pinned(have []string, file string) error {
+	if file == "" {
+		return nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read pinned packages: %w", err)
+	}
+	want := strings.Fields(string(raw))
+	for _, p := range have {
+		if !slices.Contains(want, p) {
+			return fmt.Errorf("this machine has %s, which %s does not name: install what it names (apt-get install NAME=VERSION), or name the new version there", p, file)
+		}
+	}
+	for _, p := range want {
+		if !slices.Contains(have, p) {
+			return fmt.Errorf("%s names %s, and the image has no file of it: take the line out", file, p)
+		}
+	}
+	return nil
 }

@@ -26,3 +26,30 @@ func TestPackages(t *testing.T) {
 		t.Errorf("have %q, want %s", have, want)
 	}
 }
+
+// TestPinned: each package has to be the one that the file names, and no other.
+func TestPinned(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "packages")
+	if err := os.WriteFile(file, []byte("libc6=2.36\nlibssl3=3.0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		have []string
+		want string // part of the error
+	}{
+		{"the same", []string{"libc6=2.36", "libssl3=3.0"}, ""},
+		{"newer", []string{"libc6=2.37", "libssl3=3.0"}, "this machine has libc6=2.37, which " + file + " does not name"},
+		{"one more", []string{"libc6=2.36", "libssl3=3.0", "zlib1g=1"}, "this machine has zlib1g=1"},
+		{"one less", []string{"libc6=2.36"}, "names libssl3=3.0, and the image has no file of it"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			err := pinned(tt.have, file)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}

@@ -29,10 +29,10 @@ type spdxRef struct {
 	Locator  string `json:"referenceLocator"`
 }
 
-// bill writes what an image is made of in the format of SPDX 2.3: Go itself and the
-// modules of each Go program, and the Debian packages of packagesLabel. The same image
-// gives the same bytes, so the time in it says nothing.
-func bill(img image.Image) ([]byte, error) {
+// bill writes what the images of one name are made of in the format of SPDX 2.3: Go itself
+// and the modules of each Go program, and the Debian packages of packagesLabel. The same
+// images give the same bytes, so the time in it says nothing.
+func bill(images ...image.Image) ([]byte, error) {
 	seen := map[string]bool{}
 	parts := []spdxPackage{}
 	add := func(name, version, purl string) {
@@ -47,39 +47,45 @@ func bill(img image.Image) ([]byte, error) {
 		}
 		parts = append(parts, p)
 	}
-	for _, f := range img.Files {
-		info, err := buildinfo.Read(bytes.NewReader(f.Data))
-		if err != nil {
-			continue // no program of Go
-		}
-		add("stdlib", strings.TrimPrefix(info.GoVersion, "go"), "pkg:golang/stdlib")
-		add(info.Main.Path, img.Labels["org.opencontainers.image.version"], "")
-		for _, m := range info.Deps {
-			if m.Replace != nil {
-				m = m.Replace
+	for _, img := range images {
+		for _, f := range img.Files {
+			info, err := buildinfo.Read(bytes.NewReader(f.Data))
+			if err != nil {
+				continue // no program of Go
 			}
-			add(m.Path, m.Version, "pkg:golang/"+m.Path)
+			add("stdlib", strings.TrimPrefix(info.GoVersion, "go"), "pkg:golang/stdlib")
+			add(info.Main.Path, img.Labels["org.opencontainers.image.version"], "")
+			for _, m := range info.Deps {
+				if m.Replace != nil {
+					m = m.Replace
+				}
+				add(m.Path, m.Version, "pkg:golang/"+m.Path)
+			}
 		}
-	}
-	for _, from := range strings.Fields(img.Labels[packagesLabel]) {
-		name, version, _ := strings.Cut(from, "=")
-		purl := "pkg:deb/debian/" + name
-		if version == "" {
-			purl = "" // a file that belongs to no package
+		for _, from := range strings.Fields(img.Labels[packagesLabel]) {
+			name, version, _ := strings.Cut(from, "=")
+			purl := "pkg:deb/debian/" + name
+			if version == "" {
+				purl = "" // a file that belongs to no package
+			}
+			add(name, version, purl)
 		}
-		add(name, version, purl)
 	}
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("image %s holds nothing that is known", strings.Join(img.Names, ", "))
+		return nil, fmt.Errorf("image %s holds nothing that is known", strings.Join(images[0].Names, ", "))
 	}
 	describes := []map[string]string{}
 	for _, p := range parts {
 		describes = append(describes, map[string]string{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": p.ID})
 	}
-	names := slices.Sorted(slices.Values(img.Names))
+	names := slices.Sorted(slices.Values(images[0].Names))
+	arches := make([]string, len(images))
+	for i, img := range images {
+		arches[i] = img.Arch
+	}
 	return json.MarshalIndent(map[string]any{
 		"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
-		"name": path.Base(names[0]), "documentNamespace": "https://hawser.dev/sbom/" + names[0] + "/" + img.Arch,
+		"name": path.Base(names[0]), "documentNamespace": "https://hawser.dev/sbom/" + names[0] + "/" + strings.Join(arches, "-"),
 		"creationInfo": map[string]any{"created": "1970-01-01T00:00:00Z", "creators": []string{"Tool: hawser-image"}},
 		"packages":     parts, "relationships": describes,
 	}, "", "  ")

@@ -1,9 +1,9 @@
 // Package image writes container images as archives: one layer, made of files that
-// are named, so that equal files give equal bytes. An archive has both layouts that
-// programs read: the OCI image layout (OCI image-spec 1.1, image-layout.md), and the
-// manifest.json of docker save.
+// are named, so that equal files give equal bytes. The archive of one architecture has
+// both layouts that programs read: the OCI image layout (OCI image-spec 1.1,
+// image-layout.md), and the manifest.json of docker save.
 //
-// Called by hack/image and the kubelab of e2e/kube/lab.
+// Called by hack/image, hack/release and the kubelab of e2e/kube/lab.
 package image
 
 import (
@@ -40,34 +40,95 @@ type Image struct {
 
 // Write writes the archive.
 func Write(w io.Writer, img Image) error {
-	layer, diff, err := layerOf(img.Files)
+	b, err := build(img)
 	if err != nil {
 		return err
 	}
+	docker, err := json.Marshal([]struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}{{blob(b.config), img.Names, []string{blob(b.layer)}}})
+	if err != nil {
+		return fmt.Errorf("write manifest.json: %w", err)
+	}
+	return layout(w, img.Names, describe(manifestType, b.manifest), b.blobs(), File{Path: "manifest.json", Mode: 0o644, Data: docker})
+}
+
+// WriteIndex writes an archive with one image for several architectures, named as the
+// first, and gives the digest of their index. It has the OCI image layout alone, as the
+// other one knows a single architecture.
+func WriteIndex(w io.Writer, images []Image) (string, error) {
+	var blobs []File
+	index := ociIndex{SchemaVersion: 2, MediaType: indexType}
+	for _, img := range images {
+		b, err := build(img)
+		if err != nil {
+			return "", err
+		}
+		d := describe(manifestType, b.manifest)
+		d.Platform = &platform{Architecture: img.Arch, OS: "linux"}
+		index.Manifests = append(index.Manifests, d)
+		blobs = append(blobs, b.blobs()...)
+	}
+	raw, err := json.Marshal(index)
+	if err != nil {
+		return "", fmt.Errorf("write index: %w", err)
+	}
+	blobs = append(blobs, File{Path: blob(raw), Mode: 0o644, Data: raw})
+	return digest(raw), layout(w, images[0].Names, describe(indexType, raw), blobs)
+}
+
+// built is what one image consists of.
+type built struct{ manifest, config, layer []byte }
+
+func build(img Image) (built, error) {
+	layer, diff, err := layerOf(img.Files)
+	if err != nil {
+		return built{}, err
+	}
 	config, err := json.Marshal(configOf(img, diff))
 	if err != nil {
-		return fmt.Errorf("write image configuration: %w", err)
+		return built{}, fmt.Errorf("write image configuration: %w", err)
 	}
 	manifest, err := json.Marshal(ociManifest{
 		SchemaVersion: 2, MediaType: manifestType,
 		Config: describe(configType, config), Layers: []descriptor{describe(layerType, layer)},
 	})
 	if err != nil {
-		return fmt.Errorf("write image manifest: %w", err)
+		return built{}, fmt.Errorf("write image manifest: %w", err)
 	}
-	index, docker, err := indexes(img.Names, manifest, config, layer)
+	return built{manifest, config, layer}, nil
+}
+
+func (b built) blobs() []File {
+	return []File{
+		{Path: blob(b.config), Mode: 0o644, Data: b.config},
+		{Path: blob(b.layer), Mode: 0o644, Data: b.layer},
+		{Path: blob(b.manifest), Mode: 0o644, Data: b.manifest},
+	}
+}
+
+// layout writes the OCI image layout of blobs, one of which has names.
+func layout(w io.Writer, names []string, named descriptor, blobs []File, more ...File) error {
+	index := ociIndex{SchemaVersion: 2, MediaType: indexType}
+	for _, name := range names {
+		d := named
+		// containerd takes the first for the whole name, others the second for the tag.
+		d.Annotations = map[string]string{
+			"io.containerd.image.name":          name,
+			"org.opencontainers.image.ref.name": name[strings.LastIndex(name, ":")+1:],
+		}
+		index.Manifests = append(index.Manifests, d)
+	}
+	raw, err := json.Marshal(index)
 	if err != nil {
-		return err
+		return fmt.Errorf("write index: %w", err)
 	}
-	return archive(w, []File{
-		{Path: "blobs", Mode: 0o755}, {Path: "blobs/sha256", Mode: 0o755},
-		{Path: blob(config), Mode: 0o644, Data: config},
-		{Path: blob(layer), Mode: 0o644, Data: layer},
-		{Path: blob(manifest), Mode: 0o644, Data: manifest},
-		{Path: "index.json", Mode: 0o644, Data: index},
-		{Path: "manifest.json", Mode: 0o644, Data: docker},
-		{Path: "oci-layout", Mode: 0o644, Data: []byte(`{"imageLayoutVersion":"1.0.0"}`)},
-	})
+	files := append([]File{{Path: "blobs", Mode: 0o755}, {Path: "blobs/sha256", Mode: 0o755}}, blobs...)
+	files = append(files, File{Path: "index.json", Mode: 0o644, Data: raw})
+	files = append(files, more...)
+	return archive(w, append(files, File{Path: "oci-layout", Mode: 0o644, Data: []byte(`{"imageLayoutVersion":"1.0.0"}`)}))
 }
 
 const (
@@ -81,7 +142,13 @@ type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
 	Size        int               `json:"size"`
+	Platform    *platform         `json:"platform,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+type platform struct {
+	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
 }
 
 type ociManifest struct {
@@ -190,32 +257,6 @@ func archive(w io.Writer, files []File) error {
 		return fmt.Errorf("end archive: %w", err)
 	}
 	return nil
-}
-
-// indexes gives the index of the OCI layout and the list that docker save writes.
-func indexes(names []string, manifest, config, layer []byte) (oci, docker []byte, err error) {
-	index := ociIndex{SchemaVersion: 2, MediaType: indexType}
-	for _, name := range names {
-		d := describe(manifestType, manifest)
-		// containerd takes the first for the whole name, others the second for the tag.
-		d.Annotations = map[string]string{
-			"io.containerd.image.name":          name,
-			"org.opencontainers.image.ref.name": name[strings.LastIndex(name, ":")+1:],
-		}
-		index.Manifests = append(index.Manifests, d)
-	}
-	if oci, err = json.Marshal(index); err != nil {
-		return nil, nil, fmt.Errorf("write index: %w", err)
-	}
-	docker, err = json.Marshal([]struct {
-		Config   string
-		RepoTags []string
-		Layers   []string
-	}{{blob(config), names, []string{blob(layer)}}})
-	if err != nil {
-		return nil, nil, fmt.Errorf("write manifest.json: %w", err)
-	}
-	return oci, docker, nil
 }
 
 func describe(mediaType string, data []byte) descriptor {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -97,6 +98,55 @@ func TestWrite(t *testing.T) {
 	want := []string{"bin/", "bin/a", "bin/agent", "etc/", "etc/empty", "tmp/"}
 	if !slices.Equal(names, want) || string(contents["bin/agent"]) != "program" {
 		t.Errorf("layer has %v, want %v", names, want)
+	}
+}
+
+// TestWriteIndex: the archive of several architectures names one index, which leads to a
+// manifest for each of them, and every blob has the digest and the size that it is named by.
+func TestWriteIndex(t *testing.T) {
+	t.Parallel()
+	other := example()
+	other.Arch, other.Files = "amd64", []File{{Path: "bin/agent", Mode: 0o755, Data: []byte("another program")}}
+	var archive bytes.Buffer
+	sum, err := WriteIndex(&archive, []Image{example(), other})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, files := entries(t, archive.Bytes())
+	read := func(d descriptor, into any) {
+		t.Helper()
+		raw := files["blobs/"+strings.Replace(d.Digest, ":", "/", 1)]
+		if digest(raw) != d.Digest || len(raw) != d.Size {
+			t.Errorf("%s: %d bytes, want %d", d.Digest, len(raw), d.Size)
+		}
+		if into != nil {
+			if err := json.Unmarshal(raw, into); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var top, index ociIndex
+	if err := json.Unmarshal(files["index.json"], &top); err != nil || len(top.Manifests) != 2 {
+		t.Fatalf("index.json: %v: %s", err, files["index.json"])
+	}
+	if d := top.Manifests[0]; d.Digest != sum || d.MediaType != indexType || d.Annotations["org.opencontainers.image.ref.name"] != "v1" {
+		t.Errorf("it names %+v, want %s", d, sum)
+	}
+	read(top.Manifests[0], &index)
+	var arches []string
+	for _, d := range index.Manifests {
+		var manifest ociManifest
+		var config imageConfig
+		read(d, &manifest)
+		read(manifest.Config, &config)
+		read(manifest.Layers[0], nil)
+		if config.Architecture != d.Platform.Architecture || d.Platform.OS != "linux" {
+			t.Errorf("platform %+v has the image of %s", d.Platform, config.Architecture)
+		}
+		arches = append(arches, d.Platform.Architecture)
+	}
+	if !slices.Equal(arches, []string{"arm64", "amd64"}) {
+		t.Errorf("architectures %v", arches)
 	}
 }
 

@@ -16,7 +16,7 @@ func Process() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("forbid core dumps: %w", err)
 	}
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+	if err := hide(); err != nil {
 		return fmt.Errorf("forbid others to read this process: %w", err)
 	}
 	return nil

@@ -1,0 +1,3 @@
+module hawser.dev/hawser/hack/release
+
+go 1.26.0
