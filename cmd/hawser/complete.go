@@ -50,7 +50,7 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 	out["gather out"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	// Nothing can be offered for these, and files least of all.
 	for _, name := range []string{
-		"accept-commit", "address", "author-email", "author-name", "clusters", "drop-before", "for", "from", "git-username", "image",
+		"accept-commit", "address", "author-email", "author-name", "clusters", "drop-before", "follow", "for", "from", "git-username", "ignore", "image",
 		"interval", "listen", "move", "name", "number", "path", "recipient", "since", "timeout", "workers",
 	} {
 		out[name] = cobra.NoFileCompletions

@@ -57,6 +57,10 @@ hawser approve 3f2a91c`,
 		"history": `
 hawser history
 hawser history -n 3 --repo https://git.example.com/infra.git -o json`,
+		"bootstrap": `
+hawser bootstrap --dry-run
+hawser bootstrap --context fra --context ams=admin@ams
+hawser bootstrap --with flux --follow https://git.example.org/net/clusterset.git`,
 		"apply": `
 hawser apply --root-key root.key --dry-run
 hawser apply --root-key root.key --context fra=admin@fra,sin=admin@sin --wait`,

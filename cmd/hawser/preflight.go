@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -71,15 +72,9 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 	if err != nil {
 		return err
 	}
-	stop := a.progress("asking the clusters")
-	results := make([]preflighted, len(clusters))
-	apply.Each(clusters, func(i int, c *apply.Cluster) {
-		list := reconciler.Placed(a.examine(ctx, c, set), src)
-		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: noFindings(list)}
-	})
-	stop()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	results, err := a.examineAll(ctx, clusters, set, src)
+	if err != nil {
+		return err
 	}
 	general := diag.List{}
 	if image := cmp.Or(set.Spec.Agent.Image, f.image, render.DefaultImage(version)); !pinned(image) {
@@ -90,12 +85,23 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 	if f.output != "text" {
 		err = a.encode(f.output, map[string]any{"clusters": results, "findings": general})
 	} else {
-		err = a.showPreflight(results, general, t)
+		err = a.showPreflight(a.out, results, general, t)
 	}
 	if err == nil && slices.ContainsFunc(results, func(r preflighted) bool { return r.Findings.HasErrors() }) {
 		return answer{}
 	}
 	return err
+}
+
+// examineAll gives what was found about each cluster.
+func (a *app) examineAll(ctx context.Context, clusters []*apply.Cluster, set *schema.ClusterSet, src *schema.Source) ([]preflighted, error) {
+	defer a.progress("asking the clusters")()
+	results := make([]preflighted, len(clusters))
+	apply.Each(clusters, func(i int, c *apply.Cluster) {
+		list := reconciler.Placed(a.examine(ctx, c, set), src)
+		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: noFindings(list)}
+	})
+	return results, context.Cause(ctx)
 }
 
 // examine gives what was found about one cluster.
@@ -122,7 +128,7 @@ func pinned(image string) bool {
 	return tagged && tag != "latest"
 }
 
-func (a *app) showPreflight(results []preflighted, general diag.List, t topology) error {
+func (a *app) showPreflight(w io.Writer, results []preflighted, general diag.List, t topology) error {
 	for _, r := range results {
 		errs := 0
 		for _, d := range r.Findings {
@@ -130,13 +136,13 @@ func (a *app) showPreflight(results []preflighted, general diag.List, t topology
 				errs++
 			}
 		}
-		if _, err := fmt.Fprintf(a.out, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, counted(errs, "error"),
+		if _, err := fmt.Fprintf(w, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, counted(errs, "error"),
 			counted(len(r.Findings)-errs, "warning")); err != nil {
 			return err
 		}
-		if err := diag.Print(a.out, r.Findings, t.files(), a.colored(a.out)); err != nil {
+		if err := diag.Print(w, r.Findings, t.files(), a.colored(w)); err != nil {
 			return err
 		}
 	}
-	return diag.Print(a.out, general, nil, a.colored(a.out))
+	return diag.Print(w, general, nil, a.colored(w))
 }

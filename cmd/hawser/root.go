@@ -122,7 +122,7 @@ refused commit), 2 the command could not do its work.`,
 	root.AddCommand(
 		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a), newPreflightCommand(a),
 		newValidateCommand(a), newFmtCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a),
-		newApplyCommand(a), newUninstallCommand(a),
+		newBootstrapCommand(a), newApplyCommand(a), newUninstallCommand(a),
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a),
 		newReconcileCommand(a), newApproveCommand(a), newHistoryCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
 	)

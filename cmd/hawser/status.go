@@ -15,6 +15,7 @@ import (
 
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/reconciler/discover"
 )
 
 type statusFlags struct {
@@ -127,7 +128,10 @@ func (a *app) named(args []string, f clusterFlags) (t topology, names, all []str
 func namedBy(f clusterFlags) (names, all []string, err error) {
 	all = slices.Clone(f.clusters)
 	for _, pair := range f.access.Contexts {
-		name, _, _ := strings.Cut(pair, "=")
+		name, _, ok := strings.Cut(pair, "=")
+		if !ok {
+			name = discover.NameOf(pair)
+		}
 		if !slices.Contains(all, name) {
 			all = append(all, name)
 		}

@@ -3,7 +3,6 @@ package apply
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -35,10 +34,7 @@ func (a Access) Named() ([]*Cluster, error) {
 	}
 	var out []*Cluster
 	for _, text := range a.Contexts {
-		name, contextName, named := strings.Cut(text, "=")
-		if !named || config.Contexts[text] != nil { // contexts may have = in their names
-			name, contextName = discover.NameOf(text), text
-		}
+		name, contextName := named(text, config)
 		switch {
 		case config.Contexts[contextName] == nil:
 			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", text, contextName,
@@ -245,13 +241,7 @@ func (c *Cluster) PutIdentity(ctx context.Context, identity string) error {
 		return fmt.Errorf("create Namespace %s: %w", render.Namespace, err)
 	}
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	_, err = c.client.Resource(secrets).Namespace(render.Namespace).Create(ctx,
-		&unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": kindSecret,
-			"metadata": map[string]any{"name": IdentitySecret, "namespace": render.Namespace},
-			"type":     "Opaque",
-			"data":     map[string]any{IdentityKey: base64.StdEncoding.EncodeToString([]byte(identity))},
-		}}, options)
+	_, err = c.client.Resource(secrets).Namespace(render.Namespace).Create(ctx, identityObject(identity), options)
 	if err != nil {
 		return fmt.Errorf("create Secret %s/%s: %w", render.Namespace, IdentitySecret, err)
 	}
