@@ -65,6 +65,7 @@ func addCompletions(root *cobra.Command) {
 	arguments := map[string]cobra.CompletionFunc{
 		"init":          firstArgument(folders),
 		"uninstall":     installed,
+		"leave":         firstArgument(one(clusterNames)),
 		"approve":       approvable,
 		"explain":       fromAndTo,
 		"keys root":     firstArgument(nil),

@@ -40,6 +40,9 @@ hawser discover --context fra -o yaml`,
 		"join": `
 hawser join --context sin --dry-run
 hawser join --context sin=admin@sin`,
+		"leave": `
+hawser leave sin --dry-run
+hawser leave sin`,
 		"preflight": `
 hawser preflight
 hawser preflight --context fra=admin@fra -o json`,
