@@ -60,6 +60,9 @@ hawser approve 3f2a91c`,
 		"history": `
 hawser history
 hawser history -n 3 --repo https://git.example.com/infra.git -o json`,
+		"rollback": `
+hawser rollback --dry-run
+hawser rollback 3f2a91c`,
 		"bootstrap": `
 hawser bootstrap --dry-run
 hawser bootstrap --context fra --context ams=admin@ams

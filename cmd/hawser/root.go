@@ -124,7 +124,7 @@ refused commit), 2 the command could not do its work.`,
 		newValidateCommand(a), newFmtCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a),
 		newBootstrapCommand(a), newApplyCommand(a), newUninstallCommand(a),
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a),
-		newReconcileCommand(a), newApproveCommand(a), newHistoryCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
+		newReconcileCommand(a), newApproveCommand(a), newHistoryCommand(a), newRollbackCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a),
 	)
 	addExamples(root)
 	addCompletions(root)
