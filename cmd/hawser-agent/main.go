@@ -49,7 +49,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n") // as the command version prints it
 	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(),
-		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand())
+		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand(), portcheckCommand())
 	return root
 }
 

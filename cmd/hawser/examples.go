@@ -45,6 +45,7 @@ hawser leave sin --dry-run
 hawser leave sin`,
 		"preflight": `
 hawser preflight
+hawser preflight --pods
 hawser preflight --context fra=admin@fra -o json`,
 		"explain": `
 hawser explain g1/shop/client web.shop:80
@@ -77,6 +78,7 @@ hawser uninstall fra sin --crds`,
 hawser status
 hawser status --wait --timeout 10m
 hawser status --watch
+hawser status -o jsonpath={.trouble}
 hawser status --context fra=admin@fra -o json`,
 		"verify": `
 hawser verify

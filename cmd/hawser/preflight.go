@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,7 @@ import (
 type preflightFlags struct {
 	clusterFlags
 	image  string
+	pods   bool
 	output string
 }
 
@@ -41,6 +43,12 @@ and gateways' nodes that differ from the topology, addresses in the clusterset's
 the namespace's Pod Security level, the cluster's DNS, identities that are missing, and
 other software that connects clusters by the same names. It only reads.
 
+With --pods it also runs a pod with the agent's image on the node of each gateway, for as
+long as it takes, which listens at the UDP ports of the tunnels and asks at those of the
+other gateways: whether the image can be pulled, which ports are closed in which direction,
+how large a packet passes, and how far clocks are apart. The pods have the network of their
+node and no rights; they are removed again, with their namespace hawser-preflight-....
+
 Exit codes: 0 no errors (there may be warnings), 1 errors, such as a cluster that cannot
 be reached, 2 the command could not do its work.`,
 		Args: cobra.MaximumNArgs(1),
@@ -48,6 +56,7 @@ be reached, 2 the command could not do its work.`,
 	}
 	f.add(cmd, false)
 	cmd.Flags().StringVar(&f.image, "image", "", "image of the agent, as hawser apply gets it")
+	cmd.Flags().BoolVar(&f.pods, "pods", false, "ask from gateway to gateway too, in pods that are removed again")
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }
@@ -77,15 +86,42 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 		return err
 	}
 	general := diag.List{}
-	if image := cmp.Or(set.Spec.Agent.Image, f.image, render.DefaultImage(version)); !pinned(image) {
+	image := cmp.Or(set.Spec.Agent.Image, f.image, render.DefaultImage(version))
+	var asked []measured
+	if f.pods {
+		c, err := a.compileFrom(t, set, src)
+		if err != nil {
+			return err
+		}
+		reached := slices.DeleteFunc(clusters, func(c *apply.Cluster) bool {
+			return slices.ContainsFunc(results, func(r preflighted) bool {
+				return r.Cluster == c.Name && slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "unreachable" })
+			})
+		})
+		more, list, err := a.checkPorts(ctx, c.fabric, reached, image)
+		if err != nil {
+			return err
+		}
+		for i := range results {
+			results[i].Findings = append(results[i].Findings, reconciler.Placed(more[results[i].Cluster], src)...)
+		}
+		asked = list
+	}
+	if !pinned(image) {
 		general = append(general, diag.Diagnostic{Severity: diag.Warning, Code: "image-not-pinned",
 			Summary: fmt.Sprintf("image %s has no fixed version: nodes that start later may run another one", image),
 			Hint:    "pass --image with a version or a digest, to hawser apply or hawser reconcile too"})
 	}
 	if f.output != "text" {
-		err = a.encode(f.output, map[string]any{"clusters": results, "findings": general})
+		out := map[string]any{"clusters": results, "findings": general}
+		if f.pods {
+			out["ways"] = asked
+		}
+		err = a.encode(f.output, out)
 	} else {
-		err = a.showPreflight(a.out, results, general, t)
+		if err = a.showPreflight(a.out, results, general, t); err == nil && len(asked) > 0 {
+			_, err = a.out.Write([]byte(waysTable(asked).String()))
+		}
 	}
 	if err == nil && slices.ContainsFunc(results, func(r preflighted) bool { return r.Findings.HasErrors() }) {
 		return answer{}
@@ -145,4 +181,18 @@ func (a *app) showPreflight(w io.Writer, results []preflighted, general diag.Lis
 		}
 	}
 	return diag.Print(w, general, nil, a.colored(w))
+}
+
+// waysTable shows what gateways found out about each other.
+func waysTable(list []measured) *table {
+	t := &table{title: "Ways between gateways", head: []string{"FROM", "TO", "AT", "ANSWERED", "LARGEST", "RTT", "CLOCK"}}
+	for _, m := range list {
+		row := []string{m.From, m.To, m.At, "no", "", "", ""}
+		if m.Answered > 0 {
+			row = []string{m.From, m.To, m.At, "yes", fmt.Sprint(m.Largest), (time.Duration(m.RTT) * time.Microsecond).String(),
+				fmt.Sprintf("%+d ms", m.Ahead)}
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
 }

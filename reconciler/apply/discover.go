@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"hawser.dev/hawser/internal/diag"
@@ -90,7 +93,52 @@ func (c *Cluster) Preflight(ctx context.Context, w discover.Wanted) (diag.List, 
 				IdentitySecret),
 			Hint: "create it with the key " + IdentityKey + " from the cluster's identity file (hawser keys identity)"})
 	}
+	if ahead, err := c.clock(ctx); err == nil && ahead.Abs() > maxSkew {
+		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "clock-skew", Path: "clusters[" + c.Name + "]",
+			Summary: fmt.Sprintf("the clock of the API server is %s %s this machine's", ahead.Abs().Round(time.Second), before(ahead)),
+			Hint:    "synchronize clocks (NTP): certificates, logs and revisions of the fabric are dated by them"})
+	}
 	return list, nil
+}
+
+// maxSkew is how far a clock may be from this machine's: more than one second, which is how
+// exact an API server tells the time, and a slow answer.
+const maxSkew = 5 * time.Second
+
+func before(ahead time.Duration) string {
+	if ahead > 0 {
+		return "before"
+	}
+	return "behind"
+}
+
+// clock gives how far the API server's clock is ahead of this machine's, by the header Date
+// of an answer (RFC 9110, section 6.6.1).
+func (c *Cluster) clock(ctx context.Context) (time.Duration, error) {
+	client, err := rest.HTTPClientFor(c.config)
+	if err != nil {
+		return 0, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return 0, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
+	if err != nil {
+		return 0, err
+	}
+	asked := time.Now()
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	took := time.Since(asked)
+	theirs, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		return 0, err
+	}
+	return theirs.Sub(asked.Add(took / 2)), nil
 }
 
 // objects asks a cluster for all that is queried.
