@@ -177,6 +177,8 @@ type Preview struct {
 	Built     *Built
 	Published render.Tree       // what is published now
 	Files     map[string][]byte // texts of the source, by name, for printing findings
+	Commit    string            // of the source
+	Changed   bool              // something would be published
 }
 
 // Preview builds the newest commit and writes nothing.
@@ -189,7 +191,8 @@ func (r *Reconciler) Preview(ctx context.Context) (*Preview, *Failure) {
 	if failure != nil {
 		return nil, failure
 	}
-	return &Preview{Built: w.built, Published: w.have, Files: w.files}, nil
+	return &Preview{Built: w.built, Published: w.have, Files: w.files, Commit: in.source.String(),
+		Changed: w.own != in.published || !w.built.Tree.Equal(w.found)}, nil
 }
 
 // work is what a pass reads and builds.

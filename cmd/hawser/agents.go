@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
 )
 
@@ -141,11 +142,17 @@ func (r *replies[T]) add(who string, raw []byte, at time.Time, err error) {
 	r.all = append(r.all, reply[T]{who, value, at})
 }
 
-// ask asks the agents that the flags name: in clusters' pods, or at sockets.
+// ask asks the agents that the flags name: in clusters' pods, or at sockets. Without flags it
+// is those of the lab or of this host, and where there are none those of the clusters of the
+// topology in this folder.
 func ask[T any](ctx context.Context, f showFlags, q question) ([]reply[T], []unreachable, error) {
 	var got replies[T]
 	if len(f.access.Contexts)+len(f.clusters)+present(f.file) == 0 {
 		sockets, err := agentSockets(f.sockets, f.lab)
+		if err != nil && len(f.sockets)+present(f.lab) == 0 && !missingFile(reconciler.TopologyFile) {
+			f.file = reconciler.TopologyFile
+			return ask[T](ctx, f, q)
+		}
 		if err != nil {
 			return nil, nil, err
 		}

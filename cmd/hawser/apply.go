@@ -152,7 +152,13 @@ func (g *agreement) ask(ctx context.Context, a *app, planned []apply.Result) boo
 		g.refused = true
 		return false
 	}
-	_, _ = fmt.Fprintf(a.err, "Apply this to %s? [y/N] ", counted(changes, "cluster"))
+	g.refused = !a.agree(ctx, fmt.Sprintf("Apply this to %s?", counted(changes, "cluster")))
+	return !g.refused
+}
+
+// agree asks whoever is at the terminal; anything but yes is no.
+func (a *app) agree(ctx context.Context, what string) bool {
+	_, _ = fmt.Fprint(a.err, what, " [y/N] ")
 	said := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(a.in).ReadString('\n') // what cannot be read is no consent
@@ -160,9 +166,8 @@ func (g *agreement) ask(ctx context.Context, a *app, planned []apply.Result) boo
 	}()
 	select {
 	case word := <-said:
-		g.refused = word != "y" && word != "yes"
+		return word == "y" || word == "yes"
 	case <-ctx.Done(): // an interrupt reaches the context alone
-		g.refused = true
+		return false
 	}
-	return !g.refused
 }

@@ -27,7 +27,7 @@ func (f *clusterFlags) add(cmd *cobra.Command, below bool) {
 	if below {
 		flags = cmd.PersistentFlags()
 	}
-	flags.StringSliceVar(&f.access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig (default: the context named like the cluster)")
+	flags.StringSliceVar(&f.access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig, or CONTEXT (default: the context named like the cluster)")
 	flags.StringArrayVar(&f.access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
 	flags.StringSliceVar(&f.clusters, "cluster", nil, "only these clusters")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 	out["gather out"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	// Nothing can be offered for these, and files least of all.
 	for _, name := range []string{
-		"accept-commit", "address", "author-email", "author-name", "clusters", "drop-before", "for", "from", "git-username", "image",
+		"accept-commit", "address", "author-email", "author-name", "clusters", "drop-before", "follow", "for", "from", "git-username", "ignore", "image",
 		"interval", "listen", "move", "name", "number", "path", "recipient", "since", "timeout", "workers",
 	} {
 		out[name] = cobra.NoFileCompletions
@@ -67,7 +68,9 @@ func addCompletions(root *cobra.Command) {
 	arguments := map[string]cobra.CompletionFunc{
 		"init":          firstArgument(folders),
 		"uninstall":     installed,
+		"leave":         firstArgument(one(clusterNames)),
 		"approve":       approvable,
+		"rollback":      firstArgument(one(publishedCommits)),
 		"explain":       fromAndTo,
 		"keys root":     firstArgument(nil),
 		"keys identity": firstArgument(nil),
@@ -300,6 +303,32 @@ func references(cmd *cobra.Command, args []string) (*repo.Store, []string) {
 func refsOrFolder(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	_, out := references(cmd, args)
 	return append(out, againstNone+"\tcompare with nothing"), cobra.ShellCompDirectiveDefault
+}
+
+// publishedCommits gives what can be brought back, with when it was published and what for.
+func publishedCommits(cmd *cobra.Command, args []string, _ string) []string {
+	s, _ := references(cmd, args)
+	if s == nil {
+		return nil
+	}
+	branch, _ := cmd.Flags().GetString("branch")
+	head, err := s.Resolve(branch)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	const most = 20
+	for at := head.Commit; !at.IsZero() && len(out) < most; {
+		p, err := publicationOf(s, at)
+		if err != nil {
+			break
+		}
+		out = append(out, fmt.Sprintf("%.12s\t%s %s", p.Commit, p.Time, p.Subject))
+		if _, _, at, err = s.Signature(at); err != nil {
+			break
+		}
+	}
+	return out
 }
 
 // approvable completes a commit by the branches that are at one, and then the folder.

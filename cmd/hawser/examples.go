@@ -40,8 +40,12 @@ hawser discover --context fra -o yaml`,
 		"join": `
 hawser join --context sin --dry-run
 hawser join --context sin=admin@sin`,
+		"leave": `
+hawser leave sin --dry-run
+hawser leave sin`,
 		"preflight": `
 hawser preflight
+hawser preflight --pods
 hawser preflight --context fra=admin@fra -o json`,
 		"explain": `
 hawser explain g1/shop/client web.shop:80
@@ -61,6 +65,13 @@ hawser approve 3f2a91c`,
 		"history": `
 hawser history
 hawser history -n 3 --repo https://git.example.com/infra.git -o json`,
+		"rollback": `
+hawser rollback --dry-run
+hawser rollback 3f2a91c`,
+		"bootstrap": `
+hawser bootstrap --dry-run
+hawser bootstrap --context fra --context ams=admin@ams
+hawser bootstrap --with flux --follow https://git.example.org/net/clusterset.git`,
 		"apply": `
 hawser apply --root-key root.key --dry-run
 hawser apply --root-key root.key --context fra=admin@fra,sin=admin@sin --wait`,
@@ -71,6 +82,7 @@ hawser uninstall fra sin --crds`,
 hawser status
 hawser status --wait --timeout 10m
 hawser status --watch
+hawser status -o jsonpath={.trouble}
 hawser status --context fra=admin@fra -o json`,
 		"verify": `
 hawser verify

@@ -14,10 +14,10 @@ import (
 // addTables adds what hawser status and hawser show print.
 func (g *gatherer) addTables() {
 	if len(g.states) > 0 {
-		g.Add("status.txt", []byte(statusTables(g.states, troubles(g.states))))
+		g.Add("status.txt", []byte(statusTables(g.states, troubles(g.states), true)))
 	}
 	if len(g.agents) > 0 {
-		g.Add("show.txt", []byte(tables(showAll, ordered(g.agents))))
+		g.Add("show.txt", []byte(tables(showAll, ordered(g.agents), true)))
 	}
 }
 

@@ -69,8 +69,10 @@ func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error
 	if _, err := fmt.Fprintf(a.out, "wrote %s\n", path); err != nil {
 		return err
 	}
-	if err := a.handOver(ctx, clusters, f.keys, f.secrets, f.access.Kubeconfigs); err != nil {
-		return err
+	if f.secrets {
+		if err := a.handOver(ctx, clusters, f.keys); err != nil {
+			return err
+		}
 	}
 	t, err := a.readTopology([]string{path})
 	if err != nil {
@@ -79,7 +81,10 @@ func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error
 	if err := a.firstLock(ctx, t); err != nil {
 		return err
 	}
-	command := "hawser apply --dry-run --root-key " + shellWord(filepath.Join(f.keys, "root.key"))
+	command := "hawser bootstrap --dry-run"
+	if filepath.Clean(f.keys) != filepath.Join(dir, "keys") {
+		command += " --root-key " + shellWord(filepath.Join(f.keys, "root.key")) + " --with-keys " + shellWord(f.keys)
+	}
 	for _, c := range clusters {
 		if c.Name != c.Context {
 			command += " --context " + shellWord(c.Name+"="+c.Context)
@@ -88,7 +93,10 @@ func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error
 	for _, file := range f.access.Kubeconfigs {
 		command += " --kubeconfig " + shellWord(file)
 	}
-	_, err = fmt.Fprintf(a.out, "see what Hawser would create in the clusters:\n  %s %s\n", command, shellWord(dir))
+	if dir != "." {
+		command += " " + shellWord(dir)
+	}
+	_, err = fmt.Fprintf(a.out, "commit and push both, and see what Hawser would do in the clusters:\n  %s\n", command)
 	return err
 }
 
@@ -108,7 +116,7 @@ func (a *app) firstLock(ctx context.Context, t topology) error {
 	if err := atomicfile.Replace(t.lockFile, raw, 0o644); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "wrote %s: commit it beside %s, without the keys\n", t.lockFile, filepath.Base(t.file))
+	_, err = fmt.Fprintf(a.out, "wrote %s\n", t.lockFile)
 	return err
 }
 
@@ -129,55 +137,33 @@ func withoutIdentity(ctx context.Context, clusters []*apply.Cluster) error {
 	return nil
 }
 
-// handOver creates the Secret of each cluster's identity after asking, or prints the
-// commands that do it.
-func (a *app) handOver(ctx context.Context, clusters []*apply.Cluster, keys string, create bool,
-	kubeconfigs []string) error {
+// handOver creates the Secret of each cluster's identity, after asking.
+func (a *app) handOver(ctx context.Context, clusters []*apply.Cluster, keys string) error {
 	in := bufio.NewReader(a.in)
-	var commands strings.Builder
 	for _, c := range clusters {
-		file := filepath.Join(keys, c.Name+".identity")
-		if create {
-			done, err := a.createIdentity(ctx, in, c, file)
-			if err != nil {
-				return err
-			}
-			if done {
-				continue
-			}
+		if err := a.createIdentity(ctx, in, c, filepath.Join(keys, c.Name+".identity")); err != nil {
+			return err
 		}
-		kubectl := "kubectl"
-		if len(kubeconfigs) == 1 {
-			kubectl += " --kubeconfig " + shellWord(kubeconfigs[0])
-		}
-		_, _ = fmt.Fprintf(&commands, "  %[1]s --context %[2]s create namespace %[3]s\n  %[1]s --context %[2]s -n %[3]s "+
-			"create secret generic %[4]s --from-file=%[5]s\n",
-			kubectl, shellWord(c.Context), render.Namespace, apply.IdentitySecret, shellWord(apply.IdentityKey+"="+file))
 	}
-	if commands.Len() == 0 {
-		return nil
-	}
-	_, err := fmt.Fprintf(a.out, "create the Secret with each cluster's identity before hawser apply:\n%s",
-		commands.String())
-	return err
+	return nil
 }
 
-func (a *app) createIdentity(ctx context.Context, in *bufio.Reader, c *apply.Cluster, file string) (bool, error) {
+func (a *app) createIdentity(ctx context.Context, in *bufio.Reader, c *apply.Cluster, file string) error {
 	_, _ = fmt.Fprintf(a.err, "create Secret %s/%s in cluster %s (context %s)? [y/N] ", render.Namespace,
 		apply.IdentitySecret, c.Name, c.Context)
 	line, _ := in.ReadString('\n') // at the end of the input the answer is no
 	if yes := strings.ToLower(strings.TrimSpace(line)); yes != "y" && yes != "yes" {
-		return false, nil
+		return nil
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return false, fmt.Errorf("read identity: %w", err)
+		return fmt.Errorf("read identity: %w", err)
 	}
 	if err := c.PutIdentity(ctx, string(raw)); err != nil {
-		return false, fmt.Errorf("cluster %s: %w", c.Name, err)
+		return fmt.Errorf("cluster %s: %w", c.Name, err)
 	}
 	_, err = fmt.Fprintf(a.out, "created Secret %s/%s in cluster %s\n", render.Namespace, apply.IdentitySecret, c.Name)
-	return true, err
+	return err
 }
 
 // shellWord gives a text as one word of a shell's command line.

@@ -124,8 +124,8 @@ func (a *app) join(ctx context.Context, args []string, f joinFlags) error {
 	if err := a.writeJoin(&j, f.keys); err != nil {
 		return err
 	}
-	if j.identity != "" {
-		if err := a.handOver(ctx, clusters, f.keys, f.secrets, f.access.Kubeconfigs); err != nil {
+	if f.secrets {
+		if err := a.handOver(ctx, clusters, f.keys); err != nil {
 			return err
 		}
 	}
@@ -209,7 +209,7 @@ func (a *app) writeJoin(j *joining, keys string) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(a.out, "added cluster %s to %s: hawser diff shows what that changes for all clusters\n",
-		j.found.Name, j.after.file)
+	_, err := fmt.Fprintf(a.out, "added cluster %s to %s: hawser diff shows what that changes for all clusters; "+
+		"committed and pushed, hawser bootstrap brings it there\n", j.found.Name, j.after.file)
 	return err
 }

@@ -35,7 +35,7 @@ that these did not sign and approve.
     hawser keys signers --cluster g1 -o secret | kubectl --context g1 apply -f -
 
 They sign published commits, too. Flux (2.9 or newer) verifies these with the Secret
-` + fluxSigners + ` that -o flux prints, which spec.verify of its GitRepository names.`,
+` + apply.FluxSigners + ` that -o flux prints, which spec.verify of its GitRepository names.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.showSigners(args, f) },
 	}
@@ -79,15 +79,12 @@ func (a *app) showSigners(args []string, f keysSignersFlags) error {
 	case "flux":
 		return a.writeSecret(map[string]any{
 			"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-			"metadata":   map[string]any{"name": fluxSigners, "namespace": "flux-system"},
-			"stringData": map[string]any{"hawser.sshpub": strings.Join(keys, "\n") + "\n"},
+			"metadata":   map[string]any{"name": apply.FluxSigners, "namespace": "flux-system"},
+			"stringData": map[string]any{apply.FluxSignersKey: strings.Join(keys, "\n") + "\n"},
 		})
 	}
 	return a.encode(f.output, keys)
 }
-
-// fluxSigners is the Secret by which Flux verifies published commits.
-const fluxSigners = "hawser-signers"
 
 func (a *app) writeSecret(object map[string]any) error {
 	raw, err := yaml.Marshal(object)

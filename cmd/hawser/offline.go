@@ -26,6 +26,11 @@ func (a *app) compile(args []string) (compiled, error) {
 	if err != nil {
 		return compiled{}, err
 	}
+	return a.compileFrom(t, set, source)
+}
+
+// compileFrom is compile for a topology that was loaded.
+func (a *app) compileFrom(t topology, set *schema.ClusterSet, source *schema.Source) (compiled, error) {
 	lock, list := reconciler.Allocate(reconciler.LockInput{Set: set, File: t.lockFile, Committed: t.lock})
 	if list.HasErrors() {
 		return compiled{}, found{list: list, sources: t.files()}

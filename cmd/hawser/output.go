@@ -1,14 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 )
+
+// asPath begins a format that takes parts of what -o json prints, in the language of
+// kubectl -o jsonpath. It goes wherever json does.
+const asPath = "jsonpath="
 
 // outputFlag adds -o to a command, or to it and all below it. The first of the
 // formats is the default; one may have a description behind a tab.
@@ -17,10 +23,15 @@ func outputFlag(cmd *cobra.Command, below bool, into *string, formats ...string)
 	if below {
 		flags = cmd.PersistentFlags()
 	}
+	if slices.Contains(formats, "json") {
+		formats = append(slices.Clone(formats), asPath+"\tparts of the JSON, as kubectl takes them")
+	}
 	texts := make([]string, len(formats))
 	for i, f := range formats {
 		name, about, described := strings.Cut(f, "\t")
-		if texts[i] = name; described {
+		if texts[i] = name; name == asPath {
+			texts[i] += "EXPRESSION"
+		} else if described {
 			texts[i] += " (" + about + ")"
 		}
 	}
@@ -35,16 +46,36 @@ func checkOutput(have string, allowed ...string) error {
 	for i := range allowed {
 		names[i], _, _ = strings.Cut(allowed[i], "\t")
 	}
+	if expression, ok := strings.CutPrefix(have, asPath); ok && slices.Contains(names, "json") {
+		_, err := pathOf(expression)
+		return err
+	}
 	if slices.Contains(names, have) {
 		return nil
 	}
 	return fmt.Errorf("-o %q: it is %s", have, strings.Join(names, ", "))
 }
 
-// encode writes v as -o json or -o yaml asks.
+// pathOf reads what stands behind jsonpath=. The braces of one expression may be left out, as
+// with kubectl.
+func pathOf(expression string) (*jsonpath.JSONPath, error) {
+	if !strings.Contains(expression, "{") {
+		expression = "{." + strings.TrimPrefix(expression, ".") + "}"
+	}
+	path := jsonpath.New("output").AllowMissingKeys(true)
+	if err := path.Parse(expression); err != nil {
+		return nil, fmt.Errorf("-o %s%s: %w", asPath, expression, err)
+	}
+	return path, nil
+}
+
+// encode writes v as -o json, yaml or jsonpath asks.
 func (a *app) encode(format string, v any) error {
 	var raw []byte
 	var err error
+	if expression, ok := strings.CutPrefix(format, asPath); ok {
+		return a.encodePath(expression, v)
+	}
 	if format == "yaml" {
 		raw, err = yaml.Marshal(v)
 	} else {
@@ -55,6 +86,31 @@ func (a *app) encode(format string, v any) error {
 		return fmt.Errorf("write %s: %w", format, err)
 	}
 	_, err = a.out.Write(raw)
+	return err
+}
+
+// encodePath writes parts of v, by the names that they have in JSON.
+func (a *app) encodePath(expression string, v any) error {
+	path, err := pathOf(expression)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(v)
+	var plain any
+	if err == nil {
+		err = json.Unmarshal(raw, &plain)
+	}
+	var out bytes.Buffer
+	if err == nil {
+		err = path.Execute(&out, plain)
+	}
+	if err != nil {
+		return fmt.Errorf("-o %s%s: %w", asPath, expression, err)
+	}
+	if out.Len() > 0 && !bytes.HasSuffix(out.Bytes(), []byte("\n")) {
+		out.WriteByte('\n')
+	}
+	_, err = a.out.Write(out.Bytes())
 	return err
 }
 

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +22,7 @@ import (
 type preflightFlags struct {
 	clusterFlags
 	image  string
+	pods   bool
 	output string
 }
 
@@ -40,6 +43,12 @@ and gateways' nodes that differ from the topology, addresses in the clusterset's
 the namespace's Pod Security level, the cluster's DNS, identities that are missing, and
 other software that connects clusters by the same names. It only reads.
 
+With --pods it also runs a pod with the agent's image on the node of each gateway, for as
+long as it takes, which listens at the UDP ports of the tunnels and asks at those of the
+other gateways: whether the image can be pulled, which ports are closed in which direction,
+how large a packet passes, and how far clocks are apart. The pods have the network of their
+node and no rights; they are removed again, with their namespace hawser-preflight-....
+
 Exit codes: 0 no errors (there may be warnings), 1 errors, such as a cluster that cannot
 be reached, 2 the command could not do its work.`,
 		Args: cobra.MaximumNArgs(1),
@@ -47,6 +56,7 @@ be reached, 2 the command could not do its work.`,
 	}
 	f.add(cmd, false)
 	cmd.Flags().StringVar(&f.image, "image", "", "image of the agent, as hawser apply gets it")
+	cmd.Flags().BoolVar(&f.pods, "pods", false, "ask from gateway to gateway too, in pods that are removed again")
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }
@@ -71,31 +81,63 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 	if err != nil {
 		return err
 	}
-	stop := a.progress("asking the clusters")
-	results := make([]preflighted, len(clusters))
-	apply.Each(clusters, func(i int, c *apply.Cluster) {
-		list := reconciler.Placed(a.examine(ctx, c, set), src)
-		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: noFindings(list)}
-	})
-	stop()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	results, err := a.examineAll(ctx, clusters, set, src)
+	if err != nil {
+		return err
 	}
 	general := diag.List{}
-	if image := cmp.Or(set.Spec.Agent.Image, f.image, render.DefaultImage(version)); !pinned(image) {
+	image := cmp.Or(set.Spec.Agent.Image, f.image, render.DefaultImage(version))
+	var asked []measured
+	if f.pods {
+		c, err := a.compileFrom(t, set, src)
+		if err != nil {
+			return err
+		}
+		reached := slices.DeleteFunc(clusters, func(c *apply.Cluster) bool {
+			return slices.ContainsFunc(results, func(r preflighted) bool {
+				return r.Cluster == c.Name && slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "unreachable" })
+			})
+		})
+		more, list, err := a.checkPorts(ctx, c.fabric, reached, image)
+		if err != nil {
+			return err
+		}
+		for i := range results {
+			results[i].Findings = append(results[i].Findings, reconciler.Placed(more[results[i].Cluster], src)...)
+		}
+		asked = list
+	}
+	if !pinned(image) {
 		general = append(general, diag.Diagnostic{Severity: diag.Warning, Code: "image-not-pinned",
 			Summary: fmt.Sprintf("image %s has no fixed version: nodes that start later may run another one", image),
 			Hint:    "pass --image with a version or a digest, to hawser apply or hawser reconcile too"})
 	}
 	if f.output != "text" {
-		err = a.encode(f.output, map[string]any{"clusters": results, "findings": general})
+		out := map[string]any{"clusters": results, "findings": general}
+		if f.pods {
+			out["ways"] = asked
+		}
+		err = a.encode(f.output, out)
 	} else {
-		err = a.showPreflight(results, general, t)
+		if err = a.showPreflight(a.out, results, general, t); err == nil && len(asked) > 0 {
+			_, err = a.out.Write([]byte(waysTable(asked).String()))
+		}
 	}
 	if err == nil && slices.ContainsFunc(results, func(r preflighted) bool { return r.Findings.HasErrors() }) {
 		return answer{}
 	}
 	return err
+}
+
+// examineAll gives what was found about each cluster.
+func (a *app) examineAll(ctx context.Context, clusters []*apply.Cluster, set *schema.ClusterSet, src *schema.Source) ([]preflighted, error) {
+	defer a.progress("asking the clusters")()
+	results := make([]preflighted, len(clusters))
+	apply.Each(clusters, func(i int, c *apply.Cluster) {
+		list := reconciler.Placed(a.examine(ctx, c, set), src)
+		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: noFindings(list)}
+	})
+	return results, context.Cause(ctx)
 }
 
 // examine gives what was found about one cluster.
@@ -122,7 +164,7 @@ func pinned(image string) bool {
 	return tagged && tag != "latest"
 }
 
-func (a *app) showPreflight(results []preflighted, general diag.List, t topology) error {
+func (a *app) showPreflight(w io.Writer, results []preflighted, general diag.List, t topology) error {
 	for _, r := range results {
 		errs := 0
 		for _, d := range r.Findings {
@@ -130,13 +172,27 @@ func (a *app) showPreflight(results []preflighted, general diag.List, t topology
 				errs++
 			}
 		}
-		if _, err := fmt.Fprintf(a.out, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, counted(errs, "error"),
+		if _, err := fmt.Fprintf(w, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, counted(errs, "error"),
 			counted(len(r.Findings)-errs, "warning")); err != nil {
 			return err
 		}
-		if err := diag.Print(a.out, r.Findings, t.files(), a.colored(a.out)); err != nil {
+		if err := diag.Print(w, r.Findings, t.files(), a.colored(w)); err != nil {
 			return err
 		}
 	}
-	return diag.Print(a.out, general, nil, a.colored(a.out))
+	return diag.Print(w, general, nil, a.colored(w))
+}
+
+// waysTable shows what gateways found out about each other.
+func waysTable(list []measured) *table {
+	t := &table{title: "Ways between gateways", head: []string{"FROM", "TO", "AT", "ANSWERED", "LARGEST", "RTT", "CLOCK"}}
+	for _, m := range list {
+		row := []string{m.From, m.To, m.At, "no", "", "", ""}
+		if m.Answered > 0 {
+			row = []string{m.From, m.To, m.At, "yes", fmt.Sprint(m.Largest), (time.Duration(m.RTT) * time.Microsecond).String(),
+				fmt.Sprintf("%+d ms", m.Ahead)}
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
 }

@@ -78,12 +78,24 @@ func (f *reconcileFlags) sourceFlags(cmd *cobra.Command) {
 	flags.BoolVar(&c.AllowOtherApprovers, "allow-other-approvers", false,
 		"let trust.signers replace those in force without their approval, as their keys are lost: agents follow with other pins alone")
 	flags.StringVar(&c.Source.Cache, "cache", "", "folder for the mirror of a remote repository (default: in memory)")
-	flags.StringVar(&c.Source.Auth.Username, "git-username", gitAuth().Username, "user name for HTTP")
-	flags.StringVar(&c.Source.Auth.PasswordFile, "git-token-file", "", "file of the password or token for HTTP")
-	flags.StringVar(&c.Source.Auth.SSHKeyFile, "ssh-key", "", "private key file for SSH (default: the SSH agent)")
-	flags.StringVar(&c.Source.Auth.SSHKnownHosts, "ssh-known-hosts", "", "known_hosts file (default: the user's and the system's)")
-	flags.StringVar(&c.AuthorName, "author-name", "hawser", "author of the commits")
-	flags.StringVar(&c.AuthorEmail, "author-email", "reconciler@hawser.dev", "author's address of the commits")
+	authFlags(cmd, &c.Source.Auth)
+	flags.StringVar(&c.AuthorName, "author-name", authorName, "author of the commits")
+	flags.StringVar(&c.AuthorEmail, "author-email", authorEmail, "author's address of the commits")
+}
+
+// Who makes the commits that nobody else is said to make.
+const (
+	authorName  = "hawser"
+	authorEmail = "reconciler@hawser.dev"
+)
+
+// authFlags are for commands that write to repositories.
+func authFlags(cmd *cobra.Command, into *repo.Auth) {
+	flags := cmd.Flags()
+	flags.StringVar(&into.Username, "git-username", gitAuth().Username, "user name for HTTP")
+	flags.StringVar(&into.PasswordFile, "git-token-file", "", "file of the password or token for HTTP")
+	flags.StringVar(&into.SSHKeyFile, "ssh-key", "", "private key file for SSH (default: the SSH agent)")
+	flags.StringVar(&into.SSHKnownHosts, "ssh-known-hosts", "", "known_hosts file (default: the user's and the system's)")
 }
 
 func (f *reconcileFlags) serviceFlags(cmd *cobra.Command) {

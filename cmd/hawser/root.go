@@ -121,11 +121,11 @@ refused commit), 2 the command could not do its work.`,
 		return misspelt(cmd, err)
 	})
 	root.AddCommand(
-		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a), newPreflightCommand(a),
+		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a), newLeaveCommand(a), newPreflightCommand(a),
 		newValidateCommand(a), newFmtCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a), newGraphCommand(a),
-		newApplyCommand(a), newUninstallCommand(a),
+		newBootstrapCommand(a), newApplyCommand(a), newUninstallCommand(a),
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a),
-		newReconcileCommand(a), newApproveCommand(a), newHistoryCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a), manual.Command(),
+		newReconcileCommand(a), newApproveCommand(a), newHistoryCommand(a), newRollbackCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a), manual.Command(),
 	)
 	addExamples(root)
 	addCompletions(root)

@@ -46,7 +46,7 @@ clusters, in their pods (this needs the right to exec there).`,
 			return errors.New("say what to show: hawser show connections, paths, exports, clusters or all")
 		},
 	}
-	outputFlag(cmd, true, &f.output, "text", "json", "yaml")
+	outputFlag(cmd, true, &f.output, tableOutputs()...)
 	f.addAgents(cmd, true)
 	for what, short := range map[string]string{
 		showConnections: "Show each cluster's links to the others",
@@ -76,7 +76,7 @@ func (f *showFlags) addAgents(cmd *cobra.Command, below bool) {
 }
 
 func (a *app) show(ctx context.Context, what string, f showFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+	if err := checkOutput(f.output, tableOutputs()...); err != nil {
 		return err
 	}
 	agents, silent, err := a.askAll(ctx, f)
@@ -87,8 +87,12 @@ func (a *app) show(ctx context.Context, what string, f showFlags) error {
 	if len(agents) == 0 {
 		return errors.New("no agent answered (hawser-agent status on the node tells more)")
 	}
-	if f.output == "text" {
-		_, err := a.out.Write([]byte(tables(what, agents)))
+	switch f.output {
+	case "text", outWide:
+		_, err = a.out.Write([]byte(tables(what, agents, f.output == outWide)))
+		return err
+	case outName:
+		_, err = a.out.Write([]byte(shownNames(what, agents)))
 		return err
 	}
 	return a.encode(f.output, report{Agents: only(what, agents), Unreachable: silent})

@@ -8,15 +8,26 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-func connectionTable(title string, members []status.Status) table {
+func connectionTable(title string, members []status.Status, wide bool) table {
 	t := table{title: title, head: []string{"GATEWAY", "REMOTE CLUSTER", "REMOTE GATEWAY", "ENDPOINT", "DRIVER",
 		"STATUS", "RTT avg", "CHOSEN", "RTT min/avg/max/stddev ms", "LOSS", "MTU", "BYTES in/out",
 		"SINCE", "USE", "WHY", "REACHED AT"}}
+	if wide {
+		t.head = append(t.head, "RANK", "EPOCH", "CHANGES TO")
+	}
 	for _, s := range members {
 		for _, c := range s.Connections {
-			t.rows = append(t.rows, []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, driver(s, c),
+			row := []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, driver(s, c),
 				c.Status, average(c.RTT), yes(c.Chosen), trips(c.RTT), percent(c.Loss), number(c.MTU), traffic(c),
-				moment(c.Since), use(c), why(c), c.EndpointWhy})
+				moment(c.Since), use(c), why(c), c.EndpointWhy}
+			if wide {
+				changes := ""
+				if c.Change != nil {
+					changes = c.Change.To + ": " + c.Change.Why
+				}
+				row = append(row, c.Rank, number(c.Epoch), changes)
+			}
+			t.rows = append(t.rows, row)
 		}
 	}
 	return t
@@ -32,8 +43,11 @@ func driver(s status.Status, c status.Connection) string {
 
 // pathTable has a row for each other cluster. The nodes of a cluster agree; where
 // they do not, each of their links has a row and says who uses it.
-func pathTable(title string, members []status.Status) table {
+func pathTable(title string, members []status.Status, wide bool) table {
 	t := table{title: title, head: []string{"CLUSTER", "LINK", "RANK", "SINCE", "WHY", "LAST MOVE", "CAUSE", "NODES"}}
+	if wide {
+		t.head = append(t.head, "THROUGH", "MTU")
+	}
 	type row struct {
 		status.Path
 		nodes []string
@@ -66,7 +80,11 @@ func pathTable(title string, members []status.Status) table {
 				cause += " (from " + m.From + ")"
 			}
 		}
-		t.rows = append(t.rows, []string{r.Cluster, r.Link, r.Rank, moment(r.Since), r.Why, at, cause, nodes})
+		row := []string{r.Cluster, r.Link, r.Rank, moment(r.Since), r.Why, at, cause, nodes}
+		if wide {
+			row = append(row, strings.Join(r.Through, ","), number(r.MTU))
+		}
+		t.rows = append(t.rows, row)
 	}
 	return t
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -33,23 +34,80 @@ func (t table) String() string {
 	return out.String()
 }
 
+// Formats of -o where tables are printed.
+const (
+	outWide = "wide" // more columns
+	outName = "name" // names alone, one a line
+)
+
+func tableOutputs() []string { return []string{"text", outWide, outName, "json", "yaml"} }
+
+// linesOnce gives texts in order, each once.
+func linesOnce(texts []string) string {
+	slices.Sort(texts)
+	var out strings.Builder
+	for _, text := range slices.Compact(texts) {
+		_, _ = out.WriteString(text + "\n")
+	}
+	return out.String()
+}
+
+// shownNames gives what `hawser show` shows by name, as other commands take it: agents and
+// gateways as cluster/name, links as those of paths, exports as namespace/name.
+func shownNames(what string, agents []status.Status) string {
+	var out []string
+	for _, s := range agents {
+		switch what {
+		case showConnections:
+			for _, c := range s.Connections {
+				ends := []string{s.Cluster + "/" + c.Gateway, c.RemoteCluster + "/" + c.RemoteGateway}
+				slices.Sort(ends)
+				out = append(out, ends[0]+"-"+ends[1])
+			}
+		case showPaths:
+			for _, p := range s.Paths {
+				out = append(out, p.Link)
+			}
+		case showExports:
+			for _, e := range s.Exports {
+				out = append(out, e.Namespace+"/"+e.Name)
+			}
+		case showClusters:
+			for _, c := range s.Clusters {
+				out = append(out, c.Name)
+			}
+		default:
+			out = append(out, s.Cluster+"/"+s.Node)
+		}
+	}
+	return linesOnce(out)
+}
+
 // tables gives the text form of `hawser show`: for each cluster what was asked for.
-func tables(what string, agents []status.Status) string {
+func tables(what string, agents []status.Status, wide bool) string {
 	var parts []string
 	for _, members := range byCluster(agents) {
 		title := fmt.Sprintf("Cluster %q", members[0].Cluster)
 		if what == showAll {
-			parts = append(parts, agentTable(title+": agents", members).String(),
+			parts = append(parts, agentTable(title+": agents", members, wide).String(),
 				clusterTable(title+": clusters", members).String(),
-				connectionTable(title+": connections", members).String(),
-				pathTable(title+": paths", members).String(),
+				connectionTable(title+": connections", members, wide).String(),
+				pathTable(title+": paths", members, wide).String(),
 				exportTable(title+": exports", members).String())
 			continue
 		}
-		make := map[string]func(string, []status.Status) table{
-			showConnections: connectionTable, showPaths: pathTable, showExports: exportTable, showClusters: clusterTable,
-		}[what]
-		parts = append(parts, make(title, members).String())
+		var t table
+		switch what {
+		case showConnections:
+			t = connectionTable(title, members, wide)
+		case showPaths:
+			t = pathTable(title, members, wide)
+		case showExports:
+			t = exportTable(title, members)
+		default:
+			t = clusterTable(title, members)
+		}
+		parts = append(parts, t.String())
 	}
 	return strings.Join(parts, "\n")
 }
@@ -89,11 +147,18 @@ func rank(s status.Status) int {
 	return n
 }
 
-func agentTable(title string, members []status.Status) table {
+func agentTable(title string, members []status.Status, wide bool) table {
 	t := table{title: title, head: []string{"NODE", "GATEWAY", "READY", "FABRIC", "BLOCKED", "FAILED", "DRIFT"}}
+	if wide {
+		t.head = append(t.head, "VERSION", "LAST ROUND", "TOOK", "PROBLEMS")
+	}
 	for _, s := range members {
-		t.rows = append(t.rows, []string{s.Node, s.Gateway, yes(s.Ready), s.Digest,
-			fmt.Sprint(len(s.LastPass.Blocked)), fmt.Sprint(len(s.LastPass.Failed)), fmt.Sprint(s.LastPass.Drift)})
+		row := []string{s.Node, s.Gateway, yes(s.Ready), s.Digest,
+			fmt.Sprint(len(s.LastPass.Blocked)), fmt.Sprint(len(s.LastPass.Failed)), fmt.Sprint(s.LastPass.Drift)}
+		if wide {
+			row = append(row, s.Version, moment(s.LastPass.At), s.LastPass.Took, fmt.Sprint(len(s.Problems)))
+		}
+		t.rows = append(t.rows, row)
 	}
 	return t
 }

@@ -15,6 +15,7 @@ import (
 
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/reconciler/discover"
 )
 
 type statusFlags struct {
@@ -45,7 +46,7 @@ Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 	}
 	a.topologyFlag(cmd)
 	f.add(cmd, false)
-	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	outputFlag(cmd, false, &f.output, tableOutputs()...)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.wait, "wait", false, "wait until all is well, and all agents follow what is published")
 	flags.BoolVar(&f.watch, "watch", false, "show every change, until it is interrupted")
@@ -57,7 +58,7 @@ Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 }
 
 func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+	if err := checkOutput(f.output, tableOutputs()...); err != nil {
 		return err
 	}
 	t, names, all, err := a.named(args, f.clusterFlags)
@@ -94,14 +95,34 @@ type overview struct {
 	trouble []string
 }
 
-func (o overview) String() string { return statusTables(o.states, o.trouble) }
+func (o overview) String() string { return statusTables(o.states, o.trouble, false) }
+
+// names are those of clusters, nodes and exports, one a line.
+func (o overview) names() string {
+	var out []string
+	for _, s := range o.states {
+		out = append(out, "cluster/"+s.Cluster)
+		for _, n := range s.Nodes {
+			out = append(out, "node/"+s.Cluster+"/"+n.Name)
+		}
+		for _, e := range s.Exports {
+			out = append(out, "export/"+e.Namespace+"/"+e.Name)
+		}
+	}
+	return linesOnce(out)
+}
 
 // printOverview gives answer where there is trouble.
 func (a *app) printOverview(output string, o overview) error {
 	var err error
-	if output == "text" {
+	switch output {
+	case "text":
 		_, err = fmt.Fprint(a.out, o)
-	} else {
+	case outWide:
+		_, err = fmt.Fprint(a.out, statusTables(o.states, o.trouble, true))
+	case outName:
+		_, err = fmt.Fprint(a.out, o.names())
+	default:
 		err = a.encode(output, map[string]any{"clusters": o.states, "trouble": append([]string{}, o.trouble...)})
 	}
 	if err == nil && len(o.trouble) > 0 {
@@ -128,7 +149,10 @@ func (a *app) named(args []string, f clusterFlags) (t topology, names, all []str
 func namedBy(f clusterFlags) (names, all []string, err error) {
 	all = slices.Clone(f.clusters)
 	for _, pair := range f.access.Contexts {
-		name, _, _ := strings.Cut(pair, "=")
+		name, _, ok := strings.Cut(pair, "=")
+		if !ok {
+			name = discover.NameOf(pair)
+		}
 		if !slices.Contains(all, name) {
 			all = append(all, name)
 		}
@@ -202,19 +226,35 @@ func firstOf(texts ...string) string {
 	return texts[i]
 }
 
-func statusTables(states []apply.State, trouble []string) string {
+func statusTables(states []apply.State, trouble []string, wide bool) string {
 	clusters := table{title: "Clusters", head: []string{"CLUSTER", "CONTEXT", "AGENTS", "READY", "LINKS", "FABRIC", "EXPORTS", "IMPORTS"}}
 	nodes := table{title: "Nodes", head: []string{"CLUSTER", "NODE", "ROLE", "READY", "LINKS", "FABRIC", "VERSION", "ERROR"}}
 	exports := table{title: "Exports", head: []string{"CLUSTER", "EXPORT", "HERE", "TYPE", "IPS", "FROM", "CONDITIONS"}}
+	if wide {
+		clusters.head = append(clusters.head, "CLUSTERSET", "APPLIED")
+		nodes.head = append(nodes.head, "WHY")
+	}
 	for _, s := range states {
-		clusters.rows = append(clusters.rows, clusterRow(s))
+		row := clusterRow(s)
+		if wide {
+			row = append(row, s.Clusterset, s.Applied)
+		}
+		clusters.rows = append(clusters.rows, row)
 		for _, n := range s.Nodes {
-			nodes.rows = append(nodes.rows, []string{s.Cluster, n.Name, n.Role, n.Ready, links(n.Up, n.Links), n.Fabric, n.Version, n.LastError})
+			row := []string{s.Cluster, n.Name, n.Role, n.Ready, links(n.Up, n.Links), n.Fabric, n.Version, n.LastError}
+			if wide {
+				row = append(row, n.Why)
+			}
+			nodes.rows = append(nodes.rows, row)
 		}
 		for _, e := range s.Exports {
 			var all []string
 			for _, c := range e.Conditions {
-				all = append(all, c.Type+"="+c.Status)
+				text := c.Type + "=" + c.Status
+				if wide && c.Reason != "" {
+					text += "(" + c.Reason + ")"
+				}
+				all = append(all, text)
 			}
 			exports.rows = append(exports.rows, []string{s.Cluster, e.Namespace + "/" + e.Name, yes(e.Exported), e.Type,
 				strings.Join(e.IPs, ","), strings.Join(e.Clusters, ","), strings.Join(all, " ")})

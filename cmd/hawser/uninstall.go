@@ -45,7 +45,7 @@ or there is something to delete, 2 error.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.uninstall(cmd.Context(), args, f) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig (default: the context named like the cluster)")
+	flags.StringSliceVar(&f.access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig, or CONTEXT (default: the context named like the cluster)")
 	flags.StringArrayVar(&f.access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
 	fileFlag(cmd, false, &f.topology, "topology that must not have the clusters any more")
 	flags.BoolVar(&f.yes, "yes", false, "although the topology has the cluster, or something would bring Hawser back")

@@ -9,12 +9,16 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"hawser.dev/hawser/reconciler/discover"
 )
 
 // Access says where the clusters' APIs are.
 type Access struct {
 	Kubeconfigs []string // files, the first goes before the others; none: $KUBECONFIG, then ~/.kube/config
-	Contexts    []string // cluster=context; a cluster that is not named has the context of its name
+	// Contexts are CLUSTER=CONTEXT, or CONTEXT for the cluster that discover.NameOf gives; a
+	// cluster that is not named has the context of its name.
+	Contexts []string
 }
 
 // Clusters gives a client for each cluster named, out of all that there are. One
@@ -79,11 +83,14 @@ func (a Access) mapping(names, all []string, config *api.Config) (map[string]str
 	known := strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", ")
 	chosen := map[string]string{}
 	for _, pair := range a.Contexts {
-		cluster, context, ok := strings.Cut(pair, "=")
-		if !ok || cluster == "" || context == "" {
-			return nil, fmt.Errorf("--context %q: it is CLUSTER=CONTEXT, such as g1=admin@g1", pair)
-		}
-		if !slices.Contains(all, cluster) {
+		cluster, context := named(pair, config)
+		switch {
+		case cluster == "" || context == "":
+			return nil, fmt.Errorf("--context %q: it is CLUSTER=CONTEXT, such as g1=admin@g1, or CONTEXT", pair)
+		case !slices.Contains(all, cluster) && pair == context:
+			return nil, fmt.Errorf("--context %s: there is no cluster %s here, only %s: name the one that it is of with --context CLUSTER=%s",
+				pair, cluster, strings.Join(all, ", "), context)
+		case !slices.Contains(all, cluster):
 			return nil, fmt.Errorf("--context %s: there is no cluster %s here, only %s", pair, cluster, strings.Join(all, ", "))
 		}
 		if config.Contexts[context] == nil {
@@ -107,4 +114,14 @@ func (a Access) mapping(names, all []string, config *api.Config) (map[string]str
 			strings.Join(missing, ", "), missing[0], known)
 	}
 	return chosen, nil
+}
+
+// named gives the cluster and the context that a value of --context means: CLUSTER=CONTEXT,
+// or CONTEXT for the cluster that is called as the context is.
+func named(text string, config *api.Config) (cluster, context string) {
+	cluster, context, ok := strings.Cut(text, "=")
+	if !ok || config.Contexts[text] != nil { // contexts may have = in their names
+		return discover.NameOf(text), text
+	}
+	return cluster, context
 }

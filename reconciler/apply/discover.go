@@ -3,14 +3,15 @@ package apply
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"hawser.dev/hawser/internal/diag"
@@ -35,10 +37,7 @@ func (a Access) Named() ([]*Cluster, error) {
 	}
 	var out []*Cluster
 	for _, text := range a.Contexts {
-		name, contextName, named := strings.Cut(text, "=")
-		if !named || config.Contexts[text] != nil { // contexts may have = in their names
-			name, contextName = discover.NameOf(text), text
-		}
+		name, contextName := named(text, config)
 		switch {
 		case config.Contexts[contextName] == nil:
 			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", text, contextName,
@@ -94,7 +93,52 @@ func (c *Cluster) Preflight(ctx context.Context, w discover.Wanted) (diag.List, 
 				IdentitySecret),
 			Hint: "create it with the key " + IdentityKey + " from the cluster's identity file (hawser keys identity)"})
 	}
+	if ahead, err := c.clock(ctx); err == nil && ahead.Abs() > maxSkew {
+		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "clock-skew", Path: "clusters[" + c.Name + "]",
+			Summary: fmt.Sprintf("the clock of the API server is %s %s this machine's", ahead.Abs().Round(time.Second), before(ahead)),
+			Hint:    "synchronize clocks (NTP): certificates, logs and revisions of the fabric are dated by them"})
+	}
 	return list, nil
+}
+
+// maxSkew is how far a clock may be from this machine's: more than one second, which is how
+// exact an API server tells the time, and a slow answer.
+const maxSkew = 5 * time.Second
+
+func before(ahead time.Duration) string {
+	if ahead > 0 {
+		return "before"
+	}
+	return "behind"
+}
+
+// clock gives how far the API server's clock is ahead of this machine's, by the header Date
+// of an answer (RFC 9110, section 6.6.1).
+func (c *Cluster) clock(ctx context.Context) (time.Duration, error) {
+	client, err := rest.HTTPClientFor(c.config)
+	if err != nil {
+		return 0, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return 0, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
+	if err != nil {
+		return 0, err
+	}
+	asked := time.Now()
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	took := time.Since(asked)
+	theirs, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		return 0, err
+	}
+	return theirs.Sub(asked.Add(took / 2)), nil
 }
 
 // objects asks a cluster for all that is queried.
@@ -245,13 +289,7 @@ func (c *Cluster) PutIdentity(ctx context.Context, identity string) error {
 		return fmt.Errorf("create Namespace %s: %w", render.Namespace, err)
 	}
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	_, err = c.client.Resource(secrets).Namespace(render.Namespace).Create(ctx,
-		&unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": kindSecret,
-			"metadata": map[string]any{"name": IdentitySecret, "namespace": render.Namespace},
-			"type":     "Opaque",
-			"data":     map[string]any{IdentityKey: base64.StdEncoding.EncodeToString([]byte(identity))},
-		}}, options)
+	_, err = c.client.Resource(secrets).Namespace(render.Namespace).Create(ctx, identityObject(identity), options)
 	if err != nil {
 		return fmt.Errorf("create Secret %s/%s: %w", render.Namespace, IdentitySecret, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"golang.org/x/crypto/ssh"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,7 +24,7 @@ func PinSecret(pins string) *unstructured.Unstructured {
 		"apiVersion": "v1", "kind": kindSecret,
 		"metadata": map[string]any{"name": render.TrustSecret, "namespace": render.Namespace},
 		"type":     "Opaque",
-		"data":     map[string]any{render.TrustKey: base64.StdEncoding.EncodeToString([]byte(pins))},
+		"data":     map[string]any{render.TrustKey: encoded(pins)},
 	}}
 }
 
@@ -40,8 +39,7 @@ func (c *Cluster) planPins(ctx context.Context, p *Plan) error {
 	}
 	if have == nil {
 		if p.want.Pins != "" {
-			p.Changes = append(p.Changes, Change{Op: diff.Create, ID: id, want: want})
-			slices.SortStableFunc(p.Changes, func(a, b Change) int { return compareIDs(a.ID, b.ID) })
+			p.add(Change{Op: diff.Create, ID: id, want: want})
 		}
 		return nil
 	}

@@ -102,6 +102,12 @@ func (c *Cluster) Plan(ctx context.Context, want Want, rules Rules) (*Plan, erro
 	if err := c.planPins(ctx, p); err != nil {
 		return nil, err
 	}
+	if err := c.planIdentity(ctx, p); err != nil {
+		return nil, err
+	}
+	if want.follows() {
+		return p, nil
+	}
 	if err := c.planPrune(ctx, p); err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func take(changes []Change, kind string) (taken, rest []Change) {
 func (c *Cluster) keepBoth(ctx context.Context, p *Plan) error {
 	both := p.want.inventory(p.have.Objects)
 	both.Digest = p.have.Digest
-	if p.Empty() || len(p.have.Objects) > 0 && sameObjects(both, p.have) {
+	if p.Empty() || p.want.follows() || len(p.have.Objects) > 0 && sameObjects(both, p.have) {
 		return nil
 	}
 	return c.keep(ctx, both)
@@ -84,6 +84,9 @@ func (c *Cluster) keepBoth(ctx context.Context, p *Plan) error {
 // settle writes the inventory of what is there now: the tree, and what could not
 // be deleted.
 func (c *Cluster) settle(ctx context.Context, p *Plan, left []ID) error {
+	if p.want.follows() {
+		return nil
+	}
 	now := p.want.inventory(left)
 	for _, kept := range p.Kept {
 		now.Objects = append(now.Objects, kept.ID)

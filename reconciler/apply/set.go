@@ -36,7 +36,9 @@ type Options struct {
 	Signers []string
 	// Approvers are pinned beside them.
 	Approvers trust.Approvers
-	Wait      *Wait // nil = do not wait
+	// Setups are what clusters get besides what the tree has for them, by their names.
+	Setups map[string]Setup
+	Wait   *Wait // nil = do not wait
 	// Say tells what goes on; it is called by several goroutines.
 	Say func(cluster, what string)
 	// Agree is asked once, with the plans of all clusters, before the first change: without
@@ -99,6 +101,9 @@ func (j *job) plan(ctx context.Context, o Options) (err error) {
 		j.want.leaveDefinitions()
 	}
 	j.want.Pins = trust.PinFile(j.want.Clusterset, j.cluster.Name, o.Signers, o.Approvers)
+	if setup, ok := o.Setups[j.cluster.Name]; ok {
+		j.want.setUp(setup)
+	}
 	j.result.Plan, err = j.cluster.Plan(ctx, j.want, o.Rules)
 	return err
 }

@@ -29,6 +29,7 @@ type Want struct {
 	later        bool           // the fabric lacks keys, or nobody can sign it
 	packed       []byte         // the fabric as it is delivered
 	proof        []byte
+	setup        Setup
 }
 
 // WantOf gives what a rendered tree says of a cluster.

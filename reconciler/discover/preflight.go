@@ -2,11 +2,14 @@ package discover
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/nodeagent/objects/corefile"
@@ -34,7 +37,7 @@ func PreflightQueries() []Query {
 		out = append(out, q)
 	}
 	add("", "v1", "namespaces", render.Namespace)
-	for _, name := range []string{crdImports, crdExports, crdNodes, "submariners.submariner.io",
+	for _, name := range []string{crdImports, crdExports, crdNodes, crdGoogle, "submariners.submariner.io",
 		"clusters.submariner.io"} {
 		add("apiextensions.k8s.io", "v1", "customresourcedefinitions", name)
 	}
@@ -45,6 +48,8 @@ const (
 	crdImports = "serviceimports.multicluster.x-k8s.io"
 	crdExports = "serviceexports.multicluster.x-k8s.io"
 	crdNodes   = "hawsernodes.hawser.dev"
+	crdGoogle  = "serviceimports.net.gke.io"
+	ownServer  = "hawser.server" // what gateways write into coredns-custom (nodeagent/objects)
 )
 
 // Preflight says what keeps Hawser from working in a cluster as the topology has it,
@@ -167,11 +172,19 @@ func (d *decision) dnsDiffers(w Wanted) {
 			d.DNS.Value, d.DNS.From),
 			"set dns: "+d.DNS.Value)
 	}
-	_, others, _ := corefile.Block(d.setting(kubeSystem, "coredns", "Corefile"))
-	for _, domain := range w.Domains {
-		if regexp.MustCompile(`(?m)(^|[\s/])` + regexp.QuoteMeta(domain) + `\.?(:\d+)?([\s{]|$)`).MatchString(others) {
-			d.warn("domain-taken", "dns", "the Corefile of ConfigMap kube-system/coredns serves "+domain+" already",
-				"remove it there, choose another domain, or set dns: none")
+	served := map[string]string{"coredns": d.setting(kubeSystem, "coredns", "Corefile"), "node-local-dns": d.setting(kubeSystem, "node-local-dns", "Corefile")}
+	if custom := d.one("ConfigMap", kubeSystem, "coredns-custom"); custom != nil {
+		keys, _, _ := unstructured.NestedStringMap(custom.Object, "data")
+		delete(keys, ownServer)
+		served["coredns-custom"] = strings.Join(slices.Collect(maps.Values(keys)), "\n")
+	}
+	for _, name := range slices.Sorted(maps.Keys(served)) {
+		_, others, _ := corefile.Block(served[name])
+		for _, domain := range w.Domains {
+			if regexp.MustCompile(`(?m)(^|[\s/])` + regexp.QuoteMeta(domain) + `\.?(:\d+)?([\s{]|$)`).MatchString(others) {
+				d.warn("domain-taken", "dns", "ConfigMap kube-system/"+name+" serves "+domain+" already",
+					"remove it there, choose another domain, or set dns: none")
+			}
 		}
 	}
 }
@@ -207,6 +220,10 @@ func (d *decision) othersSoftware(c *schema.Cluster) {
 	if d.setting(kubeSystem, "cilium-config", "clustermesh-enable-mcs-api") == "true" {
 		d.warn("cilium-mcs-api", "", "Cilium ClusterMesh implements the Multi-Cluster Services API here too",
 			"switch clustermesh.mcsapi off in Cilium")
+	}
+	if definition(crdGoogle) {
+		d.warn("gke-mcs", "", "Multi-cluster Services of GKE are installed: they serve clusterset.local too",
+			"switch them off for the fleet, or give Hawser another domain")
 	}
 	if (definition(crdImports) || definition(crdExports)) && !definition(crdNodes) && c.CRDs != schema.KeepCRDs {
 		d.warn("mcs-crds-exist", "crds", "ServiceImports or ServiceExports are defined by other software, and Hawser "+

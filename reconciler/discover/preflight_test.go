@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,6 +28,9 @@ func TestPreflight(t *testing.T) {
 		"{pod-security.kubernetes.io/enforce: %}}}"
 	definition := func(name string) string {
 		return "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: " + name + "}}"
+	}
+	cache := func(corefile string) string {
+		return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: node-local-dns, namespace: kube-system}, data: {Corefile: %q}}", corefile)
 	}
 	for name, test := range map[string]struct {
 		file    string
@@ -71,6 +75,13 @@ func TestPreflight(t *testing.T) {
 			`deletionTimestamp: "2026-01-02T03:04:05Z"}}`}, want: "namespace-terminating*"},
 		"submariner": {objects: []string{definition("submariners.submariner.io"), definition(crdImports)},
 			want: "mcs-crds-exist submariner"},
+		"google's own": {objects: []string{definition(crdGoogle)}, want: "gke-mcs"},
+		"taken in the cache": {file: "kubeadm-calico", objects: []string{cache("clusterset.local:53 {\n}")}, change: func(c *schema.Cluster) {
+			c.PodCIDRs, c.DNS = cidrs("192.168.0.0/16"), "node-local"
+		}, want: "calico-ebpf domain-taken node-cidrs-unused"},
+		"ours in the cache": {file: "kubeadm-calico", objects: []string{cache("cluster.local:53 {\n}")}, change: func(c *schema.Cluster) {
+			c.PodCIDRs, c.DNS = cidrs("192.168.0.0/16"), "node-local"
+		}, want: "calico-ebpf node-cidrs-unused"},
 		"kept definitions": {objects: []string{definition(crdImports)}, change: func(c *schema.Cluster) { c.CRDs = "keep" },
 			want: ""},
 		"our definitions": {objects: []string{definition(crdImports), definition(crdNodes)}, want: ""},
@@ -94,7 +105,7 @@ func TestPreflight(t *testing.T) {
 				if err := yaml.Unmarshal([]byte(text), &object); err != nil {
 					t.Fatal(err)
 				}
-				o.Items = append(o.Items, unstructured.Unstructured{Object: object})
+				o.Items = slices.Insert(o.Items, 0, unstructured.Unstructured{Object: object}) // before those of the file
 			}
 			c := fits()
 			if test.change != nil {

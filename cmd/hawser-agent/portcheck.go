@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/nodeagent/portcheck"
+)
+
+func portcheckCommand() *cobra.Command {
+	config := portcheck.Config{Every: 500 * time.Millisecond}
+	var key string
+	var lasts time.Duration
+	cmd := &cobra.Command{
+		Use:    "portcheck",
+		Short:  "Ask whether ports of other gateways are reached (started by hawser preflight --pods)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if config.Key, err = hex.DecodeString(key); err != nil {
+				return fmt.Errorf("--key: %w", err)
+			}
+			check, err := portcheck.New(config)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), lasts)
+			defer cancel()
+			ended := make(chan struct{})
+			go func() { defer close(ended); check.Run(ctx) }()
+			out := json.NewEncoder(cmd.OutOrStdout())
+			for { // the last line counts
+				select {
+				case <-ended:
+					return out.Encode(check.Report())
+				case <-time.After(time.Second):
+				}
+				if err := out.Encode(check.Report()); err != nil {
+					return err
+				}
+			}
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntSliceVar(&config.Ports, "listen", nil, "UDP ports of this gateway")
+	flags.StringSliceVar(&config.Targets, "to", nil, "host:port of other gateways")
+	flags.StringVar(&key, "key", "", "what all gateways of this check know, in hex")
+	flags.DurationVar(&lasts, "for", 2*time.Minute, "how long it asks and answers")
+	return cmd
+}

@@ -1,0 +1,479 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema"
+)
+
+type bootstrapFlags struct {
+	buildFlags
+	clusterFlags
+	auth                 repo.Auth
+	repo, branch, follow string
+	with, keys           string
+	ignore               []string
+	rules                apply.Rules
+	keep, dryRun, yes    bool
+	output               string
+}
+
+// bootstrapped is the JSON form of `hawser bootstrap`.
+type bootstrapped struct {
+	Repository string            `json:"repository"`
+	Branch     string            `json:"branch"`              // of the topology
+	Commit     string            `json:"commit"`              // of the topology
+	Publish    bool              `json:"publish"`             // the commit is, or was, to be published
+	Published  string            `json:"published,omitempty"` // commit of the published branch
+	Preflight  []preflighted     `json:"preflight"`
+	Delivery   map[string]string `json:"delivery"` // who brings to each cluster what is published
+	Clusters   []apply.Result    `json:"clusters"`
+	Next       []string          `json:"next,omitempty"` // commands
+}
+
+func newBootstrapCommand(a *app) *cobra.Command {
+	var f bootstrapFlags
+	cmd := &cobra.Command{
+		Use:   "bootstrap [FILE|DIR]",
+		Short: "Bring a committed topology into its clusters for the first time",
+		Long: `Do all that clusters of a new topology need, and only what is missing:
+
+- look for what would hinder Hawser there, as hawser preflight does, and stop at errors;
+- publish the commit of the topology on the branch rendered, as hawser reconcile does;
+- make in each cluster the namespace, the Secret with the cluster's identity (from the
+  folder keys beside the topology) and the one with the signers that its agents trust;
+- have Flux or Argo CD follow the branch in clusters where they run, and bring it to all
+  others as hawser apply does.
+
+The topology has to be committed, and pushed where its branch has a remote. What will be
+done is printed first, and asked on a terminal; elsewhere it takes --yes. It may be
+repeated: what is as it should be stays. The root key is the one of --root-key,
+HAWSER_ROOT_KEY, or keys/root.key beside the topology. At the end the command is printed
+that keeps publishing commits, for where the root key is to stay.
+
+Exit codes: 0 done, or there is nothing to do, 1 refused, a cluster failed, or the commit
+waits for approval, 2 error; with --dry-run 0 no change, 1 changes or errors of preflight,
+2 error.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.bootstrap(cmd.Context(), args, f) },
+	}
+	a.topologyFlag(cmd)
+	f.buildFlags.add(cmd)
+	f.clusterFlags.add(cmd, false)
+	authFlags(cmd, &f.auth)
+	flags := cmd.Flags()
+	flags.StringVar(&f.repo, "repo", "", "path or URL of the repository with the topology (default: the remote that the work tree was cloned from, or the work tree's)")
+	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch to publish to")
+	flags.StringVar(&f.follow, "follow", "", "URL at which Flux and Argo CD reach the repository (default: that of --repo)")
+	flags.StringVar(&f.with, "with", withAuto, "who brings to clusters what is published: auto (who runs there), flux, argocd or apply")
+	flags.StringVar(&f.keys, "with-keys", "", "folder with the clusters' identities (default: keys beside the topology)")
+	flags.StringSliceVar(&f.ignore, "ignore", nil, "codes of errors of preflight that do not matter here")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would be done")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.keep, "keep-crds", false, "leave the definitions of ServiceExports and ServiceImports alone, as clusters[].crds: keep does")
+	flags.BoolVar(&f.rules.AllowOtherCluster, "allow-other-cluster", false, "go on in a cluster that does not look like the topology's")
+	_ = cmd.RegisterFlagCompletionFunc("with", cobra.FixedCompletions(withValues(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	return cmd
+}
+
+// withAuto lets each cluster have who runs there.
+const withAuto = "auto"
+
+func withValues() []string { return []string{withAuto, apply.ByFlux, apply.ByArgo, apply.ByApply} }
+
+func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) error {
+	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	if !slices.Contains(withValues(), f.with) {
+		return fmt.Errorf("--with %q: it is %s", f.with, strings.Join(withValues(), ", "))
+	}
+	t, err := a.readTopology(args)
+	if err != nil {
+		return err
+	}
+	set, src, list := schema.Load(t.file, t.raw) // warnings are told when it is built
+	if list.HasErrors() {
+		return found{list: list, sources: t.files()}
+	}
+	var all []string
+	for _, c := range set.Spec.Clusters {
+		all = append(all, c.Name)
+	}
+	clusters, err := f.choose(all)
+	if err != nil {
+		return err
+	}
+	at, err := a.committed(ctx, t, f)
+	if err != nil {
+		return err
+	}
+	f.defaults(filepath.Dir(t.file))
+	r, err := a.newReconciler(f.reconciler(at))
+	if err != nil {
+		return err
+	}
+	b := bootstrapped{Repository: repo.Redact(at.url), Branch: at.branch}
+	if b.Preflight, err = a.examineAll(ctx, clusters, set, src); err != nil {
+		return err
+	}
+	if refused := f.hindered(b.Preflight); refused || f.output == "text" {
+		if err := a.showPreflight(a.err, b.Preflight, nil, t); err != nil {
+			return err
+		}
+		if refused {
+			return answer{"nothing was done: correct the errors first, or name the codes of those that do not matter with --ignore (hawser preflight -o json has them)"}
+		}
+	}
+	stop := a.progress("building what would be published, and asking the clusters")
+	p, failure := r.Preview(ctx)
+	if failure != nil {
+		stop()
+		return a.refusal(failure)
+	}
+	b.Commit, b.Publish = p.Commit, p.Changed
+	o := apply.Options{Rules: f.rules, KeepCRDs: f.keep, Say: a.say, DryRun: true, Approvers: set.Spec.Trust.Approvers()}
+	if o.Signers, err = signers(set, f.buildFlags); err == nil {
+		o.Setups, b.Delivery, err = f.setups(ctx, clusters, set, at, p.Built.Tree, o.Signers)
+	}
+	if err != nil {
+		stop()
+		return err
+	}
+	b.Clusters = apply.All(ctx, p.Built.Tree, clusters, o)
+	stop()
+	switch {
+	case applied(b.Clusters, false) != nil:
+		if err := a.showBootstrap(b, f, true); err != nil {
+			return err
+		}
+		return answer{"nothing was done: " + applied(b.Clusters, false).Error()}
+	case f.dryRun:
+		if err := a.showBootstrap(b, f, true); err != nil || b.empty() {
+			return err
+		}
+		return answer{}
+	case b.empty():
+		b.Next = f.next(b, at, clusters)
+		return a.showBootstrap(b, f, false)
+	}
+	if !f.yes {
+		if !terminal(a.in) {
+			return errors.New("there is no terminal to ask on: --yes does what --dry-run shows")
+		}
+		if err := b.print(a.err, true); err != nil {
+			return err
+		}
+		if !a.agree(ctx, "Do this?") {
+			return answer{"nothing was done"}
+		}
+	}
+	return a.carryBootstrap(ctx, b, f, at, r, clusters, set, o)
+}
+
+// carryBootstrap publishes, and brings what is published into the clusters.
+func (a *app) carryBootstrap(ctx context.Context, b bootstrapped, f bootstrapFlags, at place, r *reconciler.Reconciler,
+	clusters []*apply.Cluster, set *schema.ClusterSet, o apply.Options) error {
+	defer a.progress("publishing and applying")()
+	out, failure := r.Once(ctx)
+	if failure != nil {
+		return a.refusal(failure)
+	}
+	if out.Waiting != nil {
+		return a.sayOutcome(out)
+	}
+	b.Published = out.Published
+	p, err := a.readPublished(ctx, publishedInput{address: at.url, branch: f.branch, flag: "--branch"})
+	if err != nil {
+		return err
+	}
+	if p.Commit != out.Published {
+		return fmt.Errorf("branch %s moved from %.12s to %.12s meanwhile: run hawser bootstrap again", f.branch, out.Published, p.Commit)
+	}
+	if o.Setups, b.Delivery, err = f.setups(ctx, clusters, set, at, p.tree, o.Signers); err != nil {
+		return err
+	}
+	o.DryRun = false
+	b.Clusters = apply.All(ctx, p.tree, clusters, o)
+	b.Next = f.next(b, at, clusters)
+	if err := a.showBootstrap(b, f, false); err != nil {
+		return err
+	}
+	return applied(b.Clusters, false)
+}
+
+// place is where a topology is committed.
+type place struct {
+	url    string // of the repository
+	branch string
+	path   string // folder of the topology
+	local  bool   // no other machine reaches the repository by this address
+}
+
+// committed finds the repository of the topology, and refuses one that has another topology
+// than the file.
+func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (place, error) {
+	var at place
+	dir := filepath.Dir(t.file)
+	if filepath.Base(t.file) != reconciler.TopologyFile {
+		return at, fmt.Errorf("%s: what is published is %s of a repository: call it that", t.file, reconciler.TopologyFile)
+	}
+	store, err := repo.Open(repo.Config{URL: dir})
+	if err != nil {
+		return at, err
+	}
+	err = store.Sync(ctx)
+	if errors.Is(err, repo.ErrNoRepository) {
+		return at, fmt.Errorf("%s is in no git repository, and only commits are published: git init && git add -A && git commit -m 'the clusterset'", t.file)
+	}
+	if err != nil {
+		return at, err
+	}
+	w, here, err := store.WorkTree()
+	if err != nil {
+		return at, err
+	}
+	if !here || w.Branch == "" {
+		return at, fmt.Errorf("%s is on no branch, and only branches are published: git switch BRANCH", t.file)
+	}
+	if at.path, err = below(w.Top, dir); err != nil {
+		return at, err
+	}
+	changed, err := store.Uncommitted(w, w.Head, path.Join(at.path, reconciler.TopologyFile), path.Join(at.path, reconciler.LockFile))
+	if err != nil {
+		return at, err
+	}
+	if len(changed) > 0 {
+		return at, answer{fmt.Sprintf("error: %s is not committed as it is here, and only commits are published: git add -A && git commit && git push",
+			strings.Join(changed, " and "))}
+	}
+	at.branch = w.Branch
+	at.url, at.local = f.repo, f.repo == ""
+	if at.url == "" {
+		remotes, err := store.Remotes()
+		if err != nil {
+			return at, err
+		}
+		i := slices.IndexFunc(remotes, func(r repo.Remote) bool { return r.Name == "origin" })
+		switch {
+		case len(remotes) == 0:
+			at.url = w.Top
+			return at, nil
+		case i < 0 && len(remotes) > 1:
+			return at, errors.New("the repository has several remotes, and none of them is origin: name the one that is published with --repo URL")
+		}
+		at.url, at.local = remotes[max(i, 0)].URL, false
+	}
+	remote, err := repo.Open(repo.Config{URL: at.url, Auth: f.login()})
+	if err != nil {
+		return at, err
+	}
+	head, err := remote.Ask(ctx, at.branch)
+	if err != nil {
+		return at, err
+	}
+	if head != w.Head {
+		return at, answer{fmt.Sprintf("error: branch %s of %s is not at the commit that is checked out here, %.12s: git push (or git pull, if it is ahead)",
+			at.branch, repo.Redact(at.url), w.Head)}
+	}
+	return at, nil
+}
+
+// login is that of the flags, and of the environment.
+func (f *bootstrapFlags) login() repo.Auth {
+	auth := f.auth
+	auth.Password, auth.SSHKeyPassword = gitAuth().Password, gitAuth().SSHKeyPassword
+	return auth
+}
+
+// defaults are where hawser init leaves keys.
+func (f *bootstrapFlags) defaults(dir string) {
+	f.keys = cmp.Or(f.keys, filepath.Join(dir, "keys"))
+	if file := filepath.Join(dir, "keys", "root.key"); f.root == "" && !missingFile(file) {
+		f.root = file
+	}
+}
+
+// reconciler gives the flags of the reconciler that publishes the commit.
+func (f *bootstrapFlags) reconciler(at place) *reconcileFlags {
+	return &reconcileFlags{once: true, logFormat: "text", cfg: reconciler.Config{
+		Source: repo.Config{URL: at.url, Auth: f.auth}, SourceBranch: at.branch, Path: at.path, PublishBranch: f.branch,
+		RootKeyFile: f.root, RootIdentityFile: f.identity, Image: f.image, AllowOtherRoot: f.otherRoot, Interval: time.Minute,
+		AuthorName: authorName, AuthorEmail: authorEmail,
+	}}
+}
+
+// hindered reports whether preflight found an error that matters. What is about to be made
+// is not missing.
+func (f *bootstrapFlags) hindered(results []preflighted) bool {
+	hindered := false
+	for i := range results {
+		r := &results[i]
+		file := filepath.Join(f.keys, r.Cluster+".identity")
+		r.Findings = slices.DeleteFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "identity-missing" && !missingFile(file) })
+		hindered = hindered || slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool {
+			return d.Severity == diag.Error && !slices.Contains(f.ignore, d.Code)
+		})
+	}
+	return hindered
+}
+
+// setups gives what each cluster gets besides what the tree has for it, and who brings the
+// tree there.
+func (f *bootstrapFlags) setups(ctx context.Context, clusters []*apply.Cluster, set *schema.ClusterSet, at place, tree render.Tree,
+	signers []string) (map[string]apply.Setup, map[string]string, error) {
+	found, errs := make([][]string, len(clusters)), make([]error, len(clusters))
+	apply.Each(clusters, func(i int, c *apply.Cluster) { found[i], errs[i] = c.Delivery(ctx) })
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	runs := func(by string) bool {
+		return slices.ContainsFunc(found, func(f []string) bool { return slices.Contains(f, by) })
+	}
+	from := apply.Source{URL: cmp.Or(f.follow, at.url), Branch: f.branch, Asked: f.follow != ""}
+	setups, delivery := map[string]apply.Setup{}, map[string]string{}
+	for i, c := range clusters {
+		s := apply.Setup{Recipient: set.Cluster(c.Name).Recipient}
+		var err error
+		if s.Identity, err = identityOf(filepath.Join(f.keys, c.Name+".identity"), s.Recipient); err != nil {
+			return nil, nil, err
+		}
+		by := f.with
+		switch {
+		case by != withAuto:
+		case slices.Contains(found[i], apply.ByFlux):
+			by = apply.ByFlux
+		case runs(apply.ByArgo): // one is for all clusters, wherever it runs
+			by = apply.ByArgo
+		default:
+			by = apply.ByApply
+		}
+		if by != apply.ByApply && from.URL == at.url && at.local {
+			return nil, nil, fmt.Errorf("%s cannot follow %s, which is on this machine: name the URL at which it is reached with --follow, or choose --with apply", c.Name, at.url)
+		}
+		switch {
+		case by == apply.ByFlux && !slices.Contains(found[i], by):
+			return nil, nil, fmt.Errorf("--with flux: cluster %s has no GitRepositories and Kustomizations of Flux: install Flux there, or choose --with apply", c.Name)
+		case by == apply.ByArgo && !runs(by):
+			return nil, nil, errors.New("--with argocd: none of the clusters has Applications and ApplicationSets of Argo CD: run it in one of them, or choose --with apply")
+		case by == apply.ByFlux:
+			s.Follow, err = c.FollowFlux(ctx, tree, from, signers)
+		case by == apply.ByArgo && slices.Contains(found[i], by):
+			s.Follow, err = c.FollowArgo(ctx, tree, from)
+		case by == apply.ByArgo:
+			s.Follow = []*unstructured.Unstructured{}
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("cluster %s: %w", c.Name, err)
+		}
+		setups[c.Name], delivery[c.Name] = s, by
+	}
+	return setups, delivery, nil
+}
+
+// identityOf reads a cluster's identity, which has to be that of the recipient; empty = there
+// is no such file, as the identity is in its cluster alone.
+func identityOf(file, recipient string) (string, error) {
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read identity: %w", err)
+	}
+	recipients, err := apply.Recipients(string(raw))
+	if err == nil && !slices.Contains(recipients, recipient) {
+		err = errors.New("it is not the identity of the recipient that the topology has for the cluster")
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	return string(raw), nil
+}
+
+// empty reports whether nothing is to be done.
+func (b *bootstrapped) empty() bool {
+	return !b.Publish && !slices.ContainsFunc(b.Clusters, func(r apply.Result) bool { return r.Plan != nil && !r.Empty() })
+}
+
+// next gives the commands that come after a bootstrap.
+func (f *bootstrapFlags) next(b bootstrapped, at place, clusters []*apply.Cluster) []string {
+	where := " --repo " + shellWord(b.Repository)
+	access := ""
+	for _, c := range clusters {
+		if c.Name != c.Context {
+			access += " --context " + shellWord(c.Name+"="+c.Context)
+		}
+	}
+	for _, file := range f.access.Kubeconfigs {
+		access += " --kubeconfig " + shellWord(file)
+	}
+	reconcile := "hawser reconcile" + where
+	if at.branch != "main" {
+		reconcile += " --ref " + shellWord(at.branch)
+	}
+	if at.path != "" && at.path != "." {
+		reconcile += " --path " + shellWord(at.path)
+	}
+	out := []string{reconcile + " --root-key " + shellWord(f.root)}
+	if slices.ContainsFunc(clusters, func(c *apply.Cluster) bool { return b.Delivery[c.Name] == apply.ByApply }) {
+		out = append(out, "hawser apply"+where+access)
+	}
+	return append(out, "hawser status --wait"+access)
+}
+
+func (a *app) showBootstrap(b bootstrapped, f bootstrapFlags, plan bool) error {
+	if f.output != "text" {
+		return a.encode(f.output, b)
+	}
+	return b.print(a.out, plan)
+}
+
+// print writes what was done, or with plan what will be.
+func (b *bootstrapped) print(w io.Writer, plan bool) error {
+	state := "is published"
+	switch {
+	case b.Publish && plan:
+		state = "to be published"
+	case b.Publish:
+		state = fmt.Sprintf("published as %.12s", b.Published)
+	}
+	_, err := fmt.Fprintf(w, "commit %.12s of branch %s of %s: %s\n", b.Commit, b.Branch, b.Repository, state)
+	for _, r := range b.Clusters {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "cluster %s gets it by %s\n", r.Cluster, delivery(b.Delivery[r.Cluster]))
+		}
+	}
+	if err == nil {
+		err = apply.Print(w, b.Clusters, plan)
+	}
+	if err == nil && len(b.Next) > 0 {
+		_, err = fmt.Fprintf(w, "next, the first where the root key is to stay, as it publishes each commit from now on:\n  %s\n", strings.Join(b.Next, "\n  "))
+	}
+	return err
+}
+
+// delivery names who brings to clusters what is published.
+func delivery(by string) string {
+	return map[string]string{apply.ByFlux: "Flux", apply.ByArgo: "Argo CD", apply.ByApply: "hawser apply"}[by]
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/discover"
+	"hawser.dev/hawser/schema"
+)
+
+type leaveFlags struct {
+	dryRun bool
+	gc     bool
+	output string
+}
+
+// left is the JSON form of `hawser leave`.
+type left struct {
+	Cluster string   `json:"cluster"`
+	File    string   `json:"file"`
+	Removed []string `json:"removed"` // paths in the topology
+	Next    []string `json:"next"`    // commands, in order
+}
+
+func newLeaveCommand(a *app) *cobra.Command {
+	var f leaveFlags
+	cmd := &cobra.Command{
+		Use:   "leave CLUSTER",
+		Short: "Take a cluster out of the topology, and tell what is left to do",
+		Long: `Take a cluster out of the topology: its entry, the links that it is an end of, its
+name in the clusters of exports, and exports that it alone offers. Comments of what goes go
+with it; nothing else in the file changes. Its addresses stay reserved in the lock, so that
+nobody gets them while others may still send there; --gc frees them.
+
+Nothing is done in any cluster. What is left to do is printed in its order: the others let
+go of the cluster first, then hawser uninstall takes Hawser out of it.
+
+Exit codes: 0 done, 1 findings in the topology as it is or would be, or with --dry-run: this
+would change; 2 error.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.leave(cmd.Context(), args[0], f) },
+	}
+	fileFlag(cmd, false, &a.file, "topology: a file or a folder")
+	flags := cmd.Flags()
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change in the files")
+	flags.BoolVar(&f.gc, "gc", false, "free its addresses in the lock")
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	return cmd
+}
+
+func (a *app) leave(ctx context.Context, cluster string, f leaveFlags) error {
+	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	t, err := a.readTopology(nil)
+	if err != nil {
+		return err
+	}
+	if t.lockFile == "" {
+		return errors.New("the topology came from stdin, and there is no file to change: name one")
+	}
+	set, _, list := schema.Load(t.file, t.raw) // warnings are printed for the result
+	if list.HasErrors() {
+		return found{list: list, sources: t.files()}
+	}
+	var others []string
+	for _, c := range set.Spec.Clusters {
+		if c.Name != cluster {
+			others = append(others, c.Name)
+		}
+	}
+	if set.Cluster(cluster) == nil {
+		return fmt.Errorf("there is no cluster %s in %s, only %s", cluster, t.file, strings.Join(others, ", "))
+	}
+	after := t
+	out := left{Cluster: cluster, File: t.file}
+	if after.raw, out.Removed, err = discover.Remove(t.raw, cluster); err != nil {
+		return fmt.Errorf("take cluster %s out of %s: %w", cluster, t.file, err)
+	}
+	now, _, list := schema.Load(after.file, after.raw)
+	if list.HasErrors() {
+		a.printFindings(list, after.files())
+		return answer{fmt.Sprintf("error: nothing was changed: without cluster %s the topology has errors (line numbers are those that it would have)", cluster)}
+	}
+	if !sameWithout(set, now, cluster) {
+		return fmt.Errorf("take cluster %s out of %s: something else would change with it: take it out by hand", cluster, t.file)
+	}
+	a.printFindings(list, after.files())
+	lockFlags := allocateFlags{branch: reconciler.DefaultPublishBranch, gc: f.gc}
+	have, err := a.publishedLock(ctx, after, lockFlags)
+	if err != nil {
+		return err
+	}
+	lock, err := a.newLock(after, now, have, lockFlags)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		text := append(diff.Diff(t.file, t.raw, t.file, after.raw), diff.Diff(t.lockFile, t.lock, t.lockFile, lock)...)
+		if _, err := a.out.Write(text); err != nil {
+			return err
+		}
+		return answer{}
+	}
+	if err := rewriteFile(after.file, after.raw); err != nil {
+		return err
+	}
+	if !bytes.Equal(lock, t.lock) {
+		if err := atomicfile.Replace(after.lockFile, lock, 0o644); err != nil {
+			return err
+		}
+	}
+	file := ""
+	if dir := filepath.Dir(t.file); dir != "." {
+		file = " -f " + shellWord(t.file)
+	}
+	out.Next = []string{
+		"hawser diff" + file,
+		"git add -A && git commit -m " + shellWord("cluster "+cluster+" leaves") + " && git push",
+		"hawser status --wait" + file,
+		"hawser uninstall " + cluster + file,
+	}
+	if f.output != "text" {
+		return a.encode(f.output, out)
+	}
+	kept := "its addresses stay reserved in the lock: hawser allocate --gc frees them"
+	if f.gc {
+		kept = "its addresses are free for others"
+	}
+	_, err = fmt.Fprintf(a.out, "took cluster %s out of %s: %s\n%s\nwhat is left to do, in this order (without Flux or Argo CD hawser apply comes before hawser status):\n  %s\n",
+		cluster, t.file, strings.Join(out.Removed, ", "), kept, strings.Join(out.Next, "\n  "))
+	return err
+}
+
+// sameWithout reports whether a topology is another one without a cluster, and without
+// what stood there for it.
+func sameWithout(before, after *schema.ClusterSet, cluster string) bool {
+	if before.Metadata != after.Metadata || len(after.Spec.Clusters) != len(before.Spec.Clusters)-1 {
+		return false
+	}
+	for _, c := range after.Spec.Clusters {
+		if was := before.Cluster(c.Name); c.Name == cluster || was == nil || !reflect.DeepEqual(*was, c) {
+			return false
+		}
+	}
+	for _, e := range before.Spec.Exports {
+		stays := !slices.Equal(e.Clusters, []string{cluster})
+		if stays != slices.ContainsFunc(after.Spec.Exports, func(o schema.Export) bool { return o.ID() == e.ID() }) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/nodeagent/portcheck"
+	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/firewall"
+)
+
+const (
+	podsWithin  = 2 * time.Minute  // for images to be pulled
+	askedLong   = 15 * time.Second // after which a port that does not answer is closed
+	portsOfEach = 16               // of each gateway, the first ones
+	smallestMTU = 1360             // of a path that carries IPv6 in WireGuard (nodeagent/portcheck)
+	apart       = 5 * time.Second  // clocks that are further apart are told
+)
+
+// measured is what one gateway found out about an endpoint of another one.
+type measured struct {
+	From string `json:"from"` // cluster/gateway
+	To   string `json:"to"`   // cluster/gateway
+	Port int    `json:"port"` // on the node
+	At   string `json:"at"`   // host:port
+	portcheck.Target
+}
+
+// posted is a gateway with its pod.
+type posted struct {
+	gateway *fabric.Gateway
+	cluster string
+	ports   []int
+	targets []measured
+	told    apply.Told
+	report  *portcheck.Report // nil = its pod has said nothing yet
+}
+
+func (p *posted) name() string { return p.cluster + "/" + p.gateway.Name }
+
+// posts gives the gateways of clusters, with the ports that they open and those that they
+// ask at.
+func posts(f *fabric.Fabric, clusters []*apply.Cluster) []*posted {
+	set := firewall.New(f)
+	var out []*posted
+	openings := map[string][]firewall.Opening{}
+	for _, c := range clusters {
+		for _, o := range set.Of(c.Name) {
+			if o.Purpose == firewall.Links && o.Protocol == firewall.UDP {
+				openings[c.Name] = append(openings[c.Name], o)
+			}
+		}
+	}
+	for _, c := range clusters {
+		of := f.Cluster(c.Name)
+		for i := range of.Gateways {
+			p := &posted{gateway: &of.Gateways[i], cluster: c.Name}
+			for _, o := range openings[c.Name] {
+				if o.Gateway == p.gateway.Name {
+					for port := o.First; port <= o.Last && len(p.ports) < portsOfEach; port++ {
+						p.ports = append(p.ports, port)
+					}
+				}
+			}
+			for _, other := range clusters {
+				for _, o := range openings[other.Name] {
+					if slices.Contains(o.From, c.Name) {
+						p.targets = append(p.targets, targets(p.name(), o)...)
+					}
+				}
+			}
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// targets are the endpoints of an opening with all of its ports.
+func targets(from string, o firewall.Opening) []measured {
+	var out []measured
+	for port := o.First; port <= min(o.Last, o.First+portsOfEach-1); port++ {
+		for _, at := range o.At {
+			there := port
+			if at.First > 0 {
+				there = at.First + port - o.First
+			}
+			out = append(out, measured{From: from, To: o.Cluster + "/" + o.Gateway, Port: port, At: net.JoinHostPort(at.Host, strconv.Itoa(there))})
+		}
+	}
+	return out
+}
+
+// checkPorts runs a pod on each gateway's node, which listens where the tunnels will and
+// asks at the endpoints of the others. The pods are gone when it returns.
+func (a *app) checkPorts(ctx context.Context, f *fabric.Fabric, clusters []*apply.Cluster, image string) (map[string]diag.List, []measured, error) {
+	defer a.progress("asking from gateway to gateway, in pods that are removed again")()
+	key := make([]byte, 16)
+	if _, err := rand.Read(key); err != nil {
+		return nil, nil, fmt.Errorf("make a key: %w", err)
+	}
+	all := posts(f, clusters)
+	errands, failed := make([]*apply.Errands, len(clusters)), make([]error, len(clusters))
+	defer apply.Each(clusters, func(i int, c *apply.Cluster) {
+		if err := errands[i].Recall(ctx); err != nil {
+			a.say(c.Name, "pods of the preflight may be left, in a namespace hawser-preflight-...: "+apply.Reason(err))
+		}
+	})
+	apply.Each(clusters, func(i int, c *apply.Cluster) {
+		var list []apply.Errand
+		for _, p := range all {
+			if p.cluster == c.Name {
+				list = append(list, p.errand(image, hex.EncodeToString(key)))
+			}
+		}
+		errands[i], failed[i] = c.Send(ctx, list)
+	})
+	end, running := time.Now().Add(podsWithin), time.Time{}
+	for {
+		looks := make([]map[string]apply.Told, len(clusters))
+		apply.Each(clusters, func(i int, _ *apply.Cluster) {
+			if failed[i] == nil {
+				looks[i], failed[i] = errands[i].Look(ctx)
+			}
+		})
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		for i, c := range clusters {
+			for _, p := range all {
+				if p.cluster == c.Name {
+					p.take(looks[i][p.gateway.Name], failed[i])
+				}
+			}
+		}
+		if !slices.ContainsFunc(all, (*posted).starts) && running.IsZero() {
+			running = time.Now()
+		}
+		over := time.Now().After(end) || !running.IsZero() && time.Since(running) > askedLong
+		if over || !slices.ContainsFunc(all, (*posted).wants) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	findings := map[string]diag.List{}
+	var out []measured
+	for _, p := range all {
+		findings[p.cluster] = append(findings[p.cluster], p.findings(all)...)
+		out = append(out, p.targets...)
+	}
+	return findings, out, nil
+}
+
+func (p *posted) errand(image, key string) apply.Errand {
+	args := []string{"portcheck", "--key", key, "--for", (podsWithin + time.Minute).String()}
+	for _, port := range p.ports {
+		args = append(args, "--listen", strconv.Itoa(port))
+	}
+	for _, t := range p.targets {
+		args = append(args, "--to", t.At)
+	}
+	return apply.Errand{Name: p.gateway.Name, Node: p.gateway.Node, Image: image, Args: args}
+}
+
+// take notes how the pod is, and what it said last.
+func (p *posted) take(told apply.Told, failed error) {
+	p.told = told
+	if failed != nil {
+		p.told = apply.Told{Why: apply.Reason(failed)}
+	}
+	var r portcheck.Report
+	if len(told.Last) == 0 || json.Unmarshal(told.Last, &r) != nil || len(r.Targets) != len(p.targets) {
+		return
+	}
+	p.report = &r
+	for i := range p.targets {
+		p.targets[i].Target = r.Targets[i]
+	}
+}
+
+// starts reports whether the pod may still begin to say something.
+func (p *posted) starts() bool { return p.report == nil && !p.told.Image }
+
+// wants reports whether something is not known yet.
+func (p *posted) wants() bool {
+	return p.starts() || slices.ContainsFunc(p.targets, func(t measured) bool { return t.Answered < 3 && p.report != nil })
+}
+
+// findings says what is wrong with one gateway's ports and ways.
+func (p *posted) findings(all []*posted) diag.List {
+	var out diag.List
+	path := "clusters[" + p.cluster + "].gateways[" + p.gateway.Name + "]"
+	add := func(severity diag.Severity, code, hint, format string, args ...any) {
+		out = append(out, diag.Diagnostic{Severity: severity, Code: code, Path: path, Summary: fmt.Sprintf(format, args...), Hint: hint})
+	}
+	switch {
+	case p.told.Image && p.report == nil:
+		add(diag.Error, "image-not-pulled", "name the image that is in your registry with spec.agent.image or --image, and let the node pull it",
+			"node %s cannot get the agent's image: %s", p.gateway.Node, p.told.Why)
+	case p.report == nil:
+		add(diag.Warning, "pod-not-run", "nothing is known of the ports of this gateway: see why pods do not run on its node",
+			"no pod runs on node %s: %s", p.gateway.Node, firstOf(p.told.Why, "it has said nothing"))
+	}
+	if p.report == nil {
+		return out
+	}
+	for _, port := range p.report.Ports {
+		if port.Error != "" {
+			add(diag.Warning, "port-taken", "if agents run there already, hawser show connections tells about their links; otherwise choose other ports with tunnel.port",
+				"UDP %d of node %s is somebody else's: %s", port.Port, p.gateway.Node, port.Error)
+		}
+	}
+	closed := map[string][]string{} // places by gateway
+	var order []string
+	slow := map[string]bool{}
+	for _, t := range p.targets {
+		other := all[slices.IndexFunc(all, func(o *posted) bool { return o.name() == t.To })]
+		switch {
+		case !other.listens(t.Port):
+		case t.Answered == 0:
+			if closed[t.To] == nil {
+				order = append(order, t.To)
+			}
+			closed[t.To] = append(closed[t.To], strings.TrimSuffix(t.At+" ("+t.Error+")", " ()"))
+		case t.Largest < smallestMTU && !slow[t.To]:
+			slow[t.To] = true
+			add(diag.Warning, "path-mtu-small", "look for a tunnel or a VPN on the way; Hawser makes packets smaller, but IPv6 needs 1280 bytes inside",
+				"packets of %d bytes pass to %s at %s, and none of %d", t.Largest, t.To, t.At, next(t.Largest))
+		}
+		if ahead := time.Duration(t.Ahead) * time.Millisecond; t.Answered > 0 && ahead.Abs() > apart && !slow["clock "+t.To] {
+			slow["clock "+t.To] = true
+			add(diag.Warning, "clock-skew", "synchronize the clocks of both nodes (NTP)", "the clock of %s is %s from this gateway's", t.To, ahead.Abs().Round(time.Second))
+		}
+	}
+	for _, to := range order {
+		severity, back := diag.Error, ""
+		other := all[slices.IndexFunc(all, func(o *posted) bool { return o.name() == to })]
+		if other.reaches(p.name()) {
+			severity, back = diag.Warning, ", which itself reaches this gateway: the link begins from there"
+		}
+		add(severity, "port-closed", "hawser firewall prints what has to be let in; check the endpoints of "+to+", too",
+			"%s does not answer at UDP %s%s", to, strings.Join(closed[to], ", "), back)
+	}
+	return out
+}
+
+// next is the size that was tried after one.
+func next(size int) int {
+	sizes := portcheck.Sizes()
+	return sizes[min(slices.Index(sizes, size)+1, len(sizes)-1)]
+}
+
+// reaches reports whether another gateway answered.
+func (p *posted) reaches(other string) bool {
+	return slices.ContainsFunc(p.targets, func(t measured) bool { return t.To == other && t.Answered > 0 })
+}
+
+// listens reports whether somebody answers at a port of the gateway's node.
+func (p *posted) listens(port int) bool {
+	return p.report != nil && slices.ContainsFunc(p.report.Ports, func(o portcheck.Port) bool { return o.Port == port && o.Error == "" })
+}

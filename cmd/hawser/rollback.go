@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/render"
+)
+
+type rollbackFlags struct {
+	file, branch, output string
+	image                string
+	dryRun, yes          bool
+}
+
+func newRollbackCommand(a *app) *cobra.Command {
+	var f rollbackFlags
+	cmd := &cobra.Command{
+		Use:   "rollback [COMMIT]",
+		Short: "Make a commit that brings back what was published before",
+		Long: `Make a commit that brings back the topology, and the patches beside it, from which an
+earlier commit of the published branch was made: the one before the newest, or COMMIT as
+hawser history shows it. The plan is printed first, and asked about on a terminal; elsewhere
+it takes --yes.
+
+Nothing is rewritten: the commit is made on top of what is checked out, and has to be pushed.
+The lock only grows, so no address that was given out since goes to anybody else.
+
+Exit codes: 0 done, or there is nothing to bring back, 1 refused, or with --dry-run: this
+would change; 2 error.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.rollback(cmd.Context(), args, f) },
+	}
+	fileFlag(cmd, false, &f.file, "topology: a file or a folder")
+	flags := cmd.Flags()
+	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
+	flags.StringVar(&f.image, "image", "", imageHelp)
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print the plan")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	return cmd
+}
+
+func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) error {
+	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	if f.output != "text" && !f.dryRun && !f.yes {
+		return fmt.Errorf("-o %s: it is for --dry-run or --yes, which ask nothing", f.output)
+	}
+	t, err := openTopology(firstOf(f.file, reconciler.TopologyFile))
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(t.file)
+	store, err := repo.Open(repo.Config{URL: dir})
+	if err == nil {
+		err = store.Sync(ctx, f.branch)
+	}
+	if err != nil {
+		return err
+	}
+	w, here, err := store.WorkTree()
+	if err != nil {
+		return err
+	}
+	if !here {
+		return fmt.Errorf("%s has no work tree, in which a commit could be made", store.Name())
+	}
+	below, err := below(w.Top, dir)
+	if err != nil {
+		return err
+	}
+	to, err := earlier(store, f.branch, args)
+	if err != nil {
+		return err
+	}
+	before, err := wasAt(store, to.source, below)
+	if err != nil {
+		return err
+	}
+	now, err := wasAt(store, w.Head, below)
+	if err != nil {
+		return err
+	}
+	names := []string{path.Join(below, reconciler.LockFile)}
+	for name := range before {
+		names = append(names, name)
+	}
+	for name := range now {
+		if _, both := before[name]; !both {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	changed, err := store.Uncommitted(w, w.Head, names...)
+	if err != nil {
+		return err
+	}
+	if len(changed) > 0 {
+		return answer{fmt.Sprintf("error: %s is not committed: commit it or put it away first (git stash)", strings.Join(changed, ", "))}
+	}
+
+	after := t
+	after.raw = before[path.Join(below, filepath.Base(t.file))]
+	set, _, err := a.load(after)
+	if err != nil {
+		return err
+	}
+	have, err := a.readPublished(ctx, publishedInput{file: t.file, branch: f.branch, flag: "--branch"})
+	if err != nil {
+		return err
+	}
+	if after.lock, err = a.newLock(after, set, publishedLock{raw: have.tree[reconciler.LockFile], known: have.tree != nil}, allocateFlags{}); err != nil {
+		return err
+	}
+	before[path.Join(below, reconciler.LockFile)] = after.lock
+	now[path.Join(below, reconciler.LockFile)] = t.lock
+	names = slices.DeleteFunc(names, func(name string) bool { return bytes.Equal(before[name], now[name]) })
+	if len(names) == 0 {
+		_, err := fmt.Fprintf(a.err, "%s is as it was at %.12s: there is nothing to bring back\n", t.file, to.source)
+		return err
+	}
+	in := reconciler.BuildInput{File: t.file, Topology: after.raw, LockFile: t.lockFile, Lock: after.lock, Patches: render.Tree{}, Approvals: render.Tree{},
+		Published: have.tree, Image: f.image, Version: version, Now: time.Now(), Preview: true}
+	for name, raw := range before {
+		if inside, ok := strings.CutPrefix(name, path.Join(below, reconciler.PatchesDir)+"/"); ok {
+			in.Patches[inside] = raw
+		}
+	}
+	built, list := reconciler.Build(in)
+	if list.HasErrors() {
+		return found{list: list, sources: after.files()}
+	}
+	_, _ = fmt.Fprintf(a.err, "back to what %.12s published: commit %.12s, %s\n", to.published, to.source, to.subject)
+	err = a.printPlan(planInput{want: built.Tree, have: have.tree, source: built.Source, output: f.output, failOn: []string{failAny}, baseline: &have.Baseline})
+	if f.dryRun || err != nil && !errors.Is(err, answer{}) {
+		return err
+	}
+	if !f.yes {
+		if !terminal(a.in) {
+			return errors.New("there is no terminal to ask on: --yes does what --dry-run shows")
+		}
+		if !a.agree(ctx, "Commit this?") {
+			return answer{"nothing was changed"}
+		}
+	}
+	if err := putBack(w.Top, names, before); err != nil {
+		return err
+	}
+	message := fmt.Sprintf("bring back %.12s\n\n%s\n\nAs published in %s.\n", to.source, to.subject, to.published)
+	if _, err := gitIn(ctx, w.Top, append([]string{"add", "-A", "--"}, names...)...); err != nil {
+		return err
+	}
+	if _, err := gitIn(ctx, w.Top, append([]string{"commit", "-q", "-m", message, "--"}, names...)...); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.err, "committed, with %s: git push, then hawser status --wait\n", strings.Join(names, ", "))
+	return err
+}
+
+// target is a publication to go back to.
+type target struct {
+	published, source repo.Hash
+	subject           string // of source
+}
+
+// earlier finds the publication that somebody means: COMMIT, or the one before the newest.
+func earlier(store *repo.Store, branch string, args []string) (target, error) {
+	var to target
+	head, err := store.Resolve(branch)
+	if err != nil {
+		return to, fmt.Errorf("read published branch: %w", err)
+	}
+	to.published = head.Commit
+	var newest string
+	if newest, err = store.Trailer(head.Commit, reconciler.TrailerSource); err != nil {
+		return to, err
+	}
+	var seen []string
+	for at, first := head.Commit, true; ; first = false {
+		source, err := store.Trailer(at, reconciler.TrailerSource)
+		if err != nil {
+			return to, err
+		}
+		wanted := len(args) == 1 && (strings.HasPrefix(at.String(), args[0]) || source != "" && strings.HasPrefix(source, args[0]))
+		if wanted || len(args) == 0 && !first && source != "" && source != newest {
+			to.published = at
+			return to.from(store, source)
+		}
+		seen = append(seen, at.String()[:12])
+		_, _, parent, err := store.Signature(at)
+		if err != nil {
+			return to, err
+		}
+		if parent.IsZero() {
+			break
+		}
+		at = parent
+	}
+	if len(args) == 0 {
+		return to, fmt.Errorf("branch %s has one publication alone: there is nothing before it", branch)
+	}
+	return to, fmt.Errorf("%s is no commit of branch %s, and none that one is from (%s; hawser history shows them)", args[0], branch, listed(seen, "there are", "there is none"))
+}
+
+// from finds the commit that a publication was made from.
+func (to target) from(store *repo.Store, source string) (target, error) {
+	found, err := store.Resolve(source)
+	if source == "" || err != nil {
+		return to, fmt.Errorf("what commit %.12s was published from, %.12s, is not in this clone: git fetch --unshallow", to.published, source)
+	}
+	to.source = found.Commit
+	to.subject, err = store.Subject(to.source)
+	return to, err
+}
+
+// wasAt gives the topology and the patches of a commit, by their paths in the repository.
+func wasAt(store *repo.Store, commit repo.Hash, dir string) (map[string][]byte, error) {
+	name := path.Join(dir, reconciler.TopologyFile)
+	raw, err := store.File(commit, name)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]byte{name: raw}
+	patches, err := store.Folder(commit, path.Join(dir, reconciler.PatchesDir))
+	if err != nil {
+		return nil, err
+	}
+	for inside, raw := range patches {
+		out[path.Join(dir, reconciler.PatchesDir, inside)] = raw
+	}
+	return out, nil
+}
+
+// putBack writes files of a work tree, and removes those that were not there.
+func putBack(top string, names []string, files map[string][]byte) error {
+	for _, name := range names {
+		file := filepath.Join(top, filepath.FromSlash(name))
+		raw, there := files[name]
+		if !there {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("bring back: %w", err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("bring back: %w", err)
+		}
+		if missingFile(file) {
+			if err := writeNew(file, raw, 0o644); err != nil {
+				return err
+			}
+		} else if err := rewriteFile(file, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+// Package portcheck asks whether UDP ports of gateways are reached, before any tunnel is
+// there: every gateway listens where its tunnels will, and asks at the endpoints of the
+// others. It measures the largest packet that passes and how far clocks are apart, too.
+//
+// Called by cmd/hawser-agent for hawser-agent portcheck, which hawser preflight --pods runs;
+// its types are what cmd/hawser reads.
+package portcheck
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Config is what one gateway is told.
+type Config struct {
+	// Ports are those at which its tunnels will listen. One that cannot be opened is
+	// reported and does without.
+	Ports []int
+	// Targets are host:port of other gateways' endpoints. Names are looked up each time.
+	Targets []string
+	// Key is known to all gateways of one check: what does not come from one of them is not
+	// answered.
+	Key []byte
+	// Sizes are those of the packets that are sent, in bytes with IP and UDP headers; nil =
+	// Sizes().
+	Sizes []int
+	Every time.Duration // between two rounds of questions
+}
+
+// Sizes are those of the packets that tell what passes, in order: among them the smallest MTU
+// of IPv6 (RFC 8200), that with WireGuard around it over IPv6 (1280 + 80), and Ethernet's.
+func Sizes() []int {
+	return []int{smallest, 576, 1000, 1200, 1280, 1300, 1320, 1340, 1360, 1380, 1400, 1420, 1450, 1460, 1480, 1492, 1500}
+}
+
+// smallest has room for a question over either family.
+const smallest = 128
+
+// Report is what one gateway knows so far.
+type Report struct {
+	Ports   []Port   `json:"ports"`
+	Targets []Target `json:"targets"`
+}
+
+// Port is one of the gateway's own.
+type Port struct {
+	Port  int    `json:"port"`
+	Error string `json:"error,omitempty"` // why it is not open
+	Heard int    `json:"heard"`           // questions of other gateways
+}
+
+// Target is one endpoint of another gateway.
+type Target struct {
+	To       string `json:"to"`
+	Error    string `json:"error,omitempty"` // why nothing could be sent, last
+	Sent     int    `json:"sent"`            // of the smallest questions
+	Answered int    `json:"answered"`        // of the smallest questions
+	Largest  int    `json:"largest"`         // bytes of the largest question that was answered, IP header included
+	RTT      int64  `json:"rtt_us"`          // the least, microseconds
+	// Ahead is how far the other's clock is before this one, by the answer with the least
+	// RTT, milliseconds.
+	Ahead int64 `json:"ahead_ms"`
+}
+
+// Check is a check that runs.
+type Check struct {
+	config Config
+	mu     sync.Mutex
+	report Report
+	socks  []sock
+}
+
+// sock is an open socket. Those that ask have ports of their own: a question that came from the
+// port of a tunnel could pass a firewall as the answer to one from the other side.
+type sock struct {
+	*net.UDPConn
+	port int // index in Report.Ports; -1 = none
+	four bool
+}
+
+// New opens the ports. Close ends it.
+func New(c Config) (*Check, error) {
+	if c.Sizes == nil {
+		c.Sizes = Sizes()
+	}
+	k := &Check{config: c}
+	for i, p := range c.Ports {
+		k.report.Ports = append(k.report.Ports, Port{Port: p})
+		k.open(p, i)
+	}
+	listening := len(k.socks)
+	k.open(0, -1)
+	for _, to := range c.Targets {
+		if _, _, err := net.SplitHostPort(to); err != nil {
+			k.Close()
+			return nil, fmt.Errorf("target %q: %w", to, err)
+		}
+		k.report.Targets = append(k.report.Targets, Target{To: to})
+	}
+	if len(k.socks) == listening {
+		k.Close()
+		return nil, errors.New("no UDP socket can be opened")
+	}
+	return k, nil
+}
+
+func (k *Check) open(port, index int) {
+	var errs []error
+	for _, network := range []string{"udp4", "udp6"} {
+		config := net.ListenConfig{Control: neverSplit}
+		c, err := config.ListenPacket(context.Background(), network, net.JoinHostPort("", strconv.Itoa(port)))
+		if errors.Is(err, syscall.EAFNOSUPPORT) {
+			continue // a host without IPv6
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		k.socks = append(k.socks, sock{c.(*net.UDPConn), index, network == "udp4"})
+	}
+	if err := errors.Join(errs...); err != nil && index >= 0 {
+		k.report.Ports[index].Error = err.Error()
+	}
+}
+
+// neverSplit forbids to split datagrams, and to believe what is known of the path.
+func neverSplit(network, _ string, raw syscall.RawConn) error {
+	level, option, value := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE
+	if network == "udp6" {
+		level, option, value = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE
+	}
+	var failed error
+	err := raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), level, option, value) })
+	return errors.Join(err, failed)
+}
+
+// Close closes all sockets.
+func (k *Check) Close() {
+	for _, s := range k.socks {
+		_ = s.Close() // nothing is written
+	}
+}
+
+// Run answers and asks until ctx ends.
+func (k *Check) Run(ctx context.Context) {
+	var readers sync.WaitGroup
+	for _, s := range k.socks {
+		readers.Go(func() { k.read(s) })
+	}
+	ticker := time.NewTicker(k.config.Every)
+	defer ticker.Stop()
+	for k.round(ctx); ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+			k.round(ctx)
+		}
+	}
+	k.Close()
+	readers.Wait()
+}
+
+// Report gives what is known so far.
+func (k *Check) Report() Report {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return Report{Ports: slices.Clone(k.report.Ports), Targets: slices.Clone(k.report.Targets)}
+}
+
+// A question is MAC, kind, size, target, and when it was sent; an answer has besides when it
+// was answered. Numbers are big-endian.
+const (
+	macBytes      = 16
+	asks          = 'q'
+	answers       = 'a'
+	questionBytes = macBytes + 1 + 2 + 2 + 8
+	answerBytes   = questionBytes + 8
+)
+
+func (k *Check) sign(raw []byte) {
+	mac := hmac.New(sha256.New, k.config.Key)
+	mac.Write(raw[macBytes:])
+	copy(raw, mac.Sum(nil)[:macBytes])
+}
+
+func (k *Check) signed(raw []byte) bool {
+	mac := hmac.New(sha256.New, k.config.Key)
+	mac.Write(raw[macBytes:])
+	return hmac.Equal(raw[:macBytes], mac.Sum(nil)[:macBytes])
+}
+
+// round asks every target with packets of every size.
+func (k *Check) round(ctx context.Context) {
+	for i, to := range k.config.Targets {
+		if err := k.ask(ctx, i, to); err != nil && ctx.Err() == nil {
+			k.mu.Lock()
+			k.report.Targets[i].Error = err.Error()
+			k.mu.Unlock()
+		}
+	}
+}
+
+func (k *Check) ask(ctx context.Context, target int, to string) error {
+	host, port, err := net.SplitHostPort(to)
+	if err != nil {
+		return err
+	}
+	number, err := net.DefaultResolver.LookupPort(ctx, "udp", port)
+	if err != nil {
+		return err
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return err
+	}
+	at := netip.AddrPortFrom(addrs[0].Unmap(), uint16(number))
+	i := slices.IndexFunc(k.socks, func(s sock) bool { return s.port < 0 && s.four == at.Addr().Is4() })
+	if i < 0 {
+		return fmt.Errorf("%s: this host has no socket of that family", at)
+	}
+	headers := 20 + 8
+	if at.Addr().Is6() {
+		headers = 40 + 8
+	}
+	for _, size := range k.config.Sizes {
+		raw := make([]byte, size-headers)
+		raw[macBytes] = asks
+		binary.BigEndian.PutUint16(raw[macBytes+1:], uint16(size))
+		binary.BigEndian.PutUint16(raw[macBytes+3:], uint16(target))
+		binary.BigEndian.PutUint64(raw[macBytes+5:], uint64(time.Now().UnixNano()))
+		k.sign(raw)
+		_, err := k.socks[i].WriteToUDPAddrPort(raw, at)
+		if errors.Is(err, syscall.EMSGSIZE) {
+			continue // larger than the device takes
+		}
+		if size != k.config.Sizes[0] {
+			continue
+		}
+		if err != nil && !errors.Is(err, syscall.ECONNREFUSED) { // of a packet before: nobody listens there yet
+			return err
+		}
+		k.mu.Lock()
+		k.report.Targets[target].Sent++
+		k.report.Targets[target].Error = ""
+		k.mu.Unlock()
+	}
+	return nil
+}
+
+// read takes questions and answers until the socket is closed.
+func (k *Check) read(s sock) {
+	buffer := make([]byte, 1<<16)
+	for {
+		n, from, err := s.ReadFromUDPAddrPort(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil || n < questionBytes || !k.signed(buffer[:n]) {
+			continue // an ICMP error of a question before, or somebody else
+		}
+		raw := buffer[:n]
+		switch {
+		case raw[macBytes] == asks:
+			out := make([]byte, answerBytes) // shorter than any question, so nobody is flooded by it
+			copy(out[macBytes:], raw[macBytes:questionBytes])
+			out[macBytes] = answers
+			binary.BigEndian.PutUint64(out[questionBytes:], uint64(time.Now().UnixNano()))
+			k.sign(out)
+			if _, err := s.WriteToUDPAddrPort(out, from); err == nil && s.port >= 0 {
+				k.mu.Lock()
+				k.report.Ports[s.port].Heard++
+				k.mu.Unlock()
+			}
+		case raw[macBytes] == answers && n == answerBytes:
+			k.answered(raw, time.Now())
+		}
+	}
+}
+
+func (k *Check) answered(raw []byte, now time.Time) {
+	size := int(binary.BigEndian.Uint16(raw[macBytes+1:]))
+	target := int(binary.BigEndian.Uint16(raw[macBytes+3:]))
+	sent := time.Unix(0, int64(binary.BigEndian.Uint64(raw[macBytes+5:])))
+	theirs := time.Unix(0, int64(binary.BigEndian.Uint64(raw[questionBytes:])))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if target >= len(k.report.Targets) || !slices.Contains(k.config.Sizes, size) {
+		return
+	}
+	t := &k.report.Targets[target]
+	if size == k.config.Sizes[0] {
+		t.Answered++
+	}
+	t.Largest = max(t.Largest, size)
+	if rtt := now.Sub(sent); t.RTT == 0 || rtt.Microseconds() < t.RTT {
+		t.RTT = max(rtt.Microseconds(), 1)
+		t.Ahead = theirs.Sub(sent.Add(rtt / 2)).Milliseconds()
+	}
+}

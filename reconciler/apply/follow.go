@@ -1,0 +1,191 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render"
+)
+
+// Who brings to a cluster what is published.
+const (
+	ByFlux  = "flux"
+	ByArgo  = "argocd"
+	ByApply = "apply" // hawser apply, as nobody else does
+)
+
+// Names that Flux, Argo CD and the rendered tree agree on (docs/gitops.md).
+const (
+	fluxNamespace = "flux-system"
+	argoNamespace = "argocd"
+	following     = "hawser"         // the GitRepository, and the Application
+	FluxSigners   = "hawser-signers" // the Secret by which Flux verifies published commits
+	// FluxSignersKey is the name in it, which Flux knows by its end as keys of SSH.
+	FluxSignersKey = "hawser.sshpub"
+)
+
+// Source is what is published, as Flux and Argo CD are told.
+type Source struct {
+	URL    string
+	Branch string
+	Asked  bool // somebody said so: it goes before what a cluster follows already
+}
+
+// Delivery tells who can bring a cluster what is published: Flux, Argo CD in this cluster,
+// both, or nobody.
+func (c *Cluster) Delivery(ctx context.Context) ([]string, error) {
+	if err := c.Reach(ctx); err != nil {
+		return nil, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, Reason(err))
+	}
+	var out []string
+	for by, kinds := range map[string][]string{
+		ByFlux: {"GitRepository.source.toolkit.fluxcd.io", "Kustomization.kustomize.toolkit.fluxcd.io"},
+		ByArgo: {"Application.argoproj.io", "ApplicationSet.argoproj.io"},
+	} {
+		all := true
+		for _, kind := range kinds {
+			_, err := c.mapper.RESTMapping(schema.ParseGroupKind(kind))
+			if err != nil && !meta.IsNoMatchError(err) {
+				return nil, fmt.Errorf("cluster %s (context %s): look for %s: %w", c.Name, c.Context, kind, err)
+			}
+			all = all && err == nil
+		}
+		if all {
+			out = append(out, by)
+		}
+	}
+	return out, nil
+}
+
+// oldestVerifier is the minor version of Flux 2 that verifies SSH signatures of commits.
+const oldestVerifier = 9
+
+// FollowFlux gives the objects by which Flux of a cluster follows the published branch: the
+// GitRepository, unless there is one, and the Kustomization of the tree that keeps all others.
+// Where Flux is known to verify SSH signatures it takes only commits that one of the signers
+// made.
+func (c *Cluster) FollowFlux(ctx context.Context, tree render.Tree, from Source, signers []string) ([]*unstructured.Unstructured, error) {
+	space, err := c.get(ctx, ID{Version: "v1", Kind: kindNamespace, Name: fluxNamespace})
+	if err != nil {
+		return nil, err
+	}
+	if space == nil {
+		return nil, fmt.Errorf("Flux's definitions are there, but no namespace %s, where it would follow what is published", fluxNamespace)
+	}
+	sync, err := objectIn(tree, path.Join("flux", c.Name, "sync.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	have, err := c.get(ctx, ID{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository", Namespace: fluxNamespace, Name: following})
+	if err != nil || have != nil && !from.Asked {
+		return []*unstructured.Unstructured{sync}, err
+	}
+	spec := map[string]any{"url": from.URL, "interval": "1m0s", "ref": map[string]any{"branch": from.Branch}}
+	var out []*unstructured.Unstructured
+	found := regexp.MustCompile(`^v2\.(\d+)`).FindStringSubmatch(space.GetLabels()["app.kubernetes.io/version"])
+	if found != nil && len(signers) > 0 {
+		if minor, err := strconv.Atoi(found[1]); err == nil && minor >= oldestVerifier {
+			spec["verify"] = map[string]any{"mode": "HEAD", "secretRef": map[string]any{"name": FluxSigners}}
+			out = append(out, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": kindSecret, "type": "Opaque",
+				"metadata": map[string]any{"name": FluxSigners, "namespace": fluxNamespace},
+				"data":     map[string]any{FluxSignersKey: encoded(strings.Join(signers, "\n") + "\n")},
+			}})
+		}
+	}
+	out = append(out, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+		"metadata": map[string]any{"name": following, "namespace": fluxNamespace}, "spec": spec,
+	}})
+	return append(out, sync), nil
+}
+
+// FollowArgo gives the objects by which Argo CD in this cluster follows the published branch:
+// the Application that keeps the ApplicationSet, and the AppProject where the tree has one.
+// It fails for clusters that Argo CD does not know by their names.
+func (c *Cluster) FollowArgo(ctx context.Context, tree render.Tree, from Source) ([]*unstructured.Unstructured, error) {
+	set, err := objectIn(tree, "argocd/applicationset.yaml")
+	if err != nil {
+		return nil, err
+	}
+	if url, _, _ := unstructured.NestedString(set.Object, "spec", "template", "spec", "source", "repoURL"); url != from.URL {
+		return nil, fmt.Errorf("the ApplicationSet has the repository %q, and not %s: write %s/argocd/repo.yaml beside the topology, and commit it:\n%s",
+			url, from.URL, reconciler.PatchesDir, argoPatch(from))
+	}
+	if err := c.knownToArgo(ctx, Clusters(tree)); err != nil {
+		return nil, err
+	}
+	project, out := "default", []*unstructured.Unstructured{}
+	if tree["argocd/project.yaml"] != nil {
+		o, err := objectIn(tree, "argocd/project.yaml")
+		if err != nil {
+			return nil, err
+		}
+		project, out = o.GetName(), append(out, o)
+	}
+	return append(out, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
+		"metadata": map[string]any{"name": following, "namespace": argoNamespace},
+		"spec": map[string]any{
+			"project":     project,
+			"source":      map[string]any{"repoURL": from.URL, "targetRevision": from.Branch, "path": "argocd"},
+			"destination": map[string]any{"server": "https://kubernetes.default.svc", "namespace": argoNamespace},
+			"syncPolicy": map[string]any{"automated": map[string]any{"prune": true, "selfHeal": true},
+				"syncOptions": []any{"ServerSideApply=true"}},
+		},
+	}}), nil
+}
+
+// argoPatch is what has the ApplicationSet of the tree name the repository.
+func argoPatch(from Source) string {
+	return fmt.Sprintf("apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: hawser, namespace: argocd}\n"+
+		"spec: {template: {spec: {source: {repoURL: %q, targetRevision: %q}}}}", from.URL, from.Branch)
+}
+
+// knownToArgo fails for clusters that Argo CD does not know by the names of the topology.
+func (c *Cluster) knownToArgo(ctx context.Context, names []string) error {
+	list, err := c.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: kindSecret}, argoNamespace, "argocd.argoproj.io/secret-type=cluster")
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, name := range names {
+		if !slices.ContainsFunc(list, func(o unstructured.Unstructured) bool {
+			known, _, _ := unstructured.NestedString(o.Object, "data", "name")
+			return known == encoded(name)
+		}) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("Argo CD knows no cluster by the name of %s: argocd cluster add CONTEXT --name %s", few(missing), missing[0])
+	}
+	return nil
+}
+
+// objectIn reads a file of a tree that holds one object.
+func objectIn(tree render.Tree, name string) (*unstructured.Unstructured, error) {
+	if tree[name] == nil {
+		return nil, fmt.Errorf("the tree has no %s", name)
+	}
+	var body map[string]any
+	if err := yaml.Unmarshal(tree[name], &body); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(body) == 0 {
+		return nil, errors.New("there is nothing in " + name)
+	}
+	return &unstructured.Unstructured{Object: normal(body)}, nil
+}

@@ -1,0 +1,204 @@
+package apply
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+)
+
+// Errands are pods that run for a short while, in a namespace of their own, with the network
+// of a node. They are for one goroutine.
+type Errands struct {
+	cluster   *Cluster
+	namespace string
+	names     []string
+}
+
+// Errand is one of them.
+type Errand struct {
+	Name  string // of the pod
+	Node  string
+	Image string
+	Args  []string // of hawser-agent
+}
+
+// Told is how an errand is.
+type Told struct {
+	Running bool
+	// Why says why it does not run; Image that the image is why.
+	Why   string
+	Image bool
+	Last  []byte // the last line that it printed
+}
+
+// errandEnds is when pods end, should nobody delete them.
+const errandEnds = 10 * time.Minute
+
+// Send starts pods. Recall has to follow, also after an error.
+func (c *Cluster) Send(ctx context.Context, list []Errand) (*Errands, error) {
+	e := &Errands{cluster: c, namespace: "hawser-preflight-" + strings.ToLower(rand.Text()[:8])}
+	space := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": kindNamespace,
+		"metadata": map[string]any{"name": e.namespace, "labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged"}},
+	}}
+	if err := c.make(ctx, space); err != nil {
+		return e, err
+	}
+	for _, errand := range list {
+		e.names = append(e.names, errand.Name)
+		pod := errand.pod(e.namespace)
+		err := poll(ctx, accountWithin, func(ctx context.Context) (bool, error) {
+			err := c.make(ctx, pod)
+			return err == nil, unlessNoAccount(err)
+		})
+		if err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}
+
+// accountWithin bounds the wait for the service account of a new namespace, which a controller
+// makes.
+const accountWithin = 20 * time.Second
+
+// unlessNoAccount gives an error that does not go by itself.
+func unlessNoAccount(err error) error {
+	if kerrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount") {
+		return nil
+	}
+	return err
+}
+
+// make creates an object.
+func (c *Cluster) make(ctx context.Context, o *unstructured.Unstructured) error {
+	id := IDOf(o)
+	at, err := c.at(id.kind(), id.Namespace)
+	if err == nil {
+		_, err = at.Create(ctx, o, metav1.CreateOptions{FieldManager: FieldManager})
+	}
+	if err != nil {
+		return fmt.Errorf("create %s: %w", id, err)
+	}
+	return nil
+}
+
+// pod has the rights of nobody, but to listen at any port of its node.
+func (e Errand) pod(namespace string) *unstructured.Unstructured {
+	args := make([]any, len(e.Args))
+	for i, arg := range e.Args {
+		args[i] = arg
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": e.Name, "namespace": namespace},
+		"spec": map[string]any{
+			"nodeName": e.Node, "hostNetwork": true, "restartPolicy": "Never", "enableServiceLinks": false,
+			"automountServiceAccountToken": false, "terminationGracePeriodSeconds": int64(0),
+			"activeDeadlineSeconds": int64(errandEnds / time.Second),
+			"tolerations":           []any{map[string]any{"operator": "Exists"}},
+			"containers": []any{map[string]any{
+				"name": agentContainer, "image": e.Image, "command": []any{agentProgram}, "args": args,
+				"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "16Mi"}},
+				"securityContext": map[string]any{
+					"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+					"capabilities": map[string]any{"drop": []any{"ALL"}, "add": []any{"NET_BIND_SERVICE"}},
+				},
+			}},
+		},
+	}}
+}
+
+// Look tells how the pods are, by their names.
+func (e *Errands) Look(ctx context.Context) (map[string]Told, error) {
+	list, err := e.cluster.list(ctx, pods(), e.namespace, "")
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]Told{}
+	for _, name := range e.names {
+		out[name] = Told{Why: "there is no such pod any more"}
+	}
+	for i := range list {
+		name := list[i].GetName()
+		told := stateOf(&list[i])
+		if told.Running {
+			if told.Last, err = e.last(ctx, name); err != nil && ctx.Err() == nil {
+				told.Why = err.Error()
+			}
+		}
+		out[name] = told
+	}
+	return out, ctx.Err()
+}
+
+// stateOf says why a pod does not run.
+func stateOf(pod *unstructured.Unstructured) Told {
+	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+	list, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
+	for _, item := range list {
+		status, _ := item.(map[string]any)
+		reason, _, _ := unstructured.NestedString(status, "state", "waiting", "reason")
+		message, _, _ := unstructured.NestedString(status, "state", "waiting", "message")
+		switch reason {
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
+			return Told{Why: strings.TrimSpace(reason + ": " + message), Image: true}
+		case "":
+		default:
+			return Told{Why: strings.TrimSpace(reason + ": " + message)}
+		}
+	}
+	if phase == "Running" || phase == "Succeeded" || phase == "Failed" {
+		return Told{Running: true}
+	}
+	why, _, _ := unstructured.NestedString(pod.Object, "status", "message")
+	if reason, _, _ := unstructured.NestedString(pod.Object, "status", "reason"); why == "" {
+		why = reason
+	}
+	if why == "" {
+		why = "it is " + strings.ToLower(phase)
+	}
+	return Told{Why: why}
+}
+
+// last reads the last line of a pod's log.
+func (e *Errands) last(ctx context.Context, pod string) ([]byte, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(e.cluster.config)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := client.RESTClient().Get().AbsPath("/api/v1/namespaces", e.namespace, "pods", pod, "log").
+		Param("container", agentContainer).Param("tailLines", "1").DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the log of pod %s: %w", pod, err)
+	}
+	return bytes.TrimSpace(raw), nil
+}
+
+// Recall deletes the pods and their namespace, whether or not all were made. ctx may have
+// ended. It waits until nothing is left, for a minute at most.
+func (e *Errands) Recall(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	var errs []error
+	for _, name := range e.names { // the namespace's own way takes half a minute longer
+		errs = append(errs, e.cluster.remove(ctx, ID{Version: "v1", Kind: "Pod", Namespace: e.namespace, Name: name}, ""))
+	}
+	id := ID{Version: "v1", Kind: kindNamespace, Name: e.namespace}
+	if err := errors.Join(append(errs, e.cluster.remove(ctx, id, ""))...); err != nil {
+		return err
+	}
+	return poll(ctx, time.Minute, func(ctx context.Context) (bool, error) {
+		o, err := e.cluster.get(ctx, id)
+		return o == nil && err == nil, err
+	})
+}

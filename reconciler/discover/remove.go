@@ -1,0 +1,307 @@
+package discover
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Remove takes a cluster out of a topology's text, with what only stands there for it: its
+// entry, the links that it is an end of, and its name in lists of clusters. An export that
+// nobody else offers goes too. Comments right above what goes, and in it, go with it; nothing
+// else of the text changes. gone names what went by its path, the entry itself last.
+//
+// A list that says who may do something is never emptied, as that could let everybody.
+func Remove(raw []byte, cluster string) (out []byte, gone []string, err error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(raw, &document); err != nil {
+		return nil, nil, fmt.Errorf("read topology: %w", err)
+	}
+	spec := &document
+	if len(spec.Content) == 1 {
+		spec = child(spec.Content[0], "spec")
+	}
+	if spec == nil {
+		return nil, nil, fmt.Errorf("there is no spec in it")
+	}
+	r := &removal{lines: strings.SplitAfter(string(raw), "\n"), cluster: cluster}
+	r.links(child(spec, "links"))
+	if c := child(spec, "connectivity"); c != nil {
+		r.names(child(c, "hubs"), "connectivity.hubs", false)
+		if pairs := child(c, "links"); pairs != nil {
+			r.items(pairs, "connectivity.links", func(_ int, pair *yaml.Node) bool { return r.index(pair) >= 0 })
+		}
+	}
+	if d := child(spec, "dynamicExports"); d != nil {
+		rules := []*yaml.Node{d}
+		if d.Kind == yaml.SequenceNode {
+			rules = d.Content
+		}
+		for i, rule := range rules {
+			r.names(child(rule, "clusters"), fmt.Sprintf("dynamicExports[%d].clusters", i), true)
+		}
+	}
+	r.exports(child(spec, "exports"))
+	clusters := child(spec, "clusters")
+	if clusters == nil {
+		return nil, nil, fmt.Errorf("there is no clusters in it")
+	}
+	r.items(clusters, "clusters", func(_ int, c *yaml.Node) bool { return text(c, "name") == cluster })
+	if r.err != nil {
+		return nil, nil, r.err
+	}
+	return r.apply(), r.gone, nil
+}
+
+// removal collects the parts of lines that go.
+type removal struct {
+	lines   []string
+	cluster string
+	spans   []span
+	gone    []string
+	err     error
+}
+
+// span is a part of a text, from one place to before another; both are of one line or the
+// beginnings of lines. Lines and columns count from 0.
+type span struct{ line, column, toLine, toColumn int }
+
+func (r *removal) fail(at *yaml.Node, format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("line %d: "+format, append([]any{at.Line}, args...)...)
+	}
+}
+
+// index finds the cluster in a list of names.
+func (r *removal) index(list *yaml.Node) int {
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return -1
+	}
+	return slices.IndexFunc(list.Content, func(n *yaml.Node) bool { return n.Value == r.cluster })
+}
+
+func (r *removal) links(list *yaml.Node) {
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return
+	}
+	r.items(list, "links", func(_ int, link *yaml.Node) bool { return r.index(child(link, "between")) >= 0 })
+}
+
+func (r *removal) exports(list *yaml.Node) {
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return
+	}
+	only := func(e *yaml.Node) bool {
+		offers := child(e, "clusters")
+		return r.index(offers) >= 0 && len(offers.Content) == 1
+	}
+	for _, e := range list.Content {
+		if only(e) {
+			continue
+		}
+		path := "exports[" + text(e, "namespace") + "/" + text(e, "name") + "]"
+		r.names(child(e, "clusters"), path+".clusters", false)
+		if allow := child(e, "allow"); allow != nil {
+			r.names(child(allow, "clusters"), path+".allow.clusters", true)
+		}
+		if balance := child(e, "balance"); balance != nil {
+			r.names(child(balance, "order"), path+".balance.order", false)
+			r.weight(child(balance, "weights"), path+".balance.weights")
+		}
+	}
+	r.items(list, "exports", func(_ int, e *yaml.Node) bool { return only(e) })
+}
+
+// names takes the cluster out of a list of names.
+func (r *removal) names(list *yaml.Node, path string, permits bool) {
+	i := r.index(list)
+	switch {
+	case i < 0:
+	case len(list.Content) == 1 && permits:
+		r.fail(list.Content[i], "%s has %s alone, and without the list everybody would be meant: say who is meant instead", path, r.cluster)
+	default:
+		r.items(list, path, func(at int, _ *yaml.Node) bool { return at == i })
+	}
+}
+
+func (r *removal) weight(of *yaml.Node, path string) {
+	if of == nil || of.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(of.Content); i += 2 {
+		key, value := of.Content[i], of.Content[i+1]
+		if key.Value != r.cluster {
+			continue
+		}
+		r.gone = append(r.gone, path+"["+r.cluster+"]")
+		var before, after *yaml.Node
+		if i > 0 {
+			before = of.Content[i-1]
+		}
+		if i+2 < len(of.Content) {
+			after = of.Content[i+2]
+		}
+		if of.Style&yaml.FlowStyle != 0 {
+			r.cut(key, value, before, after)
+		} else {
+			r.spans = append(r.spans, span{key.Line - 1, 0, value.Line, 0})
+		}
+	}
+}
+
+// items takes out those of a list that match.
+func (r *removal) items(list *yaml.Node, path string, matches func(int, *yaml.Node) bool) {
+	if list.Kind != yaml.SequenceNode {
+		return
+	}
+	flow := list.Style&yaml.FlowStyle != 0
+	var kept, last *yaml.Node // last: of those that go, not cut yet
+	var first *yaml.Node
+	for i, item := range list.Content {
+		if !matches(i, item) {
+			if flow && first != nil {
+				r.cut(first, last, kept, item)
+				first = nil
+			}
+			kept = item
+			continue
+		}
+		r.gone = append(r.gone, named(path, item))
+		if flow && first == nil {
+			first = item
+		}
+		if last = item; !flow {
+			r.entry(item)
+		}
+	}
+	if flow && first != nil {
+		r.cut(first, last, kept, nil)
+	}
+}
+
+// named is the path of an item as messages have it.
+func named(path string, item *yaml.Node) string {
+	switch {
+	case item.Kind == yaml.ScalarNode:
+		return path + "[" + item.Value + "]"
+	case item.Kind == yaml.SequenceNode:
+		var names []string
+		for _, n := range item.Content {
+			names = append(names, n.Value)
+		}
+		return path + "[" + strings.Join(names, ",") + "]"
+	case text(item, "namespace") != "":
+		return path + "[" + text(item, "namespace") + "/" + text(item, "name") + "]"
+	case child(item, "between") != nil:
+		return named(path, child(item, "between"))
+	}
+	return path + "[" + text(item, "name") + "]"
+}
+
+// entry takes out an item that begins with a hyphen, all of its lines.
+func (r *removal) entry(item *yaml.Node) {
+	first := item.Line - 1
+	if strings.TrimSpace(r.lines[first][:item.Column-1]) == "" { // the hyphen has a line of its own
+		for first--; first > 0 && !strings.HasPrefix(strings.TrimSpace(r.lines[first]), "-"); first-- {
+		}
+	}
+	dash := indent(r.lines[first])
+	if !strings.HasPrefix(r.lines[first][dash:], "-") {
+		r.fail(item, "what should go is not on lines of its own that begin with a hyphen")
+		return
+	}
+	end := first + 1
+	for at := end; at < len(r.lines); at++ {
+		if strings.TrimSpace(r.lines[at]) == "" {
+			continue // whether it is within the item is for the lines behind it to say
+		}
+		if indent(r.lines[at]) <= dash {
+			break
+		}
+		end = at + 1
+	}
+	for first > 0 && indent(r.lines[first-1]) == dash && strings.HasPrefix(r.lines[first-1][dash:], "#") {
+		first--
+	}
+	// An empty line before goes with it where there is one behind, too.
+	if first > 0 && strings.TrimSpace(r.lines[first-1]) == "" && (end >= len(r.lines) || strings.TrimSpace(r.lines[end]) == "") {
+		first--
+	}
+	r.spans = append(r.spans, span{first, 0, end, 0})
+}
+
+func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+
+// cut takes out from one node to another of a list in brackets; before and after are those
+// that stay beside them, nil = there is none.
+func (r *removal) cut(from, to, before, after *yaml.Node) {
+	for _, n := range []*yaml.Node{from, to, before, after} {
+		if n != nil && n.Line != from.Line {
+			r.fail(n, "the list in brackets is on several lines: write it on one line, or with hyphens")
+			return
+		}
+	}
+	s := span{from.Line - 1, from.Column - 1, from.Line - 1, 0}
+	switch {
+	case after != nil:
+		s.toColumn = after.Column - 1
+	default:
+		s.toColumn = r.end(to)
+		if before != nil {
+			s.column = r.end(before)
+		}
+	}
+	if r.err == nil {
+		r.spans = append(r.spans, s)
+	}
+}
+
+// end is the column behind a node that is on one line.
+func (r *removal) end(n *yaml.Node) int {
+	line, depth, quote := r.lines[n.Line-1], 0, byte(0)
+	for at := n.Column - 1; at < len(line); at++ {
+		switch c := line[at]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '[' || c == '{':
+			depth++
+		case depth == 0 && (c == ',' || c == ']' || c == '}'):
+			return at
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	r.fail(n, "the list in brackets is on several lines: write it on one line, or with hyphens")
+	return len(line)
+}
+
+// apply gives the text without the spans; some are within others.
+func (r *removal) apply() []byte {
+	slices.SortFunc(r.spans, func(a, b span) int {
+		return slices.Compare([]int{b.line, b.column}, []int{a.line, a.column})
+	})
+	for _, s := range r.spans {
+		if s.line == s.toLine {
+			line := r.lines[s.line]
+			r.lines[s.line] = line[:s.column] + line[s.toColumn:]
+			continue
+		}
+		for at := s.line; at < s.toLine; at++ {
+			r.lines[at] = ""
+		}
+	}
+	return []byte(strings.Join(r.lines, ""))
+}
+
+func text(of *yaml.Node, key string) string {
+	if n := child(of, key); n != nil {
+		return n.Value
+	}
+	return ""
+}
