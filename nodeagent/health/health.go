@@ -4,8 +4,8 @@
 // of its own cluster over the VXLAN between nodes, and their replies tell which
 // remote gateways they reach. The choice is pure; the prober does the I/O.
 //
-// Called by nodeagent, which runs the Prober and asks Paths for the choice; by nodeagent/feed;
-// and by cmd/hawser, which explains ranks.
+// Called by nodeagent/peers, which runs the Prober; by nodeagent/round, which asks Paths for
+// the choice; by others in nodeagent, which name links; and by cmd/hawser, which explains ranks.
 package health
 
 import (
