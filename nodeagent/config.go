@@ -8,7 +8,7 @@ package nodeagent
 import (
 	"fmt"
 	"net/netip"
-	"path/filepath"
+
 	"time"
 
 	"hawser.dev/hawser/nodeagent/kube"
@@ -57,5 +57,3 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
-
-func (c Config) statePath(name string) string { return filepath.Join(c.StateDir, name) }

@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -39,7 +40,7 @@ func TestForget(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer a.Close()
-			for _, name := range []string{fabricFile, keysFile, factsFile, "hw-wg1.log", "theirs", filepath.Join("ipsec", "charon.log")} {
+			for _, name := range []string{"fabric.json.gz", "keys.age", "facts.json", "hw-wg1.log", "theirs", filepath.Join("ipsec", "charon.log")} {
 				path := filepath.Join(dir, name)
 				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 					t.Fatal(err)
@@ -49,7 +50,9 @@ func TestForget(t *testing.T) {
 				}
 			}
 			f := &fabric.Fabric{Clusters: tt.clusters, Decommission: tt.decommission}
-			a.shown.Store(&view{report: tt.report, input: project.Input{Fabric: f, Cluster: "g1"}, node: &node{decommission: tt.decommission}})
+			a.loop.outcome.Store(&round.Outcome{Report: tt.report, Projection: round.Projection{
+				Input: project.Input{Fabric: f, Cluster: "g1"}, Node: &round.Node{Decommission: tt.decommission},
+			}})
 			if err := a.forget(); err != nil {
 				t.Fatal(err)
 			}

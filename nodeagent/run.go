@@ -9,10 +9,15 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/kernel"
-	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/nodeagent/control"
+	"hawser.dev/hawser/nodeagent/host"
+	"hawser.dev/hawser/nodeagent/input"
+	"hawser.dev/hawser/nodeagent/peers"
+	"hawser.dev/hawser/nodeagent/round"
 )
+
+// saveHeardEvery is how often at most what was heard is written to the state folder.
+const saveHeardEvery = 5 * time.Second
 
 // Run converges until ctx ends. The node keeps its state: traffic goes on while
 // an agent is replaced.
@@ -22,19 +27,16 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(a.config.Socket), 0o755); err != nil {
 		return fmt.Errorf("make socket folder: %w", err)
 	}
-	socket, err := a.listen()
+	socket, err := a.control.Listen()
 	if err != nil {
 		return err
 	}
-	a.choice.restore(a.saver.load(a.log))
-	a.shifter.restore(a.shapes.load(a.log), time.Now())
-	a.endpoints.restore()
-	a.heard.restore(time.Now(), a.log)
-	a.peers.client.RestoreAges(a.ages.load(a.log))
-	defer time.AfterFunc(a.heard.stale, a.look).Stop()
-	a.announcer.carries = tunnelsStand()
-	a.peers.prober.SetReady(a.announcer.carries)
-	a.announce()
+	l := a.loop
+	begin := l.begin(time.Now())
+	l.state.Store(&begin)
+	defer time.AfterFunc(l.peers.Stale(), l.trigger.Ring).Stop()
+	l.peers.SetReady(begin.Announcement.Carries)
+	l.announce()
 	var wait sync.WaitGroup
 	var errs []error
 	var mu sync.Mutex
@@ -50,54 +52,64 @@ func (a *Agent) Run(ctx context.Context) error {
 			cancel()
 		})
 	}
-	start("status", func(ctx context.Context) error { return serve(ctx, socket, a.control()) })
-	for _, o := range a.outlets {
-		start("metrics", func(ctx context.Context) error { o.run(ctx, a.public()); return nil })
-	}
-	start("inputs", a.inputs.run)
-	start("HawserNode", a.tellCluster)
-	start("peers", a.peers.run)
-	start("kernel events", func(ctx context.Context) error { return kernel.Monitor(ctx, a.drift) })
-	start("nftables events", a.ruleset.Monitor)
-	start("dns", a.serveNames)
-	start("tunnels", a.tunnels().Run)
-	start("ipsec", a.secured.Run)
-	start("links of the run before", func(ctx context.Context) error { settled(ctx, a.look); return nil })
-	start("flows", a.keeper.Run)
-	start("path mtu", a.finder.Run)
-	start("cables", a.cabling.Run)
-	start("endpoints", a.endpoints.run)
-	start("endpoints kept", a.endpoints.keep)
-	start("what was heard", func(ctx context.Context) error { a.heard.run(ctx, a.log); return nil })
-	if a.published != nil {
-		start("objects", func(ctx context.Context) error { a.published.run(ctx); return nil })
-	}
-	start("links in use", func(ctx context.Context) error { a.saver.run(ctx, a.choice.kept, a.log); return nil })
-	start("ages of exports", func(ctx context.Context) error { a.ages.run(ctx, a.peers.client.Ages, a.log); return nil })
-	start("shape", func(ctx context.Context) error { a.shapes.run(ctx, a.shifter.keep, a.log); return nil })
-	a.engine.Run(ctx, a.source, a.trigger)
+	start("status", func(ctx context.Context) error { return control.Serve(ctx, socket, a.control.Private()) })
+	start("metrics", func(ctx context.Context) error { a.outlets.Run(ctx, a.control.Public()); return nil })
+	start("inputs", l.inputs.Run)
+	start("HawserNode", a.report.Run)
+	start("peers", l.peers.Run)
+	start("host", l.host.Run)
+	start("dns", a.names.run)
+	start("objects", func(ctx context.Context) error { l.publication.Run(ctx); return nil })
+	start("links of the run before", func(ctx context.Context) error { settled(ctx, l.trigger.Ring); return nil })
+	start("kept paths", func(ctx context.Context) error {
+		l.files.paths.Run(ctx, 0, func() map[string]round.KeptPath { return l.State().KeptPaths() }, l.log)
+		return nil
+	})
+	start("kept shape", func(ctx context.Context) error {
+		l.files.shape.Run(ctx, 0, func() round.KeptShape { return l.State().KeptShape() }, l.log)
+		return nil
+	})
+	start("kept exports of others", func(ctx context.Context) error {
+		l.files.heard.Run(ctx, saveHeardEvery, func() round.KeptLive { return l.State().KeptLive() }, l.log)
+		return nil
+	})
+	a.engine.Run(ctx, l.source, l.trigger)
 	wait.Wait()
 	return errors.Join(append(errs, a.forget())...)
 }
 
-// tunnels looks after the processes of this node's tunnel devices.
-func (a *Agent) tunnels() *tunnel.Watch {
-	return &tunnel.Watch{
-		Log: a.log,
-		Devices: func() []string {
-			var names []string
-			if n := a.shown.Load().node; n != nil {
-				for _, l := range n.Links {
-					if l.Type == desired.LinkWireguard {
-						names = append(names, l.Name)
-					}
-				}
-			}
-			return names
-		},
-		Replaced: func(name string) {
-			a.metrics.replaced.WithLabelValues(name).Inc()
-			a.look()
-		},
+// settled looks again when links of the run before need no longer be kept: perhaps
+// nothing else happens then.
+func settled(ctx context.Context, look func()) {
+	timer := time.NewTimer(round.SettleTime)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+		look()
 	}
+}
+
+// forget empties the state folder of an agent that ends after it took everything
+// down because it was told to: nothing of Hawser's is left on the node then, sealed
+// keys least of all. Files that an agent does not write stay.
+func (a *Agent) forget() error {
+	v := a.loop.Outcome()
+	if v.Node == nil || !v.Node.Decommission || !v.Report.Clean() || v.Input.Fabric.Cluster(v.Input.Cluster) != nil {
+		return nil
+	}
+	var errs []error
+	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peers.StateFiles(), {control.DrainedFile, "paths.json", "shape.json", "heard.json"}} {
+		for _, pattern := range patterns {
+			found, err := filepath.Glob(filepath.Join(a.config.StateDir, pattern))
+			errs = append(errs, err)
+			for _, path := range found {
+				errs = append(errs, os.RemoveAll(path))
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("empty the state folder: %w", err)
+	}
+	return nil
 }

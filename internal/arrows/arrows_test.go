@@ -67,6 +67,9 @@ func rules() []rule {
 			why: "the Kubernetes API is an input; the node does not depend on it"},
 		{from: module + "/nodeagent/project", never: []string{"os", "math/rand", "math/rand/v2", "log/slog", "os/exec"},
 			why: "project is pure: no environment, no randomness, no I/O"},
+		{from: module + "/nodeagent/round", never: append(own("nodeagent/kernel", "nodeagent/kube", "nodeagent/dns", "nodeagent/objects"),
+			"os", "net", "math/rand", "math/rand/v2", "log/slog", "os/exec"),
+			why: "a round is decided purely: nodeagent observes before it, and carries out its effects"},
 		{from: module + "/nodeagent/mcs", never: append(own("nodeagent/project", "nodeagent/desired", "nodeagent/kernel", "nodeagent/facts"), "k8s.io",
 			"os", "net", "math/rand", "math/rand/v2", "log/slog", "os/exec"),
 			why: "what the Multi-Cluster Services API says is decided purely; project asks, objects are written elsewhere"},
@@ -135,7 +138,7 @@ func TestPure(t *testing.T) {
 	impure := regexp.MustCompile(`\b(time\.(Now|Since|After|Sleep|Tick)|os\.\w+|rand\.\w+|net\.(Dial|Listen|Lookup|Interface)\w*)\b`)
 	for _, dir := range []string{
 		"schema", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "schema/fabric/explain", "internal/clustermap", "internal/clustermap/live", "render", "render/plan",
-		"nodeagent/project", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired", "nodeagent/objects/corefile", "reconciler/discover",
+		"nodeagent/project", "nodeagent/round", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired", "nodeagent/objects/corefile", "reconciler/discover",
 	} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
 		if err != nil || len(files) == 0 {

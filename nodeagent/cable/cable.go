@@ -4,7 +4,7 @@
 // made of too.
 //
 // Called by nodeagent/project, which asks which objects the tunnels are made of, and by
-// nodeagent.
+// nodeagent (peers, round), which asks which epochs a tunnel can have.
 package cable
 
 import (

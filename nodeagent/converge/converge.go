@@ -4,7 +4,7 @@
 // before traffic arrives and leaves after it. It knows nothing of networks.
 //
 // Called by nodeagent, which runs one Engine for the node; by nodeagent/objects, which runs
-// another for the API; by cmd/hawser and cmd/hawser-agent, which print plans.
+// another for the API; by others in nodeagent, which read its reports; by cmd/hawser and cmd/hawser-agent, which print plans.
 package converge
 
 import (

@@ -99,3 +99,12 @@ func (r Report) Err() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Texts gives problems as one line each.
+func Texts(list []Problem) []string {
+	out := make([]string, len(list))
+	for i, item := range list {
+		out[i] = strings.ReplaceAll(item.Error(), "\n", "; ")
+	}
+	return out
+}

@@ -3,7 +3,8 @@
 // service discovery specification describe them, with names of single clusters
 // on top. All data is an immutable snapshot that readers take without a lock.
 //
-// Called by nodeagent, whose engine writes the Store and which starts Serve.
+// Called by nodeagent, which starts ServeWhere, and by nodeagent/host, whose stages write the
+// Store.
 package dns
 
 import (

@@ -5,7 +5,7 @@
 // pure: it knows the time as an argument only, and what it decides is for others
 // to carry out.
 //
-// Called by nodeagent, which carries out what the machine decides.
+// Called by nodeagent/round, which says what to search for, and by nodeagent/peers, which carries out what the machine decides.
 package endpoint
 
 import (

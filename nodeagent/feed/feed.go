@@ -5,8 +5,8 @@
 // 1.3; who is at the other end is proven with the tunnel keys that the fabric
 // pins (docs/adr/0003-feed-authentication.md).
 //
-// Called by nodeagent, which runs server and client and hands what was heard to the
-// projection.
+// Called by nodeagent/peers, which runs server and client, and by nodeagent/round, which says
+// whom to hear.
 package feed
 
 import (

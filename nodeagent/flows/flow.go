@@ -10,7 +10,7 @@
 // The package reads and deletes conntrack entries of the network namespace of
 // the calling thread. Flows in conntrack zones belong to others and are left out.
 //
-// Called by nodeagent after each round that wrote routes.
+// Called by nodeagent/host after each round that wrote routes.
 package flows
 
 import (

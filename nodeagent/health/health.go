@@ -4,13 +4,15 @@
 // of its own cluster over the VXLAN between nodes, and their replies tell which
 // remote gateways they reach. The choice is pure; the prober does the I/O.
 //
-// Called by nodeagent, which runs the Prober and asks Paths for the choice; by nodeagent/feed;
-// and by cmd/hawser, which explains ranks.
+// Called by nodeagent/peers, which runs the Prober; by nodeagent/round, which asks Paths for
+// the choice; by others in nodeagent, which name links; and by cmd/hawser, which explains ranks.
 package health
 
 import (
+	"encoding/json"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/socket"
@@ -169,4 +171,76 @@ type Stats struct {
 	Failed    uint64 // packets that the kernel refused to send
 	Poked     uint64 // probes out of turn, which tell of a change
 	Pushed    uint64 // packets that told nodes of this cluster of a change
+}
+
+// recorded is a Snapshot as JSON has it.
+type recorded struct {
+	Self  Peer           `json:"self"`
+	Links []recordedLink `json:"links"`
+}
+
+type recordedLink struct {
+	Link
+	Reach   map[uint64]recordedWord `json:"reach,omitempty"` // by hash of the remote gateway
+	Spoke   bool                    `json:"spoke,omitempty"` // Reach was said, though it may be empty
+	Granted bool                    `json:"granted,omitempty"`
+	Uses    bool                    `json:"uses,omitempty"`
+	Takes   bool                    `json:"takes,omitempty"`
+}
+
+type recordedWord struct {
+	Rank  Rank `json:"rank"`
+	Uses  bool `json:"uses,omitempty"`
+	Takes bool `json:"takes,omitempty"`
+}
+
+// MarshalJSON gives all that decides about paths. Stats, and what Leave added, are left
+// out.
+func (s Snapshot) MarshalJSON() ([]byte, error) {
+	out := recorded{Self: s.self, Links: make([]recordedLink, len(s.Links))}
+	for i := range s.Links {
+		l := &s.Links[i]
+		r := recordedLink{Link: *l, Spoke: l.reach != nil, Granted: l.granted, Uses: l.uses, Takes: l.takes}
+		for hash, w := range l.reach {
+			if r.Reach == nil {
+				r.Reach = make(map[uint64]recordedWord, len(l.reach))
+			}
+			r.Reach[hash] = recordedWord{Rank: w.rank, Uses: w.uses, Takes: w.takes}
+		}
+		out.Links[i] = r
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON takes what MarshalJSON gave.
+func (s *Snapshot) UnmarshalJSON(raw []byte) error {
+	var in recorded
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return err
+	}
+	links := make([]Link, len(in.Links))
+	for i, r := range in.Links {
+		l := r.Link
+		l.granted, l.uses, l.takes = r.Granted, r.Uses, r.Takes
+		if r.Spoke {
+			l.reach = make(map[uint64]word, len(r.Reach))
+		}
+		for hash, w := range r.Reach {
+			l.reach[hash] = word{rank: w.Rank, uses: w.Uses, takes: w.Takes}
+		}
+		links[i] = l
+	}
+	*s = SnapshotOf(in.Self, links)
+	return nil
+}
+
+// Over gives this snapshot with what another one knows of the links that both have.
+func (s Snapshot) Over(known Snapshot) Snapshot {
+	links := slices.Clone(s.Links)
+	for i := range links {
+		if k := slices.IndexFunc(known.Links, func(l Link) bool { return l.Target == links[i].Target }); k >= 0 {
+			links[i] = known.Links[k]
+		}
+	}
+	return SnapshotOf(s.self, links)
 }

@@ -2,8 +2,8 @@
 // hawser-agent kernel tells it. It is data only, and nothing in it has a place for a
 // key that is not public: what is not a field cannot be told by mistake.
 //
-// Called by nodeagent/kernel, which fills it, and by nodeagent and cmd/hawser-agent, which
-// give it out.
+// Called by nodeagent/kernel, which fills it, and by nodeagent (control, host)
+// and cmd/hawser-agent, which give it out.
 package inventory
 
 import "time"

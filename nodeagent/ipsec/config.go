@@ -3,7 +3,8 @@
 // should be. Keys and connections go to charon over its vici socket only; nothing
 // secret is ever in a file.
 //
-// Called by nodeagent, which starts the charon and has its engine keep the connections.
+// Called by nodeagent/host, which starts the charon and has the engine keep the connections, and
+// by nodeagent/peers.
 // hack/image and e2e ask which files of it an image needs.
 package ipsec
 

@@ -3,8 +3,8 @@
 // peers, and the nftables table. Each kind reads and touches only what carries
 // Hawser's mark.
 //
-// Called by nodeagent, whose engine runs the kinds in the order of nodeagent/stages.go, and by
-// cmd/hawser-agent, which shows them.
+// Called by nodeagent/host, which puts the kinds in order, by nodeagent/peers, which reads
+// counters, and by cmd/hawser-agent, which shows them.
 package kernel
 
 import (

@@ -2,7 +2,8 @@
 // its watches, and what the agent tells of its node goes there. Nothing that a
 // node carries waits for it: while it is away, what was known last stays in force.
 //
-// Called by nodeagent, which reads facts from it and gives it its status.
+// Called by nodeagent (input, which reads facts from it; report, which gives it the node's
+// status; publication).
 package kube
 
 import (

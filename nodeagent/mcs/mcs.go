@@ -5,7 +5,7 @@
 // so it does not matter which of them writes.
 //
 // Called by nodeagent/project, which asks on every node, by nodeagent/objects, which shows it
-// in the API, and by nodeagent (facts, feed), which carries its types.
+// in the API, and by nodeagent (facts, feed, publication, round), which carries its types.
 package mcs
 
 import (

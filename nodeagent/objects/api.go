@@ -4,7 +4,7 @@
 // that is alive writes, the others only what stays wrong. What is observed comes
 // from watches, so a pass asks nothing of the API server.
 //
-// Called by nodeagent, which runs it on gateways.
+// Called by nodeagent/publication, which runs it on gateways.
 package objects
 
 import (

@@ -21,7 +21,8 @@
 // may split them.
 // The routes to the tunnel addresses themselves need no value: probes ignore it.
 //
-// Called by nodeagent, which runs the Finder on gateways.
+// Called by nodeagent/peers, which runs the Finder on gateways, by nodeagent/round, which
+// says what to try, and by nodeagent/report.
 package pathmtu
 
 import (

@@ -3,8 +3,8 @@
 // desired kernel objects and DNS data come out. It is pure: no clock, no
 // randomness, no environment, no I/O, and no dependence on map order.
 //
-// Called by nodeagent in each round (State), for a moved path alone (Routes), and for the feed
-// (LiveState).
+// Called by nodeagent/round in each round (State), for a moved path alone (Routes), and for the
+// feed (LiveState); its types are those of all of nodeagent.
 package project
 
 import (

@@ -5,7 +5,7 @@
 // takes the address that the question came from for this gateway's, which is right
 // wherever the answer arrives. For VXLAN see Carry, for IPsec AskIKE.
 //
-// Called by nodeagent, which asks what the machine of endpoint wants to know.
+// Called by nodeagent/peers, which asks what the machine of endpoint wants to know.
 package scout
 
 import (

@@ -181,6 +181,19 @@ type Move struct {
 	Silent string `json:"silent,omitempty"` // how long the link that was left had given no answer
 }
 
+// Attrs gives a move as attributes of a log record.
+func (m Move) Attrs() []any {
+	from := m.From
+	if from == "" {
+		from = "none"
+	}
+	attrs := []any{"cluster", m.Cluster, "from", from, "to", m.To, "cause", m.Cause}
+	if m.Silent != "" {
+		attrs = append(attrs, "silent", m.Silent)
+	}
+	return attrs
+}
+
 // Drain is how far the drain of a gateway is.
 type Drain struct {
 	Gateway string   `json:"gateway"` // empty = this node is none

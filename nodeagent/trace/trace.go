@@ -4,7 +4,7 @@
 // (nf_tables' tracing, meta nftrace), and what it puts into the kernel for that
 // vanishes with the process.
 //
-// Called by nodeagent while somebody runs hawser diagnose.
+// Called by nodeagent/control while somebody runs hawser diagnose.
 package trace
 
 import (

@@ -3,7 +3,7 @@
 // own process, so that tunnels outlive a restart of the agent, and is
 // configured like a kernel device, through the socket that wgctrl and wg(8) use.
 //
-// Called by nodeagent, which has one process for each device, and by cmd/hawser-agent, which
+// Called by nodeagent (host, kernel), which has one process for each device, and by cmd/hawser-agent, which
 // is that process.
 package tunnel
 

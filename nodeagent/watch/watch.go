@@ -2,7 +2,7 @@
 // editors, by an atomic rename, or by the swap of a symbolic link as the kubelet
 // does it for a ConfigMap. It never says what changed; the reader looks again.
 //
-// Called by nodeagent and nodeagent/facts.
+// Called by nodeagent/input and nodeagent/facts.
 package watch
 
 import (

@@ -1,0 +1,39 @@
+package nodeagent
+
+import (
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/kube"
+)
+
+func TestConfigOfTheAPI(t *testing.T) {
+	t.Parallel()
+	whole := Config{Cluster: "g1", Node: "n", FabricDir: "f", StateDir: "s", Socket: "x"}
+	tests := []struct {
+		name   string
+		kube   kube.Config
+		folder string
+		want   string
+	}{
+		{"folder", kube.Config{}, "facts", ""},
+		{"neither", kube.Config{}, "", "--facts is required: see hawser-agent run --help"},
+		{"in a pod", kube.Config{InCluster: true}, "", ""},
+		{"kubeconfig", kube.Config{Kubeconfig: "k", Context: "c"}, "", ""},
+		{"both", kube.Config{InCluster: true, Kubeconfig: "k"}, "", "--kubernetes and --kubeconfig: use one of them, the first inside a pod"},
+		{"context alone", kube.Config{Context: "c"}, "facts", "--context needs --kubeconfig"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			config := whole
+			config.Kube, config.FactsDir = tt.kube, tt.folder
+			have := ""
+			if err := config.Validate(); err != nil {
+				have = err.Error()
+			}
+			if have != tt.want {
+				t.Errorf("want %q, have %q", tt.want, have)
+			}
+		})
+	}
+}

@@ -1,0 +1,235 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/nodeagent/trace"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// How long packets may be followed.
+const (
+	leastDiagnosis = 2 * time.Second
+	mostDiagnosis  = 5 * time.Minute
+)
+
+var errDiagnosing = errors.New("packets are being followed already: ask again when that has ended")
+
+// sought is what a diagnosis looks at.
+type sought struct {
+	long      time.Duration
+	addresses []netip.Prefix // packets from or to one of them
+	exports   []string       // namespace/name: packets from or to their addresses; without either: all packets
+}
+
+// diagnose follows packets of the clusterset for a time.
+func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, error) {
+	if !c.diagnosing.TryLock() {
+		return status.Diagnosis{}, errDiagnosing
+	}
+	defer c.diagnosing.Unlock()
+	v := c.config.Outcome()
+	if v.Node == nil {
+		return status.Diagnosis{}, errors.New("there is no fabric yet that says what belongs to the clusterset")
+	}
+	filter := packetsOf(v.Input.Fabric, c.config.Cluster)
+	filter.Quiet = socketsOf(v.Input)
+	only, err := narrowed(v.Input, ask)
+	if err != nil {
+		return status.Diagnosis{}, err
+	}
+	filter.Only = only
+	before, errBefore := trace.Filtered()
+	steps, lasted, err := trace.Watch(ctx, filter, ask.long)
+	if err != nil {
+		return status.Diagnosis{}, err
+	}
+	d := trace.Judge(steps, lasted)
+	d.Only = only
+	if after, err := trace.Filtered(); err == nil && errBefore == nil {
+		d.Filtered = after - before
+	}
+	c.place(&d, v.Input)
+	return d, nil
+}
+
+// place tells which node this is, and to which others it sends.
+func (c *Control) place(d *status.Diagnosis, in project.Input) {
+	d.Cluster, d.Node, d.Nodes = c.config.Cluster, c.config.Node, len(in.Facts.Nodes)
+	if own := in.Fabric.Cluster(c.config.Cluster); own != nil {
+		for _, g := range own.Gateways {
+			d.Mates = append(d.Mates, g.Name)
+		}
+		if g := own.GatewayOn(c.config.Node); g != nil {
+			d.Gateway = g.Name
+		}
+	}
+	for _, link := range c.config.Links().Links {
+		if link.Target.Device == "" { // of another cluster
+			d.Remotes = append(d.Remotes, link.Target.Peer.String())
+		}
+	}
+}
+
+// serveDiagnosis answers GET /diagnose?for=10s&address=10.7.1.9&export=shop/web.
+func (c *Control) serveDiagnosis(w http.ResponseWriter, r *http.Request) {
+	ask, err := askedBy(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	d, err := c.diagnose(r.Context(), ask)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	c.send(w, d)
+}
+
+func askedBy(query url.Values) (sought, error) {
+	long, err := time.ParseDuration(query.Get("for"))
+	if err != nil || long < leastDiagnosis || long > mostDiagnosis {
+		return sought{}, fmt.Errorf("for: a time from %s to %s", leastDiagnosis, mostDiagnosis)
+	}
+	ask := sought{long: long, exports: query["export"]}
+	for _, text := range query["address"] {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			var addr netip.Addr
+			addr, err = netip.ParseAddr(text)
+			p = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		if err != nil {
+			return sought{}, fmt.Errorf("address %q: an address (10.7.1.9) or a prefix (10.7.0.0/16)", text)
+		}
+		ask.addresses = append(ask.addresses, p.Masked())
+	}
+	return ask, nil
+}
+
+// narrowed gives the addresses that are asked for; none = all.
+func narrowed(in project.Input, ask sought) ([]netip.Prefix, error) {
+	out := slices.Clone(ask.addresses)
+	for _, id := range ask.exports {
+		addrs := addressesOf(in, id)
+		if len(addrs) == 0 {
+			return nil, fmt.Errorf("there is no export %s with an address here: namespace/name, as hawser show exports has them", id)
+		}
+		for _, addr := range addrs {
+			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+	}
+	return outermost(out), nil
+}
+
+// addressesOf gives all addresses that packets of an export have on their way: its
+// clusterset IPs, those in each cluster, and those of the endpoints here.
+func addressesOf(in project.Input, id string) []netip.Addr {
+	var out []netip.Addr
+	for i := range in.Fabric.Exports {
+		e := &in.Fabric.Exports[i]
+		if e.ID() != id {
+			continue
+		}
+		out = append(out, e.VIPs...)
+		for _, c := range e.Clusters {
+			out = append(out, c.IPs...)
+			for _, h := range c.Hosts {
+				out = append(out, h.IPs...)
+			}
+		}
+	}
+	for _, live := range in.Live {
+		for _, e := range live.Exports {
+			if e.Namespace+"/"+e.Name == id {
+				for _, h := range e.Hosts {
+					out = append(out, h.IPs...)
+				}
+			}
+		}
+	}
+	for _, s := range in.Facts.Services {
+		if s.Namespace+"/"+s.Name == id {
+			for _, e := range s.Endpoints {
+				out = append(out, e.Addrs...)
+			}
+		}
+	}
+	return out
+}
+
+// packetsOf gives what belongs to the clusterset on nodes of a cluster: clusterset IPs,
+// global addresses, what flat clusters show of themselves, and DNS. Probes and feeds
+// between gateways do not.
+func packetsOf(f *fabric.Fabric, own string) trace.Filter {
+	all := slices.Concat(f.ServicePools, f.GlobalPools)
+	if f.DynamicExports != nil {
+		all = append(all, f.DynamicExports.VIPs...)
+	}
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		all = append(all, c.GlobalCIDRs...)
+		for _, p := range slices.Concat(c.PodCIDRs, c.ServiceCIDRs) {
+			if c.Name != own && !c.Hides(familyOf(p)) {
+				all = append(all, p)
+			}
+		}
+	}
+	for _, addr := range f.DNS.Addresses() {
+		all = append(all, netip.PrefixFrom(addr, addr.BitLen()))
+	}
+	return trace.Filter{Prefixes: outermost(all), Not: slices.Clone(f.TunnelPools)}
+}
+
+// socketsOf gives where agents of the same cluster ask each other all the time. On a
+// gateway of many nodes nothing else would be among what is followed.
+func socketsOf(in project.Input) []trace.Socket {
+	var out []trace.Socket
+	for _, n := range in.Facts.Nodes {
+		if n.Name != in.Node {
+			continue
+		}
+		for _, addr := range n.Addrs {
+			out = append(out, trace.Socket{Protocol: unix.IPPROTO_UDP, Addr: netip.AddrPortFrom(addr, desired.ProbePort)},
+				trace.Socket{Protocol: unix.IPPROTO_TCP, Addr: netip.AddrPortFrom(addr, desired.FeedPort)})
+		}
+	}
+	return out
+}
+
+func familyOf(p netip.Prefix) int {
+	if p.Addr().Is4() {
+		return 4
+	}
+	return 6
+}
+
+// outermost leaves out prefixes that are in another one, and gives the rest in order.
+func outermost(all []netip.Prefix) []netip.Prefix {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b netip.Prefix) int {
+		if a.Bits() != b.Bits() {
+			return a.Bits() - b.Bits()
+		}
+		return a.Addr().Compare(b.Addr())
+	})
+	var out []netip.Prefix
+	for _, p := range all {
+		if !slices.ContainsFunc(out, func(o netip.Prefix) bool { return o.Bits() <= p.Bits() && o.Contains(p.Addr()) }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}

@@ -1,0 +1,140 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// DrainedFile marks, in the state folder, that this gateway is to be left.
+const DrainedFile = "drained"
+
+// drainRest is how long nobody must have used a drained gateway before it counts
+// as left: for packets under way, and for nodes that learn of it last.
+const drainRest = time.Second
+
+// Drain is the wish that this gateway be left. That of a person survives restarts;
+// that of whoever restarts the agent ends with it.
+type Drain struct {
+	path string
+
+	mu      sync.Mutex
+	drained bool
+	passing bool      // until the agent ends
+	used    time.Time // when somebody was seen to use it last
+}
+
+// OpenDrain reads the wish of the run before from the state folder.
+func OpenDrain(dir string) (*Drain, error) {
+	path := filepath.Join(dir, DrainedFile)
+	d := &Drain{path: path, used: time.Now()}
+	_, err := os.Stat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("look for the mark of a drained gateway: %w", err)
+	}
+	d.drained = err == nil
+	return d, nil
+}
+
+// set drains, or takes it back.
+func (d *Drain) set(drained bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !drained {
+		d.passing = false
+	}
+	if drained == d.drained {
+		return nil
+	}
+	if drained {
+		if err := atomicfile.Write(d.path, []byte("drained by hawser-agent drain; hawser-agent undrain takes it back\n"), 0o600); err != nil {
+			return err
+		}
+	} else if err := os.Remove(d.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("undrain: %w", err)
+	}
+	d.drained, d.used = drained, time.Now()
+	return nil
+}
+
+// pass drains until the agent ends, or until set takes it back.
+func (d *Drain) pass() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.passing {
+		d.passing, d.used = true, time.Now()
+	}
+}
+
+// Is reports whether this gateway is to be left.
+func (d *Drain) Is() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.drained || d.passing
+}
+
+// left reports whether a gateway that is not used now was not for long enough.
+func (d *Drain) left(used bool, now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if used {
+		d.used = now
+	}
+	return now.Sub(d.used) >= drainRest
+}
+
+// drained drains this gateway, or takes it back.
+func (c *Control) drained(drained bool) error {
+	if err := c.config.Drain.set(drained); err != nil {
+		return err
+	}
+	c.config.Log.Info(map[bool]string{true: "drained", false: "undrained"}[drained])
+	c.config.Announce()
+	return nil
+}
+
+// passDrained drains this gateway until the agent ends.
+func (c *Control) passDrained() {
+	c.config.Drain.pass()
+	c.config.Log.Info("drained until the agent ends")
+	c.config.Announce()
+}
+
+// drainState tells how far a drain is.
+func (c *Control) drainState(now time.Time) status.Drain {
+	out := status.Drain{Drained: c.config.Drain.Is()}
+	in := c.config.Outcome().Input
+	if in.Fabric == nil {
+		return out
+	}
+	own := in.Fabric.Cluster(in.Cluster)
+	if own == nil || own.GatewayOn(in.Node) == nil {
+		return out
+	}
+	out.Gateway = own.GatewayOn(in.Node).Name
+	users, needed := c.config.State().Users(in, c.config.Links())
+	free := false
+	for _, u := range users {
+		out.Used = append(out.Used, u.String())
+		if slices.Contains(needed, u.Cluster) {
+			out.Needed = append(out.Needed, u.Cluster)
+		} else {
+			free = true
+		}
+	}
+	if c.config.Drain.left(free, now) {
+		return out
+	}
+	out.Needed = nil
+	if len(out.Used) == 0 {
+		out.Used = []string{"packets under way"}
+	}
+	return out
+}

@@ -1,0 +1,118 @@
+package control
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+func TestDrainSurvivesRestarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, want := range []bool{false, true, true, false} {
+		d, err := OpenDrain(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.set(want); err != nil {
+			t.Fatal(err)
+		}
+		again, err := OpenDrain(dir)
+		if err != nil || d.Is() != want || again.Is() != want {
+			t.Errorf("drained %t, after a restart %t (%v), want %t", d.Is(), again.Is(), err, want)
+		}
+	}
+	if _, err := OpenDrain(filepath.Join(dir, "below", "a folder")); err != nil {
+		t.Errorf("a folder that does not exist: %v", err)
+	}
+	d := &Drain{path: filepath.Join(t.TempDir(), "no", "folder")}
+	if err := d.set(true); err == nil || d.Is() {
+		t.Errorf("a mark that cannot be written: drained %t (%v)", d.Is(), err)
+	}
+}
+
+func TestDrainUntilTheAgentEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	d, err := OpenDrain(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.pass()
+	again, err := OpenDrain(dir)
+	if err != nil || !d.Is() || again.Is() {
+		t.Errorf("drained %t, after a restart %t (%v)", d.Is(), again.Is(), err)
+	}
+	if err := d.set(false); err != nil || d.Is() {
+		t.Errorf("taken back: drained %t (%v)", d.Is(), err)
+	}
+	d.pass()
+	if err := d.set(true); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = OpenDrain(dir); err != nil || !again.Is() {
+		t.Errorf("a person's drain does not survive: %v", err)
+	}
+}
+
+func TestDrainIsOverAfterARest(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100, 0)
+	d := &Drain{used: now}
+	for _, step := range []struct {
+		after time.Duration
+		used  bool
+		want  bool
+	}{{0, true, false}, {time.Second / 2, false, false}, {time.Second / 4, true, false}, {time.Second * 3 / 4, false, false},
+		{time.Second / 4, false, true}, {time.Minute, false, true}, {0, true, false}} {
+		now = now.Add(step.after)
+		if got := d.left(step.used, now); got != step.want {
+			t.Errorf("%+v: left %t", step, got)
+		}
+	}
+}
+
+// TestControlIsNotPublic asks both handlers to drain: only the unix socket's does, and
+// only that tells what the clusterset is like inside.
+func TestControlIsNotPublic(t *testing.T) {
+	t.Parallel()
+	mark, err := OpenDrain(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	announced := 0
+	c := New(Config{
+		Cluster: "g1", Node: "n", Log: slog.New(slog.DiscardHandler), Drain: mark, Metrics: http.NotFoundHandler(),
+		Announce: func() { announced++ }, Ready: func() bool { return false }, Sight: func() any { return nil },
+		Status: func() status.Status { return status.Status{} }, Outcome: func() round.Outcome { return round.Outcome{} },
+	})
+	ask := func(h http.Handler, method, path string) int {
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
+		return answer.Code
+	}
+	for _, path := range []string{"/drain", "/undrain", "/sight", "/status", "/diagnose"} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if code := ask(c.Public(), method, path); code == http.StatusOK || mark.Is() {
+				t.Errorf("%s %s in public: %d, drained %t", method, path, code, mark.Is())
+			}
+		}
+	}
+	for _, step := range []struct {
+		path string
+		want bool
+	}{{"/drain", true}, {"/drain", true}, {"/undrain", false}} {
+		if code := ask(c.Private(), http.MethodPost, step.path); code != http.StatusOK || mark.Is() != step.want {
+			t.Errorf("%s: %d, drained %t", step.path, code, mark.Is())
+		}
+	}
+	if announced != 3 {
+		t.Errorf("a drain is announced %d times, want one for each request", announced)
+	}
+}

@@ -1,0 +1,92 @@
+package control
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// outletLimit is how long a condition may take on a slow machine.
+const outletLimit = 30 * time.Second
+
+// TestOutletTaken: an address that somebody else has is told and tried again; all else of
+// the agent goes on.
+func TestOutletTaken(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := func() { _ = taken.Close() }
+	defer free()
+	addr := taken.Addr().String()
+	outlets := NewOutlets([]string{addr}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		outlets[0].run(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
+		close(ended)
+	}()
+	await(t, "word that the address is taken", func() bool {
+		s := outlets.States()
+		return len(s) == 1 && s[0].Name == "metrics on "+addr && !s[0].OK && strings.Contains(s[0].Error, "address already in use")
+	})
+	free()
+	await(t, "an answer", func() bool {
+		resp, err := http.Get("http://" + addr + "/")
+		if err != nil {
+			return false
+		}
+		defer func() { _ = resp.Body.Close() }()
+		raw, err := io.ReadAll(resp.Body)
+		return err == nil && string(raw) == "here"
+	})
+	if s := outlets.States(); len(s) != 0 {
+		t.Errorf("trouble that is over: %v", s)
+	}
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(outletLimit):
+		t.Fatal("it does not end")
+	}
+	if again, err := net.Listen("tcp", addr); err != nil {
+		t.Errorf("the address is still taken: %v", err)
+	} else {
+		_ = again.Close()
+	}
+}
+
+// TestOutletAddresses: what the DaemonSets say, in brackets whatever the family, is listened
+// on at that address alone.
+func TestOutletAddresses(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{"[127.0.0.1]:0", "127.0.0.1:0", "[::1]:0"} {
+		l, err := net.Listen("tcp", addr)
+		if err != nil && addr == "[::1]:0" {
+			continue // a host without IPv6
+		}
+		if err != nil {
+			t.Errorf("%s: %v", addr, err)
+			continue
+		}
+		if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
+			t.Errorf("%s: listens on %s", addr, ip)
+		}
+		_ = l.Close()
+	}
+}
+
+func await(t *testing.T, what string, good func() bool) {
+	t.Helper()
+	for end := time.Now().Add(outletLimit); !good(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}

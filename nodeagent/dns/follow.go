@@ -1,0 +1,64 @@
+package dns
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	addrFirst = 10 * time.Millisecond  // between looks for an address while there is none
+	addrRetry = 200 * time.Millisecond // between looks whether they have changed
+)
+
+// ServeWhere answers at the addresses that where gives, as Serve does, and goes along when
+// they change. config.Addr is not used; config.Serving is told when all of them are
+// answered, and when they are no more.
+func ServeWhere(ctx context.Context, config Config, where func() []netip.AddrPort) error {
+	serving := config.Serving
+	for ctx.Err() == nil {
+		addrs := where()
+		if len(addrs) == 0 {
+			pause(ctx, addrFirst)
+			continue
+		}
+		group, at := errgroup.WithContext(ctx)
+		at, stop := context.WithCancel(at)
+		config.Store.ServeAt(addrs)
+		var up atomic.Int32
+		config.Serving = func(serves bool) {
+			change := int32(-1)
+			if serves {
+				change = 1
+			}
+			if all := int(up.Add(change)) == len(addrs); serving != nil {
+				serving(all)
+			}
+		}
+		for _, config.Addr = range addrs {
+			one := config
+			group.Go(func() error { return Serve(at, one) })
+		}
+		for at.Err() == nil && slices.Equal(where(), addrs) {
+			pause(at, addrRetry)
+		}
+		stop()
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,238 @@
+// Package host is the machine that an agent runs on: its kernel, the processes that the
+// agent starts for tunnels and IPsec, and the connections that it keeps alive when a path
+// moves. It gives the stages that bring a desired state to the kernel, and reads what the
+// kernel has.
+//
+// Called by nodeagent, and by the packages below it that report what the kernel counts.
+package host
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/flows"
+	"hawser.dev/hawser/nodeagent/ipsec"
+	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/nodeagent/tunnel"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Config is what a Host needs for its whole life. No function of it may block.
+type Config struct {
+	Cluster, Node string
+	StateDir      string
+	VICI          string // socket of a charon that the host runs; empty = our own is started when IPsec is used
+	ProcSys       string // where the kernel's settings can be written [/proc/sys]
+	Log           *slog.Logger
+	Look          func()             // asks for a round
+	Drift         bell.Bell          // is rung when the kernel's state changed
+	Wanted        func() *round.Node // what the last round brought; nil = there was none
+	Replaced      func(link string)  // a tunnel process ended or hung, and was replaced
+}
+
+// Host is the machine. Its methods may be called from any goroutine, but for those of
+// Stages, Observe and Routed, which are the engine's.
+type Host struct {
+	config    Config
+	namespace *kernel.Namespace
+	ruleset   *kernel.Ruleset
+	charon    *ipsec.Charon
+	secured   *ipsec.Watch
+	keeper    *flows.Keeper
+
+	moves    mover
+	counting *bool // the kernel can count connections; nil = not found out
+}
+
+// Open opens the kernel of this network namespace. It changes nothing.
+func Open(config Config) (*Host, error) {
+	namespace, err := kernel.Open("")
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{
+		config:    config,
+		namespace: namespace,
+		ruleset:   kernel.NewRuleset(kernel.NFTOptions{}, config.Drift),
+		keeper:    flows.New(flows.Config{Device: desired.NodeLink, Log: config.Log}),
+		charon: &ipsec.Charon{
+			Dir: filepath.Join(config.StateDir, "ipsec"), Host: config.VICI, Kernel: sync.OnceValue(ipsec.KernelESP), Log: config.Log,
+		},
+	}
+	h.moves.keeper = h.keeper
+	h.secured = &ipsec.Watch{Charon: h.charon, Log: config.Log, Look: config.Look, Wanted: func() []desired.IPsec {
+		if n := config.Wanted(); n != nil {
+			return n.IPsecs
+		}
+		return nil
+	}}
+	return h, nil
+}
+
+// Close releases what Open opened; the node keeps its state.
+func (h *Host) Close() error { return h.namespace.Close() }
+
+// Run watches the kernel, and looks after processes and connections, until ctx ends.
+func (h *Host) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{
+		func(ctx context.Context) error { return kernel.Monitor(ctx, h.config.Drift) },
+		h.ruleset.Monitor, h.tunnels().Run, h.secured.Run, h.keeper.Run,
+	} {
+		group.Go(func() error { return run(ctx) })
+	}
+	return group.Wait()
+}
+
+// tunnels looks after the processes of this node's tunnel devices.
+func (h *Host) tunnels() *tunnel.Watch {
+	return &tunnel.Watch{
+		Log: h.config.Log,
+		Devices: func() []string {
+			var names []string
+			if n := h.config.Wanted(); n != nil {
+				for _, l := range n.Links {
+					if l.Type == desired.LinkWireguard {
+						names = append(names, l.Name)
+					}
+				}
+			}
+			return names
+		},
+		Replaced: func(name string) {
+			h.config.Replaced(name)
+			h.config.Look()
+		},
+	}
+}
+
+// Observe looks at this host. What cannot be seen is left out; the projection says what
+// is missing. gateway says whether this node is one, and holds whether it has tunnels of a
+// driver, also of one that the fabric says nothing of any more. found is false where the
+// node's own address is on no interface.
+func (h *Host) Observe(f *fabric.Fabric, nodes []project.Node, gateway bool, holds func(driver string) bool) (local project.Local, found bool) {
+	local = project.Local{NoIPv6: kernel.NoIPv6(), NoConnLimit: gateway && h.noConnLimit(f)}
+	if slices.Contains(f.Drivers(h.config.Cluster), fabric.DriverIPsec) || holds(fabric.DriverIPsec) {
+		// Where there is no IPsec, and none is on its way out, nobody asks it.
+		local.KernelESP = h.charon.InKernel()
+	}
+	mtu, err := kernel.Underlay(round.NodeAddrs(nodes, h.config.Node))
+	if err != nil {
+		h.config.Log.Warn("underlay not found", "node", h.config.Node, "err", err)
+	}
+	local.UnderlayMTU, found = mtu, err == nil
+	if own := f.Cluster(h.config.Cluster); own != nil {
+		held, err := kernel.AddressesIn(own.PodCIDRs)
+		if err != nil {
+			h.config.Log.Warn("host addresses not read", "err", err)
+		}
+		local.HostSource = onePerFamily(held)
+	}
+	return local, found
+}
+
+// noConnLimit reports whether the kernel lacks what the topology's quota of connections
+// needs. It is found out once, and where there is a quota alone.
+func (h *Host) noConnLimit(f *fabric.Fabric) bool {
+	if f.Limits.Connections == 0 {
+		return false
+	}
+	if h.counting == nil {
+		counts, err := h.namespace.CountsConnections(context.Background())
+		if err != nil {
+			h.config.Log.Warn("there is no quota of connections for now", "err", err)
+			return true
+		}
+		h.counting = &counts
+	}
+	return !*h.counting
+}
+
+func onePerFamily(addrs []netip.Addr) []netip.Addr {
+	var out []netip.Addr
+	var has4, has6 bool
+	for _, addr := range addrs {
+		if addr.Is4() && !has4 || !addr.Is4() && !has6 {
+			out = append(out, addr)
+		}
+		has4, has6 = has4 || addr.Is4(), has6 || !addr.Is4()
+	}
+	return out
+}
+
+// Addresses gives all addresses of this host.
+func (h *Host) Addresses() ([]netip.Addr, error) {
+	return kernel.AddressesIn([]netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)})
+}
+
+// NoIPv6 reports whether this host has no IPv6.
+func (h *Host) NoIPv6() bool { return kernel.NoIPv6() }
+
+// Meters reads the counters of tunnels.
+func (h *Host) Meters(ctx context.Context, tunnels []desired.Cable) ([]kernel.Meter, error) {
+	return h.namespace.Meters(ctx, tunnels)
+}
+
+// Secured gives the state of the IPsec connections.
+func (h *Host) Secured() map[string]ipsec.State { return h.secured.States() }
+
+// Dropped gives what the node's rules dropped, of each reason.
+func (h *Host) Dropped() []status.Dropped {
+	counts, err := h.namespace.Dropped(context.Background())
+	if err != nil {
+		h.config.Log.Debug("counters not read", "err", err)
+	}
+	var out []status.Dropped
+	for _, d := range desired.Drops() {
+		if n, exists := counts[d.Chain()]; exists {
+			out = append(out, status.Dropped{Reason: d.Reason, Packets: n, Text: d.Doc})
+		}
+	}
+	return out
+}
+
+// Conntrack gives how full the connection table is; nil = not known.
+func (h *Host) Conntrack() *status.Conntrack {
+	entries, limit, err := h.namespace.Conntrack()
+	if err != nil {
+		h.config.Log.Debug("connection table not read", "err", err)
+		return nil
+	}
+	return &status.Conntrack{Entries: entries, Limit: limit}
+}
+
+// TunnelsStand reports whether an agent before this one left tunnels, over which
+// the traffic goes on: then this gateway is as ready as it was, and a restart
+// moves nothing.
+func TunnelsStand() bool {
+	links, err := net.Interfaces()
+	return err == nil && slices.ContainsFunc(links, func(l net.Interface) bool {
+		return desired.IsCable(l.Name)
+	})
+}
+
+// TakesTransit reports whether a node has what takes packets that clusters passed on.
+func TakesTransit(n *round.Node) bool {
+	return n != nil && slices.ContainsFunc(n.Links, func(l desired.Link) bool {
+		return strings.HasPrefix(l.Name, desired.PassPrefix)
+	})
+}
+
+// Release takes away what the agent held in the kernel besides the stages, and names it.
+func Release() ([]string, error) { return flows.Release() }
+
+// StateFiles names what the host leaves in the state folder, as patterns.
+func StateFiles() []string { return []string{"sysctls.json", "ipsec", "hw-*.log"} }

@@ -1,0 +1,124 @@
+package input
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// document is an input file of which the last good version stays in force: in
+// memory while the agent runs, and in the state folder for the next start.
+type document[T any] struct {
+	name   string // for status
+	backup string // path of the last good copy
+	// read gives the document, and what lies beside it to prove where it is from.
+	read func() (raw, proof []byte, err error)
+	// admit decides whether it is acted on. The last good copy was admitted before.
+	admit  func(raw, proof []byte) error
+	decode func([]byte) (T, error)
+
+	value T
+	have  bool
+	raw   []byte // what value was decoded from; nil when that was the copy
+	saved bool   // the copy holds raw
+	state status.InputState
+}
+
+// refresh reads the document again. It reports whether value changed, and a
+// trouble that did not stop it (the backup could not be written). An input that
+// cannot be used leaves value as it was.
+func (d *document[T]) refresh() (changed bool, trouble error) {
+	raw, proof, err := d.read()
+	if err == nil {
+		err = d.admit(raw, proof)
+	}
+	if err == nil && d.have && bytes.Equal(raw, d.raw) {
+		d.state = status.InputState{Name: d.name, OK: true, From: d.state.From}
+		return false, d.save()
+	}
+	var value T
+	if err == nil {
+		value, err = d.decode(raw)
+	}
+	if err != nil {
+		return d.fallBack(err), d.save()
+	}
+	d.value, d.raw, d.have, d.saved = value, raw, true, false
+	d.state = status.InputState{Name: d.name, OK: true, From: "file"}
+	return true, d.save()
+}
+
+// save writes the last good copy unless it is on disk already: what could not be
+// written is tried again at every refresh.
+func (d *document[T]) save() error {
+	if d.saved || d.raw == nil {
+		return nil
+	}
+	err := atomicfile.Write(d.backup, d.raw, 0o600)
+	d.saved = err == nil
+	return err
+}
+
+// fallBack keeps what is in force, or starts from the last good copy.
+func (d *document[T]) fallBack(cause error) (changed bool) {
+	d.state = status.InputState{Name: d.name, From: d.state.From, Error: cause.Error()}
+	var refusal *trust.Refusal
+	if errors.As(cause, &refusal) {
+		d.state.Refused = string(refusal.Reason)
+	}
+	if d.have {
+		return false
+	}
+	raw, err := os.ReadFile(d.backup)
+	if err != nil {
+		return false
+	}
+	value, err := d.decode(raw)
+	if err != nil {
+		d.state.Error = errors.Join(cause, fmt.Errorf("last good copy: %w", err)).Error()
+		return false
+	}
+	d.value, d.have = value, true
+	d.state.From = "last good copy"
+	return true
+}
+
+// readProof reads the proof beside a document; nil when there is none.
+func readProof(dir, name string) ([]byte, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return raw, err
+}
+
+// readParts reads name from a folder, or name.0, name.1, ... joined: a fabric
+// that is too large for one ConfigMap comes in parts.
+func readParts(dir, name string) ([]byte, error) {
+	whole, err := os.ReadFile(filepath.Join(dir, name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return whole, err
+	}
+	var joined []byte
+	for i := 0; ; i++ {
+		part, partErr := os.ReadFile(filepath.Join(dir, name+"."+strconv.Itoa(i)))
+		if errors.Is(partErr, fs.ErrNotExist) && i > 0 {
+			return joined, nil
+		}
+		if errors.Is(partErr, fs.ErrNotExist) {
+			return nil, err
+		}
+		if partErr != nil {
+			return nil, partErr
+		}
+		joined = append(joined, part...)
+	}
+}

@@ -1,0 +1,279 @@
+// Package input reads what an agent lives from: the fabric and the keys from mounted files,
+// the facts from the Kubernetes API or a folder, and the addresses of endpoints that are
+// names. It acts only on documents that pinned signers signed, and keeps the last good
+// content of each in force, in memory and in the state folder.
+//
+// Called by nodeagent.
+package input
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/statefile"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+const (
+	fabricFile = "fabric.json.gz"
+	fabricSig  = "fabric.sig"
+	keysFile   = "keys.age"
+	keysSig    = "keys.sig"
+	factsFile  = "facts.json"
+	// saveRetry is how long a copy that could not be written waits for the next try,
+	// and how long one that is often new is left as it is.
+	saveRetry = 2 * time.Second
+)
+
+// compiled is a fabric with the digest of its bytes.
+type compiled struct {
+	*fabric.Fabric
+	digest string
+}
+
+// Config says where the inputs of a node are.
+type Config struct {
+	Cluster, Node string // its own
+	FabricDir     string // with fabric.json.gz, whole or in parts
+	KeysDir       string // with keys.age, and keys that this host brought itself; gateways only
+	Identity      string // file with the cluster's age identity; gateways only
+	Trust         string // file of pinned signers; empty = whatever is delivered counts
+	Kube          kube.Config
+	FactsDir      string // with Kubernetes objects, where there is no API
+	StateDir      string // for the last good copies
+	Log           *slog.Logger
+	Changed       func() // called when there may be something new; it must not block
+}
+
+// Inputs are the files and the API that an agent lives from. Each keeps its last
+// good content in force, in memory and on disk. The methods may be called from any
+// goroutine.
+type Inputs struct {
+	config  Config
+	log     *slog.Logger
+	changed func()
+	copy    *statefile.File[*project.Facts]
+	unsaved bell.Bell // facts of the API are new
+
+	folder *facts.Folder // one of the two is nil
+	api    *kube.Source
+	client *kube.Client // of api
+
+	mu       sync.Mutex
+	signers  signers
+	refused  map[string]string // the reasons that were logged last, by input
+	fabric   document[compiled]
+	keys     document[*fabric.Keys]
+	own      ownKeys        // the last good ones
+	held     *fabric.Keys   // both together
+	saved    *project.Facts // last good copy, used until all files were read once
+	trouble  error          // a last good copy that could not be written
+	resolver *resolver
+}
+
+// Open makes the inputs; nothing but the copy of the facts is read before Refresh or Run.
+func Open(config Config) (*Inputs, error) {
+	in := &Inputs{
+		config: config, log: config.Log, changed: config.Changed, resolver: newResolver(config.Changed),
+		copy: statefile.New[*project.Facts](config.StateDir, factsFile), unsaved: bell.New(),
+		signers: signers{pins: config.Trust, path: filepath.Join(config.StateDir, trustFile), cluster: config.Cluster},
+		refused: map[string]string{},
+	}
+	if err := in.openFacts(); err != nil {
+		return nil, err
+	}
+	in.fabric = document[compiled]{
+		name:   "fabric",
+		backup: filepath.Join(config.StateDir, fabricFile),
+		read: func() (raw, proof []byte, err error) {
+			if proof, err = readProof(config.FabricDir, fabricSig); err == nil {
+				raw, err = readParts(config.FabricDir, fabricFile)
+			}
+			return raw, proof, err
+		},
+		admit:  func(raw, proof []byte) error { return in.signers.admit(trust.Fabric, raw, proof) },
+		decode: in.decodeFabric,
+	}
+	in.keys = document[*fabric.Keys]{
+		name:   "keys",
+		backup: filepath.Join(config.StateDir, keysFile),
+		read: func() (raw, proof []byte, err error) {
+			if proof, err = readProof(config.KeysDir, keysSig); err == nil {
+				raw, err = os.ReadFile(filepath.Join(config.KeysDir, keysFile))
+			}
+			return raw, proof, err
+		},
+		admit:  func(raw, proof []byte) error { return in.signers.admit(trust.Keys, raw, proof) },
+		decode: in.decodeKeys,
+	}
+	return in, nil
+}
+
+func (in *Inputs) openFacts() error {
+	if !in.config.Kube.Wanted() {
+		in.folder = facts.Open(in.config.FactsDir)
+		return nil
+	}
+	client, err := kube.Open(in.config.Kube)
+	if err != nil {
+		return err
+	}
+	in.client = client
+	saved, _ := in.copy.Load() // one that cannot be read is none
+	in.api = kube.NewSource(client, in.config.Cluster, in.config.Node, saved, in.log, func() {
+		in.unsaved.Ring()
+		in.changed()
+	})
+	return nil
+}
+
+// known gives the facts in force.
+func (in *Inputs) known() facts.State {
+	if in.api != nil {
+		return in.api.Current()
+	}
+	return in.folder.Current()
+}
+
+// decodeFabric refuses a document that would take everything from this node
+// without saying that this is meant.
+func (in *Inputs) decodeFabric(raw []byte) (compiled, error) {
+	f, digest, err := fabric.Decode(raw)
+	if err != nil {
+		return compiled{}, err
+	}
+	own := f.Cluster(in.config.Cluster)
+	if own == nil && !f.Decommission {
+		return compiled{}, fmt.Errorf("fabric %s has no cluster %s and does not say decommission: true", digest, in.config.Cluster)
+	}
+	return compiled{Fabric: f, digest: digest}, nil
+}
+
+func (in *Inputs) decodeKeys(sealed []byte) (*fabric.Keys, error) {
+	keys, err := openKeys(sealed, in.config.Identity)
+	if err != nil {
+		return nil, err
+	}
+	if keys.Cluster != in.config.Cluster {
+		return nil, fmt.Errorf("keys are those of cluster %s, not of %s", keys.Cluster, in.config.Cluster)
+	}
+	if err := in.fitKeys(keys); err != nil {
+		return nil, err
+	}
+	return keys, nil
+}
+
+// Refresh reads everything again; what is broken stays as it was.
+func (in *Inputs) Refresh() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	fabricChanged, fabricTrouble := in.fabric.refresh()
+	var keysTrouble error
+	if gateway := in.gateway(); gateway != nil {
+		// Only gateways hold keys; a worker without any is complete.
+		_, keysTrouble = in.keys.refresh()
+		own, err := readOwnKeys(in.config.KeysDir, gateway.Name)
+		if err == nil {
+			in.own = own
+		} else if in.keys.state.OK {
+			in.keys.state = status.InputState{Name: in.keys.name, From: in.keys.state.From, Error: err.Error()}
+		}
+		in.held = in.own.over(in.keys.value, gateway)
+	}
+	if fabricChanged && in.fabric.have {
+		in.resolver.want(in.fabric.value.Fabric, in.config.Cluster)
+		if in.api != nil {
+			in.api.Follow(in.fabric.value.Fabric)
+		}
+	}
+	in.logRefusals()
+	in.trouble = errors.Join(fabricTrouble, keysTrouble, in.signers.save(), in.saveFacts())
+}
+
+// logRefusals logs each refusal once, as it may be an attack: the status tells only
+// of what lasts.
+func (in *Inputs) logRefusals() {
+	for _, s := range []status.InputState{in.fabric.state, in.keys.state} {
+		if s.Refused != in.refused[s.Name] && s.Refused != "" {
+			in.log.Warn("document refused", "input", s.Name, "refused", s.Refused, "err", s.Error)
+		}
+		in.refused[s.Name] = s.Refused
+	}
+}
+
+func (in *Inputs) gateway() *fabric.Gateway {
+	if !in.fabric.have {
+		return nil
+	}
+	own := in.fabric.value.Cluster(in.config.Cluster)
+	if own == nil {
+		return nil
+	}
+	return own.GatewayOn(in.config.Node)
+}
+
+// saveFacts keeps a copy of the facts for a start without them. Those of the API
+// change more often than a disk should be written: keepFacts looks after them.
+func (in *Inputs) saveFacts() error {
+	if in.api != nil {
+		return in.copy.Err()
+	}
+	state := in.folder.Current()
+	if !state.Loaded {
+		in.saved, _ = in.copy.Load() // one that cannot be read is none
+		return nil
+	}
+	in.saved = nil
+	return in.copy.Save(&state.Facts)
+}
+
+// Current is one consistent look at all inputs.
+type Current struct {
+	Fabric *fabric.Fabric
+	Digest string // of the fabric
+	Keys   *fabric.Keys
+	Facts  project.Facts
+}
+
+// Now gives what is in force; not ok while something that is needed was never good.
+func (in *Inputs) Now() (Current, bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	known := in.known()
+	if in.saved != nil && !known.Loaded {
+		known.Facts, known.Loaded = *in.saved, true
+	}
+	c := Current{Facts: known.Facts}
+	if !in.fabric.have || !known.Loaded && !in.fabric.value.Decommission {
+		return c, false
+	}
+	c.Fabric, c.Digest, c.Keys = in.fabric.value.Fabric, in.fabric.value.digest, in.held
+	return c, true
+}
+
+// Resolved gives the addresses of endpoints that are names, by endpoint as the topology
+// writes it.
+func (in *Inputs) Resolved() map[string][]netip.Addr { return in.resolver.snapshot() }
+
+// Resolve looks all names up now, as a gateway is not where it was.
+func (in *Inputs) Resolve() { in.resolver.again() }
+
+// API gives the Kubernetes API that facts come from, and its client; both are nil where
+// there is none.
+func (in *Inputs) API() (*kube.Source, *kube.Client) { return in.api, in.client }
+
+// StateFiles names what the inputs leave in the state folder that is of no use without a
+// cluster.
+func StateFiles() []string { return []string{fabricFile, keysFile, factsFile} }

@@ -1,0 +1,98 @@
+package input
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/kube/kubetest"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// apiInputs are the inputs of node w1 of cluster g1, whose facts come from a server.
+func apiInputs(t *testing.T, server *kubetest.Server, state string) *Inputs {
+	t.Helper()
+	raw, err := fabric.Encode(&fabric.Fabric{APIVersion: fabric.APIVersion, Name: "demo", Clusters: []fabric.Cluster{{Name: "g1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := fabric.Compress(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, fabricFile), packed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in, err := Open(Config{
+		Cluster: "g1", Node: "w1", FabricDir: dir, StateDir: state, Kube: kube.Config{Kubeconfig: server.Kubeconfig(t)},
+		Log: slog.New(slog.DiscardHandler), Changed: func() {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- in.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return in
+}
+
+func awaitInputs(t *testing.T, in *Inputs, what string, good func(Current, bool, status.InputState) bool) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		now, ok := in.Now()
+		var facts status.InputState
+		for _, s := range in.States() {
+			if s.Name == "facts" {
+				facts = s
+			}
+		}
+		if good(now, ok, facts) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited for %s, have %t, %+v, %+v", what, ok, facts, now.Facts)
+		}
+	}
+}
+
+// TestStartWithoutTheAPI comes up from the state folder while the API server is
+// away, and not at all where there is nothing in it.
+func TestStartWithoutTheAPI(t *testing.T) {
+	t.Parallel()
+	server, state := kubetest.New(t), t.TempDir()
+	server.Put(t, "apiVersion: v1\nkind: Node\nmetadata: {name: w1}\nstatus: {addresses: [{type: InternalIP, address: 203.0.113.2}]}")
+	has := func(want string) func(Current, bool, status.InputState) bool {
+		return func(c Current, ok bool, _ status.InputState) bool {
+			return ok && len(c.Facts.Nodes) == 1 && c.Facts.Nodes[0].Addrs[0].String() == want
+		}
+	}
+	awaitInputs(t, apiInputs(t, server, state), "facts of the API", func(c Current, ok bool, s status.InputState) bool {
+		_, err := os.Stat(filepath.Join(state, factsFile))
+		return has("203.0.113.2")(c, ok, s) && s.OK && s.From == "kubernetes API" && s.Since == nil && err == nil
+	})
+	server.Away(true)
+	away := func(s status.InputState) bool { return !s.OK && s.From == "last good copy" && s.Since != nil }
+	again := apiInputs(t, server, state)
+	awaitInputs(t, again, "facts of the state folder", func(c Current, ok bool, s status.InputState) bool {
+		return has("203.0.113.2")(c, ok, s) && away(s) && strings.Contains(s.Error, "kubernetes API at http://127.0.0.1")
+	})
+	awaitInputs(t, apiInputs(t, server, t.TempDir()), "word that there is nothing", func(_ Current, ok bool, s status.InputState) bool {
+		return !ok && away(s)
+	})
+	server.Put(t, "apiVersion: v1\nkind: Node\nmetadata: {name: w1}\nstatus: {addresses: [{type: InternalIP, address: 203.0.113.9}]}")
+	server.Away(false)
+	awaitInputs(t, again, "the API again", has("203.0.113.9"))
+}

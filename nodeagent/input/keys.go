@@ -1,0 +1,144 @@
+package input
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"filippo.io/age"
+	"filippo.io/age/armor"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// openKeys decrypts a cluster's keys with its age identity. Neither the plain
+// text nor the identity ever shows in an error.
+func openKeys(sealed []byte, identityFile string) (*fabric.Keys, error) {
+	raw, err := os.ReadFile(identityFile)
+	if err != nil {
+		return nil, fmt.Errorf("read age identity: %w", err)
+	}
+	identities, err := age.ParseIdentities(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("read age identity %s: not an age identity file", identityFile)
+	}
+	var in io.Reader = bytes.NewReader(sealed)
+	if strings.HasPrefix(string(sealed), armor.Header) {
+		in = armor.NewReader(in)
+	}
+	plain, err := age.Decrypt(in, identities...)
+	if err != nil {
+		var noMatch *age.NoIdentityMatchError
+		if errors.As(err, &noMatch) {
+			return nil, fmt.Errorf("open keys: encrypted to another recipient than the identity in %s", identityFile)
+		}
+		return nil, fmt.Errorf("open keys: %w", err)
+	}
+	doc, err := io.ReadAll(io.LimitReader(plain, fabric.MaxKeys+1)) // DecodeKeys refuses the one too many
+	if err != nil {
+		return nil, fmt.Errorf("open keys: %w", err)
+	}
+	return fabric.DecodeKeys(doc)
+}
+
+// ownKeys are the private keys that this host brought itself; nil = none.
+type ownKeys struct {
+	wireguard, ike *fabric.Secret
+}
+
+// readOwnKeys reads them from files in the keys folder: <gateway>.key holds that of
+// WireGuard, <gateway>.ike.key that of IKE.
+func readOwnKeys(dir, gateway string) (own ownKeys, err error) {
+	if own.wireguard, err = ownKey(filepath.Join(dir, gateway+".key"), wireguardKey); err != nil {
+		return own, fmt.Errorf("read private key of gateway %s: %w", gateway, err)
+	}
+	if own.ike, err = ownKey(filepath.Join(dir, gateway+".ike.key"), ikeKey); err != nil {
+		return own, fmt.Errorf("read private key for IKE of gateway %s: %w", gateway, err)
+	}
+	return own, nil
+}
+
+// over gives the keys with the gateway's own ones where the fabric has their public
+// halves, or no other key is known: so a file may be there before the commit that names it,
+// and after the one that no longer does.
+func (own ownKeys) over(keys *fabric.Keys, g *fabric.Gateway) *fabric.Keys {
+	if keys == nil || own == (ownKeys{}) {
+		return keys
+	}
+	out := *keys
+	out.Epochs = slices.Clone(keys.Epochs)
+	for i := range out.Epochs {
+		e := &out.Epochs[i]
+		var public fabric.Key
+		if j := slices.IndexFunc(g.Keys, func(k fabric.Key) bool { return k.Epoch == e.Epoch }); j >= 0 {
+			public = g.Keys[j]
+		}
+		if _, derived := e.Gateways[g.Name]; own.wireguard != nil && (!derived || isPrivate(*own.wireguard, public.Public)) {
+			e.Gateways = with(e.Gateways, g.Name, *own.wireguard)
+		}
+		if _, derived := e.Ed25519[g.Name]; own.ike != nil && (!derived || isSeed(*own.ike, public.Ed25519)) {
+			e.Ed25519 = with(e.Ed25519, g.Name, *own.ike)
+		}
+	}
+	return &out
+}
+
+func with(keys map[string]fabric.Secret, gateway string, key fabric.Secret) map[string]fabric.Secret {
+	out := map[string]fabric.Secret{gateway: key}
+	for name, other := range keys {
+		if name != gateway {
+			out[name] = other
+		}
+	}
+	return out
+}
+
+// ownKey reads a key from a file; nil when it is not there.
+func ownKey(path string, decode func([]byte) (fabric.Secret, error)) (*fabric.Secret, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	key, err := decode(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &key, nil
+}
+
+func wireguardKey(raw []byte) (fabric.Secret, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(raw)))
+	if err != nil || len(key) != len(fabric.Secret{}) {
+		return fabric.Secret{}, errors.New("not 32 bytes of base64 (make one with wg genkey)")
+	}
+	return fabric.Secret(key), nil
+}
+
+// ikeKey gives the seed of an Ed25519 key in PKCS #8 (RFC 8410). Errors of the
+// decoder are not told, as they might quote the key.
+func ikeKey(raw []byte) (fabric.Secret, error) {
+	bad := errors.New("not an Ed25519 key in PEM (make one with openssl genpkey -algorithm ed25519)")
+	block, _ := pem.Decode(raw)
+	if block == nil {
+		return fabric.Secret{}, bad
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	private, ok := key.(ed25519.PrivateKey)
+	if err != nil || !ok {
+		return fabric.Secret{}, bad
+	}
+	return fabric.Secret(private.Seed()), nil
+}

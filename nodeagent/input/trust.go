@@ -1,0 +1,102 @@
+package input
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// trustFile keeps, in the state folder, what the agent has to remember of signers
+// and revisions.
+const trustFile = "trust.json"
+
+// signers decides which documents this agent acts on. Without pinned signers it
+// takes what is delivered.
+type signers struct {
+	pins    string // file of the pinned signers
+	path    string // of the copy in the state folder
+	cluster string
+
+	state  trust.State
+	pinned bool // there are or were pins
+	saved  bool // path holds state
+}
+
+// look reads the pins again. That they are gone is not taken for consent to
+// anything: the last ones stay in force.
+func (s *signers) look() error {
+	remembered := s.state
+	if len(remembered.Pins) == 0 {
+		raw, err := os.ReadFile(s.path)
+		switch {
+		case err == nil:
+			if err := json.Unmarshal(raw, &remembered); err != nil {
+				return fmt.Errorf("read %s: %w (remove it to begin with the pinned signers again)", s.path, err)
+			}
+			s.state, s.saved = remembered, true
+		case !errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("read what was trusted before: %w", err)
+		}
+	}
+	s.pinned = len(s.state.Pins) > 0
+	if s.pins == "" {
+		return nil
+	}
+	raw, err := os.ReadFile(s.pins)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	s.pinned = true
+	if err != nil {
+		return fmt.Errorf("read pinned signers: %w", err)
+	}
+	pins, err := trust.ParsePins(raw)
+	if err != nil {
+		return fmt.Errorf("pinned signers %s: %w", s.pins, err)
+	}
+	next, err := trust.Pinned(pins, s.cluster, remembered)
+	if err != nil {
+		return fmt.Errorf("pinned signers %s: %w", s.pins, err)
+	}
+	if !next.Equal(s.state) {
+		s.state, s.saved = next, false
+	}
+	return nil
+}
+
+// admit decides about a document.
+func (s *signers) admit(kind trust.Kind, document, proof []byte) error {
+	if err := s.look(); err != nil {
+		return err
+	}
+	if !s.pinned {
+		return nil
+	}
+	next, err := s.state.Admit(kind, s.cluster, document, proof)
+	if err != nil {
+		return err
+	}
+	if !next.Equal(s.state) {
+		s.state, s.saved = next, false
+	}
+	return nil
+}
+
+// save writes the state, unless that is on disk already.
+func (s *signers) save() error {
+	if s.saved || len(s.state.Pins) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(s.state)
+	if err != nil {
+		return fmt.Errorf("save what is trusted: %w", err)
+	}
+	err = atomicfile.Write(s.path, raw, 0o600)
+	s.saved = err == nil
+	return err
+}

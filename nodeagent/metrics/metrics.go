@@ -1,0 +1,121 @@
+// Package metrics has an agent's Prometheus metrics: counters of its rounds, and what its
+// status says at the moment of a scrape.
+//
+// Called by nodeagent, which counts, and serves the handler.
+package metrics
+
+import (
+	"net/http"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/dns"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// mostScrapes is how many are answered at once: whoever reaches the port can ask.
+const mostScrapes = 4
+
+// Metrics are the agent's own; the registry is not shared with anything. All of
+// them but the runtime's say which cluster and node they are of, so that alerts need
+// nothing of how somebody scrapes.
+type Metrics struct {
+	registry *prometheus.Registry
+	own      prometheus.Registerer // of registry
+	last     prometheus.Gauge
+	passes   *prometheus.CounterVec
+	seconds  prometheus.Histogram
+	changes  *prometheus.CounterVec
+	drift    *prometheus.CounterVec
+	objects  *prometheus.GaugeVec
+	undone   *prometheus.GaugeVec
+	queries  *prometheus.CounterVec
+	replaced *prometheus.CounterVec
+	moves    *prometheus.CounterVec
+
+	driftTotal atomic.Int64
+}
+
+// New makes the metrics of a node.
+func New(cluster, node string) *Metrics {
+	registry := prometheus.NewRegistry()
+	m := &Metrics{
+		registry: registry,
+		own:      prometheus.WrapRegistererWith(prometheus.Labels{"cluster": cluster, "node": node}, registry),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hawser_last_pass_timestamp_seconds", Help: "When the last converge round began, in seconds since 1970."}),
+		passes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hawser_passes_total", Help: "Converge rounds by result: clean, blocked or failed."}, []string{"result"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "hawser_pass_seconds", Help: "Time of a converge round.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}}),
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hawser_changes_total", Help: "Changes made, by kind and operation."}, []string{"kind", "op"}),
+		drift: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hawser_drift_total", Help: "Changes that repaired what somebody else had changed, by kind."}, []string{"kind"}),
+		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hawser_objects", Help: "Objects of ours, by kind."}, []string{"kind"}),
+		undone: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hawser_undone", Help: "Changes that the last round left: blocked, failed or fought over."}, []string{"state"}),
+		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hawser_dns_queries_total", Help: "Answered queries."}, []string{"transport", "type", "rcode"}),
+		replaced: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hawser_tunnel_replaced_total", Help: "Tunnel processes that ended or hung, and were replaced, by device."}, []string{"link"}),
+		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hawser_moves_total", Help: "Moves of the link to another cluster, by cluster and kind of cause."},
+			[]string{"remote_cluster", "cause"}),
+	}
+	m.own.MustRegister(m.last, m.passes, m.seconds, m.changes, m.drift, m.objects, m.undone, m.queries, m.replaced, m.moves)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Count takes the outcome of a round.
+func (m *Metrics) Count(r converge.Report) {
+	result := "clean"
+	switch {
+	case len(r.Failed) > 0:
+		result = "failed"
+	case len(r.Blocked) > 0:
+		result = "blocked"
+	}
+	m.passes.WithLabelValues(result).Inc()
+	m.seconds.Observe(r.Took.Seconds())
+	m.last.Set(float64(r.At.UnixMilli()) / 1e3)
+	for _, c := range r.Changed {
+		m.changes.WithLabelValues(c.Kind, string(c.Op)).Inc()
+	}
+	for kind, n := range r.Drift {
+		m.drift.WithLabelValues(kind).Add(float64(n))
+		m.driftTotal.Add(int64(n))
+	}
+	for kind, n := range r.Objects {
+		m.objects.WithLabelValues(kind).Set(float64(n))
+	}
+	m.undone.WithLabelValues("blocked").Set(float64(len(r.Blocked)))
+	m.undone.WithLabelValues("failed").Set(float64(len(r.Failed)))
+	m.undone.WithLabelValues("fight").Set(float64(len(r.Fights)))
+}
+
+// DriftSoFar is the number of drift repairs since the start.
+func (m *Metrics) DriftSoFar() int { return int(m.driftTotal.Load()) }
+
+// Query counts an answered query.
+func (m *Metrics) Query(q dns.Query) {
+	m.queries.WithLabelValues(q.Transport, q.Type, q.Rcode).Inc()
+}
+
+// Replaced counts a tunnel process that ended or hung, and was replaced.
+func (m *Metrics) Replaced(link string) { m.replaced.WithLabelValues(link).Inc() }
+
+// Moved counts a move of the link to another cluster.
+func (m *Metrics) Moved(move status.Move) { m.moves.WithLabelValues(move.Cluster, move.Kind).Inc() }
+
+// Handler serves the registry. One metric that cannot be told keeps back no other.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes, ErrorHandling: promhttp.ContinueOnError})
+}

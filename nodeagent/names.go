@@ -1,0 +1,52 @@
+package nodeagent
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+
+	"hawser.dev/hawser/nodeagent/dns"
+	"hawser.dev/hawser/nodeagent/host"
+	"hawser.dev/hawser/nodeagent/input"
+)
+
+const dnsPort = 53
+
+// names has names answered where the command line says, or else where the fabric does.
+type names struct {
+	config   Config
+	log      *slog.Logger
+	inputs   *input.Inputs
+	host     *host.Host
+	records  *dns.Store
+	count    func(dns.Query)
+	answered atomic.Bool
+}
+
+// run answers until ctx ends.
+func (n *names) run(ctx context.Context) error {
+	return dns.ServeWhere(ctx, dns.Config{Store: n.records, Log: n.log, Count: n.count, Serving: n.answered.Store}, n.addrs)
+}
+
+// mute reports whether there is an address at which names are to be answered, and are not.
+func (n *names) mute() bool { return !n.answered.Load() && len(n.addrs()) > 0 }
+
+func (n *names) addrs() []netip.AddrPort {
+	if n.config.DNSListen.IsValid() {
+		return []netip.AddrPort{n.config.DNSListen}
+	}
+	in, ok := n.inputs.Now()
+	if !ok {
+		return nil
+	}
+	own := in.Fabric.Cluster(n.config.Cluster)
+	ipv6 := own != nil && own.Has(6) && !n.host.NoIPv6() // pods of this cluster may ask over it
+	var out []netip.AddrPort
+	for _, addr := range in.Fabric.DNS.Addresses() {
+		if addr.Is4() || ipv6 {
+			out = append(out, netip.AddrPortFrom(addr, dnsPort))
+		}
+	}
+	return out
+}

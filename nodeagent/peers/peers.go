@@ -1,0 +1,327 @@
+// Package peers talks to other agents: it probes links and path MTUs, hears and says the
+// state of exports, finds out where remote gateways are reached, and changes the tunnel of
+// a pair. Observe gives what all that is known of, and Aim and Do take what package round
+// decided from it; nothing is decided here but within these protocols.
+//
+// Called by nodeagent.
+package peers
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/change"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/feed"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/ipsec"
+	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/pathmtu"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/statefile"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// Config is what Peers needs for their whole life. No function of it may block, but for
+// Meters.
+type Config struct {
+	Cluster  string
+	StateDir string
+	Stale    time.Duration // how long a lost feed's data counts [feed.StaleTime]
+	Log      *slog.Logger
+	Look     func() // asks for a round
+	Urgent   func() // a link may have changed
+	Resolve  func() // names of endpoints are to be looked up again
+	// Meters reads counters of tunnels from the kernel, and Secured the state of IPsec
+	// connections.
+	Meters  func(context.Context, []desired.Cable) ([]kernel.Meter, error)
+	Secured func() map[string]ipsec.State
+}
+
+// saveAgesEvery is how often at most the ages of exports are written.
+const saveAgesEvery = 5 * time.Second
+
+// Peers are the agents of other nodes. Their methods may be called from any goroutine,
+// but for Aim and Do, which one goroutine calls.
+type Peers struct {
+	config Config
+	prober *health.Prober
+	server *feed.Server
+	client *feed.Client
+	ages   *statefile.File[map[string]map[string]time.Time]
+	finder *pathmtu.Finder
+	search *search
+	tunnel *change.Exchange
+
+	mu      sync.Mutex
+	aim     *round.Aim
+	links   map[string]project.Path
+	sizes   round.Sizes
+	feeds   round.Feeds
+	feedErr error        // why feeds could not be set up
+	said    project.Live // to other clusters
+}
+
+// New makes Peers that go on where the run before ended. It sends nothing before Run.
+func New(config Config) *Peers {
+	config.Stale = cmp.Or(config.Stale, feed.StaleTime)
+	p := &Peers{
+		config: config,
+		ages:   statefile.New[map[string]map[string]time.Time](config.StateDir, "ages.json"),
+		finder: pathmtu.New(pathmtu.Config{Log: config.Log, OnChange: config.Urgent}),
+	}
+	shared := feed.Config{Log: config.Log, Timing: feed.Timing{Stale: config.Stale}}
+	p.server = feed.NewServer(shared)
+	shared.OnChange, shared.OnAges = p.heard, p.ages.Changed
+	p.client = feed.NewClient(shared)
+	p.client.RestoreAges(p.ages.Restore(config.Log))
+	searches := bell.New()
+	p.prober = health.New(health.Config{
+		Cluster: config.Cluster, Port: desired.ProbePort, Log: config.Log, OnChange: func() { config.Urgent(); searches.Ring() },
+	})
+	p.tunnel = newExchange(config)
+	p.search = newSearch(config, p.prober, p.tunnel, searches)
+	return p
+}
+
+// newExchange makes what changes tunnels.
+func newExchange(config Config) *change.Exchange {
+	file := statefile.New[map[string]change.Kept](config.StateDir, "cables.json")
+	return change.New(change.Config{
+		Port: desired.CablePort, Log: config.Log, Kept: restoreTunnels(file, config.Log), Keep: file.Save, OnChange: config.Look,
+	})
+}
+
+// restoreTunnels gives the tunnels of the run before.
+func restoreTunnels(file *statefile.File[map[string]change.Kept], log *slog.Logger) map[string]change.Kept {
+	kept := file.Restore(log)
+	for name, k := range kept {
+		for i, c := range k.Cables {
+			k.Cables[i] = dated(c)
+		}
+		k.Use = dated(k.Use)
+		kept[name] = k
+	}
+	return kept
+}
+
+// dated gives a tunnel that an agent from before there were epochs kept the only
+// one that there was.
+func dated(c change.Cable) change.Cable {
+	if d := cable.Named(c.Driver); c.Epoch == 0 && d != nil && d.Traits().Keys != "" {
+		c.Epoch = 1
+	}
+	return c
+}
+
+// heard passes on to this cluster's nodes what came from other clusters.
+func (p *Peers) heard() {
+	if err := p.server.SetRelay(p.client.Relay()); err != nil {
+		p.config.Log.Error("relay not published", "err", err)
+	}
+	p.config.Look()
+	p.config.Urgent() // a link that others pass on over may have died
+}
+
+// Run talks to other agents until ctx ends.
+func (p *Peers) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{
+		p.prober.Run, p.server.Run, p.client.Run, p.finder.Run, p.tunnel.Run, p.search.run,
+	} {
+		group.Go(func() error { return run(ctx) })
+	}
+	group.Go(func() error {
+		p.ages.Run(ctx, saveAgesEvery, p.client.Ages, p.config.Log)
+		return nil
+	})
+	return group.Wait()
+}
+
+// Observe gives what is known now.
+func (p *Peers) Observe() round.Peers {
+	out := p.ObserveLinks()
+	p.mu.Lock()
+	out.Aim = p.aim
+	p.mu.Unlock()
+	out.Tunnels = p.tunnel.Cables()
+	out.Ways = p.search.found()
+	return out
+}
+
+// ObserveLinks gives the part of it that decides about paths.
+func (p *Peers) ObserveLinks() round.Peers {
+	return round.Peers{Links: p.prober.Snapshot(), Live: p.client.Snapshot(), Narrow: p.narrow()}
+}
+
+// narrow gives, by remote gateway, what passes where that is less than the tunnel's MTU.
+func (p *Peers) narrow() map[string]int {
+	out := map[string]int{}
+	for _, path := range p.finder.Snapshot() {
+		if path.State == pathmtu.BlackHole && path.Value < path.MTU {
+			out[path.Peer] = path.Value
+		}
+	}
+	return out
+}
+
+// Aim sets what is looked at from now on.
+func (p *Peers) Aim(aim *round.Aim) {
+	p.mu.Lock()
+	before := p.aim
+	p.aim = aim
+	p.mu.Unlock()
+	if to := aim.Probing; before == nil || !reflect.DeepEqual(before.Probing, to) {
+		p.prober.SetGateway(to.Gateway)
+		p.prober.SetNodes(to.Others)
+		p.prober.SetSettings(to.Settings)
+		p.prober.SetListen(to.Listen)
+		p.prober.SetTargets(to.Targets)
+	}
+	p.tunnel.Set(aim.Self(p.config.Cluster), aim.Pairs)
+	p.search.aim(aim.Remotes)
+}
+
+// Do carries out what a step decided, as far as it is about other agents.
+func (p *Peers) Do(e round.Effects) {
+	p.use(e.Links)
+	p.say(func(said *project.Live) bool {
+		same := said.Shape == e.Shape && reflect.DeepEqual(said.Passing, e.Advertise)
+		said.Shape, said.Passing = e.Shape, e.Advertise
+		return !same && said.Cluster != ""
+	})
+	p.Publish(e.Live)
+}
+
+// Follow carries out what a whole round decided besides.
+func (p *Peers) Follow(e round.Effects) {
+	p.feed(e.Feeds, e.FeedsErr)
+	p.mu.Lock()
+	same := slices.Equal(e.Sizes.Listen, p.sizes.Listen) && slices.Equal(e.Sizes.Links, p.sizes.Links)
+	p.sizes = e.Sizes
+	p.mu.Unlock()
+	if !same {
+		p.finder.Set(e.Sizes.Listen, e.Sizes.Links)
+	}
+}
+
+// use tells the prober, and so the other ends, which link to each neighbour is chosen.
+func (p *Peers) use(links map[string]project.Path) {
+	p.mu.Lock()
+	changed := !maps.Equal(links, p.links)
+	p.links = links
+	p.mu.Unlock()
+	if changed {
+		p.prober.SetUse(links)
+	}
+}
+
+func (p *Peers) feed(feeds round.Feeds, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.feedErr = err
+	if err != nil || reflect.DeepEqual(feeds, p.feeds) {
+		return
+	}
+	p.feeds = feeds
+	p.server.SetIdentity(feeds.Identity)
+	p.server.SetPeers(feeds.Allow)
+	p.server.SetNodes(feeds.Nodes)
+	p.server.SetListen(feeds.Listen)
+	p.client.SetIdentity(feeds.Identity)
+	p.client.SetPeers(feeds.Follow)
+}
+
+// Publish tells other clusters the state of this cluster's exports; nil = as before.
+func (p *Peers) Publish(live *project.Live) {
+	if live == nil {
+		return
+	}
+	p.say(func(said *project.Live) bool {
+		said.Cluster, said.Exports = live.Cluster, live.Exports
+		return true
+	})
+}
+
+// say changes what other clusters are told; change reports whether it did.
+func (p *Peers) say(change func(*project.Live) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !change(&p.said) {
+		return
+	}
+	if err := p.server.SetLive(p.said); err != nil {
+		p.config.Log.Error("live state not published", "err", err)
+	}
+}
+
+// Equip takes from a new projection what questions to remote gateways need.
+func (p *Peers) Equip(in project.Input, n *round.Node) { p.search.equip(in, n) }
+
+// Standing says which tunnels the kernel has, by remote gateway.
+func (p *Peers) Standing(tunnels map[string]change.Applied) {
+	if tunnels != nil {
+		p.tunnel.Applied(tunnels)
+	}
+}
+
+// SetReady, SetDraining and SetTakes say of this gateway what health.Prober says there.
+func (p *Peers) SetReady(ready bool)       { p.prober.SetReady(ready) }
+func (p *Peers) SetDraining(draining bool) { p.prober.SetDraining(draining) }
+func (p *Peers) SetTakes(takes bool)       { p.prober.SetTakes(takes) }
+
+// Holds reports whether any pair has a tunnel of a driver.
+func (p *Peers) Holds(driver string) bool { return p.tunnel.Holds(driver) }
+
+// Stale is how long what a cluster said counts after it was heard last.
+func (p *Peers) Stale() time.Duration { return p.config.Stale }
+
+// Links gives what is known of all links.
+func (p *Peers) Links() health.Snapshot { return p.prober.Snapshot() }
+
+// Holes gives the remote gateways to which packets vanish for their size.
+func (p *Peers) Holes() map[string]pathmtu.Path {
+	out := map[string]pathmtu.Path{}
+	for _, path := range p.finder.Snapshot() {
+		if path.State != pathmtu.OK && path.State != pathmtu.Unknown {
+			out[path.Peer] = path
+		}
+	}
+	return out
+}
+
+// Changes tells of the tunnels that are being changed, by remote gateway.
+func (p *Peers) Changes() map[string]change.Progress { return p.tunnel.Progress() }
+
+// Place says where a remote gateway is reached, which is the address and port given, and
+// why there.
+func (p *Peers) Place(gateway, at string) string { return p.search.why(gateway, at) }
+
+// States says which feeds are lost.
+func (p *Peers) States() []status.InputState {
+	p.mu.Lock()
+	err := p.feedErr
+	p.mu.Unlock()
+	out := []status.InputState{}
+	if err != nil {
+		out = append(out, status.InputState{Name: "feed", Error: err.Error()})
+	}
+	for _, s := range p.client.States() {
+		out = append(out, status.InputState{Name: "feed " + s.Cluster + "/" + s.Gateway, OK: s.Connected, Error: s.Err})
+	}
+	return out
+}
+
+// StateFiles names what Peers leave in the state folder.
+func StateFiles() []string { return []string{"ages.json", "cables.json", "endpoints.json"} }

@@ -1,0 +1,141 @@
+package peers
+
+import (
+	"encoding/base64"
+	"net"
+	"net/netip"
+
+	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/endpoint"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/scout"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// peerPorts is what a question to a gateway needs, and what tells its endpoint.
+type peerPorts struct {
+	cable  desired.Cable
+	offset int                // of the other end's port
+	keys   scout.Keys         // of WireGuard
+	frame  scout.Frame        // of VXLAN
+	ike    func(base int) int // the port of IPsec at an endpoint
+}
+
+// portsOf finds what questions need among what the node should have.
+func portsOf(in project.Input, n *round.Node) map[string]peerPorts {
+	out := map[string]peerPorts{}
+	own := in.Fabric.Cluster(in.Cluster)
+	gateway := own.GatewayOn(in.Node)
+	if gateway == nil {
+		return nil
+	}
+	for _, c := range n.Cables {
+		name := c.Cluster + "/" + c.Gateway
+		remote := in.Fabric.Cluster(c.Cluster).Gateway(c.Gateway)
+		if _, done := out[name]; done || remote == nil {
+			continue
+		}
+		if held := in.Cables[name]; c.Driver != fabric.DriverIPsec && len(held) > 0 && !sameBut(held[0], in, gateway, c.Cluster, remote) {
+			continue // another port may be in use
+		}
+		if p, ok := portsFor(in, gateway, c, remote); ok {
+			out[name] = p
+		}
+	}
+	return out
+}
+
+func portsFor(in project.Input, own *fabric.Gateway, c desired.Cable, remote *fabric.Gateway) (peerPorts, bool) {
+	switch c.Driver {
+	case fabric.DriverWireguard:
+		for _, key := range remote.Keys {
+			if key.Epoch == c.Epoch {
+				return wireguardPorts(in, own, c, key)
+			}
+		}
+	case fabric.DriverVXLAN:
+		return vxlanPorts(in.Cluster, own, c, remote)
+	case fabric.DriverIPsec:
+		usual := in.Fabric.Link(in.Cluster, c.Cluster).Base(remote, 0)
+		return peerPorts{cable: c, ike: func(base int) int { return cable.IKEPort(in.Fabric.Tunnel.IPsec, base, usual) }}, true
+	}
+	return peerPorts{}, false
+}
+
+func vxlanPorts(cluster string, own *fabric.Gateway, c desired.Cable, remote *fabric.Gateway) (peerPorts, bool) {
+	p := peerPorts{cable: c, offset: fabric.VXLANOffset, frame: scout.Frame{VNI: desired.VXLANCableID, Port: desired.ProbePort}}
+	from, err := net.ParseMAC(cable.OverlayMAC(cluster, own.Name))
+	if err != nil {
+		return p, false
+	}
+	to, err := net.ParseMAC(cable.OverlayMAC(c.Cluster, c.Gateway))
+	source, addr, ok := round.SameFamily(own.Addresses, remote.Addresses)
+	p.frame.From, p.frame.To, p.frame.Source, p.frame.Addr = from, to, source, addr
+	return p, ok && err == nil
+}
+
+// sameBut reports whether a cable is at the ports that the fabric says, whatever
+// its epoch is.
+func sameBut(c project.Cable, in project.Input, own *fabric.Gateway, cluster string, remote *fabric.Gateway) bool {
+	usual := project.CableOf(in.Fabric.Link(in.Cluster, cluster), in.Fabric.Epochs, in.Keys, own, remote)
+	usual.Epoch = c.Epoch
+	return c == usual
+}
+
+func wireguardPorts(in project.Input, own *fabric.Gateway, c desired.Cable, key fabric.Key) (peerPorts, bool) {
+	p := peerPorts{cable: c, offset: cable.PortOffset(key.Epoch, own.Lane)}
+	raw, err := base64.StdEncoding.DecodeString(key.Public)
+	epoch := in.Keys.Epoch(key.Epoch)
+	if err != nil || len(raw) != len(p.keys.Public) || epoch == nil {
+		return p, false
+	}
+	copy(p.keys.Public[:], raw)
+	p.keys.Private = epoch.Gateways[own.Name]
+	p.keys.PSK, err = epoch.PSK(in.Cluster+"/"+own.Name, c.Cluster+"/"+c.Gateway)
+	return p, err == nil
+}
+
+// ask sends the question whether the gateway answers at a candidate.
+func (e *search) ask(p peerPorts, a endpoint.Ask) error {
+	to := netip.AddrPortFrom(a.Addr.Addr(), a.Addr.Port()+uint16(p.offset))
+	answered := func() { e.answered(a) }
+	switch p.cable.Driver {
+	case fabric.DriverVXLAN:
+		return scout.Carry(to, p.frame, e.prober.Aside(health.Peer{Cluster: p.cable.Cluster, Gateway: p.cable.Gateway}, answered))
+	case fabric.DriverIPsec:
+		return e.scout.AskIKE(netip.AddrPortFrom(to.Addr(), uint16(p.ike(int(to.Port())))), answered)
+	}
+	return e.scout.Ask(scout.Question{Keys: p.keys, From: uint16(p.cable.Port), To: to}, answered)
+}
+
+// base gives where a peer is, as candidates are written, where the ports of an
+// endpoint are one behind the other; invalid = not known.
+func (p peerPorts) base(text string) netip.AddrPort {
+	at, err := netip.ParseAddrPort(text)
+	if err != nil || int(at.Port()) <= p.offset {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()-uint16(p.offset))
+}
+
+// candidate gives the same for IPsec, and the place itself when it is none of them.
+func (p peerPorts) candidate(at netip.AddrPort, among []project.Candidate) netip.AddrPort {
+	for _, c := range among {
+		if at.Addr() == c.Addr.Addr() && int(at.Port()) == p.ike(int(c.Addr.Port())) {
+			return c.Addr
+		}
+	}
+	return at
+}
+
+// isAt reports whether a place is that of a candidate.
+func (p peerPorts) isAt(text string, only project.Candidate) bool {
+	if p.ike == nil {
+		return p.base(text) == only.Addr
+	}
+	place, _ := netip.ParseAddrPort(text) // invalid is no candidate's
+	return p.candidate(place, []project.Candidate{only}) == only.Addr
+}

@@ -1,0 +1,217 @@
+package peers
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/change"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/endpoint"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/scout"
+	"hawser.dev/hawser/nodeagent/statefile"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// watched is how often it is looked where packets of the gateways that have a
+// choice of endpoints come from.
+const watched = 5 * time.Second
+
+// search carries out what the machine of package endpoint decides.
+type search struct {
+	config Config
+	log    *slog.Logger
+	prober *health.Prober
+	tunnel *change.Exchange
+	scout  *scout.Scout
+	wake   bell.Bell                                  // there may be something to do
+	file   *statefile.File[map[string]netip.AddrPort] // the places that worked
+
+	mu      sync.Mutex
+	machine *endpoint.Machine
+	remotes map[string]round.Remote   // by cluster/gateway
+	cables  map[string]peerPorts      // by cluster/gateway
+	ways    map[string]project.Way    // as of the last step
+	kept    map[string]netip.AddrPort // as it was saved last
+}
+
+func newSearch(config Config, prober *health.Prober, tunnel *change.Exchange, wake bell.Bell) *search {
+	s := &search{
+		config: config, log: config.Log, prober: prober, tunnel: tunnel, scout: scout.New(config.Log), wake: wake,
+		file: statefile.New[map[string]netip.AddrPort](config.StateDir, "endpoints.json"),
+	}
+	s.kept = s.file.Restore(config.Log)
+	s.machine = endpoint.New(maps.Clone(s.kept))
+	return s
+}
+
+// aim adapts the search to the gateways that there are.
+func (e *search) aim(remotes []round.Remote) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.remotes = make(map[string]round.Remote, len(remotes))
+	var choice []endpoint.Remote
+	for _, r := range remotes {
+		e.remotes[r.Name] = r
+		if r.Choice {
+			choice = append(choice, r.Remote)
+		}
+	}
+	e.machine.Set(choice, time.Now())
+	e.ways = e.machine.Ways()
+}
+
+// found says where gateways are reached.
+func (e *search) found() map[string]project.Way {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.machine.Ways()
+}
+
+// equip takes what questions need from what the node should have.
+func (e *search) equip(in project.Input, n *round.Node) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if in.Keys != nil {
+		e.cables = portsOf(in, n)
+	}
+	e.wake.Ring()
+}
+
+// run carries out what the machine decides until ctx ends.
+func (e *search) run(ctx context.Context) error {
+	defer e.scout.Close()
+	var saves sync.WaitGroup
+	defer saves.Wait()
+	saves.Go(func() { e.file.Run(ctx, 0, e.works, e.log) })
+	e.wake.Loop(ctx, func() time.Duration { return min(e.step(ctx, time.Now()), watched) })
+	return nil
+}
+
+// step does what is due, and says how long until the next time.
+func (e *search) step(ctx context.Context, now time.Time) time.Duration {
+	e.see(ctx, now)
+	e.mu.Lock()
+	if e.cables == nil {
+		e.mu.Unlock()
+		return watched
+	}
+	asks, next := e.machine.Step(now)
+	ways, lost := e.machine.Ways(), e.machine.Unresolved()
+	moved := !maps.Equal(e.ways, ways)
+	e.ways = ways
+	questions := make(map[endpoint.Ask]peerPorts, len(asks))
+	for _, a := range asks {
+		if p, known := e.cables[a.Name]; known {
+			questions[a] = p
+		}
+	}
+	works := e.machine.Kept()
+	changed := !maps.Equal(e.kept, works)
+	e.kept = works
+	e.mu.Unlock()
+	for a, p := range questions {
+		if err := e.ask(p, a); err != nil {
+			e.log.Debug("gateway not asked", "gateway", a.Name, "addr", a.Addr, "err", err)
+		}
+	}
+	if moved {
+		e.config.Look()
+	}
+	if lost {
+		e.config.Resolve()
+	}
+	if changed || e.file.Err() != nil {
+		e.file.Changed()
+	}
+	return next.Sub(now)
+}
+
+func (e *search) answered(a endpoint.Ask) {
+	e.mu.Lock()
+	e.machine.Answered(a, time.Now())
+	e.mu.Unlock()
+	e.wake.Ring()
+}
+
+// see tells the machine how the links are, and where the other ends are.
+func (e *search) see(ctx context.Context, now time.Time) {
+	e.mu.Lock()
+	var names []string
+	var cables []desired.Cable
+	for name := range e.machine.Ways() {
+		// Other drivers know no other place than the one that they were told.
+		if p, known := e.cables[name]; known && p.cable.Driver == fabric.DriverWireguard {
+			names, cables = append(names, name), append(cables, p.cable)
+		}
+	}
+	e.mu.Unlock()
+	meters, err := e.config.Meters(ctx, cables)
+	if err != nil {
+		e.log.Debug("peers not read", "err", err)
+	}
+	links := e.prober.Snapshot().Links
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at := map[string]netip.AddrPort{}
+	for i := range meters {
+		at[names[i]] = e.cables[names[i]].base(meters[i].Endpoint)
+	}
+	secured := e.config.Secured()
+	for name, p := range e.cables {
+		if state, known := secured[p.cable.Connection()]; p.ike != nil && known && state.Endpoint.IsValid() {
+			at[name] = p.candidate(state.Endpoint, e.remotes[name].Candidates)
+		}
+	}
+	for i := range links {
+		if links[i].Target.Device == "" {
+			name := links[i].Target.Peer.String()
+			seen := endpoint.Seen{Alive: links[i].State == status.Connected, At: at[name]}
+			if e.remotes[name].Driver != fabric.DriverWireguard {
+				seen.Alive = links[i].Alive() // after a restart nothing is tried with a link that may live
+			}
+			seen.Begun, seen.Apart = e.tunnel.Apart(name)
+			e.machine.See(name, seen, now)
+		}
+	}
+}
+
+// works gives the places that worked.
+func (e *search) works() map[string]netip.AddrPort {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.machine.Kept()
+}
+
+// why says where a gateway is reached, which is the address and port given, and
+// why there.
+func (e *search) why(name, at string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if text := e.machine.Why(name); text != "" {
+		return text
+	}
+	r, known := e.remotes[name]
+	switch {
+	case !known:
+		return ""
+	case r.Endpoints == 0:
+		return "no endpoint: it dials in"
+	case len(r.Candidates) == 0:
+		return "no endpoint of a family that this node has: it dials in"
+	}
+	only := r.Candidates[0]
+	p, known := e.cables[name]
+	if known && !p.isAt(at, only) {
+		return "it dialled in; " + only.Text + " is its only endpoint"
+	}
+	return only.Text + ", its only endpoint"
+}

@@ -1,0 +1,93 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/nodeagent/control"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/host"
+	"hawser.dev/hawser/nodeagent/round"
+)
+
+// sight is what only a running agent knows: a plan without it would move links and
+// forget what other clusters say.
+type sight struct {
+	State    round.State             `json:"state"`
+	Peers    round.Peers             `json:"peers"`
+	Resolved map[string][]netip.Addr `json:"resolved"` // as in project.Local
+}
+
+// sight gives what this agent remembers and observes now.
+func (l *loop) sight() sight {
+	return sight{State: l.State(), Peers: l.peers.Observe(), Resolved: l.inputs.Resolved()}
+}
+
+// planned makes the round that the agent which runs on this node would make now, and that
+// of an agent which starts where none runs. Nothing of it is carried out.
+func (l *loop) planned(ctx context.Context) (*round.Node, error) {
+	l.inputs.Refresh()
+	in, ok := l.inputs.Now()
+	if !ok {
+		return nil, l.inputs.Missing()
+	}
+	var running sight
+	runs, err := control.Ask(ctx, l.config.Socket, "/sight", &running)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	if !runs {
+		_, do := round.Make(l.begin(now), func() round.Observed { return l.observe(in) }, l.peers.Aim, now)
+		return do.Node, nil
+	}
+	if running.Peers.Aim != nil {
+		l.peers.Aim(running.Peers.Aim) // what comes to it is new to this one, too
+	}
+	l.leaving.Store(running.State.GatewayLeaves(l.config.Cluster, l.config.Node))
+	_, do := round.Make(running.State, func() round.Observed {
+		seen := l.observe(in)
+		seen.Peers = seen.Peers.As(running.Peers)
+		for name, addrs := range running.Resolved {
+			seen.Local.Resolved[name] = addrs
+		}
+		return seen
+	}, l.peers.Aim, now)
+	return do.Node, nil
+}
+
+// planBeside plans as another agent beside the one that runs does: the engine and its
+// handles are for their own goroutine.
+func (c Config) planBeside(ctx context.Context) (changes []converge.Change, err error) {
+	beside, err := New(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, beside.Close()) }()
+	return beside.Plan(ctx)
+}
+
+// Plan gives what a pass would change in the kernel now. It needs the inputs, and changes nothing.
+func (a *Agent) Plan(ctx context.Context) ([]converge.Change, error) {
+	n, err := a.loop.planned(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The DNS data lives in the running agent, so there is nothing to compare it with here.
+	kernelOnly := converge.Engine[*round.Node]{Stages: a.loop.host.Stages(), Log: a.loop.log, Decommission: decommission}
+	return kernelOnly.Plan(ctx, n)
+}
+
+// Cleanup removes everything that carries Hawser's marks and restores sysctls.
+func (a *Agent) Cleanup(ctx context.Context) (converge.Report, error) {
+	out := a.engine.Once(ctx, &round.Node{Decommission: true}, "")
+	held, err := host.Release()
+	for _, rule := range held {
+		out.Changed = append(out.Changed, converge.Change{Kind: "rule", Op: diff.Delete, Key: rule})
+	}
+	return out, errors.Join(out.Err(), err)
+}

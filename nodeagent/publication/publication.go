@@ -1,0 +1,223 @@
+// Package publication keeps what a gateway writes into its cluster's API as it should be:
+// it decides what that is from the last round, and runs package objects as long as the
+// node is a gateway.
+//
+// Called by nodeagent.
+package publication
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/objects"
+	"hawser.dev/hawser/nodeagent/objects/corefile"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Input names, in the status, how it goes with what is written into the API.
+const Input = "objects"
+
+// Seen is what the data path saw last.
+type Seen struct {
+	round.Outcome
+	Links   health.Snapshot
+	Leaving bool // this node's gateway is to be left
+}
+
+// Publication keeps what this node's gateway writes into the cluster's API as it
+// should be, as long as the node is a gateway. It has an engine and goroutines of
+// its own: nothing that a node carries waits for it.
+type Publication struct {
+	log    *slog.Logger
+	client *kube.Client
+	source *kube.Source
+	seen   func() Seen
+	node   string
+	wake   bell.Bell // another round was made
+
+	last       *project.Input // of the engine's goroutine, as what follows
+	wanted     mcs.State
+	generation int
+	forward    corefile.Forward
+
+	report    atomic.Pointer[converge.Report]
+	rank      atomic.Int64
+	publisher atomic.Pointer[objects.Publisher]
+}
+
+// New makes the publication of a node; it is nil where there is no Kubernetes API, and a
+// nil Publication writes nothing. seen may be called from any goroutine.
+func New(config kube.Config, source *kube.Source, node string, seen func() Seen, log *slog.Logger) (*Publication, error) {
+	if source == nil {
+		return nil, nil
+	}
+	// A client of its own, as its bound of requests would keep others waiting.
+	client, err := kube.Open(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Publication{
+		log: log.With("part", "objects"), client: client, source: source, node: node, wake: bell.New(), seen: seen,
+	}, nil
+}
+
+// Look says that another round was made.
+func (p *Publication) Look() {
+	if p != nil {
+		p.wake.Ring()
+	}
+}
+
+// Run publishes whenever this node is a gateway, until ctx ends.
+func (p *Publication) Run(ctx context.Context) {
+	if p == nil {
+		return
+	}
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	var stop context.CancelFunc
+	for {
+		gateway := p.gateway()
+		switch {
+		case gateway && stop == nil:
+			var own context.Context
+			own, stop = context.WithCancel(ctx)
+			publisher := p.open()
+			p.publisher.Store(publisher)
+			wait.Go(func() { publisher.Run(own) })
+		case !gateway && stop != nil:
+			stop()
+			wait.Wait()
+			stop = nil
+			p.publisher.Store(nil)
+			p.report.Store(nil)
+		}
+		if publisher := p.publisher.Load(); publisher != nil {
+			publisher.Look()
+		}
+		select {
+		case <-ctx.Done():
+			if stop != nil {
+				stop()
+			}
+			return
+		case <-p.wake:
+		}
+	}
+}
+
+// gateway reports whether this node is one. Who is to take everything away stays one
+// until it is told otherwise.
+func (p *Publication) gateway() bool {
+	v := p.seen()
+	if v.Node == nil {
+		return false
+	}
+	own := v.Input.Fabric.Cluster(v.Input.Cluster)
+	return own != nil && own.GatewayOn(p.node) != nil || own == nil && v.Input.Fabric.Decommission && p.publisher.Load() != nil
+}
+
+func (p *Publication) open() *objects.Publisher {
+	p.last = nil
+	return objects.New(objects.Config{
+		Client: p.client.Dynamic, Exports: p.source.Exports, Imports: p.source.Imports, Log: p.log,
+		Source:   p.want,
+		OnReport: func(r converge.Report) { p.report.Store(&r) },
+	})
+}
+
+// want gives what should stand in the API, as the data path saw the world last.
+func (p *Publication) want(context.Context) (objects.Want, string, bool) {
+	v := p.seen()
+	if v.Node == nil {
+		return objects.Want{}, "", false
+	}
+	in := v.Input
+	in.Memo = nil // it is the data path's
+	if p.last == nil || !round.SameInput(*p.last, in) {
+		if state := project.MCS(in); p.last == nil || p.last.Fabric != in.Fabric || !reflect.DeepEqual(state, p.wanted) {
+			p.wanted = state
+			p.generation++
+		}
+		p.last = &in
+	}
+	want := objects.Want{State: p.wanted, Decommission: in.Fabric.Decommission}
+	own := in.Fabric.Cluster(in.Cluster)
+	if own != nil {
+		p.forward = corefile.ForwardOf(in.Fabric, own)
+		want.Rank = rankOf(own, p.node, v.Leaving, v.Links)
+	}
+	// A cluster that is taken out is not in the fabric any more; what led to it is.
+	want.Forward = p.forward
+	if own != nil && !in.Fabric.Decommission {
+		want.DNS, want.PreferCustom = own.ClusterDNS, own.PreferCustomDNS
+	}
+	p.rank.Store(int64(want.Rank))
+	return want, in.Digest + "-" + strconv.Itoa(p.generation), true
+}
+
+// rankOf gives how many gateways of the cluster write before the one of a node:
+// those that are alive, in the order of the fabric. One that leaves is the last.
+func rankOf(own *fabric.Cluster, node string, leaving bool, s health.Snapshot) int {
+	rank := 0
+	for i := range own.Gateways {
+		g := &own.Gateways[i]
+		if g.Node == node {
+			if leaving {
+				continue
+			}
+			break
+		}
+		if slices.ContainsFunc(s.Links, func(l health.Link) bool {
+			return l.Target.Device == desired.NodeLink && l.Target.Peer == health.Peer{Cluster: own.Name, Gateway: g.Name} && l.Alive()
+		}) {
+			rank++
+		}
+	}
+	return rank
+}
+
+// Cleared reports whether nothing of ours is left where the cluster's own DNS is
+// configured, once a fabric says that all is to go.
+func (p *Publication) Cleared(in project.Input) bool {
+	if p == nil || !in.Fabric.Decommission || p.publisher.Load() == nil {
+		return true
+	}
+	r := p.report.Load()
+	return r != nil && strings.HasPrefix(r.Digest, in.Digest+"-") && !slices.ContainsFunc(
+		slices.Concat(r.Failed, r.Blocked, r.Left, r.Fights), func(p converge.Problem) bool { return p.Kind == objects.KindDNS })
+}
+
+// State tells how it goes.
+func (p *Publication) State() []status.InputState {
+	if p == nil {
+		return nil
+	}
+	publisher, report := p.publisher.Load(), p.report.Load()
+	if publisher == nil || report == nil {
+		return nil
+	}
+	out := status.InputState{Name: Input, From: "written by this gateway"}
+	if rank := p.rank.Load(); rank > 0 {
+		out.From = "written by others, " + strconv.FormatInt(rank, 10) + " before this gateway"
+	}
+	trouble := append(publisher.Trouble(), converge.Texts(report.Failed)...)
+	trouble = append(trouble, converge.Texts(report.Fights)...)
+	out.OK, out.Error = len(trouble) == 0, strings.Join(trouble, "\n")
+	return []status.InputState{out}
+}

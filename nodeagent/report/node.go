@@ -1,0 +1,101 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/metrics"
+	"hawser.dev/hawser/nodeagent/publication"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// Node is what this node's HawserNode says.
+func (r *Reporter) Node() kube.NodeStatus {
+	s := r.Brief()
+	out := kube.NodeStatus{
+		Cluster: s.Cluster, Role: kube.Worker, Version: s.Version, Fabric: s.Digest,
+		LastError:  lastError(s),
+		Conditions: []metav1.Condition{readyCondition(s), currentCondition(s)},
+	}
+	if s.Gateway == "" {
+		return out
+	}
+	out.Role, out.Up = kube.Gateway, map[string]bool{}
+	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "))
+	out.Links = &kube.LinkCount{Total: len(s.Connections)}
+	for _, c := range s.Connections {
+		up := c.Status == status.Connected
+		out.Up[s.Cluster+"/"+c.Gateway+"-"+c.RemoteCluster+"/"+c.RemoteGateway] = up
+		if up {
+			out.Links.Up++
+		}
+	}
+	drained := condition(kube.ConditionDrained, s.Drained, "Drained", "InUse")
+	if s.Drained {
+		drained.Message = "other gateways are used as long as there are any"
+	}
+	out.Conditions = append(out.Conditions, drained)
+	return out
+}
+
+func condition(kind string, is bool, yes, no string) metav1.Condition {
+	if is {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: yes}
+	}
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: no}
+}
+
+func readyCondition(s status.Status) metav1.Condition {
+	c := condition(kube.ConditionReady, s.Ready, "Converged", "Converging")
+	switch {
+	case s.Ready:
+	case s.Digest == "":
+		c.Reason, c.Message = "NoInputs", inputTrouble(s)
+	case len(s.LastPass.Failed) > 0:
+		c.Reason, c.Message = "Failed", strings.Join(s.LastPass.Failed, "; ")
+	case len(s.LastPass.Blocked) > 0:
+		c.Reason, c.Message = "Waiting", strings.Join(s.LastPass.Blocked, "; ")
+	}
+	return c
+}
+
+func currentCondition(s status.Status) metav1.Condition {
+	trouble := inputTrouble(s)
+	c := condition(kube.ConditionCurrent, trouble == "", "InputsRead", "LastGoodCopy")
+	for _, i := range s.Inputs {
+		if i.Refused != "" { // a condition's reason is one word in CamelCase
+			c.Reason = "Refused"
+			for word := range strings.SplitSeq(i.Refused, "-") {
+				c.Reason += strings.ToUpper(word[:1]) + word[1:]
+			}
+			break
+		}
+	}
+	c.Message = trouble
+	return c
+}
+
+// lastError is what a person should look at first; empty = nothing.
+func lastError(s status.Status) string {
+	return cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputTrouble(s), troubleOf(s, publication.Input))
+}
+
+// inputTrouble names the inputs that are not read. That other clusters' feeds are
+// away is told of the links.
+func inputTrouble(s status.Status) string {
+	return troubleOf(s, "fabric", "keys", "facts", "state folder")
+}
+
+func troubleOf(s status.Status, names ...string) string {
+	var texts []string
+	for _, i := range s.Inputs {
+		if i.Error != "" && slices.Contains(names, i.Name) {
+			texts = append(texts, i.Name+": "+strings.ReplaceAll(i.Error, "\n", "; "))
+		}
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,338 @@
+// Package report tells of a node: the status that hawser show prints, what a scrape tells,
+// and the conditions of its HawserNode. It asks each part of the agent and joins the
+// answers; it changes nothing.
+//
+// Called by nodeagent, and by nodeagent/control for what exports are reached by.
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/nodeagent/change"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/host"
+	"hawser.dev/hawser/nodeagent/input"
+	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/metrics"
+	"hawser.dev/hawser/nodeagent/pathmtu"
+	"hawser.dev/hawser/nodeagent/peers"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/publication"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Config has the parts that are asked.
+type Config struct {
+	Cluster, Node, Version string
+	Log                    *slog.Logger
+	Inputs                 *input.Inputs
+	Peers                  *peers.Peers
+	Host                   *host.Host
+	Publication            *publication.Publication // nil without a Kubernetes API
+	Outcome                func() round.Outcome     // of the last round
+	State                  func() round.State
+	Drained                func() bool
+	// Mute says that names are to be answered, and are not.
+	Mute  func() bool
+	Drift func() int                 // repairs since the start
+	More  func() []status.InputState // of what else can be in trouble
+	// Client is of the Kubernetes API in which the HawserNode is; nil without one.
+	Client *kube.Client
+}
+
+// Reporter tells of a node. Its methods may be called from any goroutine.
+type Reporter struct {
+	config Config
+	node   *kube.Reporter // nil without a Kubernetes API
+}
+
+// New makes a Reporter.
+func New(config Config) *Reporter {
+	r := &Reporter{config: config}
+	if config.Client != nil {
+		r.node = kube.NewReporter(config.Client, config.Node, config.Log, r.Node)
+	}
+	return r
+}
+
+// Run keeps this node's HawserNode, where there is a Kubernetes API, until ctx ends.
+func (r *Reporter) Run(ctx context.Context) error {
+	if r.node != nil {
+		r.node.Run(ctx)
+	}
+	return nil
+}
+
+// Status puts together what the agent tells of itself, as of now.
+func (r *Reporter) Status() status.Status {
+	s := r.Brief()
+	if v := r.config.Outcome(); v.Node != nil {
+		s.Clusters, s.Exports = clustersOf(v.Input.Fabric), Exports(v.Input)
+	}
+	return s
+}
+
+// Present is what a scrape tells of the agent's state.
+func (r *Reporter) Present() metrics.Present {
+	out := metrics.Present{Status: r.Brief()}
+	if f := r.config.Outcome().Input.Fabric; f != nil {
+		if own := f.Cluster(r.config.Cluster); own != nil {
+			out.Gateways = len(own.Gateways)
+			out.Reachable = slices.Sorted(maps.Keys(f.Graph().Ways(own.Name, nil)))
+		}
+	}
+	return out
+}
+
+// Ready reports whether the node is as it should be.
+func (r *Reporter) Ready() bool {
+	v := r.config.Outcome()
+	return v.Node != nil && r.ready(v)
+}
+
+func (r *Reporter) ready(v round.Outcome) bool {
+	return v.Report.Clean() && r.config.Publication.Cleared(v.Input) && !r.mute(v)
+}
+
+func (r *Reporter) mute(v round.Outcome) bool { return !v.Input.Fabric.Decommission && r.config.Mute() }
+
+// Brief is the status without what the fabric holds, which is long.
+func (r *Reporter) Brief() status.Status {
+	v := r.config.Outcome()
+	s := status.Status{
+		Cluster: r.config.Cluster, Node: r.config.Node, Version: r.config.Version,
+		Trust:  r.config.Inputs.Trust(),
+		Inputs: slices.Concat(r.config.Inputs.States(), r.config.Peers.States(), r.config.Publication.State(), r.config.More()),
+	}
+	if r.node != nil && r.node.Err() != nil {
+		s.Inputs = append(s.Inputs, status.InputState{Name: "HawserNode", Error: r.node.Err().Error()})
+	}
+	if v.Node == nil {
+		return s
+	}
+	f := v.Input.Fabric
+	s.Digest, s.Clusterset = v.Input.Digest, f.Name
+	s.Mute, s.Ready = r.mute(v), r.ready(v)
+	s.LastPass = status.Pass{
+		At: v.Report.At, Took: v.Report.Took.String(), Changed: len(v.Report.Changed), Drift: r.config.Drift(),
+		Blocked: converge.Texts(v.Report.Blocked), Failed: append(converge.Texts(v.Report.Failed), converge.Texts(v.Report.Fights)...),
+	}
+	for _, p := range v.Problems {
+		s.Problems = append(s.Problems, status.Problem{Path: p.Path, Code: p.Code, Text: p.Text})
+	}
+	s.Dropped, s.Conntrack = r.config.Host.Dropped(), r.config.Host.Conntrack()
+	links := r.config.Peers.Links().Leave(v.Leaving)
+	s.Paths, s.Moves = r.config.State().Paths(v.Input, links)
+	s.Drained = r.config.Drained()
+	if own := f.Cluster(r.config.Cluster); own != nil {
+		if gateway := own.GatewayOn(r.config.Node); gateway != nil {
+			s.Gateway, s.Epochs = gateway.Name, epochsOf(v.Input)
+			s.Connections = r.connections(v.Node, gateway, links, s.Paths)
+		}
+	}
+	return s
+}
+
+// epochsOf gives the key epochs that this gateway can use.
+func epochsOf(in project.Input) []int {
+	var out []int
+	for _, epoch := range in.Fabric.Epochs {
+		if in.Keys != nil && in.Keys.Epoch(epoch) != nil {
+			out = append(out, epoch)
+		}
+	}
+	return out
+}
+
+// connections joins what the prober knows of each link with what its tunnels count
+// and why the link is in use or not.
+func (r *Reporter) connections(n *round.Node, own *fabric.Gateway, links health.Snapshot, paths []status.Path) []status.Connection {
+	tunnels := r.config.Host.Tunnels(n)
+	inUse := make(map[string]status.Path, len(paths))
+	for _, p := range paths {
+		inUse[p.Cluster] = p
+	}
+	holes := r.config.Peers.Holes()
+	changes := r.config.Peers.Changes()
+	var out []status.Connection
+	for _, link := range links.Links {
+		remote := link.Target.Peer
+		if link.Target.Device != "" {
+			continue // a gateway of this cluster, over the VXLAN
+		}
+		c := status.Connection{
+			Gateway: own.Name, RemoteCluster: remote.Cluster, RemoteGateway: remote.Gateway,
+			Status: link.State, RTT: link.RTT, Loss: link.Loss, Since: link.Since, Rank: link.Rank.String(),
+		}
+		if made, there := tunnels[remote]; there {
+			c.Driver, c.MTU, c.Endpoint, c.RxBytes, c.TxBytes = made.Driver, made.MTU, made.Endpoint, made.Rx, made.Tx
+			c.Security, c.Epoch = made.Security, made.Epoch
+		}
+		if !link.Held.IsZero() {
+			c.Held = &link.Held
+		}
+		used := inUse[remote.Cluster]
+		if hole, narrow := holes[remote.String()]; narrow {
+			link.Why = joined(link.Why, narrowness(hole))
+			if hole.State == pathmtu.BlackHole {
+				c.MTU = hole.Value
+			}
+		}
+		c.Chosen = used.LocalGateway == own.Name && used.RemoteGateway == remote.Gateway
+		c.Why = whyOf(c, link, used)
+		if c.Change = changing(changes, remote.String()); c.Change != nil {
+			c.Why = joined(c.Why, "changes to "+c.Change.To+": "+c.Change.Why)
+		}
+		c.EndpointWhy = r.config.Peers.Place(remote.String(), c.Endpoint)
+		out = append(out, c)
+	}
+	return out
+}
+
+// whyOf says why a link is in use, or else why not.
+func whyOf(c status.Connection, link health.Link, used status.Path) string {
+	switch {
+	case c.Chosen && link.Why == "":
+		return used.Why
+	case c.Chosen:
+		return joined(used.Why, link.Why)
+	case link.Why != "":
+		return link.Why
+	case used.Link != "":
+		return used.Link + " is in use"
+	}
+	return ""
+}
+
+func clustersOf(f *fabric.Fabric) []status.Cluster {
+	out := make([]status.Cluster, 0, len(f.Clusters))
+	for _, c := range f.Clusters {
+		shown := status.Cluster{
+			Name: c.Name, Globalnet: c.Globalnet, EgressMode: c.EgressMode,
+			PodCIDRs: text(c.PodCIDRs), ServiceCIDRs: text(c.ServiceCIDRs), GlobalCIDRs: text(c.GlobalCIDRs),
+		}
+		for _, g := range c.Gateways {
+			shown.Gateways = append(shown.Gateways, g.Name)
+		}
+		out = append(out, shown)
+	}
+	return out
+}
+
+// Exports gives what a node knows of each export.
+func Exports(in project.Input) []status.Export {
+	own, clashes := project.LiveState(in), project.Clashes(in)
+	services := make(map[string]*project.Service, len(in.Facts.Services))
+	for i := range in.Facts.Services {
+		services[in.Facts.Services[i].Namespace+"/"+in.Facts.Services[i].Name] = &in.Facts.Services[i]
+	}
+	out := make([]status.Export, 0, len(in.Fabric.Exports))
+	for _, e := range in.Fabric.Exports {
+		shown := status.Export{
+			Namespace: e.Namespace, Name: e.Name, Type: e.Type, Policy: e.Balance.Policy, Allow: e.Allow, VIPs: text(e.VIPs),
+			Dynamic: e.Dynamic,
+		}
+		if c, differ := clashes[e.ID()]; differ {
+			shown.Conflict = &status.Conflict{Reason: c.Reason, Message: c.Message}
+		}
+		for _, p := range e.Ports {
+			shown.Ports = append(shown.Ports, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
+		}
+		for _, c := range e.Clusters {
+			live, heard := in.Live[c.Name]
+			if c.Name == in.Cluster {
+				live, heard = own, true
+			}
+			part := partOf(&e, c, live, heard)
+			if c.Name == in.Cluster && part.Ready == "yes" {
+				part.Backends = backends(services[e.ID()])
+			}
+			shown.Clusters = append(shown.Clusters, part)
+		}
+		out = append(out, shown)
+	}
+	return out
+}
+
+// backends names the ready endpoints of a service.
+func backends(s *project.Service) []string {
+	var out []string
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if !e.Ready {
+			continue
+		}
+		name := cmp.Or(e.Pod, e.Hostname)
+		if name == "" {
+			name = strings.Join(text(e.Addrs), ",")
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out[:min(len(out), status.MaxBackends)]
+}
+
+func partOf(e *fabric.Export, c fabric.ExportCluster, live project.Live, heard bool) status.ExportCluster {
+	part := status.ExportCluster{Name: c.Name, IPs: text(c.IPs), Ready: status.Unknown}
+	if !heard {
+		return part
+	}
+	part.Ready = "no"
+	i, found := slices.BinarySearchFunc(live.Exports, *e, func(l project.LiveExport, e fabric.Export) int {
+		return cmp.Or(cmp.Compare(l.Namespace, e.Namespace), cmp.Compare(l.Name, e.Name))
+	})
+	if !found {
+		return part
+	}
+	if live.Exports[i].Ready {
+		part.Ready = "yes"
+	}
+	for _, h := range live.Exports[i].Hosts {
+		for _, ip := range h.IPs {
+			part.Hosts = append(part.Hosts, h.Name+"="+ip.String())
+		}
+	}
+	return part
+}
+
+func text[T netip.Addr | netip.Prefix](list []T) []string {
+	out := make([]string, len(list))
+	for i, item := range list {
+		out[i] = fmt.Sprint(item)
+	}
+	return out
+}
+
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+// narrowness tells of packets that vanish for their size.
+func narrowness(p pathmtu.Path) string {
+	if p.State == pathmtu.Searching {
+		return fmt.Sprintf("packets of %d bytes vanish, looking for what passes", p.MTU)
+	}
+	return fmt.Sprintf("packets of %d bytes vanish, %d pass", p.MTU, p.Value)
+}
+
+// changing tells how far the change of a pair is; nil = none goes on.
+func changing(all map[string]change.Progress, peer string) *status.Change {
+	p, ok := all[peer]
+	if !ok {
+		return nil
+	}
+	return &status.Change{From: p.Use.String(), To: p.Next.String(), Since: p.Since, Why: p.Why}
+}

@@ -1,0 +1,216 @@
+package round
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+const (
+	// mostMoves is how many moves are kept for status.
+	mostMoves = 64
+	// SettleTime is how long a link of the run before stays chosen while nobody said
+	// anything of it yet. Whoever runs a node makes another round after it, as perhaps
+	// nothing else happens then.
+	SettleTime = 2 * time.Second
+)
+
+// choice is which link carries the traffic to each other cluster, and the last moves. A
+// look changes nothing of the choice before it: see next.
+type choice struct {
+	Cluster string                  `json:"cluster"`
+	Began   time.Time               `json:"began"`
+	Links   map[string]chosen       `json:"links"` // to each neighbour
+	Last    map[string]chosen       `json:"last"`  // what leads to each other cluster
+	Own     map[string]project.Path `json:"own"`   // links of this gateway that take what others hand to it
+	Had     map[string]bool         `json:"had"`   // links that were chosen once, as remote cluster and link
+	Moves   []status.Move           `json:"moves"` // the newest at the end
+
+	news  []status.Move // moves of the last look
+	table *health.Table // of the fabric of the last look
+}
+
+// chosen is the link to one remote cluster.
+type chosen struct {
+	health.Choice
+	Since    time.Time `json:"since"`
+	Restored bool      `json:"restored,omitempty"` // from the run before, and not confirmed yet
+	// Over are the clusters on the path, the remote one last, joined by spaces; empty
+	// = a neighbour.
+	Over   string `json:"over,omitempty"`
+	Former bool   `json:"former,omitempty"` // the path is one of the shape that is left
+}
+
+// stay keeps the link when nothing lives: agents that are all dead answer no
+// probes, and their tunnels may carry on where they were left.
+func (h chosen) stay(want health.Choice) chosen {
+	path := h.Path
+	path.Down = true
+	return chosen{Choice: health.Choice{Path: path, Rank: want.Rank, Why: want.Why + ", so it stays"}, Since: h.Since}
+}
+
+func newChoice(cluster string, now time.Time) *choice {
+	return &choice{
+		Cluster: cluster, Began: now, Links: map[string]chosen{}, Last: map[string]chosen{}, Had: map[string]bool{},
+	}
+}
+
+// paths are what a look decides.
+type paths struct {
+	remote    map[string]project.Path // by remote cluster
+	own       map[string]project.Path // on a gateway, its own links
+	links     map[string]project.Path // to neighbours, whether or not they are on the path
+	advertise *project.Passing        // what this cluster says of its links; nil in a mesh
+	former    bool                    // some path is one of a shape that is left
+}
+
+// next chooses anew. live is what other clusters say. The choice before stays as it was.
+func (c *choice) next(v snapshot, live map[string]project.Live, now time.Time) (*choice, paths) {
+	next := *c
+	next.news = nil
+	if next.table == nil || !next.table.Same(v.fabric, v.before) {
+		next.table = health.NewTable(v.fabric, v.before)
+	}
+	return &next, next.look(v, live, now)
+}
+
+func (c *choice) look(v snapshot, live map[string]project.Live, now time.Time) paths {
+	w := paths{remote: map[string]project.Path{}, links: map[string]project.Path{}}
+	if v.gateway != "" {
+		w.own = c.ownLinks(health.Transit(c.table, c.Cluster, v.gateway, v.links), v)
+	}
+	links := make(map[string]chosen, len(c.Links))
+	for remote, want := range health.Paths(c.table, c.Cluster, v.links) {
+		links[remote] = c.follow(remote, want, v, now)
+		w.links[remote] = links[remote].Path
+	}
+	c.Links = links
+	if c.table.Net().Mesh() {
+		c.Last, w.remote = links, maps.Clone(w.links)
+		return w
+	}
+	c.transit(&w, v, live, now)
+	return w
+}
+
+// follow takes a choice over, and notes a move when it is another one.
+func (c *choice) follow(remote string, want health.Choice, v snapshot, now time.Time) chosen {
+	have, known := c.Links[remote]
+	if known && sameLink(have.Path, want.Path) {
+		return chosen{Choice: want, Since: have.Since}
+	}
+	if have.Restored && now.Sub(c.Began) < SettleTime && v.rank(remote, have.Path) > health.Down {
+		have.Rank = v.rank(remote, have.Path)
+		return have
+	}
+	if known && want.Rank == health.Down && v.exists(remote, have.Path) {
+		return have.stay(want)
+	}
+	m := status.Move{At: now, Cluster: remote, To: v.name(remote, want.Path)}
+	if known {
+		m.From = v.name(remote, have.Path)
+		m.Silent = v.silent(remote, have.Path, now)
+	}
+	m.Kind, m.Cause = v.cause(remote, have, want, c.Had[remote+" "+m.To])
+	if !c.Had[remote+" "+m.To] {
+		c.Had = maps.Clone(c.Had)
+		c.Had[remote+" "+m.To] = true
+	}
+	c.moved(m)
+	return chosen{Choice: want, Since: now}
+}
+
+// ownLinks gives this gateway's own links, those that were used last where none lives.
+func (c *choice) ownLinks(want map[string]project.Path, v snapshot) map[string]project.Path {
+	for remote, path := range want {
+		if have, known := c.Own[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
+			have.Down = true
+			want[remote] = have
+		}
+	}
+	c.Own = maps.Clone(want)
+	return want
+}
+
+func (c *choice) moved(m status.Move) {
+	c.news = append(c.news, m)
+	c.Moves = append(slices.Clip(c.Moves), m)
+	if more := len(c.Moves) - mostMoves; more > 0 {
+		c.Moves = slices.Clone(c.Moves[more:])
+	}
+}
+
+// state gives the links in use and the last moves, for status.
+func (c *choice) state(v snapshot) ([]status.Path, []status.Move) {
+	var out []status.Path
+	for _, remote := range slices.Sorted(maps.Keys(c.Last)) {
+		have := c.Last[remote]
+		p := status.Path{
+			Cluster: remote, Link: v.name(remote, have.Path), LocalGateway: have.Local, RemoteGateway: have.Remote,
+			Rank: have.Rank.String(), Why: have.Why, Since: have.Since, MTU: have.MTU, Through: have.through(),
+		}
+		for i := range c.Moves {
+			if c.Moves[i].Cluster == remote {
+				p.LastMove = &c.Moves[i]
+			}
+		}
+		if p.LastMove != nil {
+			move := *p.LastMove
+			p.LastMove = &move
+		}
+		out = append(out, p)
+	}
+	return out, slices.Clone(c.Moves)
+}
+
+func sameLink(a, b project.Path) bool { return a.Local == b.Local && a.Remote == b.Remote }
+
+// KeptPath is a link in use as the state folder holds it for the next start.
+type KeptPath struct {
+	Local  string    `json:"local"`
+	Remote string    `json:"remote"`
+	Via    string    `json:"via,omitempty"`  // as in project.Path
+	Over   string    `json:"over,omitempty"` // the clusters on the path
+	Since  time.Time `json:"since"`
+	Why    string    `json:"why"`
+}
+
+// kept gives the links in use, by remote cluster.
+func (c *choice) kept() map[string]KeptPath {
+	out := make(map[string]KeptPath, len(c.Last))
+	for remote, have := range c.Last {
+		out[remote] = KeptPath{
+			Local: have.Local, Remote: have.Remote, Via: have.Via, Over: have.Over, Since: have.Since, Why: have.Why,
+		}
+	}
+	return out
+}
+
+// restoreChoice begins with the links of the run before, so that a restart moves nothing.
+func restoreChoice(cluster string, kept map[string]KeptPath, now time.Time) *choice {
+	c := newChoice(cluster, now)
+	for remote, k := range kept {
+		path := project.Path{Local: k.Local, Remote: k.Remote, Via: k.Via}
+		c.Last[remote] = chosen{Choice: health.Choice{Path: path, Why: k.Why}, Since: k.Since, Restored: true, Over: k.Over}
+		if k.Via == "" {
+			c.Links[remote] = c.Last[remote]
+		}
+		c.Had[remote+" "+snapshot{cluster: cluster}.name(remote, path)] = true
+	}
+	return c
+}
+
+// gatewayOf names the gateway that a node is; empty = it is none.
+func gatewayOf(f *fabric.Fabric, cluster, node string) string {
+	if own := f.Cluster(cluster); own != nil {
+		if g := own.GatewayOn(node); g != nil {
+			return g.Name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,291 @@
+package round
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// twoClusters has two gateways here and two in the only other cluster.
+func twoClusters() *fabric.Fabric { return gatewaysOf("g1: a/0 b/1", "g2: c/0 d/1") }
+
+// desk is gateway a of cluster g1, and a choice that it makes again and again.
+type desk struct {
+	choice *choice
+	fabric *fabric.Fabric
+	links  map[string]health.Link // by peer, as cluster/gateway
+	now    time.Time
+}
+
+func newDesk() *desk {
+	d := &desk{fabric: twoClusters(), links: map[string]health.Link{}, now: time.Unix(1_000_000, 0)}
+	d.choice = newChoice("g1", d.now)
+	for _, peer := range []string{"g1/b", "g2/c", "g2/d"} {
+		d.set(peer, health.Good, "")
+	}
+	return d
+}
+
+// set gives the link to a peer a rank, and what the prober says of it.
+func (d *desk) set(peer string, rank health.Rank, why string) {
+	cluster, gateway, _ := strings.Cut(peer, "/")
+	l := health.Link{
+		Target: health.Target{Peer: health.Peer{Cluster: cluster, Gateway: gateway}},
+		Rank:   rank, Why: why, State: status.Connected, Since: d.now,
+	}
+	if rank == health.Down {
+		l.State = status.Disconnected
+	}
+	if cluster == "g1" {
+		l.Target.Device = "hw-vx0"
+	}
+	d.links[peer] = l
+}
+
+// look chooses a second later and gives what that logged.
+func (d *desk) look(leaving ...health.Peer) (project.Path, string) {
+	d.now = d.now.Add(time.Second)
+	var links []health.Link
+	for _, peer := range []string{"g1/b", "g2/c", "g2/d"} {
+		if l, known := d.links[peer]; known {
+			links = append(links, l)
+		}
+	}
+	s := health.SnapshotOf(health.Peer{Cluster: "g1", Gateway: "a"}, links).Leave(leaving)
+	next, w := d.choice.next(snapshot{fabric: d.fabric, cluster: "g1", gateway: "a", links: s}, nil, d.now)
+	d.choice = next
+	var log bytes.Buffer
+	for _, m := range next.news {
+		slog.New(slog.NewTextHandler(&log, nil)).Info("moved", m.Attrs()...)
+	}
+	return w.remote["g2"], log.String()
+}
+
+// own makes links of gateway a the only ones that live.
+func (d *desk) own() { d.set("g1/b", health.Down, "no answer") }
+
+func (d *desk) want(t *testing.T, what string, path project.Path, log string, link string, words ...string) {
+	t.Helper()
+	if got := path.Local + "-" + path.Remote; got != link {
+		t.Errorf("%s: link %s, want %s", what, got, link)
+	}
+	if len(words) == 0 && log != "" {
+		t.Errorf("%s: logged %s", what, log)
+	}
+	for _, w := range words {
+		if !strings.Contains(log, w) || strings.Count(log, "\n") != 1 {
+			t.Errorf("%s: %q is not in the log:\n%s", what, w, log)
+		}
+	}
+}
+
+// When the agents of the other side are all dead, their tunnels carry on where
+// they were left, so nothing may move to where nobody listens.
+func TestNothingLivesSoItStays(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.own()
+	for _, last := range []string{"c", "d"} {
+		d.set("g2/c", health.Good, "")
+		d.set("g2/d", health.Good, "")
+		if last == "c" {
+			d.set("g2/d", health.Down, "no answer")
+		} else {
+			d.set("g2/c", health.Down, "no answer")
+		}
+		d.look()
+		d.set("g2/"+last, health.Down, "no answer")
+		path, log := d.look()
+		d.want(t, "all dead after "+last, path, log, "a-"+last)
+		if !path.Down {
+			t.Errorf("all dead after %s: the path is not marked as down", last)
+		}
+	}
+}
+
+func TestMovesAreTold(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.own()
+	d.set("g2/d", health.Down, "no answer")
+	path, log := d.look()
+	d.want(t, "first", path, log, "a-c", `msg=moved cluster=g2 from=none to=g1/a-g2/c cause="first choice"`)
+	path, log = d.look()
+	d.want(t, "nothing new", path, log, "a-c")
+
+	d.set("g2/d", health.Good, "")
+	d.set("g2/c", health.Down, "no answer")
+	path, log = d.look()
+	d.want(t, "death", path, log, "a-d", "from=g1/a-g2/c to=g1/a-g2/d", `cause="g2/c does not answer probes since `, "silent=1s")
+
+	d.set("g2/c", health.Good, "")
+	d.set("g2/d", health.Draining, "g2/d drains")
+	path, log = d.look()
+	d.want(t, "drain", path, log, "a-c", `cause="g2/d drains"`)
+
+	d.set("g2/d", health.Good, "")
+	d.set("g2/c", health.Unsteady, "3 falls in 60 s")
+	path, log = d.look()
+	d.want(t, "unsteady", path, log, "a-d", `cause="3 falls in 60 s"`)
+
+	d.set("g2/c", health.Good, "")
+	path, log = d.look(health.Peer{Cluster: "g2", Gateway: "d"})
+	d.want(t, "about to leave", path, log, "a-c", "cause=")
+
+	d.set("g2/c", health.Alone, "g2/c reaches no other node of its cluster")
+	path, log = d.look()
+	d.want(t, "alone", path, log, "a-d", `cause="g2/c reaches no other node`)
+
+	d.fabric = gatewaysOf("g1: a/0 b/1", "g2: c/0")
+	delete(d.links, "g2/d")
+	path, log = d.look()
+	d.want(t, "removed", path, log, "a-c", `cause="gateway removed: g2/d"`)
+}
+
+// TestReturn is a link that comes back and is the better one.
+func TestReturn(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.own()
+	path, _ := d.look()
+	best := "g2/" + path.Remote
+	d.set(best, health.Down, "no answer")
+	d.look()
+	d.set(best, health.Good, "")
+	again, log := d.look()
+	d.want(t, "return", again, log, "a-"+path.Remote, `cause="link is steady again"`)
+}
+
+func TestRestartMovesNothing(t *testing.T) {
+	t.Parallel()
+	before := newDesk()
+	before.own()
+	first, _ := before.look()
+	other := map[string]string{"c": "d", "d": "c"}[first.Remote]
+	before.set("g2/"+first.Remote, health.Down, "no answer")
+	if path, _ := before.look(); path.Remote != other {
+		t.Fatalf("link to %s, want %s", path.Remote, other)
+	}
+	kept := before.choice.kept()
+
+	// Nobody said anything yet, so the table alone would move it.
+	d := newDesk()
+	d.own()
+	d.choice = restoreChoice("g1", kept, d.now)
+	path, log := d.look()
+	d.want(t, "after the restart", path, log, "a-"+other)
+	if since := d.choice.Last["g2"].Since; !since.Equal(kept["g2"].Since) {
+		t.Errorf("in use since %v, want %v", since, kept["g2"].Since)
+	}
+	d.now = d.now.Add(SettleTime)
+	path, log = d.look()
+	d.want(t, "in the end", path, log, "a-"+first.Remote, "msg=moved")
+
+	// One that is dead is left at once.
+	d = newDesk()
+	d.own()
+	d.choice = restoreChoice("g1", kept, d.now)
+	d.set("g2/"+other, health.Down, "no answer")
+	path, log = d.look()
+	d.want(t, "dead meanwhile", path, log, "a-"+first.Remote, "does not answer probes")
+}
+
+func TestMovesAreBounded(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.own()
+	for i := range 3 * mostMoves {
+		d.set("g2/c", []health.Rank{health.Good, health.Down}[i%2], "")
+		d.set("g2/d", []health.Rank{health.Down, health.Good}[i%2], "")
+		d.look()
+	}
+	paths, moves := d.choice.state(snapshot{fabric: d.fabric, cluster: "g1", gateway: "a"})
+	if len(moves) != mostMoves || len(paths) != 1 || paths[0].LastMove == nil || *paths[0].LastMove != moves[mostMoves-1] {
+		t.Errorf("%d moves, paths %+v", len(moves), paths)
+	}
+	if last := moves[mostMoves-1]; last.Kind != causeDead || last.Cluster != "g2" || last.To != paths[0].Link {
+		t.Errorf("last move %+v", last)
+	}
+}
+
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.own()
+	path, _ := d.look()
+	s := health.SnapshotOf(health.Peer{Cluster: "g1", Gateway: "a"}, nil)
+	tests := []struct {
+		gateway health.Peer
+		want    string
+	}{
+		{health.Peer{Cluster: "g1", Gateway: "a"}, "[g2 (g1/a-g2/" + path.Remote + ")]"},
+		{health.Peer{Cluster: "g1", Gateway: "b"}, "[]"},
+		{health.Peer{Cluster: "g2", Gateway: path.Remote}, "[g2 (g1/a-g2/" + path.Remote + ")]"},
+		{health.Peer{Cluster: "g2", Gateway: "x"}, "[]"},
+	}
+	for _, tt := range tests {
+		if got := fmt.Sprint(d.choice.users(d.fabric, s, tt.gateway)); got != tt.want {
+			t.Errorf("%s is used by %s, want %s", tt.gateway, got, tt.want)
+		}
+	}
+}
+
+// TestRanks because status must not know the package that has them.
+func TestRanks(t *testing.T) {
+	t.Parallel()
+	for i, name := range status.Ranks() {
+		if health.Rank(i).String() != name {
+			t.Errorf("rank %d is %s, status has %s", i, health.Rank(i), name)
+		}
+	}
+	if len(status.Ranks()) != int(health.Good)+1 {
+		t.Errorf("%d ranks", len(status.Ranks()))
+	}
+}
+
+// TestOwnLinkStays: what others hand to a gateway goes over the link that it had
+// last, when the probes of all go unanswered.
+func TestOwnLinkStays(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	for _, last := range []string{"c", "d"} {
+		for _, g := range []string{"g2/c", "g2/d"} {
+			d.set(g, map[bool]health.Rank{true: health.Good, false: health.Down}[g == "g2/"+last], "")
+		}
+		d.look()
+		d.set("g2/"+last, health.Down, "no answer")
+		d.look()
+		if have, want := d.choice.Own["g2"], (project.Path{Local: "a", Remote: last, Down: true}); have != want {
+			t.Errorf("own link %+v, want %+v", have, want)
+		}
+	}
+}
+
+// TestNeeded: without another gateway here, the other cluster has no other way.
+func TestNeeded(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.own()
+	d.look()
+	var links []health.Link
+	for _, l := range d.links {
+		links = append(links, l)
+	}
+	v := snapshot{fabric: d.fabric, cluster: "g1", gateway: "a", links: health.SnapshotOf(health.Peer{Cluster: "g1", Gateway: "a"}, links)}
+	if have := d.choice.needed(v, nil); len(have) != 1 || have[0] != "g2" {
+		t.Errorf("needed by %v, want g2", have)
+	}
+	// Beside gateway b, the links that a sees of its own are others'.
+	v.gateway = "b"
+	if have := d.choice.needed(v, nil); len(have) != 0 {
+		t.Errorf("needed by %v, though a has links that live", have)
+	}
+}

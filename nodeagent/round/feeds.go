@@ -1,0 +1,117 @@
+package round
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/feed"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Feeds is whom this node hears and who may hear it. It follows from fabric,
+// keys, facts and paths alone.
+type Feeds struct {
+	Identity feed.Identity
+	Follow   []feed.Peer  // whom to subscribe to
+	Allow    []feed.Peer  // who may subscribe
+	Nodes    []netip.Addr // of this cluster, who may subscribe without a key
+	Listen   []feed.Listen
+}
+
+// feedsOf decides: a gateway hears each cluster whose chosen link it holds, from
+// the gateway at the other end; one behind others from all its gateways, as nothing
+// is known of them, and those that pass on cannot speak for it. Every node hears the
+// other gateways of its own cluster, which relay. So the connections grow with the
+// clusters, not with the pairs of gateways.
+func feedsOf(in Observed, f *fabric.Fabric, paths map[string]project.Path) (Feeds, error) {
+	out := Feeds{Identity: feed.Identity{Cluster: in.Cluster, Node: in.Node}}
+	own := f.Cluster(in.Cluster)
+	if own == nil {
+		return out, nil
+	}
+	self := NodeAddrs(in.Facts.Nodes, in.Node)
+	if gateway := own.GatewayOn(in.Node); gateway != nil {
+		if err := out.gateway(in, f, gateway, paths); err != nil {
+			return out, err
+		}
+		for _, n := range in.Facts.Nodes {
+			out.Nodes = append(out.Nodes, n.Addrs...)
+		}
+		for _, a := range self {
+			out.Listen = append(out.Listen, feed.Listen{Addr: netip.AddrPortFrom(a, desired.FeedPort), Device: desired.NodeLink})
+		}
+	}
+	for _, g := range own.Gateways {
+		source, addr, ok := SameFamily(self, NodeAddrs(in.Facts.Nodes, g.Node))
+		if g.Node == in.Node || !ok {
+			continue
+		}
+		keys, err := feed.PublicKeys(g.Keys)
+		if err != nil {
+			return out, err
+		}
+		out.Follow = append(out.Follow, feed.Peer{
+			Cluster: own.Name, Gateway: g.Name, Keys: keys, Source: source,
+			Addr: netip.AddrPortFrom(addr, desired.FeedPort), Device: desired.NodeLink,
+		})
+	}
+	return out, nil
+}
+
+func (o *Feeds) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gateway, paths map[string]project.Path) error {
+	o.Identity.Gateway = gateway.Name
+	o.Identity.Keys = privateKeys(in.Keys, gateway.Name)
+	for _, a := range gateway.Addresses {
+		o.Listen = append(o.Listen, feed.Listen{Addr: netip.AddrPortFrom(a, desired.FeedPort)})
+	}
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		if c.Name == o.Identity.Cluster {
+			continue
+		}
+		for _, g := range c.Gateways {
+			source, addr, ok := SameFamily(gateway.Addresses, g.Addresses)
+			if !ok {
+				continue
+			}
+			keys, err := feed.PublicKeys(g.Keys)
+			if err != nil {
+				return err
+			}
+			peer := feed.Peer{
+				Cluster: c.Name, Gateway: g.Name, Keys: keys, Source: source,
+				Addr: netip.AddrPortFrom(addr, desired.FeedPort), Addrs: g.Addresses, Blocks: visible(c),
+			}
+			o.Allow = append(o.Allow, peer)
+			if path := paths[c.Name]; path.Local == gateway.Name && (path.Via != "" || path.Remote == g.Name) {
+				o.Follow = append(o.Follow, peer)
+			}
+		}
+	}
+	return nil
+}
+
+// visible gives the prefixes at which others reach a cluster's pods.
+func visible(c *fabric.Cluster) []netip.Prefix {
+	return slices.Concat(c.GlobalCIDRs, Visible(c, c.PodCIDRs))
+}
+
+func privateKeys(keys *fabric.Keys, gateway string) map[int]fabric.Secret {
+	out := map[int]fabric.Secret{}
+	if keys == nil {
+		return out
+	}
+	for _, e := range keys.Epochs {
+		if key, ok := e.Gateways[gateway]; ok {
+			out[e.Epoch] = key
+		}
+	}
+	return out
+}
+
+// Visible gives those of a cluster's own prefixes that others know.
+func Visible(c *fabric.Cluster, prefixes []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return c.Hides(fabric.Family(p.Addr())) })
+}

@@ -1,0 +1,100 @@
+package round
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Probing is what the prober should do. It follows from fabric and facts alone.
+type Probing struct {
+	Gateway  string         // this node's gateway name; empty when it is none
+	Others   [][]netip.Addr // nodes of this cluster besides this one, each with its addresses
+	Targets  []health.Target
+	Listen   []health.Listen
+	Settings health.Settings
+}
+
+// probesOf decides whom this node probes: a gateway probes the gateways of all
+// clusters that its own is linked to through the tunnels, and every node probes the other gateways
+// of its own cluster over the VXLAN.
+func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []project.Node, cluster, node string) Probing {
+	p := Probing{Settings: health.Settings{Interval: f.Health.Interval.Std(), Misses: f.Health.Misses}}
+	own := f.Cluster(cluster)
+	if own == nil {
+		return p
+	}
+	if gateway := own.GatewayOn(node); gateway != nil {
+		p.Gateway = gateway.Name
+		p.tunnels(f, project.NewNet(f, before), cluster, gateway.Addresses)
+	}
+	for _, n := range nodes {
+		if n.Name != node {
+			p.Others = append(p.Others, n.Addrs)
+		}
+	}
+	p.neighbours(own, nodes, node)
+	return p
+}
+
+func (p *Probing) tunnels(f *fabric.Fabric, net project.Net, cluster string, own []netip.Addr) {
+	for _, a := range own {
+		p.Listen = append(p.Listen, health.Listen{Addr: a})
+	}
+	for _, c := range f.Clusters {
+		if c.Name == cluster || !net.Linked(cluster, c.Name) {
+			continue
+		}
+		for _, g := range c.Gateways {
+			if source, addr, ok := SameFamily(own, g.Addresses); ok {
+				p.Targets = append(p.Targets, health.Target{
+					Peer: health.Peer{Cluster: c.Name, Gateway: g.Name}, Source: source, Addr: addr,
+				})
+			}
+		}
+	}
+}
+
+func (p *Probing) neighbours(own *fabric.Cluster, nodes []project.Node, node string) {
+	self := NodeAddrs(nodes, node)
+	if p.Gateway != "" {
+		for _, a := range self {
+			p.Listen = append(p.Listen, health.Listen{Addr: a, Device: desired.NodeLink})
+		}
+	}
+	for _, g := range own.Gateways {
+		source, addr, ok := SameFamily(self, NodeAddrs(nodes, g.Node))
+		if g.Node == node || !ok {
+			continue
+		}
+		p.Targets = append(p.Targets, health.Target{
+			Peer:   health.Peer{Cluster: own.Name, Gateway: g.Name},
+			Source: source, Addr: addr, Device: desired.NodeLink,
+		})
+	}
+}
+
+// NodeAddrs gives the addresses of a node; none where there is no such node.
+func NodeAddrs(nodes []project.Node, name string) []netip.Addr {
+	i := slices.IndexFunc(nodes, func(n project.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return nodes[i].Addrs
+}
+
+// SameFamily gives the first pair of addresses that can talk to each other.
+func SameFamily(own, remote []netip.Addr) (source, addr netip.Addr, ok bool) {
+	for _, a := range own {
+		for _, b := range remote {
+			if a.Is4() == b.Is4() {
+				return a, b, true
+			}
+		}
+	}
+	return netip.Addr{}, netip.Addr{}, false
+}

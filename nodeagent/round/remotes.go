@@ -1,0 +1,83 @@
+package round
+
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/endpoint"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Remote is a gateway of another cluster to which this node has a link.
+type Remote struct {
+	endpoint.Remote
+	Driver    string
+	Endpoints int // in the topology
+	// Choice says that there are several endpoints, or a name, which may come to stand
+	// for another address: where it is reached is searched for.
+	Choice bool
+}
+
+// asked is what remotes are made from.
+type asked struct {
+	fabric   *fabric.Fabric
+	resolved map[string][]netip.Addr
+	nodes    []project.Node
+}
+
+// remotesOf gives the remote gateways of an input; the same ones as long as nothing
+// that decides them changed.
+func (c *cache) remotesOf(in project.Input) []Remote {
+	next := asked{fabric: in.Fabric, resolved: in.Local.Resolved, nodes: in.Facts.Nodes}
+	if next.fabric == c.asked.fabric && reflect.DeepEqual(next, c.asked) {
+		return c.remotes
+	}
+	c.asked, c.remotes = next, nil
+	own, held := in.Fabric.Cluster(in.Cluster), tunnelAddresses(in.Fabric)
+	for _, r := range project.Reaches(in) {
+		c.remotes = append(c.remotes, Remote{
+			Remote: endpoint.Remote{
+				Name: r.Cluster + "/" + r.Gateway.Name, Candidates: r.Candidates, Asks: r.Driver != fabric.DriverVXLAN,
+				Leads: leads(in, own.GatewayOn(in.Node), r, held), Aside: r.Driver == fabric.DriverIPsec,
+			},
+			Driver: r.Driver, Endpoints: len(r.Gateway.Endpoints), Choice: len(r.Candidates) > 1 || r.Named,
+		})
+	}
+	return c.remotes
+}
+
+// leads reports whether this end looks for better places. With VXLAN each end
+// chooses for what it sends itself, with IPsec the one that opens connections, as
+// long as there are addresses for a second one: none of held.
+func leads(in project.Input, own *fabric.Gateway, r project.Reach, held map[netip.Addr]bool) bool {
+	switch r.Driver {
+	case fabric.DriverVXLAN:
+		return true
+	case fabric.DriverIPsec:
+		return cable.Begins(in.Cluster, own, r.Cluster, r.Gateway) && secondaryFree(in.Fabric.TunnelPools, held, own, r.Gateway)
+	}
+	return in.Cluster < r.Cluster || len(own.Endpoints) == 0
+}
+
+// secondaryFree reports whether the gateways' secondary addresses are unused.
+func secondaryFree(pools []netip.Prefix, held map[netip.Addr]bool, gateways ...*fabric.Gateway) bool {
+	return !slices.ContainsFunc(gateways, func(g *fabric.Gateway) bool {
+		return slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return held[fabric.Twin(pools, a)] })
+	})
+}
+
+// tunnelAddresses gives the first addresses of all gateways inside the tunnels.
+func tunnelAddresses(f *fabric.Fabric) map[netip.Addr]bool {
+	held := map[netip.Addr]bool{}
+	for i := range f.Clusters {
+		for _, g := range f.Clusters[i].Gateways {
+			for _, a := range g.Addresses {
+				held[a] = true
+			}
+		}
+	}
+	return held
+}

@@ -1,0 +1,135 @@
+package round
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+const (
+	// removalLeast is how long a gateway that left the fabric stays after nobody
+	// used it any more: for packets under way, and for nodes that learn of it late.
+	removalLeast = 5 * time.Second
+	// removalMost bounds it: a cluster that hears of no new fabric must not keep a
+	// gateway for ever.
+	removalMost = 15 * time.Minute
+	// recheck is how often a gateway that is kept, or a topology that is left, is looked at.
+	recheck = time.Second
+)
+
+// keepUsed gives the next fabric with the gateways of the previous one that it
+// lacks and that are still used, and names those. A gateway that takes over the
+// ordinal, the node or an address of one that left wins at once: two cannot have it.
+// A cluster that left takes its gateways along. Neither fabric is changed.
+func keepUsed(previous, next *fabric.Fabric, used func(health.Peer) bool) (*fabric.Fabric, []health.Peer) {
+	if previous == nil {
+		return next, nil
+	}
+	merged := *next
+	merged.Clusters = slices.Clone(next.Clusters)
+	var leaving []health.Peer
+	for i := range merged.Clusters {
+		c := &merged.Clusters[i]
+		before := previous.Cluster(c.Name)
+		if before == nil {
+			continue
+		}
+		for _, g := range before.Gateways {
+			peer := health.Peer{Cluster: c.Name, Gateway: g.Name}
+			if slices.ContainsFunc(c.Gateways, func(o fabric.Gateway) bool { return replaces(o, g) }) || !used(peer) {
+				continue
+			}
+			c.Gateways = append(slices.Clip(c.Gateways), g)
+			leaving = append(leaving, peer)
+		}
+	}
+	if len(leaving) == 0 {
+		return next, nil
+	}
+	return &merged, leaving
+}
+
+// replaces reports whether a gateway is the one before, or holds what only one
+// of the cluster can have.
+func replaces(g, before fabric.Gateway) bool {
+	return g.Name == before.Name || g.Lane == before.Lane || g.Node == before.Node ||
+		slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return slices.Contains(before.Addresses, a) })
+}
+
+// removals are the gateways that left the fabric and are kept until nobody uses them.
+type removals struct {
+	// Gateways are those of the fabric in force, by cluster, with those that are kept.
+	Gateways []members `json:"gateways,omitempty"`
+	// Leaving are those that are kept, and Left says since when.
+	Leaving []health.Peer `json:"leaving,omitempty"`
+	Left    []departure   `json:"left,omitempty"`
+
+	next   *fabric.Fabric // as it was published
+	merged *fabric.Fabric // with those that are kept
+}
+
+// members are the gateways of one cluster.
+type members struct {
+	Cluster  string           `json:"cluster"`
+	Gateways []fabric.Gateway `json:"gateways"`
+}
+
+// departure is when a gateway left, and when it was used last.
+type departure struct {
+	Peer health.Peer `json:"peer"`
+	At   time.Time   `json:"at"`
+	Used time.Time   `json:"used"`
+}
+
+// follow takes over what was published, and gives the fabric in force. That stays the
+// same one as long as nothing changes.
+func (r removals) follow(next *fabric.Fabric, used func(f *fabric.Fabric, p health.Peer) bool, now time.Time) removals {
+	before := r.before()
+	if before == nil || next == r.next && len(r.Leaving) == 0 {
+		if next != r.next {
+			r.Gateways = membersOf(next)
+		}
+		r.next, r.merged, r.Left = next, next, nil
+		return r
+	}
+	var left []departure
+	merged, leaving := keepUsed(before, next, func(p health.Peer) bool {
+		d := departure{Peer: p, At: now, Used: now}
+		if i := slices.IndexFunc(r.Left, func(d departure) bool { return d.Peer == p }); i >= 0 {
+			d = r.Left[i]
+		}
+		if used(before, p) {
+			d.Used = now
+		}
+		left = append(left, d)
+		return now.Sub(d.Used) < removalLeast && now.Sub(d.At) < removalMost
+	})
+	if next != r.next || !slices.Equal(leaving, r.Leaving) {
+		r.next, r.merged, r.Leaving, r.Gateways = next, merged, leaving, membersOf(merged)
+	}
+	r.Left = left
+	return r
+}
+
+// before is the fabric in force until now, as far as its gateways go; nil = none.
+func (r removals) before() *fabric.Fabric {
+	if r.merged != nil || r.Gateways == nil {
+		return r.merged
+	}
+	f := &fabric.Fabric{}
+	for _, m := range r.Gateways {
+		f.Clusters = append(f.Clusters, fabric.Cluster{Name: m.Cluster, Gateways: m.Gateways})
+	}
+	return f
+}
+
+func membersOf(f *fabric.Fabric) []members {
+	out := make([]members, len(f.Clusters))
+	for i := range f.Clusters {
+		out[i] = members{Cluster: f.Clusters[i].Name, Gateways: f.Clusters[i].Gateways}
+	}
+	return out
+}

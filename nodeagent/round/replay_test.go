@@ -1,0 +1,535 @@
+package round_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/nodeagent/change"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// recording is what one agent observed, one moment after the other. It holds no keys:
+// a replay gives each gateway keys of its own.
+type recording struct {
+	Cluster, Node string
+	Fabrics       map[string][]byte // by digest, as fabric.Compress gives them
+	Kept          round.KeptLive    // what the run before heard
+	Moments       []moment
+}
+
+// moment is what a round had to go by. Urgent says that it decided about links alone.
+type moment struct {
+	At       time.Time
+	Fabric   string // digest
+	Urgent   bool
+	Facts    project.Facts
+	Resolved map[string][]netip.Addr
+	Peers    round.Peers // Aim is not used: a replay knows what it aimed at
+}
+
+// node replays what an agent observed. What the parts say that talk to others is looked
+// up among what was recorded, as far as they are aimed at it.
+type node struct {
+	recording
+	fabrics map[string]*fabric.Fabric
+	keys    map[string]*fabric.Keys
+}
+
+func newNode(t *testing.T, r recording) *node {
+	t.Helper()
+	n := &node{recording: r, fabrics: map[string]*fabric.Fabric{}, keys: map[string]*fabric.Keys{}}
+	for digest, raw := range r.Fabrics {
+		f, _, err := fabric.Decode(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.fabrics[digest] = f
+		if own := f.Cluster(r.Cluster); own != nil {
+			n.keys[digest] = keysOf(f, own)
+		}
+	}
+	return n
+}
+
+// keysOf gives a cluster made-up keys, for all epochs of the fabric.
+func keysOf(f *fabric.Fabric, own *fabric.Cluster) *fabric.Keys {
+	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: own.Name}
+	for _, epoch := range f.Epochs {
+		e := fabric.EpochKeys{Epoch: epoch, PSKSeed: fabric.Secret{byte(epoch)}, Gateways: map[string]fabric.Secret{}, Ed25519: map[string]fabric.Secret{}}
+		for i, g := range own.Gateways {
+			e.Gateways[g.Name], e.Ed25519[g.Name] = fabric.Secret{byte(i + 1), byte(epoch)}, fabric.Secret{byte(i + 1), byte(epoch)}
+		}
+		out.Epochs = append(out.Epochs, e)
+	}
+	return out
+}
+
+// parts are the parts of one agent that talk to others.
+type parts struct {
+	aim   *round.Aim
+	known map[health.Target]bool // aimed at since an earlier round: something was heard
+}
+
+// heard says that time goes by.
+func (p *parts) heard() {
+	p.known = map[health.Target]bool{}
+	for _, target := range p.aim.Probing.Targets {
+		p.known[target] = true
+	}
+}
+
+// observe gives a moment as an agent sees it whose parts look where they were aimed.
+func (n *node) observe(m moment, p *parts) round.Observed {
+	in := round.Observed{
+		Cluster: n.Cluster, Node: n.Node, Stale: 30 * time.Second,
+		Fabric: n.fabrics[m.Fabric], Digest: m.Fabric, Keys: n.keys[m.Fabric], Facts: m.Facts,
+		Local: project.Local{UnderlayMTU: 1500, Resolved: maps.Clone(m.Resolved)}, Peers: m.Peers,
+	}
+	in.Peers.Aim = p.aim
+	if p.aim == nil {
+		in.Peers.Links, in.Peers.Tunnels, in.Peers.Ways = health.Snapshot{}, nil, nil
+		return in
+	}
+	self := health.Peer{Cluster: n.Cluster, Gateway: p.aim.Probing.Gateway}
+	in.Peers.Links = blank(n.Cluster, p.aim).Over(health.SnapshotOf(self, slices.DeleteFunc(slices.Clone(m.Peers.Links.Links), func(l health.Link) bool {
+		return !p.known[l.Target]
+	})))
+	return in
+}
+
+// blank is what a prober knows that has just been aimed.
+func blank(cluster string, aim *round.Aim) health.Snapshot {
+	var links []health.Link
+	for _, target := range aim.Probing.Targets {
+		links = append(links, health.Link{Target: target, State: status.Connecting})
+	}
+	return health.SnapshotOf(health.Peer{Cluster: cluster, Gateway: aim.Probing.Gateway}, links)
+}
+
+// copied gives what another process gets of a value over the agent's socket.
+func copied[T any](t *testing.T, value T) T {
+	t.Helper()
+	raw, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out T
+	if err := json.Unmarshal(raw, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// outcome is what a round comes to, for comparison.
+type outcome struct {
+	Node  *round.Node
+	Live  *project.Live
+	Moves []status.Move
+	Next  string // the state that it leaves, as JSON
+}
+
+// differ says what two outcomes differ in; empty = nothing.
+func differ(t *testing.T, a, b outcome) string {
+	t.Helper()
+	if reflect.DeepEqual(a, b) {
+		return ""
+	}
+	lines := func(o outcome) []string {
+		raw, err := json.MarshalIndent(o, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(string(raw), "\n")
+	}
+	return "they differ\n" + cmp.Diff(lines(a), lines(b))
+}
+
+func outcomeOf(t *testing.T, next round.State, do round.Effects) outcome {
+	t.Helper()
+	raw, err := json.Marshal(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcome{Node: do.Node, Live: do.Live, Moves: do.Moves, Next: string(raw)}
+}
+
+// beside makes the round that hawser-agent plan makes beside an agent: from a copy of its
+// state, and with parts of its own that have heard nothing, and are told what it sees.
+func (n *node) beside(t *testing.T, running round.State, m moment, p *parts, now time.Time) outcome {
+	t.Helper()
+	seen, own := copied(t, n.observe(m, p).Peers), &parts{aim: p.aim, known: p.known}
+	next, do := round.Make(copied(t, running), func() round.Observed {
+		in := n.observe(m, own)
+		alone := round.Peers{Aim: own.aim, Tunnels: m.Peers.Tunnels, Ways: m.Peers.Ways}
+		if own.aim != nil {
+			alone.Links = blank(n.Cluster, own.aim)
+		}
+		in.Peers = alone.As(seen)
+		return in
+	}, func(a *round.Aim) { own.aim = a }, now)
+	return outcomeOf(t, next, do)
+}
+
+// counts says what happened in replays, so that a test can ask whether enough did.
+type counts struct{ rounds, urgent, moves, aims, kept, left, live int }
+
+// replay makes all rounds of a node. With each of them it calls check, with what the
+// agent came to and the state that it came from.
+func (n *node) replay(t *testing.T, check func(i int, m moment, before round.State, p *parts, have outcome)) counts {
+	t.Helper()
+	var c counts
+	p := &parts{}
+	state := round.Begin(n.Cluster, round.Kept{Live: n.Kept}, n.Moments[0].At)
+	for i, m := range n.Moments {
+		if m.Urgent {
+			next, do, ok := round.Reroute(state, n.observe(m, p), m.At)
+			state, c.moves = next, c.moves+len(do.Moves)
+			if ok {
+				c.urgent++
+			}
+			continue
+		}
+		before, aimed := state, *p
+		next, do := round.Make(state, func() round.Observed { return n.observe(m, p) }, func(a *round.Aim) { p.aim = a; c.aims++ }, m.At)
+		if check != nil {
+			check(i, m, before, &aimed, outcomeOf(t, next, do))
+		}
+		c.rounds, c.moves = c.rounds+1, c.moves+len(do.Moves)
+		if len(next.Leaving()) > 0 {
+			c.kept++
+		}
+		if next.Last().Input.Before != nil {
+			c.left++
+		}
+		if do.Live != nil {
+			c.live++
+		}
+		state, _ = round.Applied(next)
+		p.heard()
+	}
+	return c
+}
+
+func (c *counts) add(o counts) {
+	c.rounds, c.urgent, c.moves, c.aims = c.rounds+o.rounds, c.urgent+o.urgent, c.moves+o.moves, c.aims+o.aims
+	c.kept, c.left, c.live = c.kept+o.kept, c.left+o.left, c.live+o.live
+}
+
+// TestPlanIsRunAtRandom: in each round of runs that were made up, a dry run beside the agent
+// comes to the same desired state, moves and announcements, and would leave the same state.
+// Links come and go, gateways leave and return, and there is another topology at times.
+func TestPlanIsRunAtRandom(t *testing.T) {
+	t.Parallel()
+	var all counts
+	for seed := range uint64(8) {
+		n := newNode(t, invented(t, seed))
+		all.add(n.replay(t, func(i int, m moment, before round.State, p *parts, have outcome) {
+			if d := differ(t, have, n.beside(t, before, m, p, m.At)); d != "" && !t.Failed() {
+				t.Errorf("seed %d, round %d: the plan is another one than the run (-run +plan)\n%s", seed, i, d)
+			}
+		}))
+	}
+	t.Logf("%+v", all)
+	if all.rounds < 300 || all.moves < 80 || all.urgent < 40 || all.aims < 30 || all.kept < 20 || all.left < 20 || all.live < 20 {
+		t.Errorf("too little happens: %+v", all)
+	}
+}
+
+// TestStateIsAll: each part of the state that a dry run is told of is needed by some
+// round, so that one which is left out shows in the two tests above.
+func TestStateIsAll(t *testing.T) {
+	t.Parallel()
+	needed := map[string]bool{}
+	for _, field := range []string{"choice", "transition", "removals", "heard", "announcement"} {
+		for seed := range uint64(8) {
+			n := newNode(t, invented(t, seed))
+			n.replay(t, func(_ int, m moment, before round.State, p *parts, have outcome) {
+				if needed[field] {
+					return
+				}
+				less := map[string]json.RawMessage{}
+				raw, err := json.Marshal(before)
+				if err = cmpErr(err, json.Unmarshal(raw, &less)); err != nil {
+					t.Fatal(err)
+				}
+				fresh, err := json.Marshal(round.Begin(n.Cluster, round.Kept{}, m.At))
+				parts := map[string]json.RawMessage{}
+				if err = cmpErr(err, json.Unmarshal(fresh, &parts)); err != nil {
+					t.Fatal(err)
+				}
+				less[field] = parts[field]
+				var state round.State
+				raw, err = json.Marshal(less)
+				if err = cmpErr(err, json.Unmarshal(raw, &state)); err != nil {
+					t.Fatal(err)
+				}
+				got := n.beside(t, state, m, p, m.At)
+				needed[field] = !reflect.DeepEqual(got.Node, have.Node) || !reflect.DeepEqual(got.Live, have.Live)
+			})
+			if needed[field] {
+				break
+			}
+		}
+		if !needed[field] {
+			t.Errorf("nothing depends on %s", field)
+		}
+	}
+}
+
+func cmpErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestStepChangesNothing: a step leaves the state before it as it was, so that it can be
+// made again.
+func TestStepChangesNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, invented(t, 3))
+	n.replay(t, func(i int, m moment, before round.State, p *parts, have outcome) {
+		now := &parts{aim: p.aim, known: p.known}
+		next, do := round.Make(before, func() round.Observed { return n.observe(m, now) }, func(a *round.Aim) { now.aim = a }, m.At)
+		if d := differ(t, have, outcomeOf(t, next, do)); d != "" && !t.Failed() {
+			t.Errorf("round %d, made twice (-first +second)\n%s", i, d)
+		}
+	})
+}
+
+// TestRunsAgain: an agent that starts with what the one before kept chooses the same
+// links.
+func TestRunsAgain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, invented(t, 5))
+	n.replay(t, func(i int, m moment, before round.State, p *parts, have outcome) {
+		if before.Last().Node == nil {
+			return
+		}
+		kept := round.Kept{Paths: copied(t, before.KeptPaths()), Shape: copied(t, before.KeptShape()), Live: copied(t, before.KeptLive())}
+		now := &parts{}
+		next, do := round.Make(round.Begin(n.Cluster, kept, m.At), func() round.Observed { return n.observe(m, now) }, func(a *round.Aim) { now.aim = a }, m.At)
+		for remote, path := range next.Last().Input.Paths {
+			before, known := before.Last().Input.Paths[remote]
+			if known && before.Via == "" && path.Via == "" && !before.Down && !path.Down && before.Local != path.Local {
+				for _, move := range do.Moves {
+					if move.Cluster == remote && move.Kind != "dead" && move.Kind != "removed" {
+						t.Errorf("round %d: a restart moved %s: %+v", i, remote, move)
+					}
+				}
+			}
+		}
+	})
+}
+
+// invented makes up a run of one node, from a topology of the projection's tests.
+func invented(t *testing.T, seed uint64) recording {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 7))
+	archive, err := txtar.ParseFile("../project/testdata/lanes.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, facts := &fabric.Fabric{}, map[string]project.Facts{}
+	for _, f := range archive.Files {
+		if cluster, ok := strings.CutSuffix(f.Name, ".facts.yaml"); ok {
+			var read project.Facts
+			err = yaml.UnmarshalStrict(f.Data, &read)
+			facts[cluster] = read
+		} else if f.Name == "fabric.yaml" {
+			err = yaml.UnmarshalStrict(f.Data, whole)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", f.Name, err)
+		}
+	}
+	pods := fabric.Export{Namespace: "sample", Name: "db", Type: fabric.Headless, Ports: []fabric.Port{{Name: "sql", Protocol: "TCP", Port: 5432}}}
+	for _, c := range whole.Clusters {
+		pods.Clusters = append(pods.Clusters, fabric.ExportCluster{Name: c.Name})
+	}
+	whole.Exports = append(whole.Exports, pods)
+	own := whole.Clusters[r.IntN(len(whole.Clusters))].Name
+	nodes := facts[own].Nodes
+	out := recording{Cluster: own, Node: nodes[r.IntN(len(nodes))].Name, Fabrics: map[string][]byte{}, Kept: round.KeptLive{}}
+	for i, c := range whole.Clusters {
+		host := project.LiveHost{Name: "db-0", IPs: []netip.Addr{netip.AddrFrom4([4]byte{242, byte(i + 1), 0, 40})}}
+		if c.Name != own {
+			out.Kept[c.Name] = project.Live{Cluster: c.Name, Exports: []project.LiveExport{{Namespace: "sample", Name: "db", Ready: true, Hosts: []project.LiveHost{host}}}}
+		}
+	}
+	w := &weather{rand: r, own: own, node: out.Node, ranks: map[string]health.Rank{}}
+	now, digest := time.Unix(1_700_000_000, 0).UTC(), ""
+	var shown *fabric.Fabric
+	for i := range 70 {
+		if i == 0 || r.IntN(12) == 0 {
+			shown = some(whole, r, i > 0)
+			raw, err := fabric.Encode(shown)
+			if err != nil {
+				t.Fatal(err)
+			}
+			packed, err := fabric.Compress(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if shown, digest, err = fabric.Decode(packed); err != nil {
+				t.Fatal(err)
+			}
+			out.Fabrics[digest] = packed
+		}
+		now = now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
+		out.Moments = append(out.Moments, moment{
+			At: now, Fabric: digest, Urgent: i > 0 && r.IntN(4) == 0, Facts: w.facts(facts[own]), Peers: w.peers(whole, shown, i > 10),
+		})
+	}
+	return out
+}
+
+// some leaves gateways out of a fabric, and changes who is linked with whom.
+func some(whole *fabric.Fabric, r *rand.Rand, change bool) *fabric.Fabric {
+	f := *whole
+	f.Clusters = slices.Clone(whole.Clusters)
+	if !change {
+		return &f
+	}
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		if len(c.Gateways) > 1 && r.IntN(3) == 0 {
+			at := r.IntN(len(c.Gateways))
+			c.Gateways = slices.Delete(slices.Clone(c.Gateways), at, at+1)
+		}
+	}
+	if r.IntN(2) == 0 {
+		f.Shape = fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{f.Clusters[r.IntN(len(f.Clusters))].Name}}
+	}
+	return &f
+}
+
+// weather is what happens around a node.
+type weather struct {
+	rand      *rand.Rand
+	own, node string
+	ranks     map[string]health.Rank // of links, as gateway-cluster/gateway
+}
+
+// facts has an endpoint be ready at times, and not at others.
+func (w *weather) facts(f project.Facts) project.Facts {
+	f.Services = slices.Clone(f.Services)
+	for i := range f.Services {
+		f.Services[i].Endpoints = slices.Clone(f.Services[i].Endpoints)
+		for k := range f.Services[i].Endpoints {
+			f.Services[i].Endpoints[k].Ready = w.rand.IntN(4) > 0
+		}
+	}
+	return f
+}
+
+// peers gives links to all gateways that there ever are, most of which stay as they are,
+// and what other clusters say once they are heard.
+func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.Peers {
+	out := round.Peers{Live: map[string]project.Live{}, Narrow: map[string]int{}, Tunnels: map[string][]change.Cable{}, Ways: map[string]project.Way{}}
+	own := whole.Cluster(w.own)
+	gateway, device := "", ""
+	if g := own.GatewayOn(w.node); g != nil {
+		gateway = g.Name
+	}
+	rank := func(near, far string) health.Rank {
+		name := near + "-" + far
+		if have, known := w.ranks[name]; !known || w.rand.IntN(10) == 0 {
+			if w.ranks[name] = health.Rank(w.rand.IntN(int(health.Good) + 1)); !known || have == health.Down {
+				w.ranks[name] = health.Good
+			}
+		}
+		return w.ranks[name]
+	}
+	type word struct {
+		Rank  health.Rank `json:"rank"`
+		Uses  bool        `json:"uses"`
+		Takes bool        `json:"takes"`
+	}
+	type link struct {
+		health.Link
+		Reach map[uint64]word `json:"reach,omitempty"`
+		Spoke bool            `json:"spoke"`
+		Uses  bool            `json:"uses"`
+		Takes bool            `json:"takes"`
+	}
+	var links []link
+	for i := range whole.Clusters {
+		c := &whole.Clusters[i]
+		for _, g := range c.Gateways {
+			peer := health.Peer{Cluster: c.Name, Gateway: g.Name}
+			switch {
+			case c.Name != w.own && gateway != "":
+				r := rank(gateway, peer.String())
+				links = append(links, link{Link: linkTo(peer, own.Gateway(gateway).Addresses[0], g.Addresses[0], device, r), Uses: w.rand.IntN(3) == 0, Takes: true})
+			case c.Name == w.own && g.Name != gateway:
+				reach := map[uint64]word{}
+				for k := range whole.Clusters {
+					for _, far := range whole.Clusters[k].Gateways {
+						if name := whole.Clusters[k].Name; name != w.own {
+							reach[spread.Hash(name+"\n"+far.Name)] = word{Rank: rank(g.Name, name+"/"+far.Name), Takes: true}
+						}
+					}
+				}
+				links = append(links, link{Link: linkTo(peer, netip.Addr{}, netip.Addr{}, "hw-vx0", health.Good), Reach: reach, Spoke: true})
+			}
+		}
+	}
+	raw, err := json.Marshal(map[string]any{"self": health.Peer{Cluster: w.own, Gateway: gateway}, "links": links})
+	if err != nil {
+		panic(err)
+	}
+	if err := json.Unmarshal(raw, &out.Links); err != nil {
+		panic(err)
+	}
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		if c.Name == w.own || !heard || w.rand.IntN(8) == 0 {
+			continue
+		}
+		live := project.Live{Cluster: c.Name, Shape: project.ShapeDigest(f.Shape), Passing: &project.Passing{}}
+		if w.rand.IntN(4) == 0 {
+			live.Shape = ""
+		}
+		for _, e := range f.Exports {
+			live.Exports = append(live.Exports, project.LiveExport{Namespace: e.Namespace, Name: e.Name, Ready: w.rand.IntN(3) > 0})
+		}
+		out.Live[c.Name] = live
+		for _, g := range c.Gateways {
+			if name := c.Name + "/" + g.Name; w.rand.IntN(6) == 0 {
+				out.Narrow[name] = 1200 + w.rand.IntN(100)
+			}
+		}
+	}
+	return out
+}
+
+func linkTo(peer health.Peer, source, addr netip.Addr, device string, rank health.Rank) health.Link {
+	l := health.Link{Target: health.Target{Peer: peer, Source: source, Addr: addr, Device: device}, Rank: rank, State: status.Connected}
+	if rank == health.Down {
+		l.State = status.Disconnected
+	}
+	if rank < health.Good {
+		l.Why = fmt.Sprintf("%s is %s", peer, rank)
+	}
+	return l
+}

@@ -1,0 +1,369 @@
+// Package round decides what a node does next. One pure function, Step, takes what was
+// remembered, what is observed and the time, and gives what to remember and what to do:
+// the state that the node should have, and what other agents are told. The agent that
+// runs calls it in each round, the dry run of hawser-agent plan calls it with what that
+// agent remembers and observes, and the tests replay rounds. It knows no clock,
+// randomness or I/O, and logs nothing.
+//
+// What a round goes through, in this order: the topology that clusters leave
+// (transition), gateways that left the fabric and are still used (removals), what the
+// parts that talk to other agents should look at (Aim), the link to each other cluster
+// (choice), whom to hear (Feeds), which packets to try (Sizes), what was heard before the
+// start (heard), exports that clusters made (exports), the projection (package project),
+// and what other clusters are told of this cluster's exports (announcement).
+//
+// Called by nodeagent, which observes, carries out the effects, and keeps the state.
+package round
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/change"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Observed is what an agent sees at one moment.
+type Observed struct {
+	Cluster, Node string // its own
+	// Stale is how long counts what a cluster said that is not heard any more.
+	Stale time.Duration
+	// Fabric, keys and facts are those in force; Digest is that of the fabric.
+	Fabric *fabric.Fabric
+	Digest string
+	Keys   *fabric.Keys `json:"-"`
+	Facts  project.Facts
+	Local  project.Local // but for Ways
+	Peers  Peers
+}
+
+// Peers is what the parts see that talk to other agents.
+type Peers struct {
+	Aim    *Aim // what they looked at; nil = nothing yet
+	Links  health.Snapshot
+	Live   map[string]project.Live // by remote cluster, as in project.Input
+	Narrow map[string]int          // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
+	// Tunnels are those of each pair that is not just at the one that it should have.
+	Tunnels map[string][]change.Cable
+	// Ways says where remote gateways with a choice of endpoints are reached.
+	Ways map[string]project.Way
+}
+
+// Aim is what the parts that talk to other agents should look at.
+type Aim struct {
+	Probing Probing
+	Pairs   []change.Peer // each with the tunnel that it should have
+	Remotes []Remote
+}
+
+// Self names this node's gateway as cluster/gateway; empty when it is none.
+func (a *Aim) Self(cluster string) string {
+	if a.Probing.Gateway == "" {
+		return ""
+	}
+	return cluster + "/" + a.Probing.Gateway
+}
+
+func (a *Aim) equal(o *Aim) bool {
+	if o == nil {
+		return false
+	}
+	return samePairs(a.Pairs, o.Pairs) && slices.EqualFunc(a.Remotes, o.Remotes, Remote.equal) && reflect.DeepEqual(a.Probing, o.Probing)
+}
+
+func samePairs(a, b []change.Peer) bool {
+	return slices.EqualFunc(a, b, func(a, b change.Peer) bool {
+		return a.Name == b.Name && a.Want == b.Want && a.Aside == b.Aside && a.Source == b.Source && a.Addr == b.Addr &&
+			(a.Keys == nil) == (b.Keys == nil) && maps.EqualFunc(a.Keys, b.Keys, slices.Equal[[]int])
+	})
+}
+
+func (r Remote) equal(o Remote) bool {
+	return r.Name == o.Name && r.Leads == o.Leads && r.Asks == o.Asks && r.Aside == o.Aside && r.Driver == o.Driver &&
+		r.Endpoints == o.Endpoints && r.Choice == o.Choice && slices.Equal(r.Candidates, o.Candidates)
+}
+
+// Node is the state that a node should have.
+type Node struct {
+	desired.State
+	// Decommission says that everything of Hawser's is to go.
+	Decommission bool
+}
+
+// Projection is a desired state and what it was made from.
+type Projection struct {
+	Input    project.Input
+	Node     *Node
+	Problems []project.Problem
+}
+
+// Outcome is what a round came to, once it was carried out; Node is nil before the first.
+type Outcome struct {
+	Report converge.Report
+	Projection
+	Leaving []health.Peer // gateways that left the fabric and are kept
+}
+
+// State is what one round leaves to the next. A State never changes; those that follow
+// from one another share caches, so that all steps from it are made in one goroutine.
+// Its JSON has all that a dry run beside the agent has to know, and no secret.
+type State struct {
+	Choice       *choice      `json:"choice"`
+	Transition   transition   `json:"transition"`
+	Removals     removals     `json:"removals"`
+	Heard        heard        `json:"heard"`
+	Announcement announcement `json:"announcement"`
+
+	last       Projection
+	generation int
+	rerouted   bool          // routes of something else than last are in force
+	routed     project.Input // what the routes were made from last
+	cache      *cache
+}
+
+// cache spares doing again what would come to the same.
+type cache struct {
+	slots   project.Memo
+	exports effective
+	asked   asked
+	remotes []Remote
+}
+
+// KeptLive is what other clusters said, by their names.
+type KeptLive map[string]project.Live
+
+// Kept is what an agent remembers of the run before.
+type Kept struct {
+	Paths map[string]KeptPath
+	Shape KeptShape
+	Live  KeptLive
+	// Carries says that the agent before left tunnels, over which traffic goes on.
+	Carries bool
+}
+
+// Begin gives the state of an agent that starts now.
+func Begin(cluster string, kept Kept, now time.Time) State {
+	return State{
+		Choice:       restoreChoice(cluster, kept.Paths, now),
+		Transition:   restoreTransition(kept.Shape, now),
+		Heard:        heard{Began: now, Kept: kept.Live},
+		Announcement: announcement{Carries: kept.Carries},
+	}
+}
+
+// Effects is what a step wants to be done.
+type Effects struct {
+	// Aim is set alone where the parts that talk to other agents looked at something
+	// else: they are to look at this, and the same step is made anew with what they see.
+	Aim *Aim
+
+	Moves     []status.Move           // that were decided just now
+	Links     map[string]project.Path // the chosen link to each neighbour, which the other ends are told
+	Shape     string                  // what other clusters are told of the topology that this one uses
+	Advertise *project.Passing        // and of what its links are worth for transit
+	Feeds     Feeds
+	FeedsErr  error // why Feeds is not whole: those before stay
+	Sizes     Sizes
+	// Live is what other clusters are to be told of this one's exports; nil = nothing new.
+	Live    *project.Live
+	Leaving bool          // this node's own gateway left the fabric, and is kept for a while
+	Heard   bool          // there is something new to keep of what other clusters say
+	Again   time.Duration // after this another round is due, whatever happens; 0 = none
+	// Node is the desired state, the same one as long as nothing changed, and Digest its
+	// name. Fresh says that it is another one than before.
+	Node   *Node
+	Digest string
+	Fresh  bool
+}
+
+// mostAims bounds how often a round is begun anew because of what is looked at.
+const mostAims = 4
+
+// Make makes one round: it observes and steps, and has aim set what is looked at, until
+// what was observed is what the round needs. Should that change each time, the last
+// observation has to do.
+func Make(previous State, observe func() Observed, aim func(*Aim), now time.Time) (State, Effects) {
+	for tries := 1; ; tries++ {
+		in := observe()
+		next, do := Step(previous, in, now)
+		if do.Aim == nil {
+			return next, do
+		}
+		aim(do.Aim)
+		if tries == mostAims {
+			in.Peers.Aim = do.Aim
+			return Step(previous, in, now)
+		}
+	}
+}
+
+// As gives what an agent beside the one that runs observes: what that one does, and where
+// it looks at something else, what this one does.
+func (p Peers) As(running Peers) Peers {
+	p.Links = p.Links.Over(running.Links)
+	p.Live, p.Narrow = running.Live, running.Narrow
+	if p.Aim != nil && running.Aim != nil && samePairs(p.Aim.Pairs, running.Aim.Pairs) {
+		p.Tunnels = running.Tunnels
+	}
+	p.Ways = maps.Clone(p.Ways)
+	for name := range p.Ways {
+		if way, known := running.Ways[name]; known {
+			p.Ways[name] = way
+		}
+	}
+	return p
+}
+
+// Step makes one round. Where Effects.Aim is set, next is previous.
+func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
+	next = previous
+	if next.cache == nil {
+		next.cache = &cache{}
+	}
+	next.Transition = next.Transition.follow(in.Fabric, in.Peers.Live, now)
+	next.Removals = next.Removals.follow(in.Fabric, func(f *fabric.Fabric, p health.Peer) bool {
+		return len(next.Choice.users(f, in.Peers.Links, p)) > 0
+	}, now)
+	f := next.Removals.merged
+
+	aim := Aim{Probing: probesOf(f, next.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)}
+	aim.Pairs = pairsOf(in, f, aim.Probing, in.Peers.Ways)
+	aim.Remotes = next.cache.remotesOf(project.Input{
+		Fabric: f, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local, Before: next.Transition.Before,
+	})
+	if !aim.equal(in.Peers.Aim) {
+		return previous, Effects{Aim: &aim}
+	}
+
+	w := next.choose(in, f, now, &do)
+	do.Leaving = next.GatewayLeaves(in.Cluster, in.Node)
+	if len(next.Removals.Leaving) > 0 || next.Transition.Before != nil {
+		do.Again = recheck
+	}
+	do.Feeds, do.FeedsErr = feedsOf(in, f, w.remote)
+	do.Sizes = sizesOf(aim.Probing, next.last.Node, w.links)
+
+	input := project.Input{
+		Fabric: f, Digest: in.Digest, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local,
+		Paths: w.remote, Transit: w.own, Before: next.Transition.Before, Live: in.Peers.Live, Memo: &next.cache.slots,
+	}
+	input.Local.Ways = in.Peers.Ways
+	next.Heard, input.Settled = next.Heard.follow(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
+	input.Kept = next.Heard.Kept
+	do.Heard = !reflect.DeepEqual(previous.Heard.live, in.Peers.Live)
+	input.Cables = cablesOf(in, aim.Probing, in.Peers.Tunnels)
+	input.Fabric, input.Decided = next.cache.exports.follow(input)
+	if next.last.Node == nil || next.rerouted || !SameInput(next.last.Input, input) {
+		state, problems := project.State(input)
+		next.last = Projection{Input: input, Node: &Node{State: state, Decommission: in.Fabric.Decommission}, Problems: problems}
+		next.generation++
+		next.rerouted, next.routed = false, input
+		next.Announcement, do.Live = next.Announcement.begin(project.LiveState(input))
+		do.Fresh = true
+	}
+	do.Node, do.Digest = next.last.Node, in.Digest+"-"+strconv.Itoa(next.generation)
+	return next, do
+}
+
+// Reroute decides the links anew, and nothing else, for routes that must not wait for a
+// whole round. It gives ok false where nothing moved since the last projection or
+// reroute; otherwise Routes gives the routes.
+func Reroute(previous State, in Observed, now time.Time) (next State, do Effects, ok bool) {
+	next = previous
+	if next.last.Node == nil {
+		return previous, do, false
+	}
+	w := next.choose(in, next.last.Input.Fabric, now, &do)
+	if !next.rerouted && maps.Equal(w.remote, next.last.Input.Paths) && maps.Equal(w.own, next.last.Input.Transit) {
+		return next, do, false
+	}
+	next.rerouted, next.routed = true, next.last.Input
+	next.routed.Paths, next.routed.Transit = w.remote, w.own
+	return next, do, true
+}
+
+// Routes gives the routes, and nothing else, of the links that were decided last.
+func (s State) Routes() *Node { return &Node{State: desired.State{Routes: project.Routes(s.routed)}} }
+
+// Applied follows a round that came to its end; live is what other clusters are to be
+// told now, nil = nothing new.
+func Applied(previous State) (next State, live *project.Live) {
+	next = previous
+	next.Announcement, live = next.Announcement.applied()
+	return next, live
+}
+
+// choose takes the best link to each other cluster.
+func (s *State) choose(in Observed, f *fabric.Fabric, now time.Time, do *Effects) paths {
+	v := s.snapshot(in.Cluster, in.Node, f, in.Peers.Links.Leave(s.Removals.Leaving))
+	v.narrow = in.Peers.Narrow
+	next, w := s.Choice.next(v, in.Peers.Live, now)
+	s.Choice, s.Transition.Former = next, w.former
+	do.Moves, do.Links, do.Advertise = next.news, w.links, w.advertise
+	if !w.former {
+		do.Shape = project.ShapeDigest(f.Shape)
+	}
+	w.limit(v.gateway, v.narrow)
+	return w
+}
+
+func (s *State) snapshot(cluster, node string, f *fabric.Fabric, links health.Snapshot) snapshot {
+	return snapshot{fabric: f, cluster: cluster, gateway: gatewayOf(f, cluster, node), links: links, before: s.Transition.Before}
+}
+
+// Last gives the last projection; its Node is nil before the first.
+func (s State) Last() Projection { return s.last }
+
+// Routed gives what the routes that are in force were made from; its Fabric is nil
+// before the first projection.
+func (s State) Routed() project.Input { return s.routed }
+
+// Leaving names the gateways that left the fabric and are kept.
+func (s State) Leaving() []health.Peer { return s.Removals.Leaving }
+
+// GatewayLeaves reports whether a node's gateway left the fabric, and is kept.
+func (s State) GatewayLeaves(cluster, node string) bool {
+	return slices.ContainsFunc(s.Removals.Gateways, func(m members) bool {
+		return m.Cluster == cluster && slices.ContainsFunc(m.Gateways, func(g fabric.Gateway) bool {
+			return g.Node == node && slices.Contains(s.Removals.Leaving, health.Peer{Cluster: cluster, Gateway: g.Name})
+		})
+	})
+}
+
+// KeptPaths, KeptShape and KeptLive give what the next run has to know, as in Kept.
+func (s State) KeptPaths() map[string]KeptPath { return s.Choice.kept() }
+func (s State) KeptShape() KeptShape           { return s.Transition.kept() }
+func (s State) KeptLive() KeptLive             { return s.Heard.kept() }
+
+// Paths gives the links in use, as the last projection or reroute has them, and the last
+// moves. links is what the prober says now.
+func (s State) Paths(in project.Input, links health.Snapshot) ([]status.Path, []status.Move) {
+	return s.Choice.state(s.snapshot(in.Cluster, in.Node, in.Fabric, links))
+}
+
+// Users names the clusters whose traffic this node's gateway carries, each with how that
+// is known, and needed those of them that have no other way.
+func (s State) Users(in project.Input, links health.Snapshot) (users []User, needed []string) {
+	v := s.snapshot(in.Cluster, in.Node, in.Fabric, links)
+	return s.Choice.users(in.Fabric, links, health.Peer{Cluster: in.Cluster, Gateway: v.gateway}), s.Choice.needed(v, in.Live)
+}
+
+// SameInput compares by identity first, as most inputs are shared and only
+// replaced as a whole.
+func SameInput(a, b project.Input) bool {
+	return a.Fabric == b.Fabric && a.Keys == b.Keys &&
+		a.Before == b.Before && maps.Equal(a.Paths, b.Paths) && maps.Equal(a.Transit, b.Transit) &&
+		reflect.DeepEqual(a.Local, b.Local) &&
+		reflect.DeepEqual(a.Cables, b.Cables) &&
+		reflect.DeepEqual(a.Live, b.Live) &&
+		a.Settled == b.Settled && reflect.DeepEqual(a.Kept, b.Kept) &&
+		reflect.DeepEqual(a.Facts, b.Facts)
+}

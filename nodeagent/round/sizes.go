@@ -1,0 +1,65 @@
+package round
+
+import (
+	"net/netip"
+
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/pathmtu"
+	"hawser.dev/hawser/nodeagent/project"
+)
+
+// Sizes is what is probed with packets as large as the tunnels should carry.
+type Sizes struct {
+	Listen []netip.Addr
+	Links  []pathmtu.Link
+}
+
+// sizesOf gives the tunnels that the prober probes, with each one's MTU in the last
+// projection; links are those that are chosen.
+func sizesOf(p Probing, last *Node, links map[string]project.Path) Sizes {
+	var out Sizes
+	for _, l := range p.Listen {
+		if l.Device == "" {
+			out.Listen = append(out.Listen, l.Addr)
+		}
+	}
+	if last == nil {
+		return out
+	}
+	mtus := make(map[health.Peer]int, len(last.Cables))
+	for _, c := range last.Cables {
+		peer := health.Peer{Cluster: c.Cluster, Gateway: c.Gateway}
+		if mtus[peer] == 0 {
+			mtus[peer] = c.MTU
+		}
+	}
+	for _, t := range p.Targets {
+		mtu := mtus[t.Peer]
+		if t.Device != "" || mtu == 0 {
+			continue
+		}
+		path := links[t.Peer.Cluster]
+		out.Links = append(out.Links, pathmtu.Link{
+			Peer: t.Peer.String(), Source: t.Source, Addr: t.Addr, MTU: mtu,
+			Carries: path.Local == p.Gateway && path.Remote == t.Peer.Gateway,
+		})
+	}
+	return out
+}
+
+// limit gives this gateway's own links the size that passes, where that is less than
+// the tunnel's MTU; narrow has it by remote gateway.
+func (w *paths) limit(gateway string, narrow map[string]int) {
+	if gateway == "" || len(narrow) == 0 {
+		return
+	}
+	for _, all := range []map[string]project.Path{w.remote, w.own} {
+		for remote, path := range all {
+			size, known := narrow[health.Peer{Cluster: path.Next(remote), Gateway: path.Remote}.String()]
+			if known && path.Local == gateway && (path.MTU == 0 || size < path.MTU) {
+				path.MTU = size
+				all[remote] = path
+			}
+		}
+	}
+}

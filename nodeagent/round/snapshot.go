@@ -1,0 +1,149 @@
+package round
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// snapshot is what a node sees at one moment.
+type snapshot struct {
+	fabric  *fabric.Fabric
+	cluster string
+	gateway string // of this node; empty when it is none
+	links   health.Snapshot
+	before  *fabric.Shape // that the clusters leave; nil = none
+	// narrow is, by remote gateway, what passes where that is less than a link of
+	// this gateway should carry, in bytes.
+	narrow map[string]int
+}
+
+// fits is what passes through a link to a neighbour, in bytes, where this gateway
+// knows that it is less than the link should carry; 0 otherwise.
+func (v snapshot) fits(neighbour string, p project.Path) int {
+	if p.Local != v.gateway {
+		return 0
+	}
+	return v.narrow[health.Peer{Cluster: neighbour, Gateway: p.Remote}.String()]
+}
+
+// name gives a link as g1/a-g2/b; g2 is the next cluster on the way to remote.
+func (v snapshot) name(remote string, p project.Path) string {
+	return v.cluster + "/" + p.Local + "-" + p.Next(remote) + "/" + p.Remote
+}
+
+func (v snapshot) rank(remote string, p project.Path) health.Rank {
+	return v.links.Rank(p.Local, health.Peer{Cluster: p.Next(remote), Gateway: p.Remote})
+}
+
+// exists reports whether the fabric has both ends of a link.
+func (v snapshot) exists(remote string, p project.Path) bool {
+	return v.fabric.Cluster(v.cluster).Gateway(p.Local) != nil && v.fabric.Cluster(p.Next(remote)).Gateway(p.Remote) != nil
+}
+
+// link is what this node itself probes of a path: the tunnel on its gateway, on
+// other nodes the way to that gateway.
+func (v snapshot) link(remote string, p project.Path) (health.Link, bool) {
+	peer := health.Peer{Cluster: v.cluster, Gateway: p.Local}
+	if v.gateway == p.Local {
+		peer = health.Peer{Cluster: remote, Gateway: p.Remote}
+	}
+	i := slices.IndexFunc(v.links.Links, func(l health.Link) bool { return l.Target.Peer == peer })
+	if i < 0 {
+		return health.Link{}, false
+	}
+	return v.links.Links[i], true
+}
+
+// silent is for how long a link that was left has answered nothing: since it was
+// asked for the last answer; empty = it does.
+func (v snapshot) silent(remote string, p project.Path, now time.Time) string {
+	link, probed := v.link(remote, p)
+	if !probed || link.State != status.Disconnected {
+		return ""
+	}
+	last := link.Answered
+	if last.IsZero() {
+		last = link.Since
+	}
+	return now.Sub(last).Round(time.Millisecond).String()
+}
+
+// Kinds of causes, as the metric has them.
+const (
+	causeFirst   = "first"
+	causeRemoved = "removed"
+	causeDead    = "dead"
+	causeAlone   = "alone"
+	causeDrains  = "drains"
+	causeFlaps   = "unsteady"
+	causeFollows = "follows"
+	causeSteady  = "steady"
+	causeBetter  = "better"
+	causeWay     = "way"
+)
+
+// cause says why a link was left, or taken. had tells that the new one was in use
+// before.
+func (v snapshot) cause(remote string, have chosen, want health.Choice, had bool) (kind, text string) {
+	if have.Local == "" && have.Remote == "" {
+		return causeFirst, "first choice"
+	}
+	if gone := v.removed(remote, have.Path); gone != "" {
+		return causeRemoved, "gateway removed: " + gone
+	}
+	switch rank := v.rank(remote, have.Path); {
+	case rank >= want.Rank && strings.HasPrefix(want.Why, "follows "):
+		return causeFollows, want.Why
+	case rank == health.Down:
+		return causeDead, v.death(remote, have.Path)
+	case rank == health.Alone:
+		return causeAlone, v.reason(remote, have.Path, "one of its gateways reaches no other node of its cluster")
+	case rank == health.Draining && rank < want.Rank:
+		return causeDrains, v.reason(remote, have.Path, "one of its gateways drains")
+	case rank == health.Unsteady && rank < want.Rank:
+		return causeFlaps, v.reason(remote, have.Path, "link is unsteady")
+	case had:
+		return causeSteady, "link is steady again"
+	}
+	return causeBetter, "a better link is ready"
+}
+
+// removed names the gateway of a link that the fabric no longer holds.
+func (v snapshot) removed(remote string, p project.Path) string {
+	for _, end := range []health.Peer{{Cluster: v.cluster, Gateway: p.Local}, {Cluster: remote, Gateway: p.Remote}} {
+		if v.fabric.Cluster(end.Cluster).Gateway(end.Gateway) == nil {
+			return end.String()
+		}
+	}
+	return ""
+}
+
+// death tells who does not answer.
+func (v snapshot) death(remote string, p project.Path) string {
+	link, probed := v.link(remote, p)
+	if probed && link.State == status.Disconnected {
+		last := link.Answered
+		if last.IsZero() {
+			last = link.Since
+		}
+		return link.Target.Peer.String() + " does not answer probes since " + last.Format("15:04:05.000")
+	}
+	if v.gateway == p.Local {
+		return v.reason(remote, p, remote+"/"+p.Remote+" is down")
+	}
+	return v.cluster + "/" + p.Local + " does not reach " + remote + "/" + p.Remote
+}
+
+// reason is what the prober says of a link, or else a text.
+func (v snapshot) reason(remote string, p project.Path, otherwise string) string {
+	if link, probed := v.link(remote, p); probed && v.gateway == p.Local && link.Why != "" {
+		return link.Why
+	}
+	return otherwise
+}

@@ -1,0 +1,244 @@
+package round
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// transit decides, where not all clusters are linked, by which neighbour each one
+// is reached, and says what this cluster's links are worth for that.
+func (c *choice) transit(w *paths, v snapshot, live map[string]project.Live, now time.Time) {
+	know := knowledge{choice: c, snapshot: v, live: live}
+	found := health.Ways(c.table.Net(), c.Cluster, health.Links{
+		Own:     func(n string) health.Rank { return c.Links[n].Rank },
+		Passing: know.passing,
+	})
+	next := make(map[string]chosen, len(found))
+	for i := range v.fabric.Clusters {
+		remote := v.fabric.Clusters[i].Name
+		way, ok := found[remote]
+		if remote == c.Cluster {
+			continue
+		}
+		if have, kept := c.keep(remote, way, ok, v, now); kept {
+			next[remote] = have
+		} else if ok {
+			next[remote] = c.take(remote, way, know, v, now)
+		} else if link, near := c.Links[remote]; near {
+			next[remote] = link
+		}
+	}
+	c.Last = next
+	var former []string
+	for remote, have := range next {
+		w.remote[remote] = have.Path
+		if have.Former {
+			former = append(former, remote)
+		}
+	}
+	w.former = goesOver(c.table.Net().Now, c.Cluster, former)
+	w.own = throughOwn(w.remote, w.own)
+	w.advertise = know.advertise()
+}
+
+// goesOver reports whether some of the clusters that are reached on ways of the former
+// shape get one of the new shape. Those that do not are not waited for.
+func goesOver(now *fabric.Graph, own string, former []string) bool {
+	if len(former) == 0 {
+		return false
+	}
+	ways := now.Ways(own, nil)
+	return slices.ContainsFunc(former, func(remote string) bool { return len(ways[remote]) > 0 })
+}
+
+// throughOwn gives a gateway's own link for each cluster: that to the next one.
+func throughOwn(paths, links map[string]project.Path) map[string]project.Path {
+	if links == nil {
+		return nil
+	}
+	out := make(map[string]project.Path, len(paths))
+	for remote, path := range paths {
+		if own, ok := links[path.Next(remote)]; ok {
+			own.Via, own.MTU = path.Via, path.MTU
+			out[remote] = own
+		}
+	}
+	return out
+}
+
+// keep gives the way that was used last when nothing lives, as for a link, or
+// when nothing was heard yet since the start. Its link is the one that leads to
+// its first cluster now.
+func (c *choice) keep(remote string, way health.Way, found bool, v snapshot, now time.Time) (chosen, bool) {
+	have, known := c.Last[remote]
+	link, near := c.Links[have.Via]
+	if !known || have.Via == "" || !near || !v.exists(remote, link.onward(have.Via)) {
+		return chosen{}, false
+	}
+	early := have.Restored && now.Sub(c.Began) < SettleTime && link.Rank > health.Down
+	if found && (!early || strings.Join(way.Over, " ") == have.Over) || !found && c.Links[remote].Rank > health.Down {
+		return chosen{}, false
+	}
+	path := link.onward(have.Via)
+	path.MTU, path.Down = have.MTU, !early
+	if early {
+		return chosen{
+			Choice: health.Choice{Path: path, Rank: link.Rank, Why: have.Why}, Since: have.Since, Restored: true, Over: have.Over,
+		}, true
+	}
+	return chosen{Choice: health.Choice{Path: path, Why: "no live link: keeping the last path"}, Since: have.Since, Over: have.Over}, true
+}
+
+// onward is the link of a neighbour as the way to somebody behind it.
+func (h chosen) onward(via string) project.Path {
+	return project.Path{Local: h.Local, Remote: h.Remote, Via: via}
+}
+
+// take makes a way the one in use.
+func (c *choice) take(remote string, way health.Way, know knowledge, v snapshot, now time.Time) chosen {
+	have, known := c.Last[remote]
+	link := c.Links[way.Over[0]]
+	out := link
+	if len(way.Over) > 1 {
+		path := link.onward(way.Over[0])
+		path.MTU = know.size(way.Over)
+		out = chosen{
+			Choice: health.Choice{Path: path, Rank: way.Rank, Why: whyThrough(way)},
+			Since:  now, Over: strings.Join(way.Over, " "),
+		}
+		if known && have.Over == out.Over {
+			out.Since = have.Since
+		}
+	}
+	out.Former = way.Former
+	if known && have.Via != out.Via && (have.Local != "" || have.Remote != "") {
+		m := status.Move{At: now, Cluster: remote, From: v.route(remote, have), To: v.route(remote, out), Kind: causeWay, Cause: wayCause(have, out)}
+		c.moved(m)
+	}
+	return out
+}
+
+func whyThrough(way health.Way) string {
+	over := way.Over[:len(way.Over)-1]
+	why := "through " + strings.Join(over, ", ")
+	if way.Former {
+		why += " (until links of the new shape are proved)"
+	}
+	return why
+}
+
+// through gives the clusters that pass on.
+func (h chosen) through() []string {
+	if h.Via == "" {
+		return nil
+	}
+	names := strings.Fields(h.Over)
+	return names[:max(len(names)-1, 0)]
+}
+
+// route gives a way as it is told: the link, and who passes on.
+func (v snapshot) route(remote string, have chosen) string {
+	text := v.name(remote, have.Path)
+	if through := have.through(); len(through) > 0 {
+		text += " through " + strings.Join(through, ", ")
+	}
+	return text
+}
+
+func wayCause(have, next chosen) string {
+	switch {
+	case next.Via == "":
+		return "a link of its own is proved"
+	case have.Via == "":
+		return "no link of its own lives, or none is meant to"
+	case have.Rank == health.Down:
+		return "no way through " + have.Via + " lives"
+	}
+	return "the way through " + next.Via + " is better now"
+}
+
+// knowledge is what is known of links for what is passed on.
+type knowledge struct {
+	choice   *choice
+	snapshot snapshot
+	live     map[string]project.Live
+}
+
+// passing ranks the link of two clusters: by the own view when this cluster is one
+// of them, otherwise by the lower of what the two say. While neither has said
+// anything it is taken to be good.
+func (k knowledge) passing(a, b string) health.Rank {
+	switch k.choice.Cluster {
+	case a:
+		return k.own(b)
+	case b:
+		return k.own(a)
+	}
+	return min(k.says(a, b).rank(), k.says(b, a).rank())
+}
+
+// own ranks the link to a neighbour, which both ends must take things from.
+func (k knowledge) own(n string) health.Rank {
+	link, near := k.choice.Links[n]
+	if !near || !k.snapshot.links.Takes(link.Local, health.Peer{Cluster: n, Gateway: link.Remote}) {
+		return health.Down
+	}
+	return link.Rank
+}
+
+// word is what a cluster says of its link to a neighbour.
+type word struct{ *project.Edge }
+
+func (w word) rank() health.Rank {
+	if w.Edge == nil {
+		return health.Good
+	}
+	return health.Rank(min(max(w.Rank, 0), int(health.Good)))
+}
+
+func (k knowledge) says(cluster, neighbour string) word {
+	live, heard := k.live[cluster]
+	if !heard {
+		return word{}
+	}
+	if live.Passing == nil {
+		return word{&project.Edge{}}
+	}
+	i := slices.IndexFunc(live.Passing.Edges, func(e project.Edge) bool { return e.Cluster == neighbour })
+	if i < 0 {
+		return word{}
+	}
+	return word{&live.Passing.Edges[i]}
+}
+
+// size is what fits through the links of a way behind the first one, in bytes,
+// where that is less than they should carry; 0 otherwise.
+func (k knowledge) size(over []string) int {
+	size := 0
+	for i := range over[1:] {
+		for _, w := range []word{k.says(over[i], over[i+1]), k.says(over[i+1], over[i])} {
+			if w.Edge != nil && w.MTU > 0 && (size == 0 || w.MTU < size) {
+				size = w.MTU
+			}
+		}
+	}
+	return size
+}
+
+// advertise is what this cluster says of its links.
+func (k knowledge) advertise() *project.Passing {
+	out := &project.Passing{}
+	for _, n := range slices.Sorted(maps.Keys(k.choice.Links)) {
+		if rank, mtu := k.own(n), k.snapshot.fits(n, k.choice.Links[n].Path); rank < health.Good || mtu > 0 {
+			out.Edges = append(out.Edges, project.Edge{Cluster: n, Rank: int(rank), MTU: mtu})
+		}
+	}
+	return out
+}

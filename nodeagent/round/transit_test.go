@@ -1,0 +1,151 @@
+package round
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// The former shape stays until everybody who is heard has gone over, and a while more.
+func TestTransition(t *testing.T) {
+	t.Parallel()
+	hub := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}
+	fabricOf := func(shape fabric.Shape) *fabric.Fabric {
+		return &fabric.Fabric{Shape: shape, Clusters: []fabric.Cluster{{Name: "a"}, {Name: "b"}, {Name: "h"}}}
+	}
+	mesh := fabricOf(fabric.Shape{})
+	now := time.Unix(1_000_000, 0)
+	var l transition
+	look := func(f *fabric.Fabric, former bool, said string, wait time.Duration) bool {
+		now = now.Add(wait)
+		live := map[string]project.Live{"b": {Shape: said}}
+		l.Former = former
+		l = l.follow(f, live, now)
+		return l.Before != nil
+	}
+	there, gone := project.ShapeDigest(fabric.Shape{}), project.ShapeDigest(hub)
+	steps := []struct {
+		what   string
+		fabric *fabric.Fabric
+		former bool
+		said   string
+		wait   time.Duration
+		lasts  bool
+	}{
+		{"the first shape", fabricOf(hub), false, gone, 0, false},
+		{"another one", mesh, true, gone, time.Second, true},
+		{"this cluster still uses the former", mesh, true, there, time.Minute, true},
+		{"another cluster does", mesh, false, gone, time.Minute, true},
+		{"another cluster is about to", mesh, false, "", time.Minute, true},
+		{"all have gone over just now", mesh, false, there, 4 * time.Second, true},
+		{"and a while ago", mesh, false, there, 2 * time.Second, false},
+		{"back", fabricOf(hub), false, there, time.Second, true},
+		{"somebody never goes over", fabricOf(hub), false, there, removalMost, false},
+	}
+	for _, s := range steps {
+		if have := look(s.fabric, s.former, s.said, s.wait); have != s.lasts {
+			t.Errorf("%s: lasts %v, want %v", s.what, have, s.lasts)
+		}
+	}
+}
+
+// Only clusters that get a way of the new shape are waited for.
+func TestGoesOver(t *testing.T) {
+	t.Parallel()
+	f := &fabric.Fabric{
+		Shape:    fabric.Shape{Mode: fabric.ModeLinks, Edges: [][2]string{{"a", "h"}, {"b", "h"}}, Partial: true},
+		Clusters: []fabric.Cluster{{Name: "a"}, {Name: "b"}, {Name: "h"}, {Name: "lone"}},
+	}
+	for _, c := range []struct {
+		own    string
+		former []string
+		want   bool
+	}{
+		{"a", nil, false},
+		{"a", []string{"b"}, true},
+		{"a", []string{"lone"}, false},
+		{"a", []string{"lone", "h"}, true},
+		{"lone", []string{"a", "b"}, false},
+	} {
+		if have := goesOver(f.Graph(), c.own, c.former); have != c.want {
+			t.Errorf("%s to %v: %v, want %v", c.own, c.former, have, c.want)
+		}
+	}
+}
+
+// An agent that starts in the middle of a change, or after one that it slept
+// through, has the shape that the others still use.
+func TestTransitionOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	fabricOf := func(mode string) *fabric.Fabric {
+		return &fabric.Fabric{Shape: fabric.Shape{Mode: mode, Hubs: []string{"h"}}, Clusters: []fabric.Cluster{{Name: "a"}, {Name: "h"}}}
+	}
+	hub, mesh, now := fabricOf(fabric.ModeHub), fabricOf(fabric.ModeMesh), time.Unix(1_000_000, 0).UTC()
+	restarted := func(l transition) transition {
+		raw, err := json.Marshal(l.kept())
+		var kept KeptShape
+		if err = errors.Join(err, json.Unmarshal(raw, &kept)); err != nil {
+			t.Fatal(err)
+		}
+		return restoreTransition(kept, now)
+	}
+	l := transition{}.follow(hub, nil, now)
+	for _, step := range []struct {
+		what   string
+		fabric *fabric.Fabric
+		wait   time.Duration
+		lasts  bool
+	}{
+		{"nothing new", hub, time.Minute, false},
+		{"another shape while it slept", mesh, time.Minute, true},
+		{"again, in the middle", mesh, time.Second, true},
+		{"and it never ends", mesh, removalMost, false},
+		{"after the end", mesh, time.Second, false},
+	} {
+		l = restarted(l)
+		now = now.Add(step.wait)
+		l.Former = true
+		l = l.follow(step.fabric, nil, now)
+		if before := l.Before; (before != nil) != step.lasts || before != nil && before.Mode != fabric.ModeHub {
+			t.Errorf("%s: left is %+v", step.what, before)
+		}
+	}
+}
+
+func TestWordsAboutLinks(t *testing.T) {
+	t.Parallel()
+	k := knowledge{choice: &choice{Cluster: "a"}, live: map[string]project.Live{
+		"h": {Passing: &project.Passing{Edges: []project.Edge{{Cluster: "b", Rank: 2}, {Cluster: "c", Rank: 99, MTU: 1300}}}},
+		"b": {Passing: &project.Passing{Edges: []project.Edge{{Cluster: "h", Rank: 1}}}},
+		"d": {},
+	}}
+	for _, tt := range []struct {
+		a, b string
+		rank string
+	}{
+		{"h", "b", "alone"},     // the lower of what the two say
+		{"h", "c", "good"},      // no rank is better than good
+		{"x", "y", "good"},      // nobody said anything
+		{"h", "d", "down"},      // d takes nothing that was passed on
+		{"h", "e", "good"},      // one said nothing, the other that it is good
+		{"a", "h", "down"},      // an own link that does not exist
+		{"h", "a", "down"},      // the same
+		{"b", "x", "good"},      // b has nothing to say against it
+		{"b", "h", "alone"},     // the order does not matter
+		{"nobody", "d", "down"}, // what is heard counts
+	} {
+		if have := k.passing(tt.a, tt.b).String(); have != tt.rank {
+			t.Errorf("%s-%s is %s, want %s", tt.a, tt.b, have, tt.rank)
+		}
+	}
+	if have := k.size([]string{"h", "c"}); have != 1300 {
+		t.Errorf("through h to c fit %d bytes", have)
+	}
+	if have := k.size([]string{"h", "b"}); have != 0 {
+		t.Errorf("through h to b fit %d bytes", have)
+	}
+}

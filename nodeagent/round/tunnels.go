@@ -1,0 +1,146 @@
+package round
+
+import (
+	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/change"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+	"slices"
+	"strings"
+)
+
+// pairsOf gives the pairs of this gateway that are probed through tunnels, each with the
+// tunnel that the fabric says. Those of secondary go over a second one for now.
+func pairsOf(in Observed, f *fabric.Fabric, p Probing, secondary map[string]project.Way) []change.Peer {
+	var out []change.Peer
+	for _, t := range p.Targets {
+		want, ok := tunnelOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway)
+		if t.Device != "" || !ok {
+			continue
+		}
+		out = append(out, change.Peer{
+			Name: t.Peer.String(), Want: want, Keys: keysOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway),
+			Aside: secondary[t.Peer.String()].Next.IsValid(), Source: t.Source, Addr: t.Addr,
+		})
+	}
+	return out
+}
+
+// tunnelOf is the tunnel of a pair that the fabric says.
+func tunnelOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) (change.Cable, bool) {
+	a, b := f.Cluster(own).Gateway(gateway), f.Cluster(cluster).Gateway(remote)
+	if a == nil || b == nil {
+		return change.Cable{}, false
+	}
+	is := project.CableOf(f.Link(own, cluster), f.Epochs, keys, a, b)
+	if d := cable.Named(is.Driver); d != nil && d.Traits().Fixed {
+		return change.Cable{Driver: is.Driver, Epoch: is.Epoch}, true
+	}
+	return ofPair(own+"/"+gateway, cluster+"/"+remote, is), true
+}
+
+// keysOf gives the epochs in which a pair can have tunnels. An agent to which no keys
+// came yet gives up none of those that the run before had.
+func keysOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) change.Keys {
+	if keys == nil {
+		return nil
+	}
+	a, b := f.Cluster(own).Gateway(gateway), f.Cluster(cluster).Gateway(remote)
+	out := change.Keys{}
+	for _, d := range cable.Drivers() {
+		name := d.Traits().Name
+		out[name] = cable.Epochs(name, f.Epochs, keys, a, b)
+	}
+	return out
+}
+
+// ofGateway gives a tunnel as this end sees it.
+func ofGateway(self, peer string, c change.Cable) project.Cable {
+	if self > peer {
+		c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0]
+	}
+	return project.Cable{Driver: c.Driver, Own: c.Ports[0], Remote: c.Ports[1], Alt: c.Alt, Epoch: c.Epoch}
+}
+
+// ofPair gives a tunnel of this end as both ends write it.
+func ofPair(self, peer string, p project.Cable) change.Cable {
+	out := change.Cable{Driver: p.Driver, Ports: [2]int{p.Own, p.Remote}, Alt: p.Alt, Epoch: p.Epoch}
+	if self > peer {
+		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
+	}
+	return out
+}
+
+// cablesOf gives the tunnels of pairs that change theirs, as the projection takes them.
+func cablesOf(in Observed, p Probing, tunnels map[string][]change.Cable) map[string][]project.Cable {
+	out := map[string][]project.Cable{}
+	for peer, all := range tunnels {
+		for _, one := range all {
+			out[peer] = append(out[peer], ofGateway(in.Cluster+"/"+p.Gateway, peer, one))
+		}
+	}
+	return out
+}
+
+// Standing gives, by remote gateway, the tunnels that a round left in the kernel. One of
+// which anything failed does not stand. It is nil where this node is no gateway, or the
+// round did not come to its end.
+func (p *Projection) Standing(r converge.Report) map[string]change.Applied {
+	if r.Interrupted || p.Node == nil || p.Input.Fabric == nil {
+		return nil
+	}
+	own := p.Input.Fabric.Cluster(p.Input.Cluster)
+	if own == nil {
+		return nil
+	}
+	gateway := own.GatewayOn(p.Input.Node)
+	if gateway == nil {
+		return nil
+	}
+	all := map[string]change.Applied{}
+	for _, made := range p.Node.Cables {
+		peer := made.Cluster + "/" + made.Gateway
+		one, ok := tunnelMade(p.Input, gateway.Name, made)
+		if !ok {
+			continue
+		}
+		if _, known := all[peer]; !known {
+			use := one
+			if held := p.Input.Cables[peer]; len(held) > 0 {
+				use = ofPair(own.Name+"/"+gateway.Name, peer, held[0])
+			}
+			all[peer] = change.Applied{Use: use, Devices: map[change.Cable][]string{}}
+		}
+		if !slices.ContainsFunc(slices.Concat(r.Failed, r.Blocked, r.Fights), func(p converge.Problem) bool { return concerns(p, made) }) {
+			all[peer].Devices[one] = append(all[peer].Devices[one], made.Link)
+		}
+	}
+	return all
+}
+
+// tunnelMade finds which of the tunnels of its pair a way to a remote gateway is.
+func tunnelMade(in project.Input, gateway string, made desired.Cable) (change.Cable, bool) {
+	self, peer := in.Cluster+"/"+gateway, made.Cluster+"/"+made.Gateway
+	if held := in.Cables[peer]; len(held) > 0 {
+		if made.Rank >= len(held) {
+			return change.Cable{}, false
+		}
+		return ofPair(self, peer, held[made.Rank]), true
+	}
+	return tunnelOf(in.Fabric, in.Keys, in.Cluster, gateway, made.Cluster, made.Gateway)
+}
+
+// concerns reports whether a problem may keep a tunnel from working: all but those
+// of names and of other tunnels.
+func concerns(p converge.Problem, made desired.Cable) bool {
+	switch p.Kind {
+	case "dns zone", "dns service":
+		return false
+	case "ipsec":
+		return made.Driver == fabric.DriverIPsec && (p.Key == "" || p.Key == made.Connection())
+	}
+	link, _, _ := strings.Cut(p.Key, "/")
+	return !desired.IsCable(link) || link == made.Link
+}

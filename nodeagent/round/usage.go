@@ -1,0 +1,82 @@
+package round
+
+import (
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// needed names the clusters that are reached over this gateway only. What others
+// say is live.
+func (c *choice) needed(v snapshot, live map[string]project.Live) []string {
+	know := knowledge{choice: c, snapshot: v, live: live}
+	ways := health.Ways(project.NewNet(v.fabric, v.before), c.Cluster, health.Links{Own: v.without, Passing: func(a, b string) health.Rank {
+		switch c.Cluster {
+		case a:
+			return v.without(b)
+		case b:
+			return v.without(a)
+		}
+		return know.passing(a, b)
+	}})
+	var out []string
+	for i := range v.fabric.Clusters {
+		if name := v.fabric.Clusters[i].Name; name != c.Cluster && len(ways[name].Over) == 0 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// without ranks the best link to a neighbour that leads over another gateway of
+// this cluster than this one.
+func (v snapshot) without(neighbour string) health.Rank {
+	rank := health.Down
+	for _, near := range v.fabric.Cluster(v.cluster).Gateways {
+		for _, far := range v.fabric.Cluster(neighbour).Gateways {
+			if near.Name != v.gateway {
+				rank = max(rank, v.links.Rank(near.Name, health.Peer{Cluster: neighbour, Gateway: far.Name}))
+			}
+		}
+	}
+	return rank
+}
+
+// User is a cluster whose traffic a gateway carries, and how that is known.
+type User struct{ Cluster, Who string }
+
+func (u User) String() string { return u.Cluster + " (" + u.Who + ")" }
+
+// users names the clusters whose traffic a gateway of this or of another cluster
+// carries: by the choice of this node, or by what gateways of other clusters say.
+func (c *choice) users(f *fabric.Fabric, s health.Snapshot, gateway health.Peer) []User {
+	var out []User
+	for i := range f.Clusters {
+		remote := &f.Clusters[i]
+		if remote.Name != c.Cluster && (gateway.Cluster == c.Cluster || gateway.Cluster == remote.Name) {
+			if who := c.usedWith(f, remote, s, gateway); who != "" {
+				out = append(out, User{remote.Name, who})
+			}
+		}
+	}
+	return out
+}
+
+// usedWith says who uses a gateway for the traffic between this cluster and
+// another; empty = nobody.
+func (c *choice) usedWith(f *fabric.Fabric, remote *fabric.Cluster, s health.Snapshot, gateway health.Peer) string {
+	path := c.Last[remote.Name].Path
+	own := gateway.Cluster == c.Cluster
+	if own && path.Local == gateway.Gateway || !own && path.Via == "" && path.Remote == gateway.Gateway {
+		return snapshot{cluster: c.Cluster}.name(remote.Name, path)
+	}
+	for _, far := range remote.Gateways {
+		for _, near := range f.Cluster(c.Cluster).Gateways {
+			concerns := own && near.Name == gateway.Gateway || !own && far.Name == gateway.Gateway
+			if concerns && s.Uses(near.Name, health.Peer{Cluster: remote.Name, Gateway: far.Name}) {
+				return "by " + remote.Name + "/" + far.Name
+			}
+		}
+	}
+	return ""
+}
