@@ -2,7 +2,6 @@ package input
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdh"
 	"crypto/ed25519"
 	"crypto/x509"
@@ -206,13 +205,14 @@ func TestOwnKeys(t *testing.T) {
 	}
 	file := []byte(base64.StdEncoding.EncodeToString(brought[:]) + "\n")
 	ikeFile := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	var in *inputs
+	var in *Inputs
 	restart := func() {
 		t.Helper()
-		in, err = newInputs(Config{
+		in, err = Open(Config{
 			Cluster: "g1", Node: "gw", FabricDir: filepath.Join(dir, "fabric"), StateDir: filepath.Join(dir, "state"), FactsDir: filepath.Join(dir, "facts"),
 			KeysDir: filepath.Join(dir, "keys"), Identity: filepath.Join(dir, "identity"), Trust: filepath.Join(dir, "trust"),
-		}, slog.New(slog.DiscardHandler), func() {})
+			Log: slog.New(slog.DiscardHandler), Changed: func() {},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestOwnKeys(t *testing.T) {
 	expect := func(what string, want *fabric.Secret) {
 		t.Helper()
 		for _, when := range []string{"", ", after a restart"} {
-			in.refresh(context.Background())
+			in.Refresh()
 			for epoch := 1; epoch <= 2; epoch++ {
 				e := epochOf(in.held, epoch)
 				key, has := e.Gateways["a"]
@@ -247,18 +247,18 @@ func TestOwnKeys(t *testing.T) {
 	put("keys/a.ike.key", ikeFile)
 	expect("the files come before their commit", &derived)
 	publish(brought)
-	in.refresh(context.Background())
+	in.Refresh()
 	give(nil)
 	expect("the commit comes", &brought)
 	remove("a.key")
 	remove("a.ike.key")
 	expect("the files are gone", nil)
-	in.refresh(context.Background())
+	in.Refresh()
 	put("keys/a.key", file)
 	put("keys/a.ike.key", ikeFile)
 	expect("they come after their commit", &brought)
 	give(map[string]fabric.Secret{"a": derived})
-	in.refresh(context.Background())
+	in.Refresh()
 	publish(derived)
 	expect("no longer brought", &derived)
 
@@ -267,9 +267,9 @@ func TestOwnKeys(t *testing.T) {
 	expect("brought again", &brought)
 	for name, good := range map[string][]byte{"a.key": file, "a.ike.key": ikeFile} {
 		for _, bad := range []string{"", "c2VjcmV0LXRleHQ=", "-----BEGIN PRIVATE KEY-----\nc2VjcmV0LXRleHQ=\n-----END PRIVATE KEY-----\n"} {
-			in.refresh(context.Background())
+			in.Refresh()
 			put("keys/"+name, []byte(bad))
-			in.refresh(context.Background())
+			in.Refresh()
 			if told := in.keys.state.Error; in.keys.state.OK || strings.Contains(told, "c2VjcmV0") || !strings.Contains(told, name) {
 				t.Errorf("broken %s: %q", name, told)
 			}
