@@ -97,9 +97,10 @@ chaos: setup build ## FAULTS seeded faults under traffic; SEED, ROUND, SLOW, SHA
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh
 
-generate: ## JSON Schema, docs/reference.md, docs/timing.md and the goldens
+generate: ## JSON Schema, docs/reference.md, docs/timing.md, docs/map.svg and the goldens
 	$(GO) test ./schema/internal/gen ./internal/timing -run '^TestCurrent$$' -update
-	$(GO) test ./render ./render/plan ./schema ./nodeagent/project -update
+	$(GO) test ./render ./render/plan ./schema ./nodeagent/project ./internal/clustermap -update
+	$(GO) test ./cmd/hawser -run "^TestMapOfTheReadme$$" -update
 
 # Fails where a target runs less than 10,000 times.
 fuzz: ## thirty seconds for each fuzz target
