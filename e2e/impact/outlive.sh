@@ -5,7 +5,7 @@ flows=$1 change=$2 lose=$3
 rm -f until-* ready-* tcp-*
 pids= later= ready='-n yes'
 start() { # PHASE
-    hawser lab exec $cluster/default/client -- hawser-traffic tcp --count 4 --open 60s --patience 10s --ready $WORK/ready-$1-$name --until $WORK/until-$1 $target >tcp-$1-$name.json </dev/null &
+    hawser lab exec $cluster/default/client -- hawser-traffic tcp --count 4 --open 60s --patience 20s --ready $WORK/ready-$1-$name --until $WORK/until-$1 $target >tcp-$1-$name.json </dev/null &
     ready="$ready -a -e ready-$1-$name"
 }
 while read -r name cluster target key; do
