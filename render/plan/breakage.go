@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -67,15 +68,20 @@ func fewerClusters(f Field) string {
 	return "exports that other clusters made end where only some may make them now (" + strings.Join(kept, "; ") + ")"
 }
 
-func clusterBreakage(e *Entry, f Field) string {
+func clusterBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 	switch f.Name {
 	case "globalnet":
-		return fmt.Sprintf("%s changes from %s to %s: connections to and from its own pod and service addresses end, for every other cluster",
-			e.Key, f.Have, f.Want)
+		if wasFlat(want, have) {
+			return fmt.Sprintf("%s changes from %s to %s: connections to and from its own pod and service addresses end, for every other cluster",
+				e.Key, f.Have, f.Want)
+		}
+		return fmt.Sprintf("%s changes from %s to %s: its pods go out with their own addresses", e.Key, f.Have, f.Want)
 	case "globalCIDRs":
 		return "the global addresses of " + e.Key + " move"
 	case "egress mode":
-		return "pods of " + e.Key + " go out with other addresses"
+		if slices.ContainsFunc([]int{4, 6}, have.Hides) {
+			return "pods of " + e.Key + " go out with other addresses"
+		}
 	case "dns":
 		return dnsBreakage(e, f)
 	case "dynamic exports":
@@ -92,8 +98,25 @@ func clusterBreakage(e *Entry, f Field) string {
 		}
 	case "podCIDRs", "serviceCIDRs":
 		if !keeps(f) {
-			return "prefixes of " + e.Key + " are no longer known to the others"
+			return prefixBreakage(e, f, want, have)
 		}
+	}
+	return ""
+}
+
+// prefixBreakage says what it means that prefixes of a cluster go. Where it is global the
+// others never knew them, and services are reached at addresses of its block.
+func prefixBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
+	left := gone(want.PodCIDRs, have.PodCIDRs)
+	if f.Name == "serviceCIDRs" {
+		left = gone(want.ServiceCIDRs, have.ServiceCIDRs)
+	}
+	hidden := slices.DeleteFunc(slices.Clone(left), func(p netip.Prefix) bool { return !have.Hides(fabric.Family(p.Addr())) })
+	switch {
+	case len(hidden) < len(left):
+		return "prefixes of " + e.Key + " are no longer known to the others"
+	case f.Name == "podCIDRs" && len(left) > 0:
+		return "pods in " + list(left) + " of " + e.Key + " no longer reach other clusters"
 	}
 	return ""
 }
@@ -149,7 +172,7 @@ func exportBreakage(f Field) string {
 		return "its type changes: its name gives other addresses"
 	case "clusterset IPs":
 		if f.Have != "" {
-			return "its clusterset IP moves, and connections to it may end"
+			return "its clusterset IP moves"
 		}
 	case "ports":
 		if !keeps(f) {

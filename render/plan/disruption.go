@@ -8,10 +8,12 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/schema/fabric"
 )
 
-// disrupt fills in what each entry breaks. What comes or goes with its cluster
-// or its export is told there. shape is what a change of the shape breaks.
+// disrupt fills in what each entry breaks, and what of that becomes of open connections.
+// What comes or goes with its cluster or its export is told there. shape is what a change of
+// the shape breaks.
 func (p *Plan) disrupt(want, have *side, shape string) {
 	whole := map[string]diff.Op{}
 	for _, e := range p.Entries {
@@ -31,7 +33,7 @@ func (p *Plan) disrupt(want, have *side, shape string) {
 		case e.Kind == kindAgents:
 			e.Disruptive = restarts(e, want, have)
 		case e.Disruptive == "":
-			e.Disruptive = disruption(e, shape)
+			disruption(e, shape, want.fabric.Cluster(e.Cluster), have.fabric.Cluster(e.Cluster))
 		}
 		if e.Disruptive != "" {
 			p.Summary.Disruptive++
@@ -39,25 +41,34 @@ func (p *Plan) disrupt(want, have *side, shape string) {
 	}
 }
 
-// disruption says what an entry breaks, and for whom; empty when connections live on.
-func disruption(e *Entry, shape string) string {
+// disruption fills in what an entry breaks, and for whom; nothing when connections live on.
+// The clusters are the entry's, or nil.
+func disruption(e *Entry, shape string, want, have *fabric.Cluster) {
 	if e.Op == diff.Delete {
-		return removal(e)
+		e.Disruptive = removal(e)
 	}
-	if e.Op == diff.Create {
+	if e.Op == diff.Create && e.Kind == kindEgress {
+		e.Disruptive = otherEgress
+	}
+	if e.Op == diff.Delete || e.Op == diff.Create {
 		if e.Kind == kindEgress {
-			return otherEgress
+			e.ends, e.may = otherEgress, true
 		}
-		return ""
+		return
 	}
-	var reasons []string
+	var reasons, ends []string
+	e.may = true
 	for _, f := range e.Fields {
-		r := breakage(e, f)
+		r := breakage(e, f, want, have)
 		if e.Kind == kindClusterset && f.Name == "connectivity" {
 			r = shape
 		}
 		if r != "" && !slices.Contains(reasons, r) {
 			reasons = append(reasons, r)
+			if moves(e, f) {
+				ends = append(ends, r)
+				e.may = e.may && kept(e, f, want, have)
+			}
 		}
 		if carried(e, f) {
 			e.Note = proven
@@ -69,7 +80,52 @@ func disruption(e *Entry, shape string) string {
 	if e.Kind == kindGateway && len(reasons) > 0 {
 		e.Note = "" // links that begin anew hold no former cable
 	}
-	return strings.Join(reasons, "; ")
+	e.Disruptive, e.ends = strings.Join(reasons, "; "), strings.Join(ends, "; ")
+}
+
+// moves reports whether a field that breaks something moves addresses that open connections
+// have, or takes them away.
+func moves(e *Entry, f Field) bool {
+	var fields []string
+	switch e.Kind {
+	case kindCluster:
+		fields = []string{"podCIDRs", "serviceCIDRs", "globalnet", "globalCIDRs", "egress mode", "egressIPs", "mappings"}
+	case kindEgress:
+		fields = []string{"namespace", "matchLabels", "ips"}
+	case kindExport:
+		fields = []string{"type", "clusterset IPs"}
+	case kindPart:
+		fields = []string{"global IPs", "hosts"}
+	}
+	return slices.Contains(fields, f.Name)
+}
+
+// kept reports whether open connections may go on although a field moves their addresses:
+// gateways keep the flows that they translate, and their addresses are still the cluster's.
+// Nobody sends packets to a block that is another cluster's, or nobody's, nor to a prefix
+// that is no longer known.
+func kept(e *Entry, f Field, want, have *fabric.Cluster) bool {
+	if want != nil && have != nil && len(gone(want.GlobalCIDRs, have.GlobalCIDRs)) > 0 {
+		return false
+	}
+	return e.Kind != kindCluster || f.Name == "egressIPs" || f.Name == "egress mode" || f.Name == "mappings" || !wasFlat(want, have)
+}
+
+// wasFlat reports whether pods of a cluster had their own addresses in a family in which a
+// prefix goes, or in which it is global now.
+func wasFlat(want, have *fabric.Cluster) bool {
+	left := gone(slices.Concat(want.PodCIDRs, want.ServiceCIDRs), slices.Concat(have.PodCIDRs, have.ServiceCIDRs))
+	return slices.ContainsFunc([]int{4, 6}, func(family int) bool {
+		return have.Has(family) && !have.Hides(family) && (want.Hides(family) ||
+			slices.ContainsFunc(left, func(p netip.Prefix) bool { return fabric.Family(p.Addr()) == family }))
+	})
+}
+
+// gone gives the prefixes that were there and are in none that is.
+func gone(want, have []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(have), func(h netip.Prefix) bool {
+		return slices.ContainsFunc(want, func(w netip.Prefix) bool { return w.Bits() <= h.Bits() && w.Contains(h.Addr()) })
+	})
 }
 
 // carried reports whether a field is of a cable, which agents replace without a
@@ -102,7 +158,7 @@ func lostWays(lost [][2]string) string {
 	return strings.Join(names, ", ") + " have no way to each other any more"
 }
 
-const otherEgress = "its pods go out with other addresses, and their open connections may end"
+const otherEgress = "its pods go out with other addresses"
 
 func removal(e *Entry) string {
 	switch e.Kind {
@@ -122,13 +178,13 @@ func removal(e *Entry) string {
 	return ""
 }
 
-// breakage says what the change of one field breaks.
-func breakage(e *Entry, f Field) string {
+// breakage says what the change of one field breaks. The clusters are the entry's, or nil.
+func breakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 	switch e.Kind {
 	case kindClusterset:
 		return clustersetBreakage(f)
 	case kindCluster:
-		return clusterBreakage(e, f)
+		return clusterBreakage(e, f, want, have)
 	case kindGateway:
 		return gatewayBreakage(f)
 	case kindPair:
@@ -143,7 +199,7 @@ func breakage(e *Entry, f Field) string {
 		return exportBreakage(f)
 	case kindPart:
 		if (f.Name == "global IPs" || f.Name == "hosts") && !keeps(f) {
-			return "its global addresses move, and connections to them may end"
+			return "its global addresses move"
 		}
 	}
 	return ""

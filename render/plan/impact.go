@@ -31,7 +31,9 @@ type Effect struct {
 	Source   string `json:"source,omitempty"`
 	// Gone says that the path left the topology.
 	Gone bool `json:"gone,omitempty"`
-	// May says, in Ends, that it depends on what the topology does not tell, such as where pods run.
+	// May says, in Ends, that they do not end with the change, as gateways keep the flows that
+	// they translate: they end when other gateways carry them, or at once where pods run on
+	// nodes that no longer reach a gateway.
 	May bool `json:"may,omitempty"`
 }
 
@@ -59,15 +61,15 @@ func (x *Impact) ipsec(clusterset *Entry) {
 // impactOf says what the entries of a plan mean for connections.
 func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 	out := Impact{Ends: []Effect{}, Stalls: []Effect{}, GoesOn: []Effect{}, Loads: []Load{}}
-	out.lost(p.Reach.Lost)
+	out.lost(p.Reach.Lost, want)
 	for i := range p.Entries {
 		e := &p.Entries[i]
 		at := Effect{What: e.Kind + " " + e.Key, Path: e.Path, Gone: e.Op == diff.Delete}
 		switch {
 		case e.Kind == kindGateway:
-		case moves(e):
-			at.What += ": " + e.Disruptive
-			at.May = e.Kind == kindExport || e.Kind == kindPart || e.Kind == kindEgress // gateways keep flows that are translated
+		case e.ends != "":
+			at.What += ": " + e.ends
+			at.May = e.may
 			out.Ends = append(out.Ends, at)
 		case e.Note == proven, e.Kind == kindPair && e.Op == diff.Delete && e.Disruptive == "" && e.Note != "":
 			at.What += ": " + e.Note
@@ -92,12 +94,17 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 }
 
 // lost says what becomes of connections to what is no longer reachable. Gateways look at
-// allow lists for every packet, and keep the flows to exports and ports that are gone.
-func (x *Impact) lost(list []Access) {
+// allow lists for every packet, and keep the flows to exports and ports that are gone, declared
+// or dynamic, of clusters that stay.
+func (x *Impact) lost(list []Access, want *fabric.Fabric) {
 	var ends, may bool
-	for _, l := range list {
-		gone := strings.HasPrefix(l.Path, "exports[") && !strings.HasSuffix(l.Path, ".allow")
-		ends, may = ends || !gone, may || gone
+	for i := range list {
+		l := &list[i]
+		l.May = strings.HasPrefix(l.Path, "dynamicExports") || strings.HasPrefix(l.Path, "exports[") && !strings.HasSuffix(l.Path, ".allow")
+		for _, to := range l.To {
+			l.May = l.May && !slices.ContainsFunc(to.In, func(name string) bool { return want.Cluster(name) == nil })
+		}
+		ends, may = ends || !l.May, may || l.May
 	}
 	if ends {
 		x.Ends = append(x.Ends, Effect{What: "connections to what is no longer reachable"})
@@ -105,18 +112,6 @@ func (x *Impact) lost(list []Access) {
 	if may {
 		x.Ends = append(x.Ends, Effect{What: "connections to exports and ports that are gone: there are no new ones", May: true})
 	}
-}
-
-// moves reports whether an entry moves addresses that connections have.
-func moves(e *Entry) bool {
-	if e.Disruptive == "" {
-		return false
-	}
-	fields := []string{"global IPs", "clusterset IPs", "hosts", "globalCIDRs", "egress mode", "egressIPs",
-		"mappings", "ips", "namespace", "matchLabels", "globalnet", "type"}
-	return e.Kind == kindEgress || slices.ContainsFunc(e.Fields, func(f Field) bool {
-		return e.Op != diff.Create && e.Op != diff.Delete && slices.Contains(fields, f.Name)
-	})
 }
 
 // gateways says what becomes of what goes over gateways that leave or change.

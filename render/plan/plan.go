@@ -74,6 +74,9 @@ type Entry struct {
 	Note string `json:"note,omitempty"`
 
 	stays bool // of what is deleted: the path is that of an edit that is still in the file
+	// ends is what of Disruptive ends open connections; with may not at once, as Effect.May says.
+	ends string
+	may  bool
 }
 
 // Field is one attribute that changes.

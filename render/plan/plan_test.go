@@ -152,7 +152,7 @@ func TestJSON(t *testing.T) {
 		`"fields":[{"name":"ports","have":"80/TCP","want":"81/TCP"}],"path":"exports[ns/e0].ports[0].port","source":"clusterset.yaml:20",` +
 		`"disruptive":"a port is gone or changes"}],"summary":{"add":0,"change":1,"destroy":0,"disruptive":1},` +
 		`"reach":{"gained":[{"all":true,"to":[{"export":"ns/e0","ports":["81/TCP"],"in":["c0","c1"]}],"path":"exports[ns/e0].ports","source":"clusterset.yaml:20"}],` +
-		`"lost":[{"all":true,"to":[{"export":"ns/e0","ports":["80/TCP"],"in":["c0","c1"]}],"path":"exports[ns/e0].ports","source":"clusterset.yaml:20"}]},"firewall":{"open":[],"close":[]},` +
+		`"lost":[{"all":true,"to":[{"export":"ns/e0","ports":["80/TCP"],"in":["c0","c1"]}],"path":"exports[ns/e0].ports","source":"clusterset.yaml:20","may":true}]},"firewall":{"open":[],"close":[]},` +
 		`"impact":{"ends":[{"what":"connections to exports and ports that are gone: there are no new ones","may":true}],"stalls":[],"goes_on":[],"loads":[]}}`
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

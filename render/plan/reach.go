@@ -31,6 +31,9 @@ type Access struct {
 	Source string `json:"source,omitempty"`
 	// Gone says that the path left the topology.
 	Gone bool `json:"gone,omitempty"`
+	// May says, of what is no longer reachable, what Effect.May does: there are no new
+	// connections, and open ones go on for now.
+	May bool `json:"may,omitempty"`
 }
 
 // Target is what is reached: an export, what clusters export by themselves from some
