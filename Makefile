@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: all build setup demo test unit e2e reach quiet e2e-vm e2e-kube e2e-kube-ci e2e-cni e2e-mcs e2e-gitops kube-up kube-down image chaos lint generate fuzz bench clean help
+.PHONY: all build setup demo test unit e2e reach quiet e2e-vm e2e-kube e2e-kube-ci e2e-cni e2e-mcs e2e-gitops release verify-release kube-up kube-down image chaos lint generate fuzz bench clean help
 
 all: build ## the same as build
 
@@ -74,6 +74,13 @@ e2e-gitops: ## Flux's and Argo CD's controllers on what is published; one: GITOP
 ARCHES ?= $(if $(IPSEC),$(shell $(GO) env GOARCH),amd64 arm64)
 image: ## dist/hawser-agent-<version>-<arch>.tar without Docker; with strongSwan: IPSEC=1
 	@VERSION=$(VERSION) IPSEC=$(IPSEC) SIGN=$(SIGN) hack/image.sh $(ARCHES)
+
+RELEASE = $(if $(filter file,$(origin VERSION)),$(error VERSION=v0.2.0, for one, says which),$(VERSION))
+release: ## dist/VERSION: programs, packages, images, charts; VERSION=v0.2.0 SIGN=cosign.key
+	@hack/release.sh $(RELEASE) dist/$(RELEASE)
+
+verify-release: ## dist/VERSION checked as who installs it would; VERSION=v0.2.0
+	@hack/verify-release.sh $(RELEASE) dist/$(RELEASE)
 
 # Each packet is compared with what the documents allow.
 SEED ?= 1

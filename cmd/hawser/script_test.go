@@ -29,10 +29,11 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"agent":   agent,
-			"cluster": clusterAPI,
-			"put":     putObjects,
-			"written": writtenTo,
+			"agent":    agent,
+			"cluster":  clusterAPI,
+			"gitproxy": gitProxy,
+			"put":      putObjects,
+			"written":  writtenTo,
 		},
 	})
 }

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Makes a release of this tree in a folder: hack/release.sh v0.2.0 dist/v0.2.0. The same
+# commit, Go and Debian packages give the same bytes, signatures with the same key
+# included. Needs nothing but Go's module proxy. docs/release.md says what is in the folder
+# and how to check it.
+#
+#   SIGN       key file as cosign makes it, with the password of COSIGN_PASSWORD; without it
+#              a key is made beside the folder, which nobody else trusts
+#   REGISTRY   where the images will be, hawser.dev
+#   URL        where the archives will be, for the krew manifest
+#   IPSEC      0 leaves out the image with strongSwan, which takes this machine's packages
+set -euo pipefail
+version=${1:?usage: hack/release.sh VERSION FOLDER}
+mkdir -p "${2:?usage: hack/release.sh VERSION FOLDER}"
+dist=$(cd "$2" && pwd)
+cd "$(dirname "$0")/.."
+if ! [[ $version =~ ^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$ ]]; then
+  echo "release: VERSION=$version: it is vMAJOR.MINOR.PATCH, such as v0.2.0" >&2
+  exit 2
+fi
+plain=${version#v}
+if ! grep -qE "^## ${version//./\\.} - [0-9]{4}-[0-9]{2}-[0-9]{2}\$" CHANGELOG.md; then
+  echo "release: CHANGELOG.md has no section \"## $version - $(date +%Y-%m-%d)\": say there what is new" >&2
+  exit 2
+fi
+registry=${REGISTRY:-hawser.dev}
+url=${URL:-https://hawser.dev/releases/$version}
+commit=$(git rev-parse HEAD)
+# Times in archives are those of the commit.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC CGO_ENABLED=0
+umask 022
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[ -z "$(ls -A "$dist")" ] || { echo "release: $dist is not empty" >&2; exit 2; }
+say() { echo "release: $*" >&2; }
+
+# pack ARCHIVE FOLDER packs what is in a folder, reproducibly.
+pack() {
+  tar --create --directory "$2" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner \
+    --mode=u+rw,go+r,go-w --mtime="@$SOURCE_DATE_EPOCH" $(cd "$2" && ls -A) | gzip -n >"$1"
+}
+
+go_build() { go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$version" "$@"; }
+(cd hack/release && go build -o "$work/release" .)
+go build -o "$work/image" ./hack/image
+
+say "programs"
+for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
+  os=${platform%/*} arch=${platform#*/}
+  GOOS=$os GOARCH=$arch go_build -o "$work/hawser-$os-$arch/hawser" ./cmd/hawser
+  [ "$os" = darwin ] || GOOS=$os GOARCH=$arch go_build -o "$work/hawser-agent-$os-$arch/hawser-agent" ./cmd/hawser-agent
+done
+# The manual and the completion of each platform are the same; those of this machine's build are taken.
+go_build -o "$work/host/" ./cmd/hawser ./cmd/hawser-agent
+for program in hawser hawser-agent; do
+  mkdir -p "$work/doc-$program/completion" "$work/doc-$program/man/man1"
+  "$work/host/$program" man "$work/doc-$program/man/man1"
+  gzip -n "$work/doc-$program/man/man1"/*
+  "$work/host/$program" completion bash >"$work/doc-$program/completion/$program.bash"
+  "$work/host/$program" completion zsh >"$work/doc-$program/completion/_$program"
+  "$work/host/$program" completion fish >"$work/doc-$program/completion/$program.fish"
+  cp LICENSE CHANGELOG.md "$work/doc-$program/"
+done
+for folder in "$work"/hawser-{linux,darwin}-* "$work"/hawser-agent-linux-*; do
+  name=${folder##*/}
+  program=$(ls "$folder")
+  platform=${name#"$program-"}
+  cp -r "$work/doc-$program/." "$folder/"
+  find "$folder" -exec touch -d "@$SOURCE_DATE_EPOCH" {} +
+  pack "$dist/${program}_${version}_${platform/-/_}.tar.gz" "$folder"
+done
+
+say "packages of Debian"
+for program in hawser hawser-agent; do
+  for arch in amd64 arm64; do
+    STAGE=$work/$program-linux-$arch ARCH=$arch VERSION=$plain MTIME=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ) \
+      "$work/release" deb "deploy/deb/$program.yaml" "$dist/${program}_${plain}_$arch.deb"
+  done
+done
+
+say "images"
+# image NAME ARCHES ARGUMENT...
+image() {
+  local name=$1 arches=$2
+  shift 2
+  digest=$("$work/image" -o "$dist/${name}_$version.oci.tar" -sbom "$dist/${name}_$version.spdx.json" -index -arch "$arches" \
+    -name "$registry/$name:$version" -label "org.opencontainers.image.title=$name" -label "org.opencontainers.image.version=$version" \
+    -label org.opencontainers.image.licenses=Apache-2.0 -label "org.opencontainers.image.revision=$commit" "$@")
+  echo "$registry/$name:$version@$digest" >>"$dist/images.txt"
+}
+"$work/release" roots "$work/roots.pem"
+image hawser amd64,arm64 -entrypoint /hawser "hawser=$work/hawser-linux-{arch}/hawser" "etc/ssl/certs/ca-certificates.crt=$work/roots.pem"
+image hawser-agent amd64,arm64 -entrypoint /hawser-agent "hawser-agent=$work/hawser-agent-linux-{arch}/hawser-agent"
+if [ "${IPSEC:-1}" != 0 ]; then
+  image hawser-agent-ipsec "$(go env GOHOSTARCH)" -charon -pin "deploy/ipsec.$(go env GOHOSTARCH).packages" \
+    -entrypoint /hawser-agent "hawser-agent=$work/hawser-agent-linux-{arch}/hawser-agent"
+fi
+
+say "charts, kustomize, krew"
+for chart in hawser-reconciler hawser-cluster; do
+  mkdir -p "$work/$chart"
+  cp -r "deploy/charts/$chart" "$work/$chart/"
+  sed -i "s/^version: .*/version: $plain/; s/^appVersion: .*/appVersion: $version/" "$work/$chart/$chart/Chart.yaml"
+  sed -i "s#^registry: .*#registry: $registry#" "$work/$chart/$chart/values.yaml"
+  pack "$dist/$chart-$plain.tgz" "$work/$chart"
+done
+mkdir "$work/kustomize"
+cp -r deploy/kustomize/. "$work/kustomize/"
+rm "$work/kustomize/reconciler/render.sh"
+sed -i "s#{name: hawser.dev/hawser, newTag: dev}#{name: hawser.dev/hawser, newName: $registry/hawser, newTag: $version}#" \
+  "$work/kustomize/reconciler/kustomization.yaml"
+pack "$dist/hawser-kustomize_$version.tar.gz" "$work/kustomize"
+{
+  sed "s/\$VERSION/$version/" deploy/krew.yaml
+  for platform in linux_amd64 linux_arm64 darwin_amd64 darwin_arm64; do
+    archive=hawser_${version}_$platform.tar.gz
+    printf '  - selector: {matchLabels: {os: %s, arch: %s}}\n    bin: hawser\n    uri: %s\n    sha256: %s\n' \
+      "${platform%_*}" "${platform#*_}" "$url/$archive" "$(sha256sum <"$dist/$archive" | cut -d' ' -f1)"
+  done
+} >"$dist/hawser.krew.yaml"
+
+say "checksums and signature"
+key=${SIGN:-}
+if [ -z "$key" ]; then
+  key=${dist%/*}/cosign.key
+  [ -e "$key" ] || "$work/release" key "${key%.key}"
+  say "signed with ${key}, a key of this machine: SIGN=FILE takes yours"
+fi
+# The public key is in the folder so that it can be compared with the one that users have.
+cp "${key%.key}.pub" "$dist/cosign.pub"
+(cd "$dist" && sha256sum $(ls | grep -v '^cosign.pub$') >SHA256SUMS && "$work/release" sign "$key" SHA256SUMS)
+# For sites without a network: all of it in one file.
+tar --create --directory "$dist" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+  --file "$work/all.tar" $(ls "$dist")
+mv "$work/all.tar" "$dist/hawser_${version}_airgap.tar"
+"$work/release" sign "$key" "$dist/hawser_${version}_airgap.tar"
+say "$dist: $(ls "$dist" | wc -l) files, $(du -sh "$dist" | cut -f1)"
