@@ -85,8 +85,9 @@ func (c *choice) look(v snapshot, live map[string]project.Live, now time.Time) p
 		w.own = c.ownLinks(health.Transit(c.table, c.Cluster, v.gateway, v.links), v)
 	}
 	links := make(map[string]chosen, len(c.Links))
-	for remote, want := range health.Paths(c.table, c.Cluster, v.links) {
-		links[remote] = c.follow(remote, want, v, now)
+	want := health.Paths(c.table, c.Cluster, v.links)
+	for _, remote := range slices.Sorted(maps.Keys(want)) { // moves are told in this order
+		links[remote] = c.follow(remote, want[remote], v, now)
 		w.links[remote] = links[remote].Path
 	}
 	c.Links = links
