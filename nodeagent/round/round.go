@@ -319,6 +319,10 @@ func (s *State) snapshot(cluster, node string, f *fabric.Fabric, links health.Sn
 	return snapshot{fabric: f, cluster: cluster, gateway: gatewayOf(f, cluster, node), links: links, before: s.Transition.Before}
 }
 
+// Begun reports whether this is a state that Begin and Step made, and not the zero one:
+// what an agent of another version tells may lack what this one needs.
+func (s State) Begun() bool { return s.Choice != nil }
+
 // Last gives the last projection; its Node is nil before the first.
 func (s State) Last() Projection { return s.last }
 
