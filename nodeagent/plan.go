@@ -19,7 +19,7 @@ import (
 type sight struct {
 	State    round.State             `json:"state"`
 	Peers    round.Peers             `json:"peers"`
-	Resolved map[string][]netip.Addr `json:"resolved"` // as in project.Local
+	Resolved map[string][]netip.Addr `json:"resolved"` // as in model.Local
 }
 
 // sight gives what this agent remembers and observes now.
