@@ -19,7 +19,7 @@ import (
 type sight struct {
 	State    round.State             `json:"state"`
 	Peers    round.Peers             `json:"peers"`
-	Resolved map[string][]netip.Addr `json:"resolved"` // as in project.Local
+	Resolved map[string][]netip.Addr `json:"resolved"` // as in model.Local
 }
 
 // sight gives what this agent remembers and observes now.
@@ -28,7 +28,7 @@ func (l *loop) sight() sight {
 }
 
 // planned makes the round that the agent which runs on this node would make now, and that
-// of an agent which starts where none runs. Nothing of it is carried out.
+// of an agent which starts where none of this version runs. Nothing of it is carried out.
 func (l *loop) planned(ctx context.Context) (*round.Node, error) {
 	l.inputs.Refresh()
 	in, ok := l.inputs.Now()
@@ -41,7 +41,7 @@ func (l *loop) planned(ctx context.Context) (*round.Node, error) {
 		return nil, err
 	}
 	now := time.Now()
-	if !runs {
+	if !runs || !running.State.Begun() {
 		_, do := round.Make(l.begin(now), func() round.Observed { return l.observe(in) }, l.peers.Aim, now)
 		return do.Node, nil
 	}

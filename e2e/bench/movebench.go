@@ -11,6 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -212,7 +213,7 @@ func moveInput(clusters int) project.Input {
 		Domain: "clusterset.local", Epochs: []int{1}, DNS: fabric.DNS{Address: netip.MustParseAddr("169.254.73.53")},
 		GlobalPools: prefix("242.0.0.0/8"), ServicePools: prefix("243.0.0.0/16"), TunnelPools: prefix("241.0.0.0/16"),
 	}
-	in := project.Input{Fabric: f, Cluster: "c0", Node: "c0-a", Paths: map[string]project.Path{}, Transit: map[string]project.Path{}}
+	in := project.Input{Fabric: f, Cluster: "c0", Node: "c0-a", Paths: map[string]model.Path{}, Transit: map[string]model.Path{}}
 	for i := range clusters {
 		name := fmt.Sprintf("c%d", i)
 		block := nth("242.0.0.0/8", i<<10)
@@ -228,12 +229,12 @@ func moveInput(clusters int) project.Input {
 		}
 		f.Clusters = append(f.Clusters, c)
 		if i > 0 {
-			in.Paths[name] = project.Path{Local: "c0-a", Remote: name + "-a"}
+			in.Paths[name] = model.Path{Local: "c0-a", Remote: name + "-a"}
 			in.Transit[name] = in.Paths[name]
 		}
 	}
 	in.Keys = &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: "c0", Epochs: []fabric.EpochKeys{{Epoch: 1, PSKSeed: fabric.Secret{1},
 		Gateways: map[string]fabric.Secret{"c0-a": {1}, "c0-b": {2}, "c0-c": {3}}}}}
-	in.Facts.Nodes = []project.Node{{Name: "c0-a", Addrs: []netip.Addr{netip.MustParseAddr("192.168.0.1")}}}
+	in.Facts.Nodes = []model.Node{{Name: "c0-a", Addrs: []netip.Addr{netip.MustParseAddr("192.168.0.1")}}}
 	return in
 }

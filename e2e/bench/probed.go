@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/health"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -92,12 +92,12 @@ func probeGateway(ctx context.Context, in io.Reader, out io.Writer) error {
 	}})
 	p.SetListen([]health.Listen{{Addr: probeOwn}})
 	p.SetReady(true)
-	use := map[string]project.Path{}
+	use := map[string]model.Path{}
 	var targets []health.Target
 	for _, r := range w.remotes() {
 		targets = append(targets, health.Target{Peer: health.Peer{Cluster: r.cluster, Gateway: r.gateway}, Source: probeOwn, Addr: r.addr})
 		if r.used {
-			use[r.cluster] = project.Path{Local: "own-a", Remote: r.gateway}
+			use[r.cluster] = model.Path{Local: "own-a", Remote: r.gateway}
 		}
 	}
 	p.SetTargets(targets)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/health"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // As health has them, for the rate at which the others probe.
@@ -69,7 +69,7 @@ func (w probing) prober(other remote, list []remote) *health.Prober {
 	p.SetReady(true)
 	p.SetTargets([]health.Target{{Peer: health.Peer{Cluster: "own", Gateway: "own-a"}, Source: other.addr, Addr: probeOwn}})
 	if other.used {
-		p.SetUse(map[string]project.Path{"own": {Local: other.gateway, Remote: "own-a"}})
+		p.SetUse(map[string]model.Path{"own": {Local: other.gateway, Remote: "own-a"}})
 	}
 	return p
 }

@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/feed"
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/pathmtu"
-	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -80,7 +80,7 @@ func (c scaleCast) play(one standIn) []func(context.Context) error {
 	p.SetListen([]health.Listen{{Addr: one.Addr}})
 	p.SetReady(true)
 	p.SetTargets([]health.Target{{Peer: health.Peer{Cluster: scaleOwn, Gateway: scaleGateway}, Source: one.Addr, Addr: c.Addr}})
-	p.SetUse(map[string]project.Path{scaleOwn: {Local: one.Gateway, Remote: scaleGateway}})
+	p.SetUse(map[string]model.Path{scaleOwn: {Local: one.Gateway, Remote: scaleGateway}})
 
 	finder := pathmtu.New(pathmtu.Config{Log: log})
 	finder.Set([]netip.Addr{one.Addr}, []pathmtu.Link{{Peer: scaleOwn, Source: one.Addr, Addr: c.Addr, MTU: scaleMTU, Carries: true}})
@@ -96,7 +96,7 @@ func (c scaleCast) play(one standIn) []func(context.Context) error {
 	server.SetIdentity(id)
 	server.SetPeers(own)
 	server.SetListen([]feed.Listen{{Addr: netip.AddrPortFrom(one.Addr, desired.FeedPort)}})
-	_ = server.SetLive(project.Live{Cluster: one.Cluster}) // nothing is too large here
+	_ = server.SetLive(model.Live{Cluster: one.Cluster}) // nothing is too large here
 	client.SetIdentity(id)
 	client.SetPeers(own)
 	return []func(context.Context) error{p.Run, finder.Run, server.Run, client.Run}

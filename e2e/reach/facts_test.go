@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/reach"
 )
@@ -27,7 +27,7 @@ const (
 )
 
 // backends are a gateway's facts as reach asks for them.
-func backends(facts project.Facts) reach.Facts {
+func backends(facts model.Facts) reach.Facts {
 	out := reach.Facts{}
 	for _, svc := range facts.Services {
 		for _, ep := range svc.Endpoints {

@@ -12,6 +12,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
@@ -24,7 +25,7 @@ import (
 type world struct {
 	text   string
 	fabric *fabric.Fabric
-	facts  project.Facts
+	facts  model.Facts
 	state  desired.State
 	node   []netip.Addr        // of the gateway
 	worker []netip.Addr        // of the cluster's other node
@@ -133,14 +134,14 @@ func (w *world) export(rng *rand.Rand) {
 	c := w.fabric.Cluster(own)
 	for i, namespace := range []string{"open", "kept", "closed"} {
 		target := map[string]int{"TCP/80": 8080, "UDP/53": 8053}
-		ep := project.Endpoint{Node: "a-gw", Pod: "x-0", Ready: true, Ports: target}
+		ep := model.Endpoint{Node: "a-gw", Pod: "x-0", Ready: true, Ports: target}
 		for _, p := range c.PodCIDRs {
 			ep.Addrs = append(ep.Addrs, nth(p, 512+i))
 		}
 		w.pods = append(w.pods, ep.Addrs...)
-		w.facts.Services = append(w.facts.Services, project.Service{
-			Namespace: namespace, Name: "made", Endpoints: []project.Endpoint{ep},
-			Ports: []project.ServicePort{{Name: "web", Protocol: "TCP", Port: 80}, {Name: "dns", Protocol: "UDP", Port: 53}},
+		w.facts.Services = append(w.facts.Services, model.Service{
+			Namespace: namespace, Name: "made", Endpoints: []model.Endpoint{ep},
+			Ports: []model.ServicePort{{Name: "web", Protocol: "TCP", Port: 80}, {Name: "dns", Protocol: "UDP", Port: 53}},
 		})
 		svc := &mcs.Service{Type: "ClusterIP", Headless: rng.IntN(3) == 0, Ports: []mcs.Port{{Name: "web", Protocol: "TCP", Port: 80}, {Name: "dns", Protocol: "UDP", Port: 53}}}
 		for _, fam := range []int{4, 6} {
@@ -187,22 +188,22 @@ func (w *world) inhabit(rng *rand.Rand) {
 	if c.Has(6) {
 		w.node, w.worker = append(w.node, addr("2001:db8::11")), append(w.worker, addr("2001:db8::12"))
 	}
-	w.facts.Nodes = []project.Node{{Name: "a-gw", Addrs: w.node}, {Name: "a-w1", Addrs: w.worker}}
+	w.facts.Nodes = []model.Node{{Name: "a-gw", Addrs: w.node}, {Name: "a-w1", Addrs: w.worker}}
 	next := 0
 	for i := range w.fabric.Exports {
 		e := &w.fabric.Exports[i]
 		if e.Part(own) == nil {
 			continue
 		}
-		svc := project.Service{Namespace: e.Namespace, Name: e.Name}
+		svc := model.Service{Namespace: e.Namespace, Name: e.Name}
 		target := map[string]int{}
 		for _, p := range e.Ports {
-			svc.Ports = append(svc.Ports, project.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
+			svc.Ports = append(svc.Ports, model.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
 			target[reach.PortID(p)] = p.Port + 8000
 		}
 		for n := range rng.IntN(3) {
 			next++
-			ep := project.Endpoint{Node: "a-gw", Pod: fmt.Sprintf("p-%d", n), Hostname: fmt.Sprintf("p-%d", n), Ready: rng.IntN(6) > 0 || e.Type == fabric.Headless, Ports: target}
+			ep := model.Endpoint{Node: "a-gw", Pod: fmt.Sprintf("p-%d", n), Hostname: fmt.Sprintf("p-%d", n), Ready: rng.IntN(6) > 0 || e.Type == fabric.Headless, Ports: target}
 			for _, p := range c.PodCIDRs {
 				ep.Addrs = append(ep.Addrs, nth(p, 256+next))
 			}
@@ -218,15 +219,15 @@ func (w *world) inhabit(rng *rand.Rand) {
 
 func (w *world) project() {
 	in := project.Input{
-		Fabric: w.fabric, Cluster: own, Node: "a-gw", Facts: w.facts, Paths: map[string]project.Path{}, Transit: map[string]project.Path{},
+		Fabric: w.fabric, Cluster: own, Node: "a-gw", Facts: w.facts, Paths: map[string]model.Path{}, Transit: map[string]model.Path{},
 		Keys: &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: own, Epochs: []fabric.EpochKeys{{
 			Epoch: w.fabric.Epochs[0], PSKSeed: fabric.Secret{1}, Gateways: map[string]fabric.Secret{"gw": {1}}, Ed25519: map[string]fabric.Secret{"gw": {1}},
 		}}},
-		Local: project.Local{UnderlayMTU: 1500},
+		Local: model.Local{UnderlayMTU: 1500},
 	}
 	w.ways = w.fabric.Graph().Ways(own, nil)
 	for name, way := range w.ways {
-		path := project.Path{Local: "gw", Remote: "gw"}
+		path := model.Path{Local: "gw", Remote: "gw"}
 		if way[0] != name {
 			path.Via = way[0]
 		}

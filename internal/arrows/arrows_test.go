@@ -83,6 +83,9 @@ func rules() []rule {
 			why: "the configuration of a cluster's DNS is edited as text only"},
 		{from: module + "/nodeagent/trace", never: own("nodeagent/project", "nodeagent/kernel", "nodeagent/converge", "schema/fabric"),
 			why: "packets are followed without knowing what a clusterset is; the agent says which"},
+		{from: module + "/nodeagent/model", never: append(own("nodeagent/project", "nodeagent/desired", "nodeagent/kernel", "nodeagent/health", "nodeagent/round"),
+			"os", "net", "math/rand", "log/slog"),
+			why: "model is data only"},
 		{from: module + "/nodeagent/desired", never: []string{"os", "net", "math/rand", "log/slog"},
 			why: "desired is data only"},
 		{from: module + "/cmd/hawser-agent", never: append(own("reconciler", "render", "lab"),
@@ -138,7 +141,7 @@ func TestPure(t *testing.T) {
 	impure := regexp.MustCompile(`\b(time\.(Now|Since|After|Sleep|Tick)|os\.\w+|rand\.\w+|net\.(Dial|Listen|Lookup|Interface)\w*)\b`)
 	for _, dir := range []string{
 		"schema", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "schema/fabric/explain", "internal/clustermap", "internal/clustermap/live", "render", "render/plan",
-		"nodeagent/project", "nodeagent/round", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired", "nodeagent/objects/corefile", "reconciler/discover",
+		"nodeagent/project", "nodeagent/round", "nodeagent/model", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired", "nodeagent/objects/corefile", "reconciler/discover",
 	} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
 		if err != nil || len(files) == 0 {

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"testing"
 
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -55,13 +56,13 @@ func TestNarrowed(t *testing.T) {
 			{Namespace: "shop", Name: "other", VIPs: addrs("243.0.0.2")},
 			{Namespace: "shop", Name: "none"},
 		}},
-		Live: map[string]project.Live{"g2": {Exports: []project.LiveExport{
-			{Namespace: "shop", Name: "web", Hosts: []project.LiveHost{{Name: "web-0", IPs: addrs("242.2.0.7", "10.9.0.4")}}},
-			{Namespace: "shop", Name: "other", Hosts: []project.LiveHost{{IPs: addrs("10.9.0.5")}}}}}},
+		Live: map[string]model.Live{"g2": {Exports: []model.LiveExport{
+			{Namespace: "shop", Name: "web", Hosts: []model.LiveHost{{Name: "web-0", IPs: addrs("242.2.0.7", "10.9.0.4")}}},
+			{Namespace: "shop", Name: "other", Hosts: []model.LiveHost{{IPs: addrs("10.9.0.5")}}}}}},
 	}
-	in.Facts.Services = []project.Service{
-		{Namespace: "shop", Name: "web", Endpoints: []project.Endpoint{{Addrs: addrs("10.7.1.9")}}},
-		{Namespace: "shop", Name: "other", Endpoints: []project.Endpoint{{Addrs: addrs("10.7.1.8")}}},
+	in.Facts.Services = []model.Service{
+		{Namespace: "shop", Name: "web", Endpoints: []model.Endpoint{{Addrs: addrs("10.7.1.9")}}},
+		{Namespace: "shop", Name: "other", Endpoints: []model.Endpoint{{Addrs: addrs("10.7.1.8")}}},
 	}
 	for _, tt := range []struct {
 		ask       sought

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // TestBetterBeside: a driver that cannot ask while the link is down asks while it is
@@ -119,7 +119,7 @@ func TestFallsAside(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		m, now := New(map[string]netip.AddrPort{"b/gw": outer}), time.Unix(1000, 0)
 		m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true, Aside: true}}, now)
-		pass := func(seen Seen, answering ...netip.AddrPort) project.Way {
+		pass := func(seen Seen, answering ...netip.AddrPort) model.Way {
 			for range 100 {
 				m.See("b/gw", seen, now)
 				asks, _ := m.Step(now)
@@ -132,19 +132,19 @@ func TestFallsAside(t *testing.T) {
 			}
 			return m.Ways()["b/gw"]
 		}
-		if way := pass(Seen{Alive: true}, inner); way != (project.Way{Addr: outer, Next: inner}) {
+		if way := pass(Seen{Alive: true}, inner); way != (model.Way{Addr: outer, Next: inner}) {
 			t.Fatalf("goes by %+v", way)
 		}
 		if !begun {
-			if way := pass(Seen{}, inner, outer); way != (project.Way{Addr: outer}) {
+			if way := pass(Seen{}, inner, outer); way != (model.Way{Addr: outer}) {
 				t.Errorf("goes by %+v before anything was sent over the second cable", way)
 			}
 			continue
 		}
-		if way := pass(Seen{Begun: true}, inner, outer); way != (project.Way{Addr: outer, Next: inner}) {
+		if way := pass(Seen{Begun: true}, inner, outer); way != (model.Way{Addr: outer, Next: inner}) {
 			t.Errorf("goes by %+v while the first cable is there", way)
 		}
-		if way := pass(Seen{Alive: true, Begun: true, Apart: true}, inner, outer); way != (project.Way{Addr: inner, Dial: 1}) {
+		if way := pass(Seen{Alive: true, Begun: true, Apart: true}, inner, outer); way != (model.Way{Addr: inner, Dial: 1}) {
 			t.Errorf("goes by %+v when the first cable is gone", way)
 		}
 	}

@@ -16,13 +16,13 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // Remote is a gateway of another cluster with its candidates.
 type Remote struct {
-	Name       string              // cluster/gateway
-	Candidates []project.Candidate // best first; none = it dials in
+	Name       string            // cluster/gateway
+	Candidates []model.Candidate // best first; none = it dials in
 	// Leads says that this end looks for a better place while the link is up. Where
 	// both ends send the same way only one does, or two that prefer different ways
 	// would take turns.
@@ -39,7 +39,7 @@ type Remote struct {
 // Seen is what is known of a link now.
 type Seen struct {
 	Alive bool           // probes get through
-	At    netip.AddrPort // where its packets come from, counted as in project.Candidate; invalid = not known
+	At    netip.AddrPort // where its packets come from, counted as in model.Candidate; invalid = not known
 	// How far it has gone over to a second cable: this end sends over it, and there is
 	// no other any more.
 	Begun, Apart bool
@@ -193,8 +193,8 @@ func (m *Machine) Unresolved() bool {
 }
 
 // Ways gives where each gateway is to be dialled.
-func (m *Machine) Ways() map[string]project.Way {
-	out := make(map[string]project.Way, len(m.searches))
+func (m *Machine) Ways() map[string]model.Way {
+	out := make(map[string]model.Way, len(m.searches))
 	for name, s := range m.searches {
 		out[name] = s.way
 	}

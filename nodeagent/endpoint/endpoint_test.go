@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 var (
@@ -16,10 +16,10 @@ var (
 	away  = netip.MustParseAddrPort("192.0.2.1:31000")
 )
 
-func candidates(addrs ...netip.AddrPort) []project.Candidate {
-	var out []project.Candidate
+func candidates(addrs ...netip.AddrPort) []model.Candidate {
+	var out []model.Candidate
 	for _, a := range addrs {
-		out = append(out, project.Candidate{Text: a.Addr().String(), Addr: a})
+		out = append(out, model.Candidate{Text: a.Addr().String(), Addr: a})
 	}
 	return out
 }

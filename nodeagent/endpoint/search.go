@@ -5,14 +5,14 @@ import (
 	"slices"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // search is the state of one remote gateway.
 type search struct {
 	Remote
 	seen Seen
-	way  project.Way
+	way  model.Way
 
 	since    time.Time // the link is down or up
 	queue    []netip.AddrPort
@@ -50,7 +50,7 @@ func begin(r Remote, kept netip.AddrPort, now time.Time) *search {
 
 // rank is the place of an address among the candidates; past the last one for any other.
 func (s *search) rank(a netip.AddrPort) int {
-	i := slices.IndexFunc(s.Candidates, func(c project.Candidate) bool { return c.Addr == a })
+	i := slices.IndexFunc(s.Candidates, func(c model.Candidate) bool { return c.Addr == a })
 	if i < 0 {
 		return len(s.Candidates)
 	}

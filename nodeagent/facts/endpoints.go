@@ -8,15 +8,15 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // fromSlices joins the slices of one service. A pod of two families stands in
 // two slices, and a pod may stand in two slices while the controller moves it;
 // either way it is one endpoint. numbers maps protocol/name of the service's
 // ports to protocol/number.
-func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string]string) []project.Endpoint {
-	byKey := map[string]*project.Endpoint{}
+func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string]string) []model.Endpoint {
+	byKey := map[string]*model.Endpoint{}
 	for _, slice := range slicesOfService {
 		if slice.AddressType == discoveryv1.AddressTypeFQDN {
 			continue
@@ -35,7 +35,7 @@ func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string
 			}
 		}
 	}
-	var out []project.Endpoint
+	var out []model.Endpoint
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		out = append(out, *byKey[key])
 	}
@@ -63,15 +63,15 @@ func portsOf(slice *discoveryv1.EndpointSlice, numbers map[string]string) map[st
 // fromEndpoint maps one endpoint and gives the key by which it is known. Only
 // the first address counts: the API leaves the meaning of more open, and
 // kube-proxy reads the first.
-func fromEndpoint(endpoint *discoveryv1.Endpoint) (string, project.Endpoint, bool) {
+func fromEndpoint(endpoint *discoveryv1.Endpoint) (string, model.Endpoint, bool) {
 	if len(endpoint.Addresses) == 0 {
-		return "", project.Endpoint{}, false
+		return "", model.Endpoint{}, false
 	}
 	addr, err := netip.ParseAddr(endpoint.Addresses[0])
 	if err != nil {
-		return "", project.Endpoint{}, false
+		return "", model.Endpoint{}, false
 	}
-	out := project.Endpoint{
+	out := model.Endpoint{
 		Addrs: []netip.Addr{addr.Unmap()},
 		Ready: endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready,
 	}
@@ -91,7 +91,7 @@ func fromEndpoint(endpoint *discoveryv1.Endpoint) (string, project.Endpoint, boo
 
 // merge adds what another slice says of the same endpoint. It is ready when one
 // of them says so: the other is then the older copy.
-func merge(into *project.Endpoint, more project.Endpoint) {
+func merge(into *model.Endpoint, more model.Endpoint) {
 	for _, addr := range more.Addrs {
 		if !slices.Contains(into.Addrs, addr) {
 			into.Addrs = append(into.Addrs, addr)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/watch"
 )
 
@@ -25,7 +25,7 @@ type Folder struct {
 
 // State is what a source of facts knows.
 type State struct {
-	Facts project.Facts
+	Facts model.Facts
 	// Loaded is true once everything was read well at least once; until then Facts
 	// is not the whole truth and must not be acted on.
 	Loaded bool

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 const nodeAndPods = `apiVersion: v1
@@ -110,30 +110,30 @@ func addrs(texts ...string) []netip.Addr {
 	return out
 }
 
-func wantFacts() project.Facts {
-	return project.Facts{
-		Nodes: []project.Node{{
+func wantFacts() model.Facts {
+	return model.Facts{
+		Nodes: []model.Node{{
 			Name: "g1-w1", Addrs: addrs("203.0.113.12", "2001:db8::12"),
 			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd07:1::/64")},
 		}},
-		Pods: []project.Pod{
+		Pods: []model.Pod{
 			{Namespace: "hawser-system", Name: "agent", Node: "g1-w1", Addrs: addrs("203.0.113.12"), HostNetwork: true},
 			{
 				Namespace: "sample", Name: "web-1", Node: "g1-w1", Addrs: addrs("10.7.1.5", "fd07:1::5"),
 				Labels: map[string]string{"app": "web", "since": "2026-01-02"},
 			},
 		},
-		Services: []project.Service{
+		Services: []model.Service{
 			{
-				Namespace: "sample", Name: "db", Ports: []project.ServicePort{{Protocol: "TCP", Port: 5432}},
-				Endpoints: []project.Endpoint{
+				Namespace: "sample", Name: "db", Ports: []model.ServicePort{{Protocol: "TCP", Port: 5432}},
+				Endpoints: []model.Endpoint{
 					{Addrs: addrs("10.7.1.8"), Hostname: "db-0", Pod: "db-0", Ready: true, Ports: map[string]int{"TCP/5432": 5432}},
 				},
 			},
 			{
 				Namespace: "sample", Name: "web", ClusterIPs: addrs("10.77.0.9"),
-				Ports: []project.ServicePort{{Name: "dns", Protocol: "UDP", Port: 53}, {Name: "http", Protocol: "TCP", Port: 80}},
-				Endpoints: []project.Endpoint{
+				Ports: []model.ServicePort{{Name: "dns", Protocol: "UDP", Port: 53}, {Name: "http", Protocol: "TCP", Port: 80}},
+				Endpoints: []model.Endpoint{
 					{Addrs: addrs("10.7.1.7"), Ports: map[string]int{"TCP/80": 8080, "UDP/53": 5353}},
 					{
 						Addrs: addrs("10.7.1.5", "fd07:1::5"), Pod: "web-1", Node: "g1-w1", Ready: true,

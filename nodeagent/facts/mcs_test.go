@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hawser.dev/hawser/nodeagent/mcs"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 const exportsAndImports = `apiVersion: v1
@@ -72,7 +72,7 @@ func TestExportsAndImports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := project.Facts{
+	want := model.Facts{
 		Exports: []mcs.Export{
 			{Namespace: "sample", Name: "missing"},
 			{
@@ -98,7 +98,7 @@ func TestExportsAndImports(t *testing.T) {
 		Namespaces: []string{"sample"},
 	}
 	have := FromObjects(objects)
-	ignored := cmpopts.IgnoreFields(project.Facts{}, "Services")
+	ignored := cmpopts.IgnoreFields(model.Facts{}, "Services")
 	if diff := cmp.Diff(want, have, ignored, byValue); diff != "" {
 		t.Errorf("facts (-want +have):\n%s", diff)
 	}

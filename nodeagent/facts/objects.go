@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // FromObjects maps Kubernetes objects to facts. It is pure; the order of the
 // objects plays no part, but of two objects of one name the later one counts.
-func FromObjects(objects Objects) project.Facts {
+func FromObjects(objects Objects) model.Facts {
 	t := NewTable(nil)
 	for i := range objects.Nodes {
 		t.PutNode(&objects.Nodes[i])
@@ -58,8 +58,8 @@ func latest[T any](objects []T, key func(*T) string) []*T {
 	return out
 }
 
-func fromNode(node *corev1.Node) project.Node {
-	out := project.Node{Name: node.Name}
+func fromNode(node *corev1.Node) model.Node {
+	out := model.Node{Name: node.Name}
 	var addrs []string
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
@@ -82,7 +82,7 @@ func fromNode(node *corev1.Node) project.Node {
 
 // fromPod passes over pods that have no address, or no longer: the addresses of
 // a pod that ended are given to the next one.
-func fromPod(pod *corev1.Pod) (project.Pod, bool) {
+func fromPod(pod *corev1.Pod) (model.Pod, bool) {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	addrs := make([]string, 0, 1+len(pod.Status.PodIPs))
 	for _, ip := range pod.Status.PodIPs {
@@ -91,7 +91,7 @@ func fromPod(pod *corev1.Pod) (project.Pod, bool) {
 	if len(addrs) == 0 {
 		addrs = append(addrs, pod.Status.PodIP)
 	}
-	out := project.Pod{
+	out := model.Pod{
 		Namespace:   pod.Namespace,
 		Name:        pod.Name,
 		Node:        pod.Spec.NodeName,
@@ -120,8 +120,8 @@ func onePerFamily(texts []string) []netip.Addr {
 	return out
 }
 
-func fromService(service *corev1.Service, endpoints []*discoveryv1.EndpointSlice) project.Service {
-	out := project.Service{Namespace: service.Namespace, Name: service.Name}
+func fromService(service *corev1.Service, endpoints []*discoveryv1.EndpointSlice) model.Service {
+	out := model.Service{Namespace: service.Namespace, Name: service.Name}
 	ips := service.Spec.ClusterIPs
 	if len(ips) == 0 {
 		ips = []string{service.Spec.ClusterIP}
@@ -133,10 +133,10 @@ func fromService(service *corev1.Service, endpoints []*discoveryv1.EndpointSlice
 		if protocol != "TCP" && protocol != "UDP" {
 			continue
 		}
-		out.Ports = append(out.Ports, project.ServicePort{Name: port.Name, Protocol: protocol, Port: int(port.Port)})
+		out.Ports = append(out.Ports, model.ServicePort{Name: port.Name, Protocol: protocol, Port: int(port.Port)})
 		numbers[protocol+"/"+port.Name] = protocol + "/" + strconv.Itoa(int(port.Port))
 	}
-	slices.SortFunc(out.Ports, func(a, b project.ServicePort) int {
+	slices.SortFunc(out.Ports, func(a, b model.ServicePort) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name))
 	})
 	out.Endpoints = fromSlices(endpoints, numbers)

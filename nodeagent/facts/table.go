@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"hawser.dev/hawser/nodeagent/mcs"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -19,19 +19,19 @@ import (
 // when it comes, and the lists that it is not in stay the same ones. It is for one
 // goroutine at a time.
 type Table struct {
-	nodes      shelf[project.Node]
-	pods       shelf[project.Pod]
+	nodes      shelf[model.Node]
+	pods       shelf[model.Pod]
 	services   shelf[service] // of all that are known to be there, or not to be
 	exports    shelf[mcs.Export]
 	imports    shelf[mcs.Import]
 	namespaces shelf[string]
-	facts      project.Facts
+	facts      model.Facts
 }
 
 // service is what is known of one Service. Both parts are nil when there is none;
 // one of another name has only the second.
 type service struct {
-	project *project.Service
+	project *model.Service
 	mcs     *mcs.Service
 }
 
@@ -95,7 +95,7 @@ func byPart(a, b string) int {
 
 // NewTable begins with what was known before, nil = nothing. It counts until the
 // object comes, or is said to be gone.
-func NewTable(before *project.Facts) *Table {
+func NewTable(before *model.Facts) *Table {
 	t := &Table{}
 	if before == nil {
 		return t
@@ -126,24 +126,24 @@ func NewTable(before *project.Facts) *Table {
 }
 
 // Facts gives the facts as they are now. They are shared: do not change them.
-func (t *Table) Facts() project.Facts {
+func (t *Table) Facts() model.Facts {
 	f := &t.facts
 	if t.exports.stale || t.services.stale {
 		f.Exports = listed(&t.exports, t.export)
 	}
 	if t.services.stale {
-		f.Services = listed(&t.services, func(_ string, s service) (project.Service, bool) {
+		f.Services = listed(&t.services, func(_ string, s service) (model.Service, bool) {
 			if s.project == nil {
-				return project.Service{}, false
+				return model.Service{}, false
 			}
 			return *s.project, true
 		})
 	}
 	if t.nodes.stale {
-		f.Nodes = listed(&t.nodes, same[project.Node])
+		f.Nodes = listed(&t.nodes, same[model.Node])
 	}
 	if t.pods.stale {
-		f.Pods = listed(&t.pods, same[project.Pod])
+		f.Pods = listed(&t.pods, same[model.Pod])
 	}
 	if t.imports.stale {
 		f.Imports = listed(&t.imports, same[mcs.Import])

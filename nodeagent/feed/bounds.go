@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/nodeagent/health"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -42,7 +42,7 @@ const (
 )
 
 // cost is about how much memory an export takes, in bytes.
-func cost(e *project.LiveExport) int {
+func cost(e *model.LiveExport) int {
 	sum := exportCost + len(e.Namespace) + len(e.Name)
 	for i := range e.Hosts {
 		h := &e.Hosts[i]
@@ -71,7 +71,7 @@ const escaped = 6
 
 // passable reports whether an export that came in can be passed on: encoded anew it
 // may be longer than it was. It is encoded for that only if it may be too long.
-func passable(e *project.LiveExport) bool {
+func passable(e *model.LiveExport) bool {
 	if escaped*cost(e) <= maxExport {
 		return true
 	}
@@ -81,7 +81,7 @@ func passable(e *project.LiveExport) bool {
 
 // checkExport tells what no export of a cluster has. Hosts and offers are checked
 // apart.
-func checkExport(e *project.LiveExport) error {
+func checkExport(e *model.LiveExport) error {
 	if !fabric.IsLabel(e.Namespace) || !fabric.IsLabel(e.Name) {
 		return errors.New("announces an export whose namespace or name is no DNS label")
 	}
@@ -94,7 +94,7 @@ func checkExport(e *project.LiveExport) error {
 }
 
 // checkHost tells what no endpoint of a cluster has.
-func checkHost(h *project.LiveHost) error {
+func checkHost(h *model.LiveHost) error {
 	switch {
 	case h.Name != "" && !fabric.IsLabel(h.Name), h.Label != "" && !fabric.IsLabel(h.Label):
 		return errors.New("announces a host whose name is no DNS label")
@@ -117,7 +117,7 @@ func checkHost(h *project.LiveHost) error {
 func isPort(n int) bool { return n >= 1 && n <= 65535 }
 
 // checkPassing tells what no cluster says of its links.
-func checkPassing(p *project.Passing) error {
+func checkPassing(p *model.Passing) error {
 	if len(p.Edges) > maxEdges {
 		return fmt.Errorf("tells of %d links, which is more than %d", len(p.Edges), maxEdges)
 	}

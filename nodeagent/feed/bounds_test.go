@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/nodeagent/mcs"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
-func offering(name string, change func(*mcs.Offer)) project.LiveExport {
+func offering(name string, change func(*mcs.Offer)) model.LiveExport {
 	e := ready(name)
 	e.Offer = &mcs.Offer{Ports: []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80}}, Families: []int{4}}
 	change(e.Offer)
@@ -48,12 +48,12 @@ func passOn(t *testing.T, heard map[string]Heard) map[string]Heard {
 func TestWhatIsTakenCanBePassedOn(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("<", 200<<10)
-	host := func(change func(*project.LiveHost)) project.LiveExport {
-		h := project.LiveHost{Name: "db-0", IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}}
+	host := func(change func(*model.LiveHost)) model.LiveExport {
+		h := model.LiveHost{Name: "db-0", IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}}
 		change(&h)
 		return ready("bad", h)
 	}
-	tests := map[string]project.LiveExport{
+	tests := map[string]model.LiveExport{
 		"port name":         offering("bad", func(o *mcs.Offer) { o.Ports[0].Name = long }),
 		"port name, short":  offering("bad", func(o *mcs.Offer) { o.Ports[0].Name = "a_b" }),
 		"app protocol":      offering("bad", func(o *mcs.Offer) { o.Ports[0].AppProtocol = "<b>" }),
@@ -63,11 +63,11 @@ func TestWhatIsTakenCanBePassedOn(t *testing.T) {
 		"a family twice":    {Namespace: "sample", Name: "bad", Families: []int{4, 4}},
 		"namespace":         {Namespace: "Sample", Name: "bad"},
 		"name":              {Namespace: "sample", Name: "bad.bad"},
-		"host name":         host(func(h *project.LiveHost) { h.Name = "a..b" }),
-		"host label":        host(func(h *project.LiveHost) { h.Label = "a b" }),
-		"host port":         host(func(h *project.LiveHost) { h.Ports = map[string]int{"http": 80} }),
-		"host address":      host(func(h *project.LiveHost) { h.IPs = slices.Repeat(h.IPs, 9) }),
-		"host port, number": host(func(h *project.LiveHost) { h.Ports = map[string]int{"TCP/80": 1 << 20} }),
+		"host name":         host(func(h *model.LiveHost) { h.Name = "a..b" }),
+		"host label":        host(func(h *model.LiveHost) { h.Label = "a b" }),
+		"host port":         host(func(h *model.LiveHost) { h.Ports = map[string]int{"http": 80} }),
+		"host address":      host(func(h *model.LiveHost) { h.IPs = slices.Repeat(h.IPs, 9) }),
+		"host port, number": host(func(h *model.LiveHost) { h.Ports = map[string]int{"TCP/80": 1 << 20} }),
 	}
 	for name, bad := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestWhatIsTakenCanBePassedOn(t *testing.T) {
 func TestOneClusterFailsAlone(t *testing.T) {
 	t.Parallel()
 	huge := offering("huge", func(o *mcs.Offer) { o.Ports[0].Name = strings.Repeat("<", 200<<10) })
-	edges := &project.Passing{Edges: make([]project.Edge, 1<<20)}
+	edges := &model.Passing{Edges: make([]model.Edge, 1<<20)}
 	relay := newTopic()
 	box := &inbox{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { t.Errorf("refused: %s", why) }}
 	var sent *edition

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // Client subscribes to the feeds of its peers. Its methods may be called from
@@ -114,8 +114,8 @@ func (f *feed) stop() {
 // Snapshot gives what is known of the other clusters, by name; a cluster that
 // is missing was not heard, or not for Timing.Stale. The content is shared: do
 // not change it.
-func (c *Client) Snapshot() map[string]project.Live {
-	out := map[string]project.Live{}
+func (c *Client) Snapshot() map[string]model.Live {
+	out := map[string]model.Live{}
 	for cluster, heard := range c.best(func(*feed) bool { return true }) {
 		out[cluster] = heard.Live
 	}

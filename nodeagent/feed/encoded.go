@@ -10,7 +10,7 @@ import (
 	"reflect"
 	"slices"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // encoded is the state of one cluster, ready to send. It is never changed.
@@ -22,7 +22,7 @@ type encoded struct {
 
 // piece is one export. Those of a cluster are sorted by namespace and name.
 type piece struct {
-	export project.LiveExport
+	export model.LiveExport
 	raw    json.RawMessage
 }
 
@@ -30,7 +30,7 @@ func (p *piece) key() string { return p.export.Namespace + "/" + p.export.Name }
 
 func (p *piece) compare(other *piece) int { return compareExports(p.export, other.export) }
 
-func compareExports(a, b project.LiveExport) int {
+func compareExports(a, b model.LiveExport) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
@@ -64,18 +64,18 @@ func sameState(a, b Heard) bool {
 		sameSlice(a.Live.Exports, b.Live.Exports)
 }
 
-func sameSlice(a, b []project.LiveExport) bool {
+func sameSlice(a, b []model.LiveExport) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // sameExport compares what is told of an export. Offers are mostly shared with the
 // state before.
-func sameExport(a, b *project.LiveExport) bool {
+func sameExport(a, b *model.LiveExport) bool {
 	return a.Namespace == b.Namespace && a.Name == b.Name && a.Ready == b.Ready && slices.Equal(a.Families, b.Families) &&
 		slices.EqualFunc(a.Hosts, b.Hosts, sameHost) && (a.Offer == b.Offer || reflect.DeepEqual(a.Offer, b.Offer))
 }
 
-func sameHost(a, b project.LiveHost) bool {
+func sameHost(a, b model.LiveHost) bool {
 	return a.Name == b.Name && a.Label == b.Label && slices.Equal(a.IPs, b.IPs) && maps.Equal(a.Ports, b.Ports)
 }
 
@@ -129,7 +129,7 @@ func walk(as, bs []piece, each func(a, b *piece)) {
 	}
 }
 
-func encodePassing(p *project.Passing) (json.RawMessage, error) {
+func encodePassing(p *model.Passing) (json.RawMessage, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -148,7 +148,7 @@ func encodePassing(p *project.Passing) (json.RawMessage, error) {
 
 // encodeExports takes over what is the same in before, and leaves out what cannot be
 // sent.
-func encodeExports(before []piece, exports []project.LiveExport) ([]piece, error) {
+func encodeExports(before []piece, exports []model.LiveExport) ([]piece, error) {
 	out := make([]piece, len(exports))
 	for i, e := range exports {
 		out[i].export = e
@@ -173,7 +173,7 @@ func encodeExports(before []piece, exports []project.LiveExport) ([]piece, error
 	return out, errors.Join(wrong...)
 }
 
-func encodeExport(e project.LiveExport) (json.RawMessage, error) {
+func encodeExport(e model.LiveExport) (json.RawMessage, error) {
 	raw, err := json.Marshal(e)
 	if err == nil && len(raw) > maxExport {
 		err = fmt.Errorf("%d bytes are more than %d", len(raw), maxExport)

@@ -17,7 +17,7 @@ import (
 	"net/netip"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -66,7 +66,7 @@ type Peer struct {
 
 // Heard is what was heard of one cluster.
 type Heard struct {
-	Live project.Live
+	Live model.Live
 	// Stale is true when the feed that it came from is lost. It stays for
 	// Timing.Stale, then the cluster counts as not heard.
 	Stale bool

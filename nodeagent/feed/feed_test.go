@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 func TestPropagation(t *testing.T) {
@@ -17,10 +17,10 @@ func TestPropagation(t *testing.T) {
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	s := startServer(t, b, "", a.peer)
 	c := startClient(t, a.id, fast, b.peer)
-	host := project.LiveHost{Name: "web-0", IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5"), netip.MustParseAddr("fd42::5")}}
-	for _, state := range []project.Live{
+	host := model.LiveHost{Name: "web-0", IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5"), netip.MustParseAddr("fd42::5")}}
+	for _, state := range []model.Live{
 		live("b"), live("b", ready("one")), live("b", ready("one", host), ready("two")),
-		live("b", project.LiveExport{Namespace: "sample", Name: "one"}, ready("two")), live("b", ready("two")), live("b"),
+		live("b", model.LiveExport{Namespace: "sample", Name: "one"}, ready("two")), live("b", ready("two")), live("b"),
 	} {
 		publish(t, s, state)
 		c.awaitLive(t, state)
@@ -43,10 +43,10 @@ func TestLargeState(t *testing.T) {
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	s := startServer(t, b, "", a.peer)
 	c := startClient(t, a.id, fast, b.peer)
-	var exports []project.LiveExport
+	var exports []model.LiveExport
 	for i := range 5000 {
 		addr := netip.AddrFrom4([4]byte{242, 2, byte(i >> 8), byte(i)})
-		host := project.LiveHost{Name: strings.Repeat("h", 60), IPs: []netip.Addr{addr}}
+		host := model.LiveHost{Name: strings.Repeat("h", 60), IPs: []netip.Addr{addr}}
 		exports = append(exports, ready(fmt.Sprintf("svc-%04d", i), host))
 	}
 	publish(t, s, live("b", exports...))
@@ -102,8 +102,8 @@ func TestForgedClusterIsRefused(t *testing.T) {
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	b.peer.Blocks = []netip.Prefix{netip.MustParsePrefix("242.2.0.0/24")}
 	s := startServer(t, b, "", a.peer)
-	inside := project.LiveHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}}
-	outside := project.LiveHost{IPs: []netip.Addr{netip.MustParseAddr("242.3.0.5")}}
+	inside := model.LiveHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}}
+	outside := model.LiveHost{IPs: []netip.Addr{netip.MustParseAddr("242.3.0.5")}}
 	view := map[string]Heard{"b": {Live: live("b", ready("one", outside, inside))}, "c": {Live: live("c", ready("one"))}}
 	if err := s.own.publish(view); err != nil {
 		t.Fatal(err)

@@ -62,9 +62,9 @@ type update struct {
 	Cluster string            `json:"cluster"`
 	Stale   bool              `json:"stale,omitempty"`
 	Gone    bool              `json:"gone,omitempty"`    // no longer heard
-	Exports []json.RawMessage `json:"exports,omitempty"` // project.LiveExport: new and changed ones
+	Exports []json.RawMessage `json:"exports,omitempty"` // model.LiveExport: new and changed ones
 	Removed []string          `json:"removed,omitempty"` // namespace/name
-	// Shape and Passing are as in project.Live, always as they are now.
+	// Shape and Passing are as in model.Live, always as they are now.
 	Shape   string          `json:"shape,omitempty"`
 	Passing json.RawMessage `json:"passing,omitempty"`
 }

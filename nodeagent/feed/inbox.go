@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/mcs"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -38,12 +38,12 @@ type staged struct {
 	stale   bool
 	exports map[string]sized
 	shape   string
-	passing *project.Passing
+	passing *model.Passing
 	size    int // bytes of memory
 }
 
 type sized struct {
-	export project.LiveExport
+	export model.LiveExport
 	size   int
 }
 
@@ -181,11 +181,11 @@ func (b *inbox) export(cluster string, into *staged, raw json.RawMessage) error 
 
 // decodePassing reads what a cluster says of its links. What no cluster says is as
 // if nothing was said.
-func (b *inbox) decodePassing(u update) (*project.Passing, error) {
+func (b *inbox) decodePassing(u update) (*model.Passing, error) {
 	if len(u.Passing) == 0 {
 		return nil, nil
 	}
-	var passing *project.Passing
+	var passing *model.Passing
 	if err := json.Unmarshal(u.Passing, &passing); err != nil {
 		return nil, fmt.Errorf("decode passing: %w", err)
 	}
@@ -200,8 +200,8 @@ func (b *inbox) decodePassing(u update) (*project.Passing, error) {
 }
 
 // decode reads an export and leaves out the hosts that the peer may not announce.
-func (b *inbox) decode(raw json.RawMessage) (project.LiveExport, error) {
-	var export project.LiveExport
+func (b *inbox) decode(raw json.RawMessage) (model.LiveExport, error) {
+	var export model.LiveExport
 	if err := json.Unmarshal(raw, &export); err != nil {
 		return export, fmt.Errorf("decode export: %w", err)
 	}
@@ -268,13 +268,13 @@ func (b *inbox) commit() {
 			delete(next, cluster)
 			continue
 		}
-		live := project.Live{
-			Cluster: cluster, Exports: make([]project.LiveExport, 0, len(have.exports)), Shape: have.shape, Passing: have.passing,
+		live := model.Live{
+			Cluster: cluster, Exports: make([]model.LiveExport, 0, len(have.exports)), Shape: have.shape, Passing: have.passing,
 		}
 		for _, e := range have.exports {
 			live.Exports = append(live.Exports, e.export)
 		}
-		slices.SortFunc(live.Exports, func(a, b project.LiveExport) int {
+		slices.SortFunc(live.Exports, func(a, b model.LiveExport) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})
 		next[cluster] = Heard{Live: live, Stale: have.stale}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // unpack turns the bytes of frames back into frames.
@@ -40,7 +40,7 @@ func randomView(r *rand.Rand) map[string]Heard {
 		state := live(cluster)
 		for e := range 6 {
 			if r.IntN(2) == 0 {
-				state.Exports = append(state.Exports, project.LiveExport{Namespace: "n", Name: fmt.Sprintf("e%d", e), Ready: r.IntN(2) == 0})
+				state.Exports = append(state.Exports, model.LiveExport{Namespace: "n", Name: fmt.Sprintf("e%d", e), Ready: r.IntN(2) == 0})
 			}
 		}
 		view[cluster] = Heard{Live: state, Stale: r.IntN(5) == 0}
@@ -92,7 +92,7 @@ func TestDeltasAddUp(t *testing.T) {
 	}
 }
 
-func export(t *testing.T, e project.LiveExport) json.RawMessage {
+func export(t *testing.T, e model.LiveExport) json.RawMessage {
 	t.Helper()
 	raw, err := json.Marshal(e)
 	if err != nil {

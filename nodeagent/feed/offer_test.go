@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/mcs"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
-func offered(name string, change func(*mcs.Offer)) project.LiveExport {
+func offered(name string, change func(*mcs.Offer)) model.LiveExport {
 	o := &mcs.Offer{
 		Created: time.Unix(100, 0).UTC(), Ports: []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80}}, Families: []int{4},
 		Addrs: []netip.Addr{netip.MustParseAddr("242.2.192.9")},
@@ -21,7 +21,7 @@ func offered(name string, change func(*mcs.Offer)) project.LiveExport {
 	if change != nil {
 		change(o)
 	}
-	return project.LiveExport{Namespace: "team-a", Name: name, Ready: true, Offer: o}
+	return model.LiveExport{Namespace: "team-a", Name: name, Ready: true, Offer: o}
 }
 
 // TestOffersOfPeers: one that no service makes, or at somebody else's address, is

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -152,7 +152,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func (c *testClient) awaitLive(t *testing.T, want project.Live) {
+func (c *testClient) awaitLive(t *testing.T, want model.Live) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
@@ -168,15 +168,15 @@ func (c *testClient) awaitLive(t *testing.T, want project.Live) {
 	}
 }
 
-func live(cluster string, exports ...project.LiveExport) project.Live {
-	return project.Live{Cluster: cluster, Exports: append([]project.LiveExport{}, exports...)}
+func live(cluster string, exports ...model.LiveExport) model.Live {
+	return model.Live{Cluster: cluster, Exports: append([]model.LiveExport{}, exports...)}
 }
 
-func ready(name string, hosts ...project.LiveHost) project.LiveExport {
-	return project.LiveExport{Namespace: "sample", Name: name, Ready: true, Hosts: hosts}
+func ready(name string, hosts ...model.LiveHost) model.LiveExport {
+	return model.LiveExport{Namespace: "sample", Name: name, Ready: true, Hosts: hosts}
 }
 
-func publish(t *testing.T, s *testServer, state project.Live) {
+func publish(t *testing.T, s *testServer, state model.Live) {
 	t.Helper()
 	if err := s.SetLive(state); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // maxPerClient bounds the subscriptions of one client; the oldest gives way.
@@ -119,7 +119,7 @@ func (s *Server) SetListen(listen []Listen) {
 
 // SetLive publishes this cluster's state to the gateways of other clusters. An error
 // tells what was left out, such as an export that is too large to send.
-func (s *Server) SetLive(live project.Live) error {
+func (s *Server) SetLive(live model.Live) error {
 	return s.own.publish(map[string]Heard{live.Cluster: {Live: live}})
 }
 

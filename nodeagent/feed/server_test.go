@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // dialAs connects and greets by hand.
@@ -107,13 +107,13 @@ func TestSlowSubscriberIsDropped(t *testing.T) {
 	await(t, "the session", func() bool { s.Server.mu.Lock(); defer s.Server.mu.Unlock(); return len(s.sessions) == 1 })
 	for i := 0; ; i++ {
 		// Random, so that every state is all new.
-		var hosts []project.LiveHost
+		var hosts []model.LiveHost
 		for range 20000 {
 			var raw [16]byte
 			_, _ = rand.Read(raw[:])
-			hosts = append(hosts, project.LiveHost{IPs: []netip.Addr{netip.AddrFrom16(raw)}})
+			hosts = append(hosts, model.LiveHost{IPs: []netip.Addr{netip.AddrFrom16(raw)}})
 		}
-		var exports []project.LiveExport
+		var exports []model.LiveExport
 		for n := range 5 {
 			exports = append(exports, ready("e"+string(rune('a'+n)), hosts[n*4000:(n+1)*4000]...))
 		}
@@ -142,7 +142,7 @@ func TestOversizedExportIsLeftOutAtTheSource(t *testing.T) {
 	before, _ := s.own.load()
 	huge := ready("huge")
 	for range 100000 {
-		huge.Hosts = append(huge.Hosts, project.LiveHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}})
+		huge.Hosts = append(huge.Hosts, model.LiveHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}})
 	}
 	if err := s.SetLive(live("b", huge, ready("one"))); err == nil || !strings.Contains(err.Error(), "sample/huge") {
 		t.Errorf("got %v", err)

@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/mcs"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // manyExports is the state of a cluster as each pass makes it anew: of export i,
 // ready says whether it is.
-func manyExports(count int, ready func(i int) bool) project.Live {
+func manyExports(count int, ready func(i int) bool) model.Live {
 	out := live("b")
 	for i := range count {
-		out.Exports = append(out.Exports, project.LiveExport{
+		out.Exports = append(out.Exports, model.LiveExport{
 			Namespace: "sample", Name: fmt.Sprintf("e%05d", i), Ready: ready(i),
 			Offer: &mcs.Offer{
 				Created: time.Unix(int64(i), 0).UTC(), Ports: []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80}}, Families: []int{4},
@@ -31,7 +31,7 @@ func manyExports(count int, ready func(i int) bool) project.Live {
 func TestOnlyWhatChangedIsEncoded(t *testing.T) {
 	t.Parallel()
 	topic := newTopic()
-	publish := func(live project.Live) *encoded {
+	publish := func(live model.Live) *encoded {
 		if err := topic.publish(map[string]Heard{"b": {Live: live}}); err != nil {
 			t.Fatal(err)
 		}
@@ -61,14 +61,14 @@ func TestOnlyWhatChangedIsEncoded(t *testing.T) {
 // of it is told.
 func TestEveryFieldIsCompared(t *testing.T) {
 	t.Parallel()
-	var host project.LiveHost
-	checkFields(t, reflect.TypeFor[project.LiveHost](), func(field int) bool {
-		var other project.LiveHost
+	var host model.LiveHost
+	checkFields(t, reflect.TypeFor[model.LiveHost](), func(field int) bool {
+		var other model.LiveHost
 		fill(reflect.ValueOf(&other).Elem().Field(field))
 		return sameHost(host, other)
 	})
-	checkFields(t, reflect.TypeFor[project.LiveExport](), func(field int) bool {
-		var none, other project.LiveExport
+	checkFields(t, reflect.TypeFor[model.LiveExport](), func(field int) bool {
+		var none, other model.LiveExport
 		fill(reflect.ValueOf(&other).Elem().Field(field))
 		return sameExport(&none, &other)
 	})
@@ -106,7 +106,7 @@ func fill(v reflect.Value) {
 // and in one of five clusters that are relayed as they came.
 func BenchmarkPublish(b *testing.B) {
 	for _, count := range []int{100, 1000, 5000} {
-		states := [2]project.Live{
+		states := [2]model.Live{
 			manyExports(count, func(int) bool { return true }),
 			manyExports(count, func(i int) bool { return i != count/2 }),
 		}
@@ -124,7 +124,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-func publishing(b *testing.B, states [2]project.Live, view map[string]Heard) {
+func publishing(b *testing.B, states [2]model.Live, view map[string]Heard) {
 	topic := newTopic()
 	var sent *edition
 	for i := 0; b.Loop(); i++ {

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/socket/nodepair"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -34,7 +34,7 @@ func beNode(role []string) error {
 		s := NewServer(config)
 		s.SetIdentity(Identity{Cluster: "a", Gateway: "gw", Keys: map[int]fabric.Secret{1: fabric.Secret(key)}})
 		s.SetListen([]Listen{{Addr: netip.AddrPortFrom(here, 4805), Device: "hw-vx0"}})
-		if err := s.SetRelay(map[string]Heard{"b": {Live: project.Live{Cluster: "b"}}}); err != nil {
+		if err := s.SetRelay(map[string]Heard{"b": {Live: model.Live{Cluster: "b"}}}); err != nil {
 			return err
 		}
 		return s.Run(ctx)

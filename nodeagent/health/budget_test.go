@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -98,7 +98,7 @@ func TestBudgetLeavesTheUsed(t *testing.T) {
 	t.Parallel()
 	l := newLonely(3000, calm)
 	l.run(10 * time.Second)
-	l.SetUse(map[string]project.Path{peerOf(7).Cluster: {Local: "a1", Remote: "g"}, peerOf(8).Cluster: {Local: "a2", Remote: "g"}})
+	l.SetUse(map[string]model.Path{peerOf(7).Cluster: {Local: "a1", Remote: "g"}, peerOf(8).Cluster: {Local: "a2", Remote: "g"}})
 	l.uses = map[netip.Addr]bool{remoteAddr(9): true}
 	says := message{kind: kindProbe, from: peerOf(9).hash(), to: l.self, word: word{rank: Good, uses: true}}
 	says.base = l.byWay[way{at: Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, from: remoteAddr(9)}].token

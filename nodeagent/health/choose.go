@@ -3,20 +3,20 @@ package health
 import (
 	"strconv"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // Choice is the link that carries the traffic of a pair of clusters. Its Down
 // is set when its rank is Down.
 type Choice struct {
-	project.Path
+	model.Path
 	Rank Rank
 	Why  string // such as "best of 9", "follows g1", "best of those that live", "nothing lives"
 }
 
 // Pick gives the first link of the highest rank, and the first of all when all
 // are Down. It is false when the order is empty.
-func Pick(order []project.Path, fit func(project.Path) Rank) (path project.Path, rank Rank, ok bool) {
+func Pick(order []model.Path, fit func(model.Path) Rank) (path model.Path, rank Rank, ok bool) {
 	for i, p := range order {
 		if r := fit(p); i == 0 || r > rank {
 			path, rank, ok = p, r, true
@@ -56,11 +56,11 @@ func Paths(t *Table, cluster string, s Snapshot) map[string]Choice {
 // Transit gives, for each neighbour, the link of one gateway of this cluster that
 // takes what others hand to it: one that is Down when none lives, as the probes of
 // agents that are dead go unanswered, and their tunnels carry on.
-func Transit(t *Table, cluster, gateway string, s Snapshot) map[string]project.Path {
-	paths := map[string]project.Path{}
+func Transit(t *Table, cluster, gateway string, s Snapshot) map[string]model.Path {
+	paths := map[string]model.Path{}
 	for i := range t.sides {
 		remote := t.sides[i].cluster
-		var own []project.Path
+		var own []model.Path
 		for _, p := range t.Order(cluster, remote) {
 			if p.Local == gateway {
 				own = append(own, p)
@@ -80,17 +80,17 @@ type view struct {
 	cluster, remote string
 }
 
-func (v *view) peer(p project.Path) Peer { return Peer{Cluster: v.remote, Gateway: p.Remote} }
+func (v *view) peer(p model.Path) Peer { return Peer{Cluster: v.remote, Gateway: p.Remote} }
 
-func (v *view) rank(p project.Path) Rank {
+func (v *view) rank(p model.Path) Rank {
 	rank := v.snapshot.Rank(p.Local, v.peer(p))
 	return v.snapshot.lowered(rank, Peer{Cluster: v.cluster, Gateway: p.Local}, v.peer(p))
 }
 
 // choose takes the best link of an order, or of those that the leading cluster uses.
-func (v *view) choose(order []project.Path) Choice {
+func (v *view) choose(order []model.Path) Choice {
 	if v.cluster > v.remote {
-		var used []project.Path
+		var used []model.Path
 		for _, p := range order {
 			if v.snapshot.Uses(p.Local, v.peer(p)) {
 				used = append(used, p)
@@ -103,7 +103,7 @@ func (v *view) choose(order []project.Path) Choice {
 	p, rank, ok := Pick(order, v.rank)
 	switch {
 	case !ok:
-		return Choice{Path: project.Path{Down: true}}
+		return Choice{Path: model.Path{Down: true}}
 	case rank == Down:
 		return v.choice(p, rank, "nothing lives")
 	case rank == Good && p == order[0]:
@@ -112,7 +112,7 @@ func (v *view) choose(order []project.Path) Choice {
 	return v.choice(p, rank, "best of those that live")
 }
 
-func (v *view) choice(p project.Path, rank Rank, why string) Choice {
+func (v *view) choice(p model.Path, rank Rank, why string) Choice {
 	p.Down = rank == Down
 	return Choice{Path: p, Rank: rank, Why: why}
 }

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
 func TestPick(t *testing.T) {
 	t.Parallel()
-	order := []project.Path{{Local: "1"}, {Local: "2"}, {Local: "3"}}
+	order := []model.Path{{Local: "1"}, {Local: "2"}, {Local: "3"}}
 	tests := []struct {
 		name  string
 		ranks []Rank
@@ -27,7 +27,7 @@ func TestPick(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p, rank, ok := Pick(order, func(p project.Path) Rank { return tt.ranks[p.Local[0]-'1'] })
+			p, rank, ok := Pick(order, func(p model.Path) Rank { return tt.ranks[p.Local[0]-'1'] })
 			if !ok || p.Local != tt.want || rank != tt.rank {
 				t.Errorf("got %v %v %v, want %s %v", p, rank, ok, tt.want, tt.rank)
 			}
@@ -55,23 +55,23 @@ func TestPathsAndTransit(t *testing.T) {
 		{Name: "c"},
 	}}, nil)
 	order := table.Order("a", "b")
-	ofA1 := order[slices.IndexFunc(order, func(p project.Path) bool { return p.Local == "a1" })]
+	ofA1 := order[slices.IndexFunc(order, func(p model.Path) bool { return p.Local == "a1" })]
 	self := Peer{"a", "a1"}
 	tests := []struct {
 		name    string
 		links   map[Peer]Rank
 		want    Choice
-		transit project.Path
+		transit model.Path
 	}{
 		{"one is good", map[Peer]Rank{{"b", "b2"}: Good, {"b", "b1"}: Unsteady},
-			Choice{Path: project.Path{Local: "a1", Remote: "b2"}, Rank: Good, Why: "best of those that live"},
-			project.Path{Local: "a1", Remote: "b2"}},
+			Choice{Path: model.Path{Local: "a1", Remote: "b2"}, Rank: Good, Why: "best of those that live"},
+			model.Path{Local: "a1", Remote: "b2"}},
 		{"one is left", map[Peer]Rank{{"b", "b1"}: Draining},
-			Choice{Path: project.Path{Local: "a1", Remote: "b1"}, Rank: Draining, Why: "best of those that live"},
-			project.Path{Local: "a1", Remote: "b1"}},
+			Choice{Path: model.Path{Local: "a1", Remote: "b1"}, Rank: Draining, Why: "best of those that live"},
+			model.Path{Local: "a1", Remote: "b1"}},
 		{"none", map[Peer]Rank{{"b", "b1"}: Down},
-			Choice{Path: project.Path{Local: order[0].Local, Remote: order[0].Remote, Down: true}, Why: "nothing lives"},
-			project.Path{Local: "a1", Remote: ofA1.Remote, Down: true}},
+			Choice{Path: model.Path{Local: order[0].Local, Remote: order[0].Remote, Down: true}, Why: "nothing lives"},
+			model.Path{Local: "a1", Remote: ofA1.Remote, Down: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

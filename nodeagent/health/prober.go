@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // Prober probes its targets and answers probes. Its methods may be called from
@@ -42,7 +42,7 @@ type Prober struct {
 	// strangers are all others that probe.
 	strangers bucket
 
-	use       map[string]project.Path
+	use       map[string]model.Path
 	ready     bool
 	draining  bool
 	takes     bool // this gateway takes what clusters passed on
@@ -250,7 +250,7 @@ func (p *Prober) SetTakes(takes bool) {
 
 // SetUse says which link to each remote cluster this node uses now. The links of
 // this gateway among them are told to the other end, and probed at the full rate.
-func (p *Prober) SetUse(use map[string]project.Path) {
+func (p *Prober) SetUse(use map[string]model.Path) {
 	p.mu.Lock()
 	same := maps.Equal(p.use, use)
 	p.mu.Unlock()

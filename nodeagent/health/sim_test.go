@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -188,7 +188,7 @@ func (m *sim) turn(n *simNode) {
 
 func (m *sim) choose(n *simNode) {
 	paths := Paths(m.table, n.name.Cluster, n.Snapshot())
-	use := map[string]project.Path{}
+	use := map[string]model.Path{}
 	for cluster, c := range paths {
 		if c.Path != n.paths[cluster].Path {
 			n.moves = append(n.moves, move{m.now, cluster, c})

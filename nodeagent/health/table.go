@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -197,34 +198,34 @@ func (t *Table) find(cluster string) int {
 
 // First gives the first choice of a pair, seen from local. It is false when a
 // side has no gateway, or the two have no link.
-func (t *Table) First(local, remote string) (project.Path, bool) {
+func (t *Table) First(local, remote string) (model.Path, bool) {
 	i, j := t.find(local), t.find(remote)
 	if i < 0 || j < 0 || i == j || !t.net.Linked(local, remote) {
-		return project.Path{}, false
+		return model.Path{}, false
 	}
 	l := t.first[t.index(min(i, j), max(i, j))]
 	if i > j {
 		l.low, l.high = l.high, l.low
 	}
-	return project.Path{Local: t.sides[i].gateways[l.low], Remote: t.sides[j].gateways[l.high]}, true
+	return model.Path{Local: t.sides[i].gateways[l.low], Remote: t.sides[j].gateways[l.high]}, true
 }
 
 // Order gives all links of a pair of clusters, best first, seen from local: the
 // first choice, then the others by score. It is nil when a side has no gateway.
-func (t *Table) Order(local, remote string) []project.Path {
+func (t *Table) Order(local, remote string) []model.Path {
 	first, ok := t.First(local, remote)
 	if !ok {
 		return nil
 	}
 	type scored struct {
-		project.Path
+		model.Path
 		score uint64
 	}
 	here, there := &t.sides[t.find(local)], &t.sides[t.find(remote)]
 	all := make([]scored, 0, len(here.gateways)*len(there.gateways))
 	for x, hx := range here.hashes {
 		for y, hy := range there.hashes {
-			s := scored{Path: project.Path{Local: here.gateways[x], Remote: there.gateways[y]}}
+			s := scored{Path: model.Path{Local: here.gateways[x], Remote: there.gateways[y]}}
 			if s.score = scoreOf(hx, hy); local > remote {
 				s.score = scoreOf(hy, hx)
 			}
@@ -234,7 +235,7 @@ func (t *Table) Order(local, remote string) []project.Path {
 		}
 	}
 	slices.SortFunc(all, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
-	order := append(make([]project.Path, 0, len(all)+1), first)
+	order := append(make([]model.Path, 0, len(all)+1), first)
 	for _, s := range all {
 		order = append(order, s.Path)
 	}

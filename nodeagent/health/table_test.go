@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -41,7 +41,7 @@ func shuffle(r *rand.Rand, f *fabric.Fabric) *fabric.Fabric {
 	return out
 }
 
-func mirror(p project.Path) project.Path { return project.Path{Local: p.Remote, Remote: p.Local} }
+func mirror(p model.Path) model.Path { return model.Path{Local: p.Remote, Remote: p.Local} }
 
 // eachPair calls do for all pairs of clusters, lower name first.
 func eachPair(f *fabric.Fabric, do func(a, b string)) {
@@ -73,7 +73,7 @@ func TestOrderIsSymmetricWholeAndIndependentOfOrder(t *testing.T) {
 			if !slices.Equal(back, want) {
 				t.Fatalf("seed %d, %s to %s: %v from the other end, want %v", seed, a, b, back, want)
 			}
-			different := map[project.Path]bool{}
+			different := map[model.Path]bool{}
 			for _, p := range want {
 				different[p] = true
 			}
@@ -166,7 +166,7 @@ func TestDeadLinkMovesOnlyItsPairs(t *testing.T) {
 	moved, took := 0, map[string]int{}
 	eachPair(f, func(a, b string) {
 		order := table.Order(a, b)
-		fit := func(p project.Path) Rank {
+		fit := func(p model.Path) Rank {
 			if p.Local == gone || p.Remote == gone {
 				return Down
 			}

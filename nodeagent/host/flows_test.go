@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/nodeagent/flows"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -76,7 +77,7 @@ func TestMover(t *testing.T) {
 				heard.calls = nil
 				m.follow(project.Input{
 					Fabric:  &fabric.Fabric{Clusters: []fabric.Cluster{{Name: "g1", Gateways: gateways}, {Name: "g2"}}},
-					Cluster: "g1", Node: tt.self, Paths: map[string]project.Path{"g2": {Local: local}},
+					Cluster: "g1", Node: tt.self, Paths: map[string]model.Path{"g2": {Local: local}},
 				})
 				if diff := cmp.Diff(want, heard.calls); diff != "" {
 					t.Errorf("told (-want +got):\n%s", diff)

@@ -23,7 +23,7 @@ import (
 	"hawser.dev/hawser/nodeagent/flows"
 	"hawser.dev/hawser/nodeagent/ipsec"
 	"hawser.dev/hawser/nodeagent/kernel"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/nodeagent/tunnel"
@@ -123,8 +123,8 @@ func (h *Host) tunnels() *tunnel.Watch {
 // is missing. gateway says whether this node is one, and holds whether it has tunnels of a
 // driver, also of one that the fabric says nothing of any more. found is false where the
 // node's own address is on no interface.
-func (h *Host) Observe(f *fabric.Fabric, nodes []project.Node, gateway bool, holds func(driver string) bool) (local project.Local, found bool) {
-	local = project.Local{NoIPv6: kernel.NoIPv6(), NoConnLimit: gateway && h.noConnLimit(f)}
+func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds func(driver string) bool) (local model.Local, found bool) {
+	local = model.Local{NoIPv6: kernel.NoIPv6(), NoConnLimit: gateway && h.noConnLimit(f)}
 	if slices.Contains(f.Drivers(h.config.Cluster), fabric.DriverIPsec) || holds(fabric.DriverIPsec) {
 		// Where there is no IPsec, and none is on its way out, nobody asks it.
 		local.KernelESP = h.charon.InKernel()

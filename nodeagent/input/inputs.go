@@ -19,7 +19,7 @@ import (
 	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/kube"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/statefile"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
@@ -64,7 +64,7 @@ type Inputs struct {
 	config  Config
 	log     *slog.Logger
 	changed func()
-	copy    *statefile.File[*project.Facts]
+	copy    *statefile.File[*model.Facts]
 	unsaved bell.Bell // facts of the API are new
 
 	folder *facts.Folder // one of the two is nil
@@ -76,10 +76,10 @@ type Inputs struct {
 	refused  map[string]string // the reasons that were logged last, by input
 	fabric   document[compiled]
 	keys     document[*fabric.Keys]
-	own      ownKeys        // the last good ones
-	held     *fabric.Keys   // both together
-	saved    *project.Facts // last good copy, used until all files were read once
-	trouble  error          // a last good copy that could not be written
+	own      ownKeys      // the last good ones
+	held     *fabric.Keys // both together
+	saved    *model.Facts // last good copy, used until all files were read once
+	trouble  error        // a last good copy that could not be written
 	resolver *resolver
 }
 
@@ -87,7 +87,7 @@ type Inputs struct {
 func Open(config Config) (*Inputs, error) {
 	in := &Inputs{
 		config: config, log: config.Log, changed: config.Changed, resolver: newResolver(config.Changed),
-		copy: statefile.New[*project.Facts](config.StateDir, factsFile), unsaved: bell.New(),
+		copy: statefile.New[*model.Facts](config.StateDir, factsFile), unsaved: bell.New(),
 		signers: signers{pins: config.Trust, path: filepath.Join(config.StateDir, trustFile), cluster: config.Cluster},
 		refused: map[string]string{},
 	}
@@ -244,7 +244,7 @@ type Current struct {
 	Fabric *fabric.Fabric
 	Digest string // of the fabric
 	Keys   *fabric.Keys
-	Facts  project.Facts
+	Facts  model.Facts
 }
 
 // Now gives what is in force; not ok while something that is needed was never good.

@@ -13,7 +13,7 @@ import (
 
 	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/facts"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -51,7 +51,7 @@ type Source struct {
 
 // NewSource makes a source that begins with what was known before (nil =
 // nothing). changed is called when the facts have changed, and must not block.
-func NewSource(client *Client, cluster, node string, before *project.Facts, log *slog.Logger, changed func()) *Source {
+func NewSource(client *Client, cluster, node string, before *model.Facts, log *slog.Logger, changed func()) *Source {
 	return &Source{
 		client: client, cluster: cluster, node: node, log: log, changed: changed, wake: bell.New(),
 		table: facts.NewTable(before), loaded: before != nil, stale: true, outage: time.Now(),

@@ -10,7 +10,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/kube/kubetest"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -21,7 +21,7 @@ type rig struct {
 	changes chan struct{}
 }
 
-func start(t *testing.T, server *kubetest.Server, before *project.Facts) *rig {
+func start(t *testing.T, server *kubetest.Server, before *model.Facts) *rig {
 	t.Helper()
 	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
 	if err != nil {
@@ -106,7 +106,7 @@ func export(namespace, name string) string {
 }
 
 // endpoints gives the addresses of a service in the facts; nil = it is not there.
-func endpoints(f project.Facts, namespace, name string) []string {
+func endpoints(f model.Facts, namespace, name string) []string {
 	for _, s := range f.Services {
 		if s.Namespace == namespace && s.Name == name {
 			out := []string{}
@@ -210,7 +210,7 @@ func TestSourceOutlivesTheServer(t *testing.T) {
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
 	server.Away(true)
-	before := &project.Facts{Nodes: []project.Node{{Name: "old"}}, Services: []project.Service{{Namespace: "sample", Name: "web", Endpoints: []project.Endpoint{}}}}
+	before := &model.Facts{Nodes: []model.Node{{Name: "old"}}, Services: []model.Service{{Namespace: "sample", Name: "web", Endpoints: []model.Endpoint{}}}}
 	r := start(t, server, before)
 	r.Follow(testFabric(nil))
 	s := r.await(t, "word that the server is away", func(s facts.State) bool { return s.Err != nil })

@@ -26,6 +26,7 @@ import (
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/ipsec"
 	"hawser.dev/hawser/nodeagent/kernel"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/pathmtu"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/round"
@@ -66,11 +67,11 @@ type Peers struct {
 
 	mu      sync.Mutex
 	aim     *round.Aim
-	links   map[string]project.Path
+	links   map[string]model.Path
 	sizes   round.Sizes
 	feeds   round.Feeds
-	feedErr error        // why feeds could not be set up
-	said    project.Live // to other clusters
+	feedErr error      // why feeds could not be set up
+	said    model.Live // to other clusters
 }
 
 // New makes Peers that go on where the run before ended. It sends nothing before Run.
@@ -196,7 +197,7 @@ func (p *Peers) Aim(aim *round.Aim) {
 // Do carries out what a step decided, as far as it is about other agents.
 func (p *Peers) Do(e round.Effects) {
 	p.use(e.Links)
-	p.say(func(said *project.Live) bool {
+	p.say(func(said *model.Live) bool {
 		same := said.Shape == e.Shape && reflect.DeepEqual(said.Passing, e.Advertise)
 		said.Shape, said.Passing = e.Shape, e.Advertise
 		return !same && said.Cluster != ""
@@ -217,7 +218,7 @@ func (p *Peers) Follow(e round.Effects) {
 }
 
 // use tells the prober, and so the other ends, which link to each neighbour is chosen.
-func (p *Peers) use(links map[string]project.Path) {
+func (p *Peers) use(links map[string]model.Path) {
 	p.mu.Lock()
 	changed := !maps.Equal(links, p.links)
 	p.links = links
@@ -244,18 +245,18 @@ func (p *Peers) feed(feeds round.Feeds, err error) {
 }
 
 // Publish tells other clusters the state of this cluster's exports; nil = as before.
-func (p *Peers) Publish(live *project.Live) {
+func (p *Peers) Publish(live *model.Live) {
 	if live == nil {
 		return
 	}
-	p.say(func(said *project.Live) bool {
+	p.say(func(said *model.Live) bool {
 		said.Cluster, said.Exports = live.Cluster, live.Exports
 		return true
 	})
 }
 
 // say changes what other clusters are told; change reports whether it did.
-func (p *Peers) say(change func(*project.Live) bool) {
+func (p *Peers) say(change func(*model.Live) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !change(&p.said) {

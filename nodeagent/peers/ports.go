@@ -9,6 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/endpoint"
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/nodeagent/scout"
@@ -79,7 +80,7 @@ func vxlanPorts(cluster string, own *fabric.Gateway, c desired.Cable, remote *fa
 
 // sameBut reports whether a cable is at the ports that the fabric says, whatever
 // its epoch is.
-func sameBut(c project.Cable, in project.Input, own *fabric.Gateway, cluster string, remote *fabric.Gateway) bool {
+func sameBut(c model.Cable, in project.Input, own *fabric.Gateway, cluster string, remote *fabric.Gateway) bool {
 	usual := project.CableOf(in.Fabric.Link(in.Cluster, cluster), in.Fabric.Epochs, in.Keys, own, remote)
 	usual.Epoch = c.Epoch
 	return c == usual
@@ -122,7 +123,7 @@ func (p peerPorts) base(text string) netip.AddrPort {
 }
 
 // candidate gives the same for IPsec, and the place itself when it is none of them.
-func (p peerPorts) candidate(at netip.AddrPort, among []project.Candidate) netip.AddrPort {
+func (p peerPorts) candidate(at netip.AddrPort, among []model.Candidate) netip.AddrPort {
 	for _, c := range among {
 		if at.Addr() == c.Addr.Addr() && int(at.Port()) == p.ike(int(c.Addr.Port())) {
 			return c.Addr
@@ -132,10 +133,10 @@ func (p peerPorts) candidate(at netip.AddrPort, among []project.Candidate) netip
 }
 
 // isAt reports whether a place is that of a candidate.
-func (p peerPorts) isAt(text string, only project.Candidate) bool {
+func (p peerPorts) isAt(text string, only model.Candidate) bool {
 	if p.ike == nil {
 		return p.base(text) == only.Addr
 	}
 	place, _ := netip.ParseAddrPort(text) // invalid is no candidate's
-	return p.candidate(place, []project.Candidate{only}) == only.Addr
+	return p.candidate(place, []model.Candidate{only}) == only.Addr
 }

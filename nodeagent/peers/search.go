@@ -13,6 +13,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/endpoint"
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/nodeagent/scout"
@@ -39,7 +40,7 @@ type search struct {
 	machine *endpoint.Machine
 	remotes map[string]round.Remote   // by cluster/gateway
 	cables  map[string]peerPorts      // by cluster/gateway
-	ways    map[string]project.Way    // as of the last step
+	ways    map[string]model.Way      // as of the last step
 	kept    map[string]netip.AddrPort // as it was saved last
 }
 
@@ -70,7 +71,7 @@ func (e *search) aim(remotes []round.Remote) {
 }
 
 // found says where gateways are reached.
-func (e *search) found() map[string]project.Way {
+func (e *search) found() map[string]model.Way {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.machine.Ways()

@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -69,7 +70,7 @@ func (v *view) largestMTU() int {
 
 // narrower gives the MTU of a route to a remote cluster, where that is less than
 // the device's; 0 = as much as the device.
-func (v *view) narrower(r *remote, device string, path Path) int {
+func (v *view) narrower(r *remote, device string, path model.Path) int {
 	mtu := v.mtu(r, r.link.Driver)
 	if c, ok := v.cableTo(r, path.Remote); ok {
 		mtu = c.MTU
@@ -142,7 +143,7 @@ func (v *view) cableRemotes() []cable.Remote {
 			g := &r.Gateways[i]
 			held := v.in.Cables[r.Name+"/"+g.Name]
 			if len(held) == 0 {
-				held = []Cable{v.usual(r.link, g)}
+				held = []model.Cable{v.usual(r.link, g)}
 			}
 			for rank, c := range held {
 				out = append(out, v.cableRemote(r, g, c, rank))
@@ -159,11 +160,11 @@ func (v *view) cableRemotes() []cable.Remote {
 }
 
 // usual is the cable that a link says for this gateway and a remote one.
-func (v *view) usual(l fabric.Link, remote *fabric.Gateway) Cable {
+func (v *view) usual(l fabric.Link, remote *fabric.Gateway) model.Cable {
 	return CableOf(l, v.in.Fabric.Epochs, v.in.Keys, v.gateway, remote)
 }
 
-func (v *view) cableRemote(r *remote, g *fabric.Gateway, c Cable, rank int) cable.Remote {
+func (v *view) cableRemote(r *remote, g *fabric.Gateway, c model.Cable, rank int) cable.Remote {
 	link := r.link
 	link.Driver = c.Driver
 	usual := v.usual(link, g)
@@ -194,7 +195,7 @@ func (v *view) endpoint(out *cable.Remote, port int) {
 		if out.Alt && way.Next.IsValid() {
 			place = way.Next
 		}
-		at = slices.IndexFunc(usual, func(c Candidate) bool { return c.Addr == place })
+		at = slices.IndexFunc(usual, func(c model.Candidate) bool { return c.Addr == place })
 		out.Dial = way.Dial
 	}
 	if at >= 0 && at < len(candidates) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -16,25 +17,25 @@ import (
 // may change: a step adds objects, turns routes, or takes objects away.
 func TestCablesBeside(t *testing.T) {
 	t.Parallel()
-	was := project.Cable{Driver: "wireguard", Own: 51820, Remote: 51820}
+	was := model.Cable{Driver: "wireguard", Own: 51820, Remote: 51820}
 	tests := map[string]struct {
-		is     project.Cable
+		is     model.Cable
 		device string
 	}{
-		"driver":                 {project.Cable{Driver: "vxlan", Own: 51820, Remote: 51820}, "hw-vt4-51884"},
-		"to IPsec":               {project.Cable{Driver: "ipsec"}, "ipsec0"},
-		"port":                   {project.Cable{Driver: "wireguard", Own: 52820, Remote: 52820}, "hw-wg1-p52820"},
-		"epoch":                  {project.Cable{Driver: "wireguard", Own: 51820, Remote: 51820, Epoch: 2}, "hw-wg2"},
-		"IPsec of an epoch":      {project.Cable{Driver: "ipsec", Epoch: 2}, "hw-iq4-4807"},
-		"other ports of a range": {project.Cable{Driver: "wireguard", Own: 51820, Remote: 52820, Alt: true}, "hw-wg1-p51883"},
+		"driver":                 {model.Cable{Driver: "vxlan", Own: 51820, Remote: 51820}, "hw-vt4-51884"},
+		"to IPsec":               {model.Cable{Driver: "ipsec"}, "ipsec0"},
+		"port":                   {model.Cable{Driver: "wireguard", Own: 52820, Remote: 52820}, "hw-wg1-p52820"},
+		"epoch":                  {model.Cable{Driver: "wireguard", Own: 51820, Remote: 51820, Epoch: 2}, "hw-wg2"},
+		"IPsec of an epoch":      {model.Cable{Driver: "ipsec", Epoch: 2}, "hw-iq4-4807"},
+		"other ports of a range": {model.Cable{Driver: "wireguard", Own: 51820, Remote: 52820, Alt: true}, "hw-wg1-p51883"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w, _ := readWorld(t, "testdata/lanes.txtar")
 			in := w.inputs["g1/g1-a"]
 			addEpoch(in, 2)
-			state := func(cables ...project.Cable) map[string]bool {
-				in.Cables = map[string][]project.Cable{"g2/g2-a": cables}
+			state := func(cables ...model.Cable) map[string]bool {
+				in.Cables = map[string][]model.Cable{"g2/g2-a": cables}
 				s, problems := project.State(in)
 				for _, p := range problems {
 					if strings.Contains(p.Path, "gateways") {
@@ -86,9 +87,9 @@ func TestEpochsOfIPsec(t *testing.T) {
 	in := w.inputs["g1/g1-a"]
 	addEpoch(in, 2)
 	state := func(epochs ...int) map[string]bool {
-		in.Cables = map[string][]project.Cable{}
+		in.Cables = map[string][]model.Cable{}
 		for _, epoch := range epochs {
-			in.Cables["g2/g2-a"] = append(in.Cables["g2/g2-a"], project.Cable{Driver: "ipsec", Epoch: epoch})
+			in.Cables["g2/g2-a"] = append(in.Cables["g2/g2-a"], model.Cable{Driver: "ipsec", Epoch: epoch})
 		}
 		s, problems := project.State(in)
 		if len(problems) > 0 {
@@ -152,11 +153,11 @@ func TestBesideIPsec(t *testing.T) {
 			far.Gateways[i].Endpoints = []string{"10.99.0.2", "203.0.113.99"}
 		}
 	}
-	usual, beside := project.Cable{Driver: "ipsec", Epoch: 1}, project.Cable{Driver: "ipsec", Epoch: 1, Alt: true}
+	usual, beside := model.Cable{Driver: "ipsec", Epoch: 1}, model.Cable{Driver: "ipsec", Epoch: 1, Alt: true}
 	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
-	state := func(way project.Way, cables ...project.Cable) (map[string]bool, map[string]string) {
-		in.Local.Ways = map[string]project.Way{"g2/g2-a": way}
-		in.Cables = map[string][]project.Cable{"g2/g2-a": cables}
+	state := func(way model.Way, cables ...model.Cable) (map[string]bool, map[string]string) {
+		in.Local.Ways = map[string]model.Way{"g2/g2-a": way}
+		in.Cables = map[string][]model.Cable{"g2/g2-a": cables}
 		s, _ := project.State(in)
 		to := map[string]string{}
 		for _, c := range s.IPsecs {
@@ -166,7 +167,7 @@ func TestBesideIPsec(t *testing.T) {
 		}
 		return linesOf(text(s)), to
 	}
-	second := project.Way{Addr: at("203.0.113.99:51820")}
+	second := model.Way{Addr: at("203.0.113.99:51820")}
 	before, _ := state(second, usual)
 	second.Next = at("10.99.0.2:51820")
 	both, to := state(second, usual, beside)
@@ -178,7 +179,7 @@ func TestBesideIPsec(t *testing.T) {
 	}
 	// The second is alone, and the first is made anew at its place: that changes nothing of the second.
 	alone, _ := state(second, beside)
-	again, to := state(project.Way{Addr: second.Next, Dial: 1}, beside, usual)
+	again, to := state(model.Way{Addr: second.Next, Dial: 1}, beside, usual)
 	if lost := widened(minus(alone, again)); len(lost) > 0 {
 		t.Errorf("made anew, but lost %v", lost)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -22,10 +23,10 @@ func made(name string, minute int, ports ...mcs.Port) mcs.Export {
 	}
 }
 
-func serves(name, pod, node string, ports map[string]int, clusterIP string) project.Service {
-	s := project.Service{
+func serves(name, pod, node string, ports map[string]int, clusterIP string) model.Service {
+	s := model.Service{
 		Namespace: "team-a", Name: name,
-		Endpoints: []project.Endpoint{{Addrs: []netip.Addr{addr(pod)}, Pod: name + "-1", Node: node, Ready: true, Ports: ports}},
+		Endpoints: []model.Endpoint{{Addrs: []netip.Addr{addr(pod)}, Pod: name + "-1", Node: node, Ready: true, Ports: ports}},
 	}
 	if clusterIP != "" {
 		s.ClusterIPs = []netip.Addr{addr(clusterIP)}
@@ -34,7 +35,7 @@ func serves(name, pod, node string, ports map[string]int, clusterIP string) proj
 		protocol, number, _ := strings.Cut(port, "/")
 		var n int
 		_, _ = fmt.Sscan(number, &n)
-		s.Ports = append(s.Ports, project.ServicePort{Protocol: protocol, Port: n})
+		s.Ports = append(s.Ports, model.ServicePort{Protocol: protocol, Port: n})
 	}
 	return s
 }
@@ -57,7 +58,7 @@ func dynamicWorld(t *testing.T) *world {
 		"c1": {made("same", 1, port("tcp", 42)), made("split", 1, port("a", 42))},
 		"c2": {headless, made("same", 2, port("tcp", 4242)), made("split", 2, port("b", 4242))},
 	}
-	services := map[string][]project.Service{
+	services := map[string][]model.Service{
 		"c1": {
 			serves("same", "10.8.1.31", "c1-w1", map[string]int{"TCP/42": 8042}, "10.88.0.31"),
 			serves("split", "10.8.1.32", "c1-w1", map[string]int{"TCP/42": 8042}, "10.88.0.32"),
@@ -68,11 +69,11 @@ func dynamicWorld(t *testing.T) *world {
 			serves("pods", "10.9.1.33", "c2-w1", map[string]int{"TCP/5432": 6432}, ""),
 		},
 	}
-	lives := map[string]project.Live{}
+	lives := map[string]model.Live{}
 	for range 2 { // what a cluster says follows from what it heard
 		for name, in := range w.inputs {
 			in.Fabric, in.Facts.Exports, in.Facts.Services = w.fabric, exports[in.Cluster], services[in.Cluster]
-			in.Live = map[string]project.Live{}
+			in.Live = map[string]model.Live{}
 			for cluster, live := range lives {
 				if cluster != in.Cluster {
 					in.Live[cluster] = live

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -45,7 +46,7 @@ func TestBadInputs(t *testing.T) {
 		},
 		{
 			"path over a gateway that is gone", "g1/g1-w1",
-			func(in *project.Input) { in.Paths = map[string]project.Path{"g2": {Local: "g1-b", Remote: "g2-a"}} }, project.NoPath,
+			func(in *project.Input) { in.Paths = map[string]model.Path{"g2": {Local: "g1-b", Remote: "g2-a"}} }, project.NoPath,
 			[]string{
 				"route 7300/242.2.0.0/24 type=blackhole",
 				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80",
@@ -100,7 +101,7 @@ func TestBadInputs(t *testing.T) {
 		},
 		{
 			"nothing ready there", "g1/g1-w1",
-			func(in *project.Input) { in.Live = map[string]project.Live{"g2": {Cluster: "g2"}} }, "",
+			func(in *project.Input) { in.Live = map[string]model.Live{"g2": {Cluster: "g2"}} }, "",
 			[]string{
 				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80 clusters=g2[]",
 				"service sample/whereami-ss headless=true ports=http/TCP/80 clusters=g2[]",
@@ -215,7 +216,7 @@ func TestPolicies(t *testing.T) {
 			export := &in.Fabric.Exports[1]
 			export.Balance, export.Affinity = tt.balance, tt.affinity
 			for _, name := range []string{"c2", "c3"} {
-				in.Live[name] = project.Live{Cluster: name, Exports: []project.LiveExport{
+				in.Live[name] = model.Live{Cluster: name, Exports: []model.LiveExport{
 					{Namespace: "sample", Name: "web", Ready: strings.Contains(tt.ready, name)},
 				}}
 			}
@@ -313,7 +314,7 @@ func TestEpochs(t *testing.T) {
 		}
 		for _, epoch := range tt.held {
 			name := in.Fabric.Clusters[1].Name + "/" + peer.Name
-			in.Cables = map[string][]project.Cable{name: append(in.Cables[name], project.Cable{Driver: fabric.DriverWireguard, Epoch: epoch})}
+			in.Cables = map[string][]model.Cable{name: append(in.Cables[name], model.Cable{Driver: fabric.DriverWireguard, Epoch: epoch})}
 		}
 		state, problems := project.State(in)
 		ports := map[string]int{}
@@ -374,32 +375,32 @@ func TestEndpoints(t *testing.T) {
 // TestLiveState checks what each cluster tells the others.
 func TestLiveState(t *testing.T) {
 	t.Parallel()
-	host := func(name, ip string) project.LiveHost {
-		return project.LiveHost{Name: name, IPs: []netip.Addr{addr(ip)}}
+	host := func(name, ip string) model.LiveHost {
+		return model.LiveHost{Name: name, IPs: []netip.Addr{addr(ip)}}
 	}
 	tests := []struct {
 		file, node string
-		want       []project.LiveExport
+		want       []model.LiveExport
 	}{
-		{"globalnet", "g2/g2-a", []project.LiveExport{
+		{"globalnet", "g2/g2-a", []model.LiveExport{
 			{Namespace: "sample", Name: "whereami-cs", Ready: true},
-			{Namespace: "sample", Name: "whereami-ss", Ready: true, Hosts: []project.LiveHost{host("whereami-0", "242.2.0.40")}},
+			{Namespace: "sample", Name: "whereami-ss", Ready: true, Hosts: []model.LiveHost{host("whereami-0", "242.2.0.40")}},
 		}},
-		{"flat", "c2/c2-a", []project.LiveExport{
-			{Namespace: "sample", Name: "db", Ready: true, Hosts: []project.LiveHost{host("db-0", "10.9.1.30")}},
+		{"flat", "c2/c2-a", []model.LiveExport{
+			{Namespace: "sample", Name: "db", Ready: true, Hosts: []model.LiveHost{host("db-0", "10.9.1.30")}},
 			{Namespace: "sample", Name: "web", Ready: true},
 		}},
-		{"flat", "c1/c1-a", []project.LiveExport{{Namespace: "sample", Name: "web"}}},
-		{"mapped", "g3/g3-a", []project.LiveExport{
+		{"flat", "c1/c1-a", []model.LiveExport{{Namespace: "sample", Name: "web"}}},
+		{"mapped", "g3/g3-a", []model.LiveExport{
 			{Namespace: "sample", Name: "api", Ready: true},
-			{Namespace: "sample", Name: "peers", Ready: true, Hosts: []project.LiveHost{{Label: "10-7-1-31", IPs: addrs("242.2.1.31")}}},
+			{Namespace: "sample", Name: "peers", Ready: true, Hosts: []model.LiveHost{{Label: "10-7-1-31", IPs: addrs("242.2.1.31")}}},
 		}},
-		{"mapped", "g2/g2-a", []project.LiveExport{{Namespace: "sample", Name: "site"}}},
+		{"mapped", "g2/g2-a", []model.LiveExport{{Namespace: "sample", Name: "site"}}},
 	}
 	for _, tt := range tests {
 		w, _ := readWorld(t, "testdata/"+tt.file+".txtar")
 		have := project.LiveState(w.inputs[tt.node])
-		want := project.Live{Cluster: w.inputs[tt.node].Cluster, Exports: tt.want}
+		want := model.Live{Cluster: w.inputs[tt.node].Cluster, Exports: tt.want}
 		if diff := cmp.Diff(want, have, cmp.Comparer(sameAddr)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.node, diff)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -63,7 +64,7 @@ func (v *view) addEgressRules(selector bool) {
 	}
 }
 
-func matches(rule *fabric.EgressRule, pod *Pod) bool {
+func matches(rule *fabric.EgressRule, pod *model.Pod) bool {
 	if pod.Namespace != rule.Namespace {
 		return false
 	}
@@ -77,7 +78,7 @@ func matches(rule *fabric.EgressRule, pod *Pod) bool {
 
 // addEgressPod gives the pod one of the rule's addresses: always the same one,
 // on every gateway.
-func (v *view) addEgressPod(pod *Pod, rule *fabric.EgressRule, origin string) {
+func (v *view) addEgressPod(pod *model.Pod, rule *fabric.EgressRule, origin string) {
 	for _, a := range pod.Addrs {
 		if ip, ok := fixedChoice(pod.Namespace+"/"+pod.Name, rule.IPs, family(a)); ok {
 			v.elements.addr(desired.SetEgress, a, ip, origin)

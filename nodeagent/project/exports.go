@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -16,7 +17,7 @@ import (
 func (v *view) addExports() {
 	for _, e := range v.exports {
 		part := exportPart(e, v.own.Name)
-		var svc *Service
+		var svc *model.Service
 		if part != nil {
 			svc = v.localService(e, part)
 			if e.Type == fabric.Headless {
@@ -32,7 +33,7 @@ func (v *view) addExports() {
 }
 
 // localService finds the Service of an export that this cluster makes.
-func (v *view) localService(e *fabric.Export, part *fabric.ExportCluster) *Service {
+func (v *view) localService(e *fabric.Export, part *fabric.ExportCluster) *model.Service {
 	id := e.ID()
 	path := exportPath(id, v.own.Name)
 	svc := v.services[id]
@@ -41,7 +42,7 @@ func (v *view) localService(e *fabric.Export, part *fabric.ExportCluster) *Servi
 		return nil
 	}
 	for _, p := range portsOf(e, part) {
-		has := func(s ServicePort) bool { return strings.EqualFold(s.Protocol, p.Protocol) && s.Port == p.Port }
+		has := func(s model.ServicePort) bool { return strings.EqualFold(s.Protocol, p.Protocol) && s.Port == p.Port }
 		if !slices.ContainsFunc(svc.Ports, has) {
 			v.problem(path, PortMissing, "Service "+id+" has no port "+portKey(p))
 		}
@@ -55,7 +56,7 @@ func portKey(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + 
 // addOffer makes the export address of this cluster lead to its ready
 // endpoints, on every node, so that the gateway that a packet reaches does not
 // matter.
-func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *Service) {
+func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
 	if svc == nil {
 		return
 	}
@@ -73,7 +74,7 @@ func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *Servi
 }
 
 // endpointTargets are the ready endpoints that serve a port in a family, by address.
-func endpointTargets(svc *Service, p fabric.Port, fam, weight int) []target {
+func endpointTargets(svc *model.Service, p fabric.Port, fam, weight int) []target {
 	if svc == nil {
 		return nil
 	}
@@ -92,7 +93,7 @@ func endpointTargets(svc *Service, p fabric.Port, fam, weight int) []target {
 
 // addReverse lets a gateway that never saw the connection translate what a
 // server sends first. Endpoints that are no longer ready still have connections.
-func (v *view) addReverse(svc *Service, p fabric.Port, ip netip.Addr, origin string) {
+func (v *view) addReverse(svc *model.Service, p fabric.Port, ip netip.Addr, origin string) {
 	for i := range svc.Endpoints {
 		ep := &svc.Endpoints[i]
 		addr, ok := ofFamily(ep.Addrs, family(ip))
@@ -105,7 +106,7 @@ func (v *view) addReverse(svc *Service, p fabric.Port, ip netip.Addr, origin str
 // addHairpin names the backends of this node: one that reaches itself by the
 // service's address must see another source, or its kernel would drop the
 // packet as a martian.
-func (v *view) addHairpin(svc *Service, origin string) {
+func (v *view) addHairpin(svc *model.Service, origin string) {
 	for i := range svc.Endpoints {
 		ep := &svc.Endpoints[i]
 		if ep.Node != v.in.Node {
@@ -122,7 +123,7 @@ func (v *view) addHairpin(svc *Service, origin string) {
 // addVIPs makes the clusterset addresses lead to the clusters that the policy
 // picks: to another cluster's export address, which its gateways resolve, or
 // straight to this cluster's own endpoints.
-func (v *view) addVIPs(e *fabric.Export, svc *Service) {
+func (v *view) addVIPs(e *fabric.Export, svc *model.Service) {
 	id := e.ID()
 	for _, vip := range e.VIPs {
 		all := v.readyRemotes(e, id, family(vip))

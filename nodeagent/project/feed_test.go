@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -23,24 +24,24 @@ func TestFeedsGoAround(t *testing.T) {
 		Name: "c1-b", Node: "c1-w1", Port: 51820, Lane: 1, Addresses: []netip.Addr{addr("241.0.0.5")},
 		Keys: []fabric.Key{{Epoch: 1, Public: "pub-c1-b"}},
 	})
-	direct := project.Path{Local: "c1-a", Remote: "c4-a"}
-	through := project.Path{Local: "c1-a", Remote: "c2-a", Via: "c2"}
+	direct := model.Path{Local: "c1-a", Remote: "c4-a"}
+	through := model.Path{Local: "c1-a", Remote: "c2-a", Via: "c2"}
 	const rules = "rule ipv4/7290 iif=lo tcpPort=4805 table=7307\nrule ipv4/7291 iif=lo tcpFrom=4805 table=7307\n"
 	const route = "route 7307/241.0.0.4/32 type=unicast dev="
 	for _, tt := range []struct {
 		name      string
 		node      string
-		path, own project.Path
+		path, own model.Path
 		want      string
 	}{
 		{"own link", "c1-a", direct, direct, ""},
 		{"through another", "c1-a", through, through, rules + route + "hw-tr4-4809 via=241.0.0.2 src=241.0.0.1\n"},
-		{"at another gateway", "c1-w1", through, project.Path{}, rules + route + "hw-vx1 via=192.168.1.1 src=241.0.0.5\n"},
-		{"a way that does not exist", "c1-a", project.Path{Local: "c1-a", Remote: "x", Via: "c2"}, project.Path{}, ""},
+		{"at another gateway", "c1-w1", through, model.Path{}, rules + route + "hw-vx1 via=192.168.1.1 src=241.0.0.5\n"},
+		{"a way that does not exist", "c1-a", model.Path{Local: "c1-a", Remote: "x", Via: "c2"}, model.Path{}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := w.inputs["c1/"+tt.node]
-			in.Keys, in.Paths, in.Transit = keysOf(*c1), maps.Clone(in.Paths), map[string]project.Path{}
+			in.Keys, in.Paths, in.Transit = keysOf(*c1), maps.Clone(in.Paths), map[string]model.Path{}
 			if in.Paths["c4"] = tt.path; tt.own.Local != "" {
 				in.Transit["c4"] = tt.own
 			}

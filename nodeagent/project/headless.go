@@ -7,19 +7,20 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
 // member is one endpoint of a headless export with the fixed global address
 // that its hostname gives it; host is nil when there is none.
 type member struct {
-	*Endpoint
+	*model.Endpoint
 	host *fabric.Host
 }
 
 // members pairs endpoints with fixed hosts: by full name first, then by the
 // ordinal at the end of the name. A host goes to one endpoint only.
-func members(part *fabric.ExportCluster, svc *Service) []member {
+func members(part *fabric.ExportCluster, svc *model.Service) []member {
 	if svc == nil {
 		return nil
 	}
@@ -66,7 +67,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 // addHeadless makes each fixed address lead to its pod, ready or not: who knows
 // the address may be answering for a connection that exists.
-func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *Service) {
+func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
 	if svc == nil {
 		return
 	}
@@ -142,5 +143,5 @@ func (v *view) mappedAddrs(addrs []netip.Addr) []netip.Addr {
 // isNode reports whether an address is a node's: a pod on the host network has
 // no address of its own.
 func (v *view) isNode(addr netip.Addr) bool {
-	return slices.ContainsFunc(v.nodes, func(n *Node) bool { return slices.Contains(n.Addrs, addr) })
+	return slices.ContainsFunc(v.nodes, func(n *model.Node) bool { return slices.Contains(n.Addrs, addr) })
 }

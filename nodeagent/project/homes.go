@@ -7,6 +7,7 @@ import (
 
 	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // addHomes leads what comes out of a cable, or from another gateway, back to the node that
@@ -97,7 +98,7 @@ func (v *view) homes() []home {
 // homeNumbers gives each node a number from 1 to MostHomes that follows from its name,
 // or the next free one. What conntrack keeps is no number, so one that changes, as
 // another node came, harms no flow.
-func homeNumbers(nodes []*Node) map[string]int {
+func homeNumbers(nodes []*model.Node) map[string]int {
 	numbers, taken := make(map[string]int, len(nodes)), make(map[int]bool, len(nodes))
 	for _, n := range nodes {
 		if len(taken) == desired.MostHomes {

@@ -4,14 +4,14 @@
 // randomness, no environment, no I/O, and no dependence on map order.
 //
 // Called by nodeagent/round in each round (State), for a moved path alone (Routes), and for the
-// feed (LiveState); its types are those of all of nodeagent.
+// feed (LiveState); and by others in nodeagent, which read what a state was made from
+// (Input).
 package project
 
 import (
-	"net/netip"
-
 	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -22,23 +22,23 @@ type Input struct {
 	Keys    *fabric.Keys
 	Cluster string // this node's cluster
 	Node    string // this node's name
-	Facts   Facts
-	Local   Local
-	Paths   map[string]Path // by remote cluster
+	Facts   model.Facts
+	Local   model.Local
+	Paths   map[string]model.Path // by remote cluster
 	// Transit is, on a gateway, its own best link to each remote cluster: what
 	// other nodes hand to it leaves there, whatever Paths says meanwhile.
-	Transit map[string]Path
+	Transit map[string]model.Path
 	// Cables are those of a remote gateway (by cluster/gateway), while they are not
 	// just the one that the fabric says: the first is sent over, and what comes over
 	// any of them is taken.
-	Cables map[string][]Cable
+	Cables map[string][]model.Cable
 	// Before is the shape that the clusters leave, as long as one of them may use
 	// it still; nil = none.
 	Before *fabric.Shape
-	Live   map[string]Live // by remote cluster; missing = nothing heard, so static data counts
+	Live   map[string]model.Live // by remote cluster; missing = nothing heard, so static data counts
 	// Kept is what was heard before the agent was started, of clusters that were not
 	// heard since: what they export goes on, as the static data of others does.
-	Kept map[string]Live
+	Kept map[string]model.Live
 	// Settled says that a cluster which is missing in Live is lost, and not just not
 	// heard yet.
 	Settled bool
@@ -50,187 +50,10 @@ type Input struct {
 	Memo *Memo `json:"-"`
 }
 
-// Facts is what only this cluster knows: from the Kubernetes API or from files.
-type Facts struct {
-	Nodes    []Node
-	Pods     []Pod // only those that an egress rule or a headless export may need
-	Services []Service
-	// Exports are the ServiceExports of this cluster, Imports the ServiceImports as
-	// they are, both sorted by namespace/name; none without a Kubernetes API.
-	Exports []mcs.Export `json:",omitempty"`
-	Imports []mcs.Import `json:",omitempty"`
-	// Namespaces are all of this cluster, sorted: an import stands where its namespace
-	// exists. Only those that some export names.
-	Namespaces []string `json:",omitempty"`
-	// Recorded says that Exports, Imports and Namespaces are those of a Kubernetes
-	// API, which keeps the addresses that were given: only those are used. Without it
-	// nothing can be written down, and every node gives the same addresses by itself.
-	Recorded bool `json:",omitempty"`
-}
-
-// Node is one node of this cluster.
-type Node struct {
-	Name     string
-	Addrs    []netip.Addr   // InternalIPs, at most one a family
-	PodCIDRs []netip.Prefix // of this node; empty when the CNI does not say
-}
-
-// Pod is one pod of this cluster.
-type Pod struct {
-	Namespace   string
-	Name        string
-	Node        string
-	Labels      map[string]string
-	Addrs       []netip.Addr
-	HostNetwork bool
-}
-
-// Service is a service of this cluster and its endpoints.
-type Service struct {
-	Namespace  string
-	Name       string
-	ClusterIPs []netip.Addr // none for headless
-	Ports      []ServicePort
-	Endpoints  []Endpoint
-}
-
-// ServicePort is one port of a service.
-type ServicePort struct {
-	Name     string
-	Protocol string // TCP | UDP
-	Port     int
-}
-
-// Endpoint is one backend of a service.
-type Endpoint struct {
-	Addrs    []netip.Addr
-	Hostname string // the name of its DNS record; empty when it has none
-	Pod      string // pod name in the service's namespace; empty when it is no pod
-	Node     string
-	Ready    bool
-	// Ports maps the service's port (by protocol and number, as in "TCP/80") to
-	// the port on the endpoint.
-	Ports map[string]int
-}
-
-// Local is what the agent sees on its own host.
-type Local struct {
-	UnderlayMTU int // bytes, of the interface that holds the node's address
-	// NoIPv6 says that IPv6 is switched off on this host.
-	NoIPv6    bool
-	KernelESP bool // the kernel encrypts ESP
-	// NoConnLimit says that nftables of this kernel cannot count connections.
-	NoConnLimit bool
-	// HostSource are addresses of this host inside the cluster's pod CIDRs, at
-	// most one a family: the source of the host's own packets in a flat cluster.
-	HostSource []netip.Addr
-	// Resolved maps endpoints of the form dns:<name> to addresses.
-	Resolved map[string][]netip.Addr
-	// Ways says where gateways with several candidates are reached, by
-	// cluster/gateway. One that is missing is reached at its first endpoint.
-	Ways map[string]Way
-}
-
-// Way is where a remote gateway is reached, as far as was found out.
-type Way struct {
-	Addr netip.AddrPort // the port is the one that its ports count from; invalid = not known
-	// Dial counts how often it was decided to go there. While it stays, a place
-	// that the driver learned since counts.
-	Dial int
-	// Next is a better place at which a cable beside the one in use is proved first;
-	// invalid = none.
-	Next netip.AddrPort
-}
-
-// Path is the link that carries the traffic between this cluster and a remote one.
-type Path struct {
-	Local  string // gateway of this cluster
-	Remote string // gateway of the remote cluster, or of Via
-	// Via is the cluster that passes the traffic on, which is the next one on the
-	// way; empty = the link leads to the remote cluster itself.
-	Via string
-	// Down says that no probe gets through on any link to the cluster: traffic
-	// for it still takes this one, but clusterset addresses use other clusters
-	// as long as there are any.
-	Down bool
-	// MTU is what the link carries, in bytes, where that is less than its device
-	// does; 0 = as much as the device.
-	MTU int
-}
-
-// Cable is what two cables of one pair of gateways differ in. All else is as the
-// fabric says now.
-type Cable struct {
-	Driver string
-	// Own and Remote are the ports from which those of either end count; 0 = as the
-	// fabric says.
-	Own, Remote int
-	Alt         bool // see cable.Remote
-	Epoch       int  // of the keys; 0 = as the fabric says, or the driver has none
-}
-
 // CableOf gives the cable that a link says for two gateways, with the newest epoch
 // of those in force of which there are keys.
-func CableOf(l fabric.Link, epochs []int, keys *fabric.Keys, own, remote *fabric.Gateway) Cable {
-	return Cable{
+func CableOf(l fabric.Link, epochs []int, keys *fabric.Keys, own, remote *fabric.Gateway) model.Cable {
+	return model.Cable{
 		Driver: l.Driver, Own: l.Base(own, 0), Remote: l.Base(remote, 0), Epoch: cable.Epoch(l.Driver, epochs, keys, own, remote),
 	}
-}
-
-// Live is a remote cluster's live export state, as its agents publish it.
-type Live struct {
-	Cluster string       `json:"cluster"`
-	Exports []LiveExport `json:"exports"` // sorted by namespace/name
-	// Shape is the ShapeDigest of the shape that the cluster has gone over to:
-	// empty while it uses a way of another one.
-	Shape string `json:"shape,omitempty"`
-	// Passing is what it says of its links for what clusters pass on to each
-	// other; nil = it neither passes anything on nor takes what was.
-	Passing *Passing `json:"passing,omitempty"`
-}
-
-// Passing is what a cluster says of its links for what is passed on over them.
-type Passing struct {
-	Edges []Edge `json:"edges,omitempty"` // those that are not as good as can be, by cluster
-}
-
-// Edge is one link, to a neighbour.
-type Edge struct {
-	Cluster string `json:"cluster"`
-	Rank    int    `json:"rank"`          // of health.Rank; 0 = nothing is passed on
-	MTU     int    `json:"mtu,omitempty"` // bytes, where less fits than the link should carry
-}
-
-// Next is the cluster to which a path to remote leads first.
-func (p Path) Next(remote string) string {
-	if p.Via != "" {
-		return p.Via
-	}
-	return remote
-}
-
-// LiveExport is the state of one export in one cluster.
-type LiveExport struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Ready     bool   `json:"ready"` // some endpoint is ready
-	// Families are those (4, 6) that the service has; missing = all that the cluster has.
-	Families []int      `json:"families,omitempty"`
-	Hosts    []LiveHost `json:"hosts,omitempty"` // Headless: the ready endpoints
-	// Offer is what the cluster says of its ServiceExport; nil = it has none, as it
-	// has no Kubernetes API, or it is not valid.
-	Offer *mcs.Offer `json:"offer,omitempty"`
-}
-
-// LiveHost is one ready endpoint of a headless export, at the address by which
-// other clusters reach it.
-type LiveHost struct {
-	Name string `json:"name,omitempty"`
-	// Label is what stands for Name in the DNS where there is none: the endpoint's own
-	// address, which is another one than IPs where that is hidden.
-	Label string       `json:"label,omitempty"`
-	IPs   []netip.Addr `json:"ips"`
-	// Ports are the numbers on the endpoint where they are not those of the export, as
-	// in Endpoint.Ports; none where IPs are translated to it.
-	Ports map[string]int `json:"ports,omitempty"`
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 )
 
@@ -17,12 +18,12 @@ func TestMoveChangesRoutesOnly(t *testing.T) {
 	for _, name := range w.names {
 		in := w.inputs[name]
 		before := linesOf(text(w.states[name]))
-		to := project.Path{Local: "g1-b", Remote: "g2-c", MTU: 1300}
+		to := model.Path{Local: "g1-b", Remote: "g2-c", MTU: 1300}
 		if in.Cluster == "g2" {
-			to = project.Path{Local: "g2-c", Remote: "g1-b", MTU: 1300}
+			to = model.Path{Local: "g2-c", Remote: "g1-b", MTU: 1300}
 		}
 		remote := map[string]string{"g1": "g2", "g2": "g1"}[in.Cluster]
-		in.Paths = map[string]project.Path{remote: to}
+		in.Paths = map[string]model.Path{remote: to}
 		state, _ := project.State(in)
 		after := linesOf(text(state))
 		moved := 0
@@ -102,14 +103,14 @@ func TestEqualLanes(t *testing.T) {
 // over its own link, so nothing is lost and nothing goes in circles.
 func TestDisagreement(t *testing.T) {
 	t.Parallel()
-	views := []project.Path{{Local: "g1-a", Remote: "g2-a"}, {Local: "g1-a", Remote: "g2-c"}, {Local: "g1-b", Remote: "g2-a"}, {Local: "g1-b", Remote: "g2-c"}}
+	views := []model.Path{{Local: "g1-a", Remote: "g2-a"}, {Local: "g1-a", Remote: "g2-c"}, {Local: "g1-b", Remote: "g2-a"}, {Local: "g1-b", Remote: "g2-c"}}
 	for _, atWorker := range views {
 		for _, atA := range views {
 			for _, atB := range views {
 				w, _ := readWorld(t, "testdata/lanes.txtar")
-				for node, path := range map[string]project.Path{"g1/g1-w1": atWorker, "g1/g1-a": atA, "g1/g1-b": atB} {
+				for node, path := range map[string]model.Path{"g1/g1-w1": atWorker, "g1/g1-a": atA, "g1/g1-b": atB} {
 					in := w.inputs[node]
-					in.Paths = map[string]project.Path{"g2": path}
+					in.Paths = map[string]model.Path{"g2": path}
 					w.inputs[node] = in
 				}
 				w.project()
@@ -142,11 +143,11 @@ func TestNoOwnLink(t *testing.T) {
 	for carrier, want := range map[string]string{"g1-a": "blackhole", "g1-b": "delivered"} {
 		w, _ := readWorld(t, "testdata/lanes.txtar")
 		in := w.inputs["g1/g1-w1"]
-		in.Paths = map[string]project.Path{"g2": {Local: "g1-b", Remote: "g2-a"}}
+		in.Paths = map[string]model.Path{"g2": {Local: "g1-b", Remote: "g2-a"}}
 		w.inputs["g1/g1-w1"] = in
 		in = w.inputs["g1/g1-b"]
 		in.Transit = nil
-		in.Paths = map[string]project.Path{"g2": {Local: carrier, Remote: "g2-a"}}
+		in.Paths = map[string]model.Path{"g2": {Local: carrier, Remote: "g2-a"}}
 		w.inputs["g1/g1-b"] = in
 		w.project()
 		at, end := newTracer(w, 0).send(hop{node: "g1/g1-w1", iif: "pod", packet: first})

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // Bytes that an encapsulation adds to a packet.
@@ -69,7 +70,7 @@ func (v *view) linkMTU(mtu int) int {
 
 // underlay is the node's address that carries the packets between nodes, of a
 // family that all of them have: IPv4 if they do.
-func (v *view) underlay(n *Node) (netip.Addr, bool) {
+func (v *view) underlay(n *model.Node) (netip.Addr, bool) {
 	for _, fam := range []int{4, 6} {
 		if v.allNodesHave(fam) {
 			return ofFamily(n.Addrs, fam)
@@ -82,13 +83,13 @@ func (v *view) underlay(n *Node) (netip.Addr, bool) {
 }
 
 func (v *view) allNodesHave(fam int) bool {
-	return !slices.ContainsFunc(v.nodes, func(n *Node) bool {
+	return !slices.ContainsFunc(v.nodes, func(n *model.Node) bool {
 		_, ok := ofFamily(n.Addrs, fam)
 		return !ok && len(n.Addrs) > 0
 	})
 }
 
-func (n *Node) onlyIPv6() bool {
+func onlyIPv6(n *model.Node) bool {
 	_, four := ofFamily(n.Addrs, 4)
 	_, six := ofFamily(n.Addrs, 6)
 	return six && !four
@@ -133,7 +134,7 @@ func (v *view) addNodeLink() {
 
 // addNeighbours says how a node is reached over a link between nodes: at its own addresses and, as next hop
 // of IPv6 (and of IPv4 where it has no such address), at a link-local one.
-func (v *view) addNeighbours(link string, n *Node, origin string) {
+func (v *view) addNeighbours(link string, n *model.Node, origin string) {
 	addrs := slices.DeleteFunc(slices.Clone(n.Addrs), func(a netip.Addr) bool { return !v.uses(family(a)) })
 	if v.v6 {
 		addrs = append(addrs, linkLocal(n.Name))
@@ -148,7 +149,7 @@ func (v *view) addNeighbours(link string, n *Node, origin string) {
 // hop is the next hop on NodeLink that leads to a node. For IPv6 it is link-local,
 // so that the node needs no other address of that family; IPv4 may use it as well
 // (RFC 8950).
-func (v *view) hop(n *Node, fam int) (netip.Addr, bool) {
+func (v *view) hop(n *model.Node, fam int) (netip.Addr, bool) {
 	if fam == 4 {
 		if a, ok := ofFamily(n.Addrs, 4); ok {
 			return a, true

@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -61,7 +62,7 @@ func (v *view) leads(e *fabric.Export, fam int) bool {
 	return slices.ContainsFunc(e.Clusters, func(part fabric.ExportCluster) bool {
 		if part.Name == v.own.Name {
 			svc := v.services[e.ID()]
-			return svc == nil || svc.has(fam)
+			return svc == nil || hasFamily(svc, fam)
 		}
 		r := v.byName[part.Name]
 		return r != nil && r.offers(e.ID(), fam)
@@ -76,7 +77,7 @@ func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired
 			out.Hosts = localHosts(part, svc)
 		} else if serving(e, part, svc) {
 			out.IPs = slices.DeleteFunc(sortedAddrs(part.IPs), func(a netip.Addr) bool {
-				return !v.own.Has(family(a)) || !svc.has(family(a))
+				return !v.own.Has(family(a)) || !hasFamily(svc, family(a))
 			})
 		}
 		return out, true
@@ -113,11 +114,11 @@ func (r *remote) routed(addrs []netip.Addr) []netip.Addr {
 }
 
 // localHosts are this cluster's own ready endpoints, at their pod addresses.
-func localHosts(part *fabric.ExportCluster, svc *Service) []desired.ServiceHost {
+func localHosts(part *fabric.ExportCluster, svc *model.Service) []desired.ServiceHost {
 	var out []desired.ServiceHost
 	for _, m := range members(part, svc) {
 		if m.Ready && len(m.Addrs) > 0 {
-			out = append(out, desired.ServiceHost{Name: m.Hostname, IPs: sortedAddrs(m.Addrs), Ports: m.renumbered()})
+			out = append(out, desired.ServiceHost{Name: m.Hostname, IPs: sortedAddrs(m.Addrs), Ports: renumbered(m.Endpoint)})
 		}
 	}
 	return out
@@ -162,7 +163,7 @@ func fixedIPs(part *fabric.ExportCluster, hostname string) []netip.Addr {
 }
 
 // serving reports whether a ready endpoint serves one of a part's ports.
-func serving(e *fabric.Export, part *fabric.ExportCluster, svc *Service) bool {
+func serving(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) bool {
 	for _, p := range portsOf(e, part) {
 		if len(endpointTargets(svc, p, 4, 1)) > 0 || len(endpointTargets(svc, p, 6, 1)) > 0 {
 			return true

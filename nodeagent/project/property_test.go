@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -163,7 +164,7 @@ func TestAddedClusterMovesNothing(t *testing.T) {
 		}}, grown.Exports...)
 		for name, in := range w.inputs {
 			in.Fabric = grown
-			in.Paths = map[string]project.Path{"aaa": {Local: grown.Cluster(in.Cluster).Gateways[0].Name, Remote: "aaa-a"}}
+			in.Paths = map[string]model.Path{"aaa": {Local: grown.Cluster(in.Cluster).Gateways[0].Name, Remote: "aaa-a"}}
 			for cluster, path := range w.inputs[name].Paths {
 				in.Paths[cluster] = path
 			}
@@ -270,7 +271,7 @@ func bigInput(clusters, exports int) project.Input {
 		GlobalPools: prefixes("242.0.0.0/8"), ServicePools: prefixes("243.0.0.0/16"), TunnelPools: prefixes("241.0.0.0/16"),
 		DNS: fabric.DNS{Address: addr("169.254.73.53")},
 	}
-	paths := map[string]project.Path{}
+	paths := map[string]model.Path{}
 	for i := range clusters {
 		name := fmt.Sprintf("c%04d", i)
 		block := netip.AddrFrom4([4]byte{242, byte(i >> 6), byte(i << 2), 0})
@@ -283,7 +284,7 @@ func bigInput(clusters, exports int) project.Input {
 				Keys:      []fabric.Key{{Epoch: 1, Public: "pub-" + name}},
 			}},
 		})
-		paths[name] = project.Path{Local: "c0000-a", Remote: name + "-a"}
+		paths[name] = model.Path{Local: "c0000-a", Remote: name + "-a"}
 	}
 	delete(paths, "c0000")
 	for i := range exports {
@@ -299,7 +300,7 @@ func bigInput(clusters, exports int) project.Input {
 	}
 	return project.Input{
 		Fabric: f, Keys: keysOf(f.Clusters[0]), Cluster: "c0000", Node: "c0000-a", Paths: paths,
-		Facts: project.Facts{Nodes: []project.Node{{Name: "c0000-a", Addrs: []netip.Addr{addr("192.168.0.1")}}}},
+		Facts: model.Facts{Nodes: []model.Node{{Name: "c0000-a", Addrs: []netip.Addr{addr("192.168.0.1")}}}},
 	}
 }
 
@@ -311,9 +312,9 @@ func BenchmarkStateBackends(b *testing.B) {
 		if e.Clusters[0].Name != in.Cluster {
 			continue
 		}
-		s := project.Service{Namespace: e.Namespace, Name: e.Name, Ports: []project.ServicePort{{Protocol: "TCP", Port: 80}}}
+		s := model.Service{Namespace: e.Namespace, Name: e.Name, Ports: []model.ServicePort{{Protocol: "TCP", Port: 80}}}
 		for j := range byte(3) {
-			s.Endpoints = append(s.Endpoints, project.Endpoint{
+			s.Endpoints = append(s.Endpoints, model.Endpoint{
 				Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 7, byte(i / 20), j})}, Ready: true, Ports: map[string]int{"TCP/80": 8080},
 			})
 		}

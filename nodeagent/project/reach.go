@@ -4,21 +4,16 @@ import (
 	"cmp"
 	"net/netip"
 
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
-
-// Candidate is one place where a gateway may be reached.
-type Candidate struct {
-	Text string         // the endpoint, as the topology writes it
-	Addr netip.AddrPort // the port is the one that the gateway's ports count from
-}
 
 // Reach is what is known of where a gateway of another cluster is reached.
 type Reach struct {
 	Cluster    string
 	Gateway    *fabric.Gateway
 	Driver     string
-	Candidates []Candidate // in order of preference; none = it dials in
+	Candidates []model.Candidate // in order of preference; none = it dials in
 	// Named says that there is an endpoint whose address may change.
 	Named bool
 }
@@ -51,8 +46,8 @@ func Reaches(in Input) []Reach {
 // candidates gives the places of a gateway in order of preference: an address as
 // it is, a name once it is resolved. Those that this node cannot send to are left
 // out. port is the gateway's own where an endpoint has none.
-func (v *view) candidates(g *fabric.Gateway, port int) []Candidate {
-	var out []Candidate
+func (v *view) candidates(g *fabric.Gateway, port int) []model.Candidate {
+	var out []model.Candidate
 	for _, text := range g.Endpoints {
 		e, err := fabric.ParseEndpoint(text)
 		if err != nil {
@@ -64,7 +59,7 @@ func (v *view) candidates(g *fabric.Gateway, port int) []Candidate {
 		}
 		for _, a := range addrs {
 			if v.canSendTo(a) {
-				out = append(out, Candidate{Text: text, Addr: netip.AddrPortFrom(a, uint16(cmp.Or(e.Port, port)))})
+				out = append(out, model.Candidate{Text: text, Addr: netip.AddrPortFrom(a, uint16(cmp.Or(e.Port, port)))})
 			}
 		}
 	}

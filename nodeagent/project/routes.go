@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -109,7 +110,7 @@ func (v *view) routeTransit(r *remote) {
 }
 
 // wayTo finds how this gateway sends over one of its own links.
-func (v *view) wayTo(r *remote, p Path) (desired.Cable, bool) {
+func (v *view) wayTo(r *remote, p model.Path) (desired.Cable, bool) {
 	if p.Via != "" {
 		return v.passTo(r, p)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 )
 
@@ -42,12 +43,12 @@ type tracer struct {
 	flows map[string][]flow
 	// overlay gives, by cluster, the nodes as they are, where Node objects say nothing of pods'
 	// prefixes and the network of the pods takes packets straight to a pod.
-	overlay map[string][]project.Node
+	overlay map[string][]model.Node
 }
 
 // hidden takes from the nodes of a world what they say of pods' prefixes.
 func (t *tracer) hidden() {
-	t.overlay = map[string][]project.Node{}
+	t.overlay = map[string][]model.Node{}
 	for name, in := range t.w.inputs {
 		t.overlay[in.Cluster] = in.Facts.Nodes
 		nodes := slices.Clone(in.Facts.Nodes)

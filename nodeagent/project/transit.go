@@ -7,6 +7,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -116,7 +117,7 @@ func (r *remote) tunnels() []netip.Prefix {
 
 // mate is another gateway of this cluster.
 type mate struct {
-	node    *Node
+	node    *model.Node
 	gateway string
 	addrs   []netip.Addr // in the tunnels
 }
@@ -193,7 +194,7 @@ func (v *view) addThrough() {
 }
 
 // passTo finds how what is passed on goes to the gateway at the end of a path.
-func (v *view) passTo(r *remote, p Path) (desired.Cable, bool) {
+func (v *view) passTo(r *remote, p model.Path) (desired.Cable, bool) {
 	next := p.Next(r.Name)
 	i := slices.IndexFunc(v.passing, func(c desired.Cable) bool { return c.Cluster == next && c.Gateway == p.Remote })
 	if i < 0 {
@@ -204,7 +205,7 @@ func (v *view) passTo(r *remote, p Path) (desired.Cable, bool) {
 
 // passMTU is that of a route over a cable for what is passed on: what the way
 // carries, less what passing on adds; 0 = as much as the device.
-func (v *view) passMTU(c desired.Cable, p Path) int {
+func (v *view) passMTU(c desired.Cable, p model.Path) int {
 	mtu := c.MTU
 	if p.MTU > 0 {
 		mtu = v.linkMTU(min(mtu, p.MTU-cable.PassingOver(v.gateway.Addresses, []netip.Addr{c.Endpoint.Addr()})))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -14,12 +15,12 @@ type view struct {
 	in       Input
 	own      *fabric.Cluster
 	gateway  *fabric.Gateway // of this node; nil on a worker
-	node     *Node           // this node; nil when the facts do not hold it
-	nodes    []*Node         // sorted by name
+	node     *model.Node     // this node; nil when the facts do not hold it
+	nodes    []*model.Node   // sorted by name
 	exports  []*fabric.Export
 	remotes  []*remote
 	byName   map[string]*remote
-	services map[string]*Service
+	services map[string]*model.Service
 	v4, v6   bool // families in play on this node
 	net      Net
 	passing  []desired.Cable // how what clusters pass on goes to gateways of neighbours
@@ -37,17 +38,17 @@ type view struct {
 type remote struct {
 	*fabric.Cluster
 	linked    bool // there is a link of the two clusters
-	path      Path
+	path      model.Path
 	reachable bool           // path names a gateway on both sides
-	transit   Path           // this gateway's own link
+	transit   model.Path     // this gateway's own link
 	ownLink   bool           // transit names a gateway on both sides
 	visible   []netip.Prefix // by which this cluster reaches it
 	sources   []netip.Prefix // that its packets come from
 	link      fabric.Link    // what its cables are made with
 	six       bool           // they may be over IPv6
-	live      map[string]*LiveExport
-	heard     bool                   // live counts
-	kept      map[string]*LiveExport // of before the agent was started
+	live      map[string]*model.LiveExport
+	heard     bool                         // live counts
+	kept      map[string]*model.LiveExport // of before the agent was started
 }
 
 // newView indexes the input. It is nil when the fabric does not hold the cluster.
@@ -56,11 +57,11 @@ func newView(in Input) *view {
 	if own == nil {
 		return nil
 	}
-	v := &view{in: in, own: own, gateway: own.GatewayOn(in.Node), byName: map[string]*remote{}, services: map[string]*Service{}}
+	v := &view{in: in, own: own, gateway: own.GatewayOn(in.Node), byName: map[string]*remote{}, services: map[string]*model.Service{}}
 	for i := range in.Facts.Nodes {
 		v.nodes = append(v.nodes, &in.Facts.Nodes[i])
 	}
-	slices.SortFunc(v.nodes, func(a, b *Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(v.nodes, func(a, b *model.Node) int { return cmp.Compare(a.Name, b.Name) })
 	v.node = v.nodeNamed(in.Node)
 	for i := range in.Facts.Services {
 		s := &in.Facts.Services[i]
@@ -74,7 +75,7 @@ func newView(in Input) *view {
 	})
 	v.families()
 	for _, p := range slices.Concat(in.Fabric.GlobalPools, in.Fabric.ServicePools, in.Fabric.TunnelPools) {
-		v.refuseNodes(p, func(*Node) bool { return true }, "which is the clusterset's")
+		v.refuseNodes(p, func(*model.Node) bool { return true }, "which is the clusterset's")
 	}
 	v.net = NewNet(in.Fabric, in.Before)
 	v.six = reachedOverIPv6(own)
@@ -83,7 +84,7 @@ func newView(in Input) *view {
 }
 
 // refuseNodes takes the addresses inside a prefix from those nodes that may lose them.
-func (v *view) refuseNodes(p netip.Prefix, may func(*Node) bool, whose string) {
+func (v *view) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose string) {
 	for i, n := range v.nodes {
 		if !may(n) || !slices.ContainsFunc(n.Addrs, p.Contains) {
 			continue
@@ -98,8 +99,8 @@ func (v *view) refuseNodes(p netip.Prefix, may func(*Node) bool, whose string) {
 	}
 }
 
-func (v *view) nodeNamed(name string) *Node {
-	i, found := slices.BinarySearchFunc(v.nodes, name, func(n *Node, name string) int { return cmp.Compare(n.Name, name) })
+func (v *view) nodeNamed(name string) *model.Node {
+	i, found := slices.BinarySearchFunc(v.nodes, name, func(n *model.Node, name string) int { return cmp.Compare(n.Name, name) })
 	if !found {
 		return nil
 	}
@@ -112,7 +113,7 @@ func (v *view) nodeNamed(name string) *Node {
 func (v *view) families() {
 	v.setFamilies()
 	switch {
-	case v.node != nil && v.node.onlyIPv6():
+	case v.node != nil && onlyIPv6(v.node):
 		v.v6 = true
 	case v.v4:
 		v.v6 = v.v6 && (v.own.Has(6) || v.in.Fabric.Graph().Passes(v.own.Name))
@@ -191,7 +192,7 @@ func (v *view) findTransit(r *remote) {
 
 // farEnd reports whether the gateway at the end of a path exists, and its cluster
 // is linked to this one.
-func (v *view) farEnd(r *remote, p Path) bool {
+func (v *view) farEnd(r *remote, p model.Path) bool {
 	next := v.in.Fabric.Cluster(p.Next(r.Name))
 	return next != nil && v.net.Linked(v.own.Name, next.Name) && next.Gateway(p.Remote) != nil
 }
@@ -227,15 +228,15 @@ func (v *view) addVisible(r *remote, p netip.Prefix, source bool) {
 		v.problem(clusterPath(r.Name), CoversNode, p.String()+" holds an address of node "+v.node.Name+", so it is not routed")
 		return
 	}
-	v.refuseNodes(p, func(n *Node) bool { return n.Name != v.in.Node }, "which is cluster "+r.Name+"'s")
+	v.refuseNodes(p, func(n *model.Node) bool { return n.Name != v.in.Node }, "which is cluster "+r.Name+"'s")
 	r.visible = append(r.visible, p)
 	if source {
 		r.sources = append(r.sources, p)
 	}
 }
 
-func byID(live Live) map[string]*LiveExport {
-	out := make(map[string]*LiveExport, len(live.Exports))
+func byID(live model.Live) map[string]*model.LiveExport {
+	out := make(map[string]*model.LiveExport, len(live.Exports))
 	for i := range live.Exports {
 		e := &live.Exports[i]
 		out[e.Namespace+"/"+e.Name] = e

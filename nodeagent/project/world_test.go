@@ -14,6 +14,7 @@ import (
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -37,12 +38,12 @@ func readWorld(t testing.TB, file string) (*world, *txtar.Archive) {
 		t.Fatal(err)
 	}
 	w := &world{fabric: &fabric.Fabric{}}
-	facts := map[string]project.Facts{}
-	local := map[string]project.Local{}
+	facts := map[string]model.Facts{}
+	local := map[string]model.Local{}
 	for _, f := range archive.Files {
 		var err error
 		if cluster, ok := strings.CutSuffix(f.Name, ".facts.yaml"); ok {
-			var read project.Facts
+			var read model.Facts
 			err = yaml.UnmarshalStrict(f.Data, &read)
 			facts[cluster] = read
 		} else if f.Name == "fabric.yaml" {
@@ -58,20 +59,20 @@ func readWorld(t testing.TB, file string) (*world, *txtar.Archive) {
 	return w, archive
 }
 
-func (w *world) build(facts map[string]project.Facts, local map[string]project.Local) {
+func (w *world) build(facts map[string]model.Facts, local map[string]model.Local) {
 	w.names, w.inputs = nil, map[string]project.Input{}
-	lives := map[string]project.Live{}
+	lives := map[string]model.Live{}
 	for _, c := range w.fabric.Clusters {
 		lives[c.Name] = project.LiveState(project.Input{Fabric: w.fabric, Cluster: c.Name, Facts: facts[c.Name]})
 	}
 	for _, c := range w.fabric.Clusters {
 		in := project.Input{
 			Fabric: w.fabric, Keys: keysOf(c), Cluster: c.Name, Facts: facts[c.Name],
-			Paths: map[string]project.Path{}, Live: map[string]project.Live{},
+			Paths: map[string]model.Path{}, Live: map[string]model.Live{},
 		}
 		for _, r := range w.fabric.Clusters {
 			if r.Name != c.Name {
-				in.Paths[r.Name] = project.Path{Local: c.Gateways[0].Name, Remote: r.Gateways[0].Name}
+				in.Paths[r.Name] = model.Path{Local: c.Gateways[0].Name, Remote: r.Gateways[0].Name}
 				in.Live[r.Name] = lives[r.Name]
 			}
 		}
@@ -86,15 +87,15 @@ func (w *world) build(facts map[string]project.Facts, local map[string]project.L
 }
 
 // transit gives a gateway's own links, to the first gateway of each cluster.
-func (w *world) transit(c fabric.Cluster, node string) map[string]project.Path {
+func (w *world) transit(c fabric.Cluster, node string) map[string]model.Path {
 	gateway := c.GatewayOn(node)
 	if gateway == nil {
 		return nil
 	}
-	out := map[string]project.Path{}
+	out := map[string]model.Path{}
 	for _, r := range w.fabric.Clusters {
 		if r.Name != c.Name {
-			out[r.Name] = project.Path{Local: gateway.Name, Remote: r.Gateways[0].Name}
+			out[r.Name] = model.Path{Local: gateway.Name, Remote: r.Gateways[0].Name}
 		}
 	}
 	return out

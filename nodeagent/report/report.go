@@ -22,6 +22,7 @@ import (
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/metrics"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/pathmtu"
 	"hawser.dev/hawser/nodeagent/peers"
 	"hawser.dev/hawser/nodeagent/project"
@@ -232,7 +233,7 @@ func clustersOf(f *fabric.Fabric) []status.Cluster {
 // Exports gives what a node knows of each export.
 func Exports(in project.Input) []status.Export {
 	own, clashes := project.LiveState(in), project.Clashes(in)
-	services := make(map[string]*project.Service, len(in.Facts.Services))
+	services := make(map[string]*model.Service, len(in.Facts.Services))
 	for i := range in.Facts.Services {
 		services[in.Facts.Services[i].Namespace+"/"+in.Facts.Services[i].Name] = &in.Facts.Services[i]
 	}
@@ -265,7 +266,7 @@ func Exports(in project.Input) []status.Export {
 }
 
 // backends names the ready endpoints of a service.
-func backends(s *project.Service) []string {
+func backends(s *model.Service) []string {
 	var out []string
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
@@ -282,13 +283,13 @@ func backends(s *project.Service) []string {
 	return out[:min(len(out), status.MaxBackends)]
 }
 
-func partOf(e *fabric.Export, c fabric.ExportCluster, live project.Live, heard bool) status.ExportCluster {
+func partOf(e *fabric.Export, c fabric.ExportCluster, live model.Live, heard bool) status.ExportCluster {
 	part := status.ExportCluster{Name: c.Name, IPs: text(c.IPs), Ready: status.Unknown}
 	if !heard {
 		return part
 	}
 	part.Ready = "no"
-	i, found := slices.BinarySearchFunc(live.Exports, *e, func(l project.LiveExport, e fabric.Export) int {
+	i, found := slices.BinarySearchFunc(live.Exports, *e, func(l model.LiveExport, e fabric.Export) int {
 		return cmp.Or(cmp.Compare(l.Namespace, e.Namespace), cmp.Compare(l.Name, e.Name))
 	})
 	if !found {

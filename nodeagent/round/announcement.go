@@ -3,7 +3,7 @@ package round
 import (
 	"reflect"
 
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // announcement has other clusters told of this cluster's exports in time: what is gone
@@ -12,15 +12,15 @@ import (
 type announcement struct {
 	// Carries says that a round came to its end, or that the node goes on where an agent
 	// before this one ended.
-	Carries bool          `json:"carries,omitempty"`
-	Applied project.Live  `json:"applied"` // that the node carries
-	Next    project.Live  `json:"next"`    // of the round under way
-	Said    *project.Live `json:"said,omitempty"`
+	Carries bool        `json:"carries,omitempty"`
+	Applied model.Live  `json:"applied"` // that the node carries
+	Next    model.Live  `json:"next"`    // of the round under way
+	Said    *model.Live `json:"said,omitempty"`
 }
 
 // begin takes what the next round brings, and gives what is to be said meanwhile; nil
 // where there is nothing new.
-func (a announcement) begin(next project.Live) (announcement, *project.Live) {
+func (a announcement) begin(next model.Live) (announcement, *model.Live) {
 	a.Next = next
 	if !a.Carries {
 		// That there are no exports would be believed.
@@ -33,7 +33,7 @@ func (a announcement) begin(next project.Live) (announcement, *project.Live) {
 }
 
 // applied follows the round; see begin.
-func (a announcement) applied() (announcement, *project.Live) {
+func (a announcement) applied() (announcement, *model.Live) {
 	if a.Next.Cluster == "" {
 		return a, nil
 	}
@@ -41,7 +41,7 @@ func (a announcement) applied() (announcement, *project.Live) {
 	return a.say(a.Next)
 }
 
-func (a announcement) say(live project.Live) (announcement, *project.Live) {
+func (a announcement) say(live model.Live) (announcement, *model.Live) {
 	if a.Said != nil && reflect.DeepEqual(*a.Said, live) {
 		return a, nil
 	}

@@ -7,19 +7,19 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/mcs"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 )
 
 // liveOf makes a state of exports such as "web 242.1.0.7" (ready, offered there), "web"
 // (not ready) and "db [242.1.0.8 242.1.0.9]" (pods).
-func liveOf(exports ...string) project.Live {
-	out := project.Live{Cluster: "g1"}
+func liveOf(exports ...string) model.Live {
+	out := model.Live{Cluster: "g1"}
 	for _, text := range exports {
 		name, at, ready := strings.Cut(text, " ")
-		e := project.LiveExport{Namespace: "team-a", Name: name, Ready: ready}
+		e := model.LiveExport{Namespace: "team-a", Name: name, Ready: ready}
 		if pods, headless := strings.CutPrefix(at, "["); headless {
 			for _, pod := range strings.Fields(strings.TrimSuffix(pods, "]")) {
-				e.Hosts = append(e.Hosts, project.LiveHost{Name: pod, IPs: []netip.Addr{netip.MustParseAddr(pod)}})
+				e.Hosts = append(e.Hosts, model.LiveHost{Name: pod, IPs: []netip.Addr{netip.MustParseAddr(pod)}})
 			}
 		} else if ready {
 			e.Offer = &mcs.Offer{Addrs: []netip.Addr{netip.MustParseAddr(at)}}
@@ -29,7 +29,7 @@ func liveOf(exports ...string) project.Live {
 	return out
 }
 
-func saidOf(l project.Live) string {
+func saidOf(l model.Live) string {
 	var out []string
 	for _, e := range l.Exports {
 		text := e.Name
@@ -60,7 +60,7 @@ func TestAnnouncement(t *testing.T) {
 		{"a pod comes and one goes", "db [242.1.0.8 242.1.0.9]", "db [242.1.0.9 242.1.0.10]", "db ready 242.1.0.9"},
 		{"other pods only", "db [242.1.0.8]", "db [242.1.0.9]", "db"},
 	}
-	list := func(text string) project.Live {
+	list := func(text string) model.Live {
 		if text == "" {
 			return liveOf()
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/health"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -23,13 +23,13 @@ const (
 // choice is which link carries the traffic to each other cluster, and the last moves. A
 // look changes nothing of the choice before it: see next.
 type choice struct {
-	Cluster string                  `json:"cluster"`
-	Began   time.Time               `json:"began"`
-	Links   map[string]chosen       `json:"links"` // to each neighbour
-	Last    map[string]chosen       `json:"last"`  // what leads to each other cluster
-	Own     map[string]project.Path `json:"own"`   // links of this gateway that take what others hand to it
-	Had     map[string]bool         `json:"had"`   // links that were chosen once, as remote cluster and link
-	Moves   []status.Move           `json:"moves"` // the newest at the end
+	Cluster string                `json:"cluster"`
+	Began   time.Time             `json:"began"`
+	Links   map[string]chosen     `json:"links"` // to each neighbour
+	Last    map[string]chosen     `json:"last"`  // what leads to each other cluster
+	Own     map[string]model.Path `json:"own"`   // links of this gateway that take what others hand to it
+	Had     map[string]bool       `json:"had"`   // links that were chosen once, as remote cluster and link
+	Moves   []status.Move         `json:"moves"` // the newest at the end
 
 	news  []status.Move // moves of the last look
 	table *health.Table // of the fabric of the last look
@@ -62,15 +62,15 @@ func newChoice(cluster string, now time.Time) *choice {
 
 // paths are what a look decides.
 type paths struct {
-	remote    map[string]project.Path // by remote cluster
-	own       map[string]project.Path // on a gateway, its own links
-	links     map[string]project.Path // to neighbours, whether or not they are on the path
-	advertise *project.Passing        // what this cluster says of its links; nil in a mesh
-	former    bool                    // some path is one of a shape that is left
+	remote    map[string]model.Path // by remote cluster
+	own       map[string]model.Path // on a gateway, its own links
+	links     map[string]model.Path // to neighbours, whether or not they are on the path
+	advertise *model.Passing        // what this cluster says of its links; nil in a mesh
+	former    bool                  // some path is one of a shape that is left
 }
 
 // next chooses anew. live is what other clusters say. The choice before stays as it was.
-func (c *choice) next(v snapshot, live map[string]project.Live, now time.Time) (*choice, paths) {
+func (c *choice) next(v snapshot, live map[string]model.Live, now time.Time) (*choice, paths) {
 	next := *c
 	next.news = nil
 	if next.table == nil || !next.table.Same(v.fabric, v.before) {
@@ -79,14 +79,15 @@ func (c *choice) next(v snapshot, live map[string]project.Live, now time.Time) (
 	return &next, next.look(v, live, now)
 }
 
-func (c *choice) look(v snapshot, live map[string]project.Live, now time.Time) paths {
-	w := paths{remote: map[string]project.Path{}, links: map[string]project.Path{}}
+func (c *choice) look(v snapshot, live map[string]model.Live, now time.Time) paths {
+	w := paths{remote: map[string]model.Path{}, links: map[string]model.Path{}}
 	if v.gateway != "" {
 		w.own = c.ownLinks(health.Transit(c.table, c.Cluster, v.gateway, v.links), v)
 	}
 	links := make(map[string]chosen, len(c.Links))
-	for remote, want := range health.Paths(c.table, c.Cluster, v.links) {
-		links[remote] = c.follow(remote, want, v, now)
+	want := health.Paths(c.table, c.Cluster, v.links)
+	for _, remote := range slices.Sorted(maps.Keys(want)) { // moves are told in this order
+		links[remote] = c.follow(remote, want[remote], v, now)
 		w.links[remote] = links[remote].Path
 	}
 	c.Links = links
@@ -126,7 +127,7 @@ func (c *choice) follow(remote string, want health.Choice, v snapshot, now time.
 }
 
 // ownLinks gives this gateway's own links, those that were used last where none lives.
-func (c *choice) ownLinks(want map[string]project.Path, v snapshot) map[string]project.Path {
+func (c *choice) ownLinks(want map[string]model.Path, v snapshot) map[string]model.Path {
 	for remote, path := range want {
 		if have, known := c.Own[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
 			have.Down = true
@@ -168,13 +169,13 @@ func (c *choice) state(v snapshot) ([]status.Path, []status.Move) {
 	return out, slices.Clone(c.Moves)
 }
 
-func sameLink(a, b project.Path) bool { return a.Local == b.Local && a.Remote == b.Remote }
+func sameLink(a, b model.Path) bool { return a.Local == b.Local && a.Remote == b.Remote }
 
 // KeptPath is a link in use as the state folder holds it for the next start.
 type KeptPath struct {
 	Local  string    `json:"local"`
 	Remote string    `json:"remote"`
-	Via    string    `json:"via,omitempty"`  // as in project.Path
+	Via    string    `json:"via,omitempty"`  // as in model.Path
 	Over   string    `json:"over,omitempty"` // the clusters on the path
 	Since  time.Time `json:"since"`
 	Why    string    `json:"why"`
@@ -195,7 +196,7 @@ func (c *choice) kept() map[string]KeptPath {
 func restoreChoice(cluster string, kept map[string]KeptPath, now time.Time) *choice {
 	c := newChoice(cluster, now)
 	for remote, k := range kept {
-		path := project.Path{Local: k.Local, Remote: k.Remote, Via: k.Via}
+		path := model.Path{Local: k.Local, Remote: k.Remote, Via: k.Via}
 		c.Last[remote] = chosen{Choice: health.Choice{Path: path, Why: k.Why}, Since: k.Since, Restored: true, Over: k.Over}
 		if k.Via == "" {
 			c.Links[remote] = c.Last[remote]

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/health"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -51,7 +51,7 @@ func (d *desk) set(peer string, rank health.Rank, why string) {
 }
 
 // look chooses a second later and gives what that logged.
-func (d *desk) look(leaving ...health.Peer) (project.Path, string) {
+func (d *desk) look(leaving ...health.Peer) (model.Path, string) {
 	d.now = d.now.Add(time.Second)
 	var links []health.Link
 	for _, peer := range []string{"g1/b", "g2/c", "g2/d"} {
@@ -72,7 +72,7 @@ func (d *desk) look(leaving ...health.Peer) (project.Path, string) {
 // own makes links of gateway a the only ones that live.
 func (d *desk) own() { d.set("g1/b", health.Down, "no answer") }
 
-func (d *desk) want(t *testing.T, what string, path project.Path, log string, link string, words ...string) {
+func (d *desk) want(t *testing.T, what string, path model.Path, log string, link string, words ...string) {
 	t.Helper()
 	if got := path.Local + "-" + path.Remote; got != link {
 		t.Errorf("%s: link %s, want %s", what, got, link)
@@ -263,7 +263,7 @@ func TestOwnLinkStays(t *testing.T) {
 		d.look()
 		d.set("g2/"+last, health.Down, "no answer")
 		d.look()
-		if have, want := d.choice.Own["g2"], (project.Path{Local: "a", Remote: last, Down: true}); have != want {
+		if have, want := d.choice.Own["g2"], (model.Path{Local: "a", Remote: last, Down: true}); have != want {
 			t.Errorf("own link %+v, want %+v", have, want)
 		}
 	}

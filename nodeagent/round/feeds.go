@@ -6,7 +6,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/feed"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -25,7 +25,7 @@ type Feeds struct {
 // is known of them, and those that pass on cannot speak for it. Every node hears the
 // other gateways of its own cluster, which relay. So the connections grow with the
 // clusters, not with the pairs of gateways.
-func feedsOf(in Observed, f *fabric.Fabric, paths map[string]project.Path) (Feeds, error) {
+func feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (Feeds, error) {
 	out := Feeds{Identity: feed.Identity{Cluster: in.Cluster, Node: in.Node}}
 	own := f.Cluster(in.Cluster)
 	if own == nil {
@@ -60,7 +60,7 @@ func feedsOf(in Observed, f *fabric.Fabric, paths map[string]project.Path) (Feed
 	return out, nil
 }
 
-func (o *Feeds) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gateway, paths map[string]project.Path) error {
+func (o *Feeds) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gateway, paths map[string]model.Path) error {
 	o.Identity.Gateway = gateway.Name
 	o.Identity.Keys = privateKeys(in.Keys, gateway.Name)
 	for _, a := range gateway.Addresses {

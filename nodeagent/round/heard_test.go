@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func offering(cluster, addr string) project.Live {
-	return project.Live{Cluster: cluster, Exports: []project.LiveExport{
+func offering(cluster, addr string) model.Live {
+	return model.Live{Cluster: cluster, Exports: []model.LiveExport{
 		{Namespace: "team-a", Name: "api", Ready: true, Offer: &mcs.Offer{
 			Created: time.Unix(100, 0).UTC(), Ports: []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80}}, Families: []int{4},
 			Addrs: []netip.Addr{netip.MustParseAddr(addr)},
@@ -37,7 +38,7 @@ func TestExportsOutliveARestart(t *testing.T) {
 		return next
 	}
 	g2, g3 := offering("g2", "242.2.192.9"), offering("g3", "242.3.192.9")
-	first, settled := heard{Began: now}.follow(2, map[string]project.Live{"g2": g2, "g3": g3}, stale, now)
+	first, settled := heard{Began: now}.follow(2, map[string]model.Live{"g2": g2, "g3": g3}, stale, now)
 	if len(first.Kept) != 0 || !settled {
 		t.Fatalf("kept %v, settled %t with everybody heard", first.Kept, settled)
 	}
@@ -50,11 +51,11 @@ func TestExportsOutliveARestart(t *testing.T) {
 	if again := second.kept(); len(again) != 2 {
 		t.Fatalf("for the next start %+v", again)
 	}
-	second, settled = second.follow(2, map[string]project.Live{"g2": g2}, stale, now.Add(2*time.Second))
+	second, settled = second.follow(2, map[string]model.Live{"g2": g2}, stale, now.Add(2*time.Second))
 	if kept := second.Kept; len(kept) != 1 || kept["g3"].Cluster != "g3" || settled {
 		t.Fatalf("with g2 heard %+v, settled %t", kept, settled)
 	}
-	if second, settled = second.follow(2, map[string]project.Live{"g2": g2}, stale, now.Add(30*time.Second)); len(second.Kept) != 0 || !settled {
+	if second, settled = second.follow(2, map[string]model.Live{"g2": g2}, stale, now.Add(30*time.Second)); len(second.Kept) != 0 || !settled {
 		t.Fatalf("long after %+v, settled %t", second.Kept, settled)
 	}
 	third, _ := restarted(second, now).follow(2, nil, stale, now)
@@ -81,9 +82,9 @@ func TestEffectiveFabricStays(t *testing.T) {
 			Namespaces: []string{"team-*"}, VIPs: []netip.Prefix{netip.MustParsePrefix("243.0.128.0/17")},
 		},
 	}
-	in.Live = map[string]project.Live{"g2": offering("g2", "242.2.192.9")}
+	in.Live = map[string]model.Live{"g2": offering("g2", "242.2.192.9")}
 	one, decided := e.follow(in)
-	in.Live = map[string]project.Live{"g2": offering("g2", "242.2.192.9")}
+	in.Live = map[string]model.Live{"g2": offering("g2", "242.2.192.9")}
 	if len(one.Exports) != 1 || !one.Exports[0].Dynamic || len(one.Exports[0].VIPs) != 1 || len(decided.Services) != 1 {
 		t.Errorf("there is %+v of %+v", one.Exports, decided)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -22,7 +23,7 @@ type Probing struct {
 // probesOf decides whom this node probes: a gateway probes the gateways of all
 // clusters that its own is linked to through the tunnels, and every node probes the other gateways
 // of its own cluster over the VXLAN.
-func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []project.Node, cluster, node string) Probing {
+func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []model.Node, cluster, node string) Probing {
 	p := Probing{Settings: health.Settings{Interval: f.Health.Interval.Std(), Misses: f.Health.Misses}}
 	own := f.Cluster(cluster)
 	if own == nil {
@@ -59,7 +60,7 @@ func (p *Probing) tunnels(f *fabric.Fabric, net project.Net, cluster string, own
 	}
 }
 
-func (p *Probing) neighbours(own *fabric.Cluster, nodes []project.Node, node string) {
+func (p *Probing) neighbours(own *fabric.Cluster, nodes []model.Node, node string) {
 	self := NodeAddrs(nodes, node)
 	if p.Gateway != "" {
 		for _, a := range self {
@@ -79,8 +80,8 @@ func (p *Probing) neighbours(own *fabric.Cluster, nodes []project.Node, node str
 }
 
 // NodeAddrs gives the addresses of a node; none where there is no such node.
-func NodeAddrs(nodes []project.Node, name string) []netip.Addr {
-	i := slices.IndexFunc(nodes, func(n project.Node) bool { return n.Name == name })
+func NodeAddrs(nodes []model.Node, name string) []netip.Addr {
+	i := slices.IndexFunc(nodes, func(n model.Node) bool { return n.Name == name })
 	if i < 0 {
 		return nil
 	}

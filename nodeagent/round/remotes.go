@@ -7,6 +7,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/endpoint"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -25,7 +26,7 @@ type Remote struct {
 type asked struct {
 	fabric   *fabric.Fabric
 	resolved map[string][]netip.Addr
-	nodes    []project.Node
+	nodes    []model.Node
 }
 
 // remotesOf gives the remote gateways of an input; the same ones as long as nothing

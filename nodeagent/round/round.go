@@ -26,6 +26,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
@@ -40,8 +41,8 @@ type Observed struct {
 	Fabric *fabric.Fabric
 	Digest string
 	Keys   *fabric.Keys `json:"-"`
-	Facts  project.Facts
-	Local  project.Local // but for Ways
+	Facts  model.Facts
+	Local  model.Local // but for Ways
 	Peers  Peers
 }
 
@@ -49,12 +50,12 @@ type Observed struct {
 type Peers struct {
 	Aim    *Aim // what they looked at; nil = nothing yet
 	Links  health.Snapshot
-	Live   map[string]project.Live // by remote cluster, as in project.Input
-	Narrow map[string]int          // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
+	Live   map[string]model.Live // by remote cluster, as in project.Input
+	Narrow map[string]int        // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
 	// Tunnels are those of each pair that is not just at the one that it should have.
 	Tunnels map[string][]change.Cable
 	// Ways says where remote gateways with a choice of endpoints are reached.
-	Ways map[string]project.Way
+	Ways map[string]model.Way
 }
 
 // Aim is what the parts that talk to other agents should look at.
@@ -138,7 +139,7 @@ type cache struct {
 }
 
 // KeptLive is what other clusters said, by their names.
-type KeptLive map[string]project.Live
+type KeptLive map[string]model.Live
 
 // Kept is what an agent remembers of the run before.
 type Kept struct {
@@ -165,15 +166,15 @@ type Effects struct {
 	// else: they are to look at this, and the same step is made anew with what they see.
 	Aim *Aim
 
-	Moves     []status.Move           // that were decided just now
-	Links     map[string]project.Path // the chosen link to each neighbour, which the other ends are told
-	Shape     string                  // what other clusters are told of the topology that this one uses
-	Advertise *project.Passing        // and of what its links are worth for transit
+	Moves     []status.Move         // that were decided just now
+	Links     map[string]model.Path // the chosen link to each neighbour, which the other ends are told
+	Shape     string                // what other clusters are told of the topology that this one uses
+	Advertise *model.Passing        // and of what its links are worth for transit
 	Feeds     Feeds
 	FeedsErr  error // why Feeds is not whole: those before stay
 	Sizes     Sizes
 	// Live is what other clusters are to be told of this one's exports; nil = nothing new.
-	Live    *project.Live
+	Live    *model.Live
 	Leaving bool          // this node's own gateway left the fabric, and is kept for a while
 	Heard   bool          // there is something new to keep of what other clusters say
 	Again   time.Duration // after this another round is due, whatever happens; 0 = none
@@ -295,7 +296,7 @@ func (s State) Routes() *Node { return &Node{State: desired.State{Routes: projec
 
 // Applied follows a round that came to its end; live is what other clusters are to be
 // told now, nil = nothing new.
-func Applied(previous State) (next State, live *project.Live) {
+func Applied(previous State) (next State, live *model.Live) {
 	next = previous
 	next.Announcement, live = next.Announcement.applied()
 	return next, live
@@ -318,6 +319,10 @@ func (s *State) choose(in Observed, f *fabric.Fabric, now time.Time, do *Effects
 func (s *State) snapshot(cluster, node string, f *fabric.Fabric, links health.Snapshot) snapshot {
 	return snapshot{fabric: f, cluster: cluster, gateway: gatewayOf(f, cluster, node), links: links, before: s.Transition.Before}
 }
+
+// Begun reports whether this is a state that Begin and Step made, and not the zero one:
+// what an agent of another version tells may lack what this one needs.
+func (s State) Begun() bool { return s.Choice != nil }
 
 // Last gives the last projection; its Node is nil before the first.
 func (s State) Last() Projection { return s.last }

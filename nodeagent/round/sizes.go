@@ -4,8 +4,8 @@ import (
 	"net/netip"
 
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/pathmtu"
-	"hawser.dev/hawser/nodeagent/project"
 )
 
 // Sizes is what is probed with packets as large as the tunnels should carry.
@@ -16,7 +16,7 @@ type Sizes struct {
 
 // sizesOf gives the tunnels that the prober probes, with each one's MTU in the last
 // projection; links are those that are chosen.
-func sizesOf(p Probing, last *Node, links map[string]project.Path) Sizes {
+func sizesOf(p Probing, last *Node, links map[string]model.Path) Sizes {
 	var out Sizes
 	for _, l := range p.Listen {
 		if l.Device == "" {
@@ -53,7 +53,7 @@ func (w *paths) limit(gateway string, narrow map[string]int) {
 	if gateway == "" || len(narrow) == 0 {
 		return
 	}
-	for _, all := range []map[string]project.Path{w.remote, w.own} {
+	for _, all := range []map[string]model.Path{w.remote, w.own} {
 		for remote, path := range all {
 			size, known := narrow[health.Peer{Cluster: path.Next(remote), Gateway: path.Remote}.String()]
 			if known && path.Local == gateway && (path.MTU == 0 || size < path.MTU) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/health"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -25,7 +25,7 @@ type snapshot struct {
 
 // fits is what passes through a link to a neighbour, in bytes, where this gateway
 // knows that it is less than the link should carry; 0 otherwise.
-func (v snapshot) fits(neighbour string, p project.Path) int {
+func (v snapshot) fits(neighbour string, p model.Path) int {
 	if p.Local != v.gateway {
 		return 0
 	}
@@ -33,22 +33,22 @@ func (v snapshot) fits(neighbour string, p project.Path) int {
 }
 
 // name gives a link as g1/a-g2/b; g2 is the next cluster on the way to remote.
-func (v snapshot) name(remote string, p project.Path) string {
+func (v snapshot) name(remote string, p model.Path) string {
 	return v.cluster + "/" + p.Local + "-" + p.Next(remote) + "/" + p.Remote
 }
 
-func (v snapshot) rank(remote string, p project.Path) health.Rank {
+func (v snapshot) rank(remote string, p model.Path) health.Rank {
 	return v.links.Rank(p.Local, health.Peer{Cluster: p.Next(remote), Gateway: p.Remote})
 }
 
 // exists reports whether the fabric has both ends of a link.
-func (v snapshot) exists(remote string, p project.Path) bool {
+func (v snapshot) exists(remote string, p model.Path) bool {
 	return v.fabric.Cluster(v.cluster).Gateway(p.Local) != nil && v.fabric.Cluster(p.Next(remote)).Gateway(p.Remote) != nil
 }
 
 // link is what this node itself probes of a path: the tunnel on its gateway, on
 // other nodes the way to that gateway.
-func (v snapshot) link(remote string, p project.Path) (health.Link, bool) {
+func (v snapshot) link(remote string, p model.Path) (health.Link, bool) {
 	peer := health.Peer{Cluster: v.cluster, Gateway: p.Local}
 	if v.gateway == p.Local {
 		peer = health.Peer{Cluster: remote, Gateway: p.Remote}
@@ -62,7 +62,7 @@ func (v snapshot) link(remote string, p project.Path) (health.Link, bool) {
 
 // silent is for how long a link that was left has answered nothing: since it was
 // asked for the last answer; empty = it does.
-func (v snapshot) silent(remote string, p project.Path, now time.Time) string {
+func (v snapshot) silent(remote string, p model.Path, now time.Time) string {
 	link, probed := v.link(remote, p)
 	if !probed || link.State != status.Disconnected {
 		return ""
@@ -115,7 +115,7 @@ func (v snapshot) cause(remote string, have chosen, want health.Choice, had bool
 }
 
 // removed names the gateway of a link that the fabric no longer holds.
-func (v snapshot) removed(remote string, p project.Path) string {
+func (v snapshot) removed(remote string, p model.Path) string {
 	for _, end := range []health.Peer{{Cluster: v.cluster, Gateway: p.Local}, {Cluster: remote, Gateway: p.Remote}} {
 		if v.fabric.Cluster(end.Cluster).Gateway(end.Gateway) == nil {
 			return end.String()
@@ -125,7 +125,7 @@ func (v snapshot) removed(remote string, p project.Path) string {
 }
 
 // death tells who does not answer.
-func (v snapshot) death(remote string, p project.Path) string {
+func (v snapshot) death(remote string, p model.Path) string {
 	link, probed := v.link(remote, p)
 	if probed && link.State == status.Disconnected {
 		last := link.Answered
@@ -141,7 +141,7 @@ func (v snapshot) death(remote string, p project.Path) string {
 }
 
 // reason is what the prober says of a link, or else a text.
-func (v snapshot) reason(remote string, p project.Path, otherwise string) string {
+func (v snapshot) reason(remote string, p model.Path, otherwise string) string {
 	if link, probed := v.link(remote, p); probed && v.gateway == p.Local && link.Why != "" {
 		return link.Why
 	}

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/health"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
 // transit decides, where not all clusters are linked, by which neighbour each one
 // is reached, and says what this cluster's links are worth for that.
-func (c *choice) transit(w *paths, v snapshot, live map[string]project.Live, now time.Time) {
+func (c *choice) transit(w *paths, v snapshot, live map[string]model.Live, now time.Time) {
 	know := knowledge{choice: c, snapshot: v, live: live}
 	found := health.Ways(c.table.Net(), c.Cluster, health.Links{
 		Own:     func(n string) health.Rank { return c.Links[n].Rank },
@@ -59,11 +59,11 @@ func goesOver(now *fabric.Graph, own string, former []string) bool {
 }
 
 // throughOwn gives a gateway's own link for each cluster: that to the next one.
-func throughOwn(paths, links map[string]project.Path) map[string]project.Path {
+func throughOwn(paths, links map[string]model.Path) map[string]model.Path {
 	if links == nil {
 		return nil
 	}
-	out := make(map[string]project.Path, len(paths))
+	out := make(map[string]model.Path, len(paths))
 	for remote, path := range paths {
 		if own, ok := links[path.Next(remote)]; ok {
 			own.Via, own.MTU = path.Via, path.MTU
@@ -97,8 +97,8 @@ func (c *choice) keep(remote string, way health.Way, found bool, v snapshot, now
 }
 
 // onward is the link of a neighbour as the way to somebody behind it.
-func (h chosen) onward(via string) project.Path {
-	return project.Path{Local: h.Local, Remote: h.Remote, Via: via}
+func (h chosen) onward(via string) model.Path {
+	return model.Path{Local: h.Local, Remote: h.Remote, Via: via}
 }
 
 // take makes a way the one in use.
@@ -168,7 +168,7 @@ func wayCause(have, next chosen) string {
 type knowledge struct {
 	choice   *choice
 	snapshot snapshot
-	live     map[string]project.Live
+	live     map[string]model.Live
 }
 
 // passing ranks the link of two clusters: by the own view when this cluster is one
@@ -194,7 +194,7 @@ func (k knowledge) own(n string) health.Rank {
 }
 
 // word is what a cluster says of its link to a neighbour.
-type word struct{ *project.Edge }
+type word struct{ *model.Edge }
 
 func (w word) rank() health.Rank {
 	if w.Edge == nil {
@@ -209,9 +209,9 @@ func (k knowledge) says(cluster, neighbour string) word {
 		return word{}
 	}
 	if live.Passing == nil {
-		return word{&project.Edge{}}
+		return word{&model.Edge{}}
 	}
-	i := slices.IndexFunc(live.Passing.Edges, func(e project.Edge) bool { return e.Cluster == neighbour })
+	i := slices.IndexFunc(live.Passing.Edges, func(e model.Edge) bool { return e.Cluster == neighbour })
 	if i < 0 {
 		return word{}
 	}
@@ -233,11 +233,11 @@ func (k knowledge) size(over []string) int {
 }
 
 // advertise is what this cluster says of its links.
-func (k knowledge) advertise() *project.Passing {
-	out := &project.Passing{}
+func (k knowledge) advertise() *model.Passing {
+	out := &model.Passing{}
 	for _, n := range slices.Sorted(maps.Keys(k.choice.Links)) {
 		if rank, mtu := k.own(n), k.snapshot.fits(n, k.choice.Links[n].Path); rank < health.Good || mtu > 0 {
-			out.Edges = append(out.Edges, project.Edge{Cluster: n, Rank: int(rank), MTU: mtu})
+			out.Edges = append(out.Edges, model.Edge{Cluster: n, Rank: int(rank), MTU: mtu})
 		}
 	}
 	return out

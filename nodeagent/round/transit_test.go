@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -22,7 +23,7 @@ func TestTransition(t *testing.T) {
 	var l transition
 	look := func(f *fabric.Fabric, former bool, said string, wait time.Duration) bool {
 		now = now.Add(wait)
-		live := map[string]project.Live{"b": {Shape: said}}
+		live := map[string]model.Live{"b": {Shape: said}}
 		l.Former = former
 		l = l.follow(f, live, now)
 		return l.Before != nil
@@ -118,9 +119,9 @@ func TestTransitionOutlivesARestart(t *testing.T) {
 
 func TestWordsAboutLinks(t *testing.T) {
 	t.Parallel()
-	k := knowledge{choice: &choice{Cluster: "a"}, live: map[string]project.Live{
-		"h": {Passing: &project.Passing{Edges: []project.Edge{{Cluster: "b", Rank: 2}, {Cluster: "c", Rank: 99, MTU: 1300}}}},
-		"b": {Passing: &project.Passing{Edges: []project.Edge{{Cluster: "h", Rank: 1}}}},
+	k := knowledge{choice: &choice{Cluster: "a"}, live: map[string]model.Live{
+		"h": {Passing: &model.Passing{Edges: []model.Edge{{Cluster: "b", Rank: 2}, {Cluster: "c", Rank: 99, MTU: 1300}}}},
+		"b": {Passing: &model.Passing{Edges: []model.Edge{{Cluster: "h", Rank: 1}}}},
 		"d": {},
 	}}
 	for _, tt := range []struct {

@@ -5,6 +5,7 @@ import (
 	"hawser.dev/hawser/nodeagent/change"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 	"slices"
@@ -13,7 +14,7 @@ import (
 
 // pairsOf gives the pairs of this gateway that are probed through tunnels, each with the
 // tunnel that the fabric says. Those of secondary go over a second one for now.
-func pairsOf(in Observed, f *fabric.Fabric, p Probing, secondary map[string]project.Way) []change.Peer {
+func pairsOf(in Observed, f *fabric.Fabric, p Probing, secondary map[string]model.Way) []change.Peer {
 	var out []change.Peer
 	for _, t := range p.Targets {
 		want, ok := tunnelOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway)
@@ -57,15 +58,15 @@ func keysOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote s
 }
 
 // ofGateway gives a tunnel as this end sees it.
-func ofGateway(self, peer string, c change.Cable) project.Cable {
+func ofGateway(self, peer string, c change.Cable) model.Cable {
 	if self > peer {
 		c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0]
 	}
-	return project.Cable{Driver: c.Driver, Own: c.Ports[0], Remote: c.Ports[1], Alt: c.Alt, Epoch: c.Epoch}
+	return model.Cable{Driver: c.Driver, Own: c.Ports[0], Remote: c.Ports[1], Alt: c.Alt, Epoch: c.Epoch}
 }
 
 // ofPair gives a tunnel of this end as both ends write it.
-func ofPair(self, peer string, p project.Cable) change.Cable {
+func ofPair(self, peer string, p model.Cable) change.Cable {
 	out := change.Cable{Driver: p.Driver, Ports: [2]int{p.Own, p.Remote}, Alt: p.Alt, Epoch: p.Epoch}
 	if self > peer {
 		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
@@ -74,8 +75,8 @@ func ofPair(self, peer string, p project.Cable) change.Cable {
 }
 
 // cablesOf gives the tunnels of pairs that change theirs, as the projection takes them.
-func cablesOf(in Observed, p Probing, tunnels map[string][]change.Cable) map[string][]project.Cable {
-	out := map[string][]project.Cable{}
+func cablesOf(in Observed, p Probing, tunnels map[string][]change.Cable) map[string][]model.Cable {
+	out := map[string][]model.Cable{}
 	for peer, all := range tunnels {
 		for _, one := range all {
 			out[peer] = append(out[peer], ofGateway(in.Cluster+"/"+p.Gateway, peer, one))

@@ -2,13 +2,14 @@ package round
 
 import (
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
 )
 
 // needed names the clusters that are reached over this gateway only. What others
 // say is live.
-func (c *choice) needed(v snapshot, live map[string]project.Live) []string {
+func (c *choice) needed(v snapshot, live map[string]model.Live) []string {
 	know := knowledge{choice: c, snapshot: v, live: live}
 	ways := health.Ways(project.NewNet(v.fabric, v.before), c.Cluster, health.Links{Own: v.without, Passing: func(a, b string) health.Rank {
 		switch c.Cluster {

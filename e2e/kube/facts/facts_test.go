@@ -20,7 +20,7 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/kube"
-	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -72,7 +72,7 @@ func theFabric() *fabric.Fabric {
 }
 
 // source runs a source until the test ends.
-func source(t *testing.T, kubeconfig string, before *project.Facts) *kube.Source {
+func source(t *testing.T, kubeconfig string, before *model.Facts) *kube.Source {
 	t.Helper()
 	client, err := kube.Open(kube.Config{Kubeconfig: kubeconfig})
 	if err != nil {
