@@ -116,24 +116,25 @@ func (c *Cluster) FollowFlux(ctx context.Context, tree render.Tree, from Source,
 // the Application that keeps the ApplicationSet, and the AppProject where the tree has one.
 // It fails for clusters that Argo CD does not know by their names.
 func (c *Cluster) FollowArgo(ctx context.Context, tree render.Tree, from Source) ([]*unstructured.Unstructured, error) {
-	set, err := objectIn(tree, "argocd/applicationset.yaml")
+	objects, err := objectsIn(tree, "argocd") // with people's patches
 	if err != nil {
 		return nil, err
 	}
-	if url, _, _ := unstructured.NestedString(set.Object, "spec", "template", "spec", "source", "repoURL"); url != from.URL {
-		return nil, fmt.Errorf("the ApplicationSet has the repository %q, and not %s: write %s/argocd/repo.yaml beside the topology, and commit it:\n%s",
-			url, from.URL, reconciler.PatchesDir, argoPatch(from))
+	project, out := "default", []*unstructured.Unstructured{}
+	for _, o := range objects {
+		switch o.GetKind() {
+		case "AppProject":
+			project, out = o.GetName(), append(out, o)
+		case "ApplicationSet":
+			if url, _, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "source", "repoURL"); url != from.URL {
+				return nil, fmt.Errorf("the ApplicationSet has the repository %q, and not %s: commit %s/argocd/repo.yaml beside the topology, with "+
+					"{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, metadata: {name: hawser, namespace: argocd}, "+
+					"spec: {template: {spec: {source: {repoURL: %q, targetRevision: %q}}}}}", url, from.URL, reconciler.PatchesDir, from.URL, from.Branch)
+			}
+		}
 	}
 	if err := c.knownToArgo(ctx, Clusters(tree)); err != nil {
 		return nil, err
-	}
-	project, out := "default", []*unstructured.Unstructured{}
-	if tree["argocd/project.yaml"] != nil {
-		o, err := objectIn(tree, "argocd/project.yaml")
-		if err != nil {
-			return nil, err
-		}
-		project, out = o.GetName(), append(out, o)
 	}
 	return append(out, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
@@ -146,12 +147,6 @@ func (c *Cluster) FollowArgo(ctx context.Context, tree render.Tree, from Source)
 				"syncOptions": []any{"ServerSideApply=true"}},
 		},
 	}}), nil
-}
-
-// argoPatch is what has the ApplicationSet of the tree name the repository.
-func argoPatch(from Source) string {
-	return fmt.Sprintf("apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: hawser, namespace: argocd}\n"+
-		"spec: {template: {spec: {source: {repoURL: %q, targetRevision: %q}}}}", from.URL, from.Branch)
 }
 
 // knownToArgo fails for clusters that Argo CD does not know by the names of the topology.
