@@ -3,8 +3,12 @@ package apply
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"filippo.io/age"
+
+	"hawser.dev/hawser/reconciler/discover"
+	"hawser.dev/hawser/schema"
 )
 
 // TestSetup: an identity is made where there is none, is not made again, and is refused where
@@ -79,5 +83,31 @@ func TestSetup(t *testing.T) {
 	}
 	if got := shortened([]string{hybrid.Recipient().String()})[0]; len(got) > 80 {
 		t.Errorf("%d characters are shown", len(got))
+	}
+}
+
+// TestClockSkew: preflight tells of an API server whose clock is not this machine's, and in
+// which direction.
+func TestClockSkew(t *testing.T) {
+	t.Parallel()
+	for ahead, want := range map[time.Duration]string{
+		0: "", time.Minute: "the clock of the API server is 1m0s ahead of this machine's", -time.Hour: "the clock of the API server is 1h0m0s behind this machine's",
+	} {
+		api, c := newFake(t, "g1")
+		api.ahead = ahead
+		list, err := c.Preflight(t.Context(), discover.Wanted{Cluster: &schema.Cluster{Name: "g1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, d := range list {
+			if d.Code == "clock-skew" {
+				got = d.Summary
+			}
+		}
+		// The header has whole seconds.
+		if got = strings.NewReplacer("59m59s", "1h0m0s", " 59s", " 1m0s", "1m1s", "1m0s", "1h0m1s", "1h0m0s").Replace(got); got != want {
+			t.Errorf("%s ahead: %q, want %q", ahead, got, want)
+		}
 	}
 }
