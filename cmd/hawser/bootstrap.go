@@ -249,7 +249,6 @@ type place struct {
 	url    string // of the repository
 	branch string
 	path   string // folder of the topology
-	local  bool   // no other machine reaches the repository by this address
 }
 
 // committed finds the repository of the topology, and refuses one that has another topology
@@ -290,7 +289,7 @@ func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (plac
 			strings.Join(changed, " and "))}
 	}
 	at.branch = w.Branch
-	at.url, at.local = f.repo, f.repo == ""
+	at.url = f.repo
 	if at.url == "" {
 		remotes, err := store.Remotes()
 		if err != nil {
@@ -304,7 +303,7 @@ func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (plac
 		case i < 0 && len(remotes) > 1:
 			return at, errors.New("the repository has several remotes, and none of them is origin: name the one that is published with --repo URL")
 		}
-		at.url, at.local = remotes[max(i, 0)].URL, false
+		at.url = remotes[max(i, 0)].URL
 	}
 	remote, err := repo.Open(repo.Config{URL: at.url, Auth: f.login()})
 	if err != nil {
@@ -389,9 +388,6 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*apply.Cluster, 
 			by = apply.ByArgo
 		default:
 			by = apply.ByApply
-		}
-		if by != apply.ByApply && from.URL == at.url && at.local {
-			return nil, nil, fmt.Errorf("%s cannot follow %s, which is on this machine: name the URL at which it is reached with --follow, or choose --with apply", c.Name, at.url)
 		}
 		switch {
 		case by == apply.ByFlux && !slices.Contains(found[i], by):

@@ -45,10 +45,12 @@ func TestBootstrapFollow(t *testing.T) {
 	const bootstrap = "hawser bootstrap --image registry.example.org/hawser-agent:v1 --yes"
 	const url = "https://git.example.org/net.git"
 
-	r.refused(t, dir, "", bootstrap, 2, "cluster fra: Flux's definitions are there, but no namespace flux-system")
+	r.refused(t, dir, "", bootstrap, 2, "cluster fra: there are definitions of Flux, but no namespace flux-system")
 	fra.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system, labels: {app.kubernetes.io/version: v2.9.1}}\n")
 	r.refused(t, dir, "", bootstrap+" --with argocd", 2, "--with argocd: none of the clusters has Applications and ApplicationSets of Argo CD")
-	r.refused(t, dir, "", bootstrap+" --with flux", 2, "--with flux: cluster ams has no GitRepositories and Kustomizations of Flux")
+	r.refused(t, dir, "", bootstrap+" --with flux --follow "+url, 2, "--with flux: cluster ams has no GitRepositories and Kustomizations of Flux")
+
+	r.refused(t, dir, "", bootstrap, 2, "cluster fra: the cluster cannot follow "+hub+": name the URL (https or ssh) at which it reaches the repository with --follow, or choose --with apply")
 
 	out := r.types(t, dir, "", bootstrap+" --follow "+url)
 	for _, want := range []string{"cluster fra gets it by Flux", "cluster ams gets it by hawser apply", "+ GitRepository flux-system/hawser",
@@ -98,7 +100,7 @@ func TestBootstrapFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.types(t, dir, "", "git add -A && git commit -q -m 'for Argo CD' && git push -q origin main")
-	r.refused(t, dir, "", argo, 2, "Argo CD knows no cluster by the name of ams, fra: argocd cluster add CONTEXT --name ams")
+	r.refused(t, dir, "", argo, 2, "no cluster is known to Argo CD by the name of ams, fra: argocd cluster add CONTEXT --name ams")
 	for _, name := range []string{"fra", "ams"} {
 		ams.Apply(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: cluster-"+name+", namespace: argocd, labels: {argocd.argoproj.io/secret-type: cluster}}\nstringData: {name: "+name+"}\n")
 	}
