@@ -137,13 +137,17 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 	if b.Preflight, err = a.examineAll(ctx, clusters, set, src); err != nil {
 		return err
 	}
-	if refused := f.hindered(b.Preflight); refused || f.output == "text" {
-		if err := a.showPreflight(a.err, b.Preflight, nil, t); err != nil {
-			return err
+	hindered := f.hindered(b.Preflight)
+	if err := a.showPreflight(a.err, b.Preflight, nil, t); err != nil {
+		return err
+	}
+	if hindered {
+		if f.output != "text" {
+			if err := a.encode(f.output, b); err != nil {
+				return err
+			}
 		}
-		if refused {
-			return answer{"nothing was done: correct the errors first, or name the codes of those that do not matter with --ignore (hawser preflight -o json has them)"}
-		}
+		return answer{"nothing was done: correct the errors first, or name the codes of those that do not matter with --ignore (hawser preflight -o json has them)"}
 	}
 	stop := a.progress("building what would be published, and asking the clusters")
 	p, failure := r.Preview(ctx)
@@ -151,6 +155,7 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 		stop()
 		return a.refusal(failure)
 	}
+	a.printFindings(p.Built.Warnings, p.Files)
 	b.Commit, b.Publish = p.Commit, p.Changed
 	o := apply.Options{Rules: f.rules, KeepCRDs: f.keep, Say: a.say, DryRun: true, Approvers: set.Spec.Trust.Approvers()}
 	if o.Signers, err = signers(set, f.buildFlags); err == nil {
@@ -203,18 +208,15 @@ func (a *app) carryBootstrap(ctx context.Context, b bootstrapped, f bootstrapFla
 		return a.sayOutcome(out)
 	}
 	b.Published = out.Published
-	p, err := a.readPublished(ctx, publishedInput{address: at.url, branch: f.branch, flag: "--branch"})
+	tree, err := f.published(ctx, at, out.Published)
 	if err != nil {
 		return err
 	}
-	if p.Commit != out.Published {
-		return fmt.Errorf("branch %s moved from %.12s to %.12s meanwhile: run hawser bootstrap again", f.branch, out.Published, p.Commit)
-	}
-	if o.Setups, b.Delivery, err = f.setups(ctx, clusters, set, at, p.tree, o.Signers); err != nil {
+	if o.Setups, b.Delivery, err = f.setups(ctx, clusters, set, at, tree, o.Signers); err != nil {
 		return err
 	}
 	o.DryRun = false
-	b.Clusters = apply.All(ctx, p.tree, clusters, o)
+	b.Clusters = apply.All(ctx, tree, clusters, o)
 	b.Next = f.next(b, at, clusters)
 	if err := a.showBootstrap(b, f, false); err != nil {
 		return err
@@ -222,12 +224,31 @@ func (a *app) carryBootstrap(ctx context.Context, b bootstrapped, f bootstrapFla
 	return applied(b.Clusters, false)
 }
 
+// published reads what was just published. Somebody else's commit on the branch is not taken
+// for it.
+func (f *bootstrapFlags) published(ctx context.Context, at place, commit string) (render.Tree, error) {
+	store, err := repo.Open(repo.Config{URL: at.url, Auth: f.login()})
+	if err == nil {
+		err = store.Sync(ctx, f.branch)
+	}
+	if err != nil {
+		return nil, err
+	}
+	head, err := store.Head(f.branch)
+	if err != nil {
+		return nil, err
+	}
+	if head.String() != commit {
+		return nil, fmt.Errorf("branch %s moved from %.12s to %.12s meanwhile: run hawser bootstrap again", f.branch, commit, head)
+	}
+	return store.Tree(head)
+}
+
 // place is where a topology is committed.
 type place struct {
 	url    string // of the repository
 	branch string
 	path   string // folder of the topology
-	local  bool   // no other machine reaches the repository by this address
 }
 
 // committed finds the repository of the topology, and refuses one that has another topology
@@ -268,7 +289,7 @@ func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (plac
 			strings.Join(changed, " and "))}
 	}
 	at.branch = w.Branch
-	at.url, at.local = f.repo, f.repo == ""
+	at.url = f.repo
 	if at.url == "" {
 		remotes, err := store.Remotes()
 		if err != nil {
@@ -282,7 +303,7 @@ func (a *app) committed(ctx context.Context, t topology, f bootstrapFlags) (plac
 		case i < 0 && len(remotes) > 1:
 			return at, errors.New("the repository has several remotes, and none of them is origin: name the one that is published with --repo URL")
 		}
-		at.url, at.local = remotes[max(i, 0)].URL, false
+		at.url = remotes[max(i, 0)].URL
 	}
 	remote, err := repo.Open(repo.Config{URL: at.url, Auth: f.login()})
 	if err != nil {
@@ -367,9 +388,6 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*apply.Cluster, 
 			by = apply.ByArgo
 		default:
 			by = apply.ByApply
-		}
-		if by != apply.ByApply && from.URL == at.url && at.local {
-			return nil, nil, fmt.Errorf("%s cannot follow %s, which is on this machine: name the URL at which it is reached with --follow, or choose --with apply", c.Name, at.url)
 		}
 		switch {
 		case by == apply.ByFlux && !slices.Contains(found[i], by):

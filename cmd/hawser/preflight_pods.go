@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	podsWithin  = 2 * time.Minute  // for images to be pulled
-	askedLong   = 15 * time.Second // after which a port that does not answer is closed
+	podsWithin  = 2 * time.Minute  // for pods of preflight to start, images included
+	askedLong   = 15 * time.Second // in which a port has to answer preflight, once all its pods run
 	portsOfEach = 16               // of each gateway, the first ones
 	smallestMTU = 1360             // of a path that carries IPv6 in WireGuard (nodeagent/portcheck)
-	apart       = 5 * time.Second  // clocks that are further apart are told
+	apart       = 5 * time.Second  // how far clocks of gateways may be apart before preflight tells
 )
 
 // measured is what one gateway found out about an endpoint of another one.

@@ -183,7 +183,7 @@ func earlier(store *repo.Store, branch string, args []string) (target, error) {
 	var to target
 	head, err := store.Resolve(branch)
 	if err != nil {
-		return to, fmt.Errorf("read published branch: %w", err)
+		return to, fmt.Errorf("read published branch: %w (git fetch brings it here)", err)
 	}
 	to.published = head.Commit
 	var newest string

@@ -95,7 +95,7 @@ func (c *Cluster) Preflight(ctx context.Context, w discover.Wanted) (diag.List, 
 	}
 	if ahead, err := c.clock(ctx); err == nil && ahead.Abs() > maxSkew {
 		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "clock-skew", Path: "clusters[" + c.Name + "]",
-			Summary: fmt.Sprintf("the clock of the API server is %s %s this machine's", ahead.Abs().Round(time.Second), before(ahead)),
+			Summary: fmt.Sprintf("the clock of the API server is %s %s this machine's", ahead.Abs().Round(time.Second), direction(ahead)),
 			Hint:    "synchronize clocks (NTP): certificates, logs and revisions of the fabric are dated by them"})
 	}
 	return list, nil
@@ -105,9 +105,9 @@ func (c *Cluster) Preflight(ctx context.Context, w discover.Wanted) (diag.List, 
 // exact an API server tells the time, and a slow answer.
 const maxSkew = 5 * time.Second
 
-func before(ahead time.Duration) string {
+func direction(ahead time.Duration) string {
 	if ahead > 0 {
-		return "before"
+		return "ahead of"
 	}
 	return "behind"
 }
@@ -134,6 +134,9 @@ func (c *Cluster) clock(ctx context.Context) (time.Duration, error) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	took := time.Since(asked)
+	if took > maxSkew {
+		return 0, fmt.Errorf("the answer took %s: it does not tell the time", took)
+	}
 	theirs, err := http.ParseTime(answer.Header.Get("Date"))
 	if err != nil {
 		return 0, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,6 +28,7 @@ type fakeAPI struct {
 	log     []string                  // what changed
 	asked   []string                  // every request
 	fail    string                    // a path whose changes are refused
+	ahead   time.Duration             // of its clock
 }
 
 type resource struct {
@@ -57,6 +59,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Date", time.Now().Add(f.ahead).UTC().Format(http.TimeFormat))
 	path := r.URL.Path
 	f.asked = append(f.asked, r.Method+" "+r.URL.String())
 	switch {

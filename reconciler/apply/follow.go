@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
 )
 
@@ -41,6 +42,15 @@ type Source struct {
 	URL    string
 	Branch string
 	Asked  bool // somebody said so: it goes before what a cluster follows already
+}
+
+// reached refuses an address that programs in clusters do not take: a path, or git's short form
+// of ssh.
+func (s Source) reached() error {
+	if slices.ContainsFunc([]string{"https://", "http://", "ssh://"}, func(scheme string) bool { return strings.HasPrefix(s.URL, scheme) }) {
+		return nil
+	}
+	return fmt.Errorf("the cluster cannot follow %s: name the URL (https or ssh) at which it reaches the repository with --follow, or choose --with apply", repo.Redact(s.URL))
 }
 
 // Delivery tells who can bring a cluster what is published: Flux, Argo CD in this cluster,
@@ -82,7 +92,7 @@ func (c *Cluster) FollowFlux(ctx context.Context, tree render.Tree, from Source,
 		return nil, err
 	}
 	if space == nil {
-		return nil, fmt.Errorf("Flux's definitions are there, but no namespace %s, where it would follow what is published", fluxNamespace)
+		return nil, fmt.Errorf("there are definitions of Flux, but no namespace %s, where it would follow what is published", fluxNamespace)
 	}
 	sync, err := objectIn(tree, path.Join("flux", c.Name, "sync.yaml"))
 	if err != nil {
@@ -91,6 +101,9 @@ func (c *Cluster) FollowFlux(ctx context.Context, tree render.Tree, from Source,
 	have, err := c.get(ctx, ID{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository", Namespace: fluxNamespace, Name: following})
 	if err != nil || have != nil && !from.Asked {
 		return []*unstructured.Unstructured{sync}, err
+	}
+	if err := from.reached(); err != nil {
+		return nil, err
 	}
 	spec := map[string]any{"url": from.URL, "interval": "1m0s", "ref": map[string]any{"branch": from.Branch}}
 	var out []*unstructured.Unstructured
@@ -116,24 +129,28 @@ func (c *Cluster) FollowFlux(ctx context.Context, tree render.Tree, from Source,
 // the Application that keeps the ApplicationSet, and the AppProject where the tree has one.
 // It fails for clusters that Argo CD does not know by their names.
 func (c *Cluster) FollowArgo(ctx context.Context, tree render.Tree, from Source) ([]*unstructured.Unstructured, error) {
-	set, err := objectIn(tree, "argocd/applicationset.yaml")
+	if err := from.reached(); err != nil {
+		return nil, err
+	}
+	objects, err := objectsIn(tree, "argocd") // with people's patches
 	if err != nil {
 		return nil, err
 	}
-	if url, _, _ := unstructured.NestedString(set.Object, "spec", "template", "spec", "source", "repoURL"); url != from.URL {
-		return nil, fmt.Errorf("the ApplicationSet has the repository %q, and not %s: write %s/argocd/repo.yaml beside the topology, and commit it:\n%s",
-			url, from.URL, reconciler.PatchesDir, argoPatch(from))
+	project, out := "default", []*unstructured.Unstructured{}
+	for _, o := range objects {
+		switch o.GetKind() {
+		case "AppProject":
+			project, out = o.GetName(), append(out, o)
+		case "ApplicationSet":
+			if url, _, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "source", "repoURL"); url != from.URL {
+				return nil, fmt.Errorf("the ApplicationSet has the repository %q, and not %s: commit %s/argocd/repo.yaml beside the topology, with "+
+					"{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, metadata: {name: hawser, namespace: argocd}, "+
+					"spec: {template: {spec: {source: {repoURL: %q, targetRevision: %q}}}}}", url, from.URL, reconciler.PatchesDir, from.URL, from.Branch)
+			}
+		}
 	}
 	if err := c.knownToArgo(ctx, Clusters(tree)); err != nil {
 		return nil, err
-	}
-	project, out := "default", []*unstructured.Unstructured{}
-	if tree["argocd/project.yaml"] != nil {
-		o, err := objectIn(tree, "argocd/project.yaml")
-		if err != nil {
-			return nil, err
-		}
-		project, out = o.GetName(), append(out, o)
 	}
 	return append(out, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
@@ -146,12 +163,6 @@ func (c *Cluster) FollowArgo(ctx context.Context, tree render.Tree, from Source)
 				"syncOptions": []any{"ServerSideApply=true"}},
 		},
 	}}), nil
-}
-
-// argoPatch is what has the ApplicationSet of the tree name the repository.
-func argoPatch(from Source) string {
-	return fmt.Sprintf("apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: hawser, namespace: argocd}\n"+
-		"spec: {template: {spec: {source: {repoURL: %q, targetRevision: %q}}}}", from.URL, from.Branch)
 }
 
 // knownToArgo fails for clusters that Argo CD does not know by the names of the topology.
@@ -170,7 +181,7 @@ func (c *Cluster) knownToArgo(ctx context.Context, names []string) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("Argo CD knows no cluster by the name of %s: argocd cluster add CONTEXT --name %s", few(missing), missing[0])
+		return fmt.Errorf("no cluster is known to Argo CD by the name of %s: argocd cluster add CONTEXT --name %s", few(missing), missing[0])
 	}
 	return nil
 }

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestExamples: every command has examples, and each names a command and flags that there are.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	root := newRoot()
+	for _, cmd := range append(root.Commands(), root) {
+		if cmd.Hidden || cmd.Name() == "completion" || cmd.Name() == "help" {
+			continue
+		}
+		if cmd.Example == "" {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+		for line := range strings.Lines(cmd.Example) {
+			line, _, _ = strings.Cut(line, "&&")
+			words := strings.Fields(line)
+			if len(words) == 0 || words[0] != "hawser-agent" {
+				t.Errorf("%s: %q is no command line of hawser-agent", cmd.CommandPath(), line)
+				continue
+			}
+			fresh := newRoot()
+			named, rest, err := fresh.Find(words[1:])
+			if err != nil || cmd.HasParent() && named.Name() != cmd.Name() && !strings.Contains(line, "--version") {
+				t.Errorf("%s: %q is of %s: %v", cmd.CommandPath(), line, named.CommandPath(), err)
+				continue
+			}
+			named.InitDefaultVersionFlag()
+			if err := named.ParseFlags(rest); err != nil {
+				t.Errorf("%s: %q: %v", cmd.CommandPath(), line, err)
+			} else if err := named.ValidateArgs(named.Flags().Args()); err != nil {
+				t.Errorf("%s: %q: %v", cmd.CommandPath(), line, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,95 @@
+//go:build kube
+
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestPreflightPods: before Hawser is there, pods on the gateways' nodes find out what a
+// firewall between the clusters closes, in which direction, how large a packet passes, and
+// that an image cannot be had. Nothing of them is left.
+func TestPreflightPods(t *testing.T) {
+	r := needRig(t, same)
+	if r.set != nil {
+		r.set.uninstall(t)
+	}
+	s := newSet(t, r, "testdata/clusterset.yaml")
+	r.must(t, "", "hawser", "allocate", s.path("repo"))
+
+	// preflight gives the codes with what they are about, and the ways that were measured.
+	preflight := func(t *testing.T, image string) (codes, ways []string) {
+		t.Helper()
+		out, err := r.try(t.Context(), s.path("repo"), "", "sh", "-c", "hawser preflight --pods -o json --image "+image+" 2>/dev/null")
+		if err != nil && !strings.Contains(err.Error(), "exit status 1") {
+			t.Fatal(err)
+		}
+		var got struct {
+			Clusters []struct {
+				Findings []struct{ Code, Severity, Path, Summary string }
+			}
+			Ways []struct {
+				From, To, At string
+				Answered     int
+				Largest      int
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, c := range got.Clusters {
+			for _, f := range c.Findings {
+				if f.Code != "identity-missing" && f.Code != "node-cidrs-unused" {
+					codes = append(codes, f.Path+" "+f.Code+" "+f.Severity)
+					t.Log(f.Path, f.Code, f.Summary)
+				}
+			}
+		}
+		for _, w := range got.Ways {
+			ways = append(ways, fmt.Sprint(w.From, " ", w.To, " ", w.At, " ", w.Answered > 0, " ", w.Largest))
+		}
+		for _, c := range r.clusters {
+			if out := r.kubectl(t, c, "get", "namespaces", "-o", "name"); strings.Contains(out, "preflight") {
+				t.Errorf("%s: something is left: %s", c, out)
+			}
+		}
+		return codes, ways
+	}
+	wide := func(argv ...string) {
+		t.Helper()
+		r.must(t, "", append([]string{"kubelab", "--dir", r.dir, "net", "internet"}, argv...)...)
+	}
+
+	codes, ways := preflight(t, "hawser.dev/hawser-agent:lab")
+	if len(codes) > 0 || !slices.Contains(ways, "c1/c1-a c2/c2-a 172.31.2.11:51820 true 1500") ||
+		!slices.Contains(ways, "c2/c2-a c1/c1-a 172.31.1.11:51820 true 1500") {
+		t.Errorf("all is well: %q, %q", codes, ways)
+	}
+
+	// A firewall of c2 lets nothing new in, and to c1 only small packets pass.
+	wide("nft", "add table inet cut; add chain inet cut f { type filter hook forward priority 0; }; "+
+		"add rule inet cut f ip daddr 172.31.2.11 meta l4proto udp ct state new drop")
+	t.Cleanup(func() { wide("nft", "delete table inet cut") })
+	wide("ip", "link", "set", "lan1", "mtu", "1300")
+	t.Cleanup(func() { wide("ip", "link", "set", "lan1", "mtu", "1500") })
+	codes, ways = preflight(t, "hawser.dev/hawser-agent:lab")
+	if want := []string{"clusters[c1].gateways[c1-a] port-closed warning", "clusters[c2].gateways[c2-a] path-mtu-small warning"}; !slices.Equal(codes, want) ||
+		!slices.Contains(ways, "c2/c2-a c1/c1-a 172.31.1.11:51820 true 1300") {
+		t.Errorf("one direction: %q, want %q (%q)", codes, want, ways)
+	}
+
+	// The other direction too: then there is no way at all.
+	wide("nft", "add rule inet cut f ip daddr 172.31.1.11 meta l4proto udp ct state new drop")
+	codes, _ = preflight(t, "hawser.dev/hawser-agent:lab")
+	if want := []string{"clusters[c1].gateways[c1-a] port-closed error", "clusters[c2].gateways[c2-a] port-closed error"}; !slices.Equal(codes, want) {
+		t.Errorf("both directions: %q, want %q", codes, want)
+	}
+	codes, _ = preflight(t, "hawser.dev/no-such-image:lab")
+	if want := []string{"clusters[c1].gateways[c1-a] image-not-pulled error", "clusters[c2].gateways[c2-a] image-not-pulled error"}; !slices.Equal(codes, want) {
+		t.Errorf("no image: %q, want %q", codes, want)
+	}
+}
