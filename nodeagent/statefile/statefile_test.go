@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,20 +93,21 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f := statefile.New[int](dir, "n.json")
-		value, asked := 1, 0
+		var value, asked atomic.Int64
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			f.Run(ctx, time.Second, func() int { asked++; return value }, slog.New(slog.DiscardHandler))
+			f.Run(ctx, time.Second, func() int { asked.Add(1); return int(value.Load()) }, slog.New(slog.DiscardHandler))
 		}()
-		for value = range 5 {
+		for i := range int64(5) {
+			value.Store(i)
 			f.Changed()
 			synctest.Wait()
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if have, err := f.Load(); err != nil || have != 4 || asked != 2 {
-			t.Errorf("%d after %d saves, %v", have, asked, err)
+		if have, err := f.Load(); err != nil || have != 4 || asked.Load() != 2 {
+			t.Errorf("%d after %d saves, %v", have, asked.Load(), err)
 		}
 		cancel()
 		<-done
