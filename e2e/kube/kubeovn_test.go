@@ -128,7 +128,7 @@ metadata:
   name: on-%[2]s
   namespace: %[1]s
   labels: {app: on-%[2]s}
-  annotations: {ovn.kubernetes.io/logical_switch: %[3]s}
+  annotations: {ovn.kubernetes.io/logical_switch: %[3]s, kubectl.kubernetes.io/default-container: tools}
 spec:
   nodeSelector: {kubernetes.io/hostname: %[2]s}
   terminationGracePeriodSeconds: 0
