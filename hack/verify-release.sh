@@ -12,7 +12,7 @@ dist=$(cd "${2:?usage: hack/verify-release.sh VERSION FOLDER}" && pwd)
 cd "$(dirname "$0")/.."
 root=$PWD
 . hack/install.sh
-packages_for verify-release "" $(absent openssl=openssl man=man-db dpkg-deb=dpkg systemd-analyze=systemd jq=jq zsh=zsh fish=fish)
+packages_for verify-release "" $(absent openssl=openssl man=man-db dpkg-deb=dpkg systemd-analyze=systemd jq=jq readelf=binutils zsh=zsh fish=fish /usr/share/bash-completion/bash_completion=bash-completion)
 plain=${version#v}
 arch=$(go env GOHOSTARCH)
 work=$(mktemp -d)
@@ -58,7 +58,7 @@ for program in hawser hawser-agent; do
     go version -m "$at/$program" >"$at/info"
     same "$(sed -n 's/^\tbuild\tGOOS=//p' "$at/info")/$(sed -n 's/^\tbuild\tGOARCH=//p' "$at/info")" "$platform" "$archive"
     same "$(sed -n 's/^\tbuild\tCGO_ENABLED=//p' "$at/info")" 0 "$archive: cgo"
-    if [ "${platform%/*}" = linux ] && readelf -l "$at/$program" 2>/dev/null | grep -q INTERP; then fail "$archive: the program is not static"; fi
+    if [ "${platform%/*}" = linux ] && readelf -l "$at/$program" | grep -q INTERP; then fail "$archive: the program is not static"; fi
     # Every module that is in it is in the list of what it is made of.
     sed -n 's/^\tdep\t\([^\t]*\)\t\([^\t]*\).*/pkg:golang\/\1@\2/p' "$at/info" | sort >"$at/modules"
     [ -s "$at/modules" ] || fail "$archive: the program does not say its modules"
@@ -87,8 +87,8 @@ for program in hawser hawser-agent; do
   same "$(ls "$in/man/man1" | sed 's/\.gz$//')" "$(ls "$work/man-$program")" "manual pages of $program"
 done
 # bash really completes with it.
-same "$(bash -c '. /usr/share/bash-completion/bash_completion 2>/dev/null; PATH='"$at"':$PATH; . '"$at"'/completion/hawser.bash
-  COMP_WORDS=(hawser valid) COMP_CWORD=1 COMP_LINE="hawser valid" COMP_POINT=12; __start_hawser; echo "${COMPREPLY[*]}" | xargs')" validate "bash completes hawser valid"
+same "$(bash -c '. /usr/share/bash-completion/bash_completion; PATH='"$at"':$PATH; . '"$at"'/completion/hawser.bash
+  COMP_WORDS=(hawser valid) COMP_CWORD=1 COMP_LINE="hawser valid" COMP_POINT=12; __start_hawser; echo "${COMPREPLY[*]}" | xargs' 2>/dev/null)" validate "bash completes hawser valid"
 ok "completion of bash, zsh and fish, and $(ls "$work/man-hawser" "$work/man-hawser-agent" | grep -c 1$) manual pages"
 
 # Packages of Debian, in a root of their own.
@@ -148,11 +148,15 @@ if [ "$(id -u)" = 0 ]; then
   chroot "$work/oci/hawser:$version/root-$arch" /hawser version >/dev/null || fail "the reconciler's image does not run by itself"
   ipsec=$work/oci/hawser-agent-ipsec:$version/root-$arch
   if [ -d "$ipsec" ]; then
-    chroot "$ipsec" /usr/sbin/charon-systemd --version 2>/dev/null | grep -q strongSwan || fail "charon of the IPsec image does not run by itself"
+    # charon itself would start a daemon on this machine; the loader says whether it could.
+    loader=$(cd "$ipsec" && ls lib*/ld-linux-*)
+    for f in usr/sbin/charon-systemd $(cd "$ipsec" && ls usr/lib/ipsec/plugins/*.so); do
+      chroot "$ipsec" "/$loader" --list "/$f" >/dev/null || fail "/$f of the IPsec image lacks a library"
+    done
     for p in $(cat "deploy/ipsec.$arch.packages"); do
       jq -r '.packages[].externalRefs[]?.referenceLocator' "$dist/hawser-agent-ipsec_$version.spdx.json" | grep -qxF "pkg:deb/debian/${p%%=*}@${p#*=}" || fail "the IPsec image has not $p"
     done
-    ok "the IPsec image has the packages that deploy/ipsec.$arch.packages pins, and its charon runs"
+    ok "the IPsec image has the packages that deploy/ipsec.$arch.packages pins, and its charon finds all libraries"
   fi
 fi
 openssl crl2pkcs7 -nocrl -certfile "$work/oci/hawser:$version/root-$arch/etc/ssl/certs/ca-certificates.crt" | openssl pkcs7 -print_certs -noout | grep -c '^subject' >"$work/roots"
