@@ -6,8 +6,8 @@ set -euo pipefail
 
 missing=$(absent \
   nft=nftables ip=iproute2 curl=curl dig=bind9-dnsutils tcpdump=tcpdump iperf3=iperf3 ping=iputils-ping \
-  promtool=prometheus nc=netcat-openbsd jq=jq conntrack=conntrack gpg=gnupg wg=wireguard-tools iptables=iptables nsenter=util-linux \
-  promtool=prometheus nc=netcat-openbsd jq=jq ssh-keygen=openssh-client conntrack=conntrack wg=wireguard-tools iptables=iptables nsenter=util-linux \
+  promtool=prometheus nc=netcat-openbsd jq=jq conntrack=conntrack gpg=gnupg ssh-keygen=openssh-client wg=wireguard-tools \
+  iptables=iptables nsenter=util-linux \
   /usr/sbin/charon-systemd=charon-systemd \
   /usr/lib/ipsec/plugins/libstrongswan-vici.so=strongswan-swanctl \
   /usr/lib/ipsec/plugins/libstrongswan-openssl.so=libstrongswan-standard-plugins \
