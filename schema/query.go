@@ -17,6 +17,15 @@ func (s *ClusterSet) Cluster(name string) *Cluster {
 	return &s.Spec.Clusters[i]
 }
 
+// ClusterNames gives the names of the clusters, in the order of the topology.
+func (s *ClusterSet) ClusterNames() []string {
+	names := make([]string, len(s.Spec.Clusters))
+	for i := range names {
+		names[i] = s.Spec.Clusters[i].Name
+	}
+	return names
+}
+
 // GlobalPools gives the pools of global blocks, IPv4 first.
 func (s *ClusterSet) GlobalPools() []netip.Prefix {
 	return given(s.Spec.Globalnet.CIDR, s.Spec.Globalnet.IPv6CIDR)

@@ -108,19 +108,7 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 	if !slices.Contains(withValues(), f.with) {
 		return fmt.Errorf("--with %q: it is %s", f.with, strings.Join(withValues(), ", "))
 	}
-	t, err := a.readTopology(args)
-	if err != nil {
-		return err
-	}
-	set, src, list := schema.Load(t.file, t.raw) // warnings are told when it is built
-	if list.HasErrors() {
-		return found{list: list, sources: t.files()}
-	}
-	var all []string
-	for _, c := range set.Spec.Clusters {
-		all = append(all, c.Name)
-	}
-	clusters, err := f.choose(all)
+	t, set, src, clusters, err := a.topologyAndClusters(args, &f.clusterFlags)
 	if err != nil {
 		return err
 	}

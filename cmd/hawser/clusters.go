@@ -41,6 +41,20 @@ func (f *clusterFlags) choose(all []string) ([]*apply.Cluster, error) {
 	return f.access.Clusters(names, all)
 }
 
+// topologyAndClusters reads a topology, and opens those of its clusters that flags name.
+// Warnings are not printed: whoever goes on from here builds the topology, which does.
+func (a *app) topologyAndClusters(args []string, f *clusterFlags) (t topology, set *schema.ClusterSet, src *schema.Source, clusters []*apply.Cluster, err error) {
+	if t, err = a.readTopology(args); err != nil {
+		return t, nil, nil, nil, err
+	}
+	set, src, list := schema.Load(t.file, t.raw)
+	if list.HasErrors() {
+		return t, nil, nil, nil, found{list: list, sources: t.files()}
+	}
+	clusters, err = f.choose(set.ClusterNames())
+	return t, set, src, clusters, err
+}
+
 func (f *clusterFlags) names(all []string) ([]string, error) {
 	if len(f.clusters) == 0 {
 		return all, nil
@@ -112,10 +126,7 @@ func (a *app) open(ctx context.Context, args []string, f treeFlags) (source, err
 		if list.HasErrors() {
 			return s, found{list: list, sources: t.files()}
 		}
-		for _, c := range set.Spec.Clusters {
-			s.clusters = append(s.clusters, c.Name)
-		}
-		s.topology, s.set = t, set
+		s.topology, s.set, s.clusters = t, set, set.ClusterNames()
 		return s, nil
 	}
 	s.clusters = apply.Clusters(s.tree)

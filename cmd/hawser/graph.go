@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/clustermap/live"
@@ -57,14 +55,14 @@ func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
 	if err := checkOutput(f.output, "svg", "png", "mermaid", "dot", "json", "yaml"); err != nil {
 		return err
 	}
-	switch out, onFile := a.out.(*os.File); {
+	switch {
 	case f.live && f.diff != "":
 		return errors.New("--live shows what there is and --diff what will be: not both on one map")
 	case !f.live && (len(f.sockets) > 0 || f.lab != "" || f.ofClusters()):
 		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
 	case f.repo != "" && f.diff == "":
 		return errors.New("--repo names the repository to compare with: add --diff")
-	case f.output == "png" && onFile && term.IsTerminal(int(out.Fd())):
+	case f.output == "png" && terminal(a.out):
 		return errors.New("a PNG is not for a terminal: hawser graph -o png > map.png")
 	}
 	// The topology is read as the argument, so that -f does not name whom to ask, too.
@@ -74,7 +72,15 @@ func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
 	if len(args) > 1 {
 		return fmt.Errorf("%s and -f %s: name one topology", args[0], args[1])
 	}
-	c, err := a.compile(args)
+	t, err := a.readTopology(args)
+	if err != nil {
+		return err
+	}
+	set, source, err := a.load(t)
+	if err != nil {
+		return err
+	}
+	c, err := a.compileFrom(t, set, source)
 	if err != nil {
 		return err
 	}
@@ -87,7 +93,7 @@ func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
 	m := clustermap.New(shown)
 	switch {
 	case f.diff != "":
-		if m, err = a.graphSince(ctx, args, shown, f); err != nil {
+		if m, err = a.graphSince(ctx, t.file, shown, f); err != nil {
 			return err
 		}
 	case f.live:
@@ -112,12 +118,8 @@ func (f graphFlags) askedFor(shown *fabric.Fabric) showFlags {
 }
 
 // graphSince gives the map with what changes since what --diff names.
-func (a *app) graphSince(ctx context.Context, args []string, now *fabric.Fabric, f graphFlags) (*clustermap.Map, error) {
-	t, err := a.readTopology(args)
-	if err != nil {
-		return nil, err
-	}
-	have, err := a.readPublished(ctx, publishedInput{file: t.file, address: f.repo, branch: f.diff, flag: "--diff", asked: true, compare: true})
+func (a *app) graphSince(ctx context.Context, file string, now *fabric.Fabric, f graphFlags) (*clustermap.Map, error) {
+	have, err := a.readPublished(ctx, publishedInput{file: file, address: f.repo, branch: f.diff, flag: "--diff", asked: true, compare: true})
 	if err != nil {
 		return nil, err
 	}

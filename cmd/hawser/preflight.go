@@ -65,19 +65,7 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
 		return err
 	}
-	t, err := a.readTopology(args)
-	if err != nil {
-		return err
-	}
-	set, src, list := schema.Load(t.file, t.raw)
-	if list.HasErrors() {
-		return found{list: list, sources: t.files()}
-	}
-	var all []string
-	for _, c := range set.Spec.Clusters {
-		all = append(all, c.Name)
-	}
-	clusters, err := f.choose(all)
+	t, set, src, clusters, err := a.topologyAndClusters(args, &f.clusterFlags)
 	if err != nil {
 		return err
 	}

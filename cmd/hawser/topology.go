@@ -115,9 +115,7 @@ func (t topology) clusters(f clusterFlags) (names, all []string, err error) {
 	if list.HasErrors() {
 		return nil, nil, found{list: list, sources: t.files()}
 	}
-	for _, c := range set.Spec.Clusters {
-		all = append(all, c.Name)
-	}
+	all = set.ClusterNames()
 	names, err = f.names(all)
 	return names, all, err
 }
