@@ -23,11 +23,7 @@ func Fill(m *clustermap.Map, agents []status.Status) {
 			heard[s.Cluster+"/"+s.Gateway] = s
 		}
 	}
-	at := map[[2]string]*clustermap.Link{}
-	for i := range m.Links {
-		at[m.Links[i].Between] = &m.Links[i]
-	}
-	down := linked(m, at, agents)
+	linked(m, agents)
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
 		states := make([]string, len(c.Gateways))
@@ -41,8 +37,6 @@ func Fill(m *clustermap.Map, agents []status.Status) {
 		}
 		c.State = together(states)
 	}
-	m.Links = append(m.Links, down...)
-	slices.SortFunc(m.Links, func(a, b clustermap.Link) int { return fabric.ComparePairs(a.Between, b.Between) })
 }
 
 // gateway gives the state of one that answered.
@@ -72,9 +66,9 @@ type pair struct {
 	loss              float64
 }
 
-// linked gives the links of the map their state. It gives those of a mesh that are not
-// on the map and are not up.
-func linked(m *clustermap.Map, at map[[2]string]*clustermap.Link, agents []status.Status) []clustermap.Link {
+// linked gives the links of the map their state. Those of a mesh that is too large to list
+// come onto the map where they are not up.
+func linked(m *clustermap.Map, agents []status.Status) {
 	pairs := map[[2]string]map[string]*pair{}
 	drivers := map[[2]string]string{}
 	for i := range agents {
@@ -107,21 +101,19 @@ func linked(m *clustermap.Map, at map[[2]string]*clustermap.Link, agents []statu
 		}
 	}
 	for i := range m.Links {
-		m.Links[i].State = clustermap.Unknown
+		l := &m.Links[i]
+		if l.State = clustermap.Unknown; pairs[l.Between] != nil {
+			describe(l, pairs[l.Between])
+			delete(pairs, l.Between)
+		}
 	}
-	var further []clustermap.Link
 	for between, of := range pairs {
-		l := at[between]
-		if l == nil {
-			// A mesh too large to list: what is up says nothing.
-			l = &clustermap.Link{Between: between, Driver: drivers[between]}
-		}
-		describe(l, of)
-		if at[between] == nil && m.Implied && l.State != clustermap.Up {
-			further = append(further, *l)
+		l := clustermap.Link{Between: between, Driver: drivers[between]}
+		if describe(&l, of); m.Implied && l.State != clustermap.Up {
+			m.Links = append(m.Links, l)
 		}
 	}
-	return further
+	slices.SortFunc(m.Links, func(a, b clustermap.Link) int { return fabric.ComparePairs(a.Between, b.Between) })
 }
 
 func describe(l *clustermap.Link, of map[string]*pair) {
