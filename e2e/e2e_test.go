@@ -73,10 +73,10 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestScripts runs every scenario.
+// TestScripts runs every scenario but those of TestAlone, several at a time.
 func TestScripts(t *testing.T) {
 	needs(t)
-	testscript.Run(t, params("testdata"))
+	testscript.Run(t, scenarios(t, false))
 }
 
 func params(dir string) testscript.Params {
