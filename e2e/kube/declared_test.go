@@ -1,0 +1,92 @@
+//go:build kube
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// TestDeclaredBecomesDynamic: an export leaves the topology, and its ServiceExport stays. Its
+// clusterset IP is the same, and of pods in both clusters that resolve its name and connect
+// all the while, none is without an answer.
+func TestDeclaredBecomesDynamic(t *testing.T) {
+	s := needSet(t, same)
+	const namespace, name = "dynamic-becomes", "becomes.dynamic-becomes.svc.clusterset.local"
+	t.Cleanup(func() {
+		s.reset(t)
+		for _, c := range s.clusters {
+			s.kubectl(t, c, "delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
+		}
+	})
+	pod := strings.TrimSpace(s.kubectl(t, "c2", "-n", "sample", "get", "pod", "whereami-0", "-o", "jsonpath={.status.podIP}"))
+	for _, c := range s.clusters {
+		s.apply(t, c, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n")
+	}
+	const exports = "  exports:\n"
+	const declared = "  - name: becomes\n    namespace: " + namespace + "\n    clusters: [c2]\n    ports: [{name: http, port: 80, protocol: TCP}]\n"
+	s.change(t, exports, exports+declared)
+	// Somebody else keeps the ServiceExport before the topology lets go of it.
+	s.apply(t, "c2", strings.ReplaceAll(fmt.Sprintf(leavingExport, pod), "leaving", "becomes"))
+	s.ask(t, "c1", "client", name, from("c2"))
+	s.ask(t, "c2", "client", name, from("c2"))
+	addresses := map[string]string{}
+	for _, c := range s.clusters {
+		addresses[c] = s.dig(t, c, "client", name, 1)[0]
+	}
+
+	clients := [][2]string{{"c1", "client"}, {"c1", "near"}, {"c2", "client"}}
+	asked := make(chan string)
+	for _, at := range clients {
+		go func() {
+			out, err := s.try(context.Background(), "", "", within(at[0], at[1], "sh", "-c", askTillTold, name, addresses[at[0]])...)
+			asked <- fmt.Sprintf("%s/%s: %s %v", at[0], at[1], out, err)
+		}()
+	}
+	s.change(t, exports+declared, exports)
+	for _, node := range []string{"c1n1", "c1n2", "c2n1", "c2n2"} {
+		s.eventually(t, func(out string) bool { return madeInCluster(t, out, namespace+"/becomes") }, append(s.agentSays(node), "-o", "json")...)
+	}
+	for _, c := range s.clusters {
+		s.eventually(t, has(addresses[c]), "kubectl", "--context", c, "-n", namespace, "get", "serviceimport", "becomes", "-o", "jsonpath={.spec.ips}")
+	}
+	for _, at := range clients {
+		s.must(t, "", within(at[0], at[1], "touch", "/tmp/told")...)
+	}
+	for range clients {
+		out := <-asked
+		t.Log(out)
+		if !strings.HasSuffix(out, "none failed\n <nil>") {
+			t.Error("not all had an answer")
+		}
+	}
+}
+
+// askTillTold resolves a name ($0), which has to have its address ($1), and connects to it by
+// name, until there is /tmp/told.
+const askTillTold = `rm -f /tmp/told; failed=0
+until [ -e /tmp/told ]; do
+  asked=$((asked + 1))
+  at=$(dig +short +tries=1 "$0")
+  [ "$at" = "$1" ] || { failed=$((failed + 1)); echo "$asked: $at"; }
+  curl -sS -o /dev/null -m 5 "http://$0/" || failed=$((failed + 1))
+done
+[ $failed = 0 ] && failed=none
+echo "$asked times, $failed failed"`
+
+// madeInCluster says whether an export, namespace/name, is a dynamic one in what an agent
+// says of itself.
+func madeInCluster(t *testing.T, said, name string) bool {
+	t.Helper()
+	var st status.Status
+	if err := json.Unmarshal([]byte(said), &st); err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(st.Exports, func(e status.Export) bool { return e.Namespace+"/"+e.Name == name && e.Dynamic })
+}
