@@ -53,7 +53,7 @@ e2e-kube-ci: build ## the part of e2e-kube that CI has time for
 	@REQUIRE_KERNEL=1 FORMAT=testname hack/test.sh -tags=kube -count=1 -timeout 40m -run '$(CI_KUBE)' ./e2e/kube
 
 # What other networks than the lab's bridge can make different; recorded in docs/compatibility.md.
-# SETTINGS=NAME=VALUE,... PROXY=iptables
+# SETTINGS=NAME=VALUE,... PROXY=iptables|network
 E2E_CNI ?= ^Test(ClusterDNS|Failover|FixedAddress|HeadlessDynamic|HeadlessDynamicFlat|MCS|MCSSamePrefixes|NetworkPolicy|NodeRestart|Policy|Reach|Rebuilt|SecondSubnet|Tour)$$
 e2e-cni: build ## e2e-kube on CNI=flannel|kube-ovn|cilium|calico-like|no-podcidrs (SETTINGS, PROXY)
 	@hack/setup-kube.sh >/dev/null

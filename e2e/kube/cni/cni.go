@@ -4,8 +4,9 @@
 //
 // The script has, of the node: MACHINE, NODE (its name in the cluster), ADDRESS, ROUTER,
 // CLUSTER, PODS and SERVICES (the cluster's prefixes), NODE_PODS, DIR (its folder) and pki;
-// CNI_BIN, the folder of what hack/setup-cni.sh built; the settings of the network; and
-// the functions keep and family of e2e/kube/lab/node.sh.
+// PROXY, what carries Services; CGROUP, the name of a cgroup of version 2 that it may make,
+// and that goes with the node; CNI_BIN, the folder of what hack/setup-cni.sh built; the
+// settings of the network; and the functions keep and family of e2e/kube/lab/node.sh.
 package cni
 
 import (
@@ -27,6 +28,7 @@ type Recipe struct {
 	Routed   bool              // the lab leads the pods of a node to it
 	IPv6     bool              // it can do more than IPv4
 	Policies bool              // it keeps NetworkPolicies
+	Services bool              // it can do without kube-proxy: PROXY is network
 	Setup    bool              // needs what hack/setup-cni.sh installs and builds
 }
 
@@ -37,7 +39,8 @@ func recipes() map[string]Recipe {
 		"calico-like": {Folder: "calico-like", Routed: true, Setup: true, Settings: map[string]string{"RP_FILTER": "0"}},
 		"flannel":     {Folder: "flannel", PodCIDRs: true, IPv6: true, Setup: true, Settings: map[string]string{"BACKEND": "vxlan", "NFTABLES": "false"}},
 		"kube-ovn":    {Folder: "kube-ovn", PodCIDRs: true, Policies: true, Setup: true, Settings: map[string]string{"LB": "true"}},
-		"cilium":      {Folder: "cilium", PodCIDRs: true, Policies: true, Setup: true, Settings: map[string]string{"IPAM": "cluster-pool", "ROUTING": "tunnel", "MORE": ""}},
+		"cilium": {Folder: "cilium", PodCIDRs: true, Policies: true, Services: true, Setup: true,
+			Settings: map[string]string{"IPAM": "cluster-pool", "ROUTING": "tunnel", "MASQUERADE": "iptables", "MORE": ""}},
 	}
 }
 

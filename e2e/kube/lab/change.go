@@ -150,7 +150,7 @@ func (l *Lab) readdress(ctx context.Context, n Node, addr netip.Addr) error {
 	if err := l.run(n.Name, "address flush dev eth0 scope global\n"+l.inside(n), "ip", "-batch", "-"); err != nil {
 		return err
 	}
-	if err := errors.Join(l.lead(n), l.tellAddress(n), l.strike(ctx, n.Name, "kubelet")); err != nil || l.Proxy == "none" {
+	if err := errors.Join(l.lead(n), l.tellAddress(n), l.strike(ctx, n.Name, "kubelet")); err != nil || l.Proxy == "none" || l.Proxy == networkProxy {
 		return err
 	}
 	return l.strike(ctx, n.Name, "kube-proxy")

@@ -18,6 +18,9 @@ const DefaultDir = "/var/tmp/hawser-kube"
 // DirEnv is the environment variable that names the folder.
 const DirEnv = "HAWSER_KUBE_LAB"
 
+// networkProxy is the Proxy of clusters whose network carries their Services itself.
+const networkProxy = "network"
+
 // Lab is what `up` was asked for; the other commands read it from the folder.
 type Lab struct {
 	Dir      string         // everything of the lab
@@ -28,7 +31,7 @@ type Lab struct {
 	Machines []Node         // control planes first
 	Flat     bool           // each cluster has prefixes of its own
 	Pods     []netip.Prefix // of IPv4, one for each cluster, if they were chosen
-	Proxy    string         // of Services: nftables, iptables or none
+	Proxy    string         // what carries Services: nftables, iptables, network or none
 	Images   []string       // archives that every node has
 	CNI      Network
 }

@@ -53,6 +53,22 @@ func hierarchies() ([]hierarchy, error) {
 	return out, nil
 }
 
+// unified gives the cgroups of version 2 that have a name, which may be a pattern. A machine
+// makes one itself where its network carries Services: programs for sockets, which belong to
+// a cgroup, are then those of the machine's own processes.
+func unified(name string) []string {
+	raw, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(raw)) {
+		if own, found := strings.CutPrefix(strings.TrimSpace(line), "0::"); found {
+			return []string{filepath.Join("/sys/fs/cgroup/unified", own, name)}
+		}
+	}
+	return nil
+}
+
 // child makes a cgroup below ours for a machine.
 func (h hierarchy) child(name string) error {
 	dir := filepath.Join(h.dir, name)
@@ -102,6 +118,7 @@ func (l *Lab) boot(n Node, script string, env map[string]string) error {
 	for _, h := range all {
 		r.Cgroups, names = append(r.Cgroups, filepath.Join(h.dir, l.tag()+n.Name)), append(names, h.name)
 	}
+	r.Cgroups = append(r.Cgroups, unified(l.tag()+n.Name)...)
 	if err := l.note(n.Name, r); err != nil { // from here on halt knows what to remove
 		return err
 	}
@@ -110,7 +127,7 @@ func (l *Lab) boot(n Node, script string, env map[string]string) error {
 			return err
 		}
 	}
-	env["MACHINE"], env["DIR"], env["BIN"], env["CGROUPS"] = n.Name, dir, l.Bin, strings.Join(names, " ")
+	env["MACHINE"], env["DIR"], env["BIN"], env["CGROUPS"], env["CGROUP"] = n.Name, dir, l.Bin, strings.Join(names, " "), l.tag()+n.Name
 	return netspace.Do(l.space(n.Name), func() error { return l.start(n, file, env, all, r) })
 }
 
@@ -142,8 +159,8 @@ func (l *Lab) start(n Node, file string, env map[string]string, all []hierarchy,
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true,
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID | unix.CLONE_NEWCGROUP}
 	thread := []byte(strconv.Itoa(unix.Gettid()))
-	for _, c := range r.Cgroups {
-		if err := os.WriteFile(filepath.Join(c, "tasks"), thread, 0o644); err != nil {
+	for _, h := range all {
+		if err := os.WriteFile(filepath.Join(h.dir, l.tag()+n.Name, "tasks"), thread, 0o644); err != nil {
 			return fmt.Errorf("enter cgroup of %s: %w", n.Name, err)
 		}
 	}

@@ -121,7 +121,7 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 	flags.BoolVar(&l.Flat, "flat", false, "each cluster has prefixes of its own; otherwise all have the same")
 	pods := flags.String("pods", "", "IPv4 prefixes of pods, a /16 for each cluster, such as 10.16.0.0/16,11.16.0.0/16")
 	flags.StringVar(&l.Families, "families", "ipv4", "of addresses of nodes, pods and Services: ipv4, ipv6, or dual for both")
-	flags.StringVar(&l.Proxy, "proxy", "nftables", "what carries Services: kube-proxy's nftables or iptables, or none")
+	flags.StringVar(&l.Proxy, "proxy", "nftables", "what carries Services: kube-proxy's nftables or iptables, the network itself (cilium), or none")
 	flags.StringVar(&l.CNI.Name, "cni", "bridge", "network of the pods: "+strings.Join(cni.Names(), ", ")+", or a file with a script such as e2e/kube/cni has them")
 	var settings []string
 	flags.Func("cni-setting", "`NAME=VALUE` for the network's script; can be repeated", func(one string) error {
@@ -150,7 +150,7 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 		flag, have string
 		of         []string
 	}{
-		{"proxy", l.Proxy, []string{"nftables", "iptables", "none"}},
+		{"proxy", l.Proxy, []string{"nftables", "iptables", networkProxy, "none"}},
 		{"families", l.Families, []string{"ipv4", "ipv6", "dual"}},
 	} {
 		if !slices.Contains(choice.of, choice.have) {
@@ -186,7 +186,7 @@ func chosen(text string, clusters int) ([]netip.Prefix, error) {
 // choose completes what is known of the clusters' network.
 func (l *Lab) choose(settings []string) error {
 	n := &l.CNI
-	if strings.Contains(n.Name, "/") {
+	if strings.Contains(n.Name, "/") { // what its script can do is its own affair
 		at, err := filepath.Abs(n.Name)
 		if err != nil {
 			return fmt.Errorf("find network: %w", err)
@@ -207,6 +207,9 @@ func (l *Lab) choose(settings []string) error {
 	}
 	if !recipe.IPv6 && l.Families != "ipv4" {
 		return fmt.Errorf("network %s has no families but ipv4 in the lab", n.Name)
+	}
+	if l.Proxy == networkProxy && !recipe.Services {
+		return fmt.Errorf("network %s does not carry Services: --proxy nftables, iptables or none", n.Name)
 	}
 	n.PodCIDRs, n.Routed = recipe.PodCIDRs, recipe.Routed
 	if n.Settings, err = recipe.With(settings); err != nil {

@@ -135,7 +135,7 @@ table $ip labproxy {
   }
 }
 X
-else
+elif [ "$PROXY" != network ]; then
   cat >/run/proxy.yaml <<X
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration

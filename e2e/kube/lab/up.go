@@ -282,8 +282,12 @@ func (l *Lab) cgroups() ([]string, error) {
 	if err != nil {
 		return out, err
 	}
+	patterns := unified(l.tag() + "*")
 	for _, h := range all {
-		more, err := filepath.Glob(filepath.Join(h.dir, l.tag()+"*"))
+		patterns = append(patterns, filepath.Join(h.dir, l.tag()+"*"))
+	}
+	for _, pattern := range patterns {
+		more, err := filepath.Glob(pattern)
 		if err != nil {
 			return out, fmt.Errorf("find cgroups: %w", err)
 		}
