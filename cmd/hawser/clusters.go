@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
@@ -27,9 +28,14 @@ func (f *clusterFlags) add(cmd *cobra.Command, below bool) {
 	if below {
 		flags = cmd.PersistentFlags()
 	}
+	f.addAccess(flags)
+	flags.StringSliceVar(&f.clusters, "cluster", nil, "only these clusters")
+}
+
+// addAccess adds those that say how to reach clusters.
+func (f *clusterFlags) addAccess(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig, or CONTEXT (default: the context named like the cluster)")
 	flags.StringArrayVar(&f.access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
-	flags.StringSliceVar(&f.clusters, "cluster", nil, "only these clusters")
 }
 
 // choose gives the clusters that the flags select out of all.

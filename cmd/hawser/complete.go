@@ -72,6 +72,7 @@ func addCompletions(root *cobra.Command) {
 		"approve":       approvable,
 		"rollback":      firstArgument(one(publishedCommits)),
 		"explain":       fromAndTo,
+		"benchmark":     twoClusters,
 		"keys root":     firstArgument(nil),
 		"keys identity": firstArgument(nil),
 	}
@@ -146,6 +147,15 @@ func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 		}
 		return complete(cmd, args, word)
 	}
+}
+
+// twoClusters completes two different clusters.
+func twoClusters(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	left := slices.DeleteFunc(clusterNames(cmd, nil, word), func(name string) bool { return slices.Contains(args, name) })
+	return left, cobra.ShellCompDirectiveNoFileComp
 }
 
 func topologyFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -84,6 +84,9 @@ hawser status --wait --timeout 10m
 hawser status --watch
 hawser status -o jsonpath={.trouble}
 hawser status --context fra=admin@fra -o json`,
+		"benchmark": `
+hawser benchmark fra ams
+hawser benchmark fra ams --for 10s --streams 8 -o json`,
 		"verify": `
 hawser verify
 hawser verify --cluster fra,sin`,

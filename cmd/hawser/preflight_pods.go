@@ -122,7 +122,7 @@ func (a *app) checkPorts(ctx context.Context, f *fabric.Fabric, clusters []*appl
 				list = append(list, p.errand(image, hex.EncodeToString(key)))
 			}
 		}
-		errands[i], failed[i] = c.Send(ctx, list)
+		errands[i], failed[i] = c.Send(ctx, apply.ErrandName("hawser-preflight-"), list)
 	})
 	end, running := time.Now().Add(podsWithin), time.Time{}
 	for {

@@ -121,7 +121,7 @@ refused commit), 2 the command could not do its work.`,
 		return misspelt(cmd, err)
 	})
 	root.AddCommand(
-		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a), newLeaveCommand(a), newPreflightCommand(a),
+		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a), newLeaveCommand(a), newPreflightCommand(a), newBenchmarkCommand(a),
 		newValidateCommand(a), newFmtCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a), newGraphCommand(a),
 		newBootstrapCommand(a), newApplyCommand(a), newUninstallCommand(a),
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a),

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Errands are pods that run for a short while, in a namespace of their own, with the network
-// of a node. They are for one goroutine.
+// Errands are pods that run for a short while, in a namespace of their own. They are for one
+// goroutine.
 type Errands struct {
 	cluster   *Cluster
 	namespace string
@@ -25,8 +25,8 @@ type Errands struct {
 
 // Errand is one of them.
 type Errand struct {
-	Name  string // of the pod
-	Node  string
+	Name  string // of the pod, and its label app
+	Node  string // whose network it has; empty = any node, and an address of its own
 	Image string
 	Args  []string // of hawser-agent
 }
@@ -43,9 +43,12 @@ type Told struct {
 // errandEnds is when pods end, should nobody delete them.
 const errandEnds = 10 * time.Minute
 
-// Send starts pods. Recall has to follow, also after an error.
-func (c *Cluster) Send(ctx context.Context, list []Errand) (*Errands, error) {
-	e := &Errands{cluster: c, namespace: "hawser-preflight-" + strings.ToLower(rand.Text()[:8])}
+// ErrandName gives a name that begins so, and that nobody has.
+func ErrandName(prefix string) string { return prefix + strings.ToLower(rand.Text()[:8]) }
+
+// Send starts pods in a namespace that it makes. Recall has to follow, also after an error.
+func (c *Cluster) Send(ctx context.Context, namespace string, list []Errand) (*Errands, error) {
+	e := &Errands{cluster: c, namespace: namespace}
 	space := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": kindNamespace,
 		"metadata": map[string]any{"name": e.namespace, "labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged"}},
@@ -53,18 +56,40 @@ func (c *Cluster) Send(ctx context.Context, list []Errand) (*Errands, error) {
 	if err := c.make(ctx, space); err != nil {
 		return e, err
 	}
+	return e, e.Add(ctx, list)
+}
+
+// Add starts further pods beside those that run.
+func (e *Errands) Add(ctx context.Context, list []Errand) error {
 	for _, errand := range list {
 		e.names = append(e.names, errand.Name)
 		pod := errand.pod(e.namespace)
 		err := poll(ctx, accountWithin, func(ctx context.Context) (bool, error) {
-			err := c.make(ctx, pod)
+			err := e.cluster.make(ctx, pod)
 			return err == nil, unlessNoAccount(err)
 		})
 		if err != nil {
-			return e, err
+			return err
 		}
 	}
-	return e, nil
+	return nil
+}
+
+// Export offers a TCP port of one of the pods to the other clusters, under the pod's name.
+func (e *Errands) Export(ctx context.Context, pod string, port int) error {
+	meta := map[string]any{"name": pod, "namespace": e.namespace}
+	for _, object := range []map[string]any{
+		{"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": map[string]any{
+			"selector": map[string]any{"app": pod},
+			"ports":    []any{map[string]any{"port": int64(port), "protocol": "TCP"}},
+		}},
+		{"apiVersion": "multicluster.x-k8s.io/v1beta1", "kind": "ServiceExport", "metadata": meta},
+	} {
+		if err := e.cluster.make(ctx, &unstructured.Unstructured{Object: object}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // accountWithin bounds the wait for the service account of a new namespace, which a controller
@@ -92,29 +117,32 @@ func (c *Cluster) make(ctx context.Context, o *unstructured.Unstructured) error 
 	return nil
 }
 
-// pod has the rights of nobody, but to listen at any port of its node.
+// pod has the rights of nobody, but to listen at any port.
 func (e Errand) pod(namespace string) *unstructured.Unstructured {
 	args := make([]any, len(e.Args))
 	for i, arg := range e.Args {
 		args[i] = arg
 	}
+	spec := map[string]any{
+		"restartPolicy": "Never", "enableServiceLinks": false,
+		"automountServiceAccountToken": false, "terminationGracePeriodSeconds": int64(0),
+		"activeDeadlineSeconds": int64(errandEnds / time.Second),
+		"containers": []any{map[string]any{
+			"name": agentContainer, "image": e.Image, "command": []any{agentProgram}, "args": args,
+			"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "16Mi"}},
+			"securityContext": map[string]any{
+				"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+				"capabilities": map[string]any{"drop": []any{"ALL"}, "add": []any{"NET_BIND_SERVICE"}},
+			},
+		}},
+	}
+	if e.Node != "" {
+		spec["nodeName"], spec["hostNetwork"], spec["tolerations"] = e.Node, true, []any{map[string]any{"operator": "Exists"}}
+	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"name": e.Name, "namespace": namespace},
-		"spec": map[string]any{
-			"nodeName": e.Node, "hostNetwork": true, "restartPolicy": "Never", "enableServiceLinks": false,
-			"automountServiceAccountToken": false, "terminationGracePeriodSeconds": int64(0),
-			"activeDeadlineSeconds": int64(errandEnds / time.Second),
-			"tolerations":           []any{map[string]any{"operator": "Exists"}},
-			"containers": []any{map[string]any{
-				"name": agentContainer, "image": e.Image, "command": []any{agentProgram}, "args": args,
-				"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "16Mi"}},
-				"securityContext": map[string]any{
-					"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
-					"capabilities": map[string]any{"drop": []any{"ALL"}, "add": []any{"NET_BIND_SERVICE"}},
-				},
-			}},
-		},
+		"metadata": map[string]any{"name": e.Name, "namespace": namespace, "labels": map[string]any{"app": e.Name}},
+		"spec":     spec,
 	}}
 }
 

@@ -1,0 +1,270 @@
+// Package benchmark measures TCP between two processes: how much passes in a second, how many
+// connections can be made in one, and how long a question and its answer take.
+//
+// Called by cmd/hawser-agent for hawser-agent benchmark, which hawser benchmark runs; its
+// types are what cmd/hawser reads.
+package benchmark
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// KeyBytes is the length of the key with which every connection begins: what does not is
+// closed, so that others cannot use the server.
+const KeyBytes = 16
+
+// What a connection is for: its byte after the key.
+const (
+	sinks  = 's' // takes bytes until the client closes its side, and tells their number
+	echoes = 'e' // gives every byte back
+	once   = 'o' // gives one byte back and closes: the client's port is free again at once
+)
+
+// within is how long a connection, or a question on one, may take.
+const within = 5 * time.Second
+
+// Serve answers until ctx ends, which it returns as nil. It closes the listener.
+func Serve(ctx context.Context, listener net.Listener, key []byte) error {
+	if len(key) != KeyBytes {
+		return fmt.Errorf("key has %d bytes instead of %d", len(key), KeyBytes)
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	for {
+		conn, err := listener.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accept at %s: %w", listener.Addr(), err)
+		}
+		all.Go(func() {
+			defer conn.Close()
+			end := context.AfterFunc(ctx, func() { _ = conn.Close() })
+			defer end()
+			serve(conn, key)
+		})
+	}
+}
+
+func serve(conn net.Conn, key []byte) {
+	head := make([]byte, KeyBytes+1)
+	_ = conn.SetReadDeadline(time.Now().Add(within))
+	if _, err := io.ReadFull(conn, head); err != nil || subtle.ConstantTimeCompare(head[:KeyBytes], key) != 1 {
+		return
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	switch head[KeyBytes] {
+	case sinks:
+		n, err := io.Copy(io.Discard, conn)
+		if err == nil {
+			_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, uint64(n)))
+		}
+	case echoes:
+		_, _ = io.Copy(conn, conn)
+	case once:
+		_ = conn.SetDeadline(time.Now().Add(within))
+		_, _ = io.CopyN(conn, conn, 1)
+	}
+}
+
+// Config is what a client is told.
+type Config struct {
+	Target  string        // host:port of the server; a name is looked up for each connection
+	Key     []byte        // KeyBytes long
+	For     time.Duration // of each of the three measurements
+	Streams int           // at once, for throughput and for connections
+	Wait    time.Duration // for the first answer of the server
+}
+
+// Result is what a client measured. A run that broke off has what it had until then.
+type Result struct {
+	Target string `json:"target"`
+	// Error says why it broke off; empty = it did not.
+	Error string `json:"error,omitempty"`
+	// Throughput is that of all streams together, bits a second of what they carry.
+	Throughput float64 `json:"bits_per_second"`
+	// Connections are those made, used for one byte each way, and closed, a second.
+	Connections float64 `json:"connections_per_second"`
+	Failed      int     `json:"failed"` // connections
+	// RTT is how long 64 bytes take there and back on a connection that is open,
+	// microseconds: half of the questions took no longer, and 99 of 100.
+	RTT   float64 `json:"rtt_p50_us"`
+	RTT99 float64 `json:"rtt_p99_us"`
+}
+
+// Measure waits for the server and measures, one thing after the other.
+func Measure(ctx context.Context, c Config) Result {
+	r := Result{Target: c.Target}
+	err := c.await(ctx)
+	if err == nil {
+		r.RTT, r.RTT99, err = c.latency(ctx)
+	}
+	if err == nil {
+		r.Connections, r.Failed, err = c.connections(ctx)
+	}
+	if err == nil {
+		r.Throughput, err = c.throughput(ctx)
+	}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+// open makes a connection for one purpose.
+func (c Config) open(ctx context.Context, purpose byte) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", c.Target)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(within))
+	if _, err := conn.Write(append(slices.Clone(c.Key), purpose)); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("begin a connection to %s: %w", c.Target, err)
+	}
+	return conn.(*net.TCPConn), nil
+}
+
+// ask sends bytes on an echoing connection and reads them back.
+func ask(conn net.Conn, buffer []byte) error {
+	_ = conn.SetDeadline(time.Now().Add(within))
+	if _, err := conn.Write(buffer); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, buffer)
+	return err
+}
+
+// tryOnce makes a connection, uses it for a byte each way, and closes it.
+func (c Config) tryOnce(ctx context.Context) error {
+	conn, err := c.open(ctx, once)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	err = ask(conn, []byte{0})
+	if err == nil {
+		_, err = io.Copy(io.Discard, conn) // until the server has closed
+	}
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", c.Target, err)
+	}
+	return nil
+}
+
+// await asks until there is an answer. A name may have to appear first.
+func (c Config) await(ctx context.Context) error {
+	for end := time.Now().Add(c.Wait); ; {
+		err := c.tryOnce(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil || time.Now().After(end) {
+			return fmt.Errorf("no answer within %s: %w", c.Wait, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func (c Config) latency(ctx context.Context) (half, most float64, err error) {
+	conn, err := c.open(ctx, echoes)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer conn.Close()
+	var took []time.Duration
+	buffer := make([]byte, 64)
+	for began := time.Now(); time.Since(began) < c.For && ctx.Err() == nil; {
+		sent := time.Now()
+		if err := ask(conn, buffer); err != nil {
+			return 0, 0, fmt.Errorf("ask %s on an open connection: %w", c.Target, err)
+		}
+		took = append(took, time.Since(sent))
+	}
+	if len(took) == 0 {
+		return 0, 0, context.Cause(ctx)
+	}
+	slices.Sort(took)
+	micro := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+	return micro(took[len(took)/2]), micro(took[len(took)*99/100]), nil
+}
+
+func (c Config) connections(ctx context.Context) (each float64, failed int, err error) {
+	var made, lost atomic.Int64
+	var all sync.WaitGroup
+	began := time.Now()
+	for range c.Streams {
+		all.Go(func() {
+			for time.Since(began) < c.For && ctx.Err() == nil {
+				if c.tryOnce(ctx) == nil {
+					made.Add(1)
+				} else {
+					lost.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return float64(made.Load()) / time.Since(began).Seconds(), int(lost.Load()), context.Cause(ctx)
+}
+
+func (c Config) throughput(ctx context.Context) (float64, error) {
+	var all sync.WaitGroup
+	var arrived atomic.Int64
+	failed := make([]error, c.Streams)
+	began := time.Now()
+	for i := range c.Streams {
+		all.Go(func() {
+			n, err := c.pour(ctx)
+			arrived.Add(n)
+			failed[i] = err
+		})
+	}
+	all.Wait()
+	return float64(arrived.Load()) * 8 / time.Since(began).Seconds(), errors.Join(failed...)
+}
+
+// pour sends as much as it can, and gives what arrived.
+func (c Config) pour(ctx context.Context) (int64, error) {
+	conn, err := c.open(ctx, sinks)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	buffer := make([]byte, 128<<10)
+	for began := time.Now(); time.Since(began) < c.For && ctx.Err() == nil; {
+		_ = conn.SetDeadline(time.Now().Add(within))
+		if _, err := conn.Write(buffer); err != nil {
+			return 0, fmt.Errorf("send to %s: %w", c.Target, err)
+		}
+	}
+	// What is in buffers on the way has to arrive first.
+	_ = conn.SetDeadline(time.Now().Add(4 * within))
+	if err := conn.CloseWrite(); err != nil {
+		return 0, fmt.Errorf("end a stream to %s: %w", c.Target, err)
+	}
+	var told [8]byte
+	if _, err := io.ReadFull(conn, told[:]); err != nil {
+		return 0, fmt.Errorf("read what arrived at %s: %w", c.Target, err)
+	}
+	return int64(binary.BigEndian.Uint64(told[:])), nil
+}
