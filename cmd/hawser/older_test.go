@@ -1,0 +1,34 @@
+package main
+
+import (
+	"testing"
+
+	"hawser.dev/hawser/reconciler/apply"
+)
+
+func TestOlderThan(t *testing.T) {
+	t.Parallel()
+	states := func(versions ...string) []apply.State {
+		var out []apply.State
+		for _, v := range versions {
+			out = append(out, apply.State{Nodes: []apply.Node{{Version: v}}})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		own    string
+		agents []string
+		want   string
+	}{
+		{"v0.2.0", nil, ""},
+		{"v0.2.0", []string{"v0.2.0", "v0.1.9", ""}, ""},
+		{"v0.2.0", []string{"v0.2.1", "v0.10.0", "v0.3.0"},
+			"warning: there are agents of v0.10.0, and this is hawser v0.2.0, which may not know all that they say: use hawser v0.10.0 or a newer one\n"},
+		{"dev", []string{"v0.2.0"}, ""},
+		{"v0.2.0", []string{"dev"}, ""},
+	} {
+		if got := olderThan(c.own, states(c.agents...)); got != c.want {
+			t.Errorf("hawser %s, agents %v: %q, want %q", c.own, c.agents, got, c.want)
+		}
+	}
+}
