@@ -39,7 +39,8 @@ func TestFailover(t *testing.T) {
 	// The cluster's own DNS may be on a node that loses power.
 	address := s.dig(t, "c1", "near", "c2."+service, 1)[0]
 	target := s.dig(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
-	tcp := s.flow(t, "tcp", "--count", "80", "--patience", "60s", "--open", "60s", target)
+	// A stall that is measured at one end has the time in it until the other end had something to say.
+	tcp := s.flow(t, "tcp", "--count", "80", "--interval", "20ms", "--patience", "60s", "--open", "60s", target)
 	for _, node := range []string{machine, "c1n2"} {
 		s.lab(t, "stop", node)
 		off = node
