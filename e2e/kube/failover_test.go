@@ -40,7 +40,8 @@ func TestFailover(t *testing.T) {
 	address := s.dig(t, "c1", "near", "c2."+service, 1)[0]
 	target := s.dig(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
 	// A stall that is measured at one end has the time in it until the other end had something to say.
-	tcp := s.flow(t, "tcp", "--count", "80", "--interval", "20ms", "--patience", "60s", "--open", "60s", target)
+	tcp := s.flow(t, "tcp", "--count", "80", "--interval", "50ms", "--patience", "60s", "--open", "60s", target)
+	udp := s.flow(t, "udp", "--rate", "500", "--grace", "5s", target)
 	for _, node := range []string{machine, "c1n2"} {
 		s.lab(t, "stop", node)
 		off = node
@@ -51,7 +52,8 @@ func TestFailover(t *testing.T) {
 		off = ""
 		s.eventually(t, both, connected...)
 	}
-	s.kubectl(t, "c1", "exec", "near", "--", "touch", "/tmp/until-tcp")
+	s.kubectl(t, "c1", "exec", "near", "--", "touch", "/tmp/until-tcp", "/tmp/until-udp")
+	t.Logf("figure: two gateways lost power in turn: longest time without a datagram of 500 a second %.0f ms", (<-udp).read(t).Silence.Long)
 	report := (<-tcp).read(t)
 	if report.Survivors != report.Connections || report.Connections != 80 {
 		t.Errorf("%d of %d connections live: %d resets, %d timeouts", report.Survivors, report.Connections, report.Resets, report.Timeouts)
