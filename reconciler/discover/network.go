@@ -84,14 +84,21 @@ func (d *decision) cilium() {
 	d.ownIPAM = ipam != "kubernetes"
 	is := func(key string) bool { return word(config, "data", key) == "true" }
 	replaced := is("kube-proxy-replacement") || word(config, "data", "kube-proxy-replacement") == "strict"
-	legacy := is("enable-host-legacy-routing")
-	switch {
-	case ipam == "eni":
+	if ipam == "eni" {
 		d.warn("cilium-eni", "", "pods with addresses of secondary network interfaces cannot reach other clusters",
 			"read \"Cilium\" in "+compatibility+" before going on")
-	case replaced && is("enable-bpf-masquerade") && !legacy:
+		return
+	}
+	if !replaced || !is("enable-bpf-masquerade") {
+		return
+	}
+	if !is("enable-host-legacy-routing") {
 		d.warn("cilium-host-routing", "", "packets of pods bypass the host's netfilter, which translates clusterset IPs",
 			"set bpf.hostLegacyRouting=true in Cilium's Helm chart: "+compatibility)
+	}
+	if word(config, "data", "devices") == "" {
+		d.warn("cilium-devices", "", "Cilium masquerades on Hawser's links too: other clusters see the address of a pod's node, and egress rules do not apply",
+			"set devices in Cilium's Helm chart to the interfaces of the nodes: "+compatibility)
 	}
 }
 

@@ -40,7 +40,7 @@ func recipes() map[string]Recipe {
 		"flannel":     {Folder: "flannel", PodCIDRs: true, IPv6: true, Setup: true, Settings: map[string]string{"BACKEND": "vxlan", "NFTABLES": "false"}},
 		"kube-ovn":    {Folder: "kube-ovn", PodCIDRs: true, Policies: true, Setup: true, Settings: map[string]string{"LB": "true"}},
 		"cilium": {Folder: "cilium", PodCIDRs: true, Policies: true, Services: true, Setup: true,
-			Settings: map[string]string{"IPAM": "cluster-pool", "ROUTING": "tunnel", "MASQUERADE": "iptables", "MORE": ""}},
+			Settings: map[string]string{"IPAM": "cluster-pool", "ROUTING": "tunnel", "MASQUERADE": "iptables", "DEVICES": "", "MORE": ""}},
 	}
 }
 

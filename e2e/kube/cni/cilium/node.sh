@@ -4,7 +4,8 @@
 # IPAM=cluster-pool: node 1 has 10.7.65.0/24 and not the 10.7.1.0/24 of its Node object;
 # kubernetes: the prefixes of the Node objects. ROUTING=tunnel, over VXLAN, or native: routes
 # between nodes, which the agents make. MASQUERADE=iptables, or bpf, which needs that Cilium
-# is in kube-proxy's place (kubelab up --proxy network). MORE: further flags of the agent.
+# is in kube-proxy's place (kubelab up --proxy network). DEVICES: links that it has programs
+# on; it finds them itself otherwise, Hawser's among them. MORE: further flags of the agent.
 # shellcheck disable=SC2154 # PODS, NODE, MACHINE, CNI_BIN and pki are the node's; the others are settings
 bin=$CNI_BIN
 mount -t overlay overlay -o "lowerdir=$bin:/usr/lib/cni" /usr/lib/cni
@@ -22,6 +23,7 @@ native) MORE="--ipv4-native-routing-cidr=$PODS --auto-direct-node-routes=true $M
 esac
 # In BPF, packets would go past the host's netfilter and routes: docs/compatibility.md.
 [ "$MASQUERADE" = iptables ] || MORE="--enable-bpf-masquerade=true --enable-host-legacy-routing=true $MORE"
+[ -z "$DEVICES" ] || MORE="--devices=$DEVICES $MORE"
 services=false groups=/run/cilium/cgroupv2
 if [ "$PROXY" = network ]; then
   services=true
