@@ -163,7 +163,7 @@ func (m *bench) measure(ctx context.Context, clusters []*apply.Cluster, f *fabri
 		return out, inCluster(to, err)
 	}
 	name := "server." + namespace + ".svc." + f.Domain
-	if errands[0], err = from.Send(ctx, namespace, []apply.Errand{m.client("client", "", name, serverPort)}); err != nil {
+	if errands[0], err = from.Send(ctx, namespace, []apply.Errand{m.client("client", "", name, serverPort, answerWithin)}); err != nil {
 		return out, inCluster(from, err)
 	}
 	if out.Pods, err = m.result(ctx, errands[0], "client"); err != nil {
@@ -192,7 +192,7 @@ func (m *bench) measure(ctx context.Context, clusters []*apply.Cluster, f *fabri
 	if err = errands[1].Add(ctx, []apply.Errand{m.server("server-node", far.Node, m.flags.port)}); err != nil {
 		return out, inCluster(to, err)
 	}
-	if err = errands[0].Add(ctx, []apply.Errand{m.client("client-node", near.Node, at, m.flags.port)}); err != nil {
+	if err = errands[0].Add(ctx, []apply.Errand{m.client("client-node", near.Node, at, m.flags.port, underlayWithin)}); err != nil {
 		return out, inCluster(from, err)
 	}
 	underlay, err := m.result(ctx, errands[0], "client-node")
@@ -218,16 +218,17 @@ func (m *bench) server(name, node string, port int) apply.Errand {
 		Args: []string{"benchmark", "--key", m.key, "--listen", ":" + strconv.Itoa(port)}}
 }
 
-func (m *bench) client(name, node, host string, port int) apply.Errand {
+func (m *bench) client(name, node, host string, port int, wait time.Duration) apply.Errand {
 	return apply.Errand{Name: name, Node: node, Image: m.image, Args: []string{"benchmark", "--key", m.key,
 		"--to", net.JoinHostPort(host, strconv.Itoa(port)), "--for", m.flags.each.String(), "--streams", strconv.Itoa(m.flags.streams),
-		"--wait", answerWithin.String()}}
+		"--wait", wait.String()}}
 }
 
 const (
-	answerWithin  = time.Minute      // for a server of a benchmark, from when its client runs
-	resultsAfter  = 30 * time.Second // for a benchmark's results, besides what it takes
-	resultsPolled = 500 * time.Millisecond
+	answerWithin   = time.Minute            // for a server of a benchmark, from when its client runs
+	underlayWithin = 10 * time.Second       // the same of the underlay, which may be closed
+	resultsAfter   = 30 * time.Second       // for a benchmark's results, besides what it takes
+	resultsPolled  = 500 * time.Millisecond // between two looks for a benchmark's results
 )
 
 // result waits for what a client prints.
