@@ -189,7 +189,7 @@ func read(root string) ([]Record, error) {
 
 // table gives the records as a table of Markdown.
 func table(records []Record) string {
-	out := "| network | settings | kube-proxy | passed | failed | skipped | when, which commit |\n|---|---|---|---|---|---|---|\n"
+	out := "| network | settings | Services | passed | failed | skipped | when, which commit |\n|---|---|---|---|---|---|---|\n"
 	for _, r := range records {
 		ended, when := map[string][]string{}, map[string]bool{}
 		for _, name := range slices.Sorted(maps.Keys(r.Tests)) {

@@ -81,7 +81,7 @@ func TestRun(t *testing.T) {
 	want := `# Networks
 <!-- begin: results -->
 
-| network | settings | kube-proxy | passed | failed | skipped | when, which commit |
+| network | settings | Services | passed | failed | skipped | when, which commit |
 |---|---|---|---|---|---|---|
 | calico-like | RP_FILTER=1 | iptables | Tour | Reach | MCS | 2026-11-22 a1, 2026-11-23 b2 |
 
