@@ -32,6 +32,7 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	const exports = "  exports:\n"
 	const declared = "  - name: becomes\n    namespace: " + namespace + "\n    clusters: [c2]\n    ports: [{name: http, port: 80, protocol: TCP}]\n"
 	s.change(t, exports, exports+declared)
+	s.madeIn(t, "topology", namespace+"/becomes") // the ServiceExport alone would do, and has another address then
 	// Somebody else keeps the ServiceExport before the topology lets go of it.
 	s.apply(t, "c2", strings.ReplaceAll(fmt.Sprintf(leavingExport, pod), "leaving", "becomes"))
 	s.ask(t, "c1", "client", name, from("c2"))
@@ -40,22 +41,26 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	for _, c := range s.clusters {
 		addresses[c] = s.dig(t, c, "client", name, 1)[0]
 	}
+	imported := func() {
+		t.Helper()
+		for c, address := range addresses {
+			s.eventually(t, has(address), "kubectl", "--context", c, "-n", namespace, "get", "serviceimport", "becomes", "-o", "jsonpath={.spec.ips}")
+		}
+	}
+	imported()
 
 	clients := [][2]string{{"c1", "client"}, {"c1", "near"}, {"c2", "client"}}
 	asked := make(chan string)
 	for _, at := range clients {
+		t.Cleanup(func() { s.must(t, "", within(at[0], at[1], "touch", "/tmp/told")...) })
 		go func() {
 			out, err := s.try(context.Background(), "", "", within(at[0], at[1], "sh", "-c", askTillTold, name, addresses[at[0]])...)
 			asked <- fmt.Sprintf("%s/%s: %s %v", at[0], at[1], out, err)
 		}()
 	}
 	s.change(t, exports+declared, exports)
-	for _, node := range []string{"c1n1", "c1n2", "c2n1", "c2n2"} {
-		s.eventually(t, func(out string) bool { return madeInCluster(t, out, namespace+"/becomes") }, append(s.agentSays(node), "-o", "json")...)
-	}
-	for _, c := range s.clusters {
-		s.eventually(t, has(addresses[c]), "kubectl", "--context", c, "-n", namespace, "get", "serviceimport", "becomes", "-o", "jsonpath={.spec.ips}")
-	}
+	s.madeIn(t, "clusters", namespace+"/becomes")
+	imported()
 	for _, at := range clients {
 		s.must(t, "", within(at[0], at[1], "touch", "/tmp/told")...)
 	}
@@ -80,13 +85,19 @@ done
 [ $failed = 0 ] && failed=none
 echo "$asked times, $failed failed"`
 
-// madeInCluster says whether an export, namespace/name, is a dynamic one in what an agent
-// says of itself.
-func madeInCluster(t *testing.T, said, name string) bool {
+// madeIn waits until the agents of all nodes say where an export, namespace/name, was made:
+// in the topology or in clusters.
+func (s *set) madeIn(t *testing.T, where, name string) {
 	t.Helper()
-	var st status.Status
-	if err := json.Unmarshal([]byte(said), &st); err != nil {
-		t.Fatal(err)
+	for _, node := range []string{"c1n1", "c1n2", "c2n1", "c2n2"} {
+		s.eventually(t, func(said string) bool {
+			var st status.Status
+			if err := json.Unmarshal([]byte(said), &st); err != nil {
+				t.Fatal(err)
+			}
+			return slices.ContainsFunc(st.Exports, func(e status.Export) bool {
+				return e.Namespace+"/"+e.Name == name && e.Dynamic == (where == "clusters")
+			})
+		}, append(s.agentSays(node), "-o", "json")...)
 	}
-	return slices.ContainsFunc(st.Exports, func(e status.Export) bool { return e.Namespace+"/"+e.Name == name && e.Dynamic })
 }
