@@ -54,7 +54,7 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 	// Nothing can be offered for these, and files least of all.
 	for _, name := range []string{
 		"accept-commit", "address", "author-email", "author-name", "clusters", "drop-before", "follow", "for", "from", "git-username", "ignore", "image",
-		"interval", "listen", "move", "name", "number", "path", "recipient", "since", "timeout", "workers",
+		"interval", "listen", "move", "name", "number", "path", "port", "recipient", "since", "streams", "timeout", "workers",
 	} {
 		out[name] = cobra.NoFileCompletions
 	}
