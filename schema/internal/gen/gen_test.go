@@ -76,7 +76,7 @@ func TestSchemaAgreesWithLoad(t *testing.T) {
 
 func sections(t *testing.T, name string) []txtar.File {
 	t.Helper()
-	archive, err := txtar.ParseFile(filepath.Join(root, "schema/testdata", name))
+	archive, err := txtar.ParseFile(filepath.Join(root, "schema/load/testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
