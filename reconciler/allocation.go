@@ -35,7 +35,7 @@ type Allocation struct {
 // A committed lock that agrees with that and is complete is taken as it is;
 // otherwise what is missing is taken over from the published one, or allocated.
 // The list holds errors when a lock cannot be read, when the committed one would
-// move something published (schema.CodeWouldMove), or when something does not fit.
+// move something published (overlay.CodeWouldMove), or when something does not fit.
 func Allocate(in LockInput) (Allocation, diag.List) {
 	committed, list := lockfile.Read(in.File, in.Committed)
 	if list.HasErrors() {

@@ -35,7 +35,7 @@ type Tree map[string][]byte
 // Input is everything that decides the output.
 type Input struct {
 	Topology *schema.ClusterSet // loaded, without errors
-	Lock     *lockfile.Lock     // up to date (schema.CheckLock)
+	Lock     *lockfile.Lock     // up to date (allocate.Check)
 	// Root derives the keys. Without it, keys are taken from Previous, so that
 	// whoever has no root key can still see what would change.
 	Root *keys.Root

@@ -1,3 +1,7 @@
+// Package cidr is the arithmetic of prefixes: their last address, their parts, how many bits
+// some of them need together, and which one lies in another.
+//
+// Called by schema, whose packages check, allocate and keep blocks.
 package cidr
 
 import (
@@ -66,6 +70,7 @@ func Part(p netip.Prefix, bits int, nth uint64) netip.Prefix {
 	return netip.PrefixFrom(addr, p.Bits()+bits)
 }
 
+// Join writes prefixes one after the other, with commas.
 func Join(prefixes []netip.Prefix) string {
 	texts := make([]string, len(prefixes))
 	for i, p := range prefixes {

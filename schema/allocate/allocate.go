@@ -1,3 +1,7 @@
+// Package allocate gives a topology the blocks, addresses and lanes that its lock lacks, moves
+// what somebody asks to move, and says when a lock is stale. What the lock holds stays.
+//
+// Called by reconciler and cmd/hawser.
 package allocate
 
 import (
@@ -48,7 +52,7 @@ func run(top *schema.ClusterSet, lock *lockfile.Lock) *allocator {
 	return a
 }
 
-// allocator is the state of one call of Allocate.
+// allocator is the state of one call of Addresses.
 type allocator struct {
 	top     *schema.ClusterSet
 	lock    *lockfile.Lock  // what becomes the result

@@ -14,13 +14,13 @@ import (
 // Check reports everything for which hawser allocate has to be run: what the
 // lock lacks (code lock-stale), what it holds twice after a merge
 // (lock-conflict), and what does not fit at all. Nothing to report means that
-// Allocate would give out nothing and move nothing.
+// Addresses would give out nothing and move nothing.
 func Check(top *schema.ClusterSet, lock *lockfile.Lock) diag.List {
 	_, _, stale := Settle(top, lock)
 	return stale
 }
 
-// Settle is Allocate and CheckLock of one lock at once.
+// Settle is Addresses and Check of one lock at once.
 func Settle(top *schema.ClusterSet, lock *lockfile.Lock) (settled *lockfile.Lock, list, stale diag.List) {
 	a := run(top, lock)
 	return a.lock, a.list, a.stale()
@@ -45,7 +45,7 @@ func (a *allocator) stale() diag.List {
 	return list
 }
 
-// Follows reports whether the lock is what Allocate makes of before for a valid topology,
+// Follows reports whether the lock is what Addresses makes of before for a valid topology,
 // or means the same as before: then nobody moved or took an address by hand.
 func Follows(l, before *lockfile.Lock, top *schema.ClusterSet) bool {
 	if len(l.Conflicts) > 0 {

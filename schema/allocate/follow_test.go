@@ -33,7 +33,7 @@ spec:
   - {name: db, namespace: bank, clusters: [g1, g2], ports: [{port: 5432}]}
 `
 
-// TestLockFollows: what Allocate makes of a lock follows from it; what somebody wrote does not.
+// TestLockFollows: what Addresses makes of a lock follows from it; what somebody wrote does not.
 func TestLockFollows(t *testing.T) {
 	t.Parallel()
 	read := func(text string) *schema.ClusterSet {

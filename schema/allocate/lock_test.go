@@ -22,7 +22,7 @@ import (
 var update = flag.Bool("update", false, "rewrite goldens")
 
 // TestLockGoldens runs testdata/lock/*.txtar: a topology and the lock beside it
-// (none at first), and what CheckLock, Allocate and GC say and give.
+// (none at first), and what Check, Addresses and GC say and give.
 func TestLockGoldens(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/lock/*.txtar")
@@ -87,7 +87,7 @@ func runLockGolden(t *testing.T, archive *txtar.Archive) *txtar.Archive {
 	return out
 }
 
-// settled checks that what Allocate gave needs nothing more, also after it was
+// settled checks that what Addresses gave needs nothing more, also after it was
 // written and read.
 func settled(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 	t.Helper()

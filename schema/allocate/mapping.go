@@ -40,7 +40,7 @@ func (a *allocator) keepMappings(name string, c *lockfile.Cluster) {
 	}
 	order := lockfile.SortedPrefixes(c.Mappings)
 	isLive := func(p netip.Prefix) bool { return slices.Contains(live, p) }
-	order = slices.Concat(lockfile.Filter(order, isLive), lockfile.Filter(order, func(p netip.Prefix) bool { return !isLive(p) }))
+	order = slices.Concat(filter(order, isLive), filter(order, func(p netip.Prefix) bool { return !isLive(p) }))
 	var kept []netip.Prefix
 	for _, pods := range order {
 		m := c.Mappings[pods]
@@ -77,7 +77,7 @@ func (a *allocator) usedByCluster() map[string][]netip.Addr {
 // where it leaves no room in the block, the new ones are mapped beside it.
 func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
 	entry, live := a.lock.Cluster(c.Name), a.top.Mappable(c)
-	missing := lockfile.Filter(live, func(p netip.Prefix) bool { return !entry.Mapped(p) })
+	missing := filter(live, func(p netip.Prefix) bool { return !entry.Mapped(p) })
 	if len(missing) == 0 {
 		return
 	}
@@ -210,4 +210,14 @@ func (a *allocator) reportShortages(full map[*area]*shortage) {
 			Summary: fmt.Sprintf("%s is full: %d more needed, %d in use, %d reserved for what was removed",
 				what, s.count, len(area.used)-reserved, reserved), Hint: hint})
 	}
+}
+
+func filter[T any](list []T, keep func(T) bool) []T {
+	var out []T
+	for _, e := range list {
+		if keep(e) {
+			out = append(out, e)
+		}
+	}
+	return out
 }

@@ -16,7 +16,7 @@ import (
 // before. item is its line in the lock: a cluster's blocks, or what ends in vips,
 // ips or egressIPs, a gateway, an egress rule or a host. What it had stays reserved
 // for it until GC, a block under former, an address behind the new one, and stands
-// under released, by which Over knows that the move is meant. Errors tell an item that is not there or
+// under released, by which overlay.Keep knows that the move is meant. Errors tell an item that is not there or
 // pinned, and what has no room.
 func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock, diag.List) {
 	for i := range top.Spec.Clusters {

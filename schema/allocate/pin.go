@@ -87,7 +87,7 @@ func (b *blockPass) leave(name string, from lockfile.HeldPrefix, pin netip.Prefi
 		Summary: fmt.Sprintf("grows from its block %s to its pin %s; no address moves", from.Prefix, pin)})
 }
 
-// Move notes that a cluster leaves a block; it stays reserved for it.
+// move notes that a cluster leaves a block; it stays reserved for it.
 func (b *blockPass) move(name string, from lockfile.HeldPrefix, why string) {
 	c := b.lock.Cluster(name)
 	c.Former = append(c.Former, from)

@@ -1,3 +1,7 @@
+// Package capacity counts the addresses that a topology needs and checks that its pools and
+// blocks have so many.
+//
+// Called by schema/validate.
 package capacity
 
 import (
@@ -69,7 +73,7 @@ func Check(found *diag.Findings, s *schema.ClusterSet, clusterPaths []string) {
 	c.capacity()
 }
 
-// checker is the state of one call of checkCapacity.
+// checker is the state of one call of Check.
 type checker struct {
 	*diag.Findings
 	set          *schema.ClusterSet

@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// TestAsUsable: a block that Validate asks for holds what is declared, and the one
+// TestAsUsable: a block that Check asks for holds what is declared, and the one
 // of half its size does not.
 func TestAsUsable(t *testing.T) {
 	t.Parallel()

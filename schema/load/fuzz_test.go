@@ -39,7 +39,7 @@ func archives(tb testing.TB) []string {
 	return out
 }
 
-// FuzzLoad checks that no input makes Load or Print panic, that every finding
+// FuzzLoad checks that no input makes Topology or Print panic, that every finding
 // has a code, and that what is accepted loads equal, and means the
 // same to owners, after it was written out.
 func FuzzLoad(f *testing.F) {

@@ -1,3 +1,7 @@
+// Package load reads topology files, and others whose rules are tags: YAML to the types of
+// package schema, with defaults, each mistake with its place. It formats them, too.
+//
+// Called by reconciler, lab and cmd/hawser.
 package load
 
 import (
@@ -28,7 +32,7 @@ func Topology(file string, raw []byte) (*schema.ClusterSet, *document.Source, di
 	return set, d.src, d.all()
 }
 
-// Decode reads and completes a topology file as Load does, and does not check what its
+// Decode reads and completes a topology file as Topology does, and does not check what its
 // values mean: names may be none, and lead to nothing.
 func Decode(file string, raw []byte) (*schema.ClusterSet, *document.Source, diag.List) {
 	set, d := decode(file, raw)

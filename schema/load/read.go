@@ -10,7 +10,7 @@ import (
 )
 
 // Read reads another document into the struct that into points to, as strictly
-// as Load reads a topology: the struct's tags hold the rules of its fields.
+// as Topology reads one: the struct's tags hold the rules of its fields.
 // check, if it is not nil, is called for a document that is a mapping and gives
 // findings with paths; Read adds the places. What is read is to be used only when
 // the list has no errors.

@@ -27,6 +27,7 @@ func (c *Cluster) SortAnnexes() {
 	slices.SortFunc(c.Annexes, func(x, y HeldPrefix) int { return x.Prefix.Compare(y.Prefix) })
 }
 
+// Mapped reports whether a pod prefix has a mapping.
 func (c *Cluster) Mapped(pods netip.Prefix) bool {
 	_, ok := c.Mappings[pods]
 	return ok

@@ -20,6 +20,7 @@ const (
 	VIPArea    = "/services"
 )
 
+// Area names where the slot has its addresses from: a cluster, or one of the pools.
 func (s Slot) Area() string {
 	switch s.Kind {
 	case SlotGateway:

@@ -1,3 +1,8 @@
+// Package lockfile owns the lock beside a topology: what it holds, how it is read and written,
+// and what is taken out of it. What a topology needs of it are its demands.
+//
+// Called by schema/allocate and schema/overlay, which decide what is in it; by render, which
+// takes addresses from it; by reconciler and cmd/hawser.
 package lockfile
 
 import (
@@ -122,6 +127,7 @@ func (s Slot) Spread() (key string, offset uint64, ok bool) {
 	return s.Path(), 0, true
 }
 
+// New gives an empty lock.
 func New() *Lock {
 	return &Lock{Clusters: map[string]*Cluster{}, Addrs: map[Slot]Held{}, Lanes: map[Slot]HeldLane{}}
 }
@@ -229,7 +235,7 @@ func (l *Lock) Sorted() []Slot {
 	return slots
 }
 
-// Clone copies what Allocate and GC change.
+// Clone copies what its callers change.
 func (l *Lock) Clone() *Lock {
 	out := New()
 	maps.Copy(out.Addrs, l.Addrs)
@@ -246,16 +252,7 @@ func (l *Lock) Clone() *Lock {
 	return out
 }
 
-func Filter[T any](list []T, keep func(T) bool) []T {
-	var out []T
-	for _, e := range list {
-		if keep(e) {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
+// HasPrefix reports whether a prefix is in a list.
 func HasPrefix(list []HeldPrefix, p netip.Prefix) bool {
 	return slices.ContainsFunc(list, func(h HeldPrefix) bool { return h.Prefix == p })
 }

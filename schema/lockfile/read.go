@@ -20,8 +20,8 @@ import (
 
 // Read reads a lock file; file is its name for messages. No content is an
 // empty lock. What git's textual merge of two branches can leave behind (a key
-// that stands twice, an address with two owners) is no error here: CheckLock
-// reports it and Allocate mends it.
+// that stands twice, an address with two owners) is no error here:
+// allocate.Check reports it and allocate.Addresses mends it.
 func Read(file string, raw []byte) (*Lock, diag.List) {
 	r := &reader{file: file, lock: New()}
 	if len(bytes.TrimSpace(raw)) == 0 {

@@ -11,7 +11,7 @@ import (
 
 // GC gives the lock without what the topology no longer asks for: those
 // addresses may then be given to others. They stand under released, so that what
-// holds for a published lock, too (Over); see Forget.
+// holds for a published lock, too (overlay.Keep); see Forget.
 func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 	out := New()
 	for _, d := range Demands(top) {
@@ -59,9 +59,9 @@ func (l *Lock) Forget(published *Lock) *Lock {
 	}
 	there := published.without(l)
 	for s, h := range l.Released.Addrs {
-		addrs := Filter(h.Addrs, func(a netip.Addr) bool {
+		addrs := slices.DeleteFunc(slices.Clone(h.Addrs), func(a netip.Addr) bool {
 			i := slices.Index(published.Addrs[s].Addrs, a)
-			return i >= 0 && i != slices.Index(l.Addrs[s].Addrs, a)
+			return i < 0 || i == slices.Index(l.Addrs[s].Addrs, a)
 		})
 		if len(addrs) > 0 {
 			out.Released.Addrs[s] = Held{Addrs: addrs, Pos: h.Pos}
@@ -117,7 +117,7 @@ func (l *Lock) put(name string, c *Cluster) {
 func (l *Lock) without(o *Lock) *Lock {
 	out := New()
 	for s, h := range l.Addrs {
-		addrs := Filter(h.Addrs, func(a netip.Addr) bool { return !slices.Contains(o.Addrs[s].Addrs, a) })
+		addrs := slices.DeleteFunc(slices.Clone(h.Addrs), func(a netip.Addr) bool { return slices.Contains(o.Addrs[s].Addrs, a) })
 		if len(addrs) > 0 {
 			out.Addrs[s] = Held{Addrs: addrs, Pos: h.Pos}
 		}

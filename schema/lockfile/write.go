@@ -13,6 +13,7 @@ import (
 	"hawser.dev/hawser/schema/paths"
 )
 
+// Header is the comment above each lock.
 const Header = `# Written by "hawser allocate". Commit this file beside the topology; do not edit it.
 # What stands here never moves, and what left the topology stays reserved until
 # "hawser allocate --gc". After a merge of two branches run "hawser allocate".
@@ -129,6 +130,7 @@ func (w *writer) prefixes(path string, list []HeldPrefix) {
 	w.line(path, "["+strings.Join(texts, ", ")+"]")
 }
 
+// SortedPrefixes gives the keys of a mapping in order.
 func SortedPrefixes(m map[netip.Prefix]HeldPrefix) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(m))
 	for p := range m {

@@ -19,7 +19,7 @@ func Check(found *diag.Findings, s *schema.ClusterSet, groups []Group) {
 	c.betweenClusters()
 }
 
-// clashes is the state of one call of checkOverlaps.
+// clashes is the state of one call of Check.
 type clashes struct {
 	*diag.Findings
 	set    *schema.ClusterSet

@@ -1,3 +1,8 @@
+// Package overlap finds which prefixes of clusters overlap, in one sweep over all of them, and
+// which clusters are therefore hidden behind global addresses.
+//
+// Called by schema/validate and schema/capacity, which check prefixes, and by render, which
+// says to agents who is hidden.
 package overlap
 
 import (
@@ -46,6 +51,7 @@ func HiddenOf(s *schema.ClusterSet) map[string]Hidden {
 	return on
 }
 
+// With gives h with one family more.
 func (h Hidden) With(six bool) Hidden {
 	if six {
 		h.IPv6 = true
@@ -113,6 +119,7 @@ func (s *some) hasOther(cluster int) bool {
 	return slices.ContainsFunc(s.never, other) || slices.ContainsFunc(s.others, other)
 }
 
+// ParentOf gives the smallest group that contains another, or nil.
 func ParentOf(groups []Group, g *Group) *Group {
 	if g.parent < 0 {
 		return nil
@@ -142,6 +149,7 @@ func appendMembers(members []Member, cluster int, never bool, path string, prefi
 	return members
 }
 
+// GroupMembers sorts uses of prefixes into groups, which come by their prefixes.
 func GroupMembers(members []Member) []Group {
 	slices.SortStableFunc(members, func(a, b Member) int { return a.Prefix.Compare(b.Prefix) })
 	var groups []Group

@@ -1,3 +1,7 @@
+// Package overlay lays a lock over the one that is published, so that nothing that is published
+// moves, whatever branches were merged.
+//
+// Called by reconciler.
 package overlay
 
 import (
@@ -23,7 +27,7 @@ const CodeWouldMove = "would-move"
 //
 // Only what a person reads in a review goes before what is published: a pin or a
 // pool of the topology, and lines of l under released: of what GC took out, which
-// is nowhere else in l then, and of what Move moved, which is reserved in l.
+// is nowhere else in l then, and of what allocate.Move moved, which is reserved in l.
 //
 // Errors (CodeWouldMove) are for lines of l that say otherwise: whoever took them
 // at their word would move what is published. The lock that comes with them has
@@ -60,7 +64,7 @@ func Keep(l *lockfile.Lock, top *schema.ClusterSet, published *lockfile.Lock) (*
 	return o.out, o.list
 }
 
-// overlay is the state of one call of Over.
+// overlay is the state of one call of Keep.
 type overlay struct {
 	top       *schema.ClusterSet
 	members   map[string]*schema.Cluster
@@ -448,8 +452,8 @@ func (o *overlay) unreleased(published *lockfile.Lock) *lockfile.Lock {
 	for s, h := range released.Addrs {
 		from := published.Addrs[s]
 		inForce := lockfile.KeepFirst(from.Addrs, o.counts[s])
-		addrs := lockfile.Filter(from.Addrs, func(a netip.Addr) bool {
-			return !slices.Contains(h.Addrs, a) || slices.Contains(o.committed.Addrs[s].Addrs, a) || slices.Contains(inForce, a)
+		addrs := slices.DeleteFunc(slices.Clone(from.Addrs), func(a netip.Addr) bool {
+			return slices.Contains(h.Addrs, a) && !slices.Contains(o.committed.Addrs[s].Addrs, a) && !slices.Contains(inForce, a)
 		})
 		out.Addrs[s] = lockfile.Held{Addrs: addrs, Pos: from.Pos}
 		if len(addrs) == 0 {

@@ -1,3 +1,7 @@
+// Package ownership finds in what two versions of a topology differ, and who owns each
+// difference.
+//
+// Called by reconciler, which asks whether the owners signed, and which hawser approve asks.
 package ownership
 
 import (
@@ -20,7 +24,7 @@ import (
 
 // Version is a topology as one commit has it.
 type Version struct {
-	Set    *schema.ClusterSet // of Load or Decode, without errors
+	Set    *schema.ClusterSet // of load.Topology or load.Decode, without errors
 	Source *document.Source
 }
 

@@ -1,3 +1,7 @@
+// Package paths makes the paths by which findings and the lock name a part of a topology:
+// clusters[g1].podCIDRs[0].
+//
+// Called by schema, whose packages name what they read, check and allocate.
 package paths
 
 import (
@@ -17,6 +21,7 @@ func Labels[T any](items []T, name func(*T) string) []string {
 	return out
 }
 
+// Label gives what stands in the brackets of one item, and notes its name in seen.
 func Label(seen map[string]bool, name string, index int) string {
 	if name == "" || seen[name] {
 		return strconv.Itoa(index)

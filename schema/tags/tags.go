@@ -1,3 +1,7 @@
+// Package tags reads the tags of struct fields, which are rules: defaults, enums, ranges, what
+// is required, what names an item and who owns a field. Package schema lists them.
+//
+// Called by schema, whose packages fill in defaults, decode, check and find owners by them.
 package tags
 
 import (
@@ -39,6 +43,7 @@ func (r Book) Of(t reflect.Type) []Field {
 	return fields
 }
 
+// Fields reads the tags of a struct.
 func Fields(t reflect.Type) []Field {
 	var out []Field
 	for i := range t.NumField() {
@@ -81,11 +86,11 @@ func Naming(t reflect.Type) []string {
 	return strings.Split(f.Tag.Get("name"), "/")
 }
 
-var DurationType = reflect.TypeFor[fabric.Duration]()
-
+// Types of values that are written as text.
 var (
-	TextType   = reflect.TypeFor[encoding.TextUnmarshaler]()
-	PrefixType = reflect.TypeFor[netip.Prefix]()
+	DurationType = reflect.TypeFor[fabric.Duration]()
+	TextType     = reflect.TypeFor[encoding.TextUnmarshaler]()
+	PrefixType   = reflect.TypeFor[netip.Prefix]()
 )
 
 // IsText reports whether a struct is written as text, as addresses are.

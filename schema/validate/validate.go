@@ -1,3 +1,7 @@
+// Package validate checks what a topology says that has its defaults. Findings name paths;
+// package load adds the places.
+//
+// Called by schema/load.
 package validate
 
 import (
@@ -17,7 +21,7 @@ import (
 )
 
 // Topology checks a ClusterSet that has its defaults and gives all findings.
-// Each names its path; Load adds the places in the file.
+// Each names its path; load.Topology adds the places in the file.
 func Topology(s *schema.ClusterSet) diag.List {
 	if n := len(s.Spec.Clusters); n > maxClusters {
 		return diag.List{{Severity: diag.Error, Code: "too-many", Path: "clusters",

@@ -42,7 +42,7 @@ func TestCurrent(t *testing.T) {
 }
 
 // TestSchemaAgreesWithLoad checks that the JSON Schema takes every file that
-// Load takes, and refuses those whose shape is wrong.
+// load.Topology takes, and refuses those whose shape is wrong.
 func TestSchemaAgreesWithLoad(t *testing.T) {
 	t.Parallel()
 	files, err := generate(filepath.Join(root, "schema"))
