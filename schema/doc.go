@@ -22,7 +22,7 @@
 //	name:"f" or name:"f/g"  on the blank field _: which fields name an item in a path, as in clusters[g1]
 //	owner:"cluster" or owner:"namespace"  whose owners may change the field, besides those of everything
 //
-// Called by its packages, schema/load first; by reconciler; by render, which takes the result;
+// Called by the packages below schema, by reconciler, by render, which takes the result, and
 // by lab and cmd/hawser.
 package schema
 
