@@ -26,7 +26,7 @@ func demandsOf(top *ClusterSet) []demand {
 		c := &top.Spec.Clusters[i]
 		path := at("clusters", c.Name)
 		out = append(out, demand{slot{kind: slotEgress, cluster: c.Name}, top.Spec.Globalnet.EgressIPs, path})
-		for _, g := range c.Gateways {
+		for _, g := range c.AllGateways() {
 			out = append(out, demand{slot{kind: slotGateway, cluster: c.Name, name: g.Name}, 1, at(path+".gateways", g.Name)})
 		}
 		for _, r := range c.Egress {

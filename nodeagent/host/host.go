@@ -82,6 +82,11 @@ func Open(config Config) (*Host, error) {
 	return h, nil
 }
 
+// Guard makes the guard of the gateway that this node holds, where labels picked the node.
+func (h *Host) Guard(ports func() []kernel.PortRange) *kernel.Guard {
+	return h.namespace.NewGuard(ports)
+}
+
 // Close releases what Open opened; the node keeps its state.
 func (h *Host) Close() error { return h.namespace.Close() }
 
