@@ -14,7 +14,6 @@ import (
 	"hawser.dev/hawser/nodeagent/hold"
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
-	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/metrics"
 	"hawser.dev/hawser/nodeagent/peers"
@@ -129,14 +128,7 @@ func newKeeper(config Config, inputs *input.Inputs, machine *host.Host, now *sna
 	}
 	return hold.New(hold.Config{
 		Node: config.Node, Store: store, View: view, StateDir: config.StateDir, Log: log,
-		Guard: machine.Guard(func() []kernel.PortRange {
-			var out []kernel.PortRange
-			v, _ := view()
-			for _, p := range v.Ports {
-				out = append(out, kernel.PortRange{First: uint16(p[0]), Last: uint16(p[1])})
-			}
-			return out
-		}),
+		Guard: machine.Guard(func() [][2]int { v, _ := view(); return v.Ports }),
 		Clear: func(since time.Time) bool {
 			v := now.Outcome()
 			if v.Node == nil || !v.Report.At.After(since) {
