@@ -106,7 +106,7 @@ lint: ## formatting, vet, staticcheck, import arrows, generated files
 
 generate: ## JSON Schema, docs/reference.md, docs/timing.md, docs/map.svg and the goldens
 	$(GO) test ./schema/internal/gen ./internal/timing -run '^TestCurrent$$' -update
-	$(GO) test ./render ./render/plan ./schema ./nodeagent/project ./internal/clustermap -update
+	$(GO) test ./render ./render/plan ./schema/load ./schema/allocate ./nodeagent/project ./internal/clustermap -update
 	$(GO) test ./cmd/hawser -run "^TestMapOfTheReadme$$" -update
 
 # Fails where a target runs less than 10,000 times.

@@ -16,7 +16,7 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/lab/netspace"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 // InvalidError is returned for a topology with findings, before anything is made.
@@ -74,7 +74,7 @@ func (l Layout) makeRepo(file string) error {
 }
 
 func validate(file string, raw []byte) error {
-	_, _, list := schema.Load(file, raw)
+	_, _, list := load.Topology(file, raw)
 	if list.HasErrors() {
 		return &InvalidError{File: file, Raw: raw, List: list}
 	}

@@ -7,6 +7,9 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
+	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/schema/overlay"
 )
 
 // LockInput is what decides which addresses are in force.
@@ -22,7 +25,7 @@ type LockInput struct {
 
 // Allocation is the lock that a topology is built with.
 type Allocation struct {
-	Lock *schema.Lock
+	Lock *lockfile.Lock
 	// Stale holds what the committed lock lacks; empty means that it is Lock.
 	Stale    diag.List
 	Warnings diag.List // what had to move, and what another holder has
@@ -32,19 +35,19 @@ type Allocation struct {
 // A committed lock that agrees with that and is complete is taken as it is;
 // otherwise what is missing is taken over from the published one, or allocated.
 // The list holds errors when a lock cannot be read, when the committed one would
-// move something published (schema.CodeWouldMove), or when something does not fit.
+// move something published (overlay.CodeWouldMove), or when something does not fit.
 func Allocate(in LockInput) (Allocation, diag.List) {
-	committed, list := schema.ReadLock(in.File, in.Committed)
+	committed, list := lockfile.Read(in.File, in.Committed)
 	if list.HasErrors() {
 		return Allocation{}, list
 	}
-	published, list := schema.ReadLock("published "+LockFile, in.Published)
+	published, list := lockfile.Read("published "+LockFile, in.Published)
 	if list.HasErrors() { // without it addresses in force might move
 		return Allocation{}, list
 	}
 	base, found := committed, diag.List(nil)
 	if len(in.Published) > 0 {
-		base, found = committed.Over(in.Set, published)
+		base, found = overlay.Keep(committed, in.Set, published)
 	}
 	if found.HasErrors() && !in.Mend {
 		return Allocation{}, found
@@ -53,12 +56,12 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	for i := range found {
 		found[i].Severity = diag.Warning
 	}
-	lock, list, stale := schema.Settle(in.Set, base)
+	lock, list, stale := allocate.Settle(in.Set, base)
 	if list.HasErrors() {
 		return Allocation{}, append(found, list...)
 	}
 	if len(in.Published) > 0 { // base holds more
-		stale = schema.CheckLock(in.Set, committed)
+		stale = allocate.Check(in.Set, committed)
 	}
 	if len(stale) == 0 && mended.HasErrors() {
 		stale = mended

@@ -9,7 +9,10 @@ import (
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/load"
+	"hawser.dev/hawser/schema/lockfile"
 )
 
 // BuildInput is everything that decides what is published for a commit.
@@ -40,7 +43,7 @@ type BuildInput struct {
 // Built is what is to be published for a commit.
 type Built struct {
 	Set    *schema.ClusterSet
-	Source *schema.Source
+	Source *document.Source
 	Fabric *fabric.Fabric
 	Digest string // of the fabric
 	Tree   render.Tree
@@ -53,7 +56,7 @@ type Built struct {
 // Build turns a topology into the tree to publish. It is pure, apart from the
 // randomness in new ciphertexts. With errors in the list there is no result.
 func Build(in BuildInput) (*Built, diag.List) {
-	set, src, list := schema.Load(in.File, in.Topology)
+	set, src, list := load.Topology(in.File, in.Topology)
 	if list.HasErrors() {
 		return nil, list
 	}
@@ -85,7 +88,7 @@ func Build(in BuildInput) (*Built, diag.List) {
 
 // ofKey has findings about the root key name its file: a wrong key is no fault of the
 // topology, nor is a lack of one whose epoch the topology does not write.
-func (in *BuildInput) ofKey(list diag.List, src *schema.Source) diag.List {
+func (in *BuildInput) ofKey(list diag.List, src *document.Source) diag.List {
 	for i := range list {
 		d := &list[i]
 		written := src.Has(d.Path)
@@ -102,7 +105,7 @@ func (in *BuildInput) ofKey(list diag.List, src *schema.Source) diag.List {
 
 // complete adds the lock to the tree and reads the fabric back from it, so that
 // what is published is known to be readable.
-func (b *Built) complete(lock *schema.Lock) error {
+func (b *Built) complete(lock *lockfile.Lock) error {
 	var err error
 	if b.Lock, err = lock.Marshal(); err != nil {
 		return fmt.Errorf("write lock: %w", err)
@@ -117,7 +120,7 @@ func (b *Built) complete(lock *schema.Lock) error {
 
 // Placed gives the findings with their places in the topology, where they have
 // only paths.
-func Placed(list diag.List, src *schema.Source) diag.List {
+func Placed(list diag.List, src *document.Source) diag.List {
 	out := make(diag.List, 0, len(list))
 	for _, d := range list {
 		if d.Path != "" && !d.Pos.IsValid() {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/overlay"
 )
 
 // Refused reports whether the commit itself is at fault: trying again without
@@ -23,7 +23,7 @@ func reasonOf(list diag.List) Reason {
 	for _, d := range list {
 		switch {
 		case d.Severity != diag.Error || d.Code == "no-root-key" || d.Code == "root-break":
-		case d.Code == schema.CodeWouldMove:
+		case d.Code == overlay.CodeWouldMove:
 			reason = ReasonMoves
 		default:
 			return ReasonInvalid

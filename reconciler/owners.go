@@ -13,7 +13,12 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/load"
+	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/schema/overlay"
+	"hawser.dev/hawser/schema/ownership"
 )
 
 // ApprovalNamespace is that of signatures (SSHSIG) by which a principal approves a commit
@@ -37,7 +42,7 @@ type rights struct {
 	tip       []byte // topology at the end of the way, whose places need no commit
 	// last is the topology of the newest commit that could be read. A commit that cannot
 	// be read changes nothing: the next one that can is compared with the one before.
-	last  schema.Version
+	last  ownership.Version
 	texts map[string][]byte // of the topologies, for printing findings
 }
 
@@ -59,37 +64,37 @@ func newRights(source *repo.Store, folder, signers string, at repo.Hash, publish
 
 // version reads the topology of a commit. Its name for messages is what git takes for it,
 // or the file's own where that is the same.
-func (r *rights) version(at repo.Hash) (schema.Version, diag.List, error) {
+func (r *rights) version(at repo.Hash) (ownership.Version, diag.List, error) {
 	raw, err := r.source.File(at, r.path(TopologyFile))
 	if err != nil {
-		return schema.Version{}, nil, err
+		return ownership.Version{}, nil, err
 	}
 	name := r.path(TopologyFile)
 	if !bytes.Equal(raw, r.tip) {
 		name = short(at.String()) + ":" + name
 	}
 	r.texts[name] = raw
-	set, src, list := schema.Decode(name, raw)
-	return schema.Version{Set: set, Source: src}, list, nil
+	set, src, list := load.Decode(name, raw)
+	return ownership.Version{Set: set, Source: src}, list, nil
 }
 
 func (r *rights) path(name string) string { return path.Join(r.folder, name) }
 
 // next gives what a commit changes of what has owners, and goes on to it.
-func (r *rights) next(parent, commit repo.Hash) ([]schema.Difference, error) {
+func (r *rights) next(parent, commit repo.Hash) ([]ownership.Difference, error) {
 	files, err := r.source.Changed(parent, commit)
 	if err != nil {
 		return nil, err
 	}
 	was := r.last
-	var out []schema.Difference
+	var out []ownership.Difference
 	if slices.Contains(files, r.path(TopologyFile)) {
 		v, list, err := r.version(commit)
 		if err != nil && !errors.Is(err, repo.ErrNoFile) {
 			return nil, err
 		}
 		if err == nil && !list.HasErrors() {
-			if found, err := schema.Differences(was, v); err == nil {
+			if found, err := ownership.Differences(was, v); err == nil {
 				out, r.last = found, v
 			}
 		}
@@ -103,7 +108,7 @@ func (r *rights) next(parent, commit repo.Hash) ([]schema.Difference, error) {
 			return nil, err
 		}
 		if owned {
-			out = append(out, schema.Difference{Did: "changes", Item: name, Pos: diag.Pos{File: name}, Owners: owners})
+			out = append(out, ownership.Difference{Did: "changes", Item: name, Pos: diag.Pos{File: name}, Owners: owners})
 		}
 	}
 	return out, nil
@@ -130,35 +135,35 @@ func (r *rights) file(set *schema.ClusterSet, parent, commit repo.Hash, name str
 // allocated reports whether the lock of a commit is what hawser allocate makes of the one
 // before, so that nobody's address was moved or taken.
 func (r *rights) allocated(parent, commit repo.Hash) (bool, error) {
-	var locks [2]*schema.Lock
+	var locks [2]*lockfile.Lock
 	for i, at := range []repo.Hash{parent, commit} {
 		raw, err := r.source.File(at, r.path(LockFile))
 		if err != nil && !errors.Is(err, repo.ErrNoFile) {
 			return false, err
 		}
 		var list diag.List
-		if locks[i], list = schema.ReadLock(r.path(LockFile), raw); list.HasErrors() {
+		if locks[i], list = lockfile.Read(r.path(LockFile), raw); list.HasErrors() {
 			return false, nil
 		}
 	}
-	set, _, list := schema.Load(r.last.Source.File, r.last.Source.Raw)
+	set, _, list := load.Topology(r.last.Source.File, r.last.Source.Raw)
 	if list.HasErrors() {
 		return false, nil
 	}
-	if locks[1].Follows(locks[0], set) {
+	if allocate.Follows(locks[1], locks[0], set) {
 		return true, nil
 	}
-	published, list := schema.ReadLock("published "+LockFile, r.published)
+	published, list := lockfile.Read("published "+LockFile, r.published)
 	if list.HasErrors() {
 		return false, nil
 	}
 	// What it says against locks[0], hawser allocate mends.
-	inForce, _ := locks[0].Over(set, published)
-	return locks[1].Follows(inForce, set), nil
+	inForce, _ := overlay.Keep(locks[0], set, published)
+	return allocate.Follows(locks[1], inForce, set), nil
 }
 
 // covers reports whether one of the principals may make a change.
-func covers(everything []string, d schema.Difference, principals []string) bool {
+func covers(everything []string, d ownership.Difference, principals []string) bool {
 	owners := slices.Concat(everything, d.Owners)
 	return slices.ContainsFunc(principals, func(name string) bool {
 		return slices.ContainsFunc(owners, func(pattern string) bool { return fabric.MatchesPattern(pattern, name) })
@@ -181,8 +186,8 @@ func (r *Reconciler) owned(in inputs, rights *rights, c ruling) *Failure {
 		return fail(ReasonFetch, in.source.String(), err)
 	}
 	by := c.principals
-	missing := func() []schema.Difference {
-		return slices.DeleteFunc(slices.Clone(changes), func(d schema.Difference) bool { return covers(everything, d, by) })
+	missing := func() []ownership.Difference {
+		return slices.DeleteFunc(slices.Clone(changes), func(d ownership.Difference) bool { return covers(everything, d, by) })
 	}
 	if len(missing()) == 0 {
 		return nil
@@ -217,7 +222,7 @@ func (r *Reconciler) owned(in inputs, rights *rights, c ruling) *Failure {
 }
 
 // whoMay says who could approve a change, and how.
-func whoMay(c ruling, everything []string, d schema.Difference) string {
+func whoMay(c ruling, everything []string, d ownership.Difference) string {
 	names := map[string]bool{}
 	for _, s := range c.signers {
 		for _, p := range s.principals {

@@ -10,7 +10,7 @@ import (
 	"github.com/hiddeco/sshsig"
 	"golang.org/x/crypto/ssh"
 
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 // people of a clusterset: ann owns everything, bob the namespace shop, carol the cluster
@@ -324,7 +324,7 @@ func TestOwnersOfLocks(t *testing.T) {
 	p := newPeople(t)
 	g := newOwnedRig(t, p)
 	committed, published := g.file("main", LockFile), g.file(DefaultPublishBranch, LockFile)
-	set, _, _ := schema.Load(TopologyFile, []byte(strings.Replace(ownedTopology, newExport("shop")[TopologyFile][0], newExport("shop")[TopologyFile][1], 1)))
+	set, _, _ := load.Topology(TopologyFile, []byte(strings.Replace(ownedTopology, newExport("shop")[TopologyFile][0], newExport("shop")[TopologyFile][1], 1)))
 	allocated, list := Allocate(LockInput{Set: set, Committed: []byte(committed), Published: []byte(published)})
 	if list.HasErrors() {
 		t.Fatal(list)

@@ -12,7 +12,8 @@ import (
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
+	"hawser.dev/hawser/schema/load"
 )
 
 // maxMoves is how often a pass begins anew because a branch moved under it.
@@ -214,7 +215,7 @@ type work struct {
 	// judged; empty = they are not.
 	signers string
 	// compared is the topology to which owners followed the commits; nil = they did not.
-	compared *schema.Source
+	compared *document.Source
 	files    map[string][]byte // texts for printing findings
 }
 
@@ -293,7 +294,7 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 
 // trusted has the work begin with what was signed, where there is a key to tell.
 func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byte) error {
-	set, _, list := schema.Load(r.topologyPath(), topology)
+	set, _, list := load.Topology(r.topologyPath(), topology)
 	if root == nil || list.HasErrors() { // which the build tells
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/reconciler/repo"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/ownership"
 )
 
 // Review is what a commit changes of what has owners, as the reconciler will judge it.
@@ -19,7 +19,7 @@ type Review struct {
 	// Signers are the principals of who signed it; nobody's signature counts where there
 	// are none.
 	Signers []string
-	Changes []schema.Difference
+	Changes []ownership.Difference
 	ruling  ruling
 	owners  []string // of everything
 	now     time.Time
@@ -75,12 +75,12 @@ func ReviewCommit(source *repo.Store, folder, commit string, published []byte, n
 }
 
 // Owned reports whether principals may make a change.
-func (r *Review) Owned(d schema.Difference, principals []string) bool {
+func (r *Review) Owned(d ownership.Difference, principals []string) bool {
 	return covers(r.owners, d, principals)
 }
 
 // WhoMay says who could approve a change that the signer does not own.
-func (r *Review) WhoMay(d schema.Difference) string { return whoMay(r.ruling, r.owners, d) }
+func (r *Review) WhoMay(d ownership.Difference) string { return whoMay(r.ruling, r.owners, d) }
 
 // Approver gives the principals of who signed an approval of the commit, in the armor of
 // SSHSIG or OpenPGP. It fails where the approval would not count.
@@ -89,7 +89,7 @@ func (r *Review) Approver(armored string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	owns := slices.ContainsFunc(r.Changes, func(d schema.Difference) bool {
+	owns := slices.ContainsFunc(r.Changes, func(d ownership.Difference) bool {
 		return !r.Owned(d, r.Signers) && r.Owned(d, who)
 	})
 	if !owns {

@@ -23,6 +23,9 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
+	"hawser.dev/hawser/schema/load"
+	"hawser.dev/hawser/schema/lockfile"
 )
 
 // TestNothingPublishedMoves walks through random histories: up to six branches at
@@ -170,7 +173,7 @@ func (s *story) load(topology string) *schema.ClusterSet {
 	set, known := s.loaded[topology]
 	if !known {
 		var list diag.List
-		if set, _, list = schema.Load(TopologyFile, []byte(topology)); list.HasErrors() {
+		if set, _, list = load.Topology(TopologyFile, []byte(topology)); list.HasErrors() {
 			set = nil
 		}
 		s.loaded[topology] = set
@@ -268,11 +271,11 @@ func (s *story) gc(b *branch, topology, lock, published string) string {
 		return lock
 	}
 	set := s.load(topology)
-	full, list := schema.ReadLock(LockFile, []byte(before))
+	full, list := lockfile.Read(LockFile, []byte(before))
 	if list.HasErrors() {
 		s.fail("%v", list.Err())
 	}
-	out, list := schema.Allocate(set, full.GC(set))
+	out, list := allocate.Addresses(set, full.GC(set))
 	if list.HasErrors() {
 		return lock
 	}
@@ -300,8 +303,8 @@ func (s *story) move(b *branch, topology, lock, published string) string {
 	}
 	item := anyOf(s.r, readFacts(before))
 	set := s.load(topology)
-	full, _ := schema.ReadLock(LockFile, []byte(before))
-	out, list := full.Move(set, item)
+	full, _ := lockfile.Read(LockFile, []byte(before))
+	out, list := allocate.Move(full, set, item)
 	if list.HasErrors() {
 		s.note("  no move of %s: %v", item, list.Err())
 		return before

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"hawser.dev/hawser/render"
-	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric/trust"
+	"hawser.dev/hawser/schema/load"
 )
 
 // asking gives a topology that has so many of the people approve.
@@ -69,7 +69,7 @@ func (g *rig) publishes() {
 func (g *rig) approval(branch string) render.Approval {
 	g.t.Helper()
 	tree := render.Tree{"base/fabric.yaml": []byte(g.file(branch, "base/fabric.yaml") + "\n")}
-	set, _, list := schema.Load(TopologyFile, []byte(g.file("main", TopologyFile)))
+	set, _, list := load.Topology(TopologyFile, []byte(g.file("main", TopologyFile)))
 	if err := list.Err(); err != nil {
 		g.t.Fatal(err)
 	}

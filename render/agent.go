@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/syntax"
 )
 
 // ImageName is the agent's image without its tag, where nobody named another one.
@@ -37,7 +37,7 @@ func agentImage(in Input) (string, diag.List) {
 			Hint:    "leave out --image: the topology names the image for everybody who renders it"}}
 	}
 	var list diag.List
-	if summary, hint := schema.CheckImage(in.Image); said == "" && in.Image != "" && summary != "" {
+	if summary, hint := syntax.CheckImage(in.Image); said == "" && in.Image != "" && summary != "" {
 		list = diag.List{{Severity: diag.Warning, Code: "bad-image", Path: "agent.image", Summary: "--image: " + summary, Hint: hint}}
 	}
 	image := cmp.Or(said, in.Image, ImageOf(in.Previous), DefaultImage(in.Version))

@@ -7,7 +7,9 @@ import (
 
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
+	"hawser.dev/hawser/schema/load"
+	"hawser.dev/hawser/schema/lockfile"
 )
 
 // BenchmarkPipeline takes 1000 clusters and 10000 exports from the text of the
@@ -18,12 +20,12 @@ func BenchmarkPipeline(b *testing.B) {
 	var lockRaw []byte
 	var published render.Tree
 	pass := func(b *testing.B) {
-		top, _, list := schema.Load("clusterset.yaml", text)
+		top, _, list := load.Topology("clusterset.yaml", text)
 		noErrors(b, list)
 		loaded := time.Now()
-		have, list := schema.ReadLock("clusterset.lock.yaml", lockRaw)
+		have, list := lockfile.Read("clusterset.lock.yaml", lockRaw)
 		noErrors(b, list)
-		lock, list := schema.Allocate(top, have)
+		lock, list := allocate.Addresses(top, have)
 		noErrors(b, list)
 		tree, list := render.Render(render.Input{Topology: top, Lock: lock, Root: root, Previous: published})
 		noErrors(b, list)

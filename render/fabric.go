@@ -14,6 +14,9 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/schema/overlap"
+	"hawser.dev/hawser/schema/resolve"
 )
 
 // Public gives the public halves of a gateway's keys of an epoch; one is empty when
@@ -22,8 +25,8 @@ type Public func(cluster, gateway string, epoch int) (fabric.Key, error)
 
 // Fabric compiles the clusterset. The lock must be up to date; what it lacks is
 // reported (code lock-stale), as are keys that are not known (code no-root-key).
-func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.Fabric, diag.List) {
-	b := &builder{top: top, lock: lock, public: public, on: top.Globalnet(), hidden: top.Hidden(), links: top.Links(),
+func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public Public) (*fabric.Fabric, diag.List) {
+	b := &builder{top: top, lock: lock, public: public, on: overlap.GlobalnetOf(top), hidden: overlap.HiddenOf(top), links: resolve.LinksOf(top),
 		blocks: map[string][]netip.Prefix{}}
 	s := &top.Spec
 	f := &fabric.Fabric{
@@ -31,7 +34,7 @@ func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.F
 		GlobalPools: masked(top.GlobalPools()), ServicePools: masked(top.ServicePools()), TunnelPools: masked(top.TunnelPools()),
 		Tunnel:         fabric.Tunnel{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive, IPsec: ipsec(&s.Tunnel.IPsec)},
 		Links:          b.links.Special(),
-		Shape:          top.Shape(),
+		Shape:          resolve.Shape(top),
 		Health:         fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
 		Limits:         fabric.Limits{Connections: *s.Limits.Connections},
 		DNS:            fabric.DNS{ClusterNames: *s.DNS.ClusterNames, TTL: *s.DNS.TTL, Address: s.DNS.Address, IPv6Address: s.DNS.IPv6Address},
@@ -71,11 +74,11 @@ func Fabric(top *schema.ClusterSet, lock *schema.Lock, public Public) (*fabric.F
 
 type builder struct {
 	top    *schema.ClusterSet
-	lock   *schema.Lock
+	lock   *lockfile.Lock
 	public Public
-	on     map[string]bool          // clusters with globalnet
-	hidden map[string]schema.Hidden // the same by family
-	links  *schema.Links
+	on     map[string]bool           // clusters with globalnet
+	hidden map[string]overlap.Hidden // the same by family
+	links  *resolve.Links
 	blocks map[string][]netip.Prefix // by cluster, of the families with a pool
 	list   diag.List
 }
@@ -162,7 +165,7 @@ func withAnnexes(blocks []netip.Prefix, mappings []fabric.Mapping) []netip.Prefi
 }
 
 // flatFamilies gives the families of a cluster with globalnet that hide nothing.
-func flatFamilies(c *fabric.Cluster, h schema.Hidden) []int {
+func flatFamilies(c *fabric.Cluster, h overlap.Hidden) []int {
 	var out []int
 	if !h.IPv4 && c.Has(4) {
 		out = append(out, 4)
@@ -283,7 +286,7 @@ func (b *builder) blocksOf(cluster string) []netip.Prefix {
 
 // take picks the addresses in force and reports when there are too few.
 func (b *builder) take(path string, addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
-	out := schema.Take(addrs, n, pools)
+	out := lockfile.Take(addrs, n, pools)
 	if len(out) < n*len(pools) {
 		b.stale(path, fmt.Sprintf("%d of %d addresses", n*len(pools)-len(out), n*len(pools)))
 	}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hawser.dev/hawser/render"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
 )
 
 // picking is a topology in which labels pick gateways of c0, beside one that is named.
@@ -148,11 +148,10 @@ func TestPickedGateways(t *testing.T) {
 	if err != nil || len(keys.Epochs[0].Gateways) != 4 {
 		t.Errorf("%d keys are sealed to the cluster, want 4: %v", len(keys.Epochs[0].Gateways), err)
 	}
-	more, _, list := schema.Load("clusterset.yaml", []byte(picking(strings.Replace(picked, "count: 2", "count: 3", 1))))
+	next := input(t, picking(strings.Replace(picked, "count: 2", "count: 3", 1)))
+	lock, list := allocate.Addresses(next.Topology, in.Lock)
 	noErrors(t, list)
-	lock, list := schema.Allocate(more, in.Lock)
-	noErrors(t, list)
-	in.Topology, in.Lock = more, lock
+	in.Topology, in.Lock = next.Topology, lock
 	three, err := render.FabricOf(mustRender(t, in))
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
 )
 
 // TestSplitFabric: a fabric that is too large for one ConfigMap is split, mounted
@@ -27,7 +28,7 @@ func TestSplitFabric(t *testing.T) {
 		}
 		c.Gateways = append(c.Gateways, g)
 	}
-	lock, list := schema.Allocate(in.Topology, nil)
+	lock, list := allocate.Addresses(in.Topology, nil)
 	noErrors(t, list)
 	in.Lock = lock
 	tree := mustRender(t, in)

@@ -9,8 +9,9 @@ import (
 
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/load"
 )
 
 const previewTopology = `apiVersion: hawser.dev/v1alpha1
@@ -30,11 +31,11 @@ spec:
 // and only in a preview.
 func TestPreviewWithoutRootKey(t *testing.T) {
 	t.Parallel()
-	top, _, list := schema.Load("clusterset.yaml", []byte(previewTopology))
+	top, _, list := load.Topology("clusterset.yaml", []byte(previewTopology))
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}
-	lock, list := schema.Allocate(top, nil)
+	lock, list := allocate.Addresses(top, nil)
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,11 +75,11 @@ func TestPreviewOfKeysThatWereBrought(t *testing.T) {
 	} {
 		load := func(text string) render.Input {
 			t.Helper()
-			top, _, list := schema.Load("clusterset.yaml", []byte(text))
+			top, _, list := load.Topology("clusterset.yaml", []byte(text))
 			if err := list.Err(); err != nil {
 				t.Fatal(err)
 			}
-			lock, list := schema.Allocate(top, nil)
+			lock, list := allocate.Addresses(top, nil)
 			if err := list.Err(); err != nil {
 				t.Fatal(err)
 			}

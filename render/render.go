@@ -20,6 +20,7 @@ import (
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/lockfile"
 )
 
 // Namespace is where everything of Hawser lives inside a cluster.
@@ -34,7 +35,7 @@ type Tree map[string][]byte
 // Input is everything that decides the output.
 type Input struct {
 	Topology *schema.ClusterSet // loaded, without errors
-	Lock     *schema.Lock       // up to date (schema.CheckLock)
+	Lock     *lockfile.Lock     // up to date (allocate.Check)
 	// Root derives the keys. Without it, keys are taken from Previous, so that
 	// whoever has no root key can still see what would change.
 	Root *keys.Root

@@ -22,7 +22,8 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
+	"hawser.dev/hawser/schema/load"
 )
 
 var update = flag.Bool("update", false, "rewrite goldens")
@@ -40,9 +41,9 @@ func rootOf(t testing.TB) *keys.Root {
 // input loads a topology and allocates what it needs.
 func input(t testing.TB, topology string) render.Input {
 	t.Helper()
-	top, _, list := schema.Load("clusterset.yaml", []byte(topology))
+	top, _, list := load.Topology("clusterset.yaml", []byte(topology))
 	noErrors(t, list)
-	lock, list := schema.Allocate(top, nil)
+	lock, list := allocate.Addresses(top, nil)
 	noErrors(t, list)
 	return render.Input{Topology: top, Lock: lock, Root: rootOf(t)}
 }
@@ -255,9 +256,9 @@ func TestNewClusterTouchesNobody(t *testing.T) {
 	have := mustRender(t, before)
 	clusters, _, _ := strings.Cut(world(4, 0), "  exports:\n")
 	_, exports, _ := strings.Cut(world(3, 3), "  exports:\n")
-	top, _, list := schema.Load("clusterset.yaml", []byte(clusters+"  exports:\n"+exports))
+	top, _, list := load.Topology("clusterset.yaml", []byte(clusters+"  exports:\n"+exports))
 	noErrors(t, list)
-	lock, list := schema.Allocate(top, before.Lock)
+	lock, list := allocate.Addresses(top, before.Lock)
 	noErrors(t, list)
 	want := mustRender(t, render.Input{Topology: top, Lock: lock, Root: before.Root, Previous: have})
 	for name, raw := range have {
@@ -290,7 +291,7 @@ func TestSizeIsLinear(t *testing.T) {
 func TestStaleLock(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))
-	top, _, list := schema.Load("clusterset.yaml", []byte(world(3, 5)))
+	top, _, list := load.Topology("clusterset.yaml", []byte(world(3, 5)))
 	noErrors(t, list)
 	in.Topology = top
 	_, list = render.Render(in)

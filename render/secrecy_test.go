@@ -16,7 +16,9 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/load"
 )
 
 // TestNoSecretInTheTree looks for every key that is derived from the root, in
@@ -28,7 +30,7 @@ func TestNoSecretInTheTree(t *testing.T) {
 	in := input(t, strings.ReplaceAll(top, recipient, id.Recipient().String()))
 	c := &in.Topology.Spec.Clusters[1]
 	c.Gateways = append(c.Gateways, schema.Gateway{Name: "own", Node: "n9", PublicKey: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="})
-	lock, list := schema.Allocate(in.Topology, in.Lock)
+	lock, list := allocate.Addresses(in.Topology, in.Lock)
 	noErrors(t, list)
 	in.Lock = lock
 	tree := mustRender(t, in)
@@ -135,9 +137,9 @@ func TestWithoutRootKey(t *testing.T) {
 	if have := mustRender(t, in); !have.Equal(want) {
 		t.Error("rendering without the root key differs")
 	}
-	top, _, list := schema.Load("clusterset.yaml", []byte(world(3, 2)))
+	top, _, list := load.Topology("clusterset.yaml", []byte(world(3, 2)))
 	noErrors(t, list)
-	lock, list := schema.Allocate(top, in.Lock)
+	lock, list := allocate.Addresses(top, in.Lock)
 	noErrors(t, list)
 	_, list = render.Render(render.Input{Topology: top, Lock: lock, Previous: want})
 	if len(list) == 0 {

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// dnsIPv6 is where agents answer over IPv6. It never leaves a node, so it may be
+// DNSIPv6 is where agents answer over IPv6. It never leaves a node, so it may be
 // the same in every clusterset.
-const dnsIPv6 = "fd68:6177:7365:72::53"
+const DNSIPv6 = "fd68:6177:7365:72::53"
 
-// hasFamily reports whether some cluster has a prefix of the family.
-func (s *ClusterSet) hasFamily(six bool) bool {
+// HasFamily reports whether some cluster has a prefix of the family.
+func (s *ClusterSet) HasFamily(six bool) bool {
 	return slices.ContainsFunc(s.Spec.Clusters, func(c Cluster) bool {
 		return slices.ContainsFunc(c.CIDRs(), func(p netip.Prefix) bool { return p.IsValid() && p.Addr().Is6() == six })
 	})
@@ -20,7 +20,7 @@ func (s *ClusterSet) hasFamily(six bool) bool {
 // spareDefaults gives what takes the IPv4 defaults away again that a clusterset
 // of IPv6 alone does not need. What the file sets is not among them.
 func (s *ClusterSet) spareDefaults() []func() {
-	if s.hasFamily(false) || !s.hasFamily(true) {
+	if s.HasFamily(false) || !s.HasFamily(true) {
 		return nil
 	}
 	var out []func()
@@ -37,7 +37,7 @@ func (s *ClusterSet) spareDefaults() []func() {
 
 // defaultIPv6 fills the IPv6 pools of a clusterset that has IPv6.
 func (s *ClusterSet) defaultIPv6() {
-	if !s.hasFamily(true) {
+	if !s.HasFamily(true) {
 		return
 	}
 	spec, name := &s.Spec, s.Metadata.Name
@@ -54,7 +54,7 @@ func (s *ClusterSet) defaultIPv6() {
 		}
 	}
 	if !spec.DNS.IPv6Address.IsValid() && !spec.DNS.Address.Is6() {
-		spec.DNS.IPv6Address = netip.MustParseAddr(dnsIPv6)
+		spec.DNS.IPv6Address = netip.MustParseAddr(DNSIPv6)
 	}
 }
 

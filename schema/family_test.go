@@ -52,20 +52,6 @@ func TestDefaultFamilies(t *testing.T) {
 	}
 }
 
-// TestHidden hides addresses in the family that overlaps, and in no other.
-func TestHidden(t *testing.T) {
-	t.Parallel()
-	s := familySet([]string{"10.7.0.0/16", "fd00:1::/56"}, []string{"10.7.0.0/16", "fd00:2::/56"}, []string{"fd00:2::/64"}, []string{"10.9.0.0/16"})
-	Default(s)
-	s.Spec.Clusters[3].Globalnet = GlobalnetAlways
-	want := map[string]Hidden{
-		"g1": {IPv4: true}, "g2": {IPv4: true, IPv6: true}, "g3": {IPv6: true}, "g4": {IPv4: true, IPv6: true},
-	}
-	if diff := cmp.Diff(want, s.Hidden()); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
 // TestUniqueLocal holds the pools to the form of RFC 4193.
 func TestUniqueLocal(t *testing.T) {
 	t.Parallel()

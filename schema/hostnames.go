@@ -39,8 +39,8 @@ func (h Hostnames) Hosts() []string {
 	return hosts
 }
 
-// len counts the hosts without listing them.
-func (h Hostnames) len() int {
+// Len counts the hosts without listing them.
+func (h Hostnames) Len() int {
 	if len(h.Names) > 0 {
 		return len(h.Names)
 	}

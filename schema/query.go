@@ -109,3 +109,31 @@ func (e *Export) Headless() bool { return e.Type == fabric.Headless }
 func given(prefixes ...netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(prefixes, func(p netip.Prefix) bool { return !p.IsValid() })
 }
+
+// Owned reports whether somebody owns something, so that not every signer may change
+// everything.
+func (s *ClusterSet) Owned() bool {
+	return len(s.Spec.Trust.Owners)+len(s.Spec.Trust.Namespaces) > 0 ||
+		slices.ContainsFunc(s.Spec.Clusters, func(c Cluster) bool { return len(c.Owners) > 0 })
+}
+
+// ClusterOwners gives who besides trust.owners may change what is a cluster's own
+// business: patterns of principals, none for a cluster that there is not.
+func (s *ClusterSet) ClusterOwners(name string) []string {
+	if c := s.Cluster(name); c != nil {
+		return c.Owners
+	}
+	return nil
+}
+
+// NamespaceOwners gives who besides trust.owners may change the exports of a namespace,
+// or those of all namespaces that a pattern matches: patterns of principals.
+func (s *ClusterSet) NamespaceOwners(pattern string) []string {
+	var out []string
+	for _, n := range s.Spec.Trust.Namespaces {
+		if slices.ContainsFunc(n.Names, func(name string) bool { return fabric.MatchesPattern(name, pattern) }) {
+			out = append(out, n.Owners...)
+		}
+	}
+	return out
+}

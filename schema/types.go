@@ -6,7 +6,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// The only apiVersion and kind that Load accepts.
+// The only apiVersion and kind that load.Topology accepts.
 const (
 	APIVersion = "hawser.dev/v1alpha1"
 	Kind       = "ClusterSet"

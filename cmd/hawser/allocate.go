@@ -14,6 +14,8 @@ import (
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
+	"hawser.dev/hawser/schema/lockfile"
 )
 
 type allocateFlags struct {
@@ -131,20 +133,20 @@ func (a *app) newLock(t topology, set *schema.ClusterSet, have publishedLock, f 
 	a.printFindings(out.Warnings, t.files())
 	lock := out.Lock
 	if f.gc {
-		lock, list = schema.Allocate(set, lock.GC(set))
+		lock, list = allocate.Addresses(set, lock.GC(set))
 		if list.HasErrors() {
 			return nil, found{list: list, sources: t.files()}
 		}
 	}
 	for _, item := range f.move {
-		lock, list = lock.Move(set, item)
+		lock, list = allocate.Move(lock, set, item)
 		if list.HasErrors() {
 			return nil, found{list: list, sources: t.files()}
 		}
 		a.printFindings(list, t.files())
 	}
 	if have.known || have.outside {
-		published, list := schema.ReadLock("published "+reconciler.LockFile, have.raw)
+		published, list := lockfile.Read("published "+reconciler.LockFile, have.raw)
 		if list.HasErrors() {
 			return nil, found{list: list, sources: t.files()}
 		}

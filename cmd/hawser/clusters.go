@@ -13,6 +13,8 @@ import (
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
+	"hawser.dev/hawser/schema/load"
 )
 
 // clusterFlags say which clusters a command works on, and how to reach them.
@@ -43,11 +45,11 @@ func (f *clusterFlags) choose(all []string) ([]*apply.Cluster, error) {
 
 // topologyAndClusters reads a topology, and opens those of its clusters that flags name.
 // Warnings are not printed: whoever goes on from here builds the topology, which does.
-func (a *app) topologyAndClusters(args []string, f *clusterFlags) (t topology, set *schema.ClusterSet, src *schema.Source, clusters []*apply.Cluster, err error) {
+func (a *app) topologyAndClusters(args []string, f *clusterFlags) (t topology, set *schema.ClusterSet, src *document.Source, clusters []*apply.Cluster, err error) {
 	if t, err = a.readTopology(args); err != nil {
 		return t, nil, nil, nil, err
 	}
-	set, src, list := schema.Load(t.file, t.raw)
+	set, src, list := load.Topology(t.file, t.raw)
 	if list.HasErrors() {
 		return t, nil, nil, nil, found{list: list, sources: t.files()}
 	}
@@ -122,7 +124,7 @@ func (a *app) open(ctx context.Context, args []string, f treeFlags) (source, err
 		if err != nil {
 			return s, err
 		}
-		set, _, list := schema.Load(t.file, t.raw) // warnings are told when it is built
+		set, _, list := load.Topology(t.file, t.raw) // warnings are told when it is built
 		if list.HasErrors() {
 			return s, found{list: list, sources: t.files()}
 		}

@@ -15,6 +15,7 @@ import (
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 // completionPatience is how long a remote repository may take to say which branches it
@@ -182,7 +183,7 @@ func topologySet(cmd *cobra.Command, args []string) *schema.ClusterSet {
 	if err != nil {
 		return &schema.ClusterSet{}
 	}
-	set, _, _ := schema.Decode(t.file, t.raw)
+	set, _, _ := load.Decode(t.file, t.raw)
 	return set
 }
 

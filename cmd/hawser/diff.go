@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
 )
 
 type diffFlags struct {
@@ -161,7 +161,7 @@ func (a *app) checkSigners(t topology, built *reconciler.Built) error {
 // planInput is two trees to be compared.
 type planInput struct {
 	want, have render.Tree
-	source     *schema.Source
+	source     *document.Source
 	output     string
 	failOn     []string
 	baseline   *plan.Baseline      // nil: the reader knows

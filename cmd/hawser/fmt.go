@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/atomicfile"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 func newFmtCommand(a *app) *cobra.Command {
@@ -36,7 +36,7 @@ func (a *app) format(args []string, check bool) error {
 		return err
 	}
 	stdin := t.lockFile == ""
-	out, list := schema.Format(t.file, t.raw)
+	out, list := load.Format(t.file, t.raw)
 	same := bytes.Equal(out, t.raw)
 	switch {
 	case list.HasErrors():

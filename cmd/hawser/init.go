@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 type initFlags struct {
@@ -153,7 +153,7 @@ const schemaFile = "clusterset.schema.json"
 // writeStart writes a new topology, and the schema of this version beside it, which it
 // names in the way that editors know.
 func writeStart(path, text string, withSchema bool) error {
-	if formatted, list := schema.Format(path, []byte(text)); !list.HasErrors() { // values to complete have errors
+	if formatted, list := load.Format(path, []byte(text)); !list.HasErrors() { // values to complete have errors
 		text = string(formatted)
 	}
 	if !withSchema {

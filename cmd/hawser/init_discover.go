@@ -15,8 +15,8 @@ import (
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/render"
-	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/load"
 )
 
 // initializeFrom writes a topology, keys and the lock from what clusters say. What is
@@ -103,7 +103,7 @@ func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error
 // firstLock writes the lock of a topology that was just written, or says what has to be
 // completed before.
 func (a *app) firstLock(ctx context.Context, t topology) error {
-	set, _, list := schema.Load(t.file, t.raw)
+	set, _, list := load.Topology(t.file, t.raw)
 	a.printFindings(list, t.files())
 	if list.HasErrors() {
 		return answer{fmt.Sprintf("correct these lines of %s (those that need a value are marked %s), then run hawser "+

@@ -19,6 +19,7 @@ import (
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 type joinFlags struct {
@@ -78,7 +79,7 @@ func (a *app) join(ctx context.Context, args []string, f joinFlags) error {
 	if t.lockFile == "" {
 		return errors.New("the topology came from stdin, and there is no file to change: name one")
 	}
-	set, _, wrong := schema.Load(t.file, t.raw) // warnings are printed for the result
+	set, _, wrong := load.Topology(t.file, t.raw) // warnings are printed for the result
 	if wrong.HasErrors() {
 		return found{list: wrong, sources: t.files()}
 	}
@@ -143,7 +144,7 @@ func (a *app) insert(ctx context.Context, set *schema.ClusterSet, j *joining) er
 	if j.after.raw, err = discover.Insert(j.before.raw, j.found.Entry(j.recipient)); err != nil {
 		return fmt.Errorf("add cluster %s to %s: %w", j.found.Name, j.before.file, err)
 	}
-	now, _, list := schema.Load(j.after.file, j.after.raw)
+	now, _, list := load.Topology(j.after.file, j.after.raw)
 	lines := strings.Split(string(j.after.raw), "\n")
 	for _, d := range list {
 		marked := d.Pos.IsValid() && d.Pos.Line <= len(lines) && strings.Contains(lines[d.Pos.Line-1], discover.Todo)

@@ -17,6 +17,7 @@ import (
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 type leaveFlags struct {
@@ -70,7 +71,7 @@ func (a *app) leave(ctx context.Context, cluster string, f leaveFlags) error {
 	if t.lockFile == "" {
 		return errors.New("the topology came from stdin, and there is no file to change: name one")
 	}
-	set, _, list := schema.Load(t.file, t.raw) // warnings are printed for the result
+	set, _, list := load.Topology(t.file, t.raw) // warnings are printed for the result
 	if list.HasErrors() {
 		return found{list: list, sources: t.files()}
 	}
@@ -88,7 +89,7 @@ func (a *app) leave(ctx context.Context, cluster string, f leaveFlags) error {
 	if after.raw, out.Removed, err = discover.Remove(t.raw, cluster); err != nil {
 		return fmt.Errorf("take cluster %s out of %s: %w", cluster, t.file, err)
 	}
-	now, _, list := schema.Load(after.file, after.raw)
+	now, _, list := load.Topology(after.file, after.raw)
 	if list.HasErrors() {
 		a.printFindings(list, after.files())
 		return answer{fmt.Sprintf("error: nothing was changed: without cluster %s the topology has errors (line numbers are those that it would have)", cluster)}

@@ -6,13 +6,14 @@ import (
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
 	"hawser.dev/hawser/schema/fabric"
 )
 
 // compiled is the clusterset of a topology and its lock, without keys.
 type compiled struct {
 	fabric *fabric.Fabric
-	source *schema.Source
+	source *document.Source
 }
 
 // compile reads a topology and its lock. What the lock lacks is what hawser allocate
@@ -30,7 +31,7 @@ func (a *app) compile(args []string) (compiled, error) {
 }
 
 // compileFrom is compile for a topology that was loaded.
-func (a *app) compileFrom(t topology, set *schema.ClusterSet, source *schema.Source) (compiled, error) {
+func (a *app) compileFrom(t topology, set *schema.ClusterSet, source *document.Source) (compiled, error) {
 	lock, list := reconciler.Allocate(reconciler.LockInput{Set: set, File: t.lockFile, Committed: t.lock})
 	if list.HasErrors() {
 		return compiled{}, found{list: list, sources: t.files()}

@@ -17,6 +17,7 @@ import (
 	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
 )
 
 type preflightFlags struct {
@@ -118,7 +119,7 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 }
 
 // examineAll gives what was found about each cluster.
-func (a *app) examineAll(ctx context.Context, clusters []*apply.Cluster, set *schema.ClusterSet, src *schema.Source) ([]preflighted, error) {
+func (a *app) examineAll(ctx context.Context, clusters []*apply.Cluster, set *schema.ClusterSet, src *document.Source) ([]preflighted, error) {
 	defer a.progress("asking the clusters")()
 	results := make([]preflighted, len(clusters))
 	apply.Each(clusters, func(i int, c *apply.Cluster) {

@@ -19,7 +19,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/manual"
 	"hawser.dev/hawser/internal/private"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/syntax"
 )
 
 // Exit codes, the same for every command (docs/cli.md).
@@ -142,7 +142,7 @@ func misspelt(cmd *cobra.Command, err error) error {
 				names = append(names, f.Name)
 			}
 		})
-		if near := schema.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+		if near := syntax.Nearest(unknown.GetSpecifiedName(), names); near != "" {
 			return fmt.Errorf("%w: did you mean --%s?", err, near)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 const (
@@ -110,7 +110,7 @@ func (g *goal) refresh(ctx context.Context) {
 		return
 	}
 	if g.topology.raw != nil {
-		set, _, _ := schema.Load(g.topology.file, g.topology.raw) // without errors, or the clusters were not known
+		set, _, _ := load.Topology(g.topology.file, g.topology.raw) // without errors, or the clusters were not known
 		want, err := render.Topology(set)
 		if err != nil {
 			g.wrong = err.Error()

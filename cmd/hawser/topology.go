@@ -14,6 +14,8 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
+	"hawser.dev/hawser/schema/load"
 )
 
 // topology is a topology file and its lock, as they are on disk.
@@ -92,8 +94,8 @@ func openTopology(file string) (topology, error) {
 }
 
 // load checks the topology; with errors it gives found. Warnings are printed.
-func (a *app) load(t topology) (*schema.ClusterSet, *schema.Source, error) {
-	set, src, list := schema.Load(t.file, t.raw)
+func (a *app) load(t topology) (*schema.ClusterSet, *document.Source, error) {
+	set, src, list := load.Topology(t.file, t.raw)
 	if list.HasErrors() {
 		return nil, nil, found{list: list, sources: t.files()}
 	}
@@ -111,7 +113,7 @@ func noFindings(list diag.List) diag.List {
 
 // clusters gives the clusters that flags select, and all of the topology.
 func (t topology) clusters(f clusterFlags) (names, all []string, err error) {
-	set, _, list := schema.Load(t.file, t.raw)
+	set, _, list := load.Topology(t.file, t.raw)
 	if list.HasErrors() {
 		return nil, nil, found{list: list, sources: t.files()}
 	}

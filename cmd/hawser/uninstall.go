@@ -12,7 +12,7 @@ import (
 
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 type uninstallFlags struct {
@@ -101,7 +101,7 @@ func (a *app) leftTopology(names []string, f uninstallFlags) error {
 	if err != nil {
 		return fmt.Errorf("read topology: %w", err)
 	}
-	set, src, list := schema.Load(f.topology, raw)
+	set, src, list := load.Topology(f.topology, raw)
 	if list.HasErrors() {
 		return found{list: list, sources: map[string][]byte{f.topology: raw}}
 	}

@@ -12,6 +12,8 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
+	"hawser.dev/hawser/schema/lockfile"
 )
 
 type validateFlags struct {
@@ -53,12 +55,12 @@ func (a *app) validate(args []string, f validateFlags) error {
 	if err != nil {
 		return err
 	}
-	set, src, list := schema.Load(t.file, t.raw)
+	set, src, list := load.Topology(t.file, t.raw)
 	if !list.HasErrors() {
 		list = append(list, reconciler.Placed(signersBeside(t, set), src)...)
 		list.Sort()
 	}
-	if _, wrong := schema.ReadLock(t.lockFile, t.lock); wrong.HasErrors() {
+	if _, wrong := lockfile.Read(t.lockFile, t.lock); wrong.HasErrors() {
 		list = append(list, wrong...)
 	}
 	if f.output != "text" {

@@ -18,6 +18,7 @@ import (
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/load"
 )
 
 // A clusterset of one cluster that is real and many others, one gateway each.
@@ -77,7 +78,7 @@ func (w *scaleWorld) topology(others int) []byte {
 
 // publish renders the set with so many others, after what was rendered before.
 func (w *scaleWorld) publish(others int) error {
-	set, _, list := schema.Load(reconciler.TopologyFile, w.topology(others))
+	set, _, list := load.Topology(reconciler.TopologyFile, w.topology(others))
 	if list.HasErrors() {
 		return firstOf(list)
 	}

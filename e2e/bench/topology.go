@@ -20,7 +20,7 @@ import (
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/render/plan"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 const (
@@ -101,7 +101,7 @@ func stepsIn(dir string) error {
 func walk(raw, committed []byte, published render.Tree, root *keys.Root) (s steps, out render.Tree, err error) {
 	begin := time.Now()
 	lap := func(d *time.Duration) { *d, begin = time.Since(begin), time.Now() }
-	set, source, list := schema.Load(reconciler.TopologyFile, raw)
+	set, source, list := load.Topology(reconciler.TopologyFile, raw)
 	if list.HasErrors() {
 		return s, nil, firstOf(list)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 // TestVariants: every variant is a valid topology of the shape and the families
@@ -54,7 +54,7 @@ func checkVariant(t *testing.T, v variant, text string) {
 	// The lab says for whom keys are, as a person would.
 	const recipient = "    recipient: age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n\n"
 	text = strings.ReplaceAll(text, "    podCIDRs:", recipient+"    podCIDRs:")
-	set, _, list := schema.Load("clusterset.yaml", []byte(text))
+	set, _, list := load.Topology("clusterset.yaml", []byte(text))
 	if list.HasErrors() {
 		t.Fatalf("%v: %v", v, list)
 	}

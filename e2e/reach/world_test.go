@@ -16,9 +16,10 @@ import (
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/reach"
+	"hawser.dev/hawser/schema/load"
 )
 
 // world is one topology, with what there is in the cluster whose gateway is looked at.
@@ -160,11 +161,11 @@ func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))]
 
 func (w *world) compile(t *testing.T) {
 	t.Helper()
-	top, _, list := schema.Load("clusterset.yaml", []byte(w.text))
+	top, _, list := load.Topology("clusterset.yaml", []byte(w.text))
 	if err := list.Err(); err != nil {
 		t.Fatalf("%v\n%s", err, w.text)
 	}
-	lock, list := schema.Allocate(top, nil)
+	lock, list := allocate.Addresses(top, nil)
 	if err := list.Err(); err != nil {
 		t.Fatalf("%v\n%s", err, w.text)
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/lab/workload"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 // TestValid: every variant is a valid topology, and the workloads are manifests.
@@ -16,7 +16,7 @@ func TestValid(t *testing.T) {
 		if err := Write(dir, topology); err != nil {
 			t.Fatal(err)
 		}
-		set, _, list := schema.Load("clusterset.yaml", []byte(topology))
+		set, _, list := load.Topology("clusterset.yaml", []byte(topology))
 		if list.HasErrors() {
 			t.Fatalf("%s: %v", name, list)
 		}

@@ -40,6 +40,10 @@ func rules() []rule {
 		return names
 	}
 	return []rule{
+		{from: module + "/schema", but: module + "/schema/load", never: own("schema/load"),
+			why: "a topology is read first: nothing that works on it reads one"},
+		{from: module + "/schema/lockfile", never: own("schema/allocate", "schema/overlay", "schema/validate", "schema/load"), deep: true,
+			why: "arrows: lockfile <- allocate, overlay: what a lock holds is apart from who decides it"},
 		{from: module + "/schema/fabric", never: own("schema", "render", "reconciler", "nodeagent", "lab"), deep: true,
 			why: "the wire contract stands alone"},
 		{from: module + "/schema", never: own("render", "reconciler", "nodeagent", "lab"), deep: true,
@@ -140,7 +144,8 @@ func TestPure(t *testing.T) {
 	t.Parallel()
 	impure := regexp.MustCompile(`\b(time\.(Now|Since|After|Sleep|Tick)|os\.\w+|rand\.\w+|net\.(Dial|Listen|Lookup|Interface)\w*)\b`)
 	for _, dir := range []string{
-		"schema", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "schema/fabric/explain", "internal/clustermap", "internal/clustermap/live", "render", "render/plan",
+		"schema", "schema/document", "schema/load", "schema/tags", "schema/paths", "schema/syntax", "schema/validate", "schema/overlap", "schema/capacity", "schema/resolve",
+		"schema/lockfile", "schema/allocate", "schema/overlay", "schema/ownership", "internal/cidr", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "schema/fabric/explain", "internal/clustermap", "internal/clustermap/live", "render", "render/plan",
 		"nodeagent/project", "nodeagent/round", "nodeagent/model", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired", "nodeagent/objects/corefile", "reconciler/discover",
 	} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))

@@ -13,7 +13,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 // File is the document that `hawser lab up --underlay` reads.
@@ -97,7 +97,7 @@ type Path struct {
 // node of a gateway as cluster/node; nil = all.
 func Parse(name string, raw []byte, known func(target string) bool) (File, diag.List) {
 	var f File
-	list := schema.Read(name, raw, &f, func() diag.List { return f.check(known) })
+	list := load.Read(name, raw, &f, func() diag.List { return f.check(known) })
 	return f, list
 }
 

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected files")
@@ -94,7 +94,7 @@ func TestDecide(t *testing.T) {
 // wrong with it is on marked lines.
 func checkTopology(t *testing.T, text string, c Cluster) {
 	t.Helper()
-	set, _, list := schema.Load("clusterset.yaml", []byte(text))
+	set, _, list := load.Topology("clusterset.yaml", []byte(text))
 	lines := strings.Split(text, "\n")
 	for _, found := range list {
 		if found.Severity == diag.Error && (!c.Incomplete() || !strings.Contains(lines[found.Pos.Line-1], Todo)) {
@@ -165,7 +165,7 @@ func TestNames(t *testing.T) {
 			c.Gateways[i].Node = name
 		}
 		c.Gateways = c.Gateways[:1]
-		set, _, list := schema.Load("f", []byte(Topology(name, []Cluster{c}, map[string]string{name: recipient})))
+		set, _, list := load.Topology("f", []byte(Topology(name, []Cluster{c}, map[string]string{name: recipient})))
 		if list.HasErrors() || set.Metadata.Name != name || set.Spec.Clusters[0].Name != name ||
 			set.Spec.Clusters[0].Gateways[0].Node != name {
 			t.Errorf("%s: %v", name, list)
@@ -252,7 +252,7 @@ func TestInsert(t *testing.T) {
 				if ends == "\r\n" && bytes.Count(got, []byte("\n")) != bytes.Count(got, []byte("\r\n")) {
 					t.Errorf("the ends of lines are mixed: %q", got)
 				}
-				set, _, list := schema.Load("f", got)
+				set, _, list := load.Topology("f", got)
 				if list.HasErrors() || len(set.Spec.Clusters) != 2 || set.Spec.Clusters[0].Name != "old" ||
 					set.Spec.Clusters[1].Name != "new" {
 					t.Errorf("%v\n%s", list, got)

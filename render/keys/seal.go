@@ -18,6 +18,7 @@ import (
 
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/syntax"
 )
 
 // Keys gives the private half of one cluster: the seed of the pre-shared keys,
@@ -116,7 +117,7 @@ func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previ
 }
 
 func encrypt(plain []byte, to string) (string, error) {
-	recipient, err := schema.ParseRecipient(to)
+	recipient, err := syntax.ParseRecipient(to)
 	if err != nil {
 		// Not quoted, and without the cause, which would: somebody may have put the identity there.
 		return "", errors.New("its recipient is not an age recipient (age1... or age1pq1...)")

@@ -11,7 +11,7 @@ import (
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/render/plan"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/load"
 )
 
 // wide writes a topology in which every value has a line of its own: some clusters share
@@ -221,7 +221,7 @@ func TestCause(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		s := kinds[i%len(kinds)](r, text)
 		topology := strings.Join(s.text, "\n") + "\n"
-		if _, _, list := schema.Load("clusterset.yaml", []byte(topology)); list.HasErrors() || slices.Equal(s.text, text) {
+		if _, _, list := load.Topology("clusterset.yaml", []byte(topology)); list.HasErrors() || slices.Equal(s.text, text) {
 			continue // not every random edit makes a topology
 		}
 		done++
@@ -255,7 +255,7 @@ func TestCause(t *testing.T) {
 		both := slices.Clone(a.text)
 		both[at] = b.text[at]
 		topology := strings.Join(both, "\n") + "\n"
-		if _, _, list := schema.Load("clusterset.yaml", []byte(topology)); list.HasErrors() {
+		if _, _, list := load.Topology("clusterset.yaml", []byte(topology)); list.HasErrors() {
 			continue
 		}
 		for key, source := range sources(compute(t, next(t, before, topology), before)) {

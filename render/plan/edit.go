@@ -15,7 +15,7 @@ import (
 
 // edit is one place in which two topologies differ.
 type edit struct {
-	path       string // as schema.Source has it; of what is gone, where it was
+	path       string // as document.Source has it; of what is gone, where it was
 	op         diff.Op
 	have, want string
 	cited      bool // by an entry

@@ -19,7 +19,10 @@ import (
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/render/plan"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
+	"hawser.dev/hawser/schema/document"
+	"hawser.dev/hawser/schema/load"
+	"hawser.dev/hawser/schema/lockfile"
 )
 
 var update = flag.Bool("update", false, "rewrite goldens")
@@ -33,9 +36,9 @@ func noErrors(t testing.TB, list diag.List) {
 
 // stage is one state of a clusterset.
 type stage struct {
-	lock   *schema.Lock
+	lock   *lockfile.Lock
 	tree   render.Tree
-	source *schema.Source
+	source *document.Source
 }
 
 // next renders a topology on top of the stage before.
@@ -45,9 +48,9 @@ func next(t testing.TB, before stage, topology string) stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	top, source, list := schema.Load("clusterset.yaml", []byte(topology))
+	top, source, list := load.Topology("clusterset.yaml", []byte(topology))
 	noErrors(t, list)
-	lock, list := schema.Allocate(top, before.lock)
+	lock, list := allocate.Addresses(top, before.lock)
 	noErrors(t, list)
 	tree, list := render.Render(render.Input{Topology: top, Lock: lock, Root: root, Previous: before.tree})
 	noErrors(t, list)

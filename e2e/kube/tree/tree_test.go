@@ -15,7 +15,8 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
-	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/allocate"
+	"hawser.dev/hawser/schema/load"
 )
 
 const topology = `apiVersion: hawser.dev/v1alpha1
@@ -38,11 +39,11 @@ spec:
 // tree writes the rendered tree to a folder.
 func tree(t *testing.T) string {
 	t.Helper()
-	top, _, list := schema.Load("clusterset.yaml", []byte(topology))
+	top, _, list := load.Topology("clusterset.yaml", []byte(topology))
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}
-	lock, list := schema.Allocate(top, nil)
+	lock, list := allocate.Addresses(top, nil)
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}

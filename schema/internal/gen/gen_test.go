@@ -42,7 +42,7 @@ func TestCurrent(t *testing.T) {
 }
 
 // TestSchemaAgreesWithLoad checks that the JSON Schema takes every file that
-// Load takes, and refuses those whose shape is wrong.
+// load.Topology takes, and refuses those whose shape is wrong.
 func TestSchemaAgreesWithLoad(t *testing.T) {
 	t.Parallel()
 	files, err := generate(filepath.Join(root, "schema"))
@@ -76,7 +76,7 @@ func TestSchemaAgreesWithLoad(t *testing.T) {
 
 func sections(t *testing.T, name string) []txtar.File {
 	t.Helper()
-	archive, err := txtar.ParseFile(filepath.Join(root, "schema/testdata", name))
+	archive, err := txtar.ParseFile(filepath.Join(root, "schema/load/testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}

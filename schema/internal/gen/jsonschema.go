@@ -67,7 +67,7 @@ func plainJSON(v any) ([]byte, error) {
 }
 
 // Patterns of values that are written as text. They are for completion and
-// early notice; Load decides.
+// early notice; loading decides.
 const (
 	prefixPattern   = `^[0-9a-fA-F:.]+/[0-9]{1,3}$`
 	addressPattern  = `^[0-9a-fA-F:.]+$`

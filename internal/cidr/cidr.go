@@ -1,0 +1,80 @@
+// Package cidr is the arithmetic of prefixes: their last address, their parts, how many bits
+// some of them need together, and which one lies in another.
+//
+// Called by schema, whose packages check, allocate and keep blocks.
+package cidr
+
+import (
+	"math/bits"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Contains reports whether inner lies within outer.
+func Contains(outer, inner netip.Prefix) bool {
+	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
+}
+
+// Last gives the highest address of a prefix.
+func Last(p netip.Prefix) netip.Addr {
+	raw := p.Masked().Addr().AsSlice()
+	for i := range raw {
+		host := min(max(8*(i+1)-p.Bits(), 0), 8)
+		raw[i] |= byte(1<<host - 1)
+	}
+	last, _ := netip.AddrFromSlice(raw)
+	return last
+}
+
+// HostBits gives the number of bits that a prefix leaves for hosts.
+func HostBits(p netip.Prefix) int { return p.Addr().BitLen() - p.Bits() }
+
+// Log2Ceil gives the smallest n with 2^n >= count.
+func Log2Ceil(count int) int {
+	if count <= 1 {
+		return 0
+	}
+	return bits.Len(uint(count - 1))
+}
+
+// SumBits gives the host bits of the smallest power of two that holds all
+// prefixes together, whatever their sizes.
+func SumBits(prefixes []netip.Prefix) int {
+	sizes := make([]int, len(prefixes))
+	for i, p := range prefixes {
+		sizes[i] = HostBits(p)
+	}
+	slices.Sort(sizes)
+	// Pack from the smallest: counting whole slots of the size in hand, rounded
+	// up when the size grows, never needs numbers of 128 bits.
+	size, count := 0, 0
+	for _, s := range sizes {
+		for ; size < s; size++ {
+			count = (count + 1) / 2
+		}
+		count++
+	}
+	return size + Log2Ceil(count)
+}
+
+// Part gives the nth of the 1<<bits equal parts of a prefix.
+func Part(p netip.Prefix, bits int, nth uint64) netip.Prefix {
+	raw := p.Masked().Addr().AsSlice()
+	for i := range bits {
+		if nth>>(bits-1-i)&1 == 1 {
+			raw[(p.Bits()+i)/8] |= 0x80 >> ((p.Bits() + i) % 8)
+		}
+	}
+	addr, _ := netip.AddrFromSlice(raw)
+	return netip.PrefixFrom(addr, p.Bits()+bits)
+}
+
+// Join writes prefixes one after the other, with commas.
+func Join(prefixes []netip.Prefix) string {
+	texts := make([]string, len(prefixes))
+	for i, p := range prefixes {
+		texts[i] = p.String()
+	}
+	return strings.Join(texts, ", ")
+}

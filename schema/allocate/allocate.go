@@ -1,0 +1,239 @@
+// Package allocate gives a topology the blocks, addresses and lanes that its lock lacks, moves
+// what somebody asks to move, and says when a lock is stale. What the lock holds stays.
+//
+// Called by reconciler and cmd/hawser.
+package allocate
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// Addresses gives every cluster, gateway, egress rule, export and host of a valid
+// topology the addresses that it needs and does not have yet, and every gateway
+// its lane. What the lock
+// holds stays where it is. lock itself is not changed; nil is an empty one.
+//
+// Warnings tell what had to move all the same: after a pin or a pool changed
+// (code moves), or because two branches that both allocated were merged (code
+// lock-conflict). Errors tell what does not fit; the lock that comes with them
+// lacks it.
+func Addresses(top *schema.ClusterSet, lock *lockfile.Lock) (*lockfile.Lock, diag.List) {
+	a := run(top, lock)
+	return a.lock, a.list
+}
+
+func run(top *schema.ClusterSet, lock *lockfile.Lock) *allocator {
+	a := &allocator{top: top, lock: lockfile.New(), moving: map[string]bool{}, spaces: map[bool]*space{}}
+	if lock != nil {
+		a.lock = lock.Clone()
+		a.list = slices.Clone(lock.Conflicts)
+		a.lock.Conflicts = nil
+	}
+	a.demands = lockfile.Demands(top)
+	a.members = make(map[string]*schema.Cluster, len(top.Spec.Clusters))
+	for i := range top.Spec.Clusters {
+		a.members[top.Spec.Clusters[i].Name] = &top.Spec.Clusters[i]
+	}
+	a.allocateBlocks()
+	a.allocateMappings()
+	a.makeAreas()
+	a.claim()
+	a.reportMoves()
+	a.fill()
+	a.allocateLanes()
+	a.list.Sort()
+	return a
+}
+
+// allocator is the state of one call of Addresses.
+type allocator struct {
+	top     *schema.ClusterSet
+	lock    *lockfile.Lock  // what becomes the result
+	added   []string        // paths of what the lock lacked
+	moving  map[string]bool // clusters whose move is reported already
+	list    diag.List
+	members map[string]*schema.Cluster
+	demands []lockfile.Demand
+	spaces  map[bool]*space    // what is left of the global pools, by whether it is IPv4
+	areas   map[string][]*area // by cluster; tunnelArea and vipArea for the pools
+}
+
+// makeAreas sets up the address space of the pools and of each cluster's blocks.
+func (a *allocator) makeAreas() {
+	a.areas = make(map[string][]*area, len(a.lock.Clusters)+2)
+	for _, p := range a.top.TunnelPools() {
+		a.areas[lockfile.TunnelArea] = append(a.areas[lockfile.TunnelArea], newArea(p.Masked()))
+	}
+	for _, p := range a.top.ServicePools() {
+		area := newArea(p.Masked())
+		if a.top.Spec.DynamicExports != nil {
+			area.spare = schema.UpperHalf(p)
+		}
+		a.areas[lockfile.VIPArea] = append(a.areas[lockfile.VIPArea], area)
+	}
+	for name, c := range a.lock.Clusters {
+		for _, b := range c.Blocks {
+			area := newArea(b.Prefix)
+			for _, m := range c.Mappings {
+				if b.Prefix.Overlaps(m.Prefix) {
+					area.avoid = append(area.avoid, m.Prefix)
+				}
+			}
+			if a.top.Spec.DynamicExports != nil {
+				area.spare = c.Dynamic(b.Prefix)
+			}
+			a.areas[name] = append(a.areas[name], area)
+		}
+	}
+}
+
+// claim lets every slot keep the addresses that it has. Of two slots with the
+// same address one that the topology asks for comes before one that it does
+// not; otherwise the first in order keeps it.
+func (a *allocator) claim() {
+	live := make(map[lockfile.Slot]bool, len(a.demands))
+	for _, d := range a.demands {
+		live[d.Slot] = true
+	}
+	var gone []lockfile.Slot
+	for _, s := range a.lock.Sorted() {
+		if live[s] {
+			a.claimSlot(s, true)
+		} else {
+			gone = append(gone, s)
+		}
+	}
+	for _, s := range gone {
+		a.claimSlot(s, false)
+	}
+}
+
+func (a *allocator) claimSlot(s lockfile.Slot, live bool) {
+	h := a.lock.Addrs[s]
+	kept := make([]netip.Addr, 0, len(h.Addrs))
+	for _, addr := range h.Addrs {
+		if a.claimAddr(s, addr, live) {
+			kept = append(kept, addr)
+		}
+	}
+	if len(kept) == 0 && !live {
+		delete(a.lock.Addrs, s)
+		return
+	}
+	a.lock.Addrs[s] = lockfile.Held{Addrs: kept, Pos: h.Pos}
+}
+
+// claimAddr reports whether the slot keeps the address. One of a family that
+// has no pool any more is kept for the day when the pool comes back.
+func (a *allocator) claimAddr(s lockfile.Slot, addr netip.Addr, live bool) bool {
+	area := a.areaFor(s, addr.Is4())
+	if area == nil {
+		return !hasFamily(a.poolsOf(s.Kind), addr)
+	}
+	if !area.usable(addr) {
+		if live {
+			area.moved++
+		}
+		return false
+	}
+	owner, taken := area.used[addr]
+	if !taken {
+		area.used[addr] = s
+		return true
+	}
+	then := "it gets another"
+	if !live {
+		then = "it is no longer reserved for what was removed"
+	}
+	a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
+		Path: s.Path(), Pos: a.lock.Addrs[s].Pos,
+		Related: []diag.Related{{Path: owner.Path(), Pos: a.lock.Addrs[owner].Pos}},
+		Summary: fmt.Sprintf("has the address %s, which belongs to %s; %s", addr, owner.Path(), then),
+		Hint:    "both were allocated on different branches; whoever resolved the old address sees the new one after the next commit"})
+	return false
+}
+
+// poolsOf gives the pools that slots of a kind have their addresses from.
+func (a *allocator) poolsOf(kind lockfile.SlotKind) []netip.Prefix {
+	switch kind {
+	case lockfile.SlotGateway:
+		return a.top.TunnelPools()
+	case lockfile.SlotVIP:
+		return a.top.ServicePools()
+	}
+	return a.top.GlobalPools()
+}
+
+func hasFamily(pools []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(pools, func(p netip.Prefix) bool { return p.Addr().Is4() == addr.Is4() })
+}
+
+func (a *allocator) areaFor(s lockfile.Slot, is4 bool) *area {
+	for _, area := range a.areas[s.Area()] {
+		if area.block.Addr().Is4() == is4 {
+			return area
+		}
+	}
+	return nil
+}
+
+// reportMoves tells how many addresses had to leave each area.
+func (a *allocator) reportMoves() {
+	report := func(name, path, what string) {
+		for _, area := range a.areas[name] {
+			if area.moved > 0 {
+				a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "moves", Path: path,
+					Summary: fmt.Sprintf("%s that move to %s, as they are outside of it: %d", what, area.block, area.moved),
+					Hint:    "connections to the old addresses break; put the old value back to keep them"})
+			}
+		}
+	}
+	report(lockfile.TunnelArea, "tunnel.cidr", "tunnel addresses")
+	report(lockfile.VIPArea, "services.cidr", "clusterset IPs")
+	for name := range a.areas {
+		if name != lockfile.TunnelArea && name != lockfile.VIPArea && !a.moving[name] {
+			report(name, paths.At("clusters", name), "addresses")
+		}
+	}
+}
+
+// fill gives every demand what it lacks.
+func (a *allocator) fill() {
+	full := map[*area]*shortage{}
+	for _, d := range a.demands {
+		h := a.lock.Addrs[d.Slot]
+		before := len(h.Addrs)
+		for _, area := range a.areas[d.Area()] {
+			for range d.Count - countIn(h.Addrs, area.block) {
+				addr, ok := area.next(d.Slot)
+				if !ok {
+					noteShortage(full, area, d)
+					continue
+				}
+				h.Addrs = append(slices.Clip(h.Addrs), addr)
+			}
+		}
+		if len(h.Addrs) > before {
+			a.lock.Addrs[d.Slot] = h
+			a.added = append(a.added, d.Slot.Path())
+		}
+	}
+	a.reportShortages(full)
+}
+
+func countIn(addrs []netip.Addr, block netip.Prefix) int {
+	n := 0
+	for _, addr := range addrs {
+		if block.Contains(addr) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,324 @@
+package allocate
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/lockfile"
+)
+
+// world gives a topology of clusters and exports by number. Equal numbers give
+// equal things, whatever else is there.
+func world(clusters, exports []int) *schema.ClusterSet {
+	top := &schema.ClusterSet{APIVersion: schema.APIVersion, Kind: schema.Kind, Metadata: schema.Metadata{Name: "demo"}}
+	for _, n := range clusters {
+		name := fmt.Sprintf("c%d", n)
+		c := schema.Cluster{
+			Name:         name,
+			PodCIDRs:     []netip.Prefix{netip.MustParsePrefix([]string{"10.7.0.0/16", "10.8.0.0/20", "10.9.0.0/22"}[n%3])},
+			ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.77.0.0/16")},
+			Gateways:     []schema.Gateway{{Name: name + "-b", Node: "b"}, {Name: name + "-a", Node: "a"}},
+		}
+		if n%4 == 0 {
+			c.PodCIDRs = append(c.PodCIDRs, netip.MustParsePrefix("fd00:7::/64"))
+		}
+		if n%5 == 0 {
+			c.Egress = []schema.EgressRule{{Name: "z", Namespace: "n", IPs: 2}, {Name: "a", Namespace: "n", IPs: 1}}
+		}
+		if n%7 == 0 {
+			c.GlobalCIDR = netip.PrefixFrom(netip.AddrFrom4([4]byte{242, 255, byte(n), 0}), 24)
+		}
+		top.Spec.Clusters = append(top.Spec.Clusters, c)
+	}
+	for _, n := range exports {
+		e := schema.Export{Namespace: fmt.Sprintf("ns%d", n%3), Name: fmt.Sprintf("e%d", n), Ports: []schema.Port{{Port: 80}}}
+		if n%4 == 0 {
+			e.Type, e.Hostnames = fabric.Headless, schema.Hostnames{Count: 3 + n%9}
+		}
+		for i, c := range top.Spec.Clusters {
+			if (i+n)%3 == 0 {
+				e.Clusters = append(e.Clusters, c.Name)
+			}
+		}
+		top.Spec.Exports = append(top.Spec.Exports, e)
+	}
+	top.Spec.Globalnet.IPv6CIDR = netip.MustParsePrefix("fd42::/32")
+	top.Spec.Services.IPv6CIDR = netip.MustParsePrefix("fd43::/64")
+	top.Spec.Tunnel.IPv6CIDR = netip.MustParsePrefix("fd41::/64")
+	schema.Default(top)
+	return top
+}
+
+// exportsIn pins which clusters export, so that removing a cluster does not
+// change who else exports.
+func exportsIn(top *schema.ClusterSet) {
+	for i := range top.Spec.Exports {
+		e := &top.Spec.Exports[i]
+		e.Clusters = nil
+		var sum int
+		for _, r := range e.Name {
+			sum += int(r)
+		}
+		for j, c := range top.Spec.Clusters {
+			if (len(c.Name)*7+int(c.Name[len(c.Name)-1])+sum)%3 == 0 {
+				e.Clusters = append(e.Clusters, top.Spec.Clusters[j].Name)
+			}
+		}
+	}
+}
+
+func pick(r *rand.Rand, n int) []int {
+	var out []int
+	for i := range n {
+		if r.IntN(2) == 0 {
+			out = append(out, i)
+		}
+	}
+	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+func marshal(t testing.TB, l *lockfile.Lock) string {
+	t.Helper()
+	raw, err := l.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func noErrors(t testing.TB, list diag.List) {
+	t.Helper()
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNothingMoves walks through random topologies, one after the other on the
+// same lock. Whatever was allocated once stays with its owner until the end.
+func TestNothingMoves(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(25) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 1))
+			lock := lockfile.New()
+			addrs, blocks := map[lockfile.Slot][]netip.Addr{}, map[string][]netip.Prefix{}
+			lanes := map[lockfile.Slot]lockfile.HeldLane{}
+			for range 12 {
+				top := world(pick(r, 24), pick(r, 30))
+				exportsIn(top)
+				next, list := Addresses(top, lock)
+				if len(list) > 0 {
+					t.Fatalf("findings: %v", list)
+				}
+				wellFormed(t, top, next)
+				for s, want := range addrs {
+					if have := next.Addrs[s].Addrs; !slices.Equal(have[:min(len(have), len(want))], want) {
+						t.Fatalf("%s moved from %v to %v", s.Path(), want, have)
+					}
+				}
+				for name, want := range blocks {
+					if have := next.Blocks(name); !slices.Equal(have, want) {
+						t.Fatalf("cluster %s moved from %v to %v", name, want, have)
+					}
+				}
+				for s, want := range lanes {
+					if have := next.Lanes[s]; have.Lane != want.Lane {
+						t.Fatalf("%s moved from %d to %d", s.LanePath(), want.Lane, have.Lane)
+					}
+				}
+				lanes = maps.Clone(next.Lanes)
+				for s, h := range next.Addrs {
+					addrs[s] = h.Addrs
+				}
+				for name := range next.Clusters {
+					blocks[name] = next.Blocks(name)
+				}
+				lock = next
+			}
+			if len(addrs) < 100 || len(blocks) < 20 {
+				t.Errorf("only %d slots and %d blocks were seen", len(addrs), len(blocks))
+			}
+		})
+	}
+}
+
+// wellFormed checks what holds for every lock.
+func wellFormed(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
+	t.Helper()
+	owner := map[netip.Addr]lockfile.Slot{}
+	for s, h := range l.Addrs {
+		for _, a := range h.Addrs {
+			if other, dup := owner[a]; dup {
+				t.Fatalf("%s and %s share %s", s.Path(), other.Path(), a)
+			}
+			owner[a] = s
+			inside(t, top, l, s, a)
+		}
+	}
+	lanes := map[string]lockfile.Slot{}
+	for s, h := range l.Lanes {
+		id := fmt.Sprint(s.Cluster, " ", h.Lane)
+		if other, dup := lanes[id]; dup || h.Lane < 0 || h.Lane >= fabric.MaxLanes {
+			t.Fatalf("%s is %d, as %s", s.LanePath(), h.Lane, other.LanePath())
+		}
+		lanes[id] = s
+	}
+	var all []netip.Prefix
+	for name := range l.Clusters {
+		for _, b := range l.Blocks(name) {
+			for _, o := range all {
+				if o.Overlaps(b) {
+					t.Fatalf("block %s of %s overlaps %s", b, name, o)
+				}
+			}
+			all = append(all, b)
+		}
+	}
+	if list := Check(top, l); len(list) > 0 {
+		t.Fatalf("check: %v", list)
+	}
+}
+
+// inside checks that an address lies in its block, is no first or last address
+// of it, and no address of a mapped pod.
+func inside(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock, s lockfile.Slot, a netip.Addr) {
+	t.Helper()
+	var blocks []netip.Prefix
+	switch s.Kind {
+	case lockfile.SlotGateway:
+		blocks = top.TunnelPools()
+	case lockfile.SlotVIP:
+		blocks = top.ServicePools()
+	default:
+		blocks = l.Blocks(s.Cluster)
+		for _, m := range l.Clusters[s.Cluster].Mappings {
+			if m.Prefix.Contains(a) {
+				t.Fatalf("%s has %s, which is a mapped pod's", s.Path(), a)
+			}
+		}
+	}
+	i := slices.IndexFunc(blocks, func(b netip.Prefix) bool { return b.Contains(a) })
+	if i < 0 || a == blocks[i].Addr() || a == cidr.Last(blocks[i]) {
+		t.Fatalf("%s has %s, which is not inside of %v", s.Path(), a, blocks)
+	}
+}
+
+// TestOrderOfTheFile permutes every list of the topology: no byte changes.
+func TestOrderOfTheFile(t *testing.T) {
+	t.Parallel()
+	all := make([]int, 30)
+	for i := range all {
+		all[i] = i
+	}
+	top := world(all, all)
+	want, list := Addresses(top, nil)
+	noErrors(t, list)
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 10 {
+		s := &top.Spec
+		r.Shuffle(len(s.Clusters), func(i, j int) { s.Clusters[i], s.Clusters[j] = s.Clusters[j], s.Clusters[i] })
+		r.Shuffle(len(s.Exports), func(i, j int) { s.Exports[i], s.Exports[j] = s.Exports[j], s.Exports[i] })
+		for i := range s.Clusters {
+			slices.Reverse(s.Clusters[i].Gateways)
+			slices.Reverse(s.Clusters[i].Egress)
+			slices.Reverse(s.Clusters[i].PodCIDRs)
+		}
+		for i := range s.Exports {
+			slices.Reverse(s.Exports[i].Clusters)
+		}
+		have, list := Addresses(top, nil)
+		noErrors(t, list)
+		if diff := cmp.Diff(marshal(t, want), marshal(t, have)); diff != "" {
+			t.Fatalf("(-want +got)\n%s", diff)
+		}
+	}
+}
+
+// TestRoundTrip reads what was written.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	top := world([]int{0, 1, 2, 5, 7, 8}, []int{0, 1, 2, 3, 4})
+	top.Spec.Clusters[1].Name = "no" // a word that some readers take for false
+	lock, list := Addresses(top, nil)
+	noErrors(t, list)
+	text := marshal(t, lock)
+	have, list := lockfile.Read("clusterset.lock.yaml", []byte(text))
+	if len(list) > 0 {
+		t.Fatalf("findings: %v", list)
+	}
+	if diff := cmp.Diff(text, marshal(t, have)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	again, list := Addresses(top, have)
+	if len(list) > 0 || marshal(t, again) != text {
+		t.Errorf("allocating again changes the lock: %v", list)
+	}
+}
+
+// TestGC frees what is gone, and nothing else moves.
+func TestGC(t *testing.T) {
+	t.Parallel()
+	before := world([]int{1, 2, 3, 4}, []int{1, 2, 3, 4, 5, 8})
+	exportsIn(before)
+	full, list := Addresses(before, nil)
+	noErrors(t, list)
+	after := world([]int{1, 3}, []int{1, 3, 8})
+	exportsIn(after)
+	after.Spec.Globalnet.EgressIPs = 4
+	gc := full.GC(after)
+	if list := Check(after, gc); len(list) > 0 {
+		t.Fatalf("check: %v", list)
+	}
+	if text := marshal(t, gc.Forget(full)); !strings.Contains(text, "released:\n") || !strings.Contains(text, "  clusters[c2].blocks:") || text != marshal(t, gc) {
+		t.Errorf("what was published is not released:\n%s", text)
+	}
+	text := marshal(t, gc.Forget(nil))
+	for _, gone := range []string{"c2", "c4", "e2", "e5"} {
+		if strings.Contains(text, gone) {
+			t.Errorf("%s is still in the lock:\n%s", gone, text)
+		}
+	}
+	for s, h := range gc.Addrs {
+		if had := full.Addrs[s].Addrs; s.Kind != lockfile.SlotEgress && !slices.Equal(had, h.Addrs) {
+			t.Errorf("%s moved from %v to %v", s.Path(), had, h.Addrs)
+		}
+	}
+	if n := len(lockfile.Take(gc.Egress("c1"), 99, gc.Blocks("c1")[:1])); n != 4 {
+		t.Errorf("%d egress addresses, want 4", n)
+	}
+	if _, had := full.Clusters["c2"]; !had {
+		t.Error("the lock was changed in place")
+	}
+}
+
+// TestOwnership compares each slot with what it had in a lock of its own: what
+// one cluster gets inside its block does not depend on other clusters.
+func TestOwnership(t *testing.T) {
+	t.Parallel()
+	top := world([]int{7, 14}, []int{0, 1, 2})
+	both, list := Addresses(top, nil)
+	noErrors(t, list)
+	one := world([]int{7}, nil)
+	alone, list := Addresses(one, nil)
+	noErrors(t, list)
+	if !slices.Equal(alone.Blocks("c7")[:1], both.Blocks("c7")[:1]) {
+		t.Errorf("blocks %v and %v", alone.Blocks("c7"), both.Blocks("c7"))
+	}
+	names := slices.Sorted(maps.Keys(both.Clusters))
+	if diff := cmp.Diff([]string{"c14", "c7"}, names); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

@@ -1,0 +1,83 @@
+package allocate
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// An annex is a part of the global pool beside a cluster's block: a pod prefix
+// that came later, and found no room in the block, is mapped to it, so that the
+// cluster stays mapped and nothing that it has moves. Each is as large as its prefix.
+
+// keepAnnexes leaves the annexes where they are, those of members first.
+func (b *blockPass) keepAnnexes() {
+	for _, live := range []bool{true, false} {
+		for _, name := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
+			if c := b.lock.Clusters[name]; (b.members[name] != nil) == live {
+				c.Annexes = slices.DeleteFunc(c.Annexes, func(h lockfile.HeldPrefix) bool { return b.same(h.Prefix) && !b.keepsAnnex(name, h, live) })
+			}
+		}
+	}
+}
+
+func (b *blockPass) keepsAnnex(name string, h lockfile.HeldPrefix, live bool) bool {
+	t, clash := b.overlap(h.Prefix)
+	if !clash && cidr.Contains(b.pool, h.Prefix) {
+		b.own(name, h, live)
+		return true
+	}
+	if clash && live && b.owner[t].cluster != name {
+		b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
+			Path: paths.At("clusters", name) + ".annexes", Pos: h.Pos,
+			Related: []diag.Related{{Path: paths.At("clusters", b.owner[t].cluster) + ".blocks", Pos: b.owner[t].Pos}},
+			Summary: fmt.Sprintf("has %s beside its block, which overlaps %s of clusters[%s]; it gets another", h.Prefix, t, b.owner[t].cluster),
+			Hint:    "both were allocated on different branches; the pods that are mapped there change their global addresses"})
+	}
+	return false
+}
+
+// annex maps pod prefixes of a cluster that is mapped already, where its block has
+// no room, beside it; nil when the pool has none either.
+func (a *allocator) annex(name string, entry *lockfile.Cluster, missing []netip.Prefix, halves map[bool]*space) (found []netip.Prefix) {
+	var annexes []lockfile.HeldPrefix
+	for _, p := range missing {
+		if m := place([]netip.Prefix{p}, halves); m != nil {
+			found = append(found, m[0])
+			continue
+		}
+		pool := a.spaces[p.Addr().Is4()]
+		m, ok := pool.choose(cidr.HostBits(p), name+" "+p.String())
+		if !ok {
+			return nil
+		}
+		pool.take(m)
+		annexes = append(annexes, lockfile.HeldPrefix{Prefix: m})
+		found = append(found, m)
+	}
+	entry.Annexes = append(entry.Annexes, annexes...)
+	return found
+}
+
+// reportAnnexes tells which pods are mapped outside of the cluster's block.
+func (a *allocator) reportAnnexes(c *schema.Cluster, missing, found []netip.Prefix) {
+	for i, p := range missing {
+		if !slices.ContainsFunc(a.lock.Clusters[c.Name].Annexes, func(h lockfile.HeldPrefix) bool { return h.Prefix == found[i] }) {
+			continue
+		}
+		hint := "whoever filters by global addresses must know it, too; nothing moves"
+		if live := a.top.Mappable(c); len(a.lock.Clusters[c.Name].Mappings) > len(live) {
+			hint += "; hawser allocate --gc before the lock is committed frees the part of prefixes that the cluster no longer has"
+		}
+		a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "annex", Path: paths.At("clusters", c.Name) + ".podCIDRs",
+			Summary: fmt.Sprintf("the block %s is full, so %s is mapped to %s beside it", cidr.Join(a.lock.Blocks(c.Name)), p, found[i]),
+			Hint:    hint})
+	}
+}

@@ -1,0 +1,71 @@
+package allocate
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/schema/overlay"
+)
+
+// annexed is a lock whose only cluster has pods mapped beside its block.
+func annexed(t *testing.T) (*schema.ClusterSet, *lockfile.Lock) {
+	t.Helper()
+	top := world([]int{1}, nil)
+	before, list := Addresses(top, nil)
+	noErrors(t, list)
+	c := &top.Spec.Clusters[0]
+	c.PodCIDRs = append(c.PodCIDRs, netip.MustParsePrefix("10.200.0.0/15"), netip.MustParsePrefix("fd00:200::/48"))
+	lock, list := Addresses(top, before)
+	noErrors(t, list)
+	if n := len(lock.Clusters[c.Name].Annexes); n == 0 || !lock.Mapped(top, c) {
+		t.Fatalf("%d annexes:\n%s", n, marshal(t, lock))
+	}
+	for _, line := range strings.Split(marshal(t, before), "\n") {
+		if !strings.Contains(marshal(t, lock), line) {
+			t.Errorf("%q is no longer there", line)
+		}
+	}
+	return top, lock
+}
+
+// TestAnnexGC: what is in use stays, and what left is free again.
+func TestAnnexGC(t *testing.T) {
+	t.Parallel()
+	top, lock := annexed(t)
+	if have := marshal(t, lock.GC(top)); have != marshal(t, lock) {
+		t.Errorf("in use:\n%s", have)
+	}
+	c := &top.Spec.Clusters[0]
+	c.PodCIDRs = c.PodCIDRs[:len(c.PodCIDRs)-2]
+	if have := marshal(t, lock.GC(top).Forget(nil)); strings.Contains(have, "annexes") || strings.Contains(have, "10.200") {
+		t.Errorf("left:\n%s", have)
+	}
+	if list := Check(top, lock.GC(top)); len(list) > 0 {
+		t.Errorf("check: %v", list)
+	}
+}
+
+// TestAnnexPublished: what was published and not committed is carried on, and
+// nobody else gets it.
+func TestAnnexPublished(t *testing.T) {
+	t.Parallel()
+	top, lock := annexed(t)
+	c := &top.Spec.Clusters[0]
+	committed := lock.Clone()
+	committed.Clusters[c.Name].Annexes = nil
+	for _, p := range c.PodCIDRs[len(c.PodCIDRs)-2:] {
+		delete(committed.Clusters[c.Name].Mappings, p)
+	}
+	have, list := overlay.Keep(committed, top, lock)
+	if len(list) > 0 || marshal(t, have) != marshal(t, lock) {
+		t.Errorf("carried on: %v\n%s", list, marshal(t, have))
+	}
+	other := committed.Clone()
+	other.Cluster("other").Blocks = lock.Clone().Clusters[c.Name].Annexes
+	if have, _ := overlay.Keep(other, top, lock); len(have.Clusters["other"].Blocks) > 0 || !have.Clusters[c.Name].Mapped(c.PodCIDRs[len(c.PodCIDRs)-2]) {
+		t.Errorf("taken:\n%s", marshal(t, have))
+	}
+}

@@ -1,0 +1,318 @@
+package allocate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// minHostBits is the size of the smallest block that is chosen automatically:
+// room for a thousand exports and egress addresses costs a 16384th of the
+// default pool, and a block never grows.
+const minHostBits = 10
+
+// minHostBits6 is the same for IPv6, where space costs nothing.
+const minHostBits6 = 16
+
+// allocateBlocks settles every cluster's block in each family that has a pool.
+func (a *allocator) allocateBlocks() {
+	needs := a.countNeeds()
+	for _, pool := range a.top.GlobalPools() {
+		b := &blockPass{allocator: a, space: space{pool: pool.Masked()}, owner: map[netip.Prefix]heldBlock{}, needs: needs}
+		b.pins()
+		b.keep()
+		b.keepAnnexes()
+		b.reserve()
+		b.create()
+		a.spaces[b.pool.Addr().Is4()] = &b.space
+	}
+	for name, c := range a.lock.Clusters {
+		slices.SortFunc(c.Blocks, func(x, y lockfile.HeldPrefix) int { return x.Prefix.Addr().BitLen() - y.Prefix.Addr().BitLen() })
+		slices.SortFunc(c.Former, func(x, y lockfile.HeldPrefix) int { return x.Prefix.Compare(y.Prefix) })
+		c.SortAnnexes()
+		if len(c.Blocks) == 0 && len(c.Former) == 0 && len(c.Annexes) == 0 && len(c.Mappings) == 0 && a.members[name] == nil && !a.holds(name) {
+			delete(a.lock.Clusters, name)
+		}
+	}
+}
+
+// holds reports whether some slot of the lock lies under a cluster.
+func (a *allocator) holds(cluster string) bool {
+	for s := range a.lock.Addrs {
+		if s.Cluster == cluster {
+			return true
+		}
+	}
+	return false
+}
+
+// countNeeds gives the number of addresses that each cluster needs in its block.
+func (a *allocator) countNeeds() map[string]int {
+	needs := make(map[string]int, len(a.top.Spec.Clusters))
+	for _, d := range a.demands {
+		if d.Kind != lockfile.SlotGateway && d.Kind != lockfile.SlotVIP {
+			needs[d.Cluster] += d.Count
+		}
+	}
+	return needs
+}
+
+// blockPass places the blocks of one family.
+type blockPass struct {
+	*allocator
+	space
+	owner map[netip.Prefix]heldBlock
+	needs map[string]int
+}
+
+type heldBlock struct {
+	lockfile.HeldPrefix
+	cluster string
+	live    bool
+}
+
+func (b *blockPass) same(p netip.Prefix) bool { return p.Addr().Is4() == b.pool.Addr().Is4() }
+
+// current gives a cluster's block of this family as the lock has it.
+func (b *blockPass) current(name string) (lockfile.HeldPrefix, bool) {
+	if c := b.lock.Clusters[name]; c != nil {
+		for _, block := range c.Blocks {
+			if b.same(block.Prefix) {
+				return block, true
+			}
+		}
+	}
+	return lockfile.HeldPrefix{}, false
+}
+
+// set replaces a cluster's block of this family; an invalid prefix removes it.
+func (b *blockPass) set(name string, block lockfile.HeldPrefix) {
+	c := b.lock.Cluster(name)
+	c.Blocks = slices.DeleteFunc(c.Blocks, func(h lockfile.HeldPrefix) bool { return b.same(h.Prefix) })
+	if block.Prefix.IsValid() {
+		c.Blocks = append(c.Blocks, block)
+	}
+}
+
+func (b *blockPass) own(cluster string, block lockfile.HeldPrefix, live bool) {
+	b.take(block.Prefix)
+	b.owner[block.Prefix] = heldBlock{block, cluster, live}
+}
+
+// clusters gives the topology's clusters by name.
+func (b *blockPass) clusters() []*schema.Cluster {
+	out := make([]*schema.Cluster, 0, len(b.top.Spec.Clusters))
+	for i := range b.top.Spec.Clusters {
+		out = append(out, &b.top.Spec.Clusters[i])
+	}
+	slices.SortFunc(out, func(x, y *schema.Cluster) int { return cmp.Compare(x.Name, y.Name) })
+	return out
+}
+
+func (b *blockPass) pin(c *schema.Cluster) netip.Prefix {
+	for _, p := range c.Pins() {
+		if b.same(p) {
+			return p.Masked()
+		}
+	}
+	return netip.Prefix{}
+}
+
+// keep leaves the clusters of the topology in their blocks.
+func (b *blockPass) keep() {
+	for _, c := range b.clusters() {
+		have, ok := b.current(c.Name)
+		if !ok || b.pin(c).IsValid() {
+			continue
+		}
+		if !cidr.Contains(b.pool, have.Prefix) {
+			b.move(c.Name, have, fmt.Sprintf("into the pool %s", b.pool))
+			b.set(c.Name, lockfile.HeldPrefix{})
+		} else if t, clash := b.overlap(have.Prefix); clash {
+			b.conflict(c.Name, have, b.owner[t])
+			b.set(c.Name, lockfile.HeldPrefix{})
+		} else {
+			b.own(c.Name, have, true)
+		}
+	}
+}
+
+// conflict reports a block that belongs to another cluster too.
+func (b *blockPass) conflict(name string, block lockfile.HeldPrefix, owner heldBlock) {
+	b.moving[name] = true
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
+		Path: paths.At("clusters", name) + ".blocks", Pos: block.Pos,
+		Related: []diag.Related{{Path: paths.At("clusters", owner.cluster) + ".blocks", Pos: owner.Pos}},
+		Summary: fmt.Sprintf("has the block %s, which overlaps %s of clusters[%s]; it gets another", block.Prefix, owner.Prefix, owner.cluster),
+		Hint:    "both were allocated on different branches; every address of the cluster changes"})
+}
+
+// reserve keeps the blocks of clusters that left and those that were moved out of.
+func (b *blockPass) reserve() {
+	for _, name := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
+		c := b.lock.Clusters[name]
+		if b.members[name] == nil {
+			c.Blocks = b.reserved(name, c.Blocks)
+		}
+		c.Former = b.reserved(name, c.Former)
+	}
+}
+
+// reserved gives the prefixes that are still free to be reserved. What a member
+// has in force by now is no longer reserved for a former owner.
+func (b *blockPass) reserved(name string, list []lockfile.HeldPrefix) []lockfile.HeldPrefix {
+	var out []lockfile.HeldPrefix
+	for _, h := range list {
+		if b.same(h.Prefix) {
+			if _, clash := b.overlap(h.Prefix); clash {
+				continue
+			}
+			b.own(name, h, false)
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// create finds a block for every cluster that has none: the largest first, so
+// that they fit without holes, then by name. Where those that the names choose
+// leave somebody without, all take the lowest.
+func (b *blockPass) create() {
+	var orders []order
+	for _, c := range b.clusters() {
+		if _, ok := b.current(c.Name); !ok && !b.pin(c).IsValid() {
+			orders = append(orders, order{c, b.sizes(c)})
+		}
+	}
+	slices.SortStableFunc(orders, func(x, y order) int { return cmp.Compare(y.sizes[0], x.sizes[0]) })
+	before := slices.Clone(b.taken)
+	blocks, misses := b.plan(orders, (*space).choose)
+	if misses > 0 {
+		chosen := b.space
+		b.space = space{pool: b.pool, taken: before}
+		packed, fewer := b.plan(orders, func(s *space, host int, _ string) (netip.Prefix, bool) { return s.find(host) })
+		if fewer < misses {
+			blocks = packed
+		} else {
+			b.space = chosen
+		}
+	}
+	for i, o := range orders {
+		if !blocks[i].IsValid() {
+			b.exhausted(o.cluster, o.sizes)
+			continue
+		}
+		block := lockfile.HeldPrefix{Prefix: blocks[i]}
+		b.set(o.cluster.Name, block)
+		b.owner[block.Prefix] = heldBlock{block, o.cluster.Name, true}
+		b.added = append(b.added, paths.At("clusters", o.cluster.Name)+".blocks")
+	}
+}
+
+// order is a cluster that lacks a block, and the sizes that would do.
+type order struct {
+	cluster *schema.Cluster
+	sizes   []int // host bits, first choice first
+}
+
+// plan takes a block for each order, and counts the choices that found none.
+func (b *blockPass) plan(orders []order, pick func(*space, int, string) (netip.Prefix, bool)) (blocks []netip.Prefix, misses int) {
+	blocks = make([]netip.Prefix, len(orders))
+	for i, o := range orders {
+		for _, host := range o.sizes {
+			if p, ok := pick(&b.space, host, o.cluster.Name); ok {
+				b.take(p)
+				blocks[i] = p
+				break
+			}
+			misses++
+		}
+	}
+	return blocks, misses
+}
+
+// sizes gives the host bits of a cluster's block, first choice first.
+func (b *blockPass) sizes(c *schema.Cluster) []int {
+	g := b.top.Spec.Globalnet
+	smallest := minHostBits
+	if !b.pool.Addr().Is4() {
+		smallest = minHostBits6
+	}
+	need := b.needs[c.Name]
+	if b.top.Spec.DynamicExports != nil {
+		need *= 2 // half of what pods are not mapped to is kept for what clusters export by themselves
+	}
+	shared := max(smallest, cidr.Log2Ceil(2*need+2))
+	tight := cidr.Log2Ceil(need + 2)
+	if b.top.Spec.DynamicExports != nil {
+		tight = max(tight, schema.MinDynamicBits)
+	}
+	if g.ClusterPrefix > 0 && b.pool.Addr().Is4() {
+		return []int{32 - g.ClusterPrefix}
+	}
+	pods := slices.DeleteFunc(b.top.Mappable(c), func(p netip.Prefix) bool { return !b.same(p) })
+	if len(pods) == 0 || g.Egress == fabric.EgressShared {
+		return []int{shared, tight}
+	}
+	mapped := 1 + max(cidr.SumBits(pods), shared-1)
+	if g.Egress == fabric.EgressMapped {
+		return []int{mapped, 1 + max(cidr.SumBits(pods), tight)}
+	}
+	return []int{mapped, shared, tight}
+}
+
+// exhausted tells what fills the pool, how many blocks it can hold, and which setting
+// makes room.
+func (b *blockPass) exhausted(c *schema.Cluster, sizes []int) {
+	live, gone, locked := 0, 0, 0
+	for _, o := range b.owner {
+		if o.live {
+			live++
+		} else {
+			gone++
+		}
+		if o.Pos.IsValid() {
+			locked++
+		}
+	}
+	space := b.pool.Addr().BitLen()
+	fits := func(host int) string {
+		return fmt.Sprintf("%s of /%d", countText(space-b.pool.Bits()-host), space-host)
+	}
+	hint := "use a larger globalnet.cidr, or smaller blocks (globalnet.clusterPrefix)"
+	switch {
+	case b.top.Spec.Globalnet.Egress == fabric.EgressMapped:
+		hint = fmt.Sprintf("in a /%d each pod has an address of its own: use a larger globalnet.cidr, or globalnet: {egress: auto}", space-sizes[0])
+	case len(sizes) == 3: // mapped if there is room, which the sizes before the last one are for
+		hint = fmt.Sprintf("in a /%d each pod has an address of its own: use a larger globalnet.cidr, "+
+			"or globalnet: {egress: shared}, with which the pool holds %s", space-sizes[0], fits(sizes[1]))
+	}
+	if locked > 0 {
+		hint += "; blocks that the lock holds stay as they are"
+	}
+	if gone > 0 {
+		hint += "; hawser allocate --gc frees what was removed"
+	}
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "pool-exhausted", Path: paths.At("clusters", c.Name),
+		Summary: fmt.Sprintf("no room for its block in the pool %s, which holds %s: %d blocks are in use, %d reserved for what was removed",
+			b.pool, fits(sizes[0]), live, gone),
+		Related: []diag.Related{{Path: "globalnet"}}, Hint: hint})
+}
+
+// countText writes two to the power of bits.
+func countText(bits int) string {
+	if bits > 62 {
+		return fmt.Sprintf("2^%d", bits)
+	}
+	return strconv.Itoa(1 << max(bits, 0))
+}

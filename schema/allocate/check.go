@@ -1,0 +1,65 @@
+package allocate
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/lockfile"
+)
+
+// Check reports everything for which hawser allocate has to be run: what the
+// lock lacks (code lock-stale), what it holds twice after a merge
+// (lock-conflict), and what does not fit at all. Nothing to report means that
+// Addresses would give out nothing and move nothing.
+func Check(top *schema.ClusterSet, lock *lockfile.Lock) diag.List {
+	_, _, stale := Settle(top, lock)
+	return stale
+}
+
+// Settle is Addresses and Check of one lock at once.
+func Settle(top *schema.ClusterSet, lock *lockfile.Lock) (settled *lockfile.Lock, list, stale diag.List) {
+	a := run(top, lock)
+	return a.lock, a.list, a.stale()
+}
+
+func (a *allocator) stale() diag.List {
+	list := slices.Clone(a.list)
+	for i := range list {
+		if list[i].Code != "becomes-shared" && list[i].Severity == diag.Warning {
+			list[i].Severity = diag.Error
+			list[i].Hint = strings.TrimPrefix(list[i].Hint+"; run hawser allocate to settle it", "; ")
+		}
+	}
+	if missing := slices.Compact(a.added); !list.HasErrors() && len(missing) > 0 {
+		shown := strings.Join(missing[:min(len(missing), 3)], ", ")
+		if more := len(missing) - 3; more > 0 {
+			shown += fmt.Sprintf(" and %d more", more)
+		}
+		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "lock-stale",
+			Summary: "the lock is stale: nothing allocated yet for " + shown, Hint: "run hawser allocate, and commit the lock"})
+	}
+	return list
+}
+
+// Follows reports whether the lock is what Addresses makes of before for a valid topology,
+// or means the same as before: then nobody moved or took an address by hand.
+func Follows(l, before *lockfile.Lock, top *schema.ClusterSet) bool {
+	if len(l.Conflicts) > 0 {
+		return false
+	}
+	now, err := l.Marshal()
+	if err != nil {
+		return false
+	}
+	allocated, list := Addresses(top, before)
+	for _, same := range []*lockfile.Lock{before, allocated} {
+		if raw, err := same.Marshal(); err == nil && bytes.Equal(raw, now) && (same == before || !list.HasErrors()) {
+			return true
+		}
+	}
+	return false
+}

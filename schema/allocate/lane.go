@@ -1,0 +1,78 @@
+package allocate
+
+import (
+	"fmt"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/lockfile"
+)
+
+// laneSet is which lanes of a cluster are taken, and by whom.
+type laneSet map[int]lockfile.Slot
+
+// allocateLanes gives every gateway the smallest lane that is free within its
+// cluster. A gateway that left keeps its own, as its addresses, until GC.
+func (a *allocator) allocateLanes() {
+	taken := map[string]laneSet{}
+	live := make(map[lockfile.Slot]bool, len(a.demands))
+	for _, d := range a.demands {
+		live[d.Slot] = d.Kind == lockfile.SlotGateway
+	}
+	for _, there := range []bool{true, false} {
+		for _, s := range a.lock.SortedLanes() {
+			if live[s] == there {
+				a.claimLane(taken, s, there)
+			}
+		}
+	}
+	for _, d := range a.demands {
+		if d.Kind == lockfile.SlotGateway {
+			a.fillLane(taken, d)
+		}
+	}
+}
+
+// claimLane lets a gateway keep its lane unless another one of the cluster has
+// it, which a merge of two branches can bring about.
+func (a *allocator) claimLane(taken map[string]laneSet, s lockfile.Slot, live bool) {
+	if taken[s.Cluster] == nil {
+		taken[s.Cluster] = laneSet{}
+	}
+	h := a.lock.Lanes[s]
+	owner, dup := taken[s.Cluster][h.Lane]
+	if !dup {
+		taken[s.Cluster][h.Lane] = s
+		return
+	}
+	delete(a.lock.Lanes, s)
+	then := "it gets another"
+	if !live {
+		then = "it is no longer reserved for what was removed"
+	}
+	a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: s.LanePath(), Pos: h.Pos,
+		Related: []diag.Related{{Path: owner.LanePath(), Pos: a.lock.Lanes[owner].Pos}},
+		Summary: fmt.Sprintf("is lane %d, which belongs to %s; %s", h.Lane, owner.Path(), then),
+		Hint:    "both were allocated on different branches; the tunnels of the gateway that moves are built anew"})
+}
+
+func (a *allocator) fillLane(taken map[string]laneSet, d lockfile.Demand) {
+	if _, has := a.lock.Lanes[d.Slot]; has {
+		return
+	}
+	for lane := range fabric.MaxLanes {
+		if _, used := taken[d.Cluster][lane]; used {
+			continue
+		}
+		if taken[d.Cluster] == nil {
+			taken[d.Cluster] = laneSet{}
+		}
+		taken[d.Cluster][lane] = d.Slot
+		a.lock.Lanes[d.Slot] = lockfile.HeldLane{Lane: lane}
+		a.added = append(a.added, d.LanePath())
+		return
+	}
+	a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: "no-lane", Path: d.Path,
+		Summary: fmt.Sprintf("all %d lanes of the cluster are taken, some by gateways that were removed", fabric.MaxLanes),
+		Hint:    "hawser allocate --gc frees those of removed gateways"})
+}

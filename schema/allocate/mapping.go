@@ -1,0 +1,223 @@
+package allocate
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// allocateMappings gives each pod prefix its part of the upper half of the
+// cluster's block, when all of them fit.
+func (a *allocator) allocateMappings() {
+	for name, c := range a.lock.Clusters {
+		a.keepMappings(name, c)
+	}
+	if a.top.Spec.Globalnet.Egress == fabric.EgressShared {
+		return
+	}
+	used := a.usedByCluster()
+	for i := range a.top.Spec.Clusters {
+		c := &a.top.Spec.Clusters[i]
+		a.mapCluster(c, used[c.Name])
+	}
+}
+
+// keepMappings drops what lies outside the cluster's blocks and annexes, and of two
+// mappings to the same place (a merge of two branches) the later one; pod
+// prefixes that the topology still has come first.
+func (a *allocator) keepMappings(name string, c *lockfile.Cluster) {
+	var live []netip.Prefix
+	if member := a.members[name]; member != nil {
+		live = a.top.Mappable(member)
+	}
+	order := lockfile.SortedPrefixes(c.Mappings)
+	isLive := func(p netip.Prefix) bool { return slices.Contains(live, p) }
+	order = slices.Concat(filter(order, isLive), filter(order, func(p netip.Prefix) bool { return !isLive(p) }))
+	var kept []netip.Prefix
+	for _, pods := range order {
+		m := c.Mappings[pods]
+		if !c.Holds(m.Prefix) {
+			delete(c.Mappings, pods)
+			continue
+		}
+		if i := slices.IndexFunc(kept, func(k netip.Prefix) bool { return c.Mappings[k].Prefix.Overlaps(m.Prefix) }); i >= 0 {
+			other := c.Mappings[kept[i]]
+			delete(c.Mappings, pods)
+			path := paths.At("clusters", name) + ".mappings"
+			a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: paths.At(path, pods.String()), Pos: m.Pos,
+				Related: []diag.Related{{Path: paths.At(path, kept[i].String()), Pos: other.Pos}},
+				Summary: fmt.Sprintf("is mapped to %s, which belongs to %s; it gets another", m.Prefix, kept[i])})
+			continue
+		}
+		kept = append(kept, pods)
+	}
+}
+
+// usedByCluster gives the addresses that the slots of each cluster's block have.
+func (a *allocator) usedByCluster() map[string][]netip.Addr {
+	used := map[string][]netip.Addr{}
+	for s, h := range a.lock.Addrs {
+		if s.Kind != lockfile.SlotGateway && s.Kind != lockfile.SlotVIP {
+			used[s.Cluster] = append(used[s.Cluster], h.Addrs...)
+		}
+	}
+	return used
+}
+
+// mapCluster maps all pod prefixes that are not mapped yet, or none of them. What
+// is still reserved for prefixes that the cluster no longer has stays reserved:
+// where it leaves no room in the block, the new ones are mapped beside it.
+func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
+	entry, live := a.lock.Cluster(c.Name), a.top.Mappable(c)
+	missing := filter(live, func(p netip.Prefix) bool { return !entry.Mapped(p) })
+	if len(missing) == 0 {
+		return
+	}
+	slices.SortFunc(missing, func(x, y netip.Prefix) int { return cmp.Or(cmp.Compare(x.Bits(), y.Bits()), x.Compare(y)) })
+	found := place(missing, upperHalves(entry, entry.Mappings, used))
+	if found == nil && len(entry.Mappings) > 0 {
+		found = a.annex(c.Name, entry, missing, upperHalves(entry, entry.Mappings, used))
+	}
+	if found == nil {
+		a.cannotMap(c)
+		return
+	}
+	for i, p := range missing {
+		entry.Mappings[p] = lockfile.HeldPrefix{Prefix: found[i]}
+		a.added = append(a.added, paths.At(paths.At("clusters", c.Name)+".mappings", p.String()))
+	}
+	a.reportAnnexes(c, missing, found)
+	entry.SortAnnexes()
+}
+
+// place finds room for each prefix, as large as it is; nil when one does not fit.
+func place(prefixes []netip.Prefix, halves map[bool]*space) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(prefixes))
+	for _, p := range prefixes {
+		half := halves[p.Addr().Is4()]
+		if half == nil {
+			return nil
+		}
+		m, ok := half.find(cidr.HostBits(p))
+		if !ok {
+			return nil
+		}
+		half.take(m)
+		out = append(out, m)
+	}
+	return out
+}
+
+// upperHalves gives the upper half of the cluster's block of each family, less
+// the mappings there and what single addresses occupy.
+func upperHalves(c *lockfile.Cluster, mappings map[netip.Prefix]lockfile.HeldPrefix, used []netip.Addr) map[bool]*space {
+	out := map[bool]*space{}
+	for _, b := range c.Blocks {
+		if cidr.HostBits(b.Prefix) == 0 {
+			continue
+		}
+		lower := netip.PrefixFrom(b.Prefix.Addr(), b.Prefix.Bits()+1)
+		half := &space{pool: netip.PrefixFrom(cidr.Last(lower).Next(), lower.Bits())}
+		taken := make([]netip.Prefix, 0, len(mappings))
+		for _, m := range mappings {
+			taken = append(taken, m.Prefix)
+		}
+		for _, addr := range used {
+			taken = append(taken, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+		slices.SortFunc(taken, netip.Prefix.Compare)
+		for _, p := range taken {
+			if _, clash := half.overlap(p); !clash && half.pool.Overlaps(p) {
+				half.take(p)
+			}
+		}
+		out[b.Prefix.Addr().Is4()] = half
+	}
+	return out
+}
+
+// cannotMap reports a cluster that does not fit: an error when it must be
+// mapped, a warning when it was. With egress auto it is shared instead.
+func (a *allocator) cannotMap(c *schema.Cluster) {
+	must := a.top.Spec.Globalnet.Egress == fabric.EgressMapped
+	pods := a.top.Mappable(c)
+	was := slices.ContainsFunc(pods, func(p netip.Prefix) bool {
+		_, ok := a.lock.Mapping(c.Name, p)
+		return ok
+	})
+	if !must && !was || len(a.lock.Clusters[c.Name].Blocks) == 0 {
+		return
+	}
+	d := diag.Diagnostic{Severity: diag.Warning, Code: "becomes-shared", Path: paths.At("clusters", c.Name) + ".podCIDRs",
+		Hint: "pin a larger globalCIDR, or use globalnet.egress: auto or shared"}
+	if must {
+		d.Severity, d.Code = diag.Error, "block-too-small"
+	} else {
+		d.Hint = "its pods share the egress addresses; a larger globalCIDR would map them, and move the cluster"
+	}
+	d.Summary = fmt.Sprintf("the block %s is too small to map %s: half of it is for the pods, so it takes a /%d",
+		cidr.Join(a.lock.Blocks(c.Name)), cidr.Join(pods), pods[0].Addr().BitLen()-1-cidr.SumBits(pods))
+	a.list = append(a.list, d)
+}
+
+// shortage is what does not fit into one area.
+type shortage struct {
+	count int
+	first lockfile.Demand
+}
+
+func noteShortage(full map[*area]*shortage, a *area, d lockfile.Demand) {
+	if full[a] == nil {
+		full[a] = &shortage{first: d}
+	}
+	full[a].count++
+}
+
+// reportShortages tells for each full area how much is missing, and who uses it.
+func (a *allocator) reportShortages(full map[*area]*shortage) {
+	live := make(map[lockfile.Slot]bool, len(a.demands))
+	for _, d := range a.demands {
+		live[d.Slot] = true
+	}
+	for area, s := range full {
+		reserved := 0
+		for _, owner := range area.used {
+			if !live[owner] {
+				reserved++
+			}
+		}
+		code, what, hint := "block-full", "the block "+area.block.String()+" of clusters["+s.first.Cluster+"]",
+			"pin a larger globalCIDR that contains it, or free what was removed with hawser allocate --gc"
+		switch s.first.Area() {
+		case lockfile.TunnelArea:
+			code, what, hint = "pool-exhausted", "the pool tunnel.cidr "+area.block.String(), "make the pool larger"
+		case lockfile.VIPArea:
+			code, what, hint = "pool-exhausted", "the pool services.cidr "+area.block.String(),
+				"make the pool larger, or free what was removed with hawser allocate --gc"
+		}
+		if area.spare.IsValid() {
+			what += fmt.Sprintf(" (without %s, which is for dynamic exports)", area.spare)
+		}
+		a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: code, Path: s.first.Path,
+			Summary: fmt.Sprintf("%s is full: %d more needed, %d in use, %d reserved for what was removed",
+				what, s.count, len(area.used)-reserved, reserved), Hint: hint})
+	}
+}
+
+func filter[T any](list []T, keep func(T) bool) []T {
+	var out []T
+	for _, e := range list {
+		if keep(e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}

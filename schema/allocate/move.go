@@ -1,0 +1,71 @@
+package allocate
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// Move gives the lock in which one thing of the topology has other addresses than
+// before. item is its line in the lock: a cluster's blocks, or what ends in vips,
+// ips or egressIPs, a gateway, an egress rule or a host. What it had stays reserved
+// for it until GC, a block under former, an address behind the new one, and stands
+// under released, by which overlay.Keep knows that the move is meant. Errors tell an item that is not there or
+// pinned, and what has no room.
+func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock, diag.List) {
+	for i := range top.Spec.Clusters {
+		if c := &top.Spec.Clusters[i]; item == paths.At("clusters", c.Name)+".blocks" {
+			return moveBlocks(l, top, c, item)
+		}
+	}
+	a := run(top, l)
+	i := slices.IndexFunc(a.demands, func(d lockfile.Demand) bool { return d.Slot.Path() == item })
+	if i < 0 {
+		return nil, diag.List{{Severity: diag.Error, Code: "unknown-item", Path: item,
+			Summary: "is nothing of the topology that has addresses",
+			Hint:    "name a line of the lock, such as clusters[g1].blocks or exports[shop/web].vips"}}
+	}
+	d, full := a.demands[i], map[*area]*shortage{}
+	var addrs []netip.Addr
+	for _, area := range a.areas[d.Area()] {
+		for range d.Count {
+			addr, ok := area.next(d.Slot)
+			if !ok {
+				noteShortage(full, area, d)
+				continue
+			}
+			addrs = append(addrs, addr)
+		}
+	}
+	a.reportShortages(full)
+	moved := lockfile.New()
+	moved.Addrs[d.Slot] = a.lock.Addrs[d.Slot]
+	a.lock.Addrs[d.Slot] = lockfile.Held{Addrs: slices.Concat(addrs, moved.Addrs[d.Slot].Addrs)}
+	return a.lock.Releasing(moved), a.list
+}
+
+// moveBlocks gives a cluster other blocks, and all that is in them other addresses.
+func moveBlocks(l *lockfile.Lock, top *schema.ClusterSet, c *schema.Cluster, item string) (*lockfile.Lock, diag.List) {
+	if pins := c.Pins(); len(pins) > 0 {
+		return nil, diag.List{{Severity: diag.Error, Code: "pinned", Path: item,
+			Summary: fmt.Sprintf("is pinned to %s", cidr.Join(pins)),
+			Hint:    "change the pin (globalCIDR, globalIPv6CIDR), which moves the cluster"}}
+	}
+	out, moved := l.Clone(), lockfile.New()
+	moved.Cluster(c.Name).Blocks = out.Cluster(c.Name).Blocks
+	entry := out.Cluster(c.Name)
+	entry.Former, entry.Blocks = append(entry.Former, entry.Blocks...), nil
+	lock, found := Addresses(top, out)
+	for i := range found {
+		if found[i].Code == "moves" { // which is what was asked for
+			found[i].Hint = "connections to the old addresses break once"
+		}
+	}
+	return lock.Releasing(moved), found
+}

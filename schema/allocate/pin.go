@@ -1,0 +1,98 @@
+package allocate
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/lockfile"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// pinPath is the topology path of a cluster's pin in this family.
+func (b *blockPass) pinPath(name string) string {
+	if b.pool.Addr().Is4() {
+		return paths.At("clusters", name) + ".globalCIDR"
+	}
+	return paths.At("clusters", name) + ".globalIPv6CIDR"
+}
+
+// pins puts every pinned block where the topology says.
+func (b *blockPass) pins() {
+	for _, c := range b.clusters() {
+		pin := b.pin(c)
+		if !pin.IsValid() {
+			continue
+		}
+		if t, clash := b.overlap(pin); clash {
+			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-overlap", Path: b.pinPath(c.Name),
+				Summary: fmt.Sprintf("%s overlaps %s of clusters[%s]", pin, t, b.owner[t].cluster), Hint: "pin blocks that do not overlap",
+				Related: []diag.Related{{Path: b.pinPath(b.owner[t].cluster)}}})
+			continue
+		}
+		have, ok := b.current(c.Name)
+		if !ok || have.Prefix != pin {
+			if b.refusedPin(c, pin) {
+				continue
+			}
+			if ok {
+				b.leave(c.Name, have, pin)
+			}
+			have = lockfile.HeldPrefix{Prefix: pin}
+			b.added = append(b.added, paths.At("clusters", c.Name)+".blocks")
+		}
+		b.set(c.Name, have)
+		b.own(c.Name, have, true)
+	}
+}
+
+// refusedPin reports a new pin that overlaps a block of somebody else, which
+// would otherwise have to move without having changed.
+func (b *blockPass) refusedPin(c *schema.Cluster, pin netip.Prefix) bool {
+	for _, other := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
+		if other == c.Name {
+			continue
+		}
+		for _, block := range slices.Concat(b.lock.Clusters[other].Blocks, b.lock.Clusters[other].Annexes, b.lock.Clusters[other].Former) {
+			member := b.members[other]
+			inForce := slices.Contains(b.lock.Blocks(other), block.Prefix)
+			if !block.Prefix.Overlaps(pin) || inForce && member != nil && b.pin(member).IsValid() {
+				continue
+			}
+			hint := fmt.Sprintf("pin another block, or pin clusters[%s] elsewhere, which moves it", other)
+			if member == nil || !inForce {
+				hint = "pin another block, or free it with hawser allocate --gc when nobody uses it any more"
+			}
+			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-reserved", Path: b.pinPath(c.Name),
+				Summary: fmt.Sprintf("%s overlaps %s, which is reserved for clusters[%s]", pin, block.Prefix, other), Hint: hint,
+				Related: []diag.Related{{Path: paths.At("clusters", other) + ".blocks", Pos: block.Pos}}})
+			return true
+		}
+	}
+	return false
+}
+
+// leave notes that a pin takes a cluster out of its block; inside a pin that
+// contains the block nothing moves.
+func (b *blockPass) leave(name string, from lockfile.HeldPrefix, pin netip.Prefix) {
+	if !cidr.Contains(pin, from.Prefix) {
+		b.move(name, from, "to its pin "+pin.String())
+		return
+	}
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "grows", Path: b.pinPath(name), Pos: from.Pos,
+		Summary: fmt.Sprintf("grows from its block %s to its pin %s; no address moves", from.Prefix, pin)})
+}
+
+// move notes that a cluster leaves a block; it stays reserved for it.
+func (b *blockPass) move(name string, from lockfile.HeldPrefix, why string) {
+	c := b.lock.Cluster(name)
+	c.Former = append(c.Former, from)
+	b.moving[name] = true
+	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "moves", Path: b.pinPath(name), Pos: from.Pos,
+		Summary: fmt.Sprintf("moves from its block %s %s", from.Prefix, why),
+		Hint:    "every address of the cluster outside the new block changes; connections to it break once"})
+}

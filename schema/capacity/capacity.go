@@ -1,0 +1,223 @@
+// Package capacity counts the addresses that a topology needs and checks that its pools and
+// blocks have so many.
+//
+// Called by schema/validate.
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/overlap"
+)
+
+// Demand is how many addresses of its global block a cluster needs, in each family.
+type Demand struct {
+	Egress  int // the cluster-wide egress addresses
+	Rules   int // of its egress rules
+	Exports int // one for each export of type ClusterSetIP
+	Hosts   int // one for each fixed host of a headless export
+}
+
+// Total is the sum.
+func (d Demand) Total() int { return d.Egress + d.Rules + d.Exports + d.Hosts }
+
+// Demands gives what each cluster needs, by name.
+func Demands(s *schema.ClusterSet) map[string]Demand {
+	out := make(map[string]Demand, len(s.Spec.Clusters))
+	for i := range s.Spec.Clusters {
+		c := &s.Spec.Clusters[i]
+		d := Demand{Egress: s.Spec.Globalnet.EgressIPs}
+		for _, r := range c.Egress {
+			d.Rules += r.IPs
+		}
+		out[c.Name] = d
+	}
+	for i := range s.Spec.Exports {
+		e := &s.Spec.Exports[i]
+		for _, name := range e.Clusters {
+			d, ok := out[name]
+			if !ok {
+				continue
+			}
+			if e.Headless() {
+				d.Hosts += e.Hostnames.Len()
+			} else {
+				d.Exports++
+			}
+			out[name] = d
+		}
+	}
+	return out
+}
+
+// usable gives how many addresses of a prefix are given out: all but the first
+// and the last, or math.MaxInt when there are more than anybody counts.
+func usable(p netip.Prefix) int {
+	bits := p.Addr().BitLen() - p.Bits()
+	if bits >= 62 {
+		return math.MaxInt
+	}
+	return max(1<<bits-2, 0)
+}
+
+// Check checks that everything that needs an address finds one.
+func Check(found *diag.Findings, s *schema.ClusterSet, clusterPaths []string) {
+	c := &checker{Findings: found, set: s, clusterPaths: clusterPaths}
+	c.capacity()
+}
+
+// checker is the state of one call of Check.
+type checker struct {
+	*diag.Findings
+	set          *schema.ClusterSet
+	clusterPaths []string
+}
+
+// capacity checks that everything that needs an address finds one.
+func (c *checker) capacity() {
+	demands := Demands(c.set)
+	for i, path := range c.clusterPaths {
+		cluster := &c.set.Spec.Clusters[i]
+		for _, pin := range overlap.Pins(cluster, path) {
+			c.block(demands[cluster.Name], pin.Path, pin.Prefix)
+		}
+		if c.set.Spec.Globalnet.ClusterPrefix > 0 && !cluster.GlobalCIDR.IsValid() {
+			c.sizedBlock(demands[cluster.Name], path)
+		}
+	}
+	c.blocks()
+	c.dynamicRoom(demands)
+	c.mappedFits()
+	services, gateways := 0, 0
+	for i := range c.set.Spec.Exports {
+		if !c.set.Spec.Exports[i].Headless() {
+			services++
+		}
+	}
+	for i := range c.set.Spec.Clusters {
+		gateways += len(c.set.Spec.Clusters[i].AllGateways())
+	}
+	spec := &c.set.Spec
+	what := "exports"
+	if spec.DynamicExports != nil {
+		services, what = 2*services, "exports, and as many again that are dynamic,"
+	}
+	c.pool(overlap.Use{Path: "services.cidr", Prefix: spec.Services.CIDR}, services, what)
+	c.pool(overlap.Use{Path: "services.ipv6Cidr", Prefix: spec.Services.IPv6CIDR}, services, what)
+	c.pool(overlap.Use{Path: "tunnel.cidr", Prefix: spec.Tunnel.CIDR}, gateways, "gateways")
+	c.pool(overlap.Use{Path: "tunnel.ipv6Cidr", Prefix: spec.Tunnel.IPv6CIDR}, gateways, "gateways")
+}
+
+// block checks that a cluster's block holds what the cluster needs.
+func (c *checker) block(d Demand, path string, p netip.Prefix) {
+	if d.Total() <= forDeclared(c.set, p) {
+		return
+	}
+	c.Fail(diag.Diagnostic{
+		Code: "too-small", Path: path,
+		Summary: fmt.Sprintf("%s gives %d addresses%s, %d are needed (egress %d, egress rules %d, exports %d, hostnames %d)",
+			p, max(forDeclared(c.set, p), 0), besides(c.set), d.Total(), d.Egress, d.Rules, d.Exports, d.Hosts),
+		Hint: fmt.Sprintf("a /%d is large enough", fitting(asUsable(c.set, d.Total()), p.Addr().BitLen())),
+	})
+}
+
+// fitting gives the longest prefix length that has so many usable addresses.
+func fitting(addresses, bitLen int) int {
+	bits := 2
+	for 1<<bits-2 < addresses {
+		bits++
+	}
+	return bitLen - bits
+}
+
+// sizedBlock checks a block of the size that globalnet.clusterPrefix fixes.
+func (c *checker) sizedBlock(d Demand, path string) {
+	size := c.set.Spec.Globalnet.ClusterPrefix
+	p, err := c.set.Spec.Globalnet.CIDR.Addr().Prefix(size)
+	if err != nil || d.Total() <= forDeclared(c.set, p) {
+		return
+	}
+	c.Fail(diag.Diagnostic{
+		Code: "too-small", Path: path,
+		Summary: fmt.Sprintf("the cluster needs %d global addresses, a /%d gives %d%s", d.Total(), size,
+			max(forDeclared(c.set, p), 0), besides(c.set)),
+		Hint: fmt.Sprintf("set globalnet.clusterPrefix to %d or less, or give the cluster a globalCIDR",
+			fitting(asUsable(c.set, d.Total()), p.Addr().BitLen())),
+		Related: diag.Paths("globalnet.clusterPrefix"),
+	})
+}
+
+// blocks checks that the pool of global blocks holds a block for each cluster.
+func (c *checker) blocks() {
+	size, pool := c.set.Spec.Globalnet.ClusterPrefix, c.set.Spec.Globalnet.CIDR
+	if size < 1 || size > 32 || !pool.IsValid() || !pool.Addr().Is4() {
+		return // no size, or one that is out of range, which is found elsewhere
+	}
+	if size < pool.Bits() {
+		c.Fail(diag.Diagnostic{
+			Code: "too-small", Path: "globalnet.clusterPrefix",
+			Summary: fmt.Sprintf("a block of /%d is larger than the pool %s", size, pool),
+			Related: diag.Paths("globalnet.cidr"),
+		})
+		return
+	}
+	taken, need := map[netip.Prefix]bool{}, 0
+	for i := range c.set.Spec.Clusters {
+		pin := c.set.Spec.Clusters[i].GlobalCIDR
+		if !pin.IsValid() {
+			need++
+		} else if p, err := pin.Addr().Prefix(size); err == nil && pool.Contains(pin.Addr()) {
+			taken[p] = true
+		}
+	}
+	if have := 1<<(size-pool.Bits()) - len(taken); need > have {
+		c.Fail(diag.Diagnostic{
+			Code: "too-small", Path: "globalnet.cidr",
+			Summary: fmt.Sprintf("%s has room for %d blocks of /%d, but clusters need %d", pool, max(have, 0), size, need),
+			Hint:    "use a larger pool, or a longer globalnet.clusterPrefix",
+		})
+	}
+}
+
+// pool checks that a pool has an address for each of so many things.
+func (c *checker) pool(u overlap.Use, need int, what string) {
+	if u.Prefix.IsValid() && need > usable(u.Prefix) {
+		c.Fail(diag.Diagnostic{
+			Code: "too-small", Path: u.Path,
+			Summary: fmt.Sprintf("%s gives %d addresses, but %s need %d", u.Prefix, usable(u.Prefix), what, need),
+			Hint:    fmt.Sprintf("a /%d is large enough", fitting(need, u.Prefix.Addr().BitLen())),
+		})
+	}
+}
+
+// mappedFits checks a pinned block where the file asks for mapped egress: every
+// pod prefix needs a prefix of its size in the block, and half is kept for the rest.
+func (c *checker) mappedFits() {
+	if c.set.Spec.Globalnet.Egress != fabric.EgressMapped {
+		return
+	}
+	for i, path := range c.clusterPaths {
+		cluster := &c.set.Spec.Clusters[i]
+		for _, pin := range overlap.Pins(cluster, path) {
+			pods := slices.DeleteFunc(slices.Clone(cluster.PodCIDRs), func(p netip.Prefix) bool {
+				return !p.IsValid() || p.Addr().Is6() != pin.Six
+			})
+			if len(pods) == 0 || 1+cidr.SumBits(pods) <= cidr.HostBits(pin.Prefix) {
+				continue
+			}
+			c.Fail(diag.Diagnostic{
+				Code: "too-small", Path: pin.Path,
+				Summary: fmt.Sprintf("%s cannot map the cluster's pods and keep half for the rest", pin.Prefix),
+				Hint:    fmt.Sprintf("pin a /%d, or set globalnet.egress to auto", pin.Prefix.Addr().BitLen()-1-cidr.SumBits(pods)),
+				Related: diag.Paths(path+".podCIDRs", "globalnet.egress"),
+			})
+		}
+	}
+}

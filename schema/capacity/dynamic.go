@@ -1,0 +1,68 @@
+package capacity
+
+import (
+	"fmt"
+	"net/netip"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/overlap"
+)
+
+// forDeclared gives how many of a block's addresses are left for what the topology
+// declares when a quarter of it is kept.
+func forDeclared(s *schema.ClusterSet, block netip.Prefix) int {
+	if s.Spec.DynamicExports == nil {
+		return usable(block)
+	}
+	return usable(block) - usable(block)/4 - 1
+}
+
+// asUsable gives how many usable addresses a block must have, so that so many are
+// left for what the topology declares; the inverse of forDeclared.
+func asUsable(s *schema.ClusterSet, declared int) int {
+	if s.Spec.DynamicExports == nil {
+		return declared
+	}
+	return max((4*(declared+2)+2)/3, 1<<schema.MinDynamicBits) - 2
+}
+
+// besides says in a finding what a block is for beside what is declared.
+func besides(s *schema.ClusterSet) string {
+	if s.Spec.DynamicExports == nil {
+		return ""
+	}
+	return " beside the quarter for dynamic exports"
+}
+
+// dynamicRoom checks that pinned and sized blocks, and the pools of clusterset IPs,
+// are large enough for a part of their own where what is declared fits.
+func (c *checker) dynamicRoom(demands map[string]Demand) {
+	if c.set.Spec.DynamicExports == nil {
+		return
+	}
+	fail := func(path string, p netip.Prefix, host int) {
+		c.Fail(diag.Diagnostic{Code: "too-small", Path: path,
+			Summary: fmt.Sprintf("%s has no room for dynamic exports", p),
+			Hint:    fmt.Sprintf("a /%d is the smallest that has", p.Addr().BitLen()-host), Related: diag.Paths("dynamicExports")})
+	}
+	for i, path := range c.clusterPaths {
+		cluster := &c.set.Spec.Clusters[i]
+		for _, pin := range overlap.Pins(cluster, path) {
+			if fits := demands[cluster.Name].Total() <= forDeclared(c.set, pin.Prefix); fits && cidr.HostBits(pin.Prefix) < schema.MinDynamicBits {
+				fail(pin.Path, pin.Prefix, schema.MinDynamicBits)
+			}
+		}
+	}
+	if size := c.set.Spec.Globalnet.ClusterPrefix; size > 32-schema.MinDynamicBits && size <= 32 {
+		c.Fail(diag.Diagnostic{Code: "too-small", Path: "globalnet.clusterPrefix",
+			Summary: fmt.Sprintf("a block of /%d has no room for dynamic exports", size),
+			Hint:    fmt.Sprintf("a /%d is the smallest that has", 32-schema.MinDynamicBits), Related: diag.Paths("dynamicExports")})
+	}
+	for _, u := range []overlap.Use{{Path: "services.cidr", Prefix: c.set.Spec.Services.CIDR}, {Path: "services.ipv6Cidr", Prefix: c.set.Spec.Services.IPv6CIDR}} {
+		if u.Prefix.IsValid() && cidr.HostBits(u.Prefix) < 2 {
+			fail(u.Path, u.Prefix, 2)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package capacity
+
+import (
+	"net/netip"
+	"testing"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/schema"
+)
+
+// TestAsUsable: a block that Check asks for holds what is declared, and the one
+// of half its size does not.
+func TestAsUsable(t *testing.T) {
+	t.Parallel()
+	top := &schema.ClusterSet{Spec: schema.Spec{DynamicExports: &schema.DynamicExports{Rules: []schema.DynamicRule{{Namespaces: []string{"*"}}}}}}
+	for n := 1; n < 5000; n++ {
+		bits := fitting(asUsable(top, n), 32)
+		block := netip.PrefixFrom(netip.MustParseAddr("242.0.0.0"), bits)
+		if have := forDeclared(top, block); have < n {
+			t.Fatalf("a /%d leaves %d addresses, want %d", bits, have, n)
+		}
+		smaller := netip.PrefixFrom(block.Addr(), bits+1)
+		if have := forDeclared(top, smaller); have >= n && cidr.HostBits(smaller) >= schema.MinDynamicBits {
+			t.Fatalf("a /%d is asked for where a /%d would do for %d", bits, bits+1, n)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+// Package document owns the text of a YAML file: it parses it strictly, knows the line and the
+// column of every value, and says what is wrong where it is no YAML.
+//
+// Called by schema/load and schema/lockfile, which read files; by schema/ownership, reconciler
+// and cmd/hawser, which say where something stands.
+package document
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/syntax"
+	"hawser.dev/hawser/schema/tags"
+)
+
+// Source is the text of a topology file; it knows where each value stands. It
+// is safe for concurrent use.
+type Source struct {
+	File string // name for messages
+	Raw  []byte // content
+
+	Root  *yaml.Node // top node of the document; nil when it is not YAML
+	index func() map[string]*yaml.Node
+	lines func() [][]byte
+	plain func() []bool // by line: all of it is ASCII
+}
+
+// New prepares the two tables, which are made at their first use. top is
+// what the document is read into.
+func New(file string, raw []byte, top reflect.Type) *Source {
+	s := &Source{File: file, Raw: raw}
+	s.lines = sync.OnceValue(func() [][]byte { return bytes.Split(raw, []byte("\n")) })
+	s.plain = sync.OnceValue(func() []bool {
+		out := make([]bool, len(s.lines()))
+		for i, line := range s.lines() {
+			out[i] = !bytes.ContainsFunc(line, func(r rune) bool { return r >= utf8.RuneSelf })
+		}
+		return out
+	})
+	s.index = sync.OnceValue(func() map[string]*yaml.Node {
+		x := indexer{nodes: map[string]*yaml.Node{}, book: tags.Book{}}
+		if s.Root != nil {
+			x.walk(s.Root, top, "")
+		}
+		return x.nodes
+	})
+	return s
+}
+
+// Pos gives the place of a path, such as clusters[g1].podCIDRs[0] or, by its text,
+// clusters[g1].podCIDRs[10.7.0.0/16], or of the nearest parent that exists. The body of the document is left out of paths:
+// spec.dns.ttl is dns.ttl.
+func (s *Source) Pos(path string) diag.Pos {
+	if s.Root == nil {
+		return diag.Pos{File: s.File}
+	}
+	for ; path != ""; path = paths.Parent(path) {
+		if n, ok := s.index()[path]; ok {
+			return s.Place(n)
+		}
+		if n, ok := s.index()["spec"]; ok && paths.Parent(path) == "" && inBody(path) {
+			return s.Place(n)
+		}
+	}
+	return s.Place(s.Root)
+}
+
+// Has reports whether the file says something at a path; what it leaves out has its default.
+func (s *Source) Has(path string) bool {
+	_, ok := s.index()[path]
+	return ok
+}
+
+// inBody reports whether a top-level path is one of spec.
+func inBody(path string) bool {
+	return path != "apiVersion" && path != "kind" && path != "metadata"
+}
+
+// indexer finds the node of every path.
+type indexer struct {
+	nodes map[string]*yaml.Node
+	book  tags.Book
+}
+
+func (x *indexer) walk(n *yaml.Node, t reflect.Type, path string) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == schema.DynamicType {
+		t = reflect.TypeFor[[]schema.DynamicRule]()
+		if n.Kind == yaml.MappingNode {
+			t = t.Elem()
+		}
+	}
+	switch {
+	case n.Kind == yaml.SequenceNode && (t.Kind() == reflect.Slice || t == schema.HostnamesType):
+		x.items(n, t, path)
+	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Map:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			x.add(paths.At(path, n.Content[i].Value), n.Content[i])
+		}
+	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
+		x.fields(n, t, path)
+	}
+}
+
+func (x *indexer) items(n *yaml.Node, t reflect.Type, path string) {
+	item := reflect.TypeFor[string]()
+	if t.Kind() == reflect.Slice {
+		item = t.Elem()
+	}
+	seen, naming := map[string]bool{}, tags.Naming(item)
+	for i, child := range n.Content {
+		p := paths.At(path, paths.Label(seen, NodeName(child, naming), i))
+		x.add(p, child)
+		x.walk(child, item, p)
+	}
+	for _, child := range n.Content { // behind all places, which come first where a text looks like one
+		if text, ok := syntax.PlainText(child); ok {
+			x.add(paths.At(path, text), child)
+		}
+	}
+}
+
+func (x *indexer) fields(n *yaml.Node, t reflect.Type, path string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		for _, f := range x.book.Of(t) {
+			if f.Name != n.Content[i].Value {
+				continue
+			}
+			p, value := paths.Field(path, f.Name), n.Content[i+1]
+			if syntax.IsNull(value) {
+				value = n.Content[i] // an empty value has no place of its own
+			}
+			x.add(p, value)
+			x.walk(value, t.Field(f.Index).Type, p)
+		}
+	}
+}
+
+// add keeps the first node of a path.
+func (x *indexer) add(path string, n *yaml.Node) {
+	if _, ok := x.nodes[path]; !ok {
+		x.nodes[path] = n
+	}
+}
+
+// Place gives the position of a node and how much of its line it covers.
+func (s *Source) Place(n *yaml.Node) diag.Pos {
+	p := diag.Pos{File: s.File, Line: n.Line, Column: n.Column, Width: 1}
+	rest := s.line(n.Line)
+	if s.plain()[max(n.Line-1, 0)%len(s.plain())] {
+		rest = rest[min(n.Column-1, len(rest)):]
+	} else {
+		for range n.Column - 1 {
+			_, size := utf8.DecodeRune(rest)
+			rest = rest[size:]
+		}
+	}
+	p.Width = max(utf8.RuneCount(covered(n, rest)), 1)
+	return p
+}
+
+// line gives a line of the file, counted from 1, without its end.
+func (s *Source) line(number int) []byte {
+	lines := s.lines()
+	if number < 1 || number > len(lines) {
+		return nil
+	}
+	return bytes.TrimSuffix(lines[number-1], []byte("\r"))
+}
+
+// wholeLine gives the position of all that stands on a line.
+func (s *Source) wholeLine(number int) diag.Pos {
+	text := string(s.line(number))
+	body := strings.TrimLeft(text, " \t")
+	return diag.Pos{
+		File: s.File, Line: number, Column: 1 + len(text) - len(body),
+		Width: max(utf8.RuneCountInString(strings.TrimRight(body, " \t")), 1),
+	}
+}
+
+// covered gives what a node covers of its first line, of which rest is what
+// begins with the node.
+func covered(n *yaml.Node, rest []byte) []byte {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
+		return rest[:QuotedLen(rest)]
+	case n.Kind == yaml.ScalarNode && n.Value != "" && bytes.HasPrefix(rest, []byte(n.Value)):
+		return rest[:len(n.Value)]
+	case n.Style&yaml.FlowStyle != 0:
+		return rest[:flowLen(rest)]
+	}
+	text, _, _ := bytes.Cut(rest, []byte(" #"))
+	return bytes.TrimRight(text, " \t")
+}
+
+// QuotedLen gives the length of the quoted scalar at the beginning of text, or
+// all of text when it goes on in the next line.
+func QuotedLen(text []byte) int {
+	for i := 1; i < len(text); i++ {
+		switch {
+		case text[0] == '"' && text[i] == '\\':
+			i++
+		case text[i] == text[0]:
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// flowLen gives the length of the flow collection at the beginning of text, or
+// all of text when it goes on in the next line.
+func flowLen(text []byte) int {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"', '\'':
+			i += QuotedLen(text[i:]) - 1
+		case '[', '{':
+			depth++
+		case ']', '}':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return len(text)
+}
+
+// NodeName gives the name of a list item that is not decoded yet.
+func NodeName(n *yaml.Node, naming []string) string {
+	if len(naming) == 0 || n.Kind != yaml.MappingNode {
+		return ""
+	}
+	parts := make([]string, len(naming))
+	for i := len(n.Content) - 2; i >= 0; i -= 2 { // of a key that occurs twice the first counts
+		if at := slices.Index(naming, n.Content[i].Value); at >= 0 {
+			parts[at], _ = syntax.PlainText(n.Content[i+1])
+		}
+	}
+	return paths.Name(parts...)
+}
+
+// Locate adds the places. A default has none: where it conflicts with something
+// in the file, the finding stands there.
+func (s *Source) Locate(f diag.Diagnostic) diag.Diagnostic {
+	var others []diag.Related
+	for _, r := range f.Related {
+		if s.Has(r.Path) {
+			others = append(others, diag.Related{Path: r.Path, Pos: s.Pos(r.Path)})
+		}
+	}
+	f.Pos, f.Related = s.Pos(f.Path), others
+	if !s.Has(f.Path) && len(others) > 0 {
+		f.Pos, f.Related = others[0].Pos, others[1:]
+	}
+	return f
+}

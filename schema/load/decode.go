@@ -1,0 +1,271 @@
+package load
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
+	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/syntax"
+	"hawser.dev/hawser/schema/tags"
+)
+
+// decoder fills a value from a node tree and notes everything that does not fit.
+type decoder struct {
+	src   *document.Source
+	list  diag.List
+	bad   map[string]bool // paths that could not be read
+	book  tags.Book
+	tally diag.Tally
+}
+
+// trail is the way from the top to a value. Its text is made only when needed,
+// as most values are right.
+type trail struct {
+	parent *trail
+	label  string
+	item   bool        // of a list or map, in brackets
+	rules  *tags.Field // of the field that the value is of, where the step is one
+}
+
+func (t *trail) field(name string) *trail { return &trail{parent: t, label: name} }
+
+func (t *trail) index(name string) *trail { return &trail{parent: t, label: name, item: true} }
+
+func (t *trail) String() string {
+	if t == nil {
+		return ""
+	}
+	if t.item {
+		return paths.At(t.parent.String(), t.label)
+	}
+	return paths.Field(t.parent.String(), t.label)
+}
+
+func (d *decoder) report(n *yaml.Node, t *trail, f diag.Diagnostic) {
+	f.Severity, f.Path = diag.Error, t.String()
+	d.bad[f.Path] = true
+	d.tally[f.Severity]++
+	if d.tally[f.Severity] > diag.MaxFindings {
+		return
+	}
+	f.Pos = d.src.Place(n)
+	d.list = append(d.list, f)
+}
+
+// value reads a node into v.
+func (d *decoder) value(n *yaml.Node, v reflect.Value, t *trail) {
+	if !d.plain(n, t) {
+		return
+	}
+	if v.Type() == schema.HostnamesType {
+		d.hostnames(n, v, t)
+		return
+	}
+	if v.Type() == schema.DynamicType {
+		d.rules(n, v, t)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if syntax.IsNull(n) {
+			d.report(n, t, diag.Diagnostic{Code: "empty-value", Summary: "has no value", Hint: "remove the key, or give it a value"})
+			return
+		}
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(n, v.Elem(), t)
+	case reflect.Slice:
+		d.slice(n, v, t)
+	case reflect.Map:
+		d.mapping(n, v, t)
+	case reflect.Struct:
+		if tags.IsText(v) {
+			d.scalar(n, v, t)
+			return
+		}
+		d.object(n, v, t)
+	default:
+		d.scalar(n, v, t)
+	}
+}
+
+// plain refuses what would make the file mean something else to other tools.
+func (d *decoder) plain(n *yaml.Node, t *trail) bool {
+	switch {
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		d.report(n, t, diag.Diagnostic{
+			Code: "yaml-alias", Summary: "anchors and aliases are not supported", Hint: "write the value out",
+		})
+	case n.Style&yaml.TaggedStyle != 0:
+		d.report(n, t, diag.Diagnostic{Code: "yaml-tag", Summary: "tags such as " + n.Tag + " are not supported", Hint: "remove the tag"})
+	default:
+		return true
+	}
+	return false
+}
+
+// object reads a mapping into a struct.
+func (d *decoder) object(n *yaml.Node, v reflect.Value, t *trail) {
+	if syntax.IsNull(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.wrongType(n, t, "a mapping", mappingHint(t, n))
+		return
+	}
+	fields := d.book.Of(v.Type())
+	first := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if d.repeated(key, first, t.field(key.Value)) {
+			continue
+		}
+		f := slices.IndexFunc(fields, func(f tags.Field) bool { return f.Name == key.Value })
+		if f < 0 || key.Kind != yaml.ScalarNode {
+			d.unknown(key, fields, t)
+			continue
+		}
+		at := t.field(key.Value)
+		at.rules = &fields[f]
+		target := v.Field(fields[f].Index)
+		d.value(value, target, at)
+		d.explicitZero(value, target, fields[f], at)
+	}
+}
+
+// repeated notes a key at t that the mapping has already.
+func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *trail) bool {
+	if key.Kind != yaml.ScalarNode {
+		return false
+	}
+	earlier, dup := first[key.Value]
+	if !dup {
+		first[key.Value] = key
+		return false
+	}
+	d.tally[diag.Error]++
+	if d.tally[diag.Error] > diag.MaxFindings {
+		return true
+	}
+	f := diag.Diagnostic{
+		Severity: diag.Error, Code: "duplicate-key", Path: t.String(), Pos: d.src.Place(key),
+		Summary: "the key occurs twice", Hint: "remove one of the two, or join them",
+		Related: []diag.Related{{Path: t.String(), Pos: d.src.Place(earlier)}},
+	}
+	d.list = append(d.list, f)
+	return true
+}
+
+// unknown notes a key that is no field here, and which one may be meant.
+func (d *decoder) unknown(key *yaml.Node, fields []tags.Field, t *trail) {
+	names := make([]string, len(fields))
+	for i := range fields {
+		names[i] = fields[i].Name
+	}
+	if key.Kind != yaml.ScalarNode {
+		d.report(key, t, diag.Diagnostic{Code: "unknown-key", Summary: "a key must be a name", Hint: "keys here: " + strings.Join(names, ", ")})
+		return
+	}
+	hint := "keys here: " + strings.Join(names, ", ")
+	near := syntax.Nearest(key.Value, names)
+	switch {
+	case key.Value == "<<":
+		hint = "merge keys are not supported: write the values out"
+	case near != "":
+		hint = "did you mean " + near + "?"
+		d.bad[t.field(near).String()] = true
+	}
+	d.report(key, t.field(key.Value), diag.Diagnostic{Code: "unknown-key", Summary: "unknown key " + strconv.Quote(key.Value), Hint: hint})
+}
+
+// slice reads a sequence.
+func (d *decoder) slice(n *yaml.Node, v reflect.Value, t *trail) {
+	if syntax.IsNull(n) {
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		hint := ""
+		if n.Kind == yaml.ScalarNode {
+			hint = "write [" + n.Value + "]"
+		}
+		d.wrongType(n, t, "a list", hint)
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	seen, naming := map[string]bool{}, tags.Naming(v.Type().Elem())
+	for i, item := range n.Content {
+		at := t.index(paths.Label(seen, document.NodeName(item, naming), i))
+		if syntax.IsNull(item) {
+			d.report(item, at, diag.Diagnostic{Code: "empty-value", Summary: "the item is empty", Hint: "remove it, or give it a value"})
+			continue
+		}
+		d.value(item, v.Index(i), at)
+	}
+}
+
+// mapping reads a mapping with free keys.
+func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *trail) {
+	if syntax.IsNull(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.wrongType(n, t, "a mapping", "write {key: value}")
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	first := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		at := t.index(key.Value)
+		name, item := "", reflect.New(v.Type().Elem()).Elem()
+		if d.repeated(key, first, at) || !d.plain(key, at) {
+			continue
+		}
+		if key.Value == "<<" {
+			d.unknown(key, nil, t)
+			continue
+		}
+		if d.scalar(key, reflect.ValueOf(&name).Elem(), at); d.bad[at.String()] {
+			continue
+		}
+		d.value(value, item, at)
+		v.SetMapIndex(reflect.ValueOf(name), item)
+	}
+}
+
+// rules reads a list, or one item without it.
+func (d *decoder) rules(n *yaml.Node, v reflect.Value, t *trail) {
+	rules := v.FieldByName("Rules")
+	switch n.Kind {
+	case yaml.SequenceNode:
+		d.slice(n, rules, t)
+		if len(n.Content) == 0 {
+			d.report(n, t, diag.Diagnostic{Code: "required", Summary: "is empty: at least one item is needed"})
+		}
+	case yaml.MappingNode:
+		rules.Set(reflect.MakeSlice(rules.Type(), 1, 1))
+		v.FieldByName("Alone").SetBool(true)
+		d.object(n, rules.Index(0), t)
+	default:
+		d.wrongType(n, t, "a mapping, or a list of mappings", "write {namespaces: [...]}")
+	}
+}
+
+// hostnames reads a number or a list.
+func (d *decoder) hostnames(n *yaml.Node, v reflect.Value, t *trail) {
+	if n.Kind == yaml.SequenceNode {
+		d.slice(n, v.FieldByName("Names"), t)
+		return
+	}
+	if n.Kind == yaml.MappingNode || n.Kind == yaml.ScalarNode && n.ShortTag() != "!!int" && !syntax.IsNull(n) {
+		d.wrongType(n, t, "a number of pods or a list of hostnames", "")
+		return
+	}
+	d.scalar(n, v.FieldByName("Count"), t)
+}

@@ -1,0 +1,323 @@
+package load
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
+	"hawser.dev/hawser/schema/tags"
+)
+
+// Format gives a topology file with its keys in the order of the reference, two spaces a
+// level, items below their key, and no more than one empty line at a time. Comments go
+// with what they stand above, those at the top stay there, and what is written on one
+// line stays as it is. What the file says does not change. A file that Decode finds
+// errors in is not formatted: the list holds them.
+func Format(file string, raw []byte) ([]byte, diag.List) {
+	_, src, list := Decode(file, raw)
+	if list.HasErrors() {
+		return nil, list
+	}
+	f := &formatter{book: tags.Book{}}
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(raw), "\n"), "\n") {
+		f.lines = append(f.lines, textLine{text: strings.TrimSuffix(line, "\r")})
+	}
+	out, err := f.document(src.Root)
+	if err == nil {
+		_, again, wrong := Decode(file, out)
+		if wrong.HasErrors() || !sameValue(src.Root, again.Root) {
+			err = fmt.Errorf("the result would say something else")
+		}
+	}
+	if err != nil {
+		return nil, diag.List{{Severity: diag.Error, Code: "not-formatted", Pos: src.Place(src.Root),
+			Summary: "the file cannot be formatted: " + err.Error(), Hint: "write keys as `key: value`, one a line, with spaces before them"}}
+	}
+	return out, nil
+}
+
+// textLine is a line of a file; one of a text of several lines keeps its end.
+type textLine struct {
+	text string
+	kept bool
+}
+
+func (l textLine) empty() bool { return !l.kept && strings.TrimSpace(l.text) == "" }
+
+func (l textLine) comment() bool { return !l.kept && strings.HasPrefix(strings.TrimSpace(l.text), "#") }
+
+func (l textLine) indent() int { return len(l.text) - len(strings.TrimLeft(l.text, " ")) }
+
+// formatter moves lines: those of a node go together, with the comments above it.
+type formatter struct {
+	lines []textLine
+	book  tags.Book
+}
+
+func (f *formatter) document(root *yaml.Node) ([]byte, error) {
+	if err := f.keep(root, -1); err != nil {
+		return nil, err
+	}
+	first := root.Line - 1
+	if root.Style&yaml.FlowStyle != 0 || first > len(f.lines) {
+		first = len(f.lines)
+	}
+	out := slices.Clone(f.lines[:first])
+	body, err := f.node(root, reflect.TypeFor[schema.ClusterSet](), first, len(f.lines), 0)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	empty := true // of the line before: there is none at the top
+	for _, line := range append(out, body...) {
+		if line.empty() {
+			empty = true
+			continue
+		}
+		if empty && text.Len() > 0 {
+			text.WriteByte('\n')
+		}
+		empty = false
+		if !line.kept {
+			line.text = strings.TrimRight(line.text, " \t\r")
+		}
+		text.WriteString(line.text + "\n")
+	}
+	return text.Bytes(), nil
+}
+
+// keep marks the lines that a text of several lines goes on in. Parent is the
+// indentation of what the node is in.
+func (f *formatter) keep(n *yaml.Node, parent int) error {
+	if n.Line < 1 || n.Line > len(f.lines) {
+		return fmt.Errorf("line %d is not found", n.Line)
+	}
+	switch {
+	case n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode:
+		if n.Style&yaml.FlowStyle == 0 {
+			parent = n.Column - 1
+		}
+		for _, below := range n.Content {
+			if err := f.keep(below, parent); err != nil {
+				return err
+			}
+		}
+	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		for i := n.Line; i < len(f.lines) && (f.lines[i].empty() || f.lines[i].indent() > parent); i++ {
+			f.lines[i].kept = true
+		}
+	case n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
+		return f.keepQuoted(n)
+	}
+	return nil
+}
+
+func (f *formatter) keepQuoted(n *yaml.Node) error {
+	first := []rune(f.lines[n.Line-1].text)
+	if n.Column < 1 || n.Column > len(first) {
+		return fmt.Errorf("column %d of line %d is not found", n.Column, n.Line)
+	}
+	text := []byte(string(first[n.Column-1:]))
+	for i := n.Line; document.QuotedLen(text) == len(text) && text[len(text)-1] != text[0] && i < len(f.lines); i++ {
+		f.lines[i].kept = true
+		text = append(append(text, '\n'), f.lines[i].text...)
+	}
+	return nil
+}
+
+// node gives the lines from from to to, which hold a node and what stands around it, with
+// the node's own indentation as wanted.
+func (f *formatter) node(n *yaml.Node, t reflect.Type, from, to, want int) ([]textLine, error) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == schema.DynamicType {
+		if t = reflect.TypeFor[[]schema.DynamicRule](); n.Kind == yaml.MappingNode {
+			t = t.Elem()
+		}
+	}
+	have := n.Column - 1
+	switch {
+	case n.Kind == yaml.ScalarNode || n.Style&yaml.FlowStyle != 0:
+		return shifted(f.lines[from:to], want-have), nil
+	case n.Kind == yaml.SequenceNode:
+		return f.sequence(n, t, from, to, want)
+	}
+	return f.mapping(n, t, from, to, want)
+}
+
+func (f *formatter) mapping(n *yaml.Node, t reflect.Type, from, to, want int) ([]textLine, error) {
+	type entry struct {
+		rank  int
+		lines []textLine
+	}
+	starts := make([]int, 0, len(n.Content)/2)
+	for i := 0; i < len(n.Content); i += 2 {
+		line := n.Content[i].Line - 1
+		if line < from || line >= to || f.lines[line].indent() != n.Column-1 || n.Content[i].Column != n.Column {
+			return nil, fmt.Errorf("line %d does not begin with a key", line+1)
+		}
+		starts = append(starts, line)
+	}
+	begins, end := f.parts(starts, from, to, n.Column-1)
+	entries := make([]entry, 0, len(starts))
+	for i, line := range starts {
+		key, value, after := n.Content[2*i], n.Content[2*i+1], end
+		if i+1 < len(starts) {
+			after = begins[i+1]
+		}
+		rank, inner := f.field(t, key.Value)
+		e := entry{rank: rank, lines: shifted(f.lines[begins[i]:line+1], want-(n.Column-1))}
+		var below []textLine
+		var err error
+		switch {
+		case value.Line-1 > line && value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle == 0:
+			below, err = f.node(value, inner, line+1, after, want+2)
+		case value.Line-1 > line && value.Kind == yaml.SequenceNode && value.Style&yaml.FlowStyle == 0:
+			below, err = f.node(value, inner, line+1, after, want)
+		default:
+			below = shifted(f.lines[line+1:after], want-(n.Column-1))
+		}
+		if err != nil {
+			return nil, err
+		}
+		e.lines = append(e.lines, below...)
+		entries = append(entries, e)
+	}
+	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.rank, b.rank) })
+	var out []textLine
+	for _, e := range entries {
+		out = append(out, e.lines...)
+	}
+	return append(out, shifted(f.lines[end:to], want-(n.Column-1))...), nil
+}
+
+// field gives the place of a key in the reference, and the type of its value.
+func (f *formatter) field(t reflect.Type, key string) (int, reflect.Type) {
+	if t.Kind() == reflect.Map {
+		return 0, t.Elem()
+	}
+	if t.Kind() == reflect.Struct {
+		for _, field := range f.book.Of(t) {
+			if field.Name == key {
+				return field.Index, t.Field(field.Index).Type
+			}
+		}
+	}
+	return 0, t
+}
+
+func (f *formatter) sequence(n *yaml.Node, t reflect.Type, from, to, want int) ([]textLine, error) {
+	item := reflect.TypeFor[string]()
+	if t.Kind() == reflect.Slice {
+		item = t.Elem()
+	}
+	have := n.Column - 1
+	starts := make([]int, 0, len(n.Content))
+	for i, child := range n.Content {
+		line, least := child.Line-1, from
+		if i > 0 {
+			least = starts[i-1] + 1
+		}
+		for ; line >= least && (f.lines[line].indent() != have || !strings.HasPrefix(f.lines[line].text[have:], "-")); line-- {
+			continue // a comment, or nothing, may stand behind the dash
+		}
+		if line < least || line >= to {
+			return nil, fmt.Errorf("the item of line %d does not begin with a dash", child.Line)
+		}
+		starts = append(starts, line)
+	}
+	begins, end := f.parts(starts, from, to, have)
+	var out []textLine
+	for i, line := range starts {
+		after := end
+		if i+1 < len(starts) {
+			after = begins[i+1]
+		}
+		out = append(out, shifted(f.lines[begins[i]:line], want-have)...)
+		f.lines[line].text = strings.Repeat(" ", have+1) + f.lines[line].text[have+1:]
+		body, err := f.node(n.Content[i], item, line, after, want+2)
+		if err != nil {
+			return nil, err
+		}
+		k := 0
+		for ; k < len(body) && (body[k].empty() || body[k].comment()); k++ {
+			body[k].text = strings.Repeat(" ", want) + strings.TrimSpace(body[k].text)
+		}
+		if k == len(body) || body[k].indent() != want+2 {
+			return nil, fmt.Errorf("the item of line %d does not begin with a value", line+1)
+		}
+		body[k].text = body[k].text[:want] + "-" + body[k].text[want+1:]
+		out = append(out, body...)
+	}
+	return append(out, shifted(f.lines[end:to], want-have)...), nil
+}
+
+// parts says where the part of each key or item begins, which stand on the lines of
+// starts with an indentation, and where the last one ends: comments above one belong to
+// it, those that are indented more to the one before.
+func (f *formatter) parts(starts []int, from, to, indent int) (begins []int, end int) {
+	border := func(least, at int) int {
+		begin := at
+		for begin > least && (f.lines[begin-1].empty() || f.lines[begin-1].comment()) {
+			begin--
+		}
+		for i := begin; i < at && (f.lines[i].empty() || f.lines[i].indent() > indent); i++ {
+			if !f.lines[i].empty() {
+				begin = i + 1
+			}
+		}
+		return begin
+	}
+	for i, at := range starts {
+		if i == 0 {
+			begins = append(begins, from)
+			continue
+		}
+		begins = append(begins, border(starts[i-1]+1, at))
+	}
+	return begins, border(starts[len(starts)-1]+1, to)
+}
+
+// shifted gives lines with more spaces before them, or with fewer.
+func shifted(lines []textLine, by int) []textLine {
+	out := slices.Clone(lines)
+	for i := range out {
+		switch text := out[i].text; {
+		case text == "":
+		case by > 0:
+			out[i].text = strings.Repeat(" ", by) + text
+		default:
+			out[i].text = text[min(-by, out[i].indent()):]
+		}
+	}
+	return out
+}
+
+// sameValue reports whether two nodes say the same, whatever the order of their keys.
+func sameValue(a, b *yaml.Node) bool {
+	if a.Kind != b.Kind || a.ShortTag() != b.ShortTag() || a.Value != b.Value || len(a.Content) != len(b.Content) {
+		return false
+	}
+	if a.Kind != yaml.MappingNode {
+		return slices.EqualFunc(a.Content, b.Content, sameValue)
+	}
+	values := map[string]*yaml.Node{}
+	for i := 0; i < len(b.Content); i += 2 {
+		values[b.Content[i].Value] = b.Content[i+1]
+	}
+	for i := 0; i < len(a.Content); i += 2 {
+		if other := values[a.Content[i].Value]; other == nil || !sameValue(a.Content[i+1], other) {
+			return false
+		}
+	}
+	return true
+}

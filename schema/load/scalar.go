@@ -1,0 +1,217 @@
+package load
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/syntax"
+	"hawser.dev/hawser/schema/tags"
+)
+
+// scalar reads one value that is not a collection.
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *trail) {
+	if n.Kind != yaml.ScalarNode {
+		d.wrongType(n, t, kindName(v), scalarHint(t, n))
+		return
+	}
+	if syntax.IsNull(n) {
+		return
+	}
+	if meaning, word := syntax.BooleanWord(n.Value); word && !syntax.IsQuoted(n) {
+		d.report(n, t, diag.Diagnostic{
+			Code: "yaml-boolean", Summary: n.Value + " is a boolean in YAML 1.1 and text in YAML 1.2",
+			Hint: booleanHint(v, n.Value, meaning),
+		})
+		return
+	}
+	switch {
+	case v.Kind() == reflect.Bool:
+		d.boolean(n, v, t)
+	case v.Kind() == reflect.Int:
+		d.integer(n, v, t)
+	default:
+		d.text(n, v, t)
+	}
+}
+
+func booleanHint(v reflect.Value, text string, meaning bool) string {
+	if v.Kind() == reflect.Bool {
+		return "write " + strconv.FormatBool(meaning)
+	}
+	return "put it in quotes: " + strconv.Quote(text)
+}
+
+func (d *decoder) boolean(n *yaml.Node, v reflect.Value, t *trail) {
+	if n.ShortTag() != "!!bool" {
+		d.wrongType(n, t, "true or false", "")
+		return
+	}
+	v.SetBool(strings.EqualFold(n.Value, "true"))
+}
+
+func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *trail) {
+	number, err := strconv.Atoi(n.Value)
+	switch {
+	case syntax.IsQuoted(n) && err == nil:
+		d.wrongType(n, t, "a number", "remove the quotes")
+	case syntax.IsQuoted(n) || n.ShortTag() != "!!int":
+		d.wrongType(n, t, "a whole number", "")
+	case err != nil || strconv.Itoa(number) != n.Value:
+		d.report(n, t, diag.Diagnostic{
+			Code: "bad-number", Summary: n.Value + " is not a plain decimal number",
+			Hint: "write digits only, without a leading zero, sign or underscore",
+		})
+	default:
+		v.SetInt(int64(number))
+	}
+}
+
+// text reads what is written as text: strings, durations, addresses and prefixes.
+func (d *decoder) text(n *yaml.Node, v reflect.Value, t *trail) {
+	text, ok := syntax.PlainText(n)
+	if !ok {
+		d.wrongType(n, t, kindName(v), textHint(n, v, t.rules))
+		return
+	}
+	if v.Kind() == reflect.String {
+		v.SetString(text)
+		return
+	}
+	err := tags.Set(v, text)
+	if p, is := v.Interface().(netip.Prefix); is && err == nil && p.IsValid() && p.Bits() == 0 {
+		v.SetZero() // nothing else is to be said of it, and everything overlaps it
+		d.report(n, t, diag.Diagnostic{Code: "bad-prefix", Summary: text + " is every address that there is",
+			Hint: "write the ranges that are used: a prefix looks like 10.7.0.0/16 or fd00:7::/48"})
+		return
+	}
+	if err != nil {
+		v.SetZero()
+		d.report(n, t, unreadable(text, v))
+	}
+}
+
+// textHint says how a number is written as the text that it most likely stands for.
+func textHint(n *yaml.Node, v reflect.Value, f *tags.Field) string {
+	switch {
+	case v.Type() == tags.DurationType && n.ShortTag() == "!!int":
+		return "give the unit: " + withUnit(n.Value, f)
+	case v.Kind() == reflect.String:
+		return "put it in quotes: " + strconv.Quote(n.Value)
+	}
+	return ""
+}
+
+// withUnit gives a number as the duration that the field can hold: the first unit
+// with which it is in the range, seconds before others.
+func withUnit(number string, f *tags.Field) string {
+	for _, unit := range []string{"s", "ms", "m"} {
+		d, err := time.ParseDuration(number + unit)
+		if err == nil && (f == nil || f.MaxText == "" || int64(d) >= f.Min && int64(d) <= f.Max) {
+			return number + unit
+		}
+	}
+	return number + "s"
+}
+
+// unreadable says why a text is no value of v's type.
+func unreadable(text string, v reflect.Value) diag.Diagnostic {
+	if v.Type() == tags.DurationType {
+		return diag.Diagnostic{Code: "bad-duration", Summary: fmt.Sprintf("%q is not a duration", text),
+			Hint: "a duration looks like 250ms, 25s or 5m"}
+	}
+	if v.Type() != tags.PrefixType {
+		return diag.Diagnostic{Code: "bad-address", Summary: fmt.Sprintf("%q is not an IP address", text),
+			Hint: "an address looks like 169.254.73.53 or fd00::53"}
+	}
+	if a, err := netip.ParseAddr(text); err == nil {
+		return diag.Diagnostic{
+			Code: "bad-prefix", Summary: text + " has no prefix length",
+			Hint: fmt.Sprintf("write %s/%d for the one address, or the length of the network", a.WithZone(""), a.BitLen()),
+		}
+	}
+	address, length, _ := strings.Cut(text, "/")
+	if a, err := netip.ParseAddr(address); err == nil && a.Zone() == "" && digits(length) {
+		return diag.Diagnostic{Code: "bad-prefix", Summary: fmt.Sprintf("%s has the prefix length %s", text, length),
+			Hint: fmt.Sprintf("the length of an IPv%d prefix is 0 to %d", map[bool]int{true: 4, false: 6}[a.Is4()], a.BitLen())}
+	}
+	return diag.Diagnostic{Code: "bad-prefix", Summary: fmt.Sprintf("%q is not a prefix", text),
+		Hint: "a prefix looks like 10.7.0.0/16 or fd00:7::/48"}
+}
+
+func digits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
+// wrongType notes a node that is not what the field holds.
+func (d *decoder) wrongType(n *yaml.Node, t *trail, want, hint string) {
+	d.report(n, t, diag.Diagnostic{Code: "wrong-type", Summary: "want " + want + ", have " + nodeKind(n), Hint: hint})
+}
+
+// mappingHint shows the mapping that a bare word in its place most likely stands for.
+func mappingHint(t *trail, n *yaml.Node) string {
+	if t != nil && t.label == "balance" && n.Kind == yaml.ScalarNode { // what the policies look like in prose
+		return "write balance: {policy: " + n.Value + "}"
+	}
+	return ""
+}
+
+// scalarHint says how a policy with parameters is written.
+func scalarHint(t *trail, n *yaml.Node) string {
+	if t.label == "policy" && n.Kind == yaml.MappingNode {
+		return "write {policy: weighted, weights: {a: 3, b: 1}} or {policy: failover, order: [a, b]}"
+	}
+	return ""
+}
+
+// kindName names what a field holds, for messages.
+func kindName(v reflect.Value) string {
+	switch {
+	case v.Type() == tags.DurationType:
+		return "a duration"
+	case v.Type() == tags.PrefixType:
+		return "a prefix"
+	case tags.IsText(v):
+		return "an IP address"
+	case v.Kind() == reflect.Bool:
+		return "true or false"
+	case v.Kind() == reflect.Int:
+		return "a number"
+	}
+	return "text"
+}
+
+// nodeKind names what a node holds, for messages.
+func nodeKind(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!int", "!!float":
+		return "the number " + n.Value
+	case "!!bool":
+		return "the boolean " + n.Value
+	case "!!timestamp":
+		return "the date " + n.Value
+	case "!!null":
+		return "nothing"
+	}
+	return "the text " + strconv.Quote(n.Value)
+}
+
+// explicitZero refuses a zero that is written out where the field may not be
+// zero; Default could not tell it from a field that is left out.
+func (d *decoder) explicitZero(n *yaml.Node, v reflect.Value, f tags.Field, t *trail) {
+	numeric := v.Kind() == reflect.Int || v.Type() == tags.DurationType
+	if !numeric || syntax.IsNull(n) || !v.IsZero() || f.Min <= 0 || f.Def == "" && !f.Required || d.bad[t.String()] {
+		return
+	}
+	d.report(n, t, tags.OutOfRange(v, f))
+}

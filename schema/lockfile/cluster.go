@@ -1,0 +1,70 @@
+package lockfile
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/schema"
+)
+
+// adoptAnnex takes over the annex that a mapping needs.
+func (c *Cluster) adoptAnnex(m HeldPrefix, from *Cluster) {
+	i := slices.IndexFunc(from.Annexes, func(h HeldPrefix) bool { return h.Prefix == m.Prefix })
+	if i >= 0 && !c.Holds(m.Prefix) {
+		c.Annexes = append(c.Annexes, from.Annexes[i])
+	}
+}
+
+// Holds reports whether a prefix lies in a block or an annex of the cluster.
+func (c *Cluster) Holds(p netip.Prefix) bool {
+	in := func(h HeldPrefix) bool { return cidr.Contains(h.Prefix, p) }
+	return slices.ContainsFunc(c.Blocks, in) || slices.ContainsFunc(c.Annexes, in)
+}
+
+// SortAnnexes brings the annexes into the order in which they are written.
+func (c *Cluster) SortAnnexes() {
+	slices.SortFunc(c.Annexes, func(x, y HeldPrefix) int { return x.Prefix.Compare(y.Prefix) })
+}
+
+// Mapped reports whether a pod prefix has a mapping.
+func (c *Cluster) Mapped(pods netip.Prefix) bool {
+	_, ok := c.Mappings[pods]
+	return ok
+}
+
+// DynamicRanges gives the parts of a cluster's blocks that are kept for exports made
+// in it, IPv4 first; none without spec.dynamicExports.
+func (l *Lock) DynamicRanges(top *schema.ClusterSet, cluster string) []netip.Prefix {
+	c := l.Clusters[cluster]
+	if c == nil || top.Spec.DynamicExports == nil {
+		return nil
+	}
+	var out []netip.Prefix
+	for _, b := range c.Blocks {
+		if p := c.Dynamic(b.Prefix); p.IsValid() && slices.ContainsFunc(top.GlobalPools(), p.Overlaps) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Dynamic is the second quarter of a block. Pods are mapped to its upper half; in a
+// block that grew, a mapping of before may stand in the second quarter, and then
+// the first one serves. It is invalid where there is no room.
+func (c *Cluster) Dynamic(block netip.Prefix) netip.Prefix {
+	if cidr.HostBits(block) < schema.MinDynamicBits {
+		return netip.Prefix{}
+	}
+	for _, nth := range []uint64{1, 0} {
+		p := cidr.Part(block, 2, nth)
+		free := true
+		for _, m := range c.Mappings {
+			free = free && !m.Prefix.Overlaps(p)
+		}
+		if free {
+			return p
+		}
+	}
+	return netip.Prefix{}
+}

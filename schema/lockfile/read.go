@@ -1,0 +1,300 @@
+package lockfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/document"
+	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/syntax"
+)
+
+// Read reads a lock file; file is its name for messages. No content is an
+// empty lock. What git's textual merge of two branches can leave behind (a key
+// that stands twice, an address with two owners) is no error here:
+// allocate.Check reports it and allocate.Addresses mends it.
+func Read(file string, raw []byte) (*Lock, diag.List) {
+	r := &reader{file: file, lock: New()}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return r.lock, nil
+	}
+	if pos, found := document.MergeMarker(file, raw); found {
+		return r.lock, diag.List{{Severity: diag.Error, Code: "lock-syntax", Pos: pos,
+			Summary: "the lock holds the marks of a merge conflict",
+			Hint:    "remove the lines that begin with <<<<<<<, ======= and >>>>>>> and keep both sides, then run hawser allocate"}}
+	}
+	var doc yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	err := dec.Decode(&doc)
+	for err == nil {
+		var second yaml.Node
+		if err = dec.Decode(&second); err == nil && !syntax.IsNull(second.Content[0]) {
+			r.fail(second.Content[0], "holds more than one document")
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		found := document.New(file, raw, nil).SyntaxError(err)
+		return r.lock, diag.List{{Severity: diag.Error, Code: "lock-syntax", Pos: found.Pos,
+			Summary: "the lock is cut off or was edited by hand: " + found.Summary, Hint: lockHint}}
+	}
+	if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
+		r.document(doc.Content[0])
+	}
+	return r.lock, r.list
+}
+
+type reader struct {
+	file string
+	lock *Lock
+	list diag.List
+}
+
+func (r *reader) pos(n *yaml.Node) diag.Pos {
+	return diag.Pos{File: r.file, Line: n.Line, Column: n.Column, Width: len(n.Value)}
+}
+
+func (r *reader) fail(n *yaml.Node, format string, args ...any) {
+	r.list = append(r.list, diag.Diagnostic{Severity: diag.Error, Code: "lock-syntax", Pos: r.pos(n),
+		Summary: "the lock " + fmt.Sprintf(format, args...),
+		Hint:    lockHint})
+}
+
+const lockHint = "the lock is written by hawser allocate; take the last good version from git and run it again"
+
+// each calls do for every key of a mapping.
+func (r *reader) each(n *yaml.Node, do func(key, value *yaml.Node)) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		r.fail(n, "has something else where a mapping belongs")
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		do(n.Content[i], n.Content[i+1])
+	}
+}
+
+func (r *reader) document(n *yaml.Node) {
+	r.each(n, func(key, value *yaml.Node) {
+		switch key.Value {
+		case "apiVersion":
+			r.literal(value, schema.APIVersion)
+		case "kind":
+			r.literal(value, Kind)
+		case "allocated":
+			r.each(value, r.entry)
+		case "released":
+			sub := &reader{file: r.file, lock: New()}
+			sub.each(value, sub.entry)
+			r.list = append(r.list, sub.list...)
+			r.lock.Released = sub.lock
+		default:
+			r.fail(key, "has the unknown key %q", key.Value)
+		}
+	})
+}
+
+func (r *reader) literal(n *yaml.Node, want string) {
+	if n.Value != want {
+		r.fail(n, "has %q instead of %q", n.Value, want)
+	}
+}
+
+// entry reads one line: a path, as messages have it, and what it holds.
+func (r *reader) entry(key, value *yaml.Node) {
+	top, rest := nextSegment(key.Value)
+	sub, tail := nextSegment(rest)
+	last, end := nextSegment(tail)
+	switch {
+	case top.word == "clusters" && top.label != "" && sub.word == "gateways" && sub.label != "" && tail == "lane":
+		r.lane(Slot{Kind: SlotGateway, Cluster: top.label, Name: sub.label}, key, value)
+	case end != "" || top.label == "":
+		r.fail(key, "has the unknown key %q", key.Value)
+	case top.word == "clusters" && tail == "":
+		r.clusterEntry(top.label, sub, key, value)
+	case top.word == "exports" && sub == (segment{word: "vips"}) && tail == "":
+		r.hold(Slot{Kind: SlotVIP, Export: top.label}, key, value)
+	case top.word == "exports" && sub.word == "clusters" && sub.label != "" && last == (segment{word: "ips"}):
+		r.hold(Slot{Kind: SlotExport, Export: top.label, Cluster: sub.label}, key, value)
+	case top.word == "exports" && sub.word == "clusters" && sub.label != "" && last.word == "hosts" && last.label != "":
+		r.hold(Slot{Kind: SlotHost, Export: top.label, Cluster: sub.label, Name: last.label}, key, value)
+	default:
+		r.fail(key, "has the unknown key %q", key.Value)
+	}
+}
+
+func (r *reader) clusterEntry(name string, sub segment, key, value *yaml.Node) {
+	c := r.lock.Cluster(name)
+	switch {
+	case sub == segment{word: "blocks"}:
+		r.blocks(c, paths.At("clusters", name), value)
+	case sub == segment{word: "annexes"}:
+		c.Annexes = append(c.Annexes, r.prefixes(value)...)
+	case sub == segment{word: "former"}:
+		c.Former = append(c.Former, r.prefixes(value)...)
+	case sub == segment{word: "egressIPs"}:
+		r.hold(Slot{Kind: SlotEgress, Cluster: name}, key, value)
+	case sub.word == "mappings" && sub.label != "":
+		r.mapping(c, sub.label, key, value)
+	case sub.word == "gateways" && sub.label != "":
+		r.hold(Slot{Kind: SlotGateway, Cluster: name, Name: sub.label}, key, value)
+	case sub.word == "egress" && sub.label != "":
+		r.hold(Slot{Kind: SlotRule, Cluster: name, Name: sub.label}, key, value)
+	default:
+		r.fail(key, "has the unknown key %q", key.Value)
+	}
+}
+
+// segment is one step of a path: a word, and what stands in brackets behind it.
+type segment struct{ word, label string }
+
+// nextSegment takes the first step off a path.
+func nextSegment(path string) (segment, string) {
+	i := strings.IndexAny(path, ".[")
+	if i < 0 {
+		return segment{word: path}, ""
+	}
+	s := segment{word: path[:i]}
+	rest := path[i:]
+	if rest[0] == '[' {
+		label, after, ok := strings.Cut(rest[1:], "]")
+		if !ok || label == "" {
+			return segment{word: path}, ""
+		}
+		s.label, rest = label, after
+	}
+	if after, ok := strings.CutPrefix(rest, "."); ok && after != "" {
+		return s, after
+	}
+	if rest != "" {
+		return segment{word: path}, ""
+	}
+	return s, ""
+}
+
+// blocks reads a cluster's blocks. A second list with another block is a merge
+// of two branches: the lower block stays, the other becomes a conflict.
+func (r *reader) blocks(c *Cluster, path string, n *yaml.Node) {
+	for _, b := range r.prefixes(n) {
+		i := slices.IndexFunc(c.Blocks, func(h HeldPrefix) bool { return h.Prefix.Addr().Is4() == b.Prefix.Addr().Is4() })
+		if i < 0 {
+			c.Blocks = append(c.Blocks, b)
+			continue
+		}
+		keep, drop := c.Blocks[i], b
+		if drop.Prefix.Compare(keep.Prefix) < 0 {
+			keep, drop = drop, keep
+		}
+		c.Blocks[i] = keep
+		r.twice(path+".blocks", keep.Pos, drop.Pos, keep.Prefix != drop.Prefix)
+	}
+	slices.SortFunc(c.Blocks, func(a, b HeldPrefix) int { return a.Prefix.Addr().BitLen() - b.Prefix.Addr().BitLen() })
+}
+
+func (r *reader) mapping(c *Cluster, pods string, key, value *yaml.Node) {
+	from, err := netip.ParsePrefix(pods)
+	to := r.prefixes(value)
+	if err != nil || len(to) != 1 || from.Bits() != to[0].Prefix.Bits() || from != from.Masked() {
+		r.fail(key, "has the mapping of %s, which is not one prefix as long", pods)
+		return
+	}
+	m := HeldPrefix{Prefix: to[0].Prefix, Pos: r.pos(key)}
+	if have, dup := c.Mappings[from]; dup {
+		keep, drop := have, m
+		if drop.Prefix.Compare(keep.Prefix) < 0 {
+			keep, drop = drop, keep
+		}
+		r.twice(key.Value, keep.Pos, drop.Pos, keep.Prefix != drop.Prefix)
+		m = keep
+	}
+	c.Mappings[from] = m
+}
+
+// hold reads the addresses of a slot. When the slot has some already, the list
+// with the lower first address stays.
+func (r *reader) hold(s Slot, key, value *yaml.Node) {
+	h := Held{Addrs: r.addresses(value), Pos: r.pos(key)}
+	if have, dup := r.lock.Addrs[s]; dup {
+		keep, drop := have, h
+		if slices.CompareFunc(drop.Addrs, keep.Addrs, netip.Addr.Compare) < 0 {
+			keep, drop = drop, keep
+		}
+		r.twice(s.Path(), keep.Pos, drop.Pos, !slices.Equal(keep.Addrs, drop.Addrs))
+		h = keep
+	}
+	r.lock.Addrs[s] = h
+}
+
+// twice notes a key that stands twice in the file.
+func (r *reader) twice(path string, keep, drop diag.Pos, differ bool) {
+	what := "with the same value"
+	if differ {
+		what = "with different values: the published one stays, or else the lower one"
+	}
+	r.lock.Conflicts = append(r.lock.Conflicts, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: path,
+		Pos: drop, Related: []diag.Related{{Path: path, Pos: keep}}, Summary: "stands twice in the lock, " + what})
+}
+
+// scalars gives the items of a list.
+func (r *reader) scalars(n *yaml.Node) []*yaml.Node {
+	if n.Kind != yaml.SequenceNode {
+		r.fail(n, "has something else where a list belongs")
+		return nil
+	}
+	return n.Content
+}
+
+func (r *reader) prefixes(n *yaml.Node) []HeldPrefix {
+	var out []HeldPrefix
+	for _, item := range r.scalars(n) {
+		p, err := netip.ParsePrefix(item.Value)
+		if err != nil || p != p.Masked() {
+			r.fail(item, "has %q where a prefix without host bits belongs", item.Value)
+			continue
+		}
+		out = append(out, HeldPrefix{Prefix: p, Pos: r.pos(item)})
+	}
+	return out
+}
+
+// maxRange bounds what one range of the lock stands for; no slot ever gets more.
+const maxRange = 4096
+
+// addresses reads a list of addresses and of ranges first-last.
+func (r *reader) addresses(n *yaml.Node) []netip.Addr {
+	items := r.scalars(n)
+	out := make([]netip.Addr, 0, len(items))
+	for _, item := range items {
+		first, last, isRange := strings.Cut(item.Value, "-")
+		if !isRange {
+			last = first
+		}
+		lo, err := netip.ParseAddr(first)
+		hi, err2 := netip.ParseAddr(last)
+		if errors.Join(err, err2) != nil || lo.BitLen() != hi.BitLen() || hi.Less(lo) {
+			r.fail(item, "has %q where an address or a range of addresses belongs", item.Value)
+			continue
+		}
+		for a := lo; len(out) <= maxRange; a = a.Next() {
+			out = append(out, a)
+			if a == hi {
+				break
+			}
+		}
+		if len(out) > maxRange {
+			r.fail(item, "has the range %q of more than %d addresses", item.Value, maxRange)
+			return nil
+		}
+	}
+	return out
+}

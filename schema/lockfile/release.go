@@ -1,0 +1,191 @@
+package lockfile
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// GC gives the lock without what the topology no longer asks for: those
+// addresses may then be given to others. They stand under released, so that what
+// holds for a published lock, too (overlay.Keep); see Forget.
+func (l *Lock) GC(top *schema.ClusterSet) *Lock {
+	out := New()
+	for _, d := range Demands(top) {
+		h, ok := l.Addrs[d.Slot]
+		if !ok {
+			continue
+		}
+		out.Addrs[d.Slot] = Held{Addrs: KeepFirst(h.Addrs, d.Count), Pos: h.Pos}
+		if lane, ok := l.Lanes[d.Slot]; ok {
+			out.Lanes[d.Slot] = lane
+		}
+	}
+	for i := range top.Spec.Clusters {
+		c := &top.Spec.Clusters[i]
+		have := l.Clusters[c.Name]
+		if have == nil {
+			continue
+		}
+		entry := out.Cluster(c.Name)
+		entry.Blocks = slices.Clone(have.Blocks)
+		for _, p := range top.Mappable(c) {
+			if m, ok := have.Mappings[p]; ok {
+				entry.Mappings[p] = m
+				entry.adoptAnnex(m, have)
+			}
+		}
+		entry.SortAnnexes()
+	}
+	out.Released = l.without(out)
+	out.Released.add(l.Released)
+	return out
+}
+
+// Forget gives the lock without the lines under released that have done their
+// work: what is published no longer has those things, or l has them in their place
+// again. nil stands for nothing published.
+func (l *Lock) Forget(published *Lock) *Lock {
+	out := l.Clone()
+	if l.Released == nil {
+		return out
+	}
+	out.Released = New()
+	if published == nil {
+		published = New()
+	}
+	there := published.without(l)
+	for s, h := range l.Released.Addrs {
+		addrs := slices.DeleteFunc(slices.Clone(h.Addrs), func(a netip.Addr) bool {
+			i := slices.Index(published.Addrs[s].Addrs, a)
+			return i < 0 || i == slices.Index(l.Addrs[s].Addrs, a)
+		})
+		if len(addrs) > 0 {
+			out.Released.Addrs[s] = Held{Addrs: addrs, Pos: h.Pos}
+		}
+	}
+	for s, h := range l.Released.Lanes {
+		if lane, is := there.Lanes[s]; is && lane.Lane == h.Lane {
+			out.Released.Lanes[s] = h
+		}
+	}
+	for name, c := range l.Released.Clusters {
+		from := there.Clusters[name]
+		if from == nil {
+			continue
+		}
+		keep := func(list, in []HeldPrefix) []HeldPrefix {
+			return slices.DeleteFunc(slices.Clone(list), func(h HeldPrefix) bool { return !HasPrefix(in, h.Prefix) })
+		}
+		entry := &Cluster{Blocks: keep(c.Blocks, from.Blocks), Annexes: keep(c.Annexes, from.Annexes),
+			Former: keep(c.Former, from.Former), Mappings: maps.Clone(c.Mappings)}
+		maps.DeleteFunc(entry.Mappings, func(pods netip.Prefix, m HeldPrefix) bool {
+			return from.Mappings[pods].Prefix != m.Prefix
+		})
+		out.Released.put(name, entry)
+	}
+	return out
+}
+
+// Lacks gives the paths of what other holds and l does not, in order.
+func (l *Lock) Lacks(other *Lock) []string {
+	more := other.without(l)
+	var out []string
+	clusters, exports := more.tree()
+	for _, n := range slices.Concat(clusters, exports) {
+		if more.Clusters[n.name] != nil && len(n.slots) == 0 {
+			out = append(out, paths.At("clusters", n.name))
+		}
+		for _, s := range n.slots {
+			out = append(out, s.Path())
+		}
+	}
+	return out
+}
+
+// put adds a cluster's entry unless it is empty.
+func (l *Lock) put(name string, c *Cluster) {
+	if len(c.Blocks)+len(c.Annexes)+len(c.Former)+len(c.Mappings) > 0 {
+		l.Clusters[name] = c
+	}
+}
+
+// without gives what l holds and o does not.
+func (l *Lock) without(o *Lock) *Lock {
+	out := New()
+	for s, h := range l.Addrs {
+		addrs := slices.DeleteFunc(slices.Clone(h.Addrs), func(a netip.Addr) bool { return slices.Contains(o.Addrs[s].Addrs, a) })
+		if len(addrs) > 0 {
+			out.Addrs[s] = Held{Addrs: addrs, Pos: h.Pos}
+		}
+	}
+	for s, h := range l.Lanes {
+		if lane, is := o.Lanes[s]; !is || lane.Lane != h.Lane {
+			out.Lanes[s] = h
+		}
+	}
+	for name, c := range l.Clusters {
+		from := o.Clusters[name]
+		if from == nil {
+			from = &Cluster{}
+		}
+		less := func(list, in []HeldPrefix) []HeldPrefix {
+			return slices.DeleteFunc(slices.Clone(list), func(h HeldPrefix) bool { return HasPrefix(in, h.Prefix) })
+		}
+		entry := &Cluster{Blocks: less(c.Blocks, from.Blocks), Annexes: less(c.Annexes, from.Annexes),
+			Former: less(c.Former, from.Former), Mappings: maps.Clone(c.Mappings)}
+		maps.DeleteFunc(entry.Mappings, func(pods netip.Prefix, m HeldPrefix) bool {
+			return from.Mappings[pods].Prefix == m.Prefix
+		})
+		out.put(name, entry)
+	}
+	return out
+}
+
+// add takes over what o holds and l does not.
+func (l *Lock) add(o *Lock) {
+	if o == nil {
+		return
+	}
+	more := o.without(l)
+	for s, h := range more.Addrs {
+		l.Addrs[s] = Held{Addrs: slices.Concat(l.Addrs[s].Addrs, h.Addrs), Pos: h.Pos}
+	}
+	maps.Copy(l.Lanes, more.Lanes)
+	for name, c := range more.Clusters {
+		entry := l.Cluster(name)
+		entry.Blocks = append(entry.Blocks, c.Blocks...)
+		entry.Annexes = append(entry.Annexes, c.Annexes...)
+		entry.Former = append(entry.Former, c.Former...)
+		maps.Copy(entry.Mappings, c.Mappings)
+	}
+}
+
+// KeepFirst gives the first n addresses of each family, in their order.
+func KeepFirst(addrs []netip.Addr, n int) []netip.Addr {
+	var out []netip.Addr
+	var four, six int
+	for _, a := range addrs {
+		count := &six
+		if a.Is4() {
+			count = &four
+		}
+		if *count < n {
+			*count++
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// Releasing gives the lock with more under released.
+func (l *Lock) Releasing(more *Lock) *Lock {
+	out := l.Clone()
+	out.Released = New()
+	out.Released.add(l.Released)
+	out.Released.add(more)
+	return out
+}

@@ -1,0 +1,152 @@
+package lockfile
+
+import (
+	"bytes"
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// Header is the comment above each lock.
+const Header = `# Written by "hawser allocate". Commit this file beside the topology; do not edit it.
+# What stands here never moves, and what left the topology stays reserved until
+# "hawser allocate --gc". After a merge of two branches run "hawser allocate".
+`
+
+// Marshal gives the bytes of the lock file: the same lock, the same bytes. Each
+// thing has one line that says all of it, so that whatever git's merge of two
+// branches that both allocated keeps or orders, the result can be read.
+func (l *Lock) Marshal() ([]byte, error) {
+	w := &writer{}
+	w.out.WriteString(Header + "apiVersion: " + schema.APIVersion + "\nkind: " + Kind + "\n")
+	w.section("allocated", l)
+	if l.Released != nil {
+		w.section("released", l.Released)
+	}
+	return w.out.Bytes(), nil
+}
+
+// section writes what a lock holds under a key; nothing when it is empty.
+func (w *writer) section(key string, l *Lock) {
+	clusters, exports := l.tree()
+	if len(clusters)+len(exports) > 0 {
+		w.out.WriteString(key + ":\n")
+	}
+	for _, n := range clusters {
+		w.cluster(l, n.name)
+		w.slots(l, n.slots)
+	}
+	for _, n := range exports {
+		slices.SortStableFunc(n.slots, func(a, b Slot) int { return cmp.Compare(a.Cluster, b.Cluster) })
+		w.slots(l, n.slots)
+	}
+}
+
+// node is the slots under one cluster or export, in order.
+type node struct {
+	name  string
+	slots []Slot
+}
+
+// tree sorts the slots under the clusters and exports that they are written under.
+func (l *Lock) tree() (clusters, exports []node) {
+	byCluster, byExport := map[string][]Slot{}, map[string][]Slot{}
+	for name := range l.Clusters {
+		byCluster[name] = nil
+	}
+	for s := range l.Lanes {
+		if _, has := l.Addrs[s]; !has {
+			byCluster[s.Cluster] = append(byCluster[s.Cluster], s)
+		}
+	}
+	for _, s := range l.Sorted() {
+		if s.Export != "" {
+			byExport[s.Export] = append(byExport[s.Export], s)
+		} else {
+			byCluster[s.Cluster] = append(byCluster[s.Cluster], s)
+		}
+	}
+	return nodes(byCluster), nodes(byExport)
+}
+
+func nodes(bySlot map[string][]Slot) []node {
+	out := make([]node, 0, len(bySlot))
+	for name, slots := range bySlot {
+		slices.SortFunc(slots, Slot.compare)
+		out = append(out, node{name, slots})
+	}
+	slices.SortFunc(out, func(a, b node) int { return cmp.Compare(a.name, b.name) })
+	return out
+}
+
+type writer struct{ out bytes.Buffer }
+
+func (w *writer) line(path, list string) {
+	w.out.WriteString("  ")
+	w.out.WriteString(path)
+	w.out.WriteString(": ")
+	w.out.WriteString(list)
+	w.out.WriteByte('\n')
+}
+
+func (w *writer) slots(l *Lock, slots []Slot) {
+	for _, s := range slots {
+		if h, has := l.Addrs[s]; has {
+			w.line(s.Path(), addressList(h.Addrs))
+		}
+		if h, has := l.Lanes[s]; has {
+			w.line(s.LanePath(), strconv.Itoa(h.Lane))
+		}
+	}
+}
+
+func (w *writer) cluster(l *Lock, name string) {
+	c, path := l.Clusters[name], paths.At("clusters", name)
+	if c == nil {
+		return
+	}
+	w.prefixes(path+".blocks", c.Blocks)
+	w.prefixes(path+".annexes", c.Annexes)
+	w.prefixes(path+".former", c.Former)
+	for _, pods := range SortedPrefixes(c.Mappings) {
+		w.prefixes(paths.At(path+".mappings", pods.String()), []HeldPrefix{c.Mappings[pods]})
+	}
+}
+
+func (w *writer) prefixes(path string, list []HeldPrefix) {
+	if len(list) == 0 {
+		return
+	}
+	texts := make([]string, len(list))
+	for i, p := range list {
+		texts[i] = p.Prefix.String()
+	}
+	w.line(path, "["+strings.Join(texts, ", ")+"]")
+}
+
+// SortedPrefixes gives the keys of a mapping in order.
+func SortedPrefixes(m map[netip.Prefix]HeldPrefix) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(m))
+	for p := range m {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return out
+}
+
+// addressList writes addresses in their order; neighbours become a range.
+func addressList(addrs []netip.Addr) string {
+	parts := fabric.Ranges(addrs)
+	for i, text := range parts {
+		if strings.HasSuffix(text, ":") { // would read as a key
+			parts[i] = strconv.Quote(text)
+		}
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}

@@ -1,0 +1,113 @@
+package overlap
+
+import (
+	"fmt"
+	"slices"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// MaxOthers is how many places a finding about overlapping clusters shows.
+const MaxOthers = 3
+
+// Check finds prefixes that overlap inside one cluster, and those that overlap
+// between clusters of which one may not have globalnet.
+func Check(found *diag.Findings, s *schema.ClusterSet, groups []Group) {
+	c := &clashes{Findings: found, set: s, groups: groups, near: map[int]map[int]Member{}}
+	c.betweenClusters()
+}
+
+// clashes is the state of one call of Check.
+type clashes struct {
+	*diag.Findings
+	set    *schema.ClusterSet
+	groups []Group
+	near   map[int]map[int]Member // by group and cluster: the cluster's first member there
+}
+
+// betweenClusters finds prefixes that overlap inside one cluster, and those that
+// overlap between clusters of which one may not have globalnet.
+func (c *clashes) betweenClusters() {
+	for i := range c.groups {
+		var with some
+		for outer := i; outer >= 0; outer = c.groups[outer].parent {
+			c.insideClusters(i, outer)
+			with.join(c.groups[outer].here)
+		}
+		with.join(c.groups[i].below)
+		for _, m := range c.groups[i].Members {
+			if m.never {
+				c.collect(m, with)
+			}
+		}
+	}
+}
+
+// insideClusters reports prefixes of one cluster that are equal or of which one
+// contains the other.
+func (c *clashes) insideClusters(inner, outer int) {
+	first := c.near[outer]
+	if first == nil {
+		first = make(map[int]Member, len(c.groups[outer].Members))
+		for _, m := range c.groups[outer].Members {
+			if _, ok := first[m.Cluster]; !ok {
+				first[m.Cluster] = m
+			}
+		}
+		c.near[outer] = first
+	}
+	for _, m := range c.groups[inner].Members {
+		other, ok := first[m.Cluster]
+		if !ok || other.Order == m.Order {
+			continue
+		}
+		if other.Order > m.Order {
+			m, other = other, m
+		}
+		hint := "list the larger prefix only"
+		if paths.Parent(m.Path) != paths.Parent(other.Path) {
+			hint = "pods and Services of a cluster need different ranges"
+		}
+		Report(c.Findings, Use{Path: m.Path, Prefix: m.Prefix}, Use{Path: other.Path, Prefix: other.Prefix}, hint)
+	}
+}
+
+// clash is a prefix of a cluster without globalnet and those of others that it overlaps.
+type clash struct {
+	member Member
+	others []Member
+}
+
+// collect finds what a prefix overlaps whose cluster says never. Of two that say
+// never the later one gets the finding.
+func (c *clashes) collect(m Member, with some) {
+	found := clash{member: m}
+	for _, other := range slices.Concat(with.never, with.others) {
+		if other.Cluster != m.Cluster && !(other.never && other.Order > m.Order) {
+			found.others = append(found.others, other)
+		}
+	}
+	if len(found.others) > 0 {
+		slices.SortFunc(found.others, func(a, b Member) int { return a.Order - b.Order })
+		found.others = found.others[:min(len(found.others), MaxOthers)]
+		c.clash(&found)
+	}
+}
+
+func (c *clashes) clash(found *clash) {
+	m, other := found.member, found.others[0]
+	d := diag.Diagnostic{
+		Code: "overlap", Path: m.Path, Summary: fmt.Sprintf("%s overlaps %s %s, and globalnet is never", m.Prefix, other.Path, other.Prefix),
+	}
+	who := "cluster " + c.set.Spec.Clusters[m.Cluster].Name
+	for _, o := range found.others {
+		d.Related = append(d.Related, diag.Related{Path: o.Path})
+		if o.never {
+			who = "all of these clusters"
+		}
+	}
+	d.Hint = "set globalnet: auto (or always) for " + who + ", so that they reach each other through global IPs"
+	c.Fail(d)
+}

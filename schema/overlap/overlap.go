@@ -1,0 +1,194 @@
+// Package overlap finds which prefixes of clusters overlap, in one sweep over all of them, and
+// which clusters are therefore hidden behind global addresses.
+//
+// Called by schema/validate and schema/capacity, which check prefixes, and by render, which
+// says to agents who is hidden.
+package overlap
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// GlobalnetOf says which clusters hide addresses behind global ones, of whatever family.
+func GlobalnetOf(s *schema.ClusterSet) map[string]bool {
+	on := make(map[string]bool, len(s.Spec.Clusters))
+	for name, h := range HiddenOf(s) {
+		on[name] = h.IPv4 || h.IPv6
+	}
+	return on
+}
+
+// Hidden says which of a cluster's addresses are hidden behind global ones.
+type Hidden struct{ IPv4, IPv6 bool }
+
+// HiddenOf says it of each cluster: always and never as the file has it, auto in
+// the families in which a prefix of the cluster overlaps one of another cluster.
+func HiddenOf(s *schema.ClusterSet) map[string]Hidden {
+	on := make(map[string]Hidden, len(s.Spec.Clusters))
+	for _, c := range s.Spec.Clusters {
+		always := c.Globalnet == schema.GlobalnetAlways
+		on[c.Name] = Hidden{IPv4: always, IPv6: always}
+	}
+	groups := GroupsOf(s)
+	for i := range groups {
+		var with some
+		for a := &groups[i]; a != nil; a = ParentOf(groups, a) {
+			with.join(a.here)
+		}
+		with.join(groups[i].below)
+		for _, m := range groups[i].Members {
+			if with.hasOther(m.Cluster) && !m.never {
+				name := s.Spec.Clusters[m.Cluster].Name
+				on[name] = on[name].With(m.Prefix.Addr().Is6())
+			}
+		}
+	}
+	return on
+}
+
+// With gives h with one family more.
+func (h Hidden) With(six bool) Hidden {
+	if six {
+		h.IPv6 = true
+	} else {
+		h.IPv4 = true
+	}
+	return h
+}
+
+// Member is one use of a prefix by a cluster.
+type Member struct {
+	Cluster int // index in Spec.Clusters
+	Path    string
+	Prefix  netip.Prefix // without host bits
+	Order   int          // in the file
+	never   bool         // the cluster says globalnet: never
+}
+
+// Group is all uses of one prefix. Its ancestors are the groups whose prefixes
+// contain it; prefixes overlap only when one contains the other.
+type Group struct {
+	Prefix  netip.Prefix
+	Members []Member
+	parent  int  // index of the smallest group that contains it, or -1
+	here    some // of the members
+	below   some // of those of the groups inside
+}
+
+// some holds the first members by their order in the file, one a cluster: of those
+// whose cluster says never, and of the others. With them each member finds maxOthers
+// of other clusters, if there are so many, without a look at all.
+type some struct{ never, others []Member }
+
+func (s *some) add(m Member) {
+	list := &s.others
+	if m.never {
+		list = &s.never
+	}
+	if i := slices.IndexFunc(*list, func(o Member) bool { return o.Cluster == m.Cluster }); i >= 0 {
+		if (*list)[i].Order <= m.Order {
+			return
+		}
+		*list = slices.Delete(*list, i, i+1)
+	}
+	at, _ := slices.BinarySearchFunc(*list, m, func(a, b Member) int { return a.Order - b.Order })
+	if at > MaxOthers {
+		return
+	}
+	*list = slices.Insert(*list, at, m)
+	*list = (*list)[:min(len(*list), MaxOthers+1)]
+}
+
+func (s *some) join(o some) {
+	for _, m := range o.never {
+		s.add(m)
+	}
+	for _, m := range o.others {
+		s.add(m)
+	}
+}
+
+// hasOther reports whether a cluster other than the given one is among them.
+func (s *some) hasOther(cluster int) bool {
+	other := func(m Member) bool { return m.Cluster != cluster }
+	return slices.ContainsFunc(s.never, other) || slices.ContainsFunc(s.others, other)
+}
+
+// ParentOf gives the smallest group that contains another, or nil.
+func ParentOf(groups []Group, g *Group) *Group {
+	if g.parent < 0 {
+		return nil
+	}
+	return &groups[g.parent]
+}
+
+// GroupsOf sorts the clusters' prefixes and sweeps them once. Each cluster's
+// members come in the order of the file.
+func GroupsOf(s *schema.ClusterSet) []Group {
+	var members []Member
+	for i, path := range s.ClusterPaths() {
+		c := &s.Spec.Clusters[i]
+		never := c.Globalnet == schema.GlobalnetNever
+		members = appendMembers(members, i, never, path+".podCIDRs", c.PodCIDRs)
+		members = appendMembers(members, i, never, path+".serviceCIDRs", c.ServiceCIDRs)
+	}
+	return GroupMembers(members)
+}
+
+func appendMembers(members []Member, cluster int, never bool, path string, prefixes []netip.Prefix) []Member {
+	for i, p := range prefixes {
+		if p.IsValid() {
+			members = append(members, Member{Cluster: cluster, Path: paths.Nth(path, i), Prefix: p.Masked(), Order: len(members), never: never})
+		}
+	}
+	return members
+}
+
+// GroupMembers sorts uses of prefixes into groups, which come by their prefixes.
+func GroupMembers(members []Member) []Group {
+	slices.SortStableFunc(members, func(a, b Member) int { return a.Prefix.Compare(b.Prefix) })
+	var groups []Group
+	for _, m := range members {
+		if last := len(groups) - 1; last >= 0 && groups[last].Prefix == m.Prefix {
+			groups[last].Members = append(groups[last].Members, m)
+			continue
+		}
+		parent := len(groups) - 1
+		for parent >= 0 && !cidr.Contains(groups[parent].Prefix, m.Prefix) {
+			parent = groups[parent].parent
+		}
+		groups = append(groups, Group{Prefix: m.Prefix, Members: []Member{m}, parent: parent})
+	}
+	for i := range slices.Backward(groups) { // what is inside stands behind
+		g := &groups[i]
+		for _, m := range g.Members {
+			g.here.add(m)
+		}
+		if outer := ParentOf(groups, g); outer != nil {
+			outer.below.join(g.here)
+			outer.below.join(g.below)
+		}
+	}
+	return groups
+}
+
+// Find gives the smallest group that holds an address, or nil.
+func Find(groups []Group, a netip.Addr) *Group {
+	i, _ := slices.BinarySearchFunc(groups, a, func(g Group, a netip.Addr) int {
+		if g.Prefix.Addr().Compare(a) <= 0 {
+			return -1
+		}
+		return 1
+	})
+	for i--; i >= 0; i = groups[i].parent {
+		if groups[i].Prefix.Contains(a) {
+			return &groups[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+// Package paths makes the paths by which findings and the lock name a part of a topology:
+// clusters[g1].podCIDRs[0].
+//
+// Called by schema, whose packages name what they read, check and allocate.
+package paths
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Labels gives what stands in the brackets of each item's path: its name, or
+// its index when it has none or an earlier item has the same.
+func Labels[T any](items []T, name func(*T) string) []string {
+	out := make([]string, len(items))
+	seen := make(map[string]bool, len(items))
+	for i := range items {
+		out[i] = Label(seen, name(&items[i]), i)
+	}
+	return out
+}
+
+// Label gives what stands in the brackets of one item, and notes its name in seen.
+func Label(seen map[string]bool, name string, index int) string {
+	if name == "" || seen[name] {
+		return strconv.Itoa(index)
+	}
+	seen[name] = true
+	return name
+}
+
+// At appends a bracketed label to a path.
+func At(path, label string) string { return path + "[" + label + "]" }
+
+// Nth appends an index to a path.
+func Nth(path string, index int) string { return At(path, strconv.Itoa(index)) }
+
+// Name makes one name of the fields that name an item; it is empty when one
+// of them is.
+func Name(parts ...string) string {
+	if slices.Contains(parts, "") {
+		return ""
+	}
+	return strings.Join(parts, "/")
+}
+
+// Parent cuts the last part off a path: the last brackets, or the last field.
+func Parent(path string) string {
+	if strings.HasSuffix(path, "]") {
+		return path[:max(strings.LastIndexByte(path, '['), 0)]
+	}
+	return path[:max(strings.LastIndexByte(path, '.'), 0)]
+}
+
+// Field appends a field's name to a path. The body of the document is the
+// top of all paths: spec.domain is domain.
+func Field(path, name string) string {
+	if path == "" || path == "spec" {
+		return name
+	}
+	return path + "." + name
+}

@@ -1,0 +1,200 @@
+// Package resolve says what each link between two clusters is made with, of what the topology,
+// the two clusters and the link itself say.
+//
+// Called by schema/validate, which checks what comes out, and by render, which writes it down.
+package resolve
+
+import (
+	"cmp"
+	"slices"
+
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Shape gives the shape as agents have it.
+func Shape(s *schema.ClusterSet) fabric.Shape {
+	conn := &s.Spec.Connectivity
+	switch conn.Mode {
+	case schema.ModeHub:
+		return fabric.Shape{Mode: schema.ModeHub, Hubs: slices.Sorted(slices.Values(conn.Hubs))}
+	case schema.ModeLinks:
+		out := fabric.Shape{Mode: schema.ModeLinks, Partial: conn.Partial}
+		for _, l := range conn.Links {
+			if len(l) == 2 {
+				out.Edges = append(out.Edges, fabric.Pair(l[0], l[1]))
+			}
+		}
+		slices.SortFunc(out.Edges, fabric.ComparePairs)
+		return out
+	}
+	return fabric.Shape{}
+}
+
+// Graph gives the clusters in their shape.
+func Graph(s *schema.ClusterSet) *fabric.Graph {
+	names := make([]string, 0, len(s.Spec.Clusters))
+	for i := range s.Spec.Clusters {
+		if name := s.Spec.Clusters[i].Name; name != "" {
+			names = append(names, name)
+		}
+	}
+	return fabric.NewGraph(Shape(s), names)
+}
+
+// Links knows what each link is made with.
+type Links struct {
+	Graph    *fabric.Graph
+	set      *schema.ClusterSet
+	clusters map[string]*schema.Cluster
+	Pairs    map[[2]string]*schema.Link
+	special  []fabric.Link
+	degree   map[string]int     // by cluster: its links among special
+	cables   map[string][]Cable // by cluster: what these are made with, each once
+	Kinds    []Cable            // what links are made with anywhere, each once; the usual ones first
+}
+
+// LinksOf resolves what spec.tunnel, clusters and links say. The topology must have its
+// defaults.
+func LinksOf(s *schema.ClusterSet) *Links {
+	l := &Links{Graph: Graph(s), set: s, clusters: map[string]*schema.Cluster{}, Pairs: map[[2]string]*schema.Link{}, degree: map[string]int{},
+		cables: map[string][]Cable{}}
+	for i := range s.Spec.Clusters {
+		c := &s.Spec.Clusters[i]
+		if l.clusters[c.Name] == nil {
+			l.clusters[c.Name] = c
+		}
+	}
+	for i := range s.Spec.Links {
+		if link := &s.Spec.Links[i]; len(link.Between) == 2 {
+			if p := fabric.Pair(link.Between[0], link.Between[1]); l.Pairs[p] == nil {
+				l.Pairs[p] = link
+			}
+		}
+	}
+	l.findSpecial()
+	return l
+}
+
+// MaxSpecial bounds the links that differ from spec.tunnel: every link of 1000 clusters.
+const MaxSpecial = 500_000
+
+// Special gives the links that differ from spec.tunnel, in order; not all of them
+// where there are more than maxSpecial.
+func (l *Links) Special() []fabric.Link { return l.special }
+
+func (l *Links) findSpecial() {
+	found, usual := map[[2]string]bool{}, l.usual([2]string{})
+	l.Kinds = []Cable{cableOf(&usual)}
+	note := func(a, b string) {
+		p := fabric.Pair(a, b)
+		if len(l.special) > MaxSpecial || found[p] || !l.Graph.Linked(a, b) {
+			return
+		}
+		found[p] = true
+		if link := l.Of(a, b); link != l.usual(p) {
+			l.special = append(l.special, link)
+			k := cableOf(&link)
+			for _, name := range p {
+				l.degree[name]++
+				l.cables[name] = once(l.cables[name], k)
+			}
+			l.Kinds = once(l.Kinds, k)
+		}
+	}
+	for p := range l.Pairs {
+		note(p[0], p[1])
+	}
+	for name, c := range l.clusters {
+		if len(l.special) > MaxSpecial {
+			break
+		}
+		if t := &c.Tunnel; t.Driver != "" || t.MTU != 0 || t.Keepalive != nil {
+			for _, other := range l.Graph.Neighbours(name) {
+				note(name, other)
+			}
+		}
+	}
+	fabric.SortLinks(l.special)
+}
+
+func once(list []Cable, k Cable) []Cable {
+	if slices.Contains(list, k) {
+		return list
+	}
+	return append(list, k)
+}
+
+// usual is a link of which nobody says anything.
+func (l *Links) usual(pair [2]string) fabric.Link {
+	t := &l.set.Spec.Tunnel
+	out := fabric.Link{Between: pair, Driver: t.Driver, MTU: t.MTU}
+	if t.Keepalive != nil {
+		out.Keepalive = *t.Keepalive
+	}
+	return out
+}
+
+// Of gives what the link between two clusters is made with: what links says,
+// otherwise what the clusters say, otherwise spec.tunnel.
+func (l *Links) Of(a, b string) fabric.Link {
+	pair := fabric.Pair(a, b)
+	out, own := l.usual(pair), l.Pairs[pair]
+	var one, two schema.TunnelOverride
+	if c := l.clusters[pair[0]]; c != nil {
+		one = c.Tunnel
+	}
+	if c := l.clusters[pair[1]]; c != nil {
+		two = c.Tunnel
+	}
+	out.Driver = cmp.Or(one.Driver, two.Driver, out.Driver)
+	out.MTU = least(cmp.Or(one.MTU, out.MTU), cmp.Or(two.MTU, out.MTU))
+	out.Keepalive = least(*cmp.Or(one.Keepalive, &out.Keepalive), *cmp.Or(two.Keepalive, &out.Keepalive))
+	if own != nil {
+		out.Driver, out.Port, out.MTU = cmp.Or(own.Driver, out.Driver), own.Port, cmp.Or(own.MTU, out.MTU)
+		if own.Keepalive != nil {
+			out.Keepalive = *own.Keepalive
+		}
+	}
+	return out
+}
+
+// least gives the smaller of two, where zero is none.
+func least[T cmp.Ordered](a, b T) T {
+	var zero T
+	if a == zero || b != zero && b < a {
+		return b
+	}
+	return a
+}
+
+// Cable is what a gateway must have for some of its links.
+type Cable struct {
+	Driver string
+	Port   int  // of the link; 0: the gateway's own
+	Quiet  bool // nothing is sent to keep it open
+}
+
+func cableOf(l *fabric.Link) Cable { return Cable{l.Driver, l.Port, l.Keepalive == 0} }
+
+// Cables gives what the gateways of a cluster must have, in no order.
+func (l *Links) Cables(cluster string) []Cable {
+	out := slices.Clone(l.cables[cluster])
+	if l.Graph.Degree(cluster) > l.degree[cluster] {
+		out = append(out, l.Kinds[0])
+	}
+	return out
+}
+
+// Drivers gives the drivers of a cluster's links, sorted.
+func (l *Links) Drivers(cluster string) []string {
+	var out []string
+	for _, k := range l.Cables(cluster) {
+		out = append(out, k.Driver)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Uses reports whether a cluster has a link with the driver.
+func (l *Links) Uses(cluster, driver string) bool { return slices.Contains(l.Drivers(cluster), driver) }

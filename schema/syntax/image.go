@@ -1,0 +1,37 @@
+package syntax
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// The grammar of github.com/distribution/reference, without what no registry has.
+var (
+	imagePath   = regexp.MustCompile(`^([a-zA-Z0-9.-]+(:[0-9]{1,5})?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
+	imageTag    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+	imageDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+)
+
+// CheckImage says what keeps text from being the image of the agent, and how to mend
+// it; both are empty when nothing does. Rules: an image reference as container runtimes
+// read it, with a tag or a sha256 digest.
+func CheckImage(text string) (summary, hint string) {
+	const like = "an image looks like registry.example.org/hawser-agent:v1.2.3"
+	name, digest, hasDigest := strings.Cut(text, "@")
+	if at := strings.LastIndexByte(name, ':'); at > strings.LastIndexByte(name, '/') {
+		if !imageTag.MatchString(name[at+1:]) {
+			return fmt.Sprintf("%q is not the tag of an image", name[at+1:]), like
+		}
+		name, hasDigest = name[:at], true
+	}
+	switch {
+	case digest != "" && !imageDigest.MatchString(digest):
+		return fmt.Sprintf("%q is not a digest", digest), "a digest is sha256: and 64 hexadecimal digits"
+	case len(name) > 255 || !imagePath.MatchString(name):
+		return fmt.Sprintf("%q is not the name of an image", name), like
+	case !hasDigest || strings.HasSuffix(text, "@"):
+		return fmt.Sprintf("%q names no version", text), "add a tag or a digest: nodes would run what was newest when each pulled it"
+	}
+	return "", ""
+}

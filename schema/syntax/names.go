@@ -1,0 +1,77 @@
+package syntax
+
+import (
+	"strings"
+	"unicode"
+
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Nearest gives the name that was most likely meant, or "" when none is near: a
+// name that differs in case or separators only, or by one edit in three
+// characters and no more than two.
+func Nearest(text string, names []string) string {
+	best, limit, squashed := "", min(len(text)/3, 2)+1, squash(text)
+	for _, name := range names {
+		if squash(name) == squashed {
+			return name
+		}
+		if e := edits(text, name); e < limit {
+			best, limit = name, e
+		}
+	}
+	return best
+}
+
+func squash(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, text)
+}
+
+// maxEdited is the longest text that edits looks at.
+const maxEdited = 64
+
+// edits counts the characters to insert, delete, replace or swap with their
+// neighbour that turn a into b (optimal string alignment distance).
+func edits(a, b string) int {
+	if max(len(a), len(b)) > maxEdited || max(len(a)-len(b), len(b)-len(a)) > 2 { // nobody asks for more
+		return max(len(a), len(b))
+	}
+	var rows [3][maxEdited + 1]int
+	before, above, row := &rows[0], &rows[1], &rows[2]
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, above, row = above, row, before
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}
+
+// MendLabel makes the label that a name most likely should be.
+func MendLabel(text string) string {
+	return strings.Trim(strings.Map(func(r rune) rune {
+		switch {
+		case fabric.IsLabelRune(r):
+			return r
+		case r == '_' || r == '.' || r == ' ' || r == '/':
+			return '-'
+		}
+		return -1
+	}, strings.ToLower(text)), "-")
+}

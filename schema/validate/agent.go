@@ -1,0 +1,76 @@
+package validate
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/syntax"
+)
+
+// agent checks how agents run in Kubernetes.
+func (c *checker) agent() {
+	a := &c.set.Spec.Agent
+	if a.Image != "" {
+		if summary, hint := syntax.CheckImage(a.Image); summary != "" {
+			c.Fail(diag.Diagnostic{Code: "bad-image", Path: "agent.image", Summary: summary, Hint: hint})
+		} else if strings.HasSuffix(a.Image, ":latest") {
+			c.Warn(diag.Diagnostic{Code: "moving-tag", Path: "agent.image", Summary: "the tag latest moves: nodes run what was newest when each pulled it",
+				Hint: "name a version or a digest"})
+		}
+	}
+	seen := uniqueness{}
+	for i, name := range a.ImagePullSecrets {
+		path := paths.Nth("agent.imagePullSecrets", i)
+		c.domain(path, name)
+		c.unique(seen, name, path, "Secret "+name+" is listed twice")
+	}
+	c.domain("agent.priorityClassName", a.PriorityClassName)
+	for i := range a.Tolerations {
+		c.toleration(&a.Tolerations[i], paths.Nth("agent.tolerations", i))
+	}
+	c.quantity("agent.requests.cpu", a.Requests.CPU, syntax.CPU, "500m or \"2\"")
+	c.quantity("agent.requests.memory", a.Requests.Memory, syntax.Memory, "512Mi or 1Gi")
+	for path, l := range map[string]schema.AgentLimits{"agent.limits": a.Limits, "agent.gatewayLimits": schema.AgentLimits(a.GatewayLimits)} {
+		c.quantity(path+".cpu", l.CPU, syntax.CPU, "500m or \"2\"")
+		c.quantity(path+".memory", l.Memory, syntax.Memory, "512Mi or 1Gi")
+		c.holds(path+".cpu", l.CPU, "agent.requests.cpu", a.Requests.CPU)
+		c.holds(path+".memory", l.Memory, "agent.requests.memory", a.Requests.Memory)
+	}
+}
+
+func (c *checker) toleration(t *schema.Toleration, path string) {
+	if t.Key != "" && !fabric.IsQualified(t.Key) {
+		c.Fail(diag.Diagnostic{Code: "bad-label", Path: path + ".key", Summary: fmt.Sprintf("%q is not the key of a taint", t.Key),
+			Hint: "a key is [prefix/]name of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends"})
+	}
+	if t.Value != "" && !fabric.IsLabelText(t.Value) {
+		c.Fail(diag.Diagnostic{Code: "bad-label", Path: path + ".value", Summary: fmt.Sprintf("%q is not the value of a taint", t.Value)})
+	}
+	switch {
+	case t.Key == "" && t.Operator == "Equal":
+		c.Fail(diag.Diagnostic{Code: "required", Path: path + ".key", Summary: "is missing: operator Equal needs it",
+			Hint: "name the taint's key, or write operator: Exists for every taint"})
+	case t.Value != "" && t.Operator == "Exists":
+		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + ".value", Summary: "is used with operator: Equal only"})
+	}
+}
+
+func (c *checker) quantity(path, text string, form *regexp.Regexp, like string) {
+	if text != "" && (!form.MatchString(text) || syntax.Amount(text).Sign() == 0) {
+		c.Fail(diag.Diagnostic{Code: "bad-quantity", Path: path, Summary: fmt.Sprintf("%q is not a quantity", text), Hint: "write it as " + like})
+	}
+}
+
+// holds refuses a limit that is less than what is requested, as Kubernetes does.
+func (c *checker) holds(limitPath, limit, requestPath, request string) {
+	if have, want := syntax.Amount(limit), syntax.Amount(request); have != nil && want != nil && have.Cmp(want) < 0 {
+		c.Fail(diag.Diagnostic{Code: "limit-below-request", Path: limitPath,
+			Summary: fmt.Sprintf("the limit %s is less than the %s that each agent requests", limit, request),
+			Hint:    "raise the limit, or lower " + requestPath, Related: diag.Paths(requestPath)})
+	}
+}

@@ -1,0 +1,180 @@
+package validate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/overlap"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// exports checks the services.
+func (c *checker) exports() {
+	seen, globalnet := uniqueness{}, overlap.GlobalnetOf(c.set)
+	for i, path := range c.exportPaths {
+		e := &c.set.Spec.Exports[i]
+		c.exportName(path+".name", e.Name)
+		c.label(path+".namespace", e.Namespace)
+		c.unique(seen, paths.Name(e.Namespace, e.Name), path, e.ID()+" is exported already; one entry lists all its clusters")
+		c.known(path+".clusters", e.Clusters)
+		if e.Allow != nil {
+			c.allow(e, path+".allow.clusters")
+		}
+		c.labels(e.Labels, path+".labels")
+		c.annotations(e.Annotations, path+".annotations")
+		c.ports(e, path)
+		c.balance(e, path+".balance")
+		if e.Headless() {
+			c.headless(e, path, globalnet)
+		} else if e.Hostnames.Count != 0 || len(e.Hostnames.Names) > 0 {
+			c.Fail(diag.Diagnostic{
+				Code: "misplaced", Path: path + ".hostnames", Summary: "only pods of a headless Service have addresses of their own",
+				Hint: "say type: Headless, or remove hostnames",
+			})
+		}
+	}
+}
+
+// exportName checks the name of an export. One with a dot is most likely the name
+// that clients use, which ends in the namespace.
+func (c *checker) exportName(path, text string) {
+	name, namespace, dotted := strings.Cut(text, ".")
+	if !dotted || !fabric.IsLabel(name) || !fabric.IsLabel(namespace) {
+		c.label(path, text)
+		return
+	}
+	c.Fail(diag.Diagnostic{Code: "bad-name", Path: path, Summary: fmt.Sprintf("%q is not a DNS label", text),
+		Hint: fmt.Sprintf("write name: %s, namespace: %s", name, namespace)})
+}
+
+func (c *checker) allow(e *schema.Export, path string) {
+	c.known(path, e.Allow.Clusters)
+	others := slices.ContainsFunc(e.Allow.Clusters, func(name string) bool { return !slices.Contains(e.Clusters, name) })
+	if !others && len(c.set.Spec.Clusters) > len(e.Clusters) {
+		c.Warn(diag.Diagnostic{
+			Code: "nobody-allowed", Path: path, Summary: "no cluster but those that export it may reach it",
+			Hint: "without allow every cluster may",
+		})
+	}
+}
+
+// ports checks what Kubernetes checks in the ports of a Service.
+func (c *checker) ports(e *schema.Export, path string) {
+	names, numbers := uniqueness{}, uniqueness{}
+	for i := range e.Ports {
+		p, at := &e.Ports[i], paths.Nth(path+".ports", i)
+		c.label(at+".name", p.Name)
+		if p.Name == "" && len(e.Ports) > 1 {
+			c.Fail(diag.Diagnostic{Code: "required", Path: at + ".name", Summary: "is missing: with more than one port each needs a name"})
+		}
+		c.unique(names, p.Name, at+".name", "the name "+p.Name+" is taken by another port")
+		if p.Port != 0 {
+			number := fmt.Sprintf("%d/%s", p.Port, p.Protocol)
+			c.unique(numbers, number, at+".port", number+" is listed twice")
+		}
+		if p.AppProtocol != "" && !fabric.IsQualified(p.AppProtocol) {
+			c.Fail(diag.Diagnostic{
+				Code: "bad-name", Path: at + ".appProtocol", Summary: fmt.Sprintf("%q is not an application protocol", p.AppProtocol),
+				Hint: "write a name such as http, or one with a domain such as kubernetes.io/h2c",
+			})
+		}
+	}
+}
+
+// balance checks that each policy has what it needs, and only that.
+func (c *checker) balance(e *schema.Export, path string) {
+	b := &e.Balance
+	c.onlyWith(path+".weights", len(b.Weights) > 0, b.Policy == fabric.Weighted, "policy: weighted")
+	c.onlyWith(path+".order", len(b.Order) > 0, b.Policy == fabric.Failover, "policy: failover")
+	seen := uniqueness{}
+	for i, name := range b.Order {
+		c.exporting(e, paths.Nth(path+".order", i), name)
+		c.unique(seen, name, paths.Nth(path+".order", i), "cluster "+name+" is listed twice")
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Weights)) {
+		c.exporting(e, paths.At(path+".weights", name), name)
+	}
+	if b.Policy == fabric.Weighted && len(b.Weights) > 0 {
+		c.leftOut(e, path+".weights", slices.Sorted(maps.Keys(b.Weights)))
+	}
+	if b.Policy == fabric.Failover && len(b.Order) > 0 {
+		c.leftOut(e, path+".order", b.Order)
+	}
+	if e.Headless() && b.Policy != "" && b.Policy != fabric.LocalFirst {
+		c.Fail(diag.Diagnostic{
+			Code: "misplaced", Path: path, Summary: "callers of a headless Service choose among its pods themselves",
+			Hint: "remove balance",
+		})
+	}
+}
+
+// exporting checks that a cluster named in a policy exports the service.
+func (c *checker) exporting(e *schema.Export, path, name string) {
+	if slices.Contains(e.Clusters, name) {
+		return
+	}
+	if _, exists := c.clusters[name]; !exists {
+		c.knownCluster(path, name)
+		return
+	}
+	c.Fail(diag.Diagnostic{
+		Code: "not-exporting", Path: path, Summary: fmt.Sprintf("cluster %s does not export %s", name, e.ID()),
+		Hint: "the clusters that do: " + strings.Join(e.Clusters, ", "),
+	})
+}
+
+// leftOut warns of clusters that export the service and are the last resort.
+func (c *checker) leftOut(e *schema.Export, path string, named []string) {
+	for _, name := range e.Clusters {
+		if !slices.Contains(named, name) {
+			c.Warn(diag.Diagnostic{
+				Code: "last-resort", Path: path, Summary: fmt.Sprintf("cluster %s exports %s and is chosen only while no named cluster is ready", name, e.ID()),
+			})
+		}
+	}
+}
+
+func (c *checker) headless(e *schema.Export, path string, globalnet map[string]bool) {
+	if e.SessionAffinity != "" {
+		c.Fail(diag.Diagnostic{
+			Code: "misplaced", Path: path + ".sessionAffinity",
+			Summary: "a headless Service has no affinity, as callers choose among its pods themselves",
+		})
+	}
+	c.hostnames(e, path+".hostnames")
+	if e.Hostnames.Count != 0 || len(e.Hostnames.Names) > 0 {
+		return
+	}
+	for _, name := range e.Clusters {
+		if globalnet[name] {
+			c.Warn(diag.Diagnostic{
+				Code: "no-hostnames", Path: path,
+				Summary: "pods in cluster " + name + ", which has globalnet, cannot be reached: none has a global address",
+				Hint:    "set hostnames to the number of the StatefulSet's replicas, or to a list of hostnames",
+			})
+		}
+	}
+}
+
+// maxOrdinals bounds the fixed addresses of one export in one cluster.
+const maxOrdinals = 4096
+
+func (c *checker) hostnames(e *schema.Export, path string) {
+	if n := e.Hostnames.Count; n < 0 || n > maxOrdinals {
+		c.Fail(diag.Diagnostic{Code: "out-of-range", Path: path, Summary: fmt.Sprintf("%d is not in the range 0 to %d", n, maxOrdinals)})
+	}
+	seen := uniqueness{}
+	for i, name := range e.Hostnames.Names {
+		at := paths.Nth(path, i)
+		if name == "" {
+			c.Fail(diag.Diagnostic{Code: "required", Path: at, Summary: "is missing"})
+		}
+		c.label(at, name)
+		c.unique(seen, name, at, "hostname "+name+" is listed twice")
+	}
+}

@@ -1,0 +1,152 @@
+package validate
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/overlap"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// families says where both ends of something lack a common address family, so
+// that nobody waits for packets that cannot come.
+func (c *checker) families() {
+	var prefixes, endpoints split
+	for i := range c.set.Spec.Clusters {
+		cluster := &c.set.Spec.Clusters[i]
+		prefixes.add(i, familiesOf(cluster.CIDRs()))
+		endpoints.add(i, endpointFamilies(cluster))
+	}
+	c.apartBy(prefixes, "podCIDRs", "no-common-family", "has only IPv6 prefixes, and %s only IPv4: they reach nothing of each other",
+		"a cluster with both families reaches both")
+	c.endpointsApart(endpoints)
+	c.allowFamilies()
+}
+
+// split holds the clusters that have one family alone, by index.
+type split struct{ four, six []int }
+
+func (s *split) add(cluster int, h overlap.Hidden) {
+	switch {
+	case h.IPv4 && !h.IPv6:
+		s.four = append(s.four, cluster)
+	case h.IPv6 && !h.IPv4:
+		s.six = append(s.six, cluster)
+	}
+}
+
+func familiesOf(prefixes []netip.Prefix) (h overlap.Hidden) {
+	for _, p := range prefixes {
+		if p.IsValid() {
+			h = h.With(p.Addr().Is6())
+		}
+	}
+	return h
+}
+
+// endpointFamilies gives nothing for a cluster with a name among its endpoints,
+// which may have addresses of both.
+func endpointFamilies(cluster *schema.Cluster) (h overlap.Hidden) {
+	for i := range cluster.Gateways {
+		for _, text := range cluster.Gateways[i].Endpoints {
+			e, err := fabric.ParseEndpoint(text)
+			if err != nil || e.Name != "" {
+				return overlap.Hidden{}
+			}
+			h = h.With(e.Addr.Is6())
+		}
+	}
+	return h
+}
+
+// apartBy warns once for each cluster of IPv6.
+func (c *checker) apartBy(s split, field, code, summary, hint string) {
+	if len(s.four) == 0 {
+		return
+	}
+	var names, paths []string
+	for _, i := range s.four {
+		names = append(names, c.set.Spec.Clusters[i].Name)
+		paths = append(paths, c.clusterPaths[i]+"."+field)
+	}
+	others := fewOf(names)
+	for _, i := range s.six {
+		c.Warn(diag.Diagnostic{
+			Code: code, Path: c.clusterPaths[i] + "." + field, Summary: fmt.Sprintf(summary, others), Hint: hint,
+			Related: diag.Paths(paths[:min(len(paths), overlap.MaxOthers)]...),
+		})
+	}
+}
+
+// endpointsApart finds linked clusters that are reached over different families.
+// VXLAN must send both ways, the others may dial out from an address that is no endpoint.
+func (c *checker) endpointsApart(s split) {
+	for _, i := range s.six {
+		name := c.set.Spec.Clusters[i].Name
+		linked, plain := split{six: []int{i}}, split{six: []int{i}}
+		for _, j := range s.four {
+			switch other := c.set.Spec.Clusters[j].Name; {
+			case !c.links.Graph.Linked(name, other):
+			case c.links.Of(name, other).Driver == fabric.DriverVXLAN:
+				plain.four = append(plain.four, j)
+			default:
+				linked.four = append(linked.four, j)
+			}
+		}
+		c.apartBy(linked, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only",
+			"they connect if the gateways of one of the two also have an address of the other family, or through a third cluster")
+		before := len(c.List)
+		c.apartBy(plain, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only: vxlan cannot link them",
+			"give the gateways of one of the two an endpoint of the other family")
+		for k := range c.List[before:] {
+			c.List[before+k].Severity = diag.Error
+		}
+	}
+}
+
+func fewOf(names []string) string {
+	if len(names) > overlap.MaxOthers {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:overlap.MaxOthers], ", "), len(names)-overlap.MaxOthers)
+	}
+	return strings.Join(names, ", ")
+}
+
+// allowFamilies finds clusters that an export names as its callers and that have
+// no family in common with any cluster that exports it.
+func (c *checker) allowFamilies() {
+	of := func(name string) overlap.Hidden {
+		i, known := c.clusters[name]
+		if !known {
+			return overlap.Hidden{IPv4: true, IPv6: true}
+		}
+		if h := familiesOf(c.set.Spec.Clusters[i].CIDRs()); h != (overlap.Hidden{}) {
+			return h
+		}
+		return overlap.Hidden{IPv4: true, IPv6: true}
+	}
+	for i, path := range c.exportPaths {
+		e := &c.set.Spec.Exports[i]
+		if e.Allow == nil {
+			continue
+		}
+		for j, caller := range e.Allow.Clusters {
+			h := of(caller)
+			common := slices.ContainsFunc(e.Clusters, func(name string) bool {
+				o := of(name)
+				return name == caller || h.IPv4 && o.IPv4 || h.IPv6 && o.IPv6
+			})
+			if !common && len(e.Clusters) > 0 {
+				c.Warn(diag.Diagnostic{
+					Code: "no-common-family", Path: paths.Nth(path+".allow.clusters", j),
+					Summary: fmt.Sprintf("%s has no address family in common with %s, where the export is", caller, fewOf(e.Clusters)),
+					Hint:    "its names have no addresses there; export it from a cluster with both families",
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package validate
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/overlap"
+	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/resolve"
+	"hawser.dev/hawser/schema/syntax"
+)
+
+// endpoints checks where gateways are reached.
+func (c *checker) endpoints() {
+	taken, pools := listeners{}, overlap.Pools(c.set)
+	var silent []int
+	heard := false
+	for i, path := range c.clusterPaths {
+		cluster := &c.set.Spec.Clusters[i]
+		reachable := len(cluster.Gateways) == 0
+		for j, p := range cluster.GatewayPaths(path) {
+			g := &cluster.Gateways[j]
+			reachable = reachable || len(g.Endpoints) > 0
+			c.dialOut(cluster, g, p)
+			for k, text := range g.Endpoints {
+				at := paths.Nth(p+".endpoints", k)
+				if e, ok := c.endpoint(at, text, pools); ok {
+					c.apart(taken, e, listener{path: at, gateway: p}, c.bases(cluster, g, e))
+				}
+			}
+		}
+		if heard = heard || reachable && len(cluster.Gateways) > 0; !reachable {
+			silent = append(silent, i)
+		}
+	}
+	if !heard && len(silent) > 1 {
+		c.Fail(diag.Diagnostic{
+			Code:    "no-endpoint", // at the place for one, which may be there, and unreadable
+			Path:    c.set.Spec.Clusters[silent[0]].GatewayPaths(c.clusterPaths[silent[0]])[0] + ".endpoints",
+			Summary: "no gateway of any cluster has an endpoint: nobody can dial anybody",
+			Hint:    "give at least one gateway the address at which the others reach it: endpoints: [203.0.113.11]",
+		})
+		return
+	}
+	for n, i := range silent {
+		c.unheard(silent[:n], i)
+	}
+}
+
+// unheard warns of a link between two clusters neither of which can be called.
+func (c *checker) unheard(silent []int, i int) {
+	for _, j := range silent {
+		if !c.links.Graph.Linked(c.set.Spec.Clusters[i].Name, c.set.Spec.Clusters[j].Name) {
+			continue
+		}
+		c.Warn(diag.Diagnostic{
+			Code: "no-endpoint", Path: c.clusterPaths[i] + ".gateways",
+			Summary: "no gateway has an endpoint, nor has any of another cluster: the two cannot connect",
+			Hint: "give at least one of the two clusters an endpoint, or link them to a third one that has" +
+				" (connectivity: {mode: hub, hubs: [...]})", Related: diag.Paths(c.clusterPaths[j] + ".gateways"),
+		})
+		return
+	}
+}
+
+// dialOut says what a gateway cannot have that nobody can call.
+func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path string) {
+	if len(g.Endpoints) > 0 {
+		return
+	}
+	cables := c.links.Cables(cluster.Name)
+	uses := func(is func(resolve.Cable) bool) bool { return slices.ContainsFunc(cables, is) }
+	if uses(func(k resolve.Cable) bool { return k.Quiet }) {
+		c.Warn(diag.Diagnostic{
+			Code: "no-keepalive", Path: path,
+			Summary: "the gateway only dials out, and keepalive is 0s: it cannot be reached once it is silent",
+			Hint:    "set tunnel: {keepalive: 25s}",
+		})
+	}
+	if uses(func(k resolve.Cable) bool { return k.Driver == fabric.DriverVXLAN }) {
+		c.Fail(diag.Diagnostic{
+			Code: "no-endpoint", Path: path, Summary: "the gateway only dials out, which vxlan cannot",
+			Hint: "give it an endpoint, or use wireguard or ipsec for the links of " + cluster.Name,
+		})
+	}
+	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && uses(func(k resolve.Cable) bool { return k.Driver == fabric.DriverIPsec }) {
+		c.Warn(diag.Diagnostic{
+			Code: "no-encapsulation", Path: path, Related: diag.Paths("tunnel.ipsec.encapsulation"),
+			Summary: "the gateway only dials out, and native ESP does not pass address translation",
+			Hint:    "set tunnel: {ipsec: {encapsulation: auto}}",
+		})
+	}
+}
+
+// endpoint checks one endpoint by itself and reports whether it is good.
+func (c *checker) endpoint(path, text string, pools []overlap.Use) (fabric.Endpoint, bool) {
+	fail := func(summary, hint string, others ...string) (fabric.Endpoint, bool) {
+		c.Fail(diag.Diagnostic{Code: "bad-endpoint", Path: path, Summary: summary, Hint: hint, Related: diag.Paths(others...)})
+		return fabric.Endpoint{}, false
+	}
+	e, err := fabric.ParseEndpoint(text)
+	a := e.Addr
+	switch {
+	case err != nil:
+		return fail(fmt.Sprintf("%q is neither an address nor dns:<name>", text), endpointHint(text))
+	case e.Port > lastBase:
+		return fail(fmt.Sprintf("port %d is not in the range 1 to %d", e.Port, lastBase), "the ports behind it belong to the gateway, too")
+	case e.Name != "" && !fabric.IsDomain(e.Name):
+		return fail(fmt.Sprintf("%q is not a DNS name", e.Name), "write dns: and a name, such as dns:gw.g1.example.com")
+	case e.Name != "":
+		return e, true
+	case a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Zone() != "" || a.Is4In6():
+		return fail(text+" is not a unicast address that other gateways can reach", "")
+	}
+	for _, p := range pools {
+		if p.Prefix.Contains(a) {
+			return fail(fmt.Sprintf("%s is inside %s %s", a, p.Path, p.Prefix), insideHint, p.Path)
+		}
+	}
+	if g := overlap.Find(c.groups, a); g != nil {
+		return fail(fmt.Sprintf("%s is inside %s %s", a, g.Members[0].Path, g.Prefix), insideHint, g.Members[0].Path)
+	}
+	return e, true
+}
+
+const insideHint = "an endpoint is an address of the network between the clusters; the route to this one would lead into a tunnel"
+
+// endpointHint says what is most likely meant.
+func endpointHint(text string) string {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return "write the address alone: " + p.Addr().String()
+	}
+	if _, err := fabric.ParseEndpoint("dns:" + text); err == nil && strings.ContainsFunc(text, unicode.IsLower) {
+		if host, _, _ := strings.Cut(text, ":"); fabric.IsDomain(host) {
+			return "write dns:" + text
+		}
+	}
+	return "write an address, or dns: and a name, such as dns:gw.g1.example.com; :<port> may follow"
+}
+
+// keys checks the clusters' recipients and the gateways' own public keys.
+func (c *checker) keys() {
+	recipients, public, ike := uniqueness{}, uniqueness{}, uniqueness{}
+	for i, path := range c.clusterPaths {
+		cluster := &c.set.Spec.Clusters[i]
+		if c.recipient(path+".recipient", cluster.Recipient) {
+			if earlier, dup := recipients.add(cluster.Recipient, path+".recipient"); dup {
+				c.Warn(diag.Diagnostic{
+					Code: "shared-recipient", Path: path + ".recipient",
+					Summary: "another cluster has the same recipient: each can open the other's keys",
+					Hint:    "make one identity for each cluster with `hawser keys identity`", Related: diag.Paths(earlier),
+				})
+			}
+		}
+		for j, p := range cluster.GatewayPaths(path) {
+			g := &cluster.Gateways[j]
+			if c.publicKey(p+".publicKey", g.PublicKey, "`wg pubkey` prints one: 44 characters, the last one is =") {
+				c.unique(public, g.PublicKey, p+".publicKey", "another gateway has the same public key")
+			}
+			if c.publicKey(p+".ikePublicKey", g.IKEPublicKey, "`openssl pkey -pubout -outform DER | tail -c 32 | base64` prints that of an Ed25519 key") {
+				c.unique(ike, g.IKEPublicKey, p+".ikePublicKey", "another gateway has the same public key")
+			}
+		}
+	}
+}
+
+// recipient checks an age recipient. What is wrong with it is not printed, as
+// it may be an identity, which is secret.
+func (c *checker) recipient(path, text string) bool {
+	if text == "" {
+		return false
+	}
+	d := diag.Diagnostic{
+		Code: "bad-recipient", Path: path, Summary: "not an age recipient (age1... or age1pq1...)",
+		Hint: "`hawser keys identity` makes an identity and prints its recipient",
+	}
+	if strings.HasPrefix(strings.ToUpper(text), "AGE-SECRET-KEY-") {
+		d.Code, d.Summary = "secret-in-file", "this is an identity, which is secret, and not its recipient"
+		d.Hint = "make a new one, as this one must be considered known to others: `hawser keys identity`"
+	} else if _, err := syntax.ParseRecipient(text); err == nil {
+		return true
+	}
+	c.Fail(d)
+	return false
+}
+
+// publicKey checks a key of X25519 (RFC 7748) or Ed25519 (RFC 8032) in base64.
+func (c *checker) publicKey(path, text, hint string) bool {
+	if text == "" {
+		return false
+	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
+	d := diag.Diagnostic{Code: "bad-public-key", Path: path, Hint: hint}
+	switch {
+	case err != nil:
+		d.Summary = "the public key is not base64"
+	case len(raw) != 32:
+		d.Summary = fmt.Sprintf("the public key has %d bytes, not 32", len(raw))
+	case !slices.ContainsFunc(raw, func(b byte) bool { return b != 0 }):
+		d.Summary = "the public key is all zero"
+	default:
+		return true
+	}
+	c.Fail(d)
+	return false
+}

@@ -1,0 +1,245 @@
+package validate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/resolve"
+	"hawser.dev/hawser/schema/tags"
+)
+
+// connectivity checks that each mode has what it needs, and only that.
+func (c *checker) connectivity() {
+	conn := &c.set.Spec.Connectivity
+	c.onlyWith("connectivity.hubs", len(conn.Hubs) > 0, conn.Mode == schema.ModeHub, "mode: hub")
+	c.onlyWith("connectivity.links", len(conn.Links) > 0, conn.Mode == schema.ModeLinks, "mode: links")
+	if conn.Partial && conn.Mode != schema.ModeLinks {
+		c.onlyWith("connectivity.partial", true, false, "mode: links")
+	}
+	c.known("connectivity.hubs", conn.Hubs)
+	seen, sound := uniqueness{}, true
+	for i, pair := range conn.Links {
+		path := paths.Nth("connectivity.links", i)
+		sound = c.pair(path, pair, seen, "a link joins 2 clusters", "write [a, b]") && sound
+	}
+	if conn.Mode == schema.ModeLinks && len(conn.Links) > 0 && sound {
+		c.groupsApart()
+	}
+}
+
+// pair checks two clusters that are written as a list, and reports whether they are two.
+func (c *checker) pair(path string, pair []string, seen uniqueness, what, hint string) bool {
+	if len(pair) != 2 {
+		c.Fail(diag.Diagnostic{Code: "bad-link", Path: path, Summary: fmt.Sprintf("%s, not %d", what, len(pair)), Hint: hint})
+		return false
+	}
+	for j, name := range pair {
+		c.knownCluster(paths.Nth(path, j), name)
+	}
+	if pair[0] == pair[1] {
+		c.Fail(diag.Diagnostic{Code: "bad-link", Path: path, Summary: "the link joins " + pair[0] + " to itself"})
+		return true
+	}
+	p := fabric.Pair(pair[0], pair[1])
+	c.unique(seen, p[0]+" "+p[1], path, "the link between "+p[0]+" and "+p[1]+" is listed twice")
+	return true
+}
+
+// groupsApart finds clusters that the links leave without a way to the others.
+func (c *checker) groupsApart() {
+	if c.set.Spec.Connectivity.Partial {
+		return
+	}
+	groups := c.links.Graph.Groups()
+	largest := slices.MaxFunc(append(groups, nil), func(a, b []string) int { return len(a) - len(b) })
+	for _, group := range groups {
+		if slices.Equal(group, largest) {
+			continue
+		}
+		first := slices.MinFunc(group, func(a, b string) int { return c.clusters[a] - c.clusters[b] })
+		c.Fail(diag.Diagnostic{
+			Code: "no-way", Path: c.clusterPaths[c.clusters[first]],
+			Summary: fmt.Sprintf("no links lead from %s to %s", fewOf(group), fewOf(largest)),
+			Hint:    "add one to connectivity.links, or say connectivity: {partial: true} there if it is meant so",
+			Related: diag.Paths("connectivity.links"),
+		})
+	}
+}
+
+// linkSettings checks what is said about single links.
+func (c *checker) linkSettings() {
+	seen := uniqueness{}
+	for i := range c.set.Spec.Links {
+		l, path := &c.set.Spec.Links[i], paths.Nth("links", i)
+		if len(l.Between) == 0 || !c.pair(path+".between", l.Between, seen, "a link is between 2 clusters", "write between: [a, b]") {
+			continue
+		}
+		a, b := l.Between[0], l.Between[1]
+		_, knowsA := c.clusters[a]
+		_, knowsB := c.clusters[b]
+		if !knowsA || !knowsB || a == b {
+			continue
+		}
+		if !c.links.Graph.Linked(a, b) {
+			c.Fail(diag.Diagnostic{Code: "not-linked", Path: path + ".between",
+				Summary: fmt.Sprintf("%s and %s have no link of their own", a, b), Hint: c.linkHint(a, b), Related: diag.Paths("connectivity.mode")})
+		}
+		if l.Driver == "" && l.Port == 0 && l.MTU == 0 && l.Keepalive == nil {
+			c.Warn(diag.Diagnostic{Code: "no-effect", Path: path, Summary: "nothing is set for the link",
+				Hint: "set driver, port, mtu or keepalive, or remove the entry"})
+		}
+		if l.Port != 0 {
+			c.linkPort(a, b, path+".port")
+		}
+	}
+}
+
+// linkHint says where settings belong that are written for a link that does not exist.
+func (c *checker) linkHint(a, b string) string {
+	if c.set.Spec.Connectivity.Mode == schema.ModeHub {
+		return "they reach each other through " + strings.Join(c.set.Spec.Connectivity.Hubs, " or ") + ": set what is between each of them and a hub"
+	}
+	return fmt.Sprintf("add [%s, %s] to connectivity.links", a, b)
+}
+
+// linkPort checks that a port of its own can be used on a link.
+func (c *checker) linkPort(a, b, path string) {
+	if c.links.Of(a, b).Driver == fabric.DriverIPsec {
+		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path, Summary: "IPsec has the same ports on every link",
+			Hint: "set tunnel: {ipsec: {ikePort: ..., natPort: ...}}"})
+		return
+	}
+	for _, name := range []string{a, b} {
+		i := c.clusters[name]
+		cluster := &c.set.Spec.Clusters[i]
+		for j, p := range cluster.GatewayPaths(c.clusterPaths[i]) {
+			for k, text := range cluster.Gateways[j].Endpoints {
+				if e, err := fabric.ParseEndpoint(text); err == nil && e.Port != 0 {
+					c.Fail(diag.Diagnostic{Code: "bad-port", Path: path, Related: diag.Paths(paths.Nth(p+".endpoints", k)),
+						Summary: fmt.Sprintf("a router forwards from %s to the gateway's own port, not to this one", e),
+						Hint:    "remove port here"})
+					return
+				}
+			}
+		}
+	}
+}
+
+// cables checks drivers, MTUs and what IPsec needs.
+func (c *checker) cables() {
+	t := &c.set.Spec.Tunnel
+	if len(c.links.Special()) > resolve.MaxSpecial {
+		c.Fail(diag.Diagnostic{Code: "too-many", Path: "tunnel", Summary: fmt.Sprintf("more than %d links differ from it", resolve.MaxSpecial),
+			Hint: "say here what most links have, and in clusters and links what the others have"})
+	}
+	c.cable("tunnel", t.Driver, t.MTU)
+	for i, path := range c.clusterPaths {
+		o := &c.set.Spec.Clusters[i].Tunnel
+		c.cable(path+".tunnel", o.Driver, o.MTU)
+		c.driverClash(i)
+		c.ownKeys(i)
+	}
+	for i := range c.set.Spec.Links {
+		c.cable(paths.Nth("links", i), c.set.Spec.Links[i].Driver, c.set.Spec.Links[i].MTU)
+	}
+	c.ipsec()
+}
+
+// leastMTU is what every link with IPv6 must carry in one piece (RFC 8200, section 5).
+const leastMTU = 1280
+
+func (c *checker) cable(path, driver string, mtu int) {
+	if driver == fabric.DriverVXLAN {
+		c.Warn(diag.Diagnostic{Code: "not-encrypted", Path: path + ".driver", Summary: "vxlan does not encrypt: whoever is on the way reads and forges packets",
+			Hint: "use wireguard or ipsec where the network between the gateways is not your own"})
+	}
+	if mtu > 0 && mtu < leastMTU && c.set.HasFamily(true) {
+		c.Fail(diag.Diagnostic{Code: "bad-mtu", Path: path + ".mtu", Summary: fmt.Sprintf("%d is less than %d, which IPv6 needs", mtu, leastMTU)})
+	}
+}
+
+// driverClash finds a cluster that wants another driver for a link than the
+// cluster at the other end, where nothing decides.
+func (c *checker) driverClash(i int) {
+	own := &c.set.Spec.Clusters[i]
+	if own.Tunnel.Driver == "" {
+		return
+	}
+	for j := range i {
+		other := &c.set.Spec.Clusters[j]
+		if other.Tunnel.Driver == "" || other.Tunnel.Driver == own.Tunnel.Driver || !c.links.Graph.Linked(own.Name, other.Name) {
+			continue
+		}
+		if settled := c.links.Pairs[fabric.Pair(own.Name, other.Name)]; settled != nil && settled.Driver != "" {
+			continue
+		}
+		c.Fail(diag.Diagnostic{Code: "driver-clash", Path: c.clusterPaths[i] + ".tunnel.driver", Related: diag.Paths(c.clusterPaths[j] + ".tunnel.driver"),
+			Summary: fmt.Sprintf("%s wants %s for its links, and %s wants %s", own.Name, own.Tunnel.Driver, other.Name, other.Tunnel.Driver),
+			Hint:    fmt.Sprintf("decide in links: {between: [%s, %s], driver: ...}", other.Name, own.Name)})
+		return
+	}
+}
+
+// ownKeys finds gateways that need a key for IPsec, and brought only one for
+// WireGuard.
+func (c *checker) ownKeys(i int) {
+	cluster := &c.set.Spec.Clusters[i]
+	if !c.links.Uses(cluster.Name, fabric.DriverIPsec) {
+		return
+	}
+	for j, p := range cluster.GatewayPaths(c.clusterPaths[i]) {
+		if g := &cluster.Gateways[j]; g.PublicKey != "" && g.IKEPublicKey == "" {
+			c.Fail(diag.Diagnostic{Code: "no-ike-key", Path: p + ".publicKey",
+				Summary: "the key serves WireGuard only, and " + cluster.Name + " has links with ipsec, which need one for IKE",
+				Hint:    "add ikePublicKey, or remove publicKey: then both keys are derived"})
+		}
+	}
+}
+
+// ipsec checks the ports and the ciphers.
+func (c *checker) ipsec() {
+	s := &c.set.Spec.Tunnel.IPsec
+	if s.IKEPort == s.NATPort && s.IKEPort != 0 {
+		c.Fail(diag.Diagnostic{Code: "bad-port", Path: "tunnel.ipsec.natPort", Summary: fmt.Sprintf("%d is ikePort already", s.NATPort),
+			Hint: "leave both out: 500 and 4500 are used then", Related: diag.Paths("tunnel.ipsec.ikePort")})
+	}
+	names, seen := []string{fabric.ProposalAESGCM, fabric.ProposalChaCha20}, uniqueness{}
+	for i, p := range s.Proposals {
+		path := paths.Nth("tunnel.ipsec.proposals", i)
+		c.enum(tags.Field{Enum: names}, p, path)
+		c.unique(seen, p, path, p+" is listed twice")
+	}
+}
+
+// allowWays warns of clusters that an export names as its callers and that have
+// no way to any cluster that exports it.
+func (c *checker) allowWays() {
+	if !c.set.Spec.Connectivity.Partial {
+		return
+	}
+	group := map[string]int{}
+	for i, names := range c.links.Graph.Groups() {
+		for _, name := range names {
+			group[name] = i
+		}
+	}
+	for i, path := range c.exportPaths {
+		e := &c.set.Spec.Exports[i]
+		if e.Allow == nil {
+			continue
+		}
+		for j, caller := range e.Allow.Clusters {
+			own, known := group[caller]
+			if known && len(e.Clusters) > 0 && !slices.ContainsFunc(e.Clusters, func(name string) bool { g, ok := group[name]; return !ok || g == own }) {
+				c.Warn(diag.Diagnostic{Code: "no-way", Path: paths.Nth(path+".allow.clusters", j),
+					Summary: fmt.Sprintf("no links lead from %s to %s, where the export is", caller, fewOf(e.Clusters)),
+					Hint:    "add one to connectivity.links"})
+			}
+		}
+	}
+}

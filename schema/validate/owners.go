@@ -1,0 +1,65 @@
+package validate
+
+import (
+	"fmt"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// owners checks the owners of the clusterset, of clusters and of namespaces.
+func (c *checker) owners() {
+	trust := &c.set.Spec.Trust
+	c.principals("trust.owners", trust.Owners)
+	first := ""
+	if len(trust.Owners) > 0 {
+		first = "trust.owners"
+	}
+	for i, n := range trust.Namespaces {
+		path := paths.Nth("trust.namespaces", i)
+		c.patterns(path+".names", n.Names)
+		c.principals(path+".owners", n.Owners)
+		if first == "" {
+			first = path
+		}
+	}
+	for i, path := range c.clusterPaths {
+		if owners := c.set.Spec.Clusters[i].Owners; len(owners) > 0 {
+			c.principals(path+".owners", owners)
+			if first == "" {
+				first = path + ".owners"
+			}
+		}
+	}
+	switch {
+	case first == "":
+	case trust.Commits == "":
+		c.Fail(diag.Diagnostic{Code: "required", Path: first,
+			Summary: "needs trust.commits: without it commits need no signature",
+			Hint:    "set trust: {commits: allowed_signers}, with that file beside this one"})
+	case len(trust.Owners) == 0:
+		c.Fail(diag.Diagnostic{Code: "required", Path: first,
+			Summary: "needs trust.owners: without it nobody may change anything else",
+			Hint:    "set trust: {owners: [...]} to the principals that may change everything"})
+	}
+}
+
+// principals checks patterns of principals.
+func (c *checker) principals(path string, patterns []string) {
+	seen := uniqueness{}
+	for i, p := range patterns {
+		at := paths.Nth(path, i)
+		switch {
+		case p == "":
+			c.Fail(diag.Diagnostic{Code: "required", Path: at, Summary: "is missing"})
+		case strings.ContainsAny(p, ",?! \t\r\n\"#"):
+			c.Fail(diag.Diagnostic{Code: "bad-pattern", Path: at,
+				Summary: fmt.Sprintf("%q is not a principal of an allowed_signers file", p),
+				Hint: "write one, such as ann@example.org, or a pattern in which * stands for any characters; " +
+					"each is an item of its own"})
+		default:
+			c.unique(seen, p, at, p+" is listed twice")
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package validate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// lastBase is the largest port that ports of a gateway can count from, as in the
+// tags of the types.
+const lastBase = 65535 - fabric.WireguardPorts + 1
+
+// width is how many ports from its first on a gateway may have.
+func (c *checker) width() int {
+	for _, k := range c.links.Kinds {
+		if k.Driver != fabric.DriverWireguard {
+			return fabric.IPsecOffset + 1
+		}
+	}
+	return fabric.WireguardPorts
+}
+
+// ownPorts are those of the agent on every node, UDP or TCP.
+const firstOwnPort, lastOwnPort = 4803, 4809
+
+// span is the UDP ports from first to last that something listens on.
+type span struct {
+	what        string
+	first, last int
+}
+
+func (s span) String() string {
+	if s.first == s.last {
+		return fmt.Sprintf("%s's port %d", s.what, s.first)
+	}
+	return fmt.Sprintf("%s's ports %d to %d", s.what, s.first, s.last)
+}
+
+func (s span) overlaps(o span) bool { return s.first <= o.last && o.first <= s.last }
+
+// spans gives the ports on which a gateway listens, in order.
+func (c *checker) spans(cluster *schema.Cluster, g *schema.Gateway) []span {
+	cables := c.links.Cables(cluster.Name)
+	if len(cables) == 0 { // it has no link yet
+		cables = c.links.Kinds[:1]
+	}
+	var out []span
+	for _, k := range cables {
+		base := cmp.Or(k.Port, c.set.GatewayPort(cluster, g))
+		switch k.Driver {
+		case fabric.DriverWireguard:
+			out = append(out, span{"WireGuard", base, base + fabric.WireguardPorts - 1})
+		case fabric.DriverVXLAN:
+			out = append(out, span{"VXLAN", base + fabric.VXLANOffset, base + fabric.VXLANOffset})
+		case fabric.DriverIPsec:
+			ports := &c.set.Spec.Tunnel.IPsec
+			out = append(out, span{"IPsec", ports.IKEPort, ports.IKEPort}, span{"IPsec", ports.NATPort, ports.NATPort})
+		}
+	}
+	slices.SortFunc(out, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.last, b.last), cmp.Compare(a.what, b.what))
+	})
+	return slices.Compact(out)
+}
+
+// listening checks that what a gateway and its agent listen on is apart.
+func (c *checker) listening(cluster *schema.Cluster, g *schema.Gateway, path string) {
+	spans := append([]span{{"the agent", firstOwnPort, lastOwnPort}}, c.spans(cluster, g)...)
+	for i, s := range spans {
+		if s.what == "VXLAN" && s.first == 65536 {
+			c.Fail(diag.Diagnostic{Code: "bad-port", Path: path, Summary: fmt.Sprintf("%s is beyond 65535, the last one", s),
+				Hint: fmt.Sprintf("set port to %d at most", lastBase-1)})
+		}
+		for _, o := range spans[:i] {
+			if !s.overlaps(o) {
+				continue
+			}
+			d := diag.Diagnostic{Code: "bad-port", Path: path, Summary: fmt.Sprintf("%s and %s overlap", o, s),
+				Hint: fmt.Sprintf("ports that differ must be %d apart", c.width())}
+			if o.what == "the agent" {
+				d.Hint = "set port to another one, such as 51820"
+			}
+			c.Fail(d)
+		}
+	}
+}
+
+// metrics checks that the agents' port for metrics, which is a TCP one, is none that
+// they have already. Tunnels have UDP ports, so that the same number is no clash.
+func (c *checker) metrics() {
+	port := c.set.Spec.Metrics.Port
+	if port < firstOwnPort || port > lastOwnPort {
+		return
+	}
+	c.Fail(diag.Diagnostic{Code: "bad-port", Path: "metrics.port",
+		Summary: fmt.Sprintf("%d is one of the agent's ports %d to %d", port, firstOwnPort, lastOwnPort),
+		Hint:    "set port to another one, such as 8474"})
+}
+
+// listener is a gateway at one endpoint.
+type listener struct {
+	path    string
+	gateway string // path
+	port    int    // the first of its ports there
+	ike     bool   // it is IPsec's one
+}
+
+// bases gives what a gateway's ports count from at an endpoint.
+func (c *checker) bases(cluster *schema.Cluster, g *schema.Gateway, e fabric.Endpoint) []listener {
+	if e.Port != 0 {
+		return []listener{{port: e.Port}}
+	}
+	out := []listener{{port: c.set.GatewayPort(cluster, g)}}
+	for _, k := range c.links.Cables(cluster.Name) {
+		if k.Driver == fabric.DriverIPsec {
+			out = append(out, listener{port: c.set.Spec.Tunnel.IPsec.NATPort, ike: true})
+		} else if k.Port != 0 {
+			out = append(out, listener{port: k.Port})
+		}
+	}
+	return out
+}
+
+// listeners are those behind each address, by port: those whose ports are not apart
+// are of one block of as many ports as a gateway has, or of the next one.
+type listeners map[string]map[int][]listener
+
+// apart checks that gateways behind one address have ports of their own.
+func (c *checker) apart(taken listeners, e fabric.Endpoint, at listener, bases []listener) {
+	host, width := e.Host(), c.width()
+	blocks := taken[host]
+	if blocks == nil {
+		blocks = map[int][]listener{}
+		taken[host] = blocks
+	}
+	for i := range bases {
+		bases[i].path, bases[i].gateway = at.path, at.gateway
+		for block := bases[i].port/width - 1; block <= bases[i].port/width+1; block++ {
+			for _, other := range blocks[block] {
+				if c.sharesPorts(bases[i], other, host) {
+					return
+				}
+			}
+		}
+	}
+	for _, l := range bases {
+		blocks[l.port/width] = append(blocks[l.port/width], l)
+	}
+}
+
+// sharesPorts reports two gateways at one address whose ports are not apart.
+func (c *checker) sharesPorts(l, other listener, host string) bool {
+	gap := max(l.port-other.port, other.port-l.port)
+	if gap >= c.width() || l.gateway == other.gateway && l.port != other.port || l.ike != other.ike {
+		return false
+	}
+	d := diag.Diagnostic{Code: "duplicate", Path: l.path, Related: diag.Paths(other.path)}
+	switch {
+	case l.ike && gap == 0:
+		d.Summary = host + " is the endpoint of another gateway, and both have IPsec there"
+		d.Hint = "let a router forward other ports to each, and write the first of them behind its endpoint, as in 192.0.2.1:61820"
+	case gap == 0:
+		d.Summary = fmt.Sprintf("%s with port %d is the endpoint of another gateway", host, l.port)
+	default:
+		d.Summary = fmt.Sprintf("%s is the endpoint of another gateway with port %d, only %d from %d", host, other.port, gap, l.port)
+		d.Hint = fmt.Sprintf("give them ports that are %d apart, as each gateway may use so many", c.width())
+	}
+	c.Fail(d)
+	return true
+}

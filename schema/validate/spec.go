@@ -1,0 +1,241 @@
+package validate
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/paths"
+)
+
+// plainPath is what the name of a file beside the topology consists of.
+var plainPath = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
+
+// settings checks what is said for the whole clusterset.
+func (c *checker) settings() {
+	if p := c.set.Spec.Trust.Commits; p != "" && (!plainPath.MatchString(p) || path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../")) {
+		c.Fail(diag.Diagnostic{Code: "bad-path", Path: "trust.commits", Summary: fmt.Sprintf("%q is no path below the folder of this file", p),
+			Hint: "put the file beside this one and write its name: allowed_signers"})
+	}
+	spec := &c.set.Spec
+	c.label("metadata.name", c.set.Metadata.Name)
+	c.domain("domain", spec.Domain)
+	seen := uniqueness{spec.Domain: "domain"}
+	for i, d := range spec.ExtraDomains {
+		path := paths.Nth("extraDomains", i)
+		if d == "" {
+			c.Fail(diag.Diagnostic{Code: "required", Path: path, Summary: "is missing"})
+		}
+		c.domain(path, d)
+		c.unique(seen, d, path, d+" is a domain of the clusterset already")
+	}
+	if path, ok := seen["cluster.local"]; ok {
+		c.Fail(diag.Diagnostic{
+			Code: "bad-name", Path: path, Summary: "cluster.local is the domain of the clusters' own names", Hint: "use clusterset.local",
+		})
+	}
+	if ttl := spec.DNS.TTL; ttl != nil && time.Duration(*ttl)%time.Second != 0 {
+		c.Fail(diag.Diagnostic{
+			Code: "bad-duration", Path: "dns.ttl",
+			Summary: fmt.Sprintf("%s is not a whole number of seconds, which is all that DNS can say", time.Duration(*ttl)),
+		})
+	}
+	c.epochs()
+	c.metrics()
+	c.signers()
+	c.openPGPKeys()
+	c.agent()
+}
+
+// maxEpochs bounds the key epochs in force: gateways have ports and addresses for
+// two neighbouring ones.
+const maxEpochs = 2
+
+func (c *checker) epochs() {
+	epochs := c.set.Spec.Keys.Epochs
+	for i, e := range epochs {
+		path := paths.Nth("keys.epochs", i)
+		switch {
+		case e < 1:
+			c.Fail(diag.Diagnostic{Code: "out-of-range", Path: path, Summary: fmt.Sprintf("epoch %d is less than 1", e)})
+		case i > 0 && e <= epochs[i-1]:
+			c.Fail(diag.Diagnostic{
+				Code: "epoch-order", Path: path, Summary: fmt.Sprintf("epoch %d does not follow on %d", e, epochs[i-1]),
+				Hint: "list each epoch once, in ascending order", Related: diag.Paths(paths.Nth("keys.epochs", i-1)),
+			})
+		case i >= maxEpochs:
+			c.Fail(diag.Diagnostic{
+				Code: "too-many-epochs", Path: path, Summary: fmt.Sprintf("epoch %d would be in force beside %d others; two can be", e, i),
+				Hint: "drop the oldest first, once no link uses it",
+			})
+		case i > 0 && epochs[i-1] > 0 && e != epochs[i-1]+1:
+			c.Fail(diag.Diagnostic{
+				Code: "epoch-gap", Path: path, Summary: fmt.Sprintf("epoch %d cannot be in force beside %d; only the next one can", e, epochs[i-1]),
+				Hint: fmt.Sprintf("write %d", epochs[i-1]+1), Related: diag.Paths(paths.Nth("keys.epochs", i-1)),
+			})
+		}
+	}
+}
+
+// onlyWith checks that a list stands there exactly when the setting that it belongs to does.
+func (c *checker) onlyWith(path string, present, wanted bool, setting string) {
+	switch {
+	case present && !wanted:
+		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path, Summary: "is used with " + setting + " only"})
+	case wanted && !present:
+		c.Fail(diag.Diagnostic{Code: "required", Path: path, Summary: "is missing: " + setting + " needs it"})
+	}
+}
+
+// members checks the names and the parts of each cluster.
+func (c *checker) members() {
+	if len(c.set.Spec.Clusters) == 0 && !c.set.Spec.Decommission {
+		c.Fail(diag.Diagnostic{
+			Code: "no-clusters", Path: "clusters", Summary: "the clusterset has no clusters",
+			Hint: "to take everything down on purpose say decommission: true",
+		})
+	}
+	names := uniqueness{}
+	for i := range c.set.Spec.Clusters {
+		cluster, path := &c.set.Spec.Clusters[i], c.clusterPaths[i]
+		c.label(path+".name", cluster.Name)
+		c.unique(names, cluster.Name, path, "the name "+cluster.Name+" is taken by another cluster")
+		c.gateways(cluster, path)
+		c.egress(cluster, path)
+	}
+}
+
+func (c *checker) gateways(cluster *schema.Cluster, path string) {
+	names, nodes := uniqueness{}, uniqueness{}
+	if n := waysToLack(cluster); n > maxWaysToLack {
+		c.Fail(diag.Diagnostic{Code: "too-many", Path: path + ".gateways",
+			Summary: fmt.Sprintf("there are %d ways in which a node may lack a label of each nodeSelector, %d are allowed", n, maxWaysToLack),
+			Hint:    "let each nodeSelector be one label, such as hawser.dev/gateway: \"true\""})
+	}
+	if n := len(cluster.AllGateways()); n > fabric.MaxLanes {
+		c.Fail(diag.Diagnostic{Code: "too-many", Path: path + ".gateways",
+			Summary: fmt.Sprintf("%d gateways, a cluster can have %d", n, fabric.MaxLanes)})
+	}
+	for i, p := range cluster.GatewayPaths(path) {
+		g := &cluster.Gateways[i]
+		c.listening(cluster, g, p)
+		c.label(p+".name", g.Name)
+		c.unique(names, g.Name, p, "the name "+g.Name+" is taken by another gateway of the cluster")
+		if g.NodeSelector != nil {
+			c.picked(g, p, names)
+			continue
+		}
+		if g.Node == "" {
+			c.Fail(diag.Diagnostic{Code: "required", Path: p + ".node", Summary: "is missing",
+				Hint: "name the node, or say by nodeSelector which nodes it may be"})
+		}
+		if g.Count != nil {
+			c.Fail(diag.Diagnostic{Code: "misplaced", Path: p + ".count", Summary: "is used with nodeSelector only",
+				Hint: "a gateway with a node is one"})
+		}
+		c.domain(p+".node", g.Node)
+		c.unique(nodes, g.Node, p+".node", "node "+g.Node+" has a gateway already")
+	}
+}
+
+// maxWaysToLack bounds the terms of the node affinity that keeps the agents of other nodes
+// off those that may be gateways.
+const maxWaysToLack = 64
+
+// waysToLack counts those terms: one for each way to lack one label of each selector.
+func waysToLack(c *schema.Cluster) int {
+	n, seen := 1, map[string]bool{}
+	for _, g := range c.Gateways {
+		if text := fmt.Sprint(g.NodeSelector); len(g.NodeSelector) > 0 && !seen[text] {
+			seen[text] = true
+			n = min(n*len(g.NodeSelector), 1<<20)
+		}
+	}
+	return n
+}
+
+// picked checks gateways whose nodes are picked by labels.
+func (c *checker) picked(g *schema.Gateway, path string, names uniqueness) {
+	if g.Node != "" {
+		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + ".nodeSelector", Summary: "is used without node only",
+			Hint: "remove one of both: node is always the same one, nodeSelector lets another take over", Related: diag.Paths(path + ".node")})
+	}
+	if len(g.NodeSelector) == 0 {
+		c.Fail(diag.Diagnostic{Code: "required", Path: path + ".nodeSelector", Summary: "is empty, and would pick every node",
+			Hint: "write a label that the nodes have: nodeSelector: {hawser.dev/gateway: \"true\"}"})
+	}
+	c.labels(g.NodeSelector, path+".nodeSelector")
+	for _, half := range []struct{ field, key string }{{".publicKey", g.PublicKey}, {".ikePublicKey", g.IKEPublicKey}} {
+		if half.key != "" {
+			c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + half.field, Summary: "is used with node only",
+				Hint:    "the private half is on one node, and the gateway may be on any that nodeSelector picks",
+				Related: diag.Paths(path + ".nodeSelector")})
+		}
+	}
+	if len(g.Endpoints) > 0 && g.Size() > 1 {
+		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + ".endpoints", Summary: fmt.Sprintf("%d gateways cannot be at one endpoint", g.Size()),
+			Hint: "leave endpoints out, and they dial out, or set count: 1", Related: diag.Paths(path + ".count")})
+	}
+	for i := range g.Size() {
+		name := fmt.Sprintf("%s-%d", g.Name, i+1)
+		if g.Name != "" && !fabric.IsLabel(name) && fabric.IsLabel(g.Name) {
+			c.Fail(diag.Diagnostic{Code: "bad-name", Path: path + ".name", Summary: name + " is longer than 63 characters", Hint: "shorten the name"})
+			break
+		}
+		c.unique(names, name, path, "the name "+name+" is taken by another gateway of the cluster")
+	}
+}
+
+func (c *checker) egress(cluster *schema.Cluster, path string) {
+	names, wide := uniqueness{}, uniqueness{}
+	for i, p := range cluster.EgressPaths(path) {
+		rule := &cluster.Egress[i]
+		c.label(p+".name", rule.Name)
+		c.label(p+".namespace", rule.Namespace)
+		c.unique(names, rule.Name, p, "the name "+rule.Name+" is taken by another rule of the cluster")
+		if rule.PodSelector == nil {
+			c.unique(wide, rule.Namespace, p, "the whole namespace "+rule.Namespace+" has a rule already")
+			continue
+		}
+		c.labels(rule.PodSelector.MatchLabels, p+".podSelector.matchLabels")
+	}
+}
+
+func (c *checker) labels(labels map[string]string, path string) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if value := labels[key]; !fabric.IsQualified(key) || value != "" && !fabric.IsLabelText(value) {
+			c.Fail(diag.Diagnostic{
+				Code: "bad-label", Path: paths.At(path, key), Summary: fmt.Sprintf("%q: %q is not a Kubernetes label", key, value),
+				Hint: "a label is [prefix/]name: value of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends",
+			})
+		}
+	}
+}
+
+// maxAnnotations is how many bytes all annotations of an object may have; an offer
+// of an export travels between clusters, so it is far below what Kubernetes allows.
+const maxAnnotations = 16 << 10
+
+func (c *checker) annotations(annotations map[string]string, path string) {
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		size += len(key) + len(annotations[key])
+		if !fabric.IsQualified(key) {
+			c.Fail(diag.Diagnostic{
+				Code: "bad-label", Path: paths.At(path, key), Summary: fmt.Sprintf("%q is not the key of an annotation", key),
+				Hint: "a key is [prefix/]name of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends",
+			})
+		}
+	}
+	if size > maxAnnotations {
+		c.Fail(diag.Diagnostic{Code: "too-large", Path: path,
+			Summary: fmt.Sprintf("the annotations have %d bytes, %d are allowed", size, maxAnnotations)})
+	}
+}

@@ -1,0 +1,173 @@
+// Package validate checks what a topology says that has its defaults. Findings name paths;
+// package load adds the places.
+//
+// Called by schema/load.
+package validate
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/capacity"
+	"hawser.dev/hawser/schema/overlap"
+	"hawser.dev/hawser/schema/paths"
+	"hawser.dev/hawser/schema/resolve"
+	"hawser.dev/hawser/schema/syntax"
+	"hawser.dev/hawser/schema/tags"
+)
+
+// Topology checks a ClusterSet that has its defaults and gives all findings.
+// Each names its path; load.Topology adds the places in the file.
+func Topology(s *schema.ClusterSet) diag.List {
+	if n := len(s.Spec.Clusters); n > maxClusters {
+		return diag.List{{Severity: diag.Error, Code: "too-many", Path: "clusters",
+			Summary: fmt.Sprintf("%d clusters, a clusterset can have %d", n, maxClusters)}}
+	}
+	c := &checker{
+		set: s, clusterPaths: s.ClusterPaths(), exportPaths: s.ExportPaths(), clusters: map[string]int{},
+		groups: overlap.GroupsOf(s), book: tags.Book{}, links: resolve.LinksOf(s),
+	}
+	for i := range s.Spec.Clusters {
+		name := s.Spec.Clusters[i].Name
+		if _, taken := c.clusters[name]; !taken && name != "" {
+			c.clusters[name] = i
+		}
+	}
+	c.rules(reflect.ValueOf(s).Elem(), "")
+	c.settings()
+	c.connectivity()
+	c.linkSettings()
+	c.cables()
+	c.members()
+	c.prefixes()
+	overlap.Check(&c.Findings, s, c.groups)
+	c.families()
+	c.endpoints()
+	c.keys()
+	c.dynamicExports()
+	c.owners()
+	c.exports()
+	c.allowWays()
+	capacity.Check(&c.Findings, s, c.clusterPaths)
+	c.List = append(c.List, c.Tally.Rest()...)
+	c.List.Sort()
+	return c.List
+}
+
+// maxClusters bounds what grows with the pairs of clusters.
+const maxClusters = 5000
+
+// checker collects findings.
+type checker struct {
+	set *schema.ClusterSet
+	diag.Findings
+	clusterPaths []string
+	exportPaths  []string
+	clusters     map[string]int  // index by name
+	groups       []overlap.Group // the clusters' prefixes
+	book         tags.Book
+	links        *resolve.Links
+}
+
+// rules checks what the tags of the types say.
+func (c *checker) rules(v reflect.Value, path string) {
+	for _, f := range c.book.Of(v.Type()) {
+		c.rule(f, v.Field(f.Index), paths.Field(path, f.Name))
+	}
+}
+
+func (c *checker) rule(f tags.Field, v reflect.Value, path string) {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	} else if v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0 {
+		if f.Required {
+			c.Fail(diag.Diagnostic{Code: "required", Path: path, Summary: missing(v), Hint: f.Hint})
+		}
+		if v.Kind() != reflect.Struct {
+			return
+		}
+	}
+	if d, two := v.Interface().(schema.DynamicExports); two {
+		if v = v.FieldByName("Rules"); d.Alone {
+			v = v.Index(0)
+		}
+	}
+	switch {
+	case len(f.Enum) > 0:
+		c.enum(f, v.String(), path)
+	case v.Kind() == reflect.Int || v.Type() == tags.DurationType:
+		c.bounds(f, v, path)
+	case v.Kind() == reflect.Map && f.MaxText != "":
+		for _, key := range v.MapKeys() {
+			c.bounds(f, v.MapIndex(key), paths.At(path, key.String()))
+		}
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		c.items(v, path)
+	case v.Kind() == reflect.Struct && !tags.IsText(v):
+		c.rules(v, path)
+	}
+}
+
+// items checks a list of structs. Lists of text, such as prefixes, have no rules.
+func (c *checker) items(v reflect.Value, path string) {
+	item := v.Type().Elem()
+	if reflect.PointerTo(item).Implements(tags.TextType) {
+		return
+	}
+	naming, fields := tags.Naming(item), c.book.Of(item)
+	seen := map[string]bool{}
+	for i := range v.Len() {
+		parts := make([]string, len(naming))
+		for _, f := range fields {
+			if at := slices.Index(naming, f.Name); at >= 0 {
+				parts[at] = v.Index(i).Field(f.Index).String()
+			}
+		}
+		c.rules(v.Index(i), paths.At(path, paths.Label(seen, paths.Name(parts...), i)))
+	}
+}
+
+func missing(v reflect.Value) string {
+	if v.Kind() == reflect.Slice {
+		return "is missing: at least one is needed"
+	}
+	return "is missing"
+}
+
+func (c *checker) enum(f tags.Field, value, path string) {
+	if slices.Contains(f.Enum, value) {
+		return
+	}
+	d := diag.Diagnostic{
+		Code: "bad-value", Path: path, Summary: fmt.Sprintf("%q is not one of %s", value, strings.Join(f.Enum, ", ")),
+	}
+	if near := syntax.Nearest(value, f.Enum); near != "" {
+		d.Hint = "did you mean " + near + "?"
+	} else if len(f.Enum) == 1 {
+		d.Summary = fmt.Sprintf("%q is not %s", value, f.Enum[0])
+	}
+	c.Fail(d)
+}
+
+func (c *checker) bounds(f tags.Field, v reflect.Value, path string) {
+	if f.MaxText == "" || v.Int() >= f.Min && v.Int() <= f.Max {
+		return
+	}
+	d := tags.OutOfRange(v, f)
+	d.Path = path
+	c.Fail(d)
+}
+
+// Tags checks what the tags of a struct say.
+func Tags(v reflect.Value, book tags.Book) diag.List {
+	c := checker{book: book}
+	c.rules(v, "")
+	return append(c.List, c.Tally.Rest()...)
+}
