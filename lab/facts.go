@@ -71,6 +71,9 @@ func nodeObject(n *node, up bool) corev1.Node {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{corev1.LabelHostname: n.name}},
 	}
+	for key, value := range n.labels {
+		out.Labels[key] = value
+	}
 	for _, cidr := range n.announced() {
 		out.Spec.PodCIDRs = append(out.Spec.PodCIDRs, cidr.String())
 	}

@@ -46,10 +46,17 @@ func (d *daemon) agentProgram(n *node, m *machine) (program, error) {
 	if err := d.pin(n, filepath.Join(dir, "trust", "signers")); err != nil {
 		return program{}, err
 	}
+	leases := d.layout.leases(n.cluster)
+	if err := os.MkdirAll(leases, 0o700); err != nil {
+		return program{}, fmt.Errorf("make folder of Leases: %w", err)
+	}
 	argv := []string{
 		cmp.Or(d.state.Agents[n.id()], d.config.Agent), "run", "--cluster", n.cluster, "--node", n.name,
 		"--fabric", filepath.Join(dir, "fabric"), "--keys", filepath.Join(dir, "keys"), "--identity", filepath.Join(dir, "identity"),
 		"--trust", filepath.Join(dir, "trust", "signers"), "--facts", filepath.Join(dir, "facts"), "--state", filepath.Join(dir, "state"), "--socket", "/run/agent.sock",
+	}
+	if d.state.Agents[n.id()] == "" { // an agent of another version may not know it
+		argv = append(argv, "--leases", leases)
 	}
 	e := d.nodeExec(n, m.space.path, argv)
 	return program{

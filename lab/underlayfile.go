@@ -82,7 +82,7 @@ func (t topology) has(target string) bool {
 	if !known || !two {
 		return known
 	}
-	for _, g := range c.gateways {
+	for _, g := range oneEach(c) {
 		if cmp.Or(g.Node, g.Name) == node {
 			return true
 		}

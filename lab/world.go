@@ -39,7 +39,8 @@ type clusterPlan struct {
 type node struct {
 	cluster  string
 	name     string
-	gateway  bool           // of the topology now
+	gateway  bool // of the topology now, or one that its labels may make a gateway
+	labels   map[string]string
 	card     bool           // is or was a gateway: it has the card for the wide area
 	number   int            // names its links in the underlay
 	lan      []netip.Addr   // one a family
@@ -150,9 +151,9 @@ func (w *world) addNodes(c cluster, workers int, s *state) error {
 		}
 		return byName[name]
 	}
-	for _, g := range c.gateways {
+	for _, g := range oneEach(c) {
 		n := add(cmp.Or(g.Node, g.Name))
-		n.gateway = true
+		n.gateway, n.labels = true, g.NodeSelector
 		addrs, err := w.endpoints(n, g, s)
 		if err != nil {
 			return fmt.Errorf("gateway %s/%s: %w", c.name, g.Name, err)
@@ -173,6 +174,24 @@ func (w *world) addNodes(c cluster, workers int, s *state) error {
 		w.nodes = append(w.nodes, *n)
 	}
 	return nil
+}
+
+// oneEach gives the gateways of a cluster with a node each. Where labels pick the nodes there
+// is one more that has them than gateways: <cluster>-<gateway>-a, -b and so on, which only
+// dial out.
+func oneEach(c cluster) []schema.Gateway {
+	var out []schema.Gateway
+	for _, g := range c.gateways {
+		if len(g.NodeSelector) == 0 {
+			out = append(out, g)
+			continue
+		}
+		for i := range min(g.Size()+1, 26) {
+			node := fmt.Sprintf("%s-%s-%c", c.name, g.Name, 'a'+i)
+			out = append(out, schema.Gateway{Name: node, Node: node, NodeSelector: g.NodeSelector, Port: g.Port})
+		}
+	}
+	return out
 }
 
 // number gives a node its place and its addresses. A node that joins a cluster

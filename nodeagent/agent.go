@@ -11,8 +11,10 @@ import (
 	"hawser.dev/hawser/nodeagent/control"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/dns"
+	"hawser.dev/hawser/nodeagent/hold"
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
+	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/metrics"
 	"hawser.dev/hawser/nodeagent/peers"
 	"hawser.dev/hawser/nodeagent/publication"
@@ -46,10 +48,13 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		return nil, err
 	}
 	now, wake, counts := newSnapshots(config.Cluster, time.Now()), newBells(), metrics.New(config.Cluster, config.Node)
+	var keeper *hold.Keeper // made of what the inputs open; nobody asks before all run
 	inputs, err := input.Open(input.Config{
 		Cluster: config.Cluster, Node: config.Node, FabricDir: config.FabricDir, KeysDir: config.KeysDir,
 		Identity: config.Identity, Trust: config.Trust, Kube: config.Kube, FactsDir: config.FactsDir,
-		StateDir: config.StateDir, Log: log, Changed: wake.trigger.Ring,
+		StateDir: config.StateDir, Log: log,
+		Changed: func() { wake.trigger.Ring(); keeper.Look() },
+		Holders: func() (map[string]string, bool) { return keeper.Holders() },
 	})
 	if err != nil {
 		return nil, err
@@ -62,6 +67,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	keeper = newKeeper(config, inputs, machine, now, drain, wake, log)
 	others := peers.New(peers.Config{
 		Cluster: config.Cluster, StateDir: config.StateDir, Stale: config.FeedStale, Log: log,
 		Look: wake.trigger.Ring, Urgent: wake.urgent.Ring, Resolve: inputs.Resolve, Meters: machine.Meters, Secured: machine.Secured,
@@ -75,13 +81,13 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}
 	l := &loop{
 		config: config, log: log, bells: wake, snapshots: now, files: newFiles(config.StateDir), drain: drain,
-		inputs: inputs, host: machine, peers: others, publication: published, metrics: counts,
+		inputs: inputs, keeper: keeper, host: machine, peers: others, publication: published, metrics: counts,
 	}
 	answers := &names{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query}
 	outlets := control.NewOutlets(config.Metrics, log)
 	reporter := report.New(report.Config{
 		Cluster: config.Cluster, Node: config.Node, Version: config.Version, Log: log, Client: client,
-		Inputs: inputs, Peers: others, Host: machine, Publication: published, Outcome: now.Outcome, State: now.State,
+		Inputs: inputs, Keeper: keeper, Peers: others, Host: machine, Publication: published, Outcome: now.Outcome, State: now.State,
 		Drained: drain.Is, Mute: answers.mute, Drift: counts.DriftSoFar, More: outlets.States,
 	})
 	counts.Watch(reporter.Present)
@@ -104,6 +110,41 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 			Plan: config.planBeside, Sight: func() any { return l.sight() },
 		}),
 	}, nil
+}
+
+// newKeeper makes what holds gateways for this node whose nodes labels pick.
+func newKeeper(config Config, inputs *input.Inputs, machine *host.Host, now *snapshots, drain *control.Drain, wake bells, log *slog.Logger) *hold.Keeper {
+	view := func() (hold.View, bool) {
+		v, ok := inputs.View()
+		v.Drained = drain.Is()
+		return v, ok
+	}
+	gateways := func() []hold.Gateway { v, _ := view(); return v.Gateways }
+	var store hold.Store
+	if _, client := inputs.API(); client != nil {
+		store = kube.NewLeases(client, func() bool { return len(gateways()) > 0 })
+	} else if config.LeasesDir != "" {
+		store = hold.NewFolder(config.LeasesDir, gateways)
+	}
+	return hold.New(hold.Config{
+		Node: config.Node, Store: store, View: view, StateDir: config.StateDir, Log: log,
+		Guard: machine.Guard(func() [][2]int { v, _ := view(); return v.Ports }),
+		Clear: func(since time.Time) bool {
+			v := now.Outcome()
+			if v.Node == nil || !v.Report.At.After(since) {
+				return false
+			}
+			own := v.Input.Fabric.Cluster(config.Cluster)
+			if own == nil || own.GatewayOn(config.Node) == nil {
+				return v.Report.Clean()
+			}
+			return !own.GatewayOn(config.Node).Picked()
+		},
+		Changed: func() {
+			inputs.Refresh() // who is a gateway now needs keys
+			wake.trigger.Ring()
+		},
+	})
 }
 
 // decommission reports whether everything of Hawser's is to go from a node.

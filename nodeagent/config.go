@@ -28,9 +28,12 @@ type Config struct {
 	// FactsDir, a folder with Kubernetes objects in YAML.
 	Kube     kube.Config
 	FactsDir string
-	StateDir string // last good inputs, remembered sysctls
-	Socket   string // unix socket for status
-	VICI     string // socket of a charon that the host runs; empty = our own is started when IPsec is used
+	// LeasesDir is a folder that the nodes of the cluster share, by which they agree on
+	// gateways whose nodes labels pick, where there is no API; empty = they hold none.
+	LeasesDir string
+	StateDir  string // last good inputs, remembered sysctls
+	Socket    string // unix socket for status
+	VICI      string // socket of a charon that the host runs; empty = our own is started when IPsec is used
 	// DNSListen overrides where names are answered; the port is 53 unless given.
 	// Invalid = the address that the fabric says.
 	DNSListen netip.AddrPort

@@ -20,25 +20,28 @@ type sight struct {
 	State    round.State             `json:"state"`
 	Peers    round.Peers             `json:"peers"`
 	Resolved map[string][]netip.Addr `json:"resolved"` // as in model.Local
+	Holders  map[string]string       `json:"holders,omitempty"`
 }
 
 // sight gives what this agent remembers and observes now.
 func (l *loop) sight() sight {
-	return sight{State: l.State(), Peers: l.peers.Observe(), Resolved: l.inputs.Resolved()}
+	holders, _ := l.keeper.Holders()
+	return sight{State: l.State(), Peers: l.peers.Observe(), Resolved: l.inputs.Resolved(), Holders: holders}
 }
 
 // planned makes the round that the agent which runs on this node would make now, and that
 // of an agent which starts where none of this version runs. Nothing of it is carried out.
 func (l *loop) planned(ctx context.Context) (*round.Node, error) {
-	l.inputs.Refresh()
-	in, ok := l.inputs.Now()
-	if !ok {
-		return nil, l.inputs.Missing()
-	}
 	var running sight
 	runs, err := control.Ask(ctx, l.config.Socket, "/sight", &running)
 	if err != nil {
 		return nil, err
+	}
+	l.keeper.Assume(running.Holders)
+	l.inputs.Refresh()
+	in, ok := l.inputs.Now()
+	if !ok {
+		return nil, l.inputs.Missing()
 	}
 	now := time.Now()
 	if !runs || !running.State.Begun() {
@@ -89,5 +92,5 @@ func (a *Agent) Cleanup(ctx context.Context) (converge.Report, error) {
 	for _, rule := range held {
 		out.Changed = append(out.Changed, converge.Change{Kind: "rule", Op: diff.Delete, Key: rule})
 	}
-	return out, errors.Join(out.Err(), err)
+	return out, errors.Join(out.Err(), err, a.loop.keeper.Unguard())
 }

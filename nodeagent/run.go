@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/control"
+	"hawser.dev/hawser/nodeagent/hold"
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/peers"
@@ -19,11 +20,21 @@ import (
 // saveHeardEvery is how often at most what was heard is written to the state folder.
 const saveHeardEvery = 5 * time.Second
 
+// leaveTime is how long an agent that ends may take to give back a gateway.
+const leaveTime = 5 * time.Second
+
 // Run converges until ctx ends. The node keeps its state: traffic goes on while
-// an agent is replaced.
-func (a *Agent) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+// an agent is replaced. Only a gateway that labels put here, and that another node can
+// have, is given back.
+func (a *Agent) Run(until context.Context) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(until))
 	defer cancel()
+	defer context.AfterFunc(until, func() {
+		leave, done := context.WithTimeout(ctx, leaveTime)
+		defer done()
+		a.loop.keeper.Leave(leave)
+		cancel()
+	})()
 	if err := os.MkdirAll(filepath.Dir(a.config.Socket), 0o755); err != nil {
 		return fmt.Errorf("make socket folder: %w", err)
 	}
@@ -55,6 +66,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("status", func(ctx context.Context) error { return control.Serve(ctx, socket, a.control.Private()) })
 	start("metrics", func(ctx context.Context) error { a.outlets.Run(ctx, a.control.Public()); return nil })
 	start("inputs", l.inputs.Run)
+	start("gateways that labels pick", l.keeper.Run)
 	start("HawserNode", a.report.Run)
 	start("peers", l.peers.Run)
 	start("host", l.host.Run)
@@ -99,7 +111,7 @@ func (a *Agent) forget() error {
 		return nil
 	}
 	var errs []error
-	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peers.StateFiles(), {control.DrainedFile, "paths.json", "shape.json", "heard.json"}} {
+	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peers.StateFiles(), {control.DrainedFile, hold.HoldersFile, "paths.json", "shape.json", "heard.json"}} {
 		for _, pattern := range patterns {
 			found, err := filepath.Glob(filepath.Join(a.config.StateDir, pattern))
 			errs = append(errs, err)

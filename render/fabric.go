@@ -124,8 +124,8 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 		out.EgressRules = append(out.EgressRules, rule)
 	}
 	slices.SortFunc(out.EgressRules, func(x, y fabric.EgressRule) int { return cmp.Compare(x.Name, y.Name) })
-	for i := range c.Gateways {
-		out.Gateways = append(out.Gateways, b.gateway(c, &c.Gateways[i]))
+	for _, g := range c.AllGateways() {
+		out.Gateways = append(out.Gateways, b.gateway(c, &g))
 	}
 	slices.SortFunc(out.Gateways, func(x, y fabric.Gateway) int { return cmp.Compare(x.Name, y.Name) })
 	return out
@@ -198,7 +198,7 @@ func (b *builder) mappings(c *schema.Cluster, pods []netip.Prefix) []fabric.Mapp
 func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 	path := fmt.Sprintf("clusters[%s].gateways[%s]", c.Name, g.Name)
 	out := fabric.Gateway{
-		Name: g.Name, Node: g.Node, Endpoints: g.Endpoints, Port: b.top.GatewayPort(c, g),
+		Name: g.Name, Node: g.Node, NodeSelector: maps.Clone(g.NodeSelector), Endpoints: g.Endpoints, Port: b.top.GatewayPort(c, g),
 		Addresses: b.take(path, b.lock.Gateway(c.Name, g.Name), 1, masked(b.top.TunnelPools())),
 	}
 	lane, ok := b.lock.Lane(c.Name, g.Name)

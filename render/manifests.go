@@ -251,6 +251,7 @@ func addClusters(tree Tree, top *schema.ClusterSet) {
 	for _, c := range top.Spec.Clusters {
 		tree[path.Join(ClusterDir(c.Name), "identity.yaml")] = configMap(IdentityConfigMap, "data", "cluster", c.Name)
 		addPlacement(tree, &c)
+		addLeases(tree, &c)
 		if c.CRDs == schema.KeepCRDs {
 			leaveDefinitions(tree, c.Name)
 		}

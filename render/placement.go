@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 
 	"hawser.dev/hawser/schema"
 )
@@ -12,24 +14,71 @@ import (
 // agents run.
 const placementDir = "placement"
 
-// addPlacement puts the agent of gateways on the nodes of the cluster's gateways,
-// and the other on all other nodes: keys are mounted, and so can be read, on
-// gateways alone.
+// addPlacement puts the agent of gateways on the nodes of the cluster's gateways, and on
+// those that may become one, and the other on all other nodes: keys are mounted, and so
+// can be read, on the former alone.
 func addPlacement(tree Tree, c *schema.Cluster) {
-	nodes := make([]string, 0, len(c.Gateways))
+	var nodes []string
+	var picked [][]string // labels as expressions, by selector
 	for _, g := range c.Gateways {
-		nodes = append(nodes, g.Node)
+		if len(g.NodeSelector) == 0 {
+			nodes = append(nodes, g.Node)
+			continue
+		}
+		var all []string
+		for key, value := range g.NodeSelector {
+			all = append(all, fmt.Sprintf("{key: %s, operator: %%s, values: [%s]}", scalar(key), strings.ReplaceAll(scalar(value), "%", "%%")))
+		}
+		slices.Sort(all)
+		if !slices.ContainsFunc(picked, func(have []string) bool { return slices.Equal(have, all) }) {
+			picked = append(picked, all)
+		}
 	}
 	nodes = sorted(nodes)
-	// A field takes one value: terms are joined by or, fields of a term by and.
-	var on, off bytes.Buffer
+	slices.SortFunc(picked, slices.Compare[[]string])
+	// A field takes one value: terms are joined by or, fields and labels of a term by and.
+	var on, off, fields bytes.Buffer
 	for _, n := range nodes {
 		_, _ = fmt.Fprintf(&on, "            - matchFields:\n              - {key: metadata.name, operator: In, values: [%s]}\n", scalar(n))
-		_, _ = fmt.Fprintf(&off, "              - {key: metadata.name, operator: NotIn, values: [%s]}\n", scalar(n))
+		_, _ = fmt.Fprintf(&fields, "              - {key: metadata.name, operator: NotIn, values: [%s]}\n", scalar(n))
+	}
+	for _, all := range picked {
+		on.WriteString("            - matchExpressions:\n")
+		for _, label := range all {
+			_, _ = fmt.Fprintf(&on, "              - "+label+"\n", "In")
+		}
+	}
+	for _, lacking := range lacking(picked) {
+		term := "            - "
+		if fields.Len() > 0 {
+			off.WriteString(term + "matchFields:\n" + fields.String())
+			term = "              "
+		}
+		if len(lacking) > 0 {
+			off.WriteString(term + "matchExpressions:\n")
+		}
+		for _, label := range lacking {
+			_, _ = fmt.Fprintf(&off, "              - "+label+"\n", "NotIn")
+		}
 	}
 	dir := path.Join(ClusterDir(c.Name), placementDir)
 	tree[path.Join(dir, "gateway.yaml")] = placement(GatewayName, on.String())
-	tree[path.Join(dir, "agent.yaml")] = placement(AgentName, "            - matchFields:\n"+off.String())
+	tree[path.Join(dir, "agent.yaml")] = placement(AgentName, off.String())
+}
+
+// lacking gives the ways in which a node lacks one label at least of each selector.
+func lacking(selectors [][]string) [][]string {
+	ways := [][]string{nil}
+	for _, all := range selectors {
+		var next [][]string
+		for _, way := range ways {
+			for _, label := range all {
+				next = append(next, append(slices.Clone(way), label))
+			}
+		}
+		ways = next
+	}
+	return ways
 }
 
 func placement(name, terms string) []byte {

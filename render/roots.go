@@ -37,12 +37,12 @@ func otherRoot(in Input, known map[gatewayEpoch]fabric.Key, epoch int) bool {
 	other := false
 	for i := range in.Topology.Spec.Clusters {
 		c := &in.Topology.Spec.Clusters[i]
-		for j := range c.Gateways {
-			was, published := known[gatewayEpoch{c.Name, c.Gateways[j].Name, epoch}]
-			if !published || !derived(&c.Gateways[j], was) {
+		for _, g := range c.AllGateways() {
+			was, published := known[gatewayEpoch{c.Name, g.Name, epoch}]
+			if !published || !derived(&g, was) {
 				continue
 			}
-			now, err := in.Root.Public(in.Topology.Metadata.Name, c.Name, c.Gateways[j].Name, epoch)
+			now, err := in.Root.Public(in.Topology.Metadata.Name, c.Name, g.Name, epoch)
 			if err != nil {
 				continue // Fabric reports it
 			}

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -57,13 +58,40 @@ func (s *ClusterSet) GatewayPort(c *Cluster, g *Gateway) int {
 	return cmp.Or(g.Port, s.TunnelOf(c).Port)
 }
 
-// Gateway finds a gateway of the cluster by name; nil when there is none.
+// Gateway finds one of AllGateways by name; nil when there is none.
 func (c *Cluster) Gateway(name string) *Gateway {
-	i := slices.IndexFunc(c.Gateways, func(g Gateway) bool { return g.Name == name })
+	all := c.AllGateways()
+	i := slices.IndexFunc(all, func(g Gateway) bool { return g.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return &c.Gateways[i]
+	return &all[i]
+}
+
+// AllGateways gives the cluster's gateways one by one: an entry with nodeSelector stands
+// for as many as it counts, named <name>-1 and so on.
+func (c *Cluster) AllGateways() []Gateway {
+	var out []Gateway
+	for _, g := range c.Gateways {
+		if len(g.NodeSelector) == 0 {
+			out = append(out, g)
+			continue
+		}
+		for i := range g.Size() {
+			one := g
+			one.Name, one.Count = fmt.Sprintf("%s-%d", g.Name, i+1), nil
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// Size is how many gateways an entry of the topology stands for: none to MaxLanes.
+func (g *Gateway) Size() int {
+	if len(g.NodeSelector) == 0 || g.Count == nil {
+		return 1
+	}
+	return min(max(*g.Count, 0), fabric.MaxLanes)
 }
 
 // Pins gives the blocks of the global pools that the file fixes, IPv4 first.

@@ -66,20 +66,28 @@ type Cluster struct {
 	CRDs string `json:"crds,omitempty" default:"install" enum:"install|keep" owner:"cluster"`
 	// What this cluster does differently from spec.tunnel.
 	Tunnel TunnelOverride `json:"tunnel,omitzero"`
-	// Nodes that hold tunnels; at least one, at most 32.
+	// Gateways hold tunnels; at least one, at most 32.
 	Gateways []Gateway `json:"gateways" required:"true" owner:"cluster"`
 	// Egress addresses for some of the cluster's pods. A rule with a podSelector
 	// comes before one for the whole namespace.
 	Egress []EgressRule `json:"egress,omitempty" owner:"cluster"`
 }
 
-// Gateway is a node that holds tunnels.
+// Gateway is a node that holds tunnels, or some of them that are picked by labels.
 type Gateway struct {
 	_ struct{} `name:"name"`
-	// Name of the gateway, a DNS label; unique in its cluster.
+	// Name of the gateway, a DNS label; unique in its cluster. Gateways that
+	// nodeSelector picks are <name>-1, <name>-2 and so on.
 	Name string `json:"name" required:"true"`
-	// Name of the node that it runs on, as Kubernetes knows it.
-	Node string `json:"node" required:"true"`
+	// Name of the node that it runs on, as Kubernetes knows it. Either this or
+	// nodeSelector.
+	Node string `json:"node,omitempty"`
+	// Labels of the nodes that it may run on, every one of them. Which of these nodes it
+	// is the cluster agrees on by itself, and another one takes over when that one goes.
+	// Needs agents with a Kubernetes API.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// How many gateways nodeSelector makes, each on a node of its own; 1 without it.
+	Count *int `json:"count,omitempty" min:"1" max:"32"`
 	// Where other gateways reach it, in order of preference: addresses, or
 	// dns:<name>. With :<port> behind it, a router forwards from there: that port to
 	// the gateway's first, and so on. Without any endpoint it only dials out.

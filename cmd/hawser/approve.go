@@ -329,7 +329,7 @@ func madeKeys(set *schema.ClusterSet, now, before *fabric.Fabric) []madeKey {
 	}
 	brought := map[string]bool{}
 	for _, c := range set.Spec.Clusters {
-		for _, g := range c.Gateways {
+		for _, g := range c.AllGateways() {
 			brought[c.Name+"/"+g.Name] = g.PublicKey != ""
 		}
 	}

@@ -230,7 +230,7 @@ func exportNames(cmd *cobra.Command, args []string, _ string) []string {
 func gatewayNames(cmd *cobra.Command, args []string, _ string) []string {
 	var out []string
 	for _, c := range topologySet(cmd, args).Spec.Clusters {
-		for _, g := range c.Gateways {
+		for _, g := range c.AllGateways() {
 			out = append(out, c.Name+"/"+g.Name)
 		}
 	}

@@ -168,7 +168,7 @@ func (k *gatewayKey) from() string {
 func gatewayKeys(set *schema.ClusterSet, root *keys.Root) ([]gatewayKey, error) {
 	list := []gatewayKey{}
 	for _, c := range set.Spec.Clusters {
-		for _, g := range c.Gateways {
+		for _, g := range c.AllGateways() {
 			for _, epoch := range set.Spec.Keys.Epochs {
 				key, err := keyOf(set.Metadata.Name, c.Name, &g, root, epoch)
 				if err != nil {

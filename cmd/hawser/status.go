@@ -241,7 +241,7 @@ func statusTables(states []apply.State, trouble []string, wide bool) string {
 		}
 		clusters.rows = append(clusters.rows, row)
 		for _, n := range s.Nodes {
-			row := []string{s.Cluster, n.Name, n.Role, n.Ready, links(n.Up, n.Links), n.Fabric, n.Version, n.LastError}
+			row := []string{s.Cluster, n.Name, strings.TrimSpace(n.Role + " " + n.Gateway), n.Ready, links(n.Up, n.Links), n.Fabric, n.Version, n.LastError}
 			if wide {
 				row = append(row, n.Why)
 			}

@@ -80,7 +80,7 @@ func (l *live) gateway(own *fabric.Cluster, g *fabric.Gateway) {
 			}
 		}
 	}
-	i := slices.IndexFunc(l.agents[own.Name], func(s *status.Status) bool { return s.Node == g.Node })
+	i := slices.IndexFunc(l.agents[own.Name], func(s *status.Status) bool { return s.Node == g.Node || g.Picked() && s.Gateway == g.Name })
 	answers := i >= 0
 	switch lives := states[Alive] > 0; {
 	case answers && l.agents[own.Name][i].Drained:

@@ -1,6 +1,7 @@
 package clustermap
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -264,7 +265,7 @@ func (c *Cluster) about() string {
 }
 
 func (g *Gateway) about() string {
-	parts := []string{"gateway " + g.Name + " on " + g.Node}
+	parts := []string{"gateway " + g.Name + " on " + cmp.Or(g.Node, "a node that labels pick")}
 	if len(g.Endpoints) > 0 {
 		parts = append(parts, strings.Join(g.Endpoints, " "))
 	}

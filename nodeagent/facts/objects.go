@@ -59,7 +59,7 @@ func latest[T any](objects []T, key func(*T) string) []*T {
 }
 
 func fromNode(node *corev1.Node) model.Node {
-	out := model.Node{Name: node.Name}
+	out := model.Node{Name: node.Name, Labels: node.Labels, Away: away(node)}
 	var addrs []string
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
@@ -78,6 +78,23 @@ func fromNode(node *corev1.Node) model.Node {
 	}
 	slices.SortFunc(out.PodCIDRs, netip.Prefix.Compare)
 	return out
+}
+
+// away says why a node should take no gateway now; empty = it may. A node that says nothing
+// of being ready is taken for it, as those that are written by hand.
+func away(node *corev1.Node) string {
+	if node.DeletionTimestamp != nil {
+		return "it is being deleted"
+	}
+	if node.Spec.Unschedulable {
+		return "it is cordoned"
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return "it is not ready"
+		}
+	}
+	return ""
 }
 
 // fromPod passes over pods that have no address, or no longer: the addresses of

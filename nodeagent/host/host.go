@@ -82,6 +82,18 @@ func Open(config Config) (*Host, error) {
 	return h, nil
 }
 
+// Guard makes the guard of the gateway that this node holds, where labels picked the node.
+// ports gives the UDP ports of its tunnels, first and last.
+func (h *Host) Guard(ports func() [][2]int) *kernel.Guard {
+	return h.namespace.NewGuard(func() []kernel.PortRange {
+		var out []kernel.PortRange
+		for _, p := range ports() {
+			out = append(out, kernel.PortRange{First: uint16(p[0]), Last: uint16(p[1])})
+		}
+		return out
+	})
+}
+
 // Close releases what Open opened; the node keeps its state.
 func (h *Host) Close() error { return h.namespace.Close() }
 

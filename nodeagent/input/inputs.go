@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 
 	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/hold"
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/statefile"
@@ -55,6 +57,9 @@ type Config struct {
 	StateDir      string // for the last good copies
 	Log           *slog.Logger
 	Changed       func() // called when there may be something new; it must not block
+	// Holders gives the nodes that hold the gateways whose nodes labels pick, by gateway; not
+	// ok while it cannot be said. nil = nobody holds any.
+	Holders func() (map[string]string, bool)
 }
 
 // Inputs are the files and the API that an agent lives from. Each keeps its last
@@ -80,6 +85,7 @@ type Inputs struct {
 	held     *fabric.Keys // both together
 	saved    *model.Facts // last good copy, used until all files were read once
 	trouble  error        // a last good copy that could not be written
+	placed   placed       // the fabric with the nodes of all gateways
 	resolver *resolver
 }
 
@@ -194,9 +200,10 @@ func (in *Inputs) Refresh() {
 	}
 	if fabricChanged && in.fabric.have {
 		in.resolver.want(in.fabric.value.Fabric, in.config.Cluster)
-		if in.api != nil {
-			in.api.Follow(in.fabric.value.Fabric)
-		}
+	}
+	if f := in.current(); f != nil && in.api != nil && (fabricChanged || f != in.placed.followed) {
+		in.placed.followed = f
+		in.api.Follow(f)
 	}
 	in.logRefusals()
 	in.trouble = errors.Join(fabricTrouble, keysTrouble, in.signers.save(), in.saveFacts())
@@ -213,11 +220,50 @@ func (in *Inputs) logRefusals() {
 	}
 }
 
-func (in *Inputs) gateway() *fabric.Gateway {
+// placed is a fabric with the holders of its gateways.
+type placed struct {
+	of, fabric *fabric.Fabric
+	holders    map[string]string
+	known      bool           // who holds what
+	followed   *fabric.Fabric // that the facts are those of
+}
+
+// current gives the fabric in force with the nodes that hold gateways; it stays the same one
+// as long as neither changes. It is nil while there is none.
+func (in *Inputs) current() *fabric.Fabric {
 	if !in.fabric.have {
 		return nil
 	}
-	own := in.fabric.value.Cluster(in.config.Cluster)
+	p := &in.placed
+	holders, known := map[string]string(nil), true
+	if in.config.Holders != nil {
+		holders, known = in.config.Holders()
+	}
+	if p.of != in.fabric.value.Fabric || p.fabric == nil || !maps.Equal(holders, p.holders) {
+		p.of, p.holders = in.fabric.value.Fabric, holders
+		p.fabric = hold.Place(p.of, in.config.Cluster, holders)
+	}
+	p.known = known || p.fabric == p.of
+	return p.fabric
+}
+
+// View gives what this node sees of gateways whose nodes labels pick; not ok before there is
+// a fabric.
+func (in *Inputs) View() (hold.View, bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.fabric.have {
+		return hold.View{}, false
+	}
+	return hold.ViewOf(in.fabric.value.Fabric, in.config.Cluster, in.config.Node, in.known().Facts.Nodes), true
+}
+
+func (in *Inputs) gateway() *fabric.Gateway {
+	f := in.current()
+	if f == nil {
+		return nil
+	}
+	own := f.Cluster(in.config.Cluster)
 	if own == nil {
 		return nil
 	}
@@ -259,8 +305,8 @@ func (in *Inputs) Now() (Current, bool) {
 	if !in.fabric.have || !known.Loaded && !in.fabric.value.Decommission {
 		return c, false
 	}
-	c.Fabric, c.Digest, c.Keys = in.fabric.value.Fabric, in.fabric.value.digest, in.held
-	return c, true
+	c.Fabric, c.Digest, c.Keys = in.current(), in.fabric.value.digest, in.held
+	return c, in.placed.known
 }
 
 // Resolved gives the addresses of endpoints that are names, by endpoint as the topology

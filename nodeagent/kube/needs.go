@@ -16,7 +16,8 @@ import (
 type scope struct {
 	resource  resource
 	namespace string // empty = all
-	// names are those of the Services that count, sorted and joined by commas.
+	// names are those of the Services that count, or the keys of the labels of nodes that do,
+	// sorted and joined by commas.
 	names string
 	// rules are the label selectors of the pods that count, sorted, one a line.
 	rules string
@@ -64,6 +65,7 @@ func (s scope) selectors() []labels.Selector {
 
 // needs is what a node's facts must hold.
 type needs struct {
+	labels     map[string]bool            // keys of labels that pick the nodes of gateways
 	services   map[string]bool            // namespace/name of declared exports
 	pods       map[string]map[string]bool // label selectors by namespace
 	mcs        bool                       // ServiceExports and ServiceImports
@@ -80,8 +82,13 @@ func needsOf(f *fabric.Fabric, cluster, node string) needs {
 	}
 	gateway := own.GatewayOn(node) != nil
 	n := needs{
-		services: map[string]bool{}, pods: map[string]map[string]bool{},
+		labels: map[string]bool{}, services: map[string]bool{}, pods: map[string]map[string]bool{},
 		mcs: gateway || f.DynamicExports != nil, namespaces: gateway || f.DynamicExports != nil,
+	}
+	for _, g := range own.Gateways {
+		for key := range g.NodeSelector {
+			n.labels[key] = true
+		}
 	}
 	for _, e := range f.Exports {
 		if e.Part(cluster) != nil {
@@ -103,7 +110,7 @@ func needsOf(f *fabric.Fabric, cluster, node string) needs {
 // scopes gives the watches that fill the needs, where the cluster has these
 // ServiceExports (namespace/name).
 func (n needs) scopes(exports []string) map[scope]bool {
-	out := map[scope]bool{{resource: nodes}: true}
+	out := map[scope]bool{{resource: nodes, names: strings.Join(slices.Sorted(maps.Keys(n.labels)), ",")}: true}
 	for namespace, rules := range n.pods {
 		all := slices.Sorted(maps.Keys(rules))
 		if rules[""] {

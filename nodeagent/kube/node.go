@@ -28,8 +28,10 @@ const FieldManager = "hawser"
 
 // NodeStatus is the status of a HawserNode.
 type NodeStatus struct {
-	Cluster    string             `json:"cluster"`
-	Role       string             `json:"role"` // gateway | worker
+	Cluster string `json:"cluster"`
+	Role    string `json:"role"` // gateway | worker
+	// Gateway is the one that the node holds, where labels picked the node.
+	Gateway    string             `json:"gateway,omitempty"`
 	Version    string             `json:"version,omitempty"`
 	Fabric     string             `json:"fabric,omitempty"` // digest of the one in force
 	Links      *LinkCount         `json:"links,omitempty"`  // of a gateway

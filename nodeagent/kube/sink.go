@@ -19,9 +19,9 @@ func trim(object any) any {
 	switch o := object.(type) {
 	case *corev1.Node:
 		return &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: o.Name},
-			Spec:       corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs},
-			Status:     corev1.NodeStatus{Addresses: o.Status.Addresses},
+			ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: o.Labels, DeletionTimestamp: o.DeletionTimestamp},
+			Spec:       corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs, Unschedulable: o.Spec.Unschedulable},
+			Status:     corev1.NodeStatus{Addresses: o.Status.Addresses, Conditions: readiness(o.Status.Conditions)},
 		}
 	case *corev1.Namespace:
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
@@ -39,6 +39,35 @@ func trim(object any) any {
 		o.SetManagedFields(ownEntries(o))
 	}
 	return object
+}
+
+// readiness keeps whether a node is ready, and not since when.
+func readiness(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+	for _, c := range conditions {
+		if c.Type == corev1.NodeReady {
+			return []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return nil
+}
+
+// ofNode keeps of a node's labels and condition what picks gateways, where something does.
+func ofNode(node *corev1.Node, keys []string) *corev1.Node {
+	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Spec: node.Spec, Status: node.Status}
+	if len(keys) == 0 {
+		out.Spec.Unschedulable, out.Status.Conditions = false, nil
+		return out
+	}
+	out.DeletionTimestamp = node.DeletionTimestamp
+	for _, key := range keys {
+		if value, has := node.Labels[key]; has {
+			if out.Labels == nil {
+				out.Labels = map[string]string{}
+			}
+			out.Labels[key] = value
+		}
+	}
+	return out
 }
 
 // ownEntries keeps of an object's managedFields that we are among its writers: that
@@ -100,7 +129,11 @@ func (s *Source) sinkOf(w scope) sink {
 	t := s.table
 	switch w.resource {
 	case nodes:
-		return plain{take: func(o any) bool { return t.PutNode(o.(*corev1.Node)) }, lose: t.DropNode, keep: t.KeepNodes}
+		var keys []string
+		if w.names != "" {
+			keys = strings.Split(w.names, ",")
+		}
+		return plain{take: func(o any) bool { return t.PutNode(ofNode(o.(*corev1.Node), keys)) }, lose: t.DropNode, keep: t.KeepNodes}
 	case namespaces:
 		return plain{take: func(o any) bool { return t.PutNamespace(o.(*corev1.Namespace).Name) }, lose: t.DropNamespace, keep: t.KeepNamespaces}
 	case pods:

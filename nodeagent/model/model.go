@@ -37,6 +37,10 @@ type Node struct {
 	Name     string
 	Addrs    []netip.Addr   // InternalIPs, at most one a family
 	PodCIDRs []netip.Prefix // of this node; empty when the CNI does not say
+	// Labels and Away are told of clusters only that pick the nodes of gateways by labels:
+	// the labels that such a pick names, and why the node takes no gateway now; empty = it may.
+	Labels map[string]string `json:",omitempty"`
+	Away   string            `json:",omitempty"`
 }
 
 // Pod is one pod of this cluster.

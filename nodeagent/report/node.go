@@ -25,6 +25,9 @@ func (r *Reporter) Node() kube.NodeStatus {
 		return out
 	}
 	out.Role, out.Up = kube.Gateway, map[string]bool{}
+	if holders, _ := r.config.Keeper.Holders(); holders[s.Gateway] == s.Node {
+		out.Gateway = s.Gateway
+	}
 	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "))
 	out.Links = &kube.LinkCount{Total: len(s.Connections)}
 	for _, c := range s.Connections {

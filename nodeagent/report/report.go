@@ -18,6 +18,7 @@ import (
 	"hawser.dev/hawser/nodeagent/change"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/hold"
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/kube"
@@ -37,6 +38,7 @@ type Config struct {
 	Cluster, Node, Version string
 	Log                    *slog.Logger
 	Inputs                 *input.Inputs
+	Keeper                 *hold.Keeper
 	Peers                  *peers.Peers
 	Host                   *host.Host
 	Publication            *publication.Publication // nil without a Kubernetes API
@@ -114,6 +116,9 @@ func (r *Reporter) Brief() status.Status {
 		Cluster: r.config.Cluster, Node: r.config.Node, Version: r.config.Version,
 		Trust:  r.config.Inputs.Trust(),
 		Inputs: slices.Concat(r.config.Inputs.States(), r.config.Peers.States(), r.config.Publication.State(), r.config.More()),
+	}
+	if err := r.config.Keeper.Err(); err != nil {
+		s.Inputs = append(s.Inputs, status.InputState{Name: "gateway lease", Error: err.Error()})
 	}
 	if r.node != nil && r.node.Err() != nil {
 		s.Inputs = append(s.Inputs, status.InputState{Name: "HawserNode", Error: r.node.Err().Error()})

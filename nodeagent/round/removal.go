@@ -55,7 +55,7 @@ func keepUsed(previous, next *fabric.Fabric, used func(health.Peer) bool) (*fabr
 // replaces reports whether a gateway is the one before, or holds what only one
 // of the cluster can have.
 func replaces(g, before fabric.Gateway) bool {
-	return g.Name == before.Name || g.Lane == before.Lane || g.Node == before.Node ||
+	return g.Name == before.Name || g.Lane == before.Lane || g.Node != "" && g.Node == before.Node ||
 		slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return slices.Contains(before.Addresses, a) })
 }
 

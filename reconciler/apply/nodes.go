@@ -17,7 +17,8 @@ import (
 type Node struct {
 	Name      string `json:"name"`
 	Cluster   string `json:"cluster"`
-	Role      string `json:"role"` // gateway | worker
+	Role      string `json:"role"`              // gateway | worker
+	Gateway   string `json:"gateway,omitempty"` // that it holds, where labels picked the node
 	Version   string `json:"version,omitempty"`
 	Fabric    string `json:"fabric,omitempty"` // digest
 	Up        int64  `json:"linksUp"`
@@ -58,7 +59,7 @@ func nodeOf(o *unstructured.Unstructured) Node {
 		return out
 	}
 	n := Node{
-		Name: o.GetName(), Cluster: word("cluster"), Role: word("role"), Version: word("version"), Fabric: word("fabric"),
+		Name: o.GetName(), Cluster: word("cluster"), Role: word("role"), Gateway: word("gateway"), Version: word("version"), Fabric: word("fabric"),
 		Up: number("links", "up"), Links: number("links", "total"), LastError: word("lastError"),
 		Ready: cmp.Or(condition(o, "Ready"), "Unknown"), Drained: condition(o, "Drained") == "True",
 	}

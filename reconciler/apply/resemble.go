@@ -69,7 +69,7 @@ func (c *Cluster) nodesDiffer(ctx context.Context, want Want) ([]string, error) 
 		}
 	}
 	for _, g := range want.member.Gateways {
-		if !slices.Contains(names, g.Node) {
+		if g.Node != "" && !slices.Contains(names, g.Node) {
 			missing = append(missing, g.Node)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/nodeagent/objects/corefile"
@@ -132,6 +133,10 @@ func (d *decision) gatewayNodes(c *schema.Cluster) {
 	}
 	for _, g := range c.Gateways {
 		field := "gateways[" + g.Name + "].node"
+		if g.Node == "" {
+			d.pickedNodes(&g, nodes)
+			continue
+		}
 		node := d.one("Node", "", g.Node)
 		switch {
 		case node == nil:
@@ -143,6 +148,31 @@ func (d *decision) gatewayNodes(c *schema.Cluster) {
 				g.Node),
 				"repair the node, or choose another one")
 		}
+	}
+}
+
+// pickedNodes checks that enough nodes have the labels of gateways with nodeSelector.
+func (d *decision) pickedNodes(g *schema.Gateway, nodes []unstructured.Unstructured) {
+	field := "gateways[" + g.Name + "].nodeSelector"
+	there, ready := 0, 0
+	for _, n := range nodes {
+		if !labels.SelectorFromSet(g.NodeSelector).Matches(labels.Set(n.GetLabels())) {
+			continue
+		}
+		there++
+		if fit(&n) {
+			ready++
+		}
+	}
+	switch {
+	case there < g.Size():
+		d.fail("gateway-node-missing", field, fmt.Sprintf("%d nodes of the cluster have these labels, and %d gateways need one each",
+			there, g.Size()),
+			"label more nodes, or lower count; one more node than gateways lets another take over at once")
+	case ready < g.Size():
+		d.warn("gateway-node-not-ready", field, fmt.Sprintf("%d of the %d nodes with these labels are ready, schedulable and run Linux; %d gateways need one each",
+			ready, there, g.Size()),
+			"repair the nodes, or label others")
 	}
 }
 

@@ -33,7 +33,7 @@ func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, er
 			return nil, err
 		}
 		keys := fabric.EpochKeys{Epoch: epoch, PSKSeed: seed, Gateways: map[string]fabric.Secret{}, Ed25519: map[string]fabric.Secret{}}
-		for _, g := range c.Gateways {
+		for _, g := range c.AllGateways() {
 			if err := r.gateway(&keys, set, c.Name, &g); err != nil {
 				return nil, err
 			}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -161,7 +162,7 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 
 // takesOver reports whether a new gateway has the lane, the node or an address of an old one.
 func takesOver(g, old *fabric.Gateway) bool {
-	return g.Lane == old.Lane || g.Node == old.Node || slices.ContainsFunc(g.Addresses,
+	return g.Lane == old.Lane || g.Node != "" && g.Node == old.Node || slices.ContainsFunc(g.Addresses,
 		func(a netip.Addr) bool { return slices.Contains(old.Addresses, a) })
 }
 
@@ -170,6 +171,8 @@ func beginsAnew(g, old *fabric.Gateway) string {
 	switch {
 	case g.Node != old.Node:
 		return "it moves to another node"
+	case !maps.Equal(g.NodeSelector, old.NodeSelector):
+		return "it may move to another node"
 	case !slices.Equal(g.Addresses, old.Addresses):
 		return "its tunnel address changes"
 	}

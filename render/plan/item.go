@@ -169,6 +169,7 @@ func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {
 	return item{kind: kindGateway, name: c.Name + "/" + g.Name, cluster: c.Name,
 		path: fmt.Sprintf("clusters[%s].gateways[%s]", c.Name, g.Name), fields: []diff.Field{
 			field("node", g.Node),
+			field("nodeSelector", pairs(g.NodeSelector)),
 			field("endpoints", strings.Join(g.Endpoints, ", ")),
 			field("port", strconv.Itoa(g.Port)),
 			field("lane", strconv.Itoa(g.Lane)),

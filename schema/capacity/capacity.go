@@ -102,7 +102,7 @@ func (c *checker) capacity() {
 		}
 	}
 	for i := range c.set.Spec.Clusters {
-		gateways += len(c.set.Spec.Clusters[i].Gateways)
+		gateways += len(c.set.Spec.Clusters[i].AllGateways())
 	}
 	spec := &c.set.Spec
 	what := "exports"

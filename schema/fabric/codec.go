@@ -118,7 +118,7 @@ func (f *Fabric) Cluster(name string) *Cluster {
 
 // GatewayOn finds the gateway that runs on a node; nil when there is none.
 func (c *Cluster) GatewayOn(node string) *Gateway {
-	i := slices.IndexFunc(c.Gateways, func(g Gateway) bool { return g.Node == node })
+	i := slices.IndexFunc(c.Gateways, func(g Gateway) bool { return g.Node != "" && g.Node == node })
 	if i < 0 {
 		return nil
 	}
@@ -136,6 +136,9 @@ func (c *Cluster) Gateway(name string) *Gateway {
 	}
 	return &c.Gateways[i]
 }
+
+// Picked reports whether labels pick the gateway's node.
+func (g *Gateway) Picked() bool { return len(g.NodeSelector) > 0 }
 
 // Allows reports whether a cluster may reach the export.
 func (e *Export) Allows(cluster string) bool {

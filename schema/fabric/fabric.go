@@ -135,10 +135,15 @@ const MaxLanes = 32
 
 // Gateway is a node that holds tunnels.
 type Gateway struct {
-	Name      string   `json:"name"`
-	Node      string   `json:"node"`
-	Endpoints []string `json:"endpoints,omitempty"` // in order of preference; see ParseEndpoint
-	Port      int      `json:"port"`                // UDP, the first of WireguardPorts; VXLAN has the one behind
+	Name string `json:"name"`
+	// Node is the one that it runs on. For a gateway with NodeSelector it is empty in the
+	// document: an agent puts in which node of its own cluster holds the gateway now.
+	Node string `json:"node"`
+	// NodeSelector picks the nodes that may hold the gateway by their labels; empty for one
+	// that is always on Node.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	Endpoints    []string          `json:"endpoints,omitempty"` // in order of preference; see ParseEndpoint
+	Port         int               `json:"port"`                // UDP, the first of WireguardPorts; VXLAN has the one behind
 	// Lane numbers the gateways of a cluster from 0, below MaxLanes, each once. A
 	// gateway has one tunnel device for each lane of other clusters' gateways.
 	Lane      int          `json:"lane,omitempty"`

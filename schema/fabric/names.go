@@ -8,6 +8,9 @@ const (
 	MaxName  = 253
 )
 
+// LeasePrefix is in front of a gateway's name in the name of its Lease.
+const LeasePrefix = "hawser-gateway-"
+
 // IsLabel reports whether text is a DNS label as Kubernetes has them (RFC 1123,
 // lower case): letters, digits and hyphens, not first or last a hyphen.
 func IsLabel(text string) bool {

@@ -38,7 +38,7 @@ func Demands(top *schema.ClusterSet) []Demand {
 		c := &top.Spec.Clusters[i]
 		path := paths.At("clusters", c.Name)
 		out = append(out, Demand{Slot{Kind: SlotEgress, Cluster: c.Name}, top.Spec.Globalnet.EgressIPs, path})
-		for _, g := range c.Gateways {
+		for _, g := range c.AllGateways() {
 			out = append(out, Demand{Slot{Kind: SlotGateway, Cluster: c.Name, Name: g.Name}, 1, paths.At(path+".gateways", g.Name)})
 		}
 		for _, r := range c.Egress {

@@ -114,7 +114,12 @@ func (c *checker) members() {
 
 func (c *checker) gateways(cluster *schema.Cluster, path string) {
 	names, nodes := uniqueness{}, uniqueness{}
-	if n := len(cluster.Gateways); n > fabric.MaxLanes {
+	if n := waysToLack(cluster); n > maxWaysToLack {
+		c.Fail(diag.Diagnostic{Code: "too-many", Path: path + ".gateways",
+			Summary: fmt.Sprintf("there are %d ways in which a node may lack a label of each nodeSelector, %d are allowed", n, maxWaysToLack),
+			Hint:    "let each nodeSelector be one label, such as hawser.dev/gateway: \"true\""})
+	}
+	if n := len(cluster.AllGateways()); n > fabric.MaxLanes {
 		c.Fail(diag.Diagnostic{Code: "too-many", Path: path + ".gateways",
 			Summary: fmt.Sprintf("%d gateways, a cluster can have %d", n, fabric.MaxLanes)})
 	}
@@ -122,9 +127,69 @@ func (c *checker) gateways(cluster *schema.Cluster, path string) {
 		g := &cluster.Gateways[i]
 		c.listening(cluster, g, p)
 		c.label(p+".name", g.Name)
-		c.domain(p+".node", g.Node)
 		c.unique(names, g.Name, p, "the name "+g.Name+" is taken by another gateway of the cluster")
+		if g.NodeSelector != nil {
+			c.picked(g, p, names)
+			continue
+		}
+		if g.Node == "" {
+			c.Fail(diag.Diagnostic{Code: "required", Path: p + ".node", Summary: "is missing",
+				Hint: "name the node, or say by nodeSelector which nodes it may be"})
+		}
+		if g.Count != nil {
+			c.Fail(diag.Diagnostic{Code: "misplaced", Path: p + ".count", Summary: "is used with nodeSelector only",
+				Hint: "a gateway with a node is one"})
+		}
+		c.domain(p+".node", g.Node)
 		c.unique(nodes, g.Node, p+".node", "node "+g.Node+" has a gateway already")
+	}
+}
+
+// maxWaysToLack bounds the terms of the node affinity that keeps the agents of other nodes
+// off those that may be gateways.
+const maxWaysToLack = 64
+
+// waysToLack counts those terms: one for each way to lack one label of each selector.
+func waysToLack(c *schema.Cluster) int {
+	n, seen := 1, map[string]bool{}
+	for _, g := range c.Gateways {
+		if text := fmt.Sprint(g.NodeSelector); len(g.NodeSelector) > 0 && !seen[text] {
+			seen[text] = true
+			n = min(n*len(g.NodeSelector), 1<<20)
+		}
+	}
+	return n
+}
+
+// picked checks gateways whose nodes are picked by labels.
+func (c *checker) picked(g *schema.Gateway, path string, names uniqueness) {
+	if g.Node != "" {
+		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + ".nodeSelector", Summary: "is used without node only",
+			Hint: "remove one of both: node is always the same one, nodeSelector lets another take over", Related: diag.Paths(path + ".node")})
+	}
+	if len(g.NodeSelector) == 0 {
+		c.Fail(diag.Diagnostic{Code: "required", Path: path + ".nodeSelector", Summary: "is empty, and would pick every node",
+			Hint: "write a label that the nodes have: nodeSelector: {hawser.dev/gateway: \"true\"}"})
+	}
+	c.labels(g.NodeSelector, path+".nodeSelector")
+	for _, half := range []struct{ field, key string }{{".publicKey", g.PublicKey}, {".ikePublicKey", g.IKEPublicKey}} {
+		if half.key != "" {
+			c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + half.field, Summary: "is used with node only",
+				Hint:    "the private half is on one node, and the gateway may be on any that nodeSelector picks",
+				Related: diag.Paths(path + ".nodeSelector")})
+		}
+	}
+	if len(g.Endpoints) > 0 && g.Size() > 1 {
+		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + ".endpoints", Summary: fmt.Sprintf("%d gateways cannot be at one endpoint", g.Size()),
+			Hint: "leave endpoints out, and they dial out, or set count: 1", Related: diag.Paths(path + ".count")})
+	}
+	for i := range g.Size() {
+		name := fmt.Sprintf("%s-%d", g.Name, i+1)
+		if g.Name != "" && !fabric.IsLabel(name) && fabric.IsLabel(g.Name) {
+			c.Fail(diag.Diagnostic{Code: "bad-name", Path: path + ".name", Summary: name + " is longer than 63 characters", Hint: "shorten the name"})
+			break
+		}
+		c.unique(names, name, path, "the name "+name+" is taken by another gateway of the cluster")
 	}
 }
 

@@ -136,6 +136,44 @@ func node(name string) string {
 	return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: " + name + "}\n"
 }
 
+// lease is that of a gateway, held by a node.
+func lease(node string) string {
+	spec := "spec: {holderIdentity: " + node + "}\n"
+	if node == "" {
+		spec = "spec: {leaseTransitions: 2}\n"
+	}
+	return "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: hawser-gateway-edge-1, namespace: hawser-system}\n" + spec
+}
+
+// leaseRights are as a cluster has them whose gateways labels pick.
+const leaseRights = `apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: leases, namespace: hawser-system}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: leases-update, namespace: hawser-system}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [hawser-gateway-edge-1], verbs: [update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: leases, namespace: hawser-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leases}
+subjects:
+- {kind: ServiceAccount, name: hawser-agent, namespace: hawser-system}
+- {kind: ServiceAccount, name: hawser-gateway, namespace: hawser-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: leases-update, namespace: hawser-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leases-update}
+subjects:
+- {kind: ServiceAccount, name: hawser-gateway, namespace: hawser-system}
+`
+
 func slice(name, labels string) string {
 	return fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %s, namespace: default, labels: {%s}}\n"+
 		"addressType: IPv4\nendpoints: []\nports: []\n", name, labels)
@@ -171,6 +209,22 @@ func TestRights(t *testing.T) {
 	if out := s.K(t, "get", "hawsernodes", "n2"); !strings.Contains(out, "worker") || !strings.Contains(out, "0123") {
 		t.Errorf("columns\n%s", out)
 	}
+
+	// Who holds a gateway that labels pick: each node writes itself.
+	apply(t, s, leaseRights)
+	apply(t, s, lease("n2"))
+	for end := 0; gateway.try(lease("n3"), "replace", "-f", "-") == nil; end++ {
+		if apply(t, s, lease("n2")); end > 300 {
+			t.Fatal("the policy of Leases is not in force")
+		}
+	}
+	gateway.sure(false, lease(""), "replace", "-f", "-")
+	gateway.sure(true, lease("n1"), "replace", "-f", "-")
+	gateway.sure(false, lease("n2"), "replace", "-f", "-")
+	gateway.sure(true, lease(""), "replace", "-f", "-")
+	worker.sure(false, lease("n2"), "replace", "-f", "-")
+	worker.sure(true, "", "-n", "hawser-system", "get", "leases")
+	gateway.sure(false, "", "-n", "hawser-system", "delete", "lease", "hawser-gateway-edge-1")
 
 	own := "endpointslice.kubernetes.io/managed-by: hawser.dev, multicluster.kubernetes.io/service-name: web"
 	worker.write(false, slice("own", own))

@@ -134,7 +134,12 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a address) {
 	if a.name == "" {
 		a.name = sent.GetName()
 	}
-	if before := s.objects[a.resource][a.key()]; before != nil && r.Method == http.MethodPatch {
+	before := s.objects[a.resource][a.key()]
+	if v := sent.GetResourceVersion(); r.Method == http.MethodPut && before != nil && v != "" && v != before.GetResourceVersion() {
+		refuse(w, http.StatusConflict, metav1.StatusReasonConflict, a.key()+" has been modified")
+		return
+	}
+	if before != nil && r.Method == http.MethodPatch {
 		sent = joined(before, sent, a.sub)
 	}
 	send(w, s.set(a.resource, a.key(), sent).Object)

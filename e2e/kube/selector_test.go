@@ -1,0 +1,77 @@
+//go:build kube
+
+package kube
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestGatewayBySelector: the only gateway of c1 is on a node that a label picks. Its machine
+// is gone for good, and another one with another name and address comes, with the label.
+// Nobody commits anything; traffic goes on at most 15 s after the new node is Ready, and from
+// the same addresses.
+func TestGatewayBySelector(t *testing.T) {
+	s := needSet(t, same)
+	first := strings.TrimSpace(s.lab(t, "add", "c1"))
+	s.label(t, first)
+	machines := []string{first}
+	t.Cleanup(func() {
+		s.reset(t)
+		for _, m := range machines {
+			s.lab(t, "remove", m)
+			s.kubectl(t, "c1", "delete", "pods", "-A", "--field-selector", "spec.nodeName="+m, "--force", "--grace-period=0")
+		}
+		s.workloads(t)
+	})
+	s.change(t, "      node: c1n1\n      endpoints: [172.31.1.11]\n", "      nodeSelector: {hawser.dev/gateway: \"true\"}\n")
+	s.ready(t)
+	s.holder(t, first)
+	address := s.dig(t, "c1", "near", "c2."+service, 1)[0]
+	s.ask(t, "c1", "near", address, from("c2"))
+	commit := s.must(t, "", "git", "-C", s.path("repo"), "rev-parse", "HEAD")
+	before := s.dig(t, "c2", "client", "c1."+service, 1)[0]
+
+	s.lab(t, "remove", first)
+	machines = nil
+	second := strings.TrimSpace(s.lab(t, "add", "c1"))
+	machines = append(machines, second)
+	if second == first {
+		s.lab(t, "rename", second, "edge-new")
+		s.renamed = map[string]string{"edge-new": second}
+		t.Cleanup(func() { s.renamed = nil })
+	}
+	node := second
+	if second == first {
+		node = "edge-new"
+	}
+	s.label(t, node)
+	s.kubectl(t, "c1", "wait", "--for=condition=Ready", "node", node, "--timeout="+limit.String())
+	since := time.Now()
+	s.ask(t, "c1", "near", address, from("c2"))
+	took := time.Since(since)
+	t.Logf("figure: the only gateway's machine was replaced: traffic went on %.1f s after the new node was Ready", took.Seconds())
+	if took > 15*time.Second {
+		t.Errorf("traffic went on %s after the new node was Ready, want 15 s at most", took)
+	}
+	s.holder(t, node)
+	s.ask(t, "c2", "client", before, from("c1"))
+	if now := s.must(t, "", "git", "-C", s.path("repo"), "rev-parse", "HEAD"); now != commit {
+		t.Error("something was committed")
+	}
+}
+
+// label marks a node as one that may be a gateway.
+func (s *set) label(t *testing.T, node string) {
+	t.Helper()
+	s.eventually(t, has("hawser.dev/gateway"), "sh", "-c",
+		"kubectl --context c1 label --overwrite node "+node+" hawser.dev/gateway=true >/dev/null 2>&1; kubectl --context c1 get node "+node+" --show-labels 2>&1")
+}
+
+// holder waits until a node of c1 holds the gateway.
+func (s *set) holder(t *testing.T, node string) {
+	t.Helper()
+	s.eventually(t, func(out string) bool { return strings.TrimSpace(out) == node }, "kubectl", "--context", "c1", "-n", "hawser-system",
+		"get", "lease", "hawser-gateway-c1-a-1", "-o", "jsonpath={.spec.holderIdentity}")
+}

@@ -1,0 +1,136 @@
+package hold
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/bell"
+)
+
+// folderEvery is how often a Folder is read.
+const folderEvery = 250 * time.Millisecond
+
+// Folder keeps Leases as files of a folder that all nodes of a cluster share, where there is
+// no Kubernetes API. A file that is missing is a Lease that nobody ever held.
+type Folder struct {
+	dir      string
+	gateways func() []Gateway
+
+	mu     sync.Mutex
+	leases map[string]Lease // nil = not read yet
+}
+
+// NewFolder makes a store of a folder with the Leases of gateways.
+func NewFolder(dir string, gateways func() []Gateway) *Folder {
+	return &Folder{dir: dir, gateways: gateways}
+}
+
+// Follow is of Store.
+func (f *Folder) Follow(ctx context.Context, changed bell.Bell) {
+	tick := time.NewTicker(folderEvery)
+	defer tick.Stop()
+	for {
+		if f.readAll() {
+			changed.Ring()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (f *Folder) readAll() (changed bool) {
+	now := map[string]Lease{}
+	for _, g := range f.gateways() {
+		l, err := f.read(g.Name)
+		if err != nil {
+			return false
+		}
+		now[g.Name] = l
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed = f.leases == nil || len(now) != len(f.leases)
+	for name, l := range now {
+		changed = changed || f.leases[name] != l
+	}
+	f.leases = now
+	return changed
+}
+
+// Leases is of Store.
+func (f *Folder) Leases() (map[string]Lease, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.leases, f.leases != nil
+}
+
+// Read is of Store.
+func (f *Folder) Read(_ context.Context, gateway string) (Lease, error) { return f.read(gateway) }
+
+func (f *Folder) path(gateway string) string { return filepath.Join(f.dir, gateway+".json") }
+
+func (f *Folder) read(gateway string) (Lease, error) {
+	l := Lease{Gateway: gateway, Version: "0"}
+	raw, err := os.ReadFile(f.path(gateway))
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &l)
+	}
+	if err != nil {
+		return Lease{}, fmt.Errorf("read Lease %s: %w", f.path(gateway), err)
+	}
+	return l, nil
+}
+
+// Write is of Store. Writers wait for each other as long as ctx lasts.
+func (f *Folder) Write(ctx context.Context, l Lease) (Lease, error) {
+	if strings.Contains(l.Gateway, "/") {
+		return Lease{}, fmt.Errorf("write Lease: %q is not a gateway's name", l.Gateway)
+	}
+	lock, err := os.OpenFile(filepath.Join(f.dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return Lease{}, fmt.Errorf("write Lease: %w", err)
+	}
+	defer func() { _ = lock.Close() }()
+	for unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		select {
+		case <-ctx.Done():
+			return Lease{}, fmt.Errorf("write Lease: %w", ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	now, err := f.read(l.Gateway)
+	if err != nil {
+		return Lease{}, err
+	}
+	if now.Version != l.Version {
+		return Lease{}, ErrConflict
+	}
+	version, err := strconv.ParseUint(now.Version, 10, 63)
+	if err != nil {
+		return Lease{}, fmt.Errorf("write Lease: version %q: %w", now.Version, err)
+	}
+	l.Version, l.Renewed = strconv.FormatUint(version+1, 10), l.Renewed.Round(0).UTC()
+	raw, err := json.Marshal(l)
+	if err != nil {
+		return Lease{}, fmt.Errorf("write Lease: %w", err)
+	}
+	return l, atomicfile.Replace(f.path(l.Gateway), raw, 0o600)
+}

@@ -1,0 +1,201 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// GuardTable is the nftables table of a Guard, of family inet.
+const GuardTable = "hawser-hold"
+
+const (
+	guardOpen     = "open"
+	guardPriority = -250 // before filters, NAT and conntrack's helpers
+	// metaTime is NFT_META_TIME_NS (uapi/linux/netfilter/nf_tables.h, Linux 5.4): the wall
+	// clock in ns.
+	metaTime = 30
+	// nftElemTimeout is NFTA_SET_ELEM_TIMEOUT, in ms.
+	nftElemTimeout = unix.NFTA_SET_ELEM_TIMEOUT
+)
+
+// PortRange are UDP ports, both ends included.
+type PortRange struct{ First, Last uint16 }
+
+// Guard is a table of its own that lets the tunnels of a gateway work for a while only: what
+// comes to their ports or leaves from there, and what is in them. It closes by itself, also
+// when the agent does not run then. Two clocks close it, and the first one counts: an element
+// that the kernel takes out when its time is over, and a comparison with the wall clock, which
+// holds where an agent stands still between looking at a clock and writing here. Its methods
+// may be called from any goroutine.
+type Guard struct {
+	ns    *Namespace
+	ports func() []PortRange
+
+	mu sync.Mutex
+}
+
+// NewGuard makes a guard of the ports that a gateway on this node listens on. Nothing is
+// written yet.
+func (ns *Namespace) NewGuard(ports func() []PortRange) *Guard { return &Guard{ns: ns, ports: ports} }
+
+// Open lets the tunnels work until a time, and not after it.
+func (g *Guard) Open(until time.Time) error {
+	if err := g.write(until); err != nil {
+		return fmt.Errorf("open the guard of the gateway: %w", err)
+	}
+	return nil
+}
+
+// Close stops the tunnels.
+func (g *Guard) Close() error {
+	if err := g.write(time.Time{}); err != nil {
+		return fmt.Errorf("close the guard of the gateway: %w", err)
+	}
+	return nil
+}
+
+// Remove takes the table away; one that is not there is fine.
+func (g *Guard) Remove() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := g.commit(func(b *nftBatch) { b.deleteGuard() })
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return fmt.Errorf("remove the guard of the gateway: %w", err)
+}
+
+// write replaces the table in one transaction, so that nothing passes in between.
+func (g *Guard) write(until time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ports := slices.Clone(g.ports())
+	return g.commit(func(b *nftBatch) {
+		b.guardTable()
+		b.deleteGuard()
+		b.guardTable()
+		b.guardSet(until)
+		for _, c := range guardChains(until, ports) {
+			b.guardChain(c)
+		}
+	})
+}
+
+func (g *Guard) commit(write func(*nftBatch)) error {
+	return g.ns.inside(func() error {
+		s, err := nftOpen()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = s.close() }()
+		b := nftNewBatch(0)
+		write(b)
+		return s.commit(b)
+	})
+}
+
+// guardChains are the rules: in each chain the first one lets all pass while the guard is
+// open, and the others drop what a gateway has.
+func guardChains(until time.Time, ports []PortRange) []nftChain {
+	chain := func(name string, hook uint32, rules ...*nftRule) nftChain {
+		if !until.IsZero() {
+			rules = slices.Insert(rules, 0, guardPass(until))
+		}
+		return nftChain{name: name, base: &nftHook{kind: "filter", hook: hook, priority: guardPriority}, rules: rules}
+	}
+	var to, from []*nftRule
+	for _, p := range ports {
+		to = append(to, guardPorts(2, p))
+		from = append(from, guardPorts(0, p))
+	}
+	in, out := nftNew().cable(expr.MetaKeyIIFNAME).drop(), nftNew().cable(expr.MetaKeyOIFNAME).drop()
+	return []nftChain{
+		chain("input", unix.NF_INET_LOCAL_IN, append(to, in)...),
+		chain("forward", unix.NF_INET_FORWARD, in, out),
+		chain("output", unix.NF_INET_LOCAL_OUT, append(from, out)...),
+	}
+}
+
+// guardPass lets a packet through up to a time: while its protocol's element is there, and
+// the wall clock says so.
+func guardPass(until time.Time) *nftRule {
+	return nftNew().load(expr.MetaKeyNFPROTO, nftReg).add(&expr.Lookup{SourceRegister: nftReg, SetName: guardOpen}).
+		load(metaTime, nftReg).
+		add(&expr.Byteorder{SourceRegister: nftReg, DestRegister: nftReg, Op: expr.ByteorderHton, Len: 8, Size: 8}).
+		add(&expr.Cmp{Op: expr.CmpOpLt, Register: nftReg, Data: binary.BigEndian.AppendUint64(nil, uint64(until.UnixNano()))}).
+		accept()
+}
+
+// guardPorts drops UDP with a port of a range at an offset of the header.
+func guardPorts(offset uint32, p PortRange) *nftRule {
+	return nftNew().l4proto(unix.IPPROTO_UDP).transport(offset, 2, nftReg).
+		add(&expr.Cmp{Op: expr.CmpOpGte, Register: nftReg, Data: nftNetOrder16(p.First)}).
+		add(&expr.Cmp{Op: expr.CmpOpLte, Register: nftReg, Data: nftNetOrder16(p.Last)}).drop()
+}
+
+func (b *nftBatch) guardTable() {
+	b.message(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, func() {
+		b.text(unix.NFTA_TABLE_NAME, GuardTable)
+		b.u32(unix.NFTA_TABLE_FLAGS, 0)
+	})
+}
+
+func (b *nftBatch) deleteGuard() {
+	b.message(unix.NFT_MSG_DELTABLE, 0, func() { b.text(unix.NFTA_TABLE_NAME, GuardTable) })
+}
+
+// guardSet makes the set of protocols that may pass. Where its time is over it is empty.
+func (b *nftBatch) guardSet(until time.Time) {
+	b.message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, func() {
+		b.text(unix.NFTA_SET_TABLE, GuardTable)
+		b.text(unix.NFTA_SET_NAME, guardOpen)
+		b.u32(unix.NFTA_SET_FLAGS, unix.NFT_SET_TIMEOUT)
+		b.u32(unix.NFTA_SET_KEY_TYPE, nftables.TypeNFProto.GetNFTMagic())
+		b.u32(unix.NFTA_SET_KEY_LEN, 1)
+		b.u32(unix.NFTA_SET_ID, 1)
+	})
+	left := time.Until(until).Milliseconds()
+	if left <= 0 {
+		return
+	}
+	b.message(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, func() {
+		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, GuardTable)
+		b.text(unix.NFTA_SET_ELEM_LIST_SET, guardOpen)
+		b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
+			for _, f := range nftFamilies() {
+				b.nest(unix.NFTA_LIST_ELEM, func() {
+					b.data(unix.NFTA_SET_ELEM_KEY, []byte{f.proto})
+					b.bytes(nftElemTimeout, binary.BigEndian.AppendUint64(nil, uint64(left)))
+				})
+			}
+		})
+	})
+}
+
+func (b *nftBatch) guardChain(c nftChain) {
+	b.message(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, func() {
+		b.text(unix.NFTA_CHAIN_TABLE, GuardTable)
+		b.text(unix.NFTA_CHAIN_NAME, c.name)
+		b.nest(unix.NFTA_CHAIN_HOOK, func() {
+			b.u32(unix.NFTA_HOOK_HOOKNUM, c.base.hook)
+			b.u32(unix.NFTA_HOOK_PRIORITY, uint32(c.base.priority))
+		})
+		b.u32(unix.NFTA_CHAIN_POLICY, nftPolicyAccept)
+		b.text(unix.NFTA_CHAIN_TYPE, c.base.kind)
+	})
+	for _, r := range c.rules {
+		b.message(unix.NFT_MSG_NEWRULE, nftAppend, func() {
+			b.text(unix.NFTA_RULE_TABLE, GuardTable)
+			b.text(unix.NFTA_RULE_CHAIN, c.name)
+			b.nest(unix.NFTA_RULE_EXPRESSIONS, func() { b.buf = append(b.buf, r.buf...) })
+		})
+	}
+}
