@@ -59,6 +59,7 @@ func TestFormats(t *testing.T) {
 	}
 	for name, have := range map[string]string{
 		"changed.mmd": m.Mermaid(), "changed.dot": m.DOT(), "changed.svg": m.SVG(), "changed.json": string(raw) + "\n",
+		"changed.md": m.Markdown("map.svg"),
 	} {
 		file := filepath.Join("testdata", name)
 		if *update {
@@ -166,8 +167,8 @@ func TestHostileNames(t *testing.T) {
 	f.Clusters[0].Gateways[0] = fabric.Gateway{Name: evil, Node: evil, Endpoints: []string{evil}}
 	f.Tunnel.Driver = evil
 	m := New(f)
-	for name, text := range map[string]string{"mermaid": m.Mermaid(), "dot": m.DOT(), "svg": m.SVG()} {
-		if strings.Contains(text, "<script") || strings.Contains(text, "\n  click") {
+	for name, text := range map[string]string{"mermaid": m.Mermaid(), "dot": m.DOT(), "svg": m.SVG(), "markdown": m.Markdown("map.svg")} {
+		if strings.Contains(text, "<script") || strings.Contains(text, "\n  click") || strings.Contains(text, "javascript:") && name != "svg" {
 			t.Errorf("%s:\n%s", name, text)
 		}
 	}
@@ -202,6 +203,9 @@ func TestLargeMesh(t *testing.T) {
 	m := New(f)
 	if !m.Implied || len(m.Links) != 1 || m.Links[0].Driver != fabric.DriverVXLAN {
 		t.Errorf("implied %t, links %v", m.Implied, m.Links)
+	}
+	if text := m.Markdown("map.svg"); strings.Contains(text, "mermaid") || !strings.Contains(text, "every two of them linked") || len(text) > 1<<18 {
+		t.Errorf("%d bytes of Markdown, which begin with %.200s", len(text), text)
 	}
 	if n := len(m.SVG()); n > 1<<20 {
 		t.Errorf("%d bytes of SVG", n)

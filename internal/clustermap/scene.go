@@ -92,7 +92,9 @@ func (m *Map) layout() *scene {
 	put := func(members []int, rx, ry float64) {
 		for k, i := range members {
 			angles[i] = math.Pi + 2*math.Pi*float64(k)/float64(len(members))
-			places[i] = point{rx * math.Cos(angles[i]), ry * math.Sin(angles[i])}
+			// Rounded here, or some processors would keep more digits in the sum that follows,
+			// and draw another picture.
+			places[i] = point{float64(rx * math.Cos(angles[i])), float64(ry * math.Sin(angles[i]))}
 		}
 	}
 	put(inner, innerX, innerY)
@@ -161,7 +163,7 @@ func (s *scene) link(l *Link, from, to point, labelled bool) {
 	s.lines = append(s.lines, line{from.x, from.y, to.x, to.y, tone(l.Change, l.State), strings.Join(about, ", ")})
 	if label := l.label(); label != "" && labelled {
 		// Not in the middle, where those of opposite clusters would meet.
-		s.texts = append(s.texts, text{x: from.x + (to.x-from.x)*0.42, y: from.y + (to.y-from.y)*0.42 - 5, size: 12,
+		s.texts = append(s.texts, text{x: from.x + float64((to.x-from.x)*0.42), y: from.y + float64((to.y-from.y)*0.42) - 5, size: 12,
 			faint: true, anchor: "middle", text: label})
 	}
 }
@@ -204,7 +206,7 @@ func (s *scene) spot(c *Cluster, at point, angle float64) {
 	if math.Cos(angle) < 0 {
 		turn, anchor = turn+180, "end"
 	}
-	s.texts = append(s.texts, text{x: at.x + (r+6)*math.Cos(angle), y: at.y + (r+6)*math.Sin(angle) + 4, size: 12, anchor: anchor,
+	s.texts = append(s.texts, text{x: at.x + float64((r+6)*math.Cos(angle)), y: at.y + float64((r+6)*math.Sin(angle)) + 4, size: 12, anchor: anchor,
 		turn: math.Mod(turn, 360), text: cut(Identifier(c.Name), 20)})
 }
 
