@@ -4,7 +4,8 @@
 // alive is taken for granted; internal/arrival adds what agents report of both. What
 // packets may do schema/fabric/reach says. It is pure.
 //
-// Called by cmd/hawser for hawser explain, by internal/matrix and by internal/arrival.
+// Called by cmd/hawser for hawser explain, and by internal/matrix, internal/webreport
+// and internal/arrival.
 package explain
 
 import (
