@@ -31,13 +31,17 @@ const (
 	bar        = 30.0 // above the text
 )
 
-// How long things take in a picture, however long they took.
 const (
+	// longestPause is what is left in a picture of any longer wait.
 	longestPause = 1200 * time.Millisecond
-	eachLine     = 60 * time.Millisecond
+	// eachLine is how long a line of a picture stands before the next one, if all came at once.
+	eachLine = 60 * time.Millisecond
+	// afterCommand is how long a picture waits behind a command, to be read.
 	afterCommand = 450 * time.Millisecond
+	// afterHeading is the same behind a heading.
 	afterHeading = 900 * time.Millisecond
-	atTheEnd     = 5 * time.Second
+	// atTheEnd is how long a picture stands still before it begins again.
+	atTheEnd = 5 * time.Second
 )
 
 // paced gives the lines with times that one can follow: pauses that bore are cut, and what
@@ -93,7 +97,7 @@ func SVG(title string, lines []Line) string {
 		}
 	}
 	out.WriteString("}\n</style>\n")
-	fmt.Fprintf(&out, `<clipPath id="screen"><rect x="0" y="%.0f" width="%.0f" height="%.0f"/></clipPath>`+"\n", bar+border/2, width, height-bar-border)
+	fmt.Fprintf(&out, `<clipPath id="screen"><rect x="0" y="%.0f" width="%.0f" height="%.0f"/></clipPath>`+"\n", bar+border, width, rows*lineHeight)
 	fmt.Fprintf(&out, `<rect class="screen" width="%.0f" height="%.0f" rx="8"/><rect class="bar" width="%.0f" height="%.0f" rx="8"/>`+"\n", width, height, width, bar)
 	fmt.Fprintf(&out, `<text class="title" x="%.0f" y="20" text-anchor="middle">%s</text>`+"\n", width/2, svg.Escape(title))
 	out.WriteString(`<g clip-path="url(#screen)"><g class="roll">` + "\n")
