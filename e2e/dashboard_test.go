@@ -23,11 +23,16 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// prometheusKey and answeredKey find what a scenario has in its environment.
-type (
-	prometheusKey struct{}
-	answeredKey   struct{}
-)
+// watchedKey finds what a scenario knows of its Prometheus.
+type watchedKey struct{}
+
+// watched is a scenario with a Prometheus.
+type watched struct {
+	address  string          // of the Prometheus
+	answered map[string]bool // queries that answered
+}
+
+func watchedOf(ts *testscript.TestScript) *watched { return ts.Value(watchedKey{}).(*watched) }
 
 // scrapeEvery is how often the Prometheus of a scenario asks, and rateOver what it takes
 // rates over.
@@ -106,7 +111,7 @@ func prometheus(ts *testscript.TestScript, neg bool, args []string) {
 		_ = cmd.Wait()
 		_ = log.Close()
 	})
-	remember(ts, prometheusKey{}, address)
+	watchedOf(ts).address = address
 	for end := time.Now().Add(30 * time.Second * patience()); ; time.Sleep(poll) {
 		if _, err = query(address, "vector(1)"); err == nil {
 			return
@@ -116,17 +121,6 @@ func prometheus(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("prometheus does not answer: %v\n%s", err, raw)
 		}
 	}
-}
-
-// scenarioValues are what the commands of a scenario tell each other, by its working folder.
-type scenarioValues struct{ values map[any]any }
-
-func remember(ts *testscript.TestScript, key, value any) {
-	ts.Value(scenarioValues{}).(*scenarioValues).values[key] = value
-}
-
-func recall(ts *testscript.TestScript, key any) any {
-	return ts.Value(scenarioValues{}).(*scenarioValues).values[key]
 }
 
 // panel is one query of the dashboard.
@@ -140,11 +134,7 @@ type panel struct{ title, expr, legend string }
 //	dashboard complete                         each query of the dashboard has answered once
 func dashboard(ts *testscript.TestScript, neg bool, args []string) {
 	all := panels(ts)
-	answered, _ := recall(ts, answeredKey{}).(map[string]bool)
-	if answered == nil {
-		answered = map[string]bool{}
-		remember(ts, answeredKey{}, answered)
-	}
+	answered := watchedOf(ts).answered
 	if !neg && len(args) == 1 && args[0] == "complete" {
 		for _, p := range all {
 			if !answered[p.expr] {
@@ -186,7 +176,7 @@ func dashboard(ts *testscript.TestScript, neg bool, args []string) {
 			continue
 		}
 		for ; ; time.Sleep(10 * poll) {
-			wrong := p.ask(recall(ts, prometheusKey{}).(string), args[0] == "positive")
+			wrong := p.ask(watchedOf(ts).address, args[0] == "positive")
 			if wrong == "" {
 				answered[p.expr] = true
 				break

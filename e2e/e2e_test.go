@@ -132,7 +132,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	hawser := filepath.Join(binaries(), "hawser")
-	env.Values[scenarioValues{}] = &scenarioValues{values: map[any]any{}}
+	env.Values[watchedKey{}] = &watched{answered: map[string]bool{}}
 	env.Setenv("PATH", os.Getenv("PATH"))
 	env.Setenv("HAWSER_LAB_DIR", filepath.Join(dir, "lab"))
 	env.Setenv("REPO", filepath.Join(dir, "lab", "repo"))

@@ -157,6 +157,37 @@ func TestNoCardsOverlap(t *testing.T) {
 	}
 }
 
+// TestLabelsAreSeen: no card hides what is written at the link of its cluster.
+func TestLabelsAreSeen(t *testing.T) {
+	t.Parallel()
+	for n := 2; n <= 6; n++ {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf("c%02d", i)
+		}
+		m := New(world(fabric.Shape{}, names...))
+		for i := range m.Links {
+			m.Links[i].RTT = 12800
+		}
+		labels := 0
+		s := m.layout()
+		for _, label := range s.texts {
+			if label.text != "12.8 ms" {
+				continue
+			}
+			labels++
+			for _, b := range s.boxes {
+				if label.x > b.x && label.x < b.x+b.w && label.y > b.y && label.y < b.y+b.h {
+					t.Errorf("%d clusters: a label at %.0f, %.0f is behind a card", n, label.x, label.y)
+				}
+			}
+		}
+		if labels != n*(n-1)/2 {
+			t.Errorf("%d clusters: %d labels", n, labels)
+		}
+	}
+}
+
 // TestHostileNames: a fabric that somebody else wrote brings no element into a page and no
 // statement into a graph.
 func TestHostileNames(t *testing.T) {
