@@ -243,6 +243,7 @@ func (g *gatherer) addReport() error {
 		if err != nil {
 			return err
 		}
+		t.file, t.lockFile = filepath.Base(t.file), filepath.Base(t.lockFile) // where it was means nothing elsewhere
 		quiet := &app{out: io.Discard, err: io.Discard, color: "never"}
 		set, source, err := quiet.load(t)
 		if err != nil {
