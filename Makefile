@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: all build setup demo test unit e2e reach quiet e2e-vm e2e-kube e2e-kube-ci e2e-cni e2e-mcs e2e-gitops release verify-release kube-up kube-down image chaos lint generate fuzz bench clean help
+.PHONY: all build setup demo picture drawings test unit e2e reach quiet e2e-vm e2e-kube e2e-kube-ci e2e-cni e2e-mcs e2e-gitops release verify-release kube-up kube-down image chaos lint generate fuzz bench clean help
 
 all: build ## the same as build
 
@@ -16,6 +16,12 @@ setup: ## install the Debian packages that the lab and the tests use
 
 demo: setup build ## the tour of the README on this machine: a lab comes up, is used and goes away
 	@hack/demo.sh
+
+picture: setup build ## docs/demo.svg: make demo, recorded; on an idle machine
+	$(GO) run ./hack/picture
+
+drawings: ## docs/drawings/*.svg from the texts beside them
+	$(GO) test ./internal/lanes -run '^TestDrawings$$' -update
 
 test: setup unit e2e ## unit and e2e, with -race
 
@@ -104,9 +110,10 @@ chaos: setup build ## FAULTS seeded faults under traffic; SEED, ROUND, SLOW, SHA
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh
 
-generate: ## JSON Schema, docs/reference.md, docs/timing.md, docs/map.svg and the goldens
+generate: ## JSON Schema, docs/reference.md, docs/timing.md, docs/map.svg, docs/drawings and the goldens
 	$(GO) test ./schema/internal/gen ./internal/timing -run '^TestCurrent$$' -update
 	$(GO) test ./render ./render/plan ./schema/load ./schema/allocate ./nodeagent/project ./internal/clustermap -update
+	$(GO) test ./internal/matrix ./internal/lanes ./internal/webreport -update
 	$(GO) test ./cmd/hawser -run "^TestMapOfTheReadme$$" -update
 
 # Fails where a target runs less than 10,000 times.

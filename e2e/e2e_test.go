@@ -91,6 +91,8 @@ func params(dir string) testscript.Params {
 			"never":      never,
 			"commit":     commit,
 			"replace":    replace,
+			"prometheus": prometheus,
+			"dashboard":  dashboard,
 		},
 	}
 }
@@ -130,6 +132,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	hawser := filepath.Join(binaries(), "hawser")
+	env.Values[watchedKey{}] = &watched{answered: map[string]bool{}}
 	env.Setenv("PATH", os.Getenv("PATH"))
 	env.Setenv("HAWSER_LAB_DIR", filepath.Join(dir, "lab"))
 	env.Setenv("REPO", filepath.Join(dir, "lab", "repo"))

@@ -12,6 +12,6 @@ missing=$(absent \
   /usr/lib/ipsec/plugins/libstrongswan-vici.so=strongswan-swanctl \
   /usr/lib/ipsec/plugins/libstrongswan-openssl.so=libstrongswan-standard-plugins \
   /usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so=libcharon-extra-plugins)
-# Our agent starts a charon of its own; of Prometheus, tests use promtool alone.
+# Our agent starts a charon of its own, and tests a Prometheus of theirs.
 # shellcheck disable=SC2086
 packages_for setup "strongswan.service prometheus.service" $missing

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/render"
 )
 
 func TestPublishes(t *testing.T) {
@@ -20,7 +22,7 @@ func TestPublishes(t *testing.T) {
 		if !out.Changed || out.Published != g.published() {
 			t.Fatalf("bare %v: outcome %+v, published %s", bare, out, g.published())
 		}
-		for _, name := range []string{"clusters/g1/kustomization.yaml", "base/kustomization.yaml", LockFile} {
+		for _, name := range []string{"clusters/g1/kustomization.yaml", "base/kustomization.yaml", LockFile, render.MapPicture, render.MapText} {
 			if g.file(DefaultPublishBranch, name) == "" {
 				t.Errorf("bare %v: %s is empty", bare, name)
 			}

@@ -116,8 +116,14 @@ func TestReadableIsNotApplied(t *testing.T) {
 			t.Errorf("%s has a line of %d bytes", name, len(long))
 		}
 	}
+	for _, name := range []string{render.MapPicture, render.MapText} {
+		if !strings.Contains(string(tree[name]), "c999") || len(tree[name]) > 1<<20 {
+			t.Errorf("%s has %d bytes, or not all clusters", name, len(tree[name]))
+		}
+	}
 	for name, raw := range tree {
-		if strings.HasSuffix(name, "kustomization.yaml") && (strings.Contains(string(raw), render.FabricText) || strings.Contains(string(raw), render.TopologyText)) {
+		if strings.HasSuffix(name, "kustomization.yaml") && slices.ContainsFunc([]string{render.FabricText, render.TopologyText, render.MapPicture, render.MapText},
+			func(own string) bool { return strings.Contains(string(raw), own) }) {
 			t.Errorf("%s names what is not for clusters", name)
 		}
 		if top, _, folder := strings.Cut(name, "/"); folder && top == "base" && len(raw) > 1300<<10 {

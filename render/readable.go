@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Files for people and for the plan, at the top of the tree. No kustomization names them,
@@ -18,7 +20,17 @@ const (
 	FabricText = "fabric.json"
 	// TopologyText is what the topology says, defaults filled in, without comments.
 	TopologyText = "topology.json"
+	// MapPicture and MapText are the map of the clusterset, as SVG and for forges to draw.
+	// They have no keys in them: two renderings of what draws the same are the same.
+	MapPicture = "map.svg"
+	MapText    = "map.md"
 )
+
+// addMap draws the clusters and their links.
+func addMap(tree Tree, f *fabric.Fabric) {
+	m := clustermap.New(f)
+	tree[MapPicture], tree[MapText] = []byte(m.SVG()), []byte(m.Markdown(MapPicture))
+}
 
 // addTopology writes what the topology says in a form that can be read, and compared line
 // by line where somebody looks at the branch. addFabric does so for the fabric.

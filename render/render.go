@@ -92,6 +92,7 @@ func Render(in Input) (Tree, diag.List) {
 	sealed := addSecrets(tree, in)
 	addClusters(tree, in.Topology)
 	err = addTopology(tree, in.Topology)
+	addMap(tree, f)
 	packing.Wait()
 	list = append(append(list, found...), sealed...)
 	if list.HasErrors() {

@@ -40,6 +40,9 @@ to server and back, and tells where it ends: at which rule of whom on which node
 between two nodes, or at a server that does not answer. Make the request that does not
 work meanwhile. It is what hawser-agent diagnose does on one node.
 
+With -o html it writes a page that draws the ways, one lane for each node, with the rule
+where packets ended in red. The page is one file, without a script.
+
 Without flags it asks the agents of the running lab, or the agent of this host. With
 --context or --cluster it asks those of Kubernetes clusters, in their pods (this needs
 the right to exec there). Where there is much traffic, --export or --address leaves
@@ -52,7 +55,7 @@ Exit codes: 0 everything that was followed got there, 1 something did not, 2 err
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.diagnose(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
-	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	outputFlag(cmd, false, &f.output, "text", "html\ta page with the ways as pictures", "json", "yaml")
 	flags.DurationVar(&f.long, "for", 10*time.Second, "how long to look, from 2s to 5m")
 	flags.StringSliceVar(&f.exports, "export", nil, "follow only packets from or to this export, NAMESPACE/NAME; may be repeated")
 	flags.StringSliceVar(&f.addresses, "address", nil, "follow only packets from or to this address or prefix, such as a client's; may be repeated")
@@ -61,7 +64,7 @@ Exit codes: 0 everything that was followed got there, 1 something did not, 2 err
 }
 
 func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+	if err := checkOutput(f.output, "text", "html", "json", "yaml"); err != nil {
 		return err
 	}
 	seen, silent, err := a.look(ctx, f)
@@ -74,9 +77,12 @@ func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
 	}
 	slices.SortFunc(seen, func(a, b trip.Seen) int { return strings.Compare(a.Cluster+"/"+a.Node, b.Cluster+"/"+b.Node) })
 	trips := trip.Join(seen)
-	if f.output == "text" {
+	switch f.output {
+	case "text":
 		_, err = a.out.Write([]byte(tripText(trips, seen)))
-	} else {
+	case "html":
+		_, err = a.out.Write([]byte(diagnosePage(trips, seen, silent)))
+	default:
 		d := diagnosis{Trips: append([]trip.Trip{}, trips...), Unreachable: silent}
 		for _, s := range seen {
 			d.Nodes = append(d.Nodes, s.Diagnosis)

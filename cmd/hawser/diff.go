@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -214,7 +215,8 @@ func (a *app) printPlan(in planInput) error {
 func (a *app) printManifests(want, have render.Tree) error {
 	for _, name := range want.Paths() {
 		before, exists := have[name]
-		if exists && string(before) == string(want[name]) || name == render.FabricText || name == render.TopologyText {
+		if exists && string(before) == string(want[name]) ||
+			slices.Contains([]string{render.FabricText, render.TopologyText, render.MapPicture, render.MapText}, name) {
 			continue
 		}
 		if _, err := fmt.Fprintf(a.out, "---\n# Source: %s\n%s", name, want[name]); err != nil {

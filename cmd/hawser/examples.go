@@ -50,7 +50,7 @@ hawser preflight --context fra=admin@fra -o json`,
 		"explain": `
 hawser explain g1/shop/client web.shop:80
 hawser explain g1/shop/client web.shop:80 --live --context g1=admin@g1
-hawser explain g1 10.8.2.5:443 -o json`,
+hawser explain g1 10.8.2.5:443 -o svg`,
 		"graph": `
 hawser graph -o svg
 hawser graph --diff rendered -o mermaid
@@ -92,7 +92,12 @@ hawser verify
 hawser verify --cluster fra,sin`,
 		"diagnose": `
 hawser diagnose --cluster fra,sin --export shop/web
-hawser diagnose --address 10.7.2.5`,
+hawser diagnose --address 10.7.2.5
+hawser diagnose --export shop/web -o html`,
+		"report": `
+hawser report -o report.html
+hawser report --live --context fra,ams -o report.html
+hawser report --verify -o report.json`,
 		"gather": `
 hawser gather
 hawser gather --cluster fra,sin`,

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/arrival"
-	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/internal/lanes"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/explain"
 )
@@ -40,6 +40,9 @@ be had is said by name, and makes no yes.
 
 FROM is a pod (g1/shop/client), any pod of a cluster (g1), a pod's address (g1/10.7.2.5,
 or 10.7.2.5 where one cluster has it), or a process on a node (g1/node).
+With -o svg the way is drawn, one lane for each cluster and gateway, with the place where
+it ends in red.
+
 TO is a name (web.shop, g2.web.shop, with or without .svc.clusterset.local), an export
 (shop/web), or an address (243.0.0.1, g2/10.8.1.9), with a port (:80, :http, :53/udp).
 
@@ -52,12 +55,12 @@ Exit codes: 0 yes, 1 no, 2 error, or not known to arrive.`,
 	f.addAgents(cmd, false)
 	cmd.Flags().Lookup("file").Usage = "topology file, folder, or - (default: clusterset.yaml here)"
 	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents what is alive, in use and ready")
-	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
+	outputFlag(cmd, false, &f.output, "text", "svg\tthe way as a picture", "json", "yaml")
 	return cmd
 }
 
 func (a *app) explain(ctx context.Context, args []string, f explainFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
+	if err := checkOutput(f.output, "text", "svg", "json", "yaml"); err != nil {
 		return err
 	}
 	if !f.live && (len(f.sockets) > 0 || f.lab != "" || f.ofClusters()) {
@@ -83,12 +86,7 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 	if err != nil {
 		return err
 	}
-	t := health.NewTable(c.fabric, nil)
-	first := func(a, b string) (string, string, bool) {
-		p, ok := t.First(a, b)
-		return p.Local, p.Remote, ok
-	}
-	given, err := explain.New(c.fabric, first).Ask(from, to)
+	given, err := explain.New(c.fabric, firstLinks(c.fabric)).Ask(from, to)
 	if err != nil {
 		return err
 	}
@@ -103,9 +101,12 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 	for i := range answered.Lines {
 		answered.Lines[i].Source = c.place(answered.Lines[i].Path)
 	}
-	if f.output == "text" {
+	switch f.output {
+	case "text":
 		_, err = a.out.Write([]byte(explainText(answered)))
-	} else {
+	case "svg":
+		_, err = a.out.Write([]byte(lanes.Draw(answered.Why, explainWays(answered, c.place)).String()))
+	default:
 		err = a.encode(f.output, answered)
 	}
 	switch {

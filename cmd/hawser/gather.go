@@ -16,8 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/bundle"
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 type gatherFlags struct {
@@ -65,6 +67,9 @@ type gatherer struct {
 	states []apply.State
 	apis   []string // versions of the clusters' APIs
 	notes  []string // what else a reader should know first
+	// fabric is one that a cluster gave, and topology the file of the lab that was asked.
+	fabric   *fabric.Fabric
+	topology string
 }
 
 func (a *app) gather(ctx context.Context, f gatherFlags) (err error) {
@@ -113,6 +118,9 @@ func (a *app) finish(g *gatherer, what, folder, out string) error {
 		g.Add(bundle.Errors, []byte(strings.Join(missing, "\n")+"\n"))
 	}
 	g.addTables()
+	if err := g.addReport(); err != nil {
+		_, _ = fmt.Fprintf(a.err, "warning: there is no report.html: %s\n", diag.Line(err.Error()))
+	}
 	write := func(w io.Writer) error { return g.Write(w, folder, g.at) }
 	told := a.out
 	if out == "-" {

@@ -18,6 +18,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler/apply"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // gatherTimeout is how long an agent on this machine may take for all its answers.
@@ -30,6 +31,9 @@ func (g *gatherer) clusters(ctx context.Context, clusters []*apply.Cluster, sinc
 		put := func(file string, text []byte, err error) {
 			if file == "version.json" {
 				g.noteAPI(c.Name, text)
+			}
+			if file == "fabric.json" && err == nil {
+				g.keepFabric(text)
 			}
 			g.put(path.Join(folder, file), text, err)
 		}
@@ -85,6 +89,19 @@ func (g *gatherer) keepState(s apply.State) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.states = append(g.states, s)
+}
+
+// keepFabric keeps the first fabric that can be read.
+func (g *gatherer) keepFabric(text []byte) {
+	f, _, err := fabric.Decode(text)
+	if err != nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fabric == nil {
+		g.fabric = f
+	}
 }
 
 func (g *gatherer) noteAPI(cluster string, text []byte) {

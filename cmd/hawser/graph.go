@@ -107,14 +107,14 @@ func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
 	return a.drawn(m, f.output)
 }
 
-// askedFor names the clusters of the map as those to ask where flags name contexts only.
-func (f graphFlags) askedFor(shown *fabric.Fabric) showFlags {
+// askedFor names the clusters of a fabric as those to ask where flags name contexts only.
+func (f showFlags) askedFor(shown *fabric.Fabric) showFlags {
 	if f.ofClusters() && len(f.clusters) == 0 {
 		for i := range shown.Clusters {
 			f.clusters = append(f.clusters, shown.Clusters[i].Name)
 		}
 	}
-	return f.showFlags
+	return f
 }
 
 // graphSince gives the map with what changes since what --diff names.

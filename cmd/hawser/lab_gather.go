@@ -33,6 +33,9 @@ func (g *gatherer) lab(ctx context.Context, dir string) map[string]labNode {
 	for _, text := range s.Waiting {
 		g.note("lab: %s", text)
 	}
+	if s.Repo != "" {
+		g.topology = s.Repo
+	}
 	for _, n := range s.Nodes {
 		nodes[n.Dir] = labNode{cluster: n.Cluster, name: n.Name}
 	}

@@ -35,7 +35,7 @@ func readRendered(dir string) (rendered, error) {
 			return r, err
 		}
 	}
-	for _, name := range []string{reconciler.LockFile, "README.md", render.FabricText, render.TopologyText, inventoryFile} {
+	for _, name := range []string{reconciler.LockFile, "README.md", render.FabricText, render.TopologyText, render.MapPicture, render.MapText, inventoryFile} {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

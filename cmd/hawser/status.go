@@ -36,8 +36,8 @@ links, and every export with what is wrong with it. The clusters are those of th
 topology, of --cluster, or those that --context names.
 
 With --wait it comes back when all is well and every agent follows what is published
-for the topology, and says on stderr what it waits for. With --watch it shows each
-change until it is interrupted.
+for the topology, and says on stderr what it waits for. With --watch it draws
+links and exports, marks what changed, and shows each change until it is interrupted.
 
 Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 2 error.`,

@@ -22,20 +22,22 @@ const (
 	readAgain = 10 * time.Second
 )
 
-// watch shows what clusters say each time that it is something else: on a terminal in
-// place of what was there, elsewhere below it.
+// watch draws and tells what clusters say each time that it is something else, and marks
+// what changed: on a terminal in place of what was there, elsewhere below it.
 func (a *app) watch(ctx context.Context, look func() overview) error {
 	first, between := "", "\n"
 	if terminal(a.out) {
 		first = "\x1b[H\x1b[2J" // to the first line, and all gone
 		between = first
 	}
+	var states []apply.State // as they were shown last
 	for before := ""; ; {
-		if text := look().String(); text != before && ctx.Err() == nil {
-			if _, err := fmt.Fprint(a.out, first, text); err != nil {
+		seen := look()
+		if text := seen.String(); text != before && ctx.Err() == nil {
+			if _, err := fmt.Fprint(a.out, first, drawnStatus(states, seen.states, a.colored(a.out)), "\n", text); err != nil {
 				return err
 			}
-			before, first = text, between
+			before, first, states = text, between, seen.states
 		}
 		select {
 		case <-ctx.Done():

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/nodeagent/verify"
 )
+
+// verifyPatience is how long a lookup or a connection may take where nobody says.
+const verifyPatience = 3 * time.Second
 
 type verifyFlags struct {
 	showFlags
@@ -50,7 +49,7 @@ Exit codes: 0 everything answered, 1 something did not, 2 error.`,
 	}
 	flags := cmd.Flags()
 	outputFlag(cmd, false, &f.output, "text", "json", "yaml")
-	flags.DurationVar(&f.timeout, "timeout", 3*time.Second, "how long a lookup or a connection may take, from 100ms to 30s")
+	flags.DurationVar(&f.timeout, "timeout", verifyPatience, "how long a lookup or a connection may take, from 100ms to 30s")
 	flags.StringSliceVar(&f.exports, "export", nil, "only this export, NAMESPACE/NAME; may be repeated")
 	f.addAgents(cmd, false)
 	return cmd
@@ -60,24 +59,11 @@ func (a *app) verify(ctx context.Context, f verifyFlags) error {
 	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
 		return err
 	}
-	done := a.progress("connecting to every export from every node")
-	q := questionOf("verify", url.Values{"timeout": {f.timeout.String()}, "export": f.exports}, verify.Longest)
-	got, silent, err := ask[status.Verification](ctx, f.showFlags, q)
-	done()
+	nodes, silent, err := a.verifications(ctx, f)
 	if err != nil {
 		return err
 	}
-	a.tellSilent(silent)
-	if len(got) == 0 {
-		return errors.New("no agent answered (hawser-agent status on the node tells more)")
-	}
-	v := verification{Unreachable: silent}
-	for _, r := range got {
-		v.Nodes = append(v.Nodes, r.value)
-	}
-	slices.SortFunc(v.Nodes, func(a, b status.Verification) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
-	})
+	v := verification{Nodes: nodes, Unreachable: silent}
 	text, failed := verifiedText(v.Nodes)
 	if f.output == "text" {
 		_, err = a.out.Write([]byte(text))

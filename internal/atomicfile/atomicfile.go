@@ -2,7 +2,7 @@
 // content or all of the new.
 //
 // Called by nodeagent and nodeagent/kernel for what an agent keeps over restarts, and by
-// cmd/hawser and lab for what can be made again.
+// cmd/hawser, lab and hack/picture for what can be made again.
 package atomicfile
 
 import (

@@ -1,9 +1,10 @@
 // Package clustermap is the map of a clusterset: its clusters, their gateways and the
 // links between them, as a fabric has them, with what changes and what state they are in.
-// It draws the map as SVG, PNG, Mermaid and DOT. It is pure.
+// It draws the map as SVG, PNG, Mermaid, Markdown and DOT. It is pure.
 //
-// Called by cmd/hawser for hawser graph, by render/plan for the map in comments of pull
-// requests, and by internal/clustermap/live, which fills in what agents report.
+// Called by cmd/hawser for hawser graph, by render for the map on the published branch, by
+// render/plan for that in comments of pull requests, by internal/webreport, and by
+// internal/clustermap/live, which fills in what agents report.
 package clustermap
 
 import (
@@ -139,6 +140,14 @@ func build(f, before *fabric.Fabric) *Map {
 	m.count(f)
 	if before != nil {
 		m.compareClusters(f, before)
+	}
+	if m.Implied && before == nil { // few differ of half a million
+		for _, l := range f.Links {
+			if l.Driver != f.Tunnel.Driver && graph.Linked(l.Between[0], l.Between[1]) {
+				m.Links = append(m.Links, Link{Between: l.Between, Driver: l.Driver})
+			}
+		}
+		return m
 	}
 	old, oldGraph := before, (*fabric.Graph)(nil)
 	if before != nil {

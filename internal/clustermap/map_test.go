@@ -59,6 +59,7 @@ func TestFormats(t *testing.T) {
 	}
 	for name, have := range map[string]string{
 		"changed.mmd": m.Mermaid(), "changed.dot": m.DOT(), "changed.svg": m.SVG(), "changed.json": string(raw) + "\n",
+		"changed.md": m.Markdown("map.svg"),
 	} {
 		file := filepath.Join("testdata", name)
 		if *update {
@@ -156,6 +157,37 @@ func TestNoCardsOverlap(t *testing.T) {
 	}
 }
 
+// TestLabelsAreSeen: no card hides what is written at the link of its cluster.
+func TestLabelsAreSeen(t *testing.T) {
+	t.Parallel()
+	for n := 2; n <= 6; n++ {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf("c%02d", i)
+		}
+		m := New(world(fabric.Shape{}, names...))
+		for i := range m.Links {
+			m.Links[i].RTT = 12800
+		}
+		labels := 0
+		s := m.layout()
+		for _, label := range s.texts {
+			if label.text != "12.8 ms" {
+				continue
+			}
+			labels++
+			for _, b := range s.boxes {
+				if label.x > b.x && label.x < b.x+b.w && label.y > b.y && label.y < b.y+b.h {
+					t.Errorf("%d clusters: a label at %.0f, %.0f is behind a card", n, label.x, label.y)
+				}
+			}
+		}
+		if labels != n*(n-1)/2 {
+			t.Errorf("%d clusters: %d labels", n, labels)
+		}
+	}
+}
+
 // TestHostileNames: a fabric that somebody else wrote brings no element into a page and no
 // statement into a graph.
 func TestHostileNames(t *testing.T) {
@@ -166,8 +198,8 @@ func TestHostileNames(t *testing.T) {
 	f.Clusters[0].Gateways[0] = fabric.Gateway{Name: evil, Node: evil, Endpoints: []string{evil}}
 	f.Tunnel.Driver = evil
 	m := New(f)
-	for name, text := range map[string]string{"mermaid": m.Mermaid(), "dot": m.DOT(), "svg": m.SVG()} {
-		if strings.Contains(text, "<script") || strings.Contains(text, "\n  click") {
+	for name, text := range map[string]string{"mermaid": m.Mermaid(), "dot": m.DOT(), "svg": m.SVG(), "markdown": m.Markdown("map.svg")} {
+		if strings.Contains(text, "<script") || strings.Contains(text, "\n  click") || strings.Contains(text, "javascript:") && name != "svg" {
 			t.Errorf("%s:\n%s", name, text)
 		}
 	}
@@ -202,6 +234,9 @@ func TestLargeMesh(t *testing.T) {
 	m := New(f)
 	if !m.Implied || len(m.Links) != 1 || m.Links[0].Driver != fabric.DriverVXLAN {
 		t.Errorf("implied %t, links %v", m.Implied, m.Links)
+	}
+	if text := m.Markdown("map.svg"); strings.Contains(text, "mermaid") || !strings.Contains(text, "every two of them linked") || len(text) > 1<<18 {
+		t.Errorf("%d bytes of Markdown, which begin with %.200s", len(text), text)
 	}
 	if n := len(m.SVG()); n > 1<<20 {
 		t.Errorf("%d bytes of SVG", n)

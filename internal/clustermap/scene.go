@@ -93,7 +93,9 @@ func (m *Map) layout() *scene {
 	put := func(members []int, rx, ry float64) {
 		for k, i := range members {
 			angles[i] = math.Pi + 2*math.Pi*float64(k)/float64(len(members))
-			places[i] = point{rx * math.Cos(angles[i]), ry * math.Sin(angles[i])}
+			// Rounded here, or some processors would keep more digits in the sum that follows,
+			// and draw another picture.
+			places[i] = point{float64(rx * math.Cos(angles[i])), float64(ry * math.Sin(angles[i]))}
 		}
 	}
 	put(inner, innerX, innerY)
@@ -161,10 +163,24 @@ func (s *scene) link(l *Link, from, to point, labelled bool) {
 	}
 	s.lines = append(s.lines, line{from.x, from.y, to.x, to.y, tone(l.Change, l.State), strings.Join(about, ", ")})
 	if label := l.label(); label != "" && labelled {
-		// Not in the middle, where those of opposite clusters would meet.
-		s.texts = append(s.texts, text{x: from.x + (to.x-from.x)*0.42, y: from.y + (to.y-from.y)*0.42 - 5, size: 12,
-			faint: true, anchor: "middle", text: label})
+		s.texts = append(s.texts, beside(from, to, label))
 	}
+}
+
+// beside places a label at the part of a line that no card hides, on the side where the line
+// does not go. Not in the middle, where those of opposite clusters would meet.
+func beside(from, to point, label string) text {
+	dx, dy := to.x-from.x, to.y-from.y
+	hidden := min(cardWidth/2/max(math.Abs(dx), 1), cardHeight/2/max(math.Abs(dy), 1), 0.5)
+	part := hidden + float64((1-2*hidden)*0.42)
+	t := text{x: from.x + float64(dx*part), y: from.y + float64(dy*part) - 5, size: 12, faint: true, anchor: "middle", text: label}
+	switch {
+	case dx*dy < 0: // to the right it goes up
+		t.x, t.y, t.anchor = t.x+8, t.y+15, "start"
+	case math.Abs(dy) > 1:
+		t.x, t.anchor = t.x+8, "start"
+	}
+	return t
 }
 
 func (s *scene) card(c *Cluster, at point) {
@@ -205,7 +221,7 @@ func (s *scene) spot(c *Cluster, at point, angle float64) {
 	if math.Cos(angle) < 0 {
 		turn, anchor = turn+180, "end"
 	}
-	s.texts = append(s.texts, text{x: at.x + (r+6)*math.Cos(angle), y: at.y + (r+6)*math.Sin(angle) + 4, size: 12, anchor: anchor,
+	s.texts = append(s.texts, text{x: at.x + float64((r+6)*math.Cos(angle)), y: at.y + float64((r+6)*math.Sin(angle)) + 4, size: 12, anchor: anchor,
 		turn: math.Mod(turn, 360), text: cut(Identifier(c.Name), 20)})
 }
 

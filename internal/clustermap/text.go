@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"hawser.dev/hawser/internal/svg"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -156,11 +157,11 @@ func Identifier(text string) string {
 
 // Tones of what is drawn.
 const (
-	plainTone = iota
-	good
-	fair
-	bad
-	dim // nobody knows
+	plainTone = int(svg.Plain)
+	good      = int(svg.Good)
+	fair      = int(svg.Fair)
+	bad       = int(svg.Bad)
+	dim       = int(svg.Dim)
 )
 
 // tone gives the colour of what has a change or a state.

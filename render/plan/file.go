@@ -131,7 +131,7 @@ func (c causes) explain(name string) bool {
 		return c.told // by all other entries
 	case name == lockFile:
 		return true
-	case name == render.FabricText:
+	case name == render.FabricText, name == render.MapPicture, name == render.MapText:
 		return c.fabric
 	case name == render.TopologyText:
 		return c.edits

@@ -204,7 +204,7 @@ func (p *Plan) add(c diff.Change[item]) {
 func quiet(want, have render.Tree) bool {
 	for _, tree := range []render.Tree{want, have} {
 		for name := range tree {
-			if name != render.TopologyText && name != lockFile && !sameFile(want, have, name) {
+			if !slices.Contains([]string{render.TopologyText, render.MapPicture, render.MapText, lockFile}, name) && !sameFile(want, have, name) {
 				return false
 			}
 		}

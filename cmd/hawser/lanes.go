@@ -1,0 +1,234 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"hawser.dev/hawser/internal/arrival"
+	"hawser.dev/hawser/internal/lanes"
+	"hawser.dev/hawser/internal/svg"
+	"hawser.dev/hawser/internal/trip"
+	"hawser.dev/hawser/internal/webpage"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric/explain"
+)
+
+// mostDrawn are the ways of a page.
+const mostDrawn = 40
+
+// explainWays draws an answer: one way for each cluster that may answer.
+func explainWays(a explained, place func(path string) string) []lanes.Way {
+	client := lanes.Step{Lane: a.From.Cluster, Texts: []string{a.From.String()}}
+	if a.To.Export != "" {
+		client.Texts = append(client.Texts, "asks for "+a.To.Export+" ("+a.Name+")")
+	} else {
+		client.Texts = append(client.Texts, "asks for "+a.To.Addr.String())
+	}
+	if len(a.Trips) == 0 {
+		w := lanes.Way{Title: a.Why, Tone: svg.Good, Steps: []lanes.Step{client}}
+		if !a.Yes {
+			w.Tone, w.Steps = svg.Bad, append(w.Steps, lanes.Step{Lane: client.Lane, Tone: svg.Bad, Texts: []string{"ends here", a.Why}})
+		}
+		return []lanes.Way{w}
+	}
+	var out []lanes.Way
+	for i := range a.Trips {
+		t := &a.Trips[i]
+		var now *arrival.Trip
+		if a.Live != nil {
+			if k := slices.IndexFunc(a.Live.Trips, func(l arrival.Trip) bool { return l.Cluster == t.Cluster }); k >= 0 {
+				now = &a.Live.Trips[k]
+			}
+		}
+		out = append(out, explainWay(client, a.From.Cluster, t, now, place))
+	}
+	return out
+}
+
+// explainWay draws the way to one cluster. It ends in red at the gateway that refuses it, or
+// where it would begin, if nothing leads there.
+func explainWay(client lanes.Step, from string, t *explain.Trip, now *arrival.Trip, place func(path string) string) lanes.Way {
+	w := lanes.Way{Title: "in " + t.Cluster + ": yes", Tone: svg.Good}
+	if len(t.Asked) > 0 {
+		client.Texts = append(slices.Clone(client.Texts), "at "+addrsText(t.Asked))
+	}
+	w.Steps = []lanes.Step{client}
+	end := func(lane, by string, texts ...string) lanes.Way {
+		w.Tone = svg.Bad
+		w.Steps = append(w.Steps, lanes.Step{Lane: lane, By: by, Tone: svg.Bad, Texts: texts})
+		return w
+	}
+	refused := strings.HasSuffix(t.Decided, ".allow")
+	if !t.Yes {
+		w.Title = "in " + t.Cluster + ": no"
+	}
+	because := t.Why
+	if source := place(t.Decided); source != "" && t.Decided != "" {
+		because += " (" + source + ")"
+	}
+	if !t.Yes && !refused {
+		return end(from, "", "ends here", because)
+	}
+	if t.Cluster == from {
+		w.Steps = append(w.Steps, lanes.Step{Lane: from, Texts: []string{"stays in the cluster", "handed to " + t.Served}})
+		return explainNow(w, now)
+	}
+	for i, l := range t.Links {
+		if i == 0 {
+			out := lanes.Step{Lane: l.From, Texts: []string{"source translated", "to " + strings.Join(t.Sources, ", ")}}
+			if len(t.Sources) == 0 {
+				out.Texts = []string{"sent on", "with the client's own address"}
+				if !t.Yes {
+					out.Texts = []string{"sent on"}
+				}
+			}
+			w.Steps = append(w.Steps, out)
+		}
+		if now != nil && i < len(now.Hops) && !slices.ContainsFunc(now.Hops[i].Links, func(k arrival.Link) bool {
+			return k.State == arrival.Alive || k.State == arrival.Unknown
+		}) {
+			w.Title = "in " + t.Cluster + ": allowed, but nothing arrives"
+			return end(l.From, "", "ends here", "no link between "+now.Hops[i].From+" and "+now.Hops[i].To+" is alive")
+		}
+		in := lanes.Step{Lane: l.To, By: l.Driver, Texts: []string{"passed on"}}
+		if i == len(t.Links)-1 {
+			if !t.Yes {
+				return end(l.To, l.Driver, "ends here", because)
+			}
+			in.Texts = []string{"comes in for " + addrsText(t.Carried)}
+			if source := place(t.Decided); source != "" {
+				in.Texts = append(in.Texts, "admitted by "+source)
+			}
+		}
+		w.Steps = append(w.Steps, in)
+	}
+	w.Steps = append(w.Steps, lanes.Step{Lane: t.Cluster, Texts: []string{"handed to " + t.Served}})
+	return explainNow(w, now)
+}
+
+// explainNow adds what agents report of a way that the topology allows.
+func explainNow(w lanes.Way, now *arrival.Trip) lanes.Way {
+	if now == nil {
+		return w
+	}
+	last := &w.Steps[len(w.Steps)-1]
+	switch now.Verdict {
+	case arrival.Fails:
+		w.Title, w.Tone = "in "+now.Cluster+": allowed, but nothing arrives", svg.Bad
+		w.Steps = append(w.Steps, lanes.Step{Lane: last.Lane, Tone: svg.Bad, Texts: append([]string{"ends here"}, now.Why...)})
+	case arrival.Unknown:
+		w.Title, w.Tone = "in "+now.Cluster+": allowed, not known to arrive", svg.Fair
+		w.Steps = append(w.Steps, lanes.Step{Lane: last.Lane, Tone: svg.Dim, Texts: append([]string{"not known"}, now.Why...)})
+	default:
+		if len(now.Backends) > 0 {
+			last.Texts = append(last.Texts, "ready: "+strings.Join(now.Backends, ", "))
+		}
+	}
+	return w
+}
+
+// tripWays draws a trip: one way for each place where its packets got to, and for what came
+// back.
+func tripWays(t trip.Trip) []lanes.Way {
+	title := fmt.Sprintf("%s, %s: %s", t.First.Journey.Came, counted(t.First.Journey.Packets, "packet"), t.Outcome)
+	tone := svg.Bad
+	switch t.Outcome {
+	case trip.Arrived:
+		tone = svg.Good
+	case trip.Unclear:
+		tone = svg.Fair
+	}
+	out := stepWays(lanes.Way{Title: title, Tone: tone}, t.First, "")
+	if t.Outcome == trip.Unanswered {
+		for i := range out {
+			lane := out[i].Steps[len(out[i].Steps)-1].Lane
+			out[i].Steps = append(out[i].Steps, lanes.Step{Lane: lane, Tone: svg.Bad, Texts: []string{"nothing came back from here",
+				"to do: see that something listens there, and that the pod's policies admit the client"}})
+		}
+	}
+	if t.Answer != nil {
+		out = append(out, stepWays(lanes.Way{Title: "the answer, " + counted(t.Answer.Journey.Packets, "packet"), Tone: tone}, t.Answer, "")...)
+	}
+	return out
+}
+
+// stepWays goes on from a step, which packets came to by a device, to each end.
+func stepWays(w lanes.Way, s *trip.Step, by string) []lanes.Way {
+	texts := []string{counted(s.Journey.Packets, "packet")}
+	if by == "" {
+		texts = append(texts, s.Journey.Came.String())
+	}
+	if s.Journey.Left != s.Journey.Came {
+		texts = append(texts, "leave as "+s.Journey.Left.String())
+	}
+	lane := s.Cluster + "/" + s.Node
+	w.Steps = append(slices.Clone(w.Steps), lanes.Step{Lane: lane, By: by, Texts: texts})
+	why, do := endText(s)
+	if why != "" {
+		end := lanes.Step{Lane: lane, Tone: svg.Bad, Texts: []string{why}}
+		if s.Outcome == trip.Unclear {
+			end.Tone = svg.Fair
+		}
+		if do != "" {
+			end.Texts = append(end.Texts, "to do: "+do)
+		}
+		w.Steps = append(w.Steps, end)
+	}
+	if len(s.Next) == 0 {
+		return []lanes.Way{w}
+	}
+	var out []lanes.Way
+	for _, next := range s.Next {
+		out = append(out, stepWays(w, next, s.Journey.Out)...)
+	}
+	return out
+}
+
+// diagnosePage gives what hawser diagnose saw as a page.
+func diagnosePage(trips []trip.Trip, seen []trip.Seen, silent []unreachable) string {
+	packets, long := 0, 0.0
+	for _, s := range seen {
+		packets, long = packets+s.Packets, max(long, s.Seconds)
+	}
+	var wrong, arrived []lanes.Way
+	for _, t := range trips {
+		if t.Outcome == trip.Arrived {
+			arrived = append(arrived, tripWays(t)...)
+		} else {
+			wrong = append(wrong, tripWays(t)...)
+		}
+	}
+	var sections []webpage.Section
+	add := func(id, title string, ways []lanes.Way) {
+		if len(ways) == 0 {
+			return
+		}
+		body := webpage.Figure(lanes.Draw("", ways[:min(len(ways), mostDrawn)]))
+		if len(ways) > mostDrawn {
+			body += webpage.Paragraph("faint", "and %d more", len(ways)-mostDrawn)
+		}
+		sections = append(sections, webpage.Section{ID: id, Title: title, Body: body})
+	}
+	add("ended", "What did not get there", wrong)
+	add("arrived", "What got there", arrived)
+	table := webpage.Table{Head: []string{"node", "followed", "passed", "where packets ended", "what to do"}}
+	for _, s := range seen {
+		row := webpage.Plain(s.Cluster+"/"+s.Node, counted(s.Packets, "packet"), fmt.Sprint(s.Passed), "", "")
+		if s.Full {
+			row[1].Small = "more came than are followed"
+		}
+		if s.Filtered > 0 {
+			row[3].Text = status.FilteredText(s.Filtered)
+		}
+		table.Rows = append(table.Rows, row)
+		for _, f := range s.Findings {
+			table.Rows = append(table.Rows, []webpage.Cell{{}, {Text: counted(f.Packets, "packet")}, {}, {Text: f.Place, Small: f.Text, Class: "no"}, {Text: f.Do}})
+		}
+	}
+	for _, s := range silent {
+		table.Rows = append(table.Rows, []webpage.Cell{{Text: s.Socket}, {Text: "no answer", Class: "bad"}, {}, {Text: s.Error}, {}})
+	}
+	sections = append(sections, webpage.Section{ID: "nodes", Title: "Nodes", Body: table.String()})
+	return webpage.Page("Where packets went", fmt.Sprintf("%s of the clusterset followed on %s in %.0f s.", counted(packets, "packet"), counted(len(seen), "node"), long), sections)
+}

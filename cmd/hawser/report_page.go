@@ -1,0 +1,265 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/arrival"
+	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/clustermap"
+	"hawser.dev/hawser/internal/clustermap/live"
+	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/matrix"
+	"hawser.dev/hawser/internal/webreport"
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/nodeagent/verify"
+	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/explain"
+)
+
+type reportFlags struct {
+	showFlags // of the agents to ask; file is the topology
+	live      bool
+	verify    bool
+}
+
+func newReportCommand(a *app) *cobra.Command {
+	var f reportFlags
+	cmd := &cobra.Command{
+		Use:   "report [FILE|DIR|-]",
+		Short: "Write one page about the clusterset: map, who reaches what, findings, versions",
+		Long: `Write one HTML page about the clusterset: its map, which cluster reaches which export and
+by which line of the topology, what was found, which versions run, and what was verified.
+It is one file that needs no server, no script and no network; a browser lets it load
+nothing.
+
+It reads the topology and its lock. With --live it asks the agents, too: the map shows
+what is up, the matrix what is ready and arrives, and findings are those of agents. With
+--verify every agent connects to every export, as hawser verify has it, and the page holds
+what they answered, and when.
+
+-o takes a file to write, whose name ends in .html, .json or .yaml, or the format alone,
+which is printed.
+
+Exit codes: 0 no finding is an error, 1 one is, 2 there is no report.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.reportPage(cmd.Context(), args, f) },
+	}
+	f.addAgents(cmd, false)
+	cmd.Flags().Lookup("file").Usage = "topology: a file, a folder, or - for stdin; the same as the argument"
+	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents what is up, ready and wrong")
+	cmd.Flags().BoolVar(&f.verify, "verify", false, "have the agents connect to every export, too")
+	outputFlag(cmd, false, &f.output, "html", "json", "yaml")
+	cmd.Flags().Lookup("output").Usage += "; or a file to write that ends in .html, .json or .yaml"
+	return cmd
+}
+
+func (a *app) reportPage(ctx context.Context, args []string, f reportFlags) error {
+	file, format := "", f.output
+	if ext := strings.TrimPrefix(filepath.Ext(f.output), "."); slices.Contains([]string{"html", "json", "yaml"}, ext) && !strings.HasPrefix(f.output, asPath) {
+		file, format = f.output, ext
+	}
+	if err := checkOutput(format, "html", "json", "yaml"); err != nil {
+		return fmt.Errorf("%w, or a file that ends in .html, .json or .yaml", err)
+	}
+	f.live = f.live || f.verify
+	switch {
+	case !f.live && (len(f.sockets) > 0 || f.lab != "" || f.ofClusters()):
+		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
+	case file == "" && format == "html" && terminal(a.out):
+		return errors.New("a page is not for a terminal: hawser report -o report.html")
+	}
+	// The topology is read as the argument, so that -f does not name whom to ask, too.
+	if f.file != "" {
+		args, f.file = append(args, f.file), ""
+	}
+	if len(args) > 1 {
+		return fmt.Errorf("%s and -f %s: name one topology", args[0], args[1])
+	}
+	t, err := a.readTopology(args)
+	if err != nil {
+		return err
+	}
+	set, source, warnings := schema.Load(t.file, t.raw)
+	if warnings.HasErrors() {
+		return found{list: warnings, sources: t.files()}
+	}
+	c, err := a.compileFrom(t, set, source)
+	if err != nil {
+		return err
+	}
+	in := reportInput{compiled: c, topology: t.file, at: time.Now(), warnings: warnings}
+	if f.live {
+		agents, silent, err := a.askAll(ctx, f.askedFor(c.fabric))
+		if err != nil {
+			return err
+		}
+		a.tellSilent(silent)
+		in.asked, in.agents, in.silent = true, agents, silent
+	}
+	r, err := in.report()
+	if err != nil {
+		return err
+	}
+	if f.verify {
+		began := time.Now()
+		nodes, silent, err := a.verifications(ctx, verifyFlags{showFlags: f.askedFor(c.fabric), timeout: verifyPatience})
+		if err != nil {
+			return err
+		}
+		proof, err := webreport.Certify(began, time.Now(), nodes, silentTexts(silent))
+		if err != nil {
+			return err
+		}
+		r.Prove(proof)
+	}
+	if err := a.writeReport(r, file, format); err != nil {
+		return err
+	}
+	if r.Trouble() {
+		return answer{}
+	}
+	return nil
+}
+
+// writeReport prints a report, or writes it to a file.
+func (a *app) writeReport(r *webreport.Report, file, format string) error {
+	if file == "" {
+		if format != "html" {
+			return a.encode(format, r)
+		}
+		if _, err := a.out.Write([]byte(r.HTML())); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+		return nil
+	}
+	var out strings.Builder
+	if err := (&app{out: &out}).writeReport(r, "", format); err != nil {
+		return err
+	}
+	if err := atomicfile.Replace(file, []byte(out.String()), 0o644); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	_, _ = fmt.Fprintf(a.err, "written to %s\n", file)
+	return nil
+}
+
+// reportInput is what a report is made of.
+type reportInput struct {
+	compiled
+	topology string
+	at       time.Time
+	warnings diag.List
+	asked    bool
+	agents   []status.Status
+	silent   []unreachable
+}
+
+// report makes the report, without what was verified.
+func (in reportInput) report() (*webreport.Report, error) {
+	r := &webreport.Report{Clusterset: in.fabric.Name, Made: in.at.UTC(), Version: version, Topology: in.topology,
+		Findings: []webreport.Finding{}, Agents: []webreport.Agent{}, Map: clustermap.New(in.fabric)}
+	ask := matrix.Input{First: firstLinks(in.fabric), Place: in.place}
+	if in.source == nil {
+		ask.Place = nil
+	}
+	for _, d := range in.warnings {
+		r.Findings = append(r.Findings, webreport.Finding{By: "validate", Severity: string(d.Severity), Place: cmp.Or(d.Pos.String(), d.Path), Text: d.Summary, Hint: d.Hint})
+	}
+	if in.asked {
+		live.Fill(r.Map, in.agents)
+		ask.Reports = &arrival.Reports{Agents: in.agents, Silent: map[string]string{}, Unresolved: map[string]string{}}
+		for _, s := range in.silent {
+			r.Findings = append(r.Findings, webreport.Finding{By: "agents", Severity: webreport.Error, Place: s.Socket, Text: s.Error})
+		}
+		r.Hear(in.agents)
+	}
+	var err error
+	r.Matrix, err = matrix.New(in.fabric, ask)
+	return r, err
+}
+
+// firstLinks gives the gateways of the link that each pair of clusters prefers.
+func firstLinks(f *fabric.Fabric) explain.First {
+	t := health.NewTable(f, nil)
+	return func(a, b string) (string, string, bool) {
+		p, ok := t.First(a, b)
+		return p.Local, p.Remote, ok
+	}
+}
+
+func silentTexts(silent []unreachable) []string {
+	var out []string
+	for _, s := range silent {
+		out = append(out, s.Socket+": "+s.Error)
+	}
+	return out
+}
+
+// verifications has agents connect to every export, as hawser verify prints it.
+func (a *app) verifications(ctx context.Context, f verifyFlags) ([]status.Verification, []unreachable, error) {
+	done := a.progress("connecting to every export from every node")
+	q := questionOf("verify", url.Values{"timeout": {f.timeout.String()}, "export": f.exports}, verify.Longest)
+	got, silent, err := ask[status.Verification](ctx, f.showFlags, q)
+	done()
+	if err != nil {
+		return nil, nil, err
+	}
+	a.tellSilent(silent)
+	if len(got) == 0 {
+		return nil, silent, errors.New("no agent answered (hawser-agent status on the node tells more)")
+	}
+	var nodes []status.Verification
+	for _, r := range got {
+		nodes = append(nodes, r.value)
+	}
+	slices.SortFunc(nodes, func(a, b status.Verification) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
+	})
+	return nodes, silent, nil
+}
+
+// addReport adds the page about the clusterset, from the fabric that a cluster gave, or the
+// topology of the lab. Without one of them there is no page.
+func (g *gatherer) addReport() error {
+	in := reportInput{at: g.at, asked: true, agents: ordered(g.agents)}
+	switch {
+	case g.fabric != nil:
+		in.fabric = g.fabric
+	case g.topology != "":
+		t, err := openTopology(g.topology)
+		if err != nil {
+			return err
+		}
+		t.file, t.lockFile = filepath.Base(t.file), filepath.Base(t.lockFile) // where it was means nothing elsewhere
+		quiet := &app{out: io.Discard, err: io.Discard, color: "never"}
+		set, source, err := quiet.load(t)
+		if err != nil {
+			return err
+		}
+		if in.compiled, err = quiet.compileFrom(t, set, source); err != nil {
+			return err
+		}
+		in.topology = t.file
+	default:
+		return nil
+	}
+	r, err := in.report()
+	if err != nil {
+		return err
+	}
+	g.Add("report.html", []byte(r.HTML()))
+	return nil
+}

@@ -1,0 +1,52 @@
+package clustermap
+
+import (
+	"fmt"
+	"strings"
+)
+
+// What forges draw of Mermaid at most; beyond it they show an error in place of the map.
+const (
+	maxMermaidClusters = MaxListed
+	maxMermaidLinks    = 400
+)
+
+// Markdown gives a page with the map, for forges, which draw it, and a table of its
+// clusters. picture is the name of a file beside it with the SVG. Names have the characters
+// of DNS labels, and nothing else of them gets in.
+func (m *Map) Markdown(picture string) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "# Clusterset %s\n\n", Identifier(m.Clusterset))
+	fmt.Fprintf(&out, "%s, %s. What the topology says, whatever state it is in.\n\n", plural(len(m.Clusters), "cluster"), m.linked())
+	if len(m.Clusters) > maxMermaidClusters || len(m.Links) > maxMermaidLinks {
+		fmt.Fprintf(&out, "![The map: too large to be drawn here](%s)\n\n", picture)
+	} else {
+		fmt.Fprintf(&out, "```mermaid\n%s```\n\n[The map with addresses and gateways](%s)\n\n", m.Mermaid(), picture)
+	}
+	out.WriteString("| cluster | pods | others see | gateways | exports |\n|---|---|---|---|---|\n")
+	for i := range m.Clusters {
+		c := &m.Clusters[i]
+		seen := "the same"
+		if len(c.GlobalCIDRs) > 0 {
+			seen = strings.Join(c.GlobalCIDRs, ", ")
+		}
+		names := make([]string, len(c.Gateways))
+		for j := range c.Gateways {
+			names[j] = Identifier(c.Gateways[j].Name)
+		}
+		title := Identifier(c.Name)
+		if c.Hub {
+			title += " (hub)"
+		}
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %d |\n", title, strings.Join(c.PodCIDRs, ", "), seen, strings.Join(names, ", "), c.Exports)
+	}
+	return out.String()
+}
+
+// linked says how many links there are.
+func (m *Map) linked() string {
+	if m.Implied {
+		return "every two of them linked"
+	}
+	return plural(len(m.Links), "link")
+}

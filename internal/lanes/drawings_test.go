@@ -1,0 +1,94 @@
+package lanes
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/internal/svg"
+)
+
+// TestDrawings: each picture of docs/drawings is what its text draws, and some document
+// shows it.
+func TestDrawings(t *testing.T) {
+	t.Parallel()
+	const dir = "../../docs/drawings"
+	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no drawings: %v", err)
+	}
+	documents, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := ""
+	for _, name := range documents {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown += string(raw)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		title, ways, err := Parse(string(raw))
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		got, picture := Draw(title, ways).String(), strings.TrimSuffix(file, ".txt")+".svg"
+		if *update {
+			if err := os.WriteFile(picture, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(picture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(want) != got {
+			t.Errorf("%s is not what %s draws: make drawings", picture, file)
+		}
+		if !strings.Contains(shown, "](drawings/"+filepath.Base(picture)+")") {
+			t.Errorf("no document shows %s", picture)
+		}
+	}
+	if pictures, _ := filepath.Glob(filepath.Join(dir, "*.svg")); len(pictures) != len(files) {
+		t.Errorf("%d pictures of %d texts", len(pictures), len(files))
+	}
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	title, got, err := Parse("# what it is\ntitle: A title\n\nway: there\na: begins: here | and more\n  that goes on\n-> over it\nb!: ends\nway: back\na: again\n")
+	if err != nil || title != "A title" {
+		t.Fatalf("%q: %v", title, err)
+	}
+	want := []Way{
+		{Title: "there", Steps: []Step{{Lane: "a", Texts: []string{"begins: here", "and more that goes on"}}, {Lane: "b", By: "over it", Tone: svg.Bad, Texts: []string{"ends"}}}},
+		{Title: "back", Steps: []Step{{Lane: "a", Texts: []string{"again"}}}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestParseWrong(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                 "line 1: there is no step: write LANE: TEXT",
+		"title: x\n":       "line 1: there is no step: write LANE: TEXT",
+		"a: b\n\nno colon": `line 3: "no colon" has no colon: write LANE: TEXT, way: TEXT, title: TEXT or -> TEXT`,
+		"a:b\n":            `line 1: "a:b" has no colon: write LANE: TEXT, way: TEXT, title: TEXT or -> TEXT`,
+	} {
+		if _, _, err := Parse(text); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+// Package lanes draws the way of packets as swim-lanes: one lane for each node, one row for
+// each thing that happens there, with the rule where a packet ended in red. It is pure.
+//
+// Called by cmd/hawser for hawser explain and hawser diagnose.
+package lanes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"hawser.dev/hawser/internal/svg"
+)
+
+// Step is one thing that happens to packets on their way.
+type Step struct {
+	Lane  string   // where: a node, or whatever else has a lane of its own
+	Texts []string // what, the first line in bold
+	Tone  svg.Tone // svg.Bad where the packets ended
+	By    string   // over what they came here; empty: it follows in the same lane, or is not told
+}
+
+// Way is one way of packets.
+type Way struct {
+	Title string
+	Tone  svg.Tone // of the title: whether they got there
+	Steps []Step
+}
+
+// What a drawing measures, in pixels.
+const (
+	margin    = 24.0
+	laneGap   = 16.0
+	laneLeast = 190.0
+	laneMost  = 340.0
+	head      = 34.0 // of a lane
+	rowGap    = 30.0 // between two rows, where arrows are
+	lineSpace = 17.0
+	pad       = 10.0
+	charWidth = 6.7 // of a text of size 12, about
+	maxLines  = 8   // of a step
+)
+
+// Draw draws ways, one below the other.
+func Draw(title string, ways []Way) *svg.Drawing {
+	d := &svg.Drawing{About: fmt.Sprintf("%s: %d ways", title, len(ways))}
+	if len(ways) == 1 {
+		d.About = title + ": 1 way"
+	}
+	y := margin
+	if title != "" {
+		d.Texts = append(d.Texts, svg.Text{X: margin, Y: y + 14, Size: 18, Bold: true, Anchor: "start", Text: title})
+		d.Width = margin*2 + float64(utf8.RuneCountInString(title))*10
+		y += 40
+	}
+	for i := range ways {
+		y = ways[i].draw(d, y) + margin
+	}
+	d.Height = y
+	d.Width = max(d.Width, 520)
+	return d
+}
+
+// Lanes gives the lanes of a way, in the order in which it comes to them first.
+func (w *Way) Lanes() []string {
+	var out []string
+	for _, s := range w.Steps {
+		if !slices.Contains(out, s.Lane) {
+			out = append(out, s.Lane)
+		}
+	}
+	return out
+}
+
+// draw puts a way into a drawing at a height, and gives where it ends.
+func (w *Way) draw(d *svg.Drawing, y float64) float64 {
+	for _, line := range wrap(w.Title, 110) {
+		d.Texts = append(d.Texts, svg.Text{X: margin, Y: y + 14, Size: 14, Bold: true, Tone: w.Tone, Anchor: "start", Text: line})
+		d.Width = max(d.Width, margin*2+float64(utf8.RuneCountInString(line))*8)
+		y += 20
+	}
+	y += 6
+	names := w.Lanes()
+	if len(names) == 0 {
+		return y
+	}
+	width := w.width()
+	left := func(lane string) float64 {
+		return margin + float64(slices.Index(names, lane))*(width+laneGap)
+	}
+	d.Width = max(d.Width, left(names[len(names)-1])+width+margin)
+	bands := len(d.Bands)
+	for _, name := range names {
+		d.Bands = append(d.Bands, svg.Box{X: left(name), Y: y, W: width})
+		d.Texts = append(d.Texts, svg.Text{X: left(name) + width/2, Y: y + 22, Size: 13, Bold: true, Anchor: "middle",
+			Text: cut(name, int((width-2*pad)/7.6))})
+	}
+	top := y
+	y += head
+	from, bottom := "", 0.0 // of the step before
+	for i := range w.Steps {
+		s := &w.Steps[i]
+		lines := s.lines(width)
+		high := 2*pad + float64(len(lines))*lineSpace - 4
+		x := left(s.Lane) + pad/2
+		if from != "" {
+			arrow(d, left(from)+width/2, bottom, left(s.Lane)+width/2, y, s)
+		}
+		d.Boxes = append(d.Boxes, svg.Box{X: x, Y: y, W: width - pad, H: high, Tone: s.Tone, About: strings.Join(s.Texts, "; ")})
+		for k, l := range lines {
+			d.Texts = append(d.Texts, svg.Text{X: x + pad, Y: y + pad + 10 + float64(k)*lineSpace, Size: 12, Bold: l.bold, Faint: !l.bold && s.Tone != svg.Bad,
+				Tone: textTone(s.Tone), Anchor: "start", Text: l.text})
+		}
+		from, bottom = s.Lane, y+high
+		y = bottom + rowGap
+	}
+	y += pad - rowGap
+	for i := bands; i < len(d.Bands); i++ {
+		d.Bands[i].H = y - top
+	}
+	return y
+}
+
+func textTone(t svg.Tone) svg.Tone {
+	if t == svg.Bad {
+		return t
+	}
+	return svg.Plain
+}
+
+// arrow leads from under a step to over the next one, and says over what.
+func arrow(d *svg.Drawing, x1, y1, x2, y2 float64, to *Step) {
+	if x1 == x2 {
+		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, About: to.By})
+	} else {
+		half := y1 + (y2-y1)*0.6
+		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x1, Y2: half, Tone: to.Tone, About: to.By},
+			svg.Line{X1: x1, Y1: half, X2: x2, Y2: half, Tone: to.Tone, About: to.By},
+			svg.Line{X1: x2, Y1: half, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, About: to.By})
+	}
+	if to.By == "" {
+		return
+	}
+	if x1 == x2 {
+		d.Texts = append(d.Texts, svg.Text{X: x1 + 8, Y: y1 + (y2-y1)/2 + 4, Size: 11, Faint: true, Anchor: "start", Text: cut(to.By, 40)})
+		return
+	}
+	room := max(x1-x2, x2-x1) / 6.2
+	d.Texts = append(d.Texts, svg.Text{X: (x1 + x2) / 2, Y: y1 + (y2-y1)*0.6 - 5, Size: 11, Faint: true, Anchor: "middle", Text: cut(to.By, int(room))})
+}
+
+// width is that of the lanes: as wide as the longest text, within bounds.
+func (w *Way) width() float64 {
+	widest := laneLeast
+	for _, s := range w.Steps {
+		for _, t := range append([]string{s.Lane}, s.Texts...) {
+			widest = max(widest, float64(utf8.RuneCountInString(t))*charWidth+4*pad)
+		}
+	}
+	return min(widest, laneMost)
+}
+
+type line struct {
+	text string
+	bold bool
+}
+
+// lines are those of a step in a lane of a width; what does not fit is told where the
+// pointer rests.
+func (s *Step) lines(width float64) []line {
+	var out []line
+	for i, t := range s.Texts {
+		for _, l := range wrap(t, int((width-4*pad)/charWidth)) {
+			if len(out) == maxLines {
+				out[maxLines-1].text = cut(out[maxLines-1].text+" …", int((width-4*pad)/charWidth))
+				return out
+			}
+			out = append(out, line{l, i == 0})
+		}
+	}
+	return out
+}
+
+// wrap breaks a text into lines of at most some characters, at spaces where it has some.
+func wrap(text string, most int) []string {
+	most = max(most, 8)
+	var out []string
+	now := ""
+	for _, word := range strings.Fields(text) {
+		for utf8.RuneCountInString(word) > most {
+			if now != "" {
+				out, now = append(out, now), ""
+			}
+			runes := []rune(word)
+			out, word = append(out, string(runes[:most])), string(runes[most:])
+		}
+		switch {
+		case now == "":
+			now = word
+		case utf8.RuneCountInString(now)+1+utf8.RuneCountInString(word) <= most:
+			now += " " + word
+		default:
+			out, now = append(out, now), word
+		}
+	}
+	if now != "" {
+		out = append(out, now)
+	}
+	return out
+}
+
+// cut shortens a text.
+func cut(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) <= max(most, 2) {
+		return text
+	}
+	return string(runes[:max(most, 2)-1]) + "…"
+}
