@@ -24,9 +24,9 @@ import (
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/nodeagent/verify"
-	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/explain"
+	"hawser.dev/hawser/schema/load"
 )
 
 type reportFlags struct {
@@ -92,7 +92,7 @@ func (a *app) reportPage(ctx context.Context, args []string, f reportFlags) erro
 	if err != nil {
 		return err
 	}
-	set, source, warnings := schema.Load(t.file, t.raw)
+	set, source, warnings := load.Topology(t.file, t.raw)
 	if warnings.HasErrors() {
 		return found{list: warnings, sources: t.files()}
 	}
