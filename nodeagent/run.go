@@ -56,6 +56,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	start("metrics", func(ctx context.Context) error { a.outlets.Run(ctx, a.control.Public()); return nil })
 	start("inputs", l.inputs.Run)
 	start("HawserNode", a.report.Run)
+	start("recent", func(ctx context.Context) error { a.recent.Run(ctx, a.report.Brief); return nil })
 	start("peers", l.peers.Run)
 	start("host", l.host.Run)
 	start("dns", a.names.run)

@@ -90,6 +90,10 @@ hawser verify --cluster fra,sin`,
 		"diagnose": `
 hawser diagnose --cluster fra,sin --export shop/web
 hawser diagnose --address 10.7.2.5`,
+		"ui": `
+hawser ui
+hawser ui --live
+hawser ui -f clusterset.yaml --context fra=admin@fra,sin=admin@sin`,
 		"gather": `
 hawser gather
 hawser gather --cluster fra,sin`,

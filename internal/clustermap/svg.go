@@ -30,7 +30,7 @@ text{fill:#f0f6fc}.faint{fill:#9198a1}.back{fill:#0d1117}.box{fill:#151b23;strok
 // SVG draws the map. What the pointer rests on says what it is; colours follow the
 // reader's choice of light or dark.
 func (m *Map) SVG() string {
-	s := m.layout()
+	s := m.drawing()
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n",
 		s.width, s.height, s.width, s.height, svgText(fmt.Sprintf("%s: %s, %s", s.title, plural(len(m.Clusters), "cluster"), plural(len(m.Links), "link"))))
