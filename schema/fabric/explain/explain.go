@@ -4,7 +4,7 @@
 // alive is taken for granted; internal/arrival adds what agents report of both. What
 // packets may do schema/fabric/reach says. It is pure.
 //
-// Called by cmd/hawser for hawser explain, and by internal/arrival.
+// Called by cmd/hawser for hawser explain, by internal/matrix and by internal/arrival.
 package explain
 
 import (
@@ -50,9 +50,12 @@ type Answer struct {
 
 // Trip is the way to one cluster.
 type Trip struct {
-	Cluster string       `json:"cluster"`
-	Yes     bool         `json:"yes"`
-	Why     string       `json:"why,omitempty"`   // of no
+	Cluster string `json:"cluster"`
+	Yes     bool   `json:"yes"`
+	Why     string `json:"why,omitempty"` // of no
+	// Decided is the path of the topology that decides it, of an export: who allows it, or
+	// what keeps the packets from it.
+	Decided string       `json:"decided,omitempty"`
 	Asked   []netip.Addr `json:"asked,omitempty"` // what the client asks for
 	Links   []Link       `json:"links,omitempty"` // in order; none within a cluster
 	// Carried are the addresses under which the other cluster is asked.
@@ -202,8 +205,9 @@ func (q *question) undeclared(namespace string) *Answer {
 		}
 		t := Trip{Cluster: c.Name, Served: "what it exports by itself",
 			Yes: q.set.Dynamic(c.Name).Reached(q.from.Cluster, fabric.Port{})}
+		t.Decided = "dynamicExports"
 		if t.Links = q.links(c.Name); !t.Yes {
-			t.Why = q.noWay(c.Name)
+			t.Why, t.Decided = q.noWay(c.Name)
 		}
 		q.answer.Trips = append(q.answer.Trips, t)
 	}
@@ -257,6 +261,8 @@ func portsText(e *fabric.Export) string {
 // toPart follows a request to one cluster's part of the export.
 func (q *question) toPart(part *fabric.ExportCluster) Trip {
 	t := Trip{Cluster: part.Name, Served: "pods of " + q.to.Export}
+	path := "exports[" + q.export.ID() + "]"
+	t.Decided = path + ".clusters[" + part.Name + "]"
 	o := q.set.Export(q.export, part.Name)
 	t.Asked = o.At()
 	if q.export.Type == fabric.ClusterSetIP && q.to.Cluster == "" {
@@ -267,36 +273,52 @@ func (q *question) toPart(part *fabric.ExportCluster) Trip {
 		t.Yes = slices.ContainsFunc(q.export.Ports,
 			func(p fabric.Port) bool { return reach.PortID(p) == reach.PortID(q.port) })
 		if !t.Yes {
-			t.Why = fmt.Sprintf("%s has no port %s: it has %s", q.to.Export, portText(q.port), portsText(q.export))
+			t.Why, t.Decided = q.noPort()
 		}
 		return t
 	}
 	t.Links = q.links(part.Name)
 	t.Yes = q.follow(&t, o.Facts())
-	if !t.Yes {
-		t.Why = q.partWhy(part.Name, o)
+	switch {
+	case !t.Yes:
+		t.Why, t.Decided = q.partWhy(part.Name, o)
+	case q.export.Allow != nil:
+		t.Decided = path + ".allow.clusters[" + q.from.Cluster + "]"
 	}
 	return t
 }
 
-func (q *question) partWhy(cluster string, o *reach.Offer) string {
+func (q *question) noPort() (why, decided string) {
+	return fmt.Sprintf("%s has no port %s: it has %s", q.to.Export, portText(q.port), portsText(q.export)),
+		"exports[" + q.export.ID() + "].ports"
+}
+
+// partWhy says what keeps packets from a part, and the path of the topology that does.
+func (q *question) partWhy(cluster string, o *reach.Offer) (why, decided string) {
+	path := "exports[" + q.export.ID() + "]"
 	switch declared := slices.ContainsFunc(q.export.Ports,
 		func(p fabric.Port) bool { return reach.PortID(p) == reach.PortID(q.port) }); {
 	case !q.set.Connected(q.from.Cluster, cluster):
 		return q.noWay(cluster)
 	case !q.export.Allows(q.from.Cluster):
-		return fmt.Sprintf("the allow list of %s does not have %s", q.to.Export, q.from.Cluster)
+		return fmt.Sprintf("the allow list of %s does not have %s", q.to.Export, q.from.Cluster), path + ".allow"
 	case !declared:
-		return fmt.Sprintf("%s has no port %s: it has %s", q.to.Export, portText(q.port), portsText(q.export))
+		return q.noPort()
 	case len(o.At()) == 0:
-		return fmt.Sprintf("pods of %s have no address that others know: set hostnames of the export", cluster)
+		return fmt.Sprintf("pods of %s have no address that others know: set hostnames of the export", cluster), path
 	}
-	return fmt.Sprintf("%s and %s have no address family in common", q.from.Cluster, cluster)
+	return fmt.Sprintf("%s and %s have no address family in common", q.from.Cluster, cluster), "clusters[" + q.from.Cluster + "].podCIDRs"
 }
 
-func (q *question) noWay(cluster string) string {
+func (q *question) noWay(cluster string) (why, decided string) {
 	q.line("connectivity", "links: %s", q.set.Fabric().Shape.Mode)
-	return fmt.Sprintf("%s and %s have no way to each other", q.from.Cluster, cluster)
+	decided = "connectivity"
+	for _, name := range []string{q.from.Cluster, cluster} {
+		if c := q.set.Cluster(name); c != nil && len(c.Gateways) == 0 {
+			decided = "clusters[" + name + "].gateways"
+		}
+	}
+	return fmt.Sprintf("%s and %s have no way to each other", q.from.Cluster, cluster), decided
 }
 
 // follow sends packets for all that is asked for, and notes what comes of them.
@@ -480,7 +502,8 @@ func (q *question) addressWhy(owner string) string {
 	path := "clusters[" + owner + "]"
 	switch {
 	case !q.set.Connected(q.from.Cluster, owner):
-		return q.noWay(owner)
+		why, _ := q.noWay(owner)
+		return why
 	case slices.ContainsFunc(c.GlobalCIDRs, func(p netip.Prefix) bool { return p.Contains(q.to.Addr) }):
 		q.line(path, "global block of %s", owner)
 		return fmt.Sprintf("no export has %s: pods behind it get answers only", q.to.Addr)
