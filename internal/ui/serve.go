@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/internal/arrival"
+	"hawser.dev/hawser/internal/matrix"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -112,6 +114,33 @@ func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request) {
 	}
 	slices.SortFunc(ways, func(a, b way) int { return strings.Compare(a.To, b.To) })
 	s.send(w, map[string]any{"name": name, "ways": ways}, nil)
+}
+
+// serveMatrix answers GET /api/matrix: who reaches which export; of some clusters and exports
+// with cluster=g1 and export=shop/web, which may be repeated.
+func (s *Server) serveMatrix(w http.ResponseWriter, r *http.Request) {
+	p, _ := s.feed.current(r.Context())
+	in := matrix.Input{Place: p.set.Place, Clusters: r.URL.Query()["cluster"], Exports: r.URL.Query()["export"]}
+	if len(p.set.Fabric.Clusters) <= mostTable {
+		table := health.NewTable(p.set.Fabric, nil)
+		in.First = func(a, b string) (string, string, bool) {
+			first, ok := table.First(a, b)
+			return first.Local, first.Remote, ok
+		}
+	}
+	if p.head.Live {
+		in.Reports = &arrival.Reports{Agents: p.agents, Silent: map[string]string{}, Unresolved: map[string]string{}}
+		for _, u := range p.head.Silent {
+			if name, _, _ := strings.Cut(u.Who, "/"); name != "" {
+				in.Reports.Silent[name] = u.Error
+			}
+		}
+	}
+	made, err := matrix.New(p.set.Fabric, in)
+	if err != nil {
+		err = wrong{err.Error()}
+	}
+	s.send(w, made, err)
 }
 
 // mostTable is up to how many clusters it is worked out which gateways a pair would use.

@@ -130,6 +130,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /api/map", s.serveMap)
 	mux.HandleFunc("GET /api/events", s.serveEvents)
 	mux.HandleFunc("GET /api/cluster", s.serveCluster)
+	mux.HandleFunc("GET /api/matrix", s.serveMatrix)
 	mux.HandleFunc("GET /api/node", s.serveNode)
 	mux.HandleFunc("GET /api/recent", s.serveRecent)
 	mux.HandleFunc("GET /api/history", s.answer(func(ctx context.Context, _ *http.Request) (any, error) { return s.config.Source.History(ctx) }))
