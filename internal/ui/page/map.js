@@ -215,6 +215,7 @@ export function open(main, query, page) {
     rove(scene.nodes[0]?.key, false);
     refresh();
     const key = [scene.kind, scene.width, scene.height, view.group].join(' ');
+    if (!drawn) requestAnimationFrame(() => performance.mark('first picture'));
     if (key !== drawn) { drawn = key; fit(); } else look();
   }
 
