@@ -221,10 +221,10 @@ func accessible(ctx context.Context, t *testing.T, what string) {
 func many(t *testing.T, clusters int) string {
 	t.Helper()
 	var out strings.Builder
-	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata:\n  name: many\nspec:\n  globalnet:\n    cidr: [242.0.0.0/8]\n  clusters:\n")
+	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata:\n  name: many\nspec:\n  globalnet:\n    cidr: 242.0.0.0/8\n  clusters:\n")
 	regions := []string{"ams", "bom", "cdg", "dub", "eze", "fra", "gru", "hkg", "iad", "jnb"}
 	for i := range clusters {
-		fmt.Fprintf(&out, "  - name: %s-%03d\n    podCIDRs: [10.%d.%d.0/24]\n    serviceCIDRs: [172.%d.%d.0/24]\n    globalnet: enabled\n    gateways:\n    - {name: a, node: gw, endpoints: [198.18.%d.%d]}\n",
+		fmt.Fprintf(&out, "  - name: %s-%03d\n    podCIDRs: [10.%d.%d.0/24]\n    serviceCIDRs: [172.%d.%d.0/24]\n    globalnet: always\n    recipient: age1lr68929mj5ruklx8rh9mlp6z4cjtesjcqcdpfm6wwmhm8g20ndcqv40250\n    gateways:\n    - {name: a, node: gw, endpoints: [198.18.%d.%d]}\n",
 			regions[i%len(regions)], i, i/250, i%250, 16+i/250, i%250, i/250, 1+i%250)
 	}
 	file := filepath.Join(t.TempDir(), "clusterset.yaml")

@@ -106,7 +106,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		ErrorLog:    slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { s.feed.run(ctx); return nil })
+	group.Go(func() error {
+		s.feed.current(ctx) // so that who comes first need not wait
+		s.feed.run(ctx)
+		return nil
+	})
 	group.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return err
