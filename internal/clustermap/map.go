@@ -3,7 +3,7 @@
 // It draws the map as SVG, PNG, Mermaid and DOT. It is pure.
 //
 // Called by cmd/hawser for hawser graph, by render/plan for the map in comments of pull
-// requests, and by internal/clustermap/live, which fills in what agents report.
+// requests, by internal/clustermap/live, which fills in what agents report, and by internal/ui.
 package clustermap
 
 import (

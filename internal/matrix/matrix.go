@@ -3,7 +3,7 @@
 // asks schema/fabric/explain for each cell and, of what agents report, internal/arrival; it
 // decides nothing itself. It is pure.
 //
-// Called by nobody yet: hawser report and hawser ui will.
+// Called by internal/ui for hawser ui; hawser report will call it, too.
 package matrix
 
 import (

@@ -73,9 +73,9 @@ type Config struct {
 }
 
 const (
-	headerTimeout = 5 * time.Second
-	idleTimeout   = 2 * time.Minute
-	answerTimeout = 30 * time.Second // for what takes no time of its own
+	headerTimeout = 5 * time.Second  // for the header of a browser's request
+	idleTimeout   = 2 * time.Minute  // between two requests of a browser on a connection
+	answerTimeout = 30 * time.Second // for what the page asks of git, agents or clusters
 	mostHeader    = 16 << 10
 )
 

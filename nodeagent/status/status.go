@@ -2,8 +2,8 @@
 // and as JSON, and what `hawser show` prints. It is data only.
 //
 // Called by nodeagent, which fills it; by cmd/hawser and cmd/hawser-agent, which print it; by
-// lab, which waits for it; and by internal/trip, internal/arrival, internal/matrix and
-// internal/clustermap/live.
+// lab, which waits for it; and by internal/trip, internal/arrival, internal/matrix,
+// internal/ui and internal/clustermap/live.
 package status
 
 import "time"

@@ -58,7 +58,7 @@ export function open(main, query, page) {
       h('p', {}, h('span', { class: 'good' }, `${made.summary.add} to add`), ', ', h('span', { class: 'fair' }, `${made.summary.change} to change`), ', ', h('span', { class: 'bad' }, `${made.summary.destroy} to remove`), `, ${made.summary.disruptive} disruptive`)];
     if (!made.changes.length) { plan.replaceChildren(...head, empty(view.to ? 'Nothing changed.' : 'Nothing to change: this is what is published.')); return; }
     plan.replaceChildren(...head, h('table', {},
-      h('thead', {}, h('tr', {}, ['', 'what', 'cluster', 'fields', 'topology', 'what breaks'].map((t) => h('th', { scope: 'col' }, t || h('span', { 'aria-label': 'operation' }, ''))))),
+      h('thead', {}, h('tr', {}, ['op', 'what', 'cluster', 'fields', 'topology', 'what breaks'].map((t) => h('th', { scope: 'col' }, t)))),
       h('tbody', {}, list.slice(0, 500).map((e) => {
         const [sign, tone, word] = op(e.op);
         return h('tr', {}, h('td', { class: `${tone} key` }, h('span', { role: 'img', 'aria-label': word }, sign)), h('td', {}, `${e.kind} `, h('code', {}, e.key)), h('td', {}, e.cluster || 'all'),

@@ -19,6 +19,9 @@ export const h = (tag, attrs, ...children) => fill(document.createElement(tag), 
 /** An element of SVG. */
 export const s = (tag, attrs, ...children) => fill(document.createElementNS(SVG, tag), attrs, children);
 
+/** Puts children, which may be lists of them, in the place of what was in an element. */
+export function put(el, ...children) { el.replaceChildren(); return fill(el, {}, children); }
+
 /** A table: heads, and rows of cells, which are texts or elements. */
 export function table(caption, heads, rows) {
   return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption }, h('table', {},

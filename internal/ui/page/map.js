@@ -1,6 +1,6 @@
 // The map: clusters, gateways and links. The server says where clusters are; what is drawn
 // is changed in place, so that nothing jumps when something else changes.
-import { h, s, table, state, plural, millis, rate, percent, cut, ask, failed } from './dom.js';
+import { h, s, put, table, state, plural, millis, rate, percent, cut, ask, failed } from './dom.js';
 import { store, linkKey } from './store.js';
 
 const CARD = { w: 220, h: 92 };
@@ -131,10 +131,18 @@ export function open(main, query, page) {
     h('div', { class: 'map' }, list, h('div', { class: 'canvas' }, picture, legend), details));
 
   let view = {}, scene = null, box = null, nodes = new Map(), lines = new Map(), rows = new Map(), drawn = '', about = '';
-  const back = s('g'), front = s('g');
+  const back = s('g'), front = s('g'), labels = s('g', { 'aria-hidden': true });
 
   // What is seen of the picture: x, y, width and height in its own measure.
-  function fit() { box = [0, 0, scene.width, scene.height]; look(); }
+  function fit() { box = [0, 0, scene.width, scene.height * 1.12]; look(); } // the legend is below
+  // So that what is found among many dots can be read.
+  function fitFound() {
+    const found = scene.kind === 'dots' && view.q ? scene.nodes.filter((n) => matches(n.key)) : [];
+    if (!found.length || found.length > 60) { fit(); return; }
+    const xs = found.map((n) => n.x), ys = found.map((n) => n.y), room = 170;
+    box = [Math.min(...xs) - room, Math.min(...ys) - room, Math.max(...xs) - Math.min(...xs) + 2 * room, Math.max(...ys) - Math.min(...ys) + 2 * room];
+    look();
+  }
   function look() {
     picture.setAttribute('viewBox', box.map((n) => n.toFixed(1)).join(' '));
     readable();
@@ -204,8 +212,8 @@ export function open(main, query, page) {
   function draw() {
     scene = sceneOf(view);
     nodes = new Map(); lines = new Map();
-    back.replaceChildren(); front.replaceChildren();
-    picture.replaceChildren(back, front);
+    back.replaceChildren(); front.replaceChildren(); labels.replaceChildren();
+    picture.replaceChildren(back, front, labels);
     for (const l of scene.links) line(l);
     for (const n of scene.nodes) {
       const made = n.members ? bubble(n) : scene.kind === 'cards' ? card(n) : spot(n);
@@ -216,7 +224,16 @@ export function open(main, query, page) {
     refresh();
     const key = [scene.kind, scene.width, scene.height, view.group].join(' ');
     if (!drawn) requestAnimationFrame(() => performance.mark('first picture'));
-    if (key !== drawn) { drawn = key; fit(); } else look();
+    if (key !== drawn) { drawn = key; fitFound(); } else look();
+  }
+
+  // The middle of what is seen of a line between two cards.
+  function between(a, b) {
+    const dx = b.x - a.x, dy = b.y - a.y;
+    const out = Math.min(dx ? CARD.w / 2 / Math.abs(dx) : 1, dy ? CARD.h / 2 / Math.abs(dy) : 1);
+    // Lines of opposite clusters would meet in the middle.
+    const at = out < 0.35 ? 0.5 - (0.5 - out) * 0.3 : 0.5;
+    return { x: a.x + dx * at, y: a.y + dy * at };
   }
 
   const placeOf = (key) => scene.nodes.find((n) => n.key === key);
@@ -228,12 +245,13 @@ export function open(main, query, page) {
     const stroke = s('line', { class: 'link', x1: a.x, y1: a.y, x2: b.x, y2: b.y });
     const hit = kind === 'link' && s('line', { class: 'hit', x1: a.x, y1: a.y, x2: b.x, y2: b.y });
     const title = s('title');
-    const label = scene.kind === 'cards' && s('text', { class: 'faint halo middle', x: a.x + (b.x - a.x) * 0.42, y: a.y + (b.y - a.y) * 0.42 - 5 });
+    const middle = between(a, b);
+    const label = scene.kind === 'cards' && s('text', { class: 'faint small halo middle', x: middle.x, y: middle.y }, s('tspan', { x: middle.x, dy: 0 }), s('tspan', { x: middle.x, dy: 13 }));
     if (kind !== 'link') g.removeAttribute('data-kind');
     if (kind !== 'link') g.removeAttribute('data-key');
     g.append(...[title, stroke, hit].filter(Boolean));
     back.append(g);
-    if (label) back.append(label);
+    if (label) labels.append(label);
     lines.set(linkKey(l), { g, stroke, title, label });
   }
 
@@ -250,8 +268,10 @@ export function open(main, query, page) {
     const text = aboutLink(l);
     if (made.title.textContent !== text) made.title.textContent = text;
     if (made.label) {
-      const short = [l.driver !== 'wireguard' && l.driver, measured(l)].filter(Boolean).join(', ');
-      if (made.label.textContent !== short) made.label.textContent = short;
+      const [first, second] = made.label.children;
+      const short = [[l.driver !== 'wireguard' && l.driver, l.rttMicroseconds && millis(l.rttMicroseconds)], [l.loss > 0 && `${percent(l.loss)} lost`, l.bytesPerSecond > 0 && rate(l.bytesPerSecond)]].map((x) => x.filter(Boolean).join(', '));
+      if (first.textContent !== short[0]) first.textContent = short[0];
+      if (second.textContent !== short[1]) second.textContent = short[1];
       made.label.classList.toggle('away', Boolean(far));
     }
   }
@@ -385,7 +405,7 @@ export function open(main, query, page) {
       const text = JSON.stringify(l);
       if (about === text) return;
       about = text;
-      details.replaceChildren(close, h('h2', {}, `Link ${l.between[0]} - ${l.between[1]}`),
+      put(details, close, h('h2', {}, `Link ${l.between[0]} - ${l.between[1]}`),
         h('p', {}, state(l.state), ` ${l.state || 'no agent is asked'}`),
         h('dl', {}, h('dt', {}, 'driver'), h('dd', {}, l.driver), h('dt', {}, 'carried by'), h('dd', {}, l.uses?.join(' and ') || 'not known'),
           h('dt', {}, 'measured'), h('dd', {}, measured(l) || 'nothing')),
@@ -402,7 +422,7 @@ export function open(main, query, page) {
     if (about === text) return;
     about = text;
     const ways = h('div', {}, h('p', { class: 'faint' }, 'asking...'));
-    details.replaceChildren(close, h('h2', {}, `Cluster ${c.name}`),
+    put(details, close, h('h2', {}, `Cluster ${c.name}`),
       h('p', {}, state(c.state), ` ${c.state || 'no agent is asked'}${c.hub ? ', hub' : ''}`),
       h('p', {}, view.focus === c.name ? h('button', { type: 'button', click: () => page.set({ focus: '' }) }, 'show all links') : h('button', { type: 'button', click: () => page.set({ focus: c.name }) }, 'only its links'), ' ',
         h('a', { href: page.link('matrix', { q: c.name }) }, 'who reaches it')),
@@ -431,7 +451,7 @@ export function open(main, query, page) {
     about = '';
     if (!scene || was.group !== view.group || was.as !== view.as || Boolean(was.focus) !== Boolean(view.focus) && scene.groups) draw(); else refresh();
     fillList();
-    look();
+    if ((was.q ?? '') !== view.q) fitFound(); else look();
     detail();
     document.getElementById('hint').textContent = view.group ? `group ${view.group}` : '';
     if (view.q) { const hit = [...store.clusters.keys()].find(matches); if (hit) rove(hit, false); }

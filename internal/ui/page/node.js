@@ -1,5 +1,5 @@
 // One agent: inputs, stages, drift, what changed, and its last hour.
-import { h, s, table, state, plural, millis, rate, percent, ask, failed, empty } from './dom.js';
+import { h, s, put, table, state, plural, millis, rate, percent, ask, failed, empty } from './dom.js';
 import { store } from './store.js';
 
 const W = 300, H = 90;
@@ -33,7 +33,7 @@ export function open(main, query, page) {
     if (text === options) return;
     options = text;
     if (view.node && !all.some(([c, n]) => c === view.cluster && n === view.node)) all.unshift([view.cluster, view.node]);
-    choose.replaceChildren(h('option', { value: '' }, all.length ? 'choose one' : 'none answered'), all.map(([c, n]) => h('option', { value: `${c} ${n}` }, `${c}/${n}`)));
+    put(choose, h('option', { value: '' }, all.length ? 'choose one' : 'none answered'), all.map(([c, n]) => h('option', { value: `${c} ${n}` }, `${c}/${n}`)));
     choose.value = view.node ? `${view.cluster} ${view.node}` : '';
   }
 

@@ -20,7 +20,7 @@ function lanesOf(label, steps) {
   steps.forEach((p, i) => {
     const m = middle(i);
     out.append(s('rect', { class: `box ${p.bad ? 'red' : 'green'}`, x: m.x - (STEP - 40) / 2, y: m.y - 24, width: STEP - 40, height: 48, rx: 7 }),
-      s('text', { class: `middle ${p.bad ? 'red' : ''}`, x: m.x, y: m.y - 4 }, cut(p.title, 32)), s('text', { class: `middle small ${p.bad ? 'red' : 'faint'}`, x: m.x, y: m.y + 13 }, cut(p.note || '', 36), s('title', {}, p.note || p.title)));
+      s('text', { class: `middle ${p.bad ? 'red' : ''}`, x: m.x, y: m.y - 4 }, cut(p.title, 30)), s('text', { class: `middle small ${p.bad ? 'red' : 'faint'}`, x: m.x, y: m.y + 13 }, cut(p.note || '', 31), s('title', {}, p.note || p.title)));
   });
   return out;
 }
