@@ -54,7 +54,7 @@ func (s *uiSource) clusterset() (*ui.Clusterset, error) {
 		file = filepath.Join(file, reconciler.TopologyFile)
 	}
 	stamp := stampOf(file) + stampOf(filepath.Join(filepath.Dir(file), reconciler.LockFile))
-	if stamp == s.stamp {
+	if stamp == s.stamp && (s.read != nil || s.readErr != nil) {
 		return s.read, s.readErr
 	}
 	s.stamp = stamp

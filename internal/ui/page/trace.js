@@ -105,7 +105,10 @@ export function open(main, query, page) {
     from.value = view.from; to.value = view.to;
     follow.disabled = !store.head?.live;
     known.replaceChildren(...[...store.clusters.keys()].slice(0, 300).map((n) => h('option', { value: n })));
-    if (before.from !== view.from || before.to !== view.to || !got) explain();
+    if (before.from !== view.from || before.to !== view.to || !got) {
+      if (!busy) { packets.replaceChildren(); trips = null; } // they were of another question
+      explain();
+    }
   }
   update(query);
   return {
