@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: all build setup demo picture drawings test unit e2e reach quiet e2e-vm e2e-kube e2e-kube-ci e2e-cni e2e-mcs e2e-gitops release verify-release kube-up kube-down image chaos lint generate fuzz bench clean help
+.PHONY: all build setup demo picture drawings test unit e2e reach quiet e2e-vm e2e-kube e2e-kube-ci e2e-cni e2e-mcs e2e-gitops e2e-ui release verify-release kube-up kube-down image chaos lint generate fuzz bench clean help
 
 all: build ## the same as build
 
@@ -76,6 +76,11 @@ e2e-mcs: build ## conformance specs of the MCS API (docs/conformance.md)
 e2e-gitops: ## Flux's and Argo CD's controllers on what is published; one: GITOPS='-run Argo'
 	@for of in flux argo; do hack/setup-gitops.sh $$of >/dev/null || exit 1; done
 	$(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube/gitops $(GITOPS)
+
+# Pictures of every view are left in bin/ui-shots. UI_SLOW=3 allows three times as long.
+e2e-ui: build ## the page of hawser ui in a browser, from files and from a lab; one: UI='-run Lab'
+	@hack/setup-ui.sh >/dev/null
+	cd e2e/ui && AXE=$$(../../hack/setup-ui.sh) $(GO) test -count=1 -timeout 10m -v . $(UI)
 
 ARCHES ?= $(if $(IPSEC),$(shell $(GO) env GOARCH),amd64 arm64)
 image: ## dist/hawser-agent-<version>-<arch>.tar without Docker; with strongSwan: IPSEC=1

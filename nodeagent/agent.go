@@ -18,8 +18,10 @@ import (
 	"hawser.dev/hawser/nodeagent/metrics"
 	"hawser.dev/hawser/nodeagent/peers"
 	"hawser.dev/hawser/nodeagent/publication"
+	"hawser.dev/hawser/nodeagent/recent"
 	"hawser.dev/hawser/nodeagent/report"
 	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 // Agent converges one node. Make it with New, then call Run, Plan or Cleanup
@@ -32,6 +34,7 @@ type Agent struct {
 	metrics *metrics.Metrics
 	report  *report.Reporter
 	control *control.Control
+	recent  *recent.Ring
 	outlets control.Outlets
 }
 
@@ -81,7 +84,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}
 	l := &loop{
 		config: config, log: log, bells: wake, snapshots: now, files: newFiles(config.StateDir), drain: drain,
-		inputs: inputs, keeper: keeper, host: machine, peers: others, publication: published, metrics: counts,
+		inputs: inputs, keeper: keeper, host: machine, peers: others, publication: published, metrics: counts, recent: &recent.Ring{},
 	}
 	answers := &names{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query}
 	outlets := control.NewOutlets(config.Metrics, log)
@@ -92,7 +95,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	})
 	counts.Watch(reporter.Present)
 	return &Agent{
-		config: config, loop: l, names: answers, metrics: counts, report: reporter, outlets: outlets,
+		config: config, loop: l, names: answers, metrics: counts, report: reporter, outlets: outlets, recent: l.recent,
 		engine: &converge.Engine[*round.Node]{
 			// A name appears when its route is there.
 			Stages:       slices.Concat(machine.Stages(), host.NameStages(answers.records)),
@@ -107,7 +110,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 			Cluster: config.Cluster, Node: config.Node, Socket: config.Socket, Log: log,
 			Status: reporter.Status, Ready: reporter.Ready, Metrics: counts.Handler(), Drain: drain, Announce: l.announce,
 			Outcome: now.Outcome, State: now.State, Links: others.Links, Names: answers.addrs, Inventory: machine.Inventory,
-			Plan: config.planBeside, Sight: func() any { return l.sight() },
+			Plan: config.planBeside, Recent: func() status.Recent { return l.recent.Recent(config.Cluster, config.Node) }, Sight: func() any { return l.sight() },
 		}),
 	}, nil
 }

@@ -17,6 +17,7 @@ import (
 	"hawser.dev/hawser/nodeagent/metrics"
 	"hawser.dev/hawser/nodeagent/peers"
 	"hawser.dev/hawser/nodeagent/publication"
+	"hawser.dev/hawser/nodeagent/recent"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/nodeagent/statefile"
 )
@@ -37,6 +38,7 @@ type loop struct {
 	peers       *peers.Peers
 	publication *publication.Publication // nil without a Kubernetes API
 	metrics     *metrics.Metrics
+	recent      *recent.Ring
 
 	ended bool // a round came to its end since the start
 }
@@ -187,6 +189,7 @@ func (l *loop) reported(r converge.Report) {
 	l.state.Store(&next)
 	last := next.Last()
 	l.metrics.Count(r)
+	l.recent.Report(r)
 	switch {
 	case r.Clean():
 		l.peers.SetReady(true)

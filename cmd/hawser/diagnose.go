@@ -75,21 +75,16 @@ func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
 	if len(seen) == 0 {
 		return errors.New("no agent answered (hawser-agent diagnose on the node tells more)")
 	}
-	slices.SortFunc(seen, func(a, b trip.Seen) int { return strings.Compare(a.Cluster+"/"+a.Node, b.Cluster+"/"+b.Node) })
-	trips := trip.Join(seen)
+	d := newDiagnosis(seen, silent)
 	switch f.output {
 	case "text":
-		_, err = a.out.Write([]byte(tripText(trips, seen)))
+		_, err = a.out.Write([]byte(tripText(d.Trips, seen)))
 	case "html":
-		_, err = a.out.Write([]byte(diagnosePage(trips, seen, silent)))
+		_, err = a.out.Write([]byte(diagnosePage(d.Trips, seen, silent)))
 	default:
-		d := diagnosis{Trips: append([]trip.Trip{}, trips...), Unreachable: silent}
-		for _, s := range seen {
-			d.Nodes = append(d.Nodes, s.Diagnosis)
-		}
 		err = a.encode(f.output, d)
 	}
-	if err == nil && slices.ContainsFunc(trips, func(t trip.Trip) bool { return t.Outcome != trip.Arrived && t.Outcome != trip.Unclear }) {
+	if err == nil && slices.ContainsFunc(d.Trips, func(t trip.Trip) bool { return t.Outcome != trip.Arrived && t.Outcome != trip.Unclear }) {
 		return answer{}
 	}
 	return err
@@ -101,7 +96,12 @@ func (a *app) look(ctx context.Context, f diagnoseFlags) (seen []trip.Seen, sile
 	q.begin = func() {
 		_, _ = fmt.Fprintf(a.err, "following packets of the clusterset for %s: make the request that does not work now\n", f.long)
 	}
-	got, silent, err := ask[status.Diagnosis](ctx, f.showFlags, q)
+	return lookAt(ctx, f.showFlags, q)
+}
+
+// lookAt has the agents answer a question of questionOf("diagnose").
+func lookAt(ctx context.Context, f showFlags, q question) (seen []trip.Seen, silent []unreachable, err error) {
+	got, silent, err := ask[status.Diagnosis](ctx, f, q)
 	for _, r := range got {
 		if r.value.Node == "" {
 			silent = append(silent, unreachable{Socket: r.who, Error: "the agent is older than this hawser and does not report traces"})
@@ -110,4 +110,14 @@ func (a *app) look(ctx context.Context, f diagnoseFlags) (seen []trip.Seen, sile
 		seen = append(seen, trip.Seen{Diagnosis: r.value, Begun: r.at.Add(-time.Duration(r.value.Seconds * float64(time.Second)))})
 	}
 	return seen, silent, err
+}
+
+// newDiagnosis joins what nodes saw.
+func newDiagnosis(seen []trip.Seen, silent []unreachable) diagnosis {
+	slices.SortFunc(seen, func(a, b trip.Seen) int { return strings.Compare(a.Cluster+"/"+a.Node, b.Cluster+"/"+b.Node) })
+	d := diagnosis{Trips: append([]trip.Trip{}, trip.Join(seen)...), Unreachable: silent}
+	for _, one := range seen {
+		d.Nodes = append(d.Nodes, one.Diagnosis)
+	}
+	return d
 }

@@ -98,6 +98,10 @@ hawser diagnose --export shop/web -o html`,
 hawser report -o report.html
 hawser report --live --context fra,ams -o report.html
 hawser report --verify -o report.json`,
+		"ui": `
+hawser ui
+hawser ui --live
+hawser ui -f clusterset.yaml --context fra=admin@fra,sin=admin@sin`,
 		"gather": `
 hawser gather
 hawser gather --cluster fra,sin`,

@@ -66,10 +66,6 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 	if !f.live && (len(f.sockets) > 0 || f.lab != "" || f.ofClusters()) {
 		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
 	}
-	ends := strings.Fields(strings.ReplaceAll(strings.Join(args, " "), "->", " "))
-	if len(ends) != 2 || ends[1] == "-" {
-		return errors.New("say from where to what: hawser explain g1/shop/client web.shop:80 (an arrow between them needs quotes in a shell)")
-	}
 	var file []string
 	if f.file != "" {
 		file = []string{f.file}
@@ -78,28 +74,9 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 	if err != nil {
 		return err
 	}
-	from, err := explainFrom(c.fabric, ends[0])
+	answered, err := a.explained(ctx, c, args, f)
 	if err != nil {
 		return err
-	}
-	to, err := explainTo(c.fabric, ends[1])
-	if err != nil {
-		return err
-	}
-	given, err := explain.New(c.fabric, firstLinks(c.fabric)).Ask(from, to)
-	if err != nil {
-		return err
-	}
-	answered := explained{Answer: given}
-	if f.live && answered.Yes {
-		reports, err := a.reports(ctx, f.showFlags, c.fabric, given)
-		if err != nil {
-			return err
-		}
-		answered.Live = arrival.Look(c.fabric, given, reports)
-	}
-	for i := range answered.Lines {
-		answered.Lines[i].Source = c.place(answered.Lines[i].Path)
 	}
 	switch f.output {
 	case "text":
@@ -116,6 +93,38 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 		return errors.New("it is not known whether it arrives")
 	}
 	return answer{}
+}
+
+// explained answers from whom to what, as the arguments have it.
+func (a *app) explained(ctx context.Context, c compiled, args []string, f explainFlags) (explained, error) {
+	ends := strings.Fields(strings.ReplaceAll(strings.Join(args, " "), "->", " "))
+	if len(ends) != 2 || ends[1] == "-" {
+		return explained{}, errors.New("say from where to what: hawser explain g1/shop/client web.shop:80 (an arrow between them needs quotes in a shell)")
+	}
+	from, err := explainFrom(c.fabric, ends[0])
+	if err != nil {
+		return explained{}, err
+	}
+	to, err := explainTo(c.fabric, ends[1])
+	if err != nil {
+		return explained{}, err
+	}
+	given, err := explain.New(c.fabric, firstLinks(c.fabric)).Ask(from, to)
+	if err != nil {
+		return explained{}, err
+	}
+	answered := explained{Answer: given}
+	if f.live && answered.Yes {
+		reports, err := a.reports(ctx, f.showFlags, c.fabric, given)
+		if err != nil {
+			return explained{}, err
+		}
+		answered.Live = arrival.Look(c.fabric, given, reports)
+	}
+	for i := range answered.Lines {
+		answered.Lines[i].Source = c.place(answered.Lines[i].Path)
+	}
+	return answered, nil
 }
 
 // explainFrom reads who asks.

@@ -124,7 +124,7 @@ refused commit), 2 the command could not do its work.`,
 		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a), newLeaveCommand(a), newPreflightCommand(a), newBenchmarkCommand(a),
 		newValidateCommand(a), newFmtCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a), newGraphCommand(a),
 		newBootstrapCommand(a), newApplyCommand(a), newUninstallCommand(a),
-		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a), newReportCommand(a),
+		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a), newReportCommand(a), newUICommand(a),
 		newReconcileCommand(a), newApproveCommand(a), newHistoryCommand(a), newRollbackCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a), manual.Command(),
 	)
 	addExamples(root)

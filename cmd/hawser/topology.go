@@ -46,9 +46,11 @@ func (a *app) topologyFlag(cmd *cobra.Command) {
 
 // erroneous gives the file that holds the first error.
 func (t topology) erroneous(list diag.List) string {
-	i := slices.IndexFunc(list, func(d diag.Diagnostic) bool { return d.Severity == diag.Error })
+	i := slices.IndexFunc(list, isError)
 	return firstOf(list[i].Pos.File, t.file)
 }
+
+func isError(d diag.Diagnostic) bool { return d.Severity == diag.Error }
 
 // readTopology reads the topology that -f or the arguments name: a file, a folder, -
 // for stdin, or nothing for the one in this folder.

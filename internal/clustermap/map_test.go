@@ -116,7 +116,7 @@ func TestNothingJumps(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e"}
 	var places []box
 	for _, edges := range [][][2]string{{{"a", "b"}}, {{"a", "b"}, {"c", "e"}}, {{"b", "c"}, {"d", "e"}, {"a", "e"}}} {
-		s := New(world(fabric.Shape{Mode: fabric.ModeLinks, Edges: edges}, names...)).layout()
+		s := New(world(fabric.Shape{Mode: fabric.ModeLinks, Edges: edges}, names...)).drawing()
 		if len(s.lines) != len(edges) {
 			t.Errorf("%d lines for %d links", len(s.lines), len(edges))
 		}
@@ -142,7 +142,7 @@ func TestNoCardsOverlap(t *testing.T) {
 			if hubs > 0 {
 				shape = fabric.Shape{Mode: fabric.ModeHub, Hubs: names[:hubs]}
 			}
-			s := New(world(shape, names...)).layout()
+			s := New(world(shape, names...)).drawing()
 			for i, a := range s.boxes {
 				if a.x < 0 || a.y < margin || a.x+a.w > s.width || a.y+a.h > s.height {
 					t.Errorf("%d clusters, %d hubs: card %d is outside of the picture", n, hubs, i)

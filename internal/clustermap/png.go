@@ -27,7 +27,7 @@ const maxPNG = 64 << 20
 // PNG draws the map on white. The error says that the map is too large for one, or what
 // w said.
 func (m *Map) PNG(w io.Writer) error {
-	s := m.layout()
+	s := m.drawing()
 	c, err := newCanvas(s.width, s.height)
 	if err != nil {
 		return err

@@ -21,6 +21,8 @@ const (
 	maxCards = 16
 )
 
+type point struct{ x, y float64 }
+
 // scene is a drawing: what it is made of, from the back to the front.
 type scene struct {
 	width, height float64
@@ -60,13 +62,16 @@ type text struct {
 	text   string
 }
 
-type point struct{ x, y float64 }
+// Place is where the layout has a cluster: the middle of its card or dot, in pixels, and
+// its direction from the middle of the ring, in radians clockwise from the right.
+type Place struct{ X, Y, Angle float64 }
 
-// layout places a map: clusters on an ellipse in the order of their names, hubs on one
-// inside, so that a link that comes or goes moves nothing.
-func (m *Map) layout() *scene {
-	cards := len(m.Clusters) <= maxCards
-	s := &scene{title: "Clusterset " + m.Clusterset, thin: !cards}
+// Layout places a map: clusters on an ellipse in the order of their names, hubs on one
+// inside, so that a link that comes or goes moves nothing. The places are in the order of
+// Clusters; cards says that there is room for a card each, else they are dots with names.
+// Below them is no room for a legend yet.
+func (m *Map) Layout() (places []Place, width, height float64, cards bool) {
+	cards = len(m.Clusters) <= maxCards
 	var inner, outer []int
 	for i := range m.Clusters {
 		if m.Clusters[i].Hub && len(m.Clusters) > 2 {
@@ -88,38 +93,44 @@ func (m *Map) layout() *scene {
 		outerX = max(outerX, innerX+step)
 		outerY = max(outerY, innerY+step*0.75)
 	}
-	places := make([]point, len(m.Clusters))
-	angles := make([]float64, len(m.Clusters))
+	places = make([]Place, len(m.Clusters))
 	put := func(members []int, rx, ry float64) {
 		for k, i := range members {
-			angles[i] = math.Pi + 2*math.Pi*float64(k)/float64(len(members))
+			angle := math.Pi + 2*math.Pi*float64(k)/float64(len(members))
 			// Rounded here, or some processors would keep more digits in the sum that follows,
 			// and draw another picture.
-			places[i] = point{float64(rx * math.Cos(angles[i])), float64(ry * math.Sin(angles[i]))}
+			places[i] = Place{float64(rx * math.Cos(angle)), float64(ry * math.Sin(angle)), angle}
 		}
 	}
 	put(inner, innerX, innerY)
 	put(outer, outerX, outerY)
 
 	// What a cluster takes around its place.
-	around := point{labelSpace, labelSpace}
+	around := Place{X: labelSpace, Y: labelSpace}
 	if cards {
-		around = point{cardWidth / 2, cardHeight / 2}
+		around = Place{X: cardWidth / 2, Y: cardHeight / 2}
 	}
-	least, most := point{}, point{}
+	least, most := Place{}, Place{}
 	for i, p := range places {
 		if i == 0 {
 			least, most = p, p
 		}
-		least = point{min(least.x, p.x), min(least.y, p.y)}
-		most = point{max(most.x, p.x), max(most.y, p.y)}
+		least = Place{X: min(least.X, p.X), Y: min(least.Y, p.Y)}
+		most = Place{X: max(most.X, p.X), Y: max(most.Y, p.Y)}
 	}
-	shift := point{margin + around.x - least.x, 2*margin + around.y - least.y}
 	for i := range places {
-		places[i] = point{places[i].x + shift.x, places[i].y + shift.y}
+		places[i].X += margin + around.X - least.X
+		places[i].Y += 2*margin + around.Y - least.Y
 	}
-	s.width = max(most.x-least.x+2*(margin+around.x), 520)
-	s.height = most.y - least.y + 3*margin + 2*around.y
+	width = max(most.X-least.X+2*(margin+around.X), 520)
+	height = most.Y - least.Y + 3*margin + 2*around.Y
+	return places, width, height, cards
+}
+
+// drawing draws a map on its layout.
+func (m *Map) drawing() *scene {
+	places, width, height, cards := m.Layout()
+	s := &scene{title: "Clusterset " + m.Clusterset, thin: !cards, width: width, height: height}
 
 	s.texts = append(s.texts, text{x: margin, y: margin, size: 18, bold: true, anchor: "start", text: s.title})
 	at := make(map[string]int, len(m.Clusters))
@@ -133,7 +144,7 @@ func (m *Map) layout() *scene {
 		if cards {
 			s.card(&m.Clusters[i], places[i])
 		} else {
-			s.spot(&m.Clusters[i], places[i], angles[i])
+			s.spot(&m.Clusters[i], places[i])
 		}
 	}
 	s.legend(m)
@@ -152,7 +163,7 @@ func ring(members int, step, least float64) (rx, ry float64) {
 	return r * 1.05, r * 0.85
 }
 
-func (s *scene) link(l *Link, from, to point, labelled bool) {
+func (s *scene) link(l *Link, from, to Place, labelled bool) {
 	about := []string{l.Between[0] + " - " + l.Between[1] + ": " + l.Driver}
 	about = appendSome(about, l.Change, l.State)
 	if len(l.Uses) > 0 {
@@ -161,7 +172,7 @@ func (s *scene) link(l *Link, from, to point, labelled bool) {
 	if label := l.measured(); label != "" {
 		about = append(about, label)
 	}
-	s.lines = append(s.lines, line{from.x, from.y, to.x, to.y, tone(l.Change, l.State), strings.Join(about, ", ")})
+	s.lines = append(s.lines, line{from.X, from.Y, to.X, to.Y, tone(l.Change, l.State), strings.Join(about, ", ")})
 	if label := l.label(); label != "" && labelled {
 		s.texts = append(s.texts, beside(from, to, label))
 	}
@@ -169,11 +180,11 @@ func (s *scene) link(l *Link, from, to point, labelled bool) {
 
 // beside places a label at the part of a line that no card hides, on the side where the line
 // does not go. Not in the middle, where those of opposite clusters would meet.
-func beside(from, to point, label string) text {
-	dx, dy := to.x-from.x, to.y-from.y
+func beside(from, to Place, label string) text {
+	dx, dy := to.X-from.X, to.Y-from.Y
 	hidden := min(cardWidth/2/max(math.Abs(dx), 1), cardHeight/2/max(math.Abs(dy), 1), 0.5)
 	part := hidden + float64((1-2*hidden)*0.42)
-	t := text{x: from.x + float64(dx*part), y: from.y + float64(dy*part) - 5, size: 12, faint: true, anchor: "middle", text: label}
+	t := text{x: from.X + float64(dx*part), y: from.Y + float64(dy*part) - 5, size: 12, faint: true, anchor: "middle", text: label}
 	switch {
 	case dx*dy < 0: // to the right it goes up
 		t.x, t.y, t.anchor = t.x+8, t.y+15, "start"
@@ -183,8 +194,8 @@ func beside(from, to point, label string) text {
 	return t
 }
 
-func (s *scene) card(c *Cluster, at point) {
-	x, y := at.x-cardWidth/2, at.y-cardHeight/2
+func (s *scene) card(c *Cluster, at Place) {
+	x, y := at.X-cardWidth/2, at.Y-cardHeight/2
 	s.boxes = append(s.boxes, box{x, y, cardWidth, cardHeight, tone(c.Change, c.State), c.about()})
 	lines := c.lines()
 	s.texts = append(s.texts, text{x: x + 12, y: y + 22, size: 14, bold: true, anchor: "start", text: cut(lines[0], 18)})
@@ -207,21 +218,21 @@ func (s *scene) card(c *Cluster, at point) {
 }
 
 // spot draws a cluster as a dot with its name beside it, read from the centre outwards.
-func (s *scene) spot(c *Cluster, at point, angle float64) {
+func (s *scene) spot(c *Cluster, at Place) {
 	r := 5.0
 	if c.Hub {
 		r = 9
 	}
-	s.dots = append(s.dots, dot{at.x, at.y, r, tone(c.Change, c.State), c.about()})
+	s.dots = append(s.dots, dot{at.X, at.Y, r, tone(c.Change, c.State), c.about()})
 	if c.Hub {
-		s.texts = append(s.texts, text{x: at.x, y: at.y - r - 5, size: 14, bold: true, anchor: "middle", text: cut(Identifier(c.Name), 20)})
+		s.texts = append(s.texts, text{x: at.X, y: at.Y - r - 5, size: 14, bold: true, anchor: "middle", text: cut(Identifier(c.Name), 20)})
 		return
 	}
-	turn, anchor := angle*180/math.Pi, "start"
-	if math.Cos(angle) < 0 {
+	turn, anchor := at.Angle*180/math.Pi, "start"
+	if math.Cos(at.Angle) < 0 {
 		turn, anchor = turn+180, "end"
 	}
-	s.texts = append(s.texts, text{x: at.x + float64((r+6)*math.Cos(angle)), y: at.y + float64((r+6)*math.Sin(angle)) + 4, size: 12, anchor: anchor,
+	s.texts = append(s.texts, text{x: at.X + float64((r+6)*math.Cos(at.Angle)), y: at.Y + float64((r+6)*math.Sin(at.Angle)) + 4, size: 12, anchor: anchor,
 		turn: math.Mod(turn, 360), text: cut(Identifier(c.Name), 20)})
 }
 

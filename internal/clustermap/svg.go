@@ -12,7 +12,7 @@ func (m *Map) SVG() string { return m.Drawing().String() }
 
 // Drawing gives the map as a drawing.
 func (m *Map) Drawing() *svg.Drawing {
-	s := m.layout()
+	s := m.drawing()
 	d := &svg.Drawing{Width: s.width, Height: s.height, Thin: s.thin,
 		About: fmt.Sprintf("%s: %s, %s", s.title, plural(len(m.Clusters), "cluster"), plural(len(m.Links), "link"))}
 	for _, l := range s.lines {

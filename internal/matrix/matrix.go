@@ -3,7 +3,7 @@
 // asks schema/fabric/explain for each cell and, of what agents report, internal/arrival; it
 // decides nothing itself. It is pure.
 //
-// Called by internal/webreport, and by cmd/hawser for hawser report.
+// Called by internal/webreport, internal/ui, and cmd/hawser for hawser report.
 package matrix
 
 import (

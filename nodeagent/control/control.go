@@ -49,7 +49,8 @@ type Config struct {
 	Names         func() []netip.AddrPort // where names are answered
 	Inventory     func(context.Context) (inventory.Kernel, error)
 	Plan          func(context.Context) ([]converge.Change, error)
-	Sight         func() any // what a dry run beside the agent has to know
+	Recent        func() status.Recent // the last hour
+	Sight         func() any           // what a dry run beside the agent has to know
 }
 
 // Control answers.
@@ -99,6 +100,7 @@ func (c *Control) Private() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", c.Public())
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.config.Status()) })
+	mux.HandleFunc("GET /recent", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.config.Recent()) })
 	mux.HandleFunc("GET /drain", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.drainState(time.Now())) })
 	set := func(drained bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

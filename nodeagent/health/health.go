@@ -5,7 +5,8 @@
 // remote gateways they reach. The choice is pure; the prober does the I/O.
 //
 // Called by nodeagent/peers, which runs the Prober; by nodeagent/round, which asks Paths for
-// the choice; by others in nodeagent, which name links; and by cmd/hawser, which explains ranks.
+// the choice; by others in nodeagent, which name links; and by cmd/hawser and
+// internal/ui, which explain ranks.
 package health
 
 import (

@@ -3,7 +3,7 @@
 //
 // Called by nodeagent, which fills it; by cmd/hawser and cmd/hawser-agent, which print it; by
 // lab, which waits for it; and by internal/trip, internal/arrival, internal/matrix,
-// internal/webreport and internal/clustermap/live.
+// internal/webreport, internal/ui and internal/clustermap/live.
 package status
 
 import "time"

@@ -3,8 +3,8 @@
 // a newer reconciler) and refuses an unknown apiVersion.
 //
 // Called by render, which writes it; by nodeagent and the packages below it, which read it; by
-// schema, reconciler, lab, internal/arrival, internal/clustermap, internal/matrix and
-// cmd/hawser.
+// schema, reconciler, lab, internal/arrival, internal/clustermap, internal/matrix,
+// internal/ui and cmd/hawser.
 package fabric
 
 import (

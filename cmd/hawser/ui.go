@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hawser.dev/hawser/internal/ui"
+	"hawser.dev/hawser/reconciler"
+)
+
+type uiFlags struct {
+	showFlags // of the agents to ask; file is the topology
+	live      bool
+	listen    string
+	every     time.Duration
+	repo      string
+	branch    string
+}
+
+func newUICommand(a *app) *cobra.Command {
+	var f uiFlags
+	cmd := &cobra.Command{
+		Use:   "ui [FILE|DIR]",
+		Short: "Serve a web page of the clusterset on this machine",
+		Long: `Serve a web page of the clusterset on the loopback address, until it is interrupted:
+the map with the state of its links, who reaches what, what a change does, the way of
+packets, and each node. It prints the URL, which has a token in it: who has the URL can
+see the page, and nobody else. Nothing of the clusterset can be changed there.
+
+Without more it shows what the topology and the published branch say. With --live it
+asks the agents as hawser show does: those of the lab or of this host. --lab, --socket,
+--context, --kubeconfig and --cluster say whom to ask, and are enough by themselves;
+the topology is that of the lab where none is named and none is in this folder.
+
+Exit codes: 0 interrupted, 1 errors in the topology, 2 error.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.ui(cmd.Context(), args, f) },
+	}
+	f.addAgents(cmd, false)
+	cmd.Flags().Lookup("file").Usage = "topology: a file or a folder; the same as the argument"
+	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents, and show what state they report")
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "loopback address and port of the page; port 0 is a free one")
+	cmd.Flags().DurationVar(&f.every, "interval", 500*time.Millisecond, "how long to wait between two questions to the agents, from 100ms")
+	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
+	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
+	return cmd
+}
+
+func (a *app) ui(ctx context.Context, args []string, f uiFlags) error {
+	at, err := netip.ParseAddrPort(f.listen)
+	if err != nil || !at.Addr().IsLoopback() {
+		return fmt.Errorf("--listen %s: give a loopback address and a port, such as 127.0.0.1:8080 (from elsewhere: ssh -L 8080:127.0.0.1:8080)", f.listen)
+	}
+	if f.every < 100*time.Millisecond {
+		return fmt.Errorf("--interval %s: at least 100ms", f.every)
+	}
+	if f.file != "" {
+		args, f.file = append(args, f.file), ""
+	}
+	if len(args) > 1 {
+		return fmt.Errorf("%s and -f %s: name one topology", args[0], args[1])
+	}
+	if len(args) == 1 && args[0] == "-" {
+		return errors.New("the page reads the topology again when it changes: name a file, not -")
+	}
+	if len(args) == 0 && (f.lab != "" || f.live && missingFile(reconciler.TopologyFile)) {
+		dir, err := labFolder(f.lab)
+		if err != nil {
+			return err
+		}
+		args = []string{filepath.Join(dir, "repo")}
+	}
+	source := &uiSource{app: a, flags: f, args: args, live: f.live || f.lab != "" || len(f.sockets) > 0 || f.ofClusters()}
+	if _, err := source.Clusterset(ctx); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	server := ui.New(ui.Config{Source: source, Every: f.every, Log: log})
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at.String())
+	if err != nil {
+		return fmt.Errorf("listen for browsers: %w", err)
+	}
+	_, _ = fmt.Fprintf(a.err, "the page is at (interrupt ends it)\n")
+	if _, err := fmt.Fprintln(a.out, server.URL(listener)); err != nil {
+		return fmt.Errorf("write the URL: %w", err)
+	}
+	return server.Serve(ctx, listener)
+}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/internal/ui"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/render/plan"
+	"hawser.dev/hawser/schema/load"
+)
+
+// uiSource gives the page what the other commands print.
+type uiSource struct {
+	app   *app
+	flags uiFlags
+	args  []string // the topology, as the command line names it
+	live  bool     // ask agents
+
+	mu       sync.Mutex
+	stamp    string // of the files that were read
+	compiled compiled
+	read     *ui.Clusterset
+	readErr  error
+	who      map[[2]string]string // cluster and node to socket or cluster/pod, as they answered
+
+	historyOf repo.Hash // head of the branch when it was read
+	history   any
+}
+
+// Clusterset reads the topology and its lock again when one of them is another file.
+func (s *uiSource) Clusterset(context.Context) (*ui.Clusterset, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clusterset()
+}
+
+// clusterset is Clusterset with the lock held.
+func (s *uiSource) clusterset() (*ui.Clusterset, error) {
+	file := reconciler.TopologyFile
+	if len(s.args) > 0 {
+		file = s.args[0]
+	}
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		file = filepath.Join(file, reconciler.TopologyFile)
+	}
+	stamp := stampOf(file) + stampOf(filepath.Join(filepath.Dir(file), reconciler.LockFile))
+	if stamp == s.stamp && (s.read != nil || s.readErr != nil) {
+		return s.read, s.readErr
+	}
+	s.stamp = stamp
+	c, err := s.compile(file)
+	if s.readErr = err; err == nil {
+		s.compiled, s.read = c, &ui.Clusterset{Fabric: c.fabric, Place: c.place, File: file}
+	}
+	return s.read, s.readErr
+}
+
+// compile gives findings as an error that a page can show.
+func (s *uiSource) compile(file string) (compiled, error) {
+	t, err := openTopology(file)
+	if err != nil {
+		return compiled{}, err
+	}
+	set, source, list := load.Topology(t.file, t.raw)
+	var c compiled
+	if !list.HasErrors() {
+		c, err = s.app.compileFrom(t, set, source)
+	} else {
+		err = found{list: list, sources: t.files()}
+	}
+	var findings found
+	if errors.As(err, &findings) && s.read != nil {
+		first := findings.list[slices.IndexFunc(findings.list, isError)]
+		return c, fmt.Errorf("%s: %s (shown is what the topology was before)", first.Pos, first.Summary)
+	}
+	return c, err
+}
+
+// stampOf tells whether a file is another one; empty where there is none.
+func stampOf(file string) string {
+	info, err := os.Stat(file)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %d %d;", file, info.Size(), info.ModTime().UnixNano())
+}
+
+// asked names the clusters of the topology as those to ask where flags name contexts only.
+func (s *uiSource) asked() showFlags {
+	f := s.flags.showFlags
+	if f.ofClusters() && len(f.clusters) == 0 {
+		if set, err := s.Clusterset(context.Background()); err == nil {
+			for i := range set.Fabric.Clusters {
+				f.clusters = append(f.clusters, set.Fabric.Clusters[i].Name)
+			}
+		}
+	}
+	return f
+}
+
+// Agents asks the agents how they are.
+func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
+	if !s.live {
+		return ui.Reports{}, nil
+	}
+	got, silent, err := ask[status.Status](ctx, s.asked(), howAre())
+	if err != nil {
+		return ui.Reports{Asked: true}, err
+	}
+	out := ui.Reports{Asked: true, Agents: values(got)}
+	who := map[[2]string]string{}
+	for _, r := range got {
+		who[[2]string{r.value.Cluster, r.value.Node}] = r.who
+	}
+	for _, u := range silent {
+		out.Silent = append(out.Silent, ui.Silent{Who: u.Socket, Error: u.Error})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.who = who
+	return out, nil
+}
+
+// Recent asks one agent what it remembers of the last hour. In a cluster its agents are
+// asked together, as one pod alone cannot be found by its node.
+func (s *uiSource) Recent(ctx context.Context, cluster, node string) (any, error) {
+	s.mu.Lock()
+	who := s.who[[2]string{cluster, node}]
+	s.mu.Unlock()
+	if who == "" {
+		return nil, ui.Wrong(fmt.Sprintf("no agent of node %q in cluster %q answered", node, cluster))
+	}
+	f := s.asked()
+	if f.ofClusters() || !filepath.IsAbs(who) {
+		f.clusters = []string{cluster}
+	} else {
+		f.sockets, f.lab = []string{who}, ""
+	}
+	got, silent, err := ask[status.Recent](ctx, f, questionOf("recent", url.Values{}, 0))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range got {
+		if r.value.Node == node {
+			return r.value, nil
+		}
+	}
+	for _, u := range silent {
+		if u.Socket == who {
+			return nil, errors.New(u.Error)
+		}
+	}
+	return nil, fmt.Errorf("the agent of %s/%s is older than this hawser and remembers nothing", cluster, node)
+}
+
+// historyLength is how many publications the page has.
+const historyLength = 30
+
+// published opens the repository with the published branch, and finds its head.
+func (s *uiSource) published(ctx context.Context) (*repo.Store, repo.Hash, error) {
+	address := s.flags.repo
+	if address == "" {
+		set, err := s.Clusterset(ctx)
+		if set == nil {
+			return nil, repo.Hash{}, err
+		}
+		address = filepath.Dir(set.File)
+	}
+	store, err := repo.Open(repo.Config{URL: address, Auth: gitAuth()})
+	if err != nil {
+		return nil, repo.Hash{}, err
+	}
+	if err := store.Sync(ctx, s.flags.branch); err != nil {
+		return nil, repo.Hash{}, err
+	}
+	head, err := store.Resolve(s.flags.branch)
+	if errors.Is(err, repo.ErrNoBranch) {
+		return nil, repo.Hash{}, ui.Wrong(fmt.Sprintf("nothing is published on branch %s of %s (hawser reconcile publishes)", s.flags.branch, store.Name()))
+	}
+	if err != nil {
+		return nil, repo.Hash{}, fmt.Errorf("read published branch: %w", err)
+	}
+	return store, head.Commit, nil
+}
+
+// History gives the newest publications; they are read again when there is another one.
+func (s *uiSource) History(ctx context.Context) (any, error) {
+	store, head, err := s.published(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.history != nil && s.historyOf == head {
+		return s.history, nil
+	}
+	list, err := s.app.publications(ctx, store, head, historyLength)
+	if err != nil {
+		return nil, err
+	}
+	s.historyOf, s.history = head, map[string]any{"branch": s.flags.branch, "publications": list}
+	return s.history, nil
+}
+
+// Plan compares two commits of the repository; to empty, a commit with the topology as it
+// is. From empty is what is published now.
+func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
+	store, head, err := s.published(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tree := func(name string) (map[string][]byte, error) {
+		if name == "" || name == s.flags.branch {
+			return treeOf(store, head)
+		}
+		if name == againstNone {
+			return map[string][]byte{}, nil
+		}
+		at, err := store.Resolve(name)
+		if err != nil {
+			return nil, ui.Wrong(fmt.Sprintf("%q is no commit and no branch of %s", name, store.Name()))
+		}
+		return store.Tree(at.Commit)
+	}
+	have, err := tree(from)
+	if err != nil {
+		return nil, err
+	}
+	if to != "" {
+		want, err := tree(to)
+		if err != nil {
+			return nil, err
+		}
+		return plan.Compute(want, have)
+	}
+	set, err := s.Clusterset(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := openTopology(set.File)
+	if err != nil {
+		return nil, err
+	}
+	in, err := buildInput(t, have, buildFlags{})
+	if err != nil {
+		return nil, err
+	}
+	in.Preview = true
+	built, list := reconciler.Build(in)
+	if list.HasErrors() {
+		first := list[slices.IndexFunc(list, isError)]
+		return nil, fmt.Errorf("%s: %s", first.Pos, first.Summary)
+	}
+	made, err := plan.Compute(built.Tree, have)
+	if err != nil {
+		return nil, err
+	}
+	made.Locate(func(path string) string { return compiled{source: built.Source}.place(path) })
+	return made, nil
+}
+
+// Explain answers as hawser explain does, with --live where agents are asked.
+func (s *uiSource) Explain(ctx context.Context, from, to string) (any, error) {
+	s.mu.Lock()
+	_, err := s.clusterset()
+	c := s.compiled
+	s.mu.Unlock()
+	if c.fabric == nil {
+		return nil, err
+	}
+	answered, err := s.app.explained(ctx, c, []string{from, to}, explainFlags{showFlags: s.asked(), live: s.live})
+	if err != nil {
+		return nil, ui.Wrong(err.Error())
+	}
+	return answered, nil
+}
+
+// Diagnose follows packets as hawser diagnose does.
+func (s *uiSource) Diagnose(ctx context.Context, long time.Duration, addresses, exports []string) (any, error) {
+	if !s.live {
+		return nil, ui.Wrong("no agents are asked: start hawser ui with --live, --lab, --socket or --context")
+	}
+	seen, silent, err := lookAt(ctx, s.asked(), questionOf("diagnose", url.Values{"for": {long.String()}, "export": exports, "address": addresses}, long))
+	if err != nil {
+		return nil, err
+	}
+	return newDiagnosis(seen, silent), nil
+}

@@ -1,0 +1,3 @@
+// Package ui has the tests of the page of hawser ui in a browser. It is a module of its own,
+// so that what drives the browser is no dependency of Hawser. make e2e-ui runs it.
+package ui

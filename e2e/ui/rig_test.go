@@ -1,0 +1,235 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// patience is for what should take a moment, on a machine that is busy.
+const patience = 30 * time.Second
+
+const root = "../.."
+
+// program gives one of the built programs.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(root, "bin", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v (make build)", err)
+	}
+	return path
+}
+
+// hawser runs the program, and fails the test if it fails.
+func hawser(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program(t, "hawser"), args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("hawser %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// serve starts hawser ui, and gives its URL.
+func serve(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(program(t, "hawser"), append([]string{"ui"}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("hawser ui: %v", err)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("hawser ui printed no URL: %v", err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// browser starts a browser of its own, and fails the test at what the page logs as an error.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("no chromium (hack/setup-ui.sh)")
+	}
+	options := []chromedp.ExecAllocatorOption{
+		chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 800), chromedp.WSURLReadTimeout(2 * time.Minute),
+	}
+	for _, name := range []string{
+		"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking", "disable-component-update",
+		"disable-sync", "hide-scrollbars", "disable-dev-shm-usage",
+	} {
+		options = append(options, chromedp.Flag(name, true))
+	}
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	ctx, stop := chromedp.NewContext(ctx)
+	t.Cleanup(func() { stop(); cancel() })
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("the page: %s", e.ExceptionDetails.Error())
+		case *cdplog.EventEntryAdded:
+			if e.Entry.Level == cdplog.LevelError && !strings.Contains(e.Entry.Text, "status of 4") && !strings.Contains(e.Entry.Text, "status of 502") {
+				t.Errorf("the page: %s %s", e.Entry.Text, e.Entry.URL)
+			}
+		}
+	})
+	run(ctx, t, cdplog.Enable())
+	return ctx
+}
+
+func run(ctx context.Context, t *testing.T, actions ...chromedp.Action) {
+	t.Helper()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// visit opens a URL of the page.
+func visit(ctx context.Context, t *testing.T, url string) {
+	t.Helper()
+	run(ctx, t, chromedp.Navigate(url))
+}
+
+// eval gives what a script gives.
+func eval[T any](ctx context.Context, t *testing.T, script string) T {
+	t.Helper()
+	var out T
+	run(ctx, t, chromedp.Evaluate(script, &out, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	return out
+}
+
+// until waits until a condition in the page holds, and gives how long that took.
+func until(ctx context.Context, t *testing.T, most time.Duration, condition string) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for {
+		var holds bool
+		if err := chromedp.Run(ctx, chromedp.Evaluate("Boolean("+condition+")", &holds)); err == nil && holds {
+			return time.Since(begun)
+		}
+		if time.Since(begun) > most {
+			shot(ctx, t, "failed-"+strings.ReplaceAll(t.Name(), "/", "-"))
+			t.Fatalf("after %s this is not so: %s\nthe page says: %s", most, condition, eval[string](ctx, t, "document.body.innerText.slice(0, 1500)"))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// shots is where pictures of the page are kept, for people to look at.
+func shots(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("UI_SHOTS")
+	if dir == "" {
+		dir = filepath.Join(root, "bin", "ui-shots")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// shot keeps a picture of the page.
+func shot(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	var raw []byte
+	run(ctx, t, chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		raw, err = page.CaptureScreenshot().Do(ctx)
+		return err
+	}))
+	if err := os.WriteFile(filepath.Join(shots(t), name+".png"), raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// size makes the window another one, light or dark.
+func size(ctx context.Context, t *testing.T, width, height int64, dark bool) {
+	t.Helper()
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	run(ctx, t, emulation.SetDeviceMetricsOverride(width, height, 1, false),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+}
+
+// accessible has axe-core look at the page. The script is run by the debugger, to which the
+// page's policy does not apply.
+func accessible(ctx context.Context, t *testing.T, what string) {
+	t.Helper()
+	file := os.Getenv("AXE")
+	if file == "" {
+		out, err := exec.Command(filepath.Join(root, "hack", "setup-ui.sh")).Output()
+		if err != nil {
+			t.Fatalf("hack/setup-ui.sh: %v", err)
+		}
+		file = strings.TrimSpace(string(out))
+	}
+	script, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(ctx, t, chromedp.Evaluate(string(script)+"; true", nil))
+	var found []struct {
+		ID, Impact, Help string
+		Nodes            []struct{ HTML, FailureSummary string }
+	}
+	text := eval[string](ctx, t, `axe.run(document, {resultTypes: ['violations']}).then((r) => JSON.stringify(r.violations.map((v) => ({ID: v.id, Impact: v.impact, Help: v.help,
+		Nodes: v.nodes.slice(0, 3).map((n) => ({HTML: n.html, FailureSummary: n.failureSummary}))}))))`)
+	if err := json.Unmarshal([]byte(text), &found); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range found {
+		if v.Impact == "serious" || v.Impact == "critical" {
+			t.Errorf("%s: %s (%s): %s\n%v", what, v.ID, v.Impact, v.Help, v.Nodes)
+		}
+	}
+}
+
+// many writes a topology of so many clusters, and gives its file.
+func many(t *testing.T, clusters int) string {
+	t.Helper()
+	var out strings.Builder
+	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata:\n  name: many\nspec:\n  globalnet:\n    cidr: 242.0.0.0/8\n  clusters:\n")
+	regions := []string{"ams", "bom", "cdg", "dub", "eze", "fra", "gru", "hkg", "iad", "jnb"}
+	for i := range clusters {
+		fmt.Fprintf(&out, "  - name: %s-%03d\n    podCIDRs: [10.%d.%d.0/24]\n    serviceCIDRs: [172.%d.%d.0/24]\n    globalnet: always\n    recipient: age1lr68929mj5ruklx8rh9mlp6z4cjtesjcqcdpfm6wwmhm8g20ndcqv40250\n    gateways:\n    - {name: a, node: gw, endpoints: [198.18.%d.%d]}\n",
+			regions[i%len(regions)], i, i/250, i%250, 16+i/250, i%250, i/250, 1+i%250)
+	}
+	file := filepath.Join(t.TempDir(), "clusterset.yaml")
+	if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# What the browser tests of e2e/ui need: Debian's chromium, and axe-core, which finds what
+# people with a screen reader or weak sight would miss, by a fixed hash. Prints the path of
+# axe-core's script, which is kept under the user's cache.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=4.10.3
+hash=880970c081707360e64f34cea25ff91892f5bc95675b0776925b9709dd8a68bb
+
+if ! command -v chromium >/dev/null; then
+  echo "setup-ui: installing chromium" >&2
+  apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >&2
+fi
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/hawser/ui
+script=$cache/axe-$version.min.js
+mkdir -p "$cache"
+exec 9>"$cache/lock"
+flock 9 # two set-ups at once fetch once
+if [ ! -f "$script" ]; then
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  (cd "$work" && npm pack --silent "axe-core@$version" >/dev/null && tar -xzf "axe-core-$version.tgz" package/axe.min.js)
+  if ! echo "$hash  $work/package/axe.min.js" | sha256sum --check --status; then
+    echo "setup-ui: axe-core $version has another hash than $hash" >&2
+    exit 1
+  fi
+  mv "$work/package/axe.min.js" "$script"
+fi
+echo "$script"

@@ -1,0 +1,370 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/internal/clustermap"
+	"hawser.dev/hawser/internal/clustermap/live"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// picture is the map at one time, in pieces that are compared and sent by themselves.
+type picture struct {
+	head     head
+	set      *Clusterset
+	drawn    *clustermap.Map // of set, without states
+	agents   []status.Status
+	order    []string                   // of clusters and links, by key
+	pieces   map[string]json.RawMessage // by key: cluster/NAME, link/A/B
+	counters map[string]counter         // by cluster/gateway/cluster/gateway
+}
+
+// head is what a picture says of the whole.
+type head struct {
+	Clusterset string   `json:"clusterset"`
+	Shape      string   `json:"shape"`
+	Implied    bool     `json:"implied"`
+	File       string   `json:"file"`
+	Digest     string   `json:"digest"` // of the layout: another one is another map
+	Width      float64  `json:"width"`
+	Height     float64  `json:"height"`
+	Cards      bool     `json:"cards"` // there is room for a card for each cluster
+	Live       bool     `json:"live"`  // agents are asked
+	Silent     []Silent `json:"silent"`
+	Error      string   `json:"error,omitempty"` // why the files or the agents could not be read
+	// At is when the facts were asked for, RFC 3339.
+	At time.Time `json:"at"`
+}
+
+// cluster is a cluster of the map with its place.
+type cluster struct {
+	clustermap.Cluster
+	X      float64 `json:"x"`
+	Y      float64 `json:"y"`
+	Angle  float64 `json:"angle"`
+	Source string  `json:"source,omitempty"` // file:line
+	Nodes  []node  `json:"nodes,omitempty"`  // whose agents answered
+}
+
+// node is a node whose agent answered.
+type node struct {
+	Name    string `json:"name"`
+	Gateway string `json:"gateway,omitempty"`
+	Ready   bool   `json:"ready"`
+}
+
+// link is a link of the map with the pairs of gateways that it is made of.
+type link struct {
+	clustermap.Link
+	Source string `json:"source,omitempty"`
+	Rate   int64  `json:"bytesPerSecond,omitempty"` // both ways, of all pairs
+	Pairs  []pair `json:"pairs,omitempty"`
+}
+
+// pair is a pair of gateways, in the order of Link.Between.
+type pair struct {
+	Gateways [2]string `json:"gateways"`
+	State    string    `json:"state"`
+	Chosen   bool      `json:"chosen,omitempty"`
+	RTT      int64     `json:"rttMicroseconds,omitempty"`
+	Loss     float64   `json:"loss,omitempty"`
+	Rate     int64     `json:"bytesPerSecond,omitempty"`
+	Why      string    `json:"why,omitempty"`
+}
+
+// counter is what a tunnel had counted at some time, and how much a second that was.
+type counter struct {
+	bytes int64
+	at    time.Time
+	rate  int64
+}
+
+// feed has the newest picture, and makes new ones while somebody watches.
+type feed struct {
+	config Config
+
+	mu       sync.Mutex
+	now      *picture
+	changed  chan struct{} // closed when now is another one
+	watchers int
+	wanted   chan struct{} // somebody came
+	looking  sync.Mutex    // one look at a time
+}
+
+func newFeed(config Config) *feed {
+	config.Every = max(config.Every, 100*time.Millisecond)
+	return &feed{config: config, changed: make(chan struct{}), wanted: make(chan struct{}, 1)}
+}
+
+// run looks at the source again and again while somebody watches, until ctx ends.
+func (f *feed) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if !f.watched() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-f.wanted:
+			}
+			continue
+		}
+		f.look(ctx, true)
+		select {
+		case <-ctx.Done():
+		case <-time.After(f.config.Every):
+		}
+	}
+}
+
+func (f *feed) watched() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.watchers > 0
+}
+
+// watch counts who watches until the function that it gives is called.
+func (f *feed) watch() func() {
+	f.mu.Lock()
+	f.watchers++
+	f.mu.Unlock()
+	select {
+	case f.wanted <- struct{}{}:
+	default:
+	}
+	return func() {
+		f.mu.Lock()
+		f.watchers--
+		f.mu.Unlock()
+	}
+}
+
+// current gives the newest picture, and what is closed when there is another one. Without
+// any it makes one from the files alone: agents take their time.
+func (f *feed) current(ctx context.Context) (*picture, <-chan struct{}) {
+	f.mu.Lock()
+	now, changed := f.now, f.changed
+	f.mu.Unlock()
+	if now == nil {
+		f.look(ctx, false)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.now, f.changed
+	}
+	return now, changed
+}
+
+// look makes a new picture.
+func (f *feed) look(ctx context.Context, ask bool) {
+	f.looking.Lock()
+	defer f.looking.Unlock()
+	f.mu.Lock()
+	before := f.now
+	f.mu.Unlock()
+	if before != nil && !ask {
+		return // somebody else just made one
+	}
+	var trouble []string
+	set, err := f.config.Source.Clusterset(ctx)
+	if err != nil {
+		trouble = append(trouble, err.Error())
+		if set = (&Clusterset{Fabric: &fabric.Fabric{}, Place: func(string) string { return "" }}); before != nil {
+			set = before.set // the last one that could be read
+		}
+	}
+	var reports Reports
+	if ask {
+		if reports, err = f.config.Source.Agents(ctx); err != nil {
+			trouble = append(trouble, err.Error())
+		}
+	}
+	text := strings.Join(trouble, "; ")
+	if before != nil && before.set == set && before.head.Error == text && !reports.Asked {
+		return // nothing can have changed
+	}
+	now := newPicture(set, reports, before, time.Now())
+	now.head.Error = text
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = now
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// newPicture draws a map of what is known. Before is the picture before it, or nil.
+func newPicture(set *Clusterset, r Reports, before *picture, at time.Time) *picture {
+	var drawn *clustermap.Map
+	if before != nil && before.set == set {
+		drawn = before.drawn // of 1,000 clusters are half a million pairs
+	} else {
+		drawn = clustermap.New(set.Fabric)
+	}
+	m := blank(drawn)
+	if r.Asked {
+		live.Fill(m, r.Agents)
+		live.Lost(m, r.Agents)
+	}
+	places, width, height, cards := m.Layout()
+	p := &picture{
+		set: set, drawn: drawn, agents: r.Agents, pieces: map[string]json.RawMessage{}, counters: map[string]counter{},
+		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.Implied, File: set.File, Width: width, Height: height, Cards: cards,
+			Live: r.Asked, Silent: append([]Silent{}, r.Silent...), At: at},
+	}
+	nodes := map[string][]node{}
+	for i := range r.Agents {
+		s := &r.Agents[i]
+		nodes[s.Cluster] = append(nodes[s.Cluster], node{s.Node, s.Gateway, s.Ready})
+	}
+	var names strings.Builder
+	for i := range m.Clusters {
+		c := &m.Clusters[i]
+		names.WriteString(c.Name + " ")
+		p.piece("cluster/"+c.Name, cluster{*c, places[i].X, places[i].Y, places[i].Angle, set.Place("clusters[" + c.Name + "]"), nodes[c.Name]})
+	}
+	p.head.Digest = names.String() + m.Shape
+	pairs := p.pairs(r.Agents, before, at)
+	for i := range m.Links {
+		l := &m.Links[i]
+		out := link{Link: *l, Pairs: pairs[l.Between]}
+		for _, one := range out.Pairs {
+			out.Rate += one.Rate
+		}
+		p.piece("link/"+l.Between[0]+"/"+l.Between[1], out)
+	}
+	return p
+}
+
+// blank gives a copy of a map that can be filled in.
+func blank(m *clustermap.Map) *clustermap.Map {
+	out := *m
+	out.Clusters, out.Links = slices.Clone(m.Clusters), slices.Clone(m.Links)
+	for i := range out.Clusters {
+		out.Clusters[i].Gateways = slices.Clone(out.Clusters[i].Gateways)
+	}
+	return &out
+}
+
+func (p *picture) piece(key string, value any) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		raw = []byte("null") // there is nothing in it that JSON does not have
+	}
+	p.order = append(p.order, key)
+	p.pieces[key] = raw
+}
+
+// pairs gives the pairs of gateways between clusters, as both ends tell of them, and counts
+// what passed since the picture before.
+func (p *picture) pairs(agents []status.Status, before *picture, at time.Time) map[[2]string][]pair {
+	found := map[[2]string]map[[2]string]*pair{}
+	for i := range agents {
+		s := &agents[i]
+		for _, c := range s.Connections {
+			between := fabric.Pair(s.Cluster, c.RemoteCluster)
+			ends := [2]string{c.Gateway, c.RemoteGateway}
+			if between[0] != s.Cluster {
+				ends = [2]string{c.RemoteGateway, c.Gateway}
+			}
+			if found[between] == nil {
+				found[between] = map[[2]string]*pair{}
+			}
+			one := found[between][ends]
+			if one == nil {
+				one = &pair{Gateways: ends, State: clustermap.Up}
+				found[between][ends] = one
+			}
+			if c.Status != status.Connected {
+				one.State = clustermap.Down
+			}
+			if one.Chosen = one.Chosen || c.Chosen; c.RTT != nil {
+				one.RTT = max(one.RTT, c.RTT.Avg)
+			}
+			one.Loss = max(one.Loss, c.Loss)
+			if one.Why == "" {
+				one.Why = c.Why
+			}
+			// Both ends count the same bytes: the one that answers tells.
+			key := strings.Join([]string{s.Cluster, c.Gateway, c.RemoteCluster, c.RemoteGateway}, "/")
+			one.Rate = max(one.Rate, p.count(key, before, c.RxBytes+c.TxBytes, at))
+		}
+	}
+	out := map[[2]string][]pair{}
+	for between, of := range found {
+		for _, ends := range slices.SortedFunc(maps.Keys(of), fabric.ComparePairs) {
+			out[between] = append(out[between], *of[ends])
+		}
+	}
+	return out
+}
+
+// rateOver is over how long at least traffic is counted: less tells of single packets.
+const rateOver = time.Second
+
+func (p *picture) count(key string, before *picture, bytes int64, at time.Time) int64 {
+	c := counter{bytes: bytes, at: at}
+	if before != nil {
+		if was, ok := before.counters[key]; ok && bytes >= was.bytes {
+			if passed := at.Sub(was.at); passed < rateOver {
+				c = was
+			} else {
+				c.rate = int64(float64(bytes-was.bytes) / passed.Seconds())
+			}
+		}
+	}
+	p.counters[key] = c
+	return c.rate
+}
+
+// whole is a picture as the page gets it first.
+type whole struct {
+	head
+	Clusters []json.RawMessage `json:"clusters"`
+	Links    []json.RawMessage `json:"links"`
+}
+
+func (p *picture) whole() whole {
+	w := whole{head: p.head, Clusters: []json.RawMessage{}, Links: []json.RawMessage{}}
+	for _, key := range p.order {
+		if strings.HasPrefix(key, "cluster/") {
+			w.Clusters = append(w.Clusters, p.pieces[key])
+		} else {
+			w.Links = append(w.Links, p.pieces[key])
+		}
+	}
+	return w
+}
+
+// change is what turns one picture into the next.
+type change struct {
+	head
+	Clusters []json.RawMessage `json:"clusters,omitempty"`
+	Links    []json.RawMessage `json:"links,omitempty"`
+	Gone     [][2]string       `json:"gone,omitempty"` // links
+}
+
+// since gives what changed since a picture with the same layout.
+func (p *picture) since(before *picture) change {
+	c := change{head: p.head}
+	for _, key := range p.order {
+		if bytes.Equal(p.pieces[key], before.pieces[key]) {
+			continue
+		}
+		if strings.HasPrefix(key, "cluster/") {
+			c.Clusters = append(c.Clusters, p.pieces[key])
+		} else {
+			c.Links = append(c.Links, p.pieces[key])
+		}
+	}
+	for _, key := range before.order {
+		if parts := strings.Split(key, "/"); p.pieces[key] == nil && len(parts) == 3 {
+			c.Gone = append(c.Gone, [2]string{parts[1], parts[2]})
+		}
+	}
+	return c
+}

@@ -1,0 +1,190 @@
+// Package ui is the web page of a clusterset: the server that hands it out on the loopback
+// address, and the facts that it shows, as JSON and as a stream of what changes. The page
+// itself is in the folder page: plain modules, made by no tool. Where facts come from is a
+// Source, which cmd/hawser has.
+//
+// Called by cmd/hawser for hawser ui.
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// Source is where the page has its facts from. Its methods may be called from any goroutine.
+// What is of type any is what the command of that name prints with -o json.
+type Source interface {
+	// Clusterset gives the clusterset as its files have it now. The pointer is the same as
+	// long as they are the same.
+	Clusterset(ctx context.Context) (*Clusterset, error)
+	// Agents asks the agents how they are. Asked is false where there is nobody to ask.
+	Agents(ctx context.Context) (Reports, error)
+	// Recent gives what an agent remembers of the last hour (hawser-agent recent).
+	Recent(ctx context.Context, cluster, node string) (any, error)
+	// History gives what was published, the newest first (hawser history).
+	History(ctx context.Context) (any, error)
+	// Plan compares two commits, branches, folders, or with to empty the topology as it is
+	// (hawser diff).
+	Plan(ctx context.Context, from, to string) (any, error)
+	// Explain says whether something is reached, and how (hawser explain, with --live where
+	// there are agents to ask).
+	Explain(ctx context.Context, from, to string) (any, error)
+	// Diagnose follows packets for a time (hawser diagnose).
+	Diagnose(ctx context.Context, long time.Duration, addresses, exports []string) (any, error)
+}
+
+// Clusterset is what files say.
+type Clusterset struct {
+	Fabric *fabric.Fabric
+	// Place gives file and line of a topology path; empty = it stands nowhere.
+	Place func(path string) string
+	File  string // of the topology, for people
+}
+
+// Reports are what agents answered.
+type Reports struct {
+	Asked  bool
+	Agents []status.Status
+	Silent []Silent
+}
+
+// Silent is an agent that did not answer.
+type Silent struct {
+	Who   string `json:"who"` // socket, cluster or cluster/pod
+	Error string `json:"error"`
+}
+
+// Config is what a server needs.
+type Config struct {
+	Source Source
+	// Every is how long to wait between two questions to the agents; at least 100 ms.
+	Every time.Duration
+	Log   *slog.Logger
+}
+
+const (
+	headerTimeout = 5 * time.Second  // for the header of a browser's request
+	idleTimeout   = 2 * time.Minute  // between two requests of a browser on a connection
+	answerTimeout = 30 * time.Second // for what the page asks of git, agents or clusters
+	mostHeader    = 16 << 10
+)
+
+// Server answers the page. Make it with New, then Serve once.
+type Server struct {
+	config Config
+	feed   *feed
+	secret secret
+}
+
+// New makes a server with a token of its own.
+func New(config Config) *Server {
+	return &Server{config: config, feed: newFeed(config), secret: newSecret()}
+}
+
+// URL is where the page is opened, with the token in it.
+func (s *Server) URL(listener net.Listener) string {
+	return "http://" + listener.Addr().String() + "/?token=" + s.secret.token
+}
+
+// Serve answers until ctx ends.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: mostHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		s.feed.current(ctx) // so that who comes first need not wait
+		s.feed.run(ctx)
+		return nil
+	})
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		return server.Close()
+	})
+	return group.Wait()
+}
+
+// Handler answers everything, for who may ask.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.index)
+	for _, name := range pageFiles() {
+		mux.HandleFunc("GET /"+name, serveFile(name))
+	}
+	mux.HandleFunc("GET /api/map", s.serveMap)
+	mux.HandleFunc("GET /api/events", s.serveEvents)
+	mux.HandleFunc("GET /api/cluster", s.serveCluster)
+	mux.HandleFunc("GET /api/matrix", s.serveMatrix)
+	mux.HandleFunc("GET /api/node", s.serveNode)
+	mux.HandleFunc("GET /api/recent", s.serveRecent)
+	mux.HandleFunc("GET /api/history", s.answer(func(ctx context.Context, _ *http.Request) (any, error) { return s.config.Source.History(ctx) }))
+	mux.HandleFunc("GET /api/plan", s.answer(func(ctx context.Context, r *http.Request) (any, error) {
+		q := r.URL.Query()
+		return s.config.Source.Plan(ctx, q.Get("from"), q.Get("to"))
+	}))
+	mux.HandleFunc("GET /api/explain", s.answer(func(ctx context.Context, r *http.Request) (any, error) {
+		q := r.URL.Query()
+		return s.config.Source.Explain(ctx, q.Get("from"), q.Get("to"))
+	}))
+	mux.HandleFunc("POST /api/diagnose", s.serveDiagnosis)
+	return s.guard(mux)
+}
+
+// answer makes a handler of what gives JSON or a reason why not.
+func (s *Server) answer(ask func(ctx context.Context, r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
+		defer cancel()
+		value, err := ask(ctx, r)
+		s.send(w, value, err)
+	}
+}
+
+// wrong is an error of who asks.
+type wrong struct{ text string }
+
+func (w wrong) Error() string { return w.text }
+
+// Wrong makes an error that is of who asked: a name that there is not, a text that cannot be
+// read.
+func Wrong(text string) error { return wrong{text} }
+
+func (s *Server) send(w http.ResponseWriter, value any, err error) {
+	code := http.StatusOK
+	if err != nil {
+		code, value = http.StatusBadGateway, map[string]string{"error": err.Error()}
+		if errors.As(err, &wrong{}) {
+			code = http.StatusBadRequest
+		}
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		code, raw = http.StatusInternalServerError, []byte(`{"error":"the answer could not be written"}`)
+		s.config.Log.Error("answer not written", "err", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if _, err := w.Write(raw); err != nil {
+		s.config.Log.Debug("answer not sent", "err", err)
+	}
+}

@@ -1,0 +1,480 @@
+package ui
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hawser.dev/hawser/internal/clustermap"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// fake is a source of two clusters, whose agents say what a test wants.
+type fake struct {
+	mu       sync.Mutex
+	set      *Clusterset
+	reports  Reports
+	err      error
+	asked    int
+	diagnose int
+}
+
+func newFake(clusters ...string) *fake {
+	f := &fabric.Fabric{Name: "demo", Domain: "clusterset.local", Tunnel: fabric.Tunnel{Driver: fabric.DriverWireguard}}
+	for _, name := range clusters {
+		f.Clusters = append(f.Clusters, fabric.Cluster{Name: name, Gateways: []fabric.Gateway{{Name: "a", Node: name + "-gw"}}})
+	}
+	return &fake{set: &Clusterset{Fabric: f, File: "clusterset.yaml", Place: func(path string) string { return "clusterset.yaml:1 " + path }}}
+}
+
+func (f *fake) Clusterset(context.Context) (*Clusterset, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.set, f.err
+}
+
+func (f *fake) Agents(context.Context) (Reports, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	return f.reports, nil
+}
+
+func (f *fake) say(r Reports) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reports = r
+}
+
+func (f *fake) Recent(_ context.Context, cluster, node string) (any, error) {
+	return status.Recent{Cluster: cluster, Node: node}, nil
+}
+func (f *fake) History(context.Context) (any, error) { return nil, errors.New("git is gone") }
+func (f *fake) Plan(_ context.Context, from, _ string) (any, error) {
+	return nil, Wrong("no commit " + from)
+}
+func (f *fake) Explain(context.Context, string, string) (any, error) {
+	return map[string]string{"why": "<script>alert(1)</script>"}, nil
+}
+func (f *fake) Diagnose(context.Context, time.Duration, []string, []string) (any, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.diagnose++
+	return map[string]any{"trips": []string{}}, nil
+}
+
+// agentOf is the report of a gateway with a link to another.
+func agentOf(cluster, other, state string, bytes int64) status.Status {
+	return status.Status{Cluster: cluster, Node: cluster + "-gw", Gateway: "a", Ready: true, Connections: []status.Connection{{
+		Gateway: "a", RemoteCluster: other, RemoteGateway: "a", Status: state, Chosen: true, RxBytes: bytes, RTT: &status.RTT{Avg: 1200},
+	}}}
+}
+
+type site struct {
+	t      *testing.T
+	server *Server
+	at     *httptest.Server
+	client *http.Client
+}
+
+// open serves a page, and gives a browser that has opened it with the token.
+func open(t *testing.T, source Source) *site {
+	t.Helper()
+	server := New(Config{Source: source, Every: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	at := httptest.NewUnstartedServer(server.Handler())
+	at.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	at.Start()
+	done := make(chan struct{})
+	go func() { defer close(done); server.feed.run(ctx) }()
+	t.Cleanup(func() { cancel(); at.CloseClientConnections(); at.Close(); <-done })
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, server: server, at: at, client: &http.Client{Jar: jar}}
+	resp, body := s.get(server.URL(at.Listener), nil)
+	if resp.StatusCode != http.StatusOK || resp.Request.URL.RawQuery != "" || !strings.Contains(body, "<title>Hawser</title>") {
+		t.Fatalf("the page with its token: %s at %s", resp.Status, resp.Request.URL)
+	}
+	return s
+}
+
+func (s *site) do(client *http.Client, method, url string, header map[string]string) (*http.Response, string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, url, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for name, value := range header {
+		if name == "Host" {
+			req.Host = value
+		} else {
+			req.Header.Set(name, value)
+		}
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(resp.Body); err != nil {
+		s.t.Fatal(err)
+	}
+	return resp, body.String()
+}
+
+func (s *site) get(url string, header map[string]string) (*http.Response, string) {
+	s.t.Helper()
+	return s.do(s.client, http.MethodGet, url, header)
+}
+
+// TestAttacks: who is not let in, and what nobody gets.
+func TestAttacks(t *testing.T) {
+	t.Parallel()
+	source := newFake("g1", "g2")
+	s := open(t, source)
+	stranger := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	port := s.at.Listener.Addr().(*net.TCPAddr).Port
+	for _, tt := range []struct {
+		name, method, path string
+		known              bool // has the cookie
+		header             map[string]string
+		want               int
+	}{
+		{"no token", "GET", "/", false, nil, http.StatusUnauthorized},
+		{"no token for a file of the page", "GET", "/app.js", false, nil, http.StatusUnauthorized},
+		{"no token for facts", "GET", "/api/map", false, nil, http.StatusUnauthorized},
+		{"no token for events", "GET", "/api/events", false, nil, http.StatusUnauthorized},
+		{"an empty token", "GET", "/?token=", false, nil, http.StatusUnauthorized},
+		{"another token", "GET", "/?token=AAAAAAAAAAAAAAAAAAAAAAAAAA", false, nil, http.StatusUnauthorized},
+		{"the token as the cookie", "GET", "/api/map", false, map[string]string{"Cookie": fmt.Sprintf("hawser-ui-%d=%s", port, s.server.secret.token)}, http.StatusUnauthorized},
+		{"the token for facts", "GET", "/api/map?token=" + s.server.secret.token, false, nil, http.StatusUnauthorized},
+		{"DNS rebinding", "GET", "/api/map", true, map[string]string{"Host": fmt.Sprintf("evil.example:%d", port)}, http.StatusMisdirectedRequest},
+		{"DNS rebinding with the token", "GET", "/?token=" + s.server.secret.token, false, map[string]string{"Host": "evil.example"}, http.StatusMisdirectedRequest},
+		{"a name that begins like a loopback one", "GET", "/api/map", true, map[string]string{"Host": "localhost.evil.example"}, http.StatusMisdirectedRequest},
+		{"an address of this machine that is not loopback", "GET", "/api/map", true, map[string]string{"Host": "192.0.2.1"}, http.StatusMisdirectedRequest},
+		{"another site asks", "GET", "/api/map", true, map[string]string{"Origin": "https://evil.example"}, http.StatusForbidden},
+		{"a page without an origin asks", "GET", "/api/map", true, map[string]string{"Origin": "null"}, http.StatusForbidden},
+		{"another port of this machine asks", "GET", "/api/map", true, map[string]string{"Origin": "http://127.0.0.1:1"}, http.StatusForbidden},
+		{"another site embeds an answer", "GET", "/api/map", true, map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, http.StatusForbidden},
+		{"another port embeds a script", "GET", "/app.js", true, map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, http.StatusForbidden},
+		{"another site frames the page", "GET", "/", true, map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, http.StatusForbidden},
+		{"a person comes from another site", "GET", "/", true, map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, http.StatusOK},
+		{"a form of another site has packets followed", "POST", "/api/diagnose?for=2s", true, map[string]string{"Origin": "https://evil.example"}, http.StatusForbidden},
+		{"packets followed without an origin", "POST", "/api/diagnose?for=2s", true, nil, http.StatusForbidden},
+		{"packets followed by a link", "GET", "/api/diagnose?for=2s", true, nil, http.StatusMethodNotAllowed},
+		{"packets followed for a day", "POST", "/api/diagnose?for=24h", true, map[string]string{"Origin": "http://" + s.at.Listener.Addr().String()}, http.StatusBadRequest},
+		{"a file of the program", "GET", "/../ui.go", true, nil, http.StatusNotFound},
+		{"a file of the machine", "GET", "/..%2f..%2f..%2fetc/passwd", true, nil, http.StatusNotFound},
+		{"a file of the machine, as Windows has it", "GET", `/..\..\etc\passwd`, true, nil, http.StatusNotFound},
+		{"the folder of the page", "GET", "/page/", true, nil, http.StatusNotFound},
+		{"a way to write", "PUT", "/app.js", true, map[string]string{"Origin": "http://" + s.at.Listener.Addr().String()}, http.StatusMethodNotAllowed},
+	} {
+		client := stranger
+		if tt.known {
+			client = s.client
+		}
+		resp, body := s.do(client, tt.method, s.at.URL+tt.path, tt.header)
+		if resp.StatusCode != tt.want {
+			t.Errorf("%s: %s, want %d: %.200s", tt.name, resp.Status, tt.want, body)
+		}
+		if got := resp.Header.Get("Content-Security-Policy"); got != policy {
+			t.Errorf("%s: policy %q", tt.name, got)
+		}
+	}
+	source.mu.Lock()
+	defer source.mu.Unlock()
+	if source.diagnose != 0 {
+		t.Errorf("%d attacks had packets followed", source.diagnose)
+	}
+}
+
+// TestEnter: the token is in the URL once, and in nothing that a script can read.
+func TestEnter(t *testing.T) {
+	t.Parallel()
+	s := open(t, newFake("g1"))
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, _ := s.do(client, http.MethodGet, s.server.URL(s.at.Listener)+"&x=1", nil)
+	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/?x=1" {
+		t.Errorf("%s to %s", resp.Status, resp.Header.Get("Location"))
+	}
+	c := resp.Cookies()
+	if len(c) != 1 || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode || c[0].Domain != "" || strings.Contains(c[0].String(), s.server.secret.token) {
+		t.Errorf("cookies: %v", c)
+	}
+	for name, want := range map[string]string{"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "X-Frame-Options": "DENY"} {
+		if got := resp.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	for _, host := range []string{"localhost:8080", "LOCALHOST", "127.0.0.1", "127.9.9.9:1", "[::1]:80", "[::1]"} {
+		if !loopbackName(host) {
+			t.Errorf("%s is no name of the loopback address", host)
+		}
+	}
+	for _, host := range []string{"", ":80", "example.org", "127.0.0.1.example.org", "10.0.0.1", "[fe80::1%lo]:80", "0.0.0.0", "[::ffff:10.0.0.1]"} {
+		if loopbackName(host) {
+			t.Errorf("%q counts as a name of the loopback address", host)
+		}
+	}
+}
+
+// TestPage: it loads nothing from elsewhere, has no script or style in it, never makes HTML
+// of a text, and is small.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	s := open(t, newFake("g1"))
+	var packed bytes.Buffer
+	out := gzip.NewWriter(&packed)
+	err := fs.WalkDir(page, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := page.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if _, err := out.Write(raw); err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(path, "page/")
+		for _, found := range regexp.MustCompile(`https?://[^\s"'<>)]+`).FindAllString(string(raw), -1) {
+			if found != "http://www.w3.org/2000/svg" {
+				t.Errorf("%s names %s", name, found)
+			}
+		}
+		if found := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser|srcdoc|javascript:`).FindString(string(raw)); found != "" {
+			t.Errorf("%s uses %s", name, found)
+		}
+		if name == indexFile {
+			if found := regexp.MustCompile(`(?i)<style|<script[^>]*>[^<]|\son[a-z]+=|\sstyle=`).Find(raw); found != nil {
+				t.Errorf("%s: %s", name, found)
+			}
+			return nil
+		}
+		resp, body := s.get(s.at.URL+"/"+name, nil)
+		if resp.StatusCode != http.StatusOK || body != string(raw) || resp.Header.Get("Content-Type") == "" {
+			t.Errorf("%s: %s, %s", name, resp.Status, resp.Header.Get("Content-Type"))
+		}
+		return nil
+	})
+	if err := errors.Join(err, out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes compressed", packed.Len())
+	if packed.Len() > 400_000 {
+		t.Errorf("%d bytes compressed, want 400 kB at most", packed.Len())
+	}
+}
+
+// TestAnswers: reasons are JSON, with the code of whose fault it is; markup stays text.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	source := newFake("g1", "g2")
+	source.reports = Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, 0)}}
+	s := open(t, source)
+	// So that agents are asked.
+	s.events(func(string, []byte) bool { return s.server.feed.now.head.Live })
+	for _, tt := range []struct {
+		path string
+		code int
+		want string
+	}{
+		{"/api/history", http.StatusBadGateway, `{"error":"git is gone"}`},
+		{"/api/plan?from=x", http.StatusBadRequest, `{"error":"no commit x"}`},
+		{"/api/explain?from=a&to=b", http.StatusOK, `{"why":"\u003cscript\u003ealert(1)\u003c/script\u003e"}`},
+		{"/api/node?cluster=g1&node=none", http.StatusBadRequest, `{"error":"no agent of node \"none\" in cluster \"g1\" answered"}`},
+		{"/api/cluster?name=g9", http.StatusBadRequest, `{"error":"there is no cluster \"g9\" in the topology"}`},
+		{"/api/matrix?cluster=g9", http.StatusBadRequest, `{"error":"there is no cluster g9 in the topology"}`},
+		{"/api/matrix", http.StatusOK, `{"clusterset":"demo","clusters":["g1","g2"],"exports":[]}`},
+		{"/api/cluster?name=g1", http.StatusOK, `{"name":"g1","ways":[{"to":"g2","link":"g1/a-g2/a","reported":false}]}`},
+	} {
+		resp, body := s.get(s.at.URL+tt.path, nil)
+		if resp.StatusCode != tt.code || body != tt.want || resp.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %s %s\n want %s", tt.path, resp.Status, body, tt.want)
+		}
+	}
+	if resp, body := s.get(s.at.URL+"/api/node?cluster=g1&node=g1-gw", nil); resp.StatusCode != http.StatusOK || !strings.Contains(body, `"gateway":"a"`) {
+		t.Errorf("node: %s %s", resp.Status, body)
+	}
+}
+
+// events reads events until a function is content.
+func (s *site) events(content func(name string, data []byte) bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.at.URL+"/api/events", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	lines, name := bufio.NewScanner(resp.Body), ""
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			name = text
+		}
+		if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok && content(name, []byte(text)) {
+			return
+		}
+	}
+	s.t.Fatalf("the events ended: %v", lines.Err())
+}
+
+// TestEvents: the whole first, then only what changes, and another whole with other clusters.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	source := newFake("g1", "g2", "g3")
+	well := Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, 0), agentOf("g2", "g1", status.Connected, 0)}}
+	source.say(well)
+	s := open(t, source)
+	type event struct {
+		Clusters []cluster
+		Links    []link
+		Live     bool
+		Error    string
+	}
+	step := 0
+	s.events(func(name string, data []byte) bool {
+		var e event
+		if name != "beat" {
+			if err := json.Unmarshal(data, &e); err != nil {
+				t.Error(err)
+				return true
+			}
+		}
+		switch {
+		case step == 0 && name == "whole":
+			if len(e.Clusters) != 3 || len(e.Links) != 3 {
+				t.Errorf("the whole has %d clusters and %d links", len(e.Clusters), len(e.Links))
+			}
+			step++
+		case step == 1 && e.Live && len(e.Links) > 0: // agents answered
+			// The gateway of g2 dies.
+			source.say(Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Disconnected, 0)}, Silent: []Silent{{Who: "g2", Error: "gone"}}})
+			step++
+		case step == 2 && name == "change":
+			if len(e.Clusters) == 0 {
+				break
+			}
+			got := map[string]string{}
+			for _, c := range e.Clusters {
+				got["cluster "+c.Name] = c.State
+			}
+			for _, l := range e.Links {
+				got["link "+l.Between[0]+"-"+l.Between[1]] = l.State
+			}
+			if d := cmp.Diff(map[string]string{"cluster g1": clustermap.Down, "cluster g2": clustermap.Down, "link g1-g2": clustermap.Down}, got); d != "" {
+				t.Errorf("change (-want +got):\n%s", d)
+			}
+			source.mu.Lock()
+			source.set = newFake("g1", "g2").set
+			source.mu.Unlock()
+			step++
+		case step == 3 && name == "whole":
+			if len(e.Clusters) != 2 {
+				t.Errorf("the other whole has %d clusters", len(e.Clusters))
+			}
+			source.mu.Lock()
+			source.err = errors.New("clusterset.yaml:3:1: is no YAML")
+			source.mu.Unlock()
+			step++
+		case step == 4 && e.Error != "":
+			return e.Error == "clusterset.yaml:3:1: is no YAML"
+		}
+		return false
+	})
+}
+
+// TestNobodyWatches: agents are asked while somebody watches, and not otherwise.
+func TestNobodyWatches(t *testing.T) {
+	t.Parallel()
+	source := newFake("g1")
+	s := open(t, source)
+	s.get(s.at.URL+"/api/map", nil)
+	source.mu.Lock()
+	if source.asked != 0 {
+		t.Errorf("agents were asked %d times for nobody", source.asked)
+	}
+	source.mu.Unlock()
+	s.events(func(string, []byte) bool {
+		source.mu.Lock()
+		defer source.mu.Unlock()
+		return source.asked > 0
+	})
+}
+
+// TestRate: traffic is what both ends counted since a second before, and nothing when a
+// tunnel was made anew.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	set := newFake("g1", "g2").set
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	report := func(bytes int64) Reports {
+		return Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, bytes)}}
+	}
+	rate := func(p *picture) int64 {
+		var l link
+		if err := json.Unmarshal(p.pieces["link/g1/g2"], &l); err != nil {
+			t.Fatal(err)
+		}
+		return l.Rate
+	}
+	p := newPicture(set, report(1000), nil, at)
+	for _, tt := range []struct {
+		after time.Duration
+		bytes int64
+		want  int64
+	}{
+		{0, 1000, 0}, {500 * time.Millisecond, 2000, 0}, {2 * time.Second, 5000, 2000}, {2500 * time.Millisecond, 9000, 2000}, {4 * time.Second, 100, 0},
+	} {
+		p = newPicture(set, report(tt.bytes), p, at.Add(tt.after))
+		if got := rate(p); got != tt.want {
+			t.Errorf("after %s: %d bytes a second, want %d", tt.after, got, tt.want)
+		}
+	}
+}
+
+// TestThousand: the first picture of a thousand clusters is a small answer.
+func TestThousand(t *testing.T) {
+	t.Parallel()
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprintf("c%04d", i)
+	}
+	s := open(t, newFake(names...))
+	begun := time.Now()
+	resp, body := s.get(s.at.URL+"/api/map", nil)
+	if resp.StatusCode != http.StatusOK || strings.Count(body, `"podCIDRs"`) != 1000 || !strings.Contains(body, `"implied":true`) {
+		t.Errorf("%s: %.300s", resp.Status, body)
+	}
+	t.Logf("%d bytes after %s", len(body), time.Since(begun))
+	if len(body) > 400_000 {
+		t.Errorf("%d bytes, want 400 kB at most", len(body))
+	}
+}
