@@ -170,7 +170,7 @@ func TestLabelsAreSeen(t *testing.T) {
 			m.Links[i].RTT = 12800
 		}
 		labels := 0
-		s := m.layout()
+		s := m.drawing()
 		for _, label := range s.texts {
 			if label.text != "12.8 ms" {
 				continue
