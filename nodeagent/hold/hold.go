@@ -27,6 +27,9 @@ const (
 	StopAfter  = 5 * time.Second
 	GuardAfter = 6 * time.Second
 	TakeAfter  = 8 * time.Second
+	// removeAfter is how long a node goes on with a gateway that left the topology, as long as
+	// it can renew the Lease: others that use it hear of it later.
+	removeAfter = 30 * time.Second
 	// retryEvery is the pause after a write that failed.
 	retryEvery = 500 * time.Millisecond
 	// stagger is by how much each node waits behind the one before it for a free gateway, and
@@ -63,6 +66,8 @@ type View struct {
 	Leases map[string]Lease // by gateway
 	// Leaving says that this node's agent ends, and Drained that it takes no other gateway.
 	Leaving, Drained bool
+	// Over says that all of Hawser's is to go.
+	Over bool
 	// Ports are the UDP ports of tunnels to the gateways, first and last.
 	Ports [][2]int
 }
@@ -73,6 +78,7 @@ func ViewOf(f *fabric.Fabric, cluster, node string, nodes []model.Node) View {
 	v := View{Node: node, Nodes: nodes}
 	own := f.Cluster(cluster)
 	if own == nil || f.Decommission {
+		v.Over = true
 		return v
 	}
 	for i := range own.Gateways {
@@ -117,6 +123,7 @@ type State struct {
 	leftAt  time.Time // since when
 	seen    map[string]sight
 	pauseTo time.Time // no write before
+	goneAt  time.Time // since when mine is not in the topology; zero = it is
 }
 
 // sight is a Lease as this node saw it, and since when it is the same.
@@ -207,6 +214,16 @@ func (s State) keep(v View, now time.Time) State {
 		return s
 	}
 	i := slices.IndexFunc(v.Gateways, func(g Gateway) bool { return g.Name == s.mine.Gateway })
+	if i < 0 && !v.Over && !v.Leaving {
+		if s.goneAt.IsZero() {
+			s.goneAt = now
+		}
+		if now.Sub(s.goneAt) < removeAfter {
+			return s
+		}
+	} else {
+		s.goneAt = time.Time{}
+	}
 	if i < 0 || (v.Leaving || !v.fit(v.Node, v.Gateways[i])) && s.heir(v, v.Gateways[i]) {
 		s.back, s.mine, s.leftAt = s.mine, Lease{}, now
 	}

@@ -76,7 +76,12 @@ func TestHold(t *testing.T) {
 		{name: "is given back when the agent ends", holds: true, view: see(held, func(v *View) { v.Leaving = true }), after: time.Second, write: "nobody", turn: 1},
 		{name: "is kept when the agent ends and nobody else can have it", holds: true,
 			view: see(held, func(v *View) { v.Leaving, v.Nodes = true, v.Nodes[:1] }), after: time.Second, keeps: true},
-		{name: "is given back when it left the topology", holds: true, view: see(held, func(v *View) { v.Gateways = nil }), after: time.Second, write: "nobody", turn: 1},
+		{name: "goes on for a while when it left the topology", holds: true, view: see(held, func(v *View) { v.Gateways = nil }), after: RenewEvery,
+			write: "a", turn: 1, keeps: true},
+		{name: "is given back when it left the topology and the agent ends", holds: true,
+			view: see(held, func(v *View) { v.Gateways, v.Leaving = nil, true }), after: time.Second, write: "nobody", turn: 1},
+		{name: "is given back when all is to go", holds: true, view: see(held, func(v *View) { v.Gateways, v.Over = nil, true }),
+			after: time.Second, write: "nobody", turn: 1},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -104,6 +109,29 @@ func TestHold(t *testing.T) {
 				t.Errorf("holds %q, want that it holds one to be %t", own, test.keeps)
 			}
 		})
+	}
+}
+
+// TestLeftTopology: a gateway that left the topology is given back after a while.
+func TestLeftTopology(t *testing.T) {
+	t.Parallel()
+	s, l := holding()
+	v := see(l)
+	v.Gateways = nil
+	for now := start; ; now = now.Add(RenewEvery) {
+		var write *Write
+		if s, write, _ = s.Look(v, now); write == nil {
+			continue
+		}
+		if write.Lease.Holder == "" {
+			if took := now.Sub(start); took < removeAfter || took > removeAfter+2*RenewEvery {
+				t.Errorf("given back after %s, want %s", took, removeAfter)
+			}
+			return
+		}
+		if s = s.Wrote(write.Lease, now); now.Sub(start) > time.Minute {
+			t.Fatal("never given back")
+		}
 	}
 }
 
