@@ -10,9 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestTripText: each outcome says where packets were, what became of them, and what to do.
-func TestTripText(t *testing.T) {
-	t.Parallel()
+// everyOutcome gives trips of each outcome, and what nodes saw.
+func everyOutcome() ([]trip.Trip, []trip.Seen) {
 	ends := func(from, to string) status.Ends { return status.Ends{Protocol: "tcp", From: from, To: to} }
 	step := func(node, in, out string, came, left status.Ends, next ...*trip.Step) *trip.Step {
 		return &trip.Step{Cluster: node[:2], Node: node, Next: next, Journey: status.Journey{In: in, Out: out, Came: came, Left: left, Packets: 3}}
@@ -37,6 +36,13 @@ func TestTripText(t *testing.T) {
 	}
 	seen := []trip.Seen{{Diagnosis: status.Diagnosis{Cluster: "g1", Node: "g1-w", Seconds: 10, Packets: 20, Full: true}},
 		{Diagnosis: status.Diagnosis{Cluster: "g2", Node: "g2-a", Seconds: 9.9, Packets: 1, Filtered: 6}}}
+	return trips, seen
+}
+
+// TestTripText: each outcome says where packets were, what became of them, and what to do.
+func TestTripText(t *testing.T) {
+	t.Parallel()
+	trips, seen := everyOutcome()
 	const want = `21 packets of the clusterset followed on 2 nodes in 10 s
 more came than are followed on g1/g1-w: --export or --address leaves out what else there is
 g2/g2-a: rp_filter dropped 6 meanwhile, of whatever traffic: their source is reached by another link than they came by (sysctl net.ipv4.conf.*.rp_filter; 2 is loose)

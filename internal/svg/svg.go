@@ -98,10 +98,10 @@ text{fill:#f0f6fc}.faint{fill:#9198a1}.back{fill:#0d1117}.box{fill:#151b23;strok
 const More = `
 .band{fill:#f6f8fa}.mono{font-family:ui-monospace,SFMono-Regular,Menlo,monospace}
 .bad.box{stroke-dasharray:none}text.bad{fill:#cf222e}text.good{fill:#1a7f37}text.fair{fill:#9a6700}
-.step.box{fill:#fff}.tip{fill:#8c959f}.bad.tip{fill:#cf222e}.good.tip{fill:#1a7f37}
+.step.box{fill:#fff}.tip{fill:#8c959f}.bad.tip{fill:#cf222e}.good.tip{fill:#1a7f37}.fair.tip{fill:#9a6700}
 @media (prefers-color-scheme:dark){
 .band{fill:#151b23}text.bad{fill:#f85149}text.good{fill:#3fb950}text.fair{fill:#d29922}
-.step.box{fill:#0d1117}.tip{fill:#656c76}.bad.tip{fill:#f85149}.good.tip{fill:#3fb950}
+.step.box{fill:#0d1117}.tip{fill:#656c76}.bad.tip{fill:#f85149}.good.tip{fill:#3fb950}.fair.tip{fill:#d29922}
 }
 `
 
