@@ -2,8 +2,7 @@
 # Cilium's agent, beside kube-proxy or in its place. There is no operator: what it would do
 # here, giving each node prefixes of the cluster's pool, is done below.
 # IPAM=cluster-pool: node 1 has 10.7.65.0/24 and not the 10.7.1.0/24 of its Node object;
-# multi-pool: the same, as the part of a pool; it needs ROUTING=native. kubernetes: the
-# prefixes of the Node objects. ROUTING=tunnel, over VXLAN, or native: routes
+# kubernetes: the prefixes of the Node objects. ROUTING=tunnel, over VXLAN, or native: routes
 # between nodes, which the agents make. MASQUERADE=iptables, or bpf, which needs that Cilium
 # is in kube-proxy's place (kubelab up --proxy network). DEVICES: links that it has programs
 # on; it finds them itself otherwise, Hawser's among them. MORE: further flags of the agent.
@@ -44,14 +43,8 @@ agent() {
     --cgroup-root=$groups --cni-exclusive=false --write-cni-conf-when-ready=/run/cni/05-cilium.conflist --preallocate-bpf-maps=false $MORE
 }
 pool() { # what the operator does
-  local own="${PODS%.*.*}.$((number + 64)).0/24" of
-  case $IPAM in
-  cluster-pool) of='"podCIDRs": ["'$own'"]' ;;
-  multi-pool) of='"pools": {"allocated": [{"pool": "default", "cidrs": ["'$own'"]}]}' ;;
-  esac
-  until kubectl --kubeconfig="$pki/admin" patch ciliumnode "$NODE" --type merge -p '{"spec": {"ipam": {'"$of"'}}}' >/dev/null 2>&1; do sleep 0.5; done
+  until kubectl --kubeconfig="$pki/admin" patch ciliumnode "$NODE" --type merge \
+    -p '{"spec": {"ipam": {"podCIDRs": ["'"${PODS%.*.*}.$((number + 64)).0/24"'"]}}}' >/dev/null 2>&1; do sleep 0.5; done
 }
-# With several pools it masquerades by link, not by prefix.
-[ "$IPAM" != multi-pool ] || MORE="--egress-masquerade-interfaces=eth0 $MORE"
 keep agent &
 [ "$IPAM" = kubernetes ] || pool &
