@@ -125,6 +125,13 @@ func (s *Leases) Read(ctx context.Context, gateway string) (hold.Lease, error) {
 		return hold.Lease{}, fmt.Errorf("read Lease of gateway %s: %w", gateway, err)
 	}
 	l, _ := leaseOf(object)
+	// A watch that hangs must not have this node try with the same old version again.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.loaded {
+		s.leases = maps.Clone(s.leases)
+		s.leases[gateway] = l
+	}
 	return l, nil
 }
 
