@@ -84,7 +84,7 @@ func browser(t *testing.T) context.Context {
 		t.Skip("no chromium (hack/setup-ui.sh)")
 	}
 	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 800), chromedp.WSURLReadTimeout(2 * time.Minute),
+		chromedp.ExecPath(path), chromedp.UserDataDir(profile(t)), chromedp.WindowSize(1280, 800), chromedp.WSURLReadTimeout(2 * time.Minute),
 	}
 	for _, name := range []string{
 		"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking", "disable-component-update",
@@ -107,6 +107,26 @@ func browser(t *testing.T) context.Context {
 	})
 	run(ctx, t, cdplog.Enable())
 	return ctx
+}
+
+// profile makes a folder for a browser. Processes of one that was ended write there for a
+// moment longer, so that removing it takes more than one attempt.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ui-profile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := os.RemoveAll(dir)
+		for begun := time.Now(); err != nil && time.Since(begun) < patience; err = os.RemoveAll(dir) {
+			time.Sleep(20 * time.Millisecond)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 func run(ctx context.Context, t *testing.T, actions ...chromedp.Action) {
