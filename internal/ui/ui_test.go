@@ -294,7 +294,7 @@ func TestAnswers(t *testing.T) {
 	source.reports = Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, 0)}}
 	s := open(t, source)
 	// So that agents are asked.
-	s.events(func(string, []byte) bool { return s.server.feed.now.head.Live })
+	s.events(func(_ string, data []byte) bool { return bytes.Contains(data, []byte(`"live":true`)) })
 	for _, tt := range []struct {
 		path string
 		code int
