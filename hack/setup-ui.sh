@@ -4,14 +4,13 @@
 # axe-core's script, which is kept under the user's cache.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/install.sh
 version=4.10.3
 hash=880970c081707360e64f34cea25ff91892f5bc95675b0776925b9709dd8a68bb
 
-if ! command -v chromium >/dev/null; then
-  echo "setup-ui: installing chromium" >&2
-  apt-get update -qq >&2
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >&2
-fi
+missing=$(absent chromium=chromium /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf=fonts-dejavu-core)
+# shellcheck disable=SC2086
+packages_for setup-ui "" $missing
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/hawser/ui
 script=$cache/axe-$version.min.js
