@@ -156,14 +156,14 @@ func (m *bench) measure(ctx context.Context, clusters []*apply.Cluster, f *fabri
 	done := m.app.progress("measuring from pod to pod")
 	defer func() { done() }()
 	var err error
-	if errands[1], err = to.Send(ctx, namespace, []apply.Errand{m.server("server", "", serverPort)}); err == nil {
+	if errands[1], err = to.Send(ctx, namespace, []apply.Errand{m.server("server", nil, serverPort)}); err == nil {
 		err = errands[1].Export(ctx, "server", serverPort)
 	}
 	if err != nil {
 		return out, inCluster(to, err)
 	}
 	name := "server." + namespace + ".svc." + f.Domain
-	if errands[0], err = from.Send(ctx, namespace, []apply.Errand{m.client("client", "", name, serverPort, answerWithin)}); err != nil {
+	if errands[0], err = from.Send(ctx, namespace, []apply.Errand{m.client("client", nil, name, serverPort, answerWithin)}); err != nil {
 		return out, inCluster(from, err)
 	}
 	if out.Pods, err = m.result(ctx, errands[0], "client"); err != nil {
@@ -189,10 +189,10 @@ func (m *bench) measure(ctx context.Context, clusters []*apply.Cluster, f *fabri
 		return out, nil
 	}
 	done = m.app.progress("measuring from gateway to gateway, beside Hawser")
-	if err = errands[1].Add(ctx, []apply.Errand{m.server("server-node", far.Node, m.flags.port)}); err != nil {
+	if err = errands[1].Add(ctx, []apply.Errand{m.server("server-node", far, m.flags.port)}); err != nil {
 		return out, inCluster(to, err)
 	}
-	if err = errands[0].Add(ctx, []apply.Errand{m.client("client-node", near.Node, at, m.flags.port, underlayWithin)}); err != nil {
+	if err = errands[0].Add(ctx, []apply.Errand{m.client("client-node", near, at, m.flags.port, underlayWithin)}); err != nil {
 		return out, inCluster(from, err)
 	}
 	underlay, err := m.result(ctx, errands[0], "client-node")
@@ -213,15 +213,22 @@ func inCluster(c *apply.Cluster, err error) error {
 	return fmt.Errorf("cluster %s: %s", c.Name, apply.Reason(err))
 }
 
-func (m *bench) server(name, node string, port int) apply.Errand {
-	return apply.Errand{Name: name, Node: node, Image: m.image,
-		Args: []string{"benchmark", "--key", m.key, "--listen", ":" + strconv.Itoa(port)}}
+// server is one in a pod, or on the node of a gateway; so is client.
+func (m *bench) server(name string, on *fabric.Gateway, port int) apply.Errand {
+	return m.errand(name, on, "--listen", ":"+strconv.Itoa(port))
 }
 
-func (m *bench) client(name, node, host string, port int, wait time.Duration) apply.Errand {
-	return apply.Errand{Name: name, Node: node, Image: m.image, Args: []string{"benchmark", "--key", m.key,
-		"--to", net.JoinHostPort(host, strconv.Itoa(port)), "--for", m.flags.each.String(), "--streams", strconv.Itoa(m.flags.streams),
-		"--wait", wait.String()}}
+func (m *bench) client(name string, on *fabric.Gateway, host string, port int, wait time.Duration) apply.Errand {
+	return m.errand(name, on, "--to", net.JoinHostPort(host, strconv.Itoa(port)), "--for", m.flags.each.String(),
+		"--streams", strconv.Itoa(m.flags.streams), "--wait", wait.String())
+}
+
+func (m *bench) errand(name string, on *fabric.Gateway, args ...string) apply.Errand {
+	e := apply.Errand{Name: name, Image: m.image, Args: append([]string{"benchmark", "--key", m.key}, args...)}
+	if on != nil {
+		e.Node, e.NodeSelector = on.Node, on.NodeSelector
+	}
+	return e
 }
 
 const (

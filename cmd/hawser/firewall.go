@@ -128,6 +128,9 @@ func firewallText(f *fabric.Fabric, list []firewall.Opening, flags firewallFlags
 		gateway, node, from, addresses := o.Cluster+"/"+o.Gateway, o.Node, strings.Join(o.From, ","),
 			prefixesText(o.Sources)
 		purpose := strings.TrimSpace(o.Driver + " " + o.Purpose)
+		if g := f.Cluster(o.Cluster).Gateway(o.Gateway); g != nil {
+			node = g.Where()
+		}
 		if o.Purpose == firewall.Nodes {
 			gateway, node, from, addresses = o.Cluster, "every node", "nodes of "+o.Cluster, "nodes"
 		}

@@ -171,7 +171,7 @@ func (p *posted) errand(image, key string) apply.Errand {
 	for _, t := range p.targets {
 		args = append(args, "--to", t.At)
 	}
-	return apply.Errand{Name: p.gateway.Name, Node: p.gateway.Node, Image: image, Args: args}
+	return apply.Errand{Name: p.gateway.Name, Node: p.gateway.Node, NodeSelector: p.gateway.NodeSelector, Image: image, Args: args}
 }
 
 // take notes how the pod is, and what it said last.
@@ -208,10 +208,10 @@ func (p *posted) findings(all []*posted) diag.List {
 	switch {
 	case p.told.Image && p.report == nil:
 		add(diag.Error, "image-not-pulled", "name the image that is in your registry with spec.agent.image or --image, and let the node pull it",
-			"node %s cannot get the agent's image: %s", p.gateway.Node, p.told.Why)
+			"node %s cannot get the agent's image: %s", p.gateway.Where(), p.told.Why)
 	case p.report == nil:
 		add(diag.Warning, "pod-not-run", "nothing is known of the ports of this gateway: see why pods do not run on its node",
-			"no pod runs on node %s: %s", p.gateway.Node, firstOf(p.told.Why, "it has said nothing"))
+			"no pod runs on node %s: %s", p.gateway.Where(), firstOf(p.told.Why, "it has said nothing"))
 	}
 	if p.report == nil {
 		return out
@@ -219,7 +219,7 @@ func (p *posted) findings(all []*posted) diag.List {
 	for _, port := range p.report.Ports {
 		if port.Error != "" {
 			add(diag.Warning, "port-taken", "if agents run there already, hawser show connections tells about their links; otherwise choose other ports with tunnel.port",
-				"UDP %d of node %s is somebody else's: %s", port.Port, p.gateway.Node, port.Error)
+				"UDP %d of node %s is somebody else's: %s", port.Port, p.gateway.Where(), port.Error)
 		}
 	}
 	closed := map[string][]string{} // places by gateway

@@ -25,10 +25,13 @@ type Errands struct {
 
 // Errand is one of them.
 type Errand struct {
-	Name  string // of the pod, and its label app
-	Node  string // whose network it has; empty = any node, and an address of its own
-	Image string
-	Args  []string // of hawser-agent
+	Name string // of the pod, and its label app
+	// Node is the one whose network it has, or NodeSelector picks one of its own by labels.
+	// Without both it is on any node, and has an address of its own.
+	Node         string
+	NodeSelector map[string]string
+	Image        string
+	Args         []string // of hawser-agent
 }
 
 // Told is how an errand is.
@@ -136,12 +139,24 @@ func (e Errand) pod(namespace string) *unstructured.Unstructured {
 			},
 		}},
 	}
-	if e.Node != "" {
+	labels := map[string]any{"app": e.Name}
+	switch {
+	case e.Node != "":
 		spec["nodeName"], spec["hostNetwork"], spec["tolerations"] = e.Node, true, []any{map[string]any{"operator": "Exists"}}
+	case len(e.NodeSelector) > 0:
+		selector := map[string]any{}
+		for key, value := range e.NodeSelector {
+			selector[key] = value
+		}
+		spec["nodeSelector"], spec["hostNetwork"] = selector, true
+		labels["picked"] = "true"
+		spec["affinity"] = map[string]any{"podAntiAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": []any{map[string]any{
+			"labelSelector": map[string]any{"matchLabels": map[string]any{"picked": "true"}}, "topologyKey": "kubernetes.io/hostname",
+		}}}}
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"name": e.Name, "namespace": namespace, "labels": map[string]any{"app": e.Name}},
+		"metadata": map[string]any{"name": e.Name, "namespace": namespace, "labels": labels},
 		"spec":     spec,
 	}}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -139,6 +140,18 @@ func (c *Cluster) Gateway(name string) *Gateway {
 
 // Picked reports whether labels pick the gateway's node.
 func (g *Gateway) Picked() bool { return len(g.NodeSelector) > 0 }
+
+// Where names the gateway's node, or says which labels pick it: "with role=edge".
+func (g *Gateway) Where() string {
+	if g.Node != "" {
+		return g.Node
+	}
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(g.NodeSelector)) {
+		out = append(out, key+"="+g.NodeSelector[key])
+	}
+	return "with " + strings.Join(out, ",")
+}
 
 // Allows reports whether a cluster may reach the export.
 func (e *Export) Allows(cluster string) bool {
