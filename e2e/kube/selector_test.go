@@ -21,7 +21,9 @@ func TestGatewayBySelector(t *testing.T) {
 		s.reset(t)
 		for _, m := range machines {
 			s.lab(t, "remove", m)
-			s.kubectl(t, "c1", "delete", "pods", "-A", "--field-selector", "spec.nodeName="+m, "--force", "--grace-period=0")
+			for _, node := range []string{m, "edge-new"} { // nobody runs their pods any more
+				s.kubectl(t, "c1", "delete", "pods", "-A", "--field-selector", "spec.nodeName="+node, "--force", "--grace-period=0")
+			}
 		}
 		s.workloads(t)
 	})
