@@ -88,7 +88,7 @@ func (a *app) ui(ctx context.Context, args []string, f uiFlags) error {
 	if err != nil {
 		return fmt.Errorf("listen for browsers: %w", err)
 	}
-	_, _ = fmt.Fprintf(a.err, "the page is at (interrupt ends it)\n")
+	_, _ = fmt.Fprintf(a.err, "the page of the clusterset, until it is interrupted:\n")
 	if _, err := fmt.Fprintln(a.out, server.URL(listener)); err != nil {
 		return fmt.Errorf("write the URL: %w", err)
 	}
