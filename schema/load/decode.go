@@ -214,11 +214,11 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *trail) {
 	if syntax.IsNull(n) {
 		return
 	}
+	v.Set(reflect.MakeMap(v.Type())) // whatever it is, it is not missing
 	if n.Kind != yaml.MappingNode {
 		d.wrongType(n, t, "a mapping", "write {key: value}")
 		return
 	}
-	v.Set(reflect.MakeMap(v.Type()))
 	first := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
