@@ -188,7 +188,7 @@ func TestNetwork(t *testing.T) {
 		{"--pod-cidrs=false", "bridge map[] podCIDRs false routed true"},
 		{"--cni no-podcidrs --families dual", "no-podcidrs map[] podCIDRs false routed true"},
 		{"--cni flannel --cni-setting BACKEND=host-gw", "flannel map[BACKEND:host-gw NFTABLES:false] podCIDRs true routed false"},
-		{"--cni cilium --cni-setting IPAM=kubernetes --cni-setting MORE=--a=b", "cilium map[IPAM:kubernetes MORE:--a=b ROUTING:tunnel] podCIDRs true routed false"},
+		{"--cni cilium --cni-setting IPAM=kubernetes --cni-setting MORE=--a=b", "cilium map[DEVICES: IPAM:kubernetes MASQUERADE:iptables MORE:--a=b ROUTING:tunnel] podCIDRs true routed false"},
 		{"--cni calico-like", "calico-like map[RP_FILTER:0] podCIDRs false routed true"},
 		{"--cni /some/file.sh --cni-setting A=b", "/some/file.sh map[A:b] podCIDRs true routed false"},
 		{"--cni flannel --cni-setting BACKENDS=x", `network flannel: no setting "BACKENDS=x": there are [BACKEND NFTABLES]`},
