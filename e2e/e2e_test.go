@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	built := []string{"hawser.dev/hawser/e2e/traffic:hawser-traffic"}
+	built := []string{"hawser.dev/hawser/e2e/traffic/hawser-traffic:hawser-traffic"}
 	under := dir
 	if binaries() == "" {
 		built = append(built, "hawser.dev/hawser/cmd/hawser:hawser", "hawser.dev/hawser/cmd/hawser-agent:hawser-agent")

@@ -18,18 +18,22 @@ func TestTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	const flaky, first = "flaky: passed the second time:", `if _, err := os.Stat("mark"); err != nil { os.WriteFile("mark", nil, 0o600); `
+	const listed = flaky + "\n  example.org/m.TestIt\n"
 	tests := []struct {
-		name, body string
-		passes     bool
-		tells      string
-		hides      string
+		name, ci, body string
+		passes         bool
+		tells          string
+		hides          string
 	}{
-		{"all pass", ``, true, "slowest:", flaky},
-		{"fails once", first + `t.Error("once") }`, true, flaky + "\n  example.org/m.TestIt\n", ""},
-		{"fails for ever", first + `}; t.Error("for ever")`, false, "for ever", flaky},
-		{"panics once", first + `panic("gone") }`, false, "panic: gone", flaky},
-		{"races once", first + `n, done := 0, make(chan bool); go func() { n++; done <- true }(); n++; <-done; t.Log(n) }`, false, "WARNING: DATA RACE", flaky},
-		{"does not build", `nothing()`, false, "undefined: nothing", flaky},
+		{"all pass", "", ``, true, "slowest:", flaky},
+		{"all pass in CI", "true", ``, true, "slowest:", flaky},
+		{"fails once", "", first + `t.Error("once") }`, true, listed, "is a bug"},
+		{"fails once in CI", "true", first + `t.Error("once") }`, false, listed + "a test that passes only the second time is a bug", ""},
+		{"fails for ever", "", first + `}; t.Error("for ever")`, false, "for ever", flaky},
+		{"fails for ever in CI", "true", first + `}; t.Error("for ever")`, false, "for ever", flaky},
+		{"panics once", "", first + `panic("gone") }`, false, "panic: gone", flaky},
+		{"races once", "", first + `n, done := 0, make(chan bool); go func() { n++; done <- true }(); n++; <-done; t.Log(n) }`, false, "WARNING: DATA RACE", flaky},
+		{"does not build", "", `nothing()`, false, "undefined: nothing", flaky},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -42,7 +46,7 @@ func TestTest(t *testing.T) {
 				}
 			}
 			cmd := exec.Command(script, "-race", "-count=1", "-p", "1", "./...")
-			cmd.Dir = dir
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "CI="+tt.ci)
 			out, err := cmd.CombinedOutput()
 			if failed := new(exec.ExitError); err != nil && !errors.As(err, &failed) {
 				t.Fatal(err)

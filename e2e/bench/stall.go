@@ -8,8 +8,6 @@ import (
 	"os"
 	"strconv"
 	"time"
-
-	"hawser.dev/hawser/e2e/bench/flow"
 )
 
 // profile is how eagerly links are probed.
@@ -94,7 +92,7 @@ func measureStall(p profile) func(context.Context, config) (section, error) {
 // stalls does every fault n times, in turn, so that what the machine does
 // meanwhile hits all alike.
 func (b *stallBed) stalls(ctx context.Context, n int) (list []repetition, err error) {
-	t, err := b.traffic(ctx, "one")
+	t, err := b.flows(ctx, "one")
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +103,7 @@ func (b *stallBed) stalls(ctx context.Context, n int) (list []repetition, err er
 	return list, errors.Join(err, t.close(), b.evaluate(t, list))
 }
 
-func (b *stallBed) rounds(ctx context.Context, t *traffic, n int) (list []repetition, err error) {
+func (b *stallBed) rounds(ctx context.Context, t *flows, n int) (list []repetition, err error) {
 	failures := 0
 	for rep := range n {
 		for _, trouble := range troubles() {
@@ -127,7 +125,7 @@ func (b *stallBed) rounds(ctx context.Context, t *traffic, n int) (list []repeti
 
 // repeat makes one fault, waits until the flow is back, mends it, and waits until
 // everything is at rest.
-func (b *stallBed) repeat(ctx context.Context, t *traffic, trouble trouble, rep int) repetition {
+func (b *stallBed) repeat(ctx context.Context, t *flows, trouble trouble, rep int) repetition {
 	one := repetition{Trouble: trouble.name, Rep: rep}
 	fail := func(what string, err error) {
 		if err != nil && one.Err == "" {
@@ -190,7 +188,7 @@ const watched = 200 * time.Millisecond
 const late = 500 * time.Millisecond
 
 // evaluate fills in what the flows and the agents' logs say of each repetition.
-func (b *stallBed) evaluate(t *traffic, list []repetition) error {
+func (b *stallBed) evaluate(t *flows, list []repetition) error {
 	logs, err := b.moves()
 	if err != nil {
 		return err
@@ -200,8 +198,8 @@ func (b *stallBed) evaluate(t *traffic, list []repetition) error {
 		one.Stall, one.Paused = t.packets.Gap(one.Hit, one.Heal), t.packets.Paused(one.Hit, one.Heal)
 		one.Lost, _ = t.packets.Lost(one.Hit.Add(-inFlight), one.Heal.Add(-inFlight))
 		one.Returned, _ = t.packets.Lost(one.Heal.Add(-inFlight), one.End.Add(-inFlight))
-		for _, call := range t.requests.Begun(one.Hit.Add(-inFlight), one.End.Add(-inFlight)) {
-			if one.Request = max(one.Request, call.Took); call.Err != nil {
+		for _, call := range t.requests.begun(one.Hit.Add(-inFlight), one.End.Add(-inFlight)) {
+			if one.Request = max(one.Request, time.Duration(call.Long)); call.Error != "" {
 				one.Broken++
 			}
 		}
@@ -214,12 +212,12 @@ func (b *stallBed) evaluate(t *traffic, list []repetition) error {
 // inFlight is how old a packet may be and still be hit by a fault.
 const inFlight = 20 * time.Millisecond
 
-func newConnections(d *flow.Dials, from, to time.Time) (failed, slow int) {
-	for _, call := range d.Begun(from, to) {
+func newConnections(d *background, from, to time.Time) (failed, slow int) {
+	for _, call := range d.begun(from, to) {
 		switch {
-		case call.Err != nil:
+		case call.Error != "":
 			failed++
-		case call.Took >= late:
+		case time.Duration(call.Long) >= late:
 			slow++
 		}
 	}

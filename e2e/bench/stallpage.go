@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"hawser.dev/hawser/e2e/bench/flow"
 )
 
 func stallSection(p profile, n int, list []repetition) section {
@@ -21,7 +19,7 @@ time without a returned packet; *lost* are packets that were never returned, *on
 was at rest. A new connection *failed* without an answer within %s; it was *late* when it needed another SYN, which the kernel sends
 after 1 s. *Longest request* is what TCP makes of the stall: it sends again after 0.2 s, 0.4 s, 0.8 s.
 *Moved* is the time from the fault to the log line of that name on each living node of both clusters.`,
-			packetRate, dialRate, n, watched, calmShare, flow.DialPatience),
+			packetRate, dialRate, n, watched, calmShare, dialPatience),
 		table: [][]string{{"fault", "stall p50", "p99", "max", "lost p50", "p99", "on return", "new connections failed", "late",
 			"longest request p50", "p99", "moved p50", "p99", fmt.Sprintf("stall p99 %s", millis(p.worst))}},
 	}

@@ -8,9 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"hawser.dev/hawser/e2e/bench/flow"
+	"hawser.dev/hawser/e2e/traffic"
 )
 
 // The clusterset in testdata/three, as the sections with faults use it.
@@ -26,8 +27,9 @@ type stallBed struct {
 	*testbed
 	*fleet
 	yield   func() error // gives the processors back
-	near    flow.Place
-	servers map[string]*flow.Reflector // by pod
+	near    traffic.Socket
+	servers map[string]*traffic.Server // by pod
+	newest  map[string]*atomic.Int64   // by pod: when the client began the last of the dials that came there, UnixNano
 }
 
 // newStallBed makes the lab with some words of the topology replaced by others.
@@ -38,7 +40,7 @@ func newStallBed(ctx context.Context, c config, other map[string]string, more ..
 		return nil, err
 	}
 	defer os.Remove(topology)
-	b := &stallBed{servers: map[string]*flow.Reflector{}, yield: prefer()}
+	b := &stallBed{servers: map[string]*traffic.Server{}, newest: map[string]*atomic.Int64{}, yield: prefer()}
 	if b.testbed, err = newTestbedOf(ctx, c, topology, filepath.Join(files, "workloads"), more...); err != nil {
 		return nil, err
 	}
@@ -77,13 +79,22 @@ func (b *stallBed) furnish(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b.near = flow.Place(at.Net)
+	b.near = traffic.Socket{Net: at.Net}
 	for _, pod := range []string{"one", "back-1", "back-2", "back-3", "head-0", "head-1", "head-2"} {
 		at, err := b.client.Place(ctx, stallFar+"/bench/"+pod)
 		if err != nil {
 			return err
 		}
-		if b.servers[pod], err = flow.Reflect(flow.Place(at.Net), stallPort); err != nil {
+		newest := &atomic.Int64{}
+		b.newest[pod] = newest
+		seen := func(s traffic.Seen) {
+			for begun := s.Begun.UnixNano(); s.Caller == dialer; {
+				if last := newest.Load(); begun <= last || newest.CompareAndSwap(last, begun) {
+					return
+				}
+			}
+		}
+		if b.servers[pod], err = traffic.Serve(traffic.Socket{Net: at.Net}, pod, seen, stallPort); err != nil {
 			return fmt.Errorf("serve in %s: %w", pod, err)
 		}
 	}
@@ -108,11 +119,11 @@ func (b *stallBed) address(ctx context.Context, name string) (netip.AddrPort, er
 	return netip.AddrPortFrom(addr, stallPort), err
 }
 
-// traffic is what flows from the client to one server while faults happen.
-type traffic struct {
-	packets  *flow.Packets
-	requests *flow.Requests
-	dials    *flow.Dials
+// flows is what flows from the client to one server while faults happen.
+type flows struct {
+	packets  *traffic.Flow
+	requests *background
+	dials    *background
 }
 
 const (
@@ -121,28 +132,28 @@ const (
 	requestPause = 5 * time.Millisecond
 )
 
-func (b *stallBed) traffic(ctx context.Context, server string) (*traffic, error) {
+func (b *stallBed) flows(ctx context.Context, server string) (*flows, error) {
 	to, err := b.address(ctx, server)
 	if err != nil {
 		return nil, err
 	}
-	packets, err := flow.StartPackets(b.near, to, packetRate)
+	packets, err := startPackets(b.near, to, packetRate)
 	if err != nil {
 		return nil, err
 	}
-	return &traffic{
+	return &flows{
 		packets:  packets,
-		requests: flow.StartRequests(b.near, to, requestPause),
-		dials:    flow.StartDials(b.near, to, dialRate),
+		requests: startRequests(b.near, to, requestPause),
+		dials:    startDials(b.near, to, dialRate),
 	}, nil
 }
 
 // close ends all flows; what they saw stays.
-func (t *traffic) close() error {
+func (t *flows) close() error {
 	return errors.Join(t.packets.Close(), t.requests.Close(), t.dials.Close())
 }
 
 // settle waits until the packets have flowed without a loss for a while.
-func (t *traffic) settle(ctx context.Context, while, limit time.Duration) error {
+func (t *flows) settle(ctx context.Context, while, limit time.Duration) error {
 	return within(ctx, limit, func() error { return t.packets.Whole(while) })
 }

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"hawser.dev/hawser/e2e/bench/flow"
+	"hawser.dev/hawser/e2e/traffic"
 )
 
 const (
@@ -143,11 +143,11 @@ func (b *stallBed) crashInUse(ctx context.Context, near bool) (string, error) {
 
 // survive lets the gateway in use die n times at either side.
 func (b *stallBed) survive(ctx context.Context, n int, s setup) (list []survival, err error) {
-	packets, err := flow.StartPackets(b.near, s.one, packetRate)
+	packets, err := startPackets(b.near, s.one, packetRate)
 	if err != nil {
 		return nil, err
 	}
-	t := &traffic{packets: packets}
+	t := &flows{packets: packets}
 	defer func() { err = errors.Join(err, packets.Close()) }()
 	if err := t.settle(ctx, time.Second, restWithin); err != nil {
 		return nil, fmt.Errorf("%s, before the first fault: %w", s.name, err)
@@ -169,20 +169,16 @@ func (b *stallBed) survive(ctx context.Context, n int, s setup) (list []survival
 	return list, nil
 }
 
-func (b *stallBed) surviveOnce(ctx context.Context, t *traffic, s setup, near bool) (one survival, err error) {
+func (b *stallBed) surviveOnce(ctx context.Context, t *flows, s setup, near bool) (one survival, err error) {
 	one = survival{Setup: s.name, Near: near}
 	if err := errors.Join(s.rest(ctx), t.settle(ctx, watched, restWithin)); err != nil {
 		return one, err
 	}
-	var servers []*flow.Reflector
-	for _, server := range b.servers {
-		servers = append(servers, server)
-	}
-	connections, err := flow.Open(b.near, s.many, servers, perKind)
+	connections, err := b.open(ctx, s)
 	if err != nil {
 		return one, err
 	}
-	defer func() { err = errors.Join(err, connections.Close()) }()
+	defer connections.end()
 	if err := t.settle(ctx, watched, restWithin); err != nil {
 		return one, err
 	}
@@ -191,7 +187,6 @@ func (b *stallBed) surviveOnce(ctx context.Context, t *traffic, s setup, near bo
 		return one, err
 	}
 	gone := time.Now()
-	one.Count = connections.Count()
 	failed := within(ctx, s.back, func() error {
 		if time.Since(gone) < 2*watched {
 			return errors.New("the fault is too new")
@@ -201,6 +196,47 @@ func (b *stallBed) surviveOnce(ctx context.Context, t *traffic, s setup, near bo
 	back := time.Now()
 	one.Stall = t.packets.Gap(hit, back)
 	one.Lost, _ = t.packets.Lost(hit.Add(-inFlight), back.Add(-inFlight))
-	one.Alive = connections.Alive(back, s.grace)
-	return one, errors.Join(failed, s.revive(ctx, near, one.Victim), t.settle(ctx, watched, restWithin))
+	report, unproven := connections.end()
+	one.Count, one.Alive = map[string]int{}, map[string]int{}
+	for kind, k := range report.Kinds {
+		one.Count[string(kind)], one.Alive[string(kind)] = k.Connections, k.Survivors
+	}
+	return one, errors.Join(failed, unproven, s.revive(ctx, near, one.Victim), t.settle(ctx, watched, restWithin))
+}
+
+// crowd are connections of all kinds that are open.
+type crowd struct {
+	// end has each prove, within the setup's grace, that it lives, and says which did.
+	end func() (traffic.TCPReport, error)
+}
+
+// open opens connections of each kind over the addresses of a setup.
+func (b *stallBed) open(ctx context.Context, s setup) (*crowd, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	opened, done := make(chan struct{}), make(chan struct{})
+	var report traffic.TCPReport
+	var err error
+	tcp := traffic.TCP{
+		Count: perKind * len(traffic.Kinds()), Interval: 250 * time.Millisecond, Patience: s.back + s.grace, Grace: s.grace,
+		Reset: true, Dial: b.near.Dial, Ready: func() { close(opened) },
+	}
+	for _, to := range s.many {
+		tcp.Targets = append(tcp.Targets, to.String())
+	}
+	go func() {
+		defer close(done)
+		report, err = tcp.Run(ctx)
+	}()
+	c := &crowd{end: func() (traffic.TCPReport, error) {
+		cancel()
+		<-done
+		return report, err
+	}}
+	select {
+	case <-opened:
+		return c, nil
+	case <-done:
+		_, err := c.end()
+		return nil, err
+	}
 }

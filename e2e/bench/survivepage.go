@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/e2e/bench/flow"
+	"hawser.dev/hawser/e2e/traffic"
 )
 
 func surviveSection(n int, list []survival) section {
@@ -23,7 +23,7 @@ data after the move, within %s with the lease, since TCP waits longer and longer
 			leaseDuration, leaseRetry, leaseRetry, time.Duration((1+leaseJitter)*float64(leaseRetry)), egressIPs, packetRate, perKind, anchorGrace, ourGrace, n),
 		table: [][]string{{"gateways", "who died", "stall p50", "max", "packets lost p50"}},
 	}
-	s.table[0] = append(append(s.table[0], flow.Kinds()...), "survived, all")
+	s.table[0] = append(append(s.table[0], kinds()...), "survived, all")
 	var failed []string
 	stalls := map[string]time.Duration{}
 	var names []string
@@ -48,6 +48,15 @@ data after the move, within %s with the lease, since TCP waits longer and longer
 		s.after += fmt.Sprintf("\n\nRepetitions that did not go as they should; their figures are in the table too:\n\n%s", strings.Join(failed, "\n"))
 	}
 	return s
+}
+
+// kinds are the names of the connections' kinds, in the order of the table.
+func kinds() []string {
+	var out []string
+	for _, kind := range traffic.Kinds() {
+		out = append(out, string(kind))
+	}
+	return out
 }
 
 // setupsOf gives the names in the order of the measurement.
@@ -86,7 +95,7 @@ func surviveRow(name string, near bool, list []survival) (row []string, middle t
 	}
 	middle = median(stall)
 	row = []string{name, who, millis(middle), millis(quantile(stall, 1)), fmt.Sprint(median(lost))}
-	for _, kind := range flow.Kinds() {
+	for _, kind := range kinds() {
 		row = append(row, share(alive[kind], count[kind]))
 	}
 	return append(row, fmt.Sprintf("%d of %d", all, total)), middle

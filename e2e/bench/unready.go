@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"hawser.dev/hawser/e2e/bench/flow"
 	"hawser.dev/hawser/lab"
 )
 
@@ -73,7 +72,7 @@ func (b *stallBed) turns(ctx context.Context, export string, n int) (t turns, er
 	if err := within(ctx, restWithin, func() (err error) { to, err = b.address(ctx, export); return err }); err != nil {
 		return t, err
 	}
-	dials := flow.StartDials(b.near, to, unreadyRate)
+	dials := startDials(b.near, to, unreadyRate)
 	defer func() { err = errors.Join(err, dials.Close()) }()
 	for i := range n {
 		one, err := b.turn(ctx, fmt.Sprintf("back-%d", 1+i%3), dials)
@@ -119,11 +118,11 @@ func (t turns) rows(of string) []row {
 }
 
 // turn makes a backend unready and ready again.
-func (b *stallBed) turn(ctx context.Context, pod string, dials *flow.Dials) (t turn, err error) {
-	server := b.servers[pod]
+func (b *stallBed) turn(ctx context.Context, pod string, dials *background) (t turn, err error) {
+	newest := func() time.Time { return time.Unix(0, b.newest[pod].Load()) }
 	after := func(at time.Time) error {
 		return within(ctx, 20*time.Second, func() error {
-			if !server.Newest().After(at) {
+			if !newest().After(at) {
 				return fmt.Errorf("%s gets no connections", pod)
 			}
 			return nil
@@ -138,7 +137,7 @@ func (b *stallBed) turn(ctx context.Context, pod string, dials *flow.Dials) (t t
 		return t, err
 	}
 	err = within(ctx, 30*time.Second, func() error {
-		if silence := time.Since(later(server.Newest(), off)); silence < unreadyQuiet {
+		if silence := time.Since(later(newest(), off)); silence < unreadyQuiet {
 			return fmt.Errorf("%s gets connections %s after it became unready", pod, time.Since(off)-silence)
 		}
 		return nil
@@ -147,7 +146,7 @@ func (b *stallBed) turn(ctx context.Context, pod string, dials *flow.Dials) (t t
 		return t, err
 	}
 	silent := time.Now()
-	t.last = max(0, server.Newest().Sub(off))
+	t.last = max(0, newest().Sub(off))
 	on, err := b.ready(ctx, pod, true)
 	if err != nil {
 		return t, err
@@ -156,8 +155,8 @@ func (b *stallBed) turn(ctx context.Context, pod string, dials *flow.Dials) (t t
 		return t, err
 	}
 	t.first = time.Since(on)
-	for _, call := range dials.Begun(begin, time.Now()) {
-		if call.Err != nil {
+	for _, call := range dials.begun(begin, time.Now()) {
+		if call.Error != "" {
 			t.failed++
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"hawser.dev/hawser/e2e/chaos/plan"
-	"hawser.dev/hawser/e2e/chaos/traffic"
 	"hawser.dev/hawser/lab"
 )
 
@@ -112,9 +111,9 @@ func output(cmd *exec.Cmd) ([]byte, error) {
 }
 
 // pod finds a pod of the namespace that all workloads are in.
-func (b *bed) pod(ctx context.Context, cluster, name string) (traffic.Pod, error) {
+func (b *bed) pod(ctx context.Context, cluster, name string) (pod, error) {
 	at, err := b.client.Place(ctx, cluster+"/shop/"+name)
-	return traffic.Pod{Name: cluster + "/" + name, Path: at.Net}, err
+	return pod{name: cluster + "/" + name, net: at.Net}, err
 }
 
 // address is where a pod lives inside its cluster; the zero address is reported

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/e2e/chaos/traffic"
+	"github.com/miekg/dns"
 )
 
 // answers are what the name servers of the clusters say: "CALLER NAME FAMILY" to
@@ -28,13 +28,13 @@ func names(clusters []string) []string {
 
 // question is one name and family that one cluster's name server is asked for.
 type question struct {
-	caller traffic.Pod
+	caller pod
 	name   string // before .shop.svc, as the clusters call it
 	family int
 }
 
 // key is that of the answer.
-func (q question) key() string { return answerKey(q.caller.Name, q.name, q.family) }
+func (q question) key() string { return answerKey(q.caller.name, q.name, q.family) }
 
 func answerKey(caller, name string, family int) string {
 	return fmt.Sprintf("%s %s %d", caller, name, family)
@@ -61,8 +61,48 @@ func (s *scene) lookup(q question) (string, error) {
 	if !slices.Contains(s.bed.variant.families(), 4) {
 		server = names6
 	}
-	got, err := q.caller.Lookup(netip.AddrPortFrom(netip.MustParseAddr(server), 53), q.name+".shop.svc.clusterset.local", q.family == 6)
+	got, err := q.caller.lookup(netip.AddrPortFrom(netip.MustParseAddr(server), 53), q.name+".shop.svc.clusterset.local", q.family == 6)
 	return strings.Join(got, " "), err
+}
+
+// lookup asks a name server from inside the pod for the addresses of a name of one
+// family; no such name is no address.
+func (p pod) lookup(server netip.AddrPort, name string, six bool) ([]string, error) {
+	conn, err := p.socket().Dial(context.Background(), "udp", server.String())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(impatient)); err != nil {
+		return nil, err
+	}
+	kind := dns.TypeA
+	if six {
+		kind = dns.TypeAAAA
+	}
+	question := new(dns.Msg).SetQuestion(dns.Fqdn(name), kind)
+	c := &dns.Conn{Conn: conn}
+	if err := c.WriteMsg(question); err != nil {
+		return nil, fmt.Errorf("%s asks for %s: %w", p.name, name, err)
+	}
+	reply, err := c.ReadMsg()
+	if err != nil {
+		return nil, fmt.Errorf("%s asks for %s: %w", p.name, name, err)
+	}
+	if reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError {
+		return nil, fmt.Errorf("%s asks for %s: %s", p.name, name, dns.RcodeToString[reply.Rcode])
+	}
+	var out []string
+	for _, record := range reply.Answer {
+		switch a := record.(type) {
+		case *dns.A:
+			out = append(out, a.A.String())
+		case *dns.AAAA:
+			out = append(out, a.AAAA.String())
+		}
+	}
+	slices.Sort(out)
+	return out, nil
 }
 
 // ask collects all answers.
@@ -106,7 +146,7 @@ func (s *scene) complete(got answers) error {
 	}
 	for _, caller := range s.callers {
 		for _, family := range s.bed.variant.families() {
-			if err := whole(got, caller.Name, family, s.bed.topology.Clusters); err != nil {
+			if err := whole(got, caller.name, family, s.bed.topology.Clusters); err != nil {
 				return err
 			}
 		}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"hawser.dev/hawser/e2e/chaos/traffic"
 )
 
 // recovery is how one flow came back.
@@ -32,14 +30,14 @@ func (s *scene) recover(soon, soonHeld context.Context, healed time.Time) []reco
 	for i, f := range s.flows {
 		group.Go(func() {
 			limit := soon
-			if _, held := f.(*traffic.Held); held {
+			if _, isHeld := f.(*held); isHeld {
 				limit = soonHeld
 			}
-			r := recovery{name: f.Name(), back: true}
-			if r.err = f.Back(limit); r.err != nil {
+			r := recovery{name: f.String(), back: true}
+			if r.err = f.back(limit); r.err != nil {
 				long, cancel := context.WithTimeout(context.WithoutCancel(soon), reallyLate)
 				defer cancel()
-				r.back = f.Back(long) == nil
+				r.back = f.back(long) == nil
 			}
 			r.took = time.Since(healed)
 			out[i] = r

@@ -63,11 +63,11 @@ func (s *summary) print(out io.Writer, c *chaos) {
 	}
 	var ok, failed, tries int64
 	for _, f := range c.scene.flows {
-		counts := f.Counts()
-		ok, failed = ok+counts.OK, failed+counts.Failed
+		counts := f.counts()
+		ok, failed = ok+counts.ok, failed+counts.failed
 	}
 	for _, r := range c.scene.refused {
-		tries += r.Tries()
+		tries += r.tries.Load()
 	}
 	fmt.Fprintf(out, "calls and messages answered %d, not answered while broken %d; forbidden calls %d; frames looked at %d\n",
 		ok, failed, tries, c.captures.frames())

@@ -94,10 +94,10 @@ func (c *chaos) traffic(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	for _, f := range c.scene.flows {
-		group.Go(func() { f.Run(ctx) })
+		group.Go(func() { f.run(ctx) })
 	}
 	for _, r := range c.scene.refused {
-		group.Go(func() { r.Run(ctx) })
+		group.Go(func() { r.run(ctx) })
 	}
 	return func() { cancel(); group.Wait() }
 }

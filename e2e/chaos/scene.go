@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"hawser.dev/hawser/e2e/chaos/traffic"
+	"hawser.dev/hawser/e2e/traffic"
 )
 
 // scene is all traffic of a run, and what it must look like.
@@ -16,10 +16,10 @@ type scene struct {
 	ledger  *ledger
 	lock    map[string]string // as it was at the begin
 	nodes   []netip.Prefix    // the networks of the nodes, the same in every cluster
-	callers []traffic.Pod     // one a cluster
+	callers []pod             // one a cluster
 	servers []*traffic.Server
-	flows   []traffic.Flow
-	refused []*traffic.Refused
+	flows   []flow
+	refused []*refused
 	sources map[string]netip.Addr // what a server must see, by "CALLER CLUSTER FAMILY"
 }
 
@@ -97,15 +97,15 @@ func (s *scene) expectSources(cluster string, family int) error {
 
 // saw checks what a server saw: the caller's one address, and nobody whom the
 // export keeps out.
-func (s *scene) saw(caller, server string, from netip.Addr) {
-	cluster, pod, _ := strings.Cut(server, "/")
-	want := s.sources[source(caller, cluster, familyOf(from))]
-	if from != want {
-		s.ledger.add(safety, "%s was seen by %s as %s, not as %s", caller, server, from, want)
+func (s *scene) saw(seen traffic.Seen) {
+	cluster, pod, _ := strings.Cut(seen.Server, "/")
+	want := s.sources[source(seen.Caller, cluster, familyOf(seen.From))]
+	if seen.From != want {
+		s.ledger.add(safety, "%s was seen by %s as %s, not as %s", seen.Caller, seen.Server, seen.From, want)
 	}
-	from1 := strings.HasPrefix(caller, "g1/")
+	from1 := strings.HasPrefix(seen.Caller, "g1/")
 	if pod == "private" || !from1 && (pod == "secret" || pod == "vault-0") {
-		s.ledger.add(safety, "%s reached %s, which it must not", caller, server)
+		s.ledger.add(safety, "%s reached %s, which it must not", seen.Caller, seen.Server)
 	}
 }
 
@@ -121,7 +121,7 @@ func (s *scene) serve(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			server, err := traffic.Serve(pod, s.saw)
+			server, err := traffic.Serve(pod.socket(), pod.name, s.saw, tcpPort, udpPort)
 			if err != nil {
 				return err
 			}
@@ -152,7 +152,7 @@ func (s *scene) allowed() error {
 		return families[turn%len(families)]
 	}
 	for _, caller := range s.callers {
-		own, _, _ := strings.Cut(caller.Name, "/")
+		own, _, _ := strings.Cut(caller.name, "/")
 		for _, family := range families {
 			errs = append(errs, s.to(caller, "web", "exports[shop/web].vips", family))
 		}
@@ -173,21 +173,21 @@ func (s *scene) allowed() error {
 }
 
 // to makes traffic of every kind to one address.
-func (s *scene) to(caller traffic.Pod, target, name string, family int) error {
-	tcp, err := s.at(name, traffic.TCPPort, family)
+func (s *scene) to(caller pod, target, name string, family int) error {
+	tcp, err := s.at(name, tcpPort, family)
 	if err != nil {
 		return err
 	}
 	target = over(target, family)
-	udp := netip.AddrPortFrom(tcp.Addr(), traffic.UDPPort)
+	udp := netip.AddrPortFrom(tcp.Addr(), udpPort)
 	s.flows = append(s.flows,
-		&traffic.Calls{From: caller, To: tcp, Target: target},
-		&traffic.Calls{From: caller, To: udp, Target: target, UDP: true},
-		&traffic.Calls{From: caller, To: tcp, Target: target, Bulk: true},
-		&traffic.Datagrams{From: caller, To: udp, Target: target},
+		&calls{from: caller, to: tcp, target: target},
+		&calls{from: caller, to: udp, target: target, udp: true},
+		&calls{from: caller, to: tcp, target: target, burst: true},
+		&datagrams{from: caller, to: udp, target: target},
 	)
-	for _, kind := range []string{traffic.Busy, traffic.Silent, traffic.Idle} {
-		s.flows = append(s.flows, &traffic.Held{From: caller, To: tcp, Target: target, Kind: kind, Died: s.died})
+	for _, kind := range []traffic.Kind{traffic.Busy, traffic.ServerPush, traffic.Idle} {
+		s.flows = append(s.flows, &held{from: caller, to: tcp, target: target, kind: kind, died: s.died})
 	}
 	return nil
 }
@@ -202,9 +202,9 @@ func over(target string, family int) string {
 
 // wide calls an export with a backend on a worker that loses its power; nothing
 // that is held open goes there.
-func (s *scene) wide(caller traffic.Pod, family int) error {
-	to, err := s.at("exports[shop/wide].vips", traffic.TCPPort, family)
-	s.flows = append(s.flows, &traffic.Calls{From: caller, To: to, Target: over("wide", family), Web: true, Saw: s.saw})
+func (s *scene) wide(caller pod, family int) error {
+	to, err := s.at("exports[shop/wide].vips", tcpPort, family)
+	s.flows = append(s.flows, &calls{from: caller, to: to, target: over("wide", family), web: true, saw: s.saw})
 	return err
 }
 
@@ -226,11 +226,11 @@ func (s *scene) forbidden() error {
 
 func (s *scene) unlisted(family int) error {
 	for _, caller := range s.callers[1:] {
-		own, _, _ := strings.Cut(caller.Name, "/")
+		own, _, _ := strings.Cut(caller.name, "/")
 		for _, name := range []string{
 			"exports[shop/secret].vips", "exports[shop/secret].clusters[g2].ips", "exports[shop/vault].clusters[g2].hosts[*-0]",
 		} {
-			to, err := s.at(name, traffic.TCPPort, family)
+			to, err := s.at(name, tcpPort, family)
 			if err != nil {
 				return err
 			}
@@ -244,7 +244,7 @@ func (s *scene) unlisted(family int) error {
 
 func (s *scene) unexported(family int) error {
 	for _, caller := range s.callers {
-		own, _, _ := strings.Cut(caller.Name, "/")
+		own, _, _ := strings.Cut(caller.name, "/")
 		for _, pod := range []string{"private", "secret", "vault-0"} {
 			if own == "g2" || own == "g1" && pod != "private" {
 				continue
@@ -259,9 +259,10 @@ func (s *scene) unexported(family int) error {
 	return nil
 }
 
-func (s *scene) refuse(caller traffic.Pod, target string, to netip.Addr) {
+func (s *scene) refuse(caller pod, target string, to netip.Addr) {
 	reached := func(name string) { s.ledger.add(safety, "%s was answered", name) }
-	s.refused = append(s.refused,
-		&traffic.Refused{From: caller, To: netip.AddrPortFrom(to, traffic.TCPPort), Target: target, Reached: reached},
-		&traffic.Refused{From: caller, To: netip.AddrPortFrom(to, traffic.UDPPort), Target: target, UDP: true, Reached: reached})
+	tcp, udp := &refused{reached: reached}, &refused{reached: reached}
+	tcp.from, tcp.to, tcp.target = caller, netip.AddrPortFrom(to, tcpPort), target
+	udp.from, udp.to, udp.target, udp.udp = caller, netip.AddrPortFrom(to, udpPort), target, true
+	s.refused = append(s.refused, tcp, udp)
 }

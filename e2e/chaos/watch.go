@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/e2e/chaos/traffic"
 	"hawser.dev/hawser/e2e/chaos/wire"
+	"hawser.dev/hawser/e2e/traffic"
 )
 
 // watch captures where nothing wrong may be seen: between the nodes, and at the
@@ -35,7 +35,7 @@ func (s *scene) watch(ctx context.Context) (captures, error) {
 		at, err := s.bed.pod(ctx, "g2", pod)
 		if err == nil {
 			check, found := s.guard(pod)
-			c, err = wire.Start(at.Path, check, found)
+			c, err = wire.Start(at.net, check, found)
 		}
 		if err != nil {
 			return nil, errors.Join(err, all.close())

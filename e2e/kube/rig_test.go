@@ -144,7 +144,7 @@ func (p *programs) build() error {
 	if p.missing != "" {
 		return nil
 	}
-	for _, source := range []string{"./cmd/hawser", "./cmd/hawser-agent", "./e2e/kube/lab:kubelab", "./e2e/traffic:hawser-traffic"} {
+	for _, source := range []string{"./cmd/hawser", "./cmd/hawser-agent", "./e2e/kube/lab:kubelab", "./e2e/traffic/hawser-traffic"} {
 		source, name, ok := strings.Cut(source, ":")
 		if !ok {
 			name = filepath.Base(source)

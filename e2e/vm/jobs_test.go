@@ -83,7 +83,7 @@ func build(t *testing.T, what ...string) string {
 	return dir
 }
 
-var programs = []string{"hawser=cmd/hawser", "hawser-agent=cmd/hawser-agent", "hawser-traffic=e2e/traffic"}
+var programs = []string{"hawser=cmd/hawser", "hawser-agent=cmd/hawser-agent", "hawser-traffic=e2e/traffic/hawser-traffic"}
 
 // TestModules: the kernel has what the others stand on.
 func TestModules(t *testing.T) {

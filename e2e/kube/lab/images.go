@@ -24,7 +24,7 @@ func sources() map[string]string {
 		"whereami":     "hawser.dev/hawser/e2e/kube/whereami",
 		"hawser-agent": "hawser.dev/hawser/cmd/hawser-agent",
 		// Among the tools: traffic that notices everything.
-		"hawser-traffic": "hawser.dev/hawser/e2e/traffic",
+		"hawser-traffic": "hawser.dev/hawser/e2e/traffic/hawser-traffic",
 	}
 }
 

@@ -1,12 +1,15 @@
-package flow
+package traffic
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 
 	"hawser.dev/hawser/lab/netspace"
 )
@@ -48,33 +52,22 @@ func newSpace(t *testing.T) *space {
 	return s
 }
 
-func (s *space) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	err = netspace.Do(s.path, func() error {
-		conn, err = Plain(ctx, network, address)
-		return err
-	})
-	return conn, err
+func (s *space) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return Socket{Net: s.path}.Dial(ctx, network, address)
 }
 
 // serve runs a server until stop is called or the test ends.
 func (s *space) serve(name string) (stop func()) {
 	s.t.Helper()
-	var server *Server
-	err := netspace.Do(s.path, func() (err error) {
-		server, err = Listen(name, []int{7000})
-		return err
-	})
+	server, err := Serve(Socket{Net: s.path}, name, nil, 7000)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var group sync.WaitGroup
-	group.Go(func() {
-		if err := server.Serve(ctx); err != nil {
+	stop = sync.OnceFunc(func() {
+		if err := server.Close(); err != nil {
 			s.t.Error(err)
 		}
 	})
-	stop = func() { cancel(); group.Wait() }
 	s.t.Cleanup(stop)
 	return stop
 }
@@ -82,14 +75,14 @@ func (s *space) serve(name string) (stop func()) {
 func TestTally(t *testing.T) {
 	t.Parallel()
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
-	tally := newTally(time.Unix(0, 0), ms(5))
+	tally := newTally()
 	for n := range 20 {
 		tally.send(ms(n))
 	}
 	for _, n := range []int{0, 1, 3, 2, 3, 4, 12, 13, 14, 99} { // 5 to 11 and 15 to 19 are lost
 		tally.receive(n, ms(max(n, 3)+1))
 	}
-	got := tally.finish(ms(20))
+	got := tally.report(time.Unix(0, 0), ms(20), ms(5))
 	want := UDPReport{Sent: 20, Received: 8, Lost: 12, Duplicates: 1, Reordered: 1}
 	have := UDPReport{Sent: got.Sent, Received: got.Received, Lost: got.Lost, Duplicates: got.Duplicates, Reordered: got.Reordered}
 	if diff := cmp.Diff(want, have); diff != "" {
@@ -110,7 +103,7 @@ func TestTally(t *testing.T) {
 // TestTallyForgets: a flow that is longer than the window counts all the same.
 func TestTallyForgets(t *testing.T) {
 	t.Parallel()
-	tally := newTally(time.Unix(0, 0), time.Hour)
+	tally := newTally()
 	const sent = 3*window + 7
 	for n := range sent {
 		tally.send(time.Duration(n))
@@ -121,7 +114,7 @@ func TestTallyForgets(t *testing.T) {
 			tally.receive(100, time.Duration(n)) // far too late
 		}
 	}
-	got := tally.finish(sent)
+	got := tally.report(time.Unix(0, 0), sent, time.Hour)
 	if want := (sent + 99) / 100; got.Lost != want || got.Received != sent-want {
 		t.Errorf("%d lost, %d received of %d; want %d lost", got.Lost, got.Received, sent, want)
 	}
@@ -238,7 +231,7 @@ func TestTCPSilence(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			_, _ = conn.Write([]byte("mute\n"))
+			_, _ = conn.Write(message{who: "mute"}.encode())
 		}
 	}()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -263,21 +256,28 @@ func TestTCPCannotOpen(t *testing.T) {
 	}
 }
 
-// TestNew: every attempt is answered, then every one fails; the log has them all.
+// TestNew: every attempt is answered, then every one fails; all are noted.
 func TestNew(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	stop := s.serve("a")
-	var log strings.Builder
-	report, err := New{Target: "127.0.0.1:7000", Rate: 500, Count: 50, Dial: s.dial, Log: &log}.Run(context.Background())
+	noted := 0
+	note := func(a Attempt) error {
+		if a.Server == "a" && a.Error == "" && a.Long > 0 && !a.At.IsZero() {
+			noted++
+		}
+		return nil
+	}
+	call := Call{Target: "127.0.0.1:7000", Dial: s.dial}
+	report, err := Calls{Call: call, Rate: 500, Count: 50, Note: note}.Run(context.Background())
 	if err != nil || report.Attempts != 50 || report.Failed != 0 || report.Servers["a"] != 50 || report.Took.Count != 50 {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if n := strings.Count(log.String(), `"server":"a"`); n != 50 {
-		t.Errorf("%d attempts in the log", n)
+	if noted != 50 {
+		t.Errorf("%d attempts were noted", noted)
 	}
 	stop()
-	report, err = New{Target: "127.0.0.1:7000", Rate: 500, Count: 50, Dial: s.dial}.Run(context.Background())
+	report, err = Calls{Call: call, Rate: 500, Count: 50}.Run(context.Background())
 	if err != nil || report.Attempts != 50 || report.Failed != 50 || report.FirstError == nil || report.LastError == nil {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -294,5 +294,212 @@ func TestParseKinds(t *testing.T) {
 	}
 	if got, err := ParseKinds("all"); err != nil || len(got) != 4 {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// log is a flow of one packet a millisecond of which some came back, each after
+// half a millisecond.
+func log(count int, back func(int) bool) *tally {
+	l := newTally()
+	for i := range count {
+		at := time.Duration(i) * time.Millisecond
+		l.send(at)
+		if back(i) {
+			l.receive(i, at+time.Millisecond/2)
+		}
+	}
+	return l
+}
+
+func TestGapAndLost(t *testing.T) {
+	t.Parallel()
+	ms := time.Millisecond
+	outage := func(from, to int) func(int) bool { return func(i int) bool { return i < from || i >= to } }
+	tests := []struct {
+		name       string
+		back       func(int) bool
+		from, to   time.Duration
+		gap        time.Duration
+		lost, sent int
+	}{
+		{"whole", outage(0, 0), 100 * ms, 200 * ms, ms, 0, 100},
+		{"an outage within", outage(120, 150), 100 * ms, 200 * ms, 31 * ms, 30, 100},
+		{"an outage that began before", outage(50, 150), 100 * ms, 200 * ms, 101 * ms, 50, 100},
+		{"an outage that ended before", outage(50, 90), 100 * ms, 200 * ms, ms, 0, 100},
+		{"an outage that has not ended", outage(150, 1000), 100 * ms, 200 * ms, 50*ms + ms/2, 50, 100},
+		{"never anything", outage(0, 1000), 100 * ms, 200 * ms, 200 * ms, 100, 100},
+		{"nothing sent any more", outage(0, 0), 2000 * ms, 2100 * ms, 1100*ms + ms/2, 0, 0},
+	}
+	for _, tt := range tests {
+		l := log(1000, tt.back)
+		if have := l.gap(tt.from, tt.to); have != tt.gap {
+			t.Errorf("%s: gap %s, want %s", tt.name, have, tt.gap)
+		}
+		if lost, sent := l.lost(tt.from, tt.to); lost != tt.lost || sent != tt.sent {
+			t.Errorf("%s: %d of %d lost, want %d of %d", tt.name, lost, sent, tt.lost, tt.sent)
+		}
+	}
+	l := log(1000, outage(0, 0))
+	l.sent = slices.Concat(l.sent[:100], l.sent[150:])
+	ends := l.sent[100] - l.sent[99]
+	if have := longest(l.sent, l.sent[90], l.sent[110]); have != ends || ends < 50*ms {
+		t.Errorf("the sender stood still for %s, want %s", have, ends)
+	}
+	twice := log(3, outage(0, 0))
+	twice.receive(1, 10*ms)
+	twice.receive(99, 10*ms)
+	if len(twice.arrived) != 3 {
+		t.Errorf("an answer that came twice, or to nothing, counts: %v", twice.arrived)
+	}
+}
+
+// TestConnections has every kind alive in its time of grace, and none of those whose server
+// is gone, over several addresses.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	stop := s.serve("a")
+	for _, want := range []int{5, 0} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ready := func() {
+			if want == 0 {
+				stop()
+			}
+			cancel()
+		}
+		report, err := TCP{
+			Targets: []string{"127.0.0.1:7000", "[::1]:7000"}, Count: 20, Interval: 250 * time.Millisecond, Patience: time.Minute, Grace: 5 * time.Second,
+			Reset: true, Dial: s.dial, Ready: ready,
+		}.Run(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range Kinds() {
+			if have := report.Kinds[kind]; have.Survivors != want || have.Connections != 5 {
+				t.Errorf("%s: %d of %d alive, want %d of 5", kind, have.Survivors, have.Connections, want)
+			}
+		}
+	}
+}
+
+// TestGrace: what is silent when the end comes has the time of grace, and not more.
+func TestGrace(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.serve("a")
+	loopback := func(up bool) {
+		t.Helper()
+		if err := (Socket{Net: s.path}).inside(func() error {
+			lo, err := netlink.LinkByName("lo")
+			if err != nil {
+				return err
+			}
+			if up {
+				return netlink.LinkSetUp(lo)
+			}
+			return netlink.LinkSetDown(lo)
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var ended time.Time
+	report, err := TCP{
+		Targets: []string{"127.0.0.1:7000"}, Count: 8, Interval: 10 * time.Millisecond, Patience: time.Minute, Grace: 500 * time.Millisecond,
+		Dial: s.dial, Ready: func() { loopback(false); ended = time.Now(); cancel() },
+	}.Run(ctx)
+	if took := time.Since(ended); err != nil || report.Survivors != 0 || report.Timeouts != 8 || took > 30*time.Second {
+		t.Errorf("%+v, %v after %s", report, err, took)
+	}
+	loopback(true)
+}
+
+func TestMessage(t *testing.T) {
+	t.Parallel()
+	want := message{who: "g1/caller", mode: modePush, seq: 1 << 40, arg: 1 << 50, body: []byte("more")}
+	got, err := receive(bytes.NewReader(want.encode()))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, _, err = decode(want.encode()[:leastDatagram])
+	if err != nil || got.seq != want.seq || got.arg != want.arg || got.mode != want.mode || got.who != "" {
+		t.Errorf("the shortest datagram: %+v, %v", got, err)
+	}
+	spoiled := want.encode()
+	spoiled[3]++
+	if _, err := receive(bytes.NewReader(spoiled)); !errors.Is(err, errNoMessage) {
+		t.Errorf("a spoiled mark: %v", err)
+	}
+	long := want.encode()
+	long[32] = 1
+	if _, err := receive(bytes.NewReader(long)); !errors.Is(err, errNoMessage) {
+		t.Errorf("an endless body: %v", err)
+	}
+	if _, _, err := decode(want.encode()[:leastDatagram-1]); !errors.Is(err, errNoMessage) {
+		t.Errorf("a short message: %v", err)
+	}
+}
+
+// TestServerSees: a server knows who calls, from where, and when a call began; long answers
+// are whole, and ports are used in turn.
+func TestServerSees(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	var mu sync.Mutex
+	var saw []Seen
+	server, err := Serve(Socket{Net: s.path, RetryAtMost: time.Second, GiveUp: time.Minute}, "g2/web", func(seen Seen) {
+		mu.Lock()
+		defer mu.Unlock()
+		saw = append(saw, seen)
+	}, 7000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	dial := Socket{Net: s.path, RetryAtMost: time.Second, GiveUp: time.Minute}.Ports(10_000, 10_002)
+	for _, call := range []Call{{}, {Burst: true}, {Reset: true}, {UDP: true}} {
+		call.Target, call.Who, call.Dial = "127.0.0.1:7000", "g1/caller", dial
+		call.Reset = !call.UDP
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		name, err := call.Make(ctx)
+		cancel()
+		if err != nil || name != "g2/web" && !call.UDP {
+			t.Errorf("%+v: %q, %v", call, name, err)
+		}
+	}
+	if err := server.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(saw) != 4 {
+		t.Fatalf("the server saw %+v", saw)
+	}
+	for i, seen := range saw {
+		if seen.Caller != "g1/caller" || seen.Server != "g2/web" || seen.From != netip.MustParseAddr("127.0.0.1") || i < 3 && seen.Begun.Before(begin) {
+			t.Errorf("the server saw %+v", seen)
+		}
+	}
+}
+
+// TestReceiveNoticesLoss shows that a message that is missing ends the connection's good name.
+func TestReceiveNoticesLoss(t *testing.T) {
+	t.Parallel()
+	a, b := net.Pipe()
+	defer a.Close()
+	go func() {
+		defer b.Close()
+		for _, seq := range []uint64{0, 1, 3} {
+			_, _ = b.Write(message{who: "s", mode: modePush, seq: seq}.encode())
+		}
+	}()
+	c := &Connection{conn: a, messages: a}
+	for range 2 {
+		if err := c.Receive(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Receive(); err == nil || err.Error() != "messages lost or doubled: got 3, want 2" {
+		t.Errorf("a message was skipped: %v", err)
 	}
 }

@@ -1,11 +1,14 @@
-// Package flow makes traffic that notices everything: numbered datagrams, TCP
-// connections of four kinds that are kept and then proven to live, and new
-// connections at a rate. Each measurement runs until its context ends and gives a
-// report that is written as JSON.
+// Package traffic makes traffic that notices everything: numbered datagrams, TCP
+// connections of four kinds that are kept and then proven to live, and new connections
+// at a rate. Every message is marked and numbered and says who sent it, so that what is
+// lost, doubled or leaked shows.
 //
-// Sockets are made by a Dialer or come from the caller, so that one process can
-// measure inside any network namespace.
-package flow
+// Sockets are made where a Socket says, or by the caller, so that one process measures
+// inside any number of network namespaces, with one clock for both ends.
+//
+// Used by e2e/bench and e2e/chaos, and by scenarios and tests on Kubernetes through the
+// program hawser-traffic.
+package traffic
 
 import (
 	"context"
@@ -15,22 +18,6 @@ import (
 	"syscall"
 	"time"
 )
-
-// Dialer makes one connection, as net.Dialer does.
-type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
-
-// Plain dials from where the process is. Keep-alive packets are off: an idle
-// connection sends nothing at all.
-func Plain(ctx context.Context, network, address string) (net.Conn, error) {
-	return (&net.Dialer{KeepAlive: -1}).DialContext(ctx, network, address)
-}
-
-func (d Dialer) orPlain() Dialer {
-	if d == nil {
-		return Plain
-	}
-	return d
-}
 
 // Resolve turns every HOST:PORT into one for each address of the host, in the
 // order of the arguments, addresses sorted.
@@ -112,4 +99,14 @@ func Summarise(values []time.Duration) Spread {
 	sorted := slices.Sorted(slices.Values(values))
 	rank := func(percent int) Millis { return Millis(sorted[(len(sorted)*percent+99)/100-1]) }
 	return Spread{Count: len(sorted), P50: rank(50), P90: rank(90), P99: rank(99), Max: rank(100)}
+}
+
+// pause waits for a while, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }

@@ -1,5 +1,5 @@
 // Command hawser-traffic makes traffic that notices everything, between pods of
-// a lab or anywhere else: see package flow.
+// a lab or anywhere else: see package traffic.
 package main
 
 import (

@@ -3,13 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/e2e/traffic/flow"
+	"hawser.dev/hawser/e2e/traffic"
 )
 
 func newServeCommand() *cobra.Command {
@@ -24,14 +25,15 @@ func newServeCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("find host name: %w", err)
 			}
-			if err := flow.RaiseFiles(1<<16, 1024); err != nil {
+			if err := traffic.RaiseFiles(1<<16, 1024); err != nil {
 				return err
 			}
-			server, err := flow.Listen(cmp.Or(name, host), ports)
+			server, err := traffic.Serve(traffic.Socket{}, cmp.Or(name, host), nil, ports...)
 			if err != nil {
 				return err
 			}
-			return server.Serve(cmd.Context())
+			<-cmd.Context().Done()
+			return server.Close()
 		},
 	}
 	cmd.Flags().IntSliceVar(&ports, "port", []int{7000}, "ports to serve")
@@ -41,7 +43,7 @@ func newServeCommand() *cobra.Command {
 
 func newUDPCommand() *cobra.Command {
 	var s span
-	var u flow.UDP
+	var u traffic.UDP
 	var control string
 	var margin int
 	cmd := &cobra.Command{
@@ -64,7 +66,7 @@ datagrams beyond the second: what a busy machine loses, it loses of both.`,
 			ctx, cancel := s.context(cmd.Context())
 			defer cancel()
 			if control != "" {
-				return beside(ctx, cmd, flow.Beside{Changed: u, Control: u, Margin: margin, Ready: s.tell}, control)
+				return beside(ctx, cmd, traffic.Beside{Changed: u, Control: u, Margin: margin, Ready: s.tell}, control)
 			}
 			u.Ready = s.tell
 			report, err := u.Run(ctx)
@@ -74,10 +76,10 @@ datagrams beyond the second: what a busy machine loses, it loses of both.`,
 	s.flags(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&u.Rate, "rate", 1000, "datagrams a second")
-	flags.IntVar(&u.Size, "size", 64, "bytes of payload")
+	flags.IntVar(&u.Size, "size", 64, "bytes of payload, from 37")
 	flags.IntVar(&u.Count, "count", 0, "end after so many")
 	flags.DurationVar(&u.Threshold, "threshold", 100*time.Millisecond, "list silences from here on")
-	flags.DurationVar(&u.Grace, "grace", flow.Grace, "how long the next answer is waited for in the end")
+	flags.DurationVar(&u.Grace, "grace", traffic.Grace, "how long the next answer is waited for in the end")
 	flags.StringVar(&control, "control", "", "HOST:PORT of a flow that nothing is done to")
 	flags.IntVar(&margin, "margin", 0, "datagrams that may be lost beyond what the control flow loses")
 	return cmd
@@ -85,7 +87,7 @@ datagrams beyond the second: what a busy machine loses, it loses of both.`,
 
 // beside runs a flow and its control flow, prints what became of both and gives
 // the verdict.
-func beside(ctx context.Context, cmd *cobra.Command, b flow.Beside, control string) error {
+func beside(ctx context.Context, cmd *cobra.Command, b traffic.Beside, control string) error {
 	var err error
 	if b.Control.Target, err = resolveOne(ctx, control); err != nil {
 		return err
@@ -99,7 +101,7 @@ func beside(ctx context.Context, cmd *cobra.Command, b flow.Beside, control stri
 
 // resolveOne finds the only address of a measurement that has no use for more.
 func resolveOne(ctx context.Context, target string) (string, error) {
-	targets, err := flow.Resolve(ctx, []string{target})
+	targets, err := traffic.Resolve(ctx, []string{target})
 	if err != nil {
 		return "", err
 	}
@@ -108,7 +110,7 @@ func resolveOne(ctx context.Context, target string) (string, error) {
 
 func newTCPCommand() *cobra.Command {
 	var s span
-	var t flow.TCP
+	var t traffic.TCP
 	var kinds string
 	cmd := &cobra.Command{
 		Use:   "tcp HOST:PORT...",
@@ -125,10 +127,10 @@ All must open within --open; afterwards the exit code says nothing of the
 survivors, the report does.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if t.Targets, err = flow.Resolve(cmd.Context(), args); err != nil {
+			if t.Targets, err = traffic.Resolve(cmd.Context(), args); err != nil {
 				return err
 			}
-			if t.Kinds, err = flow.ParseKinds(kinds); err != nil {
+			if t.Kinds, err = traffic.ParseKinds(kinds); err != nil {
 				return err
 			}
 			ctx, cancel := s.context(cmd.Context())
@@ -142,8 +144,8 @@ survivors, the report does.`,
 	flags := cmd.Flags()
 	flags.IntVar(&t.Count, "count", 1000, "connections in all")
 	flags.StringVar(&kinds, "kinds", "all", "kinds, separated by commas")
-	flags.DurationVar(&t.Interval, "interval", 200*time.Millisecond, "between two lines of a connection that speaks")
-	flags.IntVar(&t.Line, "line", 0, "bytes of a line of busy connections, at least")
+	flags.DurationVar(&t.Interval, "interval", 200*time.Millisecond, "between two messages of a connection that speaks")
+	flags.IntVar(&t.Line, "line", 0, "bytes of a message of busy connections, at least")
 	flags.DurationVar(&t.Patience, "patience", 20*time.Second, "a connection that carries nothing for so long is dead")
 	flags.DurationVar(&t.Open, "open", 20*time.Second, "in which all must be open")
 	return cmd
@@ -151,7 +153,7 @@ survivors, the report does.`,
 
 func newNewCommand() *cobra.Command {
 	var s span
-	var n flow.New
+	var c traffic.Calls
 	var log string
 	cmd := &cobra.Command{
 		Use:   "new HOST:PORT",
@@ -159,7 +161,7 @@ func newNewCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if n.Target, err = resolveOne(cmd.Context(), args[0]); err != nil {
+			if c.Target, err = resolveOne(cmd.Context(), args[0]); err != nil {
 				return err
 			}
 			if log != "" {
@@ -168,21 +170,22 @@ func newNewCommand() *cobra.Command {
 					return fmt.Errorf("log attempts: %w", err)
 				}
 				defer file.Close()
-				n.Log = file
+				encoder := json.NewEncoder(file)
+				c.Note = func(a traffic.Attempt) error { return encoder.Encode(a) }
 			}
 			ctx, cancel := s.context(cmd.Context())
 			defer cancel()
-			n.Ready = s.tell
-			report, err := n.Run(ctx)
+			c.Ready = s.tell
+			report, err := c.Run(ctx)
 			return print(cmd, report, err)
 		},
 	}
 	s.flags(cmd)
 	flags := cmd.Flags()
-	flags.IntVar(&n.Rate, "rate", 50, "connections a second")
-	flags.IntVar(&n.Count, "count", 0, "end after so many")
-	flags.DurationVar(&n.Timeout, "timeout", 3*time.Second, "of one connection")
-	flags.DurationVar(&n.Slow, "slow", 200*time.Millisecond, "from here on a connection counts as slow")
+	flags.IntVar(&c.Rate, "rate", 50, "connections a second")
+	flags.IntVar(&c.Count, "count", 0, "end after so many")
+	flags.DurationVar(&c.Timeout, "timeout", 3*time.Second, "of one connection")
+	flags.DurationVar(&c.Slow, "slow", 200*time.Millisecond, "from here on a connection counts as slow")
 	flags.StringVar(&log, "log", "", "file for every attempt, a line of JSON each")
 	return cmd
 }

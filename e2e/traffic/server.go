@@ -1,0 +1,218 @@
+package traffic
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Server is the other end of all traffic: it sends datagrams back as they are, and does on
+// a TCP connection what the first message on it says.
+type Server struct {
+	name    string
+	socket  Socket
+	seen    func(Seen)
+	closers []io.Closer // ports
+	group   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[net.Conn]bool
+}
+
+// Seen is what a server knows of who calls.
+type Seen struct {
+	Caller string // what it says of itself
+	Server string
+	From   netip.Addr
+	Begun  time.Time // of a Call: when it began, by the caller's clock
+}
+
+// Serve opens ports on all addresses of a network namespace, TCP and UDP each, and answers
+// on them. seen is told of the first message of each connection and of every datagram;
+// nil = nobody is.
+func Serve(at Socket, name string, seen func(Seen), ports ...int) (*Server, error) {
+	s := &Server{name: name, socket: at, seen: seen, conns: map[net.Conn]bool{}}
+	for _, port := range ports {
+		streams, packets, err := at.listen(port)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("serve as %s: %w", name, err), s.Close())
+		}
+		widen(packets)
+		s.closers = append(s.closers, streams, packets)
+		s.group.Go(func() { s.accept(streams) })
+		s.group.Go(func() { s.packets(packets) })
+	}
+	return s, nil
+}
+
+// Close closes the ports and all connections.
+func (s *Server) Close() error {
+	var errs []error
+	for _, port := range s.closers {
+		errs = append(errs, port.Close())
+	}
+	s.mu.Lock()
+	s.closed = true
+	for conn := range s.conns {
+		_ = conn.Close() // whether it still works is not the question any more
+	}
+	s.mu.Unlock()
+	s.group.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *Server) packets(conn net.PacketConn) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, from, err := conn.ReadFrom(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // an ICMP message about an earlier answer
+		}
+		if m, _, err := decode(buffer[:n]); err == nil && s.seen != nil {
+			s.seen(Seen{Caller: m.who, Server: s.name, From: addressOf(from)})
+		}
+		_, _ = conn.WriteTo(buffer[:n], from) // what is lost here is lost as on a wire
+	}
+}
+
+func (s *Server) accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // the client went away while it waited
+		}
+		if !s.keep(conn) {
+			return
+		}
+		s.group.Go(func() {
+			s.answer(conn)
+			s.mu.Lock()
+			delete(s.conns, conn)
+			s.mu.Unlock()
+			_ = conn.Close()
+		})
+	}
+}
+
+// keep notes a connection, for Close to end.
+func (s *Server) keep(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		_ = conn.Close()
+		return false
+	}
+	s.conns[conn] = true
+	return true
+}
+
+func (s *Server) answer(conn net.Conn) {
+	var err error
+	if !control(conn, func(fd int) { err = s.socket.prepare(fd) }) || err != nil {
+		return
+	}
+	messages := bufio.NewReader(conn)
+	first, err := receive(messages)
+	if err != nil {
+		return
+	}
+	if s.seen != nil {
+		s.seen(Seen{Caller: first.who, Server: s.name, From: addressOf(conn.RemoteAddr()), Begun: time.Unix(0, int64(first.arg))})
+	}
+	answer := message{who: s.name, mode: first.mode, body: []byte(s.name)}.encode()
+	if first.mode == modeBurst {
+		for seq := range uint64(burst) {
+			answer = append(answer, message{who: s.name, mode: modeBurst, seq: seq}.encode()...)
+		}
+	}
+	if _, err := conn.Write(answer); err != nil {
+		return
+	}
+	switch first.mode {
+	case modeEcho:
+		s.echo(messages, conn)
+	case modeCount:
+		s.count(messages, conn)
+	case modePush:
+		// What the caller sends is read, so that its end is noticed.
+		go func() { _, _ = receive(messages); _ = conn.Close() }()
+		s.push(conn, time.Duration(first.arg))
+	}
+}
+
+func (s *Server) echo(messages io.Reader, conn net.Conn) {
+	for {
+		m, err := receive(messages)
+		if err != nil {
+			return
+		}
+		m.who = s.name
+		if _, err := conn.Write(m.encode()); err != nil {
+			return
+		}
+	}
+}
+
+// count takes numbers in silence, and tells how many there were and the longest time
+// between two when it is asked.
+func (s *Server) count(messages io.Reader, conn net.Conn) {
+	var got uint64
+	var longest time.Duration
+	var last time.Time
+	for {
+		m, err := receive(messages)
+		if err != nil {
+			return
+		}
+		if !last.IsZero() {
+			longest = max(longest, time.Since(last))
+		}
+		last = time.Now()
+		switch {
+		case m.mode == modeAsk:
+			_, err = conn.Write(message{who: s.name, mode: modeAsk, seq: got, arg: uint64(longest)}.encode())
+		case m.seq != got:
+			return // a stream that is not what was sent: the client sees it closed
+		default:
+			got++
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// push sends numbers until the connection ends.
+func (s *Server) push(conn net.Conn, every time.Duration) {
+	if every <= 0 {
+		return
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for seq := uint64(0); ; seq++ {
+		if _, err := conn.Write(message{who: s.name, mode: modePush, seq: seq}.encode()); err != nil {
+			return
+		}
+		<-tick.C
+	}
+}
+
+func addressOf(addr net.Addr) netip.Addr {
+	at, err := netip.ParseAddrPort(addr.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap()
+}
