@@ -25,7 +25,7 @@ drawings: ## docs/drawings/*.svg from the texts beside them
 
 test: setup unit e2e ## unit and e2e, with -race
 
-unit: ## unit tests, goldens, fuzz seeds; what fails runs once more, alone; CI=true fails all the same
+unit: ## unit tests, goldens, fuzz seeds; what fails runs once more, alone, and still fails CI
 	@hack/test.sh -race $$($(GO) list ./... | grep -v /e2e)
 
 # One package after another, as some measure time.
