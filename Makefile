@@ -102,7 +102,8 @@ quiet: setup build ## what planned work, changes and deaths lose; on an idle mac
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v ./e2e -run TestQuiet
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v -parallel 1 ./nodeagent/cable/cabletest -run TestConformance
 
-# The same run again: SEED; one round of it alone: ROUND. FAMILY=4|6|dual
+# The same run again: SEED; one round of it alone: ROUND. FAMILY=4|6|dual. What the agents of
+# NODES see is written down in RECORD.
 FAULTS ?= 200
 ROUND  ?= 0
 SLOW   ?= 1
@@ -110,7 +111,8 @@ SHAPE  ?= mesh
 FAMILY ?= 4
 chaos: setup build ## FAULTS seeded faults under traffic; SEED, ROUND, SLOW, SHAPE=mesh|hub|links, FAMILY
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./e2e/chaos
-	bin/chaos -seed $(SEED) -faults $(FAULTS) -round $(ROUND) -slow $(SLOW) -shape $(SHAPE) -family $(FAMILY)
+	bin/chaos -seed $(SEED) -faults $(FAULTS) -round $(ROUND) -slow $(SLOW) -shape $(SHAPE) -family $(FAMILY) \
+		$(if $(RECORD),-record $(RECORD)) $(if $(NODES),-nodes $(NODES))
 
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh
