@@ -25,7 +25,7 @@ drawings: ## docs/drawings/*.svg from the texts beside them
 
 test: setup unit e2e ## unit and e2e, with -race
 
-unit: ## unit tests, goldens, fuzz seeds; what fails runs once more, alone; CI=true fails all the same
+unit: ## unit tests, goldens, fuzz seeds; what fails runs once more, alone, and is listed
 	@hack/test.sh -race $$($(GO) list ./... | grep -v /e2e)
 
 # One package after another, as some measure time.
@@ -127,8 +127,8 @@ generate: ## JSON Schema, reference.md, timing.md, map.svg and drawings of docs,
 fuzz: ## thirty seconds for each fuzz target
 	@hack/fuzz.sh 30s
 
-bench: setup build ## the figures of docs/benchmarks.md
-	@hack/bench.sh
+bench: setup build ## figures of docs/benchmarks.md; BENCH=stall for one section
+	@hack/bench.sh $(BENCH)
 
 help: ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
