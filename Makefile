@@ -25,7 +25,7 @@ drawings: ## docs/drawings/*.svg from the texts beside them
 
 test: setup unit e2e ## unit and e2e, with -race
 
-unit: ## unit tests, goldens, fuzz seeds; what fails runs once more, alone, and still fails CI
+unit: ## unit tests, goldens, fuzz seeds; what fails runs once more, alone, and is listed
 	@hack/test.sh -race $$($(GO) list ./... | grep -v /e2e)
 
 # One package after another, as some measure time.
@@ -102,7 +102,8 @@ quiet: setup build ## what planned work, changes and deaths lose; on an idle mac
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v ./e2e -run TestQuiet
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v -parallel 1 ./nodeagent/cable/cabletest -run TestConformance
 
-# The same run again: SEED; one round of it alone: ROUND. FAMILY=4|6|dual
+# The same run again: SEED; one round of it alone: ROUND. FAMILY=4|6|dual. What the agents of
+# NODES see is written down in RECORD.
 FAULTS ?= 200
 ROUND  ?= 0
 SLOW   ?= 1
@@ -110,7 +111,8 @@ SHAPE  ?= mesh
 FAMILY ?= 4
 chaos: setup build ## FAULTS seeded faults under traffic; SEED, ROUND, SLOW, SHAPE=mesh|hub|links, FAMILY
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./e2e/chaos
-	bin/chaos -seed $(SEED) -faults $(FAULTS) -round $(ROUND) -slow $(SLOW) -shape $(SHAPE) -family $(FAMILY)
+	bin/chaos -seed $(SEED) -faults $(FAULTS) -round $(ROUND) -slow $(SLOW) -shape $(SHAPE) -family $(FAMILY) \
+		$(if $(RECORD),-record $(RECORD)) $(if $(NODES),-nodes $(NODES))
 
 lint: ## formatting, vet, staticcheck, import arrows, generated files
 	@hack/lint.sh
@@ -125,8 +127,8 @@ generate: ## JSON Schema, reference.md, timing.md, map.svg and drawings of docs,
 fuzz: ## thirty seconds for each fuzz target
 	@hack/fuzz.sh 30s
 
-bench: setup build ## the figures of docs/benchmarks.md
-	@hack/bench.sh
+bench: setup build ## figures of docs/benchmarks.md; BENCH=stall for one section
+	@hack/bench.sh $(BENCH)
 
 help: ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14

@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
 # Measures and writes docs/benchmarks.md. Without arguments everything; with names
-# (nat, converge, topology, tunnel, hops, cables, commit, stall, stall-fast, anchor, probes, gateways,
-# move, unready, scale) only those sections.
+# (converge, tunnel, stall, stall-fast, survive, move, unready, scale) only those sections.
 # Needs root and bin/ (make build). REPS=n repeats what has faults n times only;
-# OUT=file writes another page, KEEP=folder keeps raw measurements and logs,
-# BESIDE=folder has the programs of another build measured in turn with these (hops).
+# OUT=file writes another page, KEEP=folder keeps raw measurements and logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d /tmp/hwbench-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 CGO_ENABLED=0 go build -trimpath -o "$work/bench" ./e2e/bench
-"$work/bench" -out "${OUT:-docs/benchmarks.md}" -bin bin -root . ${KEEP:+-keep "$KEEP"} ${BESIDE:+-beside "$BESIDE"} "$@"
+"$work/bench" -out "${OUT:-docs/benchmarks.md}" -bin bin -root . ${KEEP:+-keep "$KEEP"} "$@"

@@ -69,7 +69,7 @@ func (g *gateway) oneElement(ctx context.Context) (time.Duration, error) {
 	g.generation++
 	for i, e := range g.state.Elements {
 		if e.Set == desired.SetSlots {
-			g.state.Elements[i].Value = nth(natExports, 1+g.generation%2).String() + " . " + strconv.Itoa(natPort)
+			g.state.Elements[i].Value = nth(exports, 1+g.generation%2).String() + " . 80"
 			break
 		}
 	}

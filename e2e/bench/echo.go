@@ -1,13 +1,9 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"strconv"
 	"time"
@@ -69,44 +65,4 @@ func ask(address, count string) error {
 		took[i] = time.Since(begin)
 	}
 	return json.NewEncoder(os.Stdout).Encode(took)
-}
-
-// knock calls a URL again and again, each time with a new lookup and connection.
-// It prints "waiting" after the first failure and the time of the first success,
-// in nanoseconds since 1970.
-func knock(url string) error {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
-	deadline := time.Now().Add(time.Minute)
-	for first := true; ; first = false {
-		err := once(&client, url)
-		if err == nil {
-			fmt.Println(time.Now().UnixNano())
-			return nil
-		}
-		if first {
-			fmt.Println("waiting")
-		}
-		if time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-func once(client *http.Client, url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, answer.Body)
-	if answer.StatusCode != http.StatusOK {
-		err = errors.Join(err, fmt.Errorf("status %s", answer.Status))
-	}
-	return errors.Join(err, answer.Body.Close())
 }

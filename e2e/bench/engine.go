@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -118,7 +119,7 @@ func gatewayState() (desired.State, error) {
 		},
 		Neighbours: []desired.Neighbour{{Link: desired.NodeLink, Addr: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:02"}},
 		Rules:      []desired.Rule{{Priority: 7300, Table: desired.TableOut}, {Priority: 7301, Table: desired.TableIn, IIF: wg}},
-		Tables:     []desired.Table{{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: natQuota}},
+		Tables:     []desired.Table{{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: 32768}},
 		Zones:      []desired.Zone{{Domain: "clusterset.local", ClusterNames: true, TTL: fabric.Duration(5 * time.Second), Serial: 1}},
 	}
 	if err := fill(&s, wg); err != nil {
@@ -142,16 +143,51 @@ func fill(s *desired.State, wg string) error {
 		s.Routes = append(s.Routes, desired.Route{Table: desired.TableOut, Dst: block, Type: desired.RouteUnicast, Link: wg, MTU: 1380},
 			desired.Route{Table: desired.TableOut, Dst: inner, Type: desired.RouteUnicast, Link: wg, MTU: 1380})
 	}
-	s.Elements = natElements((engineElements-len(natElements(0, 1)))/4, 1)
+	s.Elements = elements((engineElements - len(elements(0))) / 4)
 	for i := range engineElements - len(s.Elements) {
 		s.Elements = append(s.Elements, desired.Element{Set: desired.SetOffers, Family: 4, ID: nth("242.3.0.0/16", i).String() + " . tcp . 80"})
 	}
 	for i := range engineElements / 4 {
 		s.Services = append(s.Services, desired.Service{
-			Namespace: "shop", Name: fmt.Sprintf("svc-%d", i), VIPs: []netip.Addr{nth(natVIPs, i+1)},
-			Ports:    []desired.ServicePort{{Name: "http", Protocol: "TCP", Port: natPort}},
-			Clusters: []desired.ServiceCluster{{Name: "far", IPs: []netip.Addr{nth(natExports, i+1)}}},
+			Namespace: "shop", Name: fmt.Sprintf("svc-%d", i), VIPs: []netip.Addr{nth(vips, i+1)},
+			Ports:    []desired.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}},
+			Clusters: []desired.ServiceCluster{{Name: "far", IPs: []netip.Addr{nth(exports, i+1)}}},
 		})
 	}
 	return nil
+}
+
+// Addresses that elements translate: clusterset IPs to exports of another cluster, pods to
+// global addresses.
+const (
+	pods    = "10.70.0.0/16"
+	global  = "242.1.0.0/16"
+	vips    = "243.0.0.0/16"
+	exports = "242.2.0.0/16"
+)
+
+// elements are what a gateway holds for n exports of another cluster.
+func elements(n int) []desired.Element {
+	out := []desired.Element{
+		{Set: desired.SetPods, Family: 4, ID: pods}, {Set: desired.SetMapped, Family: 4, ID: pods, Value: global},
+		{Set: desired.SetUnmapped, Family: 4, ID: global, Value: pods}, {Set: desired.SetPodBlocks, Family: 4, ID: global},
+		{Set: desired.SetRemote, Family: 4, ID: exports}, {Set: desired.SetPools, Family: 4, ID: vips}, {Set: desired.SetTunnels, Family: 4, ID: "241.0.0.1"},
+	}
+	for i := range n {
+		vip, export := nth(vips, i+1).String(), nth(exports, i+1).String()
+		out = append(out,
+			desired.Element{Set: desired.SetServices, Family: 4, ID: vip + " . tcp . 80", Value: desired.PickChain(1, false) + "4"},
+			desired.Element{Set: desired.SetEcho, Family: 4, ID: vip, Value: export},
+			desired.Element{Set: desired.SetOffers, Family: 4, ID: export + " . tcp . 80"},
+			desired.Element{Set: desired.SetSlots, Family: 4, ID: vip + " . tcp . 80 . 0", Value: export + " . 80"},
+		)
+	}
+	return out
+}
+
+// nth is an address of a prefix.
+func nth(prefix string, n int) netip.Addr {
+	base := netip.MustParsePrefix(prefix).Addr().As4()
+	v := binary.BigEndian.Uint32(base[:]) + uint32(n)
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, v)))
 }

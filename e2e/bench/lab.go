@@ -97,13 +97,8 @@ func (t *testbed) pod(ctx context.Context, pod string, argv ...string) ([]byte, 
 // the agent's tunnels are: the kernel shares processors out by session
 // (sched(7), autogroup), and both sides of a comparison must get the same.
 func (t *testbed) background(args ...string) error {
-	return t.start(&syscall.SysProcAttr{Setsid: true}, args...)
-}
-
-// start starts a program that runs until close.
-func (t *testbed) start(attr *syscall.SysProcAttr, args ...string) error {
 	cmd := t.command(context.Background(), args...)
-	cmd.SysProcAttr = attr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

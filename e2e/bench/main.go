@@ -21,12 +21,11 @@ import (
 
 // config is the command line.
 type config struct {
-	out    string // page to write; empty = standard output only
-	bin    string // folder of hawser and hawser-agent
-	root   string // of the repository
-	beside string // folder of another build's hawser and hawser-agent to compare with; empty = none
-	keep   string // folder for raw measurements and logs; empty = they are not kept
-	only   []string
+	out  string // page to write; empty = standard output only
+	bin  string // folder of hawser and hawser-agent
+	root string // of the repository
+	keep string // folder for raw measurements and logs; empty = they are not kept
+	only []string
 }
 
 // group is one heading of the page.
@@ -38,18 +37,11 @@ type group struct {
 func groups() []group {
 	p := profiles()
 	return []group{
-		{"nat", measureNAT},
 		{"converge", measureConverge},
-		{"topology", measureTopology},
 		{"tunnel", measureTunnel},
-		{"hops", measureHops},
-		{"cables", measureCables},
-		{"commit", measureCommit},
 		{"stall", measureStall(p[0])},
 		{"stall-fast", measureStall(p[1])},
-		{"anchor", measureAnchor},
-		{"probes", measureProbes},
-		{"gateways", measureGateways},
+		{"survive", measureSurvive},
 		{"move", measureMove},
 		{"unready", measureUnready},
 		{"scale", measureScale},
@@ -100,15 +92,9 @@ func parts() map[string]part {
 			defer stop()
 			return tunnel.Serve(ctx, args[0], tunnel.DefaultMTU, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		}},
-		"probe-gateway":  {0, func(ctx context.Context, _ []string) error { return probeGateway(ctx, os.Stdin, os.Stdout) }},
-		"probe-others":   {0, func(ctx context.Context, _ []string) error { return probeOthers(ctx, os.Stdin) }},
-		"topology-steps": {1, func(_ context.Context, args []string) error { return stepsIn(args[0]) }},
-		"echo":           {1, func(_ context.Context, args []string) error { return echo(args[0]) }},
-		"accept":         {1, func(_ context.Context, args []string) error { return acceptAll(args[0]) }},
-		"connect":        {2, func(_ context.Context, args []string) error { return connectAll(args[0], args[1]) }},
-		"ask":            {2, func(_ context.Context, args []string) error { return ask(args[0], args[1]) }},
-		"scale-others":   {0, func(ctx context.Context, _ []string) error { return scaleStandIns(ctx, os.Stdin) }},
-		"knock":          {1, func(_ context.Context, args []string) error { return knock(args[0]) }},
+		"echo":         {1, func(_ context.Context, args []string) error { return echo(args[0]) }},
+		"ask":          {2, func(_ context.Context, args []string) error { return ask(args[0], args[1]) }},
+		"scale-others": {0, func(ctx context.Context, _ []string) error { return scaleStandIns(ctx, os.Stdin) }},
 	}
 }
 
@@ -129,7 +115,6 @@ func parse(args []string) (config, error) {
 	flags.StringVar(&c.out, "out", "", "page whose sections are written anew")
 	flags.StringVar(&c.bin, "bin", "bin", "folder of hawser and hawser-agent")
 	flags.StringVar(&c.root, "root", ".", "the repository")
-	flags.StringVar(&c.beside, "beside", "", "folder of another build's hawser and hawser-agent, to compare with (hops)")
 	flags.StringVar(&c.keep, "keep", "", "folder for raw measurements and logs")
 	flags.Usage = func() {
 		fmt.Fprintf(flags.Output(), "usage: bench [flags] [%s]...\n", strings.Join(names, "|"))

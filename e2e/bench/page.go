@@ -129,15 +129,15 @@ func end(name string) string   { return "<!-- end " + name + " -->" }
 
 const pageHead = `# Benchmarks
 
-` + "`make bench`" + ` measures everything below anew and writes this page; ` + "`hack/bench.sh NAME`" + ` measures one section
-and writes that. Nothing in the
+` + "`make bench`" + ` measures most of what is below anew and writes this page; ` + "`hack/bench.sh NAME`" + ` measures one section
+and writes that. Other sections say how they are measured. Nothing in the
 tests depends on a figure.
 
 Absolute figures belong to the machine named in each section. What carries over are the **ratios**: both sides were measured in turn, many
 times, in one run on one machine, and a figure is the median. Two cores carry clients, gateways and servers together, so a
 figure is what all of them together reach.
 
-The sections *stall*, *stall-fast* and *anchor* let gateways die under traffic. There a figure is a time as a pod sees it, and
+The sections *stall*, *stall-fast* and *survive* let gateways die under traffic. There a figure is a time as a pod sees it, and
 a repetition that did not go as it should stays in the table and is named below it. ` + "`REPS=3 hack/bench.sh stall`" + ` is a quick trial;
 ` + "`KEEP=folder`" + ` keeps every repetition and the agents' logs.
 `

@@ -29,10 +29,6 @@ func millis(d time.Duration) string {
 	return fmt.Sprintf("%.0f µs", ms*1000)
 }
 
-func perSecond(count int, took time.Duration) string {
-	return fmt.Sprintf("%.0f/s", float64(count)/took.Seconds())
-}
-
 // side is one of several things that are measured in turn.
 type side struct {
 	name  string

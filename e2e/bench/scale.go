@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -123,12 +124,21 @@ func scaleSpaces(cast scaleCast) (here, there *space, err error) {
 	return here, there, nil
 }
 
-func startCast(ctx context.Context, at *space, cast scaleCast) (*partProcess, error) {
+// standIns are this program, started as the other gateways in a namespace. It gets its cast
+// on its standard input and ends with that.
+type standIns struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+}
+
+func (p *standIns) close() error { return errors.Join(p.in.Close(), p.cmd.Wait()) }
+
+func startCast(ctx context.Context, at *space, cast scaleCast) (*standIns, error) {
 	me, err := self()
 	if err != nil {
 		return nil, err
 	}
-	p := &partProcess{cmd: exec.CommandContext(ctx, me, "scale-others")}
+	p := &standIns{cmd: exec.CommandContext(ctx, me, "scale-others")}
 	p.cmd.Stderr = os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if p.in, err = p.cmd.StdinPipe(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"filippo.io/age"
 	kyaml "sigs.k8s.io/yaml"
 
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/feed"
 	"hawser.dev/hawser/reconciler"
@@ -197,4 +198,8 @@ func (w *scaleWorld) cluster(name string) *schema.Cluster {
 		}
 	}
 	return nil
+}
+
+func firstOf(list diag.List) error {
+	return fmt.Errorf("%d findings, the first: %s", len(list), list[0].Summary)
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -99,16 +98,6 @@ func (s *space) run(input, name string, args ...string) error {
 	})
 }
 
-// sysctl sets a value below /proc/sys/net.
-func (s *space) sysctl(name, value string) error {
-	return s.inside(func() error {
-		if err := os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0o644); err != nil {
-			return fmt.Errorf("set sysctl %s: %w", name, err)
-		}
-		return nil
-	})
-}
-
 // join lays a veth pair between two namespaces.
 func join(a *space, nameA string, b *space, nameB string) error {
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.handle)}
@@ -170,14 +159,6 @@ func (s *space) local(prefix string) error {
 	route := &netlink.Route{Dst: dst, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, LinkIndex: lo.Attrs().Index, Scope: unix.RT_SCOPE_HOST}
 	if err := s.links.RouteAdd(route); err != nil {
 		return fmt.Errorf("add local route %s: %w", prefix, err)
-	}
-	return nil
-}
-
-// forget empties the connection tracking table.
-func (s *space) forget() error {
-	if err := s.links.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
-		return fmt.Errorf("flush conntrack: %w", err)
 	}
 	return nil
 }

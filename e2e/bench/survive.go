@@ -44,7 +44,7 @@ type survival struct {
 	Err           string         `json:",omitempty"`
 }
 
-func measureAnchor(ctx context.Context, c config) (s section, err error) {
+func measureSurvive(ctx context.Context, c config) (s section, err error) {
 	n, err := reps(surviveReps)
 	if err != nil {
 		return s, err
@@ -55,10 +55,10 @@ func measureAnchor(ctx context.Context, c config) (s section, err error) {
 	} {
 		some, err := run(ctx, c, n)
 		if list = append(list, some...); err != nil {
-			return s, errors.Join(err, c.keepRaw("anchor", list))
+			return s, errors.Join(err, c.keepRaw("survive", list))
 		}
 	}
-	return surviveSection(n, list), c.keepRaw("anchor", list)
+	return surviveSection(n, list), c.keepRaw("survive", list)
 }
 
 // surviveAnchor runs the active/passive setup.

@@ -34,6 +34,8 @@ type options struct {
 	root     string  // of the repository
 	evidence string  // folder for what a violation leaves behind
 	keep     bool    // leave the lab when something was violated
+	record   string  // folder for recordings of what agents see; empty = nothing is recorded
+	nodes    string  // whose agents are recorded: names, separated by commas
 }
 
 func main() {
@@ -63,6 +65,8 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.root, "root", ".", "root of the repository")
 	flags.StringVar(&o.evidence, "evidence", os.TempDir(), "folder for what a violation leaves behind")
 	flags.BoolVar(&o.keep, "keep", false, "leave the lab running when something was violated")
+	flags.StringVar(&o.record, "record", "", "folder for recordings of what agents see")
+	flags.StringVar(&o.nodes, "nodes", "g1-a,g2-b,g3-w1", "with -record: nodes whose agents are recorded")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -68,8 +68,9 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := c.prepare(ctx); err != nil {
 		return errors.Join(err, c.keepEvidence(ctx, 0, err.Error()+"\n", nil))
 	}
+	recorded := c.recording(ctx)
 	violated, err = c.rounds(ctx)
-	if err != nil {
+	if err = errors.Join(err, recorded()); err != nil {
 		return err
 	}
 	c.sum.print(out, c)

@@ -12,7 +12,8 @@ import (
 )
 
 // Server is the other end of all traffic: it sends datagrams back as they are, and does on
-// a TCP connection what the first message on it says.
+// a TCP connection what the first message on it says. What begins like no message is sent
+// back as it is, too: nc and the like need no more.
 type Server struct {
 	name    string
 	socket  Socket
@@ -124,6 +125,16 @@ func (s *Server) answer(conn net.Conn) {
 		return
 	}
 	messages := bufio.NewReader(conn)
+	for n := range len(Mark) {
+		begin, err := messages.Peek(n + 1)
+		if err != nil {
+			return
+		}
+		if begin[n] != Mark[n] {
+			_, _ = io.Copy(conn, messages) // until either end has enough
+			return
+		}
+	}
 	first, err := receive(messages)
 	if err != nil {
 		return

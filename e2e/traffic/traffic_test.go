@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -469,6 +470,19 @@ func TestServerSees(t *testing.T) {
 			t.Errorf("%+v: %q, %v", call, name, err)
 		}
 	}
+	conn, err := Socket{Net: s.path}.Dial(t.Context(), "tcp", "127.0.0.1:7000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = "hawser takes\n"
+	raw := make([]byte, len(text))
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.ReadFull(conn, raw); err != nil || string(raw) != text {
+		t.Errorf("of text came back %q, %v", raw, err)
+	}
+	_ = conn.Close()
 	if err := server.Close(); err != nil {
 		t.Error(err)
 	}

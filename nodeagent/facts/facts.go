@@ -2,7 +2,8 @@
 // nodes, pods, services, endpoints and exports. The mapping is pure; a Folder reads
 // the objects from YAML files, package kube from the Kubernetes API.
 //
-// Called by nodeagent/input, which reads a folder, and by nodeagent/kube, which watches the API.
+// Called by nodeagent/input, which reads a folder, by nodeagent/kube, which watches the API, and
+// by nodeagent/round/roundtest.
 package facts
 
 import (

@@ -1,46 +1,30 @@
 package round_test
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/json"
+	"context"
 	"flag"
-	"io"
-	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/control"
-	"hawser.dev/hawser/nodeagent/facts"
 	"hawser.dev/hawser/nodeagent/round"
-	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/nodeagent/round/roundtest"
 )
 
-func readRecordings(t *testing.T) map[string]recording {
+// recordings gives those of testdata by name. The agents of chaos-* were recorded while
+// make chaos broke their lab.
+func recordings(t *testing.T) map[string]roundtest.Recording {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.json.gz")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no recordings: %v", err)
 	}
-	out := map[string]recording{}
+	out := map[string]roundtest.Recording{}
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
+		r, err := roundtest.Read(file)
 		if err != nil {
 			t.Fatal(err)
-		}
-		unpacked, err := gzip.NewReader(bytes.NewReader(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if raw, err = io.ReadAll(unpacked); err != nil {
-			t.Fatal(err)
-		}
-		var r recording
-		if err := json.Unmarshal(raw, &r); err != nil {
-			t.Fatalf("%s: %v", file, err)
 		}
 		out[strings.TrimSuffix(filepath.Base(file), ".json.gz")] = r
 	}
@@ -52,9 +36,9 @@ func readRecordings(t *testing.T) map[string]recording {
 func TestPlanIsRun(t *testing.T) {
 	t.Parallel()
 	var all counts
-	for name, r := range readRecordings(t) {
+	for name, r := range recordings(t) {
 		n := newNode(t, r)
-		c := n.replay(t, func(i int, m moment, before round.State, p *parts, have outcome) {
+		c := n.replay(t, func(i int, m roundtest.Moment, before round.State, p *parts, have outcome) {
 			if d := differ(t, have, n.beside(t, before, m, p, m.At)); d != "" && !t.Failed() {
 				t.Errorf("%s, round %d: the plan is another one than the run (-run +plan)\n%s", name, i, d)
 			}
@@ -83,64 +67,16 @@ func TestRecord(t *testing.T) {
 	for name := range strings.SplitSeq(*recordNodes, ",") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			record(t, filepath.Join(*recordLab, "nodes", name), name)
+			ctx, cancel := context.WithTimeout(t.Context(), *recordFor)
+			defer cancel()
+			r, err := roundtest.Record(ctx, filepath.Join(*recordLab, "nodes", name))
+			if err == nil {
+				err = r.Write(filepath.Join("testdata", name+".json.gz"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d moments, %d fabrics", len(r.Moments), len(r.Fabrics))
 		})
 	}
-}
-
-func record(t *testing.T, dir, name string) {
-	t.Helper()
-	cluster, _, _ := strings.Cut(name, "-")
-	r := recording{Cluster: cluster, Node: name, Fabrics: map[string][]byte{}, Kept: round.KeptLive{}}
-
-	var last []byte
-	for end := time.Now().Add(*recordFor); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		var sight struct {
-			Peers    round.Peers             `json:"peers"`
-			Resolved map[string][]netip.Addr `json:"resolved"`
-		}
-		runs, err := control.Ask(t.Context(), filepath.Join(dir, "run", "agent.sock"), "/sight", &sight)
-		packed, errFabric := os.ReadFile(filepath.Join(dir, "fabric", "fabric.json.gz"))
-		if err != nil || !runs || errFabric != nil {
-			continue // it restarts
-		}
-		_, digest, err := fabric.Decode(packed)
-		if err != nil {
-			continue
-		}
-		r.Fabrics[digest] = packed
-		sight.Peers.Aim = nil
-		m := moment{Fabric: digest, Facts: facts.Open(filepath.Join(dir, "facts")).Current().Facts, Resolved: sight.Resolved, Peers: sight.Peers}
-		for i := range m.Peers.Links.Links {
-			l := &m.Peers.Links.Links[i]
-			l.RTT, l.LeastRTT, l.Answered, l.Loss = nil, 0, time.Time{}, 0 // decide nothing, and always change
-		}
-		raw, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(raw, last) {
-			last, m.At = raw, time.Now().UTC()
-			r.Moments = append(r.Moments, m)
-		}
-	}
-	raw, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	if _, err := w.Write(raw); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll("testdata", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join("testdata", name+".json.gz"), packed.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d moments, %d fabrics, %d bytes", len(r.Moments), len(r.Fabrics), packed.Len())
 }

@@ -22,40 +22,22 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/round/roundtest"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// recording is what one agent observed, one moment after the other. It holds no keys:
-// a replay gives each gateway keys of its own.
-type recording struct {
-	Cluster, Node string
-	Fabrics       map[string][]byte // by digest, as fabric.Compress gives them
-	Kept          round.KeptLive    // what the run before heard
-	Moments       []moment
-}
-
-// moment is what a round had to go by. Urgent says that it decided about links alone.
-type moment struct {
-	At       time.Time
-	Fabric   string // digest
-	Urgent   bool
-	Facts    model.Facts
-	Resolved map[string][]netip.Addr
-	Peers    round.Peers // Aim is not used: a replay knows what it aimed at
-}
-
 // node replays what an agent observed. What the parts say that talk to others is looked
 // up among what was recorded, as far as they are aimed at it.
 type node struct {
-	recording
+	roundtest.Recording
 	fabrics map[string]*fabric.Fabric
 	keys    map[string]*fabric.Keys
 }
 
-func newNode(t *testing.T, r recording) *node {
+func newNode(t *testing.T, r roundtest.Recording) *node {
 	t.Helper()
-	n := &node{recording: r, fabrics: map[string]*fabric.Fabric{}, keys: map[string]*fabric.Keys{}}
+	n := &node{Recording: r, fabrics: map[string]*fabric.Fabric{}, keys: map[string]*fabric.Keys{}}
 	for digest, raw := range r.Fabrics {
 		f, _, err := fabric.Decode(raw)
 		if err != nil {
@@ -97,7 +79,7 @@ func (p *parts) heard() {
 }
 
 // observe gives a moment as an agent sees it whose parts look where they were aimed.
-func (n *node) observe(m moment, p *parts) round.Observed {
+func (n *node) observe(m roundtest.Moment, p *parts) round.Observed {
 	in := round.Observed{
 		Cluster: n.Cluster, Node: n.Node, Stale: 30 * time.Second,
 		Fabric: n.fabrics[m.Fabric], Digest: m.Fabric, Keys: n.keys[m.Fabric], Facts: m.Facts,
@@ -173,7 +155,7 @@ func outcomeOf(t *testing.T, next round.State, do round.Effects) outcome {
 
 // beside makes the round that hawser-agent plan makes beside an agent: from a copy of its
 // state, and with parts of its own that have heard nothing, and are told what it sees.
-func (n *node) beside(t *testing.T, running round.State, m moment, p *parts, now time.Time) outcome {
+func (n *node) beside(t *testing.T, running round.State, m roundtest.Moment, p *parts, now time.Time) outcome {
 	t.Helper()
 	seen, own := copied(t, n.observe(m, p).Peers), &parts{aim: p.aim, known: p.known}
 	next, do := round.Make(copied(t, running), func() round.Observed {
@@ -193,7 +175,7 @@ type counts struct{ rounds, urgent, moves, aims, kept, left, live int }
 
 // replay makes all rounds of a node. With each of them it calls check, with what the
 // agent came to and the state that it came from.
-func (n *node) replay(t *testing.T, check func(i int, m moment, before round.State, p *parts, have outcome)) counts {
+func (n *node) replay(t *testing.T, check func(i int, m roundtest.Moment, before round.State, p *parts, have outcome)) counts {
 	t.Helper()
 	var c counts
 	p := &parts{}
@@ -241,7 +223,7 @@ func TestPlanIsRunAtRandom(t *testing.T) {
 	var all counts
 	for seed := range uint64(6) {
 		n := newNode(t, invented(t, seed))
-		all.add(n.replay(t, func(i int, m moment, before round.State, p *parts, have outcome) {
+		all.add(n.replay(t, func(i int, m roundtest.Moment, before round.State, p *parts, have outcome) {
 			if d := differ(t, have, n.beside(t, before, m, p, m.At)); d != "" && !t.Failed() {
 				t.Errorf("seed %d, round %d: the plan is another one than the run (-run +plan)\n%s", seed, i, d)
 			}
@@ -261,7 +243,7 @@ func TestStateIsAll(t *testing.T) {
 	for _, field := range []string{"choice", "transition", "removals", "heard", "announcement"} {
 		for seed := range uint64(6) {
 			n := newNode(t, invented(t, seed))
-			n.replay(t, func(_ int, m moment, before round.State, p *parts, have outcome) {
+			n.replay(t, func(_ int, m roundtest.Moment, before round.State, p *parts, have outcome) {
 				if needed[field] {
 					return
 				}
@@ -308,7 +290,7 @@ func cmpErr(errs ...error) error {
 func TestStepChangesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, invented(t, 3))
-	n.replay(t, func(i int, m moment, before round.State, p *parts, have outcome) {
+	n.replay(t, func(i int, m roundtest.Moment, before round.State, p *parts, have outcome) {
 		now := &parts{aim: p.aim, known: p.known}
 		next, do := round.Make(before, func() round.Observed { return n.observe(m, now) }, func(a *round.Aim) { now.aim = a }, m.At)
 		if d := differ(t, have, outcomeOf(t, next, do)); d != "" && !t.Failed() {
@@ -322,7 +304,7 @@ func TestStepChangesNothing(t *testing.T) {
 func TestRunsAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, invented(t, 5))
-	n.replay(t, func(i int, m moment, before round.State, p *parts, have outcome) {
+	n.replay(t, func(i int, m roundtest.Moment, before round.State, p *parts, have outcome) {
 		if before.Last().Node == nil {
 			return
 		}
@@ -343,7 +325,7 @@ func TestRunsAgain(t *testing.T) {
 }
 
 // invented makes up a run of one node, from a topology of the projection's tests.
-func invented(t *testing.T, seed uint64) recording {
+func invented(t *testing.T, seed uint64) roundtest.Recording {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
 	archive, err := txtar.ParseFile("../project/testdata/lanes.txtar")
@@ -370,7 +352,7 @@ func invented(t *testing.T, seed uint64) recording {
 	whole.Exports = append(whole.Exports, pods)
 	own := whole.Clusters[r.IntN(len(whole.Clusters))].Name
 	nodes := facts[own].Nodes
-	out := recording{Cluster: own, Node: nodes[r.IntN(len(nodes))].Name, Fabrics: map[string][]byte{}, Kept: round.KeptLive{}}
+	out := roundtest.Recording{Cluster: own, Node: nodes[r.IntN(len(nodes))].Name, Fabrics: map[string][]byte{}, Kept: round.KeptLive{}}
 	for i, c := range whole.Clusters {
 		host := model.LiveHost{Name: "db-0", IPs: []netip.Addr{netip.AddrFrom4([4]byte{242, byte(i + 1), 0, 40})}}
 		if c.Name != own {
@@ -397,7 +379,7 @@ func invented(t *testing.T, seed uint64) recording {
 			out.Fabrics[digest] = packed
 		}
 		now = now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
-		out.Moments = append(out.Moments, moment{
+		out.Moments = append(out.Moments, roundtest.Moment{
 			At: now, Fabric: digest, Urgent: i > 0 && r.IntN(4) == 0, Facts: w.facts(facts[own]), Peers: w.peers(whole, shown, i > 10),
 		})
 	}
