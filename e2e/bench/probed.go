@@ -6,15 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"strings"
 	"syscall"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/nodeagent/transport"
 )
 
 // probePort is both ends' port in the section probes.
@@ -84,7 +87,8 @@ func probeGateway(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changed := make(chan struct{}, 1)
-	p := health.New(health.Config{Cluster: "own", Gateway: "own-a", Port: probePort, Settings: w.settings(), OnChange: func() {
+	wake := bell.New()
+	p := health.New(health.Config{Cluster: "own", Gateway: "own-a", Port: probePort, Wake: wake, Settings: w.settings(), OnChange: func() {
 		select {
 		case changed <- struct{}{}:
 		default:
@@ -103,9 +107,16 @@ func probeGateway(ctx context.Context, in io.Reader, out io.Writer) error {
 	p.SetTargets(targets)
 	p.SetUse(use)
 	ended := make(chan error, 2)
-	go func() { ended <- p.Run(ctx) }()
+	go func() { ended <- carry(p, wake).Run(ctx) }()
 	go func() { _, err := lines.ReadByte(); ended <- ignore(err, io.EOF) }()
 	return tell(ctx, p, w, changed, ended, json.NewEncoder(out))
+}
+
+// carry is a transport of one prober.
+func carry(p *health.Prober, wake bell.Bell) *transport.Transport {
+	return transport.New(transport.Config{
+		Port: probePort, Log: slog.New(slog.DiscardHandler), Wake: wake, Machines: []transport.Machine{p},
+	})
 }
 
 func readWorld(lines *bufio.Reader) (w probing, err error) {

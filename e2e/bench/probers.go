@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/model"
 )
@@ -36,10 +37,11 @@ func probeOthers(ctx context.Context, in io.Reader) error {
 	list := w.remotes()
 	stops := make([]context.CancelFunc, len(list))
 	for i, other := range list {
-		p := w.prober(other, list)
+		wake := bell.New()
+		p := w.prober(other, list, wake)
 		one, stop := context.WithCancel(ctx)
 		stops[i] = stop
-		wait.Go(func() { _ = p.Run(one) }) // it ends with its context only
+		wait.Go(func() { _ = carry(p, wake).Run(one) }) // it ends with its context only
 	}
 	for {
 		text, err := lines.ReadString('\n')
@@ -57,14 +59,14 @@ func probeOthers(ctx context.Context, in io.Reader) error {
 	}
 }
 
-func (w probing) prober(other remote, list []remote) *health.Prober {
+func (w probing) prober(other remote, list []remote, wake bell.Bell) *health.Prober {
 	settings := w.settings()
 	if !other.used {
 		// With one target each they would not know of a budget; in a real set they
 		// have as many standby links as the gateway that is measured.
 		settings.Interval *= time.Duration(stretch(list, settings.Interval))
 	}
-	p := health.New(health.Config{Cluster: other.cluster, Gateway: other.gateway, Port: probePort, Settings: settings})
+	p := health.New(health.Config{Cluster: other.cluster, Gateway: other.gateway, Port: probePort, Wake: wake, Settings: settings})
 	p.SetListen([]health.Listen{{Addr: other.addr}})
 	p.SetReady(true)
 	p.SetTargets([]health.Target{{Peer: health.Peer{Cluster: "own", Gateway: "own-a"}, Source: other.addr, Addr: probeOwn}})
