@@ -250,7 +250,7 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 		do.Again = recheck
 	}
 	do.Feeds, do.FeedsErr = feedsOf(in, f, w.remote)
-	do.Sizes = sizesOf(aim.Probing, next.last.Node, w.links)
+	do.Sizes = sizesOf(aim.Self(in.Cluster), aim.Probing, next.last.Node, w.links)
 
 	input := project.Input{
 		Fabric: f, Digest: in.Digest, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local,
