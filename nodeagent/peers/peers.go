@@ -157,7 +157,7 @@ func (p *Peers) Observe() round.Peers {
 	out.Aim = p.aim
 	p.mu.Unlock()
 	out.Tunnels = p.tunnel.Cables()
-	out.Ways = p.search.found()
+	out.Ways, out.Seen = p.search.found()
 	return out
 }
 
@@ -208,6 +208,11 @@ func (p *Peers) Do(e round.Effects) {
 // Follow carries out what a whole round decided besides.
 func (p *Peers) Follow(e round.Effects) {
 	p.feed(e.Feeds, e.FeedsErr)
+	p.say(func(said *model.Live) bool {
+		same := reflect.DeepEqual(said.Places, e.Places)
+		said.Places = e.Places
+		return !same && said.Cluster != ""
+	})
 	p.mu.Lock()
 	same := slices.Equal(e.Sizes.Listen, p.sizes.Listen) && slices.Equal(e.Sizes.Links, p.sizes.Links)
 	p.sizes = e.Sizes

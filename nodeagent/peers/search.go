@@ -42,6 +42,7 @@ type search struct {
 	cables  map[string]peerPorts      // by cluster/gateway
 	ways    map[string]model.Way      // as of the last step
 	kept    map[string]netip.AddrPort // as it was saved last
+	seen    map[string]netip.AddrPort // where links that live come from; replaced as a whole
 }
 
 func newSearch(config Config, prober *health.Prober, tunnel *change.Exchange, wake bell.Bell) *search {
@@ -70,11 +71,11 @@ func (e *search) aim(remotes []round.Remote) {
 	e.ways = e.machine.Ways()
 }
 
-// found says where gateways are reached.
-func (e *search) found() map[string]model.Way {
+// found says where gateways are reached, and from where those send whose links live.
+func (e *search) found() (map[string]model.Way, map[string]netip.AddrPort) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.machine.Ways()
+	return e.machine.Ways(), e.seen
 }
 
 // equip takes what questions need from what the node should have.
@@ -101,13 +102,16 @@ func (e *search) run(ctx context.Context) error {
 func (e *search) step(ctx context.Context, now time.Time) time.Duration {
 	e.see(ctx, now)
 	e.mu.Lock()
+	before := e.seen
+	e.seen = e.machine.Places()
+	moved := !maps.Equal(before, e.seen)
 	if e.cables == nil {
 		e.mu.Unlock()
 		return watched
 	}
 	asks, next := e.machine.Step(now)
 	ways, lost := e.machine.Ways(), e.machine.Unresolved()
-	moved := !maps.Equal(e.ways, ways)
+	moved = moved || !maps.Equal(e.ways, ways)
 	e.ways = ways
 	questions := make(map[endpoint.Ask]peerPorts, len(asks))
 	for _, a := range asks {
