@@ -90,7 +90,10 @@ type Gateway struct {
 	Count *int `json:"count,omitempty" min:"1" max:"32"`
 	// Where other gateways reach it, in order of preference: addresses, or
 	// dns:<name>. With :<port> behind it, a router forwards from there: that port to
-	// the gateway's first, and so on. Without any endpoint it only dials out.
+	// the gateway's first, and so on. Behind those, sources of endpoints that are found,
+	// and that others hear over the links that stand: node:ExternalIP and node:InternalIP
+	// are the addresses of its Node, and seen is where others receive from.
+	// Without any endpoint it only dials out.
 	Endpoints []string `json:"endpoints,omitempty"`
 	// First of the UDP ports on which it listens. 0: the cluster's, otherwise
 	// spec.tunnel.port.

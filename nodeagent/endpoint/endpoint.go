@@ -225,6 +225,17 @@ func (m *Machine) Kept() map[string]netip.AddrPort {
 	return out
 }
 
+// Places gives from where the links that live come, as far as that is known.
+func (m *Machine) Places() map[string]netip.AddrPort {
+	out := map[string]netip.AddrPort{}
+	for name, s := range m.searches {
+		if s.seen.Alive && s.seen.At.IsValid() {
+			out[name] = s.seen.At
+		}
+	}
+	return out
+}
+
 // Why says, for a person, where a gateway is reached and why there; empty when
 // the machine does not know it.
 func (m *Machine) Why(name string) string {

@@ -163,7 +163,7 @@ func (p *Peers) Observe() round.Peers {
 	out.Aim = p.aim
 	p.mu.Unlock()
 	out.Tunnels = p.tunnel.Cables()
-	out.Ways = p.search.found()
+	out.Ways, out.Seen = p.search.found()
 	return out
 }
 
@@ -214,6 +214,11 @@ func (p *Peers) Do(e round.Effects) {
 // Follow carries out what a whole round decided besides.
 func (p *Peers) Follow(e round.Effects) {
 	p.feed(e.Feeds, e.FeedsErr)
+	p.say(func(said *model.Live) bool {
+		same := reflect.DeepEqual(said.Places, e.Places)
+		said.Places = e.Places
+		return !same && said.Cluster != ""
+	})
 	p.mu.Lock()
 	same := e.Sizes.Self == p.sizes.Self && slices.Equal(e.Sizes.Listen, p.sizes.Listen) && slices.Equal(e.Sizes.Links, p.sizes.Links)
 	p.sizes = e.Sizes

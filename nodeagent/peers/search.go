@@ -46,11 +46,12 @@ type search struct {
 	machine *endpoint.Machine
 	remotes map[string]round.Remote // by cluster/gateway
 	cables  map[string]peerPorts    // by cluster/gateway
-	// goal counts the changes of what is searched for, and seen has the one after which it
+	// goal counts the changes of what is searched for, and looked has the one after which it
 	// was looked how links are: nothing is decided about a gateway before that.
-	goal, seen int
-	ways       map[string]model.Way      // as of the last step
-	kept       map[string]netip.AddrPort // as it was saved last
+	goal, looked int
+	ways         map[string]model.Way      // as of the last step
+	kept         map[string]netip.AddrPort // as it was saved last
+	seen         map[string]netip.AddrPort // where links that live come from; replaced as a whole
 }
 
 func newSearch(config Config, prober *health.Prober, tunnel *change.Exchange, wake, looks bell.Bell) *search {
@@ -81,11 +82,11 @@ func (e *search) aim(remotes []round.Remote) {
 	e.looks.Ring()
 }
 
-// found says where gateways are reached.
-func (e *search) found() map[string]model.Way {
+// found says where gateways are reached, and from where those send whose links live.
+func (e *search) found() (map[string]model.Way, map[string]netip.AddrPort) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.machine.Ways()
+	return e.machine.Ways(), e.seen
 }
 
 // equip takes what questions need from what the node should have.
@@ -123,18 +124,21 @@ func (e *search) Receive(time.Time, transport.Incoming) []socket.Datagram { retu
 // Tick does what is due, and says how long until the next time.
 func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	e.mu.Lock()
-	if e.cables == nil || e.seen != e.goal {
+	if e.cables == nil || e.looked != e.goal {
 		e.mu.Unlock()
 		return nil, watched
 	}
 	idle := e.machine.Idle(now)
 	asks, next := e.machine.Step(now)
-	if idle {
+	before := e.seen
+	e.seen = e.machine.Places()
+	moved := !maps.Equal(before, e.seen)
+	if idle && !moved {
 		e.mu.Unlock()
 		return nil, next.Sub(now)
 	}
 	ways, lost := e.machine.Ways(), e.machine.Unresolved()
-	moved := !maps.Equal(e.ways, ways)
+	moved = moved || !maps.Equal(e.ways, ways)
 	e.ways = ways
 	questions := make(map[endpoint.Ask]peerPorts, len(asks))
 	for _, a := range asks {
@@ -190,7 +194,7 @@ func (e *search) see(ctx context.Context, now time.Time) {
 	links := e.prober.Snapshot().Links
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.seen = goal
+	e.looked = goal
 	at := map[string]netip.AddrPort{}
 	for i := range meters {
 		at[names[i]] = e.cables[names[i]].base(meters[i].Endpoint)
