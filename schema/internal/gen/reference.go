@@ -83,7 +83,7 @@ func typeName(t valueType, plural bool) string {
 		return "mapping" + s + " of names to " + typeName(*t.elem, true)
 	case kindStruct:
 		return "mapping" + s
-	case kindText, kindBool, kindHostnames, kindRules:
+	case kindText, kindDegrees, kindBool, kindHostnames, kindRules:
 		return t.kind
 	case kindPrefix, kindAddress:
 		if plural {
