@@ -133,17 +133,18 @@ type said struct {
 	proved   bool // asks over it are answered
 	uses     bool // it may send over it
 	leaving  bool // it wants to give it up
-	wished   bool // it wants both ends to go over it for now; see Pair.Aside
+	// secondary: it wants both ends to go over this one for now; see Pair.Secondary
+	secondary bool
 }
 
 // hold is a cable that this end has, or is about to make.
 type hold struct {
 	Cable
 	standing bool
-	told     bool // the other end may have heard that this one proved it
-	leaving  uint64
-	// left is since when neither end uses it; zero = one does, or may.
-	left time.Time
+	stage    Stage
+	offered  uint64    // the number of the first message that said that it is proved or in use; 0 = none
+	leaving  uint64    // the number of the first that says that this end leaves it; 0 = none
+	released time.Time // of the stage of that name
 
 	asks     [echoes]uint64 // their numbers
 	asked    int            // of all asks

@@ -19,12 +19,13 @@ import (
 
 // Peer is a gateway of another cluster and the cable that the pair should have.
 type Peer struct {
-	Name   string // cluster/gateway
-	Want   Cable
-	Keys   Keys
-	Aside  bool       // both ends should go over the other cable for now; see Pair.Aside
-	Source netip.Addr // own tunnel address
-	Addr   netip.Addr // the peer's, same family
+	Name string // cluster/gateway
+	Want Cable
+	Keys Keys
+	// Secondary: both ends should go over the secondary tunnel for now; see Pair.Secondary
+	Secondary bool
+	Source    netip.Addr // own tunnel address
+	Addr      netip.Addr // the peer's, same family
 }
 
 // Applied is what the kernel has for one pair.
@@ -121,7 +122,7 @@ func (x *Exchange) Set(self string, peers []Peer) {
 		}
 		l.Peer = p
 		l.pair.Want(p.Want, p.Keys, now)
-		l.pair.Aside(p.Aside, now)
+		l.pair.Secondary(p.Secondary, now)
 		x.queue.Set(l, now)
 		links[p.Name] = l
 	}
@@ -223,12 +224,13 @@ func (x *Exchange) Applied(applied map[string]Applied) {
 	x.config.Wake.Ring()
 }
 
-// Apart says how far a peer's pair has gone aside; see Pair.Apart.
-func (x *Exchange) Apart(name string) (begun, done bool) {
+// OverSecondary says how far a peer's pair has gone over to its secondary tunnel; see
+// Pair.OverSecondary.
+func (x *Exchange) OverSecondary(name string) (begun, done bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if l := x.links[name]; l != nil {
-		return l.pair.Apart()
+		return l.pair.OverSecondary()
 	}
 	return false, false
 }

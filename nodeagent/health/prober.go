@@ -53,7 +53,7 @@ type Prober struct {
 	announced time.Time // when they were told last
 	reach     reachList
 	askers    askers
-	asides    map[uint64]aside // by nonce
+	offPaths  map[uint64]offPath // by nonce
 }
 
 // New makes a prober without targets.
@@ -70,7 +70,7 @@ func New(config Config) *Prober {
 		stretch:  1,
 		reach:    newReachList(nil),
 		askers:   askers{},
-		asides:   map[uint64]aside{},
+		offPaths: map[uint64]offPath{},
 	}
 }
 

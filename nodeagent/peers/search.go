@@ -208,7 +208,7 @@ func (e *search) see(ctx context.Context, now time.Time) {
 			if e.remotes[name].Driver != fabric.DriverWireguard {
 				seen.Alive = links[i].Alive() // after a restart nothing is tried with a link that may live
 			}
-			seen.Begun, seen.Apart = e.tunnel.Apart(name)
+			seen.Begun, seen.Alone = e.tunnel.OverSecondary(name)
 			e.machine.See(name, seen, now)
 		}
 	}

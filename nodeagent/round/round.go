@@ -82,13 +82,13 @@ func (a *Aim) equal(o *Aim) bool {
 
 func samePairs(a, b []change.Peer) bool {
 	return slices.EqualFunc(a, b, func(a, b change.Peer) bool {
-		return a.Name == b.Name && a.Want == b.Want && a.Aside == b.Aside && a.Source == b.Source && a.Addr == b.Addr &&
+		return a.Name == b.Name && a.Want == b.Want && a.Secondary == b.Secondary && a.Source == b.Source && a.Addr == b.Addr &&
 			(a.Keys == nil) == (b.Keys == nil) && maps.EqualFunc(a.Keys, b.Keys, slices.Equal[[]int])
 	})
 }
 
 func (r Remote) equal(o Remote) bool {
-	return r.Name == o.Name && r.Leads == o.Leads && r.Asks == o.Asks && r.Aside == o.Aside && r.Driver == o.Driver &&
+	return r.Name == o.Name && r.Leads == o.Leads && r.Asks == o.Asks && r.Secondary == o.Secondary && r.Driver == o.Driver &&
 		r.Endpoints == o.Endpoints && r.Choice == o.Choice && slices.Equal(r.Candidates, o.Candidates)
 }
 

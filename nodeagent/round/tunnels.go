@@ -23,7 +23,7 @@ func pairsOf(in Observed, f *fabric.Fabric, p Probing, secondary map[string]mode
 		}
 		out = append(out, change.Peer{
 			Name: t.Peer.String(), Want: want, Keys: keysOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway),
-			Aside: secondary[t.Peer.String()].Next.IsValid(), Source: t.Source, Addr: t.Addr,
+			Secondary: secondary[t.Peer.String()].Next.IsValid(), Source: t.Source, Addr: t.Addr,
 		})
 	}
 	return out

@@ -15,20 +15,20 @@ func TestAside(t *testing.T) {
 				w.ends[i] = NewPair(want, nil, uint64(i+1)<<20, w.now)
 			}
 			w.run(10 * time.Second)
-			w.ends[leader].Aside(true, w.now)
+			w.ends[leader].Secondary(true, w.now)
 			w.run(time.Minute)
 			for i, p := range w.ends {
-				if begun, done := p.Apart(); !begun || !done || p.Use() != want.other() {
+				if begun, done := p.OverSecondary(); !begun || !done || p.Use() != want.other() {
 					t.Errorf("%s, end %d of leader %d: begun %t, done %t with %s over %s", want, i, leader, begun, done, p.Cables(), p.Use())
 				}
 			}
 			if why := w.ends[leader].Progress(w.now).Why; why != "another endpoint is taken" {
 				t.Errorf("%s: %q", want, why)
 			}
-			w.ends[leader].Aside(false, w.now)
+			w.ends[leader].Secondary(false, w.now)
 			w.run(time.Minute)
 			for i, p := range w.ends {
-				if begun, done := p.Apart(); begun || done || p.Use() != want || len(p.Cables()) != 1 {
+				if begun, done := p.OverSecondary(); begun || done || p.Use() != want || len(p.Cables()) != 1 {
 					t.Errorf("%s, end %d of leader %d: begun %t, done %t with %s over %s in the end", want, i, leader, begun, done, p.Cables(), p.Use())
 				}
 			}
