@@ -108,6 +108,9 @@ func (e *search) run(ctx context.Context) error {
 	e.looks.Loop(ctx, func() time.Duration {
 		e.see(ctx, time.Now())
 		e.wake.Ring()
+		if e.file.Err() != nil { // it waits for a save that goes on, and so is not asked in a tick
+			e.file.Changed()
+		}
 		return watched
 	})
 	return nil
@@ -157,7 +160,7 @@ func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	if lost {
 		e.config.Resolve()
 	}
-	if changed || e.file.Err() != nil {
+	if changed {
 		e.file.Changed()
 	}
 	return nil, next.Sub(now)
