@@ -46,7 +46,7 @@ func (x *Exchange) save(next map[string]Kept) {
 	if err == nil {
 		x.saved = next
 	} else if !x.failed {
-		x.config.Log.Warn("cables not kept for the next start", "err", err)
+		x.config.Log.Warn("tunnels not kept for the next start", "err", err)
 	}
 	x.failed = err != nil
 }
@@ -58,9 +58,9 @@ func (x *Exchange) tell(next map[string]Kept) {
 		switch {
 		case !known:
 		case before.Use != k.Use:
-			x.config.Log.Info("cable changed", "peer", name, "from", before.Use.String(), "to", k.Use.String())
-		case !slices.Equal(before.Cables, k.Cables):
-			x.config.Log.Info("cables of a pair", "peer", name, "use", k.Use.String(), "cables", k.Cables)
+			x.config.Log.Info("tunnel changed", "peer", name, "from", before.Use.String(), "to", k.Use.String())
+		case !slices.Equal(before.Tunnels, k.Tunnels):
+			x.config.Log.Info("tunnels of a pair", "peer", name, "use", k.Use.String(), "tunnels", k.Tunnels)
 		}
 	}
 }

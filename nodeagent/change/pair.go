@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Pair is the state of the cables between this gateway and one other. It knows
+// Pair is the state of the tunnels between this gateway and one other. It knows
 // the time only as an argument. Whatever it says in a message must be kept (see
 // Kept) before the message leaves.
 type Pair struct {
-	want      Cable
+	want      Tunnel
 	since     time.Time // of want
 	secondary bool      // this end wants both to go over the secondary tunnel
 	state     State
 	held      []*hold
-	use       Cable
-	applied   Cable // what the kernel sends over, and
-	unknown   bool  // that it may be any that is held, as the run before was in the middle of something
-	goal      Cable // what next gave when stages were decided
+	use       Tunnel
+	applied   Tunnel // what the kernel sends over, and
+	unknown   bool   // that it may be any that is held, as the run before was in the middle of something
+	goal      Tunnel // what next gave when stages were decided
 
 	table  []row[State, *Pair]
-	stages []row[Stage, tunnel]
+	stages []row[Stage, holding]
 
 	number uint64 // of the last message
 	heard  struct {
@@ -37,7 +37,7 @@ type Pair struct {
 }
 
 // NewPair begins without history. Numbers of messages must be higher in a later run.
-func NewPair(want Cable, keys Keys, number uint64, now time.Time) *Pair {
+func NewPair(want Tunnel, keys Keys, number uint64, now time.Time) *Pair {
 	p := &Pair{
 		want: want, since: now, number: number, event: now, due: now, state: Retiring, table: transitions(), stages: stages(),
 	}
@@ -45,7 +45,7 @@ func NewPair(want Cable, keys Keys, number uint64, now time.Time) *Pair {
 	return p
 }
 
-// begin takes the oldest cable that the other end may have, and holds the one that
+// begin takes the oldest tunnel that the other end may have, and holds the one that
 // is wanted.
 func (p *Pair) begin(keys Keys) {
 	p.use = keys.first(p.want)
@@ -55,13 +55,13 @@ func (p *Pair) begin(keys Keys) {
 }
 
 // Restore begins where the run before ended, as far as there are keys.
-func Restore(kept Kept, want Cable, keys Keys, number uint64, now time.Time) *Pair {
+func Restore(kept Kept, want Tunnel, keys Keys, number uint64, now time.Time) *Pair {
 	p := NewPair(want, keys, number, now)
-	if !slices.Contains(kept.Cables, kept.Use) || !keys.open(kept.Use) {
+	if !slices.Contains(kept.Tunnels, kept.Use) || !keys.open(kept.Use) {
 		return p
 	}
 	p.held, p.use, p.applied, p.unknown = nil, kept.Use, kept.Use, true
-	for _, c := range kept.Cables {
+	for _, c := range kept.Tunnels {
 		if keys.open(c) {
 			p.hold(c).stage = Offered
 		}
@@ -71,13 +71,13 @@ func Restore(kept Kept, want Cable, keys Keys, number uint64, now time.Time) *Pa
 }
 
 // Keep gives what a later run has to know.
-func (p *Pair) Keep() Kept { return Kept{Cables: p.Cables(), Use: p.use} }
+func (p *Pair) Keep() Kept { return Kept{Tunnels: p.Tunnels(), Use: p.use} }
 
-// Want says which cable the pair should have in the end, and which ones it can
+// Want says which tunnel the pair should have in the end, and which ones it can
 // have. One whose keys are gone ends at once, whether or not it is used.
-func (p *Pair) Want(c Cable, keys Keys, now time.Time) {
+func (p *Pair) Want(c Tunnel, keys Keys, now time.Time) {
 	before := len(p.held)
-	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return !keys.open(h.Cable) })
+	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return !keys.open(h.Tunnel) })
 	lost := p.find(p.use) == nil
 	if c == p.want && !lost && len(p.held) == before {
 		return
@@ -124,12 +124,12 @@ func (p *Pair) detours() bool {
 	return p.secondary || p.heard.secondary && p.heard.says[other.hash()].secondary
 }
 
-// Applied says which cables the kernel has now, and which one it sends over.
-func (p *Pair) Applied(cables []Cable, use Cable, now time.Time) {
+// Applied says which tunnels the kernel has now, and which one it sends over.
+func (p *Pair) Applied(tunnels []Tunnel, use Tunnel, now time.Time) {
 	changed := p.applied != use || p.unknown
 	p.applied, p.unknown = use, false
 	for _, h := range p.held {
-		standing := slices.Contains(cables, h.Cable)
+		standing := slices.Contains(tunnels, h.Tunnel)
 		changed = changed || standing != h.standing
 		h.standing = standing
 	}
@@ -139,44 +139,44 @@ func (p *Pair) Applied(cables []Cable, use Cable, now time.Time) {
 	p.settle(now)
 }
 
-// Cables gives what this end should have, and take packets on.
-func (p *Pair) Cables() []Cable {
-	out := make([]Cable, len(p.held))
+// Tunnels gives what this end should have, and take packets on.
+func (p *Pair) Tunnels() []Tunnel {
+	out := make([]Tunnel, len(p.held))
 	for i, h := range p.held {
-		out[i] = h.Cable
+		out[i] = h.Tunnel
 	}
-	slices.SortFunc(out, compareCables)
+	slices.SortFunc(out, compareTunnels)
 	return out
 }
 
-// Use gives the cable to send over.
-func (p *Pair) Use() Cable { return p.use }
+// Use gives the tunnel to send over.
+func (p *Pair) Use() Tunnel { return p.use }
 
 // happens makes both ends talk at once.
 func (p *Pair) happens(now time.Time) { p.event, p.due = now, now }
 
-func (p *Pair) find(c Cable) *hold {
+func (p *Pair) find(c Tunnel) *hold {
 	for _, h := range p.held {
-		if h.Cable == c {
+		if h.Tunnel == c {
 			return h
 		}
 	}
 	return nil
 }
 
-func (p *Pair) hold(c Cable) *hold {
+func (p *Pair) hold(c Tunnel) *hold {
 	if h := p.find(c); h != nil {
 		return h
 	}
-	h := &hold{Cable: c}
+	h := &hold{Tunnel: c}
 	p.held = append(p.held, h)
 	return h
 }
 
-// next is the cable to go to now: the one that is wanted, or on the way to it the
+// next is the tunnel to go to now: the one that is wanted, or on the way to it the
 // same one at other ports, when what there is has its ports.
-func (p *Pair) next() Cable {
-	ways := []Cable{p.want, p.want.other()}
+func (p *Pair) next() Tunnel {
+	ways := []Tunnel{p.want, p.want.other()}
 	if p.detours() {
 		slices.Reverse(ways)
 	}
@@ -202,7 +202,7 @@ func (p *Pair) restage(now time.Time) {
 	p.goal = p.next()
 	for _, h := range p.held {
 		for ok := true; ok && h.stage != Gone; {
-			h.stage, ok = step(p.stages, h.stage, tunnel{h, p}, now)
+			h.stage, ok = step(p.stages, h.stage, holding{h, p}, now)
 		}
 	}
 	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return h.stage == Gone })
@@ -226,9 +226,9 @@ func (p *Pair) make(now time.Time) {
 
 func (p *Pair) useNext(now time.Time) { p.take(p.next(), now) }
 
-func (p *Pair) useOther(now time.Time) { p.take(p.other(now).Cable, now) }
+func (p *Pair) useOther(now time.Time) { p.take(p.other(now).Tunnel, now) }
 
-func (p *Pair) take(c Cable, now time.Time) {
+func (p *Pair) take(c Tunnel, now time.Time) {
 	p.use = c
 	p.happens(now)
 }
@@ -237,7 +237,7 @@ func (p *Pair) take(c Cable, now time.Time) {
 // not work: then it is the first of the two for both.
 func (p *Pair) parted(now time.Time) bool { return p.theirs(now) != nil }
 
-func (p *Pair) join(now time.Time) { p.take(p.theirs(now).Cable, now) }
+func (p *Pair) join(now time.Time) { p.take(p.theirs(now).Tunnel, now) }
 
 // theirs gives the tunnel to join the other end on; nil = none.
 func (p *Pair) theirs(now time.Time) *hold {
@@ -245,7 +245,7 @@ func (p *Pair) theirs(now time.Time) *hold {
 		return nil
 	}
 	for _, h := range p.held {
-		if p.heard.says[h.hash()].uses && compareCables(h.Cable, p.use) < 0 && p.good(h, now) {
+		if p.heard.says[h.hash()].uses && compareTunnels(h.Tunnel, p.use) < 0 && p.good(h, now) {
 			return h
 		}
 	}
@@ -265,44 +265,44 @@ func (p *Pair) other(now time.Time) *hold {
 	return nil
 }
 
-// good reports whether both ends proved a cable, and the other one keeps it.
+// good reports whether both ends proved a tunnel, and the other one keeps it.
 func (p *Pair) good(h *hold, now time.Time) bool {
 	says := p.heard.says[h.hash()]
 	return h.proved() && !h.lost(now) && says.standing && says.proved && !says.leaving
 }
 
 // needed reports whether this end has a use for a tunnel.
-func (t tunnel) needed(time.Time) bool {
-	return t.Cable == t.pair.goal || t.pair.carries(t.Cable)
+func (t holding) needed(time.Time) bool {
+	return t.Tunnel == t.pair.goal || t.pair.carries(t.Tunnel)
 }
 
 // carries reports whether packets of this end may be on a tunnel now.
-func (p *Pair) carries(c Cable) bool { return p.unknown || c == p.use || c == p.applied }
+func (p *Pair) carries(c Tunnel) bool { return p.unknown || c == p.use || c == p.applied }
 
-func (t tunnel) unneeded(now time.Time) bool { return !t.needed(now) }
+func (t holding) unneeded(now time.Time) bool { return !t.needed(now) }
 
-func (t tunnel) told(time.Time) bool { return t.offered > 0 }
+func (t holding) told(time.Time) bool { return t.offered > 0 }
 
 // leave says so from the next message on.
-func (t tunnel) leave(now time.Time) {
+func (t holding) leave(now time.Time) {
 	t.leaving = t.pair.number + 1
 	t.pair.happens(now)
 }
 
-func (t tunnel) stay(time.Time) { t.leaving = 0 }
+func (t holding) stay(time.Time) { t.leaving = 0 }
 
 // free reports whether the other end does not use a tunnel, and will not begin to: it has
 // read that this end leaves it.
-func (t tunnel) free(now time.Time) bool {
+func (t holding) free(now time.Time) bool {
 	read := t.pair.heard.read
 	return !t.taken(now) && read >= t.leaving && read <= t.pair.number
 }
 
-func (t tunnel) release(now time.Time) { t.released = now }
+func (t holding) release(now time.Time) { t.released = now }
 
-func (t tunnel) taken(time.Time) bool { return t.pair.heard.says[t.hash()].uses }
+func (t holding) taken(time.Time) bool { return t.pair.heard.says[t.hash()].uses }
 
-func (t tunnel) expired(now time.Time) bool { return now.Sub(t.released) >= linger }
+func (t holding) expired(now time.Time) bool { return now.Sub(t.released) >= linger }
 
 // Progress says how far a change is.
 func (p *Pair) Progress(now time.Time) Progress {
@@ -313,7 +313,7 @@ func (p *Pair) Progress(now time.Time) Progress {
 	return out
 }
 
-func (p *Pair) why(next Cable, now time.Time) string {
+func (p *Pair) why(next Tunnel, now time.Time) string {
 	h := p.find(next)
 	says, known := said{}, false
 	if h != nil {
@@ -323,7 +323,7 @@ func (p *Pair) why(next Cable, now time.Time) string {
 	case p.detours():
 		return "another endpoint is taken"
 	case next == p.use || h == nil:
-		return "waits for the cable before to end"
+		return "waits for the tunnel before to end"
 	case !h.standing:
 		return "is not up here yet"
 	case h.row > 0 && !h.lost(now) && !says.proved:

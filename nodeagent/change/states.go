@@ -78,22 +78,22 @@ func (s Stage) String() string {
 	return [...]string{"Fresh", "Offered", "Leaving", "Released", "Gone"}[s]
 }
 
-// tunnel is a hold of a pair.
-type tunnel struct {
+// holding is a hold of a pair.
+type holding struct {
 	*hold
 	pair *Pair
 }
 
 // stages is the table of each tunnel of a pair.
-func stages() []row[Stage, tunnel] {
-	return []row[Stage, tunnel]{
-		{[]Stage{Fresh}, "a message said that it is proved, or in use", tunnel.told, "", nil, Offered},
-		{[]Stage{Fresh}, "it is neither next nor in use", tunnel.unneeded, "", nil, Gone},
-		{[]Stage{Offered}, "it is neither next nor in use", tunnel.unneeded, "say so", tunnel.leave, Leaving},
-		{[]Stage{Leaving, Released}, "it is next, or in use, again", tunnel.needed, "say so no more", tunnel.stay, Offered},
-		{[]Stage{Leaving}, "the other end read that, and does not use it", tunnel.free, "", tunnel.release, Released},
-		{[]Stage{Released}, "the other end uses it again", tunnel.taken, "", nil, Leaving},
-		{[]Stage{Released}, "5 s are over", tunnel.expired, "", nil, Gone},
+func stages() []row[Stage, holding] {
+	return []row[Stage, holding]{
+		{[]Stage{Fresh}, "a message said that it is proved, or in use", holding.told, "", nil, Offered},
+		{[]Stage{Fresh}, "it is neither next nor in use", holding.unneeded, "", nil, Gone},
+		{[]Stage{Offered}, "it is neither next nor in use", holding.unneeded, "say so", holding.leave, Leaving},
+		{[]Stage{Leaving, Released}, "it is next, or in use, again", holding.needed, "say so no more", holding.stay, Offered},
+		{[]Stage{Leaving}, "the other end read that, and does not use it", holding.free, "", holding.release, Released},
+		{[]Stage{Released}, "the other end uses it again", holding.taken, "", nil, Leaving},
+		{[]Stage{Released}, "5 s are over", holding.expired, "", nil, Gone},
 	}
 }
 

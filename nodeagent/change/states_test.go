@@ -71,7 +71,7 @@ func TestTables(t *testing.T) {
 				if p := e.pair; p != nil {
 					p.settle(m.now)
 					if p.state == Active != (len(p.held) == 1 && !p.behind(m.now)) && p.next() == p.use || p.state == CuttingOver != p.behind(m.now) {
-						t.Fatalf("seed %d, end %d: %s with %s over %s", seed, i, p.state, p.Cables(), p.use)
+						t.Fatalf("seed %d, end %d: %s with %s over %s", seed, i, p.state, p.Tunnels(), p.use)
 					}
 				}
 			}
@@ -141,7 +141,7 @@ func midway(t *testing.T, watch func(*Pair)) {
 	w.run(20 * time.Second)
 	for i, p := range w.ends {
 		if p.State() != Active || p.Use() != is {
-			t.Errorf("end %d is %s with %s over %s", i, p.State(), p.Cables(), p.Use())
+			t.Errorf("end %d is %s with %s over %s", i, p.State(), p.Tunnels(), p.Use())
 		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 // Message is what one end tells the other: what it has, in full.
 type Message = wire.Tunnels
 
-// Outgoing is a message on its way over a cable.
+// Outgoing is a message on its way over a tunnel.
 type Outgoing struct {
-	On Cable
+	On Tunnel
 	Message
 }
 
@@ -40,7 +40,7 @@ func (p *Pair) Tick(now time.Time) ([]Outgoing, time.Time) {
 		m := p.message()
 		m.Ask = true
 		h.ask(m.Number, now)
-		out = append(out, Outgoing{On: h.Cable, Message: m})
+		out = append(out, Outgoing{On: h.Tunnel, Message: m})
 	}
 	p.due = now.Add(patient)
 	if now.Sub(p.event) < news {
@@ -64,7 +64,7 @@ func (p *Pair) message() Message {
 	for _, h := range p.held {
 		w := said{
 			standing: h.standing, proved: h.proved(), leaving: h.stage == Leaving || h.stage == Released,
-			uses: p.carries(h.Cable), secondary: p.secondary && h.Cable == p.want.other(),
+			uses: p.carries(h.Tunnel), secondary: p.secondary && h.Tunnel == p.want.other(),
 		}
 		if h.offered == 0 && (w.proved || w.uses) {
 			h.offered = p.number
@@ -74,9 +74,9 @@ func (p *Pair) message() Message {
 	return m
 }
 
-// Receive takes a message that came over a cable, and gives the answer; false =
-// none. A cable that this end does not have has none.
-func (p *Pair) Receive(on Cable, m Message, now time.Time) (Message, bool) {
+// Receive takes a message that came over a tunnel, and gives the answer; false =
+// none. A tunnel that this end does not have has none.
+func (p *Pair) Receive(on Tunnel, m Message, now time.Time) (Message, bool) {
 	h := p.find(on)
 	if h == nil {
 		return Message{}, false

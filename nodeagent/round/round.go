@@ -53,7 +53,7 @@ type Peers struct {
 	Live   map[string]model.Live // by remote cluster, as in project.Input
 	Narrow map[string]int        // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
 	// Tunnels are those of each pair that is not just at the one that it should have.
-	Tunnels map[string][]change.Cable
+	Tunnels map[string][]change.Tunnel
 	// Ways says where remote gateways with a choice of endpoints are reached.
 	Ways map[string]model.Way
 }
