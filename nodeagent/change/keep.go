@@ -27,7 +27,16 @@ func (x *Exchange) keep() {
 	}
 	x.mu.Lock()
 	x.tell(next)
-	x.kept = next
+	for name := range x.kept {
+		if x.links[name] == nil {
+			delete(x.kept, name)
+		}
+	}
+	for name, k := range next { // but not what came meanwhile
+		if x.links[name] != nil {
+			x.kept[name] = k
+		}
+	}
 	now := time.Now()
 	for _, l := range x.links {
 		if len(l.unsaid) > 0 {
