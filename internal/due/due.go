@@ -1,7 +1,8 @@
 // Package due keeps things in the order of their times, so that a loop looks at those
 // alone for which it is time.
 //
-// Called by the packages below nodeagent whose machines nodeagent/transport runs.
+// Called by nodeagent/health, nodeagent/change, nodeagent/pathmtu and nodeagent/endpoint, the
+// machines that one tick runs.
 package due
 
 import (

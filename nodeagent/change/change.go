@@ -1,9 +1,9 @@
-// Package change carries the traffic of a pair of gateways from one cable to
+// Package change carries the traffic of a pair of gateways from one tunnel to
 // another without losing a packet. Both ends learn at different times that
-// another cable is wanted, so for a while a pair has several: each end makes the
+// another tunnel is wanted, so for a while a pair has several: each end makes the
 // new one beside the old one and takes packets on all of them; both probe it; an
 // end sends over it once its probes are answered and the other end says the
-// same; and the old one goes when both ends have left it for a while. A cable
+// same; and the old one goes when both ends have left it for a while. A tunnel
 // that never works is never used, and one that works is never given up for it.
 //
 // Pair is the state machine of one pair, and pure. Exchange talks to the other
@@ -22,24 +22,24 @@ import (
 	"hawser.dev/hawser/internal/spread"
 )
 
-// Cable is one way between two gateways. What can change in place, as MTU and
+// Tunnel is one way between two gateways. What can change in place, as MTU and
 // keepalive, is no part of it.
-type Cable struct {
+type Tunnel struct {
 	Driver string `json:"driver"`
 	// Ports are the base ports (UDP) of both ends, that of the gateway whose name
-	// sorts first in front; 0 where they tell no cables apart.
+	// sorts first in front; 0 where they tell no tunnels apart.
 	Ports [2]int `json:"ports"`
 	// Alt says that both ends listen at the other end of their ranges, as they
-	// already use the ports themselves for the cable before. Where ports tell no
-	// cables apart it stands between the addresses of the other sort of epochs.
+	// already use the ports themselves for the tunnel before. Where ports tell no
+	// tunnels apart it stands between the addresses of the other sort of epochs.
 	Alt bool `json:"alt,omitempty"`
 	// Epoch is that of its keys; 0 = the driver has none.
 	Epoch int `json:"epoch,omitempty"`
 }
 
-// String gives the cable as in "wireguard 51820-51820". Both ends write it alike,
+// String gives the tunnel as in "wireguard 51820-51820". Both ends write it alike,
 // whatever else they know, so the first epoch is never named.
-func (c Cable) String() string {
+func (c Tunnel) String() string {
 	text := c.Driver
 	if c.Ports != [2]int{} {
 		text += fmt.Sprintf(" %d-%d", c.Ports[0], c.Ports[1])
@@ -56,12 +56,12 @@ func (c Cable) String() string {
 	return text
 }
 
-// hash names the cable on the wire.
-func (c Cable) hash() uint64 { return spread.Hash(c.String()) }
+// hash names the tunnel on the wire.
+func (c Tunnel) hash() uint64 { return spread.Hash(c.String()) }
 
 // clashes reports whether an end cannot have both: it would listen on one port
 // twice. Neighbouring epochs have ports, or addresses, of their own.
-func (c Cable) clashes(o Cable) bool {
+func (c Tunnel) clashes(o Tunnel) bool {
 	if c == o || c.Driver != o.Driver {
 		return false
 	}
@@ -71,11 +71,11 @@ func (c Cable) clashes(o Cable) bool {
 	return c.Alt == o.Alt && c.Epoch%2 == o.Epoch%2 && (c.Ports[0] == o.Ports[0] || c.Ports[1] == o.Ports[1])
 }
 
-// odd tells apart the two cables that there can be without ports.
-func (c Cable) odd() bool { return (c.Epoch%2 == 1) != c.Alt }
+// odd tells apart the two tunnels that there can be without ports.
+func (c Tunnel) odd() bool { return (c.Epoch%2 == 1) != c.Alt }
 
-// other is the same cable at the other ports, or between the other addresses.
-func (c Cable) other() Cable {
+// other is the same tunnel at the other ports, or between the other addresses.
+func (c Tunnel) other() Tunnel {
 	c.Alt = !c.Alt
 	return c
 }
@@ -84,14 +84,14 @@ func (c Cable) other() Cable {
 // public key, ascending, by driver; nil = not known, so any may do.
 type Keys map[string][]int
 
-// open reports whether there are keys for a cable.
-func (k Keys) open(c Cable) bool {
+// open reports whether there are keys for a tunnel.
+func (k Keys) open(c Tunnel) bool {
 	return k == nil || c.Epoch == 0 || slices.Contains(k[c.Driver], c.Epoch)
 }
 
-// first gives the cable that a pair without history begins with, beside the one
+// first gives the tunnel that a pair without history begins with, beside the one
 // that it should have: the other end may know no newer epoch yet.
-func (k Keys) first(want Cable) Cable {
+func (k Keys) first(want Tunnel) Tunnel {
 	if all := k[want.Driver]; want.Epoch != 0 && len(all) > 0 {
 		want.Epoch = all[0]
 	}
@@ -100,14 +100,14 @@ func (k Keys) first(want Cable) Cable {
 
 // Kept is what the next run of an agent has to know of a pair.
 type Kept struct {
-	Cables []Cable `json:"cables"`
-	Use    Cable   `json:"use"`
+	Tunnels []Tunnel `json:"cables"`
+	Use     Tunnel   `json:"use"`
 }
 
 // Progress says how far the change of a pair is, for people.
 type Progress struct {
-	Use   Cable     // carries the traffic
-	Next  Cable     // is wanted instead; the same as Use when that is in use
+	Use   Tunnel    // carries the traffic
+	Next  Tunnel    // is wanted instead; the same as Use when that is in use
 	Since time.Time // when Next was wanted first
 	Why   string    // what Next waits for; empty when it is in use
 }
@@ -118,32 +118,33 @@ const (
 	patient   = 2 * time.Second        // while nothing does
 	news      = 10 * time.Second       // for how long an event counts as something that happens
 	company   = 5 * time.Second        // for how long an end that is asked asks too
-	proof     = 2                      // answers in a row that prove a cable
+	proof     = 2                      // answers in a row that prove a tunnel
 	misses    = 4                      // asks in a row without an answer that disprove it,
 	silence   = 2 * time.Second        // if they took as long as this
-	linger    = 5 * time.Second        // that a cable stays after both ends left it
+	linger    = 5 * time.Second        // that a tunnel stays after both ends left it
 	forgetful = 10 * time.Second       // of silence, after which an end may number its messages anew
-	echoes    = 32                     // asks of a cable whose answers count
-	most      = 6                      // cables of a pair at a time
+	echoes    = 32                     // asks of a tunnel whose answers count
+	most      = 6                      // tunnels of a pair at a time
 )
 
-// said is what an end says of one cable.
+// said is what an end says of one tunnel.
 type said struct {
 	standing bool // it is made, and takes packets
 	proved   bool // asks over it are answered
 	uses     bool // it may send over it
 	leaving  bool // it wants to give it up
-	wished   bool // it wants both ends to go over it for now; see Pair.Aside
+	// secondary: it wants both ends to go over this one for now; see Pair.Secondary
+	secondary bool
 }
 
-// hold is a cable that this end has, or is about to make.
+// hold is a tunnel that this end has, or is about to make.
 type hold struct {
-	Cable
+	Tunnel
 	standing bool
-	told     bool // the other end may have heard that this one proved it
-	leaving  uint64
-	// left is since when neither end uses it; zero = one does, or may.
-	left time.Time
+	stage    Stage
+	offered  uint64    // the number of the first message that said that it is proved or in use; 0 = none
+	leaving  uint64    // the number of the first that says that this end leaves it; 0 = none
+	released time.Time // of the stage of that name
 
 	asks     [echoes]uint64 // their numbers
 	asked    int            // of all asks
@@ -155,7 +156,7 @@ type hold struct {
 // proved reports whether packets get through in both directions.
 func (h *hold) proved() bool { return h.standing && h.row >= proof }
 
-// ask notes a message that asks over the cable.
+// ask notes a message that asks over the tunnel.
 func (h *hold) ask(number uint64, now time.Time) {
 	if h.missed >= misses && now.Sub(h.answered) > silence {
 		h.row = 0
@@ -180,12 +181,12 @@ func (h *hold) answer(number uint64, now time.Time) bool {
 	return false
 }
 
-// lost reports whether a cable that worked does so no more.
+// lost reports whether a tunnel that worked does so no more.
 func (h *hold) lost(now time.Time) bool {
 	return h.missed >= misses && now.Sub(h.answered) > silence
 }
 
-func compareCables(a, b Cable) int {
+func compareTunnels(a, b Tunnel) int {
 	return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Ports[0], b.Ports[0]), cmp.Compare(a.Ports[1], b.Ports[1]),
 		cmp.Compare(fmt.Sprint(a.Alt), fmt.Sprint(b.Alt)), cmp.Compare(a.Epoch, b.Epoch))
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-func of(epoch int) Cable {
-	return Cable{Driver: "wireguard", Ports: [2]int{1000, 2000}, Epoch: epoch}
+func of(epoch int) Tunnel {
+	return Tunnel{Driver: "wireguard", Ports: [2]int{1000, 2000}, Epoch: epoch}
 }
 
 func having(epochs ...int) Keys { return Keys{"wireguard": epochs} }
@@ -22,7 +22,7 @@ type two struct {
 func (w *two) run(span time.Duration) {
 	for end := w.now.Add(span); w.now.Before(end); w.now = w.now.Add(100 * time.Millisecond) {
 		for i, p := range w.ends {
-			p.Applied(p.Cables(), p.Use(), w.now)
+			p.Applied(p.Tunnels(), p.Use(), w.now)
 			out, _ := p.Tick(w.now)
 			for _, o := range out {
 				if answer, ok := w.ends[1-i].Receive(o.On, o.Message, w.now); ok {
@@ -51,7 +51,7 @@ func TestEpochs(t *testing.T) {
 		"heard of both late":  {[2]Keys{having(1, 2), having(1)}, [2]Keys{having(2), having(2)}, 1, 2},
 		"one dropped already": {[2]Keys{having(1), having(1)}, [2]Keys{having(1, 2), having(2)}, 1, 2},
 	}
-	newest := func(k Keys) Cable { return of(slices.Max(k["wireguard"])) }
+	newest := func(k Keys) Tunnel { return of(slices.Max(k["wireguard"])) }
 	for name, tt := range tests {
 		w := two{now: start}
 		for i, keys := range tt.begin {
@@ -78,8 +78,8 @@ func check(t *testing.T, name string, w *two, epoch int) {
 		}
 	case a.Use() != of(epoch) || b.Use() != of(epoch):
 		t.Errorf("%s: the ends use %s and %s, want epoch %d", name, a.Use(), b.Use(), epoch)
-	case a.Progress(w.now).Why == "" && len(a.Cables()) != 1:
-		t.Errorf("%s: still has %v", name, a.Cables())
+	case a.Progress(w.now).Why == "" && len(a.Tunnels()) != 1:
+		t.Errorf("%s: still has %v", name, a.Tunnels())
 	}
 }
 
@@ -87,7 +87,7 @@ func check(t *testing.T, name string, w *two, epoch int) {
 func TestForgottenKeys(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0).UTC()
-	kept := Kept{Cables: []Cable{of(1), of(2)}, Use: of(1)}
+	kept := Kept{Tunnels: []Tunnel{of(1), of(2)}, Use: of(1)}
 	tests := map[string]struct {
 		keys  Keys
 		use   int
@@ -104,8 +104,8 @@ func TestForgottenKeys(t *testing.T) {
 			want = slices.Max(tt.keys["wireguard"])
 		}
 		p := Restore(kept, of(want), tt.keys, 1, now)
-		if p.Use() != of(tt.use) || len(p.Cables()) != tt.holds {
-			t.Errorf("%s: has %v over %s", name, p.Cables(), p.Use())
+		if p.Use() != of(tt.use) || len(p.Tunnels()) != tt.holds {
+			t.Errorf("%s: has %v over %s", name, p.Tunnels(), p.Use())
 		}
 	}
 }

@@ -17,20 +17,21 @@ import (
 	"hawser.dev/hawser/nodeagent/wire"
 )
 
-// Peer is a gateway of another cluster and the cable that the pair should have.
+// Peer is a gateway of another cluster and the tunnel that the pair should have.
 type Peer struct {
-	Name   string // cluster/gateway
-	Want   Cable
-	Keys   Keys
-	Aside  bool       // both ends should go over the other cable for now; see Pair.Aside
-	Source netip.Addr // own tunnel address
-	Addr   netip.Addr // the peer's, same family
+	Name string // cluster/gateway
+	Want Tunnel
+	Keys Keys
+	// Secondary: both ends should go over the secondary tunnel for now; see Pair.Secondary
+	Secondary bool
+	Source    netip.Addr // own tunnel address
+	Addr      netip.Addr // the peer's, same family
 }
 
 // Applied is what the kernel has for one pair.
 type Applied struct {
-	Use     Cable              // is sent over
-	Devices map[Cable][]string // of those that stand, the one to send over first
+	Use     Tunnel              // is sent over
+	Devices map[Tunnel][]string // of those that stand, the one to send over first
 }
 
 // Config is what an Exchange needs for its whole life.
@@ -43,13 +44,13 @@ type Config struct {
 	// is called by the goroutine of Run alone.
 	Kept map[string]Kept
 	Keep func(map[string]Kept) error
-	// OnChange is called when cables are to be made, used or given up. It must not
+	// OnChange is called when tunnels are to be made, used or given up. It must not
 	// block.
 	OnChange func()
 }
 
-// Exchange tells the other ends what cables this gateway has, hears what they
-// have, and so changes the cables of all its pairs, as a machine of a
+// Exchange tells the other ends what tunnels this gateway has, hears what they
+// have, and so changes the tunnels of all its pairs, as a machine of a
 // transport.Transport. Its methods may be called from any goroutine.
 type Exchange struct {
 	config Config
@@ -74,9 +75,9 @@ type link struct {
 	due.Slot
 	Peer
 	pair    *Pair
-	devices map[Cable][]string
-	cables  map[string]Cable // by device
-	unsaid  []Outgoing       // until what they say is kept
+	devices map[Tunnel][]string
+	tunnels map[string]Tunnel // by device
+	unsaid  []Outgoing        // until what they say is kept
 }
 
 // way finds the pair that a packet belongs to.
@@ -121,7 +122,7 @@ func (x *Exchange) Set(self string, peers []Peer) {
 		}
 		l.Peer = p
 		l.pair.Want(p.Want, p.Keys, now)
-		l.pair.Aside(p.Aside, now)
+		l.pair.Secondary(p.Secondary, now)
 		x.queue.Set(l, now)
 		links[p.Name] = l
 	}
@@ -154,41 +155,41 @@ func (x *Exchange) clear() {
 func (x *Exchange) index() {
 	x.ways = map[way]*link{}
 	for _, l := range x.links {
-		for device := range l.cables {
+		for device := range l.tunnels {
 			x.ways[way{source: l.Source, from: l.Addr, device: device}] = l
 		}
 	}
 }
 
-// Cables gives the cables of each pair that is not just at the one that it should
+// Tunnels gives the tunnels of each pair that is not just at the one that it should
 // have, that to send over first. What it says may be in use until Applied says
 // otherwise.
-func (x *Exchange) Cables() map[string][]Cable {
+func (x *Exchange) Tunnels() map[string][]Tunnel {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	out := map[string][]Cable{}
+	out := map[string][]Tunnel{}
 	for name, l := range x.links {
 		kept := x.kept[name]
-		if len(kept.Cables) == 1 && kept.Use == l.Want {
+		if len(kept.Tunnels) == 1 && kept.Use == l.Want {
 			continue
 		}
-		cables := []Cable{kept.Use}
-		for _, c := range kept.Cables {
+		tunnels := []Tunnel{kept.Use}
+		for _, c := range kept.Tunnels {
 			if c != kept.Use {
-				cables = append(cables, c)
+				tunnels = append(tunnels, c)
 			}
 		}
-		out[name] = cables
+		out[name] = tunnels
 	}
 	return out
 }
 
-// Holds reports whether any pair has a cable of a driver.
+// Holds reports whether any pair has a tunnel of a driver.
 func (x *Exchange) Holds(driver string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for name := range x.links {
-		if slices.ContainsFunc(x.kept[name].Cables, func(c Cable) bool { return c.Driver == driver }) {
+		if slices.ContainsFunc(x.kept[name].Tunnels, func(c Tunnel) bool { return c.Driver == driver }) {
 			return true
 		}
 	}
@@ -205,14 +206,14 @@ func (x *Exchange) Applied(applied map[string]Applied) {
 		if !known {
 			continue
 		}
-		cables := map[string]Cable{}
+		tunnels := map[string]Tunnel{}
 		for c, devices := range have.Devices {
 			for _, d := range devices {
-				cables[d] = c
+				tunnels[d] = c
 			}
 		}
-		changed = changed || !maps.Equal(l.cables, cables)
-		l.devices, l.cables = have.Devices, cables
+		changed = changed || !maps.Equal(l.tunnels, tunnels)
+		l.devices, l.tunnels = have.Devices, tunnels
 		l.pair.Applied(slices.Collect(maps.Keys(have.Devices)), have.Use, now)
 		x.queue.Set(l, now)
 	}
@@ -223,12 +224,13 @@ func (x *Exchange) Applied(applied map[string]Applied) {
 	x.config.Wake.Ring()
 }
 
-// Apart says how far a peer's pair has gone aside; see Pair.Apart.
-func (x *Exchange) Apart(name string) (begun, done bool) {
+// OverSecondary says how far a peer's pair has gone over to its secondary tunnel; see
+// Pair.OverSecondary.
+func (x *Exchange) OverSecondary(name string) (begun, done bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if l := x.links[name]; l != nil {
-		return l.pair.Apart()
+		return l.pair.OverSecondary()
 	}
 	return false, false
 }
@@ -298,7 +300,7 @@ func (x *Exchange) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		if at.IsZero() {
 			x.queue.Remove(l)
 		} else {
-			x.queue.Set(l, earlier(at, now.Add(idle))) // cables are given up in time, too
+			x.queue.Set(l, earlier(at, now.Add(idle))) // tunnels are given up in time, too
 		}
 		if len(messages) > 0 {
 			l.unsaid = messages
@@ -338,7 +340,7 @@ func (x *Exchange) datagram(l *link, device string, m Message) socket.Datagram {
 	}
 }
 
-// Receive takes a message that came over a cable, and gives the answer. What
+// Receive takes a message that came over a tunnel, and gives the answer. What
 // changes by it is kept before anything is said, so there is no answer then: the
 // other end asks again.
 func (x *Exchange) Receive(now time.Time, in transport.Incoming) []socket.Datagram {
@@ -351,7 +353,7 @@ func (x *Exchange) Receive(now time.Time, in transport.Incoming) []socket.Datagr
 	if l == nil || x.self == "" || in.To != wire.ID(x.self) || in.Message.From != wire.ID(l.Name) || in.From.Port() != x.config.Port {
 		return nil
 	}
-	answer, ok := l.pair.Receive(l.cables[in.Over], *in.Tunnels, now)
+	answer, ok := l.pair.Receive(l.tunnels[in.Over], *in.Tunnels, now)
 	x.queue.Set(l, now)
 	x.config.Wake.Ring()
 	if !ok || !reflect.DeepEqual(l.pair.Keep(), x.kept[l.Name]) {

@@ -41,20 +41,20 @@ func parties() (a, b *party) {
 	return a, b
 }
 
-func (p *party) set(want Cable) {
+func (p *party) set(want Tunnel) {
 	p.Set(p.name, []Peer{{Name: p.other.name, Want: want, Source: p.addr, Addr: p.other.addr}})
 }
 
 // pass does what the agent does: make what is said, and tell.
-func (p *party) pass(want Cable) {
+func (p *party) pass(want Tunnel) {
 	p.set(want)
 	p.keep()
-	cables := p.Cables()[p.other.name]
-	if cables == nil {
-		cables = []Cable{want}
+	tunnels := p.Tunnels()[p.other.name]
+	if tunnels == nil {
+		tunnels = []Tunnel{want}
 	}
-	done := Applied{Use: cables[0], Devices: map[Cable][]string{}}
-	for _, c := range cables {
+	done := Applied{Use: tunnels[0], Devices: map[Tunnel][]string{}}
+	for _, c := range tunnels {
 		done.Devices[c] = []string{c.String()}
 	}
 	p.Applied(map[string]Applied{p.other.name: done})
@@ -115,7 +115,7 @@ func TestExchange(t *testing.T) {
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	was, is := universe()[0], universe()[1]
-	kept := map[string]Kept{"g2/a": {Cables: []Cable{was, is}, Use: was}}
+	kept := map[string]Kept{"g2/a": {Tunnels: []Tunnel{was, is}, Use: was}}
 	p := newParty("g1/a", "241.0.0.1", kept)
 	p.other = newParty("g2/a", "241.0.0.2", nil)
 	p.keep()
@@ -124,12 +124,12 @@ func TestHistory(t *testing.T) {
 	}
 	p.set(is)
 	p.keep()
-	if got := p.Cables()["g2/a"]; len(got) != 2 || got[0] != was || got[1] != is {
+	if got := p.Tunnels()["g2/a"]; len(got) != 2 || got[0] != was || got[1] != is {
 		t.Errorf("begins with %v", got)
 	}
 }
 
-// TestStrangers: what does not come from the peer over its cable has no answer.
+// TestStrangers: what does not come from the peer over its tunnel has no answer.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	was, is := universe()[0], universe()[1]

@@ -27,7 +27,16 @@ func (x *Exchange) keep() {
 	}
 	x.mu.Lock()
 	x.tell(next)
-	x.kept = next
+	for name := range x.kept {
+		if x.links[name] == nil {
+			delete(x.kept, name)
+		}
+	}
+	for name, k := range next { // but not what came meanwhile
+		if x.links[name] != nil {
+			x.kept[name] = k
+		}
+	}
 	now := time.Now()
 	for _, l := range x.links {
 		if len(l.unsaid) > 0 {
@@ -46,7 +55,7 @@ func (x *Exchange) save(next map[string]Kept) {
 	if err == nil {
 		x.saved = next
 	} else if !x.failed {
-		x.config.Log.Warn("cables not kept for the next start", "err", err)
+		x.config.Log.Warn("tunnels not kept for the next start", "err", err)
 	}
 	x.failed = err != nil
 }
@@ -58,9 +67,9 @@ func (x *Exchange) tell(next map[string]Kept) {
 		switch {
 		case !known:
 		case before.Use != k.Use:
-			x.config.Log.Info("cable changed", "peer", name, "from", before.Use.String(), "to", k.Use.String())
-		case !slices.Equal(before.Cables, k.Cables):
-			x.config.Log.Info("cables of a pair", "peer", name, "use", k.Use.String(), "cables", k.Cables)
+			x.config.Log.Info("tunnel changed", "peer", name, "from", before.Use.String(), "to", k.Use.String())
+		case !slices.Equal(before.Tunnels, k.Tunnels):
+			x.config.Log.Info("tunnels of a pair", "peer", name, "use", k.Use.String(), "tunnels", k.Tunnels)
 		}
 	}
 }

@@ -5,23 +5,30 @@ import (
 	"time"
 )
 
-// Pair is the state of the cables between this gateway and one other. It knows
+// Pair is the state of the tunnels between this gateway and one other. It knows
 // the time only as an argument. Whatever it says in a message must be kept (see
 // Kept) before the message leaves.
 type Pair struct {
-	want    Cable
-	since   time.Time // of want
-	aside   bool
-	held    []*hold
-	use     Cable
-	applied Cable // what the kernel sends over
+	want      Tunnel
+	since     time.Time // of want
+	secondary bool      // this end wants both to go over the secondary tunnel
+	state     State
+	held      []*hold
+	use       Tunnel
+	applied   Tunnel // what the kernel sends over, and
+	unknown   bool   // that it may be any that is held, as the run before was in the middle of something
+	goal      Tunnel // what next gave when stages were decided
+
+	table  []row[State, *Pair]
+	stages []row[Stage, holding]
 
 	number uint64 // of the last message
 	heard  struct {
-		number uint64 // of the last message from the other end
-		at     time.Time
-		says   map[uint64]said
-		wished bool // it wishes some cable
+		number    uint64 // of the last message from the other end
+		read      uint64 // the number of the last of this end that it read
+		at        time.Time
+		says      map[uint64]said
+		secondary bool // it wants both to go over its secondary tunnel
 	}
 	busy   time.Time // until when this end asks for the other's sake
 	event  time.Time // the last time that something happened
@@ -30,13 +37,15 @@ type Pair struct {
 }
 
 // NewPair begins without history. Numbers of messages must be higher in a later run.
-func NewPair(want Cable, keys Keys, number uint64, now time.Time) *Pair {
-	p := &Pair{want: want, since: now, number: number, event: now, due: now}
+func NewPair(want Tunnel, keys Keys, number uint64, now time.Time) *Pair {
+	p := &Pair{
+		want: want, since: now, number: number, event: now, due: now, state: Retiring, table: transitions(), stages: stages(),
+	}
 	p.begin(keys)
 	return p
 }
 
-// begin takes the oldest cable that the other end may have, and holds the one that
+// begin takes the oldest tunnel that the other end may have, and holds the one that
 // is wanted.
 func (p *Pair) begin(keys Keys) {
 	p.use = keys.first(p.want)
@@ -46,15 +55,15 @@ func (p *Pair) begin(keys Keys) {
 }
 
 // Restore begins where the run before ended, as far as there are keys.
-func Restore(kept Kept, want Cable, keys Keys, number uint64, now time.Time) *Pair {
+func Restore(kept Kept, want Tunnel, keys Keys, number uint64, now time.Time) *Pair {
 	p := NewPair(want, keys, number, now)
-	if !slices.Contains(kept.Cables, kept.Use) || !keys.open(kept.Use) {
+	if !slices.Contains(kept.Tunnels, kept.Use) || !keys.open(kept.Use) {
 		return p
 	}
-	p.held, p.use, p.applied = nil, kept.Use, kept.Use
-	for _, c := range kept.Cables {
+	p.held, p.use, p.applied, p.unknown = nil, kept.Use, kept.Use, true
+	for _, c := range kept.Tunnels {
 		if keys.open(c) {
-			p.hold(c).told = true
+			p.hold(c).stage = Offered
 		}
 	}
 	p.settle(now)
@@ -62,13 +71,13 @@ func Restore(kept Kept, want Cable, keys Keys, number uint64, now time.Time) *Pa
 }
 
 // Keep gives what a later run has to know.
-func (p *Pair) Keep() Kept { return Kept{Cables: p.Cables(), Use: p.use} }
+func (p *Pair) Keep() Kept { return Kept{Tunnels: p.Tunnels(), Use: p.use} }
 
-// Want says which cable the pair should have in the end, and which ones it can
+// Want says which tunnel the pair should have in the end, and which ones it can
 // have. One whose keys are gone ends at once, whether or not it is used.
-func (p *Pair) Want(c Cable, keys Keys, now time.Time) {
+func (p *Pair) Want(c Tunnel, keys Keys, now time.Time) {
 	before := len(p.held)
-	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return !keys.open(h.Cable) })
+	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return !keys.open(h.Tunnel) })
 	lost := p.find(p.use) == nil
 	if c == p.want && !lost && len(p.held) == before {
 		return
@@ -78,45 +87,49 @@ func (p *Pair) Want(c Cable, keys Keys, now time.Time) {
 	}
 	if lost {
 		p.begin(keys)
+		p.state = Retiring
 	}
 	p.happens(now)
 	p.settle(now)
 }
 
-// Aside says whether the pair should go over the other one of its two possible
-// cables for a while, so that this end may make the wanted one anew. The other end
+// Secondary says whether the pair should go over the other one of its two possible
+// tunnels for a while, so that this end may make the wanted one anew. The other end
 // goes along.
-func (p *Pair) Aside(aside bool, now time.Time) {
-	if p.aside != aside {
-		p.aside = aside
+func (p *Pair) Secondary(secondary bool, now time.Time) {
+	if p.secondary != secondary {
+		p.secondary = secondary
 		p.happens(now)
 		p.settle(now)
 	}
 }
 
-// Apart says how far that is: begun when this end sends over the other cable, and
-// done when there is nothing else any more.
-func (p *Pair) Apart() (begun, done bool) {
+// OverSecondary says how far that is: begun when this end sends over the secondary tunnel,
+// and alone when there is no other any more.
+func (p *Pair) OverSecondary() (begun, alone bool) {
 	begun = p.use == p.want.other() && p.applied == p.use
 	return begun, begun && len(p.held) == 1
 }
 
-// steps reports whether the pair should go aside now. It does not while it is on its
-// way to another cable.
-func (p *Pair) steps() bool {
+// State gives what the pair is doing.
+func (p *Pair) State() State { return p.state }
+
+// detours reports whether the pair should go over the secondary tunnel now. It does not
+// while it is on its way to another one.
+func (p *Pair) detours() bool {
 	other := p.want.other()
 	if p.use != p.want && p.use != other {
 		return false
 	}
-	return p.aside || p.heard.wished && p.heard.says[other.hash()].wished
+	return p.secondary || p.heard.secondary && p.heard.says[other.hash()].secondary
 }
 
-// Applied says which cables the kernel has now, and which one it sends over.
-func (p *Pair) Applied(cables []Cable, use Cable, now time.Time) {
-	changed := p.applied != use
-	p.applied = use
+// Applied says which tunnels the kernel has now, and which one it sends over.
+func (p *Pair) Applied(tunnels []Tunnel, use Tunnel, now time.Time) {
+	changed := p.applied != use || p.unknown
+	p.applied, p.unknown = use, false
 	for _, h := range p.held {
-		standing := slices.Contains(cables, h.Cable)
+		standing := slices.Contains(tunnels, h.Tunnel)
 		changed = changed || standing != h.standing
 		h.standing = standing
 	}
@@ -126,45 +139,45 @@ func (p *Pair) Applied(cables []Cable, use Cable, now time.Time) {
 	p.settle(now)
 }
 
-// Cables gives what this end should have, and take packets on.
-func (p *Pair) Cables() []Cable {
-	out := make([]Cable, len(p.held))
+// Tunnels gives what this end should have, and take packets on.
+func (p *Pair) Tunnels() []Tunnel {
+	out := make([]Tunnel, len(p.held))
 	for i, h := range p.held {
-		out[i] = h.Cable
+		out[i] = h.Tunnel
 	}
-	slices.SortFunc(out, compareCables)
+	slices.SortFunc(out, compareTunnels)
 	return out
 }
 
-// Use gives the cable to send over.
-func (p *Pair) Use() Cable { return p.use }
+// Use gives the tunnel to send over.
+func (p *Pair) Use() Tunnel { return p.use }
 
 // happens makes both ends talk at once.
 func (p *Pair) happens(now time.Time) { p.event, p.due = now, now }
 
-func (p *Pair) find(c Cable) *hold {
+func (p *Pair) find(c Tunnel) *hold {
 	for _, h := range p.held {
-		if h.Cable == c {
+		if h.Tunnel == c {
 			return h
 		}
 	}
 	return nil
 }
 
-func (p *Pair) hold(c Cable) *hold {
+func (p *Pair) hold(c Tunnel) *hold {
 	if h := p.find(c); h != nil {
 		return h
 	}
-	h := &hold{Cable: c}
+	h := &hold{Tunnel: c}
 	p.held = append(p.held, h)
 	return h
 }
 
-// next is the cable to go to now: the one that is wanted, or on the way to it the
+// next is the tunnel to go to now: the one that is wanted, or on the way to it the
 // same one at other ports, when what there is has its ports.
-func (p *Pair) next() Cable {
-	ways := []Cable{p.want, p.want.other()}
-	if p.steps() {
+func (p *Pair) next() Tunnel {
+	ways := []Tunnel{p.want, p.want.other()}
+	if p.detours() {
 		slices.Reverse(ways)
 	}
 	for _, c := range ways {
@@ -175,87 +188,121 @@ func (p *Pair) next() Cable {
 	return p.use
 }
 
-// settle decides what follows from all that is known.
+// settle takes every transition whose time has come.
 func (p *Pair) settle(now time.Time) {
-	p.forget(p.next())
-	next := p.next()
-	if p.find(next) == nil {
-		p.happens(now)
+	p.restage(now)
+	for ok := true; ok; {
+		p.state, ok = step(p.table, p.state, p, now)
 	}
-	p.hold(next)
-	p.choose(next, now)
-	p.leave(next, now)
+	p.restage(now)
 }
 
-// forget drops what the other end cannot have begun to use.
-func (p *Pair) forget(next Cable) {
-	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return !h.told && !p.needs(h, next) })
-}
-
-// needs reports whether this end has a use for a cable.
-func (p *Pair) needs(h *hold, next Cable) bool {
-	return h.Cable == next || h.Cable == p.use || h.Cable == p.applied
-}
-
-// choose takes the cable to go to once it is good, and any good one when the one
-// in use is dead.
-func (p *Pair) choose(next Cable, now time.Time) {
-	switch have := p.find(p.use); {
-	case p.use == next && !have.lost(now):
-	case p.good(p.find(next), now):
-		p.take(next, now)
-	case have.lost(now):
-		for _, h := range p.held {
-			if p.good(h, now) {
-				p.take(h.Cable, now)
-				return
-			}
+// restage does the same for the tunnels.
+func (p *Pair) restage(now time.Time) {
+	p.goal = p.next()
+	for _, h := range p.held {
+		for ok := true; ok && h.stage != Gone; {
+			h.stage, ok = step(p.stages, h.stage, holding{h, p}, now)
 		}
 	}
+	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return h.stage == Gone })
 }
 
-func (p *Pair) take(c Cable, now time.Time) {
-	if p.use == c {
-		return
-	}
+func (p *Pair) behind(time.Time) bool   { return p.unknown || p.applied != p.use }
+func (p *Pair) caughtUp(time.Time) bool { return !p.unknown && p.applied == p.use }
+func (p *Pair) arrived(time.Time) bool  { return p.next() == p.use }
+func (p *Pair) differs(time.Time) bool  { return p.next() != p.use }
+func (p *Pair) single(time.Time) bool   { return len(p.held) == 1 }
+func (p *Pair) lacks(time.Time) bool    { return p.find(p.next()) == nil }
+
+func (p *Pair) agreed(now time.Time) bool { return p.next() != p.use && p.good(p.find(p.next()), now) }
+
+func (p *Pair) failed(now time.Time) bool { return p.find(p.use).lost(now) && p.other(now) != nil }
+
+func (p *Pair) make(now time.Time) {
+	p.hold(p.next())
+	p.happens(now)
+}
+
+func (p *Pair) useNext(now time.Time) { p.take(p.next(), now) }
+
+func (p *Pair) useOther(now time.Time) { p.take(p.other(now).Tunnel, now) }
+
+func (p *Pair) take(c Tunnel, now time.Time) {
 	p.use = c
 	p.happens(now)
 }
 
-// good reports whether both ends proved a cable, and the other one keeps it.
+// parted reports whether the ends send over two tunnels while the one that both want does
+// not work: then it is the first of the two for both.
+func (p *Pair) parted(now time.Time) bool { return p.theirs(now) != nil }
+
+func (p *Pair) join(now time.Time) { p.take(p.theirs(now).Tunnel, now) }
+
+// theirs gives the tunnel to join the other end on; nil = none.
+func (p *Pair) theirs(now time.Time) *hold {
+	if p.heard.says[p.use.hash()].uses {
+		return nil
+	}
+	for _, h := range p.held {
+		if p.heard.says[h.hash()].uses && compareTunnels(h.Tunnel, p.use) < 0 && p.good(h, now) {
+			return h
+		}
+	}
+	return nil
+}
+
+// other gives a good tunnel, the next one if that is; nil = there is none.
+func (p *Pair) other(now time.Time) *hold {
+	if h := p.find(p.next()); h != nil && p.good(h, now) {
+		return h
+	}
+	for _, h := range p.held {
+		if p.good(h, now) {
+			return h
+		}
+	}
+	return nil
+}
+
+// good reports whether both ends proved a tunnel, and the other one keeps it.
 func (p *Pair) good(h *hold, now time.Time) bool {
 	says := p.heard.says[h.hash()]
 	return h.proved() && !h.lost(now) && says.standing && says.proved && !says.leaving
 }
 
-// leave begins to give up what nobody wants, and ends it.
-func (p *Pair) leave(next Cable, now time.Time) {
-	for _, h := range p.held {
-		if p.needs(h, next) {
-			h.leaving, h.left = 0, time.Time{}
-			continue
-		}
-		if h.leaving == 0 {
-			// The number of the first message that says so.
-			h.leaving = p.number + 1
-			p.happens(now)
-		}
-	}
-	p.held = slices.DeleteFunc(p.held, func(h *hold) bool { return !h.left.IsZero() && now.Sub(h.left) >= linger })
+// needed reports whether this end has a use for a tunnel.
+func (t holding) needed(time.Time) bool {
+	return t.Tunnel == t.pair.goal || t.pair.carries(t.Tunnel)
 }
 
-// released notes the cables that the other end does not use, and will not begin
-// to: it has read that this end leaves them.
-func (p *Pair) released(read uint64, now time.Time) {
-	for _, h := range p.held {
-		switch uses := p.heard.says[h.hash()].uses; {
-		case h.leaving == 0 || uses:
-			h.left = time.Time{}
-		case read >= h.leaving && read <= p.number && h.left.IsZero():
-			h.left = now
-		}
-	}
+// carries reports whether packets of this end may be on a tunnel now.
+func (p *Pair) carries(c Tunnel) bool { return p.unknown || c == p.use || c == p.applied }
+
+func (t holding) unneeded(now time.Time) bool { return !t.needed(now) }
+
+func (t holding) told(time.Time) bool { return t.offered > 0 }
+
+// leave says so from the next message on.
+func (t holding) leave(now time.Time) {
+	t.leaving = t.pair.number + 1
+	t.pair.happens(now)
 }
+
+func (t holding) stay(time.Time) { t.leaving = 0 }
+
+// free reports whether the other end does not use a tunnel, and will not begin to: it has
+// read that this end leaves it.
+func (t holding) free(now time.Time) bool {
+	read := t.pair.heard.read
+	return !t.taken(now) && read >= t.leaving && read <= t.pair.number
+}
+
+func (t holding) release(now time.Time) { t.released = now }
+
+func (t holding) taken(time.Time) bool { return t.pair.heard.says[t.hash()].uses }
+
+func (t holding) expired(now time.Time) bool { return now.Sub(t.released) >= linger }
 
 // Progress says how far a change is.
 func (p *Pair) Progress(now time.Time) Progress {
@@ -266,17 +313,17 @@ func (p *Pair) Progress(now time.Time) Progress {
 	return out
 }
 
-func (p *Pair) why(next Cable, now time.Time) string {
+func (p *Pair) why(next Tunnel, now time.Time) string {
 	h := p.find(next)
 	says, known := said{}, false
 	if h != nil {
 		says, known = p.heard.says[h.hash()]
 	}
 	switch {
-	case p.steps():
+	case p.detours():
 		return "another endpoint is taken"
 	case next == p.use || h == nil:
-		return "waits for the cable before to end"
+		return "waits for the tunnel before to end"
 	case !h.standing:
 		return "is not up here yet"
 	case h.row > 0 && !h.lost(now) && !says.proved:

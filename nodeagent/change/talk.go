@@ -9,9 +9,9 @@ import (
 // Message is what one end tells the other: what it has, in full.
 type Message = wire.Tunnels
 
-// Outgoing is a message on its way over a cable.
+// Outgoing is a message on its way over a tunnel.
 type Outgoing struct {
-	On Cable
+	On Tunnel
 	Message
 }
 
@@ -40,7 +40,7 @@ func (p *Pair) Tick(now time.Time) ([]Outgoing, time.Time) {
 		m := p.message()
 		m.Ask = true
 		h.ask(m.Number, now)
-		out = append(out, Outgoing{On: h.Cable, Message: m})
+		out = append(out, Outgoing{On: h.Tunnel, Message: m})
 	}
 	p.due = now.Add(patient)
 	if now.Sub(p.event) < news {
@@ -55,7 +55,7 @@ func (p *Pair) talks(now time.Time) bool {
 }
 
 // changes reports whether this end is not where it should be.
-func (p *Pair) changes() bool { return len(p.held) > 1 || p.use != p.want || p.applied != p.use }
+func (p *Pair) changes() bool { return p.state != Active || p.use != p.want }
 
 // message says what this end has.
 func (p *Pair) message() Message {
@@ -63,18 +63,20 @@ func (p *Pair) message() Message {
 	m := Message{Changes: p.changes(), Number: p.number, Read: p.heard.number}
 	for _, h := range p.held {
 		w := said{
-			standing: h.standing, proved: h.proved(), leaving: h.leaving > 0,
-			uses: h.Cable == p.use || h.Cable == p.applied, wished: p.aside && h.Cable == p.want.other(),
+			standing: h.standing, proved: h.proved(), leaving: h.stage == Leaving || h.stage == Released,
+			uses: p.carries(h.Tunnel), secondary: p.secondary && h.Tunnel == p.want.other(),
 		}
-		h.told = h.told || w.proved || w.uses
+		if h.offered == 0 && (w.proved || w.uses) {
+			h.offered = p.number
+		}
 		m.Each = append(m.Each, h.wire(w))
 	}
 	return m
 }
 
-// Receive takes a message that came over a cable, and gives the answer; false =
-// none. A cable that this end does not have has none.
-func (p *Pair) Receive(on Cable, m Message, now time.Time) (Message, bool) {
+// Receive takes a message that came over a tunnel, and gives the answer; false =
+// none. A tunnel that this end does not have has none.
+func (p *Pair) Receive(on Tunnel, m Message, now time.Time) (Message, bool) {
 	h := p.find(on)
 	if h == nil {
 		return Message{}, false
@@ -103,17 +105,16 @@ func (p *Pair) Receive(on Cable, m Message, now time.Time) (Message, bool) {
 func (p *Pair) hear(m Message, now time.Time) {
 	says := make(map[uint64]said, len(m.Each))
 	fresh := len(m.Each) != len(p.heard.says)
-	p.heard.wished = false
+	p.heard.secondary = false
 	for _, t := range m.Each {
 		before, known := p.heard.says[t.ID]
 		now := saidOf(t)
 		fresh = fresh || !known || before != now
 		says[t.ID] = now
-		p.heard.wished = p.heard.wished || now.wished
+		p.heard.secondary = p.heard.secondary || now.secondary
 	}
-	p.heard.number, p.heard.at, p.heard.says = m.Number, now, says
+	p.heard.number, p.heard.read, p.heard.at, p.heard.says = m.Number, m.Read, now, says
 	if fresh {
 		p.happens(now)
 	}
-	p.released(m.Read, now)
 }

@@ -31,19 +31,19 @@ type Remote struct {
 	// Asks says that the other end can be asked while the link is down, too. Otherwise
 	// candidates are tried with the link itself then, one after the other.
 	Asks bool
-	// Aside says that a move ends the link for a moment, as it is made anew. So one that
-	// is up goes to a better place over a second cable, and one that seems to be down
+	// Secondary says that a move ends the link for a moment, as it is made anew. So one that
+	// is up goes to a better place over a secondary tunnel, and one that seems to be down
 	// stays where it is as long as the other end answers there.
-	Aside bool
+	Secondary bool
 }
 
 // Seen is what is known of a link now.
 type Seen struct {
 	Alive bool           // probes get through
 	At    netip.AddrPort // where its packets come from, counted as in model.Candidate; invalid = not known
-	// How far it has gone over to a second cable: this end sends over it, and there is
+	// How far it has gone over to a secondary tunnel: this end sends over it, and there is
 	// no other any more.
-	Begun, Apart bool
+	Begun, Alone bool
 }
 
 // Ask is a question to send: does the gateway answer there?
@@ -57,8 +57,8 @@ const (
 	// in 20 ms (INITIATIONS_PER_SECOND of the kernel), and in their order only.
 	stagger = 60 * time.Millisecond
 	// grace is how long a better candidate may answer later than another one.
-	grace      = 300 * time.Millisecond
-	graceAside = 2 * time.Second // where to move is to end the link
+	grace          = 300 * time.Millisecond
+	graceSecondary = 2 * time.Second // where to move is to end the link
 	// yield is how long the end that does not lead waits for the other to find the way.
 	yield = 700 * time.Millisecond
 	// proof is how long a candidate that was taken may need to carry probes.
@@ -75,8 +75,8 @@ const (
 	// steady is how long a link may carry nothing where the other end answers, and be left
 	// there, when a move would end it: perhaps this machine or the other one is busy.
 	steady = 10 * time.Second
-	// aside is how long a second cable may need to carry what this end sends.
-	aside = 20 * time.Second
+	// secondaryProof is how long a secondary tunnel may need to carry what this end sends.
+	secondaryProof = 20 * time.Second
 	// far is when there is nothing to do.
 	far = time.Hour
 )
@@ -140,7 +140,7 @@ func (m *Machine) See(name string, seen Seen, now time.Time) {
 		return
 	}
 	switch {
-	case !seen.At.IsValid() && !s.Aside && s.Asks:
+	case !seen.At.IsValid() && !s.Secondary && s.Asks:
 		seen.At = s.seen.At
 	case !seen.At.IsValid():
 		seen.At = s.way.Addr // where the link was tried is where it is
@@ -155,7 +155,7 @@ func (m *Machine) See(name string, seen Seen, now time.Time) {
 		s.resolve = true
 		s.start(now)
 	}
-	if seen.Alive && !s.Aside && s.rank(seen.At) < len(s.Candidates) {
+	if seen.Alive && !s.Secondary && s.rank(seen.At) < len(s.Candidates) {
 		s.way.Addr = seen.At
 	}
 }

@@ -35,7 +35,7 @@ type world struct {
 	alive   bool
 	asked   map[netip.AddrPort]int
 	dial    int
-	begun   time.Time // a second cable carries what is sent; zero = none does
+	begun   time.Time // a secondary tunnel carries what is sent; zero = none does
 	fell    bool      // the link was lost after it was up
 }
 
@@ -58,7 +58,7 @@ func (w *world) run(limit time.Duration, done func() bool) time.Duration {
 	began := w.now
 	for w.now.Sub(began) < limit {
 		begun := !w.begun.IsZero()
-		w.m.See("b/gw", Seen{Alive: w.alive, At: w.at, Begun: begun, Apart: begun && w.now.Sub(w.begun) > 5*time.Second}, w.now)
+		w.m.See("b/gw", Seen{Alive: w.alive, At: w.at, Begun: begun, Alone: begun && w.now.Sub(w.begun) > 5*time.Second}, w.now)
 		asks, next := w.m.Step(w.now)
 		for _, a := range asks {
 			w.asked[a.Addr]++

@@ -16,21 +16,21 @@ type search struct {
 	seen Seen
 	way  model.Way
 
-	since    time.Time // the link is down or up
-	queue    []netip.AddrPort
-	asked    map[netip.AddrPort]time.Time
-	last     time.Time                    // question
-	answers  map[netip.AddrPort]time.Time // of this search
-	first    time.Time                    // answer
-	bad      map[netip.AddrPort]time.Time // until when one is left out
-	round    int
-	nextUp   time.Time // round
-	taken    time.Time // when a candidate was taken on its answer; zero = none, or it proved
-	blindAt  time.Time // when the next is tried unasked
-	blinds   int
-	resolve  bool
-	bettered time.Time // when a better place was taken while the link was up
-	asideAt  time.Time // when a second cable that carries nothing is given up
+	since          time.Time // the link is down or up
+	queue          []netip.AddrPort
+	asked          map[netip.AddrPort]time.Time
+	last           time.Time                    // question
+	answers        map[netip.AddrPort]time.Time // of this search
+	first          time.Time                    // answer
+	bad            map[netip.AddrPort]time.Time // until when one is left out
+	round          int
+	nextUp         time.Time // round
+	taken          time.Time // when a candidate was taken on its answer; zero = none, or it proved
+	blindAt        time.Time // when the next is tried unasked
+	blinds         int
+	resolve        bool
+	bettered       time.Time // when a better place was taken while the link was up
+	secondaryUntil time.Time // when a secondary tunnel that carries nothing is given up
 }
 
 // begin looks for a gateway that is new. Where it worked last, or where there is
@@ -40,7 +40,7 @@ func begin(r Remote, kept netip.AddrPort, now time.Time) *search {
 	switch {
 	case s.rank(kept) < len(r.Candidates):
 		s.way.Addr = kept
-	case len(r.Candidates) == 1 || len(r.Candidates) > 0 && (r.Aside || !r.Asks):
+	case len(r.Candidates) == 1 || len(r.Candidates) > 0 && (r.Secondary || !r.Asks):
 		s.way.Addr = r.Candidates[0].Addr
 	}
 	s.start(now)
@@ -115,8 +115,8 @@ func (s *search) wake(now time.Time) time.Time {
 			sooner(s.nextUp)
 		}
 	case s.way.Next.IsValid():
-		if s.seen.Apart || !s.seen.Begun {
-			sooner(s.asideAt)
+		if s.seen.Alone || !s.seen.Begun {
+			sooner(s.secondaryUntil)
 		}
 	case s.improves():
 		sooner(s.nextUp)
@@ -179,7 +179,7 @@ func (s *search) find(now time.Time) {
 
 // proof is how long a candidate that was taken may need to carry probes.
 func (s *search) proof() time.Duration {
-	if s.Aside {
+	if s.Secondary {
 		return steady
 	}
 	return proof
@@ -188,13 +188,13 @@ func (s *search) proof() time.Duration {
 // grace is how long a better candidate, or the place in use, may answer later than
 // another one.
 func (s *search) grace() time.Duration {
-	if s.Aside {
-		return graceAside
+	if s.Secondary {
+		return graceSecondary
 	}
 	return grace
 }
 
-// place is where the link is: that of the second cable when it carries what is sent.
+// place is where the link is: that of the secondary tunnel when it carries what is sent.
 func (s *search) place() netip.AddrPort {
 	if s.way.Next.IsValid() && s.seen.Begun {
 		return s.way.Next
@@ -211,7 +211,7 @@ func (s *search) spoil(now time.Time) {
 // stays reports whether a link that seems to be down is left where it is.
 func (s *search) stays(now time.Time) bool {
 	at := s.place()
-	if _, answers := s.answers[at]; !answers || !s.Aside || now.Before(s.bad[at]) {
+	if _, answers := s.answers[at]; !answers || !s.Secondary || now.Before(s.bad[at]) {
 		return false
 	}
 	if now.Before(s.since.Add(steady)) {
@@ -251,8 +251,8 @@ func (s *search) better(now time.Time) {
 	if best, ok := s.best(now, at); ok {
 		s.answers = map[netip.AddrPort]time.Time{}
 		s.nextUp = now.Add(retryEvery)
-		if s.Aside {
-			s.way.Next, s.asideAt, s.queue = best, now.Add(aside), nil
+		if s.Secondary {
+			s.way.Next, s.secondaryUntil, s.queue = best, now.Add(secondaryProof), nil
 			return
 		}
 		s.take(best)
@@ -266,17 +266,17 @@ func (s *search) better(now time.Time) {
 	}
 }
 
-// goOver ends what a second cable is for: when all goes over that one, the first is
+// goOver ends what a secondary tunnel is for: when all goes over that one, the first is
 // made anew at the same place.
 func (s *search) goOver(now time.Time) {
 	switch {
-	case s.seen.Apart:
+	case s.seen.Alone:
 		s.take(s.way.Next)
 		s.bettered = now
 		return
 	case s.seen.Begun:
 		return // what both ends send over is not given up
-	case now.Before(s.asideAt):
+	case now.Before(s.secondaryUntil):
 		return
 	}
 	s.way.Next = netip.AddrPort{}
@@ -289,7 +289,7 @@ func (s *search) best(now time.Time, n int) (netip.AddrPort, bool) {
 		return netip.AddrPort{}, false
 	}
 	waits := now.Before(s.first.Add(s.grace()))
-	if at := s.place(); waits && !s.seen.Alive && s.Aside && s.rank(at) < n && !now.Before(s.bad[at]) {
+	if at := s.place(); waits && !s.seen.Alive && s.Secondary && s.rank(at) < n && !now.Before(s.bad[at]) {
 		return netip.AddrPort{}, false // the place in use may answer yet
 	}
 	for _, c := range s.Candidates[:n] {

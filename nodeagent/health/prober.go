@@ -13,6 +13,7 @@ import (
 	"hawser.dev/hawser/internal/due"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/socket"
+	"hawser.dev/hawser/nodeagent/transport"
 )
 
 // Prober probes its targets and answers probes, as a machine of a transport.Transport. Its methods
@@ -37,11 +38,11 @@ type Prober struct {
 	moved    bool      // targets or listen changed, so sockets may have to
 	started  bool      // a first set of targets was given
 	stats    Stats
-	pokes    bucket
-	asks     bucket                 // those pokes that only ask
-	nodes    map[netip.Addr]*bucket // answers to the nodes of this cluster, by address
+	pokes    transport.Bucket
+	asks     transport.Bucket                 // those pokes that only ask
+	nodes    map[netip.Addr]*transport.Bucket // answers to the nodes of this cluster, by address
 	// strangers are all others that probe.
-	strangers bucket
+	strangers transport.Bucket
 
 	use       map[string]model.Path
 	ready     bool
@@ -53,7 +54,7 @@ type Prober struct {
 	announced time.Time // when they were told last
 	reach     reachList
 	askers    askers
-	asides    map[uint64]aside // by nonce
+	offPaths  map[uint64]offPath // by nonce
 }
 
 // New makes a prober without targets.
@@ -70,7 +71,7 @@ func New(config Config) *Prober {
 		stretch:  1,
 		reach:    newReachList(nil),
 		askers:   askers{},
-		asides:   map[uint64]aside{},
+		offPaths: map[uint64]offPath{},
 	}
 }
 
@@ -183,11 +184,11 @@ func (p *Prober) SetGateway(gateway string) {
 // when there are none it never does.
 func (p *Prober) SetNodes(others [][]netip.Addr) {
 	p.change(func(time.Time) bool {
-		nodes := map[netip.Addr]*bucket{}
+		nodes := map[netip.Addr]*transport.Bucket{}
 		for _, addrs := range others {
 			for _, addr := range addrs {
 				if nodes[addr] = p.nodes[addr]; nodes[addr] == nil {
-					nodes[addr] = &bucket{}
+					nodes[addr] = &transport.Bucket{}
 				}
 			}
 		}

@@ -132,7 +132,7 @@ func (p *Prober) told(t *target, m incoming, now time.Time) (changed bool) {
 		t.hear(m.word)
 		changed = p.notice(t, now)
 		p.hurry(t, now)
-	} else if t.other() != m.word && t.poke.nonce == 0 && p.asks.take(now, askRate) {
+	} else if t.other() != m.word && t.poke.nonce == 0 && p.asks.Take(now, askRate) {
 		p.pokeSoon(t, now)
 	}
 	return changed
@@ -158,32 +158,10 @@ const replyRate = 2000
 
 // allow takes a token of a source's budget, or counts a probe that stays without an
 // answer.
-func (p *Prober) allow(budget *bucket, now time.Time) bool {
-	if !budget.take(now, replyRate) {
+func (p *Prober) allow(budget *transport.Bucket, now time.Time) bool {
+	if !budget.Take(now, replyRate) {
 		p.stats.Limited++
 		return false
 	}
-	return true
-}
-
-// bucket is a token bucket.
-type bucket struct {
-	tokens float64
-	at     time.Time
-}
-
-// take takes a token from a bucket that is filled at a rate per second, and
-// holds as many.
-func (b *bucket) take(now time.Time, rate float64) bool {
-	// Two readers may come with their times in the wrong order: at never goes back.
-	if b.at.IsZero() {
-		b.tokens, b.at = rate, now
-	} else if passed := now.Sub(b.at); passed > 0 {
-		b.tokens, b.at = min(b.tokens+passed.Seconds()*rate, rate), now
-	}
-	if b.tokens < 1 {
-		return false
-	}
-	b.tokens--
 	return true
 }

@@ -5,6 +5,7 @@ import (
 
 	"hawser.dev/hawser/internal/due"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/nodeagent/transport"
 )
 
 // target is the state of one Target. All its methods are pure: they know the
@@ -38,10 +39,10 @@ type target struct {
 	said   word  // what this end said when it last poked
 	poke   poke
 
-	token    uint64 // what a probe of the other end must bring to be believed
-	theirs   uint64 // what the other end wants to be brought; 0 = not known
-	answers  bucket // to probes that bring the token
-	unproven bucket // to those that come from its address only
+	token    uint64           // what a probe of the other end must bring to be believed
+	theirs   uint64           // what the other end wants to be brought; 0 = not known
+	answers  transport.Bucket // to probes that bring the token
+	unproven transport.Bucket // to those that come from its address only
 
 	heard   heard // of gateways of the own cluster
 	leaving bool  // one of them that said that it drains

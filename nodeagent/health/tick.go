@@ -134,7 +134,7 @@ func (p *Prober) Sent(sent, failed uint64) {
 func nonce() uint64 { return max(rand.Uint64(), 1) }
 
 func (p *Prober) sendPoke(out []outgoing, t *target, now time.Time) []outgoing {
-	if !p.pokes.take(now, pokeRate) {
+	if !p.pokes.Take(now, pokeRate) {
 		t.poke.at = now.Add(10 * time.Millisecond)
 		return out
 	}

@@ -18,9 +18,9 @@ type Way struct {
 type Links struct {
 	// Own ranks the link to a neighbour, for this cluster's own traffic.
 	Own func(neighbour string) Rank
-	// Passing ranks the link of any two clusters for what is passed on: it is Down
+	// Transit ranks the link of any two clusters for what is passed on: it is Down
 	// while an end does not take that. The order of the arguments does not matter.
-	Passing func(a, b string) Rank
+	Transit func(a, b string) Rank
 }
 
 // Ways gives the best way to each cluster that can be reached: the one with the
@@ -58,7 +58,7 @@ func over(out map[string]Way, g *fabric.Graph, from string, links Links, w Way) 
 	if !passed(g, from, out) {
 		return
 	}
-	ways := g.Ways(from, func(a, b string) bool { return links.Passing(a, b) >= w.Rank })
+	ways := g.Ways(from, func(a, b string) bool { return links.Transit(a, b) >= w.Rank })
 	for to, names := range ways {
 		if _, found := out[to]; !found && len(names) > 1 {
 			w.Over = names

@@ -31,7 +31,7 @@ func (r ranked) rank(a, b string) Rank {
 }
 
 func (r ranked) links(from string) Links {
-	return Links{Own: func(n string) Rank { return r.rank(from, n) }, Passing: r.rank}
+	return Links{Own: func(n string) Rank { return r.rank(from, n) }, Transit: r.rank}
 }
 
 func waysText(ways map[string]Way) string {
@@ -89,7 +89,7 @@ func TestWays(t *testing.T) {
 func TestWaysNeedBothEnds(t *testing.T) {
 	t.Parallel()
 	net := netOf(fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}, nil, "a", "b", "h")
-	links := Links{Own: func(string) Rank { return Good }, Passing: func(string, string) Rank { return Down }}
+	links := Links{Own: func(string) Rank { return Good }, Transit: func(string, string) Rank { return Down }}
 	if have := waysText(Ways(net, "a", links)); have != "h good" {
 		t.Errorf("ways: %s", have)
 	}

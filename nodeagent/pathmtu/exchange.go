@@ -94,29 +94,9 @@ func (f *Finder) admits(now time.Time, from netip.Addr, id uint64) bool {
 		f.stats.Foreign++
 		return false
 	}
-	if !f.bucket.take(now) {
+	if !f.bucket.Take(now, replyRate) {
 		f.stats.Limited++
 		return false
 	}
-	return true
-}
-
-// bucket is a token bucket.
-type bucket struct {
-	tokens float64
-	at     time.Time
-}
-
-func (b *bucket) take(now time.Time) bool {
-	// Two readers may come with their times in the wrong order: at never goes back.
-	if b.at.IsZero() {
-		b.tokens, b.at = replyRate, now
-	} else if passed := now.Sub(b.at); passed > 0 {
-		b.tokens, b.at = min(b.tokens+passed.Seconds()*replyRate, replyRate), now
-	}
-	if b.tokens < 1 {
-		return false
-	}
-	b.tokens--
 	return true
 }

@@ -11,6 +11,7 @@ import (
 
 	"hawser.dev/hawser/internal/due"
 	"hawser.dev/hawser/nodeagent/socket"
+	"hawser.dev/hawser/nodeagent/transport"
 	"hawser.dev/hawser/nodeagent/wire"
 )
 
@@ -39,7 +40,7 @@ type Finder struct {
 	moved  bool                  // links or addresses changed, so sockets may have to
 	known  map[netip.Addr]uint64 // who is answered, and how messages name it
 	stats  Stats
-	bucket bucket
+	bucket transport.Bucket
 }
 
 // New makes a Finder without links.

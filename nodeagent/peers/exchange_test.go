@@ -21,11 +21,11 @@ func TestKeptCables(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := restoreTunnels(statefile.New[map[string]change.Kept](dir, "cables.json"), slog.New(slog.DiscardHandler))["g2/a"]
-	want := []change.Cable{
+	want := []change.Tunnel{
 		{Driver: "vxlan", Ports: [2]int{1, 2}}, {Driver: "wireguard", Ports: [2]int{1, 2}, Epoch: 1}, {Driver: "ipsec", Epoch: 2},
 	}
 	for i, c := range want {
-		if len(kept.Cables) != len(want) || kept.Cables[i] != c || kept.Use != want[1] {
+		if len(kept.Tunnels) != len(want) || kept.Tunnels[i] != c || kept.Use != want[1] {
 			t.Fatalf("kept %+v", kept)
 		}
 	}

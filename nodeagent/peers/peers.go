@@ -114,8 +114,8 @@ func newExchange(config Config, wake bell.Bell) *change.Exchange {
 func restoreTunnels(file *statefile.File[map[string]change.Kept], log *slog.Logger) map[string]change.Kept {
 	kept := file.Restore(log)
 	for name, k := range kept {
-		for i, c := range k.Cables {
-			k.Cables[i] = dated(c)
+		for i, c := range k.Tunnels {
+			k.Tunnels[i] = dated(c)
 		}
 		k.Use = dated(k.Use)
 		kept[name] = k
@@ -125,7 +125,7 @@ func restoreTunnels(file *statefile.File[map[string]change.Kept], log *slog.Logg
 
 // dated gives a tunnel that an agent from before there were epochs kept the only
 // one that there was.
-func dated(c change.Cable) change.Cable {
+func dated(c change.Tunnel) change.Tunnel {
 	if d := cable.Named(c.Driver); c.Epoch == 0 && d != nil && d.Traits().Keys != "" {
 		c.Epoch = 1
 	}
@@ -162,7 +162,7 @@ func (p *Peers) Observe() round.Peers {
 	p.mu.Lock()
 	out.Aim = p.aim
 	p.mu.Unlock()
-	out.Tunnels = p.tunnel.Cables()
+	out.Tunnels = p.tunnel.Tunnels()
 	out.Ways, out.Seen = p.search.found()
 	return out
 }

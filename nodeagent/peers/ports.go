@@ -105,7 +105,7 @@ func (e *search) ask(p peerPorts, a endpoint.Ask) error {
 	answered := func() { e.answered(a) }
 	switch p.cable.Driver {
 	case fabric.DriverVXLAN:
-		return scout.Carry(to, p.frame, e.prober.Aside(health.Peer{Cluster: p.cable.Cluster, Gateway: p.cable.Gateway}, answered))
+		return scout.Carry(to, p.frame, e.prober.OffPath(health.Peer{Cluster: p.cable.Cluster, Gateway: p.cable.Gateway}, answered))
 	case fabric.DriverIPsec:
 		return e.scout.AskIKE(netip.AddrPortFrom(to.Addr(), uint16(p.ike(int(to.Port())))), answered)
 	}

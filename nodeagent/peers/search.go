@@ -109,6 +109,9 @@ func (e *search) run(ctx context.Context) error {
 	e.looks.Loop(ctx, func() time.Duration {
 		e.see(ctx, time.Now())
 		e.wake.Ring()
+		if e.file.Err() != nil { // it waits for a save that goes on, and so is not asked in a tick
+			e.file.Changed()
+		}
 		return watched
 	})
 	return nil
@@ -161,7 +164,7 @@ func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	if lost {
 		e.config.Resolve()
 	}
-	if changed || e.file.Err() != nil {
+	if changed {
 		e.file.Changed()
 	}
 	return nil, next.Sub(now)
@@ -212,7 +215,7 @@ func (e *search) see(ctx context.Context, now time.Time) {
 			if e.remotes[name].Driver != fabric.DriverWireguard {
 				seen.Alive = links[i].Alive() // after a restart nothing is tried with a link that may live
 			}
-			seen.Begun, seen.Apart = e.tunnel.Apart(name)
+			seen.Begun, seen.Alone = e.tunnel.OverSecondary(name)
 			e.machine.See(name, seen, now)
 		}
 	}

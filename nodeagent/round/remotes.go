@@ -43,7 +43,7 @@ func (c *cache) remotesOf(in project.Input) []Remote {
 		c.remotes = append(c.remotes, Remote{
 			Remote: endpoint.Remote{
 				Name: r.Cluster + "/" + r.Gateway.Name, Candidates: r.Candidates, Asks: r.Driver != fabric.DriverVXLAN,
-				Leads: leads(in, own.GatewayOn(in.Node), r, held), Aside: r.Driver == fabric.DriverIPsec,
+				Leads: leads(in, own.GatewayOn(in.Node), r, held), Secondary: r.Driver == fabric.DriverIPsec,
 			},
 			Driver: r.Driver, Endpoints: len(r.Gateway.Endpoints), Choice: len(r.Candidates) > 1 || r.Named,
 		})

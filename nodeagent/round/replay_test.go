@@ -428,7 +428,7 @@ func (w *weather) facts(f model.Facts) model.Facts {
 // peers gives links to all gateways that there ever are, most of which stay as they are,
 // and what other clusters say once they are heard.
 func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.Peers {
-	out := round.Peers{Live: map[string]model.Live{}, Narrow: map[string]int{}, Tunnels: map[string][]change.Cable{}, Ways: map[string]model.Way{}}
+	out := round.Peers{Live: map[string]model.Live{}, Narrow: map[string]int{}, Tunnels: map[string][]change.Tunnel{}, Ways: map[string]model.Way{}}
 	own := whole.Cluster(w.own)
 	gateway, device := "", ""
 	if g := own.GatewayOn(w.node); g != nil {

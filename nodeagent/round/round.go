@@ -55,7 +55,7 @@ type Peers struct {
 	Live   map[string]model.Live // by remote cluster, as in project.Input
 	Narrow map[string]int        // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
 	// Tunnels are those of each pair that is not just at the one that it should have.
-	Tunnels map[string][]change.Cable
+	Tunnels map[string][]change.Tunnel
 	// Ways says where remote gateways with a choice of endpoints are reached.
 	Ways map[string]model.Way
 	// Seen is from where what those of them sends arrives that want to know.
@@ -86,13 +86,13 @@ func (a *Aim) equal(o *Aim) bool {
 
 func samePairs(a, b []change.Peer) bool {
 	return slices.EqualFunc(a, b, func(a, b change.Peer) bool {
-		return a.Name == b.Name && a.Want == b.Want && a.Aside == b.Aside && a.Source == b.Source && a.Addr == b.Addr &&
+		return a.Name == b.Name && a.Want == b.Want && a.Secondary == b.Secondary && a.Source == b.Source && a.Addr == b.Addr &&
 			(a.Keys == nil) == (b.Keys == nil) && maps.EqualFunc(a.Keys, b.Keys, slices.Equal[[]int])
 	})
 }
 
 func (r Remote) equal(o Remote) bool {
-	return r.Name == o.Name && r.Leads == o.Leads && r.Asks == o.Asks && r.Aside == o.Aside && r.Driver == o.Driver &&
+	return r.Name == o.Name && r.Leads == o.Leads && r.Asks == o.Asks && r.Secondary == o.Secondary && r.Driver == o.Driver &&
 		r.Endpoints == o.Endpoints && r.Choice == o.Choice && slices.Equal(r.Candidates, o.Candidates)
 }
 

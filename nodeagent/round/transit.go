@@ -18,7 +18,7 @@ func (c *choice) transit(w *paths, v snapshot, live map[string]model.Live, now t
 	know := knowledge{choice: c, snapshot: v, live: live}
 	found := health.Ways(c.table.Net(), c.Cluster, health.Links{
 		Own:     func(n string) health.Rank { return c.Links[n].Rank },
-		Passing: know.passing,
+		Transit: know.passing,
 	})
 	next := make(map[string]chosen, len(found))
 	for i := range v.fabric.Clusters {

@@ -23,21 +23,21 @@ func pairsOf(in Observed, f *fabric.Fabric, p Probing, secondary map[string]mode
 		}
 		out = append(out, change.Peer{
 			Name: t.Peer.String(), Want: want, Keys: keysOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway),
-			Aside: secondary[t.Peer.String()].Next.IsValid(), Source: t.Source, Addr: t.Addr,
+			Secondary: secondary[t.Peer.String()].Next.IsValid(), Source: t.Source, Addr: t.Addr,
 		})
 	}
 	return out
 }
 
 // tunnelOf is the tunnel of a pair that the fabric says.
-func tunnelOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) (change.Cable, bool) {
+func tunnelOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) (change.Tunnel, bool) {
 	a, b := f.Cluster(own).Gateway(gateway), f.Cluster(cluster).Gateway(remote)
 	if a == nil || b == nil {
-		return change.Cable{}, false
+		return change.Tunnel{}, false
 	}
 	is := project.CableOf(f.Link(own, cluster), f.Epochs, keys, a, b)
 	if d := cable.Named(is.Driver); d != nil && d.Traits().Fixed {
-		return change.Cable{Driver: is.Driver, Epoch: is.Epoch}, true
+		return change.Tunnel{Driver: is.Driver, Epoch: is.Epoch}, true
 	}
 	return ofPair(own+"/"+gateway, cluster+"/"+remote, is), true
 }
@@ -58,7 +58,7 @@ func keysOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote s
 }
 
 // ofGateway gives a tunnel as this end sees it.
-func ofGateway(self, peer string, c change.Cable) model.Cable {
+func ofGateway(self, peer string, c change.Tunnel) model.Cable {
 	if self > peer {
 		c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0]
 	}
@@ -66,8 +66,8 @@ func ofGateway(self, peer string, c change.Cable) model.Cable {
 }
 
 // ofPair gives a tunnel of this end as both ends write it.
-func ofPair(self, peer string, p model.Cable) change.Cable {
-	out := change.Cable{Driver: p.Driver, Ports: [2]int{p.Own, p.Remote}, Alt: p.Alt, Epoch: p.Epoch}
+func ofPair(self, peer string, p model.Cable) change.Tunnel {
+	out := change.Tunnel{Driver: p.Driver, Ports: [2]int{p.Own, p.Remote}, Alt: p.Alt, Epoch: p.Epoch}
 	if self > peer {
 		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
 	}
@@ -75,7 +75,7 @@ func ofPair(self, peer string, p model.Cable) change.Cable {
 }
 
 // cablesOf gives the tunnels of pairs that change theirs, as the projection takes them.
-func cablesOf(in Observed, p Probing, tunnels map[string][]change.Cable) map[string][]model.Cable {
+func cablesOf(in Observed, p Probing, tunnels map[string][]change.Tunnel) map[string][]model.Cable {
 	out := map[string][]model.Cable{}
 	for peer, all := range tunnels {
 		for _, one := range all {
@@ -112,7 +112,7 @@ func (p *Projection) Standing(r converge.Report) map[string]change.Applied {
 			if held := p.Input.Cables[peer]; len(held) > 0 {
 				use = ofPair(own.Name+"/"+gateway.Name, peer, held[0])
 			}
-			all[peer] = change.Applied{Use: use, Devices: map[change.Cable][]string{}}
+			all[peer] = change.Applied{Use: use, Devices: map[change.Tunnel][]string{}}
 		}
 		if !slices.ContainsFunc(slices.Concat(r.Failed, r.Blocked, r.Fights), func(p converge.Problem) bool { return concerns(p, made) }) {
 			all[peer].Devices[one] = append(all[peer].Devices[one], made.Link)
@@ -122,11 +122,11 @@ func (p *Projection) Standing(r converge.Report) map[string]change.Applied {
 }
 
 // tunnelMade finds which of the tunnels of its pair a way to a remote gateway is.
-func tunnelMade(in project.Input, gateway string, made desired.Cable) (change.Cable, bool) {
+func tunnelMade(in project.Input, gateway string, made desired.Cable) (change.Tunnel, bool) {
 	self, peer := in.Cluster+"/"+gateway, made.Cluster+"/"+made.Gateway
 	if held := in.Cables[peer]; len(held) > 0 {
 		if made.Rank >= len(held) {
-			return change.Cable{}, false
+			return change.Tunnel{}, false
 		}
 		return ofPair(self, peer, held[made.Rank]), true
 	}

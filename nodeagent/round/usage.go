@@ -11,7 +11,7 @@ import (
 // say is live.
 func (c *choice) needed(v snapshot, live map[string]model.Live) []string {
 	know := knowledge{choice: c, snapshot: v, live: live}
-	ways := health.Ways(project.NewNet(v.fabric, v.before), c.Cluster, health.Links{Own: v.without, Passing: func(a, b string) health.Rank {
+	ways := health.Ways(project.NewNet(v.fabric, v.before), c.Cluster, health.Links{Own: v.without, Transit: func(a, b string) health.Rank {
 		switch c.Cluster {
 		case a:
 			return v.without(b)

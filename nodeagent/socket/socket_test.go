@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -151,6 +152,34 @@ func TestSetPastRoutes(t *testing.T) {
 		}
 		if sent, _ := set.Send([]Datagram{{From: ask.From, Over: "hw-none", To: ask.To, Raw: ask.Raw}}); sent != 0 {
 			t.Errorf("%s: sent over a device that does not exist", address)
+		}
+	}
+}
+
+// TestPortIsTaken: nobody else gets what is for a Set by binding its address and port.
+func TestPortIsTaken(t *testing.T) {
+	t.Parallel()
+	free, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.LocalAddr().(*net.UDPAddr).AddrPort()
+	_ = free.Close()
+	set := NewSet(SetConfig{
+		Port: address.Port(), Log: slog.New(slog.DiscardHandler), Largest: 100,
+		Read: func(Arrival, []byte) []Datagram { return nil },
+	})
+	defer set.Close()
+	set.Update(time.Now(), func(bool) map[Place]bool { return map[Place]bool{{Addr: address.Addr()}: true} })
+	for _, option := range []int{unix.SO_REUSEADDR, unix.SO_REUSEPORT} {
+		other := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+			var failed error
+			err := raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, 1) })
+			return errors.Join(err, failed)
+		}}
+		if conn, err := other.ListenPacket(context.Background(), "udp4", address.String()); err == nil {
+			_ = conn.Close()
+			t.Errorf("with option %d another socket is bound to %s", option, address)
 		}
 	}
 }

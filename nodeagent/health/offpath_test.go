@@ -18,7 +18,7 @@ func TestAside(t *testing.T) {
 	a.SetTargets([]Target{{Peer: Peer{"b", "gw"}, Source: here, Addr: there}})
 	b.SetTargets([]Target{{Peer: Peer{"a", "gw"}, Source: there, Addr: here}})
 	answers := 0
-	question := a.Aside(Peer{"b", "gw"}, func() { answers++ })
+	question := a.OffPath(Peer{"b", "gw"}, func() { answers++ })
 	replies := b.receive(now, Listen{Addr: there}, netip.AddrPortFrom(here, 4804), question)
 	if len(replies) != 1 {
 		t.Fatalf("%d replies", len(replies))
@@ -46,9 +46,9 @@ func TestAside(t *testing.T) {
 			}
 		}
 	}
-	late := a.Aside(Peer{"b", "gw"}, func() { answers++ })
+	late := a.OffPath(Peer{"b", "gw"}, func() { answers++ })
 	replies = b.receive(now, Listen{Addr: there}, netip.AddrPortFrom(here, 4804), late)
-	now = now.Add(2 * asideTime)
+	now = now.Add(2 * offPathTime)
 	a.receive(now, Listen{Addr: here}, from, replies[0].Raw)
 	if answers != 1 {
 		t.Error("a late answer counts")

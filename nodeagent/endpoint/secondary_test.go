@@ -11,11 +11,11 @@ import (
 )
 
 // TestBetterBeside: a driver that cannot ask while the link is down asks while it is
-// up, and goes to a better place in place, or over a second cable.
+// up, and goes to a better place in place, or over a secondary tunnel.
 func TestBetterBeside(t *testing.T) {
 	for _, aside := range []bool{false, true} {
 		t.Run(fmt.Sprintf("aside %t", aside), func(t *testing.T) {
-			w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Aside: aside}, nil)
+			w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Secondary: aside}, nil)
 			w.works[outer] = true
 			if w.run(time.Minute, w.up); !w.alive || w.at != outer {
 				t.Fatalf("up %t at %s", w.alive, w.at)
@@ -33,10 +33,10 @@ func TestBetterBeside(t *testing.T) {
 	}
 }
 
-// TestBesideCarriesNothing: a second cable that carries nothing is given up, and the
+// TestBesideCarriesNothing: a secondary tunnel that carries nothing is given up, and the
 // link stays as it is.
 func TestBesideCarriesNothing(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Aside: true}, map[string]netip.AddrPort{"b/gw": outer})
+	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Secondary: true}, map[string]netip.AddrPort{"b/gw": outer})
 	w.works[outer], w.answers[inner] = true, 10*time.Millisecond
 	w.run(5*time.Second, w.up)
 	dials := w.dial
@@ -60,7 +60,7 @@ func TestBesideCarriesNothing(t *testing.T) {
 // TestSeemsDown: where a move ends the link, one that seems to be down stays where the
 // other end answers, but not for ever.
 func TestSeemsDown(t *testing.T) {
-	beside := Remote{Name: "b/gw", Candidates: candidates(inner, outer), Asks: true, Aside: true}
+	beside := Remote{Name: "b/gw", Candidates: candidates(inner, outer), Asks: true, Secondary: true}
 	for _, leads := range []bool{false, true} {
 		for _, at := range []netip.AddrPort{inner, outer} {
 			beside.Leads = leads
@@ -79,7 +79,7 @@ func TestSeemsDown(t *testing.T) {
 // TestIsDown: a link goes where the other end answers when it does not where the link was.
 func TestIsDown(t *testing.T) {
 	for at, other := range map[netip.AddrPort]netip.AddrPort{inner: outer, outer: inner} {
-		w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true, Aside: true}, map[string]netip.AddrPort{"b/gw": at})
+		w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true, Secondary: true}, map[string]netip.AddrPort{"b/gw": at})
 		w.works[at], w.answers[at], w.answers[other] = true, 10*time.Millisecond, 10*time.Millisecond
 		w.run(2*time.Second, w.up)
 		delete(w.answers, at)
@@ -96,7 +96,7 @@ func TestSteps(t *testing.T) {
 	for n := range 16 {
 		asks, aside, alive, answered := n&1 > 0, n&2 > 0, n&4 > 0, n&8 > 0
 		m, now := New(nil), time.Unix(1000, 0)
-		m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: asks, Aside: aside}}, now)
+		m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: asks, Secondary: aside}}, now)
 		steps := 0
 		for end := now.Add(time.Minute); now.Before(end); steps++ {
 			m.See("b/gw", Seen{Alive: alive, At: outer}, now)
@@ -113,12 +113,12 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestFallsAside: a link that seems to fall while it goes over a second cable is looked
+// TestFallsAside: a link that seems to fall while it goes over a secondary tunnel is looked
 // for where that one is, and the first one is not touched before nobody needs it.
 func TestFallsAside(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		m, now := New(map[string]netip.AddrPort{"b/gw": outer}), time.Unix(1000, 0)
-		m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true, Aside: true}}, now)
+		m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true, Secondary: true}}, now)
 		pass := func(seen Seen, answering ...netip.AddrPort) model.Way {
 			for range 100 {
 				m.See("b/gw", seen, now)
@@ -137,23 +137,23 @@ func TestFallsAside(t *testing.T) {
 		}
 		if !begun {
 			if way := pass(Seen{}, inner, outer); way != (model.Way{Addr: outer}) {
-				t.Errorf("goes by %+v before anything was sent over the second cable", way)
+				t.Errorf("goes by %+v before anything was sent over the secondary tunnel", way)
 			}
 			continue
 		}
 		if way := pass(Seen{Begun: true}, inner, outer); way != (model.Way{Addr: outer, Next: inner}) {
 			t.Errorf("goes by %+v while the first cable is there", way)
 		}
-		if way := pass(Seen{Alive: true, Begun: true, Apart: true}, inner, outer); way != (model.Way{Addr: inner, Dial: 1}) {
+		if way := pass(Seen{Alive: true, Begun: true, Alone: true}, inner, outer); way != (model.Way{Addr: inner, Dial: 1}) {
 			t.Errorf("goes by %+v when the first cable is gone", way)
 		}
 	}
 }
 
-// TestDiesAside: the place of the second cable answers no more.
+// TestDiesAside: the place of the secondary tunnel answers no more.
 func TestDiesAside(t *testing.T) {
 	m, now := New(map[string]netip.AddrPort{"b/gw": outer}), time.Unix(1000, 0)
-	m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true, Aside: true}}, now)
+	m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true, Secondary: true}}, now)
 	for n, seen := range []Seen{{Alive: true}, {Begun: true}} {
 		for range 100 {
 			m.See("b/gw", seen, now)

@@ -5,43 +5,43 @@ import (
 	"time"
 )
 
-// TestAside: both ends go over the other cable when one of them asks for it, and back.
+// TestAside: both ends go over the other tunnel when one of them asks for it, and back.
 func TestAside(t *testing.T) {
 	t.Parallel()
-	for _, want := range []Cable{{Driver: "ipsec", Epoch: 1}, {Driver: "ipsec", Epoch: 2}, of(1)} {
+	for _, want := range []Tunnel{{Driver: "ipsec", Epoch: 1}, {Driver: "ipsec", Epoch: 2}, of(1)} {
 		for leader := range 2 {
 			w := two{now: time.Unix(0, 0).UTC()}
 			for i := range w.ends {
 				w.ends[i] = NewPair(want, nil, uint64(i+1)<<20, w.now)
 			}
 			w.run(10 * time.Second)
-			w.ends[leader].Aside(true, w.now)
+			w.ends[leader].Secondary(true, w.now)
 			w.run(time.Minute)
 			for i, p := range w.ends {
-				if begun, done := p.Apart(); !begun || !done || p.Use() != want.other() {
-					t.Errorf("%s, end %d of leader %d: begun %t, done %t with %s over %s", want, i, leader, begun, done, p.Cables(), p.Use())
+				if begun, done := p.OverSecondary(); !begun || !done || p.Use() != want.other() {
+					t.Errorf("%s, end %d of leader %d: begun %t, done %t with %s over %s", want, i, leader, begun, done, p.Tunnels(), p.Use())
 				}
 			}
 			if why := w.ends[leader].Progress(w.now).Why; why != "another endpoint is taken" {
 				t.Errorf("%s: %q", want, why)
 			}
-			w.ends[leader].Aside(false, w.now)
+			w.ends[leader].Secondary(false, w.now)
 			w.run(time.Minute)
 			for i, p := range w.ends {
-				if begun, done := p.Apart(); begun || done || p.Use() != want || len(p.Cables()) != 1 {
-					t.Errorf("%s, end %d of leader %d: begun %t, done %t with %s over %s in the end", want, i, leader, begun, done, p.Cables(), p.Use())
+				if begun, done := p.OverSecondary(); begun || done || p.Use() != want || len(p.Tunnels()) != 1 {
+					t.Errorf("%s, end %d of leader %d: begun %t, done %t with %s over %s in the end", want, i, leader, begun, done, p.Tunnels(), p.Use())
 				}
 			}
 		}
 	}
 }
 
-// TestClashes: which cables of a pair cannot stand beside each other.
+// TestClashes: which tunnels of a pair cannot stand beside each other.
 func TestClashes(t *testing.T) {
 	t.Parallel()
-	ipsec := func(epoch int, alt bool) Cable { return Cable{Driver: "ipsec", Epoch: epoch, Alt: alt} }
+	ipsec := func(epoch int, alt bool) Tunnel { return Tunnel{Driver: "ipsec", Epoch: epoch, Alt: alt} }
 	tests := []struct {
-		a, b Cable
+		a, b Tunnel
 		want bool
 	}{
 		{ipsec(1, false), ipsec(1, false), false}, // the same
