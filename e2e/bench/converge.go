@@ -88,7 +88,7 @@ touched nftables. *One element changes* is the pass from a new desired state to 
 		rows: []row{{what: "first pass, everything is made", figure: millis(first.Took), reference: fmt.Sprintf("%d objects", len(first.Changed)),
 			ratio: fmt.Sprintf("%.0f µs an object", first.Took.Seconds()*1e6/float64(len(first.Changed)))}},
 	}
-	targets := []time.Duration{50 * time.Millisecond, 50 * time.Millisecond, 10 * time.Millisecond}
+	targets := []time.Duration{20 * time.Millisecond, 20 * time.Millisecond, 10 * time.Millisecond}
 	for i, side := range sides {
 		m := median(side.times)
 		r := row{what: side.name, figure: millis(m), reference: millis(first.Took) + " (first pass)",

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/listwatch"
 	"hawser.dev/hawser/nodeagent/store"
 )
 
@@ -79,20 +79,11 @@ func ofMCS(o *unstructured.Unstructured) any {
 	if o.GetKind() == mcsv1.ServiceImportKindName {
 		out = &mcsv1.ServiceImport{}
 	}
-	o.SetManagedFields(ownEntries(o))
+	listwatch.TrimWriters(o, FieldManager)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
 		return o
 	}
 	return out
-}
-
-// ownEntries keeps of an object's managedFields that we are among its writers: that
-// tells it from what never was ours when it lost its mark.
-func ownEntries(o *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
-	if slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == FieldManager }) {
-		return []metav1.ManagedFieldsEntry{{Manager: FieldManager}}
-	}
-	return nil
 }
 
 func trimSlice(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {

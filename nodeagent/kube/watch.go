@@ -3,10 +3,11 @@ package kube
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"hawser.dev/hawser/nodeagent/listwatch"
 )
 
 // watching is one running watch, as a listwatch.Follower.
@@ -56,14 +57,10 @@ func (w *watching) Replace(objects []any) {
 	})
 }
 
-// keyOf gives name, or namespace/name.
+// keyOf gives the key of what a watch gave.
 func keyOf(object any) string {
-	m, err := meta.Accessor(object)
-	if err != nil {
-		return ""
+	if o, ok := object.(metav1.Object); ok {
+		return listwatch.Key(o)
 	}
-	if m.GetNamespace() == "" {
-		return m.GetName()
-	}
-	return m.GetNamespace() + "/" + m.GetName()
+	return ""
 }

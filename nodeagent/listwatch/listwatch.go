@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -133,4 +134,22 @@ func (s sink) Resync() error { return nil }
 // Transformer has the reflector trim objects as they come in a first list.
 func (s sink) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) { return s.Trim(object), nil }
+}
+
+// Key gives namespace/name of an object, or the name of one without a namespace.
+func Key(o metav1.Object) string { return cache.MetaObjectToName(o).String() }
+
+// TrimWriters leaves of an object's managedFields, which are most of its bytes, that a manager is
+// among its writers: that tells what lost its mark from what never was ours.
+func TrimWriters(o metav1.Object, manager string) {
+	var kept []metav1.ManagedFieldsEntry
+	if Wrote(o, manager) {
+		kept = []metav1.ManagedFieldsEntry{{Manager: manager}}
+	}
+	o.SetManagedFields(kept)
+}
+
+// Wrote reports whether a manager is among the writers of an object.
+func Wrote(o metav1.Object, manager string) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == manager })
 }

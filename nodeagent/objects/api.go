@@ -25,6 +25,7 @@ import (
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/listwatch"
 )
 
 // FieldManager is the name under which everything is written.
@@ -100,7 +101,7 @@ func (t *table[T]) all() (map[string]T, error) {
 	}
 	out := make(map[string]T, len(list))
 	for _, o := range list {
-		out[keyOf(o)] = o
+		out[listwatch.Key(o)] = o
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +188,7 @@ func (t *table[T]) patch(ctx context.Context, o metav1.Object, how types.PatchTy
 	defer cancel()
 	raw, err := json.Marshal(change)
 	if err != nil {
-		return fmt.Errorf("write %s %s: %w", t.kind, keyOf(o), err)
+		return fmt.Errorf("write %s %s: %w", t.kind, listwatch.Key(o), err)
 	}
 	answer, err := t.in(o.GetNamespace()).Patch(ctx, o.GetName(), how, raw, options, sub...)
 	if err != nil {
@@ -197,7 +198,7 @@ func (t *table[T]) patch(ctx context.Context, o metav1.Object, how types.PatchTy
 	if err != nil {
 		return err
 	}
-	t.wrote(keyOf(o), written[T]{object: after, uid: after.GetUID()})
+	t.wrote(listwatch.Key(o), written[T]{object: after, uid: after.GetUID()})
 	return nil
 }
 
@@ -212,7 +213,7 @@ func (t *table[T]) remove(ctx context.Context, seen T) error {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return t.refused(err, seen)
 	}
-	t.wrote(keyOf(seen), written[T]{gone: true, uid: uid})
+	t.wrote(listwatch.Key(seen), written[T]{gone: true, uid: uid})
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/listwatch"
 )
 
 // undeclared reports whether the server's schema lacks a field that was written.
@@ -71,18 +72,11 @@ func each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func
 	return errors.Join(errs...)
 }
 
-func keyOf(o metav1.Object) string {
-	if o.GetNamespace() == "" {
-		return o.GetName()
-	}
-	return o.GetNamespace() + "/" + o.GetName()
-}
-
 // read makes an object of type T, a pointer, of what the API gave.
 func read[T metav1.Object](o *unstructured.Unstructured) (T, error) {
 	out := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
-		return out, fmt.Errorf("read %s %s: %w", o.GetKind(), keyOf(o), err)
+		return out, fmt.Errorf("read %s %s: %w", o.GetKind(), listwatch.Key(o), err)
 	}
 	return out, nil
 }

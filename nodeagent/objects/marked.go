@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/listwatch"
 )
 
 // marked is the kind of a resource whose objects are ours if they carry our mark,
@@ -58,7 +59,7 @@ func (m *marked[S, T]) Apply(ctx context.Context, list []diff.Change[S]) error {
 			return nil
 		case c.Op == diff.Delete:
 			return m.table.remove(ctx, seen)
-		case there && !isMarked(seen) && !weWrote(seen):
+		case there && !isMarked(seen) && !listwatch.Wrote(seen, FieldManager):
 			return foreign(m.Name(), c.Key)
 		case there && seen.GetDeletionTimestamp() != nil:
 			return converge.ErrBlocked{On: "the end of the one before"}

@@ -2,7 +2,6 @@ package objects
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,11 +92,7 @@ func (w *Watch[T]) Trim(object any) any {
 		return object
 	}
 	if !w.Writers {
-		var ours []metav1.ManagedFieldsEntry
-		if weWrote(o) {
-			ours = []metav1.ManagedFieldsEntry{{Manager: FieldManager}}
-		}
-		o.SetManagedFields(ours)
+		listwatch.TrimWriters(o, FieldManager)
 	}
 	return o
 }
@@ -106,7 +101,7 @@ func (w *Watch[T]) Trim(object any) any {
 func (w *Watch[T]) Put(object any) {
 	w.change(func() {
 		if o, is := object.(T); is && w.known {
-			w.objects.Put(keyOf(o), o)
+			w.objects.Put(listwatch.Key(o), o)
 		}
 	})
 }
@@ -115,7 +110,7 @@ func (w *Watch[T]) Put(object any) {
 func (w *Watch[T]) Delete(object any) {
 	w.change(func() {
 		if o, is := object.(metav1.Object); is {
-			w.objects.Delete(keyOf(o))
+			w.objects.Delete(listwatch.Key(o))
 		}
 	})
 }
@@ -126,7 +121,7 @@ func (w *Watch[T]) Replace(list []any) {
 		w.objects, w.known = store.Store[T]{}, true
 		for _, object := range list {
 			if o, is := object.(T); is {
-				w.objects.Put(keyOf(o), o)
+				w.objects.Put(listwatch.Key(o), o)
 			}
 		}
 	})
@@ -137,8 +132,4 @@ func (w *Watch[T]) change(change func()) {
 	change()
 	w.mu.Unlock()
 	w.Changed()
-}
-
-func weWrote(o metav1.Object) bool {
-	return slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == FieldManager })
 }
