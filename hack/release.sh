@@ -9,6 +9,7 @@
 #   REGISTRY   where the images will be, hawser.dev
 #   URL        where the archives will be, for the krew manifest
 #   IPSEC      0 leaves out the image with strongSwan, which takes this machine's packages
+#   PLATFORMS  fewer of them, for tests: linux/amd64
 set -euo pipefail
 version=${1:?usage: hack/release.sh VERSION FOLDER}
 mkdir -p "${2:?usage: hack/release.sh VERSION FOLDER}"
@@ -45,24 +46,30 @@ go_build() { go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=
 (cd hack/release && go build -o "$work/release" .)
 go build -o "$work/image" ./hack/image
 
+platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}
+arches=$(printf '%s\n' $platforms | sed -n 's#^linux/##p' | paste -sd,)
+[ -n "$arches" ] || { echo "release: PLATFORMS=$PLATFORMS: nothing for Linux" >&2; exit 2; }
+
 say "programs"
-for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
+for platform in $platforms; do
   os=${platform%/*} arch=${platform#*/}
   GOOS=$os GOARCH=$arch go_build -o "$work/hawser-$os-$arch/hawser" ./cmd/hawser
   [ "$os" = darwin ] || GOOS=$os GOARCH=$arch go_build -o "$work/hawser-agent-$os-$arch/hawser-agent" ./cmd/hawser-agent
 done
 # The manual and the completion of each platform are the same; those of this machine's build are taken.
-go_build -o "$work/host/" ./cmd/hawser ./cmd/hawser-agent
 for program in hawser hawser-agent; do
+  host=$work/$program-$(go env GOHOSTOS)-$(go env GOHOSTARCH)/$program
+  [ -e "$host" ] || { host=$work/host/$program && go_build -o "$host" "./cmd/$program"; }
   mkdir -p "$work/doc-$program/completion" "$work/doc-$program/man/man1"
-  "$work/host/$program" man "$work/doc-$program/man/man1"
+  "$host" man "$work/doc-$program/man/man1"
   gzip -n "$work/doc-$program/man/man1"/*
-  "$work/host/$program" completion bash >"$work/doc-$program/completion/$program.bash"
-  "$work/host/$program" completion zsh >"$work/doc-$program/completion/_$program"
-  "$work/host/$program" completion fish >"$work/doc-$program/completion/$program.fish"
+  "$host" completion bash >"$work/doc-$program/completion/$program.bash"
+  "$host" completion zsh >"$work/doc-$program/completion/_$program"
+  "$host" completion fish >"$work/doc-$program/completion/$program.fish"
   cp LICENSE CHANGELOG.md "$work/doc-$program/"
 done
-for folder in "$work"/hawser-{linux,darwin}-* "$work"/hawser-agent-linux-*; do
+for folder in "$work"/hawser-{linux,darwin,agent-linux}-*; do
+  [ -d "$folder" ] || continue # a platform that was not asked for
   name=${folder##*/}
   program=$(ls "$folder")
   platform=${name#"$program-"}
@@ -73,7 +80,7 @@ done
 
 say "packages of Debian"
 for program in hawser hawser-agent; do
-  for arch in amd64 arm64; do
+  for arch in ${arches//,/ }; do
     STAGE=$work/$program-linux-$arch ARCH=$arch VERSION=$plain MTIME=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ) \
       "$work/release" deb "deploy/deb/$program.yaml" "$dist/${program}_${plain}_$arch.deb"
   done
@@ -90,8 +97,8 @@ image() {
   echo "$registry/$name:$version@$digest" >>"$dist/images.txt"
 }
 "$work/release" roots "$work/roots.pem"
-image hawser amd64,arm64 -entrypoint /hawser "hawser=$work/hawser-linux-{arch}/hawser" "etc/ssl/certs/ca-certificates.crt=$work/roots.pem"
-image hawser-agent amd64,arm64 -entrypoint /hawser-agent "hawser-agent=$work/hawser-agent-linux-{arch}/hawser-agent"
+image hawser "$arches" -entrypoint /hawser "hawser=$work/hawser-linux-{arch}/hawser" "etc/ssl/certs/ca-certificates.crt=$work/roots.pem"
+image hawser-agent "$arches" -entrypoint /hawser-agent "hawser-agent=$work/hawser-agent-linux-{arch}/hawser-agent"
 if [ "${IPSEC:-1}" != 0 ]; then
   image hawser-agent-ipsec "$(go env GOHOSTARCH)" -charon -pin "deploy/ipsec.$(go env GOHOSTARCH).packages" \
     -entrypoint /hawser-agent "hawser-agent=$work/hawser-agent-linux-{arch}/hawser-agent"
@@ -113,7 +120,7 @@ sed -i "s#{name: hawser.dev/hawser, newTag: dev}#{name: hawser.dev/hawser, newNa
 pack "$dist/hawser-kustomize_$version.tar.gz" "$work/kustomize"
 {
   sed "s/\$VERSION/$version/" deploy/krew.yaml
-  for platform in linux_amd64 linux_arm64 darwin_amd64 darwin_arm64; do
+  for platform in ${platforms//\//_}; do
     archive=hawser_${version}_$platform.tar.gz
     printf '  - selector: {matchLabels: {os: %s, arch: %s}}\n    bin: hawser\n    uri: %s\n    sha256: %s\n' \
       "${platform%_*}" "${platform#*_}" "$url/$archive" "$(sha256sum <"$dist/$archive" | cut -d' ' -f1)"

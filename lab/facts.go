@@ -20,7 +20,11 @@ import (
 func facts(w *world, c clusterPlan, off map[string]bool) (map[string][]byte, error) {
 	var nodes, pods, services, endpointSlices, exports []any
 	for _, n := range w.nodesOf(c.name) {
-		nodes = append(nodes, nodeObject(&n, !off[n.id()]))
+		outside := n.wan
+		if behind := w.site(n.site); behind != nil && behind.NAT != "" {
+			outside = nil // clouds say of a node what is its alone
+		}
+		nodes = append(nodes, nodeObject(&n, outside, !off[n.id()]))
 	}
 	for i := range c.pods {
 		pods = append(pods, podObject(w, &c.pods[i]))
@@ -66,7 +70,7 @@ func (n *node) announced() []netip.Prefix {
 	return n.podCIDRs
 }
 
-func nodeObject(n *node, up bool) corev1.Node {
+func nodeObject(n *node, outside []netip.Addr, up bool) corev1.Node {
 	out := corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{corev1.LabelHostname: n.name}},
@@ -82,6 +86,9 @@ func nodeObject(n *node, up bool) corev1.Node {
 	}
 	for _, addr := range n.lan {
 		out.Status.Addresses = append(out.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: addr.String()})
+	}
+	for _, addr := range outside {
+		out.Status.Addresses = append(out.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: addr.String()})
 	}
 	out.Status.Addresses = append(out.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.name})
 	out.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: condition(up)}}

@@ -12,6 +12,7 @@ import (
 	"hawser.dev/hawser/lab/router"
 	"hawser.dev/hawser/lab/workload"
 	"hawser.dev/hawser/schema"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // world is everything that the lab should run now.
@@ -230,6 +231,9 @@ func (w *world) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Addr, er
 	four, _ := families(n.wide)
 	var out []netip.Addr
 	for _, endpoint := range g.Endpoints {
+		if fabric.IsSource(endpoint) {
+			continue
+		}
 		addr, name, err := literal(endpoint)
 		if err != nil {
 			return nil, err

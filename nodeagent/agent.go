@@ -85,6 +85,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	l := &loop{
 		config: config, log: log, bells: wake, snapshots: now, files: newFiles(config.StateDir), drain: drain,
 		inputs: inputs, keeper: keeper, host: machine, peers: others, publication: published, metrics: counts, recent: &recent.Ring{},
+		refused: map[string]bool{},
 	}
 	answers := &names{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query}
 	outlets := control.NewOutlets(config.Metrics, log)

@@ -15,6 +15,7 @@ import (
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/metrics"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/peers"
 	"hawser.dev/hawser/nodeagent/publication"
 	"hawser.dev/hawser/nodeagent/recent"
@@ -40,7 +41,8 @@ type loop struct {
 	metrics     *metrics.Metrics
 	recent      *recent.Ring
 
-	ended bool // a round came to its end since the start
+	ended   bool            // a round came to its end since the start
+	refused map[string]bool // what was logged of endpoints that clusters announced
 }
 
 // bells wake the engine.
@@ -77,6 +79,7 @@ type files struct {
 	paths *statefile.File[map[string]round.KeptPath]
 	shape *statefile.File[round.KeptShape]
 	heard *statefile.File[round.KeptLive]
+	found *statefile.File[map[string][]model.Found]
 }
 
 func newFiles(dir string) files {
@@ -84,13 +87,14 @@ func newFiles(dir string) files {
 		paths: statefile.New[map[string]round.KeptPath](dir, "paths.json"),
 		shape: statefile.New[round.KeptShape](dir, "shape.json"),
 		heard: statefile.New[round.KeptLive](dir, "heard.json"),
+		found: statefile.New[map[string][]model.Found](dir, "found.json"),
 	}
 }
 
 // begin gives the state of an agent that starts now.
 func (l *loop) begin(now time.Time) round.State {
 	return round.Begin(l.config.Cluster, round.Kept{
-		Paths: l.files.paths.Restore(l.log), Shape: l.files.shape.Restore(l.log), Live: l.files.heard.Restore(l.log),
+		Paths: l.files.paths.Restore(l.log), Shape: l.files.shape.Restore(l.log), Live: l.files.heard.Restore(l.log), Found: l.files.found.Restore(l.log),
 		Carries: host.TunnelsStand(),
 	}, now)
 }
@@ -132,7 +136,8 @@ func (l *loop) source(context.Context) (*round.Node, string, bool) {
 	if !ok {
 		return nil, "", false
 	}
-	next, do := round.Make(l.State(), func() round.Observed { return l.observe(in) }, l.peers.Aim, time.Now())
+	before := l.State()
+	next, do := round.Make(before, func() round.Observed { return l.observe(in) }, l.peers.Aim, time.Now())
 	l.take(next, do)
 	l.peers.Follow(do)
 	if do.Fresh {
@@ -142,13 +147,32 @@ func (l *loop) source(context.Context) (*round.Node, string, bool) {
 	if l.leaving.Swap(do.Leaving) != do.Leaving {
 		l.announce()
 	}
+	l.logRefused(before.Found.Refused, next.Found.Refused)
 	if do.Heard {
 		l.files.heard.Changed()
+		l.files.found.Changed()
 	}
 	if do.Again > 0 {
 		time.AfterFunc(do.Again, l.trigger.Ring)
 	}
 	return do.Node, do.Digest, true
+}
+
+// logRefused counts the endpoints that are new among those that were announced and do not
+// count, and logs each reason once: what clusters say must not fill the log.
+func (l *loop) logRefused(before, now map[string][]string) {
+	for cluster, reasons := range now {
+		for _, reason := range reasons {
+			if slices.Contains(before[cluster], reason) {
+				continue
+			}
+			l.metrics.Refused(cluster)
+			if text := cluster + ": " + reason; !l.refused[text] {
+				l.refused[text] = true
+				l.log.Warn("announced endpoint refused", "cluster", cluster, "reason", reason)
+			}
+		}
+	}
 }
 
 // hurried gives an urgent pass the routes, when links moved since the last

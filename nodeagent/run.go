@@ -13,6 +13,7 @@ import (
 	"hawser.dev/hawser/nodeagent/hold"
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/peers"
 	"hawser.dev/hawser/nodeagent/round"
 )
@@ -86,6 +87,10 @@ func (a *Agent) Run(until context.Context) error {
 		l.files.heard.Run(ctx, saveHeardEvery, func() round.KeptLive { return l.State().KeptLive() }, l.log)
 		return nil
 	})
+	start("kept endpoints of others", func(ctx context.Context) error {
+		l.files.found.Run(ctx, 0, func() map[string][]model.Found { return l.State().KeptFound() }, l.log)
+		return nil
+	})
 	a.engine.Run(ctx, l.source, l.trigger)
 	wait.Wait()
 	return errors.Join(append(errs, a.forget())...)
@@ -112,7 +117,7 @@ func (a *Agent) forget() error {
 		return nil
 	}
 	var errs []error
-	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peers.StateFiles(), {control.DrainedFile, hold.HoldersFile, "paths.json", "shape.json", "heard.json"}} {
+	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peers.StateFiles(), {control.DrainedFile, hold.HoldersFile, "paths.json", "shape.json", "heard.json", "found.json"}} {
 		for _, pattern := range patterns {
 			found, err := filepath.Glob(filepath.Join(a.config.StateDir, pattern))
 			errs = append(errs, err)

@@ -137,3 +137,12 @@ func (s *ClusterSet) NamespaceOwners(pattern string) []string {
 	}
 	return out
 }
+
+// Written reports whether the gateway has an endpoint that is written, and not found; see
+// fabric.IsSource.
+func (g *Gateway) Written() bool {
+	return slices.ContainsFunc(g.Endpoints, func(text string) bool { return !fabric.IsSource(text) })
+}
+
+// Finds reports whether endpoints of the gateway are found.
+func (g *Gateway) Finds() bool { return slices.ContainsFunc(g.Endpoints, fabric.IsSource) }

@@ -33,9 +33,12 @@ type Cluster struct {
 	// Name of the cluster, a DNS label; unique in the clusterset.
 	Name string `json:"name" required:"true"`
 	// Principals that may, besides trust.owners, change the fields that affect this
-	// cluster alone: recipient, dns, crds, gateways, egress, and tunnel except
+	// cluster alone: recipient, location, dns, crds, gateways, egress, and tunnel except
 	// tunnel.driver; and the files below patches/clusters/<name>.
 	Owners []string `json:"owners,omitempty"`
+	// Where the cluster is, for maps: they are maps of the world once a cluster has one.
+	// Traffic does not depend on it.
+	Location *Location `json:"location,omitempty" owner:"cluster"`
 	// Prefixes that the cluster's pods have their addresses from; any number,
 	// either family.
 	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
@@ -73,6 +76,14 @@ type Cluster struct {
 	Egress []EgressRule `json:"egress,omitempty" owner:"cluster"`
 }
 
+// Location is a place on the globe, in degrees (WGS 84).
+type Location struct {
+	// Degrees north of the equator, such as 50.11; south of it they are negative.
+	Latitude *float64 `json:"latitude" required:"true" min:"-90" max:"90"`
+	// Degrees east of Greenwich, such as 8.68; west of it they are negative.
+	Longitude *float64 `json:"longitude" required:"true" min:"-180" max:"180"`
+}
+
 // Gateway is a node that holds tunnels, or some of them that are picked by labels.
 type Gateway struct {
 	_ struct{} `name:"name"`
@@ -90,7 +101,10 @@ type Gateway struct {
 	Count *int `json:"count,omitempty" min:"1" max:"32"`
 	// Where other gateways reach it, in order of preference: addresses, or
 	// dns:<name>. With :<port> behind it, a router forwards from there: that port to
-	// the gateway's first, and so on. Without any endpoint it only dials out.
+	// the gateway's first, and so on. Behind those, sources of endpoints that are found,
+	// and that others hear over the links that stand: node:ExternalIP and node:InternalIP
+	// are the addresses of its Node, and seen is where others receive from.
+	// Without any endpoint it only dials out.
 	Endpoints []string `json:"endpoints,omitempty"`
 	// First of the UDP ports on which it listens. 0: the cluster's, otherwise
 	// spec.tunnel.port.

@@ -202,7 +202,7 @@ func (a *app) writeJoin(j *joining, keys string) error {
 			return err
 		}
 	}
-	if err := rewriteFile(j.after.file, j.after.raw); err != nil {
+	if err := atomicfile.Rewrite(j.after.file, j.after.raw); err != nil {
 		return err
 	}
 	if j.lock != nil {

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/render/keys"
 )
 
@@ -121,7 +120,7 @@ func (a *app) getRoot(path string) (*keys.Root, error) {
 // stdout, and gets the key alone.
 func (a *app) putRoot(path string, root *keys.Root, what string) error {
 	if path != "-" {
-		if err := rewriteFile(path, root.Encode()); err != nil {
+		if err := atomicfile.Rewrite(path, root.Encode()); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(a.out, "wrote %s: %s\n", path, what)
@@ -132,56 +131,4 @@ func (a *app) putRoot(path string, root *keys.Root, what string) error {
 	}
 	_, err := a.out.Write(root.Encode())
 	return err
-}
-
-// rewriteFile puts content in place of a file's, with its mode and owner. Who reads it
-// meanwhile, or after a crash, has all of the old or all of the new.
-func rewriteFile(path string, raw []byte) error {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return fmt.Errorf("rewrite file: %w", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
-	if err != nil {
-		return fmt.Errorf("rewrite %s: %w", path, err)
-	}
-	err = errors.Join(like(f, path), writeAll(f, raw), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("rewrite %s: %w", path, errors.Join(err, os.Remove(f.Name())))
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
-// like gives an open file the mode and the owner of another.
-func like(f *os.File, path string) error {
-	was, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if sys, ok := was.Sys().(*syscall.Stat_t); ok {
-		err = f.Chown(int(sys.Uid), int(sys.Gid))
-	}
-	return errors.Join(err, f.Chmod(was.Mode().Perm()))
-}
-
-func writeAll(f *os.File, raw []byte) error {
-	if _, err := f.Write(raw); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-// syncFolder has the kernel write down what the files of a folder are called.
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync folder: %w", err)
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return nil
 }

@@ -114,7 +114,7 @@ func (a *app) leave(ctx context.Context, cluster string, f leaveFlags) error {
 		}
 		return answer{}
 	}
-	if err := rewriteFile(after.file, after.raw); err != nil {
+	if err := atomicfile.Rewrite(after.file, after.raw); err != nil {
 		return err
 	}
 	if !bytes.Equal(lock, t.lock) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
@@ -264,7 +265,7 @@ func putBack(top string, names []string, files map[string][]byte) error {
 			if err := writeNew(file, raw, 0o644); err != nil {
 				return err
 			}
-		} else if err := rewriteFile(file, raw); err != nil {
+		} else if err := atomicfile.Rewrite(file, raw); err != nil {
 			return err
 		}
 	}

@@ -13,11 +13,13 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/feed"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/pathmtu"
+	"hawser.dev/hawser/nodeagent/transport"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -72,9 +74,9 @@ func scaleStandIns(ctx context.Context, in io.Reader) error {
 
 // play makes all parts of one stand-in.
 func (c scaleCast) play(one standIn) []func(context.Context) error {
-	log := slog.New(slog.DiscardHandler)
+	log, wake := slog.New(slog.DiscardHandler), bell.New()
 	p := health.New(health.Config{
-		Cluster: one.Cluster, Gateway: one.Gateway, Port: desired.ProbePort, Log: log,
+		Cluster: one.Cluster, Gateway: one.Gateway, Port: desired.ProbePort, Wake: wake,
 		Settings: health.Settings{Interval: scaleInterval, Misses: 3},
 	})
 	p.SetListen([]health.Listen{{Addr: one.Addr}})
@@ -82,8 +84,13 @@ func (c scaleCast) play(one standIn) []func(context.Context) error {
 	p.SetTargets([]health.Target{{Peer: health.Peer{Cluster: scaleOwn, Gateway: scaleGateway}, Source: one.Addr, Addr: c.Addr}})
 	p.SetUse(map[string]model.Path{scaleOwn: {Local: one.Gateway, Remote: scaleGateway}})
 
-	finder := pathmtu.New(pathmtu.Config{Log: log})
-	finder.Set([]netip.Addr{one.Addr}, []pathmtu.Link{{Peer: scaleOwn, Source: one.Addr, Addr: c.Addr, MTU: scaleMTU, Carries: true}})
+	finder := pathmtu.New(pathmtu.Config{Port: desired.ProbePort, Log: log, Wake: wake})
+	finder.Set(one.Cluster+"/"+one.Gateway, []netip.Addr{one.Addr}, []pathmtu.Link{{
+		Peer: scaleOwn + "/" + scaleGateway, Source: one.Addr, Addr: c.Addr, MTU: scaleMTU, Carries: true,
+	}})
+	layer := transport.New(transport.Config{
+		Port: desired.ProbePort, Log: log, Wake: wake, Machines: []transport.Machine{p, finder},
+	})
 
 	own := []feed.Peer{{
 		Cluster: scaleOwn, Gateway: scaleGateway, Keys: c.Keys, Source: one.Addr, Addr: netip.AddrPortFrom(c.Addr, desired.FeedPort),
@@ -99,7 +106,7 @@ func (c scaleCast) play(one standIn) []func(context.Context) error {
 	_ = server.SetLive(model.Live{Cluster: one.Cluster}) // nothing is too large here
 	client.SetIdentity(id)
 	client.SetPeers(own)
-	return []func(context.Context) error{p.Run, finder.Run, server.Run, client.Run}
+	return []func(context.Context) error{layer.Run, server.Run, client.Run}
 }
 
 // stage gives a namespace all addresses of the others: one device of VXLAN takes

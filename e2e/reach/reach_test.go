@@ -177,7 +177,7 @@ func (w *world) packet(rng *rand.Rand) Packet {
 		if !ok {
 			continue
 		}
-		sport, dport := uint16(20000+rng.IntN(40000)), uint16(pick(rng, 80, 81, 53, 54, 8080, 8081, 8053, 8054, 9999, desired.ProbePort, desired.FeedPort, desired.PathPort, desired.CablePort, desired.VXLANPort))
+		sport, dport := uint16(20000+rng.IntN(40000)), uint16(pick(rng, 80, 81, 53, 54, 8080, 8081, 8053, 8054, 9999, desired.ProbePort, desired.FeedPort, 4806, 4808, desired.VXLANPort))
 		if p.Protocol == "udp" && p.From == Tunnel && rng.IntN(2) == 0 {
 			sport = uint16(pick(rng, 53, 54))
 		}

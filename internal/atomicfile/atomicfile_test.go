@@ -1,8 +1,10 @@
 package atomicfile_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"hawser.dev/hawser/internal/atomicfile"
@@ -33,5 +35,59 @@ func TestWrite(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestRewriteKeepsModeOwnerAndLink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(path, 0o640), os.Symlink("file", link)); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() == 0 {
+		if err := os.Chown(path, 12, 34); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.Rewrite(link, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, is := before.Sys().(*syscall.Stat_t), after.Sys().(*syscall.Stat_t)
+	if before.Mode() != after.Mode() || was.Uid != is.Uid || was.Gid != is.Gid {
+		t.Errorf("have %v of %d:%d, had %v of %d:%d", after.Mode(), is.Uid, is.Gid, before.Mode(), was.Uid, was.Gid)
+	}
+	if have, err := os.ReadFile(path); err != nil || string(have) != "new" {
+		t.Errorf("have %q, %v", have, err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link: %v, %v", info, err)
+	}
+	if err := atomicfile.Rewrite(filepath.Join(dir, "none"), nil); err == nil {
+		t.Error("a file was made")
+	}
+}
+
+func TestFillThatFailsChangesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	broken := errors.New("broken")
+	err := atomicfile.Fill(filepath.Join(dir, "file"), func(f *os.File) error {
+		_, err := f.WriteString("half")
+		return errors.Join(err, broken)
+	})
+	if left, _ := os.ReadDir(dir); !errors.Is(err, broken) || len(left) != 0 {
+		t.Errorf("have %v, left %v", err, left)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+
+	"hawser.dev/hawser/internal/atomicfile"
 )
 
 // Free refuses a path where something is already.
@@ -25,21 +26,12 @@ func Free(path string) error {
 // Create makes a file that only its owner reads, in one step: it is there as a whole or
 // not at all. What is there already stays.
 func Create(path string, write func(io.Writer) error) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // with mode 0600
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	err = errors.Join(write(temp), temp.Sync(), temp.Close())
-	if err == nil {
-		err = Free(path)
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(temp.Name()))
-	}
-	return nil
+	return atomicfile.Fill(path, func(f *os.File) error {
+		if err := errors.Join(write(f), f.Sync()); err != nil {
+			return err
+		}
+		return Free(path)
+	})
 }
 
 // slack is how much more than it keeps Tail reads before it throws the rest away.

@@ -32,6 +32,21 @@ func (m *Map) PNG(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if s.sea != nil {
+		x, y := s.sea.X, s.sea.Y
+		c.fill(color.RGBA{0xf3, 0xf6, 0xf9, 0xff}, []point{{x, y}, {x + s.sea.W, y}, {x + s.sea.W, y + s.sea.H}, {x, y + s.sea.H}})
+		land := make([][]point, len(s.land))
+		for i, ring := range s.land {
+			for _, p := range ring {
+				land[i] = append(land[i], point{p.X, p.Y})
+			}
+		}
+		c.fill(color.RGBA{0xe3, 0xe8, 0xec, 0xff}, land...)
+	}
+	for _, l := range s.leads {
+		c.stroke(point{l.x1, l.y1}, point{l.x2, l.y2}, 0.6, pngColor(plainTone))
+		c.disc(l.x1, l.y1, 3, color.RGBA{0x59, 0x63, 0x6e, 0xff})
+	}
 	for _, l := range s.lines {
 		c.line(l, s.thin)
 	}
@@ -79,27 +94,34 @@ func pngColor(tone int) color.RGBA {
 	}[tone]
 }
 
-// fill paints what a path encloses.
-func (c *canvas) fill(path []point, paint color.Color) {
-	least, most := path[0], path[0]
-	for _, p := range path {
-		least = point{min(least.x, p.x), min(least.y, p.y)}
-		most = point{max(most.x, p.x), max(most.y, p.y)}
+// fill paints what paths enclose. One that goes the other way round inside another is a hole.
+func (c *canvas) fill(paint color.Color, paths ...[]point) {
+	if len(paths) == 0 {
+		return
+	}
+	least, most := paths[0][0], paths[0][0]
+	for _, path := range paths {
+		for _, p := range path {
+			least = point{min(least.x, p.x), min(least.y, p.y)}
+			most = point{max(most.x, p.x), max(most.y, p.y)}
+		}
 	}
 	at := image.Rect(int(least.x*pngScale)-1, int(least.y*pngScale)-1, int(most.x*pngScale)+2, int(most.y*pngScale)+2).Intersect(c.img.Bounds())
 	if at.Empty() {
 		return
 	}
 	r := vector.NewRasterizer(at.Dx(), at.Dy())
-	for i, p := range path {
-		x, y := float32(p.x*pngScale)-float32(at.Min.X), float32(p.y*pngScale)-float32(at.Min.Y)
-		if i == 0 {
-			r.MoveTo(x, y)
-		} else {
-			r.LineTo(x, y)
+	for _, path := range paths {
+		for i, p := range path {
+			x, y := float32(p.x*pngScale)-float32(at.Min.X), float32(p.y*pngScale)-float32(at.Min.Y)
+			if i == 0 {
+				r.MoveTo(x, y)
+			} else {
+				r.LineTo(x, y)
+			}
 		}
+		r.ClosePath()
 	}
-	r.ClosePath()
 	r.Draw(c.img, at, image.NewUniform(paint), image.Point{})
 }
 
@@ -110,7 +132,7 @@ func (c *canvas) disc(x, y, r float64, paint color.Color) {
 		sin, cos := math.Sincos(2 * math.Pi * float64(i) / corners)
 		path[i] = point{x + r*cos, y + r*sin}
 	}
-	c.fill(path, paint)
+	c.fill(paint, path)
 }
 
 // stroke paints a straight line of a width.
@@ -121,7 +143,7 @@ func (c *canvas) stroke(from, to point, width float64, paint color.Color) {
 		return
 	}
 	nx, ny := -dy/length*width/2, dx/length*width/2
-	c.fill([]point{{from.x + nx, from.y + ny}, {to.x + nx, to.y + ny}, {to.x - nx, to.y - ny}, {from.x - nx, from.y - ny}}, paint)
+	c.fill(paint, []point{{from.x + nx, from.y + ny}, {to.x + nx, to.y + ny}, {to.x - nx, to.y - ny}, {from.x - nx, from.y - ny}})
 }
 
 // line paints a link: dashed where the SVG has dashes.
@@ -152,7 +174,7 @@ func (c *canvas) line(l line, thin bool) {
 }
 
 func (c *canvas) box(b box) {
-	c.fill([]point{{b.x, b.y}, {b.x + b.w, b.y}, {b.x + b.w, b.y + b.h}, {b.x, b.y + b.h}}, color.RGBA{0xf6, 0xf8, 0xfa, 0xff})
+	c.fill(color.RGBA{0xf6, 0xf8, 0xfa, 0xff}, []point{{b.x, b.y}, {b.x + b.w, b.y}, {b.x + b.w, b.y + b.h}, {b.x, b.y + b.h}})
 	edges := []line{
 		{x1: b.x, y1: b.y, x2: b.x + b.w, y2: b.y}, {x1: b.x, y1: b.y + b.h, x2: b.x + b.w, y2: b.y + b.h},
 		{x1: b.x, y1: b.y, x2: b.x, y2: b.y + b.h}, {x1: b.x + b.w, y1: b.y, x2: b.x + b.w, y2: b.y + b.h},

@@ -19,6 +19,7 @@ const (
 	legendLine = 20.0
 	// maxCards is how many clusters are drawn as cards; more are dots with names.
 	maxCards = 16
+	maxName  = 20 // characters of a name beside a dot
 )
 
 type point struct{ x, y float64 }
@@ -28,6 +29,9 @@ type scene struct {
 	width, height float64
 	title         string
 	thin          bool // so many lines that thick ones would hide everything
+	sea           *Rect
+	land          [][]Point // outlines
+	leads         []line    // from where a cluster is to where it is drawn
 	lines         []line
 	boxes         []box
 	dots          []dot
@@ -57,20 +61,45 @@ type text struct {
 	size   float64
 	bold   bool
 	faint  bool
+	halo   bool
 	anchor string  // start, middle or end
 	turn   float64 // degrees, around x and y
 	text   string
 }
 
 // Place is where the layout has a cluster: the middle of its card or dot, in pixels, and
-// its direction from the middle of the ring, in radians clockwise from the right.
-type Place struct{ X, Y, Angle float64 }
+// the direction of its name from there, in radians clockwise from the right. Pin is where it
+// would be if there were room; nil = there.
+type Place struct {
+	X, Y, Angle float64
+	Pin         *Point
+}
 
-// Layout places a map: clusters on an ellipse in the order of their names, hubs on one
-// inside, so that a link that comes or goes moves nothing. The places are in the order of
-// Clusters; cards says that there is room for a card each, else they are dots with names.
-// Below them is no room for a legend yet.
-func (m *Map) Layout() (places []Place, width, height float64, cards bool) {
+// Layout is where the clusters of a map are in a picture, in pixels.
+type Layout struct {
+	Places        []Place // in the order of Clusters
+	Width, Height float64 // below is no room for a legend yet
+	Cards         bool    // there is room for a card each, else they are dots with names
+	// Frame is the map of the world, nil = there is none, and Land what is land on it, as
+	// outlines that are filled by the rule of even and odd.
+	Frame *Rect
+	Land  [][]Point
+	// Beside is where clusters without a location begin, nil = there are none.
+	Beside *Point
+}
+
+// Layout places a map: on a map of the world, where a cluster has a location; otherwise on
+// an ellipse in the order of the names, hubs on one inside. A link that comes or goes moves
+// nothing.
+func (m *Map) Layout() Layout {
+	if m.located() {
+		return m.world()
+	}
+	places, width, height, cards := m.rings()
+	return Layout{Places: places, Width: width, Height: height, Cards: cards}
+}
+
+func (m *Map) rings() (places []Place, width, height float64, cards bool) {
 	cards = len(m.Clusters) <= maxCards
 	var inner, outer []int
 	for i := range m.Clusters {
@@ -99,7 +128,7 @@ func (m *Map) Layout() (places []Place, width, height float64, cards bool) {
 			angle := math.Pi + 2*math.Pi*float64(k)/float64(len(members))
 			// Rounded here, or some processors would keep more digits in the sum that follows,
 			// and draw another picture.
-			places[i] = Place{float64(rx * math.Cos(angle)), float64(ry * math.Sin(angle)), angle}
+			places[i] = Place{X: float64(rx * math.Cos(angle)), Y: float64(ry * math.Sin(angle)), Angle: angle}
 		}
 	}
 	put(inner, innerX, innerY)
@@ -129,10 +158,19 @@ func (m *Map) Layout() (places []Place, width, height float64, cards bool) {
 
 // drawing draws a map on its layout.
 func (m *Map) drawing() *scene {
-	places, width, height, cards := m.Layout()
-	s := &scene{title: "Clusterset " + m.Clusterset, thin: !cards, width: width, height: height}
+	l := m.Layout()
+	places, cards := l.Places, l.Cards
+	s := &scene{title: "Clusterset " + m.Clusterset, thin: len(m.Clusters) > maxCards, width: l.Width, height: l.Height, sea: l.Frame, land: l.Land}
 
 	s.texts = append(s.texts, text{x: margin, y: margin, size: 18, bold: true, anchor: "start", text: s.title})
+	if l.Beside != nil {
+		s.texts = append(s.texts, text{x: l.Beside.X, y: l.Beside.Y, size: 12, faint: true, anchor: "start", text: "without a location"})
+	}
+	for i, p := range places {
+		if p.Pin != nil {
+			s.leads = append(s.leads, line{x1: p.Pin.X, y1: p.Pin.Y, x2: p.X, y2: p.Y, about: m.Clusters[i].Name})
+		}
+	}
 	at := make(map[string]int, len(m.Clusters))
 	for i := range m.Clusters {
 		at[m.Clusters[i].Name] = i
@@ -224,16 +262,16 @@ func (s *scene) spot(c *Cluster, at Place) {
 		r = 9
 	}
 	s.dots = append(s.dots, dot{at.X, at.Y, r, tone(c.Change, c.State), c.about()})
-	if c.Hub {
-		s.texts = append(s.texts, text{x: at.X, y: at.Y - r - 5, size: 14, bold: true, anchor: "middle", text: cut(Identifier(c.Name), 20)})
+	if c.Hub && s.sea == nil { // on a ring inside, where there is room above
+		s.texts = append(s.texts, text{x: at.X, y: at.Y - r - 5, size: 14, bold: true, anchor: "middle", text: cut(Identifier(c.Name), maxName)})
 		return
 	}
 	turn, anchor := at.Angle*180/math.Pi, "start"
 	if math.Cos(at.Angle) < 0 {
 		turn, anchor = turn+180, "end"
 	}
-	s.texts = append(s.texts, text{x: at.X + float64((r+6)*math.Cos(at.Angle)), y: at.Y + float64((r+6)*math.Sin(at.Angle)) + 4, size: 12, anchor: anchor,
-		turn: math.Mod(turn, 360), text: cut(Identifier(c.Name), 20)})
+	s.texts = append(s.texts, text{x: at.X + float64((r+6)*math.Cos(at.Angle)), y: at.Y + float64((r+6)*math.Sin(at.Angle)) + 4, size: 12, anchor: anchor, halo: s.sea != nil,
+		turn: math.Mod(turn, 360), text: cut(Identifier(c.Name), maxName)})
 }
 
 // legend says what the colours mean, of those that are there.

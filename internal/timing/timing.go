@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"hawser.dev/hawser/internal/markdown"
 )
 
 // units are the durations that package time names, in nanoseconds.
@@ -199,17 +201,17 @@ func evaluate(e ast.Expr, values map[string]ast.Expr) (time.Duration, bool) {
 	return 0, false
 }
 
-// Table gives the constants as tables of Markdown, one for each package.
-func Table(all []Constant) string {
+// List gives the constants as lists of Markdown, one for each package.
+func List(all []Constant) string {
 	var out strings.Builder
 	for len(all) > 0 {
 		end := slices.IndexFunc(all, func(c Constant) bool { return c.Package != all[0].Package })
 		if end < 0 {
 			end = len(all)
 		}
-		fmt.Fprintf(&out, "### %s\n\n| constant | value | |\n|---|---|---|\n", all[0].Package)
+		fmt.Fprintf(&out, "### %s\n\n", all[0].Package)
 		for _, c := range all[:end] {
-			fmt.Fprintf(&out, "| `%s` | %s | %s |\n", c.Name, short(c.Value), strings.ReplaceAll(c.Text, "|", `\|`))
+			out.WriteString(markdown.Item(fmt.Sprintf("`%s` (%s): %s", c.Name, short(c.Value), strings.TrimPrefix(c.Text, c.Name+" is "))))
 		}
 		out.WriteString("\n")
 		all = all[end:]

@@ -32,7 +32,7 @@ func TestCurrent(t *testing.T) {
 	if !ok || !closed {
 		t.Fatalf("%s has not both of %q and %q", file, begin, end)
 	}
-	want := head + begin + timing.Table(all) + end + tail
+	want := head + begin + timing.List(all) + end + tail
 	if *update {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -90,11 +90,10 @@ func errorText(err error, root string) string {
 	return strings.ReplaceAll(err.Error(), root, "")
 }
 
-func TestTable(t *testing.T) {
+func TestList(t *testing.T) {
 	t.Parallel()
-	got := timing.Table([]timing.Constant{{"p", "a", 90 * time.Minute, "x | y"}, {"q", "b", 250 * time.Millisecond, "z"}, {"q", "c", 2 * time.Hour, "z"}})
-	want := "### p\n\n| constant | value | |\n|---|---|---|\n| `a` | 1h30m | x \\| y |\n\n" +
-		"### q\n\n| constant | value | |\n|---|---|---|\n| `b` | 250ms | z |\n| `c` | 2h | z |\n"
+	got := timing.List([]timing.Constant{{"p", "a", 90 * time.Minute, "x | y"}, {"q", "b", 250 * time.Millisecond, "b is z"}, {"q", "c", 2 * time.Hour, "z"}})
+	want := "### p\n\n- `a` (1h30m): x | y\n\n### q\n\n- `b` (250ms): z\n- `c` (2h): z\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

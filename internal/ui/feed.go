@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/clustermap/live"
+	"hawser.dev/hawser/internal/svg"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -21,6 +23,7 @@ type picture struct {
 	head     head
 	set      *Clusterset
 	drawn    *clustermap.Map // of set, without states
+	layout   clustermap.Layout
 	agents   []status.Status
 	order    []string                   // of clusters and links, by key
 	pieces   map[string]json.RawMessage // by key: cluster/NAME, link/A/B
@@ -36,12 +39,34 @@ type head struct {
 	Digest     string   `json:"digest"` // of the layout: another one is another map
 	Width      float64  `json:"width"`
 	Height     float64  `json:"height"`
-	Cards      bool     `json:"cards"` // there is room for a card for each cluster
-	Live       bool     `json:"live"`  // agents are asked
+	Cards      bool     `json:"cards"`            // there is room for a card for each cluster
+	World      *area    `json:"world,omitempty"`  // the map of the world, if there is one
+	Beside     *spot    `json:"beside,omitempty"` // where clusters without a location begin
+	Live       bool     `json:"live"`             // agents are asked
 	Silent     []Silent `json:"silent"`
 	Error      string   `json:"error,omitempty"` // why the files or the agents could not be read
 	// At is when the facts were asked for, RFC 3339.
 	At time.Time `json:"at"`
+}
+
+// area and spot are a part and a point of the picture.
+type area struct {
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
+	W float64 `json:"width"`
+	H float64 `json:"height"`
+}
+
+type spot struct {
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
+}
+
+func spotOf(p *clustermap.Point) *spot {
+	if p == nil {
+		return nil
+	}
+	return &spot{p.X, p.Y}
 }
 
 // cluster is a cluster of the map with its place.
@@ -50,6 +75,7 @@ type cluster struct {
 	X      float64 `json:"x"`
 	Y      float64 `json:"y"`
 	Angle  float64 `json:"angle"`
+	Pin    *spot   `json:"pin,omitempty"`    // where it is on the map of the world, if it is drawn elsewhere
 	Source string  `json:"source,omitempty"` // file:line
 	Nodes  []node  `json:"nodes,omitempty"`  // whose agents answered
 }
@@ -200,21 +226,25 @@ func (f *feed) look(ctx context.Context, ask bool) {
 // newPicture draws a map of what is known. Before is the picture before it, or nil.
 func newPicture(set *Clusterset, r Reports, before *picture, at time.Time) *picture {
 	var drawn *clustermap.Map
+	var layout clustermap.Layout
 	if before != nil && before.set == set {
-		drawn = before.drawn // of 1,000 clusters are half a million pairs
+		drawn, layout = before.drawn, before.layout // of 1,000 clusters are half a million pairs
 	} else {
 		drawn = clustermap.New(set.Fabric)
+		layout = drawn.Layout()
 	}
 	m := blank(drawn)
 	if r.Asked {
 		live.Fill(m, r.Agents)
 		live.Lost(m, r.Agents)
 	}
-	places, width, height, cards := m.Layout()
 	p := &picture{
-		set: set, drawn: drawn, agents: r.Agents, pieces: map[string]json.RawMessage{}, counters: map[string]counter{},
-		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.Implied, File: set.File, Width: width, Height: height, Cards: cards,
-			Live: r.Asked, Silent: append([]Silent{}, r.Silent...), At: at},
+		set: set, drawn: drawn, layout: layout, agents: r.Agents, pieces: map[string]json.RawMessage{}, counters: map[string]counter{},
+		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.Implied, File: set.File, Width: layout.Width, Height: layout.Height, Cards: layout.Cards,
+			Beside: spotOf(layout.Beside), Live: r.Asked, Silent: append([]Silent{}, r.Silent...), At: at},
+	}
+	if f := layout.Frame; f != nil {
+		p.head.World = &area{f.X, f.Y, f.W, f.H}
 	}
 	nodes := map[string][]node{}
 	for i := range r.Agents {
@@ -224,8 +254,9 @@ func newPicture(set *Clusterset, r Reports, before *picture, at time.Time) *pict
 	var names strings.Builder
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
-		names.WriteString(c.Name + " ")
-		p.piece("cluster/"+c.Name, cluster{*c, places[i].X, places[i].Y, places[i].Angle, set.Place("clusters[" + c.Name + "]"), nodes[c.Name]})
+		at := layout.Places[i]
+		fmt.Fprintf(&names, "%s %.0f %.0f ", c.Name, at.X, at.Y)
+		p.piece("cluster/"+c.Name, cluster{*c, at.X, at.Y, at.Angle, spotOf(at.Pin), set.Place("clusters[" + c.Name + "]"), nodes[c.Name]})
 	}
 	p.head.Digest = names.String() + m.Shape
 	pairs := p.pairs(r.Agents, before, at)
@@ -324,12 +355,13 @@ func (p *picture) count(key string, before *picture, bytes int64, at time.Time) 
 // whole is a picture as the page gets it first.
 type whole struct {
 	head
+	Land     string            `json:"land,omitempty"` // outlines, as the d of a path of SVG
 	Clusters []json.RawMessage `json:"clusters"`
 	Links    []json.RawMessage `json:"links"`
 }
 
 func (p *picture) whole() whole {
-	w := whole{head: p.head, Clusters: []json.RawMessage{}, Links: []json.RawMessage{}}
+	w := whole{head: p.head, Land: svg.Outlines(p.layout.Outlines()), Clusters: []json.RawMessage{}, Links: []json.RawMessage{}}
 	for _, key := range p.order {
 		if strings.HasPrefix(key, "cluster/") {
 			w.Clusters = append(w.Clusters, p.pieces[key])

@@ -204,12 +204,18 @@ func (s *Site) begins(r *Remote) bool { return Begins(s.Cluster, s.Gateway, r.Cl
 
 // Begins reports whether a gateway opens the IPsec connection with a remote one and
 // replaces its keys: the one that can reach the other, and of two the first by
-// name. Both ends come to the same.
+// name. An endpoint that is written counts before those that are found. Both ends come to
+// the same.
 func Begins(cluster string, own *fabric.Gateway, other string, remote *fabric.Gateway) bool {
-	if len(remote.Endpoints) == 0 {
+	switch {
+	case own.Written() != remote.Written():
+		return remote.Written()
+	case own.Finds() != remote.Finds() && !own.Written():
+		return remote.Finds()
+	case !own.Written() && !own.Finds():
 		return false
 	}
-	return len(own.Endpoints) == 0 || gatewayPath(cluster, own.Name) < gatewayPath(other, remote.Name)
+	return gatewayPath(cluster, own.Name) < gatewayPath(other, remote.Name)
 }
 
 // IKEPort is where a gateway takes IKE at an endpoint: the port of all, or the one

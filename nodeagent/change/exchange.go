@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/internal/due"
 	"hawser.dev/hawser/nodeagent/socket"
+	"hawser.dev/hawser/nodeagent/transport"
+	"hawser.dev/hawser/nodeagent/wire"
 )
 
 // Peer is a gateway of another cluster and the cable that the pair should have.
@@ -35,8 +37,10 @@ type Applied struct {
 type Config struct {
 	Port uint16 // UDP, of both ends, on tunnel addresses
 	Log  *slog.Logger
+	// Wake is rung when there is something to do before the time of the last tick is over.
+	Wake bell.Bell
 	// Kept is what the run before kept, by peer, and Keep keeps it for the next. It
-	// is called by one goroutine.
+	// is called by the goroutine of Run alone.
 	Kept map[string]Kept
 	Keep func(map[string]Kept) error
 	// OnChange is called when cables are to be made, used or given up. It must not
@@ -45,19 +49,20 @@ type Config struct {
 }
 
 // Exchange tells the other ends what cables this gateway has, hears what they
-// have, and so changes the cables of all its pairs. Its methods may be called from
-// any goroutine.
+// have, and so changes the cables of all its pairs, as a machine of a
+// transport.Transport. Its methods may be called from any goroutine.
 type Exchange struct {
 	config Config
-	wake   bell.Bell
+	saves  bell.Bell // there may be something to keep
 
-	mu     sync.Mutex
-	self   string // cluster/gateway; empty = this node is no gateway
-	links  map[string]*link
-	places map[socket.Place]bool
-	ways   map[way]*link
-	kept   map[string]Kept // what others may act on
-	begun  bool            // the pairs are known; until then there is nothing to keep
+	mu    sync.Mutex
+	self  string // cluster/gateway; empty = this node is no gateway
+	links map[string]*link
+	ways  map[way]*link
+	queue due.Queue[*link] // of pairs that talk, or of which something is new
+	kept  map[string]Kept  // what others may act on
+	begun bool             // the pairs are known; until then there is nothing to keep
+	moved bool             // pairs changed, so sockets may have to
 
 	// Of the goroutine of Run.
 	saved  map[string]Kept // on disk
@@ -66,16 +71,18 @@ type Exchange struct {
 
 // link is a pair with what is needed to talk to its other end.
 type link struct {
+	due.Slot
 	Peer
 	pair    *Pair
 	devices map[Cable][]string
 	cables  map[string]Cable // by device
+	unsaid  []Outgoing       // until what they say is kept
 }
 
 // way finds the pair that a packet belongs to.
 type way struct {
-	at   socket.Place
-	from netip.Addr
+	source, from netip.Addr
+	device       string
 }
 
 // New makes an Exchange without pairs.
@@ -84,7 +91,9 @@ func New(config Config) *Exchange {
 	if kept == nil {
 		kept = map[string]Kept{}
 	}
-	return &Exchange{config: config, wake: bell.New(), links: map[string]*link{}, ways: map[way]*link{}, kept: kept, saved: maps.Clone(kept)}
+	return &Exchange{
+		config: config, saves: bell.New(), links: map[string]*link{}, ways: map[way]*link{}, kept: kept, saved: maps.Clone(kept),
+	}
 }
 
 // Set says which gateway this node is and which pairs it is part of. Pairs that
@@ -92,12 +101,19 @@ func New(config Config) *Exchange {
 func (x *Exchange) Set(self string, peers []Peer) {
 	now := time.Now()
 	x.mu.Lock()
+	changed := !x.begun || self != x.self || len(peers) != len(x.links)
 	if self != x.self {
-		x.self, x.links = self, map[string]*link{}
+		x.clear()
+		x.self = self
 	}
 	links := make(map[string]*link, len(peers))
 	for _, p := range peers {
 		l := x.links[p.Name]
+		if l != nil && reflect.DeepEqual(l.Peer, p) {
+			links[p.Name] = l
+			continue
+		}
+		changed = true
 		if l == nil {
 			number := uint64(now.UnixNano())
 			l = &link{pair: Restore(x.kept[p.Name], p.Want, p.Keys, number, now)}
@@ -106,22 +122,40 @@ func (x *Exchange) Set(self string, peers []Peer) {
 		l.Peer = p
 		l.pair.Want(p.Want, p.Keys, now)
 		l.pair.Aside(p.Aside, now)
+		x.queue.Set(l, now)
 		links[p.Name] = l
 	}
+	for name, l := range x.links {
+		if links[name] == nil {
+			x.queue.Remove(l)
+		}
+	}
 	x.links, x.begun = links, true
-	x.index()
+	if changed {
+		x.moved = true
+		x.index()
+	}
 	x.mu.Unlock()
-	x.wake.Ring()
+	if changed {
+		x.saves.Ring()
+		x.config.Wake.Ring()
+	}
 }
 
-// index finds the sockets and the pairs behind them again.
+// clear forgets all pairs.
+func (x *Exchange) clear() {
+	for _, l := range x.links {
+		x.queue.Remove(l)
+	}
+	x.links = map[string]*link{}
+}
+
+// index finds the pairs behind the devices again.
 func (x *Exchange) index() {
-	x.places, x.ways = map[socket.Place]bool{}, map[way]*link{}
+	x.ways = map[way]*link{}
 	for _, l := range x.links {
 		for device := range l.cables {
-			place := socket.Place{Addr: l.Source, Device: device}
-			x.places[place] = true
-			x.ways[way{place, l.Addr}] = l
+			x.ways[way{source: l.Source, from: l.Addr, device: device}] = l
 		}
 	}
 }
@@ -180,12 +214,13 @@ func (x *Exchange) Applied(applied map[string]Applied) {
 		changed = changed || !maps.Equal(l.cables, cables)
 		l.devices, l.cables = have.Devices, cables
 		l.pair.Applied(slices.Collect(maps.Keys(have.Devices)), have.Use, now)
+		x.queue.Set(l, now)
 	}
 	if changed {
 		x.index()
 	}
 	x.mu.Unlock()
-	x.wake.Ring()
+	x.config.Wake.Ring()
 }
 
 // Apart says how far a peer's pair has gone aside; see Pair.Apart.
@@ -212,82 +247,115 @@ func (x *Exchange) Progress() map[string]Progress {
 	return out
 }
 
-// Run talks to the other ends until ctx ends. The sockets are opened in the
-// network namespace of the thread that it was called on.
+// Run keeps what pairs came to, before it is said or acted on, until ctx ends. It is for a
+// goroutine of its own, as a disk may hang.
 func (x *Exchange) Run(ctx context.Context) error {
-	sockets := socket.NewSet(socket.SetConfig{
-		Name: "cable", Port: x.config.Port, Log: x.config.Log, Largest: maxPacket, Read: x.receive,
-	})
-	defer sockets.Close()
-	x.wake.Loop(ctx, func() time.Duration {
-		now := time.Now()
-		sockets.Update(now, x.wanted)
-		out, wait := x.tick(now)
+	x.saves.Loop(ctx, func() time.Duration {
 		x.keep()
-		sockets.Send(out)
-		return wait
+		if x.failed {
+			return retry
+		}
+		return never
 	})
 	return nil
 }
 
-// idle is how often sockets are looked at while nothing is due.
-const idle = time.Second
+const (
+	// retry is how long after it failed the disk is tried again.
+	retry = time.Second
+	// never is when nothing is to be done unasked.
+	never = time.Hour
+	// idle is how long nothing is looked at, at most.
+	idle = time.Second
+)
 
-func (x *Exchange) wanted(bool) map[socket.Place]bool {
+// Places gives the tunnel addresses of this gateway; nil when they are as before, unless
+// all are asked for.
+func (x *Exchange) Places(all bool) map[socket.Place]bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return maps.Clone(x.places)
+	if !x.moved && !all {
+		return nil
+	}
+	x.moved = false
+	out := map[socket.Place]bool{}
+	for _, l := range x.links {
+		out[socket.Place{Addr: l.Source}] = true
+	}
+	return out
 }
 
-// tick gives what is to be sent now, and how long nothing is due after it.
-func (x *Exchange) tick(now time.Time) ([]socket.Datagram, time.Duration) {
+// Sent is called for what Tick gave. Who gets no answer asks again, and so nothing is done.
+func (x *Exchange) Sent(uint64, uint64) {}
+
+// Tick gives what is to be sent now, and how long nothing is due after it.
+func (x *Exchange) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	wait := idle
 	var out []socket.Datagram
-	for _, name := range slices.Sorted(maps.Keys(x.links)) {
-		l := x.links[name]
-		messages, due := l.pair.Tick(now)
-		if !due.IsZero() {
-			wait = min(wait, max(due.Sub(now), time.Millisecond))
+	for l, ok := x.queue.Next(now); ok; l, ok = x.queue.Next(now) {
+		messages, at := l.pair.Tick(now)
+		if at.IsZero() {
+			x.queue.Remove(l)
+		} else {
+			x.queue.Set(l, earlier(at, now.Add(idle))) // cables are given up in time, too
 		}
-		for _, m := range messages {
-			if devices := l.devices[m.On]; len(devices) > 0 {
-				out = append(out, x.datagram(l, devices[0], m.Message))
-			}
+		if len(messages) > 0 {
+			l.unsaid = messages
+		}
+		if !reflect.DeepEqual(l.pair.Keep(), x.kept[l.Name]) {
+			x.saves.Ring() // and then it is said
+			continue
+		}
+		out = append(out, x.say(l)...)
+	}
+	return out, x.queue.Wait(now, idle)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// say gives the datagrams of what a pair has to say.
+func (x *Exchange) say(l *link) []socket.Datagram {
+	var out []socket.Datagram
+	for _, m := range l.unsaid {
+		if devices := l.devices[m.On]; len(devices) > 0 {
+			out = append(out, x.datagram(l, devices[0], m.Message))
 		}
 	}
-	return out, wait
+	l.unsaid = nil
+	return out
 }
 
 func (x *Exchange) datagram(l *link, device string, m Message) socket.Datagram {
-	m.From, m.To = spread.Hash(x.self), spread.Hash(l.Name)
+	out := wire.Message{From: wire.ID(x.self), To: wire.ID(l.Name), Tunnels: &m}
 	return socket.Datagram{
-		From: socket.Place{Addr: l.Source, Device: device}, To: netip.AddrPortFrom(l.Addr, x.config.Port), Raw: m.encode(),
+		From: socket.Place{Addr: l.Source}, Over: device, To: netip.AddrPortFrom(l.Addr, x.config.Port), Raw: out.Encode(),
 	}
 }
 
-// receive takes a packet that came over a cable, and gives the answer. What
+// Receive takes a message that came over a cable, and gives the answer. What
 // changes by it is kept before anything is said, so there is no answer then: the
 // other end asks again.
-func (x *Exchange) receive(at socket.Place, from netip.AddrPort, raw []byte) []socket.Datagram {
-	m, err := decode(raw)
-	if err != nil {
+func (x *Exchange) Receive(now time.Time, in transport.Incoming) []socket.Datagram {
+	if in.Tunnels == nil {
 		return nil
 	}
-	now := time.Now()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	l := x.ways[way{at, from.Addr()}]
-	if l == nil || x.self == "" || m.To != spread.Hash(x.self) || m.From != spread.Hash(l.Name) || from.Port() != x.config.Port {
+	l := x.ways[way{source: in.At.Addr, from: in.From.Addr(), device: in.Over}]
+	if l == nil || x.self == "" || in.To != wire.ID(x.self) || in.Message.From != wire.ID(l.Name) || in.From.Port() != x.config.Port {
 		return nil
 	}
-	answer, ok := l.pair.Receive(l.cables[at.Device], m, now)
-	x.wake.Ring()
+	answer, ok := l.pair.Receive(l.cables[in.Over], *in.Tunnels, now)
+	x.queue.Set(l, now)
+	x.config.Wake.Ring()
 	if !ok || !reflect.DeepEqual(l.pair.Keep(), x.kept[l.Name]) {
 		return nil
 	}
-	out := x.datagram(l, at.Device, answer)
-	out.To = from
-	return []socket.Datagram{out}
+	return []socket.Datagram{x.datagram(l, in.Over, answer)}
 }

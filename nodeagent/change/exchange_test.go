@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/socket"
+	"hawser.dev/hawser/nodeagent/transport"
+	"hawser.dev/hawser/nodeagent/wire"
 )
 
 // party is an Exchange whose sockets and kernel are the test's.
@@ -22,7 +25,7 @@ type party struct {
 func newParty(name, addr string, kept map[string]Kept) *party {
 	p := &party{name: name, addr: netip.MustParseAddr(addr)}
 	p.Exchange = New(Config{
-		Port: 4808, Log: slog.New(slog.DiscardHandler), Kept: kept, OnChange: func() {},
+		Port: 4804, Log: slog.New(slog.DiscardHandler), Kept: kept, Wake: bell.New(), OnChange: func() {},
 		Keep: func(k map[string]Kept) error {
 			p.disk = k
 			p.saves++
@@ -59,18 +62,28 @@ func (p *party) pass(want Cable) {
 
 // turn sends what is due, and the answers.
 func (p *party) turn(now time.Time) {
-	out, _ := p.tick(now)
-	p.keep()
-	for _, d := range out {
-		p.deliver(d)
+	for range 2 { // what is new is said once it is kept
+		out, _ := p.Tick(now)
+		p.keep()
+		for _, d := range out {
+			p.deliver(d)
+		}
 	}
 }
 
 func (p *party) deliver(d socket.Datagram) {
-	at := socket.Place{Addr: d.To.Addr(), Device: d.From.Device}
-	for _, answer := range p.other.receive(at, netip.AddrPortFrom(p.addr, 4808), d.Raw) {
-		p.receive(d.From, netip.AddrPortFrom(d.To.Addr(), 4808), answer.Raw)
+	for _, answer := range p.other.receive(d.To.Addr(), d.Over, netip.AddrPortFrom(p.addr, 4804), d.Raw) {
+		p.receive(p.addr, answer.Over, netip.AddrPortFrom(d.To.Addr(), 4804), answer.Raw)
 	}
+}
+
+// receive takes a datagram at an own address that came over a device.
+func (p *party) receive(at netip.Addr, device string, from netip.AddrPort, raw []byte) []socket.Datagram {
+	m, err := wire.Decode(raw)
+	if err != nil {
+		return nil
+	}
+	return p.Receive(time.Now(), transport.Incoming{At: socket.Place{Addr: at}, Over: device, From: from, Message: m})
 }
 
 func TestExchange(t *testing.T) {
@@ -79,7 +92,7 @@ func TestExchange(t *testing.T) {
 	a, b := parties()
 	a.pass(was)
 	b.pass(was)
-	if out, _ := a.tick(time.Now()); len(out) > 0 {
+	if out, _ := a.Tick(time.Now()); len(out) > 0 {
 		t.Errorf("%d messages while nothing changes", len(out))
 	}
 	now := time.Now()
@@ -124,33 +137,35 @@ func TestStrangers(t *testing.T) {
 	a.pass(was)
 	b.pass(was)
 	a.pass(is)
-	out, _ := a.tick(time.Now())
+	out, _ := a.Tick(time.Now())
 	if len(out) == 0 {
 		t.Fatal("nothing is asked")
 	}
-	raw, from := out[0].Raw, netip.AddrPortFrom(a.addr, 4808)
-	at := socket.Place{Addr: b.addr, Device: was.String()}
-	other := at
-	other.Device = is.String()
+	raw, from := out[0].Raw, netip.AddrPortFrom(a.addr, 4804)
+	over := was.String()
 	damaged := append([]byte{}, raw...)
-	damaged[32]++ // whose it says it is
+	damaged[8]++ // whose it says it is
+	other := append([]byte{}, raw...)
+	other[16]++ // for whom it says it is
 	tests := map[string]struct {
-		at   socket.Place
-		from netip.AddrPort
-		raw  []byte
+		device string
+		from   netip.AddrPort
+		raw    []byte
 	}{
-		"address": {at, netip.MustParseAddrPort("241.0.0.9:4808"), raw},
-		"port":    {at, netip.MustParseAddrPort("241.0.0.1:4809"), raw},
-		"device":  {other, from, raw},
-		"name":    {at, from, damaged},
-		"cut":     {at, from, raw[:20]},
+		"address":    {over, netip.MustParseAddrPort("241.0.0.9:4804"), raw},
+		"port":       {over, netip.MustParseAddrPort("241.0.0.1:4809"), raw},
+		"device":     {is.String(), from, raw},
+		"no device":  {"", from, raw},
+		"name":       {over, from, damaged},
+		"other name": {over, from, other},
+		"cut":        {over, from, raw[:20]},
 	}
 	for name, tt := range tests {
-		if got := b.receive(tt.at, tt.from, tt.raw); got != nil {
+		if got := b.receive(b.addr, tt.device, tt.from, tt.raw); got != nil {
 			t.Errorf("%s: answered", name)
 		}
 	}
-	if got := b.receive(at, from, raw); len(got) != 1 {
+	if got := b.receive(b.addr, over, from, raw); len(got) != 1 {
 		t.Error("the peer itself is not answered")
 	}
 }

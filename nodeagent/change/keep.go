@@ -3,6 +3,7 @@ package change
 import (
 	"reflect"
 	"slices"
+	"time"
 )
 
 // keep writes what changed before anybody is told.
@@ -27,7 +28,14 @@ func (x *Exchange) keep() {
 	x.mu.Lock()
 	x.tell(next)
 	x.kept = next
+	now := time.Now()
+	for _, l := range x.links {
+		if len(l.unsaid) > 0 {
+			x.queue.Set(l, now)
+		}
+	}
 	x.mu.Unlock()
+	x.config.Wake.Ring()
 	x.config.OnChange()
 }
 

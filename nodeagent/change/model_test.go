@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/wire"
 )
 
 // end is one gateway of the model: the agent, which may be off, and the kernel,
@@ -53,13 +55,12 @@ func (m *model) send(from int, out []Outgoing) {
 		if m.r.Float64() < m.loss || m.broken[o.On] || !slices.Contains(e.cables, o.On) {
 			continue
 		}
-		raw := o.encode()
-		decoded, err := decode(raw)
+		decoded, err := wire.Decode((&wire.Message{Tunnels: &o.Message}).Encode())
 		if err != nil {
 			panic(err)
 		}
 		delay := time.Duration(m.r.IntN(80)) * time.Millisecond
-		m.mail = append(m.mail, flight{1 - from, m.now.Add(delay), Outgoing{o.On, decoded}})
+		m.mail = append(m.mail, flight{1 - from, m.now.Add(delay), Outgoing{o.On, *decoded.Tunnels}})
 	}
 }
 

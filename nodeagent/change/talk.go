@@ -2,7 +2,12 @@ package change
 
 import (
 	"time"
+
+	"hawser.dev/hawser/nodeagent/wire"
 )
+
+// Message is what one end tells the other: what it has, in full.
+type Message = wire.Tunnels
 
 // Outgoing is a message on its way over a cable.
 type Outgoing struct {
@@ -62,7 +67,7 @@ func (p *Pair) message() Message {
 			uses: h.Cable == p.use || h.Cable == p.applied, wished: p.aside && h.Cable == p.want.other(),
 		}
 		h.told = h.told || w.proved || w.uses
-		m.says = append(m.says, word{h.hash(), w})
+		m.Each = append(m.Each, h.wire(w))
 	}
 	return m
 }
@@ -96,14 +101,15 @@ func (p *Pair) Receive(on Cable, m Message, now time.Time) (Message, bool) {
 
 // hear takes over what the other end says.
 func (p *Pair) hear(m Message, now time.Time) {
-	says := make(map[uint64]said, len(m.says))
-	fresh := len(m.says) != len(p.heard.says)
+	says := make(map[uint64]said, len(m.Each))
+	fresh := len(m.Each) != len(p.heard.says)
 	p.heard.wished = false
-	for _, w := range m.says {
-		before, known := p.heard.says[w.cable]
-		fresh = fresh || !known || before != w.said
-		says[w.cable] = w.said
-		p.heard.wished = p.heard.wished || w.wished
+	for _, t := range m.Each {
+		before, known := p.heard.says[t.ID]
+		now := saidOf(t)
+		fresh = fresh || !known || before != now
+		says[t.ID] = now
+		p.heard.wished = p.heard.wished || now.wished
 	}
 	p.heard.number, p.heard.at, p.heard.says = m.Number, now, says
 	if fresh {

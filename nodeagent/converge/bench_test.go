@@ -34,16 +34,13 @@ func bigState() big {
 }
 
 // sorts are what a kind can tell of what happened to it.
-var sorts = []string{"plain", "stamped", "following"}
+var sorts = []string{"plain", "stamped"}
 
 func bigEngine(b *testing.B, sort string) *converge.Engine[big] {
 	elements := convergetest.NewWorld[desired.Element]()
 	var kind converge.Kind[desired.Element] = elements.Kind("element")
-	switch sort {
-	case "stamped":
+	if sort == "stamped" {
 		kind = elements.Stamped("element")
-	case "following":
-		kind = elements.Following("element")
 	}
 	peers := convergetest.NewWorld[desired.Peer]().Kind("peer")
 	e := &converge.Engine[big]{Stages: []converge.Stage[big]{

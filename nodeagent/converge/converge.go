@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"hawser.dev/hawser/internal/diff"
 )
@@ -38,25 +37,12 @@ type Adopter[S diff.Spec] interface {
 }
 
 // Stamper is a Kind that can tell cheaply whether anything changed since the
-// last Observe, in either direction and by whomever. Two equal stamps that are
-// not empty promise that Observe would give the same again.
+// last Observe, in either direction and by whomever but its own Apply, after which
+// it is read again in any case. Two equal stamps that are not empty promise that
+// Observe would give the same again.
 type Stamper interface {
 	Stamp(ctx context.Context) (string, error)
 }
-
-// Follower is a Stamper whose stamp its own Apply leaves as it was: it tells of what
-// others change, and of an Apply that others came between. When all changes that are
-// needed were applied without an error, what is wanted is then taken for what is. It
-// is read again within believed, as nothing is only believed for long. So a Follower is
-// no Adopter: the kernel fills in nothing of what it writes.
-type Follower interface {
-	Stamper
-	// Follows does nothing.
-	Follows()
-}
-
-// believed is how long what was written is taken for what is.
-const believed = 10 * time.Second
 
 // ErrConflict says that an object with the wanted name exists and is not ours.
 var ErrConflict = errors.New("exists and is not ours")

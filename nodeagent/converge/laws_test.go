@@ -22,6 +22,8 @@ type item struct {
 
 func (i item) Key() string { return i.Name }
 
+func (i item) Same(other item) bool { return i == other }
+
 func (i item) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "text", Value: i.Text},
@@ -44,7 +46,7 @@ func TestLaws(t *testing.T) {
 			return []item{text, shape, secret}
 		},
 	}
-	for _, sort := range []string{"plain", "stamped", "following"} {
+	for _, sort := range []string{"plain", "stamped", "quiet"} {
 		t.Run(sort, func(t *testing.T) {
 			t.Parallel()
 			world := convergetest.NewWorld[item]()
@@ -69,8 +71,8 @@ func TestLaws(t *testing.T) {
 				switch sort {
 				case "stamped":
 					return world.Stamped("item")
-				case "following":
-					return world.Following("item")
+				case "quiet":
+					return &quiet{StampedKind: world.Stamped("item")}
 				}
 				return world.Kind("item")
 			}

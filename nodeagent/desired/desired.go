@@ -60,11 +60,9 @@ const (
 	VXLANCableID = 74
 	PassID       = 75   // VNI of what clusters pass on
 	PassPort     = 4809 // UDP, the same on tunnel addresses
-	ProbePort    = 4804 // UDP, link probes on tunnel addresses and over NodeLink
-	PathPort     = 4806 // UDP, probes of full size on tunnel addresses
+	ProbePort    = 4804 // UDP, messages about links (package wire) on tunnel addresses and over NodeLink
 	FeedPort     = 4805 // TCP, peer feed on tunnel addresses and over NodeLink
 	IPsecPort    = 4807 // UDP, VXLAN on tunnel addresses, inside ESP only
-	CablePort    = 4808 // UDP, changes of cables, on tunnel addresses over each of them
 )
 
 // State is everything that one node should have.

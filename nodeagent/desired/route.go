@@ -90,6 +90,9 @@ func (r Route) Key() string {
 	return key
 }
 
+// Same reports that two routes are equal.
+func (r Route) Same(other Route) bool { return r == other }
+
 // Fields gives the way.
 func (r Route) Fields() []diff.Field {
 	return []diff.Field{

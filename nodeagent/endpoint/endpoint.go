@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/internal/due"
 	"hawser.dev/hawser/nodeagent/model"
 )
 
@@ -95,6 +96,7 @@ func pause(round int) time.Duration {
 // Machine holds the search for each remote gateway.
 type Machine struct {
 	searches map[string]*search
+	queue    due.Queue[*search] // by when there is something to do
 	kept     map[string]netip.AddrPort
 }
 
@@ -111,18 +113,21 @@ func (m *Machine) Set(remotes []Remote, now time.Time) {
 		s := m.searches[r.Name]
 		if s == nil {
 			m.searches[r.Name] = begin(r, m.kept[r.Name], now)
+			m.queue.Set(m.searches[r.Name], now)
 			continue
 		}
 		if !slices.Equal(s.Candidates, r.Candidates) && !s.seen.Alive {
 			s.start(now)
 		}
 		s.Remote = r
+		m.queue.Set(s, now)
 		if s.way.Next.IsValid() && s.rank(s.way.Next) == len(r.Candidates) {
 			s.way.Next = netip.AddrPort{}
 		}
 	}
-	for name := range m.searches {
+	for name, s := range m.searches {
 		if !wanted[name] {
+			m.queue.Remove(s)
 			delete(m.searches, name)
 		}
 	}
@@ -140,6 +145,7 @@ func (m *Machine) See(name string, seen Seen, now time.Time) {
 	case !seen.At.IsValid():
 		seen.At = s.way.Addr // where the link was tried is where it is
 	}
+	m.queue.Set(s, now)
 	before := s.seen
 	s.seen = seen
 	switch {
@@ -161,24 +167,28 @@ func (m *Machine) Answered(a Ask, now time.Time) {
 			s.first = now
 		}
 		s.answers[a.Addr] = now
+		m.queue.Set(s, now)
 	}
 }
 
 // Step gives the questions that are due, and when there is something to do next.
 func (m *Machine) Step(now time.Time) (asks []Ask, next time.Time) {
-	next = now.Add(far)
-	for _, s := range m.searches {
+	for s, ok := m.queue.Next(now); ok; s, ok = m.queue.Next(now) {
 		if addr, ask := s.step(now); ask {
 			asks = append(asks, Ask{Name: s.Name, Addr: addr})
 		}
-		if at := s.wake(now); at.Before(next) {
-			next = at
-		}
+		m.queue.Set(s, s.wake(now)) // later than now
 	}
 	slices.SortFunc(asks, func(a, b Ask) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), a.Addr.Compare(b.Addr))
 	})
-	return asks, next
+	return asks, now.Add(m.queue.Wait(now, far))
+}
+
+// Idle reports whether there is nothing to do yet.
+func (m *Machine) Idle(now time.Time) bool {
+	_, due := m.queue.Next(now)
+	return !due
 }
 
 // Unresolved reports, once, whether names should be looked up again, as a link
@@ -210,6 +220,17 @@ func (m *Machine) Kept() map[string]netip.AddrPort {
 			out[name] = s.way.Next
 		case s.way.Addr.IsValid() && (s.seen.Alive || s.way.Addr == m.kept[name]):
 			out[name] = s.way.Addr
+		}
+	}
+	return out
+}
+
+// Places gives from where the links that live come, as far as that is known.
+func (m *Machine) Places() map[string]netip.AddrPort {
+	out := map[string]netip.AddrPort{}
+	for name, s := range m.searches {
+		if s.seen.Alive && s.seen.At.IsValid() {
+			out[name] = s.seen.At
 		}
 	}
 	return out

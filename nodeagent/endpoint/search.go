@@ -5,11 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"hawser.dev/hawser/internal/due"
 	"hawser.dev/hawser/nodeagent/model"
 )
 
 // search is the state of one remote gateway.
 type search struct {
+	due.Slot
 	Remote
 	seen Seen
 	way  model.Way

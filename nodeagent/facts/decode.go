@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	kjson "sigs.k8s.io/json"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/diag"
 )
@@ -25,8 +26,8 @@ type Objects struct {
 	Services       []corev1.Service
 	EndpointSlices []discoveryv1.EndpointSlice
 	Namespaces     []corev1.Namespace
-	Exports        []ServiceExport
-	Imports        []ServiceImport
+	Exports        []mcsv1.ServiceExport
+	Imports        []mcsv1.ServiceImport
 }
 
 func (o *Objects) add(more Objects) {
@@ -84,8 +85,8 @@ func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
 	}
 	switch h.APIVersion + " " + h.Kind {
 	case "v1 List", "v1 NodeList", "v1 PodList", "v1 ServiceList", "v1 NamespaceList", "discovery.k8s.io/v1 EndpointSliceList",
-		mcsGroup + "/v1beta1 ServiceExportList", mcsGroup + "/v1beta1 ServiceImportList",
-		mcsGroup + "/v1alpha1 ServiceExportList", mcsGroup + "/v1alpha1 ServiceImportList":
+		mcsv1.GroupName + "/v1beta1 ServiceExportList", mcsv1.GroupName + "/v1beta1 ServiceImportList",
+		mcsv1.GroupName + "/v1alpha1 ServiceExportList", mcsv1.GroupName + "/v1alpha1 ServiceImportList":
 		return o.list(file, &h.Items, nesting)
 	case "v1 Node":
 		return appendObject(file, node, &o.Nodes)
@@ -97,9 +98,9 @@ func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
 		return appendObject(file, node, &o.EndpointSlices)
 	case "v1 Namespace":
 		return appendObject(file, node, &o.Namespaces)
-	case mcsGroup + "/v1beta1 ServiceExport", mcsGroup + "/v1alpha1 ServiceExport":
+	case mcsv1.GroupName + "/v1beta1 ServiceExport", mcsv1.GroupName + "/v1alpha1 ServiceExport":
 		return appendObject(file, node, &o.Exports)
-	case mcsGroup + "/v1beta1 ServiceImport", mcsGroup + "/v1alpha1 ServiceImport":
+	case mcsv1.GroupName + "/v1beta1 ServiceImport", mcsv1.GroupName + "/v1alpha1 ServiceImport":
 		return appendObject(file, node, &o.Imports)
 	}
 	if h.APIVersion == "" || h.Kind == "" {

@@ -7,12 +7,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/nodeagent/mcs"
 )
-
-const mcsGroup = "multicluster.x-k8s.io"
 
 // ManagedBy with the value Manager is the label of objects that are Hawser's.
 const (
@@ -20,47 +18,7 @@ const (
 	Manager   = "hawser"
 )
 
-// ServiceExport is as much of multicluster.x-k8s.io ServiceExport as we read.
-type ServiceExport struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		ExportedLabels      map[string]string `json:"exportedLabels,omitempty"`
-		ExportedAnnotations map[string]string `json:"exportedAnnotations,omitempty"`
-	} `json:"spec,omitzero"`
-	Status struct {
-		Conditions []ExportCondition `json:"conditions,omitempty"`
-	} `json:"status,omitzero"`
-}
-
-// ExportCondition is as much of a condition as we read.
-type ExportCondition struct {
-	Type    string `json:"type"`
-	Message string `json:"message,omitempty"`
-}
-
-// ServiceImport is as much of multicluster.x-k8s.io ServiceImport as we read.
-// v1alpha1 and v1beta1 have the same fields.
-type ServiceImport struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		Type                  string                        `json:"type,omitempty"`
-		IPs                   []string                      `json:"ips,omitempty"`
-		IPFamilies            []corev1.IPFamily             `json:"ipFamilies,omitempty"`
-		Ports                 []mcs.Port                    `json:"ports,omitempty"`
-		SessionAffinity       corev1.ServiceAffinity        `json:"sessionAffinity,omitempty"`
-		SessionAffinityConfig *corev1.SessionAffinityConfig `json:"sessionAffinityConfig,omitempty"`
-		InternalTrafficPolicy string                        `json:"internalTrafficPolicy,omitempty"`
-		TrafficDistribution   string                        `json:"trafficDistribution,omitempty"`
-	} `json:"spec,omitzero"`
-	Status struct {
-		Clusters []struct {
-			Cluster string `json:"cluster"`
-		} `json:"clusters,omitempty"`
-		Conditions []metav1.Condition `json:"conditions,omitempty"`
-	} `json:"status,omitzero"`
-}
-
-func fromExport(e *ServiceExport) mcs.Export {
+func fromExport(e *mcsv1.ServiceExport) mcs.Export {
 	out := mcs.Export{
 		Namespace: e.Namespace, Name: e.Name, UID: string(e.UID), Generation: e.Generation,
 		Created: e.CreationTimestamp.UTC(),
@@ -73,17 +31,19 @@ func fromExport(e *ServiceExport) mcs.Export {
 	return out
 }
 
-func fromImport(i *ServiceImport) mcs.Import {
+func fromImport(i *mcsv1.ServiceImport) mcs.Import {
 	out := mcs.Import{
 		Namespace: i.Namespace, Name: i.Name, Created: i.CreationTimestamp.UTC(),
-		Type: i.Spec.Type, IPs: onePerFamily(i.Spec.IPs), Families: families(i.Spec.IPFamilies), Ports: i.Spec.Ports,
+		Type: string(i.Spec.Type), IPs: onePerFamily(i.Spec.IPs), Families: families(i.Spec.IPFamilies),
 		Affinity: affinity(i.Spec.SessionAffinity), AffinitySeconds: affinitySeconds(i.Spec.SessionAffinityConfig),
-		InternalTrafficPolicy: i.Spec.InternalTrafficPolicy, TrafficDistribution: i.Spec.TrafficDistribution,
+		InternalTrafficPolicy: optional(i.Spec.InternalTrafficPolicy), TrafficDistribution: optional(i.Spec.TrafficDistribution),
 		Labels: maps.Clone(i.Labels), Annotations: i.Annotations,
 	}
 	delete(out.Labels, ManagedBy)
-	for n := range out.Ports {
-		out.Ports[n].Protocol = cmp.Or(out.Ports[n].Protocol, "TCP")
+	for _, p := range i.Spec.Ports {
+		out.Ports = append(out.Ports, mcs.Port{
+			Name: p.Name, Protocol: cmp.Or(string(p.Protocol), "TCP"), Port: int(p.Port), AppProtocol: optional(p.AppProtocol),
+		})
 	}
 	for _, c := range i.Status.Clusters {
 		out.Clusters = append(out.Clusters, c.Cluster)

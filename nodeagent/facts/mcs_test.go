@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
@@ -109,7 +110,7 @@ func TestExportsAndImports(t *testing.T) {
 func TestAnotherWritesTheImport(t *testing.T) {
 	t.Parallel()
 	put := func(table *Table, label string, ips ...string) []mcs.Import {
-		i := &ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web", Labels: map[string]string{ManagedBy: label}}}
+		i := &mcsv1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "web", Labels: map[string]string{ManagedBy: label}}}
 		i.Spec.Type, i.Spec.IPs = "ClusterSetIP", ips
 		table.PutImport(i)
 		return table.Facts().Imports
@@ -141,7 +142,7 @@ func TestAnotherWritesTheImport(t *testing.T) {
 func TestExportOfAnExternalName(t *testing.T) {
 	t.Parallel()
 	objects := Objects{
-		Exports:  []ServiceExport{{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "elsewhere"}}},
+		Exports:  []mcsv1.ServiceExport{{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "elsewhere"}}},
 		Services: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "elsewhere"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}},
 	}
 	have := FromObjects(objects)
@@ -173,7 +174,7 @@ func TestTableBegins(t *testing.T) {
 	if table.PutService("sample", "web", nil, nil); table.Facts().Exports[1].Service != nil {
 		t.Error("a Service that is gone shows")
 	}
-	table.PutExport(&ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "new"}})
+	table.PutExport(&mcsv1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "new"}})
 	if have := table.Facts().Exports; len(have) != 2 {
 		t.Errorf("an export shows before its Service was looked for: %+v", have)
 	}

@@ -60,13 +60,16 @@ func latest[T any](objects []T, key func(*T) string) []*T {
 
 func fromNode(node *corev1.Node) model.Node {
 	out := model.Node{Name: node.Name, Labels: node.Labels, Away: away(node)}
-	var addrs []string
-	for _, a := range node.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			addrs = append(addrs, a.Address)
+	of := func(sort corev1.NodeAddressType) []netip.Addr {
+		var addrs []string
+		for _, a := range node.Status.Addresses {
+			if a.Type == sort {
+				addrs = append(addrs, a.Address)
+			}
 		}
+		return onePerFamily(addrs)
 	}
-	out.Addrs = onePerFamily(addrs)
+	out.Addrs, out.External = of(corev1.NodeInternalIP), of(corev1.NodeExternalIP)
 	cidrs := node.Spec.PodCIDRs
 	if len(cidrs) == 0 && node.Spec.PodCIDR != "" {
 		cidrs = []string{node.Spec.PodCIDR}

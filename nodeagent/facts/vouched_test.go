@@ -3,6 +3,8 @@ package facts
 import (
 	"encoding/json"
 	"testing"
+
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
 // TestVouchedRecord: an annotation counts as in use only as long as the status, which
@@ -30,7 +32,7 @@ func TestVouchedRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var e ServiceExport
+		var e mcsv1.ServiceExport
 		if err := json.Unmarshal(raw, &e); err != nil {
 			t.Fatal(err)
 		}

@@ -21,9 +21,13 @@ const (
 	maxRelayed = 16 * maxCluster
 	// maxEdges bounds the links of which a cluster tells.
 	maxEdges = 1024
-	// maxPassing bounds the same as JSON, in bytes. With one export it must fit in a
-	// frame.
-	maxPassing = 128 << 10
+	// maxSmall bounds the same as JSON, and what it says of places, in bytes. Both with
+	// one export must fit in a frame.
+	maxSmall = 128 << 10
+	// maxFound bounds the endpoints of one gateway that a cluster tells of, and maxSeen the
+	// gateways of others that it sees.
+	maxFound = 16
+	maxSeen  = 4096
 	// maxHostPorts and maxHostAddrs are those of one host.
 	maxHostPorts = 256
 	maxHostAddrs = 8
@@ -124,6 +128,30 @@ func checkPassing(p *model.Passing) error {
 	for _, e := range p.Edges {
 		if !fabric.IsLabel(e.Cluster) || e.Rank < 0 || e.Rank > int(health.Good) || e.MTU < 0 || e.MTU > 65535 {
 			return errors.New("tells of a link that is none")
+		}
+	}
+	return nil
+}
+
+// checkPlaces tells what no cluster says of places. Which of them count is for package found.
+func checkPlaces(p *model.Places) error {
+	if len(p.Found) > fabric.MaxLanes || len(p.Seen) > maxSeen {
+		return errors.New("tells of the places of more gateways than there are")
+	}
+	for gateway, all := range p.Found {
+		if !fabric.IsLabel(gateway) || len(all) > maxFound {
+			return errors.New("tells of a gateway that is none, or of too many endpoints of one")
+		}
+		for _, f := range all {
+			if !fabric.IsSource(f.Source) || f.Port < 0 || f.Port > 65535 {
+				return errors.New("tells of an endpoint that is none")
+			}
+		}
+	}
+	for name := range p.Seen {
+		cluster, gateway, _ := strings.Cut(name, "/")
+		if !fabric.IsLabel(cluster) || !fabric.IsLabel(gateway) {
+			return errors.New("sees a gateway that is none")
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ type encoded struct {
 	heard   Heard // what it was made from
 	exports []piece
 	passing json.RawMessage // nil = none
+	places  json.RawMessage // nil = none
 }
 
 // piece is one export. Those of a cluster are sorted by namespace and name.
@@ -44,13 +45,16 @@ func encode(before *encoded, heard Heard) (*encoded, error) {
 	} else if sameState(last.heard, heard) {
 		return before, nil
 	}
-	out := &encoded{heard: heard, passing: last.passing}
-	var wrong, links error
+	out := &encoded{heard: heard, passing: last.passing, places: last.places}
+	var wrong, links, places error
 	out.exports, wrong = encodeExports(last.exports, heard.Live.Exports)
 	if !reflect.DeepEqual(last.heard.Live.Passing, heard.Live.Passing) {
-		out.passing, links = encodePassing(heard.Live.Passing)
+		out.passing, links = encodeSmall("links", heard.Live.Passing, checkPassing)
 	}
-	wrong = errors.Join(wrong, links)
+	if !reflect.DeepEqual(last.heard.Live.Places, heard.Live.Places) {
+		out.places, places = encodeSmall("places", heard.Live.Places, checkPlaces)
+	}
+	wrong = errors.Join(wrong, links, places)
 	if before != nil && wrong == nil && out.equal(before) {
 		return before, nil
 	}
@@ -61,7 +65,7 @@ func encode(before *encoded, heard Heard) (*encoded, error) {
 // may still be equal.
 func sameState(a, b Heard) bool {
 	return a.Stale == b.Stale && a.Live.Shape == b.Live.Shape && reflect.DeepEqual(a.Live.Passing, b.Live.Passing) &&
-		sameSlice(a.Live.Exports, b.Live.Exports)
+		reflect.DeepEqual(a.Live.Places, b.Live.Places) && sameSlice(a.Live.Exports, b.Live.Exports)
 }
 
 func sameSlice(a, b []model.LiveExport) bool {
@@ -82,12 +86,12 @@ func sameHost(a, b model.LiveHost) bool {
 // equal reports whether a subscriber is told the same.
 func (e *encoded) equal(other *encoded) bool {
 	return e.heard.Stale == other.heard.Stale && e.heard.Live.Shape == other.heard.Live.Shape && bytes.Equal(e.passing, other.passing) &&
-		slices.EqualFunc(e.exports, other.exports, func(a, b piece) bool { return a.compare(&b) == 0 && bytes.Equal(a.raw, b.raw) })
+		bytes.Equal(e.places, other.places) && slices.EqualFunc(e.exports, other.exports, func(a, b piece) bool { return a.compare(&b) == 0 && bytes.Equal(a.raw, b.raw) })
 }
 
 // update is what every update of the cluster says.
 func (e *encoded) update(cluster string) update {
-	return update{Cluster: cluster, Stale: e.heard.Stale, Shape: e.heard.Live.Shape, Passing: e.passing}
+	return update{Cluster: cluster, Stale: e.heard.Stale, Shape: e.heard.Live.Shape, Passing: e.passing, Places: e.places}
 }
 
 // changes calls gone for each export of before that is not here, and then fresh for
@@ -129,21 +133,22 @@ func walk(as, bs []piece, each func(a, b *piece)) {
 	}
 }
 
-func encodePassing(p *model.Passing) (json.RawMessage, error) {
-	if p == nil {
+// encodeSmall makes what is told beside exports; nil = none.
+func encodeSmall[T any](what string, said *T, check func(*T) error) (json.RawMessage, error) {
+	if said == nil {
 		return nil, nil
 	}
-	err := checkPassing(p)
+	err := check(said)
 	if err == nil {
 		var raw json.RawMessage
-		if raw, err = json.Marshal(p); err == nil && len(raw) <= maxPassing {
+		if raw, err = json.Marshal(said); err == nil && len(raw) <= maxSmall {
 			return raw, nil
 		}
 	}
 	if err == nil {
-		err = fmt.Errorf("more than %d bytes", maxPassing)
+		err = fmt.Errorf("more than %d bytes", maxSmall)
 	}
-	return nil, fmt.Errorf("links: %w", err)
+	return nil, fmt.Errorf("%s: %w", what, err)
 }
 
 // encodeExports takes over what is the same in before, and leaves out what cannot be

@@ -64,9 +64,10 @@ type update struct {
 	Gone    bool              `json:"gone,omitempty"`    // no longer heard
 	Exports []json.RawMessage `json:"exports,omitempty"` // model.LiveExport: new and changed ones
 	Removed []string          `json:"removed,omitempty"` // namespace/name
-	// Shape and Passing are as in model.Live, always as they are now.
+	// Shape, Passing and Places are as in model.Live, always as they are now.
 	Shape   string          `json:"shape,omitempty"`
 	Passing json.RawMessage `json:"passing,omitempty"`
+	Places  json.RawMessage `json:"places,omitempty"`
 }
 
 // pack makes the bytes of a frame: length (4 bytes, big endian), then JSON.

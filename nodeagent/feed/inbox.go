@@ -39,6 +39,7 @@ type staged struct {
 	exports map[string]sized
 	shape   string
 	passing *model.Passing
+	places  *model.Places
 	size    int // bytes of memory
 }
 
@@ -119,11 +120,15 @@ func (b *inbox) update(u update) error {
 	if !known {
 		have.exports = map[string]sized{}
 	}
-	passing, err := b.decodePassing(u)
+	passing, err := decodeSmall(b, u.Passing, checkPassing)
 	if err != nil {
 		return fmt.Errorf("links of %s: %w", u.Cluster, err)
 	}
-	have.stale, have.shape, have.passing = u.Stale, u.Shape, passing
+	places, err := decodeSmall(b, u.Places, checkPlaces)
+	if err != nil {
+		return fmt.Errorf("places of %s: %w", u.Cluster, err)
+	}
+	have.stale, have.shape, have.passing, have.places = u.Stale, u.Shape, passing, places
 	before := have.size
 	for _, key := range u.Removed {
 		have.remove(key)
@@ -179,24 +184,28 @@ func (b *inbox) export(cluster string, into *staged, raw json.RawMessage) error 
 	return nil
 }
 
-// decodePassing reads what a cluster says of its links. What no cluster says is as
-// if nothing was said.
-func (b *inbox) decodePassing(u update) (*model.Passing, error) {
-	if len(u.Passing) == 0 {
+// decodeSmall reads what a cluster says beside its exports. What no cluster says is as if
+// nothing was said.
+func decodeSmall[T any](b *inbox, raw json.RawMessage, check func(*T) error) (*T, error) {
+	if len(raw) == 0 {
 		return nil, nil
 	}
-	var passing *model.Passing
-	if err := json.Unmarshal(u.Passing, &passing); err != nil {
-		return nil, fmt.Errorf("decode passing: %w", err)
+	var said *T
+	if err := json.Unmarshal(raw, &said); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
 	}
-	if passing == nil {
+	if said == nil {
 		return nil, nil
 	}
-	if err := checkPassing(passing); err != nil {
+	err := check(said)
+	if err == nil && len(raw) > maxSmall {
+		err = errors.New("tells of more than a cluster has")
+	}
+	if err != nil {
 		b.warn(err.Error())
 		return nil, nil
 	}
-	return passing, nil
+	return said, nil
 }
 
 // decode reads an export and leaves out the hosts that the peer may not announce.
@@ -270,6 +279,7 @@ func (b *inbox) commit() {
 		}
 		live := model.Live{
 			Cluster: cluster, Exports: make([]model.LiveExport, 0, len(have.exports)), Shape: have.shape, Passing: have.passing,
+			Places: have.places,
 		}
 		for _, e := range have.exports {
 			live.Exports = append(live.Exports, e.export)

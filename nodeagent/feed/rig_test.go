@@ -20,7 +20,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-var byValue = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+var byValue = cmp.Options{
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+}
 
 // fast are times for tests: quick, yet slow enough for a busy machine.
 var fast = Timing{

@@ -138,7 +138,7 @@ func (p *Prober) push(out []outgoing, now time.Time) []outgoing {
 			continue
 		}
 		head := message{
-			kind: kindReply, push: true, sequence: a.sequence, nonce: a.nonce,
+			reply: true, push: true, sequence: a.sequence, nonce: a.nonce,
 			from: p.self, to: a.hash, word: word{rank: p.condition().rank},
 		}
 		for _, m := range p.reach.replies(a.generation, head) {

@@ -25,7 +25,7 @@ func (p *Prober) Aside(to Peer, answered func()) []byte {
 			delete(p.asides, number)
 		}
 	}
-	m := message{kind: kindProbe, nonce: nonce(), from: nonce(), to: to.hash()}
+	m := message{nonce: nonce(), from: nonce(), to: to.hash()}
 	p.asides[m.nonce] = aside{to: m.to, from: m.from, sent: now, answered: answered}
 	return m.encode()
 }

@@ -43,7 +43,7 @@ func peerOf(i int) Peer {
 // run lets invented time pass.
 func (l *lonely) run(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
-		packets, wait := l.tick(l.now)
+		packets, wait := l.Tick(l.now)
 		for _, o := range packets {
 			l.sent[o.To.Addr()]++
 			if !l.dead[o.To.Addr()] {
@@ -56,7 +56,7 @@ func (l *lonely) run(d time.Duration) {
 
 func (l *lonely) reply(o outgoing) {
 	m, _ := decode(o.Raw)
-	m.kind, m.from, m.to, m.word = kindReply, m.to, m.from, word{rank: Good, uses: l.uses[o.To.Addr()]}
+	m.reply, m.from, m.to, m.word = true, m.to, m.from, word{rank: Good, uses: l.uses[o.To.Addr()]}
 	l.receive(l.now.Add(time.Millisecond), o.From, o.To, m.encode())
 }
 
@@ -100,8 +100,8 @@ func TestBudgetLeavesTheUsed(t *testing.T) {
 	l.run(10 * time.Second)
 	l.SetUse(map[string]model.Path{peerOf(7).Cluster: {Local: "a1", Remote: "g"}, peerOf(8).Cluster: {Local: "a2", Remote: "g"}})
 	l.uses = map[netip.Addr]bool{remoteAddr(9): true}
-	says := message{kind: kindProbe, from: peerOf(9).hash(), to: l.self, word: word{rank: Good, uses: true}}
-	says.base = l.byWay[way{at: Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, from: remoteAddr(9)}].token
+	says := message{from: peerOf(9).hash(), to: l.self, word: word{rank: Good, uses: true}}
+	says.token = l.byWay[way{at: Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, from: remoteAddr(9)}].token
 	l.receive(l.now, Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, netip.AddrPortFrom(remoteAddr(9), 4804), says.encode())
 	clear(l.sent)
 	l.run(5 * time.Second)
@@ -190,7 +190,7 @@ func TestAskersAreBounded(t *testing.T) {
 	l := newLonely(1, calm)
 	l.run(time.Second)
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}
-	ask := message{kind: kindProbe, sequence: 1, nonce: 2, from: Peer{"a", ""}.hash(), to: l.self}
+	ask := message{sequence: 1, nonce: 2, from: Peer{"a", ""}.hash(), to: l.self}
 	var nodes [][]netip.Addr
 	for i := range maxAskers + 100 {
 		nodes = append(nodes, []netip.Addr{remoteAddr(i)})
@@ -223,21 +223,21 @@ func TestAskersAreBounded(t *testing.T) {
 func FuzzReceive(f *testing.F) {
 	l := newLonely(2, calm)
 	l.run(time.Second)
-	f.Add((&message{kind: kindProbe, from: peerOf(0).hash(), to: l.self, word: word{rank: Unsteady, uses: true}}).encode(), true)
-	f.Add((&message{kind: kindProbe, to: l.self, generation: 1}).encode(), false)
-	f.Add((&message{kind: kindReply, pages: 2, from: peerOf(1).hash(), to: l.self, poke: true}).encode(), true)
+	f.Add((&message{from: peerOf(0).hash(), to: l.self, word: word{rank: Unsteady, uses: true}}).encode(), true)
+	f.Add((&message{to: l.self, generation: 1}).encode(), false)
+	f.Add((&message{reply: true, pages: 2, from: peerOf(1).hash(), to: l.self, poke: true}).encode(), true)
 	f.Fuzz(func(t *testing.T, raw []byte, tunnel bool) {
 		at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}
 		if !tunnel {
 			at.Device = vxlan
 		}
 		for _, o := range l.receive(l.now, at, netip.AddrPortFrom(remoteAddr(0), 4804), raw) {
-			if m, err := decode(o.Raw); err != nil || m.kind != kindReply {
+			if m, err := decode(o.Raw); err != nil || !m.reply {
 				t.Errorf("answered with %+v, %v", m, err)
 			}
 		}
 		l.now = l.now.Add(time.Millisecond)
-		l.tick(l.now)
+		l.Tick(l.now)
 	})
 }
 
@@ -280,7 +280,7 @@ func TestOvertakenPoke(t *testing.T) {
 	if heard.remote.rank != Draining {
 		t.Fatalf("b heard %v", heard.remote)
 	}
-	old := message{kind: kindProbe, nonce: 1, from: a.self, to: b.self, word: word{rank: Good, uses: true}, base: heard.token}
+	old := message{nonce: 1, from: a.self, to: b.self, word: word{rank: Good, uses: true}, token: heard.token}
 	m.send([]outgoing{{From: Listen{Addr: a.tunnel}, To: netip.AddrPortFrom(b.tunnel, 4804), Raw: old.encode()}})
 	m.run(2 * time.Millisecond)
 	if heard.remote.rank != Good {

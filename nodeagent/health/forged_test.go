@@ -10,7 +10,7 @@ import (
 // forge sends a probe that says something, as if it came from another gateway, every
 // millisecond for a while.
 func (m *sim) forge(as, to *simNode, says word, d time.Duration) {
-	probe := message{kind: kindProbe, poke: true, nonce: 1, from: as.self, to: to.self, word: says}
+	probe := message{poke: true, nonce: 1, from: as.self, to: to.self, word: says}
 	for end := m.now.Add(d); m.now.Before(end); m.run(time.Millisecond) {
 		m.send([]outgoing{{From: Listen{Addr: as.tunnel}, To: netip.AddrPortFrom(to.tunnel, 4804), Raw: probe.encode()}})
 	}
@@ -84,11 +84,11 @@ func TestFloodStarvesNobody(t *testing.T) {
 	tunnel := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}
 	inside := Listen{Addr: tunnel.Addr, Device: vxlan}
 	answers := func(at Listen, from netip.Addr, m message) (n int) {
-		m.kind, m.to = kindProbe, l.self
+		m.reply, m.to = false, l.self
 		return len(l.receive(l.now, at, netip.AddrPortFrom(from, 4804), m.encode()))
 	}
 	honest := func(i int) message {
-		return message{from: peerOf(i).hash(), base: l.byWay[way{at: tunnel, from: remoteAddr(i)}].token, word: word{rank: Good}}
+		return message{from: peerOf(i).hash(), token: l.byWay[way{at: tunnel, from: remoteAddr(i)}].token, word: word{rank: Good}}
 	}
 	heap := func() int64 {
 		runtime.GC()
@@ -131,7 +131,7 @@ func TestStrangersAreNoMates(t *testing.T) {
 	node, stranger := remoteAddr(1<<20), remoteAddr(1<<21)
 	l.SetNodes([][]netip.Addr{{node}})
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}
-	ask := message{kind: kindProbe, sequence: 1, nonce: 2, from: Peer{"a", ""}.hash(), to: l.self}
+	ask := message{sequence: 1, nonce: 2, from: Peer{"a", ""}.hash(), to: l.self}
 	l.receive(l.now, at, netip.AddrPortFrom(node, 4804), ask.encode())
 	for range 20 {
 		l.receive(l.now, at, netip.AddrPortFrom(stranger, 4804), ask.encode())

@@ -11,11 +11,11 @@ package health
 
 import (
 	"encoding/json"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/socket"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -61,7 +61,8 @@ type Config struct {
 	Gateway  string
 	Port     uint16 // UDP, of both ends; desired.ProbePort
 	Settings Settings
-	Log      *slog.Logger
+	// Wake is rung when there is something to do before the time of the last tick is over.
+	Wake bell.Bell
 	// OnChange is called when any link changed its state or any gateway of this
 	// cluster its reach. It must not block. May be nil.
 	OnChange func()
@@ -163,15 +164,14 @@ func (l *Link) says(hash uint64) word {
 
 // Stats counts packets since the start of the prober.
 type Stats struct {
-	Sent      uint64
-	Answered  uint64 // replies that matched a probe
-	Replied   uint64 // probes that were answered here
-	Malformed uint64 // packets that are not ours, or damaged
-	Foreign   uint64 // probes and replies of or for somebody else
-	Limited   uint64 // probes that the rate bound left without an answer
-	Failed    uint64 // packets that the kernel refused to send
-	Poked     uint64 // probes out of turn, which tell of a change
-	Pushed    uint64 // packets that told nodes of this cluster of a change
+	Sent     uint64
+	Answered uint64 // replies that matched a probe
+	Replied  uint64 // probes that were answered here
+	Foreign  uint64 // probes and replies of or for somebody else
+	Limited  uint64 // probes that the rate bound left without an answer
+	Failed   uint64 // packets that the kernel refused to send
+	Poked    uint64 // probes out of turn, which tell of a change
+	Pushed   uint64 // packets that told nodes of this cluster of a change
 }
 
 // recorded is a Snapshot as JSON has it.

@@ -1,43 +1,9 @@
 package health
 
-import (
-	"encoding/binary"
-	"errors"
+import "hawser.dev/hawser/nodeagent/wire"
 
-	"hawser.dev/hawser/internal/spread"
-)
-
-// Kinds of message.
-const (
-	kindProbe = 1 // from a gateway or a node
-	kindReply = 2 // to a probe; to a node of the own cluster with a page of the reach list
-)
-
-const (
-	version    = 2
-	headLength = 56
-	// maxPage bounds the entries in one reply, so that it fits in the MTU of any link
-	// (IPv6 asks for 1280 bytes).
-	maxPage     = 128
-	entryLength = 9
-	maxPacket   = headLength + entryLength*maxPage
-)
-
-// Bits of the flags of a message and of an entry. Bits that are not named here
-// are left for later: who does not know them ignores them.
-const (
-	flagRank = 1<<3 - 1 // the rank
-	flagUses = 1 << 3
-	flagPoke = 1 << 4 // out of turn: no probe whose loss would count, nor its reply
-	flagPush = 1 << 5 // a second reply to a probe, as there is news
-	// flagTakes: takes what was passed on; of an entry: both ends do.
-	flagTakes = 1 << 6
-)
-
-// magic begins every packet.
-var magic = [4]byte{'h', 'w', 'p', 'b'}
-
-var errMalformed = errors.New("not a probe message of version 2")
+// maxPage bounds the entries in one reply.
+const maxPage = wire.MaxEntries
 
 // word is what one end says of a link.
 type word struct {
@@ -53,97 +19,81 @@ type entry struct {
 	word
 }
 
-// message is one packet. A reply echoes sequence, nonce and poke of the probe.
-// Layout, big endian: magic 4, version 1, kind 1, page 1, pages 1, sequence 4,
-// count 2, flags 1, zero 1, nonce 8, from 8, to 8, generation 8, base 8, entries
-// of hash 8 and flags 1.
+// message is what this package says and hears. A reply echoes sequence, nonce and poke of
+// the probe.
 type message struct {
-	kind     byte
+	reply    bool // to a probe; to a node of the own cluster with a page of the reach list
 	sequence uint32
 	nonce    uint64 // of the prober; a guess cannot answer for a peer
 	from, to uint64 // hash of the names
 	word            // of the sender, about the link that the packet takes
-	poke     bool
-	push     bool
+	poke     bool   // out of turn: no probe whose loss would count, nor its reply
+	push     bool   // a second reply to a probe, as there is news
+	// token, between gateways of two clusters: a reply brings the replier's own, which it
+	// gives to this peer alone, and what a probe says counts at once when it brings back
+	// that of the other end. Who sends 0 is asked instead.
+	token uint64
 	// generation names a reach list. A node says which one it has; the reply brings
 	// the pages of the current one only when it differs, or just the changes when
-	// base is the one that the node has. Between gateways of two clusters base is a
-	// token: a reply brings the replier's own, which it gives to this peer alone, and
-	// what a probe says counts at once when it brings back that of the other end.
-	// Agents before tokens send 0, and are asked instead.
+	// base is the one that the node has.
 	generation, base uint64
 	page, pages      byte
 	reach            []entry
 }
 
 // hash names a gateway (or a node, whose Gateway is empty) on the wire.
-func (p Peer) hash() uint64 { return spread.Hash(p.Cluster + "\n" + p.Gateway) }
+func (p Peer) hash() uint64 { return wire.ID(p.String()) }
 
-func (w word) flags() byte {
-	flags := byte(w.rank)
+// wire gives the word as messages have it.
+func (w word) wire() wire.Word { return wire.Word{Rank: uint8(w.rank), Uses: w.uses, Takes: w.takes} }
+
+// number is another one for each word.
+func (w word) number() uint64 {
+	out := uint64(w.rank)
 	if w.uses {
-		flags |= flagUses
+		out += 1 << 8
 	}
 	if w.takes {
-		flags |= flagTakes
-	}
-	return flags
-}
-
-func wordOf(flags byte) word {
-	return word{rank: min(Rank(flags&flagRank), Good), uses: flags&flagUses != 0, takes: flags&flagTakes != 0}
-}
-
-func (m *message) encode() []byte {
-	out := make([]byte, headLength, headLength+entryLength*len(m.reach))
-	copy(out, magic[:])
-	out[4], out[5], out[6], out[7] = version, m.kind, m.page, m.pages
-	binary.BigEndian.PutUint32(out[8:], m.sequence)
-	binary.BigEndian.PutUint16(out[12:], uint16(len(m.reach)))
-	out[14] = m.flags()
-	if m.poke {
-		out[14] |= flagPoke
-	}
-	if m.push {
-		out[14] |= flagPush
-	}
-	for i, field := range []uint64{m.nonce, m.from, m.to, m.generation, m.base} {
-		binary.BigEndian.PutUint64(out[16+8*i:], field)
-	}
-	for _, e := range m.reach {
-		out = append(binary.BigEndian.AppendUint64(out, e.hash), e.flags())
+		out += 1 << 9
 	}
 	return out
 }
 
-func decode(raw []byte) (message, error) {
-	if len(raw) < headLength || [4]byte(raw) != magic || raw[4] != version {
-		return message{}, errMalformed
+func wordOf(w wire.Word) word {
+	return word{rank: min(Rank(w.Rank), Good), uses: w.Uses, takes: w.Takes}
+}
+
+func (m *message) encode() []byte {
+	out := wire.Message{
+		From: m.from, To: m.to,
+		Probe:  &wire.Probe{Answer: m.reply, Sequence: m.sequence, Nonce: m.nonce, Poke: m.poke, Push: m.push},
+		Advert: &wire.Advert{Word: m.word.wire(), Token: m.token},
 	}
-	m := message{
-		kind:       raw[5],
-		page:       raw[6],
-		pages:      raw[7],
-		sequence:   binary.BigEndian.Uint32(raw[8:]),
-		word:       wordOf(raw[14]),
-		poke:       raw[14]&flagPoke != 0,
-		push:       raw[14]&flagPush != 0,
-		nonce:      binary.BigEndian.Uint64(raw[16:]),
-		from:       binary.BigEndian.Uint64(raw[24:]),
-		to:         binary.BigEndian.Uint64(raw[32:]),
-		generation: binary.BigEndian.Uint64(raw[40:]),
-		base:       binary.BigEndian.Uint64(raw[48:]),
+	if m.generation != 0 || m.pages > 0 {
+		list := &wire.List{Generation: m.generation, Base: m.base, Page: m.page, Pages: m.pages}
+		for _, e := range m.reach {
+			list.Entries = append(list.Entries, wire.Entry{ID: e.hash, Word: e.word.wire()})
+		}
+		out.List = list
 	}
-	count := int(binary.BigEndian.Uint16(raw[12:]))
-	switch {
-	case m.kind != kindProbe && m.kind != kindReply,
-		count > maxPage, len(raw) != headLength+entryLength*count,
-		m.kind == kindProbe && (count > 0 || m.pages > 0 || m.push),
-		m.pages > 0 && m.page >= m.pages:
-		return message{}, errMalformed
+	return out.Encode()
+}
+
+// heardIn gives what a datagram says to this package; false = nothing. One without a word
+// of its sender is no probe of this version.
+func heardIn(w *wire.Message) (m message, ok bool) {
+	if w.Probe == nil || w.Advert == nil {
+		return message{}, false
 	}
-	for at := headLength; at < len(raw); at += entryLength {
-		m.reach = append(m.reach, entry{hash: binary.BigEndian.Uint64(raw[at:]), word: wordOf(raw[at+8])})
+	m = message{
+		reply: w.Probe.Answer, sequence: w.Probe.Sequence, nonce: w.Probe.Nonce, poke: w.Probe.Poke, push: w.Probe.Push,
+		from: w.From, to: w.To, word: wordOf(w.Advert.Word), token: w.Advert.Token,
 	}
-	return m, nil
+	if w.List != nil {
+		m.generation, m.base, m.page, m.pages = w.List.Generation, w.List.Base, w.List.Page, w.List.Pages
+		for _, e := range w.List.Entries {
+			m.reach = append(m.reach, entry{hash: e.ID, word: wordOf(e.Word)})
+		}
+	}
+	return m, true
 }

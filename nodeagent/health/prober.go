@@ -2,7 +2,6 @@ package health
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
@@ -11,15 +10,17 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/internal/due"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/socket"
 )
 
-// Prober probes its targets and answers probes. Its methods may be called from
-// any goroutine, before, during and after Run.
+// Prober probes its targets and answers probes, as a machine of a transport.Transport. Its methods
+// may be called from any goroutine.
 type Prober struct {
 	config Config
 	clock  func() time.Time
-	wake   bell.Bell // there is something to do before the time of the last tick is over
+	wake   bell.Bell // as in Config
 
 	mu       sync.Mutex
 	gateway  string
@@ -31,7 +32,7 @@ type Prober struct {
 	tunnels  []*target      // those of other clusters, by hash
 	byPeer   map[Peer][]int // indexes in sorted; replaced, never changed
 	byWay    map[way]*target
-	schedule schedule
+	schedule due.Queue[*target]
 	until    time.Time // when the schedule is looked at next
 	moved    bool      // targets or listen changed, so sockets may have to
 	started  bool      // a first set of targets was given
@@ -63,7 +64,7 @@ func New(config Config) *Prober {
 		gateway:  config.Gateway,
 		self:     Peer{Cluster: config.Cluster, Gateway: config.Gateway}.hash(),
 		settings: config.Settings.sane(),
-		wake:     bell.New(),
+		wake:     config.Wake,
 		targets:  map[Target]*target{},
 		byWay:    map[way]*target{},
 		stretch:  1,
@@ -72,6 +73,9 @@ func New(config Config) *Prober {
 		asides:   map[uint64]aside{},
 	}
 }
+
+// outgoing is one packet on its way.
+type outgoing = socket.Datagram
 
 // way is how packets find their target: the socket and the sender's address.
 type way struct {
@@ -126,12 +130,12 @@ func (p *Prober) sort() {
 
 func (p *Prober) add(want Target, now time.Time) {
 	t := newTarget(want, now, !p.started)
-	t.due = now.Add(rand.N(max(p.settings.Interval/4, 1)))
+	t.next = now.Add(rand.N(max(p.settings.Interval/4, 1)))
 	t.plan(now, p.settings)
 	t.said = p.wordFor(t, now)
 	t.shown = p.shownOf(t, now)
 	p.targets[want], p.byWay[want.way()] = t, t
-	p.schedule.push(t)
+	p.schedule.Set(t, t.wake)
 }
 
 func (p *Prober) remove(t *target) {
@@ -139,7 +143,7 @@ func (p *Prober) remove(t *target) {
 	if p.byWay[t.way()] == t {
 		delete(p.byWay, t.way())
 	}
-	p.schedule.remove(t)
+	p.schedule.Remove(t)
 }
 
 func compareTargets(a, b *target) int {
@@ -206,8 +210,8 @@ func (p *Prober) SetSettings(settings Settings) {
 	p.change(func(now time.Time) bool {
 		p.settings = settings.sane()
 		for _, t := range p.sorted {
-			if soon := now.Add(p.settings.Interval); soon.Before(t.due) {
-				t.due = soon
+			if soon := now.Add(p.settings.Interval); soon.Before(t.next) {
+				t.next = soon
 			}
 			p.replan(t, now)
 		}
@@ -280,19 +284,6 @@ func (p *Prober) Snapshot() Snapshot {
 	return Snapshot{
 		Links: links, Stats: p.stats, self: Peer{Cluster: p.config.Cluster, Gateway: p.gateway}, byPeer: p.byPeer,
 	}
-}
-
-// Run probes and answers until ctx ends, and returns when all its goroutines have.
-func (p *Prober) Run(ctx context.Context) error {
-	s := p.sockets()
-	defer s.Close()
-	p.wake.Loop(ctx, func() time.Duration {
-		s.Update(p.clock(), p.places)
-		packets, wait := p.tick(p.clock())
-		p.count(s.Send(packets))
-		return wait
-	})
-	return nil
 }
 
 func (p *Prober) notify() {

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/nodeagent/transport"
 )
 
 // rig is one agent's prober on a loopback address of its own.
@@ -18,6 +20,15 @@ type rig struct {
 	addr    netip.Addr
 	changes chan struct{}
 	stop    func()
+
+	transport *transport.Transport
+}
+
+// carry gives a transport of one prober.
+func carry(p *Prober) *transport.Transport {
+	return transport.New(transport.Config{
+		Port: p.config.Port, Log: slog.New(slog.DiscardHandler), Wake: p.wake, Machines: []transport.Machine{p},
+	})
 }
 
 // start runs a prober. Its settings are fast, yet slow enough for a busy machine.
@@ -25,7 +36,7 @@ func start(t *testing.T, cluster, gateway string, addr netip.Addr, port uint16) 
 	t.Helper()
 	r := &rig{addr: addr, changes: make(chan struct{}, 1)}
 	r.Prober = New(Config{
-		Cluster: cluster, Gateway: gateway, Port: port, Log: slog.New(slog.DiscardHandler),
+		Cluster: cluster, Gateway: gateway, Port: port, Wake: bell.New(),
 		Settings: Settings{Interval: 20 * time.Millisecond, Misses: 5},
 		OnChange: func() {
 			select {
@@ -36,7 +47,8 @@ func start(t *testing.T, cluster, gateway string, addr netip.Addr, port uint16) 
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
+	r.transport = carry(r.Prober)
+	go func() { done <- r.transport.Run(ctx) }()
 	stopped := false
 	r.stop = func() {
 		if stopped {
@@ -159,12 +171,12 @@ func TestProberIgnoresStrangers(t *testing.T) {
 	if _, err := conn.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	stranger := message{kind: kindReply, sequence: 1, from: Peer{"a", "a1"}.hash(), to: Peer{"b", "b1"}.hash()}
+	stranger := message{reply: true, sequence: 1, from: Peer{"a", "a1"}.hash(), to: Peer{"b", "b1"}.hash()}
 	if _, err := conn.Write(stranger.encode()); err != nil {
 		t.Fatal(err)
 	}
 	before := b.Snapshot().Stats.Foreign
-	b.await(t, "the count of malformed packets", func(s Snapshot) bool { return s.Stats.Malformed > 0 && s.Stats.Foreign >= before })
+	b.await(t, "the count of malformed packets", func(s Snapshot) bool { return b.transport.Malformed() > 0 && s.Stats.Foreign >= before })
 }
 
 func TestReplyRateIsBounded(t *testing.T) {

@@ -19,11 +19,11 @@ func listOf(n uint64) []entry {
 func TestReachPages(t *testing.T) {
 	t.Parallel()
 	list := newReachList(listOf(3*maxPage + 5))
-	cut := list.replies(0, message{kind: kindReply})
+	cut := list.replies(0, message{reply: true})
 	if len(cut) != 4 {
 		t.Fatalf("%d pages", len(cut))
 	}
-	stale := newReachList(listOf(3)).replies(0, message{kind: kindReply})[0]
+	stale := newReachList(listOf(3)).replies(0, message{reply: true})[0]
 	var h heard
 	// Out of order, one twice, and one of an older list before the others.
 	h.take(&stale)
@@ -80,7 +80,7 @@ func TestReachChanges(t *testing.T) {
 		if r.IntN(10) == 0 {
 			continue // lost
 		}
-		for _, m := range list.replies(h.generation, message{kind: kindReply}) {
+		for _, m := range list.replies(h.generation, message{reply: true}) {
 			raw := m.encode()
 			m, err := decode(raw)
 			if err != nil {
@@ -101,7 +101,7 @@ func TestReachChanges(t *testing.T) {
 	if deltas < 400 || losses != 0 {
 		t.Errorf("%d changes alone, %d of them not understood", deltas, losses)
 	}
-	foreign := message{kind: kindReply, pages: 1, base: h.generation ^ 1, generation: 5, reach: []entry{{1, word{rank: Good, uses: true}}}}
+	foreign := message{reply: true, pages: 1, base: h.generation ^ 1, generation: 5, reach: []entry{{1, word{rank: Good, uses: true}}}}
 	before := h
 	if fresh, lost := h.take(&foreign); fresh || !lost || !reflect.DeepEqual(before, h) {
 		t.Error("a change of a list that the node does not have was taken")

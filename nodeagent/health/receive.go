@@ -3,6 +3,8 @@ package health
 import (
 	"net/netip"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/transport"
 )
 
 // incoming is a packet from somebody.
@@ -12,25 +14,22 @@ type incoming struct {
 	*message
 }
 
-// receive takes a packet that came to a place, and gives the answers to it.
-func (p *Prober) receive(now time.Time, at Listen, from netip.AddrPort, raw []byte) []outgoing {
-	m, err := decode(raw)
-	p.mu.Lock()
-	if err != nil {
-		p.stats.Malformed++
-		p.mu.Unlock()
+// Receive takes a message that came to a place, and gives the answers to it.
+func (p *Prober) Receive(now time.Time, came transport.Incoming) (out []outgoing) {
+	m, ok := heardIn(came.Message)
+	if !ok {
 		return nil
 	}
-	in := incoming{netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), at, &m}
-	var out []outgoing
+	in := incoming{came.From, came.At, &m}
 	changed := false
-	if m.kind == kindReply {
+	p.mu.Lock()
+	if m.reply {
 		changed = p.reply(now, in)
 	} else {
 		out, changed = p.answer(now, in)
 	}
-	first := p.schedule.first()
-	early := p.stale || first != nil && first.wake.Before(p.until)
+	first, any := p.schedule.First()
+	early := p.stale || any && first.wake.Before(p.until)
 	p.mu.Unlock()
 	if early {
 		p.wake.Ring()
@@ -72,7 +71,7 @@ func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
 	}
 	if t.tunnel() {
 		t.hear(m.word)
-		t.theirs = m.base
+		t.theirs = m.token
 	} else {
 		back := p.mate(now, t, m.rank)
 		p.stale = p.stale || back
@@ -96,7 +95,7 @@ func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool
 		return nil, false
 	}
 	head := message{
-		kind: kindReply, poke: m.poke, sequence: m.sequence, nonce: m.nonce,
+		reply: true, poke: m.poke, sequence: m.sequence, nonce: m.nonce,
 		from: m.to, to: m.message.from, word: word{rank: p.condition().rank},
 	}
 	replies, budget := []message{head}, &p.strangers
@@ -110,11 +109,11 @@ func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool
 		}
 	} else if t := p.byWay[way{at: m.at, from: m.from.Addr()}]; t != nil && t.hash == m.message.from {
 		budget = &t.unproven
-		if m.base == t.token {
+		if m.token == t.token {
 			budget = &t.answers
 		}
 		changed = p.told(t, m, now)
-		replies[0].word, replies[0].base = p.wordFor(t, now), t.token
+		replies[0].word, replies[0].token = p.wordFor(t, now), t.token
 	}
 	for i := range replies {
 		if !p.allow(budget, now) {
@@ -129,7 +128,7 @@ func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool
 // told takes what the other end says in a probe. Anybody can send one with its
 // address, so that without the token the other end is asked instead.
 func (p *Prober) told(t *target, m incoming, now time.Time) (changed bool) {
-	if m.base == t.token {
+	if m.token == t.token {
 		t.hear(m.word)
 		changed = p.notice(t, now)
 		p.hurry(t, now)

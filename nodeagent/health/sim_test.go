@@ -3,13 +3,16 @@ package health
 import (
 	"cmp"
 	"container/heap"
-	"log/slog"
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/transport"
+	"hawser.dev/hawser/nodeagent/wire"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -23,7 +26,7 @@ type sim struct {
 	delay  time.Duration
 	nodes  []*simNode
 	byAddr map[netip.Addr]*simNode
-	wire   wire
+	wire   air
 	sent   int
 	older  *simNode // knows of no tokens
 	// lost says which packets do not arrive; nil = all do.
@@ -56,15 +59,15 @@ type packet struct {
 	outgoing
 }
 
-type wire []packet
+type air []packet
 
-func (w wire) Len() int { return len(w) }
-func (w wire) Less(i, j int) bool {
+func (w air) Len() int { return len(w) }
+func (w air) Less(i, j int) bool {
 	return cmp.Or(w[i].at.Compare(w[j].at), cmp.Compare(w[i].seq, w[j].seq)) < 0
 }
-func (w wire) Swap(i, j int) { w[i], w[j] = w[j], w[i] }
-func (w *wire) Push(x any)   { *w = append(*w, x.(packet)) }
-func (w *wire) Pop() any {
+func (w air) Swap(i, j int) { w[i], w[j] = w[j], w[i] }
+func (w *air) Push(x any)   { *w = append(*w, x.(packet)) }
+func (w *air) Pop() any {
 	old := *w
 	last := old[len(old)-1]
 	*w = old[:len(old)-1]
@@ -114,7 +117,7 @@ func (m *sim) start(n *simNode, s Settings) {
 	}
 	n.off = false
 	n.Prober = New(Config{
-		Cluster: n.name.Cluster, Gateway: gateway, Port: 4804, Settings: s, Log: slog.New(slog.DiscardHandler),
+		Cluster: n.name.Cluster, Gateway: gateway, Port: 4804, Settings: s, Wake: bell.New(),
 		OnChange: func() { n.changed = true },
 	})
 	n.clock = func() time.Time { return m.now }
@@ -176,7 +179,7 @@ func (m *sim) turn(n *simNode) {
 	default:
 	}
 	if !n.next.After(m.now) {
-		packets, wait := n.tick(m.now)
+		packets, wait := n.Tick(m.now)
 		n.next = m.now.Add(wait)
 		m.send(packets)
 	}
@@ -203,7 +206,9 @@ func (m *sim) send(packets []outgoing) {
 	for _, o := range packets {
 		m.sent++
 		if from := m.byAddr[o.From.Addr]; m.older != nil && from == m.older && o.From.Device == "" {
-			clear(o.Raw[48:56])
+			older, _ := decode(o.Raw)
+			older.token = 0
+			o.Raw = older.encode()
 		}
 		heap.Push(&m.wire, packet{m.now.Add(m.delay), m.sent, o})
 	}
@@ -217,6 +222,28 @@ func (m *sim) deliver(p packet) {
 	}
 	at := Listen{Addr: p.To.Addr(), Device: p.From.Device}
 	m.send(to.receive(m.now, at, netip.AddrPortFrom(p.From.Addr, 4804), p.Raw))
+}
+
+// decode reads what a prober sends.
+func decode(raw []byte) (message, error) {
+	w, err := wire.Decode(raw)
+	if err != nil {
+		return message{}, err
+	}
+	m, ok := heardIn(w)
+	if !ok {
+		return m, errors.New("nothing for health")
+	}
+	return m, nil
+}
+
+// receive takes a datagram, as a transport.Transport would bring it.
+func (p *Prober) receive(now time.Time, at Listen, from netip.AddrPort, raw []byte) []outgoing {
+	w, err := wire.Decode(raw)
+	if err != nil {
+		return nil
+	}
+	return p.Receive(now, transport.Incoming{At: at, From: from, Message: w})
 }
 
 func (m *sim) node(cluster, gateway string) *simNode {

@@ -3,6 +3,7 @@ package health
 import (
 	"time"
 
+	"hawser.dev/hawser/internal/due"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -10,11 +11,11 @@ import (
 // time only as an argument. The Prober's mutex guards it.
 type target struct {
 	Target
-	hash  uint64    // of the peer's name
-	index int       // in the schedule; -1 = not in it
-	wake  time.Time // when there is something to do: the key of the schedule
+	hash uint64 // of the peer's name
+	due.Slot
+	wake time.Time // when there is something to do: its place in the schedule
 
-	due     time.Time // of the next probe
+	next    time.Time // of the next probe
 	every   int       // how many intervals lie between two probes now
 	state   string
 	since   time.Time
@@ -71,7 +72,7 @@ const pokeTries = 4
 
 func newTarget(t Target, now time.Time, first bool) *target {
 	return &target{
-		Target: t, hash: t.Peer.hash(), index: -1, every: 1,
+		Target: t, hash: t.Peer.hash(), every: 1,
 		state: status.Connecting, since: now, initial: first, granted: first, token: nonce(),
 	}
 }
@@ -223,7 +224,7 @@ func (t *target) overdue(now time.Time, s Settings) bool {
 
 // plan sets when there is something to do next.
 func (t *target) plan(now time.Time, s Settings) {
-	t.wake = t.due
+	t.wake = t.next
 	sooner := func(at time.Time) {
 		if at.Before(t.wake) {
 			t.wake = at

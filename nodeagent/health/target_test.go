@@ -85,7 +85,7 @@ func TestVerdict(t *testing.T) {
 					one.probe(at, 2, s)
 				}
 			}
-			one.due = now.Add(time.Hour)
+			one.next = now.Add(time.Hour)
 			if one.plan(final, s); !one.wake.Equal(final.Add(tt.patience)) {
 				t.Errorf("looks %v after the last probe, want %v", one.wake.Sub(final), tt.patience)
 			}
@@ -168,7 +168,7 @@ func TestDamping(t *testing.T) {
 	if r, why := one.rank(at(36), good), one.why(at(36), good); r != Unsteady || why != "3 falls in 60 s, held until 12:01:05" {
 		t.Errorf("got %v, %q", r, why)
 	}
-	one.due = at(1000)
+	one.next = at(1000)
 	if one.plan(at(36), testSettings); one.wake.Sub(at(65)) > time.Second || one.wake.Before(at(65)) {
 		t.Errorf("looks again at %v", one.wake)
 	}

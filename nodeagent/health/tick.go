@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// look is how often sockets are looked at, at least.
-	look = 250 * time.Millisecond
+	// idle is how long nothing is looked at, at most.
+	idle = 250 * time.Millisecond
 	// lump is how long the schedule waits at least, so that many targets do not
 	// mean a wake-up each. A fast profile has less patience.
 	lump = 2 * time.Millisecond
@@ -29,9 +29,9 @@ const (
 	askRate = pokeRate / 4
 )
 
-// places gives every socket that listening and probing need. Unless forced, it
+// Places gives every socket that listening and probing need. Unless forced, it
 // gives nil when they are the same as before.
-func (p *Prober) places(force bool) map[Listen]bool {
+func (p *Prober) Places(force bool) map[Listen]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.moved && !force {
@@ -48,9 +48,9 @@ func (p *Prober) places(force bool) map[Listen]bool {
 	return places
 }
 
-// tick does all that is due: it gives the packets to send, and says how long
+// Tick does all that is due: it gives the packets to send, and says how long
 // until the next time.
-func (p *Prober) tick(now time.Time) ([]outgoing, time.Duration) {
+func (p *Prober) Tick(now time.Time) ([]outgoing, time.Duration) {
 	p.mu.Lock()
 	var out []outgoing
 	changed := false
@@ -80,7 +80,7 @@ func (p *Prober) gap() time.Duration {
 // steps does what is due for all targets. It reports whether any changed.
 func (p *Prober) steps(out []outgoing, now time.Time) ([]outgoing, bool) {
 	changed := false
-	for t := p.schedule.first(); t != nil && !t.wake.After(now); t = p.schedule.first() {
+	for t, ok := p.schedule.Next(now); ok; t, ok = p.schedule.Next(now) {
 		out = p.step(out, t, now)
 		changed = p.notice(t, now) || changed
 	}
@@ -89,10 +89,7 @@ func (p *Prober) steps(out []outgoing, now time.Time) ([]outgoing, bool) {
 
 // rest is how long nothing is due.
 func (p *Prober) rest(now time.Time) time.Duration {
-	wait := look
-	if t := p.schedule.first(); t != nil {
-		wait = min(wait, t.wake.Sub(now))
-	}
+	wait := p.schedule.Wait(now, idle)
 	if p.stale {
 		wait = min(wait, p.announced.Add(p.gap()).Sub(now))
 	}
@@ -106,20 +103,31 @@ func (p *Prober) rest(now time.Time) time.Duration {
 func (p *Prober) step(out []outgoing, t *target, now time.Time) []outgoing {
 	t.judge(now, p.settings)
 	if t.every > 1 && t.state != status.Disconnected && t.overdue(now, p.settings) {
-		t.due = now // a link in standby missed an answer: find out soon
+		t.next = now // a link in standby missed an answer: find out soon
 	}
 	if t.poke.nonce != 0 && !t.poke.at.After(now) {
 		out = p.sendPoke(out, t, now)
 	}
-	if !t.due.After(now) {
+	if !t.next.After(now) {
 		m := p.probe(t, now)
 		m.nonce = nonce()
 		m.sequence = t.probe(now, m.nonce, p.settings)
 		out = append(out, p.outgoing(t, &m))
-		t.due = p.next(t, now)
+		t.next = p.next(t, now)
 	}
 	p.replan(t, now)
 	return out
+}
+
+// Sent notes what became of packets.
+func (p *Prober) Sent(sent, failed uint64) {
+	if sent+failed == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Sent += sent
+	p.stats.Failed += failed
 }
 
 // nonce is what nobody can guess, and not 0.
@@ -144,7 +152,7 @@ func (p *Prober) sendPoke(out []outgoing, t *target, now time.Time) []outgoing {
 // probe is what every probe of a target has in common.
 func (p *Prober) probe(t *target, now time.Time) message {
 	return message{
-		kind: kindProbe, from: p.self, to: t.hash, generation: t.heard.generation, base: t.theirs, word: p.wordFor(t, now),
+		from: p.self, to: t.hash, generation: t.heard.generation, token: t.theirs, word: p.wordFor(t, now),
 	}
 }
 
@@ -167,7 +175,7 @@ func (p *Prober) next(t *target, now time.Time) time.Time {
 	default:
 		wait -= rand.N(wait/20 + 1)
 	}
-	due := t.due.Add(wait)
+	due := t.next.Add(wait)
 	if due.Before(now) {
 		return now.Add(p.settings.Interval)
 	}
@@ -201,8 +209,8 @@ func (p *Prober) hurry(t *target, now time.Time) {
 	if soon.Before(now) {
 		soon = now
 	}
-	if soon.Before(t.due) {
-		t.due = soon
+	if soon.Before(t.next) {
+		t.next = soon
 	}
 	p.replan(t, now)
 }
@@ -210,5 +218,5 @@ func (p *Prober) hurry(t *target, now time.Time) {
 // replan puts the target where it belongs in the schedule.
 func (p *Prober) replan(t *target, now time.Time) {
 	t.plan(now, p.settings)
-	p.schedule.moved(t)
+	p.schedule.Set(t, t.wake)
 }

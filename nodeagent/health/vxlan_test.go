@@ -3,7 +3,6 @@ package health
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/socket/nodepair"
 )
 
@@ -26,7 +26,7 @@ func beNode(role []string) error {
 	changed := make(chan struct{}, 1)
 	changed <- struct{}{}
 	config := Config{
-		Cluster: "g1", Port: 4804, Log: slog.New(slog.DiscardHandler), Settings: Settings{Interval: 50 * time.Millisecond, Misses: 3},
+		Cluster: "g1", Port: 4804, Wake: bell.New(), Settings: Settings{Interval: 50 * time.Millisecond, Misses: 3},
 		OnChange: func() {
 			select {
 			case changed <- struct{}{}:
@@ -41,7 +41,7 @@ func beNode(role []string) error {
 	p := New(config)
 	p.SetTargets([]Target{{Peer: Peer{"g1", "gw"}, Source: here, Addr: netip.MustParseAddr(other), Device: "hw-vx0"}})
 	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	go func() { done <- carry(p).Run(ctx) }()
 	for {
 		select {
 		case <-ctx.Done():
@@ -56,6 +56,7 @@ func beNode(role []string) error {
 // beGateway answers on hw-vx0, reaches g2/b1 (which runs here too) and not g3/c1.
 func beGateway(ctx context.Context, config Config, here, node netip.Addr) error {
 	far := config
+	far.Wake = bell.New()
 	far.Cluster, far.Gateway = "g2", "b1"
 	b := New(far)
 	b.SetListen([]Listen{{Addr: loopback(2)}})
@@ -70,8 +71,8 @@ func beGateway(ctx context.Context, config Config, here, node netip.Addr) error 
 		{Peer: Peer{"g3", "c1"}, Source: loopback(1), Addr: loopback(3)},
 	})
 	done := make(chan error, 2)
-	go func() { done <- b.Run(ctx) }()
-	go func() { done <- p.Run(ctx) }()
+	go func() { done <- carry(b).Run(ctx) }()
+	go func() { done <- carry(p).Run(ctx) }()
 	<-done
 	return <-done
 }

@@ -1,11 +1,10 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/statefile"
 )
 
 // folderEvery is how often a Folder is read.
@@ -82,20 +82,12 @@ func (f *Folder) Leases() (map[string]Lease, bool) {
 // Read is of Store.
 func (f *Folder) Read(_ context.Context, gateway string) (Lease, error) { return f.read(gateway) }
 
-func (f *Folder) path(gateway string) string { return filepath.Join(f.dir, gateway+".json") }
-
 func (f *Folder) read(gateway string) (Lease, error) {
-	l := Lease{Gateway: gateway, Version: "0"}
-	raw, err := os.ReadFile(f.path(gateway))
-	if errors.Is(err, fs.ErrNotExist) {
-		return l, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &l)
-	}
+	l, err := statefile.New[Lease](f.dir, gateway+".json").Load()
 	if err != nil {
-		return Lease{}, fmt.Errorf("read Lease %s: %w", f.path(gateway), err)
+		return Lease{}, fmt.Errorf("read Lease: %w", err)
 	}
+	l.Gateway, l.Version = gateway, cmp.Or(l.Version, "0")
 	return l, nil
 }
 
@@ -132,5 +124,5 @@ func (f *Folder) Write(ctx context.Context, l Lease) (Lease, error) {
 	if err != nil {
 		return Lease{}, fmt.Errorf("write Lease: %w", err)
 	}
-	return l, atomicfile.Replace(f.path(l.Gateway), raw, 0o600)
+	return l, atomicfile.Replace(filepath.Join(f.dir, l.Gateway+".json"), raw, 0o600)
 }

@@ -94,7 +94,7 @@ func Open(config Config) (*Inputs, error) {
 	in := &Inputs{
 		config: config, log: config.Log, changed: config.Changed, resolver: newResolver(config.Changed),
 		copy: statefile.New[*model.Facts](config.StateDir, factsFile), unsaved: bell.New(),
-		signers: signers{pins: config.Trust, path: filepath.Join(config.StateDir, trustFile), cluster: config.Cluster},
+		signers: signers{pins: config.Trust, file: statefile.New[trust.State](config.StateDir, trustFile), cluster: config.Cluster},
 		refused: map[string]string{},
 	}
 	if err := in.openFacts(); err != nil {

@@ -1,13 +1,12 @@
 package input
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
-	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/nodeagent/statefile"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
@@ -18,13 +17,12 @@ const trustFile = "trust.json"
 // signers decides which documents this agent acts on. Without pinned signers it
 // takes what is delivered.
 type signers struct {
-	pins    string // file of the pinned signers
-	path    string // of the copy in the state folder
+	pins    string                       // file of the pinned signers
+	file    *statefile.File[trust.State] // the copy in the state folder
 	cluster string
 
 	state  trust.State
 	pinned bool // there are or were pins
-	saved  bool // path holds state
 }
 
 // look reads the pins again. That they are gone is not taken for consent to
@@ -32,16 +30,11 @@ type signers struct {
 func (s *signers) look() error {
 	remembered := s.state
 	if len(remembered.Pins) == 0 {
-		raw, err := os.ReadFile(s.path)
-		switch {
-		case err == nil:
-			if err := json.Unmarshal(raw, &remembered); err != nil {
-				return fmt.Errorf("read %s: %w (remove it to begin with the pinned signers again)", s.path, err)
-			}
-			s.state, s.saved = remembered, true
-		case !errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("read what was trusted before: %w", err)
+		var err error
+		if remembered, err = s.file.Load(); err != nil {
+			return fmt.Errorf("what was trusted before: %w (remove it to begin with the pinned signers again)", err)
 		}
+		s.state = remembered
 	}
 	s.pinned = len(s.state.Pins) > 0
 	if s.pins == "" {
@@ -64,7 +57,7 @@ func (s *signers) look() error {
 		return fmt.Errorf("pinned signers %s: %w", s.pins, err)
 	}
 	if !next.Equal(s.state) {
-		s.state, s.saved = next, false
+		s.state = next
 	}
 	return nil
 }
@@ -82,21 +75,15 @@ func (s *signers) admit(kind trust.Kind, document, proof []byte) error {
 		return err
 	}
 	if !next.Equal(s.state) {
-		s.state, s.saved = next, false
+		s.state = next
 	}
 	return nil
 }
 
 // save writes the state, unless that is on disk already.
 func (s *signers) save() error {
-	if s.saved || len(s.state.Pins) == 0 {
+	if len(s.state.Pins) == 0 {
 		return nil
 	}
-	raw, err := json.Marshal(s.state)
-	if err != nil {
-		return fmt.Errorf("save what is trusted: %w", err)
-	}
-	err = atomicfile.Write(s.path, raw, 0o600)
-	s.saved = err == nil
-	return err
+	return s.file.Save(s.state)
 }

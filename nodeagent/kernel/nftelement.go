@@ -35,7 +35,7 @@ type Elements struct {
 
 var (
 	_ converge.Kind[desired.Element] = (*Elements)(nil)
-	_ converge.Follower              = (*Elements)(nil)
+	_ converge.Stamper               = (*Elements)(nil)
 )
 
 // NewElements gives the kind of the elements of table inet hawser.
@@ -57,9 +57,6 @@ func (k *Elements) Stamp(context.Context) (string, error) {
 	k.seen, k.touched, err = k.conn.look(k.track)
 	return nftStamp(k.touched, err)
 }
-
-// Follows does nothing.
-func (k *Elements) Follows() {}
 
 // Observe gives the elements of all sets; none when the table does not exist.
 // Ranges that are no prefix, which only others can have written, have the key

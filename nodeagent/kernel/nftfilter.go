@@ -213,8 +213,6 @@ func nftLocal() []nftChain {
 	gateways.rules = append(gateways.rules,
 		nftNew().dport(unix.IPPROTO_UDP, desired.ProbePort).accept(),
 		nftNew().dport(unix.IPPROTO_TCP, desired.FeedPort).accept(),
-		nftNew().dport(unix.IPPROTO_UDP, desired.PathPort).accept(),
-		nftNew().dport(unix.IPPROTO_UDP, desired.CablePort).accept(),
 		nftNew().protocols(unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6).accept(),
 	)
 	return []nftChain{gateways, c}

@@ -175,7 +175,8 @@ func TestSysctlThatCannotBeRemembered(t *testing.T) {
 			t.Errorf("observed %v (%v), want nothing until it is saved", have, err)
 		}
 	}
-	kind.path = filepath.Join(t.TempDir(), "found.json")
+	saved := NewSysctls(w.ns, filepath.Join(t.TempDir(), "found.json"))
+	kind.folder, kind.before = saved.folder, saved.before
 	if err := kind.Apply(t.Context(), created(want)); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package kernel
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,10 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/statefile"
 )
 
 // DefaultSysctls is where the kernel shows its settings.
@@ -23,9 +22,10 @@ const DefaultSysctls = "/proc/sys"
 // Sysctls is the kind of kernel settings. Ours are those that it changed; a
 // file keeps the values that it found, and removing a setting restores its own.
 type Sysctls struct {
-	ns   *Namespace
-	path string
-	root string
+	ns     *Namespace
+	folder string // of before
+	before *statefile.File[map[string]string]
+	root   string
 	// unsaved holds what was found but could not be written to the file. Those
 	// settings are not observed, so that each pass tries to save them again.
 	unsaved map[string]string
@@ -33,7 +33,10 @@ type Sysctls struct {
 
 // NewSysctls makes the kind. The file at path remembers the values found.
 func NewSysctls(ns *Namespace, path string) *Sysctls {
-	return &Sysctls{ns: ns, path: path, root: DefaultSysctls, unsaved: map[string]string{}}
+	folder, name := filepath.Split(path)
+	return &Sysctls{
+		ns: ns, folder: folder, before: statefile.New[map[string]string](folder, name), root: DefaultSysctls, unsaved: map[string]string{},
+	}
 }
 
 // Below has the settings read and written in another folder than DefaultSysctls: a
@@ -181,31 +184,18 @@ func (k *Sysctls) file(name string) (string, error) {
 }
 
 func (k *Sysctls) load() (map[string]string, error) {
-	found := map[string]string{}
-	raw, err := os.ReadFile(k.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return found, nil
-	}
+	found, err := k.before.Load()
 	if err != nil {
-		return nil, fmt.Errorf("read found sysctls: %w", err)
+		return nil, fmt.Errorf("found sysctls: %w", err)
 	}
-	if err := json.Unmarshal(raw, &found); err != nil {
-		return nil, fmt.Errorf("read found sysctls in %s: %w", k.path, err)
+	if found == nil {
+		found = map[string]string{}
 	}
 	return found, nil
 }
 
-// save replaces the file in one step, so that a crash leaves the one or the other.
 func (k *Sysctls) save(found map[string]string) error {
-	raw, err := json.MarshalIndent(found, "", "  ")
-	if err != nil {
-		return fmt.Errorf("remember found sysctls: %w", err)
-	}
-	dir := filepath.Dir(k.path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("remember found sysctls: %w", err)
-	}
-	if err := atomicfile.Write(k.path, append(raw, '\n'), 0o600); err != nil {
+	if err := errors.Join(os.MkdirAll(k.folder, 0o755), k.before.Save(found)); err != nil {
 		return fmt.Errorf("remember found sysctls: %w", err)
 	}
 	return nil

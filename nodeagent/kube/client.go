@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
 // Config says which API server, and as whom.
@@ -138,8 +139,8 @@ func typed(config *rest.Config, shared *http.Client, gv schema.GroupVersion, pat
 // ServiceExports and ServiceImports are the resources of the Multi-Cluster
 // Services API, in the version that we use.
 var (
-	ServiceExports = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceexports"}
-	ServiceImports = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceimports"}
+	ServiceExports = schema.GroupVersion(mcsv1.GroupVersion).WithResource(mcsv1.ServiceExportPluralName)
+	ServiceImports = schema.GroupVersion(mcsv1.GroupVersion).WithResource(mcsv1.ServiceImportPluralName)
 )
 
 // resource is what one watch is about, as the API names it.
@@ -151,8 +152,8 @@ const (
 	services       resource = "services"
 	namespaces     resource = "namespaces"
 	endpointSlices resource = "endpointslices"
-	serviceExports resource = "serviceexports"
-	serviceImports resource = "serviceimports"
+	serviceExports resource = mcsv1.ServiceExportPluralName
+	serviceImports resource = mcsv1.ServiceImportPluralName
 )
 
 // untyped gives the resource of those that are read as unstructured objects.

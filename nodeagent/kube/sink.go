@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/store"
 )
 
 // trim leaves of an object what facts are made of, as most of its bytes are not.
@@ -36,7 +38,7 @@ func trim(object any) any {
 	case *discoveryv1.EndpointSlice:
 		return trimSlice(o)
 	case *unstructured.Unstructured:
-		o.SetManagedFields(ownEntries(o))
+		return ofMCS(o)
 	}
 	return object
 }
@@ -66,6 +68,20 @@ func ofNode(node *corev1.Node, keys []string) *corev1.Node {
 			}
 			out.Labels[key] = value
 		}
+	}
+	return out
+}
+
+// ofMCS reads an object of the Multi-Cluster Services API. One that cannot be read stays as it
+// is, and counts as none.
+func ofMCS(o *unstructured.Unstructured) any {
+	var out metav1.Object = &mcsv1.ServiceExport{}
+	if o.GetKind() == mcsv1.ServiceImportKindName {
+		out = &mcsv1.ServiceImport{}
+	}
+	o.SetManagedFields(ownEntries(o))
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
+		return o
 	}
 	return out
 }
@@ -102,26 +118,25 @@ func trimSlice(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	return out
 }
 
-// plain is a sink of objects that make facts one by one.
-type plain struct {
-	namespace string // that the watch is about; empty = all
-	take      func(object any) bool
-	lose      func(key string) bool
-	keep      func(wanted func(key string) bool) bool
+// sink takes the objects of one watch. Each function reports whether facts changed.
+type sink struct {
+	take func(object any) bool
+	lose func(key string) bool
+	keep func(wanted func(key string) bool) bool
+	told func() bool // all objects came; nil = nobody waits for that
 }
 
-func (p plain) put(object any) bool  { return p.take(object) }
-func (p plain) drop(object any) bool { return p.lose(keyOf(object)) }
-
-func (p plain) replace(objects []any) bool {
+// replace takes all objects that there are in a namespace; empty = in all.
+func (s sink) replace(namespace string, objects []any) bool {
 	there := make(map[string]bool, len(objects))
 	changed := false
 	for _, object := range objects {
 		there[keyOf(object)] = true
-		changed = p.take(object) || changed
+		changed = s.take(object) || changed
 	}
-	elsewhere := func(key string) bool { return p.namespace != "" && !strings.HasPrefix(key, p.namespace+"/") }
-	return p.keep(func(key string) bool { return there[key] || elsewhere(key) }) || changed
+	elsewhere := func(key string) bool { return namespace != "" && !strings.HasPrefix(key, namespace+"/") }
+	changed = s.keep(func(key string) bool { return there[key] || elsewhere(key) }) || changed
+	return s.told != nil && s.told() || changed
 }
 
 // sinkOf makes the sink of a scope.
@@ -133,25 +148,42 @@ func (s *Source) sinkOf(w scope) sink {
 		if w.names != "" {
 			keys = strings.Split(w.names, ",")
 		}
-		return plain{take: func(o any) bool { return t.PutNode(ofNode(o.(*corev1.Node), keys)) }, lose: t.DropNode, keep: t.KeepNodes}
+		return sink{take: func(o any) bool { return t.PutNode(ofNode(o.(*corev1.Node), keys)) }, lose: t.DropNode, keep: t.KeepNodes}
 	case namespaces:
-		return plain{take: func(o any) bool { return t.PutNamespace(o.(*corev1.Namespace).Name) }, lose: t.DropNamespace, keep: t.KeepNamespaces}
+		return sink{take: func(o any) bool { return t.PutNamespace(o.(*corev1.Namespace).Name) }, lose: t.DropNamespace, keep: t.KeepNamespaces}
 	case pods:
-		return plain{namespace: w.namespace, take: taker(t, w.selectors()), lose: t.DropPod, keep: t.KeepPods}
+		return sink{take: taker(t, w.selectors()), lose: t.DropPod, keep: t.KeepPods}
 	case serviceExports:
-		return s.raw[w.resource].over(plain{take: func(o any) bool {
-			e, ok := as[facts.ServiceExport](o)
-			return ok && t.PutExport(e)
-		}, lose: t.DropExport, keep: t.KeepExports})
+		return both(&s.exports, t.PutExport, t.DropExport, t.KeepExports)
 	case serviceImports:
-		return s.raw[w.resource].over(plain{take: func(o any) bool {
-			i, ok := as[facts.ServiceImport](o)
-			return ok && t.PutImport(i)
-		}, lose: t.DropImport, keep: t.KeepImports})
+		return both(&s.imports, t.PutImport, t.DropImport, t.KeepImports)
 	case services:
 		return s.area(w).services()
 	}
-	return s.area(w).slices()
+	return s.area(w).endpointSlices()
+}
+
+// both keeps objects as they are besides making facts of them. Who reads the objects wants to
+// know of every change.
+func both[T any](as *store.Store[T], take func(T) bool, lose func(string) bool, keep func(func(string) bool) bool) sink {
+	return sink{
+		take: func(object any) bool {
+			o, ok := object.(T) // what does not fit its own schema the API server does not admit
+			if !ok {
+				return false
+			}
+			changed := as.Put(keyOf(o), o)
+			return take(o) || changed
+		},
+		lose: func(key string) bool {
+			changed := as.Delete(key)
+			return lose(key) || changed
+		},
+		keep: func(wanted func(string) bool) bool {
+			changed := as.Keep(wanted)
+			return keep(wanted) || changed
+		},
+	}
 }
 
 // taker takes the pods that some rule selects.
@@ -165,15 +197,4 @@ func taker(t *facts.Table, rules []labels.Selector) func(object any) bool {
 		}
 		return t.DropPod(keyOf(pod))
 	}
-}
-
-// as reads an unstructured object. One that does not fit its own schema is left
-// out, as the API server admits none.
-func as[T any](object any) (*T, bool) {
-	u, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return nil, false
-	}
-	out := new(T)
-	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out) == nil
 }

@@ -10,10 +10,13 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/facts"
+	"hawser.dev/hawser/nodeagent/listwatch"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/store"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -45,7 +48,8 @@ type Source struct {
 	loaded   bool
 	watches  map[scope]*watching
 	areas    map[string]*area // by namespace
-	raw      map[resource]mirror
+	exports  store.Store[*mcsv1.ServiceExport]
+	imports  store.Store[*mcsv1.ServiceImport]
 	outage   time.Time // since when the API server is away; zero = it is not
 }
 
@@ -56,7 +60,6 @@ func NewSource(client *Client, cluster, node string, before *model.Facts, log *s
 		client: client, cluster: cluster, node: node, log: log, changed: changed, wake: bell.New(),
 		table: facts.NewTable(before), loaded: before != nil, stale: true, outage: time.Now(),
 		watches: map[scope]*watching{}, areas: map[string]*area{},
-		raw: map[resource]mirror{serviceExports: {}, serviceImports: {}},
 	}
 }
 
@@ -80,7 +83,7 @@ func (s *Source) Run(ctx context.Context) {
 			w.stop = stop
 			wait.Go(func() {
 				defer stop()
-				w.follow(own)
+				listwatch.Run(own, string(w.resource), w)
 			})
 		})
 		select {
@@ -232,4 +235,19 @@ func (s *Source) Current() facts.State {
 		state.From = fromCopy
 	}
 	return state
+}
+
+// Exports gives the ServiceExports as they are, with as much of their managedFields as says
+// that we are among their writers, in the order of their names; and false until all came once.
+// They are shared: do not change them.
+func (s *Source) Exports() ([]*mcsv1.ServiceExport, bool) { return all(s, &s.exports, serviceExports) }
+
+// Imports gives the ServiceImports as they are, ours and others'; see Exports.
+func (s *Source) Imports() ([]*mcsv1.ServiceImport, bool) { return all(s, &s.imports, serviceImports) }
+
+func all[T any](s *Source, objects *store.Store[T], r resource) ([]T, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.watches[scope{resource: r}]
+	return objects.List(), w != nil && w.settled && w.err == nil
 }

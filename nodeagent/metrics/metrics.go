@@ -36,6 +36,7 @@ type Metrics struct {
 	queries  *prometheus.CounterVec
 	replaced *prometheus.CounterVec
 	moves    *prometheus.CounterVec
+	refused  *prometheus.CounterVec
 
 	driftTotal atomic.Int64
 }
@@ -68,8 +69,11 @@ func New(cluster, node string) *Metrics {
 		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hawser_moves_total", Help: "Moves of the link to another cluster, by cluster and kind of cause."},
 			[]string{"remote_cluster", "cause"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hawser_endpoints_refused_total", Help: "Endpoints that a cluster announced for its gateways and that do not count, by cluster."},
+			[]string{"remote_cluster"}),
 	}
-	m.own.MustRegister(m.last, m.passes, m.seconds, m.changes, m.drift, m.objects, m.undone, m.queries, m.replaced, m.moves)
+	m.own.MustRegister(m.last, m.passes, m.seconds, m.changes, m.drift, m.objects, m.undone, m.queries, m.replaced, m.moves, m.refused)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -114,6 +118,9 @@ func (m *Metrics) Replaced(link string) { m.replaced.WithLabelValues(link).Inc()
 
 // Moved counts a move of the link to another cluster.
 func (m *Metrics) Moved(move status.Move) { m.moves.WithLabelValues(move.Cluster, move.Kind).Inc() }
+
+// Refused counts an endpoint that a cluster announced and that does not count.
+func (m *Metrics) Refused(cluster string) { m.refused.WithLabelValues(cluster).Inc() }
 
 // Handler serves the registry. One metric that cannot be told keeps back no other.
 func (m *Metrics) Handler() http.Handler {

@@ -26,6 +26,7 @@ func everyMetric() *Metrics {
 	m.Query(dns.Query{Transport: "udp", Type: "A", Rcode: "NOERROR"})
 	m.Replaced("hw-wg1")
 	m.Moved(status.Move{Cluster: "g2", Kind: "dead"})
+	m.Refused("g2")
 	m.Watch(func() Present {
 		return Present{Gateways: 2, Reachable: []string{"g2", "g3", "g4"}, Status: status.Status{
 			Gateway: "a", Version: "v1", Digest: "abc", Clusterset: "demo", Ready: true,

@@ -36,6 +36,7 @@ type Facts struct {
 type Node struct {
 	Name     string
 	Addrs    []netip.Addr   // InternalIPs, at most one a family
+	External []netip.Addr   `json:",omitempty"` // ExternalIPs, at most one a family
 	PodCIDRs []netip.Prefix // of this node; empty when the CNI does not say
 	// Labels and Away are told of clusters only that pick the nodes of gateways by labels:
 	// the labels that such a pick names, and why the node takes no gateway now; empty = it may.
@@ -94,6 +95,9 @@ type Local struct {
 	HostSource []netip.Addr
 	// Resolved maps endpoints of the form dns:<name> to addresses.
 	Resolved map[string][]netip.Addr
+	// Found are the endpoints that other clusters found for their gateways, by
+	// cluster/gateway.
+	Found map[string][]Found `json:",omitempty"`
 	// Ways says where gateways with several candidates are reached, by
 	// cluster/gateway. One that is missing is reached at its first endpoint.
 	Ways map[string]Way
@@ -147,6 +151,24 @@ type Live struct {
 	// Passing is what it says of its links for what clusters pass on to each
 	// other; nil = it neither passes anything on nor takes what was.
 	Passing *Passing `json:"passing,omitempty"`
+	// Places is what it says of where gateways are; nil = nothing.
+	Places *Places `json:"places,omitempty"`
+}
+
+// Places is what a cluster says of where gateways are reached.
+type Places struct {
+	// Found are the endpoints of its own gateways that nobody wrote, by gateway.
+	Found map[string][]Found `json:"found,omitempty"`
+	// Seen is from where its gateways receive what those of others send, by
+	// cluster/gateway. The port is the one that the gateway's ports count from.
+	Seen map[string]netip.AddrPort `json:"seen,omitempty"`
+}
+
+// Found is an endpoint that nobody wrote.
+type Found struct {
+	Source string     `json:"source"` // of fabric.Sources
+	Addr   netip.Addr `json:"addr"`
+	Port   int        `json:"port,omitempty"` // that the gateway's ports count from there; 0 = its own
 }
 
 // Passing is what a cluster says of its links for what is passed on over them.

@@ -15,12 +15,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/nodeagent/converge"
 )
@@ -45,31 +47,34 @@ const (
 
 // Resources that are written.
 var (
-	serviceImports    = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceimports"}
-	serviceExports    = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceexports"}
-	endpointSlices    = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
+	mcsVersion        = schema.GroupVersion(mcsv1.GroupVersion)
+	serviceImports    = mcsVersion.WithResource(mcsv1.ServiceImportPluralName)
+	serviceExports    = mcsVersion.WithResource(mcsv1.ServiceExportPluralName)
+	endpointSlices    = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 	clusterProperties = schema.GroupVersionResource{Group: "about.k8s.io", Version: "v1beta1", Resource: "clusterproperties"}
 	configMaps        = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
 // List gives the objects of one resource as they are, and false while they are not
 // known. They are shared: nobody changes them.
-type List func() ([]*unstructured.Unstructured, bool)
+type List[T any] func() ([]T, bool)
 
-// table is one resource: what a watch says of it, and what was written since.
-type table struct {
+// table is one resource, T a pointer to its objects' type: what a watch says of it, and what was
+// written since.
+type table[T metav1.Object] struct {
 	client   dynamic.Interface
 	resource schema.GroupVersionResource
 	kind     string
-	list     List
+	list     List[T]
 
 	mu      sync.Mutex
-	written map[string]written // by namespace/name
+	written map[string]written[T] // by namespace/name
 }
 
 // written is an object as the server gave it back, or that it is gone.
-type written struct {
-	object *unstructured.Unstructured // nil = deleted
+type written[T metav1.Object] struct {
+	object T // if it is not gone
+	gone   bool
 	uid    types.UID
 	at     time.Time
 }
@@ -78,33 +83,33 @@ type written struct {
 // have undone it before the watch could.
 const writtenLong = 10 * time.Second
 
-func newTable(client dynamic.Interface, resource schema.GroupVersionResource, kind string, list List) *table {
-	return &table{client: client, resource: resource, kind: kind, list: list, written: map[string]written{}}
+func newTable[T metav1.Object](client dynamic.Interface, resource schema.GroupVersionResource, kind string, list List[T]) *table[T] {
+	return &table[T]{client: client, resource: resource, kind: kind, list: list, written: map[string]written[T]{}}
 }
 
 // unknown says that a watch has not told yet what there is, or cannot.
-func (t *table) unknown() error {
+func (t *table[T]) unknown() error {
 	return converge.ErrBlocked{On: "the watch of " + t.resource.GroupResource().String()}
 }
 
 // all gives the objects by namespace/name, our own writes included.
-func (t *table) all() (map[string]*unstructured.Unstructured, error) {
+func (t *table[T]) all() (map[string]T, error) {
 	list, known := t.list()
 	if !known {
 		return nil, t.unknown()
 	}
-	out := make(map[string]*unstructured.Unstructured, len(list))
+	out := make(map[string]T, len(list))
 	for _, o := range list {
 		out[keyOf(o)] = o
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, w := range t.written {
-		have := out[key]
+		have, there := out[key]
 		switch {
-		case time.Since(w.at) > writtenLong || w.told(have):
+		case time.Since(w.at) > writtenLong || w.told(have, there):
 			delete(t.written, key)
-		case w.object == nil:
+		case w.gone:
 			delete(out, key)
 		default:
 			out[key] = w.object
@@ -114,11 +119,11 @@ func (t *table) all() (map[string]*unstructured.Unstructured, error) {
 }
 
 // told reports whether the watch knows as much as the write.
-func (w written) told(have *unstructured.Unstructured) bool {
+func (w written[T]) told(have T, there bool) bool {
 	switch {
-	case w.object == nil:
-		return have == nil || have.GetUID() != w.uid
-	case have == nil:
+	case w.gone:
+		return !there || have.GetUID() != w.uid
+	case !there:
 		return false
 	}
 	return have.GetUID() != w.uid || !older(have.GetResourceVersion(), w.object.GetResourceVersion())
@@ -133,23 +138,26 @@ func older(a, b string) bool {
 	return a < b
 }
 
-func (t *table) wrote(key string, o *unstructured.Unstructured, uid types.UID) {
+func (t *table[T]) wrote(key string, w written[T]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.written[key] = written{object: o, uid: uid, at: time.Now()}
+	w.at = time.Now()
+	t.written[key] = w
 }
 
-// body begins an object to be applied.
-func (t *table) body(namespace, name string) *unstructured.Unstructured {
+// body begins an object to be applied: what is not put into it is not ours. It is for the object
+// that was seen, and no other.
+func (t *table[T]) body(namespace, name string, seen types.UID) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetAPIVersion(t.resource.GroupVersion().String())
 	o.SetKind(t.kind)
 	o.SetNamespace(namespace)
 	o.SetName(name)
+	o.SetUID(seen)
 	return o
 }
 
-func (t *table) in(namespace string) dynamic.ResourceInterface {
+func (t *table[T]) in(namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
 		return t.client.Resource(t.resource)
 	}
@@ -158,47 +166,43 @@ func (t *table) in(namespace string) dynamic.ResourceInterface {
 
 // apply writes by server-side apply. Without force it refuses to take what others
 // hold: for objects that should not be there yet.
-func (t *table) apply(ctx context.Context, o *unstructured.Unstructured, force bool, sub ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
-	raw, err := json.Marshal(o)
-	if err != nil {
-		return fmt.Errorf("write %s %s: %w", t.kind, keyOf(o), err)
-	}
+func (t *table[T]) apply(ctx context.Context, o *unstructured.Unstructured, force bool, sub ...string) error {
 	options := metav1.PatchOptions{FieldManager: FieldManager, Force: &force}
-	after, err := t.in(o.GetNamespace()).Patch(ctx, o.GetName(), types.ApplyPatchType, raw, options, sub...)
-	if err != nil {
-		return t.refused(err, o)
-	}
-	t.wrote(keyOf(o), after, after.GetUID())
-	return nil
+	return t.patch(ctx, o, types.ApplyPatchType, o, options, sub...)
 }
 
 // merge changes fields of an object that is not ours, if it still is as it was seen.
-func (t *table) merge(ctx context.Context, seen *unstructured.Unstructured, change map[string]any) error {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
+func (t *table[T]) merge(ctx context.Context, seen T, change map[string]any) error {
 	metadata, _ := change["metadata"].(map[string]any)
 	if metadata == nil {
 		metadata = map[string]any{}
 	}
 	metadata["resourceVersion"], metadata["uid"] = seen.GetResourceVersion(), string(seen.GetUID())
 	change["metadata"] = metadata
+	return t.patch(ctx, seen, types.MergePatchType, change, metav1.PatchOptions{FieldManager: FieldManager})
+}
+
+func (t *table[T]) patch(ctx context.Context, o metav1.Object, how types.PatchType, change any, options metav1.PatchOptions, sub ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
 	raw, err := json.Marshal(change)
 	if err != nil {
-		return fmt.Errorf("write %s %s: %w", t.kind, keyOf(seen), err)
+		return fmt.Errorf("write %s %s: %w", t.kind, keyOf(o), err)
 	}
-	options := metav1.PatchOptions{FieldManager: FieldManager}
-	after, err := t.in(seen.GetNamespace()).Patch(ctx, seen.GetName(), types.MergePatchType, raw, options)
+	answer, err := t.in(o.GetNamespace()).Patch(ctx, o.GetName(), how, raw, options, sub...)
 	if err != nil {
-		return t.refused(err, seen)
+		return t.refused(err, o)
 	}
-	t.wrote(keyOf(seen), after, after.GetUID())
+	after, err := read[T](answer)
+	if err != nil {
+		return err
+	}
+	t.wrote(keyOf(o), written[T]{object: after, uid: after.GetUID()})
 	return nil
 }
 
 // remove deletes the object that was seen, and no later one of its name.
-func (t *table) remove(ctx context.Context, seen *unstructured.Unstructured) error {
+func (t *table[T]) remove(ctx context.Context, seen T) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	uid := seen.GetUID()
@@ -208,12 +212,12 @@ func (t *table) remove(ctx context.Context, seen *unstructured.Unstructured) err
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return t.refused(err, seen)
 	}
-	t.wrote(keyOf(seen), nil, uid)
+	t.wrote(keyOf(seen), written[T]{gone: true, uid: uid})
 	return nil
 }
 
 // refused tells what only waits for something from what is wrong.
-func (t *table) refused(err error, o *unstructured.Unstructured) error {
+func (t *table[T]) refused(err error, o metav1.Object) error {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return converge.ErrBlocked{On: "the end of namespace " + o.GetNamespace()}

@@ -269,15 +269,20 @@ func (s *apiServer) get(key string) *unstructured.Unstructured {
 }
 
 // listing reads a resource as a watch that is always up to date.
-func (s *apiServer) listing(resource string) List {
-	return func() ([]*unstructured.Unstructured, bool) {
+func listing[T metav1.Object](s *apiServer, resource string) List[T] {
+	return func() ([]T, bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		var out []*unstructured.Unstructured
+		var out []T
 		for key, o := range s.objects {
-			if strings.HasPrefix(key, resource+" ") {
-				out = append(out, o)
+			if !strings.HasPrefix(key, resource+" ") {
+				continue
 			}
+			object, err := read[T](o)
+			if err != nil {
+				panic(err)
+			}
+			out = append(out, object)
 		}
 		return out, true
 	}

@@ -34,8 +34,8 @@ func conditionText(list []mcs.Condition) string {
 
 // conditionBodies gives conditions as they are written. The time of the last
 // change stays while the status does.
-func conditionBodies(want []mcs.Condition, have []metav1.Condition, generation int64, now time.Time) []any {
-	out := make([]any, 0, len(want))
+func conditionBodies(want []mcs.Condition, have []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
+	out := make([]metav1.Condition, 0, len(want))
 	for _, c := range want {
 		changed := metav1.NewTime(now)
 		for _, h := range have {
@@ -43,14 +43,10 @@ func conditionBodies(want []mcs.Condition, have []metav1.Condition, generation i
 				changed = h.LastTransitionTime
 			}
 		}
-		body := map[string]any{
-			"type": c.Type, "status": c.Status, "reason": c.Reason, "message": c.Message,
-			"lastTransitionTime": changed.UTC().Format(time.RFC3339),
-		}
-		if generation > 0 {
-			body["observedGeneration"] = generation
-		}
-		out = append(out, body)
+		out = append(out, metav1.Condition{
+			Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+			LastTransitionTime: changed, ObservedGeneration: generation,
+		})
 	}
 	return out
 }

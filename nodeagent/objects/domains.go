@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	corev1 "k8s.io/api/core/v1"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/diff"
@@ -111,7 +111,7 @@ func without(integration, text string, f corefile.Forward) (string, error) {
 }
 
 // besides gives the texts of CoreDNS next to the one that an integration writes.
-func besides(integration string, all map[string]*unstructured.Unstructured) []corefile.Beside {
+func besides(integration string, all map[string]*corev1.ConfigMap) []corefile.Beside {
 	var out []corefile.Beside
 	if integration != fabric.DNSCoreDNS && integration != fabric.DNSImport {
 		return nil
@@ -121,7 +121,7 @@ func besides(integration string, all map[string]*unstructured.Unstructured) []co
 		if all[place] == nil {
 			continue
 		}
-		data, _, _ := unstructured.NestedStringMap(all[place].Object, "data")
+		data := all[place].Data
 		for _, key := range slices.Sorted(maps.Keys(data)) {
 			counts := key == keyOfDNS[of] && of != integration && of == fabric.DNSCoreDNS ||
 				of == fabric.DNSImport && strings.HasSuffix(key, ".server") && key != keyOfDNS[of]
@@ -136,7 +136,7 @@ func besides(integration string, all map[string]*unstructured.Unstructured) []co
 // domainKind is the kind of what is written into the cluster's own DNS.
 type domainKind struct {
 	*turn
-	table  *table
+	table  *table[*corev1.ConfigMap]
 	undone map[string]*undone // by integration
 }
 
@@ -169,7 +169,7 @@ func (k *domainKind) Observe(context.Context) ([]Domain, error) {
 		if o == nil {
 			continue
 		}
-		text, _, _ := unstructured.NestedString(o.Object, "data", keyOfDNS[integration])
+		text := o.Data[keyOfDNS[integration]]
 		block, rest, is := ours(integration, text, k.forward)
 		beside := besides(integration, all)
 		k.count(integration, text, rest, beside, o)
@@ -181,7 +181,7 @@ func (k *domainKind) Observe(context.Context) ([]Domain, error) {
 }
 
 // count looks whether somebody took out what was right.
-func (k *domainKind) count(integration, text, rest string, beside []corefile.Beside, o *unstructured.Unstructured) {
+func (k *domainKind) count(integration, text, rest string, beside []corefile.Beside, o *corev1.ConfigMap) {
 	should, _ := with(integration, text, k.forward, beside)
 	right := should == text
 	rest += fmt.Sprint("\x00", k.forward, beside)
@@ -198,7 +198,7 @@ func (k *domainKind) count(integration, text, rest string, beside []corefile.Bes
 }
 
 // lastManager names who wrote an object last.
-func lastManager(o *unstructured.Unstructured) string {
+func lastManager(o *corev1.ConfigMap) string {
 	by, at := "somebody", ""
 	for _, f := range o.GetManagedFields() {
 		if f.Time != nil && f.Manager != FieldManager && f.Time.UTC().String() >= at {
@@ -245,8 +245,8 @@ func (k *domainKind) Apply(ctx context.Context, list []diff.Change[Domain]) erro
 	})
 }
 
-func (k *domainKind) write(ctx context.Context, op diff.Op, integration string, o *unstructured.Unstructured, beside []corefile.Beside) error {
-	text, there, _ := unstructured.NestedString(o.Object, "data", keyOfDNS[integration])
+func (k *domainKind) write(ctx context.Context, op diff.Op, integration string, o *corev1.ConfigMap, beside []corefile.Beside) error {
+	text, there := o.Data[keyOfDNS[integration]]
 	if !there && isCorefile(integration) {
 		return fmt.Errorf("there is no %s in it", keyOfDNS[integration])
 	}

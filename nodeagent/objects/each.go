@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -69,24 +71,24 @@ func each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func
 	return errors.Join(errs...)
 }
 
-func keyOf(o *unstructured.Unstructured) string {
+func keyOf(o metav1.Object) string {
 	if o.GetNamespace() == "" {
 		return o.GetName()
 	}
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
-// read fills a structure with an object.
-func read[T any](o *unstructured.Unstructured) (T, error) {
-	var out T
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out); err != nil {
+// read makes an object of type T, a pointer, of what the API gave.
+func read[T metav1.Object](o *unstructured.Unstructured) (T, error) {
+	out := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
 		return out, fmt.Errorf("read %s %s: %w", o.GetKind(), keyOf(o), err)
 	}
 	return out, nil
 }
 
 // stamp changes whenever one of the objects does.
-func (t *table) stamp() (string, error) {
+func (t *table[T]) stamp() (string, error) {
 	all, err := t.all()
 	if err != nil {
 		return "", err

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
@@ -41,20 +41,8 @@ func wantExport(s mcs.Status) Export {
 	return out
 }
 
-// exportObject is a ServiceExport as far as we write it.
-type exportObject struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Status            struct {
-		Conditions []metav1.Condition `json:"conditions,omitempty"`
-	} `json:"status"`
-}
-
 // haveExport is false where nothing of ours is said.
-func haveExport(o *unstructured.Unstructured) (Export, bool, error) {
-	have, err := read[exportObject](o)
-	if err != nil {
-		return Export{}, false, err
-	}
+func haveExport(have *mcsv1.ServiceExport) (Export, bool) {
 	out := Export{
 		Namespace: have.Namespace, Name: have.Name, UID: string(have.UID),
 		Addresses: have.Annotations[mcs.AddressesAnnotation],
@@ -70,13 +58,13 @@ func haveExport(o *unstructured.Unstructured) (Export, bool, error) {
 		ours = append(ours, c)
 	}
 	out.Conditions = conditionsOf(ours)
-	return out, out.Addresses != "" || len(ours) > 0, nil
+	return out, out.Addresses != "" || len(ours) > 0
 }
 
 // exportKind is the kind of what is said on ServiceExports.
 type exportKind struct {
 	*turn
-	table *table
+	table *table[*mcsv1.ServiceExport]
 }
 
 // Name is serviceexport.
@@ -93,11 +81,7 @@ func (k *exportKind) Observe(context.Context) ([]Export, error) {
 	}
 	var out []Export
 	for _, o := range all {
-		have, says, err := haveExport(o)
-		if err != nil {
-			return nil, err
-		}
-		if says {
+		if have, says := haveExport(o); says {
 			out = append(out, have)
 		}
 	}
@@ -127,7 +111,7 @@ func (k *exportKind) Apply(ctx context.Context, list []diff.Change[Export]) erro
 	})
 }
 
-func (k *exportKind) write(ctx context.Context, c diff.Change[Export], seen *unstructured.Unstructured) error {
+func (k *exportKind) write(ctx context.Context, c diff.Change[Export], seen *mcsv1.ServiceExport) error {
 	if have := seen.GetAnnotations()[mcs.AddressesAnnotation]; have != c.Want.Addresses {
 		if err := k.record(ctx, c.Want, seen); err != nil {
 			return err
@@ -136,27 +120,21 @@ func (k *exportKind) write(ctx context.Context, c diff.Change[Export], seen *uns
 	if !changes(c, "generation", "conditions") {
 		return nil
 	}
-	have, err := read[exportObject](seen)
-	if err != nil {
-		return err
-	}
-	o := k.table.body(c.Want.Namespace, c.Want.Name)
-	o.SetUID(seen.GetUID())
-	o.Object["status"] = map[string]any{
-		"conditions": conditionBodies(c.Want.Conditions, have.Status.Conditions, c.Want.Generation, time.Now()),
+	o := k.table.body(c.Want.Namespace, c.Want.Name, seen.UID)
+	o.Object["status"] = mcsv1.ServiceExportStatus{
+		Conditions: conditionBodies(c.Want.Conditions, seen.Status.Conditions, c.Want.Generation, time.Now()),
 	}
 	return k.table.apply(ctx, o, true, "status")
 }
 
 // record writes the annotation. Only a merge takes away one that somebody else wrote.
-func (k *exportKind) record(ctx context.Context, want Export, seen *unstructured.Unstructured) error {
+func (k *exportKind) record(ctx context.Context, want Export, seen *mcsv1.ServiceExport) error {
 	if want.Addresses == "" {
 		return k.table.merge(ctx, seen, map[string]any{"metadata": map[string]any{
 			"annotations": map[string]any{mcs.AddressesAnnotation: nil},
 		}})
 	}
-	o := k.table.body(want.Namespace, want.Name)
-	o.SetUID(seen.GetUID())
+	o := k.table.body(want.Namespace, want.Name, seen.UID)
 	o.SetAnnotations(map[string]string{mcs.AddressesAnnotation: want.Addresses})
 	return k.table.apply(ctx, o, true)
 }

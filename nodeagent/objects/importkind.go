@@ -11,21 +11,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/diff"
-	"hawser.dev/hawser/nodeagent/mcs"
 )
 
 // importKind is the kind of ServiceImports.
 type importKind struct {
-	marked[Import]
+	marked[Import, *mcsv1.ServiceImport]
 	// plain says that the cluster's CRD is older than endpointSliceObjects.
 	plain atomic.Bool
 }
 
-func newImports(turn *turn, table *table) *importKind {
+func newImports(turn *turn, table *table[*mcsv1.ServiceImport]) *importKind {
 	k := &importKind{}
-	k.marked = marked[Import]{turn: turn, table: table, have: haveImport, write: k.write}
+	k.marked = marked[Import, *mcsv1.ServiceImport]{turn: turn, table: table, have: haveImport, write: k.write}
 	return k
 }
 
@@ -37,7 +38,7 @@ func (k *importKind) Adopt(want, have Import) Import {
 	return want
 }
 
-func (k *importKind) write(ctx context.Context, c diff.Change[Import], seen *unstructured.Unstructured) error {
+func (k *importKind) write(ctx context.Context, c diff.Change[Import], seen *mcsv1.ServiceImport) error {
 	// All fields of one part are written together: what is left out would be taken away.
 	if seen == nil || !onlyIn(c, statusFields) {
 		if err := k.table.apply(ctx, k.specOf(c.Want, seen), seen != nil); err != nil {
@@ -47,12 +48,10 @@ func (k *importKind) write(ctx context.Context, c diff.Change[Import], seen *uns
 	if seen != nil && !changes(c, statusFields...) {
 		return nil
 	}
-	status := k.statusOf(c.Want, seen)
-	err := k.table.apply(ctx, status, true, "status")
+	err := k.table.apply(ctx, k.statusOf(c.Want, seen), true, "status")
 	if undeclared(err, "endpointSliceObjects") {
 		k.plain.Store(true)
-		unstructured.RemoveNestedField(status.Object, "status", "endpointSliceObjects")
-		err = k.table.apply(ctx, status, true, "status")
+		err = k.table.apply(ctx, k.statusOf(c.Want, seen), true, "status")
 	}
 	return err
 }
@@ -62,12 +61,9 @@ func onlyIn[S diff.Spec](c diff.Change[S], names []string) bool {
 	return !slices.ContainsFunc(c.Deltas(), func(d diff.Delta) bool { return !slices.Contains(names, d.Name) })
 }
 
-// specOf gives all but the status. It is for the object that was seen, and no other.
-func (k *importKind) specOf(i Import, seen *unstructured.Unstructured) *unstructured.Unstructured {
-	o := k.table.body(i.Namespace, i.Name)
-	if seen != nil {
-		o.SetUID(seen.GetUID())
-	}
+// specOf gives all but the status.
+func (k *importKind) specOf(i Import, seen *mcsv1.ServiceImport) *unstructured.Unstructured {
+	o := k.table.body(i.Namespace, i.Name, uidOf(seen))
 	labels, labelKeys := unpaired(i.Labels)
 	annotations, annotationKeys := unpaired(i.Annotations)
 	labels[managedBy] = manager
@@ -78,44 +74,62 @@ func (k *importKind) specOf(i Import, seen *unstructured.Unstructured) *unstruct
 	if len(annotations) > 0 {
 		o.SetAnnotations(annotations)
 	}
-	spec := map[string]any{"type": i.Type, "ports": portBodies(i.Ports), "sessionAffinity": i.Affinity}
+	spec := mcsv1.ServiceImportSpec{
+		Type: mcsv1.ServiceImportType(i.Type), IPs: i.IPs, Ports: make([]mcsv1.ServicePort, len(i.Ports)), // a list, even without any
+		SessionAffinity:       corev1.ServiceAffinity(i.Affinity),
+		InternalTrafficPolicy: filled(corev1.ServiceInternalTrafficPolicy(i.InternalTrafficPolicy)),
+		TrafficDistribution:   filled(i.TrafficDistribution),
+	}
+	for n, p := range i.Ports {
+		spec.Ports[n] = mcsv1.ServicePort{
+			Name: p.Name, Protocol: corev1.Protocol(p.Protocol), Port: int32(p.Port), AppProtocol: filled(p.AppProtocol),
+		}
+	}
+	for _, family := range i.Families {
+		spec.IPFamilies = append(spec.IPFamilies, corev1.IPFamily(family))
+	}
 	if i.Affinity == string(corev1.ServiceAffinityClientIP) && i.AffinitySeconds > 0 {
-		spec["sessionAffinityConfig"] = map[string]any{"clientIP": map[string]any{"timeoutSeconds": int64(i.AffinitySeconds)}}
-	}
-	for name, list := range map[string][]string{"ips": i.IPs, "ipFamilies": i.Families} {
-		if len(list) > 0 {
-			spec[name] = texts(list)
-		}
-	}
-	for name, text := range map[string]string{
-		"internalTrafficPolicy": i.InternalTrafficPolicy, "trafficDistribution": i.TrafficDistribution,
-	} {
-		if text != "" {
-			spec[name] = text
-		}
+		seconds := int32(i.AffinitySeconds)
+		spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
 	}
 	o.Object["spec"] = spec
 	return o
 }
 
-func (k *importKind) statusOf(i Import, seen *unstructured.Unstructured) *unstructured.Unstructured {
-	o := k.table.body(i.Namespace, i.Name)
+func (k *importKind) statusOf(i Import, seen *mcsv1.ServiceImport) *unstructured.Unstructured {
+	o := k.table.body(i.Namespace, i.Name, uidOf(seen))
 	var before []metav1.Condition
 	if seen != nil {
-		if have, err := read[importObject](seen); err == nil {
-			before = have.Status.Conditions
-		}
+		before = seen.Status.Conditions
 	}
-	clusters := make([]any, len(i.Clusters))
-	for n, name := range i.Clusters {
-		clusters[n] = map[string]any{"cluster": name}
+	status := mcsv1.ServiceImportStatus{Conditions: conditionBodies(i.Conditions, before, 0, time.Now())}
+	for _, name := range i.Clusters {
+		status.Clusters = append(status.Clusters, mcsv1.ClusterStatus{Cluster: name})
 	}
-	status := map[string]any{"clusters": clusters, "conditions": conditionBodies(i.Conditions, before, 0, time.Now())}
-	if i.Slices != "" && !k.plain.Load() {
-		status["endpointSliceObjects"] = i.Slices
+	if !k.plain.Load() {
+		status.EndpointSliceObjects = mcsv1.EndpointSliceObjectsStatus(i.Slices)
 	}
 	o.Object["status"] = status
 	return o
+}
+
+// uidOf gives the UID of an object that was seen; empty = none was.
+func uidOf[O any, T interface {
+	*O
+	metav1.Object
+}](seen T) types.UID {
+	if seen == nil {
+		return ""
+	}
+	return seen.GetUID()
+}
+
+// filled gives an optional field: nil = empty.
+func filled[S ~string](text S) *S {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // unpaired takes key=value apart, and gives the keys in order too. A key holds no
@@ -129,27 +143,4 @@ func unpaired(list []string) (map[string]string, []string) {
 		keys = append(keys, key)
 	}
 	return entries, keys
-}
-
-func portBodies(ports []mcs.Port) []any {
-	out := make([]any, len(ports))
-	for i, p := range ports {
-		body := map[string]any{"protocol": p.Protocol, "port": int64(p.Port)}
-		if p.Name != "" {
-			body["name"] = p.Name
-		}
-		if p.AppProtocol != "" {
-			body["appProtocol"] = p.AppProtocol
-		}
-		out[i] = body
-	}
-	return out
-}
-
-func texts(list []string) []any {
-	out := make([]any, len(list))
-	for i, text := range list {
-		out[i] = text
-	}
-	return out
 }

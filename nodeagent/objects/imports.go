@@ -8,9 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/mcs"
@@ -125,41 +124,23 @@ func annotationFits(key, _ string) bool {
 	return len(validation.IsQualifiedName(strings.ToLower(key))) == 0
 }
 
-// importObject is a ServiceImport as the API has it.
-type importObject struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		Type                  string                        `json:"type,omitempty"`
-		IPs                   []string                      `json:"ips,omitempty"`
-		IPFamilies            []string                      `json:"ipFamilies,omitempty"`
-		Ports                 []mcs.Port                    `json:"ports,omitempty"`
-		SessionAffinity       string                        `json:"sessionAffinity,omitempty"`
-		SessionAffinityConfig *corev1.SessionAffinityConfig `json:"sessionAffinityConfig,omitempty"`
-		InternalTrafficPolicy string                        `json:"internalTrafficPolicy,omitempty"`
-		TrafficDistribution   string                        `json:"trafficDistribution,omitempty"`
-	} `json:"spec"`
-	Status struct {
-		EndpointSliceObjects string `json:"endpointSliceObjects,omitempty"`
-		Clusters             []struct {
-			Cluster string `json:"cluster"`
-		} `json:"clusters,omitempty"`
-		Conditions []metav1.Condition `json:"conditions,omitempty"`
-	} `json:"status"`
-}
-
-func haveImport(o *unstructured.Unstructured) (Import, error) {
-	have, err := read[importObject](o)
-	if err != nil {
-		return Import{}, err
-	}
+func haveImport(have *mcsv1.ServiceImport) Import {
 	spec := have.Spec
 	out := Import{
-		Namespace: have.Namespace, Name: have.Name, Type: spec.Type, IPs: spec.IPs, Families: spec.IPFamilies, Ports: spec.Ports,
-		Affinity: spec.SessionAffinity, InternalTrafficPolicy: spec.InternalTrafficPolicy, TrafficDistribution: spec.TrafficDistribution,
-		Slices: have.Status.EndpointSliceObjects, Conditions: conditionsOf(have.Status.Conditions),
+		Namespace: have.Namespace, Name: have.Name, Type: string(spec.Type), IPs: spec.IPs, Affinity: string(spec.SessionAffinity),
+		InternalTrafficPolicy: string(*orDefault(spec.InternalTrafficPolicy, "")), TrafficDistribution: optional(spec.TrafficDistribution),
+		Slices: string(have.Status.EndpointSliceObjects), Conditions: conditionsOf(have.Status.Conditions),
 	}
-	if c := spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
-		out.AffinitySeconds = int(*c.ClientIP.TimeoutSeconds)
+	for _, family := range spec.IPFamilies {
+		out.Families = append(out.Families, string(family))
+	}
+	for _, p := range spec.Ports {
+		out.Ports = append(out.Ports, mcs.Port{
+			Name: p.Name, Protocol: string(p.Protocol), Port: int(p.Port), AppProtocol: optional(p.AppProtocol),
+		})
+	}
+	if c := spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
+		out.AffinitySeconds = int(*orDefault(c.ClientIP.TimeoutSeconds, 0))
 	}
 	var from exported
 	if json.Unmarshal([]byte(have.Annotations[exportedAnnotation]), &from) == nil {
@@ -168,7 +149,7 @@ func haveImport(o *unstructured.Unstructured) (Import, error) {
 	for _, c := range have.Status.Clusters {
 		out.Clusters = append(out.Clusters, c.Cluster)
 	}
-	return out, nil
+	return out
 }
 
 func picked(entries map[string]string, keys []string) []string {

@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
@@ -60,7 +63,7 @@ func TestImportLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
 	newKind := func(t *testing.T) converge.Kind[Import] {
-		return newImports(&turn{settled: true}, newTable(s.client(t), serviceImports, "ServiceImport", s.listing("serviceimports")))
+		return newImports(&turn{settled: true}, newTable(s.client(t), serviceImports, "ServiceImport", listing[*mcsv1.ServiceImport](s, "serviceimports")))
 	}
 	headless := mcs.Import{Namespace: "sample", Name: "db", Type: fabric.Headless, Families: []int{4}}
 	convergetest.Laws(t, newKind, convergetest.Samples[Import]{
@@ -110,10 +113,10 @@ func set(value any, path ...string) func(*unstructured.Unstructured) {
 func TestSliceLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
-	imports := newTable(s.client(t), serviceImports, "ServiceImport", s.listing("serviceimports"))
+	imports := newTable(s.client(t), serviceImports, "ServiceImport", listing[*mcsv1.ServiceImport](s, "serviceimports"))
 	s.put("serviceimports", `{"metadata":{"name":"web","namespace":"sample","labels":{"app.kubernetes.io/managed-by":"hawser"}}}`)
 	newKind := func(t *testing.T) converge.Kind[Slice] {
-		return &sliceKind{turn: &turn{settled: true}, imports: imports, table: newTable(s.client(t), endpointSlices, "EndpointSlice", s.listing("endpointslices"))}
+		return &sliceKind{turn: &turn{settled: true}, imports: imports, table: newTable(s.client(t), endpointSlices, "EndpointSlice", listing[*discoveryv1.EndpointSlice](s, "endpointslices"))}
 	}
 	four := mcs.Slice{
 		Namespace: "sample", Name: "web-hw-1", Import: "web", Cluster: "g2", Family: 4,
@@ -133,7 +136,7 @@ func TestSliceLaws(t *testing.T) {
 		Tamper: map[string]func(*testing.T){
 			"endpoints": func(*testing.T) { s.edit("endpointslices sample/web-hw-1", set([]any{}, "endpoints")) },
 			"label": func(*testing.T) {
-				s.edit("endpointslices sample/web-hw-1", set("x", "metadata", "labels", labelService))
+				s.edit("endpointslices sample/web-hw-1", set("x", "metadata", "labels", mcsv1.LabelServiceName))
 			},
 			"owner": func(*testing.T) {
 				s.edit("endpointslices sample/web-hw-1", set([]any{}, "metadata", "ownerReferences"))
@@ -155,7 +158,7 @@ func TestExportLaws(t *testing.T) {
 	}
 	uid := func(name string) string { return string(s.get("serviceexports sample/" + name).GetUID()) }
 	newKind := func(t *testing.T) converge.Kind[Export] {
-		return &exportKind{turn: &turn{settled: true}, table: newTable(s.client(t), serviceExports, "ServiceExport", s.listing("serviceexports"))}
+		return &exportKind{turn: &turn{settled: true}, table: newTable(s.client(t), serviceExports, "ServiceExport", listing[*mcsv1.ServiceExport](s, "serviceexports"))}
 	}
 	valid := mcs.Condition{Type: "Valid", Status: "True", Reason: "Valid"}
 	web := mcs.Status{Namespace: "sample", Name: "web", UID: uid("web"), Generation: 3, Addrs: []netip.Addr{addr("242.1.0.7"), addr("fd24::7")},
@@ -192,7 +195,7 @@ func TestPropertyLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
 	newKind := func(t *testing.T) converge.Kind[Property] {
-		return newProperties(&turn{settled: true}, newTable(s.client(t), clusterProperties, "ClusterProperty", s.listing("clusterproperties")))
+		return newProperties(&turn{settled: true}, newTable(s.client(t), clusterProperties, "ClusterProperty", listing[*clusterProperty](s, "clusterproperties")))
 	}
 	convergetest.Laws(t, newKind, convergetest.Samples[Property]{
 		Want: wantProperties(map[string]string{"cluster.clusterset.k8s.io": "g1", "clusterset.k8s.io": "demo"}),
@@ -229,7 +232,7 @@ func TestDomainLaws(t *testing.T) {
 	}
 	f := corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}}
 	newKind := func(t *testing.T) converge.Kind[Domain] {
-		return &domainKind{turn: &turn{settled: true, forward: f}, undone: map[string]*undone{}, table: newTable(s.client(t), configMaps, "ConfigMap", s.listing("configmaps"))}
+		return &domainKind{turn: &turn{settled: true, forward: f}, undone: map[string]*undone{}, table: newTable(s.client(t), configMaps, "ConfigMap", listing[*corev1.ConfigMap](s, "configmaps"))}
 	}
 	var want []Domain
 	for _, integration := range []string{fabric.DNSNodeLocal, fabric.DNSImport, fabric.DNSStubZone} {

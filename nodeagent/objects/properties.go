@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hawser.dev/hawser/internal/diff"
 )
@@ -30,23 +30,24 @@ func wantProperties(entries map[string]string) []Property {
 	return out
 }
 
+// clusterProperty is a ClusterProperty as far as we read it.
+type clusterProperty struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Value string `json:"value"`
+	} `json:"spec"`
+}
+
 // newProperties makes the kind of ClusterProperties.
-func newProperties(turn *turn, table *table) *marked[Property] {
-	return &marked[Property]{
-		turn: turn, table: table, have: haveProperty,
-		write: func(ctx context.Context, c diff.Change[Property], seen *unstructured.Unstructured) error {
-			o := table.body("", c.Want.Name)
-			if seen != nil {
-				o.SetUID(seen.GetUID())
-			}
+func newProperties(turn *turn, table *table[*clusterProperty]) *marked[Property, *clusterProperty] {
+	return &marked[Property, *clusterProperty]{
+		turn: turn, table: table,
+		have: func(o *clusterProperty) Property { return Property{Name: o.Name, Value: o.Spec.Value} },
+		write: func(ctx context.Context, c diff.Change[Property], seen *clusterProperty) error {
+			o := table.body("", c.Want.Name, uidOf(seen))
 			o.SetLabels(map[string]string{managedBy: manager})
 			o.Object["spec"] = map[string]any{"value": c.Want.Value}
 			return table.apply(ctx, o, seen != nil)
 		},
 	}
-}
-
-func haveProperty(o *unstructured.Unstructured) (Property, error) {
-	value, _, _ := unstructured.NestedString(o.Object, "spec", "value") // what is no text is not what it should be
-	return Property{Name: o.GetName(), Value: value}, nil
 }

@@ -8,9 +8,13 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/converge"
@@ -38,7 +42,8 @@ type Config struct {
 	Client dynamic.Interface
 	// Exports and Imports are what the watches of the facts know of ServiceExports and
 	// ServiceImports.
-	Exports, Imports List
+	Exports List[*mcsv1.ServiceExport]
+	Imports List[*mcsv1.ServiceImport]
 	// Source gives what is wanted and a digest that changes with it, and false while
 	// that is not known.
 	Source converge.Source[Want]
@@ -54,18 +59,25 @@ type Publisher struct {
 	trigger bell.Bell
 	turn    *turn
 	engine  *converge.Engine[Want]
-	watches []*Watch
-	dns     map[string]List // by ConfigMap
+	watches []following
+	dns     map[string]List[*corev1.ConfigMap] // by name
+}
+
+// following is one watch, whatever its objects are.
+type following struct {
+	resource schema.GroupVersionResource
+	run      func(context.Context)
+	err      func() error
 }
 
 // New makes a publisher. It asks nothing of the API.
 func New(c Config) *Publisher {
-	p := &Publisher{config: c, trigger: bell.New(), turn: &turn{}, dns: map[string]List{}}
-	slicesOf := p.watch(&Watch{Resource: endpointSlices, Labels: "endpointslice.kubernetes.io/managed-by=" + sliceManager, Trim: OnlyOurs})
-	propertiesOf := p.watch(&Watch{Resource: clusterProperties, Trim: OnlyOurs})
-	var maps []List
+	p := &Publisher{config: c, trigger: bell.New(), turn: &turn{}, dns: map[string]List[*corev1.ConfigMap]{}}
+	slicesOf := follow(p, &Watch[*discoveryv1.EndpointSlice]{Resource: endpointSlices, Labels: discoveryv1.LabelManagedBy + "=" + sliceManager})
+	propertiesOf := follow(p, &Watch[*clusterProperty]{Resource: clusterProperties})
+	var maps []List[*corev1.ConfigMap]
 	for _, name := range dnsMaps() {
-		p.dns[name] = p.watch(&Watch{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name})
+		p.dns[name] = follow(p, &Watch[*corev1.ConfigMap]{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name, Writers: true})
 		maps = append(maps, p.dns[name])
 	}
 	imports := newTable(c.Client, serviceImports, "ServiceImport", c.Imports)
@@ -106,9 +118,9 @@ func dnsMaps() []string {
 }
 
 // together joins what several watches know; each counts as soon as it knows.
-func together(lists []List) List {
-	return func() ([]*unstructured.Unstructured, bool) {
-		var out []*unstructured.Unstructured
+func together[T any](lists []List[T]) List[T] {
+	return func() ([]T, bool) {
+		var out []T
 		any := false
 		for _, list := range lists {
 			some, known := list()
@@ -118,9 +130,9 @@ func together(lists []List) List {
 	}
 }
 
-func (p *Publisher) watch(w *Watch) List {
+func follow[T metav1.Object](p *Publisher, w *Watch[T]) List[T] {
 	w.Client, w.Changed = p.config.Client, p.Look
-	p.watches = append(p.watches, w)
+	p.watches = append(p.watches, following{w.Resource, w.Run, w.Err})
 	return w.Objects
 }
 
@@ -131,7 +143,7 @@ func (p *Publisher) Look() { p.trigger.Ring() }
 func (p *Publisher) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, w := range p.watches {
-		all.Go(func() { w.Run(ctx) })
+		all.Go(func() { w.run(ctx) })
 	}
 	p.engine.Run(ctx, p.source, p.trigger)
 	all.Wait()
@@ -162,23 +174,22 @@ func (p *Publisher) importsFiles() (imported, undecided bool) {
 	if len(custom) == 0 || len(main) == 0 {
 		return false, !known || !knownToo
 	}
-	text, _, _ := unstructured.NestedString(main[0].Object, "data", keyOfDNS[fabric.DNSCoreDNS])
-	return corefile.ImportsServers(text), false
+	return corefile.ImportsServers(main[0].Data[keyOfDNS[fabric.DNSCoreDNS]]), false
 }
 
 // Trouble says what the watches lack and what mends it, one line each.
 func (p *Publisher) Trouble() []string {
 	var out []string
 	for _, w := range p.watches {
-		err := w.Err()
+		err := w.err()
 		switch {
 		case err == nil:
-		case apierrors.IsNotFound(err) && w.Resource != configMaps:
-			out = append(out, fmt.Sprintf("the cluster has no %s: apply the CRDs of the rendered base", w.Resource.GroupResource()))
+		case apierrors.IsNotFound(err) && w.resource != configMaps:
+			out = append(out, fmt.Sprintf("the cluster has no %s: apply the CRDs of the rendered base", w.resource.GroupResource()))
 		case apierrors.IsForbidden(err):
 			out = append(out, err.Error()+": grant it as the rendered base does")
 		default:
-			out = append(out, fmt.Sprintf("watch %s: %s", w.Resource.GroupResource(), strings.ReplaceAll(err.Error(), "\n", " ")))
+			out = append(out, fmt.Sprintf("watch %s: %s", w.resource.GroupResource(), strings.ReplaceAll(err.Error(), "\n", " ")))
 		}
 	}
 	return slices.Compact(out)

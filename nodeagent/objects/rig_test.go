@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/mcs"
@@ -34,8 +35,8 @@ func newGateway(t *testing.T, s *apiServer, want Want) *gateway {
 	g := &gateway{want: want, reports: make(chan converge.Report, 1000)}
 	client := s.client(t)
 	look := func() {}
-	exports := &Watch{Client: client, Resource: serviceExports, Changed: func() { look() }, Trim: OnlyOurs}
-	imports := &Watch{Client: client, Resource: serviceImports, Changed: func() { look() }, Trim: OnlyOurs}
+	exports := &Watch[*mcsv1.ServiceExport]{Client: client, Resource: serviceExports, Changed: func() { look() }}
+	imports := &Watch[*mcsv1.ServiceImport]{Client: client, Resource: serviceImports, Changed: func() { look() }}
 	g.Publisher = New(Config{
 		Client: client, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Source: func(context.Context) (Want, string, bool) {

@@ -2,22 +2,20 @@ package objects
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/mcs"
-)
-
-// Labels of the EndpointSlices of an import (KEP-1645).
-const (
-	labelService = "multicluster.kubernetes.io/service-name"
-	labelSource  = "multicluster.kubernetes.io/source-cluster"
 )
 
 // Slice is an EndpointSlice in the words of the API.
@@ -59,14 +57,10 @@ func wantSlice(m mcs.Slice) Slice {
 	return out
 }
 
-func haveSlice(o *unstructured.Unstructured, imports map[string]*unstructured.Unstructured) (Slice, error) {
-	have, err := read[discoveryv1.EndpointSlice](o)
-	if err != nil {
-		return Slice{}, err
-	}
+func haveSlice(have *discoveryv1.EndpointSlice, imports map[string]*mcsv1.ServiceImport) Slice {
 	out := Slice{
 		Namespace: have.Namespace, Name: have.Name, Type: string(have.AddressType),
-		Import: have.Labels[labelService], Cluster: have.Labels[labelSource],
+		Import: have.Labels[mcsv1.LabelServiceName], Cluster: have.Labels[mcsv1.LabelSourceCluster],
 	}
 	for _, p := range have.Ports {
 		out.Ports = append(out.Ports, mcs.Port{
@@ -86,7 +80,7 @@ func haveSlice(o *unstructured.Unstructured, imports map[string]*unstructured.Un
 	} else if len(have.OwnerReferences) != 1 || have.OwnerReferences[0].UID != owner.GetUID() {
 		out.Owner = "not its import"
 	}
-	return out, nil
+	return out
 }
 
 func optional(text *string) string { return *orDefault(text, "") }
@@ -101,8 +95,8 @@ func orDefault[T any](value *T, otherwise T) *T {
 // sliceKind is the kind of the EndpointSlices of imports.
 type sliceKind struct {
 	*turn
-	table   *table
-	imports *table
+	table   *table[*discoveryv1.EndpointSlice]
+	imports *table[*mcsv1.ServiceImport]
 }
 
 // Name is endpointslice.
@@ -130,14 +124,9 @@ func (k *sliceKind) Observe(context.Context) ([]Slice, error) {
 	}
 	var out []Slice
 	for _, o := range all {
-		if o.GetLabels()[discoveryv1.LabelManagedBy] != sliceManager {
-			continue
+		if o.Labels[discoveryv1.LabelManagedBy] == sliceManager {
+			out = append(out, haveSlice(o, owners))
 		}
-		have, err := haveSlice(o, owners)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, have)
 	}
 	return out, nil
 }
@@ -170,37 +159,48 @@ func (k *sliceKind) Apply(ctx context.Context, list []diff.Change[Slice]) error 
 		if owner == nil || !isMarked(owner) || owner.GetDeletionTimestamp() != nil {
 			return converge.ErrBlocked{On: "serviceimport " + c.Want.Namespace + "/" + c.Want.Import}
 		}
-		return k.table.apply(ctx, k.object(c.Want, seen, owner), seen != nil)
+		o, err := k.object(c.Want, seen, owner)
+		if err != nil {
+			return err
+		}
+		return k.table.apply(ctx, o, seen != nil)
 	})
 }
 
-func (k *sliceKind) object(s Slice, seen, owner *unstructured.Unstructured) *unstructured.Unstructured {
-	o := k.table.body(s.Namespace, s.Name)
-	if seen != nil {
-		o.SetUID(seen.GetUID())
+// object gives the whole of a slice: the type leaves out no field that we write, and has none
+// that others do.
+func (k *sliceKind) object(s Slice, seen *discoveryv1.EndpointSlice, owner *mcsv1.ServiceImport) (*unstructured.Unstructured, error) {
+	out := discoveryv1.EndpointSlice{
+		TypeMeta: metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: k.table.kind},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Namespace, Name: s.Name, UID: uidOf(seen),
+			Labels: map[string]string{
+				mcsv1.LabelServiceName: s.Import, mcsv1.LabelSourceCluster: s.Cluster,
+				discoveryv1.LabelManagedBy: sliceManager, managedBy: manager,
+			},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: mcsVersion.String(), Kind: mcsv1.ServiceImportKindName, Name: s.Import, UID: owner.UID,
+			}},
+		},
+		AddressType: discoveryv1.AddressType(s.Type),
+		Endpoints:   make([]discoveryv1.Endpoint, len(s.Endpoints)),
+		Ports:       make([]discoveryv1.EndpointPort, len(s.Ports)),
 	}
-	o.SetLabels(map[string]string{
-		labelService: s.Import, labelSource: s.Cluster,
-		discoveryv1.LabelManagedBy: sliceManager, managedBy: manager,
-	})
-	_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{
-		"apiVersion": serviceImports.GroupVersion().String(), "kind": "ServiceImport", "name": s.Import, "uid": string(owner.GetUID()),
-	}}, "metadata", "ownerReferences")
-	o.Object["addressType"] = s.Type
-	ports := portBodies(s.Ports)
-	for i, body := range ports {
-		body.(map[string]any)["name"] = s.Ports[i].Name // may be empty, but must be there
+	for i, p := range s.Ports {
+		protocol, port := corev1.Protocol(p.Protocol), int32(p.Port)
+		// The name may be empty, but must be there.
+		out.Ports[i] = discoveryv1.EndpointPort{Name: &p.Name, Protocol: &protocol, Port: &port, AppProtocol: filled(p.AppProtocol)}
 	}
-	o.Object["ports"] = ports
-	endpoints := make([]any, len(s.Endpoints))
+	ready := true
 	for i, text := range s.Endpoints {
 		address, hostname, _ := strings.Cut(text, " ")
-		endpoint := map[string]any{"addresses": []any{address}, "conditions": map[string]any{"ready": true}}
-		if hostname != "" {
-			endpoint["hostname"] = hostname
+		out.Endpoints[i] = discoveryv1.Endpoint{
+			Addresses: []string{address}, Hostname: filled(hostname), Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 		}
-		endpoints[i] = endpoint
 	}
-	o.Object["endpoints"] = endpoints
-	return o
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&out)
+	if err != nil {
+		return nil, fmt.Errorf("write EndpointSlice %s: %w", s.Key(), err)
+	}
+	return &unstructured.Unstructured{Object: object}, nil
 }

@@ -1,32 +1,22 @@
 package pathmtu
 
 import (
-	"errors"
 	"net/netip"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"hawser.dev/hawser/nodeagent/socket"
+	"hawser.dev/hawser/nodeagent/transport"
+	"hawser.dev/hawser/nodeagent/wire"
 )
 
-// maxPacket is the largest datagram that is read.
-const maxPacket = 1 << 16
-
-// sockets makes the finder's, one for each own address.
-func (f *Finder) sockets() *socket.Set {
-	return socket.NewSet(socket.SetConfig{
-		Name: "path mtu", Port: f.config.Port, Log: f.config.Log, Largest: maxPacket, Prepare: neverSplit,
-		Read:   f.receive,
-		Failed: func(n uint64) { f.count(func(s *Stats) { s.Failed += n }) },
-	})
-}
-
-// places gives all own addresses.
-func (f *Finder) places(bool) map[socket.Place]bool {
+// Places gives all own addresses; nil when they are as before, unless all are asked for.
+func (f *Finder) Places(all bool) map[socket.Place]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !f.moved && !all {
+		return nil
+	}
+	f.moved = false
 	out := make(map[socket.Place]bool, len(f.listen)+1)
 	for a := range f.listen {
 		out[socket.Place{Addr: a}] = true
@@ -37,60 +27,70 @@ func (f *Finder) places(bool) map[socket.Place]bool {
 	return out
 }
 
-// neverSplit forbids to split datagrams, and to believe what a route or an ICMP
-// message says of the path's MTU: the device's counts, or a value that was found
-// would stand for ever.
-func neverSplit(network string, raw syscall.RawConn) error {
-	level, option, value := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE
-	if network == "udp6" {
-		level, option, value = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE
+// Sent notes what became of probes. One that the kernel refused counts as one that vanished.
+func (f *Finder) Sent(sent, failed uint64) {
+	if sent+failed > 0 {
+		f.count(func(s *Stats) {
+			s.Sent += sent
+			s.Failed += failed
+		})
 	}
-	var failed error
-	err := raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), level, option, value) })
-	return errors.Join(err, failed)
 }
 
-// receive takes a packet, and gives the answer to a probe.
-func (f *Finder) receive(at socket.Place, from netip.AddrPort, raw []byte) []socket.Datagram {
-	m, err := decode(raw, from.Addr())
+// Receive takes a message, and gives the answer to a probe.
+func (f *Finder) Receive(now time.Time, in transport.Incoming) []socket.Datagram {
+	addr := in.From.Addr()
 	switch {
-	case err != nil:
+	case in.Size == nil:
+	case in.To != f.id():
+		f.count(func(s *Stats) { s.Foreign++ })
+	case in.Size.Answer:
+		f.handleReply(now, way{in.At.Addr, addr}, in.Message)
+	case !whole(in.Message, addr):
 		f.count(func(s *Stats) { s.Malformed++ })
-	case m.kind == kindReply:
-		f.handleReply(time.Now(), way{at.Addr, from.Addr()}, m)
-	case f.admits(time.Now(), from.Addr()):
-		m.kind = kindReply
+	case f.admits(now, addr, in.Message.From):
 		f.count(func(s *Stats) { s.Replied++ })
-		return []socket.Datagram{{To: from, Raw: m.encode(from.Addr())}}
+		answer := wire.Message{From: in.To, To: in.Message.From, Size: &wire.Size{Answer: true, Bytes: in.Size.Bytes, Nonce: in.Size.Nonce}}
+		return []socket.Datagram{{To: in.From, Raw: answer.Encode()}}
 	}
 	return nil
 }
 
-func (f *Finder) handleReply(now time.Time, at way, m message) {
+// id names this gateway.
+func (f *Finder) id() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.self
+}
+
+func (f *Finder) handleReply(now time.Time, at way, m *wire.Message) {
 	f.mu.Lock()
 	known, changed := false, false
-	if p := f.paths[at]; p != nil {
-		known, changed = p.answer(now, m)
+	if p := f.paths[at]; p != nil && p.id == m.From {
+		known, changed = p.answer(now, *m.Size)
 		f.report(p, changed)
+		f.queue.Set(p, p.due)
 	}
 	if known {
 		f.stats.Answered++
 	} else {
 		f.stats.Foreign++
 	}
+	first, any := f.queue.First()
+	early := any && first.due.Before(f.until)
 	f.mu.Unlock()
 	f.notify(changed)
-	if known {
-		f.wake.Ring()
+	if early {
+		f.config.Wake.Ring()
 	}
 }
 
 // admits reports whether a probe is answered: to gateways of the clusterset
 // only, and so many a second.
-func (f *Finder) admits(now time.Time, from netip.Addr) bool {
+func (f *Finder) admits(now time.Time, from netip.Addr, id uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.known[from] {
+	if known, ok := f.known[from]; !ok || known != id {
 		f.stats.Foreign++
 		return false
 	}

@@ -2,7 +2,6 @@ package pathmtu
 
 import (
 	"cmp"
-	"context"
 	"hash/fnv"
 	"math/rand/v2"
 	"net/netip"
@@ -10,70 +9,76 @@ import (
 	"sync"
 	"time"
 
-	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/internal/due"
 	"hawser.dev/hawser/nodeagent/socket"
+	"hawser.dev/hawser/nodeagent/wire"
 )
 
 // Bounds of the work.
 const (
 	standbyRate = 50                    // looks a second at all links together that do not carry
-	idle        = time.Second           // between passes while nothing is due
-	pulse       = 20 * time.Millisecond // between two passes over the links
+	idle        = time.Second           // while nothing is due
+	lump        = 20 * time.Millisecond // so many looks are at once
 	replyRate   = 5000                  // answers a second, and in one burst
 )
 
 // way is what makes two links the same.
 type way struct{ source, addr netip.Addr }
 
-// Finder watches a set of links. Make it with New; Run does the work. All other
-// methods may be called from any goroutine.
+// Finder watches a set of links, as a machine of a transport.Transport. Its methods may be
+// called from any goroutine.
 type Finder struct {
 	config Config
-	wake   bell.Bell
 
 	mu     sync.Mutex
+	self   uint64 // this gateway, as messages name it
 	listen map[netip.Addr]bool
 	paths  map[way]*path
-	known  map[netip.Addr]bool // who is answered
+	queue  due.Queue[*path]
+	until  time.Time             // of the queue, as of the last tick
+	moved  bool                  // links or addresses changed, so sockets may have to
+	known  map[netip.Addr]uint64 // who is answered, and how messages name it
 	stats  Stats
 	bucket bucket
 }
 
 // New makes a Finder without links.
 func New(config Config) *Finder {
-	if config.Port == 0 {
-		config.Port = Port
-	}
-	return &Finder{
-		config: config, wake: bell.New(),
-		listen: map[netip.Addr]bool{}, paths: map[way]*path{}, known: map[netip.Addr]bool{},
-	}
+	return &Finder{config: config, listen: map[netip.Addr]bool{}, paths: map[way]*path{}, known: map[netip.Addr]uint64{}}
 }
 
-// Set gives the own tunnel addresses, on which probes are answered, and the
-// links. What is known of a link stays unless its addresses or its MTU changed.
-func (f *Finder) Set(listen []netip.Addr, links []Link) {
+// Set gives the name of this gateway, cluster/gateway, its tunnel addresses, on which
+// probes are answered, and the links. What is known of a link stays unless its addresses
+// or its MTU changed.
+func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	f.mu.Lock()
 	now := time.Now()
-	f.listen, f.known = map[netip.Addr]bool{}, map[netip.Addr]bool{}
+	f.self, f.moved = wire.ID(self), true
+	f.listen, f.known = map[netip.Addr]bool{}, map[netip.Addr]uint64{}
 	for _, a := range listen {
 		f.listen[a] = true
 	}
 	interval := standbyInterval(links)
 	paths := make(map[way]*path, len(links))
 	for _, l := range links {
-		f.known[l.Addr] = true
+		f.known[l.Addr] = wire.ID(l.Peer)
 		key := way{l.Source, l.Addr}
 		if p := f.paths[key]; p != nil && p.MTU == l.MTU {
 			p.update(now, l, interval)
 			paths[key] = p
-			continue
+		} else {
+			paths[key] = newPath(now, l, pick(l, interval), offset(l, interval))
 		}
-		paths[key] = newPath(now, l, pick(l, interval), offset(l, interval))
+		f.queue.Set(paths[key], paths[key].due)
+	}
+	for key, p := range f.paths {
+		if paths[key] != p {
+			f.queue.Remove(p)
+		}
 	}
 	f.paths = paths
 	f.mu.Unlock()
-	f.wake.Ring()
+	f.config.Wake.Ring()
 }
 
 // standbyInterval is the time between looks at a link that does not carry.
@@ -108,7 +113,7 @@ func offset(l Link, interval time.Duration) time.Duration {
 // update takes what may change of a link: its name, and whether it carries.
 func (p *path) update(now time.Time, l Link, interval time.Duration) {
 	begins := l.Carries && !p.Carries
-	p.Link, p.interval = l, pick(l, interval)
+	p.Link, p.id, p.interval = l, wire.ID(l.Peer), pick(l, interval)
 	if begins && !p.trying && p.phase == phaseSteady {
 		p.due = now
 	}
@@ -141,71 +146,26 @@ func (f *Finder) count(add func(*Stats)) {
 	add(&f.stats)
 }
 
-// Run probes and answers until the context ends. The sockets are opened in the
-// network namespace of the thread that it was called on.
-func (f *Finder) Run(ctx context.Context) error {
-	sockets := f.sockets()
-	defer sockets.Close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		now := time.Now()
-		sockets.Update(now, f.places)
-		probes, wait := f.takeDue(now)
-		sent, failed := sockets.Send(f.datagrams(probes))
-		f.count(func(s *Stats) {
-			s.Sent += sent
-			s.Failed += failed // counts as one that vanished
-		})
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-f.wake:
-			// What came since is done together with what comes within a pulse.
-			timer.Reset(pulse)
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-timer.C:
-			}
-		case <-timer.C:
-		}
-	}
-}
-
-// outgoing is one probe on its way.
-type outgoing struct {
-	from, to netip.Addr
-	raw      []byte
-}
-
-func (f *Finder) datagrams(probes []outgoing) []socket.Datagram {
-	out := make([]socket.Datagram, len(probes))
-	for i, p := range probes {
-		out[i] = socket.Datagram{From: socket.Place{Addr: p.from}, To: netip.AddrPortFrom(p.to, f.config.Port), Raw: p.raw}
-	}
-	return out
-}
-
-// takeDue makes the probes that are due, and says how long until the next ones.
-func (f *Finder) takeDue(now time.Time) (out []outgoing, wait time.Duration) {
+// Tick makes the probes that are due, and says how long until the next ones.
+func (f *Finder) Tick(now time.Time) (out []socket.Datagram, wait time.Duration) {
 	f.mu.Lock()
-	wait = idle
 	changed := false
-	for key, p := range f.paths {
+	for p, ok := f.queue.Next(now); ok; p, ok = f.queue.Next(now) {
 		probes, differs := p.tick(now, rand.Uint64)
 		for _, s := range probes {
-			m := message{kind: kindProbe, size: uint16(s.size), nonce: s.nonce}
-			out = append(out, outgoing{from: key.source, to: key.addr, raw: m.encode(key.addr)})
+			out = append(out, socket.Datagram{
+				From: socket.Place{Addr: p.Source}, To: netip.AddrPortFrom(p.Addr, f.config.Port), Raw: probe(f.self, p.id, p.Addr, s),
+			})
 		}
 		f.report(p, differs)
 		changed = changed || differs
-		wait = min(wait, p.due.Sub(now))
+		f.queue.Set(p, p.due)
 	}
+	wait = max(f.queue.Wait(now, idle), lump)
+	f.until = now.Add(wait)
 	f.mu.Unlock()
 	f.notify(changed)
-	return out, max(wait, pulse)
+	return out, wait
 }
 
 // report writes what changed to the log.

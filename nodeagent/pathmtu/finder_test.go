@@ -6,7 +6,12 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/transport"
+	"hawser.dev/hawser/nodeagent/wire"
 )
+
+const self = "g1/a"
 
 func links(n, carrying int) []Link {
 	var out []Link
@@ -23,22 +28,22 @@ func links(n, carrying int) []Link {
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Log: slog.New(slog.DiscardHandler)})
-	f.Set(nil, links(3000, 100))
+	f.Set(self, nil, links(3000, 100))
 	begin := time.Now()
 	bytes, answered := 0, map[netip.Addr]bool{}
 	const span = 60 * time.Second
-	for at := time.Duration(0); at < span; at += pulse {
+	for at := time.Duration(0); at < span; at += lump {
 		now := begin.Add(at)
-		out, _ := f.takeDue(now)
+		out, _ := f.Tick(now)
 		for _, o := range out {
-			m, err := decode(o.raw, o.to)
-			if err != nil {
-				t.Fatal(err)
+			m, err := wire.Decode(o.Raw)
+			if err != nil || !whole(m, o.To.Addr()) {
+				t.Fatalf("%+v: %v", m, err)
 			}
-			bytes += int(m.size)
-			answered[o.to] = true
-			m.kind = kindReply
-			f.handleReply(now, way{o.from, o.to}, m)
+			bytes += int(m.Size.Bytes)
+			answered[o.To.Addr()] = true
+			m.From, m.To, m.Size.Answer = m.To, m.From, true
+			f.Receive(now, transport.Incoming{At: o.From, From: o.To, Message: m})
 		}
 	}
 	if len(answered) != 3000 {
@@ -59,17 +64,17 @@ func TestSetKeeps(t *testing.T) {
 	f := New(Config{Log: slog.New(slog.DiscardHandler)})
 	now := time.Now()
 	set := links(3, 1)
-	f.Set(nil, set)
+	f.Set(self, nil, set)
 	f.paths[way{set[1].Source, set[1].Addr}].set(now, BlackHole, 1300)
 	f.paths[way{set[2].Source, set[2].Addr}].set(now, BlackHole, 1300)
 	set[1].Carries, set[2].MTU = true, 1400
-	f.Set(nil, set[1:])
+	f.Set(self, nil, set[1:])
 	got := f.Snapshot()
 	if len(got) != 2 || got[0].Value != 1300 || got[0].State != BlackHole || got[1].Value != 1400 || got[1].State != Unknown {
 		t.Errorf("snapshot %+v", got)
 	}
-	out, _ := f.takeDue(time.Now())
-	if len(out) == 0 || out[0].to != set[1].Addr {
+	out, _ := f.Tick(time.Now())
+	if len(out) == 0 || out[0].To.Addr() != set[1].Addr {
 		t.Error("the link that begins to carry is not looked at")
 	}
 }
@@ -78,21 +83,24 @@ func TestAdmits(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Log: slog.New(slog.DiscardHandler)})
 	set := links(1, 1)
-	f.Set(nil, set)
+	f.Set(self, nil, set)
 	now := time.Now()
-	if f.admits(now, netip.MustParseAddr("241.9.9.9")) {
+	if f.admits(now, netip.MustParseAddr("241.9.9.9"), wire.ID("0")) {
 		t.Error("a stranger is answered")
+	}
+	if f.admits(now, set[0].Addr, wire.ID("1")) {
+		t.Error("another one at the address of a gateway is answered")
 	}
 	n := 0
 	for range 2 * replyRate {
-		if f.admits(now, set[0].Addr) {
+		if f.admits(now, set[0].Addr, wire.ID("0")) {
 			n++
 		}
 	}
-	if n != replyRate || f.Stats().Limited != replyRate || f.Stats().Foreign != 1 {
+	if n != replyRate || f.Stats().Limited != replyRate || f.Stats().Foreign != 2 {
 		t.Errorf("%d answers in one moment, stats %+v", n, f.Stats())
 	}
-	if !f.admits(now.Add(time.Second), set[0].Addr) {
+	if !f.admits(now.Add(time.Second), set[0].Addr, wire.ID("0")) {
 		t.Error("no answer a second later")
 	}
 }

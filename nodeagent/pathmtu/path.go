@@ -1,6 +1,11 @@
 package pathmtu
 
-import "time"
+import (
+	"time"
+
+	"hawser.dev/hawser/internal/due"
+	"hawser.dev/hawser/nodeagent/wire"
+)
 
 // Times and counts of the search.
 const (
@@ -36,7 +41,9 @@ type sent struct {
 // path is the state of a link. It is pure: its owner brings time and nonces,
 // sends what it says and hands in the answers.
 type path struct {
+	due.Slot
 	Path
+	id       uint64        // of the peer
 	interval time.Duration // between looks in the steady phase
 	due      time.Time     // when a try begins, or the one that goes on ends
 	trying   bool
@@ -56,7 +63,7 @@ type path struct {
 
 func newPath(now time.Time, l Link, interval, first time.Duration) *path {
 	return &path{
-		Path: Path{Link: l, State: Unknown, Value: l.MTU, Since: now}, interval: interval, due: now.Add(first),
+		Path: Path{Link: l, State: Unknown, Value: l.MTU, Since: now}, id: wire.ID(l.Peer), interval: interval, due: now.Add(first),
 	}
 }
 
@@ -110,12 +117,12 @@ func (p *path) patience() time.Duration {
 
 // answer takes a reply. It reports whether it belongs to a probe on its way, and
 // whether state or value changed.
-func (p *path) answer(now time.Time, m message) (known, changed bool) {
+func (p *path) answer(now time.Time, m wire.Size) (known, changed bool) {
 	if !p.trying {
 		return false, false
 	}
 	for _, s := range []*sent{&p.big, &p.small} {
-		if s.nonce != m.nonce || s.size != int(m.size) || s.answered || s.at.IsZero() {
+		if s.nonce != m.Nonce || s.size != int(m.Bytes) || s.answered || s.at.IsZero() {
 			continue
 		}
 		s.answered, known = true, true

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/wire"
 )
 
 var (
@@ -73,13 +75,13 @@ func (s *simulation) step() {
 	out, changed := s.path.tick(s.now, s.random.Uint64)
 	s.note(changed)
 	s.probes += len(out)
-	var answers []message
+	var answers []wire.Size
 	for _, probe := range out {
 		if probe.size > s.path.MTU || probe.size < smallest(s.path.Addr) {
 			s.t.Fatalf("a probe of %d bytes", probe.size)
 		}
 		if s.passes(probe.size) {
-			answers = append(answers, message{kind: kindReply, size: uint16(probe.size), nonce: probe.nonce})
+			answers = append(answers, wire.Size{Answer: true, Bytes: uint16(probe.size), Nonce: probe.nonce})
 		}
 	}
 	if len(out) == 0 {
@@ -270,14 +272,14 @@ func TestForged(t *testing.T) {
 	if len(out) != 1 || out[0].size != 1420 {
 		t.Fatalf("probes %+v", out)
 	}
-	for _, m := range []message{
-		{nonce: out[0].nonce + 1, size: 1420}, {nonce: out[0].nonce, size: 1300}, {nonce: 0, size: 0},
+	for _, m := range []wire.Size{
+		{Nonce: out[0].nonce + 1, Bytes: 1420}, {Nonce: out[0].nonce, Bytes: 1300}, {Nonce: 0, Bytes: 0},
 	} {
 		if known, changed := p.answer(begin, m); known || changed {
 			t.Errorf("took %+v", m)
 		}
 	}
-	m := message{nonce: out[0].nonce, size: 1420}
+	m := wire.Size{Answer: true, Nonce: out[0].nonce, Bytes: 1420}
 	if known, changed := p.answer(begin, m); !known || !changed {
 		t.Error("did not take the right one")
 	}

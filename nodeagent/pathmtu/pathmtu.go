@@ -21,7 +21,7 @@
 // may split them.
 // The routes to the tunnel addresses themselves need no value: probes ignore it.
 //
-// Called by nodeagent/peers, which runs the Finder on gateways, by nodeagent/round, which
+// Called by nodeagent/peers, which runs the Finder on gateways in its transport, by nodeagent/round, which
 // says what to try, and by nodeagent/report.
 package pathmtu
 
@@ -29,10 +29,9 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
-)
 
-// Port is the UDP port of both ends, on tunnel addresses.
-const Port = 4806
+	"hawser.dev/hawser/internal/bell"
+)
 
 // Floor is the smallest size that is searched and reported, bytes: what every
 // IPv4 host must take (RFC 791).
@@ -48,7 +47,7 @@ const (
 
 // Link is a tunnel to one gateway of another cluster.
 type Link struct {
-	Peer   string     // cluster/gateway, for people
+	Peer   string     // cluster/gateway
 	Source netip.Addr // own tunnel address
 	Addr   netip.Addr // the peer's tunnel address, same family
 	MTU    int        // of the tunnel, bytes, IP header included
@@ -67,8 +66,10 @@ type Path struct {
 
 // Config is what a Finder needs for its whole life.
 type Config struct {
-	Port uint16 // 0 = Port
+	Port uint16 // UDP, of both ends, on tunnel addresses
 	Log  *slog.Logger
+	// Wake is rung when there is something to do before the time of the last tick is over.
+	Wake bell.Bell
 	// OnChange is called when the state or value of any path changed. It must not
 	// block. May be nil.
 	OnChange func()
@@ -79,8 +80,8 @@ type Stats struct {
 	Sent      uint64
 	Answered  uint64 // replies that matched a probe
 	Replied   uint64 // probes that were answered here
-	Malformed uint64 // packets that are not ours, or damaged
-	Foreign   uint64 // from an address that no link has, or a reply to nothing
+	Malformed uint64 // probes that do not have the size that they say
+	Foreign   uint64 // not from and for the ends of a link, or a reply to nothing
 	Limited   uint64 // probes that the rate bound left without an answer
 	Failed    uint64 // packets that the kernel refused to send
 }

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/vishvananda/netns"
+
+	"hawser.dev/hawser/internal/bell"
+	"hawser.dev/hawser/nodeagent/transport"
 )
 
 // missing skips the test, or fails it where everything must be there.
@@ -80,16 +83,16 @@ func (s *space) nft(script string) {
 
 // find runs a finder in the namespace until the test ends. The signal comes
 // with each change.
-func (s *space) find(own []netip.Addr, links []Link) (*Finder, <-chan struct{}) {
+func (s *space) find(name string, own []netip.Addr, links []Link) (*Finder, <-chan struct{}) {
 	s.t.Helper()
 	changed := make(chan struct{}, 1)
-	f := New(Config{Log: slog.New(slog.DiscardHandler), OnChange: func() {
+	f := New(Config{Port: 4804, Log: slog.New(slog.DiscardHandler), Wake: bell.New(), OnChange: func() {
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
 	}})
-	f.Set(own, links)
+	f.Set(name, own, links)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -98,7 +101,9 @@ func (s *space) find(own []netip.Addr, links []Link) (*Finder, <-chan struct{}) 
 			done <- err
 			return
 		}
-		done <- f.Run(ctx)
+		done <- transport.New(transport.Config{
+			Port: 4804, Log: f.config.Log, Wake: f.config.Wake, Machines: []transport.Machine{f},
+		}).Run(ctx)
 	}()
 	s.t.Cleanup(func() {
 		cancel()
@@ -143,16 +148,16 @@ func TestPackets(t *testing.T) {
 		s.ip("link set hw-wg1 mtu 1420 up", "addr add "+addrs[i][0].String()+"/24 dev hw-wg1",
 			"addr add "+addrs[i][1].String()+"/64 dev hw-wg1 nodad")
 	}
-	paths := func(from, to []netip.Addr) (out []Link) {
+	paths := func(peer string, from, to []netip.Addr) (out []Link) {
 		for i := range from {
-			out = append(out, Link{Peer: "g2/a", Source: from[i], Addr: to[i], MTU: 1420, Carries: true})
+			out = append(out, Link{Peer: peer, Source: from[i], Addr: to[i], MTU: 1420, Carries: true})
 		}
 		return out
 	}
 	// What a route says of the MTU must not hide what passes.
 	a.ip("route add 241.0.0.2/32 dev hw-wg1 src 241.0.0.1 mtu 1300", "route add fd00:41::2/128 dev hw-wg1 src fd00:41::1 mtu 1300")
-	there, changedThere := a.find(addrs[0], paths(addrs[0], addrs[1]))
-	back, changedBack := b.find(addrs[1], paths(addrs[1], addrs[0]))
+	there, changedThere := a.find("g1/a", addrs[0], paths("g2/a", addrs[0], addrs[1]))
+	back, changedBack := b.find("g2/a", addrs[1], paths("g1/a", addrs[1], addrs[0]))
 	await(t, there, changedThere, OK, 1420)
 	await(t, back, changedBack, OK, 1420)
 	b.nft("table inet t { chain in { type filter hook input priority 0; meta length > 1337 drop; }; }")
@@ -167,8 +172,9 @@ func TestPackets(t *testing.T) {
 		there.mu.Lock()
 		p.back = end // else the test waits for twenty seconds
 		p.due = end
+		there.queue.Set(p, end)
 		there.mu.Unlock()
 	}
-	there.wake.Ring()
+	there.config.Wake.Ring()
 	await(t, there, changedThere, OK, 1420)
 }

@@ -32,6 +32,7 @@ import (
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/nodeagent/statefile"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/nodeagent/transport"
 )
 
 // Config is what Peers needs for their whole life. No function of it may block, but for
@@ -64,6 +65,7 @@ type Peers struct {
 	finder *pathmtu.Finder
 	search *search
 	tunnel *change.Exchange
+	layer  *transport.Transport
 
 	mu      sync.Mutex
 	aim     *round.Aim
@@ -80,27 +82,31 @@ func New(config Config) *Peers {
 	p := &Peers{
 		config: config,
 		ages:   statefile.New[map[string]map[string]time.Time](config.StateDir, "ages.json"),
-		finder: pathmtu.New(pathmtu.Config{Log: config.Log, OnChange: config.Urgent}),
 	}
 	shared := feed.Config{Log: config.Log, Timing: feed.Timing{Stale: config.Stale}}
 	p.server = feed.NewServer(shared)
 	shared.OnChange, shared.OnAges = p.heard, p.ages.Changed
 	p.client = feed.NewClient(shared)
 	p.client.RestoreAges(p.ages.Restore(config.Log))
-	searches := bell.New()
+	wake, searches := bell.New(), bell.New()
 	p.prober = health.New(health.Config{
-		Cluster: config.Cluster, Port: desired.ProbePort, Log: config.Log, OnChange: func() { config.Urgent(); searches.Ring() },
+		Cluster: config.Cluster, Port: desired.ProbePort, Wake: wake, OnChange: func() { config.Urgent(); searches.Ring() },
 	})
-	p.tunnel = newExchange(config)
-	p.search = newSearch(config, p.prober, p.tunnel, searches)
+	p.finder = pathmtu.New(pathmtu.Config{Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: config.Urgent})
+	p.tunnel = newExchange(config, wake)
+	p.search = newSearch(config, p.prober, p.tunnel, wake, searches)
+	p.layer = transport.New(transport.Config{
+		Port: desired.ProbePort, Log: config.Log, Wake: wake,
+		Machines: []transport.Machine{p.prober, p.tunnel, p.finder, p.search},
+	})
 	return p
 }
 
 // newExchange makes what changes tunnels.
-func newExchange(config Config) *change.Exchange {
+func newExchange(config Config, wake bell.Bell) *change.Exchange {
 	file := statefile.New[map[string]change.Kept](config.StateDir, "cables.json")
 	return change.New(change.Config{
-		Port: desired.CablePort, Log: config.Log, Kept: restoreTunnels(file, config.Log), Keep: file.Save, OnChange: config.Look,
+		Port: desired.ProbePort, Log: config.Log, Wake: wake, Kept: restoreTunnels(file, config.Log), Keep: file.Save, OnChange: config.Look,
 	})
 }
 
@@ -139,7 +145,7 @@ func (p *Peers) heard() {
 func (p *Peers) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
-		p.prober.Run, p.server.Run, p.client.Run, p.finder.Run, p.tunnel.Run, p.search.run,
+		p.layer.Run, p.server.Run, p.client.Run, p.tunnel.Run, p.search.run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
@@ -157,7 +163,7 @@ func (p *Peers) Observe() round.Peers {
 	out.Aim = p.aim
 	p.mu.Unlock()
 	out.Tunnels = p.tunnel.Cables()
-	out.Ways = p.search.found()
+	out.Ways, out.Seen = p.search.found()
 	return out
 }
 
@@ -208,12 +214,17 @@ func (p *Peers) Do(e round.Effects) {
 // Follow carries out what a whole round decided besides.
 func (p *Peers) Follow(e round.Effects) {
 	p.feed(e.Feeds, e.FeedsErr)
+	p.say(func(said *model.Live) bool {
+		same := reflect.DeepEqual(said.Places, e.Places)
+		said.Places = e.Places
+		return !same && said.Cluster != ""
+	})
 	p.mu.Lock()
-	same := slices.Equal(e.Sizes.Listen, p.sizes.Listen) && slices.Equal(e.Sizes.Links, p.sizes.Links)
+	same := e.Sizes.Self == p.sizes.Self && slices.Equal(e.Sizes.Listen, p.sizes.Listen) && slices.Equal(e.Sizes.Links, p.sizes.Links)
 	p.sizes = e.Sizes
 	p.mu.Unlock()
 	if !same {
-		p.finder.Set(e.Sizes.Listen, e.Sizes.Links)
+		p.finder.Set(e.Sizes.Self, e.Sizes.Listen, e.Sizes.Links)
 	}
 }
 

@@ -17,8 +17,10 @@ import (
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/nodeagent/scout"
+	"hawser.dev/hawser/nodeagent/socket"
 	"hawser.dev/hawser/nodeagent/statefile"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/nodeagent/transport"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -26,27 +28,35 @@ import (
 // choice of endpoints come from.
 const watched = 5 * time.Second
 
-// search carries out what the machine of package endpoint decides.
+// search carries out what the machine of package endpoint decides, as a machine of a
+// transport.Transport. Its questions leave by sockets of package scout, as the other end
+// knows nothing of them; where packets of gateways come from is read by a goroutine of its
+// own, as the kernel may take its time.
 type search struct {
 	config Config
 	log    *slog.Logger
 	prober *health.Prober
 	tunnel *change.Exchange
 	scout  *scout.Scout
-	wake   bell.Bell                                  // there may be something to do
+	wake   bell.Bell                                  // of the transport
+	looks  bell.Bell                                  // what is known of links may have changed
 	file   *statefile.File[map[string]netip.AddrPort] // the places that worked
 
 	mu      sync.Mutex
 	machine *endpoint.Machine
-	remotes map[string]round.Remote   // by cluster/gateway
-	cables  map[string]peerPorts      // by cluster/gateway
-	ways    map[string]model.Way      // as of the last step
-	kept    map[string]netip.AddrPort // as it was saved last
+	remotes map[string]round.Remote // by cluster/gateway
+	cables  map[string]peerPorts    // by cluster/gateway
+	// goal counts the changes of what is searched for, and looked has the one after which it
+	// was looked how links are: nothing is decided about a gateway before that.
+	goal, looked int
+	ways         map[string]model.Way      // as of the last step
+	kept         map[string]netip.AddrPort // as it was saved last
+	seen         map[string]netip.AddrPort // where links that live come from; replaced as a whole
 }
 
-func newSearch(config Config, prober *health.Prober, tunnel *change.Exchange, wake bell.Bell) *search {
+func newSearch(config Config, prober *health.Prober, tunnel *change.Exchange, wake, looks bell.Bell) *search {
 	s := &search{
-		config: config, log: config.Log, prober: prober, tunnel: tunnel, scout: scout.New(config.Log), wake: wake,
+		config: config, log: config.Log, prober: prober, tunnel: tunnel, scout: scout.New(config.Log), wake: wake, looks: looks,
 		file: statefile.New[map[string]netip.AddrPort](config.StateDir, "endpoints.json"),
 	}
 	s.kept = s.file.Restore(config.Log)
@@ -68,13 +78,15 @@ func (e *search) aim(remotes []round.Remote) {
 	}
 	e.machine.Set(choice, time.Now())
 	e.ways = e.machine.Ways()
+	e.goal++
+	e.looks.Ring()
 }
 
-// found says where gateways are reached.
-func (e *search) found() map[string]model.Way {
+// found says where gateways are reached, and from where those send whose links live.
+func (e *search) found() (map[string]model.Way, map[string]netip.AddrPort) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.machine.Ways()
+	return e.machine.Ways(), e.seen
 }
 
 // equip takes what questions need from what the node should have.
@@ -83,31 +95,50 @@ func (e *search) equip(in project.Input, n *round.Node) {
 	defer e.mu.Unlock()
 	if in.Keys != nil {
 		e.cables = portsOf(in, n)
+		e.goal++
 	}
-	e.wake.Ring()
+	e.looks.Ring()
 }
 
-// run carries out what the machine decides until ctx ends.
+// run looks how links are until ctx ends.
 func (e *search) run(ctx context.Context) error {
 	defer e.scout.Close()
 	var saves sync.WaitGroup
 	defer saves.Wait()
 	saves.Go(func() { e.file.Run(ctx, 0, e.works, e.log) })
-	e.wake.Loop(ctx, func() time.Duration { return min(e.step(ctx, time.Now()), watched) })
+	e.looks.Loop(ctx, func() time.Duration {
+		e.see(ctx, time.Now())
+		e.wake.Ring()
+		return watched
+	})
 	return nil
 }
 
-// step does what is due, and says how long until the next time.
-func (e *search) step(ctx context.Context, now time.Time) time.Duration {
-	e.see(ctx, now)
+// Places gives none: questions have sockets of their own.
+func (e *search) Places(bool) map[socket.Place]bool { return nil }
+
+// Sent has nothing to note, and Receive has to do with no message.
+func (e *search) Sent(uint64, uint64)                                     {}
+func (e *search) Receive(time.Time, transport.Incoming) []socket.Datagram { return nil }
+
+// Tick does what is due, and says how long until the next time.
+func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	e.mu.Lock()
-	if e.cables == nil {
+	if e.cables == nil || e.looked != e.goal {
 		e.mu.Unlock()
-		return watched
+		return nil, watched
 	}
+	idle := e.machine.Idle(now)
 	asks, next := e.machine.Step(now)
+	before := e.seen
+	e.seen = e.machine.Places()
+	moved := !maps.Equal(before, e.seen)
+	if idle && !moved {
+		e.mu.Unlock()
+		return nil, next.Sub(now)
+	}
 	ways, lost := e.machine.Ways(), e.machine.Unresolved()
-	moved := !maps.Equal(e.ways, ways)
+	moved = moved || !maps.Equal(e.ways, ways)
 	e.ways = ways
 	questions := make(map[endpoint.Ask]peerPorts, len(asks))
 	for _, a := range asks {
@@ -133,7 +164,7 @@ func (e *search) step(ctx context.Context, now time.Time) time.Duration {
 	if changed || e.file.Err() != nil {
 		e.file.Changed()
 	}
-	return next.Sub(now)
+	return nil, next.Sub(now)
 }
 
 func (e *search) answered(a endpoint.Ask) {
@@ -146,6 +177,7 @@ func (e *search) answered(a endpoint.Ask) {
 // see tells the machine how the links are, and where the other ends are.
 func (e *search) see(ctx context.Context, now time.Time) {
 	e.mu.Lock()
+	goal := e.goal
 	var names []string
 	var cables []desired.Cable
 	for name := range e.machine.Ways() {
@@ -162,6 +194,7 @@ func (e *search) see(ctx context.Context, now time.Time) {
 	links := e.prober.Snapshot().Links
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.looked = goal
 	at := map[string]netip.AddrPort{}
 	for i := range meters {
 		at[names[i]] = e.cables[names[i]].base(meters[i].Endpoint)

@@ -46,12 +46,12 @@ func (v *view) fits(name string, six bool) int {
 	return fits
 }
 
-// reachedOverIPv6 reports whether a gateway of the cluster may be reached so. Names
-// may stand for any address, and not every node asks for them.
+// reachedOverIPv6 reports whether a gateway of the cluster may be reached so. Names, and
+// what is found, may stand for any address, and not every node asks for them.
 func reachedOverIPv6(c *fabric.Cluster) bool {
 	for i := range c.Gateways {
 		for _, text := range c.Gateways[i].Endpoints {
-			if e, err := fabric.ParseEndpoint(text); err == nil && !e.Addr.Is4() {
+			if e, err := fabric.ParseEndpoint(text); fabric.IsSource(text) || err == nil && !e.Addr.Is4() {
 				return true
 			}
 		}
@@ -184,13 +184,13 @@ func (v *view) cableRemote(r *remote, g *fabric.Gateway, c model.Cable, rank int
 // at the first one. Invalid = the gateway dials in, or nobody knows yet. port is
 // the cable's at the other end.
 func (v *view) endpoint(out *cable.Remote, port int) {
-	candidates := v.candidates(out.Gateway, port)
+	candidates := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, port)
 	for _, c := range candidates {
 		out.Addrs = append(out.Addrs, c.Addr.Addr())
 	}
 	at := 0
 	if way, found := v.in.Local.Ways[out.Cluster+"/"+out.Gateway.Name]; found {
-		usual := v.candidates(out.Gateway, v.usual(out.Link, out.Gateway).Remote)
+		usual := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, v.usual(out.Link, out.Gateway).Remote)
 		place := way.Addr
 		if out.Alt && way.Next.IsValid() {
 			place = way.Next

@@ -64,7 +64,7 @@ func (v *view) addNodes() {
 		}
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			for _, c := range v.candidates(g, r.link.Base(g, 0)) {
+			for _, c := range v.candidates(r.Name, g, r.link.Driver, r.link.Base(g, 0)) {
 				for _, alt := range []int{0, 1} {
 					closed(c.Addr.Addr(), int(c.Addr.Port())+fabric.VXLANOffset+alt, clusterPath(r.Name))
 				}

@@ -3,6 +3,7 @@ package project
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
@@ -31,11 +32,11 @@ func Reaches(in Input) []Reach {
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
 			reach := Reach{
-				Cluster: r.Name, Gateway: g, Driver: link.Driver, Candidates: v.candidates(g, v.usual(link, g).Remote),
+				Cluster: r.Name, Gateway: g, Driver: link.Driver, Candidates: v.candidates(r.Name, g, link.Driver, v.usual(link, g).Remote),
 			}
 			for _, text := range g.Endpoints {
 				e, err := fabric.ParseEndpoint(text)
-				reach.Named = reach.Named || err == nil && e.Name != ""
+				reach.Named = reach.Named || err == nil && e.Name != "" || fabric.IsSource(text)
 			}
 			out = append(out, reach)
 		}
@@ -44,24 +45,45 @@ func Reaches(in Input) []Reach {
 }
 
 // candidates gives the places of a gateway in order of preference: an address as
-// it is, a name once it is resolved. Those that this node cannot send to are left
-// out. port is the gateway's own where an endpoint has none.
-func (v *view) candidates(g *fabric.Gateway, port int) []model.Candidate {
+// it is, a name once it is resolved, and behind those that are written what was found.
+// Those that this node cannot send to are left out. port is the gateway's own where an
+// endpoint has none. Over VXLAN nothing proves who is at an address, so that only
+// endpoints count that are written.
+func (v *view) candidates(cluster string, g *fabric.Gateway, driver string, port int) []model.Candidate {
 	var out []model.Candidate
+	add := func(text string, a netip.Addr, own int) {
+		c := model.Candidate{Text: text, Addr: netip.AddrPortFrom(a, uint16(cmp.Or(own, port)))}
+		same := func(o model.Candidate) bool { return o.Addr == c.Addr }
+		if v.canSendTo(a) && (!fabric.IsSource(text) || !slices.ContainsFunc(out, same)) {
+			out = append(out, c)
+		}
+	}
 	for _, text := range g.Endpoints {
 		e, err := fabric.ParseEndpoint(text)
-		if err != nil {
-			continue
-		}
-		addrs := []netip.Addr{e.Addr}
-		if e.Name != "" {
-			addrs = v.in.Local.Resolved[fabric.Endpoint{Name: e.Name}.String()]
-		}
-		for _, a := range addrs {
-			if v.canSendTo(a) {
-				out = append(out, model.Candidate{Text: text, Addr: netip.AddrPortFrom(a, uint16(cmp.Or(e.Port, port)))})
+		switch {
+		case err != nil:
+		case e.Name == "":
+			add(text, e.Addr, e.Port)
+		default:
+			for _, a := range v.in.Local.Resolved[fabric.Endpoint{Name: e.Name}.String()] {
+				add(text, a, e.Port)
 			}
 		}
+	}
+	if driver == fabric.DriverVXLAN {
+		return out
+	}
+	written := len(out)
+	for _, f := range v.in.Local.Found[cluster+"/"+g.Name] {
+		add(f.Source, f.Addr, f.Port)
+	}
+	for i := range out[written:] {
+		c := &out[written+i]
+		at := c.Addr.Addr().String()
+		if int(c.Addr.Port()) != port {
+			at = c.Addr.String()
+		}
+		c.Text = at + " (found: " + c.Text + ")"
 	}
 	return out
 }

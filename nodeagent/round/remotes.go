@@ -26,13 +26,14 @@ type Remote struct {
 type asked struct {
 	fabric   *fabric.Fabric
 	resolved map[string][]netip.Addr
+	found    map[string][]model.Found
 	nodes    []model.Node
 }
 
 // remotesOf gives the remote gateways of an input; the same ones as long as nothing
 // that decides them changed.
 func (c *cache) remotesOf(in project.Input) []Remote {
-	next := asked{fabric: in.Fabric, resolved: in.Local.Resolved, nodes: in.Facts.Nodes}
+	next := asked{fabric: in.Fabric, resolved: in.Local.Resolved, found: in.Local.Found, nodes: in.Facts.Nodes}
 	if next.fabric == c.asked.fabric && reflect.DeepEqual(next, c.asked) {
 		return c.remotes
 	}
@@ -50,7 +51,8 @@ func (c *cache) remotesOf(in project.Input) []Remote {
 	return c.remotes
 }
 
-// leads reports whether this end looks for better places. With VXLAN each end
+// leads reports whether this end looks for better places: of the two the one whose own are
+// not written, or the first by name. With VXLAN each end
 // chooses for what it sends itself, with IPsec the one that opens connections, as
 // long as there are addresses for a second one: none of held.
 func leads(in project.Input, own *fabric.Gateway, r project.Reach, held map[netip.Addr]bool) bool {
@@ -60,7 +62,10 @@ func leads(in project.Input, own *fabric.Gateway, r project.Reach, held map[neti
 	case fabric.DriverIPsec:
 		return cable.Begins(in.Cluster, own, r.Cluster, r.Gateway) && secondaryFree(in.Fabric.TunnelPools, held, own, r.Gateway)
 	}
-	return in.Cluster < r.Cluster || len(own.Endpoints) == 0
+	if own.Written() != r.Gateway.Written() {
+		return r.Gateway.Written()
+	}
+	return in.Cluster < r.Cluster
 }
 
 // secondaryFree reports whether the gateways' secondary addresses are unused.

@@ -16,6 +16,7 @@
 package round
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"hawser.dev/hawser/nodeagent/change"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/found"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
@@ -56,6 +58,8 @@ type Peers struct {
 	Tunnels map[string][]change.Cable
 	// Ways says where remote gateways with a choice of endpoints are reached.
 	Ways map[string]model.Way
+	// Seen is from where what those of them sends arrives that want to know.
+	Seen found.Seen
 }
 
 // Aim is what the parts that talk to other agents should look at.
@@ -122,6 +126,7 @@ type State struct {
 	Removals     removals     `json:"removals"`
 	Heard        heard        `json:"heard"`
 	Announcement announcement `json:"announcement"`
+	Found        found.Book   `json:"found,omitzero"`
 
 	last       Projection
 	generation int
@@ -146,6 +151,7 @@ type Kept struct {
 	Paths map[string]KeptPath
 	Shape KeptShape
 	Live  KeptLive
+	Found map[string][]model.Found
 	// Carries says that the agent before left tunnels, over which traffic goes on.
 	Carries bool
 }
@@ -157,6 +163,7 @@ func Begin(cluster string, kept Kept, now time.Time) State {
 		Transition:   restoreTransition(kept.Shape, now),
 		Heard:        heard{Began: now, Kept: kept.Live},
 		Announcement: announcement{Carries: kept.Carries},
+		Found:        found.Restore(kept.Found),
 	}
 }
 
@@ -174,7 +181,9 @@ type Effects struct {
 	FeedsErr  error // why Feeds is not whole: those before stay
 	Sizes     Sizes
 	// Live is what other clusters are to be told of this one's exports; nil = nothing new.
-	Live    *model.Live
+	Live *model.Live
+	// Places is what other clusters are told of where gateways are.
+	Places  *model.Places
 	Leaving bool          // this node's own gateway left the fabric, and is kept for a while
 	Heard   bool          // there is something new to keep of what other clusters say
 	Again   time.Duration // after this another round is due, whatever happens; 0 = none
@@ -210,7 +219,7 @@ func Make(previous State, observe func() Observed, aim func(*Aim), now time.Time
 // it looks at something else, what this one does.
 func (p Peers) As(running Peers) Peers {
 	p.Links = p.Links.Over(running.Links)
-	p.Live, p.Narrow = running.Live, running.Narrow
+	p.Live, p.Narrow, p.Seen = running.Live, running.Narrow, running.Seen
 	if p.Aim != nil && running.Aim != nil && samePairs(p.Aim.Pairs, running.Aim.Pairs) {
 		p.Tunnels = running.Tunnels
 	}
@@ -234,6 +243,9 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 		return len(next.Choice.users(f, in.Peers.Links, p)) > 0
 	}, now)
 	f := next.Removals.merged
+	next.Found, do.Again = next.Found.Follow(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
+	in.Local.Found = next.Found.Endpoints()
+	do.Places = found.Announce(f, in.Cluster, in.Facts, in.Peers.Live, in.Peers.Seen)
 
 	aim := Aim{Probing: probesOf(f, next.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)}
 	aim.Pairs = pairsOf(in, f, aim.Probing, in.Peers.Ways)
@@ -247,10 +259,10 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	w := next.choose(in, f, now, &do)
 	do.Leaving = next.GatewayLeaves(in.Cluster, in.Node)
 	if len(next.Removals.Leaving) > 0 || next.Transition.Before != nil {
-		do.Again = recheck
+		do.Again = min(cmp.Or(do.Again, recheck), recheck)
 	}
 	do.Feeds, do.FeedsErr = feedsOf(in, f, w.remote)
-	do.Sizes = sizesOf(aim.Probing, next.last.Node, w.links)
+	do.Sizes = sizesOf(aim.Self(in.Cluster), aim.Probing, next.last.Node, w.links)
 
 	input := project.Input{
 		Fabric: f, Digest: in.Digest, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local,
@@ -347,6 +359,9 @@ func (s State) GatewayLeaves(cluster, node string) bool {
 func (s State) KeptPaths() map[string]KeptPath { return s.Choice.kept() }
 func (s State) KeptShape() KeptShape           { return s.Transition.kept() }
 func (s State) KeptLive() KeptLive             { return s.Heard.kept() }
+
+// KeptFound gives the endpoints of other clusters' gateways that were found, as in Kept.
+func (s State) KeptFound() map[string][]model.Found { return s.Found.Kept() }
 
 // Paths gives the links in use, as the last projection or reroute has them, and the last
 // moves. links is what the prober says now.

@@ -10,14 +10,15 @@ import (
 
 // Sizes is what is probed with packets as large as the tunnels should carry.
 type Sizes struct {
+	Self   string // this gateway, cluster/gateway; empty = this node is none
 	Listen []netip.Addr
 	Links  []pathmtu.Link
 }
 
 // sizesOf gives the tunnels that the prober probes, with each one's MTU in the last
 // projection; links are those that are chosen.
-func sizesOf(p Probing, last *Node, links map[string]model.Path) Sizes {
-	var out Sizes
+func sizesOf(self string, p Probing, last *Node, links map[string]model.Path) Sizes {
+	out := Sizes{Self: self}
 	for _, l := range p.Listen {
 		if l.Device == "" {
 			out.Listen = append(out.Listen, l.Addr)

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 
@@ -24,6 +25,11 @@ func (o Options) apply(network string, fd int) error {
 		}
 		if err := unix.SetsockoptInt(fd, level, option, o.Hops); err != nil {
 			return fmt.Errorf("set the hop limit to %d: %w", o.Hops, err)
+		}
+	}
+	if o.Whole {
+		if err := keepWhole(network, fd); err != nil {
+			return err
 		}
 	}
 	if o.Device != "" {
@@ -51,4 +57,77 @@ func Index(device string) int {
 		return 0
 	}
 	return int(request.Uint32())
+}
+
+// buffer is the size of the receive buffer of a Whole socket, bytes: some hundred
+// packets of full size (socket(7), SO_RCVBUFFORCE).
+const buffer = 1 << 20
+
+// keepWhole sets what Options.Whole says.
+func keepWhole(network string, fd int) error {
+	level, discover, probe, tell := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, unix.IP_PKTINFO
+	if strings.HasSuffix(network, "6") {
+		level, discover, probe, tell = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, unix.IPV6_RECVPKTINFO
+	}
+	if err := unix.SetsockoptInt(fd, level, discover, probe); err != nil {
+		return fmt.Errorf("forbid to split packets: %w", err)
+	}
+	if err := unix.SetsockoptInt(fd, level, tell, 1); err != nil {
+		return fmt.Errorf("ask for the interface of packets: %w", err)
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) // the host's default does, too
+	return nil
+}
+
+// controlLength is room for what comes beside a datagram: its address and interface.
+func controlLength() int { return unix.CmsgSpace(unix.SizeofInet6Pktinfo) }
+
+// arrivedBy reads the index of the interface that a datagram came by; 0 = not said.
+func arrivedBy(control []byte) int {
+	for len(control) > 0 {
+		head, data, rest, err := unix.ParseOneSocketControlMessage(control)
+		if err != nil {
+			return 0
+		}
+		switch {
+		case head.Level == unix.IPPROTO_IP && head.Type == unix.IP_PKTINFO && len(data) >= unix.SizeofInet4Pktinfo:
+			return int(binary.NativeEndian.Uint32(data))
+		case head.Level == unix.IPPROTO_IPV6 && head.Type == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
+			return int(binary.NativeEndian.Uint32(data[16:]))
+		}
+		control = rest
+	}
+	return 0
+}
+
+// Device gives the name of the interface with an index; empty when there is none.
+func Device(index int) string {
+	request, err := unix.NewIfreq("")
+	if index == 0 || err != nil {
+		return ""
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = unix.Close(fd) }()
+	request.SetUint32(uint32(index))
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFNAME, request); err != nil {
+		return ""
+	}
+	return request.Name()
+}
+
+// sendOnly prepares a raw socket for UDP (raw(7)): it gets nothing, as it would see each
+// datagram of the device, and over IPv6 the kernel makes its checksums.
+func sendOnly(network string, fd int) error {
+	nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+	err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
+	if err == nil && strings.HasPrefix(network, "ip6") {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_CHECKSUM, 6)
+	}
+	if err != nil {
+		return fmt.Errorf("prepare a socket past the routes: %w", err)
+	}
+	return nil
 }

@@ -9,3 +9,12 @@ func (Options) apply(string, int) error { return errors.ErrUnsupported }
 
 // Index gives no device outside of Linux.
 func Index(string) int { return 0 }
+
+func controlLength() int { return 0 }
+
+func arrivedBy([]byte) int { return 0 }
+
+// Device gives no device outside of Linux.
+func Device(int) string { return "" }
+
+func sendOnly(string, int) error { return errors.ErrUnsupported }

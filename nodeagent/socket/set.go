@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -31,25 +30,31 @@ func (p Place) early() bool { return p.Addr.Is4() || p.Device != "" }
 
 // SetConfig is what a Set needs for its whole life.
 type SetConfig struct {
-	Name string // for the log, such as "probe"
 	Port uint16 // UDP, of all places
 	Log  *slog.Logger
 	// Largest is the size of the largest datagram that is worth reading, bytes; what
 	// is longer comes cut.
 	Largest int
-	// Prepare sets further options; may be nil.
-	Prepare func(network string, conn syscall.RawConn) error
 	// Read takes a datagram and gives the answers to it, which leave by the place
-	// that it came to. It is called by several goroutines, and must not keep raw.
-	Read func(at Place, from netip.AddrPort, raw []byte) []Datagram
-	// Failed is told how many answers the kernel refused; may be nil.
-	Failed func(n uint64)
+	// that it came to unless they say over which device. It is called by several
+	// goroutines, and must not keep raw.
+	Read func(in Arrival, raw []byte) []Datagram
+}
+
+// Arrival says how a datagram came.
+type Arrival struct {
+	At    Place
+	From  netip.AddrPort
+	Index int // of the interface that it came by; 0 = not known
 }
 
 // Datagram is a packet on its way.
 type Datagram struct {
-	From Place // not looked at in an answer
+	From Place // not looked at in an answer, but for its address when Over is set
 	To   netip.AddrPort
+	// Over names a device that the packet leaves by, whatever the routes say; its source
+	// port is that of the Set all the same. Empty = as the routes say.
+	Over string
 	Raw  []byte
 }
 
@@ -57,11 +62,16 @@ type Datagram struct {
 // goroutine may use it. What it sends has a hop limit of 1: it is about a link
 // itself, and must not get to the other end through others, as it would while the
 // addresses of a cluster that becomes a neighbour are still routed through a hub.
+//
+// Places without a device are those at tunnel addresses. What leaves from them is never
+// split, and as large as the device takes, whatever routes and ICMP say of the path: it
+// may be there to find that out.
 type Set struct {
 	config  SetConfig
 	open    map[Place]*conn // nil = could not be opened
 	checked time.Time
 	readers sync.WaitGroup
+	past    pastRoutes
 }
 
 // conn is an open socket.
@@ -81,6 +91,7 @@ func (s *Set) Update(now time.Time, places func(all bool) map[Place]bool) {
 	check := now.Sub(s.checked) >= reopen
 	if check {
 		s.checked = now
+		s.past.sweep(now)
 	}
 	want := places(check)
 	if want == nil {
@@ -101,18 +112,13 @@ func (s *Set) Update(now time.Time, places func(all bool) map[Place]bool) {
 
 // listen opens a socket; nil when that is not possible yet.
 func (s *Set) listen(place Place) *conn {
-	options := Options{Freebind: place.early(), Device: place.Device, Hops: 1}
-	config := net.ListenConfig{Control: func(network, address string, raw syscall.RawConn) error {
-		if s.config.Prepare == nil {
-			return options.Control(network, address, raw)
-		}
-		return errors.Join(options.Control(network, address, raw), s.config.Prepare(network, raw))
-	}}
+	options := Options{Freebind: place.early(), Device: place.Device, Hops: 1, Whole: place.Device == ""}
+	config := net.ListenConfig{Control: options.Control}
 	address := net.JoinHostPort(place.Addr.String(), strconv.Itoa(int(s.config.Port)))
 	index := Index(place.Device)
 	packets, err := config.ListenPacket(context.Background(), Network("udp", place.Addr), address)
 	if err != nil {
-		s.config.Log.Debug("socket not open yet", "of", s.config.Name, "addr", place.Addr, "device", place.Device, "err", err)
+		s.config.Log.Debug("socket not open yet", "addr", place.Addr, "device", place.Device, "err", err)
 		return nil
 	}
 	c := &conn{UDPConn: packets.(*net.UDPConn), device: index}
@@ -123,12 +129,7 @@ func (s *Set) listen(place Place) *conn {
 // Send writes datagrams, and counts those that left.
 func (s *Set) Send(datagrams []Datagram) (sent, failed uint64) {
 	for _, d := range datagrams {
-		c := s.open[d.From]
-		if c == nil {
-			failed++
-			continue
-		}
-		if _, err := c.WriteToUDPAddrPort(d.Raw, d.To); err != nil {
+		if err := s.send(d); err != nil {
 			failed++
 			continue
 		}
@@ -137,11 +138,23 @@ func (s *Set) Send(datagrams []Datagram) (sent, failed uint64) {
 	return sent, failed
 }
 
+func (s *Set) send(d Datagram) error {
+	if d.Over != "" {
+		return s.past.send(d, s.config.Port)
+	}
+	c := s.open[d.From]
+	if c == nil {
+		return net.ErrClosed
+	}
+	_, err := c.WriteToUDPAddrPort(d.Raw, d.To)
+	return err
+}
+
 // read handles datagrams until the socket is closed.
 func (s *Set) read(c *net.UDPConn, place Place) {
-	buffer := make([]byte, s.config.Largest+1)
+	buffer, control := make([]byte, s.config.Largest+1), make([]byte, controlLength())
 	for {
-		n, from, err := c.ReadFromUDPAddrPort(buffer)
+		n, extra, _, from, err := c.ReadMsgUDPAddrPort(buffer, control)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -150,15 +163,14 @@ func (s *Set) read(c *net.UDPConn, place Place) {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-		var failed uint64
-		for _, d := range s.config.Read(place, from, buffer[:n]) {
-			if _, err := c.WriteToUDPAddrPort(d.Raw, d.To); err != nil {
-				failed++
+		in := Arrival{At: place, From: netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), Index: arrivedBy(control[:extra])}
+		for _, d := range s.config.Read(in, buffer[:n]) {
+			// An answer that the kernel refuses is one that is lost: who asked asks again.
+			if d.Over != "" {
+				_ = s.past.send(d, s.config.Port)
+			} else {
+				_, _ = c.WriteToUDPAddrPort(d.Raw, d.To)
 			}
-		}
-		if failed > 0 && s.config.Failed != nil {
-			s.config.Failed(failed)
 		}
 	}
 }
@@ -176,4 +188,5 @@ func (s *Set) Close() {
 		s.drop(place, c)
 	}
 	s.readers.Wait()
+	s.past.sweep(time.Time{})
 }

@@ -2,7 +2,7 @@
 // probes need: binding to an address that does not exist yet, and binding to a
 // device that has no address.
 //
-// Called by nodeagent (change, dns, feed, health, pathmtu).
+// Called by nodeagent (dns, feed, transport).
 package socket
 
 import (
@@ -24,6 +24,11 @@ type Options struct {
 	// Hops is the hop limit of what is sent, 1 to 255; 0 = what the host has for all.
 	// With 1 nobody passes it on: it gets to the other end of a link, or nowhere.
 	Hops int
+	// Whole is for a UDP socket about paths: what it sends is never split, nor held to
+	// what a route or an ICMP message says of the path's MTU (the device's counts, or a
+	// value that was found would stand for ever); what it gets tells by which interface it
+	// came; and its buffer holds more, as small and large messages share it.
+	Whole bool
 }
 
 // Control applies the options before the socket is bound.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -35,8 +36,8 @@ func TestFreebindTakesAnAddressThatDoesNotExist(t *testing.T) {
 func silentSet(t *testing.T) *Set {
 	t.Helper()
 	set := NewSet(SetConfig{
-		Name: "test", Log: slog.New(slog.DiscardHandler), Largest: 100,
-		Read: func(Place, netip.AddrPort, []byte) []Datagram { return nil },
+		Log: slog.New(slog.DiscardHandler), Largest: 100,
+		Read: func(Arrival, []byte) []Datagram { return nil },
 	})
 	t.Cleanup(set.Close)
 	return set
@@ -102,6 +103,58 @@ func TestSetStaysOnTheLink(t *testing.T) {
 	}
 }
 
+// TestSetPastRoutes: what goes over a device by name leaves from the port of the Set, and
+// both ends know by which interface it came.
+func TestSetPastRoutes(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		if os.Getenv("REQUIRE_KERNEL") == "1" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root")
+	}
+	const port = 48041
+	lo := Index("lo")
+	for _, address := range []string{"127.0.0.1", "::1"} {
+		addr := netip.MustParseAddr(address)
+		if own, err := net.ListenPacket("udp", net.JoinHostPort(address, "0")); err != nil {
+			continue // the host does not have this family
+		} else {
+			_ = own.Close()
+		}
+		arrived := make(chan Arrival, 4)
+		set := NewSet(SetConfig{
+			Port: port, Log: slog.New(slog.DiscardHandler), Largest: 100,
+			Read: func(in Arrival, raw []byte) []Datagram {
+				arrived <- in
+				if string(raw) == "ask" {
+					return []Datagram{{From: Place{Addr: addr}, Over: "lo", To: in.From, Raw: []byte("answer")}}
+				}
+				return nil
+			},
+		})
+		defer set.Close()
+		set.Update(time.Now(), func(bool) map[Place]bool { return map[Place]bool{{Addr: addr}: true} })
+		ask := Datagram{From: Place{Addr: addr}, Over: "lo", To: netip.AddrPortFrom(addr, port), Raw: []byte("ask")}
+		if sent, failed := set.Send([]Datagram{ask}); sent != 1 || failed != 0 {
+			t.Fatalf("%s: sent %d, failed %d", address, sent, failed)
+		}
+		for range 2 {
+			select {
+			case in := <-arrived:
+				if in.From != ask.To || in.At != ask.From || in.Index != lo || Device(in.Index) != "lo" {
+					t.Errorf("%s: arrived as %+v", address, in)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("%s: nothing arrives", address)
+			}
+		}
+		if sent, _ := set.Send([]Datagram{{From: ask.From, Over: "hw-none", To: ask.To, Raw: ask.Raw}}); sent != 0 {
+			t.Errorf("%s: sent over a device that does not exist", address)
+		}
+	}
+}
+
 // hops gives the hop limit with which the next datagram came.
 func hops(t *testing.T, conn *net.UDPConn) int {
 	t.Helper()
@@ -139,6 +192,9 @@ func TestIndex(t *testing.T) {
 	for device, want := range map[string]int{"lo": lo.Index, "": 0, "hw-none": 0, "a-name-that-is-too-long": 0} {
 		if have := Index(device); have != want {
 			t.Errorf("Index(%q) = %d, want %d", device, have, want)
+		}
+		if have := Device(want); want > 0 && have != device || want == 0 && have != "" {
+			t.Errorf("Device(%d) = %q", want, have)
 		}
 	}
 }

@@ -40,7 +40,10 @@ func New[T any](dir, name string) *File[T] {
 // Load gives what was saved, and the zero value where nothing was.
 func (f *File[T]) Load() (T, error) {
 	var value, none T
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	raw, err := os.ReadFile(f.path)
+	f.raw, f.looked = raw, err == nil
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, nil
 	}

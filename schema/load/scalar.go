@@ -36,6 +36,8 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *trail) {
 		d.boolean(n, v, t)
 	case v.Kind() == reflect.Int:
 		d.integer(n, v, t)
+	case v.Kind() == reflect.Float64:
+		d.degrees(n, v, t)
 	default:
 		d.text(n, v, t)
 	}
@@ -70,6 +72,23 @@ func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *trail) {
 		})
 	default:
 		v.SetInt(int64(number))
+	}
+}
+
+// degrees reads a number with a fraction, as coordinates are.
+func (d *decoder) degrees(n *yaml.Node, v reflect.Value, t *trail) {
+	const hint = "write degrees as a decimal fraction, such as 50.11 or -8.68; south and west are negative"
+	tag := n.ShortTag()
+	number, err := strconv.ParseFloat(n.Value, 64)
+	switch {
+	case syntax.IsQuoted(n) && err == nil:
+		d.wrongType(n, t, "a number", "remove the quotes")
+	case syntax.IsQuoted(n) || tag != "!!int" && tag != "!!float":
+		d.wrongType(n, t, "a number", hint)
+	case err != nil || strings.Trim(n.Value, "-.0123456789") != "":
+		d.report(n, t, diag.Diagnostic{Code: "bad-number", Summary: n.Value + " is not a plain decimal number", Hint: hint})
+	default:
+		v.SetFloat(number)
 	}
 }
 
@@ -154,8 +173,11 @@ func (d *decoder) wrongType(n *yaml.Node, t *trail, want, hint string) {
 
 // mappingHint shows the mapping that a bare word in its place most likely stands for.
 func mappingHint(t *trail, n *yaml.Node) string {
-	if t != nil && t.label == "balance" && n.Kind == yaml.ScalarNode { // what the policies look like in prose
+	switch {
+	case t != nil && t.label == "balance" && n.Kind == yaml.ScalarNode: // what the policies look like in prose
 		return "write balance: {policy: " + n.Value + "}"
+	case t != nil && t.label == "location": // what map services give: 50.11, 8.68
+		return "write location: {latitude: 50.11, longitude: 8.68}"
 	}
 	return ""
 }
@@ -179,7 +201,7 @@ func kindName(v reflect.Value) string {
 		return "an IP address"
 	case v.Kind() == reflect.Bool:
 		return "true or false"
-	case v.Kind() == reflect.Int:
+	case v.Kind() == reflect.Int || v.Kind() == reflect.Float64:
 		return "a number"
 	}
 	return "text"

@@ -106,8 +106,11 @@ func OutOfRange(v reflect.Value, f Field) diag.Diagnostic {
 
 // numberText writes a number or a duration as the file has it.
 func numberText(v reflect.Value) string {
-	if v.Type() == DurationType {
+	switch {
+	case v.Type() == DurationType:
 		return time.Duration(v.Int()).String()
+	case v.Kind() == reflect.Float64:
+		return strconv.FormatFloat(v.Float(), 'f', -1, 64)
 	}
 	return strconv.FormatInt(v.Int(), 10)
 }

@@ -49,8 +49,8 @@ func familiesOf(prefixes []netip.Prefix) (h overlap.Hidden) {
 	return h
 }
 
-// endpointFamilies gives nothing for a cluster with a name among its endpoints,
-// which may have addresses of both.
+// endpointFamilies gives nothing for a cluster with a name or a source among its
+// endpoints, which may have addresses of both.
 func endpointFamilies(cluster *schema.Cluster) (h overlap.Hidden) {
 	for i := range cluster.Gateways {
 		for _, text := range cluster.Gateways[i].Endpoints {

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"net/netip"
@@ -21,32 +22,42 @@ import (
 func (c *checker) endpoints() {
 	taken, pools := listeners{}, overlap.Pools(c.set)
 	var silent []int
-	heard := false
+	heard, finds := false, false
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
-		reachable := len(cluster.Gateways) == 0
 		for j, p := range cluster.GatewayPaths(path) {
 			g := &cluster.Gateways[j]
-			reachable = reachable || len(g.Endpoints) > 0
+			finds = finds || g.Finds()
 			c.dialOut(cluster, g, p)
+			c.sources(g, p)
 			for k, text := range g.Endpoints {
 				at := paths.Nth(p+".endpoints", k)
+				if fabric.IsSource(text) {
+					continue
+				}
 				if e, ok := c.endpoint(at, text, pools); ok {
 					c.apart(taken, e, listener{path: at, gateway: p}, c.bases(cluster, g, e))
 				}
 			}
 		}
-		if heard = heard || reachable && len(cluster.Gateways) > 0; !reachable {
+		if called := writes(cluster); !called && len(cluster.Gateways) > 0 {
 			silent = append(silent, i)
+		} else {
+			heard = heard || called
 		}
 	}
 	if !heard && len(silent) > 1 {
-		c.Fail(diag.Diagnostic{
+		d := diag.Diagnostic{
 			Code:    "no-endpoint", // at the place for one, which may be there, and unreadable
 			Path:    c.set.Spec.Clusters[silent[0]].GatewayPaths(c.clusterPaths[silent[0]])[0] + ".endpoints",
 			Summary: "no gateway of any cluster has an endpoint: nobody can dial anybody",
 			Hint:    "give at least one gateway the address at which the others reach it: endpoints: [203.0.113.11]",
-		})
+		}
+		if finds {
+			d.Summary = "no gateway of any cluster has an endpoint that is written: nobody hears where the others are"
+			d.Hint = "write the address of at least one gateway, as what is found is announced over links that stand: endpoints: [203.0.113.11]"
+		}
+		c.Fail(d)
 		return
 	}
 	for n, i := range silent {
@@ -54,40 +65,72 @@ func (c *checker) endpoints() {
 	}
 }
 
-// unheard warns of a link between two clusters neither of which can be called.
+// writes reports whether a cluster has a gateway with an endpoint that is written.
+func writes(c *schema.Cluster) bool {
+	return slices.ContainsFunc(c.Gateways, func(g schema.Gateway) bool { return g.Written() })
+}
+
+// unheard warns of a link between two clusters neither of which can be called. What one
+// of them finds the other hears through others alone.
 func (c *checker) unheard(silent []int, i int) {
+	own := &c.set.Spec.Clusters[i]
+	finds := func(k *schema.Cluster) bool {
+		return slices.ContainsFunc(k.Gateways, func(g schema.Gateway) bool { return g.Finds() })
+	}
+	var around map[string][]string
 	for _, j := range silent {
-		if !c.links.Graph.Linked(c.set.Spec.Clusters[i].Name, c.set.Spec.Clusters[j].Name) {
+		other := &c.set.Spec.Clusters[j]
+		if !c.links.Graph.Linked(own.Name, other.Name) {
 			continue
 		}
-		c.Warn(diag.Diagnostic{
+		d := diag.Diagnostic{
 			Code: "no-endpoint", Path: c.clusterPaths[i] + ".gateways",
 			Summary: "no gateway has an endpoint, nor has any of another cluster: the two cannot connect",
 			Hint: "give at least one of the two clusters an endpoint, or link them to a third one that has" +
 				" (connectivity: {mode: hub, hubs: [...]})", Related: diag.Paths(c.clusterPaths[j] + ".gateways"),
-		})
+		}
+		if finds(own) || finds(other) {
+			if around == nil {
+				around = c.links.Graph.Ways(own.Name, func(a, b string) bool { return writes(c.set.Cluster(a)) || writes(c.set.Cluster(b)) })
+			}
+			if around[other.Name] != nil {
+				continue
+			}
+			d.Summary = "no gateway has an endpoint that is written, nor has any of another cluster, and no third one" +
+				" passes on what they find: the two cannot connect"
+			d.Hint = "write the address of a gateway of one of the two, or link both to a third one that passes on" +
+				" (connectivity: {mode: links, links: [...]}) and has one written"
+		}
+		c.Warn(d)
 		return
 	}
 }
 
-// dialOut says what a gateway cannot have that nobody can call.
+// dialOut says what a gateway cannot have that nobody can call before he heard of it.
 func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path string) {
-	if len(g.Endpoints) > 0 {
+	if g.Written() {
 		return
 	}
 	cables := c.links.Cables(cluster.Name)
 	uses := func(is func(resolve.Cable) bool) bool { return slices.ContainsFunc(cables, is) }
+	if uses(func(k resolve.Cable) bool { return k.Driver == fabric.DriverVXLAN }) {
+		summary := "the gateway only dials out, which vxlan cannot"
+		if g.Finds() {
+			summary = "the gateway has no endpoint that is written, and over vxlan no other counts: nothing proves who is there"
+		}
+		c.Fail(diag.Diagnostic{
+			Code: "no-endpoint", Path: path, Summary: summary,
+			Hint: "give it an endpoint, or use wireguard or ipsec for the links of " + cluster.Name,
+		})
+	}
+	if slices.ContainsFunc(g.Endpoints, func(text string) bool { return text != fabric.SourceSeen }) {
+		return
+	}
 	if uses(func(k resolve.Cable) bool { return k.Quiet }) {
 		c.Warn(diag.Diagnostic{
 			Code: "no-keepalive", Path: path,
 			Summary: "the gateway only dials out, and keepalive is 0s: it cannot be reached once it is silent",
 			Hint:    "set tunnel: {keepalive: 25s}",
-		})
-	}
-	if uses(func(k resolve.Cable) bool { return k.Driver == fabric.DriverVXLAN }) {
-		c.Fail(diag.Diagnostic{
-			Code: "no-endpoint", Path: path, Summary: "the gateway only dials out, which vxlan cannot",
-			Hint: "give it an endpoint, or use wireguard or ipsec for the links of " + cluster.Name,
 		})
 	}
 	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && uses(func(k resolve.Cable) bool { return k.Driver == fabric.DriverIPsec }) {
@@ -96,6 +139,24 @@ func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path strin
 			Summary: "the gateway only dials out, and native ESP does not pass address translation",
 			Hint:    "set tunnel: {ipsec: {encapsulation: auto}}",
 		})
+	}
+}
+
+// sources checks which endpoints of a gateway are found.
+func (c *checker) sources(g *schema.Gateway, path string) {
+	names, first := uniqueness{}, ""
+	for k, text := range g.Endpoints {
+		at := paths.Nth(path+".endpoints", k)
+		switch {
+		case fabric.IsSource(text):
+			first = cmp.Or(first, at)
+			c.unique(names, text, at, text+" is there already")
+		case first != "":
+			c.Fail(diag.Diagnostic{Code: "misplaced", Path: at, Related: diag.Paths(first),
+				Summary: text + " stands behind an endpoint that is found",
+				Hint:    "put it before that one: what is written is always preferred to what is found"})
+			return
+		}
 	}
 }
 
@@ -108,6 +169,8 @@ func (c *checker) endpoint(path, text string, pools []overlap.Use) (fabric.Endpo
 	e, err := fabric.ParseEndpoint(text)
 	a := e.Addr
 	switch {
+	case err != nil && isSourceLike(text):
+		return fail(fmt.Sprintf("%q is no source of endpoints", text), sourceHint(text))
 	case err != nil:
 		return fail(fmt.Sprintf("%q is neither an address nor dns:<name>", text), endpointHint(text))
 	case e.Port > lastBase:
@@ -143,6 +206,24 @@ func endpointHint(text string) string {
 		}
 	}
 	return "write an address, or dns: and a name, such as dns:gw.g1.example.com; :<port> may follow"
+}
+
+// isSourceLike reports whether a text looks as if a source was meant.
+func isSourceLike(text string) bool {
+	word, _, _ := strings.Cut(strings.ToLower(text), ":")
+	return word == "node" || word == "service" || word == fabric.SourceSeen
+}
+
+func sourceHint(text string) string {
+	for _, source := range fabric.Sources() {
+		if strings.HasPrefix(strings.ToLower(text), strings.ToLower(source)+":") {
+			return "write " + source + ": a port is found as well"
+		}
+		if strings.EqualFold(text, source) {
+			return "write " + source
+		}
+	}
+	return "write one of " + strings.Join(fabric.Sources(), ", ")
 }
 
 // keys checks the clusters' recipients and the gateways' own public keys.

@@ -179,9 +179,9 @@ func (c *checker) picked(g *schema.Gateway, path string, names uniqueness) {
 				Related: diag.Paths(path + ".nodeSelector")})
 		}
 	}
-	if len(g.Endpoints) > 0 && g.Size() > 1 {
+	if g.Written() && g.Size() > 1 {
 		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + ".endpoints", Summary: fmt.Sprintf("%d gateways cannot be at one endpoint", g.Size()),
-			Hint: "leave endpoints out, and they dial out, or set count: 1", Related: diag.Paths(path + ".count")})
+			Hint: "leave endpoints out, and they dial out, let them be found, as in endpoints: [node:ExternalIP], or set count: 1", Related: diag.Paths(path + ".count")})
 	}
 	for i := range g.Size() {
 		name := fmt.Sprintf("%s-%d", g.Name, i+1)

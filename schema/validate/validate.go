@@ -83,6 +83,9 @@ func (c *checker) rules(v reflect.Value, path string) {
 func (c *checker) rule(f tags.Field, v reflect.Value, path string) {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
+			if f.Required {
+				c.Fail(diag.Diagnostic{Code: "required", Path: path, Summary: missing(v), Hint: f.Hint})
+			}
 			return
 		}
 		v = v.Elem()
@@ -104,6 +107,12 @@ func (c *checker) rule(f tags.Field, v reflect.Value, path string) {
 		c.enum(f, v.String(), path)
 	case v.Kind() == reflect.Int || v.Type() == tags.DurationType:
 		c.bounds(f, v, path)
+	case v.Kind() == reflect.Float64:
+		if degrees := v.Float(); degrees < float64(f.Min) || degrees > float64(f.Max) {
+			d := tags.OutOfRange(v, f)
+			d.Path = path
+			c.Fail(d)
+		}
 	case v.Kind() == reflect.Map && f.MaxText != "":
 		for _, key := range v.MapKeys() {
 			c.bounds(f, v.MapIndex(key), paths.At(path, key.String()))

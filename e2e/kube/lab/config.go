@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"hawser.dev/hawser/internal/atomicfile"
 )
 
 // DefaultDir is where the clusters live unless --dir or HAWSER_KUBE_LAB says otherwise.
@@ -76,15 +78,7 @@ func (l *Lab) save() error {
 	if err != nil {
 		return fmt.Errorf("write lab: %w", err)
 	}
-	// Whoever reads it meanwhile finds the former one, and so does a crash.
-	next := l.path("lab.json.new")
-	if err = os.WriteFile(next, raw, 0o600); err == nil {
-		err = os.Rename(next, l.path("lab.json"))
-	}
-	if err != nil {
-		return fmt.Errorf("write lab: %w", err)
-	}
-	return nil
+	return atomicfile.Write(l.path("lab.json"), raw, 0o600)
 }
 
 func (l *Lab) path(parts ...string) string {

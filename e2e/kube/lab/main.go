@@ -55,6 +55,7 @@ remove NODE               takes a node out of its cluster
 rename NODE NAME          it leaves its cluster and joins as NAME
 address NODE ADDRESS      another address while it runs
 load [AGENT]              give all nodes another agent, or the tree's as it is now
+import ARCHIVE...         give all nodes images
 kubeconfig                print its path`
 
 func run(ctx context.Context, args []string) error {
@@ -274,6 +275,8 @@ func (l *Lab) use(ctx context.Context, command string, args []string) error {
 		return err
 	case command == "load" && len(args) <= 1:
 		return l.load(ctx, strings.Join(args, ""))
+	case command == "import" && len(args) > 0:
+		return l.importImages(ctx, args)
 	case command == "k" && len(args) > 1:
 		return through(ctx, append([]string{filepath.Join(l.Bin, "kubectl"), "--kubeconfig", l.kubeconfig(), "--context"}, args...))
 	case command == "net" && len(args) > 1:
@@ -340,15 +343,22 @@ func (l *Lab) load(ctx context.Context, agent string) error {
 	if _, err := l.writeImages(agent); err != nil {
 		return err
 	}
+	return l.importImages(ctx, []string{l.path("images", "hawser-agent.tar")})
+}
+
+// importImages gives the nodes that run the images of archives.
+func (l *Lab) importImages(ctx context.Context, archives []string) error {
 	for _, m := range l.Machines[len(l.Clusters):] {
 		r, err := l.record(m.Name)
 		if err != nil {
 			return err
 		}
-		argv := []string{"nsenter", "--all", "--target", strconv.Itoa(r.Process.PID),
-			"ctr", "-a", "/run/containerd/containerd.sock", "-n", "k8s.io", "images", "import", l.path("images", "hawser-agent.tar")}
-		if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("load into %s: %w: %s", m.Name, err, strings.TrimSpace(string(out)))
+		for _, archive := range archives {
+			argv := []string{"nsenter", "--all", "--target", strconv.Itoa(r.Process.PID),
+				"ctr", "-a", "/run/containerd/containerd.sock", "-n", "k8s.io", "images", "import", archive}
+			if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+				return fmt.Errorf("import %s into %s: %w: %s", archive, m.Name, err, strings.TrimSpace(string(out)))
+			}
 		}
 	}
 	return nil

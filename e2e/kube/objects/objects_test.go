@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
 	"hawser.dev/hawser/e2e/kube/api"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/kube"
@@ -43,11 +45,9 @@ func start(t *testing.T, s *api.Server, want objects.Want) *gateway {
 	}
 	g := &gateway{want: want, reports: make(chan converge.Report, 1000)}
 	look := func() {}
-	watch := func(w *objects.Watch) *objects.Watch {
-		w.Client, w.Changed = client.Dynamic, func() { look() }
-		return w
-	}
-	exports, imports := watch(&objects.Watch{Resource: kube.ServiceExports}), watch(&objects.Watch{Resource: kube.ServiceImports})
+	changed := func() { look() }
+	exports := &objects.Watch[*mcsv1.ServiceExport]{Client: client.Dynamic, Resource: kube.ServiceExports, Changed: changed}
+	imports := &objects.Watch[*mcsv1.ServiceImport]{Client: client.Dynamic, Resource: kube.ServiceImports, Changed: changed}
 	g.Publisher = objects.New(objects.Config{
 		Client: client.Dynamic, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Source: func(context.Context) (objects.Want, string, bool) {

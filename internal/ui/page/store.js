@@ -1,6 +1,6 @@
 // What is known of the clusterset, kept up to date by the server's events.
 
-export const store = { head: null, clusters: new Map(), links: new Map(), heard: 0, lost: false };
+export const store = { head: null, land: '', clusters: new Map(), links: new Map(), heard: 0, lost: false };
 
 export const linkKey = (l) => `${l.between[0]}/${l.between[1]}`;
 
@@ -15,9 +15,9 @@ export function listen(what) {
 function tell(change) { for (const l of [...listeners]) l(change); }
 
 function take(message, whole) {
-  const { clusters = [], links = [], gone = [], ...head } = message;
+  const { clusters = [], links = [], gone = [], land, ...head } = message;
   store.head = head;
-  if (whole) { store.clusters.clear(); store.links.clear(); }
+  if (whole) { store.land = land ?? ''; store.clusters.clear(); store.links.clear(); }
   for (const c of clusters) store.clusters.set(c.name, c);
   for (const l of links) store.links.set(linkKey(l), l);
   for (const g of gone) store.links.delete(`${g[0]}/${g[1]}`);

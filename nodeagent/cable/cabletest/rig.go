@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"hawser.dev/hawser/internal/atomicfile"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -169,10 +170,7 @@ func (g *gateway) write(name string, data []byte) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := atomicfile.Replace(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

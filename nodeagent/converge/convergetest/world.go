@@ -132,39 +132,6 @@ func (k *Kind[S]) Apply(ctx context.Context, changes []diff.Change[S]) error {
 	})
 }
 
-// Following gives a kind over the world that can tell whether others changed anything.
-func (w *World[S]) Following(name string) *FollowingKind[S] {
-	return &FollowingKind[S]{StampedKind: StampedKind[S]{Kind[S]{name: name, world: w}}}
-}
-
-// FollowingKind is a Kind that is a converge.Follower too.
-type FollowingKind[S diff.Spec] struct {
-	StampedKind[S]
-	own int // changes that this kind made
-}
-
-// Follows does nothing.
-func (k *FollowingKind[S]) Follows() {}
-
-// Stamp gives the number of changes that others made so far.
-func (k *FollowingKind[S]) Stamp(context.Context) (string, error) {
-	k.world.mu.Lock()
-	defer k.world.mu.Unlock()
-	return strconv.Itoa(k.world.version - k.own), nil
-}
-
-// Apply makes the changes.
-func (k *FollowingKind[S]) Apply(ctx context.Context, changes []diff.Change[S]) error {
-	k.world.mu.Lock()
-	before := k.world.version
-	k.world.mu.Unlock()
-	err := k.StampedKind.Apply(ctx, changes)
-	k.world.mu.Lock()
-	defer k.world.mu.Unlock()
-	k.own += k.world.version - before
-	return err
-}
-
 // Stamped gives a kind over the world that can tell whether anything changed.
 func (w *World[S]) Stamped(name string) *StampedKind[S] {
 	return &StampedKind[S]{Kind[S]{name: name, world: w}}

@@ -53,7 +53,7 @@ type Opening struct {
 
 // At is an endpoint.
 type At struct {
-	Host string `json:"host"` // an address or a name
+	Host string `json:"host"` // an address, a name, or what it is found by (fabric.Sources)
 	// First is the first port there: a router forwards from it to that of the gateway. 0:
 	// the ports are those of the gateway.
 	First int `json:"first_port,omitempty"`
@@ -237,6 +237,8 @@ func at(g *fabric.Gateway, n need) []At {
 	for _, text := range g.Endpoints {
 		e, err := fabric.ParseEndpoint(text)
 		switch {
+		case fabric.IsSource(text):
+			out = append(out, At{Host: text})
 		case err != nil: // none that is in force
 		case e.Port == 0:
 			out = append(out, At{Host: e.Host()})

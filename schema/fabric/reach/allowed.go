@@ -150,11 +150,11 @@ func (s *site) answersVIP(a netip.Addr) bool {
 	})
 }
 
-// forGateways: probes, paths, changes of cables, the feed, and echo requests.
+// forGateways: messages about links, the feed, and echo requests.
 func forGateways(p Packet) bool {
 	switch p.Protocol {
 	case "udp":
-		return slices.Contains([]uint16{ProbePort, PathPort, CablePort}, p.Dst.Port())
+		return p.Dst.Port() == ProbePort
 	case "tcp":
 		return p.Dst.Port() == FeedPort
 	}

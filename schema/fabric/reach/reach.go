@@ -32,8 +32,6 @@ const (
 const (
 	ProbePort = 4804 // UDP
 	FeedPort  = 4805 // TCP
-	PathPort  = 4806 // UDP
-	CablePort = 4808 // UDP
 )
 
 // Packet is the first packet of a flow.

@@ -131,7 +131,7 @@ func faults(s map[string]any, v any, path string) []string {
 	case float64:
 		low, hasLow := s["minimum"].(float64)
 		high, hasHigh := s["maximum"].(float64)
-		if s["type"] != nil && s["type"] != "integer" || hasLow && v < low || hasHigh && v > high {
+		if s["type"] != nil && s["type"] != "number" && (s["type"] != "integer" || v != float64(int64(v))) || hasLow && v < low || hasHigh && v > high {
 			out = append(out, path+": wrong number")
 		}
 	case bool:

@@ -122,7 +122,7 @@ func fieldNode(types map[string]structDef, f fieldDef) *node {
 		return n
 	}
 	switch f.typ.kind {
-	case kindNumber:
+	case kindNumber, kindDegrees:
 		limits(n, f, optional)
 	case kindMap:
 		limits(n.Additional.(*node), f, false)
@@ -154,6 +154,8 @@ func typeNode(types map[string]structDef, t valueType) *node {
 	switch t.kind {
 	case kindNumber:
 		return &node{Type: "integer"}
+	case kindDegrees:
+		return &node{Type: "number"}
 	case kindBool:
 		return &node{Type: "boolean"}
 	case kindDuration:

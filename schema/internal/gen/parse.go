@@ -15,6 +15,7 @@ import (
 const (
 	kindText      = "text"
 	kindNumber    = "number"
+	kindDegrees   = "number with a fraction"
 	kindBool      = "true or false"
 	kindDuration  = "duration"
 	kindPrefix    = "prefix"
@@ -33,6 +34,8 @@ func kindOf(name string) string {
 		return kindText
 	case "int":
 		return kindNumber
+	case "float64":
+		return kindDegrees
 	case "bool":
 		return kindBool
 	case "fabric.Duration":

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"hawser.dev/hawser/internal/markdown"
 )
 
 const intro = `# Reference of the topology file
@@ -13,13 +15,15 @@ One YAML document describes a clusterset. ` + "`clusterset.example.yaml`" + ` is
 [clusterset.full.yaml](clusterset.full.yaml) one with every setting, and ` + "`clusterset.schema.json`" + `
 lets an editor complete and check it; ` + "`hawser validate`" + ` has the last word.
 
-- Keys and values are read strictly: an unknown or repeated key is an error, a number is no text, and the words
-  yes, no, on, off, y and n, which tools read differently, must be in quotes where they are text.
+- Keys and values are read strictly: an unknown or repeated key is an error, a number is no text,
+  and the words yes, no, on, off, y and n, which tools read differently, must be in quotes where
+  they are text.
 - There are no anchors, aliases or tags, and no second document.
-- An address or prefix is of either family unless it says IPv4 or IPv6. A prefix has no bits set after its length.
+- An address or prefix is of either family unless it says IPv4 or IPv6. A prefix has no bits set
+  after its length.
 - A duration is a number with a unit: ` + "`250ms`, `25s`, `5m`, `1h30m`" + `.
-- Messages name a value by its path below spec, list items by their names: ` + "`clusters[g1].podCIDRs[0]`" + `,
-  ` + "`exports[sample/web].ports[0].name`" + `.
+- Messages name a value by its path below spec, list items by their names:
+  ` + "`clusters[g1].podCIDRs[0]`, `exports[sample/web].ports[0].name`" + `.
 - A name is a DNS label: at most 63 lower-case letters, digits and hyphens, no hyphen first or last.
 `
 
@@ -31,7 +35,7 @@ func reference(types map[string]structDef) []byte {
 	return []byte(out.String())
 }
 
-// section writes the table of a struct and then the sections of its parts.
+// section writes the list of a struct's fields and then the sections of its parts.
 func section(out *strings.Builder, types map[string]structDef, name, path string) {
 	def := types[name]
 	title := path
@@ -40,9 +44,9 @@ func section(out *strings.Builder, types map[string]structDef, name, path string
 	} else {
 		title = "`" + title + "`"
 	}
-	fmt.Fprintf(out, "\n## %s\n\n%s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", title, def.doc)
+	fmt.Fprintf(out, "\n## %s\n\n%s\n", title, markdown.Paragraph(def.doc))
 	for _, f := range def.fields {
-		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", f.name, typeText(f), defaultText(f), cell(f.doc))
+		out.WriteString(markdown.Item(fmt.Sprintf("**`%s`** (%s%s): %s", f.name, typeText(f), defaultText(f), escape(f.doc))))
 	}
 	for _, f := range def.fields {
 		inner, suffix := f.typ, ""
@@ -79,7 +83,7 @@ func typeName(t valueType, plural bool) string {
 		return "mapping" + s + " of names to " + typeName(*t.elem, true)
 	case kindStruct:
 		return "mapping" + s
-	case kindText, kindBool, kindHostnames, kindRules:
+	case kindText, kindDegrees, kindBool, kindHostnames, kindRules:
 		return t.kind
 	case kindPrefix, kindAddress:
 		if plural {
@@ -92,16 +96,16 @@ func typeName(t valueType, plural bool) string {
 func defaultText(f fieldDef) string {
 	switch {
 	case f.required:
-		return "**required**"
+		return ", required"
 	case f.def == "":
 		return ""
 	case f.typ.kind == kindList:
-		return "`[" + f.def + "]`"
+		return ", default `[" + f.def + "]`"
 	}
-	return "`" + f.def + "`"
+	return ", default `" + f.def + "`"
 }
 
-// cell makes a text fit into a table.
-func cell(text string) string {
-	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;").Replace(text)
+// escape keeps a text from being HTML.
+func escape(text string) string {
+	return strings.NewReplacer("<", "&lt;", ">", "&gt;").Replace(text)
 }

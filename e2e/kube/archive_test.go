@@ -1,0 +1,137 @@
+//go:build kube
+
+package kube
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/e2e/kube/gitops"
+)
+
+// quietLimit is how long the guide's commands may take from bootstrap to verify on a machine
+// with nothing else to do.
+const quietLimit = 60 * time.Second
+
+// TestGuide follows docs/guide.md word for word: its commands are taken from the page, and
+// whoever types them has a release, git and a kubeconfig, and no tree. Two clusters, of
+// which nobody typed a prefix, an address or a name of a node, are connected by them. Of all
+// tests on these clusters it is the first, as they are new then.
+func TestGuide(t *testing.T) {
+	rel := needRelease(t)
+	r := needRig(t, same)
+	if r.set != nil {
+		r.set.uninstall(t)
+	}
+	r.workloads(t)
+	r.must(t, "", "kubelab", "--dir", r.dir, "import", rel.file("hawser-agent_"+rel.version+".oci.tar"))
+	u := newUser(t, r, rel, map[string]string{"c1": "fra", "c2": "ams"})
+	if out := u.types(t, "", "", "hawser --version"); !strings.Contains(out, rel.version) {
+		t.Fatalf("the archive's hawser is %s, want %s", out, rel.version)
+	}
+	for _, absent := range []string{"go", "kubectl", "kubelab", "hawser-agent"} {
+		if out, err := u.try(t.Context(), "", "", "command -v "+absent); err == nil {
+			t.Fatalf("%s is on the user's PATH: %s", absent, out)
+		}
+	}
+	commands := strings.Split(strings.TrimSpace(gitops.Documented(t, "../../docs/guide.md", "hawser init --context")), "\n")
+	if len(commands) > 5 || !strings.HasPrefix(commands[len(commands)-1], "hawser verify") {
+		t.Fatalf("the guide has other commands:\n%s", strings.Join(commands, "\n"))
+	}
+	dir := filepath.Join(u.home, "net")
+	u.types(t, "", "", "git init -q --bare hub.git && git clone -q hub.git net")
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		if _, err := u.try(ctx, "", "", "hawser uninstall fra ams --yes --force"); err != nil {
+			t.Error(err)
+		}
+	})
+
+	var bootstrap time.Time
+	said := map[string]string{}
+	begun := time.Now()
+	for _, line := range commands {
+		if regexp.MustCompile(`\d+\.\d+|[0-9a-f]*::|/\d`).MatchString(line) {
+			t.Errorf("the guide has an address typed: %s", line)
+		}
+		verb := strings.Join(strings.Fields(line)[:2], " ")
+		if verb == "hawser bootstrap" {
+			bootstrap = time.Now()
+		}
+		said[verb] = u.types(t, dir, "y\n", line)
+	}
+	took := time.Since(bootstrap)
+	t.Logf("figure: two clusters connected by the guide's %d commands: %.1f s, of it %.1f s from bootstrap to the end of verify", len(commands), time.Since(begun).Seconds(), took.Seconds())
+	if bootstrap.IsZero() || os.Getenv("QUIET") == "1" && took > quietLimit {
+		t.Errorf("from bootstrap to verify: %s, at most %s on a quiet machine", took, quietLimit)
+	}
+	if out := said["hawser bootstrap"]; !strings.Contains(out, "Do this?") || !strings.Contains(out, "published as ") {
+		t.Errorf("bootstrap does not ask, or does not publish:\n%s", out)
+	}
+	if out := said["hawser status"]; strings.Contains(out, "Trouble") {
+		t.Error(out)
+	}
+	for _, node := range []string{"fra/c1n1", "fra/c1n2", "ams/c2n1", "ams/c2n2"} {
+		if out := said["hawser verify"]; !strings.Contains(out, node+": 0 of 0 names answered") {
+			t.Errorf("verify does not tell of %s:\n%s", node, out)
+		}
+	}
+	// What runs is the release's.
+	image, _, _ := strings.Cut(rel.image(t, "hawser-agent"), "@")
+	for _, c := range r.clusters {
+		if out := r.kubectl(t, c, "-n", "hawser-system", "get", "pods", "-o", "jsonpath={.items[*].spec.containers[*].image}"); strings.TrimSpace(strings.ReplaceAll(out, image, "")) != "" {
+			t.Errorf("%s runs %s, want %s alone", c, out, image)
+		}
+	}
+	if out := u.types(t, dir, "", "hawser status -o json"); strings.Count(out, `"version": "`+rel.version+`"`) < 4 {
+		t.Errorf("the agents are not all of %s:\n%s", rel.version, out)
+	}
+	// Who looks with an older version is told so.
+	older := filepath.Join(u.home, "older")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version=v0.1.0", "-o", older, "../../cmd/hawser")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build an older hawser: %v\n%s", err, out)
+	}
+	want := "warning: there are agents of " + rel.version + ", and this is hawser v0.1.0, which may not know all that they say"
+	if out := u.types(t, dir, "", older+" status"); !strings.Contains(out, want) {
+		t.Errorf("status of an older version does not say %q:\n%s", want, out)
+	}
+
+	// An export, as the end of the file shows it: one commit, and pods reach it.
+	file := filepath.Join(dir, "clusterset.yaml")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = append(raw, "  exports:\n  - name: whereami-cs\n    namespace: sample\n    clusters: [ams]\n    ports: [{name: http, port: 80}]\n"...)
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.types(t, dir, "", "hawser allocate && git commit -q -a -m 'an export' && git push -q")
+	u.types(t, dir, "", "hawser bootstrap --yes")
+	u.types(t, dir, "", "hawser status --wait")
+	(&set{rig: r}).ask(t, "c1", "client", service, from("c2"))
+	if out := u.types(t, dir, "", "hawser verify"); !strings.Contains(out, "fra/c1n2: 2 of 2 names answered") {
+		t.Errorf("verify:\n%s", out)
+	}
+
+	// Nothing is left to be done.
+	if out := u.types(t, dir, "", "hawser bootstrap --dry-run -o json"); !strings.Contains(out, `"publish": false`) || strings.Contains(out, `"op"`) {
+		t.Errorf("a second bootstrap would change\n%s", out)
+	}
+
+	// A cluster leaves again, and the other one lets go of it first.
+	u.types(t, dir, "", "hawser leave ams && hawser diff || [ $? -eq 1 ]; git commit -q -a -m 'ams leaves' && git push -q")
+	u.types(t, dir, "", "hawser bootstrap --yes && hawser status --wait && hawser uninstall ams")
+	if out := r.kubectl(t, "c2", "get", "namespaces", "-o", "name"); strings.Contains(out, "hawser-system") {
+		t.Errorf("c2 still has Hawser's namespace: %s", out)
+	}
+}

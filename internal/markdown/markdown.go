@@ -1,0 +1,47 @@
+// Package markdown fills the texts of generated documents to their lines.
+//
+// Called by internal/timing and schema/internal/gen.
+package markdown
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// columns is how long a line of a document may be, in characters.
+const columns = 100
+
+// special is a word that would begin a list, a heading or a quotation, if a line began with it
+// (CommonMark 0.31, sections 4.2, 5.1 and 5.2).
+var special = regexp.MustCompile(`^([-+*>]|#{1,6}|[0-9]{1,9}[.)])$`)
+
+// Paragraph gives a paragraph, filled to lines of 100 characters. A word that is longer has a line
+// of its own.
+func Paragraph(text string) string { return fill(text, "", "") }
+
+// Item gives an item of a list, filled as a paragraph is.
+func Item(text string) string { return fill(text, "- ", "  ") }
+
+func fill(text, first, rest string) string {
+	words := strings.Fields(text)
+	var out strings.Builder
+	line := first
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		for i+1 < len(words) && special.MatchString(words[i+1]) {
+			i++
+			word += " " + words[i]
+		}
+		if line != first && line != rest {
+			if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
+				out.WriteString(line + "\n")
+				line = rest
+			} else {
+				line += " "
+			}
+		}
+		line += word
+	}
+	return out.String() + line + "\n"
+}

@@ -1,0 +1,136 @@
+// Package listwatch follows objects of the Kubernetes API for as long as an agent runs, whatever
+// becomes of the server. It is a reflector of client-go that reports how each request ended
+// instead of logging it.
+//
+// Called by nodeagent/kube for facts, and by nodeagent/objects for what gateways write.
+package listwatch
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Pause between two tries of a watch: the first one, and the longest. Every pause
+// is drawn from once to twice its length, so that the agents of a cluster whose API
+// server comes back do not ask all at once.
+const (
+	retryFirst = 500 * time.Millisecond
+	retryMost  = 15 * time.Second
+	// retryMissing is the pause while there is no such kind: who defines one waits for
+	// it, and such an answer costs the server next to nothing.
+	retryMissing = time.Second
+	// retryForget is how long a watch must have stood for the pauses to begin anew.
+	retryForget = time.Minute
+)
+
+// Follower asks for objects and takes what comes. Its methods are called from one goroutine, but
+// for Trim.
+type Follower interface {
+	List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+	// Ended gets how each request ended; nil = well.
+	Ended(err error)
+	// Trim leaves of an object what is needed. Put and Replace get trimmed objects.
+	Trim(object any) any
+	// Put takes an object that is new or has changed.
+	Put(object any)
+	// Delete takes an object that is gone, as it was last.
+	Delete(object any)
+	// Replace takes all that there are.
+	Replace(objects []any)
+}
+
+// Run follows until ctx ends.
+func Run(ctx context.Context, name string, f Follower) {
+	discard := logr.Discard()
+	ctx = klog.NewContext(ctx, discard)
+	pauses := wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 1, Steps: 10, Cap: retryMost}
+	r := cache.NewReflectorWithOptions(requests(f), nil, sink{f}, cache.ReflectorOptions{
+		Logger: &discard, Name: name, Backoff: &pauses,
+	})
+	// Not the reflector's own loop, which logs every try.
+	again := pauses.DelayWithReset(clock.RealClock{}, retryForget)
+	for ctx.Err() == nil {
+		err := r.ListAndWatchWithContext(ctx)
+		rest := again()
+		if apierrors.IsNotFound(err) {
+			rest, again = wait.Jitter(retryMissing, 0.5), pauses.DelayWithReset(clock.RealClock{}, retryForget)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(rest):
+		}
+	}
+}
+
+func requests(f Follower) cache.ListerWatcher {
+	ended := func(ctx context.Context, err error) {
+		if ctx.Err() == nil {
+			f.Ended(err)
+		}
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := f.List(ctx, options)
+			ended(ctx, err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			stream, err := f.Watch(ctx, options)
+			if err == nil && reflect.TypeOf(stream) == reflect.TypeOf(watch.NewEmptyWatch()) {
+				// What client-go makes of a connection that was closed without an answer.
+				err = errors.New("the server closed the connection")
+			}
+			ended(ctx, err)
+			if err != nil && options.SendInitialEvents != nil {
+				// On some errors a reflector that begins waits without looking at its
+				// context, and the agent could not stop. It does not know this one, so it
+				// turns to a list, and waits as it should.
+				err = errors.New(err.Error())
+			}
+			return stream, err
+		},
+	}
+}
+
+// sink is the reflector's store. It keeps nothing itself.
+type sink struct{ Follower }
+
+func (s sink) Add(object any) error { return s.Update(object) }
+
+func (s sink) Update(object any) error {
+	s.Put(s.Trim(object))
+	return nil
+}
+
+func (s sink) Delete(object any) error {
+	s.Follower.Delete(object)
+	return nil
+}
+
+func (s sink) Replace(objects []any, _ string) error {
+	for i := range objects {
+		objects[i] = s.Trim(objects[i])
+	}
+	s.Follower.Replace(objects)
+	return nil
+}
+
+func (s sink) Resync() error { return nil }
+
+// Transformer has the reflector trim objects as they come in a first list.
+func (s sink) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) { return s.Trim(object), nil }
+}

@@ -1,0 +1,102 @@
+package socket
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// unused is how long a socket past the routes stays open after it was used last.
+const unused = 10 * time.Second
+
+// udpHeader is the length of the header of UDP, bytes.
+const udpHeader = 8
+
+// pastRoutes sends datagrams over devices that the routes do not lead to, from the port of
+// a Set: two tunnels of one pair are asked so, of which one is in use. The sockets are
+// raw, as the port belongs to the UDP socket that takes the answers: two UDP sockets at one
+// address and port, of which one is bound to a device, need SO_REUSEADDR, and then any
+// process of the host may take the port for itself. Its zero value has no socket. Its
+// methods may be called from any goroutine.
+type pastRoutes struct {
+	mu   sync.Mutex
+	open map[Place]*rawConn
+}
+
+type rawConn struct {
+	net.PacketConn
+	index int // of the device when it was opened
+	used  time.Time
+}
+
+func (r *pastRoutes) send(d Datagram, port uint16) error {
+	place := Place{Addr: d.From.Addr, Device: d.Over}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err := r.socket(place)
+	if err != nil {
+		return err
+	}
+	c.used = time.Now()
+	head := make([]byte, udpHeader, udpHeader+len(d.Raw))
+	binary.BigEndian.PutUint16(head, port)
+	binary.BigEndian.PutUint16(head[2:], d.To.Port())
+	binary.BigEndian.PutUint16(head[4:], uint16(udpHeader+len(d.Raw)))
+	// The checksum stays 0: none, over IPv4 (RFC 768); over IPv6 the kernel makes it.
+	if _, err := c.WriteTo(append(head, d.Raw...), &net.IPAddr{IP: d.To.Addr().AsSlice()}); err != nil {
+		return fmt.Errorf("send over %s to %s: %w", d.Over, d.To, err)
+	}
+	return nil
+}
+
+// socket gives the one of a place; r.mu is held.
+func (r *pastRoutes) socket(place Place) (*rawConn, error) {
+	index := Index(place.Device)
+	if c := r.open[place]; c != nil {
+		if c.index == index {
+			return c, nil
+		}
+		r.close(place)
+	}
+	options := Options{Freebind: true, Device: place.Device, Hops: 1}
+	config := net.ListenConfig{Control: func(network, address string, raw syscall.RawConn) error {
+		if err := options.Control(network, address, raw); err != nil {
+			return err
+		}
+		var failed error
+		if err := raw.Control(func(fd uintptr) { failed = sendOnly(network, int(fd)) }); err != nil {
+			return err
+		}
+		return failed
+	}}
+	conn, err := config.ListenPacket(context.Background(), Network("ip", place.Addr)+":udp", place.Addr.String())
+	if err != nil {
+		return nil, err
+	}
+	if r.open == nil {
+		r.open = map[Place]*rawConn{}
+	}
+	c := &rawConn{PacketConn: conn, index: index}
+	r.open[place] = c
+	return c, nil
+}
+
+func (r *pastRoutes) close(place Place) {
+	_ = r.open[place].Close()
+	delete(r.open, place)
+}
+
+// sweep closes what was not used of late, and all at the zero time.
+func (r *pastRoutes) sweep(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for place, c := range r.open {
+		if now.IsZero() || now.Sub(c.used) > unused {
+			r.close(place)
+		}
+	}
+}

@@ -1,0 +1,347 @@
+// Package wire is the one format of the datagrams that gateways and nodes send each
+// other: a head that says between whom, and pieces. Who does not know a piece skips it,
+// and so a later version can add some. It is pure, and bounds what a stranger can send.
+//
+// What a message says proves nothing: every piece has to bring what its receiver gave to
+// the sender alone (see docs/security.md), and that is for the machines to judge.
+//
+// Called by nodeagent/transport, which reads and dispatches messages, and by the machines that
+// make them: nodeagent/health, nodeagent/change and nodeagent/pathmtu.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+
+	"hawser.dev/hawser/internal/spread"
+)
+
+const (
+	version    = 1
+	headLength = 24
+	// MaxEntries bounds the entries of a page, so that a message fits in the MTU of any
+	// link (IPv6 asks for 1280 bytes).
+	MaxEntries = 128
+	// MaxTunnels bounds the tunnels that one end tells of.
+	MaxTunnels = 16
+	// Smallest is the length of a message with a Size piece and nothing else, bytes.
+	Smallest = headLength + pieceHead + sizeLength
+	// Largest is that of the largest datagram, bytes.
+	Largest = 1<<16 - 1
+
+	pieceHead          = 3
+	probeLength        = 13
+	advertLength       = 9
+	listLength         = 18
+	entryLength        = 9
+	tunnelsLength      = 25
+	tunnelLength       = 9
+	sizeLength         = 10
+	mostPieces         = 32 // of one message, known or not
+	flagRank      byte = 1<<3 - 1
+)
+
+// Types of pieces. A new one needs a new number; a piece that is there already may only
+// grow at its end, but for those that end in a list.
+const (
+	typePadding    = 0 // the message ends here; only behind a question about a size
+	typeProbe      = 1
+	typeAnswer     = 2
+	typeAdvert     = 3
+	typeList       = 4
+	typeTunnels    = 5
+	typeSizeProbe  = 6
+	typeSizeAnswer = 7
+)
+
+// Bits of the flags of a probe, of an advertisement or entry, and of tunnels. Bits that
+// are not named here are left for later: who does not know them ignores them.
+const (
+	flagPoke byte = 1 << 0
+	flagPush byte = 1 << 1
+
+	flagUses  byte = 1 << 3
+	flagTakes byte = 1 << 4
+
+	flagAsk     byte = 1 << 0
+	flagChanges byte = 1 << 1
+
+	flagStanding  byte = 1 << 0
+	flagProved    byte = 1 << 1
+	flagCarries   byte = 1 << 2
+	flagLeaving   byte = 1 << 3
+	flagSecondary byte = 1 << 4
+)
+
+var magic = [4]byte{'h', 'w', 'l', 'k'}
+
+// ErrMalformed is what Decode gives for anything but a message of this version.
+var ErrMalformed = errors.New("not a message between gateways of version 1")
+
+// ID names a gateway, cluster/gateway, or a node of a cluster, cluster/, on the wire.
+func ID(name string) uint64 { return spread.Hash(strings.Replace(name, "/", "\n", 1)) }
+
+// Message is one datagram.
+type Message struct {
+	From, To uint64 // ID of the sender, and of who is meant
+	// Length is that of the whole datagram, bytes; Encode pads up to it.
+	Length int
+
+	Probe   *Probe
+	Advert  *Advert
+	List    *List
+	Tunnels *Tunnels
+	Size    *Size
+}
+
+// Probe asks whether the other end of a link is alive, or answers that: then it echoes
+// Sequence, Nonce and Poke.
+type Probe struct {
+	Answer   bool
+	Sequence uint32
+	Nonce    uint64 // of who asks; a guess cannot answer for a peer
+	Poke     bool   // out of turn: no probe whose loss would count, nor its answer
+	Push     bool   // a second answer to a probe, as there is news
+}
+
+// Word is what one end says of a link.
+type Word struct {
+	Rank  uint8 // health.Rank; at most 7
+	Uses  bool  // its cluster sends over the link
+	Takes bool  // it takes, over the link, what clusters pass on; of an entry: both ends do
+}
+
+// Advert is the sender's word about the link that the message takes.
+type Advert struct {
+	Word
+	// Token is, in an answer, the replier's own, which it gives to this peer alone; in a
+	// probe that of the other end, which makes the word count at once. 0 = not known.
+	Token uint64
+}
+
+// Entry is what a gateway says of its link to a remote gateway.
+type Entry struct {
+	ID uint64
+	Word
+}
+
+// List is a page of what a gateway tells the nodes of its cluster of its links; in a
+// probe, which list the node has.
+type List struct {
+	Generation  uint64 // names the list
+	Base        uint64 // the list that the entries are a change of; 0 = they are all
+	Page, Pages uint8  // Pages 0 = no entries are told
+	Entries     []Entry
+}
+
+// Tunnels is what one end of a pair has, in full.
+type Tunnels struct {
+	Ask     bool   // asks for an answer
+	Changes bool   // the sender is not where it should be, and asks to be asked
+	Number  uint64 // of the sender's messages, growing
+	Read    uint64 // the highest number that the sender has from the other end
+	Answers uint64 // the number of the message that this one answers; 0 = none
+	Each    []Tunnel
+}
+
+// Tunnel is what is said of one tunnel.
+type Tunnel struct {
+	ID        uint64
+	Standing  bool // it is made, and takes packets
+	Proved    bool // asks over it are answered
+	Carries   bool // the sender may send over it
+	Leaving   bool // the sender wants to give it up
+	Secondary bool // the sender wants both ends to go over it for now
+}
+
+// Size asks whether a packet as large as itself passes, or answers that: then it echoes
+// Bytes and Nonce, and is as small as it can be.
+type Size struct {
+	Answer bool
+	Bytes  uint16 // of the question's IP packet
+	Nonce  uint64
+}
+
+// Encode gives the datagram. Its layout, big endian, is: magic 4, version 1, zero 3, from
+// 8, to 8; then pieces of type 1, length 2 and value.
+func (m *Message) Encode() []byte {
+	out := make([]byte, headLength, max(headLength+128, m.Length))
+	copy(out, magic[:])
+	out[4] = version
+	binary.BigEndian.PutUint64(out[8:], m.From)
+	binary.BigEndian.PutUint64(out[16:], m.To)
+	if m.Probe != nil {
+		out = m.Probe.append(out)
+	}
+	if m.Advert != nil {
+		out = begin(out, typeAdvert, advertLength)
+		out = binary.BigEndian.AppendUint64(append(out, m.Advert.flags()), m.Advert.Token)
+	}
+	if m.List != nil {
+		out = m.List.append(out)
+	}
+	if m.Tunnels != nil {
+		out = m.Tunnels.append(out)
+	}
+	if m.Size != nil {
+		out = m.Size.append(out)
+	}
+	if missing := m.Length - len(out); missing > 0 {
+		out = append(out, make([]byte, missing)...)
+	}
+	return out
+}
+
+func begin(out []byte, kind byte, length int) []byte {
+	return binary.BigEndian.AppendUint16(append(out, kind), uint16(length))
+}
+
+// bits packs flags, the first one as the lowest bit.
+func bits(flags ...bool) byte {
+	var out byte
+	for i, set := range flags {
+		if set {
+			out |= 1 << i
+		}
+	}
+	return out
+}
+
+// either gives the one type or the other.
+func either(answer bool, probe, reply byte) byte {
+	if answer {
+		return reply
+	}
+	return probe
+}
+
+func (p *Probe) append(out []byte) []byte {
+	out = begin(out, either(p.Answer, typeProbe, typeAnswer), probeLength)
+	out = binary.BigEndian.AppendUint32(out, p.Sequence)
+	out = binary.BigEndian.AppendUint64(out, p.Nonce)
+	return append(out, bits(p.Poke, p.Push))
+}
+
+func (w Word) flags() byte {
+	return min(w.Rank, flagRank) | bits(w.Uses, w.Takes)<<3
+}
+
+func wordOf(flags byte) Word {
+	return Word{Rank: flags & flagRank, Uses: flags&flagUses != 0, Takes: flags&flagTakes != 0}
+}
+
+func (l *List) append(out []byte) []byte {
+	out = begin(out, typeList, listLength+entryLength*len(l.Entries))
+	out = binary.BigEndian.AppendUint64(out, l.Generation)
+	out = binary.BigEndian.AppendUint64(out, l.Base)
+	out = append(out, l.Page, l.Pages)
+	for _, e := range l.Entries {
+		out = append(binary.BigEndian.AppendUint64(out, e.ID), e.flags())
+	}
+	return out
+}
+
+func (t *Tunnels) append(out []byte) []byte {
+	out = begin(out, typeTunnels, tunnelsLength+tunnelLength*len(t.Each))
+	out = append(out, bits(t.Ask, t.Changes))
+	for _, field := range []uint64{t.Number, t.Read, t.Answers} {
+		out = binary.BigEndian.AppendUint64(out, field)
+	}
+	for _, e := range t.Each {
+		out = append(binary.BigEndian.AppendUint64(out, e.ID), bits(e.Standing, e.Proved, e.Carries, e.Leaving, e.Secondary))
+	}
+	return out
+}
+
+func (s *Size) append(out []byte) []byte {
+	out = begin(out, either(s.Answer, typeSizeProbe, typeSizeAnswer), sizeLength)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(out, s.Bytes), s.Nonce)
+}
+
+// Decode reads a datagram. It keeps nothing of raw. Pieces of unknown types are skipped.
+func Decode(raw []byte) (*Message, error) {
+	if len(raw) < headLength || [4]byte(raw) != magic || raw[4] != version {
+		return nil, ErrMalformed
+	}
+	m := &Message{From: binary.BigEndian.Uint64(raw[8:]), To: binary.BigEndian.Uint64(raw[16:]), Length: len(raw)}
+	rest := raw[headLength:]
+	for pieces := 0; len(rest) > 0; pieces++ {
+		if rest[0] == typePadding && m.Size != nil && !m.Size.Answer {
+			break
+		}
+		if pieces == mostPieces || rest[0] == typePadding || len(rest) < pieceHead {
+			return nil, ErrMalformed
+		}
+		end := pieceHead + int(binary.BigEndian.Uint16(rest[1:]))
+		if len(rest) < end || !m.take(rest[0], rest[pieceHead:end]) {
+			return nil, ErrMalformed
+		}
+		rest = rest[end:]
+	}
+	if l, p := m.List, m.Probe; l != nil && (p == nil || !p.Answer && l.Pages > 0) {
+		return nil, ErrMalformed
+	}
+	return m, nil
+}
+
+// take reads one piece. It reports false for one that is malformed, or there already.
+func (m *Message) take(kind byte, value []byte) bool {
+	switch kind {
+	case typeProbe, typeAnswer:
+		if m.Probe != nil || len(value) < probeLength {
+			return false
+		}
+		m.Probe = &Probe{
+			Answer: kind == typeAnswer, Sequence: binary.BigEndian.Uint32(value), Nonce: binary.BigEndian.Uint64(value[4:]),
+			Poke: value[12]&flagPoke != 0, Push: value[12]&flagPush != 0,
+		}
+		return m.Probe.Answer || !m.Probe.Push
+	case typeAdvert:
+		if m.Advert != nil || len(value) < advertLength {
+			return false
+		}
+		m.Advert = &Advert{Word: wordOf(value[0]), Token: binary.BigEndian.Uint64(value[1:])}
+	case typeList:
+		return m.List == nil && m.takeList(value)
+	case typeTunnels:
+		return m.Tunnels == nil && m.takeTunnels(value)
+	case typeSizeProbe, typeSizeAnswer:
+		if m.Size != nil || len(value) < sizeLength {
+			return false
+		}
+		m.Size = &Size{Answer: kind == typeSizeAnswer, Bytes: binary.BigEndian.Uint16(value), Nonce: binary.BigEndian.Uint64(value[2:])}
+	}
+	return true
+}
+
+func (m *Message) takeList(value []byte) bool {
+	if len(value) < listLength || (len(value)-listLength)%entryLength != 0 || len(value) > listLength+entryLength*MaxEntries {
+		return false
+	}
+	l := &List{Generation: binary.BigEndian.Uint64(value), Base: binary.BigEndian.Uint64(value[8:]), Page: value[16], Pages: value[17]}
+	for at := listLength; at < len(value); at += entryLength {
+		l.Entries = append(l.Entries, Entry{ID: binary.BigEndian.Uint64(value[at:]), Word: wordOf(value[at+8])})
+	}
+	m.List = l
+	return l.Page < l.Pages || l.Pages == 0 && l.Page == 0 && len(l.Entries) == 0
+}
+
+func (m *Message) takeTunnels(value []byte) bool {
+	if len(value) < tunnelsLength || (len(value)-tunnelsLength)%tunnelLength != 0 || len(value) > tunnelsLength+tunnelLength*MaxTunnels {
+		return false
+	}
+	t := &Tunnels{
+		Ask: value[0]&flagAsk != 0, Changes: value[0]&flagChanges != 0, Number: binary.BigEndian.Uint64(value[1:]),
+		Read: binary.BigEndian.Uint64(value[9:]), Answers: binary.BigEndian.Uint64(value[17:]),
+	}
+	for at := tunnelsLength; at < len(value); at += tunnelLength {
+		flags := value[at+8]
+		t.Each = append(t.Each, Tunnel{
+			ID: binary.BigEndian.Uint64(value[at:]), Standing: flags&flagStanding != 0, Proved: flags&flagProved != 0,
+			Carries: flags&flagCarries != 0, Leaving: flags&flagLeaving != 0, Secondary: flags&flagSecondary != 0,
+		})
+	}
+	m.Tunnels = t
+	return true
+}

@@ -1,0 +1,197 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"reflect"
+	"testing"
+)
+
+// examples has one message of each sort, and one with all pieces that go together.
+func examples() map[string]*Message {
+	return map[string]*Message{
+		"probe": {From: 4, To: 5, Probe: &Probe{Sequence: 1, Nonce: 2, Poke: true}, Advert: &Advert{Word: Word{Rank: 3, Uses: true}, Token: 9}},
+		"mate":  {From: 4, To: 5, Probe: &Probe{Sequence: 1, Nonce: 2}, List: &List{Generation: 6}},
+		"answer": {From: 1<<64 - 1, Probe: &Probe{Answer: true, Sequence: 1<<32 - 1, Push: true}, Advert: &Advert{Word: Word{Rank: 7, Takes: true}},
+			List: &List{Page: 1, Pages: 2, Entries: []Entry{{ID: 1}, {1<<64 - 1, Word{Rank: 4, Uses: true}}}}},
+		"changes":   {Probe: &Probe{Answer: true}, List: &List{Generation: 8, Base: 7, Pages: 1}},
+		"full page": {Probe: &Probe{Answer: true}, Advert: &Advert{}, List: &List{Pages: 1, Entries: make([]Entry, MaxEntries)}},
+		"tunnels": {From: 10, To: 11, Tunnels: &Tunnels{Ask: true, Changes: true, Number: 7, Read: 8, Answers: 9, Each: []Tunnel{
+			{ID: 12, Standing: true, Carries: true}, {ID: 13, Proved: true, Leaving: true, Secondary: true},
+		}}},
+		"most tunnels": {Tunnels: &Tunnels{Each: make([]Tunnel, MaxTunnels)}},
+		"size":         {From: 1, To: 2, Length: 1392, Size: &Size{Bytes: 1420, Nonce: 1 << 60}},
+		"size answer":  {From: 1, To: 2, Size: &Size{Answer: true, Bytes: 1420, Nonce: 1 << 60}},
+		"all":          {From: 1, To: 2, Length: 500, Probe: &Probe{}, Advert: &Advert{}, List: &List{}, Tunnels: &Tunnels{}, Size: &Size{Bytes: 1}},
+		"nothing":      {From: 1, To: 2},
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	for name, want := range examples() {
+		raw := want.Encode()
+		if len(raw) > 1232 && want.Length == 0 {
+			t.Errorf("%s: %d bytes do not fit in the smallest IPv6 packet", name, len(raw))
+		}
+		if want.Length > 0 && len(raw) != want.Length {
+			t.Errorf("%s: %d bytes, want %d", name, len(raw), want.Length)
+		}
+		want.Length = len(raw)
+		have, err := Decode(raw)
+		if err != nil || !reflect.DeepEqual(want, have) {
+			t.Errorf("%s: got %+v, %v, want %+v", name, have, err, want)
+		}
+	}
+	if raw := (&Message{Size: &Size{}}).Encode(); len(raw) != Smallest {
+		t.Errorf("the smallest question about a size has %d bytes, want %d", len(raw), Smallest)
+	}
+}
+
+// TestCut: a message of which the end is missing is none, but where the end is padding or
+// the cut is between two pieces.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for name, m := range examples() {
+		raw := m.Encode()
+		ends := map[int]bool{headLength: true}
+		for at := headLength; at < len(raw) && raw[at] != typePadding; {
+			at += pieceHead + int(binary.BigEndian.Uint16(raw[at+1:]))
+			ends[at] = true
+			if m.Size != nil && raw[min(at, len(raw)-1)] == typePadding {
+				break
+			}
+		}
+		for cut := range raw {
+			have, err := Decode(raw[:cut])
+			padding := m.Size != nil && !m.Size.Answer && cut >= Smallest && err == nil && have.Size != nil
+			// A list whose last entries are missing says another length.
+			if err == nil && !ends[cut] && !padding {
+				t.Errorf("%s: %d of %d bytes pass", name, cut, len(raw))
+			}
+		}
+	}
+}
+
+// piece gives one as it stands in a message.
+func piece(kind byte, value []byte) []byte {
+	return append(binary.BigEndian.AppendUint16([]byte{kind}, uint16(len(value))), value...)
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
+	head := (&Message{}).Encode()
+	answer := (&Message{Probe: &Probe{Answer: true}, List: &List{Pages: 1, Entries: []Entry{{ID: 9}}}}).Encode()
+	size := (&Message{Size: &Size{Answer: true}}).Encode()
+	with := func(pieces ...[]byte) []byte { return append(bytes.Clone(head), bytes.Join(pieces, nil)...) }
+	edit := func(raw []byte, at int, to byte) []byte {
+		raw = bytes.Clone(raw)
+		raw[at] = to
+		return raw
+	}
+	probe := piece(typeProbe, make([]byte, probeLength))
+	const list = headLength + pieceHead + probeLength + pieceHead
+	tests := map[string][]byte{
+		"empty":                 nil,
+		"short":                 answer[:20],
+		"long":                  append(bytes.Clone(answer), 0),
+		"magic":                 edit(answer, 0, 'x'),
+		"version":               edit(answer, 4, 2),
+		"page":                  edit(answer, list+16, 1),
+		"pages":                 edit(answer, list+17, 0),
+		"list in a probe":       edit(answer, headLength, typeProbe),
+		"list without a probe":  with(piece(typeList, make([]byte, listLength))),
+		"half an entry":         with(piece(typeAnswer, make([]byte, probeLength)), piece(typeList, make([]byte, listLength+4))),
+		"too many entries":      with(piece(typeAnswer, make([]byte, probeLength)), piece(typeList, make([]byte, listLength+entryLength*(MaxEntries+1)))),
+		"push in a probe":       with(piece(typeProbe, append(make([]byte, probeLength-1), flagPush))),
+		"two probes":            with(probe, probe),
+		"probe and answer":      with(probe, piece(typeAnswer, make([]byte, probeLength))),
+		"two adverts":           with(piece(typeAdvert, make([]byte, advertLength)), piece(typeAdvert, make([]byte, advertLength))),
+		"two lists":             with(probe, piece(typeList, make([]byte, listLength)), piece(typeList, make([]byte, listLength))),
+		"two of tunnels":        with(piece(typeTunnels, make([]byte, tunnelsLength)), piece(typeTunnels, make([]byte, tunnelsLength))),
+		"short probe":           with(piece(typeProbe, make([]byte, probeLength-1))),
+		"short advert":          with(piece(typeAdvert, make([]byte, advertLength-1))),
+		"short list":            with(probe, piece(typeList, make([]byte, listLength-1))),
+		"short tunnels":         with(piece(typeTunnels, make([]byte, tunnelsLength-1))),
+		"half a tunnel":         with(piece(typeTunnels, make([]byte, tunnelsLength+4))),
+		"too many tunnels":      with(piece(typeTunnels, make([]byte, tunnelsLength+tunnelLength*(MaxTunnels+1)))),
+		"short size":            with(piece(typeSizeProbe, make([]byte, sizeLength-1))),
+		"two sizes":             with(piece(typeSizeProbe, make([]byte, sizeLength)), piece(typeSizeAnswer, make([]byte, sizeLength))),
+		"padded answer":         append(bytes.Clone(size), 0, 0, 0, 0),
+		"padding first":         with([]byte{0}, probe),
+		"length beyond the end": with([]byte{99, 0, 5, 1, 2}),
+		"too many pieces":       with(bytes.Repeat(piece(99, nil), mostPieces+1)),
+	}
+	for name, raw := range tests {
+		if m, err := Decode(raw); err == nil {
+			t.Errorf("%s: got %+v", name, m)
+		}
+	}
+}
+
+// TestSkips: a version to come may add pieces, and may add to the end of one.
+func TestSkips(t *testing.T) {
+	t.Parallel()
+	for name, want := range examples() {
+		if want.Length > 0 || want.List != nil && len(want.List.Entries) > 0 || want.Tunnels != nil {
+			continue
+		}
+		raw := want.Encode()
+		later := append(bytes.Clone(raw[:headLength]), piece(200, []byte("news"))...)
+		for rest := raw[headLength:]; len(rest) > 0; {
+			end := pieceHead + int(binary.BigEndian.Uint16(rest[1:]))
+			kind, value := rest[0], bytes.Clone(rest[pieceHead:end])
+			if kind != typeList {
+				value = append(value, "more"...)
+			}
+			later = append(later, piece(kind, value)...)
+			rest = rest[end:]
+		}
+		later = append(later, piece(255, nil)...)
+		want.Length = len(later)
+		have, err := Decode(later)
+		if err != nil || !reflect.DeepEqual(have, want) {
+			t.Errorf("%s: got %+v, %v, want %+v", name, have, err, want)
+		}
+	}
+}
+
+func TestID(t *testing.T) {
+	t.Parallel()
+	seen := map[uint64]string{}
+	for _, name := range []string{"g1/a", "g1/b", "g2/a", "g1/", "g1a/", "/g1a"} {
+		if other, known := seen[ID(name)]; known {
+			t.Errorf("%q and %q have one ID", name, other)
+		}
+		seen[ID(name)] = name
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, m := range examples() {
+		f.Add(m.Encode())
+	}
+	f.Add(append((&Message{}).Encode(), piece(99, []byte("later"))...))
+	f.Add([]byte("hwlk"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := Decode(raw)
+		if err != nil {
+			return
+		}
+		if m.Length != len(raw) {
+			t.Fatalf("%d bytes say %d", len(raw), m.Length)
+		}
+		if m.Size == nil || m.Size.Answer {
+			m.Length = 0 // what was skipped is not written again
+		}
+		out := m.Encode()
+		if len(out) > len(raw) {
+			t.Fatalf("%d bytes became %d", len(raw), len(out))
+		}
+		m.Length = len(out)
+		again, err := Decode(out)
+		if err != nil || !reflect.DeepEqual(m, again) {
+			t.Fatalf("%+v became %+v, %v", m, again, err)
+		}
+	})
+}
