@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,22 +18,25 @@ import (
 	"hawser.dev/hawser/reconciler"
 )
 
-// askAgent asks an agent over its socket, through a short name: unix sockets
-// have room for 107 bytes.
-func askAgent(ctx context.Context, n *NodeStatus) {
+// AskAgent asks the agent of a node for its status within 2 s, over its socket and through a
+// short name: unix sockets have room for 107 bytes.
+func (n *NodeStatus) AskAgent(ctx context.Context) (s status.Status, err error) {
 	run, err := os.Open(filepath.Join(n.Dir, "run"))
 	if err != nil {
-		n.Agent.Problem = err.Error()
-		return
+		return s, err
 	}
 	defer run.Close()
 	socket := fmt.Sprintf("/proc/self/fd/%d/agent.sock", run.Fd())
-	var s status.Status
 	err = getJSON(ctx, "http://agent/status", &s, func(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	})
+	return s, err
+}
+
+func askAgent(ctx context.Context, n *NodeStatus) {
+	s, err := n.AskAgent(ctx)
 	if err != nil {
-		n.Agent.Problem = orText(n.Agent.Problem, "it does not answer")
+		n.Agent.Problem = cmp.Or(n.Agent.Problem, "it does not answer")
 		return
 	}
 	n.Agent.Ready, n.Agent.Digest, n.Agent.Problem, n.Agent.Unheard = s.Ready, s.Digest, "", unheard(&s)
@@ -85,7 +89,7 @@ func (d *daemon) askReconciler(ctx context.Context, out *ReconcilerStatus) {
 		return conn, err
 	})
 	if err != nil {
-		out.Error = orText(out.Error, "it does not answer")
+		out.Error = cmp.Or(out.Error, "it does not answer")
 		return
 	}
 	out.Error = ""

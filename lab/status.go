@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -238,7 +239,7 @@ func (d *daemon) waiting(s *Status) []string {
 		switch {
 		case n.State == "off" || n.Agent.Stopped:
 		case !n.Agent.Ready:
-			out = append(out, fmt.Sprintf("agent of %s: %s (hawser lab logs %s)", id, orText(n.Agent.Problem, "not ready"), id))
+			out = append(out, fmt.Sprintf("agent of %s: %s (hawser lab logs %s)", id, cmp.Or(n.Agent.Problem, "not ready"), id))
 		case n.Agent.Digest != s.Digest && s.Digest != "" && !d.noSync(n.Cluster):
 			out = append(out, fmt.Sprintf("agent of %s: has fabric %s, published is %s", id, n.Agent.Digest, s.Digest))
 		}
@@ -249,13 +250,6 @@ func (d *daemon) waiting(s *Status) []string {
 // unheard reports whether an agent that runs waits for news of another cluster.
 func (s *Status) unheard() bool {
 	return slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return len(n.Agent.Unheard) > 0 })
-}
-
-func orText(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 func (d *daemon) isOff(id string) bool {

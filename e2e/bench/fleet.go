@@ -2,14 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"net"
-	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -54,28 +48,10 @@ func (f *fleet) ids(clusters ...string) []string {
 	return out
 }
 
-// ask gives the status of one agent, through a short name: unix sockets have
-// room for 107 bytes.
-func (f *fleet) ask(ctx context.Context, id string) (s status.Status, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	run, err := os.Open(filepath.Join(f.nodes[id].Dir, "run"))
-	if err != nil {
-		return s, err
-	}
-	defer run.Close()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/agent.sock", run.Fd()))
-	}}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/status", nil)
-	if err != nil {
-		return s, err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return s, err
-	}
-	return s, errors.Join(json.NewDecoder(answer.Body).Decode(&s), answer.Body.Close())
+// ask gives the status of one agent.
+func (f *fleet) ask(ctx context.Context, id string) (status.Status, error) {
+	n := f.nodes[id]
+	return n.AskAgent(ctx)
 }
 
 // link is one that carries the traffic between two clusters, by the nodes of its

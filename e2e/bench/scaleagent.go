@@ -2,13 +2,11 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"hawser.dev/hawser/nodeagent/control"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -66,20 +65,9 @@ func (a *scaleAgent) keep(c config, others int) error {
 
 // connected counts the links that are.
 func (a *scaleAgent) connected(ctx context.Context) (int, error) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(a.dir, "s"))
-	}}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/status", nil)
-	if err != nil {
-		return 0, err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return 0, err
-	}
 	var s status.Status
-	if err := errors.Join(json.NewDecoder(answer.Body).Decode(&s), answer.Body.Close()); err != nil {
-		return 0, err
+	if runs, err := control.Ask(ctx, filepath.Join(a.dir, "s"), "/status", &s); err != nil || !runs {
+		return 0, cmp.Or(err, errors.New("the agent does not run"))
 	}
 	n := 0
 	for _, c := range s.Connections {
