@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
 	"hawser.dev/hawser/schema/load"
 )
@@ -34,8 +36,20 @@ type uiSource struct {
 	who      map[[2]string]string // cluster and node to socket or cluster/pod, as they answered
 
 	historyOf repo.Hash // head of the branch when it was read
-	history   any
+	history   []publication
+
+	planning sync.Mutex // one comparison at a time: each reads two trees and takes a while
+	plans    []planned  // the newest last
 }
+
+// planned is a plan that was made before, by all that it was made of.
+type planned struct {
+	of   string
+	plan *plan.Plan
+}
+
+// mostPlans is how many plans are kept, of 1 MB each for a thousand clusters.
+const mostPlans = 16
 
 // Clusterset reads the topology and its lock again when one of them is another file.
 func (s *uiSource) Clusterset(context.Context) (*ui.Clusterset, error) {
@@ -163,7 +177,8 @@ func (s *uiSource) Recent(ctx context.Context, cluster, node string) (any, error
 	return nil, fmt.Errorf("the agent of %s/%s is older than this hawser and remembers nothing", cluster, node)
 }
 
-// historyLength is how many publications the page has.
+// historyLength is how many publications the page lists. It has one more, which the oldest of
+// them is compared with.
 const historyLength = 30
 
 // published opens the repository with the published branch, and finds its head.
@@ -199,36 +214,79 @@ func (s *uiSource) History(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	list, err := s.publications(ctx, store, head)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"branch": s.flags.branch, "listed": historyLength, "publications": list}, nil
+}
+
+func (s *uiSource) publications(ctx context.Context, store *repo.Store, head repo.Hash) ([]publication, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.history != nil && s.historyOf == head {
 		return s.history, nil
 	}
-	list, err := s.app.publications(ctx, store, head, historyLength)
+	list, err := s.app.publications(ctx, store, head, historyLength+1)
 	if err != nil {
 		return nil, err
 	}
-	s.historyOf, s.history = head, map[string]any{"branch": s.flags.branch, "publications": list}
-	return s.history, nil
+	s.historyOf, s.history = head, list
+	return list, nil
 }
 
-// Plan compares two commits of the repository; to empty, a commit with the topology as it
-// is. From empty is what is published now.
+// Plan compares two publications of the history; to empty, one with the topology as it is.
+// From empty is what is published now, againstNone nothing at all. No other commit and no
+// branch is read for a page: hawser diff compares any two.
 func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 	store, head, err := s.published(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tree := func(name string) (map[string][]byte, error) {
-		if name == "" || name == s.flags.branch {
-			return treeOf(store, head)
+	list, err := s.publications(ctx, store, head)
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range []string{from, to} {
+		known := name == "" || i == 0 && name == againstNone || slices.ContainsFunc(list, func(p publication) bool { return p.Commit == name })
+		if !known {
+			return nil, ui.Wrong(fmt.Sprintf("%q is none of the last %d publications (hawser diff compares any two commits)", name, len(list)))
 		}
-		if name == againstNone {
-			return map[string][]byte{}, nil
+	}
+	s.planning.Lock()
+	defer s.planning.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err // whoever asked has gone meanwhile
+	}
+	if to == "" { // of files, which may be others each time
+		return s.compare(ctx, store, head, from, to)
+	}
+	of := strings.Join([]string{head.String(), from, to}, " ")
+	if i := slices.IndexFunc(s.plans, func(p planned) bool { return p.of == of }); i >= 0 {
+		return s.plans[i].plan, nil
+	}
+	made, err := s.compare(ctx, store, head, from, to)
+	if err != nil {
+		return nil, err
+	}
+	if s.plans = append(s.plans, planned{of, made}); len(s.plans) > mostPlans {
+		s.plans = s.plans[1:]
+	}
+	return made, nil
+}
+
+// compare makes a plan of two publications, or of one and the topology.
+func (s *uiSource) compare(ctx context.Context, store *repo.Store, head repo.Hash, from, to string) (*plan.Plan, error) {
+	tree := func(name string) (render.Tree, error) {
+		switch name {
+		case "":
+			return treeOf(store, head)
+		case againstNone:
+			return render.Tree{}, nil
 		}
 		at, err := store.Resolve(name)
 		if err != nil {
-			return nil, ui.Wrong(fmt.Sprintf("%q is no commit and no branch of %s", name, store.Name()))
+			return nil, err
 		}
 		return store.Tree(at.Commit)
 	}

@@ -3,6 +3,7 @@ package ui
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -129,6 +130,55 @@ func TestWorld(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTwoPublications: any two of what was published are compared, by keyboard too, and the URL
+// is all that a colleague needs.
+func TestTwoPublications(t *testing.T) {
+	dir := t.TempDir()
+	script := func(text string) {
+		t.Helper()
+		cmd := exec.Command("bash", "-ec", text)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(program(t, "hawser"))+":"+os.Getenv("PATH"), "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	script("git init -q -b main . && hawser keys root ../" + filepath.Base(dir) + ".root")
+	t.Cleanup(func() { _ = os.Remove(dir + ".root") })
+	for n := 2; n <= 4; n++ {
+		raw, err := os.ReadFile(many(t, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "clusterset.yaml"), raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		script(fmt.Sprintf("hawser allocate && git add clusterset.* && git commit -q -m '%d clusters' && hawser reconcile --once --root-key %s.root", n, dir))
+	}
+	ctx := browser(t)
+	visit(ctx, t, serve(t, nil, filepath.Join(dir, "clusterset.yaml")))
+	run(ctx, t, chromedp.Evaluate(`location.hash = '#/change'`, nil))
+	const from, to = `document.querySelector('select[aria-label="Compare from"]')`, `document.querySelector('select[aria-label="Compare to"]')`
+	until(ctx, t, patience, from+".options.length === 5 && "+to+".options.length === 4")
+	// The oldest and the newest, chosen by keyboard: the list begins with what is published now.
+	run(ctx, t, chromedp.Evaluate(from+".focus()", nil), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown))
+	until(ctx, t, patience, `location.hash.includes('from=')`)
+	run(ctx, t, chromedp.Evaluate(to+".focus()", nil), chromedp.KeyEvent(kb.ArrowDown))
+	const shown = `document.querySelector('section[aria-label=Plan]').textContent`
+	until(ctx, t, patience, shown+`.includes('From ') && `+shown+`.includes('cluster cdg-002') && `+shown+`.includes('cluster dub-003')`)
+	shot(ctx, t, "change-two")
+	accessible(ctx, t, "two publications")
+	at := eval[string](ctx, t, "location.href")
+	visit(ctx, t, "about:blank")
+	visit(ctx, t, at)
+	until(ctx, t, patience, shown+`.includes('cluster dub-003') && `+from+`.selectedIndex === 3 && `+to+`.selectedIndex === 1`)
+	// What is not published is refused, and said so.
+	run(ctx, t, chromedp.Evaluate(`location.hash = '#/change?from=main&to='`, nil))
+	until(ctx, t, patience, shown+`.includes('is none of the last 3 publications')`)
+	run(ctx, t, chromedp.Evaluate(`document.querySelectorAll('.times a')[2].click()`, nil))
+	until(ctx, t, patience, shown+`.startsWith('Commit ') && `+shown+`.includes('cluster cdg-002') && !`+shown+`.includes('cluster dub-003')`)
 }
 
 // TestThreeHundred: groups first, then one of them, then one cluster.

@@ -33,8 +33,8 @@ type Source interface {
 	Recent(ctx context.Context, cluster, node string) (any, error)
 	// History gives what was published, the newest first (hawser history).
 	History(ctx context.Context) (any, error)
-	// Plan compares two commits, branches, folders, or with to empty the topology as it is
-	// (hawser diff).
+	// Plan compares two commits of History, or with to empty the topology as it is (hawser
+	// diff). It refuses what History does not have.
 	Plan(ctx context.Context, from, to string) (any, error)
 	// Explain says whether something is reached, and how (hawser explain, with --live where
 	// there are agents to ask).

@@ -10,15 +10,35 @@ export function open(main, query, page) {
   const body = h('div', { class: 'view' });
   const times = h('nav', { class: 'side', 'aria-label': 'Published' });
   const plan = h('section', { 'aria-label': 'Plan' });
-  main.append(h('div', { class: 'bar' }, find, h('label', {}, only, 'only what disrupts')), body);
+  const from = h('select', { 'aria-label': 'Compare from', change: () => page.set({ from: from.value, to: to.value }) });
+  const to = h('select', { 'aria-label': 'Compare to', change: () => page.set({ from: from.value, to: to.value }) });
+  main.append(h('div', { class: 'bar' }, find, h('label', {}, only, 'only what disrupts'), h('label', {}, 'from', from), h('label', {}, 'to', to)), body);
   body.append(h('div', { class: 'split' }, times, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Plan' }, plan)));
-  let view = {}, past = [], made = null, of = '';
+  let view = {}, past = [], listed = 0, made = null, of = '';
 
   async function load() {
     try {
-      past = (await ask('api/history')).publications;
+      const got = await ask('api/history');
+      past = got.publications; listed = got.listed;
       timesList();
+      picks();
     } catch (err) { times.replaceChildren(h('p', { class: 'faint' }, err.message)); }
+  }
+
+  // What each publication is compared with in the list: the one before it.
+  const before = (i) => past[i + 1]?.commit ?? (past[i].changes.startsWith('unknown') ? past[i].commit : 'none');
+
+  // The two ends of the comparison, which may be any two of what was published.
+  function picks() {
+    const name = (p) => `${p.time.slice(0, 16).replace('T', ' ')} ${p.commit.slice(0, 7)} ${cut(p.subject, 40)}`;
+    const fill = (select, first, last, chosen) => {
+      const all = [['', first], ...past.map((p) => [p.commit, name(p)]), ...last];
+      if (!all.some(([v]) => v === chosen)) all.push([chosen, `${cut(chosen, 12)}: not listed`]);
+      select.replaceChildren(...all.map(([value, text]) => h('option', { value }, text)));
+      select.value = chosen;
+    };
+    fill(from, 'what is published now', [['none', 'nothing']], view.from);
+    fill(to, 'the topology as it is now', [], view.to);
   }
 
   function bars(p, most) {
@@ -30,10 +50,10 @@ export function open(main, query, page) {
 
   function timesList() {
     const most = Math.max(1, ...past.map((p) => p.summary.add + p.summary.change + p.summary.destroy));
-    const row = (to, from, title, note, picture) => h('li', {}, h('a', { href: page.link('change', { from, to, q: view.q, breaks: view.breaks }), 'aria-current': view.to === (to ?? '') ? 'true' : null }, title, h('small', {}, note), picture ?? ''));
+    const row = (to, from, title, note, picture) => h('li', {}, h('a', { href: page.link('change', { from, to, q: view.q, breaks: view.breaks }), 'aria-current': view.to === to && view.from === from ? 'true' : null }, title, h('small', {}, note), picture ?? ''));
     times.replaceChildren(h('h2', {}, 'Published'), h('ol', { class: 'times' },
       row('', '', 'The topology as it is now', 'compared with what is published'),
-      past.map((p, i) => row(p.commit, past[i + 1]?.commit ?? (p.changes.startsWith('unknown') ? p.commit : 'none'), cut(p.subject, 70),
+      past.slice(0, listed).map((p, i) => row(p.commit, before(i), cut(p.subject, 70),
         `${new Date(p.time).toLocaleString()}, ${p.author}, ${p.commit.slice(0, 12)}: ${p.changes}${p.summary.disruptive ? `, ${p.summary.disruptive} disrupt` : ''}`, bars(p.summary, most)))));
   }
 
@@ -54,7 +74,10 @@ export function open(main, query, page) {
     if (!made) return;
     const text = (e) => [e.kind, e.key, e.cluster, e.path, e.disruptive, e.note, ...(e.fields ?? []).flatMap((f) => [f.name, f.have, f.want])].join(' ').toLowerCase();
     const list = made.changes.filter((e) => (!view.breaks || e.disruptive) && (!view.q || text(e).includes(view.q.toLowerCase())));
-    const head = [h('h2', {}, view.to ? `Commit ${view.to.slice(0, 12)}` : 'The topology as it is now'),
+    const end = (name, none) => past.find((p) => p.commit === name)?.commit.slice(0, 12) || name || none;
+    const inList = past.findIndex((p) => p.commit === view.to);
+    const ownChange = inList >= 0 && before(inList) === view.from || !view.to && !view.from;
+    const head = [h('h2', {}, ownChange ? view.to ? `Commit ${view.to.slice(0, 12)}` : 'The topology as it is now' : `From ${end(view.from, 'what is published now')} to ${end(view.to, 'the topology as it is now')}`),
       h('p', {}, h('span', { class: 'good' }, `${made.summary.add} to add`), ', ', h('span', { class: 'fair' }, `${made.summary.change} to change`), ', ', h('span', { class: 'bad' }, `${made.summary.destroy} to remove`), `, ${made.summary.disruptive} disruptive`)];
     if (!made.changes.length) { plan.replaceChildren(...head, empty(view.to ? 'Nothing changed.' : 'Nothing to change: this is what is published.')); return; }
     plan.replaceChildren(...head, h('table', {},
@@ -72,6 +95,7 @@ export function open(main, query, page) {
     if (document.activeElement !== find) find.value = view.q;
     only.checked = Boolean(view.breaks);
     timesList();
+    picks();
     compare();
   }
   update(query);
