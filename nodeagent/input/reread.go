@@ -3,6 +3,7 @@ package input
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,15 +17,21 @@ func (in *Inputs) Run(ctx context.Context) error {
 		in.changed()
 	}
 	reread()
-	dirs := []watch.Dir{{Path: in.config.FabricDir, Changed: reread}}
+	folders := []string{in.config.FabricDir, in.config.KeysDir}
+	for _, file := range []string{in.config.Trust, in.config.Identity} {
+		if file != "" {
+			folders = append(folders, filepath.Dir(file))
+		}
+	}
+	slices.Sort(folders)
+	var dirs []watch.Dir
+	for _, folder := range slices.Compact(folders) {
+		if folder != "" {
+			dirs = append(dirs, watch.Dir{Path: folder, Changed: reread})
+		}
+	}
 	if in.folder != nil {
 		dirs = append(dirs, in.folder.Watched(reread))
-	}
-	if in.config.Trust != "" {
-		dirs = append(dirs, watch.Dir{Path: filepath.Dir(in.config.Trust), Changed: reread})
-	}
-	if in.config.KeysDir != "" {
-		dirs = append(dirs, watch.Dir{Path: in.config.KeysDir, Changed: reread})
 	}
 	var wait sync.WaitGroup
 	wait.Go(func() { watch.Folders(ctx, in.polls, dirs...) })

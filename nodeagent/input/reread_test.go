@@ -1,0 +1,83 @@
+package input
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// TestIdentityComesLate: a gateway that runs, and has its keys, takes the identity when it
+// comes, as a Secret does that is made after the agents.
+func TestIdentityComesLate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, folder := range []string{"fabric", "keys", "identity", "state", "facts"} {
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name string, raw []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := fabric.Encode(&fabric.Fabric{APIVersion: fabric.APIVersion, Name: "demo",
+		Clusters: []fabric.Cluster{{Name: "g1", Gateways: []fabric.Gateway{{Name: "a", Node: "gw"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := fabric.Compress(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("fabric/"+fabricFile, packed)
+	write("keys/"+keysFile, seal(t, fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: "g1"}, identity.Recipient()))
+	in, err := Open(Config{
+		Cluster: "g1", Node: "gw", FabricDir: filepath.Join(dir, "fabric"), StateDir: filepath.Join(dir, "state"), FactsDir: filepath.Join(dir, "facts"),
+		KeysDir: filepath.Join(dir, "keys"), Identity: filepath.Join(dir, "identity", "identity.txt"),
+		Log: slog.New(slog.DiscardHandler), Changed: func() {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- in.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	keys := func() (out status.InputState) {
+		for _, s := range in.States() {
+			if s.Name == "keys" {
+				out = s
+			}
+		}
+		return out
+	}
+	time.Sleep(time.Second) // by then all folders are watched, and were read once more for that
+	if s := keys(); s.OK || s.Error == "" {
+		t.Fatalf("without an identity the keys are %+v", s)
+	}
+	write("identity/identity.txt", []byte(identity.String()+"\n"))
+	for end := time.Now().Add(30 * time.Second); !keys().OK; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("with an identity the keys are %+v", keys())
+		}
+	}
+}
