@@ -5,7 +5,7 @@
 // that the topology grants them, and within bounds, as each address is asked whether the
 // gateway answers there. It is pure.
 //
-// Called by nodeagent/round.
+// Called by nodeagent/round, and by nodeagent for names to be looked up.
 package found
 
 import (

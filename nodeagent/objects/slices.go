@@ -130,7 +130,7 @@ func (k *sliceKind) Observe(context.Context) ([]Slice, error) {
 	}
 	var out []Slice
 	for _, o := range all {
-		if o.GetLabels()[discoveryv1.LabelManagedBy] != sliceManager {
+		if o.GetLabels()[discoveryv1.LabelManagedBy] != sliceManager || isFront(o) {
 			continue
 		}
 		have, err := haveSlice(o, owners)
