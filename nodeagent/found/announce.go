@@ -45,16 +45,17 @@ func Announce(f *fabric.Fabric, own string, facts model.Facts, resolved map[stri
 			out.Found[g.Name] = all
 		}
 	}
-	for i := range f.Clusters {
-		other := &f.Clusters[i]
-		for j := range other.Gateways {
-			name := other.Name + "/" + other.Gateways[j].Name
-			if at, is := seen[name]; is && other.Name != own && slices.Contains(other.Gateways[j].Endpoints, fabric.SourceSeen) {
-				if out.Seen == nil {
-					out.Seen = map[string]netip.AddrPort{}
-				}
-				out.Seen[name] = at
+	for name, at := range seen {
+		cluster, gateway, _ := strings.Cut(name, "/")
+		other := f.Cluster(cluster)
+		if other == nil || cluster == own {
+			continue
+		}
+		if g := other.Gateway(gateway); g != nil && slices.Contains(g.Endpoints, fabric.SourceSeen) {
+			if out.Seen == nil {
+				out.Seen = map[string]netip.AddrPort{}
 			}
+			out.Seen[name] = at
 		}
 	}
 	if out.Found == nil && out.Seen == nil {

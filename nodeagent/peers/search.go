@@ -104,6 +104,7 @@ func (e *search) step(ctx context.Context, now time.Time) time.Duration {
 	e.mu.Lock()
 	before := e.seen
 	e.seen = e.machine.Places()
+	maps.DeleteFunc(e.seen, func(name string, _ netip.AddrPort) bool { return e.remotes[name].Driver != fabric.DriverWireguard })
 	moved := !maps.Equal(before, e.seen)
 	if e.cables == nil {
 		e.mu.Unlock()
