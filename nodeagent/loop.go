@@ -11,6 +11,7 @@ import (
 	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/control"
 	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/found"
 	"hawser.dev/hawser/nodeagent/hold"
 	"hawser.dev/hawser/nodeagent/host"
 	"hawser.dev/hawser/nodeagent/input"
@@ -103,9 +104,12 @@ func (l *loop) begin(now time.Time) round.State {
 func (l *loop) observe(in input.Current) round.Observed {
 	own := in.Fabric.Cluster(l.config.Cluster)
 	gateway := own != nil && own.GatewayOn(l.config.Node) != nil || l.leaving.Load()
-	local, found := l.host.Observe(in.Fabric, in.Facts.Nodes, gateway, l.peers.Holds)
-	if !found {
+	local, ok := l.host.Observe(in.Fabric, in.Facts.Nodes, gateway, l.peers.Holds)
+	if !ok {
 		l.askAnew()
+	}
+	if own != nil {
+		l.inputs.Also(found.Names(own, in.Facts))
 	}
 	local.Resolved = l.inputs.Resolved()
 	return round.Observed{

@@ -17,6 +17,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
 //go:embed base
@@ -246,12 +247,13 @@ func leaveDefinitions(tree Tree, cluster string) {
 }
 
 // addClusters writes what is of one cluster alone, apart from its keys, and how it gets there.
-func addClusters(tree Tree, top *schema.ClusterSet) {
-	exports := exportsByCluster(top)
+func addClusters(tree Tree, top *schema.ClusterSet, f *fabric.Fabric) {
+	exports, ports := exportsByCluster(top), firewall.New(f)
 	for _, c := range top.Spec.Clusters {
 		tree[path.Join(ClusterDir(c.Name), "identity.yaml")] = configMap(IdentityConfigMap, "data", "cluster", c.Name)
 		addPlacement(tree, &c)
 		addLeases(tree, &c)
+		addFronts(tree, f.Cluster(c.Name), ports)
 		if c.CRDs == schema.KeepCRDs {
 			leaveDefinitions(tree, c.Name)
 		}

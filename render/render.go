@@ -90,7 +90,7 @@ func Render(in Input) (Tree, diag.List) {
 	var packing sync.WaitGroup
 	packing.Go(func() { found = addFabric(base, f, in) }) // which takes as long as all the rest
 	sealed := addSecrets(tree, in)
-	addClusters(tree, in.Topology)
+	addClusters(tree, in.Topology, f)
 	err = addTopology(tree, in.Topology)
 	addMap(tree, f)
 	packing.Wait()

@@ -103,7 +103,8 @@ type Gateway struct {
 	// dns:<name>. With :<port> behind it, a router forwards from there: that port to
 	// the gateway's first, and so on. Behind those, sources of endpoints that are found,
 	// and that others hear over the links that stand: node:ExternalIP and node:InternalIP
-	// are the addresses of its Node, and seen is where others receive from.
+	// are the addresses of its Node, service:LoadBalancer and service:NodePort those of a
+	// Service that Hawser renders for it, and seen is where others receive from.
 	// Without any endpoint it only dials out.
 	Endpoints []string `json:"endpoints,omitempty"`
 	// First of the UDP ports on which it listens. 0: the cluster's, otherwise

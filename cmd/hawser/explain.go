@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -263,6 +264,9 @@ func explainText(a explained) string {
 		}
 		for _, l := range t.Links {
 			put("  over the link          %s - %s (%s)", l.From, l.To, l.Driver)
+			for _, name := range slices.Sorted(maps.Keys(l.Picked)) {
+				put("  %-22s is held by a node %s", name, l.Picked[name])
+			}
 		}
 		if len(t.Carried) > 0 {
 			put("  %-22s %s", t.Cluster+" is asked for", addrsText(t.Carried))

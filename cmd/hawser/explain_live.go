@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -126,6 +127,9 @@ func liveText(l *arrival.Live) string {
 			}
 			for _, k := range h.Links {
 				put("  link                   %s", linkText(k))
+				for _, name := range slices.Sorted(maps.Keys(k.Held)) {
+					put("  %-22s is held by node %s", name, k.Held[name])
+				}
 			}
 		}
 		if len(t.Backends) > 0 {

@@ -85,11 +85,15 @@ func posts(f *fabric.Fabric, clusters []*apply.Cluster) []*posted {
 	return out
 }
 
-// targets are the endpoints of an opening with all of its ports.
+// targets are the endpoints of an opening with all of its ports, but those that are found:
+// nobody has announced any yet.
 func targets(from string, o firewall.Opening) []measured {
 	var out []measured
 	for port := o.First; port <= min(o.Last, o.First+portsOfEach-1); port++ {
 		for _, at := range o.At {
+			if fabric.IsSource(at.Host) {
+				continue
+			}
 			there := port
 			if at.First > 0 {
 				there = at.First + port - o.First

@@ -76,6 +76,9 @@ type Link struct {
 	// Nodes are those that do, where not all do.
 	Nodes []string `json:"nodes,omitempty"`
 	RTT   int64    `json:"rttMicros,omitempty"` // average; 0 = not reported
+	// Held names the nodes that hold ends now whose nodes labels pick, by cluster/gateway; one
+	// of which no agent tells is missing.
+	Held map[string]string `json:"held,omitempty"`
 }
 
 // live is an answer with what is reported about it.
@@ -364,6 +367,21 @@ func (l *live) used(h *Hop, target string, passes bool) finding {
 	return fine
 }
 
+// hold notes which node is an end of a link now, where labels pick it.
+func (l *live) hold(k *Link, cluster, gateway string) {
+	if g := l.fabric.Cluster(cluster).Gateway(gateway); g == nil || !g.Picked() {
+		return
+	}
+	for _, s := range l.agents[cluster] {
+		if s.Gateway == gateway {
+			if k.Held == nil {
+				k.Held = map[string]string{}
+			}
+			k.Held[cluster+"/"+gateway] = s.Node
+		}
+	}
+}
+
 // links gives the links between two clusters, as both ends report them.
 func (l *live) links(from, to string) []Link {
 	f := l.fabric
@@ -371,7 +389,10 @@ func (l *live) links(from, to string) []Link {
 	all := map[ends]*Link{}
 	at := func(a, b string) *Link {
 		if all[ends{a, b}] == nil {
-			all[ends{a, b}] = &Link{From: from + "/" + a, To: to + "/" + b, Driver: f.Link(from, to).Driver, State: Unknown}
+			k := &Link{From: from + "/" + a, To: to + "/" + b, Driver: f.Link(from, to).Driver, State: Unknown}
+			l.hold(k, from, a)
+			l.hold(k, to, b)
+			all[ends{a, b}] = k
 		}
 		return all[ends{a, b}]
 	}

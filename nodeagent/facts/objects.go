@@ -160,5 +160,10 @@ func fromService(service *corev1.Service, endpoints []*discoveryv1.EndpointSlice
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name))
 	})
 	out.Endpoints = fromSlices(endpoints, numbers)
+	for _, at := range service.Status.LoadBalancer.Ingress {
+		if to := cmp.Or(at.IP, at.Hostname); to != "" {
+			out.Balancers = append(out.Balancers, to)
+		}
+	}
 	return out
 }

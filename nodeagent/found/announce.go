@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
@@ -19,8 +20,9 @@ type Seen map[string]netip.AddrPort
 
 // Announce gives what a cluster tells others of places: where its own gateways are reached,
 // as far as that is found, and from where this node receives what those of others send, if
-// they want to know; nil = nothing. live is what others say, by cluster.
-func Announce(f *fabric.Fabric, own string, facts model.Facts, live map[string]model.Live, seen Seen) *model.Places {
+// they want to know; nil = nothing. resolved are the addresses of names (model.Local), and
+// live is what others say, by cluster.
+func Announce(f *fabric.Fabric, own string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.Live, seen Seen) *model.Places {
 	c := f.Cluster(own)
 	if c == nil {
 		return nil
@@ -30,7 +32,7 @@ func Announce(f *fabric.Fabric, own string, facts model.Facts, live map[string]m
 		g := &c.Gateways[i]
 		var all []model.Found
 		for _, source := range g.Endpoints {
-			for _, a := range placesOf(c, g, source, facts, live) {
+			for _, a := range placesOf(c, g, source, facts, resolved, live) {
 				if len(all) < mostFound {
 					all = append(all, model.Found{Source: source, Addr: a.Addr(), Port: int(a.Port())})
 				}
@@ -43,16 +45,17 @@ func Announce(f *fabric.Fabric, own string, facts model.Facts, live map[string]m
 			out.Found[g.Name] = all
 		}
 	}
-	for i := range f.Clusters {
-		other := &f.Clusters[i]
-		for j := range other.Gateways {
-			name := other.Name + "/" + other.Gateways[j].Name
-			if at, is := seen[name]; is && other.Name != own && slices.Contains(other.Gateways[j].Endpoints, fabric.SourceSeen) {
-				if out.Seen == nil {
-					out.Seen = map[string]netip.AddrPort{}
-				}
-				out.Seen[name] = at
+	for name, at := range seen {
+		cluster, gateway, _ := strings.Cut(name, "/")
+		other := f.Cluster(cluster)
+		if other == nil || cluster == own {
+			continue
+		}
+		if g := other.Gateway(gateway); g != nil && slices.Contains(g.Endpoints, fabric.SourceSeen) {
+			if out.Seen == nil {
+				out.Seen = map[string]netip.AddrPort{}
 			}
+			out.Seen[name] = at
 		}
 	}
 	if out.Found == nil && out.Seen == nil {
@@ -62,9 +65,13 @@ func Announce(f *fabric.Fabric, own string, facts model.Facts, live map[string]m
 }
 
 // placesOf gives where a gateway of this cluster is by a source. Port 0 is its own.
-func placesOf(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.Facts, live map[string]model.Live) []netip.AddrPort {
+func placesOf(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.Live) []netip.AddrPort {
 	if source == fabric.SourceSeen {
 		return seenAt(c.Name+"/"+g.Name, live)
+	}
+	service := serviceOf(g, facts)
+	if source == fabric.SourceLoadBalancer && service != nil {
+		return at(balanced(service, resolved), 0)
 	}
 	i := slices.IndexFunc(facts.Nodes, func(n model.Node) bool { return n.Name == g.Node })
 	if i < 0 {
@@ -75,8 +82,68 @@ func placesOf(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.F
 		return at(facts.Nodes[i].External, 0)
 	case fabric.SourceInternalIP:
 		return at(facts.Nodes[i].Addrs, 0)
+	case fabric.SourceNodePort:
+		if service != nil {
+			return at(ofNodes(facts.Nodes, i), 0)
+		}
 	}
 	return nil
+}
+
+// serviceOf gives the Service by which a gateway is found; nil = there is none.
+func serviceOf(g *fabric.Gateway, facts model.Facts) *model.Service {
+	i := slices.IndexFunc(facts.Services, func(s model.Service) bool {
+		return s.Namespace == fabric.ServiceNamespace && s.Name == fabric.ServiceOf(g.Name)
+	})
+	if i < 0 || !g.Fronted() {
+		return nil
+	}
+	return &facts.Services[i]
+}
+
+// balanced gives the addresses of a Service's load balancer.
+func balanced(s *model.Service, resolved map[string][]netip.Addr) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range s.Balancers {
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, a)
+			continue
+		}
+		out = append(out, resolved[fabric.Endpoint{Name: strings.ToLower(text)}.String()]...)
+	}
+	return out
+}
+
+// Names gives the names among the load balancers of a cluster's gateways, in lower case, to
+// be looked up.
+func Names(own *fabric.Cluster, facts model.Facts) []string {
+	var out []string
+	for i := range own.Gateways {
+		s := serviceOf(&own.Gateways[i], facts)
+		if s == nil {
+			continue
+		}
+		for _, text := range s.Balancers {
+			if _, err := netip.ParseAddr(text); err != nil && fabric.IsDomain(strings.ToLower(text)) {
+				out = append(out, strings.ToLower(text))
+			}
+		}
+	}
+	return out
+}
+
+// ofNodes gives where nodes are reached, those of one first: the addresses that are for
+// outside where it has any.
+func ofNodes(nodes []model.Node, first int) []netip.Addr {
+	var out []netip.Addr
+	for _, n := range slices.Concat(nodes[first:first+1], nodes[:first], nodes[first+1:]) {
+		if len(n.External) > 0 {
+			out = append(out, n.External...)
+		} else {
+			out = append(out, n.Addrs...)
+		}
+	}
+	return out
 }
 
 func at(addrs []netip.Addr, port int) []netip.AddrPort {

@@ -5,7 +5,7 @@
 // that the topology grants them, and within bounds, as each address is asked whether the
 // gateway answers there. It is pure.
 //
-// Called by nodeagent/round.
+// Called by nodeagent/round, and by nodeagent for names to be looked up.
 package found
 
 import (
@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/model"
@@ -80,7 +81,7 @@ func (b Book) Endpoints() map[string][]model.Found {
 // when a change counts that came too soon; 0 = none did.
 func (b Book) Follow(f *fabric.Fabric, own string, nodes []model.Node, live map[string]model.Live, now time.Time) (next Book, again time.Duration) {
 	next = Book{Gateways: map[string]Entry{}, Refused: map[string][]string{}}
-	judge := judgeOf(f, own, nodes)
+	judge := sync.OnceValue(func() judge { return judgeOf(f, own, nodes) }) // mostly nobody finds anything
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
 		if c.Name == own {
@@ -104,7 +105,7 @@ func (b Book) Follow(f *fabric.Fabric, own string, nodes []model.Node, live map[
 			if !g.Finds() {
 				continue
 			}
-			fit, wrong := judge.fit(g, said[g.Name])
+			fit, wrong := judge().fit(g, said[g.Name])
 			refused = append(refused, wrong...)
 			entry, wait := b.Gateways[c.Name+"/"+g.Name].change(fit, now)
 			if wait > 0 && (again == 0 || wait < again) {

@@ -210,6 +210,9 @@ func TestAnnounce(t *testing.T) {
 		name, node string
 		live       map[string]model.Live
 		seen       Seen
+		endpoints  []string
+		services   []model.Service
+		resolved   map[string][]netip.Addr
 		want       *model.Places
 	}{
 		{name: "its node", node: "n1", want: &model.Places{Found: map[string][]model.Found{
@@ -218,6 +221,15 @@ func TestAnnounce(t *testing.T) {
 		{name: "nobody holds it"},
 		{name: "most see it there", live: see("198.51.100.1:4000", "198.51.100.7:5000", "198.51.100.7:5000", "198.51.100.3:4000"),
 			want: &model.Places{Found: map[string][]model.Found{"x": foundOf("seen 198.51.100.7:5000, seen 198.51.100.1:4000")}}},
+		{name: "a load balancer", endpoints: []string{"service:LoadBalancer"}, services: service("198.51.100.80", "LB.example.com", "other.example.com"),
+			resolved: map[string][]netip.Addr{"dns:lb.example.com": addrs("198.51.100.81 198.51.100.82")},
+			want: &model.Places{Found: map[string][]model.Found{
+				"x": foundOf("service:LoadBalancer 198.51.100.80, service:LoadBalancer 198.51.100.81, service:LoadBalancer 198.51.100.82")}}},
+		{name: "a load balancer that is not there yet", endpoints: []string{"service:LoadBalancer"}, services: service()},
+		{name: "ports of all nodes", node: "n2", endpoints: []string{"service:NodePort"}, services: service(),
+			want: &model.Places{Found: map[string][]model.Found{
+				"x": foundOf("service:NodePort 172.18.0.3, service:NodePort 203.0.113.9, service:NodePort 2001:db8::9")}}},
+		{name: "ports without a Service", node: "n2", endpoints: []string{"service:NodePort"}},
 		{name: "who wants to know", seen: Seen{"g2/a": netip.MustParseAddrPort("198.51.100.1:4000"), "g2/b": netip.MustParseAddrPort("198.51.100.2:4000")},
 			want: &model.Places{Seen: map[string]netip.AddrPort{"g2/a": netip.MustParseAddrPort("198.51.100.1:4000")}}},
 	}
@@ -226,13 +238,21 @@ func TestAnnounce(t *testing.T) {
 			t.Parallel()
 			f := world()
 			f.Clusters[0].Gateways[0].Node = tt.node
-			got := Announce(f, "g1", model.Facts{Nodes: nodes()}, tt.live, tt.seen)
+			if tt.endpoints != nil {
+				f.Clusters[0].Gateways[0].Endpoints = tt.endpoints
+			}
+			got := Announce(f, "g1", model.Facts{Nodes: nodes(), Services: tt.services}, tt.resolved, tt.live, tt.seen)
 			if d := cmp.Diff(tt.want, got, compare); d != "" {
 				t.Errorf("(-want +got)\n%s", d)
 			}
 		})
 	}
-	if got := Announce(world(), "elsewhere", model.Facts{}, nil, nil); got != nil {
+	if got := Announce(world(), "elsewhere", model.Facts{}, nil, nil, nil); got != nil {
 		t.Errorf("of no cluster: %+v", got)
 	}
+}
+
+func service(balancers ...string) []model.Service {
+	return []model.Service{{Namespace: "shop", Name: "hawser-gateway-x", Balancers: []string{"192.0.2.66"}},
+		{Namespace: "hawser-system", Name: "hawser-gateway-x", Balancers: balancers}}
 }

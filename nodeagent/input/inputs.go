@@ -313,6 +313,9 @@ func (in *Inputs) Now() (Current, bool) {
 // writes it.
 func (in *Inputs) Resolved() map[string][]netip.Addr { return in.resolver.snapshot() }
 
+// Also has names looked up that no endpoint has, in lower case.
+func (in *Inputs) Also(names []string) { in.resolver.also(names) }
+
 // Resolve looks all names up now, as a gateway is not where it was.
 func (in *Inputs) Resolve() { in.resolver.again() }
 

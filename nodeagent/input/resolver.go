@@ -31,7 +31,8 @@ type resolver struct {
 	changed func()
 
 	mu    sync.Mutex
-	names []string
+	names []string // of endpoints
+	more  []string // besides
 	known map[string][]netip.Addr
 	wake  bell.Bell
 }
@@ -71,6 +72,17 @@ func (r *resolver) want(f *fabric.Fabric, own string) {
 	}
 }
 
+// also sets names to look up besides.
+func (r *resolver) also(names []string) {
+	r.mu.Lock()
+	same := slices.Equal(names, r.more)
+	r.more = names
+	r.mu.Unlock()
+	if !same {
+		r.wake.Ring()
+	}
+}
+
 // snapshot gives what is known, by endpoint as the topology writes it.
 func (r *resolver) snapshot() map[string][]netip.Addr {
 	r.mu.Lock()
@@ -87,7 +99,7 @@ func (r *resolver) run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		r.mu.Lock()
-		names := r.names
+		names := slices.Concat(r.names, r.more)
 		r.mu.Unlock()
 		var group errgroup.Group
 		group.SetLimit(resolveAtOnce)

@@ -66,7 +66,7 @@ func (s scope) selectors() []labels.Selector {
 // needs is what a node's facts must hold.
 type needs struct {
 	labels     map[string]bool            // keys of labels that pick the nodes of gateways
-	services   map[string]bool            // namespace/name of declared exports
+	services   map[string]bool            // namespace/name of declared exports, and those that lead to gateways
 	pods       map[string]map[string]bool // label selectors by namespace
 	mcs        bool                       // ServiceExports and ServiceImports
 	namespaces bool
@@ -88,6 +88,9 @@ func needsOf(f *fabric.Fabric, cluster, node string) needs {
 	for _, g := range own.Gateways {
 		for key := range g.NodeSelector {
 			n.labels[key] = true
+		}
+		if g.Fronted() {
+			n.services[Namespace+"/"+fabric.ServiceOf(g.Name)] = true
 		}
 	}
 	for _, e := range f.Exports {

@@ -34,7 +34,10 @@ func trim(object any) any {
 			Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIP: o.Status.PodIP, PodIPs: o.Status.PodIPs},
 		}
 	case *corev1.Service:
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Spec: o.Spec}
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Spec: o.Spec,
+			Status: corev1.ServiceStatus{LoadBalancer: o.Status.LoadBalancer},
+		}
 	case *discoveryv1.EndpointSlice:
 		return trimSlice(o)
 	case *unstructured.Unstructured:

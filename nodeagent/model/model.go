@@ -61,6 +61,9 @@ type Service struct {
 	ClusterIPs []netip.Addr // none for headless
 	Ports      []ServicePort
 	Endpoints  []Endpoint
+	// Balancers are the addresses and names that a load balancer gave to it, as they stand
+	// in its status.
+	Balancers []string `json:",omitempty"`
 }
 
 // ServicePort is one port of a service.

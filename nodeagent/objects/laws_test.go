@@ -16,6 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/objects/corefile"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -148,6 +149,79 @@ func TestSliceLaws(t *testing.T) {
 			return unchanged(s, "endpointslices sample/other")
 		},
 	})
+}
+
+func TestFrontLaws(t *testing.T) {
+	t.Parallel()
+	s := newWorld(t)
+	s.objects["namespaces /hawser-system"] = s.objects["namespaces /sample"]
+	newKind := func(t *testing.T) converge.Kind[Front] {
+		return newFronts(&turn{settled: true}, newTable(s.client(t), endpointSlices, "EndpointSlice", only(listing[*discoveryv1.EndpointSlice](s, "endpointslices"), isFront)))
+	}
+	ports := []mcs.Port{{Name: "udp-51820", Protocol: "UDP", Port: 51820}, {Name: "udp-51883", Protocol: "UDP", Port: 51883}}
+	four := Front{Service: "hawser-gateway-a", Type: "IPv4", Node: "n1", Address: "172.18.0.2", Ports: ports}
+	six := Front{Service: "hawser-gateway-a", Type: "IPv6", Node: "n1", Address: "fd00::2", Ports: ports}
+	convergetest.Laws(t, newKind, convergetest.Samples[Front]{
+		Want: []Front{four, six},
+		Vary: func(f Front) []Front {
+			node, address, other := f, f, f
+			node.Node = "n2"
+			address.Address = map[string]string{"IPv4": "172.18.0.9", "IPv6": "fd00::9"}[f.Type]
+			other.Ports = ports[:1]
+			return []Front{node, address, other}
+		},
+		Tamper: map[string]func(*testing.T){
+			"endpoints": func(*testing.T) {
+				s.edit("endpointslices hawser-system/hawser-gateway-a-4", set([]any{}, "endpoints"))
+			},
+			"service": func(*testing.T) {
+				s.edit("endpointslices hawser-system/hawser-gateway-a-4", set("hawser-gateway-b", "metadata", "labels", "kubernetes.io/service-name"))
+			},
+			"deleted": func(*testing.T) { s.lose("endpointslices hawser-system/hawser-gateway-a-6") },
+		},
+		Foreign: func(*testing.T) func() error {
+			s.put("endpointslices", `{"metadata":{"name":"other","namespace":"hawser-system","labels":{"kubernetes.io/service-name":"other"}}}`)
+			s.put("endpointslices", `{"metadata":{"name":"web-hw-1","namespace":"sample","labels":{"endpointslice.kubernetes.io/managed-by":"hawser.dev"}}}`)
+			return unchanged(s, "endpointslices hawser-system/other", "endpointslices sample/web-hw-1")
+		},
+	})
+}
+
+// TestFrontsOf: the Service of a gateway leads to the node that is the gateway now, once
+// both are known, and nothing else leads anywhere.
+func TestFrontsOf(t *testing.T) {
+	t.Parallel()
+	node := func(name string, addrs ...string) model.Node {
+		n := model.Node{Name: name}
+		for _, a := range addrs {
+			n.Addrs = append(n.Addrs, addr(a))
+		}
+		return n
+	}
+	own := &fabric.Cluster{Gateways: []fabric.Gateway{
+		{Name: "a", Node: "n1", Endpoints: []string{fabric.SourceLoadBalancer}},
+		{Name: "b", Node: "n2", Endpoints: []string{fabric.SourceNodePort}},
+		{Name: "c", Node: "n3", Endpoints: []string{"192.0.2.1", fabric.SourceSeen}},
+		{Name: "d", Endpoints: []string{fabric.SourceLoadBalancer}},
+	}}
+	serviceIn := func(namespace, name string) model.Service {
+		return model.Service{Namespace: namespace, Name: name, Ports: []model.ServicePort{{Name: "udp-51820", Protocol: "UDP", Port: 51820}}}
+	}
+	facts := model.Facts{
+		Nodes: []model.Node{node("n1", "172.18.0.2", "fd00::2"), node("n2", "172.18.0.3"), node("n3", "172.18.0.4")},
+		Services: []model.Service{
+			serviceIn("hawser-system", "hawser-gateway-a"), serviceIn("shop", "hawser-gateway-b"),
+			serviceIn("hawser-system", "hawser-gateway-c"), serviceIn("hawser-system", "hawser-gateway-d"),
+		},
+	}
+	ports := []mcs.Port{{Name: "udp-51820", Protocol: "UDP", Port: 51820}}
+	want := []Front{
+		{Service: "hawser-gateway-a", Type: "IPv4", Node: "n1", Address: "172.18.0.2", Ports: ports},
+		{Service: "hawser-gateway-a", Type: "IPv6", Node: "n1", Address: "fd00::2", Ports: ports},
+	}
+	if diff := cmp.Diff(want, FrontsOf(own, facts)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
 }
 
 func TestExportLaws(t *testing.T) {

@@ -31,6 +31,7 @@ type Want struct {
 	// imports such files.
 	PreferCustom bool
 	Forward      corefile.Forward
+	Fronts       []Front
 	// Rank is how many gateways of the cluster write before this one.
 	Rank int
 	// Decommission says that everything of ours is to go.
@@ -93,6 +94,8 @@ func New(c Config) *Publisher {
 				func(w Want) []Import { return converted(w.State.Imports, wantImport) }, nil),
 			converge.NewStage(&sliceKind{turn: p.turn, imports: imports, table: newTable(c.Client, endpointSlices, "EndpointSlice", slicesOf)},
 				func(w Want) []Slice { return converted(w.State.Slices, wantSlice) }, nil),
+			converge.NewStage(newFronts(p.turn, newTable(c.Client, endpointSlices, "EndpointSlice", only(slicesOf, isFront))),
+				func(w Want) []Front { return w.Fronts }, nil),
 			converge.NewStage(&domainKind{turn: p.turn, undone: map[string]*undone{}, table: newTable(c.Client, configMaps, "ConfigMap", together(maps))},
 				func(w Want) []Domain { return wantDomains(w.DNS, w.Forward) }, nil),
 		},

@@ -62,12 +62,7 @@ func haveSlice(have *discoveryv1.EndpointSlice, imports map[string]*mcsv1.Servic
 		Namespace: have.Namespace, Name: have.Name, Type: string(have.AddressType),
 		Import: have.Labels[mcsv1.LabelServiceName], Cluster: have.Labels[mcsv1.LabelSourceCluster],
 	}
-	for _, p := range have.Ports {
-		out.Ports = append(out.Ports, mcs.Port{
-			Name: optional(p.Name), Protocol: string(*orDefault(p.Protocol, corev1.ProtocolTCP)),
-			Port: int(*orDefault(p.Port, 0)), AppProtocol: optional(p.AppProtocol),
-		})
-	}
+	out.Ports = havePorts(have)
 	for _, e := range have.Endpoints {
 		text := strings.TrimSuffix(strings.Join(e.Addresses, "+")+" "+optional(e.Hostname), " ")
 		if e.Conditions.Ready == nil || !*e.Conditions.Ready {
@@ -79,6 +74,27 @@ func haveSlice(have *discoveryv1.EndpointSlice, imports map[string]*mcsv1.Servic
 		out.Owner = "there is no such import"
 	} else if len(have.OwnerReferences) != 1 || have.OwnerReferences[0].UID != owner.GetUID() {
 		out.Owner = "not its import"
+	}
+	return out
+}
+
+func havePorts(have *discoveryv1.EndpointSlice) []mcs.Port {
+	var out []mcs.Port
+	for _, p := range have.Ports {
+		out = append(out, mcs.Port{
+			Name: optional(p.Name), Protocol: string(*orDefault(p.Protocol, corev1.ProtocolTCP)),
+			Port: int(*orDefault(p.Port, 0)), AppProtocol: optional(p.AppProtocol),
+		})
+	}
+	return out
+}
+
+func wantPorts(ports []mcs.Port) []discoveryv1.EndpointPort {
+	out := make([]discoveryv1.EndpointPort, len(ports))
+	for i, p := range ports {
+		protocol, port := corev1.Protocol(p.Protocol), int32(p.Port)
+		// The name may be empty, but must be there.
+		out[i] = discoveryv1.EndpointPort{Name: &p.Name, Protocol: &protocol, Port: &port, AppProtocol: filled(p.AppProtocol)}
 	}
 	return out
 }
@@ -124,7 +140,7 @@ func (k *sliceKind) Observe(context.Context) ([]Slice, error) {
 	}
 	var out []Slice
 	for _, o := range all {
-		if o.Labels[discoveryv1.LabelManagedBy] == sliceManager {
+		if o.Labels[discoveryv1.LabelManagedBy] == sliceManager && !isFront(o) {
 			out = append(out, haveSlice(o, owners))
 		}
 	}
@@ -184,12 +200,7 @@ func (k *sliceKind) object(s Slice, seen *discoveryv1.EndpointSlice, owner *mcsv
 		},
 		AddressType: discoveryv1.AddressType(s.Type),
 		Endpoints:   make([]discoveryv1.Endpoint, len(s.Endpoints)),
-		Ports:       make([]discoveryv1.EndpointPort, len(s.Ports)),
-	}
-	for i, p := range s.Ports {
-		protocol, port := corev1.Protocol(p.Protocol), int32(p.Port)
-		// The name may be empty, but must be there.
-		out.Ports[i] = discoveryv1.EndpointPort{Name: &p.Name, Protocol: &protocol, Port: &port, AppProtocol: filled(p.AppProtocol)}
+		Ports:       wantPorts(s.Ports),
 	}
 	ready := true
 	for i, text := range s.Endpoints {
@@ -198,9 +209,13 @@ func (k *sliceKind) object(s Slice, seen *discoveryv1.EndpointSlice, owner *mcsv
 			Addresses: []string{address}, Hostname: filled(hostname), Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 		}
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&out)
+	return untyped(&out)
+}
+
+func untyped(s *discoveryv1.EndpointSlice) (*unstructured.Unstructured, error) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s)
 	if err != nil {
-		return nil, fmt.Errorf("write EndpointSlice %s: %w", s.Key(), err)
+		return nil, fmt.Errorf("write EndpointSlice %s/%s: %w", s.Namespace, s.Name, err)
 	}
 	return &unstructured.Unstructured{Object: object}, nil
 }

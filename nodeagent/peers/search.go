@@ -135,6 +135,7 @@ func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	asks, next := e.machine.Step(now)
 	before := e.seen
 	e.seen = e.machine.Places()
+	maps.DeleteFunc(e.seen, func(name string, _ netip.AddrPort) bool { return e.remotes[name].Driver != fabric.DriverWireguard })
 	moved := !maps.Equal(before, e.seen)
 	if idle && !moved {
 		e.mu.Unlock()

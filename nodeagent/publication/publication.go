@@ -52,6 +52,7 @@ type Publication struct {
 
 	last       *project.Input // of the engine's goroutine, as what follows
 	wanted     mcs.State
+	fronts     []objects.Front
 	generation int
 	forward    corefile.Forward
 
@@ -154,9 +155,17 @@ func (p *Publication) want(context.Context) (objects.Want, string, bool) {
 			p.wanted = state
 			p.generation++
 		}
+		var fronts []objects.Front
+		if own := in.Fabric.Cluster(in.Cluster); own != nil && !in.Fabric.Decommission {
+			fronts = objects.FrontsOf(own, in.Facts)
+		}
+		if !reflect.DeepEqual(fronts, p.fronts) {
+			p.fronts = fronts
+			p.generation++
+		}
 		p.last = &in
 	}
-	want := objects.Want{State: p.wanted, Decommission: in.Fabric.Decommission}
+	want := objects.Want{State: p.wanted, Fronts: p.fronts, Decommission: in.Fabric.Decommission}
 	own := in.Fabric.Cluster(in.Cluster)
 	if own != nil {
 		p.forward = corefile.ForwardOf(in.Fabric, own)

@@ -245,7 +245,7 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	f := next.Removals.merged
 	next.Found, do.Again = next.Found.Follow(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
 	in.Local.Found = next.Found.Endpoints()
-	do.Places = found.Announce(f, in.Cluster, in.Facts, in.Peers.Live, in.Peers.Seen)
+	do.Places = found.Announce(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Seen)
 
 	aim := Aim{Probing: probesOf(f, next.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)}
 	aim.Pairs = pairsOf(in, f, aim.Probing, in.Peers.Ways)

@@ -48,9 +48,11 @@ type Gateway struct {
 	Node string `json:"node"`
 	// Endpoints are the addresses of the node at which other clusters may reach it.
 	Endpoints []netip.Addr `json:"endpoints,omitempty"`
-	Sure      Sure         `json:"sure,omitempty"` // of the endpoints
-	From      string       `json:"from,omitempty"`
-	Zone      string       `json:"zone,omitempty"`
+	// External says that they are those that the cloud gave to the node for outside.
+	External bool   `json:"-"`
+	Sure     Sure   `json:"sure,omitempty"` // of the endpoints
+	From     string `json:"from,omitempty"`
+	Zone     string `json:"zone,omitempty"`
 	// ControlPlane nodes are used when there is nothing else.
 	ControlPlane bool `json:"controlPlane,omitempty"`
 	// Use says that it is one of those that a new topology begins with.

@@ -86,7 +86,7 @@ func gatewayOf(n *unstructured.Unstructured) Gateway {
 	_, master := labels["node-role.kubernetes.io/master"]
 	g := Gateway{Node: n.GetName(), Zone: plain(labels["topology.kubernetes.io/zone"]), ControlPlane: control || master}
 	if g.Endpoints = addresses(n, "ExternalIP"); len(g.Endpoints) > 0 {
-		g.Sure, g.From = Likely, "ExternalIP of the Node"
+		g.Sure, g.From, g.External = Likely, "ExternalIP of the Node", true
 		return g
 	}
 	if g.Endpoints = addresses(n, "InternalIP"); len(g.Endpoints) == 0 {

@@ -62,6 +62,9 @@ func (c *Cluster) gatewayEntries(out *strings.Builder) {
 		for _, a := range g.Endpoints {
 			texts = append(texts, endpoint(a))
 		}
+		if g.External {
+			texts = append(texts, fabric.SourceExternalIP) // the cloud may give it another one
+		}
 		_, _ = fmt.Fprintf(out, "    endpoints: [%s] # %s\n", strings.Join(texts, ", "), sureFrom(g.Sure, g.From))
 	}
 	if n == 0 {

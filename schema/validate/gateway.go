@@ -29,7 +29,7 @@ func (c *checker) endpoints() {
 			g := &cluster.Gateways[j]
 			finds = finds || g.Finds()
 			c.dialOut(cluster, g, p)
-			c.sources(g, p)
+			c.sources(cluster, g, p)
 			for k, text := range g.Endpoints {
 				at := paths.Nth(p+".endpoints", k)
 				if fabric.IsSource(text) {
@@ -143,7 +143,7 @@ func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path strin
 }
 
 // sources checks which endpoints of a gateway are found.
-func (c *checker) sources(g *schema.Gateway, path string) {
+func (c *checker) sources(cluster *schema.Cluster, g *schema.Gateway, path string) {
 	names, first := uniqueness{}, ""
 	for k, text := range g.Endpoints {
 		at := paths.Nth(path+".endpoints", k)
@@ -151,11 +151,45 @@ func (c *checker) sources(g *schema.Gateway, path string) {
 		case fabric.IsSource(text):
 			first = cmp.Or(first, at)
 			c.unique(names, text, at, text+" is there already")
+			c.front(cluster, g, text, at)
 		case first != "":
 			c.Fail(diag.Diagnostic{Code: "misplaced", Path: at, Related: diag.Paths(first),
 				Summary: text + " stands behind an endpoint that is found",
 				Hint:    "put it before that one: what is written is always preferred to what is found"})
 			return
+		}
+	}
+}
+
+// front checks a source that is a Service.
+func (c *checker) front(cluster *schema.Cluster, g *schema.Gateway, text, path string) {
+	if text != fabric.SourceNodePort {
+		return
+	}
+	if slices.Contains(g.Endpoints, fabric.SourceLoadBalancer) {
+		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path, Summary: "a gateway has one Service, which is of type LoadBalancer already",
+			Hint: "remove one of both"})
+	}
+	if n := g.Size(); n > 1 {
+		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path, Summary: fmt.Sprintf("%d gateways cannot have the same ports of the nodes", n),
+			Hint: "set count: 1, and write another gateway with a port of its own"})
+	}
+	const last = fabric.LastNodePort - fabric.WireguardPorts
+	if port := c.set.GatewayPort(cluster, g); port < fabric.FirstNodePort || port > last {
+		c.Fail(diag.Diagnostic{Code: "bad-port", Path: path,
+			Summary: fmt.Sprintf("the ports of nodes are those of the gateway, which begin at %d, and not in the range %d to %d", port, fabric.FirstNodePort, last),
+			Hint:    "give the gateway a port of that range, as in port: 31820"})
+	}
+	for i := range cluster.Gateways {
+		other := &cluster.Gateways[i]
+		if other == g {
+			return
+		}
+		gap := c.set.GatewayPort(cluster, other) - c.set.GatewayPort(cluster, g)
+		if slices.Contains(other.Endpoints, fabric.SourceNodePort) && max(gap, -gap) <= fabric.WireguardPorts {
+			c.Fail(diag.Diagnostic{Code: "bad-port", Path: path,
+				Summary: "the ports of nodes lead to gateway " + other.Name + " already, whose ports are not apart from these",
+				Hint:    fmt.Sprintf("give the gateway a port that is %d away from that one, or more", fabric.WireguardPorts+1)})
 		}
 	}
 }

@@ -73,6 +73,8 @@ type Link struct {
 	From   string `json:"from"` // cluster, or cluster/gateway where First is known
 	To     string `json:"to"`
 	Driver string `json:"driver"`
+	// Picked says of ends whose nodes labels pick which nodes may be it, by cluster/gateway.
+	Picked map[string]string `json:"picked,omitempty"`
 }
 
 // Line is a place in the topology, and what it says here.
@@ -431,11 +433,24 @@ func (q *question) links(to string) []Link {
 		l := Link{From: at, To: next, Driver: q.set.Fabric().Link(at, next).Driver}
 		if local, remote, ok := q.first(at, next); ok {
 			l.From, l.To = at+"/"+local, next+"/"+remote
+			l.pick(l.From, q.set.Cluster(at).Gateway(local))
+			l.pick(l.To, q.set.Cluster(next).Gateway(remote))
 		}
 		out = append(out, l)
 		at = next
 	}
 	return out
+}
+
+// pick notes which nodes may be a gateway, where labels say so.
+func (l *Link) pick(name string, g *fabric.Gateway) {
+	if g == nil || !g.Picked() {
+		return
+	}
+	if l.Picked == nil {
+		l.Picked = map[string]string{}
+	}
+	l.Picked[name] = g.Where()
 }
 
 // address answers for one.

@@ -2,7 +2,8 @@
 // and for whom. What nodes and gateways ask each other inside the tunnels needs none. It
 // is pure.
 //
-// Called by cmd/hawser for hawser firewall, and by render/plan for ports that a change needs.
+// Called by cmd/hawser for hawser firewall, by render/plan for ports that a change needs, and
+// by render for the Services of gateways.
 package firewall
 
 import (
