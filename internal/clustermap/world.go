@@ -19,7 +19,7 @@ const (
 	nameHeight         = 20.0
 	letterWidth        = 7.0
 	besideWidth        = 110.0 // of what stands above clusters without a location
-	dotSide            = 10.0 // what a dot takes to the left of its middle
+	dotSide            = 10.0  // what a dot takes to the left of its middle
 	// maxWorldCards is up to how many clusters have cards: more would hide the world.
 	maxWorldCards = 6
 )
