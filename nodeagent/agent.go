@@ -64,7 +64,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}
 	machine, err := host.Open(host.Config{
 		Cluster: config.Cluster, Node: config.Node, StateDir: config.StateDir, VICI: config.VICI, ProcSys: config.ProcSys,
-		Log: log, Look: wake.trigger.Ring, Drift: wake.drift, Replaced: counts.Replaced,
+		Log: log, Look: wake.trigger.Ring, Drift: wake.drift, Tunnel: counts.Tunnel, Replaced: counts.Replaced,
 		Wanted: func() *round.Node { return now.Outcome().Node },
 	})
 	if err != nil {
@@ -95,11 +95,17 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		Drained: drain.Is, Mute: answers.mute, Drift: counts.DriftSoFar, More: outlets.States,
 	})
 	counts.Watch(reporter.Present)
+	// A name appears when its route is there.
+	stages := slices.Concat(machine.Stages(), host.NameStages(answers.records))
+	kinds := make([]string, len(stages))
+	for i, s := range stages {
+		kinds[i] = s.Name()
+	}
+	counts.Expect(kinds)
 	return &Agent{
 		config: config, loop: l, names: answers, metrics: counts, report: reporter, outlets: outlets, recent: l.recent,
 		engine: &converge.Engine[*round.Node]{
-			// A name appears when its route is there.
-			Stages:       slices.Concat(machine.Stages(), host.NameStages(answers.records)),
+			Stages:       stages,
 			Log:          log,
 			Decommission: decommission,
 			OnReport:     l.reported,

@@ -40,6 +40,13 @@ func newMetrics() *metrics {
 	m.render = seconds("render_seconds", "Time from the topology's bytes to the rendered tree.")
 	m.registry.MustRegister(m.revision, m.lastSuccess, m.failing, m.waiting, m.failures, m.publishes, m.passes, m.webhooks,
 		m.fetch, m.render, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	// What appears with its first event is missed by increase().
+	for _, reason := range reasons() {
+		m.failures.WithLabelValues(string(reason))
+	}
+	for _, result := range []string{webhookAccepted, webhookIgnored, webhookRefused} {
+		m.webhooks.WithLabelValues(result)
+	}
 	return m
 }
 

@@ -3,6 +3,8 @@ package reconciler
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -33,6 +35,41 @@ func TestMetricsDocument(t *testing.T) {
 	}
 	if d := cmp.Diff(want, have); d != "" {
 		t.Errorf("(-document +reconciler)\n%s", d)
+	}
+}
+
+// TestCountersBegin: every reason and result is there before the first event, and every reason
+// of the code is one of them.
+func TestCountersBegin(t *testing.T) {
+	t.Parallel()
+	m := newMetrics()
+	scrape := func() string {
+		answer := httptest.NewRecorder()
+		m.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return answer.Body.String()
+	}
+	raw, err := os.ReadFile("status.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := regexp.MustCompile(`Reason\w+ Reason = "([a-z-]+)"`).FindAllStringSubmatch(string(raw), -1)
+	if len(known) < 11 {
+		t.Fatalf("%d reasons in the code", len(known))
+	}
+	text := scrape()
+	for _, reason := range known {
+		if want := `hawser_reconciler_failures_total{reason="` + reason[1] + `"} 0`; !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, want := range []string{`hawser_reconciler_webhooks_total{result="accepted"} 0`, `hawser_reconciler_webhooks_total{result="refused"} 0`} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+	m.failures.WithLabelValues(string(ReasonUntrusted)).Inc()
+	if want := `hawser_reconciler_failures_total{reason="untrusted"} 1`; !strings.Contains(scrape(), want+"\n") {
+		t.Errorf("no %s", want)
 	}
 }
 

@@ -36,6 +36,12 @@ const (
 	ReasonPublish Reason = "publish"
 )
 
+// reasons are all of them.
+func reasons() []Reason {
+	return []Reason{ReasonFetch, ReasonNoBranch, ReasonNoFile, ReasonInvalid, ReasonStaleLock, ReasonKeys, ReasonRender, ReasonMassDelete,
+		ReasonMoves, ReasonUntrusted, ReasonPublish}
+}
+
 // Failure is why a pass did not publish. The last good state stays published.
 type Failure struct {
 	Reason   Reason `json:"reason"`

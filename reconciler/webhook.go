@@ -23,6 +23,11 @@ type push struct {
 	Ref string `json:"ref"`
 }
 
+// What became of a request.
+const (
+	webhookAccepted, webhookIgnored, webhookRefused = "accepted", "ignored", "refused"
+)
+
 // webhook turns a code host's push notice into a pass. The payload is believed
 // only so far as to look again at once; what to do is read from git.
 type webhook struct {
@@ -36,12 +41,12 @@ type webhook struct {
 // concern us, 401 for a missing or wrong secret, 413 for too large a body.
 func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	code, text := h.handle(w, r)
-	result := "ignored"
+	result := webhookIgnored
 	switch {
 	case code == http.StatusOK:
-		result = "accepted"
+		result = webhookAccepted
 	case code >= http.StatusBadRequest:
-		result = "refused"
+		result = webhookRefused
 	}
 	h.count(result)
 	http.Error(w, text, code)

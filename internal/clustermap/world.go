@@ -19,7 +19,7 @@ const (
 	nameHeight         = 20.0
 	letterWidth        = 7.0
 	besideWidth        = 110.0 // of what stands above clusters without a location
-	dotSide            = 10.0 // what a dot takes to the left of its middle
+	dotSide            = 10.0  // what a dot takes to the left of its middle
 	// maxWorldCards is up to how many clusters have cards: more would hide the world.
 	maxWorldCards = 6
 )
@@ -243,12 +243,14 @@ func spread(wanted []Point, size Point, left float64, frame Rect) []Point {
 		return true
 	}
 	out := make([]Point, len(wanted))
+	tried := map[Point]int{} // steps from a place that are taken, and stay so
 	for i, p := range wanted {
 		// Whose name or card would be cut off moves inwards first.
 		p.X = min(max(p.X, math.Ceil(frame.X+left)), math.Floor(frame.X+frame.W-size.X+left))
 		p.Y = min(max(p.Y, math.Ceil(frame.Y+size.Y/2)), math.Floor(frame.Y+frame.H-size.Y/2))
 		out[i] = p
-		for _, s := range steps {
+		for ; tried[p] < len(steps); tried[p]++ {
+			s := steps[tried[p]]
 			if at := (Point{p.X + float64(s.x), p.Y + float64(s.y)}); within(at) && free(at) {
 				out[i] = at
 				break

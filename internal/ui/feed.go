@@ -259,7 +259,7 @@ func newPicture(set *Clusterset, r Reports, before *picture, at time.Time) *pict
 		p.piece("cluster/"+c.Name, cluster{*c, at.X, at.Y, at.Angle, spotOf(at.Pin), set.Place("clusters[" + c.Name + "]"), nodes[c.Name]})
 	}
 	p.head.Digest = names.String() + m.Shape
-	pairs := p.pairs(r.Agents, before, at)
+	pairs := p.pairs(m.Links, r.Agents, before, at)
 	for i := range m.Links {
 		l := &m.Links[i]
 		out := link{Link: *l, Pairs: pairs[l.Between]}
@@ -290,14 +290,22 @@ func (p *picture) piece(key string, value any) {
 	p.pieces[key] = raw
 }
 
-// pairs gives the pairs of gateways between clusters, as both ends tell of them, and counts
-// what passed since the picture before.
-func (p *picture) pairs(agents []status.Status, before *picture, at time.Time) map[[2]string][]pair {
+// pairs gives the pairs of gateways of links, as both ends tell of them, and counts what
+// passed since the picture before.
+func (p *picture) pairs(links []clustermap.Link, agents []status.Status, before *picture, at time.Time) map[[2]string][]pair {
+	drawn := make(map[[2]string]bool, len(links))
+	for i := range links {
+		drawn[links[i].Between] = true
+	}
 	found := map[[2]string]map[[2]string]*pair{}
 	for i := range agents {
 		s := &agents[i]
-		for _, c := range s.Connections {
+		for j := range s.Connections {
+			c := &s.Connections[j]
 			between := fabric.Pair(s.Cluster, c.RemoteCluster)
+			if !drawn[between] {
+				continue
+			}
 			ends := [2]string{c.Gateway, c.RemoteGateway}
 			if between[0] != s.Cluster {
 				ends = [2]string{c.RemoteGateway, c.Gateway}

@@ -478,3 +478,112 @@ func TestThousand(t *testing.T) {
 		t.Errorf("%d bytes, want 400 kB at most", len(body))
 	}
 }
+
+// TestManyLive: a mesh of more clusters than its links are listed for, whose agents all answer:
+// what is said of it stays small, a link that breaks comes onto the map with the next question,
+// and goes when it is up again.
+func TestManyLive(t *testing.T) {
+	t.Parallel()
+	for _, clusters := range []int{clustermap.MaxListed + 1, 300} {
+		t.Run(fmt.Sprint(clusters), func(t *testing.T) {
+			t.Parallel()
+			names := make([]string, clusters)
+			for i := range names {
+				names[i] = fmt.Sprintf("c%03d", i)
+			}
+			source := newFake(names...)
+			// report has every gateway connected to every other, but for those of broken.
+			report := func(broken map[string]bool) Reports {
+				out := Reports{Asked: true, Agents: make([]status.Status, clusters)}
+				for i, from := range names {
+					s := status.Status{Cluster: from, Node: from + "-gw", Gateway: "a", Ready: true}
+					for _, to := range names {
+						if to == from {
+							continue
+						}
+						c := status.Connection{Gateway: "a", RemoteCluster: to, RemoteGateway: "a", Driver: fabric.DriverWireguard, Status: status.Connected, Chosen: true, RTT: &status.RTT{Avg: 1200}}
+						if broken[from+"/"+to] || broken[to+"/"+from] {
+							c.Status = status.Disconnected
+						}
+						s.Connections = append(s.Connections, c)
+					}
+					out.Agents[i] = s
+				}
+				return out
+			}
+			source.say(report(nil))
+			s := open(t, source)
+			type event struct {
+				Live, Implied bool
+				Clusters      []cluster
+				Links         []link
+				Gone          [][2]string
+			}
+			step, begun := 0, time.Now()
+			s.events(func(name string, data []byte) bool {
+				var e event
+				if name == "beat" {
+					return false
+				}
+				if err := json.Unmarshal(data, &e); err != nil {
+					t.Fatal(err)
+				}
+				switch step {
+				case 0:
+					if !e.Live || len(e.Clusters) == 0 {
+						break
+					}
+					if len(e.Clusters) != clusters || len(e.Links) != 0 || !e.Implied || e.Clusters[0].State != clustermap.Up {
+						t.Errorf("%d clusters, %d links, implied %v, the first is %s", len(e.Clusters), len(e.Links), e.Implied, e.Clusters[0].State)
+					}
+					if most := 600 * clusters; len(data) > most {
+						t.Errorf("%d bytes, want %d at most", len(data), most)
+					}
+					step, begun = 1, time.Now()
+					source.say(report(map[string]bool{"c000/c007": true}))
+				case 1:
+					if len(e.Links) == 0 {
+						break
+					}
+					t.Logf("a link is down after %s", time.Since(begun))
+					if len(e.Links) != 1 || e.Links[0].Between != [2]string{"c000", "c007"} || e.Links[0].State != clustermap.Down || len(e.Links[0].Pairs) != 1 || len(data) > 10_000 {
+						t.Errorf("%d links, %d bytes, the first is %+v", len(e.Links), len(data), e.Links[0])
+					}
+					if len(e.Clusters) != 2 || e.Clusters[0].State != clustermap.Partly {
+						t.Errorf("%d clusters changed", len(e.Clusters))
+					}
+					step = 2
+					// All of a cluster's links at once, and no word of its agent.
+					broken := map[string]bool{}
+					for _, other := range names {
+						broken["c003/"+other] = true
+					}
+					gone := report(broken)
+					gone.Agents = append(gone.Agents[:3:3], gone.Agents[4:]...)
+					gone.Silent = []Silent{{Who: "c003", Error: "no answer"}}
+					source.say(gone)
+				case 2:
+					if len(e.Links) != clusters-1 {
+						break
+					}
+					found := false
+					for _, c := range e.Clusters {
+						found = found || c.Name == "c003" && c.State == clustermap.Down
+					}
+					if !found || len(e.Gone) != 1 {
+						t.Errorf("a cluster that is gone is not down, or %d links went", len(e.Gone))
+					}
+					step = 3
+					source.say(report(nil))
+				case 3:
+					return len(e.Gone) == clusters-1
+				}
+				return false
+			})
+			// What is asked of one cluster.
+			if resp, body := s.get(s.at.URL+"/api/cluster?name=c000", nil); resp.StatusCode != http.StatusOK || strings.Count(body, `"to":`) != clusters-1 {
+				t.Errorf("the ways of a cluster: %s %.200s", resp.Status, body)
+			}
+		})
+	}
+}

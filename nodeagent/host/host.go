@@ -40,6 +40,7 @@ type Config struct {
 	Look          func()             // asks for a round
 	Drift         bell.Bell          // is rung when the kernel's state changed
 	Wanted        func() *round.Node // what the last round brought; nil = there was none
+	Tunnel        func(link string)  // a tunnel device has a process of its own
 	Replaced      func(link string)  // a tunnel process ended or hung, and was replaced
 }
 
@@ -124,6 +125,7 @@ func (h *Host) tunnels() *tunnel.Watch {
 			}
 			return names
 		},
+		Seen: h.config.Tunnel,
 		Replaced: func(name string) {
 			h.config.Replaced(name)
 			h.config.Look()

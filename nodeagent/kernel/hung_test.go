@@ -51,10 +51,11 @@ func TestHungTunnel(t *testing.T) {
 	}
 
 	var log buffer
-	replaced := make(chan string, 10)
+	seen, replaced := make(chan string, 10), make(chan string, 10)
 	watch := &tunnel.Watch{
 		Devices:  func() []string { return []string{hung.Name, fine.Name} },
 		Log:      slog.New(slog.NewTextHandler(&log, nil)),
+		Seen:     func(name string) { seen <- name },
 		Replaced: func(name string) { replaced <- name },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -73,6 +74,9 @@ func TestHungTunnel(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+	if len(seen) != 2 { // one that is replaced is not seen again
+		t.Errorf("%d processes were seen", len(seen))
 	}
 	if again := pidOf(t, hung.Name); again == 0 || again == pid {
 		t.Errorf("process %d after %d", again, pid)

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/dns"
 	"hawser.dev/hawser/nodeagent/status"
@@ -75,17 +76,47 @@ func New(cluster, node string) *Metrics {
 	}
 	m.own.MustRegister(m.last, m.passes, m.seconds, m.changes, m.drift, m.objects, m.undone, m.queries, m.replaced, m.moves, m.refused)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, result := range []string{resultClean, resultBlocked, resultFailed} {
+		m.passes.WithLabelValues(result)
+	}
+	for _, transport := range []string{"udp", "tcp"} {
+		for _, typ := range []string{"A", "AAAA"} {
+			for _, rcode := range []string{"NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED"} {
+				m.queries.WithLabelValues(transport, typ, rcode)
+			}
+		}
+	}
 	return m
 }
 
+// Results of a round.
+const (
+	resultClean, resultBlocked, resultFailed = "clean", "blocked", "failed"
+)
+
+// Expect begins the counters of some kinds of objects at 0: what appears with its first
+// event is missed by increase() (https://prometheus.io/docs/practices/instrumentation,
+// avoid missing metrics).
+func (m *Metrics) Expect(kinds []string) {
+	for _, kind := range kinds {
+		m.drift.WithLabelValues(kind)
+		for _, op := range []diff.Op{diff.Create, diff.Update, diff.Replace, diff.Delete} {
+			m.changes.WithLabelValues(kind, string(op))
+		}
+	}
+}
+
+// Tunnel begins the counter of a device that has a process at 0.
+func (m *Metrics) Tunnel(link string) { m.replaced.WithLabelValues(link) }
+
 // Count takes the outcome of a round.
 func (m *Metrics) Count(r converge.Report) {
-	result := "clean"
+	result := resultClean
 	switch {
 	case len(r.Failed) > 0:
-		result = "failed"
+		result = resultFailed
 	case len(r.Blocked) > 0:
-		result = "blocked"
+		result = resultBlocked
 	}
 	m.passes.WithLabelValues(result).Inc()
 	m.seconds.Observe(r.Took.Seconds())

@@ -127,6 +127,39 @@ func TestMetricsOfNothing(t *testing.T) {
 	}
 }
 
+// TestCountersBegin: what counts events is there before the first of them, so that increase()
+// sees it.
+func TestCountersBegin(t *testing.T) {
+	t.Parallel()
+	m := New("g1", "n1")
+	m.Expect([]string{"route", "nft element"})
+	m.Tunnel("hw-wg1")
+	const of = `cluster="g1",`
+	begun := []string{
+		`hawser_drift_total{` + of + `kind="nft element",node="n1"} 0`, `hawser_drift_total{` + of + `kind="route",node="n1"} 0`,
+		`hawser_changes_total{` + of + `kind="route",node="n1",op="-"} 0`, `hawser_changes_total{` + of + `kind="route",node="n1",op="±"} 0`,
+		`hawser_passes_total{` + of + `node="n1",result="failed"} 0`, `hawser_passes_total{` + of + `node="n1",result="blocked"} 0`,
+		`hawser_tunnel_replaced_total{` + of + `link="hw-wg1",node="n1"} 0`,
+		`hawser_dns_queries_total{` + of + `node="n1",rcode="SERVFAIL",transport="udp",type="A"} 0`,
+	}
+	text := scrape(t, m)
+	for _, want := range begun {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+	m.Count(converge.Report{Drift: map[string]int{"route": 2}, Changed: []converge.Change{{Kind: "route", Op: diff.Delete}}, Failed: []converge.Problem{{}}})
+	m.Replaced("hw-wg1")
+	m.Query(dns.Query{Transport: "udp", Type: "A", Rcode: "SERVFAIL"})
+	text = scrape(t, m)
+	for i, n := range []string{"0", "2", "1", "0", "1", "0", "1", "1"} {
+		want := strings.TrimSuffix(begun[i], "0") + n
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("after an event no %s", want)
+		}
+	}
+}
+
 // TestMetricsLint: promtool finds nothing in what a scrape gives.
 func TestMetricsLint(t *testing.T) {
 	t.Parallel()

@@ -37,6 +37,8 @@ type Watch struct {
 	// Devices gives the names of the devices that should be there.
 	Devices func() []string
 	Log     *slog.Logger
+	// Seen is called when a device has its first process; may be nil.
+	Seen func(name string)
 	// Replaced is called when a device has a new process; may be nil.
 	Replaced func(name string)
 
@@ -97,8 +99,11 @@ func (w *Watch) note(name string, a answer, now time.Time) {
 	}
 	p := w.known[name]
 	if p == nil || p.pid != a.pid {
-		if p != nil {
+		switch {
+		case p != nil:
 			w.replaced(name, p, a.pid)
+		case w.Seen != nil:
+			w.Seen(name)
 		}
 		p = &process{pid: a.pid}
 		w.known[name] = p

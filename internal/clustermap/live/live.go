@@ -71,10 +71,14 @@ type pair struct {
 func linked(m *clustermap.Map, agents []status.Status) {
 	pairs := map[[2]string]map[string]*pair{}
 	drivers := map[[2]string]string{}
+	told := shown(m, agents)
 	for i := range agents {
 		s := &agents[i]
 		for _, c := range s.Connections {
 			between := fabric.Pair(s.Cluster, c.RemoteCluster)
+			if !told[between] {
+				continue
+			}
 			name := c.Gateway + "-" + c.RemoteGateway
 			if between[0] != s.Cluster {
 				name = c.RemoteGateway + "-" + c.Gateway
@@ -114,6 +118,24 @@ func linked(m *clustermap.Map, agents []status.Status) {
 		}
 	}
 	slices.SortFunc(m.Links, func(a, b clustermap.Link) int { return fabric.ComparePairs(a.Between, b.Between) })
+}
+
+// shown are the links that have something to say: those on the map, and in a mesh that is too
+// large to list those that somebody calls broken. The others of such a mesh are up, or nobody
+// knows of them; a thousand clusters have half a million.
+func shown(m *clustermap.Map, agents []status.Status) map[[2]string]bool {
+	out := map[[2]string]bool{}
+	for i := range m.Links {
+		out[m.Links[i].Between] = true
+	}
+	for i := range agents {
+		for j := range agents[i].Connections {
+			if c := &agents[i].Connections[j]; m.Implied && c.Status != status.Connected {
+				out[fabric.Pair(agents[i].Cluster, c.RemoteCluster)] = true
+			}
+		}
+	}
+	return out
 }
 
 func describe(l *clustermap.Link, of map[string]*pair) {

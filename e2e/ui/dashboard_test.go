@@ -1,0 +1,59 @@
+package ui
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+)
+
+// left says of a field that it is not there, which Grafana fills in with its default.
+const left = "required field is missing from input"
+
+// faults reads a dashboard as Grafana's own types have it: panels, their options and their
+// queries, and what they do not know.
+func faults(raw []byte) (panels int, found []string) {
+	plugins.RegisterDefaultPlugins()
+	var d dashboard.Dashboard
+	if err := d.UnmarshalJSONStrict(raw); err != nil {
+		for line := range strings.Lines(err.Error()) {
+			if line = strings.TrimSpace(line); !strings.HasSuffix(line, left) {
+				found = append(found, line)
+			}
+		}
+	}
+	if err := d.Validate(); err != nil {
+		found = append(found, err.Error())
+	}
+	return len(d.Panels), found
+}
+
+// TestDashboard: Grafana's types, which are made from its schemas, know every field of the
+// dashboard, and see one that is misspelt or of a wrong type wherever it stands.
+func TestDashboard(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(root, "examples/monitoring/dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	panels, found := faults(raw)
+	if panels < 20 || len(found) > 0 {
+		t.Errorf("%d panels; %s", panels, strings.Join(found, "\n"))
+	}
+	for name, edit := range map[string][2]string{
+		"a field of the dashboard": {`"templating":`, `"templatings":`},
+		"a field of a panel":       {`"gridPos":`, `"gridpos":`},
+		"an option of a panel":     {`"colorMode":`, `"colourMode":`},
+		"a field of a query":       {`"legendFormat":`, `"legend_format":`},
+		"a number that is a text":  {`"h": 4`, `"h": "4"`},
+	} {
+		text := strings.Replace(string(raw), edit[0], edit[1], 1)
+		if text == string(raw) {
+			t.Errorf("%s: nothing to misspell", name)
+		} else if _, found := faults([]byte(text)); len(found) == 0 {
+			t.Errorf("%s: not seen", name)
+		}
+	}
+}
