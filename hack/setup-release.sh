@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What make verify-release needs of others: helm, krew and kubectl, built once from the Go
-# module proxy and kept under the user's cache, and a program that compares manifests.
-# Prints the folder of the programs.
+# What make verify-release and tests of releases need of others: helm, krew, crane and
+# kubectl, or those of them that are named, built once from the Go module proxy and kept
+# under the user's cache, and a program that compares manifests. Prints the folder of the
+# programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-tools=(helm.sh/helm/v3/cmd/helm@v3.22.0 sigs.k8s.io/krew/cmd/krew@v0.4.3)
+tools=(helm.sh/helm/v3/cmd/helm@v3.22.0 sigs.k8s.io/krew/cmd/krew@v0.4.3 github.com/google/go-containerregistry/cmd/crane@v0.21.5)
 hash=$(printf '%s\n' "${tools[@]}" | sha256sum | cut -c1-16)
 dir=${XDG_CACHE_HOME:-$HOME/.cache}/hawser/release/$hash
 mkdir -p "$dir"
@@ -13,6 +14,7 @@ flock 9 # two set-ups at once build once
 for tool in "${tools[@]}"; do
   name=${tool##*/} name=${name%@*}
   [ -x "$dir/$name" ] && continue
+  [ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
   echo "setup-release: building $name: some minutes the first time" >&2
   GOBIN=$dir CGO_ENABLED=0 nice -n 10 go install -trimpath -ldflags '-s -w' "$tool"
 done

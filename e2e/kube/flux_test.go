@@ -4,6 +4,7 @@ package kube
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -53,31 +54,52 @@ func (s *set) release(t *testing.T) {
 	}
 }
 
-// follow starts Flux on a cluster, for as long as the test runs. What it applied stays.
+// follow has Flux follow the branch in a cluster, with the page's objects, for as long as
+// the test runs. What it applied stays.
 func (s *set) follow(t *testing.T, cluster, url string) {
 	t.Helper()
-	file := s.path(cluster + ".kubeconfig")
-	config := s.kubectl(t, cluster, "config", "view", "--minify", "--flatten", "--raw")
+	s.flux(t, cluster)
+	s.apply(t, cluster, strings.ReplaceAll(gitops.Documented(t, "../../docs/gitops.md", "kind: GitRepository"), "<repository>", url))
+	s.kubectl(t, cluster, "apply", "-f", s.path("tree/flux/"+cluster+"/sync.yaml"))
+}
+
+// access writes a kubeconfig of one cluster.
+func (r *rig) access(t *testing.T, cluster string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), cluster+".kubeconfig")
+	config := r.kubectl(t, cluster, "config", "view", "--minify", "--flatten", "--raw")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+// defined makes the definitions of flux or argo in a cluster, and its namespace, until the
+// test ends. Nothing is pruned then: the controllers, which start later, end before.
+func (r *rig) defined(t *testing.T, cluster, of, namespace, finalized string) {
+	t.Helper()
 	var definitions []string
-	for _, name := range gitops.Definitions(t, "flux") {
+	for _, name := range gitops.Definitions(t, of) {
 		definitions = append(definitions, "-f", name)
 	}
-	s.apply(t, cluster, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+gitops.FluxNamespace+"}\n")
-	s.kubectl(t, cluster, append([]string{"apply", "--server-side"}, definitions...)...)
-	s.kubectl(t, cluster, append([]string{"wait", "--for=condition=Established", "--timeout=" + limit.String()}, definitions...)...)
-	t.Cleanup(func() { // the controller is not there any more, so nothing is pruned
-		for name := range strings.FieldsSeq(s.kubectl(t, cluster, "-n", gitops.FluxNamespace, "get", "kustomizations", "-o", "name")) {
-			s.kubectl(t, cluster, "-n", gitops.FluxNamespace, "patch", name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	r.apply(t, cluster, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n")
+	r.kubectl(t, cluster, append([]string{"apply", "--server-side"}, definitions...)...)
+	// It fails for one that has no conditions yet.
+	r.eventually(t, has("condition met"), append([]string{"kubectl", "--context", cluster, "wait", "--for=condition=Established", "--timeout=" + limit.String()}, definitions...)...)
+	t.Cleanup(func() {
+		for name := range strings.FieldsSeq(r.kubectl(t, cluster, "-n", namespace, "get", finalized, "-o", "name")) {
+			r.kubectl(t, cluster, "-n", namespace, "patch", name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 		}
-		s.kubectl(t, cluster, append([]string{"delete", "--ignore-not-found"}, definitions...)...)
-		s.kubectl(t, cluster, "delete", "namespace", gitops.FluxNamespace, "--wait=false")
+		r.kubectl(t, cluster, append([]string{"delete", "--ignore-not-found"}, definitions...)...)
+		r.kubectl(t, cluster, "delete", "namespace", namespace)
 	})
-	gitops.StartFlux(t, file)
-	s.apply(t, cluster, strings.ReplaceAll(gitops.Documented(t, "../../docs/gitops.md", "kind: GitRepository"), "<repository>", url))
-	s.kubectl(t, cluster, "apply", "-f", s.path("tree/flux/"+cluster+"/sync.yaml"))
+}
+
+// flux starts Flux on a cluster, until the test ends.
+func (r *rig) flux(t *testing.T, cluster string) {
+	t.Helper()
+	r.defined(t, cluster, "flux", gitops.FluxNamespace, "kustomizations")
+	gitops.StartFlux(t, r.access(t, cluster))
 }
 
 // arrived waits until Flux says that a cluster has what is published, and that all of it

@@ -3,6 +3,7 @@
 package gitops
 
 import (
+	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
 	"os"
@@ -28,17 +29,23 @@ func Definitions(t testing.TB, of string) []string {
 // gives its URL.
 func Serve(t testing.TB, dir string) string {
 	t.Helper()
+	server := httptest.NewServer(Forge(t, dir))
+	t.Cleanup(server.Close)
+	return server.URL + "/" + filepath.Base(dir)
+}
+
+// Forge answers for a git repository over HTTP, by git's own program.
+func Forge(t testing.TB, dir string) http.Handler {
+	t.Helper()
 	out, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {
 		t.Fatalf("ask git for its programs: %v", err)
 	}
-	server := httptest.NewServer(&cgi.Handler{
+	return &cgi.Handler{
 		Path:   filepath.Join(strings.TrimSpace(string(out)), "git-http-backend"),
 		Env:    []string{"GIT_PROJECT_ROOT=" + filepath.Dir(dir), "GIT_HTTP_EXPORT_ALL=1"},
 		Stderr: os.Stderr,
-	})
-	t.Cleanup(server.Close)
-	return server.URL + "/" + filepath.Base(dir)
+	}
 }
 
 // Documented gives the block of code of a page of the documentation that holds a

@@ -1,0 +1,165 @@
+//go:build kube
+
+package kube
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/e2e/kube/gitops"
+)
+
+// TestBootstrapFlux: clusters where Flux runs are bootstrapped, and from then on Flux alone
+// brings what is published. Its kustomize-controller is the real one; of what fetches git
+// there is a stand-in (e2e/kube/gitops).
+func TestBootstrapFlux(t *testing.T) {
+	d := newDelivery(t)
+	for _, c := range d.clusters {
+		d.flux(t, c)
+	}
+	d.bootstrap(t, "Flux")
+	for _, c := range d.clusters {
+		d.eventually(t, has("True"), "kubectl", "--context", c, "-n", gitops.FluxNamespace, "get", "kustomization", "hawser", "hawser-sync",
+			"-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`)
+	}
+	d.export(t, func() {})
+}
+
+// TestBootstrapArgo is the same with Argo CD, which runs in c1 for both clusters: the
+// controllers of Applications and ApplicationSets, and the server of repositories.
+func TestBootstrapArgo(t *testing.T) {
+	d := newDelivery(t)
+	d.defined(t, "c1", "argo", gitops.ArgoNamespace, "applications,applicationsets,appprojects")
+	d.apply(t, "c1", gitops.ArgoSettings(gitops.Documented(t, "../../docs/gitops.md", "resource.customizations.health")))
+	for _, c := range d.clusters {
+		d.apply(t, "c1", d.argoCluster(t, c))
+	}
+	gitops.StartArgo(t, d.access(t, "c1"))
+	d.bootstrap(t, "Argo CD")
+	d.export(t, func() { // it looks every three minutes by itself
+		d.kubectl(t, "c1", "-n", gitops.ArgoNamespace, "annotate", "applications", "--all", "--overwrite", "argocd.argoproj.io/refresh=normal")
+	})
+	out := d.kubectl(t, "c1", "-n", gitops.ArgoNamespace, "get", "applications", "-o", "name")
+	for _, want := range []string{"hawser-c1\n", "hawser-c2\n", "hawser-c2-sample\n"} {
+		if !strings.Contains(out, "/"+want) {
+			t.Errorf("no Application %s: %s", want, out)
+		}
+	}
+}
+
+// delivery is a topology of two clusters that others than Hawser bring there.
+type delivery struct {
+	*rig
+	user
+	net string // work tree
+	url string // where Flux and Argo CD find it
+}
+
+// newDelivery makes the topology; no cluster has anything of it yet.
+func newDelivery(t *testing.T) *delivery {
+	t.Helper()
+	r := needRig(t, same)
+	if r.set != nil {
+		r.set.uninstall(t)
+	}
+	r.workloads(t)
+	d := &delivery{rig: r, user: newUser(t, r, release{bin: os.Getenv("PATH")}, nil)}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		if _, err := d.user.try(ctx, "", "", "hawser uninstall c1 c2 --yes --force"); err != nil {
+			t.Error(err)
+		}
+	})
+	d.types(t, "", "", "git init -q --bare hub.git && git clone -q hub.git net")
+	d.net, d.url = filepath.Join(d.home, "net"), gitops.Serve(t, filepath.Join(d.home, "hub.git"))
+	d.types(t, d.net, "", "hawser init --context c1 --context c2")
+	patch := strings.ReplaceAll(gitops.Documented(t, "../../docs/gitops.md", "spec: {template:"), "<repository>", d.url)
+	d.file(t, "patches/argocd/repo.yaml", patch)
+	d.types(t, d.net, "", "git add -A && git commit -q -m 'the clusterset' && git push -q")
+	return d
+}
+
+func (d *delivery) file(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join(d.net, name)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bootstrap must leave it to somebody, and the clusters must be connected then.
+func (d *delivery) bootstrap(t *testing.T, by string) {
+	t.Helper()
+	begun := time.Now()
+	out := d.types(t, d.net, "", "hawser bootstrap --context c1 --context c2 --image hawser.dev/hawser-agent:lab --follow "+d.url+" --yes")
+	for _, c := range d.clusters {
+		if !strings.Contains(out, "cluster "+c+" gets it by "+by) {
+			t.Errorf("%s gets it by somebody else:\n%s", c, out)
+		}
+		// Hawser itself brings the keys, and neither definitions nor agents.
+		if strings.Contains(out, "daemonset") {
+			t.Errorf("bootstrap brings agents to %s:\n%s", c, out)
+		}
+	}
+	// Until its work is begun there are no agents to wait for.
+	for _, c := range d.clusters {
+		d.eventually(t, has("daemonset"), "kubectl", "--context", c, "-n", "hawser-system", "get", "daemonsets", "-o", "name")
+	}
+	d.types(t, d.net, "", "hawser status --wait")
+	out = d.types(t, d.net, "", "hawser verify")
+	t.Logf("figure: from bootstrap to verify, by way of %s: %.1f s", by, time.Since(begun).Seconds())
+	for _, node := range []string{"c1/c1n1", "c1/c1n2", "c2/c2n1", "c2/c2n2"} {
+		if !strings.Contains(out, node+": 0 of 0 names answered") {
+			t.Errorf("verify does not tell of %s:\n%s", node, out)
+		}
+	}
+}
+
+// export has a commit arrive in the data path, which the reconciler publishes and nobody
+// applies. hurry has whoever brings it look.
+func (d *delivery) export(t *testing.T, hurry func()) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(d.net, "clusterset.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.file(t, "clusterset.yaml", string(raw)+"  exports:\n  - name: whereami-cs\n    namespace: sample\n    clusters: [c2]\n    ports: [{name: http, port: 80}]\n")
+	begun := time.Now()
+	d.types(t, d.net, "", "hawser allocate && git commit -q -a -m 'an export' && git push -q && hawser reconcile --once --repo ../hub.git --root-key keys/root.key")
+	hurry()
+	(&set{rig: d.rig}).ask(t, "c1", "client", service, from("c2"))
+	t.Logf("figure: from a commit to an answer: %.1f s", time.Since(begun).Seconds())
+	hurry()
+	d.eventually(t, has("Ready=True"), "kubectl", "--context", "c2", "-n", "sample", "get", "serviceexport", "whereami-cs",
+		"-o", `jsonpath={range .status.conditions[*]}{.type}={.status} {end}`)
+}
+
+// argoCluster makes a cluster known to Argo CD in c1, by its certificates.
+func (d *delivery) argoCluster(t *testing.T, cluster string) string {
+	t.Helper()
+	get := func(path string) string {
+		return strings.TrimSpace(d.kubectl(t, cluster, "config", "view", "--minify", "--flatten", "--raw", "-o", "jsonpath={"+path+"}"))
+	}
+	server := get(".clusters[0].cluster.server")
+	if cluster == "c1" {
+		server = "https://kubernetes.default.svc"
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Secret
+metadata: {name: cluster-%[1]s, namespace: argocd, labels: {argocd.argoproj.io/secret-type: cluster}}
+stringData:
+  name: %[1]s
+  server: %[2]s
+  config: '{"tlsClientConfig": {"caData": %[3]q, "certData": %[4]q, "keyData": %[5]q}}'
+`, cluster, server, get(".clusters[0].cluster.certificate-authority-data"), get(".users[0].user.client-certificate-data"), get(".users[0].user.client-key-data"))
+}

@@ -1,0 +1,352 @@
+//go:build kube
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/e2e/kube/api"
+	"hawser.dev/hawser/e2e/kube/gitops"
+	"hawser.dev/hawser/lab/netspace"
+)
+
+// What is outside of the clusters, on the router between them.
+const (
+	mirrorAt = "172.31.1.1:5000" // registry, by HTTP
+	forgeAt  = "172.31.1.1:8080" // git, by HTTP and with a token
+	gitToken = "s3cret"
+)
+
+const releasePage = "../../docs/release.md"
+
+// TestReleaseInstalled goes through docs/release.md on two clusters, with its own commands:
+// the images of the archive are pushed to a mirror, from which the nodes pull them; the
+// reconciler runs in c1 by the chart, reads and writes a git server with a token; c1's part
+// comes by the chart and c2's by the base of kustomize. What is installed is what hawser
+// render wrote; an upgrade arrives in the data path, and after an uninstall the nodes are as
+// before.
+func TestReleaseInstalled(t *testing.T) {
+	rel := needRelease(t)
+	r := needRig(t, same)
+	if r.set != nil {
+		r.set.uninstall(t)
+	}
+	r.workloads(t)
+	before := r.snapshots(t)
+	u := newUser(t, r, rel, nil)
+	u.bin += ":" + api.Programs(t, "setup-release.sh", "helm", "crane") + ":" + built.kube + ":/usr/bin:/bin"
+	in := installation{rig: r, user: u, mirror: mirrorAt + "/hawser", work: filepath.Join(u.home, "work")}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		if _, err := u.try(ctx, "", "", "hawser uninstall c1 c2 --yes --force"); err != nil {
+			t.Error(err)
+		}
+		for _, c := range r.clusters {
+			_, _ = u.try(ctx, "", "", "kubectl --context "+c+" delete namespace hawser-reconciler --ignore-not-found; kubectl --context "+c+" delete secret -l owner=helm")
+		}
+	})
+	// Helm and kubectl have no --context in the page's commands.
+	for _, c := range r.clusters {
+		r.must(t, "", "sh", "-ec", "cp "+u.kubeconfig+" "+u.kubeconfig+"."+c+" && kubectl --kubeconfig "+u.kubeconfig+"."+c+" config use-context "+c)
+	}
+	in.forge(t)
+	in.registry(t)
+	// The archive's files are beside the files that the commands make.
+	r.must(t, "", "cp", "-r", rel.site, in.work)
+	for _, step := range []struct {
+		name string
+		do   func(*testing.T, *installation)
+	}{
+		{"mirror", mirrored}, {"reconciler by the chart", reconcilerByChart}, {"clusters", clustersInstalled},
+		{"same as rendered", sameAsRendered}, {"upgrade", clustersUpgraded}, {"uninstall", chartsUninstalled},
+	} {
+		begun := time.Now()
+		if !t.Run(step.name, func(t *testing.T) { step.do(t, &in) }) {
+			t.FailNow() // each step stands on the one before
+		}
+		t.Logf("figure: %s: %.0f s", step.name, time.Since(begun).Seconds())
+	}
+	r.workloads(t)
+	if text := differences(before, r.snapshots(t)); text != "" {
+		t.Errorf("not as before:\n%s", text)
+	}
+}
+
+// installation is what a release is installed from and to.
+type installation struct {
+	*rig
+	user
+	mirror string // registry and folder
+	work   string // folder of the archive's files, where commands run
+	net    string // work tree of the topology
+}
+
+// on runs lines in the folder of the archive as somebody whose context is a cluster.
+func (in *installation) on(t *testing.T, cluster, lines string) string {
+	t.Helper()
+	u := in.user
+	u.kubeconfig += "." + cluster
+	return u.types(t, in.work, "", lines)
+}
+
+// page gives a block of the page's commands with this installation's values.
+func (in *installation) page(t *testing.T, text string, more ...string) string {
+	t.Helper()
+	return strings.NewReplacer(append(more, "mirror.example.org/hawser", in.mirror, "v0.2.0", in.version, "0.2.0", strings.TrimPrefix(in.version, "v"),
+		"https://git.example.org/net/clusterset.git", "http://"+forgeAt+"/hub.git", "token=...", "token="+gitToken)...).
+		Replace(gitops.Documented(t, releasePage, text))
+}
+
+// everywhere runs a shell's lines on every node.
+func (in *installation) everywhere(t *testing.T, lines string) (out []string) {
+	t.Helper()
+	for _, node := range []string{"c1n1", "c1n2", "c2n1", "c2n2"} {
+		out = append(out, in.rig.must(t, "", "kubelab", "--dir", in.dir, "node", node, "sh", "-ec", lines))
+	}
+	return out
+}
+
+// ctr is containerd's command line for what the kubelet uses.
+const ctr = "ctr -a /run/containerd/containerd.sock -n k8s.io "
+
+// forge serves the repository hub.git outside of the clusters, to whoever has the token.
+func (in *installation) forge(t *testing.T) {
+	t.Helper()
+	in.types(t, "", "", "git init -q --bare hub.git && git -C hub.git config http.receivepack true && git clone -q hub.git net")
+	in.net = filepath.Join(in.home, "net")
+	backend := gitops.Forge(t, filepath.Join(in.home, "hub.git"))
+	server := &http.Server{ReadHeaderTimeout: limit, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if _, password, _ := q.BasicAuth(); password != gitToken {
+			w.Header().Set("WWW-Authenticate", "Basic realm=git")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		backend.ServeHTTP(w, q)
+	})}
+	err := netspace.Do(filepath.Join(in.dir, "net", "internet"), func() error {
+		l, err := net.Listen("tcp", forgeAt)
+		if err == nil {
+			go func() { _ = server.Serve(l) }() // until it is closed
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+}
+
+// registry serves images outside of the clusters; requests.log says who asked for what.
+func (in *installation) registry(t *testing.T) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(in.home, "requests.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve := exec.Command("kubelab", "--dir", in.dir, "net", "internet", "crane", "registry", "serve", "--address", mirrorAt)
+	serve.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":"+in.bin)
+	serve.Stdout, serve.Stderr = log, log
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = serve.Process.Signal(syscall.SIGTERM)
+		_ = serve.Wait() // it was told to end
+		_ = log.Close()
+	})
+	in.outside(t, "until curl -sf http://"+mirrorAt+"/v2/; do sleep 0.2; done")
+}
+
+// outside runs lines in the network between the clusters, in the folder of the archive.
+func (in *installation) outside(t *testing.T, lines string) string {
+	t.Helper()
+	return in.rig.must(t, "", "kubelab", "--dir", in.dir, "net", "internet", "env", "HOME="+in.home, "PATH="+in.bin, "sh", "-ec", lines)
+}
+
+// mirrored pushes the archive's images to a registry, with the page's commands.
+func mirrored(t *testing.T, in *installation) {
+	in.outside(t, "cd "+in.work+"\n"+in.page(t, "crane push"))
+	for _, name := range []string{"hawser", "hawser-agent"} {
+		out := in.outside(t, "crane digest "+in.mirror+"/"+name+":"+in.version)
+		if digest := in.digest(t, name); strings.TrimSpace(out) != digest {
+			t.Errorf("the mirror has %s as %s, want %s of images.txt", name, out, digest)
+		}
+	}
+	// The nodes know that the mirror is not HTTPS, and have nothing of the release yet.
+	in.everywhere(t, `mkdir -p /etc/containerd/certs.d/`+mirrorAt+`
+printf 'server = "http://`+mirrorAt+`"\n[host."http://`+mirrorAt+`"]\n  capabilities = ["pull", "resolve"]\n' >/etc/containerd/certs.d/`+mirrorAt+`/hosts.toml
+for image in $(`+ctr+`images ls | awk '/`+mirrorAt+`|`+in.digest(t, "hawser")+`|`+in.digest(t, "hawser-agent")+`/ { print $1 }'); do `+ctr+`images rm --sync $image; done`)
+}
+
+// digest gives that of an image in images.txt.
+func (in *installation) digest(t *testing.T, name string) string {
+	t.Helper()
+	_, digest, _ := strings.Cut(in.image(t, name), "@")
+	return digest
+}
+
+// pulled wants nodes to have an image of the mirror, with the digest of images.txt, and its
+// parts to have been asked of the mirror.
+func (in *installation) pulled(t *testing.T, name string, nodes int) {
+	t.Helper()
+	have := 0
+	for _, list := range in.everywhere(t, ctr+"images ls") {
+		for line := range strings.Lines(list) {
+			if strings.HasPrefix(line, in.mirror+"/"+name) && strings.Contains(line, in.digest(t, name)) {
+				have++
+				break
+			}
+		}
+	}
+	log, err := os.ReadFile(filepath.Join(in.home, "requests.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := regexp.MustCompile(`GET /v2/hawser/`+name+`/blobs/sha256:`).FindAllString(string(log), -1)
+	if have != nodes || len(asked) == 0 {
+		t.Errorf("%d nodes have %s of the mirror, want %d; the mirror was asked for %d of its parts:\n%s", have, name, nodes, len(asked), log)
+	}
+}
+
+// reconcilerByChart installs the reconciler in c1, which publishes what is pushed.
+func reconcilerByChart(t *testing.T, in *installation) {
+	in.types(t, in.net, "", "hawser init --context c1 --context c2")
+	// The one place where the mirror's name is, for agents.
+	in.rewrite(t, "spec:\n", "spec:\n  agent: {image: \""+in.mirror+"/hawser-agent:"+in.version+"@"+in.digest(t, "hawser-agent")+"\"}\n")
+	in.types(t, in.net, "", "hawser allocate && git add -A && git commit -q -m 'the clusterset' && git push -q")
+	in.types(t, in.work, "", "cp ../net/keys/root.key .")
+	in.on(t, "c1", strings.TrimSpace(in.page(t, "helm install hawser hawser-reconciler"))+" --set registry="+in.mirror+" --set interval=5s")
+	in.on(t, "c1", "kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+limit.String()+
+		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
+	in.published(t, "clusterset")
+	in.pulled(t, "hawser", 1)
+	// What its notes say to look at.
+	notes := in.on(t, "c1", "helm get notes hawser -n hawser-reconciler")
+	status := regexp.MustCompile(`kubectl get --raw .*`).FindString(notes)
+	if out := in.on(t, "c1", status); !strings.Contains(out, strings.TrimSpace(in.types(t, in.home, "", "git -C hub.git rev-parse main"))) {
+		t.Errorf("the status has not the commit: %s", out)
+	}
+}
+
+// rewrite changes the topology in one place.
+func (in *installation) rewrite(t *testing.T, from, to string) {
+	t.Helper()
+	file := filepath.Join(in.net, "clusterset.yaml")
+	raw, err := os.ReadFile(file)
+	if err == nil && strings.Count(string(raw), from) != 1 {
+		err = errors.New("not once in the file: " + from + "\n" + string(raw))
+	}
+	if err == nil {
+		err = os.WriteFile(file, []byte(strings.Replace(string(raw), from, to, 1)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// published waits until the reconciler has published the newest commit, and a text is in it.
+func (in *installation) published(t *testing.T, text string) {
+	t.Helper()
+	commit := strings.TrimSpace(in.types(t, in.home, "", "git -C hub.git rev-parse main"))
+	in.eventually(t, func(out string) bool { return strings.Contains(out, commit) && strings.Contains(out, text) },
+		"sh", "-c", "git -C "+in.home+"/hub.git log -1 --format=%B rendered; git -C "+in.home+"/hub.git show rendered:topology.json")
+}
+
+// clustersInstalled brings what is rendered to c1 by the chart, and to c2 by kustomize.
+func clustersInstalled(t *testing.T, in *installation) {
+	in.types(t, in.work, "", "cp ../net/clusterset.yaml ../net/clusterset.lock.yaml . && cp ../net/keys/c1.identity . && mkdir kustomize && tar -xf hawser-kustomize_"+
+		in.version+".tar.gz -C kustomize && cp ../net/keys/c2.identity kustomize/cluster/identity.txt && sed -i 's#clusters/fra#clusters/c2#' kustomize/cluster/kustomization.yaml")
+	in.on(t, "c1", in.page(t, "kubectl kustomize rendered/clusters/fra", "fra", "c1"))
+	in.applyBase(t)
+	in.on(t, "c2", "hawser keys signers --root-key root.key --cluster c2 -o secret | kubectl apply -f -")
+	in.connected(t)
+	in.pulled(t, "hawser-agent", 4)
+}
+
+// applyBase brings what is rendered to c2, as the base's comment says; twice, as kinds that
+// were just defined need a moment.
+func (in *installation) applyBase(t *testing.T) {
+	t.Helper()
+	in.types(t, in.work, "", "rm -rf kustomize/cluster/rendered && cp -r rendered kustomize/cluster/")
+	in.eventually(t, has(""), "kubectl", "--kubeconfig", in.user.kubeconfig, "--context", "c2", "apply", "-k", in.work+"/kustomize/cluster", "--server-side")
+}
+
+func (in *installation) connected(t *testing.T) {
+	t.Helper()
+	in.types(t, in.work, "", "hawser status --wait")
+	out := in.types(t, in.work, "", "hawser verify")
+	for _, node := range []string{"c1/c1n1", "c1/c1n2", "c2/c2n1", "c2/c2n2"} {
+		if !strings.Contains(out, node+": ") {
+			t.Errorf("verify does not tell of %s:\n%s", node, out)
+		}
+	}
+}
+
+// sameAsRendered: all that hawser apply would change about what the chart and the base made
+// is the mark of its own.
+func sameAsRendered(t *testing.T, in *installation) {
+	out := in.types(t, in.work, "", "hawser apply --tree rendered --dry-run -o json || [ $? -eq 1 ]")
+	objects, own := 0, 0
+	for line := range strings.Lines(out) {
+		switch name, value, _ := strings.Cut(strings.Trim(strings.TrimSpace(line), ","), ": "); {
+		case name == `"op"` && value == `"~"`:
+			objects++
+		case name == `"path"` && value == `"metadata.annotations[\"hawser.dev/applied-for\"]"`:
+			own++
+		case name == `"op"` || name == `"path"`:
+			t.Errorf("hawser apply would change %s %s", name, value)
+		}
+	}
+	if objects < 40 || objects != own {
+		t.Errorf("hawser apply would mark %d of %d objects:\n%s", own, objects, out)
+	}
+}
+
+// clustersUpgraded has a commit arrive: the reconciler publishes it, the chart and the base
+// bring it.
+func clustersUpgraded(t *testing.T, in *installation) {
+	file := filepath.Join(in.net, "clusterset.yaml")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = append(raw, "  exports:\n  - name: whereami-cs\n    namespace: sample\n    clusters: [c2]\n    ports: [{name: http, port: 80}]\n"...)
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in.types(t, in.net, "", "hawser allocate && git commit -q -a -m 'an export' && git push -q")
+	in.published(t, "whereami-cs")
+	in.types(t, in.work, "", "cp ../net/clusterset.yaml ../net/clusterset.lock.yaml .")
+	upgrade := slices.DeleteFunc(strings.Split(in.page(t, "kubectl kustomize rendered/clusters/fra", "fra", "c1", "helm install", "helm upgrade"), "\n"),
+		func(line string) bool {
+			return !strings.HasPrefix(line, "hawser render") && !strings.Contains(line, "fra.yaml") && !strings.Contains(line, "c1.yaml")
+		})
+	in.on(t, "c1", strings.Join(upgrade, "\n"))
+	in.applyBase(t)
+	(&set{rig: in.rig}).ask(t, "c1", "client", service, from("c2"))
+	in.connected(t)
+}
+
+// chartsUninstalled takes all of it away, with the page's commands.
+func chartsUninstalled(t *testing.T, in *installation) {
+	in.on(t, "c1", in.page(t, "helm uninstall", "fra", "c1"))
+	in.types(t, in.work, "", "hawser uninstall c2 --yes")
+	// Definitions that others use, too, stay, as their exports would go.
+	in.on(t, "c1", "kubectl get crds serviceexports.multicluster.x-k8s.io serviceimports.multicluster.x-k8s.io clusterproperties.about.k8s.io")
+	if out := in.on(t, "c1", "{ helm list -A -q; kubectl get namespaces,crds,clusterroles,clusterrolebindings,validatingadmissionpolicies -o name; } | grep hawser || true"); out != "" {
+		t.Errorf("this is left in c1:\n%s", out)
+	}
+}
