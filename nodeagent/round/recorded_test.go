@@ -46,7 +46,7 @@ func TestPlanIsRun(t *testing.T) {
 		t.Logf("%s: %+v", name, c)
 		all.add(c)
 	}
-	if all.rounds < 60 || all.moves < 10 || all.aims < 5 || all.left < 5 {
+	if all.rounds < 200 || all.moves < 60 || all.aims < 10 || all.left < 10 {
 		t.Errorf("too little happens in the recordings: %+v", all)
 	}
 }
