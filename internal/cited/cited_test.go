@@ -60,7 +60,8 @@ func TestCheckTests(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"page.md":   "`TestThere`: yes.\n\n- nothing\n- as `TestThere`\n  and `TestLost`\n- `FuzzLost`\n\n| a | test |\n|---|---|\n| x | `TestThere`, `script` |\n| y | `TestGone` (pkg) |\n| z | none |\n\n| other |\n|---|\n| `TestElse` |\n\n## Known limits\n\n- one\n\n## More\n\nwords\n",
+		"page.md":   "`TestThere`: yes.\n\n- nothing\n- as `TestThere`\n  and `TestLost`\n- `FuzzLost`\n\n| a | test |\n|---|---|\n| x | `TestThere`, `script` |\n| y | `TestGone` (pkg) |\n| z | none |\n\n| other |\n|---|\n| `TestElse` |\n\n## Known limits\n\n- one\n\n## More\n\nwords\n\n- who may do all. Tests: none.\n",
+		"none.md":   "words\n",
 		"a_test.go": "package a\n\nfunc TestThere(t *testing.T) {}\n", "script.txtar": "",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -70,6 +71,9 @@ func TestCheckTests(t *testing.T) {
 	have, err := cited.CheckTests(dir, "page.md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := cited.CheckTests(dir, "none.md"); err == nil {
+		t.Error("a page without a test is accepted")
 	}
 	want := []string{
 		"page.md:3: this names no test", "page.md:4: there is no test TestLost", "page.md:6: there is no test FuzzLost",
