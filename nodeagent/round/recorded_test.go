@@ -46,7 +46,7 @@ func TestPlanIsRun(t *testing.T) {
 		t.Logf("%s: %+v", name, c)
 		all.add(c)
 	}
-	if all.rounds < 200 || all.moves < 60 || all.aims < 10 || all.left < 10 {
+	if all.rounds < 400 || all.moves < 100 || all.aims < 20 || all.left < 10 || all.kept < 40 || all.live < 5 {
 		t.Errorf("too little happens in the recordings: %+v", all)
 	}
 }
