@@ -100,7 +100,7 @@ reach: setup ## 20,000 packets through the rules of 200 topologies; other ones: 
 
 quiet: setup build ## what planned work, changes and deaths lose; on an idle machine
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v ./e2e -run TestQuiet
-	QUIET=1 $(GO) test -count=1 -timeout 40m -v -parallel 1 ./nodeagent/cable/cabletest -run TestConformance
+	QUIET=1 $(GO) test -count=1 -timeout 40m -v -parallel 1 ./nodeagent/driver/drivertest -run TestConformance
 
 # The same run again: SEED; one round of it alone: ROUND. FAMILY=4|6|dual. What the agents of
 # NODES see is written down in RECORD.

@@ -15,7 +15,7 @@ func TestTour(t *testing.T) {
 	needs(t)
 	tours := []struct {
 		driver string
-		cable  string // what `hawser show connections` has behind the remote address: port and driver
+		tunnel string // what `hawser show connections` has behind the remote address: port and driver
 	}{
 		{"vxlan", `51884 +vxlan \(clear\)`},
 		{"ipsec", `4500 +ipsec \((kernel|userspace)\)`},
@@ -31,7 +31,7 @@ func TestTour(t *testing.T) {
 					return err
 				}
 				env.Setenv("TOPOLOGY", topology)
-				env.Setenv("CABLE", tour.cable)
+				env.Setenv("CABLE", tour.tunnel)
 				return nil
 			}
 			testscript.Run(t, p)

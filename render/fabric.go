@@ -249,7 +249,7 @@ func (b *builder) sharedKeys(f *fabric.Fabric) {
 }
 
 // key gives the public halves of a gateway's keys, whatever drivers it has now:
-// a link may change its driver, and both of its cables need theirs then. Keys
+// a link may change its driver, and both of its tunnels need theirs then. Keys
 // that a gateway brought serve every epoch, and nothing is derived beside them.
 func (b *builder) key(cluster string, g *schema.Gateway, path string, epoch int) fabric.Key {
 	brought := fabric.Key{Epoch: epoch, Public: strings.TrimSpace(g.PublicKey), Ed25519: strings.TrimSpace(g.IKEPublicKey)}

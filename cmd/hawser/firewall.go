@@ -34,7 +34,7 @@ func newFirewallCommand(a *app) *cobra.Command {
 		Use:   "firewall [FILE|DIR|-]",
 		Short: "Print the firewall ports that gateways need",
 		Long: `Print which ports firewalls in front of gateways must let in now, from whom and for
-what: links as they are (links), second cables while the port of a gateway changes
+what: links as they are (links), second tunnels while the port of a gateway changes
 (moves), and what nodes of a cluster send each other (nodes). It reads the topology and
 its lock, and nothing else.
 

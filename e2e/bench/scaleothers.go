@@ -114,7 +114,7 @@ func (c scaleCast) play(one standIn) []func(context.Context) error {
 // that sends it, by which the gateway under test knows it.
 func (c scaleCast) stage(s *space) error {
 	port := strconv.Itoa(51820 + fabric.VXLANOffset)
-	script := "link add " + scaleDevice + " type vxlan id " + strconv.Itoa(desired.VXLANCableID) + " dstport " + port + " nolearning\n" +
+	script := "link add " + scaleDevice + " type vxlan id " + strconv.Itoa(desired.VXLANTunnelID) + " dstport " + port + " nolearning\n" +
 		"link set " + scaleDevice + " mtu " + strconv.Itoa(scaleMTU) + " up\n" +
 		"route add " + c.Addr.String() + " dev " + scaleDevice + "\n" +
 		"neigh add " + c.Addr.String() + " lladdr " + c.MAC + " dev " + scaleDevice + "\n"

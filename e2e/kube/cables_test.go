@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestCables: gateways in pods carry the links over every driver, with the same
+// TestTunnels: gateways in pods carry the links over every driver, with the same
 // rights for all, and change from one to the next while they run.
-func TestCables(t *testing.T) {
+func TestTunnels(t *testing.T) {
 	s := needSet(t, same)
 	defer s.reset(t)
 	before := "egressIPs: 8"

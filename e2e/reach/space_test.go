@@ -23,7 +23,7 @@ import (
 // Links of the gateway, which are TUN devices: the test writes what comes in and reads
 // what goes out.
 const (
-	linkCable  = "hw-wg1"
+	linkTunnel = "hw-wg1"
 	linkNodes  = desired.NodeLink
 	linkPods   = "pod0"
 	linkBeside = "eth0"
@@ -49,7 +49,7 @@ func newSpace(t *testing.T) *space {
 		t.Fatalf("make a network namespace: %v", err)
 	}
 	s := &space{t: t, tuns: map[Place]int{}}
-	for place, name := range map[Place]string{Tunnel: linkCable, Node: linkNodes, Pod: linkPods, Beside: linkBeside} {
+	for place, name := range map[Place]string{Tunnel: linkTunnel, Node: linkNodes, Pod: linkPods, Beside: linkBeside} {
 		s.tuns[place] = s.tun(name)
 	}
 	s.up("lo")
@@ -140,7 +140,7 @@ func (s *space) put(state desired.State, node []netip.Addr, pods []netip.Prefix)
 	}
 	s.passing(state.Links)
 	ours := func(link string) bool {
-		return link == linkCable || link == linkNodes || link == "" || strings.HasPrefix(link, desired.PassPrefix)
+		return link == linkTunnel || link == linkNodes || link == "" || strings.HasPrefix(link, desired.PassPrefix)
 	}
 	var neighbours []desired.Neighbour
 	for _, n := range state.Neighbours {

@@ -110,13 +110,13 @@ func TestKinds(t *testing.T) {
 	job(t, m, bin, `cd nodeagent/kernel && kernel.test -test.run Laws -test.timeout 10m`)
 }
 
-// TestCables runs the suite of every driver: WireGuard is the kernel's, and so is ESP.
-func TestCables(t *testing.T) {
+// TestTunnels runs the suite of every driver: WireGuard is the kernel's, and so is ESP.
+func TestTunnels(t *testing.T) {
 	m := machine(t)
-	bin := build(t, "cabletest.test=nodeagent/cable/cabletest", "hawser-agent=cmd/hawser-agent")
+	bin := build(t, "drivertest.test=nodeagent/driver/drivertest", "hawser-agent=cmd/hawser-agent")
 	out := job(t, m, bin, `
 export HAWSER_CABLETEST_AGENT=$bin/hawser-agent
-cd nodeagent/cable/cabletest && cabletest.test -test.v -test.run "$inside" -test.parallel 1 -test.timeout 50m
+cd nodeagent/driver/drivertest && drivertest.test -test.v -test.run "$inside" -test.parallel 1 -test.timeout 50m
 `)
 	if strings.Contains(out, "--- SKIP") {
 		t.Error("something was skipped")

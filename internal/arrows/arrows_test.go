@@ -84,9 +84,9 @@ func rules() []rule {
 		{from: module + "/nodeagent/mcs", never: append(own("nodeagent/project", "nodeagent/desired", "nodeagent/kernel", "nodeagent/facts"), "k8s.io",
 			"os", "net", "math/rand", "math/rand/v2", "log/slog", "os/exec"),
 			why: "what the Multi-Cluster Services API says is decided purely; project asks, objects are written elsewhere"},
-		{from: module + "/nodeagent/cable", but: module + "/nodeagent/cable/cabletest", never: append(own("nodeagent/project", "nodeagent/kernel"), "os", "net", "math/rand",
+		{from: module + "/nodeagent/driver", but: module + "/nodeagent/driver/drivertest", never: append(own("nodeagent/project", "nodeagent/kernel"), "os", "net", "math/rand",
 			"math/rand/v2", "log/slog", "os/exec"),
-			why: "what a cable is made of is decided purely; project asks, kernel does"},
+			why: "what a tunnel is made of is decided purely; project asks, kernel does"},
 		{from: module + "/nodeagent/objects", never: own("nodeagent/project", "nodeagent/kernel", "nodeagent/facts", "nodeagent/kube",
 			"nodeagent/health", "nodeagent/feed", "nodeagent/dns"),
 			why: "what is written into the API is decided elsewhere"},
@@ -158,7 +158,7 @@ func TestPure(t *testing.T) {
 	for _, dir := range []string{
 		"schema", "schema/document", "schema/load", "schema/tags", "schema/paths", "schema/syntax", "schema/validate", "schema/overlap", "schema/capacity", "schema/resolve",
 		"schema/lockfile", "schema/allocate", "schema/overlay", "schema/ownership", "internal/cidr", "schema/fabric", "schema/fabric/reach", "schema/fabric/firewall", "schema/fabric/explain", "internal/clustermap", "internal/clustermap/live", "internal/arrival", "internal/matrix", "internal/svg", "internal/lanes", "internal/cast", "internal/webpage", "internal/webreport", "render", "render/plan",
-		"nodeagent/project", "nodeagent/round", "nodeagent/model", "nodeagent/mcs", "nodeagent/cable", "nodeagent/desired", "nodeagent/objects/corefile", "reconciler/discover",
+		"nodeagent/project", "nodeagent/round", "nodeagent/model", "nodeagent/mcs", "nodeagent/driver", "nodeagent/desired", "nodeagent/objects/corefile", "reconciler/discover",
 	} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
 		if err != nil || len(files) == 0 {

@@ -185,7 +185,7 @@ func (j *joiner) behind(s *Step) []*Step {
 }
 
 // joined says that what a step sent may have come to the other one: within a cluster
-// over the same device or over anybody's network, between clusters over a cable.
+// over the same device or over anybody's network, between clusters over a tunnel.
 func joined(s, next *Step) bool {
 	out, in := s.Journey.Out, next.Journey.In
 	inside := strings.HasPrefix(out, desired.NodePrefix)

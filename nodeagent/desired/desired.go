@@ -22,9 +22,9 @@ const (
 	LinkAlias    = "hawser" // and carries this alias
 	TunnelPrefix = "hw-wg"  // WireGuard devices; the key epoch follows, and behind it -lane but for lane 0, or -p and the port
 	VXLANPrefix  = "hw-vt"  // VXLAN to other clusters; the outer family and -port follow
-	NodePrefix   = "hw-vx"  // links inside the cluster; all others of ours are cables
+	NodePrefix   = "hw-vx"  // links inside the cluster; all others of ours are tunnels
 	NodeLink     = "hw-vx0" // VXLAN between the nodes of one cluster
-	PassPrefix   = "hw-tr"  // VXLAN through the cables, for what clusters pass on to each other; the outer family and -port follow
+	PassPrefix   = "hw-tr"  // VXLAN through the tunnels, for what clusters pass on to each other; the outer family and -port follow
 	MateLink     = "hw-vx1" // VXLAN between the gateways of one cluster, for the same
 
 	RouteProtocol = 73   // routes and rules
@@ -43,8 +43,8 @@ const (
 	RulePass      = 7294       // and the one before
 	RuleTransit   = 7299       // priority of the rule of TableTransit
 	RulePriority  = 7300       // of the rule of TableOut; those of the WireGuard devices at the gateway's own port follow
-	RuleCable     = 7365       // of the rules of all other cables, and of what other gateways send on
-	RuleHome      = 7289       // priority of the rules that lead what came out of a cable, or from another gateway, home: the node that its flow came from
+	RuleTunnel    = 7365       // of the rules of all other tunnels, and of what other gateways send on
+	RuleHome      = 7289       // priority of the rules that lead what came out of a tunnel, or from another gateway, home: the node that its flow came from
 	RuleHomes     = 33000      // the first of the rules by which the node is found, behind all others: nothing comes here but from RuleHome
 	RuleHomesEnd  = 33280      // the last of them, for a node that is not known (any more)
 	TableHomes    = 7400       // routes to nodes that handed over flows, a table for each node; its number follows
@@ -52,17 +52,17 @@ const (
 	TableMain     = 254        // the kernel's main table
 	MarkHome      = 0x70000000 // in the bits of MaskHome: the packet goes home by the rules from RuleHomes on; see HomeMark
 	MaskHome      = 0xf0000000
-	MetricCable   = 7300 // of routes over cables beside the one in use; what follows tells them apart
+	MetricTunnel  = 7300 // of routes over tunnels beside the one in use; what follows tells them apart
 
 	VXLANPort = 4803 // UDP, between nodes of one cluster
 	VXLANID   = 73
-	// VXLANCableID is the VNI between gateways of different clusters.
-	VXLANCableID = 74
-	PassID       = 75   // VNI of what clusters pass on
-	PassPort     = 4809 // UDP, the same on tunnel addresses
-	ProbePort    = 4804 // UDP, messages about links (package wire) on tunnel addresses and over NodeLink
-	FeedPort     = 4805 // TCP, peer feed on tunnel addresses and over NodeLink
-	IPsecPort    = 4807 // UDP, VXLAN on tunnel addresses, inside ESP only
+	// VXLANTunnelID is the VNI between gateways of different clusters.
+	VXLANTunnelID = 74
+	PassID        = 75   // VNI of what clusters pass on
+	PassPort      = 4809 // UDP, the same on tunnel addresses
+	ProbePort     = 4804 // UDP, messages about links (package wire) on tunnel addresses and over NodeLink
+	FeedPort      = 4805 // TCP, peer feed on tunnel addresses and over NodeLink
+	IPsecPort     = 4807 // UDP, VXLAN on tunnel addresses, inside ESP only
 )
 
 // State is everything that one node should have.
@@ -81,7 +81,7 @@ type State struct {
 	Elements   []Element
 	Services   []Service // DNS
 	Zones      []Zone    // DNS
-	Cables     []Cable   // how the objects above lead to other gateways; by cluster, gateway and preference
+	Tunnels    []Tunnel  // how the objects above lead to other gateways; by cluster, gateway and preference
 }
 
 // Sysctl is one kernel setting under /proc/sys. The kind remembers the value

@@ -142,10 +142,10 @@ func TestFallsAside(t *testing.T) {
 			continue
 		}
 		if way := pass(Seen{Begun: true}, inner, outer); way != (model.Way{Addr: outer, Next: inner}) {
-			t.Errorf("goes by %+v while the first cable is there", way)
+			t.Errorf("goes by %+v while the first tunnel is there", way)
 		}
 		if way := pass(Seen{Alive: true, Begun: true, Alone: true}, inner, outer); way != (model.Way{Addr: inner, Dial: 1}) {
-			t.Errorf("goes by %+v when the first cable is gone", way)
+			t.Errorf("goes by %+v when the first tunnel is gone", way)
 		}
 	}
 }

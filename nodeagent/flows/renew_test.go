@@ -18,7 +18,7 @@ import (
 func (r *rig) gatewayPod() {
 	r.t.Helper()
 	r.pod.ip("link del eth0")
-	cable(r.pod, "eth0", r.a, "pod0")
+	tunnel(r.pod, "eth0", r.a, "pod0")
 	r.pod.ip("addr add "+podIP+"/24 dev eth0", "addr add "+podIP6+"/64 dev eth0 nodad",
 		"route add default via 10.7.1.1", "route add default via fd00:7::1")
 	r.a.ip("route del 10.7.1.0/24", "route del fd00:7::/64", "addr add 10.7.1.1/24 dev pod0", "addr add fd00:7::1/64 dev pod0 nodad")

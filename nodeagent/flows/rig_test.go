@@ -42,8 +42,8 @@ var remote = []netip.Prefix{netip.MustParsePrefix("242.2.0.0/16"), netip.MustPar
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, pod: newSpace(t), node: newSpace(t), a: newSpace(t), b: newSpace(t), far: newSpace(t), server: newSpace(t)}
-	cable(r.pod, "eth0", r.node, "pod0")
-	cable(r.far, "srv0", r.server, "eth0")
+	tunnel(r.pod, "eth0", r.node, "pod0")
+	tunnel(r.far, "srv0", r.server, "eth0")
 	r.link()
 	r.pod.ip("addr add "+podIP+"/24 dev eth0", "addr add "+podIP6+"/64 dev eth0 nodad",
 		"route add default via 10.7.1.1", "route add default via fd00:7::1")
@@ -71,7 +71,7 @@ func (r *rig) link() {
 	}
 	for i, g := range []*space{r.a, r.b} {
 		n := i + 2
-		cable(g, "hw-vx0", r.node, fmt.Sprintf("port%d", n))
+		tunnel(g, "hw-vx0", r.node, fmt.Sprintf("port%d", n))
 		r.node.ip(fmt.Sprintf("link set port%d master hw-vx0", n))
 		g.ip(fmt.Sprintf("link set hw-vx0 address 02:00:00:00:00:0%d", n),
 			fmt.Sprintf("addr add 192.0.2.%d/24 dev hw-vx0", n), fmt.Sprintf("addr add 2001:db8::%d/64 dev hw-vx0 nodad", n),
@@ -80,7 +80,7 @@ func (r *rig) link() {
 		r.node.ip(fmt.Sprintf("neigh add 192.0.2.%d lladdr 02:00:00:00:00:0%d dev hw-vx0 nud permanent", n, n),
 			fmt.Sprintf("neigh add 2001:db8::%d lladdr 02:00:00:00:00:0%d dev hw-vx0 nud permanent", n, n))
 		far := fmt.Sprintf("wg%d", n)
-		cable(g, "hw-wg1", r.far, far)
+		tunnel(g, "hw-wg1", r.far, far)
 		g.ip(fmt.Sprintf("addr add 241.0.%d.1/24 dev hw-wg1", n), fmt.Sprintf("addr add fd00:41:%d::1/64 dev hw-wg1 nodad", n),
 			fmt.Sprintf("route add 242.2.0.0/16 via 241.0.%d.2", n), fmt.Sprintf("route add fd00:42:2::/48 via fd00:41:%d::2", n))
 		r.far.ip(fmt.Sprintf("addr add 241.0.%d.2/24 dev %s", n, far), fmt.Sprintf("addr add fd00:41:%d::2/64 dev %s nodad", n, far))

@@ -112,8 +112,8 @@ func (s *space) inside(f func()) {
 	f()
 }
 
-// cable lays a veth between two namespaces.
-func cable(a *space, nameA string, b *space, nameB string) {
+// tunnel lays a veth between two namespaces.
+func tunnel(a *space, nameA string, b *space, nameB string) {
 	a.t.Helper()
 	a.ip("link add " + nameA + " type veth peer name " + nameB + " netns " + b.name)
 	a.ip("link set " + nameA + " up")

@@ -196,7 +196,7 @@ func (h *Host) Addresses() ([]netip.Addr, error) {
 func (h *Host) NoIPv6() bool { return kernel.NoIPv6() }
 
 // Meters reads the counters of tunnels.
-func (h *Host) Meters(ctx context.Context, tunnels []desired.Cable) ([]kernel.Meter, error) {
+func (h *Host) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]kernel.Meter, error) {
 	return h.namespace.Meters(ctx, tunnels)
 }
 
@@ -234,7 +234,7 @@ func (h *Host) Conntrack() *status.Conntrack {
 func TunnelsStand() bool {
 	links, err := net.Interfaces()
 	return err == nil && slices.ContainsFunc(links, func(l net.Interface) bool {
-		return desired.IsCable(l.Name)
+		return desired.IsTunnel(l.Name)
 	})
 }
 

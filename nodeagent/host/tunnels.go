@@ -28,13 +28,13 @@ func (h *Host) Tunnels(n *round.Node) map[health.Peer]Tunnel {
 	if n == nil {
 		return nil
 	}
-	meters, err := h.namespace.Meters(context.Background(), n.Cables)
+	meters, err := h.namespace.Meters(context.Background(), n.Tunnels)
 	if err != nil {
 		h.config.Log.Debug("counters not read", "err", err)
 	}
 	secured := h.secured.States()
 	out := map[health.Peer]Tunnel{}
-	for i, c := range n.Cables {
+	for i, c := range n.Tunnels {
 		peer := health.Peer{Cluster: c.Cluster, Gateway: c.Gateway}
 		state, known := out[peer]
 		if !known {
@@ -51,7 +51,7 @@ func (h *Host) Tunnels(n *round.Node) map[health.Peer]Tunnel {
 }
 
 // driverText names a driver, with what a person should know of it.
-func driverText(c desired.Cable, m kernel.Meter) string {
+func driverText(c desired.Tunnel, m kernel.Meter) string {
 	switch {
 	case c.Clear:
 		return c.Driver + " (clear)"

@@ -1,4 +1,4 @@
-// Package ipsec carries cables over IPsec with strongSwan's charon: it starts one
+// Package ipsec carries tunnels over IPsec with strongSwan's charon: it starts one
 // and looks after it, or uses the host's, and keeps the connections in it as they
 // should be. Keys and connections go to charon over its vici socket only; nothing
 // secret is ever in a file.

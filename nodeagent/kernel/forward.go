@@ -42,7 +42,7 @@ func (k *Forwards) Observe(ctx context.Context) ([]desired.Forward, error) {
 	var out []desired.Forward
 	for _, l := range list {
 		vxlan, ok := l.(*netlink.Vxlan)
-		if !ok || !desired.IsCable(vxlan.Name) {
+		if !ok || !desired.IsTunnel(vxlan.Name) {
 			continue
 		}
 		entries, err := k.ns.forwards(vxlan)

@@ -9,9 +9,9 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// cableLinks are VXLAN devices to other clusters, one for each outer family. Both
+// tunnelLinks are VXLAN devices to other clusters, one for each outer family. Both
 // have the same VNI and port.
-func cableLinks() (four, six desired.Link) {
+func tunnelLinks() (four, six desired.Link) {
 	four = desired.Link{
 		Name: "hw-vt4-51884", Type: desired.LinkVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:01", VNI: 74, Port: 51884,
 		Local: netip.IPv4Unspecified(),
@@ -21,10 +21,10 @@ func cableLinks() (four, six desired.Link) {
 	return four, six
 }
 
-func TestCableLinkLaws(t *testing.T) {
+func TestTunnelLinkLaws(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	four, six := cableLinks()
+	four, six := tunnelLinks()
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Link] { return NewLinks(w.open(t), nil) },
 		convergetest.Samples[desired.Link]{
 			Want: []desired.Link{four, six},
@@ -47,7 +47,7 @@ func TestCableLinkLaws(t *testing.T) {
 func TestForwardLaws(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	four, six := cableLinks()
+	four, six := tunnelLinks()
 	w.make(t, nodeLink(), four, six)
 	forward := func(link desired.Link, mac, to string) desired.Forward {
 		return desired.Forward{Link: link.Name, MAC: mac, To: netip.MustParseAddrPort(to)}
@@ -92,12 +92,12 @@ func TestForwardLaws(t *testing.T) {
 		})
 }
 
-// TestCableNeighbourLaws: on links to other clusters a neighbour is that and no
+// TestTunnelNeighbourLaws: on links to other clusters a neighbour is that and no
 // more; the forwarding entry is of another kind.
-func TestCableNeighbourLaws(t *testing.T) {
+func TestTunnelNeighbourLaws(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	four, _ := cableLinks()
+	four, _ := tunnelLinks()
 	w.make(t, nodeLink(), four)
 	neighbour := func(addr, mac string) desired.Neighbour {
 		return desired.Neighbour{Link: four.Name, Addr: netip.MustParseAddr(addr), MAC: mac}
@@ -125,12 +125,12 @@ func TestCableNeighbourLaws(t *testing.T) {
 		})
 }
 
-// TestCableRuleLaws: rules that share a priority are told apart by their links.
-func TestCableRuleLaws(t *testing.T) {
+// TestTunnelRuleLaws: rules that share a priority are told apart by their links.
+func TestTunnelRuleLaws(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rule := func(iif string, six bool) desired.Rule {
-		return desired.Rule{Priority: desired.RuleCable, Table: 7301, IIF: iif, IPv6: six}
+		return desired.Rule{Priority: desired.RuleTunnel, Table: 7301, IIF: iif, IPv6: six}
 	}
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Rule] { return NewRules(w.open(t)) },
 		convergetest.Samples[desired.Rule]{

@@ -116,7 +116,7 @@ func guardChains(until time.Time, ports []PortRange) []nftChain {
 		to = append(to, guardPorts(2, p))
 		from = append(from, guardPorts(0, p))
 	}
-	in, out := nftNew().cable(expr.MetaKeyIIFNAME).drop(), nftNew().cable(expr.MetaKeyOIFNAME).drop()
+	in, out := nftNew().tunnel(expr.MetaKeyIIFNAME).drop(), nftNew().tunnel(expr.MetaKeyOIFNAME).drop()
 	return []nftChain{
 		chain("input", unix.NF_INET_LOCAL_IN, append(to, in)...),
 		chain("forward", unix.NF_INET_FORWARD, in, out),

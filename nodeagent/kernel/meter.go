@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/nodeagent/tunnel"
 )
 
-// Meter is what the kernel, or a tunnel's process, knows of a cable now.
+// Meter is what the kernel, or a tunnel's process, knows of a tunnel now.
 type Meter struct {
 	Endpoint string // address:port in use; empty when none is known
 	Holder   string // of a WireGuard device that answers: kernel or userspace
@@ -22,15 +22,15 @@ type Meter struct {
 	TxBytes  int64
 }
 
-// Meters reads what counts the bytes of cables, in their order. Devices that do
+// Meters reads what counts the bytes of tunnels, in their order. Devices that do
 // not answer leave theirs at zero. Other than the kinds it may be used by any
 // goroutine.
-func (ns *Namespace) Meters(ctx context.Context, cables []desired.Cable) ([]Meter, error) {
+func (ns *Namespace) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]Meter, error) {
 	counts := map[string]Meter{}
 	var errs []error
 	read := map[string]bool{}
 	elements := false
-	for _, c := range cables {
+	for _, c := range tunnels {
 		if !strings.HasPrefix(c.Link, desired.TunnelPrefix) {
 			elements = true
 		} else if !read[c.Link] {
@@ -41,8 +41,8 @@ func (ns *Namespace) Meters(ctx context.Context, cables []desired.Cable) ([]Mete
 	if elements {
 		errs = append(errs, ns.inside(func() error { return elementMeters(counts) }))
 	}
-	out := make([]Meter, len(cables))
-	for i, c := range cables {
+	out := make([]Meter, len(tunnels))
+	for i, c := range tunnels {
 		if c.Endpoint.IsValid() {
 			out[i].Endpoint = c.Endpoint.String()
 		}
@@ -51,7 +51,7 @@ func (ns *Namespace) Meters(ctx context.Context, cables []desired.Cable) ([]Mete
 	return out, errors.Join(errs...)
 }
 
-func (m *Meter) sum(c desired.Cable, counts map[string]Meter) {
+func (m *Meter) sum(c desired.Tunnel, counts map[string]Meter) {
 	for _, key := range c.Received {
 		m.RxBytes += counts[key].RxBytes
 	}

@@ -41,7 +41,7 @@ type neighbourHalves struct {
 // needsForward reports whether the address is one that the VXLAN can send to. A
 // link-local one is of the VXLAN itself.
 func needsForward(link *netlink.Vxlan, addr netip.Addr) bool {
-	if desired.IsCable(link.Name) || addr.IsLinkLocalUnicast() && addr.Is6() {
+	if desired.IsTunnel(link.Name) || addr.IsLinkLocalUnicast() && addr.Is6() {
 		return false
 	}
 	local := fromIP(link.SrcAddr)
@@ -105,7 +105,7 @@ func (k *Neighbours) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves,
 		return halves[addr]
 	}
 	families := k.ns.families()
-	if !desired.IsCable(link.Name) {
+	if !desired.IsTunnel(link.Name) {
 		families = append(families, unix.AF_BRIDGE)
 	}
 	for _, family := range families {

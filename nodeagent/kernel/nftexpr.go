@@ -155,8 +155,8 @@ func (r *nftRule) notLink(key expr.MetaKey, prefix string) *nftRule {
 	return r.load(key, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(prefix)})
 }
 
-// cable matches links to other clusters: all of ours but those between nodes.
-func (r *nftRule) cable(key expr.MetaKey) *nftRule { return r.ours(key, desired.NodePrefix) }
+// tunnel matches links to other clusters: all of ours but those between nodes.
+func (r *nftRule) tunnel(key expr.MetaKey) *nftRule { return r.ours(key, desired.NodePrefix) }
 
 // ours matches links of ours whose names do not begin with but. The name is loaded
 // once: of all that a rule does this costs most.

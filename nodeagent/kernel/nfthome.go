@@ -7,7 +7,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Priorities of the chains around the routing of what came out of a cable: behind all
+// Priorities of the chains around the routing of what came out of a tunnel: behind all
 // translation, so that no mark is seen by rules of others before, and before all others
 // of forward.
 const (
@@ -21,7 +21,7 @@ const (
 	nftFrameIDSize = 4
 )
 
-// nftHomeChains lead what comes out of a cable, or from a gateway that this one handed the
+// nftHomeChains lead what comes out of a tunnel, or from a gateway that this one handed the
 // flow on to, back to the node that handed it to this gateway (docs/adr/0013). Conntrack's
 // mark says which node that was: the last four bytes of its hardware address on NodeLink.
 // Routing rules find the node by the packet's mark, which goes away again in the first

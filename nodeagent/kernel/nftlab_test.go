@@ -126,7 +126,7 @@ func (n *nftNS) up(name string) {
 	n.must(n.links.LinkSetUp(n.link(name)), "set up "+name)
 }
 
-// nftJoinNS lays a cable between two namespaces.
+// nftJoinNS lays a tunnel between two namespaces.
 func nftJoinNS(a *nftNS, nameA string, b *nftNS, nameB string) {
 	a.t.Helper()
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.handle)}
@@ -145,7 +145,7 @@ func (n *nftNS) address(link string, addresses ...string) {
 	}
 }
 
-// neighbour is for good, as those of cables are: they take no neighbour discovery.
+// neighbour is for good, as those of tunnels are: they take no neighbour discovery.
 func (n *nftNS) neighbour(link, address string, far netlink.Link) {
 	n.t.Helper()
 	n.must(n.links.NeighSet(&netlink.Neigh{

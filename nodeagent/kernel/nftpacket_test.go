@@ -246,7 +246,7 @@ func TestNftKeepInside(t *testing.T) {
 			}
 		}
 	}
-	// The same cable under another name is not ours.
+	// The same tunnel under another name is not ours.
 	l.node.must(l.node.links.LinkSetName(l.node.link("hw-wg1"), "other0"), "rename link")
 	for _, from := range []*nftNS{l.pod, l.node} {
 		if _, err := from.ask("udp", "", stranger, nftQuick); err != nil {

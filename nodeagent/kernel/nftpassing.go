@@ -25,7 +25,7 @@ const (
 func nftPassingChains() []nftChain {
 	untracked := func(r *nftRule) *nftRule { return r.add(&expr.Notrack{}) }
 	outer := func(key expr.MetaKey) *nftRule {
-		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.PassPort).cable(key))
+		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.PassPort).tunnel(key))
 	}
 	// Of node and node only: anybody else may have the port, and an address that is translated.
 	between := func(f nftFamily) *nftRule {
@@ -49,9 +49,9 @@ func nftPassingChains() []nftChain {
 	return []nftChain{inside, in, out}
 }
 
-// nftTransit lets what is passed on go from cable to cable, and to and from the other
-// gateways of the cluster; nothing else uses the link to these. Cables are no way to
-// other cables else.
+// nftTransit lets what is passed on go from tunnel to tunnel, and to and from the other
+// gateways of the cluster; nothing else uses the link to these. Tunnels are no way to
+// other tunnels else.
 func nftTransit() nftChain {
 	pass := func(from, to string) *nftRule {
 		return nftNew().link(expr.MetaKeyIIFNAME, from).link(expr.MetaKeyOIFNAME, to).
@@ -65,7 +65,7 @@ func nftTransit() nftChain {
 	}}
 }
 
-// nftPassPort takes what clusters pass on out of cables only: its outer addresses
+// nftPassPort takes what clusters pass on out of tunnels only: its outer addresses
 // are those of tunnels, which mean nothing outside.
 func nftPassPort() []*nftRule {
 	port := func() *nftRule { return nftNew().dport(unix.IPPROTO_UDP, desired.PassPort) }

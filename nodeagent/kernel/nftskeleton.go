@@ -134,7 +134,7 @@ func nftNATChains(t desired.Table) []nftChain {
 	postrouting := nftChain{
 		name: "postrouting", base: &nftHook{"nat", unix.NF_INET_POST_ROUTING, nftPrioritySNAT},
 		rules: []*nftRule{
-			nftNew().cable(expr.MetaKeyOIFNAME).goTo("egress"),
+			nftNew().tunnel(expr.MetaKeyOIFNAME).goTo("egress"),
 			nftNew().add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).equal(nftHostOrder(nftShortcut)...).add(&expr.Masq{}),
 		},
 	}

@@ -1,6 +1,6 @@
 // Package model has the plain data that the parts of an agent hand to each other: what only
 // this cluster knows (Facts), what is seen on this host (Local), where links lead (Path,
-// Way, Cable), and what clusters tell each other of their exports (Live). It decides
+// Way, Tunnel), and what clusters tell each other of their exports (Live). It decides
 // nothing.
 //
 // Called by nodeagent and the packages below it.
@@ -112,7 +112,7 @@ type Way struct {
 	// Dial counts how often it was decided to go there. While it stays, a place
 	// that the driver learned since counts.
 	Dial int
-	// Next is a better place at which a cable beside the one in use is proved first;
+	// Next is a better place at which a tunnel beside the one in use is proved first;
 	// invalid = none.
 	Next netip.AddrPort
 }
@@ -133,14 +133,14 @@ type Path struct {
 	MTU int
 }
 
-// Cable is what two cables of one pair of gateways differ in. All else is as the
+// Tunnel is what two tunnels of one pair of gateways differ in. All else is as the
 // fabric says now.
-type Cable struct {
+type Tunnel struct {
 	Driver string
 	// Own and Remote are the ports from which those of either end count; 0 = as the
 	// fabric says.
 	Own, Remote int
-	Alt         bool // see cable.Remote
+	Alt         bool // see driver.Remote
 	Epoch       int  // of the keys; 0 = as the fabric says, or the driver has none
 }
 

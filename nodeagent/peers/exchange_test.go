@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/statefile"
 )
 
-// TestKeptCables: what an agent kept before cables had epochs is of the first one.
-func TestKeptCables(t *testing.T) {
+// TestKeptTunnels: what an agent kept before tunnels had epochs is of the first one.
+func TestKeptTunnels(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "cables.json")

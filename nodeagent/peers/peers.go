@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"hawser.dev/hawser/internal/bell"
-	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/change"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/feed"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/ipsec"
@@ -47,7 +47,7 @@ type Config struct {
 	Resolve  func() // names of endpoints are to be looked up again
 	// Meters reads counters of tunnels from the kernel, and Secured the state of IPsec
 	// connections.
-	Meters  func(context.Context, []desired.Cable) ([]kernel.Meter, error)
+	Meters  func(context.Context, []desired.Tunnel) ([]kernel.Meter, error)
 	Secured func() map[string]ipsec.State
 }
 
@@ -126,7 +126,7 @@ func restoreTunnels(file *statefile.File[map[string]change.Kept], log *slog.Logg
 // dated gives a tunnel that an agent from before there were epochs kept the only
 // one that there was.
 func dated(c change.Tunnel) change.Tunnel {
-	if d := cable.Named(c.Driver); c.Epoch == 0 && d != nil && d.Traits().Keys != "" {
+	if d := driver.Named(c.Driver); c.Epoch == 0 && d != nil && d.Traits().Keys != "" {
 		c.Epoch = 1
 	}
 	return c

@@ -5,8 +5,8 @@ import (
 	"net"
 	"net/netip"
 
-	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/endpoint"
 	"hawser.dev/hawser/nodeagent/health"
 	"hawser.dev/hawser/nodeagent/model"
@@ -18,7 +18,7 @@ import (
 
 // peerPorts is what a question to a gateway needs, and what tells its endpoint.
 type peerPorts struct {
-	cable  desired.Cable
+	tunnel desired.Tunnel
 	offset int                // of the other end's port
 	keys   scout.Keys         // of WireGuard
 	frame  scout.Frame        // of VXLAN
@@ -33,13 +33,13 @@ func portsOf(in project.Input, n *round.Node) map[string]peerPorts {
 	if gateway == nil {
 		return nil
 	}
-	for _, c := range n.Cables {
+	for _, c := range n.Tunnels {
 		name := c.Cluster + "/" + c.Gateway
 		remote := in.Fabric.Cluster(c.Cluster).Gateway(c.Gateway)
 		if _, done := out[name]; done || remote == nil {
 			continue
 		}
-		if held := in.Cables[name]; c.Driver != fabric.DriverIPsec && len(held) > 0 && !sameBut(held[0], in, gateway, c.Cluster, remote) {
+		if held := in.Tunnels[name]; c.Driver != fabric.DriverIPsec && len(held) > 0 && !sameBut(held[0], in, gateway, c.Cluster, remote) {
 			continue // another port may be in use
 		}
 		if p, ok := portsFor(in, gateway, c, remote); ok {
@@ -49,7 +49,7 @@ func portsOf(in project.Input, n *round.Node) map[string]peerPorts {
 	return out
 }
 
-func portsFor(in project.Input, own *fabric.Gateway, c desired.Cable, remote *fabric.Gateway) (peerPorts, bool) {
+func portsFor(in project.Input, own *fabric.Gateway, c desired.Tunnel, remote *fabric.Gateway) (peerPorts, bool) {
 	switch c.Driver {
 	case fabric.DriverWireguard:
 		for _, key := range remote.Keys {
@@ -61,33 +61,33 @@ func portsFor(in project.Input, own *fabric.Gateway, c desired.Cable, remote *fa
 		return vxlanPorts(in.Cluster, own, c, remote)
 	case fabric.DriverIPsec:
 		usual := in.Fabric.Link(in.Cluster, c.Cluster).Base(remote, 0)
-		return peerPorts{cable: c, ike: func(base int) int { return cable.IKEPort(in.Fabric.Tunnel.IPsec, base, usual) }}, true
+		return peerPorts{tunnel: c, ike: func(base int) int { return driver.IKEPort(in.Fabric.Tunnel.IPsec, base, usual) }}, true
 	}
 	return peerPorts{}, false
 }
 
-func vxlanPorts(cluster string, own *fabric.Gateway, c desired.Cable, remote *fabric.Gateway) (peerPorts, bool) {
-	p := peerPorts{cable: c, offset: fabric.VXLANOffset, frame: scout.Frame{VNI: desired.VXLANCableID, Port: desired.ProbePort}}
-	from, err := net.ParseMAC(cable.OverlayMAC(cluster, own.Name))
+func vxlanPorts(cluster string, own *fabric.Gateway, c desired.Tunnel, remote *fabric.Gateway) (peerPorts, bool) {
+	p := peerPorts{tunnel: c, offset: fabric.VXLANOffset, frame: scout.Frame{VNI: desired.VXLANTunnelID, Port: desired.ProbePort}}
+	from, err := net.ParseMAC(driver.OverlayMAC(cluster, own.Name))
 	if err != nil {
 		return p, false
 	}
-	to, err := net.ParseMAC(cable.OverlayMAC(c.Cluster, c.Gateway))
+	to, err := net.ParseMAC(driver.OverlayMAC(c.Cluster, c.Gateway))
 	source, addr, ok := round.SameFamily(own.Addresses, remote.Addresses)
 	p.frame.From, p.frame.To, p.frame.Source, p.frame.Addr = from, to, source, addr
 	return p, ok && err == nil
 }
 
-// sameBut reports whether a cable is at the ports that the fabric says, whatever
+// sameBut reports whether a tunnel is at the ports that the fabric says, whatever
 // its epoch is.
-func sameBut(c model.Cable, in project.Input, own *fabric.Gateway, cluster string, remote *fabric.Gateway) bool {
-	usual := project.CableOf(in.Fabric.Link(in.Cluster, cluster), in.Fabric.Epochs, in.Keys, own, remote)
+func sameBut(c model.Tunnel, in project.Input, own *fabric.Gateway, cluster string, remote *fabric.Gateway) bool {
+	usual := project.TunnelOf(in.Fabric.Link(in.Cluster, cluster), in.Fabric.Epochs, in.Keys, own, remote)
 	usual.Epoch = c.Epoch
 	return c == usual
 }
 
-func wireguardPorts(in project.Input, own *fabric.Gateway, c desired.Cable, key fabric.Key) (peerPorts, bool) {
-	p := peerPorts{cable: c, offset: cable.PortOffset(key.Epoch, own.Lane)}
+func wireguardPorts(in project.Input, own *fabric.Gateway, c desired.Tunnel, key fabric.Key) (peerPorts, bool) {
+	p := peerPorts{tunnel: c, offset: driver.PortOffset(key.Epoch, own.Lane)}
 	raw, err := base64.StdEncoding.DecodeString(key.Public)
 	epoch := in.Keys.Epoch(key.Epoch)
 	if err != nil || len(raw) != len(p.keys.Public) || epoch == nil {
@@ -103,13 +103,13 @@ func wireguardPorts(in project.Input, own *fabric.Gateway, c desired.Cable, key 
 func (e *search) ask(p peerPorts, a endpoint.Ask) error {
 	to := netip.AddrPortFrom(a.Addr.Addr(), a.Addr.Port()+uint16(p.offset))
 	answered := func() { e.answered(a) }
-	switch p.cable.Driver {
+	switch p.tunnel.Driver {
 	case fabric.DriverVXLAN:
-		return scout.Carry(to, p.frame, e.prober.OffPath(health.Peer{Cluster: p.cable.Cluster, Gateway: p.cable.Gateway}, answered))
+		return scout.Carry(to, p.frame, e.prober.OffPath(health.Peer{Cluster: p.tunnel.Cluster, Gateway: p.tunnel.Gateway}, answered))
 	case fabric.DriverIPsec:
 		return e.scout.AskIKE(netip.AddrPortFrom(to.Addr(), uint16(p.ike(int(to.Port())))), answered)
 	}
-	return e.scout.Ask(scout.Question{Keys: p.keys, From: uint16(p.cable.Port), To: to}, answered)
+	return e.scout.Ask(scout.Question{Keys: p.keys, From: uint16(p.tunnel.Port), To: to}, answered)
 }
 
 // base gives where a peer is, as candidates are written, where the ports of an

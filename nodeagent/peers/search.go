@@ -45,7 +45,7 @@ type search struct {
 	mu      sync.Mutex
 	machine *endpoint.Machine
 	remotes map[string]round.Remote // by cluster/gateway
-	cables  map[string]peerPorts    // by cluster/gateway
+	tunnels map[string]peerPorts    // by cluster/gateway
 	// goal counts the changes of what is searched for, and looked has the one after which it
 	// was looked how links are: nothing is decided about a gateway before that.
 	goal, looked int
@@ -94,7 +94,7 @@ func (e *search) equip(in project.Input, n *round.Node) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if in.Keys != nil {
-		e.cables = portsOf(in, n)
+		e.tunnels = portsOf(in, n)
 		e.goal++
 	}
 	e.looks.Ring()
@@ -127,7 +127,7 @@ func (e *search) Receive(time.Time, transport.Incoming) []socket.Datagram { retu
 // Tick does what is due, and says how long until the next time.
 func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	e.mu.Lock()
-	if e.cables == nil || e.looked != e.goal {
+	if e.tunnels == nil || e.looked != e.goal {
 		e.mu.Unlock()
 		return nil, watched
 	}
@@ -146,7 +146,7 @@ func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	e.ways = ways
 	questions := make(map[endpoint.Ask]peerPorts, len(asks))
 	for _, a := range asks {
-		if p, known := e.cables[a.Name]; known {
+		if p, known := e.tunnels[a.Name]; known {
 			questions[a] = p
 		}
 	}
@@ -183,15 +183,15 @@ func (e *search) see(ctx context.Context, now time.Time) {
 	e.mu.Lock()
 	goal := e.goal
 	var names []string
-	var cables []desired.Cable
+	var tunnels []desired.Tunnel
 	for name := range e.machine.Ways() {
 		// Other drivers know no other place than the one that they were told.
-		if p, known := e.cables[name]; known && p.cable.Driver == fabric.DriverWireguard {
-			names, cables = append(names, name), append(cables, p.cable)
+		if p, known := e.tunnels[name]; known && p.tunnel.Driver == fabric.DriverWireguard {
+			names, tunnels = append(names, name), append(tunnels, p.tunnel)
 		}
 	}
 	e.mu.Unlock()
-	meters, err := e.config.Meters(ctx, cables)
+	meters, err := e.config.Meters(ctx, tunnels)
 	if err != nil {
 		e.log.Debug("peers not read", "err", err)
 	}
@@ -201,11 +201,11 @@ func (e *search) see(ctx context.Context, now time.Time) {
 	e.looked = goal
 	at := map[string]netip.AddrPort{}
 	for i := range meters {
-		at[names[i]] = e.cables[names[i]].base(meters[i].Endpoint)
+		at[names[i]] = e.tunnels[names[i]].base(meters[i].Endpoint)
 	}
 	secured := e.config.Secured()
-	for name, p := range e.cables {
-		if state, known := secured[p.cable.Connection()]; p.ike != nil && known && state.Endpoint.IsValid() {
+	for name, p := range e.tunnels {
+		if state, known := secured[p.tunnel.Connection()]; p.ike != nil && known && state.Endpoint.IsValid() {
 			at[name] = p.candidate(state.Endpoint, e.remotes[name].Candidates)
 		}
 	}
@@ -247,7 +247,7 @@ func (e *search) why(name, at string) string {
 		return "no endpoint of a family that this node has: it dials in"
 	}
 	only := r.Candidates[0]
-	p, known := e.cables[name]
+	p, known := e.tunnels[name]
 	if known && !p.isAt(at, only) {
 		return "it dialled in; " + only.Text + " is its only endpoint"
 	}

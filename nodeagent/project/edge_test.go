@@ -282,7 +282,7 @@ func TestEpochs(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		epochs  []int
-		held    []int // epochs of cables that the agent says; none = what the fabric says
+		held    []int // epochs of tunnels that the agent says; none = what the fabric says
 		lane    int   // of the remote gateway
 		ports   map[string]int
 		carrier string
@@ -314,7 +314,7 @@ func TestEpochs(t *testing.T) {
 		}
 		for _, epoch := range tt.held {
 			name := in.Fabric.Clusters[1].Name + "/" + peer.Name
-			in.Cables = map[string][]model.Cable{name: append(in.Cables[name], model.Cable{Driver: fabric.DriverWireguard, Epoch: epoch})}
+			in.Tunnels = map[string][]model.Tunnel{name: append(in.Tunnels[name], model.Tunnel{Driver: fabric.DriverWireguard, Epoch: epoch})}
 		}
 		state, problems := project.State(in)
 		ports := map[string]int{}

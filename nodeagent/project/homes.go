@@ -10,12 +10,12 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// addHomes leads what comes out of a cable, or from another gateway, back to the node that
+// addHomes leads what comes out of a tunnel, or from another gateway, back to the node that
 // handed its flow to this gateway (docs/adr/0013). That node translated the flow, and a
 // network between nodes that delivers straight into pods would bring the answer past it.
 // Conntrack keeps who it was; the rules find it, whatever Node objects say of where pods are.
 func (v *view) addHomes() {
-	if v.gateway == nil || v.node == nil || !v.hasCables() {
+	if v.gateway == nil || v.node == nil || !v.hasTunnels() {
 		return
 	}
 	origin := clusterPath(v.own.Name)
@@ -36,7 +36,7 @@ func (v *view) addHomes() {
 		from(desired.NodeLink, six, origin)
 		// Another gateway may know the flow by this one after this one forgot it.
 		v.state.Rules = append(v.state.Rules, desired.Rule{
-			Priority: desired.RuleCable, IPv6: six, IIF: desired.NodeLink, Table: desired.TableIn, Origin: origin,
+			Priority: desired.RuleTunnel, IPv6: six, IIF: desired.NodeLink, Table: desired.TableIn, Origin: origin,
 		})
 		// What conntrack knows and nobody handed over is this node's own, whoever the
 		// address is said to belong to.

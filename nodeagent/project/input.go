@@ -9,7 +9,7 @@
 package project
 
 import (
-	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
@@ -28,10 +28,10 @@ type Input struct {
 	// Transit is, on a gateway, its own best link to each remote cluster: what
 	// other nodes hand to it leaves there, whatever Paths says meanwhile.
 	Transit map[string]model.Path
-	// Cables are those of a remote gateway (by cluster/gateway), while they are not
+	// Tunnels are those of a remote gateway (by cluster/gateway), while they are not
 	// just the one that the fabric says: the first is sent over, and what comes over
 	// any of them is taken.
-	Cables map[string][]model.Cable
+	Tunnels map[string][]model.Tunnel
 	// Before is the shape that the clusters leave, as long as one of them may use
 	// it still; nil = none.
 	Before *fabric.Shape
@@ -50,10 +50,10 @@ type Input struct {
 	Memo *Memo `json:"-"`
 }
 
-// CableOf gives the cable that a link says for two gateways, with the newest epoch
+// TunnelOf gives the tunnel that a link says for two gateways, with the newest epoch
 // of those in force of which there are keys.
-func CableOf(l fabric.Link, epochs []int, keys *fabric.Keys, own, remote *fabric.Gateway) model.Cable {
-	return model.Cable{
-		Driver: l.Driver, Own: l.Base(own, 0), Remote: l.Base(remote, 0), Epoch: cable.Epoch(l.Driver, epochs, keys, own, remote),
+func TunnelOf(l fabric.Link, epochs []int, keys *fabric.Keys, own, remote *fabric.Gateway) model.Tunnel {
+	return model.Tunnel{
+		Driver: l.Driver, Own: l.Base(own, 0), Remote: l.Base(remote, 0), Epoch: driver.Epoch(l.Driver, epochs, keys, own, remote),
 	}
 }

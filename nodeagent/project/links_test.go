@@ -25,7 +25,7 @@ func TestLinksOfSeveralKinds(t *testing.T) {
 	gateway, worker := w.states["c1/c1-a"], w.states["c1/c1-w1"]
 	tests := []struct {
 		cluster, device string // of the route to the cluster's block
-		port, mtu       int    // of the cable; the route's MTU
+		port, mtu       int    // of the tunnel; the route's MTU
 		atWorker        int
 	}{
 		{"c2", "hw-vt4-51884", 51884, 0, 0},
@@ -47,9 +47,9 @@ func TestLinksOfSeveralKinds(t *testing.T) {
 		if r := find(worker); r.Link != desired.NodeLink || r.MTU != tt.atWorker {
 			t.Errorf("worker's route to %s: %+v", tt.cluster, r)
 		}
-		i := slices.IndexFunc(gateway.Cables, func(c desired.Cable) bool { return c.Cluster == tt.cluster })
-		if i < 0 || gateway.Cables[i].Port != tt.port || gateway.Cables[i].Link != tt.device {
-			t.Errorf("cable to %s: %+v", tt.cluster, gateway.Cables)
+		i := slices.IndexFunc(gateway.Tunnels, func(c desired.Tunnel) bool { return c.Cluster == tt.cluster })
+		if i < 0 || gateway.Tunnels[i].Port != tt.port || gateway.Tunnels[i].Link != tt.device {
+			t.Errorf("tunnel to %s: %+v", tt.cluster, gateway.Tunnels)
 		}
 	}
 	for _, l := range gateway.Links {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/driver"
 )
 
 // Problem is something that a person should know but that stops nothing: the
@@ -27,10 +27,10 @@ const (
 	NoFamily         = "no-common-family"   // a remote cluster with other address families only
 	MTUTooSmall      = "mtu-too-small"      // IPv6 does not fit the underlay whole
 	SourceNotKept    = "source-not-kept"    // a flat prefix is used by another cluster too
-	KeyMissing       = cable.KeyMissing
-	PeerKeyMissing   = cable.PeerKeyMissing
-	NoEndpoint       = cable.NoEndpoint
-	FamilyMissing    = cable.FamilyMissing
+	KeyMissing       = driver.KeyMissing
+	PeerKeyMissing   = driver.PeerKeyMissing
+	NoEndpoint       = driver.NoEndpoint
+	FamilyMissing    = driver.FamilyMissing
 	DriverUnknown    = "driver-unknown"      // a link of a driver that this agent does not have
 	LaneTwice        = "lane-twice"          // two gateways of a cluster with one lane
 	MTUTooLarge      = "mtu-too-large"       // tunnel.mtu does not fit the underlay

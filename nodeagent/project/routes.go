@@ -10,7 +10,7 @@ import (
 )
 
 // addRules sends every packet through the table of remote clusters first; the
-// cables send what comes out of them through the table of our own nodes after it.
+// tunnels send what comes out of them through the table of our own nodes after it.
 // Before both, a gateway sends what other nodes hand to it over its own links: while it
 // and they disagree for a moment, nothing is lost, and nothing goes in circles.
 func (v *view) addRules() {
@@ -92,7 +92,7 @@ func (v *view) routeTransit(r *remote) {
 	if v.gateway == nil || v.node == nil || !r.ownLink && v.carries(r) {
 		return // no rule leads here, or table 7300 says the right thing
 	}
-	var c desired.Cable
+	var c desired.Tunnel
 	ok := false
 	if r.ownLink {
 		c, ok = v.wayTo(r, r.transit)
@@ -110,11 +110,11 @@ func (v *view) routeTransit(r *remote) {
 }
 
 // wayTo finds how this gateway sends over one of its own links.
-func (v *view) wayTo(r *remote, p model.Path) (desired.Cable, bool) {
+func (v *view) wayTo(r *remote, p model.Path) (desired.Tunnel, bool) {
 	if p.Via != "" {
 		return v.passTo(r, p)
 	}
-	return v.cableTo(r, p.Remote)
+	return v.tunnelTo(r, p.Remote)
 }
 
 // routeMTU is that of the route to a remote cluster; 0 = as much as its link.
@@ -190,7 +190,7 @@ func (v *view) routeHost(dst netip.Prefix, origin string) {
 }
 
 // routeTunnels routes the addresses of remote gateways, for probes and the feed;
-// over the cables that are not in use for who is bound to their devices.
+// over the tunnels that are not in use for who is bound to their devices.
 func (v *view) routeTunnels() {
 	for _, r := range v.remotes {
 		if !r.linked || r.around() {
@@ -204,7 +204,7 @@ func (v *view) routeTunnels() {
 			for n, link := range v.devicesTo(r, g.Name) {
 				metric := 0
 				if n > 0 {
-					metric = desired.MetricCable + n
+					metric = desired.MetricTunnel + n
 				}
 				for _, a := range v.used(g.Addresses) {
 					src, _ := ofFamily(v.gateway.Addresses, family(a))
@@ -221,7 +221,7 @@ func (v *view) routeTunnels() {
 // routeNodes sends what came out of a tunnel to the node that has the pod, past
 // the CNI, which may drop packets with sources that it does not know.
 func (v *view) routeNodes() {
-	if v.node == nil || !v.hasCables() {
+	if v.node == nil || !v.hasTunnels() {
 		return
 	}
 	v.routeEndpoints()

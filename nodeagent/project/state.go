@@ -25,7 +25,7 @@ func State(in Input) (desired.State, []Problem) {
 	}
 	v.addSysctls()
 	v.addNodeLink()
-	v.addCables()
+	v.addTunnels()
 	v.addPassing()
 	v.addTable()
 	v.addRules()

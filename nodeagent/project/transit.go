@@ -5,22 +5,22 @@ import (
 	"net/netip"
 	"slices"
 
-	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
 // addPassing makes, on a gateway of a shape in which clusters pass on what others
-// send, the ways that this takes: over the cables to gateways of neighbours, and
+// send, the ways that this takes: over the tunnels to gateways of neighbours, and
 // over MateLink to the other gateways of this cluster.
 func (v *view) addPassing() {
 	if v.gateway == nil || v.net.Mesh() {
 		return
 	}
-	built := cable.Passing(v.site(), v.passingRemotes())
+	built := driver.Passing(v.site(), v.passingRemotes())
 	v.take(&built)
-	v.passing = built.Cables
+	v.passing = built.Tunnels
 	for _, l := range built.Links {
 		v.ruleFor(l.Name, rulePass(l.Name), desired.TablePass)
 	}
@@ -48,8 +48,8 @@ func (v *view) ruleFor(link string, priority, table int) {
 
 // passingRemotes gives the gateways of neighbours, with what may come from them:
 // packets of their own cluster and, when that passes on, of those behind it.
-func (v *view) passingRemotes() []cable.Remote {
-	var out []cable.Remote
+func (v *view) passingRemotes() []driver.Remote {
+	var out []driver.Remote
 	for _, r := range v.remotes {
 		if !r.linked {
 			continue
@@ -57,7 +57,7 @@ func (v *view) passingRemotes() []cable.Remote {
 		prefixes := v.prefixesOf(v.net.Sources(v.own.Name, r.Name), func(r *remote) []netip.Prefix { return r.sources })
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			out = append(out, cable.Remote{Cluster: r.Name, Gateway: g, Link: r.link, MTU: v.passingMTU(r, g), Prefixes: prefixes})
+			out = append(out, driver.Remote{Cluster: r.Name, Gateway: g, Link: r.link, MTU: v.passingMTU(r, g), Prefixes: prefixes})
 			v.turnBack(r, g.Addresses)
 		}
 	}
@@ -67,10 +67,10 @@ func (v *view) passingRemotes() []cable.Remote {
 // passingMTU is what is left of a link's MTU for what is passed on.
 func (v *view) passingMTU(r *remote, g *fabric.Gateway) int {
 	mtu := v.mtu(r, r.link.Driver)
-	if c, ok := v.cableTo(r, g.Name); ok {
+	if c, ok := v.tunnelTo(r, g.Name); ok {
 		mtu = c.MTU
 	}
-	return v.linkMTU(mtu - cable.PassingOver(v.gateway.Addresses, g.Addresses))
+	return v.linkMTU(mtu - driver.PassingOver(v.gateway.Addresses, g.Addresses))
 }
 
 // turnBack keeps what came from a neighbour from being passed on to clusters that
@@ -194,21 +194,21 @@ func (v *view) addThrough() {
 }
 
 // passTo finds how what is passed on goes to the gateway at the end of a path.
-func (v *view) passTo(r *remote, p model.Path) (desired.Cable, bool) {
+func (v *view) passTo(r *remote, p model.Path) (desired.Tunnel, bool) {
 	next := p.Next(r.Name)
-	i := slices.IndexFunc(v.passing, func(c desired.Cable) bool { return c.Cluster == next && c.Gateway == p.Remote })
+	i := slices.IndexFunc(v.passing, func(c desired.Tunnel) bool { return c.Cluster == next && c.Gateway == p.Remote })
 	if i < 0 {
-		return desired.Cable{}, false
+		return desired.Tunnel{}, false
 	}
 	return v.passing[i], true
 }
 
-// passMTU is that of a route over a cable for what is passed on: what the way
+// passMTU is that of a route over a tunnel for what is passed on: what the way
 // carries, less what passing on adds; 0 = as much as the device.
-func (v *view) passMTU(c desired.Cable, p model.Path) int {
+func (v *view) passMTU(c desired.Tunnel, p model.Path) int {
 	mtu := c.MTU
 	if p.MTU > 0 {
-		mtu = v.linkMTU(min(mtu, p.MTU-cable.PassingOver(v.gateway.Addresses, []netip.Addr{c.Endpoint.Addr()})))
+		mtu = v.linkMTU(min(mtu, p.MTU-driver.PassingOver(v.gateway.Addresses, []netip.Addr{c.Endpoint.Addr()})))
 	}
 	i := slices.IndexFunc(v.state.Links, func(l desired.Link) bool { return l.Name == c.Link })
 	if i >= 0 && v.state.Links[i].MTU <= mtu {

@@ -10,7 +10,7 @@ func Routes(in Input) []desired.Route {
 		return nil
 	}
 	v.addNodeLink()
-	v.addCables()
+	v.addTunnels()
 	v.addPassing()
 	v.addRoutes()
 	return unique(v.state.Routes)

@@ -23,9 +23,9 @@ type view struct {
 	services map[string]*model.Service
 	v4, v6   bool // families in play on this node
 	net      Net
-	passing  []desired.Cable // how what clusters pass on goes to gateways of neighbours
-	six      bool            // a gateway here may be reached over IPv6
-	largest  int             // MTU of the widest link to another cluster, bytes
+	passing  []desired.Tunnel // how what clusters pass on goes to gateways of neighbours
+	six      bool             // a gateway here may be reached over IPv6
+	largest  int              // MTU of the widest link to another cluster, bytes
 
 	state    desired.State
 	elements elements
@@ -44,7 +44,7 @@ type remote struct {
 	ownLink   bool           // transit names a gateway on both sides
 	visible   []netip.Prefix // by which this cluster reaches it
 	sources   []netip.Prefix // that its packets come from
-	link      fabric.Link    // what its cables are made with
+	link      fabric.Link    // what its tunnels are made with
 	six       bool           // they may be over IPv6
 	live      map[string]*model.LiveExport
 	heard     bool                         // live counts

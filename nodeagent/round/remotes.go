@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"slices"
 
-	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/endpoint"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
@@ -60,7 +60,7 @@ func leads(in project.Input, own *fabric.Gateway, r project.Reach, held map[neti
 	case fabric.DriverVXLAN:
 		return true
 	case fabric.DriverIPsec:
-		return cable.Begins(in.Cluster, own, r.Cluster, r.Gateway) && secondaryFree(in.Fabric.TunnelPools, held, own, r.Gateway)
+		return driver.Begins(in.Cluster, own, r.Cluster, r.Gateway) && secondaryFree(in.Fabric.TunnelPools, held, own, r.Gateway)
 	}
 	if own.Written() != r.Gateway.Written() {
 		return r.Gateway.Written()

@@ -272,7 +272,7 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	next.Heard, input.Settled = next.Heard.follow(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
 	input.Kept = next.Heard.Kept
 	do.Heard = !reflect.DeepEqual(previous.Heard.live, in.Peers.Live)
-	input.Cables = cablesOf(in, aim.Probing, in.Peers.Tunnels)
+	input.Tunnels = tunnelsOf(in, aim.Probing, in.Peers.Tunnels)
 	input.Fabric, input.Decided = next.cache.exports.follow(input)
 	if next.last.Node == nil || next.rerouted || !SameInput(next.last.Input, input) {
 		state, problems := project.State(input)
@@ -382,7 +382,7 @@ func SameInput(a, b project.Input) bool {
 	return a.Fabric == b.Fabric && a.Keys == b.Keys &&
 		a.Before == b.Before && maps.Equal(a.Paths, b.Paths) && maps.Equal(a.Transit, b.Transit) &&
 		reflect.DeepEqual(a.Local, b.Local) &&
-		reflect.DeepEqual(a.Cables, b.Cables) &&
+		reflect.DeepEqual(a.Tunnels, b.Tunnels) &&
 		reflect.DeepEqual(a.Live, b.Live) &&
 		a.Settled == b.Settled && reflect.DeepEqual(a.Kept, b.Kept) &&
 		reflect.DeepEqual(a.Facts, b.Facts)

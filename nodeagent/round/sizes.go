@@ -27,8 +27,8 @@ func sizesOf(self string, p Probing, last *Node, links map[string]model.Path) Si
 	if last == nil {
 		return out
 	}
-	mtus := make(map[health.Peer]int, len(last.Cables))
-	for _, c := range last.Cables {
+	mtus := make(map[health.Peer]int, len(last.Tunnels))
+	for _, c := range last.Tunnels {
 		peer := health.Peer{Cluster: c.Cluster, Gateway: c.Gateway}
 		if mtus[peer] == 0 {
 			mtus[peer] = c.MTU

@@ -1,10 +1,10 @@
 package round
 
 import (
-	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/change"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/schema/fabric"
@@ -35,8 +35,8 @@ func tunnelOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote
 	if a == nil || b == nil {
 		return change.Tunnel{}, false
 	}
-	is := project.CableOf(f.Link(own, cluster), f.Epochs, keys, a, b)
-	if d := cable.Named(is.Driver); d != nil && d.Traits().Fixed {
+	is := project.TunnelOf(f.Link(own, cluster), f.Epochs, keys, a, b)
+	if d := driver.Named(is.Driver); d != nil && d.Traits().Fixed {
 		return change.Tunnel{Driver: is.Driver, Epoch: is.Epoch}, true
 	}
 	return ofPair(own+"/"+gateway, cluster+"/"+remote, is), true
@@ -50,23 +50,23 @@ func keysOf(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote s
 	}
 	a, b := f.Cluster(own).Gateway(gateway), f.Cluster(cluster).Gateway(remote)
 	out := change.Keys{}
-	for _, d := range cable.Drivers() {
+	for _, d := range driver.Drivers() {
 		name := d.Traits().Name
-		out[name] = cable.Epochs(name, f.Epochs, keys, a, b)
+		out[name] = driver.Epochs(name, f.Epochs, keys, a, b)
 	}
 	return out
 }
 
 // ofGateway gives a tunnel as this end sees it.
-func ofGateway(self, peer string, c change.Tunnel) model.Cable {
+func ofGateway(self, peer string, c change.Tunnel) model.Tunnel {
 	if self > peer {
 		c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0]
 	}
-	return model.Cable{Driver: c.Driver, Own: c.Ports[0], Remote: c.Ports[1], Alt: c.Alt, Epoch: c.Epoch}
+	return model.Tunnel{Driver: c.Driver, Own: c.Ports[0], Remote: c.Ports[1], Alt: c.Alt, Epoch: c.Epoch}
 }
 
 // ofPair gives a tunnel of this end as both ends write it.
-func ofPair(self, peer string, p model.Cable) change.Tunnel {
+func ofPair(self, peer string, p model.Tunnel) change.Tunnel {
 	out := change.Tunnel{Driver: p.Driver, Ports: [2]int{p.Own, p.Remote}, Alt: p.Alt, Epoch: p.Epoch}
 	if self > peer {
 		out.Ports[0], out.Ports[1] = out.Ports[1], out.Ports[0]
@@ -74,9 +74,9 @@ func ofPair(self, peer string, p model.Cable) change.Tunnel {
 	return out
 }
 
-// cablesOf gives the tunnels of pairs that change theirs, as the projection takes them.
-func cablesOf(in Observed, p Probing, tunnels map[string][]change.Tunnel) map[string][]model.Cable {
-	out := map[string][]model.Cable{}
+// tunnelsOf gives the tunnels of pairs that change theirs, as the projection takes them.
+func tunnelsOf(in Observed, p Probing, tunnels map[string][]change.Tunnel) map[string][]model.Tunnel {
+	out := map[string][]model.Tunnel{}
 	for peer, all := range tunnels {
 		for _, one := range all {
 			out[peer] = append(out[peer], ofGateway(in.Cluster+"/"+p.Gateway, peer, one))
@@ -101,7 +101,7 @@ func (p *Projection) Standing(r converge.Report) map[string]change.Applied {
 		return nil
 	}
 	all := map[string]change.Applied{}
-	for _, made := range p.Node.Cables {
+	for _, made := range p.Node.Tunnels {
 		peer := made.Cluster + "/" + made.Gateway
 		one, ok := tunnelMade(p.Input, gateway.Name, made)
 		if !ok {
@@ -109,7 +109,7 @@ func (p *Projection) Standing(r converge.Report) map[string]change.Applied {
 		}
 		if _, known := all[peer]; !known {
 			use := one
-			if held := p.Input.Cables[peer]; len(held) > 0 {
+			if held := p.Input.Tunnels[peer]; len(held) > 0 {
 				use = ofPair(own.Name+"/"+gateway.Name, peer, held[0])
 			}
 			all[peer] = change.Applied{Use: use, Devices: map[change.Tunnel][]string{}}
@@ -122,9 +122,9 @@ func (p *Projection) Standing(r converge.Report) map[string]change.Applied {
 }
 
 // tunnelMade finds which of the tunnels of its pair a way to a remote gateway is.
-func tunnelMade(in project.Input, gateway string, made desired.Cable) (change.Tunnel, bool) {
+func tunnelMade(in project.Input, gateway string, made desired.Tunnel) (change.Tunnel, bool) {
 	self, peer := in.Cluster+"/"+gateway, made.Cluster+"/"+made.Gateway
-	if held := in.Cables[peer]; len(held) > 0 {
+	if held := in.Tunnels[peer]; len(held) > 0 {
 		if made.Rank >= len(held) {
 			return change.Tunnel{}, false
 		}
@@ -135,7 +135,7 @@ func tunnelMade(in project.Input, gateway string, made desired.Cable) (change.Tu
 
 // concerns reports whether a problem may keep a tunnel from working: all but those
 // of names and of other tunnels.
-func concerns(p converge.Problem, made desired.Cable) bool {
+func concerns(p converge.Problem, made desired.Tunnel) bool {
 	switch p.Kind {
 	case "dns zone", "dns service":
 		return false
@@ -143,5 +143,5 @@ func concerns(p converge.Problem, made desired.Cable) bool {
 		return made.Driver == fabric.DriverIPsec && (p.Key == "" || p.Key == made.Connection())
 	}
 	link, _, _ := strings.Cut(p.Key, "/")
-	return !desired.IsCable(link) || link == made.Link
+	return !desired.IsTunnel(link) || link == made.Link
 }

@@ -127,7 +127,7 @@ type Connection struct {
 	// Held is until when a link that fell too often is not chosen; nil = it is not held.
 	Held *time.Time `json:"held,omitempty"`
 
-	// Change is the cable that this link should have instead; nil = it has it.
+	// Change is the tunnel that this link should have instead; nil = it has it.
 	Change   *Change   `json:"change,omitempty"`
 	Security *Security `json:"security,omitempty"` // of IPsec, while it is up
 
@@ -135,7 +135,7 @@ type Connection struct {
 	TxBytes int64 `json:"txBytes"`
 }
 
-// Change is a change of the cable of a link that is not done yet.
+// Change is a change of the tunnel of a link that is not done yet.
 type Change struct {
 	From  string    `json:"from"` // driver and ports; carries the traffic
 	To    string    `json:"to"`

@@ -36,7 +36,7 @@ var claims = []struct{ text, scenario string }{
 	{`stand still .*: what goes over \S+: \S+ takes its place at once`, "impactstalls"},
 	{`stand still .*: what goes over \S+: no gateway of \S+ stays`, "impactwhole"},
 	{`stand still .*: what goes over IPsec: every link with ipsec is made anew`, "impactmore"},
-	{`go on: (pair|clusterset) .*: both cables are held until both ends proved the new one: nothing is lost`, "impactmore"},
+	{`go on: (pair|clusterset) .*: both tunnels are held until both ends proved the new one: nothing is lost`, "impactmore"},
 	{`go on: pair .*: they reach each other through .*`, "impactmore"},
 	{`go on: pair .*: they go over their own link as soon as it is good`, "impact"},
 	{`go on: what goes over \S+ moves to \S+ before it ends`, "impact"},

@@ -78,7 +78,7 @@ func disruption(e *Entry, shape string, want, have *fabric.Cluster) {
 		}
 	}
 	if e.Kind == kindGateway && len(reasons) > 0 {
-		e.Note = "" // links that begin anew hold no former cable
+		e.Note = "" // links that begin anew hold no former tunnel
 	}
 	e.Disruptive, e.ends = strings.Join(reasons, "; "), strings.Join(ends, "; ")
 }
@@ -128,7 +128,7 @@ func gone(want, have []netip.Prefix) []netip.Prefix {
 	})
 }
 
-// carried reports whether a field is of a cable, which agents replace without a
+// carried reports whether a field is of a tunnel, which agents replace without a
 // loss (docs/gateways.md).
 func carried(e *Entry, f Field) bool {
 	switch e.Kind {

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// proven is what becomes of a pair whose cable changes.
-const proven = "both cables are held until both ends proved the new one: nothing is lost"
+// proven is what becomes of a pair whose tunnel changes.
+const proven = "both tunnels are held until both ends proved the new one: nothing is lost"
 
 // clusterPairs adds the links between clusters that exist on both sides: where what they
 // are made with changes, and where the shape gives or takes one. It gives the

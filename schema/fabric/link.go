@@ -102,7 +102,7 @@ func (f *Fabric) Drivers(cluster string) []string {
 func (l Link) Base(g *Gateway, port int) int { return cmp.Or(port, l.Port, g.Port) }
 
 // WireguardPort is where a gateway listens for gateways of a lane in an epoch, as
-// counted from base. Alternate ports, which a second cable of the same pair needs, are
+// counted from base. Alternate ports, which a second tunnel of the same pair needs, are
 // counted from the other end of the range.
 func WireguardPort(base, epoch, lane int, alternate bool) int {
 	offset := 2*lane + (epoch+1)%2 // neighbouring epochs are in force together

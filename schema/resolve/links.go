@@ -49,16 +49,16 @@ type Links struct {
 	clusters map[string]*schema.Cluster
 	Pairs    map[[2]string]*schema.Link
 	special  []fabric.Link
-	degree   map[string]int     // by cluster: its links among special
-	cables   map[string][]Cable // by cluster: what these are made with, each once
-	Kinds    []Cable            // what links are made with anywhere, each once; the usual ones first
+	degree   map[string]int      // by cluster: its links among special
+	tunnels  map[string][]Tunnel // by cluster: what these are made with, each once
+	Kinds    []Tunnel            // what links are made with anywhere, each once; the usual ones first
 }
 
 // LinksOf resolves what spec.tunnel, clusters and links say. The topology must have its
 // defaults.
 func LinksOf(s *schema.ClusterSet) *Links {
 	l := &Links{Graph: Graph(s), set: s, clusters: map[string]*schema.Cluster{}, Pairs: map[[2]string]*schema.Link{}, degree: map[string]int{},
-		cables: map[string][]Cable{}}
+		tunnels: map[string][]Tunnel{}}
 	for i := range s.Spec.Clusters {
 		c := &s.Spec.Clusters[i]
 		if l.clusters[c.Name] == nil {
@@ -85,7 +85,7 @@ func (l *Links) Special() []fabric.Link { return l.special }
 
 func (l *Links) findSpecial() {
 	found, usual := map[[2]string]bool{}, l.usual([2]string{})
-	l.Kinds = []Cable{cableOf(&usual)}
+	l.Kinds = []Tunnel{tunnelOf(&usual)}
 	note := func(a, b string) {
 		p := fabric.Pair(a, b)
 		if len(l.special) > MaxSpecial || found[p] || !l.Graph.Linked(a, b) {
@@ -94,10 +94,10 @@ func (l *Links) findSpecial() {
 		found[p] = true
 		if link := l.Of(a, b); link != l.usual(p) {
 			l.special = append(l.special, link)
-			k := cableOf(&link)
+			k := tunnelOf(&link)
 			for _, name := range p {
 				l.degree[name]++
-				l.cables[name] = once(l.cables[name], k)
+				l.tunnels[name] = once(l.tunnels[name], k)
 			}
 			l.Kinds = once(l.Kinds, k)
 		}
@@ -118,7 +118,7 @@ func (l *Links) findSpecial() {
 	fabric.SortLinks(l.special)
 }
 
-func once(list []Cable, k Cable) []Cable {
+func once(list []Tunnel, k Tunnel) []Tunnel {
 	if slices.Contains(list, k) {
 		return list
 	}
@@ -168,18 +168,18 @@ func least[T cmp.Ordered](a, b T) T {
 	return a
 }
 
-// Cable is what a gateway must have for some of its links.
-type Cable struct {
+// Tunnel is what a gateway must have for some of its links.
+type Tunnel struct {
 	Driver string
 	Port   int  // of the link; 0: the gateway's own
 	Quiet  bool // nothing is sent to keep it open
 }
 
-func cableOf(l *fabric.Link) Cable { return Cable{l.Driver, l.Port, l.Keepalive == 0} }
+func tunnelOf(l *fabric.Link) Tunnel { return Tunnel{l.Driver, l.Port, l.Keepalive == 0} }
 
-// Cables gives what the gateways of a cluster must have, in no order.
-func (l *Links) Cables(cluster string) []Cable {
-	out := slices.Clone(l.cables[cluster])
+// Tunnels gives what the gateways of a cluster must have, in no order.
+func (l *Links) Tunnels(cluster string) []Tunnel {
+	out := slices.Clone(l.tunnels[cluster])
 	if l.Graph.Degree(cluster) > l.degree[cluster] {
 		out = append(out, l.Kinds[0])
 	}
@@ -189,7 +189,7 @@ func (l *Links) Cables(cluster string) []Cable {
 // Drivers gives the drivers of a cluster's links, sorted.
 func (l *Links) Drivers(cluster string) []string {
 	var out []string
-	for _, k := range l.Cables(cluster) {
+	for _, k := range l.Tunnels(cluster) {
 		out = append(out, k.Driver)
 	}
 	slices.Sort(out)

@@ -111,9 +111,9 @@ func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path strin
 	if g.Written() {
 		return
 	}
-	cables := c.links.Cables(cluster.Name)
-	uses := func(is func(resolve.Cable) bool) bool { return slices.ContainsFunc(cables, is) }
-	if uses(func(k resolve.Cable) bool { return k.Driver == fabric.DriverVXLAN }) {
+	tunnels := c.links.Tunnels(cluster.Name)
+	uses := func(is func(resolve.Tunnel) bool) bool { return slices.ContainsFunc(tunnels, is) }
+	if uses(func(k resolve.Tunnel) bool { return k.Driver == fabric.DriverVXLAN }) {
 		summary := "the gateway only dials out, which vxlan cannot"
 		if g.Finds() {
 			summary = "the gateway has no endpoint that is written, and over vxlan no other counts: nothing proves who is there"
@@ -126,14 +126,14 @@ func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path strin
 	if slices.ContainsFunc(g.Endpoints, func(text string) bool { return text != fabric.SourceSeen }) {
 		return
 	}
-	if uses(func(k resolve.Cable) bool { return k.Quiet }) {
+	if uses(func(k resolve.Tunnel) bool { return k.Quiet }) {
 		c.Warn(diag.Diagnostic{
 			Code: "no-keepalive", Path: path,
 			Summary: "the gateway only dials out, and keepalive is 0s: it cannot be reached once it is silent",
 			Hint:    "set tunnel: {keepalive: 25s}",
 		})
 	}
-	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && uses(func(k resolve.Cable) bool { return k.Driver == fabric.DriverIPsec }) {
+	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && uses(func(k resolve.Tunnel) bool { return k.Driver == fabric.DriverIPsec }) {
 		c.Warn(diag.Diagnostic{
 			Code: "no-encapsulation", Path: path, Related: diag.Paths("tunnel.ipsec.encapsulation"),
 			Summary: "the gateway only dials out, and native ESP does not pass address translation",

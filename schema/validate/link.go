@@ -130,22 +130,22 @@ func (c *checker) linkPort(a, b, path string) {
 	}
 }
 
-// cables checks drivers, MTUs and what IPsec needs.
-func (c *checker) cables() {
+// tunnels checks drivers, MTUs and what IPsec needs.
+func (c *checker) tunnels() {
 	t := &c.set.Spec.Tunnel
 	if len(c.links.Special()) > resolve.MaxSpecial {
 		c.Fail(diag.Diagnostic{Code: "too-many", Path: "tunnel", Summary: fmt.Sprintf("more than %d links differ from it", resolve.MaxSpecial),
 			Hint: "say here what most links have, and in clusters and links what the others have"})
 	}
-	c.cable("tunnel", t.Driver, t.MTU)
+	c.tunnel("tunnel", t.Driver, t.MTU)
 	for i, path := range c.clusterPaths {
 		o := &c.set.Spec.Clusters[i].Tunnel
-		c.cable(path+".tunnel", o.Driver, o.MTU)
+		c.tunnel(path+".tunnel", o.Driver, o.MTU)
 		c.driverClash(i)
 		c.ownKeys(i)
 	}
 	for i := range c.set.Spec.Links {
-		c.cable(paths.Nth("links", i), c.set.Spec.Links[i].Driver, c.set.Spec.Links[i].MTU)
+		c.tunnel(paths.Nth("links", i), c.set.Spec.Links[i].Driver, c.set.Spec.Links[i].MTU)
 	}
 	c.ipsec()
 }
@@ -153,7 +153,7 @@ func (c *checker) cables() {
 // leastMTU is what every link with IPv6 must carry in one piece (RFC 8200, section 5).
 const leastMTU = 1280
 
-func (c *checker) cable(path, driver string, mtu int) {
+func (c *checker) tunnel(path, driver string, mtu int) {
 	if driver == fabric.DriverVXLAN {
 		c.Warn(diag.Diagnostic{Code: "not-encrypted", Path: path + ".driver", Summary: "vxlan does not encrypt: whoever is on the way reads and forges packets",
 			Hint: "use wireguard or ipsec where the network between the gateways is not your own"})

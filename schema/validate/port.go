@@ -44,12 +44,12 @@ func (s span) overlaps(o span) bool { return s.first <= o.last && o.first <= s.l
 
 // spans gives the ports on which a gateway listens, in order.
 func (c *checker) spans(cluster *schema.Cluster, g *schema.Gateway) []span {
-	cables := c.links.Cables(cluster.Name)
-	if len(cables) == 0 { // it has no link yet
-		cables = c.links.Kinds[:1]
+	tunnels := c.links.Tunnels(cluster.Name)
+	if len(tunnels) == 0 { // it has no link yet
+		tunnels = c.links.Kinds[:1]
 	}
 	var out []span
-	for _, k := range cables {
+	for _, k := range tunnels {
 		base := cmp.Or(k.Port, c.set.GatewayPort(cluster, g))
 		switch k.Driver {
 		case fabric.DriverWireguard:
@@ -115,7 +115,7 @@ func (c *checker) bases(cluster *schema.Cluster, g *schema.Gateway, e fabric.End
 		return []listener{{port: e.Port}}
 	}
 	out := []listener{{port: c.set.GatewayPort(cluster, g)}}
-	for _, k := range c.links.Cables(cluster.Name) {
+	for _, k := range c.links.Tunnels(cluster.Name) {
 		if k.Driver == fabric.DriverIPsec {
 			out = append(out, listener{port: c.set.Spec.Tunnel.IPsec.NATPort, ike: true})
 		} else if k.Port != 0 {

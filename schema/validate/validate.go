@@ -41,7 +41,7 @@ func Topology(s *schema.ClusterSet) diag.List {
 	c.settings()
 	c.connectivity()
 	c.linkSettings()
-	c.cables()
+	c.tunnels()
 	c.members()
 	c.prefixes()
 	overlap.Check(&c.Findings, s, c.groups)

@@ -24,7 +24,7 @@ const (
 // Purposes of openings.
 const (
 	Links = "links" // links as they are
-	Moves = "moves" // a second cable of a pair, while it replaces the first one
+	Moves = "moves" // a second tunnel of a pair, while it replaces the first one
 	Nodes = "nodes" // between the nodes of one cluster
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
-	"hawser.dev/hawser/nodeagent/cable"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -22,20 +22,20 @@ func (v *view) findLink(r *remote) {
 	}
 	v.largest = max(v.largest, v.mtu(r, r.link.Driver))
 	for i := range r.Gateways {
-		for _, c := range v.in.Cables[r.Name+"/"+r.Gateways[i].Name] {
+		for _, c := range v.in.Tunnels[r.Name+"/"+r.Gateways[i].Name] {
 			v.largest = max(v.largest, v.mtu(r, c.Driver))
 		}
 	}
 }
 
-// mtu is what a packet to a remote cluster may have over a driver's cable, in bytes.
+// mtu is what a packet to a remote cluster may have over a driver's tunnel, in bytes.
 func (v *view) mtu(r *remote, driver string) int {
 	return v.linkMTU(cmp.Or(r.link.MTU, v.fits(driver, r.six)))
 }
 
-// fits is what the underlay of this node leaves to a driver's cable, in bytes.
+// fits is what the underlay of this node leaves to a driver's tunnel, in bytes.
 func (v *view) fits(name string, six bool) int {
-	driver := cable.Named(name)
+	driver := driver.Named(name)
 	if driver == nil {
 		return v.underlayMTU()
 	}
@@ -72,7 +72,7 @@ func (v *view) largestMTU() int {
 // the device's; 0 = as much as the device.
 func (v *view) narrower(r *remote, device string, path model.Path) int {
 	mtu := v.mtu(r, r.link.Driver)
-	if c, ok := v.cableTo(r, path.Remote); ok {
+	if c, ok := v.tunnelTo(r, path.Remote); ok {
 		mtu = c.MTU
 	}
 	if path.MTU > 0 {
@@ -85,8 +85,8 @@ func (v *view) narrower(r *remote, device string, path model.Path) int {
 	return mtu
 }
 
-// addCables makes the links of this gateway to those of other clusters.
-func (v *view) addCables() {
+// addTunnels makes the links of this gateway to those of other clusters.
+func (v *view) addTunnels() {
 	if v.gateway == nil {
 		return
 	}
@@ -94,14 +94,14 @@ func (v *view) addCables() {
 	for _, r := range v.remotes {
 		v.checkLanes(r)
 	}
-	built := cable.Build(v.site(), v.cableRemotes())
+	built := driver.Build(v.site(), v.tunnelRemotes())
 	v.take(&built)
-	v.state.Cables = built.Cables
+	v.state.Tunnels = built.Tunnels
 }
 
-// take adds the objects that cables are made of, and what hinders them. Where they
+// take adds the objects that tunnels are made of, and what hinders them. Where they
 // lead is the caller's.
-func (v *view) take(built *cable.Built) {
+func (v *view) take(built *driver.Built) {
 	for _, p := range built.Problems {
 		v.problem(p.Path, p.Code, p.Text)
 	}
@@ -121,8 +121,8 @@ func (v *view) take(built *cable.Built) {
 	}
 }
 
-func (v *view) site() cable.Site {
-	site := cable.Site{
+func (v *view) site() driver.Site {
+	site := driver.Site{
 		Cluster: v.own.Name, Gateway: v.gateway, Keys: v.in.Keys,
 		IPsec: v.in.Fabric.Tunnel.IPsec, Pools: v.in.Fabric.TunnelPools, V4: v.v4, V6: v.v6,
 	}
@@ -132,44 +132,44 @@ func (v *view) site() cable.Site {
 	return site
 }
 
-// cableRemotes gives the gateways of other clusters, once for each link to them.
-func (v *view) cableRemotes() []cable.Remote {
-	var out []cable.Remote
+// tunnelRemotes gives the gateways of other clusters, once for each link to them.
+func (v *view) tunnelRemotes() []driver.Remote {
+	var out []driver.Remote
 	for _, r := range v.remotes {
 		if !r.linked {
 			continue
 		}
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			held := v.in.Cables[r.Name+"/"+g.Name]
+			held := v.in.Tunnels[r.Name+"/"+g.Name]
 			if len(held) == 0 {
-				held = []model.Cable{v.usual(r.link, g)}
+				held = []model.Tunnel{v.usual(r.link, g)}
 			}
 			for rank, c := range held {
-				out = append(out, v.cableRemote(r, g, c, rank))
+				out = append(out, v.tunnelRemote(r, g, c, rank))
 			}
 		}
-		if cable.Named(r.link.Driver) == nil {
+		if driver.Named(r.link.Driver) == nil {
 			v.problem(clusterPath(r.Name), DriverUnknown, "this agent has no driver "+r.link.Driver+", so there is no link")
 		}
 	}
-	slices.SortStableFunc(out, func(a, b cable.Remote) int {
+	slices.SortStableFunc(out, func(a, b driver.Remote) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Gateway.Name, b.Gateway.Name))
 	})
 	return out
 }
 
-// usual is the cable that a link says for this gateway and a remote one.
-func (v *view) usual(l fabric.Link, remote *fabric.Gateway) model.Cable {
-	return CableOf(l, v.in.Fabric.Epochs, v.in.Keys, v.gateway, remote)
+// usual is the tunnel that a link says for this gateway and a remote one.
+func (v *view) usual(l fabric.Link, remote *fabric.Gateway) model.Tunnel {
+	return TunnelOf(l, v.in.Fabric.Epochs, v.in.Keys, v.gateway, remote)
 }
 
-func (v *view) cableRemote(r *remote, g *fabric.Gateway, c model.Cable, rank int) cable.Remote {
+func (v *view) tunnelRemote(r *remote, g *fabric.Gateway, c model.Tunnel, rank int) driver.Remote {
 	link := r.link
 	link.Driver = c.Driver
 	usual := v.usual(link, g)
 	c.Own, c.Remote, c.Epoch = cmp.Or(c.Own, usual.Own), cmp.Or(c.Remote, usual.Remote), cmp.Or(c.Epoch, usual.Epoch)
-	out := cable.Remote{
+	out := driver.Remote{
 		Cluster: r.Name, Gateway: g, Link: link, Rank: rank, Own: c.Own, Alt: c.Alt, Epoch: c.Epoch, MTU: v.mtu(r, c.Driver),
 	}
 	v.endpoint(&out, c.Remote)
@@ -182,8 +182,8 @@ func (v *view) cableRemote(r *remote, g *fabric.Gateway, c model.Cable, rank int
 // endpoint gives where a gateway is reached, with the port from which its ports
 // count there, and the addresses of all its endpoints: where it was found, or else
 // at the first one. Invalid = the gateway dials in, or nobody knows yet. port is
-// the cable's at the other end.
-func (v *view) endpoint(out *cable.Remote, port int) {
+// the tunnel's at the other end.
+func (v *view) endpoint(out *driver.Remote, port int) {
 	candidates := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, port)
 	for _, c := range candidates {
 		out.Addrs = append(out.Addrs, c.Addr.Addr())
@@ -256,33 +256,33 @@ func (v *view) carries(r *remote) bool {
 	return r.reachable && v.gateway != nil && v.gateway.Name == r.path.Local
 }
 
-// cableTo finds how a remote gateway is reached: by the first of its cables.
-func (v *view) cableTo(r *remote, gateway string) (desired.Cable, bool) {
-	all := v.cablesTo(r, gateway)
+// tunnelTo finds how a remote gateway is reached: by the first of its tunnels.
+func (v *view) tunnelTo(r *remote, gateway string) (desired.Tunnel, bool) {
+	all := v.tunnelsTo(r, gateway)
 	if len(all) == 0 {
-		return desired.Cable{}, false
+		return desired.Tunnel{}, false
 	}
 	return all[0], true
 }
 
-// cablesTo gives all cables to a remote gateway, that to use first.
-func (v *view) cablesTo(r *remote, gateway string) []desired.Cable {
-	first, _ := slices.BinarySearchFunc(v.state.Cables, gateway, func(c desired.Cable, name string) int {
+// tunnelsTo gives all tunnels to a remote gateway, that to use first.
+func (v *view) tunnelsTo(r *remote, gateway string) []desired.Tunnel {
+	first, _ := slices.BinarySearchFunc(v.state.Tunnels, gateway, func(c desired.Tunnel, name string) int {
 		return cmp.Or(cmp.Compare(c.Cluster, r.Name), cmp.Compare(c.Gateway, name))
 	})
 	behind := first
-	for behind < len(v.state.Cables) && v.state.Cables[behind].Cluster == r.Name && v.state.Cables[behind].Gateway == gateway {
+	for behind < len(v.state.Tunnels) && v.state.Tunnels[behind].Cluster == r.Name && v.state.Tunnels[behind].Gateway == gateway {
 		behind++
 	}
-	return v.state.Cables[first:behind]
+	return v.state.Tunnels[first:behind]
 }
 
-// devicesTo gives the devices that lead to a remote gateway, one a cable, that to
+// devicesTo gives the devices that lead to a remote gateway, one a tunnel, that to
 // use first.
 func (v *view) devicesTo(r *remote, gateway string) []string {
 	var out []string
 	rank := -1
-	for _, c := range v.cablesTo(r, gateway) {
+	for _, c := range v.tunnelsTo(r, gateway) {
 		if c.Rank > rank && !slices.Contains(out, c.Link) {
 			rank = c.Rank
 			out = append(out, c.Link)
@@ -291,8 +291,8 @@ func (v *view) devicesTo(r *remote, gateway string) []string {
 	return out
 }
 
-// hasCables reports whether anything can come out of a cable, if only for want of
+// hasTunnels reports whether anything can come out of a tunnel, if only for want of
 // somebody who sends.
-func (v *view) hasCables() bool {
-	return slices.ContainsFunc(v.state.Links, func(l desired.Link) bool { return desired.IsCable(l.Name) })
+func (v *view) hasTunnels() bool {
+	return slices.ContainsFunc(v.state.Links, func(l desired.Link) bool { return desired.IsTunnel(l.Name) })
 }

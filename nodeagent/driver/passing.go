@@ -1,4 +1,4 @@
-package cable
+package driver
 
 import (
 	"net/netip"
@@ -7,9 +7,9 @@ import (
 )
 
 // Passing makes what carries packets that clusters pass on to each other: an
-// overlay between the tunnel addresses of gateways, inside the cables of whatever
+// overlay between the tunnel addresses of gateways, inside the tunnels of whatever
 // driver. What a remote may send is told by its Prefixes, which belong to any
-// cluster; a cable itself carries the packets of the two clusters that it joins
+// cluster; a tunnel itself carries the packets of the two clusters that it joins
 // and of nobody else.
 func Passing(site Site, remotes []Remote) Built {
 	var b Built
@@ -30,7 +30,7 @@ func Passing(site Site, remotes []Remote) Built {
 	return b
 }
 
-// PassingOver is what passing a packet on adds to it on a cable between gateways
+// PassingOver is what passing a packet on adds to it on a tunnel between gateways
 // with these tunnel addresses, in bytes: IP, UDP, VXLAN and Ethernet.
 func PassingOver(own, remote []netip.Addr) int {
 	if to, ok := facing(own, remote); ok && to.Is6() {

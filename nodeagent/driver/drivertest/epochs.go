@@ -1,4 +1,4 @@
-package cabletest
+package drivertest
 
 import (
 	"os"
@@ -35,7 +35,7 @@ func epochs(t *testing.T, r *rig) {
 func (r *rig) turn(epoch int) (lost int) {
 	r.t.Helper()
 	a, b := r.gateways["a"], r.gateways["b"]
-	was := map[*gateway][]string{a: a.cables(), b: b.cables()}
+	was := map[*gateway][]string{a: a.tunnels(), b: b.tunnels()}
 	flows := []*flow{a.flow(b), b.flow(a)}
 	for _, inForce := range [][]int{{epoch, epoch + 1}, {epoch + 1}} {
 		r.rotate(inForce...)
@@ -44,12 +44,12 @@ func (r *rig) turn(epoch int) (lost int) {
 	}
 	for _, g := range []*gateway{a, b} {
 		if r.suite.Driver.Traits().Keys == "" {
-			if now := g.cables(); !slices.Equal(now, was[g]) {
-				r.t.Errorf("the cables of %s were %v and are %v", g.name, was[g], now)
+			if now := g.tunnels(); !slices.Equal(now, was[g]) {
+				r.t.Errorf("the tunnels of %s were %v and are %v", g.name, was[g], now)
 			}
 			continue
 		}
-		r.eventually("the old cable of "+g.name+" is gone", func() bool { return len(g.cables()) == len(was[g]) })
+		r.eventually("the old tunnel of "+g.name+" is gone", func() bool { return len(g.tunnels()) == len(was[g]) })
 	}
 	for _, f := range flows {
 		lost += f.stop()

@@ -1,4 +1,4 @@
-package cable
+package driver
 
 import (
 	"flag"
@@ -78,8 +78,8 @@ func objects(b Built) []string {
 	told(add, "rule", b.Rules)
 	told(add, "route", b.Routes)
 	told(add, "element", b.Elements)
-	for _, c := range b.Cables {
-		out = append(out, fmt.Sprintf("cable %s/%s %s %d via %v %v mtu %d clear %v at %v sent %q received %q",
+	for _, c := range b.Tunnels {
+		out = append(out, fmt.Sprintf("tunnel %s/%s %s %d via %v %v mtu %d clear %v at %v sent %q received %q",
 			c.Cluster, c.Gateway, c.Link, c.Port, c.Via4, c.Via6, c.MTU, c.Clear, c.Endpoint, c.Sent, c.Received))
 	}
 	for _, p := range b.Problems {
@@ -118,8 +118,8 @@ func TestRemotesApart(t *testing.T) {
 				}
 			}
 			for _, r := range remotes {
-				if !slices.ContainsFunc(all, func(line string) bool { return strings.HasPrefix(line, "cable "+r.Cluster+"/a ") }) {
-					t.Errorf("no cable to %s", r.Cluster)
+				if !slices.ContainsFunc(all, func(line string) bool { return strings.HasPrefix(line, "tunnel "+r.Cluster+"/a ") }) {
+					t.Errorf("no tunnel to %s", r.Cluster)
 				}
 			}
 		})

@@ -1,4 +1,4 @@
-package cable
+package driver
 
 import (
 	"slices"
@@ -24,7 +24,7 @@ func Epochs(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric
 	return out
 }
 
-// Epoch is the one that a cable should have: the newest of Epochs. Where there is
+// Epoch is the one that a tunnel should have: the newest of Epochs. Where there is
 // none it is the newest in force, of which the driver then says what is missing.
 func Epoch(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric.Gateway) int {
 	if d := Named(driver); d == nil || d.Traits().Keys == "" || len(inForce) == 0 {

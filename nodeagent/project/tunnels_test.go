@@ -12,30 +12,30 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestCablesBeside changes a pair's cable in the three steps that the agent takes:
+// TestTunnelsBeside changes a pair's tunnel in the three steps that the agent takes:
 // another one beside it, sent over, alone. Nothing that a packet needs meanwhile
 // may change: a step adds objects, turns routes, or takes objects away.
-func TestCablesBeside(t *testing.T) {
+func TestTunnelsBeside(t *testing.T) {
 	t.Parallel()
-	was := model.Cable{Driver: "wireguard", Own: 51820, Remote: 51820}
+	was := model.Tunnel{Driver: "wireguard", Own: 51820, Remote: 51820}
 	tests := map[string]struct {
-		is     model.Cable
+		is     model.Tunnel
 		device string
 	}{
-		"driver":                 {model.Cable{Driver: "vxlan", Own: 51820, Remote: 51820}, "hw-vt4-51884"},
-		"to IPsec":               {model.Cable{Driver: "ipsec"}, "ipsec0"},
-		"port":                   {model.Cable{Driver: "wireguard", Own: 52820, Remote: 52820}, "hw-wg1-p52820"},
-		"epoch":                  {model.Cable{Driver: "wireguard", Own: 51820, Remote: 51820, Epoch: 2}, "hw-wg2"},
-		"IPsec of an epoch":      {model.Cable{Driver: "ipsec", Epoch: 2}, "hw-iq4-4807"},
-		"other ports of a range": {model.Cable{Driver: "wireguard", Own: 51820, Remote: 52820, Alt: true}, "hw-wg1-p51883"},
+		"driver":                 {model.Tunnel{Driver: "vxlan", Own: 51820, Remote: 51820}, "hw-vt4-51884"},
+		"to IPsec":               {model.Tunnel{Driver: "ipsec"}, "ipsec0"},
+		"port":                   {model.Tunnel{Driver: "wireguard", Own: 52820, Remote: 52820}, "hw-wg1-p52820"},
+		"epoch":                  {model.Tunnel{Driver: "wireguard", Own: 51820, Remote: 51820, Epoch: 2}, "hw-wg2"},
+		"IPsec of an epoch":      {model.Tunnel{Driver: "ipsec", Epoch: 2}, "hw-iq4-4807"},
+		"other ports of a range": {model.Tunnel{Driver: "wireguard", Own: 51820, Remote: 52820, Alt: true}, "hw-wg1-p51883"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w, _ := readWorld(t, "testdata/lanes.txtar")
 			in := w.inputs["g1/g1-a"]
 			addEpoch(in, 2)
-			state := func(cables ...model.Cable) map[string]bool {
-				in.Cables = map[string][]model.Cable{"g2/g2-a": cables}
+			state := func(tunnels ...model.Tunnel) map[string]bool {
+				in.Tunnels = map[string][]model.Tunnel{"g2/g2-a": tunnels}
 				s, problems := project.State(in)
 				for _, p := range problems {
 					if strings.Contains(p.Path, "gateways") {
@@ -46,7 +46,7 @@ func TestCablesBeside(t *testing.T) {
 			}
 			one, beside, turned, other := state(was), state(was, tt.is), state(tt.is, was), state(tt.is)
 			if plain := linesOf(text(w.states["g1/g1-a"])); len(minus(plain, one))+len(minus(one, plain)) > 0 {
-				t.Errorf("the cable that the fabric says differs from none said: %v, %v", minus(plain, one), minus(one, plain))
+				t.Errorf("the tunnel that the fabric says differs from none said: %v, %v", minus(plain, one), minus(one, plain))
 			}
 			if lost := widened(minus(one, beside)); len(lost) > 0 {
 				t.Errorf("made beside, but lost %v", lost)
@@ -87,9 +87,9 @@ func TestEpochsOfIPsec(t *testing.T) {
 	in := w.inputs["g1/g1-a"]
 	addEpoch(in, 2)
 	state := func(epochs ...int) map[string]bool {
-		in.Cables = map[string][]model.Cable{}
+		in.Tunnels = map[string][]model.Tunnel{}
 		for _, epoch := range epochs {
-			in.Cables["g2/g2-a"] = append(in.Cables["g2/g2-a"], model.Cable{Driver: "ipsec", Epoch: epoch})
+			in.Tunnels["g2/g2-a"] = append(in.Tunnels["g2/g2-a"], model.Tunnel{Driver: "ipsec", Epoch: epoch})
 		}
 		s, problems := project.State(in)
 		if len(problems) > 0 {
@@ -133,7 +133,7 @@ func minus(a, b map[string]bool) []string {
 	return out
 }
 
-// widened leaves out what follows the largest packet of all cables there are, and
+// widened leaves out what follows the largest packet of all tunnels there are, and
 // changes in place.
 func widened(lines []string) []string {
 	return slices.DeleteFunc(lines, func(l string) bool {
@@ -153,11 +153,11 @@ func TestBesideIPsec(t *testing.T) {
 			far.Gateways[i].Endpoints = []string{"10.99.0.2", "203.0.113.99"}
 		}
 	}
-	usual, beside := model.Cable{Driver: "ipsec", Epoch: 1}, model.Cable{Driver: "ipsec", Epoch: 1, Alt: true}
+	usual, beside := model.Tunnel{Driver: "ipsec", Epoch: 1}, model.Tunnel{Driver: "ipsec", Epoch: 1, Alt: true}
 	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
-	state := func(way model.Way, cables ...model.Cable) (map[string]bool, map[string]string) {
+	state := func(way model.Way, tunnels ...model.Tunnel) (map[string]bool, map[string]string) {
 		in.Local.Ways = map[string]model.Way{"g2/g2-a": way}
-		in.Cables = map[string][]model.Cable{"g2/g2-a": cables}
+		in.Tunnels = map[string][]model.Tunnel{"g2/g2-a": tunnels}
 		s, _ := project.State(in)
 		to := map[string]string{}
 		for _, c := range s.IPsecs {

@@ -1,4 +1,4 @@
-package cable
+package driver
 
 import (
 	"net/netip"
@@ -52,7 +52,7 @@ func (ipsec) Build(site Site, remotes []Remote) Built {
 		r := &remotes[i]
 		side := parity(r)
 		if other := len(all[side]) - 1; other >= 0 && all[side][other].same(r) {
-			continue // its ports are those of the whole clusterset, so there is no third cable
+			continue // its ports are those of the whole clusterset, so there is no third tunnel
 		}
 		if inner, ok := b.secured(&site, r); ok {
 			all[side] = append(all[side], outer{Remote: r, to: inner})
@@ -67,8 +67,8 @@ func (ipsec) Build(site Site, remotes []Remote) Built {
 	if len(b.IPsecs) > 0 {
 		b.espDevice(&site)
 	}
-	for i := range b.Cables {
-		c := &b.Cables[i]
+	for i := range b.Tunnels {
+		c := &b.Tunnels[i]
 		is := func(s desired.IPsec) bool { return s.Name == c.Connection() }
 		if at := slices.IndexFunc(b.IPsecs, is); at >= 0 {
 			c.Endpoint = b.IPsecs[at].Remote // where ESP goes, not what is in it
@@ -88,7 +88,7 @@ func parity(r *Remote) int {
 // ipsecOverlay is the VXLAN in the connections of odd (1) or even (0) epochs.
 func ipsecOverlay(parity int) overlay {
 	o := overlay{
-		driver: fabric.DriverIPsec, prefix: desired.IPsecOverlay, vni: desired.VXLANCableID,
+		driver: fabric.DriverIPsec, prefix: desired.IPsecOverlay, vni: desired.VXLANTunnelID,
 		port: func(int, bool) int { return desired.IPsecPort },
 	}
 	if parity == 0 {
@@ -179,7 +179,7 @@ func innerPair(own, theirs []netip.Addr) (a, b netip.Addr, ok bool) {
 	return a, b, false
 }
 
-// ikeKeys finds the own private and the other's public key of a cable's epoch.
+// ikeKeys finds the own private and the other's public key of a tunnel's epoch.
 func (s *Site) ikeKeys(b *Built, r *Remote) (private fabric.Secret, public string, ok bool) {
 	private, found := privateKey(Ed25519, s.Keys, s.Gateway.Name, r.Epoch)
 	public = publicKey(Ed25519, r.Gateway, r.Epoch)

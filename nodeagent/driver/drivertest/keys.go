@@ -1,4 +1,4 @@
-package cabletest
+package drivertest
 
 import (
 	"crypto/ed25519"
@@ -54,7 +54,7 @@ func (g *gateway) public() []fabric.Key {
 // private gives the private halves, as the agent's document has them.
 func (g *gateway) private() *fabric.Keys {
 	g.rig.t.Helper()
-	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: "cabletest", Cluster: g.name}
+	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: "drivertest", Cluster: g.name}
 	for _, epoch := range g.rig.epochs {
 		seed, there := g.rig.seeds[epoch]
 		if !there {

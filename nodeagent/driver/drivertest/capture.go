@@ -1,4 +1,4 @@
-package cabletest
+package drivertest
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package cabletest
+package drivertest
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func (g *gateway) start() {
 	}
 }
 
-// stop ends the agent; its cables stay.
+// stop ends the agent; its tunnels stay.
 func (g *gateway) stop() {
 	g.rig.t.Helper()
 	if err := g.agent.Process.Signal(syscall.SIGTERM); err != nil {
@@ -95,12 +95,12 @@ func (g *gateway) inventory() string {
 	return out.String()
 }
 
-// cables gives the devices to other clusters that there are: name and number.
-func (g *gateway) cables() []string {
+// tunnels gives the devices to other clusters that there are: name and number.
+func (g *gateway) tunnels() []string {
 	var out []string
 	for _, line := range strings.Split(g.run("ip", "-o", "link"), "\n") {
 		words := strings.Fields(line)
-		if len(words) > 1 && desired.IsCable(strings.TrimSuffix(words[1], ":")) {
+		if len(words) > 1 && desired.IsTunnel(strings.TrimSuffix(words[1], ":")) {
 			out = append(out, strings.TrimSuffix(words[1], ":")+" "+strings.TrimSuffix(words[0], ":"))
 		}
 	}

@@ -1,4 +1,4 @@
-package cable
+package driver
 
 import (
 	"cmp"
@@ -118,7 +118,7 @@ func (b *Built) wireguard(site *Site, d *wgDevice, remotes []Remote) {
 			mtu = max(mtu, remotes[i].MTU)
 		}
 	}
-	priority := desired.RuleCable
+	priority := desired.RuleTunnel
 	if d.usual() {
 		priority = desired.RulePriority + 1 + portOffset(d.epoch, d.lane)
 	}
@@ -148,7 +148,7 @@ func (b *Built) peer(site *Site, d *wgDevice, r *Remote) {
 		Keepalive: int(time.Duration(r.Link.Keepalive) / time.Second), Dial: r.Dial, Origin: r.path(),
 	}
 	b.Peers = append(b.Peers, peer)
-	b.Cables = append(b.Cables, desired.Cable{
+	b.Tunnels = append(b.Tunnels, desired.Tunnel{
 		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: fabric.DriverWireguard, Epoch: d.epoch, Alt: d.alt, Port: d.port(), Link: d.link,
 		MTU: r.MTU, Endpoint: endpoint, Sent: []string{peer.Key()}, Received: []string{peer.Key()},
 	})

@@ -1,17 +1,17 @@
-// Package cabletest is the conformance suite of cables: what every driver must do
+// Package drivertest is the conformance suite of tunnels: what every driver must do
 // on a real kernel, over an IPv4 and an IPv6 underlay. Gateways of three clusters
 // run the real agent in network namespaces of their own, with a bridge between
 // them on which everything is seen.
 //
 // Called by nobody: go test runs it.
-package cabletest
+package drivertest
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/driver"
 )
 
 // patience bounds each wait. It costs nothing when things work.
@@ -20,7 +20,7 @@ const patience = 5 * time.Minute
 // Suite is one driver under test.
 type Suite struct {
 	Agent  string // path of the hawser-agent program
-	Driver cable.Driver
+	Driver driver.Driver
 	// Missing names what the driver needs and this machine does not have.
 	Missing string
 }
@@ -118,7 +118,7 @@ func spoofed(t *testing.T, r *rig) {
 	honest := 0
 	for _, p := range capture.stop() {
 		if p.from == strange {
-			t.Fatalf("a packet from %s came out of the cable", strange)
+			t.Fatalf("a packet from %s came out of the tunnel", strange)
 		}
 		if p.from == b.pod(false) {
 			honest++
@@ -150,7 +150,7 @@ func replayed(t *testing.T, r *rig) {
 	}
 	for _, p := range inside.stop() {
 		if strings.Contains(string(p.raw), pattern) && p.from == b.pod(false) {
-			t.Fatal("a packet that a stranger sent again came out of the cable")
+			t.Fatal("a packet that a stranger sent again came out of the tunnel")
 		}
 	}
 }
@@ -179,8 +179,8 @@ func neighboursStay(t *testing.T, r *rig) {
 // repair: devices that somebody deletes come back, and carry.
 func repair(_ *testing.T, r *rig) {
 	a, b := r.gateways["a"], r.gateways["b"]
-	for _, cable := range a.cables() {
-		device, _, _ := strings.Cut(cable, " ")
+	for _, tunnel := range a.tunnels() {
+		device, _, _ := strings.Cut(tunnel, " ")
 		a.run("ip", "link", "del", device)
 	}
 	a.reaches(b, false)

@@ -1,4 +1,4 @@
-package cabletest
+package drivertest
 
 import (
 	"crypto/rand"
@@ -71,7 +71,7 @@ func (r *rig) publish(names ...string) {
 	r.t.Helper()
 	prefix := netip.MustParsePrefix
 	f := &fabric.Fabric{
-		APIVersion: fabric.APIVersion, Name: "cabletest", Domain: "clusterset.local",
+		APIVersion: fabric.APIVersion, Name: "drivertest", Domain: "clusterset.local",
 		GlobalPools:  []netip.Prefix{prefix("242.0.0.0/8")},
 		ServicePools: []netip.Prefix{prefix("243.0.0.0/24")},
 		TunnelPools:  []netip.Prefix{prefix("241.0.0.0/24"), prefix("fd00:41::/64")},

@@ -1,4 +1,4 @@
-package cable
+package driver
 
 import (
 	"maps"
@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// overlay is VXLAN between the outer addresses of gateways: what gives cables
+// overlay is VXLAN between the outer addresses of gateways: what gives tunnels
 // that carry IP packets between two addresses a device, next hops, acceptance
 // and counters. One device takes what comes to a port over one family; each
 // remote gateway is one forwarding entry with an address and a port of its own.
@@ -50,7 +50,7 @@ func (o *overlay) build(b *Built, site *Site, remotes []outer) {
 	for i := range remotes {
 		r := &remotes[i]
 		if !r.to.IsValid() {
-			b.problem(r.path(), NoEndpoint, "a cable of driver "+o.driver+" needs its address, and none is known")
+			b.problem(r.path(), NoEndpoint, "a tunnel of driver "+o.driver+" needs its address, and none is known")
 			continue
 		}
 		port := o.port(r.Own, r.Alt)
@@ -79,7 +79,7 @@ func (o *overlay) device(b *Built, site *Site, d ovDevice, mtu int) {
 	b.device(site, desired.Link{
 		Name: o.name(d), Type: desired.LinkVXLAN, MTU: mtu, MAC: OverlayMAC(site.Cluster, site.Gateway.Name),
 		VNI: o.vni, Port: d.port, Local: local,
-	}, desired.RuleCable)
+	}, desired.RuleTunnel)
 	e := desired.Element{Set: desired.SetOverlays, Family: family, ID: strconv.Itoa(d.port), Origin: site.path()}
 	if !slices.Contains(b.Elements, e) {
 		b.Elements = append(b.Elements, e)
@@ -95,7 +95,7 @@ func OverlayMAC(cluster, gateway string) string {
 // have its hardware address, and the forwarding of that to its outer address.
 func (o *overlay) remote(b *Built, site *Site, r *outer, d ovDevice) {
 	link, mac, origin := o.name(d), OverlayMAC(r.Cluster, r.Gateway.Name), r.path()
-	c := desired.Cable{
+	c := desired.Tunnel{
 		Cluster: r.Cluster, Gateway: r.Gateway.Name, Rank: r.Rank, Driver: o.driver, Epoch: r.Epoch, Alt: r.Alt, Port: d.port, Link: link,
 		MTU: r.MTU, Clear: o.clear, Endpoint: netip.AddrPortFrom(r.to, uint16(o.port(r.base, r.Alt))),
 	}
@@ -120,7 +120,7 @@ func (o *overlay) remote(b *Built, site *Site, r *outer, d ovDevice) {
 		Set: desired.SetSent, Family: familyOf(r.to), ID: r.to.String() + " . " + strconv.Itoa(int(c.Endpoint.Port())), Origin: origin,
 	})
 	c.Received = o.admit(b, r, d.port)
-	b.Cables = append(b.Cables, c)
+	b.Tunnels = append(b.Tunnels, c)
 }
 
 // admit lets the remote gateway send: from the addresses that it has, what has

@@ -1,4 +1,4 @@
-package cable
+package driver
 
 import (
 	"slices"

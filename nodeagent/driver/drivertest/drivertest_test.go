@@ -1,4 +1,4 @@
-package cabletest
+package drivertest
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"hawser.dev/hawser/nodeagent/cable"
+	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/ipsec"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -46,7 +46,7 @@ func run(m *testing.M) int {
 // TestConformance runs the suite on every driver. WireGuard is the kernel's where
 // it has one.
 func TestConformance(t *testing.T) {
-	for _, d := range cable.Drivers() {
+	for _, d := range driver.Drivers() {
 		t.Run(d.Traits().Name, func(t *testing.T) {
 			t.Parallel()
 			Suite{Agent: os.Getenv(agentEnv), Driver: d, Missing: missing(d)}.Run(t)
@@ -55,7 +55,7 @@ func TestConformance(t *testing.T) {
 }
 
 // missing names the program that a driver needs and that is not installed.
-func missing(d cable.Driver) string {
+func missing(d driver.Driver) string {
 	if _, err := ipsec.Program(); d.Traits().Name == fabric.DriverIPsec && err != nil {
 		return "charon"
 	}

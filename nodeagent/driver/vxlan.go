@@ -1,4 +1,4 @@
-package cable
+package driver
 
 import (
 	"hawser.dev/hawser/nodeagent/desired"
@@ -18,7 +18,7 @@ func (vxlan) Traits() Traits {
 func (vxlan) Build(site Site, remotes []Remote) Built {
 	var b Built
 	o := overlay{
-		driver: fabric.DriverVXLAN, prefix: desired.VXLANPrefix, vni: desired.VXLANCableID, clear: true,
+		driver: fabric.DriverVXLAN, prefix: desired.VXLANPrefix, vni: desired.VXLANTunnelID, clear: true,
 		port: fabric.VXLANPort,
 	}
 	all := make([]outer, len(remotes))

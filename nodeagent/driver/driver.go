@@ -1,11 +1,11 @@
-// Package cable makes the links between gateways of different clusters: one file
+// Package driver makes the links between gateways of different clusters: one file
 // a driver. It is pure: what a gateway and its remotes are goes in, the objects
 // that the gateway's host should have come out, of the kinds that all else is
 // made of too.
 //
 // Called by nodeagent/project, which asks which objects the tunnels are made of, and by
 // nodeagent (peers, round), which asks which epochs a tunnel can have.
-package cable
+package driver
 
 import (
 	"cmp"
@@ -16,11 +16,11 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Driver is one sort of cable.
+// Driver is one sort of tunnel.
 type Driver interface {
-	// Traits says what holds for all its cables.
+	// Traits says what holds for all its tunnels.
 	Traits() Traits
-	// Build gives all that a gateway has for its cables to remotes, which are
+	// Build gives all that a gateway has for its tunnels to remotes, which are
 	// sorted by cluster and gateway; only those of this driver. Equal arguments
 	// give equal results, and a remote more or less changes no object of the
 	// others, but for the MTU of a device that they share. What cannot be made is
@@ -28,7 +28,7 @@ type Driver interface {
 	Build(site Site, remotes []Remote) Built
 }
 
-// Traits is what is known of a driver's cables without making one.
+// Traits is what is known of a driver's tunnels without making one.
 type Traits struct {
 	Name string // as in tunnel.driver
 	// Over4 and Over6 are the bytes that it adds to a packet over an IPv4 and an
@@ -43,7 +43,7 @@ type Traits struct {
 	// Clear says that what it carries can be read on the way.
 	Clear bool
 	// Fixed says that its ports are those of the whole clusterset, so that a pair has
-	// two cables of it at most: of two neighbouring epochs, or one usual and one Alt.
+	// two tunnels of it at most: of two neighbouring epochs, or one usual and one Alt.
 	Fixed bool
 	// Keys names the sort of private key that a gateway needs; empty = none.
 	Keys string
@@ -77,7 +77,7 @@ func Named(name string) Driver {
 	return all[i]
 }
 
-// Site is a gateway that gets cables.
+// Site is a gateway that gets tunnels.
 type Site struct {
 	Cluster string
 	Gateway *fabric.Gateway
@@ -94,14 +94,14 @@ type Remote struct {
 	Gateway *fabric.Gateway
 	Link    fabric.Link // settings; its driver is the one that builds
 	// Rank orders several links to one gateway, which differ in driver, port or epoch:
-	// the cable of the least is used, and all are there.
+	// the tunnel of the least is used, and all are there.
 	Rank int
 	// Epoch is that of the keys; drivers that have none pass over it.
 	Epoch int
 	// Own is the port that those of this gateway count from. Alt says that both ends
 	// take other ports than usual behind those that they count from (or other
-	// addresses, where ports tell no cables apart), as they need the usual ones for
-	// another cable of the pair.
+	// addresses, where ports tell no tunnels apart), as they need the usual ones for
+	// another tunnel of the pair.
 	Own int
 	Alt bool
 	// Addr and Base are where it is reached and the port that its ports count
@@ -119,7 +119,7 @@ type Remote struct {
 	Prefixes []netip.Prefix
 }
 
-// Built is what a driver makes. Of its state, Cables tells where each link's
+// Built is what a driver makes. Of its state, Tunnels tells where each link's
 // packets go; a remote without one has no link.
 type Built struct {
 	desired.State
@@ -186,7 +186,7 @@ func (b *Built) device(s *Site, link desired.Link, priority int) {
 }
 
 // Build has every driver build its part. Remotes of a driver that does not exist
-// get no cable.
+// get no tunnel.
 func Build(site Site, remotes []Remote) Built {
 	var all Built
 	for _, d := range Drivers() {
@@ -200,7 +200,7 @@ func Build(site Site, remotes []Remote) Built {
 			all.join(d.Build(site, mine))
 		}
 	}
-	slices.SortStableFunc(all.Cables, func(a, b desired.Cable) int {
+	slices.SortStableFunc(all.Tunnels, func(a, b desired.Tunnel) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.Rank, b.Rank))
 	})
 	return all
@@ -219,7 +219,7 @@ func (b *Built) join(other Built) {
 	b.Routes = append(b.Routes, other.Routes...)
 	b.Elements = append(b.Elements, other.Elements...)
 	b.IPsecs = append(b.IPsecs, other.IPsecs...)
-	b.Cables = append(b.Cables, other.Cables...)
+	b.Tunnels = append(b.Tunnels, other.Tunnels...)
 	b.Problems = append(b.Problems, other.Problems...)
 }
 

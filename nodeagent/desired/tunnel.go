@@ -8,11 +8,11 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// Cable says how packets go to one remote gateway: over which device and next
+// Tunnel says how packets go to one remote gateway: over which device and next
 // hop, and by what its bytes are counted. It is no object of its own. Of several
-// cables to one gateway the first carries what is sent; all of them take what comes.
+// tunnels to one gateway the first carries what is sent; all of them take what comes.
 // Among them the rank decides, and the order in the list after it.
-type Cable struct {
+type Tunnel struct {
 	Cluster string // of the remote gateway
 	Gateway string
 	Rank    int
@@ -32,19 +32,19 @@ type Cable struct {
 	Received []string
 }
 
-// Via is the next hop of a family on the cable's device; not valid = none is needed.
-func (c *Cable) Via(family int) netip.Addr {
+// Via is the next hop of a family on the tunnel's device; not valid = none is needed.
+func (c *Tunnel) Via(family int) netip.Addr {
 	if family == 4 {
 		return c.Via4
 	}
 	return c.Via6
 }
 
-// Connection names the IPsec connection of a cable that has one.
-func (c *Cable) Connection() string { return IPsecName(c.Cluster, c.Gateway, c.Epoch, c.Alt) }
+// Connection names the IPsec connection of a tunnel that has one.
+func (c *Tunnel) Connection() string { return IPsecName(c.Cluster, c.Gateway, c.Epoch, c.Alt) }
 
-// IsCable reports whether a link of ours leads to gateways of other clusters.
-func IsCable(link string) bool {
+// IsTunnel reports whether a link of ours leads to gateways of other clusters.
+func IsTunnel(link string) bool {
 	return strings.HasPrefix(link, LinkPrefix) && !strings.HasPrefix(link, NodePrefix)
 }
 
