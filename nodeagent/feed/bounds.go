@@ -120,8 +120,8 @@ func checkHost(h *model.LiveHost) error {
 
 func isPort(n int) bool { return n >= 1 && n <= 65535 }
 
-// checkPassing tells what no cluster says of its links.
-func checkPassing(p *model.Passing) error {
+// checkTransit tells what no cluster says of its links.
+func checkTransit(p *model.Transit) error {
 	if len(p.Edges) > maxEdges {
 		return fmt.Errorf("tells of %d links, which is more than %d", len(p.Edges), maxEdges)
 	}

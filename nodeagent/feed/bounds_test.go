@@ -107,13 +107,13 @@ func TestWhatIsTakenCanBePassedOn(t *testing.T) {
 func TestOneClusterFailsAlone(t *testing.T) {
 	t.Parallel()
 	huge := offering("huge", func(o *mcs.Offer) { o.Ports[0].Name = strings.Repeat("<", 200<<10) })
-	edges := &model.Passing{Edges: make([]model.Edge, 1<<20)}
+	edges := &model.Transit{Edges: make([]model.Edge, 1<<20)}
 	relay := newTopic()
 	box := &inbox{peer: Peer{Device: "hw-vx0"}, own: "self", warn: func(why string) { t.Errorf("refused: %s", why) }}
 	var sent *edition
 	for round := range 3 {
 		bad := live("bad", ready("one"), huge)
-		bad.Passing = edges
+		bad.Transit = edges
 		good := live("good", ready(fmt.Sprintf("round-%d", round)))
 		err := relay.publish(map[string]Heard{"bad": {Live: bad}, "good": {Live: good}})
 		if round == 0 && (err == nil || !strings.Contains(err.Error(), "sample/huge") || !strings.Contains(err.Error(), "bad")) {
@@ -157,11 +157,11 @@ func TestLinksAreBounded(t *testing.T) {
 			t.Parallel()
 			box := &inbox{peer: Peer{Cluster: "b"}, warn: func(string) {}}
 			raw := export(t, offering("one", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": strings.Repeat("<", 60<<10)} }))
-			u := update{Cluster: "b", Shape: "0123456789abcdef", Passing: json.RawMessage(tt.passing), Exports: []json.RawMessage{raw}}
+			u := update{Cluster: "b", Shape: "0123456789abcdef", Transit: json.RawMessage(tt.passing), Exports: []json.RawMessage{raw}}
 			if _, err := box.apply(frame{Kind: kindSnapshot, Clusters: []update{u}}); err != nil {
 				t.Fatal(err)
 			}
-			if have := box.heard["b"].Live; (have.Passing != nil) != tt.taken || len(have.Exports) != 1 {
+			if have := box.heard["b"].Live; (have.Transit != nil) != tt.taken || len(have.Exports) != 1 {
 				t.Errorf("taken: %.200v", have)
 			}
 			if d := cmp.Diff(box.heard, passOn(t, box.heard), byValue); d != "" {

@@ -17,7 +17,7 @@ import (
 type encoded struct {
 	heard   Heard // what it was made from
 	exports []piece
-	passing json.RawMessage // nil = none
+	transit json.RawMessage // nil = none
 	places  json.RawMessage // nil = none
 }
 
@@ -45,11 +45,11 @@ func encode(before *encoded, heard Heard) (*encoded, error) {
 	} else if sameState(last.heard, heard) {
 		return before, nil
 	}
-	out := &encoded{heard: heard, passing: last.passing, places: last.places}
+	out := &encoded{heard: heard, transit: last.transit, places: last.places}
 	var wrong, links, places error
 	out.exports, wrong = encodeExports(last.exports, heard.Live.Exports)
-	if !reflect.DeepEqual(last.heard.Live.Passing, heard.Live.Passing) {
-		out.passing, links = encodeSmall("links", heard.Live.Passing, checkPassing)
+	if !reflect.DeepEqual(last.heard.Live.Transit, heard.Live.Transit) {
+		out.transit, links = encodeSmall("links", heard.Live.Transit, checkTransit)
 	}
 	if !reflect.DeepEqual(last.heard.Live.Places, heard.Live.Places) {
 		out.places, places = encodeSmall("places", heard.Live.Places, checkPlaces)
@@ -64,7 +64,7 @@ func encode(before *encoded, heard Heard) (*encoded, error) {
 // sameState reports whether two states are one, which share their exports. Others
 // may still be equal.
 func sameState(a, b Heard) bool {
-	return a.Stale == b.Stale && a.Live.Shape == b.Live.Shape && reflect.DeepEqual(a.Live.Passing, b.Live.Passing) &&
+	return a.Stale == b.Stale && a.Live.Shape == b.Live.Shape && reflect.DeepEqual(a.Live.Transit, b.Live.Transit) &&
 		reflect.DeepEqual(a.Live.Places, b.Live.Places) && sameSlice(a.Live.Exports, b.Live.Exports)
 }
 
@@ -85,13 +85,13 @@ func sameHost(a, b model.LiveHost) bool {
 
 // equal reports whether a subscriber is told the same.
 func (e *encoded) equal(other *encoded) bool {
-	return e.heard.Stale == other.heard.Stale && e.heard.Live.Shape == other.heard.Live.Shape && bytes.Equal(e.passing, other.passing) &&
+	return e.heard.Stale == other.heard.Stale && e.heard.Live.Shape == other.heard.Live.Shape && bytes.Equal(e.transit, other.transit) &&
 		bytes.Equal(e.places, other.places) && slices.EqualFunc(e.exports, other.exports, func(a, b piece) bool { return a.compare(&b) == 0 && bytes.Equal(a.raw, b.raw) })
 }
 
 // update is what every update of the cluster says.
 func (e *encoded) update(cluster string) update {
-	return update{Cluster: cluster, Stale: e.heard.Stale, Shape: e.heard.Live.Shape, Passing: e.passing, Places: e.places}
+	return update{Cluster: cluster, Stale: e.heard.Stale, Shape: e.heard.Live.Shape, Transit: e.transit, Places: e.places}
 }
 
 // changes calls gone for each export of before that is not here, and then fresh for

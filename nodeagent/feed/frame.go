@@ -64,9 +64,9 @@ type update struct {
 	Gone    bool              `json:"gone,omitempty"`    // no longer heard
 	Exports []json.RawMessage `json:"exports,omitempty"` // model.LiveExport: new and changed ones
 	Removed []string          `json:"removed,omitempty"` // namespace/name
-	// Shape, Passing and Places are as in model.Live, always as they are now.
+	// Shape, Transit and Places are as in model.Live, always as they are now.
 	Shape   string          `json:"shape,omitempty"`
-	Passing json.RawMessage `json:"passing,omitempty"`
+	Transit json.RawMessage `json:"passing,omitempty"`
 	Places  json.RawMessage `json:"places,omitempty"`
 }
 

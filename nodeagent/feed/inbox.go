@@ -38,7 +38,7 @@ type staged struct {
 	stale   bool
 	exports map[string]sized
 	shape   string
-	passing *model.Passing
+	transit *model.Transit
 	places  *model.Places
 	size    int // bytes of memory
 }
@@ -120,7 +120,7 @@ func (b *inbox) update(u update) error {
 	if !known {
 		have.exports = map[string]sized{}
 	}
-	passing, err := decodeSmall(b, u.Passing, checkPassing)
+	transit, err := decodeSmall(b, u.Transit, checkTransit)
 	if err != nil {
 		return fmt.Errorf("links of %s: %w", u.Cluster, err)
 	}
@@ -128,7 +128,7 @@ func (b *inbox) update(u update) error {
 	if err != nil {
 		return fmt.Errorf("places of %s: %w", u.Cluster, err)
 	}
-	have.stale, have.shape, have.passing, have.places = u.Stale, u.Shape, passing, places
+	have.stale, have.shape, have.transit, have.places = u.Stale, u.Shape, transit, places
 	before := have.size
 	for _, key := range u.Removed {
 		have.remove(key)
@@ -278,7 +278,7 @@ func (b *inbox) commit() {
 			continue
 		}
 		live := model.Live{
-			Cluster: cluster, Exports: make([]model.LiveExport, 0, len(have.exports)), Shape: have.shape, Passing: have.passing,
+			Cluster: cluster, Exports: make([]model.LiveExport, 0, len(have.exports)), Shape: have.shape, Transit: have.transit,
 			Places: have.places,
 		}
 		for _, e := range have.exports {

@@ -129,7 +129,7 @@ func TestInboxRefuses(t *testing.T) {
 		{"unknown kind", []frame{begun, {Kind: "other"}}},
 		{"not an export", []frame{begun, {Kind: kindDelta, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{[]byte("3")}}}}}},
 		{"no shape", []frame{begun, {Kind: kindDelta, Clusters: []update{{Cluster: "b", Shape: "<"}}}}},
-		{"no links", []frame{begun, {Kind: kindDelta, Clusters: []update{{Cluster: "b", Passing: []byte("3")}}}}},
+		{"no links", []frame{begun, {Kind: kindDelta, Clusters: []update{{Cluster: "b", Transit: []byte("3")}}}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func FuzzReadFrame(f *testing.F) {
 		{Kind: kindSnapshot, Clusters: []update{{Cluster: "b", Exports: []json.RawMessage{one}}}},
 		{Kind: kindDelta, More: true, Clusters: []update{{Cluster: "b", Removed: []string{"n/e"}}, {Cluster: "b", Gone: true}}},
 		{Kind: kindSnapshot, Clusters: []update{{
-			Cluster: "b", Shape: "0a", Passing: json.RawMessage(`{"edges":[{"cluster":"c","rank":1,"mtu":1280}]}`),
+			Cluster: "b", Shape: "0a", Transit: json.RawMessage(`{"edges":[{"cluster":"c","rank":1,"mtu":1280}]}`),
 			Exports: []json.RawMessage{json.RawMessage(`{"namespace":"n","name":"e","families":[4],"hosts":[{"name":"a","ips":["::1"],"ports":{"TCP/80":81}}],` +
 				`"offer":{"created":"2026-01-02T03:04:05Z","ports":[{"name":"http","protocol":"TCP","port":80,"appProtocol":"k8s.io/x"}],` +
 				`"families":[4,6],"addrs":["242.2.0.9"],"labels":{"a/b":"c"},"annotations":{"d":"<"}}}`)},

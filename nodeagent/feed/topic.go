@@ -119,7 +119,7 @@ type packer struct {
 }
 
 func (p *packer) cluster(name string, have, want *encoded) {
-	p.add(want.update(name), len(want.passing)+len(want.places))
+	p.add(want.update(name), len(want.transit)+len(want.places))
 	want.changes(have, func(gone *piece) {
 		u := p.last(name, want)
 		u.Removed = append(u.Removed, gone.key())
@@ -136,7 +136,7 @@ func (p *packer) cluster(name string, have, want *encoded) {
 func (p *packer) last(name string, want *encoded) *update {
 	if p.size >= fullFrame {
 		p.flush(true)
-		p.add(want.update(name), len(want.passing)+len(want.places))
+		p.add(want.update(name), len(want.transit)+len(want.places))
 	}
 	return &p.now.Clusters[len(p.now.Clusters)-1]
 }

@@ -151,9 +151,9 @@ type Live struct {
 	// Shape is the ShapeDigest of the shape that the cluster has gone over to:
 	// empty while it uses a way of another one.
 	Shape string `json:"shape,omitempty"`
-	// Passing is what it says of its links for what clusters pass on to each
+	// Transit is what it says of its links for what clusters pass on to each
 	// other; nil = it neither passes anything on nor takes what was.
-	Passing *Passing `json:"passing,omitempty"`
+	Transit *Transit `json:"passing,omitempty"`
 	// Places is what it says of where gateways are; nil = nothing.
 	Places *Places `json:"places,omitempty"`
 }
@@ -174,8 +174,8 @@ type Found struct {
 	Port   int        `json:"port,omitempty"` // that the gateway's ports count from there; 0 = its own
 }
 
-// Passing is what a cluster says of its links for what is passed on over them.
-type Passing struct {
+// Transit is what a cluster says of its links for what is passed on over them.
+type Transit struct {
 	Edges []Edge `json:"edges,omitempty"` // those that are not as good as can be, by cluster
 }
 

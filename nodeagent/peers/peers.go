@@ -204,8 +204,8 @@ func (p *Peers) Aim(aim *round.Aim) {
 func (p *Peers) Do(e round.Effects) {
 	p.use(e.Links)
 	p.say(func(said *model.Live) bool {
-		same := said.Shape == e.Shape && reflect.DeepEqual(said.Passing, e.Advertise)
-		said.Shape, said.Passing = e.Shape, e.Advertise
+		same := said.Shape == e.Shape && reflect.DeepEqual(said.Transit, e.Advertise)
+		said.Shape, said.Transit = e.Shape, e.Advertise
 		return !same && said.Cluster != ""
 	})
 	p.Publish(e.Live)

@@ -18,9 +18,9 @@ func (v *view) addPassing() {
 	if v.gateway == nil || v.net.Mesh() {
 		return
 	}
-	built := driver.Passing(v.site(), v.passingRemotes())
+	built := driver.Transit(v.site(), v.transitRemotes())
 	v.take(&built)
-	v.passing = built.Tunnels
+	v.transit = built.Tunnels
 	for _, l := range built.Links {
 		v.ruleFor(l.Name, rulePass(l.Name), desired.TablePass)
 	}
@@ -46,9 +46,9 @@ func (v *view) ruleFor(link string, priority, table int) {
 	}
 }
 
-// passingRemotes gives the gateways of neighbours, with what may come from them:
+// transitRemotes gives the gateways of neighbours, with what may come from them:
 // packets of their own cluster and, when that passes on, of those behind it.
-func (v *view) passingRemotes() []driver.Remote {
+func (v *view) transitRemotes() []driver.Remote {
 	var out []driver.Remote
 	for _, r := range v.remotes {
 		if !r.linked {
@@ -57,20 +57,20 @@ func (v *view) passingRemotes() []driver.Remote {
 		prefixes := v.prefixesOf(v.net.Sources(v.own.Name, r.Name), func(r *remote) []netip.Prefix { return r.sources })
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			out = append(out, driver.Remote{Cluster: r.Name, Gateway: g, Link: r.link, MTU: v.passingMTU(r, g), Prefixes: prefixes})
+			out = append(out, driver.Remote{Cluster: r.Name, Gateway: g, Link: r.link, MTU: v.transitMTU(r, g), Prefixes: prefixes})
 			v.turnBack(r, g.Addresses)
 		}
 	}
 	return out
 }
 
-// passingMTU is what is left of a link's MTU for what is passed on.
-func (v *view) passingMTU(r *remote, g *fabric.Gateway) int {
+// transitMTU is what is left of a link's MTU for what is passed on.
+func (v *view) transitMTU(r *remote, g *fabric.Gateway) int {
 	mtu := v.mtu(r, r.link.Driver)
 	if c, ok := v.tunnelTo(r, g.Name); ok {
 		mtu = c.MTU
 	}
-	return v.linkMTU(mtu - driver.PassingOver(v.gateway.Addresses, g.Addresses))
+	return v.linkMTU(mtu - driver.TransitOver(v.gateway.Addresses, g.Addresses))
 }
 
 // turnBack keeps what came from a neighbour from being passed on to clusters that
@@ -196,11 +196,11 @@ func (v *view) addThrough() {
 // passTo finds how what is passed on goes to the gateway at the end of a path.
 func (v *view) passTo(r *remote, p model.Path) (desired.Tunnel, bool) {
 	next := p.Next(r.Name)
-	i := slices.IndexFunc(v.passing, func(c desired.Tunnel) bool { return c.Cluster == next && c.Gateway == p.Remote })
+	i := slices.IndexFunc(v.transit, func(c desired.Tunnel) bool { return c.Cluster == next && c.Gateway == p.Remote })
 	if i < 0 {
 		return desired.Tunnel{}, false
 	}
-	return v.passing[i], true
+	return v.transit[i], true
 }
 
 // passMTU is that of a route over a tunnel for what is passed on: what the way
@@ -208,7 +208,7 @@ func (v *view) passTo(r *remote, p model.Path) (desired.Tunnel, bool) {
 func (v *view) passMTU(c desired.Tunnel, p model.Path) int {
 	mtu := c.MTU
 	if p.MTU > 0 {
-		mtu = v.linkMTU(min(mtu, p.MTU-driver.PassingOver(v.gateway.Addresses, []netip.Addr{c.Endpoint.Addr()})))
+		mtu = v.linkMTU(min(mtu, p.MTU-driver.TransitOver(v.gateway.Addresses, []netip.Addr{c.Endpoint.Addr()})))
 	}
 	i := slices.IndexFunc(v.state.Links, func(l desired.Link) bool { return l.Name == c.Link })
 	if i >= 0 && v.state.Links[i].MTU <= mtu {

@@ -23,7 +23,7 @@ type view struct {
 	services map[string]*model.Service
 	v4, v6   bool // families in play on this node
 	net      Net
-	passing  []desired.Tunnel // how what clusters pass on goes to gateways of neighbours
+	transit  []desired.Tunnel // how what clusters pass on goes to gateways of neighbours
 	six      bool             // a gateway here may be reached over IPv6
 	largest  int              // MTU of the widest link to another cluster, bytes
 

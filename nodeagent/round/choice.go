@@ -65,7 +65,7 @@ type paths struct {
 	remote    map[string]model.Path // by remote cluster
 	own       map[string]model.Path // on a gateway, its own links
 	links     map[string]model.Path // to neighbours, whether or not they are on the path
-	advertise *model.Passing        // what this cluster says of its links; nil in a mesh
+	advertise *model.Transit        // what this cluster says of its links; nil in a mesh
 	former    bool                  // some path is one of a shape that is left
 }
 

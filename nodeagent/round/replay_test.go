@@ -489,7 +489,7 @@ func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.Peers {
 		if c.Name == w.own || !heard || w.rand.IntN(8) == 0 {
 			continue
 		}
-		live := model.Live{Cluster: c.Name, Shape: project.ShapeDigest(f.Shape), Passing: &model.Passing{}}
+		live := model.Live{Cluster: c.Name, Shape: project.ShapeDigest(f.Shape), Transit: &model.Transit{}}
 		if w.rand.IntN(4) == 0 {
 			live.Shape = ""
 		}

@@ -176,7 +176,7 @@ type Effects struct {
 	Moves     []status.Move         // that were decided just now
 	Links     map[string]model.Path // the chosen link to each neighbour, which the other ends are told
 	Shape     string                // what other clusters are told of the topology that this one uses
-	Advertise *model.Passing        // and of what its links are worth for transit
+	Advertise *model.Transit        // and of what its links are worth for transit
 	Feeds     Feeds
 	FeedsErr  error // why Feeds is not whole: those before stay
 	Sizes     Sizes

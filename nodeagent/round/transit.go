@@ -18,7 +18,7 @@ func (c *choice) transit(w *paths, v snapshot, live map[string]model.Live, now t
 	know := knowledge{choice: c, snapshot: v, live: live}
 	found := health.Ways(c.table.Net(), c.Cluster, health.Links{
 		Own:     func(n string) health.Rank { return c.Links[n].Rank },
-		Transit: know.passing,
+		Transit: know.transit,
 	})
 	next := make(map[string]chosen, len(found))
 	for i := range v.fabric.Clusters {
@@ -171,10 +171,10 @@ type knowledge struct {
 	live     map[string]model.Live
 }
 
-// passing ranks the link of two clusters: by the own view when this cluster is one
+// transit ranks the link of two clusters: by the own view when this cluster is one
 // of them, otherwise by the lower of what the two say. While neither has said
 // anything it is taken to be good.
-func (k knowledge) passing(a, b string) health.Rank {
+func (k knowledge) transit(a, b string) health.Rank {
 	switch k.choice.Cluster {
 	case a:
 		return k.own(b)
@@ -208,14 +208,14 @@ func (k knowledge) says(cluster, neighbour string) word {
 	if !heard {
 		return word{}
 	}
-	if live.Passing == nil {
+	if live.Transit == nil {
 		return word{&model.Edge{}}
 	}
-	i := slices.IndexFunc(live.Passing.Edges, func(e model.Edge) bool { return e.Cluster == neighbour })
+	i := slices.IndexFunc(live.Transit.Edges, func(e model.Edge) bool { return e.Cluster == neighbour })
 	if i < 0 {
 		return word{}
 	}
-	return word{&live.Passing.Edges[i]}
+	return word{&live.Transit.Edges[i]}
 }
 
 // size is what fits through the links of a way behind the first one, in bytes,
@@ -233,8 +233,8 @@ func (k knowledge) size(over []string) int {
 }
 
 // advertise is what this cluster says of its links.
-func (k knowledge) advertise() *model.Passing {
-	out := &model.Passing{}
+func (k knowledge) advertise() *model.Transit {
+	out := &model.Transit{}
 	for _, n := range slices.Sorted(maps.Keys(k.choice.Links)) {
 		if rank, mtu := k.own(n), k.snapshot.fits(n, k.choice.Links[n].Path); rank < health.Good || mtu > 0 {
 			out.Edges = append(out.Edges, model.Edge{Cluster: n, Rank: int(rank), MTU: mtu})

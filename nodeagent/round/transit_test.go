@@ -120,8 +120,8 @@ func TestTransitionOutlivesARestart(t *testing.T) {
 func TestWordsAboutLinks(t *testing.T) {
 	t.Parallel()
 	k := knowledge{choice: &choice{Cluster: "a"}, live: map[string]model.Live{
-		"h": {Passing: &model.Passing{Edges: []model.Edge{{Cluster: "b", Rank: 2}, {Cluster: "c", Rank: 99, MTU: 1300}}}},
-		"b": {Passing: &model.Passing{Edges: []model.Edge{{Cluster: "h", Rank: 1}}}},
+		"h": {Transit: &model.Transit{Edges: []model.Edge{{Cluster: "b", Rank: 2}, {Cluster: "c", Rank: 99, MTU: 1300}}}},
+		"b": {Transit: &model.Transit{Edges: []model.Edge{{Cluster: "h", Rank: 1}}}},
 		"d": {},
 	}}
 	for _, tt := range []struct {
@@ -139,7 +139,7 @@ func TestWordsAboutLinks(t *testing.T) {
 		{"b", "h", "alone"},     // the order does not matter
 		{"nobody", "d", "down"}, // what is heard counts
 	} {
-		if have := k.passing(tt.a, tt.b).String(); have != tt.rank {
+		if have := k.transit(tt.a, tt.b).String(); have != tt.rank {
 			t.Errorf("%s-%s is %s, want %s", tt.a, tt.b, have, tt.rank)
 		}
 	}

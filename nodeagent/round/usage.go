@@ -18,7 +18,7 @@ func (c *choice) needed(v snapshot, live map[string]model.Live) []string {
 		case b:
 			return v.without(a)
 		}
-		return know.passing(a, b)
+		return know.transit(a, b)
 	}})
 	var out []string
 	for i := range v.fabric.Clusters {

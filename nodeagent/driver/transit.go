@@ -6,12 +6,12 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Passing makes what carries packets that clusters pass on to each other: an
+// Transit makes what carries packets that clusters pass on to each other: an
 // overlay between the tunnel addresses of gateways, inside the tunnels of whatever
 // driver. What a remote may send is told by its Prefixes, which belong to any
 // cluster; a tunnel itself carries the packets of the two clusters that it joins
 // and of nobody else.
-func Passing(site Site, remotes []Remote) Built {
+func Transit(site Site, remotes []Remote) Built {
 	var b Built
 	o := overlay{
 		driver: "passing", prefix: desired.PassPrefix, vni: desired.PassID,
@@ -30,9 +30,9 @@ func Passing(site Site, remotes []Remote) Built {
 	return b
 }
 
-// PassingOver is what passing a packet on adds to it on a tunnel between gateways
+// TransitOver is what passing a packet on adds to it on a tunnel between gateways
 // with these tunnel addresses, in bytes: IP, UDP, VXLAN and Ethernet.
-func PassingOver(own, remote []netip.Addr) int {
+func TransitOver(own, remote []netip.Addr) int {
 	if to, ok := facing(own, remote); ok && to.Is6() {
 		return 40 + 8 + 8 + 14
 	}
