@@ -6,12 +6,13 @@ set -euo pipefail
 
 missing=$(absent \
   nft=nftables ip=iproute2 curl=curl dig=bind9-dnsutils tcpdump=tcpdump iperf3=iperf3 ping=iputils-ping \
-  promtool=prometheus nc=netcat-openbsd jq=jq conntrack=conntrack gpg=gnupg ssh-keygen=openssh-client wg=wireguard-tools \
+  promtool=prometheus nc=netcat-openbsd jq=jq conntrack=conntrack gpg=gnupg ssh-keygen=openssh-client \
+  /usr/sbin/sshd=openssh-server wg=wireguard-tools \
   iptables=iptables nsenter=util-linux \
   /usr/sbin/charon-systemd=charon-systemd \
   /usr/lib/ipsec/plugins/libstrongswan-vici.so=strongswan-swanctl \
   /usr/lib/ipsec/plugins/libstrongswan-openssl.so=libstrongswan-standard-plugins \
   /usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so=libcharon-extra-plugins)
-# Our agent starts a charon of its own, and tests a Prometheus of theirs.
+# Our agent starts a charon of its own, and tests start a Prometheus and an sshd.
 # shellcheck disable=SC2086
-packages_for setup "strongswan.service prometheus.service" $missing
+packages_for setup "strongswan.service prometheus.service ssh.service ssh.socket" $missing

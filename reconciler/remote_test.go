@@ -18,8 +18,9 @@ const token = "t0ken-of-the-test"
 // repository named "readonly.git" that takes no push.
 type host struct {
 	*httptest.Server
-	root string
-	down atomic.Bool
+	root  string
+	down  atomic.Bool
+	token atomic.Value // string
 }
 
 func newHost(t *testing.T) *host {
@@ -29,6 +30,7 @@ func newHost(t *testing.T) *host {
 		t.Fatal(err)
 	}
 	h := &host{root: t.TempDir()}
+	h.token.Store(token)
 	for name, push := range map[string]string{"set.git": "true", "readonly.git": "false"} {
 		dir := filepath.Join(h.root, name)
 		git(t, h.root, "init", "-q", "--bare", "-b", "main", dir)
@@ -43,7 +45,7 @@ func newHost(t *testing.T) *host {
 		switch {
 		case h.down.Load():
 			http.Error(w, "maintenance", http.StatusServiceUnavailable)
-		case password != token:
+		case password != h.token.Load():
 			w.Header().Set("WWW-Authenticate", "Basic")
 			http.Error(w, "log in", http.StatusUnauthorized)
 		default:
@@ -93,6 +95,26 @@ func TestRemoteRepository(t *testing.T) {
 		t.Errorf("outcome %+v", next)
 	}
 	git(t, g.repo, "fsck", "--strict")
+}
+
+// TestTokenIsRenewed: a token that ends after a while, as those of a GitHub App do after an
+// hour, is replaced in its file while the reconciler runs.
+func TestTokenIsRenewed(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	g := h.onHost(t, "set.git")
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	before := g.good()
+	g.pull()
+	h.token.Store("the-next-one")
+	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
+	g.bad(ReasonFetch)
+	if err := os.WriteFile(g.cfg.Source.Auth.PasswordFile, []byte("the-next-one\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := g.good(); out.Published == before.Published || out.Published != g.published() {
+		t.Errorf("outcome %+v", out)
+	}
 }
 
 func TestRemoteReconcilersMeet(t *testing.T) {
