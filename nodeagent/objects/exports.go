@@ -121,8 +121,10 @@ func (k *exportKind) write(ctx context.Context, c diff.Change[Export], seen *mcs
 		return nil
 	}
 	o := k.table.body(c.Want.Namespace, c.Want.Name, seen.UID)
-	o.Object["status"] = mcsv1.ServiceExportStatus{
-		Conditions: conditionBodies(c.Want.Conditions, seen.Status.Conditions, c.Want.Generation, time.Now()),
+	// The type would leave out an empty list, and a status of which server-side apply takes the
+	// last field away is null, which the definition refuses.
+	o.Object["status"] = map[string]any{
+		"conditions": conditionBodies(c.Want.Conditions, seen.Status.Conditions, c.Want.Generation, time.Now()),
 	}
 	return k.table.apply(ctx, o, true, "status")
 }

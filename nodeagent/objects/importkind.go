@@ -102,12 +102,14 @@ func (k *importKind) statusOf(i Import, seen *mcsv1.ServiceImport) *unstructured
 	if seen != nil {
 		before = seen.Status.Conditions
 	}
-	status := mcsv1.ServiceImportStatus{Conditions: conditionBodies(i.Conditions, before, 0, time.Now())}
+	clusters := make([]mcsv1.ClusterStatus, 0, len(i.Clusters))
 	for _, name := range i.Clusters {
-		status.Clusters = append(status.Clusters, mcsv1.ClusterStatus{Cluster: name})
+		clusters = append(clusters, mcsv1.ClusterStatus{Cluster: name})
 	}
-	if !k.plain.Load() {
-		status.EndpointSliceObjects = mcsv1.EndpointSliceObjectsStatus(i.Slices)
+	// Not the type, for the same reason as that of a ServiceExport.
+	status := map[string]any{"clusters": clusters, "conditions": conditionBodies(i.Conditions, before, 0, time.Now())}
+	if i.Slices != "" && !k.plain.Load() {
+		status["endpointSliceObjects"] = i.Slices
 	}
 	o.Object["status"] = status
 	return o
