@@ -133,16 +133,12 @@ func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	}
 	idle := e.machine.Idle(now)
 	asks, next := e.machine.Step(now)
-	before := e.seen
-	e.seen = e.machine.Places()
-	maps.DeleteFunc(e.seen, func(name string, _ netip.AddrPort) bool { return e.remotes[name].Driver != fabric.DriverWireguard })
-	moved := !maps.Equal(before, e.seen)
-	if idle && !moved {
+	if idle {
 		e.mu.Unlock()
 		return nil, next.Sub(now)
 	}
 	ways, lost := e.machine.Ways(), e.machine.Unresolved()
-	moved = moved || !maps.Equal(e.ways, ways)
+	moved := !maps.Equal(e.ways, ways)
 	e.ways = ways
 	questions := make(map[endpoint.Ask]peerPorts, len(asks))
 	for _, a := range asks {
@@ -197,7 +193,6 @@ func (e *search) see(ctx context.Context, now time.Time) {
 	}
 	links := e.prober.Snapshot().Links
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.looked = goal
 	at := map[string]netip.AddrPort{}
 	for i := range meters {
@@ -219,6 +214,14 @@ func (e *search) see(ctx context.Context, now time.Time) {
 			seen.Begun, seen.Alone = e.tunnel.OverSecondary(name)
 			e.machine.See(name, seen, now)
 		}
+	}
+	places := e.machine.Places()
+	maps.DeleteFunc(places, func(name string, _ netip.AddrPort) bool { return e.remotes[name].Driver != fabric.DriverWireguard })
+	moved := !maps.Equal(e.seen, places)
+	e.seen = places
+	e.mu.Unlock()
+	if moved {
+		e.config.Look()
 	}
 }
 
