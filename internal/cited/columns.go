@@ -7,10 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
-)
 
-// columns is how long a line of a document may be, in characters.
-const columns = 100
+	"hawser.dev/hawser/internal/markdown"
+)
 
 // CheckColumns gives the lines over 100 characters in the Markdown files below a folder, each with
 // file and line. A row of a table may be longer: Markdown has no way to break it.
@@ -28,8 +27,8 @@ func CheckColumns(folder string) ([]string, error) {
 		for line := range strings.Lines(string(text)) {
 			number++
 			n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
-			if n > columns && !strings.HasPrefix(line, "|") {
-				out = append(out, fmt.Sprintf("%s:%d: %d columns, %d are allowed", name, number, n, columns))
+			if n > markdown.Columns && !strings.HasPrefix(line, "|") {
+				out = append(out, fmt.Sprintf("%s:%d: %d columns, %d are allowed", name, number, n, markdown.Columns))
 			}
 		}
 		return nil

@@ -61,19 +61,25 @@ func TestFormats(t *testing.T) {
 		"changed.mmd": m.Mermaid(), "changed.dot": m.DOT(), "changed.svg": m.SVG(), "changed.json": string(raw) + "\n",
 		"changed.md": m.Markdown("map.svg"),
 	} {
-		file := filepath.Join("testdata", name)
-		if *update {
-			if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
+		golden(t, name, have)
+	}
+}
+
+// golden compares a text with the file of that name in testdata.
+func golden(t *testing.T, name, have string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(string(want), have); d != "" {
-			t.Errorf("%s (-want +have):\n%s", name, d)
-		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), have); d != "" {
+		t.Errorf("%s (-want +have):\n%s", name, d)
 	}
 }
 

@@ -3,8 +3,6 @@ package clustermap
 import (
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -37,20 +35,7 @@ func spreadOut(clusters, without int, cities []fabric.Location) *fabric.Fabric {
 // a location.
 func TestWorldGolden(t *testing.T) {
 	t.Parallel()
-	have := New(spreadOut(7, 1, cities[:3])).SVG()
-	file := filepath.Join("testdata", "world.svg")
-	if *update {
-		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), have); d != "" {
-		t.Errorf("-want +have:\n%s", d)
-	}
+	golden(t, "world.svg", New(spreadOut(7, 1, cities[:3])).SVG())
 }
 
 // TestWorldIsReadable: from one cluster to a thousand no card and no name hides another, all

@@ -1,6 +1,6 @@
 // Package markdown fills the texts of generated documents to their lines.
 //
-// Called by internal/timing and schema/internal/gen.
+// Called by internal/timing and schema/internal/gen; internal/cited holds all documents to Columns.
 package markdown
 
 import (
@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// columns is how long a line of a document may be, in characters.
-const columns = 100
+// Columns is how long a line of a document may be, in characters.
+const Columns = 100
 
 // special is a word that would begin a list, a heading or a quotation, if a line began with it
 // (CommonMark 0.31, sections 4.2, 5.1 and 5.2).
@@ -34,7 +34,7 @@ func fill(text, first, rest string) string {
 			word += " " + words[i]
 		}
 		if line != first && line != rest {
-			if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
+			if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > Columns {
 				out.WriteString(line + "\n")
 				line = rest
 			} else {

@@ -37,6 +37,13 @@ func apiInputs(t *testing.T, server *kubetest.Server, state string) *Inputs {
 	if err != nil {
 		t.Fatal(err)
 	}
+	runInputs(t, in)
+	return in
+}
+
+// runInputs runs them until the test ends.
+func runInputs(t *testing.T, in *Inputs) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- in.Run(ctx) }()
@@ -46,7 +53,6 @@ func apiInputs(t *testing.T, server *kubetest.Server, state string) *Inputs {
 			t.Error(err)
 		}
 	})
-	return in
 }
 
 func awaitInputs(t *testing.T, in *Inputs, what string, good func(Current, bool, status.InputState) bool) {

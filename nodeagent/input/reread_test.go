@@ -1,10 +1,13 @@
 package input
 
 import (
-	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,15 +56,7 @@ func TestIdentityComesLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- in.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	runInputs(t, in)
 	keys := func() (out status.InputState) {
 		for _, s := range in.States() {
 			if s.Name == "keys" {
@@ -70,7 +65,11 @@ func TestIdentityComesLate(t *testing.T) {
 		}
 		return out
 	}
-	time.Sleep(time.Second) // by then all folders are watched, and were read once more for that
+	for end := time.Now().Add(30 * time.Second); !watched(t, filepath.Join(dir, "identity")); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the folder of the identity is not watched")
+		}
+	}
 	if s := keys(); s.OK || s.Error == "" {
 		t.Fatalf("without an identity the keys are %+v", s)
 	}
@@ -80,4 +79,23 @@ func TestIdentityComesLate(t *testing.T) {
 			t.Fatalf("with an identity the keys are %+v", keys())
 		}
 	}
+}
+
+// watched reports whether this process has an inotify watch on a folder, as proc_pid_fdinfo(5)
+// lists them.
+func watched(t *testing.T, folder string) bool {
+	t.Helper()
+	info, err := os.Stat(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(" ino:%x ", info.Sys().(*syscall.Stat_t).Ino)
+	files, err := filepath.Glob("/proc/self/fdinfo/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		raw, _ := os.ReadFile(file) // some are closed meanwhile
+		return strings.Contains(string(raw), "inotify wd:") && strings.Contains(string(raw), want)
+	})
 }
