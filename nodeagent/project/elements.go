@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
@@ -49,9 +50,9 @@ func (e *elements) addr(set string, key, value netip.Addr, origin string) {
 func (e *elements) prefix(set string, key, value netip.Prefix, origin string) {
 	text := ""
 	if value.IsValid() {
-		text = prefixText(value)
+		text = cidr.Text(value)
 	}
-	e.add(desired.Element{Set: set, Family: family(key.Addr()), ID: prefixText(key), Value: text, Origin: origin})
+	e.add(desired.Element{Set: set, Family: family(key.Addr()), ID: cidr.Text(key), Value: text, Origin: origin})
 }
 
 // all gives the elements by set, family and key. Of elements with one key the

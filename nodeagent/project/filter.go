@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -128,7 +129,7 @@ func (v *view) admit(e *fabric.Export, addr netip.Addr, origin string) {
 		for _, p := range r.sources {
 			if family(p.Addr()) == family(addr) {
 				v.elements.add(desired.Element{
-					Set: desired.SetAllowed, Family: family(addr), ID: prefixText(p) + " . " + addr.String(), Origin: origin,
+					Set: desired.SetAllowed, Family: family(addr), ID: cidr.Text(p) + " . " + addr.String(), Origin: origin,
 				})
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
@@ -133,7 +134,7 @@ func (v *view) routeEndpoints() {
 				if said || slices.Contains(node.Addrs, a) {
 					continue
 				}
-				route := desired.Route{Table: desired.TableIn, Dst: single(a), Type: desired.RouteThrow, Origin: exportPath(e.ID(), v.own.Name)}
+				route := desired.Route{Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteThrow, Origin: exportPath(e.ID(), v.own.Name)}
 				if node != v.node {
 					via, ok := v.hop(node, family(a))
 					if !ok {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
 )
@@ -121,7 +122,7 @@ func (v *view) addNodeLink() {
 			continue
 		}
 		v.state.Addresses = append(v.state.Addresses, desired.Address{
-			Link: desired.NodeLink, Prefix: single(dns), Scope: "link", Origin: "dns",
+			Link: desired.NodeLink, Prefix: cidr.Single(dns), Scope: "link", Origin: "dns",
 		})
 	}
 	for _, n := range v.nodes {

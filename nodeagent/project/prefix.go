@@ -42,17 +42,6 @@ func disjoint(list []netip.Prefix) []netip.Prefix {
 	return kept
 }
 
-// single is the prefix that holds one address.
-func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
-
-// prefixText writes a prefix as sets do: a single address without its length.
-func prefixText(p netip.Prefix) string {
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
-}
-
 // translate moves an address from one prefix to another of the same length,
 // keeping the host part.
 func translate(addr netip.Addr, from, to netip.Prefix) netip.Addr {

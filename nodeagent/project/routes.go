@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
@@ -169,7 +170,7 @@ func (v *view) routePools() {
 		for _, e := range v.exports {
 			if part := exportPart(e, v.own.Name); part != nil && serving(e, part, v.services[e.ID()]) {
 				for _, a := range v.used(part.IPs) {
-					v.routeHost(single(a), exportPath(e.ID(), v.own.Name))
+					v.routeHost(cidr.Single(a), exportPath(e.ID(), v.own.Name))
 				}
 			}
 		}
@@ -209,7 +210,7 @@ func (v *view) routeTunnels() {
 				for _, a := range v.used(g.Addresses) {
 					src, _ := ofFamily(v.gateway.Addresses, family(a))
 					v.route(desired.Route{
-						Table: desired.TableOut, Dst: single(a), Type: desired.RouteUnicast, Link: link, Src: src, Metric: metric,
+						Table: desired.TableOut, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: link, Src: src, Metric: metric,
 						Origin: clusterPath(r.Name) + ".gateways[" + g.Name + "]",
 					})
 				}
@@ -250,7 +251,7 @@ func (v *view) routeNodes() {
 				via = linkLocal(n.Name)
 			}
 			v.route(desired.Route{
-				Table: desired.TableIn, Dst: single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Via: via, Origin: origin,
+				Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Via: via, Origin: origin,
 			})
 		}
 	}
@@ -273,7 +274,7 @@ func (v *view) routeBound() {
 	for _, n := range v.nodes {
 		if a, ok := ofFamily(n.Addrs, 6); ok && n.Name != v.node.Name {
 			v.route(desired.Route{
-				Table: desired.TableBound, Dst: single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Origin: origin,
+				Table: desired.TableBound, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Origin: origin,
 			})
 		}
 	}
