@@ -28,7 +28,7 @@ func innerPort(number int) string   { return fmt.Sprintf("i%d", number) }
 func innerBridge(number int) string { return fmt.Sprintf("in%d", number) }
 
 // routerSettings are those of a router's namespace: it forwards, tells nobody of
-// better ways, and does not mind where packets come from.
+// better routes, and does not mind where packets come from.
 func routerSettings() map[string]string {
 	out := settings(true)
 	for _, name := range []string{"all", "default"} {

@@ -137,7 +137,7 @@ func (w *world) addressesOf(n *node) []netip.Addr {
 	return out
 }
 
-// wideRoute is the way from a node to an address of another one.
+// wideRoute is the route from a node to an address of another one.
 func (w *world) wideRoute(n, other *node, remote netip.Addr) (route, bool) {
 	src, ok := source(n.wan, remote, w.file)
 	if !ok {

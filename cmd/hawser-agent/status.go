@@ -25,7 +25,7 @@ func statusCommand() *cobra.Command {
 	var socket, output string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Print what the running agent says of itself",
+		Short: "Print the status of the running agent",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			raw, err := ask(cmd.Context(), socket, http.MethodGet, "/status")

@@ -52,7 +52,7 @@ func agentSockets(named []string, labDir string) ([]string, error) {
 		return found, nil
 	}
 	if labDir != "" {
-		return nil, fmt.Errorf("%s: no agent of a lab has a socket there (hawser lab status tells more)", labDir)
+		return nil, fmt.Errorf("%s: no agent of a lab has a socket there (see hawser lab status)", labDir)
 	}
 	if _, err := os.Stat(agentSocket); err == nil {
 		return []string{agentSocket}, nil

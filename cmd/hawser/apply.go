@@ -29,7 +29,7 @@ func newApplyCommand(a *app) *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply [FILE|DIR]",
-		Short: "Bring the clusters to what the topology says, without Flux or Argo CD",
+		Short: "Apply the topology to the clusters, without Flux or Argo CD",
 		Long: `Apply each cluster's part of the rendered tree to that cluster: server-side apply
 with the field manager "` + apply.FieldManager + `", kinds in the order in which they need each
 other, and deletion of what was applied before and left the tree.

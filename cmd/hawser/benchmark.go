@@ -257,7 +257,7 @@ func (m *bench) result(ctx context.Context, e *apply.Errands, client string) (be
 		}
 		select {
 		case <-ctx.Done():
-			return r, fmt.Errorf("pod %s has said nothing: %s", client, firstOf(told.Why, "it runs still"))
+			return r, fmt.Errorf("pod %s has printed nothing: %s", client, firstOf(told.Why, "it runs still"))
 		case <-time.After(resultsPolled):
 		}
 	}

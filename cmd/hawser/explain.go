@@ -56,7 +56,7 @@ Exit codes: 0 yes, 1 no, 2 error, or not known to arrive.`,
 	f.addAgents(cmd, false)
 	cmd.Flags().Lookup("file").Usage = "topology file, folder, or - (default: clusterset.yaml here)"
 	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents what is alive, in use and ready")
-	outputFlag(cmd, false, &f.output, "text", "svg\tthe way as a picture", "json", "yaml")
+	outputFlag(cmd, false, &f.output, "text", "svg\tthe path as a picture", "json", "yaml")
 	return cmd
 }
 
@@ -83,7 +83,7 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 	case "text":
 		_, err = a.out.Write([]byte(explainText(answered)))
 	case "svg":
-		_, err = a.out.Write([]byte(lanes.Draw(answered.Why, explainWays(answered, c.place)).String()))
+		_, err = a.out.Write([]byte(lanes.Draw(answered.Why, explainPaths(answered, c.place)).String()))
 	default:
 		err = a.encode(f.output, answered)
 	}

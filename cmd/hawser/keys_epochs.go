@@ -61,7 +61,7 @@ func (a *app) showEpochs(ctx context.Context, f showFlags) error {
 		return err
 	}
 	if len(agents) == 0 {
-		return errors.New("no agent answered (hawser-agent status on the node tells more)")
+		return errors.New("no agent answered (see hawser-agent status on the node)")
 	}
 	r := rotationOf(agents, silent)
 	if f.output != "text" {

@@ -174,7 +174,7 @@ func (a *app) showPreflight(w io.Writer, results []preflighted, general diag.Lis
 
 // waysTable shows what gateways found out about each other.
 func waysTable(list []measured) *table {
-	t := &table{title: "Ways between gateways", head: []string{"FROM", "TO", "AT", "ANSWERED", "LARGEST", "RTT", "CLOCK"}}
+	t := &table{title: "Paths between gateways", head: []string{"FROM", "TO", "AT", "ANSWERED", "LARGEST", "RTT", "CLOCK"}}
 	for _, m := range list {
 		row := []string{m.From, m.To, m.At, "no", "", "", ""}
 		if m.Answered > 0 {

@@ -219,7 +219,7 @@ func (a *app) verifications(ctx context.Context, f verifyFlags) ([]status.Verifi
 	}
 	a.tellSilent(silent)
 	if len(got) == 0 {
-		return nil, silent, errors.New("no agent answered (hawser-agent status on the node tells more)")
+		return nil, silent, errors.New("no agent answered (see hawser-agent status on the node)")
 	}
 	var nodes []status.Verification
 	for _, r := range got {

@@ -85,7 +85,7 @@ func (a *app) show(ctx context.Context, what string, f showFlags) error {
 	}
 	a.tellSilent(silent)
 	if len(agents) == 0 {
-		return errors.New("no agent answered (hawser-agent status on the node tells more)")
+		return errors.New("no agent answered (see hawser-agent status on the node)")
 	}
 	switch f.output {
 	case "text", outWide:

@@ -185,7 +185,7 @@ func troubles(states []apply.State) []string {
 			add("%d of %d agents run", s.Running, s.Pods)
 		}
 		if len(s.Nodes) == 0 {
-			add("no agent tells anything (there is no HawserNode)")
+			add("no agent has reported (there is no HawserNode)")
 		}
 		for _, n := range s.Nodes {
 			if digest := n.Fabric; digest != "" && !slices.Contains(digests[digest], s.Cluster) {

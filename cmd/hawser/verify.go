@@ -116,7 +116,7 @@ func verifiedText(nodes []status.Verification) (text string, failed bool) {
 			flags = append(flags, "--export "+e)
 		}
 		slices.Sort(flags)
-		_, _ = fmt.Fprintf(&out, "\nto do: run hawser diagnose %s, and meanwhile hawser verify again: it tells where the packets end\n", strings.Join(flags, " "))
+		_, _ = fmt.Fprintf(&out, "\nto do: run hawser diagnose %s, and meanwhile hawser verify again: it shows where the packets end\n", strings.Join(flags, " "))
 	}
 	return out.String(), failed
 }

@@ -130,10 +130,7 @@ func Focus(f *fabric.Fabric, name string) (*fabric.Fabric, error) {
 func build(f, before *fabric.Fabric) *Map {
 	m := &Map{Clusterset: f.Name, Shape: shape(f), Links: []Link{}}
 	graph := f.Graph()
-	names := make([]string, len(f.Clusters))
-	for i := range names {
-		names[i] = f.Clusters[i].Name
-	}
+	names := f.ClusterNames()
 	slices.Sort(names)
 	m.Implied = m.Shape == fabric.ModeMesh && len(names) > MaxListed
 	for _, name := range names {

@@ -91,7 +91,7 @@ func (r *Reporter) Present() metrics.Present {
 	if f := r.config.Outcome().Input.Fabric; f != nil {
 		if own := f.Cluster(r.config.Cluster); own != nil {
 			out.Gateways = len(own.Gateways)
-			out.Reachable = slices.Sorted(maps.Keys(f.Graph().Ways(own.Name, nil)))
+			out.Reachable = slices.Sorted(maps.Keys(f.Graph().Paths(own.Name, nil)))
 		}
 	}
 	return out

@@ -218,9 +218,9 @@ func (c *checker) ipsec() {
 	}
 }
 
-// allowWays warns of clusters that an export names as its callers and that have
+// allowPaths warns of clusters that an export names as its callers and that have
 // no way to any cluster that exports it.
-func (c *checker) allowWays() {
+func (c *checker) allowPaths() {
 	if !c.set.Spec.Connectivity.Partial {
 		return
 	}
