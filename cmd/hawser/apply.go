@@ -69,9 +69,6 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 }
 
 func (a *app) apply(ctx context.Context, args []string, f applyFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	s, err := a.open(ctx, args, f.treeFlags)
 	if err != nil {
 		return err

@@ -69,9 +69,7 @@ work.`,
 }
 
 func (a *app) benchmark(ctx context.Context, from, to string, f benchmarkFlags) error {
-	switch err := checkOutput(f.output, "text", "json", "yaml"); {
-	case err != nil:
-		return err
+	switch {
 	case from == to:
 		return fmt.Errorf("cluster %s twice: name two clusters", from)
 	case f.each < time.Second || f.each > time.Minute:

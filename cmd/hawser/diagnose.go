@@ -64,9 +64,6 @@ Exit codes: 0 everything that was followed got there, 1 something did not, 2 err
 }
 
 func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
-	if err := checkOutput(f.output, "text", "html", "json", "yaml"); err != nil {
-		return err
-	}
 	seen, silent, err := a.look(ctx, f)
 	if err != nil {
 		return err

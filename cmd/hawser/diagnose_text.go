@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// mostArrived are told of the trips without trouble.
+// mostArrived are listed of the trips without trouble.
 const mostArrived = 20
 
 // tripText gives the text form of `hawser diagnose`.
@@ -87,7 +87,7 @@ func arrivedText(t trip.Trip) string {
 	return text
 }
 
-// stepText tells of a node, and of those behind it.
+// stepText describes a node, and those behind it.
 func stepText(out *strings.Builder, s *trip.Step, margin string) {
 	j := s.Journey
 	var parts []string

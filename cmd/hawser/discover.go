@@ -51,9 +51,6 @@ func contextFlags(cmd *cobra.Command, access *apply.Access) {
 }
 
 func (a *app) discover(ctx context.Context, f discoverFlags) error {
-	if err := checkOutput(f.output, "table", "json", "yaml"); err != nil {
-		return err
-	}
 	if len(f.access.Contexts) == 0 {
 		return errors.New("name the clusters to look into with --context")
 	}

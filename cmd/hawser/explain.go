@@ -61,9 +61,6 @@ Exit codes: 0 yes, 1 no, 2 error, or not known to arrive.`,
 }
 
 func (a *app) explain(ctx context.Context, args []string, f explainFlags) error {
-	if err := checkOutput(f.output, "text", "svg", "json", "yaml"); err != nil {
-		return err
-	}
 	if !f.live && (len(f.sockets) > 0 || f.lab != "" || f.ofClusters()) {
 		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
 	}

@@ -53,9 +53,6 @@ when it is time for the second. It asks agents as hawser show does, and changes 
 }
 
 func (a *app) showEpochs(ctx context.Context, f showFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	agents, silent, err := a.askAll(ctx, f)
 	if err != nil {
 		return err

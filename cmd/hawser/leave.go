@@ -61,9 +61,6 @@ would change; 2 error.`,
 }
 
 func (a *app) leave(ctx context.Context, cluster string, f leaveFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	t, err := a.readTopology(nil)
 	if err != nil {
 		return err

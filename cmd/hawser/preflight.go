@@ -63,9 +63,6 @@ be reached, 2 the command could not do its work.`,
 }
 
 func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	t, set, src, clusters, err := a.topologyAndClusters(args, &f.clusterFlags)
 	if err != nil {
 		return err

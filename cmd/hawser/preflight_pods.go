@@ -202,7 +202,7 @@ func (p *posted) wants() bool {
 	return p.starts() || slices.ContainsFunc(p.targets, func(t measured) bool { return t.Answered < 3 && p.report != nil })
 }
 
-// findings says what is wrong with one gateway's ports and ways.
+// findings reports problems with one gateway's ports and ways.
 func (p *posted) findings(all []*posted) diag.List {
 	var out diag.List
 	path := "clusters[" + p.cluster + "].gateways[" + p.gateway.Name + "]"

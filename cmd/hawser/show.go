@@ -76,9 +76,6 @@ func (f *showFlags) addAgents(cmd *cobra.Command, below bool) {
 }
 
 func (a *app) show(ctx context.Context, what string, f showFlags) error {
-	if err := checkOutput(f.output, tableOutputs()...); err != nil {
-		return err
-	}
 	agents, silent, err := a.askAll(ctx, f)
 	if err != nil {
 		return err

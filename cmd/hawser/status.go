@@ -58,9 +58,6 @@ Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 }
 
 func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
-	if err := checkOutput(f.output, tableOutputs()...); err != nil {
-		return err
-	}
 	t, names, all, err := a.named(args, f.clusterFlags)
 	if err != nil {
 		return err

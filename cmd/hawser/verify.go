@@ -56,9 +56,6 @@ Exit codes: 0 everything answered, 1 something did not, 2 error.`,
 }
 
 func (a *app) verify(ctx context.Context, f verifyFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	nodes, silent, err := a.verifications(ctx, f)
 	if err != nil {
 		return err
@@ -77,7 +74,7 @@ func (a *app) verify(ctx context.Context, f verifyFlags) error {
 }
 
 // verifiedText gives the text form of `hawser verify`, and whether something failed. What
-// fails or is skipped in the same way on several nodes is told once.
+// fails or is skipped in the same way on several nodes is reported once.
 func verifiedText(nodes []status.Verification) (text string, failed bool) {
 	var out strings.Builder
 	var order []string

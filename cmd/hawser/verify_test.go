@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestVerifiedText: what several nodes have in common is told once.
+// TestVerifiedText: what several nodes have in common is reported once.
 func TestVerifiedText(t *testing.T) {
 	t.Parallel()
 	good := status.Verified{Export: "shop/web", Name: "web.shop.svc.set", Reached: []string{"243.0.0.1:80"}}
