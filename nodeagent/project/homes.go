@@ -9,6 +9,7 @@ import (
 	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // addHomes leads what comes out of a tunnel, or from another gateway, back to the node that
@@ -136,7 +137,7 @@ func (v *view) routeEndpoints() {
 				}
 				route := desired.Route{Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteThrow, Origin: exportPath(e.ID(), v.own.Name)}
 				if node != v.node {
-					via, ok := v.hop(node, family(a))
+					via, ok := v.hop(node, fabric.Family(a))
 					if !ok {
 						continue
 					}

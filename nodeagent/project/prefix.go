@@ -7,13 +7,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// family is 4 or 6.
-func family(addr netip.Addr) int { return fabric.Family(addr) }
-
 // ofFamily finds the first address of a family.
 func ofFamily(addrs []netip.Addr, fam int) (netip.Addr, bool) {
 	for _, a := range addrs {
-		if family(a) == fam {
+		if fabric.Family(a) == fam {
 			return a, true
 		}
 	}

@@ -72,14 +72,14 @@ func (v *view) source(fam int) netip.Addr {
 func (v *view) routeRemote(r *remote) {
 	origin := clusterPath(r.Name)
 	for _, p := range r.visible {
-		link, via, ok := v.nextHop(r, family(p.Addr()))
+		link, via, ok := v.nextHop(r, fabric.Family(p.Addr()))
 		if !ok {
 			v.blackhole(p, origin)
 			continue
 		}
 		v.route(desired.Route{
 			Table: desired.TableOut, Dst: p, Type: desired.RouteUnicast, Link: link, Via: via,
-			Src: v.source(family(p.Addr())), MTU: v.routeMTU(r, link), Origin: origin,
+			Src: v.source(fabric.Family(p.Addr())), MTU: v.routeMTU(r, link), Origin: origin,
 		})
 	}
 }
@@ -101,7 +101,7 @@ func (v *view) routeTransit(r *remote) {
 	for _, p := range r.visible {
 		route := desired.Route{Table: desired.TableTransit, Dst: p, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
 		if ok {
-			route.Type, route.Link, route.Via = desired.RouteUnicast, c.Link, c.Via(family(p.Addr()))
+			route.Type, route.Link, route.Via = desired.RouteUnicast, c.Link, c.Via(fabric.Family(p.Addr()))
 			if route.MTU = v.narrower(r, c.Link, r.transit); r.transit.Via != "" {
 				route.MTU = v.passMTU(c, r.transit)
 			}
@@ -163,7 +163,7 @@ func (v *view) nextHop(r *remote, fam int) (link string, via netip.Addr, ok bool
 func (v *view) routePools() {
 	if v.node != nil {
 		for _, p := range v.in.Fabric.ServicePools {
-			if v.uses(family(p.Addr())) {
+			if v.uses(fabric.Family(p.Addr())) {
 				v.routeHost(p.Masked(), "services")
 			}
 		}
@@ -176,7 +176,7 @@ func (v *view) routePools() {
 		}
 	}
 	for _, p := range v.own.GlobalCIDRs {
-		if !v.uses(family(p.Addr())) {
+		if !v.uses(fabric.Family(p.Addr())) {
 			continue
 		}
 		v.blackhole(p, clusterPath(v.own.Name)+".globalCIDR")
@@ -186,7 +186,7 @@ func (v *view) routePools() {
 func (v *view) routeHost(dst netip.Prefix, origin string) {
 	v.route(desired.Route{
 		Table: desired.TableOut, Dst: dst, Type: desired.RouteUnicast, Link: desired.NodeLink,
-		Src: v.source(family(dst.Addr())), Origin: origin,
+		Src: v.source(fabric.Family(dst.Addr())), Origin: origin,
 	})
 }
 
@@ -208,7 +208,7 @@ func (v *view) routeTunnels() {
 					metric = desired.MetricTunnel + n
 				}
 				for _, a := range v.used(g.Addresses) {
-					src, _ := ofFamily(v.gateway.Addresses, family(a))
+					src, _ := ofFamily(v.gateway.Addresses, fabric.Family(a))
 					v.route(desired.Route{
 						Table: desired.TableOut, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: link, Src: src, Metric: metric,
 						Origin: clusterPath(r.Name) + ".gateways[" + g.Name + "]",
@@ -233,10 +233,10 @@ func (v *view) routeNodes() {
 			continue
 		}
 		for _, p := range n.PodCIDRs {
-			if !v.uses(family(p.Addr())) {
+			if !v.uses(fabric.Family(p.Addr())) {
 				continue
 			}
-			via, ok := v.hop(n, family(p.Addr()))
+			via, ok := v.hop(n, fabric.Family(p.Addr()))
 			if !ok {
 				v.problem(origin, NoNextHop, "node "+n.Name+" has no address of the family of its pods "+p.String())
 				continue
@@ -282,7 +282,7 @@ func (v *view) routeBound() {
 
 // used gives those addresses whose family matters to this node.
 func (v *view) used(addrs []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.uses(family(a)) })
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
 }
 
 // exportPart is a cluster's part of an export; nil when it does not export it.

@@ -87,7 +87,7 @@ func (v *view) turnBack(r *remote, from []netip.Addr) {
 		}
 		for _, a := range from {
 			v.elements.add(desired.Element{
-				Set: set, Family: family(a), ID: a.String() + " . " + cidr.Text(p), Origin: clusterPath(r.Name),
+				Set: set, Family: fabric.Family(a), ID: a.String() + " . " + cidr.Text(p), Origin: clusterPath(r.Name),
 			})
 		}
 	}
@@ -229,7 +229,7 @@ func (v *view) routePassing() {
 	}
 	for _, m := range v.mates() {
 		for _, a := range m.addrs {
-			if via, ok := v.hop(m.node, family(a)); ok {
+			if via, ok := v.hop(m.node, fabric.Family(a)); ok {
 				v.route(desired.Route{
 					Table: desired.TablePass, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.MateLink, Via: via,
 					Origin: clusterPath(v.own.Name),
@@ -249,7 +249,7 @@ func (v *view) routePassing() {
 }
 
 func (v *view) routeThrough(r *remote, dst netip.Prefix, passes bool) {
-	fam := family(dst.Addr())
+	fam := fabric.Family(dst.Addr())
 	route := desired.Route{Table: desired.TableMate, Dst: dst, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
 	if c, ok := v.passTo(r, r.transit); ok && r.ownLink {
 		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.passMTU(c, r.transit)

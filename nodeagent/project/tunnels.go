@@ -209,7 +209,7 @@ func (v *view) canSendTo(addr netip.Addr) bool {
 	if v.node == nil {
 		return true
 	}
-	_, ok := ofFamily(v.node.Addrs, family(addr))
+	_, ok := ofFamily(v.node.Addrs, fabric.Family(addr))
 	return ok
 }
 
