@@ -190,7 +190,7 @@ func dashboard(ts *testscript.TestScript, neg bool, args []string) {
 
 var legendLabel = regexp.MustCompile(`\{\{ ?([a-z_]+) ?\}\}`)
 
-// ask asks a query, and says what is wrong with the answer.
+// ask asks a query, and reports problems with the answer.
 func (p panel) ask(address string, positive bool) string {
 	expr := strings.NewReplacer("$cluster", ".*", "$__rate_interval", rateOver.String()).Replace(p.expr)
 	list, err := query(address, expr)

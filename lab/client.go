@@ -47,7 +47,7 @@ func (c *Client) Fault(ctx context.Context, f Fault) error {
 	return c.call(ctx, http.MethodPost, "/fault", f, nil)
 }
 
-// Place tells how to run a program in a pod (CLUSTER/NAMESPACE/POD) or on a node
+// Place gives how to run a program in a pod (CLUSTER/NAMESPACE/POD) or on a node
 // (CLUSTER/NODE); the program itself is not named yet.
 func (c *Client) Place(ctx context.Context, target string) (netspace.Exec, error) {
 	var at netspace.Exec

@@ -81,7 +81,7 @@ func FaultKinds() [][2]string {
 	return out
 }
 
-// check finds the kind of a fault and says what is wrong with its arguments.
+// check finds the kind of a fault and reports problems with its arguments.
 func (f Fault) check() (faultKind, error) {
 	kinds := faultKinds()
 	i := slices.IndexFunc(kinds, func(k faultKind) bool { return k.name == f.Kind })

@@ -16,7 +16,7 @@ func (d *daemon) heal(n *node, f Fault) error {
 	return d.faultLink(n, f)
 }
 
-// faultLink changes what is wrong with one link of a node.
+// faultLink changes the faults of one link of a node.
 func (d *daemon) faultLink(n *node, f Fault) error {
 	sides := []string{f.Side}
 	switch {
@@ -90,7 +90,7 @@ func (l linkFault) with(f Fault) (linkFault, error) {
 	return l, nil
 }
 
-// texts says what is wrong with a link, for people.
+// texts reports problems with a link, for people.
 func (l linkFault) texts(side string) []string {
 	var out []string
 	for _, f := range []struct {

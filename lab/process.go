@@ -32,7 +32,7 @@ type program struct {
 	log  string // file that its output is added to
 }
 
-// child is a program that the daemon keeps running until it is told to stop.
+// child is a program that the daemon keeps running until it is stopped.
 type child struct {
 	program
 	slog   *slog.Logger

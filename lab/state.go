@@ -49,7 +49,7 @@ type podSlot struct {
 	Addrs []netip.Addr `json:"addrs"`
 }
 
-// linkFault is what is wrong with one link of a node.
+// linkFault is the faults of one link of a node.
 type linkFault struct {
 	Cut     bool          `json:"cut,omitempty"`     // no carrier
 	CutIn   bool          `json:"cutIn,omitempty"`   // the node receives nothing

@@ -27,7 +27,7 @@ type UpOptions struct {
 	Bare     bool          // nodes, pods and services only: no reconciler, no agents
 	Timeout  time.Duration // for everything to be ready
 	Hawser   string        // path of the hawser program
-	Progress func(Event)   // is told what happens
+	Progress func(Event)   // is called with each event
 }
 
 // NotReadyError lists what was not ready in time. The lab is left as it is.

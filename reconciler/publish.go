@@ -155,7 +155,7 @@ func short(commit string) string { return commit[:min(len(commit), 12)] }
 
 func hash(commit string) repo.Hash { return plumbing.NewHash(commit) }
 
-// fileDigest tells whether a file changed. No file at all has the zero digest.
+// fileDigest reports whether a file changed. No file at all has the zero digest.
 func fileDigest(path string) ([32]byte, error) {
 	if path == "" {
 		return [32]byte{}, nil

@@ -32,7 +32,7 @@ const DefaultPublishBranch = "rendered"
 // branch.
 func CandidateBranch(publish string) string { return publish + "-candidate" }
 
-// Config is everything that a reconciler is told.
+// Config configures a reconciler.
 type Config struct {
 	Source        repo.Config
 	SourceBranch  string

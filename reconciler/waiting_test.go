@@ -65,7 +65,7 @@ func (g *rig) publishes() {
 	}
 }
 
-// approval tells of the fabric on a branch.
+// approval reports the fabric on a branch.
 func (g *rig) approval(branch string) render.Approval {
 	g.t.Helper()
 	tree := render.Tree{"base/fabric.yaml": []byte(g.file(branch, "base/fabric.yaml") + "\n")}

@@ -236,7 +236,7 @@ func (h *held) String() string {
 	return fmt.Sprintf("held tcp, %s, %s -> %s", h.kind, h.from.name, h.target)
 }
 
-// counts tells how many messages came, and how many connections died.
+// counts reports how many messages came, and how many connections died.
 func (h *held) counts() counts { return counts{h.received.Load(), h.deaths.Load()} }
 
 // run holds a connection; when it ends another one begins.

@@ -66,7 +66,7 @@ func (l *live) agent(s *status.Status) {
 
 func (l *live) doubt(cluster, why string) { l.doubts[cluster] = append(l.doubts[cluster], why) }
 
-// gateway says what is wrong with a gateway of the topology: whether its node answers,
+// gateway reports problems with a gateway of the topology: whether its node answers,
 // and whether a link to it is alive.
 func (l *live) gateway(own *fabric.Cluster, g *fabric.Gateway) {
 	name := own.Name + "/" + g.Name

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// CheckExcerpts gives what is wrong with the worked examples of a document. A block of code
+// CheckExcerpts gives the problems of the worked examples of a document. A block of code
 // whose first line is a comment with a path (// render/services.go) shows that file: its
 // lines have to stand there in that order, one behind the other but for a line of "...".
 // A line of code that runs make or go test -run names a target, or tests and scripts, that exist.

@@ -15,7 +15,7 @@ const limits = "## Known limits"
 // testName finds what a document may cite: a test function or a script.
 var testName = regexp.MustCompile("`([A-Za-z0-9_-]+)`")
 
-// CheckTests gives what is wrong with the tests that a document names. Each row of a
+// CheckTests gives the problems of the tests that a document names. Each row of a
 // table whose last column is headed "test" names one there, and so does each paragraph
 // and each item of a list, but for those that end with "Tests: none." and those below the
 // heading of its known limits. What stands in such a column, or looks like a test function,

@@ -1,5 +1,5 @@
-// Package diag holds the one type in which Hawser tells a person what is wrong
-// with something that they wrote.
+// Package diag holds the one type in which Hawser reports a problem to a person
+// with what they wrote.
 //
 // Called by schema and render, which find mistakes in what a user wrote; by reconciler, lab
 // and nodeagent, which find others; and by cmd/hawser, which prints them.

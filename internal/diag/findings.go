@@ -2,7 +2,7 @@ package diag
 
 import "fmt"
 
-// MaxFindings is how many findings of each severity are told: nobody reads more, and
+// MaxFindings is how many findings of each severity are reported: nobody reads more, and
 // each can take as long as its line.
 const MaxFindings = 200
 

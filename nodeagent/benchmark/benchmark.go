@@ -80,7 +80,7 @@ func serve(conn net.Conn, key []byte) {
 	}
 }
 
-// Config is what a client is told.
+// Config configures a client.
 type Config struct {
 	Target  string        // host:port of the server; a name is looked up for each connection
 	Key     []byte        // KeyBytes long

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// keep writes what changed before anybody is told.
+// keep writes what changed before anybody learns of it.
 func (x *Exchange) keep() {
 	x.mu.Lock()
 	if !x.begun {

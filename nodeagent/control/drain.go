@@ -107,7 +107,7 @@ func (c *Control) passDrained() {
 	c.config.Announce()
 }
 
-// drainState tells how far a drain is.
+// drainState reports how far a drain is.
 func (c *Control) drainState(now time.Time) status.Drain {
 	out := status.Drain{Drained: c.config.Drain.Is()}
 	in := c.config.Outcome().Input

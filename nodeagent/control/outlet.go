@@ -78,7 +78,7 @@ func (all Outlets) Run(ctx context.Context, handler http.Handler) {
 	wait.Wait()
 }
 
-// States tells of the addresses at which nobody is answered.
+// States reports the addresses at which nobody is answered.
 func (all Outlets) States() []status.InputState {
 	var out []status.InputState
 	for _, o := range all {

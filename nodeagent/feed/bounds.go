@@ -17,14 +17,14 @@ import (
 const (
 	// maxCluster bounds the state of one cluster, in bytes of memory.
 	maxCluster = 32 << 20
-	// maxRelayed bounds what one feed tells of all clusters together, in the same.
+	// maxRelayed bounds what one feed reports about all clusters together, in the same.
 	maxRelayed = 16 * maxCluster
 	// maxEdges bounds the links of which a cluster tells.
 	maxEdges = 1024
 	// maxSmall bounds the same as JSON, and what it says of places, in bytes. Both with
 	// one export must fit in a frame.
 	maxSmall = 128 << 10
-	// maxFound bounds the endpoints of one gateway that a cluster tells of, and maxSeen the
+	// maxFound bounds the endpoints of one gateway that a cluster reports, and maxSeen the
 	// gateways of others that it sees.
 	maxFound = 16
 	maxSeen  = 4096
@@ -83,7 +83,7 @@ func passable(e *model.LiveExport) bool {
 	return err == nil
 }
 
-// checkExport tells what no export of a cluster has. Hosts and offers are checked
+// checkExport reports what no export of a cluster has. Hosts and offers are checked
 // apart.
 func checkExport(e *model.LiveExport) error {
 	if !fabric.IsLabel(e.Namespace) || !fabric.IsLabel(e.Name) {
@@ -97,7 +97,7 @@ func checkExport(e *model.LiveExport) error {
 	return nil
 }
 
-// checkHost tells what no endpoint of a cluster has.
+// checkHost reports what no endpoint of a cluster has.
 func checkHost(h *model.LiveHost) error {
 	switch {
 	case h.Name != "" && !fabric.IsLabel(h.Name), h.Label != "" && !fabric.IsLabel(h.Label):
@@ -120,7 +120,7 @@ func checkHost(h *model.LiveHost) error {
 
 func isPort(n int) bool { return n >= 1 && n <= 65535 }
 
-// checkTransit tells what no cluster says of its links.
+// checkTransit reports what no cluster says of its links.
 func checkTransit(p *model.Transit) error {
 	if len(p.Edges) > maxEdges {
 		return fmt.Errorf("reports %d links, more than %d", len(p.Edges), maxEdges)
@@ -133,7 +133,7 @@ func checkTransit(p *model.Transit) error {
 	return nil
 }
 
-// checkPlaces tells what no cluster says of places. Which of them count is for package found.
+// checkPlaces reports what no cluster says of places. Which of them count is for package found.
 func checkPlaces(p *model.Places) error {
 	if len(p.Found) > fabric.MaxLanes || len(p.Seen) > maxSeen {
 		return errors.New("reports endpoints of more gateways than there are")

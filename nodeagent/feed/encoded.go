@@ -37,7 +37,7 @@ func compareExports(a, b model.LiveExport) int {
 
 // encode makes what is sent of a cluster. What is as it was before (nil = nothing
 // was) is not encoded again; when all is, it gives what was before. What cannot be
-// sent is left out, and the error tells of it.
+// sent is left out, and the error names it.
 func encode(before *encoded, heard Heard) (*encoded, error) {
 	last := before
 	if last == nil {

@@ -124,7 +124,7 @@ func (s *Server) SetLive(live model.Live) error {
 }
 
 // SetRelay publishes what this gateway heard of other clusters (Client.Relay) to
-// the nodes of this cluster. An error tells what was left out.
+// the nodes of this cluster. An error says what was left out.
 func (s *Server) SetRelay(view map[string]Heard) error { return s.relay.publish(view) }
 
 // Run serves until ctx ends, and returns when all its goroutines have.

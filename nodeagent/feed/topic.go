@@ -48,7 +48,7 @@ func (t *topic) load() (*edition, <-chan struct{}) {
 
 // publish makes a new edition when the content differs. The exports of a view stay
 // as they are: a view that shares them with the one before is known to be the same.
-// What cannot be sent of a cluster is left out, and the error tells of it.
+// What cannot be sent of a cluster is left out, and the error names it.
 func (t *topic) publish(view map[string]Heard) error {
 	before, _ := t.load()
 	clusters := make(map[string]*encoded, len(view))

@@ -210,7 +210,7 @@ func (j judge) fit(g *fabric.Gateway, said []model.Found) (fit []model.Found, re
 }
 
 // wrong says why an endpoint is none that another gateway can have; empty = it can. No reason
-// holds anything that who announces can vary at will: each is told once.
+// holds anything that who announces can vary at will: each is reported once.
 func (j judge) wrong(g *fabric.Gateway, f model.Found) string {
 	a := f.Addr
 	if !a.IsValid() || !a.IsGlobalUnicast() || a.Zone() != "" || a.Is4In6() {

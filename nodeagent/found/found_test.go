@@ -195,7 +195,7 @@ func TestSameBook(t *testing.T) {
 	}
 }
 
-// TestAnnounce: what a cluster tells of its own gateways, and of others that want to know.
+// TestAnnounce: what a cluster reports about its own gateways, and of others that want to know.
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	see := func(at ...string) map[string]model.Live {

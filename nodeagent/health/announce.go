@@ -34,7 +34,7 @@ func (p *Prober) shownOf(t *target, now time.Time) shown {
 	return shown{state: t.state, rank: t.rank(now, p.condition()), uses: other.uses, takes: p.takes && other.takes}
 }
 
-// notice reports whether something that others are told of changed.
+// notice reports whether something that others learn of changed.
 func (p *Prober) notice(t *target, now time.Time) bool {
 	current := p.shownOf(t, now)
 	if t.shown == current {
@@ -45,7 +45,7 @@ func (p *Prober) notice(t *target, now time.Time) bool {
 	return true
 }
 
-// announce tells what changed: the gateways of other clusters by a poke, and the
+// announce reports what changed: the gateways of other clusters by a poke, and the
 // nodes of this cluster that asked of late by a push of the reach list.
 func (p *Prober) announce(out []outgoing, now time.Time) []outgoing {
 	p.stale, p.announced = false, now

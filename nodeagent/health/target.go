@@ -60,7 +60,7 @@ type poke struct {
 	sent  time.Time // of the last one
 }
 
-// shown is what others are told of when it changes.
+// shown is what others learn of when it changes.
 type shown struct {
 	state string
 	rank  Rank

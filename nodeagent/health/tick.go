@@ -14,7 +14,7 @@ const (
 	// lump is how long the schedule waits at least, so that many targets do not
 	// mean a wake-up each. A fast profile has less patience.
 	lump = 2 * time.Millisecond
-	// announceEvery and announceEach bound how often all that others are told is
+	// announceEvery and announceEach bound how often all that others learn is
 	// put together: the second is for each tunnel.
 	announceEvery = 5 * time.Millisecond
 	announceEach  = 5 * time.Microsecond

@@ -63,7 +63,7 @@ func (m *mover) follow(in project.Input) {
 	m.transit(in)
 }
 
-// transit tells of links of this gateway that appeared: what other nodes handed
+// transit reports links of this gateway that appeared: what other nodes handed
 // to it meanwhile went on to another gateway.
 func (m *mover) transit(in project.Input) {
 	have := make(map[string]bool, len(in.Transit))

@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel"
 )
 
-// Inventory tells what the kernel of this node has, of everybody.
+// Inventory reports what the kernel of this node has, of everybody.
 func (h *Host) Inventory(ctx context.Context) (k inventory.Kernel, err error) {
 	// The engine's own handle is for its goroutine alone.
 	namespace, err := kernel.Open("")

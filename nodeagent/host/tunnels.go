@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Tunnel is what status tells of the tunnels to one remote gateway.
+// Tunnel is what status reports about the tunnels to one remote gateway.
 type Tunnel struct {
 	Driver   string
 	Epoch    int
@@ -61,7 +61,7 @@ func driverText(c desired.Tunnel, m kernel.Meter) string {
 	return c.Driver
 }
 
-// describeIPsec adds to a tunnel what charon tells of its connection.
+// describeIPsec adds to a tunnel what charon reports about its connection.
 func (h *Host) describeIPsec(c *Tunnel, s ipsec.State) {
 	c.Driver = "ipsec (userspace)"
 	if h.charon.InKernel() {

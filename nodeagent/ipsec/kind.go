@@ -75,7 +75,7 @@ func (k *Connections) Observe(ctx context.Context) ([]desired.IPsec, error) {
 	return out, err
 }
 
-// read takes from a connection what charon tells of it.
+// read takes from a connection what charon reports about it.
 func read(name string, s vici.Section) (c desired.IPsec, child string) {
 	c.Name = name
 	if addrs := s.List("remote_addrs"); len(addrs) > 0 {

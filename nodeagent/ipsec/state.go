@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/ipsec/vici"
 )
 
-// State is what charon tells of one connection.
+// State is what charon reports about one connection.
 type State struct {
 	Up         bool           // packets pass
 	Connecting bool           // an exchange is under way

@@ -125,7 +125,7 @@ func TestTunnelNeighbourLaws(t *testing.T) {
 		})
 }
 
-// TestTunnelRuleLaws: rules that share a priority are told apart by their links.
+// TestTunnelRuleLaws: rules that share a priority are distinguished by their links.
 func TestTunnelRuleLaws(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

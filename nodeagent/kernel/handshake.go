@@ -17,7 +17,7 @@ type handshake struct {
 	seen time.Time // by us
 }
 
-// note takes what WireGuard tells of a peer (zero = none yet) and reports
+// note takes what WireGuard reports about a peer (zero = none yet) and reports
 // whether the last handshake is recent. now has a monotonic part.
 func (h handshakes) note(key string, told, now time.Time) bool {
 	if told.IsZero() {

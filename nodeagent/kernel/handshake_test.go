@@ -6,7 +6,7 @@ import (
 )
 
 // TestHandshakes walks peers through handshakes while the wall clock, by which
-// WireGuard tells of them, jumps.
+// WireGuard reports them, jumps.
 func TestHandshakes(t *testing.T) {
 	t.Parallel()
 	start := time.Now()

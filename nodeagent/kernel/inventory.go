@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/nodeagent/tunnel"
 )
 
-// Inventory tells what the kernel has, of ours and beside it, with those sysctls that
+// Inventory reports what the kernel has, of ours and beside it, with those sysctls that
 // are named among others. It changes nothing. What cannot be read is an error in it, and
 // the rest is told all the same.
 func (ns *Namespace) Inventory(ctx context.Context, sysctls []string) inventory.Kernel {
@@ -93,7 +93,7 @@ func wireguardOf(d *wgtypes.Device) inventory.Wireguard {
 	return out
 }
 
-// Where the kernel tells of connections.
+// Where the kernel reports connections.
 const (
 	conntrackCount = "net/netfilter/nf_conntrack_count"
 	conntrackMax   = "net/netfilter/nf_conntrack_max"

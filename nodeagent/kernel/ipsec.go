@@ -28,7 +28,7 @@ type ESP interface {
 	Own() bool
 }
 
-// readIPsec tells of the link as it is; one without its daemon, or of the other
+// readIPsec reports the link as it is; one without its daemon, or of the other
 // sort than this kernel calls for, is of a type of its own, which has it replaced.
 func (k *Links) readIPsec(l netlink.Link, out *desired.Link) {
 	out.Type = "ipsec without daemon"

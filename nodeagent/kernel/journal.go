@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// journalTrust is how long a stamp holds at most. The kernel tells of a removed
+// journalTrust is how long a stamp holds at most. The kernel reports a removed
 // address just before it drops the routes that had it as their source, without
 // a word about those: who read in between would never learn of it.
 const journalTrust = 10 * time.Second
 
-// journal counts what the kernel tells of routes, and of links and addresses,
+// journal counts what the kernel reports about routes, and of links and addresses,
 // which take routes along without telling of each. The kernel puts a message
 // into the socket before the change returns to its author.
 type journal struct {

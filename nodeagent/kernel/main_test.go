@@ -87,7 +87,7 @@ func (w *world) hand(commands ...string) func(*testing.T) {
 	}
 }
 
-// shows gives a function that tells whether ip(8) still prints a text.
+// shows gives a function that reports whether ip(8) still prints a text.
 func (w *world) shows(command, text string) func() error { return w.prints("ip", command, text) }
 
 // bridgeShows does so for bridge(8).

@@ -18,13 +18,13 @@ import (
 const (
 	nftMulticast = 7 // NFNLGRP_NFTABLES
 	// nftEventSpace is how many bytes of events may wait: a transaction of 16384
-	// elements tells of each of them.
+	// elements reports each of them.
 	nftEventSpace = 1 << 24
 )
 
 // nftTrack tells which generations of the ruleset changed our table, so that what
 // others do in theirs (kube-proxy, at each change of a service) is no reason to read
-// ours again. The kernel tells of each transaction to those who subscribed before its
+// ours again. The kernel reports each transaction to those who subscribed before its
 // commit ends: first of each object, then of the new generation (nf_tables_commit). So
 // what is not read here yet is not long over.
 type nftTrack struct {

@@ -24,7 +24,7 @@ const (
 	maxNote       = 1000 // bytes; the API takes 1 024
 )
 
-// events tells of changes of a node as Kubernetes events.
+// events reports changes of a node as Kubernetes events.
 type events struct {
 	client  *Client
 	node    string
@@ -41,7 +41,7 @@ func newEvents(client *Client, node string) *events {
 // event is one thing that happened.
 type event struct{ kind, reason, action, note string }
 
-// of tells what changed between two states. What is told is gone from the list
+// of reports what changed between two states. What is told is gone from the list
 // even if the server did not take it: events are no record.
 func (e *events) of(ctx context.Context, before, now NodeStatus) error {
 	for _, happened := range changes(before, now) {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// HawserNodes is the resource in which each agent tells of its node; the object
+// HawserNodes is the resource in which each agent reports about its node; the object
 // has the node's name.
 var HawserNodes = schema.GroupVersionResource{Group: "hawser.dev", Version: "v1alpha1", Resource: "hawsernodes"}
 

@@ -42,7 +42,7 @@ func byScope(a, b *watching) int {
 	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.names, b.names))
 }
 
-// trouble says what is wrong with a watch, and what mends it.
+// trouble reports problems with a watch, and what mends it.
 func (w *watching) trouble(host string) error {
 	untyped, custom := w.resource.untyped()
 	switch {

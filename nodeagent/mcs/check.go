@@ -39,7 +39,7 @@ func excess(count int, age func(i int) (time.Time, string)) []int {
 	return order[MaxOffers:]
 }
 
-// Check tells what keeps an offer from being taken. It is applied to what this
+// Check reports what keeps an offer from being taken. It is applied to what this
 // cluster offers, too, so that nobody sends what others refuse.
 func (o *Offer) Check() error {
 	if len(o.Ports) > maxPorts {

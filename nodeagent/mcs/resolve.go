@@ -54,7 +54,7 @@ type Decision struct {
 	Refused  []Refusal  // what other clusters say and may not; sorted by cluster, namespace and name
 }
 
-// Refusal is an export that another cluster tells of and the topology keeps for others.
+// Refusal is an export that another cluster reports and the topology keeps for others.
 type Refusal struct {
 	Cluster   string // that told of it
 	Namespace string

@@ -43,7 +43,7 @@ type Verdict struct {
 	Hosts    []fabric.Host // what the pods of a dynamic headless one should have, sorted by name
 	Reached  []fabric.Host // what of that is recorded
 	Full     bool          // no address was left for some pod
-	Offer    *Offer        // what the other clusters are told; nil = it is not valid
+	Offer    *Offer        // what the other clusters learn; nil = it is not valid
 }
 
 // Verdicts decides about the ServiceExports of this cluster, sorted by
@@ -99,7 +99,7 @@ const (
 	isFalse = "False"
 )
 
-// check tells whether a ServiceExport is valid, and if not, what to change.
+// check reports whether a ServiceExport is valid, and if not, what to change.
 func (v *Verdict) check(w World) Condition {
 	no := func(reason, message string) Condition { return Condition{Valid, isFalse, reason, message} }
 	e, id := v.Export, v.Export.id()

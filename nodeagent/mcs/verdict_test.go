@@ -99,7 +99,7 @@ func TestAddressesAreUsedOnceRecorded(t *testing.T) {
 	}
 }
 
-// TestPoolThatIsFull tells who has no address, and what to change.
+// TestPoolThatIsFull: the condition says who has no address, and what to change.
 func TestPoolThatIsFull(t *testing.T) {
 	t.Parallel()
 	f := sample()

@@ -72,7 +72,7 @@ func scrape(t *testing.T, m *Metrics) string {
 	return answer.Body.String()
 }
 
-// TestMetricsOfTheState: what a scrape tells of inputs, paths, feeds and links.
+// TestMetricsOfTheState: what a scrape reports about inputs, paths, feeds and links.
 func TestMetricsOfTheState(t *testing.T) {
 	t.Parallel()
 	text := scrape(t, everyMetric())

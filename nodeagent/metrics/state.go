@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Present is what metrics tell that are read at the moment of a scrape.
+// Present is what metrics show that are read at the moment of a scrape.
 type Present struct {
 	status.Status
 	Gateways int // of the own cluster, in the fabric in force
@@ -20,7 +20,7 @@ type Present struct {
 }
 
 // stateMetrics are those of the agent, its inputs and its links. What a scrape costs
-// grows with the links and the other clusters, as does what status tells of them.
+// grows with the links and the other clusters, as does what status reports about them.
 type stateMetrics struct {
 	look    func() Present
 	metrics []stateMetric
@@ -219,7 +219,7 @@ func yes(b bool) float64 {
 	return 0
 }
 
-// TakenImports tells of those that somebody else writes.
+// TakenImports reports those that somebody else writes.
 func TakenImports(s status.Status) []string {
 	var out []string
 	for _, p := range s.Problems {

@@ -80,7 +80,7 @@ type written[T metav1.Object] struct {
 	at     time.Time
 }
 
-// writtenLong is how long a write counts although no watch tells of it: somebody may
+// writtenLong is how long a write counts although no watch reports about it: somebody may
 // have undone it before the watch could.
 const writtenLong = 10 * time.Second
 
@@ -217,7 +217,7 @@ func (t *table[T]) remove(ctx context.Context, seen T) error {
 	return nil
 }
 
-// refused tells what only waits for something from what is wrong.
+// refused distinguishes what only waits for something from what is wrong.
 func (t *table[T]) refused(err error, o metav1.Object) error {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

@@ -66,7 +66,7 @@ func (s *apiServer) admit(r request, live *unstructured.Unstructured, there bool
 }
 
 func apply(r request, live, patch *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
-	// The subresource is told apart by the manager's name, which comes to the same.
+	// The subresource is distinguished by the manager's name, which comes to the same.
 	by := FieldManager + map[bool]string{true: " " + r.sub}[r.sub != ""]
 	fields := managedfieldstest.NewFakeFieldManager(managedfields.NewDeducedTypeConverter(), live.GroupVersionKind())
 	patch = patch.DeepCopy()

@@ -33,7 +33,7 @@ func sampleImport() mcs.Import {
 	}
 }
 
-// unchanged gives a function that tells whether an object is still as it was.
+// unchanged gives a function that reports whether an object is still as it was.
 func unchanged(s *apiServer, keys ...string) func() error {
 	before := map[string]any{}
 	for _, key := range keys {

@@ -27,7 +27,7 @@ type Slice struct {
 	Type      string // IPv4 | IPv6
 	Ports     []mcs.Port
 	Endpoints []string // address, and hostname if there is one
-	// Owner says what is wrong with the reference to the import; empty = nothing.
+	// Owner reports problems with the reference to the import; empty = nothing.
 	Owner string
 }
 

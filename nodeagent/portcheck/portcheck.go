@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// Config is what one gateway is told.
+// Config configures one gateway.
 type Config struct {
 	// Ports are those at which its tunnels will listen. One that cannot be opened is
 	// reported and does without.

@@ -212,7 +212,7 @@ func (p *Publication) Cleared(in project.Input) bool {
 		slices.Concat(r.Failed, r.Blocked, r.Left, r.Fights), func(p converge.Problem) bool { return p.Kind == objects.KindDNS })
 }
 
-// State tells how it goes.
+// State reports how it goes.
 func (p *Publication) State() []status.InputState {
 	if p == nil {
 		return nil

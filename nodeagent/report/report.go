@@ -1,4 +1,4 @@
-// Package report tells of a node: the status that hawser show prints, what a scrape tells,
+// Package report describes a node: the status that hawser show prints, what a scrape tells,
 // and the conditions of its HawserNode. It asks each part of the agent and joins the
 // answers; it changes nothing.
 //
@@ -53,7 +53,7 @@ type Config struct {
 	Client *kube.Client
 }
 
-// Reporter tells of a node. Its methods may be called from any goroutine.
+// Reporter describes a node. Its methods may be called from any goroutine.
 type Reporter struct {
 	config Config
 	node   *kube.Reporter // nil without a Kubernetes API
@@ -76,7 +76,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	return nil
 }
 
-// Status puts together what the agent tells of itself, as of now.
+// Status puts together what the agent reports about itself, as of now.
 func (r *Reporter) Status() status.Status {
 	s := r.Brief()
 	if v := r.config.Outcome(); v.Node != nil {
@@ -85,7 +85,7 @@ func (r *Reporter) Status() status.Status {
 	return s
 }
 
-// Present is what a scrape tells of the agent's state.
+// Present is what a scrape reports about the agent's state.
 func (r *Reporter) Present() metrics.Present {
 	out := metrics.Present{Status: r.Brief()}
 	if f := r.config.Outcome().Input.Fabric; f != nil {
@@ -318,7 +318,7 @@ func joined(a, b string) string {
 	return a + "; " + b
 }
 
-// narrowness tells of packets that vanish for their size.
+// narrowness reports packets that vanish for their size.
 func narrowness(p pathmtu.Path) string {
 	if p.State == pathmtu.Searching {
 		return fmt.Sprintf("packets of %d bytes vanish, looking for what passes", p.MTU)
@@ -326,7 +326,7 @@ func narrowness(p pathmtu.Path) string {
 	return fmt.Sprintf("packets of %d bytes vanish, %d pass", p.MTU, p.Value)
 }
 
-// changing tells how far the change of a pair is; nil = none goes on.
+// changing reports how far the change of a pair is; nil = none goes on.
 func changing(all map[string]change.Progress, peer string) *status.Change {
 	p, ok := all[peer]
 	if !ok {

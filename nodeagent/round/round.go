@@ -1,6 +1,6 @@
 // Package round decides what a node does next. One pure function, Step, takes what was
 // remembered, what is observed and the time, and gives what to remember and what to do:
-// the state that the node should have, and what other agents are told. The agent that
+// the state that the node should have, and what other agents learn. The agent that
 // runs calls it in each round, the dry run of hawser-agent plan calls it with what that
 // agent remembers and observes, and the tests replay rounds. It knows no clock,
 // randomness or I/O, and logs nothing.
@@ -10,7 +10,7 @@
 // parts that talk to other agents should look at (Aim), the link to each other cluster
 // (choice), whom to hear (Feeds), which packets to try (Sizes), what was heard before the
 // start (heard), exports that clusters made (exports), the projection (package project),
-// and what other clusters are told of this cluster's exports (announcement).
+// and what other clusters learn of this cluster's exports (announcement).
 //
 // Called by nodeagent, which observes, carries out the effects, and keeps the state.
 package round
@@ -174,15 +174,15 @@ type Effects struct {
 	Aim *Aim
 
 	Moves     []status.Move         // that were decided just now
-	Links     map[string]model.Path // the chosen link to each neighbour, which the other ends are told
-	Shape     string                // what other clusters are told of the topology that this one uses
+	Links     map[string]model.Path // the chosen link to each neighbour, which the other ends learn
+	Shape     string                // what other clusters learn of the topology that this one uses
 	Advertise *model.Transit        // and of what its links are worth for transit
 	Feeds     Feeds
 	FeedsErr  error // why Feeds is not whole: those before stay
 	Sizes     Sizes
-	// Live is what other clusters are to be told of this one's exports; nil = nothing new.
+	// Live is what other clusters are to learn of this one's exports; nil = nothing new.
 	Live *model.Live
-	// Places is what other clusters are told of where gateways are.
+	// Places is what other clusters learn of where gateways are.
 	Places  *model.Places
 	Leaving bool          // this node's own gateway left the fabric, and is kept for a while
 	Heard   bool          // there is something new to keep of what other clusters say

@@ -124,7 +124,7 @@ func (v snapshot) removed(remote string, p model.Path) string {
 	return ""
 }
 
-// death tells who does not answer.
+// death reports who does not answer.
 func (v snapshot) death(remote string, p model.Path) string {
 	link, probed := v.link(remote, p)
 	if probed && link.State == status.Disconnected {

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// mostJourneys are told of a node.
+// mostJourneys are listed of a node.
 const mostJourneys = 500
 
 // firstOwn is the first port that Linux gives to a client which asks for none

@@ -148,7 +148,7 @@ func jump(chain string) expr.Any { return &expr.Verdict{Kind: expr.VerdictGoto, 
 
 func stop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}} }
 
-// mark has the kernel tell of the packet from here on.
+// mark has the kernel report the packet from here on.
 func mark() []expr.Any {
 	return append([]expr.Any{
 		&expr.Limit{Type: expr.LimitTypePkts, Rate: rate, Unit: expr.LimitTimeSecond, Burst: rate},

@@ -13,7 +13,7 @@ import (
 // before the end are not judged.
 const settle = time.Second
 
-// mostFlows are told of each finding.
+// mostFlows are listed of each finding.
 const mostFlows = 3
 
 // journey is one packet on its way.
@@ -26,7 +26,7 @@ type journey struct {
 	end   Verdict
 }
 
-// Judge tells who dropped packets, from the steps in their order and from how long
+// Judge reports who dropped packets, from the steps in their order and from how long
 // was looked.
 func Judge(steps []Step, lasted time.Duration) status.Diagnosis {
 	var all []*journey

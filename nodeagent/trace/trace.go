@@ -1,6 +1,6 @@
 // Package trace follows packets of the clusterset through the node's netfilter hooks
-// and tells who dropped them: a NetworkPolicy, a firewall, or Hawser itself. It changes
-// no verdict; it marks a few packets a second so that the kernel tells of them
+// and reports who dropped them: a NetworkPolicy, a firewall, or Hawser itself. It changes
+// no verdict; it marks a few packets a second so that the kernel reports them
 // (nf_tables' tracing, meta nftrace), and what it puts into the kernel for that
 // vanishes with the process.
 //

@@ -23,7 +23,7 @@ const (
 	// MaxEntries bounds the entries of a page, so that a message fits in the MTU of any
 	// link (IPv6 asks for 1280 bytes).
 	MaxEntries = 128
-	// MaxTunnels bounds the tunnels that one end tells of.
+	// MaxTunnels bounds the tunnels that one end reports.
 	MaxTunnels = 16
 	// Smallest is the length of a message with a Size piece and nothing else, bytes.
 	Smallest = headLength + pieceHead + sizeLength

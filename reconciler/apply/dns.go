@@ -111,7 +111,7 @@ func withoutStubs(text string, forwards []corefile.Forward) (string, error) {
 // nodeLocal is the name of NodeLocal DNSCache's ConfigMap and of its DaemonSet.
 const nodeLocal = "node-local-dns"
 
-// unresolved tells of a NodeLocal DNSCache that does not lead the domain to the agents,
+// unresolved reports a NodeLocal DNSCache that does not lead the domain to the agents,
 // unless the topology leaves the cluster's DNS to somebody else.
 func (c *Cluster) unresolved(ctx context.Context) (string, error) {
 	cache, err := c.cache(ctx)

@@ -53,7 +53,7 @@ func (s Source) reached() error {
 	return fmt.Errorf("the cluster cannot follow %s: name the URL (https or ssh) at which it reaches the repository with --follow, or choose --with apply", repo.Redact(s.URL))
 }
 
-// Delivery tells who can bring a cluster what is published: Flux, Argo CD in this cluster,
+// Delivery reports who can bring a cluster what is published: Flux, Argo CD in this cluster,
 // both, or nobody.
 func (c *Cluster) Delivery(ctx context.Context) ([]string, error) {
 	if err := c.Reach(ctx); err != nil {

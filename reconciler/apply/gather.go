@@ -22,7 +22,7 @@ import (
 // part is missing. It is called by several goroutines.
 type Put func(file string, text []byte, err error)
 
-// Gather reads what a cluster's API tells of Hawser, for somebody who has no access to
+// Gather reads what a cluster's API reports about Hawser, for somebody who has no access to
 // it: versions, objects, and the agents' logs of since (0 = all). Secrets are not asked
 // for, and what may hold one in other objects is left out.
 func (c *Cluster) Gather(ctx context.Context, since time.Duration, put Put) {

@@ -161,7 +161,7 @@ func (e Errand) pod(namespace string) *unstructured.Unstructured {
 	}}
 }
 
-// Look tells how the pods are, by their names.
+// Look reports how the pods are, by their names.
 func (e *Errands) Look(ctx context.Context) (map[string]Told, error) {
 	list, err := e.cluster.list(ctx, pods(), e.namespace, "")
 	if err != nil {

@@ -43,7 +43,7 @@ func (c *Cluster) resembles(ctx context.Context, want Want) error {
 		"If it is, mend the topology, or pass --allow-other-cluster", want.Cluster, strings.Join(differs, "; "))
 }
 
-// named tells that the agents here belong to another cluster, whoever applied them.
+// named reports that the agents here belong to another cluster, whoever applied them.
 func (c *Cluster) named(ctx context.Context, want Want) ([]string, error) {
 	o, err := c.get(ctx, ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: render.IdentityConfigMap})
 	if err != nil || o == nil {

@@ -39,7 +39,7 @@ type Options struct {
 	// Setups are what clusters get besides what the tree has for them, by their names.
 	Setups map[string]Setup
 	Wait   *Wait // nil = do not wait
-	// Say tells what goes on; it is called by several goroutines.
+	// Say reports what goes on; it is called by several goroutines.
 	Say func(cluster, what string)
 	// Agree is asked once, with the plans of all clusters, before the first change: without
 	// its consent nothing is changed anywhere. nil = no question, and no cluster waits for

@@ -86,7 +86,7 @@ func TestSetup(t *testing.T) {
 	}
 }
 
-// TestClockSkew: preflight tells of an API server whose clock is not this machine's, and in
+// TestClockSkew: preflight reports an API server whose clock is not this machine's, and in
 // which direction.
 func TestClockSkew(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// State is what a cluster's API tells of Hawser.
+// State is what a cluster's API reports about Hawser.
 type State struct {
 	Cluster    string   `json:"cluster"`
 	Context    string   `json:"context"`

@@ -103,7 +103,7 @@ func Open(cfg Config) (*Store, error) {
 }
 
 // Branch turns what a person writes for a branch (main, refs/heads/main) into
-// its short name, or says what is wrong with it.
+// its short name, or reports problems with it.
 func Branch(text string) (string, error) {
 	short := strings.TrimPrefix(text, "refs/heads/")
 	if err := plumbing.NewBranchReferenceName(short).Validate(); err != nil || short == "" {
@@ -112,7 +112,7 @@ func Branch(text string) (string, error) {
 	return short, nil
 }
 
-// Same reports whether two addresses are one repository, as far as can be told
+// Same reports whether two addresses are one repository, as far as is known
 // without asking: equal text, or paths into one git folder.
 func Same(a, b string) bool {
 	if a == b {

@@ -50,7 +50,7 @@ type packet struct {
 
 func (p packet) String() string { return fmt.Sprintf("%s > %s proto %d", p.src, p.dst, p.proto) }
 
-// WAN gives what is wrong with a frame in the wide area; empty = nothing.
+// WAN gives the problems of a frame in the wide area; empty = nothing.
 func (r Rules) WAN(frame []byte) string {
 	if len(r.Mark) > 0 && bytes.Contains(frame, r.Mark) {
 		return "payload in clear: " + Describe(frame)
@@ -120,7 +120,7 @@ func (r Rules) ports(p packet) bool {
 
 func (r Rules) port(n uint16) bool { return n >= r.Ports[0] && n <= r.Ports[1] }
 
-// LAN gives what is wrong with a frame in a cluster's own network; empty = nothing.
+// LAN gives the problems of a frame in a cluster's own network; empty = nothing.
 func (r Rules) LAN(frame []byte) string {
 	p, done, wrong := r.parse(frame)
 	if done {

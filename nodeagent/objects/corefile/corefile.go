@@ -24,7 +24,7 @@ const (
 	beginLine = beginMark + " (kept by Hawser, which puts back what is changed up to its end)"
 )
 
-// Codes of what is wrong with a configuration.
+// Codes of problems with a configuration.
 const (
 	Damaged    = "corefile-damaged"    // our marks are not as they were written
 	Taken      = "corefile-taken"      // somebody else serves one of the domains
