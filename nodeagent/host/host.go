@@ -8,6 +8,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -21,6 +22,7 @@ import (
 	"hawser.dev/hawser/internal/bell"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/flows"
+	"hawser.dev/hawser/nodeagent/inventory"
 	"hawser.dev/hawser/nodeagent/ipsec"
 	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/model"
@@ -250,3 +252,22 @@ func Release() ([]string, error) { return flows.Release() }
 
 // StateFiles names what the host leaves in the state folder, as patterns.
 func StateFiles() []string { return []string{"sysctls.json", "ipsec", "hw-*.log"} }
+
+// Inventory reports what the kernel of this node has, of everybody.
+func (h *Host) Inventory(ctx context.Context) (k inventory.Kernel, err error) {
+	// The engine's own handle is for its goroutine alone.
+	namespace, err := kernel.Open("")
+	if err != nil {
+		return k, err
+	}
+	defer func() { err = errors.Join(err, namespace.Close()) }()
+	var named []string
+	if n := h.config.Wanted(); n != nil {
+		for _, s := range n.Sysctls {
+			named = append(named, s.Name)
+		}
+	}
+	k = namespace.Inventory(ctx, named)
+	k.Cluster, k.Node = h.config.Cluster, h.config.Node
+	return k, nil
+}
