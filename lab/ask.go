@@ -8,28 +8,19 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"hawser.dev/hawser/internal/unixsocket"
 	"hawser.dev/hawser/lab/netspace"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
 )
 
-// AskAgent asks the agent of a node for its status within 2 s, over its socket and through a
-// short name: unix sockets have room for 107 bytes.
+// AskAgent asks the agent of a node for its status within 2 s.
 func (n *NodeStatus) AskAgent(ctx context.Context) (s status.Status, err error) {
-	run, err := os.Open(filepath.Join(n.Dir, "run"))
-	if err != nil {
-		return s, err
-	}
-	defer run.Close()
-	socket := fmt.Sprintf("/proc/self/fd/%d/agent.sock", run.Fd())
-	err = getJSON(ctx, "http://agent/status", &s, func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	})
+	err = getJSON(ctx, "http://agent/status", &s, unixsocket.Client(filepath.Join(n.Dir, "run", "agent.sock")))
 	return s, err
 }
 
@@ -80,14 +71,15 @@ func (d *daemon) askReconciler(ctx context.Context, out *ReconcilerStatus) {
 		return
 	}
 	var s reconciler.Status
-	err := getJSON(ctx, "http://reconciler/status", &s, func(context.Context) (net.Conn, error) {
-		var conn net.Conn
-		err := netspace.Do(d.control.path, func() (err error) {
+	dial := func(context.Context, string, string) (conn net.Conn, err error) {
+		err = netspace.Do(d.control.path, func() (err error) {
 			conn, err = net.DialTimeout("tcp", reconcilerListen, time.Second)
 			return err
 		})
 		return conn, err
-	})
+	}
+	err := getJSON(ctx, "http://reconciler/status", &s,
+		&http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}})
 	if err != nil {
 		out.Error = cmp.Or(out.Error, "it does not answer")
 		return
@@ -107,13 +99,9 @@ func (d *daemon) askReconciler(ctx context.Context, out *ReconcilerStatus) {
 	}
 }
 
-func getJSON(ctx context.Context, url string, into any, dial func(context.Context) (net.Conn, error)) error {
+func getJSON(ctx context.Context, url string, into any, client *http.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

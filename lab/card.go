@@ -3,6 +3,8 @@ package lab
 import (
 	"fmt"
 	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
 )
 
 // become makes of a running node what the topology says of it now: it gets the
@@ -19,7 +21,7 @@ func (m *machine) become(n node, u *underlay) error {
 		if slices.Contains(n.wan, addr) {
 			continue
 		}
-		if err := m.space.unaddress("wan0", host(addr)); err != nil {
+		if err := m.space.unaddress("wan0", cidr.Single(addr)); err != nil {
 			return fmt.Errorf("node %s: %w", n.id(), err)
 		}
 	}

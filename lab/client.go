@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
 
+	"hawser.dev/hawser/internal/unixsocket"
 	"hawser.dev/hawser/lab/netspace"
 )
 
@@ -24,12 +24,7 @@ type Client struct {
 
 // NewClient makes a client for the lab in a folder; it connects when it is used.
 func NewClient(l Layout) *Client {
-	return &Client{layout: l, http: &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, // the daemon may be another one next time
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", l.Socket())
-		},
-	}}}
+	return &Client{layout: l, http: unixsocket.Client(l.Socket())}
 }
 
 // ErrNotRunning is returned when a lab's daemon does not answer.

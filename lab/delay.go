@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/lab/netspace"
 )
 
-// delayer holds every frame of one link back for a while, each way. It stands
+// delayer holds every frame of one link back for a while, in both directions. It stands
 // between a node's port and the bridge: the port leaves the bridge, the stand-in
 // (a veth) joins it, and frames are carried between the two by hand. This needs
 // no queueing discipline from the kernel.
@@ -127,7 +127,7 @@ func rawSocket(s *space, name string) (*os.File, error) {
 
 func bigEndian(n uint16) uint16 { return n<<8 | n>>8 }
 
-// carry moves frames one way until the sockets are closed.
+// carry moves frames in one direction until the sockets are closed.
 func (d *delayer) carry(ctx context.Context, from, to *os.File) {
 	held := make(chan frame, heldFrames)
 	d.group.Go(func() {

@@ -8,17 +8,17 @@ import (
 
 // Fault is something bad to do to the lab, or to mend.
 type Fault struct {
-	Kind   string `json:"kind"`             // one of FaultKinds
-	Target string `json:"target,omitempty"` // CLUSTER/NODE, or CLUSTER for the sync (empty = all)
-	Side   string `json:"side,omitempty"`   // wan | lan; empty = wan on a gateway, lan elsewhere
-	Way    string `json:"way,omitempty"`    // of cut, loss, block and unblock, as the node sees it: in | out; empty = both
-	Value  string `json:"value,omitempty"`  // of delay a duration, of loss a percentage, of mtu bytes, of block and unblock udp, udp/PORT, udp/PORT-PORT or icmp, of renumber an address, of upgrade-agent a program
+	Kind      string `json:"kind"`             // one of FaultKinds
+	Target    string `json:"target,omitempty"` // CLUSTER/NODE, or CLUSTER for the sync (empty = all)
+	Side      string `json:"side,omitempty"`   // wan | lan; empty = wan on a gateway, lan elsewhere
+	Direction string `json:"way,omitempty"`    // of cut, loss, block and unblock, as the node sees it: in | out; empty = both
+	Value     string `json:"value,omitempty"`  // of delay a duration, of loss a percentage, of mtu bytes, of block and unblock udp, udp/PORT, udp/PORT-PORT or icmp, of renumber an address, of upgrade-agent a program
 }
 
-// The ways of a packet, as the node sees it.
+// Directions of a packet, as the node sees it.
 const (
-	WayIn  = "in"
-	WayOut = "out"
+	DirectionIn  = "in"
+	DirectionOut = "out"
 )
 
 // faultKind is one kind with the arguments that it takes.
@@ -34,10 +34,10 @@ type faultKind struct {
 type concern int
 
 const (
-	aNode    concern = iota
-	aLink            // of a node: takes a side
-	oneWay           // of a link of a node: takes a side and a way
-	aCluster         // or all of them
+	aNode      concern = iota
+	aLink              // of a node: takes a side
+	aDirection         // of a link of a node: takes a side and a direction
+	aCluster           // or all of them
 )
 
 func faultKinds() []faultKind {
@@ -54,13 +54,13 @@ func faultKinds() []faultKind {
 		{"thaw-tunnel", "let them go on", aNode, "", false, (*daemon).thawTunnel},
 		{"lose-tunnels", "delete a gateway's tunnel devices; until heal, new ones carry nothing", aNode, "", false, (*daemon).loseTunnels},
 		{"kill-gateway", "end a node's agent and tunnel processes with SIGKILL; start-agent brings both back", aNode, "", false, (*daemon).killGateway},
-		{"cut", "cut a node's link (wan or lan); with in or out only what the node receives or sends", oneWay, "", false, (*daemon).faultLink},
+		{"cut", "cut a node's link (wan or lan); with in or out only what the node receives or sends", aDirection, "", false, (*daemon).faultLink},
 		{"heal", "mend a node's links (cut, delay, loss, mtu) and lost tunnels", aLink, "", false, (*daemon).heal},
-		{"delay", "hold every packet of a link back, each way, such as 20ms", aLink, "a duration up to 10s, such as 20ms; 0 heals", false, (*daemon).faultLink},
-		{"loss", "drop packets of a link at random, each way or only in or out, such as 5%", oneWay, "a percentage, such as 5%; 0 heals", false, (*daemon).faultLink},
+		{"delay", "hold every packet of a link back, in both directions, such as 20ms", aLink, "a duration up to 10s, such as 20ms; 0 heals", false, (*daemon).faultLink},
+		{"loss", "drop packets of a link at random, in both directions or only in or out, such as 5%", aDirection, "a percentage, such as 5%; 0 heals", false, (*daemon).faultLink},
 		{"mtu", "drop packets of a link over so many bytes in silence, such as 1400", aLink, "a number of bytes from 576 to 1500; 0 heals", false, (*daemon).faultLink},
-		{"block", "drop UDP ports or ICMP on a link in silence, each way or only in or out, such as udp/51820-51885 or icmp", oneWay, blockValue, false, (*daemon).faultLink},
-		{"unblock", "let them pass again; without a value everything that was blocked", oneWay, blockValue, true, (*daemon).faultLink},
+		{"block", "drop UDP ports or ICMP on a link in silence, in both directions or only in or out, such as udp/51820-51885 or icmp", aDirection, blockValue, false, (*daemon).faultLink},
+		{"unblock", "let them pass again; without a value everything that was blocked", aDirection, blockValue, true, (*daemon).faultLink},
 		{"renumber", "give a gateway another address: the one named, or a new one; behind a router that translates the router gets it", aNode, "an address", true, (*daemon).renumber},
 		{"remap", "make the router before a gateway forget its mappings: what comes next gets other ports", aNode, "", false, (*daemon).remap},
 		{"power-off", "take a node away with all that runs on it", aNode, "", false, (*daemon).powerOff},
@@ -94,12 +94,12 @@ func (f Fault) check() (faultKind, error) {
 		return k, fmt.Errorf("%s: name a node, CLUSTER/NODE", k.name)
 	case f.Side != "" && f.Side != SideWAN && f.Side != SideLAN:
 		return k, fmt.Errorf("link %q: a node has wan (gateways) and lan", f.Side)
-	case f.Side != "" && k.concerns != aLink && k.concerns != oneWay:
+	case f.Side != "" && k.concerns != aLink && k.concerns != aDirection:
 		return k, fmt.Errorf("%s: it does not concern a link, so not %q", k.name, f.Side)
-	case f.Way != "" && f.Way != WayIn && f.Way != WayOut:
-		return k, fmt.Errorf("way %q: in or out, as the node sees it; left out = both", f.Way)
-	case f.Way != "" && k.concerns != oneWay:
-		return k, fmt.Errorf("%s: it has no way, so not %q", k.name, f.Way)
+	case f.Direction != "" && f.Direction != DirectionIn && f.Direction != DirectionOut:
+		return k, fmt.Errorf("direction %q: in or out, as the node sees it; left out = both", f.Direction)
+	case f.Direction != "" && k.concerns != aDirection:
+		return k, fmt.Errorf("%s: it has no direction, so not %q", k.name, f.Direction)
 	case f.Value != "" && k.value == "":
 		return k, fmt.Errorf("%s: it takes no value, so not %q", k.name, f.Value)
 	case f.Value == "" && k.value != "" && !k.optional:

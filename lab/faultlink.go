@@ -45,14 +45,14 @@ func (d *daemon) faultLink(n *node, f Fault) error {
 
 // with adds a fault to what is wrong already.
 func (l linkFault) with(f Fault) (linkFault, error) {
-	in, out := f.Way != WayOut, f.Way != WayIn
+	in, out := f.Direction != DirectionOut, f.Direction != DirectionIn
 	bad := func(what string) (linkFault, error) { return l, fmt.Errorf("%s %q: it is %s", f.Kind, f.Value, what) }
 	switch f.Kind {
 	case "heal":
 		return linkFault{}, nil
 	case "cut":
-		l.Cut = l.Cut || f.Way == ""
-		l.CutIn, l.CutOut = l.CutIn || f.Way == WayIn, l.CutOut || f.Way == WayOut
+		l.Cut = l.Cut || f.Direction == ""
+		l.CutIn, l.CutOut = l.CutIn || f.Direction == DirectionIn, l.CutOut || f.Direction == DirectionOut
 	case "delay":
 		delay, err := time.ParseDuration(f.Value)
 		if err != nil || delay < 0 || delay > 10*time.Second {
@@ -123,7 +123,7 @@ func (l linkFault) drops(name string) []string {
 		name = standIn(name)
 	}
 	var out []string
-	for _, way := range []struct {
+	for _, dir := range []struct {
 		match string
 		cut   bool
 		loss  float64
@@ -133,19 +133,19 @@ func (l linkFault) drops(name string) []string {
 		{fmt.Sprintf("iifname %q", name), l.CutOut, l.LossOut, l.BlockOut},
 	} {
 		switch {
-		case way.cut || way.loss >= 1: // nft refuses a comparison that is always true
-			out = append(out, way.match+" drop")
+		case dir.cut || dir.loss >= 1: // nft refuses a comparison that is always true
+			out = append(out, dir.match+" drop")
 			continue
-		case way.loss > 0:
-			out = append(out, fmt.Sprintf("%s numgen random mod 10000 < %d drop", way.match, int(way.loss*10000)))
+		case dir.loss > 0:
+			out = append(out, fmt.Sprintf("%s numgen random mod 10000 < %d drop", dir.match, int(dir.loss*10000)))
 		}
-		for what := range strings.SplitSeq(way.block, ",") {
+		for what := range strings.SplitSeq(dir.block, ",") {
 			for _, match := range blockMatches(what) {
-				out = append(out, way.match+" "+match+" drop")
+				out = append(out, dir.match+" "+match+" drop")
 			}
 		}
 		if l.MTU > 0 {
-			out = append(out, fmt.Sprintf("%s meta length > %d drop", way.match, l.MTU))
+			out = append(out, fmt.Sprintf("%s meta length > %d drop", dir.match, l.MTU))
 		}
 	}
 	return out

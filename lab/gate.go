@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/lab/router"
 )
 
@@ -27,7 +28,7 @@ func innerPort(number int) string   { return fmt.Sprintf("i%d", number) }
 func innerBridge(number int) string { return fmt.Sprintf("in%d", number) }
 
 // routerSettings are those of a router's namespace: it forwards, tells nobody of
-// better ways, and does not mind where packets come from.
+// better routes, and does not mind where packets come from.
 func routerSettings() map[string]string {
 	out := settings(true)
 	for _, name := range []string{"all", "default"} {
@@ -53,7 +54,7 @@ func openGate(t *site, path string, u *underlay) (*gate, error) {
 	}
 	for _, a := range t.inner {
 		if err == nil {
-			err = s.address(router.In, host(a))
+			err = s.address(router.In, cidr.Single(a))
 		}
 	}
 	if err != nil {
@@ -71,11 +72,11 @@ func (g *gate) become(t *site, w *world) error {
 	var errs []error
 	for _, a := range g.addrs {
 		if !slices.Contains(t.Addresses, a) {
-			errs = append(errs, g.space.unaddress(router.Out, host(a)))
+			errs = append(errs, g.space.unaddress(router.Out, cidr.Single(a)))
 		}
 	}
 	for _, a := range t.Addresses {
-		errs = append(errs, g.space.address(router.Out, host(a)))
+		errs = append(errs, g.space.address(router.Out, cidr.Single(a)))
 	}
 	errs = append(errs, setRoutes(g.space, g.routes, t.routes(w)))
 	if text := t.Rules(t.inside); text != g.rules {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/lab/netspace"
 	"hawser.dev/hawser/lab/whereami"
 )
@@ -82,7 +83,7 @@ func (m *machine) wire(u *underlay, clusterNumber int) error {
 
 func (m *machine) addWAN(addrs []netip.Addr) error {
 	for _, addr := range addrs {
-		if err := m.space.address("wan0", host(addr)); err != nil {
+		if err := m.space.address("wan0", cidr.Single(addr)); err != nil {
 			return err
 		}
 	}
@@ -282,10 +283,10 @@ func (m *machine) wirePod(c *container) error {
 			return err
 		}
 		err = errors.Join(
-			m.space.address(name, host(gateway)),
-			m.space.apply(route{dst: host(addr), dev: name}, false),
-			c.space.address("eth0", host(addr)),
-			c.space.apply(route{dst: host(gateway), dev: "eth0"}, false),
+			m.space.address(name, cidr.Single(gateway)),
+			m.space.apply(route{dst: cidr.Single(addr), dev: name}, false),
+			c.space.address("eth0", cidr.Single(addr)),
+			c.space.apply(route{dst: cidr.Single(gateway), dev: "eth0"}, false),
 			c.space.apply(route{dst: everything(addr), dev: "eth0", via: gateway, onnet: true}, false),
 		)
 		if err != nil {

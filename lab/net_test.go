@@ -230,12 +230,12 @@ func TestOneWay(t *testing.T) {
 		fault Fault
 		want  want
 	}{
-		{Fault{Kind: "cut", Way: WayIn}, want{out: true, outLong: true}},
+		{Fault{Kind: "cut", Direction: DirectionIn}, want{out: true, outLong: true}},
 		{Fault{Kind: "heal"}, want{true, true, true, true}},
-		{Fault{Kind: "cut", Way: WayOut}, want{in: true, inLong: true}},
+		{Fault{Kind: "cut", Direction: DirectionOut}, want{in: true, inLong: true}},
 		{Fault{Kind: "heal", Side: SideWAN}, want{true, true, true, true}},
-		{Fault{Kind: "loss", Way: WayOut, Value: "100%"}, want{in: true, inLong: true}},
-		{Fault{Kind: "loss", Way: WayOut, Value: "0"}, want{true, true, true, true}},
+		{Fault{Kind: "loss", Direction: DirectionOut, Value: "100%"}, want{in: true, inLong: true}},
+		{Fault{Kind: "loss", Direction: DirectionOut, Value: "0"}, want{true, true, true, true}},
 		{Fault{Kind: "mtu", Value: "1300"}, want{out: true, in: true}},
 		{Fault{Kind: "delay", Value: "1ms"}, want{out: true, in: true}},
 		{Fault{Kind: "mtu", Value: "0"}, want{true, true, true, true}},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
 )
 
 // overlay is the network of a cluster's pods where they are not behind their nodes: a
@@ -75,7 +77,7 @@ func (o *overlay) plug(m *machine, c *container) error {
 func (n *node) wideAround(addr netip.Addr) netip.Prefix {
 	i := slices.IndexFunc(n.wide, func(p netip.Prefix) bool { return p.Contains(addr) })
 	if i < 0 {
-		return host(addr)
+		return cidr.Single(addr)
 	}
 	return n.wide[i]
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/lab/router"
 )
 
@@ -136,13 +137,13 @@ func (w *world) addressesOf(n *node) []netip.Addr {
 	return out
 }
 
-// wideRoute is the way from a node to an address of another one.
+// wideRoute is the route from a node to an address of another one.
 func (w *world) wideRoute(n, other *node, remote netip.Addr) (route, bool) {
 	src, ok := source(n.wan, remote, w.file)
 	if !ok {
 		return route{}, false
 	}
-	r := route{dst: host(remote), dev: "wan0", src: src}
+	r := route{dst: cidr.Single(remote), dev: "wan0", src: src}
 	own, far := w.site(n.site), w.site(other.site)
 	via := w.site(w.file.Via([2]string{n.cluster, n.name}, [2]string{other.cluster, other.name}))
 	switch {
@@ -189,9 +190,9 @@ func (t *site) routes(w *world) []route {
 			switch {
 			case behind == nil || !n.card:
 			case behind.Name == t.Name:
-				out = append(out, route{dst: host(a), dev: router.In})
+				out = append(out, route{dst: cidr.Single(a), dev: router.In})
 			case behind.NAT == "" && behind.Outside(a.Is6()).IsValid():
-				out = append(out, route{dst: host(a), dev: router.Out, via: behind.Outside(a.Is6()), onnet: true})
+				out = append(out, route{dst: cidr.Single(a), dev: router.Out, via: behind.Outside(a.Is6()), onnet: true})
 			}
 		}
 	}

@@ -56,8 +56,8 @@ type linkFault struct {
 	CutOut  bool          `json:"cutOut,omitempty"`  // what it sends is lost
 	LossIn  float64       `json:"lossIn,omitempty"`  // 0..1 of what it receives
 	LossOut float64       `json:"lossOut,omitempty"` // 0..1 of what it sends
-	Delay   time.Duration `json:"delay,omitempty"`   // each way
-	MTU     int           `json:"mtu,omitempty"`     // longer packets are lost each way; 0 = none
+	Delay   time.Duration `json:"delay,omitempty"`   // in each direction
+	MTU     int           `json:"mtu,omitempty"`     // longer packets are lost, in each direction; 0 = none
 	// What is lost of what the node receives and sends, sorted, with commas between.
 	BlockIn  string `json:"blockIn,omitempty"`
 	BlockOut string `json:"blockOut,omitempty"`

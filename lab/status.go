@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 )
 
 // Status is a lab as it is now.
@@ -149,7 +150,7 @@ func (d *daemon) snapshot() Status {
 func (d *daemon) nodeStatus(n *node) NodeStatus {
 	out := NodeStatus{
 		Cluster: n.cluster, Name: n.name, Gateway: n.gateway, State: "starting", Dir: d.nodeDir(n),
-		LAN: texts(n.lan), WAN: texts(n.wan), PodCIDRs: texts(n.podCIDRs),
+		LAN: listing.Texts(n.lan), WAN: listing.Texts(n.wan), PodCIDRs: listing.Texts(n.podCIDRs),
 		Agent: Agent{Stopped: d.state.Stopped[n.id()]},
 	}
 	for _, side := range []string{SideWAN, SideLAN} {
@@ -184,7 +185,7 @@ func (d *daemon) nodeStatus(n *node) NodeStatus {
 
 func (d *daemon) podStatus(p *pod) PodStatus {
 	out := PodStatus{
-		Cluster: p.cluster, Namespace: p.Namespace, Name: p.Name, Node: p.node, IPs: texts(p.addrs),
+		Cluster: p.cluster, Namespace: p.Namespace, Name: p.Name, Node: p.node, IPs: listing.Texts(p.addrs),
 		Ready: p.ready, Owner: p.Owner,
 	}
 	if len(out.IPs) > 0 {
@@ -198,20 +199,12 @@ func (d *daemon) podStatus(p *pod) PodStatus {
 }
 
 func serviceStatus(cluster string, svc service) ServiceStatus {
-	out := ServiceStatus{Cluster: cluster, Namespace: svc.Namespace, Name: svc.Name, ClusterIPs: texts(svc.addrs)}
+	out := ServiceStatus{Cluster: cluster, Namespace: svc.Namespace, Name: svc.Name, ClusterIPs: listing.Texts(svc.addrs)}
 	for _, b := range svc.backends {
 		out.Endpoints++
 		if b.pod.ready {
 			out.Ready++
 		}
-	}
-	return out
-}
-
-func texts[T fmt.Stringer](values []T) []string {
-	var out []string
-	for _, v := range values {
-		out = append(out, v.String())
 	}
 	return out
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+
+	"hawser.dev/hawser/internal/cidr"
 )
 
 // Sides of a node: which of its two links a fault concerns.
@@ -54,7 +56,7 @@ func (u *underlay) lan(number int, gateways []netip.Addr, overlay bool) error {
 		}
 	}
 	for _, addr := range gateways {
-		if err := u.address(name, host(addr)); err != nil {
+		if err := u.address(name, cidr.Single(addr)); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/lab/netspace"
 )
 
@@ -157,7 +158,7 @@ func (s *space) address(name string, prefix netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", name, err)
 	}
-	addr := &netlink.Addr{IPNet: ipNet(prefix)}
+	addr := &netlink.Addr{IPNet: cidr.IPNet(prefix)}
 	if prefix.Addr().Is6() {
 		addr.Flags = unix.IFA_F_NODAD
 	}
@@ -172,7 +173,7 @@ func (s *space) unaddress(name string, prefix netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", name, err)
 	}
-	if err := s.link.AddrDel(link, &netlink.Addr{IPNet: ipNet(prefix)}); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+	if err := s.link.AddrDel(link, &netlink.Addr{IPNet: cidr.IPNet(prefix)}); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return fmt.Errorf("remove address %s from %s: %w", prefix, name, err)
 	}
 	return nil
@@ -192,7 +193,7 @@ func (s *space) apply(r route, remove bool) error {
 	if err != nil {
 		return fmt.Errorf("route %s: find link %s: %w", r.dst, r.dev, err)
 	}
-	out := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(r.dst), Scope: netlink.SCOPE_UNIVERSE}
+	out := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: cidr.IPNet(r.dst), Scope: netlink.SCOPE_UNIVERSE}
 	switch {
 	case r.via.IsValid():
 		out.Gw = net.IP(r.via.AsSlice())
@@ -216,12 +217,6 @@ func (s *space) apply(r route, remove bool) error {
 	}
 	return nil
 }
-
-func ipNet(prefix netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: net.IP(prefix.Addr().AsSlice()), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
-}
-
-func host(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
 func everything(addr netip.Addr) netip.Prefix {
 	if addr.Is4() {

@@ -1,11 +1,10 @@
 package reconciler
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/allocate"
 	"hawser.dev/hawser/schema/lockfile"
@@ -69,7 +68,7 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	if len(stale) == 0 {
 		if lost := committed.Lacks(lock); len(lost) > 0 {
 			stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
-				Summary: "the lock is stale: it lacks what is published of " + some(lost),
+				Summary: "the lock is stale: it lacks what is published of " + listing.Some(lost, 3),
 				Hint:    "run hawser allocate, and commit the lock"}}
 		}
 	}
@@ -80,13 +79,4 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 		lock = lock.Forget(published)
 	}
 	return Allocation{Lock: lock, Stale: stale, Warnings: append(found, list...)}, nil
-}
-
-// some names the first few of a list.
-func some(paths []string) string {
-	shown := strings.Join(paths[:min(len(paths), 3)], ", ")
-	if more := len(paths) - 3; more > 0 {
-		shown += fmt.Sprintf(" and %d more", more)
-	}
-	return shown
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
 )
@@ -59,12 +60,8 @@ func MassDelete(did, what string, have int, gone []string) error {
 		return nil
 	}
 	const most = 5
-	names := strings.Join(gone[:min(len(gone), most)], ", ")
-	if more := len(gone) - most; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
 	return fmt.Errorf("%s %d of %d %s (%s), which looks like a mistake: "+
-		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", did, len(gone), have, what, names)
+		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", did, len(gone), have, what, listing.Some(gone, most))
 }
 
 // publishedClusters lists the clusters of a rendered tree by name.

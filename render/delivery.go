@@ -14,11 +14,7 @@ import (
 
 // addDelivery writes how Flux and Argo CD apply the clusters' folders.
 func addDelivery(tree Tree, top *schema.ClusterSet, exports map[string]map[string][]*schema.Export) {
-	names := make([]string, 0, len(top.Spec.Clusters))
-	for _, c := range top.Spec.Clusters {
-		names = append(names, c.Name)
-	}
-	names = sorted(names)
+	names := sorted(top.ClusterNames())
 	var elements strings.Builder
 	for _, name := range names {
 		namespaces := slices.Sorted(maps.Keys(exports[name]))

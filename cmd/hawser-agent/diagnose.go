@@ -19,7 +19,7 @@ func diagnoseCommand() *cobra.Command {
 	var addresses, exports []string
 	cmd := &cobra.Command{
 		Use:   "diagnose",
-		Short: "Follow packets of the clusterset and tell who drops them on this node",
+		Short: "Follow packets of the clusterset and report what drops them on this node",
 		Long: `Follows some packets of the clusterset for a time, at most forty a second, through all
 rules of nftables on this node (those of iptables-nft too), and tells which rule
 of which table dropped one: a NetworkPolicy's, a firewall's, or Hawser's own. Make the
@@ -72,7 +72,7 @@ func printDiagnosis(w io.Writer, d status.Diagnosis, raw []byte, output string) 
 	}
 	p := &printer{w: w}
 	if d.Packets == 0 {
-		p.line("no packet of the clusterset in %.0f s: make a request meanwhile, or look on another node on its way", d.Seconds)
+		p.line("no packet of the clusterset in %.0f s: make a request meanwhile, or look on another node on its path", d.Seconds)
 		return p.err
 	}
 	p.line("%d packets of the clusterset followed in %.0f s, %d got through", d.Packets, d.Seconds, d.Passed)

@@ -102,7 +102,7 @@ func runCommand() *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Converge this node until told to stop",
+		Short: "Converge this node until stopped",
 		Long: `Converges this node until it gets SIGTERM. Tunnels, routes, NAT and filters stay
 as they are when the agent ends; hawser-agent cleanup removes them.`,
 		Args: cobra.NoArgs,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/unixsocket"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/nodeagent/tunnel"
 )
@@ -25,7 +25,7 @@ func statusCommand() *cobra.Command {
 	var socket, output string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Print what the running agent says of itself",
+		Short: "Print the status of the running agent",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			raw, err := ask(cmd.Context(), socket, http.MethodGet, "/status")
@@ -57,17 +57,11 @@ func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
 func askFor(ctx context.Context, long time.Duration, socket, method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}}
 	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := client.Do(req)
+	resp, err := unixsocket.Client(socket).Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("ask agent at %s (is hawser-agent run running?): %w", socket, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hawser.dev/hawser/internal/unixsocket"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
@@ -52,7 +52,7 @@ func agentSockets(named []string, labDir string) ([]string, error) {
 		return found, nil
 	}
 	if labDir != "" {
-		return nil, fmt.Errorf("%s: no agent of a lab has a socket there (hawser lab status tells more)", labDir)
+		return nil, fmt.Errorf("%s: no agent of a lab has a socket there (see hawser lab status)", labDir)
 	}
 	if _, err := os.Stat(agentSocket); err == nil {
 		return []string{agentSocket}, nil
@@ -246,15 +246,11 @@ func (a *app) tellSilent(silent []unreachable) {
 
 // fetch reads what the agent at a socket answers to a path.
 func fetch(ctx context.Context, socket, path string) ([]byte, error) {
-	transport := &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dialUnix(ctx, socket) },
-	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := (&http.Client{Transport: transport}).Do(req)
+	resp, err := unixsocket.Client(socket).Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -267,21 +263,4 @@ func fetch(ctx context.Context, socket, path string) ([]byte, error) {
 		return nil, fmt.Errorf("the agent answered %s: %s", resp.Status, strings.TrimSpace(string(raw)))
 	}
 	return raw, nil
-}
-
-// maxSocketPath is what a socket's address has room for (unix(7)).
-const maxSocketPath = 107
-
-// dialUnix reaches sockets with long paths through their folder's descriptor.
-func dialUnix(ctx context.Context, path string) (net.Conn, error) {
-	var d net.Dialer
-	if len(path) <= maxSocketPath {
-		return d.DialContext(ctx, "unix", path)
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = dir.Close() }()
-	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
 }

@@ -29,7 +29,7 @@ func newApplyCommand(a *app) *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply [FILE|DIR]",
-		Short: "Bring the clusters to what the topology says, without Flux or Argo CD",
+		Short: "Apply the topology to the clusters, without Flux or Argo CD",
 		Long: `Apply each cluster's part of the rendered tree to that cluster: server-side apply
 with the field manager "` + apply.FieldManager + `", kinds in the order in which they need each
 other, and deletion of what was applied before and left the tree.
@@ -69,9 +69,6 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 }
 
 func (a *app) apply(ctx context.Context, args []string, f applyFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	s, err := a.open(ctx, args, f.treeFlags)
 	if err != nil {
 		return err

@@ -43,9 +43,6 @@ type approvedChange struct {
 }
 
 func (a *app) approveCommit(ctx context.Context, args []string, f approveCommitFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	dir := "."
 	if len(args) > 1 {
 		dir = args[1]

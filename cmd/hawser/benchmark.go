@@ -69,9 +69,7 @@ work.`,
 }
 
 func (a *app) benchmark(ctx context.Context, from, to string, f benchmarkFlags) error {
-	switch err := checkOutput(f.output, "text", "json", "yaml"); {
-	case err != nil:
-		return err
+	switch {
 	case from == to:
 		return fmt.Errorf("cluster %s twice: name two clusters", from)
 	case f.each < time.Second || f.each > time.Minute:
@@ -257,7 +255,7 @@ func (m *bench) result(ctx context.Context, e *apply.Errands, client string) (be
 		}
 		select {
 		case <-ctx.Done():
-			return r, fmt.Errorf("pod %s has said nothing: %s", client, firstOf(told.Why, "it runs still"))
+			return r, fmt.Errorf("pod %s has printed nothing: %s", client, firstOf(told.Why, "it runs still"))
 		case <-time.After(resultsPolled):
 		}
 	}

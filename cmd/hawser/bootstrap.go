@@ -102,9 +102,6 @@ const withAuto = "auto"
 func withValues() []string { return []string{withAuto, apply.ByFlux, apply.ByArgo, apply.ByApply} }
 
 func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	if !slices.Contains(withValues(), f.with) {
 		return fmt.Errorf("--with %q: it is %s", f.with, strings.Join(withValues(), ", "))
 	}

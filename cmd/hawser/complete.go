@@ -207,10 +207,7 @@ func clusterNames(cmd *cobra.Command, args []string, word string) []string {
 		}
 		return apply.Clusters(dir.tree)
 	}
-	var out []string
-	for _, c := range topologySet(cmd, args).Spec.Clusters {
-		out = append(out, c.Name)
-	}
+	out := topologySet(cmd, args).ClusterNames()
 	if len(out) == 0 && cmd.Flag("context") != nil {
 		return contextNames(cmd, args, word)
 	}

@@ -55,7 +55,7 @@ Exit codes: 0 everything that was followed got there, 1 something did not, 2 err
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.diagnose(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
-	outputFlag(cmd, false, &f.output, "text", "html\ta page with the ways as pictures", "json", "yaml")
+	outputFlag(cmd, false, &f.output, "text", "html\ta page with the paths as pictures", "json", "yaml")
 	flags.DurationVar(&f.long, "for", 10*time.Second, "how long to look, from 2s to 5m")
 	flags.StringSliceVar(&f.exports, "export", nil, "follow only packets from or to this export, NAMESPACE/NAME; may be repeated")
 	flags.StringSliceVar(&f.addresses, "address", nil, "follow only packets from or to this address or prefix, such as a client's; may be repeated")
@@ -64,16 +64,13 @@ Exit codes: 0 everything that was followed got there, 1 something did not, 2 err
 }
 
 func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
-	if err := checkOutput(f.output, "text", "html", "json", "yaml"); err != nil {
-		return err
-	}
 	seen, silent, err := a.look(ctx, f)
 	if err != nil {
 		return err
 	}
 	a.tellSilent(silent)
 	if len(seen) == 0 {
-		return errors.New("no agent answered (hawser-agent diagnose on the node tells more)")
+		return errors.New("no agent answered (see hawser-agent diagnose on the node)")
 	}
 	d := newDiagnosis(seen, silent)
 	switch f.output {

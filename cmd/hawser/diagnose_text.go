@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// mostArrived are told of the trips without trouble.
+// mostArrived are listed of the trips without trouble.
 const mostArrived = 20
 
 // tripText gives the text form of `hawser diagnose`.
@@ -87,7 +87,7 @@ func arrivedText(t trip.Trip) string {
 	return text
 }
 
-// stepText tells of a node, and of those behind it.
+// stepText describes a node, and those behind it.
 func stepText(out *strings.Builder, s *trip.Step, margin string) {
 	j := s.Journey
 	var parts []string
@@ -117,19 +117,19 @@ func endText(s *trip.Step) (why, do string) {
 	switch s.Outcome {
 	case trip.Dropped:
 		if s.Finding == nil {
-			return "ended here", "hawser-agent diagnose on the node tells more"
+			return "ended here", "see hawser-agent diagnose on the node"
 		}
 		return "ended at " + s.Finding.Place + ": " + s.Finding.Text, s.Finding.Do
 	case trip.Vanished:
 		return "sent over " + s.Journey.Out + ", and seen on no other node", lostBetween(s.Journey)
 	case trip.Circling:
 		return "sent over " + s.Journey.Out + " to a node that had it before: it goes round in circles",
-			"hawser show paths tells which way each cluster goes; hawser-agent status on these nodes, which fabric they follow"
+			"hawser show paths lists the path to each cluster, and hawser-agent status on these nodes shows which fabric they follow"
 	case trip.Astray:
 		return fmt.Sprintf("the answer did not come back through %s, which translated the question: %s/%s sent it out of %s, and the client did not ask %s",
 				s.Past, s.Cluster, s.Node, s.Journey.Out, s.Journey.Left.From),
 			fmt.Sprintf("look on %s/%s for who gives packets from %s a mark: rule 7289 leads back what has Hawser's (nft list ruleset, ip rule); "+
-				"hawser-agent plan there tells what of Hawser's own is missing", s.Cluster, s.Node, s.Journey.In)
+				"hawser-agent plan there lists what is missing of Hawser's own", s.Cluster, s.Node, s.Journey.In)
 	case trip.Unclear:
 		return "sent over " + s.Journey.Out + "; it is not known what the next node saw of it, which was not asked, did not answer, or does not follow all packets", ""
 	}
@@ -140,5 +140,5 @@ func lostBetween(j status.Journey) string {
 	if strings.HasPrefix(j.Out, desired.NodePrefix) {
 		return fmt.Sprintf("let UDP %d through between the nodes of this cluster, or look for an address that two nodes have", desired.VXLANPort)
 	}
-	return "hawser show connections tells of the links between the gateways, their loss and the size that fits; a firewall between them may drop the tunnel"
+	return "hawser show connections lists the links between the gateways, with loss and path MTU; a firewall between them may drop the tunnel"
 }

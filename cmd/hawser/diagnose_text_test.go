@@ -57,7 +57,7 @@ tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: vanished
   g1/g1-w: 3 packets, out hw-vx0
   g1/g1-a: 3 packets, in hw-vx0, out hw-wg1, as tcp 242.1.2.5 -> 242.2.0.9:80
     sent over hw-wg1, and seen on no other node
-    to do: hawser show connections tells of the links between the gateways, their loss and the size that fits; a firewall between them may drop the tunnel
+    to do: hawser show connections lists the links between the gateways, with loss and path MTU; a firewall between them may drop the tunnel
 
 tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: vanished
   g1/g1-w: 3 packets, out hw-vx0
@@ -78,14 +78,14 @@ tcp 242.1.2.5 -> 10.7.1.9:8080, 3 packets: unclear
 tcp 242.1.2.5 -> 242.2.0.9:80, 3 packets: circling
   g1/g1-a: 3 packets, in hw-wg1, out hw-wg1
     sent over hw-wg1 to a node that had it before: it goes round in circles
-    to do: hawser show paths tells which way each cluster goes; hawser-agent status on these nodes, which fabric they follow
+    to do: hawser show paths lists the path to each cluster, and hawser-agent status on these nodes shows which fabric they follow
 
 tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: astray
   g1/g1-w: 3 packets, in veth7, out hw-vx0, as tcp 242.1.2.5 -> 242.2.0.9:80
   the answer, 3 packets:
   g1/g1-a: 3 packets, in hw-wg1, out ovn0, as tcp 242.2.0.9:80 -> 10.7.2.5
     the answer did not come back through g1/g1-w, which translated the question: g1/g1-a sent it out of ovn0, and the client did not ask 242.2.0.9:80
-    to do: look on g1/g1-a for who gives packets from hw-wg1 a mark: rule 7289 leads back what has Hawser's (nft list ruleset, ip rule); hawser-agent plan there tells what of Hawser's own is missing
+    to do: look on g1/g1-a for who gives packets from hw-wg1 a mark: rule 7289 leads back what has Hawser's (nft list ruleset, ip rule); hawser-agent plan there lists what is missing of Hawser's own
     the client refused it with 2 packets (TCP resets)
 
 tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: arrived at 10.7.1.9:8080 over g1/g1-w, g2/g2-w, answered

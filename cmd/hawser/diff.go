@@ -102,9 +102,6 @@ func (a *app) diffLive(cmd *cobra.Command, args []string, f diffFlags) error {
 
 func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
 	ctx := cmd.Context()
-	if err := checkOutput(f.output, diffOutputs()...); err != nil {
-		return err
-	}
 	t, err := a.readTopology(args)
 	if err != nil {
 		return err

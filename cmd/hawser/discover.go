@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/discover"
 )
@@ -51,9 +51,6 @@ func contextFlags(cmd *cobra.Command, access *apply.Access) {
 }
 
 func (a *app) discover(ctx context.Context, f discoverFlags) error {
-	if err := checkOutput(f.output, "table", "json", "yaml"); err != nil {
-		return err
-	}
 	if len(f.access.Contexts) == 0 {
 		return errors.New("name the clusters to look into with --context")
 	}
@@ -130,8 +127,8 @@ func foundTable(c *discover.Cluster) table {
 	add("Kubernetes", c.Version, discover.Certain, "API server")
 	add("network", c.CNI.Value, c.CNI.Sure, c.CNI.From)
 	add("kube-proxy", c.KubeProxy.Value, c.KubeProxy.Sure, c.KubeProxy.From)
-	add("podCIDRs", commas(c.PodCIDRs.CIDRs), c.PodCIDRs.Sure, c.PodCIDRs.From)
-	add("serviceCIDRs", commas(c.ServiceCIDRs.CIDRs), c.ServiceCIDRs.Sure, c.ServiceCIDRs.From)
+	add("podCIDRs", listing.Join(c.PodCIDRs.CIDRs, ","), c.PodCIDRs.Sure, c.PodCIDRs.From)
+	add("serviceCIDRs", listing.Join(c.ServiceCIDRs.CIDRs, ","), c.ServiceCIDRs.Sure, c.ServiceCIDRs.From)
 	add("dns", c.DNS.Value, c.DNS.Sure, c.DNS.From)
 	for i, g := range c.Gateways {
 		if i == maxGatewaysShown {
@@ -151,12 +148,4 @@ func foundTable(c *discover.Cluster) table {
 		add(what, strings.Join(text, " "), g.Sure, g.From)
 	}
 	return t
-}
-
-func commas(list []netip.Prefix) string {
-	var out []string
-	for _, p := range list {
-		out = append(out, p.String())
-	}
-	return strings.Join(out, ",")
 }

@@ -56,14 +56,11 @@ Exit codes: 0 yes, 1 no, 2 error, or not known to arrive.`,
 	f.addAgents(cmd, false)
 	cmd.Flags().Lookup("file").Usage = "topology file, folder, or - (default: clusterset.yaml here)"
 	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents what is alive, in use and ready")
-	outputFlag(cmd, false, &f.output, "text", "svg\tthe way as a picture", "json", "yaml")
+	outputFlag(cmd, false, &f.output, "text", "svg\tthe path as a picture", "json", "yaml")
 	return cmd
 }
 
 func (a *app) explain(ctx context.Context, args []string, f explainFlags) error {
-	if err := checkOutput(f.output, "text", "svg", "json", "yaml"); err != nil {
-		return err
-	}
 	if !f.live && (len(f.sockets) > 0 || f.lab != "" || f.ofClusters()) {
 		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
 	}
@@ -83,7 +80,7 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 	case "text":
 		_, err = a.out.Write([]byte(explainText(answered)))
 	case "svg":
-		_, err = a.out.Write([]byte(lanes.Draw(answered.Why, explainWays(answered, c.place)).String()))
+		_, err = a.out.Write([]byte(lanes.Draw(answered.Why, explainPaths(answered, c.place)).String()))
 	default:
 		err = a.encode(f.output, answered)
 	}

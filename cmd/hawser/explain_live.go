@@ -64,7 +64,7 @@ func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric,
 		return err
 	}
 	var clusters []*apply.Cluster
-	for _, name := range onTheWay(answered) {
+	for _, name := range concerned(answered) {
 		if !slices.Contains(selected, name) {
 			r.Silent[name] = "--cluster leaves it out"
 			continue
@@ -94,8 +94,8 @@ func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric,
 	return nil
 }
 
-// onTheWay gives the clusters that an answer is about.
-func onTheWay(answered *explain.Answer) []string {
+// concerned gives the clusters that an answer is about.
+func concerned(answered *explain.Answer) []string {
 	names := []string{answered.From.Cluster}
 	for _, t := range answered.Trips {
 		names = append(names, t.Cluster)

@@ -60,10 +60,6 @@ Exit codes: 0 done, 2 error.`,
 }
 
 func (a *app) firewall(args []string, f firewallFlags) error {
-	if err := checkOutput(f.output, firewallTable, "json", "yaml", firewallAWS, firewallGoogle, firewallAzure,
-		firewallNft); err != nil {
-		return err
-	}
 	c, err := a.compile(args)
 	if err != nil {
 		return err

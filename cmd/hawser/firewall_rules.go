@@ -119,20 +119,18 @@ func (b block) write(out *strings.Builder, indent string) {
 	_, _ = fmt.Fprintf(out, "%s}\n", indent)
 }
 
-// quoted writes a string of HCL. Names and comments of ours have nothing that HCL would
+// quotedList writes a list of HCL. Names and comments of ours have nothing that HCL would
 // take for a template.
-func quoted(text string) string { return strconv.Quote(text) }
-
 func quotedList(list []string) string {
 	texts := make([]string, len(list))
 	for i, t := range list {
-		texts[i] = quoted(t)
+		texts[i] = strconv.Quote(t)
 	}
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
 func variable(name, kind, about string) block {
-	return block{head: "variable " + quoted(name), args: [][2]string{{"type", kind}, {"description", quoted(about)}}}
+	return block{head: "variable " + strconv.Quote(name), args: [][2]string{{"type", kind}, {"description", strconv.Quote(about)}}}
 }
 
 // terraform gives rules for a provider. Rules between the nodes of a cluster are those of
@@ -188,16 +186,16 @@ func awsBlocks(list []firewall.Opening) []block {
 		"Security group of each gateway's node, by cluster/gateway, and of all nodes of a cluster, by cluster.")}
 	for i := range list {
 		o := &list[i]
-		group := "var.hawser_security_groups[" + quoted(owner(o)) + "]"
+		group := "var.hawser_security_groups[" + strconv.Quote(owner(o)) + "]"
 		rule := func(name, key, value string) {
-			b := block{head: "resource \"aws_vpc_security_group_ingress_rule\" " + quoted(name), args: [][2]string{
-				{"security_group_id", group}, {"description", quoted(comment(o))},
+			b := block{head: "resource \"aws_vpc_security_group_ingress_rule\" " + strconv.Quote(name), args: [][2]string{
+				{"security_group_id", group}, {"description", strconv.Quote(comment(o))},
 			}}
 			if o.Protocol == firewall.UDP {
-				b.args = append(b.args, [2]string{"ip_protocol", quoted("udp")}, [2]string{"from_port",
+				b.args = append(b.args, [2]string{"ip_protocol", strconv.Quote("udp")}, [2]string{"from_port",
 					strconv.Itoa(o.First)}, [2]string{"to_port", strconv.Itoa(o.Last)})
 			} else {
-				b.args = append(b.args, [2]string{"ip_protocol", quoted("50")})
+				b.args = append(b.args, [2]string{"ip_protocol", strconv.Quote("50")})
 			}
 			b.args = append(b.args, [2]string{key, value})
 			out = append(out, b)
@@ -208,7 +206,7 @@ func awsBlocks(list []firewall.Opening) []block {
 		}
 		for _, s := range families(o) {
 			for n, p := range prefixTexts(s.list, false) {
-				rule(ruleName(o, s.short(), strconv.Itoa(n)), "cidr_ip"+s.short(), quoted(p))
+				rule(ruleName(o, s.short(), strconv.Itoa(n)), "cidr_ip"+s.short(), strconv.Quote(p))
 			}
 		}
 	}
@@ -223,18 +221,18 @@ func googleBlocks(list []firewall.Opening) []block {
 	}
 	for i := range list {
 		o := &list[i]
-		tags := "var.hawser_tags[" + quoted(owner(o)) + "]"
-		allow := block{head: "allow", args: [][2]string{{"protocol", quoted(o.Protocol)}}}
+		tags := "var.hawser_tags[" + strconv.Quote(owner(o)) + "]"
+		allow := block{head: "allow", args: [][2]string{{"protocol", strconv.Quote(o.Protocol)}}}
 		if o.Protocol == firewall.UDP {
 			allow.args = append(allow.args, [2]string{"ports", quotedList([]string{o.Ports()})})
 		}
 		rule := func(name, key, value string) {
 			out = append(out, block{
-				head: "resource \"google_compute_firewall\" " + quoted(name),
+				head: "resource \"google_compute_firewall\" " + strconv.Quote(name),
 				args: [][2]string{
-					{"name", quoted(strings.ToLower(name))}, {"description", quoted(comment(o))}, {"network",
+					{"name", strconv.Quote(strings.ToLower(name))}, {"description", strconv.Quote(comment(o))}, {"network",
 						"var.hawser_network"},
-					{"direction", quoted("INGRESS")}, {"target_tags", tags}, {key, value},
+					{"direction", strconv.Quote("INGRESS")}, {"target_tags", tags}, {key, value},
 				},
 				body: []block{allow},
 			})
@@ -271,19 +269,19 @@ func azureBlocks(list []firewall.Opening) []block {
 			// Two of our groups may be one of the user's, so no two of a cluster are equal.
 			n := firstPriority + priority[o.Cluster]
 			priority[o.Cluster]++
-			out = append(out, block{head: "resource \"azurerm_network_security_rule\" " + quoted(name),
+			out = append(out, block{head: "resource \"azurerm_network_security_rule\" " + strconv.Quote(name),
 				args: [][2]string{
-					{"name", quoted(name)}, {"description", quoted(comment(o))}, {"resource_group_name",
+					{"name", strconv.Quote(name)}, {"description", strconv.Quote(comment(o))}, {"resource_group_name",
 						"var.hawser_resource_group"},
-					{"network_security_group_name", "var.hawser_security_groups[" + quoted(owner(o)) + "]"},
-					{"priority", strconv.Itoa(n)}, {"direction", quoted("Inbound")}, {"access", quoted("Allow")},
-					{"protocol", quoted(protocol)},
-					{"source_port_range", quoted("*")}, {"destination_port_range", quoted(ports)}, {key, value},
-					{"destination_address_prefix", quoted("*")},
+					{"network_security_group_name", "var.hawser_security_groups[" + strconv.Quote(owner(o)) + "]"},
+					{"priority", strconv.Itoa(n)}, {"direction", strconv.Quote("Inbound")}, {"access", strconv.Quote("Allow")},
+					{"protocol", strconv.Quote(protocol)},
+					{"source_port_range", strconv.Quote("*")}, {"destination_port_range", strconv.Quote(ports)}, {key, value},
+					{"destination_address_prefix", strconv.Quote("*")},
 				}})
 		}
 		if o.Purpose == firewall.Nodes {
-			rule(ruleName(o), "source_address_prefix", quoted("VirtualNetwork"))
+			rule(ruleName(o), "source_address_prefix", strconv.Quote("VirtualNetwork"))
 			continue
 		}
 		for _, s := range families(o) {

@@ -77,7 +77,7 @@ func (a *app) gather(ctx context.Context, f gatherFlags) (err error) {
 	folder := "hawser-gather-" + at.Format("20060102T150405Z")
 	out := cmp.Or(f.out, folder+".tar.gz")
 	if f.since < 0 {
-		return fmt.Errorf("--since %s: a time of the past is told without a sign, such as 1h", f.since)
+		return fmt.Errorf("--since %s: a time of the past is written without a sign, such as 1h", f.since)
 	}
 	if out != "-" {
 		if err := bundle.Free(out); err != nil {

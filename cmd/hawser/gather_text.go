@@ -44,7 +44,7 @@ func (g *gatherer) summary(what string, missing []string) string {
 			line("  nothing")
 		}
 	}
-	list("What is wrong, as far as agents and APIs tell:", wrong)
+	list("Problems that agents and APIs report:", wrong)
 	list("What is missing here:", missing)
 	return out.String()
 }

@@ -52,9 +52,6 @@ Exit codes: 0 drawn, 2 error.`,
 }
 
 func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
-	if err := checkOutput(f.output, "svg", "png", "mermaid", "dot", "json", "yaml"); err != nil {
-		return err
-	}
 	switch {
 	case f.live && f.diff != "":
 		return errors.New("--live shows what there is and --diff what will be: not both on one map")

@@ -57,9 +57,6 @@ Exit codes: 0 done, 2 error.`,
 }
 
 func (a *app) history(ctx context.Context, args []string, f historyFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	if f.number < 0 {
 		return fmt.Errorf("-n %d: it is a number of commits, or 0 for all", f.number)
 	}

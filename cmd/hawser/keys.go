@@ -117,9 +117,6 @@ func newIdentity(hybrid bool) (text, recipient string, err error) {
 }
 
 func (a *app) showKeys(args []string, f keysShowFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	t, err := a.readTopology(args)
 	if err != nil {
 		return err

@@ -53,15 +53,12 @@ when it is time for the second. It asks agents as hawser show does, and changes 
 }
 
 func (a *app) showEpochs(ctx context.Context, f showFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	agents, silent, err := a.askAll(ctx, f)
 	if err != nil {
 		return err
 	}
 	if len(agents) == 0 {
-		return errors.New("no agent answered (hawser-agent status on the node tells more)")
+		return errors.New("no agent answered (see hawser-agent status on the node)")
 	}
 	r := rotationOf(agents, silent)
 	if f.output != "text" {

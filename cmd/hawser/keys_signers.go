@@ -48,9 +48,6 @@ They sign published commits, too. Flux (2.9 or newer) verifies these with the Se
 }
 
 func (a *app) showSigners(args []string, f keysSignersFlags) error {
-	if err := checkOutput(f.output, "text", "secret", "flux", "json", "yaml"); err != nil {
-		return err
-	}
 	t, err := a.readTopology(args)
 	if err != nil {
 		return err

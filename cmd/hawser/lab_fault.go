@@ -62,8 +62,8 @@ func faultFrom(args []string) (lab.Fault, []string) {
 	if len(rest) > 0 && (rest[0] == lab.SideWAN || rest[0] == lab.SideLAN) {
 		fault.Side, rest = rest[0], rest[1:]
 	}
-	if len(rest) > 0 && (rest[0] == lab.WayIn || rest[0] == lab.WayOut) {
-		fault.Way, rest = rest[0], rest[1:]
+	if len(rest) > 0 && (rest[0] == lab.DirectionIn || rest[0] == lab.DirectionOut) {
+		fault.Direction, rest = rest[0], rest[1:]
 	}
 	if len(rest) > 0 {
 		fault.Value, rest = rest[0], rest[1:]
@@ -86,7 +86,7 @@ func (f *labFlags) completeFault(cmd *cobra.Command, args []string, _ string) ([
 		}
 		out = f.has(cmd, of)
 	default:
-		out = []string{lab.SideWAN, lab.SideLAN, lab.WayIn, lab.WayOut}
+		out = []string{lab.SideWAN, lab.SideLAN, lab.DirectionIn, lab.DirectionOut}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -22,9 +22,6 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 		Short: "Show the reconciler, nodes, agents, pods and services of the lab",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, "text", "json"); err != nil {
-				return err
-			}
 			c, err := f.client()
 			if err != nil {
 				return err

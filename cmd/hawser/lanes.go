@@ -14,11 +14,11 @@ import (
 	"hawser.dev/hawser/schema/fabric/explain"
 )
 
-// mostDrawn are the ways of a page.
+// mostDrawn are the paths of a page.
 const mostDrawn = 40
 
-// explainWays draws an answer: one way for each cluster that may answer.
-func explainWays(a explained, place func(path string) string) []lanes.Way {
+// explainPaths draws an answer: one path for each cluster that may answer.
+func explainPaths(a explained, place func(path string) string) []lanes.Path {
 	client := lanes.Step{Lane: a.From.Cluster, Texts: []string{a.From.String()}}
 	if a.To.Export != "" {
 		client.Texts = append(client.Texts, "asks for "+a.To.Export+" ("+a.Name+")")
@@ -26,13 +26,13 @@ func explainWays(a explained, place func(path string) string) []lanes.Way {
 		client.Texts = append(client.Texts, "asks for "+a.To.Addr.String())
 	}
 	if len(a.Trips) == 0 {
-		w := lanes.Way{Title: a.Why, Tone: svg.Good, Steps: []lanes.Step{client}}
+		w := lanes.Path{Title: a.Why, Tone: svg.Good, Steps: []lanes.Step{client}}
 		if !a.Yes {
 			w.Tone, w.Steps = svg.Bad, append(w.Steps, lanes.Step{Lane: client.Lane, Tone: svg.Bad, Texts: []string{"ends here", a.Why}})
 		}
-		return []lanes.Way{w}
+		return []lanes.Path{w}
 	}
-	var out []lanes.Way
+	var out []lanes.Path
 	for i := range a.Trips {
 		t := &a.Trips[i]
 		var now *arrival.Trip
@@ -41,20 +41,20 @@ func explainWays(a explained, place func(path string) string) []lanes.Way {
 				now = &a.Live.Trips[k]
 			}
 		}
-		out = append(out, explainWay(client, a.From.Cluster, t, now, place))
+		out = append(out, explainPath(client, a.From.Cluster, t, now, place))
 	}
 	return out
 }
 
-// explainWay draws the way to one cluster. It ends in red at the gateway that refuses it, or
+// explainPath draws the path to one cluster. It ends in red at the gateway that refuses it, or
 // where it would begin, if nothing leads there.
-func explainWay(client lanes.Step, from string, t *explain.Trip, now *arrival.Trip, place func(path string) string) lanes.Way {
-	w := lanes.Way{Title: "in " + t.Cluster + ": yes", Tone: svg.Good}
+func explainPath(client lanes.Step, from string, t *explain.Trip, now *arrival.Trip, place func(path string) string) lanes.Path {
+	w := lanes.Path{Title: "in " + t.Cluster + ": yes", Tone: svg.Good}
 	if len(t.Asked) > 0 {
 		client.Texts = append(slices.Clone(client.Texts), "at "+addrsText(t.Asked))
 	}
 	w.Steps = []lanes.Step{client}
-	end := func(lane, by string, texts ...string) lanes.Way {
+	end := func(lane, by string, texts ...string) lanes.Path {
 		w.Tone = svg.Bad
 		w.Steps = append(w.Steps, lanes.Step{Lane: lane, By: by, Tone: svg.Bad, Texts: texts})
 		return w
@@ -108,7 +108,7 @@ func explainWay(client lanes.Step, from string, t *explain.Trip, now *arrival.Tr
 }
 
 // explainNow adds what agents report of a way that the topology allows.
-func explainNow(w lanes.Way, now *arrival.Trip) lanes.Way {
+func explainNow(w lanes.Path, now *arrival.Trip) lanes.Path {
 	if now == nil {
 		return w
 	}
@@ -128,9 +128,9 @@ func explainNow(w lanes.Way, now *arrival.Trip) lanes.Way {
 	return w
 }
 
-// tripWays draws a trip: one way for each place where its packets got to, and for what came
+// tripPaths draws a trip: one path for each place where its packets got to, and for what came
 // back.
-func tripWays(t trip.Trip) []lanes.Way {
+func tripPaths(t trip.Trip) []lanes.Path {
 	title := fmt.Sprintf("%s, %s: %s", t.First.Journey.Came, counted(t.First.Journey.Packets, "packet"), t.Outcome)
 	tone := svg.Bad
 	switch t.Outcome {
@@ -139,7 +139,7 @@ func tripWays(t trip.Trip) []lanes.Way {
 	case trip.Unclear:
 		tone = svg.Fair
 	}
-	out := stepWays(lanes.Way{Title: title, Tone: tone}, t.First, "")
+	out := stepPaths(lanes.Path{Title: title, Tone: tone}, t.First, "")
 	if t.Outcome == trip.Unanswered {
 		for i := range out {
 			lane := out[i].Steps[len(out[i].Steps)-1].Lane
@@ -148,13 +148,13 @@ func tripWays(t trip.Trip) []lanes.Way {
 		}
 	}
 	if t.Answer != nil {
-		out = append(out, stepWays(lanes.Way{Title: "the answer, " + counted(t.Answer.Journey.Packets, "packet"), Tone: tone}, t.Answer, "")...)
+		out = append(out, stepPaths(lanes.Path{Title: "the answer, " + counted(t.Answer.Journey.Packets, "packet"), Tone: tone}, t.Answer, "")...)
 	}
 	return out
 }
 
-// stepWays goes on from a step, which packets came to by a device, to each end.
-func stepWays(w lanes.Way, s *trip.Step, by string) []lanes.Way {
+// stepPaths goes on from a step, which packets came to by a device, to each end.
+func stepPaths(w lanes.Path, s *trip.Step, by string) []lanes.Path {
 	texts := []string{counted(s.Journey.Packets, "packet")}
 	if by == "" {
 		texts = append(texts, s.Journey.Came.String())
@@ -176,11 +176,11 @@ func stepWays(w lanes.Way, s *trip.Step, by string) []lanes.Way {
 		w.Steps = append(w.Steps, end)
 	}
 	if len(s.Next) == 0 {
-		return []lanes.Way{w}
+		return []lanes.Path{w}
 	}
-	var out []lanes.Way
+	var out []lanes.Path
 	for _, next := range s.Next {
-		out = append(out, stepWays(w, next, s.Journey.Out)...)
+		out = append(out, stepPaths(w, next, s.Journey.Out)...)
 	}
 	return out
 }
@@ -191,22 +191,22 @@ func diagnosePage(trips []trip.Trip, seen []trip.Seen, silent []unreachable) str
 	for _, s := range seen {
 		packets, long = packets+s.Packets, max(long, s.Seconds)
 	}
-	var wrong, arrived []lanes.Way
+	var wrong, arrived []lanes.Path
 	for _, t := range trips {
 		if t.Outcome == trip.Arrived {
-			arrived = append(arrived, tripWays(t)...)
+			arrived = append(arrived, tripPaths(t)...)
 		} else {
-			wrong = append(wrong, tripWays(t)...)
+			wrong = append(wrong, tripPaths(t)...)
 		}
 	}
 	var sections []webpage.Section
-	add := func(id, title string, ways []lanes.Way) {
-		if len(ways) == 0 {
+	add := func(id, title string, paths []lanes.Path) {
+		if len(paths) == 0 {
 			return
 		}
-		body := webpage.Figure(lanes.Draw("", ways[:min(len(ways), mostDrawn)]))
-		if len(ways) > mostDrawn {
-			body += webpage.Paragraph("faint", "and %d more", len(ways)-mostDrawn)
+		body := webpage.Figure(lanes.Draw("", paths[:min(len(paths), mostDrawn)]))
+		if len(paths) > mostDrawn {
+			body += webpage.Paragraph("faint", "and %d more", len(paths)-mostDrawn)
 		}
 		sections = append(sections, webpage.Section{ID: id, Title: title, Body: body})
 	}

@@ -37,7 +37,7 @@ func TestDiagnosePage(t *testing.T) {
 	// which is not known where it ended.
 	for _, tr := range trips {
 		red := 0
-		for _, w := range tripWays(tr) {
+		for _, w := range tripPaths(tr) {
 			for _, s := range w.Steps {
 				if s.Tone == svg.Bad {
 					red++
@@ -61,7 +61,7 @@ func TestExplainWays(t *testing.T) {
 	refused := yes
 	refused.Yes, refused.Why, refused.Decided = false, "the allow list of shop/web does not have g1", "exports[shop/web].allow"
 	apart := refused
-	apart.Why, apart.Decided = "g1 and g2 have no way to each other", "connectivity"
+	apart.Why, apart.Decided = "g1 and g2 have no path to each other", "connectivity"
 	down := &arrival.Live{Trips: []arrival.Trip{{Cluster: "g2", Verdict: arrival.Fails, Hops: []arrival.Hop{
 		{From: "g1", To: "hub", Links: []arrival.Link{{State: arrival.Alive}}}, {From: "hub", To: "g2", Links: []arrival.Link{{State: arrival.Down}}}}}}}
 	empty := &arrival.Live{Trips: []arrival.Trip{{Cluster: "g2", Verdict: arrival.Fails, Why: []string{"no backend of shop/web is ready in g2"}}}}
@@ -74,13 +74,13 @@ func TestExplainWays(t *testing.T) {
 	}{
 		{"yes", []explain.Trip{yes}, nil, "g1 g1/a hub/a g2/a g2", ""},
 		{"refused", []explain.Trip{refused}, nil, "g1 g1/a hub/a g2/a", "g2/a: the allow list of shop/web does not have g1 (at exports[shop/web].allow)"},
-		{"apart", []explain.Trip{apart}, nil, "g1", "g1: g1 and g2 have no way to each other (at connectivity)"},
+		{"apart", []explain.Trip{apart}, nil, "g1", "g1: g1 and g2 have no path to each other (at connectivity)"},
 		{"down", []explain.Trip{yes}, down, "g1 g1/a hub/a", "hub/a: no link between hub and g2 is alive"},
 		{"empty", []explain.Trip{yes}, empty, "g1 g1/a hub/a g2/a g2", "g2: no backend of shop/web is ready in g2"},
 		{"nobody", nil, nil, "g1", "g1: nobody exports it"},
 	} {
 		a := explained{Answer: &explain.Answer{From: explain.From{Cluster: "g1"}, To: explain.To{Export: "shop/web"}, Why: "nobody exports it", Trips: c.trips}, Live: c.live}
-		ways := explainWays(a, func(path string) string { return "at " + path })
+		ways := explainPaths(a, func(path string) string { return "at " + path })
 		if len(ways) != 1 {
 			t.Fatalf("%s: %d ways", c.name, len(ways))
 		}

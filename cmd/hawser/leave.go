@@ -38,7 +38,7 @@ func newLeaveCommand(a *app) *cobra.Command {
 	var f leaveFlags
 	cmd := &cobra.Command{
 		Use:   "leave CLUSTER",
-		Short: "Take a cluster out of the topology, and tell what is left to do",
+		Short: "Remove a cluster from the topology, and list what is left to do",
 		Long: `Take a cluster out of the topology: its entry, the links that it is an end of, its
 name in the clusters of exports, and exports that it alone offers. Comments of what goes go
 with it; nothing else in the file changes. Its addresses stay reserved in the lock, so that
@@ -61,9 +61,6 @@ would change; 2 error.`,
 }
 
 func (a *app) leave(ctx context.Context, cluster string, f leaveFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	t, err := a.readTopology(nil)
 	if err != nil {
 		return err

@@ -16,12 +16,19 @@ import (
 // kubectl -o jsonpath. It goes wherever json does.
 const asPath = "jsonpath="
 
-// outputFlag adds -o to a command, or to it and all below it. The first of the
-// formats is the default; one may have a description behind a tab.
+// formatsOf is the annotation of -o that says which formats a command has.
+const formatsOf = "formats"
+
+// outputFlag adds -o to a command, or to it and all below it; checkOutput refuses other
+// values. The first of the formats is the default; one may have a description behind a tab.
 func outputFlag(cmd *cobra.Command, below bool, into *string, formats ...string) {
 	flags := cmd.Flags()
 	if below {
 		flags = cmd.PersistentFlags()
+	}
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i], _, _ = strings.Cut(f, "\t")
 	}
 	if slices.Contains(formats, "json") {
 		formats = append(slices.Clone(formats), asPath+"\tparts of the JSON, as kubectl takes them")
@@ -37,23 +44,27 @@ func outputFlag(cmd *cobra.Command, below bool, into *string, formats ...string)
 	}
 	last := len(texts) - 1
 	flags.StringVarP(into, "output", "o", formats[0], strings.Join(texts[:last], ", ")+" or "+texts[last])
+	_ = flags.SetAnnotation("output", formatsOf, names) // the flag exists
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
-// checkOutput refuses a value of -o that a command does not have.
-func checkOutput(have string, allowed ...string) error {
-	names := make([]string, len(allowed))
-	for i := range allowed {
-		names[i], _, _ = strings.Cut(allowed[i], "\t")
+// checkOutput refuses a value of -o that the command does not have.
+func checkOutput(cmd *cobra.Command) error {
+	if f := cmd.Flag("output"); f != nil && f.Annotations[formatsOf] != nil {
+		return checkFormat(f.Value.String(), f.Annotations[formatsOf])
 	}
-	if expression, ok := strings.CutPrefix(have, asPath); ok && slices.Contains(names, "json") {
+	return nil
+}
+
+func checkFormat(have string, allowed []string) error {
+	if expression, ok := strings.CutPrefix(have, asPath); ok && slices.Contains(allowed, "json") {
 		_, err := pathOf(expression)
 		return err
 	}
-	if slices.Contains(names, have) {
+	if slices.Contains(allowed, have) {
 		return nil
 	}
-	return fmt.Errorf("-o %q: it is %s", have, strings.Join(names, ", "))
+	return fmt.Errorf("-o %q: it is %s", have, strings.Join(allowed, ", "))
 }
 
 // pathOf reads what stands behind jsonpath=. The braces of one expression may be left out, as

@@ -63,9 +63,6 @@ be reached, 2 the command could not do its work.`,
 }
 
 func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	t, set, src, clusters, err := a.topologyAndClusters(args, &f.clusterFlags)
 	if err != nil {
 		return err
@@ -174,7 +171,7 @@ func (a *app) showPreflight(w io.Writer, results []preflighted, general diag.Lis
 
 // waysTable shows what gateways found out about each other.
 func waysTable(list []measured) *table {
-	t := &table{title: "Ways between gateways", head: []string{"FROM", "TO", "AT", "ANSWERED", "LARGEST", "RTT", "CLOCK"}}
+	t := &table{title: "Paths between gateways", head: []string{"FROM", "TO", "AT", "ANSWERED", "LARGEST", "RTT", "CLOCK"}}
 	for _, m := range list {
 		row := []string{m.From, m.To, m.At, "no", "", "", ""}
 		if m.Answered > 0 {

@@ -202,7 +202,7 @@ func (p *posted) wants() bool {
 	return p.starts() || slices.ContainsFunc(p.targets, func(t measured) bool { return t.Answered < 3 && p.report != nil })
 }
 
-// findings says what is wrong with one gateway's ports and ways.
+// findings reports problems with one gateway's ports and ways.
 func (p *posted) findings(all []*posted) diag.List {
 	var out diag.List
 	path := "clusters[" + p.cluster + "].gateways[" + p.gateway.Name + "]"
@@ -215,14 +215,14 @@ func (p *posted) findings(all []*posted) diag.List {
 			"node %s cannot get the agent's image: %s", p.gateway.Where(), p.told.Why)
 	case p.report == nil:
 		add(diag.Warning, "pod-not-run", "nothing is known of the ports of this gateway: see why pods do not run on its node",
-			"no pod runs on node %s: %s", p.gateway.Where(), firstOf(p.told.Why, "it has said nothing"))
+			"no pod runs on node %s: %s", p.gateway.Where(), firstOf(p.told.Why, "it has printed nothing"))
 	}
 	if p.report == nil {
 		return out
 	}
 	for _, port := range p.report.Ports {
 		if port.Error != "" {
-			add(diag.Warning, "port-taken", "if agents run there already, hawser show connections tells about their links; otherwise choose other ports with tunnel.port",
+			add(diag.Warning, "port-taken", "if agents run there already, hawser show connections shows their links; otherwise choose other ports with tunnel.port",
 				"UDP %d of node %s is somebody else's: %s", port.Port, p.gateway.Where(), port.Error)
 		}
 	}
@@ -240,7 +240,7 @@ func (p *posted) findings(all []*posted) diag.List {
 			closed[t.To] = append(closed[t.To], strings.TrimSuffix(t.At+" ("+t.Error+")", " ()"))
 		case t.Largest < smallestMTU && !slow[t.To]:
 			slow[t.To] = true
-			add(diag.Warning, "path-mtu-small", "look for a tunnel or a VPN on the way; Hawser makes packets smaller, but IPv6 needs 1280 bytes inside",
+			add(diag.Warning, "path-mtu-small", "look for a tunnel or a VPN on the path; Hawser makes packets smaller, but IPv6 needs 1280 bytes inside",
 				"packets of %d bytes pass to %s at %s, and none of %d", t.Largest, t.To, t.At, next(t.Largest))
 		}
 		if ahead := time.Duration(t.Ahead) * time.Millisecond; t.Answered > 0 && ahead.Abs() > apart && !slow["clock "+t.To] {

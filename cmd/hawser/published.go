@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/plan"
@@ -230,11 +231,7 @@ func listed(names []string, what, none string) string {
 	if len(out) == 0 {
 		return none
 	}
-	more := ""
-	if len(out) > most {
-		more = fmt.Sprintf(" and %d more", len(out)-most)
-	}
-	return what + " " + strings.Join(out[:min(len(out), most)], ", ") + more
+	return what + " " + listing.Some(out, most)
 }
 
 func (in publishedInput) commit(store *repo.Store, name string, commit repo.Hash) (published, error) {

@@ -62,7 +62,9 @@ Exit codes: 0 no finding is an error, 1 one is, 2 there is no report.`,
 	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents what is up, ready and wrong")
 	cmd.Flags().BoolVar(&f.verify, "verify", false, "have the agents connect to every export, too")
 	outputFlag(cmd, false, &f.output, "html", "json", "yaml")
-	cmd.Flags().Lookup("output").Usage += "; or a file to write that ends in .html, .json or .yaml"
+	output := cmd.Flags().Lookup("output")
+	output.Usage += "; or a file to write that ends in .html, .json or .yaml"
+	output.Annotations = nil // reportPage takes files, too
 	return cmd
 }
 
@@ -71,7 +73,7 @@ func (a *app) reportPage(ctx context.Context, args []string, f reportFlags) erro
 	if ext := strings.TrimPrefix(filepath.Ext(f.output), "."); slices.Contains([]string{"html", "json", "yaml"}, ext) && !strings.HasPrefix(f.output, asPath) {
 		file, format = f.output, ext
 	}
-	if err := checkOutput(format, "html", "json", "yaml"); err != nil {
+	if err := checkFormat(format, []string{"html", "json", "yaml"}); err != nil {
 		return fmt.Errorf("%w, or a file that ends in .html, .json or .yaml", err)
 	}
 	f.live = f.live || f.verify
@@ -219,7 +221,7 @@ func (a *app) verifications(ctx context.Context, f verifyFlags) ([]status.Verifi
 	}
 	a.tellSilent(silent)
 	if len(got) == 0 {
-		return nil, silent, errors.New("no agent answered (hawser-agent status on the node tells more)")
+		return nil, silent, errors.New("no agent answered (see hawser-agent status on the node)")
 	}
 	var nodes []status.Verification
 	for _, r := range got {

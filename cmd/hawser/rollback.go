@@ -56,9 +56,6 @@ would change; 2 error.`,
 }
 
 func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	if f.output != "text" && !f.dryRun && !f.yes {
 		return fmt.Errorf("-o %s: it is for --dry-run or --yes, which ask nothing", f.output)
 	}

@@ -121,6 +121,9 @@ refused commit), 2 the command could not do its work.`,
 				return err
 			}
 		}
+		if err := checkOutput(cmd); err != nil {
+			return err
+		}
 		return a.checkColor()
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -76,16 +76,13 @@ func (f *showFlags) addAgents(cmd *cobra.Command, below bool) {
 }
 
 func (a *app) show(ctx context.Context, what string, f showFlags) error {
-	if err := checkOutput(f.output, tableOutputs()...); err != nil {
-		return err
-	}
 	agents, silent, err := a.askAll(ctx, f)
 	if err != nil {
 		return err
 	}
 	a.tellSilent(silent)
 	if len(agents) == 0 {
-		return errors.New("no agent answered (hawser-agent status on the node tells more)")
+		return errors.New("no agent answered (see hawser-agent status on the node)")
 	}
 	switch f.output {
 	case "text", outWide:

@@ -58,9 +58,6 @@ Exit codes: 0 all is well, 1 something is not, or a cluster cannot be reached,
 }
 
 func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
-	if err := checkOutput(f.output, tableOutputs()...); err != nil {
-		return err
-	}
 	t, names, all, err := a.named(args, f.clusterFlags)
 	if err != nil {
 		return err
@@ -185,7 +182,7 @@ func troubles(states []apply.State) []string {
 			add("%d of %d agents run", s.Running, s.Pods)
 		}
 		if len(s.Nodes) == 0 {
-			add("no agent tells anything (there is no HawserNode)")
+			add("no agent has reported (there is no HawserNode)")
 		}
 		for _, n := range s.Nodes {
 			if digest := n.Fabric; digest != "" && !slices.Contains(digests[digest], s.Cluster) {

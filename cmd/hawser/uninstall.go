@@ -58,9 +58,6 @@ or there is something to delete, 2 error.`,
 }
 
 func (a *app) uninstall(ctx context.Context, names []string, f uninstallFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	if len(names) == 0 {
 		return errors.New("say which clusters: hawser uninstall CLUSTER")
 	}

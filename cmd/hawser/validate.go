@@ -48,9 +48,6 @@ Exit codes: 0 valid (there may be warnings), 1 errors, 2 the file could not be r
 }
 
 func (a *app) validate(args []string, f validateFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	t, err := a.readTopology(args)
 	if err != nil {
 		return err

@@ -56,9 +56,6 @@ Exit codes: 0 everything answered, 1 something did not, 2 error.`,
 }
 
 func (a *app) verify(ctx context.Context, f verifyFlags) error {
-	if err := checkOutput(f.output, "text", "json", "yaml"); err != nil {
-		return err
-	}
 	nodes, silent, err := a.verifications(ctx, f)
 	if err != nil {
 		return err
@@ -77,7 +74,7 @@ func (a *app) verify(ctx context.Context, f verifyFlags) error {
 }
 
 // verifiedText gives the text form of `hawser verify`, and whether something failed. What
-// fails or is skipped in the same way on several nodes is told once.
+// fails or is skipped in the same way on several nodes is reported once.
 func verifiedText(nodes []status.Verification) (text string, failed bool) {
 	var out strings.Builder
 	var order []string
@@ -116,7 +113,7 @@ func verifiedText(nodes []status.Verification) (text string, failed bool) {
 			flags = append(flags, "--export "+e)
 		}
 		slices.Sort(flags)
-		_, _ = fmt.Fprintf(&out, "\nto do: run hawser diagnose %s, and meanwhile hawser verify again: it tells where the packets end\n", strings.Join(flags, " "))
+		_, _ = fmt.Fprintf(&out, "\nto do: run hawser diagnose %s, and meanwhile hawser verify again: it shows where the packets end\n", strings.Join(flags, " "))
 	}
 	return out.String(), failed
 }

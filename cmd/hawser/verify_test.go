@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestVerifiedText: what several nodes have in common is told once.
+// TestVerifiedText: what several nodes have in common is reported once.
 func TestVerifiedText(t *testing.T) {
 	t.Parallel()
 	good := status.Verified{Export: "shop/web", Name: "web.shop.svc.set", Reached: []string{"243.0.0.1:80"}}
@@ -28,7 +28,7 @@ g2.web.shop.svc.set (shop/web): connect to 242.2.0.9:80: i/o timeout
 db.shop.svc.set (shop/db): not tried: no endpoint is ready
   from g1/a, g1/b
 
-to do: run hawser diagnose --export shop/web, and meanwhile hawser verify again: it tells where the packets end
+to do: run hawser diagnose --export shop/web, and meanwhile hawser verify again: it shows where the packets end
 `
 	if diff := cmp.Diff(want, text); diff != "" || !failed {
 		t.Errorf("failed: %t (-want +got)\n%s", failed, diff)

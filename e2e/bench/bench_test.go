@@ -74,7 +74,7 @@ func TestSample(t *testing.T) {
 	if err := inTurn(3, []*side{a, b}); err != nil || len(a.times) != 3 || len(b.times) != 3 {
 		t.Fatalf("%d and %d measurements (%v), want 3", len(a.times), len(b.times), err)
 	}
-	if r := ratios(a, b); r != 0.5 {
+	if r := ratio(a.times, b.times); r != 0.5 {
 		t.Errorf("ratio %v, want 0.5", r)
 	}
 	tests := []struct {

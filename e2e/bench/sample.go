@@ -54,13 +54,3 @@ func inTurn(rounds int, sides []*side) error {
 	}
 	return nil
 }
-
-// ratios divides the times of two sides round by round and gives the median:
-// neighbours in time saw the same machine.
-func ratios(a, b *side) float64 {
-	list := make([]float64, len(a.times))
-	for i := range list {
-		list[i] = float64(a.times[i]) / float64(b.times[i])
-	}
-	return median(list)
-}

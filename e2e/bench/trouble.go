@@ -26,7 +26,7 @@ func troubles() []trouble {
 		{"power-off of the server's gateway", never, powerOff, powerOn},
 		{"SIGKILL of agent and tunnels", turns, lose(lab.Fault{Kind: "kill-gateway"}), startAgent},
 		{"underlay cut", turns, lose(lab.Fault{Kind: "cut", Side: lab.SideWAN}), mend},
-		{"underlay loses all, one way", pairs, loseOneWay, mend},
+		{"underlay loses all, one way", pairs, loseOneDirection, mend},
 		{"tunnels lost, the gateway lives", turns, lose(lab.Fault{Kind: "lose-tunnels"}), mend},
 		{"network of the cluster cut", turns, lose(lab.Fault{Kind: "cut", Side: lab.SideLAN}), mend},
 	}
@@ -66,13 +66,13 @@ func lose(fault lab.Fault) func(context.Context, *fleet, string, int) error {
 	}
 }
 
-// loseOneWay drops, without a sign on the node, what it receives or what it sends.
-func loseOneWay(ctx context.Context, f *fleet, victim string, rep int) error {
-	way := lab.WayIn
+// loseOneDirection drops, without a sign on the node, what it receives or what it sends.
+func loseOneDirection(ctx context.Context, f *fleet, victim string, rep int) error {
+	way := lab.DirectionIn
 	if rep%2 == 1 {
-		way = lab.WayOut
+		way = lab.DirectionOut
 	}
-	return f.fault(ctx, lab.Fault{Kind: "loss", Target: victim, Side: lab.SideWAN, Way: way, Value: "100%"})
+	return f.fault(ctx, lab.Fault{Kind: "loss", Target: victim, Side: lab.SideWAN, Direction: way, Value: "100%"})
 }
 
 func mend(ctx context.Context, f *fleet, victim string) error {

@@ -128,7 +128,7 @@ func (b *bed) begin(ctx context.Context, e plan.Event) error {
 		return b.drain(ctx, k.Begin, e.Target)
 	default:
 		return b.insist(ctx, func(ctx context.Context) error {
-			return b.client.Fault(ctx, lab.Fault{Kind: k.Begin, Target: e.Target, Side: k.Side, Way: k.Way, Value: e.Value})
+			return b.client.Fault(ctx, lab.Fault{Kind: k.Begin, Target: e.Target, Side: k.Side, Direction: k.Direction, Value: e.Value})
 		})
 	}
 }

@@ -226,7 +226,7 @@ func (w *world) project() {
 		}}},
 		Local: model.Local{UnderlayMTU: 1500},
 	}
-	w.ways = w.fabric.Graph().Ways(own, nil)
+	w.ways = w.fabric.Graph().Paths(own, nil)
 	for name, way := range w.ways {
 		path := model.Path{Local: "gw", Remote: "gw"}
 		if way[0] != name {

@@ -290,9 +290,9 @@ func (l *live) hops(t *Trip, at string) {
 			}
 		}
 		if next == "" { // as the topology has it
-			way := l.fabric.Graph().Ways(at, nil)[t.Cluster]
+			way := l.fabric.Graph().Paths(at, nil)[t.Cluster]
 			if len(way) == 0 {
-				t.take(finding{Fails, fmt.Sprintf("%s has no way to %s", at, t.Cluster)})
+				t.take(finding{Fails, fmt.Sprintf("%s has no path to %s", at, t.Cluster)})
 				return
 			}
 			next = way[0]
@@ -360,7 +360,7 @@ func (l *live) used(h *Hop, target string, passes bool) finding {
 	case len(cut) == len(senders):
 		return finding{Fails, fmt.Sprintf("no node of %s has a way to %s that is alive", h.From, target)}
 	case len(cut) > 0:
-		return finding{Unknown, fmt.Sprintf("%s of %s has no way to %s that is alive", strings.Join(cut, ", "), h.From, target)}
+		return finding{Unknown, fmt.Sprintf("%s of %s has no path to %s that is alive", strings.Join(cut, ", "), h.From, target)}
 	case len(unclear) > 0:
 		return finding{Unknown, fmt.Sprintf("no gateway reports the link between %s that %s uses", between, strings.Join(unclear, ", "))}
 	}

@@ -96,7 +96,7 @@ func TestLook(t *testing.T) {
 			g2a.Connections[0].Status = status.Disconnected
 		})}, Fails, nothing + "no link between g1 and g2 is alive", "", ""},
 		"a node has no way": {Reports{Agents: all(func(_, g1w, _ *status.Status) { g1w.Paths = nil })}, Unknown,
-			maybe + "g1-w of g1 has no way to g2 that is alive", "", ""},
+			maybe + "g1-w of g1 has no path to g2 that is alive", "", ""},
 		"no node has a way": {Reports{Agents: all(func(g1a, g1w, _ *status.Status) {
 			g1a.Paths[0].Rank, g1w.Paths[0].Rank = "down", "down"
 		})}, Fails, nothing + "no node of g1 has a way to g2 that is alive", "", ""},

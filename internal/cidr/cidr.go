@@ -1,14 +1,15 @@
 // Package cidr is the arithmetic of prefixes: their last address, their parts, how many bits
 // some of them need together, and which one lies in another.
 //
-// Called by schema, whose packages check, allocate and keep blocks.
+// Called by schema, whose packages check, allocate and keep blocks, and by lab, nodeagent and
+// reconciler/apply.
 package cidr
 
 import (
 	"math/bits"
+	"net"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // Contains reports whether inner lies within outer.
@@ -70,11 +71,18 @@ func Part(p netip.Prefix, bits int, nth uint64) netip.Prefix {
 	return netip.PrefixFrom(addr, p.Bits()+bits)
 }
 
-// Join writes prefixes one after the other, with commas.
-func Join(prefixes []netip.Prefix) string {
-	texts := make([]string, len(prefixes))
-	for i, p := range prefixes {
-		texts[i] = p.String()
+// Single gives the prefix that holds one address.
+func Single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
+
+// Text writes a prefix, a single address without its length, as nftables does.
+func Text(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
 	}
-	return strings.Join(texts, ", ")
+	return p.String()
+}
+
+// IPNet gives a prefix as netlink wants it.
+func IPNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

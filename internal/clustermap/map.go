@@ -10,10 +10,10 @@ package clustermap
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"reflect"
 	"slices"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -130,10 +130,7 @@ func Focus(f *fabric.Fabric, name string) (*fabric.Fabric, error) {
 func build(f, before *fabric.Fabric) *Map {
 	m := &Map{Clusterset: f.Name, Shape: shape(f), Links: []Link{}}
 	graph := f.Graph()
-	names := make([]string, len(f.Clusters))
-	for i := range names {
-		names[i] = f.Clusters[i].Name
-	}
+	names := f.ClusterNames()
 	slices.Sort(names)
 	m.Implied = m.Shape == fabric.ModeMesh && len(names) > MaxListed
 	for _, name := range names {
@@ -187,11 +184,11 @@ func shape(f *fabric.Fabric) string { return cmp.Or(f.Shape.Mode, fabric.ModeMes
 
 func cluster(f *fabric.Fabric, graph *fabric.Graph, c *fabric.Cluster) Cluster {
 	out := Cluster{
-		Name: c.Name, PodCIDRs: texts(c.PodCIDRs), Gateways: []Gateway{}, Location: c.Location,
+		Name: c.Name, PodCIDRs: listing.Texts(c.PodCIDRs), Gateways: []Gateway{}, Location: c.Location,
 		Hub: f.Shape.Mode == fabric.ModeHub && graph.Passes(c.Name),
 	}
 	if c.Globalnet {
-		out.GlobalCIDRs = texts(c.GlobalCIDRs)
+		out.GlobalCIDRs = listing.Texts(c.GlobalCIDRs)
 	}
 	for i := range c.Gateways {
 		out.Gateways = append(out.Gateways, gateway(&c.Gateways[i]))
@@ -271,12 +268,4 @@ func plain(c fabric.Cluster) fabric.Cluster {
 
 func find(gateways []fabric.Gateway, name string) int {
 	return slices.IndexFunc(gateways, func(g fabric.Gateway) bool { return g.Name == name })
-}
-
-func texts(prefixes []netip.Prefix) []string {
-	out := make([]string, len(prefixes))
-	for i, p := range prefixes {
-		out[i] = p.String()
-	}
-	return out
 }

@@ -1,6 +1,7 @@
 package lanes
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,12 +38,12 @@ func TestDrawings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		title, ways, err := Parse(string(raw))
+		title, paths, err := parse(string(raw))
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		got, picture := Draw(title, ways).String(), strings.TrimSuffix(file, ".txt")+".svg"
+		got, picture := Draw(title, paths).String(), strings.TrimSuffix(file, ".txt")+".svg"
 		if *update {
 			if err := os.WriteFile(picture, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
@@ -66,11 +67,11 @@ func TestDrawings(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	title, got, err := Parse("# what it is\ntitle: A title\n\nway: there\na: begins: here | and more\n  that goes on\n-> over it\nb!: ends\nway: back\na: again\n")
+	title, got, err := parse("# what it is\ntitle: A title\n\npath: there\na: begins: here | and more\n  that goes on\n-> over it\nb!: ends\npath: back\na: again\n")
 	if err != nil || title != "A title" {
 		t.Fatalf("%q: %v", title, err)
 	}
-	want := []Way{
+	want := []Path{
 		{Title: "there", Steps: []Step{{Lane: "a", Texts: []string{"begins: here", "and more that goes on"}}, {Lane: "b", By: "over it", Tone: svg.Bad, Texts: []string{"ends"}}}},
 		{Title: "back", Steps: []Step{{Lane: "a", Texts: []string{"again"}}}},
 	}
@@ -84,11 +85,70 @@ func TestParseWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                 "line 1: there is no step: write LANE: TEXT",
 		"title: x\n":       "line 1: there is no step: write LANE: TEXT",
-		"a: b\n\nno colon": `line 3: "no colon" has no colon: write LANE: TEXT, way: TEXT, title: TEXT or -> TEXT`,
-		"a:b\n":            `line 1: "a:b" has no colon: write LANE: TEXT, way: TEXT, title: TEXT or -> TEXT`,
+		"a: b\n\nno colon": `line 3: "no colon" has no colon: write LANE: TEXT, path: TEXT, title: TEXT or -> TEXT`,
+		"a:b\n":            `line 1: "a:b" has no colon: write LANE: TEXT, path: TEXT, title: TEXT or -> TEXT`,
 	} {
-		if _, _, err := Parse(text); err == nil || err.Error() != want {
+		if _, _, err := parse(text); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
+}
+
+// parse reads paths as people write them, for drawings in documents:
+//
+//	# a comment
+//	title: what the drawing is called
+//	path: what the path is called
+//	a lane: what happens there | more of it | and more
+//	-> over what the next step is come to
+//	a lane!: where it ends, in red
+//
+// A line that begins with white space goes on with the one before. Errors name the line.
+func parse(text string) (title string, paths []Path, err error) {
+	by, number := "", 0
+	var lines []string
+	var at []int
+	for line := range strings.Lines(text) {
+		number++
+		line = strings.TrimRight(line, "\n")
+		switch trimmed := strings.TrimSpace(line); {
+		case trimmed == "" || strings.HasPrefix(trimmed, "#"):
+		case len(lines) > 0 && (line[0] == ' ' || line[0] == '\t'):
+			lines[len(lines)-1] += " " + trimmed
+		default:
+			lines, at = append(lines, trimmed), append(at, number)
+		}
+	}
+	for i, line := range lines {
+		if over, is := strings.CutPrefix(line, "->"); is {
+			by = strings.TrimSpace(over)
+			continue
+		}
+		name, rest, found := strings.Cut(line, ": ")
+		switch {
+		case !found:
+			return "", nil, fmt.Errorf("line %d: %q has no colon: write LANE: TEXT, path: TEXT, title: TEXT or -> TEXT", at[i], line)
+		case name == "title":
+			title = rest
+		case name == "path":
+			paths = append(paths, Path{Title: rest})
+		default:
+			if len(paths) == 0 {
+				paths = append(paths, Path{})
+			}
+			s := Step{By: by}
+			if s.Lane = strings.TrimSuffix(name, "!"); s.Lane != name {
+				s.Tone = svg.Bad
+			}
+			for part := range strings.SplitSeq(rest, "|") {
+				s.Texts = append(s.Texts, strings.TrimSpace(part))
+			}
+			w := &paths[len(paths)-1]
+			w.Steps, by = append(w.Steps, s), ""
+		}
+	}
+	if len(paths) == 0 {
+		return "", nil, fmt.Errorf("line %d: there is no step: write LANE: TEXT", max(number, 1))
+	}
+	return title, paths, nil
 }

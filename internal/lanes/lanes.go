@@ -1,4 +1,4 @@
-// Package lanes draws the way of packets as swim-lanes: one lane for each node, one row for
+// Package lanes draws the path of packets as swim-lanes: one lane for each node, one row for
 // each thing that happens there, with the rule where a packet ended in red. It is pure.
 //
 // Called by cmd/hawser for hawser explain and hawser diagnose.
@@ -21,8 +21,8 @@ type Step struct {
 	By    string   // over what they came here; empty: it follows in the same lane, or is not told
 }
 
-// Way is one way of packets.
-type Way struct {
+// Path is one path of packets.
+type Path struct {
 	Title string
 	Tone  svg.Tone // of the title: whether they got there
 	Steps []Step
@@ -42,10 +42,10 @@ const (
 	maxLines  = 8   // of a step
 )
 
-// Draw draws ways, one below the other.
-func Draw(title string, ways []Way) *svg.Drawing {
-	d := &svg.Drawing{About: fmt.Sprintf("%s: %d ways", title, len(ways))}
-	if len(ways) == 1 {
+// Draw draws paths, one below the other.
+func Draw(title string, paths []Path) *svg.Drawing {
+	d := &svg.Drawing{About: fmt.Sprintf("%s: %d paths", title, len(paths))}
+	if len(paths) == 1 {
 		d.About = title + ": 1 way"
 	}
 	y := margin
@@ -54,8 +54,8 @@ func Draw(title string, ways []Way) *svg.Drawing {
 		d.Width = margin*2 + float64(utf8.RuneCountInString(title))*10
 		y += 40
 	}
-	for i := range ways {
-		y = ways[i].draw(d, y) + margin
+	for i := range paths {
+		y = paths[i].draw(d, y) + margin
 	}
 	d.Height = y
 	d.Width = max(d.Width, 520)
@@ -63,7 +63,7 @@ func Draw(title string, ways []Way) *svg.Drawing {
 }
 
 // Lanes gives the lanes of a way, in the order in which it comes to them first.
-func (w *Way) Lanes() []string {
+func (w *Path) Lanes() []string {
 	var out []string
 	for _, s := range w.Steps {
 		if !slices.Contains(out, s.Lane) {
@@ -74,7 +74,7 @@ func (w *Way) Lanes() []string {
 }
 
 // draw puts a way into a drawing at a height, and gives where it ends.
-func (w *Way) draw(d *svg.Drawing, y float64) float64 {
+func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 	for _, line := range wrap(w.Title, 110) {
 		d.Texts = append(d.Texts, svg.Text{X: margin, Y: y + 14, Size: 14, Bold: true, Tone: w.Tone, Anchor: "start", Text: line})
 		d.Width = max(d.Width, margin*2+float64(utf8.RuneCountInString(line))*8)
@@ -151,7 +151,7 @@ func arrow(d *svg.Drawing, x1, y1, x2, y2 float64, to *Step) {
 }
 
 // width is that of the lanes: as wide as the longest text, within bounds.
-func (w *Way) width() float64 {
+func (w *Path) width() float64 {
 	widest := laneLeast
 	for _, s := range w.Steps {
 		for _, t := range append([]string{s.Lane}, s.Texts...) {

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens")
 
-func ways() []Way {
-	return []Way{
+func paths() []Path {
+	return []Path{
 		{Title: "tcp 10.7.2.5 -> 243.0.0.1:80, 12 packets: dropped", Tone: svg.Bad, Steps: []Step{
 			{Lane: "g1/g1-w1", Texts: []string{"12 packets", "as tcp 10.7.2.5 -> 242.2.0.20:80"}},
 			{Lane: "g1/g1-gw", By: "hw-vx0", Texts: []string{"12 packets", "as tcp 242.1.0.7 -> 242.2.0.20:80"}},
@@ -29,8 +29,8 @@ func ways() []Way {
 // TestGolden: the drawing is as it was looked at.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	got := Draw("hawser diagnose", ways()).String()
-	file := filepath.Join("testdata", "ways.svg")
+	got := Draw("hawser diagnose", paths()).String()
+	file := filepath.Join("testdata", "paths.svg")
 	if *update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
 			t.Fatal(err)
@@ -52,12 +52,12 @@ func TestGolden(t *testing.T) {
 // the picture, and so are the lines of their texts.
 func TestNothingOverlaps(t *testing.T) {
 	t.Parallel()
-	long := []Way{{Title: strings.Repeat("a long title ", 30), Steps: []Step{
+	long := []Path{{Title: strings.Repeat("a long title ", 30), Steps: []Step{
 		{Lane: strings.Repeat("long", 30), Texts: []string{strings.Repeat("x", 500), strings.Repeat("word ", 200)}},
 		{Lane: "b", By: strings.Repeat("device", 20), Texts: []string{"here"}},
 		{Lane: strings.Repeat("long", 30), Texts: []string{"back"}, Tone: svg.Bad},
 	}}}
-	for _, w := range [][]Way{ways(), long, {{Title: "nothing"}}} {
+	for _, w := range [][]Path{paths(), long, {{Title: "nothing"}}} {
 		d := Draw("title", w)
 		for i, a := range d.Boxes {
 			if a.X < 0 || a.Y < 0 || a.X+a.W > d.Width || a.Y+a.H > d.Height {
@@ -87,13 +87,13 @@ func TestNothingOverlaps(t *testing.T) {
 // TestEnded: what ended is red, and its text is there.
 func TestEnded(t *testing.T) {
 	t.Parallel()
-	text := Draw("", ways()).String()
+	text := Draw("", paths()).String()
 	for _, want := range []string{`class="step bad box"`, `class="bad link"`, `class="bad tip"`, "ended at rule 12 in chain forward"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if got := strings.Join((&ways()[0]).Lanes(), " "); got != "g1/g1-w1 g1/g1-gw g2/g2-gw" {
+	if got := strings.Join((&paths()[0]).Lanes(), " "); got != "g1/g1-w1 g1/g1-gw g2/g2-gw" {
 		t.Errorf("lanes %s", got)
 	}
 }

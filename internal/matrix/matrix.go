@@ -175,12 +175,7 @@ func chosen(named, all []string, most int) ([]string, int) {
 }
 
 func (b *builder) clusterNames() []string {
-	names := make([]string, len(b.fabric.Clusters))
-	for i := range names {
-		names[i] = b.fabric.Clusters[i].Name
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(slices.Values(b.fabric.ClusterNames()))
 }
 
 // rows gives the exports without their cells: those of the topology, and those that agents

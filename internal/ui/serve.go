@@ -98,7 +98,7 @@ func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request) {
 	if len(f.Clusters) <= mostTable {
 		table = health.NewTable(f, nil)
 	}
-	for to, hops := range f.Graph().Ways(name, nil) {
+	for to, hops := range f.Graph().Paths(name, nil) {
 		out := way{To: to, Through: hops[:len(hops)-1]}
 		if path, ok := reported[to]; ok {
 			out.Through, out.Link, out.Rank, out.Why, out.Reported = path.Through, path.Link, path.Rank, path.Why, true

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/clustermap"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/internal/matrix"
 	"hawser.dev/hawser/internal/webpage"
 	"hawser.dev/hawser/nodeagent/status"
@@ -174,7 +175,7 @@ func (r *Report) matrix() string {
 	}
 	for i := range m.Exports {
 		e := &m.Exports[i]
-		row := []webpage.Cell{{Text: e.ID, Small: described(e), About: e.Name}, {Text: parts(e), Small: strings.Join(texts(e.IPs), ", ")}}
+		row := []webpage.Cell{{Text: e.ID, Small: described(e), About: e.Name}, {Text: parts(e), Small: strings.Join(listing.Texts(e.IPs), ", ")}}
 		for j := range e.Cells {
 			row = append(row, cellOf(&e.Cells[j]))
 		}
@@ -236,7 +237,7 @@ func cellOf(c *matrix.Cell) webpage.Cell {
 	case "unknown":
 		out.Class, out.Text = "unsure", "allowed, not known to arrive"
 	}
-	asks := joined(texts(c.Asks()), ", ")
+	asks := joined(listing.Texts(c.Asks()), ", ")
 	if asks != "" {
 		asks = "asks " + asks
 	}
@@ -315,12 +316,4 @@ func (r *Report) verified() string {
 
 func joined(texts []string, by string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(texts), func(t string) bool { return t == "" }), by)
-}
-
-func texts[T fmt.Stringer](list []T) []string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = v.String()
-	}
-	return out
 }

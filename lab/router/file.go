@@ -71,19 +71,19 @@ const (
 	DropNew  = "new"  // what begins a connection
 )
 
-// Ways of a packet through a router.
+// Directions of a packet through a router.
 const (
-	WayIn   = "in"   // towards the gateways behind it
-	WayOut  = "out"  // from them
-	WayBoth = "both" // or empty
+	DirectionIn   = "in"   // towards the gateways behind it
+	DirectionOut  = "out"  // from them
+	DirectionBoth = "both" // or empty
 )
 
 // Rule drops packets that the router forwards, without an answer.
 type Rule struct {
-	Drop  string `json:"drop" required:"true" enum:"udp|icmp|new"`
-	Port  int    `json:"port,omitempty" min:"1" max:"65535"`  // destination of DropUDP, the first; 0 = all
-	Count int    `json:"count,omitempty" min:"1" max:"65535"` // ports in a row
-	Way   string `json:"way,omitempty" enum:"in|out|both"`
+	Drop      string `json:"drop" required:"true" enum:"udp|icmp|new"`
+	Port      int    `json:"port,omitempty" min:"1" max:"65535"`  // destination of DropUDP, the first; 0 = all
+	Count     int    `json:"count,omitempty" min:"1" max:"65535"` // ports in a row
+	Direction string `json:"way,omitempty" enum:"in|out|both"`
 }
 
 // Path leads what the gateways From send to the gateways To over the router Via.

@@ -100,8 +100,8 @@ func (r *Router) forwards(f family, inside map[string][]netip.Addr) []string {
 func (r *Router) filter() []string {
 	var out []string
 	for _, rule := range r.Firewall {
-		for _, way := range rule.ways() {
-			out = append(out, way+rule.match()+" drop")
+		for _, from := range rule.directions() {
+			out = append(out, from+rule.match()+" drop")
 		}
 	}
 	if r.NAT != "" {
@@ -110,12 +110,12 @@ func (r *Router) filter() []string {
 	return out
 }
 
-func (r Rule) ways() []string {
+func (r Rule) directions() []string {
 	in, out := fmt.Sprintf("iifname %q oifname %q ", Out, In), fmt.Sprintf("iifname %q oifname %q ", In, Out)
-	switch r.Way {
-	case WayIn:
+	switch r.Direction {
+	case DirectionIn:
 		return []string{in}
-	case WayOut:
+	case DirectionOut:
 		return []string{out}
 	}
 	return []string{""} // what passes from outside to outside too

@@ -22,7 +22,7 @@ import (
 	"hawser.dev/hawser/internal/spread"
 )
 
-// Tunnel is one way between two gateways. What can change in place, as MTU and
+// Tunnel is one tunnel between two gateways. What can change in place, as MTU and
 // keepalive, is no part of it.
 type Tunnel struct {
 	Driver string `json:"driver"`

@@ -59,7 +59,7 @@ type Exchange struct {
 	mu    sync.Mutex
 	self  string // cluster/gateway; empty = this node is no gateway
 	links map[string]*link
-	ways  map[way]*link
+	flows map[flow]*link
 	queue due.Queue[*link] // of pairs that talk, or of which something is new
 	kept  map[string]Kept  // what others may act on
 	begun bool             // the pairs are known; until then there is nothing to keep
@@ -80,8 +80,8 @@ type link struct {
 	unsaid  []Outgoing        // until what they say is kept
 }
 
-// way finds the pair that a packet belongs to.
-type way struct {
+// flow finds the pair that a packet belongs to.
+type flow struct {
 	source, from netip.Addr
 	device       string
 }
@@ -93,7 +93,7 @@ func New(config Config) *Exchange {
 		kept = map[string]Kept{}
 	}
 	return &Exchange{
-		config: config, saves: bell.New(), links: map[string]*link{}, ways: map[way]*link{}, kept: kept, saved: maps.Clone(kept),
+		config: config, saves: bell.New(), links: map[string]*link{}, flows: map[flow]*link{}, kept: kept, saved: maps.Clone(kept),
 	}
 }
 
@@ -153,10 +153,10 @@ func (x *Exchange) clear() {
 
 // index finds the pairs behind the devices again.
 func (x *Exchange) index() {
-	x.ways = map[way]*link{}
+	x.flows = map[flow]*link{}
 	for _, l := range x.links {
 		for device := range l.tunnels {
-			x.ways[way{source: l.Source, from: l.Addr, device: device}] = l
+			x.flows[flow{source: l.Source, from: l.Addr, device: device}] = l
 		}
 	}
 }
@@ -349,7 +349,7 @@ func (x *Exchange) Receive(now time.Time, in transport.Incoming) []socket.Datagr
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	l := x.ways[way{source: in.At.Addr, from: in.From.Addr(), device: in.Over}]
+	l := x.flows[flow{source: in.At.Addr, from: in.From.Addr(), device: in.Over}]
 	if l == nil || x.self == "" || in.To != wire.ID(x.self) || in.Message.From != wire.ID(l.Name) || in.From.Port() != x.config.Port {
 		return nil
 	}

@@ -176,11 +176,11 @@ func (p *Pair) hold(c Tunnel) *hold {
 // next is the tunnel to go to now: the one that is wanted, or on the way to it the
 // same one at other ports, when what there is has its ports.
 func (p *Pair) next() Tunnel {
-	ways := []Tunnel{p.want, p.want.other()}
+	order := []Tunnel{p.want, p.want.other()}
 	if p.detours() {
-		slices.Reverse(ways)
+		slices.Reverse(order)
 	}
-	for _, c := range ways {
+	for _, c := range order {
 		if p.find(c) != nil || len(p.held) < most && !slices.ContainsFunc(p.held, func(h *hold) bool { return h.clashes(c) }) {
 			return c
 		}

@@ -169,3 +169,21 @@ func watch[S interface {
 		}
 	}
 }
+
+// table gives a table for people, in Markdown.
+func table[S interface {
+	~uint8
+	String() string
+}, On any](rows []row[S, On],
+) string {
+	var out strings.Builder
+	out.WriteString("| in | when | it does | and is then |\n|---|---|---|---|\n")
+	for _, r := range rows {
+		var from []string
+		for _, s := range r.from {
+			from = append(from, s.String())
+		}
+		out.WriteString("| " + strings.Join(from, ", ") + " | " + r.when + " | " + r.then + " | " + r.to.String() + " |\n")
+	}
+	return out.String()
+}

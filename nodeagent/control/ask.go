@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"syscall"
 	"time"
+
+	"hawser.dev/hawser/internal/unixsocket"
 )
 
 // askTimeout is for the answer of the agent that runs on this node.
@@ -20,17 +21,11 @@ const askTimeout = 5 * time.Second
 func Ask(ctx context.Context, socket, path string, answer any) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
 	if err != nil {
 		return false, err
 	}
-	resp, err := client.Do(req)
+	resp, err := unixsocket.Client(socket).Do(req)
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
 		return false, nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/status"
@@ -109,7 +110,7 @@ func askedBy(query url.Values) (sought, error) {
 		if err != nil {
 			var addr netip.Addr
 			addr, err = netip.ParseAddr(text)
-			p = netip.PrefixFrom(addr, addr.BitLen())
+			p = cidr.Single(addr)
 		}
 		if err != nil {
 			return sought{}, fmt.Errorf("address %q: an address (10.7.1.9) or a prefix (10.7.0.0/16)", text)
@@ -128,7 +129,7 @@ func narrowed(in project.Input, ask sought) ([]netip.Prefix, error) {
 			return nil, fmt.Errorf("there is no export %s with an address here: namespace/name, as hawser show exports has them", id)
 		}
 		for _, addr := range addrs {
-			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+			out = append(out, cidr.Single(addr))
 		}
 	}
 	return outermost(out), nil
@@ -182,13 +183,13 @@ func packetsOf(f *fabric.Fabric, own string) trace.Filter {
 		c := &f.Clusters[i]
 		all = append(all, c.GlobalCIDRs...)
 		for _, p := range slices.Concat(c.PodCIDRs, c.ServiceCIDRs) {
-			if c.Name != own && !c.Hides(familyOf(p)) {
+			if c.Name != own && !c.Hides(fabric.Family(p.Addr())) {
 				all = append(all, p)
 			}
 		}
 	}
 	for _, addr := range f.DNS.Addresses() {
-		all = append(all, netip.PrefixFrom(addr, addr.BitLen()))
+		all = append(all, cidr.Single(addr))
 	}
 	return trace.Filter{Prefixes: outermost(all), Not: slices.Clone(f.TunnelPools)}
 }
@@ -207,13 +208,6 @@ func socketsOf(in project.Input) []trace.Socket {
 		}
 	}
 	return out
-}
-
-func familyOf(p netip.Prefix) int {
-	if p.Addr().Is4() {
-		return 4
-	}
-	return 6
 }
 
 // outermost leaves out prefixes that are in another one, and gives the rest in order.

@@ -10,7 +10,6 @@ package desired
 import (
 	"net/netip"
 	"strconv"
-	"strings"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/schema/fabric"
@@ -195,14 +194,6 @@ func addr(a netip.Addr) string {
 		return ""
 	}
 	return a.String()
-}
-
-func join[T interface{ String() string }](list []T) string {
-	texts := make([]string, len(list))
-	for i, item := range list {
-		texts[i] = item.String()
-	}
-	return strings.Join(texts, ",")
 }
 
 // secret turns a key into bytes that can be compared; the Field that holds them

@@ -240,7 +240,7 @@ func Drops() []Drop {
 		{DropTunnel, "for a gateway's address inside the tunnels, from somebody else than a gateway",
 			"nothing but gateways is answered there"},
 		{DropVXLAN, "VXLAN of the cluster's own nodes or gateways (UDP 4803, and the port of driver vxlan), from or for somebody who is none",
-			"nodes are told by their addresses: hawser-agent status on both nodes names those that are not known"},
+			"nodes are known by their addresses: hawser-agent status on both nodes names those that are not known"},
 		{DropOverlay, "VXLAN of another cluster, from an address that is none of its gateways', or with a source that is none of its own",
 			"endpoints of the gateways in the topology are where their packets come from"},
 		{DropUnoffered, "out of a tunnel, for what this cluster offers to nobody", "exports of the topology say what is offered"},

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -165,7 +166,7 @@ func (b *Built) device(s *Site, link desired.Link, priority int) {
 		if a.Is6() && !s.V6 {
 			continue
 		}
-		b.Addresses = append(b.Addresses, desired.Address{Link: link.Name, Prefix: single(a), Scope: "global", Origin: origin})
+		b.Addresses = append(b.Addresses, desired.Address{Link: link.Name, Prefix: cidr.Single(a), Scope: "global", Origin: origin})
 	}
 	if s.V4 {
 		b.Sysctls = append(b.Sysctls, desired.Sysctl{Name: "net/ipv4/conf/" + link.Name + "/rp_filter", Value: "2", Origin: origin})
@@ -223,13 +224,11 @@ func (b *Built) join(other Built) {
 	b.Problems = append(b.Problems, other.Problems...)
 }
 
-func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
-
 // ownPrefixes gives the addresses of a remote gateway and the prefixes behind it.
 func (r *Remote) ownPrefixes() []netip.Prefix {
 	var out []netip.Prefix
 	for _, a := range r.Gateway.Addresses {
-		out = append(out, single(a))
+		out = append(out, cidr.Single(a))
 	}
 	out = append(out, r.Prefixes...)
 	slices.SortFunc(out, netip.Prefix.Compare)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -113,12 +114,12 @@ func (b *Built) espDevice(site *Site) {
 		if !slices.Contains(held, c.LocalAddr) {
 			held = append(held, c.LocalAddr)
 			b.Elements = append(b.Elements, desired.Element{
-				Set: desired.SetTunnels, Family: familyOf(c.LocalAddr), ID: c.LocalAddr.String(), Origin: origin,
+				Set: desired.SetTunnels, Family: fabric.Family(c.LocalAddr), ID: c.LocalAddr.String(), Origin: origin,
 			})
 		}
 	}
 	for _, a := range held {
-		b.Addresses = append(b.Addresses, desired.Address{Link: desired.IPsecLink, Prefix: single(a), Scope: "global", Origin: origin})
+		b.Addresses = append(b.Addresses, desired.Address{Link: desired.IPsecLink, Prefix: cidr.Single(a), Scope: "global", Origin: origin})
 	}
 	for _, six := range []bool{false, true} {
 		if six && site.V6 || !six && site.V4 {
@@ -162,7 +163,7 @@ func (b *Built) secured(site *Site, r *Remote) (inner netip.Addr, ok bool) {
 	}
 	b.IPsecs = append(b.IPsecs, c)
 	b.Routes = append(b.Routes, desired.Route{
-		Table: desired.TableIPsec, Dst: single(inner), Type: desired.RouteUnicast, Link: desired.IPsecLink, Src: own, Origin: r.path(),
+		Table: desired.TableIPsec, Dst: cidr.Single(inner), Type: desired.RouteUnicast, Link: desired.IPsecLink, Src: own, Origin: r.path(),
 	})
 	return inner, true
 }

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strconv"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // overlay is VXLAN between the outer addresses of gateways: what gives tunnels
@@ -117,7 +119,7 @@ func (o *overlay) remote(b *Built, site *Site, r *outer, d ovDevice) {
 	}
 	b.Forwards = append(b.Forwards, desired.Forward{Link: link, MAC: mac, To: c.Endpoint, Origin: origin})
 	c.Sent = o.count(b, desired.Element{
-		Set: desired.SetSent, Family: familyOf(r.to), ID: r.to.String() + " . " + strconv.Itoa(int(c.Endpoint.Port())), Origin: origin,
+		Set: desired.SetSent, Family: fabric.Family(r.to), ID: r.to.String() + " . " + strconv.Itoa(int(c.Endpoint.Port())), Origin: origin,
 	})
 	c.Received = o.admit(b, r, d.port)
 	b.Tunnels = append(b.Tunnels, c)
@@ -136,7 +138,7 @@ func (o *overlay) admit(b *Built, r *outer, port int) []string {
 				set = desired.SetCarry6In
 			}
 			keys = append(keys, o.count(b, desired.Element{
-				Set: set, Family: familyOf(a), ID: a.String() + " . " + strconv.Itoa(port) + " . " + prefixText(p), Origin: r.path(),
+				Set: set, Family: fabric.Family(a), ID: a.String() + " . " + strconv.Itoa(port) + " . " + cidr.Text(p), Origin: r.path(),
 			})...)
 		}
 	}
@@ -147,19 +149,4 @@ func (o *overlay) admit(b *Built, r *outer, port int) []string {
 func (o *overlay) count(b *Built, e desired.Element) []string {
 	b.Elements = append(b.Elements, e)
 	return []string{e.Key()}
-}
-
-func familyOf(a netip.Addr) int {
-	if a.Is4() {
-		return 4
-	}
-	return 6
-}
-
-// prefixText writes a prefix as sets do: a single address without its length.
-func prefixText(p netip.Prefix) string {
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
 }

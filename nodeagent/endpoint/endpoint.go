@@ -59,7 +59,7 @@ const (
 	// grace is how long a better candidate may answer later than another one.
 	grace          = 300 * time.Millisecond
 	graceSecondary = 2 * time.Second // where to move is to end the link
-	// yield is how long the end that does not lead waits for the other to find the way.
+	// yield is how long the end that does not lead waits for the other to find the endpoint.
 	yield = 700 * time.Millisecond
 	// proof is how long a candidate that was taken may need to carry probes.
 	proof = 2 * time.Second
@@ -121,8 +121,8 @@ func (m *Machine) Set(remotes []Remote, now time.Time) {
 		}
 		s.Remote = r
 		m.queue.Set(s, now)
-		if s.way.Next.IsValid() && s.rank(s.way.Next) == len(r.Candidates) {
-			s.way.Next = netip.AddrPort{}
+		if s.at.Next.IsValid() && s.rank(s.at.Next) == len(r.Candidates) {
+			s.at.Next = netip.AddrPort{}
 		}
 	}
 	for name, s := range m.searches {
@@ -143,7 +143,7 @@ func (m *Machine) See(name string, seen Seen, now time.Time) {
 	case !seen.At.IsValid() && !s.Secondary && s.Asks:
 		seen.At = s.seen.At
 	case !seen.At.IsValid():
-		seen.At = s.way.Addr // where the link was tried is where it is
+		seen.At = s.at.Addr // where the link was tried is where it is
 	}
 	m.queue.Set(s, now)
 	before := s.seen
@@ -156,7 +156,7 @@ func (m *Machine) See(name string, seen Seen, now time.Time) {
 		s.start(now)
 	}
 	if seen.Alive && !s.Secondary && s.rank(seen.At) < len(s.Candidates) {
-		s.way.Addr = seen.At
+		s.at.Addr = seen.At
 	}
 }
 
@@ -202,11 +202,11 @@ func (m *Machine) Unresolved() bool {
 	return out
 }
 
-// Ways gives where each gateway is to be dialled.
-func (m *Machine) Ways() map[string]model.Way {
-	out := make(map[string]model.Way, len(m.searches))
+// RemoteEndpoints gives where each gateway is to be dialled.
+func (m *Machine) RemoteEndpoints() map[string]model.RemoteEndpoint {
+	out := make(map[string]model.RemoteEndpoint, len(m.searches))
 	for name, s := range m.searches {
-		out[name] = s.way
+		out[name] = s.at
 	}
 	return out
 }
@@ -216,10 +216,10 @@ func (m *Machine) Kept() map[string]netip.AddrPort {
 	out := map[string]netip.AddrPort{}
 	for name, s := range m.searches {
 		switch {
-		case s.way.Next.IsValid() && s.seen.Begun:
-			out[name] = s.way.Next
-		case s.way.Addr.IsValid() && (s.seen.Alive || s.way.Addr == m.kept[name]):
-			out[name] = s.way.Addr
+		case s.at.Next.IsValid() && s.seen.Begun:
+			out[name] = s.at.Next
+		case s.at.Addr.IsValid() && (s.seen.Alive || s.at.Addr == m.kept[name]):
+			out[name] = s.at.Addr
 		}
 	}
 	return out

@@ -92,7 +92,7 @@ func (w *world) pass(next time.Time) time.Time {
 
 // dialled has the link follow what the machine decided.
 func (w *world) dialled() {
-	way := w.m.Ways()["b/gw"]
+	way := w.m.RemoteEndpoints()["b/gw"]
 	switch {
 	case !w.works[way.Next]:
 		w.begun = time.Time{}
@@ -248,7 +248,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("kept %s", kept)
 	}
 	w = newWorld(r, map[string]netip.AddrPort{"b/gw": away})
-	if way := w.m.Ways()["b/gw"]; way.Addr.IsValid() {
+	if way := w.m.RemoteEndpoints()["b/gw"]; way.Addr.IsValid() {
 		t.Errorf("a place that is no candidate any more is dialled: %v", way)
 	}
 }

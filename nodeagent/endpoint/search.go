@@ -14,7 +14,7 @@ type search struct {
 	due.Slot
 	Remote
 	seen Seen
-	way  model.Way
+	at   model.RemoteEndpoint
 
 	since          time.Time // the link is down or up
 	queue          []netip.AddrPort
@@ -39,12 +39,12 @@ func begin(r Remote, kept netip.AddrPort, now time.Time) *search {
 	s := &search{Remote: r, asked: map[netip.AddrPort]time.Time{}, bad: map[netip.AddrPort]time.Time{}}
 	switch {
 	case s.rank(kept) < len(r.Candidates):
-		s.way.Addr = kept
+		s.at.Addr = kept
 	case len(r.Candidates) == 1 || len(r.Candidates) > 0 && (r.Secondary || !r.Asks):
-		s.way.Addr = r.Candidates[0].Addr
+		s.at.Addr = r.Candidates[0].Addr
 	}
 	s.start(now)
-	if s.way.Addr.IsValid() {
+	if s.at.Addr.IsValid() {
 		s.nextUp = s.nextUp.Add(yield)
 	}
 	return s
@@ -65,7 +65,7 @@ func (s *search) start(now time.Time) {
 	s.queue, s.answers, s.taken = nil, map[netip.AddrPort]time.Time{}, time.Time{}
 	s.nextUp, s.blindAt = now, now.Add(blind)
 	if !s.seen.Begun {
-		s.way.Next = netip.AddrPort{}
+		s.at.Next = netip.AddrPort{}
 	}
 	if !s.Leads {
 		s.nextUp = now.Add(yield)
@@ -114,7 +114,7 @@ func (s *search) wake(now time.Time) time.Time {
 		if s.Asks {
 			sooner(s.nextUp)
 		}
-	case s.way.Next.IsValid():
+	case s.at.Next.IsValid():
 		if s.seen.Alone || !s.seen.Begun {
 			sooner(s.secondaryUntil)
 		}
@@ -150,7 +150,7 @@ func (s *search) step(now time.Time) (netip.AddrPort, bool) {
 
 // find takes the best candidate that answered, or goes on asking.
 func (s *search) find(now time.Time) {
-	if s.way.Next.IsValid() {
+	if s.at.Next.IsValid() {
 		s.goOver(now)
 	}
 	if !s.taken.IsZero() {
@@ -196,10 +196,10 @@ func (s *search) grace() time.Duration {
 
 // place is where the link is: that of the secondary tunnel when it carries what is sent.
 func (s *search) place() netip.AddrPort {
-	if s.way.Next.IsValid() && s.seen.Begun {
-		return s.way.Next
+	if s.at.Next.IsValid() && s.seen.Begun {
+		return s.at.Next
 	}
-	return s.way.Addr
+	return s.at.Addr
 }
 
 // spoil leaves out the place in use for a while: it answered, and carried nothing.
@@ -225,7 +225,7 @@ func (s *search) stays(now time.Time) bool {
 // questions, or the answers, get lost.
 func (s *search) try(now time.Time) {
 	i := s.rank(s.place()) + 1
-	if i >= len(s.Candidates) || s.blinds == 0 && !s.way.Addr.IsValid() {
+	if i >= len(s.Candidates) || s.blinds == 0 && !s.at.Addr.IsValid() {
 		i = 0
 	}
 	s.take(s.Candidates[i].Addr)
@@ -240,7 +240,7 @@ func (s *search) try(now time.Time) {
 
 // better asks at better places than the one in use, and takes one that answered.
 func (s *search) better(now time.Time) {
-	if s.way.Next.IsValid() {
+	if s.at.Next.IsValid() {
 		s.goOver(now)
 		return
 	}
@@ -252,7 +252,7 @@ func (s *search) better(now time.Time) {
 		s.answers = map[netip.AddrPort]time.Time{}
 		s.nextUp = now.Add(retryEvery)
 		if s.Secondary {
-			s.way.Next, s.secondaryUntil, s.queue = best, now.Add(secondaryProof), nil
+			s.at.Next, s.secondaryUntil, s.queue = best, now.Add(secondaryProof), nil
 			return
 		}
 		s.take(best)
@@ -271,7 +271,7 @@ func (s *search) better(now time.Time) {
 func (s *search) goOver(now time.Time) {
 	switch {
 	case s.seen.Alone:
-		s.take(s.way.Next)
+		s.take(s.at.Next)
 		s.bettered = now
 		return
 	case s.seen.Begun:
@@ -279,7 +279,7 @@ func (s *search) goOver(now time.Time) {
 	case now.Before(s.secondaryUntil):
 		return
 	}
-	s.way.Next = netip.AddrPort{}
+	s.at.Next = netip.AddrPort{}
 }
 
 // best gives the most preferred of the first n candidates that answered, once no
@@ -320,7 +320,7 @@ func (s *search) ask(now time.Time, n int) {
 
 // take dials a candidate now.
 func (s *search) take(a netip.AddrPort) {
-	s.way.Addr, s.way.Next = a, netip.AddrPort{}
-	s.way.Dial++
+	s.at.Addr, s.at.Next = a, netip.AddrPort{}
+	s.at.Dial++
 	s.queue = nil
 }

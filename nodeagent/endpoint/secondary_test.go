@@ -26,7 +26,7 @@ func TestBetterBeside(t *testing.T) {
 			}
 			w.answers[inner], w.works[inner] = 10*time.Millisecond, true
 			w.run(2*retryEvery, func() bool { return w.at == inner })
-			if way := w.m.Ways()["b/gw"]; way.Addr != inner || way.Next.IsValid() || w.fell {
+			if way := w.m.RemoteEndpoints()["b/gw"]; way.Addr != inner || way.Next.IsValid() || w.fell {
 				t.Errorf("goes by %+v, fell %t", way, w.fell)
 			}
 		})
@@ -42,7 +42,7 @@ func TestBesideCarriesNothing(t *testing.T) {
 	dials := w.dial
 	tries, tried := 0, false
 	w.run(10*time.Minute, func() bool {
-		trying := w.m.Ways()["b/gw"].Next.IsValid()
+		trying := w.m.RemoteEndpoints()["b/gw"].Next.IsValid()
 		if trying && !tried {
 			tries++
 		}
@@ -119,7 +119,7 @@ func TestFallsAside(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		m, now := New(map[string]netip.AddrPort{"b/gw": outer}), time.Unix(1000, 0)
 		m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true, Secondary: true}}, now)
-		pass := func(seen Seen, answering ...netip.AddrPort) model.Way {
+		pass := func(seen Seen, answering ...netip.AddrPort) model.RemoteEndpoint {
 			for range 100 {
 				m.See("b/gw", seen, now)
 				asks, _ := m.Step(now)
@@ -130,21 +130,21 @@ func TestFallsAside(t *testing.T) {
 				}
 				now = now.Add(50 * time.Millisecond)
 			}
-			return m.Ways()["b/gw"]
+			return m.RemoteEndpoints()["b/gw"]
 		}
-		if way := pass(Seen{Alive: true}, inner); way != (model.Way{Addr: outer, Next: inner}) {
+		if way := pass(Seen{Alive: true}, inner); way != (model.RemoteEndpoint{Addr: outer, Next: inner}) {
 			t.Fatalf("goes by %+v", way)
 		}
 		if !begun {
-			if way := pass(Seen{}, inner, outer); way != (model.Way{Addr: outer}) {
+			if way := pass(Seen{}, inner, outer); way != (model.RemoteEndpoint{Addr: outer}) {
 				t.Errorf("goes by %+v before anything was sent over the secondary tunnel", way)
 			}
 			continue
 		}
-		if way := pass(Seen{Begun: true}, inner, outer); way != (model.Way{Addr: outer, Next: inner}) {
+		if way := pass(Seen{Begun: true}, inner, outer); way != (model.RemoteEndpoint{Addr: outer, Next: inner}) {
 			t.Errorf("goes by %+v while the first tunnel is there", way)
 		}
-		if way := pass(Seen{Alive: true, Begun: true, Alone: true}, inner, outer); way != (model.Way{Addr: inner, Dial: 1}) {
+		if way := pass(Seen{Alive: true, Begun: true, Alone: true}, inner, outer); way != (model.RemoteEndpoint{Addr: inner, Dial: 1}) {
 			t.Errorf("goes by %+v when the first tunnel is gone", way)
 		}
 	}
@@ -166,7 +166,7 @@ func TestDiesAside(t *testing.T) {
 			now = now.Add(50 * time.Millisecond)
 		}
 	}
-	if way := m.Ways()["b/gw"]; way.Addr != outer || way.Next.IsValid() || way.Dial == 0 {
+	if way := m.RemoteEndpoints()["b/gw"]; way.Addr != outer || way.Next.IsValid() || way.Dial == 0 {
 		t.Errorf("goes by %+v", way)
 	}
 }

@@ -3,13 +3,13 @@ package facts
 import (
 	"cmp"
 	"maps"
-	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // ManagedBy with the value Manager is the label of objects that are Hawser's.
@@ -68,7 +68,7 @@ func offered(s *corev1.Service) *mcs.Service {
 	}
 	if len(out.Families) == 0 {
 		for _, addr := range onePerFamily(append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...)) {
-			out.Families = append(out.Families, familyOf(addr))
+			out.Families = append(out.Families, fabric.Family(addr))
 		}
 	}
 	for _, p := range s.Spec.Ports {
@@ -90,13 +90,6 @@ func families(list []corev1.IPFamily) []int {
 		}
 	}
 	return out
-}
-
-func familyOf(addr netip.Addr) int {
-	if addr.Is4() {
-		return 4
-	}
-	return 6
 }
 
 func affinity(a corev1.ServiceAffinity) string {

@@ -123,11 +123,11 @@ func isPort(n int) bool { return n >= 1 && n <= 65535 }
 // checkTransit tells what no cluster says of its links.
 func checkTransit(p *model.Transit) error {
 	if len(p.Edges) > maxEdges {
-		return fmt.Errorf("tells of %d links, which is more than %d", len(p.Edges), maxEdges)
+		return fmt.Errorf("reports %d links, more than %d", len(p.Edges), maxEdges)
 	}
 	for _, e := range p.Edges {
 		if !fabric.IsLabel(e.Cluster) || e.Rank < 0 || e.Rank > int(health.Good) || e.MTU < 0 || e.MTU > 65535 {
-			return errors.New("tells of a link that is none")
+			return errors.New("reports an invalid link")
 		}
 	}
 	return nil
@@ -136,15 +136,15 @@ func checkTransit(p *model.Transit) error {
 // checkPlaces tells what no cluster says of places. Which of them count is for package found.
 func checkPlaces(p *model.Places) error {
 	if len(p.Found) > fabric.MaxLanes || len(p.Seen) > maxSeen {
-		return errors.New("tells of the places of more gateways than there are")
+		return errors.New("reports endpoints of more gateways than there are")
 	}
 	for gateway, all := range p.Found {
 		if !fabric.IsLabel(gateway) || len(all) > maxFound {
-			return errors.New("tells of a gateway that is none, or of too many endpoints of one")
+			return errors.New("reports an invalid gateway, or too many endpoints of one")
 		}
 		for _, f := range all {
 			if !fabric.IsSource(f.Source) || f.Port < 0 || f.Port > 65535 {
-				return errors.New("tells of an endpoint that is none")
+				return errors.New("reports an invalid endpoint")
 			}
 		}
 	}

@@ -30,17 +30,17 @@ func TestHostilePlaces(t *testing.T) {
 			return found(fmt.Sprintf("g%d", i), many(16, func(int) string { return one }))
 		}) + `}}`, ""},
 		"too many gateways": {`{"found":{` + many(33, func(i int) string { return found(fmt.Sprintf("g%d", i), one) }) + `}}`,
-			"tells of the places of more gateways than there are"},
+			"reports endpoints of more gateways than there are"},
 		"too many of one": {`{"found":{` + found("a", many(17, func(int) string { return one })) + `}}`,
-			"tells of a gateway that is none, or of too many endpoints of one"},
-		"no gateway":    {`{"found":{` + found("<", one) + `}}`, "tells of a gateway that is none, or of too many endpoints of one"},
-		"no source":     {`{"found":{` + found("a", `{"source":"told","addr":"203.0.113.1"}`) + `}}`, "tells of an endpoint that is none"},
-		"no port":       {`{"found":{` + found("a", `{"source":"seen","addr":"203.0.113.1","port":65536}`) + `}}`, "tells of an endpoint that is none"},
+			"reports an invalid gateway, or too many endpoints of one"},
+		"no gateway":    {`{"found":{` + found("<", one) + `}}`, "reports an invalid gateway, or too many endpoints of one"},
+		"no source":     {`{"found":{` + found("a", `{"source":"told","addr":"203.0.113.1"}`) + `}}`, "reports an invalid endpoint"},
+		"no port":       {`{"found":{` + found("a", `{"source":"seen","addr":"203.0.113.1","port":65536}`) + `}}`, "reports an invalid endpoint"},
 		"sees nobody":   {`{"seen":{"g1":"198.51.100.1:4000"}}`, "sees a gateway that is none"},
-		"sees too many": {`{"seen":{` + many(5000, func(i int) string { return fmt.Sprintf(`"g%d/a":"198.51.100.1:4000"`, i) }) + `}}`, "tells of the places of more gateways than there are"},
+		"sees too many": {`{"seen":{` + many(5000, func(i int) string { return fmt.Sprintf(`"g%d/a":"198.51.100.1:4000"`, i) }) + `}}`, "reports endpoints of more gateways than there are"},
 		"too long": {`{"seen":{` + many(4096, func(i int) string {
 			return fmt.Sprintf(`"%s/g%d":"198.51.100.1:4000"`, strings.Repeat("c", 60), i)
-		}) + `}}`, "tells of more than a cluster has"},
+		}) + `}}`, "reports more than a cluster has"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

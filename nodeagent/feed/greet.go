@@ -2,6 +2,7 @@ package feed
 
 import (
 	"crypto/ecdh"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
@@ -108,7 +109,7 @@ func believe(r io.Reader, h hello, want []byte) error {
 		return fmt.Errorf("%s says %q: %w", h.Server, w.Refused, errRefused)
 	case w.Protocol != protocol:
 		return fmt.Errorf("%s speaks version %d of the feed, not %d", h.Server, w.Protocol, protocol)
-	case !verify(want, w.Proof):
+	case !hmac.Equal(want, w.Proof):
 		return fmt.Errorf("%s does not hold the key of epoch %d that the fabric names: %w", h.Server, h.Epoch, errRefused)
 	}
 	return nil
@@ -148,7 +149,7 @@ func (a admission) admit(conn *tls.Conn, h hello) (proof []byte, client string, 
 		return nil, "", fmt.Errorf("no gateway %q with a key of epoch %d: %w", clip(c.client), h.Epoch, errRefused)
 	}
 	want, err := c.proof(roleClient, private, public)
-	if err != nil || !verify(want, h.Proof) {
+	if err != nil || !hmac.Equal(want, h.Proof) {
 		return nil, "", fmt.Errorf("%s does not hold the key of epoch %d that the fabric names: %w", c.client, h.Epoch, errRefused)
 	}
 	proof, err = c.proof(roleServer, private, public)

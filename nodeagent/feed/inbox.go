@@ -199,7 +199,7 @@ func decodeSmall[T any](b *inbox, raw json.RawMessage, check func(*T) error) (*T
 	}
 	err := check(said)
 	if err == nil && len(raw) > maxSmall {
-		err = errors.New("tells of more than a cluster has")
+		err = errors.New("reports more than a cluster has")
 	}
 	if err != nil {
 		b.warn(err.Error())

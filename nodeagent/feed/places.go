@@ -72,12 +72,3 @@ func (p *places) drop(conn net.Conn, from netip.Addr) {
 		delete(p.taken, from)
 	}
 }
-
-func (p *places) count() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, conns := range p.taken {
-		n += len(conns)
-	}
-	return n
-}

@@ -64,9 +64,6 @@ func (c channel) proof(role string, private *ecdh.PrivateKey, public *ecdh.Publi
 	return code.Sum(nil), nil
 }
 
-// verify compares in constant time.
-func verify(want, have []byte) bool { return hmac.Equal(want, have) }
-
 func exporter(conn *tls.Conn) ([]byte, error) {
 	state := conn.ConnectionState()
 	material, err := state.ExportKeyingMaterial(exporterLabel, nil, 32)

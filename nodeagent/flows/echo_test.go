@@ -16,10 +16,10 @@ import (
 func (r *rig) echo(port uint16, own bool) {
 	r.t.Helper()
 	s, link, to := r.b, "hw-vx0", podIP
-	r.b.ip("neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev hw-vx0")
+	r.b.IP("neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev hw-vx0")
 	if !own {
 		s, link, to = r.far, "wg2", shared
-		r.far.ip("route replace 242.1.0.0/16 via 241.0.2.1")
+		r.far.IP("route replace 242.1.0.0/16 via 241.0.2.1")
 	}
 	answer := Tuple{
 		From: netip.MustParseAddrPort(fmt.Sprintf("%s:%d", export, servicePort)),
@@ -30,7 +30,7 @@ func (r *rig) echo(port uint16, own bool) {
 		if time.Now().After(end) {
 			r.t.Fatalf("no entry for %v at the gateway", answer)
 		}
-		s.inside(func() {
+		s.Inside(func() {
 			// Below conntrack of this namespace, which knows the flow the other way round.
 			out, err := openSender(link)
 			r.must(err)
@@ -46,7 +46,7 @@ func TestRenewAfterEcho(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.gatewayPod()
-	r.a.nft(`table inet mapped { chain pre { type nat hook prerouting priority -110;
+	r.a.NFT(`table inet mapped { chain pre { type nat hook prerouting priority -110;
 		iifname hw-wg1 ip daddr ` + shared + ` dnat ip to ` + podIP + `
 	}
 }`)
@@ -93,7 +93,7 @@ func TestRenewLostPort(t *testing.T) {
 	port := s.client.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 	r.echo(port, true)
 	r.moveA(false)
-	r.a.inside(func() {
+	r.a.Inside(func() {
 		for _, f := range r.a.flows() {
 			if f.Orig.From.Port() == port {
 				r.must(remove(&f))

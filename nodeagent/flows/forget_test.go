@@ -20,16 +20,16 @@ func TestForget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.pod.ip("addr add 10.7.1.6/24 dev eth0")
+			r.pod.IP("addr add 10.7.1.6/24 dev eth0")
 			dead := r.openFrom("10.7.1.5:40000")
 			if !dead.asks(quick) {
 				t.Fatal("the rig carries nothing")
 			}
-			r.node.ip("link set pod0 down") // so that nobody sees the end
-			r.far.ip("link set srv0 down")
+			r.node.IP("link set pod0 down") // so that nobody sees the end
+			r.far.IP("link set srv0 down")
 			dead.end()
-			r.node.ip("link set pod0 up")
-			r.far.ip("link set srv0 up")
+			r.node.IP("link set pod0 up")
+			r.far.IP("link set srv0 up")
 			r.move("b")
 			k := r.keeper()
 			begin := time.Now()
@@ -70,11 +70,11 @@ func (r *rig) openFrom(source string) *talk {
 	r.t.Helper()
 	var listener net.Listener
 	var err error
-	r.server.inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backend, backend6, target)) })
+	r.server.Inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backend, backend6, target)) })
 	r.must(err)
 	defer listener.Close()
 	k := &talk{}
-	r.pod.inside(func() {
+	r.pod.Inside(func() {
 		dialer := net.Dialer{Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source))}
 		// In the calling goroutine, which is in the namespace; IPv4 has no second address to try.
 		k.client, err = dialer.DialContext(context.Background(), "tcp4", service("tcp4", vip, vip6, servicePort))

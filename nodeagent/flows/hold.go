@@ -3,11 +3,12 @@ package flows
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/cidr"
 )
 
 // Rules that hold packets back for some milliseconds. Their protocol is not that
@@ -53,12 +54,8 @@ func holdRule(from, to netip.Prefix) *netlink.Rule {
 		r.Family = netlink.FAMILY_V6
 	}
 	r.Priority, r.Protocol, r.Type = holdPriority, holdProtocol, unix.RTN_BLACKHOLE
-	r.Src, r.Dst = network(from), network(to)
+	r.Src, r.Dst = cidr.IPNet(from), cidr.IPNet(to)
 	return r
-}
-
-func network(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
 // Release removes the rules that an agent left that was killed while it held

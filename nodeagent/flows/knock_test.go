@@ -18,7 +18,7 @@ func TestKnock(t *testing.T) {
 				t.Fatal("the rig carries nothing")
 			}
 			r.move("b")
-			r.a.ip("link set hw-wg1 down")
+			r.a.IP("link set hw-wg1 down")
 			s.push("lost?")
 			if s.hears("lost?", 300*time.Millisecond) {
 				t.Fatal("gateway b knows a flow that it never saw")

@@ -17,15 +17,15 @@ import (
 // service addresses.
 func (r *rig) gatewayPod() {
 	r.t.Helper()
-	r.pod.ip("link del eth0")
+	r.pod.IP("link del eth0")
 	tunnel(r.pod, "eth0", r.a, "pod0")
-	r.pod.ip("addr add "+podIP+"/24 dev eth0", "addr add "+podIP6+"/64 dev eth0 nodad",
+	r.pod.IP("addr add "+podIP+"/24 dev eth0", "addr add "+podIP6+"/64 dev eth0 nodad",
 		"route add default via 10.7.1.1", "route add default via fd00:7::1")
-	r.a.ip("route del 10.7.1.0/24", "route del fd00:7::/64", "addr add 10.7.1.1/24 dev pod0", "addr add fd00:7::1/64 dev pod0 nodad")
-	r.b.ip("route replace 10.7.1.0/24 via 192.0.2.2", "route replace fd00:7::/64 via 2001:db8::2")
+	r.a.IP("route del 10.7.1.0/24", "route del fd00:7::/64", "addr add 10.7.1.1/24 dev pod0", "addr add fd00:7::1/64 dev pod0 nodad")
+	r.b.IP("route replace 10.7.1.0/24 via 192.0.2.2", "route replace fd00:7::/64 via 2001:db8::2")
 	dnat := `ip daddr ` + vip + ` meta l4proto { tcp, udp } th dport 80 dnat ip to ` + export + `:80
 		ip6 daddr ` + vip6 + ` meta l4proto { tcp, udp } th dport 80 dnat ip6 to [` + export6 + `]:80`
-	r.a.nft(`table inet services {
+	r.a.NFT(`table inet services {
 		chain pre { type nat hook prerouting priority -110; ` + dnat + `
 		}
 		chain out { type nat hook output priority -110; ` + dnat + `
@@ -35,7 +35,7 @@ func (r *rig) gatewayPod() {
 			oifname hw-vx0 ip6 daddr fd00:42:2::/48 snat ip6 to ip6 saddr
 		}
 	}`)
-	r.a.ip("route add 243.0.0.0/16 dev hw-vx0", "route add fd00:43::/48 dev hw-vx0")
+	r.a.IP("route add 243.0.0.0/16 dev hw-vx0", "route add fd00:43::/48 dev hw-vx0")
 }
 
 // moveA leads the path of gateway a's own pods over its own link or over b.
@@ -45,7 +45,7 @@ func (r *rig) moveA(own bool) {
 	if own {
 		via = []string{"route replace 242.2.0.0/16 via 241.0.2.2", "route replace fd00:42:2::/48 via fd00:41:2::2"}
 	}
-	r.a.ip(via...)
+	r.a.IP(via...)
 	r.move(map[bool]string{true: "a", false: "b"}[own])
 }
 
@@ -107,19 +107,19 @@ func (r *rig) backend() *talk {
 				ip saddr 242.2.0.0/16 snat ip to ip saddr
 			}
 		}`
-	r.a.nft(rules)
-	r.b.nft(rules)
-	r.far.nft(`table inet client { chain post { type nat hook postrouting priority 90;
+	r.a.NFT(rules)
+	r.b.NFT(rules)
+	r.far.NFT(`table inet client { chain post { type nat hook postrouting priority 90;
 		oifname "wg*" ip saddr ` + backend + ` snat ip to 242.2.0.9
 	}
 }`)
 	var listener net.Listener
 	var err error
-	r.pod.inside(func() { listener, err = net.Listen("tcp4", podIP+":8080") })
+	r.pod.Inside(func() { listener, err = net.Listen("tcp4", podIP+":8080") })
 	r.must(err)
 	defer listener.Close()
 	k := &talk{}
-	r.server.inside(func() { k.client, err = net.DialTimeout("tcp4", "242.1.0.40:80", quick) })
+	r.server.Inside(func() { k.client, err = net.DialTimeout("tcp4", "242.1.0.40:80", quick) })
 	r.must(err)
 	r.t.Cleanup(func() { k.client.Close() })
 	k.server, err = listener.Accept()
@@ -180,7 +180,7 @@ func TestRenewBackend(t *testing.T) {
 func (s *space) holds() (out string) {
 	s.t.Helper()
 	for _, family := range []string{"-4", "-6"} {
-		raw, err := exec.Command("ip", "-n", s.name, family, "rule", "show", "priority", "7298").CombinedOutput()
+		raw, err := exec.Command("ip", "-n", s.Name, family, "rule", "show", "priority", "7298").CombinedOutput()
 		if err != nil {
 			s.t.Errorf("ip rule: %v\n%s", err, raw)
 		}
@@ -194,8 +194,8 @@ func TestHold(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	pods := []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}
-	s.ip("rule add priority 7298 from 10.1.0.0/16 lookup main")
-	s.inside(func() {
+	s.IP("rule add priority 7298 from 10.1.0.0/16 lookup main")
+	s.Inside(func() {
 		_, err := hold([]*turn{{cluster: "g2", prefixes: remote}}, pods)
 		if err != nil {
 			t.Error(err)
@@ -206,7 +206,7 @@ func TestHold(t *testing.T) {
 			t.Errorf("rules %q, want %q", got, want)
 		}
 	}
-	s.inside(func() {
+	s.Inside(func() {
 		removed, err := Release()
 		if want := "7298 from 242.2.0.0/16 to 10.7.1.0/24"; err != nil || !slices.Contains(removed, want) || len(removed) != 2 {
 			t.Errorf("removed %q and %v, want %s and the same of IPv6", removed, err, want)
@@ -263,11 +263,11 @@ func TestTransits(t *testing.T) {
 	r := newRig(t)
 	r.moveA(false)
 	r.move("a") // the node still takes a
-	r.a.nft(`table inet keep { chain post { type nat hook postrouting priority 90;
+	r.a.NFT(`table inet keep { chain post { type nat hook postrouting priority 90;
 		oifname hw-vx0 ip daddr 242.2.0.0/16 snat ip to ip saddr
 	}
 }`)
-	r.far.ip("route replace 242.1.0.0/16 via 241.0.3.1") // back over b, which translated it
+	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // back over b, which translated it
 	k := r.openFrom("10.7.1.5:41000")
 	if !k.asks(quick) {
 		t.Fatal("the rig carries nothing")
@@ -341,10 +341,10 @@ func (k *talk) hears() bool {
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.far.ip("route replace 242.1.0.0/16 via 241.0.3.1") // the answer goes to b, which knows nothing
+	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // the answer goes to b, which knows nothing
 	var listener net.Listener
 	var err error
-	r.server.inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backend, backend6, target)) })
+	r.server.Inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backend, backend6, target)) })
 	r.must(err)
 	defer listener.Close()
 	go func() {
@@ -354,7 +354,7 @@ func TestHalfOpen(t *testing.T) {
 		r.move("b")
 	}()
 	k := &talk{}
-	r.pod.inside(func() { k.client, err = net.DialTimeout("tcp4", service("tcp4", vip, vip6, servicePort), quick) })
+	r.pod.Inside(func() { k.client, err = net.DialTimeout("tcp4", service("tcp4", vip, vip6, servicePort), quick) })
 	r.must(err)
 	defer k.client.Close()
 	k.server, err = listener.Accept()

@@ -45,12 +45,12 @@ func newRig(t testing.TB) *rig {
 	tunnel(r.pod, "eth0", r.node, "pod0")
 	tunnel(r.far, "srv0", r.server, "eth0")
 	r.link()
-	r.pod.ip("addr add "+podIP+"/24 dev eth0", "addr add "+podIP6+"/64 dev eth0 nodad",
+	r.pod.IP("addr add "+podIP+"/24 dev eth0", "addr add "+podIP6+"/64 dev eth0 nodad",
 		"route add default via 10.7.1.1", "route add default via fd00:7::1")
-	r.node.ip("addr add 10.7.1.1/24 dev pod0", "addr add fd00:7::1/64 dev pod0 nodad")
-	r.server.ip("addr add "+backend+"/24 dev eth0", "addr add "+backend6+"/64 dev eth0 nodad",
+	r.node.IP("addr add 10.7.1.1/24 dev pod0", "addr add fd00:7::1/64 dev pod0 nodad")
+	r.server.IP("addr add "+backend+"/24 dev eth0", "addr add "+backend6+"/64 dev eth0 nodad",
 		"route add default via 10.8.1.1", "route add default via fd00:8::1")
-	r.far.ip("addr add 10.8.1.1/24 dev srv0", "addr add fd00:8::1/64 dev srv0 nodad")
+	r.far.IP("addr add 10.8.1.1/24 dev srv0", "addr add fd00:8::1/64 dev srv0 nodad")
 	r.rules()
 	for _, s := range []*space{r.node, r.a, r.b, r.far} {
 		s.sysctl("netfilter/nf_conntrack_tcp_be_liberal", "1")
@@ -62,7 +62,7 @@ func newRig(t testing.TB) *rig {
 // link joins the node and the gateways by a bridge on the node's side, with
 // fixed neighbours as in hw-vx0, and the gateways with far.
 func (r *rig) link() {
-	r.node.ip("link add hw-vx0 address 02:00:00:00:00:01 type bridge", "link set hw-vx0 up",
+	r.node.IP("link add hw-vx0 address 02:00:00:00:00:01 type bridge", "link set hw-vx0 up",
 		"addr add 192.0.2.1/24 dev hw-vx0", "addr add 2001:db8::1/64 dev hw-vx0 nodad")
 	if _, err := os.Stat("/proc/sys/net/bridge"); err == nil {
 		// What the bridge passes from one gateway to the other is not the node's.
@@ -72,18 +72,18 @@ func (r *rig) link() {
 	for i, g := range []*space{r.a, r.b} {
 		n := i + 2
 		tunnel(g, "hw-vx0", r.node, fmt.Sprintf("port%d", n))
-		r.node.ip(fmt.Sprintf("link set port%d master hw-vx0", n))
-		g.ip(fmt.Sprintf("link set hw-vx0 address 02:00:00:00:00:0%d", n),
+		r.node.IP(fmt.Sprintf("link set port%d master hw-vx0", n))
+		g.IP(fmt.Sprintf("link set hw-vx0 address 02:00:00:00:00:0%d", n),
 			fmt.Sprintf("addr add 192.0.2.%d/24 dev hw-vx0", n), fmt.Sprintf("addr add 2001:db8::%d/64 dev hw-vx0 nodad", n),
 			"route add 10.7.1.0/24 via 192.0.2.1", "route add fd00:7::/64 via 2001:db8::1",
 			"route add blackhole 242.1.0.0/16", "route add blackhole fd00:42:1::/48")
-		r.node.ip(fmt.Sprintf("neigh add 192.0.2.%d lladdr 02:00:00:00:00:0%d dev hw-vx0 nud permanent", n, n),
+		r.node.IP(fmt.Sprintf("neigh add 192.0.2.%d lladdr 02:00:00:00:00:0%d dev hw-vx0 nud permanent", n, n),
 			fmt.Sprintf("neigh add 2001:db8::%d lladdr 02:00:00:00:00:0%d dev hw-vx0 nud permanent", n, n))
 		far := fmt.Sprintf("wg%d", n)
 		tunnel(g, "hw-wg1", r.far, far)
-		g.ip(fmt.Sprintf("addr add 241.0.%d.1/24 dev hw-wg1", n), fmt.Sprintf("addr add fd00:41:%d::1/64 dev hw-wg1 nodad", n),
+		g.IP(fmt.Sprintf("addr add 241.0.%d.1/24 dev hw-wg1", n), fmt.Sprintf("addr add fd00:41:%d::1/64 dev hw-wg1 nodad", n),
 			fmt.Sprintf("route add 242.2.0.0/16 via 241.0.%d.2", n), fmt.Sprintf("route add fd00:42:2::/48 via fd00:41:%d::2", n))
-		r.far.ip(fmt.Sprintf("addr add 241.0.%d.2/24 dev %s", n, far), fmt.Sprintf("addr add fd00:41:%d::2/64 dev %s nodad", n, far))
+		r.far.IP(fmt.Sprintf("addr add 241.0.%d.2/24 dev %s", n, far), fmt.Sprintf("addr add fd00:41:%d::2/64 dev %s nodad", n, far))
 	}
 }
 
@@ -97,15 +97,15 @@ func (r *rig) rules() {
 			}
 		}`, from, to, from6, to6, port)
 	}
-	r.node.nft(services(vip, export, vip6, export6, servicePort))
-	r.node.nft(`table inet t { chain post { type nat hook postrouting priority 90;
+	r.node.NFT(services(vip, export, vip6, export6, servicePort))
+	r.node.NFT(`table inet t { chain post { type nat hook postrouting priority 90;
 		ip daddr 242.2.0.0/16 snat ip to ip saddr
 		ip6 daddr fd00:42:2::/48 snat ip6 to ip6 saddr
 	}
 }`)
-	r.far.nft(services(export, backend, export6, backend6, target))
+	r.far.NFT(services(export, backend, export6, backend6, target))
 	for _, g := range []*space{r.a, r.b} {
-		g.nft(`table inet t { chain post { type nat hook postrouting priority 90;
+		g.NFT(`table inet t { chain post { type nat hook postrouting priority 90;
 			oifname hw-wg1 ip daddr 242.2.0.0/16 snat ip to ` + shared + `
 			oifname hw-wg1 ip6 daddr fd00:42:2::/48 snat ip6 to ` + shared6 + `
 		}
@@ -117,11 +117,11 @@ func (r *rig) rules() {
 func (r *rig) move(to string) {
 	r.t.Helper()
 	n := map[string]int{"a": 2, "b": 3}[to]
-	r.node.ip(fmt.Sprintf("route replace 242.2.0.0/16 via 192.0.2.%d dev hw-vx0", n),
+	r.node.IP(fmt.Sprintf("route replace 242.2.0.0/16 via 192.0.2.%d dev hw-vx0", n),
 		fmt.Sprintf("route replace 243.0.0.0/16 via 192.0.2.%d dev hw-vx0", n),
 		fmt.Sprintf("route replace fd00:42:2::/48 via 2001:db8::%d dev hw-vx0", n),
 		fmt.Sprintf("route replace fd00:43::/48 via 2001:db8::%d dev hw-vx0", n))
-	r.far.ip(fmt.Sprintf("route replace 242.1.0.0/16 via 241.0.%d.1", n), fmt.Sprintf("route replace fd00:42:1::/48 via fd00:41:%d::1", n))
+	r.far.IP(fmt.Sprintf("route replace 242.1.0.0/16 via 241.0.%d.1", n), fmt.Sprintf("route replace fd00:42:1::/48 via fd00:41:%d::1", n))
 }
 
 // session is a connection of the pod: the server's end speaks, the pod listens.
@@ -205,8 +205,8 @@ func (r *rig) openTCP(network string) *session {
 func (r *rig) dial(network string, listen func() error) *session {
 	r.t.Helper()
 	s := &session{t: r.t, datagrams: network[:3] == "udp"}
-	r.server.inside(func() { r.must(listen()) })
-	r.pod.inside(func() {
+	r.server.Inside(func() { r.must(listen()) })
+	r.pod.Inside(func() {
 		var err error
 		// A neighbour that does not answer for three seconds, on a machine that is
 		// busy, counts as unreachable for a while.
@@ -287,7 +287,7 @@ func (r *rig) keeper() *Keeper {
 // flows lists conntrack of a namespace.
 func (s *space) flows() (out []Flow) {
 	s.t.Helper()
-	s.inside(func() {
+	s.Inside(func() {
 		if err := list(s.t.Context(), func(f *Flow) { out = append(out, *f) }); err != nil {
 			s.t.Error(err)
 		}
@@ -298,6 +298,6 @@ func (s *space) flows() (out []Flow) {
 // work lets a keeper work once, at a time.
 func (s *space) work(k *Keeper, now time.Time) Stats {
 	s.t.Helper()
-	s.inside(func() { k.work(s.t.Context(), now) })
+	s.Inside(func() { k.work(s.t.Context(), now) })
 	return k.Stats()
 }

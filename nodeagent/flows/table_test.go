@@ -18,7 +18,7 @@ import (
 // number to the export, the others elsewhere.
 func (s *space) insert(flows int, to func(i int) netip.AddrPort) {
 	s.t.Helper()
-	s.inside(func() {
+	s.Inside(func() {
 		socket, err := nl.Subscribe(unix.NETLINK_NETFILTER)
 		if err != nil {
 			s.t.Error(err)
@@ -57,7 +57,7 @@ func (f *Flow) encode() []byte {
 // count is the number of conntrack entries.
 func (s *space) count() (n int) {
 	s.t.Helper()
-	s.inside(func() {
+	s.Inside(func() {
 		raw, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
 		if err == nil {
 			n, err = strconv.Atoi(strings.TrimSpace(string(raw)))
@@ -110,7 +110,7 @@ func TestElsewhere(t *testing.T) {
 	r := newRig(t)
 	r.open("tcp4")
 	for _, route := range []string{"route replace 242.2.0.0/16 dev pod0", "route replace blackhole 242.2.0.0/16"} {
-		r.node.ip("route del 242.2.0.0/16", route)
+		r.node.IP("route del 242.2.0.0/16", route)
 		k := r.keeper()
 		k.Moved("g2", remote)
 		if stats := r.node.work(k, time.Now()); stats.Sent != 0 || stats.Failed != 0 || stats.Rounds != 1 {
@@ -144,7 +144,7 @@ func BenchmarkList(b *testing.B) {
 	moves := []*move{{cluster: "g2", prefixes: remote}}
 	b.ReportAllocs()
 	for b.Loop() {
-		s.inside(func() {
+		s.Inside(func() {
 			if flows, _, err := find(b.Context(), time.Now(), moves); err != nil || len(flows) > 0 {
 				b.Fatal(flows, err)
 			}

@@ -101,7 +101,7 @@ func TestBudgetLeavesTheUsed(t *testing.T) {
 	l.SetUse(map[string]model.Path{peerOf(7).Cluster: {Local: "a1", Remote: "g"}, peerOf(8).Cluster: {Local: "a2", Remote: "g"}})
 	l.uses = map[netip.Addr]bool{remoteAddr(9): true}
 	says := message{from: peerOf(9).hash(), to: l.self, word: word{rank: Good, uses: true}}
-	says.token = l.byWay[way{at: Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, from: remoteAddr(9)}].token
+	says.token = l.byFlow[flow{at: Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, from: remoteAddr(9)}].token
 	l.receive(l.now, Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, netip.AddrPortFrom(remoteAddr(9), 4804), says.encode())
 	clear(l.sent)
 	l.run(5 * time.Second)
@@ -276,7 +276,7 @@ func TestOvertakenPoke(t *testing.T) {
 	a, b := m.node("a", "a-gw0"), m.node("b", "b-gw0")
 	a.SetDraining(true)
 	m.run(10 * time.Millisecond)
-	heard := b.byWay[way{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
+	heard := b.byFlow[flow{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
 	if heard.remote.rank != Draining {
 		t.Fatalf("b heard %v", heard.remote)
 	}

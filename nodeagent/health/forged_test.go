@@ -27,7 +27,7 @@ func TestForgedWords(t *testing.T) {
 		for _, n := range m.nodes {
 			n.moves = nil
 		}
-		link := b.byWay[way{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
+		link := b.byFlow[flow{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
 		sent := m.sent
 		m.forge(a, b, says, time.Second)
 		forged := 1000
@@ -61,7 +61,7 @@ func TestOlderAgentIsAsked(t *testing.T) {
 	m := newSim(t, calm, 2, 2)
 	before := m.agreed("a", "b")
 	a, b := m.node("a", before.Local), m.node("b", before.Remote)
-	link := b.byWay[way{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
+	link := b.byFlow[flow{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
 	m.older = a
 	m.run(time.Second)
 	if link.theirs != 0 {
@@ -88,7 +88,7 @@ func TestFloodStarvesNobody(t *testing.T) {
 		return len(l.receive(l.now, at, netip.AddrPortFrom(from, 4804), m.encode()))
 	}
 	honest := func(i int) message {
-		return message{from: peerOf(i).hash(), token: l.byWay[way{at: tunnel, from: remoteAddr(i)}].token, word: word{rank: Good}}
+		return message{from: peerOf(i).hash(), token: l.byFlow[flow{at: tunnel, from: remoteAddr(i)}].token, word: word{rank: Good}}
 	}
 	heap := func() int64 {
 		runtime.GC()

@@ -5,14 +5,14 @@ import "time"
 // offPathTime is for how long the answer to a probe off the path counts.
 const offPathTime = 3 * time.Second
 
-// offPath is a probe that went another way than its link.
+// offPath is a probe that went over another link than its link.
 type offPath struct {
 	to, from uint64 // hash of the peer; a number in place of the own name
 	sent     time.Time
 	answered func()
 }
 
-// OffPath makes a probe of a gateway that somebody else sends, another way than the
+// OffPath makes a probe of a gateway that somebody else sends, over another link than the
 // link to it takes. It says nothing of the link, here or at the other end, which
 // answers by its own way. answered is called at most once, under a lock: it must
 // neither block nor call the prober.

@@ -32,7 +32,7 @@ type Prober struct {
 	sorted   []*target      // by peer, source and address
 	tunnels  []*target      // those of other clusters, by hash
 	byPeer   map[Peer][]int // indexes in sorted; replaced, never changed
-	byWay    map[way]*target
+	byFlow   map[flow]*target
 	schedule due.Queue[*target]
 	until    time.Time // when the schedule is looked at next
 	moved    bool      // targets or listen changed, so sockets may have to
@@ -67,7 +67,7 @@ func New(config Config) *Prober {
 		settings: config.Settings.sane(),
 		wake:     config.Wake,
 		targets:  map[Target]*target{},
-		byWay:    map[way]*target{},
+		byFlow:   map[flow]*target{},
 		stretch:  1,
 		reach:    newReachList(nil),
 		askers:   askers{},
@@ -78,15 +78,15 @@ func New(config Config) *Prober {
 // outgoing is one packet on its way.
 type outgoing = socket.Datagram
 
-// way is how packets find their target: the socket and the sender's address.
-type way struct {
+// flow is how packets find their target: the socket and the sender's address.
+type flow struct {
 	at   Listen
 	from netip.Addr
 }
 
 func (t Target) place() Listen { return Listen{Addr: t.Source, Device: t.Device} }
 
-func (t Target) way() way { return way{at: t.place(), from: t.Addr} }
+func (t Target) flow() flow { return flow{at: t.place(), from: t.Addr} }
 
 // SetTargets replaces the set of targets. Those that stay keep their state.
 func (p *Prober) SetTargets(targets []Target) {
@@ -135,14 +135,14 @@ func (p *Prober) add(want Target, now time.Time) {
 	t.plan(now, p.settings)
 	t.said = p.wordFor(t, now)
 	t.shown = p.shownOf(t, now)
-	p.targets[want], p.byWay[want.way()] = t, t
+	p.targets[want], p.byFlow[want.flow()] = t, t
 	p.schedule.Set(t, t.wake)
 }
 
 func (p *Prober) remove(t *target) {
 	delete(p.targets, t.Target)
-	if p.byWay[t.way()] == t {
-		delete(p.byWay, t.way())
+	if p.byFlow[t.flow()] == t {
+		delete(p.byFlow, t.flow())
 	}
 	p.schedule.Remove(t)
 }

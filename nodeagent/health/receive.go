@@ -46,7 +46,7 @@ func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
 	if p.asked(now, m.message) {
 		return false
 	}
-	t := p.byWay[way{at: m.at, from: m.from.Addr()}]
+	t := p.byFlow[flow{at: m.at, from: m.from.Addr()}]
 	if t == nil || m.message.from != t.hash || m.to != p.self {
 		p.stats.Foreign++
 		return false
@@ -107,7 +107,7 @@ func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool
 			p.stale = p.stale || changed
 			p.remember(m, now)
 		}
-	} else if t := p.byWay[way{at: m.at, from: m.from.Addr()}]; t != nil && t.hash == m.message.from {
+	} else if t := p.byFlow[flow{at: m.at, from: m.from.Addr()}]; t != nil && t.hash == m.message.from {
 		budget = &t.unproven
 		if m.token == t.token {
 			budget = &t.answers

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/ipsec/vici"
 	"hawser.dev/hawser/schema/fabric"
@@ -157,7 +158,7 @@ func keyID(key ed25519.PublicKey) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func single(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
+func single(a netip.Addr) string { return cidr.Single(a).String() }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d/time.Second)) + "s" }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -81,7 +82,7 @@ func (k *Addresses) add(want desired.Address) error {
 	if err != nil {
 		return err
 	}
-	addr := &netlink.Addr{IPNet: toNet(want.Prefix), Scope: scope}
+	addr := &netlink.Addr{IPNet: cidr.IPNet(want.Prefix), Scope: scope}
 	if want.Prefix.Addr().Is6() {
 		// Nobody else has it, and an address under duplicate detection cannot be
 		// used as a route's source.
@@ -104,7 +105,7 @@ func (k *Addresses) remove(have desired.Address) error {
 	if err != nil {
 		return err
 	}
-	if err := k.ns.route.AddrDel(l, &netlink.Addr{IPNet: toNet(have.Prefix)}); err != nil && !gone(err) {
+	if err := k.ns.route.AddrDel(l, &netlink.Addr{IPNet: cidr.IPNet(have.Prefix)}); err != nil && !gone(err) {
 		return fmt.Errorf("delete address %s of %s: %w", have.Prefix, have.Link, err)
 	}
 	return nil

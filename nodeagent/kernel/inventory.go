@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/nodeagent/inventory"
 	"hawser.dev/hawser/nodeagent/tunnel"
 )
@@ -79,7 +79,7 @@ func wireguardOf(d *wgtypes.Device) inventory.Wireguard {
 		told := readPeer(d.Name, p)
 		peer := inventory.Peer{
 			PublicKey: told.PublicKey, Shared: p.PresharedKey != (wgtypes.Key{}), Handshake: p.LastHandshakeTime.UTC(),
-			RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: spelled(told.AllowedIPs),
+			RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: listing.Texts(told.AllowedIPs),
 		}
 		if told.Endpoint.IsValid() {
 			peer.Endpoint = told.Endpoint.String()
@@ -90,14 +90,6 @@ func wireguardOf(d *wgtypes.Device) inventory.Wireguard {
 		out.Peers = append(out.Peers, peer)
 	}
 	slices.SortFunc(out.Peers, func(a, b inventory.Peer) int { return strings.Compare(a.PublicKey, b.PublicKey) })
-	return out
-}
-
-func spelled(prefixes []netip.Prefix) []string {
-	out := make([]string, len(prefixes))
-	for i, p := range prefixes {
-		out[i] = p.String()
-	}
 	return out
 }
 

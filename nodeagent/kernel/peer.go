@@ -11,6 +11,7 @@ import (
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -160,7 +161,7 @@ func peerConfig(c diff.Change[desired.Peer]) (wgtypes.PeerConfig, error) {
 		ReplaceAllowedIPs: true, AllowedIPs: make([]net.IPNet, len(c.Want.AllowedIPs)),
 	}
 	for i, p := range c.Want.AllowedIPs {
-		config.AllowedIPs[i] = *toNet(p)
+		config.AllowedIPs[i] = *cidr.IPNet(p)
 	}
 	if c.Want.Endpoint.IsValid() && c.Want.Endpoint != c.Have.Endpoint {
 		config.Endpoint = net.UDPAddrFromAddrPort(c.Want.Endpoint)

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -169,7 +170,7 @@ func blockedRoute(want desired.Route, err error) error {
 
 func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Route, error) {
 	r := &netlink.Route{
-		Table: want.Table, Protocol: desired.RouteProtocol, Dst: toNet(want.Dst), Family: familyOf(want.Dst.Addr()),
+		Table: want.Table, Protocol: desired.RouteProtocol, Dst: cidr.IPNet(want.Dst), Family: familyOf(want.Dst.Addr()),
 		Src: toIP(want.Src), MTU: want.MTU, Priority: want.Metric,
 	}
 	r.MTULock = want.MTU > 0 && lockedMTU(r.Family)
@@ -208,7 +209,7 @@ func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Rou
 // times with all others like it.
 func (k *Routes) remove(have desired.Route) error {
 	match := &netlink.Route{
-		Table: have.Table, Protocol: desired.RouteProtocol, Dst: toNet(have.Dst), Family: familyOf(have.Dst.Addr()),
+		Table: have.Table, Protocol: desired.RouteProtocol, Dst: cidr.IPNet(have.Dst), Family: familyOf(have.Dst.Addr()),
 		Scope: netlink.SCOPE_NOWHERE, Priority: have.Metric,
 	}
 	// Without a metric the kernel takes any: the least first, for IPv4, where 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/spread"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Ask is one that needs an address of each of its families.
@@ -81,7 +82,7 @@ func byRight(asks []Ask) []int {
 func newAllocation(pools []netip.Prefix, given func(netip.Addr) bool) *allocation {
 	a := &allocation{given: given, used: map[netip.Addr]bool{}, full: map[int]bool{}, pools: map[int]netip.Prefix{}}
 	for _, p := range pools {
-		if fam := familyOf(p.Addr()); !a.pools[fam].IsValid() {
+		if fam := fabric.Family(p.Addr()); !a.pools[fam].IsValid() {
 			a.pools[fam] = p.Masked()
 		}
 	}
@@ -96,13 +97,13 @@ type allocation struct {
 }
 
 func (a *allocation) usable(addr netip.Addr) bool {
-	p := a.pools[familyOf(addr)]
+	p := a.pools[fabric.Family(addr)]
 	return p.IsValid() && p.Contains(addr) && !edge(p, addr) && a.free(addr)
 }
 
 // outside reports whether an address is none of a pool, and may be kept all the same.
 func (a *allocation) outside(addr netip.Addr, within []netip.Prefix) bool {
-	return !a.pools[familyOf(addr)].Contains(addr) && a.free(addr) &&
+	return !a.pools[fabric.Family(addr)].Contains(addr) && a.free(addr) &&
 		slices.ContainsFunc(within, func(p netip.Prefix) bool { return p.Contains(addr) && !edge(p, addr) })
 }
 
@@ -120,7 +121,7 @@ func (a *allocation) keepAll(asks []Ask, order []int) []map[int]netip.Addr {
 func (a *allocation) keep(ask *Ask) map[int]netip.Addr {
 	out := map[int]netip.Addr{}
 	for _, fam := range ask.Families {
-		i := slices.IndexFunc(ask.Held, func(h netip.Addr) bool { return familyOf(h) == fam })
+		i := slices.IndexFunc(ask.Held, func(h netip.Addr) bool { return fabric.Family(h) == fam })
 		if i >= 0 && (a.usable(ask.Held[i]) || a.outside(ask.Held[i], ask.Within)) {
 			a.used[ask.Held[i]] = true
 			out[fam] = ask.Held[i]
@@ -149,7 +150,7 @@ func (a *allocation) grant(ask *Ask, kept map[int]netip.Addr) Grant {
 // find probes from the hash of the key. A pool that was found full once is not
 // searched again.
 func (a *allocation) find(key string, pool netip.Prefix) (netip.Addr, bool) {
-	fam := familyOf(pool.Addr())
+	fam := fabric.Family(pool.Addr())
 	if a.full[fam] {
 		return netip.Addr{}, false
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -30,7 +31,7 @@ func ReadAddresses(text string) (addrs []netip.Addr, hosts []fabric.Host) {
 			continue
 		}
 		a = a.Unmap()
-		if !slices.ContainsFunc(byName[name], func(b netip.Addr) bool { return familyOf(a) == familyOf(b) }) {
+		if !slices.ContainsFunc(byName[name], func(b netip.Addr) bool { return fabric.Family(a) == fabric.Family(b) }) {
 			byName[name] = append(byName[name], a)
 		}
 	}
@@ -164,7 +165,7 @@ func (v *Verdict) readyHosts(own *fabric.Cluster) Condition {
 	case v.Full:
 		return Condition{Ready, isFalse, reasonFailed, fmt.Sprintf(
 			"no address is left for some of its pods in %s of cluster %s: give the cluster a larger globalCIDR, or export less%s",
-			join(own.Dynamic), own.Name, podsAt(v.Reached))}
+			listing.Join(own.Dynamic, ", "), own.Name, podsAt(v.Reached))}
 	case len(v.Reached) < len(v.Hosts):
 		return Condition{Ready, isFalse, reasonPending, "the addresses of some of its pods are not recorded yet" + podsAt(v.Reached)}
 	}

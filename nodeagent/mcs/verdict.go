@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -210,20 +211,12 @@ func asksOf(list []Verdict, own *fabric.Cluster, w World) (asks []Ask, of []aske
 func readyOf(v *Verdict, own *fabric.Cluster, g Grant) Condition {
 	switch {
 	case len(v.Offer.Addrs) > 0:
-		return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name + exportedAt + join(v.Offer.Addrs)}
+		return Condition{Ready, isTrue, reasonExported, "exported from cluster " + own.Name + exportedAt + listing.Join(v.Offer.Addrs, ", ")}
 	case len(g.Addrs) > 0:
 		return Condition{Ready, isFalse, reasonPending, "no address is recorded yet"}
 	case len(g.Full) > 0:
 		return Condition{Ready, isFalse, reasonFailed, fmt.Sprintf(
-			"no address is left in %s of cluster %s: give the cluster a larger globalCIDR, or export less", join(own.Dynamic), own.Name)}
+			"no address is left in %s of cluster %s: give the cluster a larger globalCIDR, or export less", listing.Join(own.Dynamic, ", "), own.Name)}
 	}
 	return Condition{Ready, isFalse, reasonFailed, "the topology has no addresses for dynamic exports in a family of the Service"}
-}
-
-func join[T fmt.Stringer](list []T) string {
-	texts := make([]string, len(list))
-	for i, item := range list {
-		texts[i] = item.String()
-	}
-	return strings.Join(texts, ", ")
 }

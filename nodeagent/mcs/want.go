@@ -117,7 +117,7 @@ func matched(ips []netip.Addr, families []int) ([]netip.Addr, []int) {
 	var outIPs []netip.Addr
 	var outFamilies []int
 	for _, fam := range families {
-		if i := slices.IndexFunc(ips, func(a netip.Addr) bool { return familyOf(a) == fam }); i >= 0 {
+		if i := slices.IndexFunc(ips, func(a netip.Addr) bool { return fabric.Family(a) == fam }); i >= 0 {
 			outIPs, outFamilies = append(outIPs, ips[i]), append(outFamilies, fam)
 		}
 	}
@@ -164,7 +164,7 @@ func slicesOf(r *Resolved, sources []Source) []Slice {
 	byName := map[string]*Slice{}
 	var names []string
 	put := func(cluster string, addr netip.Addr, hostname string, ports []Port) {
-		fam := familyOf(addr)
+		fam := fabric.Family(addr)
 		name := sliceName(r, cluster, fam, ports)
 		s := byName[name]
 		if s == nil {

@@ -133,8 +133,6 @@ func here(c *fabric.Cluster, families []int) []int {
 	return out
 }
 
-func familyOf(a netip.Addr) int { return fabric.Family(a) }
-
 func comparePorts(a, b Port) int {
 	return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name),
 		cmp.Compare(a.AppProtocol, b.AppProtocol))

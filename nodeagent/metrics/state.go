@@ -144,7 +144,7 @@ func inputValues(s Present, give func(float64, ...string)) {
 // reachMetrics are those of other clusters as every node has them.
 func reachMetrics() []stateMetric {
 	return []stateMetric{
-		gaugeOf("hawser_path_up", "1 while there is a way to that cluster on which all answer.", []string{"remote_cluster"},
+		gaugeOf("hawser_path_up", "1 while there is a path to that cluster on which all answer.", []string{"remote_cluster"},
 			func(s Present, give func(float64, ...string)) {
 				up := map[string]bool{}
 				for _, p := range s.Paths {

@@ -1,6 +1,6 @@
 // Package model has the plain data that the parts of an agent hand to each other: what only
 // this cluster knows (Facts), what is seen on this host (Local), where links lead (Path,
-// Way, Tunnel), and what clusters tell each other of their exports (Live). It decides
+// RemoteEndpoint, Tunnel), and what clusters tell each other of their exports (Live). It decides
 // nothing.
 //
 // Called by nodeagent and the packages below it.
@@ -101,13 +101,13 @@ type Local struct {
 	// Found are the endpoints that other clusters found for their gateways, by
 	// cluster/gateway.
 	Found map[string][]Found `json:",omitempty"`
-	// Ways says where gateways with several candidates are reached, by
+	// RemoteEndpoints says where gateways with several candidates are reached, by
 	// cluster/gateway. One that is missing is reached at its first endpoint.
-	Ways map[string]Way
+	RemoteEndpoints map[string]RemoteEndpoint `json:"Ways"` // as records of rounds name it
 }
 
-// Way is where a remote gateway is reached, as far as was found out.
-type Way struct {
+// RemoteEndpoint is where a remote gateway is reached, as far as was found out.
+type RemoteEndpoint struct {
 	Addr netip.AddrPort // the port is the one that its ports count from; invalid = not known
 	// Dial counts how often it was decided to go there. While it stays, a place
 	// that the driver learned since counts.

@@ -164,7 +164,7 @@ func (p *Peers) Observe() round.Peers {
 	out.Aim = p.aim
 	p.mu.Unlock()
 	out.Tunnels = p.tunnel.Tunnels()
-	out.Ways, out.Seen = p.search.found()
+	out.RemoteEndpoints, out.Seen = p.search.found()
 	return out
 }
 

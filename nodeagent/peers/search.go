@@ -49,9 +49,9 @@ type search struct {
 	// goal counts the changes of what is searched for, and looked has the one after which it
 	// was looked how links are: nothing is decided about a gateway before that.
 	goal, looked int
-	ways         map[string]model.Way      // as of the last step
-	kept         map[string]netip.AddrPort // as it was saved last
-	seen         map[string]netip.AddrPort // where links that live come from; replaced as a whole
+	ways         map[string]model.RemoteEndpoint // as of the last step
+	kept         map[string]netip.AddrPort       // as it was saved last
+	seen         map[string]netip.AddrPort       // where links that live come from; replaced as a whole
 }
 
 func newSearch(config Config, prober *health.Prober, tunnel *change.Exchange, wake, looks bell.Bell) *search {
@@ -77,16 +77,16 @@ func (e *search) aim(remotes []round.Remote) {
 		}
 	}
 	e.machine.Set(choice, time.Now())
-	e.ways = e.machine.Ways()
+	e.ways = e.machine.RemoteEndpoints()
 	e.goal++
 	e.looks.Ring()
 }
 
 // found says where gateways are reached, and from where those send whose links live.
-func (e *search) found() (map[string]model.Way, map[string]netip.AddrPort) {
+func (e *search) found() (map[string]model.RemoteEndpoint, map[string]netip.AddrPort) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.machine.Ways(), e.seen
+	return e.machine.RemoteEndpoints(), e.seen
 }
 
 // equip takes what questions need from what the node should have.
@@ -137,7 +137,7 @@ func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		e.mu.Unlock()
 		return nil, next.Sub(now)
 	}
-	ways, lost := e.machine.Ways(), e.machine.Unresolved()
+	ways, lost := e.machine.RemoteEndpoints(), e.machine.Unresolved()
 	moved := !maps.Equal(e.ways, ways)
 	e.ways = ways
 	questions := make(map[endpoint.Ask]peerPorts, len(asks))
@@ -180,7 +180,7 @@ func (e *search) see(ctx context.Context, now time.Time) {
 	goal := e.goal
 	var names []string
 	var tunnels []desired.Tunnel
-	for name := range e.machine.Ways() {
+	for name := range e.machine.RemoteEndpoints() {
 		// Other drivers know no other place than the one that they were told.
 		if p, known := e.tunnels[name]; known && p.tunnel.Driver == fabric.DriverWireguard {
 			names, tunnels = append(names, name), append(tunnels, p.tunnel)

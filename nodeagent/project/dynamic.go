@@ -59,7 +59,7 @@ func Clashes(in Input) map[string]mcs.Condition {
 	return out
 }
 
-// addServiceExports tells of this cluster's ServiceExports that do not count.
+// addServiceExports reports this cluster's ServiceExports that do not count.
 func (v *view) addServiceExports() {
 	for _, verdict := range v.in.decision().Verdicts {
 		path := "serviceexports[" + verdict.Export.Namespace + "/" + verdict.Export.Name + "]"
@@ -72,7 +72,7 @@ func (v *view) addServiceExports() {
 	}
 }
 
-// addRefused tells of exports of other clusters that the topology keeps for others.
+// addRefused reports exports of other clusters that the topology keeps for others.
 func (v *view) addRefused() {
 	for _, r := range v.in.decision().Refused {
 		v.problem("serviceexports["+r.Namespace+"/"+r.Name+"]", ExportRefused, "cluster "+r.Cluster+" tells of an export that the topology lets only "+
@@ -80,7 +80,7 @@ func (v *view) addRefused() {
 	}
 }
 
-// addTakenImports tells of imports that should be ours and that somebody else writes.
+// addTakenImports reports imports that should be ours and that somebody else writes.
 func (v *view) addTakenImports() {
 	taken := map[string]bool{}
 	for i := range v.in.Facts.Imports {

@@ -199,7 +199,7 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	}
 }
 
-// TestRefusedIsTold: what another cluster tells of a namespace that the topology keeps
+// TestRefusedIsTold: what another cluster reports about a namespace that the topology keeps
 // for others is a problem of those who hear it.
 func TestRefusedIsTold(t *testing.T) {
 	t.Parallel()

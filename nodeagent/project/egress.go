@@ -80,7 +80,7 @@ func matches(rule *fabric.EgressRule, pod *model.Pod) bool {
 // on every gateway.
 func (v *view) addEgressPod(pod *model.Pod, rule *fabric.EgressRule, origin string) {
 	for _, a := range pod.Addrs {
-		if ip, ok := fixedChoice(pod.Namespace+"/"+pod.Name, rule.IPs, family(a)); ok {
+		if ip, ok := fixedChoice(pod.Namespace+"/"+pod.Name, rule.IPs, fabric.Family(a)); ok {
 			v.elements.addr(desired.SetEgress, a, ip, origin)
 		}
 	}
@@ -92,7 +92,7 @@ func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) 
 	var best netip.Addr
 	var top uint64
 	for _, ip := range ips {
-		if family(ip) != fam {
+		if fabric.Family(ip) != fam {
 			continue
 		}
 		if score := spread.Mix(spread.Hash(identity + "\n" + ip.String())); !best.IsValid() || score > top {
@@ -116,10 +116,10 @@ func (v *view) addHeadlessEgress() {
 				continue
 			}
 			for _, ip := range m.host.IPs {
-				if !v.own.Hides(family(ip)) {
+				if !v.own.Hides(fabric.Family(ip)) {
 					continue
 				}
-				if a, ok := ofFamily(m.Addrs, family(ip)); ok && !v.isNode(a) {
+				if a, ok := ofFamily(m.Addrs, fabric.Family(ip)); ok && !v.isNode(a) {
 					v.elements.addr(desired.SetEgress, a, ip, origin)
 					v.elements.addr(desired.SetOwners, ip, a, origin)
 				}
@@ -133,7 +133,7 @@ func (v *view) addHeadlessEgress() {
 func (v *view) addOwn() {
 	origin := clusterPath(v.own.Name)
 	for _, p := range disjoint(v.own.PodCIDRs) {
-		if v.own.Hides(family(p.Addr())) {
+		if v.own.Hides(fabric.Family(p.Addr())) {
 			continue
 		}
 		if r := v.rival(p); r != "" {
@@ -171,7 +171,7 @@ func (v *view) addShared() {
 		var backends []Backend
 		var values []string
 		for _, ip := range v.own.EgressIPs {
-			if family(ip) == fam {
+			if fabric.Family(ip) == fam {
 				backends = append(backends, Backend{Key: ip.String(), Weight: 1})
 				values = append(values, ip.String())
 			}

@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // elements collects the elements of each set and family.
@@ -42,16 +44,16 @@ func (e *elements) addr(set string, key, value netip.Addr, origin string) {
 	if value.IsValid() {
 		text = value.String()
 	}
-	e.add(desired.Element{Set: set, Family: family(key), ID: key.String(), Value: text, Origin: origin})
+	e.add(desired.Element{Set: set, Family: fabric.Family(key), ID: key.String(), Value: text, Origin: origin})
 }
 
 // prefix adds a prefix with, in a map, the prefix that it maps to.
 func (e *elements) prefix(set string, key, value netip.Prefix, origin string) {
 	text := ""
 	if value.IsValid() {
-		text = prefixText(value)
+		text = cidr.Text(value)
 	}
-	e.add(desired.Element{Set: set, Family: family(key.Addr()), ID: prefixText(key), Value: text, Origin: origin})
+	e.add(desired.Element{Set: set, Family: fabric.Family(key.Addr()), ID: cidr.Text(key), Value: text, Origin: origin})
 }
 
 // all gives the elements by set, family and key. Of elements with one key the

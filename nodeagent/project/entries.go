@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // entry is one address, protocol and port with the backends behind it.
@@ -56,7 +57,7 @@ func (v *view) addEntry(e *entry) {
 		v.problem(e.origin, TooManyEndpoints, strconv.Itoa(len(e.targets))+" backends share "+strconv.Itoa(count)+
 			" slots, so some get no connections")
 	}
-	fam := family(e.addr)
+	fam := fabric.Family(e.addr)
 	key := serviceKey(e.addr, e.protocol, e.port)
 	v.elements.add(desired.Element{
 		Set: desired.SetServices, Family: fam, ID: key,

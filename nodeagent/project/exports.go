@@ -64,7 +64,7 @@ func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model
 	for _, ip := range part.IPs {
 		for _, p := range portsOf(e, part) {
 			v.serve(entry{
-				addr: ip, protocol: p.Protocol, port: p.Port, targets: endpointTargets(svc, p, family(ip), 1),
+				addr: ip, protocol: p.Protocol, port: p.Port, targets: endpointTargets(svc, p, fabric.Family(ip), 1),
 				affinity: e.Affinity == "ClientIP", origin: origin,
 			})
 			v.addReverse(svc, p, ip, origin)
@@ -96,7 +96,7 @@ func endpointTargets(svc *model.Service, p fabric.Port, fam, weight int) []targe
 func (v *view) addReverse(svc *model.Service, p fabric.Port, ip netip.Addr, origin string) {
 	for i := range svc.Endpoints {
 		ep := &svc.Endpoints[i]
-		addr, ok := ofFamily(ep.Addrs, family(ip))
+		addr, ok := ofFamily(ep.Addrs, fabric.Family(ip))
 		if port := ep.Ports[portKey(p)]; ok && port > 0 {
 			v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
 		}
@@ -114,7 +114,7 @@ func (v *view) addHairpin(svc *model.Service, origin string) {
 		}
 		for _, a := range ep.Addrs {
 			v.elements.add(desired.Element{
-				Set: desired.SetHairpin, Family: family(a), ID: a.String() + " . " + a.String(), Origin: origin,
+				Set: desired.SetHairpin, Family: fabric.Family(a), ID: a.String() + " . " + a.String(), Origin: origin,
 			})
 		}
 	}
@@ -126,12 +126,12 @@ func (v *view) addHairpin(svc *model.Service, origin string) {
 func (v *view) addVIPs(e *fabric.Export, svc *model.Service) {
 	id := e.ID()
 	for _, vip := range e.VIPs {
-		all := v.readyRemotes(e, id, family(vip))
+		all := v.readyRemotes(e, id, fabric.Family(vip))
 		for _, p := range e.Ports {
 			remotes := having(e, all, p)
 			v.serve(entry{
 				addr: vip, protocol: p.Protocol, port: p.Port,
-				targets:  v.vipTargets(e, remotes, endpointTargets(svc, p, family(vip), 1), p.Port),
+				targets:  v.vipTargets(e, remotes, endpointTargets(svc, p, fabric.Family(vip), 1), p.Port),
 				affinity: e.Affinity == "ClientIP", origin: "exports[" + id + "]",
 			})
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Feeds run from end to end, between addresses in the tunnels, and go where the
@@ -38,7 +39,7 @@ func (v *view) addFeedRules() {
 // others: those of a neighbour for feeds alone.
 func (v *view) routeFar(r *remote) {
 	for _, dst := range r.tunnels() {
-		fam := family(dst.Addr())
+		fam := fabric.Family(dst.Addr())
 		if !v.uses(fam) {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -43,7 +44,7 @@ func (v *view) addEveryNode() {
 func (v *view) addNodes() {
 	origin := clusterPath(v.own.Name)
 	closed := func(a netip.Addr, port int, origin string) {
-		v.elements.add(desired.Element{Set: desired.SetVXLAN, Family: family(a), ID: targetText(a, port), Origin: origin})
+		v.elements.add(desired.Element{Set: desired.SetVXLAN, Family: fabric.Family(a), ID: targetText(a, port), Origin: origin})
 	}
 	for _, n := range v.nodes {
 		for _, a := range n.Addrs {
@@ -54,7 +55,7 @@ func (v *view) addNodes() {
 				if b.Is6() {
 					set = desired.SetSelf6
 				}
-				v.elements.add(desired.Element{Set: set, Family: family(a), ID: a.String() + " . " + b.String(), Origin: origin})
+				v.elements.add(desired.Element{Set: set, Family: fabric.Family(a), ID: a.String() + " . " + b.String(), Origin: origin})
 			}
 		}
 	}
@@ -77,7 +78,7 @@ func (v *view) addNodes() {
 func (v *view) addFilter() {
 	all := append(append([]netip.Prefix(nil), v.own.PodCIDRs...), v.own.ServiceCIDRs...)
 	for _, p := range disjoint(all) {
-		if !v.own.Hides(family(p.Addr())) {
+		if !v.own.Hides(fabric.Family(p.Addr())) {
 			v.elements.prefix(desired.SetDirect, p, netip.Prefix{}, clusterPath(v.own.Name))
 		}
 	}
@@ -126,9 +127,9 @@ func (v *view) admit(e *fabric.Export, addr netip.Addr, origin string) {
 			continue
 		}
 		for _, p := range r.sources {
-			if family(p.Addr()) == family(addr) {
+			if fabric.Family(p.Addr()) == fabric.Family(addr) {
 				v.elements.add(desired.Element{
-					Set: desired.SetAllowed, Family: family(addr), ID: prefixText(p) + " . " + addr.String(), Origin: origin,
+					Set: desired.SetAllowed, Family: fabric.Family(addr), ID: cidr.Text(p) + " . " + addr.String(), Origin: origin,
 				})
 			}
 		}
@@ -136,7 +137,7 @@ func (v *view) admit(e *fabric.Export, addr netip.Addr, origin string) {
 }
 
 // admitMapped opens the mapped address of each headless pod that has no fixed
-// one: it is what others are told, and only answers get in otherwise.
+// one: it is what others learn, and only answers get in otherwise.
 func (v *view) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
 	if e.Type != fabric.Headless || !v.own.Globalnet {
 		return
@@ -164,7 +165,7 @@ func (v *view) addOffers(e *fabric.Export) {
 			for _, a := range addrs {
 				for _, p := range portsOf(e, part) {
 					id := serviceKey(a, p.Protocol, cmp.Or(ports[portKey(p)], p.Port))
-					v.elements.add(desired.Element{Set: desired.SetOffers, Family: family(a), ID: id, Origin: origin})
+					v.elements.add(desired.Element{Set: desired.SetOffers, Family: fabric.Family(a), ID: id, Origin: origin})
 				}
 			}
 		}

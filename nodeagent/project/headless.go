@@ -78,7 +78,7 @@ func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 			continue
 		}
 		for _, ip := range m.host.IPs {
-			addr, ok := ofFamily(m.Addrs, family(ip))
+			addr, ok := ofFamily(m.Addrs, fabric.Family(ip))
 			if !ok {
 				continue
 			}
@@ -92,7 +92,7 @@ func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 }
 
 func (v *view) addHostPort(m member, p fabric.Port, ip netip.Addr, origin string) {
-	addr, _ := ofFamily(m.Addrs, family(ip))
+	addr, _ := ofFamily(m.Addrs, fabric.Family(ip))
 	port := m.Ports[portKey(p)]
 	if port == 0 {
 		return
@@ -103,7 +103,7 @@ func (v *view) addHostPort(m member, p fabric.Port, ip netip.Addr, origin string
 	})
 	// A flat cluster's pod is known by its own address; only behind globalnet is
 	// the fixed one the right source.
-	if v.own.Hides(family(addr)) {
+	if v.own.Hides(fabric.Family(addr)) {
 		v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
 	}
 }

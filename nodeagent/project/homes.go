@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strconv"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // addHomes leads what comes out of a tunnel, or from another gateway, back to the node that
@@ -133,9 +135,9 @@ func (v *view) routeEndpoints() {
 				if said || slices.Contains(node.Addrs, a) {
 					continue
 				}
-				route := desired.Route{Table: desired.TableIn, Dst: single(a), Type: desired.RouteThrow, Origin: exportPath(e.ID(), v.own.Name)}
+				route := desired.Route{Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteThrow, Origin: exportPath(e.ID(), v.own.Name)}
 				if node != v.node {
-					via, ok := v.hop(node, family(a))
+					via, ok := v.hop(node, fabric.Family(a))
 					if !ok {
 						continue
 					}

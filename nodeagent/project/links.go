@@ -4,8 +4,10 @@ import (
 	"net/netip"
 	"slices"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Bytes that an encapsulation adds to a packet.
@@ -117,11 +119,11 @@ func (v *view) addNodeLink() {
 		MAC: hardwareAddr(v.node.Name), VNI: desired.VXLANID, Port: desired.VXLANPort, Local: local, Origin: origin,
 	})
 	for _, dns := range v.in.Fabric.DNS.Addresses() {
-		if !v.uses(family(dns)) {
+		if !v.uses(fabric.Family(dns)) {
 			continue
 		}
 		v.state.Addresses = append(v.state.Addresses, desired.Address{
-			Link: desired.NodeLink, Prefix: single(dns), Scope: "link", Origin: "dns",
+			Link: desired.NodeLink, Prefix: cidr.Single(dns), Scope: "link", Origin: "dns",
 		})
 	}
 	for _, n := range v.nodes {
@@ -135,7 +137,7 @@ func (v *view) addNodeLink() {
 // addNeighbours says how a node is reached over a link between nodes: at its own addresses and, as next hop
 // of IPv6 (and of IPv4 where it has no such address), at a link-local one.
 func (v *view) addNeighbours(link string, n *model.Node, origin string) {
-	addrs := slices.DeleteFunc(slices.Clone(n.Addrs), func(a netip.Addr) bool { return !v.uses(family(a)) })
+	addrs := slices.DeleteFunc(slices.Clone(n.Addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
 	if v.v6 {
 		addrs = append(addrs, linkLocal(n.Name))
 	}

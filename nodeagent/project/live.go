@@ -106,7 +106,7 @@ func dashed(addrs []netip.Addr) string {
 func (v *view) addressesOutside(m member) []netip.Addr {
 	var out, hidden []netip.Addr
 	for _, a := range m.Addrs {
-		if v.own.Hides(family(a)) {
+		if v.own.Hides(fabric.Family(a)) {
 			hidden = append(hidden, a)
 		} else {
 			out = append(out, a)
@@ -116,7 +116,7 @@ func (v *view) addressesOutside(m member) []netip.Addr {
 		return append(out, v.mappedAddrs(hidden)...)
 	}
 	for _, ip := range m.host.IPs {
-		if _, ok := ofFamily(hidden, family(ip)); ok {
+		if _, ok := ofFamily(hidden, fabric.Family(ip)); ok {
 			out = append(out, ip)
 		}
 	}

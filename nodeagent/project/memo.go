@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Memo remembers what is long to compute and seldom changes from one State to
@@ -77,7 +78,7 @@ func (e *entry) slots(count int) slotted {
 	out := make([]desired.Element, count)
 	assigned := assign(count, e.targets)
 	for slot, i := range assigned {
-		out[slot] = desired.Element{Set: desired.SetSlots, Family: family(e.addr), ID: ids[slot], Value: values[i], Origin: e.origin}
+		out[slot] = desired.Element{Set: desired.SetSlots, Family: fabric.Family(e.addr), ID: ids[slot], Value: values[i], Origin: e.origin}
 	}
 	return slotted{elements: out, first: e.targets[assigned[0]].addr}
 }

@@ -36,7 +36,7 @@ func (v *view) dnsService(e *fabric.Export) desired.Service {
 		Namespace: e.Namespace, Name: e.Name, Headless: e.Type == fabric.Headless, Origin: "exports[" + e.ID() + "]",
 	}
 	if !out.Headless {
-		out.VIPs = slices.DeleteFunc(sortedAddrs(e.VIPs), func(a netip.Addr) bool { return !v.leads(e, family(a)) })
+		out.VIPs = slices.DeleteFunc(sortedAddrs(e.VIPs), func(a netip.Addr) bool { return !v.leads(e, fabric.Family(a)) })
 	}
 	for _, p := range e.Ports {
 		out.Ports = append(out.Ports, desired.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
@@ -77,7 +77,7 @@ func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired
 			out.Hosts = localHosts(part, svc)
 		} else if serving(e, part, svc) {
 			out.IPs = slices.DeleteFunc(sortedAddrs(part.IPs), func(a netip.Addr) bool {
-				return !v.own.Has(family(a)) || !hasFamily(svc, family(a))
+				return !v.own.Has(fabric.Family(a)) || !hasFamily(svc, fabric.Family(a))
 			})
 		}
 		return out, true
@@ -90,7 +90,7 @@ func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired
 		out.Hosts = v.hostsHere(r.hosts(e, part))
 	} else if r.ready(e.ID()) {
 		out.IPs = slices.DeleteFunc(r.routed(part.IPs), func(a netip.Addr) bool {
-			return !v.own.Has(family(a)) || !r.offers(e.ID(), family(a))
+			return !v.own.Has(fabric.Family(a)) || !r.offers(e.ID(), fabric.Family(a))
 		})
 	}
 	return out, true
@@ -100,7 +100,7 @@ func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired
 func (v *view) hostsHere(hosts []desired.ServiceHost) []desired.ServiceHost {
 	var out []desired.ServiceHost
 	for _, h := range hosts {
-		h.IPs = slices.DeleteFunc(h.IPs, func(a netip.Addr) bool { return !v.own.Has(family(a)) })
+		h.IPs = slices.DeleteFunc(h.IPs, func(a netip.Addr) bool { return !v.own.Has(fabric.Family(a)) })
 		if len(h.IPs) > 0 {
 			out = append(out, h)
 		}

@@ -24,11 +24,7 @@ func NewNet(f *fabric.Fabric, before *fabric.Shape) Net {
 	if before == nil {
 		return n
 	}
-	names := make([]string, len(f.Clusters))
-	for i := range names {
-		names[i] = f.Clusters[i].Name
-	}
-	n.Before = fabric.NewGraph(*before, names)
+	n.Before = fabric.NewGraph(*before, f.ClusterNames())
 	n.shapes = append(n.shapes, *before)
 	return n
 }

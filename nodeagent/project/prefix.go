@@ -7,13 +7,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// family is 4 or 6.
-func family(addr netip.Addr) int { return fabric.Family(addr) }
-
 // ofFamily finds the first address of a family.
 func ofFamily(addrs []netip.Addr, fam int) (netip.Addr, bool) {
 	for _, a := range addrs {
-		if family(a) == fam {
+		if fabric.Family(a) == fam {
 			return a, true
 		}
 	}
@@ -40,17 +37,6 @@ func disjoint(list []netip.Prefix) []netip.Prefix {
 		}
 	}
 	return kept
-}
-
-// single is the prefix that holds one address.
-func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
-
-// prefixText writes a prefix as sets do: a single address without its length.
-func prefixText(p netip.Prefix) string {
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
 }
 
 // translate moves an address from one prefix to another of the same length,

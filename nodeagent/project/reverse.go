@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // answer is one address by which a backend's callers may know it: what a server
@@ -31,15 +32,15 @@ func (v *view) answersAs(backend netip.Addr, protocol string, port int, as netip
 		return
 	}
 	id := serviceKey(backend, protocol, port)
-	v.answers = append(v.answers, answer{family: family(backend), id: id, as: targetText(as, asPort), origin: origin})
+	v.answers = append(v.answers, answer{family: fabric.Family(backend), id: id, as: targetText(as, asPort), origin: origin})
 	if strings.EqualFold(protocol, "UDP") {
-		v.elements.add(desired.Element{Set: desired.SetServed, Family: family(backend), ID: id, Origin: origin})
+		v.elements.add(desired.Element{Set: desired.SetServed, Family: fabric.Family(backend), ID: id, Origin: origin})
 	}
 }
 
 // direct reports whether other clusters reach a pod at its own address.
 func (v *view) direct(pod netip.Addr) bool {
-	return !v.own.Hides(family(pod)) && slices.ContainsFunc(v.own.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(pod) })
+	return !v.own.Hides(fabric.Family(pod)) && slices.ContainsFunc(v.own.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(pod) })
 }
 
 // addAnswers tells the gateways as whom each backend answers. One that several

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
@@ -71,14 +72,14 @@ func (v *view) source(fam int) netip.Addr {
 func (v *view) routeRemote(r *remote) {
 	origin := clusterPath(r.Name)
 	for _, p := range r.visible {
-		link, via, ok := v.nextHop(r, family(p.Addr()))
+		link, via, ok := v.nextHop(r, fabric.Family(p.Addr()))
 		if !ok {
 			v.blackhole(p, origin)
 			continue
 		}
 		v.route(desired.Route{
 			Table: desired.TableOut, Dst: p, Type: desired.RouteUnicast, Link: link, Via: via,
-			Src: v.source(family(p.Addr())), MTU: v.routeMTU(r, link), Origin: origin,
+			Src: v.source(fabric.Family(p.Addr())), MTU: v.routeMTU(r, link), Origin: origin,
 		})
 	}
 }
@@ -100,7 +101,7 @@ func (v *view) routeTransit(r *remote) {
 	for _, p := range r.visible {
 		route := desired.Route{Table: desired.TableTransit, Dst: p, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
 		if ok {
-			route.Type, route.Link, route.Via = desired.RouteUnicast, c.Link, c.Via(family(p.Addr()))
+			route.Type, route.Link, route.Via = desired.RouteUnicast, c.Link, c.Via(fabric.Family(p.Addr()))
 			if route.MTU = v.narrower(r, c.Link, r.transit); r.transit.Via != "" {
 				route.MTU = v.passMTU(c, r.transit)
 			}
@@ -162,20 +163,20 @@ func (v *view) nextHop(r *remote, fam int) (link string, via netip.Addr, ok bool
 func (v *view) routePools() {
 	if v.node != nil {
 		for _, p := range v.in.Fabric.ServicePools {
-			if v.uses(family(p.Addr())) {
+			if v.uses(fabric.Family(p.Addr())) {
 				v.routeHost(p.Masked(), "services")
 			}
 		}
 		for _, e := range v.exports {
 			if part := exportPart(e, v.own.Name); part != nil && serving(e, part, v.services[e.ID()]) {
 				for _, a := range v.used(part.IPs) {
-					v.routeHost(single(a), exportPath(e.ID(), v.own.Name))
+					v.routeHost(cidr.Single(a), exportPath(e.ID(), v.own.Name))
 				}
 			}
 		}
 	}
 	for _, p := range v.own.GlobalCIDRs {
-		if !v.uses(family(p.Addr())) {
+		if !v.uses(fabric.Family(p.Addr())) {
 			continue
 		}
 		v.blackhole(p, clusterPath(v.own.Name)+".globalCIDR")
@@ -185,7 +186,7 @@ func (v *view) routePools() {
 func (v *view) routeHost(dst netip.Prefix, origin string) {
 	v.route(desired.Route{
 		Table: desired.TableOut, Dst: dst, Type: desired.RouteUnicast, Link: desired.NodeLink,
-		Src: v.source(family(dst.Addr())), Origin: origin,
+		Src: v.source(fabric.Family(dst.Addr())), Origin: origin,
 	})
 }
 
@@ -207,9 +208,9 @@ func (v *view) routeTunnels() {
 					metric = desired.MetricTunnel + n
 				}
 				for _, a := range v.used(g.Addresses) {
-					src, _ := ofFamily(v.gateway.Addresses, family(a))
+					src, _ := ofFamily(v.gateway.Addresses, fabric.Family(a))
 					v.route(desired.Route{
-						Table: desired.TableOut, Dst: single(a), Type: desired.RouteUnicast, Link: link, Src: src, Metric: metric,
+						Table: desired.TableOut, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: link, Src: src, Metric: metric,
 						Origin: clusterPath(r.Name) + ".gateways[" + g.Name + "]",
 					})
 				}
@@ -232,10 +233,10 @@ func (v *view) routeNodes() {
 			continue
 		}
 		for _, p := range n.PodCIDRs {
-			if !v.uses(family(p.Addr())) {
+			if !v.uses(fabric.Family(p.Addr())) {
 				continue
 			}
-			via, ok := v.hop(n, family(p.Addr()))
+			via, ok := v.hop(n, fabric.Family(p.Addr()))
 			if !ok {
 				v.problem(origin, NoNextHop, "node "+n.Name+" has no address of the family of its pods "+p.String())
 				continue
@@ -250,7 +251,7 @@ func (v *view) routeNodes() {
 				via = linkLocal(n.Name)
 			}
 			v.route(desired.Route{
-				Table: desired.TableIn, Dst: single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Via: via, Origin: origin,
+				Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Via: via, Origin: origin,
 			})
 		}
 	}
@@ -273,7 +274,7 @@ func (v *view) routeBound() {
 	for _, n := range v.nodes {
 		if a, ok := ofFamily(n.Addrs, 6); ok && n.Name != v.node.Name {
 			v.route(desired.Route{
-				Table: desired.TableBound, Dst: single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Origin: origin,
+				Table: desired.TableBound, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeLink, Origin: origin,
 			})
 		}
 	}
@@ -281,7 +282,7 @@ func (v *view) routeBound() {
 
 // used gives those addresses whose family matters to this node.
 func (v *view) used(addrs []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.uses(family(a)) })
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
 }
 
 // exportPart is a cluster's part of an export; nil when it does not export it.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/model"
@@ -86,7 +87,7 @@ func (v *view) turnBack(r *remote, from []netip.Addr) {
 		}
 		for _, a := range from {
 			v.elements.add(desired.Element{
-				Set: set, Family: family(a), ID: a.String() + " . " + prefixText(p), Origin: clusterPath(r.Name),
+				Set: set, Family: fabric.Family(a), ID: a.String() + " . " + cidr.Text(p), Origin: clusterPath(r.Name),
 			})
 		}
 	}
@@ -109,7 +110,7 @@ func (r *remote) tunnels() []netip.Prefix {
 	var out []netip.Prefix
 	for i := range r.Gateways {
 		for _, a := range r.Gateways[i].Addresses {
-			out = append(out, single(a))
+			out = append(out, cidr.Single(a))
 		}
 	}
 	return out
@@ -162,7 +163,7 @@ func (v *view) addMateLink() {
 	// looks at where a source is.
 	for _, a := range v.gateway.Addresses {
 		v.state.Addresses = append(v.state.Addresses, desired.Address{
-			Link: desired.MateLink, Prefix: single(a), Scope: "global", Origin: v.gatewayPath(),
+			Link: desired.MateLink, Prefix: cidr.Single(a), Scope: "global", Origin: v.gatewayPath(),
 		})
 	}
 	for _, m := range mates {
@@ -180,7 +181,7 @@ func (v *view) addThrough() {
 	}
 	for _, m := range v.mates() {
 		for _, a := range m.addrs {
-			add(single(a), clusterPath(v.own.Name))
+			add(cidr.Single(a), clusterPath(v.own.Name))
 		}
 	}
 	if !v.net.Passes(v.own.Name) {
@@ -228,9 +229,9 @@ func (v *view) routePassing() {
 	}
 	for _, m := range v.mates() {
 		for _, a := range m.addrs {
-			if via, ok := v.hop(m.node, family(a)); ok {
+			if via, ok := v.hop(m.node, fabric.Family(a)); ok {
 				v.route(desired.Route{
-					Table: desired.TablePass, Dst: single(a), Type: desired.RouteUnicast, Link: desired.MateLink, Via: via,
+					Table: desired.TablePass, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.MateLink, Via: via,
 					Origin: clusterPath(v.own.Name),
 				})
 			}
@@ -248,7 +249,7 @@ func (v *view) routePassing() {
 }
 
 func (v *view) routeThrough(r *remote, dst netip.Prefix, passes bool) {
-	fam := family(dst.Addr())
+	fam := fabric.Family(dst.Addr())
 	route := desired.Route{Table: desired.TableMate, Dst: dst, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
 	if c, ok := v.passTo(r, r.transit); ok && r.ownLink {
 		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.passMTU(c, r.transit)

@@ -189,7 +189,7 @@ func (v *view) endpoint(out *driver.Remote, port int) {
 		out.Addrs = append(out.Addrs, c.Addr.Addr())
 	}
 	at := 0
-	if way, found := v.in.Local.Ways[out.Cluster+"/"+out.Gateway.Name]; found {
+	if way, found := v.in.Local.RemoteEndpoints[out.Cluster+"/"+out.Gateway.Name]; found {
 		usual := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, v.usual(out.Link, out.Gateway).Remote)
 		place := way.Addr
 		if out.Alt && way.Next.IsValid() {
@@ -209,7 +209,7 @@ func (v *view) canSendTo(addr netip.Addr) bool {
 	if v.node == nil {
 		return true
 	}
-	_, ok := ofFamily(v.node.Addrs, family(addr))
+	_, ok := ofFamily(v.node.Addrs, fabric.Family(addr))
 	return ok
 }
 

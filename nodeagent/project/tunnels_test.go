@@ -155,8 +155,8 @@ func TestBesideIPsec(t *testing.T) {
 	}
 	usual, beside := model.Tunnel{Driver: "ipsec", Epoch: 1}, model.Tunnel{Driver: "ipsec", Epoch: 1, Alt: true}
 	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
-	state := func(way model.Way, tunnels ...model.Tunnel) (map[string]bool, map[string]string) {
-		in.Local.Ways = map[string]model.Way{"g2/g2-a": way}
+	state := func(way model.RemoteEndpoint, tunnels ...model.Tunnel) (map[string]bool, map[string]string) {
+		in.Local.RemoteEndpoints = map[string]model.RemoteEndpoint{"g2/g2-a": way}
 		in.Tunnels = map[string][]model.Tunnel{"g2/g2-a": tunnels}
 		s, _ := project.State(in)
 		to := map[string]string{}
@@ -167,7 +167,7 @@ func TestBesideIPsec(t *testing.T) {
 		}
 		return linesOf(text(s)), to
 	}
-	second := model.Way{Addr: at("203.0.113.99:51820")}
+	second := model.RemoteEndpoint{Addr: at("203.0.113.99:51820")}
 	before, _ := state(second, usual)
 	second.Next = at("10.99.0.2:51820")
 	both, to := state(second, usual, beside)
@@ -179,7 +179,7 @@ func TestBesideIPsec(t *testing.T) {
 	}
 	// The second is alone, and the first is made anew at its place: that changes nothing of the second.
 	alone, _ := state(second, beside)
-	again, to := state(model.Way{Addr: second.Next, Dial: 1}, beside, usual)
+	again, to := state(model.RemoteEndpoint{Addr: second.Next, Dial: 1}, beside, usual)
 	if lost := widened(minus(alone, again)); len(lost) > 0 {
 		t.Errorf("made anew, but lost %v", lost)
 	}

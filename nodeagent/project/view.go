@@ -206,7 +206,7 @@ func (v *view) findPrefixes(r *remote) {
 	}
 	for i, list := range [][]netip.Prefix{r.PodCIDRs, r.ServiceCIDRs} {
 		for _, p := range list {
-			if !r.Hides(family(p.Addr())) && !overlapsAny(p, v.own.PodCIDRs) && !overlapsAny(p, v.own.ServiceCIDRs) {
+			if !r.Hides(fabric.Family(p.Addr())) && !overlapsAny(p, v.own.PodCIDRs) && !overlapsAny(p, v.own.ServiceCIDRs) {
 				v.addVisible(r, p, i == 0)
 			}
 		}
@@ -221,7 +221,7 @@ func (v *view) findPrefixes(r *remote) {
 // packets between the nodes, the tunnel's own among them. What another node says of
 // itself takes no prefix away: a kubelet can say anything.
 func (v *view) addVisible(r *remote, p netip.Prefix, source bool) {
-	if !v.uses(family(p.Addr())) {
+	if !v.uses(fabric.Family(p.Addr())) {
 		return
 	}
 	if v.node != nil && slices.ContainsFunc(v.node.Addrs, p.Contains) {

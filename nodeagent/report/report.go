@@ -11,10 +11,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/nodeagent/change"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/health"
@@ -91,7 +91,7 @@ func (r *Reporter) Present() metrics.Present {
 	if f := r.config.Outcome().Input.Fabric; f != nil {
 		if own := f.Cluster(r.config.Cluster); own != nil {
 			out.Gateways = len(own.Gateways)
-			out.Reachable = slices.Sorted(maps.Keys(f.Graph().Ways(own.Name, nil)))
+			out.Reachable = slices.Sorted(maps.Keys(f.Graph().Paths(own.Name, nil)))
 		}
 	}
 	return out
@@ -225,7 +225,7 @@ func clustersOf(f *fabric.Fabric) []status.Cluster {
 	for _, c := range f.Clusters {
 		shown := status.Cluster{
 			Name: c.Name, Globalnet: c.Globalnet, EgressMode: c.EgressMode,
-			PodCIDRs: text(c.PodCIDRs), ServiceCIDRs: text(c.ServiceCIDRs), GlobalCIDRs: text(c.GlobalCIDRs),
+			PodCIDRs: listing.Texts(c.PodCIDRs), ServiceCIDRs: listing.Texts(c.ServiceCIDRs), GlobalCIDRs: listing.Texts(c.GlobalCIDRs),
 		}
 		for _, g := range c.Gateways {
 			shown.Gateways = append(shown.Gateways, g.Name)
@@ -245,7 +245,7 @@ func Exports(in project.Input) []status.Export {
 	out := make([]status.Export, 0, len(in.Fabric.Exports))
 	for _, e := range in.Fabric.Exports {
 		shown := status.Export{
-			Namespace: e.Namespace, Name: e.Name, Type: e.Type, Policy: e.Balance.Policy, Allow: e.Allow, VIPs: text(e.VIPs),
+			Namespace: e.Namespace, Name: e.Name, Type: e.Type, Policy: e.Balance.Policy, Allow: e.Allow, VIPs: listing.Texts(e.VIPs),
 			Dynamic: e.Dynamic,
 		}
 		if c, differ := clashes[e.ID()]; differ {
@@ -280,7 +280,7 @@ func backends(s *model.Service) []string {
 		}
 		name := cmp.Or(e.Pod, e.Hostname)
 		if name == "" {
-			name = strings.Join(text(e.Addrs), ",")
+			name = strings.Join(listing.Texts(e.Addrs), ",")
 		}
 		out = append(out, name)
 	}
@@ -289,7 +289,7 @@ func backends(s *model.Service) []string {
 }
 
 func partOf(e *fabric.Export, c fabric.ExportCluster, live model.Live, heard bool) status.ExportCluster {
-	part := status.ExportCluster{Name: c.Name, IPs: text(c.IPs), Ready: status.Unknown}
+	part := status.ExportCluster{Name: c.Name, IPs: listing.Texts(c.IPs), Ready: status.Unknown}
 	if !heard {
 		return part
 	}
@@ -309,14 +309,6 @@ func partOf(e *fabric.Export, c fabric.ExportCluster, live model.Live, heard boo
 		}
 	}
 	return part
-}
-
-func text[T netip.Addr | netip.Prefix](list []T) []string {
-	out := make([]string, len(list))
-	for i, item := range list {
-		out[i] = fmt.Sprint(item)
-	}
-	return out
 }
 
 func joined(a, b string) string {

@@ -87,7 +87,7 @@ func (n *node) observe(m roundtest.Moment, p *parts) round.Observed {
 	}
 	in.Peers.Aim = p.aim
 	if p.aim == nil {
-		in.Peers.Links, in.Peers.Tunnels, in.Peers.Ways = health.Snapshot{}, nil, nil
+		in.Peers.Links, in.Peers.Tunnels, in.Peers.RemoteEndpoints = health.Snapshot{}, nil, nil
 		return in
 	}
 	self := health.Peer{Cluster: n.Cluster, Gateway: p.aim.Probing.Gateway}
@@ -160,7 +160,7 @@ func (n *node) beside(t *testing.T, running round.State, m roundtest.Moment, p *
 	seen, own := copied(t, n.observe(m, p).Peers), &parts{aim: p.aim, known: p.known}
 	next, do := round.Make(copied(t, running), func() round.Observed {
 		in := n.observe(m, own)
-		alone := round.Peers{Aim: own.aim, Tunnels: m.Peers.Tunnels, Ways: m.Peers.Ways}
+		alone := round.Peers{Aim: own.aim, Tunnels: m.Peers.Tunnels, RemoteEndpoints: m.Peers.RemoteEndpoints}
 		if own.aim != nil {
 			alone.Links = blank(n.Cluster, own.aim)
 		}
@@ -428,7 +428,7 @@ func (w *weather) facts(f model.Facts) model.Facts {
 // peers gives links to all gateways that there ever are, most of which stay as they are,
 // and what other clusters say once they are heard.
 func (w *weather) peers(whole, f *fabric.Fabric, heard bool) round.Peers {
-	out := round.Peers{Live: map[string]model.Live{}, Narrow: map[string]int{}, Tunnels: map[string][]change.Tunnel{}, Ways: map[string]model.Way{}}
+	out := round.Peers{Live: map[string]model.Live{}, Narrow: map[string]int{}, Tunnels: map[string][]change.Tunnel{}, RemoteEndpoints: map[string]model.RemoteEndpoint{}}
 	own := whole.Cluster(w.own)
 	gateway, device := "", ""
 	if g := own.GatewayOn(w.node); g != nil {

@@ -44,7 +44,7 @@ type Observed struct {
 	Digest string
 	Keys   *fabric.Keys `json:"-"`
 	Facts  model.Facts
-	Local  model.Local // but for Ways
+	Local  model.Local // but for RemoteEndpoints
 	Peers  Peers
 }
 
@@ -56,8 +56,8 @@ type Peers struct {
 	Narrow map[string]int        // by remote gateway, what passes where that is less than its tunnel's MTU, in bytes
 	// Tunnels are those of each pair that is not just at the one that it should have.
 	Tunnels map[string][]change.Tunnel
-	// Ways says where remote gateways with a choice of endpoints are reached.
-	Ways map[string]model.Way
+	// RemoteEndpoints says where remote gateways with a choice of endpoints are reached.
+	RemoteEndpoints map[string]model.RemoteEndpoint `json:"Ways"` // as records of rounds name it
 	// Seen is from where what those of them sends arrives that want to know.
 	Seen found.Seen
 }
@@ -223,10 +223,10 @@ func (p Peers) As(running Peers) Peers {
 	if p.Aim != nil && running.Aim != nil && samePairs(p.Aim.Pairs, running.Aim.Pairs) {
 		p.Tunnels = running.Tunnels
 	}
-	p.Ways = maps.Clone(p.Ways)
-	for name := range p.Ways {
-		if way, known := running.Ways[name]; known {
-			p.Ways[name] = way
+	p.RemoteEndpoints = maps.Clone(p.RemoteEndpoints)
+	for name := range p.RemoteEndpoints {
+		if at, known := running.RemoteEndpoints[name]; known {
+			p.RemoteEndpoints[name] = at
 		}
 	}
 	return p
@@ -248,7 +248,7 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	do.Places = found.Announce(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Seen)
 
 	aim := Aim{Probing: probesOf(f, next.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)}
-	aim.Pairs = pairsOf(in, f, aim.Probing, in.Peers.Ways)
+	aim.Pairs = pairsOf(in, f, aim.Probing, in.Peers.RemoteEndpoints)
 	aim.Remotes = next.cache.remotesOf(project.Input{
 		Fabric: f, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local, Before: next.Transition.Before,
 	})
@@ -268,7 +268,7 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 		Fabric: f, Digest: in.Digest, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local,
 		Paths: w.remote, Transit: w.own, Before: next.Transition.Before, Live: in.Peers.Live, Memo: &next.cache.slots,
 	}
-	input.Local.Ways = in.Peers.Ways
+	input.Local.RemoteEndpoints = in.Peers.RemoteEndpoints
 	next.Heard, input.Settled = next.Heard.follow(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
 	input.Kept = next.Heard.Kept
 	do.Heard = !reflect.DeepEqual(previous.Heard.live, in.Peers.Live)

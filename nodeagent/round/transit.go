@@ -16,21 +16,21 @@ import (
 // is reached, and says what this cluster's links are worth for that.
 func (c *choice) transit(w *paths, v snapshot, live map[string]model.Live, now time.Time) {
 	know := knowledge{choice: c, snapshot: v, live: live}
-	found := health.Ways(c.table.Net(), c.Cluster, health.Links{
+	found := health.Routes(c.table.Net(), c.Cluster, health.Links{
 		Own:     func(n string) health.Rank { return c.Links[n].Rank },
 		Transit: know.transit,
 	})
 	next := make(map[string]chosen, len(found))
 	for i := range v.fabric.Clusters {
 		remote := v.fabric.Clusters[i].Name
-		way, ok := found[remote]
+		route, ok := found[remote]
 		if remote == c.Cluster {
 			continue
 		}
-		if have, kept := c.keep(remote, way, ok, v, now); kept {
+		if have, kept := c.keep(remote, route, ok, v, now); kept {
 			next[remote] = have
 		} else if ok {
-			next[remote] = c.take(remote, way, know, v, now)
+			next[remote] = c.take(remote, route, know, v, now)
 		} else if link, near := c.Links[remote]; near {
 			next[remote] = link
 		}
@@ -48,14 +48,14 @@ func (c *choice) transit(w *paths, v snapshot, live map[string]model.Live, now t
 	w.advertise = know.advertise()
 }
 
-// goesOver reports whether some of the clusters that are reached on ways of the former
+// goesOver reports whether some of the clusters that are reached on routes of the former
 // shape get one of the new shape. Those that do not are not waited for.
 func goesOver(now *fabric.Graph, own string, former []string) bool {
 	if len(former) == 0 {
 		return false
 	}
-	ways := now.Ways(own, nil)
-	return slices.ContainsFunc(former, func(remote string) bool { return len(ways[remote]) > 0 })
+	paths := now.Paths(own, nil)
+	return slices.ContainsFunc(former, func(remote string) bool { return len(paths[remote]) > 0 })
 }
 
 // throughOwn gives a gateway's own link for each cluster: that to the next one.
@@ -73,17 +73,17 @@ func throughOwn(paths, links map[string]model.Path) map[string]model.Path {
 	return out
 }
 
-// keep gives the way that was used last when nothing lives, as for a link, or
+// keep gives the route that was used last when nothing lives, as for a link, or
 // when nothing was heard yet since the start. Its link is the one that leads to
 // its first cluster now.
-func (c *choice) keep(remote string, way health.Way, found bool, v snapshot, now time.Time) (chosen, bool) {
+func (c *choice) keep(remote string, route health.Route, found bool, v snapshot, now time.Time) (chosen, bool) {
 	have, known := c.Last[remote]
 	link, near := c.Links[have.Via]
 	if !known || have.Via == "" || !near || !v.exists(remote, link.onward(have.Via)) {
 		return chosen{}, false
 	}
 	early := have.Restored && now.Sub(c.Began) < SettleTime && link.Rank > health.Down
-	if found && (!early || strings.Join(way.Over, " ") == have.Over) || !found && c.Links[remote].Rank > health.Down {
+	if found && (!early || strings.Join(route.Over, " ") == have.Over) || !found && c.Links[remote].Rank > health.Down {
 		return chosen{}, false
 	}
 	path := link.onward(have.Via)
@@ -96,28 +96,28 @@ func (c *choice) keep(remote string, way health.Way, found bool, v snapshot, now
 	return chosen{Choice: health.Choice{Path: path, Why: "no live link: keeping the last path"}, Since: have.Since, Over: have.Over}, true
 }
 
-// onward is the link of a neighbour as the way to somebody behind it.
+// onward is the link of a neighbour as the route to a cluster behind it.
 func (h chosen) onward(via string) model.Path {
 	return model.Path{Local: h.Local, Remote: h.Remote, Via: via}
 }
 
-// take makes a way the one in use.
-func (c *choice) take(remote string, way health.Way, know knowledge, v snapshot, now time.Time) chosen {
+// take makes a route the one in use.
+func (c *choice) take(remote string, route health.Route, know knowledge, v snapshot, now time.Time) chosen {
 	have, known := c.Last[remote]
-	link := c.Links[way.Over[0]]
+	link := c.Links[route.Over[0]]
 	out := link
-	if len(way.Over) > 1 {
-		path := link.onward(way.Over[0])
-		path.MTU = know.size(way.Over)
+	if len(route.Over) > 1 {
+		path := link.onward(route.Over[0])
+		path.MTU = know.size(route.Over)
 		out = chosen{
-			Choice: health.Choice{Path: path, Rank: way.Rank, Why: whyThrough(way)},
-			Since:  now, Over: strings.Join(way.Over, " "),
+			Choice: health.Choice{Path: path, Rank: route.Rank, Why: whyThrough(route)},
+			Since:  now, Over: strings.Join(route.Over, " "),
 		}
 		if known && have.Over == out.Over {
 			out.Since = have.Since
 		}
 	}
-	out.Former = way.Former
+	out.Former = route.Former
 	if known && have.Via != out.Via && (have.Local != "" || have.Remote != "") {
 		m := status.Move{At: now, Cluster: remote, From: v.route(remote, have), To: v.route(remote, out), Kind: causeWay, Cause: wayCause(have, out)}
 		c.moved(m)
@@ -125,10 +125,10 @@ func (c *choice) take(remote string, way health.Way, know knowledge, v snapshot,
 	return out
 }
 
-func whyThrough(way health.Way) string {
-	over := way.Over[:len(way.Over)-1]
+func whyThrough(route health.Route) string {
+	over := route.Over[:len(route.Over)-1]
 	why := "through " + strings.Join(over, ", ")
-	if way.Former {
+	if route.Former {
 		why += " (until links of the new shape are proved)"
 	}
 	return why
@@ -143,7 +143,7 @@ func (h chosen) through() []string {
 	return names[:max(len(names)-1, 0)]
 }
 
-// route gives a way as it is told: the link, and who passes on.
+// route gives a route for people: the link, and the cluster in transit.
 func (v snapshot) route(remote string, have chosen) string {
 	text := v.name(remote, have.Path)
 	if through := have.through(); len(through) > 0 {
@@ -159,9 +159,9 @@ func wayCause(have, next chosen) string {
 	case have.Via == "":
 		return "no link of its own lives, or none is meant to"
 	case have.Rank == health.Down:
-		return "no way through " + have.Via + " lives"
+		return "no path through " + have.Via + " lives"
 	}
-	return "the way through " + next.Via + " is better now"
+	return "the path through " + next.Via + " is better now"
 }
 
 // knowledge is what is known of links for what is passed on.
@@ -218,7 +218,7 @@ func (k knowledge) says(cluster, neighbour string) word {
 	return word{&live.Transit.Edges[i]}
 }
 
-// size is what fits through the links of a way behind the first one, in bytes,
+// size is what fits through the links of a route behind the first one, in bytes,
 // where that is less than they should carry; 0 otherwise.
 func (k knowledge) size(over []string) int {
 	size := 0

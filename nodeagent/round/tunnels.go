@@ -14,7 +14,7 @@ import (
 
 // pairsOf gives the pairs of this gateway that are probed through tunnels, each with the
 // tunnel that the fabric says. Those of secondary go over a second one for now.
-func pairsOf(in Observed, f *fabric.Fabric, p Probing, secondary map[string]model.Way) []change.Peer {
+func pairsOf(in Observed, f *fabric.Fabric, p Probing, secondary map[string]model.RemoteEndpoint) []change.Peer {
 	var out []change.Peer
 	for _, t := range p.Targets {
 		want, ok := tunnelOf(f, in.Keys, in.Cluster, p.Gateway, t.Peer.Cluster, t.Peer.Gateway)

@@ -11,7 +11,7 @@ import (
 // say is live.
 func (c *choice) needed(v snapshot, live map[string]model.Live) []string {
 	know := knowledge{choice: c, snapshot: v, live: live}
-	ways := health.Ways(project.NewNet(v.fabric, v.before), c.Cluster, health.Links{Own: v.without, Transit: func(a, b string) health.Rank {
+	routes := health.Routes(project.NewNet(v.fabric, v.before), c.Cluster, health.Links{Own: v.without, Transit: func(a, b string) health.Rank {
 		switch c.Cluster {
 		case a:
 			return v.without(b)
@@ -22,7 +22,7 @@ func (c *choice) needed(v snapshot, live map[string]model.Live) []string {
 	}})
 	var out []string
 	for i := range v.fabric.Clusters {
-		if name := v.fabric.Clusters[i].Name; name != c.Cluster && len(ways[name].Over) == 0 {
+		if name := v.fabric.Clusters[i].Name; name != c.Cluster && len(routes[name].Over) == 0 {
 			out = append(out, name)
 		}
 	}

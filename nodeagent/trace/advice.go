@@ -19,7 +19,7 @@ func finding(j *journey) status.Finding {
 	case j.end != Dropped:
 		f.Kind = status.FindingLost
 		f.Text = "not seen again behind there: no rule of nftables dropped it"
-		f.Do = "look for what nftables does not show: eBPF programs of the CNI (its own policy tool tells), rules of iptables-legacy, " +
+		f.Do = "look for what nftables does not show: eBPF programs of the CNI (see its own policy tool), rules of iptables-legacy, " +
 			"rp_filter (sysctl net.ipv4.conf.all.rp_filter), a missing route (ip route get)"
 	case j.at.Family == "inet" && j.at.Table == desired.TableName:
 		f.Kind = status.FindingOwn

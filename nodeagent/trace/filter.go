@@ -8,6 +8,8 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/internal/cidr"
 )
 
 // Filter is which packets belong to the clusterset: those that come in over its devices
@@ -114,7 +116,7 @@ func (s Socket) match(to bool) []expr.Any {
 		offset = target
 	}
 	addr := s.Addr.Addr()
-	out := append(over(), in(netip.PrefixFrom(addr, addr.BitLen()), true)...)
+	out := append(over(), in(cidr.Single(addr), true)...)
 	return append(out,
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{s.Protocol}},

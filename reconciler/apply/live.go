@@ -134,11 +134,7 @@ func (c *Cluster) fabricClusters(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, nil // nothing that could be read is in force, so nothing can be lost
 	}
-	var out []string
-	for _, member := range f.Clusters {
-		out = append(out, member.Name)
-	}
-	return out, nil
+	return f.ClusterNames(), nil
 }
 
 // marks gives the labels and annotations of an object in one map.

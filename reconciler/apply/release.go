@@ -167,7 +167,7 @@ func (c *Cluster) unreleased(ctx context.Context, digest string) ([]string, erro
 		case name == "":
 			// It was never on a node.
 		case i < 0:
-			waits = append(waits, fmt.Sprintf("node %s, whose agent says nothing", name))
+			waits = append(waits, fmt.Sprintf("node %s, whose agent has not reported", name))
 		case nodes[i].Fabric != digest:
 			waits = append(waits, fmt.Sprintf("node %s, which does not know yet", name))
 		case nodes[i].Ready != "True":

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/render"
 )
 
@@ -90,7 +92,7 @@ func (c *Cluster) servicesDiffer(ctx context.Context, want Want) ([]string, erro
 	}
 	text, _, _ := unstructured.NestedString(o.Object, "spec", "clusterIP")
 	a, err := netip.ParseAddr(text)
-	if err != nil || within(netip.PrefixFrom(a, a.BitLen()), want.member.ServiceCIDRs) {
+	if err != nil || within(cidr.Single(a), want.member.ServiceCIDRs) {
 		return nil, nil
 	}
 	return []string{fmt.Sprintf("the Service kubernetes has %s, outside of serviceCIDRs %v", a, want.member.ServiceCIDRs)}, nil
@@ -103,8 +105,5 @@ func within(p netip.Prefix, others []netip.Prefix) bool {
 
 func few(names []string) string {
 	slices.Sort(names)
-	if len(names) > maxShown {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxShown], ", "), len(names)-maxShown)
-	}
-	return strings.Join(names, ", ")
+	return listing.Some(names, maxShown)
 }

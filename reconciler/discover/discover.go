@@ -6,13 +6,13 @@
 package discover
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -176,15 +176,6 @@ func plain(text string) string {
 
 const maxPlain = 300 // characters
 
-// joined shows prefixes as a topology has them.
-func joined(list []netip.Prefix) string {
-	var out []string
-	for _, p := range list {
-		out = append(out, p.String())
-	}
-	return strings.Join(out, ", ")
-}
-
 // prefixes reads what is written as one or several prefixes, with commas or spaces
 // between them; what is none is left out.
 func prefixes(texts ...string) []netip.Prefix {
@@ -251,10 +242,7 @@ func outside(list, others []netip.Prefix) []netip.Prefix {
 // some shows the first of many names.
 func some(names []string) string {
 	slices.Sort(names)
-	if len(names) > maxNamed {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
-	}
-	return strings.Join(names, ", ")
+	return listing.Some(names, maxNamed)
 }
 
 const maxNamed = 3

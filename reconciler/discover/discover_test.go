@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema/load"
 )
 
@@ -183,7 +184,7 @@ func TestCovering(t *testing.T) {
 		"10.0.0.0/8,192.168.1.0/24":             "0.0.0.0/0",
 		"10.7.0.0/24 10.7.0.0/16":               "10.7.0.0/16",
 	} {
-		if got := joined(covering(prefixes(in))); got != want {
+		if got := listing.Join(covering(prefixes(in)), ", "); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}
@@ -192,7 +193,7 @@ func TestCovering(t *testing.T) {
 func TestWidest(t *testing.T) {
 	t.Parallel()
 	list := prefixes("10.96.0.0/16,10.96.8.0/24,fd00::/112,10.0.0.0/8,fd00::/120,10.97.0.0/16,192.168.0.0/16")
-	if got := joined(widest(append(list, list...))); got != "fd00::/112, 10.0.0.0/8, 192.168.0.0/16" {
+	if got := listing.Join(widest(append(list, list...)), ", "); got != "fd00::/112, 10.0.0.0/8, 192.168.0.0/16" {
 		t.Error(got)
 	}
 }
@@ -205,7 +206,7 @@ func TestServiceRange(t *testing.T) {
 		"services is forbidden: User \"x\" cannot create":                                               "",
 		"The range of valid IPs is everything":                                                          "",
 	} {
-		if got := joined(ServiceRange(in)); got != want {
+		if got := listing.Join(ServiceRange(in), ", "); got != want {
 			t.Errorf("%s: %q, want %q", in, got, want)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/internal/listing"
 )
 
 // claim is what one source says of prefixes.
@@ -35,13 +37,13 @@ func (d *decision) decided(field, code string, claims []claim) Prefixes {
 			if c.parts {
 				apart = covering(apart)
 			}
-			d.warn(code+"-conflict", field, fmt.Sprintf("%s has %s, which is outside of %s (%s)", c.from, joined(apart),
-				joined(best.cidrs), best.from),
+			d.warn(code+"-conflict", field, fmt.Sprintf("%s has %s, which is outside of %s (%s)", c.from, listing.Join(apart, ", "),
+				listing.Join(best.cidrs, ", "), best.from),
 				"find out which of them is in use, and correct "+field+" in the topology")
 		}
 	}
 	if best.sure == Guess {
-		d.warn(code+"-guess", field, fmt.Sprintf("%s is a guess (%s)", joined(best.cidrs), best.from),
+		d.warn(code+"-guess", field, fmt.Sprintf("%s is a guess (%s)", listing.Join(best.cidrs, ", "), best.from),
 			"compare it with the configuration of the cluster")
 	}
 	return Prefixes{CIDRs: best.cidrs, Sure: best.sure, From: best.from}
@@ -82,7 +84,7 @@ func (d *decision) pods() {
 	d.PodCIDRs = d.decided("podCIDRs", "pod-cidrs", claims)
 	if apart := outside(nodes, d.PodCIDRs.CIDRs); d.ownIPAM && len(apart) > 0 && len(d.PodCIDRs.CIDRs) > 0 {
 		d.warn("node-cidrs-unused", "podCIDRs", fmt.Sprintf("spec.podCIDRs of Nodes has %s, which %s does not use for pods",
-			joined(covering(apart)), d.CNI.Value), "pass --allow-other-cluster to the first hawser apply to the cluster, "+
+			listing.Join(covering(apart), ", "), d.CNI.Value), "pass --allow-other-cluster to the first hawser apply to the cluster, "+
 			"which compares them")
 	}
 }
@@ -193,7 +195,7 @@ func (d *decision) services() {
 	if err == nil && !slices.ContainsFunc(d.ServiceCIDRs.CIDRs, func(p netip.Prefix) bool { return p.Contains(address) }) {
 		d.warn("service-cidrs-conflict", "serviceCIDRs",
 			fmt.Sprintf("the Service default/kubernetes has %s, which is outside of %s (%s)",
-				address, joined(d.ServiceCIDRs.CIDRs), d.ServiceCIDRs.From), "find out which of them is in use, and correct "+
+				address, listing.Join(d.ServiceCIDRs.CIDRs, ", "), d.ServiceCIDRs.From), "find out which of them is in use, and correct "+
 				"serviceCIDRs in the topology")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/nodeagent/objects/corefile"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema"
@@ -115,9 +116,9 @@ func (d *decision) differs(field, code string, have Prefixes, want []netip.Prefi
 	}
 	text := "nothing"
 	if len(want) > 0 {
-		text = joined(want)
+		text = listing.Join(want, ", ")
 	}
-	d.add(severity, code, field, fmt.Sprintf("the cluster has %s (%s: %s), and the topology has %s", joined(missing),
+	d.add(severity, code, field, fmt.Sprintf("the cluster has %s (%s: %s), and the topology has %s", listing.Join(missing, ", "),
 		have.Sure, have.From, text),
 		"correct "+field+" in the topology, or check that the context is the right one")
 }

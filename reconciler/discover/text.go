@@ -8,6 +8,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -29,7 +30,7 @@ func (c *Cluster) Entry(recipient string) string {
 			line("  "+p.field+": [<prefix>]", Todo+": no object of the cluster shows them")
 			continue
 		}
-		line("  "+p.field+": ["+joined(p.found.CIDRs)+"]", sureFrom(p.found.Sure, p.found.From))
+		line("  "+p.field+": ["+listing.Join(p.found.CIDRs, ", ")+"]", sureFrom(p.found.Sure, p.found.From))
 	}
 	switch c.DNS.Value {
 	case "":

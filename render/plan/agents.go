@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/render"
 )
 
@@ -137,7 +138,7 @@ func restarts(e *Entry, want, have *side) string {
 	text := fmt.Sprintf("%s on %s: gateways restart one by one, other nodes a tenth at a time; connections stay, "+
 		"datagrams of pods on a gateway's node stop for up to 0.2 s", what, counted(len(clusters), "cluster"))
 	if len(single) > 0 {
-		text += "; with one gateway (" + some(single) + ") tunnels of WireGuard in userspace and of IPsec are down until it is back"
+		text += "; with one gateway (" + listing.Some(single, maxNames) + ") tunnels of WireGuard in userspace and of IPsec are down until it is back"
 	}
 	return text
 }
@@ -169,15 +170,6 @@ func counted(n int, what string) string {
 
 // maxNames is how many names a text lists.
 const maxNames = 8
-
-// some lists names, and how many more there are.
-func some(names []string) string {
-	text := strings.Join(names[:min(len(names), maxNames)], ", ")
-	if more := len(names) - maxNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
 
 // sameFile reports whether both trees hold the same bytes under a name.
 func sameFile(want, have render.Tree, name string) bool { return bytes.Equal(want[name], have[name]) }

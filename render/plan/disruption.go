@@ -143,8 +143,8 @@ func carried(e *Entry, f Field) bool {
 // maxLost is how many pairs without a way are named.
 const maxLost = 4
 
-// lostWays names the clusters that the shape takes the way to each other from.
-func lostWays(lost [][2]string) string {
+// lostPaths names the clusters that the shape takes the path to each other from.
+func lostPaths(lost [][2]string) string {
 	if len(lost) == 0 {
 		return ""
 	}
@@ -155,7 +155,7 @@ func lostWays(lost [][2]string) string {
 	if more := len(lost) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d pairs more", more))
 	}
-	return strings.Join(names, ", ") + " have no way to each other any more"
+	return strings.Join(names, ", ") + " have no path to each other any more"
 }
 
 const otherEgress = "its pods go out with other addresses"

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/listing"
 )
 
 // Group is entries that say the same of several things: one edit often does that to many.
@@ -72,7 +73,7 @@ func (g *Group) Title() string {
 	for i, e := range g.Entries {
 		names[i] = e.Key
 	}
-	return fmt.Sprintf("%d %s: %s", len(names), plural(first.Kind), some(names))
+	return fmt.Sprintf("%d %s: %s", len(names), plural(first.Kind), listing.Some(names, maxNames))
 }
 
 func plural(kind string) string {
@@ -93,7 +94,7 @@ func (g *Group) heading(clusterset string) string {
 	case 1:
 		return "cluster " + g.Clusters[0]
 	}
-	return fmt.Sprintf("%d clusters: %s", len(g.Clusters), some(g.Clusters))
+	return fmt.Sprintf("%d clusters: %s", len(g.Clusters), listing.Some(g.Clusters, maxNames))
 }
 
 // disruptions folds what breaks the same of several things.

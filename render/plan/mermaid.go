@@ -75,10 +75,7 @@ func oneSide(f, other *fabric.Fabric, lacking string, changed map[string]diff.Op
 
 // drawnFirst gives the clusters to draw, by name: those that change before others.
 func drawnFirst(f *fabric.Fabric, changed map[string]diff.Op) []string {
-	names := make([]string, len(f.Clusters))
-	for i := range names {
-		names[i] = f.Clusters[i].Name
-	}
+	names := f.ClusterNames()
 	slices.SortStableFunc(names, func(a, b string) int {
 		if x, y := changed[a] != "", changed[b] != ""; x != y {
 			if x {

@@ -17,7 +17,7 @@ const proven = "both tunnels are held until both ends proved the new one: nothin
 
 // clusterPairs adds the links between clusters that exist on both sides: where what they
 // are made with changes, and where the shape gives or takes one. It gives the
-// pairs of clusters that have no way to each other any more.
+// pairs of clusters that have no path to each other any more.
 func clusterPairs(want, have *side) (lost [][2]string) {
 	w, h := want.fabric, have.fabric
 	common := clustersOf(w)
@@ -84,7 +84,7 @@ func shapePairs(want, have *side, common map[string]bool, wantGraph, haveGraph *
 		have.pairs = append(have.pairs, manyPairs(len(gone), broken, "pairs of clusters that end"))
 	} else {
 		for _, p := range gone {
-			have.gone(have.fabric.Link(p[0], p[1]), wantGraph.Ways(p[0], nil)[p[1]])
+			have.gone(have.fabric.Link(p[0], p[1]), wantGraph.Paths(p[0], nil)[p[1]])
 		}
 	}
 	return lost
@@ -140,7 +140,7 @@ func (s *side) gone(l fabric.Link, way []string) {
 	if it := &s.pairs[len(s.pairs)-1]; len(way) > 0 {
 		it.note = "they reach each other through " + strings.Join(way[:len(way)-1], ", then ")
 	} else {
-		it.broken = "they have no way to each other any more, and connections between them end"
+		it.broken = "they have no path to each other any more, and connections between them end"
 	}
 }
 
@@ -149,7 +149,7 @@ func (s *side) gone(l fabric.Link, way []string) {
 func manyPairs(n, broken int, what string) item {
 	it := item{kind: kindPair, name: strconv.Itoa(n) + " " + what, path: "connectivity", count: n}
 	if broken > 0 {
-		it.broken = fmt.Sprintf("%d of them have no way to each other any more", broken)
+		it.broken = fmt.Sprintf("%d of them have no path to each other any more", broken)
 	}
 	return it
 }

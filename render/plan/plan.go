@@ -130,7 +130,7 @@ func Compute(want, have render.Tree) (*Plan, error) {
 		p.blame(made, quiet(want, have))
 		slices.SortFunc(p.Entries, compareEntries)
 	}
-	p.disrupt(w, h, lostWays(lost))
+	p.disrupt(w, h, lostPaths(lost))
 	var asking sync.WaitGroup
 	asking.Go(func() { p.Reach = reachOf(w.fabric, h.fabric) })
 	p.Firewall = firewallOf(w.fabric, h.fabric)

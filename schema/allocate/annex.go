@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/lockfile"
 	"hawser.dev/hawser/schema/paths"
@@ -77,7 +78,7 @@ func (a *allocator) reportAnnexes(c *schema.Cluster, missing, found []netip.Pref
 			hint += "; hawser allocate --gc before the lock is committed frees the part of prefixes that the cluster no longer has"
 		}
 		a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "annex", Path: paths.At("clusters", c.Name) + ".podCIDRs",
-			Summary: fmt.Sprintf("the block %s is full, so %s is mapped to %s beside it", cidr.Join(a.lock.Blocks(c.Name)), p, found[i]),
+			Summary: fmt.Sprintf("the block %s is full, so %s is mapped to %s beside it", listing.Join(a.lock.Blocks(c.Name), ", "), p, found[i]),
 			Hint:    hint})
 	}
 }

@@ -2,11 +2,11 @@ package allocate
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/lockfile"
 )
@@ -35,12 +35,8 @@ func (a *allocator) stale() diag.List {
 		}
 	}
 	if missing := slices.Compact(a.added); !list.HasErrors() && len(missing) > 0 {
-		shown := strings.Join(missing[:min(len(missing), 3)], ", ")
-		if more := len(missing) - 3; more > 0 {
-			shown += fmt.Sprintf(" and %d more", more)
-		}
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "lock-stale",
-			Summary: "the lock is stale: nothing allocated yet for " + shown, Hint: "run hawser allocate, and commit the lock"})
+			Summary: "the lock is stale: nothing allocated yet for " + listing.Some(missing, 3), Hint: "run hawser allocate, and commit the lock"})
 	}
 	return list
 }

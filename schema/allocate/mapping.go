@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/lockfile"
@@ -131,7 +132,7 @@ func upperHalves(c *lockfile.Cluster, mappings map[netip.Prefix]lockfile.HeldPre
 			taken = append(taken, m.Prefix)
 		}
 		for _, addr := range used {
-			taken = append(taken, netip.PrefixFrom(addr, addr.BitLen()))
+			taken = append(taken, cidr.Single(addr))
 		}
 		slices.SortFunc(taken, netip.Prefix.Compare)
 		for _, p := range taken {
@@ -164,7 +165,7 @@ func (a *allocator) cannotMap(c *schema.Cluster) {
 		d.Hint = "its pods share the egress addresses; a larger globalCIDR would map them, and move the cluster"
 	}
 	d.Summary = fmt.Sprintf("the block %s is too small to map %s: half of it is for the pods, so it takes a /%d",
-		cidr.Join(a.lock.Blocks(c.Name)), cidr.Join(pods), pods[0].Addr().BitLen()-1-cidr.SumBits(pods))
+		listing.Join(a.lock.Blocks(c.Name), ", "), listing.Join(pods, ", "), pods[0].Addr().BitLen()-1-cidr.SumBits(pods))
 	a.list = append(a.list, d)
 }
 

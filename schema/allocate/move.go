@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/lockfile"
 	"hawser.dev/hawser/schema/paths"
@@ -54,7 +54,7 @@ func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock
 func moveBlocks(l *lockfile.Lock, top *schema.ClusterSet, c *schema.Cluster, item string) (*lockfile.Lock, diag.List) {
 	if pins := c.Pins(); len(pins) > 0 {
 		return nil, diag.List{{Severity: diag.Error, Code: "pinned", Path: item,
-			Summary: fmt.Sprintf("is pinned to %s", cidr.Join(pins)),
+			Summary: fmt.Sprintf("is pinned to %s", listing.Join(pins, ", ")),
 			Hint:    "change the pin (globalCIDR, globalIPv6CIDR), which moves the cluster"}}
 	}
 	out, moved := l.Clone(), lockfile.New()

@@ -13,7 +13,7 @@ func (g *Graph) Passed() map[string]int {
 	}
 	out := map[string]int{}
 	for _, from := range g.names {
-		for to, way := range g.Ways(from, nil) {
+		for to, way := range g.Paths(from, nil) {
 			if from < to {
 				for _, via := range way[:len(way)-1] {
 					out[via]++

@@ -31,7 +31,7 @@ func TestPassed(t *testing.T) {
 		g := NewGraph(shape, names)
 		want := map[string]int{}
 		for _, a := range names {
-			for b, way := range g.Ways(a, nil) {
+			for b, way := range g.Paths(a, nil) {
 				for _, via := range way[:len(way)-1] {
 					if a < b {
 						want[via]++

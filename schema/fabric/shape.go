@@ -69,12 +69,15 @@ func NewGraph(shape Shape, clusters []string) *Graph {
 }
 
 // Graph gives the clusters of the fabric in its shape.
-func (f *Fabric) Graph() *Graph {
+func (f *Fabric) Graph() *Graph { return NewGraph(f.Shape, f.ClusterNames()) }
+
+// ClusterNames gives the names of the clusters, in the order of the fabric.
+func (f *Fabric) ClusterNames() []string {
 	names := make([]string, len(f.Clusters))
 	for i := range names {
 		names[i] = f.Clusters[i].Name
 	}
-	return NewGraph(f.Shape, names)
+	return names
 }
 
 // at gives the index of a cluster, or -1.
@@ -168,13 +171,13 @@ type way struct {
 	last int    // the cluster before it
 }
 
-// Ways gives for every cluster that can be reached the clusters on the way
+// Paths gives for every cluster that can be reached the clusters on the way
 // there, the next one first and the cluster itself last: over links that are
 // alive (nil: all are), through clusters that pass on, with as few links as can
 // be. Of ways with equally many links it is the one with the least sum of the
 // links' hashes, so that the way back is the same one. alive must not depend on
 // the order of its arguments.
-func (g *Graph) Ways(from string, alive func(a, b string) bool) map[string][]string {
+func (g *Graph) Paths(from string, alive func(a, b string) bool) map[string][]string {
 	start := g.at(from)
 	if start < 0 {
 		return nil
@@ -239,7 +242,7 @@ func (g *Graph) Groups() [][]string {
 			continue
 		}
 		group := []string{name}
-		for to := range g.Ways(name, nil) {
+		for to := range g.Paths(name, nil) {
 			group = append(group, to)
 		}
 		for _, member := range group {

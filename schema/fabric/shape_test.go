@@ -43,7 +43,7 @@ func TestShapes(t *testing.T) {
 					t.Errorf("degree of %s: have %d, neighbours %v", name, g.Degree(name), near)
 				}
 			}
-			if have := fmt.Sprint(g.Ways("a", nil)["d"]); have != tt.way {
+			if have := fmt.Sprint(g.Paths("a", nil)["d"]); have != tt.way {
 				t.Errorf("way from a to d: want %s, have %s", tt.way, have)
 			}
 			if have := fmt.Sprint(g.Groups()); have != tt.groups {
@@ -60,11 +60,11 @@ func TestSpokesDoNotPass(t *testing.T) {
 	dead := func(x, y string) func(a, b string) bool {
 		return func(a, b string) bool { return Pair(a, b) != Pair(x, y) }
 	}
-	if way := g.Ways("h1", dead("h1", "h2"))["h2"]; way != nil {
+	if way := g.Paths("h1", dead("h1", "h2"))["h2"]; way != nil {
 		t.Errorf("between hubs: have %v", way)
 	}
 	only := func(a, b string) bool { p := Pair(a, b); return p != Pair("a", "h2") && p != Pair("b", "h1") }
-	if d := cmp.Diff([]string{"h1", "h2", "b"}, g.Ways("a", only)["b"]); d != "" {
+	if d := cmp.Diff([]string{"h1", "h2", "b"}, g.Paths("a", only)["b"]); d != "" {
 		t.Errorf("over both hubs (-want +have)\n%s", d)
 	}
 	for name, want := range map[string]bool{"a": false, "h1": true, "x": false} {
@@ -72,7 +72,7 @@ func TestSpokesDoNotPass(t *testing.T) {
 			t.Errorf("%s passes: want %v", name, want)
 		}
 	}
-	if g.Ways("x", nil) != nil || g.Linked("a", "x") || g.Linked("a", "a") || g.Neighbours("x") != nil {
+	if g.Paths("x", nil) != nil || g.Linked("a", "x") || g.Linked("a", "a") || g.Neighbours("x") != nil {
 		t.Error("an unknown cluster has links")
 	}
 }
@@ -93,14 +93,14 @@ func TestWaysHold(t *testing.T) {
 		g := NewGraph(shape, clusters)
 		mixed := shuffled(r, shape, clusters)
 		for _, from := range clusters {
-			ways := g.Ways(from, alive)
-			if d := cmp.Diff(ways, mixed.Ways(from, alive)); d != "" {
+			ways := g.Paths(from, alive)
+			if d := cmp.Diff(ways, mixed.Paths(from, alive)); d != "" {
 				t.Fatalf("seed %d: order matters\n%s", seed, d)
 			}
 			hops := distances(g, from, alive)
 			for _, to := range clusters {
 				checkWay(t, g, alive, from, to, ways[to], hops)
-				back := slices.Clone(g.Ways(to, alive)[from])
+				back := slices.Clone(g.Paths(to, alive)[from])
 				slices.Reverse(back)
 				if len(back) > 0 && !slices.Equal(append(back[1:], to), ways[to]) {
 					t.Fatalf("seed %d: %s to %s over %v, back over %v reversed", seed, from, to, ways[to], back)

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/overlap"
@@ -74,7 +74,7 @@ func (c *checker) apartBy(s split, field, code, summary, hint string) {
 		names = append(names, c.set.Spec.Clusters[i].Name)
 		paths = append(paths, c.clusterPaths[i]+"."+field)
 	}
-	others := fewOf(names)
+	others := listing.Some(names, overlap.MaxOthers)
 	for _, i := range s.six {
 		c.Warn(diag.Diagnostic{
 			Code: code, Path: c.clusterPaths[i] + "." + field, Summary: fmt.Sprintf(summary, others), Hint: hint,
@@ -109,13 +109,6 @@ func (c *checker) endpointsApart(s split) {
 	}
 }
 
-func fewOf(names []string) string {
-	if len(names) > overlap.MaxOthers {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:overlap.MaxOthers], ", "), len(names)-overlap.MaxOthers)
-	}
-	return strings.Join(names, ", ")
-}
-
 // allowFamilies finds clusters that an export names as its callers and that have
 // no family in common with any cluster that exports it.
 func (c *checker) allowFamilies() {
@@ -143,7 +136,7 @@ func (c *checker) allowFamilies() {
 			if !common && len(e.Clusters) > 0 {
 				c.Warn(diag.Diagnostic{
 					Code: "no-common-family", Path: paths.Nth(path+".allow.clusters", j),
-					Summary: fmt.Sprintf("%s has no address family in common with %s, where the export is", caller, fewOf(e.Clusters)),
+					Summary: fmt.Sprintf("%s has no address family in common with %s, where the export is", caller, listing.Some(e.Clusters, overlap.MaxOthers)),
 					Hint:    "its names have no addresses there; export it from a cluster with both families",
 				})
 			}

@@ -91,7 +91,7 @@ func (c *checker) unheard(silent []int, i int) {
 		}
 		if finds(own) || finds(other) {
 			if around == nil {
-				around = c.links.Graph.Ways(own.Name, func(a, b string) bool { return writes(c.set.Cluster(a)) || writes(c.set.Cluster(b)) })
+				around = c.links.Graph.Paths(own.Name, func(a, b string) bool { return writes(c.set.Cluster(a)) || writes(c.set.Cluster(b)) })
 			}
 			if around[other.Name] != nil {
 				continue

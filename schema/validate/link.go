@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/overlap"
 	"hawser.dev/hawser/schema/paths"
 	"hawser.dev/hawser/schema/resolve"
 	"hawser.dev/hawser/schema/tags"
@@ -64,7 +66,7 @@ func (c *checker) groupsApart() {
 		first := slices.MinFunc(group, func(a, b string) int { return c.clusters[a] - c.clusters[b] })
 		c.Fail(diag.Diagnostic{
 			Code: "no-way", Path: c.clusterPaths[c.clusters[first]],
-			Summary: fmt.Sprintf("no links lead from %s to %s", fewOf(group), fewOf(largest)),
+			Summary: fmt.Sprintf("no links lead from %s to %s", listing.Some(group, overlap.MaxOthers), listing.Some(largest, overlap.MaxOthers)),
 			Hint:    "add one to connectivity.links, or say connectivity: {partial: true} there if it is meant so",
 			Related: diag.Paths("connectivity.links"),
 		})
@@ -216,9 +218,9 @@ func (c *checker) ipsec() {
 	}
 }
 
-// allowWays warns of clusters that an export names as its callers and that have
+// allowPaths warns of clusters that an export names as its callers and that have
 // no way to any cluster that exports it.
-func (c *checker) allowWays() {
+func (c *checker) allowPaths() {
 	if !c.set.Spec.Connectivity.Partial {
 		return
 	}
@@ -237,7 +239,7 @@ func (c *checker) allowWays() {
 			own, known := group[caller]
 			if known && len(e.Clusters) > 0 && !slices.ContainsFunc(e.Clusters, func(name string) bool { g, ok := group[name]; return !ok || g == own }) {
 				c.Warn(diag.Diagnostic{Code: "no-way", Path: paths.Nth(path+".allow.clusters", j),
-					Summary: fmt.Sprintf("no links lead from %s to %s, where the export is", caller, fewOf(e.Clusters)),
+					Summary: fmt.Sprintf("no links lead from %s to %s, where the export is", caller, listing.Some(e.Clusters, overlap.MaxOthers)),
 					Hint:    "add one to connectivity.links"})
 			}
 		}

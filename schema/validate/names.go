@@ -91,9 +91,9 @@ func (c *checker) knownCluster(path, name string) {
 		c.Fail(d)
 		return
 	}
-	if near := syntax.Nearest(name, c.clusterNames()); near != "" {
+	if near := syntax.Nearest(name, c.set.ClusterNames()); near != "" {
 		d.Hint = "did you mean " + near + "?"
-	} else if names := c.clusterNames(); len(names) > 0 && len(names) <= maxListed {
+	} else if names := c.set.ClusterNames(); len(names) > 0 && len(names) <= maxListed {
 		d.Hint = "the clusters are " + strings.Join(names, ", ")
 	}
 	c.Fail(d)
@@ -101,11 +101,3 @@ func (c *checker) knownCluster(path, name string) {
 
 // maxListed is how many names a hint lists; more help nobody.
 const maxListed = 8
-
-func (c *checker) clusterNames() []string {
-	names := make([]string, len(c.set.Spec.Clusters))
-	for i := range names {
-		names[i] = c.set.Spec.Clusters[i].Name
-	}
-	return names
-}

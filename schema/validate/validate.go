@@ -51,7 +51,7 @@ func Topology(s *schema.ClusterSet) diag.List {
 	c.dynamicExports()
 	c.owners()
 	c.exports()
-	c.allowWays()
+	c.allowPaths()
 	capacity.Check(&c.Findings, s, c.clusterPaths)
 	c.List = append(c.List, c.Tally.Rest()...)
 	c.List.Sort()

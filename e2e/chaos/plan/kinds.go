@@ -3,11 +3,11 @@ package plan
 // Kind is one kind of fault. Begin and End name what the lab does for it; those
 // that are no fault of the lab are done by the driver.
 type Kind struct {
-	Name  string
-	Begin string // fault of the lab, or of the driver
-	End   string // what mends it; empty = it mends itself
-	Side  string // wan | lan; empty = not about a link
-	Way   string // in | out, as the node sees it; empty = both
+	Name      string
+	Begin     string // fault of the lab, or of the driver
+	End       string // what mends it; empty = it mends itself
+	Side      string // wan | lan; empty = not about a link
+	Direction string // in | out, as the node sees it; empty = both
 
 	weight int
 	values []string // one is drawn; of delay, loss and mtu
@@ -41,12 +41,12 @@ func Kinds() []Kind {
 		{Name: "delay-lan", Begin: "delay", End: "heal", Side: "lan", values: delays, weight: 2, on: nodes(any)},
 		{Name: "loss-wan", Begin: "loss", End: "heal", Side: "wan", values: losses, weight: 4, on: nodes(gateway)},
 		{Name: "loss-lan", Begin: "loss", End: "heal", Side: "lan", values: losses, weight: 3, on: nodes(any)},
-		{Name: "cut-wan-in", Begin: "cut", End: "heal", Side: "wan", Way: "in", weight: 3, on: nodes(gateway)},
-		{Name: "cut-wan-out", Begin: "cut", End: "heal", Side: "wan", Way: "out", weight: 3, on: nodes(gateway)},
-		{Name: "cut-lan-in", Begin: "cut", End: "heal", Side: "lan", Way: "in", weight: 2, on: nodes(any)},
-		{Name: "cut-lan-out", Begin: "cut", End: "heal", Side: "lan", Way: "out", weight: 2, on: nodes(any)},
-		{Name: "loss-wan-in", Begin: "loss", End: "heal", Side: "wan", Way: "in", values: losses, weight: 2, on: nodes(gateway)},
-		{Name: "loss-lan-out", Begin: "loss", End: "heal", Side: "lan", Way: "out", values: losses, weight: 2, on: nodes(any)},
+		{Name: "cut-wan-in", Begin: "cut", End: "heal", Side: "wan", Direction: "in", weight: 3, on: nodes(gateway)},
+		{Name: "cut-wan-out", Begin: "cut", End: "heal", Side: "wan", Direction: "out", weight: 3, on: nodes(gateway)},
+		{Name: "cut-lan-in", Begin: "cut", End: "heal", Side: "lan", Direction: "in", weight: 2, on: nodes(any)},
+		{Name: "cut-lan-out", Begin: "cut", End: "heal", Side: "lan", Direction: "out", weight: 2, on: nodes(any)},
+		{Name: "loss-wan-in", Begin: "loss", End: "heal", Side: "wan", Direction: "in", values: losses, weight: 2, on: nodes(gateway)},
+		{Name: "loss-lan-out", Begin: "loss", End: "heal", Side: "lan", Direction: "out", values: losses, weight: 2, on: nodes(any)},
 		{Name: "mtu-wan", Begin: "mtu", End: "heal", Side: "wan", values: sizes, weight: 3, on: nodes(gateway)},
 		{Name: "freeze-agent", Begin: "freeze-agent", End: "thaw-agent", weight: 3, on: nodes(any)},
 		{Name: "upgrade-agent", Begin: "upgrade-agent", weight: 3, on: nodes(mortal)},

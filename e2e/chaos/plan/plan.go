@@ -4,10 +4,8 @@
 package plan
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -38,12 +36,6 @@ type Event struct {
 	Value  string        `json:"value,omitempty"`
 	Lane   int           `json:"lane"` // events of a lane follow each other
 	Holds  []string      `json:"-"`    // what no other event touches meanwhile
-}
-
-// String gives one line of a history.
-func (e Event) String() string {
-	text := fmt.Sprintf("%6.3fs for %.3fs  %s %s %s", e.At.Seconds(), e.For.Seconds(), e.Kind, e.Target, e.Value)
-	return strings.TrimRight(text, " ")
 }
 
 const (
@@ -148,13 +140,4 @@ func draw(r *rand.Rand, t Topology, taken map[string]bool) (Event, bool) {
 		return e, true
 	}
 	return Event{}, false
-}
-
-// End is when the last of the events is over.
-func End(events []Event) time.Duration {
-	var last time.Duration
-	for _, e := range events {
-		last = max(last, e.At+e.For)
-	}
-	return last
 }

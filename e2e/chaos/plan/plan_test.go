@@ -8,6 +8,15 @@ import (
 	"time"
 )
 
+// end is when the last of the events is over.
+func end(events []Event) time.Duration {
+	var last time.Duration
+	for _, e := range events {
+		last = max(last, e.At+e.For)
+	}
+	return last
+}
+
 func topology() Topology {
 	t := Topology{Clusters: []string{"g1", "g2", "g3"}}
 	for _, c := range t.Clusters {
@@ -66,7 +75,7 @@ func TestRoundKeepsRules(t *testing.T) {
 			}
 			together = max(together, open)
 		}
-		most = max(most, End(events))
+		most = max(most, end(events))
 	}
 	if together != lanes {
 		t.Errorf("%d faults at a time at most, want %d", together, lanes)

@@ -170,7 +170,7 @@ func TestStatus(t *testing.T) {
 	r.servers["g1"].K(t, "-n", "shop", "patch", "serviceexport", "web", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"conditions":[{"type":"Valid","status":"False","reason":"NoService","message":"there is no Service","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`)
 	got := r.expect(1, "status")
-	for _, want := range []string{"g1: export shop/web: Valid=False NoService: there is no Service", "g2: no agent tells anything"} {
+	for _, want := range []string{"g1: export shop/web: Valid=False NoService: there is no Service", "g2: no agent has reported"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%q is not in\n%s", want, got.out)
 		}

@@ -1,11 +1,8 @@
 package drivertest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,6 +12,7 @@ import (
 
 	"filippo.io/age"
 
+	"hawser.dev/hawser/internal/unixsocket"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -109,12 +107,8 @@ func (g *gateway) tunnels() []string {
 
 // status asks the agent; not ok while it does not answer.
 func (g *gateway) status() (s status.Status, ok bool) {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", g.path("s"))
-		},
-		DisableKeepAlives: true,
-	}}
+	client := unixsocket.Client(g.path("s"))
+	client.Timeout = 5 * time.Second
 	answer, err := client.Get("http://agent/status")
 	if err != nil {
 		return s, false

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"hawser.dev/hawser/internal/unixsocket"
 )
 
 // The types of packets.
@@ -38,32 +36,11 @@ type Client struct{ conn net.Conn }
 
 // Dial connects to the socket of a charon.
 func Dial(ctx context.Context, socket string) (*Client, error) {
-	path, done, err := short(socket)
-	if err != nil {
-		return nil, fmt.Errorf("find vici socket: %w", err)
-	}
-	defer done()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
+	conn, err := unixsocket.Dial(ctx, socket)
 	if err != nil {
 		return nil, fmt.Errorf("connect to vici socket %s: %w", socket, err)
 	}
 	return &Client{conn: conn}, nil
-}
-
-// maxPath is what the address of a unix socket holds (unix(7)).
-const maxPath = 107
-
-// short gives a path of the socket that fits an address, good until done is called.
-func short(socket string) (path string, done func(), err error) {
-	if len(socket) <= maxPath {
-		return socket, func() {}, nil
-	}
-	dir, err := os.OpenFile(filepath.Dir(socket), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", nil, err
-	}
-	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(socket)), func() { _ = dir.Close() }, nil
 }
 
 // Close ends the connection.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -26,12 +27,12 @@ func fake(t *testing.T, steps ...[][]byte) (socket string, got <-chan []byte) {
 
 func serve(t *testing.T, socket string, steps [][][]byte) <-chan []byte {
 	t.Helper()
-	path, done, err := short(socket)
+	dir, err := os.Open(filepath.Dir(socket)) // the path may be longer than an address
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer done()
-	l, err := net.Listen("unix", path)
+	defer dir.Close()
+	l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(socket)))
 	if err != nil {
 		t.Fatal(err)
 	}

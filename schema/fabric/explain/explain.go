@@ -210,7 +210,7 @@ func (q *question) undeclared(namespace string) *Answer {
 			Yes: q.set.Dynamic(c.Name).Reached(q.from.Cluster, fabric.Port{})}
 		t.Decided = "dynamicExports"
 		if t.Links = q.links(c.Name); !t.Yes {
-			t.Why, t.Decided = q.noWay(c.Name)
+			t.Why, t.Decided = q.noPath(c.Name)
 		}
 		q.answer.Trips = append(q.answer.Trips, t)
 	}
@@ -218,7 +218,7 @@ func (q *question) undeclared(namespace string) *Answer {
 	q.answer.Why = fmt.Sprintf("%s reach %s as soon as a cluster makes a ServiceExport of it: hawser show exports",
 		q.who(), id)
 	if !q.answer.Yes {
-		q.answer.Why = fmt.Sprintf("no cluster to which %s has a way may export %s", q.from.Cluster, id)
+		q.answer.Why = fmt.Sprintf("no cluster to which %s has a path may export %s", q.from.Cluster, id)
 	}
 	return q.answer
 }
@@ -302,7 +302,7 @@ func (q *question) partWhy(cluster string, o *reach.Offer) (why, decided string)
 	switch declared := slices.ContainsFunc(q.export.Ports,
 		func(p fabric.Port) bool { return reach.PortID(p) == reach.PortID(q.port) }); {
 	case !q.set.Connected(q.from.Cluster, cluster):
-		return q.noWay(cluster)
+		return q.noPath(cluster)
 	case !q.export.Allows(q.from.Cluster):
 		return fmt.Sprintf("the allow list of %s does not have %s", q.to.Export, q.from.Cluster), path + ".allow"
 	case !declared:
@@ -313,7 +313,7 @@ func (q *question) partWhy(cluster string, o *reach.Offer) (why, decided string)
 	return fmt.Sprintf("%s and %s have no address family in common", q.from.Cluster, cluster), "clusters[" + q.from.Cluster + "].podCIDRs"
 }
 
-func (q *question) noWay(cluster string) (why, decided string) {
+func (q *question) noPath(cluster string) (why, decided string) {
 	q.line("connectivity", "links: %s", q.set.Fabric().Shape.Mode)
 	decided = "connectivity"
 	for _, name := range []string{q.from.Cluster, cluster} {
@@ -321,7 +321,7 @@ func (q *question) noWay(cluster string) (why, decided string) {
 			decided = "clusters[" + name + "].gateways"
 		}
 	}
-	return fmt.Sprintf("%s and %s have no way to each other", q.from.Cluster, cluster), decided
+	return fmt.Sprintf("%s and %s have no path to each other", q.from.Cluster, cluster), decided
 }
 
 // follow sends packets for all that is asked for, and notes what comes of them.
@@ -336,7 +336,7 @@ func (q *question) follow(t *Trip, facts reach.Facts) bool {
 			continue
 		}
 		number := uint16(q.port.Port)
-		way := q.set.Way(q.from.Cluster, t.Cluster, reach.Packet{
+		way := q.set.Path(q.from.Cluster, t.Cluster, reach.Packet{
 			Protocol: strings.ToLower(q.port.Protocol), Src: netip.AddrPortFrom(src, reach.ClientPort),
 			Dst: netip.AddrPortFrom(dst, number),
 		}, facts)
@@ -422,7 +422,7 @@ func (q *question) mapped(a netip.Addr) bool {
 
 // links gives the links on the way to a cluster.
 func (q *question) links(to string) []Link {
-	way := q.graph.Ways(q.from.Cluster, nil)[to]
+	way := q.graph.Paths(q.from.Cluster, nil)[to]
 	if len(way) > 1 {
 		q.line("connectivity", "%s reaches %s through %s", q.from.Cluster, to, strings.Join(way[:len(way)-1],
 			", then "))
@@ -518,7 +518,7 @@ func (q *question) addressWhy(owner string) string {
 	path := "clusters[" + owner + "]"
 	switch {
 	case !q.set.Connected(q.from.Cluster, owner):
-		why, _ := q.noWay(owner)
+		why, _ := q.noPath(owner)
 		return why
 	case slices.ContainsFunc(c.GlobalCIDRs, func(p netip.Prefix) bool { return p.Contains(q.to.Addr) }):
 		q.line(path, "global block of %s", owner)

@@ -136,7 +136,7 @@ func (s *site) owner(a netip.Addr) string {
 // where it came from.
 func (s *site) passOn(p Packet, to string) Verdict {
 	graph := s.fabric.Graph()
-	if way := graph.Ways(s.own.Name, nil)[to]; !graph.Passes(s.own.Name) || len(way) == 0 || way[0] == p.Via {
+	if way := graph.Paths(s.own.Name, nil)[to]; !graph.Passes(s.own.Name) || len(way) == 0 || way[0] == p.Via {
 		return nowhere()
 	}
 	return Verdict{To: Tunnel, Dst: []netip.AddrPort{p.Dst}}

@@ -100,7 +100,7 @@ func (o *Offer) Reached(from string, port fabric.Port) bool {
 		if !ok {
 			continue
 		}
-		way := o.set.Way(from, o.cluster, Packet{Protocol: protocol, Src: netip.AddrPortFrom(src, ClientPort),
+		way := o.set.Path(from, o.cluster, Packet{Protocol: protocol, Src: netip.AddrPortFrom(src, ClientPort),
 			Dst: netip.AddrPortFrom(dst, number)}, o.facts)
 		if way.Arrives() {
 			return true
@@ -109,16 +109,16 @@ func (o *Offer) Reached(from string, port fabric.Port) bool {
 	return false
 }
 
-// Way is what becomes of a pod's packet for another cluster.
-type Way struct {
+// Path is what becomes of a pod's packet for another cluster.
+type Path struct {
 	Out Verdict   // at its own gateway
 	Src []Verdict // at the other cluster's gateway, one for each of the sources that it may have there
 }
 
-// Way follows a packet of a pod to a cluster, whose backends facts are.
-func (s *Set) Way(from, to string, p Packet, facts Facts) Way {
+// Path follows a packet of a pod to a cluster, whose backends facts are.
+func (s *Set) Path(from, to string, p Packet, facts Facts) Path {
 	p.From = Pod
-	w := Way{Out: s.Allowed(nil, from, p)}
+	w := Path{Out: s.Allowed(nil, from, p)}
 	if w.Out.To != Tunnel {
 		return w
 	}
@@ -140,7 +140,7 @@ func (s *Set) Way(from, to string, p Packet, facts Facts) Way {
 }
 
 // Arrives reports whether the packet comes out at what it was for.
-func (w Way) Arrives() bool {
+func (w Path) Arrives() bool {
 	return slices.ContainsFunc(w.Src, func(v Verdict) bool { return v.To == Pod || v.To == Service })
 }
 

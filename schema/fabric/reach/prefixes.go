@@ -4,6 +4,8 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
 )
 
 // prefixes says whose an address is, in steps that do not grow with their number.
@@ -73,7 +75,7 @@ func (x *prefixes) overlapping(p netip.Prefix) iter.Seq2[netip.Prefix, []string]
 // of gives whose an address is, apart from one owner.
 func (x *prefixes) of(a netip.Addr, but string) iter.Seq2[netip.Prefix, string] {
 	return func(yield func(netip.Prefix, string) bool) {
-		for p, owners := range x.around(netip.PrefixFrom(a, a.BitLen())) {
+		for p, owners := range x.around(cidr.Single(a)) {
 			for _, owner := range owners {
 				if owner != but && !yield(p, owner) {
 					return

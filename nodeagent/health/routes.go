@@ -5,12 +5,12 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Way is how the traffic to a cluster goes: over the clusters in Over, the next
+// Route is how the traffic to a cluster goes: over the clusters in Over, the next
 // one first and the cluster itself last. One that it names alone is a neighbour.
-type Way struct {
+type Route struct {
 	Over []string
 	Rank Rank // the lowest of its links
-	// Former says that the way is one of the shape that the clusters leave.
+	// Former says that the route is one of the shape that the clusters leave.
 	Former bool
 }
 
@@ -23,28 +23,28 @@ type Links struct {
 	Transit func(a, b string) Rank
 }
 
-// Ways gives the best way to each cluster that can be reached: the one with the
+// Routes gives the best route to each cluster that can be reached: the one with the
 // highest rank, of those the shortest, and of those the one with the least sum of
-// the links' hashes, which is the same one in both directions. Ways of the shape
+// the links' hashes, which is the same one in both directions. Routes of the shape
 // that the clusters leave count only where the new one has none yet. It depends on
 // its arguments alone.
-func Ways(net project.Net, from string, links Links) map[string]Way {
-	out := map[string]Way{}
+func Routes(net project.Net, from string, links Links) map[string]Route {
+	out := map[string]Route{}
 	for _, g := range []*fabric.Graph{net.Now, net.Before} {
 		if g == nil {
 			continue
 		}
 		former := g != net.Now
 		for rank := Good; rank > Down; rank-- {
-			direct(out, g, from, links, Way{Rank: rank, Former: former})
-			over(out, g, from, links, Way{Rank: rank, Former: former})
+			direct(out, g, from, links, Route{Rank: rank, Former: former})
+			over(out, g, from, links, Route{Rank: rank, Former: former})
 		}
 	}
 	return out
 }
 
 // direct adds the neighbours that need nobody else.
-func direct(out map[string]Way, g *fabric.Graph, from string, links Links, w Way) {
+func direct(out map[string]Route, g *fabric.Graph, from string, links Links, w Route) {
 	for _, to := range g.Neighbours(from) {
 		if _, found := out[to]; !found && links.Own(to) >= w.Rank {
 			w.Over = []string{to}
@@ -54,12 +54,12 @@ func direct(out map[string]Way, g *fabric.Graph, from string, links Links, w Way
 }
 
 // over adds the clusters that others pass on to.
-func over(out map[string]Way, g *fabric.Graph, from string, links Links, w Way) {
+func over(out map[string]Route, g *fabric.Graph, from string, links Links, w Route) {
 	if !passed(g, from, out) {
 		return
 	}
-	ways := g.Ways(from, func(a, b string) bool { return links.Transit(a, b) >= w.Rank })
-	for to, names := range ways {
+	routes := g.Paths(from, func(a, b string) bool { return links.Transit(a, b) >= w.Rank })
+	for to, names := range routes {
 		if _, found := out[to]; !found && len(names) > 1 {
 			w.Over = names
 			out[to] = w
@@ -69,7 +69,7 @@ func over(out map[string]Way, g *fabric.Graph, from string, links Links, w Way) 
 
 // passed reports whether anybody passes on, and somebody is not found yet: most
 // often one look at good links finds all.
-func passed(g *fabric.Graph, from string, found map[string]Way) bool {
+func passed(g *fabric.Graph, from string, found map[string]Route) bool {
 	passes := false
 	for _, n := range g.Neighbours(from) {
 		passes = passes || g.Passes(n)

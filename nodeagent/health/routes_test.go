@@ -34,10 +34,10 @@ func (r ranked) links(from string) Links {
 	return Links{Own: func(n string) Rank { return r.rank(from, n) }, Transit: r.rank}
 }
 
-func waysText(ways map[string]Way) string {
+func routesText(routes map[string]Route) string {
 	var out []string
-	for _, to := range slices.Sorted(maps.Keys(ways)) {
-		w := ways[to]
+	for _, to := range slices.Sorted(maps.Keys(routes)) {
+		w := routes[to]
 		text := strings.Join(w.Over, ">") + " " + w.Rank.String()
 		if w.Former {
 			text += " former"
@@ -78,8 +78,8 @@ func TestWays(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if have := waysText(Ways(tt.net, tt.from, tt.ranks.links(tt.from))); have != tt.wanted {
-				t.Errorf("ways: %s, want %s", have, tt.wanted)
+			if have := routesText(Routes(tt.net, tt.from, tt.ranks.links(tt.from))); have != tt.wanted {
+				t.Errorf("routes: %s, want %s", have, tt.wanted)
 			}
 		})
 	}
@@ -90,8 +90,8 @@ func TestWaysNeedBothEnds(t *testing.T) {
 	t.Parallel()
 	net := netOf(fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}, nil, "a", "b", "h")
 	links := Links{Own: func(string) Rank { return Good }, Transit: func(string, string) Rank { return Down }}
-	if have := waysText(Ways(net, "a", links)); have != "h good" {
-		t.Errorf("ways: %s", have)
+	if have := routesText(Routes(net, "a", links)); have != "h good" {
+		t.Errorf("routes: %s", have)
 	}
 }
 
@@ -125,15 +125,15 @@ func TestWaysAreTheSameInBothDirections(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 7))
 	for range 400 {
 		clusters, net, ranks := randomNet(r)
-		ways := map[string]map[string]Way{}
+		routes := map[string]map[string]Route{}
 		for _, from := range clusters {
-			ways[from] = Ways(net, from, ranks.links(from))
+			routes[from] = Routes(net, from, ranks.links(from))
 		}
 		for _, from := range clusters {
-			for to, way := range ways[from] {
+			for to, way := range routes[from] {
 				back := slices.Concat([]string{from}, way.Over)
 				slices.Reverse(back)
-				if other := ways[to][from]; !slices.Equal(other.Over, back[1:]) || other.Rank != way.Rank {
+				if other := routes[to][from]; !slices.Equal(other.Over, back[1:]) || other.Rank != way.Rank {
 					t.Fatalf("%s to %s: %v, and back %v", from, to, way, other)
 				}
 				for at, hop := from, way.Over; len(hop) > 0; at, hop = hop[0], hop[1:] {
@@ -154,10 +154,10 @@ func TestWaysMoveOnlyWhoHasTo(t *testing.T) {
 		clusters, net, ranks := randomNet(r)
 		a, b := clusters[r.IntN(len(clusters))], clusters[r.IntN(len(clusters))]
 		for _, from := range clusters {
-			before := Ways(net, from, ranks.links(from))
+			before := Routes(net, from, ranks.links(from))
 			dead := maps.Clone(ranks)
 			dead[min(a, b)+" "+max(a, b)] = Down
-			after := Ways(net, from, dead.links(from))
+			after := Routes(net, from, dead.links(from))
 			for to, way := range before {
 				over := slices.Concat([]string{from}, way.Over)
 				uses := slices.ContainsFunc(over, func(c string) bool {

@@ -1,0 +1,32 @@
+// Package listing writes lists for people: the texts of items, and the first of many names.
+//
+// Called by cmd, internal, lab, nodeagent, reconciler, render and schema.
+package listing
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Texts gives the text of each item.
+func Texts[T fmt.Stringer](list []T) []string {
+	out := make([]string, len(list))
+	for i, item := range list {
+		out[i] = item.String()
+	}
+	return out
+}
+
+// Join writes the texts of items one after the other.
+func Join[T fmt.Stringer](list []T, separator string) string {
+	return strings.Join(Texts(list), separator)
+}
+
+// Some writes names with commas: the first ones, and how many there are besides.
+func Some(names []string, most int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,110 @@
+// Package netnstest gives tests network namespaces of their own.
+//
+// Called by the tests of nodeagent (flows, pathmtu, socket).
+package netnstest
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netns"
+)
+
+// Space is a network namespace, which goes with its test. Its lo is up.
+type Space struct {
+	Name string
+
+	t      testing.TB
+	handle netns.NsHandle
+}
+
+// New makes a namespace. Without root, ip(8) or the other tools the test is skipped, or
+// fails when REQUIRE_KERNEL=1.
+func New(t testing.TB, tools ...string) *Space {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		missing(t, "root")
+	}
+	for _, tool := range append(tools, "ip") {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing(t, tool)
+		}
+	}
+	raw := make([]byte, 4)
+	_, _ = rand.Read(raw)
+	s := &Space{t: t, Name: "hwt-" + hex.EncodeToString(raw)}
+	run(t, "", "ip", "netns", "add", s.Name)
+	t.Cleanup(func() { run(t, "", "ip", "netns", "del", s.Name) })
+	var err error
+	if s.handle, err = netns.GetFromName(s.Name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.handle.Close() })
+	s.IP("link set lo up")
+	return s
+}
+
+func missing(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("REQUIRE_KERNEL") == "1" {
+		t.Fatal("needs " + what)
+	}
+	t.Skip("needs " + what)
+}
+
+func run(t testing.TB, input, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// IP runs ip(8) commands in the namespace.
+func (s *Space) IP(commands ...string) {
+	s.t.Helper()
+	for _, c := range commands {
+		run(s.t, "", "ip", append([]string{"-n", s.Name}, strings.Fields(c)...)...)
+	}
+}
+
+// NFT loads rules in the namespace.
+func (s *Space) NFT(script string) {
+	s.t.Helper()
+	s.Run(script, "nft", "-f", "-")
+}
+
+// Run runs a program in the namespace and gives what it prints.
+func (s *Space) Run(input, program string, args ...string) string {
+	s.t.Helper()
+	return run(s.t, input, "ip", append([]string{"netns", "exec", s.Name, program}, args...)...)
+}
+
+// Inside runs f on a thread that is in the namespace. Sockets stay there.
+func (s *Space) Inside(f func()) {
+	s.t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	home, err := netns.Get()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer home.Close()
+	if err := netns.Set(s.handle); err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() {
+		if err := netns.Set(home); err != nil {
+			panic("go back to the first network namespace: " + err.Error())
+		}
+	}()
+	f()
+}
