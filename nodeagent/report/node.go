@@ -9,6 +9,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/metrics"
+	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/publication"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -28,7 +29,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 	if holders, _ := r.config.Keeper.Holders(); holders[s.Gateway] == s.Node {
 		out.Gateway = s.Gateway
 	}
-	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "))
+	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "), refusedEndpoints(s))
 	out.Links = &kube.LinkCount{Total: len(s.Connections)}
 	for _, c := range s.Connections {
 		up := c.Status == status.Connected
@@ -91,6 +92,17 @@ func lastError(s status.Status) string {
 // away is told of the links.
 func inputTrouble(s status.Status) string {
 	return troubleOf(s, "fabric", "keys", "facts", "state folder")
+}
+
+// refusedEndpoints says what other clusters announce of their gateways in vain.
+func refusedEndpoints(s status.Status) string {
+	var texts []string
+	for _, p := range s.Problems {
+		if p.Code == project.EndpointRefused {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "; ")
 }
 
 func troubleOf(s status.Status, names ...string) string {
