@@ -111,7 +111,7 @@ func open(t *testing.T, source Source) *site {
 		t.Fatal(err)
 	}
 	s := &site{t: t, server: server, at: at, client: &http.Client{Jar: jar}}
-	resp, body := s.get(server.URL(at.Listener), nil)
+	resp, body := s.get(server.URL(at.URL), nil)
 	if resp.StatusCode != http.StatusOK || resp.Request.URL.RawQuery != "" || !strings.Contains(body, "<title>Hawser</title>") {
 		t.Fatalf("the page with its token: %s at %s", resp.Status, resp.Request.URL)
 	}
@@ -214,7 +214,7 @@ func TestEnter(t *testing.T) {
 	t.Parallel()
 	s := open(t, newFake("g1"))
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, _ := s.do(client, http.MethodGet, s.server.URL(s.at.Listener)+"&x=1", nil)
+	resp, _ := s.do(client, http.MethodGet, s.server.URL(s.at.URL)+"&x=1", nil)
 	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/?x=1" {
 		t.Errorf("%s to %s", resp.Status, resp.Header.Get("Location"))
 	}
@@ -445,7 +445,7 @@ func TestRate(t *testing.T) {
 		}
 		return l.Rate
 	}
-	p := newPicture(set, report(1000), nil, at)
+	p := newPicture(set, report(1000), "", nil, at)
 	for _, tt := range []struct {
 		after time.Duration
 		bytes int64
@@ -453,7 +453,7 @@ func TestRate(t *testing.T) {
 	}{
 		{0, 1000, 0}, {500 * time.Millisecond, 2000, 0}, {2 * time.Second, 5000, 2000}, {2500 * time.Millisecond, 9000, 2000}, {4 * time.Second, 100, 0},
 	} {
-		p = newPicture(set, report(tt.bytes), p, at.Add(tt.after))
+		p = newPicture(set, report(tt.bytes), "", p, at.Add(tt.after))
 		if got := rate(p); got != tt.want {
 			t.Errorf("after %s: %d bytes a second, want %d", tt.after, got, tt.want)
 		}
