@@ -98,7 +98,13 @@ type site struct {
 // open serves a page, and gives a browser that has opened it with the token.
 func open(t *testing.T, source Source) *site {
 	t.Helper()
-	server := New(Config{Source: source, Every: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	return openWith(t, Config{Source: source})
+}
+
+func openWith(t *testing.T, config Config) *site {
+	t.Helper()
+	config.Every, config.Log = 100*time.Millisecond, slog.New(slog.DiscardHandler)
+	server := New(config)
 	ctx, cancel := context.WithCancel(t.Context())
 	at := httptest.NewUnstartedServer(server.Handler())
 	at.Config.BaseContext = func(net.Listener) context.Context { return ctx }
