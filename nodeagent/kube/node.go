@@ -50,7 +50,7 @@ type LinkCount struct {
 	Total int `json:"total"`
 }
 
-// MostLinks bounds what a HawserNode lists: 512 links are some 70 KB.
+// MostLinks bounds what a HawserNode lists: 512 links are 100 KB at most.
 const MostLinks = 512
 
 // LinkState is the state of one link of a gateway.
