@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
@@ -122,6 +124,23 @@ func TestPageIsConfined(t *testing.T) {
 	service := decoded[corev1.Service](t, objects, "Service hawser-system/hawser-ui")
 	if service.Spec.Type != "" || len(service.Spec.Ports) != 1 || service.Spec.Selector["app.kubernetes.io/name"] != d.Spec.Template.Labels["app.kubernetes.io/name"] {
 		t.Errorf("%+v", service.Spec)
+	}
+}
+
+// TestPageIngress: the Ingress of the document leads to the Service.
+func TestPageIngress(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../docs/ui.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(raw), "\n    apiVersion: networking.k8s.io/v1\n")
+	text, _, _ = strings.Cut("    apiVersion: networking.k8s.io/v1\n"+text, "\n\n")
+	ingress := decoded[networkingv1.Ingress](t, map[string]string{"": strings.ReplaceAll("\n"+text, "\n    ", "\n")}, "")
+	service := decoded[corev1.Service](t, build(t, mustRender(t, withUI(t, "{}")), "clusters/c0"), "Service hawser-system/hawser-ui")
+	to := ingress.Spec.Rules[0].HTTP.Paths[0].Backend.Service
+	if !found || ingress.Namespace != service.Namespace || to.Name != service.Name || to.Port.Name != service.Spec.Ports[0].Name {
+		t.Errorf("%+v, %+v", to, service.Spec)
 	}
 }
 

@@ -3,7 +3,7 @@
 // names. It acts only on documents that pinned signers signed, and keeps the last good
 // content of each in force, in memory and in the state folder.
 //
-// Called by nodeagent.
+// Called by nodeagent; by cmd/hawser for the fabric of the page that a cluster serves.
 package input
 
 import (
