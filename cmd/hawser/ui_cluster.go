@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +72,7 @@ func (a *app) clusterPage(ctx context.Context, f uiFlags) error {
 	if err != nil {
 		return err
 	}
-	config := kube.Config{InCluster: len(f.access.Kubeconfigs) == 0, Kubeconfig: strings.Join(f.access.Kubeconfigs, ""), UserAgent: "hawser-ui/" + cmp.Or(version, "dev")}
+	config := kube.Config{InCluster: len(f.access.Kubeconfigs) == 0, Kubeconfig: strings.Join(f.access.Kubeconfigs, ""), UserAgent: "hawser-ui/" + version}
 	client, err := kube.Open(config)
 	if err != nil {
 		return err
