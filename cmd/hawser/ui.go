@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"hawser.dev/hawser/internal/ui"
 	"hawser.dev/hawser/reconciler"
@@ -110,4 +111,34 @@ func (a *app) ui(ctx context.Context, args []string, f uiFlags) error {
 		return fmt.Errorf("write the URL: %w", err)
 	}
 	return server.Serve(ctx, listener)
+}
+
+// clusterPageFlags are those of hawser ui inside of a cluster, as render/cluster/ui.yaml has
+// them.
+type clusterPageFlags struct {
+	inCluster bool
+	fabric    string
+	trust     string
+	state     string
+	hosts     []string
+	tokenFile string
+}
+
+func (f *clusterPageFlags) add(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.inCluster, "in-cluster", false, "serve the page in a pod of the cluster that --cluster names (ui: {} in the topology)")
+	flags.StringVar(&f.fabric, "fabric", "/etc/hawser/fabric", "in a cluster: folder with the mounted fabric")
+	flags.StringVar(&f.trust, "trust", "", "in a cluster: file of pinned signers, whose signatures alone count then")
+	flags.StringVar(&f.state, "state", "/var/lib/hawser", "in a cluster: folder for the last good fabric")
+	flags.StringArrayVar(&f.hosts, "host", nil, "in a cluster: name under which an ingress serves the page; may be repeated")
+	flags.StringVar(&f.tokenFile, "token-file", "", "in a cluster: file of the token (default: one is made, and written to the log)")
+}
+
+// others reports a flag of a page in a cluster that was given without --in-cluster.
+func (f *clusterPageFlags) others(flags *pflag.FlagSet) error {
+	for _, name := range []string{"fabric", "trust", "state", "host", "token-file"} {
+		if flags.Changed(name) && !f.inCluster {
+			return fmt.Errorf("--%s is for a page in a cluster: add --in-cluster", name)
+		}
+	}
+	return nil
 }
