@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -31,18 +32,36 @@ func (r *Reporter) Node() kube.NodeStatus {
 	}
 	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "), refusedEndpoints(s))
 	out.Links = &kube.LinkCount{Total: len(s.Connections)}
+	links := make([]kube.LinkState, 0, len(s.Connections))
 	for _, c := range s.Connections {
+		links = append(links, linkState(&c))
 		up := c.Status == status.Connected
 		out.Up[s.Cluster+"/"+c.Gateway+"-"+c.RemoteCluster+"/"+c.RemoteGateway] = up
 		if up {
 			out.Links.Up++
 		}
 	}
+	out.LinkStates = kube.ListLinks(links)
 	drained := condition(kube.ConditionDrained, s.Drained, "Drained", "InUse")
 	if s.Drained {
 		drained.Message = "other gateways are used as long as there are any"
 	}
 	out.Conditions = append(out.Conditions, drained)
+	return out
+}
+
+func linkState(c *status.Connection) kube.LinkState {
+	out := kube.LinkState{Gateway: c.Gateway, RemoteCluster: c.RemoteCluster, RemoteGateway: c.RemoteGateway, Chosen: c.Chosen,
+		State: kube.LinkConnecting, Loss: int(math.Round(c.Loss * 1000))}
+	switch c.Status {
+	case status.Connected:
+		out.State = kube.LinkUp
+	case status.Disconnected:
+		out.State = kube.LinkDown
+	}
+	if c.RTT != nil {
+		out.RTT = c.RTT.Avg
+	}
 	return out
 }
 
