@@ -303,7 +303,7 @@ func TestTransitsAnswers(t *testing.T) {
 			if !k.asks(quick) {
 				t.Fatal("the rig carries nothing")
 			}
-			r.b.ip("route replace 10.7.1.0/24 via 192.0.2.2")
+			r.b.IP("route replace 10.7.1.0/24 via 192.0.2.2")
 			_ = k.client.SetReadDeadline(time.Now().Add(quick))
 			if _, err := k.server.Write([]byte("y")); err != nil {
 				t.Fatal(err)
@@ -311,7 +311,7 @@ func TestTransitsAnswers(t *testing.T) {
 			if _, err := k.client.Read(make([]byte, 8)); err != nil {
 				t.Fatalf("an answer over both gateways: %v", err)
 			}
-			r.b.ip("route replace 10.7.1.0/24 via 192.0.2.1")
+			r.b.IP("route replace 10.7.1.0/24 via 192.0.2.1")
 			r.move("a")
 			if k.asks(time.Second) {
 				t.Fatal("goes on by itself")
