@@ -44,7 +44,7 @@ func outputFlag(cmd *cobra.Command, below bool, into *string, formats ...string)
 	}
 	last := len(texts) - 1
 	flags.StringVarP(into, "output", "o", formats[0], strings.Join(texts[:last], ", ")+" or "+texts[last])
-	_ = flags.SetAnnotation("output", formatsOf, names) // the flag exists
+	_ = flags.SetAnnotation("output", formatsOf, names)                                                               // the flag exists
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
