@@ -50,7 +50,8 @@ const partOf = "app.kubernetes.io/part-of: hawser"
 // 1 MiB for a whole object, and base64 is not counted.
 const maxPart = 900 << 10
 
-// addFabric writes the folder base, and the fabric in a form that can be read.
+// addFabric writes the folder base, what mounts the fabric elsewhere, and the fabric in a form
+// that can be read.
 func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	raw, err := fabric.Encode(f)
 	if err != nil {
@@ -90,6 +91,9 @@ func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	}
 	image, found := agentImage(in)
 	if list = append(list, found...); found.HasErrors() {
+		return list
+	}
+	if list = append(list, addUI(tree, in.Topology, image, maps)...); list.HasErrors() {
 		return list
 	}
 	if err := addStatic(tree, base{Image: scalar(image), Agent: in.Topology.Spec.Agent, ConfigMaps: maps,
@@ -193,16 +197,22 @@ func addStatic(tree Tree, values base) error {
 }
 
 func fillIn(tree Tree, name string, raw []byte, values any) error {
-	t, err := template.New(name).Funcs(template.FuncMap{"scalar": scalar, "quantity": quantity}).Parse(string(raw))
+	out, err := filled(name, string(raw), values)
+	tree["base/"+name] = out
+	return err
+}
+
+// filled gives what a template makes of values.
+func filled(name, text string, values any) ([]byte, error) {
+	t, err := template.New(name).Funcs(template.FuncMap{"scalar": scalar, "quantity": quantity}).Parse(text)
 	if err != nil {
-		return fmt.Errorf("read embedded template of %s: %w", name, err)
+		return nil, fmt.Errorf("read embedded template of %s: %w", name, err)
 	}
 	var out bytes.Buffer
 	if err := t.Execute(&out, values); err != nil {
-		return fmt.Errorf("fill in %s: %w", name, err)
+		return nil, fmt.Errorf("fill in %s: %w", name, err)
 	}
-	tree["base/"+name] = out.Bytes()
-	return nil
+	return out.Bytes(), nil
 }
 
 func configMap(name, field, key, value string) []byte {

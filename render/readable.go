@@ -77,6 +77,11 @@ func ordered(top *schema.ClusterSet) *schema.ClusterSet {
 			e.Allow = &schema.Allow{Clusters: inOrder(e.Allow.Clusters, strings.Compare)}
 		}
 	}
+	if ui := top.Spec.UI; ui != nil {
+		same := *ui
+		same.Clusters, same.Hosts = inOrder(ui.Clusters, strings.Compare), inOrder(ui.Hosts, strings.Compare)
+		out.Spec.UI = &same
+	}
 	out.Spec.ExtraDomains = inOrder(out.Spec.ExtraDomains, strings.Compare)
 	out.Spec.Connectivity.Hubs = inOrder(out.Spec.Connectivity.Hubs, strings.Compare)
 	return &out

@@ -64,6 +64,9 @@ type Spec struct {
 	Metrics Metrics `json:"metrics,omitzero"`
 	// How agents run in Kubernetes.
 	Agent Agent `json:"agent,omitzero"`
+	// Whether clusters serve the web page of the clusterset, for people to look at. {} is
+	// enough; without it no cluster does.
+	UI *UI `json:"ui,omitempty"`
 	// Allows agents to take down everything that Hawser made. Without it a
 	// clusterset without clusters is refused.
 	Decommission bool `json:"decommission,omitempty"`

@@ -15,7 +15,7 @@ func TestEveryFlagCompletes(t *testing.T) {
 	t.Parallel()
 	files := []string{
 		"agent", "filename", "git-token-file", "identity", "key", "kubeconfig", "out", "root-identity", "root-key", "sign-openpgp",
-		"socket", "ssh-key", "ssh-known-hosts", "underlay", "webhook-secret",
+		"socket", "ssh-key", "ssh-known-hosts", "token-file", "trust", "underlay", "webhook-secret",
 	}
 	used := map[string]bool{}
 	var walk func(cmd *cobra.Command)

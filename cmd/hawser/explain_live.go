@@ -130,6 +130,11 @@ func liveText(l *arrival.Live) string {
 				for _, name := range slices.Sorted(maps.Keys(k.Held)) {
 					put("  %-22s is held by node %s", name, k.Held[name])
 				}
+				if k.InUse {
+					for _, name := range slices.Sorted(maps.Keys(k.Reached)) {
+						put("  %-22s reached at: %s", name, k.Reached[name])
+					}
+				}
 			}
 		}
 		if len(t.Backends) > 0 {

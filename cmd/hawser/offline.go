@@ -50,6 +50,9 @@ func (a *app) compileFrom(t topology, set *schema.ClusterSet, source *document.S
 
 // place gives file and line of a topology path.
 func (c compiled) place(path string) string {
+	if c.source == nil { // a fabric alone
+		return ""
+	}
 	pos := c.source.Pos(path)
 	if !pos.IsValid() {
 		return ""

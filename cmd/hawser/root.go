@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -52,8 +53,13 @@ type app struct {
 }
 
 func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := context.Background()
+	// A signal that is caught before lab nsexec becomes another program would never reach that.
+	if !slices.Equal(args[:min(len(args), 2)], []string{"lab", "nsexec"}) {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+	}
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go logs what it gives as an error, too
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
 	root := newRoot(a)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"hawser.dev/hawser/internal/ui"
 	"hawser.dev/hawser/reconciler"
@@ -23,6 +24,7 @@ type uiFlags struct {
 	every     time.Duration
 	repo      string
 	branch    string
+	page      clusterPageFlags
 }
 
 func newUICommand(a *app) *cobra.Command {
@@ -40,27 +42,43 @@ asks the agents as hawser show does: those of the lab or of this host. --lab, --
 --context, --kubeconfig and --cluster say whom to ask, and are enough by themselves;
 the topology is that of the lab where none is named and none is in this folder.
 
+With --in-cluster it is the page that a cluster serves by itself, in a pod that ui: {}
+in the topology makes: the mounted fabric, and what the HawserNodes of that cluster
+report. Such a page listens to others, and answers to the names of --host.
+
 Exit codes: 0 interrupted, 1 errors in the topology, 2 error.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.ui(cmd.Context(), args, f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.page.others(cmd.Flags()); err != nil {
+				return err
+			}
+			return a.ui(cmd.Context(), args, f)
+		},
 	}
 	f.addAgents(cmd, false)
 	cmd.Flags().Lookup("file").Usage = "topology: a file or a folder; the same as the argument"
 	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents, and show what state they report")
-	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "loopback address and port of the page; port 0 is a free one")
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "loopback address and port of the page; port 0 is a free one; in a cluster any address")
 	cmd.Flags().DurationVar(&f.every, "interval", 500*time.Millisecond, "how long to wait between two questions to the agents, from 100ms")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
 	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
+	f.page.add(cmd.Flags())
 	return cmd
 }
 
 func (a *app) ui(ctx context.Context, args []string, f uiFlags) error {
+	if f.every < 100*time.Millisecond {
+		return fmt.Errorf("--interval %s: at least 100ms", f.every)
+	}
+	if f.page.inCluster {
+		if len(args) > 0 || f.file != "" {
+			return errors.New("--in-cluster: the topology is the mounted fabric (--fabric), and no file")
+		}
+		return a.clusterPage(ctx, f)
+	}
 	at, err := netip.ParseAddrPort(f.listen)
 	if err != nil || !at.Addr().IsLoopback() {
 		return fmt.Errorf("--listen %s: give a loopback address and a port, such as 127.0.0.1:8080 (from elsewhere: ssh -L 8080:127.0.0.1:8080)", f.listen)
-	}
-	if f.every < 100*time.Millisecond {
-		return fmt.Errorf("--interval %s: at least 100ms", f.every)
 	}
 	if f.file != "" {
 		args, f.file = append(args, f.file), ""
@@ -89,8 +107,38 @@ func (a *app) ui(ctx context.Context, args []string, f uiFlags) error {
 		return fmt.Errorf("listen for browsers: %w", err)
 	}
 	_, _ = fmt.Fprintf(a.err, "the page of the clusterset, until it is interrupted:\n")
-	if _, err := fmt.Fprintln(a.out, server.URL(listener)); err != nil {
+	if _, err := fmt.Fprintln(a.out, server.URL("http://"+listener.Addr().String())); err != nil {
 		return fmt.Errorf("write the URL: %w", err)
 	}
 	return server.Serve(ctx, listener)
+}
+
+// clusterPageFlags are those of hawser ui inside of a cluster, as render/cluster/ui.yaml has
+// them.
+type clusterPageFlags struct {
+	inCluster bool
+	fabric    string
+	trust     string
+	state     string
+	hosts     []string
+	tokenFile string
+}
+
+func (f *clusterPageFlags) add(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.inCluster, "in-cluster", false, "serve the page in a pod of the cluster that --cluster names (ui: {} in the topology)")
+	flags.StringVar(&f.fabric, "fabric", "/etc/hawser/fabric", "in a cluster: folder with the mounted fabric")
+	flags.StringVar(&f.trust, "trust", "", "in a cluster: file of pinned signers, whose signatures alone count then")
+	flags.StringVar(&f.state, "state", "/var/lib/hawser", "in a cluster: folder for the last good fabric")
+	flags.StringArrayVar(&f.hosts, "host", nil, "in a cluster: name under which an ingress serves the page; may be repeated")
+	flags.StringVar(&f.tokenFile, "token-file", "", "in a cluster: file of the token (default: one is made, and written to the log)")
+}
+
+// others reports a flag of a page in a cluster that was given without --in-cluster.
+func (f *clusterPageFlags) others(flags *pflag.FlagSet) error {
+	for _, name := range []string{"fabric", "trust", "state", "host", "token-file"} {
+		if flags.Changed(name) && !f.inCluster {
+			return fmt.Errorf("--%s is for a page in a cluster: add --in-cluster", name)
+		}
+	}
+	return nil
 }

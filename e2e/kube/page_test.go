@@ -12,11 +12,15 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"hawser.dev/hawser/internal/clustermap"
+	"hawser.dev/hawser/internal/image"
 )
 
 // TestPage: hawser ui asks the agents in the pods of clusters, and its map has the state of
@@ -88,4 +92,146 @@ func TestPage(t *testing.T) {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// TestPageInCluster: with ui: {} each cluster serves the page by itself. Through its Service it
+// shows the link between the clusters up, and down while the other gateway's agent stands
+// still; who has no token or comes by another name gets nothing; and the page's account may
+// read HawserNodes alone.
+func TestPageInCluster(t *testing.T) {
+	s := needSet(t, same)
+	s.lab(t, "import", s.pageImage(t))
+	t.Cleanup(func() {
+		s.reset(t)
+		for _, c := range s.clusters { // kubectl apply -k removes nothing
+			s.kubectl(t, c, "-n", "hawser-system", "delete", "--ignore-not-found", "deployment/hawser-ui", "service/hawser-ui", "serviceaccount/hawser-ui",
+				"clusterrole/hawser-ui", "clusterrolebinding/hawser-ui")
+		}
+	})
+	begun := time.Now()
+	s.change(t, "\nspec:\n", "\nspec:\n  ui: {hosts: [map.example.com]}\n")
+	pages := map[string]clusterPage{}
+	for _, c := range s.clusters {
+		pages[c] = s.pageOf(t, c)
+		pages[c].shows(t, "up")
+	}
+	t.Logf("figure: from the commit to both pages with the link up: %.1f s", time.Since(begun).Seconds())
+
+	page := pages["c1"]
+	for _, tt := range []struct {
+		name, want string
+		args       []string
+	}{
+		{"the token as a bearer", "200", []string{"-H", "Authorization: Bearer " + page.token}},
+		{"the name of the ingress", "200", []string{"-H", "Authorization: Bearer " + page.token, "-H", "Host: map.example.com"}},
+		{"no token", "401", nil},
+		{"another token", "401", []string{"-H", "Authorization: Bearer " + strings.Repeat("a", 32)}},
+		{"another name that leads here", "421", []string{"-H", "Authorization: Bearer " + page.token, "-H", "Host: evil.example"}},
+		{"another site, through an ingress that adds the token", "403", []string{"-H", "Authorization: Bearer " + page.token, "-H", "Sec-Fetch-Site: cross-site"}},
+	} {
+		if code := s.must(t, "", page.curl("/api/map", append(tt.args, "-o", "/dev/null", "-w", "%{http_code}")...)...); code != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, code, tt.want)
+		}
+	}
+
+	for _, tt := range []struct {
+		may  bool
+		args []string
+	}{
+		{true, []string{"get", "hawsernodes"}},
+		{true, []string{"get", "hawsernodes", "c1n1"}},
+		{false, []string{"get", "secrets", "-n", "hawser-system"}},
+		{false, []string{"get", "configmaps", "-n", "hawser-system"}},
+		{false, []string{"get", "pods", "-A"}},
+		{false, []string{"get", "nodes"}},
+		{false, []string{"get", "services", "-A"}},
+		{false, []string{"delete", "hawsernode", "c1n1"}},
+		{false, []string{"patch", "hawsernode", "c1n1", "--subresource=status", "--type=merge", "-p", `{"status":{"version":"x"}}`}},
+	} {
+		out, err := s.try(t.Context(), "", "", append([]string{"kubectl", "--context", "c1", "--as=system:serviceaccount:hawser-system:hawser-ui"}, tt.args...)...)
+		if refused := err != nil && strings.Contains(out, "forbidden"); refused == tt.may || tt.may && err != nil {
+			t.Errorf("%s: may %t, have %v", strings.Join(tt.args, " "), tt.may, err)
+		}
+	}
+
+	// The agent of c2's gateway stands still; its kernel goes on.
+	agent := strings.TrimSpace(s.lab(t, "node", "c2n1", "sh", "-c", "for p in $(pidof hawser-agent); do tr '\\0' ' ' </proc/$p/cmdline | grep -q ' run ' && echo $p; done"))
+	s.lab(t, "node", "c2n1", "kill", "-STOP", agent)
+	begun = time.Now()
+	resume := func() {
+		_, _ = s.try(context.Background(), "", "", "kubelab", "--dir", s.rig.dir, "node", "c2n1", "kill", "-CONT", agent)
+	}
+	t.Cleanup(resume)
+	page.shows(t, "down")
+	t.Logf("figure: from an agent that stands still to the page with the link down: %.1f s", time.Since(begun).Seconds())
+	resume()
+	page.shows(t, "up")
+}
+
+// pageImage writes the image of the tree's hawser, as a release has it.
+func (s *set) pageImage(t *testing.T) string {
+	t.Helper()
+	program, err := os.ReadFile(filepath.Join(built.dir, "hawser"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "hawser.tar")
+	file, err := os.Create(path)
+	if err == nil {
+		err = image.Write(file, image.Image{Arch: runtime.GOARCH, Names: []string{"hawser.dev/hawser:lab"}, Entrypoint: []string{"/hawser"},
+			Files: []image.File{{Path: "hawser", Mode: 0o755, Data: program}}})
+	}
+	if err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// clusterPage is the page that a cluster serves, as a pod of it sees it.
+type clusterPage struct {
+	*set
+	cluster, token string
+}
+
+// pageOf waits for the page of a cluster, and takes the token from its log.
+func (s *set) pageOf(t *testing.T, cluster string) clusterPage {
+	t.Helper()
+	s.kubectl(t, cluster, "-n", "hawser-system", "rollout", "status", "deployment/hawser-ui", "--timeout="+limit.String())
+	log := s.kubectl(t, cluster, "-n", "hawser-system", "logs", "deployment/hawser-ui")
+	for line := range strings.Lines(log) {
+		if at, err := url.Parse(strings.TrimSpace(line)); err == nil && at.Host == "map.example.com" && at.Scheme == "https" {
+			return clusterPage{s, cluster, at.Query().Get("token")}
+		}
+	}
+	t.Fatalf("the log names no URL of the ingress:\n%s", log)
+	return clusterPage{}
+}
+
+// curl asks through the page's Service.
+func (p clusterPage) curl(path string, args ...string) []string {
+	return within(p.cluster, "client", append([]string{"curl", "-s", "-m", "5", "http://hawser-ui.hawser-system.svc" + path}, args...)...)
+}
+
+// shows waits until the page draws the link of the two clusters in a state. A page learns it
+// while somebody watches.
+func (p clusterPage) shows(t *testing.T, state string) {
+	t.Helper()
+	watch := p.curl("/api/events", "-N", "-m", "3", "-H", "Authorization: Bearer "+p.token)
+	// curl is to end by itself, with 28.
+	watch = slices.Insert(watch, slices.Index(watch, "--")+1, "sh", "-c", `"$@" || [ $? = 28 ]`, "sh")
+	p.eventually(t, func(out string) bool {
+		now := clustermap.Link{}
+		for line := range strings.Lines(out) {
+			var event struct {
+				Links []clustermap.Link `json:"links"`
+			}
+			if data, ok := strings.CutPrefix(line, "data: "); ok && json.Unmarshal([]byte(data), &event) == nil && len(event.Links) == 1 {
+				now = event.Links[0]
+			}
+		}
+		return now.State == state && (state != "up" || now.RTT > 0)
+	}, watch...)
 }

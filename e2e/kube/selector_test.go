@@ -15,7 +15,7 @@ import (
 func TestGatewayBySelector(t *testing.T) {
 	s := needSet(t, same)
 	first := strings.TrimSpace(s.lab(t, "add", "c1"))
-	s.label(t, first)
+	s.label(t, "c1", first)
 	machines := []string{first}
 	t.Cleanup(func() {
 		s.reset(t)
@@ -29,7 +29,7 @@ func TestGatewayBySelector(t *testing.T) {
 	})
 	s.change(t, "      node: c1n1\n      endpoints: [172.31.1.11]\n", "      nodeSelector: {hawser.dev/gateway: \"true\"}\n")
 	s.ready(t)
-	s.holder(t, first)
+	s.holder(t, "c1", "c1-a-1", first)
 	address := s.dig(t, "c1", "near", "c2."+service, 1)[0]
 	before := s.ask(t, "c1", "near", address, from("c2")).Client
 	commit := s.must(t, "", "git", "-C", s.path("repo"), "rev-parse", "HEAD")
@@ -47,12 +47,12 @@ func TestGatewayBySelector(t *testing.T) {
 	if second == first {
 		node = "edge-new"
 	}
-	s.label(t, node)
+	s.label(t, "c1", node)
 	s.kubectl(t, "c1", "wait", "--for=condition=Ready", "node", node, "--timeout="+limit.String())
 	since := time.Now()
 	after := s.ask(t, "c1", "near", address, from("c2")).Client
 	t.Logf("figure: the only gateway's machine was replaced: traffic went on %.1f s after the new node was Ready", time.Since(since).Seconds())
-	s.holder(t, node)
+	s.holder(t, "c1", "c1-a-1", node)
 	if before != after {
 		t.Errorf("the pod was seen as %s and is seen as %s", before, after)
 	}
@@ -62,15 +62,16 @@ func TestGatewayBySelector(t *testing.T) {
 }
 
 // label marks a node as one that may be a gateway.
-func (s *set) label(t *testing.T, node string) {
+func (s *set) label(t *testing.T, cluster, node string) {
 	t.Helper()
+	kubectl := "kubectl --context " + cluster
 	s.eventually(t, has("hawser.dev/gateway"), "sh", "-c",
-		"kubectl --context c1 label --overwrite node "+node+" hawser.dev/gateway=true >/dev/null 2>&1; kubectl --context c1 get node "+node+" --show-labels 2>&1")
+		kubectl+" label --overwrite node "+node+" hawser.dev/gateway=true >/dev/null 2>&1; "+kubectl+" get node "+node+" --show-labels 2>&1")
 }
 
-// holder waits until a node of c1 holds the gateway.
-func (s *set) holder(t *testing.T, node string) {
+// holder waits until a node holds a gateway.
+func (s *set) holder(t *testing.T, cluster, gateway, node string) {
 	t.Helper()
-	s.eventually(t, func(out string) bool { return strings.TrimSpace(out) == node }, "kubectl", "--context", "c1", "-n", "hawser-system",
-		"get", "lease", "hawser-gateway-c1-a-1", "-o", "jsonpath={.spec.holderIdentity}")
+	s.eventually(t, func(out string) bool { return strings.TrimSpace(out) == node }, "kubectl", "--context", cluster, "-n", "hawser-system",
+		"get", "lease", "hawser-gateway-"+gateway, "-o", "jsonpath={.spec.holderIdentity}")
 }

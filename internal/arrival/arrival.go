@@ -79,6 +79,9 @@ type Link struct {
 	// Held names the nodes that hold ends now whose nodes labels pick, by cluster/gateway; one
 	// of which no agent tells is missing.
 	Held map[string]string `json:"held,omitempty"`
+	// Reached says where the ends are reached and why there, by cluster/gateway, as the other
+	// ends have it; one that no agent says is missing.
+	Reached map[string]string `json:"reached,omitempty"`
 }
 
 // live is an answer with what is reported about it.
@@ -402,6 +405,12 @@ func (l *live) links(from, to string) []Link {
 		}
 	}
 	note := func(k *Link, c *status.Connection) {
+		if c.EndpointWhy != "" {
+			if k.Reached == nil {
+				k.Reached = map[string]string{}
+			}
+			k.Reached[c.RemoteCluster+"/"+c.RemoteGateway] = c.EndpointWhy
+		}
 		state := map[string]string{status.Connected: Alive, status.Disconnected: Down, status.Connecting: Connecting}[c.Status]
 		// Probes go round: an end that has no answer knows better than one that had one.
 		if k.State == Unknown || k.State == Alive {

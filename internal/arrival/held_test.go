@@ -10,7 +10,7 @@ import (
 )
 
 // TestHeld: of a gateway whose node labels pick, files say which nodes may be it, and agents
-// which one is.
+// which one is, and where the other end is reached.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	f := two()
@@ -23,8 +23,14 @@ func TestHeld(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"g1/a": "with role=edge"}, given.Trips[0].Links[0].Picked); diff != "" {
 		t.Errorf("from files (-want +got)\n%s", diff)
 	}
-	live := Look(f, given, Reports{Agents: []status.Status{agent("g1", "g1-a"), agent("g1", "g1-w"), agent("g2", "g2-a")}})
+	agents := []status.Status{agent("g1", "g1-a"), agent("g1", "g1-w"), agent("g2", "g2-a")}
+	agents[0].Connections[0].EndpointWhy = "203.0.113.9 (found: node:ExternalIP), the first of 1"
+	live := Look(f, given, Reports{Agents: agents})
 	if diff := cmp.Diff(map[string]string{"g1/a": "g1-a"}, live.Trips[0].Hops[0].Links[0].Held); diff != "" {
 		t.Errorf("of agents (-want +got)\n%s", diff)
+	}
+	want := map[string]string{"g2/a": "203.0.113.9 (found: node:ExternalIP), the first of 1"}
+	if diff := cmp.Diff(want, live.Trips[0].Hops[0].Links[0].Reached); diff != "" {
+		t.Errorf("reached (-want +got)\n%s", diff)
 	}
 }

@@ -39,10 +39,12 @@ type head struct {
 	Digest     string   `json:"digest"` // of the layout: another one is another map
 	Width      float64  `json:"width"`
 	Height     float64  `json:"height"`
-	Cards      bool     `json:"cards"`            // there is room for a card for each cluster
-	World      *area    `json:"world,omitempty"`  // the map of the world, if there is one
-	Beside     *spot    `json:"beside,omitempty"` // where clusters without a location begin
-	Live       bool     `json:"live"`             // agents are asked
+	Cards      bool     `json:"cards"`             // there is room for a card for each cluster
+	World      *area    `json:"world,omitempty"`   // the map of the world, if there is one
+	Beside     *spot    `json:"beside,omitempty"`  // where clusters without a location begin
+	Live       bool     `json:"live"`              // agents are asked
+	Of         string   `json:"of,omitempty"`      // the cluster whose agents alone are
+	Without    []string `json:"without,omitempty"` // views that there are not
 	Silent     []Silent `json:"silent"`
 	Error      string   `json:"error,omitempty"` // why the files or the agents could not be read
 	// At is when the facts were asked for, RFC 3339.
@@ -200,6 +202,8 @@ func (f *feed) look(ctx context.Context, ask bool) {
 	set, err := f.config.Source.Clusterset(ctx)
 	if err != nil {
 		trouble = append(trouble, err.Error())
+	}
+	if set == nil {
 		if set = (&Clusterset{Fabric: &fabric.Fabric{}, Place: func(string) string { return "" }}); before != nil {
 			set = before.set // the last one that could be read
 		}
@@ -214,8 +218,8 @@ func (f *feed) look(ctx context.Context, ask bool) {
 	if before != nil && before.set == set && before.head.Error == text && !reports.Asked {
 		return // nothing can have changed
 	}
-	now := newPicture(set, reports, before, time.Now())
-	now.head.Error = text
+	now := newPicture(set, reports, f.config.Of, before, time.Now())
+	now.head.Error, now.head.Without = text, f.config.Without
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now = now
@@ -223,8 +227,9 @@ func (f *feed) look(ctx context.Context, ask bool) {
 	f.changed = make(chan struct{})
 }
 
-// newPicture draws a map of what is known. Before is the picture before it, or nil.
-func newPicture(set *Clusterset, r Reports, before *picture, at time.Time) *picture {
+// newPicture draws a map of what is known. Of is the cluster whose agents alone are asked, or
+// empty; before is the picture before it, or nil.
+func newPicture(set *Clusterset, r Reports, of string, before *picture, at time.Time) *picture {
 	var drawn *clustermap.Map
 	var layout clustermap.Layout
 	if before != nil && before.set == set {
@@ -236,12 +241,14 @@ func newPicture(set *Clusterset, r Reports, before *picture, at time.Time) *pict
 	m := blank(drawn)
 	if r.Asked {
 		live.Fill(m, r.Agents)
-		live.Lost(m, r.Agents)
+		if of == "" { // one cluster alone cannot tell whose fault it is
+			live.Lost(m, r.Agents)
+		}
 	}
 	p := &picture{
 		set: set, drawn: drawn, layout: layout, agents: r.Agents, pieces: map[string]json.RawMessage{}, counters: map[string]counter{},
 		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.Implied, File: set.File, Width: layout.Width, Height: layout.Height, Cards: layout.Cards,
-			Beside: spotOf(layout.Beside), Live: r.Asked, Silent: append([]Silent{}, r.Silent...), At: at},
+			Beside: spotOf(layout.Beside), Live: r.Asked, Of: of, Silent: append([]Silent{}, r.Silent...), At: at},
 	}
 	if f := layout.Frame; f != nil {
 		p.head.World = &area{f.X, f.Y, f.W, f.H}

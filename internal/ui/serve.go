@@ -128,7 +128,7 @@ func (s *Server) serveMatrix(w http.ResponseWriter, r *http.Request) {
 			return first.Local, first.Remote, ok
 		}
 	}
-	if p.head.Live {
+	if p.head.Live && p.head.Of == "" { // what one cluster's agents report is not enough
 		in.Reports = &arrival.Reports{Agents: p.agents, Silent: map[string]string{}, Unresolved: map[string]string{}}
 		for _, u := range p.head.Silent {
 			if name, _, _ := strings.Cut(u.Who, "/"); name != "" {

@@ -24,8 +24,9 @@ import (
 // Source is where the page has its facts from. Its methods may be called from any goroutine.
 // What is of type any is what the command of that name prints with -o json.
 type Source interface {
-	// Clusterset gives the clusterset as its files have it now. The pointer is the same as
-	// long as they are the same.
+	// Clusterset gives the clusterset as its files have it now, or with an error as they had
+	// it before; nil = they never could be read. The pointer is the same as long as they are
+	// the same.
 	Clusterset(ctx context.Context) (*Clusterset, error)
 	// Agents asks the agents how they are. Asked is false where there is nobody to ask.
 	Agents(ctx context.Context) (Reports, error)
@@ -70,7 +71,23 @@ type Config struct {
 	// Every is how long to wait between two questions to the agents; at least 100 ms.
 	Every time.Duration
 	Log   *slog.Logger
+	// Hosts are names, besides those of the loopback address, to which the page is served: in
+	// lower case, without a port.
+	Hosts []string
+	// Token lets in who sends it (CheckToken); empty = one is made.
+	Token string
+	// Probe says why there is nothing to show yet, for GET /readyz, which like /healthz needs
+	// no token; nil = there are no such paths.
+	Probe func() error
+	// Of is the cluster whose agents alone can be asked; empty = all are.
+	Of string
+	// Without are views that the page does not have, as the Source answers ErrNotHere: change,
+	// follow (of packets), recent.
+	Without []string
 }
+
+// ErrNotHere is what a Source answers that cannot know what it is asked.
+var ErrNotHere error = wrong{"not on the page of a cluster: run hawser ui on your machine"}
 
 const (
 	headerTimeout = 5 * time.Second  // for the header of a browser's request
@@ -86,15 +103,14 @@ type Server struct {
 	secret secret
 }
 
-// New makes a server with a token of its own.
+// New makes a server.
 func New(config Config) *Server {
-	return &Server{config: config, feed: newFeed(config), secret: newSecret()}
+	return &Server{config: config, feed: newFeed(config), secret: newSecret(config.Token)}
 }
 
-// URL is where the page is opened, with the token in it.
-func (s *Server) URL(listener net.Listener) string {
-	return "http://" + listener.Addr().String() + "/?token=" + s.secret.token
-}
+// URL is where the page is opened, with the token in it. Origin is what comes before the
+// path: http://127.0.0.1:8080.
+func (s *Server) URL(origin string) string { return origin + "/?token=" + s.secret.token }
 
 // Serve answers until ctx ends.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {

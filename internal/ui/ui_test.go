@@ -98,7 +98,13 @@ type site struct {
 // open serves a page, and gives a browser that has opened it with the token.
 func open(t *testing.T, source Source) *site {
 	t.Helper()
-	server := New(Config{Source: source, Every: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	return openWith(t, Config{Source: source})
+}
+
+func openWith(t *testing.T, config Config) *site {
+	t.Helper()
+	config.Every, config.Log = 100*time.Millisecond, slog.New(slog.DiscardHandler)
+	server := New(config)
 	ctx, cancel := context.WithCancel(t.Context())
 	at := httptest.NewUnstartedServer(server.Handler())
 	at.Config.BaseContext = func(net.Listener) context.Context { return ctx }
@@ -111,7 +117,7 @@ func open(t *testing.T, source Source) *site {
 		t.Fatal(err)
 	}
 	s := &site{t: t, server: server, at: at, client: &http.Client{Jar: jar}}
-	resp, body := s.get(server.URL(at.Listener), nil)
+	resp, body := s.get(server.URL(at.URL), nil)
 	if resp.StatusCode != http.StatusOK || resp.Request.URL.RawQuery != "" || !strings.Contains(body, "<title>Hawser</title>") {
 		t.Fatalf("the page with its token: %s at %s", resp.Status, resp.Request.URL)
 	}
@@ -214,7 +220,7 @@ func TestEnter(t *testing.T) {
 	t.Parallel()
 	s := open(t, newFake("g1"))
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, _ := s.do(client, http.MethodGet, s.server.URL(s.at.Listener)+"&x=1", nil)
+	resp, _ := s.do(client, http.MethodGet, s.server.URL(s.at.URL)+"&x=1", nil)
 	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/?x=1" {
 		t.Errorf("%s to %s", resp.Status, resp.Header.Get("Location"))
 	}
@@ -445,7 +451,7 @@ func TestRate(t *testing.T) {
 		}
 		return l.Rate
 	}
-	p := newPicture(set, report(1000), nil, at)
+	p := newPicture(set, report(1000), "", nil, at)
 	for _, tt := range []struct {
 		after time.Duration
 		bytes int64
@@ -453,7 +459,7 @@ func TestRate(t *testing.T) {
 	}{
 		{0, 1000, 0}, {500 * time.Millisecond, 2000, 0}, {2 * time.Second, 5000, 2000}, {2500 * time.Millisecond, 9000, 2000}, {4 * time.Second, 100, 0},
 	} {
-		p = newPicture(set, report(tt.bytes), p, at.Add(tt.after))
+		p = newPicture(set, report(tt.bytes), "", p, at.Add(tt.after))
 		if got := rate(p); got != tt.want {
 			t.Errorf("after %s: %d bytes a second, want %d", tt.after, got, tt.want)
 		}

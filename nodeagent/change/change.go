@@ -122,6 +122,7 @@ const (
 	misses    = 4                      // asks in a row without an answer that disprove it,
 	silence   = 2 * time.Second        // if they took as long as this
 	linger    = 5 * time.Second        // that a tunnel stays after both ends left it
+	patience  = 30 * time.Second       // of a link that is down, before its other end is called over the secondary tunnel
 	forgetful = 10 * time.Second       // of silence, after which an end may number its messages anew
 	echoes    = 32                     // asks of a tunnel whose answers count
 	most      = 6                      // tunnels of a pair at a time

@@ -224,6 +224,19 @@ func (x *Exchange) Applied(applied map[string]Applied) {
 	x.config.Wake.Ring()
 }
 
+// Alive says whether packets get through to a peer now. It is to be told again while they
+// do not.
+func (x *Exchange) Alive(name string, alive bool, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if l := x.links[name]; l != nil {
+		l.pair.Alive(alive, now)
+		if !alive {
+			x.queue.Set(l, now)
+		}
+	}
+}
+
 // OverSecondary says how far a peer's pair has gone over to its secondary tunnel; see
 // Pair.OverSecondary.
 func (x *Exchange) OverSecondary(name string) (begun, done bool) {

@@ -19,6 +19,13 @@ type Pair struct {
 	unknown   bool   // that it may be any that is held, as the run before was in the middle of something
 	goal      Tunnel // what next gave when stages were decided
 
+	// A pair that begins without history may be at another tunnel than the other end, which
+	// cannot come to it: it still holds the one before in its place. Such a pair is lost until
+	// its link was up once, and calls over the secondary tunnel, too, when it was down for long.
+	lost  bool
+	down  time.Time // the link is, since then; zero = it is not
+	calls bool
+
 	table  []row[State, *Pair]
 	stages []row[Stage, holding]
 
@@ -39,7 +46,7 @@ type Pair struct {
 // NewPair begins without history. Numbers of messages must be higher in a later run.
 func NewPair(want Tunnel, keys Keys, number uint64, now time.Time) *Pair {
 	p := &Pair{
-		want: want, since: now, number: number, event: now, due: now, state: Retiring, table: transitions(), stages: stages(),
+		want: want, since: now, number: number, event: now, due: now, state: Retiring, table: transitions(), stages: stages(), lost: true,
 	}
 	p.begin(keys)
 	return p
@@ -61,6 +68,7 @@ func Restore(kept Kept, want Tunnel, keys Keys, number uint64, now time.Time) *P
 		return p
 	}
 	p.held, p.use, p.applied, p.unknown = nil, kept.Use, kept.Use, true
+	p.lost = kept.Use == want && slices.Contains(kept.Tunnels, want.other())
 	for _, c := range kept.Tunnels {
 		if keys.open(c) {
 			p.hold(c).stage = Offered
@@ -109,6 +117,17 @@ func (p *Pair) Secondary(secondary bool, now time.Time) {
 func (p *Pair) OverSecondary() (begun, alone bool) {
 	begun = p.use == p.want.other() && p.applied == p.use
 	return begun, begun && len(p.held) == 1
+}
+
+// Alive says whether packets get through now.
+func (p *Pair) Alive(alive bool, now time.Time) {
+	switch {
+	case alive:
+		p.lost, p.calls, p.down = false, false, time.Time{}
+	case p.down.IsZero():
+		p.down = now
+	}
+	p.settle(now)
 }
 
 // State gives what the pair is doing.
@@ -215,6 +234,18 @@ func (p *Pair) differs(time.Time) bool  { return p.next() != p.use }
 func (p *Pair) single(time.Time) bool   { return len(p.held) == 1 }
 func (p *Pair) lacks(time.Time) bool    { return p.find(p.next()) == nil }
 
+// silent reports whether the other end, of which nothing was ever known, may be at the
+// secondary tunnel. Without ports a pair has no place for one at will.
+func (p *Pair) silent(now time.Time) bool {
+	return p.lost && !p.calls && p.want.Ports != [2]int{} && p.use == p.want && !p.down.IsZero() && now.Sub(p.down) >= patience
+}
+
+func (p *Pair) call(now time.Time) {
+	p.calls = true
+	p.hold(p.want.other())
+	p.happens(now)
+}
+
 func (p *Pair) agreed(now time.Time) bool { return p.next() != p.use && p.good(p.find(p.next()), now) }
 
 func (p *Pair) failed(now time.Time) bool { return p.find(p.use).lost(now) && p.other(now) != nil }
@@ -273,7 +304,7 @@ func (p *Pair) good(h *hold, now time.Time) bool {
 
 // needed reports whether this end has a use for a tunnel.
 func (t holding) needed(time.Time) bool {
-	return t.Tunnel == t.pair.goal || t.pair.carries(t.Tunnel)
+	return t.Tunnel == t.pair.goal || t.pair.carries(t.Tunnel) || t.pair.calls && t.Tunnel == t.pair.want.other()
 }
 
 // carries reports whether packets of this end may be on a tunnel now.

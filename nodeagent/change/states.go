@@ -56,6 +56,7 @@ func transitions() []row[State, *Pair] {
 		{[]State{Proving}, "both ends proved the next tunnel", (*Pair).agreed, "use it", (*Pair).useNext, CuttingOver},
 		{[]State{Proving}, "the other end sends over another tunnel only, which both proved, and it sorts first", (*Pair).parted, "use that one", (*Pair).join, CuttingOver},
 		{[]State{Proving}, "the next tunnel is the one in use", (*Pair).arrived, "", nil, Retiring},
+		{[]State{Active, Retiring}, "there is no history, and the link is down for 30 s", (*Pair).silent, "make the secondary tunnel beside it", (*Pair).call, Retiring},
 		{[]State{Retiring}, "one tunnel is left", (*Pair).single, "", nil, Active},
 	}
 }

@@ -81,6 +81,10 @@ func TestTables(t *testing.T) {
 		watch(p.table, pairs)
 		watch(p.stages, tunnels)
 	})
+	stranded(t, func(p *Pair) {
+		watch(p.table, pairs)
+		watch(p.stages, tunnels)
+	})
 	for _, r := range transitions() {
 		if !pairs[r.when] {
 			t.Errorf("no pair ever came to: %s", r.when)
@@ -142,6 +146,40 @@ func midway(t *testing.T, watch func(*Pair)) {
 	for i, p := range w.ends {
 		if p.State() != Active || p.Use() != is {
 			t.Errorf("end %d is %s with %s over %s", i, p.State(), p.Tunnels(), p.Use())
+		}
+	}
+}
+
+// stranded has one end at a tunnel whose place the wanted one needs, when the other one
+// begins without history: another node is that gateway now. They meet all the same.
+func stranded(t *testing.T, watch func(*Pair)) {
+	t.Helper()
+	was, is := of(1), of(3)
+	w := two{now: time.Unix(0, 0).UTC()}
+	for i := range w.ends {
+		w.ends[i] = NewPair(was, nil, uint64(i+1)<<20, w.now)
+	}
+	w.run(5 * time.Second)
+	w.ends[0].Want(is, nil, w.now)
+	w.run(5 * time.Second)
+	w.ends[1] = NewPair(is, nil, 1<<40, w.now)
+	for _, p := range w.ends {
+		watch(p)
+		p.Alive(false, w.now)
+	}
+	w.run(2 * patience)
+	for i, p := range w.ends {
+		if p.Use() != is {
+			t.Errorf("end %d is %s with %s over %s while it seems to be down", i, p.State(), p.Tunnels(), p.Use())
+		}
+	}
+	for _, p := range w.ends {
+		p.Alive(true, w.now)
+	}
+	w.run(20 * time.Second)
+	for i, p := range w.ends {
+		if p.State() != Active || p.Use() != is {
+			t.Errorf("end %d is %s with %s over %s once it is up", i, p.State(), p.Tunnels(), p.Use())
 		}
 	}
 }

@@ -19,6 +19,9 @@ const (
 	restShortest = 10 * time.Millisecond
 	restLongest  = 250 * time.Millisecond
 	restFree     = 250 * time.Millisecond
+	// echoTime is how long events of Drift wait after a pass that changed something and left
+	// nothing to do: they tell of its own changes, and further ones often follow.
+	echoTime = 300 * time.Millisecond
 )
 
 // labour is how much an engine worked lately: it grows with each pass by the time
@@ -53,7 +56,7 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 			last.desired, last.digest, last.valid = desired, digest, true
 		}
 		next := e.period()
-		rest := restShortest
+		rest, echo := restShortest, time.Duration(0)
 		if last.valid {
 			report := e.round(ctx, last.desired, last.digest)
 			if report.Interrupted {
@@ -71,12 +74,15 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 				next = min(next, max(time.Until(report.Next), restShortest))
 			}
 			rest = spent.rest(time.Now(), report.Took)
+			if report.Clean() && len(report.Changed) > 0 {
+				echo = echoTime
+			}
 			if len(report.Failed) > 0 {
 				// The failed attempt may itself have caused the next event.
 				rest = restLongest
 			}
 		}
-		if !e.idle(ctx, rest, next, trigger) {
+		if !e.idle(ctx, rest, echo, next, trigger) {
 			return
 		}
 	}

@@ -101,6 +101,53 @@ func TestRunRests(t *testing.T) {
 	}
 }
 
+// TestRunTakesItsEcho: the events of its own changes are looked at once, and those of others at once.
+func TestRunTakesItsEcho(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		drift, trigger := make(chan struct{}, 1), make(chan struct{}, 1)
+		r.engine.Drift = drift
+		event := func() {
+			select {
+			case drift <- struct{}{}:
+			default:
+			}
+		}
+		r.lower.Fault = func(diff.Change[item]) error { event(); return nil }
+		var passes []time.Duration
+		var begun time.Time
+		r.engine.OnReport = func(converge.Report) { passes = append(passes, time.Since(begun)) }
+		n := 0
+		source := func(context.Context) (state, string, bool) {
+			return state{Lower: []item{{Name: "a", Text: fmt.Sprint(n)}}}, fmt.Sprint(n), true
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.engine.Run(ctx, source, trigger)
+		time.Sleep(10 * time.Second)
+
+		begun, passes = time.Now(), nil
+		for range 5 { // changes of what is wanted, each with its echo
+			n++
+			trigger <- struct{}{}
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		if len(passes) != 6 || passes[5] > time.Second {
+			t.Errorf("passes at %v, want five for five changes, and one for all their echoes", passes)
+		}
+
+		begun, passes = time.Now(), nil
+		r.lower.Put(item{Name: "a", Text: "another"}) // of somebody else
+		event()
+		time.Sleep(5 * time.Second)
+		if len(passes) != 2 || passes[0] > 0 {
+			t.Errorf("passes at %v, want one for a change of others at once, and one for its own", passes)
+		}
+	})
+}
+
 func TestRunBacksOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -97,20 +97,18 @@ func (e *Engine[D]) hurry(ctx context.Context) {
 
 // idle rests, then waits for a token or the end of the period. Urgent passes are
 // made meanwhile; the whole pass that each asks for, and what drifts, wait a moment
-// longer. It is false when ctx ended.
-func (e *Engine[D]) idle(ctx context.Context, rest, period time.Duration, trigger <-chan struct{}) bool {
+// longer, and what drifts at least for echo. It is false when ctx ended.
+func (e *Engine[D]) idle(ctx context.Context, rest, echo, period time.Duration, trigger <-chan struct{}) bool {
 	begun := time.Now()
 	free, end := begun.Add(rest), begun.Add(max(rest, period))
 	calm, quiet, asked := free, begun, false
+	silent := begun.Add(max(rest, echo))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		now := time.Now()
 		if !now.Before(end) || asked && !now.Before(calm) {
-			select {
-			case <-e.Drift: // the pass that follows sees what it tells of
-			default:
-			}
+			e.heard(trigger)
 			return true
 		}
 		next := end
@@ -123,14 +121,20 @@ func (e *Engine[D]) idle(ctx context.Context, rest, period time.Duration, trigge
 			}
 			return nil
 		}
-		tokens, drift, urgent := from(free, trigger), from(calm, e.Drift), from(quiet, e.urgentTrigger())
+		later := calm
+		if silent.After(later) {
+			later = silent
+		}
+		tokens, drift, urgent := from(free, trigger), from(later, e.Drift), from(quiet, e.urgentTrigger())
 		timer.Reset(next.Sub(now))
 		select {
 		case <-ctx.Done():
 			return false
 		case <-tokens:
+			e.heard(trigger)
 			return true
 		case <-drift:
+			e.heard(trigger)
 			return true
 		case <-urgent:
 			e.hurry(ctx)
@@ -141,6 +145,16 @@ func (e *Engine[D]) idle(ctx context.Context, rest, period time.Duration, trigge
 			}
 			asked = true
 		case <-timer.C:
+		}
+	}
+}
+
+// heard takes the tokens that have come: the pass that follows sees what they tell of.
+func (e *Engine[D]) heard(trigger <-chan struct{}) {
+	for _, tokens := range []<-chan struct{}{trigger, e.Drift} {
+		select {
+		case <-tokens:
+		default:
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hawser.dev/hawser/internal/bell"
@@ -30,6 +31,8 @@ type feedKey struct{ cluster, gateway, device string }
 // feed is one subscription. The Client's mutex guards it.
 type feed struct {
 	peer      Peer
+	again     bell.Bell          // the peer is reached again
+	heardAt   atomic.Int64       // Unix nanoseconds of the last frame or the begin of the session; 0 = connecting
 	cancel    context.CancelFunc // nil = not followed yet
 	connected bool
 	since     time.Time // of connected, or of its loss
@@ -84,7 +87,7 @@ func (c *Client) SetPeers(peers []Peer) {
 		if have != nil && reflect.DeepEqual(have.peer, peer) {
 			continue
 		}
-		fresh := &feed{peer: peer, since: time.Now(), warned: map[string]bool{}}
+		fresh := &feed{peer: peer, again: bell.New(), since: time.Now(), warned: map[string]bool{}}
 		if have != nil {
 			have.stop()
 			fresh.heard = have.heard

@@ -97,6 +97,57 @@ func TestSilentFeedIsDropped(t *testing.T) {
 	await(t, "a second connection", func() bool { return c.count("feed connected") > 1 })
 }
 
+// TestReachedAsksAtOnce: what would wait for an hour is done when the gateway is reached again.
+func TestReachedAsksAtOnce(t *testing.T) {
+	t.Parallel()
+	patient := Timing{Heartbeat: time.Minute, Silence: time.Hour, Stale: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
+	a, b := newGateway(t, "a"), newGateway(t, "b")
+	c := startClient(t, a.id, patient, b.peer)
+	await(t, "the end of the first call", func() bool { return c.States()[0].Err != "" })
+	silent, err := net.Listen("tcp", b.peer.Addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Reached("b", "b-a") // while it waits for the next attempt
+	conn, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := silent.Close(); err != nil {
+		t.Fatal(err)
+	}
+	startTimed(t, patient, b, "", a.peer)
+	reached := time.Time{}
+	await(t, "an answer", func() bool {
+		if time.Since(reached) > time.Second { // the server may not listen yet
+			c.Reached("b", "b-a") // while it waits for an answer
+			reached = time.Now()
+		}
+		return c.States()[0].Connected
+	})
+	for range 20 {
+		c.Reached("b", "b-a") // while frames are not late
+		time.Sleep(time.Millisecond)
+	}
+	if n := c.count("feed connected"); n != 1 {
+		t.Errorf("connected %d times", n)
+	}
+}
+
+// TestReachedLeavesASilentFeed: the server says nothing after the snapshot.
+func TestReachedLeavesASilentFeed(t *testing.T) {
+	t.Parallel()
+	a, b := newGateway(t, "a"), newGateway(t, "b")
+	timing := Timing{Heartbeat: 10 * time.Millisecond, Silence: time.Hour, Stale: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
+	startTimed(t, Timing{Heartbeat: time.Hour, Silence: time.Hour}, b, "", a.peer)
+	c := startClient(t, a.id, timing, b.peer)
+	await(t, "a second connection", func() bool {
+		c.Reached("b", "b-a")
+		return c.count("feed connected") > 1
+	})
+}
+
 func TestForgedClusterIsRefused(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")

@@ -14,20 +14,63 @@ import (
 	"hawser.dev/hawser/nodeagent/socket"
 )
 
+// errReached ends what waits for a gateway that can be reached again.
+var errReached = errors.New("the gateway is reached again: asking it anew")
+
+// Reached says that a gateway can be reached again. What was sent to it before got lost, and TCP
+// sends again after pauses that double: a connection that is being made, or over which nothing
+// came for longer than heartbeats take, is given up for a new one.
+func (c *Client) Reached(cluster, gateway string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, f := range c.feeds {
+		if key.cluster == cluster && key.gateway == gateway {
+			f.again.Ring()
+		}
+	}
+}
+
 // follow keeps one subscription up until ctx ends.
 func (c *Client) follow(ctx context.Context, f *feed) {
 	wait := c.config.Timing.BackoffMin
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		stood, err := c.session(ctx, f, attempt)
 		c.lost(ctx, f, err)
-		if stood {
-			wait, attempt = c.config.Timing.BackoffMin, -1
+		again := errors.Is(err, errReached)
+		if stood || again {
+			wait = c.config.Timing.BackoffMin
+		}
+		switch {
+		case stood:
+			attempt = -1
+		case again:
+			attempt-- // the same epoch
+		}
+		if again {
+			continue
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait/2 + rand.N(wait/2+1)):
+		case <-f.again:
+			wait = c.config.Timing.BackoffMin / 2
 		}
 		wait = min(2*wait, c.config.Timing.BackoffMax)
+	}
+}
+
+// giveUp ends a session that still waits when the gateway is reached again.
+func (c *Client) giveUp(ctx context.Context, f *feed, end context.CancelCauseFunc) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.again:
+		}
+		if time.Since(time.Unix(0, f.heardAt.Load())) > c.config.Timing.Heartbeat*3/2 {
+			end(errReached)
+			return
+		}
 	}
 }
 
@@ -41,6 +84,17 @@ func (c *Client) session(ctx context.Context, f *feed, attempt int) (stood bool,
 	if len(possible) == 0 {
 		return false, errors.New("no key epoch in common")
 	}
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	f.heardAt.Store(0)
+	group.Go(func() { c.giveUp(ctx, f, end) })
+	defer func() {
+		if errors.Is(context.Cause(ctx), errReached) {
+			err = errReached
+		}
+	}()
 	// A peer whose fabric is older may not know the newest epoch yet.
 	conn, err := c.connect(ctx, f.peer, func(conn *tls.Conn) error {
 		return greet(conn, id, f.peer, possible[attempt%len(possible)])
@@ -48,11 +102,8 @@ func (c *Client) session(ctx context.Context, f *feed, attempt int) (stood bool,
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	defer group.Wait()
+	f.heardAt.Store(time.Now().UnixNano())
 	defer func() { _ = conn.NetConn().Close() }()
-	defer cancel()
 	group.Go(func() {
 		defer func() { _ = conn.NetConn().Close() }()
 		c.beat(ctx, conn)
@@ -120,6 +171,7 @@ func (c *Client) take(ctx context.Context, conn *tls.Conn, f *feed) error {
 		if err := readFrame(conn, maxFrame, &content); err != nil {
 			return err
 		}
+		f.heardAt.Store(time.Now().UnixNano())
 		changed, err := box.apply(content)
 		if err != nil {
 			return err

@@ -287,6 +287,48 @@ func TestTransits(t *testing.T) {
 	}
 }
 
+// TestTransitsAnswers makes a flow go on whose answers came here from the gateway that this one
+// handed it to, and had the pod's own address already: they made an entry without a translation.
+func TestTransitsAnswers(t *testing.T) {
+	t.Parallel()
+	for name, turn := range map[string]func(*Keeper){
+		"transit": func(k *Keeper) { k.Transits("g2", remote) },
+		"carries": func(k *Keeper) { k.Carries("g2", remote) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.move("b")
+			k := r.openFrom("10.7.1.5:41000")
+			if !k.asks(quick) {
+				t.Fatal("the rig carries nothing")
+			}
+			r.b.IP("route replace 10.7.1.0/24 via 192.0.2.2")
+			_ = k.client.SetReadDeadline(time.Now().Add(quick))
+			if _, err := k.server.Write([]byte("y")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := k.client.Read(make([]byte, 8)); err != nil {
+				t.Fatalf("an answer over both gateways: %v", err)
+			}
+			r.b.IP("route replace 10.7.1.0/24 via 192.0.2.1")
+			r.move("a")
+			if k.asks(time.Second) {
+				t.Fatal("goes on by itself")
+			}
+			keeper := r.keeper()
+			keeper.SetOwn(Own{})
+			turn(keeper)
+			if stats := r.a.work(keeper, time.Now()); stats.Renewed != 1 {
+				t.Fatalf("stats %+v, want one flow renewed", stats)
+			}
+			if !k.hears() {
+				t.Error("the connection does not go on")
+			}
+		})
+	}
+}
+
 // hears reports whether what was asked before gets through after all.
 func (k *talk) hears() bool {
 	_ = k.server.SetDeadline(time.Now().Add(quick))

@@ -77,9 +77,16 @@ func (s *finder) look(f *Flow) {
 // answer looks at the entry of a flow from a cluster.
 func (s *finder) answer(f *Flow, turns []*turn) (is bool) {
 	_, pod := s.pods.find(f.Reply.From.Addr())
+	_, keeps := s.kept.find(f.Reply.From.Addr())
 	local := pod && f.Mark == 0
+	handedBack := false
 	for _, t := range turns {
 		is = is || local && t.fresh() && t.wrongBackend(f)
+		handedBack = handedBack || !local && !keeps && t.handedBack(f)
+	}
+	if handedBack {
+		s.wrong = append(s.wrong, wrongFlow{Flow: *f})
+		return true
 	}
 	if local && turnsPods(turns) {
 		s.answers = append(s.answers, answer{*f, is})
@@ -140,6 +147,11 @@ func (s *finder) match() {
 func (t *turn) wrongBackend(f *Flow) bool {
 	return !t.others && t.own == (f.Orig.To == f.Reply.From)
 }
+
+// handedBack reports whether the entry of a flow to another node's pod was made by a packet that
+// another gateway had translated. That one got the flow from this gateway while this one had no
+// link, and sent its answers back here. What the pod sends would go untranslated into the link.
+func (t *turn) handedBack(f *Flow) bool { return t.own && f.Orig.To == f.Reply.From }
 
 // wrong reports whether a flow's entry holds the source of the other way.
 func (t *turn) wrong(f *Flow, local, keeps bool) (w wrongFlow, is bool) {

@@ -3,7 +3,7 @@
 // names. It acts only on documents that pinned signers signed, and keeps the last good
 // content of each in force, in memory and in the state folder.
 //
-// Called by nodeagent.
+// Called by nodeagent; by cmd/hawser for the fabric of the page that a cluster serves.
 package input
 
 import (
@@ -94,24 +94,13 @@ func Open(config Config) (*Inputs, error) {
 	in := &Inputs{
 		config: config, log: config.Log, changed: config.Changed, resolver: newResolver(config.Changed),
 		copy: statefile.New[*model.Facts](config.StateDir, factsFile), unsaved: bell.New(),
-		signers: signers{pins: config.Trust, file: statefile.New[trust.State](config.StateDir, trustFile), cluster: config.Cluster},
+		signers: newSigners(config),
 		refused: map[string]string{},
 	}
 	if err := in.openFacts(); err != nil {
 		return nil, err
 	}
-	in.fabric = document[compiled]{
-		name:   "fabric",
-		backup: filepath.Join(config.StateDir, fabricFile),
-		read: func() (raw, proof []byte, err error) {
-			if proof, err = readProof(config.FabricDir, fabricSig); err == nil {
-				raw, err = readParts(config.FabricDir, fabricFile)
-			}
-			return raw, proof, err
-		},
-		admit:  func(raw, proof []byte) error { return in.signers.admit(trust.Fabric, raw, proof) },
-		decode: in.decodeFabric,
-	}
+	in.fabric = fabricDocument(config, &in.signers)
 	in.keys = document[*fabric.Keys]{
 		name:   "keys",
 		backup: filepath.Join(config.StateDir, keysFile),
@@ -151,20 +140,6 @@ func (in *Inputs) known() facts.State {
 		return in.api.Current()
 	}
 	return in.folder.Current()
-}
-
-// decodeFabric refuses a document that would take everything from this node
-// without saying that this is meant.
-func (in *Inputs) decodeFabric(raw []byte) (compiled, error) {
-	f, digest, err := fabric.Decode(raw)
-	if err != nil {
-		return compiled{}, err
-	}
-	own := f.Cluster(in.config.Cluster)
-	if own == nil && !f.Decommission {
-		return compiled{}, fmt.Errorf("fabric %s has no cluster %s and does not say decommission: true", digest, in.config.Cluster)
-	}
-	return compiled{Fabric: f, digest: digest}, nil
 }
 
 func (in *Inputs) decodeKeys(sealed []byte) (*fabric.Keys, error) {

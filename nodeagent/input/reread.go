@@ -3,7 +3,6 @@ package input
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,17 +16,15 @@ func (in *Inputs) Run(ctx context.Context) error {
 		in.changed()
 	}
 	reread()
-	folders := []string{in.config.FabricDir, in.config.KeysDir}
-	for _, file := range []string{in.config.Trust, in.config.Identity} {
-		if file != "" {
-			folders = append(folders, filepath.Dir(file))
-		}
-	}
-	slices.Sort(folders)
 	var dirs []watch.Dir
-	for _, folder := range slices.Compact(folders) {
+	for _, folder := range []string{in.config.FabricDir, in.config.KeysDir} {
 		if folder != "" {
 			dirs = append(dirs, watch.Dir{Path: folder, Changed: reread})
+		}
+	}
+	for _, file := range []string{in.config.Trust, in.config.Identity} {
+		if file != "" { // other files of their folders may be logs, which grow all the time
+			dirs = append(dirs, watch.Dir{Path: filepath.Dir(file), Files: []string{filepath.Base(file)}, Changed: reread})
 		}
 	}
 	if in.folder != nil {

@@ -25,6 +25,10 @@ type signers struct {
 	pinned bool // there are or were pins
 }
 
+func newSigners(config Config) signers {
+	return signers{pins: config.Trust, file: statefile.New[trust.State](config.StateDir, trustFile), cluster: config.Cluster}
+}
+
 // look reads the pins again. That they are gone is not taken for consent to
 // anything: the last ones stay in force.
 func (s *signers) look() error {

@@ -48,6 +48,7 @@ func TestTunnelProcess(t *testing.T) {
 	if session, err := syscall.Getpgid(pid); err != nil || session != pid {
 		t.Errorf("process group %d of process %d (%v), want its own", session, pid, err)
 	}
+	precedes(t, pid)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -81,5 +82,28 @@ func TestTunnelProcess(t *testing.T) {
 	await(t, "the link to go with its process", func() bool { return gone(linkError(w, link.Name)) })
 	if _, err := os.Stat(socket); !os.IsNotExist(err) {
 		t.Errorf("socket after SIGTERM: %v", err)
+	}
+}
+
+// precedes checks that the threads of a process go before others, and its session before others.
+func precedes(t *testing.T, pid int) {
+	t.Helper()
+	threads, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/[0-9]*")
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("threads of process %d: %v %v", pid, threads, err)
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(filepath.Base(thread))
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := syscall.Getpriority(syscall.PRIO_PROCESS, id)
+		if nice := 20 - value; err == nil && nice != -10 { // the system call gives 20 - nice
+			t.Errorf("thread %d has nice %d, want -10", id, nice)
+		}
+	}
+	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/autogroup")
+	if err == nil && len(raw) > 0 && !bytes.Contains(raw, []byte("nice -10")) {
+		t.Errorf("session of the process: %s, want nice -10", raw)
 	}
 }

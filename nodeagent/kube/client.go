@@ -3,7 +3,7 @@
 // node carries waits for it: while it is away, what was known last stays in force.
 //
 // Called by nodeagent (input, which reads facts from it; report, which gives it the node's
-// status; publication).
+// status; publication), and by cmd/hawser for the page that a cluster serves.
 package kube
 
 import (

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,10 +32,12 @@ type NodeStatus struct {
 	Cluster string `json:"cluster"`
 	Role    string `json:"role"` // gateway | worker
 	// Gateway is the one that the node holds, where labels picked the node.
-	Gateway    string             `json:"gateway,omitempty"`
-	Version    string             `json:"version,omitempty"`
-	Fabric     string             `json:"fabric,omitempty"` // digest of the one in force
-	Links      *LinkCount         `json:"links,omitempty"`  // of a gateway
+	Gateway string     `json:"gateway,omitempty"`
+	Version string     `json:"version,omitempty"`
+	Fabric  string     `json:"fabric,omitempty"` // digest of the one in force
+	Links   *LinkCount `json:"links,omitempty"`  // of a gateway
+	// LinkStates are those of MostLinks of the links at most (ListLinks).
+	LinkStates []LinkState        `json:"linkStates,omitempty"`
 	LastError  string             `json:"lastError,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Up are the links by name, and whether each is up. Changes become events.
@@ -45,6 +48,53 @@ type NodeStatus struct {
 type LinkCount struct {
 	Up    int `json:"up"`
 	Total int `json:"total"`
+}
+
+// MostLinks bounds what a HawserNode lists: 512 links are 100 KB at most.
+const MostLinks = 512
+
+// LinkState is the state of one link of a gateway.
+type LinkState struct {
+	Gateway       string `json:"gateway"` // of this node
+	RemoteCluster string `json:"remoteCluster"`
+	RemoteGateway string `json:"remoteGateway"`
+	State         string `json:"state"`            // Up | Down | Connecting
+	Chosen        bool   `json:"chosen,omitempty"` // carries the traffic of the pair of clusters
+	// RTT is the mean round-trip time in microseconds; 0 = not measured. Loss is how many of
+	// 1000 probes were lost. Both are written when they moved far, and seldom (steady).
+	RTT  int64 `json:"rttMicroseconds,omitempty"`
+	Loss int   `json:"lossPerMille,omitempty"`
+}
+
+// States of a link.
+const (
+	LinkUp         = "Up"
+	LinkDown       = "Down"
+	LinkConnecting = "Connecting" // nobody answered yet
+)
+
+// ListLinks gives the list of a node's links in order of the ends' names: all, or those that
+// matter most to who looks, which are the ones that are not up, and the chosen ones.
+func ListLinks(links []LinkState) []LinkState {
+	byName := func(a, b LinkState) int {
+		return cmp.Or(cmp.Compare(a.RemoteCluster, b.RemoteCluster), cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
+	}
+	states := slices.SortedFunc(slices.Values(links), byName)
+	if len(states) > MostLinks {
+		matters := func(l LinkState) int {
+			switch {
+			case l.State != LinkUp:
+				return 0
+			case l.Chosen:
+				return 1
+			}
+			return 2
+		}
+		slices.SortStableFunc(states, func(a, b LinkState) int { return cmp.Compare(matters(a), matters(b)) })
+		states = states[:MostLinks]
+		slices.SortFunc(states, byName)
+	}
+	return states
 }
 
 // Roles of a node.
@@ -59,7 +109,10 @@ const (
 	reportRetry   = time.Minute     // the longest pause after trouble
 	reportTimeout = 10 * time.Second
 	reportAgain   = 10 * time.Minute // an object that somebody took away comes back
-	maxErrorText  = 500              // bytes of lastError
+	// measuredEvery is the least time between two writes for which measurements are the only
+	// reason: a map may be a minute behind, and the API server has more to do.
+	measuredEvery = time.Minute
+	maxErrorText  = 500 // bytes of lastError
 )
 
 // Reporter keeps the HawserNode of this node as the agent says. It is no part of
@@ -150,8 +203,11 @@ func (r *Reporter) once(ctx context.Context) error {
 	}
 	now := time.Now()
 	want.Conditions = since(r.written.Conditions, want.Conditions, now)
-	if reflect.DeepEqual(*r.written, want) && now.Sub(r.at) < reportAgain {
-		return nil
+	if kept := steady(*r.written, want, now.Sub(r.at)); reflect.DeepEqual(*r.written, kept) {
+		if now.Sub(r.at) < reportAgain {
+			return nil
+		}
+		want = kept // which changes nothing, unless the object is gone
 	}
 	err := r.apply(ctx, want, "status")
 	if apierrors.IsNotFound(err) {
@@ -244,6 +300,34 @@ func since(before, now []metav1.Condition, at time.Time) []metav1.Condition {
 		}
 	}
 	return out
+}
+
+// Measurements that differ by less are the same: a fifth and half a millisecond of the
+// round-trip time, two of a hundred probes.
+const (
+	movedPart = 5   // of the larger one, as a divisor
+	movedRTT  = 500 // microseconds
+	movedLoss = 20  // of 1000 probes
+)
+
+// steady gives what is to be told with the measurements that were written before, where there
+// is no reason to write new ones: too little time passed since, or they hardly differ.
+func steady(written, want NodeStatus, since time.Duration) NodeStatus {
+	if len(written.LinkStates) != len(want.LinkStates) {
+		return want
+	}
+	moved := func(a, b, least int64) bool { return max(a-b, b-a) >= least && max(a-b, b-a)*movedPart > max(a, b) }
+	states := slices.Clone(want.LinkStates)
+	for i := range states {
+		was, now := written.LinkStates[i], &states[i]
+		first := was.RTT == 0 && now.RTT != 0
+		if first || since >= measuredEvery && (moved(was.RTT, now.RTT, movedRTT) || moved(int64(was.Loss), int64(now.Loss), movedLoss)) {
+			return want
+		}
+		now.RTT, now.Loss = was.RTT, was.Loss
+	}
+	want.LinkStates = states
+	return want
 }
 
 // clip shortens a text to a number of bytes.

@@ -70,6 +70,7 @@ type Peers struct {
 	mu      sync.Mutex
 	aim     *round.Aim
 	links   map[string]model.Path
+	up      map[health.Peer]bool // links that are up
 	sizes   round.Sizes
 	feeds   round.Feeds
 	feedErr error      // why feeds could not be set up
@@ -167,9 +168,12 @@ func (p *Peers) Observe() round.Peers {
 	return out
 }
 
-// ObserveLinks gives the part of it that decides about paths.
+// ObserveLinks gives the part of it that decides about paths, and asks the gateways anew
+// whose links came up.
 func (p *Peers) ObserveLinks() round.Peers {
-	return round.Peers{Links: p.prober.Snapshot(), Live: p.client.Snapshot(), Narrow: p.narrow()}
+	links := p.prober.Snapshot()
+	p.reached(links.Links)
+	return round.Peers{Links: links, Live: p.client.Snapshot(), Narrow: p.narrow()}
 }
 
 // narrow gives, by remote gateway, what passes where that is less than the tunnel's MTU.
@@ -225,6 +229,25 @@ func (p *Peers) Follow(e round.Effects) {
 	p.mu.Unlock()
 	if !same {
 		p.finder.Set(e.Sizes.Self, e.Sizes.Listen, e.Sizes.Links)
+	}
+}
+
+// reached asks the gateways anew whose links came up: their feeds may wait for what got lost.
+func (p *Peers) reached(links []health.Link) {
+	up := make(map[health.Peer]bool, len(links))
+	for _, l := range links {
+		if l.State == status.Connected {
+			up[l.Target.Peer] = true
+		}
+	}
+	p.mu.Lock()
+	before := p.up
+	p.up = up
+	p.mu.Unlock()
+	for peer := range up {
+		if !before[peer] {
+			p.client.Reached(peer.Cluster, peer.Gateway)
+		}
 	}
 }
 

@@ -207,6 +207,7 @@ func (e *search) see(ctx context.Context, now time.Time) {
 	for i := range links {
 		if links[i].Target.Device == "" {
 			name := links[i].Target.Peer.String()
+			e.tunnel.Alive(name, links[i].State == status.Connected, now)
 			seen := endpoint.Seen{Alive: links[i].State == status.Connected, At: at[name]}
 			if e.remotes[name].Driver != fabric.DriverWireguard {
 				seen.Alive = links[i].Alive() // after a restart nothing is tried with a link that may live

@@ -45,6 +45,7 @@ const (
 	EgressAmbiguous  = "egress-ambiguous"    // a pod that two selectors match
 	TooManyEndpoints = "too-many-endpoints"  // more backends than slots
 	NoQuota          = "no-quota"            // a gateway whose kernel cannot count connections
+	EndpointRefused  = "endpoint-refused"    // another cluster announces an endpoint that does not count
 )
 
 func (v *view) problem(path, code, text string) {

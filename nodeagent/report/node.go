@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/kube"
 	"hawser.dev/hawser/nodeagent/metrics"
+	"hawser.dev/hawser/nodeagent/project"
 	"hawser.dev/hawser/nodeagent/publication"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -28,20 +30,38 @@ func (r *Reporter) Node() kube.NodeStatus {
 	if holders, _ := r.config.Keeper.Holders(); holders[s.Gateway] == s.Node {
 		out.Gateway = s.Gateway
 	}
-	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "))
+	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "), refusedEndpoints(s))
 	out.Links = &kube.LinkCount{Total: len(s.Connections)}
+	links := make([]kube.LinkState, 0, len(s.Connections))
 	for _, c := range s.Connections {
+		links = append(links, linkState(&c))
 		up := c.Status == status.Connected
 		out.Up[s.Cluster+"/"+c.Gateway+"-"+c.RemoteCluster+"/"+c.RemoteGateway] = up
 		if up {
 			out.Links.Up++
 		}
 	}
+	out.LinkStates = kube.ListLinks(links)
 	drained := condition(kube.ConditionDrained, s.Drained, "Drained", "InUse")
 	if s.Drained {
 		drained.Message = "other gateways are used as long as there are any"
 	}
 	out.Conditions = append(out.Conditions, drained)
+	return out
+}
+
+func linkState(c *status.Connection) kube.LinkState {
+	out := kube.LinkState{Gateway: c.Gateway, RemoteCluster: c.RemoteCluster, RemoteGateway: c.RemoteGateway, Chosen: c.Chosen,
+		State: kube.LinkConnecting, Loss: int(math.Round(c.Loss * 1000))}
+	switch c.Status {
+	case status.Connected:
+		out.State = kube.LinkUp
+	case status.Disconnected:
+		out.State = kube.LinkDown
+	}
+	if c.RTT != nil {
+		out.RTT = c.RTT.Avg
+	}
 	return out
 }
 
@@ -91,6 +111,17 @@ func lastError(s status.Status) string {
 // away is told of the links.
 func inputTrouble(s status.Status) string {
 	return troubleOf(s, "fabric", "keys", "facts", "state folder")
+}
+
+// refusedEndpoints says what other clusters announce of their gateways in vain.
+func refusedEndpoints(s status.Status) string {
+	var texts []string
+	for _, p := range s.Problems {
+		if p.Code == project.EndpointRefused {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "; ")
 }
 
 func troubleOf(s status.Status, names ...string) string {

@@ -136,6 +136,7 @@ func (r *Reporter) Brief() status.Status {
 	for _, p := range v.Problems {
 		s.Problems = append(s.Problems, status.Problem{Path: p.Path, Code: p.Code, Text: p.Text})
 	}
+	s.Problems = append(s.Problems, refusals(r.config.State().Found.Refused)...)
 	s.Dropped, s.Conntrack = r.config.Host.Dropped(), r.config.Host.Conntrack()
 	links := r.config.Peers.Links().Leave(v.Leaving)
 	s.Paths, s.Moves = r.config.State().Paths(v.Input, links)
@@ -147,6 +148,20 @@ func (r *Reporter) Brief() status.Status {
 		}
 	}
 	return s
+}
+
+// refusals says which endpoints other clusters announce in vain, and why; reasons by cluster.
+func refusals(refused map[string][]string) []status.Problem {
+	var out []status.Problem
+	for _, cluster := range slices.Sorted(maps.Keys(refused)) {
+		for _, reason := range refused[cluster] {
+			out = append(out, status.Problem{
+				Path: "clusters[" + cluster + "].gateways", Code: project.EndpointRefused,
+				Text: "an endpoint that " + cluster + " announces is refused: " + reason,
+			})
+		}
+	}
+	return out
 }
 
 // epochsOf gives the key epochs that this gateway can use.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -33,6 +34,9 @@ const (
 type Dir struct {
 	Path    string
 	Changed func()
+	// Files are the names in the folder that count; none = all. What begins with two dots
+	// counts too: by such a link kubelet swaps all files of a volume.
+	Files []string
 }
 
 // Folders calls the Changed of each folder after something in it changed, until
@@ -47,7 +51,7 @@ func Folders(ctx context.Context, polls func(error), dirs ...Dir) {
 	w := &watcher{polls: polls, open: fsnotify.NewWatcher, ids: map[string]id{}}
 	defer w.close()
 	for _, d := range dirs {
-		w.folders = append(w.folders, &folder{dir: filepath.Clean(d.Path), changed: d.Changed})
+		w.folders = append(w.folders, &folder{dir: filepath.Clean(d.Path), files: d.Files, changed: d.Changed})
 	}
 	w.begin()
 	w.loop(ctx)
@@ -64,6 +68,7 @@ type watcher struct {
 
 type folder struct {
 	dir      string
+	files    []string // that count; none = all
 	changed  func()
 	attached bool
 	refused  bool   // by the kernel
@@ -238,7 +243,7 @@ func (f *folder) look() string {
 	var out strings.Builder
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil {
+		if err != nil || !f.counts(e.Name()) {
 			continue
 		}
 		target, _ := os.Readlink(filepath.Join(f.dir, e.Name())) // empty for what is no link
@@ -251,6 +256,10 @@ func (f *folder) look() string {
 	return out.String()
 }
 
+func (f *folder) counts(name string) bool {
+	return len(f.files) == 0 || slices.Contains(f.files, name) || strings.HasPrefix(name, "..")
+}
+
 // concerns reports whether an event may mean new content, and follows a folder
 // that was replaced.
 func (w *watcher) concerns(event fsnotify.Event) bool {
@@ -261,7 +270,7 @@ func (w *watcher) concerns(event fsnotify.Event) bool {
 			delete(w.ids, f.dir) // a number of a folder that is gone may be given to the next
 			w.attach(f)
 		}
-		if replaced || filepath.Dir(event.Name) == f.dir && event.Op != fsnotify.Chmod {
+		if replaced || filepath.Dir(event.Name) == f.dir && event.Op != fsnotify.Chmod && f.counts(filepath.Base(event.Name)) {
 			f.dirty, any = true, true
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"hawser.dev/hawser/internal/inotifytest"
 )
 
@@ -115,6 +117,45 @@ func TestFolderSeesTheSwapOfAConfigMap(t *testing.T) {
 	expect(t, tokens, "the swap of ..data", func() { swap(t, filepath.Join(dir, "..data"), "..2") })
 }
 
+// TestFolderSeesItsFilesOnly writes two files again and again, of which one counts.
+func TestFolderSeesItsFilesOnly(t *testing.T) {
+	t.Parallel()
+	for _, watches := range []bool{true, false} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "counts"), "1")
+		f := &folder{dir: dir, files: []string{"counts"}}
+		w := &watcher{folders: []*folder{f}, open: fsnotify.NewWatcher, ids: map[string]id{}}
+		defer w.close()
+		w.begin()
+		f.dirty = false
+		dirty := func(file string) bool {
+			if !watches {
+				f.looked = time.Time{}
+				return f.differs()
+			}
+			for {
+				select {
+				case event := <-w.events.Events:
+					w.concerns(event)
+					if filepath.Base(event.Name) == file {
+						return f.dirty
+					}
+				case <-time.After(60 * time.Second):
+					t.Fatal("no event")
+				}
+			}
+		}
+		write(t, filepath.Join(dir, "log"), "a line")
+		if dirty("log") {
+			t.Errorf("watches %t: a file that does not count makes the folder another", watches)
+		}
+		write(t, filepath.Join(dir, "counts"), "22")
+		if !dirty("counts") {
+			t.Errorf("watches %t: a file that counts does not", watches)
+		}
+	}
+}
+
 func TestFolderFollowsItself(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
@@ -163,7 +204,7 @@ func TestFoldersShareAParent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ones, twos, done := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		Folders(ctx, nil, Dir{one, func() { token(ones) }}, Dir{two, func() { token(twos) }})
+		Folders(ctx, nil, Dir{Path: one, Changed: func() { token(ones) }}, Dir{Path: two, Changed: func() { token(twos) }})
 		close(done)
 	}()
 	defer func() { cancel(); <-done }()
@@ -202,7 +243,7 @@ func TestPolling(t *testing.T) {
 	ones, twos, done := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	var told []error
 	go func() {
-		Folders(ctx, func(err error) { told = append(told, err) }, Dir{one, func() { token(ones) }}, Dir{two, func() { token(twos) }})
+		Folders(ctx, func(err error) { told = append(told, err) }, Dir{Path: one, Changed: func() { token(ones) }}, Dir{Path: two, Changed: func() { token(twos) }})
 		close(done)
 	}()
 	n := 0

@@ -34,7 +34,8 @@ func (c *Cluster) gatherLogs(ctx context.Context, since time.Duration, put Put) 
 	var group errgroup.Group
 	group.SetLimit(logsAtOnce)
 	for i := range list {
-		if !strings.HasPrefix(list[i].GetLabels()["app.kubernetes.io/name"], "hawser-") {
+		// The log of the page has a token in it, and is no agent's.
+		if !strings.HasPrefix(list[i].GetLabels()["app.kubernetes.io/name"], "hawser-") || isPage(&list[i]) {
 			continue
 		}
 		name := list[i].GetName()

@@ -104,8 +104,13 @@ func (c *Cluster) agents(ctx context.Context) ([]unstructured.Unstructured, erro
 	items, err := c.list(ctx, pods(), render.Namespace, "")
 	return slices.DeleteFunc(items, func(p unstructured.Unstructured) bool {
 		phase, _, _ := unstructured.NestedString(p.Object, "status", "phase")
-		return phase == "Succeeded" || phase == "Failed"
+		return phase == "Succeeded" || phase == "Failed" || isPage(&p)
 	}), err
+}
+
+// isPage tells the pod of the web page from those of agents.
+func isPage(p *unstructured.Unstructured) bool {
+	return p.GetLabels()["app.kubernetes.io/name"] == render.UIName
 }
 
 func (c *Cluster) poke(ctx context.Context, digest string) error {

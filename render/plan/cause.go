@@ -225,6 +225,14 @@ func causesOf(e *Entry, field string) []string {
 		}
 		return []string{x + ".hostnames", x + ".type", "globalnet", cluster + ".globalCIDR", cluster + ".globalIPv6CIDR",
 			cluster + ".podCIDRs", x}
+	case kindPage:
+		switch field {
+		case "", "other settings":
+			return []string{"ui", "agent.imagePullSecrets"}
+		case "image":
+			return []string{"ui.image", "agent.image"}
+		}
+		return []string{"ui." + field}
 	case kindFile:
 		switch {
 		case e.Key == "base/policy.yaml":

@@ -80,7 +80,40 @@ func disruption(e *Entry, shape string, want, have *fabric.Cluster) {
 	if e.Kind == kindGateway && len(reasons) > 0 {
 		e.Note = "" // links that begin anew hold no former tunnel
 	}
+	for _, f := range e.Fields {
+		if e.Kind == kindGateway && f.Name == "endpoints" && e.Note == "" {
+			e.Note = foundBy(f)
+		}
+	}
 	e.Disruptive, e.ends = strings.Join(reasons, "; "), strings.Join(ends, "; ")
+}
+
+// foundBy says how the sources change by which others find a gateway; empty = they do not.
+func foundBy(f Field) string {
+	sources := func(text string) []string {
+		return slices.DeleteFunc(strings.Split(text, ", "), func(one string) bool { return !fabric.IsSource(one) })
+	}
+	want, have := sources(f.Want), sources(f.Have)
+	without := func(all, those []string) string {
+		return strings.Join(slices.DeleteFunc(slices.Clone(all), func(one string) bool { return slices.Contains(those, one) }), " and ")
+	}
+	switch more, less := without(want, have), without(have, want); {
+	case more != "" && less != "":
+		return "others find it by " + more + " from now on, and no longer by " + less
+	case more != "" && len(have) > 0:
+		return "others find it by " + more + ", too"
+	case more != "":
+		return "others find it by " + more + " from now on"
+	case less != "" && len(want) > 0:
+		return "others no longer find it by " + less
+	case less != "" && f.Want == "":
+		return "others no longer find it by " + less + ": it only dials out"
+	case less != "":
+		return "others no longer find it by " + less + ": what is written counts alone"
+	case !slices.Equal(want, have):
+		return "others try where it is found in another order"
+	}
+	return ""
 }
 
 // moves reports whether a field that breaks something moves addresses that open connections

@@ -43,7 +43,8 @@ func edits(want, have render.Tree) (list []edit, known bool) {
 func compareValues(out *[]edit, path string, want, have any) {
 	wantMap, isMap := want.(map[string]any)
 	haveMap, wasMap := have.(map[string]any)
-	if isMap && wasMap || (isMap && have == nil || wasMap && want == nil) && !isItem(path) {
+	said := len(wantMap)+len(haveMap) > 0 // {} that comes or goes has nothing below it
+	if isMap && wasMap || (isMap && have == nil || wasMap && want == nil) && said && !isItem(path) {
 		for _, key := range slices.Sorted(maps.Keys(union(wantMap, haveMap))) {
 			compareValues(out, below(path, key), wantMap[key], haveMap[key])
 		}

@@ -135,6 +135,8 @@ func (c causes) explain(name string) bool {
 		return c.fabric
 	case name == render.TopologyText:
 		return c.edits
+	case cluster != "" && name == path.Join(render.ClusterDir(cluster), render.UIFile):
+		return true // all of it is a page
 	case name == render.AgentFile, name == render.GatewayFile:
 		return c.agents
 	case cluster != "" && strings.Contains(name, "/patches/"):

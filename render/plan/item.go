@@ -26,13 +26,14 @@ const (
 	kindKeys       = "keys"
 	kindExport     = "export"
 	kindPart       = "export in cluster"
+	kindPage       = "page"    // that a cluster serves
 	kindSetting    = "setting" // of the topology, which changes nothing that is told elsewhere
 	kindFile       = "file"
 )
 
 func kindOrder(kind string) int {
 	order := []string{kindClusterset, kindAgents, kindPair, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindPart,
-		kindSetting, kindFile}
+		kindPage, kindSetting, kindFile}
 	return slices.Index(order, kind)
 }
 

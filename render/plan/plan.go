@@ -236,6 +236,7 @@ func readSide(name string, tree render.Tree) (*side, error) {
 	if it, ok := agentsItem(tree); ok {
 		s.items = append(s.items, it)
 	}
+	s.items = append(s.items, pageItems(tree)...)
 	return s, nil
 }
 

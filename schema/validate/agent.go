@@ -15,14 +15,7 @@ import (
 // agent checks how agents run in Kubernetes.
 func (c *checker) agent() {
 	a := &c.set.Spec.Agent
-	if a.Image != "" {
-		if summary, hint := syntax.CheckImage(a.Image); summary != "" {
-			c.Fail(diag.Diagnostic{Code: "bad-image", Path: "agent.image", Summary: summary, Hint: hint})
-		} else if strings.HasSuffix(a.Image, ":latest") {
-			c.Warn(diag.Diagnostic{Code: "moving-tag", Path: "agent.image", Summary: "the tag latest moves: nodes run what was newest when each pulled it",
-				Hint: "name a version or a digest"})
-		}
-	}
+	c.image("agent.image", a.Image)
 	seen := uniqueness{}
 	for i, name := range a.ImagePullSecrets {
 		path := paths.Nth("agent.imagePullSecrets", i)
@@ -40,6 +33,19 @@ func (c *checker) agent() {
 		c.quantity(path+".memory", l.Memory, syntax.Memory, "512Mi or 1Gi")
 		c.holds(path+".cpu", l.CPU, "agent.requests.cpu", a.Requests.CPU)
 		c.holds(path+".memory", l.Memory, "agent.requests.memory", a.Requests.Memory)
+	}
+}
+
+// image checks the name of an image; empty is the default.
+func (c *checker) image(path, text string) {
+	if text == "" {
+		return
+	}
+	if summary, hint := syntax.CheckImage(text); summary != "" {
+		c.Fail(diag.Diagnostic{Code: "bad-image", Path: path, Summary: summary, Hint: hint})
+	} else if strings.HasSuffix(text, ":latest") {
+		c.Warn(diag.Diagnostic{Code: "moving-tag", Path: path, Summary: "the tag latest moves: nodes run what was newest when each pulled it",
+			Hint: "name a version or a digest"})
 	}
 }
 

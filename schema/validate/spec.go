@@ -52,6 +52,7 @@ func (c *checker) settings() {
 	c.signers()
 	c.openPGPKeys()
 	c.agent()
+	c.ui()
 }
 
 // maxEpochs bounds the key epochs in force: gateways have ports and addresses for

@@ -156,6 +156,42 @@ func (l *Lab) readdress(ctx context.Context, n Node, addr netip.Addr) error {
 	return l.strike(ctx, n.Name, "kube-proxy")
 }
 
+// expose gives a node an address outside, as a cloud does: what goes there leads to the
+// node, and its Node's status says so. The kubelet starts again, as one that leaves
+// addresses to the cloud. Without an address there is none any more.
+func (l *Lab) expose(ctx context.Context, n Node, addr netip.Addr) error {
+	table, file := "outside-"+n.Name, l.path("machines", n.Name, "outside")
+	if err := l.run(internet, "add table inet "+table+"\ndelete table inet "+table+"\n", "nft", "-f", "-"); err != nil {
+		return err
+	}
+	if !addr.IsValid() {
+		if err := os.Remove(file); err != nil {
+			return fmt.Errorf("%s has no address outside: %w", n.Name, err)
+		}
+		return l.strike(ctx, n.Name, "kubelet") // it writes its own addresses alone
+	}
+	at := slices.IndexFunc(n.Addrs, func(own netip.Addr) bool { return own.Is4() == addr.Is4() })
+	if at < 0 {
+		return fmt.Errorf("%s has no address of the family of %s", n.Name, addr)
+	}
+	family := map[bool]string{true: "ip", false: "ip6"}[addr.Is4()]
+	lead := fmt.Sprintf("table inet %s {\n chain in {\n  type nat hook prerouting priority dstnat\n  %s daddr %s dnat %s to %s\n }\n}\n",
+		table, family, addr, family, n.Addrs[at])
+	if err := l.run(internet, lead, "nft", "-f", "-"); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		return fmt.Errorf("expose %s: %w", n.Name, err)
+	}
+	if err := l.strike(ctx, n.Name, "kubelet"); err != nil {
+		return err
+	}
+	patch := fmt.Sprintf(`{"status": {"addresses": [{"type": "ExternalIP", "address": %q}]}}`, addr)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return l.until(ctx, n.Cluster, "patch", "node", n.As, "--subresource=status", "-p", patch)
+}
+
 // tellAddress writes the addresses that the node's kubelet takes when it starts.
 func (l *Lab) tellAddress(n Node) error {
 	if err := os.WriteFile(l.path("machines", n.Name, "address"), []byte(list(n.Addrs)), 0o644); err != nil {

@@ -54,6 +54,7 @@ add CLUSTER               a further node; prints its name
 remove NODE               takes a node out of its cluster
 rename NODE NAME          it leaves its cluster and joins as NAME
 address NODE ADDRESS      another address while it runs
+expose NODE [ADDRESS]     an address outside that leads there, in its Node's status
 load [AGENT]              give all nodes another agent, or the tree's as it is now
 import ARCHIVE...         give all nodes images
 kubeconfig                print its path`
@@ -293,7 +294,7 @@ func (l *Lab) use(ctx context.Context, command string, args []string) error {
 			fmt.Println(name)
 		}
 		return err
-	case slices.Contains([]string{"stop", "start", "kill", "revive", "remove", "rename", "address"}, command) && len(args) > 0:
+	case slices.Contains([]string{"stop", "start", "kill", "revive", "remove", "rename", "address", "expose"}, command) && len(args) > 0:
 		m, err := l.machine(args[0])
 		if err != nil {
 			return err
@@ -321,10 +322,15 @@ func (l *Lab) change(ctx context.Context, m Node, command string, args []string)
 		return l.remove(ctx, m)
 	case command == "rename" && len(args) == 1:
 		return l.rename(ctx, m, args[0])
-	case command == "address" && len(args) == 1:
+	case command == "expose" && len(args) == 0:
+		return l.expose(ctx, m, netip.Addr{})
+	case (command == "address" || command == "expose") && len(args) == 1:
 		addr, err := netip.ParseAddr(args[0])
 		if err != nil {
 			return fmt.Errorf("address of %s: %w", m.Name, err)
+		}
+		if command == "expose" {
+			return l.expose(ctx, m, addr)
 		}
 		return l.readdress(ctx, m, addr)
 	}

@@ -112,8 +112,11 @@ volumePluginDir: /var/lib/kubelet/volumeplugins
 maxPods: 120
 X
 kubelet() { # its addresses may have changed since the node started
+  # With a cloud's address outside it leaves addresses of the Node to the cloud.
+  local outside=
+  [ ! -e "$DIR/outside" ] || outside=1
   command kubelet --config=/run/kubelet.yaml --kubeconfig="$pki/$NODE" --hostname-override="$NODE" \
-    --node-ip="$(cat "$DIR/address")" --root-dir=/var/lib/kubelet
+    --node-ip="$(cat "$DIR/address")" --root-dir=/var/lib/kubelet ${outside:+--cloud-provider=external}
 }
 keep kubelet &
 

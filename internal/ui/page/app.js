@@ -1,6 +1,6 @@
 // The page: which view is shown, what the URL says, downloads.
 import { h } from './dom.js';
-import { store, connect, listen } from './store.js';
+import { store, connect, lacks, listen } from './store.js';
 import * as map from './map.js';
 import * as matrix from './matrix.js';
 import * as change from './change.js';
@@ -14,7 +14,7 @@ const byId = (id) => document.getElementById(id);
 /** The view and its settings, as the part of the URL behind # has them: #/map?q=fra */
 export function where() {
   const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
-  return { view: views[path] ? path : 'map', query: new URLSearchParams(query) };
+  return { view: views[path] && !lacks(path) ? path : 'map', query: new URLSearchParams(query) };
 }
 
 export function link(view, settings = {}) {
@@ -53,7 +53,7 @@ function status() {
   const age = Math.round((Date.now() - store.heard) / 1000);
   const lost = store.lost || age > 4;
   const heard = byId('heard');
-  const text = lost ? 'hawser ui does not answer' : !store.head.live ? `from ${store.head.file}` : silent ? `live, ${silent} silent` : 'live';
+  const text = lost ? 'hawser ui does not answer' : !store.head.live ? `from ${store.head.file}` : `${store.head.of ? `live, as ${store.head.of} reports` : 'live'}${silent ? `, ${silent} silent` : ''}`;
   if (heard.textContent !== text) heard.textContent = text;
   heard.title = (store.head?.silent ?? []).map((u) => `${u.who}: ${u.error}`).join('\n');
   heard.classList.toggle('lost', lost);
@@ -87,16 +87,23 @@ byId('save-svg').addEventListener('click', async () => {
 });
 byId('skip').addEventListener('click', () => byId('main').focus());
 
-for (const name of Object.keys(views)) byId('tabs').append(h('a', { href: link(name), 'data-view': name }, titles[name]));
+const there = () => Object.keys(views).filter((name) => !lacks(name));
+
+function tabs() {
+  const names = there();
+  if (byId('tabs').children.length === names.length) return;
+  byId('tabs').replaceChildren(...names.map((name) => h('a', { href: link(name), 'data-view': name }, titles[name])));
+}
 addEventListener('hashchange', show);
 document.addEventListener('keydown', (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches('input, select, textarea')) return;
   const at = Number(e.key);
-  if (at >= 1 && at <= Object.keys(views).length) location.hash = link(Object.keys(views)[at - 1]);
+  if (at >= 1 && at <= there().length) location.hash = link(there()[at - 1]);
   if (e.key === '/') { const find = document.querySelector('input[type=search]'); if (find) { find.focus(); e.preventDefault(); } }
 });
 
 listen((change) => {
+  tabs();
   status();
   if (!shown) { show(); return; }
   shown.view.changed?.(change);

@@ -145,6 +145,9 @@ function aboutCluster(c) {
   return [`cluster ${c.name}`, c.hub && 'hub', c.state, place(c), plural(c.gateways.length, 'gateway'), down.length && `down: ${down.join(' ')}`, plural(c.exports, 'export')].filter(Boolean).join(', ');
 }
 
+/** A state in words: of another cluster's gateways the page of a cluster hears nothing. */
+const said = (of) => (of === 'unknown' && store.head.of ? 'not reported here' : of);
+
 export function open(main, query, page) {
   const find = h('input', { type: 'search', 'aria-label': 'Find a cluster', placeholder: 'find ( / )', input: () => page.set({ q: find.value.trim() }, true) });
   const color = h('select', { 'aria-label': 'Colour of links', change: () => page.set({ color: color.value }, true) },
@@ -420,7 +423,7 @@ export function open(main, query, page) {
   function legends() {
     const items = [];
     if (view.color) meaning[view.color].forEach((text, i) => items.push([`s${i + 1}`, text]));
-    else for (const of of ['up', 'partly', 'down', 'unknown']) if ([...store.clusters.values()].some((c) => c.state === of || c.gateways.some((g) => g.state === of)) || [...store.links.values()].some((l) => l.state === of)) items.push([of, of]);
+    else for (const of of ['up', 'partly', 'down', 'unknown']) if ([...store.clusters.values()].some((c) => c.state === of || c.gateways.some((g) => g.state === of)) || [...store.links.values()].some((l) => l.state === of)) items.push([of, said(of)]);
     const parts = items.map(([c, text]) => h('span', {}, view.color ? s('svg', { class: 'picture', width: 18, height: 8, 'aria-hidden': true }, s('line', { class: `link ${c}`, x1: 0, y1: 4, x2: 18, y2: 4, 'stroke-width': 4 })) : state(c), ` ${text}`));
     if (store.head.implied) parts.push(h('span', { class: 'faint' }, 'every two clusters are linked; drawn are the links that differ'));
     if (!store.head.live) parts.push(h('span', { class: 'faint' }, 'no agent is asked: hawser ui --live shows states'));
@@ -471,7 +474,7 @@ export function open(main, query, page) {
     about = text;
     const ways = h('div', {}, h('p', { class: 'faint' }, 'asking...'));
     put(details, close, h('h2', {}, `Cluster ${c.name}`),
-      h('p', {}, state(c.state), ` ${c.state || 'no agent is asked'}${c.hub ? ', hub' : ''}`),
+      h('p', {}, state(c.state), ` ${said(c.state) || 'no agent is asked'}${c.hub ? ', hub' : ''}`),
       h('p', {}, view.focus === c.name ? h('button', { type: 'button', click: () => page.set({ focus: '' }) }, 'show all links') : h('button', { type: 'button', click: () => page.set({ focus: c.name }) }, 'only its links'), ' ',
         h('a', { href: page.link('matrix', { q: c.name }) }, 'who reaches it')),
       h('dl', {}, h('dt', {}, 'pods'), h('dd', {}, c.podCIDRs.join(', ')), h('dt', {}, 'global'), h('dd', {}, c.globalCIDRs?.join(', ') || 'none: flat'),

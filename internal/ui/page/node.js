@@ -1,6 +1,6 @@
 // One agent: inputs, stages, drift, what changed, and its last hour.
 import { h, s, put, table, state, plural, millis, rate, percent, ask, failed, empty } from './dom.js';
-import { store } from './store.js';
+import { store, lacks } from './store.js';
 
 const W = 300, H = 90;
 
@@ -45,7 +45,7 @@ export function open(main, query, page) {
       return;
     }
     const at = `cluster=${encodeURIComponent(of.cluster)}&node=${encodeURIComponent(of.node)}`;
-    const [now, recent] = await Promise.allSettled([ask(`api/node?${at}`), ask(`api/recent?${at}`)]);
+    const [now, recent] = await Promise.allSettled([ask(`api/node?${at}`), lacks('recent') ? null : ask(`api/recent?${at}`)]);
     if (closed || of !== view) return;
     got = { status: now.value, recent: recent.value };
     const top = body.scrollTop;
@@ -62,14 +62,14 @@ export function open(main, query, page) {
       out.push(h('h2', {}, state(a.ready ? 'up' : 'partly'), ` ${a.cluster}/${a.node}`),
         h('dl', {}, h('dt', {}, 'is'), h('dd', {}, a.gateway ? `gateway ${a.gateway}` : 'worker', a.drained ? ', drained' : '', a.ready ? ', ready' : ', not ready'),
           h('dt', {}, 'version'), h('dd', {}, a.version), h('dt', {}, 'fabric'), h('dd', {}, h('code', {}, a.digest || 'none')),
-          h('dt', {}, 'last round'), h('dd', {}, `${time(a.lastPass.at)}, took ${a.lastPass.took}, ${plural(a.lastPass.changed, 'change')}`),
-          h('dt', {}, 'drift'), h('dd', {}, `${plural(a.lastPass.drift, 'repair')} since the start`)));
+          lacks('recent') ? [] : [h('dt', {}, 'last round'), h('dd', {}, `${time(a.lastPass.at)}, took ${a.lastPass.took}, ${plural(a.lastPass.changed, 'change')}`),
+            h('dt', {}, 'drift'), h('dd', {}, `${plural(a.lastPass.drift, 'repair')} since the start`)]));
       for (const p of a.problems ?? []) out.push(h('p', { class: 'fair' }, `${p.code}: ${p.text}`));
       for (const p of a.lastPass.failed ?? []) out.push(h('p', { class: 'bad' }, `failed: ${p}`));
       for (const p of a.lastPass.blocked ?? []) out.push(h('p', { class: 'fair' }, `waits: ${p}`));
     }
     if (recent.status === 'rejected') out.push(failed(recent.reason));
-    else {
+    else if (recent.value) {
       const r = recent.value, of = r.samples;
       out.push(h('h3', {}, 'The last hour'), h('div', { class: 'grid' },
         of.some((x) => x.links) ? [curve('links up / all', of, [(x) => x.up, (x) => x.links], String),
@@ -77,13 +77,14 @@ export function open(main, query, page) {
         of.some((x) => x.links) ? curve('received / sent', of, [(x) => x.rxBytesPerSecond, (x) => x.txBytesPerSecond], rate) : '',
         curve('connections', of, [(x) => x.connections], (v) => String(Math.round(v))), curve('repairs (drift)', of, [(x) => x.drift], (v) => String(Math.round(v)))));
     }
-    if (now.value) {
+    if (now.value?.inputs?.length) {
       out.push(h('h3', {}, 'Inputs'), table('Inputs', ['', 'input', 'from', 'error'], now.value.inputs.map((i) => [state(i.ok ? 'up' : i.error ? 'down' : 'unknown'), i.name, i.from || '', [i.error, i.refused].filter(Boolean).join(' ')])));
     }
     if (recent.value) {
       out.push(h('h3', {}, 'Stages'), table('Stages', ['', 'kind', 'objects', 'changed', 'drift', 'why'], recent.value.kinds.map((k) => [state({ done: 'up', waits: 'partly', failed: 'down' }[k.state]), k.name, k.objects, k.changed, k.drift, k.why || ''])),
         h('h3', {}, 'Last changes'), recent.value.changes.length ? table('Last changes', ['at', 'change', 'by'], [...recent.value.changes].reverse().map((c) => [time(c.at), h('code', {}, c.text), h('code', {}, c.by || '')])) : h('p', { class: 'faint' }, 'none since the agent began'));
     }
+    if (lacks('recent')) out.push(h('p', { class: 'faint' }, 'What its HawserNode says. hawser ui on your machine shows inputs, stages and the last hour too.'));
     if (now.value?.connections?.length) {
       out.push(h('h3', {}, 'Links'), table('Links', ['', 'to', 'driver', 'RTT', 'loss', 'in use', 'why'], now.value.connections.map((c) => [state({ connected: 'up', error: 'down' }[c.status] ?? 'unknown'), `${c.remoteCluster}/${c.remoteGateway}`, c.driver, millis(c.rtt?.avg), percent(c.loss), c.chosen ? 'yes' : 'no', c.why || ''])));
     }

@@ -4,6 +4,9 @@ export const store = { head: null, land: '', clusters: new Map(), links: new Map
 
 export const linkKey = (l) => `${l.between[0]}/${l.between[1]}`;
 
+/** Says that this page cannot show something: change, follow (of packets), recent. A page in a cluster asks no agent. */
+export const lacks = (what) => (store.head?.without ?? []).includes(what);
+
 const listeners = new Set();
 
 /** Calls back with what changed: {whole, clusters, links, gone}. Gives what ends that. */

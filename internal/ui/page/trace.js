@@ -1,7 +1,7 @@
 // Ways of packets as swim-lanes: where they should go (explain), and what agents saw
 // (diagnose), with the rule where one ended in red.
 import { h, s, plural, millis, cut, ask, failed, empty } from './dom.js';
-import { store } from './store.js';
+import { store, lacks } from './store.js';
 
 const LANE = 66, STEP = 250, LEFT = 150;
 
@@ -63,7 +63,7 @@ export function open(main, query, page) {
   const body = h('div', { class: 'view' }, answer, packets);
   const go = () => page.set({ from: from.value.trim(), to: to.value.trim() });
   for (const input of [from, to]) input.addEventListener('keydown', (e) => { if (e.key === 'Enter') go(); });
-  main.append(h('div', { class: 'bar' }, from, to, known, h('button', { type: 'button', click: go }, 'Explain'), h('label', {}, 'for', long), follow), body);
+  main.append(h('div', { class: 'bar' }, from, to, known, h('button', { type: 'button', click: go }, 'Explain'), lacks('follow') ? [] : [h('label', {}, 'for', long), follow]), body);
   let view = {}, got = null, trips = null, busy = false;
 
   async function explain() {

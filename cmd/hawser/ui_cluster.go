@@ -1,0 +1,238 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hawser.dev/hawser/internal/ui"
+	"hawser.dev/hawser/nodeagent/input"
+	"hawser.dev/hawser/nodeagent/kube"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/render"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// serviceHosts are the names of the page's Service in its cluster. A name is whole: one that
+// only begins like these may be anybody's.
+func serviceHosts() []string {
+	name := render.UIName + "." + render.Namespace
+	return []string{render.UIName, name, name + ".svc", name + ".svc.cluster.local"}
+}
+
+// clusterPage serves the page in a cluster until ctx ends.
+func (a *app) clusterPage(ctx context.Context, f uiFlags) error {
+	if len(f.clusters) != 1 || len(f.access.Kubeconfigs) > 1 || len(f.access.Contexts)+len(f.sockets) > 0 || f.lab != "" || f.live {
+		return errors.New("--in-cluster: name the cluster that the page is in (--cluster fra), and outside of a pod its --kubeconfig; it asks no agents")
+	}
+	token, err := readToken(f.page.tokenFile)
+	if err != nil {
+		return err
+	}
+	config := kube.Config{InCluster: len(f.access.Kubeconfigs) == 0, Kubeconfig: strings.Join(f.access.Kubeconfigs, ""), UserAgent: "hawser-ui/" + version}
+	client, err := kube.Open(config)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(a.err, nil))
+	source := &clusterSource{
+		app: a, cluster: f.clusters[0], nodes: kube.FollowNodes(client),
+		mounted: input.OpenMounted(input.Config{Cluster: f.clusters[0], FabricDir: f.page.fabric, Trust: f.page.trust, StateDir: f.page.state, Log: log}),
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return fmt.Errorf("listen for browsers: %w", err)
+	}
+	server := ui.New(ui.Config{Source: source, Every: f.every, Log: log, Hosts: slices.Concat(serviceHosts(), f.page.hosts), Token: token,
+		Probe: source.trouble, Of: source.cluster, Without: []string{"change", "follow", "recent"}})
+	if err := a.tellWhere(server, listener, f.page.hosts, token != ""); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { source.mounted.Run(ctx); return nil })
+	group.Go(func() error { source.nodes.Run(ctx); return nil })
+	group.Go(func() error { return server.Serve(ctx, listener) })
+	return group.Wait()
+}
+
+// tellWhere writes where the page is found. A token of the page's own is in the URLs, as
+// nobody else has it; one that was given is not.
+func (a *app) tellWhere(server *ui.Server, listener net.Listener, hosts []string, given bool) error {
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return fmt.Errorf("listen for browsers: %w", err)
+	}
+	origins := []string{"http://127.0.0.1:" + port}
+	for _, host := range hosts {
+		origins = append(origins, "https://"+host)
+	}
+	var out strings.Builder
+	_, _ = fmt.Fprintf(&out, "the page of the clusterset; through kubectl -n %s port-forward deploy/%s %s, or an ingress:\n", render.Namespace, render.UIName, port)
+	for _, origin := range origins {
+		if given {
+			_, _ = fmt.Fprintf(&out, "%s/?token=... with the token of its Secret\n", origin)
+		} else {
+			_, _ = fmt.Fprintln(&out, server.URL(origin))
+		}
+	}
+	if _, err := io.WriteString(a.out, out.String()); err != nil {
+		return fmt.Errorf("write where the page is: %w", err)
+	}
+	return nil
+}
+
+// readToken reads the token of a Secret; empty without a file.
+func readToken(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read token: %w", err)
+	}
+	token := strings.TrimSpace(string(raw))
+	if err := ui.CheckToken(token); err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	return token, nil
+}
+
+// clusterSource gives the page what a cluster knows without asking anybody: the fabric, and
+// what its own agents write into their HawserNodes.
+type clusterSource struct {
+	app     *app
+	cluster string
+	mounted *input.Mounted
+	nodes   *kube.Nodes
+
+	mu   sync.Mutex
+	read *ui.Clusterset // of the fabric in force
+}
+
+// trouble says why there is nothing to show; what is old is shown.
+func (s *clusterSource) trouble() error {
+	if f, _, err := s.mounted.Current(); f == nil {
+		return err
+	}
+	return nil
+}
+
+// Clusterset gives the mounted fabric. It stands in no file of people's.
+func (s *clusterSource) Clusterset(context.Context) (*ui.Clusterset, error) {
+	f, digest, err := s.mounted.Current()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f != nil && (s.read == nil || s.read.Fabric != f) {
+		s.read = &ui.Clusterset{Fabric: f, File: "fabric " + digest, Place: func(string) string { return "" }}
+	}
+	return s.read, err
+}
+
+// Agents gives what the HawserNodes of the cluster say.
+func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
+	told, err := s.nodes.Current()
+	out := ui.Reports{Asked: true}
+	set, _ := s.Clusterset(ctx) // the page says by itself what is wrong with it
+	if set == nil {
+		return out, err
+	}
+	own := set.Fabric.Cluster(s.cluster)
+	heard := map[string]bool{}
+	for _, node := range slices.Sorted(maps.Keys(told)) {
+		if told[node].Cluster != s.cluster {
+			continue // of another clusterset, or of before
+		}
+		made := statusOf(node, told[node], own)
+		heard[made.Gateway] = true
+		out.Agents = append(out.Agents, made)
+	}
+	for i := 0; own != nil && err == nil && i < len(own.Gateways); i++ {
+		if g := &own.Gateways[i]; !heard[g.Name] {
+			out.Silent = append(out.Silent, ui.Silent{Who: s.cluster + "/" + g.Name, Error: "no HawserNode reports this gateway"})
+		}
+	}
+	return out, err
+}
+
+// statusOf writes what a HawserNode says as the agent itself would, as far as it goes.
+func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Status {
+	out := status.Status{Cluster: told.Cluster, Node: node, Gateway: told.Gateway, Version: told.Version, Digest: told.Fabric, Inputs: []status.InputState{}}
+	if g := own.GatewayOn(node); out.Gateway == "" && told.Role == kube.Gateway && g != nil {
+		out.Gateway = g.Name
+	}
+	for _, c := range told.Conditions {
+		is := c.Status == metav1.ConditionTrue
+		switch c.Type {
+		case kube.ConditionReady:
+			out.Ready = is
+		case kube.ConditionDrained:
+			out.Drained = is
+		}
+		if c.Message != "" {
+			out.Problems = append(out.Problems, status.Problem{Code: c.Type, Text: c.Message})
+		}
+	}
+	if told.LastError != "" {
+		out.Problems = append(out.Problems, status.Problem{Code: "error", Text: told.LastError})
+	}
+	for _, l := range told.LinkStates {
+		c := status.Connection{Gateway: l.Gateway, RemoteCluster: l.RemoteCluster, RemoteGateway: l.RemoteGateway, Chosen: l.Chosen,
+			Status: status.Connecting, Loss: float64(l.Loss) / 1000}
+		switch l.State {
+		case kube.LinkUp:
+			c.Status = status.Connected
+		case kube.LinkDown:
+			c.Status = status.Disconnected
+		}
+		if l.RTT > 0 {
+			c.RTT = &status.RTT{Avg: l.RTT}
+		}
+		out.Connections = append(out.Connections, c)
+	}
+	return out
+}
+
+// Recent is in the memory of agents, which are not asked.
+func (s *clusterSource) Recent(context.Context, string, string) (any, error) {
+	return nil, ui.ErrNotHere
+}
+
+// History is in git.
+func (s *clusterSource) History(context.Context) (any, error) { return nil, ui.ErrNotHere }
+
+// Plan compares what is in git.
+func (s *clusterSource) Plan(context.Context, string, string) (any, error) {
+	return nil, ui.ErrNotHere
+}
+
+// Explain answers from the fabric, as hawser explain does without --live.
+func (s *clusterSource) Explain(ctx context.Context, from, to string) (any, error) {
+	set, err := s.Clusterset(ctx)
+	if set == nil {
+		return nil, err
+	}
+	answered, err := s.app.explained(ctx, compiled{fabric: set.Fabric}, []string{from, to}, explainFlags{})
+	if err != nil {
+		return nil, ui.Wrong(err.Error())
+	}
+	return answered, nil
+}
+
+// Diagnose has agents follow packets, who are not asked.
+func (s *clusterSource) Diagnose(context.Context, time.Duration, []string, []string) (any, error) {
+	return nil, ui.ErrNotHere
+}

@@ -1,0 +1,283 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/internal/clustermap"
+	"hawser.dev/hawser/nodeagent/kube/kubetest"
+)
+
+// podOfPage is hawser ui as the rendered Deployment starts it, with a cluster's API and what
+// is mounted.
+type podOfPage struct {
+	t             *testing.T
+	c             *ci
+	api           *kubetest.Server
+	fabric        string
+	port, printed string
+	errors        *os.File
+}
+
+const pageToken = "0123456789abcdef0123456789abcdef"
+
+// mount writes the rendered fabric as kubelet mounts the ConfigMap.
+func (p *podOfPage) mount(topology string) {
+	p.t.Helper()
+	p.c.write(filepath.Join(p.c.dir, "work", "clusterset.yaml"), topology)
+	p.c.must(filepath.Join(p.c.dir, "work"), "hawser allocate && rm -rf ../tree && hawser render --root-key ../root.key --out ../tree && hawser keys signers --root-key ../root.key --cluster g1 >../signers")
+	var m struct {
+		BinaryData, Data map[string]string
+	}
+	if err := yaml.Unmarshal([]byte(p.c.read("tree/base/fabric.yaml")), &m); err != nil {
+		p.t.Fatal(err)
+	}
+	raw, err := base64.StdEncoding.DecodeString(m.BinaryData["fabric.json.gz"])
+	if err != nil || m.Data["fabric.sig"] == "" {
+		p.t.Fatalf("the fabric is not signed: %v", err)
+	}
+	p.c.write(filepath.Join(p.fabric, "fabric.sig"), m.Data["fabric.sig"])
+	p.c.write(filepath.Join(p.fabric, "fabric.json.gz"), string(raw))
+}
+
+func newPodOfPage(t *testing.T) *podOfPage {
+	t.Helper()
+	p := &podOfPage{t: t, c: &ci{t: t, dir: t.TempDir()}, api: kubetest.New(t)}
+	p.fabric = filepath.Join(p.c.dir, "mounted")
+	for _, dir := range []string{p.fabric, filepath.Join(p.c.dir, "work")} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.c.must(p.c.dir, "hawser keys root root.key")
+	var err error
+	if p.errors, err = os.Create(filepath.Join(p.c.dir, "errors")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.errors.Close() })
+	return p
+}
+
+// begin starts the page, and reads where it is.
+func (p *podOfPage) begin(args ...string) {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, "hawser", append([]string{"ui", "--in-cluster", "--cluster=g1", "--kubeconfig=" + p.api.Kubeconfig(p.t), "--fabric=" + p.fabric,
+		"--trust=" + filepath.Join(p.c.dir, "signers"), "--state=" + p.t.TempDir(), "--listen=127.0.0.1:0"}, args...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Stderr = p.errors
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { cancel(); _ = cmd.Wait() })
+	lines := bufio.NewReader(out)
+	for range 3 { // what it is, and two URLs
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			p.t.Fatalf("the page did not start: %v\n%s", err, p.c.read("errors"))
+		}
+		p.printed += line
+		if at, err := url.Parse(strings.Fields(line)[0]); err == nil && at.Hostname() == "127.0.0.1" {
+			p.port = at.Port()
+		}
+	}
+}
+
+func (p *podOfPage) get(path string) (int, string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 30*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+p.port+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	request.Host = "map.example.com"
+	request.Header.Set("Authorization", "Bearer "+pageToken)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return answer.StatusCode, string(raw)
+}
+
+// drawn is what the page shows.
+type drawn struct {
+	Clusterset, Of, Error string
+	Silent                []struct{ Who, Error string }
+	Clusters              []clustermap.Cluster
+	Links                 []clustermap.Link
+}
+
+// await watches until what is drawn is as wanted.
+func (p *podOfPage) await(what string, want func(drawn) bool) drawn {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(p.t.Context())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+p.port+"/api/events", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+pageToken)
+	watched, err := http.DefaultClient.Do(request)
+	if err != nil || watched.StatusCode != http.StatusOK {
+		p.t.Fatalf("events: %v", err)
+	}
+	defer func() { _ = watched.Body.Close() }()
+	var d drawn
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		_, body := p.get("/api/map")
+		d = drawn{}
+		if err := json.Unmarshal([]byte(body), &d); err != nil {
+			p.t.Fatalf("%v: %s", err, body)
+		}
+		if want(d) {
+			return d
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("waited for %s; have %+v\n%s", what, d, p.c.read("errors"))
+		}
+	}
+}
+
+func (d drawn) link(state string) bool { return len(d.Links) == 1 && d.Links[0].State == state }
+
+// node is the HawserNode of g1's gateway.
+func nodeOfPage(state string) string {
+	return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus: {cluster: g1, role: gateway, version: \"<script>alert(1)</script>\", " +
+		"lastError: \"<img src=x onerror=alert(1)>\", conditions: [{type: Ready, status: \"True\", reason: Converged, message: \"\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}], " +
+		"linkStates: [{gateway: a, remoteCluster: g2, remoteGateway: a, state: " + state + ", chosen: true, rttMicroseconds: 1234, lossPerMille: 20}]}"
+}
+
+var twoOfPage = ciTopology + "  - name: g2\n    podCIDRs: [10.8.0.0/16]\n    serviceCIDRs: [10.88.0.0/16]\n" +
+	"    recipient: age1c4qh3aws6qp9yjn53gugn2gpfurpcw2rj65zquuj0jmj87zmwcjs3mhndp\n    gateways: [{name: a, node: n2, endpoints: [203.0.113.2]}]\n" +
+	"  exports:\n  - {name: web, namespace: shop, clusters: [g2], ports: [{port: 80}]}\n"
+
+// TestPageInCluster drives the program: the fabric that is signed, what HawserNodes say, and
+// politely nothing of what the page cannot know.
+func TestPageInCluster(t *testing.T) {
+	t.Parallel()
+	p := newPodOfPage(t)
+	p.mount(twoOfPage)
+	p.c.write(filepath.Join(p.c.dir, "token"), pageToken+"\n")
+	p.api.Put(t, nodeOfPage("Up"))
+	p.begin("--host=map.example.com", "--token-file="+filepath.Join(p.c.dir, "token"))
+	if strings.Contains(p.printed, pageToken) || !strings.Contains(p.printed, "https://map.example.com/?token=...") {
+		t.Errorf("printed %s", p.printed)
+	}
+	d := p.await("the link", func(d drawn) bool { return d.link(clustermap.Up) })
+	if d.Of != "g1" || d.Clusterset != "demo" || d.Links[0].RTT != 1234 || d.Links[0].Loss != 0.02 || len(d.Silent) != 0 || d.Error != "" ||
+		d.Clusters[0].State != clustermap.Up || d.Clusters[1].State != clustermap.Unknown {
+		t.Errorf("drawn %+v", d)
+	}
+	p.api.Put(t, nodeOfPage("Down"))
+	p.await("the link that fell", func(d drawn) bool { return d.link(clustermap.Down) && d.Clusters[1].State == clustermap.Unknown })
+	if code, body := p.get("/readyz"); code != http.StatusOK {
+		t.Errorf("not ready: %s", body)
+	}
+	if code, body := p.get("/api/node?cluster=g1&node=n1"); code != http.StatusOK || !strings.Contains(body, `"remoteCluster":"g2"`) || strings.ContainsAny(body, "<>") {
+		t.Errorf("the node: %s", body)
+	}
+	if code, body := p.get("/api/explain?from=g1&to=web.shop:80"); code != http.StatusOK || !strings.Contains(body, `"yes":true`) {
+		t.Errorf("explain: %d %s", code, body)
+	}
+	if code, body := p.get("/api/matrix"); code != http.StatusOK || !strings.Contains(body, "shop/web") {
+		t.Errorf("matrix: %d %s", code, body)
+	}
+	for _, path := range []string{"/api/history", "/api/plan?from=&to=", "/api/recent?cluster=g1&node=n1"} {
+		if code, body := p.get(path); code != http.StatusBadRequest || !strings.Contains(body, "not on the page of a cluster: run hawser ui on your machine") {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	p.api.Delete("hawsernodes", "n1")
+	p.await("a gateway that nobody reports", func(d drawn) bool {
+		return len(d.Silent) == 1 && d.Silent[0].Who == "g1/a" && d.link(clustermap.Unknown)
+	})
+	p.api.Deny("hawsernodes", true)
+	p.api.Away(true)
+	p.api.Away(false)
+	p.await("word that it may not read", func(d drawn) bool { return strings.Contains(d.Error, "read HawserNodes") })
+	for _, asked := range p.api.Asked() {
+		if !strings.Contains(asked, "/hawsernodes") {
+			t.Errorf("asked %s", asked)
+		}
+	}
+}
+
+// TestPageTrusts: a fabric that the pinned signers did not sign is not shown, and the last good
+// one stays.
+func TestPageTrusts(t *testing.T) {
+	t.Parallel()
+	p := newPodOfPage(t)
+	p.mount(twoOfPage)
+	good := p.c.read("mounted/fabric.sig")
+	if err := os.Remove(filepath.Join(p.fabric, "fabric.sig")); err != nil {
+		t.Fatal(err)
+	}
+	p.c.write(filepath.Join(p.c.dir, "token"), pageToken)
+	p.begin("--host=map.example.com", "--token-file="+filepath.Join(p.c.dir, "token"))
+	p.await("word of the fabric", func(d drawn) bool { return d.Error != "" && len(d.Clusters) == 0 })
+	if code, _ := p.get("/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("ready without a fabric: %d", code)
+	}
+	p.c.write(filepath.Join(p.fabric, "fabric.sig"), good)
+	p.await("the fabric", func(d drawn) bool { return len(d.Clusters) == 2 })
+	other := newPodOfPage(t) // of another root key
+	other.mount(strings.Replace(twoOfPage, "name: demo", "name: evil", 1))
+	for _, name := range []string{"fabric.sig", "fabric.json.gz"} {
+		p.c.write(filepath.Join(p.fabric, name), other.c.read(filepath.Join("mounted", name)))
+	}
+	d := p.await("word of the other fabric", func(d drawn) bool { return d.Error != "" })
+	if d.Clusterset != "demo" || len(d.Clusters) != 2 {
+		t.Errorf("shown is %+v", d)
+	}
+	if code, _ := p.get("/readyz"); code != http.StatusOK {
+		t.Errorf("a page with the last good fabric is not ready: %d", code)
+	}
+}
+
+// TestPageFlags: what does not go together is refused with what to do.
+func TestPageFlags(t *testing.T) {
+	t.Parallel()
+	c := &ci{t: t, dir: t.TempDir()}
+	c.write(filepath.Join(c.dir, "short"), "abc")
+	c.write(filepath.Join(c.dir, "kubeconfig"), "apiVersion: v1\nkind: Config\n")
+	for args, want := range map[string]string{
+		"--host map.example.com":                      "--host is for a page in a cluster: add --in-cluster",
+		"--in-cluster":                                "--in-cluster: name the cluster that the page is in (--cluster fra)",
+		"--in-cluster --cluster a,b":                  "--in-cluster: name the cluster that the page is in (--cluster fra)",
+		"--in-cluster --cluster a --live":             "it asks no agents",
+		"--in-cluster --cluster a clusterset.yaml":    "the topology is the mounted fabric (--fabric), and no file",
+		"--in-cluster --cluster a":                    "--kubernetes: unable to load in-cluster configuration",
+		"--in-cluster --cluster a --token-file short": "short: the token has 3 characters, 32 are needed (openssl rand -hex 32 makes one)",
+		"--in-cluster --cluster a --token-file none":  "read token: open none: no such file",
+		"--listen 0.0.0.0:8080":                       "give a loopback address and a port",
+	} {
+		if out, err := c.run(c.dir, "hawser ui "+args, "KUBERNETES_SERVICE_HOST="); err == nil || !strings.Contains(out, want) {
+			t.Errorf("hawser ui %s: %v, want %q in\n%s", args, err, want, out)
+		}
+	}
+}

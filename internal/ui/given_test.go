@@ -1,0 +1,172 @@
+package ui
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"hawser.dev/hawser/internal/clustermap"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+const givenToken = "0123456789abcdef0123456789abcdef"
+
+// inCluster serves the page as a cluster does, behind an ingress for map.example.com.
+func inCluster(t *testing.T, source Source, probe func() error) *site {
+	t.Helper()
+	return openWith(t, Config{Source: source, Hosts: []string{"hawser-ui.hawser-system.svc", "map.example.com"}, Token: givenToken,
+		Probe: probe, Of: "g1", Without: []string{"change", "follow", "recent"}})
+}
+
+// TestAttacksInCluster: who is not let in to a page that others can reach.
+func TestAttacksInCluster(t *testing.T) {
+	t.Parallel()
+	source := newFake("g1", "g2")
+	s := inCluster(t, source, func() error { return nil })
+	stranger := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	bearer := "Bearer " + givenToken
+	const host = "map.example.com"
+	for _, tt := range []struct {
+		name, method, path string
+		header             map[string]string
+		want               int
+	}{
+		{"the token as a bearer", "GET", "/api/map", map[string]string{"Host": host, "Authorization": bearer}, http.StatusOK},
+		{"the token as a bearer, in the cluster", "GET", "/api/map", map[string]string{"Host": "hawser-ui.hawser-system.svc:80", "Authorization": bearer}, http.StatusOK},
+		{"the token as a bearer, as the ingress sends it", "GET", "/api/map", map[string]string{"Host": host, "Authorization": bearer,
+			"X-Forwarded-Proto": "https", "Origin": "https://" + host, "Sec-Fetch-Site": "same-origin"}, http.StatusOK},
+		{"a name in capitals", "GET", "/api/map", map[string]string{"Host": "MAP.example.com", "Authorization": bearer}, http.StatusOK},
+		{"no token", "GET", "/", map[string]string{"Host": host}, http.StatusUnauthorized},
+		{"no token, from a pod that says localhost", "GET", "/api/map", map[string]string{"Host": "localhost"}, http.StatusUnauthorized},
+		{"another bearer", "GET", "/api/map", map[string]string{"Host": host, "Authorization": "Bearer " + strings.Repeat("0", 32)}, http.StatusUnauthorized},
+		{"an empty bearer", "GET", "/api/map", map[string]string{"Host": host, "Authorization": "Bearer "}, http.StatusUnauthorized},
+		{"the token as a password", "GET", "/api/map", map[string]string{"Host": host, "Authorization": "Basic " + givenToken}, http.StatusUnauthorized},
+		{"the token in Referer", "GET", "/api/map", map[string]string{"Host": host, "Referer": "https://" + host + "/?token=" + givenToken}, http.StatusUnauthorized},
+		{"the token for facts", "GET", "/api/map?token=" + givenToken, map[string]string{"Host": host}, http.StatusUnauthorized},
+		{"the cookie of another token", "GET", "/api/map", map[string]string{"Host": host, "Cookie": cookieOf(host) + "=" + newSecret(givenToken+"1").session}, http.StatusUnauthorized},
+		{"DNS rebinding with the token", "GET", "/api/map", map[string]string{"Host": "evil.example", "Authorization": bearer}, http.StatusMisdirectedRequest},
+		{"DNS rebinding, and the name in another header", "GET", "/api/map", map[string]string{"Host": "evil.example", "X-Forwarded-Host": host, "Authorization": bearer}, http.StatusMisdirectedRequest},
+		{"a name that begins like the page's", "GET", "/api/map", map[string]string{"Host": host + ".evil.example", "Authorization": bearer}, http.StatusMisdirectedRequest},
+		{"a name that ends like the page's", "GET", "/api/map", map[string]string{"Host": "evil-" + host, "Authorization": bearer}, http.StatusMisdirectedRequest},
+		{"the pod's address", "GET", "/api/map", map[string]string{"Host": "10.7.0.9:8080", "Authorization": bearer}, http.StatusMisdirectedRequest},
+		{"another site, through an ingress that adds the token", "GET", "/api/map", map[string]string{"Host": host, "Authorization": bearer, "Origin": "https://evil.example"}, http.StatusForbidden},
+		{"another site of the domain embeds an answer", "GET", "/api/map", map[string]string{"Host": host, "Authorization": bearer, "Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, http.StatusForbidden},
+		{"the same name without TLS asks", "GET", "/api/map", map[string]string{"Host": host, "Authorization": bearer, "X-Forwarded-Proto": "https", "Origin": "http://" + host}, http.StatusForbidden},
+		{"another port of the name asks", "GET", "/api/map", map[string]string{"Host": host, "Authorization": bearer, "Origin": "https://" + host + ":8443"}, http.StatusForbidden},
+		{"TLS before the loopback address", "GET", "/api/map", map[string]string{"Host": "localhost", "Authorization": bearer, "Origin": "https://localhost"}, http.StatusForbidden},
+		{"a form of another site has packets followed", "POST", "/api/diagnose?for=2s", map[string]string{"Host": host, "Authorization": bearer, "Origin": "https://evil.example"}, http.StatusForbidden},
+		{"a probe by another name", "GET", "/healthz", map[string]string{"Host": "evil.example"}, http.StatusMisdirectedRequest},
+		{"a probe", "GET", "/healthz", map[string]string{"Host": "localhost"}, http.StatusOK},
+	} {
+		resp, body := s.do(stranger, tt.method, s.at.URL+tt.path, tt.header)
+		if resp.StatusCode != tt.want {
+			t.Errorf("%s: %s, want %d: %.200s", tt.name, resp.Status, tt.want, body)
+		}
+		if got := resp.Header.Get("Content-Security-Policy"); got != policy {
+			t.Errorf("%s: policy %q", tt.name, got)
+		}
+	}
+	source.mu.Lock()
+	defer source.mu.Unlock()
+	if source.diagnose != 0 {
+		t.Errorf("%d attacks had packets followed", source.diagnose)
+	}
+}
+
+func cookieOf(host string) string { return cookieName(&http.Request{Host: host}) }
+
+// TestEnterInCluster: the cookie is for HTTPS alone where the ingress ends TLS, the token is in
+// no URL after the first, and a server that is started anew knows its browsers.
+func TestEnterInCluster(t *testing.T) {
+	t.Parallel()
+	s := inCluster(t, newFake("g1"), nil)
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for _, tt := range []struct {
+		host, proto string
+		secure      bool
+	}{
+		{"map.example.com", "https", true},
+		{"map.example.com", "http", false},
+		{"map.example.com", "", false},
+		{"localhost:8080", "https", false}, // of nobody who ends TLS
+	} {
+		header := map[string]string{"Host": tt.host, "X-Forwarded-Proto": tt.proto}
+		resp, _ := s.do(client, http.MethodGet, s.server.URL(s.at.URL), header)
+		cookies := resp.Cookies()
+		if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/" || resp.Header.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s %s: %s to %s", tt.host, tt.proto, resp.Status, resp.Header.Get("Location"))
+		}
+		if len(cookies) != 1 || cookies[0].Secure != tt.secure || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode ||
+			strings.Contains(cookies[0].Value, givenToken) || cookies[0].Value != newSecret(givenToken).session {
+			t.Errorf("%s %s: %v", tt.host, tt.proto, cookies)
+		}
+		again := inCluster(t, newFake("g1"), nil)
+		if resp, _ := again.do(client, http.MethodGet, again.at.URL+"/api/map", map[string]string{"Host": tt.host, "Cookie": cookies[0].Name + "=" + cookies[0].Value}); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s %s: the next server answers %s", tt.host, tt.proto, resp.Status)
+		}
+	}
+	if a, b := newSecret(""), newSecret(""); a == b || len(a.token) < 26 {
+		t.Errorf("secrets %v and %v", a, b)
+	}
+	for token, good := range map[string]bool{givenToken: true, "short": false, strings.Repeat("a", 31): false, givenToken + " b": false, givenToken + "\n": false, givenToken + "é": false} {
+		if err := CheckToken(token); (err == nil) != good {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+}
+
+// TestProbes: they need no token and say nothing else; a page on a machine has none.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	s := inCluster(t, newFake("g1"), func() error { return errors.New("no fabric of secret-cluster") })
+	stranger := &http.Client{}
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
+		if resp, body := s.do(stranger, http.MethodGet, s.at.URL+path, nil); resp.StatusCode != want || strings.Contains(body, "secret-cluster") {
+			t.Errorf("%s: %s: %s", path, resp.Status, body)
+		}
+	}
+	local := open(t, newFake("g1"))
+	if resp, _ := local.do(stranger, http.MethodGet, local.at.URL+"/healthz", nil); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a page on a machine answers probes: %s", resp.Status)
+	}
+}
+
+// TestOneClusterReports: what the agents of one cluster say is drawn, what others would say is
+// unknown, and no gateway is called dead by them alone; names from objects stay text.
+func TestOneClusterReports(t *testing.T) {
+	t.Parallel()
+	source := newFake("g1", "g2", "g3")
+	down := agentOf("g1", "g2", status.Disconnected, 0)
+	down.Problems = []status.Problem{{Code: "error", Text: "<img src=x onerror=alert(1)>"}}
+	source.say(Reports{Asked: true, Agents: []status.Status{down}, Silent: []Silent{{Who: "g1/<b>", Error: "<script>alert(1)</script>"}}})
+	s := inCluster(t, source, nil)
+	s.server.feed.look(t.Context(), true)
+	_, body := s.get(s.at.URL+"/api/map", nil)
+	var got struct {
+		Of      string               `json:"of"`
+		Without []string             `json:"without"`
+		Silent  []Silent             `json:"silent"`
+		Links   []clustermap.Link    `json:"links"`
+		All     []clustermap.Cluster `json:"clusters"`
+	}
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]string{}
+	for _, l := range got.Links {
+		states[l.Between[0]+"-"+l.Between[1]] = l.State
+	}
+	for _, c := range got.All {
+		states[c.Name] = c.Gateways[0].State
+	}
+	for name, want := range map[string]string{"g1-g2": clustermap.Down, "g1-g3": clustermap.Unknown, "g2-g3": clustermap.Unknown, "g1": clustermap.Down, "g2": clustermap.Unknown} {
+		if states[name] != want {
+			t.Errorf("%s is %q, want %q", name, states[name], want)
+		}
+	}
+	if got.Of != "g1" || len(got.Without) != 3 || len(got.Silent) != 1 || strings.ContainsAny(body, "<>") {
+		t.Errorf("have %.2000s", body)
+	}
+}

@@ -1,0 +1,100 @@
+package input
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"hawser.dev/hawser/nodeagent/watch"
+	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/fabric/trust"
+)
+
+// fabricDocument is the fabric as one cluster reads it. What would take everything from the
+// cluster without saying that this is meant is refused.
+func fabricDocument(config Config, s *signers) document[compiled] {
+	return document[compiled]{
+		name:   "fabric",
+		backup: filepath.Join(config.StateDir, fabricFile),
+		read: func() (raw, proof []byte, err error) {
+			if proof, err = readProof(config.FabricDir, fabricSig); err == nil {
+				raw, err = readParts(config.FabricDir, fabricFile)
+			}
+			return raw, proof, err
+		},
+		admit: func(raw, proof []byte) error { return s.admit(trust.Fabric, raw, proof) },
+		decode: func(raw []byte) (compiled, error) {
+			f, digest, err := fabric.Decode(raw)
+			if err != nil {
+				return compiled{}, err
+			}
+			if f.Cluster(config.Cluster) == nil && !f.Decommission {
+				return compiled{}, fmt.Errorf("fabric %s has no cluster %s and does not say decommission: true", digest, config.Cluster)
+			}
+			return compiled{Fabric: f, digest: digest}, nil
+		},
+	}
+}
+
+// Mounted is the fabric alone, read as an agent reads it: only what pinned signers signed
+// counts, and the last good one stays. The methods may be called from any goroutine.
+type Mounted struct {
+	config Config
+
+	mu      sync.Mutex
+	signers signers
+	fabric  document[compiled]
+}
+
+// OpenMounted makes a Mounted of Cluster, FabricDir, Trust, StateDir and Log of a Config;
+// nothing is read before Run.
+func OpenMounted(config Config) *Mounted {
+	m := &Mounted{config: config, signers: newSigners(config)}
+	m.fabric = fabricDocument(config, &m.signers)
+	return m
+}
+
+// Run reads the fabric again whenever it changes, until ctx ends.
+func (m *Mounted) Run(ctx context.Context) {
+	m.reread()
+	folders := []string{filepath.Clean(m.config.FabricDir)}
+	if m.config.Trust != "" {
+		folders = append(folders, filepath.Dir(m.config.Trust))
+	}
+	slices.Sort(folders)
+	var dirs []watch.Dir
+	for _, folder := range slices.Compact(folders) {
+		dirs = append(dirs, watch.Dir{Path: folder, Changed: m.reread})
+	}
+	watch.Folders(ctx, func(err error) { m.config.Log.Warn("folders are polled", "err", err) }, dirs...)
+}
+
+func (m *Mounted) reread() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was := m.fabric.state.Refused
+	_, err := m.fabric.refresh()
+	if s := m.fabric.state; s.Refused != "" && s.Refused != was {
+		m.config.Log.Warn("document refused", "input", s.Name, "refused", s.Refused, "err", s.Error)
+	}
+	if err := errors.Join(err, m.signers.save()); err != nil {
+		m.config.Log.Warn("last good copy not written", "err", err)
+	}
+}
+
+// Current gives the fabric in force and its digest, and why it is not the one that is mounted;
+// nil = it is. The fabric is nil while there was no good one, and the same one until it changes.
+func (m *Mounted) Current() (f *fabric.Fabric, digest string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if text := m.fabric.state.Error; text != "" {
+		err = fmt.Errorf("fabric: %s", text)
+	}
+	if !m.fabric.have {
+		return nil, "", errors.Join(err, errors.New("there is no fabric yet"))
+	}
+	return m.fabric.value.Fabric, m.fabric.value.digest, err
+}

@@ -1,0 +1,30 @@
+package plan
+
+import (
+	"testing"
+
+	"hawser.dev/hawser/internal/diff"
+)
+
+// TestFoundBy: a plan says in words how others find a gateway from now on.
+func TestFoundBy(t *testing.T) {
+	t.Parallel()
+	const balancer, node = "service:LoadBalancer", "node:ExternalIP"
+	for _, tt := range []struct{ have, want, note string }{
+		{"192.0.2.1", "192.0.2.2", ""},
+		{"192.0.2.1", "192.0.2.1, " + node, "others find it by node:ExternalIP from now on"},
+		{"", node + ", seen", "others find it by node:ExternalIP and seen from now on"},
+		{node, node + ", seen", "others find it by seen, too"},
+		{node, balancer, "others find it by service:LoadBalancer from now on, and no longer by node:ExternalIP"},
+		{node + ", seen", node, "others no longer find it by seen"},
+		{"192.0.2.1, " + node, "192.0.2.1", "others no longer find it by node:ExternalIP: what is written counts alone"},
+		{"seen", "", "others no longer find it by seen: it only dials out"},
+		{node + ", seen", "seen, " + node, "others try where it is found in another order"},
+	} {
+		e := &Entry{Kind: kindGateway, Op: diff.Update, Fields: []Field{{Name: "endpoints", Have: tt.have, Want: tt.want}}}
+		disruption(e, "", nil, nil)
+		if e.Note != tt.note {
+			t.Errorf("%q to %q: %q, want %q", tt.have, tt.want, e.Note, tt.note)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/render"
+)
+
+// servedPage is what the plan names of a web page that a cluster serves. The rest of its
+// objects is compared as a whole.
+type servedPage struct {
+	image, hosts, secret, rest string
+}
+
+// pageItems are the web pages that clusters serve.
+func pageItems(tree render.Tree) []item {
+	var out []item
+	for name, raw := range tree {
+		cluster := clusterOf(name)
+		if cluster == "" || name != path.Join(render.ClusterDir(cluster), render.UIFile) {
+			continue
+		}
+		p := readPage(raw)
+		out = append(out, item{kind: kindPage, name: cluster, cluster: cluster, path: "ui", fields: []diff.Field{
+			field("image", p.image), field("hosts", p.hosts), field("tokenSecret", p.secret), field("other settings", digest([]byte(p.rest))),
+		}})
+	}
+	return out
+}
+
+// readPage takes apart what a cluster serves; what cannot be read is a part of the rest.
+func readPage(raw []byte) servedPage {
+	out := servedPage{secret: "none: the page makes a token"}
+	var rest []string
+	for part := range strings.SplitSeq(string(raw), "\n---\n") {
+		var top struct {
+			Kind string         `json:"kind"`
+			Spec map[string]any `json:"spec"`
+		}
+		if yaml.Unmarshal([]byte(part), &top) == nil && top.Kind == "Deployment" {
+			if left, err := json.Marshal(out.take(top.Spec)); err == nil {
+				part = string(left)
+			}
+		}
+		rest = append(rest, part)
+	}
+	out.rest = strings.Join(rest, "\n---\n")
+	return out
+}
+
+// take moves what has a name from a Deployment's spec, which it gives back, to the page.
+func (p *servedPage) take(spec map[string]any) map[string]any {
+	template, _ := spec["template"].(map[string]any)
+	pod, _ := template["spec"].(map[string]any)
+	containers, _ := pod["containers"].([]any)
+	var hosts []string
+	for _, c := range containers {
+		c, _ := c.(map[string]any)
+		p.image = fmt.Sprint(c["image"])
+		delete(c, "image")
+		args, _ := c["args"].([]any)
+		c["args"] = slices.DeleteFunc(args, func(a any) bool {
+			host, is := strings.CutPrefix(fmt.Sprint(a), "--host=")
+			if is {
+				hosts = append(hosts, host)
+			}
+			return is || strings.HasPrefix(fmt.Sprint(a), "--token-file=")
+		})
+		withoutToken(c, "volumeMounts")
+	}
+	if token := withoutToken(pod, "volumes"); token != nil {
+		secret, _ := token["secret"].(map[string]any)
+		p.secret = fmt.Sprint(secret["secretName"])
+	}
+	p.hosts = strings.Join(hosts, ", ")
+	return spec
+}
+
+// withoutToken removes what is named token from a list, and gives it.
+func withoutToken(from map[string]any, list string) (found map[string]any) {
+	all, _ := from[list].([]any)
+	from[list] = slices.DeleteFunc(all, func(v any) bool {
+		m, _ := v.(map[string]any)
+		is := m["name"] == "token"
+		if is {
+			found = m
+		}
+		return is
+	})
+	return found
+}
