@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 )
@@ -131,4 +135,40 @@ func counted(n int, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// quiet is how long a command may take before it says what it does.
+const quiet = 2 * time.Second
+
+// progress says on stderr what takes so long, when it does. The function that
+// it gives ends it.
+func (a *app) progress(what string) (done func()) {
+	timer := time.AfterFunc(quiet, func() { _, _ = fmt.Fprintf(a.err, "%s...\n", what) })
+	return func() { timer.Stop() }
+}
+
+func (a *app) checkColor() error {
+	switch a.color {
+	case "auto", "always", "never":
+		return nil
+	}
+	return fmt.Errorf("--color %q: it is auto, always or never", a.color)
+}
+
+// colored reports whether to write colours to w: on a terminal only, unless
+// told otherwise (NO_COLOR: no-color.org).
+func (a *app) colored(w io.Writer) bool {
+	switch a.color {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminal(w)
+}
+
+// terminal reports whether somebody sits at a reader or writer.
+func terminal(rw any) bool {
+	f, ok := rw.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }

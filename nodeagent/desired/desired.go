@@ -8,8 +8,12 @@
 package desired
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/schema/fabric"
@@ -199,3 +203,75 @@ func addr(a netip.Addr) string {
 // secret turns a key into bytes that can be compared; the Field that holds them
 // is marked Secret and never prints.
 func secret(key fabric.Secret) string { return string(key[:]) }
+
+// HardwareAddr derives the address of a node or gateway on a VXLAN from a name
+// that no other one has, in the locally administered unicast range (IEEE 802).
+// Equal addresses at two places would make the kernel drop frames as loops.
+func HardwareAddr(name string) string {
+	sum := sha256.Sum256([]byte("hawser " + name))
+	sum[0] = sum[0]&^0x01 | 0x02
+	parts := make([]string, 6)
+	for i := range parts {
+		parts[i] = hex.EncodeToString(sum[i : i+1])
+	}
+	return strings.Join(parts, ":")
+}
+
+// LinkLocal gives the IPv6 link-local address that belongs to a hardware address
+// (RFC 4291, appendix A). It is not valid for text that is none.
+func LinkLocal(mac string) netip.Addr {
+	raw, err := hex.DecodeString(strings.ReplaceAll(mac, ":", ""))
+	if err != nil || len(raw) != 6 {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom16([16]byte{
+		0: 0xfe, 1: 0x80, 8: raw[0] ^ 0x02, 9: raw[1], 10: raw[2], 11: 0xff, 12: 0xfe, 13: raw[3], 14: raw[4], 15: raw[5],
+	})
+}
+
+// homeDigits are the bits of a mark that hold the three hexadecimal digits of a
+// node's number, the first one first. They leave out what others' routing rules ask
+// for: 0x00ff0000 (Tailscale, Calico), 0x00000f00 (Cilium) and 0x00000080 (the VPC CNI
+// of AWS). Packets carry such a mark between prerouting and forward only.
+var homeDigits = [3]uint{24, 12, 0}
+
+// HomeDigits are the bits of all of them.
+const HomeDigits = 0x0f00f00f
+
+// HomeMark is the mark of packets that go home to the node of a number, 0 to
+// MostHomes; 0 is this node itself.
+func HomeMark(number int) uint32 {
+	mark := uint32(MarkHome)
+	for i, shift := range homeDigits {
+		mark |= uint32(number>>(8-4*i)&0xf) << shift
+	}
+	return mark
+}
+
+// HomeRules are the rules by which a packet with HomeMark(number) finds its table. They
+// are a tree of three levels, and nodes share the upper ones, so that no packet meets
+// more than 48 of them, however many nodes there are. Rules of one priority stand for
+// one place of the tree.
+func HomeRules(number, table int, ipv6 bool, origin string) []Rule {
+	mark := HomeMark(number)
+	first, second := number>>8, number>>4
+	priorities := [3]int{RuleHomes, RuleHomes + 1 + first, RuleHomes + 17 + second}
+	rules := make([]Rule, len(priorities))
+	for i, shift := range homeDigits {
+		mask := MaskHome | uint32(0xf)<<shift // never 0, which the kernel takes for any mark where it deletes
+		rules[i] = Rule{Priority: priorities[i], IPv6: ipv6, Mark: mark & mask, Mask: mask, Origin: origin}
+	}
+	rules[0].Goto, rules[1].Goto, rules[2].Table = priorities[1], priorities[2], table
+	return rules
+}
+
+// HomeID is how a node is known by the frames that it sends on NodeLink: the last four
+// bytes of its hardware address as the kernel holds them in a mark, in decimal. It is
+// empty for text that is no hardware address.
+func HomeID(mac string) string {
+	raw, err := hex.DecodeString(strings.ReplaceAll(mac, ":", ""))
+	if err != nil || len(raw) != 6 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(binary.NativeEndian.Uint32(raw[2:])), 10)
+}
