@@ -196,7 +196,7 @@ type Tunnel struct {
 	// MTU of the tunnel devices in bytes. 0: the MTU of the underlay less what
 	// the driver adds.
 	MTU int `json:"mtu,omitempty" min:"576" max:"65535"`
-	// How often a gateway sends something to keep NAT and firewalls on the way
+	// How often a gateway sends something to keep NAT and firewalls on the path
 	// open. 0s: never.
 	Keepalive *fabric.Duration `json:"keepalive,omitempty" default:"25s" min:"0s" max:"18h12m15s"`
 	// How links with driver ipsec are made.
@@ -270,13 +270,13 @@ type Limits struct {
 type Connectivity struct {
 	// mesh: every cluster with every other; hub: every cluster with each of
 	// hubs, through which the others reach each other; links: only those in links,
-	// and over these, by the shortest way, everybody else.
+	// and over these, by the shortest path, everybody else.
 	Mode string `json:"mode,omitempty" default:"mesh" enum:"mesh|hub|links"`
 	// Clusters that the others connect to; mode hub only.
 	Hubs []string `json:"hubs,omitempty"`
 	// Pairs of clusters, each [a, b]; mode links only.
 	Links [][]string `json:"links,omitempty"`
-	// Allows links that leave clusters without a way to others; mode links only.
+	// Allows links that leave clusters without a path to others; mode links only.
 	Partial bool `json:"partial,omitempty"`
 }
 

@@ -19,7 +19,7 @@ type Shape struct {
 	Mode  string      `json:"mode,omitempty"`  // empty: mesh
 	Hubs  []string    `json:"hubs,omitempty"`  // ModeHub: sorted
 	Edges [][2]string `json:"edges,omitempty"` // ModeLinks: each sorted, and the list sorted
-	// Partial says that clusters without a way to each other are meant so.
+	// Partial says that clusters without a path to each other are meant so.
 	Partial bool `json:"partial,omitempty"`
 }
 
