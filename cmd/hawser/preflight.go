@@ -106,7 +106,7 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 		err = a.encode(f.output, out)
 	} else {
 		if err = a.showPreflight(a.out, results, general, t); err == nil && len(asked) > 0 {
-			_, err = a.out.Write([]byte(waysTable(asked).String()))
+			_, err = a.out.Write([]byte(pathsTable(asked).String()))
 		}
 	}
 	if err == nil && slices.ContainsFunc(results, func(r preflighted) bool { return r.Findings.HasErrors() }) {
@@ -169,8 +169,8 @@ func (a *app) showPreflight(w io.Writer, results []preflighted, general diag.Lis
 	return diag.Print(w, general, nil, a.colored(w))
 }
 
-// waysTable shows what gateways found out about each other.
-func waysTable(list []measured) *table {
+// pathsTable shows what gateways found out about each other.
+func pathsTable(list []measured) *table {
 	t := &table{title: "Paths between gateways", head: []string{"FROM", "TO", "AT", "ANSWERED", "LARGEST", "RTT", "CLOCK"}}
 	for _, m := range list {
 		row := []string{m.From, m.To, m.At, "no", "", "", ""}
