@@ -27,6 +27,8 @@ fi
 registry=${REGISTRY:-hawser.dev}
 url=${URL:-https://hawser.dev/releases/$version}
 commit=$(git rev-parse HEAD)
+tree() { git rev-parse HEAD && git diff HEAD | sha256sum; }
+begun=$(tree)
 # Times in archives are those of the commit.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC CGO_ENABLED=0
@@ -136,6 +138,8 @@ if [ -z "$key" ]; then
 fi
 # The public key is in the folder so that it can be compared with the one that users have.
 cp "${key%.key}.pub" "$dist/cosign.pub"
+[ "$(tree)" = "$begun" ] || { echo "release: the tree changed meanwhile: no commit gives these files" >&2; exit 1; }
+git diff --quiet HEAD || say "changes that are not committed are in it: $commit does not give these files"
 (cd "$dist" && sha256sum $(ls | grep -v '^cosign.pub$') >SHA256SUMS && "$work/release" sign "$key" SHA256SUMS)
 # For sites without a network: all of it in one file.
 tar --create --directory "$dist" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \

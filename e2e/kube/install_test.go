@@ -33,10 +33,10 @@ const releasePage = "../../docs/release.md"
 
 // TestReleaseInstalled goes through docs/release.md on two clusters, with its own commands:
 // the images of the archive are pushed to a mirror, from which the nodes pull them; the
-// reconciler runs in c1 by the chart, reads and writes a git server with a token; c1's part
-// comes by the chart and c2's by the base of kustomize. What is installed is what hawser
-// render wrote; an upgrade arrives in the data path, and after an uninstall the nodes are as
-// before.
+// reconciler runs in c1 by the chart and later in c2 by the base of kustomize, reads and writes
+// a git server with a token; c1's part comes by the chart and c2's by the base of kustomize.
+// What is installed is what hawser render wrote; an upgrade arrives in the data path, and
+// after an uninstall the nodes are as before.
 func TestReleaseInstalled(t *testing.T) {
 	rel := needRelease(t)
 	r := needRig(t, same)
@@ -71,7 +71,8 @@ func TestReleaseInstalled(t *testing.T) {
 		do   func(*testing.T, *installation)
 	}{
 		{"mirror", mirrored}, {"reconciler by the chart", reconcilerByChart}, {"clusters", clustersInstalled},
-		{"same as rendered", sameAsRendered}, {"upgrade", clustersUpgraded}, {"uninstall", chartsUninstalled},
+		{"same as rendered", sameAsRendered}, {"reconciler by the base", reconcilerByBase},
+		{"upgrade", clustersUpgraded}, {"uninstall", chartsUninstalled},
 	} {
 		begun := time.Now()
 		if !t.Run(step.name, func(t *testing.T) { step.do(t, &in) }) {
@@ -315,6 +316,37 @@ func sameAsRendered(t *testing.T, in *installation) {
 	}
 }
 
+// reconcilerByBase has the reconciler move to c2, by the base of kustomize and an overlay as
+// its comment has it. What is published from here on, this one publishes.
+func reconcilerByBase(t *testing.T, in *installation) {
+	in.on(t, "c1", "kubectl -n hawser-reconciler scale deploy/hawser-reconciler --replicas=0 && kubectl -n hawser-reconciler wait --for=delete pod --all --timeout="+limit.String())
+	base, err := os.ReadFile(filepath.Join(in.work, "kustomize/reconciler/kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var overlay strings.Builder
+	for line := range strings.Lines(string(base)) {
+		if inside, found := strings.CutPrefix(line, "#   "); found {
+			overlay.WriteString(inside)
+		}
+	}
+	text := strings.NewReplacer("../kustomize/", "../", "https://git.example.org/net/clusterset.git", "http://"+forgeAt+"/hub.git", "registry.example.org", in.mirror).Replace(overlay.String())
+	if err := errors.Join(os.Mkdir(filepath.Join(in.work, "kustomize/here"), 0o755),
+		os.WriteFile(filepath.Join(in.work, "kustomize/here/kustomization.yaml"), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	in.on(t, "c2", "kubectl create namespace hawser-reconciler && kubectl -n hawser-reconciler create secret generic hawser-root-key --from-file=root.key"+
+		" && kubectl -n hawser-reconciler create secret generic hawser-git --from-literal=HAWSER_GIT_TOKEN="+gitToken)
+	in.on(t, "c2", "kubectl apply --server-side -k kustomize/here && kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+limit.String()+
+		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
+	// A node of each cluster has the image now: it came from the mirror.
+	in.pulled(t, "hawser", 2)
+	status := in.on(t, "c2", "kubectl get --raw /api/v1/namespaces/hawser-reconciler/services/hawser-reconciler:http/proxy/status")
+	if commit := strings.TrimSpace(in.types(t, in.home, "", "git -C hub.git rev-parse main")); !strings.Contains(status, commit) {
+		t.Errorf("the status has not the commit %s: %s", commit, status)
+	}
+}
+
 // clustersUpgraded has a commit arrive: the reconciler publishes it, the chart and the base
 // bring it.
 func clustersUpgraded(t *testing.T, in *installation) {
@@ -344,6 +376,7 @@ func clustersUpgraded(t *testing.T, in *installation) {
 func chartsUninstalled(t *testing.T, in *installation) {
 	in.on(t, "c1", in.page(t, "helm uninstall", "fra", "c1"))
 	in.types(t, in.work, "", "hawser uninstall c2 --yes")
+	in.on(t, "c2", "kubectl delete namespace hawser-reconciler")
 	// Definitions that others use, too, stay, as their exports would go.
 	in.on(t, "c1", "kubectl get crds serviceexports.multicluster.x-k8s.io serviceimports.multicluster.x-k8s.io clusterproperties.about.k8s.io")
 	if out := in.on(t, "c1", "{ helm list -A -q; kubectl get namespaces,crds,clusterroles,clusterrolebindings,validatingadmissionpolicies -o name; } | grep hawser || true"); out != "" {
