@@ -171,8 +171,10 @@ func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
 // statusOf writes what a HawserNode says as the agent itself would, as far as it goes.
 func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Status {
 	out := status.Status{Cluster: told.Cluster, Node: node, Gateway: told.Gateway, Version: told.Version, Digest: told.Fabric, Inputs: []status.InputState{}}
-	if g := own.GatewayOn(node); out.Gateway == "" && told.Role == kube.Gateway && g != nil {
-		out.Gateway = g.Name
+	if out.Gateway == "" && told.Role == kube.Gateway && own != nil { // a fabric that takes everything down has no clusters
+		if g := own.GatewayOn(node); g != nil {
+			out.Gateway = g.Name
+		}
 	}
 	for _, c := range told.Conditions {
 		is := c.Status == metav1.ConditionTrue
@@ -188,6 +190,10 @@ func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Sta
 	}
 	if told.LastError != "" {
 		out.Problems = append(out.Problems, status.Problem{Code: "error", Text: told.LastError})
+	}
+	if told.Links != nil && told.Links.Total > len(told.LinkStates) {
+		out.Problems = append(out.Problems, status.Problem{Code: "omitted",
+			Text: fmt.Sprintf("its HawserNode lists %d of %d links: those that are down or in use first", len(told.LinkStates), told.Links.Total)})
 	}
 	for _, l := range told.LinkStates {
 		c := status.Connection{Gateway: l.Gateway, RemoteCluster: l.RemoteCluster, RemoteGateway: l.RemoteGateway, Chosen: l.Chosen,

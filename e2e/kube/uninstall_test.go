@@ -13,6 +13,9 @@ import (
 func TestUninstall(t *testing.T) {
 	s := needSet(t, same)
 	s.ask(t, "c1", "client", "c2."+service, from("c2"))
+	// The page's pod is no agent that takes something down, whether or not it runs.
+	s.change(t, "\nspec:\n", "\nspec:\n  ui: {}\n")
+	s.eventually(t, has("hawser-ui"), "kubectl", "--context", "c1", "-n", "hawser-system", "get", "pods")
 	s.uninstall(t)
 }
 
@@ -36,6 +39,9 @@ func (s *set) uninstall(t *testing.T) {
 	}
 	for _, c := range s.clusters {
 		if out := s.kubectl(t, c, "get", "namespaces", "-o", "name"); has("hawser-system")(out) {
+			t.Errorf("%s: %s", c, out)
+		}
+		if out := s.kubectl(t, c, "get", "clusterroles,clusterrolebindings", "-o", "name"); has("hawser")(out) {
 			t.Errorf("%s: %s", c, out)
 		}
 		for _, node := range []string{c + "n1", c + "n2"} {

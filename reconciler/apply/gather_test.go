@@ -151,6 +151,25 @@ func TestGather(t *testing.T) {
 	}
 }
 
+// TestPageIsNoAgent: nobody waits for the pod of the page as for an agent, or asks it.
+func TestPageIsNoAgent(t *testing.T) {
+	t.Parallel()
+	api, c := newFake(t, "g1")
+	api.fill(t)
+	if err := c.Reach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.agents(t.Context())
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%d agents, %v", len(list), err)
+	}
+	for i := range list {
+		if !strings.HasPrefix(list[i].GetName(), "hawser-agent-") {
+			t.Errorf("%s counts as an agent", list[i].GetName())
+		}
+	}
+}
+
 // TestGatherNothing: of a cluster that has nothing of Hawser's that is told.
 func TestGatherNothing(t *testing.T) {
 	t.Parallel()
