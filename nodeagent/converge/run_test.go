@@ -115,35 +115,42 @@ func TestRunTakesItsEcho(t *testing.T) {
 			}
 		}
 		r.lower.Fault = func(diff.Change[item]) error { event(); return nil }
-		var passes []time.Duration
-		var begun time.Time
-		r.engine.OnReport = func(converge.Report) { passes = append(passes, time.Since(begun)) }
-		n := 0
+		reports := make(chan time.Time, 100)
+		r.engine.OnReport = func(converge.Report) { reports <- time.Now() }
+		var n atomic.Int32
 		source := func(context.Context) (state, string, bool) {
-			return state{Lower: []item{{Name: "a", Text: fmt.Sprint(n)}}}, fmt.Sprint(n), true
+			text := fmt.Sprint(n.Load())
+			return state{Lower: []item{{Name: "a", Text: text}}}, text, true
+		}
+		passes := func(since time.Time) (out []time.Duration) {
+			for len(reports) > 0 {
+				out = append(out, (<-reports).Sub(since))
+			}
+			return out
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go r.engine.Run(ctx, source, trigger)
 		time.Sleep(10 * time.Second)
+		passes(time.Now())
 
-		begun, passes = time.Now(), nil
+		begun := time.Now()
 		for range 5 { // changes of what is wanted, each with its echo
-			n++
+			n.Add(1)
 			trigger <- struct{}{}
 			time.Sleep(50 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
-		if len(passes) != 6 || passes[5] > time.Second {
-			t.Errorf("passes at %v, want five for five changes, and one for all their echoes", passes)
+		if at := passes(begun); len(at) != 6 || at[5] > time.Second {
+			t.Errorf("passes at %v, want five for five changes, and one for all their echoes", at)
 		}
 
-		begun, passes = time.Now(), nil
+		begun = time.Now()
 		r.lower.Put(item{Name: "a", Text: "another"}) // of somebody else
 		event()
 		time.Sleep(5 * time.Second)
-		if len(passes) != 2 || passes[0] > 0 {
-			t.Errorf("passes at %v, want one for a change of others at once, and one for its own", passes)
+		if at := passes(begun); len(at) != 2 || at[0] > 0 {
+			t.Errorf("passes at %v, want one for a change of others at once, and one for its own", at)
 		}
 	})
 }
