@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"hawser.dev/hawser/nodeagent/watch"
@@ -60,16 +59,7 @@ func OpenMounted(config Config) *Mounted {
 // Run reads the fabric again whenever it changes, until ctx ends.
 func (m *Mounted) Run(ctx context.Context) {
 	m.reread()
-	folders := []string{filepath.Clean(m.config.FabricDir)}
-	if m.config.Trust != "" {
-		folders = append(folders, filepath.Dir(m.config.Trust))
-	}
-	slices.Sort(folders)
-	var dirs []watch.Dir
-	for _, folder := range slices.Compact(folders) {
-		dirs = append(dirs, watch.Dir{Path: folder, Changed: m.reread})
-	}
-	watch.Folders(ctx, func(err error) { m.config.Log.Warn("folders are polled", "err", err) }, dirs...)
+	watch.Folders(ctx, func(err error) { m.config.Log.Warn("folders are polled", "err", err) }, folders(m.config, m.reread)...)
 }
 
 func (m *Mounted) reread() {

@@ -3,6 +3,7 @@ package input
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,17 +17,7 @@ func (in *Inputs) Run(ctx context.Context) error {
 		in.changed()
 	}
 	reread()
-	var dirs []watch.Dir
-	for _, folder := range []string{in.config.FabricDir, in.config.KeysDir} {
-		if folder != "" {
-			dirs = append(dirs, watch.Dir{Path: folder, Changed: reread})
-		}
-	}
-	for _, file := range []string{in.config.Trust, in.config.Identity} {
-		if file != "" { // other files of their folders may be logs, which grow all the time
-			dirs = append(dirs, watch.Dir{Path: filepath.Dir(file), Files: []string{filepath.Base(file)}, Changed: reread})
-		}
-	}
+	dirs := folders(in.config, reread)
 	if in.folder != nil {
 		dirs = append(dirs, in.folder.Watched(reread))
 	}
@@ -40,6 +31,32 @@ func (in *Inputs) Run(ctx context.Context) error {
 	}
 	wait.Wait()
 	return nil
+}
+
+// folders gives the folders whose files a config names; changed follows each change of them. Other
+// files beside Trust and Identity do not count: they may be logs, which grow all the time.
+func folders(config Config, changed func()) (dirs []watch.Dir) {
+	add := func(folder string, files ...string) {
+		folder = filepath.Clean(folder)
+		at := slices.IndexFunc(dirs, func(d watch.Dir) bool { return d.Path == folder })
+		switch {
+		case at < 0:
+			dirs = append(dirs, watch.Dir{Path: folder, Files: files, Changed: changed})
+		case len(dirs[at].Files) > 0: // otherwise all of them count
+			dirs[at].Files = append(dirs[at].Files, files...)
+		}
+	}
+	for _, folder := range []string{config.FabricDir, config.KeysDir} {
+		if folder != "" {
+			add(folder)
+		}
+	}
+	for _, file := range []string{config.Trust, config.Identity} {
+		if file != "" {
+			add(filepath.Dir(file), filepath.Base(file))
+		}
+	}
+	return dirs
 }
 
 // polls says that folders are read again and again, as they cannot be watched.
