@@ -60,19 +60,9 @@ func TestAttacksInCluster(t *testing.T) {
 		{"a probe by another name", "GET", "/healthz", map[string]string{"Host": "evil.example"}, http.StatusMisdirectedRequest},
 		{"a probe", "GET", "/healthz", map[string]string{"Host": "localhost"}, http.StatusOK},
 	} {
-		resp, body := s.do(stranger, tt.method, s.at.URL+tt.path, tt.header)
-		if resp.StatusCode != tt.want {
-			t.Errorf("%s: %s, want %d: %.200s", tt.name, resp.Status, tt.want, body)
-		}
-		if got := resp.Header.Get("Content-Security-Policy"); got != policy {
-			t.Errorf("%s: policy %q", tt.name, got)
-		}
+		s.answers(stranger, tt.name, tt.method, tt.path, tt.header, tt.want)
 	}
-	source.mu.Lock()
-	defer source.mu.Unlock()
-	if source.diagnose != 0 {
-		t.Errorf("%d attacks had packets followed", source.diagnose)
-	}
+	source.followedNothing(t)
 }
 
 func cookieOf(host string) string { return cookieName(&http.Request{Host: host}) }

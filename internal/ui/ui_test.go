@@ -154,6 +154,28 @@ func (s *site) get(url string, header map[string]string) (*http.Response, string
 	return s.do(s.client, http.MethodGet, url, header)
 }
 
+// answers makes a request, and checks the status of the answer and that the policy goes with it.
+func (s *site) answers(client *http.Client, name, method, path string, header map[string]string, want int) {
+	s.t.Helper()
+	resp, body := s.do(client, method, s.at.URL+path, header)
+	if resp.StatusCode != want {
+		s.t.Errorf("%s: %s, want %d: %.200s", name, resp.Status, want, body)
+	}
+	if got := resp.Header.Get("Content-Security-Policy"); got != policy {
+		s.t.Errorf("%s: policy %q", name, got)
+	}
+}
+
+// followedNothing checks that no attack had packets followed.
+func (f *fake) followedNothing(t *testing.T) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.diagnose != 0 {
+		t.Errorf("%d attacks had packets followed", f.diagnose)
+	}
+}
+
 // TestAttacks: who is not let in, and what nobody gets.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
@@ -200,19 +222,9 @@ func TestAttacks(t *testing.T) {
 		if tt.known {
 			client = s.client
 		}
-		resp, body := s.do(client, tt.method, s.at.URL+tt.path, tt.header)
-		if resp.StatusCode != tt.want {
-			t.Errorf("%s: %s, want %d: %.200s", tt.name, resp.Status, tt.want, body)
-		}
-		if got := resp.Header.Get("Content-Security-Policy"); got != policy {
-			t.Errorf("%s: policy %q", tt.name, got)
-		}
+		s.answers(client, tt.name, tt.method, tt.path, tt.header, tt.want)
 	}
-	source.mu.Lock()
-	defer source.mu.Unlock()
-	if source.diagnose != 0 {
-		t.Errorf("%d attacks had packets followed", source.diagnose)
-	}
+	source.followedNothing(t)
 }
 
 // TestEnter: the token is in the URL once, and in nothing that a script can read.
