@@ -20,7 +20,7 @@ const (
 	restLongest  = 250 * time.Millisecond
 	restFree     = 250 * time.Millisecond
 	// echoTime is how long events of Drift wait after a pass that changed something and left
-	// nothing to do: they tell of its own changes, and further ones often follow.
+	// nothing to do: they are about its own changes, and further ones often follow.
 	echoTime = 300 * time.Millisecond
 )
 

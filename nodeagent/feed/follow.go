@@ -38,14 +38,11 @@ func (c *Client) follow(ctx context.Context, f *feed) {
 		stood, err := c.session(ctx, f, attempt)
 		c.lost(ctx, f, err)
 		again := errors.Is(err, errReached)
-		if stood || again {
-			wait = c.config.Timing.BackoffMin
-		}
 		switch {
 		case stood:
-			attempt = -1
-		case again:
-			attempt-- // the same epoch
+			wait, attempt = c.config.Timing.BackoffMin, -1
+		case again: // with the same epoch
+			wait, attempt = c.config.Timing.BackoffMin, attempt-1
 		}
 		if again {
 			continue
@@ -53,10 +50,10 @@ func (c *Client) follow(ctx context.Context, f *feed) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait/2 + rand.N(wait/2+1)):
+			wait = min(2*wait, c.config.Timing.BackoffMax)
 		case <-f.again:
-			wait = c.config.Timing.BackoffMin / 2
+			wait = c.config.Timing.BackoffMin
 		}
-		wait = min(2*wait, c.config.Timing.BackoffMax)
 	}
 }
 

@@ -49,7 +49,7 @@ type search struct {
 	// goal counts the changes of what is searched for, and looked has the one after which it
 	// was looked how links are: nothing is decided about a gateway before that.
 	goal, looked int
-	ways         map[string]model.RemoteEndpoint // as of the last step
+	endpoints    map[string]model.RemoteEndpoint // as of the last step
 	kept         map[string]netip.AddrPort       // as it was saved last
 	seen         map[string]netip.AddrPort       // where links that live come from; replaced as a whole
 }
@@ -77,7 +77,7 @@ func (e *search) aim(remotes []round.Remote) {
 		}
 	}
 	e.machine.Set(choice, time.Now())
-	e.ways = e.machine.RemoteEndpoints()
+	e.endpoints = e.machine.RemoteEndpoints()
 	e.goal++
 	e.looks.Ring()
 }
@@ -137,9 +137,9 @@ func (e *search) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		e.mu.Unlock()
 		return nil, next.Sub(now)
 	}
-	ways, lost := e.machine.RemoteEndpoints(), e.machine.Unresolved()
-	moved := !maps.Equal(e.ways, ways)
-	e.ways = ways
+	endpoints, lost := e.machine.RemoteEndpoints(), e.machine.Unresolved()
+	moved := !maps.Equal(e.endpoints, endpoints)
+	e.endpoints = endpoints
 	questions := make(map[endpoint.Ask]peerPorts, len(asks))
 	for _, a := range asks {
 		if p, known := e.tunnels[a.Name]; known {
