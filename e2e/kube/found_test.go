@@ -66,7 +66,8 @@ type front struct {
 // byPort: kube-proxy of any node leads to the gateway. When it moves from the node whose
 // address c1 uses, that node's kube-proxy leads on to the other one.
 func byPort(t *testing.T, f *front) {
-	f.cut(t, "172.31.2.11")
+	f.cutWritten(t, "172.31.2.11")
+	f.goesOn(t, "172.31.2.11")
 	f.carried(t, "172.31.2.11", "c2n1", "172.31.2.11")
 	f.move(t, func() {})
 	at := f.used(t)
@@ -80,9 +81,24 @@ func byPort(t *testing.T, f *front) {
 // gets, and no other one.
 func byBalancer(t *testing.T, f *front) {
 	f.lead(t, "172.31.2.11")
-	f.kubectl(t, "c2", "-n", "hawser-system", "patch", "service", "hawser-gateway-"+f.gateway, "--subresource=status", "-p",
-		fmt.Sprintf(`{"status": {"loadBalancer": {"ingress": [{"ip": %q, "ipMode": "VIP"}]}}}`, balancedAt))
-	f.cut(t, balancedAt)
+	// The first packets come before the node's kube-proxy knows the address.
+	proxy := func(signal string) { f.lab(t, "node", "c2n1", "pkill", "-"+signal, "kube-proxy") }
+	proxy("STOP")
+	t.Cleanup(func() { proxy("CONT") })
+	balance := func(ingress string) {
+		f.kubectl(t, "c2", "-n", "hawser-system", "patch", "service", "hawser-gateway-"+f.gateway, "--subresource=status", "-p",
+			fmt.Sprintf(`{"status": {"loadBalancer": {"ingress": %s}}}`, ingress))
+	}
+	balance(fmt.Sprintf(`[{"ip": %q, "ipMode": "VIP"}]`, balancedAt))
+	t.Cleanup(func() { balance("null") })
+	counted := regexp.MustCompile(`counter packets \d+`)
+	chain := []string{"node", "c2n1", "nft", "list", "chain", "inet", "hawser", "drop_vxlan"}
+	before := counted.FindString(f.lab(t, chain...))
+	f.cutWritten(t, balancedAt)
+	f.eventually(t, func(out string) bool { return counted.FindString(out) != before },
+		append([]string{"kubelab", "--dir", f.rig.dir}, chain...)...)
+	proxy("CONT")
+	f.goesOn(t, balancedAt)
 	f.carried(t, balancedAt, "c2n1", "172.31.2.11")
 	f.move(t, func() { f.lead(t, "172.31.2.12") })
 	f.carried(t, balancedAt, "c2n2", "172.31.2.12")
@@ -99,7 +115,8 @@ func byStatus(t *testing.T, f *front) {
 	if want := "node: c2n1\n      endpoints: [" + outsideAt + ", node:ExternalIP]"; !strings.Contains(out, want) {
 		t.Errorf("hawser init does not propose %q:\n%s", want, out)
 	}
-	f.cut(t, outsideAt)
+	f.cutWritten(t, outsideAt)
+	f.goesOn(t, outsideAt)
 	f.passed(t, outsideAt)
 	f.lab(t, "expose", "c2n1", otherAt)
 	f.eventually(t, has(otherAt), "kubelab", "--dir", f.rig.dir, "node", "c1n1", "cat", "/var/lib/hawser/found.json")
@@ -162,12 +179,16 @@ func (f *front) used(t *testing.T) string {
 	return address
 }
 
-// cut has the written address lead nowhere once c1 knows another one, and waits until the
-// link stands there.
-func (f *front) cut(t *testing.T, found string) {
+// cutWritten has the written address lead nowhere once c1 knows another one.
+func (f *front) cutWritten(t *testing.T, found string) {
 	t.Helper()
 	f.eventually(t, has(found), "kubelab", "--dir", f.rig.dir, "node", "c1n1", "cat", "/var/lib/hawser/found.json")
 	f.internet(t, fmt.Sprintf("table inet cut { chain in { type filter hook prerouting priority raw; ip daddr %s drop; }; }", writtenAt))
+}
+
+// goesOn waits until the link stands at the other address.
+func (f *front) goesOn(t *testing.T, found string) {
+	t.Helper()
 	f.back(t, "the written address leads nowhere")
 	f.reached(t, `^`+regexp.QuoteMeta(found)+` \(found: `+f.source+`\), number 2 of \d: no answer at `+writtenAt)
 	f.eventually(t, has("reached at: "+found+" (found: "+f.source+"), number 2 of "),

@@ -71,7 +71,7 @@ func placesOf(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.F
 	}
 	service := serviceOf(g, facts)
 	if source == fabric.SourceLoadBalancer && service != nil {
-		return at(balanced(service, resolved), 0)
+		return at(service.Balanced(resolved), 0)
 	}
 	i := slices.IndexFunc(facts.Nodes, func(n model.Node) bool { return n.Name == g.Node })
 	if i < 0 {
@@ -99,19 +99,6 @@ func serviceOf(g *fabric.Gateway, facts model.Facts) *model.Service {
 		return nil
 	}
 	return &facts.Services[i]
-}
-
-// balanced gives the addresses of a Service's load balancer.
-func balanced(s *model.Service, resolved map[string][]netip.Addr) []netip.Addr {
-	var out []netip.Addr
-	for _, text := range s.Balancers {
-		if a, err := netip.ParseAddr(text); err == nil {
-			out = append(out, a)
-			continue
-		}
-		out = append(out, resolved[fabric.Endpoint{Name: strings.ToLower(text)}.String()]...)
-	}
-	return out
 }
 
 // Names gives the names among the load balancers of a cluster's gateways, in lower case, to

@@ -169,7 +169,8 @@ func nftReject(begin func() *nftRule) []*nftRule {
 
 // nftNoInjection keeps pods, and whoever routes through this node, from sending VXLAN
 // where this node's address is taken for a node's or a gateway's: the network of the
-// pods may give them that address.
+// pods may give them that address. What is for a load balancer comes by here when
+// kube-proxy has not translated it.
 func nftNoInjection(f nftFamily) *nftRule {
 	return nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind).
 		in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN)

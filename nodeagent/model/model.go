@@ -10,8 +10,10 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // Facts is what only this cluster knows: from the Kubernetes API or from files.
@@ -64,6 +66,20 @@ type Service struct {
 	// Balancers are the addresses and names that a load balancer gave to it, as they stand
 	// in its status.
 	Balancers []string `json:",omitempty"`
+}
+
+// Balanced gives the addresses of the service's load balancer; resolved are those of names
+// (Local.Resolved).
+func (s *Service) Balanced(resolved map[string][]netip.Addr) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range s.Balancers {
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, a)
+			continue
+		}
+		out = append(out, resolved[fabric.Endpoint{Name: strings.ToLower(text)}.String()]...)
+	}
+	return out
 }
 
 // ServicePort is one port of a service.

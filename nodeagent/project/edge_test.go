@@ -132,6 +132,31 @@ func TestBadInputs(t *testing.T) {
 	}
 }
 
+// TestBalancerClosed: what comes for the load balancer of an own gateway is not forwarded as
+// it came, but for addresses that nodes have, which are those of Services translated already.
+func TestBalancerClosed(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/globalnet.txtar")
+	for _, node := range []string{"g1/g1-a", "g1/g1-w1"} {
+		in := w.inputs[node]
+		before := linesOf(text(w.states[node]))
+		f := *in.Fabric
+		f.Clusters = slices.Clone(f.Clusters)
+		own := f.Cluster("g1")
+		own.Gateways = slices.Clone(own.Gateways)
+		own.Gateways[0].Endpoints = append(slices.Clone(own.Gateways[0].Endpoints), fabric.SourceLoadBalancer)
+		in.Fabric = &f
+		in.Facts.Services = append(slices.Clone(in.Facts.Services), model.Service{
+			Namespace: fabric.ServiceNamespace, Name: fabric.ServiceOf(own.Gateways[0].Name),
+			Ports:     []model.ServicePort{{Protocol: "UDP", Port: 51820}, {Protocol: "TCP", Port: 443}},
+			Balancers: []string{"198.51.100.80", "LB.example.net", "192.168.1.2"},
+		})
+		in.Local.Resolved = map[string][]netip.Addr{fabric.Endpoint{Name: "lb.example.net"}.String(): {addr("2001:db8::80")}}
+		state, _ := project.State(in)
+		checkLines(t, before, linesOf(text(state)), []string{"vxlan4 198.51.100.80 . 51820", "vxlan6 2001:db8::80 . 51820"}, nil)
+	}
+}
+
 // flat has other clusters reach a cluster's pods as they are.
 func flat(in *project.Input, name, pods string) {
 	f := *in.Fabric
