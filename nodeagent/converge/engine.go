@@ -36,6 +36,7 @@ type Engine[D any] struct {
 	waiting    map[string]waiting // blocked changes, by kind and key
 	carried    []Change           // made by urgent and interrupted passes, for the next report
 	interrupts int                // passes in a row that made way
+	ended      bool               // one came to its end
 	trigger    <-chan struct{}    // of Run; nil = there is none
 }
 
@@ -60,6 +61,7 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 		e.carried = append(e.carried, report.Changed...)
 		return report
 	}
+	e.ended = true
 	if looks {
 		for _, c := range report.Changed {
 			report.Drift[c.Kind]++

@@ -34,7 +34,8 @@ type Hurry[D any] struct {
 }
 
 // Urgent marks a stage that an urgent pass writes. Its deletes are made too, unless
-// the urgent source asks for nothing of it.
+// the urgent source asks for nothing of it, or no whole pass came to its end yet: what is
+// there may be of an agent before, and then has to go in the order of the stages.
 func Urgent[D any](s Stage[D]) Stage[D] {
 	s.hasten()
 	return s
@@ -80,7 +81,7 @@ func (e *Engine[D]) hurry(ctx context.Context) {
 		}
 	}
 	for _, s := range slices.Backward(e.Stages) {
-		if s.urgent() && s.Wanted(desired) > 0 {
+		if s.urgent() && e.ended && s.Wanted(desired) > 0 {
 			s.backward(ctx, p)
 		}
 	}

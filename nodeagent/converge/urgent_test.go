@@ -112,6 +112,27 @@ func TestUrgentGoesFirst(t *testing.T) {
 	})
 }
 
+// TestUrgentBeforeTheFirst: what an agent before left goes in the order of the stages, so
+// not with an urgent pass that comes before the first whole one has ended.
+func TestUrgentBeforeTheFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHurryRig()
+		r.upper.Put(items("old")[0])
+		r.now.Store(&state{Lower: items("a", "b"), Upper: items("u")})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.run(ctx)
+
+		time.Sleep(500 * time.Millisecond)
+		r.now.Store(&state{Lower: items("a", "b", "c"), Upper: items("u")})
+		r.urgent <- struct{}{}
+		time.Sleep(3 * time.Second)
+		r.want(t, "+u at 2s")
+		r.want(t, "-old at 3s")
+	})
+}
+
 // TestUrgentPause has one whole pass for urgent tokens that come close together and
 // for what they change, but what is wanted anew does not wait.
 func TestUrgentPause(t *testing.T) {

@@ -132,6 +132,7 @@ type State struct {
 	generation int
 	rerouted   bool          // routes of something else than last are in force
 	routed     project.Input // what the routes were made from last
+	applied    *Node         // of the last round that came to its end; nil = none did yet
 	cache      *cache
 }
 
@@ -303,13 +304,30 @@ func Reroute(previous State, in Observed, now time.Time) (next State, do Effects
 	return next, do, true
 }
 
-// Routes gives the routes, and nothing else, of the links that were decided last.
-func (s State) Routes() *Node { return &Node{State: desired.State{Routes: project.Routes(s.routed)}} }
+// Routes gives the routes, and nothing else, of the links that were decided last. While
+// the last projection is not in force, they have those that it has no more, too: a whole
+// round ends what comes in from others first, which would leave unencrypted otherwise.
+func (s State) Routes() *Node {
+	routes := project.Routes(s.routed)
+	if s.applied != nil && s.applied != s.last.Node {
+		wanted := make(map[string]bool, len(s.last.Node.Routes))
+		for _, r := range slices.Concat(s.last.Node.Routes, routes) {
+			wanted[r.Key()] = true
+		}
+		for _, r := range s.applied.Routes {
+			if !wanted[r.Key()] {
+				routes = append(routes, r)
+			}
+		}
+	}
+	return &Node{State: desired.State{Routes: routes}}
+}
 
 // Applied follows a round that came to its end; live is what other clusters are to be
 // told now, nil = nothing new.
 func Applied(previous State) (next State, live *model.Live) {
 	next = previous
+	next.applied = previous.last.Node
 	next.Announcement, live = next.Announcement.applied()
 	return next, live
 }

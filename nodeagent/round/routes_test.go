@@ -1,0 +1,31 @@
+package round
+
+import (
+	"net/netip"
+	"testing"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/project"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// TestRoutesUntilApplied: routes that a new projection has no more stay in urgent passes until
+// a whole round has ended what comes in over them; those that a move ends do not.
+func TestRoutesUntilApplied(t *testing.T) {
+	t.Parallel()
+	route := func(dst string) desired.Route {
+		return desired.Route{Table: 7301, Dst: netip.MustParsePrefix(dst), Type: "unicast", Link: "hw-vx0"}
+	}
+	node := func(routes ...desired.Route) *Node { return &Node{State: desired.State{Routes: routes}} }
+	gone, moved := route("10.1.0.0/16"), route("10.2.0.0/16")
+	s := State{
+		last: Projection{Node: node(moved)}, applied: node(gone, moved), routed: project.Input{Fabric: &fabric.Fabric{}},
+	}
+	if got := s.Routes().Routes; len(got) != 1 || got[0] != gone {
+		t.Errorf("before the round has ended: %v, want %v", got, gone)
+	}
+	s, _ = Applied(s)
+	if got := s.Routes().Routes; len(got) != 0 {
+		t.Errorf("after the round has ended: %v, want none", got)
+	}
+}
