@@ -108,7 +108,7 @@ func essence(s desired.State) []string {
 	for _, r := range s.Routes {
 		if r.Table > desired.TableHomes { // to any address
 			line("home", r.Table, r.Dst.Bits(), r.Link, r.Via.IsValid())
-		} else if r.Table != desired.TableBound {
+		} else if r.Table != desired.TableBound && r.Origin != "tunnel.ipv6Cidr" {
 			line("route", r.Table, r.Dst, r.Type, r.Link, r.Via.IsValid(), r.Src, r.MTU)
 		}
 	}

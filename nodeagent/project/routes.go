@@ -193,6 +193,14 @@ func (v *view) routeHost(dst netip.Prefix, origin string) {
 // routeTunnels routes the addresses of remote gateways, for probes and the feed;
 // over the tunnels that are not in use for who is bound to their devices.
 func (v *view) routeTunnels() {
+	// A packet of IPv6 whose route is missing for a moment must not find that of another
+	// table: the kernel would keep it for the packets after (dst_cache, per CPU) until that
+	// table changes. For IPv4 any change of a route ends it.
+	for _, p := range v.in.Fabric.TunnelPools {
+		if p.Addr().Is6() && v.v6 && v.hasTunnels() {
+			v.blackhole(p, "tunnel.ipv6Cidr")
+		}
+	}
 	for _, r := range v.remotes {
 		if !r.linked || r.around() {
 			v.routeFar(r)
