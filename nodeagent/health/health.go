@@ -93,7 +93,7 @@ type Link struct {
 	LeastRTT time.Duration
 	// Initial is true for a target of the first set that has not answered yet and
 	// is not dead yet: an agent that starts takes its links as alive until they
-	// prove dead, so that a restart moves nothing.
+	// prove dead, so that a restart moves nothing. New tunnels have to prove alive.
 	Initial bool
 
 	// What the gateway at the other end says: of its own links, when it is one of

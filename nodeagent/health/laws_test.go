@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hawser.dev/hawser/internal/bell"
 )
 
 var (
@@ -161,6 +163,27 @@ func TestRestartedAgent(t *testing.T) {
 	m.run(time.Second)
 	if after := m.agreed("a", "b"); after.Path != before.Path {
 		t.Errorf("at %+v after the agent is ready, want %+v", after, before)
+	}
+}
+
+// TestNewTunnels: an agent takes the tunnels of the agent before for alive until they prove
+// dead, so that a restart moves nothing; where none stood, its gateway is not chosen for links
+// that never answered.
+func TestNewTunnels(t *testing.T) {
+	t.Parallel()
+	for stood, want := range map[bool]Rank{true: Good, false: Down} {
+		p := New(Config{Cluster: "a", Gateway: "gw0", Port: 4804, Settings: calm, Wake: bell.New()})
+		p.SetReady(stood)
+		p.SetTargets([]Target{
+			{Peer: Peer{"a", "gw1"}, Source: netip.MustParseAddr("10.1.0.1"), Addr: netip.MustParseAddr("10.1.0.2"), Device: vxlan},
+			{Peer: Peer{"b", "gw0"}, Source: netip.MustParseAddr("10.0.0.1"), Addr: netip.MustParseAddr("10.0.1.1")},
+		})
+		p.SetReady(true)
+		for _, l := range p.Snapshot().Links {
+			if l.Target.Device != "" && l.Rank != Good || l.Target.Device == "" && l.Rank != want {
+				t.Errorf("tunnels stood: %v: link to %s is %s", stood, l.Target.Peer, l.Rank)
+			}
+		}
 	}
 }
 

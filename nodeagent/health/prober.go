@@ -130,7 +130,8 @@ func (p *Prober) sort() {
 }
 
 func (p *Prober) add(want Target, now time.Time) {
-	t := newTarget(want, now, !p.started)
+	// Of a gateway whose tunnels did not stand when its agent started, none has carried anything.
+	t := newTarget(want, now, !p.started && (p.ready || want.Device != ""))
 	t.next = now.Add(rand.N(max(p.settings.Interval/4, 1)))
 	t.plan(now, p.settings)
 	t.said = p.wordFor(t, now)
@@ -225,8 +226,9 @@ func (s Settings) sane() Settings {
 	return Settings{Interval: max(s.Interval, time.Millisecond), Misses: max(s.Misses, 1)}
 }
 
-// SetReady says whether this node does what it should as a gateway. Until then
-// it tells others not to choose it unless there is nothing better.
+// SetReady says whether this node does what it should as a gateway, before the first set of
+// targets whether tunnels stand that an agent before left. Until then it tells others not to
+// choose it unless there is nothing better.
 func (p *Prober) SetReady(ready bool) {
 	p.change(func(time.Time) bool {
 		changed := p.ready != ready
