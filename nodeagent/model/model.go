@@ -140,9 +140,9 @@ type Path struct {
 	// Via is the cluster that passes the traffic on, which is the next one on the
 	// way; empty = the link leads to the remote cluster itself.
 	Via string
-	// Down says that no probe gets through on any link to the cluster: traffic
-	// for it still takes this one, but clusterset addresses use other clusters
-	// as long as there are any.
+	// Down says that no probe gets through on any link to the cluster, or none did a
+	// moment ago: traffic for it still takes this one, but clusterset addresses use
+	// other clusters as long as there are any.
 	Down bool
 	// MTU is what the link carries, in bytes, where that is less than its device
 	// does; 0 = as much as the device.

@@ -127,6 +127,7 @@ type State struct {
 	Heard        heard        `json:"heard"`
 	Announcement announcement `json:"announcement"`
 	Found        found.Book   `json:"found,omitzero"`
+	Back         back         `json:"back,omitempty"`
 
 	last       Projection
 	generation int
@@ -233,6 +234,13 @@ func (p Peers) As(running Peers) Peers {
 	return p
 }
 
+// again asks for another round after a time at the latest; 0 = for none.
+func (e *Effects) again(after time.Duration) {
+	if after > 0 {
+		e.Again = min(cmp.Or(e.Again, after), after)
+	}
+}
+
 // Step makes one round. Where Effects.Aim is set, next is previous.
 func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	next = previous
@@ -260,7 +268,7 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	w := next.choose(in, f, now, &do)
 	do.Leaving = next.GatewayLeaves(in.Cluster, in.Node)
 	if len(next.Removals.Leaving) > 0 || next.Transition.Before != nil {
-		do.Again = min(cmp.Or(do.Again, recheck), recheck)
+		do.again(recheck)
 	}
 	do.Feeds, do.FeedsErr = feedsOf(in, f, w.remote)
 	do.Sizes = sizesOf(aim.Self(in.Cluster), aim.Probing, next.last.Node, w.links)
@@ -337,6 +345,9 @@ func (s *State) choose(in Observed, f *fabric.Fabric, now time.Time, do *Effects
 	v := s.snapshot(in.Cluster, in.Node, f, in.Peers.Links.Leave(s.Removals.Leaving))
 	v.narrow = in.Peers.Narrow
 	next, w := s.Choice.next(v, in.Peers.Live, now)
+	var again time.Duration
+	s.Back, again = s.Back.follow(s.Choice.Last, w.remote, now)
+	do.again(again)
 	s.Choice, s.Transition.Former = next, w.former
 	do.Moves, do.Links, do.Advertise = next.news, w.links, w.advertise
 	if !w.former {

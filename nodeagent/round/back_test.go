@@ -1,0 +1,49 @@
+package round
+
+import (
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/health"
+	"hawser.dev/hawser/nodeagent/model"
+)
+
+// TestBack: a cluster whose path was lost counts as down until the path has lived for a while
+// without a break; one that is new, and one whose path moved, do not.
+func TestBack(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	down, up, other := model.Path{Local: "a", Remote: "c", Down: true}, model.Path{Local: "a", Remote: "c"}, model.Path{Local: "b", Remote: "c"}
+	var b back
+	last := map[string]chosen{}
+	for _, step := range []struct {
+		name  string
+		after time.Duration
+		path  model.Path
+		down  bool
+		again time.Duration
+	}{
+		{"new", 0, up, false, 0},
+		{"moved", time.Second, other, false, 0},
+		{"lost", time.Second, down, true, 0},
+		{"back", time.Second, up, true, rejoin},
+		{"lost again", rejoin / 2, down, true, 0},
+		{"back again", rejoin / 2, up, true, rejoin},
+		{"moved meanwhile", rejoin / 4, other, true, 3 * rejoin / 4},
+		{"almost", 3*rejoin/4 - 1, other, true, 1},
+		{"for good", 1, other, false, 0},
+		{"and stays", time.Second, up, false, 0},
+	} {
+		now = now.Add(step.after)
+		paths := map[string]model.Path{"g2": step.path}
+		before := b
+		next, again := b.follow(last, paths, now)
+		if paths["g2"].Down != step.down || again != step.again {
+			t.Errorf("%s: down %v, again after %v; want %v, %v", step.name, paths["g2"].Down, again, step.down, step.again)
+		}
+		if same, _ := before.follow(last, map[string]model.Path{"g2": step.path}, now); len(same) != len(next) {
+			t.Errorf("%s: the step changed what was before", step.name)
+		}
+		b, last = next, map[string]chosen{"g2": {Choice: health.Choice{Path: step.path}}}
+	}
+}
