@@ -11,29 +11,39 @@ import (
 // return of the path itself asks for, nor happen for a path that is lost again.
 const rejoin = 5 * time.Second
 
-// back is since when paths live again, by remote cluster, for rejoin.
+// back is since when paths live again, by remote cluster, for rejoin; the zero time for those
+// that lived and are down. One that comes up for the first time has nothing to prove, and in
+// the first moments of an agent it is not known which those are.
 type back map[string]time.Time
 
-// follow marks the paths as down that were down a moment ago; last are those before. It says
-// when the next of them is not any more; 0 = there is none.
-func (b back) follow(last map[string]chosen, paths map[string]model.Path, now time.Time) (next back, again time.Duration) {
+// follow marks the paths as down that were down a moment ago; last are those before, and the
+// agent began at a time. It says when the next of them is not any more; 0 = there is none.
+func (b back) follow(began time.Time, last map[string]chosen, paths map[string]model.Path, now time.Time) (next back, again time.Duration) {
 	for remote, path := range paths {
 		since, was := b[remote]
-		if have, known := last[remote]; known && have.Down && !path.Down {
-			since, was = now, true
+		have, known := last[remote]
+		switch {
+		case path.Down && (was || known && !have.Down && now.Sub(began) >= rejoin):
+			since, was = time.Time{}, true
+		case since.IsZero():
+			since = now
 		}
 		left := since.Add(rejoin).Sub(now)
-		if !was || path.Down || left <= 0 {
+		if !was || !path.Down && left <= 0 {
 			continue
 		}
 		if next == nil {
 			next = back{}
 		}
+		next[remote] = since
+		if path.Down {
+			continue
+		}
 		if again == 0 || left < again {
 			again = left
 		}
 		path.Down = true
-		next[remote], paths[remote] = since, path
+		paths[remote] = path
 	}
 	return next, again
 }

@@ -1,6 +1,7 @@
 package round
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 func TestBack(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
+	began := now
 	down, up, other := model.Path{Local: "a", Remote: "c", Down: true}, model.Path{Local: "a", Remote: "c"}, model.Path{Local: "b", Remote: "c"}
 	var b back
 	last := map[string]chosen{}
@@ -23,8 +25,11 @@ func TestBack(t *testing.T) {
 		down  bool
 		again time.Duration
 	}{
-		{"new", 0, up, false, 0},
-		{"moved", time.Second, other, false, 0},
+		{"not up yet", 0, down, true, 0},
+		{"new", time.Second, up, false, 0},
+		{"taken for alive", time.Second, down, true, 0},
+		{"alive", time.Second, up, false, 0},
+		{"moved", rejoin, other, false, 0},
 		{"lost", time.Second, down, true, 0},
 		{"back", time.Second, up, true, rejoin},
 		{"lost again", rejoin / 2, down, true, 0},
@@ -37,11 +42,11 @@ func TestBack(t *testing.T) {
 		now = now.Add(step.after)
 		paths := map[string]model.Path{"g2": step.path}
 		before := b
-		next, again := b.follow(last, paths, now)
+		next, again := b.follow(began, last, paths, now)
 		if paths["g2"].Down != step.down || again != step.again {
 			t.Errorf("%s: down %v, again after %v; want %v, %v", step.name, paths["g2"].Down, again, step.down, step.again)
 		}
-		if same, _ := before.follow(last, map[string]model.Path{"g2": step.path}, now); len(same) != len(next) {
+		if same, _ := before.follow(began, last, map[string]model.Path{"g2": step.path}, now); !maps.Equal(same, next) {
 			t.Errorf("%s: the step changed what was before", step.name)
 		}
 		b, last = next, map[string]chosen{"g2": {Choice: health.Choice{Path: step.path}}}

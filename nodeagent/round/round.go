@@ -346,7 +346,7 @@ func (s *State) choose(in Observed, f *fabric.Fabric, now time.Time, do *Effects
 	v.narrow = in.Peers.Narrow
 	next, w := s.Choice.next(v, in.Peers.Live, now)
 	var again time.Duration
-	s.Back, again = s.Back.follow(s.Choice.Last, w.remote, now)
+	s.Back, again = s.Back.follow(next.Began, s.Choice.Last, w.remote, now)
 	do.again(again)
 	s.Choice, s.Transition.Former = next, w.former
 	do.Moves, do.Links, do.Advertise = next.news, w.links, w.advertise
