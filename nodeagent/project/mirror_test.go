@@ -106,6 +106,7 @@ func essence(s desired.State) []string {
 		}
 	}
 	for _, r := range s.Routes {
+		// The pool of tunnel addresses has a route for IPv6 alone, see routeTunnels.
 		if r.Table > desired.TableHomes { // to any address
 			line("home", r.Table, r.Dst.Bits(), r.Link, r.Via.IsValid())
 		} else if r.Table != desired.TableBound && r.Origin != "tunnel.ipv6Cidr" {

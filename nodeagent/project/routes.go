@@ -197,7 +197,7 @@ func (v *view) routeTunnels() {
 	// table: the kernel would keep it for the packets after (dst_cache, per CPU) until that
 	// table changes. For IPv4 any change of a route ends it.
 	for _, p := range v.in.Fabric.TunnelPools {
-		if p.Addr().Is6() && v.v6 && v.hasTunnels() {
+		if p.Addr().Is6() && v.uses(6) && v.hasTunnels() {
 			v.blackhole(p, "tunnel.ipv6Cidr")
 		}
 	}

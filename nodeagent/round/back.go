@@ -1,6 +1,7 @@
 package round
 
 import (
+	"cmp"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/model"
@@ -39,9 +40,7 @@ func (b back) follow(began time.Time, last map[string]chosen, paths map[string]m
 		if path.Down {
 			continue
 		}
-		if again == 0 || left < again {
-			again = left
-		}
+		again = min(cmp.Or(again, left), left)
 		path.Down = true
 		paths[remote] = path
 	}
