@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -81,6 +82,15 @@ func TestStall(t *testing.T) {
 	}
 	requests, dials := startRequests(at, to, 5*time.Millisecond), startDials(at, to, 50)
 	await(t, "the flow before", func() error { return packets.Whole(100 * time.Millisecond) })
+	// What has no connection yet finds no network and fails at once, which is no stall.
+	await(t, "the requests before", func() error {
+		for _, call := range requests.begun(time.Time{}, time.Now()) {
+			if call.Error == "" {
+				return nil
+			}
+		}
+		return errors.New("none was answered")
+	})
 	from := time.Now()
 	if err := loopback(at, false); err != nil {
 		t.Fatal(err)
@@ -108,8 +118,10 @@ func TestStall(t *testing.T) {
 		t.Errorf("%d of %d packets lost in an outage of 150 ms at 500 a second", lost, sent)
 	}
 	longest, hindered := time.Duration(0), 0
-	for _, call := range requests.begun(from.Add(-inFlight), end) {
-		longest = max(longest, time.Duration(call.Long))
+	for _, call := range requests.begun(time.Time{}, end) {
+		if call.At.Add(time.Duration(call.Long)).After(from) {
+			longest = max(longest, time.Duration(call.Long))
+		}
 	}
 	for _, call := range dials.begun(from, end) {
 		if call.Error != "" || time.Duration(call.Long) > 100*time.Millisecond {
