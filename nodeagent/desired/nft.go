@@ -85,9 +85,10 @@ type Set struct {
 	Interval bool   // keys are prefixes
 	Prefixes bool   // data are prefixes too (prefix NAT)
 	Counter  bool   // each element counts what it matched
-	// Dynamic says that the rules fill it, from packets: there are no Elements of it.
+	// Dynamic says that there are no Elements of it: rules fill it, from packets, or the
+	// kind of WireGuard's peers does.
 	Dynamic bool
-	// Expires says that the rules give its elements an end.
+	// Expires says that its elements have an end.
 	Expires bool
 }
 
@@ -134,6 +135,7 @@ const (
 	SetFull       = "full"
 	SetHeld       = "held"
 	SetRates      = "rates"
+	SetFormer     = "former"
 )
 
 // Sets declares all of them. See docs/datapath.md for the rules that use them.
@@ -183,6 +185,7 @@ func Sets() []Set {
 		{Name: SetFull, Doc: "pod that was refused a moment ago, and is without another count", Key: address, Dynamic: true, Expires: true},
 		{Name: SetHeld, Doc: "pod that was refused: all that it begins is counted until there is room", Key: address, Dynamic: true, Expires: true},
 		{Name: SetRates, Doc: "gateway of another cluster: how fast it sends to this one itself, counted by the rules", Key: address, Dynamic: true},
+		{Name: SetFormer, Doc: "where a gateway of another cluster was reached until a moment ago: nothing comes in from there", Key: target, Dynamic: true, Expires: true},
 	}
 }
 
@@ -230,6 +233,7 @@ const (
 	DropLeak      = "leak"
 	DropQuota     = "quota"
 	DropFlood     = "flood"
+	DropFormer    = "former"
 )
 
 // Drops gives all of them.
@@ -252,6 +256,8 @@ func Drops() []Drop {
 			"find out why the pod opens so many connections (conntrack -L -s its address, on the gateway); limits.connections of the topology allows more"},
 		{DropFlood, "from another cluster's gateway for this one itself, faster than probes come",
 			"that gateway floods this one, and its links may seem dead: find out what sends there, or take its cluster out of the topology"},
+		{DropFormer, "WireGuard from the endpoint at which a gateway was reached until a second ago: such a packet would take the link back there",
+			"nothing: it was on its way when the link went to another endpoint"},
 	}
 }
 

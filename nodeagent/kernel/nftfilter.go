@@ -24,7 +24,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 	input.rules = append(nftPassPort(), nftOnlyESP(expr.MetaKeyIIFNAME))
 	for _, f := range nftFamilies() {
 		outgoing.rules = append(outgoing.rules, nftNoRedirect(f), nftCountSent(f))
-		input.rules = append(input.rules, nftOverlayPort(f), nftNothingElse(f))
+		input.rules = append(input.rules, nftFormer(f), nftOverlayPort(f), nftNothingElse(f))
 	}
 	outgoing.rules = append(outgoing.rules, nftIntoESP())
 	for _, f := range nftFamilies() {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -25,12 +26,13 @@ type Peers struct {
 	// Observe.
 	answering  map[string]bool
 	handshakes handshakes
-	dialled    map[string]int // by key: the last Dial that was followed
+	dialled    map[string]int               // by key: the last Dial that was followed
+	places     map[string][2]netip.AddrPort // by key: where a peer is, as of the last Observe, and where it was before
 }
 
 // NewPeers makes the kind.
 func NewPeers(ns *Namespace) *Peers {
-	return &Peers{ns: ns, handshakes: handshakes{}, dialled: map[string]int{}}
+	return &Peers{ns: ns, handshakes: handshakes{}, dialled: map[string]int{}, places: map[string][2]netip.AddrPort{}}
 }
 
 // Name is "peer".
@@ -49,13 +51,18 @@ func (k *Peers) Observe(ctx context.Context) ([]desired.Peer, error) {
 		for _, p := range d.Peers {
 			peer := readPeer(d.Name, p)
 			k.answering[peer.Key()] = k.handshakes.note(peer.Key(), p.LastHandshakeTime, now)
+			if at := k.places[peer.Key()]; at[0] != peer.Endpoint {
+				k.places[peer.Key()] = [2]netip.AddrPort{peer.Endpoint, at[0]}
+			}
 			out = append(out, peer)
 		}
 	}
-	maps.DeleteFunc(k.handshakes, func(key string, _ handshake) bool {
+	gone := func(key string) bool {
 		_, there := k.answering[key]
 		return !there
-	})
+	}
+	maps.DeleteFunc(k.handshakes, func(key string, _ handshake) bool { return gone(key) })
+	maps.DeleteFunc(k.places, func(key string, _ [2]netip.AddrPort) bool { return gone(key) })
 	return out, nil
 }
 
@@ -112,6 +119,11 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 		configs[link] = append(configs[link], k.anew(c, config)...)
 	}
 	for link, batch := range batches {
+		for _, c := range batch {
+			if err := k.ns.leave(k.former(c)); err != nil {
+				errs = append(errs, converge.KeyError{Key: c.Key, Err: fmt.Errorf("keep what is on its way from calling the peer back: %w", err)})
+			}
+		}
 		err := k.ns.configure(ctx, link, wgtypes.Config{Peers: configs[link]})
 		for _, c := range batch {
 			if err == nil || c.Op == diff.Delete && errors.As(err, new(converge.ErrBlocked)) {
@@ -133,6 +145,17 @@ func (k *Peers) anew(c diff.Change[desired.Peer], config wgtypes.PeerConfig) []w
 	config.UpdateOnly = false
 	config.Endpoint = net.UDPAddrFromAddrPort(c.Want.Endpoint)
 	return []wgtypes.PeerConfig{{PublicKey: config.PublicKey, Remove: true, UpdateOnly: true}, config}
+}
+
+// former gives where a peer with a session was that is dialled elsewhere. A question at its
+// new place (package scout) may have taken it there for a moment already, so the place
+// before that counts too.
+func (k *Peers) former(c diff.Change[desired.Peer]) []netip.AddrPort {
+	if c.Op != diff.Update || c.Want.Dial == 0 || !k.answering[c.Key] {
+		return nil
+	}
+	at := k.places[c.Key]
+	return slices.DeleteFunc(at[:], func(p netip.AddrPort) bool { return !p.IsValid() || p == c.Want.Endpoint })
 }
 
 // follow remembers where a peer was told to go.

@@ -208,24 +208,9 @@ func TestRoaming(t *testing.T) {
 			AllowedIPs: []netip.Prefix{netip.MustParsePrefix(allowed)},
 		}
 	}
-	setUp := func(w *world, key fabric.Secret, p desired.Peer, address string) (*converge.Engine[[]desired.Peer], desired.Peer) {
-		link := tunnelLink()
-		w.make(t, link)
-		port := 51820
-		if err := w.ns.configure(t.Context(), link.Name, wgtypes.Config{PrivateKey: (*wgtypes.Key)(&key), ListenPort: &port}); err != nil {
-			t.Fatal(err)
-		}
-		w.hand("addr add "+address+"/32 dev "+link.Name, "route add 241.0.0.0/24 dev "+link.Name)(t)
-		p.Link = link.Name
-		e := peerEngine(w)
-		if r := e.Once(t.Context(), []desired.Peer{p}, ""); !r.Clean() {
-			t.Fatal(r.Failed)
-		}
-		return e, p
-	}
 	// The left side has a wrong address for the right one, which dials in.
-	e, want := setUp(left, leftKey, peer(rightPublic, "192.0.2.77:51820", "241.0.0.2/32"), "241.0.0.1")
-	setUp(right, rightKey, peer(leftPublic, "192.0.2.1:51820", "241.0.0.1/32"), "241.0.0.2")
+	e, want := gatewayOf(t, left, leftKey, peer(rightPublic, "192.0.2.77:51820", "241.0.0.2/32"), "241.0.0.1")
+	gatewayOf(t, right, rightKey, peer(leftPublic, "192.0.2.1:51820", "241.0.0.1/32"), "241.0.0.2")
 	learned := func() (endpoint string, answers bool) {
 		kind := NewPeers(left.ns)
 		have, err := kind.Observe(t.Context())
@@ -247,6 +232,24 @@ func TestRoaming(t *testing.T) {
 	if endpoint, _ := learned(); len(r.Changed) != 1 || endpoint != "192.0.2.2:51820" {
 		t.Errorf("changed %v, endpoint %s", r.Changed, endpoint)
 	}
+}
+
+// gatewayOf gives a world a tunnel with an address inside and one peer, at UDP port 51820.
+func gatewayOf(t *testing.T, w *world, key fabric.Secret, p desired.Peer, address string) (*converge.Engine[[]desired.Peer], desired.Peer) {
+	t.Helper()
+	link := tunnelLink()
+	w.make(t, link)
+	port := 51820
+	if err := w.ns.configure(t.Context(), link.Name, wgtypes.Config{PrivateKey: (*wgtypes.Key)(&key), ListenPort: &port}); err != nil {
+		t.Fatal(err)
+	}
+	w.hand("addr add "+address+"/32 dev "+link.Name, "route add 241.0.0.0/24 dev "+link.Name)(t)
+	p.Link = link.Name
+	e := peerEngine(w)
+	if r := e.Once(t.Context(), []desired.Peer{p}, ""); !r.Clean() {
+		t.Fatal(r.Failed)
+	}
+	return e, p
 }
 
 // await waits for a condition, for at most 10 s.
