@@ -2,9 +2,10 @@ package tunnel
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
+	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -13,25 +14,25 @@ import (
 // nice is the nice value of a tunnel process (sched(7)).
 const nice = -10
 
-// precede lets this process go first where processors are short: what waits in it are packets of
-// every pod, and of the links' probes. Without CAP_SYS_NICE, as in the agent's pod, it gives an
-// error and changes nothing. Threads that begin later take the value from those that begin them.
+// start starts a process that goes first where processors are short: what waits in it are packets
+// of every pod, and of the links' probes. It begins with the value of the thread that starts it,
+// as all its threads then do: one that it began while it raised its own could be missed. Without
+// CAP_SYS_NICE, as in the agent's pod, it is a process like others.
+func start(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	value, err := unix.Getpriority(unix.PRIO_PROCESS, unix.Gettid())
+	if err == nil && unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), nice) == nil {
+		// The system call gives 20 less the value. Nobody is refused to come later.
+		defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 20-value) }()
+	}
+	return cmd.Start()
+}
+
+// precede does the same for this process's session: where sessions share processors as groups,
+// nice values count within a session only.
 func precede() error {
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return fmt.Errorf("raise priority: %w", err)
-	}
-	for _, thread := range threads {
-		id, err := strconv.Atoi(thread.Name())
-		if err != nil {
-			return fmt.Errorf("raise priority of thread %s: %w", thread.Name(), err)
-		}
-		if err := unix.Setpriority(unix.PRIO_PROCESS, id, nice); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("raise priority of thread %d: %w", id, err)
-		}
-	}
-	// Where sessions share processors as groups, the values above count within the session only.
-	err = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(nice)), 0)
+	err := os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(nice)), 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}

@@ -47,7 +47,7 @@ func (l Launcher) Start(ctx context.Context, name string) error {
 		defer log.Close()
 		cmd.Stdout, cmd.Stderr = log, log
 	}
-	if err := cmd.Start(); err != nil {
+	if err := start(cmd); err != nil {
 		return fmt.Errorf("start %s wireguard %s: %w", self, name, err)
 	}
 	ended := make(chan error, 1)
