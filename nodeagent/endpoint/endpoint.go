@@ -140,7 +140,7 @@ func (m *Machine) See(name string, seen Seen, now time.Time) {
 		return
 	}
 	switch {
-	case !seen.At.IsValid() && !s.Secondary && s.Asks:
+	case !seen.At.IsValid() && !s.Secondary && s.Asks && s.seen.Alive:
 		seen.At = s.seen.At
 	case !seen.At.IsValid():
 		seen.At = s.at.Addr // where the link was tried is where it is

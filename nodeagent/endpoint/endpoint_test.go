@@ -252,3 +252,31 @@ func TestKept(t *testing.T) {
 		t.Errorf("a place that is no candidate any more is dialled: %v", way)
 	}
 }
+
+// TestUpWithoutPlace: a link that comes back while it is not known from where its packets
+// come is where it was tried, and not where it was before.
+func TestUpWithoutPlace(t *testing.T) {
+	t.Parallel()
+	m, now := New(nil), time.Unix(1000, 0)
+	m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Leads: true, Asks: true}}, now)
+	m.See("b/gw", Seen{Alive: true, At: inner}, now)
+	m.See("b/gw", Seen{}, now)
+	for m.RemoteEndpoints()["b/gw"].Addr != outer {
+		if now = now.Add(100 * time.Millisecond); now.After(time.Unix(1010, 0)) {
+			t.Fatalf("not at the place that answers: %s", m.Why("b/gw"))
+		}
+		asks, _ := m.Step(now)
+		for _, a := range asks {
+			if a.Addr == outer {
+				m.Answered(a, now)
+			}
+		}
+	}
+	m.See("b/gw", Seen{Alive: true}, now)
+	if have := m.RemoteEndpoints()["b/gw"].Addr; have != outer {
+		t.Errorf("the link is tried at %s again", have)
+	}
+	if have, want := m.Why("b/gw"), "203.0.113.1, number 2 of 2: no answer at 10.99.0.1"; have != want {
+		t.Errorf("%q, want %q", have, want)
+	}
+}

@@ -196,7 +196,11 @@ func (e *search) see(ctx context.Context, now time.Time) {
 	e.looked = goal
 	at := map[string]netip.AddrPort{}
 	for i := range meters {
-		at[names[i]] = e.tunnels[names[i]].base(meters[i].Endpoint)
+		// While a pair changes its tunnel the link may live over another one. That this one
+		// was told an endpoint says nothing then.
+		if meters[i].RxBytes > 0 {
+			at[names[i]] = e.tunnels[names[i]].base(meters[i].Endpoint)
+		}
 	}
 	secured := e.config.Secured()
 	for name, p := range e.tunnels {
