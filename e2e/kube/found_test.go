@@ -143,11 +143,15 @@ func (f *front) connections() []string {
 	return []string{"sh", "-c", `cd "$1" && hawser show connections --context c1 -o json`, "sh", f.path("repo")}
 }
 
-// place gives where the gateway is reached and why there, of the only link.
+// place gives where the gateway is reached and why there, of the only link, once it goes over
+// the tunnel that is meant: one that changes has another port.
 func place(out string) (at, why string) {
 	var shown struct {
 		Agents []struct {
-			Connections []struct{ Endpoint, EndpointWhy, Status string }
+			Connections []struct {
+				Endpoint, EndpointWhy, Status string
+				Change                        json.RawMessage
+			}
 		}
 	}
 	if json.Unmarshal([]byte(out), &shown) != nil {
@@ -155,7 +159,7 @@ func place(out string) (at, why string) {
 	}
 	for _, a := range shown.Agents {
 		for _, c := range a.Connections {
-			if c.Status == "connected" {
+			if c.Status == "connected" && c.Change == nil {
 				return c.Endpoint, c.EndpointWhy
 			}
 		}
