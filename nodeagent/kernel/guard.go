@@ -22,8 +22,6 @@ const (
 	// metaTime is NFT_META_TIME_NS (uapi/linux/netfilter/nf_tables.h, Linux 5.4): the wall
 	// clock in ns.
 	metaTime = 30
-	// nftElemTimeout is NFTA_SET_ELEM_TIMEOUT, in ms.
-	nftElemTimeout = unix.NFTA_SET_ELEM_TIMEOUT
 )
 
 // PortRange are UDP ports, both ends included.
@@ -66,7 +64,7 @@ func (g *Guard) Close() error {
 func (g *Guard) Remove() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	err := g.commit(func(b *nftBatch) { b.deleteGuard() })
+	err := g.ns.nftCommit(func(b *nftBatch) { b.deleteGuard() })
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -78,7 +76,7 @@ func (g *Guard) write(until time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ports := slices.Clone(g.ports())
-	return g.commit(func(b *nftBatch) {
+	return g.ns.nftCommit(func(b *nftBatch) {
 		b.guardTable()
 		b.deleteGuard()
 		b.guardTable()
@@ -86,19 +84,6 @@ func (g *Guard) write(until time.Time) error {
 		for _, c := range guardChains(until, ports) {
 			b.guardChain(c)
 		}
-	})
-}
-
-func (g *Guard) commit(write func(*nftBatch)) error {
-	return g.ns.inside(func() error {
-		s, err := nftOpen()
-		if err != nil {
-			return err
-		}
-		defer func() { _ = s.close() }()
-		b := nftNewBatch(0)
-		write(b)
-		return s.commit(b)
 	})
 }
 
@@ -162,8 +147,8 @@ func (b *nftBatch) guardSet(until time.Time) {
 		b.u32(unix.NFTA_SET_KEY_LEN, 1)
 		b.u32(unix.NFTA_SET_ID, 1)
 	})
-	left := time.Until(until).Milliseconds()
-	if left <= 0 {
+	left := time.Until(until)
+	if left < time.Millisecond {
 		return
 	}
 	b.message(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, func() {
@@ -171,10 +156,7 @@ func (b *nftBatch) guardSet(until time.Time) {
 		b.text(unix.NFTA_SET_ELEM_LIST_SET, guardOpen)
 		b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
 			for _, f := range nftFamilies() {
-				b.nest(unix.NFTA_LIST_ELEM, func() {
-					b.data(unix.NFTA_SET_ELEM_KEY, []byte{f.proto})
-					b.bytes(nftElemTimeout, binary.BigEndian.AppendUint64(nil, uint64(left)))
-				})
+				b.expiring([]byte{f.proto}, left)
 			}
 		})
 	})

@@ -94,7 +94,7 @@ func TestGuardClocks(t *testing.T) {
 	guard := ns.NewGuard(func() []PortRange { return []PortRange{{51820, 51885}} })
 	table := func(element, wall time.Time) {
 		t.Helper()
-		err := guard.commit(func(b *nftBatch) {
+		err := guard.ns.nftCommit(func(b *nftBatch) {
 			b.guardTable()
 			b.deleteGuard()
 			b.guardTable()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -96,6 +97,29 @@ func (b *nftBatch) message(typ, flags uint16, inside func()) int {
 	inside()
 	binary.NativeEndian.PutUint32(b.buf[b.last:], uint32(len(b.buf)-b.last))
 	return len(b.starts) - 1
+}
+
+// expiring writes an element of a set that the kernel takes out when its time is over, at
+// least 1 ms.
+func (b *nftBatch) expiring(key []byte, left time.Duration) {
+	b.nest(unix.NFTA_LIST_ELEM, func() {
+		b.data(unix.NFTA_SET_ELEM_KEY, key)
+		b.bytes(unix.NFTA_SET_ELEM_TIMEOUT, binary.BigEndian.AppendUint64(nil, uint64(left.Milliseconds())))
+	})
+}
+
+// nftCommit makes one transaction in the namespace, over a socket of its own.
+func (ns *Namespace) nftCommit(write func(*nftBatch)) error {
+	return ns.inside(func() error {
+		s, err := nftOpen()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = s.close() }()
+		b := nftNewBatch(0)
+		write(b)
+		return s.commit(b)
+	})
 }
 
 // overtaken reports whether the ruleset was of another generation than the transaction

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"errors"
 	"net/netip"
 	"time"
@@ -28,16 +27,10 @@ func (ns *Namespace) leave(places []netip.AddrPort) error {
 	if len(places) == 0 {
 		return nil
 	}
-	err := ns.inside(func() error {
-		s, err := nftOpen()
-		if err != nil {
-			return err
-		}
-		b := nftNewBatch(0)
+	err := ns.nftCommit(func(b *nftBatch) {
 		for _, f := range nftFamilies() {
 			b.former(f, places)
 		}
-		return errors.Join(s.commit(b), s.close())
 	})
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -55,11 +48,8 @@ func (b *nftBatch) former(f nftFamily, places []netip.AddrPort) {
 			b.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
 			b.text(unix.NFTA_SET_ELEM_LIST_SET, desired.SetFormer+f.digit)
 			b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
-				b.nest(unix.NFTA_LIST_ELEM, func() {
-					// Each part of a key fills whole words.
-					b.data(unix.NFTA_SET_ELEM_KEY, append(append(p.Addr().AsSlice(), nftNetOrder16(p.Port())...), 0, 0))
-					b.bytes(nftElemTimeout, binary.BigEndian.AppendUint64(nil, uint64(nftFormerFor.Milliseconds())))
-				})
+				// Each part of a key fills whole words.
+				b.expiring(append(append(p.Addr().AsSlice(), nftNetOrder16(p.Port())...), 0, 0), nftFormerFor)
 			})
 		})
 	}

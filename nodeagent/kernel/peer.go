@@ -103,6 +103,7 @@ func (k *Peers) Adopt(want, have desired.Peer) desired.Peer {
 // that moves between peers is never with neither.
 func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) error {
 	var errs []error
+	var former []netip.AddrPort
 	batches := map[string][]diff.Change[desired.Peer]{}
 	configs := map[string][]wgtypes.PeerConfig{}
 	for _, c := range changes {
@@ -117,13 +118,17 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 		}
 		batches[link] = append(batches[link], c)
 		configs[link] = append(configs[link], k.anew(c, config)...)
+		former = append(former, k.former(c)...)
 	}
-	for link, batch := range batches {
-		for _, c := range batch {
-			if err := k.ns.leave(k.former(c)); err != nil {
-				errs = append(errs, converge.KeyError{Key: c.Key, Err: fmt.Errorf("keep what is on its way from calling the peer back: %w", err)})
+	if err := k.ns.leave(former); err != nil {
+		err = fmt.Errorf("keep what is on its way from calling the peer back: %w", err)
+		for _, c := range changes {
+			if len(k.former(c)) > 0 {
+				errs = append(errs, converge.KeyError{Key: c.Key, Err: err})
 			}
 		}
+	}
+	for link, batch := range batches {
 		err := k.ns.configure(ctx, link, wgtypes.Config{Peers: configs[link]})
 		for _, c := range batch {
 			if err == nil || c.Op == diff.Delete && errors.As(err, new(converge.ErrBlocked)) {

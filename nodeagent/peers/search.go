@@ -196,8 +196,8 @@ func (e *search) see(ctx context.Context, now time.Time) {
 	e.looked = goal
 	at := map[string]netip.AddrPort{}
 	for i := range meters {
-		// While a pair changes its tunnel the link may live over another one. That this one
-		// was told an endpoint says nothing then.
+		// While a pair changes its tunnel the link may live over another one. An endpoint from
+		// which nothing came is only what the tunnel was told.
 		if meters[i].RxBytes > 0 {
 			at[names[i]] = e.tunnels[names[i]].base(meters[i].Endpoint)
 		}
