@@ -95,6 +95,36 @@ func (m *sim) cut(lost func(from, to string) bool) (heal func()) {
 	return func() { m.lost = nil }
 }
 
+// TestReturn cuts the only link of two clusters. Once it carries again, the first probe of either
+// end makes both prove it at once.
+func TestReturn(t *testing.T) {
+	t.Parallel()
+	good := func(m *sim, cluster, gateway string) bool {
+		for _, l := range m.node(cluster, gateway).Snapshot().Links {
+			if l.Target.Device == "" {
+				return l.Rank == Good
+			}
+		}
+		return false
+	}
+	for round := range 4 {
+		m := newSim(t, calm, 1, 1)
+		heal := m.cut(func(_, _ string) bool { return true })
+		m.run(2*time.Second + time.Duration(round)*calm.Interval/4)
+		if good(m, "a", "a-gw0") || good(m, "b", "b-gw0") {
+			t.Fatal("the cut link is good")
+		}
+		begin := m.now
+		heal()
+		for m.now.Sub(begin) < time.Second && !(good(m, "a", "a-gw0") && good(m, "b", "b-gw0")) {
+			m.run(time.Millisecond)
+		}
+		if took, most := m.now.Sub(begin), calm.Interval*3/2+10*time.Millisecond; took > most {
+			t.Errorf("round %d: good again after %v, want %v at most", round, took, most)
+		}
+	}
+}
+
 // TestDrainMovesAtOnce drains the gateway in use: everybody leaves within a few
 // round trips, and returns.
 func TestDrainMovesAtOnce(t *testing.T) {

@@ -69,6 +69,7 @@ func (p *Prober) reply(now time.Time, m incoming) (changed bool) {
 			p.stats.Answered++
 		}
 	}
+	t.prove(now, p.settings)
 	if t.tunnel() {
 		t.hear(m.word)
 		t.theirs = m.token
@@ -128,6 +129,9 @@ func (p *Prober) answer(now time.Time, m incoming) (out []outgoing, changed bool
 // told takes what the other end says in a probe. Anybody can send one with its
 // address, so that without the token the other end is asked instead.
 func (p *Prober) told(t *target, m incoming, now time.Time) (changed bool) {
+	if t.prove(now, p.settings) {
+		p.replan(t, now)
+	}
 	if m.token == t.token {
 		t.hear(m.word)
 		changed = p.notice(t, now)
