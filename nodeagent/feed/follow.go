@@ -117,7 +117,7 @@ func (c *Client) connect(ctx context.Context, peer Peer, greet func(*tls.Conn) e
 	if peer.Source.IsValid() {
 		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(peer.Source, 0))
 	}
-	raw, err := dialer.DialContext(ctx, socket.Network("tcp", peer.Addr.Addr()), peer.Addr.String())
+	raw, err := dial(ctx, &dialer, peer.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
@@ -135,6 +135,22 @@ func (c *Client) connect(ctx context.Context, peer Peer, greet func(*tls.Conn) e
 		return nil, err
 	}
 	return conn, nil
+}
+
+// dialFirst is how long the first attempt to connect waits for an answer, each further one
+// twice as long. TCP would send a SYN that got lost again after a second (RFC 6298, section 2).
+const dialFirst = 250 * time.Millisecond
+
+func dial(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn, error) {
+	for patience := dialFirst; ; patience *= 2 {
+		attempt, cancel := context.WithTimeout(ctx, patience)
+		conn, err := dialer.DialContext(attempt, socket.Network("tcp", to.Addr()), to.String())
+		silent := attempt.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !silent {
+			return conn, err
+		}
+	}
 }
 
 // beat tells the server that this end is alive, until ctx ends or it cannot.

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -71,4 +73,33 @@ func TestOverVXLAN(t *testing.T) {
 	nodepair.Await(t, lines, "connected false heard true")
 	p.VXLAN(0)
 	nodepair.Await(t, lines, "connected true heard true")
+}
+
+// TestLostSYN: the first packet of a connection gets lost, as when the route is not there yet.
+// What connects then is another socket, not the same one a second later.
+func TestLostSYN(t *testing.T) {
+	t.Parallel()
+	p := nodepair.New(t)
+	secret, public := pairOfKeys(t)
+	p.Start(0, "gateway "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(secret[:]))
+	p.NFT(0, `table ip t {
+		set lost { type inet_service; flags dynamic; size 16; }
+		counter repeated { }
+		counter served { }
+		chain c {
+			type filter hook input priority 0;
+			iifname "hw-vx0" tcp dport 4805 tcp flags & (syn|ack) == syn jump first
+		}
+		chain first {
+			tcp sport @lost counter name repeated
+			quota until 70 bytes add @lost { tcp sport } drop
+			counter name served
+		}
+	}`)
+	lines := p.Start(1, "node "+p.IPv4[1]+" "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(public[:]))
+	nodepair.Await(t, lines, "connected true heard true")
+	list := p.NFT(0, "list", "table", "ip", "t")
+	if strings.Count(list, "packets 0 bytes 0") != 1 || !regexp.MustCompile(`elements = \{ \d+ \}`).MatchString(list) {
+		t.Errorf("want one port whose SYN got lost, another one that is served, and no SYN of the first again:\n%s", list)
+	}
 }

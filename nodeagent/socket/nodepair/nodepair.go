@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,6 +83,16 @@ func New(t testing.TB) *Pair {
 func (p *Pair) IP(i int, args string) {
 	p.t.Helper()
 	p.run("ip", "-n "+p.name[i]+" "+args)
+}
+
+// NFT runs nft(8) in a namespace, and gives what it prints.
+func (p *Pair) NFT(i int, args ...string) string {
+	p.t.Helper()
+	out, err := exec.Command("ip", slices.Concat([]string{"netns", "exec", p.name[i], "nft"}, args)...).CombinedOutput()
+	if err != nil {
+		p.t.Fatalf("nft %s: %v: %s", args, err, out)
+	}
+	return string(out)
 }
 
 func (p *Pair) run(command, args string) {
