@@ -36,6 +36,12 @@ type Adopter[S diff.Spec] interface {
 	Adopt(want, have S) S
 }
 
+// Piecewise is a Kind whose changes need not all be made at once. Pieces parts those of an
+// Apply into some that are made one after the other; what is urgent is done between them.
+type Piecewise[S diff.Spec] interface {
+	Pieces(changes []diff.Change[S]) [][]diff.Change[S]
+}
+
 // Stamper is a Kind that can tell cheaply whether anything changed since the
 // last Observe, in either direction and by whomever but its own Apply, after which
 // it is read again in any case. Two equal stamps that are not empty promise that

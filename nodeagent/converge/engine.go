@@ -32,12 +32,15 @@ type Engine[D any] struct {
 	// Hurry lets Run write some stages before all others; nil = there are none.
 	Hurry *Hurry[D]
 
-	clean      string             // digest of the last round that left nothing to do; empty = none
-	waiting    map[string]waiting // blocked changes, by kind and key
-	carried    []Change           // made by urgent and interrupted passes, for the next report
-	interrupts int                // passes in a row that made way
-	ended      bool               // one came to its end
-	trigger    <-chan struct{}    // of Run; nil = there is none
+	clean   string             // digest of the last round that left nothing to do; empty = none
+	waiting map[string]waiting // blocked changes, by kind and key
+	carried []Change           // made by urgent passes, for the next report
+	glances int                // passes in a row that were interrupted
+	ended   bool               // one came to its end
+	moved   bool               // the round under way made way, and what it wants of urgent stages is older
+	undone  Report             // what the latest urgent pass left
+	owed    time.Time          // when the whole pass is due that urgent ones ask for; zero = none did
+	trigger <-chan struct{}    // of Run; nil = there is none
 }
 
 // Once converges: one pass over all stages, and up to two more when a pass both
@@ -47,6 +50,7 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 	began := time.Now()
 	report := Report{Digest: digest, At: began, Drift: map[string]int{}}
 	looks := digest != "" && digest == e.clean
+	e.moved = false
 	for report.Passes < mostPasses && !report.Interrupted {
 		before := len(report.Changed)
 		report.Passes++
@@ -58,7 +62,6 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 		}
 	}
 	if report.Interrupted {
-		e.carried = append(e.carried, report.Changed...)
 		return report
 	}
 	e.ended = true
@@ -67,7 +70,7 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 			report.Drift[c.Kind]++
 		}
 	}
-	if e.clean = ""; report.Clean() {
+	if e.clean = ""; report.Clean() && !e.moved {
 		e.clean = digest
 	}
 	report.Changed = append(e.carried, report.Changed...)
@@ -93,16 +96,26 @@ func (e *Engine[D]) Plan(ctx context.Context, desired D) ([]Change, error) {
 
 func (e *Engine[D]) pass(ctx context.Context, p *pass[D]) {
 	p.now, p.objects, p.deletes = time.Now(), map[string]int{}, map[string]int{}
+	p.makeWay = func() { e.makeWay(ctx, p) }
+	defer func() {
+		if e.moved {
+			p.report.Failed = append(p.report.Failed, e.undone.Failed...)
+			p.report.Blocked = append(p.report.Blocked, e.undone.Blocked...)
+		}
+	}()
 	for _, s := range e.Stages {
 		if err := ctx.Err(); err != nil {
 			p.fail(s.Name(), "", err)
 			return
 		}
-		if e.interrupted(p) {
+		if e.anew(p) {
 			p.report.Interrupted = true
 			return
 		}
-		s.forward(ctx, p)
+		p.makeWay()
+		if !(e.moved && s.urgent() && e.hurry(ctx, p.objects)) {
+			s.forward(ctx, p)
+		}
 	}
 	p.report.Objects = p.objects
 	if e.refuses(p) {
@@ -113,7 +126,10 @@ func (e *Engine[D]) pass(ctx context.Context, p *pass[D]) {
 		return
 	}
 	for _, s := range slices.Backward(e.Stages) {
-		s.backward(ctx, p)
+		p.makeWay()
+		if !(e.moved && s.urgent()) { // the whole pass that follows deletes there
+			s.backward(ctx, p)
+		}
 	}
 }
 

@@ -81,8 +81,8 @@ type Report struct {
 	Drift   map[string]int // changes by kind that the desired state did not cause
 	Objects map[string]int // ours, by kind, before the changes of the last pass
 
-	// Interrupted says that something else came first: stages are left, and
-	// another round follows at once.
+	// Interrupted says that it only looked, and something was wanted anew meanwhile: stages
+	// are left, and another round follows at once.
 	Interrupted bool
 }
 

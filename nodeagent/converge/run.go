@@ -52,20 +52,23 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 	e.trigger = trigger
 	backoff, spent := backoffFirst, labour{}
 	for ctx.Err() == nil {
+		e.owed = time.Time{}
 		if desired, digest, ok := source(ctx); ok {
 			last.desired, last.digest, last.valid = desired, digest, true
 		}
 		next := e.period()
 		rest, echo := restShortest, time.Duration(0)
 		if last.valid {
-			report := e.round(ctx, last.desired, last.digest)
+			report := e.Once(ctx, last.desired, last.digest)
 			if report.Interrupted {
+				e.glances++
 				select {
 				case <-trigger: // the source is asked right now
 				default:
 				}
 				continue
 			}
+			e.glances = 0
 			if e.OnReport != nil {
 				e.OnReport(report)
 			}
@@ -86,22 +89,6 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 			return
 		}
 	}
-}
-
-// round is Once, and the urgent pass for which it made way.
-func (e *Engine[D]) round(ctx context.Context, desired D, digest string) Report {
-	report := e.Once(ctx, desired, digest)
-	if !report.Interrupted {
-		e.interrupts = 0
-		return report
-	}
-	e.interrupts++
-	select {
-	case <-e.urgentTrigger():
-		e.hurry(ctx)
-	default:
-	}
-	return report
 }
 
 // after gives the time to the next look and the pause after the next failure.

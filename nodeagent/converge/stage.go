@@ -95,13 +95,26 @@ func (s *stage[D, S]) backward(ctx context.Context, p *pass[D]) {
 	s.apply(ctx, p, remove)
 }
 
-// apply makes changes. What is has to be read again then.
+// apply makes changes, in pieces where the kind has some. What is has to be read again then.
 func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], needed []diff.Change[S]) {
 	changes := s.inTurn(p, s.withoutFights(p, needed))
 	if len(changes) == 0 {
 		return
 	}
 	s.known = known[S]{}
+	pieces := [][]diff.Change[S]{changes}
+	if k, is := s.kind.(Piecewise[S]); is {
+		pieces = k.Pieces(changes)
+	}
+	for i, piece := range pieces {
+		if i > 0 {
+			p.makeWay()
+		}
+		s.write(ctx, p, piece)
+	}
+}
+
+func (s *stage[D, S]) write(ctx context.Context, p *pass[D], changes []diff.Change[S]) {
 	byKey := map[string]error{}
 	rest := split(s.kind.Apply(ctx, changes), byKey)
 	p.report.Changed = slices.Grow(p.report.Changed, len(changes))
@@ -136,6 +149,7 @@ type pass[D any] struct {
 	planOnly bool
 	looks    bool // nothing else is wanted than what was in force before
 	now      time.Time
+	makeWay  func() // does what is urgent, between stages and pieces
 
 	report  *Report
 	objects map[string]int

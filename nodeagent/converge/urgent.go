@@ -14,9 +14,7 @@ const (
 	// in most cases more urgent passes follow: the links of a gateway that died fall one
 	// after the other.
 	urgentPause = 150 * time.Millisecond
-	// mostInterrupts bounds the passes in a row that end early for an urgent one.
-	mostInterrupts = 8
-	// mostGlances bounds those that looked only, and made way for a token.
+	// mostGlances bounds the passes in a row that looked only, and ended early for a token.
 	mostGlances = 2
 )
 
@@ -26,8 +24,8 @@ type Hurry[D any] struct {
 	// Source gives the part of the desired state that the urgent stages take. It
 	// is called in the engine's goroutine.
 	Source Source[D]
-	// Trigger is a channel of size one. A token ends a pass that is under way
-	// before its next stage.
+	// Trigger is a channel of size one. While a whole pass is under way, a token is heard
+	// before its next stage, or the next piece of a Piecewise kind.
 	Trigger <-chan struct{}
 	// Done is called in the engine's goroutine after each urgent pass; may be nil.
 	Done func()
@@ -52,29 +50,40 @@ func (e *Engine[D]) urgentTrigger() <-chan struct{} {
 	return e.Hurry.Trigger
 }
 
-// interrupted reports whether a pass should make way: for what is urgent, or, when it
-// only looks, for what may be wanted anew.
-func (e *Engine[D]) interrupted(p *pass[D]) bool {
-	switch {
-	case p.planOnly:
-		return false
-	case e.Hurry != nil && len(e.Hurry.Trigger) > 0:
-		return e.interrupts < mostInterrupts
-	}
-	// One that found something to mend only looks no more, and caused tokens itself.
-	return p.looks && len(p.report.Changed) == 0 && len(e.trigger) > 0 && e.interrupts < mostGlances
+// anew reports whether a pass that only looks should end, as something may be wanted anew.
+// One that found something to mend only looks no more, and caused tokens itself.
+func (e *Engine[D]) anew(p *pass[D]) bool {
+	return p.looks && !p.planOnly && len(p.report.Changed) == 0 && len(e.trigger) > 0 && e.glances < mostGlances
 }
 
-// hurry makes one urgent pass. Its changes count in the report of the whole pass
-// that follows.
-func (e *Engine[D]) hurry(ctx context.Context) {
-	desired, digest, ok := e.Hurry.Source(ctx)
-	if !ok {
+// makeWay makes an urgent pass in the midst of a whole one, if there is a token. Not before
+// the first one ended: what is urgent stands on what that makes.
+func (e *Engine[D]) makeWay(ctx context.Context, p *pass[D]) {
+	if p.planOnly || !e.ended {
 		return
 	}
+	select {
+	case <-e.urgentTrigger():
+		if e.hurry(ctx, p.objects) {
+			e.moved = true
+		}
+	default:
+	}
+}
+
+// hurry makes one urgent pass, unless its source has nothing, and counts what it sees. Its
+// changes count in the report of the whole pass that is under way, or follows.
+func (e *Engine[D]) hurry(ctx context.Context, objects map[string]int) bool {
 	began := time.Now()
+	if e.owed.IsZero() {
+		e.owed = began.Add(urgentPause)
+	}
+	desired, digest, ok := e.Hurry.Source(ctx)
+	if !ok {
+		return false
+	}
 	report := Report{Digest: digest, At: began, Passes: 1}
-	p := &pass[D]{desired: desired, report: &report, now: began, objects: map[string]int{}, deletes: map[string]int{}}
+	p := &pass[D]{desired: desired, report: &report, now: began, makeWay: func() {}, objects: objects, deletes: map[string]int{}}
 	for _, s := range e.Stages {
 		if s.urgent() {
 			s.forward(ctx, p)
@@ -89,11 +98,13 @@ func (e *Engine[D]) hurry(ctx context.Context) {
 		e.Hurry.Done()
 	}
 	report.Took = time.Since(began)
+	e.undone = Report{Failed: report.Failed, Blocked: report.Blocked}
 	e.carried = append(e.carried, report.Changed...)
 	if e.Log != nil && len(report.Changed)+len(report.Failed) > 0 {
 		e.Log.InfoContext(ctx, "converged first what is urgent", "changed", len(report.Changed),
 			"blocked", len(report.Blocked), "failed", len(report.Failed), "took", report.Took)
 	}
+	return true
 }
 
 // idle rests, then waits for a token or the end of the period. Urgent passes are
@@ -101,18 +112,20 @@ func (e *Engine[D]) hurry(ctx context.Context) {
 // longer, and what drifts at least for echo. It is false when ctx ended.
 func (e *Engine[D]) idle(ctx context.Context, rest, echo, period time.Duration, trigger <-chan struct{}) bool {
 	begun := time.Now()
-	free, end := begun.Add(rest), begun.Add(max(rest, period))
-	calm, quiet, asked := free, begun, false
+	free, end, quiet := begun.Add(rest), begun.Add(max(rest, period)), begun
 	silent := begun.Add(max(rest, echo))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		if !now.Before(end) || asked && !now.Before(calm) {
+		calm, next := later(free, e.owed), end
+		if !e.owed.IsZero() {
+			next = earlier(end, calm)
+		}
+		if !now.Before(next) {
 			e.heard(trigger)
 			return true
 		}
-		next := end
 		from := func(at time.Time, tokens <-chan struct{}) <-chan struct{} {
 			if !now.Before(at) {
 				return tokens
@@ -122,11 +135,7 @@ func (e *Engine[D]) idle(ctx context.Context, rest, echo, period time.Duration, 
 			}
 			return nil
 		}
-		later := calm
-		if silent.After(later) {
-			later = silent
-		}
-		tokens, drift, urgent := from(free, trigger), from(later, e.Drift), from(quiet, e.urgentTrigger())
+		tokens, drift, urgent := from(free, trigger), from(later(calm, silent), e.Drift), from(quiet, e.urgentTrigger())
 		timer.Reset(next.Sub(now))
 		select {
 		case <-ctx.Done():
@@ -138,13 +147,8 @@ func (e *Engine[D]) idle(ctx context.Context, rest, echo, period time.Duration, 
 			e.heard(trigger)
 			return true
 		case <-urgent:
-			e.hurry(ctx)
-			now = time.Now()
-			quiet = now.Add(urgentRest)
-			if pause := now.Add(urgentPause); !asked && pause.After(calm) {
-				calm = pause
-			}
-			asked = true
+			e.hurry(ctx, map[string]int{})
+			quiet = time.Now().Add(urgentRest)
 		case <-timer.C:
 		}
 	}
@@ -158,4 +162,18 @@ func (e *Engine[D]) heard(trigger <-chan struct{}) {
 		default:
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }

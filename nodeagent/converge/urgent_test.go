@@ -77,30 +77,33 @@ func TestUrgentGoesFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newHurryRig()
+		r.engine.Once(t.Context(), state{}, "")
 		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go r.run(ctx)
 
-		// The pass that writes a makes way for the newer state: u is never written.
+		// The pass that writes a makes way, and goes on. U, which it wanted, is never written.
 		time.Sleep(500 * time.Millisecond)
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("v")})
 		r.urgent <- struct{}{}
 		time.Sleep(510 * time.Millisecond)
 		r.want(t, "+v at 1s")
-
-		// The whole pass that follows writes b, and tells of all that was written.
-		time.Sleep(time.Second)
-		report := <-r.reports
-		if len(report.Changed) != 3 || !report.Clean() || len(report.Drift) != 0 || len(r.reports) != 0 {
+		if report := <-r.reports; len(report.Changed) != 2 || !report.Clean() || report.Objects["upper"] != 1 {
 			t.Errorf("report %+v", report)
 		}
 
-		// It rests for a quarter of a second, but not from what is urgent.
+		// The whole pass that follows writes b.
+		time.Sleep(1500 * time.Millisecond)
+		if report := <-r.reports; len(report.Changed) != 1 || !report.Clean() || len(report.Drift) != 0 || len(r.reports) != 0 {
+			t.Errorf("report %+v", report)
+		}
+
+		// What is urgent does not wait for it.
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("v", "w")})
 		r.urgent <- struct{}{}
 		synctest.Wait()
-		r.want(t, "+w at 2.01s")
+		r.want(t, "+w at 2.51s")
 		time.Sleep(time.Second)
 		if report := <-r.reports; len(report.Changed) != 1 || len(report.Drift) != 0 {
 			t.Errorf("report after an urgent pass: %+v", report)
@@ -108,13 +111,13 @@ func TestUrgentGoesFirst(t *testing.T) {
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("w")})
 		r.urgent <- struct{}{}
 		synctest.Wait()
-		r.want(t, "-v at 3.01s")
+		r.want(t, "-v at 3.51s")
 	})
 }
 
-// TestUrgentBeforeTheFirst: what an agent before left goes in the order of the stages, so
-// not with an urgent pass that comes before the first whole one has ended.
-func TestUrgentBeforeTheFirst(t *testing.T) {
+// TestUrgentAfterTheFirst: what is urgent stands on what the first pass makes, so that one is
+// not interrupted. What an agent before left goes in the order of the stages then.
+func TestUrgentAfterTheFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newHurryRig()
@@ -125,11 +128,32 @@ func TestUrgentBeforeTheFirst(t *testing.T) {
 		go r.run(ctx)
 
 		time.Sleep(500 * time.Millisecond)
-		r.now.Store(&state{Lower: items("a", "b", "c"), Upper: items("u")})
+		r.now.Store(&state{Lower: items("a", "b"), Upper: items("u", "v")})
 		r.urgent <- struct{}{}
 		time.Sleep(3 * time.Second)
 		r.want(t, "+u at 2s")
-		r.want(t, "-old at 3s")
+		r.want(t, "-old at 2s")
+		r.want(t, "+v at 2s")
+	})
+}
+
+// TestUrgentFailsInTheMidst: what an urgent pass leaves undone in the midst of a whole one is
+// in the report of that.
+func TestUrgentFailsInTheMidst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHurryRig()
+		r.engine.Once(t.Context(), state{}, "")
+		r.upper.Fault = func(diff.Change[item]) error { return converge.ErrBlocked{On: "lower"} }
+		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.run(ctx)
+		time.Sleep(500 * time.Millisecond)
+		r.urgent <- struct{}{}
+		if report := <-r.reports; report.Clean() || len(report.Blocked) != 1 || len(report.Changed) != 1 {
+			t.Errorf("report %+v", report)
+		}
 	})
 }
 
@@ -208,6 +232,7 @@ func TestUrgentLetsOthersLive(t *testing.T) {
 			}
 		}()
 		r.run(ctx)
+		time.Sleep(time.Millisecond) // the other goroutine ends
 		if len(r.reports) < 5 {
 			t.Errorf("%d whole passes in a minute", len(r.reports))
 		}
@@ -234,6 +259,35 @@ func TestUrgentNeverClears(t *testing.T) {
 		synctest.Wait()
 		if len(r.written) > 0 || len(keys(r.upper)) != 1 {
 			t.Errorf("changes %v, left %v", len(r.written), keys(r.upper))
+		}
+	})
+}
+
+// singly is a kind that makes each change for itself.
+type singly struct{ *convergetest.Kind[item] }
+
+func (singly) Pieces(changes []diff.Change[item]) [][]diff.Change[item] {
+	return slices.Collect(slices.Chunk(changes, 1))
+}
+
+// TestUrgentBetweenPieces: what is urgent waits for one piece of a stage's changes, and the
+// other pieces are made after it.
+func TestUrgentBetweenPieces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHurryRig()
+		r.engine.Once(t.Context(), state{}, "")
+		r.engine.Stages[0] = converge.NewStage[state](singly{r.lower.Kind("lower")}, func(s state) []item { return s.Lower }, nil)
+		r.now.Store(&state{Lower: items("a", "b", "c"), Upper: items("u")})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go r.run(ctx)
+		time.Sleep(500 * time.Millisecond)
+		r.urgent <- struct{}{}
+		report := <-r.reports
+		r.want(t, "+u at 1s")
+		if n := len(r.lower.Objects()); n != 3 || len(report.Changed) != 4 {
+			t.Errorf("%d objects after %v", n, report.Changed)
 		}
 	})
 }

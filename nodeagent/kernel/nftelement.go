@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,7 @@ import (
 const (
 	nftPerMessage     = 250
 	nftPerTransaction = 1 << 14
+	nftPerPiece       = 512
 	nftMaxRefusals    = 64 // transactions of one Apply that may fail and be mended
 	nftMaxOvertaken   = 5  // those in a row that others came before
 )
@@ -34,8 +36,9 @@ type Elements struct {
 }
 
 var (
-	_ converge.Kind[desired.Element] = (*Elements)(nil)
-	_ converge.Stamper               = (*Elements)(nil)
+	_ converge.Kind[desired.Element]      = (*Elements)(nil)
+	_ converge.Stamper                    = (*Elements)(nil)
+	_ converge.Piecewise[desired.Element] = (*Elements)(nil)
 )
 
 // NewElements gives the kind of the elements of table inet hawser.
@@ -71,6 +74,27 @@ func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 		return nil, fmt.Errorf("table inet %s: %w", desired.TableName, err)
 	}
 	return have, nil
+}
+
+// Pieces parts other backends of slots, of which each is for itself and there may be thousands
+// when the cluster's links change, from all else, which is made at once and before them.
+func (k *Elements) Pieces(changes []diff.Change[desired.Element]) [][]diff.Change[desired.Element] {
+	if len(changes) <= nftPerPiece {
+		return [][]diff.Change[desired.Element]{changes}
+	}
+	var pieces [][]diff.Change[desired.Element]
+	var others, slots []diff.Change[desired.Element]
+	for _, c := range changes {
+		if c.Op == diff.Update && c.Want.Set == desired.SetSlots {
+			slots = append(slots, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	if len(others) > 0 {
+		pieces = append(pieces, others)
+	}
+	return slices.AppendSeq(pieces, slices.Chunk(slots, nftPerPiece))
 }
 
 // Apply makes all changes in as few transactions as possible; an update takes

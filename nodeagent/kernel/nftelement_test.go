@@ -256,3 +256,28 @@ func TestNftElementsWaitForTheTable(t *testing.T) {
 		t.Errorf("deletes without a table: %v", err)
 	}
 }
+
+// TestElementPieces: what is no slot with another backend is written at once and first.
+func TestElementPieces(t *testing.T) {
+	t.Parallel()
+	change := func(op diff.Op, set string, i int) diff.Change[desired.Element] {
+		e := desired.Element{Set: set, Family: 4, ID: fmt.Sprint(i)}
+		return diff.Change[desired.Element]{Op: op, Key: e.Key(), Want: e, Have: e}
+	}
+	changes := []diff.Change[desired.Element]{change(diff.Create, desired.SetSlots, 0)}
+	for i := range 1100 {
+		changes = append(changes, change(diff.Update, desired.SetSlots, 1+i))
+	}
+	changes = append(changes, change(diff.Update, desired.SetPods, 0))
+	k := NewElements(NFTOptions{})
+	var sizes []int
+	for _, piece := range k.Pieces(changes) {
+		sizes = append(sizes, len(piece))
+	}
+	if want := []int{2, 512, 512, 76}; !slices.Equal(sizes, want) {
+		t.Errorf("pieces of %v, want %v", sizes, want)
+	}
+	if pieces := k.Pieces(changes[:512]); len(pieces) != 1 || len(pieces[0]) != 512 {
+		t.Errorf("512 changes are made in %d pieces", len(pieces))
+	}
+}
