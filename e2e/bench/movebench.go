@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"time"
 
@@ -238,30 +237,4 @@ func moveInput(clusters int) project.Input {
 		Gateways: map[string]fabric.Secret{"c0-a": {1}, "c0-b": {2}, "c0-c": {3}}}}}
 	in.Facts.Nodes = []model.Node{{Name: "c0-a", Addrs: []netip.Addr{netip.MustParseAddr("192.168.0.1")}}}
 	return in
-}
-
-// autogroup is where the kernel keeps how much this session is preferred (sched(7)).
-const autogroup = "/proc/self/autogroup"
-
-// prefer lets this session have the processors first, until the function that it
-// gives is called: clients and servers stand for hosts of their own, and a sender
-// that waits for those whom it measures measures itself. The programs of the lab
-// are in sessions of their own. A kernel that knows no such groups is left alone.
-func prefer() (undo func() error) {
-	before, err := os.ReadFile(autogroup)
-	if err != nil {
-		return func() error { return nil }
-	}
-	name, nice := "", 0
-	if _, err := fmt.Sscanf(string(before), "%s nice %d", &name, &nice); err != nil || setAutogroup(-10) != nil {
-		return func() error { return nil }
-	}
-	return func() error { return setAutogroup(nice) }
-}
-
-func setAutogroup(nice int) error {
-	if err := os.WriteFile(autogroup, fmt.Append(nil, nice), 0); err != nil {
-		return fmt.Errorf("set the nice value of this session: %w", err)
-	}
-	return nil
 }

@@ -40,7 +40,7 @@ func newStallBed(ctx context.Context, c config, other map[string]string, more ..
 		return nil, err
 	}
 	defer os.Remove(topology)
-	b := &stallBed{servers: map[string]*traffic.Server{}, newest: map[string]*atomic.Int64{}, yield: prefer()}
+	b := &stallBed{servers: map[string]*traffic.Server{}, newest: map[string]*atomic.Int64{}, yield: traffic.Prefer()}
 	if b.testbed, err = newTestbedOf(ctx, c, topology, filepath.Join(files, "workloads"), more...); err != nil {
 		return nil, err
 	}

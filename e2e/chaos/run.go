@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/e2e/chaos/plan"
+	"hawser.dev/hawser/e2e/traffic"
 	"hawser.dev/hawser/lab/netspace"
 	"hawser.dev/hawser/nodeagent/round/roundtest"
 )
@@ -66,6 +67,8 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.captures.close()) }()
+	undo := traffic.Prefer()
+	defer func() { err = errors.Join(err, undo()) }()
 	stop := c.traffic(ctx)
 	defer stop()
 	if err := c.prepare(ctx); err != nil {
