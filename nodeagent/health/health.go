@@ -132,6 +132,18 @@ func (s Snapshot) Uses(local string, remote Peer) bool { return s.word(local, re
 // Takes reports whether both ends of a link take what clusters passed on.
 func (s Snapshot) Takes(local string, remote Peer) bool { return s.word(local, remote).takes }
 
+// Known reports whether nothing is taken for granted: each link was answered or is dead, and
+// each gateway of this cluster that lives said which it has.
+func (s Snapshot) Known() bool {
+	for i := range s.Links {
+		l := &s.Links[i]
+		if l.Initial || l.Target.Device != "" && l.Alive() && l.reach == nil {
+			return false
+		}
+	}
+	return len(s.Links) > 0
+}
+
 // word gives the best of what is known, as two gateways may have two links.
 func (s Snapshot) word(local string, remote Peer) word {
 	var out word

@@ -14,8 +14,8 @@ import (
 const (
 	// mostMoves is how many moves are kept for status.
 	mostMoves = 64
-	// SettleTime is how long a link of the run before stays chosen while nobody said
-	// anything of it yet. Whoever runs a node makes another round after it, as perhaps
+	// SettleTime is how long a link of the run before stays chosen at most, while not all
+	// is known that decides. Whoever runs a node makes another round after it, as perhaps
 	// nothing else happens then.
 	SettleTime = 2 * time.Second
 )
@@ -105,7 +105,7 @@ func (c *choice) follow(remote string, want health.Choice, v snapshot, now time.
 	if known && sameLink(have.Path, want.Path) {
 		return chosen{Choice: want, Since: have.Since}
 	}
-	if have.Restored && now.Sub(c.Began) < SettleTime && v.rank(remote, have.Path) > health.Down {
+	if c.early(have, v, now) && v.rank(remote, have.Path) > health.Down {
 		have.Rank = v.rank(remote, have.Path)
 		return have
 	}
@@ -124,6 +124,14 @@ func (c *choice) follow(remote string, want health.Choice, v snapshot, now time.
 	}
 	c.moved(m)
 	return chosen{Choice: want, Since: now}
+}
+
+// early reports whether a link of the run before may be better than what is known: probes and
+// words of others come in one by one after a start. Later it would differ from what the rest
+// of the cluster uses, and answers to new TCP connections come back there, where a gateway
+// refuses them, as it saw no SYN.
+func (c *choice) early(have chosen, v snapshot, now time.Time) bool {
+	return have.Restored && now.Sub(c.Began) < SettleTime && !v.links.Known()
 }
 
 // ownLinks gives this gateway's own links, those that were used last where none lives.

@@ -177,9 +177,18 @@ func TestRestartMovesNothing(t *testing.T) {
 	kept := before.choice.kept()
 
 	// Nobody said anything yet, so the table alone would move it.
-	d := newDesk()
-	d.own()
-	d.choice = restoreChoice("g1", kept, d.now)
+	restarted := func() *desk {
+		d := newDesk()
+		d.own()
+		for _, peer := range []string{"g2/c", "g2/d"} {
+			l := d.links[peer]
+			l.State, l.Initial = status.Connecting, true
+			d.links[peer] = l
+		}
+		d.choice = restoreChoice("g1", kept, d.now)
+		return d
+	}
+	d := restarted()
 	path, log := d.look()
 	d.want(t, "after the restart", path, log, "a-"+other)
 	if since := d.choice.Last["g2"].Since; !since.Equal(kept["g2"].Since) {
@@ -188,6 +197,17 @@ func TestRestartMovesNothing(t *testing.T) {
 	d.now = d.now.Add(SettleTime)
 	path, log = d.look()
 	d.want(t, "in the end", path, log, "a-"+first.Remote, "msg=moved")
+
+	// Once all links were answered there is nothing to wait for.
+	d = restarted()
+	d.set("g2/c", health.Good, "")
+	path, log = d.look()
+	d.want(t, "one answered", path, log, "a-"+other)
+	d = restarted()
+	d.set("g2/c", health.Good, "")
+	d.set("g2/d", health.Good, "")
+	path, log = d.look()
+	d.want(t, "both answered", path, log, "a-"+first.Remote, "msg=moved")
 
 	// One that is dead is left at once.
 	d = newDesk()
