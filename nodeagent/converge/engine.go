@@ -50,7 +50,7 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 	began := time.Now()
 	report := Report{Digest: digest, At: began, Drift: map[string]int{}}
 	looks := digest != "" && digest == e.clean
-	e.moved = false
+	defer func() { e.moved = false }()
 	for report.Passes < mostPasses && !report.Interrupted {
 		before := len(report.Changed)
 		report.Passes++
