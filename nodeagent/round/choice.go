@@ -105,7 +105,10 @@ func (c *choice) follow(remote string, want health.Choice, v snapshot, now time.
 	if known && sameLink(have.Path, want.Path) {
 		return chosen{Choice: want, Since: have.Since}
 	}
-	if c.early(have, v, now) && v.rank(remote, have.Path) > health.Down {
+	// Once all is known it would only differ from what the rest of the cluster uses: answers to
+	// new TCP connections come back there, where a gateway refuses them, as it saw no SYN.
+	early := have.Restored && now.Sub(c.Began) < SettleTime && !v.links.Known()
+	if early && v.rank(remote, have.Path) > health.Down {
 		have.Rank = v.rank(remote, have.Path)
 		return have
 	}
@@ -124,14 +127,6 @@ func (c *choice) follow(remote string, want health.Choice, v snapshot, now time.
 	}
 	c.moved(m)
 	return chosen{Choice: want, Since: now}
-}
-
-// early reports whether a link of the run before may be better than what is known: probes and
-// words of others come in one by one after a start. Later it would differ from what the rest
-// of the cluster uses, and answers to new TCP connections come back there, where a gateway
-// refuses them, as it saw no SYN.
-func (c *choice) early(have chosen, v snapshot, now time.Time) bool {
-	return have.Restored && now.Sub(c.Began) < SettleTime && !v.links.Known()
 }
 
 // ownLinks gives this gateway's own links, those that were used last where none lives.

@@ -82,7 +82,7 @@ func (c *choice) keep(remote string, route health.Route, found bool, v snapshot,
 	if !known || have.Via == "" || !near || !v.exists(remote, link.onward(have.Via)) {
 		return chosen{}, false
 	}
-	early := c.early(have, v, now) && link.Rank > health.Down
+	early := have.Restored && now.Sub(c.Began) < SettleTime && link.Rank > health.Down
 	if found && (!early || strings.Join(route.Over, " ") == have.Over) || !found && c.Links[remote].Rank > health.Down {
 		return chosen{}, false
 	}
