@@ -50,7 +50,8 @@ echo 1 > /proc/sys/net/ipv4/conf/foreign0/log_martians
 echo 66 > /proc/sys/net/ipv4/ip_default_ttl
 `
 
-// showScript prints them.
+// showScript prints them. Rules of protocol 74 are ours, and there for milliseconds now and
+// then.
 const showScript = `
 ip -d -o link show foreign0 | grep -o 'foreign0.*mtu [0-9]*'
 ip -o addr show dev foreign0 to 192.0.2.0/24 | cut -d ' ' -f 2-
@@ -60,7 +61,7 @@ six route show table all proto 99
 six rule show | grep -w -e '^7310:'
 ip neigh show dev foreign0 nud permanent
 ip route show table all proto 99
-ip rule show | grep -w -e '^7298:' -e '^7310:' -e '^0:' -e '^32766:'
+ip rule show | grep -w -e '^7298:' -e '^7310:' -e '^0:' -e '^32766:' | grep -v -w 'proto 74'
 nft list table inet foreign
 nft list table ip hawser_not
 cat /proc/sys/net/ipv4/conf/foreign0/rp_filter /proc/sys/net/ipv4/conf/foreign0/log_martians /proc/sys/net/ipv4/ip_default_ttl
