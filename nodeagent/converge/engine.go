@@ -113,6 +113,8 @@ func (e *Engine[D]) pass(ctx context.Context, p *pass[D]) {
 			return
 		}
 		p.makeWay()
+		// What p wants of an urgent stage is older then. It has its turn all the same, as what
+		// blocked it may have been made meanwhile.
 		if !(e.moved && s.urgent() && e.hurry(ctx, p.objects)) {
 			s.forward(ctx, p)
 		}

@@ -173,18 +173,22 @@ func (t *target) follow(number uint64, now time.Time, s Settings) {
 
 // prove brings the next probe of a dead link forward when something came over it, in either
 // direction: it follows a quarter of an interval after the one before. It reports whether it did.
-func (t *target) prove(now time.Time, s Settings) (sooner bool) {
-	if t.state != status.Disconnected {
-		return false
-	}
-	soon := t.probes[t.sequence%window].at.Add(s.Interval / 4)
+func (t *target) prove(now time.Time, s Settings) bool {
+	return t.state == status.Disconnected && t.sooner(now, s.Interval/4)
+}
+
+// sooner has the next probe go out at a time after the latest one, or now, where it would go
+// out later. It reports whether it would.
+func (t *target) sooner(now time.Time, after time.Duration) bool {
+	soon := t.probes[t.sequence%window].at.Add(after)
 	if soon.Before(now) {
 		soon = now
 	}
-	if soon.Before(t.next) {
-		t.next, sooner = soon, true
+	if !soon.Before(t.next) {
+		return false
 	}
-	return sooner
+	t.next = soon
+	return true
 }
 
 // accepts finds the probe of the window that a reply belongs to.

@@ -205,13 +205,7 @@ func (p *Prober) hurry(t *target, now time.Time) {
 		return
 	}
 	t.every = 1
-	soon := t.probes[t.sequence%window].at.Add(p.settings.Interval)
-	if soon.Before(now) {
-		soon = now
-	}
-	if soon.Before(t.next) {
-		t.next = soon
-	}
+	t.sooner(now, p.settings.Interval)
 	p.replan(t, now)
 }
 

@@ -88,18 +88,21 @@ func (p *Pair) IP(i int, args string) {
 // NFT runs nft(8) in a namespace, and gives what it prints.
 func (p *Pair) NFT(i int, args ...string) string {
 	p.t.Helper()
-	out, err := exec.Command("ip", slices.Concat([]string{"netns", "exec", p.name[i], "nft"}, args)...).CombinedOutput()
-	if err != nil {
-		p.t.Fatalf("nft %s: %v: %s", args, err, out)
-	}
-	return string(out)
+	return p.output("ip", slices.Concat([]string{"netns", "exec", p.name[i], "nft"}, args)...)
 }
 
 func (p *Pair) run(command, args string) {
 	p.t.Helper()
-	if out, err := exec.Command(command, strings.Fields(args)...).CombinedOutput(); err != nil {
-		p.t.Fatalf("%s %s: %v: %s", command, args, err, out)
+	p.output(command, strings.Fields(args)...)
+}
+
+func (p *Pair) output(command string, args ...string) string {
+	p.t.Helper()
+	out, err := exec.Command(command, args...).CombinedOutput()
+	if err != nil {
+		p.t.Fatalf("%s %s: %v: %s", command, strings.Join(args, " "), err, out)
 	}
+	return string(out)
 }
 
 // VXLAN makes hw-vx0 in a namespace, with the permanent entries for the other.
