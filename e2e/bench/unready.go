@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"hawser.dev/hawser/internal/due"
 	"hawser.dev/hawser/lab"
 )
 
@@ -137,7 +138,7 @@ func (b *stallBed) turn(ctx context.Context, pod string, dials *background) (t t
 		return t, err
 	}
 	err = within(ctx, 30*time.Second, func() error {
-		if silence := time.Since(later(newest(), off)); silence < unreadyQuiet {
+		if silence := time.Since(due.Later(newest(), off)); silence < unreadyQuiet {
 			return fmt.Errorf("%s gets connections %s after it became unready", pod, time.Since(off)-silence)
 		}
 		return nil
@@ -161,13 +162,6 @@ func (b *stallBed) turn(ctx context.Context, pod string, dials *background) (t t
 		}
 	}
 	return t, nil
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // ready changes a backend's readiness and gives the time at which the first node

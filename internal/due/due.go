@@ -2,7 +2,7 @@
 // alone for which it is time.
 //
 // Called by nodeagent/health, nodeagent/change, nodeagent/pathmtu and nodeagent/endpoint, the
-// machines that one tick runs.
+// machines that one tick runs; nodeagent/converge and nodeagent/hold compare times with it.
 package due
 
 import (
@@ -96,4 +96,20 @@ func (o *order[T]) Pop() any {
 	*o = old[:len(old)-1]
 	t.slot().index = 0
 	return t
+}
+
+// Earlier gives the earlier one of two times.
+func Earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// Later gives the later one of two times.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

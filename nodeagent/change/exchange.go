@@ -313,7 +313,7 @@ func (x *Exchange) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		if at.IsZero() {
 			x.queue.Remove(l)
 		} else {
-			x.queue.Set(l, earlier(at, now.Add(idle))) // tunnels are given up in time, too
+			x.queue.Set(l, due.Earlier(at, now.Add(idle))) // tunnels are given up in time, too
 		}
 		if len(messages) > 0 {
 			l.unsaid = messages
@@ -325,13 +325,6 @@ func (x *Exchange) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		out = append(out, x.say(l)...)
 	}
 	return out, x.queue.Wait(now, idle)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // say gives the datagrams of what a pair has to say.

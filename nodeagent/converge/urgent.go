@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"hawser.dev/hawser/internal/due"
 )
 
 const (
@@ -118,9 +120,9 @@ func (e *Engine[D]) idle(ctx context.Context, rest, echo, period time.Duration, 
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		calm, next := later(free, e.owed), end
+		calm, next := due.Later(free, e.owed), end
 		if !e.owed.IsZero() {
-			next = earlier(end, calm)
+			next = due.Earlier(end, calm)
 		}
 		if !now.Before(next) {
 			e.heard(trigger)
@@ -135,7 +137,7 @@ func (e *Engine[D]) idle(ctx context.Context, rest, echo, period time.Duration, 
 			}
 			return nil
 		}
-		tokens, drift, urgent := from(free, trigger), from(later(calm, silent), e.Drift), from(quiet, e.urgentTrigger())
+		tokens, drift, urgent := from(free, trigger), from(due.Later(calm, silent), e.Drift), from(quiet, e.urgentTrigger())
 		timer.Reset(next.Sub(now))
 		select {
 		case <-ctx.Done():
@@ -162,18 +164,4 @@ func (e *Engine[D]) heard(trigger <-chan struct{}) {
 		default:
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

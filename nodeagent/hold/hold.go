@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"hawser.dev/hawser/internal/due"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -175,7 +176,7 @@ func (s State) Look(v View, now time.Time) (next State, write *Write, again time
 	next = next.keep(v, now)
 	switch again = now.Add(RenewEvery); {
 	case next.mine.Gateway != "":
-		again = later(next.began.Add(RenewEvery), next.pauseTo)
+		again = due.Later(next.began.Add(RenewEvery), next.pauseTo)
 		if !now.Before(again) {
 			write, again = &Write{next.mine}, now.Add(retryEvery)
 			write.Lease.Renewed = now
@@ -256,7 +257,7 @@ func (s State) take(v View, now time.Time) (write *Write, at time.Time) {
 			best, at = g, when
 		}
 	}
-	if at = later(at, s.pauseTo); best.Name == "" || now.Before(at) {
+	if at = due.Later(at, s.pauseTo); best.Name == "" || now.Before(at) {
 		return nil, at
 	}
 	l := s.seen[best.Name].lease
@@ -387,11 +388,4 @@ func score(node, gateway string) uint64 {
 	x := h.Sum64()
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	return x ^ x>>33
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }
