@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -76,25 +77,40 @@ func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 	return have, nil
 }
 
-// Pieces parts other backends of slots, of which each is for itself and there may be thousands
-// when the cluster's links change, from all else, which is made at once and before them.
+// Pieces parts slots, of which there may be thousands when the second backend of a service comes
+// or goes, from all else, which is made at once. A service asks many slots once they are there,
+// and when it asks the first one alone, that one is right.
 func (k *Elements) Pieces(changes []diff.Change[desired.Element]) [][]diff.Change[desired.Element] {
 	if len(changes) <= nftPerPiece {
 		return [][]diff.Change[desired.Element]{changes}
 	}
-	var pieces [][]diff.Change[desired.Element]
-	var others, slots []diff.Change[desired.Element]
+	var parts [4][]diff.Change[desired.Element]
+	const others, created, asking, slots = 0, 1, 2, 3
 	for _, c := range changes {
-		if c.Op == diff.Update && c.Want.Set == desired.SetSlots {
-			slots = append(slots, c)
-		} else {
-			others = append(others, c)
+		e, part := c.Want, others
+		if c.Op == diff.Delete {
+			e = c.Have
 		}
+		switch {
+		case e.Set == desired.SetServices && !strings.HasPrefix(e.Value, desired.PickChain(desired.SlotsOne, false)):
+			part = asking
+		case e.Set != desired.SetSlots || strings.HasSuffix(e.ID, nftJoin+"0"):
+		case c.Op == diff.Create:
+			part = created
+		default:
+			part = slots
+		}
+		parts[part] = append(parts[part], c)
 	}
-	if len(others) > 0 {
-		pieces = append(pieces, others)
+	var pieces [][]diff.Change[desired.Element]
+	for part, all := range parts {
+		size := nftPerPiece
+		if part == others || part == asking {
+			size = max(len(all), 1)
+		}
+		pieces = slices.AppendSeq(pieces, slices.Chunk(all, size))
 	}
-	return slices.AppendSeq(pieces, slices.Chunk(slots, nftPerPiece))
+	return pieces
 }
 
 // Apply makes all changes in as few transactions as possible; an update takes

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -257,27 +258,66 @@ func TestNftElementsWaitForTheTable(t *testing.T) {
 	}
 }
 
-// TestElementPieces: what is no slot with another backend is written at once and first.
+// TestElementPieces: what is no slot is written at once, and no service asks slots that are not
+// there, or the first one while that leads elsewhere.
 func TestElementPieces(t *testing.T) {
 	t.Parallel()
-	change := func(op diff.Op, set string, i int) diff.Change[desired.Element] {
-		e := desired.Element{Set: set, Family: 4, ID: fmt.Sprint(i)}
+	change := func(op diff.Op, set, id, value string) diff.Change[desired.Element] {
+		e := desired.Element{Set: set, Family: 4, ID: id, Value: value}
 		return diff.Change[desired.Element]{Op: op, Key: e.Key(), Want: e, Have: e}
 	}
-	changes := []diff.Change[desired.Element]{change(diff.Create, desired.SetSlots, 0)}
-	for i := range 1100 {
-		changes = append(changes, change(diff.Update, desired.SetSlots, 1+i))
+	slots := func(op diff.Op, service string) (out []diff.Change[desired.Element]) {
+		for i := range 1024 {
+			out = append(out, change(op, desired.SetSlots, service+" . "+strconv.Itoa(i), ""))
+		}
+		return out
 	}
-	changes = append(changes, change(diff.Update, desired.SetPods, 0))
+	service := func(op diff.Op, service string, slots int, affinity bool) diff.Change[desired.Element] {
+		return change(op, desired.SetServices, service, desired.PickChain(slots, affinity)+"4")
+	}
+	writes := slices.Concat(
+		[]diff.Change[desired.Element]{
+			service(diff.Update, "one to two", desired.SlotsMany, true),
+			service(diff.Update, "two to one", desired.SlotsOne, false),
+		},
+		slots(diff.Create, "one to two"),
+		[]diff.Change[desired.Element]{change(diff.Update, desired.SetSlots, "two to one . 0", "")},
+		slots(diff.Update, "others of two"),
+		[]diff.Change[desired.Element]{change(diff.Update, desired.SetPods, "pod", "")},
+	)
+	deletes := slices.Concat(slots(diff.Delete, "gone"), []diff.Change[desired.Element]{
+		service(diff.Delete, "gone", desired.SlotsMany, false), change(diff.Delete, desired.SetPods, "pod", ""),
+	})
 	k := NewElements(NFTOptions{})
-	var sizes []int
-	for _, piece := range k.Pieces(changes) {
-		sizes = append(sizes, len(piece))
-	}
-	if want := []int{2, 512, 512, 76}; !slices.Equal(sizes, want) {
-		t.Errorf("pieces of %v, want %v", sizes, want)
-	}
-	if pieces := k.Pieces(changes[:512]); len(pieces) != 1 || len(pieces[0]) != 512 {
-		t.Errorf("512 changes are made in %d pieces", len(pieces))
+	for name, tc := range map[string]struct {
+		changes []diff.Change[desired.Element]
+		sizes   []int
+		piece   map[string]int // of some keys
+	}{
+		"writes": {writes, []int{5, 512, 511, 1, 512, 511}, map[string]int{
+			"services4 two to one": 0, "slots4 two to one . 0": 0, "slots4 one to two . 0": 0, "pods4 pod": 0,
+			"slots4 one to two . 1023": 2, "services4 one to two": 3, "slots4 others of two . 1023": 5,
+		}},
+		"deletes": {deletes, []int{2, 1, 512, 511}, map[string]int{
+			"pods4 pod": 0, "services4 gone": 1, "slots4 gone . 1023": 3,
+		}},
+		"few": {writes[:512], []int{512}, nil},
+	} {
+		var sizes []int
+		at := map[string]int{}
+		for i, piece := range k.Pieces(tc.changes) {
+			sizes = append(sizes, len(piece))
+			for _, c := range piece {
+				at[c.Key] = i
+			}
+		}
+		if !slices.Equal(sizes, tc.sizes) {
+			t.Errorf("%s: pieces of %v, want %v", name, sizes, tc.sizes)
+		}
+		for key, want := range tc.piece {
+			if at[key] != want {
+				t.Errorf("%s: %q is in piece %d, want %d", name, key, at[key], want)
+			}
+		}
 	}
 }
