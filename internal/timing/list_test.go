@@ -1,5 +1,5 @@
 // Package timing lists the timing constants of the programs, from their source, for
-// docs/timing.md. It is for tests.
+// docs/timing.md.
 //
 // Called by its own test, which writes and checks the page (make generate).
 package timing
