@@ -42,7 +42,16 @@ type unreachable struct {
 // of this host.
 func agentSockets(named []string, labDir string) ([]string, error) {
 	if len(named) > 0 {
-		return expand(named)
+		var out []string
+		for _, pattern := range named {
+			found, err := filepath.Glob(pattern)
+			if err != nil || len(found) == 0 {
+				return nil, fmt.Errorf("no agent socket at %s", pattern)
+			}
+			out = append(out, found...)
+		}
+		slices.Sort(out)
+		return slices.Compact(out), nil
 	}
 	dir, err := labFolder(labDir)
 	if err != nil {
@@ -72,19 +81,6 @@ func labSockets(dir string) []string {
 		out = append(out, found...)
 	}
 	return out
-}
-
-func expand(patterns []string) ([]string, error) {
-	var out []string
-	for _, pattern := range patterns {
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) == 0 {
-			return nil, fmt.Errorf("no agent socket at %s", pattern)
-		}
-		out = append(out, found...)
-	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
 }
 
 // question is what to ask of agents.

@@ -76,7 +76,21 @@ func (a *app) allocate(ctx context.Context, args []string, f allocateFlags) erro
 		return err
 	}
 	if f.check {
-		return a.checkLock(t, set, have)
+		out, list := reconciler.Allocate(reconciler.LockInput{
+			Set: set, File: t.lockFile, Committed: t.lock, Published: have.raw,
+		})
+		if !list.HasErrors() {
+			list = out.Stale
+		}
+		for i := range list {
+			if list[i].Pos == (diag.Pos{}) {
+				list[i].Pos.File = t.lockFile
+			}
+		}
+		if list.HasErrors() {
+			return found{list: list, sources: t.files()}
+		}
+		return nil
 	}
 	raw, err := a.newLock(t, set, have, f)
 	if err != nil {
@@ -153,22 +167,4 @@ func (a *app) newLock(t topology, set *schema.ClusterSet, have publishedLock, f 
 		lock = lock.Forget(published)
 	}
 	return lock.Marshal()
-}
-
-func (a *app) checkLock(t topology, set *schema.ClusterSet, have publishedLock) error {
-	out, list := reconciler.Allocate(reconciler.LockInput{
-		Set: set, File: t.lockFile, Committed: t.lock, Published: have.raw,
-	})
-	if !list.HasErrors() {
-		list = out.Stale
-	}
-	for i := range list {
-		if list[i].Pos == (diag.Pos{}) {
-			list[i].Pos.File = t.lockFile
-		}
-	}
-	if list.HasErrors() {
-		return found{list: list, sources: t.files()}
-	}
-	return nil
 }

@@ -52,7 +52,8 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.apply(cmd.Context(), args, f) },
 	}
 	a.topologyFlag(cmd)
-	f.treeFlags.add(cmd)
+	f.buildFlags.add(cmd)
+	cmd.Flags().StringVar(&f.tree, "tree", "", "a folder that hawser render wrote, instead of a topology")
 	f.clusterFlags.add(cmd, false)
 	flags := cmd.Flags()
 	flags.StringVar(&f.repo, "repo", "", "path or URL of a repository that a reconciler publishes to, instead of a topology")

@@ -122,7 +122,16 @@ func (a *app) approve(ctx context.Context, f approveFlags) error {
 		return a.say1(f.output, "nothing waits for approval")
 	}
 	if f.list {
-		return a.listApproval(c, f.output)
+		var err error
+		if f.output == "text" {
+			_, err = fmt.Fprintf(a.out, "revision %d of clusterset %s waits for approval: %s\n", c.Revision, c.Clusterset, c.Approval)
+		} else {
+			err = a.encode(f.output, c.Approval)
+		}
+		if err != nil {
+			return err
+		}
+		return answer{}
 	}
 	if err := c.compare(a); err != nil {
 		return err
@@ -354,19 +363,6 @@ func (a *app) showCandidate(c *candidate) error {
 	}
 	_, err := fmt.Fprintf(a.out, "\nRevision %d of clusterset %s follows from %s: %s\n", c.Revision, c.Clusterset, c.input.File, c.Approval)
 	return err
-}
-
-func (a *app) listApproval(c *candidate, format string) error {
-	var err error
-	if format == "text" {
-		_, err = fmt.Fprintf(a.out, "revision %d of clusterset %s waits for approval: %s\n", c.Revision, c.Clusterset, c.Approval)
-	} else {
-		err = a.encode(format, c.Approval)
-	}
-	if err != nil {
-		return err
-	}
-	return answer{}
 }
 
 // confirm asks, where there is somebody to ask.

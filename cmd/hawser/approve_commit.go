@@ -61,7 +61,17 @@ func (a *app) approveCommit(ctx context.Context, args []string, f approveCommitF
 			Source: d.Pos.String(), Owners: d.Owners, Owned: owned})
 	}
 	if f.output == "text" {
-		a.printReview(review, out)
+		signers := strings.Join(out.Signers, ", ")
+		if signers == "" {
+			signers = "nobody who counts"
+		}
+		_, _ = fmt.Fprintf(a.out, "commit %s, signed by %s\n  %s\n\n", out.Commit, signers, out.Subject)
+		for i, change := range out.Changes {
+			_, _ = fmt.Fprintf(a.out, "  %s %s  # %s\n", change.Did, change.Item, change.Source)
+			if !change.Owned {
+				_, _ = fmt.Fprintf(a.out, "      %s\n", review.WhoMay(review.Changes[i]))
+			}
+		}
 	}
 	if needed {
 		if len(review.Signers) == 0 {
@@ -83,20 +93,6 @@ func (a *app) approveCommit(ctx context.Context, args []string, f approveCommitF
 			strings.Join(out.Approver, ", "), out.File, review.Commit[:12])
 	}
 	return err
-}
-
-func (a *app) printReview(r *reconciler.Review, c approvedCommit) {
-	signers := strings.Join(c.Signers, ", ")
-	if signers == "" {
-		signers = "nobody who counts"
-	}
-	_, _ = fmt.Fprintf(a.out, "commit %s, signed by %s\n  %s\n\n", c.Commit, signers, c.Subject)
-	for i, change := range c.Changes {
-		_, _ = fmt.Fprintf(a.out, "  %s %s  # %s\n", change.Did, change.Item, change.Source)
-		if !change.Owned {
-			_, _ = fmt.Fprintf(a.out, "      %s\n", r.WhoMay(r.Changes[i]))
-		}
-	}
 }
 
 // reviewCommit looks at a commit of the repository that holds a folder with a topology.

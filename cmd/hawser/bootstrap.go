@@ -113,8 +113,16 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 	if err != nil {
 		return err
 	}
-	f.defaults(filepath.Dir(t.file))
-	r, err := a.newReconciler(f.reconciler(at))
+	dir := filepath.Dir(t.file) // where hawser init leaves keys
+	f.keys = cmp.Or(f.keys, filepath.Join(dir, "keys"))
+	if file := filepath.Join(dir, "keys", "root.key"); f.root == "" && !missingFile(file) {
+		f.root = file
+	}
+	r, err := a.newReconciler(&reconcileFlags{once: true, logFormat: "text", cfg: reconciler.Config{
+		Source: repo.Config{URL: at.url, Auth: f.auth}, SourceBranch: at.branch, Path: at.path, PublishBranch: f.branch,
+		RootKeyFile: f.root, RootIdentityFile: f.identity, Image: f.image, AllowOtherRoot: f.otherRoot, Interval: time.Minute,
+		AuthorName: authorName, AuthorEmail: authorEmail,
+	}})
 	if err != nil {
 		return err
 	}
@@ -122,7 +130,15 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 	if b.Preflight, err = a.examineAll(ctx, clusters, set, src); err != nil {
 		return err
 	}
-	hindered := f.hindered(b.Preflight)
+	hindered := false
+	for i := range b.Preflight {
+		r := &b.Preflight[i]
+		file := filepath.Join(f.keys, r.Cluster+".identity")
+		r.Findings = slices.DeleteFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "identity-missing" && !missingFile(file) })
+		hindered = hindered || slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool {
+			return d.Severity == diag.Error && !slices.Contains(f.ignore, d.Code)
+		})
+	}
 	if err := a.showPreflight(a.err, b.Preflight, nil, t); err != nil {
 		return err
 	}
@@ -312,38 +328,6 @@ func (f *bootstrapFlags) login() repo.Auth {
 	return auth
 }
 
-// defaults are where hawser init leaves keys.
-func (f *bootstrapFlags) defaults(dir string) {
-	f.keys = cmp.Or(f.keys, filepath.Join(dir, "keys"))
-	if file := filepath.Join(dir, "keys", "root.key"); f.root == "" && !missingFile(file) {
-		f.root = file
-	}
-}
-
-// reconciler gives the flags of the reconciler that publishes the commit.
-func (f *bootstrapFlags) reconciler(at place) *reconcileFlags {
-	return &reconcileFlags{once: true, logFormat: "text", cfg: reconciler.Config{
-		Source: repo.Config{URL: at.url, Auth: f.auth}, SourceBranch: at.branch, Path: at.path, PublishBranch: f.branch,
-		RootKeyFile: f.root, RootIdentityFile: f.identity, Image: f.image, AllowOtherRoot: f.otherRoot, Interval: time.Minute,
-		AuthorName: authorName, AuthorEmail: authorEmail,
-	}}
-}
-
-// hindered reports whether preflight found an error that matters. What is about to be made
-// is not missing.
-func (f *bootstrapFlags) hindered(results []preflighted) bool {
-	hindered := false
-	for i := range results {
-		r := &results[i]
-		file := filepath.Join(f.keys, r.Cluster+".identity")
-		r.Findings = slices.DeleteFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "identity-missing" && !missingFile(file) })
-		hindered = hindered || slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool {
-			return d.Severity == diag.Error && !slices.Contains(f.ignore, d.Code)
-		})
-	}
-	return hindered
-}
-
 // setups gives what each cluster gets besides what the tree has for it, and who brings the
 // tree there.
 func (f *bootstrapFlags) setups(ctx context.Context, clusters []*apply.Cluster, set *schema.ClusterSet, at place, tree render.Tree,
@@ -462,9 +446,10 @@ func (b *bootstrapped) print(w io.Writer, plan bool) error {
 		state = fmt.Sprintf("published as %.12s", b.Published)
 	}
 	_, err := fmt.Fprintf(w, "commit %.12s of branch %s of %s: %s\n", b.Commit, b.Branch, b.Repository, state)
+	carriers := map[string]string{apply.ByFlux: "Flux", apply.ByArgo: "Argo CD", apply.ByApply: "hawser apply"}
 	for _, r := range b.Clusters {
 		if err == nil {
-			_, err = fmt.Fprintf(w, "cluster %s gets it by %s\n", r.Cluster, delivery(b.Delivery[r.Cluster]))
+			_, err = fmt.Fprintf(w, "cluster %s gets it by %s\n", r.Cluster, carriers[b.Delivery[r.Cluster]])
 		}
 	}
 	if err == nil {
@@ -474,9 +459,4 @@ func (b *bootstrapped) print(w io.Writer, plan bool) error {
 		_, err = fmt.Fprintf(w, "next, the first where the root key is to stay, as it publishes each commit from now on:\n  %s\n", strings.Join(b.Next, "\n  "))
 	}
 	return err
-}
-
-// delivery names who brings to clusters what is published.
-func delivery(by string) string {
-	return map[string]string{apply.ByFlux: "Flux", apply.ByArgo: "Argo CD", apply.ByApply: "hawser apply"}[by]
 }

@@ -87,11 +87,6 @@ type treeFlags struct {
 	branch string
 }
 
-func (f *treeFlags) add(cmd *cobra.Command) {
-	f.buildFlags.add(cmd)
-	cmd.Flags().StringVar(&f.tree, "tree", "", "a folder that hawser render wrote, instead of a topology")
-}
-
 // source is a tree to apply, or the topology to build it from.
 type source struct {
 	tree     render.Tree // nil: it is built

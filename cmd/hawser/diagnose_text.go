@@ -46,7 +46,19 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 				out.WriteString("\n") // one line each, behind what has trouble
 			}
 			if arrived <= mostArrived {
-				_, _ = fmt.Fprintf(&out, "%s, %s: %s\n", t.First.Journey.Came, counted(t.First.Journey.Packets, "packet"), arrivedText(t))
+				var way []string
+				last := t.First
+				for s := t.First; s != nil; {
+					way, last = append(way, s.Cluster+"/"+s.Node), s
+					if s = nil; len(last.Next) > 0 {
+						s = last.Next[0]
+					}
+				}
+				text := "arrived at " + last.Journey.Left.To + " over " + strings.Join(way, ", ")
+				if t.Answered {
+					text += ", answered"
+				}
+				_, _ = fmt.Fprintf(&out, "%s, %s: %s\n", t.First.Journey.Came, counted(t.First.Journey.Packets, "packet"), text)
 			}
 			continue
 		}
@@ -68,23 +80,6 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 		_, _ = fmt.Fprintf(&out, "and %d more that arrived\n", arrived-mostArrived)
 	}
 	return out.String()
-}
-
-// arrivedText names the nodes on the way to where packets got to.
-func arrivedText(t trip.Trip) string {
-	var way []string
-	last := t.First
-	for s := t.First; s != nil; {
-		way, last = append(way, s.Cluster+"/"+s.Node), s
-		if s = nil; len(last.Next) > 0 {
-			s = last.Next[0]
-		}
-	}
-	text := "arrived at " + last.Journey.Left.To + " over " + strings.Join(way, ", ")
-	if t.Answered {
-		text += ", answered"
-	}
-	return text
 }
 
 // stepText describes a node, and those behind it.

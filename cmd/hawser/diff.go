@@ -64,11 +64,22 @@ reconciler would refuse, included). --fail-on says which changes count: any, tho
 are disruptive, or those by which somebody newly reaches something (reach).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkFailOn(f.failOn); err != nil {
-				return err
+			for _, v := range f.failOn {
+				if !slices.Contains(failOns(), v) {
+					return fmt.Errorf("--fail-on %q: it is %s", v, strings.Join(failOns(), ", "))
+				}
 			}
 			if f.live {
-				return a.diffLive(cmd, args, f)
+				for _, flag := range []string{"against", "repo", "fail-on"} {
+					if cmd.Flags().Changed(flag) {
+						return fmt.Errorf("--live compares with the clusters: --%s has no meaning then", flag)
+					}
+				}
+				return a.apply(cmd.Context(), args, applyFlags{
+					treeFlags: treeFlags{buildFlags: f.buildFlags, tree: f.tree}, clusterFlags: f.clusterFlags,
+					// Nothing is deleted by looking.
+					rules: apply.Rules{AllowMassDelete: true, AllowOtherCluster: true}, dryRun: true, output: f.output,
+				})
 			}
 			return a.diff(cmd, args, f)
 		},
@@ -77,28 +88,17 @@ are disruptive, or those by which somebody newly reaches something (reach).`,
 	f.buildFlags.add(cmd)
 	cmd.Flags().StringVar(&f.against, "against", reconciler.DefaultPublishBranch, "branch, tag, commit or folder to compare with, or none")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
-	outputFlag(cmd, false, &f.output, diffOutputs()...)
+	outputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change",
+		outMarkdown+"\ta comment of a pull request", outGitHub+"\tannotations of its lines", outSARIF+"\tfor code scanning")
 	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
 	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
 	cmd.Flags().BoolVar(&f.rules.WriteLock, "write-lock", true, writeLockHelp)
 	cmd.Flags().BoolVar(&f.rules.AllowMassDelete, "allow-mass-delete", false, massDeleteHelp)
-	failOnFlag(cmd, &f.failOn)
+	cmd.Flags().StringSliceVar(&f.failOn, "fail-on", []string{failAny},
+		"changes that end with exit code 1: "+strings.Join(failOns(), ", ")+"; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failOns(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	f.clusterFlags.add(cmd, false)
 	return cmd
-}
-
-// diffLive compares with what stands in the clusters.
-func (a *app) diffLive(cmd *cobra.Command, args []string, f diffFlags) error {
-	for _, flag := range []string{"against", "repo", "fail-on"} {
-		if cmd.Flags().Changed(flag) {
-			return fmt.Errorf("--live compares with the clusters: --%s has no meaning then", flag)
-		}
-	}
-	return a.apply(cmd.Context(), args, applyFlags{
-		treeFlags: treeFlags{buildFlags: f.buildFlags, tree: f.tree}, clusterFlags: f.clusterFlags,
-		// Nothing is deleted by looking.
-		rules: apply.Rules{AllowMassDelete: true, AllowOtherCluster: true}, dryRun: true, output: f.output,
-	})
 }
 
 func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
@@ -121,7 +121,14 @@ func (a *app) diff(cmd *cobra.Command, args []string, f diffFlags) error {
 	in.Preview = in.Root == nil
 	built, list := reconciler.Build(in)
 	if list.HasErrors() {
-		return a.refuseDiff(f.output, list, t)
+		// Where a CI reads what is printed, the form alone prints texts of the topology, and escapes them.
+		if !forReview(f.output) {
+			a.printFindings(list, t.files())
+		} else if err := a.report(f.output, plan.Report{Findings: list, File: t.file}); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(list, isError)
+		return fmt.Errorf("%s has errors: nothing was compared", firstOf(list[i].Pos.File, t.file))
 	}
 	if !forReview(f.output) {
 		a.printFindings(built.Warnings, t.files())
@@ -202,7 +209,10 @@ func (a *app) printPlan(in planInput) error {
 		a.printFindings(in.refused.Diagnostics, in.refused.Files())
 		return errors.New("a reconciler would refuse this")
 	}
-	if err != nil || !fails(p, in.failOn) {
+	counts := slices.Contains(in.failOn, failAny) && !p.Empty() ||
+		slices.Contains(in.failOn, failDisruptive) && p.Summary.Disruptive > 0 ||
+		slices.Contains(in.failOn, failReach) && len(p.Reach.Gained) > 0
+	if err != nil || !counts {
 		return err
 	}
 	return answer{}
@@ -239,26 +249,3 @@ const (
 )
 
 func failOns() []string { return []string{failAny, failDisruptive, failReach} }
-
-func failOnFlag(cmd *cobra.Command, into *[]string) {
-	cmd.Flags().StringSliceVar(into, "fail-on", []string{failAny},
-		"changes that end with exit code 1: "+strings.Join(failOns(), ", ")+"; may be repeated")
-	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failOns(),
-		cobra.ShellCompDirectiveNoFileComp)) // the flag exists
-}
-
-func checkFailOn(have []string) error {
-	for _, v := range have {
-		if !slices.Contains(failOns(), v) {
-			return fmt.Errorf("--fail-on %q: it is %s", v, strings.Join(failOns(), ", "))
-		}
-	}
-	return nil
-}
-
-// fails reports whether a plan has a change that counts.
-func fails(p *plan.Plan, on []string) bool {
-	return slices.Contains(on, failAny) && !p.Empty() ||
-		slices.Contains(on, failDisruptive) && p.Summary.Disruptive > 0 ||
-		slices.Contains(on, failReach) && len(p.Reach.Gained) > 0
-}

@@ -64,7 +64,18 @@ func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric,
 		return err
 	}
 	var clusters []*apply.Cluster
-	for _, name := range concerned(answered) {
+	names := []string{answered.From.Cluster}
+	for _, t := range answered.Trips {
+		names = append(names, t.Cluster)
+		for _, l := range t.Links {
+			for _, end := range []string{l.From, l.To} {
+				name, _, _ := strings.Cut(end, "/")
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		if !slices.Contains(selected, name) {
 			r.Silent[name] = "--cluster leaves it out"
 			continue
@@ -94,22 +105,6 @@ func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric,
 	return nil
 }
 
-// concerned gives the clusters that an answer is about.
-func concerned(answered *explain.Answer) []string {
-	names := []string{answered.From.Cluster}
-	for _, t := range answered.Trips {
-		names = append(names, t.Cluster)
-		for _, l := range t.Links {
-			for _, end := range []string{l.From, l.To} {
-				name, _, _ := strings.Cut(end, "/")
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // liveText is what agents report, for people.
 func liveText(l *arrival.Live) string {
 	var out strings.Builder
@@ -126,7 +121,20 @@ func liveText(l *arrival.Live) string {
 				put("  links                  none between %s and %s", h.From, h.To)
 			}
 			for _, k := range h.Links {
-				put("  link                   %s", linkText(k))
+				text := fmt.Sprintf("%s - %s (%s): %s", k.From, k.To, k.Driver, k.State)
+				if k.State == arrival.Unknown {
+					text = fmt.Sprintf("%s - %s (%s): not known", k.From, k.To, k.Driver)
+				}
+				if k.RTT > 0 {
+					text += ", " + (time.Duration(k.RTT) * time.Microsecond).String()
+				}
+				if k.InUse {
+					text += ", in use"
+				}
+				if len(k.Nodes) > 0 {
+					text += " by " + strings.Join(k.Nodes, ", ")
+				}
+				put("  link                   %s", text)
 				for _, name := range slices.Sorted(maps.Keys(k.Held)) {
 					put("  %-22s is held by node %s", name, k.Held[name])
 				}
@@ -152,22 +160,4 @@ func liveText(l *arrival.Live) string {
 		}
 	}
 	return out.String()
-}
-
-// linkText says how a link is, as in "g1/a - g2/b (wireguard): alive, 1.2ms, in use".
-func linkText(k arrival.Link) string {
-	text := fmt.Sprintf("%s - %s (%s): %s", k.From, k.To, k.Driver, k.State)
-	if k.State == arrival.Unknown {
-		text = fmt.Sprintf("%s - %s (%s): not known", k.From, k.To, k.Driver)
-	}
-	if k.RTT > 0 {
-		text += ", " + (time.Duration(k.RTT) * time.Microsecond).String()
-	}
-	if k.InUse {
-		text += ", in use"
-	}
-	if len(k.Nodes) > 0 {
-		text += " by " + strings.Join(k.Nodes, ", ")
-	}
-	return text
 }

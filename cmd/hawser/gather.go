@@ -117,7 +117,12 @@ func (a *app) finish(g *gatherer, what, folder, out string) error {
 	if len(missing) > 0 {
 		g.Add(bundle.Errors, []byte(strings.Join(missing, "\n")+"\n"))
 	}
-	g.addTables()
+	if len(g.states) > 0 {
+		g.Add("status.txt", []byte(statusTables(g.states, troubles(g.states), true)))
+	}
+	if len(g.agents) > 0 {
+		g.Add("show.txt", []byte(tables(showAll, ordered(g.agents), true)))
+	}
 	if err := g.addReport(); err != nil {
 		_, _ = fmt.Fprintf(a.err, "warning: there is no report.html: %s\n", diag.Line(err.Error()))
 	}

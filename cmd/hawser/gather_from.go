@@ -46,25 +46,23 @@ func (g *gatherer) clusters(ctx context.Context, clusters []*apply.Cluster, sinc
 		group.Go(func() { c.Gather(ctx, since, put) })
 		group.Go(func() { g.keepState(c.State(ctx)) })
 		for _, t := range topics() {
-			group.Go(func() { g.inPods(ctx, c, t, put) })
+			group.Go(func() {
+				answers, err := c.Ask(ctx, apply.Question{Args: t.args})
+				if err != nil {
+					put(t.folder, nil, err)
+				}
+				for _, answer := range answers {
+					file := path.Join(t.folder, element(answer.Pod)+t.ext)
+					put(file, answer.Text, answer.Err)
+					if answer.Err == nil {
+						g.understand(t, c.Name+"/"+answer.Pod, answer.Text)
+					}
+				}
+			})
 		}
 		group.Wait()
 	})
 	slices.SortFunc(g.states, func(a, b apply.State) int { return strings.Compare(a.Cluster, b.Cluster) })
-}
-
-func (g *gatherer) inPods(ctx context.Context, c *apply.Cluster, t topic, put apply.Put) {
-	answers, err := c.Ask(ctx, apply.Question{Args: t.args})
-	if err != nil {
-		put(t.folder, nil, err)
-	}
-	for _, answer := range answers {
-		file := path.Join(t.folder, element(answer.Pod)+t.ext)
-		put(file, answer.Text, answer.Err)
-		if answer.Err == nil {
-			g.understand(t, c.Name+"/"+answer.Pod, answer.Text)
-		}
-	}
 }
 
 // understand takes from an answer what the summary tells.

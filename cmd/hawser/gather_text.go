@@ -11,16 +11,6 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// addTables adds what hawser status and hawser show print.
-func (g *gatherer) addTables() {
-	if len(g.states) > 0 {
-		g.Add("status.txt", []byte(statusTables(g.states, troubles(g.states), true)))
-	}
-	if len(g.agents) > 0 {
-		g.Add("show.txt", []byte(tables(showAll, ordered(g.agents), true)))
-	}
-}
-
 // summary is what a person should read first.
 func (g *gatherer) summary(what string, missing []string) string {
 	var out strings.Builder

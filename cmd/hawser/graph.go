@@ -101,7 +101,23 @@ func (a *app) graph(ctx context.Context, args []string, f graphFlags) error {
 		a.tellSilent(silent)
 		live.Fill(m, agents)
 	}
-	return a.drawn(m, f.output)
+	text := ""
+	switch f.output {
+	case "svg":
+		text = m.SVG()
+	case "mermaid":
+		text = m.Mermaid()
+	case "dot":
+		text = m.DOT()
+	case "png":
+		return m.PNG(a.out)
+	default:
+		return a.encode(f.output, m)
+	}
+	if _, err := a.out.Write([]byte(text)); err != nil {
+		return fmt.Errorf("write the map: %w", err)
+	}
+	return nil
 }
 
 // askedFor names the clusters of a fabric as those to ask where flags name contexts only.
@@ -134,25 +150,4 @@ func (a *app) graphSince(ctx context.Context, file string, now *fabric.Fabric, f
 		}
 	}
 	return clustermap.Compare(before, now), nil
-}
-
-// drawn prints a map.
-func (a *app) drawn(m *clustermap.Map, output string) error {
-	text := ""
-	switch output {
-	case "svg":
-		text = m.SVG()
-	case "mermaid":
-		text = m.Mermaid()
-	case "dot":
-		text = m.DOT()
-	case "png":
-		return m.PNG(a.out)
-	default:
-		return a.encode(output, m)
-	}
-	if _, err := a.out.Write([]byte(text)); err != nil {
-		return fmt.Errorf("write the map: %w", err)
-	}
-	return nil
 }

@@ -114,7 +114,17 @@ func (a *app) join(ctx context.Context, args []string, f joinFlags) error {
 	}
 	if f.dryRun {
 		a.printFindings(j.found.Findings, nil)
-		return a.showJoin(&j)
+		text := diff.Diff(j.before.file, j.before.raw, j.after.file, j.after.raw)
+		if j.identity != "" {
+			text = bytes.ReplaceAll(text, []byte(j.recipient), []byte("(known later)"))
+		}
+		if j.lock != nil {
+			text = append(text, diff.Diff(j.before.lockFile, j.before.lock, j.before.lockFile, j.lock)...)
+		}
+		if _, err := a.out.Write(text); err != nil {
+			return err
+		}
+		return answer{}
 	}
 	if err := a.showFound(list); err != nil {
 		return err
@@ -173,21 +183,6 @@ func (a *app) insert(ctx context.Context, set *schema.ClusterSet, j *joining) er
 	}
 	j.lock, err = a.newLock(j.after, now, have, f)
 	return err
-}
-
-// showJoin prints what would change in the files.
-func (a *app) showJoin(j *joining) error {
-	text := diff.Diff(j.before.file, j.before.raw, j.after.file, j.after.raw)
-	if j.identity != "" {
-		text = bytes.ReplaceAll(text, []byte(j.recipient), []byte("(known later)"))
-	}
-	if j.lock != nil {
-		text = append(text, diff.Diff(j.before.lockFile, j.before.lock, j.before.lockFile, j.lock)...)
-	}
-	if _, err := a.out.Write(text); err != nil {
-		return err
-	}
-	return answer{}
 }
 
 func (a *app) writeJoin(j *joining, keys string) error {

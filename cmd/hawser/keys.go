@@ -71,19 +71,17 @@ clusters[].recipient. The history of the published branch holds what is encrypte
 to it for ever: with --post-quantum (X25519 and ML-KEM-768 together) quantum
 computers will not open it either. Such a recipient has 2000 characters.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return a.makeIdentity(args[0], hybrid) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			recipient, err := writeIdentity(args[0], hybrid)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(a.out, recipient)
+			return err
+		},
 	}
 	cmd.Flags().BoolVar(&hybrid, "post-quantum", false, "make one that quantum computers do not break either")
 	return cmd
-}
-
-func (a *app) makeIdentity(path string, hybrid bool) error {
-	recipient, err := writeIdentity(path, hybrid)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(a.out, recipient)
-	return err
 }
 
 // writeIdentity makes an identity in the form of age-keygen(1) and gives its

@@ -32,36 +32,47 @@ stdin what there is and writes to stdout, for files that are encrypted with age:
   age -d -i IDENTITY root.age | hawser keys root --from 2 - | age -r RECIPIENT >new.age`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			path := args[0]
 			add, drop := cmd.Flags().Changed("from"), cmd.Flags().Changed("drop-before")
 			switch {
 			case add && drop:
 				return errors.New("--from and --drop-before are two steps, with a rotation of keys between them")
 			case add:
-				return a.addRoot(args[0], f.from)
+				root, err := a.getRoot(path)
+				if err != nil {
+					return err
+				}
+				if root, err = root.Add(f.from); err != nil {
+					return fmt.Errorf("add root key: %w", err)
+				}
+				return a.putRoot(path, root, fmt.Sprintf("another root key serves epoch %d and later ones, nothing else changes: keep a copy offline", f.from))
 			case drop:
-				return a.dropRoot(args[0], f.before)
+				root, err := a.getRoot(path)
+				if err != nil {
+					return err
+				}
+				if root, err = root.Drop(f.before); err != nil {
+					return fmt.Errorf("drop root key: %w", err)
+				}
+				return a.putRoot(path, root, fmt.Sprintf("no root key serves epochs before %d any more: destroy the copies of what was dropped", root.Epochs()[0]))
 			}
-			return a.makeRoot(args[0])
+			if path == "-" {
+				root, err := keys.NewRoot()
+				if err != nil {
+					return err
+				}
+				return a.putRoot(path, root, "")
+			}
+			if err := writeRoot(path); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(a.out, "wrote %s: keep it with the reconciler only, and keep a copy offline\n", path)
+			return err
 		},
 	}
 	cmd.Flags().IntVar(&f.from, "from", 0, "add a root key that serves this epoch and later ones")
 	cmd.Flags().IntVar(&f.before, "drop-before", 0, "remove root keys that serve only epochs before this one")
 	return cmd
-}
-
-func (a *app) makeRoot(path string) error {
-	if path == "-" {
-		root, err := keys.NewRoot()
-		if err != nil {
-			return err
-		}
-		return a.putRoot(path, root, "")
-	}
-	if err := writeRoot(path); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(a.out, "wrote %s: keep it with the reconciler only, and keep a copy offline\n", path)
-	return err
 }
 
 func writeRoot(path string) error {
@@ -70,28 +81,6 @@ func writeRoot(path string) error {
 		return err
 	}
 	return writeNew(path, root.Encode(), 0o600)
-}
-
-func (a *app) addRoot(path string, from int) error {
-	root, err := a.getRoot(path)
-	if err != nil {
-		return err
-	}
-	if root, err = root.Add(from); err != nil {
-		return fmt.Errorf("add root key: %w", err)
-	}
-	return a.putRoot(path, root, fmt.Sprintf("another root key serves epoch %d and later ones, nothing else changes: keep a copy offline", from))
-}
-
-func (a *app) dropRoot(path string, before int) error {
-	root, err := a.getRoot(path)
-	if err != nil {
-		return err
-	}
-	if root, err = root.Drop(before); err != nil {
-		return fmt.Errorf("drop root key: %w", err)
-	}
-	return a.putRoot(path, root, fmt.Sprintf("no root key serves epochs before %d any more: destroy the copies of what was dropped", root.Epochs()[0]))
 }
 
 // getRoot reads a root key that is not encrypted; "-" is stdin.

@@ -76,7 +76,24 @@ TCP container port answers HTTP, every UDP port echoes, with who the pod is and
 which client it saw. The recipients of the topology are replaced by ones whose
 identities the lab has.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.up(cmd, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := f.layout()
+			if err != nil {
+				return err
+			}
+			if o.Hawser, err = os.Executable(); err != nil {
+				return fmt.Errorf("find the hawser program: %w", err)
+			}
+			o.Progress = func(e lab.Event) {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", e.At.Format("15:04:05.000"), e.Text)
+			}
+			err = lab.Up(cmd.Context(), l, o)
+			var invalid *lab.InvalidError
+			if errors.As(err, &invalid) {
+				return found{list: invalid.List, sources: map[string][]byte{invalid.File: invalid.Raw}}
+			}
+			return err
+		},
 	}
 	flags := cmd.Flags()
 	fileFlag(cmd, false, &o.Topology, "topology to make the lab from")
@@ -87,25 +104,6 @@ identities the lab has.`,
 	flags.BoolVar(&o.Bare, "bare", false, "nodes, pods and services only: no reconciler, no agents")
 	flags.DurationVar(&o.Timeout, "timeout", 90*time.Second, "how long to wait for everything to be ready")
 	return cmd
-}
-
-func (f *labFlags) up(cmd *cobra.Command, o lab.UpOptions) error {
-	l, err := f.layout()
-	if err != nil {
-		return err
-	}
-	if o.Hawser, err = os.Executable(); err != nil {
-		return fmt.Errorf("find the hawser program: %w", err)
-	}
-	o.Progress = func(e lab.Event) {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", e.At.Format("15:04:05.000"), e.Text)
-	}
-	err = lab.Up(cmd.Context(), l, o)
-	var invalid *lab.InvalidError
-	if errors.As(err, &invalid) {
-		return found{list: invalid.List, sources: map[string][]byte{invalid.File: invalid.Raw}}
-	}
-	return err
 }
 
 func newLabDownCommand(f *labFlags) *cobra.Command {

@@ -27,7 +27,20 @@ func newLabFaultCommand(f *labFlags) *cobra.Command {
 		ValidArgsFunction: f.completeFault,
 		Args:              cobra.RangeArgs(1, 5),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			fault, rest := faultFrom(args)
+			fault := lab.Fault{Kind: args[0]}
+			rest := args[1:]
+			if len(rest) > 0 {
+				fault.Target, rest = rest[0], rest[1:]
+			}
+			if len(rest) > 0 && (rest[0] == lab.SideWAN || rest[0] == lab.SideLAN) {
+				fault.Side, rest = rest[0], rest[1:]
+			}
+			if len(rest) > 0 && (rest[0] == lab.DirectionIn || rest[0] == lab.DirectionOut) {
+				fault.Direction, rest = rest[0], rest[1:]
+			}
+			if len(rest) > 0 {
+				fault.Value, rest = rest[0], rest[1:]
+			}
 			if len(rest) > 0 {
 				return fmt.Errorf("%q: one argument too many (see %s --help)", rest[0], cmd.CommandPath())
 			}
@@ -50,25 +63,6 @@ func newLabFaultCommand(f *labFlags) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "of upgrade-agent: the program to start instead")
 	return cmd
-}
-
-// faultFrom reads the arguments; what is left over is one too many.
-func faultFrom(args []string) (lab.Fault, []string) {
-	fault := lab.Fault{Kind: args[0]}
-	rest := args[1:]
-	if len(rest) > 0 {
-		fault.Target, rest = rest[0], rest[1:]
-	}
-	if len(rest) > 0 && (rest[0] == lab.SideWAN || rest[0] == lab.SideLAN) {
-		fault.Side, rest = rest[0], rest[1:]
-	}
-	if len(rest) > 0 && (rest[0] == lab.DirectionIn || rest[0] == lab.DirectionOut) {
-		fault.Direction, rest = rest[0], rest[1:]
-	}
-	if len(rest) > 0 {
-		fault.Value, rest = rest[0], rest[1:]
-	}
-	return fault, rest
 }
 
 // completeFault offers the kinds, then what the lab has, then what links have.

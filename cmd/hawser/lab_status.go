@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -35,58 +34,50 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 				enc.SetIndent("", "  ")
 				return enc.Encode(s)
 			}
-			return printLabStatus(cmd.OutOrStdout(), s)
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+			fmt.Fprintf(w, "lab\t%s\n", s.Dir)
+			fmt.Fprintf(w, "topology\t%s\n", s.Repo)
+			fmt.Fprintf(w, "published\t%s\n", cmp.Or(s.Published, "nothing"))
+			fmt.Fprintf(w, "for commit\t%s\n", cmp.Or(s.Source, "-"))
+			fmt.Fprintf(w, "newest commit\t%s\n", cmp.Or(s.Reconciler.Seen, "-"))
+			fmt.Fprintf(w, "fabric\t%s\n", cmp.Or(s.Digest, "-"))
+			if len(s.NoSync) > 0 {
+				fmt.Fprintf(w, "sync stopped\t%s\n", strings.Join(s.NoSync, ", "))
+			}
+			if s.Reconciler.Error != "" {
+				fmt.Fprintf(w, "reconciler\t%s\n", s.Reconciler.Error)
+			}
+			for _, d := range s.Reconciler.Diagnostics {
+				fmt.Fprintf(w, "\t%s\n", d.Error())
+			}
+			fmt.Fprint(w, "\nNODE\tSTATE\tLAN\tWAN\tPODS\tAGENT\tFABRIC\tFAULTS\n")
+			for _, n := range s.Nodes {
+				fmt.Fprintf(w, "%s/%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Cluster, n.Name, n.State, strings.Join(n.LAN, ","),
+					cmp.Or(strings.Join(n.WAN, ","), "-"), strings.Join(n.PodCIDRs, ","), agentText(n.Agent),
+					cmp.Or(n.Agent.Digest, "-"), cmp.Or(strings.Join(n.Faults, ", "), "-"))
+			}
+			fmt.Fprint(w, "\nPOD\tNODE\tIP\tREADY\n")
+			for _, p := range s.Pods {
+				fmt.Fprintf(w, "%s/%s/%s\t%s\t%s\t%s\n", p.Cluster, p.Namespace, p.Name, p.Node, strings.Join(p.IPs, ","), yesNo(p.Ready))
+			}
+			if len(s.Services) > 0 {
+				fmt.Fprint(w, "\nSERVICE\tCLUSTER-IP\tREADY\n")
+			}
+			for _, svc := range s.Services {
+				fmt.Fprintf(w, "%s/%s/%s\t%s\t%d/%d\n", svc.Cluster, svc.Namespace, svc.Name,
+					cmp.Or(strings.Join(svc.ClusterIPs, ","), "None"), svc.Ready, svc.Endpoints)
+			}
+			for i, text := range s.Waiting {
+				if i == 0 {
+					fmt.Fprint(w, "\nNOT READY\n")
+				}
+				fmt.Fprintln(w, text)
+			}
+			return w.Flush()
 		},
 	}
 	outputFlag(cmd, false, &output, "text", "json")
 	return cmd
-}
-
-func printLabStatus(out io.Writer, s lab.Status) error {
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "lab\t%s\n", s.Dir)
-	fmt.Fprintf(w, "topology\t%s\n", s.Repo)
-	fmt.Fprintf(w, "published\t%s\n", cmp.Or(s.Published, "nothing"))
-	fmt.Fprintf(w, "for commit\t%s\n", cmp.Or(s.Source, "-"))
-	fmt.Fprintf(w, "newest commit\t%s\n", cmp.Or(s.Reconciler.Seen, "-"))
-	fmt.Fprintf(w, "fabric\t%s\n", cmp.Or(s.Digest, "-"))
-	if len(s.NoSync) > 0 {
-		fmt.Fprintf(w, "sync stopped\t%s\n", strings.Join(s.NoSync, ", "))
-	}
-	if s.Reconciler.Error != "" {
-		fmt.Fprintf(w, "reconciler\t%s\n", s.Reconciler.Error)
-	}
-	for _, d := range s.Reconciler.Diagnostics {
-		fmt.Fprintf(w, "\t%s\n", d.Error())
-	}
-	printLabNodes(w, s.Nodes)
-	fmt.Fprint(w, "\nPOD\tNODE\tIP\tREADY\n")
-	for _, p := range s.Pods {
-		fmt.Fprintf(w, "%s/%s/%s\t%s\t%s\t%s\n", p.Cluster, p.Namespace, p.Name, p.Node, strings.Join(p.IPs, ","), yesNo(p.Ready))
-	}
-	if len(s.Services) > 0 {
-		fmt.Fprint(w, "\nSERVICE\tCLUSTER-IP\tREADY\n")
-	}
-	for _, svc := range s.Services {
-		fmt.Fprintf(w, "%s/%s/%s\t%s\t%d/%d\n", svc.Cluster, svc.Namespace, svc.Name,
-			cmp.Or(strings.Join(svc.ClusterIPs, ","), "None"), svc.Ready, svc.Endpoints)
-	}
-	for i, text := range s.Waiting {
-		if i == 0 {
-			fmt.Fprint(w, "\nNOT READY\n")
-		}
-		fmt.Fprintln(w, text)
-	}
-	return w.Flush()
-}
-
-func printLabNodes(w io.Writer, nodes []lab.NodeStatus) {
-	fmt.Fprint(w, "\nNODE\tSTATE\tLAN\tWAN\tPODS\tAGENT\tFABRIC\tFAULTS\n")
-	for _, n := range nodes {
-		fmt.Fprintf(w, "%s/%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Cluster, n.Name, n.State, strings.Join(n.LAN, ","),
-			cmp.Or(strings.Join(n.WAN, ","), "-"), strings.Join(n.PodCIDRs, ","), agentText(n.Agent),
-			cmp.Or(n.Agent.Digest, "-"), cmp.Or(strings.Join(n.Faults, ", "), "-"))
-	}
 }
 
 func agentText(a lab.Agent) string {

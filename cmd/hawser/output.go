@@ -52,14 +52,6 @@ func outputFlag(cmd *cobra.Command, below bool, into *string, formats ...string)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
-// checkOutput refuses a value of -o that the command does not have.
-func checkOutput(cmd *cobra.Command) error {
-	if f := cmd.Flag("output"); f != nil && f.Annotations[formatsOf] != nil {
-		return checkFormat(f.Value.String(), f.Annotations[formatsOf])
-	}
-	return nil
-}
-
 func checkFormat(have string, allowed []string) error {
 	if expression, ok := strings.CutPrefix(have, asPath); ok && slices.Contains(allowed, "json") {
 		_, err := pathOf(expression)
@@ -89,7 +81,27 @@ func (a *app) encode(format string, v any) error {
 	var raw []byte
 	var err error
 	if expression, ok := strings.CutPrefix(format, asPath); ok {
-		return a.encodePath(expression, v)
+		path, err := pathOf(expression)
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(v)
+		var plain any
+		if err == nil {
+			err = json.Unmarshal(raw, &plain)
+		}
+		var out bytes.Buffer
+		if err == nil {
+			err = path.Execute(&out, plain)
+		}
+		if err != nil {
+			return fmt.Errorf("-o %s%s: %w", asPath, expression, err)
+		}
+		if out.Len() > 0 && !bytes.HasSuffix(out.Bytes(), []byte("\n")) {
+			out.WriteByte('\n')
+		}
+		_, err = a.out.Write(out.Bytes())
+		return err
 	}
 	if format == "yaml" {
 		raw, err = yaml.Marshal(v)
@@ -101,31 +113,6 @@ func (a *app) encode(format string, v any) error {
 		return fmt.Errorf("write %s: %w", format, err)
 	}
 	_, err = a.out.Write(raw)
-	return err
-}
-
-// encodePath writes parts of v, by the names that they have in JSON.
-func (a *app) encodePath(expression string, v any) error {
-	path, err := pathOf(expression)
-	if err != nil {
-		return err
-	}
-	raw, err := json.Marshal(v)
-	var plain any
-	if err == nil {
-		err = json.Unmarshal(raw, &plain)
-	}
-	var out bytes.Buffer
-	if err == nil {
-		err = path.Execute(&out, plain)
-	}
-	if err != nil {
-		return fmt.Errorf("-o %s%s: %w", asPath, expression, err)
-	}
-	if out.Len() > 0 && !bytes.HasSuffix(out.Bytes(), []byte("\n")) {
-		out.WriteByte('\n')
-	}
-	_, err = a.out.Write(out.Bytes())
 	return err
 }
 
@@ -145,14 +132,6 @@ const quiet = 2 * time.Second
 func (a *app) progress(what string) (done func()) {
 	timer := time.AfterFunc(quiet, func() { _, _ = fmt.Fprintf(a.err, "%s...\n", what) })
 	return func() { timer.Stop() }
-}
-
-func (a *app) checkColor() error {
-	switch a.color {
-	case "auto", "always", "never":
-		return nil
-	}
-	return fmt.Errorf("--color %q: it is auto, always or never", a.color)
 }
 
 // colored reports whether to write colours to w: on a terminal only, unless

@@ -106,7 +106,16 @@ func (a *app) preflight(ctx context.Context, args []string, f preflightFlags) er
 		err = a.encode(f.output, out)
 	} else {
 		if err = a.showPreflight(a.out, results, general, t); err == nil && len(asked) > 0 {
-			_, err = a.out.Write([]byte(pathsTable(asked).String()))
+			t := &table{title: "Paths between gateways", head: []string{"FROM", "TO", "AT", "ANSWERED", "LARGEST", "RTT", "CLOCK"}}
+			for _, m := range asked {
+				row := []string{m.From, m.To, m.At, "no", "", "", ""}
+				if m.Answered > 0 {
+					row = []string{m.From, m.To, m.At, "yes", fmt.Sprint(m.Largest), (time.Duration(m.RTT) * time.Microsecond).String(),
+						fmt.Sprintf("%+d ms", m.Ahead)}
+				}
+				t.rows = append(t.rows, row)
+			}
+			_, err = a.out.Write([]byte(t.String()))
 		}
 	}
 	if err == nil && slices.ContainsFunc(results, func(r preflighted) bool { return r.Findings.HasErrors() }) {
@@ -167,18 +176,4 @@ func (a *app) showPreflight(w io.Writer, results []preflighted, general diag.Lis
 		}
 	}
 	return diag.Print(w, general, nil, a.colored(w))
-}
-
-// pathsTable shows what gateways found out about each other.
-func pathsTable(list []measured) *table {
-	t := &table{title: "Paths between gateways", head: []string{"FROM", "TO", "AT", "ANSWERED", "LARGEST", "RTT", "CLOCK"}}
-	for _, m := range list {
-		row := []string{m.From, m.To, m.At, "no", "", "", ""}
-		if m.Answered > 0 {
-			row = []string{m.From, m.To, m.At, "yes", fmt.Sprint(m.Largest), (time.Duration(m.RTT) * time.Microsecond).String(),
-				fmt.Sprintf("%+d ms", m.Ahead)}
-		}
-		t.rows = append(t.rows, row)
-	}
-	return t
 }

@@ -55,12 +55,6 @@ Exit codes: with --once 0 in force, 1 the commit was refused or waits for approv
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.reconcile(cmd.Context(), f) },
 	}
-	f.sourceFlags(cmd)
-	f.serviceFlags(cmd)
-	return cmd
-}
-
-func (f *reconcileFlags) sourceFlags(cmd *cobra.Command) {
 	flags, c := cmd.Flags(), &f.cfg
 	flags.StringVar(&c.Source.URL, "repo", ".", "path or URL of the repository with the topology")
 	flags.StringVar(&c.SourceBranch, "ref", "main", "branch with the topology")
@@ -81,6 +75,14 @@ func (f *reconcileFlags) sourceFlags(cmd *cobra.Command) {
 	authFlags(cmd, &c.Source.Auth)
 	flags.StringVar(&c.AuthorName, "author-name", authorName, "author of the commits")
 	flags.StringVar(&c.AuthorEmail, "author-email", authorEmail, "author's address of the commits")
+	flags.DurationVar(&c.Interval, "interval", 30*time.Second, "time between two looks at the repositories")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8473", "address of /healthz, /readyz, /metrics, /status and /webhook")
+	flags.StringVar(&c.WebhookSecretFile, "webhook-secret", "", "file of the secret of webhooks; without it they are off")
+	flags.BoolVar(&f.once, "once", false, "make one pass and end")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan of the newest commit, change nothing and end")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
+	return cmd
 }
 
 // Who makes the commits that nobody else is said to make.
@@ -98,17 +100,6 @@ func authFlags(cmd *cobra.Command, into *repo.Auth) {
 	flags.StringVar(&into.SSHKnownHosts, "ssh-known-hosts", "", "known_hosts file (default: the user's and the system's)")
 }
 
-func (f *reconcileFlags) serviceFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.DurationVar(&f.cfg.Interval, "interval", 30*time.Second, "time between two looks at the repositories")
-	flags.StringVar(&f.listen, "listen", "127.0.0.1:8473", "address of /healthz, /readyz, /metrics, /status and /webhook")
-	flags.StringVar(&f.cfg.WebhookSecretFile, "webhook-secret", "", "file of the secret of webhooks; without it they are off")
-	flags.BoolVar(&f.once, "once", false, "make one pass and end")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan of the newest commit, change nothing and end")
-	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
-}
-
 func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
 	r, err := a.newReconciler(f)
 	if err != nil {
@@ -117,7 +108,13 @@ func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
 	switch {
 	case f.dryRun:
 		a.tellUncommitted(ctx, f.cfg.Source.URL, f.cfg.SourceBranch, f.cfg.Path)
-		return a.dryRun(ctx, r)
+		p, failure := r.Preview(ctx)
+		if failure != nil {
+			a.printFindings(failure.Diagnostics, failure.Files())
+			return failure
+		}
+		a.printFindings(p.Built.Warnings, p.Files)
+		return a.printPlan(planInput{want: p.Built.Tree, have: p.Published, source: p.Built.Source, output: "text", failOn: []string{failAny}})
 	case f.once:
 		out, failure := r.Once(ctx)
 		if failure != nil {
@@ -163,17 +160,6 @@ func (a *app) newReconciler(f *reconcileFlags) (*reconciler.Reconciler, error) {
 		c.Log = slog.New(slog.DiscardHandler) // the command says it itself
 	}
 	return reconciler.New(c)
-}
-
-// dryRun prints what the newest commit would change.
-func (a *app) dryRun(ctx context.Context, r *reconciler.Reconciler) error {
-	p, failure := r.Preview(ctx)
-	if failure != nil {
-		a.printFindings(failure.Diagnostics, failure.Files())
-		return failure
-	}
-	a.printFindings(p.Built.Warnings, p.Files)
-	return a.printPlan(planInput{want: p.Built.Tree, have: p.Published, source: p.Built.Source, output: "text", failOn: []string{failAny}})
 }
 
 // refusal turns a failed pass into exit code 1 or 2.

@@ -106,7 +106,13 @@ func (a *app) build(t topology, published render.Tree, f buildFlags) (*reconcile
 		return nil, found{list: list, sources: t.files()}
 	}
 	a.printFindings(built.Warnings, t.files())
-	a.printFindings(staleLock(built.Stale), t.files())
+	// What the lock lacks was allocated, but only for this run.
+	var stale diag.List
+	for _, d := range built.Stale {
+		d.Severity = diag.Warning
+		stale = append(stale, d)
+	}
+	a.printFindings(stale, t.files())
 	return built, nil
 }
 
@@ -129,17 +135,6 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 		Patches: patches, Approvals: approvals, Published: published, Root: root, RootFile: f.root, AllowOtherRoot: f.otherRoot,
 		Image: f.image, Version: version, Now: time.Now(),
 	}, nil
-}
-
-// staleLock turns what the lock lacks into warnings: the addresses were
-// allocated, but only for this run.
-func staleLock(list diag.List) diag.List {
-	var out diag.List
-	for _, d := range list {
-		d.Severity = diag.Warning
-		out = append(out, d)
-	}
-	return out
 }
 
 // readInto adds all files below dir, by slash-separated path under prefix. A

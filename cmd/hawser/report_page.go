@@ -121,7 +121,11 @@ func (a *app) reportPage(ctx context.Context, args []string, f reportFlags) erro
 		if err != nil {
 			return err
 		}
-		proof, err := webreport.Certify(began, time.Now(), nodes, silentTexts(silent))
+		var missing []string
+		for _, s := range silent {
+			missing = append(missing, s.Socket+": "+s.Error)
+		}
+		proof, err := webreport.Certify(began, time.Now(), nodes, missing)
 		if err != nil {
 			return err
 		}
@@ -200,14 +204,6 @@ func firstLinks(f *fabric.Fabric) explain.First {
 		p, ok := t.First(a, b)
 		return p.Local, p.Remote, ok
 	}
-}
-
-func silentTexts(silent []unreachable) []string {
-	var out []string
-	for _, s := range silent {
-		out = append(out, s.Socket+": "+s.Error)
-	}
-	return out
 }
 
 // verifications has agents connect to every export, as hawser verify prints it.

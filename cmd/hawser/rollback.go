@@ -156,8 +156,25 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 			return answer{"nothing was changed"}
 		}
 	}
-	if err := putBack(w.Top, names, before); err != nil {
-		return err
+	for _, name := range names {
+		file := filepath.Join(w.Top, filepath.FromSlash(name))
+		raw, there := before[name]
+		if !there {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("bring back: %w", err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("bring back: %w", err)
+		}
+		if missingFile(file) {
+			if err := writeNew(file, raw, 0o644); err != nil {
+				return err
+			}
+		} else if err := atomicfile.Rewrite(file, raw); err != nil {
+			return err
+		}
 	}
 	message := fmt.Sprintf("bring back %.12s\n\n%s\n\nAs published in %s.\n", to.source, to.subject, to.published)
 	if _, err := gitIn(ctx, w.Top, append([]string{"add", "-A", "--"}, names...)...); err != nil {
@@ -197,7 +214,13 @@ func earlier(store *repo.Store, branch string, args []string) (target, error) {
 		wanted := len(args) == 1 && (strings.HasPrefix(at.String(), args[0]) || source != "" && strings.HasPrefix(source, args[0]))
 		if wanted || len(args) == 0 && !first && source != "" && source != newest {
 			to.published = at
-			return to.from(store, source)
+			found, err := store.Resolve(source)
+			if source == "" || err != nil {
+				return to, fmt.Errorf("what commit %.12s was published from, %.12s, is not in this clone: git fetch --unshallow", to.published, source)
+			}
+			to.source = found.Commit
+			to.subject, err = store.Subject(to.source)
+			return to, err
 		}
 		seen = append(seen, at.String()[:12])
 		_, _, parent, err := store.Signature(at)
@@ -213,17 +236,6 @@ func earlier(store *repo.Store, branch string, args []string) (target, error) {
 		return to, fmt.Errorf("branch %s has one publication alone: there is nothing before it", branch)
 	}
 	return to, fmt.Errorf("%s is no commit of branch %s, and none that one is from (%s; hawser history shows them)", args[0], branch, listed(seen, "there are", "there is none"))
-}
-
-// from finds the commit that a publication was made from.
-func (to target) from(store *repo.Store, source string) (target, error) {
-	found, err := store.Resolve(source)
-	if source == "" || err != nil {
-		return to, fmt.Errorf("what commit %.12s was published from, %.12s, is not in this clone: git fetch --unshallow", to.published, source)
-	}
-	to.source = found.Commit
-	to.subject, err = store.Subject(to.source)
-	return to, err
 }
 
 // wasAt gives the topology and the patches of a commit, by their paths in the repository.
@@ -242,29 +254,4 @@ func wasAt(store *repo.Store, commit repo.Hash, dir string) (map[string][]byte, 
 		out[path.Join(dir, reconciler.PatchesDir, inside)] = raw
 	}
 	return out, nil
-}
-
-// putBack writes files of a work tree, and removes those that were not there.
-func putBack(top string, names []string, files map[string][]byte) error {
-	for _, name := range names {
-		file := filepath.Join(top, filepath.FromSlash(name))
-		raw, there := files[name]
-		if !there {
-			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("bring back: %w", err)
-			}
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return fmt.Errorf("bring back: %w", err)
-		}
-		if missingFile(file) {
-			if err := writeNew(file, raw, 0o644); err != nil {
-				return err
-			}
-		} else if err := atomicfile.Rewrite(file, raw); err != nil {
-			return err
-		}
-	}
-	return nil
 }

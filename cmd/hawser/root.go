@@ -121,14 +121,18 @@ refused commit), 2 the command could not do its work.`,
 				return err
 			}
 		}
-		if err := checkOutput(cmd); err != nil {
-			return err
+		if f := cmd.Flag("output"); f != nil && f.Annotations[formatsOf] != nil {
+			if err := checkFormat(f.Value.String(), f.Annotations[formatsOf]); err != nil {
+				return err
+			}
 		}
-		return a.checkColor()
+		switch a.color {
+		case "auto", "always", "never":
+			return nil
+		}
+		return fmt.Errorf("--color %q: it is auto, always or never", a.color)
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return misspelt(cmd, err)
-	})
+	root.SetFlagErrorFunc(misspelt)
 	root.AddCommand(
 		newInitCommand(a), newDiscoverCommand(a), newJoinCommand(a), newLeaveCommand(a), newPreflightCommand(a), newBenchmarkCommand(a),
 		newValidateCommand(a), newFmtCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a), newGraphCommand(a),

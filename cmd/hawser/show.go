@@ -92,7 +92,23 @@ func (a *app) show(ctx context.Context, what string, f showFlags) error {
 		_, err = a.out.Write([]byte(shownNames(what, agents)))
 		return err
 	}
-	return a.encode(f.output, report{Agents: only(what, agents), Unreachable: silent})
+	out := make([]status.Status, 0, len(agents))
+	for _, s := range agents {
+		if what != showAll && what != showConnections {
+			s.Connections = nil
+		}
+		if what != showAll && what != showPaths {
+			s.Paths, s.Moves = nil, nil
+		}
+		if what != showAll && what != showExports {
+			s.Exports = nil
+		}
+		if what != showAll && what != showClusters {
+			s.Clusters = nil
+		}
+		out = append(out, s)
+	}
+	return a.encode(f.output, report{Agents: out, Unreachable: silent})
 }
 
 // chosen gives the clusters that the flags name.
@@ -118,25 +134,4 @@ func (f showFlags) named() (names, all []string, err error) {
 		return nil, nil, err
 	}
 	return t.clusters(f.clusterFlags)
-}
-
-// only leaves out what was not asked for.
-func only(what string, agents []status.Status) []status.Status {
-	out := make([]status.Status, 0, len(agents))
-	for _, s := range agents {
-		if what != showAll && what != showConnections {
-			s.Connections = nil
-		}
-		if what != showAll && what != showPaths {
-			s.Paths, s.Moves = nil, nil
-		}
-		if what != showAll && what != showExports {
-			s.Exports = nil
-		}
-		if what != showAll && what != showClusters {
-			s.Clusters = nil
-		}
-		out = append(out, s)
-	}
-	return out
 }

@@ -86,7 +86,14 @@ func shownNames(what string, agents []status.Status) string {
 // tables gives the text form of `hawser show`: for each cluster what was asked for.
 func tables(what string, agents []status.Status, wide bool) string {
 	var parts []string
-	for _, members := range byCluster(agents) {
+	var clusters [][]status.Status
+	for i, s := range agents {
+		if i == 0 || agents[i-1].Cluster != s.Cluster {
+			clusters = append(clusters, nil)
+		}
+		clusters[len(clusters)-1] = append(clusters[len(clusters)-1], s)
+	}
+	for _, members := range clusters {
 		title := fmt.Sprintf("Cluster %q", members[0].Cluster)
 		if what == showAll {
 			parts = append(parts, agentTable(title+": agents", members, wide).String(),
@@ -110,18 +117,6 @@ func tables(what string, agents []status.Status, wide bool) string {
 		parts = append(parts, t.String())
 	}
 	return strings.Join(parts, "\n")
-}
-
-// byCluster groups agents that are ordered by cluster.
-func byCluster(agents []status.Status) [][]status.Status {
-	var out [][]status.Status
-	for i, s := range agents {
-		if i == 0 || agents[i-1].Cluster != s.Cluster {
-			out = append(out, nil)
-		}
-		out[len(out)-1] = append(out[len(out)-1], s)
-	}
-	return out
 }
 
 // speaker is the agent whose view of the clusterset counts for its cluster: a

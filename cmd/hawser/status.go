@@ -83,7 +83,7 @@ func (a *app) status(ctx context.Context, args []string, f statusFlags) error {
 	done := a.progress("asking the clusters")
 	seen := look()
 	done()
-	a.tellOlder(seen.states)
+	_, _ = fmt.Fprint(a.err, olderThan(version, seen.states))
 	return a.printOverview(f.output, seen)
 }
 
@@ -95,21 +95,6 @@ type overview struct {
 
 func (o overview) String() string { return statusTables(o.states, o.trouble, false) }
 
-// names are those of clusters, nodes and exports, one a line.
-func (o overview) names() string {
-	var out []string
-	for _, s := range o.states {
-		out = append(out, "cluster/"+s.Cluster)
-		for _, n := range s.Nodes {
-			out = append(out, "node/"+s.Cluster+"/"+n.Name)
-		}
-		for _, e := range s.Exports {
-			out = append(out, "export/"+e.Namespace+"/"+e.Name)
-		}
-	}
-	return linesOnce(out)
-}
-
 // printOverview gives answer where there is trouble.
 func (a *app) printOverview(output string, o overview) error {
 	var err error
@@ -119,7 +104,17 @@ func (a *app) printOverview(output string, o overview) error {
 	case outWide:
 		_, err = fmt.Fprint(a.out, statusTables(o.states, o.trouble, true))
 	case outName:
-		_, err = fmt.Fprint(a.out, o.names())
+		var names []string
+		for _, s := range o.states {
+			names = append(names, "cluster/"+s.Cluster)
+			for _, n := range s.Nodes {
+				names = append(names, "node/"+s.Cluster+"/"+n.Name)
+			}
+			for _, e := range s.Exports {
+				names = append(names, "export/"+e.Namespace+"/"+e.Name)
+			}
+		}
+		_, err = fmt.Fprint(a.out, linesOnce(names))
 	default:
 		err = a.encode(output, map[string]any{"clusters": o.states, "trouble": append([]string{}, o.trouble...)})
 	}
@@ -298,11 +293,6 @@ func links(up, all int64) string {
 		return ""
 	}
 	return fmt.Sprintf("%d/%d", up, all)
-}
-
-// tellOlder warns that agents are newer than this program.
-func (a *app) tellOlder(states []apply.State) {
-	_, _ = fmt.Fprint(a.err, olderThan(version, states))
 }
 
 // olderThan is the warning that agents are newer than a program of some version, whose

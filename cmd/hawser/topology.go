@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -42,12 +41,6 @@ func fileFlag(cmd *cobra.Command, below bool, into *string, about string) {
 // topologyFlag adds -f to a command that takes the topology as its argument, too.
 func (a *app) topologyFlag(cmd *cobra.Command) {
 	fileFlag(cmd, false, &a.file, "topology: a file, a folder, or - for stdin; the same as the argument")
-}
-
-// erroneous gives the file that holds the first error.
-func (t topology) erroneous(list diag.List) string {
-	i := slices.IndexFunc(list, isError)
-	return firstOf(list[i].Pos.File, t.file)
 }
 
 func isError(d diag.Diagnostic) bool { return d.Severity == diag.Error }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"hawser.dev/hawser/internal/ui"
 	"hawser.dev/hawser/reconciler"
@@ -49,8 +48,10 @@ report. Such a page listens to others, and answers to the names of --host.
 Exit codes: 0 interrupted, 1 errors in the topology, 2 error.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.page.others(cmd.Flags()); err != nil {
-				return err
+			for _, name := range []string{"fabric", "trust", "state", "host", "token-file"} {
+				if cmd.Flags().Changed(name) && !f.page.inCluster {
+					return fmt.Errorf("--%s is for a page in a cluster: add --in-cluster", name)
+				}
 			}
 			return a.ui(cmd.Context(), args, f)
 		},
@@ -62,7 +63,13 @@ Exit codes: 0 interrupted, 1 errors in the topology, 2 error.`,
 	cmd.Flags().DurationVar(&f.every, "interval", 500*time.Millisecond, "how long to wait between two questions to the agents, from 100ms")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
 	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
-	f.page.add(cmd.Flags())
+	flags := cmd.Flags()
+	flags.BoolVar(&f.page.inCluster, "in-cluster", false, "serve the page in a pod of the cluster that --cluster names (ui: {} in the topology)")
+	flags.StringVar(&f.page.fabric, "fabric", "/etc/hawser/fabric", "in a cluster: folder with the mounted fabric")
+	flags.StringVar(&f.page.trust, "trust", "", "in a cluster: file of pinned signers, whose signatures alone count then")
+	flags.StringVar(&f.page.state, "state", "/var/lib/hawser", "in a cluster: folder for the last good fabric")
+	flags.StringArrayVar(&f.page.hosts, "host", nil, "in a cluster: name under which an ingress serves the page; may be repeated")
+	flags.StringVar(&f.page.tokenFile, "token-file", "", "in a cluster: file of the token (default: one is made, and written to the log)")
 	return cmd
 }
 
@@ -122,23 +129,4 @@ type clusterPageFlags struct {
 	state     string
 	hosts     []string
 	tokenFile string
-}
-
-func (f *clusterPageFlags) add(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.inCluster, "in-cluster", false, "serve the page in a pod of the cluster that --cluster names (ui: {} in the topology)")
-	flags.StringVar(&f.fabric, "fabric", "/etc/hawser/fabric", "in a cluster: folder with the mounted fabric")
-	flags.StringVar(&f.trust, "trust", "", "in a cluster: file of pinned signers, whose signatures alone count then")
-	flags.StringVar(&f.state, "state", "/var/lib/hawser", "in a cluster: folder for the last good fabric")
-	flags.StringArrayVar(&f.hosts, "host", nil, "in a cluster: name under which an ingress serves the page; may be repeated")
-	flags.StringVar(&f.tokenFile, "token-file", "", "in a cluster: file of the token (default: one is made, and written to the log)")
-}
-
-// others reports a flag of a page in a cluster that was given without --in-cluster.
-func (f *clusterPageFlags) others(flags *pflag.FlagSet) error {
-	for _, name := range []string{"fabric", "trust", "state", "host", "token-file"} {
-		if flags.Changed(name) && !f.inCluster {
-			return fmt.Errorf("--%s is for a page in a cluster: add --in-cluster", name)
-		}
-	}
-	return nil
 }
