@@ -94,10 +94,18 @@ func (c *Cluster) FollowFlux(ctx context.Context, tree render.Tree, from Source,
 	if space == nil {
 		return nil, fmt.Errorf("there are definitions of Flux, but no namespace %s, where it would follow what is published", fluxNamespace)
 	}
-	sync, err := objectIn(tree, path.Join("flux", c.Name, "sync.yaml"))
-	if err != nil {
-		return nil, err
+	name := path.Join("flux", c.Name, "sync.yaml")
+	if tree[name] == nil {
+		return nil, fmt.Errorf("the tree has no %s", name)
 	}
+	var body map[string]any
+	if err := yaml.Unmarshal(tree[name], &body); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(body) == 0 {
+		return nil, errors.New("there is nothing in " + name)
+	}
+	sync := &unstructured.Unstructured{Object: normal(body)}
 	have, err := c.get(ctx, ID{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository", Namespace: fluxNamespace, Name: following})
 	if err != nil || have != nil && !from.Asked {
 		return []*unstructured.Unstructured{sync}, err
@@ -184,19 +192,4 @@ func (c *Cluster) knownToArgo(ctx context.Context, names []string) error {
 		return fmt.Errorf("no cluster is known to Argo CD by the name of %s: argocd cluster add CONTEXT --name %s", few(missing), missing[0])
 	}
 	return nil
-}
-
-// objectIn reads a file of a tree that holds one object.
-func objectIn(tree render.Tree, name string) (*unstructured.Unstructured, error) {
-	if tree[name] == nil {
-		return nil, fmt.Errorf("the tree has no %s", name)
-	}
-	var body map[string]any
-	if err := yaml.Unmarshal(tree[name], &body); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	if len(body) == 0 {
-		return nil, errors.New("there is nothing in " + name)
-	}
-	return &unstructured.Unstructured{Object: normal(body)}, nil
 }

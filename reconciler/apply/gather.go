@@ -30,7 +30,25 @@ func (c *Cluster) Gather(ctx context.Context, since time.Duration, put Put) {
 	put("version.json", version, err)
 	var group sync.WaitGroup
 	group.Go(func() { c.gatherLogs(ctx, since, put) })
-	group.Go(func() { c.gatherFabric(ctx, put) })
+	group.Go(func() {
+		tree := render.Tree{} // of what Published reads the part without keys
+		err := c.copyFabric(ctx, tree)
+		if err != nil {
+			put("fabric.json", nil, err)
+			return
+		}
+		if len(tree) == 0 {
+			put("fabric.json", nil, fmt.Errorf("there is no %s", fabricPart(0)))
+			return
+		}
+		f, err := render.FabricOf(tree)
+		if err != nil {
+			put("fabric.json", nil, err)
+			return
+		}
+		text, err := json.MarshalIndent(f, "", "  ")
+		put("fabric.json", append(text, '\n'), err)
+	})
 	for _, s := range shelves() {
 		list, err := c.collect(ctx, s)
 		if text := documents(list, s.shown); len(text) > 0 || err != nil {
@@ -132,26 +150,4 @@ func documents(list []unstructured.Unstructured, shown func(*unstructured.Unstru
 		out.Write(text)
 	}
 	return out.Bytes()
-}
-
-// gatherFabric writes the fabric as text. Of what Published reads it is the part
-// without keys.
-func (c *Cluster) gatherFabric(ctx context.Context, put Put) {
-	tree := render.Tree{}
-	err := c.copyFabric(ctx, tree)
-	if err != nil {
-		put("fabric.json", nil, err)
-		return
-	}
-	if len(tree) == 0 {
-		put("fabric.json", nil, fmt.Errorf("there is no %s", fabricPart(0)))
-		return
-	}
-	f, err := render.FabricOf(tree)
-	if err != nil {
-		put("fabric.json", nil, err)
-		return
-	}
-	text, err := json.MarshalIndent(f, "", "  ")
-	put("fabric.json", append(text, '\n'), err)
 }

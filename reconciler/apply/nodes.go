@@ -43,39 +43,36 @@ func (c *Cluster) Nodes(ctx context.Context) ([]Node, error) {
 	}
 	var out []Node
 	for i := range items {
-		out = append(out, nodeOf(&items[i]))
+		o := &items[i]
+		word := func(fields ...string) string {
+			out, _, _ := unstructured.NestedString(o.Object, append([]string{"status"}, fields...)...)
+			return out
+		}
+		number := func(fields ...string) int64 {
+			out, _, _ := unstructured.NestedInt64(o.Object, append([]string{"status"}, fields...)...)
+			return out
+		}
+		n := Node{
+			Name: o.GetName(), Cluster: word("cluster"), Role: word("role"), Gateway: word("gateway"), Version: word("version"), Fabric: word("fabric"),
+			Up: number("links", "up"), Links: number("links", "total"), LastError: word("lastError"),
+			Ready: cmp.Or(condition(o, "Ready"), "Unknown"), Drained: condition(o, "Drained") == "True",
+		}
+		list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, item := range list {
+			ready, ok := item.(map[string]any)
+			if !ok || ready["type"] != "Ready" {
+				continue
+			}
+			n.Why, _ = ready["message"].(string)
+			text, _ := ready["lastTransitionTime"].(string)
+			if at, err := time.Parse(time.RFC3339, text); err == nil {
+				n.Changed = at
+			}
+		}
+		out = append(out, n)
 	}
 	slices.SortFunc(out, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
-}
-
-func nodeOf(o *unstructured.Unstructured) Node {
-	word := func(fields ...string) string {
-		out, _, _ := unstructured.NestedString(o.Object, append([]string{"status"}, fields...)...)
-		return out
-	}
-	number := func(fields ...string) int64 {
-		out, _, _ := unstructured.NestedInt64(o.Object, append([]string{"status"}, fields...)...)
-		return out
-	}
-	n := Node{
-		Name: o.GetName(), Cluster: word("cluster"), Role: word("role"), Gateway: word("gateway"), Version: word("version"), Fabric: word("fabric"),
-		Up: number("links", "up"), Links: number("links", "total"), LastError: word("lastError"),
-		Ready: cmp.Or(condition(o, "Ready"), "Unknown"), Drained: condition(o, "Drained") == "True",
-	}
-	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	for _, item := range list {
-		ready, ok := item.(map[string]any)
-		if !ok || ready["type"] != "Ready" {
-			continue
-		}
-		n.Why, _ = ready["message"].(string)
-		text, _ := ready["lastTransitionTime"].(string)
-		if at, err := time.Parse(time.RFC3339, text); err == nil {
-			n.Changed = at
-		}
-	}
-	return n
 }
 
 // rollout is how far a DaemonSet's pods are.
@@ -83,10 +80,6 @@ type rollout struct {
 	name                       string
 	wanted, updated, available int64
 	observed                   bool // the controller saw the newest version
-}
-
-func (r rollout) done() bool {
-	return r.observed && r.updated >= r.wanted && r.available >= r.wanted
 }
 
 func daemonSets() schema.GroupVersionKind {
@@ -150,7 +143,7 @@ func (c *Cluster) progress(ctx context.Context, digest string) (string, bool, er
 	done := len(sets) > 0
 	for _, s := range sets {
 		pods, running = pods+s.wanted, running+min(s.updated, s.available)
-		done = done && s.done()
+		done = done && s.observed && s.updated >= s.wanted && s.available >= s.wanted
 	}
 	follow, ready := int64(0), int64(0)
 	for _, n := range nodes {

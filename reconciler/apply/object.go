@@ -75,16 +75,6 @@ func readLine(line string) (ID, error) {
 	return ID{Group: version.Group, Version: version.Version, Kind: parts[1], Namespace: namespace, Name: name}, nil
 }
 
-// kindOrder is the order in which kinds are applied: what others need comes
-// first. Kinds that it does not name come before workloads: they are settings.
-func kindOrder() []string {
-	return []string{
-		kindNamespace, kindCRD, "PriorityClass", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
-		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ConfigMap", kindSecret, "Service", "NetworkPolicy",
-		"", kindDaemonSet, "Deployment", "StatefulSet", kindServiceExport,
-	}
-}
-
 // Kinds that are treated in a way of their own.
 const (
 	kindNamespace     = "Namespace"
@@ -94,8 +84,14 @@ const (
 	kindServiceExport = "ServiceExport"
 )
 
+// orderOf gives the place of a kind in the order of applying: what others need comes
+// first. Kinds that it does not name come before workloads: they are settings.
 func orderOf(kind string) int {
-	order := kindOrder()
+	order := []string{
+		kindNamespace, kindCRD, "PriorityClass", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ConfigMap", kindSecret, "Service", "NetworkPolicy",
+		"", kindDaemonSet, "Deployment", "StatefulSet", kindServiceExport,
+	}
 	if i := slices.Index(order, kind); i >= 0 {
 		return i
 	}

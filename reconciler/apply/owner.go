@@ -11,33 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// owners names the field managers, other than Hawser's, that hold a field of a
-// live object (managedFields, KEP-555), for each of its paths as joined writes
-// them.
-func owners(o *unstructured.Unstructured) map[string][]string {
-	out := map[string][]string{}
-	for _, entry := range o.GetManagedFields() {
-		if entry.Manager == FieldManager || entry.FieldsV1 == nil || entry.Subresource == "status" {
-			continue
-		}
-		var set map[string]any
-		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
-			continue
-		}
-		found := map[string]bool{}
-		claim(set, nil, o.Object, found)
-		for path := range found {
-			if !slices.Contains(out[path], entry.Manager) {
-				out[path] = append(out[path], entry.Manager)
-			}
-		}
-	}
-	for _, list := range out {
-		slices.Sort(list)
-	}
-	return out
-}
-
 // heldByUs gives the fields of a live object that hawser apply holds, as the API
 // server writes them; empty when it applied none.
 func heldByUs(o *unstructured.Unstructured) string {

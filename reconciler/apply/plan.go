@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -108,7 +109,27 @@ func (c *Cluster) Plan(ctx context.Context, want Want, rules Rules) (*Plan, erro
 	if want.follows() {
 		return p, nil
 	}
-	if err := c.planPrune(ctx, p); err != nil {
+	var errs []error
+	// What was applied, and left the tree.
+	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(p.have.Objects), compareIDs)) {
+		if p.want.holds(id) {
+			continue
+		}
+		have, err := c.get(ctx, id)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if have == nil || have.GetDeletionTimestamp() != nil {
+			continue
+		}
+		if why := keeps(have); why != "" {
+			p.Kept = append(p.Kept, Left{ID: id, Why: why})
+			continue
+		}
+		p.Changes = append(p.Changes, Change{Op: diff.Delete, ID: id, uid: have.GetUID()})
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	if rules.AllowMassDelete || want.Decommission {
@@ -146,9 +167,17 @@ type outcome struct {
 }
 
 func (c *Cluster) planObjects(ctx context.Context, p *Plan) error {
-	spaces, err := c.namespaces(ctx, p.want)
-	if err != nil {
-		return err
+	spaces := map[string]bool{} // which can be used: they are there and not about to go
+	for _, o := range p.want.Objects {
+		space := o.GetNamespace()
+		if _, known := spaces[space]; known || space == "" {
+			continue
+		}
+		have, err := c.get(ctx, ID{Version: "v1", Kind: kindNamespace, Name: space})
+		if err != nil {
+			return err
+		}
+		spaces[space] = have != nil && have.GetDeletionTimestamp() == nil
 	}
 	outcomes := make([]outcome, len(p.want.Objects))
 	errs := make([]error, len(p.want.Objects))
@@ -174,24 +203,6 @@ func (c *Cluster) planObjects(ctx context.Context, p *Plan) error {
 	return errors.Join(errs...)
 }
 
-// namespaces tells which of the namespaces that the tree uses can be used: they
-// are there and not about to go.
-func (c *Cluster) namespaces(ctx context.Context, want Want) (map[string]bool, error) {
-	out := map[string]bool{}
-	for _, o := range want.Objects {
-		space := o.GetNamespace()
-		if _, known := out[space]; known || space == "" {
-			continue
-		}
-		have, err := c.get(ctx, ID{Version: "v1", Kind: kindNamespace, Name: space})
-		if err != nil {
-			return nil, err
-		}
-		out[space] = have != nil && have.GetDeletionTimestamp() == nil
-	}
-	return out, nil
-}
-
 func (c *Cluster) planObject(ctx context.Context, want Want, o *unstructured.Unstructured, spaces map[string]bool) (outcome, error) {
 	id := IDOf(o)
 	if space := id.Namespace; space != "" && !spaces[space] {
@@ -205,7 +216,11 @@ func (c *Cluster) planObject(ctx context.Context, want Want, o *unstructured.Uns
 		return outcome{}, err
 	}
 	dry, err := c.put(ctx, o, true)
-	if errors.Is(err, errNoKind) && want.defines(id) {
+	if errors.Is(err, errNoKind) && slices.ContainsFunc(want.Objects, func(o *unstructured.Unstructured) bool {
+		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+		return o.GetKind() == kindCRD && group == id.Group && kind == id.Kind
+	}) {
 		return outcome{change: &Change{Op: diff.Create, ID: id, want: o}}, nil
 	}
 	if errors.Is(err, errNoKind) && id.Kind == kindServiceExport {
@@ -218,15 +233,6 @@ func (c *Cluster) planObject(ctx context.Context, want Want, o *unstructured.Uns
 		return outcome{change: &Change{Op: diff.Create, ID: id, want: o}}, nil
 	}
 	return compare(o, dry, have)
-}
-
-// defines reports whether the tree brings the kind of an object along.
-func (w Want) defines(id ID) bool {
-	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool {
-		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
-		return o.GetKind() == kindCRD && group == id.Group && kind == id.Kind
-	})
 }
 
 // compare gives the change that turns have into what the dry run gave, if any.
@@ -249,35 +255,32 @@ func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
 		}
 		return outcome{change: out}, nil
 	}
-	held := owners(have)
+	// The field managers, other than Hawser's, that hold a field (managedFields, KEP-555), by
+	// its path as joined writes it.
+	held := map[string][]string{}
+	for _, entry := range have.GetManagedFields() {
+		if entry.Manager == FieldManager || entry.FieldsV1 == nil || entry.Subresource == "status" {
+			continue
+		}
+		var set map[string]any
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
+			continue
+		}
+		found := map[string]bool{}
+		claim(set, nil, have.Object, found)
+		for path := range found {
+			if !slices.Contains(held[path], entry.Manager) {
+				held[path] = append(held[path], entry.Manager)
+			}
+		}
+	}
+	for _, list := range held {
+		slices.Sort(list)
+	}
 	for _, d := range changes[0].Deltas() {
 		out.Fields = append(out.Fields, Field{Path: d.Name, Have: d.Have, Want: d.Want, Managers: held[d.Name]})
 	}
 	return outcome{change: out}, nil
-}
-
-// planPrune adds what was applied and left the tree.
-func (c *Cluster) planPrune(ctx context.Context, p *Plan) error {
-	var errs []error
-	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(p.have.Objects), compareIDs)) {
-		if p.want.holds(id) {
-			continue
-		}
-		have, err := c.get(ctx, id)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if have == nil || have.GetDeletionTimestamp() != nil {
-			continue
-		}
-		if why := keeps(have); why != "" {
-			p.Kept = append(p.Kept, Left{ID: id, Why: why})
-			continue
-		}
-		p.Changes = append(p.Changes, Change{Op: diff.Delete, ID: id, uid: have.GetUID()})
-	}
-	return errors.Join(errs...)
 }
 
 // keeps says why an object that left the tree is not deleted; empty: it goes.

@@ -68,8 +68,21 @@ func (c *Cluster) release(ctx context.Context, r *Removal) error {
 	if err := c.publishFarewell(ctx, packed, proof); err != nil {
 		return err
 	}
-	if err := c.poke(ctx, digest); err != nil {
+	list, err := c.agents(ctx)
+	if err != nil {
 		return err
+	}
+	at, err := c.at(pods(), render.Namespace)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{releaseAnnotation: digest}}})
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		// It only saves time: a pod that ended meanwhile is no trouble.
+		_, _ = at.Patch(ctx, p.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 	}
 	return c.released(ctx, r, digest)
 }
@@ -111,26 +124,6 @@ func (c *Cluster) agents(ctx context.Context) ([]unstructured.Unstructured, erro
 // isPage tells the pod of the web page from those of agents.
 func isPage(p *unstructured.Unstructured) bool {
 	return p.GetLabels()["app.kubernetes.io/name"] == render.UIName
-}
-
-func (c *Cluster) poke(ctx context.Context, digest string) error {
-	list, err := c.agents(ctx)
-	if err != nil {
-		return err
-	}
-	at, err := c.at(pods(), render.Namespace)
-	if err != nil {
-		return err
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{releaseAnnotation: digest}}})
-	if err != nil {
-		return err
-	}
-	for _, p := range list {
-		// It only saves time: a pod that ended meanwhile is no trouble.
-		_, _ = at.Patch(ctx, p.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
-	}
-	return nil
 }
 
 // released waits until every agent says that nothing is left of it.

@@ -154,25 +154,22 @@ func (c *Cluster) established(ctx context.Context, objects []*unstructured.Unstr
 		}
 	}
 	c.mapper.Reset()
-	return poll(ctx, establishedWithin, func(context.Context) (bool, error) { return c.serves(objects) })
-}
-
-// serves reports whether discovery knows the kinds: it follows a moment after the
-// condition Established.
-func (c *Cluster) serves(objects []*unstructured.Unstructured) (bool, error) {
-	for _, o := range objects {
-		if o.GetKind() != kindCRD {
-			continue
+	// Discovery follows a moment after the condition Established.
+	return poll(ctx, establishedWithin, func(context.Context) (bool, error) {
+		for _, o := range objects {
+			if o.GetKind() != kindCRD {
+				continue
+			}
+			group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+			kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+			_, err := c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+			if err != nil {
+				c.mapper.Reset()
+				return false, nil // not yet; the wait is bounded
+			}
 		}
-		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
-		_, err := c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
-		if err != nil {
-			c.mapper.Reset()
-			return false, nil // not yet; the wait is bounded
-		}
-	}
-	return true, nil
+		return true, nil
+	})
 }
 
 // condition gives the status of a condition; empty when it has none.
@@ -227,13 +224,9 @@ type Inventory struct {
 	Objects    []ID
 }
 
-func inventoryID() ID {
-	return ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: InventoryConfigMap}
-}
-
 // inventory reads it; empty when nothing was applied yet.
 func (c *Cluster) inventory(ctx context.Context) (Inventory, error) {
-	o, err := c.get(ctx, inventoryID())
+	o, err := c.get(ctx, ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: InventoryConfigMap})
 	if err != nil || o == nil {
 		return Inventory{}, err
 	}
@@ -254,23 +247,19 @@ func (c *Cluster) inventory(ctx context.Context) (Inventory, error) {
 
 // keep writes the inventory.
 func (c *Cluster) keep(ctx context.Context, i Inventory) error {
-	_, err := c.put(ctx, i.object(), false)
-	return err
-}
-
-func (i Inventory) object() *unstructured.Unstructured {
 	var lines strings.Builder
 	objects := slices.SortedFunc(slices.Values(i.Objects), compareIDs)
 	objects = slices.CompactFunc(objects, func(a, b ID) bool { return a.key() == b.key() })
 	for _, id := range objects {
 		lines.WriteString(id.line() + "\n")
 	}
-	return &unstructured.Unstructured{Object: map[string]any{
+	_, err := c.put(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{
 			"name": InventoryConfigMap, "namespace": render.Namespace,
 			"labels": map[string]any{"app.kubernetes.io/part-of": "hawser", "app.kubernetes.io/managed-by": FieldManager},
 		},
 		"data": map[string]any{"clusterset": i.Clusterset, "cluster": i.Cluster, "digest": i.Digest, "objects": lines.String()},
-	}}
+	}}, false)
+	return err
 }

@@ -102,7 +102,17 @@ func (c *Cluster) readExports(ctx context.Context, s *State) error {
 		return err
 	}
 	for i := range imports {
-		readImport(at(&imports[i]), &imports[i])
+		e, o := at(&imports[i]), &imports[i]
+		// A field that is not what the definition says stays empty.
+		e.Type, _, _ = unstructured.NestedString(o.Object, "spec", "type")
+		e.IPs, _, _ = unstructured.NestedStringSlice(o.Object, "spec", "ips")
+		list, _, _ := unstructured.NestedSlice(o.Object, "status", "clusters")
+		for _, item := range list {
+			if m, ok := item.(map[string]any); ok {
+				name, _ := m["cluster"].(string)
+				e.Clusters = append(e.Clusters, name)
+			}
+		}
 	}
 	for _, e := range byID {
 		s.Exports = append(s.Exports, *e)
@@ -111,19 +121,6 @@ func (c *Cluster) readExports(ctx context.Context, s *State) error {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return nil
-}
-
-func readImport(e *Export, o *unstructured.Unstructured) {
-	// A field that is not what the definition says stays empty.
-	e.Type, _, _ = unstructured.NestedString(o.Object, "spec", "type")
-	e.IPs, _, _ = unstructured.NestedStringSlice(o.Object, "spec", "ips")
-	list, _, _ := unstructured.NestedSlice(o.Object, "status", "clusters")
-	for _, item := range list {
-		if m, ok := item.(map[string]any); ok {
-			name, _ := m["cluster"].(string)
-			e.Clusters = append(e.Clusters, name)
-		}
-	}
 }
 
 func conditions(o *unstructured.Unstructured) []Condition {

@@ -88,20 +88,6 @@ func (c *Cluster) ofKind(ctx context.Context, definition *unstructured.Unstructu
 // (nodeagent/mcs.AddressesAnnotation).
 const addressesAnnotation = "hawser.dev/addresses"
 
-// cleanAPI takes back what agents wrote on others' objects, should an agent not
-// have done so itself: the addresses and conditions of ServiceExports.
-func (c *Cluster) cleanAPI(ctx context.Context, r *Removal) error {
-	list, err := c.list(ctx, mcsKind(kindServiceExport), "", "")
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i := range list {
-		errs = append(errs, c.cleanExport(ctx, &list[i]))
-	}
-	return errors.Join(append(errs, c.restoreDNS(ctx, r))...)
-}
-
 func (c *Cluster) cleanExport(ctx context.Context, o *unstructured.Unstructured) error {
 	var errs []error
 	if o.GetAnnotations()[addressesAnnotation] != "" {

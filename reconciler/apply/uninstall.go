@@ -134,7 +134,16 @@ func (c *Cluster) takeOut(ctx context.Context, p *Plan, r *Removal) error {
 	}); err != nil {
 		return err
 	}
-	if err := c.cleanAPI(ctx, r); err != nil {
+	// What agents wrote on ServiceExports, should an agent not have taken it back itself.
+	list, err := c.list(ctx, mcsKind(kindServiceExport), "", "")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range list {
+		errs = append(errs, c.cleanExport(ctx, &list[i]))
+	}
+	if err := errors.Join(append(errs, c.restoreDNS(ctx, r))...); err != nil {
 		return err
 	}
 	spaces, rest := take(rest, kindNamespace)
