@@ -80,7 +80,20 @@ func Build(in BuildInput) (*Built, diag.List) {
 		Candidate: candidate, Approvals: in.Approvals, AllowOtherApprovers: in.AllowOtherApprovers,
 	})
 	if list.HasErrors() {
-		return nil, Placed(in.ofKey(list, src), src)
+		// A wrong root key is no fault of the topology, nor is a lack of one whose epoch the
+		// topology does not write: such findings name the file of the key.
+		for i := range list {
+			d := &list[i]
+			written := src.Has(d.Path)
+			if d.Code != "root-break" && (d.Code != "no-root-key" || written) {
+				continue
+			}
+			if written {
+				d.Related = append(d.Related, diag.Related{Path: d.Path})
+			}
+			d.Path, d.Pos = "", diag.Pos{File: in.RootFile}
+		}
+		return nil, Placed(list, src)
 	}
 	b.Tree, b.Warnings = tree, append(b.Warnings, Placed(list, src)...)
 	if err := b.complete(lock.Lock); err != nil {
@@ -88,23 +101,6 @@ func Build(in BuildInput) (*Built, diag.List) {
 			Hint: "this is a fault of hawser: please report it with the topology"}}
 	}
 	return b, nil
-}
-
-// ofKey has findings about the root key name its file: a wrong key is no fault of the
-// topology, nor is a lack of one whose epoch the topology does not write.
-func (in *BuildInput) ofKey(list diag.List, src *document.Source) diag.List {
-	for i := range list {
-		d := &list[i]
-		written := src.Has(d.Path)
-		if d.Code != "root-break" && (d.Code != "no-root-key" || written) {
-			continue
-		}
-		if written {
-			d.Related = append(d.Related, diag.Related{Path: d.Path})
-		}
-		d.Path, d.Pos = "", diag.Pos{File: in.RootFile}
-	}
-	return list
 }
 
 // complete adds the lock to the tree and reads the fabric back from it, so that

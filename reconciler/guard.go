@@ -39,7 +39,14 @@ func (b *Built) Admit(have render.Tree, rules Rules, revision string, files map[
 // agents would take the tunnels to those clusters down at once; a person who
 // means it says so.
 func guard(have map[string][]byte, set *schema.ClusterSet) error {
-	published := publishedClusters(have)
+	var published []string
+	for path := range have {
+		rest, inside := strings.CutPrefix(path, "clusters/")
+		if name, file, ok := strings.Cut(rest, "/"); inside && ok && file == "kustomization.yaml" {
+			published = append(published, name)
+		}
+	}
+	slices.Sort(published)
 	var gone []string
 	for _, name := range published {
 		if set.Cluster(name) == nil {
@@ -62,17 +69,4 @@ func MassDelete(did, what string, have int, gone []string) error {
 	const most = 5
 	return fmt.Errorf("%s %d of %d %s (%s), which looks like a mistake: "+
 		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", did, len(gone), have, what, listing.Some(gone, most))
-}
-
-// publishedClusters lists the clusters of a rendered tree by name.
-func publishedClusters(tree map[string][]byte) []string {
-	var names []string
-	for path := range tree {
-		rest, inside := strings.CutPrefix(path, "clusters/")
-		if name, file, ok := strings.Cut(rest, "/"); inside && ok && file == "kustomization.yaml" {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }

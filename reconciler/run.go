@@ -99,16 +99,12 @@ func (r *Reconciler) failed(f *Failure, before Status, now time.Time) {
 		s.record(CommitStatus{Commit: f.Revision, State: state, Description: f.Message, At: f.Since})
 	})
 	if !repeated {
-		r.logFailure(f, before)
-	}
-}
-
-func (r *Reconciler) logFailure(f *Failure, before Status) {
-	attrs := []any{"reason", string(f.Reason), "commit", f.Revision, "err", f.Message, "kept", before.Published}
-	r.cfg.Log.Error("commit not published, the last good state stays", attrs...)
-	for _, d := range f.Diagnostics[:min(len(f.Diagnostics), maxLogged)] {
-		r.cfg.Log.Error("finding in the topology", "at", d.Pos.String(), "code", d.Code, "path", d.Path,
-			"summary", d.Summary, "hint", d.Hint)
+		attrs := []any{"reason", string(f.Reason), "commit", f.Revision, "err", f.Message, "kept", before.Published}
+		r.cfg.Log.Error("commit not published, the last good state stays", attrs...)
+		for _, d := range f.Diagnostics[:min(len(f.Diagnostics), maxLogged)] {
+			r.cfg.Log.Error("finding in the topology", "at", d.Pos.String(), "code", d.Code, "path", d.Path,
+				"summary", d.Summary, "hint", d.Hint)
+		}
 	}
 }
 

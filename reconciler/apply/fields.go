@@ -34,9 +34,10 @@ func (v view) Fields() []diff.Field { return v.fields }
 // views gives two sides of one object. A side may be nil.
 func views(id ID, want, have *unstructured.Unstructured) (w, h view) {
 	wanted, had := leaves(want), leaves(have)
-	names := slices.Compact(slices.Sorted(concat(maps.Keys(wanted), maps.Keys(had))))
+	either := maps.Clone(wanted)
+	maps.Copy(either, had)
 	w, h = view{key: id.key()}, view{key: id.key()}
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(either)) {
 		secret := id.Kind == kindSecret && !public(name)
 		w.fields = append(w.fields, diff.Field{Name: name, Value: wanted[name], Secret: secret})
 		h.fields = append(h.fields, diff.Field{Name: name, Value: had[name], Secret: secret})
@@ -49,17 +50,6 @@ func views(id ID, want, have *unstructured.Unstructured) (w, h view) {
 func public(name string) bool {
 	return name == "type" || name == "immutable" ||
 		strings.HasPrefix(name, "metadata.") && !strings.Contains(name, "last-applied-configuration")
-}
-
-// concat gives the elements of both.
-func concat[T any](a, b func(func(T) bool)) func(func(T) bool) {
-	return func(yield func(T) bool) {
-		more := true
-		a(func(v T) bool { more = yield(v); return more })
-		if more {
-			b(yield)
-		}
-	}
 }
 
 // ours reports whether a field is one that people write, not one that the API

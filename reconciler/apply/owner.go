@@ -2,7 +2,6 @@ package apply
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,7 +54,7 @@ func claim(set map[string]any, path []string, value any, found map[string]bool) 
 	// What has nothing below it in the set is held whole.
 	whole := map[string]string{}
 	walk(path, value, whole)
-	for name := range maps.Keys(whole) {
+	for name := range whole {
 		found[name] = true
 	}
 }

@@ -36,7 +36,19 @@ func (d *decision) network() {
 		d.cilium()
 	case len(d.all("Subnet.kubeovn.io")) > 0:
 		d.CNI, d.ownIPAM = Fact{Value: "Kube-OVN", Sure: Certain, From: "Subnets of kubeovn.io"}, true
-		d.kubeOVN()
+		for _, s := range d.all("Subnet.kubeovn.io") {
+			name := plain(s.GetName())
+			switch vpc, underlay := kubeOVNSubnet(&s); {
+			case vpc != "":
+				d.warn("kube-ovn-vpc", "podCIDRs", fmt.Sprintf("pods of Subnet %s are in VPC %s, and cannot reach other clusters",
+					name, plain(vpc)),
+					"use Subnets of the default VPC ("+defaultVPC+") for pods that need other clusters: "+compatibility)
+			case underlay:
+				d.warn("kube-ovn-underlay", "podCIDRs", fmt.Sprintf("pods of the underlay Subnet %s cannot reach other clusters",
+					name),
+					"use overlay Subnets for pods that need other clusters: "+compatibility)
+			}
+		}
 	case d.daemon("ovnkube-node") != nil:
 		d.CNI = Fact{Value: "OVN-Kubernetes", Sure: Certain, From: "DaemonSet ovnkube-node"}
 		d.ovnKubernetes()
@@ -51,7 +63,12 @@ func (d *decision) network() {
 		d.calico()
 	case d.daemon("antrea-agent") != nil:
 		d.CNI = Fact{Value: "Antrea", Sure: Certain, From: "DaemonSet antrea-agent"}
-		d.antrea()
+		mode := word(parsed(d.setting(kubeSystem, "antrea-config", "antrea-agent.conf")), "trafficEncapMode")
+		if mode == "noEncap" || mode == "networkPolicyOnly" {
+			d.warn("antrea-no-encap", "", "with trafficEncapMode "+mode+" packets of pods may bypass the host's netfilter, "+
+				"which translates clusterset IPs",
+				"use trafficEncapMode encap: "+compatibility)
+		}
 	case d.daemon("azure-cns") != nil:
 		d.CNI, d.ownIPAM = Fact{Value: "Azure CNI", Sure: Certain, From: "DaemonSet azure-cns"}, true
 	case d.daemon("kube-flannel-ds", "kube-flannel") != nil:
@@ -102,22 +119,6 @@ func (d *decision) cilium() {
 	}
 }
 
-func (d *decision) kubeOVN() {
-	for _, s := range d.all("Subnet.kubeovn.io") {
-		name := plain(s.GetName())
-		switch vpc, underlay := kubeOVNSubnet(&s); {
-		case vpc != "":
-			d.warn("kube-ovn-vpc", "podCIDRs", fmt.Sprintf("pods of Subnet %s are in VPC %s, and cannot reach other clusters",
-				name, plain(vpc)),
-				"use Subnets of the default VPC ("+defaultVPC+") for pods that need other clusters: "+compatibility)
-		case underlay:
-			d.warn("kube-ovn-underlay", "podCIDRs", fmt.Sprintf("pods of the underlay Subnet %s cannot reach other clusters",
-				name),
-				"use overlay Subnets for pods that need other clusters: "+compatibility)
-		}
-	}
-}
-
 const defaultVPC = "ovn-cluster"
 
 // kubeOVNSubnet gives the VPC of a Subnet, empty for the default one, and whether it is
@@ -150,15 +151,6 @@ func (d *decision) calico() {
 				"use the iptables or nftables dataplane: "+compatibility)
 			return
 		}
-	}
-}
-
-func (d *decision) antrea() {
-	mode := word(parsed(d.setting(kubeSystem, "antrea-config", "antrea-agent.conf")), "trafficEncapMode")
-	if mode == "noEncap" || mode == "networkPolicyOnly" {
-		d.warn("antrea-no-encap", "", "with trafficEncapMode "+mode+" packets of pods may bypass the host's netfilter, "+
-			"which translates clusterset IPs",
-			"use trafficEncapMode encap: "+compatibility)
 	}
 }
 

@@ -108,7 +108,24 @@ func (d *decision) networkPods() []claim {
 	out = append(out, claim{from: "IPPool " + some(names), sure: Certain, cidrs: prefixes(pools...)})
 	if config := d.one("ConfigMap", kubeSystem, "cilium-config"); config != nil &&
 		word(config, "data", "ipam") != "kubernetes" {
-		out = append(out, d.ciliumPods(config)...)
+		pool := []string{word(config, "data", "cluster-pool-ipv4-cidr")}
+		if word(config, "data", "enable-ipv6") == "true" {
+			pool = append(pool, word(config, "data", "cluster-pool-ipv6-cidr"))
+		}
+		first := claim{from: "ConfigMap kube-system/cilium-config", sure: Certain, cidrs: prefixes(pool...)}
+		if word(config, "data", "ipam") == "multi-pool" {
+			var pools []string
+			for _, p := range d.all("CiliumPodIPPool.cilium.io") {
+				pools = slices.Concat(pools, words(&p, "spec", "ipv4", "cidrs"), words(&p, "spec", "ipv6", "cidrs"))
+			}
+			first = claim{from: "CiliumPodIPPools", sure: Certain, cidrs: prefixes(pools...)}
+		}
+		var nodes []string
+		for _, n := range d.all("CiliumNode.cilium.io") {
+			nodes = append(nodes, words(&n, "spec", "ipam", "podCIDRs")...)
+		}
+		out = append(out, first, claim{from: "covering prefix of the podCIDRs of all CiliumNodes", sure: Guess,
+			cidrs: prefixes(nodes...), parts: true})
 	}
 	var subnets []string
 	for _, s := range d.all("Subnet.kubeovn.io") {
@@ -129,27 +146,6 @@ func (d *decision) networkPods() []claim {
 	antrea := parsed(d.setting(kubeSystem, "antrea-config", "antrea-controller.conf"))
 	return append(out, claim{from: "ConfigMap kube-system/antrea-config", sure: Certain,
 		cidrs: prefixes(words(antrea, "nodeIPAM", "clusterCIDRs")...)})
-}
-
-func (d *decision) ciliumPods(config *unstructured.Unstructured) []claim {
-	pool := []string{word(config, "data", "cluster-pool-ipv4-cidr")}
-	if word(config, "data", "enable-ipv6") == "true" {
-		pool = append(pool, word(config, "data", "cluster-pool-ipv6-cidr"))
-	}
-	first := claim{from: "ConfigMap kube-system/cilium-config", sure: Certain, cidrs: prefixes(pool...)}
-	if word(config, "data", "ipam") == "multi-pool" {
-		var pools []string
-		for _, p := range d.all("CiliumPodIPPool.cilium.io") {
-			pools = slices.Concat(pools, words(&p, "spec", "ipv4", "cidrs"), words(&p, "spec", "ipv6", "cidrs"))
-		}
-		first = claim{from: "CiliumPodIPPools", sure: Certain, cidrs: prefixes(pools...)}
-	}
-	var nodes []string
-	for _, n := range d.all("CiliumNode.cilium.io") {
-		nodes = append(nodes, words(&n, "spec", "ipam", "podCIDRs")...)
-	}
-	return []claim{first, {from: "covering prefix of the podCIDRs of all CiliumNodes", sure: Guess,
-		cidrs: prefixes(nodes...), parts: true}}
 }
 
 // services finds the prefixes of Services: first what the API server itself says.

@@ -60,7 +60,12 @@ const (
 func Preflight(contextName string, o Objects, w Wanted) diag.List {
 	d := &decision{Objects: o, Cluster: Decide(w.Cluster.Name, contextName, o)}
 	d.Findings = slices.DeleteFunc(d.Findings, func(f diag.Diagnostic) bool {
-		return slices.Contains(forNewTopology(), f.Code)
+		return slices.Contains([]string{
+			"pod-cidrs-unknown", "pod-cidrs-guess", "pod-cidrs-conflict",
+			"service-cidrs-unknown", "service-cidrs-guess", "service-cidrs-conflict",
+			"gateways-unknown", "private-endpoints", "no-endpoints", "control-plane-gateways",
+			"dns-unknown", "domain-taken",
+		}, f.Code)
 	})
 	if w.Cluster.DNS == fabric.DNSNone {
 		d.Findings = slices.DeleteFunc(d.Findings, func(f diag.Diagnostic) bool { return strings.HasSuffix(f.Path, ".dns") })
@@ -74,16 +79,6 @@ func Preflight(contextName string, o Objects, w Wanted) diag.List {
 	d.namespace()
 	d.othersSoftware(w.Cluster)
 	return d.Findings
-}
-
-// forNewTopology are the findings that are about values which a topology already has.
-func forNewTopology() []string {
-	return []string{
-		"pod-cidrs-unknown", "pod-cidrs-guess", "pod-cidrs-conflict",
-		"service-cidrs-unknown", "service-cidrs-guess", "service-cidrs-conflict",
-		"gateways-unknown", "private-endpoints", "no-endpoints", "control-plane-gateways",
-		"dns-unknown", "domain-taken",
-	}
 }
 
 func (d *decision) oldVersion() {

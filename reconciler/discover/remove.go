@@ -52,7 +52,20 @@ func Remove(raw []byte, cluster string) (out []byte, gone []string, err error) {
 	if r.err != nil {
 		return nil, nil, r.err
 	}
-	return r.apply(), r.gone, nil
+	slices.SortFunc(r.spans, func(a, b span) int {
+		return slices.Compare([]int{b.line, b.column}, []int{a.line, a.column})
+	})
+	for _, s := range r.spans { // some are within others
+		if s.line == s.toLine {
+			line := r.lines[s.line]
+			r.lines[s.line] = line[:s.column] + line[s.toColumn:]
+			continue
+		}
+		for at := s.line; at < s.toLine; at++ {
+			r.lines[at] = ""
+		}
+	}
+	return []byte(strings.Join(r.lines, "")), r.gone, nil
 }
 
 // removal collects the parts of lines that go.
@@ -279,24 +292,6 @@ func (r *removal) end(n *yaml.Node) int {
 	}
 	r.fail(n, "the list in brackets is on several lines: write it on one line, or with hyphens")
 	return len(line)
-}
-
-// apply gives the text without the spans; some are within others.
-func (r *removal) apply() []byte {
-	slices.SortFunc(r.spans, func(a, b span) int {
-		return slices.Compare([]int{b.line, b.column}, []int{a.line, a.column})
-	})
-	for _, s := range r.spans {
-		if s.line == s.toLine {
-			line := r.lines[s.line]
-			r.lines[s.line] = line[:s.column] + line[s.toColumn:]
-			continue
-		}
-		for at := s.line; at < s.toLine; at++ {
-			r.lines[at] = ""
-		}
-	}
-	return []byte(strings.Join(r.lines, ""))
 }
 
 func text(of *yaml.Node, key string) string {

@@ -136,10 +136,23 @@ func indented(text, by string) string {
 // Insert puts an Entry behind the last cluster of a topology's text. Nothing else of
 // the text changes. It needs clusters written as a list of lines.
 func Insert(raw []byte, entry string) ([]byte, error) {
-	last, err := lastCluster(raw)
-	if err != nil {
-		return nil, err
+	var document yaml.Node
+	if err := yaml.Unmarshal(raw, &document); err != nil {
+		return nil, fmt.Errorf("read topology: %w", err)
 	}
+	at := &document
+	if len(at.Content) == 1 {
+		at = at.Content[0]
+	}
+	for _, key := range []string{"spec", "clusters"} {
+		if at = child(at, key); at == nil {
+			return nil, fmt.Errorf("there is no %s in it", key)
+		}
+	}
+	if at.Kind != yaml.SequenceNode || at.Style&yaml.FlowStyle != 0 || len(at.Content) == 0 {
+		return nil, fmt.Errorf("line %d: clusters is not a list with one or more lines that begin with a hyphen", at.Line)
+	}
+	last := at.Content[len(at.Content)-1]
 	lines := strings.SplitAfter(string(raw), "\n")
 	first := last.Line - 1
 	if strings.TrimSpace(lines[first][:last.Column-1]) == "" { // the hyphen has a line of its own
@@ -172,27 +185,6 @@ func Insert(raw []byte, entry string) ([]byte, error) {
 		added = strings.ReplaceAll(added, "\n", "\r\n")
 	}
 	return []byte(strings.Join(lines[:end], "") + added + strings.Join(lines[end:], "")), nil
-}
-
-// lastCluster finds the last item of spec.clusters.
-func lastCluster(raw []byte) (*yaml.Node, error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(raw, &document); err != nil {
-		return nil, fmt.Errorf("read topology: %w", err)
-	}
-	at := &document
-	if len(at.Content) == 1 {
-		at = at.Content[0]
-	}
-	for _, key := range []string{"spec", "clusters"} {
-		if at = child(at, key); at == nil {
-			return nil, fmt.Errorf("there is no %s in it", key)
-		}
-	}
-	if at.Kind != yaml.SequenceNode || at.Style&yaml.FlowStyle != 0 || len(at.Content) == 0 {
-		return nil, fmt.Errorf("line %d: clusters is not a list with one or more lines that begin with a hyphen", at.Line)
-	}
-	return at.Content[len(at.Content)-1], nil
 }
 
 func child(of *yaml.Node, key string) *yaml.Node {

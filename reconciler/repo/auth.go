@@ -27,55 +27,47 @@ type Auth struct {
 func (a Auth) method(protocol, user string) (transport.AuthMethod, error) {
 	switch protocol {
 	case "http", "https":
-		return a.http()
+		password := a.Password
+		if a.PasswordFile != "" {
+			raw, err := os.ReadFile(a.PasswordFile)
+			if err != nil {
+				return nil, fmt.Errorf("read git token: %w", err)
+			}
+			password = strings.TrimSpace(string(raw))
+		}
+		if password == "" && a.Username == "" {
+			return nil, nil
+		}
+		username := a.Username
+		if username == "" {
+			username = "git"
+		}
+		return &http.BasicAuth{Username: username, Password: password}, nil
 	case "ssh":
-		return a.ssh(user)
+		if a.SSHKeyFile == "" && os.Getenv("SSH_AUTH_SOCK") == "" {
+			return nil, errors.New("no SSH agent is running (SSH_AUTH_SOCK is not set): start one with ssh-agent, " +
+				"or name a private key with hawser reconcile --ssh-key")
+		}
+		if a.SSHKeyFile == "" {
+			return nil, nil
+		}
+		if user == "" {
+			user = "git"
+		}
+		keys, err := ssh.NewPublicKeysFromFile(user, a.SSHKeyFile, a.SSHKeyPassword)
+		if err != nil {
+			return nil, fmt.Errorf("read SSH key %s: %w", a.SSHKeyFile, err)
+		}
+		var files []string
+		if a.SSHKnownHosts != "" {
+			files = []string{a.SSHKnownHosts}
+		}
+		keys.HostKeyCallback, err = ssh.NewKnownHostsCallback(files...)
+		if err != nil {
+			return nil, fmt.Errorf("read known SSH hosts: %w", err)
+		}
+		return keys, nil
 	default:
 		return nil, nil
 	}
-}
-
-func (a Auth) http() (transport.AuthMethod, error) {
-	password := a.Password
-	if a.PasswordFile != "" {
-		raw, err := os.ReadFile(a.PasswordFile)
-		if err != nil {
-			return nil, fmt.Errorf("read git token: %w", err)
-		}
-		password = strings.TrimSpace(string(raw))
-	}
-	if password == "" && a.Username == "" {
-		return nil, nil
-	}
-	username := a.Username
-	if username == "" {
-		username = "git"
-	}
-	return &http.BasicAuth{Username: username, Password: password}, nil
-}
-
-func (a Auth) ssh(user string) (transport.AuthMethod, error) {
-	if a.SSHKeyFile == "" && os.Getenv("SSH_AUTH_SOCK") == "" {
-		return nil, errors.New("no SSH agent is running (SSH_AUTH_SOCK is not set): start one with ssh-agent, " +
-			"or name a private key with hawser reconcile --ssh-key")
-	}
-	if a.SSHKeyFile == "" {
-		return nil, nil
-	}
-	if user == "" {
-		user = "git"
-	}
-	keys, err := ssh.NewPublicKeysFromFile(user, a.SSHKeyFile, a.SSHKeyPassword)
-	if err != nil {
-		return nil, fmt.Errorf("read SSH key %s: %w", a.SSHKeyFile, err)
-	}
-	var files []string
-	if a.SSHKnownHosts != "" {
-		files = []string{a.SSHKnownHosts}
-	}
-	keys.HostKeyCallback, err = ssh.NewKnownHostsCallback(files...)
-	if err != nil {
-		return nil, fmt.Errorf("read known SSH hosts: %w", err)
-	}
-	return keys, nil
 }
