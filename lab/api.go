@@ -78,7 +78,13 @@ func (d *daemon) change(c Change) error {
 		return fmt.Errorf("no cluster %q: there are %s", c.Cluster, d.topology.names())
 	}
 	if c.Pod != "" {
-		return d.setReady(c)
+		id := c.Cluster + "/" + c.Pod
+		if !slices.ContainsFunc(d.world.pods(), func(p pod) bool { return p.id() == id }) {
+			return fmt.Errorf("no pod %q: see hawser lab status", id)
+		}
+		d.state.Ready[id] = c.Ready
+		d.converge()
+		return d.broken
 	}
 	have := d.sets[c.Cluster]
 	if have == nil {
@@ -137,29 +143,22 @@ func alter(set *workload.Set, c Change) error {
 	case c.Object == "":
 		return errors.New("nothing to change")
 	}
-	key, err := parseKey(c.Object)
-	if err != nil {
-		return err
-	}
-	if c.Replicas != nil {
-		return set.Scale(key, *c.Replicas)
-	}
-	return set.Delete([]workload.Key{key})
-}
-
-func parseKey(text string) (workload.Key, error) {
-	parts := strings.Split(text, "/")
+	parts := strings.Split(c.Object, "/")
 	if len(parts) == 2 {
 		parts = append([]string{""}, parts...)
 	}
 	if len(parts) != 3 {
-		return workload.Key{}, fmt.Errorf("object %q: it is NAMESPACE/KIND/NAME", text)
+		return fmt.Errorf("object %q: it is NAMESPACE/KIND/NAME", c.Object)
 	}
 	kind, err := workload.ParseKind(parts[1])
 	if err != nil {
-		return workload.Key{}, err
+		return err
 	}
-	return workload.Key{Kind: kind, Namespace: parts[0], Name: parts[2]}, nil
+	key := workload.Key{Kind: kind, Namespace: parts[0], Name: parts[2]}
+	if c.Replicas != nil {
+		return set.Scale(key, *c.Replicas)
+	}
+	return set.Delete([]workload.Key{key})
 }
 
 // try plans with the changed workloads, on a copy of what is assigned.
@@ -184,16 +183,6 @@ func (d *daemon) try(cluster string, set *workload.Set) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (d *daemon) setReady(c Change) error {
-	id := c.Cluster + "/" + c.Pod
-	if !slices.ContainsFunc(d.world.pods(), func(p pod) bool { return p.id() == id }) {
-		return fmt.Errorf("no pod %q: see hawser lab status", id)
-	}
-	d.state.Ready[id] = c.Ready
-	d.converge()
-	return d.broken
 }
 
 // Underlay is where Client.Exec runs a program between the nodes: every link of a

@@ -30,7 +30,7 @@ func (d *daemon) pass() error {
 	errs := []error{d.removeStale(w), d.openGates(w), d.boot(w), d.setGates(w)}
 	for i := range w.nodes {
 		if m := d.machines[w.nodes[i].id()]; m != nil {
-			errs = append(errs, m.setRoutes(nodeRoutes(w, &w.nodes[i])))
+			errs = append(errs, setRoutes(m.space, m.routes, nodeRoutes(w, &w.nodes[i])))
 		}
 	}
 	errs = append(errs, d.files(w), d.runPods(w), d.program(w), d.faults(w), d.deliver(w))
@@ -119,7 +119,11 @@ func hasIPv6() bool {
 // files writes what nodes and pods find on disk: facts, resolver and hosts.
 func (d *daemon) files(w *world) error {
 	errs := []error{overwrite(d.layout.hosts(), hostsFile(w))}
-	for _, space := range d.namespacesOf(w) {
+	spaces := map[string]bool{"default": true}
+	for _, p := range w.pods() {
+		spaces[p.Namespace] = true
+	}
+	for _, space := range slices.Sorted(maps.Keys(spaces)) {
 		for _, c := range w.clusters {
 			errs = append(errs, overwrite(d.layout.resolv(c.name, space), resolvConf(d.topology, c.cluster, space)))
 		}
@@ -169,14 +173,6 @@ func overwrite(path string, content []byte) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
-}
-
-func (d *daemon) namespacesOf(w *world) []string {
-	spaces := map[string]bool{"default": true}
-	for _, p := range w.pods() {
-		spaces[p.Namespace] = true
-	}
-	return slices.Sorted(maps.Keys(spaces))
 }
 
 func (d *daemon) nodeDir(n *node) string { return d.layout.Node(d.state.folder(n.cluster, n.name)) }
@@ -237,7 +233,16 @@ func (d *daemon) faults(w *world) error {
 		}
 		errs = append(errs, d.machines[n.id()].setLost(d.state.Lost[n.id()]))
 	}
-	d.underlay.apart = w.file.Apart(w.innerPorts())
+	var inner []string // the underlay's ends of all links behind routers
+	for i := range w.sites {
+		inner = append(inner, innerPort(w.sites[i].number))
+	}
+	for i := range w.nodes {
+		if n := &w.nodes[i]; n.card && n.site != "" {
+			inner = append(inner, port(n, SideWAN), standIn(port(n, SideWAN)))
+		}
+	}
+	d.underlay.apart = w.file.Apart(inner)
 	errs = append(errs, d.underlay.setDrops())
 	for _, m := range d.machines {
 		errs = append(errs, m.setPackets(d.underlay.limited()))

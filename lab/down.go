@@ -46,8 +46,21 @@ func (l Layout) remove(ctx context.Context) error {
 	if err := l.sweep(ctx, config); err != nil {
 		return err
 	}
-	if err := l.unmountAll(); err != nil {
-		return err
+	// What is mounted below the lab's folder, innermost first.
+	raw, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("list mounts: %w", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	slices.Reverse(lines)
+	for _, line := range lines {
+		fields := strings.Fields(line)
+		if len(fields) < 5 || !strings.HasPrefix(fields[4], l.Dir+"/") {
+			continue
+		}
+		if err := unix.Unmount(fields[4], unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("unmount %s: %w", fields[4], err)
+		}
 	}
 	if err := os.RemoveAll(l.Dir); err != nil {
 		return fmt.Errorf("remove folder of the lab: %w", err)
@@ -100,24 +113,4 @@ func (l Layout) killAll(ctx context.Context, c Config) error {
 		case <-time.After(time.Millisecond):
 		}
 	}
-}
-
-// unmountAll removes what is mounted below the lab's folder, innermost first.
-func (l Layout) unmountAll() error {
-	raw, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return fmt.Errorf("list mounts: %w", err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
-	slices.Reverse(lines)
-	for _, line := range lines {
-		fields := strings.Fields(line)
-		if len(fields) < 5 || !strings.HasPrefix(fields[4], l.Dir+"/") {
-			continue
-		}
-		if err := unix.Unmount(fields[4], unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("unmount %s: %w", fields[4], err)
-		}
-	}
-	return nil
 }

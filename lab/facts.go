@@ -149,7 +149,16 @@ func sliceObjects(svc service) []any {
 				groups[key] = newSlice(svc, addr.Is6(), b.ports, len(order)+1)
 				order = append(order, key)
 			}
-			groups[key].Endpoints = append(groups[key].Endpoints, endpoint(svc, b.pod, addr))
+			end := discoveryv1.Endpoint{
+				Addresses:  []string{addr.String()},
+				Conditions: discoveryv1.EndpointConditions{Ready: &b.pod.ready},
+				NodeName:   &b.pod.node,
+				TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: b.pod.Namespace, Name: b.pod.Name},
+			}
+			if b.pod.Hostname != "" && b.pod.Subdomain == svc.Name {
+				end.Hostname = &b.pod.Hostname
+			}
+			groups[key].Endpoints = append(groups[key].Endpoints, end)
 		}
 	}
 	var out []any
@@ -176,19 +185,6 @@ func newSlice(svc service, six bool, ports []workload.ServicePort, number int) *
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &port.Name, Protocol: &protocol, Port: &target})
 	}
 	return slice
-}
-
-func endpoint(svc service, p *pod, addr netip.Addr) discoveryv1.Endpoint {
-	out := discoveryv1.Endpoint{
-		Addresses:  []string{addr.String()},
-		Conditions: discoveryv1.EndpointConditions{Ready: &p.ready},
-		NodeName:   &p.node,
-		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name},
-	}
-	if p.Hostname != "" && p.Subdomain == svc.Name {
-		out.Hostname = &p.Hostname
-	}
-	return out
 }
 
 // resolvConf is what a pod of the namespace finds at /etc/resolv.conf: the name

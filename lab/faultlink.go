@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -149,18 +148,4 @@ func (l linkFault) drops(name string) []string {
 		}
 	}
 	return out
-}
-
-// dropRules are the rules of the underlay for all ports.
-func dropRules(faults map[string]linkFault, apart []string) string {
-	drops := slices.Clone(apart)
-	for name, fault := range faults {
-		drops = append(drops, fault.drops(name)...)
-	}
-	slices.Sort(drops)
-	var out strings.Builder
-	out.WriteString("table bridge lab\ndelete table bridge lab\ntable bridge lab {\n")
-	chain(&out, "forward", "type filter hook forward priority 0", drops)
-	out.WriteString("}\n")
-	return out.String()
 }

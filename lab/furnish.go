@@ -112,18 +112,6 @@ func (b *builder) furnish(ctx context.Context) error {
 	if err := l.makeRootKey(ctx, config); err != nil {
 		return err
 	}
-	return b.addWorkloads()
-}
-
-// makeInputs takes over the files that a new lab is made from.
-func (b *builder) makeInputs() error {
-	if err := b.layout.makeRepo(b.options.Topology); err != nil {
-		return err
-	}
-	return b.layout.makeUnderlay(b.options.Underlay, b.options.Topology)
-}
-
-func (b *builder) addWorkloads() error {
 	raw, err := os.ReadFile(b.layout.Topology())
 	if err != nil {
 		return fmt.Errorf("read topology: %w", err)
@@ -141,6 +129,14 @@ func (b *builder) addWorkloads() error {
 		}
 	}
 	return nil
+}
+
+// makeInputs takes over the files that a new lab is made from.
+func (b *builder) makeInputs() error {
+	if err := b.layout.makeRepo(b.options.Topology); err != nil {
+		return err
+	}
+	return b.layout.makeUnderlay(b.options.Underlay, b.options.Topology)
 }
 
 // addObjects adds manifests to those that a cluster has.

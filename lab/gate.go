@@ -27,19 +27,14 @@ func outerPort(number int) string   { return fmt.Sprintf("o%d", number) }
 func innerPort(number int) string   { return fmt.Sprintf("i%d", number) }
 func innerBridge(number int) string { return fmt.Sprintf("in%d", number) }
 
-// routerSettings are those of a router's namespace: it forwards, tells nobody of
-// better routes, and does not mind where packets come from.
-func routerSettings() map[string]string {
-	out := settings(true)
-	for _, name := range []string{"all", "default"} {
-		out["net/ipv4/conf/"+name+"/send_redirects"] = "0"
-		out["net/ipv4/conf/"+name+"/rp_filter"] = "0"
-	}
-	return out
-}
-
 func openGate(t *site, path string, u *underlay) (*gate, error) {
-	s, err := newSpace(path, routerSettings())
+	// It forwards, tells nobody of better routes, and does not mind where packets come from.
+	values := settings(true)
+	for _, name := range []string{"all", "default"} {
+		values["net/ipv4/conf/"+name+"/send_redirects"] = "0"
+		values["net/ipv4/conf/"+name+"/rp_filter"] = "0"
+	}
+	s, err := newSpace(path, values)
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,6 @@ func (l Layout) reconcilerLog() string          { return l.path("reconciler.log"
 func (l Layout) hosts() string                  { return l.path("hosts") }
 func (l Layout) namespaces() string             { return l.path("ns") }
 func (l Layout) objects(cluster string) string  { return l.path("objects", cluster+".yaml") }
-func (l Layout) leases(cluster string) string   { return l.path("leases", cluster) }
 func (l Layout) identity(cluster string) string { return l.path("keys", cluster+".agekey") }
 
 func (l Layout) resolv(cluster, space string) string { return l.path("resolv", cluster+"."+space) }

@@ -123,10 +123,6 @@ func killIn(path string) error {
 	}
 }
 
-// setRoutes brings the node's own routes to those wanted. Routes of others, such
-// as Hawser's, are not looked at.
-func (m *machine) setRoutes(want []route) error { return setRoutes(m.space, m.routes, want) }
-
 // setRoutes brings the lab's own routes of a namespace to those wanted; have says
 // which are there.
 func setRoutes(in *space, have map[route]bool, want []route) error {
@@ -225,7 +221,11 @@ func (m *machine) startPod(p pod, path string) error {
 	for _, port := range p.Serves() {
 		ports = append(ports, whereami.Port{Protocol: port.Protocol, Number: port.Number})
 	}
-	server, err := whereami.Start(at, identity(&p), ports)
+	id := whereami.Identity{Pod: p.Name, Namespace: p.Namespace, Node: p.node, Cluster: p.cluster}
+	if len(p.addrs) > 0 {
+		id.PodIP = p.addrs[0].String()
+	}
+	server, err := whereami.Start(at, id, ports)
 	if err != nil {
 		err = fmt.Errorf("pod %s: %w", p.id(), err)
 		if c.space != nil {
@@ -236,14 +236,6 @@ func (m *machine) startPod(p pod, path string) error {
 	c.server = server
 	m.pods[p.id()] = c
 	return nil
-}
-
-func identity(p *pod) whereami.Identity {
-	id := whereami.Identity{Pod: p.Name, Namespace: p.Namespace, Node: p.node, Cluster: p.cluster}
-	if len(p.addrs) > 0 {
-		id.PodIP = p.addrs[0].String()
-	}
-	return id
 }
 
 // podLinks is where the other ends of pods' links are.

@@ -30,7 +30,13 @@ func (w *world) place(c cluster, set *workload.Set, s *state) clusterPlan {
 	if len(workers) == 0 {
 		workers = nodes
 	}
-	pods := set.Pods(s.running(c.name))
+	owners := map[string]string{}
+	for id, slot := range s.Pods {
+		if clusterOf(id) == c.name {
+			owners[strings.TrimPrefix(id, c.name+"/")] = slot.Owner
+		}
+	}
+	pods := set.Pods(owners)
 	if !slices.ContainsFunc(pods, func(p workload.Pod) bool { return p.ID() == "default/client" }) {
 		node := workers[0].name
 		if slot, known := s.Pods[c.name+"/default/client"]; known && w.node(c.name+"/"+slot.Node) != nil {
@@ -39,7 +45,15 @@ func (w *world) place(c cluster, set *workload.Set, s *state) clusterPlan {
 		pods = append(pods, clientPod(node))
 		slices.SortFunc(pods, func(a, b workload.Pod) int { return cmp.Compare(a.ID(), b.ID()) })
 	}
-	s.forget(c.name, pods)
+	// Pods that are no more.
+	for id, slot := range s.Pods {
+		gone := !slices.ContainsFunc(pods, func(p workload.Pod) bool { return c.name+"/"+p.ID() == id })
+		if clusterOf(id) == c.name && gone {
+			s.Before[id] = slot.Addrs
+			delete(s.Pods, id)
+			delete(s.Ready, id)
+		}
+	}
 	for _, p := range pods {
 		placed, err := w.placePod(c.name, p, workers, s)
 		if err != nil {
@@ -60,29 +74,6 @@ func (w *world) place(c cluster, set *workload.Set, s *state) clusterPlan {
 		out.exports = append(out.exports, o.Export)
 	}
 	return out
-}
-
-// running gives the owners of the pods that a cluster has now.
-func (s *state) running(cluster string) map[string]string {
-	owners := map[string]string{}
-	for id, slot := range s.Pods {
-		if clusterOf(id) == cluster {
-			owners[strings.TrimPrefix(id, cluster+"/")] = slot.Owner
-		}
-	}
-	return owners
-}
-
-// forget drops the pods that are no more and remembers their addresses.
-func (s *state) forget(cluster string, pods []workload.Pod) {
-	for id, slot := range s.Pods {
-		gone := !slices.ContainsFunc(pods, func(p workload.Pod) bool { return cluster+"/"+p.ID() == id })
-		if clusterOf(id) == cluster && gone {
-			s.Before[id] = slot.Addrs
-			delete(s.Pods, id)
-			delete(s.Ready, id)
-		}
-	}
 }
 
 func (w *world) placePod(cluster string, p workload.Pod, workers []node, s *state) (pod, error) {

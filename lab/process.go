@@ -55,7 +55,28 @@ func startChild(p program, log *slog.Logger) *child {
 	c := &child{program: p, slog: log, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		c.watch(ctx)
+		pause := firstPause
+		for {
+			began := time.Now()
+			err := c.run(ctx)
+			if ctx.Err() != nil || c.told() {
+				return
+			}
+			if time.Since(began) > steady {
+				pause = firstPause
+			}
+			c.mu.Lock()
+			c.restarts++
+			c.lastEnd = fmt.Sprint(err)
+			c.mu.Unlock()
+			c.slog.Warn("program ended, starting it again", "program", c.name, "err", err, "pause", pause)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			pause = min(2*pause, longestPause)
+		}
 	}()
 	return c
 }
@@ -105,31 +126,6 @@ func (c *child) told() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ending
-}
-
-func (c *child) watch(ctx context.Context) {
-	pause := firstPause
-	for {
-		began := time.Now()
-		err := c.run(ctx)
-		if ctx.Err() != nil || c.told() {
-			return
-		}
-		if time.Since(began) > steady {
-			pause = firstPause
-		}
-		c.mu.Lock()
-		c.restarts++
-		c.lastEnd = fmt.Sprint(err)
-		c.mu.Unlock()
-		c.slog.Warn("program ended, starting it again", "program", c.name, "err", err, "pause", pause)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, longestPause)
-	}
 }
 
 func (c *child) run(ctx context.Context) error {

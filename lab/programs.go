@@ -46,7 +46,7 @@ func (d *daemon) agentProgram(n *node, m *machine) (program, error) {
 	if err := d.pin(n, filepath.Join(dir, "trust", "signers")); err != nil {
 		return program{}, err
 	}
-	leases := d.layout.leases(n.cluster)
+	leases := d.layout.path("leases", n.cluster)
 	if err := os.MkdirAll(leases, 0o700); err != nil {
 		return program{}, fmt.Errorf("make folder of Leases: %w", err)
 	}

@@ -247,7 +247,15 @@ func (d *delivery) add(raw []byte) error {
 	case !forAgents(m.Kind, m.Name):
 		return nil
 	case m.Kind == "Secret":
-		return addSecret(raw, d.keys)
+		var s corev1.Secret
+		if kyaml.Unmarshal(raw, &s) != nil {
+			return errors.New("not a Secret") // the cause may quote it
+		}
+		maps.Copy(d.keys, s.Data)
+		for name, text := range s.StringData {
+			d.keys[name] = []byte(text)
+		}
+		return nil
 	}
 	return addConfigMap(raw, d.fabric)
 }
@@ -259,18 +267,6 @@ func addConfigMap(raw []byte, into map[string][]byte) error {
 	}
 	maps.Copy(into, m.BinaryData)
 	for name, text := range m.Data {
-		into[name] = []byte(text)
-	}
-	return nil
-}
-
-func addSecret(raw []byte, into map[string][]byte) error {
-	var s corev1.Secret
-	if kyaml.Unmarshal(raw, &s) != nil {
-		return errors.New("not a Secret") // the cause may quote it
-	}
-	maps.Copy(into, s.Data)
-	for name, text := range s.StringData {
 		into[name] = []byte(text)
 	}
 	return nil

@@ -32,7 +32,11 @@ func setRecipients(raw []byte, recipients map[string]string) ([]byte, error) {
 		}
 		want := recipients[name.Value]
 		if have := field(node, "recipient"); have != nil {
-			lines[have.Line-1] = replaceScalar(lines[have.Line-1], have, want)
+			// Columns count characters.
+			line := lines[have.Line-1]
+			runes := []rune(line)
+			start := min(have.Column-1, len(runes))
+			lines[have.Line-1] = string(runes[:start]) + want + string(runes[min(start+width(have), len(runes)):])
 			continue
 		}
 		lines = addAfter(lines, node, name, want)
@@ -87,13 +91,6 @@ func field(node *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// replaceScalar puts text in the place of a one-line scalar. Columns count characters.
-func replaceScalar(line string, have *yaml.Node, text string) string {
-	runes := []rune(line)
-	start := min(have.Column-1, len(runes))
-	return string(runes[:start]) + text + string(runes[min(start+width(have), len(runes)):])
-}
-
 func width(scalar *yaml.Node) int {
 	n := len([]rune(scalar.Value))
 	if scalar.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
@@ -120,7 +117,15 @@ func addAfter(lines []string, node, name *yaml.Node, recipient string) []string 
 func recipientOf(l Layout, cluster string) (string, error) {
 	raw, err := os.ReadFile(l.identity(cluster))
 	if errors.Is(err, os.ErrNotExist) {
-		return makeIdentity(l, cluster)
+		identity, err := age.GenerateX25519Identity()
+		if err != nil {
+			return "", fmt.Errorf("make identity of cluster %s: %w", cluster, err)
+		}
+		text := "# public key: " + identity.Recipient().String() + "\n" + identity.String() + "\n"
+		if _, err := writeFile(l.identity(cluster), []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		return identity.Recipient().String(), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("read identity of cluster %s: %w", cluster, err)
@@ -141,18 +146,6 @@ func recipientIn(raw []byte) (string, error) {
 	identity, ok := identities[0].(*age.X25519Identity)
 	if !ok {
 		return "", errors.New("not an X25519 identity")
-	}
-	return identity.Recipient().String(), nil
-}
-
-func makeIdentity(l Layout, cluster string) (string, error) {
-	identity, err := age.GenerateX25519Identity()
-	if err != nil {
-		return "", fmt.Errorf("make identity of cluster %s: %w", cluster, err)
-	}
-	text := "# public key: " + identity.Recipient().String() + "\n" + identity.String() + "\n"
-	if _, err := writeFile(l.identity(cluster), []byte(text), 0o600); err != nil {
-		return "", err
 	}
 	return identity.Recipient().String(), nil
 }

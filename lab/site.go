@@ -114,20 +114,6 @@ func (w *world) wideRoutes(n *node) []route {
 	return out
 }
 
-// innerPorts gives the underlay's ends of all links behind routers.
-func (w *world) innerPorts() []string {
-	var out []string
-	for i := range w.sites {
-		out = append(out, innerPort(w.sites[i].number))
-	}
-	for i := range w.nodes {
-		if n := &w.nodes[i]; n.card && n.site != "" {
-			out = append(out, port(n, SideWAN), standIn(port(n, SideWAN)))
-		}
-	}
-	return out
-}
-
 // addressesOf gives all addresses under which a node may be reached.
 func (w *world) addressesOf(n *node) []netip.Addr {
 	out := slices.Clone(n.wan)

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"strings"
 
 	"hawser.dev/hawser/internal/cidr"
 )
@@ -30,7 +32,15 @@ type underlay struct {
 }
 
 func newUnderlay(path string) (*underlay, error) {
-	s, err := newSpace(path, bridgeSettings())
+	values := settings(false)
+	// With iptables and ip nftables out of the bridges, they are wires.
+	for _, name := range []string{"iptables", "ip6tables", "arptables"} {
+		setting := "net/bridge/bridge-nf-call-" + name
+		if _, err := os.Stat("/proc/sys/" + setting); err == nil {
+			values[setting] = "0"
+		}
+	}
+	s, err := newSpace(path, values)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +171,16 @@ func (u *underlay) setDelay(name, bridge string, want linkFault) error {
 
 // setDrops loads the rules that drop packets.
 func (u *underlay) setDrops() error {
-	text := dropRules(u.faults, u.apart)
+	drops := slices.Clone(u.apart)
+	for name, fault := range u.faults {
+		drops = append(drops, fault.drops(name)...)
+	}
+	slices.Sort(drops)
+	var out strings.Builder
+	out.WriteString("table bridge lab\ndelete table bridge lab\ntable bridge lab {\n")
+	chain(&out, "forward", "type filter hook forward priority 0", drops)
+	out.WriteString("}\n")
+	text := out.String()
 	if text == u.drops {
 		return nil
 	}

@@ -69,8 +69,20 @@ func Up(ctx context.Context, l Layout, o UpOptions) error {
 			return err
 		}
 		seen = len(earlier)
-		if err := reapply(ctx, client, workloads); err != nil {
+		if err := client.call(ctx, "POST", "/up", struct{}{}, nil); err != nil {
 			return err
+		}
+		for name, objects := range workloads {
+			raw, err := workload.Write(objects)
+			if err != nil {
+				return err
+			}
+			if len(objects) == 0 {
+				continue
+			}
+			if err := client.Change(ctx, Change{Cluster: name, Apply: string(raw), File: name}); err != nil {
+				return err
+			}
 		}
 	} else {
 		unlock, err := l.make(o)
@@ -133,25 +145,6 @@ func readWorkloads(dir string) (map[string][]workload.Object, error) {
 		out[entry.Name()], errs = objects, append(errs, err)
 	}
 	return out, errors.Join(errs...)
-}
-
-func reapply(ctx context.Context, c *Client, workloads map[string][]workload.Object) error {
-	if err := c.call(ctx, "POST", "/up", struct{}{}, nil); err != nil {
-		return err
-	}
-	for name, objects := range workloads {
-		raw, err := workload.Write(objects)
-		if err != nil {
-			return err
-		}
-		if len(objects) == 0 {
-			continue
-		}
-		if err := c.Change(ctx, Change{Cluster: name, Apply: string(raw), File: name}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // RefusedError says that the reconciler cannot publish the topology: waiting would

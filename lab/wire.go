@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -223,17 +222,4 @@ func everything(addr netip.Addr) netip.Prefix {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	}
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-}
-
-// bridgeSettings are those of the underlay: they keep iptables and ip nftables out of the bridges, so that
-// it is a wire.
-func bridgeSettings() map[string]string {
-	out := settings(false)
-	for _, name := range []string{"iptables", "ip6tables", "arptables"} {
-		path := "net/bridge/bridge-nf-call-" + name
-		if _, err := os.Stat("/proc/sys/" + path); err == nil {
-			out[path] = "0"
-		}
-	}
-	return out
 }
