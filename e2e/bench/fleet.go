@@ -108,24 +108,6 @@ func (f *fleet) chosen(ctx context.Context, cluster, remote string) (link, error
 	return found, nil
 }
 
-// steady says what is not at rest on one node: an agent that is not ready, a
-// link that is not connected.
-func (f *fleet) steady(ctx context.Context, id string) error {
-	s, err := f.ask(ctx, id)
-	if err != nil {
-		return fmt.Errorf("%s: %w", id, err)
-	}
-	if !s.Ready {
-		return fmt.Errorf("agent of %s is not ready", id)
-	}
-	for _, c := range s.Connections {
-		if c.Status != status.Connected {
-			return fmt.Errorf("%s: link to %s/%s is %s", id, c.RemoteCluster, c.RemoteGateway, c.Status)
-		}
-	}
-	return nil
-}
-
 // awaitRest returns when every node is steady and both ends use one link. The
 // nodes are looked at one after the other, and none again that was in order, so
 // that waiting costs little of the machine that is measured.
@@ -133,7 +115,21 @@ func (f *fleet) awaitRest(ctx context.Context, near, far string, limit time.Dura
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for _, id := range slices.Sorted(maps.Keys(f.nodes)) {
-		if err := within(ctx, limit, func() error { return f.steady(ctx, id) }); err != nil {
+		if err := within(ctx, limit, func() error {
+			s, err := f.ask(ctx, id)
+			if err != nil {
+				return fmt.Errorf("%s: %w", id, err)
+			}
+			if !s.Ready {
+				return fmt.Errorf("agent of %s is not ready", id)
+			}
+			for _, c := range s.Connections {
+				if c.Status != status.Connected {
+					return fmt.Errorf("%s: link to %s/%s is %s", id, c.RemoteCluster, c.RemoteGateway, c.Status)
+				}
+			}
+			return nil
+		}); err != nil {
 			return now, err
 		}
 	}

@@ -72,7 +72,27 @@ func run(args []string) error {
 	// A signal ends the measurement, not the program: what it made goes first.
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	return measure(ctx, c)
+	if os.Geteuid() != 0 {
+		return errors.New("needs root, for network namespaces")
+	}
+	var errs []error
+	for _, g := range groups() { // one that fails does not stop the others
+		if !slices.Contains(c.only, g.name) || ctx.Err() != nil {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "bench: %s\n", g.name)
+		s, err := g.measure(ctx, c)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", g.name, err))
+			continue
+		}
+		s.name = g.name
+		fmt.Println(s)
+		if c.out != "" {
+			errs = append(errs, update(c.out, s))
+		}
+	}
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 // part is what this program does when it is started for one part of a measurement.
@@ -137,29 +157,4 @@ func parse(args []string) (config, error) {
 	}
 	c.root, err = filepath.Abs(c.root)
 	return c, err
-}
-
-// measure runs the chosen groups. One that fails does not stop the others.
-func measure(ctx context.Context, c config) error {
-	if os.Geteuid() != 0 {
-		return errors.New("needs root, for network namespaces")
-	}
-	var errs []error
-	for _, g := range groups() {
-		if !slices.Contains(c.only, g.name) || ctx.Err() != nil {
-			continue
-		}
-		fmt.Fprintf(os.Stderr, "bench: %s\n", g.name)
-		s, err := g.measure(ctx, c)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", g.name, err))
-			continue
-		}
-		s.name = g.name
-		fmt.Println(s)
-		if c.out != "" {
-			errs = append(errs, update(c.out, s))
-		}
-	}
-	return errors.Join(append(errs, ctx.Err())...)
 }

@@ -46,30 +46,24 @@ after that computes. Of %d moves.`, moveRounds),
 		if err != nil {
 			return s, fmt.Errorf("%d clusters: %w", clusters, err)
 		}
-		s.rows = append(s.rows, t.rows()...)
-	}
-	return s, nil
-}
-
-func (t moveTimes) rows() []row {
-	whole := median(t.all)
-	var out []row
-	for _, r := range []struct {
-		name  string
-		times []time.Duration
-	}{{"routes", t.computed}, {"to the kernel", t.written}} {
-		for _, q := range []struct {
+		whole := median(t.all)
+		for _, r := range []struct {
 			name  string
-			share float64
-		}{{"p50", 0.5}, {"p99", 0.99}} {
-			have := quantile(r.times, q.share)
-			out = append(out, row{
-				what: fmt.Sprintf("%s, %s, %d clusters, %d routes", r.name, q.name, t.clusters, t.routes), figure: millis(have),
-				reference: millis(whole) + " (whole state)", ratio: fmt.Sprintf("%.2f", have.Seconds()/whole.Seconds()),
-			})
+			times []time.Duration
+		}{{"routes", t.computed}, {"to the kernel", t.written}} {
+			for _, q := range []struct {
+				name  string
+				share float64
+			}{{"p50", 0.5}, {"p99", 0.99}} {
+				have := quantile(r.times, q.share)
+				s.rows = append(s.rows, row{
+					what: fmt.Sprintf("%s, %s, %d clusters, %d routes", r.name, q.name, t.clusters, t.routes), figure: millis(have),
+					reference: millis(whole) + " (whole state)", ratio: fmt.Sprintf("%.2f", have.Seconds()/whole.Seconds()),
+				})
+			}
 		}
 	}
-	return out
+	return s, nil
 }
 
 func moves(ctx context.Context, clusters int) (t moveTimes, err error) {

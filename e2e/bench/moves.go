@@ -49,36 +49,31 @@ func movesIn(raw []byte) []move {
 	lines := bufio.NewScanner(bytes.NewReader(raw))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		fields := attributes(lines.Text())
+		line := lines.Text()
+		fields := map[string]string{}
+		for line != "" {
+			key, rest, found := strings.Cut(strings.TrimLeft(line, " "), "=")
+			if !found {
+				break
+			}
+			var value string
+			if strings.HasPrefix(rest, `"`) {
+				// A value in quotes is written as Go does, which JSON can read here.
+				d := json.NewDecoder(strings.NewReader(rest))
+				if d.Decode(&value) != nil {
+					break
+				}
+				line = rest[d.InputOffset():]
+			} else {
+				value, line, _ = strings.Cut(rest, " ")
+			}
+			fields[key] = value
+		}
 		at, err := time.Parse(time.RFC3339Nano, fields["time"])
 		if err != nil || fields["msg"] != "moved" {
 			continue
 		}
 		out = append(out, move{at: at, cluster: fields["cluster"]})
-	}
-	return out
-}
-
-// attributes reads key=value pairs; a value with spaces is in quotes.
-func attributes(line string) map[string]string {
-	out := map[string]string{}
-	for line != "" {
-		key, rest, found := strings.Cut(strings.TrimLeft(line, " "), "=")
-		if !found {
-			break
-		}
-		var value string
-		if strings.HasPrefix(rest, `"`) {
-			// A value in quotes is written as Go does, which JSON can read here.
-			d := json.NewDecoder(strings.NewReader(rest))
-			if d.Decode(&value) != nil {
-				break
-			}
-			line = rest[d.InputOffset():]
-		} else {
-			value, line, _ = strings.Cut(rest, " ")
-		}
-		out[key] = value
 	}
 	return out
 }

@@ -220,15 +220,6 @@ func (r *scaleRun) add(ctx context.Context, a *scaleAgent, w *scaleWorld, others
 	return nil
 }
 
-// of takes one figure of every gateway that was added, in the middle.
-func (r scaleRun) of(figure func(addedGateway) time.Duration) time.Duration {
-	var all []time.Duration
-	for _, a := range r.added {
-		all = append(all, figure(a))
-	}
-	return median(all)
-}
-
 func scaleSection(few, many scaleRun) section {
 	s := section{
 		title: "One agent and many gateways",
@@ -245,7 +236,13 @@ grow with them, 0.10 is growth in proportion.`,
 			ratio: fmt.Sprintf("%.2f", figure(few).Seconds()/figure(many).Seconds())}
 	}
 	added := func(figure func(addedGateway) time.Duration) func(scaleRun) time.Duration {
-		return func(r scaleRun) time.Duration { return r.of(figure) }
+		return func(r scaleRun) time.Duration { // in the middle
+			var all []time.Duration
+			for _, a := range r.added {
+				all = append(all, figure(a))
+			}
+			return median(all)
+		}
 	}
 	objects := func(r scaleRun) int {
 		var all []int

@@ -62,8 +62,9 @@ func newScaleWorld(most int) (*scaleWorld, error) {
 	return w, nil
 }
 
-// topology has VXLAN for links, as one stand-in can then be all the others.
-func (w *scaleWorld) topology(others int) []byte {
+// publish renders the set with so many others, after what was rendered before.
+func (w *scaleWorld) publish(others int) error {
+	// VXLAN for links, as one stand-in can then be all the others.
 	var b strings.Builder
 	b.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: scale}\nspec:\n  tunnel: {driver: vxlan}\n  clusters:\n")
 	for i := range others + 1 {
@@ -74,12 +75,7 @@ func (w *scaleWorld) topology(others int) []byte {
 		fmt.Fprintf(&b, "  - name: %s\n    podCIDRs: [10.7.0.0/20]\n    serviceCIDRs: [10.77.0.0/20]\n    recipient: %s\n", name, w.recipients[i])
 		fmt.Fprintf(&b, "    gateways: [{name: %s, node: %s-node, endpoints: [%s]}]\n", scaleGateway, name, endpoint)
 	}
-	return []byte(b.String())
-}
-
-// publish renders the set with so many others, after what was rendered before.
-func (w *scaleWorld) publish(others int) error {
-	set, _, list := load.Topology(reconciler.TopologyFile, w.topology(others))
+	set, _, list := load.Topology(reconciler.TopologyFile, []byte(b.String()))
 	if list.HasErrors() {
 		return firstOf(list)
 	}

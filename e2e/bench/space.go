@@ -12,6 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"hawser.dev/hawser/lab/netspace"
 )
 
 // space is a network namespace without a name: it goes with its last file
@@ -66,24 +68,7 @@ func (s *space) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid()
 
 // inside runs f on a thread that is in the namespace.
 func (s *space) inside(f func() error) error {
-	runtime.LockOSThread()
-	home, err := netns.Get()
-	if err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("open current network namespace: %w", err)
-	}
-	defer home.Close()
-	if err := netns.Set(s.handle); err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("enter network namespace: %w", err)
-	}
-	err = f()
-	if back := netns.Set(home); back != nil {
-		// The thread stays locked and so ends with its goroutine.
-		return errors.Join(err, fmt.Errorf("leave network namespace: %w", back))
-	}
-	runtime.UnlockOSThread()
-	return err
+	return netspace.Do(s.path(), f)
 }
 
 // run starts a program in the namespace and waits for it.

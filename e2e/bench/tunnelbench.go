@@ -80,11 +80,6 @@ func (t *testbed) iperf(ctx context.Context, pod, address string, seconds int) (
 	if err != nil {
 		return 0, err
 	}
-	return iperfSpeed(out)
-}
-
-// iperfSpeed reads what arrived, in bit/s, from iperf3's report.
-func iperfSpeed(out []byte) (float64, error) {
 	var result struct {
 		End struct {
 			Received struct {
@@ -92,7 +87,7 @@ func iperfSpeed(out []byte) (float64, error) {
 			} `json:"sum_received"`
 		} `json:"end"`
 	}
-	err := json.Unmarshal(out, &result)
+	err = json.Unmarshal(out, &result)
 	return result.End.Received.Speed, err
 }
 
