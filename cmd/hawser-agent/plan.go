@@ -29,7 +29,17 @@ Exit code 0: nothing to do, 1: changes, 2: error.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if running {
-				return planRunning(cmd, s.config.Socket)
+				raw, err := askFor(cmd.Context(), kernelTimeout, s.config.Socket, http.MethodGet, "/plan")
+				if err != nil {
+					return err
+				}
+				if _, err := cmd.OutOrStdout().Write(raw); err != nil {
+					return err
+				}
+				if strings.TrimSpace(string(raw)) != converge.NoChanges {
+					return errNo
+				}
+				return nil
 			}
 			return s.plan(cmd, output)
 		},
@@ -56,21 +66,6 @@ func (s *settings) plan(cmd *cobra.Command, output string) (err error) {
 		return err
 	}
 	if len(changes) > 0 {
-		return errNo
-	}
-	return nil
-}
-
-// planRunning prints the plan that the running agent makes.
-func planRunning(cmd *cobra.Command, socket string) error {
-	raw, err := askFor(cmd.Context(), kernelTimeout, socket, http.MethodGet, "/plan")
-	if err != nil {
-		return err
-	}
-	if _, err := cmd.OutOrStdout().Write(raw); err != nil {
-		return err
-	}
-	if strings.TrimSpace(string(raw)) != converge.NoChanges {
 		return errNo
 	}
 	return nil

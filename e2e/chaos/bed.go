@@ -127,15 +127,6 @@ func (b *bed) address(cluster, name string, family int) netip.Addr {
 	return netip.Addr{}
 }
 
-// underlay is the namespace between the nodes.
-func (b *bed) underlay() (string, error) {
-	found, err := filepath.Glob(filepath.Join(b.labDir(), "ns", "*-underlay"))
-	if err != nil || len(found) != 1 {
-		return "", fmt.Errorf("find the underlay: %v, %w", found, err)
-	}
-	return found[0], nil
-}
-
 // lock is what the reconciler has allocated: prefixes or addresses by name.
 func (b *bed) lock(ctx context.Context) (map[string]string, error) {
 	raw, err := output(b.command(ctx, "git", "-C", b.repo(), "show", "rendered:clusterset.lock.yaml"))

@@ -45,9 +45,14 @@ func (b *bed) play(ctx context.Context, events []plan.Event) []did {
 		defer mu.Unlock()
 		history = append(history, did{at: at, took: time.Since(began) - at, text: text, err: err})
 	}
-	taken := newHolds()
+	taken := &holds{taken: map[string]bool{}}
+	taken.freed = sync.NewCond(&taken.mu)
 	var group sync.WaitGroup
-	for _, lane := range lanes(events) {
+	lanes := map[int][]plan.Event{}
+	for _, e := range events {
+		lanes[e.Lane] = append(lanes[e.Lane], e)
+	}
+	for _, lane := range lanes {
 		group.Go(func() {
 			for _, e := range lane {
 				time.Sleep(e.At - time.Since(began))
@@ -64,25 +69,11 @@ func (b *bed) play(ctx context.Context, events []plan.Event) []did {
 	return history
 }
 
-func lanes(events []plan.Event) map[int][]plan.Event {
-	out := map[int][]plan.Event{}
-	for _, e := range events {
-		out[e.Lane] = append(out[e.Lane], e)
-	}
-	return out
-}
-
 // holds keeps events that run late from touching what another one has.
 type holds struct {
 	mu    sync.Mutex
 	freed *sync.Cond
 	taken map[string]bool
-}
-
-func newHolds() *holds {
-	h := &holds{taken: map[string]bool{}}
-	h.freed = sync.NewCond(&h.mu)
-	return h
 }
 
 func (h *holds) take(names []string) {

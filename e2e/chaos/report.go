@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/e2e/chaos/plan"
 	"hawser.dev/hawser/lab/netspace"
 )
 
@@ -28,18 +27,6 @@ type summary struct {
 }
 
 func newSummary() summary { return summary{faults: map[string]int{}, violations: map[string]int{}} }
-
-func (s *summary) add(events []plan.Event, broken time.Duration, recovered []recovery, found []violation) {
-	s.rounds++
-	s.broken += broken
-	for _, e := range events {
-		s.faults[e.Kind]++
-	}
-	for _, r := range recovered {
-		s.recoveries = append(s.recoveries, r.took)
-	}
-	s.count(found)
-}
 
 func (s *summary) count(found []violation) {
 	for _, v := range found {
@@ -111,19 +98,6 @@ func account(began, healed time.Time, history []did, found []violation) string {
 		out.WriteString("  " + l.text + "\n")
 	}
 	return out.String()
-}
-
-// logSizes notes how long every agent's log is, so that the part of a round can
-// be kept.
-func (c *chaos) logSizes() map[string]int64 {
-	out := map[string]int64{}
-	for _, n := range c.status.Nodes {
-		path := filepath.Join(n.Dir, "agent.log")
-		if info, err := os.Stat(path); err == nil {
-			out[path] = info.Size()
-		}
-	}
-	return out
 }
 
 // stateScript prints what the kernel of a node has of ours.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,10 +16,11 @@ import (
 // watch captures where nothing wrong may be seen: between the nodes, and at the
 // pods that not everybody may reach.
 func (s *scene) watch(ctx context.Context) (captures, error) {
-	path, err := s.bed.underlay()
-	if err != nil {
-		return nil, err
+	found, err := filepath.Glob(filepath.Join(s.bed.labDir(), "ns", "*-underlay"))
+	if err != nil || len(found) != 1 {
+		return nil, fmt.Errorf("find the underlay: %v, %w", found, err)
 	}
+	path := found[0]
 	rules := s.rules()
 	c, err := wire.Start(path, func(link string, frame []byte) string {
 		if inner := wire.Inner(frame, rules.VXLAN); inner != nil && wire.Resets(inner) {

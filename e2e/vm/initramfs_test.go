@@ -16,9 +16,6 @@ var initScript []byte
 //go:embed begin.sh
 var beginScript []byte
 
-// rootModules are what the kernel needs to see the host's root.
-func rootModules() []string { return []string{"virtio_pci", "9pnet_virtio", "9p", "overlay"} }
-
 // initramfs makes the first file system: a busybox, the script that begins, the
 // modules that it loads and the job.
 func (m Machine) initramfs(script string) ([]byte, error) {
@@ -58,7 +55,7 @@ func (m Machine) order() ([]string, error) {
 	root := filepath.Dir(filepath.Dir(m.Modules))
 	var out []string
 	seen := map[string]bool{}
-	for _, name := range rootModules() {
+	for _, name := range []string{"virtio_pci", "9pnet_virtio", "9p", "overlay"} {
 		raw, err := exec.Command("modprobe", "-S", version, "-d", root, "--show-depends", name).Output()
 		if err != nil {
 			return nil, fmt.Errorf("find module %s of kernel %s: %w", name, version, err)

@@ -136,7 +136,15 @@ func (e Exec) hideRun(targets map[string]string) error {
 		if !strings.HasPrefix(target, "/run/") {
 			continue
 		}
-		if err := touch(filepath.Join(e.Run, strings.TrimPrefix(target, "/run"))); err != nil {
+		path := filepath.Join(e.Run, strings.TrimPrefix(target, "/run"))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("make mount point: %w", err)
+		}
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o644)
+		if err != nil {
+			return fmt.Errorf("make mount point: %w", err)
+		}
+		if err := file.Close(); err != nil {
 			return err
 		}
 	}
@@ -178,17 +186,6 @@ func coverRun(dir string) error {
 		return fmt.Errorf("mount /run at /var/run: %w", err)
 	}
 	return nil
-}
-
-func touch(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make mount point: %w", err)
-	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("make mount point: %w", err)
-	}
-	return file.Close()
 }
 
 // lookPath finds the program by the PATH that it will have, not by ours.

@@ -49,20 +49,16 @@ func Create(path string) error {
 		if err := unix.Mount("/proc/thread-self/ns/net", path, "none", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("bind: %w", err)
 		}
-		return loopbackUp()
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return fmt.Errorf("find lo: %w", err)
+		}
+		return netlink.LinkSetUp(lo)
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("create namespace %s: %w", path, err), Remove(path))
 	}
 	return nil
-}
-
-func loopbackUp() error {
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("find lo: %w", err)
-	}
-	return netlink.LinkSetUp(lo)
 }
 
 // Remove unpins the namespace at path. The kernel destroys it, with every link

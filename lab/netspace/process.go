@@ -69,7 +69,19 @@ func stat(pid int) (state byte, start uint64, err error) {
 // mark, such as NAME=value, in their environment. Empty mark = only by
 // namespace. The calling process and its ancestors are left out.
 func Processes(inodes map[uint64]bool, mark string) []Process {
-	spared := ancestors()
+	spared := map[int]bool{}
+	for pid := os.Getpid(); pid > 0 && !spared[pid]; {
+		spared[pid] = true
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			break
+		}
+		fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+		if len(fields) < 2 {
+			break
+		}
+		pid, _ = strconv.Atoi(fields[1])
+	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -108,23 +120,6 @@ func marked(pid int, mark string) bool {
 	}
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return err == nil && bytes.Contains(append([]byte{0}, raw...), []byte("\x00"+mark+"\x00"))
-}
-
-func ancestors() map[int]bool {
-	spared := map[int]bool{}
-	for pid := os.Getpid(); pid > 0 && !spared[pid]; {
-		spared[pid] = true
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			break
-		}
-		fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-		if len(fields) < 2 {
-			break
-		}
-		pid, _ = strconv.Atoi(fields[1])
-	}
-	return spared
 }
 
 // Kill ends the processes with SIGKILL and waits until they are gone.

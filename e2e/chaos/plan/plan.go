@@ -66,7 +66,13 @@ func Round(seed uint64, round, n int, t Topology) []Event {
 		e, found := draw(r, t, busy(out, at))
 		if !found {
 			// All targets are taken: wait for the next that ends.
-			free[lane] = nextEnd(out, at)
+			next := at + longest
+			for _, e := range out {
+				if end := e.At + e.For; end > at {
+					next = min(next, end)
+				}
+			}
+			free[lane] = next
 			at = free[lane]
 			e, found = draw(r, t, busy(out, at))
 		}
@@ -93,16 +99,6 @@ func busy(events []Event, at time.Duration) map[string]bool {
 		}
 	}
 	return out
-}
-
-func nextEnd(events []Event, at time.Duration) time.Duration {
-	next := at + longest
-	for _, e := range events {
-		if end := e.At + e.For; end > at {
-			next = min(next, end)
-		}
-	}
-	return next
 }
 
 // draw picks a kind by weight and a target that is free.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -66,7 +67,16 @@ datagrams beyond the second: what a busy machine loses, it loses of both.`,
 			ctx, cancel := s.context(cmd.Context())
 			defer cancel()
 			if control != "" {
-				return beside(ctx, cmd, traffic.Beside{Changed: u, Control: u, Margin: margin, Ready: s.tell}, control)
+				b := traffic.Beside{Changed: u, Control: u, Margin: margin, Ready: s.tell}
+				var err error
+				if b.Control.Target, err = resolveOne(ctx, control); err != nil {
+					return err
+				}
+				report, err := b.Run(ctx)
+				if err := print(cmd, report, err); err != nil {
+					return err
+				}
+				return report.Err()
 			}
 			u.Ready = s.tell
 			report, err := u.Run(ctx)
@@ -85,27 +95,16 @@ datagrams beyond the second: what a busy machine loses, it loses of both.`,
 	return cmd
 }
 
-// beside runs a flow and its control flow, prints what became of both and gives
-// the verdict.
-func beside(ctx context.Context, cmd *cobra.Command, b traffic.Beside, control string) error {
-	var err error
-	if b.Control.Target, err = resolveOne(ctx, control); err != nil {
-		return err
-	}
-	report, err := b.Run(ctx)
-	if err := print(cmd, report, err); err != nil {
-		return err
-	}
-	return report.Err()
-}
-
 // resolveOne finds the only address of a measurement that has no use for more.
 func resolveOne(ctx context.Context, target string) (string, error) {
 	targets, err := traffic.Resolve(ctx, []string{target})
 	if err != nil {
 		return "", err
 	}
-	return one(targets)
+	if len(targets) != 1 {
+		return "", errors.New("the target has several addresses: name one")
+	}
+	return targets[0], nil
 }
 
 func newTCPCommand() *cobra.Command {

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -96,12 +95,4 @@ func print(cmd *cobra.Command, report any, err error) error {
 	enc := json.NewEncoder(cmd.OutOrStdout())
 	enc.SetIndent("", "  ")
 	return enc.Encode(report)
-}
-
-// one gives the only target of a measurement that has no use for more.
-func one(targets []string) (string, error) {
-	if len(targets) != 1 {
-		return "", errors.New("the target has several addresses: name one")
-	}
-	return targets[0], nil
 }
