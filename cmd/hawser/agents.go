@@ -57,7 +57,13 @@ func agentSockets(named []string, labDir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found := labSockets(dir); len(found) > 0 {
+	var found []string
+	// A lab keeps nodes by cluster, a plain folder of nodes does not.
+	for _, level := range []string{"*", filepath.Join("*", "*")} {
+		sockets, _ := filepath.Glob(filepath.Join(dir, "nodes", level, "run", "agent.sock")) // a folder whose name is no pattern holds no lab
+		found = append(found, sockets...)
+	}
+	if len(found) > 0 {
 		return found, nil
 	}
 	if labDir != "" {
@@ -67,20 +73,6 @@ func agentSockets(named []string, labDir string) ([]string, error) {
 		return []string{agentSocket}, nil
 	}
 	return nil, errors.New("no agent to ask: start a lab with hawser lab up, or name an agent's socket with --socket")
-}
-
-// labSockets finds the agents' sockets: a lab keeps nodes by cluster, a plain
-// folder of nodes does not.
-func labSockets(dir string) []string {
-	var out []string
-	for _, level := range []string{"*", filepath.Join("*", "*")} {
-		found, err := filepath.Glob(filepath.Join(dir, "nodes", level, "run", "agent.sock"))
-		if err != nil {
-			return nil // a folder whose name is no pattern holds no lab
-		}
-		out = append(out, found...)
-	}
-	return out
 }
 
 // question is what to ask of agents.
@@ -209,14 +201,6 @@ func (a *app) askAll(ctx context.Context, f showFlags) ([]status.Status, []unrea
 
 // howAre asks agents how they are.
 func howAre() question { return question{path: "/status", args: []string{"status", "-o", "json"}} }
-
-// askPods asks the agents in pods of clusters how they are, as askAll does.
-func askPods(ctx context.Context, clusters []*apply.Cluster) ([]status.Status, []unreachable) {
-	var got replies[status.Status]
-	got.fromPods(ctx, clusters, howAre())
-	slices.SortFunc(got.silent, func(a, b unreachable) int { return cmp.Compare(a.Socket, b.Socket) })
-	return values(got.all), got.silent
-}
 
 func values(got []reply[status.Status]) []status.Status {
 	agents := make([]status.Status, len(got))

@@ -196,22 +196,17 @@ func (a *app) candidate(ctx context.Context, t topology, f approveFlags) (*candi
 		return nil, nil
 	}
 	c := &candidate{Branch: branch, Commit: found.Commit, Keys: []madeKey{}, set: set, tree: found.tree, have: have.tree, folder: filepath.Dir(t.file)}
-	if c.input, err = buildInput(t, c.base(), buildFlags{}); err != nil {
+	// The candidate, for the public keys in it, with the addresses that are in force.
+	base := maps.Clone(c.tree)
+	delete(base, reconciler.LockFile)
+	if lock, ok := c.have[reconciler.LockFile]; ok {
+		base[reconciler.LockFile] = lock
+	}
+	if c.input, err = buildInput(t, base, buildFlags{}); err != nil {
 		return nil, err
 	}
 	c.input.Preview = true
 	return c, c.read()
-}
-
-// base is what the topology is rendered on here: the candidate, for the public keys in
-// it, with the addresses that are in force.
-func (c *candidate) base() render.Tree {
-	out := maps.Clone(c.tree)
-	delete(out, reconciler.LockFile)
-	if lock, ok := c.have[reconciler.LockFile]; ok {
-		out[reconciler.LockFile] = lock
-	}
-	return out
 }
 
 // read takes from the candidate what is to be signed, and the approvals that are in the

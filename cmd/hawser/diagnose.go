@@ -64,7 +64,11 @@ Exit codes: 0 everything that was followed got there, 1 something did not, 2 err
 }
 
 func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
-	seen, silent, err := a.look(ctx, f)
+	q := questionOf("diagnose", url.Values{"for": {f.long.String()}, "export": f.exports, "address": f.addresses}, f.long)
+	q.begin = func() {
+		_, _ = fmt.Fprintf(a.err, "following packets of the clusterset for %s: make the request that does not work now\n", f.long)
+	}
+	seen, silent, err := lookAt(ctx, f.showFlags, q)
 	if err != nil {
 		return err
 	}
@@ -85,15 +89,6 @@ func (a *app) diagnose(ctx context.Context, f diagnoseFlags) error {
 		return answer{}
 	}
 	return err
-}
-
-// look has the agents follow packets.
-func (a *app) look(ctx context.Context, f diagnoseFlags) (seen []trip.Seen, silent []unreachable, err error) {
-	q := questionOf("diagnose", url.Values{"for": {f.long.String()}, "export": f.exports, "address": f.addresses}, f.long)
-	q.begin = func() {
-		_, _ = fmt.Fprintf(a.err, "following packets of the clusterset for %s: make the request that does not work now\n", f.long)
-	}
-	return lookAt(ctx, f.showFlags, q)
 }
 
 // lookAt has the agents answer a question of questionOf("diagnose").

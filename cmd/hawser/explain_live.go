@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/arrival"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/explain"
@@ -88,10 +89,12 @@ func (a *app) reportsOfPods(ctx context.Context, f showFlags, of *fabric.Fabric,
 		clusters = append(clusters, opened...)
 	}
 	defer a.progress("asking the agents")()
-	agents, silent := askPods(ctx, clusters)
-	a.tellSilent(silent)
-	r.Agents = agents
-	for _, s := range silent {
+	var got replies[status.Status]
+	got.fromPods(ctx, clusters, howAre())
+	slices.SortFunc(got.silent, func(a, b unreachable) int { return cmp.Compare(a.Socket, b.Socket) })
+	a.tellSilent(got.silent)
+	r.Agents = values(got.all)
+	for _, s := range got.silent {
 		if name, _, _ := strings.Cut(s.Socket, "/"); r.Silent[name] == "" {
 			r.Silent[name] = s.Error
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -155,7 +156,10 @@ func (f gatherFlags) sources() (work func(context.Context, *gatherer), what stri
 		if err != nil {
 			return nil, "", err
 		}
-		at, err := f.labOf(sockets)
+		at, err := labFolder(f.lab)
+		if len(f.sockets) > 0 || slices.Equal(sockets, []string{agentSocket}) {
+			at = "" // they belong to no lab
+		}
 		return func(ctx context.Context, g *gatherer) { g.host(ctx, sockets, at) }, counted(len(sockets), "agent") + " on this machine", err
 	}
 	clusters, err := f.chosen()

@@ -114,15 +114,6 @@ func (g *gatherer) noteAPI(cluster string, text []byte) {
 	g.apis = append(g.apis, cluster+" Kubernetes "+version.GitVersion)
 }
 
-// labOf gives the folder of the lab that sockets belong to; empty = they belong to none.
-func (f gatherFlags) labOf(sockets []string) (string, error) {
-	dir, err := labFolder(f.lab)
-	if err != nil || len(f.sockets) > 0 || slices.Equal(sockets, []string{agentSocket}) {
-		return "", err
-	}
-	return dir, nil
-}
-
 // labNode is a node as its lab names it.
 type labNode struct{ cluster, name string }
 

@@ -141,29 +141,24 @@ func withoutIdentity(ctx context.Context, clusters []*apply.Cluster) error {
 func (a *app) handOver(ctx context.Context, clusters []*apply.Cluster, keys string) error {
 	in := bufio.NewReader(a.in)
 	for _, c := range clusters {
-		if err := a.createIdentity(ctx, in, c, filepath.Join(keys, c.Name+".identity")); err != nil {
+		_, _ = fmt.Fprintf(a.err, "create Secret %s/%s in cluster %s (context %s)? [y/N] ", render.Namespace,
+			apply.IdentitySecret, c.Name, c.Context)
+		line, _ := in.ReadString('\n') // at the end of the input the answer is no
+		if yes := strings.ToLower(strings.TrimSpace(line)); yes != "y" && yes != "yes" {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(keys, c.Name+".identity"))
+		if err != nil {
+			return fmt.Errorf("read identity: %w", err)
+		}
+		if err := c.PutIdentity(ctx, string(raw)); err != nil {
+			return fmt.Errorf("cluster %s: %w", c.Name, err)
+		}
+		if _, err = fmt.Fprintf(a.out, "created Secret %s/%s in cluster %s\n", render.Namespace, apply.IdentitySecret, c.Name); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (a *app) createIdentity(ctx context.Context, in *bufio.Reader, c *apply.Cluster, file string) error {
-	_, _ = fmt.Fprintf(a.err, "create Secret %s/%s in cluster %s (context %s)? [y/N] ", render.Namespace,
-		apply.IdentitySecret, c.Name, c.Context)
-	line, _ := in.ReadString('\n') // at the end of the input the answer is no
-	if yes := strings.ToLower(strings.TrimSpace(line)); yes != "y" && yes != "yes" {
-		return nil
-	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("read identity: %w", err)
-	}
-	if err := c.PutIdentity(ctx, string(raw)); err != nil {
-		return fmt.Errorf("cluster %s: %w", c.Name, err)
-	}
-	_, err = fmt.Fprintf(a.out, "created Secret %s/%s in cluster %s\n", render.Namespace, apply.IdentitySecret, c.Name)
-	return err
 }
 
 // shellWord gives a text as one word of a shell's command line.

@@ -129,24 +129,18 @@ func (a *app) examineAll(ctx context.Context, clusters []*apply.Cluster, set *sc
 	defer a.progress("asking the clusters")()
 	results := make([]preflighted, len(clusters))
 	apply.Each(clusters, func(i int, c *apply.Cluster) {
-		list := reconciler.Placed(a.examine(ctx, c, set), src)
-		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: noFindings(list)}
+		list, err := c.Preflight(ctx, discover.Wanted{
+			Cluster: set.Cluster(c.Name),
+			Pools:   slices.Concat(set.GlobalPools(), set.ServicePools(), set.TunnelPools()),
+			Domains: append([]string{set.Spec.Domain}, set.Spec.ExtraDomains...),
+		})
+		if err != nil {
+			list = diag.List{{Severity: diag.Error, Code: "unreachable", Path: "clusters[" + c.Name + "]", Summary: err.Error(),
+				Hint: "check the context and the network to its API server"}}
+		}
+		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: noFindings(reconciler.Placed(list, src))}
 	})
 	return results, context.Cause(ctx)
-}
-
-// examine gives what was found about one cluster.
-func (a *app) examine(ctx context.Context, c *apply.Cluster, set *schema.ClusterSet) diag.List {
-	list, err := c.Preflight(ctx, discover.Wanted{
-		Cluster: set.Cluster(c.Name),
-		Pools:   slices.Concat(set.GlobalPools(), set.ServicePools(), set.TunnelPools()),
-		Domains: append([]string{set.Spec.Domain}, set.Spec.ExtraDomains...),
-	})
-	if err != nil {
-		return diag.List{{Severity: diag.Error, Code: "unreachable", Path: "clusters[" + c.Name + "]", Summary: err.Error(),
-			Hint: "check the context and the network to its API server"}}
-	}
-	return list
 }
 
 // pinned reports whether an image's name holds one version: a digest, or a tag other

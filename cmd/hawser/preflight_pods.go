@@ -240,8 +240,10 @@ func (p *posted) findings(all []*posted) diag.List {
 			closed[t.To] = append(closed[t.To], strings.TrimSuffix(t.At+" ("+t.Error+")", " ()"))
 		case t.Largest < smallestMTU && !slow[t.To]:
 			slow[t.To] = true
+			sizes := portcheck.Sizes()
+			next := sizes[min(slices.Index(sizes, t.Largest)+1, len(sizes)-1)]
 			add(diag.Warning, "path-mtu-small", "look for a tunnel or a VPN on the path; Hawser makes packets smaller, but IPv6 needs 1280 bytes inside",
-				"packets of %d bytes pass to %s at %s, and none of %d", t.Largest, t.To, t.At, next(t.Largest))
+				"packets of %d bytes pass to %s at %s, and none of %d", t.Largest, t.To, t.At, next)
 		}
 		if ahead := time.Duration(t.Ahead) * time.Millisecond; t.Answered > 0 && ahead.Abs() > apart && !slow["clock "+t.To] {
 			slow["clock "+t.To] = true
@@ -258,12 +260,6 @@ func (p *posted) findings(all []*posted) diag.List {
 			"%s does not answer at UDP %s%s", to, strings.Join(closed[to], ", "), back)
 	}
 	return out
-}
-
-// next is the size that was tried after one.
-func next(size int) int {
-	sizes := portcheck.Sizes()
-	return sizes[min(slices.Index(sizes, size)+1, len(sizes)-1)]
 }
 
 // reaches reports whether another gateway answered.

@@ -115,14 +115,14 @@ func (in publishedInput) current(ctx context.Context, store *repo.Store, found r
 				continue
 			}
 		}
-		newer, err := moved(ctx, r, branch, found.Commit)
+		newer, at, err := moved(ctx, r, branch, found.Commit)
 		name := r.Name + "/" + branch
 		switch {
 		case err != nil:
 			p.says = append(p.says, fmt.Sprintf("warning: %s could not be asked whether %s is still there (%v): this is as of the last git fetch", r.Name, branch, err))
 		case newer == nil:
 		case tracked:
-			if p, err = in.commit(newer.store, name, newer.commit); err != nil {
+			if p, err = in.commit(newer, name, at); err != nil {
 				return p, err
 			}
 			p.says = append(p.says, name+" moved since the last git fetch: fetched now")
@@ -131,38 +131,31 @@ func (in publishedInput) current(ctx context.Context, store *repo.Store, found r
 			if !in.compare {
 				hint = "git branch -D " + branch + ", if the one here is an old copy"
 			}
-			p.says = append(p.says, fmt.Sprintf("warning: %s is another commit, %.12s: %s", name, newer.commit, hint))
+			p.says = append(p.says, fmt.Sprintf("warning: %s is another commit, %.12s: %s", name, at, hint))
 		}
 	}
 	return p, nil
 }
 
-// fetched is a branch of a remote repository.
-type fetched struct {
-	store  *repo.Store
-	commit repo.Hash
-}
-
-// moved asks a remote for a branch; nil where it is at the commit still.
-func moved(ctx context.Context, r repo.Remote, branch string, have repo.Hash) (*fetched, error) {
+// moved asks a remote for a branch, and gives the remote with it; nil where it is at the
+// commit still.
+func moved(ctx context.Context, r repo.Remote, branch string, have repo.Hash) (store *repo.Store, at repo.Hash, err error) {
 	ctx, cancel := context.WithTimeout(ctx, remotePatience)
 	defer cancel()
-	store, err := repo.Open(repo.Config{URL: r.URL, Auth: gitAuth(), Depth: 1})
-	if err != nil {
-		return nil, err
+	if store, err = repo.Open(repo.Config{URL: r.URL, Auth: gitAuth(), Depth: 1}); err != nil {
+		return nil, at, err
 	}
-	at, err := store.Ask(ctx, branch)
-	if err != nil || at == have {
-		return nil, err
+	if at, err = store.Ask(ctx, branch); err != nil || at == have {
+		return nil, at, err
 	}
 	if at.IsZero() {
-		return nil, errors.New("it has no such branch any more")
+		return nil, at, errors.New("it has no such branch any more")
 	}
 	if err := store.Sync(ctx, branch); err != nil {
-		return nil, err
+		return nil, at, err
 	}
 	at, err = store.Head(branch)
-	return &fetched{store, at}, err
+	return store, at, err
 }
 
 // elsewhere looks for a branch that the repository lacks in those that it was cloned

@@ -111,27 +111,21 @@ func (a *app) show(ctx context.Context, what string, f showFlags) error {
 	return a.encode(f.output, report{Agents: out, Unreachable: silent})
 }
 
-// chosen gives the clusters that the flags name.
+// chosen gives the clusters to ask: those of the topology, or those that the flags name.
 func (f showFlags) chosen() ([]*apply.Cluster, error) {
 	if len(f.sockets) > 0 || f.lab != "" {
 		return nil, errors.New("--socket and --lab name agents on this machine, --context and --cluster those of clusters: not both")
 	}
-	names, all, err := f.named()
+	names, all, err := namedBy(f.clusterFlags)
+	if f.file != "" {
+		t, failed := openTopology(f.file)
+		if failed != nil {
+			return nil, failed
+		}
+		names, all, err = t.clusters(f.clusterFlags)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return f.access.Clusters(names, all)
-}
-
-// named gives the clusters to ask, and all that there are: those of the topology, or
-// those that flags name.
-func (f showFlags) named() (names, all []string, err error) {
-	if f.file == "" {
-		return namedBy(f.clusterFlags)
-	}
-	t, err := openTopology(f.file)
-	if err != nil {
-		return nil, nil, err
-	}
-	return t.clusters(f.clusterFlags)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 type uninstallFlags struct {
-	access   apply.Access
+	clusterFlags
 	topology string
 	removal  apply.Removal
 	yes      bool
@@ -45,8 +45,7 @@ or there is something to delete, 2 error.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.uninstall(cmd.Context(), args, f) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig, or CONTEXT (default: the context named like the cluster)")
-	flags.StringArrayVar(&f.access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
+	f.addAccess(flags)
 	fileFlag(cmd, false, &f.topology, "topology that must not have the clusters any more")
 	flags.BoolVar(&f.yes, "yes", false, "although the topology has the cluster, or something would bring Hawser back")
 	flags.BoolVar(&f.removal.DryRun, "dry-run", false, "change nothing, print what would be deleted")

@@ -123,28 +123,10 @@ func (c *Cluster) copyInto(ctx context.Context, tree render.Tree, id ID, file st
 	return true, nil
 }
 
-// fabricClusters names the clusters of the fabric that is in force in a cluster;
-// none when there is no fabric that can be read.
-func (c *Cluster) fabricClusters(ctx context.Context) ([]string, error) {
-	tree, err := c.Published(ctx)
-	if err != nil {
-		return nil, err
-	}
-	f, err := render.FabricOf(tree)
-	if err != nil {
-		return nil, nil // nothing that could be read is in force, so nothing can be lost
-	}
-	return f.ClusterNames(), nil
-}
-
 // marks gives the labels and annotations of an object in one map.
 func marks(o *unstructured.Unstructured) map[string]string {
 	out := map[string]string{}
-	for name, value := range o.GetLabels() {
-		out[name] = value
-	}
-	for name, value := range o.GetAnnotations() {
-		out[name] = value
-	}
+	maps.Copy(out, o.GetLabels())
+	maps.Copy(out, o.GetAnnotations())
 	return out
 }

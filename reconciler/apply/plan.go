@@ -14,6 +14,7 @@ import (
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/reconciler"
+	"hawser.dev/hawser/render"
 )
 
 // Change is one object that is to be made, changed or deleted.
@@ -140,11 +141,14 @@ func (c *Cluster) Plan(ctx context.Context, want Want, rules Rules) (*Plan, erro
 
 // guard holds the rule of the reconciler against what stands in the cluster.
 func (c *Cluster) guard(ctx context.Context, p *Plan) error {
-	before, err := c.fabricClusters(ctx)
+	tree, err := c.Published(ctx)
 	if err != nil {
 		return err
 	}
-	var gone, deleted []string
+	var before, gone, deleted []string
+	if f, err := render.FabricOf(tree); err == nil { // what cannot be read is not in force, so nothing of it can be lost
+		before = f.ClusterNames()
+	}
 	for _, name := range before {
 		if !slices.Contains(p.want.Clusters, name) {
 			gone = append(gone, name)

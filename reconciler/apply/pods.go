@@ -69,7 +69,10 @@ func (e *Errands) Add(ctx context.Context, list []Errand) error {
 		pod := errand.pod(e.namespace)
 		err := poll(ctx, accountWithin, func(ctx context.Context) (bool, error) {
 			err := e.cluster.make(ctx, pod)
-			return err == nil, unlessNoAccount(err)
+			if kerrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount") {
+				return false, nil // it goes by itself
+			}
+			return err == nil, err
 		})
 		if err != nil {
 			return err
@@ -98,14 +101,6 @@ func (e *Errands) Export(ctx context.Context, pod string, port int) error {
 // accountWithin bounds the wait for the service account of a new namespace, which a controller
 // makes.
 const accountWithin = 20 * time.Second
-
-// unlessNoAccount gives an error that does not go by itself.
-func unlessNoAccount(err error) error {
-	if kerrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount") {
-		return nil
-	}
-	return err
-}
 
 // make creates an object.
 func (c *Cluster) make(ctx context.Context, o *unstructured.Unstructured) error {

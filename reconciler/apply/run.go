@@ -31,8 +31,14 @@ func (c *Cluster) Carry(ctx context.Context, p *Plan) error {
 	if err := c.applyAll(ctx, spaces); err != nil {
 		return err
 	}
-	if err := c.keepBoth(ctx, p); err != nil {
-		return err
+	// What was applied before and what is about to be, so that nothing is lost track of when
+	// this ends half way.
+	both := p.want.inventory(p.have.Objects)
+	both.Digest = p.have.Digest
+	if !p.Empty() && !p.want.follows() && (len(p.have.Objects) == 0 || !sameObjects(both, p.have)) {
+		if err := c.keep(ctx, both); err != nil {
+			return err
+		}
 	}
 	definitions, rest := take(rest, kindCRD)
 	if err := c.applyAll(ctx, definitions); err != nil {
@@ -69,17 +75,6 @@ func take(changes []Change, kind string) (taken, rest []Change) {
 		}
 	}
 	return taken, rest
-}
-
-// keepBoth writes the inventory that holds what was applied before and what is
-// about to be, so that nothing is lost track of when this ends half way.
-func (c *Cluster) keepBoth(ctx context.Context, p *Plan) error {
-	both := p.want.inventory(p.have.Objects)
-	both.Digest = p.have.Digest
-	if p.Empty() || p.want.follows() || len(p.have.Objects) > 0 && sameObjects(both, p.have) {
-		return nil
-	}
-	return c.keep(ctx, both)
 }
 
 // settle writes the inventory of what is there now: the tree, and what could not

@@ -1,13 +1,16 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/render"
@@ -110,8 +113,10 @@ func (j *job) plan(ctx context.Context, o Options) (err error) {
 
 func (j *job) carry(ctx context.Context, o Options) (err error) {
 	c, r := j.cluster, j.result
-	if err := j.want.complete(); err != nil {
-		return err
+	if j.want.later || slices.ContainsFunc(j.want.Objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == kindSecret && o.GetAnnotations()[render.DigestAnnotation] == render.KnownLater
+	}) {
+		return errLater
 	}
 	if !r.Empty() {
 		o.Say(c.Name, "applying")
@@ -152,9 +157,17 @@ func Print(w io.Writer, results []Result, dry bool) error {
 			continue
 		}
 		for _, change := range r.Changes {
-			text("  %s %s%s\n", change.Op, change.ID, change.note())
+			note := ""
+			if change.Op == diff.Update && len(change.Taken) > 0 {
+				note = "  # applied by " + strings.Join(change.Taken, ", ") + " so far"
+			}
+			text("  %s %s%s\n", change.Op, change.ID, note)
 			for _, f := range change.Fields {
-				text("      %s: %s -> %s%s\n", f.Path, given(f.Have), given(f.Want), f.by())
+				by := ""
+				if len(f.Managers) > 0 {
+					by = "  # held by " + strings.Join(f.Managers, ", ")
+				}
+				text("      %s: %s -> %s%s\n", f.Path, cmp.Or(f.Have, "(none)"), cmp.Or(f.Want, "(none)"), by)
 			}
 		}
 		for _, left := range r.Skipped {
@@ -183,25 +196,4 @@ func (r Result) headline(dry bool) string {
 		out += "; " + r.Ready
 	}
 	return out
-}
-
-func (c Change) note() string {
-	if c.Op == diff.Update && len(c.Taken) > 0 {
-		return "  # applied by " + strings.Join(c.Taken, ", ") + " so far"
-	}
-	return ""
-}
-
-func (f Field) by() string {
-	if len(f.Managers) == 0 {
-		return ""
-	}
-	return "  # held by " + strings.Join(f.Managers, ", ")
-}
-
-func given(text string) string {
-	if text == "" {
-		return "(none)"
-	}
-	return text
 }

@@ -72,18 +72,6 @@ func (r Removal) inventoried(ctx context.Context, c *Cluster) ([]unstructured.Un
 	return out, nil
 }
 
-// ofKind counts the objects of a kind that a definition defines.
-func (c *Cluster) ofKind(ctx context.Context, definition *unstructured.Unstructured) (int, error) {
-	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
-	mapping, err := c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
-	if err != nil {
-		return 0, fmt.Errorf("look for objects of %s: %w", definition.GetName(), err)
-	}
-	list, err := c.list(ctx, mapping.GroupVersionKind, "", "")
-	return len(list), err
-}
-
 // addressesAnnotation is what agents write on ServiceExports of others
 // (nodeagent/mcs.AddressesAnnotation).
 const addressesAnnotation = "hawser.dev/addresses"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"hawser.dev/hawser/internal/diff"
 )
@@ -83,22 +84,14 @@ func (c *Cluster) sort(p *Plan, o unstructured.Unstructured, r Removal) {
 	if slices.ContainsFunc(p.Changes, same) {
 		return
 	}
-	if why := staysBehind(&o, r); why != "" {
+	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+	if o.GetKind() == kindCRD && group != ownGroup && !r.CRDs {
 		if !slices.ContainsFunc(p.Kept, func(l Left) bool { return l.key() == id.key() }) {
-			p.Kept = append(p.Kept, Left{ID: id, Why: why})
+			p.Kept = append(p.Kept, Left{ID: id, Why: "others may use it (--crds deletes it when nothing of its kind is left)"})
 		}
 		return
 	}
 	p.Changes = append(p.Changes, Change{Op: diff.Delete, ID: id, want: &o, uid: o.GetUID()})
-}
-
-// staysBehind says why an object is not deleted.
-func staysBehind(o *unstructured.Unstructured, r Removal) string {
-	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-	if o.GetKind() == kindCRD && group != ownGroup && !r.CRDs {
-		return "others may use it (--crds deletes it when nothing of its kind is left)"
-	}
-	return ""
 }
 
 // keptBy names who would bring an object back: Flux and Argo CD mark what they apply.
@@ -171,12 +164,17 @@ func (c *Cluster) deleteDefinitions(ctx context.Context, p *Plan, list []Change)
 	for _, change := range list {
 		group, _, _ := unstructured.NestedString(change.want.Object, "spec", "group")
 		if group != ownGroup {
-			left, err := c.ofKind(ctx, change.want)
+			kind, _, _ := unstructured.NestedString(change.want.Object, "spec", "names", "kind")
+			mapping, err := c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+			if err != nil {
+				return fmt.Errorf("look for objects of %s: %w", change.Name, err)
+			}
+			left, err := c.list(ctx, mapping.GroupVersionKind, "", "")
 			if err != nil {
 				return err
 			}
-			if left > 0 {
-				p.Kept = append(p.Kept, Left{ID: change.ID, Why: fmt.Sprintf("there are %d objects of its kind, which are not Hawser's", left)})
+			if len(left) > 0 {
+				p.Kept = append(p.Kept, Left{ID: change.ID, Why: fmt.Sprintf("there are %d objects of its kind, which are not Hawser's", len(left))})
 				p.Changes = slices.DeleteFunc(p.Changes, func(o Change) bool { return o.key() == change.key() })
 				continue
 			}

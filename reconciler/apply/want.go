@@ -105,19 +105,6 @@ func (w Want) check(have Inventory) error {
 // errLater is returned for a tree that was built without the root key and needs it.
 var errLater = errors.New("this needs the root key, for new keys or to sign the fabric: --root-key")
 
-// complete refuses a tree in which a key is missing.
-func (w Want) complete() error {
-	for _, o := range w.Objects {
-		if o.GetKind() == kindSecret && o.GetAnnotations()[render.DigestAnnotation] == render.KnownLater {
-			return errLater
-		}
-	}
-	if w.later {
-		return errLater
-	}
-	return nil
-}
-
 // knownLater reports whether a gateway's public key stands for one to be made.
 func knownLater(f *fabric.Fabric) bool {
 	return slices.ContainsFunc(f.Clusters, func(c fabric.Cluster) bool {
