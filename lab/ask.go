@@ -30,24 +30,18 @@ func askAgent(ctx context.Context, n *NodeStatus) {
 		n.Agent.Problem = cmp.Or(n.Agent.Problem, "it does not answer")
 		return
 	}
-	n.Agent.Ready, n.Agent.Digest, n.Agent.Problem, n.Agent.Unheard = s.Ready, s.Digest, "", unheard(&s)
+	n.Agent.Ready, n.Agent.Digest, n.Agent.Problem = s.Ready, s.Digest, ""
 	if !s.Ready {
 		n.Agent.Problem = problem(&s)
 	}
-}
-
-// unheard gives the clusters with exports of which an agent knows nothing yet.
-func unheard(s *status.Status) []string {
-	var out []string
 	for _, e := range s.Exports {
 		for _, c := range e.Clusters {
-			if c.Ready == status.Unknown && !slices.Contains(out, c.Name) {
-				out = append(out, c.Name)
+			if c.Ready == status.Unknown && !slices.Contains(n.Agent.Unheard, c.Name) {
+				n.Agent.Unheard = append(n.Agent.Unheard, c.Name)
 			}
 		}
 	}
-	slices.Sort(out)
-	return out
+	slices.Sort(n.Agent.Unheard)
 }
 
 // problem names the first thing that keeps an agent from being ready.

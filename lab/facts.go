@@ -3,6 +3,7 @@ package lab
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -75,9 +76,7 @@ func nodeObject(n *node, outside []netip.Addr, up bool) corev1.Node {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{corev1.LabelHostname: n.name}},
 	}
-	for key, value := range n.labels {
-		out.Labels[key] = value
-	}
+	maps.Copy(out.Labels, n.labels)
 	for _, cidr := range n.announced() {
 		out.Spec.PodCIDRs = append(out.Spec.PodCIDRs, cidr.String())
 	}
@@ -198,12 +197,7 @@ func resolvConf(t topology, c cluster, namespace string) []byte {
 // hostsFile is /etc/hosts of every node and pod.
 func hostsFile(w *world) []byte {
 	out := []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
-	var names []string
-	for name := range w.hosts {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
 		out = fmt.Appendf(out, "%s %s\n", w.hosts[name], name)
 	}
 	return out

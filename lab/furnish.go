@@ -106,8 +106,13 @@ func (b *builder) furnish(ctx context.Context) error {
 		if err := l.sameUnderlay(b.options.Underlay); err != nil {
 			return err
 		}
-	} else if err := b.makeInputs(); err != nil {
-		return err
+	} else {
+		if err := l.makeRepo(b.options.Topology); err != nil {
+			return err
+		}
+		if err := l.makeUnderlay(b.options.Underlay, b.options.Topology); err != nil {
+			return err
+		}
 	}
 	if err := l.makeRootKey(ctx, config); err != nil {
 		return err
@@ -129,14 +134,6 @@ func (b *builder) furnish(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// makeInputs takes over the files that a new lab is made from.
-func (b *builder) makeInputs() error {
-	if err := b.layout.makeRepo(b.options.Topology); err != nil {
-		return err
-	}
-	return b.layout.makeUnderlay(b.options.Underlay, b.options.Topology)
 }
 
 // addObjects adds manifests to those that a cluster has.

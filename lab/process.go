@@ -59,13 +59,14 @@ func startChild(p program, log *slog.Logger) *child {
 		for {
 			began := time.Now()
 			err := c.run(ctx)
-			if ctx.Err() != nil || c.told() {
+			c.mu.Lock()
+			if ctx.Err() != nil || c.ending {
+				c.mu.Unlock()
 				return
 			}
 			if time.Since(began) > steady {
 				pause = firstPause
 			}
-			c.mu.Lock()
 			c.restarts++
 			c.lastEnd = fmt.Sprint(err)
 			c.mu.Unlock()
@@ -120,12 +121,6 @@ func (c *child) state() (process netspace.Process, restarts int, lastEnd string)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.process, c.restarts, c.lastEnd
-}
-
-func (c *child) told() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ending
 }
 
 func (c *child) run(ctx context.Context) error {

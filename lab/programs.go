@@ -59,12 +59,15 @@ func (d *daemon) agentProgram(n *node, m *machine) (program, error) {
 		argv = append(argv, "--leases", leases)
 	}
 	e := d.nodeExec(n, m.space.path, argv)
+	return d.inside("agent of "+n.id(), filepath.Join(dir, "agent.log"), e), nil
+}
+
+// inside is a program that is started in namespaces.
+func (d *daemon) inside(name, log string, e netspace.Exec) program {
 	return program{
-		name: "agent of " + n.id(),
-		argv: append([]string{d.config.Hawser, "lab", "nsexec"}, e.Args()...),
-		env:  environment(d.layout, d.config),
-		log:  filepath.Join(dir, "agent.log"),
-	}, nil
+		name: name, argv: append([]string{d.config.Hawser, "lab", "nsexec"}, e.Args()...),
+		env: environment(d.layout, d.config), log: log,
+	}
 }
 
 // nodeExec is a program's view on a node.
@@ -107,12 +110,7 @@ func (d *daemon) podProgram(m *machine, c *container) (program, error) {
 	}
 	e := d.podExec(m, c)
 	e.Argv = c.spec.Command()
-	return program{
-		name: "program of pod " + c.spec.id(),
-		argv: append([]string{d.config.Hawser, "lab", "nsexec"}, e.Args()...),
-		env:  environment(d.layout, d.config),
-		log:  log,
-	}, nil
+	return d.inside("program of pod "+c.spec.id(), log, e), nil
 }
 
 // podExec is a program's view in a pod.

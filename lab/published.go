@@ -257,17 +257,13 @@ func (d *delivery) add(raw []byte) error {
 		}
 		return nil
 	}
-	return addConfigMap(raw, d.fabric)
-}
-
-func addConfigMap(raw []byte, into map[string][]byte) error {
-	var m corev1.ConfigMap
-	if err := kyaml.Unmarshal(raw, &m); err != nil {
+	var config corev1.ConfigMap
+	if err := kyaml.Unmarshal(raw, &config); err != nil {
 		return err
 	}
-	maps.Copy(into, m.BinaryData)
-	for name, text := range m.Data {
-		into[name] = []byte(text)
+	maps.Copy(d.fabric, config.BinaryData)
+	for name, text := range config.Data {
+		d.fabric[name] = []byte(text)
 	}
 	return nil
 }

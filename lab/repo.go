@@ -149,12 +149,7 @@ func (d *daemon) startReconciler() {
 		"--root-key", d.layout.RootKey(), "--listen", reconcilerListen, "--interval", "5s",
 	}
 	e := netspace.Exec{Net: d.control.path, Argv: argv}
-	d.reconciler = startChild(program{
-		name: "reconciler",
-		argv: append([]string{d.config.Hawser, "lab", "nsexec"}, e.Args()...),
-		env:  environment(d.layout, d.config),
-		log:  d.layout.reconcilerLog(),
-	}, d.log)
+	d.reconciler = startChild(d.inside("reconciler", d.layout.reconcilerLog(), e), d.log)
 }
 
 // Recipient gives the age recipient of a cluster, to be written into the topology

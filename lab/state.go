@@ -113,12 +113,7 @@ func (s *state) slot(cluster, node string) int {
 	if n, known := s.Slots[id]; known {
 		return n
 	}
-	n := 0
-	for other := range s.Slots {
-		if clusterOf(other) == cluster {
-			n++
-		}
-	}
+	n := len(s.nodesOf(cluster))
 	s.Slots[id] = n
 	return n
 }

@@ -137,11 +137,27 @@ func (d *daemon) snapshot() Status {
 		out.Nodes = append(out.Nodes, d.nodeStatus(&d.world.nodes[i]))
 	}
 	for _, p := range d.world.pods() {
-		out.Pods = append(out.Pods, d.podStatus(&p))
+		s := PodStatus{
+			Cluster: p.cluster, Namespace: p.Namespace, Name: p.Name, Node: p.node, IPs: listing.Texts(p.addrs), Owner: p.Owner,
+		}
+		if len(s.IPs) > 0 {
+			s.IP = s.IPs[0]
+		}
+		if m := d.machines[p.cluster+"/"+p.node]; m != nil {
+			s.Running = m.pods[p.id()] != nil
+		}
+		s.Ready = p.ready && s.Running
+		out.Pods = append(out.Pods, s)
 	}
 	for _, c := range d.world.clusters {
 		for _, svc := range c.services {
-			out.Services = append(out.Services, serviceStatus(c.name, svc))
+			s := ServiceStatus{Cluster: c.name, Namespace: svc.Namespace, Name: svc.Name, ClusterIPs: listing.Texts(svc.addrs), Endpoints: len(svc.backends)}
+			for _, b := range svc.backends {
+				if b.pod.ready {
+					s.Ready++
+				}
+			}
+			out.Services = append(out.Services, s)
 		}
 	}
 	return out
@@ -183,37 +199,14 @@ func (d *daemon) nodeStatus(n *node) NodeStatus {
 	return out
 }
 
-func (d *daemon) podStatus(p *pod) PodStatus {
-	out := PodStatus{
-		Cluster: p.cluster, Namespace: p.Namespace, Name: p.Name, Node: p.node, IPs: listing.Texts(p.addrs),
-		Ready: p.ready, Owner: p.Owner,
-	}
-	if len(out.IPs) > 0 {
-		out.IP = out.IPs[0]
-	}
-	if m := d.machines[p.cluster+"/"+p.node]; m != nil {
-		out.Running = m.pods[p.id()] != nil
-	}
-	out.Ready = out.Ready && out.Running
-	return out
-}
-
-func serviceStatus(cluster string, svc service) ServiceStatus {
-	out := ServiceStatus{Cluster: cluster, Namespace: svc.Namespace, Name: svc.Name, ClusterIPs: listing.Texts(svc.addrs)}
-	for _, b := range svc.backends {
-		out.Endpoints++
-		if b.pod.ready {
-			out.Ready++
-		}
-	}
-	return out
-}
-
 // waiting says what a person still waits for.
 func (d *daemon) waiting(s *Status) []string {
 	var out []string
 	for _, p := range s.Pods {
-		if !p.Running && !d.isOff(p.Cluster+"/"+p.Node) {
+		off := slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool {
+			return n.Cluster == p.Cluster && n.Name == p.Node && n.State == "off"
+		})
+		if !p.Running && !off {
 			out = append(out, fmt.Sprintf("pod %s/%s/%s does not run", p.Cluster, p.Namespace, p.Name))
 		}
 	}
@@ -233,7 +226,7 @@ func (d *daemon) waiting(s *Status) []string {
 		case n.State == "off" || n.Agent.Stopped:
 		case !n.Agent.Ready:
 			out = append(out, fmt.Sprintf("agent of %s: %s (hawser lab logs %s)", id, cmp.Or(n.Agent.Problem, "not ready"), id))
-		case n.Agent.Digest != s.Digest && s.Digest != "" && !d.noSync(n.Cluster):
+		case n.Agent.Digest != s.Digest && s.Digest != "" && !slices.Contains(s.NoSync, n.Cluster):
 			out = append(out, fmt.Sprintf("agent of %s: has fabric %s, published is %s", id, n.Agent.Digest, s.Digest))
 		}
 	}
@@ -243,16 +236,4 @@ func (d *daemon) waiting(s *Status) []string {
 // unheard reports whether an agent that runs waits for news of another cluster.
 func (s *Status) unheard() bool {
 	return slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return len(n.Agent.Unheard) > 0 })
-}
-
-func (d *daemon) isOff(id string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.state.Off[id]
-}
-
-func (d *daemon) noSync(cluster string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.state.NoSync[cluster]
 }

@@ -85,24 +85,16 @@ func pairWith(a *space, nameA string, b *space, nameB string, mac net.HardwareAd
 	return errors.Join(a.up(nameA), b.up(nameB))
 }
 
-func (s *space) up(name string) error {
-	link, err := s.link.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("find link %s: %w", name, err)
-	}
-	if err := s.link.LinkSetUp(link); err != nil {
-		return fmt.Errorf("bring up link %s: %w", name, err)
-	}
-	return nil
-}
+func (s *space) up(name string) error   { return s.change(name, "bring up", s.link.LinkSetUp) }
+func (s *space) down(name string) error { return s.change(name, "take down", s.link.LinkSetDown) }
 
-func (s *space) down(name string) error {
+func (s *space) change(name, what string, do func(netlink.Link) error) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", name, err)
 	}
-	if err := s.link.LinkSetDown(link); err != nil {
-		return fmt.Errorf("take down link %s: %w", name, err)
+	if err := do(link); err != nil {
+		return fmt.Errorf("%s link %s: %w", what, name, err)
 	}
 	return nil
 }
