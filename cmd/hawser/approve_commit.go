@@ -105,11 +105,8 @@ func (a *app) reviewCommit(ctx context.Context, dir, commit string) (*reconciler
 	if err != nil {
 		return nil, fmt.Errorf("find the repository of %s: %w", dir, err)
 	}
-	store, err := repo.Open(repo.Config{URL: dir})
+	store, err := openRepo(ctx, repo.Config{URL: dir})
 	if err != nil {
-		return nil, err
-	}
-	if err := store.Sync(ctx); err != nil {
 		return nil, err
 	}
 	file := filepath.Join(dir, reconciler.TopologyFile)

@@ -209,7 +209,18 @@ func (a *app) carryBootstrap(ctx context.Context, b bootstrapped, f bootstrapFla
 		return a.sayOutcome(out)
 	}
 	b.Published = out.Published
-	tree, err := f.published(ctx, at, out.Published)
+	store, err := openRepo(ctx, repo.Config{URL: at.url, Auth: f.login()}, f.branch)
+	if err != nil {
+		return err
+	}
+	head, err := store.Head(f.branch)
+	if err != nil {
+		return err
+	}
+	if head.String() != out.Published { // somebody else's commit is not taken for it
+		return fmt.Errorf("branch %s moved from %.12s to %.12s meanwhile: run hawser bootstrap again", f.branch, out.Published, head)
+	}
+	tree, err := store.Tree(head)
 	if err != nil {
 		return err
 	}
@@ -223,26 +234,6 @@ func (a *app) carryBootstrap(ctx context.Context, b bootstrapped, f bootstrapFla
 		return err
 	}
 	return applied(b.Clusters, false)
-}
-
-// published reads what was just published. Somebody else's commit on the branch is not taken
-// for it.
-func (f *bootstrapFlags) published(ctx context.Context, at place, commit string) (render.Tree, error) {
-	store, err := repo.Open(repo.Config{URL: at.url, Auth: f.login()})
-	if err == nil {
-		err = store.Sync(ctx, f.branch)
-	}
-	if err != nil {
-		return nil, err
-	}
-	head, err := store.Head(f.branch)
-	if err != nil {
-		return nil, err
-	}
-	if head.String() != commit {
-		return nil, fmt.Errorf("branch %s moved from %.12s to %.12s meanwhile: run hawser bootstrap again", f.branch, commit, head)
-	}
-	return store.Tree(head)
 }
 
 // place is where a topology is committed.
@@ -406,15 +397,7 @@ func (b *bootstrapped) empty() bool {
 // next gives the commands that come after a bootstrap.
 func (f *bootstrapFlags) next(b bootstrapped, at place, clusters []*apply.Cluster) []string {
 	where := " --repo " + shellWord(b.Repository)
-	access := ""
-	for _, c := range clusters {
-		if c.Name != c.Context {
-			access += " --context " + shellWord(c.Name+"="+c.Context)
-		}
-	}
-	for _, file := range f.access.Kubeconfigs {
-		access += " --kubeconfig " + shellWord(file)
-	}
+	access := accessWords(clusters, f.access)
 	reconcile := "hawser reconcile" + where
 	if at.branch != "main" {
 		reconcile += " --ref " + shellWord(at.branch)

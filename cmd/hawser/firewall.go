@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -122,7 +123,7 @@ func firewallText(f *fabric.Fabric, list []firewall.Opening, flags firewallFlags
 	for i := range list {
 		o := &list[i]
 		gateway, node, from, addresses := o.Cluster+"/"+o.Gateway, o.Node, strings.Join(o.From, ","),
-			prefixesText(o.Sources)
+			cmp.Or(strings.Join(prefixTexts(o.Sources, true), ","), "any")
 		purpose := strings.TrimSpace(o.Driver + " " + o.Purpose)
 		if g := f.Cluster(o.Cluster).Gateway(o.Gateway); g != nil {
 			node = g.Where()
@@ -154,20 +155,6 @@ func firewallText(f *fabric.Fabric, list []firewall.Opening, flags firewallFlags
 		}
 	}
 	return text
-}
-
-func prefixesText(list []netip.Prefix) string {
-	if len(list) == 0 {
-		return "any"
-	}
-	texts := make([]string, len(list))
-	for i, p := range list {
-		texts[i] = p.String()
-		if p.IsSingleIP() {
-			texts[i] = p.Addr().String()
-		}
-	}
-	return strings.Join(texts, ",")
 }
 
 // origins is where packets of an opening come from, of one family.

@@ -69,11 +69,8 @@ func (a *app) history(ctx context.Context, args []string, f historyFlags) error 
 		address = filepath.Dir(t.file)
 	}
 	defer a.progress("reading branch " + f.branch)()
-	store, err := repo.Open(repo.Config{URL: address, Auth: gitAuth()})
+	store, err := openRepo(ctx, repo.Config{URL: address, Auth: gitAuth()}, f.branch)
 	if err != nil {
-		return err
-	}
-	if err := store.Sync(ctx, f.branch); err != nil {
 		return err
 	}
 	head, err := store.Resolve(f.branch)

@@ -85,14 +85,7 @@ func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error
 	if filepath.Clean(f.keys) != filepath.Join(dir, "keys") {
 		command += " --root-key " + shellWord(filepath.Join(f.keys, "root.key")) + " --with-keys " + shellWord(f.keys)
 	}
-	for _, c := range clusters {
-		if c.Name != c.Context {
-			command += " --context " + shellWord(c.Name+"="+c.Context)
-		}
-	}
-	for _, file := range f.access.Kubeconfigs {
-		command += " --kubeconfig " + shellWord(file)
-	}
+	command += accessWords(clusters, f.access)
 	if dir != "." {
 		command += " " + shellWord(dir)
 	}
@@ -159,6 +152,20 @@ func (a *app) handOver(ctx context.Context, clusters []*apply.Cluster, keys stri
 		}
 	}
 	return nil
+}
+
+// accessWords gives the flags of a command line by which clusters are found again.
+func accessWords(clusters []*apply.Cluster, access apply.Access) string {
+	words := ""
+	for _, c := range clusters {
+		if c.Name != c.Context {
+			words += " --context " + shellWord(c.Name+"="+c.Context)
+		}
+	}
+	for _, file := range access.Kubeconfigs {
+		words += " --kubeconfig " + shellWord(file)
+	}
+	return words
 }
 
 // shellWord gives a text as one word of a shell's command line.

@@ -58,7 +58,7 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			}
 			fmt.Fprint(w, "\nPOD\tNODE\tIP\tREADY\n")
 			for _, p := range s.Pods {
-				fmt.Fprintf(w, "%s/%s/%s\t%s\t%s\t%s\n", p.Cluster, p.Namespace, p.Name, p.Node, strings.Join(p.IPs, ","), yesNo(p.Ready))
+				fmt.Fprintf(w, "%s/%s/%s\t%s\t%s\t%s\n", p.Cluster, p.Namespace, p.Name, p.Node, strings.Join(p.IPs, ","), yes(p.Ready))
 			}
 			if len(s.Services) > 0 {
 				fmt.Fprint(w, "\nSERVICE\tCLUSTER-IP\tREADY\n")
@@ -91,11 +91,4 @@ func agentText(a lab.Agent) string {
 	default:
 		return fmt.Sprintf("not ready (%d)", a.PID)
 	}
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }

@@ -173,10 +173,7 @@ func (in publishedInput) elsewhere(ctx context.Context, store *repo.Store, missi
 	var asked []string
 	for _, r := range remotes {
 		branch := strings.TrimPrefix(in.branch, r.Name+"/")
-		remote, err := repo.Open(repo.Config{URL: r.URL, Auth: gitAuth(), Depth: 1})
-		if err == nil {
-			err = remote.Sync(ctx, branch)
-		}
+		remote, err := openRepo(ctx, repo.Config{URL: r.URL, Auth: gitAuth(), Depth: 1}, branch)
 		if err != nil {
 			if unreached != nil {
 				err = fmt.Errorf("%w; %w", unreached, err)
@@ -267,6 +264,15 @@ func ago(d time.Duration) string {
 		}
 	}
 	return counted(max(int(d/time.Second), 0), "second") + " ago"
+}
+
+// openRepo opens a repository, and gets what it now holds on the branches.
+func openRepo(ctx context.Context, c repo.Config, branches ...string) (*repo.Store, error) {
+	store, err := repo.Open(c)
+	if err == nil {
+		err = store.Sync(ctx, branches...)
+	}
+	return store, err
 }
 
 // gitAuth is the login that the environment holds.

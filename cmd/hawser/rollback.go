@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -64,10 +65,7 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 		return err
 	}
 	dir := filepath.Dir(t.file)
-	store, err := repo.Open(repo.Config{URL: dir})
-	if err == nil {
-		err = store.Sync(ctx, f.branch)
-	}
+	store, err := openRepo(ctx, repo.Config{URL: dir}, f.branch)
 	if err != nil {
 		return err
 	}
@@ -94,16 +92,10 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 	if err != nil {
 		return err
 	}
-	names := []string{path.Join(below, reconciler.LockFile)}
-	for name := range before {
-		names = append(names, name)
-	}
-	for name := range now {
-		if _, both := before[name]; !both {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
+	either := maps.Clone(before)
+	maps.Copy(either, now)
+	either[path.Join(below, reconciler.LockFile)] = nil
+	names := slices.Sorted(maps.Keys(either))
 	changed, err := store.Uncommitted(w, w.Head, names...)
 	if err != nil {
 		return err

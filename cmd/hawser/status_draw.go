@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -57,12 +58,9 @@ func drawnStatus(before, now []apply.State, color bool) string {
 			put(l, "*", "  (was: "+old.cells[1]+")")
 		}
 	}
-	gone := make([]drawnLine, 0, len(was))
-	for _, l := range was {
-		gone = append(gone, l)
-	}
-	slices.SortFunc(gone, func(a, b drawnLine) int { return cmp.Or(-cmp.Compare(a.group, b.group), cmp.Compare(a.key, b.key)) })
-	for _, l := range gone {
+	for _, l := range slices.SortedFunc(maps.Values(was), func(a, b drawnLine) int {
+		return cmp.Or(-cmp.Compare(a.group, b.group), cmp.Compare(a.key, b.key))
+	}) {
 		l.cells[1], l.group = "is gone, was "+l.cells[1], "Gone"
 		put(l, "*", "")
 	}
@@ -106,12 +104,7 @@ func drawnLines(states []apply.State) []drawnLine {
 			}
 		}
 	}
-	ids := make([]string, 0, len(all))
-	for id := range all {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
+	for _, id := range slices.Sorted(maps.Keys(all)) {
 		text := cmp.Or(strings.Join(all[id].from, ", "), "nobody") + " ==> " + cmp.Or(strings.Join(all[id].to, ", "), "nobody")
 		out = append(out, drawnLine{"Exports", "export/" + id, [2]string{diag.Line(id), text}})
 	}

@@ -191,11 +191,8 @@ func (s *uiSource) published(ctx context.Context) (*repo.Store, repo.Hash, error
 		}
 		address = filepath.Dir(set.File)
 	}
-	store, err := repo.Open(repo.Config{URL: address, Auth: gitAuth()})
+	store, err := openRepo(ctx, repo.Config{URL: address, Auth: gitAuth()}, s.flags.branch)
 	if err != nil {
-		return nil, repo.Hash{}, err
-	}
-	if err := store.Sync(ctx, s.flags.branch); err != nil {
 		return nil, repo.Hash{}, err
 	}
 	head, err := store.Resolve(s.flags.branch)
