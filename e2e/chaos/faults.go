@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -79,21 +80,12 @@ type holds struct {
 func (h *holds) take(names []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for h.any(names) {
+	for slices.ContainsFunc(names, func(name string) bool { return h.taken[name] }) {
 		h.freed.Wait()
 	}
 	for _, name := range names {
 		h.taken[name] = true
 	}
-}
-
-func (h *holds) any(names []string) bool {
-	for _, name := range names {
-		if h.taken[name] {
-			return true
-		}
-	}
-	return false
 }
 
 func (h *holds) release(names []string) {
@@ -134,13 +126,8 @@ func (b *bed) insist(ctx context.Context, do func(context.Context) error) error 
 	defer cancel()
 	for {
 		err := do(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
+		if err == nil || !wait(ctx, 50*time.Millisecond) {
 			return err
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

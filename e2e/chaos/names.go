@@ -128,10 +128,8 @@ func (s *scene) settle(ctx context.Context) (answers, error) {
 				return got, nil
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !wait(ctx, 20*time.Millisecond) {
 			return nil, fmt.Errorf("names do not settle: %w", err)
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
@@ -179,11 +177,9 @@ func (s *scene) unchanged(ctx context.Context, want answers) {
 		if len(pending) == 0 {
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if !wait(ctx, 20*time.Millisecond) {
 			s.ledger.add(late, "names: %d answers are missing or others: %v", len(pending), err)
 			return
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

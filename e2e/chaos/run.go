@@ -237,11 +237,8 @@ func (c *chaos) awaitReady(ctx context.Context) error {
 		if ctx.Err() != nil && last != nil {
 			return last // says more than that the time is over
 		}
-		last = err
-		select {
-		case <-ctx.Done():
+		if last = err; !wait(ctx, 50*time.Millisecond) {
 			return err
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
