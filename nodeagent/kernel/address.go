@@ -46,7 +46,14 @@ func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
 		if !ours || prefix.Addr().Is6() && prefix.Addr().IsLinkLocalUnicast() {
 			continue
 		}
-		out = append(out, desired.Address{Link: name, Prefix: prefix, Scope: scopeOf(a, prefix.Addr().Is6())})
+		scope := scopeName(a.Scope)
+		if prefix.Addr().Is6() { // its scope says nothing of what was asked for
+			scope = "global"
+			if a.Flags&unix.IFA_F_DEPRECATED != 0 {
+				scope = scopeLink
+			}
+		}
+		out = append(out, desired.Address{Link: name, Prefix: prefix, Scope: scope})
 	}
 	return out, nil
 }
@@ -69,32 +76,28 @@ func (k *Addresses) Apply(ctx context.Context, changes []diff.Change[desired.Add
 		if c.Op == diff.Delete {
 			return nil
 		}
-		return k.add(c.Want)
-	})
-}
-
-func (k *Addresses) add(want desired.Address) error {
-	scope, err := scopeNumber(want.Scope)
-	if err != nil {
-		return err
-	}
-	l, err := k.ns.link(want.Link)
-	if err != nil {
-		return err
-	}
-	addr := &netlink.Addr{IPNet: cidr.IPNet(want.Prefix), Scope: scope}
-	if want.Prefix.Addr().Is6() {
-		// Nobody else has it, and an address under duplicate detection cannot be
-		// used as a route's source.
-		addr.Flags = unix.IFA_F_NODAD
-		if want.Scope == scopeLink {
-			addr.PreferedLft, addr.ValidLft = 0, math.MaxUint32 // for ever (rtnetlink(7), ifa_cacheinfo)
+		scope, err := scopeNumber(c.Want.Scope)
+		if err != nil {
+			return err
 		}
-	}
-	if err := k.ns.route.AddrAdd(l, addr); err != nil {
-		return fmt.Errorf("add address %s to %s: %w", want.Prefix, want.Link, exists(err))
-	}
-	return nil
+		l, err := k.ns.link(c.Want.Link)
+		if err != nil {
+			return err
+		}
+		addr := &netlink.Addr{IPNet: cidr.IPNet(c.Want.Prefix), Scope: scope}
+		if c.Want.Prefix.Addr().Is6() {
+			// Nobody else has it, and an address under duplicate detection cannot be
+			// used as a route's source.
+			addr.Flags = unix.IFA_F_NODAD
+			if c.Want.Scope == scopeLink {
+				addr.PreferedLft, addr.ValidLft = 0, math.MaxUint32 // for ever (rtnetlink(7), ifa_cacheinfo)
+			}
+		}
+		if err := k.ns.route.AddrAdd(l, addr); err != nil {
+			return fmt.Errorf("add address %s to %s: %w", c.Want.Prefix, c.Want.Link, exists(err))
+		}
+		return nil
+	})
 }
 
 func (k *Addresses) remove(have desired.Address) error {
@@ -109,18 +112,6 @@ func (k *Addresses) remove(have desired.Address) error {
 		return fmt.Errorf("delete address %s of %s: %w", have.Prefix, have.Link, err)
 	}
 	return nil
-}
-
-// scopeOf reads a scope back. What IPv6 derives from the address says nothing of
-// what was asked for.
-func scopeOf(a netlink.Addr, six bool) string {
-	switch {
-	case !six:
-		return scopeName(a.Scope)
-	case a.Flags&unix.IFA_F_DEPRECATED != 0:
-		return scopeLink
-	}
-	return "global"
 }
 
 func scopeName(scope int) string {

@@ -45,9 +45,33 @@ func (k *Forwards) Observe(ctx context.Context) ([]desired.Forward, error) {
 		if !ok || !desired.IsTunnel(vxlan.Name) {
 			continue
 		}
-		entries, err := k.ns.forwards(vxlan)
+		// Each hardware address once.
+		var messages [][]byte
+		err := k.ns.inside(func() (err error) {
+			messages, err = dump(func() ([][]byte, error) {
+				req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
+				req.AddData(&netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(vxlan.Index)})
+				return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+			})
+			return err
+		})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("list forwarding entries of %s: %w", vxlan.Name, err)
+		}
+		var entries []desired.Forward
+		for _, m := range messages {
+			f, ours, err := readForward(vxlan, m)
+			if err != nil {
+				return nil, fmt.Errorf("read forwarding entry of %s: %w", vxlan.Name, err)
+			}
+			if !ours {
+				continue
+			}
+			if i := slices.IndexFunc(entries, func(o desired.Forward) bool { return o.MAC == f.MAC }); i >= 0 {
+				entries[i].To = netip.AddrPort{} // one of several places
+				continue
+			}
+			entries = append(entries, f)
 		}
 		out = append(out, entries...)
 	}
@@ -131,38 +155,6 @@ func (ns *Namespace) forward(typ, flags int, link *netlink.Vxlan, attrs ...*nl.R
 		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 		return err
 	})
-}
-
-// forwards reads the forwarding entries of a device, each hardware address once.
-func (ns *Namespace) forwards(link *netlink.Vxlan) ([]desired.Forward, error) {
-	var messages [][]byte
-	err := ns.inside(func() (err error) {
-		messages, err = dump(func() ([][]byte, error) {
-			req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
-			req.AddData(&netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(link.Index)})
-			return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
-		})
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list forwarding entries of %s: %w", link.Name, err)
-	}
-	var out []desired.Forward
-	for _, m := range messages {
-		f, ours, err := readForward(link, m)
-		if err != nil {
-			return nil, fmt.Errorf("read forwarding entry of %s: %w", link.Name, err)
-		}
-		if !ours {
-			continue
-		}
-		if i := slices.IndexFunc(out, func(o desired.Forward) bool { return o.MAC == f.MAC }); i >= 0 {
-			out[i].To = netip.AddrPort{} // one of several places
-			continue
-		}
-		out = append(out, f)
-	}
-	return out, nil
 }
 
 // readForward reads one entry; not ours when it is another device's.

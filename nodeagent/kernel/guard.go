@@ -64,7 +64,7 @@ func (g *Guard) Close() error {
 func (g *Guard) Remove() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	err := g.ns.nftCommit(func(b *nftBatch) { b.deleteGuard() })
+	err := g.ns.nftCommit(func(b *nftBatch) { b.deleteTable(GuardTable) })
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -77,12 +77,15 @@ func (g *Guard) write(until time.Time) error {
 	defer g.mu.Unlock()
 	ports := slices.Clone(g.ports())
 	return g.ns.nftCommit(func(b *nftBatch) {
-		b.guardTable()
-		b.deleteGuard()
-		b.guardTable()
+		b.newTable(GuardTable)
+		b.deleteTable(GuardTable)
+		b.newTable(GuardTable)
 		b.guardSet(until)
 		for _, c := range guardChains(until, ports) {
-			b.guardChain(c)
+			b.newChain(GuardTable, c)
+			for _, r := range c.rules {
+				b.newRule(GuardTable, c.name, r, nil)
+			}
 		}
 	})
 }
@@ -126,17 +129,6 @@ func guardPorts(offset uint32, p PortRange) *nftRule {
 		add(&expr.Cmp{Op: expr.CmpOpLte, Register: nftReg, Data: nftNetOrder16(p.Last)}).drop()
 }
 
-func (b *nftBatch) guardTable() {
-	b.message(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, func() {
-		b.text(unix.NFTA_TABLE_NAME, GuardTable)
-		b.u32(unix.NFTA_TABLE_FLAGS, 0)
-	})
-}
-
-func (b *nftBatch) deleteGuard() {
-	b.message(unix.NFT_MSG_DELTABLE, 0, func() { b.text(unix.NFTA_TABLE_NAME, GuardTable) })
-}
-
 // guardSet makes the set of protocols that may pass. Where its time is over it is empty.
 func (b *nftBatch) guardSet(until time.Time) {
 	b.message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, func() {
@@ -151,33 +143,9 @@ func (b *nftBatch) guardSet(until time.Time) {
 	if left < time.Millisecond {
 		return
 	}
-	b.message(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, func() {
-		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, GuardTable)
-		b.text(unix.NFTA_SET_ELEM_LIST_SET, guardOpen)
-		b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
-			for _, f := range nftFamilies() {
-				b.expiring([]byte{f.proto}, left)
-			}
-		})
+	b.setElements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, GuardTable, guardOpen, func() {
+		for _, f := range nftFamilies() {
+			b.expiring([]byte{f.proto}, left)
+		}
 	})
-}
-
-func (b *nftBatch) guardChain(c nftChain) {
-	b.message(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, func() {
-		b.text(unix.NFTA_CHAIN_TABLE, GuardTable)
-		b.text(unix.NFTA_CHAIN_NAME, c.name)
-		b.nest(unix.NFTA_CHAIN_HOOK, func() {
-			b.u32(unix.NFTA_HOOK_HOOKNUM, c.base.hook)
-			b.u32(unix.NFTA_HOOK_PRIORITY, uint32(c.base.priority))
-		})
-		b.u32(unix.NFTA_CHAIN_POLICY, nftPolicyAccept)
-		b.text(unix.NFTA_CHAIN_TYPE, c.base.kind)
-	})
-	for _, r := range c.rules {
-		b.message(unix.NFT_MSG_NEWRULE, nftAppend, func() {
-			b.text(unix.NFTA_RULE_TABLE, GuardTable)
-			b.text(unix.NFTA_RULE_CHAIN, c.name)
-			b.nest(unix.NFTA_RULE_EXPRESSIONS, func() { b.buf = append(b.buf, r.buf...) })
-		})
-	}
 }

@@ -95,12 +95,15 @@ func TestGuardClocks(t *testing.T) {
 	table := func(element, wall time.Time) {
 		t.Helper()
 		err := guard.ns.nftCommit(func(b *nftBatch) {
-			b.guardTable()
-			b.deleteGuard()
-			b.guardTable()
+			b.newTable(GuardTable)
+			b.deleteTable(GuardTable)
+			b.newTable(GuardTable)
 			b.guardSet(element)
 			for _, c := range guardChains(wall, guard.ports()) {
-				b.guardChain(c)
+				b.newChain(GuardTable, c)
+				for _, r := range c.rules {
+					b.newRule(GuardTable, c.name, r, nil)
+				}
 			}
 		})
 		if err != nil {

@@ -29,7 +29,28 @@ func (ns *Namespace) Inventory(ctx context.Context, sysctls []string) inventory.
 			k.Errors = append(k.Errors, err.Error())
 		}
 	}
-	ns.takeSysctls(&k, sysctls)
+	// Settings on which packets depend, whoever made them. One that the kernel does not have is
+	// left out.
+	names := append([]string{
+		conntrackCount, conntrackMax, "net/netfilter/nf_conntrack_buckets", "net/netfilter/nf_conntrack_tcp_loose", "net/netfilter/nf_conntrack_tcp_be_liberal",
+		"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv6/conf/all/disable_ipv6",
+		"net/ipv4/conf/all/rp_filter", "net/ipv4/conf/default/rp_filter", "net/ipv4/conf/all/src_valid_mark",
+		"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
+		"net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3", "net/ipv6/route/max_size",
+	}, sysctls...)
+	for _, l := range k.Links {
+		names = append(names, "net/ipv4/conf/"+l.Name+"/rp_filter", "net/ipv4/conf/"+l.Name+"/forwarding")
+	}
+	k.Sysctls = map[string]string{}
+	settings := NewSysctls(ns, "")
+	for _, name := range names {
+		if value, err := settings.read(name); err == nil {
+			k.Sysctls[name] = value
+		}
+	}
+	// Not a number = not known.
+	k.Conntrack.Count, _ = strconv.Atoi(k.Sysctls[conntrackCount])
+	k.Conntrack.Max, _ = strconv.Atoi(k.Sysctls[conntrackMax])
 	return k
 }
 
@@ -61,36 +82,32 @@ func (ns *Namespace) takeWireguards(ctx context.Context, k *inventory.Kernel) er
 			errs = append(errs, fmt.Errorf("read wireguard device %s: %w", l.Attrs().Name, err))
 			continue
 		}
-		k.Wireguard = append(k.Wireguard, wireguardOf(d))
+		// Only what is public.
+		out := inventory.Wireguard{Link: d.Name, Holder: "userspace", Port: d.ListenPort}
+		if d.Type == wgtypes.LinuxKernel {
+			out.Holder = "kernel"
+		}
+		if d.PrivateKey != (wgtypes.Key{}) {
+			out.PublicKey = d.PublicKey.String()
+		}
+		for _, p := range d.Peers {
+			told := readPeer(d.Name, p)
+			peer := inventory.Peer{
+				PublicKey: told.PublicKey, Shared: p.PresharedKey != (wgtypes.Key{}), Handshake: p.LastHandshakeTime.UTC(),
+				RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: listing.Texts(told.AllowedIPs),
+			}
+			if told.Endpoint.IsValid() {
+				peer.Endpoint = told.Endpoint.String()
+			}
+			if told.Keepalive > 0 {
+				peer.Keepalive = (time.Duration(told.Keepalive) * time.Second).String()
+			}
+			out.Peers = append(out.Peers, peer)
+		}
+		slices.SortFunc(out.Peers, func(a, b inventory.Peer) int { return strings.Compare(a.PublicKey, b.PublicKey) })
+		k.Wireguard = append(k.Wireguard, out)
 	}
 	return errors.Join(errs...)
-}
-
-// wireguardOf takes what is public of a device.
-func wireguardOf(d *wgtypes.Device) inventory.Wireguard {
-	out := inventory.Wireguard{Link: d.Name, Holder: "userspace", Port: d.ListenPort}
-	if d.Type == wgtypes.LinuxKernel {
-		out.Holder = "kernel"
-	}
-	if d.PrivateKey != (wgtypes.Key{}) {
-		out.PublicKey = d.PublicKey.String()
-	}
-	for _, p := range d.Peers {
-		told := readPeer(d.Name, p)
-		peer := inventory.Peer{
-			PublicKey: told.PublicKey, Shared: p.PresharedKey != (wgtypes.Key{}), Handshake: p.LastHandshakeTime.UTC(),
-			RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: listing.Texts(told.AllowedIPs),
-		}
-		if told.Endpoint.IsValid() {
-			peer.Endpoint = told.Endpoint.String()
-		}
-		if told.Keepalive > 0 {
-			peer.Keepalive = (time.Duration(told.Keepalive) * time.Second).String()
-		}
-		out.Peers = append(out.Peers, peer)
-	}
-	slices.SortFunc(out.Peers, func(a, b inventory.Peer) int { return strings.Compare(a.PublicKey, b.PublicKey) })
-	return out
 }
 
 // Where the kernel reports connections.
@@ -98,35 +115,6 @@ const (
 	conntrackCount = "net/netfilter/nf_conntrack_count"
 	conntrackMax   = "net/netfilter/nf_conntrack_max"
 )
-
-// usual are settings on which packets depend, whoever made them.
-func usual() []string {
-	return []string{
-		conntrackCount, conntrackMax, "net/netfilter/nf_conntrack_buckets", "net/netfilter/nf_conntrack_tcp_loose", "net/netfilter/nf_conntrack_tcp_be_liberal",
-		"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv6/conf/all/disable_ipv6",
-		"net/ipv4/conf/all/rp_filter", "net/ipv4/conf/default/rp_filter", "net/ipv4/conf/all/src_valid_mark",
-		"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
-		"net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3", "net/ipv6/route/max_size",
-	}
-}
-
-// takeSysctls reads settings. One that the kernel does not have is left out.
-func (ns *Namespace) takeSysctls(k *inventory.Kernel, named []string) {
-	names := append(usual(), named...)
-	for _, l := range k.Links {
-		names = append(names, "net/ipv4/conf/"+l.Name+"/rp_filter", "net/ipv4/conf/"+l.Name+"/forwarding")
-	}
-	k.Sysctls = map[string]string{}
-	settings := NewSysctls(ns, "")
-	for _, name := range names {
-		if value, err := settings.read(name); err == nil {
-			k.Sysctls[name] = value
-		}
-	}
-	// Not a number = not known.
-	k.Conntrack.Count, _ = strconv.Atoi(k.Sysctls[conntrackCount])
-	k.Conntrack.Max, _ = strconv.Atoi(k.Sysctls[conntrackMax])
-}
 
 // Conntrack gives how many connections the kernel keeps track of in this network
 // namespace, and how many it can. It may be used by any goroutine.

@@ -225,15 +225,11 @@ func (k *Links) update(want desired.Link) error {
 			return fmt.Errorf("set hardware address %s of %s: %w", want.MAC, want.Name, err)
 		}
 	}
-	return k.setUp(l, want.Up)
-}
-
-func (k *Links) setUp(l netlink.Link, up bool) error {
 	name := l.Attrs().Name
-	if up == (l.Attrs().Flags&net.FlagUp != 0) {
+	if want.Up == (l.Attrs().Flags&net.FlagUp != 0) {
 		return nil
 	}
-	if !up {
+	if !want.Up {
 		if err := k.ns.route.LinkSetDown(l); err != nil {
 			return fmt.Errorf("set %s down: %w", name, err)
 		}

@@ -40,30 +40,37 @@ func (ns *Namespace) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]Me
 		}
 	}
 	if elements {
-		errs = append(errs, ns.inside(func() error { return elementMeters(counts) }))
+		errs = append(errs, ns.nft(func(s *nftSocket) error {
+			for _, set := range nftSets() {
+				if !set.Counter {
+					continue
+				}
+				if err := s.countElements(set, counts); err != nil {
+					return fmt.Errorf("read counters of %s: %w", set.Name, err)
+				}
+			}
+			return nil
+		}))
 	}
 	out := make([]Meter, len(tunnels))
 	for i, c := range tunnels {
 		if c.Endpoint.IsValid() {
 			out[i].Endpoint = c.Endpoint.String()
 		}
-		out[i].sum(c, counts)
-	}
-	return out, errors.Join(errs...)
-}
-
-func (m *Meter) sum(c desired.Tunnel, counts map[string]Meter) {
-	for _, key := range c.Received {
-		m.RxBytes += counts[key].RxBytes
-	}
-	for _, key := range c.Sent {
-		from := counts[key]
-		m.TxBytes += from.TxBytes
-		m.Holder = from.Holder
-		if from.Endpoint != "" {
-			m.Endpoint = from.Endpoint
+		m := &out[i]
+		for _, key := range c.Received {
+			m.RxBytes += counts[key].RxBytes
+		}
+		for _, key := range c.Sent {
+			from := counts[key]
+			m.TxBytes += from.TxBytes
+			m.Holder = from.Holder
+			if from.Endpoint != "" {
+				m.Endpoint = from.Endpoint
+			}
 		}
 	}
+	return out, errors.Join(errs...)
 }
 
 // peerMeters reads the peers of a WireGuard device.
@@ -89,38 +96,12 @@ func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[str
 	return nil
 }
 
-// elementMeters reads the elements that count, in the current network namespace.
-func elementMeters(counts map[string]Meter) error {
-	s, err := nftOpen()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.close() }()
-	for _, set := range nftSets() {
-		if !set.Counter {
-			continue
-		}
-		if err := s.countElements(set, counts); err != nil {
-			return fmt.Errorf("read counters of %s: %w", set.Name, err)
-		}
-	}
-	return nil
-}
-
 // Dropped reads how many packets table inet hawser dropped since its rules were written
 // last, by the chain that counts them (desired.Drop); nothing without the table. It may
 // be used by any goroutine.
 func (ns *Namespace) Dropped(context.Context) (map[string]uint64, error) {
 	counts := map[string]uint64{}
-	err := ns.inside(func() error {
-		s, err := nftOpen()
-		if err != nil {
-			return err
-		}
-		defer func() { _ = s.close() }()
-		return s.countDrops(counts)
-	})
-	if err != nil {
+	if err := ns.nft(func(s *nftSocket) error { return s.countDrops(counts) }); err != nil {
 		return nil, fmt.Errorf("read what was dropped: %w", err)
 	}
 	return counts, nil
@@ -151,26 +132,13 @@ func (s *nftSocket) countDrops(counts map[string]uint64) error {
 // countElements reads one set. Where the ruleset changes meanwhile some may be
 // missing: they are only shown.
 func (s *nftSocket) countElements(set nftSet, counts map[string]Meter) error {
-	request := nftGet(unix.NFT_MSG_GETSETELEM, true, func(a *nftAttrs) {
-		a.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
-		a.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
-	})
-	err := s.request(request, func(body []byte) error {
-		return nftEach(nftFind(body, unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, b []byte) error {
-			e, err := nftDecode(b)
-			if err != nil {
-				return err
-			}
-			data := nftFind(nftFind(b, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
-			bytes := nftFind(data, unix.NFTA_COUNTER_BYTES)
-			if len(bytes) < 8 {
-				return nil
-			}
+	err := s.eachElement(set, func(e nftBound, b []byte) {
+		data := nftFind(nftFind(b, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
+		if bytes := nftFind(data, unix.NFTA_COUNTER_BYTES); len(bytes) >= 8 {
 			n := int64(binary.BigEndian.Uint64(bytes))
 			key := desired.Element{Set: set.Set.Name, Family: set.Family, ID: set.keyText(e.nftElem)}.Key()
 			counts[key] = Meter{RxBytes: n, TxBytes: n}
-			return nil
-		})
+		}
 	})
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, errNftInterrupted) {
 		return nil

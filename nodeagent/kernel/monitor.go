@@ -16,24 +16,13 @@ import (
 // resubscribe is the pause before a failed subscription is tried again.
 const resubscribe = time.Second
 
-// monitored are the groups of kernel events that may concern us.
-func monitored() []uint32 {
-	return []uint32{
-		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE,
-		unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE,
-	}
-}
-
 // Monitor rings on each event of links, addresses, neighbours, routes and rules in
 // the current network namespace, and whenever events may have been lost. It returns
 // ctx's error when ctx ends.
 func Monitor(ctx context.Context, trigger bell.Bell) error {
 	for {
-		if conn, err := subscribe(); err == nil {
-			trigger.Ring() // for what happened while nobody listened
-			// A socket that fails is replaced by a new one; what it missed is covered by a ring.
-			_ = follow(ctx, conn, trigger)
-		}
+		// A socket that fails is replaced by a new one; what it missed is covered by a ring.
+		_ = listen(ctx, trigger)
 		trigger.Ring()
 		select {
 		case <-ctx.Done():
@@ -43,21 +32,22 @@ func Monitor(ctx context.Context, trigger bell.Bell) error {
 	}
 }
 
-func subscribe() (*netlink.Conn, error) {
+// listen rings on events until ctx ends or the socket fails.
+func listen(ctx context.Context, trigger bell.Bell) error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
-		return nil, fmt.Errorf("subscribe to kernel events: %w", err)
+		return fmt.Errorf("subscribe to kernel events: %w", err)
 	}
-	for _, group := range monitored() {
+	// The groups that may concern us.
+	for _, group := range []uint32{
+		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE,
+		unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE,
+	} {
 		if err := conn.JoinGroup(group); err != nil {
-			return nil, errors.Join(fmt.Errorf("subscribe to kernel events of group %d: %w", group, err), conn.Close())
+			return errors.Join(fmt.Errorf("subscribe to kernel events of group %d: %w", group, err), conn.Close())
 		}
 	}
-	return conn, nil
-}
-
-// follow rings on events until ctx ends or the socket fails.
-func follow(ctx context.Context, conn *netlink.Conn, trigger bell.Bell) error {
+	trigger.Ring() // for what happened while nobody listened
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer func() {
 		if stop() {

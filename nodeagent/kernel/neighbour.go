@@ -140,7 +140,26 @@ func (k *Neighbours) Apply(ctx context.Context, changes []diff.Change[desired.Ne
 		if c.Op == diff.Delete {
 			return k.remove(c.Have)
 		}
-		return k.set(c.Want)
+		mac, err := net.ParseMAC(c.Want.MAC)
+		if err != nil {
+			return fmt.Errorf("neighbour %s: %w", c.Want.Key(), err)
+		}
+		link, err := k.ns.vxlan(c.Want.Link)
+		if err != nil {
+			return err
+		}
+		if err := k.clearForward(link, c.Want.Addr, c.Want.MAC); err != nil {
+			return err
+		}
+		if needsForward(link, c.Want.Addr) {
+			if err := k.ns.route.NeighSet(forwardEntry(link, c.Want.Addr, mac)); err != nil {
+				return fmt.Errorf("set forwarding of %s to %s on %s: %w", c.Want.MAC, c.Want.Addr, c.Want.Link, err)
+			}
+		}
+		if err := k.ns.route.NeighSet(neighbourEntry(link, c.Want.Addr, mac)); err != nil {
+			return fmt.Errorf("set neighbour %s of %s: %w", c.Want.Addr, c.Want.Link, err)
+		}
+		return nil
 	})
 }
 
@@ -155,29 +174,6 @@ func (ns *Namespace) vxlan(name string) (*netlink.Vxlan, error) {
 		return nil, fmt.Errorf("link %s is of type %s, not vxlan", name, l.Type())
 	}
 	return vxlan, nil
-}
-
-func (k *Neighbours) set(want desired.Neighbour) error {
-	mac, err := net.ParseMAC(want.MAC)
-	if err != nil {
-		return fmt.Errorf("neighbour %s: %w", want.Key(), err)
-	}
-	link, err := k.ns.vxlan(want.Link)
-	if err != nil {
-		return err
-	}
-	if err := k.clearForward(link, want.Addr, want.MAC); err != nil {
-		return err
-	}
-	if needsForward(link, want.Addr) {
-		if err := k.ns.route.NeighSet(forwardEntry(link, want.Addr, mac)); err != nil {
-			return fmt.Errorf("set forwarding of %s to %s on %s: %w", want.MAC, want.Addr, want.Link, err)
-		}
-	}
-	if err := k.ns.route.NeighSet(neighbourEntry(link, want.Addr, mac)); err != nil {
-		return fmt.Errorf("set neighbour %s of %s: %w", want.Addr, want.Link, err)
-	}
-	return nil
 }
 
 // clearForward removes the forwarding entries to addr of other hardware

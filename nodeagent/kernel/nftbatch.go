@@ -108,14 +108,30 @@ func (b *nftBatch) expiring(key []byte, left time.Duration) {
 	})
 }
 
-// nftCommit makes one transaction in the namespace, over a socket of its own.
-func (ns *Namespace) nftCommit(write func(*nftBatch)) error {
+// setElements writes a message about elements of a set, which inside lists.
+func (b *nftBatch) setElements(typ, flags uint16, table, set string, inside func()) {
+	b.message(typ, flags, func() {
+		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, table)
+		b.text(unix.NFTA_SET_ELEM_LIST_SET, set)
+		b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, inside)
+	})
+}
+
+// nft works in the namespace with a socket of its own.
+func (ns *Namespace) nft(work func(*nftSocket) error) error {
 	return ns.inside(func() error {
 		s, err := nftOpen()
 		if err != nil {
 			return err
 		}
 		defer func() { _ = s.close() }()
+		return work(s)
+	})
+}
+
+// nftCommit makes one transaction in the namespace.
+func (ns *Namespace) nftCommit(write func(*nftBatch)) error {
+	return ns.nft(func(s *nftSocket) error {
 		b := nftNewBatch(0)
 		write(b)
 		return s.commit(b)
@@ -148,12 +164,8 @@ func (s *nftSocket) commit(b *nftBatch) error {
 	if err := s.send(b.buf); err != nil {
 		return err
 	}
-	return s.outcome(base, last)
-}
-
-// outcome collects the answers. The kernel has handled the whole transaction
-// before send returned, so all of them wait already.
-func (s *nftSocket) outcome(base uint32, last int) error {
+	// The kernel has handled the whole transaction before send returned, so all answers wait
+	// already.
 	refused := &nftRefused{}
 	confirmed := false
 	for {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
@@ -152,7 +153,7 @@ func nftEncodeAddress(word string, family int, ranges bool) (low, high []byte, e
 		if err == nil && p != p.Masked() {
 			return nil, nil, fmt.Errorf("prefix %s has host bits set", word)
 		}
-		first, last = p.Addr(), nftLastAddr(p)
+		first, last = p.Addr(), cidr.Last(p)
 	} else {
 		first, err = netip.ParseAddr(word)
 		last = first
@@ -167,16 +168,6 @@ func nftEncodeAddress(word string, family int, ranges bool) (low, high []byte, e
 		return nil, nil, fmt.Errorf("range %s ends before it begins", word)
 	}
 	return first.AsSlice(), last.AsSlice(), nil
-}
-
-// nftLastAddr gives the highest address of a prefix.
-func nftLastAddr(p netip.Prefix) netip.Addr {
-	b := p.Masked().Addr().AsSlice()
-	for bit := max(p.Bits(), 0); bit < len(b)*8; bit++ {
-		b[bit/8] |= 0x80 >> (bit % 8)
-	}
-	last, _ := netip.AddrFromSlice(b)
-	return last
 }
 
 // nftProtocols are the names of the protocols that have ports.
@@ -265,7 +256,7 @@ func nftAppendRange(text, low, high []byte) []byte {
 		bits++
 	}
 	last, _ := netip.AddrFromSlice(high)
-	if p := netip.PrefixFrom(first, bits); p.Masked().Addr() == first && nftLastAddr(p) == last {
+	if p := netip.PrefixFrom(first, bits); p.Masked().Addr() == first && cidr.Last(p) == last {
 		return strconv.AppendInt(append(text, '/'), int64(bits), 10)
 	}
 	return last.AppendTo(append(text, '-'))

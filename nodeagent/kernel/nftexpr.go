@@ -114,13 +114,6 @@ func (r *nftRule) mapped(set string, f nftFamily) *nftRule {
 	return r.add(&expr.Lookup{SourceRegister: nftReg, DestRegister: nftReg, IsDestRegSet: true, SetName: set + f.digit})
 }
 
-// vmap goes where the verdict map says.
-func (r *nftRule) vmap(set string, f nftFamily) *nftRule {
-	return r.add(&expr.Lookup{
-		SourceRegister: nftReg, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: set + f.digit,
-	})
-}
-
 func (r *nftRule) l4proto(proto byte) *nftRule {
 	return r.load(expr.MetaKeyL4PROTO, nftReg).equal(proto)
 }

@@ -21,14 +21,43 @@ func nftFilterChains(t desired.Table) []nftChain {
 	outgoing := nftChain{name: "outgoing", base: &nftHook{"filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter}}
 	input := nftChain{name: "input", base: &nftHook{"filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter}}
 	outgoing.rules = append(outgoing.rules, nftOnlyESP(expr.MetaKeyOIFNAME))
-	input.rules = append(nftPassPort(), nftOnlyESP(expr.MetaKeyIIFNAME))
-	for _, f := range nftFamilies() {
-		outgoing.rules = append(outgoing.rules, nftNoRedirect(f), nftCountSent(f))
-		input.rules = append(input.rules, nftFormer(f), nftOverlayPort(f), nftNothingElse(f))
+	// What clusters pass on comes out of tunnels only: its outer addresses are those of tunnels,
+	// which mean nothing outside.
+	port := func() *nftRule { return nftNew().dport(unix.IPPROTO_UDP, desired.PassPort) }
+	input.rules = []*nftRule{
+		port().notLink(expr.MetaKeyIIFNAME, desired.LinkPrefix).drop(),
+		port().link(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
+		nftOnlyESP(expr.MetaKeyIIFNAME),
 	}
-	outgoing.rules = append(outgoing.rules, nftIntoESP())
+	for i, f := range nftFamilies() {
+		outgoing.rules = append(outgoing.rules,
+			// The host tells nobody of a shorter way: what is passed on comes and goes by the same
+			// device, and the way is the shape's.
+			nftNew().icmpType(f, []byte{nftRedirect4, nftRedirect6}[i]).link(expr.MetaKeyOIFNAME, desired.LinkPrefix).drop(),
+			// VXLAN to other clusters is counted.
+			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind).
+				add(&expr.Lookup{SourceRegister: nftReg, SetName: desired.SetSent + f.digit}),
+		)
+		input.rules = append(input.rules,
+			// Where a peer of WireGuard was until a moment ago.
+			nftNew().family(f).l4proto(unix.IPPROTO_UDP).saddr(f).transport(0, 2, f.behind).
+				in(desired.SetFormer, f).dropAs(desired.DropFormer),
+			nftNew().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay"+f.digit),
+			// What a remote gateway sends through ESP and is no VXLAN: for all else the filter
+			// stands behind the VXLAN. Of a link of that name that is the host's own it stops
+			// nothing else.
+			nftNew().link(expr.MetaKeyIIFNAME, nftESPLink).family(f).daddr(f).in(desired.SetTunnels, f).drop(),
+		)
+	}
+	// VXLAN that ESP carries goes: its addresses are inside the tunnels, and the rest of the
+	// chain keeps those off links that are none.
+	outgoing.rules = append(outgoing.rules,
+		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).link(expr.MetaKeyOIFNAME, nftESPLink).accept())
 	for _, f := range nftFamilies() {
-		outgoing.rules = append(append(outgoing.rules, nftRefusePools(f)...), nftKeepInside(f, nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix)))
+		// A clusterset IP that no backend took is answered at once.
+		pools := func() *nftRule { return nftNew().family(f).daddr(f).in(desired.SetPools, f) }
+		outgoing.rules = append(outgoing.rules, nftReject(pools)...)
+		outgoing.rules = append(outgoing.rules, nftKeepInside(f, nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix)))
 	}
 	outgoing.rules = append(outgoing.rules, nftAnswers().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).goTo("revoked"))
 	input.rules = append(input.rules,
@@ -112,10 +141,22 @@ func nftForwardChains() []nftChain {
 	refuse, refused := nftChain{name: "refuse"}, nftChain{name: "refused"}
 	revoked := nftChain{name: "revoked"}
 	for _, f := range nftFamilies() {
-		forward.rules = append(forward.rules, nftUnasked(f), nftNoInjection(f))
+		// Pods, and whoever routes through this node, send no VXLAN where this node's address
+		// is taken for a node's or a gateway's: the network of the pods may give them that
+		// address. What is for a load balancer comes by here when kube-proxy has not
+		// translated it.
+		forward.rules = append(forward.rules, nftUnasked(f),
+			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind).
+				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN))
 		outside.rules = append(outside.rules, nftUnasked(f))
-		handover.rules = append(handover.rules, nftTranslatedTwice(f))
-		revoked.rules = append(revoked.rules, nftRevoked(f))
+		// What another gateway gave its own egress address before it handed it on. No node
+		// sends from those addresses. Entered in conntrack, it would take the address and port
+		// that the same flow is about to get here.
+		handover.rules = append(handover.rules, nftNew().family(f).saddr(f).in(desired.SetBlocks, f).drop())
+		// Answers to whoever was taken from an allow list end: a server that only sends waits
+		// for nothing from its client.
+		revoked.rules = append(revoked.rules, nftBegan(f, desired.SetRestricted).family(f).daddr(f).
+			ctOriginalDst(f, f.behind).notIn(desired.SetAllowed, f).dropAs(desired.DropExcluded))
 		within.rules = append(within.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("refuse"))
 		refuse.rules = append(refuse.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("refused"))
 		refused.rules = append(refused.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("answer"))
@@ -148,32 +189,11 @@ func nftAnswers() *nftRule {
 // packet may not carry any more.
 func nftBegan(f nftFamily, set string) *nftRule { return nftNew().ctOriginalDst(f, nftReg).in(set, f) }
 
-// nftRevoked ends the answers to whoever was taken from an allow list: a server that
-// only sends waits for nothing from its client.
-func nftRevoked(f nftFamily) *nftRule {
-	return nftBegan(f, desired.SetRestricted).
-		family(f).daddr(f).ctOriginalDst(f, f.behind).notIn(desired.SetAllowed, f).dropAs(desired.DropExcluded)
-}
-
-// nftRefusePools answers at once for a clusterset IP that no backend took.
-func nftRefusePools(f nftFamily) []*nftRule {
-	return nftReject(func() *nftRule { return nftNew().family(f).daddr(f).in(desired.SetPools, f) })
-}
-
 func nftReject(begin func() *nftRule) []*nftRule {
 	return []*nftRule{
 		begin().l4proto(unix.IPPROTO_TCP).add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}),
 		begin().add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}),
 	}
-}
-
-// nftNoInjection keeps pods, and whoever routes through this node, from sending VXLAN
-// where this node's address is taken for a node's or a gateway's: the network of the
-// pods may give them that address. What is for a load balancer comes by here when
-// kube-proxy has not translated it.
-func nftNoInjection(f nftFamily) *nftRule {
-	return nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind).
-		in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN)
 }
 
 // nftKeepInside stops what is meant for the other side of a tunnel and would
@@ -192,13 +212,6 @@ func nftUnasked(f nftFamily) *nftRule {
 		tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).in(desired.SetFronts, f).drop()
 }
 
-// nftTranslatedTwice stops what another gateway gave its own egress address
-// before it handed it on. No node sends from those addresses. Entered in conntrack,
-// it would take the address and port that the same flow is about to get here.
-func nftTranslatedTwice(f nftFamily) *nftRule {
-	return nftNew().family(f).saddr(f).in(desired.SetBlocks, f).drop()
-}
-
 // nftLocal is what a gateway itself takes from a tunnel, of other gateways.
 func nftLocal() []nftChain {
 	c := nftChain{name: "local"}
@@ -206,11 +219,16 @@ func nftLocal() []nftChain {
 	for _, f := range nftFamilies() {
 		c.rules = append(c.rules, nftNew().family(f).saddr(f).in(desired.SetPeers, f).
 			daddr(f).in(desired.SetTunnels, f).jump("gateways"))
+		// What another cluster's gateway sends beyond its rate goes before it comes to the sockets
+		// that all share.
+		r := nftNew().load(expr.MetaKeyL4PROTO, nftReg).
+			add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte{unix.IPPROTO_TCP}}).family(f).saddr(f)
+		gateways.rules = append(gateways.rules, r.add(&expr.Dynset{
+			SrcRegKey: nftReg, SetName: desired.SetRates + f.digit, Operation: unix.NFT_DYNSET_OP_ADD,
+			Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: nftPeerRate, Burst: nftPeerBurst, Unit: expr.LimitTimeSecond, Over: true}},
+		}).dropAs(desired.DropFlood))
 	}
 	c.rules = append(c.rules, nftNew().goTo("inbound"))
-	for _, f := range nftFamilies() {
-		gateways.rules = append(gateways.rules, nftPeerFlood(f))
-	}
 	gateways.rules = append(gateways.rules,
 		nftNew().dport(unix.IPPROTO_UDP, desired.ProbePort).accept(),
 		nftNew().dport(unix.IPPROTO_TCP, desired.FeedPort).accept(),
@@ -225,17 +243,6 @@ const (
 	nftPeerRate  = 500 // packets a second: probes at the shortest interval, and answers to as many, are 100
 	nftPeerBurst = 100 // packets at once: the buffer of a socket holds some 250
 )
-
-// nftPeerFlood drops what another cluster's gateway sends beyond its rate, before it comes
-// to the sockets that all share.
-func nftPeerFlood(f nftFamily) *nftRule {
-	r := nftNew().load(expr.MetaKeyL4PROTO, nftReg).
-		add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte{unix.IPPROTO_TCP}}).family(f).saddr(f)
-	return r.add(&expr.Dynset{
-		SrcRegKey: nftReg, SetName: desired.SetRates + f.digit, Operation: unix.NFT_DYNSET_OP_ADD,
-		Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: nftPeerRate, Burst: nftPeerBurst, Unit: expr.LimitTimeSecond, Over: true}},
-	}).dropAs(desired.DropFlood)
-}
 
 // nftInbound is what others may reach through a tunnel.
 func nftInbound() nftChain {
@@ -317,30 +324,12 @@ func nftOnlyESP(direction expr.MetaKey) *nftRule {
 	return nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).notLink(direction, nftESPLink).drop()
 }
 
-// nftIntoESP lets that VXLAN go: its addresses are inside the tunnels, and the rest
-// of the chain keeps those off links that are none.
-func nftIntoESP() *nftRule {
-	return nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).link(expr.MetaKeyOIFNAME, nftESPLink).accept()
-}
-
-// nftNothingElse stops what a remote gateway sends through ESP and is no VXLAN:
-// for all else the filter stands behind the VXLAN. Of a link of that name that is
-// the host's own it stops nothing else.
-func nftNothingElse(f nftFamily) *nftRule {
-	return nftNew().link(expr.MetaKeyIIFNAME, nftESPLink).family(f).daddr(f).in(desired.SetTunnels, f).drop()
-}
-
 // Offsets in a VXLAN packet from its UDP header on: UDP 8 bytes, VXLAN 8
 // (RFC 7348), Ethernet 14.
 const (
 	nftInnerType = 8 + 8 + 12
 	nftInnerIP   = 8 + 8 + 14
 )
-
-// nftOverlayPort has VXLAN from other clusters looked at.
-func nftOverlayPort(f nftFamily) *nftRule {
-	return nftNew().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay" + f.digit)
-}
 
 // nftOverlay takes VXLAN from the outer addresses of a remote gateway with a
 // source of its cluster inside, by one lookup, which also counts. VXLAN itself
@@ -365,10 +354,4 @@ func nftOverlay(f nftFamily) nftChain {
 		inner(1, unix.ETH_P_IPV6, desired.SetCarry6In),
 		nftNew().dropAs(desired.DropOverlay),
 	}}
-}
-
-// nftCountSent counts VXLAN to other clusters.
-func nftCountSent(f nftFamily) *nftRule {
-	return nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind).
-		add(&expr.Lookup{SourceRegister: nftReg, SetName: desired.SetSent + f.digit})
 }

@@ -13,20 +13,6 @@ import (
 	"hawser.dev/hawser/nodeagent/inventory"
 )
 
-// nftFamilyNames are the families that tables can be of, in the words of nft(8).
-func nftFamilyNames() []struct {
-	number byte
-	name   string
-} {
-	return []struct {
-		number byte
-		name   string
-	}{
-		{unix.NFPROTO_IPV4, "ip"}, {unix.NFPROTO_IPV6, "ip6"}, {unix.NFPROTO_INET, "inet"},
-		{unix.NFPROTO_ARP, "arp"}, {unix.NFPROTO_BRIDGE, "bridge"}, {unix.NFPROTO_NETDEV, "netdev"},
-	}
-}
-
 // nftGetAll asks for all objects of a kind of the tables of a family.
 func nftGetAll(family byte, typ uint16) *nftBatch {
 	b := nftGet(typ, true, nil)
@@ -42,7 +28,14 @@ func (ns *Namespace) takeTables(ctx context.Context, k *inventory.Kernel) error 
 	return ns.inside(func() error {
 		return conn.settled(ctx, func(s *nftSocket) (err error) {
 			k.Tables, k.Sets = nil, nil
-			for _, family := range nftFamilyNames() {
+			// In the words of nft(8).
+			for _, family := range []struct {
+				number byte
+				name   string
+			}{
+				{unix.NFPROTO_IPV4, "ip"}, {unix.NFPROTO_IPV6, "ip6"}, {unix.NFPROTO_INET, "inet"},
+				{unix.NFPROTO_ARP, "arp"}, {unix.NFPROTO_BRIDGE, "bridge"}, {unix.NFPROTO_NETDEV, "netdev"},
+			} {
 				tables, err := s.tables(family.number, family.name)
 				if err != nil {
 					return fmt.Errorf("read tables of family %s: %w", family.name, err)
@@ -77,19 +70,14 @@ func (s *nftSocket) tables(family byte, name string) ([]inventory.Table, error) 
 	if err != nil {
 		return nil, err
 	}
-	return out, s.countRules(family, out)
-}
-
-// countRules reads the rules of tables of one family.
-func (s *nftSocket) countRules(family byte, tables []inventory.Table) error {
 	chains := map[[2]string]*inventory.Chain{}
-	for i := range tables {
-		for j := range tables[i].Chains {
-			c := &tables[i].Chains[j]
-			chains[[2]string{tables[i].Name, c.Name}] = c
+	for i := range out {
+		for j := range out[i].Chains {
+			c := &out[i].Chains[j]
+			chains[[2]string{out[i].Name, c.Name}] = c
 		}
 	}
-	return s.request(nftGetAll(family, unix.NFT_MSG_GETRULE), func(body []byte) error {
+	return out, s.request(nftGetAll(family, unix.NFT_MSG_GETRULE), func(body []byte) error {
 		table := nftText(nftFind(body, unix.NFTA_RULE_TABLE))
 		c := chains[[2]string{table, nftText(nftFind(body, unix.NFTA_RULE_CHAIN))}]
 		if c == nil {

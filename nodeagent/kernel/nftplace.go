@@ -37,31 +37,25 @@ func nftElementBatch(writes []*nftWrite, generation uint32) (*nftBatch, nftPlace
 	b := nftNewBatch(generation)
 	var places nftPlaces
 	for _, removing := range []bool{true, false} {
-		for _, group := range nftGroups(writes, removing) {
-			places = b.elements(group, removing, places)
+		// A message is for one set, and holds not too many.
+		bySet := map[string][]*nftWrite{}
+		var names []string
+		for _, w := range writes {
+			if (removing && w.remove == nil) || (!removing && w.add == nil) {
+				continue
+			}
+			if bySet[w.set.Name] == nil {
+				names = append(names, w.set.Name)
+			}
+			bySet[w.set.Name] = append(bySet[w.set.Name], w)
+		}
+		for _, name := range names {
+			for group := range slices.Chunk(bySet[name], nftPerMessage) {
+				places = b.elements(group, removing, places)
+			}
 		}
 	}
 	return b, places
-}
-
-// nftGroups sorts the writes into messages: one set each, not too many.
-func nftGroups(writes []*nftWrite, removing bool) [][]*nftWrite {
-	bySet := map[string][]*nftWrite{}
-	var names []string
-	for _, w := range writes {
-		if (removing && w.remove == nil) || (!removing && w.add == nil) {
-			continue
-		}
-		if bySet[w.set.Name] == nil {
-			names = append(names, w.set.Name)
-		}
-		bySet[w.set.Name] = append(bySet[w.set.Name], w)
-	}
-	var groups [][]*nftWrite
-	for _, name := range names {
-		groups = slices.AppendSeq(groups, slices.Chunk(bySet[name], nftPerMessage))
-	}
-	return groups
 }
 
 // elements appends one message for writes of the same set.
@@ -72,21 +66,17 @@ func (b *nftBatch) elements(writes []*nftWrite, removing bool, places nftPlaces)
 	}
 	number := len(b.starts)
 	set := writes[0].set
-	b.message(typ, flags, func() {
-		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
-		b.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
-		b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
-			for _, w := range writes {
-				e := w.add
-				if removing {
-					e = w.remove
-				}
-				mark := func() {
-					places = append(places, nftPlace{number, len(b.buf) - b.last, w, removing})
-				}
-				b.element(set, *e, mark)
+	b.setElements(typ, flags, desired.TableName, set.Name, func() {
+		for _, w := range writes {
+			e := w.add
+			if removing {
+				e = w.remove
 			}
-		})
+			mark := func() {
+				places = append(places, nftPlace{number, len(b.buf) - b.last, w, removing})
+			}
+			b.element(set, *e, mark)
+		}
 	})
 	return places
 }
@@ -100,7 +90,17 @@ func (b *nftBatch) element(set nftSet, e nftElem, mark func()) {
 		if set.concatenatedRanges() {
 			b.data(nftElemKeyEnd, e.end)
 		}
-		b.value(e)
+		switch {
+		case e.chain != "":
+			b.nest(unix.NFTA_SET_ELEM_DATA, func() {
+				b.nest(unix.NFTA_DATA_VERDICT, func() {
+					b.u32(unix.NFTA_VERDICT_CODE, nftGoto)
+					b.text(unix.NFTA_VERDICT_CHAIN, e.chain)
+				})
+			})
+		case e.data != nil:
+			b.data(unix.NFTA_SET_ELEM_DATA, e.data)
+		}
 	})
 	if !set.Interval || set.concatenatedRanges() {
 		return
@@ -114,20 +114,6 @@ func (b *nftBatch) element(set nftSet, e nftElem, mark func()) {
 		b.u32(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
 		b.data(unix.NFTA_SET_ELEM_KEY, behind)
 	})
-}
-
-func (b *nftBatch) value(e nftElem) {
-	switch {
-	case e.chain != "":
-		b.nest(unix.NFTA_SET_ELEM_DATA, func() {
-			b.nest(unix.NFTA_DATA_VERDICT, func() {
-				b.u32(unix.NFTA_VERDICT_CODE, nftGoto)
-				b.text(unix.NFTA_VERDICT_CHAIN, e.chain)
-			})
-		})
-	case e.data != nil:
-		b.data(unix.NFTA_SET_ELEM_DATA, e.data)
-	}
 }
 
 const nftGoto = 0xffffffff + 1 + unix.NFT_GOTO // a negative number in 32 bits

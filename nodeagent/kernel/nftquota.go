@@ -89,12 +89,7 @@ const nftTrialTable = desired.TableName + "-trial"
 // as a whole, whatever it can do, so that nothing changes.
 func (ns *Namespace) CountsConnections(context.Context) (bool, error) {
 	var counts bool
-	err := ns.inside(func() error {
-		s, err := nftOpen()
-		if err != nil {
-			return err
-		}
-		defer func() { _ = s.close() }()
+	err := ns.nft(func(s *nftSocket) (err error) {
 		counts, err = s.countsConnections()
 		return err
 	})
@@ -106,21 +101,10 @@ func (ns *Namespace) CountsConnections(context.Context) (bool, error) {
 
 func (s *nftSocket) countsConnections() (bool, error) {
 	b := nftNewBatch(0)
-	b.message(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, func() { b.text(unix.NFTA_TABLE_NAME, nftTrialTable) })
-	b.message(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, func() {
-		b.text(unix.NFTA_CHAIN_TABLE, nftTrialTable)
-		b.text(unix.NFTA_CHAIN_NAME, "trial")
-	})
-	rule := b.message(unix.NFT_MSG_NEWRULE, nftAppend, func() {
-		b.text(unix.NFTA_RULE_TABLE, nftTrialTable)
-		b.text(unix.NFTA_RULE_CHAIN, "trial")
-		counting := nftNew().random(2).add(&expr.Connlimit{Count: 1})
-		b.nest(unix.NFTA_RULE_EXPRESSIONS, func() { b.buf = append(b.buf, counting.buf...) })
-	})
-	never := b.message(unix.NFT_MSG_DELCHAIN, 0, func() {
-		b.text(unix.NFTA_CHAIN_TABLE, nftTrialTable)
-		b.text(unix.NFTA_CHAIN_NAME, "never")
-	})
+	b.newTable(nftTrialTable)
+	b.newChain(nftTrialTable, nftChain{name: "trial"})
+	rule := b.newRule(nftTrialTable, "trial", nftNew().random(2).add(&expr.Connlimit{Count: 1}), nil)
+	never := b.deleteChain(nftTrialTable, "never")
 	err := s.commit(b)
 	var refused *nftRefused
 	if !errors.As(err, &refused) {

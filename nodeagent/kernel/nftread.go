@@ -45,24 +45,14 @@ func (s *nftSocket) appendElements(all []desired.Element, set nftSet) ([]desired
 			Set: set.Set.Name, Family: set.Family, ID: set.keyText(e), Value: set.valueText(e),
 		})
 	}
-	request := nftGet(unix.NFT_MSG_GETSETELEM, true, func(a *nftAttrs) {
-		a.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
-		a.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
-	})
-	err := s.request(request, func(body []byte) error {
-		list := nftFind(body, unix.NFTA_SET_ELEM_LIST_ELEMENTS)
-		return nftEach(list, func(_ uint16, b []byte) error {
-			e, err := nftDecode(b)
-			if err != nil {
-				return err
-			}
-			if ranges {
-				bounds = append(bounds, e.keep())
-			} else {
-				add(e.nftElem)
-			}
-			return nil
-		})
+	err := s.eachElement(set, func(e nftBound, _ []byte) {
+		if !ranges {
+			add(e.nftElem)
+			return
+		}
+		// They point into the receive buffer.
+		e.key, e.end, e.data = bytes.Clone(e.key), bytes.Clone(e.end), bytes.Clone(e.data)
+		bounds = append(bounds, e)
 	})
 	if errors.Is(err, unix.ENOENT) {
 		return all, nil
@@ -70,30 +60,53 @@ func (s *nftSocket) appendElements(all []desired.Element, set nftSet) ([]desired
 	if err != nil {
 		return all, err
 	}
-	for _, e := range nftRanges(bounds) {
+	// A range without an end reaches to the highest address.
+	slices.SortFunc(bounds, func(a, b nftBound) int {
+		if c := bytes.Compare(a.key, b.key); c != 0 {
+			return c
+		}
+		// Where one range ends and the next begins, the end is first.
+		return cmp.Compare(nftRank(a.isEnd), nftRank(b.isEnd))
+	})
+	for i, b := range bounds {
+		if b.isEnd {
+			continue
+		}
+		e := b.nftElem
+		if i+1 < len(bounds) {
+			e.end = nftBefore(bounds[i+1].key)
+		} else {
+			e.end = bytes.Repeat([]byte{0xff}, len(b.key))
+		}
 		add(e)
 	}
-	return all, nftTwice(all[begin:])
-}
-
-// nftTwice reports a dump that holds an element twice, and so may lack others:
-// a hash table that just grew orders its elements anew, also between two parts
-// of one dump, and the generation does not tell.
-func nftTwice(elements []desired.Element) error {
-	seen := make(map[string]struct{}, len(elements))
-	for _, e := range elements {
+	// A dump that holds an element twice may lack others: a hash table that just grew orders
+	// its elements anew, also between two parts of one dump, and the generation does not tell.
+	seen := make(map[string]struct{}, len(all)-begin)
+	for _, e := range all[begin:] {
 		seen[e.ID] = struct{}{}
 	}
-	if len(seen) < len(elements) {
-		return errNftInterrupted
+	if len(seen) < len(all)-begin {
+		return all, errNftInterrupted
 	}
-	return nil
+	return all, nil
 }
 
-// keep copies what points into the receive buffer.
-func (b nftBound) keep() nftBound {
-	b.key, b.end, b.data = bytes.Clone(b.key), bytes.Clone(b.end), bytes.Clone(b.data)
-	return b
+// eachElement reads one set. What visit gets is valid during the call only.
+func (s *nftSocket) eachElement(set nftSet, visit func(e nftBound, raw []byte)) error {
+	request := nftGet(unix.NFT_MSG_GETSETELEM, true, func(a *nftAttrs) {
+		a.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
+		a.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
+	})
+	return s.request(request, func(body []byte) error {
+		return nftEach(nftFind(body, unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, b []byte) error {
+			e, err := nftDecode(b)
+			if err == nil {
+				visit(e, b)
+			}
+			return err
+		})
+	})
 }
 
 // nftDecode reads one element; its bytes are those of b.
@@ -130,32 +143,6 @@ func nftVerdictText(verdict []byte) string {
 		return chain
 	}
 	return fmt.Sprintf("verdict %d %s", code, chain)
-}
-
-// nftRanges pairs the bounds of ranges. A range without an end reaches to the
-// highest address.
-func nftRanges(bounds []nftBound) []nftElem {
-	slices.SortFunc(bounds, func(a, b nftBound) int {
-		if c := bytes.Compare(a.key, b.key); c != 0 {
-			return c
-		}
-		// Where one range ends and the next begins, the end is first.
-		return cmp.Compare(nftRank(a.isEnd), nftRank(b.isEnd))
-	})
-	var elems []nftElem
-	for i, b := range bounds {
-		if b.isEnd {
-			continue
-		}
-		e := b.nftElem
-		if i+1 < len(bounds) {
-			e.end = nftBefore(bounds[i+1].key)
-		} else {
-			e.end = bytes.Repeat([]byte{0xff}, len(b.key))
-		}
-		elems = append(elems, e)
-	}
-	return elems
 }
 
 func nftRank(isEnd bool) int {

@@ -140,7 +140,9 @@ func nftNATChains(t desired.Table) []nftChain {
 	}
 	for _, f := range nftFamilies() {
 		services.rules = append(services.rules,
-			nftNew().family(f).service(f).vmap(desired.SetServices, f),
+			nftNew().family(f).service(f).add(&expr.Lookup{
+				SourceRegister: nftReg, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: desired.SetServices + f.digit,
+			}),
 			nftNew().icmpType(f, f.echo).daddr(f).mapped(desired.SetEcho, f).nat(expr.NATTypeDestNAT, f, 0),
 		)
 		inverse.rules = append(inverse.rules,
@@ -151,7 +153,8 @@ func nftNATChains(t desired.Table) []nftChain {
 		prerouting.rules = append(prerouting.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("services"))
 		egress.rules = append(egress.rules, nftEgress(f, t)...)
 		counts = append(counts, nftCount(f, t.Connections))
-		share.rules = append(share.rules, nftShare(f))
+		share.rules = append(share.rules, nftNew().saveMark().family(f).slot(f, desired.SharedSlots, false).
+			load(expr.MetaKeyMARK, nftReg).restoreMark().mapped(desired.SetShared, f).nat(expr.NATTypeSourceNAT, f, 0))
 		spokeFirst.rules = append(spokeFirst.rules, nftSpokeFirst(f)...)
 	}
 	egress.rules = append(egress.rules,
@@ -227,10 +230,4 @@ func nftEgress(f nftFamily, t desired.Table) []*nftRule {
 		nftNew().family(f).saddr(f).mapped(desired.SetMapped, f).natPrefix(expr.NATTypeSourceNAT, f),
 		nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("share"),
 	)
-}
-
-// nftShare picks one of the cluster's egress addresses.
-func nftShare(f nftFamily) *nftRule {
-	return nftNew().saveMark().family(f).slot(f, desired.SharedSlots, false).load(expr.MetaKeyMARK, nftReg).restoreMark().
-		mapped(desired.SetShared, f).nat(expr.NATTypeSourceNAT, f, 0)
 }

@@ -67,14 +67,28 @@ func (k *Tables) Observe(ctx context.Context) ([]desired.Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read table inet %s: %w", desired.TableName, err)
 	}
-	return []desired.Table{{Name: desired.TableName, MSS4: have.mss[0], MSS6: have.mss[1], Connections: have.connections, Skeleton: have.digest()}}, nil
+	lines := append([]string{have.table}, have.rules...)
+	for _, line := range have.sets {
+		lines = append(lines, line)
+	}
+	for _, line := range have.chains {
+		lines = append(lines, line)
+	}
+	return []desired.Table{{Name: desired.TableName, MSS4: have.mss[0], MSS6: have.mss[1], Connections: have.connections, Skeleton: nftDigest(lines)}}, nil
 }
 
 // Apply writes or deletes the table, each in one transaction.
 func (k *Tables) Apply(ctx context.Context, changes []diff.Change[desired.Table]) error {
 	return converge.Each(ctx, changes, func(c diff.Change[desired.Table]) error {
 		if c.Op == diff.Delete {
-			return k.remove()
+			return k.conn.use(func(s *nftSocket) error {
+				b := nftNewBatch(0)
+				b.deleteTable(desired.TableName)
+				if err := s.commit(b); err != nil && !errors.Is(err, unix.ENOENT) {
+					return fmt.Errorf("delete table: %w", err)
+				}
+				return nil
+			})
 		}
 		for _, mss := range []int{c.Want.MSS4, c.Want.MSS6} {
 			if mss < 1 || mss > math.MaxUint16 {
@@ -88,17 +102,6 @@ func (k *Tables) Apply(ctx context.Context, changes []diff.Change[desired.Table]
 			return fmt.Errorf("table %q is not ours to write, only %q is", c.Want.Name, desired.TableName)
 		}
 		return k.conn.settled(ctx, func(s *nftSocket) error { return s.writeTable(c.Want) })
-	})
-}
-
-func (k *Tables) remove() error {
-	return k.conn.use(func(s *nftSocket) error {
-		b := nftNewBatch(0)
-		b.deleteTable()
-		if err := s.commit(b); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("delete table: %w", err)
-		}
-		return nil
 	})
 }
 
@@ -126,15 +129,15 @@ func (s *nftSocket) writeTable(t desired.Table) error {
 func nftRebuild(t desired.Table, exists bool) *nftBatch {
 	b := nftNewBatch(0)
 	if exists {
-		b.deleteTable()
+		b.deleteTable(desired.TableName)
 	}
-	b.newTable()
+	b.newTable(desired.TableName)
 	for i, s := range nftSets() {
 		b.newSet(s, uint32(i+1))
 	}
 	chains := nftChains(t)
 	for _, c := range chains {
-		b.newChain(c)
+		b.newChain(desired.TableName, c)
 	}
 	b.newRules(chains)
 	return b
@@ -144,15 +147,19 @@ func nftRebuild(t desired.Table, exists bool) *nftBatch {
 // the rules of before or those of after.
 func nftRefresh(t desired.Table, have *nftObserved) *nftBatch {
 	b := nftNewBatch(0)
-	b.newTable()
-	b.deleteRules()
+	b.newTable(desired.TableName)
+	b.message(unix.NFT_MSG_DELRULE, 0, func() { b.text(unix.NFTA_RULE_TABLE, desired.TableName) }) // of all chains
 	for i, s := range nftSets() {
 		_, exists := have.sets[s.Name]
 		if !exists {
 			b.newSet(s, uint32(i+1))
 		}
 		if exists && s.Dynamic {
-			b.flushSet(s.Name) // what is in there was counted by the rules that go
+			// What is in there was counted by the rules that go.
+			b.message(unix.NFT_MSG_DELSETELEM, 0, func() {
+				b.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
+				b.text(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
+			})
 		}
 		delete(have.sets, s.Name)
 	}
@@ -160,19 +167,22 @@ func nftRefresh(t desired.Table, have *nftObserved) *nftBatch {
 	for _, c := range chains {
 		line, exists := have.chains[c.name]
 		if exists && line != nftChainLine(c.name, c.base, nftPolicyAccept) {
-			b.deleteChain(c.name)
+			b.deleteChain(desired.TableName, c.name)
 			exists = false
 		}
 		if !exists {
-			b.newChain(c)
+			b.newChain(desired.TableName, c)
 		}
 		delete(have.chains, c.name)
 	}
 	for name := range have.chains {
-		b.deleteChain(name)
+		b.deleteChain(desired.TableName, name)
 	}
 	for name := range have.sets {
-		b.deleteSet(name)
+		b.message(unix.NFT_MSG_DELSET, 0, func() {
+			b.text(unix.NFTA_SET_TABLE, desired.TableName)
+			b.text(unix.NFTA_SET_NAME, name)
+		})
 	}
 	b.newRules(chains)
 	return b
@@ -188,17 +198,6 @@ type nftObserved struct {
 	mss    [2]int
 	// connections is what the rules say a pod may have; 0 = there is no such rule.
 	connections int
-}
-
-func (o *nftObserved) digest() string {
-	lines := append([]string{o.table}, o.rules...)
-	for _, line := range o.sets {
-		lines = append(lines, line)
-	}
-	for _, line := range o.chains {
-		lines = append(lines, line)
-	}
-	return nftDigest(lines)
 }
 
 // setsFit reports whether no set of ours has another declaration.

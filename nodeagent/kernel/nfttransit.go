@@ -65,16 +65,6 @@ func nftTransit() nftChain {
 	}}
 }
 
-// nftPassPort takes what clusters pass on out of tunnels only: its outer addresses
-// are those of tunnels, which mean nothing outside.
-func nftPassPort() []*nftRule {
-	port := func() *nftRule { return nftNew().dport(unix.IPPROTO_UDP, desired.PassPort) }
-	return []*nftRule{
-		port().notLink(expr.MetaKeyIIFNAME, desired.LinkPrefix).drop(),
-		port().link(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
-	}
-}
-
 // nftTurnBack drops what a neighbour's gateway sends and what would have to go
 // back to that neighbour.
 func nftTurnBack(f, inner nftFamily, etherType uint16, set string) *nftRule {
@@ -84,14 +74,4 @@ func nftTurnBack(f, inner nftFamily, etherType uint16, set string) *nftRule {
 	}
 	return nftNew().transport(nftInnerType, 2, nftReg).equal(nftNetOrder16(etherType)...).
 		saddr(f).transport(nftInnerIP+inner.dst, inner.size, to).in(set, f).drop()
-}
-
-// nftNoRedirect keeps the host from telling others of a shorter way: what is
-// passed on comes and goes by the same device, and the way is the shape's.
-func nftNoRedirect(f nftFamily) *nftRule {
-	typ := byte(nftRedirect4)
-	if f.size == 16 {
-		typ = nftRedirect6
-	}
-	return nftNew().icmpType(f, typ).link(expr.MetaKeyOIFNAME, desired.LinkPrefix).drop()
 }

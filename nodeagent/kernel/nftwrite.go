@@ -80,38 +80,24 @@ func (r *nftRule) userData(chain string, place int) []byte {
 	return udata
 }
 
-func (b *nftBatch) newTable() {
+func (b *nftBatch) newTable(name string) {
 	b.message(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, func() {
-		b.text(unix.NFTA_TABLE_NAME, desired.TableName)
+		b.text(unix.NFTA_TABLE_NAME, name)
 		b.u32(unix.NFTA_TABLE_FLAGS, 0)
 	})
 }
 
-func (b *nftBatch) deleteTable() {
-	b.message(unix.NFT_MSG_DELTABLE, 0, func() { b.text(unix.NFTA_TABLE_NAME, desired.TableName) })
+func (b *nftBatch) deleteTable(name string) {
+	b.message(unix.NFT_MSG_DELTABLE, 0, func() { b.text(unix.NFTA_TABLE_NAME, name) })
 }
 
 func (b *nftBatch) newSet(s nftSet, id uint32) {
 	b.message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, func() { s.declare(&b.nftAttrs, id) })
 }
 
-func (b *nftBatch) deleteSet(name string) {
-	b.message(unix.NFT_MSG_DELSET, 0, func() {
-		b.text(unix.NFTA_SET_TABLE, desired.TableName)
-		b.text(unix.NFTA_SET_NAME, name)
-	})
-}
-
-func (b *nftBatch) flushSet(name string) {
-	b.message(unix.NFT_MSG_DELSETELEM, 0, func() {
-		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, desired.TableName)
-		b.text(unix.NFTA_SET_ELEM_LIST_SET, name)
-	})
-}
-
-func (b *nftBatch) newChain(c nftChain) {
+func (b *nftBatch) newChain(table string, c nftChain) {
 	b.message(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, func() {
-		b.text(unix.NFTA_CHAIN_TABLE, desired.TableName)
+		b.text(unix.NFTA_CHAIN_TABLE, table)
 		b.text(unix.NFTA_CHAIN_NAME, c.name)
 		if c.base == nil {
 			return
@@ -125,16 +111,23 @@ func (b *nftBatch) newChain(c nftChain) {
 	})
 }
 
-func (b *nftBatch) deleteChain(name string) {
-	b.message(unix.NFT_MSG_DELCHAIN, 0, func() {
-		b.text(unix.NFTA_CHAIN_TABLE, desired.TableName)
+func (b *nftBatch) deleteChain(table, name string) (number int) {
+	return b.message(unix.NFT_MSG_DELCHAIN, 0, func() {
+		b.text(unix.NFTA_CHAIN_TABLE, table)
 		b.text(unix.NFTA_CHAIN_NAME, name)
 	})
 }
 
-// deleteRules removes the rules of all chains.
-func (b *nftBatch) deleteRules() {
-	b.message(unix.NFT_MSG_DELRULE, 0, func() { b.text(unix.NFTA_RULE_TABLE, desired.TableName) })
+// newRule appends a rule to a chain; udata may be nil.
+func (b *nftBatch) newRule(table, chain string, r *nftRule, udata []byte) (number int) {
+	return b.message(unix.NFT_MSG_NEWRULE, nftAppend, func() {
+		b.text(unix.NFTA_RULE_TABLE, table)
+		b.text(unix.NFTA_RULE_CHAIN, chain)
+		b.nest(unix.NFTA_RULE_EXPRESSIONS, func() { b.buf = append(b.buf, r.buf...) })
+		if udata != nil {
+			b.bytes(unix.NFTA_RULE_USERDATA, udata)
+		}
+	})
 }
 
 func (b *nftBatch) newRules(chains []nftChain) {
@@ -143,12 +136,7 @@ func (b *nftBatch) newRules(chains []nftChain) {
 			if len(r.members) > 0 {
 				b.newProtocols(r.members)
 			}
-			b.message(unix.NFT_MSG_NEWRULE, nftAppend, func() {
-				b.text(unix.NFTA_RULE_TABLE, desired.TableName)
-				b.text(unix.NFTA_RULE_CHAIN, c.name)
-				b.nest(unix.NFTA_RULE_EXPRESSIONS, func() { b.buf = append(b.buf, r.buf...) })
-				b.bytes(unix.NFTA_RULE_USERDATA, r.userData(c.name, i))
-			})
+			b.newRule(desired.TableName, c.name, r, r.userData(c.name, i))
 		}
 	}
 }

@@ -52,7 +52,19 @@ func (*Wireguards) Adopt(want, have desired.Wireguard) desired.Wireguard {
 
 // Apply writes configurations; a deleted one loses its key and its peers.
 func (k *Wireguards) Apply(ctx context.Context, changes []diff.Change[desired.Wireguard]) error {
-	k.clearPorts(ctx, changes)
+	// Devices move away from ports that others are about to take, as no order would do where they
+	// exchange them. An error shows when they get their own.
+	taken := map[int]bool{}
+	for _, c := range changes {
+		if c.Op != diff.Delete && c.Want.ListenPort != c.Have.ListenPort {
+			taken[c.Want.ListenPort] = true
+		}
+	}
+	for _, c := range changes {
+		if c.Op == diff.Update && c.Want.ListenPort != c.Have.ListenPort && taken[c.Have.ListenPort] {
+			_ = k.ns.configure(ctx, c.Key, wgtypes.Config{ListenPort: new(int)})
+		}
+	}
 	return converge.Each(ctx, changes, func(c diff.Change[desired.Wireguard]) error {
 		config := wgtypes.Config{}
 		if c.Op == diff.Delete {
@@ -70,22 +82,6 @@ func (k *Wireguards) Apply(ctx context.Context, changes []diff.Change[desired.Wi
 		}
 		return err
 	})
-}
-
-// clearPorts moves devices away from ports that others are about to take, as no
-// order would do where they exchange them. An error shows when they get their own.
-func (k *Wireguards) clearPorts(ctx context.Context, changes []diff.Change[desired.Wireguard]) {
-	taken := map[int]bool{}
-	for _, c := range changes {
-		if c.Op != diff.Delete && c.Want.ListenPort != c.Have.ListenPort {
-			taken[c.Want.ListenPort] = true
-		}
-	}
-	for _, c := range changes {
-		if c.Op == diff.Update && c.Want.ListenPort != c.Have.ListenPort && taken[c.Have.ListenPort] {
-			_ = k.ns.configure(ctx, c.Key, wgtypes.Config{ListenPort: new(int)})
-		}
-	}
 }
 
 // readingAge is how long the devices that Wireguards read are good for Peers,
