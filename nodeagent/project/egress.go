@@ -26,7 +26,13 @@ func (v *view) addEgress() {
 	v.addEgressRules(false)
 	v.addOwn()
 	if v.own.Globalnet && v.own.EgressMode == fabric.EgressMapped {
-		v.addMappings()
+		origin := clusterPath(v.own.Name) + ".globalCIDR"
+		for _, m := range v.own.Mappings {
+			pods, global := m.Pods.Masked(), m.Global.Masked()
+			v.elements.prefix(desired.SetMapped, pods, global, origin)
+			v.elements.prefix(desired.SetUnmapped, global, pods, origin)
+			v.elements.prefix(desired.SetPodBlocks, global, netip.Prefix{}, origin)
+		}
 	}
 	v.addShared()
 }
@@ -56,7 +62,12 @@ func (v *view) addEgressRules(selector bool) {
 				continue
 			}
 			claimed[id] = rule.Name
-			v.addEgressPod(pod, rule, origin)
+			// Always the same address, on every gateway.
+			for _, a := range pod.Addrs {
+				if ip, ok := fixedChoice(id, rule.IPs, fabric.Family(a)); ok {
+					v.elements.addr(desired.SetEgress, a, ip, origin)
+				}
+			}
 		}
 		if !matched {
 			v.problem(origin, EgressNoMatch, "no pod of namespace "+rule.Namespace+" matches")
@@ -74,16 +85,6 @@ func matches(rule *fabric.EgressRule, pod *model.Pod) bool {
 		}
 	}
 	return true
-}
-
-// addEgressPod gives the pod one of the rule's addresses: always the same one,
-// on every gateway.
-func (v *view) addEgressPod(pod *model.Pod, rule *fabric.EgressRule, origin string) {
-	for _, a := range pod.Addrs {
-		if ip, ok := fixedChoice(pod.Namespace+"/"+pod.Name, rule.IPs, fabric.Family(a)); ok {
-			v.elements.addr(desired.SetEgress, a, ip, origin)
-		}
-	}
 }
 
 // fixedChoice is the highest rendezvous hash of an identity and the addresses
@@ -152,16 +153,6 @@ func (v *view) rival(p netip.Prefix) string {
 		}
 	}
 	return ""
-}
-
-func (v *view) addMappings() {
-	origin := clusterPath(v.own.Name) + ".globalCIDR"
-	for _, m := range v.own.Mappings {
-		pods, global := m.Pods.Masked(), m.Global.Masked()
-		v.elements.prefix(desired.SetMapped, pods, global, origin)
-		v.elements.prefix(desired.SetUnmapped, global, pods, origin)
-		v.elements.prefix(desired.SetPodBlocks, global, netip.Prefix{}, origin)
-	}
 }
 
 // addShared spreads all other sources over the cluster's egress addresses, in

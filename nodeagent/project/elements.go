@@ -30,14 +30,6 @@ func (e *elements) add(elem desired.Element) {
 	e.buckets[at] = append(e.buckets[at], elem)
 }
 
-// addSlots adds the slots of a service. The list is not copied before all.
-func (e *elements) addSlots(family int, list []desired.Element) {
-	if e.slots == nil {
-		e.slots = map[int][][]desired.Element{}
-	}
-	e.slots[family] = append(e.slots[family], list)
-}
-
 // addr adds an address with, in a map, the address that it maps to.
 func (e *elements) addr(set string, key, value netip.Addr, origin string) {
 	text := ""

@@ -47,30 +47,31 @@ func (v *view) addEntries() {
 		return a.addr == b.addr && a.protocol == b.protocol && a.port == b.port
 	})
 	for i := range v.entries {
-		v.addEntry(&v.entries[i])
+		e := &v.entries[i]
+		count := slotClass(e.targets)
+		if len(e.targets) > count {
+			v.problem(e.origin, TooManyEndpoints, strconv.Itoa(len(e.targets))+" backends share "+strconv.Itoa(count)+
+				" slots, so some get no connections")
+		}
+		fam := fabric.Family(e.addr)
+		key := serviceKey(e.addr, e.protocol, e.port)
+		v.elements.add(desired.Element{
+			Set: desired.SetServices, Family: fam, ID: key,
+			Value: desired.PickChain(count, e.affinity) + strconv.Itoa(fam), Origin: e.origin,
+		})
+		var slots slotted
+		if count == desired.SlotsOne || v.in.Memo == nil {
+			slots = e.slots(count)
+		} else {
+			slots = v.in.Memo.slots(e, count)
+		}
+		// The list of slots is not copied before all.
+		if v.elements.slots == nil {
+			v.elements.slots = map[int][][]desired.Element{}
+		}
+		v.elements.slots[fam] = append(v.elements.slots[fam], slots.elements)
+		v.elements.addr(desired.SetEcho, e.addr, slots.first, e.origin)
 	}
-}
-
-func (v *view) addEntry(e *entry) {
-	count := slotClass(e.targets)
-	if len(e.targets) > count {
-		v.problem(e.origin, TooManyEndpoints, strconv.Itoa(len(e.targets))+" backends share "+strconv.Itoa(count)+
-			" slots, so some get no connections")
-	}
-	fam := fabric.Family(e.addr)
-	key := serviceKey(e.addr, e.protocol, e.port)
-	v.elements.add(desired.Element{
-		Set: desired.SetServices, Family: fam, ID: key,
-		Value: desired.PickChain(count, e.affinity) + strconv.Itoa(fam), Origin: e.origin,
-	})
-	var slots slotted
-	if count == desired.SlotsOne || v.in.Memo == nil {
-		slots = e.slots(count)
-	} else {
-		slots = v.in.Memo.slots(e, count)
-	}
-	v.elements.addSlots(fam, slots.elements)
-	v.elements.addr(desired.SetEcho, e.addr, slots.first, e.origin)
 }
 
 func assign(count int, targets []target) []int {

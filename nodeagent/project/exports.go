@@ -67,7 +67,15 @@ func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model
 				addr: ip, protocol: p.Protocol, port: p.Port, targets: endpointTargets(svc, p, fabric.Family(ip), 1),
 				affinity: e.Affinity == "ClientIP", origin: origin,
 			})
-			v.addReverse(svc, p, ip, origin)
+			// A gateway that never saw the connection translates what a server sends first.
+			// Endpoints that are no longer ready still have connections.
+			for i := range svc.Endpoints {
+				ep := &svc.Endpoints[i]
+				addr, ok := ofFamily(ep.Addrs, fabric.Family(ip))
+				if port := ep.Ports[portKey(p)]; ok && port > 0 {
+					v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
+				}
+			}
 		}
 	}
 	v.addHairpin(svc, origin)
@@ -89,18 +97,6 @@ func endpointTargets(svc *model.Service, p fabric.Port, fam, weight int) []targe
 	}
 	slices.SortFunc(out, func(a, b target) int { return a.addr.Compare(b.addr) })
 	return slices.CompactFunc(out, func(a, b target) bool { return a.addr == b.addr })
-}
-
-// addReverse lets a gateway that never saw the connection translate what a
-// server sends first. Endpoints that are no longer ready still have connections.
-func (v *view) addReverse(svc *model.Service, p fabric.Port, ip netip.Addr, origin string) {
-	for i := range svc.Endpoints {
-		ep := &svc.Endpoints[i]
-		addr, ok := ofFamily(ep.Addrs, fabric.Family(ip))
-		if port := ep.Ports[portKey(p)]; ok && port > 0 {
-			v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
-		}
-	}
 }
 
 // addHairpin names the backends of this node: one that reaches itself by the
@@ -229,17 +225,12 @@ func (v *view) addFeedRules() {
 	if v.gateway == nil || !slices.ContainsFunc(v.remotes, (*remote).around) {
 		return
 	}
-	for _, six := range []bool{false, true} {
-		if six && !v.v6 || !six && !v.v4 {
-			continue
-		}
-		to := desired.Rule{
-			Priority: desired.RuleFeed, IPv6: six, IIF: "lo", TCPPort: desired.FeedPort, Table: desired.TableFeed, Origin: v.gatewayPath(),
-		}
-		from := to
-		from.Priority, from.TCPPort, from.TCPFrom = desired.RuleFeed+1, 0, desired.FeedPort
-		v.state.Rules = append(v.state.Rules, to, from)
+	feed := desired.Rule{
+		Priority: desired.RuleFeed, IIF: "lo", TCPPort: desired.FeedPort, Table: desired.TableFeed, Origin: v.gatewayPath(),
 	}
+	v.addRule(feed)
+	feed.Priority, feed.TCPPort, feed.TCPFrom = desired.RuleFeed+1, 0, desired.FeedPort
+	v.addRule(feed)
 }
 
 // routeFar routes the tunnel addresses of a cluster that is reached through

@@ -7,7 +7,6 @@ import (
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -62,7 +61,26 @@ func (v *view) addNodes() {
 		}
 	}
 	for i := range v.own.Gateways {
-		v.closeBalancer(&v.own.Gateways[i], closed)
+		// What comes for a gateway's load balancer is not passed on as it came: kube-proxy does
+		// not know the address yet. Else connection tracking would keep that flow untranslated for
+		// as long as packets go on to come, as kube-proxy deletes such entries when the endpoints
+		// of a Service change, and not when its addresses do. Load balancers that are nodes
+		// themselves (K3s) translate to such an address, so theirs stay open.
+		g := &v.own.Gateways[i]
+		s := v.services[fabric.ServiceNamespace+"/"+fabric.ServiceOf(g.Name)]
+		if s == nil || !slices.Contains(g.Endpoints, fabric.SourceLoadBalancer) {
+			continue
+		}
+		for _, a := range s.Balanced(v.in.Local.Resolved) {
+			if v.isNode(a) {
+				continue
+			}
+			for _, p := range s.Ports {
+				if p.Protocol == "UDP" {
+					closed(a, p.Port, clusterPath(v.own.Name)+".gateways["+g.Name+"]")
+				}
+			}
+		}
 	}
 	for _, r := range v.remotes {
 		if !r.linked || r.link.Driver != fabric.DriverVXLAN {
@@ -74,28 +92,6 @@ func (v *view) addNodes() {
 				for _, alt := range []int{0, 1} {
 					closed(c.Addr.Addr(), int(c.Addr.Port())+fabric.VXLANOffset+alt, clusterPath(r.Name))
 				}
-			}
-		}
-	}
-}
-
-// closeBalancer keeps what comes for a gateway's load balancer from being passed on as it
-// came: kube-proxy does not know the address yet. Else connection tracking would keep that
-// flow untranslated for as long as packets go on to come, as kube-proxy deletes such entries
-// when the endpoints of a Service change, and not when its addresses do. Load balancers that
-// are nodes themselves (K3s) translate to such an address, so theirs stay open.
-func (v *view) closeBalancer(g *fabric.Gateway, closed func(netip.Addr, int, string)) {
-	s := v.services[fabric.ServiceNamespace+"/"+fabric.ServiceOf(g.Name)]
-	if s == nil || !slices.Contains(g.Endpoints, fabric.SourceLoadBalancer) {
-		return
-	}
-	for _, a := range s.Balanced(v.in.Local.Resolved) {
-		if slices.ContainsFunc(v.nodes, func(n *model.Node) bool { return slices.Contains(n.Addrs, a) }) {
-			continue
-		}
-		for _, p := range s.Ports {
-			if p.Protocol == "UDP" {
-				closed(a, p.Port, clusterPath(v.own.Name)+".gateways["+g.Name+"]")
 			}
 		}
 	}

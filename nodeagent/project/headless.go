@@ -50,19 +50,12 @@ func members(part *fabric.ExportCluster, svc *model.Service) []member {
 // ordinalName is the name of a host that stands for every hostname with the
 // same StatefulSet ordinal: "*-3" for "db-3".
 func ordinalName(hostname string) string {
-	_, digits, found := cutLast(hostname, "-")
-	if !found || digits == "" || strings.Trim(digits, "0123456789") != "" {
+	i := strings.LastIndex(hostname, "-")
+	digits := hostname[i+1:]
+	if i < 0 || digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return ""
 	}
 	return "*-" + digits
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 // addHeadless makes each fixed address lead to its pod, ready or not: who knows
@@ -84,28 +77,23 @@ func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 			}
 			v.elements.addr(desired.SetEcho, ip, addr, origin)
 			for _, p := range portsOf(e, part) {
-				v.addHostPort(m, p, ip, origin)
+				port := m.Ports[portKey(p)]
+				if port == 0 {
+					continue
+				}
+				v.serve(entry{
+					addr: ip, protocol: p.Protocol, port: p.Port, origin: origin,
+					targets: []target{{key: addr.String(), addr: addr, port: port, weight: 1}},
+				})
+				// A flat cluster's pod is known by its own address; only behind globalnet is
+				// the fixed one the right source.
+				if v.own.Hides(fabric.Family(addr)) {
+					v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
+				}
 			}
 		}
 	}
 	v.addHairpin(svc, origin)
-}
-
-func (v *view) addHostPort(m member, p fabric.Port, ip netip.Addr, origin string) {
-	addr, _ := ofFamily(m.Addrs, fabric.Family(ip))
-	port := m.Ports[portKey(p)]
-	if port == 0 {
-		return
-	}
-	v.serve(entry{
-		addr: ip, protocol: p.Protocol, port: p.Port, origin: origin,
-		targets: []target{{key: addr.String(), addr: addr, port: port, weight: 1}},
-	})
-	// A flat cluster's pod is known by its own address; only behind globalnet is
-	// the fixed one the right source.
-	if v.own.Hides(fabric.Family(addr)) {
-		v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
-	}
 }
 
 // checkHeadless reports a pod that others cannot be told an address of.

@@ -74,7 +74,11 @@ func (v *view) linkMTU(mtu int) int {
 // family that all of them have: IPv4 if they do.
 func (v *view) underlay(n *model.Node) (netip.Addr, bool) {
 	for _, fam := range []int{4, 6} {
-		if v.allNodesHave(fam) {
+		lacks := func(n *model.Node) bool {
+			_, ok := ofFamily(n.Addrs, fam)
+			return !ok && len(n.Addrs) > 0
+		}
+		if !slices.ContainsFunc(v.nodes, lacks) {
 			return ofFamily(n.Addrs, fam)
 		}
 	}
@@ -82,13 +86,6 @@ func (v *view) underlay(n *model.Node) (netip.Addr, bool) {
 		return a, true
 	}
 	return ofFamily(n.Addrs, 6)
-}
-
-func (v *view) allNodesHave(fam int) bool {
-	return !slices.ContainsFunc(v.nodes, func(n *model.Node) bool {
-		_, ok := ofFamily(n.Addrs, fam)
-		return !ok && len(n.Addrs) > 0
-	})
 }
 
 func onlyIPv6(n *model.Node) bool {

@@ -22,7 +22,12 @@ func LiveState(in Input) model.Live {
 	if v == nil {
 		return out
 	}
-	offers := offersOf(in)
+	offers := map[string]*mcs.Offer{}
+	for _, v := range in.decision().Verdicts {
+		if v.Offer != nil {
+			offers[v.Export.Namespace+"/"+v.Export.Name] = v.Offer
+		}
+	}
 	for _, e := range v.exports {
 		part := exportPart(e, v.own.Name)
 		if part == nil {
@@ -38,17 +43,6 @@ func LiveState(in Input) model.Live {
 			live.Families = partial(part.IPs, svc)
 		}
 		out.Exports = append(out.Exports, live)
-	}
-	return out
-}
-
-// offersOf gives what this cluster offers by its own ServiceExports.
-func offersOf(in Input) map[string]*mcs.Offer {
-	out := map[string]*mcs.Offer{}
-	for _, v := range in.decision().Verdicts {
-		if v.Offer != nil {
-			out[v.Export.Namespace+"/"+v.Export.Name] = v.Offer
-		}
 	}
 	return out
 }

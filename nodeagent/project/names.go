@@ -22,7 +22,34 @@ func (v *view) addDNS() {
 	}
 	v.state.Services = unique(v.state.Services)
 	f := v.in.Fabric
-	serial := serialOf(v.state.Services, f.DNS)
+	// The SOA serial follows from the content, so that equal zones have equal serials on every
+	// node and after every restart. Zero is no serial.
+	d := &digest{sum: spread.Hash("")}
+	d.number(int(f.DNS.TTL))
+	for i := range v.state.Services {
+		s := &v.state.Services[i]
+		d.text(s.Namespace)
+		d.text(s.Name)
+		d.addrs(s.VIPs)
+		for _, p := range s.Ports {
+			d.text(p.Name)
+			d.text(p.Protocol)
+			d.number(p.Port)
+		}
+		for _, c := range s.Clusters {
+			d.text(c.Name)
+			d.addrs(c.IPs)
+			for _, host := range c.Hosts {
+				d.text(host.Name)
+				d.addrs(host.IPs)
+				for _, port := range slices.Sorted(maps.Keys(host.Ports)) {
+					d.text(port)
+					d.number(host.Ports[port])
+				}
+			}
+		}
+	}
+	serial := max(uint32(d.sum>>32)^uint32(d.sum), 1)
 	for i, domain := range append([]string{f.Domain}, f.ExtraDomains...) {
 		v.state.Zones = append(v.state.Zones, desired.Zone{
 			Domain: domain, ClusterNames: f.DNS.ClusterNames, TTL: f.DNS.TTL, Serial: serial, Extra: i > 0, Origin: "dns",
@@ -179,41 +206,8 @@ func sortedAddrs(list []netip.Addr) []netip.Addr {
 	return slices.Compact(out)
 }
 
-// serialOf derives the SOA serial from the content, so that equal zones have
-// equal serials on every node and after every restart. Zero is no serial.
-func serialOf(services []desired.Service, dns fabric.DNS) uint32 {
-	d := newDigest()
-	d.number(int(dns.TTL))
-	for i := range services {
-		s := &services[i]
-		d.text(s.Namespace)
-		d.text(s.Name)
-		d.addrs(s.VIPs)
-		for _, p := range s.Ports {
-			d.text(p.Name)
-			d.text(p.Protocol)
-			d.number(p.Port)
-		}
-		for _, c := range s.Clusters {
-			d.text(c.Name)
-			d.addrs(c.IPs)
-			for _, host := range c.Hosts {
-				d.text(host.Name)
-				d.addrs(host.IPs)
-				for _, port := range slices.Sorted(maps.Keys(host.Ports)) {
-					d.text(port)
-					d.number(host.Ports[port])
-				}
-			}
-		}
-	}
-	return max(uint32(d.sum>>32)^uint32(d.sum), 1)
-}
-
 // digest is FNV-1a over the parts of a structure, each with its end marked.
 type digest struct{ sum uint64 }
-
-func newDigest() *digest { return &digest{sum: spread.Hash("")} }
 
 func (d *digest) octet(b byte) { d.sum = (d.sum ^ uint64(b)) * 0x100000001b3 }
 

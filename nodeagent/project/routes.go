@@ -15,17 +15,19 @@ import (
 // Before both, a gateway sends what other nodes hand to it over its own links: while it
 // and they disagree for a moment, nothing is lost, and nothing goes in circles.
 func (v *view) addRules() {
-	for _, six := range []bool{false, true} {
-		if six && !v.v6 || !six && !v.v4 {
-			continue
-		}
-		v.state.Rules = append(v.state.Rules, desired.Rule{
-			Priority: desired.RulePriority, IPv6: six, Table: desired.TableOut, Origin: clusterPath(v.own.Name),
+	v.addRule(desired.Rule{Priority: desired.RulePriority, Table: desired.TableOut, Origin: clusterPath(v.own.Name)})
+	if v.gateway != nil && v.node != nil {
+		v.addRule(desired.Rule{
+			Priority: desired.RuleTransit, IIF: desired.NodeLink, Table: desired.TableTransit, Origin: v.gatewayPath(),
 		})
-		if v.gateway != nil && v.node != nil {
-			v.state.Rules = append(v.state.Rules, desired.Rule{
-				Priority: desired.RuleTransit, IPv6: six, IIF: desired.NodeLink, Table: desired.TableTransit, Origin: v.gatewayPath(),
-			})
+	}
+}
+
+// addRule adds a rule for each family that matters to this node.
+func (v *view) addRule(r desired.Rule) {
+	for _, fam := range []int{4, 6} {
+		if r.IPv6 = fam == 6; v.uses(fam) {
+			v.state.Rules = append(v.state.Rules, r)
 		}
 	}
 }

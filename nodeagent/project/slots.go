@@ -19,74 +19,57 @@ type Backend struct {
 // not depend on the order of the backends, and a backend that comes or goes
 // moves its own slots and few others: of 1024 slots less than 5 % besides, for up
 // to 128 backends (a share that is rounded more coarsely moves more).
+//
+// It is bounded-load rendezvous hashing: each pair of slot and backend has a score, and
+// pairs are taken from the highest score down as long as the slot is free and the backend
+// below its share.
 func Slots(n int, backends []Backend) []int {
 	out := make([]int, n)
 	if len(backends) <= 1 {
 		return out
 	}
-	newAssignment(n, backends).run(out)
-	return out
-}
-
-// assignment is bounded-load rendezvous hashing: each pair of slot and backend
-// has a score, and pairs are taken from the highest score down as long as the
-// slot is free and the backend below its share.
-type assignment struct {
-	order  []int    // backends by key
-	hashes []uint64 // of the keys, in order
-	floor  []int    // share of each rounded down, in order
-	spare  int      // slots left when each has its floor: at most one more for each
-}
-
-func newAssignment(n int, backends []Backend) *assignment {
-	a := &assignment{
-		order:  make([]int, len(backends)),
-		hashes: make([]uint64, len(backends)),
-		floor:  make([]int, len(backends)),
-		spare:  n,
-	}
-	total := 0
+	order, total := make([]int, len(backends)), 0
 	for i, b := range backends {
-		a.order[i] = i
+		order[i] = i
 		total += max(b.Weight, 1)
 	}
-	slices.SortStableFunc(a.order, func(x, y int) int { return strings.Compare(backends[x].Key, backends[y].Key) })
-	for at, i := range a.order {
-		a.hashes[at] = spread.Hash(backends[i].Key)
-		a.floor[at] = n * max(backends[i].Weight, 1) / total
-		a.spare -= a.floor[at]
+	slices.SortStableFunc(order, func(x, y int) int { return strings.Compare(backends[x].Key, backends[y].Key) })
+	hashes := make([]uint64, len(backends)) // of the keys, in order
+	floor := make([]int, len(backends))     // share of each rounded down, in order
+	spare := n                              // slots left when each has its floor: at most one more for each
+	for at, i := range order {
+		hashes[at] = spread.Hash(backends[i].Key)
+		floor[at] = n * max(backends[i].Weight, 1) / total
+		spare -= floor[at]
 	}
-	return a
-}
-
-// run packs score, slot and backend of each pair into one number, as plain
-// numbers sort several times faster than structures.
-func (a *assignment) run(out []int) {
-	slotBits, backendBits := bits.Len(uint(len(out))), bits.Len(uint(len(a.order)))
+	// Score, slot and backend of each pair are one number, as plain numbers sort several times
+	// faster than structures.
+	slotBits, backendBits := bits.Len(uint(n)), bits.Len(uint(len(order)))
 	low := uint64(1)<<(slotBits+backendBits) - 1
-	pairs := make([]uint64, 0, len(out)*len(a.order))
+	pairs := make([]uint64, 0, n*len(order))
 	for slot := range out {
 		salt := spread.Mix(uint64(slot) + 1)
-		for b, h := range a.hashes {
+		for b, h := range hashes {
 			pairs = append(pairs, spread.Mix(h^salt)&^low|uint64(slot)<<backendBits|uint64(b))
 		}
 	}
 	slices.Sort(pairs)
-	load := make([]int, len(a.order))
-	taken := make([]bool, len(out))
+	load := make([]int, len(order))
+	taken := make([]bool, n)
 	for _, p := range slices.Backward(pairs) {
 		b, slot := int(p&(1<<backendBits-1)), int(p&low>>backendBits)
-		if taken[slot] || load[b] > a.floor[b] {
+		if taken[slot] || load[b] > floor[b] {
 			continue
 		}
-		if load[b] == a.floor[b] {
-			if a.spare == 0 {
+		if load[b] == floor[b] {
+			if spare == 0 {
 				continue
 			}
-			a.spare--
+			spare--
 		}
 		load[b]++
 		taken[slot] = true
-		out[slot] = a.order[b]
+		out[slot] = order[b]
 	}
+	return out
 }

@@ -23,28 +23,14 @@ func (v *view) addPassing() {
 	v.take(&built)
 	v.transit = built.Tunnels
 	for _, l := range built.Links {
-		v.ruleFor(l.Name, rulePass(l.Name), desired.TablePass)
+		priority := desired.RulePass
+		if l.Name[len(desired.PassPrefix)] == '6' { // there can be two devices
+			priority--
+		}
+		v.addRule(desired.Rule{Priority: priority, IIF: l.Name, Table: desired.TablePass, Origin: v.gatewayPath()})
 	}
 	v.addMateLink()
 	v.addThrough()
-}
-
-// rulePass keeps the rules of the two devices that there can be apart.
-func rulePass(link string) int {
-	if link[len(desired.PassPrefix)] == '6' {
-		return desired.RulePass - 1
-	}
-	return desired.RulePass
-}
-
-func (v *view) ruleFor(link string, priority, table int) {
-	for _, six := range []bool{false, true} {
-		if six && v.v6 || !six && v.v4 {
-			v.state.Rules = append(v.state.Rules, desired.Rule{
-				Priority: priority, IPv6: six, IIF: link, Table: table, Origin: v.gatewayPath(),
-			})
-		}
-	}
 }
 
 // transitRemotes gives the gateways of neighbours, with what may come from them:
@@ -58,20 +44,17 @@ func (v *view) transitRemotes() []driver.Remote {
 		prefixes := v.prefixesOf(v.net.Sources(v.own.Name, r.Name), func(r *remote) []netip.Prefix { return r.sources })
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			out = append(out, driver.Remote{Cluster: r.Name, Gateway: g, Link: r.link, MTU: v.transitMTU(r, g), Prefixes: prefixes})
+			// What is left of the link's MTU for what is passed on.
+			mtu := v.mtu(r, r.link.Driver)
+			if c, ok := v.tunnelTo(r, g.Name); ok {
+				mtu = c.MTU
+			}
+			mtu = v.linkMTU(mtu - driver.TransitOver(v.gateway.Addresses, g.Addresses))
+			out = append(out, driver.Remote{Cluster: r.Name, Gateway: g, Link: r.link, MTU: mtu, Prefixes: prefixes})
 			v.turnBack(r, g.Addresses)
 		}
 	}
 	return out
-}
-
-// transitMTU is what is left of a link's MTU for what is passed on.
-func (v *view) transitMTU(r *remote, g *fabric.Gateway) int {
-	mtu := v.mtu(r, r.link.Driver)
-	if c, ok := v.tunnelTo(r, g.Name); ok {
-		mtu = c.MTU
-	}
-	return v.linkMTU(mtu - driver.TransitOver(v.gateway.Addresses, g.Addresses))
 }
 
 // turnBack keeps what came from a neighbour from being passed on to clusters that
@@ -169,7 +152,7 @@ func (v *view) addMateLink() {
 	for _, m := range mates {
 		v.addNeighbours(desired.MateLink, m.node, v.gatewayPath())
 	}
-	v.ruleFor(desired.MateLink, desired.RuleMate, desired.TableMate)
+	v.addRule(desired.Rule{Priority: desired.RuleMate, IIF: desired.MateLink, Table: desired.TableMate, Origin: v.gatewayPath()})
 }
 
 // addThrough names what goes through this gateway without connection tracking:

@@ -92,7 +92,12 @@ func (v *view) addTunnels() {
 	}
 	v.checkMTU()
 	for _, r := range v.remotes {
-		v.checkLanes(r)
+		for i := range r.Gateways {
+			if g := &r.Gateways[i]; r.sharesLane(g) {
+				v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", LaneTwice, "lane "+strconv.Itoa(g.Lane)+
+					" is another gateway's too, so moves between them lose packets; run hawser allocate")
+			}
+		}
 	}
 	built := driver.Build(v.site(), v.tunnelRemotes())
 	v.take(&built)
@@ -217,15 +222,6 @@ func (v *view) canSendTo(addr netip.Addr) bool {
 // as in a fabric from before there were lanes.
 func (r *remote) sharesLane(g *fabric.Gateway) bool {
 	return slices.ContainsFunc(r.Gateways, func(o fabric.Gateway) bool { return o.Name != g.Name && o.Lane == g.Lane })
-}
-
-func (v *view) checkLanes(r *remote) {
-	for i := range r.Gateways {
-		if g := &r.Gateways[i]; r.sharesLane(g) {
-			v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", LaneTwice, "lane "+strconv.Itoa(g.Lane)+
-				" is another gateway's too, so moves between them lose packets; run hawser allocate")
-		}
-	}
 }
 
 // checkMTU compares what the file says with what this node's underlay carries.

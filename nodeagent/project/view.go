@@ -112,7 +112,21 @@ func (v *view) nodeNamed(name string) *model.Node {
 // without IPv6, and a cluster of IPv4 alone that passes nothing on, leave IPv6
 // alone. IPv4 may always carry the probes, and no host is without.
 func (v *view) families() {
-	v.setFamilies()
+	// The families that the clusterset uses at all.
+	note := func(lists ...[]netip.Prefix) {
+		for _, list := range lists {
+			for _, p := range list {
+				v.v4 = v.v4 || p.Addr().Is4()
+				v.v6 = v.v6 || p.Addr().Is6()
+			}
+		}
+	}
+	f := v.in.Fabric
+	note(f.GlobalPools, f.ServicePools, f.TunnelPools)
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		note(c.PodCIDRs, c.ServiceCIDRs, c.GlobalCIDRs)
+	}
 	switch {
 	case v.node != nil && onlyIPv6(v.node):
 		v.v6 = true
@@ -128,24 +142,6 @@ func (v *view) families() {
 // uses reports whether a family matters to this node.
 func (v *view) uses(fam int) bool { return fam == 4 && v.v4 || fam == 6 && v.v6 }
 
-// setFamilies notes which families the clusterset uses at all.
-func (v *view) setFamilies() {
-	note := func(lists ...[]netip.Prefix) {
-		for _, list := range lists {
-			for _, p := range list {
-				v.v4 = v.v4 || p.Addr().Is4()
-				v.v6 = v.v6 || p.Addr().Is6()
-			}
-		}
-	}
-	f := v.in.Fabric
-	note(f.GlobalPools, f.ServicePools, f.TunnelPools)
-	for i := range f.Clusters {
-		c := &f.Clusters[i]
-		note(c.PodCIDRs, c.ServiceCIDRs, c.GlobalCIDRs)
-	}
-}
-
 func (v *view) addRemotes() {
 	for i := range v.in.Fabric.Clusters {
 		c := &v.in.Fabric.Clusters[i]
@@ -155,7 +151,10 @@ func (v *view) addRemotes() {
 		r := &remote{Cluster: c, linked: v.net.Linked(v.own.Name, c.Name)}
 		v.findLink(r)
 		v.findPath(r)
-		v.findTransit(r)
+		path, exists := v.in.Transit[r.Name]
+		if exists && v.gateway != nil && path.Local == v.gateway.Name && v.farEnd(r, path) {
+			r.transit, r.ownLink = path, true
+		}
 		v.findPrefixes(r)
 		if live, heard := v.in.Live[c.Name]; heard {
 			r.heard, r.live = true, byID(live)
@@ -181,14 +180,6 @@ func (v *view) findPath(r *remote) {
 		return
 	}
 	r.path, r.reachable = path, true
-}
-
-// findTransit takes this gateway's own link, if it exists.
-func (v *view) findTransit(r *remote) {
-	path, exists := v.in.Transit[r.Name]
-	if exists && v.gateway != nil && path.Local == v.gateway.Name && v.farEnd(r, path) {
-		r.transit, r.ownLink = path, true
-	}
 }
 
 // farEnd reports whether the gateway at the end of a path exists, and its cluster
