@@ -105,7 +105,8 @@ func FuzzOffer(f *testing.F) {
 		if err != nil || e.Offer == nil {
 			return
 		}
-		if err := e.Offer.Check(); err != nil || !e.Offer.Within(blocks) {
+		outside := slices.ContainsFunc(e.Offer.Addrs, func(a netip.Addr) bool { return !blocks[0].Contains(a) })
+		if err := e.Offer.Check(); err != nil || outside {
 			t.Errorf("taken: %+v (%v)", e.Offer, err)
 		}
 	})

@@ -113,21 +113,18 @@ func (a *allocation) free(addr netip.Addr) bool { return !a.used[addr] && !a.giv
 func (a *allocation) keepAll(asks []Ask, order []int) []map[int]netip.Addr {
 	kept := make([]map[int]netip.Addr, len(asks))
 	for _, i := range order {
-		kept[i] = a.keep(&asks[i])
+		ask := &asks[i]
+		out := map[int]netip.Addr{}
+		for _, fam := range ask.Families {
+			i := slices.IndexFunc(ask.Held, func(h netip.Addr) bool { return fabric.Family(h) == fam })
+			if i >= 0 && (a.usable(ask.Held[i]) || a.outside(ask.Held[i], ask.Within)) {
+				a.used[ask.Held[i]] = true
+				out[fam] = ask.Held[i]
+			}
+		}
+		kept[i] = out
 	}
 	return kept
-}
-
-func (a *allocation) keep(ask *Ask) map[int]netip.Addr {
-	out := map[int]netip.Addr{}
-	for _, fam := range ask.Families {
-		i := slices.IndexFunc(ask.Held, func(h netip.Addr) bool { return fabric.Family(h) == fam })
-		if i >= 0 && (a.usable(ask.Held[i]) || a.outside(ask.Held[i], ask.Within)) {
-			a.used[ask.Held[i]] = true
-			out[fam] = ask.Held[i]
-		}
-	}
-	return out
 }
 
 func (a *allocation) grant(ask *Ask, kept map[int]netip.Addr) Grant {
@@ -154,7 +151,7 @@ func (a *allocation) find(key string, pool netip.Prefix) (netip.Addr, bool) {
 	if a.full[fam] {
 		return netip.Addr{}, false
 	}
-	count := size(pool)
+	count := 1 << min(pool.Addr().BitLen()-pool.Bits(), maxBits)
 	start := int(spread.Mix(spread.Hash(key)) % uint64(count))
 	for i := range count {
 		if addr := offset(pool, (start+i)%count); a.usable(addr) {
@@ -168,9 +165,6 @@ func (a *allocation) find(key string, pool netip.Prefix) (netip.Addr, bool) {
 
 // maxBits bounds how much of a large pool is used, in bits.
 const maxBits = 24
-
-// size is how many addresses of a pool are used: those at its beginning.
-func size(p netip.Prefix) int { return 1 << min(p.Addr().BitLen()-p.Bits(), maxBits) }
 
 // edge reports whether an address is the first or the last of its pool: some take
 // those for the network's own.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -91,29 +90,6 @@ func (o *Offer) Check() error {
 	return nil
 }
 
-// Within reports whether every address of an offer is in one of the prefixes.
-func (o *Offer) Within(prefixes []netip.Prefix) bool {
-	for _, a := range o.Addrs {
-		if !contains(prefixes, a) {
-			return false
-		}
-	}
-	return true
-}
-
-func contains(prefixes []netip.Prefix, a netip.Addr) bool {
-	for _, p := range prefixes {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
-}
-
-// reserved are the domains of labels and annotations on which controllers act: with
-// those below them no export marks the imports of other clusters.
-func reserved() []string { return []string{"kubernetes.io", "k8s.io", "hawser.dev"} }
-
 // sharable reports whether a label or annotation may go from an export to the imports
 // of all clusters. KEP-1645 itself has two in a reserved domain.
 func sharable(key string) bool {
@@ -121,7 +97,8 @@ func sharable(key string) bool {
 		return true
 	}
 	domain, _, found := strings.Cut(strings.ToLower(key), "/")
-	for _, r := range reserved() {
+	// On these domains controllers act.
+	for _, r := range []string{"kubernetes.io", "k8s.io", "hawser.dev"} {
 		if found && (domain == r || strings.HasSuffix(domain, "."+r)) {
 			return false
 		}

@@ -65,7 +65,13 @@ func aspects() []aspect {
 		{
 			reason: "IPFamilyConflict", what: "IP families",
 			agrees: func(r *Resolved, p *Part) bool { return len(p.Offer.Families) == len(r.Families) },
-			used:   func(r *Resolved) string { return familiesText(r.Families) },
+			used: func(r *Resolved) string {
+				texts := make([]string, len(r.Families))
+				for i, fam := range r.Families {
+					texts[i] = "IPv" + strconv.Itoa(fam)
+				}
+				return strings.Join(texts, ", ")
+			},
 		},
 	}
 }
@@ -165,12 +171,4 @@ func mapText(m map[string]string) string {
 		texts = append(texts, key+"="+m[key])
 	}
 	return strings.Join(texts, ",")
-}
-
-func familiesText(families []int) string {
-	texts := make([]string, len(families))
-	for i, fam := range families {
-		texts[i] = "IPv" + strconv.Itoa(fam)
-	}
-	return strings.Join(texts, ", ")
 }

@@ -144,21 +144,6 @@ func hostAsks(v *Verdict, own *fabric.Cluster, present map[string][]string) (ask
 	return asks, names
 }
 
-// grantHost notes what a pod got.
-func (v *Verdict) grantHost(name string, g Grant, recorded bool) {
-	v.Full = v.Full || len(g.Full) > 0
-	if len(g.Addrs) > 0 {
-		v.Hosts = append(v.Hosts, fabric.Host{Name: name, IPs: g.Addrs})
-	}
-	used := g.Addrs
-	if recorded {
-		used = g.Held
-	}
-	if len(used) > 0 {
-		v.Reached = append(v.Reached, fabric.Host{Name: name, IPs: used})
-	}
-}
-
 // readyHosts says whether the pods of a headless export can be reached.
 func (v *Verdict) readyHosts(own *fabric.Cluster) Condition {
 	switch {

@@ -93,7 +93,12 @@ func Decide(w World) Decision {
 	slices.SortFunc(d.Services, func(a, b Resolved) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	taken := w.taken()
+	taken := map[string]bool{}
+	for i := range w.Imports {
+		if m := &w.Imports[i]; m.Taken {
+			taken[m.id()] = true
+		}
+	}
 	for i := range d.Services {
 		r := &d.Services[i]
 		r.Absent = !w.exists(r.Namespace)
@@ -174,11 +179,23 @@ func resolve(namespace, name string, declared *fabric.Export, parts []Part) Reso
 		return cmp.Or(a.Offer.Created.Compare(b.Offer.Created), cmp.Compare(a.Cluster, b.Cluster))
 	})
 	oldest := parts[0].Offer
+	// The oldest first: a port of a name that is there, or of a protocol and number that are, is
+	// not added.
+	var out []Port
+	for i := range parts {
+		for _, p := range parts[i].Offer.Ports {
+			taken := func(q Port) bool { return q.Name == p.Name || samePort(q, p) }
+			if !slices.ContainsFunc(out, taken) {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, comparePorts)
 	r := Resolved{
 		Namespace: namespace, Name: name, Declared: declared, Parts: parts, Type: typeOf(oldest),
 		Affinity: oldest.Affinity, AffinitySeconds: oldest.AffinitySeconds,
 		InternalTrafficPolicy: oldest.InternalTrafficPolicy, TrafficDistribution: oldest.TrafficDistribution,
-		Labels: oldest.Labels, Annotations: oldest.Annotations, Ports: union(parts),
+		Labels: oldest.Labels, Annotations: oldest.Annotations, Ports: out,
 	}
 	for _, p := range parts {
 		for _, fam := range p.Offer.Families {
@@ -218,22 +235,6 @@ func (r *Resolved) declare(e *fabric.Export) {
 		r.Ports = append(r.Ports, Port{Name: p.Name, Protocol: p.Protocol, Port: p.Port, AppProtocol: p.AppProtocol})
 	}
 	slices.SortFunc(r.Ports, comparePorts)
-}
-
-// union merges the ports of all parts, the oldest first: one of a name that is
-// there, or of a protocol and number that are, is not added.
-func union(parts []Part) []Port {
-	var out []Port
-	for i := range parts {
-		for _, p := range parts[i].Offer.Ports {
-			taken := func(q Port) bool { return q.Name == p.Name || samePort(q, p) }
-			if !slices.ContainsFunc(out, taken) {
-				out = append(out, p)
-			}
-		}
-	}
-	slices.SortFunc(out, comparePorts)
-	return out
 }
 
 func samePort(a, b Port) bool { return a.Protocol == b.Protocol && a.Port == b.Port }

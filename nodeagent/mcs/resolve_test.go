@@ -262,7 +262,7 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	exporter.Imports = []mcs.Import{{Namespace: "team-a", Name: "web", IPs: vips}}
 	for _, f := range []*fabric.Fabric{before, &after} {
 		exporter.Fabric = f
-		verdicts := mcs.Verdicts(exporter)
+		verdicts := mcs.Decide(exporter).Verdicts
 		if have := fmt.Sprint(verdicts[0].Offer.Addrs, verdicts[0].Addrs); have != "[242.1.0.1] [242.1.0.1]" {
 			t.Errorf("offered and recorded: %s", have)
 		}
@@ -367,7 +367,7 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 
 	// Where it is made the condition says why.
 	at3 := mcs.World{Fabric: f, Cluster: "g3", Exports: []mcs.Export{rogue, free}}
-	list := mcs.Verdicts(at3)
+	list := mcs.Decide(at3).Verdicts
 	want := mcs.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed",
 		Message: "the topology lets only g1 export from namespace team-pay: add g3 to spec.dynamicExports[].clusters"}
 	if list[1].Valid != want || list[1].Offer != nil || list[0].Offer == nil {
@@ -377,7 +377,7 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	// Elsewhere it does not count, if it is said all the same.
 	g := sample()
 	w := seenFrom(f, "g1", map[string][]mcs.Export{"g1": {honest}})
-	for _, v := range mcs.Verdicts(mcs.World{Fabric: g, Cluster: "g3", Exports: []mcs.Export{rogue, free}}) {
+	for _, v := range mcs.Decide(mcs.World{Fabric: g, Cluster: "g3", Exports: []mcs.Export{rogue, free}}).Verdicts {
 		w.Offers["g3"] = append(w.Offers["g3"], mcs.Offered{Namespace: v.Export.Namespace, Name: v.Export.Name, Offer: v.Offer})
 	}
 	d := mcs.Decide(w)

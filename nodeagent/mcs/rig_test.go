@@ -70,7 +70,7 @@ func seenFrom(f *fabric.Fabric, cluster string, all map[string][]mcs.Export) mcs
 		if other == cluster {
 			continue
 		}
-		for _, v := range mcs.Verdicts(mcs.World{Fabric: f, Cluster: other, Exports: exports}) {
+		for _, v := range mcs.Decide(mcs.World{Fabric: f, Cluster: other, Exports: exports}).Verdicts {
 			if v.Offer != nil {
 				w.Offers[other] = append(w.Offers[other], mcs.Offered{
 					Namespace: v.Export.Namespace, Name: v.Export.Name, Offer: v.Offer,

@@ -46,16 +46,7 @@ type Verdict struct {
 	Offer    *Offer        // what the other clusters learn; nil = it is not valid
 }
 
-// Verdicts decides about the ServiceExports of this cluster, sorted by
-// namespace/name. It needs no Offers.
-func Verdicts(w World) []Verdict {
-	own := w.Fabric.Cluster(w.Cluster)
-	if own == nil {
-		return nil
-	}
-	return verdicts(w, own, indexOf(w.Fabric))
-}
-
+// verdicts decides about the ServiceExports of this cluster, sorted by namespace/name.
 func verdicts(w World, own *fabric.Cluster, t *topology) []Verdict {
 	out := make([]Verdict, 0, len(w.Exports))
 	for i := range w.Exports {
@@ -67,30 +58,26 @@ func verdicts(w World, own *fabric.Cluster, t *topology) []Verdict {
 		}
 		out = append(out, v)
 	}
-	limit(out)
+	// The youngest of too many dynamic exports do not count.
+	var at []int
+	for i := range out {
+		if out[i].Offer != nil && out[i].Declared == nil {
+			at = append(at, i)
+		}
+	}
+	for _, n := range excess(len(at), func(n int) (time.Time, string) {
+		return out[at[n]].Export.Created, out[at[n]].Export.id()
+	}) {
+		v := &out[at[n]]
+		v.Offer = nil
+		v.Valid = Condition{Valid, isFalse, reasonNotAllowed, fmt.Sprintf(
+			"this cluster has more than %d exports that the topology does not declare: declare some in spec.exports", MaxOffers)}
+	}
 	slices.SortFunc(out, func(a, b Verdict) int {
 		return cmp.Or(cmp.Compare(a.Export.Namespace, b.Export.Namespace), cmp.Compare(a.Export.Name, b.Export.Name))
 	})
 	address(out, own, t, w)
 	return out
-}
-
-// limit refuses the youngest of too many dynamic exports.
-func limit(list []Verdict) {
-	var at []int
-	for i := range list {
-		if list[i].Offer != nil && list[i].Declared == nil {
-			at = append(at, i)
-		}
-	}
-	for _, n := range excess(len(at), func(n int) (time.Time, string) {
-		return list[at[n]].Export.Created, list[at[n]].Export.id()
-	}) {
-		v := &list[at[n]]
-		v.Offer = nil
-		v.Valid = Condition{Valid, isFalse, reasonNotAllowed, fmt.Sprintf(
-			"this cluster has more than %d exports that the topology does not declare: declare some in spec.exports", MaxOffers)}
-	}
 }
 
 // Statuses of a condition.
@@ -159,7 +146,17 @@ func address(list []Verdict, own *fabric.Cluster, t *topology, w World) {
 	for n, g := range Allocate(own.Dynamic, t.givenIn(own), asks) {
 		v := of[n]
 		if v.host != "" {
-			v.grantHost(v.host, g, w.Recorded)
+			v.Full = v.Full || len(g.Full) > 0
+			if len(g.Addrs) > 0 {
+				v.Hosts = append(v.Hosts, fabric.Host{Name: v.host, IPs: g.Addrs})
+			}
+			used := g.Addrs
+			if w.Recorded {
+				used = g.Held
+			}
+			if len(used) > 0 {
+				v.Reached = append(v.Reached, fabric.Host{Name: v.host, IPs: used})
+			}
 			continue
 		}
 		v.Addrs, v.Offer.Addrs = g.Addrs, g.Addrs

@@ -57,7 +57,7 @@ func TestWhichExportsCount(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		v := mcs.Verdicts(mcs.World{Fabric: sample(), Cluster: tt.cluster, Exports: []mcs.Export{tt.export}})[0]
+		v := mcs.Decide(mcs.World{Fabric: sample(), Cluster: tt.cluster, Exports: []mcs.Export{tt.export}}).Verdicts[0]
 		if v.Valid != tt.valid {
 			t.Errorf("%s: Valid is %+v, want %+v", tt.name, v.Valid, tt.valid)
 		}
@@ -80,12 +80,12 @@ func TestAddressesAreUsedOnceRecorded(t *testing.T) {
 	t.Parallel()
 	e := export("team-a", "api", 1, service(tcp("http", 80)))
 	w := mcs.World{Fabric: sample(), Cluster: "g1", Exports: []mcs.Export{e}, Recorded: true, Namespaces: []string{"team-a"}}
-	before := mcs.Verdicts(w)[0]
+	before := mcs.Decide(w).Verdicts[0]
 	if len(before.Addrs) != 1 || len(before.Offer.Addrs) != 0 || before.Ready.Reason != "Pending" {
 		t.Fatalf("before the record: %+v, offer %+v", before, before.Offer)
 	}
 	w.Exports[0].Addrs = before.Addrs
-	after := mcs.Verdicts(w)[0]
+	after := mcs.Decide(w).Verdicts[0]
 	if !cmp.Equal(after.Offer.Addrs, before.Addrs, cmp.Comparer(sameAddr)) || after.Ready.Status != "True" {
 		t.Errorf("after the record: %+v, offer %+v", after, after.Offer)
 	}
@@ -93,7 +93,7 @@ func TestAddressesAreUsedOnceRecorded(t *testing.T) {
 	// this cluster, is worth nothing.
 	for _, wrong := range []string{"242.1.0.1", "242.2.200.1", "10.0.0.1", "242.1.192.0"} {
 		w.Exports[0].Addrs = addrs(wrong)
-		if v := mcs.Verdicts(w)[0]; len(v.Offer.Addrs) != 0 || !cmp.Equal(v.Addrs, before.Addrs, cmp.Comparer(sameAddr)) {
+		if v := mcs.Decide(w).Verdicts[0]; len(v.Offer.Addrs) != 0 || !cmp.Equal(v.Addrs, before.Addrs, cmp.Comparer(sameAddr)) {
 			t.Errorf("with the record %s: %v, offer %v", wrong, v.Addrs, v.Offer.Addrs)
 		}
 	}
@@ -108,7 +108,7 @@ func TestPoolThatIsFull(t *testing.T) {
 	for i, name := range []string{"a", "b", "c"} {
 		exports = append(exports, export("team-a", name, i, service(tcp("", 80))))
 	}
-	list := mcs.Verdicts(mcs.World{Fabric: f, Cluster: "g1", Exports: exports})
+	list := mcs.Decide(mcs.World{Fabric: f, Cluster: "g1", Exports: exports}).Verdicts
 	for _, v := range list[:2] {
 		if v.Ready.Status != "True" {
 			t.Errorf("%s: %+v", v.Export.Name, v.Ready)
@@ -126,7 +126,7 @@ func settled(f *fabric.Fabric, exports []mcs.Export, hostnames map[string][]stri
 	w := mcs.World{Fabric: f, Cluster: "g1", Recorded: true, Namespaces: []string{"team-a", "team-b"}, Hostnames: hostnames}
 	w.Exports = slices.Clone(exports)
 	for range 3 {
-		for _, v := range mcs.Verdicts(w) {
+		for _, v := range mcs.Decide(w).Verdicts {
 			i := slices.IndexFunc(w.Exports, func(e mcs.Export) bool { return e.Name == v.Export.Name })
 			w.Exports[i].Addrs, w.Exports[i].Hosts = mcs.ReadAddresses(mcs.WriteAddresses(v.Addrs, v.Hosts))
 			w.Exports[i].Vouched = w.Exports[i].Vouches(v.Ready.Message)
@@ -162,7 +162,7 @@ func TestAddressInUseIsNotTaken(t *testing.T) {
 		world := func(list []mcs.Export) mcs.World {
 			return mcs.World{Fabric: f, Cluster: "g1", Recorded: true, Namespaces: []string{"team-a", "team-b"}, Hostnames: pods, Exports: list}
 		}
-		before := mcs.Verdicts(world(exports))
+		before := mcs.Decide(world(exports)).Verdicts
 		if !exports[0].Vouched || !exports[1].Vouched || tt.taken(before[1]) == "[]" {
 			t.Fatalf("%s: nothing is in use: %+v", tt.name, exports)
 		}
@@ -171,7 +171,7 @@ func TestAddressInUseIsNotTaken(t *testing.T) {
 		if exports[0].Vouched = exports[0].Vouches(message); exports[0].Vouched {
 			t.Fatalf("%s: the status still vouches for what was changed", tt.name)
 		}
-		after := mcs.Verdicts(world(exports))
+		after := mcs.Decide(world(exports)).Verdicts
 		if want, have := tt.taken(before[1]), tt.taken(after[1]); want != have {
 			t.Errorf("%s: the other had %s and has %s", tt.name, want, have)
 		}

@@ -45,7 +45,22 @@ func Want(w World, d Decision, settled bool, sources map[string][]Source) State 
 		Settled: settled, Exports: statuses(d),
 		Property: map[string]string{PropertyCluster: w.Cluster, PropertyClusterset: w.Fabric.Name},
 	}
-	services := withDeclared(d.Services, w)
+	// Declared exports of which no cluster offers a part, such as those of clusters without a
+	// Kubernetes API.
+	offered := make(map[string]bool, len(d.Services))
+	for i := range d.Services {
+		offered[d.Services[i].ID()] = true
+	}
+	services := slices.Clone(d.Services)
+	for i := range w.Fabric.Exports {
+		e := &w.Fabric.Exports[i]
+		if e.Dynamic || offered[e.ID()] {
+			continue
+		}
+		r := Resolved{Namespace: e.Namespace, Name: e.Name, Declared: e, Absent: !w.exists(e.Namespace)}
+		r.declare(e)
+		services = append(services, r)
+	}
 	for i := range services {
 		r := &services[i]
 		if r.Absent || r.Declared != nil && r.Declared.Part(w.Cluster) == nil && !r.Declared.Allows(w.Cluster) {
@@ -61,26 +76,6 @@ func Want(w World, d Decision, settled bool, sources map[string][]Source) State 
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return s
-}
-
-// withDeclared adds the declared exports of which no cluster offers a part, such as
-// those of clusters without a Kubernetes API.
-func withDeclared(services []Resolved, w World) []Resolved {
-	offered := make(map[string]bool, len(services))
-	for i := range services {
-		offered[services[i].ID()] = true
-	}
-	out := slices.Clone(services)
-	for i := range w.Fabric.Exports {
-		e := &w.Fabric.Exports[i]
-		if e.Dynamic || offered[e.ID()] {
-			continue
-		}
-		r := Resolved{Namespace: e.Namespace, Name: e.Name, Declared: e, Absent: !w.exists(e.Namespace)}
-		r.declare(e)
-		out = append(out, r)
-	}
-	return out
 }
 
 func importOf(r *Resolved, own *fabric.Cluster) Import {
@@ -102,26 +97,20 @@ func importOf(r *Resolved, own *fabric.Cluster) Import {
 	}
 	slices.Sort(m.Clusters)
 	if r.Type != fabric.Headless {
-		m.IPs, m.Families = matched(ips, m.Families)
+		var outIPs []netip.Addr
+		var outFamilies []int
+		for _, fam := range m.Families {
+			if i := slices.IndexFunc(ips, func(a netip.Addr) bool { return fabric.Family(a) == fam }); i >= 0 {
+				outIPs, outFamilies = append(outIPs, ips[i]), append(outFamilies, fam)
+			}
+		}
+		m.IPs, m.Families = outIPs, outFamilies
 	}
 	m.Conditions = []Condition{readyImport(r, &m)}
 	if len(m.Families) == 0 {
 		m.Families = r.Families // the API wants some
 	}
 	return m
-}
-
-// matched gives the addresses in the order of the families, and those families that
-// have one.
-func matched(ips []netip.Addr, families []int) ([]netip.Addr, []int) {
-	var outIPs []netip.Addr
-	var outFamilies []int
-	for _, fam := range families {
-		if i := slices.IndexFunc(ips, func(a netip.Addr) bool { return fabric.Family(a) == fam }); i >= 0 {
-			outIPs, outFamilies = append(outIPs, ips[i]), append(outFamilies, fam)
-		}
-	}
-	return outIPs, outFamilies
 }
 
 func readyImport(r *Resolved, m *Import) Condition {
@@ -165,7 +154,14 @@ func slicesOf(r *Resolved, sources []Source) []Slice {
 	var names []string
 	put := func(cluster string, addr netip.Addr, hostname string, ports []Port) {
 		fam := fabric.Family(addr)
-		name := sliceName(r, cluster, fam, ports)
+		// The name does not depend on the endpoints, so that a slice stays while they change.
+		key := fmt.Sprintf("%s/%s/%d/%s", r.ID(), cluster, fam, portsText(ports))
+		sum := spread.Mix(spread.Hash(key))
+		var raw [8]byte
+		for i := range raw {
+			raw[i] = byte(sum >> (8 * i))
+		}
+		name := r.Name + "-hw-" + hex.EncodeToString(raw[:])
 		s := byName[name]
 		if s == nil {
 			s = &Slice{Namespace: r.Namespace, Name: name, Import: r.Name, Cluster: cluster, Family: fam, Ports: ports}
@@ -232,17 +228,6 @@ func translated(ports []Port, numbers map[string]int) []Port {
 		}
 	}
 	return out
-}
-
-// sliceName does not depend on the endpoints, so that a slice stays while they change.
-func sliceName(r *Resolved, cluster string, fam int, ports []Port) string {
-	key := fmt.Sprintf("%s/%s/%d/%s", r.ID(), cluster, fam, portsText(ports))
-	sum := spread.Mix(spread.Hash(key))
-	var raw [8]byte
-	for i := range raw {
-		raw[i] = byte(sum >> (8 * i))
-	}
-	return r.Name + "-hw-" + hex.EncodeToString(raw[:])
 }
 
 // dashed makes a host label of an address, as the name server does.

@@ -33,17 +33,6 @@ type Offered struct {
 	Offer     *Offer
 }
 
-// taken gives, by namespace/name, the imports that are somebody else's.
-func (w *World) taken() map[string]bool {
-	out := map[string]bool{}
-	for i := range w.Imports {
-		if m := &w.Imports[i]; m.Taken {
-			out[m.id()] = true
-		}
-	}
-	return out
-}
-
 func (e *Export) id() string  { return e.Namespace + "/" + e.Name }
 func (o *Offered) id() string { return o.Namespace + "/" + o.Name }
 func (m *Import) id() string  { return m.Namespace + "/" + m.Name }
@@ -70,22 +59,18 @@ func indexOf(f *fabric.Fabric) *topology {
 	}
 	for i := range f.Exports {
 		if e := &f.Exports[i]; !e.Dynamic {
-			t.add(e)
+			t.declared[e.ID()] = e
+			t.note(vips, e.VIPs)
+			for i := range e.Clusters {
+				part := &e.Clusters[i]
+				t.note(part.Name, part.IPs)
+				for j := range part.Hosts {
+					t.note(part.Name, part.Hosts[j].IPs)
+				}
+			}
 		}
 	}
 	return t
-}
-
-func (t *topology) add(e *fabric.Export) {
-	t.declared[e.ID()] = e
-	t.note(vips, e.VIPs)
-	for i := range e.Clusters {
-		part := &e.Clusters[i]
-		t.note(part.Name, part.IPs)
-		for j := range part.Hosts {
-			t.note(part.Name, part.Hosts[j].IPs)
-		}
-	}
 }
 
 func (t *topology) note(cluster string, addrs []netip.Addr) {
@@ -144,34 +129,30 @@ func (d Decision) Dynamic() []fabric.Export {
 	var out []fabric.Export
 	for i := range d.Services {
 		if r := &d.Services[i]; r.Declared == nil && !r.Absent {
-			out = append(out, r.export())
+			e := fabric.Export{
+				Namespace: r.Namespace, Name: r.Name, Type: r.Type, VIPs: r.VIPs, Ports: dataPorts(r.Ports), Affinity: r.Affinity,
+				Balance: fabric.Balance{Policy: fabric.LocalFirst}, Dynamic: true,
+			}
+			for i := range r.Parts {
+				p := &r.Parts[i]
+				part := fabric.ExportCluster{Name: p.Cluster}
+				if ports := dataPorts(p.Ports); len(ports) < len(e.Ports) {
+					part.Ports = ports
+				}
+				// No Ports would mean all of them: who has none has no address either.
+				if r.Type != fabric.Headless && len(dataPorts(p.Ports)) > 0 {
+					part.IPs = p.Addrs
+				}
+				if r.Type == fabric.Headless {
+					part.Hosts = p.Hosts
+				}
+				e.Clusters = append(e.Clusters, part)
+			}
+			slices.SortFunc(e.Clusters, func(a, b fabric.ExportCluster) int { return cmp.Compare(a.Name, b.Name) })
+			out = append(out, e)
 		}
 	}
 	return out
-}
-
-func (r *Resolved) export() fabric.Export {
-	e := fabric.Export{
-		Namespace: r.Namespace, Name: r.Name, Type: r.Type, VIPs: r.VIPs, Ports: dataPorts(r.Ports), Affinity: r.Affinity,
-		Balance: fabric.Balance{Policy: fabric.LocalFirst}, Dynamic: true,
-	}
-	for i := range r.Parts {
-		p := &r.Parts[i]
-		part := fabric.ExportCluster{Name: p.Cluster}
-		if ports := dataPorts(p.Ports); len(ports) < len(e.Ports) {
-			part.Ports = ports
-		}
-		// No Ports would mean all of them: who has none has no address either.
-		if r.Type != fabric.Headless && len(dataPorts(p.Ports)) > 0 {
-			part.IPs = p.Addrs
-		}
-		if r.Type == fabric.Headless {
-			part.Hosts = p.Hosts
-		}
-		e.Clusters = append(e.Clusters, part)
-	}
-	slices.SortFunc(e.Clusters, func(a, b fabric.ExportCluster) int { return cmp.Compare(a.Name, b.Name) })
-	return e
 }
 
 // dataPorts gives the ports that the data path has: TCP and UDP.

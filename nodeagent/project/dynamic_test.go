@@ -146,7 +146,7 @@ func TestWhatStandsInTheAPI(t *testing.T) {
 		return out
 	}
 	own := func(node, id string) string {
-		for _, v := range mcs.Verdicts(mcs.World{Fabric: w.fabric, Cluster: w.inputs[node].Cluster, Exports: w.inputs[node].Facts.Exports}) {
+		for _, v := range mcs.Decide(mcs.World{Fabric: w.fabric, Cluster: w.inputs[node].Cluster, Exports: w.inputs[node].Facts.Exports}).Verdicts {
 			if v.Export.Namespace+"/"+v.Export.Name == id {
 				return v.Addrs[0].String()
 			}
