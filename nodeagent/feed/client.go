@@ -186,7 +186,19 @@ func (c *Client) Run(ctx context.Context) error {
 	defer group.Wait()
 	c.wake.Loop(ctx, func() time.Duration {
 		c.begin(ctx, &group)
-		c.expire()
+		// What lost feeds said too long ago is forgotten.
+		c.mu.Lock()
+		changed := false
+		for _, f := range c.feeds {
+			if !f.connected && len(f.heard) > 0 && time.Since(f.since) >= c.config.Timing.Stale {
+				f.heard = nil
+				changed = true
+			}
+		}
+		c.mu.Unlock()
+		if changed {
+			c.notify()
+		}
 		return max(c.config.Timing.Stale/30, time.Millisecond)
 	})
 	return nil
@@ -205,22 +217,6 @@ func (c *Client) begin(ctx context.Context, group *sync.WaitGroup) {
 				c.follow(following, f)
 			})
 		}
-	}
-}
-
-// expire forgets what lost feeds said too long ago.
-func (c *Client) expire() {
-	c.mu.Lock()
-	changed := false
-	for _, f := range c.feeds {
-		if !f.connected && len(f.heard) > 0 && time.Since(f.since) >= c.config.Timing.Stale {
-			f.heard = nil
-			changed = true
-		}
-	}
-	c.mu.Unlock()
-	if changed {
-		c.notify()
 	}
 }
 

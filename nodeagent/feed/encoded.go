@@ -64,12 +64,9 @@ func encode(before *encoded, heard Heard) (*encoded, error) {
 // sameState reports whether two states are one, which share their exports. Others
 // may still be equal.
 func sameState(a, b Heard) bool {
+	as, bs := a.Live.Exports, b.Live.Exports
 	return a.Stale == b.Stale && a.Live.Shape == b.Live.Shape && reflect.DeepEqual(a.Live.Transit, b.Live.Transit) &&
-		reflect.DeepEqual(a.Live.Places, b.Live.Places) && sameSlice(a.Live.Exports, b.Live.Exports)
-}
-
-func sameSlice(a, b []model.LiveExport) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+		reflect.DeepEqual(a.Live.Places, b.Live.Places) && len(as) == len(bs) && (len(as) == 0 || &as[0] == &bs[0])
 }
 
 // sameExport compares what is told of an export. Offers are mostly shared with the

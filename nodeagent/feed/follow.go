@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -57,28 +58,20 @@ func (c *Client) follow(ctx context.Context, f *feed) {
 	}
 }
 
-// giveUp ends a session that still waits when the gateway is reached again.
-func (c *Client) giveUp(ctx context.Context, f *feed, end context.CancelCauseFunc) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-f.again:
-		}
-		if time.Since(time.Unix(0, f.heardAt.Load())) > c.config.Timing.Heartbeat*3/2 {
-			end(errReached)
-			return
-		}
-	}
-}
-
 // session connects and takes frames until something breaks. It reports
 // whether the peer let this end in.
 func (c *Client) session(ctx context.Context, f *feed, attempt int) (stood bool, err error) {
 	c.mu.Lock()
 	id := c.identity
 	c.mu.Unlock()
-	possible := epochs(id, f.peer)
+	// The epochs in which both ends have a key, newest first. A node has none of its own and needs
+	// the gateway's only.
+	var possible []int
+	for _, epoch := range slices.Backward(slices.Sorted(maps.Keys(f.peer.Keys))) {
+		if _, have := id.Keys[epoch]; have || f.peer.Device != "" {
+			possible = append(possible, epoch)
+		}
+	}
 	if len(possible) == 0 {
 		return false, errors.New("no key epoch in common")
 	}
@@ -87,7 +80,19 @@ func (c *Client) session(ctx context.Context, f *feed, attempt int) (stood bool,
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	f.heardAt.Store(0)
-	group.Go(func() { c.giveUp(ctx, f, end) })
+	group.Go(func() { // A session that still waits ends when the gateway is reached again.
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-f.again:
+			}
+			if time.Since(time.Unix(0, f.heardAt.Load())) > c.config.Timing.Heartbeat*3/2 {
+				end(errReached)
+				return
+			}
+		}
+	})
 	defer func() {
 		if errors.Is(context.Cause(ctx), errReached) {
 			err = errReached
@@ -104,7 +109,21 @@ func (c *Client) session(ctx context.Context, f *feed, attempt int) (stood bool,
 	defer func() { _ = conn.NetConn().Close() }()
 	group.Go(func() {
 		defer func() { _ = conn.NetConn().Close() }()
-		c.beat(ctx, conn)
+		// The server learns that this end is alive.
+		raw, err := pack(frame{Kind: kindHeartbeat})
+		ticker := time.NewTicker(c.config.Timing.Heartbeat)
+		defer ticker.Stop()
+		for err == nil {
+			_ = conn.SetWriteDeadline(time.Now().Add(c.config.Timing.Silence))
+			if _, err = conn.Write(raw); err != nil {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
 	})
 	return true, c.take(ctx, conn, f)
 }
@@ -153,24 +172,6 @@ func dial(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn,
 	}
 }
 
-// beat tells the server that this end is alive, until ctx ends or it cannot.
-func (c *Client) beat(ctx context.Context, conn *tls.Conn) {
-	raw, err := pack(frame{Kind: kindHeartbeat})
-	ticker := time.NewTicker(c.config.Timing.Heartbeat)
-	defer ticker.Stop()
-	for err == nil {
-		_ = conn.SetWriteDeadline(time.Now().Add(c.config.Timing.Silence))
-		if _, err = conn.Write(raw); err != nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
 // take applies frames until the feed is silent or broken.
 func (c *Client) take(ctx context.Context, conn *tls.Conn, f *feed) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })
@@ -178,7 +179,17 @@ func (c *Client) take(ctx context.Context, conn *tls.Conn, f *feed) error {
 	c.mu.Lock()
 	box := &inbox{peer: f.peer, own: c.identity.Cluster, heard: f.heard, ages: c.ages}
 	c.mu.Unlock()
-	box.warn = func(reason string) { c.warn(f, reason) }
+	box.warn = func(reason string) { // Once a reason.
+		c.mu.Lock()
+		known := f.warned[reason] || len(f.warned) >= maxWarned
+		if !known {
+			f.warned[reason] = true
+		}
+		c.mu.Unlock()
+		if !known {
+			c.config.Log.Warn("feed content refused", "cluster", f.peer.Cluster, "gateway", f.peer.Gateway, "reason", reason)
+		}
+	}
 	for {
 		var content frame
 		_ = conn.SetReadDeadline(time.Now().Add(c.config.Timing.Silence))
@@ -236,19 +247,6 @@ func (c *Client) lost(ctx context.Context, f *feed, err error) {
 	}
 	if stood {
 		c.notify()
-	}
-}
-
-// warn logs what was refused of a peer's words, once a reason.
-func (c *Client) warn(f *feed, reason string) {
-	c.mu.Lock()
-	known := f.warned[reason] || len(f.warned) >= maxWarned
-	if !known {
-		f.warned[reason] = true
-	}
-	c.mu.Unlock()
-	if !known {
-		c.config.Log.Warn("feed content refused", "cluster", f.peer.Cluster, "gateway", f.peer.Gateway, "reason", reason)
 	}
 }
 

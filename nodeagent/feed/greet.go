@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -34,18 +32,6 @@ func publicKey(public PublicKey) (*ecdh.PublicKey, error) {
 		return nil, errors.New("public key is not usable")
 	}
 	return key, nil
-}
-
-// epochs gives the epochs in which both ends have a key, newest first. A node
-// has none of its own and needs the gateway's only.
-func epochs(id Identity, peer Peer) []int {
-	var out []int
-	for _, epoch := range slices.Backward(slices.Sorted(maps.Keys(peer.Keys))) {
-		if _, have := id.Keys[epoch]; have || peer.Device != "" {
-			out = append(out, epoch)
-		}
-	}
-	return out
 }
 
 // greet proves to a server who this end is, and checks that the server is peer.
@@ -83,11 +69,6 @@ func greet(conn *tls.Conn, id Identity, peer Peer, epoch int) error {
 	if err != nil {
 		return err
 	}
-	return exchange(conn, h, want)
-}
-
-// exchange sends the hello and takes the answer.
-func exchange(conn *tls.Conn, h hello, want []byte) error {
 	raw, err := pack(h)
 	if err != nil {
 		return err

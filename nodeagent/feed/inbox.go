@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -284,9 +283,7 @@ func (b *inbox) commit() {
 		for _, e := range have.exports {
 			live.Exports = append(live.Exports, e.export)
 		}
-		slices.SortFunc(live.Exports, func(a, b model.LiveExport) int {
-			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-		})
+		slices.SortFunc(live.Exports, compareExports)
 		next[cluster] = Heard{Live: live, Stale: have.stale}
 		if b.ages != nil {
 			b.ages.heard(cluster, have.exports)

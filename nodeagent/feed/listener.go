@@ -55,28 +55,19 @@ func (l *listener) once(ctx context.Context, sessions *sync.WaitGroup) error {
 	defer cancel()
 	watcher.Go(func() {
 		defer func() { _ = open.Close() }()
-		l.whileSame(ctx, index)
-	})
-	return l.accept(ctx, open, sessions)
-}
-
-// whileSame returns when ctx ends or the device is no longer the one with index.
-func (l *listener) whileSame(ctx context.Context, index int) {
-	ticker := time.NewTicker(retry)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if socket.Index(l.place.Device) != index {
+		ticker := time.NewTicker(retry)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
 				return
+			case <-ticker.C:
+				if socket.Index(l.place.Device) != index {
+					return
+				}
 			}
 		}
-	}
-}
-
-func (l *listener) accept(ctx context.Context, open net.Listener, sessions *sync.WaitGroup) error {
+	})
 	for {
 		conn, err := open.Accept()
 		if err != nil {
@@ -92,7 +83,15 @@ func (l *listener) accept(ctx context.Context, open net.Listener, sessions *sync
 		sessions.Go(func() {
 			err := l.server.serve(ctx, conn, l)
 			if errors.Is(err, errRefused) || errors.Is(err, errFull) {
-				l.server.refused(conn.RemoteAddr(), err)
+				// Once per set of peers.
+				s := l.server
+				s.mu.Lock()
+				known := s.warned[err.Error()] || len(s.warned) >= maxWarned
+				s.warned[err.Error()] = true
+				s.mu.Unlock()
+				if !known {
+					s.config.Log.Warn("feed subscriber refused", "from", conn.RemoteAddr().String(), "err", err)
+				}
 			}
 		})
 	}
@@ -100,14 +99,3 @@ func (l *listener) accept(ctx context.Context, open net.Listener, sessions *sync
 
 // maxWarned bounds the refusals that are remembered as logged.
 const maxWarned = 1000
-
-// refused logs a refusal once per set of peers.
-func (s *Server) refused(from net.Addr, err error) {
-	s.mu.Lock()
-	known := s.warned[err.Error()] || len(s.warned) >= maxWarned
-	s.warned[err.Error()] = true
-	s.mu.Unlock()
-	if !known {
-		s.config.Log.Warn("feed subscriber refused", "from", from.String(), "err", err)
-	}
-}

@@ -26,10 +26,6 @@ type places struct {
 	strangers map[net.Conn]bool
 }
 
-func newPlaces(known func(netip.Addr) bool) *places {
-	return &places{known: known, taken: map[netip.Addr][]net.Conn{}, strangers: map[net.Conn]bool{}}
-}
-
 // source is the address that a connection comes from.
 func source(conn net.Conn) netip.Addr {
 	if from, is := conn.RemoteAddr().(*net.TCPAddr); is {

@@ -50,7 +50,7 @@ func NewServer(config Config) *Server {
 		sessions: map[*session]bool{},
 		warned:   map[string]bool{},
 	}
-	s.places = newPlaces(s.knows)
+	s.places = &places{known: s.knows, taken: map[netip.Addr][]net.Conn{}, strangers: map[net.Conn]bool{}}
 	return s
 }
 
@@ -189,7 +189,14 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, l *listener) error {
 	defer func() { _ = raw.Close() }()
 	group.Go(func() {
 		defer cancel()
-		s.listenTo(conn)
+		// A subscriber may say nothing but heartbeats.
+		for {
+			var f frame
+			_ = conn.SetReadDeadline(time.Now().Add(s.config.Timing.Silence))
+			if err := readFrame(conn, maxHello, &f); err != nil || f.Kind != kindHeartbeat {
+				return
+			}
+		}
 	})
 	return s.publishTo(ctx, conn, open.node)
 }
@@ -226,17 +233,6 @@ func (s *Server) welcome(ctx context.Context, conn *tls.Conn, l *listener) (*ses
 		return nil, refused
 	}
 	return &session{client: client, from: source(conn.NetConn()), node: a.node, epoch: h.Epoch, key: a.peers[client].Keys[h.Epoch]}, conn.SetDeadline(time.Time{})
-}
-
-// listenTo takes the heartbeats of a subscriber, which may say nothing else.
-func (s *Server) listenTo(conn *tls.Conn) {
-	for {
-		var f frame
-		_ = conn.SetReadDeadline(time.Now().Add(s.config.Timing.Silence))
-		if err := readFrame(conn, maxHello, &f); err != nil || f.Kind != kindHeartbeat {
-			return
-		}
-	}
 }
 
 // publishTo sends what the subscriber lacks whenever there is something, and

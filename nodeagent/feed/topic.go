@@ -106,7 +106,8 @@ func frames(kind string, have, want map[string]*encoded) ([][]byte, error) {
 		}
 		p.cluster(cluster, before, want[cluster])
 	}
-	return p.finish()
+	p.flush(false)
+	return p.out, p.wrong
 }
 
 // packer fills frames up to fullFrame.
@@ -123,11 +124,11 @@ func (p *packer) cluster(name string, have, want *encoded) {
 	want.changes(have, func(gone *piece) {
 		u := p.last(name, want)
 		u.Removed = append(u.Removed, gone.key())
-		p.grow(len(gone.key()) + 3)
+		p.size += len(gone.key()) + 3
 	}, func(fresh *piece) {
 		u := p.last(name, want)
 		u.Exports = append(u.Exports, fresh.raw)
-		p.grow(len(fresh.raw) + 1)
+		p.size += len(fresh.raw) + 1
 	})
 }
 
@@ -150,10 +151,8 @@ func (p *packer) add(u update, size int) {
 		p.flush(true)
 	}
 	p.now.Clusters = append(p.now.Clusters, u)
-	p.grow(size + len(u.Cluster) + len(u.Shape) + updateSize)
+	p.size += size + len(u.Cluster) + len(u.Shape) + updateSize
 }
-
-func (p *packer) grow(size int) { p.size += size }
 
 func (p *packer) flush(more bool) {
 	p.now.Kind, p.now.More = p.kind, more
@@ -163,9 +162,4 @@ func (p *packer) flush(more bool) {
 	}
 	p.out = append(p.out, raw)
 	p.kind, p.now, p.size = kindDelta, frame{}, 0
-}
-
-func (p *packer) finish() ([][]byte, error) {
-	p.flush(false)
-	return p.out, p.wrong
 }
