@@ -25,18 +25,6 @@ type area struct {
 	haveServices, haveSlices bool
 }
 
-func newArea(table *facts.Table, w scope) *area {
-	a := &area{
-		namespace: w.namespace, table: table, names: map[string]bool{},
-		slicesOf: map[string]*store.Store[*discoveryv1.EndpointSlice]{},
-	}
-	for name := range strings.SplitSeq(w.names, ",") {
-		a.names[name] = true
-		a.slicesOf[name] = &store.Store[*discoveryv1.EndpointSlice]{}
-	}
-	return a
-}
-
 // show puts one Service into facts, as far as it counts.
 func (a *area) show(name string) bool {
 	if !a.haveServices || !a.haveSlices || !a.names[name] {

@@ -34,34 +34,12 @@ type events struct {
 	last    int64 // that made a name, so that no two are alike
 }
 
-func newEvents(client *Client, node string) *events {
-	return &events{client: client, node: node, rate: flowcontrol.NewTokenBucketRateLimiter(1.0/eventsSeconds, eventsAtOnce)}
-}
-
 // event is one thing that happened.
 type event struct{ kind, reason, action, note string }
 
 // of reports what changed between two states. What is told is gone from the list
 // even if the server did not take it: events are no record.
 func (e *events) of(ctx context.Context, before, now NodeStatus) error {
-	for _, happened := range changes(before, now) {
-		if !e.rate.TryAccept() {
-			e.dropped++
-			continue
-		}
-		if e.dropped > 0 {
-			happened.note += fmt.Sprintf(" (and %d events before that were not sent)", e.dropped)
-		}
-		if err := e.send(ctx, happened); err != nil {
-			return err
-		}
-		e.dropped = 0
-	}
-	return nil
-}
-
-// changes lists what is worth telling, in order.
-func changes(before, now NodeStatus) []event {
 	var out []event
 	for _, link := range slices.Sorted(maps.Keys(now.Up)) {
 		was, known := before.Up[link]
@@ -90,7 +68,20 @@ func changes(before, now NodeStatus) []event {
 	if before.Fabric != "" && before.Fabric != now.Fabric {
 		out = append(out, event{"Normal", "FabricChanged", "Converge", "fabric " + now.Fabric + " is in force, it was " + before.Fabric})
 	}
-	return out
+	for _, happened := range out {
+		if !e.rate.TryAccept() {
+			e.dropped++
+			continue
+		}
+		if e.dropped > 0 {
+			happened.note += fmt.Sprintf(" (and %d events before that were not sent)", e.dropped)
+		}
+		if err := e.send(ctx, happened); err != nil {
+			return err
+		}
+		e.dropped = 0
+	}
+	return nil
 }
 
 // send writes one event. A server that does not want it is no trouble; one that

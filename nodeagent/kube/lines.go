@@ -23,25 +23,6 @@ const (
 	askEvery    = 2 * time.Second
 )
 
-// dialer sets TCP_USER_TIMEOUT, which bounds both what waits for its acknowledgement and,
-// in place of their number, questions without an answer (tcp(7)).
-func dialer() *net.Dialer {
-	return &net.Dialer{
-		Timeout:         dialTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery},
-		ControlContext: func(_ context.Context, _, address string, raw syscall.RawConn) error {
-			var failed error
-			err := raw.Control(func(fd uintptr) {
-				failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(deadTime.Milliseconds()))
-			})
-			if err := errors.Join(err, failed); err != nil {
-				return fmt.Errorf("prepare connection to %s: %w", address, err)
-			}
-			return nil
-		},
-	}
-}
-
 // lines are the connections to the API server that are open.
 type lines struct {
 	mu   sync.Mutex
@@ -54,7 +35,22 @@ type line struct {
 }
 
 func (l *lines) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := dialer().DialContext(ctx, network, address)
+	// TCP_USER_TIMEOUT bounds both what waits for its acknowledgement and, in place of their
+	// number, questions without an answer (tcp(7)).
+	conn, err := (&net.Dialer{
+		Timeout:         dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: askAfter, Interval: askEvery},
+		ControlContext: func(_ context.Context, _, address string, raw syscall.RawConn) error {
+			var failed error
+			err := raw.Control(func(fd uintptr) {
+				failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(deadTime.Milliseconds()))
+			})
+			if err := errors.Join(err, failed); err != nil {
+				return fmt.Errorf("prepare connection to %s: %w", address, err)
+			}
+			return nil
+		},
+	}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

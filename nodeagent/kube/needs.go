@@ -52,17 +52,6 @@ func (s scope) restrict(options *metav1.ListOptions) {
 	}
 }
 
-// selectors gives the label selectors of the pods that count.
-func (s scope) selectors() []labels.Selector {
-	var out []labels.Selector
-	for rule := range strings.SplitSeq(s.rules, "\n") {
-		if selector, err := labels.Parse(rule); err == nil {
-			out = append(out, selector)
-		}
-	}
-	return out
-}
-
 // needs is what a node's facts must hold.
 type needs struct {
 	labels     map[string]bool            // keys of labels that pick the nodes of gateways

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 // HawserNodes is the resource in which each agent reports about its node; the object
@@ -134,7 +135,10 @@ type Reporter struct {
 
 // NewReporter makes a reporter; say gives what is to be told, and must be cheap.
 func NewReporter(client *Client, node string, log *slog.Logger, say func() NodeStatus) *Reporter {
-	return &Reporter{client: client, node: node, log: log, say: say, every: reportEvery, tell: newEvents(client, node)}
+	rate := flowcontrol.NewTokenBucketRateLimiter(1.0/eventsSeconds, eventsAtOnce)
+	return &Reporter{
+		client: client, node: node, log: log, say: say, every: reportEvery, tell: &events{client: client, node: node, rate: rate},
+	}
 }
 
 // Run reports until ctx ends.
@@ -202,7 +206,17 @@ func (r *Reporter) once(ctx context.Context) error {
 		}
 	}
 	now := time.Now()
-	want.Conditions = since(r.written.Conditions, want.Conditions, now)
+	// Each condition has the time of its last change.
+	want.Conditions = slices.Clone(want.Conditions)
+	for i := range want.Conditions {
+		c := &want.Conditions[i]
+		c.LastTransitionTime = metav1.NewTime(now.UTC().Truncate(time.Second))
+		for _, b := range r.written.Conditions {
+			if b.Type == c.Type && b.Status == c.Status {
+				c.LastTransitionTime = b.LastTransitionTime
+			}
+		}
+	}
 	if kept := steady(*r.written, want, now.Sub(r.at)); reflect.DeepEqual(*r.written, kept) {
 		if now.Sub(r.at) < reportAgain {
 			return nil
@@ -286,20 +300,6 @@ func (r *Reporter) apply(ctx context.Context, status NodeStatus, sub string) err
 	}
 	r.tell.uid = written.GetUID()
 	return nil
-}
-
-// since gives each condition the time of its last change.
-func since(before, now []metav1.Condition, at time.Time) []metav1.Condition {
-	out := slices.Clone(now)
-	for i := range out {
-		out[i].LastTransitionTime = metav1.NewTime(at.UTC().Truncate(time.Second))
-		for _, b := range before {
-			if b.Type == out[i].Type && b.Status == out[i].Status {
-				out[i].LastTransitionTime = b.LastTransitionTime
-			}
-		}
-	}
-	return out
 }
 
 // Measurements that differ by less are the same: a fifth and half a millisecond of the

@@ -39,9 +39,38 @@ func trim(object any) any {
 			Status: corev1.ServiceStatus{LoadBalancer: o.Status.LoadBalancer},
 		}
 	case *discoveryv1.EndpointSlice:
-		return trimSlice(o)
+		out := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: o.Namespace, Name: o.Name,
+				Labels: map[string]string{discoveryv1.LabelServiceName: o.Labels[discoveryv1.LabelServiceName]},
+			},
+			AddressType: o.AddressType,
+			Ports:       o.Ports,
+			Endpoints:   make([]discoveryv1.Endpoint, len(o.Endpoints)),
+		}
+		for i, e := range o.Endpoints {
+			kept := discoveryv1.Endpoint{
+				Addresses: e.Addresses, Conditions: discoveryv1.EndpointConditions{Ready: e.Conditions.Ready},
+				Hostname: e.Hostname, NodeName: e.NodeName,
+			}
+			if e.TargetRef != nil {
+				kept.TargetRef = &corev1.ObjectReference{Kind: e.TargetRef.Kind, Name: e.TargetRef.Name}
+			}
+			out.Endpoints[i] = kept
+		}
+		return out
 	case *unstructured.Unstructured:
-		return ofMCS(o)
+		// An object of the Multi-Cluster Services API that cannot be read stays as it is, and
+		// counts as none.
+		var out metav1.Object = &mcsv1.ServiceExport{}
+		if o.GetKind() == mcsv1.ServiceImportKindName {
+			out = &mcsv1.ServiceImport{}
+		}
+		listwatch.TrimWriters(o, FieldManager)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
+			return o
+		}
+		return out
 	}
 	return object
 }
@@ -75,62 +104,12 @@ func ofNode(node *corev1.Node, keys []string) *corev1.Node {
 	return out
 }
 
-// ofMCS reads an object of the Multi-Cluster Services API. One that cannot be read stays as it
-// is, and counts as none.
-func ofMCS(o *unstructured.Unstructured) any {
-	var out metav1.Object = &mcsv1.ServiceExport{}
-	if o.GetKind() == mcsv1.ServiceImportKindName {
-		out = &mcsv1.ServiceImport{}
-	}
-	listwatch.TrimWriters(o, FieldManager)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
-		return o
-	}
-	return out
-}
-
-func trimSlice(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-	out := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace, Name: s.Name,
-			Labels: map[string]string{discoveryv1.LabelServiceName: s.Labels[discoveryv1.LabelServiceName]},
-		},
-		AddressType: s.AddressType,
-		Ports:       s.Ports,
-		Endpoints:   make([]discoveryv1.Endpoint, len(s.Endpoints)),
-	}
-	for i, e := range s.Endpoints {
-		kept := discoveryv1.Endpoint{
-			Addresses: e.Addresses, Conditions: discoveryv1.EndpointConditions{Ready: e.Conditions.Ready},
-			Hostname: e.Hostname, NodeName: e.NodeName,
-		}
-		if e.TargetRef != nil {
-			kept.TargetRef = &corev1.ObjectReference{Kind: e.TargetRef.Kind, Name: e.TargetRef.Name}
-		}
-		out.Endpoints[i] = kept
-	}
-	return out
-}
-
 // sink takes the objects of one watch. Each function reports whether facts changed.
 type sink struct {
 	take func(object any) bool
 	lose func(key string) bool
 	keep func(wanted func(key string) bool) bool
 	told func() bool // all objects came; nil = nobody waits for that
-}
-
-// replace takes all objects that there are in a namespace; empty = in all.
-func (s sink) replace(namespace string, objects []any) bool {
-	there := make(map[string]bool, len(objects))
-	changed := false
-	for _, object := range objects {
-		there[keyOf(object)] = true
-		changed = s.take(object) || changed
-	}
-	elsewhere := func(key string) bool { return namespace != "" && !strings.HasPrefix(key, namespace+"/") }
-	changed = s.keep(func(key string) bool { return there[key] || elsewhere(key) }) || changed
-	return s.told != nil && s.told() || changed
 }
 
 // sinkOf makes the sink of a scope.
@@ -146,7 +125,13 @@ func (s *Source) sinkOf(w scope) sink {
 	case namespaces:
 		return sink{take: func(o any) bool { return t.PutNamespace(o.(*corev1.Namespace).Name) }, lose: t.DropNamespace, keep: t.KeepNamespaces}
 	case pods:
-		return sink{take: taker(t, w.selectors()), lose: t.DropPod, keep: t.KeepPods}
+		var out []labels.Selector
+		for rule := range strings.SplitSeq(w.rules, "\n") {
+			if selector, err := labels.Parse(rule); err == nil {
+				out = append(out, selector)
+			}
+		}
+		return sink{take: taker(t, out), lose: t.DropPod, keep: t.KeepPods}
 	case serviceExports:
 		return both(&s.exports, t.PutExport, t.DropExport, t.KeepExports)
 	case serviceImports:

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -9,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/bell"
@@ -124,15 +125,7 @@ func (s *Source) adjust(start func(*watching)) {
 		}
 	}
 	s.stale = false
-	forgot, loaded := s.forget(), s.load()
-	if forgot || loaded {
-		s.changed()
-	}
-}
-
-// forget drops what no watch is about any more.
-func (s *Source) forget() bool {
-	names := s.needs.names(s.table.Exports())
+	names := s.needs.names(s.table.Exports()) // what no watch is about any more goes
 	changed := s.table.KeepServices(func(key string) bool {
 		namespace, name, _ := strings.Cut(key, "/")
 		return names[namespace][name]
@@ -149,14 +142,24 @@ func (s *Source) forget() bool {
 	if !s.needs.namespaces {
 		changed = s.table.KeepNamespaces(nothing) || changed
 	}
-	return changed
+	if s.load() || changed {
+		s.changed()
+	}
 }
 
 // area gives what is known of the Services of a scope.
 func (s *Source) area(w scope) *area {
 	key := w.namespace + "/" + w.names
 	if s.areas[key] == nil {
-		s.areas[key] = newArea(s.table, w)
+		a := &area{
+			namespace: w.namespace, table: s.table, names: map[string]bool{},
+			slicesOf: map[string]*store.Store[*discoveryv1.EndpointSlice]{},
+		}
+		for name := range strings.SplitSeq(w.names, ",") {
+			a.names[name] = true
+			a.slicesOf[name] = &store.Store[*discoveryv1.EndpointSlice]{}
+		}
+		s.areas[key] = a
 	}
 	return s.areas[key]
 }
@@ -199,37 +202,20 @@ func (s *Source) load() bool {
 	return true
 }
 
-// noted keeps how a request of a watch ended. That we may not have something, or
-// that there is no such thing, is an answer too: the rest counts without it.
-func (s *Source) noted(w *watching, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.watches[w.scope] != w {
-		return
-	}
-	w.err = err
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		w.settled = true
-	}
-	away := slices.ContainsFunc(slices.Collect(maps.Values(s.watches)), func(w *watching) bool { return unreachable(w.err) })
-	switch {
-	case away && s.outage.IsZero():
-		s.outage = time.Now()
-		s.log.Warn("kubernetes API is away, what was known last stays in force", "host", s.client.Host, "err", err)
-	case !away && !s.outage.IsZero() && err == nil:
-		s.outage = time.Time{}
-		s.log.Info("kubernetes API answers", "host", s.client.Host)
-	}
-	if s.load() {
-		s.changed()
-	}
-}
-
 // Current gives the facts in force. They are shared: do not change them.
 func (s *Source) Current() facts.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state := facts.State{Facts: s.table.Facts(), Loaded: s.loaded, Err: s.trouble(), From: fromAPI, Since: s.outage}
+	// One line for each thing that a person can mend.
+	told := map[string]bool{}
+	var errs []error
+	for _, w := range slices.SortedFunc(maps.Values(s.watches), byScope) {
+		if err := w.trouble(s.client.Host); err != nil && !told[err.Error()] {
+			told[err.Error()] = true
+			errs = append(errs, err)
+		}
+	}
+	state := facts.State{Facts: s.table.Facts(), Loaded: s.loaded, Err: errors.Join(errs...), From: fromAPI, Since: s.outage}
 	state.Facts.Recorded = true // addresses are given in the API alone
 	if !s.outage.IsZero() {
 		state.From = fromCopy

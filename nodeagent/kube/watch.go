@@ -3,10 +3,11 @@ package kube
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,31 @@ func (w *watching) Watch(ctx context.Context, options metav1.ListOptions) (watch
 }
 
 // Ended keeps how a request ended.
-func (w *watching) Ended(err error) { w.source.noted(w, err) }
+func (w *watching) Ended(err error) {
+	// That we may not have something, or that there is no such thing, is an answer too: the
+	// rest counts without it.
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	if w.source.watches[w.scope] != w {
+		return
+	}
+	w.err = err
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		w.settled = true
+	}
+	away := slices.ContainsFunc(slices.Collect(maps.Values(w.source.watches)), func(w *watching) bool { return unreachable(w.err) })
+	switch {
+	case away && w.source.outage.IsZero():
+		w.source.outage = time.Now()
+		w.source.log.Warn("kubernetes API is away, what was known last stays in force", "host", w.source.client.Host, "err", err)
+	case !away && !w.source.outage.IsZero() && err == nil:
+		w.source.outage = time.Time{}
+		w.source.log.Info("kubernetes API answers", "host", w.source.client.Host)
+	}
+	if w.source.load() {
+		w.source.changed()
+	}
+}
 
 // Trim leaves of an object what facts are made of.
 func (w *watching) Trim(object any) any { return trim(object) }
@@ -59,7 +84,15 @@ func (w *watching) Replace(objects []any) {
 	w.source.apply(w, func() bool {
 		first := !w.settled
 		w.settled = true
-		return w.sink.replace(w.namespace, objects) || first
+		there := make(map[string]bool, len(objects))
+		changed := false
+		for _, object := range objects {
+			there[keyOf(object)] = true
+			changed = w.sink.take(object) || changed
+		}
+		elsewhere := func(key string) bool { return w.namespace != "" && !strings.HasPrefix(key, w.namespace+"/") }
+		changed = w.sink.keep(func(key string) bool { return there[key] || elsewhere(key) }) || changed
+		return w.sink.told != nil && w.sink.told() || changed || first
 	})
 }
 
@@ -82,20 +115,6 @@ func unreachable(err error) bool {
 		return true
 	}
 	return false
-}
-
-// trouble puts into words what the watches ended with, one line for each thing
-// that a person can mend.
-func (s *Source) trouble() error {
-	told := map[string]bool{}
-	var errs []error
-	for _, w := range slices.SortedFunc(maps.Values(s.watches), byScope) {
-		if err := w.trouble(s.client.Host); err != nil && !told[err.Error()] {
-			told[err.Error()] = true
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func byScope(a, b *watching) int {
