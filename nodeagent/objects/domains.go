@@ -193,20 +193,15 @@ func (k *domainKind) count(integration, text, rest string, beside []corefile.Bes
 	}
 	if u.right && !right {
 		u.times++
-		u.by = lastManager(o)
+		by, at := "somebody", ""
+		for _, f := range o.GetManagedFields() {
+			if f.Time != nil && f.Manager != FieldManager && f.Time.UTC().String() >= at {
+				by, at = f.Manager, f.Time.UTC().String()
+			}
+		}
+		u.by = by
 	}
 	u.right = right
-}
-
-// lastManager names who wrote an object last.
-func lastManager(o *corev1.ConfigMap) string {
-	by, at := "somebody", ""
-	for _, f := range o.GetManagedFields() {
-		if f.Time != nil && f.Manager != FieldManager && f.Time.UTC().String() >= at {
-			by, at = f.Manager, f.Time.UTC().String()
-		}
-	}
-	return by
 }
 
 // Adopt makes want the text that would stand there.
@@ -240,7 +235,17 @@ func (k *domainKind) Apply(ctx context.Context, list []diff.Change[Domain]) erro
 				dnsNamespace, mapOfDNS[integration])}
 		}
 		if err := k.write(ctx, c.Op, integration, o, besides(integration, all)); err != nil {
-			return explained(err, integration)
+			place := dnsNamespace + "/" + mapOfDNS[integration] + "/" + keyOfDNS[integration]
+			var d diag.Diagnostic
+			if errors.As(err, &d) {
+				d.Pos.File = cmp.Or(d.Pos.File, place)
+				return fmt.Errorf("%w; %s", d, d.Hint)
+			}
+			var blocked converge.ErrBlocked
+			if errors.As(err, &blocked) {
+				return err
+			}
+			return fmt.Errorf("%s: %w", place, err)
 		}
 		return nil
 	})
@@ -273,21 +278,6 @@ func (k *domainKind) write(ctx context.Context, op diff.Op, integration string, 
 		return err
 	}
 	return wrong
-}
-
-// explained puts the place before what is wrong, and what mends it behind.
-func explained(err error, integration string) error {
-	place := dnsNamespace + "/" + mapOfDNS[integration] + "/" + keyOfDNS[integration]
-	var d diag.Diagnostic
-	if errors.As(err, &d) {
-		d.Pos.File = cmp.Or(d.Pos.File, place)
-		return fmt.Errorf("%w; %s", d, d.Hint)
-	}
-	var blocked converge.ErrBlocked
-	if errors.As(err, &blocked) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", place, err)
 }
 
 // Property is a ClusterProperty (KEP-2149).

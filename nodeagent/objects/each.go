@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,11 +18,6 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/listwatch"
 )
-
-// undeclared reports whether the server's schema lacks a field that was written.
-func undeclared(err error, field string) bool {
-	return err != nil && strings.Contains(err.Error(), field) && strings.Contains(err.Error(), "not declared in schema")
-}
 
 // away reports whether an error is no answer of the server: then there will be none
 // to the next request either.

@@ -109,26 +109,22 @@ func (k *exportKind) Apply(ctx context.Context, list []diff.Change[Export]) erro
 		case c.Op == diff.Delete:
 			c.Want = Export{Namespace: c.Have.Namespace, Name: c.Have.Name}
 		}
-		return k.write(ctx, c, seen)
-	})
-}
-
-func (k *exportKind) write(ctx context.Context, c diff.Change[Export], seen *mcsv1.ServiceExport) error {
-	if have := seen.GetAnnotations()[mcs.AddressesAnnotation]; have != c.Want.Addresses {
-		if err := k.record(ctx, c.Want, seen); err != nil {
-			return err
+		if have := seen.GetAnnotations()[mcs.AddressesAnnotation]; have != c.Want.Addresses {
+			if err := k.record(ctx, c.Want, seen); err != nil {
+				return err
+			}
 		}
-	}
-	if !changes(c, "generation", "conditions") {
-		return nil
-	}
-	o := k.table.body(c.Want.Namespace, c.Want.Name, seen.UID)
-	// The type would leave out an empty list, and a status of which server-side apply takes the
-	// last field away is null, which the definition refuses.
-	o.Object["status"] = map[string]any{
-		"conditions": conditionBodies(c.Want.Conditions, seen.Status.Conditions, c.Want.Generation, time.Now()),
-	}
-	return k.table.apply(ctx, o, true, "status")
+		if !changes(c, "generation", "conditions") {
+			return nil
+		}
+		o := k.table.body(c.Want.Namespace, c.Want.Name, seen.UID)
+		// The type would leave out an empty list, and a status of which server-side apply takes the
+		// last field away is null, which the definition refuses.
+		o.Object["status"] = map[string]any{
+			"conditions": conditionBodies(c.Want.Conditions, seen.Status.Conditions, c.Want.Generation, time.Now()),
+		}
+		return k.table.apply(ctx, o, true, "status")
+	})
 }
 
 // record writes the annotation. Only a merge takes away one that somebody else wrote.

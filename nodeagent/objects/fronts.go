@@ -2,11 +2,12 @@ package objects
 
 import (
 	"context"
-	"net/netip"
 	"slices"
+	"strconv"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/mcs"
@@ -59,18 +60,11 @@ func FrontsOf(own *fabric.Cluster, facts model.Facts) []Front {
 			front.Ports = append(front.Ports, mcs.Port{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
 		}
 		for _, a := range facts.Nodes[n].Addrs {
-			front.Type, front.Address = familyOf(a), a.String()
+			front.Type, front.Address = "IPv"+strconv.Itoa(fabric.Family(a)), a.String()
 			out = append(out, front)
 		}
 	}
 	return out
-}
-
-func familyOf(a netip.Addr) string {
-	if a.Is6() {
-		return "IPv6"
-	}
-	return "IPv4"
 }
 
 // frontKind is the kind of these EndpointSlices.
@@ -115,7 +109,7 @@ func haveFront(have *discoveryv1.EndpointSlice) Front {
 	}
 	for _, e := range have.Endpoints {
 		if e.Conditions.Ready != nil && *e.Conditions.Ready && len(e.Addresses) == 1 && len(have.Endpoints) == 1 {
-			out.Node, out.Address = optional(e.NodeName), e.Addresses[0]
+			out.Node, out.Address = ptr.Deref(e.NodeName, ""), e.Addresses[0]
 		}
 	}
 	return out

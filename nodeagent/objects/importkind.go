@@ -49,7 +49,7 @@ func (k *importKind) write(ctx context.Context, c diff.Change[Import], seen *mcs
 		return nil
 	}
 	err := k.table.apply(ctx, k.statusOf(c.Want, seen), true, "status")
-	if undeclared(err, "endpointSliceObjects") {
+	if err != nil && strings.Contains(err.Error(), "endpointSliceObjects") && strings.Contains(err.Error(), "not declared in schema") {
 		k.plain.Store(true)
 		err = k.table.apply(ctx, k.statusOf(c.Want, seen), true, "status")
 	}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/diff"
@@ -128,7 +129,7 @@ func haveImport(have *mcsv1.ServiceImport) Import {
 	spec := have.Spec
 	out := Import{
 		Namespace: have.Namespace, Name: have.Name, Type: string(spec.Type), IPs: spec.IPs, Affinity: string(spec.SessionAffinity),
-		InternalTrafficPolicy: string(*orDefault(spec.InternalTrafficPolicy, "")), TrafficDistribution: optional(spec.TrafficDistribution),
+		InternalTrafficPolicy: string(ptr.Deref(spec.InternalTrafficPolicy, "")), TrafficDistribution: ptr.Deref(spec.TrafficDistribution, ""),
 		Slices: string(have.Status.EndpointSliceObjects), Conditions: conditionsOf(have.Status.Conditions),
 	}
 	for _, family := range spec.IPFamilies {
@@ -136,11 +137,11 @@ func haveImport(have *mcsv1.ServiceImport) Import {
 	}
 	for _, p := range spec.Ports {
 		out.Ports = append(out.Ports, mcs.Port{
-			Name: p.Name, Protocol: string(p.Protocol), Port: int(p.Port), AppProtocol: optional(p.AppProtocol),
+			Name: p.Name, Protocol: string(p.Protocol), Port: int(p.Port), AppProtocol: ptr.Deref(p.AppProtocol, ""),
 		})
 	}
 	if c := spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
-		out.AffinitySeconds = int(*orDefault(c.ClientIP.TimeoutSeconds, 0))
+		out.AffinitySeconds = int(ptr.Deref(c.ClientIP.TimeoutSeconds, 0))
 	}
 	var from exported
 	if json.Unmarshal([]byte(have.Annotations[exportedAnnotation]), &from) == nil {

@@ -290,18 +290,18 @@ const kubeadm = ".:53 {\\n    errors\\n    forward . /etc/resolv.conf\\n    relo
 func TestDomainLaws(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t)
-	maps := []string{
+	texts := []string{
 		`{"metadata":{"name":"coredns","namespace":"kube-system"},"data":{"Corefile":"` + kubeadm + `","other":"x"}}`,
 		`{"metadata":{"name":"coredns-custom","namespace":"kube-system"},"data":{"their.server":"example.org {\n}\n"}}`,
 		`{"metadata":{"name":"node-local-dns","namespace":"kube-system"},"data":{"Corefile":".:53 {\n    bind __PILLAR__LOCAL__DNS__\n    forward . __PILLAR__UPSTREAM__SERVERS__\n}\n"}}`,
 		`{"metadata":{"name":"kube-dns","namespace":"kube-system"},"data":{"stubDomains":"{ \"a\": [\"1.2.3.4\"] }\n"}}`,
 	}
 	s.put("namespaces", `{"metadata":{"name":"","namespace":"kube-system"}}`)
-	for _, text := range maps {
+	for _, text := range texts {
 		s.put("configmaps", escaped(text))
 	}
 	before := map[string]any{}
-	for _, name := range dnsMaps() {
+	for _, name := range slices.Sorted(maps.Values(mapOfDNS)) {
 		before[name] = s.get("configmaps kube-system/" + name).Object["data"]
 	}
 	f := corefile.Forward{Zones: []string{"clusterset.local"}, Servers: []netip.Addr{addr("169.254.73.53")}}
@@ -315,10 +315,10 @@ func TestDomainLaws(t *testing.T) {
 	convergetest.Laws(t, newKind, convergetest.Samples[Domain]{
 		Want: want,
 		Tamper: map[string]func(*testing.T){
-			"block taken out":   func(*testing.T) { s.put("configmaps", escaped(maps[0])) },
-			"cache's taken out": func(*testing.T) { s.put("configmaps", escaped(maps[2])) },
+			"block taken out":   func(*testing.T) { s.put("configmaps", escaped(texts[0])) },
+			"cache's taken out": func(*testing.T) { s.put("configmaps", escaped(texts[2])) },
 			"file emptied":      func(*testing.T) { s.edit("configmaps kube-system/coredns-custom", set("", "data", "hawser.server")) },
-			"stub taken out":    func(*testing.T) { s.put("configmaps", escaped(maps[3])) },
+			"stub taken out":    func(*testing.T) { s.put("configmaps", escaped(texts[3])) },
 		},
 		Foreign: func(*testing.T) func() error {
 			s.put("configmaps", `{"metadata":{"name":"kube-proxy","namespace":"kube-system"},"data":{"Corefile":"# hawser: begin"}}`)
@@ -326,7 +326,7 @@ func TestDomainLaws(t *testing.T) {
 		},
 		Silent: []string{"Forward", "Whole", "Beside"},
 	})
-	for _, name := range slices.Sorted(slices.Values(dnsMaps())) {
+	for _, name := range slices.Sorted(maps.Values(mapOfDNS)) {
 		if diff := cmp.Diff(before[name], s.get("configmaps kube-system/" + name).Object["data"]); diff != "" {
 			t.Errorf("%s is not as it was (-want +have)\n%s", name, diff)
 		}

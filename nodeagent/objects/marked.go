@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,7 +61,7 @@ func (m *marked[S, T]) Apply(ctx context.Context, list []diff.Change[S]) error {
 		case c.Op == diff.Delete:
 			return m.table.remove(ctx, seen)
 		case there && !isMarked(seen) && !listwatch.Wrote(seen, FieldManager):
-			return foreign(m.Name(), c.Key)
+			return fmt.Errorf("%s %s %w: it has no label %s=%s", m.Name(), c.Key, converge.ErrConflict, managedBy, manager)
 		case there && seen.GetDeletionTimestamp() != nil:
 			return converge.ErrBlocked{On: "the end of the one before"}
 		}

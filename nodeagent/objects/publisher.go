@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -78,10 +79,10 @@ func New(c Config) *Publisher {
 	p := &Publisher{config: c, trigger: bell.New(), turn: &turn{}, dns: map[string]List[*corev1.ConfigMap]{}}
 	slicesOf := follow(p, &Watch[*discoveryv1.EndpointSlice]{Resource: endpointSlices, Labels: discoveryv1.LabelManagedBy + "=" + sliceManager})
 	propertiesOf := follow(p, &Watch[*clusterProperty]{Resource: clusterProperties})
-	var maps []List[*corev1.ConfigMap]
-	for _, name := range dnsMaps() {
+	var ofDNS []List[*corev1.ConfigMap]
+	for _, name := range slices.Sorted(maps.Values(mapOfDNS)) {
 		p.dns[name] = follow(p, &Watch[*corev1.ConfigMap]{Resource: configMaps, Namespace: dnsNamespace, Fields: "metadata.name=" + name, Writers: true})
-		maps = append(maps, p.dns[name])
+		ofDNS = append(ofDNS, p.dns[name])
 	}
 	imports := newTable(c.Client, serviceImports, "ServiceImport", c.Imports)
 	p.engine = &converge.Engine[Want]{
@@ -98,7 +99,7 @@ func New(c Config) *Publisher {
 				func(w Want) []Slice { return converted(w.State.Slices, wantSlice) }, nil),
 			converge.NewStage(newFronts(p.turn, newTable(c.Client, endpointSlices, "EndpointSlice", only(slicesOf, isFront))),
 				func(w Want) []Front { return w.Fronts }, nil),
-			converge.NewStage(&domainKind{turn: p.turn, undone: map[string]*undone{}, table: newTable(c.Client, configMaps, "ConfigMap", together(maps))},
+			converge.NewStage(&domainKind{turn: p.turn, undone: map[string]*undone{}, table: newTable(c.Client, configMaps, "ConfigMap", together(ofDNS))},
 				func(w Want) []Domain { return wantDomains(w.DNS, w.Forward) }, nil),
 		},
 	}
@@ -110,15 +111,6 @@ func converted[A, B any](list []A, to func(A) B) []B {
 	for i, a := range list {
 		out[i] = to(a)
 	}
-	return out
-}
-
-func dnsMaps() []string {
-	var out []string
-	for _, name := range mapOfDNS {
-		out = append(out, name)
-	}
-	slices.Sort(out)
 	return out
 }
 
@@ -226,17 +218,5 @@ func (t *turn) may(op diff.Op) error {
 
 // changes tells which parts of an object a change is about.
 func changes[S diff.Spec](c diff.Change[S], names ...string) bool {
-	for _, d := range c.Deltas() {
-		for _, name := range names {
-			if d.Name == name {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// foreign is the error about an object that is somebody else's.
-func foreign(kind, key string) error {
-	return fmt.Errorf("%s %s %w: it has no label %s=%s", kind, key, converge.ErrConflict, managedBy, manager)
+	return slices.ContainsFunc(c.Deltas(), func(d diff.Delta) bool { return slices.Contains(names, d.Name) })
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"hawser.dev/hawser/internal/diff"
@@ -64,7 +65,7 @@ func haveSlice(have *discoveryv1.EndpointSlice, imports map[string]*mcsv1.Servic
 	}
 	out.Ports = havePorts(have)
 	for _, e := range have.Endpoints {
-		text := strings.TrimSuffix(strings.Join(e.Addresses, "+")+" "+optional(e.Hostname), " ")
+		text := strings.TrimSuffix(strings.Join(e.Addresses, "+")+" "+ptr.Deref(e.Hostname, ""), " ")
 		if e.Conditions.Ready == nil || !*e.Conditions.Ready {
 			text += " (not ready)"
 		}
@@ -82,8 +83,8 @@ func havePorts(have *discoveryv1.EndpointSlice) []mcs.Port {
 	var out []mcs.Port
 	for _, p := range have.Ports {
 		out = append(out, mcs.Port{
-			Name: optional(p.Name), Protocol: string(*orDefault(p.Protocol, corev1.ProtocolTCP)),
-			Port: int(*orDefault(p.Port, 0)), AppProtocol: optional(p.AppProtocol),
+			Name: ptr.Deref(p.Name, ""), Protocol: string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)),
+			Port: int(ptr.Deref(p.Port, 0)), AppProtocol: ptr.Deref(p.AppProtocol, ""),
 		})
 	}
 	return out
@@ -97,15 +98,6 @@ func wantPorts(ports []mcs.Port) []discoveryv1.EndpointPort {
 		out[i] = discoveryv1.EndpointPort{Name: &p.Name, Protocol: &protocol, Port: &port, AppProtocol: filled(p.AppProtocol)}
 	}
 	return out
-}
-
-func optional(text *string) string { return *orDefault(text, "") }
-
-func orDefault[T any](value *T, otherwise T) *T {
-	if value == nil {
-		return &otherwise
-	}
-	return value
 }
 
 // sliceKind is the kind of the EndpointSlices of imports.

@@ -39,31 +39,22 @@ func Reverse(prefix netip.Prefix) []string {
 	raw := prefix.Addr().AsSlice()
 	var out []string
 	for range 1 << (labels*width - prefix.Bits()) {
-		out = append(out, reverseName(raw, labels, width))
-		add(raw, labels, width)
-	}
-	return out
-}
-
-func reverseName(raw []byte, labels, width int) string {
-	var parts []string
-	for i := labels - 1; i >= 0; i-- {
-		if width == 8 {
-			parts = append(parts, strconv.Itoa(int(raw[i])))
-		} else {
-			parts = append(parts, strconv.FormatUint(uint64(raw[i/2]>>(4*(1-i%2))&15), 16))
+		var parts []string
+		for i := labels - 1; i >= 0; i-- {
+			if width == 8 {
+				parts = append(parts, strconv.Itoa(int(raw[i])))
+			} else {
+				parts = append(parts, strconv.FormatUint(uint64(raw[i/2]>>(4*(1-i%2))&15), 16))
+			}
+		}
+		out = append(out, strings.Join(append(parts, map[int]string{8: "in-addr.arpa", 4: "ip6.arpa"}[width]), "."))
+		switch {
+		case labels == 0:
+		case width == 8:
+			raw[labels-1]++
+		default:
+			raw[(labels-1)/2] += 1 << (4 * (labels % 2))
 		}
 	}
-	return strings.Join(append(parts, map[int]string{8: "in-addr.arpa", 4: "ip6.arpa"}[width]), ".")
-}
-
-// add goes on to the next value of the last label.
-func add(raw []byte, labels, width int) {
-	switch {
-	case labels == 0:
-	case width == 8:
-		raw[labels-1]++
-	default:
-		raw[(labels-1)/2] += 1 << (4 * (labels % 2))
-	}
+	return out
 }
