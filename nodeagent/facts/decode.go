@@ -87,7 +87,21 @@ func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
 	case "v1 List", "v1 NodeList", "v1 PodList", "v1 ServiceList", "v1 NamespaceList", "discovery.k8s.io/v1 EndpointSliceList",
 		mcsv1.GroupName + "/v1beta1 ServiceExportList", mcsv1.GroupName + "/v1beta1 ServiceImportList",
 		mcsv1.GroupName + "/v1alpha1 ServiceExportList", mcsv1.GroupName + "/v1alpha1 ServiceImportList":
-		return o.list(file, &h.Items, nesting)
+		if nesting == maxNesting {
+			return broken(file, h.Items.Line, fmt.Errorf("lists are nested more than %d deep", maxNesting))
+		}
+		if h.Items.IsZero() || isNull(&h.Items) {
+			return nil
+		}
+		if h.Items.Kind != yaml.SequenceNode {
+			return broken(file, h.Items.Line, errors.New("items is not a list"))
+		}
+		for _, item := range h.Items.Content {
+			if err := o.decode(file, item, nesting+1); err != nil {
+				return err
+			}
+		}
+		return nil
 	case "v1 Node":
 		return appendObject(file, node, &o.Nodes)
 	case "v1 Pod":
@@ -105,24 +119,6 @@ func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
 	}
 	if h.APIVersion == "" || h.Kind == "" {
 		return broken(file, node.Line, errors.New("a Kubernetes object has apiVersion and kind"))
-	}
-	return nil
-}
-
-func (o *Objects) list(file string, items *yaml.Node, nesting int) error {
-	if nesting == maxNesting {
-		return broken(file, items.Line, fmt.Errorf("lists are nested more than %d deep", maxNesting))
-	}
-	if items.IsZero() || isNull(items) {
-		return nil
-	}
-	if items.Kind != yaml.SequenceNode {
-		return broken(file, items.Line, errors.New("items is not a list"))
-	}
-	for _, item := range items.Content {
-		if err := o.decode(file, item, nesting+1); err != nil {
-			return err
-		}
 	}
 	return nil
 }

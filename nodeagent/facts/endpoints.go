@@ -6,7 +6,9 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"hawser.dev/hawser/nodeagent/model"
 )
@@ -21,7 +23,14 @@ func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string
 		if slice.AddressType == discoveryv1.AddressTypeFQDN {
 			continue
 		}
-		ports := portsOf(slice, numbers)
+		ports := make(map[string]int, len(slice.Ports))
+		for _, port := range slice.Ports {
+			protocol, name := string(ptr.Deref(port.Protocol, corev1.ProtocolTCP)), ptr.Deref(port.Name, "")
+			// A port without a number means "all ports" in the API; no service has one.
+			if number, known := numbers[protocol+"/"+name]; known && port.Port != nil {
+				ports[number] = int(*port.Port)
+			}
+		}
 		for i := range slice.Endpoints {
 			key, endpoint, ok := fromEndpoint(&slice.Endpoints[i])
 			if !ok {
@@ -40,24 +49,6 @@ func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string
 		out = append(out, *byKey[key])
 	}
 	return out
-}
-
-func portsOf(slice *discoveryv1.EndpointSlice, numbers map[string]string) map[string]int {
-	ports := make(map[string]int, len(slice.Ports))
-	for _, port := range slice.Ports {
-		protocol, name := "TCP", ""
-		if port.Protocol != nil {
-			protocol = string(*port.Protocol)
-		}
-		if port.Name != nil {
-			name = *port.Name
-		}
-		// A port without a number means "all ports" in the API; no service has one.
-		if number, known := numbers[protocol+"/"+name]; known && port.Port != nil {
-			ports[number] = int(*port.Port)
-		}
-	}
-	return ports
 }
 
 // fromEndpoint maps one endpoint and gives the key by which it is known. Only
