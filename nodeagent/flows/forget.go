@@ -26,12 +26,7 @@ type departure struct {
 	round    int
 }
 
-func (d *departure) due() time.Time {
-	if d.round < len(forgets) {
-		return d.at.Add(forgets[d.round])
-	}
-	return d.at.Add(forgets[len(forgets)-1] + time.Duration(d.round-len(forgets)+1)*forgetLater)
-}
+func (d *departure) due() time.Time { return nextRound(d.at, d.round, forgets[:], forgetLater) }
 
 // quiet is how long a flow must have been without a packet.
 func (d *departure) quiet(now time.Time) time.Duration { return min(now.Sub(d.at)-settle, ended) }

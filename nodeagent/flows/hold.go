@@ -36,7 +36,13 @@ func hold(turns []*turn, pods []netip.Prefix) (free func(), err error) {
 				if from.Addr().Is4() != to.Addr().Is4() {
 					continue
 				}
-				r := holdRule(from, to)
+				r := netlink.NewRule()
+				r.Family = netlink.FAMILY_V4
+				if from.Addr().Is6() {
+					r.Family = netlink.FAMILY_V6
+				}
+				r.Priority, r.Protocol, r.Type = holdPriority, holdProtocol, unix.RTN_BLACKHOLE
+				r.Src, r.Dst = cidr.IPNet(from), cidr.IPNet(to)
 				if err := netlink.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
 					return free, fmt.Errorf("hold back what comes from %s for %s: %w", from, to, err)
 				}
@@ -45,17 +51,6 @@ func hold(turns []*turn, pods []netip.Prefix) (free func(), err error) {
 		}
 	}
 	return free, nil
-}
-
-func holdRule(from, to netip.Prefix) *netlink.Rule {
-	r := netlink.NewRule()
-	r.Family = netlink.FAMILY_V4
-	if from.Addr().Is6() {
-		r.Family = netlink.FAMILY_V6
-	}
-	r.Priority, r.Protocol, r.Type = holdPriority, holdProtocol, unix.RTN_BLACKHOLE
-	r.Src, r.Dst = cidr.IPNet(from), cidr.IPNet(to)
-	return r
 }
 
 // Release removes the rules that an agent left that was killed while it held

@@ -123,19 +123,14 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 	k.wake.Loop(ctx, func() time.Duration {
 		k.work(ctx, time.Now())
-		return k.wait()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if at, ok := k.plan.next(); ok {
+			return max(time.Until(at), 0)
+		}
+		return time.Hour
 	})
 	return nil
-}
-
-// wait is how long nothing is to be done, unless somebody wakes Run.
-func (k *Keeper) wait() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if at, ok := k.plan.next(); ok {
-		return max(time.Until(at), 0)
-	}
-	return time.Hour
 }
 
 func (k *Keeper) work(ctx context.Context, now time.Time) {

@@ -35,9 +35,19 @@ func build(protocol uint8, t Tuple, ttl uint8) []byte {
 	}
 	packet := make([]byte, head+size)
 	if head == sizeIPv4 {
-		headIPv4(packet, protocol, t, ttl)
+		packet[0] = 4<<4 | sizeIPv4/4
+		binary.BigEndian.PutUint16(packet[2:], uint16(len(packet)))
+		packet[6] = 0x40 // DF: an atomic datagram needs no identification (RFC 6864)
+		packet[8], packet[9] = ttl, protocol
+		copy(packet[12:16], t.From.Addr().AsSlice())
+		copy(packet[16:20], t.To.Addr().AsSlice())
+		binary.BigEndian.PutUint16(packet[10:], checksum(0, packet[:sizeIPv4]))
 	} else {
-		headIPv6(packet, protocol, t, ttl)
+		packet[0] = 6 << 4
+		binary.BigEndian.PutUint16(packet[4:], uint16(len(packet)-sizeIPv6))
+		packet[6], packet[7] = protocol, ttl
+		copy(packet[8:24], t.From.Addr().AsSlice())
+		copy(packet[24:40], t.To.Addr().AsSlice())
 	}
 	segment := packet[head:]
 	binary.BigEndian.PutUint16(segment[0:], t.From.Port())
@@ -58,24 +68,6 @@ func build(protocol uint8, t Tuple, ttl uint8) []byte {
 	}
 	binary.BigEndian.PutUint16(segment[at:], sum)
 	return packet
-}
-
-func headIPv4(packet []byte, protocol uint8, t Tuple, ttl uint8) {
-	packet[0] = 4<<4 | sizeIPv4/4
-	binary.BigEndian.PutUint16(packet[2:], uint16(len(packet)))
-	packet[6] = 0x40 // DF: an atomic datagram needs no identification (RFC 6864)
-	packet[8], packet[9] = ttl, protocol
-	copy(packet[12:16], t.From.Addr().AsSlice())
-	copy(packet[16:20], t.To.Addr().AsSlice())
-	binary.BigEndian.PutUint16(packet[10:], checksum(0, packet[:sizeIPv4]))
-}
-
-func headIPv6(packet []byte, protocol uint8, t Tuple, ttl uint8) {
-	packet[0] = 6 << 4
-	binary.BigEndian.PutUint16(packet[4:], uint16(len(packet)-sizeIPv6))
-	packet[6], packet[7] = protocol, ttl
-	copy(packet[8:24], t.From.Addr().AsSlice())
-	copy(packet[24:40], t.To.Addr().AsSlice())
 }
 
 // pseudo sums the pseudo header (RFC 9293, 3.1; RFC 8200, 8.1).

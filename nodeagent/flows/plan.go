@@ -32,11 +32,13 @@ type move struct {
 }
 
 // due is when its next round is.
-func (m *move) due() time.Time {
-	if m.round < len(rounds) {
-		return m.at.Add(rounds[m.round])
-	}
-	return m.at.Add(rounds[len(rounds)-1] + time.Duration(m.round-len(rounds)+1)*later)
+func (m *move) due() time.Time { return nextRound(m.at, m.round, rounds[:], later) }
+
+// nextRound is when a round is of what began at a time: the first ones as listed, and then
+// each so much later than the one before.
+func nextRound(begin time.Time, round int, first []time.Duration, later time.Duration) time.Time {
+	last := len(first) - 1
+	return begin.Add(first[min(round, last)] + time.Duration(max(round-last, 0))*later)
 }
 
 // wants reports whether a flow to the cluster needs a knock in this round: any

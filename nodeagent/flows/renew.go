@@ -80,11 +80,16 @@ func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
 	if _, err = removeAll(ctx, found.halves); err != nil || len(found.wrong) == 0 {
 		return 0, err // an echo alone takes nothing from a flow that has what it needs
 	}
-	raw, err := openRaw()
+	v4, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("open raw socket: %w", err)
 	}
-	defer raw.close()
+	v6, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		v6 = -1 // a host without IPv6
+	}
+	out := raw{v4, v6}
+	defer out.close()
 	free, err := hold(turns, own.Pods)
 	defer free()
 	if err != nil {
@@ -101,7 +106,7 @@ func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
 		w := &found.wrong[i]
 		failed := remove(&w.Flow)
 		if failed == nil && w.local && w.mayPush() {
-			failed = raw.send(&w.Flow, w.ttl)
+			failed = out.send(&w.Flow, w.ttl)
 		}
 		if failed != nil {
 			err = errors.Join(err, failed)
@@ -115,18 +120,6 @@ func renew(ctx context.Context, turns []*turn, own Own) (int, error) {
 // raw sends through this host's own stack, with any source: the output hooks
 // translate as for a packet that a pod sends.
 type raw struct{ v4, v6 int }
-
-func openRaw() (*raw, error) {
-	v4, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
-	if err != nil {
-		return nil, fmt.Errorf("open raw socket: %w", err)
-	}
-	v6, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
-	if err != nil {
-		v6 = -1 // a host without IPv6
-	}
-	return &raw{v4, v6}, nil
-}
 
 func (r *raw) close() {
 	_ = unix.Close(r.v4)
