@@ -28,16 +28,14 @@ const (
 	pollInterval = 5 * time.Millisecond // between two looks whether it answers
 )
 
-// programs are the places of charon. That of systemd's unit needs no systemd; other
-// than /usr/lib/ipsec/charon it has no process id file that is one for all network
-// namespaces.
-func programs() []string {
-	return []string{"/usr/sbin/charon-systemd", "/usr/lib/ipsec/charon-systemd", "/usr/libexec/ipsec/charon-systemd", "/usr/libexec/strongswan/charon-systemd"}
-}
-
 // Program finds charon.
 func Program() (string, error) {
-	for _, path := range programs() {
+	// That of systemd's unit needs no systemd; other than /usr/lib/ipsec/charon it has no process
+	// id file that is one for all network namespaces.
+	for _, path := range []string{
+		"/usr/sbin/charon-systemd", "/usr/lib/ipsec/charon-systemd",
+		"/usr/libexec/ipsec/charon-systemd", "/usr/libexec/strongswan/charon-systemd",
+	} {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			return path, nil
 		}

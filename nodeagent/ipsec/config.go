@@ -55,9 +55,24 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 	if err != nil {
 		return nil, fmt.Errorf("encode public key of %s: %w", c.RemoteID, err)
 	}
-	tunnel, err := tunnelSection(c, kernel)
+	// Only the end that begins replaces keys: when both do at once, one exchange loses, and
+	// packets under its keys with it.
+	// A group in the proposal gives each rekeying a key exchange of its own (PFS).
+	proposals, err := ciphers(c.Proposals, "-x25519")
 	if err != nil {
 		return nil, err
+	}
+	tunnel := vici.Section{
+		"mode": "tunnel", "local_ts": []string{single(c.LocalAddr)}, "remote_ts": []string{single(c.RemoteAddr)},
+		"esp_proposals": proposals, "rekey_time": "0s", "life_time": "0s", "rand_time": "0s",
+		"dpd_action": "clear", "start_action": "none", "close_action": "none",
+	}
+	if c.Begins {
+		tunnel["start_action"], tunnel["rekey_time"] = "start", seconds(c.Rekey)
+		tunnel["rand_time"] = seconds(c.Rekey / 10)
+	}
+	if kernel {
+		tunnel["if_id_in"], tunnel["if_id_out"] = strconv.Itoa(desired.IPsecID), strconv.Itoa(desired.IPsecID)
 	}
 	s := vici.Section{
 		"version": "2", "mobike": "no", "unique": "replace", "send_cert": "never", "send_certreq": "no",
@@ -81,29 +96,6 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 	}
 	if s["proposals"], err = ciphers(c.Proposals, "-prfsha256-x25519"); err != nil {
 		return nil, err
-	}
-	return s, nil
-}
-
-// tunnelSection is the ESP tunnel. Only the end that begins replaces keys: when
-// both do at once, one exchange loses, and packets under its keys with it.
-func tunnelSection(c *desired.IPsec, kernel bool) (vici.Section, error) {
-	// A group in the proposal gives each rekeying a key exchange of its own (PFS).
-	proposals, err := ciphers(c.Proposals, "-x25519")
-	if err != nil {
-		return nil, err
-	}
-	s := vici.Section{
-		"mode": "tunnel", "local_ts": []string{single(c.LocalAddr)}, "remote_ts": []string{single(c.RemoteAddr)},
-		"esp_proposals": proposals, "rekey_time": "0s", "life_time": "0s", "rand_time": "0s",
-		"dpd_action": "clear", "start_action": "none", "close_action": "none",
-	}
-	if c.Begins {
-		s["start_action"], s["rekey_time"] = "start", seconds(c.Rekey)
-		s["rand_time"] = seconds(c.Rekey / 10)
-	}
-	if kernel {
-		s["if_id_in"], s["if_id_out"] = strconv.Itoa(desired.IPsecID), strconv.Itoa(desired.IPsecID)
 	}
 	return s, nil
 }
