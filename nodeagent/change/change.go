@@ -89,15 +89,6 @@ func (k Keys) open(c Tunnel) bool {
 	return k == nil || c.Epoch == 0 || slices.Contains(k[c.Driver], c.Epoch)
 }
 
-// first gives the tunnel that a pair without history begins with, beside the one
-// that it should have: the other end may know no newer epoch yet.
-func (k Keys) first(want Tunnel) Tunnel {
-	if all := k[want.Driver]; want.Epoch != 0 && len(all) > 0 {
-		want.Epoch = all[0]
-	}
-	return want
-}
-
 // Kept is what the next run of an agent has to know of a pair.
 type Kept struct {
 	Tunnels []Tunnel `json:"cables"`

@@ -104,7 +104,10 @@ func (x *Exchange) Set(self string, peers []Peer) {
 	x.mu.Lock()
 	changed := !x.begun || self != x.self || len(peers) != len(x.links)
 	if self != x.self {
-		x.clear()
+		for _, l := range x.links {
+			x.queue.Remove(l)
+		}
+		x.links = map[string]*link{}
 		x.self = self
 	}
 	links := make(map[string]*link, len(peers))
@@ -141,14 +144,6 @@ func (x *Exchange) Set(self string, peers []Peer) {
 		x.saves.Ring()
 		x.config.Wake.Ring()
 	}
-}
-
-// clear forgets all pairs.
-func (x *Exchange) clear() {
-	for _, l := range x.links {
-		x.queue.Remove(l)
-	}
-	x.links = map[string]*link{}
 }
 
 // index finds the pairs behind the devices again.

@@ -55,7 +55,13 @@ func NewPair(want Tunnel, keys Keys, number uint64, now time.Time) *Pair {
 // begin takes the oldest tunnel that the other end may have, and holds the one that
 // is wanted.
 func (p *Pair) begin(keys Keys) {
-	p.use = keys.first(p.want)
+	// Without history a pair begins with the oldest tunnel: the other end may know no newer epoch
+	// yet.
+	want := p.want
+	if all := keys[want.Driver]; want.Epoch != 0 && len(all) > 0 {
+		want.Epoch = all[0]
+	}
+	p.use = want
 	p.applied = p.use
 	p.hold(p.use)
 	p.hold(p.want)

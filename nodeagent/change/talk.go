@@ -69,7 +69,9 @@ func (p *Pair) message() Message {
 		if h.offered == 0 && (w.proved || w.uses) {
 			h.offered = p.number
 		}
-		m.Each = append(m.Each, h.wire(w))
+		m.Each = append(m.Each, wire.Tunnel{
+			ID: h.hash(), Standing: w.standing, Proved: w.proved, Carries: w.uses, Leaving: w.leaving, Secondary: w.secondary,
+		})
 	}
 	return m
 }
@@ -108,7 +110,7 @@ func (p *Pair) hear(m Message, now time.Time) {
 	p.heard.secondary = false
 	for _, t := range m.Each {
 		before, known := p.heard.says[t.ID]
-		now := saidOf(t)
+		now := said{standing: t.Standing, proved: t.Proved, uses: t.Carries, leaving: t.Leaving, secondary: t.Secondary}
 		fresh = fresh || !known || before != now
 		says[t.ID] = now
 		p.heard.secondary = p.heard.secondary || now.secondary
@@ -117,15 +119,4 @@ func (p *Pair) hear(m Message, now time.Time) {
 	if fresh {
 		p.happens(now)
 	}
-}
-
-// wire gives what messages say of this end as wire has it.
-func (h *hold) wire(s said) wire.Tunnel {
-	return wire.Tunnel{
-		ID: h.hash(), Standing: s.standing, Proved: s.proved, Carries: s.uses, Leaving: s.leaving, Secondary: s.secondary,
-	}
-}
-
-func saidOf(t wire.Tunnel) said {
-	return said{standing: t.Standing, proved: t.Proved, uses: t.Carries, leaving: t.Leaving, secondary: t.Secondary}
 }
