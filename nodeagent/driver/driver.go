@@ -198,30 +198,26 @@ func Build(site Site, remotes []Remote) Built {
 			}
 		}
 		if len(mine) > 0 {
-			all.join(d.Build(site, mine))
+			other := d.Build(site, mine)
+			all.Sysctls = append(all.Sysctls, other.Sysctls...)
+			all.Links = append(all.Links, other.Links...)
+			all.Wireguards = append(all.Wireguards, other.Wireguards...)
+			all.Peers = append(all.Peers, other.Peers...)
+			all.Addresses = append(all.Addresses, other.Addresses...)
+			all.Neighbours = append(all.Neighbours, other.Neighbours...)
+			all.Forwards = append(all.Forwards, other.Forwards...)
+			all.Rules = append(all.Rules, other.Rules...)
+			all.Routes = append(all.Routes, other.Routes...)
+			all.Elements = append(all.Elements, other.Elements...)
+			all.IPsecs = append(all.IPsecs, other.IPsecs...)
+			all.Tunnels = append(all.Tunnels, other.Tunnels...)
+			all.Problems = append(all.Problems, other.Problems...)
 		}
 	}
 	slices.SortStableFunc(all.Tunnels, func(a, b desired.Tunnel) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.Rank, b.Rank))
 	})
 	return all
-}
-
-// join adds what another driver built.
-func (b *Built) join(other Built) {
-	b.Sysctls = append(b.Sysctls, other.Sysctls...)
-	b.Links = append(b.Links, other.Links...)
-	b.Wireguards = append(b.Wireguards, other.Wireguards...)
-	b.Peers = append(b.Peers, other.Peers...)
-	b.Addresses = append(b.Addresses, other.Addresses...)
-	b.Neighbours = append(b.Neighbours, other.Neighbours...)
-	b.Forwards = append(b.Forwards, other.Forwards...)
-	b.Rules = append(b.Rules, other.Rules...)
-	b.Routes = append(b.Routes, other.Routes...)
-	b.Elements = append(b.Elements, other.Elements...)
-	b.IPsecs = append(b.IPsecs, other.IPsecs...)
-	b.Tunnels = append(b.Tunnels, other.Tunnels...)
-	b.Problems = append(b.Problems, other.Problems...)
 }
 
 // ownPrefixes gives the addresses of a remote gateway and the prefixes behind it.

@@ -61,12 +61,47 @@ func (ipsec) Build(site Site, remotes []Remote) Built {
 	}
 	for parity, remotes := range all {
 		if len(remotes) > 0 {
-			o := ipsecOverlay(parity)
+			// The VXLAN in the connections of odd (1) or even (0) epochs.
+			o := overlay{
+				driver: fabric.DriverIPsec, prefix: desired.IPsecOverlay, vni: desired.VXLANTunnelID,
+				port: func(int, bool) int { return desired.IPsecPort },
+			}
+			if parity == 0 {
+				o.prefix, o.vni = desired.IPsecEvenOverlay, desired.IPsecEvenID
+			}
 			o.build(&b, &site, remotes)
 		}
 	}
 	if len(b.IPsecs) > 0 {
-		b.espDevice(&site)
+		// Packets enter and leave ESP by this device. It has an address only because the reverse
+		// path filter drops all that comes in at a device without one, if the way back is by
+		// another; even when it is loose.
+		origin := site.path()
+		b.Links = append(b.Links, desired.Link{
+			Name: desired.IPsecLink, Type: desired.LinkIPsec, Up: true, Port: site.IPsec.NATPort, IKEPort: site.IPsec.IKEPort, Origin: origin,
+		})
+		b.Sysctls = append(b.Sysctls, desired.Sysctl{
+			Name: "net/ipv4/conf/" + desired.IPsecLink + "/rp_filter", Value: "2", Origin: origin,
+		})
+		held := slices.Clone(site.Gateway.Addresses)
+		for _, c := range b.IPsecs {
+			if !slices.Contains(held, c.LocalAddr) {
+				held = append(held, c.LocalAddr)
+				b.Elements = append(b.Elements, desired.Element{
+					Set: desired.SetTunnels, Family: fabric.Family(c.LocalAddr), ID: c.LocalAddr.String(), Origin: origin,
+				})
+			}
+		}
+		for _, a := range held {
+			b.Addresses = append(b.Addresses, desired.Address{Link: desired.IPsecLink, Prefix: cidr.Single(a), Scope: "global", Origin: origin})
+		}
+		for _, six := range []bool{false, true} {
+			if six && site.V6 || !six && site.V4 {
+				b.Rules = append(b.Rules, desired.Rule{
+					Priority: desired.RuleIPsec, IPv6: six, UDPPort: desired.IPsecPort, Table: desired.TableIPsec, Origin: origin,
+				})
+			}
+		}
 	}
 	for i := range b.Tunnels {
 		c := &b.Tunnels[i]
@@ -84,50 +119,6 @@ func parity(r *Remote) int {
 		return (r.Epoch + 1) % 2
 	}
 	return r.Epoch % 2
-}
-
-// ipsecOverlay is the VXLAN in the connections of odd (1) or even (0) epochs.
-func ipsecOverlay(parity int) overlay {
-	o := overlay{
-		driver: fabric.DriverIPsec, prefix: desired.IPsecOverlay, vni: desired.VXLANTunnelID,
-		port: func(int, bool) int { return desired.IPsecPort },
-	}
-	if parity == 0 {
-		o.prefix, o.vni = desired.IPsecEvenOverlay, desired.IPsecEvenID
-	}
-	return o
-}
-
-// espDevice is where packets enter and leave ESP, and the rule that leads there. It
-// has an address only because the reverse path filter drops all that comes in at a
-// device without one, if the way back is by another; even when it is loose.
-func (b *Built) espDevice(site *Site) {
-	origin := site.path()
-	b.Links = append(b.Links, desired.Link{
-		Name: desired.IPsecLink, Type: desired.LinkIPsec, Up: true, Port: site.IPsec.NATPort, IKEPort: site.IPsec.IKEPort, Origin: origin,
-	})
-	b.Sysctls = append(b.Sysctls, desired.Sysctl{
-		Name: "net/ipv4/conf/" + desired.IPsecLink + "/rp_filter", Value: "2", Origin: origin,
-	})
-	held := slices.Clone(site.Gateway.Addresses)
-	for _, c := range b.IPsecs {
-		if !slices.Contains(held, c.LocalAddr) {
-			held = append(held, c.LocalAddr)
-			b.Elements = append(b.Elements, desired.Element{
-				Set: desired.SetTunnels, Family: fabric.Family(c.LocalAddr), ID: c.LocalAddr.String(), Origin: origin,
-			})
-		}
-	}
-	for _, a := range held {
-		b.Addresses = append(b.Addresses, desired.Address{Link: desired.IPsecLink, Prefix: cidr.Single(a), Scope: "global", Origin: origin})
-	}
-	for _, six := range []bool{false, true} {
-		if six && site.V6 || !six && site.V4 {
-			b.Rules = append(b.Rules, desired.Rule{
-				Priority: desired.RuleIPsec, IPv6: six, UDPPort: desired.IPsecPort, Table: desired.TableIPsec, Origin: origin,
-			})
-		}
-	}
 }
 
 // secured makes the connection to a remote gateway, and gives that one's address

@@ -67,24 +67,21 @@ func (o *overlay) build(b *Built, site *Site, remotes []outer) {
 		names[o.name(d)] = d
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		o.device(b, site, names[name], devices[names[name]])
-	}
-}
-
-// device leaves the source address to the route of each remote gateway.
-func (o *overlay) device(b *Built, site *Site, d ovDevice, mtu int) {
-	local := netip.IPv4Unspecified()
-	family := 4
-	if d.six {
-		local, family = netip.IPv6Unspecified(), 6
-	}
-	b.device(site, desired.Link{
-		Name: o.name(d), Type: desired.LinkVXLAN, MTU: mtu, MAC: OverlayMAC(site.Cluster, site.Gateway.Name),
-		VNI: o.vni, Port: d.port, Local: local,
-	}, desired.RuleTunnel)
-	e := desired.Element{Set: desired.SetOverlays, Family: family, ID: strconv.Itoa(d.port), Origin: site.path()}
-	if !slices.Contains(b.Elements, e) {
-		b.Elements = append(b.Elements, e)
+		// The source address is left to the route of each remote gateway.
+		d := names[name]
+		local := netip.IPv4Unspecified()
+		family := 4
+		if d.six {
+			local, family = netip.IPv6Unspecified(), 6
+		}
+		b.device(site, desired.Link{
+			Name: o.name(d), Type: desired.LinkVXLAN, MTU: devices[d], MAC: OverlayMAC(site.Cluster, site.Gateway.Name),
+			VNI: o.vni, Port: d.port, Local: local,
+		}, desired.RuleTunnel)
+		e := desired.Element{Set: desired.SetOverlays, Family: family, ID: strconv.Itoa(d.port), Origin: site.path()}
+		if !slices.Contains(b.Elements, e) {
+			b.Elements = append(b.Elements, e)
+		}
 	}
 }
 

@@ -54,26 +54,7 @@ func PortOffset(epoch, lane int) int { return portOffset(epoch, lane) }
 // gateway of that lane.
 func (wireguard) Build(site Site, remotes []Remote) Built {
 	var b Built
-	devices := b.wireguards(&site, remotes)
-	for i := range devices {
-		b.wireguard(&site, &devices[i], remotes)
-	}
-	for i := range devices {
-		for j := range remotes {
-			if r := &remotes[j]; devices[i].serves(r) {
-				b.peer(&site, &devices[i], r)
-			}
-		}
-	}
-	return b
-}
-
-func (d *wgDevice) serves(r *Remote) bool {
-	return r.Gateway.Lane == d.lane && r.Own == d.base && r.Alt == d.alt && r.Epoch == d.epoch
-}
-
-// wireguards gives the devices that there are; none of an epoch without a private key.
-func (b *Built) wireguards(site *Site, remotes []Remote) []wgDevice {
+	// None of an epoch without a private key.
 	var devices []wgDevice
 	missing := map[int]bool{}
 	for i := range remotes {
@@ -88,44 +69,51 @@ func (b *Built) wireguards(site *Site, remotes []Remote) []wgDevice {
 			continue
 		}
 		d := wgDevice{epoch: r.Epoch, lane: r.Gateway.Lane, base: r.Own, alt: r.Alt, keys: site.Keys.Epoch(r.Epoch), private: private}
-		d.link = d.name()
+		// For whom the device is: only the epoch where there is one lane. Elsewhere than at the
+		// usual ports the port says it. It depends on nothing that may change while the device
+		// lives.
+		name := desired.TunnelPrefix + strconv.Itoa(d.epoch)
+		switch {
+		case !d.usual():
+			name += "-p" + strconv.Itoa(d.port())
+		case d.lane > 0:
+			name += "-" + strconv.Itoa(d.lane)
+		}
+		d.link = name
 		devices = append(devices, d)
 	}
 	slices.SortFunc(devices, func(x, y wgDevice) int {
 		return cmp.Or(cmp.Compare(x.epoch, y.epoch), cmp.Compare(x.base, y.base), cmp.Compare(x.lane, y.lane), cmp.Compare(x.port(), y.port()))
 	})
-	return devices
-}
-
-// name says for whom the device is: only the epoch where there is one lane.
-// Elsewhere than at the usual ports the port says it. It depends on nothing that
-// may change while the device lives.
-func (d *wgDevice) name() string {
-	name := desired.TunnelPrefix + strconv.Itoa(d.epoch)
-	switch {
-	case !d.usual():
-		name += "-p" + strconv.Itoa(d.port())
-	case d.lane > 0:
-		name += "-" + strconv.Itoa(d.lane)
+	for i := range devices {
+		d := &devices[i]
+		mtu := 0
+		for i := range remotes {
+			if d.serves(&remotes[i]) {
+				mtu = max(mtu, remotes[i].MTU)
+			}
+		}
+		priority := desired.RuleTunnel
+		if d.usual() {
+			priority = desired.RulePriority + 1 + portOffset(d.epoch, d.lane)
+		}
+		b.device(&site, desired.Link{Name: d.link, Type: desired.LinkWireguard, MTU: mtu}, priority)
+		b.Wireguards = append(b.Wireguards, desired.Wireguard{
+			Link: d.link, PrivateKey: d.private, ListenPort: d.port(), Origin: site.path(),
+		})
 	}
-	return name
-}
-
-func (b *Built) wireguard(site *Site, d *wgDevice, remotes []Remote) {
-	mtu := 0
-	for i := range remotes {
-		if d.serves(&remotes[i]) {
-			mtu = max(mtu, remotes[i].MTU)
+	for i := range devices {
+		for j := range remotes {
+			if r := &remotes[j]; devices[i].serves(r) {
+				b.peer(&site, &devices[i], r)
+			}
 		}
 	}
-	priority := desired.RuleTunnel
-	if d.usual() {
-		priority = desired.RulePriority + 1 + portOffset(d.epoch, d.lane)
-	}
-	b.device(site, desired.Link{Name: d.link, Type: desired.LinkWireguard, MTU: mtu}, priority)
-	b.Wireguards = append(b.Wireguards, desired.Wireguard{
-		Link: d.link, PrivateKey: d.private, ListenPort: d.port(), Origin: site.path(),
-	})
+	return b
+}
+
+func (d *wgDevice) serves(r *Remote) bool {
+	return r.Gateway.Lane == d.lane && r.Own == d.base && r.Alt == d.alt && r.Epoch == d.epoch
 }
 
 func (b *Built) peer(site *Site, d *wgDevice, r *Remote) {
