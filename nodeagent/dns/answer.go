@@ -113,7 +113,13 @@ func (r *reply) inZone(labels []string) bool {
 	n := len(labels)
 	switch {
 	case n == 0:
-		r.apex()
+		switch r.qtype {
+		case dns.TypeSOA:
+			r.Answer = []dns.RR{r.zone.soa(r.asked)}
+		case dns.TypeNS:
+			r.Answer = []dns.RR{&dns.NS{Hdr: r.zone.header(r.asked, dns.TypeNS), Ns: r.zone.server()}}
+			r.glue(r.zone.server(), serverName(r.servers))
+		}
 		return true
 	case n == 1 && labels[0] == "dns-version":
 		if r.qtype == dns.TypeTXT {
@@ -135,16 +141,6 @@ func (r *reply) inZone(labels []string) bool {
 	}
 	s, exists := r.services.get(labels[n-3] + "." + labels[n-2])
 	return exists && r.inService(s, labels[:n-3])
-}
-
-func (r *reply) apex() {
-	switch r.qtype {
-	case dns.TypeSOA:
-		r.Answer = []dns.RR{r.zone.soa(r.asked)}
-	case dns.TypeNS:
-		r.Answer = []dns.RR{&dns.NS{Hdr: r.zone.header(r.asked, dns.TypeNS), Ns: r.zone.server()}}
-		r.glue(r.zone.server(), serverName(r.servers))
-	}
 }
 
 func serverName(servers []netip.Addr) *name {
@@ -185,7 +181,7 @@ func (r *reply) inService(s *service, labels []string) bool {
 	case len(at.targets) == 0:
 		return false
 	case port == "":
-		return s.hasProtocol(protocol)
+		return slices.ContainsFunc(s.ports, func(p desired.ServicePort) bool { return p.Protocol == protocol })
 	}
 	found, exists := s.port(port, protocol)
 	if exists && r.qtype == dns.TypeSRV {

@@ -53,43 +53,42 @@ func newService(spec desired.Service) *service {
 	}
 	s.put("", spec.VIPs)
 	for _, cluster := range spec.Clusters {
-		s.addCluster(cluster)
+		key := strings.ToLower(cluster.Name)
+		s.put(key, cluster.IPs)
+		s.names[key].cluster = true
+		if !s.spec.Headless {
+			s.names[key].targets = []string{key}
+			continue
+		}
+		for _, host := range cluster.Hosts {
+			if len(host.IPs) == 0 {
+				continue
+			}
+			label := strings.ToLower(host.Name)
+			if label == "" {
+				label = labelOf(host.IPs[0])
+			}
+			target := label + "." + key
+			s.put(target, host.IPs)
+			for _, owner := range []string{"", key} {
+				at := s.names[owner]
+				at.add(host.IPs)
+				at.targets = append(at.targets, target)
+			}
+			s.names[target].targets = []string{target}
+			s.names[target].ports = host.Ports
+		}
 	}
 	if !spec.Headless {
 		s.names[""].targets = []string{""}
 	}
 	for _, n := range s.names {
-		n.tidy()
+		slices.SortFunc(n.v4, netip.Addr.Compare)
+		slices.SortFunc(n.v6, netip.Addr.Compare)
+		slices.Sort(n.targets)
+		n.v4, n.v6, n.targets = slices.Compact(n.v4), slices.Compact(n.v6), slices.Compact(n.targets)
 	}
 	return s
-}
-
-func (s *service) addCluster(cluster desired.ServiceCluster) {
-	key := strings.ToLower(cluster.Name)
-	s.put(key, cluster.IPs)
-	s.names[key].cluster = true
-	if !s.spec.Headless {
-		s.names[key].targets = []string{key}
-		return
-	}
-	for _, host := range cluster.Hosts {
-		if len(host.IPs) == 0 {
-			continue
-		}
-		label := strings.ToLower(host.Name)
-		if label == "" {
-			label = labelOf(host.IPs[0])
-		}
-		target := label + "." + key
-		s.put(target, host.IPs)
-		for _, owner := range []string{"", key} {
-			at := s.names[owner]
-			at.add(host.IPs)
-			at.targets = append(at.targets, target)
-		}
-		s.names[target].targets = []string{target}
-		s.names[target].ports = host.Ports
-	}
 }
 
 // put adds addresses to a name, and makes the name the one that a reverse
@@ -114,14 +113,6 @@ func (n *name) add(addrs []netip.Addr) {
 	}
 }
 
-// tidy sorts the lists and drops what is in them twice.
-func (n *name) tidy() {
-	slices.SortFunc(n.v4, netip.Addr.Compare)
-	slices.SortFunc(n.v6, netip.Addr.Compare)
-	slices.Sort(n.targets)
-	n.v4, n.v6, n.targets = slices.Compact(n.v4), slices.Compact(n.v6), slices.Compact(n.targets)
-}
-
 // labelOf makes a host label of an address: 242-2-0-5, or for IPv6 all eight
 // groups, as "::" would leave a label that begins or ends with a hyphen.
 func labelOf(addr netip.Addr) string {
@@ -139,9 +130,4 @@ func (s *service) port(name, protocol string) (desired.ServicePort, bool) {
 		return desired.ServicePort{}, false
 	}
 	return s.ports[i], true
-}
-
-// hasProtocol reports whether _<protocol> is above some SRV name.
-func (s *service) hasProtocol(protocol string) bool {
-	return slices.ContainsFunc(s.ports, func(p desired.ServicePort) bool { return p.Protocol == protocol })
 }

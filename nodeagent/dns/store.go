@@ -15,6 +15,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -181,7 +184,12 @@ func (k ZoneKind) Apply(_ context.Context, changes []diff.Change[desired.Zone]) 
 	for _, change := range changes {
 		next.zones = slices.DeleteFunc(next.zones, func(z *zone) bool { return z.spec.Domain == change.Key })
 		if change.Op != diff.Delete {
-			next.zones = append(next.zones, newZone(change.Want))
+			seconds := time.Duration(change.Want.TTL).Seconds()
+			next.zones = append(next.zones, &zone{
+				spec: change.Want,
+				name: strings.ToLower(dns.Fqdn(change.Want.Domain)),
+				ttl:  uint32(min(max(seconds, 0), 1<<31-1)),
+			})
 		}
 	}
 	slices.SortFunc(next.zones, func(a, b *zone) int {

@@ -2,7 +2,6 @@ package dns
 
 import (
 	"strings"
-	"time"
 
 	"github.com/miekg/dns"
 
@@ -26,15 +25,6 @@ type zone struct {
 	spec desired.Zone
 	name string // lower case, fully qualified
 	ttl  uint32 // seconds
-}
-
-func newZone(spec desired.Zone) *zone {
-	seconds := time.Duration(spec.TTL).Seconds()
-	return &zone{
-		spec: spec,
-		name: strings.ToLower(dns.Fqdn(spec.Domain)),
-		ttl:  uint32(min(max(seconds, 0), 1<<31-1)),
-	}
 }
 
 func (z *zone) server() string { return "ns.dns." + z.name }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -92,7 +93,10 @@ type Inputs struct {
 // Open makes the inputs; nothing but the copy of the facts is read before Refresh or Run.
 func Open(config Config) (*Inputs, error) {
 	in := &Inputs{
-		config: config, log: config.Log, changed: config.Changed, resolver: newResolver(config.Changed),
+		config: config, log: config.Log, changed: config.Changed,
+		resolver: &resolver{
+			lookup: net.DefaultResolver.LookupNetIP, changed: config.Changed, known: map[string][]netip.Addr{}, wake: bell.New(),
+		},
 		copy: statefile.New[*model.Facts](config.StateDir, factsFile), unsaved: bell.New(),
 		signers: newSigners(config),
 		refused: map[string]string{},
@@ -180,19 +184,14 @@ func (in *Inputs) Refresh() {
 		in.placed.followed = f
 		in.api.Follow(f)
 	}
-	in.logRefusals()
-	in.trouble = errors.Join(fabricTrouble, keysTrouble, in.signers.save(), in.saveFacts())
-}
-
-// logRefusals logs each refusal once, as it may be an attack: the status tells only
-// of what lasts.
-func (in *Inputs) logRefusals() {
+	// Once each, as it may be an attack: the status tells only of what lasts.
 	for _, s := range []status.InputState{in.fabric.state, in.keys.state} {
 		if s.Refused != in.refused[s.Name] && s.Refused != "" {
 			in.log.Warn("document refused", "input", s.Name, "refused", s.Refused, "err", s.Error)
 		}
 		in.refused[s.Name] = s.Refused
 	}
+	in.trouble = errors.Join(fabricTrouble, keysTrouble, in.signers.save(), in.saveFacts())
 }
 
 // placed is a fabric with the holders of its gateways.
@@ -317,7 +316,20 @@ func (in *Inputs) Missing() error {
 func (in *Inputs) States() []status.InputState {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	facts := in.factsState()
+	known := in.known()
+	facts := status.InputState{Name: "facts", OK: known.Err == nil, From: known.From}
+	switch {
+	case known.Err != nil:
+		facts.Error = known.Err.Error()
+	case !known.Loaded && in.saved == nil:
+		facts.OK, facts.Error = false, "not everything was read yet"
+	}
+	if !known.Since.IsZero() {
+		facts.Since = &known.Since
+	}
+	if in.saved != nil {
+		facts.From = "last good copy"
+	}
 	out := []status.InputState{in.fabric.state}
 	if in.gateway() != nil {
 		out = append(out, in.keys.state)
@@ -339,22 +351,4 @@ func (in *Inputs) Trust() *status.Trust {
 	s := in.signers.state
 	return &status.Trust{Signers: s.Signers, Fabric: s.Fabric, Keys: s.Keys,
 		Approvers: s.Approvers.Keys, Threshold: s.Threshold}
-}
-
-func (in *Inputs) factsState() status.InputState {
-	known := in.known()
-	out := status.InputState{Name: "facts", OK: known.Err == nil, From: known.From}
-	switch {
-	case known.Err != nil:
-		out.Error = known.Err.Error()
-	case !known.Loaded && in.saved == nil:
-		out.OK, out.Error = false, "not everything was read yet"
-	}
-	if !known.Since.IsZero() {
-		out.Since = &known.Since
-	}
-	if in.saved != nil {
-		out.From = "last good copy"
-	}
-	return out
 }

@@ -3,7 +3,6 @@ package input
 import (
 	"context"
 	"maps"
-	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -35,15 +34,6 @@ type resolver struct {
 	more  []string // besides
 	known map[string][]netip.Addr
 	wake  bell.Bell
-}
-
-func newResolver(changed func()) *resolver {
-	return &resolver{
-		lookup:  net.DefaultResolver.LookupNetIP,
-		changed: changed,
-		known:   map[string][]netip.Addr{},
-		wake:    bell.New(),
-	}
 }
 
 // want sets the names to look up; new ones are looked up at once.

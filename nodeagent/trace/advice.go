@@ -45,23 +45,11 @@ const policy = "let the policies of these pods admit the other clusters: as ipBl
 
 // owner names who usually makes such a chain, and what to do about it.
 func owner(p Place) (who, do string) {
-	for _, known := range owners() {
-		if strings.HasPrefix(p.Chain, known.chain) && strings.HasPrefix(p.Table, known.table) {
-			return known.who, known.do
-		}
-	}
-	return "somebody else", "a firewall or a NetworkPolicy made that rule: have it let the clusterset's addresses through"
-}
-
-// maker is whose chains and tables begin with these names.
-type maker struct{ table, chain, who, do string }
-
-// owners are the first match first; the names are those of the projects' own sources.
-func owners() []maker {
+	// The first match first; the names are those of the projects' own sources.
 	const proxy = "kube-proxy's rules drop what connection tracking takes for invalid: usually a path that differs there and back; " +
 		"look at hawser-agent status on both ends"
 	const firewall = "have it forward the clusterset's addresses"
-	return []maker{
+	for _, known := range []maker{
 		{"", "cali", "Calico", policy},
 		{"calico", "", "Calico", policy},
 		{"kube-network-policies", "", "kube-network-policies", policy},
@@ -79,5 +67,13 @@ func owners() []maker {
 		{"", "DOCKER", "Docker", firewall + ": rules in DOCKER-USER"},
 		{"filter", "FORWARD", "a firewall of iptables", firewall + ", or set the policy of FORWARD to ACCEPT, as a node that routes for pods needs it"},
 		{"filter", "INPUT", "a firewall of iptables", "have it take what is for the node's own clusterset addresses"},
+	} {
+		if strings.HasPrefix(p.Chain, known.chain) && strings.HasPrefix(p.Table, known.table) {
+			return known.who, known.do
+		}
 	}
+	return "somebody else", "a firewall or a NetworkPolicy made that rule: have it let the clusterset's addresses through"
 }
+
+// maker is whose chains and tables begin with these names.
+type maker struct{ table, chain, who, do string }

@@ -183,7 +183,12 @@ const firstOwn = 32768
 func alike(all []*journey, middle time.Duration) []status.Journey {
 	count := map[status.Journey]*status.Journey{}
 	for _, j := range all {
-		like := j.like()
+		// What the journey has in common with others, without a number of packets.
+		like := status.Journey{Came: ends(*j.flow), Left: ends(*j.last), In: j.flow.In, Out: j.last.Out}
+		if j.end != Accepted {
+			f := finding(j)
+			like.Kind, like.Place = f.Kind, f.Place
+		}
 		if count[like] == nil {
 			told := like
 			told.First, told.Middle = j.began.Seconds(), j.began.Seconds()
@@ -212,16 +217,6 @@ func alike(all []*journey, middle time.Duration) []status.Journey {
 			cmp.Compare(a.Left.To, b.Left.To), cmp.Compare(a.In, b.In), cmp.Compare(a.Out, b.Out), cmp.Compare(a.Place, b.Place))
 	})
 	return out[:min(len(out), mostJourneys)]
-}
-
-// like is what the journey has in common with others, without a number of packets.
-func (j *journey) like() status.Journey {
-	out := status.Journey{Came: ends(*j.flow), Left: ends(*j.last), In: j.flow.In, Out: j.last.Out}
-	if j.end != Accepted {
-		f := finding(j)
-		out.Kind, out.Place = f.Kind, f.Place
-	}
-	return out
 }
 
 // ends leaves out the port of the client: of the end with the higher one, as those that
