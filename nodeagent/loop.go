@@ -151,23 +151,11 @@ func (l *loop) source(context.Context) (*round.Node, string, bool) {
 	if l.leaving.Swap(do.Leaving) != do.Leaving {
 		l.announce()
 	}
-	l.logRefused(before.Found.Refused, next.Found.Refused)
-	if do.Heard {
-		l.files.heard.Changed()
-		l.files.found.Changed()
-	}
-	if do.Again > 0 {
-		time.AfterFunc(do.Again, l.trigger.Ring)
-	}
-	return do.Node, do.Digest, true
-}
-
-// logRefused counts the endpoints that are new among those that were announced and do not
-// count, and logs each reason once: what clusters say must not fill the log.
-func (l *loop) logRefused(before, now map[string][]string) {
-	for cluster, reasons := range now {
+	// Endpoints that were announced and do not count are counted when they are new, and each
+	// reason is logged once: what clusters say must not fill the log.
+	for cluster, reasons := range next.Found.Refused {
 		for _, reason := range reasons {
-			if slices.Contains(before[cluster], reason) {
+			if slices.Contains(before.Found.Refused[cluster], reason) {
 				continue
 			}
 			l.metrics.Refused(cluster)
@@ -177,6 +165,14 @@ func (l *loop) logRefused(before, now map[string][]string) {
 			}
 		}
 	}
+	if do.Heard {
+		l.files.heard.Changed()
+		l.files.found.Changed()
+	}
+	if do.Again > 0 {
+		time.AfterFunc(do.Again, l.trigger.Ring)
+	}
+	return do.Node, do.Digest, true
 }
 
 // hurried gives an urgent pass the routes, when links moved since the last

@@ -114,7 +114,9 @@ func (c *Control) Private() http.Handler {
 	mux.HandleFunc("POST /drain", set(true))
 	mux.HandleFunc("POST /undrain", set(false))
 	mux.HandleFunc("POST /drain/until-restart", func(w http.ResponseWriter, _ *http.Request) {
-		c.passDrained()
+		c.config.Drain.pass()
+		c.config.Log.Info("drained until the agent ends")
+		c.config.Announce()
 		c.send(w, c.drainState(time.Now()))
 	})
 	mux.HandleFunc("GET /diagnose", c.serveDiagnosis)

@@ -46,7 +46,17 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 		return status.Diagnosis{}, errors.New("there is no fabric yet that says what belongs to the clusterset")
 	}
 	filter := packetsOf(v.Input.Fabric, c.config.Cluster)
-	filter.Quiet = socketsOf(v.Input)
+	// Where agents of the same cluster ask each other all the time: on a gateway of many nodes
+	// nothing else would be among what is followed.
+	for _, n := range v.Input.Facts.Nodes {
+		if n.Name != v.Input.Node {
+			continue
+		}
+		for _, addr := range n.Addrs {
+			filter.Quiet = append(filter.Quiet, trace.Socket{Protocol: unix.IPPROTO_UDP, Addr: netip.AddrPortFrom(addr, desired.ProbePort)},
+				trace.Socket{Protocol: unix.IPPROTO_TCP, Addr: netip.AddrPortFrom(addr, desired.FeedPort)})
+		}
+	}
 	only, err := narrowed(v.Input, ask)
 	if err != nil {
 		return status.Diagnosis{}, err
@@ -62,14 +72,8 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 	if after, err := trace.Filtered(); err == nil && errBefore == nil {
 		d.Filtered = after - before
 	}
-	c.place(&d, v.Input)
-	return d, nil
-}
-
-// place tells which node this is, and to which others it sends.
-func (c *Control) place(d *status.Diagnosis, in project.Input) {
-	d.Cluster, d.Node, d.Nodes = c.config.Cluster, c.config.Node, len(in.Facts.Nodes)
-	if own := in.Fabric.Cluster(c.config.Cluster); own != nil {
+	d.Cluster, d.Node, d.Nodes = c.config.Cluster, c.config.Node, len(v.Input.Facts.Nodes)
+	if own := v.Input.Fabric.Cluster(c.config.Cluster); own != nil {
 		for _, g := range own.Gateways {
 			d.Mates = append(d.Mates, g.Name)
 		}
@@ -82,6 +86,7 @@ func (c *Control) place(d *status.Diagnosis, in project.Input) {
 			d.Remotes = append(d.Remotes, link.Target.Peer.String())
 		}
 	}
+	return d, nil
 }
 
 // serveDiagnosis answers GET /diagnose?for=10s&address=10.7.1.9&export=shop/web.
@@ -192,22 +197,6 @@ func packetsOf(f *fabric.Fabric, own string) trace.Filter {
 		all = append(all, cidr.Single(addr))
 	}
 	return trace.Filter{Prefixes: outermost(all), Not: slices.Clone(f.TunnelPools)}
-}
-
-// socketsOf gives where agents of the same cluster ask each other all the time. On a
-// gateway of many nodes nothing else would be among what is followed.
-func socketsOf(in project.Input) []trace.Socket {
-	var out []trace.Socket
-	for _, n := range in.Facts.Nodes {
-		if n.Name != in.Node {
-			continue
-		}
-		for _, addr := range n.Addrs {
-			out = append(out, trace.Socket{Protocol: unix.IPPROTO_UDP, Addr: netip.AddrPortFrom(addr, desired.ProbePort)},
-				trace.Socket{Protocol: unix.IPPROTO_TCP, Addr: netip.AddrPortFrom(addr, desired.FeedPort)})
-		}
-	}
-	return out
 }
 
 // outermost leaves out prefixes that are in another one, and gives the rest in order.

@@ -100,13 +100,6 @@ func (c *Control) drained(drained bool) error {
 	return nil
 }
 
-// passDrained drains this gateway until the agent ends.
-func (c *Control) passDrained() {
-	c.config.Drain.pass()
-	c.config.Log.Info("drained until the agent ends")
-	c.config.Announce()
-}
-
 // drainState reports how far a drain is.
 func (c *Control) drainState(now time.Time) status.Drain {
 	out := status.Drain{Drained: c.config.Drain.Is()}

@@ -84,7 +84,17 @@ func placesOf(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.F
 		return at(facts.Nodes[i].Addrs, 0)
 	case fabric.SourceNodePort:
 		if service != nil {
-			return at(ofNodes(facts.Nodes, i), 0)
+			// The nodes from this one on, each at the addresses that are for outside where it has
+			// any.
+			var out []netip.Addr
+			for _, n := range slices.Concat(facts.Nodes[i:i+1], facts.Nodes[:i], facts.Nodes[i+1:]) {
+				if len(n.External) > 0 {
+					out = append(out, n.External...)
+				} else {
+					out = append(out, n.Addrs...)
+				}
+			}
+			return at(out, 0)
 		}
 	}
 	return nil
@@ -114,20 +124,6 @@ func Names(own *fabric.Cluster, facts model.Facts) []string {
 			if _, err := netip.ParseAddr(text); err != nil && fabric.IsDomain(strings.ToLower(text)) {
 				out = append(out, strings.ToLower(text))
 			}
-		}
-	}
-	return out
-}
-
-// ofNodes gives where nodes are reached, those of one first: the addresses that are for
-// outside where it has any.
-func ofNodes(nodes []model.Node, first int) []netip.Addr {
-	var out []netip.Addr
-	for _, n := range slices.Concat(nodes[first:first+1], nodes[:first], nodes[first+1:]) {
-		if len(n.External) > 0 {
-			out = append(out, n.External...)
-		} else {
-			out = append(out, n.Addrs...)
 		}
 	}
 	return out

@@ -42,7 +42,17 @@ func (m *mover) follow(in project.Input) {
 	if own == nil {
 		return
 	}
-	m.keeper.SetOwn(ownPods(in, own))
+	var out flows.Own
+	for _, n := range in.Facts.Nodes {
+		if n.Name == in.Node {
+			out.Pods = n.PodCIDRs
+		}
+	}
+	if len(out.Pods) == 0 {
+		out.Pods = own.PodCIDRs
+	}
+	out.Kept = round.Visible(own, own.PodCIDRs)
+	m.keeper.SetOwn(out)
 	for remote := range m.told {
 		if in.Fabric.Cluster(remote) == nil {
 			m.keeper.Gone(remote)
@@ -60,12 +70,8 @@ func (m *mover) follow(in project.Input) {
 		}
 	}
 	m.told = told
-	m.transit(in)
-}
-
-// transit reports links of this gateway that appeared: what other nodes handed
-// to it meanwhile went on to another gateway.
-func (m *mover) transit(in project.Input) {
+	// Links of this gateway that appeared: what other nodes handed to it meanwhile went on to
+	// another gateway.
 	have := make(map[string]bool, len(in.Transit))
 	for remote := range in.Transit {
 		have[remote] = true
@@ -97,18 +103,4 @@ func (m *mover) tell(remote *fabric.Cluster, self, carrier string, gateway bool)
 // reachedBy gives the prefixes by which others reach a cluster.
 func reachedBy(c *fabric.Cluster) []netip.Prefix {
 	return slices.Concat(c.GlobalCIDRs, round.Visible(c, c.PodCIDRs), round.Visible(c, c.ServiceCIDRs))
-}
-
-func ownPods(in project.Input, own *fabric.Cluster) flows.Own {
-	var out flows.Own
-	for _, n := range in.Facts.Nodes {
-		if n.Name == in.Node {
-			out.Pods = n.PodCIDRs
-		}
-	}
-	if len(out.Pods) == 0 {
-		out.Pods = own.PodCIDRs
-	}
-	out.Kept = round.Visible(own, own.PodCIDRs)
-	return out
 }

@@ -5,7 +5,6 @@ import (
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/health"
-	"hawser.dev/hawser/nodeagent/ipsec"
 	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/nodeagent/status"
@@ -40,7 +39,19 @@ func (h *Host) Tunnels(n *round.Node) map[health.Peer]Tunnel {
 		if !known {
 			state = Tunnel{Driver: driverText(c, meters[i]), Epoch: c.Epoch, MTU: c.MTU, Endpoint: meters[i].Endpoint}
 			if c.Driver == fabric.DriverIPsec {
-				h.describeIPsec(&state, secured[c.Connection()])
+				s := secured[c.Connection()]
+				state.Driver = "ipsec (userspace)"
+				if h.charon.InKernel() {
+					state.Driver = "ipsec (kernel)"
+				}
+				if s.Endpoint.IsValid() {
+					state.Endpoint = s.Endpoint.String()
+				}
+				if s.Up {
+					state.Security = &status.Security{
+						Cipher: s.Cipher, InUDP: s.InUDP, SPIIn: s.SPIIn, SPIOut: s.SPIOut, Since: s.Since, Rekeys: s.Rekeys,
+					}
+				}
 			}
 		}
 		state.Rx += meters[i].RxBytes
@@ -59,20 +70,4 @@ func driverText(c desired.Tunnel, m kernel.Meter) string {
 		return c.Driver + " (" + m.Holder + ")"
 	}
 	return c.Driver
-}
-
-// describeIPsec adds to a tunnel what charon reports about its connection.
-func (h *Host) describeIPsec(c *Tunnel, s ipsec.State) {
-	c.Driver = "ipsec (userspace)"
-	if h.charon.InKernel() {
-		c.Driver = "ipsec (kernel)"
-	}
-	if s.Endpoint.IsValid() {
-		c.Endpoint = s.Endpoint.String()
-	}
-	if s.Up {
-		c.Security = &status.Security{
-			Cipher: s.Cipher, InUDP: s.InUDP, SPIIn: s.SPIIn, SPIOut: s.SPIOut, Since: s.Since, Rekeys: s.Rekeys,
-		}
-	}
 }

@@ -45,7 +45,26 @@ func (f *Finder) Receive(now time.Time, in transport.Incoming) []socket.Datagram
 	case in.To != f.id():
 		f.count(func(s *Stats) { s.Foreign++ })
 	case in.Size.Answer:
-		f.handleReply(now, way{in.At.Addr, addr}, in.Message)
+		at := way{in.At.Addr, addr}
+		f.mu.Lock()
+		known, changed := false, false
+		if p := f.paths[at]; p != nil && p.id == in.Message.From {
+			known, changed = p.answer(now, *in.Message.Size)
+			f.report(p, changed)
+			f.queue.Set(p, p.due)
+		}
+		if known {
+			f.stats.Answered++
+		} else {
+			f.stats.Foreign++
+		}
+		first, any := f.queue.First()
+		early := any && first.due.Before(f.until)
+		f.mu.Unlock()
+		f.notify(changed)
+		if early {
+			f.config.Wake.Ring()
+		}
 	case !whole(in.Message, addr):
 		f.count(func(s *Stats) { s.Malformed++ })
 	case f.admits(now, addr, in.Message.From):
@@ -61,28 +80,6 @@ func (f *Finder) id() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.self
-}
-
-func (f *Finder) handleReply(now time.Time, at way, m *wire.Message) {
-	f.mu.Lock()
-	known, changed := false, false
-	if p := f.paths[at]; p != nil && p.id == m.From {
-		known, changed = p.answer(now, *m.Size)
-		f.report(p, changed)
-		f.queue.Set(p, p.due)
-	}
-	if known {
-		f.stats.Answered++
-	} else {
-		f.stats.Foreign++
-	}
-	first, any := f.queue.First()
-	early := any && first.due.Before(f.until)
-	f.mu.Unlock()
-	f.notify(changed)
-	if early {
-		f.config.Wake.Ring()
-	}
 }
 
 // admits reports whether a probe is answered: to gateways of the clusterset

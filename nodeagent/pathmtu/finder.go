@@ -59,7 +59,14 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	for _, a := range listen {
 		f.listen[a] = true
 	}
-	interval := standbyInterval(links)
+	// The time between looks at a link that does not carry.
+	n := 0
+	for _, l := range links {
+		if !l.Carries {
+			n++
+		}
+	}
+	interval := max(standby, time.Duration(n)*time.Second/standbyRate)
 	paths := make(map[way]*path, len(links))
 	for _, l := range links {
 		f.known[l.Addr] = wire.ID(l.Peer)
@@ -80,17 +87,6 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	f.paths = paths
 	f.mu.Unlock()
 	f.config.Wake.Ring()
-}
-
-// standbyInterval is the time between looks at a link that does not carry.
-func standbyInterval(links []Link) time.Duration {
-	n := 0
-	for _, l := range links {
-		if !l.Carries {
-			n++
-		}
-	}
-	return max(standby, time.Duration(n)*time.Second/standbyRate)
 }
 
 func pick(l Link, interval time.Duration) time.Duration {

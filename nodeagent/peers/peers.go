@@ -94,21 +94,16 @@ func New(config Config) *Peers {
 		Cluster: config.Cluster, Port: desired.ProbePort, Wake: wake, OnChange: func() { config.Urgent(); searches.Ring() },
 	})
 	p.finder = pathmtu.New(pathmtu.Config{Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: config.Urgent})
-	p.tunnel = newExchange(config, wake)
+	file := statefile.New[map[string]change.Kept](config.StateDir, "cables.json")
+	p.tunnel = change.New(change.Config{
+		Port: desired.ProbePort, Log: config.Log, Wake: wake, Kept: restoreTunnels(file, config.Log), Keep: file.Save, OnChange: config.Look,
+	})
 	p.search = newSearch(config, p.prober, p.tunnel, wake, searches)
 	p.layer = transport.New(transport.Config{
 		Port: desired.ProbePort, Log: config.Log, Wake: wake,
 		Machines: []transport.Machine{p.prober, p.tunnel, p.finder, p.search},
 	})
 	return p
-}
-
-// newExchange makes what changes tunnels.
-func newExchange(config Config, wake bell.Bell) *change.Exchange {
-	file := statefile.New[map[string]change.Kept](config.StateDir, "cables.json")
-	return change.New(change.Config{
-		Port: desired.ProbePort, Log: config.Log, Wake: wake, Kept: restoreTunnels(file, config.Log), Keep: file.Save, OnChange: config.Look,
-	})
 }
 
 // restoreTunnels gives the tunnels of the run before.
@@ -172,19 +167,30 @@ func (p *Peers) Observe() round.Peers {
 // whose links came up.
 func (p *Peers) ObserveLinks() round.Peers {
 	links := p.prober.Snapshot()
-	p.reached(links.Links)
-	return round.Peers{Links: links, Live: p.client.Snapshot(), Narrow: p.narrow()}
-}
-
-// narrow gives, by remote gateway, what passes where that is less than the tunnel's MTU.
-func (p *Peers) narrow() map[string]int {
+	// The gateways whose links came up are asked anew: their feeds may wait for what got lost.
+	up := make(map[health.Peer]bool, len(links.Links))
+	for _, l := range links.Links {
+		if l.State == status.Connected {
+			up[l.Target.Peer] = true
+		}
+	}
+	p.mu.Lock()
+	before := p.up
+	p.up = up
+	p.mu.Unlock()
+	for peer := range up {
+		if !before[peer] {
+			p.client.Reached(peer.Cluster, peer.Gateway)
+		}
+	}
+	// What passes, where that is less than the tunnel's MTU.
 	out := map[string]int{}
 	for _, path := range p.finder.Snapshot() {
 		if path.State == pathmtu.BlackHole && path.Value < path.MTU {
 			out[path.Peer] = path.Value
 		}
 	}
-	return out
+	return round.Peers{Links: links, Live: p.client.Snapshot(), Narrow: out}
 }
 
 // Aim sets what is looked at from now on.
@@ -229,25 +235,6 @@ func (p *Peers) Follow(e round.Effects) {
 	p.mu.Unlock()
 	if !same {
 		p.finder.Set(e.Sizes.Self, e.Sizes.Listen, e.Sizes.Links)
-	}
-}
-
-// reached asks the gateways anew whose links came up: their feeds may wait for what got lost.
-func (p *Peers) reached(links []health.Link) {
-	up := make(map[health.Peer]bool, len(links))
-	for _, l := range links {
-		if l.State == status.Connected {
-			up[l.Target.Peer] = true
-		}
-	}
-	p.mu.Lock()
-	before := p.up
-	p.up = up
-	p.mu.Unlock()
-	for peer := range up {
-		if !before[peer] {
-			p.client.Reached(peer.Cluster, peer.Gateway)
-		}
 	}
 }
 

@@ -98,7 +98,12 @@ func (p *Publication) Run(ctx context.Context) {
 		case gateway && stop == nil:
 			var own context.Context
 			own, stop = context.WithCancel(ctx)
-			publisher := p.open()
+			p.last = nil
+			publisher := objects.New(objects.Config{
+				Client: p.client.Dynamic, Exports: p.source.Exports, Imports: p.source.Imports, Log: p.log,
+				Source:   p.want,
+				OnReport: func(r converge.Report) { p.report.Store(&r) },
+			})
 			p.publisher.Store(publisher)
 			wait.Go(func() { publisher.Run(own) })
 		case !gateway && stop != nil:
@@ -131,15 +136,6 @@ func (p *Publication) gateway() bool {
 	}
 	own := v.Input.Fabric.Cluster(v.Input.Cluster)
 	return own != nil && own.GatewayOn(p.node) != nil || own == nil && v.Input.Fabric.Decommission && p.publisher.Load() != nil
-}
-
-func (p *Publication) open() *objects.Publisher {
-	p.last = nil
-	return objects.New(objects.Config{
-		Client: p.client.Dynamic, Exports: p.source.Exports, Imports: p.source.Imports, Log: p.log,
-		Source:   p.want,
-		OnReport: func(r converge.Report) { p.report.Store(&r) },
-	})
 }
 
 // want gives what should stand in the API, as the data path saw the world last.

@@ -20,7 +20,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 	s := r.Brief()
 	out := kube.NodeStatus{
 		Cluster: s.Cluster, Role: kube.Worker, Version: s.Version, Fabric: s.Digest,
-		LastError:  lastError(s),
+		LastError:  cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputTrouble(s), troubleOf(s, publication.Input)),
 		Conditions: []metav1.Condition{readyCondition(s), currentCondition(s)},
 	}
 	if s.Gateway == "" {
@@ -30,7 +30,13 @@ func (r *Reporter) Node() kube.NodeStatus {
 	if holders, _ := r.config.Keeper.Holders(); holders[s.Gateway] == s.Node {
 		out.Gateway = s.Gateway
 	}
-	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "), refusedEndpoints(s))
+	var texts []string
+	for _, p := range s.Problems {
+		if p.Code == project.EndpointRefused {
+			texts = append(texts, p.Text)
+		}
+	}
+	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "), strings.Join(texts, "; "))
 	out.Links = &kube.LinkCount{Total: len(s.Connections)}
 	links := make([]kube.LinkState, 0, len(s.Connections))
 	for _, c := range s.Connections {
@@ -102,26 +108,10 @@ func currentCondition(s status.Status) metav1.Condition {
 	return c
 }
 
-// lastError is what a person should look at first; empty = nothing.
-func lastError(s status.Status) string {
-	return cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputTrouble(s), troubleOf(s, publication.Input))
-}
-
 // inputTrouble names the inputs that are not read. That other clusters' feeds are
 // away is told of the links.
 func inputTrouble(s status.Status) string {
 	return troubleOf(s, "fabric", "keys", "facts", "state folder")
-}
-
-// refusedEndpoints says what other clusters announce of their gateways in vain.
-func refusedEndpoints(s status.Status) string {
-	var texts []string
-	for _, p := range s.Problems {
-		if p.Code == project.EndpointRefused {
-			texts = append(texts, p.Text)
-		}
-	}
-	return strings.Join(texts, "; ")
 }
 
 func troubleOf(s status.Status, names ...string) string {

@@ -80,7 +80,18 @@ func (r *Reporter) Run(ctx context.Context) error {
 func (r *Reporter) Status() status.Status {
 	s := r.Brief()
 	if v := r.config.Outcome(); v.Node != nil {
-		s.Clusters, s.Exports = clustersOf(v.Input.Fabric), Exports(v.Input)
+		out := make([]status.Cluster, 0, len(v.Input.Fabric.Clusters))
+		for _, c := range v.Input.Fabric.Clusters {
+			shown := status.Cluster{
+				Name: c.Name, Globalnet: c.Globalnet, EgressMode: c.EgressMode,
+				PodCIDRs: listing.Texts(c.PodCIDRs), ServiceCIDRs: listing.Texts(c.ServiceCIDRs), GlobalCIDRs: listing.Texts(c.GlobalCIDRs),
+			}
+			for _, g := range c.Gateways {
+				shown.Gateways = append(shown.Gateways, g.Name)
+			}
+			out = append(out, shown)
+		}
+		s.Clusters, s.Exports = out, Exports(v.Input)
 	}
 	return s
 }
@@ -136,7 +147,17 @@ func (r *Reporter) Brief() status.Status {
 	for _, p := range v.Problems {
 		s.Problems = append(s.Problems, status.Problem{Path: p.Path, Code: p.Code, Text: p.Text})
 	}
-	s.Problems = append(s.Problems, refusals(r.config.State().Found.Refused)...)
+	refused := r.config.State().Found.Refused
+	var out []status.Problem
+	for _, cluster := range slices.Sorted(maps.Keys(refused)) {
+		for _, reason := range refused[cluster] {
+			out = append(out, status.Problem{
+				Path: "clusters[" + cluster + "].gateways", Code: project.EndpointRefused,
+				Text: "an endpoint that " + cluster + " announces is refused: " + reason,
+			})
+		}
+	}
+	s.Problems = append(s.Problems, out...)
 	s.Dropped, s.Conntrack = r.config.Host.Dropped(), r.config.Host.Conntrack()
 	links := r.config.Peers.Links().Leave(v.Leaving)
 	s.Paths, s.Moves = r.config.State().Paths(v.Input, links)
@@ -148,20 +169,6 @@ func (r *Reporter) Brief() status.Status {
 		}
 	}
 	return s
-}
-
-// refusals says which endpoints other clusters announce in vain, and why; reasons by cluster.
-func refusals(refused map[string][]string) []status.Problem {
-	var out []status.Problem
-	for _, cluster := range slices.Sorted(maps.Keys(refused)) {
-		for _, reason := range refused[cluster] {
-			out = append(out, status.Problem{
-				Path: "clusters[" + cluster + "].gateways", Code: project.EndpointRefused,
-				Text: "an endpoint that " + cluster + " announces is refused: " + reason,
-			})
-		}
-	}
-	return out
 }
 
 // epochsOf gives the key epochs that this gateway can use.
@@ -233,21 +240,6 @@ func whyOf(c status.Connection, link health.Link, used status.Path) string {
 		return used.Link + " is in use"
 	}
 	return ""
-}
-
-func clustersOf(f *fabric.Fabric) []status.Cluster {
-	out := make([]status.Cluster, 0, len(f.Clusters))
-	for _, c := range f.Clusters {
-		shown := status.Cluster{
-			Name: c.Name, Globalnet: c.Globalnet, EgressMode: c.EgressMode,
-			PodCIDRs: listing.Texts(c.PodCIDRs), ServiceCIDRs: listing.Texts(c.ServiceCIDRs), GlobalCIDRs: listing.Texts(c.GlobalCIDRs),
-		}
-		for _, g := range c.Gateways {
-			shown.Gateways = append(shown.Gateways, g.Name)
-		}
-		out = append(out, shown)
-	}
-	return out
 }
 
 // Exports gives what a node knows of each export.

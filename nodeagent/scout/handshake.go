@@ -14,7 +14,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 
 	"golang.org/x/crypto/blake2s"
 	"golang.org/x/crypto/chacha20poly1305"
@@ -104,15 +103,10 @@ func (s *handshake) remote() *ecdh.PublicKey {
 }
 
 func (s *handshake) mixHash(data []byte) {
-	sum := newHash()
+	sum, _ := blake2s.New256(nil) // fails with a key that is too long only
 	sum.Write(s.h[:])
 	sum.Write(data)
 	sum.Sum(s.h[:0])
-}
-
-func newHash() hash.Hash {
-	sum, _ := blake2s.New256(nil) // fails with a key that is too long only
-	return sum
 }
 
 // sign makes the first message authentication code of a message.

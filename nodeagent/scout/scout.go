@@ -124,7 +124,22 @@ func (s *Scout) socket(six bool) (*net.IPConn, error) {
 		return nil, errors.Join(fmt.Errorf("open socket for questions: %w", err), conn.Close())
 	}
 	s.sockets[six] = conn
-	s.readers.Go(func() { s.read(conn) })
+	s.readers.Go(func() {
+		buffer := make([]byte, longest)
+		for {
+			n, _, err := conn.ReadFromIP(buffer)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				time.Sleep(time.Millisecond) // such as ECONNREFUSED from an ICMP error: pass, but never spin
+				continue
+			}
+			if answer := s.heard(buffer[:n]); answer != nil {
+				answer()
+			}
+		}
+	})
 	return conn, nil
 }
 
@@ -132,24 +147,6 @@ func (s *Scout) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shut()
-}
-
-// read hears answers until the socket is closed.
-func (s *Scout) read(conn *net.IPConn) {
-	buffer := make([]byte, longest)
-	for {
-		n, _, err := conn.ReadFromIP(buffer)
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(time.Millisecond) // such as ECONNREFUSED from an ICMP error: pass, but never spin
-			continue
-		}
-		if answer := s.heard(buffer[:n]); answer != nil {
-			answer()
-		}
-	}
 }
 
 // heard gives what to call when a datagram is the answer to a question.
@@ -189,29 +186,25 @@ func prepare(conn *net.IPConn, six bool) error {
 		return err
 	}
 	return errors.Join(raw.Control(func(fd uintptr) {
-		filter := answers(six)
+		// This filter (BPF, socket(7)) passes datagrams whose first byte is the type of an answer.
+		// A raw socket sees the header of IPv4, but not of IPv6.
+		load := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: header}}
+		if !six {
+			load = []unix.SockFilter{
+				{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH},
+				{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND, K: header},
+			}
+		}
+		filter := append(load,
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: 2, Jt: 1},
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: 3, Jf: 1},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: longest},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+		)
 		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 			&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 		if err == nil && six {
 			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_CHECKSUM, 6)
 		}
 	}), err)
-}
-
-// answers is a filter (BPF, socket(7)) that passes datagrams whose first byte is
-// the type of an answer. A raw socket sees the header of IPv4, but not of IPv6.
-func answers(six bool) []unix.SockFilter {
-	load := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: header}}
-	if !six {
-		load = []unix.SockFilter{
-			{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH},
-			{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND, K: header},
-		}
-	}
-	return append(load,
-		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: 2, Jt: 1},
-		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: 3, Jf: 1},
-		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: longest},
-		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0},
-	)
 }

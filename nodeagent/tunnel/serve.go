@@ -48,7 +48,12 @@ func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("listen on control socket of %s: %w", name, err), file.Close(), tunnel.Close())
 	}
-	dev := device.NewDevice(tunnel, newBind(), logger(log, name))
+	dev := device.NewDevice(tunnel, newBind(), &device.Logger{
+		Verbosef: device.DiscardLogf,
+		Errorf: func(format string, args ...any) {
+			log.Error("wireguard", "link", name, "err", fmt.Sprintf(format, args...))
+		},
+	})
 	lost := make(chan error, 1)
 	go accept(control, dev, lost)
 	if err = wait(ctx, dev, control.Addr().String(), lost); err != nil {
@@ -120,14 +125,5 @@ func accept(control net.Listener, dev *device.Device, lost chan<- error) {
 			return
 		}
 		go dev.IpcHandle(c)
-	}
-}
-
-func logger(log *slog.Logger, name string) *device.Logger {
-	return &device.Logger{
-		Verbosef: device.DiscardLogf,
-		Errorf: func(format string, args ...any) {
-			log.Error("wireguard", "link", name, "err", fmt.Sprintf(format, args...))
-		},
 	}
 }
