@@ -31,10 +31,11 @@ func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
 	if err := ended(ctx, "list addresses"); err != nil {
 		return nil, err
 	}
-	names, err := k.ns.linkNames()
+	links, err := k.ns.links()
 	if err != nil {
 		return nil, err
 	}
+	names := linkNames(links)
 	list, err := dump(func() ([]netlink.Addr, error) { return k.ns.route.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)

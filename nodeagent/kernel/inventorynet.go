@@ -26,12 +26,9 @@ func (ns *Namespace) takeLinks(_ context.Context, k *inventory.Kernel) error {
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
-	held, names := map[int][]string{}, map[int]string{}
+	held, names := map[int][]string{}, linkNames(list)
 	for _, a := range addrs {
 		held[a.LinkIndex] = append(held[a.LinkIndex], fromNet(a.IPNet).String())
-	}
-	for _, l := range list {
-		names[l.Attrs().Index] = l.Attrs().Name
 	}
 	for _, l := range list {
 		told := linkOf(l)
@@ -122,14 +119,11 @@ const mostOthers = 5000
 // takeRoutes reads the routes of all tables but the one that the kernel keeps for
 // addresses of its own.
 func (ns *Namespace) takeRoutes(_ context.Context, k *inventory.Kernel) error {
-	names := map[int]string{}
 	list, err := dump(ns.route.LinkList)
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
-	for _, l := range list {
-		names[l.Attrs().Index] = l.Attrs().Name
-	}
+	names := linkNames(list)
 	for _, family := range ns.families() {
 		left := 0
 		routes, err := dump(func() (out []inventory.Route, err error) {

@@ -127,17 +127,13 @@ func isOurs(l netlink.Link) bool {
 	return a.Alias == desired.LinkAlias || a.Alias == "" && a.Group == linkGroup
 }
 
-// linkNames maps the indices of our links to their names.
-func (ns *Namespace) linkNames() (map[int]string, error) {
-	list, err := ns.links()
-	if err != nil {
-		return nil, err
-	}
+// linkNames maps the indices of links to their names.
+func linkNames(list []netlink.Link) map[int]string {
 	names := make(map[int]string, len(list))
 	for _, l := range list {
 		names[l.Attrs().Index] = l.Attrs().Name
 	}
-	return names, nil
+	return names
 }
 
 // link gives one of our links, or ErrBlocked while it does not exist.

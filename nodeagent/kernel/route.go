@@ -39,10 +39,7 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
-	names := make(map[int]string, len(all))
-	for _, l := range all {
-		names[l.Attrs().Index] = l.Attrs().Name
-	}
+	names := linkNames(all)
 	var out []desired.Route
 	type place struct {
 		table int
