@@ -14,8 +14,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
@@ -247,11 +245,7 @@ func (r *Reporter) begin(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("read HawserNode %s: %w", r.node, err)
 	default:
-		if status, found, _ := unstructured.NestedMap(object.Object, "status"); found {
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &before); err != nil {
-				before = NodeStatus{}
-			}
-		}
+		before, _ = statusOf(object)
 	}
 	nodeResource := schema.GroupVersionResource{Version: "v1", Resource: string(nodes)}
 	node, err := r.client.Dynamic.Resource(nodeResource).Get(ctx, r.node, metav1.GetOptions{})

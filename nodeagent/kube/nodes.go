@@ -76,20 +76,26 @@ func (f nodesFollower) Put(object any) {
 	f.put(object)
 }
 
-// put notes an object. A status that does not fit is that of another Hawser, or no agent's: of
-// such a node nothing is known.
 func (f nodesFollower) put(object any) {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return
 	}
-	var told NodeStatus
+	if told, known := statusOf(o); known {
+		f.n.told[o.GetName()] = told
+	} else {
+		delete(f.n.told, o.GetName())
+	}
+}
+
+// statusOf reads what an agent told in a HawserNode. A status that does not fit is that of
+// another Hawser, or no agent's: of such a node nothing is known.
+func statusOf(o *unstructured.Unstructured) (told NodeStatus, known bool) {
 	status, found, err := unstructured.NestedMap(o.Object, "status")
 	if err != nil || !found || runtime.DefaultUnstructuredConverter.FromUnstructured(status, &told) != nil {
-		delete(f.n.told, o.GetName())
-		return
+		return NodeStatus{}, false
 	}
-	f.n.told[o.GetName()] = told
+	return told, true
 }
 
 func (f nodesFollower) Delete(object any) {
