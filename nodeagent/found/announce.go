@@ -69,7 +69,7 @@ func placesOf(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.F
 	if source == fabric.SourceSeen {
 		return seenAt(c.Name+"/"+g.Name, live)
 	}
-	service := serviceOf(g, facts)
+	service := facts.GatewayService(g)
 	if source == fabric.SourceLoadBalancer && service != nil {
 		return at(service.Balanced(resolved), 0)
 	}
@@ -100,23 +100,12 @@ func placesOf(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.F
 	return nil
 }
 
-// serviceOf gives the Service by which a gateway is found; nil = there is none.
-func serviceOf(g *fabric.Gateway, facts model.Facts) *model.Service {
-	i := slices.IndexFunc(facts.Services, func(s model.Service) bool {
-		return s.Namespace == fabric.ServiceNamespace && s.Name == fabric.ServiceOf(g.Name)
-	})
-	if i < 0 || !g.Fronted() {
-		return nil
-	}
-	return &facts.Services[i]
-}
-
 // Names gives the names among the load balancers of a cluster's gateways, in lower case, to
 // be looked up.
 func Names(own *fabric.Cluster, facts model.Facts) []string {
 	var out []string
 	for i := range own.Gateways {
-		s := serviceOf(&own.Gateways[i], facts)
+		s := facts.GatewayService(&own.Gateways[i])
 		if s == nil {
 			continue
 		}

@@ -34,6 +34,17 @@ type Facts struct {
 	Recorded bool `json:",omitempty"`
 }
 
+// GatewayService gives the Service by which a gateway is found; nil = there is none.
+func (f *Facts) GatewayService(gateway *fabric.Gateway) *Service {
+	i := slices.IndexFunc(f.Services, func(s Service) bool {
+		return s.Namespace == fabric.ServiceNamespace && s.Name == fabric.ServiceOf(gateway.Name)
+	})
+	if i < 0 || !gateway.Fronted() {
+		return nil
+	}
+	return &f.Services[i]
+}
+
 // Node is one node of this cluster.
 type Node struct {
 	Name     string

@@ -49,14 +49,12 @@ func FrontsOf(own *fabric.Cluster, facts model.Facts) []Front {
 	for i := range own.Gateways {
 		g := &own.Gateways[i]
 		n := slices.IndexFunc(facts.Nodes, func(n model.Node) bool { return n.Name == g.Node })
-		s := slices.IndexFunc(facts.Services, func(s model.Service) bool {
-			return s.Namespace == fabric.ServiceNamespace && s.Name == fabric.ServiceOf(g.Name)
-		})
-		if !g.Fronted() || n < 0 || s < 0 {
+		service := facts.GatewayService(g)
+		if n < 0 || service == nil {
 			continue
 		}
-		front := Front{Service: fabric.ServiceOf(g.Name), Node: g.Node}
-		for _, p := range facts.Services[s].Ports {
+		front := Front{Service: service.Name, Node: g.Node}
+		for _, p := range service.Ports {
 			front.Ports = append(front.Ports, mcs.Port{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
 		}
 		for _, a := range facts.Nodes[n].Addrs {
