@@ -63,9 +63,10 @@ func (ns *Namespace) takeRules(_ context.Context, k *inventory.Kernel) error {
 		if err != nil {
 			return fmt.Errorf("list rules: %w", err)
 		}
+		digit := map[int]int{netlink.FAMILY_V4: 4, netlink.FAMILY_V6: 6}[family]
 		for _, r := range list {
 			k.Rules = append(k.Rules, inventory.Rule{
-				Family: digitOf(family), Priority: r.Priority, Protocol: int(r.Protocol), Select: selectorOf(r), Table: max(r.Table, 0),
+				Family: digit, Priority: r.Priority, Protocol: int(r.Protocol), Select: selectorOf(r), Table: max(r.Table, 0),
 			})
 		}
 	}
@@ -73,13 +74,6 @@ func (ns *Namespace) takeRules(_ context.Context, k *inventory.Kernel) error {
 		return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Priority, b.Priority))
 	})
 	return nil
-}
-
-func digitOf(family int) int {
-	if family == netlink.FAMILY_V6 {
-		return 6
-	}
-	return 4
 }
 
 // selectorOf says which packets a rule is for, in the words of ip(8).

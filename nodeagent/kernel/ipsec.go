@@ -28,19 +28,6 @@ type ESP interface {
 	Own() bool
 }
 
-// readIPsec reports the link as it is; one without its daemon, or of the other
-// sort than this kernel calls for, is of a type of its own, which has it replaced.
-func (k *Links) readIPsec(l netlink.Link, out *desired.Link) {
-	out.Type = "ipsec without daemon"
-	if k.esp == nil {
-		return
-	}
-	ike, nat, ok := k.esp.Listens()
-	if _, tun := l.(*netlink.Tuntap); ok && tun != k.esp.InKernel() {
-		out.Type, out.IKEPort, out.Port = desired.LinkIPsec, ike, nat
-	}
-}
-
 func (k *Links) createIPsec(ctx context.Context, want desired.Link) error {
 	if k.esp == nil {
 		return fmt.Errorf("add ipsec link %s: no daemon", want.Name)

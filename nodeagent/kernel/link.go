@@ -66,7 +66,15 @@ func (k *Links) read(l netlink.Link) desired.Link {
 	a := l.Attrs()
 	out := desired.Link{Name: a.Name, Type: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
 	if a.Name == desired.IPsecLink {
-		k.readIPsec(l, &out)
+		// One without its daemon, or of the other sort than this kernel calls for, is of a type
+		// of its own, which has it replaced.
+		out.Type = "ipsec without daemon"
+		if k.esp != nil {
+			ike, nat, ok := k.esp.Listens()
+			if _, tun := l.(*netlink.Tuntap); ok && tun != k.esp.InKernel() {
+				out.Type, out.IKEPort, out.Port = desired.LinkIPsec, ike, nat
+			}
+		}
 		return out
 	}
 	switch l := l.(type) {

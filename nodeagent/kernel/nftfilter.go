@@ -68,20 +68,16 @@ func nftFilterChains(t desired.Table) []nftChain {
 		input.rules = append(input.rules, nftNew().notLink(expr.MetaKeyIIFNAME, "lo\x00").family(f).
 			daddr(f).in(desired.SetTunnels, f).dropAs(desired.DropTunnel))
 	}
-	families := nftFamilies()
-	chains := append(nftDropChains(), nftOverlay(families[0]), nftOverlay(families[1]))
+	var chains []nftChain
+	for _, d := range desired.Drops() { // each counts what it drops, for one reason
+		chains = append(chains, nftChain{name: d.Chain(), rules: []*nftRule{nftNew().add(&expr.Counter{}).drop()}})
+	}
+	for _, f := range nftFamilies() {
+		chains = append(chains, nftOverlay(f))
+	}
 	chains = append(append(chains, nftForwardChains()...), outgoing, nftNodes())
 	chains = append(append(chains, nftLocal()...), nftInbound(), nftReturnOnly(), input)
 	return append(chains, nftMSS(), nftClamp(t))
-}
-
-// nftDropChains count what they drop, each for one reason.
-func nftDropChains() []nftChain {
-	var out []nftChain
-	for _, d := range desired.Drops() {
-		out = append(out, nftChain{name: d.Chain(), rules: []*nftRule{nftNew().add(&expr.Counter{}).drop()}})
-	}
-	return out
 }
 
 // dropAs drops and counts.

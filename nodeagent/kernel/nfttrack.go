@@ -152,10 +152,15 @@ func (t *nftTrack) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	file, err := socket.file()
+	// A file waits in the runtime's poller, where closing it ends a read.
+	if err := unix.SetNonblock(socket.fd, true); err != nil {
+		return fmt.Errorf("subscribe to nf_tables events: %w", err)
+	}
+	fd, err := unix.FcntlInt(uintptr(socket.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("subscribe to nf_tables events: %w", err)
 	}
+	file := os.NewFile(uintptr(fd), "nf_tables events")
 	defer file.Close()
 	defer context.AfterFunc(ctx, func() { file.Close() })()
 	raw, err := file.SyscallConn()
@@ -177,17 +182,4 @@ func (t *nftTrack) wait(ctx context.Context) error {
 		return fmt.Errorf("read nf_tables events: %w", err)
 	}
 	return nil
-}
-
-// file gives the socket as a file, which waits in the runtime's poller, where closing it
-// ends a read.
-func (s *nftSocket) file() (*os.File, error) {
-	if err := unix.SetNonblock(s.fd, true); err != nil {
-		return nil, err
-	}
-	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "nf_tables events"), nil
 }
