@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Contains reports whether inner lies within outer.
@@ -80,6 +81,16 @@ func Text(p netip.Prefix) string {
 		return p.Addr().String()
 	}
 	return p.String()
+}
+
+// Label writes an address as a host label: 242-2-0-5, or for IPv6 all eight groups, as "::"
+// would leave a label that begins or ends with a hyphen.
+func Label(addr netip.Addr) string {
+	addr = addr.Unmap()
+	if addr.Is4() {
+		return strings.ReplaceAll(addr.String(), ".", "-")
+	}
+	return strings.ReplaceAll(addr.WithZone("").StringExpanded(), ":", "-")
 }
 
 // IPNet gives a prefix as netlink wants it.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
@@ -66,7 +67,7 @@ func newService(spec desired.Service) *service {
 			}
 			label := strings.ToLower(host.Name)
 			if label == "" {
-				label = labelOf(host.IPs[0])
+				label = cidr.Label(host.IPs[0])
 			}
 			target := label + "." + key
 			s.put(target, host.IPs)
@@ -111,16 +112,6 @@ func (n *name) add(addrs []netip.Addr) {
 			n.v6 = append(n.v6, addr)
 		}
 	}
-}
-
-// labelOf makes a host label of an address: 242-2-0-5, or for IPv6 all eight
-// groups, as "::" would leave a label that begins or ends with a hyphen.
-func labelOf(addr netip.Addr) string {
-	addr = addr.Unmap()
-	if addr.Is4() {
-		return strings.ReplaceAll(addr.String(), ".", "-")
-	}
-	return strings.ReplaceAll(addr.WithZone("").StringExpanded(), ":", "-")
 }
 
 // port finds a port by the labels of an SRV name.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/internal/spread"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -177,7 +178,7 @@ func slicesOf(r *Resolved, sources []Source) []Slice {
 		}
 		for _, h := range src.Hosts {
 			for _, a := range h.Addrs {
-				put(src.Cluster, a, cmp.Or(h.Name, dashed(a)), translated(ports, h.Ports))
+				put(src.Cluster, a, cmp.Or(h.Name, cidr.Label(a)), translated(ports, h.Ports))
 			}
 		}
 	}
@@ -228,12 +229,4 @@ func translated(ports []Port, numbers map[string]int) []Port {
 		}
 	}
 	return out
-}
-
-// dashed makes a host label of an address, as the name server does.
-func dashed(a netip.Addr) string {
-	if a.Is4() {
-		return strings.ReplaceAll(a.String(), ".", "-")
-	}
-	return strings.ReplaceAll(a.StringExpanded(), ":", "-")
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
@@ -56,7 +57,7 @@ func (v *view) liveHosts(part *fabric.ExportCluster, svc *model.Service) []model
 		if ips := v.addressesOutside(m); len(ips) > 0 {
 			host := model.LiveHost{Name: m.Hostname, IPs: sortedAddrs(ips)}
 			if host.Name == "" {
-				host.Label = dashed(m.Addrs)
+				host.Label = cidr.Label(slices.MinFunc(m.Addrs, netip.Addr.Compare))
 			}
 			if m.host == nil || !slices.ContainsFunc(m.host.IPs, func(a netip.Addr) bool { return slices.Contains(ips, a) }) {
 				host.Ports = renumbered(m.Endpoint)
@@ -82,16 +83,6 @@ func renumbered(e *model.Endpoint) map[string]int {
 		}
 	}
 	return out
-}
-
-// dashed makes the label by which an endpoint without a hostname has its name: its
-// address, in full for IPv6, as :: would leave one that begins or ends with a hyphen.
-func dashed(addrs []netip.Addr) string {
-	addr := slices.MinFunc(addrs, netip.Addr.Compare)
-	if addr.Is4() {
-		return strings.ReplaceAll(addr.String(), ".", "-")
-	}
-	return strings.ReplaceAll(addr.WithZone("").StringExpanded(), ":", "-")
 }
 
 // addressesOutside are those by which other clusters reach an endpoint: its own
