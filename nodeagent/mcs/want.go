@@ -2,6 +2,7 @@ package mcs
 
 import (
 	"cmp"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
@@ -156,13 +157,8 @@ func slicesOf(r *Resolved, sources []Source) []Slice {
 	put := func(cluster string, addr netip.Addr, hostname string, ports []Port) {
 		fam := fabric.Family(addr)
 		// The name does not depend on the endpoints, so that a slice stays while they change.
-		key := fmt.Sprintf("%s/%s/%d/%s", r.ID(), cluster, fam, portsText(ports))
-		sum := spread.Mix(spread.Hash(key))
-		var raw [8]byte
-		for i := range raw {
-			raw[i] = byte(sum >> (8 * i))
-		}
-		name := r.Name + "-hw-" + hex.EncodeToString(raw[:])
+		sum := spread.Mix(spread.Hash(fmt.Sprintf("%s/%s/%d/%s", r.ID(), cluster, fam, portsText(ports))))
+		name := r.Name + "-hw-" + hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, sum))
 		s := byName[name]
 		if s == nil {
 			s = &Slice{Namespace: r.Namespace, Name: name, Import: r.Name, Cluster: cluster, Family: fam, Ports: ports}

@@ -89,7 +89,7 @@ func (v *view) addTakenImports() {
 		}
 	}
 	for _, e := range v.exports {
-		if taken[e.ID()] && (exportPart(e, v.own.Name) != nil || e.Allows(v.own.Name)) {
+		if taken[e.ID()] && (e.Part(v.own.Name) != nil || e.Allows(v.own.Name)) {
 			v.problem("serviceimports["+e.ID()+"]", ImportTaken, "somebody else than Hawser writes ServiceImport "+e.ID()+
 				": end that, or delete it if nobody does any more; traffic goes on")
 		}

@@ -107,7 +107,7 @@ func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) 
 // reached, and brings back to it what comes for that address.
 func (v *view) addHeadlessEgress() {
 	for _, e := range v.exports {
-		part := exportPart(e, v.own.Name)
+		part := e.Part(v.own.Name)
 		if e.Type != fabric.Headless || part == nil {
 			continue
 		}

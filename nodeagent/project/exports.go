@@ -16,7 +16,7 @@ import (
 // addresses, and what this cluster offers of it.
 func (v *view) addExports() {
 	for _, e := range v.exports {
-		part := exportPart(e, v.own.Name)
+		part := e.Part(v.own.Name)
 		var svc *model.Service
 		if part != nil {
 			svc = v.localService(e, part)

@@ -113,7 +113,7 @@ func (v *view) addFilter() {
 		}
 	}
 	for _, e := range v.exports {
-		if part := exportPart(e, v.own.Name); part != nil {
+		if part := e.Part(v.own.Name); part != nil {
 			v.restrict(e, part)
 			v.admitMapped(e, part)
 		}

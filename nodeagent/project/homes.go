@@ -121,7 +121,7 @@ func homeNumbers(nodes []*model.Node) map[string]int {
 func (v *view) routeEndpoints() {
 	for _, e := range v.exports {
 		svc := v.services[e.ID()]
-		if exportPart(e, v.own.Name) == nil || svc == nil {
+		if e.Part(v.own.Name) == nil || svc == nil {
 			continue
 		}
 		for i := range svc.Endpoints {

@@ -30,7 +30,7 @@ func LiveState(in Input) model.Live {
 		}
 	}
 	for _, e := range v.exports {
-		part := exportPart(e, v.own.Name)
+		part := e.Part(v.own.Name)
 		if part == nil {
 			continue
 		}

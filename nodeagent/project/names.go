@@ -16,7 +16,7 @@ import (
 // addDNS gives the name server what this cluster may know.
 func (v *view) addDNS() {
 	for _, e := range v.exports {
-		if exportPart(e, v.own.Name) != nil || e.Allows(v.own.Name) {
+		if e.Part(v.own.Name) != nil || e.Allows(v.own.Name) {
 			v.state.Services = append(v.state.Services, v.dnsService(e))
 		}
 	}

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"slices"
@@ -83,12 +84,7 @@ func ShapeDigest(s fabric.Shape) string {
 	if err != nil {
 		return ""
 	}
-	sum := spread.Mix(spread.Hash(string(raw)))
-	out := make([]byte, 8)
-	for i := range out {
-		out[i] = byte(sum >> (8 * i))
-	}
-	return hex.EncodeToString(out)
+	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, spread.Mix(spread.Hash(string(raw)))))
 }
 
 // reach gives the clusters that can be reached from one without going through

@@ -170,7 +170,7 @@ func (v *view) routePools() {
 			}
 		}
 		for _, e := range v.exports {
-			if part := exportPart(e, v.own.Name); part != nil && serving(e, part, v.services[e.ID()]) {
+			if part := e.Part(v.own.Name); part != nil && serving(e, part, v.services[e.ID()]) {
 				for _, a := range v.used(part.IPs) {
 					v.routeHost(cidr.Single(a), exportPath(e.ID(), v.own.Name))
 				}
@@ -293,14 +293,4 @@ func (v *view) routeBound() {
 // used gives those addresses whose family matters to this node.
 func (v *view) used(addrs []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
-}
-
-// exportPart is a cluster's part of an export; nil when it does not export it.
-func exportPart(e *fabric.Export, cluster string) *fabric.ExportCluster {
-	for i := range e.Clusters {
-		if e.Clusters[i].Name == cluster {
-			return &e.Clusters[i]
-		}
-	}
-	return nil
 }
