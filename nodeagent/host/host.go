@@ -155,7 +155,8 @@ func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds
 		if err != nil {
 			h.config.Log.Warn("host addresses not read", "err", err)
 		}
-		local.HostSource = onePerFamily(held)
+		// They are sorted, so that these are the lowest of each family.
+		local.HostSource = slices.CompactFunc(held, func(a, b netip.Addr) bool { return a.Is4() == b.Is4() })
 	}
 	return local, found
 }
@@ -175,18 +176,6 @@ func (h *Host) noConnLimit(f *fabric.Fabric) bool {
 		h.counting = &counts
 	}
 	return !*h.counting
-}
-
-func onePerFamily(addrs []netip.Addr) []netip.Addr {
-	var out []netip.Addr
-	var has4, has6 bool
-	for _, addr := range addrs {
-		if addr.Is4() && !has4 || !addr.Is4() && !has6 {
-			out = append(out, addr)
-		}
-		has4, has6 = has4 || addr.Is4(), has6 || !addr.Is4()
-	}
-	return out
 }
 
 // Addresses gives all addresses of this host.
