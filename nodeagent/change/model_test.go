@@ -274,3 +274,9 @@ func TestModel(t *testing.T) {
 		}
 	}
 }
+
+// State gives what the pair is doing.
+func (p *Pair) State() State { return p.state }
+
+// Use gives the tunnel to send over.
+func (p *Pair) Use() Tunnel { return p.use }

@@ -136,9 +136,6 @@ func (p *Pair) Alive(alive bool, now time.Time) {
 	p.settle(now)
 }
 
-// State gives what the pair is doing.
-func (p *Pair) State() State { return p.state }
-
 // detours reports whether the pair should go over the secondary tunnel now. It does not
 // while it is on its way to another one.
 func (p *Pair) detours() bool {
@@ -173,9 +170,6 @@ func (p *Pair) Tunnels() []Tunnel {
 	slices.SortFunc(out, compareTunnels)
 	return out
 }
-
-// Use gives the tunnel to send over.
-func (p *Pair) Use() Tunnel { return p.use }
 
 // happens makes both ends talk at once.
 func (p *Pair) happens(now time.Time) { p.event, p.due = now, now }
