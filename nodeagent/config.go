@@ -8,7 +8,6 @@ package nodeagent
 import (
 	"fmt"
 	"net/netip"
-
 	"time"
 
 	"hawser.dev/hawser/nodeagent/kube"

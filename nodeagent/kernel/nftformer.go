@@ -23,15 +23,14 @@ func (ns *Namespace) leave(places []netip.AddrPort) error {
 	}
 	err := ns.nftCommit(func(b *nftBatch) {
 		// A place that is there already keeps its end. Each part of a key fills whole words.
-		for _, f := range nftFamilies() {
-			for _, p := range places {
-				if p.Addr().Is6() != (f.size == 16) {
-					continue
-				}
-				b.setElements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, desired.TableName, desired.SetFormer+f.digit, func() {
-					b.expiring(append(append(p.Addr().AsSlice(), nftNetOrder16(p.Port())...), 0, 0), nftFormerFor)
-				})
+		for _, p := range places {
+			set := desired.SetFormer + "4"
+			if p.Addr().Is6() {
+				set = desired.SetFormer + "6"
 			}
+			b.setElements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, desired.TableName, set, func() {
+				b.expiring(append(append(p.Addr().AsSlice(), nftNetOrder16(p.Port())...), 0, 0), nftFormerFor)
+			})
 		}
 	})
 	if errors.Is(err, unix.ENOENT) {
