@@ -54,29 +54,25 @@ func Serve(ctx context.Context, listener net.Listener, key []byte) error {
 			defer conn.Close()
 			end := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			defer end()
-			serve(conn, key)
+			head := make([]byte, KeyBytes+1)
+			_ = conn.SetReadDeadline(time.Now().Add(within))
+			if _, err := io.ReadFull(conn, head); err != nil || subtle.ConstantTimeCompare(head[:KeyBytes], key) != 1 {
+				return
+			}
+			_ = conn.SetReadDeadline(time.Time{})
+			switch head[KeyBytes] {
+			case sinks:
+				n, err := io.Copy(io.Discard, conn)
+				if err == nil {
+					_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, uint64(n)))
+				}
+			case echoes:
+				_, _ = io.Copy(conn, conn)
+			case once:
+				_ = conn.SetDeadline(time.Now().Add(within))
+				_, _ = io.CopyN(conn, conn, 1)
+			}
 		})
-	}
-}
-
-func serve(conn net.Conn, key []byte) {
-	head := make([]byte, KeyBytes+1)
-	_ = conn.SetReadDeadline(time.Now().Add(within))
-	if _, err := io.ReadFull(conn, head); err != nil || subtle.ConstantTimeCompare(head[:KeyBytes], key) != 1 {
-		return
-	}
-	_ = conn.SetReadDeadline(time.Time{})
-	switch head[KeyBytes] {
-	case sinks:
-		n, err := io.Copy(io.Discard, conn)
-		if err == nil {
-			_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, uint64(n)))
-		}
-	case echoes:
-		_, _ = io.Copy(conn, conn)
-	case once:
-		_ = conn.SetDeadline(time.Now().Add(within))
-		_, _ = io.CopyN(conn, conn, 1)
 	}
 }
 
@@ -116,7 +112,19 @@ func Measure(ctx context.Context, c Config) Result {
 		r.Connections, r.Failed, err = c.connections(ctx)
 	}
 	if err == nil {
-		r.Throughput, err = c.throughput(ctx)
+		var all sync.WaitGroup
+		var arrived atomic.Int64
+		failed := make([]error, c.Streams)
+		began := time.Now()
+		for i := range c.Streams {
+			all.Go(func() {
+				n, err := c.pour(ctx)
+				arrived.Add(n)
+				failed[i] = err
+			})
+		}
+		all.Wait()
+		r.Throughput, err = float64(arrived.Load())*8/time.Since(began).Seconds(), errors.Join(failed...)
 	}
 	if err != nil {
 		r.Error = err.Error()
@@ -225,22 +233,6 @@ func (c Config) connections(ctx context.Context) (each float64, failed int, err 
 	}
 	all.Wait()
 	return float64(made.Load()) / time.Since(began).Seconds(), int(lost.Load()), context.Cause(ctx)
-}
-
-func (c Config) throughput(ctx context.Context) (float64, error) {
-	var all sync.WaitGroup
-	var arrived atomic.Int64
-	failed := make([]error, c.Streams)
-	began := time.Now()
-	for i := range c.Streams {
-		all.Go(func() {
-			n, err := c.pour(ctx)
-			arrived.Add(n)
-			failed[i] = err
-		})
-	}
-	all.Wait()
-	return float64(arrived.Load()) * 8 / time.Since(began).Seconds(), errors.Join(failed...)
 }
 
 // pour sends as much as it can, and gives what arrived.

@@ -24,7 +24,21 @@ func (in *Inputs) Run(ctx context.Context) error {
 	var wait sync.WaitGroup
 	wait.Go(func() { watch.Folders(ctx, in.polls, dirs...) })
 	wait.Go(func() { in.resolver.run(ctx) })
-	wait.Go(func() { in.keepSaving(ctx, reread) })
+	wait.Go(func() {
+		// Copies that could not be written are written again.
+		tick := time.NewTicker(saveRetry)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if in.troubled() {
+					reread()
+				}
+			}
+		}
+	})
 	if in.api != nil {
 		wait.Go(func() { in.api.Run(ctx) })
 		wait.Go(func() { in.keepFacts(ctx) })
@@ -62,22 +76,6 @@ func folders(config Config, changed func()) (dirs []watch.Dir) {
 // polls says that folders are read again and again, as they cannot be watched.
 func (in *Inputs) polls(err error) {
 	in.log.Warn("folders are polled", "err", err)
-}
-
-// keepSaving writes the copies again that could not be written, until ctx ends.
-func (in *Inputs) keepSaving(ctx context.Context, reread func()) {
-	tick := time.NewTicker(saveRetry)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if in.troubled() {
-				reread()
-			}
-		}
-	}
 }
 
 func (in *Inputs) troubled() bool {

@@ -72,7 +72,11 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 		f.known[l.Addr] = wire.ID(l.Peer)
 		key := way{l.Source, l.Addr}
 		if p := f.paths[key]; p != nil && p.MTU == l.MTU {
-			p.update(now, l, interval)
+			begins := l.Carries && !p.Carries
+			p.Link, p.id, p.interval = l, wire.ID(l.Peer), pick(l, interval)
+			if begins && !p.trying && p.phase == phaseSteady {
+				p.due = now
+			}
 			paths[key] = p
 		} else {
 			paths[key] = newPath(now, l, pick(l, interval), offset(l, interval))
@@ -105,15 +109,6 @@ func offset(l Link, interval time.Duration) time.Duration {
 	_, _ = h.Write(l.Source.AsSlice())
 	_, _ = h.Write(l.Addr.AsSlice())
 	return time.Duration(h.Sum64() % uint64(interval))
-}
-
-// update takes what may change of a link: its name, and whether it carries.
-func (p *path) update(now time.Time, l Link, interval time.Duration) {
-	begins := l.Carries && !p.Carries
-	p.Link, p.id, p.interval = l, wire.ID(l.Peer), pick(l, interval)
-	if begins && !p.trying && p.phase == phaseSteady {
-		p.due = now
-	}
 }
 
 // Snapshot gives all paths, sorted by peer, source and address.

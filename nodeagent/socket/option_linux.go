@@ -28,9 +28,17 @@ func (o Options) apply(network string, fd int) error {
 		}
 	}
 	if o.Whole {
-		if err := keepWhole(network, fd); err != nil {
-			return err
+		level, discover, probe, tell := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, unix.IP_PKTINFO
+		if strings.HasSuffix(network, "6") {
+			level, discover, probe, tell = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, unix.IPV6_RECVPKTINFO
 		}
+		if err := unix.SetsockoptInt(fd, level, discover, probe); err != nil {
+			return fmt.Errorf("forbid to split packets: %w", err)
+		}
+		if err := unix.SetsockoptInt(fd, level, tell, 1); err != nil {
+			return fmt.Errorf("ask for the interface of packets: %w", err)
+		}
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) // the host's default does, too
 	}
 	if o.Device != "" {
 		if err := unix.BindToDevice(fd, o.Device); err != nil {
@@ -62,22 +70,6 @@ func Index(device string) int {
 // buffer is the size of the receive buffer of a Whole socket, bytes: some hundred
 // packets of full size (socket(7), SO_RCVBUFFORCE).
 const buffer = 1 << 20
-
-// keepWhole sets what Options.Whole says.
-func keepWhole(network string, fd int) error {
-	level, discover, probe, tell := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, unix.IP_PKTINFO
-	if strings.HasSuffix(network, "6") {
-		level, discover, probe, tell = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, unix.IPV6_RECVPKTINFO
-	}
-	if err := unix.SetsockoptInt(fd, level, discover, probe); err != nil {
-		return fmt.Errorf("forbid to split packets: %w", err)
-	}
-	if err := unix.SetsockoptInt(fd, level, tell, 1); err != nil {
-		return fmt.Errorf("ask for the interface of packets: %w", err)
-	}
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) // the host's default does, too
-	return nil
-}
 
 // controlLength is room for what comes beside a datagram: its address and interface.
 func controlLength() int { return unix.CmsgSpace(unix.SizeofInet6Pktinfo) }

@@ -158,7 +158,8 @@ func (w *watcher) loop(ctx context.Context) {
 			return
 		case event, open := <-events:
 			if !open {
-				w.lost()
+				w.events = nil
+				w.spoil(false)
 			} else if !w.concerns(event) {
 				continue
 			}
@@ -182,12 +183,6 @@ func (w *watcher) channels() (<-chan fsnotify.Event, <-chan error) {
 		return nil, nil
 	}
 	return w.events.Events, w.events.Errors
-}
-
-// lost means that the instance is gone.
-func (w *watcher) lost() {
-	w.events = nil
-	w.spoil(false)
 }
 
 // spoil means that anything may have changed, and maybe what is watched.
