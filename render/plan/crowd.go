@@ -28,7 +28,7 @@ func crowdsOf(want, have *reach.Set) *crowds {
 	out := &crowds{of: map[string]*crowd{}}
 	w, h := traits(want, have), traits(have, want)
 	bySign := map[string]*crowd{}
-	for _, name := range unionOf(want.Fabric(), have.Fabric()) {
+	for _, name := range clusterNames(want.Fabric(), have.Fabric()) {
 		sign := h[name] + " | " + w[name]
 		c := bySign[sign]
 		if c == nil {
@@ -42,16 +42,9 @@ func crowdsOf(want, have *reach.Set) *crowds {
 	return out
 }
 
-// unionOf gives the names of all clusters, sorted.
-func unionOf(a, b *fabric.Fabric) []string {
-	names := make([]string, 0, len(a.Clusters)+len(b.Clusters))
-	for _, f := range []*fabric.Fabric{a, b} {
-		for i := range f.Clusters {
-			names = append(names, f.Clusters[i].Name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+// clusterNames gives the names of all clusters of both sides, sorted.
+func clusterNames(a, b *fabric.Fabric) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.ClusterNames(), b.ClusterNames()))))
 }
 
 // traits gives, for each cluster, what decides what it reaches. A group of clusters

@@ -85,7 +85,10 @@ func compareLists(out *[]edit, path string, want, have []any) {
 		}
 		return
 	}
-	if texts(want) && texts(have) {
+	if allTexts := !slices.ContainsFunc(slices.Concat(want, have), func(v any) bool {
+		_, text := v.(string)
+		return !text
+	}); allTexts { // they stand for themselves
 		compareTexts(out, path, want, have)
 		return
 	}
@@ -108,11 +111,6 @@ func compareLists(out *[]edit, path string, want, have []any) {
 		}
 		compareValues(out, path+"["+strconv.Itoa(i)+"]", w, h)
 	}
-}
-
-// texts reports whether a list is one of texts, which stand for themselves.
-func texts(list []any) bool {
-	return !slices.ContainsFunc(list, func(v any) bool { _, text := v.(string); return !text })
 }
 
 func compareTexts(out *[]edit, path string, want, have []any) {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,9 +49,9 @@ func firewallOf(want, have *fabric.Fabric) Firewall {
 		return out
 	}
 	w, h := firewall.New(want), firewall.New(have)
-	all := unionOf(want, have)
-	open, shut := newFold(len(want.Clusters)), newFold(len(have.Clusters))
-	for _, cluster := range all {
+	open := portFold{clusters: len(want.Clusters), of: map[string]*Ports{}}
+	shut := portFold{clusters: len(have.Clusters), of: map[string]*Ports{}}
+	for _, cluster := range clusterNames(want, have) {
 		// What a cluster that did not change needs for others that did not is the same.
 		var only func(string) bool
 		if !everything && !changed[cluster] {
@@ -91,15 +92,11 @@ func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 	for i := range a.Clusters {
 		c := &a.Clusters[i]
 		old, found := gateways[c.Name]
-		same := found && slices.EqualFunc(c.Gateways, old, func(g, o fabric.Gateway) bool {
+		changed[c.Name] = !found || !slices.EqualFunc(c.Gateways, old, func(g, o fabric.Gateway) bool {
 			return g.Name == o.Name && g.Port == o.Port && g.Lane == o.Lane && slices.Equal(g.Endpoints, o.Endpoints)
 		})
-		if same {
-			delete(changed, c.Name)
-		} else {
-			changed[c.Name] = true
-		}
 	}
+	maps.DeleteFunc(changed, func(_ string, is bool) bool { return !is })
 	for l, n := range links {
 		if n != 0 {
 			changed[l.Between[0]], changed[l.Between[1]] = true, true
@@ -125,9 +122,7 @@ func doors(s *firewall.Set, cluster string, only func(string) bool) (from map[do
 				from[d] = o.From
 				continue
 			}
-			joined := append(slices.Clone(from[d]), o.From...)
-			slices.Sort(joined)
-			from[d] = slices.Compact(joined)
+			from[d] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(from[d], o.From))))
 		}
 	}
 	return from, order
@@ -154,8 +149,6 @@ type portFold struct {
 	of       map[string]*Ports
 	order    []*Ports
 }
-
-func newFold(clusters int) *portFold { return &portFold{clusters: clusters, of: map[string]*Ports{}} }
 
 func (f *portFold) add(d door, from []string) {
 	if len(from) == 0 {

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/internal/listing"
@@ -19,31 +18,36 @@ type Group struct {
 // the topology: first what is of the clusterset, then what is of several clusters, then by
 // cluster.
 func (p *Plan) Groups() []Group {
+	out := fold(p.Entries, likeness)
+	rank := func(g Group) int {
+		switch len(g.Clusters) {
+		case 0:
+			return 0
+		case 1:
+			return 2
+		}
+		return 1
+	}
+	slices.SortStableFunc(out, func(a, b Group) int { return rank(a) - rank(b) })
+	return out
+}
+
+// fold groups entries with the same key, in the order of their first ones.
+func fold(entries []Entry, key func(*Entry) string) []Group {
 	index, out := map[string]int{}, []Group{}
-	for _, e := range p.Entries {
-		key := likeness(&e)
-		at, known := index[key]
+	for _, e := range entries {
+		k := key(&e)
+		at, known := index[k]
 		if !known {
 			at = len(out)
-			index[key], out = at, append(out, Group{})
+			index[k], out = at, append(out, Group{})
 		}
 		out[at].Entries = append(out[at].Entries, e)
 		if e.Cluster != "" && !slices.Contains(out[at].Clusters, e.Cluster) {
 			out[at].Clusters = append(out[at].Clusters, e.Cluster)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Group) int { return a.rank() - b.rank() })
 	return out
-}
-
-func (g *Group) rank() int {
-	switch len(g.Clusters) {
-	case 0:
-		return 0
-	case 1:
-		return 2
-	}
-	return 1
 }
 
 // likeness is equal for entries that are told as one. Only what is told with a place is
@@ -73,17 +77,14 @@ func (g *Group) Title() string {
 	for i, e := range g.Entries {
 		names[i] = e.Key
 	}
-	return fmt.Sprintf("%d %s: %s", len(names), plural(first.Kind), listing.Some(names, maxNames))
-}
-
-func plural(kind string) string {
-	switch kind {
+	plural := first.Kind + "s"
+	switch first.Kind {
 	case kindPart:
-		return "exports in clusters"
+		plural = "exports in clusters"
 	case kindKeys, kindAgents:
-		return kind
+		plural = first.Kind
 	}
-	return kind + "s"
+	return fmt.Sprintf("%d %s: %s", len(names), plural, listing.Some(names, maxNames))
 }
 
 // heading is the title of the section that the group stands in.
@@ -95,19 +96,4 @@ func (g *Group) heading(clusterset string) string {
 		return "cluster " + g.Clusters[0]
 	}
 	return fmt.Sprintf("%d clusters: %s", len(g.Clusters), listing.Some(g.Clusters, maxNames))
-}
-
-// disruptions folds what breaks the same of several things.
-func (p *Plan) disruptionGroups() []Group {
-	index, out := map[string]int{}, []Group{}
-	for _, e := range p.Disruptions() {
-		key := strings.Join([]string{string(e.Op), e.Kind, e.Disruptive}, "\x00")
-		at, known := index[key]
-		if !known {
-			at = len(out)
-			index[key], out = at, append(out, Group{})
-		}
-		out[at].Entries = append(out[at].Entries, e)
-	}
-	return out
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -50,15 +51,6 @@ type Load struct {
 	GatewaysBefore int `json:"gateways_before"`
 }
 
-// ipsec says what other settings of IPsec do.
-func (x *Impact) ipsec(clusterset *Entry) {
-	for _, f := range clusterset.Fields {
-		if why := clustersetBreakage(f); f.Name == "tunnel.ipsec" && why != "" {
-			x.Stalls = append(x.Stalls, Effect{What: "what goes over IPsec: " + why, Path: f.Name})
-		}
-	}
-}
-
 // impactOf says what the entries of a plan mean for connections.
 func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 	out := Impact{Ends: []Effect{}, Stalls: []Effect{}, GoesOn: []Effect{}, Loads: []Load{}}
@@ -79,8 +71,13 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 			at.What += ": they go over their own link as soon as it is good"
 			out.GoesOn = append(out.GoesOn, at)
 		}
-		if e.Kind == kindClusterset && e.Op == diff.Update {
-			out.ipsec(e)
+		for _, f := range e.Fields {
+			if e.Kind != kindClusterset || e.Op != diff.Update || f.Name != "tunnel.ipsec" {
+				continue
+			}
+			if why := clustersetBreakage(f); why != "" {
+				out.Stalls = append(out.Stalls, Effect{What: "what goes over IPsec: " + why, Path: f.Name})
+			}
 		}
 	}
 	dead := int((time.Duration(want.Health.Interval) * time.Duration(want.Health.Misses+1)) / time.Millisecond)
@@ -205,13 +202,9 @@ func loads(want, have *fabric.Fabric) []Load {
 			reached[name] = len(group) - 1
 		}
 	}
-	at := map[string]*fabric.Cluster{}
-	for i := range have.Clusters {
-		at[have.Clusters[i].Name] = &have.Clusters[i]
-	}
 	for i := range want.Clusters {
 		c := &want.Clusters[i]
-		old := at[c.Name]
+		old := have.Cluster(c.Name)
 		if old == nil || len(c.Gateways) == 0 || len(c.Gateways) >= len(old.Gateways) &&
 			float64(now[c.Name]) <= more*float64(before[c.Name]) {
 			continue
@@ -228,24 +221,19 @@ func loads(want, have *fabric.Fabric) []Load {
 
 // Text says it on one line.
 func (l *Load) Text() string {
-	many := len(l.Gateways) > 1
-	verb := func(one, several string) string {
-		if many {
-			return several
-		}
-		return one
+	carry, pass := "carries", "passes"
+	if len(l.Gateways) > 1 {
+		carry, pass = "carry", "pass"
 	}
 	text := names(l.Gateways)
 	if before := l.GatewaysBefore; before > len(l.Gateways) {
-		text += fmt.Sprintf(" %s what %d gateways did, for %s", verb("carries", "carry"), before, counted(l.Pairs,
-			"other cluster"))
+		text += fmt.Sprintf(" %s what %d gateways did, for %s", carry, before, counted(l.Pairs, "other cluster"))
 		if l.Passed == 0 {
 			return text
 		}
 		text += ", and"
 	}
-	text += fmt.Sprintf(" %s on what %s of other clusters send each other", verb("passes", "pass"),
-		counted(l.Passed, "pair"))
+	text += fmt.Sprintf(" %s on what %s of other clusters send each other", pass, counted(l.Passed, "pair"))
 	if l.PassedBefore == 0 {
 		return text + ", none before"
 	}
@@ -296,10 +284,7 @@ func (o *printer) effects(verb string, list []Effect) {
 				text = fmt.Sprintf("%s for %s at most", verb, time.Duration(e.AtMostMS)*time.Millisecond)
 			}
 		}
-		at := e.Source
-		if at == "" {
-			at = e.Path
-		}
+		at := cmp.Or(e.Source, e.Path)
 		if at != "" {
 			at = "  # " + at
 		}

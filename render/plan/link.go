@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,87 +18,72 @@ const maxLinks = 64
 // their ends. Links between gateways that exist on both sides do not change and
 // are never looked at.
 func links(want, have *side) {
-	wantAt, haveAt := gateways(want.fabric), gateways(have.fabric)
-	add(want, haveAt)
-	add(have, wantAt)
+	w, h := gateways(want.fabric), gateways(have.fabric)
+	add(want, w, h)
+	add(have, h, w)
 }
 
+// end is a gateway, as cluster/gateway.
 type end struct {
 	cluster, gateway string
 }
 
-func gateways(f *fabric.Fabric) map[end]bool {
-	out := map[end]bool{}
+func (e end) String() string { return e.cluster + "/" + e.gateway }
+
+func gateways(f *fabric.Fabric) (out []end) {
 	for i := range f.Clusters {
 		for j := range f.Clusters[i].Gateways {
-			out[end{f.Clusters[i].Name, f.Clusters[i].Gateways[j].Name}] = true
+			out = append(out, end{f.Clusters[i].Name, f.Clusters[i].Gateways[j].Name})
 		}
 	}
 	return out
 }
 
 // add lists the links of this side's gateways that the other side lacks.
-func add(s *side, there map[end]bool) {
-	var fresh []end
-	forEachGateway(s.fabric, func(e end) {
-		if !there[e] {
-			fresh = append(fresh, e)
-		}
-	})
+func add(s *side, here, there []end) {
+	known, own := map[end]bool{}, map[string]int{}
+	for _, e := range there {
+		known[e] = true
+	}
+	for _, e := range here {
+		own[e.cluster]++
+	}
+	fresh := slices.DeleteFunc(slices.Clone(here), func(e end) bool { return known[e] })
 	if len(fresh) == 0 {
 		return
 	}
-	graph, total, own, counts := s.fabric.Graph(), 0, map[string]int{}, map[string]int{}
-	forEachGateway(s.fabric, func(e end) { own[e.cluster]++ })
+	graph, total, counts := s.fabric.Graph(), 0, map[string]int{}
 	for _, e := range fresh {
-		if _, known := counts[e.cluster]; !known {
+		if _, counted := counts[e.cluster]; !counted {
 			for _, name := range graph.Neighbours(e.cluster) {
 				counts[e.cluster] += own[name]
 			}
 		}
 		total += counts[e.cluster]
 	}
-	if total > maxLinks*2 {
-		for _, e := range fresh {
-			s.items = append(s.items, linkCount(s.fabric, e, counts[e.cluster]))
-		}
-		return
-	}
 	seen := map[string]bool{}
 	for _, e := range fresh {
-		forEachGateway(s.fabric, func(o end) {
+		link := item{kind: kindLink, cluster: e.cluster, path: fmt.Sprintf("clusters[%s].gateways[%s]", e.cluster, e.gateway)}
+		if total > maxLinks*2 {
+			link.name = e.String() + " to all"
+			link.fields = []diff.Field{field("driver", strings.Join(s.fabric.Drivers(e.cluster), ", ")),
+				field("links", strconv.Itoa(counts[e.cluster]))}
+			s.items = append(s.items, link)
+			continue
+		}
+		for _, o := range here {
 			if !graph.Linked(e.cluster, o.cluster) {
-				return
+				continue
 			}
-			if it := linkItem(e, o, s.fabric.Link(e.cluster, o.cluster).Driver); !seen[it.name] {
-				seen[it.name] = true
-				s.items = append(s.items, it)
+			a, b := e, o
+			if b.cluster < a.cluster {
+				a, b = b, a
 			}
-		})
-	}
-}
-
-func forEachGateway(f *fabric.Fabric, do func(end)) {
-	for i := range f.Clusters {
-		for j := range f.Clusters[i].Gateways {
-			do(end{f.Clusters[i].Name, f.Clusters[i].Gateways[j].Name})
+			if link.name = a.String() + " - " + b.String(); !seen[link.name] {
+				seen[link.name] = true
+				link.fields = []diff.Field{field("driver", s.fabric.Link(e.cluster, o.cluster).Driver)}
+				s.items = append(s.items, link)
+			}
 		}
 	}
-}
-
-// linkItem is the link of a new or leaving gateway e with another.
-func linkItem(e, o end, driver string) item {
-	a, b := e, o
-	if b.cluster < a.cluster {
-		a, b = b, a
-	}
-	return item{kind: kindLink, name: fmt.Sprintf("%s/%s - %s/%s", a.cluster, a.gateway, b.cluster, b.gateway), cluster: e.cluster,
-		path: fmt.Sprintf("clusters[%s].gateways[%s]", e.cluster, e.gateway), fields: []diff.Field{field("driver", driver)}}
-}
-
-// linkCount tells how many links a gateway gets or loses.
-func linkCount(f *fabric.Fabric, e end, n int) item {
-	return item{kind: kindLink, name: fmt.Sprintf("%s/%s to all", e.cluster, e.gateway), cluster: e.cluster,
-		path:   fmt.Sprintf("clusters[%s].gateways[%s]", e.cluster, e.gateway),
-		fields: []diff.Field{field("driver", strings.Join(f.Drivers(e.cluster), ", ")), field("links", strconv.Itoa(n))}}
 }

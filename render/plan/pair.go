@@ -35,38 +35,29 @@ func clusterPairs(want, have *side) (lost [][2]string) {
 	if shape(w) == shape(h) {
 		return nil
 	}
-	return shapePairs(want, have, common, wantGraph, haveGraph)
-}
-
-// shapePairs does so for another shape.
-func shapePairs(want, have *side, common map[string]bool, wantGraph, haveGraph *fabric.Graph) (lost [][2]string) {
-	var members []member // on both sides
 	before, now := groupOf(haveGraph), groupOf(wantGraph)
-	for _, name := range slices.Sorted(maps.Keys(common)) {
-		if common[name] {
-			members = append(members, member{name, before[name], now[name]})
-		}
-	}
+	members := slices.DeleteFunc(slices.Sorted(maps.Keys(common)), func(name string) bool { return !common[name] })
 	for i, a := range members {
+		wasWith, isWith := before[a], now[a]
 		for _, b := range members[i+1:] {
-			if a.before == b.before && a.now != b.now {
-				lost = append(lost, [2]string{a.name, b.name})
+			if before[b] == wasWith && now[b] != isWith {
+				lost = append(lost, [2]string{a, b})
 			}
 		}
 	}
 	var fresh, gone [][2]string
 	broken := 0
 	for _, a := range members {
-		is, was := wantGraph.Neighbours(a.name), haveGraph.Neighbours(a.name)
+		is, was := wantGraph.Neighbours(a), haveGraph.Neighbours(a)
 		for _, b := range without(is, was) {
-			if common[b] && a.name < b {
-				fresh = append(fresh, [2]string{a.name, b})
+			if common[b] && a < b {
+				fresh = append(fresh, [2]string{a, b})
 			}
 		}
 		for _, b := range without(was, is) {
-			if common[b] && a.name < b {
-				gone = append(gone, [2]string{a.name, b})
-				if now[b] != a.now {
+			if common[b] && a < b {
+				gone = append(gone, [2]string{a, b})
+				if now[b] != now[a] {
 					broken++
 				}
 			}
@@ -88,13 +79,6 @@ func shapePairs(want, have *side, common map[string]bool, wantGraph, haveGraph *
 		}
 	}
 	return lost
-}
-
-// member is a cluster of both sides. Those of a side with the same number have a way to each
-// other there.
-type member struct {
-	name        string
-	before, now int
 }
 
 // groupOf numbers the clusters that have a way to each other.

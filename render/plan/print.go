@@ -41,7 +41,12 @@ func (p *Plan) Print(w io.Writer, color bool) error {
 		}
 		out.group(&g)
 	}
-	out.disruptions(p.disruptionGroups())
+	if list := p.Disruptions(); len(list) > 0 {
+		out.text("\n%s\n", out.paint(bold+red, "Disruptive:"))
+		for _, g := range fold(list, func(e *Entry) string { return fmt.Sprintf("%s %q %s", e.Op, e.Kind, e.Disruptive) }) {
+			out.text("  %s %s: %s\n", out.mark(g.Entries[0].Op), g.Title(), g.Entries[0].Disruptive)
+		}
+	}
 	out.reach(&p.Reach)
 	out.firewall(&p.Firewall)
 	out.impact(&p.Impact)
@@ -103,14 +108,4 @@ func given(text string) string {
 		return "(none)"
 	}
 	return text
-}
-
-func (o *printer) disruptions(list []Group) {
-	if len(list) == 0 {
-		return
-	}
-	o.text("\n%s\n", o.paint(bold+red, "Disruptive:"))
-	for _, g := range list {
-		o.text("  %s %s: %s\n", o.mark(g.Entries[0].Op), g.Title(), g.Entries[0].Disruptive)
-	}
 }

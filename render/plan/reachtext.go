@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -38,11 +39,7 @@ func (o *printer) accesses(title, color string, list []Access) {
 			o.text("  and %d more, which -o json lists\n", len(list)-i)
 			return
 		}
-		at := a.Source
-		if at == "" {
-			at = a.Path
-		}
-		o.text("  %s  # %s\n", a.Text(), at)
+		o.text("  %s  # %s\n", a.Text(), cmp.Or(a.Source, a.Path))
 	}
 }
 
@@ -54,21 +51,18 @@ func (a *Access) Text() string {
 	for i := range a.To[:min(len(a.To), maxTargets)] {
 		to = append(to, a.To[i].Text())
 	}
-	text := a.who() + " -> " + strings.Join(to, "; ")
+	who := allClusters
+	switch {
+	case !a.All:
+		who = names(a.From)
+	case len(a.AllBut) > 0:
+		who = "all clusters but " + names(a.AllBut)
+	}
+	text := who + " -> " + strings.Join(to, "; ")
 	if more := len(a.To) - len(to); more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text
-}
-
-func (a *Access) who() string {
-	switch {
-	case !a.All:
-		return names(a.From)
-	case len(a.AllBut) > 0:
-		return "all clusters but " + names(a.AllBut)
-	}
-	return allClusters
 }
 
 // Text names the target: namespace/name and ports, or a prefix, and its clusters.
