@@ -133,33 +133,27 @@ type Findings struct {
 	Tally Tally
 }
 
-// Fail notes an error.
-func (f *Findings) Fail(d Diagnostic) {
-	d.Severity = Error
-	f.add(d)
+// Fail notes an error at a path, by the fields of a Diagnostic. The hint may be empty; others are
+// the paths of other places that cause it.
+func (f *Findings) Fail(code, path, summary, hint string, others ...string) {
+	f.add(Error, code, path, summary, hint, others)
 }
 
-// Warn notes a warning.
-func (f *Findings) Warn(d Diagnostic) {
-	d.Severity = Warning
-	f.add(d)
+// Warn notes a warning in the same way.
+func (f *Findings) Warn(code, path, summary, hint string, others ...string) {
+	f.add(Warning, code, path, summary, hint, others)
 }
 
-func (f *Findings) add(d Diagnostic) {
+func (f *Findings) add(severity Severity, code, path, summary, hint string, others []string) {
 	if f.Tally == nil {
 		f.Tally = Tally{}
 	}
-	if !f.Tally.Full(d.Severity) {
+	if !f.Tally.Full(severity) {
+		d := Diagnostic{Severity: severity, Code: code, Path: path, Summary: summary, Hint: hint}
+		for _, p := range others {
+			d.Related = append(d.Related, Related{Path: p})
+		}
 		f.List = append(f.List, d)
 	}
-	f.Tally[d.Severity]++
-}
-
-// Paths turns paths into the other places of a finding.
-func Paths(paths ...string) []Related {
-	out := make([]Related, len(paths))
-	for i, p := range paths {
-		out[i] = Related{Path: p}
-	}
-	return out
+	f.Tally[severity]++
 }

@@ -67,12 +67,6 @@ func usable(p netip.Prefix) int {
 	return max(1<<bits-2, 0)
 }
 
-// Check checks that everything that needs an address finds one.
-func Check(found *diag.Findings, s *schema.ClusterSet, clusterPaths []string) {
-	c := &checker{Findings: found, set: s, clusterPaths: clusterPaths}
-	c.capacity()
-}
-
 // checker is the state of one call of Check.
 type checker struct {
 	*diag.Findings
@@ -80,9 +74,10 @@ type checker struct {
 	clusterPaths []string
 }
 
-// capacity checks that everything that needs an address finds one.
-func (c *checker) capacity() {
-	demands := Demands(c.set)
+// Check checks that everything that needs an address finds one.
+func Check(found *diag.Findings, s *schema.ClusterSet, clusterPaths []string) {
+	c := &checker{Findings: found, set: s, clusterPaths: clusterPaths}
+	demands := Demands(s)
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
 		for _, pin := range overlap.Pins(cluster, path) {
@@ -120,12 +115,10 @@ func (c *checker) block(d Demand, path string, p netip.Prefix) {
 	if d.Total() <= forDeclared(c.set, p) {
 		return
 	}
-	c.Fail(diag.Diagnostic{
-		Code: "too-small", Path: path,
-		Summary: fmt.Sprintf("%s gives %d addresses%s, %d are needed (egress %d, egress rules %d, exports %d, hostnames %d)",
+	c.Fail("too-small", path,
+		fmt.Sprintf("%s gives %d addresses%s, %d are needed (egress %d, egress rules %d, exports %d, hostnames %d)",
 			p, max(forDeclared(c.set, p), 0), besides(c.set), d.Total(), d.Egress, d.Rules, d.Exports, d.Hosts),
-		Hint: fmt.Sprintf("a /%d is large enough", fitting(asUsable(c.set, d.Total()), p.Addr().BitLen())),
-	})
+		fmt.Sprintf("a /%d is large enough", fitting(asUsable(c.set, d.Total()), p.Addr().BitLen())))
 }
 
 // fitting gives the longest prefix length that has so many usable addresses.
@@ -144,14 +137,11 @@ func (c *checker) sizedBlock(d Demand, path string) {
 	if err != nil || d.Total() <= forDeclared(c.set, p) {
 		return
 	}
-	c.Fail(diag.Diagnostic{
-		Code: "too-small", Path: path,
-		Summary: fmt.Sprintf("the cluster needs %d global addresses, a /%d gives %d%s", d.Total(), size,
+	c.Fail("too-small", path,
+		fmt.Sprintf("the cluster needs %d global addresses, a /%d gives %d%s", d.Total(), size,
 			max(forDeclared(c.set, p), 0), besides(c.set)),
-		Hint: fmt.Sprintf("set globalnet.clusterPrefix to %d or less, or give the cluster a globalCIDR",
-			fitting(asUsable(c.set, d.Total()), p.Addr().BitLen())),
-		Related: diag.Paths("globalnet.clusterPrefix"),
-	})
+		fmt.Sprintf("set globalnet.clusterPrefix to %d or less, or give the cluster a globalCIDR",
+			fitting(asUsable(c.set, d.Total()), p.Addr().BitLen())), "globalnet.clusterPrefix")
 }
 
 // blocks checks that the pool of global blocks holds a block for each cluster.
@@ -161,11 +151,8 @@ func (c *checker) blocks() {
 		return // no size, or one that is out of range, which is found elsewhere
 	}
 	if size < pool.Bits() {
-		c.Fail(diag.Diagnostic{
-			Code: "too-small", Path: "globalnet.clusterPrefix",
-			Summary: fmt.Sprintf("a block of /%d is larger than the pool %s", size, pool),
-			Related: diag.Paths("globalnet.cidr"),
-		})
+		c.Fail("too-small", "globalnet.clusterPrefix",
+			fmt.Sprintf("a block of /%d is larger than the pool %s", size, pool), "", "globalnet.cidr")
 		return
 	}
 	taken, need := map[netip.Prefix]bool{}, 0
@@ -178,22 +165,18 @@ func (c *checker) blocks() {
 		}
 	}
 	if have := 1<<(size-pool.Bits()) - len(taken); need > have {
-		c.Fail(diag.Diagnostic{
-			Code: "too-small", Path: "globalnet.cidr",
-			Summary: fmt.Sprintf("%s has room for %d blocks of /%d, but clusters need %d", pool, max(have, 0), size, need),
-			Hint:    "use a larger pool, or a longer globalnet.clusterPrefix",
-		})
+		c.Fail("too-small", "globalnet.cidr",
+			fmt.Sprintf("%s has room for %d blocks of /%d, but clusters need %d", pool, max(have, 0), size, need),
+			"use a larger pool, or a longer globalnet.clusterPrefix")
 	}
 }
 
 // pool checks that a pool has an address for each of so many things.
 func (c *checker) pool(u overlap.Use, need int, what string) {
 	if u.Prefix.IsValid() && need > usable(u.Prefix) {
-		c.Fail(diag.Diagnostic{
-			Code: "too-small", Path: u.Path,
-			Summary: fmt.Sprintf("%s gives %d addresses, but %s need %d", u.Prefix, usable(u.Prefix), what, need),
-			Hint:    fmt.Sprintf("a /%d is large enough", fitting(need, u.Prefix.Addr().BitLen())),
-		})
+		c.Fail("too-small", u.Path,
+			fmt.Sprintf("%s gives %d addresses, but %s need %d", u.Prefix, usable(u.Prefix), what, need),
+			fmt.Sprintf("a /%d is large enough", fitting(need, u.Prefix.Addr().BitLen())))
 	}
 }
 
@@ -212,12 +195,10 @@ func (c *checker) mappedFits() {
 			if len(pods) == 0 || 1+cidr.SumBits(pods) <= cidr.HostBits(pin.Prefix) {
 				continue
 			}
-			c.Fail(diag.Diagnostic{
-				Code: "too-small", Path: pin.Path,
-				Summary: fmt.Sprintf("%s cannot map the cluster's pods and keep half for the rest", pin.Prefix),
-				Hint:    fmt.Sprintf("pin a /%d, or set globalnet.egress to auto", pin.Prefix.Addr().BitLen()-1-cidr.SumBits(pods)),
-				Related: diag.Paths(path+".podCIDRs", "globalnet.egress"),
-			})
+			c.Fail("too-small", pin.Path,
+				fmt.Sprintf("%s cannot map the cluster's pods and keep half for the rest", pin.Prefix),
+				fmt.Sprintf("pin a /%d, or set globalnet.egress to auto", pin.Prefix.Addr().BitLen()-1-cidr.SumBits(pods)),
+				path+".podCIDRs", "globalnet.egress")
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 
 	"hawser.dev/hawser/internal/cidr"
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/overlap"
 )
@@ -43,9 +42,8 @@ func (c *checker) dynamicRoom(demands map[string]Demand) {
 		return
 	}
 	fail := func(path string, p netip.Prefix, host int) {
-		c.Fail(diag.Diagnostic{Code: "too-small", Path: path,
-			Summary: fmt.Sprintf("%s has no room for dynamic exports", p),
-			Hint:    fmt.Sprintf("a /%d is the smallest that has", p.Addr().BitLen()-host), Related: diag.Paths("dynamicExports")})
+		c.Fail("too-small", path, fmt.Sprintf("%s has no room for dynamic exports", p),
+			fmt.Sprintf("a /%d is the smallest that has", p.Addr().BitLen()-host), "dynamicExports")
 	}
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
@@ -56,9 +54,9 @@ func (c *checker) dynamicRoom(demands map[string]Demand) {
 		}
 	}
 	if size := c.set.Spec.Globalnet.ClusterPrefix; size > 32-schema.MinDynamicBits && size <= 32 {
-		c.Fail(diag.Diagnostic{Code: "too-small", Path: "globalnet.clusterPrefix",
-			Summary: fmt.Sprintf("a block of /%d has no room for dynamic exports", size),
-			Hint:    fmt.Sprintf("a /%d is the smallest that has", 32-schema.MinDynamicBits), Related: diag.Paths("dynamicExports")})
+		c.Fail("too-small", "globalnet.clusterPrefix",
+			fmt.Sprintf("a block of /%d has no room for dynamic exports", size),
+			fmt.Sprintf("a /%d is the smallest that has", 32-schema.MinDynamicBits), "dynamicExports")
 	}
 	for _, u := range []overlap.Use{{Path: "services.cidr", Prefix: c.set.Spec.Services.CIDR}, {Path: "services.ipv6Cidr", Prefix: c.set.Spec.Services.IPv6CIDR}} {
 		if u.Prefix.IsValid() && cidr.HostBits(u.Prefix) < 2 {

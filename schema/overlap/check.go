@@ -12,13 +12,6 @@ import (
 // MaxOthers is how many places a finding about overlapping clusters shows.
 const MaxOthers = 3
 
-// Check finds prefixes that overlap inside one cluster, and those that overlap
-// between clusters of which one may not have globalnet.
-func Check(found *diag.Findings, s *schema.ClusterSet, groups []Group) {
-	c := &clashes{Findings: found, set: s, groups: groups, near: map[int]map[int]Member{}}
-	c.betweenClusters()
-}
-
 // clashes is the state of one call of Check.
 type clashes struct {
 	*diag.Findings
@@ -27,9 +20,10 @@ type clashes struct {
 	near   map[int]map[int]Member // by group and cluster: the cluster's first member there
 }
 
-// betweenClusters finds prefixes that overlap inside one cluster, and those that
-// overlap between clusters of which one may not have globalnet.
-func (c *clashes) betweenClusters() {
+// Check finds prefixes that overlap inside one cluster, and those that overlap
+// between clusters of which one may not have globalnet.
+func Check(found *diag.Findings, s *schema.ClusterSet, groups []Group) {
+	c := &clashes{Findings: found, set: s, groups: groups, near: map[int]map[int]Member{}}
 	for i := range c.groups {
 		var with some
 		for outer := i; outer >= 0; outer = c.groups[outer].parent {
@@ -39,7 +33,7 @@ func (c *clashes) betweenClusters() {
 		with.join(c.groups[i].below)
 		for _, m := range c.groups[i].Members {
 			if m.never {
-				c.collect(m, with)
+				c.clash(m, with)
 			}
 		}
 	}
@@ -74,40 +68,24 @@ func (c *clashes) insideClusters(inner, outer int) {
 	}
 }
 
-// clash is a prefix of a cluster without globalnet and those of others that it overlaps.
-type clash struct {
-	member Member
-	others []Member
-}
-
-// collect finds what a prefix overlaps whose cluster says never. Of two that say
+// clash finds what a prefix overlaps whose cluster says never. Of two that say
 // never the later one gets the finding.
-func (c *clashes) collect(m Member, with some) {
-	found := clash{member: m}
-	for _, other := range slices.Concat(with.never, with.others) {
-		if other.Cluster != m.Cluster && !(other.never && other.Order > m.Order) {
-			found.others = append(found.others, other)
-		}
+func (c *clashes) clash(m Member, with some) {
+	others := slices.DeleteFunc(slices.Concat(with.never, with.others), func(o Member) bool {
+		return o.Cluster == m.Cluster || o.never && o.Order > m.Order
+	})
+	if len(others) == 0 {
+		return
 	}
-	if len(found.others) > 0 {
-		slices.SortFunc(found.others, func(a, b Member) int { return a.Order - b.Order })
-		found.others = found.others[:min(len(found.others), MaxOthers)]
-		c.clash(&found)
-	}
-}
-
-func (c *clashes) clash(found *clash) {
-	m, other := found.member, found.others[0]
-	d := diag.Diagnostic{
-		Code: "overlap", Path: m.Path, Summary: fmt.Sprintf("%s overlaps %s %s, and globalnet is never", m.Prefix, other.Path, other.Prefix),
-	}
+	slices.SortFunc(others, func(a, b Member) int { return a.Order - b.Order })
+	var at []string
 	who := "cluster " + c.set.Spec.Clusters[m.Cluster].Name
-	for _, o := range found.others {
-		d.Related = append(d.Related, diag.Related{Path: o.Path})
+	for _, o := range others[:min(len(others), MaxOthers)] {
+		at = append(at, o.Path)
 		if o.never {
 			who = "all of these clusters"
 		}
 	}
-	d.Hint = "set globalnet: auto (or always) for " + who + ", so that they reach each other through global IPs"
-	c.Fail(d)
+	c.Fail("overlap", m.Path, fmt.Sprintf("%s overlaps %s %s, and globalnet is never", m.Prefix, others[0].Path, others[0].Prefix),
+		"set globalnet: auto (or always) for "+who+", so that they reach each other through global IPs", at...)
 }

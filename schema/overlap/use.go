@@ -35,8 +35,5 @@ func Pins(c *schema.Cluster, path string) []Use {
 
 // Report says that two prefixes overlap, at the first.
 func Report(found *diag.Findings, u, other Use, hint string) {
-	found.Fail(diag.Diagnostic{
-		Code: "overlap", Path: u.Path, Summary: fmt.Sprintf("%s overlaps %s %s", u.Prefix, other.Path, other.Prefix),
-		Hint: hint, Related: diag.Paths(other.Path),
-	})
+	found.Fail("overlap", u.Path, fmt.Sprintf("%s overlaps %s %s", u.Prefix, other.Path, other.Prefix), hint, other.Path)
 }

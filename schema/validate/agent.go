@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/paths"
@@ -42,41 +41,41 @@ func (c *checker) image(path, text string) {
 		return
 	}
 	if summary, hint := syntax.CheckImage(text); summary != "" {
-		c.Fail(diag.Diagnostic{Code: "bad-image", Path: path, Summary: summary, Hint: hint})
+		c.Fail("bad-image", path, summary, hint)
 	} else if strings.HasSuffix(text, ":latest") {
-		c.Warn(diag.Diagnostic{Code: "moving-tag", Path: path, Summary: "the tag latest moves: nodes run what was newest when each pulled it",
-			Hint: "name a version or a digest"})
+		c.Warn("moving-tag", path, "the tag latest moves: nodes run what was newest when each pulled it",
+			"name a version or a digest")
 	}
 }
 
 func (c *checker) toleration(t *schema.Toleration, path string) {
 	if t.Key != "" && !fabric.IsQualified(t.Key) {
-		c.Fail(diag.Diagnostic{Code: "bad-label", Path: path + ".key", Summary: fmt.Sprintf("%q is not the key of a taint", t.Key),
-			Hint: "a key is [prefix/]name of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends"})
+		c.Fail("bad-label", path+".key", fmt.Sprintf("%q is not the key of a taint", t.Key),
+			"a key is [prefix/]name of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends")
 	}
 	if t.Value != "" && !fabric.IsLabelText(t.Value) {
-		c.Fail(diag.Diagnostic{Code: "bad-label", Path: path + ".value", Summary: fmt.Sprintf("%q is not the value of a taint", t.Value)})
+		c.Fail("bad-label", path+".value", fmt.Sprintf("%q is not the value of a taint", t.Value), "")
 	}
 	switch {
 	case t.Key == "" && t.Operator == "Equal":
-		c.Fail(diag.Diagnostic{Code: "required", Path: path + ".key", Summary: "is missing: operator Equal needs it",
-			Hint: "name the taint's key, or write operator: Exists for every taint"})
+		c.Fail("required", path+".key", "is missing: operator Equal needs it",
+			"name the taint's key, or write operator: Exists for every taint")
 	case t.Value != "" && t.Operator == "Exists":
-		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + ".value", Summary: "is used with operator: Equal only"})
+		c.Fail("misplaced", path+".value", "is used with operator: Equal only", "")
 	}
 }
 
 func (c *checker) quantity(path, text string, form *regexp.Regexp, like string) {
 	if text != "" && (!form.MatchString(text) || syntax.Amount(text).Sign() == 0) {
-		c.Fail(diag.Diagnostic{Code: "bad-quantity", Path: path, Summary: fmt.Sprintf("%q is not a quantity", text), Hint: "write it as " + like})
+		c.Fail("bad-quantity", path, fmt.Sprintf("%q is not a quantity", text), "write it as "+like)
 	}
 }
 
 // holds refuses a limit that is less than what is requested, as Kubernetes does.
 func (c *checker) holds(limitPath, limit, requestPath, request string) {
 	if have, want := syntax.Amount(limit), syntax.Amount(request); have != nil && want != nil && have.Cmp(want) < 0 {
-		c.Fail(diag.Diagnostic{Code: "limit-below-request", Path: limitPath,
-			Summary: fmt.Sprintf("the limit %s is less than the %s that each agent requests", limit, request),
-			Hint:    "raise the limit, or lower " + requestPath, Related: diag.Paths(requestPath)})
+		c.Fail("limit-below-request", limitPath,
+			fmt.Sprintf("the limit %s is less than the %s that each agent requests", limit, request),
+			"raise the limit, or lower "+requestPath, requestPath)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/paths"
 )
@@ -23,8 +22,8 @@ func (c *checker) dynamicExports() {
 		c.patterns(path+".namespaces", rule.Namespaces)
 		c.known(path+".clusters", rule.Clusters)
 		if rule.Clusters != nil && len(rule.Clusters) == 0 {
-			c.Fail(diag.Diagnostic{Code: "required", Path: path + ".clusters", Summary: "is empty, so that nobody may export from there",
-				Hint: "name the clusters that may, or remove the field: then any may"})
+			c.Fail("required", path+".clusters", "is empty, so that nobody may export from there",
+				"name the clusters that may, or remove the field: then any may")
 		}
 	}
 }
@@ -41,29 +40,25 @@ func (c *checker) patterns(path string, patterns []string) {
 
 // pattern checks one pattern of namespaces and reports whether it is right.
 func (c *checker) pattern(path, text string) bool {
-	d := diag.Diagnostic{Code: "bad-pattern", Path: path, Summary: fmt.Sprintf("%q matches no namespace", text)}
+	code, summary, hint := "bad-pattern", fmt.Sprintf("%q matches no namespace", text), ""
 	fixed := strings.ReplaceAll(text, "*", "")
 	switch {
 	case text == "":
-		d.Code, d.Summary = "required", "is missing"
+		code, summary = "required", "is missing"
 	case strings.IndexFunc(fixed, func(r rune) bool { return !fabric.IsLabelRune(r) }) >= 0:
-		d.Summary = fmt.Sprintf("%q is not a pattern of namespaces", text)
-		d.Hint = "use lower-case letters, digits, hyphens, and * for any characters"
-		if lower := strings.ToLower(text); lower != text && c.plain(lower) {
-			d.Hint = "write " + lower
+		summary = fmt.Sprintf("%q is not a pattern of namespaces", text)
+		hint = "use lower-case letters, digits, hyphens, and * for any characters"
+		lower := strings.ToLower(text)
+		if lower != text && strings.IndexFunc(lower, func(r rune) bool { return !fabric.IsLabelRune(r) && r != '*' }) < 0 {
+			hint = "write " + lower
 		}
 	case text[0] == '-' || text[len(text)-1] == '-':
-		d.Hint = "no namespace begins or ends with a hyphen"
+		hint = "no namespace begins or ends with a hyphen"
 	case len(fixed) > fabric.MaxLabel:
-		d.Summary = fmt.Sprintf("the pattern has %d characters beside *, a namespace at most %d", len(fixed), fabric.MaxLabel)
+		summary = fmt.Sprintf("the pattern has %d characters beside *, a namespace at most %d", len(fixed), fabric.MaxLabel)
 	default:
 		return true
 	}
-	c.Fail(d)
+	c.Fail(code, path, summary, hint)
 	return false
-}
-
-// plain reports whether text has only what a pattern may have.
-func (c *checker) plain(text string) bool {
-	return strings.IndexFunc(text, func(r rune) bool { return !fabric.IsLabelRune(r) && r != '*' }) < 0
 }

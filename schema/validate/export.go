@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/overlap"
@@ -32,10 +31,8 @@ func (c *checker) exports() {
 		if e.Headless() {
 			c.headless(e, path, globalnet)
 		} else if e.Hostnames.Count != 0 || len(e.Hostnames.Names) > 0 {
-			c.Fail(diag.Diagnostic{
-				Code: "misplaced", Path: path + ".hostnames", Summary: "only pods of a headless Service have addresses of their own",
-				Hint: "say type: Headless, or remove hostnames",
-			})
+			c.Fail("misplaced", path+".hostnames", "only pods of a headless Service have addresses of their own",
+				"say type: Headless, or remove hostnames")
 		}
 	}
 }
@@ -48,18 +45,16 @@ func (c *checker) exportName(path, text string) {
 		c.label(path, text)
 		return
 	}
-	c.Fail(diag.Diagnostic{Code: "bad-name", Path: path, Summary: fmt.Sprintf("%q is not a DNS label", text),
-		Hint: fmt.Sprintf("write name: %s, namespace: %s", name, namespace)})
+	c.Fail("bad-name", path, fmt.Sprintf("%q is not a DNS label", text),
+		fmt.Sprintf("write name: %s, namespace: %s", name, namespace))
 }
 
 func (c *checker) allow(e *schema.Export, path string) {
 	c.known(path, e.Allow.Clusters)
 	others := slices.ContainsFunc(e.Allow.Clusters, func(name string) bool { return !slices.Contains(e.Clusters, name) })
 	if !others && len(c.set.Spec.Clusters) > len(e.Clusters) {
-		c.Warn(diag.Diagnostic{
-			Code: "nobody-allowed", Path: path, Summary: "no cluster but those that export it may reach it",
-			Hint: "without allow every cluster may",
-		})
+		c.Warn("nobody-allowed", path, "no cluster but those that export it may reach it",
+			"without allow every cluster may")
 	}
 }
 
@@ -70,7 +65,7 @@ func (c *checker) ports(e *schema.Export, path string) {
 		p, at := &e.Ports[i], paths.Nth(path+".ports", i)
 		c.label(at+".name", p.Name)
 		if p.Name == "" && len(e.Ports) > 1 {
-			c.Fail(diag.Diagnostic{Code: "required", Path: at + ".name", Summary: "is missing: with more than one port each needs a name"})
+			c.Fail("required", at+".name", "is missing: with more than one port each needs a name", "")
 		}
 		c.unique(names, p.Name, at+".name", "the name "+p.Name+" is taken by another port")
 		if p.Port != 0 {
@@ -78,10 +73,8 @@ func (c *checker) ports(e *schema.Export, path string) {
 			c.unique(numbers, number, at+".port", number+" is listed twice")
 		}
 		if p.AppProtocol != "" && !fabric.IsQualified(p.AppProtocol) {
-			c.Fail(diag.Diagnostic{
-				Code: "bad-name", Path: at + ".appProtocol", Summary: fmt.Sprintf("%q is not an application protocol", p.AppProtocol),
-				Hint: "write a name such as http, or one with a domain such as kubernetes.io/h2c",
-			})
+			c.Fail("bad-name", at+".appProtocol", fmt.Sprintf("%q is not an application protocol", p.AppProtocol),
+				"write a name such as http, or one with a domain such as kubernetes.io/h2c")
 		}
 	}
 }
@@ -106,10 +99,7 @@ func (c *checker) balance(e *schema.Export, path string) {
 		c.leftOut(e, path+".order", b.Order)
 	}
 	if e.Headless() && b.Policy != "" && b.Policy != fabric.LocalFirst {
-		c.Fail(diag.Diagnostic{
-			Code: "misplaced", Path: path, Summary: "callers of a headless Service choose among its pods themselves",
-			Hint: "remove balance",
-		})
+		c.Fail("misplaced", path, "callers of a headless Service choose among its pods themselves", "remove balance")
 	}
 }
 
@@ -122,29 +112,24 @@ func (c *checker) exporting(e *schema.Export, path, name string) {
 		c.knownCluster(path, name)
 		return
 	}
-	c.Fail(diag.Diagnostic{
-		Code: "not-exporting", Path: path, Summary: fmt.Sprintf("cluster %s does not export %s", name, e.ID()),
-		Hint: "the clusters that do: " + strings.Join(e.Clusters, ", "),
-	})
+	c.Fail("not-exporting", path, fmt.Sprintf("cluster %s does not export %s", name, e.ID()),
+		"the clusters that do: "+strings.Join(e.Clusters, ", "))
 }
 
 // leftOut warns of clusters that export the service and are the last resort.
 func (c *checker) leftOut(e *schema.Export, path string, named []string) {
 	for _, name := range e.Clusters {
 		if !slices.Contains(named, name) {
-			c.Warn(diag.Diagnostic{
-				Code: "last-resort", Path: path, Summary: fmt.Sprintf("cluster %s exports %s and is chosen only while no named cluster is ready", name, e.ID()),
-			})
+			c.Warn("last-resort", path,
+				fmt.Sprintf("cluster %s exports %s and is chosen only while no named cluster is ready", name, e.ID()), "")
 		}
 	}
 }
 
 func (c *checker) headless(e *schema.Export, path string, globalnet map[string]bool) {
 	if e.SessionAffinity != "" {
-		c.Fail(diag.Diagnostic{
-			Code: "misplaced", Path: path + ".sessionAffinity",
-			Summary: "a headless Service has no affinity, as callers choose among its pods themselves",
-		})
+		c.Fail("misplaced", path+".sessionAffinity",
+			"a headless Service has no affinity, as callers choose among its pods themselves", "")
 	}
 	c.hostnames(e, path+".hostnames")
 	if e.Hostnames.Count != 0 || len(e.Hostnames.Names) > 0 {
@@ -152,11 +137,9 @@ func (c *checker) headless(e *schema.Export, path string, globalnet map[string]b
 	}
 	for _, name := range e.Clusters {
 		if globalnet[name] {
-			c.Warn(diag.Diagnostic{
-				Code: "no-hostnames", Path: path,
-				Summary: "pods in cluster " + name + ", which has globalnet, cannot be reached: none has a global address",
-				Hint:    "set hostnames to the number of the StatefulSet's replicas, or to a list of hostnames",
-			})
+			c.Warn("no-hostnames", path,
+				"pods in cluster "+name+", which has globalnet, cannot be reached: none has a global address",
+				"set hostnames to the number of the StatefulSet's replicas, or to a list of hostnames")
 		}
 	}
 }
@@ -166,13 +149,13 @@ const maxOrdinals = 4096
 
 func (c *checker) hostnames(e *schema.Export, path string) {
 	if n := e.Hostnames.Count; n < 0 || n > maxOrdinals {
-		c.Fail(diag.Diagnostic{Code: "out-of-range", Path: path, Summary: fmt.Sprintf("%d is not in the range 0 to %d", n, maxOrdinals)})
+		c.Fail("out-of-range", path, fmt.Sprintf("%d is not in the range 0 to %d", n, maxOrdinals), "")
 	}
 	seen := uniqueness{}
 	for i, name := range e.Hostnames.Names {
 		at := paths.Nth(path, i)
 		if name == "" {
-			c.Fail(diag.Diagnostic{Code: "required", Path: at, Summary: "is missing"})
+			c.Fail("required", at, "is missing", "")
 		}
 		c.label(at, name)
 		c.unique(seen, name, at, "hostname "+name+" is listed twice")

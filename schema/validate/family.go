@@ -76,10 +76,8 @@ func (c *checker) apartBy(s split, field, code, summary, hint string) {
 	}
 	others := listing.Some(names, overlap.MaxOthers)
 	for _, i := range s.six {
-		c.Warn(diag.Diagnostic{
-			Code: code, Path: c.clusterPaths[i] + "." + field, Summary: fmt.Sprintf(summary, others), Hint: hint,
-			Related: diag.Paths(paths[:min(len(paths), overlap.MaxOthers)]...),
-		})
+		c.Warn(code, c.clusterPaths[i]+"."+field, fmt.Sprintf(summary, others), hint,
+			paths[:min(len(paths), overlap.MaxOthers)]...)
 	}
 }
 
@@ -134,11 +132,9 @@ func (c *checker) allowFamilies() {
 				return name == caller || h.IPv4 && o.IPv4 || h.IPv6 && o.IPv6
 			})
 			if !common && len(e.Clusters) > 0 {
-				c.Warn(diag.Diagnostic{
-					Code: "no-common-family", Path: paths.Nth(path+".allow.clusters", j),
-					Summary: fmt.Sprintf("%s has no address family in common with %s, where the export is", caller, listing.Some(e.Clusters, overlap.MaxOthers)),
-					Hint:    "its names have no addresses there; export it from a cluster with both families",
-				})
+				c.Warn("no-common-family", paths.Nth(path+".allow.clusters", j),
+					fmt.Sprintf("%s has no address family in common with %s, where the export is", caller, listing.Some(e.Clusters, overlap.MaxOthers)),
+					"its names have no addresses there; export it from a cluster with both families")
 			}
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"unicode"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/overlap"
@@ -47,17 +46,15 @@ func (c *checker) endpoints() {
 		}
 	}
 	if !heard && len(silent) > 1 {
-		d := diag.Diagnostic{
-			Code:    "no-endpoint", // at the place for one, which may be there, and unreadable
-			Path:    c.set.Spec.Clusters[silent[0]].GatewayPaths(c.clusterPaths[silent[0]])[0] + ".endpoints",
-			Summary: "no gateway of any cluster has an endpoint: nobody can dial anybody",
-			Hint:    "give at least one gateway the address at which the others reach it: endpoints: [203.0.113.11]",
-		}
+		summary := "no gateway of any cluster has an endpoint: nobody can dial anybody"
+		hint := "give at least one gateway the address at which the others reach it: endpoints: [203.0.113.11]"
 		if finds {
-			d.Summary = "no gateway of any cluster has an endpoint that is written: nobody hears where the others are"
-			d.Hint = "write the address of at least one gateway, as what is found is announced over links that stand: endpoints: [203.0.113.11]"
+			summary = "no gateway of any cluster has an endpoint that is written: nobody hears where the others are"
+			hint = "write the address of at least one gateway, as what is found is announced over links that stand: endpoints: [203.0.113.11]"
 		}
-		c.Fail(d)
+		// At the place for one, which may be there, and unreadable.
+		first := c.set.Spec.Clusters[silent[0]].GatewayPaths(c.clusterPaths[silent[0]])[0]
+		c.Fail("no-endpoint", first+".endpoints", summary, hint)
 		return
 	}
 	for n, i := range silent {
@@ -83,12 +80,9 @@ func (c *checker) unheard(silent []int, i int) {
 		if !c.links.Graph.Linked(own.Name, other.Name) {
 			continue
 		}
-		d := diag.Diagnostic{
-			Code: "no-endpoint", Path: c.clusterPaths[i] + ".gateways",
-			Summary: "no gateway has an endpoint, nor has any of another cluster: the two cannot connect",
-			Hint: "give at least one of the two clusters an endpoint, or link them to a third one that has" +
-				" (connectivity: {mode: hub, hubs: [...]})", Related: diag.Paths(c.clusterPaths[j] + ".gateways"),
-		}
+		summary := "no gateway has an endpoint, nor has any of another cluster: the two cannot connect"
+		hint := "give at least one of the two clusters an endpoint, or link them to a third one that has" +
+			" (connectivity: {mode: hub, hubs: [...]})"
 		if finds(own) || finds(other) {
 			if around == nil {
 				around = c.links.Graph.Paths(own.Name, func(a, b string) bool { return writes(c.set.Cluster(a)) || writes(c.set.Cluster(b)) })
@@ -96,12 +90,12 @@ func (c *checker) unheard(silent []int, i int) {
 			if around[other.Name] != nil {
 				continue
 			}
-			d.Summary = "no gateway has an endpoint that is written, nor has any of another cluster, and no third one" +
+			summary = "no gateway has an endpoint that is written, nor has any of another cluster, and no third one" +
 				" passes on what they find: the two cannot connect"
-			d.Hint = "write the address of a gateway of one of the two, or link both to a third one that passes on" +
+			hint = "write the address of a gateway of one of the two, or link both to a third one that passes on" +
 				" (connectivity: {mode: links, links: [...]}) and has one written"
 		}
-		c.Warn(d)
+		c.Warn("no-endpoint", c.clusterPaths[i]+".gateways", summary, hint, c.clusterPaths[j]+".gateways")
 		return
 	}
 }
@@ -118,27 +112,20 @@ func (c *checker) dialOut(cluster *schema.Cluster, g *schema.Gateway, path strin
 		if g.Finds() {
 			summary = "the gateway has no endpoint that is written, and over vxlan no other counts: nothing proves who is there"
 		}
-		c.Fail(diag.Diagnostic{
-			Code: "no-endpoint", Path: path, Summary: summary,
-			Hint: "give it an endpoint, or use wireguard or ipsec for the links of " + cluster.Name,
-		})
+		c.Fail("no-endpoint", path, summary,
+			"give it an endpoint, or use wireguard or ipsec for the links of "+cluster.Name)
 	}
 	if slices.ContainsFunc(g.Endpoints, func(text string) bool { return text != fabric.SourceSeen }) {
 		return
 	}
 	if uses(func(k resolve.Tunnel) bool { return k.Quiet }) {
-		c.Warn(diag.Diagnostic{
-			Code: "no-keepalive", Path: path,
-			Summary: "the gateway only dials out, and keepalive is 0s: it cannot be reached once it is silent",
-			Hint:    "set tunnel: {keepalive: 25s}",
-		})
+		c.Warn("no-keepalive", path,
+			"the gateway only dials out, and keepalive is 0s: it cannot be reached once it is silent",
+			"set tunnel: {keepalive: 25s}")
 	}
 	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && uses(func(k resolve.Tunnel) bool { return k.Driver == fabric.DriverIPsec }) {
-		c.Warn(diag.Diagnostic{
-			Code: "no-encapsulation", Path: path, Related: diag.Paths("tunnel.ipsec.encapsulation"),
-			Summary: "the gateway only dials out, and native ESP does not pass address translation",
-			Hint:    "set tunnel: {ipsec: {encapsulation: auto}}",
-		})
+		c.Warn("no-encapsulation", path, "the gateway only dials out, and native ESP does not pass address translation",
+			"set tunnel: {ipsec: {encapsulation: auto}}", "tunnel.ipsec.encapsulation")
 	}
 }
 
@@ -153,9 +140,8 @@ func (c *checker) sources(cluster *schema.Cluster, g *schema.Gateway, path strin
 			c.unique(names, text, at, text+" is there already")
 			c.front(cluster, g, text, at)
 		case first != "":
-			c.Fail(diag.Diagnostic{Code: "misplaced", Path: at, Related: diag.Paths(first),
-				Summary: text + " stands behind an endpoint that is found",
-				Hint:    "put it before that one: what is written is always preferred to what is found"})
+			c.Fail("misplaced", at, text+" stands behind an endpoint that is found",
+				"put it before that one: what is written is always preferred to what is found", first)
 			return
 		}
 	}
@@ -167,18 +153,18 @@ func (c *checker) front(cluster *schema.Cluster, g *schema.Gateway, text, path s
 		return
 	}
 	if slices.Contains(g.Endpoints, fabric.SourceLoadBalancer) {
-		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path, Summary: "a gateway has one Service, which is of type LoadBalancer already",
-			Hint: "remove one of both"})
+		c.Fail("misplaced", path, "a gateway has one Service, which is of type LoadBalancer already",
+			"remove one of both")
 	}
 	if n := g.Size(); n > 1 {
-		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path, Summary: fmt.Sprintf("%d gateways cannot have the same ports of the nodes", n),
-			Hint: "set count: 1, and write another gateway with a port of its own"})
+		c.Fail("misplaced", path, fmt.Sprintf("%d gateways cannot have the same ports of the nodes", n),
+			"set count: 1, and write another gateway with a port of its own")
 	}
 	const last = fabric.LastNodePort - fabric.WireguardPorts
 	if port := c.set.GatewayPort(cluster, g); port < fabric.FirstNodePort || port > last {
-		c.Fail(diag.Diagnostic{Code: "bad-port", Path: path,
-			Summary: fmt.Sprintf("the ports of nodes are those of the gateway, which begin at %d, and not in the range %d to %d", port, fabric.FirstNodePort, last),
-			Hint:    "give the gateway a port of that range, as in port: 31820"})
+		c.Fail("bad-port", path,
+			fmt.Sprintf("the ports of nodes are those of the gateway, which begin at %d, and not in the range %d to %d", port, fabric.FirstNodePort, last),
+			"give the gateway a port of that range, as in port: 31820")
 	}
 	for i := range cluster.Gateways {
 		other := &cluster.Gateways[i]
@@ -187,9 +173,9 @@ func (c *checker) front(cluster *schema.Cluster, g *schema.Gateway, text, path s
 		}
 		gap := c.set.GatewayPort(cluster, other) - c.set.GatewayPort(cluster, g)
 		if slices.Contains(other.Endpoints, fabric.SourceNodePort) && max(gap, -gap) <= fabric.WireguardPorts {
-			c.Fail(diag.Diagnostic{Code: "bad-port", Path: path,
-				Summary: "the ports of nodes lead to gateway " + other.Name + " already, whose ports are not apart from these",
-				Hint:    fmt.Sprintf("give the gateway a port that is %d away from that one, or more", fabric.WireguardPorts+1)})
+			c.Fail("bad-port", path,
+				"the ports of nodes lead to gateway "+other.Name+" already, whose ports are not apart from these",
+				fmt.Sprintf("give the gateway a port that is %d away from that one, or more", fabric.WireguardPorts+1))
 		}
 	}
 }
@@ -197,7 +183,7 @@ func (c *checker) front(cluster *schema.Cluster, g *schema.Gateway, text, path s
 // endpoint checks one endpoint by itself and reports whether it is good.
 func (c *checker) endpoint(path, text string, pools []overlap.Use) (fabric.Endpoint, bool) {
 	fail := func(summary, hint string, others ...string) (fabric.Endpoint, bool) {
-		c.Fail(diag.Diagnostic{Code: "bad-endpoint", Path: path, Summary: summary, Hint: hint, Related: diag.Paths(others...)})
+		c.Fail("bad-endpoint", path, summary, hint, others...)
 		return fabric.Endpoint{}, false
 	}
 	e, err := fabric.ParseEndpoint(text)
@@ -267,11 +253,9 @@ func (c *checker) keys() {
 		cluster := &c.set.Spec.Clusters[i]
 		if c.recipient(path+".recipient", cluster.Recipient) {
 			if earlier, dup := recipients.add(cluster.Recipient, path+".recipient"); dup {
-				c.Warn(diag.Diagnostic{
-					Code: "shared-recipient", Path: path + ".recipient",
-					Summary: "another cluster has the same recipient: each can open the other's keys",
-					Hint:    "make one identity for each cluster with `hawser keys identity`", Related: diag.Paths(earlier),
-				})
+				c.Warn("shared-recipient", path+".recipient",
+					"another cluster has the same recipient: each can open the other's keys",
+					"make one identity for each cluster with `hawser keys identity`", earlier)
 			}
 		}
 		for j, p := range cluster.GatewayPaths(path) {
@@ -292,18 +276,17 @@ func (c *checker) recipient(path, text string) bool {
 	if text == "" {
 		return false
 	}
-	d := diag.Diagnostic{
-		Code: "bad-recipient", Path: path, Summary: "not an age recipient (age1... or age1pq1...)",
-		Hint: "`hawser keys identity` makes an identity and prints its recipient",
-	}
 	if strings.HasPrefix(strings.ToUpper(text), "AGE-SECRET-KEY-") {
-		d.Code, d.Summary = "secret-in-file", "this is an identity, which is secret, and not its recipient"
-		d.Hint = "make a new one, as this one must be considered known to others: `hawser keys identity`"
-	} else if _, err := syntax.ParseRecipient(text); err == nil {
-		return true
+		c.Fail("secret-in-file", path, "this is an identity, which is secret, and not its recipient",
+			"make a new one, as this one must be considered known to others: `hawser keys identity`")
+		return false
 	}
-	c.Fail(d)
-	return false
+	if _, err := syntax.ParseRecipient(text); err != nil {
+		c.Fail("bad-recipient", path, "not an age recipient (age1... or age1pq1...)",
+			"`hawser keys identity` makes an identity and prints its recipient")
+		return false
+	}
+	return true
 }
 
 // publicKey checks a key of X25519 (RFC 7748) or Ed25519 (RFC 8032) in base64.
@@ -312,17 +295,17 @@ func (c *checker) publicKey(path, text, hint string) bool {
 		return false
 	}
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
-	d := diag.Diagnostic{Code: "bad-public-key", Path: path, Hint: hint}
+	summary := ""
 	switch {
 	case err != nil:
-		d.Summary = "the public key is not base64"
+		summary = "the public key is not base64"
 	case len(raw) != 32:
-		d.Summary = fmt.Sprintf("the public key has %d bytes, not 32", len(raw))
+		summary = fmt.Sprintf("the public key has %d bytes, not 32", len(raw))
 	case !slices.ContainsFunc(raw, func(b byte) bool { return b != 0 }):
-		d.Summary = "the public key is all zero"
+		summary = "the public key is all zero"
 	default:
 		return true
 	}
-	c.Fail(d)
+	c.Fail("bad-public-key", path, summary, hint)
 	return false
 }

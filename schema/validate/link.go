@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
@@ -37,14 +36,14 @@ func (c *checker) connectivity() {
 // pair checks two clusters that are written as a list, and reports whether they are two.
 func (c *checker) pair(path string, pair []string, seen uniqueness, what, hint string) bool {
 	if len(pair) != 2 {
-		c.Fail(diag.Diagnostic{Code: "bad-link", Path: path, Summary: fmt.Sprintf("%s, not %d", what, len(pair)), Hint: hint})
+		c.Fail("bad-link", path, fmt.Sprintf("%s, not %d", what, len(pair)), hint)
 		return false
 	}
 	for j, name := range pair {
 		c.knownCluster(paths.Nth(path, j), name)
 	}
 	if pair[0] == pair[1] {
-		c.Fail(diag.Diagnostic{Code: "bad-link", Path: path, Summary: "the link joins " + pair[0] + " to itself"})
+		c.Fail("bad-link", path, "the link joins "+pair[0]+" to itself", "")
 		return true
 	}
 	p := fabric.Pair(pair[0], pair[1])
@@ -64,12 +63,10 @@ func (c *checker) groupsApart() {
 			continue
 		}
 		first := slices.MinFunc(group, func(a, b string) int { return c.clusters[a] - c.clusters[b] })
-		c.Fail(diag.Diagnostic{
-			Code: "no-way", Path: c.clusterPaths[c.clusters[first]],
-			Summary: fmt.Sprintf("no links lead from %s to %s", listing.Some(group, overlap.MaxOthers), listing.Some(largest, overlap.MaxOthers)),
-			Hint:    "add one to connectivity.links, or say connectivity: {partial: true} there if it is meant so",
-			Related: diag.Paths("connectivity.links"),
-		})
+		c.Fail("no-way", c.clusterPaths[c.clusters[first]],
+			fmt.Sprintf("no links lead from %s to %s", listing.Some(group, overlap.MaxOthers), listing.Some(largest, overlap.MaxOthers)),
+			"add one to connectivity.links, or say connectivity: {partial: true} there if it is meant so",
+			"connectivity.links")
 	}
 }
 
@@ -88,12 +85,12 @@ func (c *checker) linkSettings() {
 			continue
 		}
 		if !c.links.Graph.Linked(a, b) {
-			c.Fail(diag.Diagnostic{Code: "not-linked", Path: path + ".between",
-				Summary: fmt.Sprintf("%s and %s have no link of their own", a, b), Hint: c.linkHint(a, b), Related: diag.Paths("connectivity.mode")})
+			c.Fail("not-linked", path+".between", fmt.Sprintf("%s and %s have no link of their own", a, b),
+				c.linkHint(a, b), "connectivity.mode")
 		}
 		if l.Driver == "" && l.Port == 0 && l.MTU == 0 && l.Keepalive == nil {
-			c.Warn(diag.Diagnostic{Code: "no-effect", Path: path, Summary: "nothing is set for the link",
-				Hint: "set driver, port, mtu or keepalive, or remove the entry"})
+			c.Warn("no-effect", path, "nothing is set for the link",
+				"set driver, port, mtu or keepalive, or remove the entry")
 		}
 		if l.Port != 0 {
 			c.linkPort(a, b, path+".port")
@@ -112,8 +109,8 @@ func (c *checker) linkHint(a, b string) string {
 // linkPort checks that a port of its own can be used on a link.
 func (c *checker) linkPort(a, b, path string) {
 	if c.links.Of(a, b).Driver == fabric.DriverIPsec {
-		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path, Summary: "IPsec has the same ports on every link",
-			Hint: "set tunnel: {ipsec: {ikePort: ..., natPort: ...}}"})
+		c.Fail("misplaced", path, "IPsec has the same ports on every link",
+			"set tunnel: {ipsec: {ikePort: ..., natPort: ...}}")
 		return
 	}
 	for _, name := range []string{a, b} {
@@ -122,9 +119,9 @@ func (c *checker) linkPort(a, b, path string) {
 		for j, p := range cluster.GatewayPaths(c.clusterPaths[i]) {
 			for k, text := range cluster.Gateways[j].Endpoints {
 				if e, err := fabric.ParseEndpoint(text); err == nil && e.Port != 0 {
-					c.Fail(diag.Diagnostic{Code: "bad-port", Path: path, Related: diag.Paths(paths.Nth(p+".endpoints", k)),
-						Summary: fmt.Sprintf("a router forwards from %s to the gateway's own port, not to this one", e),
-						Hint:    "remove port here"})
+					c.Fail("bad-port", path,
+						fmt.Sprintf("a router forwards from %s to the gateway's own port, not to this one", e),
+						"remove port here", paths.Nth(p+".endpoints", k))
 					return
 				}
 			}
@@ -136,8 +133,8 @@ func (c *checker) linkPort(a, b, path string) {
 func (c *checker) tunnels() {
 	t := &c.set.Spec.Tunnel
 	if len(c.links.Special()) > resolve.MaxSpecial {
-		c.Fail(diag.Diagnostic{Code: "too-many", Path: "tunnel", Summary: fmt.Sprintf("more than %d links differ from it", resolve.MaxSpecial),
-			Hint: "say here what most links have, and in clusters and links what the others have"})
+		c.Fail("too-many", "tunnel", fmt.Sprintf("more than %d links differ from it", resolve.MaxSpecial),
+			"say here what most links have, and in clusters and links what the others have")
 	}
 	c.tunnel("tunnel", t.Driver, t.MTU)
 	for i, path := range c.clusterPaths {
@@ -157,11 +154,12 @@ const leastMTU = 1280
 
 func (c *checker) tunnel(path, driver string, mtu int) {
 	if driver == fabric.DriverVXLAN {
-		c.Warn(diag.Diagnostic{Code: "not-encrypted", Path: path + ".driver", Summary: "vxlan does not encrypt: whoever is on the way reads and forges packets",
-			Hint: "use wireguard or ipsec where the network between the gateways is not your own"})
+		c.Warn("not-encrypted", path+".driver",
+			"vxlan does not encrypt: whoever is on the way reads and forges packets",
+			"use wireguard or ipsec where the network between the gateways is not your own")
 	}
 	if mtu > 0 && mtu < leastMTU && c.set.HasFamily(true) {
-		c.Fail(diag.Diagnostic{Code: "bad-mtu", Path: path + ".mtu", Summary: fmt.Sprintf("%d is less than %d, which IPv6 needs", mtu, leastMTU)})
+		c.Fail("bad-mtu", path+".mtu", fmt.Sprintf("%d is less than %d, which IPv6 needs", mtu, leastMTU), "")
 	}
 }
 
@@ -180,9 +178,10 @@ func (c *checker) driverClash(i int) {
 		if settled := c.links.Pairs[fabric.Pair(own.Name, other.Name)]; settled != nil && settled.Driver != "" {
 			continue
 		}
-		c.Fail(diag.Diagnostic{Code: "driver-clash", Path: c.clusterPaths[i] + ".tunnel.driver", Related: diag.Paths(c.clusterPaths[j] + ".tunnel.driver"),
-			Summary: fmt.Sprintf("%s wants %s for its links, and %s wants %s", own.Name, own.Tunnel.Driver, other.Name, other.Tunnel.Driver),
-			Hint:    fmt.Sprintf("decide in links: {between: [%s, %s], driver: ...}", other.Name, own.Name)})
+		c.Fail("driver-clash", c.clusterPaths[i]+".tunnel.driver",
+			fmt.Sprintf("%s wants %s for its links, and %s wants %s", own.Name, own.Tunnel.Driver, other.Name, other.Tunnel.Driver),
+			fmt.Sprintf("decide in links: {between: [%s, %s], driver: ...}", other.Name, own.Name),
+			c.clusterPaths[j]+".tunnel.driver")
 		return
 	}
 }
@@ -196,9 +195,9 @@ func (c *checker) ownKeys(i int) {
 	}
 	for j, p := range cluster.GatewayPaths(c.clusterPaths[i]) {
 		if g := &cluster.Gateways[j]; g.PublicKey != "" && g.IKEPublicKey == "" {
-			c.Fail(diag.Diagnostic{Code: "no-ike-key", Path: p + ".publicKey",
-				Summary: "the key serves WireGuard only, and " + cluster.Name + " has links with ipsec, which need one for IKE",
-				Hint:    "add ikePublicKey, or remove publicKey: then both keys are derived"})
+			c.Fail("no-ike-key", p+".publicKey",
+				"the key serves WireGuard only, and "+cluster.Name+" has links with ipsec, which need one for IKE",
+				"add ikePublicKey, or remove publicKey: then both keys are derived")
 		}
 	}
 }
@@ -207,8 +206,8 @@ func (c *checker) ownKeys(i int) {
 func (c *checker) ipsec() {
 	s := &c.set.Spec.Tunnel.IPsec
 	if s.IKEPort == s.NATPort && s.IKEPort != 0 {
-		c.Fail(diag.Diagnostic{Code: "bad-port", Path: "tunnel.ipsec.natPort", Summary: fmt.Sprintf("%d is ikePort already", s.NATPort),
-			Hint: "leave both out: 500 and 4500 are used then", Related: diag.Paths("tunnel.ipsec.ikePort")})
+		c.Fail("bad-port", "tunnel.ipsec.natPort", fmt.Sprintf("%d is ikePort already", s.NATPort),
+			"leave both out: 500 and 4500 are used then", "tunnel.ipsec.ikePort")
 	}
 	names, seen := []string{fabric.ProposalAESGCM, fabric.ProposalChaCha20}, uniqueness{}
 	for i, p := range s.Proposals {
@@ -238,9 +237,9 @@ func (c *checker) allowPaths() {
 		for j, caller := range e.Allow.Clusters {
 			own, known := group[caller]
 			if known && len(e.Clusters) > 0 && !slices.ContainsFunc(e.Clusters, func(name string) bool { g, ok := group[name]; return !ok || g == own }) {
-				c.Warn(diag.Diagnostic{Code: "no-way", Path: paths.Nth(path+".allow.clusters", j),
-					Summary: fmt.Sprintf("no links lead from %s to %s, where the export is", caller, listing.Some(e.Clusters, overlap.MaxOthers)),
-					Hint:    "add one to connectivity.links"})
+				c.Warn("no-way", paths.Nth(path+".allow.clusters", j),
+					fmt.Sprintf("no links lead from %s to %s, where the export is", caller, listing.Some(e.Clusters, overlap.MaxOthers)),
+					"add one to connectivity.links")
 			}
 		}
 	}

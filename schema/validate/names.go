@@ -16,21 +16,18 @@ func (c *checker) label(path, text string) {
 	if text == "" || fabric.IsLabel(text) {
 		return
 	}
-	d := diag.Diagnostic{
-		Code: "bad-name", Path: path, Summary: fmt.Sprintf("%q is not a DNS label", text),
-		Hint: "use lower-case letters, digits and hyphens, with no hyphen at either end",
-	}
+	summary := fmt.Sprintf("%q is not a DNS label", text)
+	hint := "use lower-case letters, digits and hyphens, with no hyphen at either end"
 	mended := syntax.MendLabel(text)
 	switch {
 	case len(text) > fabric.MaxLabel:
-		d.Summary = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), fabric.MaxLabel)
-		d.Hint = ""
+		summary, hint = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), fabric.MaxLabel), ""
 	case strings.ToLower(text) == mended:
-		d.Summary, d.Hint = fmt.Sprintf("%q has upper-case letters, which names may not have", text), "write "+mended
+		summary, hint = fmt.Sprintf("%q has upper-case letters, which names may not have", text), "write "+mended
 	case fabric.IsLabel(mended):
-		d.Hint += ", such as " + mended
+		hint += ", such as " + mended
 	}
-	c.Fail(d)
+	c.Fail("bad-name", path, summary, hint)
 }
 
 // domain checks a DNS name of one or more labels.
@@ -38,16 +35,16 @@ func (c *checker) domain(path, text string) {
 	if text == "" || fabric.IsDomain(text) {
 		return
 	}
-	d := diag.Diagnostic{Code: "bad-name", Path: path, Summary: fmt.Sprintf("%q is not a DNS name", text)}
+	summary, hint := fmt.Sprintf("%q is not a DNS name", text), ""
 	switch mended := strings.ToLower(strings.Trim(text, ".")); {
 	case len(text) > fabric.MaxName:
-		d.Summary = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), fabric.MaxName)
+		summary = fmt.Sprintf("the name is %d characters long, %d are allowed", len(text), fabric.MaxName)
 	case fabric.IsDomain(mended):
-		d.Hint = "write " + mended
+		hint = "write " + mended
 	default:
-		d.Hint = "use labels of lower-case letters, digits and hyphens, with dots between them"
+		hint = "use labels of lower-case letters, digits and hyphens, with dots between them"
 	}
-	c.Fail(d)
+	c.Fail("bad-name", path, summary, hint)
 }
 
 // uniqueness finds names that occur twice in one scope.
@@ -68,7 +65,7 @@ func (u uniqueness) add(name, path string) (earlier string, dup bool) {
 // unique reports a name that an earlier item has. The summary says what it is.
 func (c *checker) unique(u uniqueness, name, path, summary string) {
 	if earlier, dup := u.add(name, path); dup {
-		c.Fail(diag.Diagnostic{Code: "duplicate", Path: path, Summary: summary, Related: diag.Paths(earlier)})
+		c.Fail("duplicate", path, summary, "", earlier)
 	}
 }
 
@@ -86,17 +83,16 @@ func (c *checker) knownCluster(path, name string) {
 	if _, ok := c.clusters[name]; ok {
 		return
 	}
-	d := diag.Diagnostic{Code: "unknown-cluster", Path: path, Summary: fmt.Sprintf("there is no cluster %q", name)}
-	if c.Tally.Full(diag.Error) { // nobody reads its hint
-		c.Fail(d)
-		return
+	hint := ""
+	if !c.Tally.Full(diag.Error) { // otherwise nobody reads it
+		names := c.set.ClusterNames()
+		if near := syntax.Nearest(name, names); near != "" {
+			hint = "did you mean " + near + "?"
+		} else if len(names) > 0 && len(names) <= maxListed {
+			hint = "the clusters are " + strings.Join(names, ", ")
+		}
 	}
-	if near := syntax.Nearest(name, c.set.ClusterNames()); near != "" {
-		d.Hint = "did you mean " + near + "?"
-	} else if names := c.set.ClusterNames(); len(names) > 0 && len(names) <= maxListed {
-		d.Hint = "the clusters are " + strings.Join(names, ", ")
-	}
-	c.Fail(d)
+	c.Fail("unknown-cluster", path, fmt.Sprintf("there is no cluster %q", name), hint)
 }
 
 // maxListed is how many names a hint lists; more help nobody.

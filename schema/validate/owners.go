@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/paths"
 )
 
@@ -35,13 +34,11 @@ func (c *checker) owners() {
 	switch {
 	case first == "":
 	case trust.Commits == "":
-		c.Fail(diag.Diagnostic{Code: "required", Path: first,
-			Summary: "needs trust.commits: without it commits need no signature",
-			Hint:    "set trust: {commits: allowed_signers}, with that file beside this one"})
+		c.Fail("required", first, "needs trust.commits: without it commits need no signature",
+			"set trust: {commits: allowed_signers}, with that file beside this one")
 	case len(trust.Owners) == 0:
-		c.Fail(diag.Diagnostic{Code: "required", Path: first,
-			Summary: "needs trust.owners: without it nobody may change anything else",
-			Hint:    "set trust: {owners: [...]} to the principals that may change everything"})
+		c.Fail("required", first, "needs trust.owners: without it nobody may change anything else",
+			"set trust: {owners: [...]} to the principals that may change everything")
 	}
 }
 
@@ -52,12 +49,10 @@ func (c *checker) principals(path string, patterns []string) {
 		at := paths.Nth(path, i)
 		switch {
 		case p == "":
-			c.Fail(diag.Diagnostic{Code: "required", Path: at, Summary: "is missing"})
+			c.Fail("required", at, "is missing", "")
 		case strings.ContainsAny(p, ",?! \t\r\n\"#"):
-			c.Fail(diag.Diagnostic{Code: "bad-pattern", Path: at,
-				Summary: fmt.Sprintf("%q is not a principal of an allowed_signers file", p),
-				Hint: "write one, such as ann@example.org, or a pattern in which * stands for any characters; " +
-					"each is an item of its own"})
+			c.Fail("bad-pattern", at, fmt.Sprintf("%q is not a principal of an allowed_signers file", p),
+				"write one, such as ann@example.org, or a pattern in which * stands for any characters; each is an item of its own")
 		default:
 			c.unique(seen, p, at, p+" is listed twice")
 		}

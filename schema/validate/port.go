@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -72,19 +71,18 @@ func (c *checker) listening(cluster *schema.Cluster, g *schema.Gateway, path str
 	spans := append([]span{{"the agent", firstOwnPort, lastOwnPort}}, c.spans(cluster, g)...)
 	for i, s := range spans {
 		if s.what == "VXLAN" && s.first == 65536 {
-			c.Fail(diag.Diagnostic{Code: "bad-port", Path: path, Summary: fmt.Sprintf("%s is beyond 65535, the last one", s),
-				Hint: fmt.Sprintf("set port to %d at most", lastBase-1)})
+			c.Fail("bad-port", path, fmt.Sprintf("%s is beyond 65535, the last one", s),
+				fmt.Sprintf("set port to %d at most", lastBase-1))
 		}
 		for _, o := range spans[:i] {
 			if !s.overlaps(o) {
 				continue
 			}
-			d := diag.Diagnostic{Code: "bad-port", Path: path, Summary: fmt.Sprintf("%s and %s overlap", o, s),
-				Hint: fmt.Sprintf("ports that differ must be %d apart", c.width())}
+			hint := fmt.Sprintf("ports that differ must be %d apart", c.width())
 			if o.what == "the agent" {
-				d.Hint = "set port to another one, such as 51820"
+				hint = "set port to another one, such as 51820"
 			}
-			c.Fail(d)
+			c.Fail("bad-port", path, fmt.Sprintf("%s and %s overlap", o, s), hint)
 		}
 	}
 }
@@ -96,9 +94,9 @@ func (c *checker) metrics() {
 	if port < firstOwnPort || port > lastOwnPort {
 		return
 	}
-	c.Fail(diag.Diagnostic{Code: "bad-port", Path: "metrics.port",
-		Summary: fmt.Sprintf("%d is one of the agent's ports %d to %d", port, firstOwnPort, lastOwnPort),
-		Hint:    "set port to another one, such as 8474"})
+	c.Fail("bad-port", "metrics.port",
+		fmt.Sprintf("%d is one of the agent's ports %d to %d", port, firstOwnPort, lastOwnPort),
+		"set port to another one, such as 8474")
 }
 
 // listener is a gateway at one endpoint.
@@ -158,17 +156,15 @@ func (c *checker) sharesPorts(l, other listener, host string) bool {
 	if gap >= c.width() || l.gateway == other.gateway && l.port != other.port || l.ike != other.ike {
 		return false
 	}
-	d := diag.Diagnostic{Code: "duplicate", Path: l.path, Related: diag.Paths(other.path)}
+	summary, hint := fmt.Sprintf("%s with port %d is the endpoint of another gateway", host, l.port), ""
 	switch {
 	case l.ike && gap == 0:
-		d.Summary = host + " is the endpoint of another gateway, and both have IPsec there"
-		d.Hint = "let a router forward other ports to each, and write the first of them behind its endpoint, as in 192.0.2.1:61820"
-	case gap == 0:
-		d.Summary = fmt.Sprintf("%s with port %d is the endpoint of another gateway", host, l.port)
-	default:
-		d.Summary = fmt.Sprintf("%s is the endpoint of another gateway with port %d, only %d from %d", host, other.port, gap, l.port)
-		d.Hint = fmt.Sprintf("give them ports that are %d apart, as each gateway may use so many", c.width())
+		summary = host + " is the endpoint of another gateway, and both have IPsec there"
+		hint = "let a router forward other ports to each, and write the first of them behind its endpoint, as in 192.0.2.1:61820"
+	case gap != 0:
+		summary = fmt.Sprintf("%s is the endpoint of another gateway with port %d, only %d from %d", host, other.port, gap, l.port)
+		hint = fmt.Sprintf("give them ports that are %d apart, as each gateway may use so many", c.width())
 	}
-	c.Fail(d)
+	c.Fail("duplicate", l.path, summary, hint, other.path)
 	return true
 }

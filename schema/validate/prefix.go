@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/internal/cidr"
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/overlap"
 	"hawser.dev/hawser/schema/paths"
@@ -37,14 +36,13 @@ func (c *checker) prefixes() {
 	}
 	none := !slices.ContainsFunc(c.set.Spec.Clusters, func(k schema.Cluster) bool { return len(k.PodCIDRs)+len(k.ServiceCIDRs) > 0 })
 	if none && len(c.clusterPaths) > 1 {
-		c.Fail(diag.Diagnostic{
-			Code: "no-cidrs", Path: c.clusterPaths[0] + ".podCIDRs", // which may be there, and unreadable
-			Summary: "no cluster has podCIDRs or serviceCIDRs: there is nothing to reach",
-			Hint:    "write the ranges of its pods and Services: podCIDRs: [10.42.0.0/16], serviceCIDRs: [10.43.0.0/16]",
-		})
+		c.Fail("no-cidrs", c.clusterPaths[0]+".podCIDRs", // which may be there, and unreadable
+			"no cluster has podCIDRs or serviceCIDRs: there is nothing to reach",
+			"write the ranges of its pods and Services: podCIDRs: [10.42.0.0/16], serviceCIDRs: [10.43.0.0/16]")
 	}
 	c.pinOverlaps(pins)
-	c.dnsAddresses(pools)
+	c.dnsAddress("dns.address", c.set.Spec.DNS.Address, false, "169.254.73.53", pools)
+	c.dnsAddress("dns.ipv6Address", c.set.Spec.DNS.IPv6Address, true, schema.DNSIPv6, pools)
 }
 
 // cidrs checks prefixes of a cluster, of either family.
@@ -66,22 +64,15 @@ func (c *checker) cidrs(path string, prefixes []netip.Prefix, ranges, pools []ov
 func (c *checker) prefix(path string, p netip.Prefix, ranges []overlap.Use) bool {
 	switch {
 	case p.Addr().Is4In6():
-		c.Fail(diag.Diagnostic{
-			Code: "bad-prefix", Path: path, Summary: p.String() + " is an IPv4 prefix in the form of IPv6", Hint: "write it as IPv4",
-		})
+		c.Fail("bad-prefix", path, p.String()+" is an IPv4 prefix in the form of IPv6", "write it as IPv4")
 		return false
 	case p.Masked() != p:
-		c.Fail(diag.Diagnostic{
-			Code: "host-bits", Path: path, Summary: p.String() + " has bits set after its prefix length",
-			Hint: "write " + p.Masked().String(),
-		})
+		c.Fail("host-bits", path, p.String()+" has bits set after its prefix length", "write "+p.Masked().String())
 	}
 	for _, r := range ranges {
 		if p.Overlaps(r.Prefix) {
-			c.Fail(diag.Diagnostic{
-				Code: "reserved-range", Path: path,
-				Summary: fmt.Sprintf("%s holds addresses of %s, which are reserved (%s)", p, r.Prefix, r.Path),
-			})
+			c.Fail("reserved-range", path,
+				fmt.Sprintf("%s holds addresses of %s, which are reserved (%s)", p, r.Prefix, r.Path), "")
 			return false
 		}
 	}
@@ -112,7 +103,7 @@ func (c *checker) family(u overlap.Use) bool {
 	if u.Six {
 		want, hint = "an IPv6", "IPv4 prefixes go into the field beside it that has no ipv6 in its name"
 	}
-	c.Fail(diag.Diagnostic{Code: "wrong-family", Path: u.Path, Summary: fmt.Sprintf("%s is not %s prefix", u.Prefix, want), Hint: hint})
+	c.Fail("wrong-family", u.Path, fmt.Sprintf("%s is not %s prefix", u.Prefix, want), hint)
 	return false
 }
 
@@ -127,13 +118,11 @@ func (c *checker) pin(u overlap.Use) bool {
 	}
 	switch {
 	case !pool.Prefix.IsValid():
-		c.Fail(diag.Diagnostic{Code: "outside-pool", Path: u.Path, Summary: "there is no pool for it", Hint: "set " + pool.Path})
+		c.Fail("outside-pool", u.Path, "there is no pool for it", "set "+pool.Path)
 		return false
 	case !cidr.Contains(pool.Prefix.Masked(), u.Prefix):
-		c.Fail(diag.Diagnostic{
-			Code: "outside-pool", Path: u.Path, Summary: fmt.Sprintf("%s is not inside %s %s", u.Prefix, pool.Path, pool.Prefix),
-			Related: diag.Paths(pool.Path),
-		})
+		c.Fail("outside-pool", u.Path, fmt.Sprintf("%s is not inside %s %s", u.Prefix, pool.Path, pool.Prefix), "",
+			pool.Path)
 		return false
 	}
 	return true
@@ -157,19 +146,10 @@ func (c *checker) pinOverlaps(pins []overlap.Member) {
 	}
 }
 
-// dnsAddresses checks that the agents' addresses belong to nothing else.
-func (c *checker) dnsAddresses(pools []overlap.Use) {
-	dns := c.set.Spec.DNS
-	c.dnsAddress("dns.address", dns.Address, false, "169.254.73.53", pools)
-	c.dnsAddress("dns.ipv6Address", dns.IPv6Address, true, schema.DNSIPv6, pools)
-}
-
+// dnsAddress checks that an address of the agents belongs to nothing else.
 func (c *checker) dnsAddress(path string, a netip.Addr, six bool, usual string, pools []overlap.Use) {
 	fail := func(summary string, others ...string) {
-		c.Fail(diag.Diagnostic{
-			Code: "bad-address", Path: path, Summary: summary,
-			Hint: "leave it out: " + usual + " is used then", Related: diag.Paths(others...),
-		})
+		c.Fail("bad-address", path, summary, "leave it out: "+usual+" is used then", others...)
 	}
 	switch {
 	case !a.IsValid():

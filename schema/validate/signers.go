@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/fabric/trust"
 	"hawser.dev/hawser/schema/paths"
 )
@@ -15,15 +14,16 @@ func (c *checker) signers() {
 	t := &c.set.Spec.Trust
 	switch {
 	case len(t.Signers) > 0 && t.Threshold == 0:
-		c.Fail(diag.Diagnostic{Code: "required", Path: "trust.threshold", Summary: "is missing: it says how many of trust.signers must approve",
-			Hint: fmt.Sprintf("threshold: %d", (len(t.Signers)+2)/2)})
+		c.Fail("required", "trust.threshold", "is missing: it says how many of trust.signers must approve",
+			fmt.Sprintf("threshold: %d", (len(t.Signers)+2)/2))
 	case len(t.Signers) == 0 && t.Threshold != 0:
-		c.Fail(diag.Diagnostic{Code: "misplaced", Path: "trust.threshold", Summary: "is used with trust.signers only"})
+		c.Fail("misplaced", "trust.threshold", "is used with trust.signers only", "")
 	case len(t.Signers) > trust.MaxApprovers:
-		c.Fail(diag.Diagnostic{Code: "too-many", Path: "trust.signers", Summary: fmt.Sprintf("%d signers, there can be %d", len(t.Signers), trust.MaxApprovers)})
+		c.Fail("too-many", "trust.signers",
+			fmt.Sprintf("%d signers, there can be %d", len(t.Signers), trust.MaxApprovers), "")
 	case t.Threshold < 0 || t.Threshold > len(t.Signers):
-		c.Fail(diag.Diagnostic{Code: "out-of-range", Path: "trust.threshold",
-			Summary: fmt.Sprintf("%d is not between 1 and %d, the number of trust.signers", t.Threshold, len(t.Signers))})
+		c.Fail("out-of-range", "trust.threshold",
+			fmt.Sprintf("%d is not between 1 and %d, the number of trust.signers", t.Threshold, len(t.Signers)), "")
 	}
 	names, keys := uniqueness{}, uniqueness{}
 	for i := range t.Signers {
@@ -36,8 +36,8 @@ func (c *checker) signers() {
 		line, err := t.Signers[i].Line()
 		if err != nil {
 			// Not quoted: somebody may have put the private key there.
-			c.Fail(diag.Diagnostic{Code: "bad-key", Path: path + ".key", Summary: "is not a public key of OpenSSH: " + err.Error(),
-				Hint: "write what ~/.ssh/id_ed25519.pub holds: ssh-ed25519 AAAA..."})
+			c.Fail("bad-key", path+".key", "is not a public key of OpenSSH: "+err.Error(),
+				"write what ~/.ssh/id_ed25519.pub holds: ssh-ed25519 AAAA...")
 			continue
 		}
 		c.unique(keys, line, path+".key", "the key is that of another signer")
@@ -55,14 +55,14 @@ var fingerprint = regexp.MustCompile(`^[0-9A-Fa-f]{40}$`)
 func (c *checker) openPGPKeys() {
 	keys := c.set.Spec.Trust.OpenPGPKeys
 	if len(keys) > maxOpenPGPKeys {
-		c.Fail(diag.Diagnostic{Code: "too-many", Path: "trust.openPGPKeys", Summary: fmt.Sprintf("%d keys, there can be %d", len(keys), maxOpenPGPKeys)})
+		c.Fail("too-many", "trust.openPGPKeys", fmt.Sprintf("%d keys, there can be %d", len(keys), maxOpenPGPKeys), "")
 	}
 	seen := uniqueness{}
 	for i, key := range keys {
 		path := paths.Nth("trust.openPGPKeys", i)
 		if !fingerprint.MatchString(key) {
-			c.Fail(diag.Diagnostic{Code: "bad-key", Path: path, Summary: "is not the fingerprint of an OpenPGP key, which has 40 hex digits",
-				Hint: "gpg --list-keys --with-colons KEYID has it in the line fpr"})
+			c.Fail("bad-key", path, "is not the fingerprint of an OpenPGP key, which has 40 hex digits",
+				"gpg --list-keys --with-colons KEYID has it in the line fpr")
 			continue
 		}
 		c.unique(seen, strings.ToUpper(key), path, "the key is in the list already")

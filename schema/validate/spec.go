@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/paths"
@@ -21,8 +20,8 @@ var plainPath = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 // settings checks what is said for the whole clusterset.
 func (c *checker) settings() {
 	if p := c.set.Spec.Trust.Commits; p != "" && (!plainPath.MatchString(p) || path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../")) {
-		c.Fail(diag.Diagnostic{Code: "bad-path", Path: "trust.commits", Summary: fmt.Sprintf("%q is no path below the folder of this file", p),
-			Hint: "put the file beside this one and write its name: allowed_signers"})
+		c.Fail("bad-path", "trust.commits", fmt.Sprintf("%q is no path below the folder of this file", p),
+			"put the file beside this one and write its name: allowed_signers")
 	}
 	spec := &c.set.Spec
 	c.label("metadata.name", c.set.Metadata.Name)
@@ -31,21 +30,17 @@ func (c *checker) settings() {
 	for i, d := range spec.ExtraDomains {
 		path := paths.Nth("extraDomains", i)
 		if d == "" {
-			c.Fail(diag.Diagnostic{Code: "required", Path: path, Summary: "is missing"})
+			c.Fail("required", path, "is missing", "")
 		}
 		c.domain(path, d)
 		c.unique(seen, d, path, d+" is a domain of the clusterset already")
 	}
 	if path, ok := seen["cluster.local"]; ok {
-		c.Fail(diag.Diagnostic{
-			Code: "bad-name", Path: path, Summary: "cluster.local is the domain of the clusters' own names", Hint: "use clusterset.local",
-		})
+		c.Fail("bad-name", path, "cluster.local is the domain of the clusters' own names", "use clusterset.local")
 	}
 	if ttl := spec.DNS.TTL; ttl != nil && time.Duration(*ttl)%time.Second != 0 {
-		c.Fail(diag.Diagnostic{
-			Code: "bad-duration", Path: "dns.ttl",
-			Summary: fmt.Sprintf("%s is not a whole number of seconds, which is all that DNS can say", time.Duration(*ttl)),
-		})
+		c.Fail("bad-duration", "dns.ttl",
+			fmt.Sprintf("%s is not a whole number of seconds, which is all that DNS can say", time.Duration(*ttl)), "")
 	}
 	c.epochs()
 	c.metrics()
@@ -65,22 +60,18 @@ func (c *checker) epochs() {
 		path := paths.Nth("keys.epochs", i)
 		switch {
 		case e < 1:
-			c.Fail(diag.Diagnostic{Code: "out-of-range", Path: path, Summary: fmt.Sprintf("epoch %d is less than 1", e)})
+			c.Fail("out-of-range", path, fmt.Sprintf("epoch %d is less than 1", e), "")
 		case i > 0 && e <= epochs[i-1]:
-			c.Fail(diag.Diagnostic{
-				Code: "epoch-order", Path: path, Summary: fmt.Sprintf("epoch %d does not follow on %d", e, epochs[i-1]),
-				Hint: "list each epoch once, in ascending order", Related: diag.Paths(paths.Nth("keys.epochs", i-1)),
-			})
+			c.Fail("epoch-order", path, fmt.Sprintf("epoch %d does not follow on %d", e, epochs[i-1]),
+				"list each epoch once, in ascending order", paths.Nth("keys.epochs", i-1))
 		case i >= maxEpochs:
-			c.Fail(diag.Diagnostic{
-				Code: "too-many-epochs", Path: path, Summary: fmt.Sprintf("epoch %d would be in force beside %d others; two can be", e, i),
-				Hint: "drop the oldest first, once no link uses it",
-			})
+			c.Fail("too-many-epochs", path,
+				fmt.Sprintf("epoch %d would be in force beside %d others; two can be", e, i),
+				"drop the oldest first, once no link uses it")
 		case i > 0 && epochs[i-1] > 0 && e != epochs[i-1]+1:
-			c.Fail(diag.Diagnostic{
-				Code: "epoch-gap", Path: path, Summary: fmt.Sprintf("epoch %d cannot be in force beside %d; only the next one can", e, epochs[i-1]),
-				Hint: fmt.Sprintf("write %d", epochs[i-1]+1), Related: diag.Paths(paths.Nth("keys.epochs", i-1)),
-			})
+			c.Fail("epoch-gap", path,
+				fmt.Sprintf("epoch %d cannot be in force beside %d; only the next one can", e, epochs[i-1]),
+				fmt.Sprintf("write %d", epochs[i-1]+1), paths.Nth("keys.epochs", i-1))
 		}
 	}
 }
@@ -89,19 +80,17 @@ func (c *checker) epochs() {
 func (c *checker) onlyWith(path string, present, wanted bool, setting string) {
 	switch {
 	case present && !wanted:
-		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path, Summary: "is used with " + setting + " only"})
+		c.Fail("misplaced", path, "is used with "+setting+" only", "")
 	case wanted && !present:
-		c.Fail(diag.Diagnostic{Code: "required", Path: path, Summary: "is missing: " + setting + " needs it"})
+		c.Fail("required", path, "is missing: "+setting+" needs it", "")
 	}
 }
 
 // members checks the names and the parts of each cluster.
 func (c *checker) members() {
 	if len(c.set.Spec.Clusters) == 0 && !c.set.Spec.Decommission {
-		c.Fail(diag.Diagnostic{
-			Code: "no-clusters", Path: "clusters", Summary: "the clusterset has no clusters",
-			Hint: "to take everything down on purpose say decommission: true",
-		})
+		c.Fail("no-clusters", "clusters", "the clusterset has no clusters",
+			"to take everything down on purpose say decommission: true")
 	}
 	names := uniqueness{}
 	for i := range c.set.Spec.Clusters {
@@ -116,13 +105,12 @@ func (c *checker) members() {
 func (c *checker) gateways(cluster *schema.Cluster, path string) {
 	names, nodes := uniqueness{}, uniqueness{}
 	if n := waysToLack(cluster); n > maxWaysToLack {
-		c.Fail(diag.Diagnostic{Code: "too-many", Path: path + ".gateways",
-			Summary: fmt.Sprintf("there are %d ways in which a node may lack a label of each nodeSelector, %d are allowed", n, maxWaysToLack),
-			Hint:    "let each nodeSelector be one label, such as hawser.dev/gateway: \"true\""})
+		c.Fail("too-many", path+".gateways",
+			fmt.Sprintf("there are %d ways in which a node may lack a label of each nodeSelector, %d are allowed", n, maxWaysToLack),
+			"let each nodeSelector be one label, such as hawser.dev/gateway: \"true\"")
 	}
 	if n := len(cluster.AllGateways()); n > fabric.MaxLanes {
-		c.Fail(diag.Diagnostic{Code: "too-many", Path: path + ".gateways",
-			Summary: fmt.Sprintf("%d gateways, a cluster can have %d", n, fabric.MaxLanes)})
+		c.Fail("too-many", path+".gateways", fmt.Sprintf("%d gateways, a cluster can have %d", n, fabric.MaxLanes), "")
 	}
 	for i, p := range cluster.GatewayPaths(path) {
 		g := &cluster.Gateways[i]
@@ -134,12 +122,10 @@ func (c *checker) gateways(cluster *schema.Cluster, path string) {
 			continue
 		}
 		if g.Node == "" {
-			c.Fail(diag.Diagnostic{Code: "required", Path: p + ".node", Summary: "is missing",
-				Hint: "name the node, or say by nodeSelector which nodes it may be"})
+			c.Fail("required", p+".node", "is missing", "name the node, or say by nodeSelector which nodes it may be")
 		}
 		if g.Count != nil {
-			c.Fail(diag.Diagnostic{Code: "misplaced", Path: p + ".count", Summary: "is used with nodeSelector only",
-				Hint: "a gateway with a node is one"})
+			c.Fail("misplaced", p+".count", "is used with nodeSelector only", "a gateway with a node is one")
 		}
 		c.domain(p+".node", g.Node)
 		c.unique(nodes, g.Node, p+".node", "node "+g.Node+" has a gateway already")
@@ -165,29 +151,30 @@ func waysToLack(c *schema.Cluster) int {
 // picked checks gateways whose nodes are picked by labels.
 func (c *checker) picked(g *schema.Gateway, path string, names uniqueness) {
 	if g.Node != "" {
-		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + ".nodeSelector", Summary: "is used without node only",
-			Hint: "remove one of both: node is always the same one, nodeSelector lets another take over", Related: diag.Paths(path + ".node")})
+		c.Fail("misplaced", path+".nodeSelector", "is used without node only",
+			"remove one of both: node is always the same one, nodeSelector lets another take over", path+".node")
 	}
 	if len(g.NodeSelector) == 0 {
-		c.Fail(diag.Diagnostic{Code: "required", Path: path + ".nodeSelector", Summary: "is empty, and would pick every node",
-			Hint: "write a label that the nodes have: nodeSelector: {hawser.dev/gateway: \"true\"}"})
+		c.Fail("required", path+".nodeSelector", "is empty, and would pick every node",
+			"write a label that the nodes have: nodeSelector: {hawser.dev/gateway: \"true\"}")
 	}
 	c.labels(g.NodeSelector, path+".nodeSelector")
 	for _, half := range []struct{ field, key string }{{".publicKey", g.PublicKey}, {".ikePublicKey", g.IKEPublicKey}} {
 		if half.key != "" {
-			c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + half.field, Summary: "is used with node only",
-				Hint:    "the private half is on one node, and the gateway may be on any that nodeSelector picks",
-				Related: diag.Paths(path + ".nodeSelector")})
+			c.Fail("misplaced", path+half.field, "is used with node only",
+				"the private half is on one node, and the gateway may be on any that nodeSelector picks",
+				path+".nodeSelector")
 		}
 	}
 	if g.Written() && g.Size() > 1 {
-		c.Fail(diag.Diagnostic{Code: "misplaced", Path: path + ".endpoints", Summary: fmt.Sprintf("%d gateways cannot be at one endpoint", g.Size()),
-			Hint: "leave endpoints out, and they dial out, let them be found, as in endpoints: [node:ExternalIP], or set count: 1", Related: diag.Paths(path + ".count")})
+		c.Fail("misplaced", path+".endpoints", fmt.Sprintf("%d gateways cannot be at one endpoint", g.Size()),
+			"leave endpoints out, and they dial out, let them be found, as in endpoints: [node:ExternalIP], or set count: 1",
+			path+".count")
 	}
 	for i := range g.Size() {
 		name := fmt.Sprintf("%s-%d", g.Name, i+1)
 		if g.Name != "" && !fabric.IsLabel(name) && fabric.IsLabel(g.Name) {
-			c.Fail(diag.Diagnostic{Code: "bad-name", Path: path + ".name", Summary: name + " is longer than 63 characters", Hint: "shorten the name"})
+			c.Fail("bad-name", path+".name", name+" is longer than 63 characters", "shorten the name")
 			break
 		}
 		c.unique(names, name, path, "the name "+name+" is taken by another gateway of the cluster")
@@ -212,10 +199,8 @@ func (c *checker) egress(cluster *schema.Cluster, path string) {
 func (c *checker) labels(labels map[string]string, path string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if value := labels[key]; !fabric.IsQualified(key) || value != "" && !fabric.IsLabelText(value) {
-			c.Fail(diag.Diagnostic{
-				Code: "bad-label", Path: paths.At(path, key), Summary: fmt.Sprintf("%q: %q is not a Kubernetes label", key, value),
-				Hint: "a label is [prefix/]name: value of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends",
-			})
+			c.Fail("bad-label", paths.At(path, key), fmt.Sprintf("%q: %q is not a Kubernetes label", key, value),
+				"a label is [prefix/]name: value of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends")
 		}
 	}
 }
@@ -229,14 +214,11 @@ func (c *checker) annotations(annotations map[string]string, path string) {
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		size += len(key) + len(annotations[key])
 		if !fabric.IsQualified(key) {
-			c.Fail(diag.Diagnostic{
-				Code: "bad-label", Path: paths.At(path, key), Summary: fmt.Sprintf("%q is not the key of an annotation", key),
-				Hint: "a key is [prefix/]name of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends",
-			})
+			c.Fail("bad-label", paths.At(path, key), fmt.Sprintf("%q is not the key of an annotation", key),
+				"a key is [prefix/]name of at most 63 letters, digits, -, _ and ., with a letter or digit at both ends")
 		}
 	}
 	if size > maxAnnotations {
-		c.Fail(diag.Diagnostic{Code: "too-large", Path: path,
-			Summary: fmt.Sprintf("the annotations have %d bytes, %d are allowed", size, maxAnnotations)})
+		c.Fail("too-large", path, fmt.Sprintf("the annotations have %d bytes, %d are allowed", size, maxAnnotations), "")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strings"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/paths"
 )
@@ -25,7 +24,7 @@ func (c *checker) ui() {
 	c.domain("ui.tokenSecret", u.TokenSecret)
 	c.image("ui.image", u.Image)
 	if n := len(u.Hosts); n > maxHosts {
-		c.Fail(diag.Diagnostic{Code: "too-many", Path: "ui.hosts", Summary: fmt.Sprintf("%d names, the page can have %d", n, maxHosts)})
+		c.Fail("too-many", "ui.hosts", fmt.Sprintf("%d names, the page can have %d", n, maxHosts), "")
 		return
 	}
 	seen := uniqueness{}
@@ -39,7 +38,7 @@ func (c *checker) ui() {
 // host checks a name under which people find the page.
 func (c *checker) host(path, text string) {
 	fail := func(summary, hint string) {
-		c.Fail(diag.Diagnostic{Code: "bad-host", Path: path, Summary: summary, Hint: hint})
+		c.Fail("bad-host", path, summary, hint)
 	}
 	const like = "write the name alone: map.example.com"
 	name, port, hasPort := strings.Cut(text, ":")

@@ -81,21 +81,19 @@ func (c *checker) rules(v reflect.Value, path string) {
 }
 
 func (c *checker) rule(f tags.Field, v reflect.Value, path string) {
-	if v.Kind() == reflect.Pointer {
-		if v.IsNil() {
-			if f.Required {
-				c.Fail(diag.Diagnostic{Code: "required", Path: path, Summary: missing(v), Hint: f.Hint})
-			}
-			return
-		}
-		v = v.Elem()
-	} else if v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0 {
-		if f.Required {
-			c.Fail(diag.Diagnostic{Code: "required", Path: path, Summary: missing(v), Hint: f.Hint})
+	if v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0 {
+		switch {
+		case f.Required && v.Kind() == reflect.Slice:
+			c.Fail("required", path, "is missing: at least one is needed", f.Hint)
+		case f.Required:
+			c.Fail("required", path, "is missing", f.Hint)
 		}
 		if v.Kind() != reflect.Struct {
 			return
 		}
+	}
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
 	}
 	if d, two := v.Interface().(schema.DynamicExports); two {
 		if v = v.FieldByName("Rules"); d.Alone {
@@ -109,9 +107,7 @@ func (c *checker) rule(f tags.Field, v reflect.Value, path string) {
 		c.bounds(f, v, path)
 	case v.Kind() == reflect.Float64:
 		if degrees := v.Float(); degrees < float64(f.Min) || degrees > float64(f.Max) {
-			d := tags.OutOfRange(v, f)
-			d.Path = path
-			c.Fail(d)
+			c.outOfRange(f, v, path)
 		}
 	case v.Kind() == reflect.Map && f.MaxText != "":
 		for _, key := range v.MapKeys() {
@@ -143,35 +139,28 @@ func (c *checker) items(v reflect.Value, path string) {
 	}
 }
 
-func missing(v reflect.Value) string {
-	if v.Kind() == reflect.Slice {
-		return "is missing: at least one is needed"
-	}
-	return "is missing"
-}
-
 func (c *checker) enum(f tags.Field, value, path string) {
 	if slices.Contains(f.Enum, value) {
 		return
 	}
-	d := diag.Diagnostic{
-		Code: "bad-value", Path: path, Summary: fmt.Sprintf("%q is not one of %s", value, strings.Join(f.Enum, ", ")),
-	}
+	summary, hint := fmt.Sprintf("%q is not one of %s", value, strings.Join(f.Enum, ", ")), ""
 	if near := syntax.Nearest(value, f.Enum); near != "" {
-		d.Hint = "did you mean " + near + "?"
+		hint = "did you mean " + near + "?"
 	} else if len(f.Enum) == 1 {
-		d.Summary = fmt.Sprintf("%q is not %s", value, f.Enum[0])
+		summary = fmt.Sprintf("%q is not %s", value, f.Enum[0])
 	}
-	c.Fail(d)
+	c.Fail("bad-value", path, summary, hint)
 }
 
 func (c *checker) bounds(f tags.Field, v reflect.Value, path string) {
-	if f.MaxText == "" || v.Int() >= f.Min && v.Int() <= f.Max {
-		return
+	if f.MaxText != "" && (v.Int() < f.Min || v.Int() > f.Max) {
+		c.outOfRange(f, v, path)
 	}
+}
+
+func (c *checker) outOfRange(f tags.Field, v reflect.Value, path string) {
 	d := tags.OutOfRange(v, f)
-	d.Path = path
-	c.Fail(d)
+	c.Fail(d.Code, path, d.Summary, d.Hint)
 }
 
 // Tags checks what the tags of a struct say.
