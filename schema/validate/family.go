@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
@@ -22,7 +21,7 @@ func (c *checker) families() {
 		prefixes.add(i, familiesOf(cluster.CIDRs()))
 		endpoints.add(i, endpointFamilies(cluster))
 	}
-	c.apartBy(prefixes, "podCIDRs", "no-common-family", "has only IPv6 prefixes, and %s only IPv4: they reach nothing of each other",
+	c.apartBy(c.Warn, prefixes, "podCIDRs", "no-common-family", "has only IPv6 prefixes, and %s only IPv4: they reach nothing of each other",
 		"a cluster with both families reaches both")
 	c.endpointsApart(endpoints)
 	c.allowFamilies()
@@ -64,8 +63,8 @@ func endpointFamilies(cluster *schema.Cluster) (h overlap.Hidden) {
 	return h
 }
 
-// apartBy warns once for each cluster of IPv6.
-func (c *checker) apartBy(s split, field, code, summary, hint string) {
+// apartBy reports each cluster of IPv6 once.
+func (c *checker) apartBy(report func(code, path, summary, hint string, others ...string), s split, field, code, summary, hint string) {
 	if len(s.four) == 0 {
 		return
 	}
@@ -76,7 +75,7 @@ func (c *checker) apartBy(s split, field, code, summary, hint string) {
 	}
 	others := listing.Some(names, overlap.MaxOthers)
 	for _, i := range s.six {
-		c.Warn(code, c.clusterPaths[i]+"."+field, fmt.Sprintf(summary, others), hint,
+		report(code, c.clusterPaths[i]+"."+field, fmt.Sprintf(summary, others), hint,
 			paths[:min(len(paths), overlap.MaxOthers)]...)
 	}
 }
@@ -96,14 +95,10 @@ func (c *checker) endpointsApart(s split) {
 				linked.four = append(linked.four, j)
 			}
 		}
-		c.apartBy(linked, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only",
+		c.apartBy(c.Warn, linked, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only",
 			"they connect if the gateways of one of the two also have an address of the other family, or through a third cluster")
-		before := len(c.List)
-		c.apartBy(plain, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only: vxlan cannot link them",
+		c.apartBy(c.Fail, plain, "gateways", "endpoint-family", "is reached over IPv6 only, and %s over IPv4 only: vxlan cannot link them",
 			"give the gateways of one of the two an endpoint of the other family")
-		for k := range c.List[before:] {
-			c.List[before+k].Severity = diag.Error
-		}
 	}
 }
 
