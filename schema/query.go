@@ -97,6 +97,18 @@ func (g *Gateway) Size() int {
 // Pins gives the blocks of the global pools that the file fixes, IPv4 first.
 func (c *Cluster) Pins() []netip.Prefix { return given(c.GlobalCIDR, c.GlobalIPv6CIDR) }
 
+// PinLike gives the block that the file fixes in the family of another prefix, without host
+// bits; invalid where it fixes none, and for a nil cluster.
+func (c *Cluster) PinLike(p netip.Prefix) netip.Prefix {
+	if c == nil {
+		return netip.Prefix{}
+	}
+	if p.Addr().Is4() {
+		return c.GlobalCIDR.Masked()
+	}
+	return c.GlobalIPv6CIDR.Masked()
+}
+
 // CIDRs gives the cluster's own prefixes, pods first.
 func (c *Cluster) CIDRs() []netip.Prefix { return slices.Concat(c.PodCIDRs, c.ServiceCIDRs) }
 

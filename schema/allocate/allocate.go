@@ -37,6 +37,10 @@ func run(top *schema.ClusterSet, lock *lockfile.Lock) *allocator {
 		a.lock.Conflicts = nil
 	}
 	a.demands = lockfile.Demands(top)
+	a.live = make(map[lockfile.Slot]bool, len(a.demands))
+	for _, d := range a.demands {
+		a.live[d.Slot] = true
+	}
 	a.members = make(map[string]*schema.Cluster, len(top.Spec.Clusters))
 	for i := range top.Spec.Clusters {
 		a.members[top.Spec.Clusters[i].Name] = &top.Spec.Clusters[i]
@@ -61,8 +65,9 @@ type allocator struct {
 	list    diag.List
 	members map[string]*schema.Cluster
 	demands []lockfile.Demand
-	spaces  map[bool]*space    // what is left of the global pools, by whether it is IPv4
-	areas   map[string][]*area // by cluster; tunnelArea and vipArea for the pools
+	live    map[lockfile.Slot]bool // those of demands
+	spaces  map[bool]*space        // what is left of the global pools, by whether it is IPv4
+	areas   map[string][]*area     // by cluster; tunnelArea and vipArea for the pools
 }
 
 // makeAreas sets up the address space of the pools and of each cluster's blocks.
@@ -98,45 +103,36 @@ func (a *allocator) makeAreas() {
 // same address one that the topology asks for comes before one that it does
 // not; otherwise the first in order keeps it.
 func (a *allocator) claim() {
-	live := make(map[lockfile.Slot]bool, len(a.demands))
-	for _, d := range a.demands {
-		live[d.Slot] = true
-	}
-	var gone []lockfile.Slot
-	for _, s := range a.lock.Sorted() {
-		if live[s] {
-			a.claimSlot(s, true)
-		} else {
-			gone = append(gone, s)
+	slots := a.lock.Sorted()
+	for _, live := range []bool{true, false} {
+		for _, s := range slots {
+			if a.live[s] != live {
+				continue
+			}
+			h := a.lock.Addrs[s]
+			h.Addrs = slices.DeleteFunc(slices.Clone(h.Addrs), func(addr netip.Addr) bool { return !a.claimAddr(s, addr, live) })
+			if a.lock.Addrs[s] = h; len(h.Addrs) == 0 && !live {
+				delete(a.lock.Addrs, s)
+			}
 		}
 	}
-	for _, s := range gone {
-		a.claimSlot(s, false)
-	}
-}
-
-func (a *allocator) claimSlot(s lockfile.Slot, live bool) {
-	h := a.lock.Addrs[s]
-	kept := make([]netip.Addr, 0, len(h.Addrs))
-	for _, addr := range h.Addrs {
-		if a.claimAddr(s, addr, live) {
-			kept = append(kept, addr)
-		}
-	}
-	if len(kept) == 0 && !live {
-		delete(a.lock.Addrs, s)
-		return
-	}
-	a.lock.Addrs[s] = lockfile.Held{Addrs: kept, Pos: h.Pos}
 }
 
 // claimAddr reports whether the slot keeps the address. One of a family that
 // has no pool any more is kept for the day when the pool comes back.
 func (a *allocator) claimAddr(s lockfile.Slot, addr netip.Addr, live bool) bool {
-	area := a.areaFor(s, addr.Is4())
-	if area == nil {
-		return !hasFamily(a.poolsOf(s.Kind), addr)
+	i := slices.IndexFunc(a.areas[s.Area()], func(x *area) bool { return x.block.Addr().Is4() == addr.Is4() })
+	if i < 0 {
+		pools := a.top.GlobalPools()
+		switch s.Kind {
+		case lockfile.SlotGateway:
+			pools = a.top.TunnelPools()
+		case lockfile.SlotVIP:
+			pools = a.top.ServicePools()
+		}
+		return !slices.ContainsFunc(pools, func(p netip.Prefix) bool { return p.Addr().Is4() == addr.Is4() })
 	}
+	area := a.areas[s.Area()][i]
 	if !area.usable(addr) {
 		if live {
 			area.moved++
@@ -158,30 +154,6 @@ func (a *allocator) claimAddr(s lockfile.Slot, addr netip.Addr, live bool) bool 
 		Summary: fmt.Sprintf("has the address %s, which belongs to %s; %s", addr, owner.Path(), then),
 		Hint:    "both were allocated on different branches; whoever resolved the old address sees the new one after the next commit"})
 	return false
-}
-
-// poolsOf gives the pools that slots of a kind have their addresses from.
-func (a *allocator) poolsOf(kind lockfile.SlotKind) []netip.Prefix {
-	switch kind {
-	case lockfile.SlotGateway:
-		return a.top.TunnelPools()
-	case lockfile.SlotVIP:
-		return a.top.ServicePools()
-	}
-	return a.top.GlobalPools()
-}
-
-func hasFamily(pools []netip.Prefix, addr netip.Addr) bool {
-	return slices.ContainsFunc(pools, func(p netip.Prefix) bool { return p.Addr().Is4() == addr.Is4() })
-}
-
-func (a *allocator) areaFor(s lockfile.Slot, is4 bool) *area {
-	for _, area := range a.areas[s.Area()] {
-		if area.block.Addr().Is4() == is4 {
-			return area
-		}
-	}
-	return nil
 }
 
 // reportMoves tells how many addresses had to leave each area.
@@ -211,7 +183,13 @@ func (a *allocator) fill() {
 		h := a.lock.Addrs[d.Slot]
 		before := len(h.Addrs)
 		for _, area := range a.areas[d.Area()] {
-			for range d.Count - countIn(h.Addrs, area.block) {
+			missing := d.Count
+			for _, addr := range h.Addrs {
+				if area.block.Contains(addr) {
+					missing--
+				}
+			}
+			for range missing {
 				addr, ok := area.next(d.Slot)
 				if !ok {
 					noteShortage(full, area, d)
@@ -226,14 +204,4 @@ func (a *allocator) fill() {
 		}
 	}
 	a.reportShortages(full)
-}
-
-func countIn(addrs []netip.Addr, block netip.Prefix) int {
-	n := 0
-	for _, addr := range addrs {
-		if block.Contains(addr) {
-			n++
-		}
-	}
-	return n
 }

@@ -26,15 +26,20 @@ const minHostBits6 = 16
 
 // allocateBlocks settles every cluster's block in each family that has a pool.
 func (a *allocator) allocateBlocks() {
-	needs := a.countNeeds()
+	needs := make(map[string]int, len(a.top.Spec.Clusters)) // addresses in each cluster's block
+	for _, d := range a.demands {
+		if d.Kind != lockfile.SlotGateway && d.Kind != lockfile.SlotVIP {
+			needs[d.Cluster] += d.Count
+		}
+	}
 	for _, pool := range a.top.GlobalPools() {
-		b := &blockPass{allocator: a, space: space{pool: pool.Masked()}, owner: map[netip.Prefix]heldBlock{}, needs: needs}
+		b := &blockPass{allocator: a, space: newSpace(pool.Masked()), owner: map[netip.Prefix]heldBlock{}, needs: needs}
 		b.pins()
 		b.keep()
 		b.keepAnnexes()
 		b.reserve()
 		b.create()
-		a.spaces[b.pool.Addr().Is4()] = &b.space
+		a.spaces[b.pool.Addr().Is4()] = b.space
 	}
 	for name, c := range a.lock.Clusters {
 		slices.SortFunc(c.Blocks, func(x, y lockfile.HeldPrefix) int { return x.Prefix.Addr().BitLen() - y.Prefix.Addr().BitLen() })
@@ -56,21 +61,10 @@ func (a *allocator) holds(cluster string) bool {
 	return false
 }
 
-// countNeeds gives the number of addresses that each cluster needs in its block.
-func (a *allocator) countNeeds() map[string]int {
-	needs := make(map[string]int, len(a.top.Spec.Clusters))
-	for _, d := range a.demands {
-		if d.Kind != lockfile.SlotGateway && d.Kind != lockfile.SlotVIP {
-			needs[d.Cluster] += d.Count
-		}
-	}
-	return needs
-}
-
 // blockPass places the blocks of one family.
 type blockPass struct {
 	*allocator
-	space
+	*space
 	owner map[netip.Prefix]heldBlock
 	needs map[string]int
 }
@@ -119,20 +113,11 @@ func (b *blockPass) clusters() []*schema.Cluster {
 	return out
 }
 
-func (b *blockPass) pin(c *schema.Cluster) netip.Prefix {
-	for _, p := range c.Pins() {
-		if b.same(p) {
-			return p.Masked()
-		}
-	}
-	return netip.Prefix{}
-}
-
 // keep leaves the clusters of the topology in their blocks.
 func (b *blockPass) keep() {
 	for _, c := range b.clusters() {
 		have, ok := b.current(c.Name)
-		if !ok || b.pin(c).IsValid() {
+		if !ok || c.PinLike(b.pool).IsValid() {
 			continue
 		}
 		if !cidr.Contains(b.pool, have.Prefix) {
@@ -190,7 +175,7 @@ func (b *blockPass) reserved(name string, list []lockfile.HeldPrefix) []lockfile
 func (b *blockPass) create() {
 	var orders []order
 	for _, c := range b.clusters() {
-		if _, ok := b.current(c.Name); !ok && !b.pin(c).IsValid() {
+		if _, ok := b.current(c.Name); !ok && !c.PinLike(b.pool).IsValid() {
 			orders = append(orders, order{c, b.sizes(c)})
 		}
 	}
@@ -199,7 +184,8 @@ func (b *blockPass) create() {
 	blocks, misses := b.plan(orders, (*space).choose)
 	if misses > 0 {
 		chosen := b.space
-		b.space = space{pool: b.pool, taken: before}
+		b.space = newSpace(b.pool)
+		b.taken = before
 		packed, fewer := b.plan(orders, func(s *space, host int, _ string) (netip.Prefix, bool) { return s.find(host) })
 		if fewer < misses {
 			blocks = packed
@@ -230,7 +216,7 @@ func (b *blockPass) plan(orders []order, pick func(*space, int, string) (netip.P
 	blocks = make([]netip.Prefix, len(orders))
 	for i, o := range orders {
 		for _, host := range o.sizes {
-			if p, ok := pick(&b.space, host, o.cluster.Name); ok {
+			if p, ok := pick(b.space, host, o.cluster.Name); ok {
 				b.take(p)
 				blocks[i] = p
 				break

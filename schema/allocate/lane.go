@@ -15,14 +15,10 @@ type laneSet map[int]lockfile.Slot
 // cluster. A gateway that left keeps its own, as its addresses, until GC.
 func (a *allocator) allocateLanes() {
 	taken := map[string]laneSet{}
-	live := make(map[lockfile.Slot]bool, len(a.demands))
-	for _, d := range a.demands {
-		live[d.Slot] = d.Kind == lockfile.SlotGateway
-	}
-	for _, there := range []bool{true, false} {
+	for _, live := range []bool{true, false} {
 		for _, s := range a.lock.SortedLanes() {
-			if live[s] == there {
-				a.claimLane(taken, s, there)
+			if a.live[s] == live {
+				a.claimLane(taken, s, live)
 			}
 		}
 	}

@@ -24,7 +24,12 @@ func (a *allocator) allocateMappings() {
 	if a.top.Spec.Globalnet.Egress == fabric.EgressShared {
 		return
 	}
-	used := a.usedByCluster()
+	used := map[string][]netip.Addr{} // of the slots in each cluster's block
+	for s, h := range a.lock.Addrs {
+		if s.Kind != lockfile.SlotGateway && s.Kind != lockfile.SlotVIP {
+			used[s.Cluster] = append(used[s.Cluster], h.Addrs...)
+		}
+	}
 	for i := range a.top.Spec.Clusters {
 		c := &a.top.Spec.Clusters[i]
 		a.mapCluster(c, used[c.Name])
@@ -62,17 +67,6 @@ func (a *allocator) keepMappings(name string, c *lockfile.Cluster) {
 	}
 }
 
-// usedByCluster gives the addresses that the slots of each cluster's block have.
-func (a *allocator) usedByCluster() map[string][]netip.Addr {
-	used := map[string][]netip.Addr{}
-	for s, h := range a.lock.Addrs {
-		if s.Kind != lockfile.SlotGateway && s.Kind != lockfile.SlotVIP {
-			used[s.Cluster] = append(used[s.Cluster], h.Addrs...)
-		}
-	}
-	return used
-}
-
 // mapCluster maps all pod prefixes that are not mapped yet, or none of them. What
 // is still reserved for prefixes that the cluster no longer has stays reserved:
 // where it leaves no room in the block, the new ones are mapped beside it.
@@ -83,9 +77,9 @@ func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
 		return
 	}
 	slices.SortFunc(missing, func(x, y netip.Prefix) int { return cmp.Or(cmp.Compare(x.Bits(), y.Bits()), x.Compare(y)) })
-	found := place(missing, upperHalves(entry, entry.Mappings, used))
+	found := place(missing, upperHalves(entry, used))
 	if found == nil && len(entry.Mappings) > 0 {
-		found = a.annex(c.Name, entry, missing, upperHalves(entry, entry.Mappings, used))
+		found = a.annex(c.Name, entry, missing, upperHalves(entry, used))
 	}
 	if found == nil {
 		a.cannotMap(c)
@@ -119,16 +113,16 @@ func place(prefixes []netip.Prefix, halves map[bool]*space) []netip.Prefix {
 
 // upperHalves gives the upper half of the cluster's block of each family, less
 // the mappings there and what single addresses occupy.
-func upperHalves(c *lockfile.Cluster, mappings map[netip.Prefix]lockfile.HeldPrefix, used []netip.Addr) map[bool]*space {
+func upperHalves(c *lockfile.Cluster, used []netip.Addr) map[bool]*space {
 	out := map[bool]*space{}
 	for _, b := range c.Blocks {
 		if cidr.HostBits(b.Prefix) == 0 {
 			continue
 		}
 		lower := netip.PrefixFrom(b.Prefix.Addr(), b.Prefix.Bits()+1)
-		half := &space{pool: netip.PrefixFrom(cidr.Last(lower).Next(), lower.Bits())}
-		taken := make([]netip.Prefix, 0, len(mappings))
-		for _, m := range mappings {
+		half := newSpace(netip.PrefixFrom(cidr.Last(lower).Next(), lower.Bits()))
+		taken := make([]netip.Prefix, 0, len(c.Mappings))
+		for _, m := range c.Mappings {
 			taken = append(taken, m.Prefix)
 		}
 		for _, addr := range used {
@@ -184,14 +178,10 @@ func noteShortage(full map[*area]*shortage, a *area, d lockfile.Demand) {
 
 // reportShortages tells for each full area how much is missing, and who uses it.
 func (a *allocator) reportShortages(full map[*area]*shortage) {
-	live := make(map[lockfile.Slot]bool, len(a.demands))
-	for _, d := range a.demands {
-		live[d.Slot] = true
-	}
 	for area, s := range full {
 		reserved := 0
 		for _, owner := range area.used {
-			if !live[owner] {
+			if !a.live[owner] {
 				reserved++
 			}
 		}

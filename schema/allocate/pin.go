@@ -24,7 +24,7 @@ func (b *blockPass) pinPath(name string) string {
 // pins puts every pinned block where the topology says.
 func (b *blockPass) pins() {
 	for _, c := range b.clusters() {
-		pin := b.pin(c)
+		pin := c.PinLike(b.pool)
 		if !pin.IsValid() {
 			continue
 		}
@@ -60,7 +60,7 @@ func (b *blockPass) refusedPin(c *schema.Cluster, pin netip.Prefix) bool {
 		for _, block := range slices.Concat(b.lock.Clusters[other].Blocks, b.lock.Clusters[other].Annexes, b.lock.Clusters[other].Former) {
 			member := b.members[other]
 			inForce := slices.Contains(b.lock.Blocks(other), block.Prefix)
-			if !block.Prefix.Overlaps(pin) || inForce && member != nil && b.pin(member).IsValid() {
+			if !block.Prefix.Overlaps(pin) || inForce && member != nil && member.PinLike(b.pool).IsValid() {
 				continue
 			}
 			hint := fmt.Sprintf("pin another block, or pin clusters[%s] elsewhere, which moves it", other)

@@ -20,6 +20,10 @@ type space struct {
 	region map[int]netip.Prefix
 }
 
+func newSpace(pool netip.Prefix) *space {
+	return &space{pool: pool, from: map[int]netip.Prefix{}, region: map[int]netip.Prefix{}}
+}
+
 // overlap gives a taken part that overlaps p.
 func (s *space) overlap(p netip.Prefix) (netip.Prefix, bool) {
 	i, _ := slices.BinarySearchFunc(s.taken, p, func(t, p netip.Prefix) int { return t.Addr().Compare(p.Addr()) })
@@ -48,7 +52,7 @@ func (s *space) find(host int) (netip.Prefix, bool) {
 		candidate = netip.PrefixFrom(s.pool.Addr(), length)
 	}
 	for candidate.IsValid() && s.pool.Contains(candidate.Addr()) {
-		s.from = setting(s.from, host, candidate)
+		s.from[host] = candidate
 		t, clash := s.overlap(candidate)
 		if !clash {
 			return candidate, true
@@ -59,7 +63,7 @@ func (s *space) find(host int) (netip.Prefix, bool) {
 		}
 		candidate = netip.PrefixFrom(next.Next(), length) // invalid past the last address of the family
 	}
-	s.from = setting(s.from, host, netip.Prefix{})
+	s.from[host] = netip.Prefix{}
 	return netip.Prefix{}, false
 }
 
@@ -78,25 +82,16 @@ func (s *space) choose(host int, key string) (netip.Prefix, bool) {
 	region, begun := s.region[host]
 	if !begun {
 		region = netip.PrefixFrom(s.pool.Addr(), s.pool.Addr().BitLen()-host-bits)
-		s.region = setting(s.region, host, region)
+		s.region[host] = region
 	}
 	for region.IsValid() && s.pool.Contains(region.Addr()) {
 		if p, ok := s.chooseIn(region, bits, start); ok {
 			return p, true
 		}
 		region = netip.PrefixFrom(cidr.Last(region).Next(), region.Bits())
-		s.region = setting(s.region, host, region)
+		s.region[host] = region
 	}
 	return s.find(host)
-}
-
-// setting gives a map with an entry; nil is an empty one.
-func setting(m map[int]netip.Prefix, key int, value netip.Prefix) map[int]netip.Prefix {
-	if m == nil {
-		m = map[int]netip.Prefix{}
-	}
-	m[key] = value
-	return m
 }
 
 // regionBits makes regions of 256 parts: two branches that add a cluster each

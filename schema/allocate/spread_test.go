@@ -55,7 +55,7 @@ func TestChoosingLeavesRoom(t *testing.T) {
 		if r.IntN(2) == 0 {
 			limit, equal = room, 8+r.IntN(cidr.HostBits(pool)-8)
 		}
-		packed, chosen := &space{pool: pool}, &space{pool: pool}
+		packed, chosen := newSpace(pool), newSpace(pool)
 		for i, used := 0, 0; i < 2000; i++ {
 			host := equal
 			if equal == 0 {
@@ -94,8 +94,7 @@ func TestAllAtOnceFits(t *testing.T) {
 		numbers = numbers[:3+r.IntN(len(numbers)-3)]
 		top := world(numbers, nil)
 		var sizes []int
-		b := &blockPass{allocator: &allocator{top: top}, needs: map[string]int{}}
-		b.pool = top.Spec.Globalnet.CIDR
+		b := &blockPass{allocator: &allocator{top: top}, space: newSpace(top.Spec.Globalnet.CIDR), needs: map[string]int{}}
 		for i := range top.Spec.Clusters {
 			sizes = append(sizes, b.sizes(&top.Spec.Clusters[i])[0])
 		}

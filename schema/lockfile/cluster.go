@@ -1,6 +1,7 @@
 package lockfile
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -8,12 +9,17 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// adoptAnnex takes over the annex that a mapping needs.
-func (c *Cluster) adoptAnnex(m HeldPrefix, from *Cluster) {
-	i := slices.IndexFunc(from.Annexes, func(h HeldPrefix) bool { return h.Prefix == m.Prefix })
-	if i >= 0 && !c.Holds(m.Prefix) {
-		c.Annexes = append(c.Annexes, from.Annexes[i])
+// and gives what c and another one hold both, or, unless shared, what c holds alone.
+func (c *Cluster) and(o *Cluster, shared bool) *Cluster {
+	keep := func(list, other []HeldPrefix) []HeldPrefix {
+		return slices.DeleteFunc(slices.Clone(list), func(h HeldPrefix) bool { return HasPrefix(other, h.Prefix) != shared })
 	}
+	out := &Cluster{Blocks: keep(c.Blocks, o.Blocks), Annexes: keep(c.Annexes, o.Annexes),
+		Former: keep(c.Former, o.Former), Mappings: maps.Clone(c.Mappings)}
+	maps.DeleteFunc(out.Mappings, func(pods netip.Prefix, m HeldPrefix) bool {
+		return (o.Mappings[pods].Prefix == m.Prefix) != shared
+	})
+	return out
 }
 
 // Holds reports whether a prefix lies in a block or an annex of the cluster.

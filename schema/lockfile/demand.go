@@ -46,26 +46,21 @@ func Demands(top *schema.ClusterSet) []Demand {
 		}
 	}
 	for i := range top.Spec.Exports {
-		out = append(out, exportDemands(&top.Spec.Exports[i])...)
+		e := &top.Spec.Exports[i]
+		path, id := paths.At("exports", e.ID()), e.ID()
+		if !e.Headless() {
+			out = append(out, Demand{Slot{Kind: SlotVIP, Export: id}, 1, path})
+		}
+		for _, c := range e.Clusters {
+			if !e.Headless() {
+				out = append(out, Demand{Slot{Kind: SlotExport, Export: id, Cluster: c}, 1, paths.At(path+".clusters", c)})
+				continue
+			}
+			for _, h := range e.Hostnames.Hosts() {
+				out = append(out, Demand{Slot{Kind: SlotHost, Export: id, Cluster: c, Name: h}, 1, path + ".hostnames"})
+			}
+		}
 	}
 	slices.SortFunc(out, func(a, b Demand) int { return a.compare(b.Slot) })
-	return out
-}
-
-func exportDemands(e *schema.Export) []Demand {
-	path, id := paths.At("exports", e.ID()), e.ID()
-	var out []Demand
-	if !e.Headless() {
-		out = append(out, Demand{Slot{Kind: SlotVIP, Export: id}, 1, path})
-	}
-	for _, c := range e.Clusters {
-		if !e.Headless() {
-			out = append(out, Demand{Slot{Kind: SlotExport, Export: id, Cluster: c}, 1, paths.At(path+".clusters", c)})
-			continue
-		}
-		for _, h := range e.Hostnames.Hosts() {
-			out = append(out, Demand{Slot{Kind: SlotHost, Export: id, Cluster: c, Name: h}, 1, path + ".hostnames"})
-		}
-	}
 	return out
 }

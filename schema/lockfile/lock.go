@@ -56,6 +56,12 @@ type HeldPrefix struct {
 	Pos    diag.Pos
 }
 
+// HeldLane is the lane that the lock holds for a gateway.
+type HeldLane struct {
+	Lane int
+	Pos  diag.Pos
+}
+
 // SlotKind is the sort of thing that holds addresses. The order is that of allocation.
 type SlotKind int
 
@@ -79,19 +85,12 @@ type Slot struct {
 // compare orders slots by kind, export and cluster; hosts by length before text,
 // so that *-2 comes before *-10.
 func (s Slot) compare(o Slot) int {
-	return cmp.Or(
-		cmp.Compare(s.Kind, o.Kind),
-		cmp.Compare(s.Export, o.Export),
-		cmp.Compare(s.Cluster, o.Cluster),
-		compareNames(s.Name, o.Name),
-	)
-}
-
-func compareNames(a, b string) int {
-	if strings.HasPrefix(a, "*-") && strings.HasPrefix(b, "*-") {
-		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	length := 0
+	if strings.HasPrefix(s.Name, "*-") && strings.HasPrefix(o.Name, "*-") {
+		length = cmp.Compare(len(s.Name), len(o.Name))
 	}
-	return cmp.Compare(a, b)
+	return cmp.Or(cmp.Compare(s.Kind, o.Kind), cmp.Compare(s.Export, o.Export), cmp.Compare(s.Cluster, o.Cluster),
+		length, cmp.Compare(s.Name, o.Name))
 }
 
 // Path names the slot as the lock file does.
@@ -111,6 +110,9 @@ func (s Slot) Path() string {
 	}
 	return paths.At(paths.At("exports", s.Export)+"."+cluster+".hosts", s.Name)
 }
+
+// LanePath names a gateway's lane as the lock file does.
+func (s Slot) LanePath() string { return s.Path() + ".lane" }
 
 // Spread says by which name a slot chooses its address, and how far from there. The
 // egress addresses of a cluster are its own, from the lowest on; the hosts of a
@@ -194,6 +196,12 @@ func (l *Lock) Gateway(cluster, gateway string) []netip.Addr {
 	return l.Addrs[Slot{Kind: SlotGateway, Cluster: cluster, Name: gateway}].Addrs
 }
 
+// Lane gives the lane of a gateway; false when the lock holds none.
+func (l *Lock) Lane(cluster, gateway string) (int, bool) {
+	h, ok := l.Lanes[Slot{Kind: SlotGateway, Cluster: cluster, Name: gateway}]
+	return h.Lane, ok
+}
+
 // VIPs gives the clusterset IPs of an export (namespace/name).
 func (l *Lock) VIPs(export string) []netip.Addr {
 	return l.Addrs[Slot{Kind: SlotVIP, Export: export}].Addrs
@@ -227,12 +235,12 @@ func Take(addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
 
 // Sorted gives the slots of the lock in order.
 func (l *Lock) Sorted() []Slot {
-	slots := make([]Slot, 0, len(l.Addrs))
-	for s := range l.Addrs {
-		slots = append(slots, s)
-	}
-	slices.SortFunc(slots, Slot.compare)
-	return slots
+	return slices.SortedFunc(maps.Keys(l.Addrs), Slot.compare)
+}
+
+// SortedLanes gives the gateways that have a lane, in order.
+func (l *Lock) SortedLanes() []Slot {
+	return slices.SortedFunc(maps.Keys(l.Lanes), Slot.compare)
 }
 
 // Clone copies what its callers change.

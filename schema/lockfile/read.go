@@ -14,6 +14,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/document"
+	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/paths"
 	"hawser.dev/hawser/schema/syntax"
 )
@@ -233,6 +234,24 @@ func (r *reader) hold(s Slot, key, value *yaml.Node) {
 		h = keep
 	}
 	r.lock.Addrs[s] = h
+}
+
+// lane reads the line of a gateway's lane. Of two lines the lower lane stays.
+func (r *reader) lane(s Slot, key, value *yaml.Node) {
+	h := HeldLane{Pos: r.pos(key)}
+	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || value.Decode(&h.Lane) != nil || h.Lane < 0 || h.Lane >= fabric.MaxLanes {
+		r.fail(value, "has %q where a lane from 0 to %d belongs", value.Value, fabric.MaxLanes-1)
+		return
+	}
+	if have, dup := r.lock.Lanes[s]; dup {
+		keep, drop := have, h
+		if drop.Lane < keep.Lane {
+			keep, drop = drop, keep
+		}
+		r.twice(s.LanePath(), keep.Pos, drop.Pos, keep.Lane != drop.Lane)
+		h = keep
+	}
+	r.lock.Lanes[s] = h
 }
 
 // twice notes a key that stands twice in the file.

@@ -33,9 +33,14 @@ func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 		entry := out.Cluster(c.Name)
 		entry.Blocks = slices.Clone(have.Blocks)
 		for _, p := range top.Mappable(c) {
-			if m, ok := have.Mappings[p]; ok {
-				entry.Mappings[p] = m
-				entry.adoptAnnex(m, have)
+			m, ok := have.Mappings[p]
+			if !ok {
+				continue
+			}
+			entry.Mappings[p] = m
+			annex := slices.IndexFunc(have.Annexes, func(h HeldPrefix) bool { return h.Prefix == m.Prefix })
+			if annex >= 0 && !entry.Holds(m.Prefix) {
+				entry.Annexes = append(entry.Annexes, have.Annexes[annex])
 			}
 		}
 		entry.SortAnnexes()
@@ -73,19 +78,9 @@ func (l *Lock) Forget(published *Lock) *Lock {
 		}
 	}
 	for name, c := range l.Released.Clusters {
-		from := there.Clusters[name]
-		if from == nil {
-			continue
+		if from := there.Clusters[name]; from != nil {
+			out.Released.put(name, c.and(from, true))
 		}
-		keep := func(list, in []HeldPrefix) []HeldPrefix {
-			return slices.DeleteFunc(slices.Clone(list), func(h HeldPrefix) bool { return !HasPrefix(in, h.Prefix) })
-		}
-		entry := &Cluster{Blocks: keep(c.Blocks, from.Blocks), Annexes: keep(c.Annexes, from.Annexes),
-			Former: keep(c.Former, from.Former), Mappings: maps.Clone(c.Mappings)}
-		maps.DeleteFunc(entry.Mappings, func(pods netip.Prefix, m HeldPrefix) bool {
-			return from.Mappings[pods].Prefix != m.Prefix
-		})
-		out.Released.put(name, entry)
 	}
 	return out
 }
@@ -132,15 +127,7 @@ func (l *Lock) without(o *Lock) *Lock {
 		if from == nil {
 			from = &Cluster{}
 		}
-		less := func(list, in []HeldPrefix) []HeldPrefix {
-			return slices.DeleteFunc(slices.Clone(list), func(h HeldPrefix) bool { return HasPrefix(in, h.Prefix) })
-		}
-		entry := &Cluster{Blocks: less(c.Blocks, from.Blocks), Annexes: less(c.Annexes, from.Annexes),
-			Former: less(c.Former, from.Former), Mappings: maps.Clone(c.Mappings)}
-		maps.DeleteFunc(entry.Mappings, func(pods netip.Prefix, m HeldPrefix) bool {
-			return from.Mappings[pods].Prefix == m.Prefix
-		})
-		out.put(name, entry)
+		out.put(name, c.and(from, false))
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package lockfile
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -39,7 +40,14 @@ func (w *writer) section(key string, l *Lock) {
 		w.out.WriteString(key + ":\n")
 	}
 	for _, n := range clusters {
-		w.cluster(l, n.name)
+		if c, path := l.Clusters[n.name], paths.At("clusters", n.name); c != nil {
+			w.prefixes(path+".blocks", c.Blocks)
+			w.prefixes(path+".annexes", c.Annexes)
+			w.prefixes(path+".former", c.Former)
+			for _, pods := range SortedPrefixes(c.Mappings) {
+				w.prefixes(paths.At(path+".mappings", pods.String()), []HeldPrefix{c.Mappings[pods]})
+			}
+		}
 		w.slots(l, n.slots)
 	}
 	for _, n := range exports {
@@ -72,28 +80,20 @@ func (l *Lock) tree() (clusters, exports []node) {
 			byCluster[s.Cluster] = append(byCluster[s.Cluster], s)
 		}
 	}
-	return nodes(byCluster), nodes(byExport)
-}
-
-func nodes(bySlot map[string][]Slot) []node {
-	out := make([]node, 0, len(bySlot))
-	for name, slots := range bySlot {
-		slices.SortFunc(slots, Slot.compare)
-		out = append(out, node{name, slots})
+	nodes := func(bySlot map[string][]Slot) []node {
+		out := make([]node, 0, len(bySlot))
+		for _, name := range slices.Sorted(maps.Keys(bySlot)) {
+			slices.SortFunc(bySlot[name], Slot.compare)
+			out = append(out, node{name, bySlot[name]})
+		}
+		return out
 	}
-	slices.SortFunc(out, func(a, b node) int { return cmp.Compare(a.name, b.name) })
-	return out
+	return nodes(byCluster), nodes(byExport)
 }
 
 type writer struct{ out bytes.Buffer }
 
-func (w *writer) line(path, list string) {
-	w.out.WriteString("  ")
-	w.out.WriteString(path)
-	w.out.WriteString(": ")
-	w.out.WriteString(list)
-	w.out.WriteByte('\n')
-}
+func (w *writer) line(path, list string) { w.out.WriteString("  " + path + ": " + list + "\n") }
 
 func (w *writer) slots(l *Lock, slots []Slot) {
 	for _, s := range slots {
@@ -103,19 +103,6 @@ func (w *writer) slots(l *Lock, slots []Slot) {
 		if h, has := l.Lanes[s]; has {
 			w.line(s.LanePath(), strconv.Itoa(h.Lane))
 		}
-	}
-}
-
-func (w *writer) cluster(l *Lock, name string) {
-	c, path := l.Clusters[name], paths.At("clusters", name)
-	if c == nil {
-		return
-	}
-	w.prefixes(path+".blocks", c.Blocks)
-	w.prefixes(path+".annexes", c.Annexes)
-	w.prefixes(path+".former", c.Former)
-	for _, pods := range SortedPrefixes(c.Mappings) {
-		w.prefixes(paths.At(path+".mappings", pods.String()), []HeldPrefix{c.Mappings[pods]})
 	}
 }
 
@@ -132,12 +119,7 @@ func (w *writer) prefixes(path string, list []HeldPrefix) {
 
 // SortedPrefixes gives the keys of a mapping in order.
 func SortedPrefixes(m map[netip.Prefix]HeldPrefix) []netip.Prefix {
-	out := make([]netip.Prefix, 0, len(m))
-	for p := range m {
-		out = append(out, p)
-	}
-	slices.SortFunc(out, netip.Prefix.Compare)
-	return out
+	return slices.SortedFunc(maps.Keys(m), netip.Prefix.Compare)
 }
 
 // addressList writes addresses in their order; neighbours become a range.

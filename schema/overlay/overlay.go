@@ -160,18 +160,6 @@ func (o *overlay) releasedBlocks(name string) []lockfile.HeldPrefix {
 	return nil
 }
 
-// pinOf gives a member's pin in the family of a block.
-func pinOf(member *schema.Cluster, block netip.Prefix) netip.Prefix {
-	if member != nil {
-		for _, pin := range member.Pins() {
-			if pin.Addr().Is4() == block.Addr().Is4() {
-				return pin.Masked()
-			}
-		}
-	}
-	return netip.Prefix{}
-}
-
 // keepBlocks puts the published blocks of a cluster into force, and reserves
 // those that it left.
 func (o *overlay) keepBlocks(name string) {
@@ -187,7 +175,7 @@ func (o *overlay) keepBlocks(name string) {
 		if mine.Prefix == b.Prefix {
 			continue
 		}
-		pin := pinOf(member, b.Prefix)
+		pin := member.PinLike(b.Prefix)
 		pool, ok := o.pool(b.Prefix)
 		moves := lockfile.HasPrefix(o.releasedBlocks(name), b.Prefix) && lockfile.HasPrefix(c.Former, b.Prefix)
 		if member != nil && (moves || pin.IsValid() && pin != b.Prefix || !pin.IsValid() && ok && !cidr.Contains(pool, b.Prefix)) {
@@ -225,7 +213,7 @@ func (o *overlay) dropForeign(name string) {
 				return false
 			}
 			o.lost[name] = append(o.lost[name], h.Prefix)
-			if live && pinOf(o.members[name], h.Prefix) != h.Prefix { // a pin is refused as such
+			if live && o.members[name].PinLike(h.Prefix) != h.Prefix { // a pin is refused as such
 				owner := o.owners[q]
 				i := slices.IndexFunc(o.published.Clusters[owner].Prefixes(), func(p lockfile.HeldPrefix) bool { return p.Prefix == q })
 				o.taken(paths.At("clusters", name)+path, h.Pos, "the block "+h.Prefix.String(), paths.At("clusters", owner)+".blocks",

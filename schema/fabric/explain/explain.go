@@ -131,9 +131,6 @@ func (q *question) line(path, format string, args ...any) {
 	}
 }
 
-// who names the client.
-func (q *question) who() string { return q.from.String() }
-
 // String names the client for people.
 func (f From) String() string {
 	switch {
@@ -168,7 +165,11 @@ func (q *question) name() (*Answer, error) {
 	q.line(path, "the export")
 	if q.to.Cluster != "" && q.export.Part(q.to.Cluster) == nil {
 		q.answer.Why = fmt.Sprintf("%s is not exported by %s", q.to.Export, q.to.Cluster)
-		q.line(path+".clusters", "exported by %s", clustersOf(q.export))
+		names := make([]string, len(q.export.Clusters))
+		for i := range q.export.Clusters {
+			names[i] = q.export.Clusters[i].Name
+		}
+		q.line(path+".clusters", "exported by %s", strings.Join(names, ", "))
 		return q.answer, nil
 	}
 	for i := range q.export.Clusters {
@@ -184,14 +185,6 @@ func (q *question) name() (*Answer, error) {
 		q.line(path+".balance", "%s", q.export.Balance.Policy)
 	}
 	return q.conclude(q.to.Export + ":" + portText(q.port)), nil
-}
-
-func clustersOf(e *fabric.Export) string {
-	names := make([]string, len(e.Clusters))
-	for i := range e.Clusters {
-		names[i] = e.Clusters[i].Name
-	}
-	return strings.Join(names, ", ")
 }
 
 // undeclared answers for a name that the topology does not have: clusters may export it.
@@ -215,8 +208,7 @@ func (q *question) undeclared(namespace string) *Answer {
 		q.answer.Trips = append(q.answer.Trips, t)
 	}
 	q.answer.Yes = slices.ContainsFunc(q.answer.Trips, func(t Trip) bool { return t.Yes })
-	q.answer.Why = fmt.Sprintf("%s reach %s as soon as a cluster makes a ServiceExport of it: hawser show exports",
-		q.who(), id)
+	q.answer.Why = fmt.Sprintf("%s reach %s as soon as a cluster makes a ServiceExport of it: hawser show exports", q.from, id)
 	if !q.answer.Yes {
 		q.answer.Why = fmt.Sprintf("no cluster to which %s has a path may export %s", q.from.Cluster, id)
 	}
@@ -400,7 +392,8 @@ func (q *question) sources(t *Trip, src netip.Addr, srcs []netip.Addr) {
 	switch {
 	case len(srcs) == 0:
 		q.line(path, "%s is flat: others see its pods' own addresses", q.from.Cluster)
-	case !q.from.Addr.IsValid() && len(srcs) == 1 && q.mapped(src): // the address stood for any pod's
+	case !q.from.Addr.IsValid() && len(srcs) == 1 && slices.ContainsFunc(q.own.Mappings,
+		func(m fabric.Mapping) bool { return m.Pods.Contains(src) }): // the address stood for any pod's
 		for _, m := range q.own.Mappings {
 			if m.Global.Addr().Is4() == src.Is4() {
 				t.Sources = append(t.Sources, m.Global.String())
@@ -413,11 +406,6 @@ func (q *question) sources(t *Trip, src netip.Addr, srcs []netip.Addr) {
 	}
 	slices.Sort(t.Sources)
 	t.Sources = slices.Compact(t.Sources)
-}
-
-// mapped reports whether an address has one of its own in the cluster's block.
-func (q *question) mapped(a netip.Addr) bool {
-	return slices.ContainsFunc(q.own.Mappings, func(m fabric.Mapping) bool { return m.Pods.Contains(a) })
 }
 
 // links gives the links on the way to a cluster.
@@ -433,24 +421,20 @@ func (q *question) links(to string) []Link {
 		l := Link{From: at, To: next, Driver: q.set.Fabric().Link(at, next).Driver}
 		if local, remote, ok := q.first(at, next); ok {
 			l.From, l.To = at+"/"+local, next+"/"+remote
-			l.pick(l.From, q.set.Cluster(at).Gateway(local))
-			l.pick(l.To, q.set.Cluster(next).Gateway(remote))
+			picked := map[string]string{}
+			for name, g := range map[string]*fabric.Gateway{l.From: q.set.Cluster(at).Gateway(local), l.To: q.set.Cluster(next).Gateway(remote)} {
+				if g != nil && g.Picked() {
+					picked[name] = g.Where()
+				}
+			}
+			if len(picked) > 0 {
+				l.Picked = picked
+			}
 		}
 		out = append(out, l)
 		at = next
 	}
 	return out
-}
-
-// pick notes which nodes may be a gateway, where labels say so.
-func (l *Link) pick(name string, g *fabric.Gateway) {
-	if g == nil || !g.Picked() {
-		return
-	}
-	if l.Picked == nil {
-		l.Picked = map[string]string{}
-	}
-	l.Picked[name] = g.Where()
 }
 
 // address answers for one.
@@ -469,8 +453,8 @@ func (q *question) address() (*Answer, error) {
 		q.line("exports["+e.ID()+"]", "%s is an address of this export", q.to.Addr)
 		for i := range e.Clusters {
 			part := &e.Clusters[i]
-			if !slices.Contains(e.VIPs, q.to.Addr) && !slices.Contains(q.set.Export(e, part.Name).At(),
-				q.to.Addr) && !hosts(part, q.to.Addr) {
+			ofHost := slices.ContainsFunc(part.Hosts, func(h fabric.Host) bool { return slices.Contains(h.IPs, q.to.Addr) })
+			if !slices.Contains(e.VIPs, q.to.Addr) && !slices.Contains(q.set.Export(e, part.Name).At(), q.to.Addr) && !ofHost {
 				continue
 			}
 			t := q.toPart(part)
@@ -509,10 +493,6 @@ func (q *question) address() (*Answer, error) {
 	return q.conclude(at), nil
 }
 
-func hosts(part *fabric.ExportCluster, a netip.Addr) bool {
-	return slices.ContainsFunc(part.Hosts, func(h fabric.Host) bool { return slices.Contains(h.IPs, a) })
-}
-
 func (q *question) addressWhy(owner string) string {
 	c := q.set.Cluster(owner)
 	path := "clusters[" + owner + "]"
@@ -542,7 +522,7 @@ func (q *question) conclude(what string) *Answer {
 		}
 	}
 	if a.Yes = len(in) > 0; a.Yes {
-		a.Why = fmt.Sprintf("%s: %s is reached in %s", q.who(), what, strings.Join(in, ", "))
+		a.Why = fmt.Sprintf("%s: %s is reached in %s", q.from, what, strings.Join(in, ", "))
 		return a
 	}
 	a.Why = strings.Join(why, "; ")

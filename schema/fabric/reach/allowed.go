@@ -46,8 +46,11 @@ func (s *site) fromTunnel(p Packet) Verdict {
 			return s.passOn(p, to)
 		}
 	}
-	if slices.ContainsFunc(s.own.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, dst) }) {
-		if s.isGateway(p.Src.Addr()) && forGateways(p) {
+	if hasGateway(s.own, dst) {
+		other := slices.ContainsFunc(s.fabric.Clusters, func(c fabric.Cluster) bool {
+			return c.Name != s.own.Name && hasGateway(&c, p.Src.Addr())
+		})
+		if other && forGateways(p) {
 			return Verdict{To: Host, Dst: []netip.AddrPort{p.Dst}}
 		}
 		return nowhere()
@@ -102,7 +105,7 @@ func (s *site) behind(neighbour string, a netip.Addr) string {
 	from := []string{neighbour}
 	for i := 0; i < len(from); i++ {
 		c := s.clusters[from[i]]
-		if s.sends(c, a) || slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, a) }) {
+		if s.sends(c, a) || hasGateway(c, a) {
 			return c.Name
 		}
 		if !graph.Passes(c.Name) {
@@ -124,12 +127,16 @@ func (s *site) owner(a netip.Addr) string {
 		known := func(list []netip.Prefix) bool {
 			return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) && s.seen(c, p) })
 		}
-		if c.Name != s.own.Name && (inAny(c.GlobalCIDRs, a) || known(c.PodCIDRs) || known(c.ServiceCIDRs) ||
-			slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, a) })) {
+		if c.Name != s.own.Name && (inAny(c.GlobalCIDRs, a) || known(c.PodCIDRs) || known(c.ServiceCIDRs) || hasGateway(c, a)) {
 			return c.Name
 		}
 	}
 	return ""
+}
+
+// hasGateway reports whether an address is that of a cluster's gateway inside the tunnels.
+func hasGateway(c *fabric.Cluster, a netip.Addr) bool {
+	return slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, a) })
 }
 
 // passOn: from cluster to cluster as it is, if this one passes on, but never back to
@@ -159,12 +166,6 @@ func forGateways(p Packet) bool {
 		return p.Dst.Port() == FeedPort
 	}
 	return true
-}
-
-func (s *site) isGateway(a netip.Addr) bool {
-	return slices.ContainsFunc(s.fabric.Clusters, func(c fabric.Cluster) bool {
-		return c.Name != s.own.Name && slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool { return slices.Contains(g.Addresses, a) })
-	})
 }
 
 // admits: an allow list admits the addresses from which a cluster's packets come.
@@ -214,15 +215,20 @@ func (s *site) ofHost(e *fabric.Export, pod Endpoint, p Packet) Verdict {
 	if !ok {
 		return nowhere()
 	}
-	for _, port := range e.Ports {
-		if strings.EqualFold(port.Protocol, p.Protocol) && port.Port == int(p.Dst.Port()) {
-			return Verdict{To: Pod, Dst: []netip.AddrPort{end(a, pod.Ports[PortID(port)], p)}}
-		}
+	if i := declared(e, p); i >= 0 {
+		return Verdict{To: Pod, Dst: []netip.AddrPort{end(a, pod.Ports[PortID(e.Ports[i])], p)}}
 	}
 	if p.Protocol == "icmp" || s.own.Hides(fabric.Family(a)) {
 		return Verdict{To: Pod, Dst: []netip.AddrPort{end(a, int(p.Dst.Port()), p)}}
 	}
 	return nowhere()
+}
+
+// declared gives the index of the export's port that a packet is for; -1 when there is none.
+func declared(e *fabric.Export, p Packet) int {
+	return slices.IndexFunc(e.Ports, func(port fabric.Port) bool {
+		return strings.EqualFold(port.Protocol, p.Protocol) && port.Port == int(p.Dst.Port())
+	})
 }
 
 // mapped: pods of a mapped block get answers; those of a headless export that have no
@@ -233,7 +239,7 @@ func (s *site) mapped(m fabric.Mapping, p Packet) Verdict {
 	for _, e := range s.headless[s.own.Name] {
 		part := e.Part(s.own.Name)
 		for _, ep := range s.facts[e.ID()] {
-			if slices.Contains(ep.Addrs, pod) && !s.hasHost(part, ep) && e.Allows(p.Cluster) && s.sends(s.clusters[p.Cluster], p.Src.Addr()) {
+			if slices.Contains(ep.Addrs, pod) && host(part, ep) == nil && e.Allows(p.Cluster) && s.sends(s.clusters[p.Cluster], p.Src.Addr()) {
 				return to
 			}
 		}
@@ -271,7 +277,7 @@ func (s *site) serves(at netip.AddrPort) bool {
 		part := e.Part(s.own.Name)
 		for _, ep := range s.facts[e.ID()] {
 			for _, port := range e.Ports {
-				known := e.Type != fabric.Headless || s.hasHost(part, ep)
+				known := e.Type != fabric.Headless || host(part, ep) != nil
 				if known && port.Protocol == "UDP" && slices.Contains(ep.Addrs, at.Addr()) && ep.Ports[PortID(port)] == int(at.Port()) {
 					return true
 				}
@@ -305,7 +311,7 @@ func (s *site) fromInside(p Packet) Verdict {
 		}
 		if pod, ok := s.podOfHost(e, part, dst); ok {
 			// Other ports than those declared are for other clusters.
-			if p.Protocol != "icmp" && !declares(e, p) {
+			if p.Protocol != "icmp" && declared(e, p) < 0 {
 				return nowhere()
 			}
 			return s.ofHost(e, pod, p)
@@ -322,15 +328,9 @@ func (s *site) fromInside(p Packet) Verdict {
 	return nowhere()
 }
 
-func declares(e *fabric.Export, p Packet) bool {
-	return slices.ContainsFunc(e.Ports, func(port fabric.Port) bool {
-		return strings.EqualFold(port.Protocol, p.Protocol) && port.Port == int(p.Dst.Port())
-	})
-}
-
 // clusterset: the own cluster's backends come first; else another cluster's.
 func (s *site) clusterset(e *fabric.Export, part *fabric.ExportCluster, p Packet) Verdict {
-	if p.Protocol != "icmp" && !declares(e, p) {
+	if p.Protocol != "icmp" && declared(e, p) < 0 {
 		return nowhere()
 	}
 	if part != nil {
@@ -364,7 +364,7 @@ func (s *site) away(p Packet, dst ...netip.AddrPort) Verdict {
 			continue
 		}
 		for _, ep := range s.facts[e.ID()] {
-			if h := s.host(part, ep); h != nil && slices.Contains(ep.Addrs, src) {
+			if h := host(part, ep); h != nil && slices.Contains(ep.Addrs, src) {
 				if a, ok := same(h.IPs, src); ok {
 					v.Srcs = []netip.Addr{a}
 					return v
@@ -405,7 +405,7 @@ func (s *site) rival(src netip.Addr) bool {
 }
 
 // host: the fixed address of a pod is that of its hostname, or of its ordinal.
-func (s *site) host(part *fabric.ExportCluster, ep Endpoint) *fabric.Host {
+func host(part *fabric.ExportCluster, ep Endpoint) *fabric.Host {
 	for i := range part.Hosts {
 		h := &part.Hosts[i]
 		suffix, ordinal := strings.CutPrefix(h.Name, "*")
@@ -416,13 +416,9 @@ func (s *site) host(part *fabric.ExportCluster, ep Endpoint) *fabric.Host {
 	return nil
 }
 
-func (s *site) hasHost(part *fabric.ExportCluster, ep Endpoint) bool {
-	return s.host(part, ep) != nil
-}
-
 func (s *site) podOfHost(e *fabric.Export, part *fabric.ExportCluster, a netip.Addr) (Endpoint, bool) {
 	for _, ep := range s.facts[e.ID()] {
-		if h := s.host(part, ep); h != nil && slices.Contains(h.IPs, a) {
+		if h := host(part, ep); h != nil && slices.Contains(h.IPs, a) {
 			return ep, true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -132,21 +133,11 @@ func (s *Set) addDynamic() {
 			Clusters: []fabric.ExportCluster{{Name: c.Name}},
 		}
 		for _, p := range c.Dynamic {
-			e.Clusters[0].IPs = append(e.Clusters[0].IPs, last(p))
+			e.Clusters[0].IPs = append(e.Clusters[0].IPs, cidr.Last(p))
 		}
 		s.dynamic[c.Name] = e
 		s.index(e)
 	}
-}
-
-// last gives the last address of a prefix.
-func last(p netip.Prefix) netip.Addr {
-	raw := p.Addr().AsSlice()
-	for bit := p.Bits(); bit < p.Addr().BitLen(); bit++ {
-		raw[bit/8] |= 0x80 >> (bit % 8)
-	}
-	a, _ := netip.AddrFromSlice(raw) // it is as long as an address
-	return a
 }
 
 func (s *Set) index(e *fabric.Export) {
@@ -158,10 +149,7 @@ func (s *Set) index(e *fabric.Export) {
 		}
 	}
 	name(e.VIPs)
-	udp := false
-	for _, p := range e.Ports {
-		udp = udp || p.Protocol == "UDP"
-	}
+	udp := slices.ContainsFunc(e.Ports, func(p fabric.Port) bool { return p.Protocol == "UDP" })
 	for i := range e.Clusters {
 		part := &e.Clusters[i]
 		name(part.IPs)
