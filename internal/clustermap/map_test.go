@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hawser.dev/hawser/internal/svg"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -100,7 +101,7 @@ func TestPNG(t *testing.T) {
 			seen[color.RGBAModel.Convert(img.At(x, y)).(color.RGBA)]++
 		}
 	}
-	for _, tone := range []int{good, fair, bad} {
+	for _, tone := range []svg.Tone{svg.Good, svg.Fair, svg.Bad} {
 		if seen[pngColor(tone)] < 100 {
 			t.Errorf("colour %v: %d pixels", pngColor(tone), seen[pngColor(tone)])
 		}
@@ -120,16 +121,16 @@ func TestPNG(t *testing.T) {
 func TestNothingJumps(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c", "d", "e"}
-	var places []box
+	var places []svg.Box
 	for _, edges := range [][][2]string{{{"a", "b"}}, {{"a", "b"}, {"c", "e"}}, {{"b", "c"}, {"d", "e"}, {"a", "e"}}} {
-		s := New(world(fabric.Shape{Mode: fabric.ModeLinks, Edges: edges}, names...)).drawing()
-		if len(s.lines) != len(edges) {
-			t.Errorf("%d lines for %d links", len(s.lines), len(edges))
+		s := New(world(fabric.Shape{Mode: fabric.ModeLinks, Edges: edges}, names...)).Drawing()
+		if len(s.Lines) != len(edges) {
+			t.Errorf("%d lines for %d links", len(s.Lines), len(edges))
 		}
 		if places == nil {
-			places = s.boxes
+			places = s.Boxes
 		}
-		if d := cmp.Diff(places, s.boxes, cmp.AllowUnexported(box{})); d != "" {
+		if d := cmp.Diff(places, s.Boxes); d != "" {
 			t.Errorf("clusters moved (-before +after):\n%s", d)
 		}
 	}
@@ -148,13 +149,13 @@ func TestNoCardsOverlap(t *testing.T) {
 			if hubs > 0 {
 				shape = fabric.Shape{Mode: fabric.ModeHub, Hubs: names[:hubs]}
 			}
-			s := New(world(shape, names...)).drawing()
-			for i, a := range s.boxes {
-				if a.x < 0 || a.y < margin || a.x+a.w > s.width || a.y+a.h > s.height {
+			s := New(world(shape, names...)).Drawing()
+			for i, a := range s.Boxes {
+				if a.X < 0 || a.Y < margin || a.X+a.W > s.Width || a.Y+a.H > s.Height {
 					t.Errorf("%d clusters, %d hubs: card %d is outside of the picture", n, hubs, i)
 				}
-				for j, b := range s.boxes[:i] {
-					if a.x < b.x+b.w && b.x < a.x+a.w && a.y < b.y+b.h && b.y < a.y+a.h {
+				for j, b := range s.Boxes[:i] {
+					if a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H {
 						t.Errorf("%d clusters, %d hubs: cards %d and %d overlap", n, hubs, j, i)
 					}
 				}
@@ -176,15 +177,15 @@ func TestLabelsAreSeen(t *testing.T) {
 			m.Links[i].RTT = 12800
 		}
 		labels := 0
-		s := m.drawing()
-		for _, label := range s.texts {
-			if label.text != "12.8 ms" {
+		s := m.Drawing()
+		for _, label := range s.Texts {
+			if label.Text != "12.8 ms" {
 				continue
 			}
 			labels++
-			for _, b := range s.boxes {
-				if label.x > b.x && label.x < b.x+b.w && label.y > b.y && label.y < b.y+b.h {
-					t.Errorf("%d clusters: a label at %.0f, %.0f is behind a card", n, label.x, label.y)
+			for _, b := range s.Boxes {
+				if label.X > b.X && label.X < b.X+b.W && label.Y > b.Y && label.Y < b.Y+b.H {
+					t.Errorf("%d clusters: a label at %.0f, %.0f is behind a card", n, label.X, label.Y)
 				}
 			}
 		}

@@ -3,6 +3,8 @@ package clustermap
 import (
 	"fmt"
 	"strings"
+
+	"hawser.dev/hawser/internal/listing"
 )
 
 // What forges draw of Mermaid at most; beyond it they show an error in place of the map.
@@ -17,7 +19,7 @@ const (
 func (m *Map) Markdown(picture string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# Clusterset %s\n\n", Identifier(m.Clusterset))
-	fmt.Fprintf(&out, "%s, %s. What the topology says, whatever state it is in.\n\n", plural(len(m.Clusters), "cluster"), m.linked())
+	fmt.Fprintf(&out, "%s, %s. What the topology says, whatever state it is in.\n\n", listing.Count(len(m.Clusters), "cluster"), m.linked())
 	if len(m.Clusters) > maxMermaidClusters || len(m.Links) > maxMermaidLinks {
 		fmt.Fprintf(&out, "![The map: too large to be drawn here](%s)\n\n", picture)
 	} else {
@@ -48,5 +50,5 @@ func (m *Map) linked() string {
 	if m.Implied {
 		return "every two of them linked"
 	}
-	return plural(len(m.Links), "link")
+	return listing.Count(len(m.Links), "link")
 }

@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+
+	"hawser.dev/hawser/internal/listing"
+	"hawser.dev/hawser/internal/svg"
 )
 
 // What a map measures, in pixels.
@@ -22,57 +26,15 @@ const (
 	maxName  = 20 // characters of a name beside a dot
 )
 
-type point struct{ x, y float64 }
-
-// scene is a drawing: what it is made of, from the back to the front.
-type scene struct {
-	width, height float64
-	title         string
-	thin          bool // so many lines that thick ones would hide everything
-	sea           *Rect
-	land          [][]Point // outlines
-	leads         []line    // from where a cluster is to where it is drawn
-	lines         []line
-	boxes         []box
-	dots          []dot
-	texts         []text
-}
-
-type line struct {
-	x1, y1, x2, y2 float64
-	tone           int
-	about          string // shown where the pointer rests
-}
-
-type box struct {
-	x, y, w, h float64 // x and y are its left upper corner
-	tone       int
-	about      string
-}
-
-type dot struct {
-	x, y, r float64
-	tone    int
-	about   string
-}
-
-type text struct {
-	x, y   float64 // y is the base line
-	size   float64
-	bold   bool
-	faint  bool
-	halo   bool
-	anchor string  // start, middle or end
-	turn   float64 // degrees, around x and y
-	text   string
-}
+// scene is a drawing that is being made.
+type scene struct{ svg.Drawing }
 
 // Place is where the layout has a cluster: the middle of its card or dot, in pixels, and
 // the direction of its name from there, in radians clockwise from the right. Pin is where it
 // would be if there were room; nil = there.
 type Place struct {
 	X, Y, Angle float64
-	Pin         *Point
+	Pin         *svg.Point
 }
 
 // Layout is where the clusters of a map are in a picture, in pixels.
@@ -82,25 +44,20 @@ type Layout struct {
 	Cards         bool    // there is room for a card each, else they are dots with names
 	// Frame is the map of the world, nil = there is none, and Land what is land on it, as
 	// outlines that are filled by the rule of even and odd.
-	Frame *Rect
-	Land  [][]Point
+	Frame *svg.Box
+	Land  [][]svg.Point
 	// Beside is where clusters without a location begin, nil = there are none.
-	Beside *Point
+	Beside *svg.Point
 }
 
 // Layout places a map: on a map of the world, where a cluster has a location; otherwise on
 // an ellipse in the order of the names, hubs on one inside. A link that comes or goes moves
 // nothing.
 func (m *Map) Layout() Layout {
-	if m.located() {
+	if slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Location != nil }) {
 		return m.world()
 	}
-	places, width, height, cards := m.rings()
-	return Layout{Places: places, Width: width, Height: height, Cards: cards}
-}
-
-func (m *Map) rings() (places []Place, width, height float64, cards bool) {
-	cards = len(m.Clusters) <= maxCards
+	cards := len(m.Clusters) <= maxCards
 	var inner, outer []int
 	for i := range m.Clusters {
 		if m.Clusters[i].Hub && len(m.Clusters) > 2 {
@@ -113,8 +70,8 @@ func (m *Map) rings() (places []Place, width, height float64, cards bool) {
 	if cards {
 		step = cardWidth + spacing
 	}
-	innerX, innerY := ring(len(inner), step, 0)
-	outerX, outerY := ring(len(outer), step, 0)
+	innerX, innerY := ring(len(inner), step)
+	outerX, outerY := ring(len(outer), step)
 	if !cards && len(inner) > 1 { // hubs apart, so that one sees whose links are whose
 		innerX, innerY = max(innerX, outerX*0.35), max(innerY, outerY*0.35)
 	}
@@ -122,7 +79,7 @@ func (m *Map) rings() (places []Place, width, height float64, cards bool) {
 		outerX = max(outerX, innerX+step)
 		outerY = max(outerY, innerY+step*0.75)
 	}
-	places = make([]Place, len(m.Clusters))
+	places := make([]Place, len(m.Clusters))
 	put := func(members []int, rx, ry float64) {
 		for k, i := range members {
 			angle := math.Pi + 2*math.Pi*float64(k)/float64(len(members))
@@ -151,24 +108,24 @@ func (m *Map) rings() (places []Place, width, height float64, cards bool) {
 		places[i].X += margin + around.X - least.X
 		places[i].Y += 2*margin + around.Y - least.Y
 	}
-	width = max(most.X-least.X+2*(margin+around.X), 520)
-	height = most.Y - least.Y + 3*margin + 2*around.Y
-	return places, width, height, cards
+	return Layout{Places: places, Cards: cards, Width: max(most.X-least.X+2*(margin+around.X), 520),
+		Height: most.Y - least.Y + 3*margin + 2*around.Y}
 }
 
-// drawing draws a map on its layout.
-func (m *Map) drawing() *scene {
+// Drawing draws the map on its layout. What the pointer rests on says what it is.
+func (m *Map) Drawing() *svg.Drawing {
 	l := m.Layout()
 	places, cards := l.Places, l.Cards
-	s := &scene{title: "Clusterset " + m.Clusterset, thin: len(m.Clusters) > maxCards, width: l.Width, height: l.Height, sea: l.Frame, land: l.Land}
-
-	s.texts = append(s.texts, text{x: margin, y: margin, size: 18, bold: true, anchor: "start", text: s.title})
+	title := "Clusterset " + m.Clusterset
+	s := &scene{svg.Drawing{Width: l.Width, Height: l.Height, Thin: len(m.Clusters) > maxCards, Sea: l.Frame, Land: l.Land,
+		About: fmt.Sprintf("%s: %s, %s", title, listing.Count(len(m.Clusters), "cluster"), listing.Count(len(m.Links), "link"))}}
+	s.Texts = append(s.Texts, svg.Text{X: margin, Y: margin, Size: 18, Bold: true, Anchor: "start", Text: title})
 	if l.Beside != nil {
-		s.texts = append(s.texts, text{x: l.Beside.X, y: l.Beside.Y, size: 12, faint: true, anchor: "start", text: "without a location"})
+		s.Texts = append(s.Texts, svg.Text{X: l.Beside.X, Y: l.Beside.Y, Size: 12, Faint: true, Anchor: "start", Text: "without a location"})
 	}
 	for i, p := range places {
 		if p.Pin != nil {
-			s.leads = append(s.leads, line{x1: p.Pin.X, y1: p.Pin.Y, x2: p.X, y2: p.Y, about: m.Clusters[i].Name})
+			s.Leads = append(s.Leads, svg.Line{X1: p.Pin.X, Y1: p.Pin.Y, X2: p.X, Y2: p.Y, About: m.Clusters[i].Name})
 		}
 	}
 	at := make(map[string]int, len(m.Clusters))
@@ -186,18 +143,18 @@ func (m *Map) drawing() *scene {
 		}
 	}
 	s.legend(m)
-	return s
+	return &s.Drawing
 }
 
 // ring gives the radii of an ellipse on which as many members lie at least step apart.
-func ring(members int, step, least float64) (rx, ry float64) {
+func ring(members int, step float64) (rx, ry float64) {
 	switch {
 	case members < 2:
-		return least, least
+		return 0, 0
 	case members == 2:
 		return step * 0.7, 0
 	}
-	r := max(least, step/(2*math.Sin(math.Pi/float64(members))))
+	r := step / (2 * math.Sin(math.Pi/float64(members)))
 	return r * 1.05, r * 0.85
 }
 
@@ -210,48 +167,48 @@ func (s *scene) link(l *Link, from, to Place, labelled bool) {
 	if label := l.measured(); label != "" {
 		about = append(about, label)
 	}
-	s.lines = append(s.lines, line{from.X, from.Y, to.X, to.Y, tone(l.Change, l.State), strings.Join(about, ", ")})
+	s.Lines = append(s.Lines, svg.Line{X1: from.X, Y1: from.Y, X2: to.X, Y2: to.Y, Tone: tone(l.Change, l.State), About: strings.Join(about, ", ")})
 	if label := l.label(); label != "" && labelled {
-		s.texts = append(s.texts, beside(from, to, label))
+		s.Texts = append(s.Texts, beside(from, to, label))
 	}
 }
 
 // beside places a label at the part of a line that no card hides, on the side where the line
 // does not go. Not in the middle, where those of opposite clusters would meet.
-func beside(from, to Place, label string) text {
+func beside(from, to Place, label string) svg.Text {
 	dx, dy := to.X-from.X, to.Y-from.Y
 	hidden := min(cardWidth/2/max(math.Abs(dx), 1), cardHeight/2/max(math.Abs(dy), 1), 0.5)
 	part := hidden + float64((1-2*hidden)*0.42)
-	t := text{x: from.X + float64(dx*part), y: from.Y + float64(dy*part) - 5, size: 12, faint: true, anchor: "middle", text: label}
+	t := svg.Text{X: from.X + float64(dx*part), Y: from.Y + float64(dy*part) - 5, Size: 12, Faint: true, Anchor: "middle", Text: label}
 	switch {
 	case dx*dy < 0: // to the right it goes up
-		t.x, t.y, t.anchor = t.x+8, t.y+15, "start"
+		t.X, t.Y, t.Anchor = t.X+8, t.Y+15, "start"
 	case math.Abs(dy) > 1:
-		t.x, t.anchor = t.x+8, "start"
+		t.X, t.Anchor = t.X+8, "start"
 	}
 	return t
 }
 
 func (s *scene) card(c *Cluster, at Place) {
 	x, y := at.X-cardWidth/2, at.Y-cardHeight/2
-	s.boxes = append(s.boxes, box{x, y, cardWidth, cardHeight, tone(c.Change, c.State), c.about()})
+	s.Boxes = append(s.Boxes, svg.Box{X: x, Y: y, W: cardWidth, H: cardHeight, Tone: tone(c.Change, c.State), About: c.about()})
 	lines := c.lines()
-	s.texts = append(s.texts, text{x: x + 12, y: y + 22, size: 14, bold: true, anchor: "start", text: cut(lines[0], 18)})
+	s.Texts = append(s.Texts, svg.Text{X: x + 12, Y: y + 22, Size: 14, Bold: true, Anchor: "start", Text: cut(lines[0], 18)})
 	for i, l := range lines[1:] {
-		s.texts = append(s.texts, text{x: x + 12, y: y + 22 + float64(i+1)*cardLine, size: 12, faint: true, anchor: "start", text: cut(l, 32)})
+		s.Texts = append(s.Texts, svg.Text{X: x + 12, Y: y + 22 + float64(i+1)*cardLine, Size: 12, Faint: true, Anchor: "start", Text: cut(l, 32)})
 	}
-	s.texts = append(s.texts, text{x: x + cardWidth - 12, y: y + 22, size: 12, faint: true, anchor: "end", text: plural(c.Exports, "export")})
+	s.Texts = append(s.Texts, svg.Text{X: x + cardWidth - 12, Y: y + 22, Size: 12, Faint: true, Anchor: "end", Text: listing.Count(c.Exports, "export")})
 	const pitch = 46.0
 	for i := range c.Gateways {
 		g := &c.Gateways[i]
 		if i == 4 && len(c.Gateways) > 4 {
-			s.texts = append(s.texts, text{x: x + 12 + 4*pitch, y: y + cardHeight - 10, size: 11, faint: true, anchor: "start",
-				text: fmt.Sprintf("+%d", len(c.Gateways)-4)})
+			s.Texts = append(s.Texts, svg.Text{X: x + 12 + 4*pitch, Y: y + cardHeight - 10, Size: 11, Faint: true, Anchor: "start",
+				Text: fmt.Sprintf("+%d", len(c.Gateways)-4)})
 			break
 		}
 		gx, gy := x+18+float64(i)*pitch, y+cardHeight-14
-		s.dots = append(s.dots, dot{gx, gy, 5, tone(g.Change, g.State), g.about()})
-		s.texts = append(s.texts, text{x: gx + 9, y: gy + 4, size: 11, faint: true, anchor: "start", text: cut(Identifier(g.Name), 5)})
+		s.Dots = append(s.Dots, svg.Dot{X: gx, Y: gy, R: 5, Tone: tone(g.Change, g.State), About: g.about()})
+		s.Texts = append(s.Texts, svg.Text{X: gx + 9, Y: gy + 4, Size: 11, Faint: true, Anchor: "start", Text: cut(Identifier(g.Name), 5)})
 	}
 }
 
@@ -261,22 +218,22 @@ func (s *scene) spot(c *Cluster, at Place) {
 	if c.Hub {
 		r = 9
 	}
-	s.dots = append(s.dots, dot{at.X, at.Y, r, tone(c.Change, c.State), c.about()})
-	if c.Hub && s.sea == nil { // on a ring inside, where there is room above
-		s.texts = append(s.texts, text{x: at.X, y: at.Y - r - 5, size: 14, bold: true, anchor: "middle", text: cut(Identifier(c.Name), maxName)})
+	s.Dots = append(s.Dots, svg.Dot{X: at.X, Y: at.Y, R: r, Tone: tone(c.Change, c.State), About: c.about()})
+	if c.Hub && s.Sea == nil { // on a ring inside, where there is room above
+		s.Texts = append(s.Texts, svg.Text{X: at.X, Y: at.Y - r - 5, Size: 14, Bold: true, Anchor: "middle", Text: cut(Identifier(c.Name), maxName)})
 		return
 	}
 	turn, anchor := at.Angle*180/math.Pi, "start"
 	if math.Cos(at.Angle) < 0 {
 		turn, anchor = turn+180, "end"
 	}
-	s.texts = append(s.texts, text{x: at.X + float64((r+6)*math.Cos(at.Angle)), y: at.Y + float64((r+6)*math.Sin(at.Angle)) + 4, size: 12, anchor: anchor, halo: s.sea != nil,
-		turn: math.Mod(turn, 360), text: cut(Identifier(c.Name), maxName)})
+	s.Texts = append(s.Texts, svg.Text{X: at.X + float64((r+6)*math.Cos(at.Angle)), Y: at.Y + float64((r+6)*math.Sin(at.Angle)) + 4, Size: 12, Anchor: anchor, Halo: s.Sea != nil,
+		Turn: math.Mod(turn, 360), Text: cut(Identifier(c.Name), maxName)})
 }
 
 // legend says what the colours mean, of those that are there.
 func (s *scene) legend(m *Map) {
-	compared, asked := map[int]string{}, map[int]string{}
+	compared, asked := map[svg.Tone]string{}, map[svg.Tone]string{}
 	note := func(change, state string) {
 		switch {
 		case change != "":
@@ -294,12 +251,12 @@ func (s *scene) legend(m *Map) {
 	for i := range m.Links {
 		note(m.Links[i].Change, m.Links[i].State)
 	}
-	for _, t := range []int{good, fair, bad, dim} {
-		for _, names := range []map[int]string{compared, asked} {
+	for _, t := range []svg.Tone{svg.Good, svg.Fair, svg.Bad, svg.Dim} {
+		for _, names := range []map[svg.Tone]string{compared, asked} {
 			if names[t] == "" {
 				continue
 			}
-			s.dots = append(s.dots, dot{margin + 5, s.height - 4, 5, t, ""})
+			s.Dots = append(s.Dots, svg.Dot{X: margin + 5, Y: s.Height - 4, R: 5, Tone: t})
 			s.legendText(names[t], margin+18)
 		}
 	}
@@ -307,14 +264,14 @@ func (s *scene) legend(m *Map) {
 		s.legendText("every two clusters are linked; drawn are the links that differ", margin)
 	}
 	if m.More > 0 {
-		s.legendText(fmt.Sprintf("and %s more", plural(m.More, "cluster")), margin)
+		s.legendText(fmt.Sprintf("and %s more", listing.Count(m.More, "cluster")), margin)
 	}
-	s.height += margin / 2
+	s.Height += margin / 2
 }
 
 func (s *scene) legendText(what string, x float64) {
-	s.texts = append(s.texts, text{x: x, y: s.height, size: 12, faint: true, anchor: "start", text: what})
-	s.height += legendLine
+	s.Texts = append(s.Texts, svg.Text{X: x, Y: s.Height, Size: 12, Faint: true, Anchor: "start", Text: what})
+	s.Height += legendLine
 }
 
 // measured is what probes say of a link.
@@ -325,7 +282,7 @@ func (l *Link) measured() string {
 }
 
 func (c *Cluster) about() string {
-	lines := append(c.lines(), plural(c.Exports, "export"))
+	lines := append(c.lines(), listing.Count(c.Exports, "export"))
 	return strings.Join(appendSome(lines, c.Change, c.State), ", ")
 }
 
@@ -345,13 +302,6 @@ func appendSome(to []string, more ...string) []string {
 		}
 	}
 	return to
-}
-
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // cut shortens a text of one-byte characters.

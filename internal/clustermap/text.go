@@ -18,11 +18,11 @@ const (
 
 func mermaidStyle(change, state string) string {
 	switch tone(change, state) {
-	case good:
+	case svg.Good:
 		return mermaidGreen
-	case bad:
+	case svg.Bad:
 		return mermaidRed
-	case fair:
+	case svg.Fair:
 		return mermaidYellow
 	}
 	return ""
@@ -105,11 +105,11 @@ func dotAttributes(change, state, label string) string {
 		parts = append(parts, `label="`+label+`"`)
 	}
 	switch tone(change, state) {
-	case good:
+	case svg.Good:
 		parts = append(parts, `color="#2da44e"`)
-	case bad:
+	case svg.Bad:
 		parts = append(parts, `color="#cf222e"`, "style=dashed")
-	case fair:
+	case svg.Fair:
 		parts = append(parts, `color="#bf8700"`)
 	}
 	if len(parts) == 0 {
@@ -155,26 +155,17 @@ func Identifier(text string) string {
 	}, text)
 }
 
-// Tones of what is drawn.
-const (
-	plainTone = int(svg.Plain)
-	good      = int(svg.Good)
-	fair      = int(svg.Fair)
-	bad       = int(svg.Bad)
-	dim       = int(svg.Dim)
-)
-
 // tone gives the colour of what has a change or a state.
-func tone(change, state string) int {
+func tone(change, state string) svg.Tone {
 	switch {
 	case change == Added || change == "" && state == Up:
-		return good
+		return svg.Good
 	case change == Removed || change == "" && state == Down:
-		return bad
+		return svg.Bad
 	case change == Changed || state == Partly:
-		return fair
+		return svg.Fair
 	case state == Unknown:
-		return dim
+		return svg.Dim
 	}
-	return plainTone
+	return svg.Plain
 }

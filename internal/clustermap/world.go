@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/internal/coast"
+	"hawser.dev/hawser/internal/svg"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -23,17 +24,6 @@ const (
 	// maxWorldCards is up to how many clusters have cards: more would hide the world.
 	maxWorldCards = 6
 )
-
-// Point is a place in a picture, in pixels.
-type Point struct{ X, Y float64 }
-
-// Rect is a part of a picture; X and Y are its left upper corner.
-type Rect struct{ X, Y, W, H float64 }
-
-// located reports whether some cluster of the map has a location.
-func (m *Map) located() bool {
-	return slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Location != nil })
-}
 
 // view is the part of the world that is shown: a middle, and how many degrees of latitude a
 // picture is wide and high. Degrees of longitude are as long as they are on the middle's
@@ -79,9 +69,9 @@ func viewOf(places []fabric.Location) view {
 
 // on gives where a place is in a frame, in whole pixels: what follows from it is then the
 // same on every processor.
-func (v view) on(frame Rect, longitude, latitude float64) Point {
+func (v view) on(frame svg.Box, longitude, latitude float64) svg.Point {
 	scale := frame.W / v.width
-	return Point{
+	return svg.Point{
 		X: math.Round(frame.X + frame.W/2 + float64(v.east(longitude)*v.shrunk)*scale),
 		Y: math.Round(frame.Y + frame.H/2 - float64((latitude-v.latitude)*scale)),
 	}
@@ -93,20 +83,20 @@ func (v view) east(longitude float64) float64 {
 }
 
 // land gives what there is of the land in a frame, as outlines.
-func (v view) land(frame Rect) [][]Point {
+func (v view) land(frame svg.Box) [][]svg.Point {
 	scale := frame.W / v.width
-	var out [][]Point
+	var out [][]svg.Point
 	for _, ring := range coast.Rings() {
 		for _, turn := range []float64{-360, 0, 360} {
-			path := make([]Point, len(ring))
+			path := make([]svg.Point, len(ring))
 			for i, p := range ring {
-				path[i] = Point{
+				path[i] = svg.Point{
 					X: frame.X + frame.W/2 + float64((p.Longitude+turn-v.longitude)*v.shrunk)*scale,
 					Y: frame.Y + frame.H/2 - float64((p.Latitude-v.latitude)*scale),
 				}
 			}
 			for i := range path {
-				path[i] = Point{math.Round(path[i].X), math.Round(path[i].Y)}
+				path[i] = svg.Point{X: math.Round(path[i].X), Y: math.Round(path[i].Y)}
 			}
 			if path = clip(slices.Compact(path), frame); len(path) > 2 {
 				out = append(out, path)
@@ -118,17 +108,17 @@ func (v view) land(frame Rect) [][]Point {
 
 // clip cuts an outline at the edges of a frame (Sutherland and Hodgman, Reentrant Polygon
 // Clipping, 1974).
-func clip(path []Point, frame Rect) []Point {
+func clip(path []svg.Point, frame svg.Box) []svg.Point {
 	for _, edge := range []struct {
-		inside func(p Point) bool
-		meet   func(a, b Point) Point
+		inside func(p svg.Point) bool
+		meet   func(a, b svg.Point) svg.Point
 	}{
-		{func(p Point) bool { return p.X >= frame.X }, func(a, b Point) Point { return atX(a, b, frame.X) }},
-		{func(p Point) bool { return p.X <= frame.X+frame.W }, func(a, b Point) Point { return atX(a, b, frame.X+frame.W) }},
-		{func(p Point) bool { return p.Y >= frame.Y }, func(a, b Point) Point { return atY(a, b, frame.Y) }},
-		{func(p Point) bool { return p.Y <= frame.Y+frame.H }, func(a, b Point) Point { return atY(a, b, frame.Y+frame.H) }},
+		{func(p svg.Point) bool { return p.X >= frame.X }, func(a, b svg.Point) svg.Point { return atX(a, b, frame.X) }},
+		{func(p svg.Point) bool { return p.X <= frame.X+frame.W }, func(a, b svg.Point) svg.Point { return atX(a, b, frame.X+frame.W) }},
+		{func(p svg.Point) bool { return p.Y >= frame.Y }, func(a, b svg.Point) svg.Point { return atY(a, b, frame.Y) }},
+		{func(p svg.Point) bool { return p.Y <= frame.Y+frame.H }, func(a, b svg.Point) svg.Point { return atY(a, b, frame.Y+frame.H) }},
 	} {
-		var kept []Point
+		var kept []svg.Point
 		for i, p := range path {
 			before := path[(i+len(path)-1)%len(path)]
 			if edge.inside(p) != edge.inside(before) {
@@ -143,12 +133,12 @@ func clip(path []Point, frame Rect) []Point {
 	return slices.Compact(path)
 }
 
-func atX(a, b Point, x float64) Point {
-	return Point{x, math.Round(a.Y + float64((b.Y-a.Y)*(x-a.X)/(b.X-a.X)))}
+func atX(a, b svg.Point, x float64) svg.Point {
+	return svg.Point{X: x, Y: math.Round(a.Y + float64((b.Y-a.Y)*(x-a.X)/(b.X-a.X)))}
 }
 
-func atY(a, b Point, y float64) Point {
-	return Point{math.Round(a.X + float64((b.X-a.X)*(y-a.Y)/(b.Y-a.Y))), y}
+func atY(a, b svg.Point, y float64) svg.Point {
+	return svg.Point{X: math.Round(a.X + float64((b.X-a.X)*(y-a.Y)/(b.Y-a.Y))), Y: y}
 }
 
 // world places clusters on a map of the world, and those without a location beside it.
@@ -166,17 +156,17 @@ func (m *Map) world() Layout {
 		}
 	}
 	// What a cluster takes, and how much of it is to the left of its place.
-	item, left, room := Point{cardWidth + spacing/2, cardHeight + spacing/2}, cardWidth/2+spacing/4, cardRoom
+	item, left, room := svg.Point{X: cardWidth + spacing/2, Y: cardHeight + spacing/2}, cardWidth/2+spacing/4, cardRoom
 	if !out.Cards {
-		item, left, room = Point{2*dotSide + float64(longest)*letterWidth, nameHeight}, dotSide, nameRoom
+		item, left, room = svg.Point{X: 2*dotSide + float64(longest)*letterWidth, Y: nameHeight}, dotSide, nameRoom
 	}
 
 	v := viewOf(places)
 	aspect := v.width / v.height
 	area := float64(len(there)*room) * item.X * item.Y
-	frame := Rect{X: margin, Y: 2 * margin, W: math.Round(max(leastPixels, math.Sqrt(area*aspect)))}
+	frame := svg.Box{X: margin, Y: 2 * margin, W: math.Round(max(leastPixels, math.Sqrt(area*aspect)))}
 	frame.H = math.Round(max(frame.W/aspect, item.Y))
-	wanted := make([]Point, len(there))
+	wanted := make([]svg.Point, len(there))
 	for k, p := range places {
 		wanted[k] = v.on(frame, p.Longitude, p.Latitude)
 	}
@@ -196,7 +186,7 @@ func (m *Map) world() Layout {
 		out.Places[i] = Place{X: out.Width + left + float64(k/rows)*item.X, Y: frame.Y + item.Y/2 + float64(k%rows)*item.Y}
 	}
 	if len(beside) > 0 {
-		out.Beside = &Point{out.Width, frame.Y - 10}
+		out.Beside = &svg.Point{X: out.Width, Y: frame.Y - 10}
 		out.Width += max(float64((len(beside)+rows-1)/rows)*item.X, besideWidth) + margin
 	}
 	return out
@@ -210,7 +200,7 @@ func bounded(l fabric.Location) fabric.Location {
 // spread moves things of one size apart, so that none hides another: each takes the place
 // that it wants, or the nearest free one in steps of half its size, in the order given. Left is
 // how much of a thing is to the left of its place; they stay in the frame if there is room.
-func spread(wanted []Point, size Point, left float64, frame Rect) []Point {
+func spread(wanted []svg.Point, size svg.Point, left float64, frame svg.Box) []svg.Point {
 	w, h := int(size.X), int(size.Y)
 	halfW, halfH := w/2, h/2
 	columns, rows := int(frame.W)/halfW+1, int(frame.H)/halfH+1
@@ -224,12 +214,12 @@ func spread(wanted []Point, size Point, left float64, frame Rect) []Point {
 	slices.SortFunc(steps, func(a, b step) int {
 		return cmp.Or(cmp.Compare(a.x*a.x+a.y*a.y, b.x*b.x+b.y*b.y), cmp.Compare(a.y, b.y), cmp.Compare(a.x, b.x))
 	})
-	within := func(p Point) bool {
+	within := func(p svg.Point) bool {
 		return p.X-left >= frame.X && p.X-left+size.X <= frame.X+frame.W && p.Y-size.Y/2 >= frame.Y && p.Y+size.Y/2 <= frame.Y+frame.H
 	}
-	taken := map[step][]Point{} // by cells of the size of a thing
-	cell := func(p Point) step { return step{int(p.X) / w, int(p.Y) / h} }
-	free := func(p Point) bool {
+	taken := map[step][]svg.Point{} // by cells of the size of a thing
+	cell := func(p svg.Point) step { return step{int(p.X) / w, int(p.Y) / h} }
+	free := func(p svg.Point) bool {
 		at := cell(p)
 		for x := at.x - 1; x <= at.x+1; x++ {
 			for y := at.y - 1; y <= at.y+1; y++ {
@@ -242,8 +232,8 @@ func spread(wanted []Point, size Point, left float64, frame Rect) []Point {
 		}
 		return true
 	}
-	out := make([]Point, len(wanted))
-	tried := map[Point]int{} // steps from a place that are taken, and stay so
+	out := make([]svg.Point, len(wanted))
+	tried := map[svg.Point]int{} // steps from a place that are taken, and stay so
 	for i, p := range wanted {
 		// Whose name or card would be cut off moves inwards first.
 		p.X = min(max(p.X, math.Ceil(frame.X+left)), math.Floor(frame.X+frame.W-size.X+left))
@@ -251,7 +241,7 @@ func spread(wanted []Point, size Point, left float64, frame Rect) []Point {
 		out[i] = p
 		for ; tried[p] < len(steps); tried[p]++ {
 			s := steps[tried[p]]
-			if at := (Point{p.X + float64(s.x), p.Y + float64(s.y)}); within(at) && free(at) {
+			if at := (svg.Point{X: p.X + float64(s.x), Y: p.Y + float64(s.y)}); within(at) && free(at) {
 				out[i] = at
 				break
 			}

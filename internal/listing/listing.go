@@ -1,10 +1,12 @@
-// Package listing writes lists for people: the texts of items, and the first of many names.
+// Package listing writes lists for people: the texts of items, how many there are, and the first
+// of many names.
 //
 // Called by cmd, internal, lab, nodeagent, reconciler, render and schema.
 package listing
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -20,6 +22,14 @@ func Texts[T fmt.Stringer](list []T) []string {
 // Join writes the texts of items one after the other.
 func Join[T fmt.Stringer](list []T, separator string) string {
 	return strings.Join(Texts(list), separator)
+}
+
+// Count writes a number of things, as in 1 link and 2 links.
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
 }
 
 // Some writes names with commas: the first ones, and how many there are besides.

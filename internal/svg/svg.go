@@ -35,13 +35,16 @@ type Drawing struct {
 	// Sea and Land are a map of the world behind all else; Land are outlines that are filled
 	// by the rule of even and odd. Leads are thin lines from a point of it to what belongs there.
 	Sea   *Box
-	Land  [][][2]float64
+	Land  [][]Point
 	Leads []Line
 	Lines []Line
 	Boxes []Box
 	Dots  []Dot
 	Texts []Text
 }
+
+// Point is a place in a drawing.
+type Point struct{ X, Y float64 }
 
 // Line is a straight line.
 type Line struct {
@@ -193,11 +196,11 @@ func (d *Drawing) elements(out *strings.Builder) {
 }
 
 // Outlines gives closed outlines as the d of a path, in whole pixels.
-func Outlines(rings [][][2]float64) string {
+func Outlines(rings [][]Point) string {
 	var out strings.Builder
 	for _, ring := range rings {
 		for i, p := range ring {
-			fmt.Fprintf(&out, "%c%.0f %.0f", "ML"[min(i, 1)], p[0], p[1])
+			fmt.Fprintf(&out, "%c%.0f %.0f", "ML"[min(i, 1)], p.X, p.Y)
 		}
 		out.WriteByte('Z')
 	}

@@ -64,7 +64,7 @@ type spot struct {
 	Y float64 `json:"y"`
 }
 
-func spotOf(p *clustermap.Point) *spot {
+func spotOf(p *svg.Point) *spot {
 	if p == nil {
 		return nil
 	}
@@ -376,7 +376,7 @@ type whole struct {
 }
 
 func (p *picture) whole() whole {
-	w := whole{head: p.head, Land: svg.Outlines(p.layout.Outlines()), Clusters: []json.RawMessage{}, Links: []json.RawMessage{}}
+	w := whole{head: p.head, Land: svg.Outlines(p.layout.Land), Clusters: []json.RawMessage{}, Links: []json.RawMessage{}}
 	for _, key := range p.order {
 		if strings.HasPrefix(key, "cluster/") {
 			w.Clusters = append(w.Clusters, p.pieces[key])

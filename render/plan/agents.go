@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -136,7 +135,7 @@ func restarts(e *Entry, want, have *side) string {
 		}
 	}
 	text := fmt.Sprintf("%s on %s: gateways restart one by one, other nodes a tenth at a time; connections stay, "+
-		"datagrams of pods on a gateway's node stop for up to 0.2 s", what, counted(len(clusters), "cluster"))
+		"datagrams of pods on a gateway's node stop for up to 0.2 s", what, listing.Count(len(clusters), "cluster"))
 	if len(single) > 0 {
 		text += "; with one gateway (" + listing.Some(single, maxNames) + ") tunnels of WireGuard in userspace and of IPsec are down until it is back"
 	}
@@ -159,13 +158,6 @@ func cutTag(image string) (name, tag string) {
 		return image, ""
 	}
 	return image[:at], image[at+1:]
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
 }
 
 // maxNames is how many names a text lists.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -227,13 +228,13 @@ func (l *Load) Text() string {
 	}
 	text := names(l.Gateways)
 	if before := l.GatewaysBefore; before > len(l.Gateways) {
-		text += fmt.Sprintf(" %s what %d gateways did, for %s", carry, before, counted(l.Pairs, "other cluster"))
+		text += fmt.Sprintf(" %s what %d gateways did, for %s", carry, before, listing.Count(l.Pairs, "other cluster"))
 		if l.Passed == 0 {
 			return text
 		}
 		text += ", and"
 	}
-	text += fmt.Sprintf(" %s on what %s of other clusters send each other", pass, counted(l.Passed, "pair"))
+	text += fmt.Sprintf(" %s on what %s of other clusters send each other", pass, listing.Count(l.Passed, "pair"))
 	if l.PassedBefore == 0 {
 		return text + ", none before"
 	}

@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 )
 
 var (
@@ -113,7 +114,7 @@ func (s *Source) indentation(number int) (summary, hint string) {
 	if best < 0 || best == have {
 		return "", ""
 	}
-	return fmt.Sprintf("wrong indentation: %s, where the line fits with %d", spaced(have), best),
+	return fmt.Sprintf("wrong indentation: %s, where the line fits with %d", listing.Count(have, "space"), best),
 		fmt.Sprintf("indent it as what stands on line %d; a key stands exactly below the keys beside it", from)
 }
 
@@ -125,13 +126,6 @@ func indent(line []byte) (spaces int, ok bool) {
 		return 0, false
 	}
 	return len(line) - len(body), true
-}
-
-func spaced(n int) string {
-	if n == 1 {
-		return "1 space"
-	}
-	return strconv.Itoa(n) + " spaces"
 }
 
 func abs(n int) int { return max(n, -n) }
