@@ -1,8 +1,7 @@
 package render
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"bytes"
 	"fmt"
 	"maps"
 	"path"
@@ -17,11 +16,14 @@ func addDelivery(tree Tree, top *schema.ClusterSet, exports map[string]map[strin
 	names := sorted(top.ClusterNames())
 	var elements strings.Builder
 	for _, name := range names {
+		element := func(app, dir string) {
+			_, _ = fmt.Fprintf(&elements, "      - {app: %s, cluster: %s, path: %s}\n", scalar(app), scalar(name), scalar(dir))
+		}
 		namespaces := slices.Sorted(maps.Keys(exports[name]))
 		addFlux(tree, name, namespaces)
-		element(&elements, "hawser-"+name, name, ClusterDir(name))
+		element("hawser-"+name, ClusterDir(name))
 		for _, n := range namespaces {
-			element(&elements, shorten("hawser-"+name+"-"+n), name, path.Join(ExportsDir(name), n))
+			element(shorten("hawser-"+name+"-"+n), path.Join(ExportsDir(name), n))
 		}
 	}
 	project := "default"
@@ -42,14 +44,13 @@ func addFlux(tree Tree, cluster string, namespaces []string) {
 	dir := path.Join("flux", cluster)
 	tree[path.Join(dir, "sync.yaml")] = fluxKustomization("hawser-sync", dir, fluxAgents)
 	tree[path.Join(dir, "hawser.yaml")] = fluxKustomization("hawser", ClusterDir(cluster), "  timeout: 5m\n")
-	if len(namespaces) == 0 {
-		return
-	}
-	pieces := make([]string, 0, len(namespaces))
+	var pieces [][]byte
 	for _, n := range namespaces {
-		pieces = append(pieces, string(fluxKustomization(shorten("hawser-"+n), path.Join(ExportsDir(cluster), n), fluxExports)))
+		pieces = append(pieces, fluxKustomization(shorten("hawser-"+n), path.Join(ExportsDir(cluster), n), fluxExports))
 	}
-	tree[path.Join(dir, "exports.yaml")] = []byte(strings.Join(pieces, "---\n"))
+	if len(pieces) > 0 {
+		tree[path.Join(dir, "exports.yaml")] = bytes.Join(pieces, []byte("---\n"))
+	}
 }
 
 // fluxAgents waits until the agents are rolled out.
@@ -87,10 +88,6 @@ spec:
     kind: GitRepository
     name: hawser
 %s`, name, partOf, dir, more)
-}
-
-func element(out *strings.Builder, app, cluster, dir string) {
-	_, _ = fmt.Fprintf(out, "      - {app: %s, cluster: %s, path: %s}\n", scalar(app), scalar(cluster), scalar(dir))
 }
 
 // appProject lets Argo CD take only commits that one of the keys signed. Argo CD knows keys by the
@@ -150,10 +147,4 @@ spec:
         # Without refresh, a commit that cannot be applied is tried for ever, and none after it.
         retry: {limit: -1, refresh: true, backoff: {duration: 5s, factor: 2, maxDuration: 3m}}
 `)
-}
-
-// hash is eight hex digits that stand for a text.
-func hash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:4])
 }

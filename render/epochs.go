@@ -35,7 +35,8 @@ func epochList(epochs []int) string {
 // checkTwins reports a gateway whose second address inside the tunnels, which IPsec
 // needs in even epochs, is another gateway's first.
 func checkTwins(f *fabric.Fabric) diag.List {
-	if !slices.ContainsFunc(f.Epochs, func(e int) bool { return e%2 == 0 }) {
+	even := slices.IndexFunc(f.Epochs, func(e int) bool { return e%2 == 0 })
+	if even < 0 {
 		return nil
 	}
 	owner := map[netip.Addr]string{}
@@ -56,15 +57,11 @@ func checkTwins(f *fabric.Fabric) diag.List {
 				if other, taken := owner[fabric.Twin(f.TunnelPools, a)]; taken {
 					return diag.List{{Severity: diag.Error, Code: "pool-exhausted", Path: "tunnel.cidr",
 						Summary: fmt.Sprintf("IPsec needs a second address of each gateway for epoch %d, and that of %s/%s is the address of %s",
-							even(f.Epochs), c.Name, g.Name, other),
+							f.Epochs[even], c.Name, g.Name, other),
 						Hint: "make the pool larger"}}
 				}
 			}
 		}
 	}
 	return nil
-}
-
-func even(epochs []int) int {
-	return epochs[slices.IndexFunc(epochs, func(e int) bool { return e%2 == 0 })]
 }

@@ -2,6 +2,8 @@ package render
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"path"
@@ -85,5 +87,6 @@ func shorten(name string) string {
 	if len(name) <= most {
 		return name
 	}
-	return strings.TrimRight(name[:kept], "-") + "-" + hash(name)
+	sum := sha256.Sum256([]byte(name))
+	return strings.TrimRight(name[:kept], "-") + "-" + hex.EncodeToString(sum[:4])
 }

@@ -32,7 +32,9 @@ func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public Public) (*fabric
 	f := &fabric.Fabric{
 		APIVersion: fabric.APIVersion, Name: top.Metadata.Name, Domain: s.Domain, ExtraDomains: sorted(s.ExtraDomains),
 		GlobalPools: masked(top.GlobalPools()), ServicePools: masked(top.ServicePools()), TunnelPools: masked(top.TunnelPools()),
-		Tunnel:         fabric.Tunnel{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive, IPsec: ipsec(&s.Tunnel.IPsec)},
+		Tunnel: fabric.Tunnel{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive,
+			IPsec: fabric.IPsec{Encapsulation: s.Tunnel.IPsec.Encapsulation, IKEPort: s.Tunnel.IPsec.IKEPort, NATPort: s.Tunnel.IPsec.NATPort,
+				Proposals: s.Tunnel.IPsec.Proposals, Rekey: s.Tunnel.IPsec.Rekey}},
 		Links:          b.links.Special(),
 		Shape:          resolve.Shape(top),
 		Health:         fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
@@ -83,11 +85,6 @@ type builder struct {
 	list   diag.List
 }
 
-func ipsec(s *schema.IPsec) fabric.IPsec {
-	return fabric.IPsec{Encapsulation: s.Encapsulation, IKEPort: s.IKEPort, NATPort: s.NATPort,
-		Proposals: slices.Clone(s.Proposals), Rekey: s.Rekey}
-}
-
 func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	path := fmt.Sprintf("clusters[%s]", c.Name)
 	blocks := b.blocksOf(c.Name)
@@ -111,7 +108,11 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 		out.ClusterDNS = c.DNS
 	}
 	if out.Globalnet {
-		out.FlatFamilies = flatFamilies(&out, b.hidden[c.Name])
+		for _, family := range []int{4, 6} {
+			if out.Has(family) && !b.hides(c.Name, family) {
+				out.FlatFamilies = append(out.FlatFamilies, family)
+			}
+		}
 	}
 	if b.lock.Mapped(b.top, c) {
 		out.EgressMode = fabric.EgressMapped
@@ -167,16 +168,12 @@ func withAnnexes(blocks []netip.Prefix, mappings []fabric.Mapping) []netip.Prefi
 	return out
 }
 
-// flatFamilies gives the families of a cluster with globalnet that hide nothing.
-func flatFamilies(c *fabric.Cluster, h overlap.Hidden) []int {
-	var out []int
-	if !h.IPv4 && c.Has(4) {
-		out = append(out, 4)
+// hides reports whether a cluster's addresses of a family are hidden behind global ones.
+func (b *builder) hides(cluster string, family int) bool {
+	if family == 4 {
+		return b.hidden[cluster].IPv4
 	}
-	if !h.IPv6 && c.Has(6) {
-		out = append(out, 6)
-	}
-	return out
+	return b.hidden[cluster].IPv6
 }
 
 // mappings gives the mapping of each pod prefix. Where a cluster is flat it has
@@ -187,11 +184,7 @@ func (b *builder) mappings(c *schema.Cluster, pods []netip.Prefix) []fabric.Mapp
 	}
 	var out []fabric.Mapping
 	for _, p := range slices.Compact(slices.Clone(pods)) {
-		hidden := b.hidden[c.Name].IPv4
-		if p.Addr().Is6() {
-			hidden = b.hidden[c.Name].IPv6
-		}
-		if m, ok := b.lock.Mapping(c.Name, p); ok && hidden {
+		if m, ok := b.lock.Mapping(c.Name, p); ok && b.hides(c.Name, fabric.Family(p.Addr())) {
 			out = append(out, fabric.Mapping{Pods: p, Global: m})
 		}
 	}
@@ -302,8 +295,13 @@ func (b *builder) stale(path, what string) {
 }
 
 func sorted[T cmp.Ordered](list []T) []T {
+	return inOrder(list, cmp.Compare[T])
+}
+
+// inOrder gives a list in an order of its own.
+func inOrder[T any](list []T, compare func(a, b T) int) []T {
 	out := slices.Clone(list)
-	slices.Sort(out)
+	slices.SortFunc(out, compare)
 	return out
 }
 

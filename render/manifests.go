@@ -96,21 +96,14 @@ func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	if list = append(list, addUI(tree, in.Topology, image, maps)...); list.HasErrors() {
 		return list
 	}
+	egress := slices.ContainsFunc(f.Clusters, func(c fabric.Cluster) bool { return len(c.EgressRules) > 0 })
 	if err := addStatic(tree, base{Image: scalar(image), Agent: in.Topology.Spec.Agent, ConfigMaps: maps,
-		MetricsPort: in.Topology.Spec.Metrics.Port,
-		Dynamic:     f.DynamicExports != nil, Egress: slices.ContainsFunc(f.Clusters, hasEgressRules),
-		Zones: forwarded(f), Servers: anyOf(f.DNS.Addresses())}); err != nil {
+		MetricsPort: in.Topology.Spec.Metrics.Port, Dynamic: f.DynamicExports != nil, Egress: egress,
+		Zones:   anyOf(append([]string{f.Domain}, f.ExtraDomains...)) + `|[0-9a-f.]+\.(?:in-addr|ip6)\.arpa`,
+		Servers: anyOf(f.DNS.Addresses())}); err != nil {
 		return failed("base", err)
 	}
 	return list
-}
-
-func hasEgressRules(c fabric.Cluster) bool { return len(c.EgressRules) > 0 }
-
-// forwarded is a regular expression of the domains that a cluster's own DNS forwards to
-// the agents: those of the clusterset, and reverse zones.
-func forwarded(f *fabric.Fabric) string {
-	return anyOf(append([]string{f.Domain}, f.ExtraDomains...)) + `|[0-9a-f.]+\.(?:in-addr|ip6)\.arpa`
 }
 
 func anyOf[T any](list []T) string {
@@ -130,12 +123,12 @@ type base struct {
 	MetricsPort int
 	Dynamic     bool // exports may be made in the clusters
 	Egress      bool // some cluster has egress rules
-	// Zones and Servers are regular expressions of what gateways may forward in the
-	// cluster's own DNS, and whereto.
+	// Zones and Servers are regular expressions of what gateways may forward in the cluster's
+	// own DNS (domains of the clusterset, and reverse zones), and whereto.
 	Zones, Servers string
 }
 
-// Roles are the two kinds of agents.
+// Roles are the two kinds of agents, for the template of their rights.
 func (b base) Roles() []role {
 	return []role{{base: b, Name: AgentName}, {base: b, Name: GatewayName, Gateway: true}}
 }
@@ -222,20 +215,13 @@ func configMap(name, field, key, value string) []byte {
 
 // scalar writes text as a YAML scalar that every reader takes for text.
 func scalar(text string) string {
-	if text == "" || strings.ContainsAny(text, ":#{}[],&*!|>'\"%@`\\ \t\n") || ambiguous(text) {
+	// A YAML 1.1 reader may take others for a number, a boolean or nothing: 0123, 1e3, no, ~.
+	words := []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~"}
+	if text == "" || strings.ContainsAny(text, ":#{}[],&*!|>'\"%@`\\ \t\n") || slices.Contains(words, strings.ToLower(text)) ||
+		strings.ContainsRune("0123456789+-.=?<", rune(text[0])) {
 		return strconv.Quote(text)
 	}
 	return text
-}
-
-// ambiguous reports whether a YAML 1.1 reader may take the text for a number, a
-// boolean or nothing, as in 0123, 1e3, no or ~.
-func ambiguous(text string) bool {
-	switch strings.ToLower(text) {
-	case "y", "n", "yes", "no", "on", "off", "true", "false", "null", "~":
-		return true
-	}
-	return strings.ContainsRune("0123456789+-.=?<", rune(text[0]))
 }
 
 // SharedDefinitions are the definitions of the Multi-Cluster Services API, which
@@ -248,14 +234,6 @@ func SharedDefinitions() []string {
 // to somebody else.
 const definitionsDir = "definitions"
 
-func leaveDefinitions(tree Tree, cluster string) {
-	for _, name := range SharedDefinitions() {
-		file, _, _ := strings.Cut(name, ".")
-		tree[path.Join(ClusterDir(cluster), definitionsDir, file+".yaml")] = fmt.Appendf(nil,
-			"$patch: delete\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: %s}\n", name)
-	}
-}
-
 // addClusters writes what is of one cluster alone, apart from its keys, and how it gets there.
 func addClusters(tree Tree, top *schema.ClusterSet, f *fabric.Fabric) {
 	exports, ports := exportsByCluster(top), firewall.New(f)
@@ -264,8 +242,11 @@ func addClusters(tree Tree, top *schema.ClusterSet, f *fabric.Fabric) {
 		addPlacement(tree, &c)
 		addLeases(tree, &c)
 		addFronts(tree, f.Cluster(c.Name), ports)
-		if c.CRDs == schema.KeepCRDs {
-			leaveDefinitions(tree, c.Name)
+		for _, name := range SharedDefinitions() {
+			if file, _, _ := strings.Cut(name, "."); c.CRDs == schema.KeepCRDs {
+				tree[path.Join(ClusterDir(c.Name), definitionsDir, file+".yaml")] = fmt.Appendf(nil,
+					"$patch: delete\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: %s}\n", name)
+			}
 		}
 		addExports(tree, c.Name, exports[c.Name])
 	}

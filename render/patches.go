@@ -48,7 +48,8 @@ func addPatches(tree Tree, in Input) diag.List {
 		}
 	}
 	for _, name := range in.Patches.Paths() {
-		dir, file, ok := splitPatch(name)
+		dir := folderOf(name)
+		file, ok := strings.CutPrefix(name, dir+"/")
 		if !ok || !folders[dir] {
 			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "unused-patch", Path: path.Join(patchDir, name),
 				Summary: "is not used", Hint: "patches are in patches/base, patches/argocd or patches/clusters/<a cluster of the topology>"})
@@ -57,17 +58,6 @@ func addPatches(tree Tree, in Input) diag.List {
 		tree[path.Join(dir, sourceDir, file)] = in.Patches[name]
 	}
 	return list
-}
-
-// splitPatch divides a path below the folder patches into the folder of the tree
-// that it is for and the rest.
-func splitPatch(name string) (dir, file string, ok bool) {
-	if rest, found := strings.CutPrefix(name, "clusters/"); found {
-		cluster, file, ok := strings.Cut(rest, "/")
-		return ClusterDir(cluster), file, ok
-	}
-	dir, file, ok = strings.Cut(name, "/")
-	return dir, file, ok && (dir == "base" || dir == "argocd")
 }
 
 // addKustomizations writes the kustomization.yaml of each folder. Its findings are

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sync"
 
+	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema"
@@ -91,8 +92,11 @@ func Render(in Input) (Tree, diag.List) {
 	packing.Go(func() { found = addFabric(base, f, in) }) // which takes as long as all the rest
 	sealed := addSecrets(tree, in)
 	addClusters(tree, in.Topology, f)
-	err = addTopology(tree, in.Topology)
-	addMap(tree, f)
+	// What the topology says, to be read, and compared line by line where somebody looks at
+	// the branch. addFabric writes the fabric so.
+	tree[TopologyText], err = Topology(in.Topology)
+	drawn := clustermap.New(f)
+	tree[MapPicture], tree[MapText] = []byte(drawn.SVG()), []byte(drawn.Markdown(MapPicture))
 	packing.Wait()
 	list = append(append(list, found...), sealed...)
 	if list.HasErrors() {
@@ -102,12 +106,8 @@ func Render(in Input) (Tree, diag.List) {
 		return nil, failed("", err)
 	}
 	maps.Copy(tree, base)
-	list = append(list, addPatches(tree, in)...)
-	if list.HasErrors() {
-		return nil, list
-	}
-	list = append(list, addKustomizations(tree, in.Topology)...)
-	if list.HasErrors() {
+	list = append(list, addPatches(tree, in)...) // warnings alone
+	if list = append(list, addKustomizations(tree, in.Topology)...); list.HasErrors() {
 		return nil, list
 	}
 	return tree, list

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -23,9 +22,17 @@ func checkRoot(in Input, known map[gatewayEpoch]fabric.Key) diag.List {
 				Hint: fmt.Sprintf("put back the root key that serves epoch %d, from a copy: it can go once that epoch has left keys.epochs", epoch)})
 			continue
 		}
-		if !in.AllowOtherRoot && otherRoot(in, known, epoch) {
-			list = append(list, rootBreak(path, epoch, in.Topology.Spec.Keys.Epochs, known))
+		if in.AllowOtherRoot || !otherRoot(in, known, epoch) {
+			continue
 		}
+		next := slices.Max(in.Topology.Spec.Keys.Epochs) + 1
+		for k := range known {
+			next = max(next, k.epoch+1)
+		}
+		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "root-break", Path: path,
+			Summary: fmt.Sprintf("the keys of epoch %d that are published came from another root key: every tunnel would end until both its ends know the new ones", epoch),
+			Hint: fmt.Sprintf("give that root key; another one can begin at epoch %d (hawser keys root FILE --from %d); if it is lost, --allow-other-root replaces it",
+				next, next)})
 	}
 	return list
 }
@@ -39,7 +46,8 @@ func otherRoot(in Input, known map[gatewayEpoch]fabric.Key, epoch int) bool {
 		c := &in.Topology.Spec.Clusters[i]
 		for _, g := range c.AllGateways() {
 			was, published := known[gatewayEpoch{c.Name, g.Name, epoch}]
-			if !published || !derived(&g, was) {
+			derived := g.PublicKey == "" && was.Public != "" && was.Public != KnownLater && was.Ed25519 != "" // as far as can be told
+			if !published || !derived {
 				continue
 			}
 			now, err := in.Root.Public(in.Topology.Metadata.Name, c.Name, g.Name, epoch)
@@ -53,20 +61,4 @@ func otherRoot(in Input, known map[gatewayEpoch]fabric.Key, epoch int) bool {
 		}
 	}
 	return other
-}
-
-// derived reports whether a published key came from a root key, as far as can be told.
-func derived(g *schema.Gateway, was fabric.Key) bool {
-	return g.PublicKey == "" && was.Public != "" && was.Public != KnownLater && was.Ed25519 != ""
-}
-
-func rootBreak(path string, epoch int, inForce []int, known map[gatewayEpoch]fabric.Key) diag.Diagnostic {
-	last := slices.Max(inForce)
-	for k := range known {
-		last = max(last, k.epoch)
-	}
-	return diag.Diagnostic{Severity: diag.Error, Code: "root-break", Path: path,
-		Summary: fmt.Sprintf("the keys of epoch %d that are published came from another root key: every tunnel would end until both its ends know the new ones", epoch),
-		Hint: fmt.Sprintf("give that root key; another one can begin at epoch %d (hawser keys root FILE --from %d); if it is lost, --allow-other-root replaces it",
-			last+1, last+1)}
 }

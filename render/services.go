@@ -3,7 +3,6 @@ package render
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"hawser.dev/hawser/schema"
@@ -12,7 +11,14 @@ import (
 
 func (b *builder) export(e *schema.Export) fabric.Export {
 	path := fmt.Sprintf("exports[%s]", e.ID())
-	out := fabric.Export{Namespace: e.Namespace, Name: e.Name, Type: e.Type, Affinity: e.SessionAffinity, Balance: balance(e)}
+	out := fabric.Export{Namespace: e.Namespace, Name: e.Name, Type: e.Type, Affinity: e.SessionAffinity,
+		Balance: fabric.Balance{Policy: e.Balance.Policy}}
+	switch e.Balance.Policy { // of its settings those that it reads
+	case fabric.Weighted:
+		out.Balance.Weights = e.Balance.Weights
+	case fabric.Failover:
+		out.Balance.Order = e.Balance.Order
+	}
 	if !e.Headless() {
 		out.VIPs = b.take(path, b.lock.VIPs(e.ID()), 1, masked(b.top.ServicePools()))
 	}
@@ -23,22 +29,16 @@ func (b *builder) export(e *schema.Export) fabric.Export {
 		return cmp.Or(cmp.Compare(x.Port, y.Port), cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Name, y.Name))
 	})
 	if e.Allow != nil {
-		out.Allow = allowed(e)
+		// Never empty, as the document leaves empty lists out, and no list allows everybody;
+		// exporting clusters always may.
+		if out.Allow = sorted(e.Allow.Clusters); len(out.Allow) == 0 {
+			out.Allow = sorted(e.Clusters)
+		}
 	}
 	for _, c := range sorted(e.Clusters) {
 		out.Clusters = append(out.Clusters, b.exportCluster(e, c, fmt.Sprintf("%s.clusters[%s]", path, c)))
 	}
 	return out
-}
-
-// allowed gives the clusters that may reach an export with an allow list. The
-// list is never empty, as the document leaves empty lists out, and no list
-// allows everybody; exporting clusters always may.
-func allowed(e *schema.Export) []string {
-	if len(e.Allow.Clusters) == 0 {
-		return sorted(e.Clusters)
-	}
-	return sorted(e.Allow.Clusters)
 }
 
 func (b *builder) exportCluster(e *schema.Export, cluster, path string) fabric.ExportCluster {
@@ -54,18 +54,6 @@ func (b *builder) exportCluster(e *schema.Export, cluster, path string) fabric.E
 	}
 	for _, h := range hosts {
 		out.Hosts = append(out.Hosts, fabric.Host{Name: h, IPs: b.take(path, b.lock.Host(e.ID(), cluster, h), 1, blocks)})
-	}
-	return out
-}
-
-// balance keeps of the policy's settings those that the policy reads.
-func balance(e *schema.Export) fabric.Balance {
-	out := fabric.Balance{Policy: e.Balance.Policy}
-	switch e.Balance.Policy {
-	case fabric.Weighted:
-		out.Weights = maps.Clone(e.Balance.Weights)
-	case fabric.Failover:
-		out.Order = slices.Clone(e.Balance.Order)
 	}
 	return out
 }
