@@ -159,8 +159,7 @@ func (l *live) concerned(t *Trip) []string {
 	for _, h := range t.Hops {
 		out = append(out, h.From, h.To)
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.Compact(sorted(out))
 }
 
 // arrives says where to, and over which links.
@@ -256,27 +255,21 @@ func (l *live) resolved(cluster string) finding {
 		l.missing("%s: %s", cluster, why)
 		return finding{Unknown, "pods of " + cluster + " may not resolve names of the clusterset"}
 	}
-	mute := nodes(l.agents[cluster], func(s *status.Status) bool { return s.Mute })
+	var mute []string // nodes
+	for _, s := range l.agents[cluster] {
+		if s.Mute {
+			mute = append(mute, s.Node)
+		}
+	}
 	if len(mute) == 0 {
 		return fine
 	}
-	text := fmt.Sprintf("names of %s are not answered on %s of %s", l.fabric.Domain, strings.Join(mute, ", "), cluster)
+	text := fmt.Sprintf("names of %s are not answered on %s of %s", l.fabric.Domain, strings.Join(sorted(mute), ", "), cluster)
 	l.missing("%s", text)
 	if len(mute) == len(l.agents[cluster]) {
 		return finding{Fails, text}
 	}
 	return finding{Unknown, text}
-}
-
-func nodes(agents []*status.Status, is func(*status.Status) bool) []string {
-	var out []string
-	for _, s := range agents {
-		if is(s) {
-			out = append(out, s.Node)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // hops follows what nodes use to reach a cluster.
@@ -370,46 +363,38 @@ func (l *live) used(h *Hop, target string, passes bool) finding {
 	return fine
 }
 
-// hold notes which node is an end of a link now, where labels pick it.
-func (l *live) hold(k *Link, cluster, gateway string) {
-	if g := l.fabric.Cluster(cluster).Gateway(gateway); g == nil || !g.Picked() {
-		return
-	}
-	for _, s := range l.agents[cluster] {
-		if s.Gateway == gateway {
-			if k.Held == nil {
-				k.Held = map[string]string{}
-			}
-			k.Held[cluster+"/"+gateway] = s.Node
-		}
-	}
-}
-
 // links gives the links between two clusters, as both ends report them.
 func (l *live) links(from, to string) []Link {
 	f := l.fabric
 	type ends [2]string
 	all := map[ends]*Link{}
+	hold := func(k *Link, cluster, gateway string) { // which node is an end now, where labels pick it
+		g := f.Cluster(cluster).Gateway(gateway)
+		for _, s := range l.agents[cluster] {
+			if g != nil && g.Picked() && s.Gateway == gateway {
+				put(&k.Held, cluster+"/"+gateway, s.Node)
+			}
+		}
+	}
 	at := func(a, b string) *Link {
 		if all[ends{a, b}] == nil {
 			k := &Link{From: from + "/" + a, To: to + "/" + b, Driver: f.Link(from, to).Driver, State: Unknown}
-			l.hold(k, from, a)
-			l.hold(k, to, b)
+			hold(k, from, a)
+			hold(k, to, b)
 			all[ends{a, b}] = k
 		}
 		return all[ends{a, b}]
 	}
-	for _, a := range gateways(f, from) {
-		for _, b := range gateways(f, to) {
-			at(a, b)
+	if one, other := f.Cluster(from), f.Cluster(to); one != nil && other != nil {
+		for _, a := range one.Gateways {
+			for _, b := range other.Gateways {
+				at(a.Name, b.Name)
+			}
 		}
 	}
 	note := func(k *Link, c *status.Connection) {
 		if c.EndpointWhy != "" {
-			if k.Reached == nil {
-				k.Reached = map[string]string{}
-			}
-			k.Reached[c.RemoteCluster+"/"+c.RemoteGateway] = c.EndpointWhy
+			put(&k.Reached, c.RemoteCluster+"/"+c.RemoteGateway, c.EndpointWhy)
 		}
 		state := map[string]string{status.Connected: Alive, status.Disconnected: Down, status.Connecting: Connecting}[c.Status]
 		// Probes go round: an end that has no answer knows better than one that had one.
@@ -448,14 +433,12 @@ func (l *live) links(from, to string) []Link {
 	return out
 }
 
-func gateways(f *fabric.Fabric, cluster string) []string {
-	var out []string
-	if c := f.Cluster(cluster); c != nil {
-		for _, g := range c.Gateways {
-			out = append(out, g.Name)
-		}
+// put adds to a map, which may be nil.
+func put(to *map[string]string, key, value string) {
+	if *to == nil {
+		*to = map[string]string{}
 	}
-	return out
+	(*to)[key] = value
 }
 
 // readiness looks for what is behind the export in the trip's cluster, as its own agents
@@ -464,12 +447,8 @@ func (l *live) readiness(t *Trip, from string) {
 	own, heard := l.part(t.Cluster, t.Cluster), l.part(from, t.Cluster)
 	t.Ready = cmp.Or(own.ready, Unknown)
 	t.Backends = own.backends
-	if own.lacks != "" {
-		t.take(finding{Fails, own.lacks})
-		return
-	}
-	if heard.lacks != "" {
-		t.take(finding{Fails, heard.lacks})
+	if lacks := cmp.Or(own.lacks, heard.lacks); lacks != "" {
+		t.take(finding{Fails, lacks})
 		return
 	}
 	if own.ready == "no" {

@@ -17,8 +17,7 @@ func (l *live) clusters() {
 	for i := range l.out.Trips {
 		names = append(names, l.concerned(&l.out.Trips[i])...)
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
+	names = slices.Compact(sorted(names))
 	for _, name := range names {
 		for i := range l.fabric.Cluster(name).Gateways {
 			l.gateway(l.fabric.Cluster(name), &l.fabric.Cluster(name).Gateways[i])

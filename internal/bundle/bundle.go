@@ -103,26 +103,16 @@ func (b *Bundle) Write(w io.Writer, folder string, at time.Time) error {
 	}
 	packed := gzip.NewWriter(w)
 	archive := tar.NewWriter(packed)
+	first := []string{Errors, Summary} // the later, the earlier in the archive
+	inOrder := func(a, b string) int {
+		return cmp.Or(slices.Index(first, b)-slices.Index(first, a), strings.Compare(a, b))
+	}
 	for _, name := range slices.SortedFunc(maps.Keys(b.files), inOrder) {
 		if err := entry(archive, folder+"/"+name, b.files[name], at); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
 	return errors.Join(archive.Close(), packed.Close())
-}
-
-func inOrder(a, b string) int {
-	return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a, b))
-}
-
-func place(name string) int {
-	switch name {
-	case Summary:
-		return 0
-	case Errors:
-		return 1
-	}
-	return 2
 }
 
 func entry(archive *tar.Writer, name, from string, at time.Time) error {
@@ -146,30 +136,22 @@ func entry(archive *tar.Writer, name, from string, at time.Time) error {
 // hidden stands where a secret was.
 const hidden = "(not shown)"
 
-// secret is what looks like one, wherever it stands.
-type secret struct {
-	pattern *regexp.Regexp
-	instead string
-}
-
-// secrets are the forms that tell what they are by themselves. Keys of WireGuard do so
-// only where their name stands before them: a private one looks like a public one, so
-// these must not get here at all.
-func secrets() []secret {
-	return []secret{
+// Redact takes out what looks like a secret: the forms that tell what they are by
+// themselves. Keys of WireGuard do so only where their name stands before them: a private
+// one looks like a public one, so these must not get here at all.
+func Redact(text []byte) []byte {
+	for _, secret := range []struct {
+		pattern *regexp.Regexp
+		instead string
+	}{
 		{regexp.MustCompile(`AGE-SECRET-KEY-[A-Z0-9-]+`), hidden},
 		{regexp.MustCompile(`-----BEGIN (?s:[A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z))`), hidden},
 		{regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), hidden}, // JWT, as service accounts have
 		{regexp.MustCompile(`Bearer [A-Za-z0-9._~+/=-]{8,}`), "Bearer " + hidden},
 		{regexp.MustCompile(`://[^\s/@:"']*:[^\s/@"']+@`), "://" + hidden + "@"}, // user:password@host
 		{regexp.MustCompile(`(?i)((?:private|preshared)[-_ ]?key"?\s*[:=]\s*"?)[A-Za-z0-9+/]{32,}=*`), "${1}" + hidden},
-	}
-}
-
-// Redact takes out what looks like a secret.
-func Redact(text []byte) []byte {
-	for _, s := range secrets() {
-		text = s.pattern.ReplaceAll(text, []byte(s.instead))
+	} {
+		text = secret.pattern.ReplaceAll(text, []byte(secret.instead))
 	}
 	return text
 }

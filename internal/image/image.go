@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -87,7 +88,14 @@ func build(img Image) (built, error) {
 	if err != nil {
 		return built{}, err
 	}
-	config, err := json.Marshal(configOf(img, diff))
+	config, err := json.Marshal(imageConfig{
+		Created: "1970-01-01T00:00:00Z", Architecture: img.Arch, OS: "linux",
+		Config: runConfig{
+			Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			Entrypoint: img.Entrypoint, Cmd: img.Cmd, WorkingDir: "/", Labels: img.Labels,
+		},
+		RootFS: rootFS{Type: "layers", DiffIDs: []string{diff}},
+	})
 	if err != nil {
 		return built{}, fmt.Errorf("write image configuration: %w", err)
 	}
@@ -185,38 +193,9 @@ type imageConfig struct {
 	RootFS       rootFS    `json:"rootfs"`
 }
 
-func configOf(img Image, diff string) imageConfig {
-	return imageConfig{
-		Created: "1970-01-01T00:00:00Z", Architecture: img.Arch, OS: "linux",
-		Config: runConfig{
-			Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-			Entrypoint: img.Entrypoint, Cmd: img.Cmd, WorkingDir: "/", Labels: img.Labels,
-		},
-		RootFS: rootFS{Type: "layers", DiffIDs: []string{diff}},
-	}
-}
-
-// layerOf gives the compressed layer, and the digest of what it is when unpacked.
+// layerOf gives the compressed layer, and the digest of what it is when unpacked: the files
+// by path, behind the folders that they lie in.
 func layerOf(files []File) (layer []byte, diff string, err error) {
-	var plain, packed bytes.Buffer
-	if err := archive(&plain, withFolders(files)); err != nil {
-		return nil, "", err
-	}
-	zip, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
-	if err != nil {
-		return nil, "", fmt.Errorf("compress layer: %w", err)
-	}
-	if _, err := zip.Write(plain.Bytes()); err != nil {
-		return nil, "", fmt.Errorf("compress layer: %w", err)
-	}
-	if err := zip.Close(); err != nil {
-		return nil, "", fmt.Errorf("compress layer: %w", err)
-	}
-	return packed.Bytes(), digest(plain.Bytes()), nil
-}
-
-// withFolders sorts the files by path and puts the folders that they lie in before them.
-func withFolders(files []File) []File {
 	all := map[string]File{}
 	for _, f := range files {
 		all[f.Path] = f
@@ -226,12 +205,22 @@ func withFolders(files []File) []File {
 			}
 		}
 	}
-	out := make([]File, 0, len(all))
-	for _, f := range all {
-		out = append(out, f)
+	sorted := slices.SortedFunc(maps.Values(all), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	var plain, packed bytes.Buffer
+	if err := archive(&plain, sorted); err != nil {
+		return nil, "", err
 	}
-	slices.SortFunc(out, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
-	return out
+	zip, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	if err == nil {
+		_, err = zip.Write(plain.Bytes())
+	}
+	if err == nil {
+		err = zip.Close()
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("compress layer: %w", err)
+	}
+	return packed.Bytes(), digest(plain.Bytes()), nil
 }
 
 // archive writes files of root without any time. One that has neither data nor a

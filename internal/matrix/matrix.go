@@ -137,7 +137,7 @@ func New(f *fabric.Fabric, in Input) (*Matrix, error) {
 		in.Place = func(string) string { return "" }
 	}
 	b := &builder{Input: in, fabric: f, asked: explain.New(f, in.First), out: &Matrix{Clusterset: f.Name, Exports: []Export{}}}
-	b.out.Clusters, b.out.MoreClusters = chosen(in.Clusters, b.clusterNames(), MaxClusters)
+	b.out.Clusters, b.out.MoreClusters = chosen(in.Clusters, slices.Sorted(slices.Values(f.ClusterNames())), MaxClusters)
 	for _, name := range b.out.Clusters {
 		if f.Cluster(name) == nil {
 			return nil, fmt.Errorf("there is no cluster %s in the topology", name)
@@ -168,14 +168,8 @@ func chosen(named, all []string, most int) ([]string, int) {
 	if len(named) > 0 {
 		return named, len(all) - len(named)
 	}
-	if len(all) > most {
-		return all[:most], len(all) - most
-	}
-	return all, 0
-}
-
-func (b *builder) clusterNames() []string {
-	return slices.Sorted(slices.Values(b.fabric.ClusterNames()))
+	shown := all[:min(len(all), most)]
+	return shown, len(all) - len(shown)
 }
 
 // rows gives the exports without their cells: those of the topology, and those that agents
@@ -192,7 +186,8 @@ func (b *builder) rows() []Export {
 			row.Policy = e.Balance.Policy
 		}
 		for _, p := range e.Ports {
-			row.Ports = append(row.Ports, port(p.Port, p.Protocol))
+			text := fmt.Sprintf("%d/%s", p.Port, p.Protocol)
+			row.Ports = append(row.Ports, strings.TrimSuffix(text, "/TCP"))
 		}
 		for j := range e.Clusters {
 			row.Parts = append(row.Parts, Part{Cluster: e.Clusters[j].Name, IPs: e.Clusters[j].IPs})
@@ -204,13 +199,6 @@ func (b *builder) rows() []Export {
 	}
 	slices.SortFunc(out, func(a, b Export) int { return strings.Compare(a.ID, b.ID) })
 	return out
-}
-
-func port(number int, protocol string) string {
-	if protocol == "TCP" {
-		return fmt.Sprint(number)
-	}
-	return fmt.Sprintf("%d/%s", number, protocol)
 }
 
 // reported adds what agents say of exports.

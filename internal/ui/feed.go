@@ -135,7 +135,10 @@ func newFeed(config Config) *feed {
 // run looks at the source again and again while somebody watches, until ctx ends.
 func (f *feed) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if !f.watched() {
+		f.mu.Lock()
+		watched := f.watchers > 0
+		f.mu.Unlock()
+		if !watched {
 			select {
 			case <-ctx.Done():
 				return
@@ -149,12 +152,6 @@ func (f *feed) run(ctx context.Context) {
 		case <-time.After(f.config.Every):
 		}
 	}
-}
-
-func (f *feed) watched() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.watchers > 0
 }
 
 // watch counts who watches until the function that it gives is called.
@@ -238,7 +235,12 @@ func newPicture(set *Clusterset, r Reports, of string, before *picture, at time.
 		drawn = clustermap.New(set.Fabric)
 		layout = drawn.Layout()
 	}
-	m := blank(drawn)
+	filled := *drawn // a copy of what is filled in
+	filled.Clusters, filled.Links = slices.Clone(drawn.Clusters), slices.Clone(drawn.Links)
+	for i := range filled.Clusters {
+		filled.Clusters[i].Gateways = slices.Clone(filled.Clusters[i].Gateways)
+	}
+	m := &filled
 	if r.Asked {
 		live.Fill(m, r.Agents)
 		if of == "" { // one cluster alone cannot tell whose fault it is
@@ -276,16 +278,6 @@ func newPicture(set *Clusterset, r Reports, of string, before *picture, at time.
 		p.piece("link/"+l.Between[0]+"/"+l.Between[1], out)
 	}
 	return p
-}
-
-// blank gives a copy of a map that can be filled in.
-func blank(m *clustermap.Map) *clustermap.Map {
-	out := *m
-	out.Clusters, out.Links = slices.Clone(m.Clusters), slices.Clone(m.Links)
-	for i := range out.Clusters {
-		out.Clusters[i].Gateways = slices.Clone(out.Clusters[i].Gateways)
-	}
-	return &out
 }
 
 func (p *picture) piece(key string, value any) {

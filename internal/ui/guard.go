@@ -80,10 +80,14 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		given := s.givenName(r.Host)
+		given := slices.ContainsFunc(s.config.Hosts, func(name string) bool { return strings.EqualFold(name, nameOf(r.Host)) })
 		switch {
 		case !given && !loopbackName(r.Host):
-			http.Error(w, s.misdirected(), http.StatusMisdirectedRequest)
+			also := " only, such as localhost"
+			if len(s.config.Hosts) > 0 {
+				also = " and to those that it was given only"
+			}
+			http.Error(w, "this page is served to names of the loopback address"+also, http.StatusMisdirectedRequest)
 		case !ownOrigin(r, given):
 			http.Error(w, "another site may not ask this one", http.StatusForbidden)
 		case s.config.Probe != nil && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz"):
@@ -96,13 +100,6 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
-}
-
-func (s *Server) misdirected() string {
-	if len(s.config.Hosts) == 0 {
-		return "this page is served to names of the loopback address only, such as localhost"
-	}
-	return "this page is served to names of the loopback address and to those that it was given only"
 }
 
 // probe tells kubelet, which has no token, whether there is something to show, and nothing
@@ -149,11 +146,6 @@ func nameOf(host string) string {
 		return name
 	}
 	return host
-}
-
-// givenName says that a Host header has one of the names that the page was given.
-func (s *Server) givenName(host string) bool {
-	return slices.ContainsFunc(s.config.Hosts, func(name string) bool { return strings.EqualFold(name, nameOf(host)) })
 }
 
 // loopbackName says that a Host header names this machine's loopback address.

@@ -28,8 +28,6 @@ func pageFiles() []string {
 	return names
 }
 
-func (s *Server) index(w http.ResponseWriter, r *http.Request) { serveFile(indexFile)(w, r) }
-
 // serveFile serves one file of the page. There is no other way to its files, and so none to
 // others.
 func serveFile(name string) http.HandlerFunc {

@@ -159,12 +159,6 @@ func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {
 	s.send(w, nil, wrong{fmt.Sprintf("no agent of node %q in cluster %q answered", q.Get("node"), q.Get("cluster"))})
 }
 
-func (s *Server) serveRecent(w http.ResponseWriter, r *http.Request) {
-	s.answer(func(ctx context.Context, r *http.Request) (any, error) {
-		return s.config.Source.Recent(ctx, r.URL.Query().Get("cluster"), r.URL.Query().Get("node"))
-	})(w, r)
-}
-
 // How long packets may be followed from the page.
 const (
 	leastTrace = 2 * time.Second

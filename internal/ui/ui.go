@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -143,7 +144,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 // Handler answers everything, for who may ask.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.index)
+	mux.HandleFunc("GET /{$}", serveFile(indexFile))
 	for _, name := range pageFiles() {
 		mux.HandleFunc("GET /"+name, serveFile(name))
 	}
@@ -152,26 +153,27 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /api/cluster", s.serveCluster)
 	mux.HandleFunc("GET /api/matrix", s.serveMatrix)
 	mux.HandleFunc("GET /api/node", s.serveNode)
-	mux.HandleFunc("GET /api/recent", s.serveRecent)
-	mux.HandleFunc("GET /api/history", s.answer(func(ctx context.Context, _ *http.Request) (any, error) { return s.config.Source.History(ctx) }))
-	mux.HandleFunc("GET /api/plan", s.answer(func(ctx context.Context, r *http.Request) (any, error) {
-		q := r.URL.Query()
-		return s.config.Source.Plan(ctx, q.Get("from"), q.Get("to"))
+	source := s.config.Source
+	mux.HandleFunc("GET /api/recent", s.answer(func(ctx context.Context, q url.Values) (any, error) {
+		return source.Recent(ctx, q.Get("cluster"), q.Get("node"))
 	}))
-	mux.HandleFunc("GET /api/explain", s.answer(func(ctx context.Context, r *http.Request) (any, error) {
-		q := r.URL.Query()
-		return s.config.Source.Explain(ctx, q.Get("from"), q.Get("to"))
+	mux.HandleFunc("GET /api/history", s.answer(func(ctx context.Context, _ url.Values) (any, error) { return source.History(ctx) }))
+	mux.HandleFunc("GET /api/plan", s.answer(func(ctx context.Context, q url.Values) (any, error) {
+		return source.Plan(ctx, q.Get("from"), q.Get("to"))
+	}))
+	mux.HandleFunc("GET /api/explain", s.answer(func(ctx context.Context, q url.Values) (any, error) {
+		return source.Explain(ctx, q.Get("from"), q.Get("to"))
 	}))
 	mux.HandleFunc("POST /api/diagnose", s.serveDiagnosis)
 	return s.guard(mux)
 }
 
 // answer makes a handler of what gives JSON or a reason why not.
-func (s *Server) answer(ask func(ctx context.Context, r *http.Request) (any, error)) http.HandlerFunc {
+func (s *Server) answer(ask func(ctx context.Context, q url.Values) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 		defer cancel()
-		value, err := ask(ctx, r)
+		value, err := ask(ctx, r.URL.Query())
 		s.send(w, value, err)
 	}
 }

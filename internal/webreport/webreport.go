@@ -284,7 +284,7 @@ func (r *Report) verified() string {
 	if c == nil {
 		return webpage.Paragraph("faint", "Nothing was verified: hawser report --verify has every agent connect to every export.")
 	}
-	t := webpage.Table{Head: []string{"node", "name", "export", "answered", ""}}
+	t := webpage.Table{Head: []string{"node", "name", "export", "answered"}}
 	reached, tried := 0, 0
 	for _, n := range c.Nodes {
 		for _, v := range n.Results {
@@ -294,7 +294,7 @@ func (r *Report) verified() string {
 				what = webpage.Cell{Text: "not tried", Small: v.Skipped, Class: "unsure"}
 			case v.Error != "":
 				tried++
-				what = webpage.Cell{Text: strings.Join(v.Reached, ", "), Small: v.Error, Class: "no"}
+				what.Small, what.Class = v.Error, "no"
 			default:
 				tried++
 				reached++
@@ -302,7 +302,6 @@ func (r *Report) verified() string {
 			t.Rows = append(t.Rows, append(webpage.Plain(n.Cluster+"/"+n.Node, v.Name, v.Export), what))
 		}
 	}
-	t.Head = t.Head[:4]
 	class := "good"
 	if reached < tried || len(c.Silent) > 0 {
 		class = "bad"

@@ -236,10 +236,7 @@ func (q *question) choosePort() error {
 }
 
 func portText(p fabric.Port) string {
-	if p.Protocol == "TCP" {
-		return fmt.Sprint(p.Port)
-	}
-	return fmt.Sprintf("%d/%s", p.Port, p.Protocol)
+	return strings.TrimSuffix(fmt.Sprintf("%d/%s", p.Port, p.Protocol), "/TCP")
 }
 
 func portsText(e *fabric.Export) string {
