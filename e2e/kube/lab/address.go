@@ -3,7 +3,8 @@ package main
 import (
 	"fmt"
 	"net/netip"
-	"strings"
+
+	"hawser.dev/hawser/internal/listing"
 )
 
 // Addresses. Each cluster's machines are in a network of their own behind the
@@ -22,7 +23,11 @@ func (l *Lab) ofFamilies(four, six string) []netip.Prefix {
 
 // planned gives the addresses that a machine has at first.
 func (l *Lab) planned(index, number int) []netip.Addr {
-	return addresses(l.ofFamilies(fmt.Sprintf("172.31.%d.%d/24", index, 10+number), fmt.Sprintf("fd00:172:31:%d::%d/64", index, 10+number)))
+	var out []netip.Addr
+	for _, p := range l.ofFamilies(fmt.Sprintf("172.31.%d.%d/24", index, 10+number), fmt.Sprintf("fd00:172:31:%d::%d/64", index, 10+number)) {
+		out = append(out, p.Addr())
+	}
+	return out
 }
 
 // routers gives the internet's addresses in a cluster's network, with their lengths.
@@ -80,19 +85,7 @@ func (l *Lab) server(index int) string {
 	return "https://" + netip.AddrPortFrom(l.control(index).Addrs[0], 6443).String()
 }
 
-func addresses(prefixes []netip.Prefix) []netip.Addr {
-	var out []netip.Addr
-	for _, p := range prefixes {
-		out = append(out, p.Addr())
-	}
-	return out
-}
-
 // list joins addresses or prefixes as the options of Kubernetes' programs want them.
 func list[T fmt.Stringer](of []T) string {
-	var out []string
-	for _, one := range of {
-		out = append(out, one.String())
-	}
-	return strings.Join(out, ",")
+	return listing.Join(of, ",")
 }

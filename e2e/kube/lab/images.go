@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,21 +19,11 @@ import (
 // AgentImage is the name of the agent's image in the lab; `hawser render --image` wants it.
 const AgentImage = "hawser.dev/hawser-agent:lab"
 
-// programs of the images, by package.
-func sources() map[string]string {
-	return map[string]string{
-		"pause":        "hawser.dev/hawser/e2e/kube/pause",
-		"whereami":     "hawser.dev/hawser/e2e/kube/whereami",
-		"hawser-agent": "hawser.dev/hawser/cmd/hawser-agent",
-		// Among the tools: traffic that notices everything.
-		"hawser-traffic": "hawser.dev/hawser/e2e/traffic/hawser-traffic",
-	}
-}
-
-// build compiles programs into a folder, static ones.
-func build(dir string, names ...string) error {
-	for _, name := range names {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, name), sources()[name])
+// build compiles programs (paths below the repository) into a folder, static ones.
+func build(dir string, programs ...string) error {
+	for _, program := range programs {
+		name := path.Base(program)
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, name), "hawser.dev/hawser/"+program)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w: %s", name, err, strings.TrimSpace(string(out)))
@@ -47,12 +39,13 @@ func (l *Lab) writeImages(agent string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make folder of images: %w", err)
 	}
-	names := []string{"pause", "whereami", "hawser-traffic"}
+	// Among the tools is traffic that notices everything.
+	programs := []string{"e2e/kube/pause", "e2e/kube/whereami", "e2e/traffic/hawser-traffic"}
 	if agent == "" {
 		agent = filepath.Join(dir, "hawser-agent")
-		names = append(names, "hawser-agent")
+		programs = append(programs, "cmd/hawser-agent")
 	}
-	if err := build(dir, names...); err != nil {
+	if err := build(dir, programs...); err != nil {
 		return nil, err
 	}
 	tools, err := toolFiles()
@@ -72,30 +65,17 @@ func (l *Lab) writeImages(agent string) ([]string, error) {
 		return l.writeImage(name, image.Image{Names: []string{tag}, Entrypoint: []string{"/" + name},
 			Files: []image.File{{Path: name, Mode: 0o755, Data: data}}})
 	}
-	steps := []func() (string, error){
-		func() (string, error) { return one("pause", "docker.io/hawser/pause:lab", filepath.Join(dir, "pause")) },
-		func() (string, error) { return l.writeAgent(agent) },
-		func() (string, error) {
-			return one("coredns", "docker.io/hawser/coredns:lab", filepath.Join(l.Bin, "coredns"))
-		},
-		func() (string, error) {
-			return one("whereami", "docker.io/library/whereami:lab", filepath.Join(dir, "whereami"))
-		},
-		func() (string, error) {
-			// By these names the Multi-Cluster Services API's own tests ask for their tools.
-			return l.writeImage("tools", image.Image{Files: tools, Cmd: []string{"/bin/sh"}, Names: []string{
-				"docker.io/hawser/tools:lab", "docker.io/alpine/socat:1.7.4.4", "docker.io/nicolaka/netshoot:v0.15"}})
-		},
-	}
 	var out []string
-	for _, step := range steps {
-		path, err := step()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, path)
-	}
-	return out, nil
+	var errs []error
+	written := func(path string, err error) { out, errs = append(out, path), append(errs, err) }
+	written(one("pause", "docker.io/hawser/pause:lab", filepath.Join(dir, "pause")))
+	written(l.writeAgent(agent))
+	written(one("coredns", "docker.io/hawser/coredns:lab", filepath.Join(l.Bin, "coredns")))
+	written(one("whereami", "docker.io/library/whereami:lab", filepath.Join(dir, "whereami")))
+	// By these names the Multi-Cluster Services API's own tests ask for their tools.
+	written(l.writeImage("tools", image.Image{Files: tools, Cmd: []string{"/bin/sh"}, Names: []string{
+		"docker.io/hawser/tools:lab", "docker.io/alpine/socat:1.7.4.4", "docker.io/nicolaka/netshoot:v0.15"}}))
+	return out, errors.Join(errs...)
 }
 
 // writeAgent writes the image of the agent as make image IPSEC=1 does.

@@ -180,10 +180,10 @@ func (l *Lab) start(n Node, file string, env map[string]string, all []hierarchy,
 // note keeps what is known of a machine that runs.
 func (l *Lab) note(name string, r record) error {
 	raw, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("record %s: %w", name, err)
+	if err == nil {
+		err = os.WriteFile(l.path("machines", name+".json"), raw, 0o600)
 	}
-	if err := os.WriteFile(l.path("machines", name+".json"), raw, 0o600); err != nil {
+	if err != nil {
 		return fmt.Errorf("record %s: %w", name, err)
 	}
 	return nil
@@ -211,13 +211,13 @@ func (l *Lab) halt(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Process.Signal(unix.SIGKILL); err != nil {
-		return fmt.Errorf("halt %s: %w", name, err)
+	if err = r.Process.Signal(unix.SIGKILL); err == nil {
+		err = endCgroups(r.Cgroups)
 	}
-	if err := endCgroups(r.Cgroups); err != nil {
-		return fmt.Errorf("halt %s: %w", name, err)
+	if err == nil {
+		err = os.Remove(l.path("machines", name+".json"))
 	}
-	if err := os.Remove(l.path("machines", name+".json")); err != nil {
+	if err != nil {
 		return fmt.Errorf("halt %s: %w", name, err)
 	}
 	return errors.Join(l.unplug(name), netspace.Remove(l.space(name)))

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -60,11 +61,7 @@ import ARCHIVE...         give all nodes images
 kubeconfig                print its path`
 
 func run(ctx context.Context, args []string) error {
-	dir := os.Getenv(DirEnv)
-	if dir == "" {
-		dir = DefaultDir
-	}
-	dir, args, err := folder(dir, args)
+	dir, args, err := folder(cmp.Or(os.Getenv(DirEnv), DefaultDir), args)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -91,22 +92,18 @@ func (a *authority) write(name string, p pair) error {
 	return nil
 }
 
-// issue makes a certificate for a name in a group, good for both ends of TLS.
-func (a *authority) issue(name, group string, addrs []net.IP, hosts []string) (pair, error) {
-	subject := pkix.Name{CommonName: name}
-	if group != "" {
-		subject.Organization = []string{group}
-	}
+// issue makes a certificate for a name in groups, good for both ends of TLS.
+func (a *authority) issue(name string, addrs []net.IP, hosts []string, groups ...string) (pair, error) {
 	return a.sign(&x509.Certificate{
-		Subject: subject, IPAddresses: addrs, DNSNames: hosts,
+		Subject: pkix.Name{CommonName: name, Organization: groups}, IPAddresses: addrs, DNSNames: hosts,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 }
 
 // save issues a certificate into two files.
-func (a *authority) save(file, name, group string, addrs []net.IP, hosts []string) error {
-	p, err := a.issue(name, group, addrs, hosts)
+func (a *authority) save(file, name string, addrs []net.IP, hosts []string, groups ...string) error {
+	p, err := a.issue(name, addrs, hosts, groups...)
 	if err != nil {
 		return err
 	}
@@ -114,8 +111,8 @@ func (a *authority) save(file, name, group string, addrs []net.IP, hosts []strin
 }
 
 // kubeconfig issues a certificate into a file that clients of the API read.
-func (a *authority) kubeconfig(file, server, name, group string) error {
-	p, err := a.issue(name, group, nil, nil)
+func (a *authority) kubeconfig(file, server, name string, groups ...string) error {
+	p, err := a.issue(name, nil, nil, groups...)
 	if err != nil {
 		return err
 	}
@@ -142,29 +139,20 @@ func (l *Lab) certify(control Node) (*authority, error) {
 	}
 	hosts := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
 	server := l.server(control.Index)
-	steps := []func() error{
-		func() error { return a.save("apiserver", "kube-apiserver", "", addrs, hosts) },
-		func() error {
-			return a.save("kubelet-client", "kube-apiserver-kubelet-client", "system:masters", nil, nil)
-		},
-		func() error { return a.save("front-proxy", "front-proxy", "", nil, nil) },
-		func() error { return a.save("accounts", "accounts", "", nil, nil) },
-		func() error { return a.kubeconfig("admin", server, "admin", "system:masters") },
-		func() error { return a.kubeconfig("controllers", server, "system:kube-controller-manager", "") },
-		func() error { return a.kubeconfig("scheduler", server, "system:kube-scheduler", "") },
-		func() error { return a.kubeconfig("proxy", server, "system:kube-proxy", "") },
+	errs := []error{
+		a.save("apiserver", "kube-apiserver", addrs, hosts),
+		a.save("kubelet-client", "kube-apiserver-kubelet-client", nil, nil, "system:masters"),
+		a.save("front-proxy", "front-proxy", nil, nil),
+		a.save("accounts", "accounts", nil, nil),
+		a.kubeconfig("admin", server, "admin", "system:masters"),
+		a.kubeconfig("controllers", server, "system:kube-controller-manager"),
+		a.kubeconfig("scheduler", server, "system:kube-scheduler"),
+		a.kubeconfig("proxy", server, "system:kube-proxy"),
 	}
-	for _, n := range l.Machines {
-		if n.Cluster == control.Cluster && n.Number > 0 {
-			steps = append(steps, func() error { return a.member(l, n) })
-		}
+	for _, n := range l.mates(control) {
+		errs = append(errs, a.member(l, n))
 	}
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return nil, err
-		}
-	}
-	return a, nil
+	return a, errors.Join(errs...)
 }
 
 // member issues what a node shows its cluster.

@@ -43,7 +43,7 @@ func (l *Lab) openGate(authorities map[string]*authority) error {
 		}
 		defer file.Close()
 		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
-		admin, err := authorities[c].issue("admin", "system:masters", nil, nil)
+		admin, err := authorities[c].issue("admin", nil, nil, "system:masters")
 		if err != nil {
 			return err
 		}

@@ -42,11 +42,9 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 	if l.CNI.Script, err = l.writeScript(); err != nil {
 		return err
 	}
-	images, err := l.writeImages(agent)
-	if err != nil {
+	if l.Images, err = l.writeImages(agent); err != nil {
 		return err
 	}
-	l.Images = images
 	say("images written")
 	if err := errors.Join(l.save(), moreWatches(l.Dir), l.wireInternet()); err != nil {
 		return err
@@ -136,10 +134,7 @@ func (l *Lab) settle(ctx context.Context, control Node, say func(string, ...any)
 	if _, err := l.kubectl(ctx, c, text, "apply", "--server-side", "-f", "-"); err != nil {
 		return err
 	}
-	for _, n := range l.Machines {
-		if n.Cluster != c || n.Number == 0 {
-			continue
-		}
+	for _, n := range l.mates(control) {
 		if err := l.admit(ctx, n); err != nil {
 			return err
 		}
@@ -305,27 +300,32 @@ const (
 	watchWant   = 2048
 )
 
-func moreWatches(dir string) error {
+func moreWatches(dir string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("raise limit of watches: %w", err)
+		}
+	}()
 	if err := os.MkdirAll(watchFolder, 0o755); err != nil {
-		return fmt.Errorf("raise limit of watches: %w", err)
+		return err
 	}
 	raw, err := os.ReadFile(watchLimit)
 	if err != nil {
-		return fmt.Errorf("raise limit of watches: %w", err)
+		return err
 	}
 	have, err := strconv.Atoi(strings.TrimSpace(string(raw)))
 	if err != nil {
-		return fmt.Errorf("raise limit of watches: %w", err)
+		return err
 	}
 	if have < watchWant {
 		former := filepath.Join(watchFolder, "former")
 		if _, err := os.Stat(former); errors.Is(err, fs.ErrNotExist) {
 			if err := os.WriteFile(former, raw, 0o644); err != nil {
-				return fmt.Errorf("raise limit of watches: %w", err)
+				return err
 			}
 		}
 		if err := os.WriteFile(watchLimit, []byte(strconv.Itoa(watchWant)), 0o644); err != nil {
-			return fmt.Errorf("raise limit of watches: %w", err)
+			return err
 		}
 	}
 	return os.WriteFile(filepath.Join(watchFolder, "of"+strings.ReplaceAll(dir, "/", "-")), nil, 0o644)
