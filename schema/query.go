@@ -6,7 +6,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/paths"
 )
 
 // Cluster finds a cluster by name; nil when there is none.
@@ -158,3 +160,41 @@ func (g *Gateway) Written() bool {
 
 // Finds reports whether endpoints of the gateway are found.
 func (g *Gateway) Finds() bool { return slices.ContainsFunc(g.Endpoints, fabric.IsSource) }
+
+// ClusterPaths gives the path of each cluster.
+func (s *ClusterSet) ClusterPaths() []string {
+	return paths.Of("clusters", s.Spec.Clusters, func(c *Cluster) string { return c.Name })
+}
+
+// ExportPaths gives the path of each export.
+func (s *ClusterSet) ExportPaths() []string {
+	return paths.Of("exports", s.Spec.Exports, func(e *Export) string { return paths.Name(e.Namespace, e.Name) })
+}
+
+// GatewayPaths gives the path of each gateway of the cluster at path.
+func (c *Cluster) GatewayPaths(path string) []string {
+	return paths.Of(path+".gateways", c.Gateways, func(g *Gateway) string { return g.Name })
+}
+
+// EgressPaths gives the path of each egress rule of the cluster at path.
+func (c *Cluster) EgressPaths(path string) []string {
+	return paths.Of(path+".egress", c.Egress, func(r *EgressRule) string { return r.Name })
+}
+
+// Mappable gives the pod prefixes of a cluster in the families that have a
+// global pool, without repetition. An IPv6 prefix that is as large as the pool is
+// left out where nobody asks for it, as it would keep the others from being mapped.
+func (s *ClusterSet) Mappable(c *Cluster) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range c.PodCIDRs {
+		p = p.Masked()
+		has := func(pool netip.Prefix) bool {
+			fits := pool.Addr().Is4() || s.Spec.Globalnet.Egress == fabric.EgressMapped || cidr.HostBits(p) < cidr.HostBits(pool)
+			return pool.Addr().Is4() == p.Addr().Is4() && fits
+		}
+		if slices.ContainsFunc(s.GlobalPools(), has) && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}

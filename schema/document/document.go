@@ -67,7 +67,8 @@ func (s *Source) Pos(path string) diag.Pos {
 		if n, ok := s.index()[path]; ok {
 			return s.Place(n)
 		}
-		if n, ok := s.index()["spec"]; ok && paths.Parent(path) == "" && inBody(path) {
+		inBody := path != "apiVersion" && path != "kind" && path != "metadata"
+		if n, ok := s.index()["spec"]; ok && paths.Parent(path) == "" && inBody {
 			return s.Place(n)
 		}
 	}
@@ -78,11 +79,6 @@ func (s *Source) Pos(path string) diag.Pos {
 func (s *Source) Has(path string) bool {
 	_, ok := s.index()[path]
 	return ok
-}
-
-// inBody reports whether a top-level path is one of spec.
-func inBody(path string) bool {
-	return path != "apiVersion" && path != "kind" && path != "metadata"
 }
 
 // indexer finds the node of every path.

@@ -15,8 +15,8 @@ import (
 
 // Parse sets root to the top node of the only document, or leaves it nil.
 func (s *Source) Parse() diag.List {
-	if f, bad := s.encoding(); bad {
-		return diag.List{f}
+	if list := s.encoding(); list != nil {
+		return list
 	}
 	if at, found := MergeMarker(s.File, s.Raw); found {
 		return diag.List{{Severity: diag.Error, Code: "merge-conflict", Pos: at, Summary: "the file holds the marks of an unfinished merge",
@@ -27,10 +27,8 @@ func (s *Source) Parse() diag.List {
 	err := dec.Decode(&doc)
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && syntax.IsNull(doc.Content[0]):
-		return diag.List{{
-			Severity: diag.Error, Code: "empty-file", Pos: diag.Pos{File: s.File}, Summary: "the file holds no document",
-			Hint: "`hawser init` writes one to begin with",
-		}}
+		return diag.List{{Severity: diag.Error, Code: "empty-file", Pos: diag.Pos{File: s.File}, Summary: "the file holds no document",
+			Hint: "`hawser init` writes one to begin with"}}
 	case err != nil:
 		return diag.List{s.SyntaxError(err)}
 	}
@@ -43,26 +41,22 @@ func (s *Source) Parse() diag.List {
 		case err != nil:
 			return diag.List{s.SyntaxError(err)}
 		case !syntax.IsNull(second.Content[0]): // a line --- at the end begins a document that holds nothing
-			return diag.List{{
-				Severity: diag.Error, Code: "second-document", Pos: s.Place(second.Content[0]),
-				Summary: "a second YAML document begins here", Hint: "a topology file is one document: remove the line --- and join the two",
-			}}
+			return diag.List{{Severity: diag.Error, Code: "second-document", Pos: s.Place(second.Content[0]),
+				Summary: "a second YAML document begins here", Hint: "a topology file is one document: remove the line --- and join the two"}}
 		}
 	}
 }
 
 // encoding finds the first byte that YAML does not allow in a text.
-func (s *Source) encoding() (diag.Diagnostic, bool) {
+func (s *Source) encoding() diag.List {
 	line, column := 1, 1
 	for rest := s.Raw; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
 		control := r < ' ' && r != '\n' && r != '\r' && r != '\t' || r == 0x7f
 		if control || r == utf8.RuneError && size == 1 {
-			return diag.Diagnostic{
-				Severity: diag.Error, Code: "yaml-encoding", Pos: diag.Pos{File: s.File, Line: line, Column: column, Width: 1},
+			return diag.List{{Severity: diag.Error, Code: "yaml-encoding", Pos: diag.Pos{File: s.File, Line: line, Column: column, Width: 1},
 				Summary: fmt.Sprintf("byte %#02x is not allowed in a YAML text", rest[0]),
-				Hint:    "save the file as UTF-8 without control characters",
-			}, true
+				Hint:    "save the file as UTF-8 without control characters"}}
 		}
 		column++
 		if r == '\n' {
@@ -70,5 +64,5 @@ func (s *Source) encoding() (diag.Diagnostic, bool) {
 		}
 		rest = rest[size:]
 	}
-	return diag.Diagnostic{}, false
+	return nil
 }

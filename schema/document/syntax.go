@@ -106,7 +106,7 @@ func (s *Source) indentation(number int) (summary, hint string) {
 			if level >= limit {
 				continue
 			}
-			if limit = level; best < 0 || abs(level-have) < abs(best-have) {
+			if limit = level; best < 0 || max(level-have, have-level) < max(best-have, have-best) {
 				best, from = level, n
 			}
 		}
@@ -127,8 +127,6 @@ func indent(line []byte) (spaces int, ok bool) {
 	}
 	return len(line) - len(body), true
 }
-
-func abs(n int) int { return max(n, -n) }
 
 // MergeMarker finds the first line that git wrote into an unresolved merge.
 func MergeMarker(file string, raw []byte) (diag.Pos, bool) {

@@ -29,7 +29,7 @@ func (g *Graph) passedByHubs() map[string]int {
 	out := map[string]int{}
 	var hubs, spokes []int
 	for i := range g.names {
-		if g.hub(i) {
+		if g.hubs[i] {
 			hubs = append(hubs, i)
 		} else {
 			spokes = append(spokes, i)

@@ -19,9 +19,6 @@ func (c *Cluster) Hides(family int) bool {
 	return c.Globalnet && !slices.Contains(c.FlatFamilies, family)
 }
 
-// HidesAny reports whether those of some family that the cluster has are.
-func (c *Cluster) HidesAny() bool { return c.Has(4) && c.Hides(4) || c.Has(6) && c.Hides(6) }
-
 // Has reports whether pods or services of the cluster have addresses of a family.
 // Of a cluster that names no prefixes, such as one of plain hosts, nothing is
 // known, so it may have both.

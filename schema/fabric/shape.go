@@ -41,12 +41,8 @@ func NewGraph(shape Shape, clusters []string) *Graph {
 	if shape.Mode == ModeHub {
 		g.hubs = make([]bool, len(g.names))
 		for _, name := range shape.Hubs {
-			if i := g.at(name); i >= 0 {
+			if i := g.at(name); i >= 0 && !g.hubs[i] {
 				g.hubs[i] = true
-			}
-		}
-		for _, hub := range g.hubs {
-			if hub {
 				g.hubCount++
 			}
 		}
@@ -103,15 +99,13 @@ func (g *Graph) linked(i, j int) bool {
 	case i == j:
 		return false
 	case g.shape.Mode == ModeHub:
-		return g.hub(i) || g.hub(j)
+		return g.hubs[i] || g.hubs[j]
 	case g.shape.Mode == ModeLinks:
 		_, ok := slices.BinarySearch(g.edges[i], j)
 		return ok
 	}
 	return true
 }
-
-func (g *Graph) hub(i int) bool { return g.hubs[i] }
 
 // Passes reports whether a cluster passes on what others send to each other.
 func (g *Graph) Passes(cluster string) bool {
@@ -120,7 +114,7 @@ func (g *Graph) Passes(cluster string) bool {
 }
 
 func (g *Graph) passes(i int) bool {
-	return g.shape.Mode == ModeLinks || g.shape.Mode == ModeHub && g.hub(i)
+	return g.shape.Mode == ModeLinks || g.shape.Mode == ModeHub && g.hubs[i]
 }
 
 // Neighbours gives the clusters to which one has a link, sorted.
@@ -145,7 +139,7 @@ func (g *Graph) Degree(cluster string) int {
 		return 0
 	case g.shape.Mode == ModeLinks:
 		return len(g.edges[i])
-	case g.shape.Mode == ModeHub && !g.hub(i):
+	case g.shape.Mode == ModeHub && !g.hubs[i]:
 		return g.hubCount
 	}
 	return len(g.names) - 1

@@ -48,15 +48,20 @@ func (t *trail) String() string {
 	return paths.Field(t.parent.String(), t.label)
 }
 
-func (d *decoder) report(n *yaml.Node, t *trail, f diag.Diagnostic) {
-	f.Severity, f.Path = diag.Error, t.String()
-	d.bad[f.Path] = true
-	d.tally[f.Severity]++
-	if d.tally[f.Severity] > diag.MaxFindings {
-		return
+// report notes that a value cannot be read.
+func (d *decoder) report(n *yaml.Node, t *trail, code, summary, hint string) {
+	path := t.String()
+	d.bad[path] = true
+	d.note(n, diag.Diagnostic{Code: code, Path: path, Summary: summary, Hint: hint})
+}
+
+// note adds an error at a node, up to as many as are told.
+func (d *decoder) note(n *yaml.Node, f diag.Diagnostic) {
+	if !d.tally.Full(diag.Error) {
+		f.Severity, f.Pos = diag.Error, d.src.Place(n)
+		d.list = append(d.list, f)
 	}
-	f.Pos = d.src.Place(n)
-	d.list = append(d.list, f)
+	d.tally[diag.Error]++
 }
 
 // value reads a node into v.
@@ -75,7 +80,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, t *trail) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if syntax.IsNull(n) {
-			d.report(n, t, diag.Diagnostic{Code: "empty-value", Summary: "has no value", Hint: "remove the key, or give it a value"})
+			d.report(n, t, "empty-value", "has no value", "remove the key, or give it a value")
 			return
 		}
 		v.Set(reflect.New(v.Type().Elem()))
@@ -99,11 +104,9 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, t *trail) {
 func (d *decoder) plain(n *yaml.Node, t *trail) bool {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		d.report(n, t, diag.Diagnostic{
-			Code: "yaml-alias", Summary: "anchors and aliases are not supported", Hint: "write the value out",
-		})
+		d.report(n, t, "yaml-alias", "anchors and aliases are not supported", "write the value out")
 	case n.Style&yaml.TaggedStyle != 0:
-		d.report(n, t, diag.Diagnostic{Code: "yaml-tag", Summary: "tags such as " + n.Tag + " are not supported", Hint: "remove the tag"})
+		d.report(n, t, "yaml-tag", "tags such as "+n.Tag+" are not supported", "remove the tag")
 	default:
 		return true
 	}
@@ -149,16 +152,9 @@ func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *trail
 		first[key.Value] = key
 		return false
 	}
-	d.tally[diag.Error]++
-	if d.tally[diag.Error] > diag.MaxFindings {
-		return true
-	}
-	f := diag.Diagnostic{
-		Severity: diag.Error, Code: "duplicate-key", Path: t.String(), Pos: d.src.Place(key),
-		Summary: "the key occurs twice", Hint: "remove one of the two, or join them",
-		Related: []diag.Related{{Path: t.String(), Pos: d.src.Place(earlier)}},
-	}
-	d.list = append(d.list, f)
+	path := t.String()
+	d.note(key, diag.Diagnostic{Code: "duplicate-key", Path: path, Summary: "the key occurs twice",
+		Hint: "remove one of the two, or join them", Related: []diag.Related{{Path: path, Pos: d.src.Place(earlier)}}})
 	return true
 }
 
@@ -169,7 +165,7 @@ func (d *decoder) unknown(key *yaml.Node, fields []tags.Field, t *trail) {
 		names[i] = fields[i].Name
 	}
 	if key.Kind != yaml.ScalarNode {
-		d.report(key, t, diag.Diagnostic{Code: "unknown-key", Summary: "a key must be a name", Hint: "keys here: " + strings.Join(names, ", ")})
+		d.report(key, t, "unknown-key", "a key must be a name", "keys here: "+strings.Join(names, ", "))
 		return
 	}
 	hint := "keys here: " + strings.Join(names, ", ")
@@ -181,7 +177,7 @@ func (d *decoder) unknown(key *yaml.Node, fields []tags.Field, t *trail) {
 		hint = "did you mean " + near + "?"
 		d.bad[t.field(near).String()] = true
 	}
-	d.report(key, t.field(key.Value), diag.Diagnostic{Code: "unknown-key", Summary: "unknown key " + strconv.Quote(key.Value), Hint: hint})
+	d.report(key, t.field(key.Value), "unknown-key", "unknown key "+strconv.Quote(key.Value), hint)
 }
 
 // slice reads a sequence.
@@ -202,7 +198,7 @@ func (d *decoder) slice(n *yaml.Node, v reflect.Value, t *trail) {
 	for i, item := range n.Content {
 		at := t.index(paths.Label(seen, document.NodeName(item, naming), i))
 		if syntax.IsNull(item) {
-			d.report(item, at, diag.Diagnostic{Code: "empty-value", Summary: "the item is empty", Hint: "remove it, or give it a value"})
+			d.report(item, at, "empty-value", "the item is empty", "remove it, or give it a value")
 			continue
 		}
 		d.value(item, v.Index(i), at)
@@ -246,7 +242,7 @@ func (d *decoder) rules(n *yaml.Node, v reflect.Value, t *trail) {
 	case yaml.SequenceNode:
 		d.slice(n, rules, t)
 		if len(n.Content) == 0 {
-			d.report(n, t, diag.Diagnostic{Code: "required", Summary: "is empty: at least one item is needed"})
+			d.report(n, t, "required", "is empty: at least one item is needed", "")
 		}
 	case yaml.MappingNode:
 		rules.Set(reflect.MakeSlice(rules.Type(), 1, 1))

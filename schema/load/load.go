@@ -41,8 +41,8 @@ func Decode(file string, raw []byte) (*schema.ClusterSet, *document.Source, diag
 
 func decode(file string, raw []byte) (*schema.ClusterSet, *decoder) {
 	set := &schema.ClusterSet{}
-	d := &decoder{src: document.New(file, raw, reflect.TypeFor[schema.ClusterSet]()), bad: map[string]bool{}, book: tags.Book{}, tally: diag.Tally{}}
-	if d.list = d.src.Parse(); d.src.Root == nil {
+	d := newDecoder(file, raw, reflect.TypeFor[schema.ClusterSet]())
+	if d.src.Root == nil {
 		return set, d
 	}
 	d.value(d.src.Root, reflect.ValueOf(set).Elem(), nil)
@@ -50,6 +50,40 @@ func decode(file string, raw []byte) (*schema.ClusterSet, *decoder) {
 		schema.Default(set)
 	}
 	return set, d
+}
+
+// newDecoder parses a file that is read into a type.
+func newDecoder(file string, raw []byte, top reflect.Type) *decoder {
+	d := &decoder{src: document.New(file, raw, top), bad: map[string]bool{}, book: tags.Book{}, tally: diag.Tally{}}
+	d.list = d.src.Parse()
+	return d
+}
+
+// Read reads another document into the struct that into points to, as strictly
+// as Topology reads one: the struct's tags hold the rules of its fields.
+// check, if it is not nil, is called for a document that is a mapping and gives
+// findings with paths; Read adds the places. What is read is to be used only when
+// the list has no errors.
+func Read(file string, raw []byte, into any, check func() diag.List) diag.List {
+	v := reflect.ValueOf(into).Elem()
+	d := newDecoder(file, raw, v.Type())
+	for i := range d.list {
+		switch d.list[i].Code {
+		case "empty-file":
+			d.list[i].Hint = ""
+		case "second-document":
+			d.list[i].Hint = "remove the line --- and join the two"
+		}
+	}
+	if d.src.Root == nil {
+		return d.list
+	}
+	d.value(d.src.Root, v, nil)
+	d.adopt(validate.Tags(v, d.book))
+	if check != nil {
+		d.adopt(check())
+	}
+	return d.all()
 }
 
 // all gives the findings in order.
@@ -65,18 +99,12 @@ func (d *decoder) all() diag.List {
 // follow from a value that could not be read.
 func (d *decoder) adopt(found diag.List) {
 	for _, f := range found {
-		if !d.unread(f.Path) {
+		path := f.Path
+		for path != "" && !d.bad[path] {
+			path = paths.Parent(path)
+		}
+		if path == "" {
 			d.list = append(d.list, d.src.Locate(f))
 		}
 	}
-}
-
-// unread reports whether path, or what it is part of, could not be read.
-func (d *decoder) unread(path string) bool {
-	for ; path != ""; path = paths.Parent(path) {
-		if d.bad[path] {
-			return true
-		}
-	}
-	return false
 }

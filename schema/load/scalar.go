@@ -10,7 +10,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/syntax"
 	"hawser.dev/hawser/schema/tags"
 )
@@ -25,15 +24,18 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *trail) {
 		return
 	}
 	if meaning, word := syntax.BooleanWord(n.Value); word && !syntax.IsQuoted(n) {
-		d.report(n, t, diag.Diagnostic{
-			Code: "yaml-boolean", Summary: n.Value + " is a boolean in YAML 1.1 and text in YAML 1.2",
-			Hint: booleanHint(v, n.Value, meaning),
-		})
+		hint := "put it in quotes: " + strconv.Quote(n.Value)
+		if v.Kind() == reflect.Bool {
+			hint = "write " + strconv.FormatBool(meaning)
+		}
+		d.report(n, t, "yaml-boolean", n.Value+" is a boolean in YAML 1.1 and text in YAML 1.2", hint)
 		return
 	}
 	switch {
+	case v.Kind() == reflect.Bool && n.ShortTag() != "!!bool":
+		d.wrongType(n, t, "true or false", "")
 	case v.Kind() == reflect.Bool:
-		d.boolean(n, v, t)
+		v.SetBool(strings.EqualFold(n.Value, "true"))
 	case v.Kind() == reflect.Int:
 		d.integer(n, v, t)
 	case v.Kind() == reflect.Float64:
@@ -41,21 +43,6 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *trail) {
 	default:
 		d.text(n, v, t)
 	}
-}
-
-func booleanHint(v reflect.Value, text string, meaning bool) string {
-	if v.Kind() == reflect.Bool {
-		return "write " + strconv.FormatBool(meaning)
-	}
-	return "put it in quotes: " + strconv.Quote(text)
-}
-
-func (d *decoder) boolean(n *yaml.Node, v reflect.Value, t *trail) {
-	if n.ShortTag() != "!!bool" {
-		d.wrongType(n, t, "true or false", "")
-		return
-	}
-	v.SetBool(strings.EqualFold(n.Value, "true"))
 }
 
 func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *trail) {
@@ -66,10 +53,8 @@ func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *trail) {
 	case syntax.IsQuoted(n) || n.ShortTag() != "!!int":
 		d.wrongType(n, t, "a whole number", "")
 	case err != nil || strconv.Itoa(number) != n.Value:
-		d.report(n, t, diag.Diagnostic{
-			Code: "bad-number", Summary: n.Value + " is not a plain decimal number",
-			Hint: "write digits only, without a leading zero, sign or underscore",
-		})
+		d.report(n, t, "bad-number", n.Value+" is not a plain decimal number",
+			"write digits only, without a leading zero, sign or underscore")
 	default:
 		v.SetInt(int64(number))
 	}
@@ -86,7 +71,7 @@ func (d *decoder) degrees(n *yaml.Node, v reflect.Value, t *trail) {
 	case syntax.IsQuoted(n) || tag != "!!int" && tag != "!!float":
 		d.wrongType(n, t, "a number", hint)
 	case err != nil || strings.Trim(n.Value, "-.0123456789") != "":
-		d.report(n, t, diag.Diagnostic{Code: "bad-number", Summary: n.Value + " is not a plain decimal number", Hint: hint})
+		d.report(n, t, "bad-number", n.Value+" is not a plain decimal number", hint)
 	default:
 		v.SetFloat(number)
 	}
@@ -106,13 +91,14 @@ func (d *decoder) text(n *yaml.Node, v reflect.Value, t *trail) {
 	err := tags.Set(v, text)
 	if p, is := v.Interface().(netip.Prefix); is && err == nil && p.IsValid() && p.Bits() == 0 {
 		v.SetZero() // nothing else is to be said of it, and everything overlaps it
-		d.report(n, t, diag.Diagnostic{Code: "bad-prefix", Summary: text + " is every address that there is",
-			Hint: "write the ranges that are used: a prefix looks like 10.7.0.0/16 or fd00:7::/48"})
+		d.report(n, t, "bad-prefix", text+" is every address that there is",
+			"write the ranges that are used: a prefix looks like 10.7.0.0/16 or fd00:7::/48")
 		return
 	}
 	if err != nil {
 		v.SetZero()
-		d.report(n, t, unreadable(text, v))
+		code, summary, hint := unreadable(text, v)
+		d.report(n, t, code, summary, hint)
 	}
 }
 
@@ -140,35 +126,31 @@ func withUnit(number string, f *tags.Field) string {
 }
 
 // unreadable says why a text is no value of v's type.
-func unreadable(text string, v reflect.Value) diag.Diagnostic {
+func unreadable(text string, v reflect.Value) (code, summary, hint string) {
 	if v.Type() == tags.DurationType {
-		return diag.Diagnostic{Code: "bad-duration", Summary: fmt.Sprintf("%q is not a duration", text),
-			Hint: "a duration looks like 250ms, 25s or 5m"}
+		return "bad-duration", fmt.Sprintf("%q is not a duration", text),
+			"a duration looks like 250ms, 25s or 5m"
 	}
 	if v.Type() != tags.PrefixType {
-		return diag.Diagnostic{Code: "bad-address", Summary: fmt.Sprintf("%q is not an IP address", text),
-			Hint: "an address looks like 169.254.73.53 or fd00::53"}
+		return "bad-address", fmt.Sprintf("%q is not an IP address", text),
+			"an address looks like 169.254.73.53 or fd00::53"
 	}
 	if a, err := netip.ParseAddr(text); err == nil {
-		return diag.Diagnostic{
-			Code: "bad-prefix", Summary: text + " has no prefix length",
-			Hint: fmt.Sprintf("write %s/%d for the one address, or the length of the network", a.WithZone(""), a.BitLen()),
-		}
+		return "bad-prefix", text + " has no prefix length",
+			fmt.Sprintf("write %s/%d for the one address, or the length of the network", a.WithZone(""), a.BitLen())
 	}
 	address, length, _ := strings.Cut(text, "/")
-	if a, err := netip.ParseAddr(address); err == nil && a.Zone() == "" && digits(length) {
-		return diag.Diagnostic{Code: "bad-prefix", Summary: fmt.Sprintf("%s has the prefix length %s", text, length),
-			Hint: fmt.Sprintf("the length of an IPv%d prefix is 0 to %d", map[bool]int{true: 4, false: 6}[a.Is4()], a.BitLen())}
+	if a, err := netip.ParseAddr(address); err == nil && a.Zone() == "" && length != "" && strings.Trim(length, "0123456789") == "" {
+		return "bad-prefix", fmt.Sprintf("%s has the prefix length %s", text, length),
+			fmt.Sprintf("the length of an IPv%d prefix is 0 to %d", map[bool]int{true: 4, false: 6}[a.Is4()], a.BitLen())
 	}
-	return diag.Diagnostic{Code: "bad-prefix", Summary: fmt.Sprintf("%q is not a prefix", text),
-		Hint: "a prefix looks like 10.7.0.0/16 or fd00:7::/48"}
+	return "bad-prefix", fmt.Sprintf("%q is not a prefix", text),
+		"a prefix looks like 10.7.0.0/16 or fd00:7::/48"
 }
-
-func digits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 // wrongType notes a node that is not what the field holds.
 func (d *decoder) wrongType(n *yaml.Node, t *trail, want, hint string) {
-	d.report(n, t, diag.Diagnostic{Code: "wrong-type", Summary: "want " + want + ", have " + nodeKind(n), Hint: hint})
+	d.report(n, t, "wrong-type", "want "+want+", have "+nodeKind(n), hint)
 }
 
 // mappingHint shows the mapping that a bare word in its place most likely stands for.
@@ -235,5 +217,5 @@ func (d *decoder) explicitZero(n *yaml.Node, v reflect.Value, f tags.Field, t *t
 	if !numeric || syntax.IsNull(n) || !v.IsZero() || f.Min <= 0 || f.Def == "" && !f.Required || d.bad[t.String()] {
 		return
 	}
-	d.report(n, t, tags.OutOfRange(v, f))
+	d.report(n, t, "out-of-range", tags.OutOfRange(v, f), "")
 }

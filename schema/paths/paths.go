@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Labels gives what stands in the brackets of each item's path: its name, or
-// its index when it has none or an earlier item has the same.
-func Labels[T any](items []T, name func(*T) string) []string {
+// Of gives the path of each item of the list at path. In its brackets stands its name, or its
+// index when it has none or an earlier item has the same.
+func Of[T any](path string, items []T, name func(*T) string) []string {
 	out := make([]string, len(items))
 	seen := make(map[string]bool, len(items))
 	for i := range items {
-		out[i] = Label(seen, name(&items[i]), i)
+		out[i] = At(path, Label(seen, name(&items[i]), i))
 	}
 	return out
 }

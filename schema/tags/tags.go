@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -96,21 +95,16 @@ var (
 // IsText reports whether a struct is written as text, as addresses are.
 func IsText(v reflect.Value) bool { return reflect.PointerTo(v.Type()).Implements(TextType) }
 
-// OutOfRange is the finding for a number or duration outside its range.
-func OutOfRange(v reflect.Value, f Field) diag.Diagnostic {
-	return diag.Diagnostic{
-		Severity: diag.Error, Code: "out-of-range",
-		Summary: fmt.Sprintf("%s is not in the range %s to %s", numberText(v), f.minText, f.MaxText),
-	}
-}
-
-// numberText writes a number or a duration as the file has it.
-func numberText(v reflect.Value) string {
+// OutOfRange says that a number or duration, as the file has it, is outside of its range.
+func OutOfRange(v reflect.Value, f Field) string {
+	var text string
 	switch {
 	case v.Type() == DurationType:
-		return time.Duration(v.Int()).String()
+		text = time.Duration(v.Int()).String()
 	case v.Kind() == reflect.Float64:
-		return strconv.FormatFloat(v.Float(), 'f', -1, 64)
+		text = strconv.FormatFloat(v.Float(), 'f', -1, 64)
+	default:
+		text = strconv.FormatInt(v.Int(), 10)
 	}
-	return strconv.FormatInt(v.Int(), 10)
+	return fmt.Sprintf("%s is not in the range %s to %s", text, f.minText, f.MaxText)
 }

@@ -107,7 +107,7 @@ func (c *checker) rule(f tags.Field, v reflect.Value, path string) {
 		c.bounds(f, v, path)
 	case v.Kind() == reflect.Float64:
 		if degrees := v.Float(); degrees < float64(f.Min) || degrees > float64(f.Max) {
-			c.outOfRange(f, v, path)
+			c.Fail("out-of-range", path, tags.OutOfRange(v, f), "")
 		}
 	case v.Kind() == reflect.Map && f.MaxText != "":
 		for _, key := range v.MapKeys() {
@@ -154,13 +154,8 @@ func (c *checker) enum(f tags.Field, value, path string) {
 
 func (c *checker) bounds(f tags.Field, v reflect.Value, path string) {
 	if f.MaxText != "" && (v.Int() < f.Min || v.Int() > f.Max) {
-		c.outOfRange(f, v, path)
+		c.Fail("out-of-range", path, tags.OutOfRange(v, f), "")
 	}
-}
-
-func (c *checker) outOfRange(f tags.Field, v reflect.Value, path string) {
-	d := tags.OutOfRange(v, f)
-	c.Fail(d.Code, path, d.Summary, d.Hint)
 }
 
 // Tags checks what the tags of a struct say.

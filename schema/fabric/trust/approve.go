@@ -41,7 +41,7 @@ func (a Approvers) Equal(o Approvers) bool {
 func (a Approvers) By(s Signed) []string {
 	approved := map[string]bool{}
 	for _, armored := range s.Approvals {
-		if key, ok := approverOf(s.Statement, armored); ok {
+		if key, ok := signerOf(Approval, s.Statement, armored); ok {
 			approved[key] = true
 		}
 	}
@@ -84,12 +84,12 @@ func Approve(statement string, with ssh.Signer) (string, error) {
 func (s Signed) Approved(candidates []string, groups ...Approvers) Signed {
 	by := map[string]string{}
 	for _, armored := range candidates {
-		if key, ok := approverOf(s.Statement, armored); ok {
+		if key, ok := signerOf(Approval, s.Statement, armored); ok {
 			by[key] = armored
 		}
 	}
 	for _, armored := range s.Approvals {
-		if key, ok := approverOf(s.Statement, armored); ok {
+		if key, ok := signerOf(Approval, s.Statement, armored); ok {
 			delete(by, key)
 		}
 	}
@@ -129,16 +129,6 @@ func (p Proof) Enough() bool {
 	return !slices.ContainsFunc(p.Asked(), func(a Approvers) bool { return !a.Enough(p.Signed) })
 }
 
-// approverOf gives the key that approved a statement, if it did.
-func approverOf(statement, armored string) (string, bool) {
-	signature, err := sshsig.Unarmor([]byte(armored))
-	if err != nil || sshsig.Verify(strings.NewReader(statement), signature, signature.PublicKey,
-		signature.HashAlgorithm, string(Approval)) != nil {
-		return "", false
-	}
-	return Line(signature.PublicKey), true
-}
-
 // ApproverOf gives the key, as authorized_keys has it, that approved a statement; the
 // error says that it is no approval of it.
 func ApproverOf(statement, armored string) (string, error) {
@@ -149,7 +139,7 @@ func ApproverOf(statement, armored string) (string, error) {
 	if signature.Namespace != string(Approval) {
 		return "", fmt.Errorf("it is signed for %q, not for %s", signature.Namespace, Approval)
 	}
-	key, ok := approverOf(statement, armored)
+	key, ok := signerOf(Approval, statement, armored)
 	if !ok {
 		return "", fmt.Errorf("it is none of this statement")
 	}

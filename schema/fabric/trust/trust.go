@@ -147,7 +147,13 @@ func Extend(clusterset string, chain []Signed, today, atHand []ssh.Signer) ([]Si
 			!slices.ContainsFunc(s.Signers, func(key string) bool { return slices.Contains(needed, key) }) {
 			continue
 		}
-		if by := signersOf(link); len(by) > 0 {
+		var by []string // trusted or not
+		for _, armored := range link.Signatures {
+			if key, ok := signerOf(Signers, link.Statement, armored); ok {
+				by = append(by, key)
+			}
+		}
+		if len(by) > 0 {
 			kept, needed = append(kept, link), append(needed, by...)
 		}
 	}
@@ -164,14 +170,12 @@ func Extend(clusterset string, chain []Signed, today, atHand []ssh.Signer) ([]Si
 	return append(kept, link), nil
 }
 
-// signersOf gives who signed a link, trusted or not.
-func signersOf(link Signed) []string {
-	var out []string
-	for _, armored := range link.Signatures {
-		signature, err := sshsig.Unarmor([]byte(armored))
-		if err == nil && sshsig.Verify(strings.NewReader(link.Statement), signature, signature.PublicKey, signature.HashAlgorithm, string(Signers)) == nil {
-			out = append(out, Line(signature.PublicKey))
-		}
+// signerOf gives the key that signed a statement for this purpose, trusted or not, if one did.
+func signerOf(kind Kind, statement, armored string) (string, bool) {
+	signature, err := sshsig.Unarmor([]byte(armored))
+	if err != nil || sshsig.Verify(strings.NewReader(statement), signature, signature.PublicKey,
+		signature.HashAlgorithm, string(kind)) != nil {
+		return "", false
 	}
-	return out
+	return Line(signature.PublicKey), true
 }
