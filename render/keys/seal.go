@@ -34,26 +34,24 @@ func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, er
 		}
 		keys := fabric.EpochKeys{Epoch: epoch, PSKSeed: seed, Gateways: map[string]fabric.Secret{}, Ed25519: map[string]fabric.Secret{}}
 		for _, g := range c.AllGateways() {
-			if err := r.gateway(&keys, set, c.Name, &g); err != nil {
+			// One that brought its tunnel key wants nothing from elsewhere, so it brings the
+			// one for IKE too or has none.
+			if g.PublicKey != "" {
+				continue
+			}
+			if keys.Gateways[g.Name], err = r.private(set, c.Name, g.Name, epoch); err != nil {
+				return nil, err
+			}
+			if g.IKEPublicKey != "" {
+				continue
+			}
+			if keys.Ed25519[g.Name], err = r.ed25519(set, c.Name, g.Name, epoch); err != nil {
 				return nil, err
 			}
 		}
 		out.Epochs = append(out.Epochs, keys)
 	}
 	return out, nil
-}
-
-// gateway adds the keys of one gateway. One that brought its tunnel key wants
-// nothing from elsewhere, so it brings the one for IKE too or has none.
-func (r *Root) gateway(keys *fabric.EpochKeys, set, cluster string, g *schema.Gateway) (err error) {
-	if g.PublicKey != "" {
-		return nil
-	}
-	if keys.Gateways[g.Name], err = r.private(set, cluster, g.Name, keys.Epoch); err != nil || g.IKEPublicKey != "" {
-		return err
-	}
-	keys.Ed25519[g.Name], err = r.ed25519(set, cluster, g.Name, keys.Epoch)
-	return err
 }
 
 // Sealed is one cluster's keys as they are published.
@@ -125,16 +123,13 @@ func encrypt(plain []byte, to string) (string, error) {
 	var out bytes.Buffer
 	text := armor.NewWriter(&out)
 	w, err := age.Encrypt(text, recipient)
+	if err == nil {
+		_, err = w.Write(plain)
+	}
+	if err == nil {
+		err = errors.Join(w.Close(), text.Close())
+	}
 	if err != nil {
-		return "", fmt.Errorf("encrypt: %w", err)
-	}
-	if _, err := w.Write(plain); err != nil {
-		return "", fmt.Errorf("encrypt: %w", err)
-	}
-	if err := w.Close(); err != nil {
-		return "", fmt.Errorf("encrypt: %w", err)
-	}
-	if err := text.Close(); err != nil {
 		return "", fmt.Errorf("encrypt: %w", err)
 	}
 	return out.String(), nil

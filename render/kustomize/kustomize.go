@@ -180,12 +180,7 @@ func (c *checker) file(dir, name string, raw []byte) {
 	for _, g := range k.SecretGenerator {
 		sources("secretGenerator", g.KvPairSources)
 	}
-	c.refused(k, at)
-}
-
-// refused finds the fields whose entries are programs, charts or files with paths
-// of their own.
-func (c *checker) refused(k types.Kustomization, at func(string) diag.Pos) {
+	// Their entries are programs, charts or files with paths of their own.
 	for _, field := range []struct {
 		name  string
 		value any

@@ -58,7 +58,16 @@ func reachOf(want, have *fabric.Fabric) Reach {
 		r.changed = r.changed || c.changed
 	}
 	r.exports()
-	r.dynamic()
+	var patterns []string
+	for _, d := range []*fabric.DynamicExports{want.DynamicExports, have.DynamicExports} {
+		if d != nil {
+			patterns = append(patterns, d.Namespaces...)
+		}
+	}
+	slices.Sort(patterns)
+	for _, pattern := range slices.Compact(patterns) {
+		r.pattern(pattern)
+	}
 	r.prefixes()
 	out := Reach{Gained: []Access{}, Lost: []Access{}}
 	for _, a := range r.order {
@@ -103,14 +112,8 @@ type piece struct {
 	target Target
 }
 
-// pieces are the answers about one export, pattern or cluster's prefixes.
-type pieces struct {
-	of   map[string]*piece
-	list []*piece
-}
-
 // ask compares who reaches one thing.
-func (r *reacher) ask(q asked, into *pieces) {
+func (r *reacher) ask(q asked) []*piece {
 	special := make(map[string]bool, len(q.names))
 	for _, n := range q.names {
 		special[n] = true
@@ -156,8 +159,8 @@ func (r *reacher) ask(q asked, into *pieces) {
 	}
 	for _, p := range answers {
 		r.settle(p, q, named)
-		into.fold(p)
 	}
+	return answers
 }
 
 // settle says whom of a piece's crowds it is not about, and whether it is about all.
@@ -190,35 +193,31 @@ func (r *reacher) settle(p *piece, q asked, named map[string]*piece) {
 	}
 }
 
-// fold joins pieces that differ in the clusters only.
-func (x *pieces) fold(p *piece) {
-	key := fmt.Sprint(p.gained, p.path, p.target.Ports, p.target.Prefix) + p.who.key()
-	if have := x.of[key]; have != nil {
-		have.target.In = append(have.target.In, p.target.In...)
-		return
-	}
-	if x.of == nil {
-		x.of = map[string]*piece{}
-	}
-	x.of[key] = p
-	x.list = append(x.list, p)
-}
-
-// put brings the answers about one thing into the result; those that differ in the
-// port only are one.
-func (r *reacher) put(x pieces) {
-	joined := map[string]*piece{}
-	var list []*piece
-	for _, p := range x.list {
-		slices.Sort(p.target.In)
-		key := fmt.Sprint(p.gained, p.path, p.target.In, p.target.Prefix) + p.who.key()
-		if have := joined[key]; have != nil {
-			have.target.Ports = append(have.target.Ports, p.target.Ports...)
+// joined puts together the pieces that are alike in what they differ by.
+func joined(list []*piece, alike func(*piece) []string, join func(into, p *piece)) []*piece {
+	of := map[string]*piece{}
+	var out []*piece
+	for _, p := range list {
+		key := fmt.Sprint(p.gained, p.path, alike(p), p.target.Prefix) + p.who.key()
+		if have := of[key]; have != nil {
+			join(have, p)
 			continue
 		}
-		joined[key] = p
-		list = append(list, p)
+		of[key], out = p, append(out, p)
 	}
+	return out
+}
+
+// put brings the answers about one export, pattern or cluster's prefixes into the result;
+// those that differ in the clusters only are one, and then those that differ in the port only.
+func (r *reacher) put(list []*piece) {
+	list = joined(list, func(p *piece) []string { return p.target.Ports },
+		func(into, p *piece) { into.target.In = append(into.target.In, p.target.In...) })
+	for _, p := range list {
+		slices.Sort(p.target.In)
+	}
+	list = joined(list, func(p *piece) []string { return p.target.In },
+		func(into, p *piece) { into.target.Ports = append(into.target.Ports, p.target.Ports...) })
 	for _, p := range list {
 		key := fmt.Sprint(p.gained, p.path) + p.who.key()
 		a := r.found[key]
@@ -239,27 +238,19 @@ func (r *reacher) put(x pieces) {
 func (r *reacher) exports() {
 	w, h := r.want.Fabric().Exports, r.have.Fabric().Exports
 	for len(w) > 0 || len(h) > 0 {
+		order := len(h) - len(w) // where one side is at its end
+		if len(w) > 0 && len(h) > 0 {
+			order = cmp.Or(cmp.Compare(w[0].Namespace, h[0].Namespace), cmp.Compare(w[0].Name, h[0].Name))
+		}
 		var is, was *fabric.Export
-		switch order := compareExports(w, h); {
-		case order < 0:
+		if order <= 0 {
 			is, w = &w[0], w[1:]
-		case order > 0:
+		}
+		if order >= 0 {
 			was, h = &h[0], h[1:]
-		default:
-			is, was, w, h = &w[0], &h[0], w[1:], h[1:]
 		}
 		r.export(is, was)
 	}
-}
-
-func compareExports(w, h []fabric.Export) int {
-	switch {
-	case len(h) == 0:
-		return -1
-	case len(w) == 0:
-		return 1
-	}
-	return cmp.Or(cmp.Compare(w[0].Namespace, h[0].Namespace), cmp.Compare(w[0].Name, h[0].Name))
 }
 
 func (r *reacher) export(is, was *fabric.Export) {
@@ -286,11 +277,11 @@ func (r *reacher) export(is, was *fabric.Export) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	slices.Sort(clusters)
-	var answers pieces
+	var answers []*piece
 	for _, cluster := range slices.Compact(clusters) {
 		w, h := offered(r.want, is, cluster), offered(r.have, was, cluster)
 		for _, port := range ports {
-			r.ask(asked{
+			answers = append(answers, r.ask(asked{
 				cluster: cluster, names: names, same: same && !r.crowds.of[cluster].changed,
 				target: Target{Export: cmp.Or(is, was).ID(), Ports: []string{portText(port)}, In: []string{cluster}},
 				is:     func(from string) bool { return has(is, port) && w.Reached(from, port) },
@@ -299,9 +290,10 @@ func (r *reacher) export(is, was *fabric.Export) {
 					if gained {
 						return exportCause(r.have, was, is, from, cluster, port), false
 					}
-					return exportCause(r.want, is, was, from, cluster, port), exportGone(r.want, is, from, cluster)
+					gone := is == nil || is.Part(cluster) == nil || missingCluster(r.want, cluster, from) != ""
+					return exportCause(r.want, is, was, from, cluster, port), gone
 				},
-			}, &answers)
+			})...)
 		}
 	}
 	r.put(answers)
@@ -358,10 +350,6 @@ func exportCause(lacks *reach.Set, e, there *fabric.Export, from, cluster string
 	return clusterPath(cluster)
 }
 
-func exportGone(lacks *reach.Set, e *fabric.Export, from, cluster string) bool {
-	return e == nil || e.Part(cluster) == nil || missingCluster(lacks, cluster, from) != ""
-}
-
 func clusterPath(name string) string { return "clusters[" + name + "]" }
 
 // missingCluster gives the path of a cluster that a side has not; empty when it has both.
@@ -374,28 +362,14 @@ func missingCluster(lacks *reach.Set, clusters ...string) string {
 	return ""
 }
 
-// dynamic compares what clusters may export by themselves, by the patterns of both sides.
-func (r *reacher) dynamic() {
-	w, h := r.want.Fabric().DynamicExports, r.have.Fabric().DynamicExports
-	var patterns []string
-	for _, d := range []*fabric.DynamicExports{w, h} {
-		if d != nil {
-			patterns = append(patterns, d.Namespaces...)
-		}
-	}
-	slices.Sort(patterns)
-	for _, pattern := range slices.Compact(patterns) {
-		r.pattern(pattern)
-	}
-}
-
-// pattern compares who reaches what is exported from the namespaces of a pattern.
+// pattern compares who reaches what clusters export by themselves from the namespaces of a
+// pattern.
 func (r *reacher) pattern(pattern string) {
 	w, h := r.want.Fabric().DynamicExports, r.have.Fabric().DynamicExports
 	isAny, isOnly := mayExport(w, pattern)
 	wasAny, wasOnly := mayExport(h, pattern)
 	special := slices.Compact(slices.Sorted(slices.Values(slices.Concat(isOnly, wasOnly))))
-	var answers pieces
+	var answers []*piece
 	ask := func(clusters []string) {
 		cluster := clusters[0]
 		is, was := isAny || slices.Contains(isOnly, cluster), wasAny || slices.Contains(wasOnly, cluster)
@@ -407,7 +381,7 @@ func (r *reacher) pattern(pattern string) {
 			target.Besides = within(h, pattern)
 		}
 		ow, oh := r.want.Dynamic(cluster), r.have.Dynamic(cluster)
-		r.ask(asked{
+		answers = append(answers, r.ask(asked{
 			cluster: cluster, target: target, same: is == was && !r.crowds.of[cluster].changed,
 			is:  func(from string) bool { return is && ow.Reached(from, fabric.Port{}) },
 			was: func(from string) bool { return was && oh.Reached(from, fabric.Port{}) },
@@ -425,7 +399,7 @@ func (r *reacher) pattern(pattern string) {
 				}
 				return "dynamicExports", !gained && w == nil
 			},
-		}, &answers)
+		})...)
 	}
 	for _, c := range r.crowds.list {
 		if rest := slices.DeleteFunc(slices.Clone(c.members), func(n string) bool {
@@ -457,10 +431,7 @@ func within(d *fabric.DynamicExports, pattern string) []string {
 		return nil
 	}
 	wide := &fabric.DynamicExports{Namespaces: []string{pattern}}
-	return slices.DeleteFunc(slices.Clone(d.Namespaces), func(p string) bool {
-		return p == pattern ||
-			!wide.Matches(p)
-	})
+	return slices.DeleteFunc(slices.Clone(d.Namespaces), func(p string) bool { return p == pattern || !wide.Matches(p) })
 }
 
 // prefixes compares what clusters have that is reached at its own addresses.
@@ -474,10 +445,10 @@ func (r *reacher) prefixes() {
 			}
 			all := slices.Concat(w, h)
 			slices.SortFunc(all, netip.Prefix.Compare)
-			var answers pieces
+			var answers []*piece
 			for _, p := range slices.Compact(all) {
 				ow, oh := r.want.Prefix(name, p), r.have.Prefix(name, p)
-				r.ask(asked{
+				answers = append(answers, r.ask(asked{
 					cluster: name, same: same, target: Target{Prefix: p.String(), In: []string{name}},
 					is:  func(from string) bool { return ow.Reached(from, fabric.Port{}) },
 					was: func(from string) bool { return oh.Reached(from, fabric.Port{}) },
@@ -487,7 +458,7 @@ func (r *reacher) prefixes() {
 						}
 						return prefixCause(r.want, from, name, p), missingCluster(r.want, name, from) != ""
 					},
-				}, &answers)
+				})...)
 			}
 			r.put(answers)
 		}

@@ -52,13 +52,13 @@ func Digest(raw []byte) string {
 func Compress(raw []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(raw)
+	}
+	if err == nil {
+		err = w.Close()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("compress fabric: %w", err)
-	}
-	if _, err := w.Write(raw); err != nil {
-		return nil, fmt.Errorf("compress fabric: %w", err)
-	}
-	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("compress fabric: %w", err)
 	}
 	return out.Bytes(), nil
