@@ -24,7 +24,17 @@ func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fillField(v.Type().Field(i), v.Field(i))
+			f, field := v.Type().Field(i), v.Field(i)
+			text, ok := f.Tag.Lookup("default")
+			switch {
+			case !f.IsExported():
+			case !ok:
+				fill(field)
+			case field.IsZero() || field.Kind() == reflect.Slice && field.Len() == 0:
+				if err := tags.Set(field, text); err != nil {
+					panic(fmt.Sprintf("schema: default of %s: %v", f.Name, err)) // a wrong tag
+				}
+			}
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
@@ -34,22 +44,5 @@ func fill(v reflect.Value) {
 		if !v.IsNil() {
 			fill(v.Elem())
 		}
-	}
-}
-
-func fillField(f reflect.StructField, v reflect.Value) {
-	if !f.IsExported() {
-		return
-	}
-	text, ok := f.Tag.Lookup("default")
-	if !ok {
-		fill(v)
-		return
-	}
-	if !v.IsZero() && (v.Kind() != reflect.Slice || v.Len() > 0) {
-		return
-	}
-	if err := tags.Set(v, text); err != nil {
-		panic(fmt.Sprintf("schema: default of %s: %v", f.Name, err)) // a wrong tag
 	}
 }

@@ -19,7 +19,11 @@ const (
 func (m *Map) Markdown(picture string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# Clusterset %s\n\n", Identifier(m.Clusterset))
-	fmt.Fprintf(&out, "%s, %s. What the topology says, whatever state it is in.\n\n", listing.Count(len(m.Clusters), "cluster"), m.linked())
+	linked := listing.Count(len(m.Links), "link")
+	if m.Implied {
+		linked = "every two of them linked"
+	}
+	fmt.Fprintf(&out, "%s, %s. What the topology says, whatever state it is in.\n\n", listing.Count(len(m.Clusters), "cluster"), linked)
 	if len(m.Clusters) > maxMermaidClusters || len(m.Links) > maxMermaidLinks {
 		fmt.Fprintf(&out, "![The map: too large to be drawn here](%s)\n\n", picture)
 	} else {
@@ -43,12 +47,4 @@ func (m *Map) Markdown(picture string) string {
 		fmt.Fprintf(&out, "| %s | %s | %s | %s | %d |\n", title, strings.Join(c.PodCIDRs, ", "), seen, strings.Join(names, ", "), c.Exports)
 	}
 	return out.String()
-}
-
-// linked says how many links there are.
-func (m *Map) linked() string {
-	if m.Implied {
-		return "every two of them linked"
-	}
-	return listing.Count(len(m.Links), "link")
 }

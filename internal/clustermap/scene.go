@@ -159,14 +159,11 @@ func ring(members int, step float64) (rx, ry float64) {
 }
 
 func (s *scene) link(l *Link, from, to Place, labelled bool) {
-	about := []string{l.Between[0] + " - " + l.Between[1] + ": " + l.Driver}
-	about = appendSome(about, l.Change, l.State)
+	over := ""
 	if len(l.Uses) > 0 {
-		about = append(about, "over "+strings.Join(l.Uses, " and "))
+		over = "over " + strings.Join(l.Uses, " and ")
 	}
-	if label := l.measured(); label != "" {
-		about = append(about, label)
-	}
+	about := appendSome([]string{l.Between[0] + " - " + l.Between[1] + ": " + l.Driver}, l.Change, l.State, over, l.measured())
 	s.Lines = append(s.Lines, svg.Line{X1: from.X, Y1: from.Y, X2: to.X, Y2: to.Y, Tone: tone(l.Change, l.State), About: strings.Join(about, ", ")})
 	if label := l.label(); label != "" && labelled {
 		s.Texts = append(s.Texts, beside(from, to, label))
@@ -272,13 +269,6 @@ func (s *scene) legend(m *Map) {
 func (s *scene) legendText(what string, x float64) {
 	s.Texts = append(s.Texts, svg.Text{X: x, Y: s.Height, Size: 12, Faint: true, Anchor: "start", Text: what})
 	s.Height += legendLine
-}
-
-// measured is what probes say of a link.
-func (l *Link) measured() string {
-	plain := *l
-	plain.Driver = "wireguard"
-	return plain.label()
 }
 
 func (c *Cluster) about() string {

@@ -64,10 +64,16 @@ func (m *Map) Mermaid() string {
 // label is what stands at a link: the driver where it is not WireGuard, and the time of a
 // round trip.
 func (l *Link) label() string {
-	var parts []string
+	driver := ""
 	if l.Driver != fabric.DriverWireguard {
-		parts = append(parts, Identifier(l.Driver))
+		driver = Identifier(l.Driver)
 	}
+	return strings.Join(appendSome(nil, driver, l.measured()), ", ")
+}
+
+// measured is what probes say of a link.
+func (l *Link) measured() string {
+	var parts []string
 	if l.RTT > 0 {
 		parts = append(parts, fmt.Sprintf("%.1f ms", float64(l.RTT)/1000))
 	}

@@ -149,8 +149,9 @@ func (m *Map) world() Layout {
 	longest := 0
 	for i := range m.Clusters {
 		longest = max(longest, min(len(m.Clusters[i].Name), maxName))
-		if l := m.Clusters[i].Location; l != nil {
-			there, places = append(there, i), append(places, bounded(*l))
+		if l := m.Clusters[i].Location; l != nil { // kept on the globe, whoever wrote the fabric
+			there = append(there, i)
+			places = append(places, fabric.Location{Latitude: min(max(l.Latitude, -90), 90), Longitude: min(max(l.Longitude, -180), 180)})
 		} else {
 			beside = append(beside, i)
 		}
@@ -190,11 +191,6 @@ func (m *Map) world() Layout {
 		out.Width += max(float64((len(beside)+rows-1)/rows)*item.X, besideWidth) + margin
 	}
 	return out
-}
-
-// bounded keeps a location on the globe, whoever wrote the fabric.
-func bounded(l fabric.Location) fabric.Location {
-	return fabric.Location{Latitude: min(max(l.Latitude, -90), 90), Longitude: min(max(l.Longitude, -180), 180)}
 }
 
 // spread moves things of one size apart, so that none hides another: each takes the place

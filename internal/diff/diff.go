@@ -104,9 +104,13 @@ func (c Change[S]) Deltas() []Delta {
 // want, ordered by key. A key that occurs twice on one side is an error, as
 // neither side could then be reached.
 func Compute[S Spec](want, have []S) ([]Change[S], error) {
-	places, err := index("have", have)
-	if err != nil {
-		return nil, err
+	places := make(map[string]int, len(have))
+	for at, h := range have {
+		key := h.Key()
+		if _, dup := places[key]; dup {
+			return nil, fmt.Errorf("have holds %q twice", key)
+		}
+		places[key] = at
 	}
 	wanted := make([]bool, len(have))
 	created := map[string]bool{}
@@ -134,19 +138,6 @@ func Compute[S Spec](want, have []S) ([]Change[S], error) {
 	}
 	slices.SortFunc(changes, func(a, b Change[S]) int { return cmp.Compare(a.Key, b.Key) })
 	return changes, nil
-}
-
-// index gives the place of each key.
-func index[S Spec](side string, specs []S) (map[string]int, error) {
-	places := make(map[string]int, len(specs))
-	for at, s := range specs {
-		key := s.Key()
-		if _, dup := places[key]; dup {
-			return nil, fmt.Errorf("%s holds %q twice", side, key)
-		}
-		places[key] = at
-	}
-	return places, nil
 }
 
 // compare gives the operation that turns have into want, or "" when they are equal.

@@ -108,9 +108,13 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 			arrow(d, left(from)+width/2, bottom, left(s.Lane)+width/2, y, s)
 		}
 		d.Boxes = append(d.Boxes, svg.Box{X: x, Y: y, W: width - pad, H: high, Tone: s.Tone, About: strings.Join(s.Texts, "; ")})
+		tone := svg.Plain
+		if s.Tone == svg.Bad {
+			tone = svg.Bad
+		}
 		for k, l := range lines {
 			d.Texts = append(d.Texts, svg.Text{X: x + pad, Y: y + pad + 10 + float64(k)*lineSpace, Size: 12, Bold: l.bold, Faint: !l.bold && s.Tone != svg.Bad,
-				Tone: textTone(s.Tone), Anchor: "start", Text: l.text})
+				Tone: tone, Anchor: "start", Text: l.text})
 		}
 		from, bottom = s.Lane, y+high
 		y = bottom + rowGap
@@ -120,13 +124,6 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 		d.Bands[i].H = y - top
 	}
 	return y
-}
-
-func textTone(t svg.Tone) svg.Tone {
-	if t == svg.Bad {
-		return t
-	}
-	return svg.Plain
 }
 
 // arrow leads from under a step to over the next one, and says over what.

@@ -107,27 +107,23 @@ func (t Table) String() string {
 	for _, row := range t.Rows {
 		out.WriteString("<tr>")
 		for _, c := range row {
-			out.WriteString(c.markup())
+			out.WriteString("<td")
+			if c.Class != "" {
+				out.WriteString(` class="` + svg.Escape(c.Class) + `"`)
+			}
+			if c.About != "" {
+				out.WriteString(` title="` + svg.Escape(c.About) + `"`)
+			}
+			out.WriteString(">" + svg.Escape(c.Text))
+			if c.Small != "" {
+				out.WriteString("<small>" + svg.Escape(c.Small) + "</small>")
+			}
+			out.WriteString("</td>")
 		}
 		out.WriteString("</tr>\n")
 	}
 	out.WriteString("</table></div>\n")
 	return out.String()
-}
-
-func (c Cell) markup() string {
-	attributes := ""
-	if c.Class != "" {
-		attributes += ` class="` + svg.Escape(c.Class) + `"`
-	}
-	if c.About != "" {
-		attributes += ` title="` + svg.Escape(c.About) + `"`
-	}
-	text := svg.Escape(c.Text)
-	if c.Small != "" {
-		text += "<small>" + svg.Escape(c.Small) + "</small>"
-	}
-	return "<td" + attributes + ">" + text + "</td>"
 }
 
 // Paragraph gives the markup of a paragraph of text, with a class of the frame's style.

@@ -67,24 +67,44 @@ func readDaemonSet(raw []byte) (d daemonSet, err error) {
 	d.priority, _ = take(pod, "priorityClassName").(string)
 	d.secrets, d.tolerations = flat(take(pod, "imagePullSecrets")), flat(take(pod, "tolerations"))
 	d.requests, d.limits = flat(resources["requests"]), flat(resources["limits"])
-	args, _ := agent["args"].([]any)
-	agent["args"] = slices.DeleteFunc(args, func(a any) bool {
-		port, is := strings.CutPrefix(fmt.Sprint(a), "--metrics=[$(HOST_IP)]:")
-		if is {
-			d.metrics = port
-		}
-		return is
-	})
+	d.metrics = strings.Join(takeArgs(agent, "--metrics=[$(HOST_IP)]:"), ", ")
 	if d.metrics != "" { // what comes with it
 		delete(agent, "ports")
-		env, _ := agent["env"].([]any)
-		agent["env"] = slices.DeleteFunc(env, func(e any) bool { m, _ := e.(map[string]any); return m["name"] == "HOST_IP" })
+		takeNamed(agent, "env", "HOST_IP")
 	} else if ports, _ := agent["ports"].([]any); len(ports) == 1 {
 		delete(agent, "ports")
 	}
 	rest, err := json.Marshal(top.Spec.Template)
 	d.pods = string(rest)
 	return d, err
+}
+
+// takeArgs removes the arguments of a container that begin with a prefix, and gives the rest of
+// each.
+func takeArgs(container map[string]any, prefix string) (rests []string) {
+	args, _ := container["args"].([]any)
+	container["args"] = slices.DeleteFunc(args, func(a any) bool {
+		rest, is := strings.CutPrefix(fmt.Sprint(a), prefix)
+		if is {
+			rests = append(rests, rest)
+		}
+		return is
+	})
+	return rests
+}
+
+// takeNamed removes what has a name from a list, and gives it.
+func takeNamed(from map[string]any, list, name string) (found map[string]any) {
+	all, _ := from[list].([]any)
+	from[list] = slices.DeleteFunc(all, func(v any) bool {
+		m, _ := v.(map[string]any)
+		is := m["name"] == name
+		if is {
+			found = m
+		}
+		return is
+	})
+	return found
 }
 
 // flat writes what YAML holds as short text, in an order of its own.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -65,34 +64,14 @@ func (p *servedPage) take(spec map[string]any) map[string]any {
 		c, _ := c.(map[string]any)
 		p.image = fmt.Sprint(c["image"])
 		delete(c, "image")
-		args, _ := c["args"].([]any)
-		c["args"] = slices.DeleteFunc(args, func(a any) bool {
-			host, is := strings.CutPrefix(fmt.Sprint(a), "--host=")
-			if is {
-				hosts = append(hosts, host)
-			}
-			return is || strings.HasPrefix(fmt.Sprint(a), "--token-file=")
-		})
-		withoutToken(c, "volumeMounts")
+		hosts = append(hosts, takeArgs(c, "--host=")...)
+		takeArgs(c, "--token-file=")
+		takeNamed(c, "volumeMounts", "token")
 	}
-	if token := withoutToken(pod, "volumes"); token != nil {
+	if token := takeNamed(pod, "volumes", "token"); token != nil {
 		secret, _ := token["secret"].(map[string]any)
 		p.secret = fmt.Sprint(secret["secretName"])
 	}
 	p.hosts = strings.Join(hosts, ", ")
 	return spec
-}
-
-// withoutToken removes what is named token from a list, and gives it.
-func withoutToken(from map[string]any, list string) (found map[string]any) {
-	all, _ := from[list].([]any)
-	from[list] = slices.DeleteFunc(all, func(v any) bool {
-		m, _ := v.(map[string]any)
-		is := m["name"] == "token"
-		if is {
-			found = m
-		}
-		return is
-	})
-	return found
 }

@@ -72,18 +72,6 @@ func LinksOf(s *schema.ClusterSet) *Links {
 			}
 		}
 	}
-	l.findSpecial()
-	return l
-}
-
-// MaxSpecial bounds the links that differ from spec.tunnel: every link of 1000 clusters.
-const MaxSpecial = 500_000
-
-// Special gives the links that differ from spec.tunnel, in order; not all of them
-// where there are more than maxSpecial.
-func (l *Links) Special() []fabric.Link { return l.special }
-
-func (l *Links) findSpecial() {
 	found, usual := map[[2]string]bool{}, l.usual([2]string{})
 	l.Kinds = []Tunnel{tunnelOf(&usual)}
 	note := func(a, b string) {
@@ -116,7 +104,15 @@ func (l *Links) findSpecial() {
 		}
 	}
 	fabric.SortLinks(l.special)
+	return l
 }
+
+// MaxSpecial bounds the links that differ from spec.tunnel: every link of 1000 clusters.
+const MaxSpecial = 500_000
+
+// Special gives the links that differ from spec.tunnel, in order; not all of them
+// where there are more than maxSpecial.
+func (l *Links) Special() []fabric.Link { return l.special }
 
 func once(list []Tunnel, k Tunnel) []Tunnel {
 	if slices.Contains(list, k) {

@@ -80,7 +80,13 @@ func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 	slices.Sort(lines)
 	lines = slices.Compact(lines)
 	if len(begin.Signers) == 0 {
-		return State{}, Refuse(OtherCluster, "no signer is pinned for cluster %s, only for %s", cluster, strings.Join(principals(pins), ", "))
+		var others []string
+		for _, p := range pins {
+			if name := p.Clusterset + "/" + p.Cluster; !slices.Contains(others, name) {
+				others = append(others, name)
+			}
+		}
+		return State{}, Refuse(OtherCluster, "no signer is pinned for cluster %s, only for %s", cluster, strings.Join(others, ", "))
 	}
 	if begin.Threshold > len(begin.Approvers.Keys) {
 		return State{}, Refuse(Unapproved, "%d approvers are pinned for cluster %s, and %d have to approve", len(begin.Approvers.Keys), cluster, begin.Threshold)
@@ -90,16 +96,6 @@ func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 		return remembered, nil
 	}
 	return begin, nil
-}
-
-func principals(pins []Pin) []string {
-	var out []string
-	for _, p := range pins {
-		if name := p.Clusterset + "/" + p.Cluster; !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	return out
 }
 
 // Admit decides whether an agent of a cluster acts on a document, and gives the
