@@ -1,8 +1,11 @@
 package schema
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"net/netip"
 	"reflect"
+	"slices"
 
 	"hawser.dev/hawser/schema/tags"
 )
@@ -45,4 +48,66 @@ func fill(v reflect.Value) {
 			fill(v.Elem())
 		}
 	}
+}
+
+// DNSIPv6 is where agents answer over IPv6. It never leaves a node, so it may be
+// the same in every clusterset.
+const DNSIPv6 = "fd68:6177:7365:72::53"
+
+// HasFamily reports whether some cluster has a prefix of the family.
+func (s *ClusterSet) HasFamily(six bool) bool {
+	return slices.ContainsFunc(s.Spec.Clusters, func(c Cluster) bool {
+		return slices.ContainsFunc(c.CIDRs(), func(p netip.Prefix) bool { return p.IsValid() && p.Addr().Is6() == six })
+	})
+}
+
+// spareDefaults gives what takes the IPv4 defaults away again that a clusterset
+// of IPv6 alone does not need. What the file sets is not among them.
+func (s *ClusterSet) spareDefaults() []func() {
+	if s.HasFamily(false) || !s.HasFamily(true) {
+		return nil
+	}
+	var out []func()
+	for _, p := range []*netip.Prefix{&s.Spec.Globalnet.CIDR, &s.Spec.Services.CIDR, &s.Spec.Tunnel.CIDR} {
+		if !p.IsValid() {
+			out = append(out, func() { *p = netip.Prefix{} })
+		}
+	}
+	if a := &s.Spec.DNS.Address; !a.IsValid() {
+		out = append(out, func() { *a = netip.Addr{} })
+	}
+	return out
+}
+
+// defaultIPv6 fills the IPv6 pools of a clusterset that has IPv6.
+func (s *ClusterSet) defaultIPv6() {
+	if !s.HasFamily(true) {
+		return
+	}
+	spec, name := &s.Spec, s.Metadata.Name
+	for _, d := range []struct {
+		field *netip.Prefix
+		value netip.Prefix
+	}{
+		{&spec.Globalnet.IPv6CIDR, uniqueLocal(name+"/globalnet", 0, 48)},
+		{&spec.Services.IPv6CIDR, uniqueLocal(name, 1, 64)},
+		{&spec.Tunnel.IPv6CIDR, uniqueLocal(name, 2, 64)},
+	} {
+		if !d.field.IsValid() {
+			*d.field = d.value
+		}
+	}
+	if !spec.DNS.IPv6Address.IsValid() && !spec.DNS.Address.Is6() {
+		spec.DNS.IPv6Address = netip.MustParseAddr(DNSIPv6)
+	}
+}
+
+// uniqueLocal gives a prefix of a unique local network (RFC 4193). Its 40 bits of
+// global ID come from the name instead of chance, so that they are the same
+// wherever the file is read and differ between clustersets.
+func uniqueLocal(name string, subnet byte, bits int) netip.Prefix {
+	sum := sha256.Sum256([]byte("hawser unique local/" + name))
+	raw := [16]byte{0: 0xfd, 7: subnet}
+	copy(raw[1:6], sum[:])
+	return netip.PrefixFrom(netip.AddrFrom16(raw), bits)
 }

@@ -24,15 +24,45 @@ func Fill(m *clustermap.Map, agents []status.Status) {
 		}
 	}
 	linked(m, agents)
+	gateways(m, func(name, _ string) string {
+		if s := heard[name]; s != nil {
+			return gateway(s)
+		}
+		return clustermap.Unknown
+	})
+}
+
+// Lost says down of gateways whose agent was asked and did not answer, if every gateway of
+// another cluster that answered calls its links to them broken. Fill leaves them unknown, as
+// it does not know who was asked. Call it after Fill.
+func Lost(m *clustermap.Map, agents []status.Status) {
+	broken, connected := map[string]bool{}, map[string]bool{} // by cluster/gateway
+	for i := range agents {
+		for _, c := range agents[i].Connections {
+			if c.Status == status.Connected {
+				connected[c.RemoteCluster+"/"+c.RemoteGateway] = true
+			} else {
+				broken[c.RemoteCluster+"/"+c.RemoteGateway] = true
+			}
+		}
+	}
+	gateways(m, func(name, before string) string {
+		if before == clustermap.Unknown && broken[name] && !connected[name] {
+			return clustermap.Down
+		}
+		return before
+	})
+}
+
+// gateways gives each gateway (cluster/gateway) the state that follows from the one before,
+// and each cluster what its gateways are together.
+func gateways(m *clustermap.Map, state func(name, before string) string) {
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
 		states := make([]string, len(c.Gateways))
 		for j := range c.Gateways {
 			g := &c.Gateways[j]
-			g.State = clustermap.Unknown
-			if s := heard[c.Name+"/"+g.Name]; s != nil {
-				g.State = gateway(s)
-			}
+			g.State = state(c.Name+"/"+g.Name, g.State)
 			states[j] = g.State
 		}
 		c.State = together(states)

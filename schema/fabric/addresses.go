@@ -1,0 +1,75 @@
+package fabric
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Family is 4 or 6.
+func Family(a netip.Addr) int {
+	if a.Is4() {
+		return 4
+	}
+	return 6
+}
+
+// Hides reports whether the cluster's own addresses of a family are hidden behind
+// its global block.
+func (c *Cluster) Hides(family int) bool {
+	return c.Globalnet && !slices.Contains(c.FlatFamilies, family)
+}
+
+// Has reports whether pods or services of the cluster have addresses of a family.
+// Of a cluster that names no prefixes, such as one of plain hosts, nothing is
+// known, so it may have both.
+func (c *Cluster) Has(family int) bool {
+	named := false
+	for _, list := range [][]netip.Prefix{c.PodCIDRs, c.ServiceCIDRs} {
+		for _, p := range list {
+			if Family(p.Addr()) == family {
+				return true
+			}
+			named = true
+		}
+	}
+	return !named
+}
+
+// Ranges writes addresses in their order; those that follow each other become one
+// text, as first-last.
+func Ranges(addrs []netip.Addr) []string {
+	var out []string
+	for i := 0; i < len(addrs); {
+		j := i
+		for j+1 < len(addrs) && addrs[j].Next() == addrs[j+1] {
+			j++
+		}
+		text := addrs[i].String()
+		if j > i {
+			text += "-" + addrs[j].String()
+		}
+		out = append(out, text)
+		i = j + 1
+	}
+	return out
+}
+
+// Twin is a second address of a gateway inside the tunnels: as far from the end of
+// its pool as the first is from the beginning. Connections of IPsec with keys of an
+// even epoch are between these, so that those of neighbouring epochs can stand beside
+// each other. An address outside the pools has none, and is given back.
+func Twin(pools []netip.Prefix, a netip.Addr) netip.Addr {
+	for _, pool := range pools {
+		if !pool.Contains(a) {
+			continue
+		}
+		raw := a.AsSlice()
+		for i := range raw {
+			host := min(max(8*(i+1)-pool.Bits(), 0), 8)
+			raw[i] ^= byte(1<<host - 1)
+		}
+		twin, _ := netip.AddrFromSlice(raw)
+		return twin
+	}
+	return a
+}
