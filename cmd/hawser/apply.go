@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
 )
@@ -150,7 +151,7 @@ func (g *agreement) ask(ctx context.Context, a *app, planned []apply.Result) boo
 		g.refused = true
 		return false
 	}
-	g.refused = !a.agree(ctx, fmt.Sprintf("Apply this to %s?", counted(changes, "cluster")))
+	g.refused = !a.agree(ctx, fmt.Sprintf("Apply this to %s?", listing.Count(changes, "cluster")))
 	return !g.refused
 }
 

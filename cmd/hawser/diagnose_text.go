@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/internal/trip"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/status"
@@ -23,11 +24,11 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 		}
 	}
 	var out strings.Builder
-	nodes := counted(len(seen), "node")
+	nodes := listing.Count(len(seen), "node")
 	if packets == 0 {
 		return fmt.Sprintf("no packet of the clusterset on %s in %.0f s: make a request meanwhile\n", nodes, long)
 	}
-	_, _ = fmt.Fprintf(&out, "%s of the clusterset followed on %s in %.0f s\n", counted(packets, "packet"), nodes, long)
+	_, _ = fmt.Fprintf(&out, "%s of the clusterset followed on %s in %.0f s\n", listing.Count(packets, "packet"), nodes, long)
 	if len(full) > 0 {
 		_, _ = fmt.Fprintf(&out, "more came than are followed on %s: --export or --address leaves out what else there is\n", strings.Join(full, ", "))
 	}
@@ -58,22 +59,22 @@ func tripText(trips []trip.Trip, seen []trip.Seen) string {
 				if t.Answered {
 					text += ", answered"
 				}
-				_, _ = fmt.Fprintf(&out, "%s, %s: %s\n", t.First.Journey.Came, counted(t.First.Journey.Packets, "packet"), text)
+				_, _ = fmt.Fprintf(&out, "%s, %s: %s\n", t.First.Journey.Came, listing.Count(t.First.Journey.Packets, "packet"), text)
 			}
 			continue
 		}
-		_, _ = fmt.Fprintf(&out, "\n%s, %s: %s\n", t.First.Journey.Came, counted(t.First.Journey.Packets, "packet"), t.Outcome)
+		_, _ = fmt.Fprintf(&out, "\n%s, %s: %s\n", t.First.Journey.Came, listing.Count(t.First.Journey.Packets, "packet"), t.Outcome)
 		stepText(&out, t.First, "  ")
 		if t.Outcome == trip.Unanswered {
 			out.WriteString("    nothing came back from there\n    to do: see that something listens there, and that the pod's policies admit the client; " +
 				"what nftables does not show, such as eBPF programs of the CNI, may drop it too\n")
 		}
 		if t.Answer != nil {
-			_, _ = fmt.Fprintf(&out, "  the answer, %s:\n", counted(t.Answer.Journey.Packets, "packet"))
+			_, _ = fmt.Fprintf(&out, "  the answer, %s:\n", listing.Count(t.Answer.Journey.Packets, "packet"))
 			stepText(&out, t.Answer, "  ")
 		}
 		if t.Resets > 0 {
-			_, _ = fmt.Fprintf(&out, "    the client refused it with %s (TCP resets)\n", counted(t.Resets, "packet"))
+			_, _ = fmt.Fprintf(&out, "    the client refused it with %s (TCP resets)\n", listing.Count(t.Resets, "packet"))
 		}
 	}
 	if arrived > mostArrived {
@@ -95,7 +96,7 @@ func stepText(out *strings.Builder, s *trip.Step, margin string) {
 	if j.Left != j.Came {
 		parts = append(parts, "as "+j.Left.String())
 	}
-	_, _ = fmt.Fprintf(out, "%s%s/%s: %s, %s\n", margin, s.Cluster, s.Node, counted(j.Packets, "packet"), strings.Join(parts, ", "))
+	_, _ = fmt.Fprintf(out, "%s%s/%s: %s, %s\n", margin, s.Cluster, s.Node, listing.Count(j.Packets, "packet"), strings.Join(parts, ", "))
 	if why, do := endText(s); why != "" {
 		_, _ = fmt.Fprintf(out, "%s  %s\n", margin, why)
 		if do != "" {

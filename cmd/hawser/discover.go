@@ -95,7 +95,7 @@ func (a *app) showFound(list []discover.Cluster) error {
 	for i, c := range list {
 		text := foundTable(&c).String()
 		if more := len(c.Gateways) - maxGatewaysShown; more > 0 {
-			text += fmt.Sprintf("and %s that can be gateways (-o json lists them)\n", counted(more, "more node"))
+			text += fmt.Sprintf("and %s that can be gateways (-o json lists them)\n", listing.Count(more, "more node"))
 		}
 		if i > 0 {
 			text = "\n" + text

@@ -18,6 +18,7 @@ import (
 
 	"hawser.dev/hawser/internal/bundle"
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/fabric"
@@ -160,7 +161,7 @@ func (f gatherFlags) sources() (work func(context.Context, *gatherer), what stri
 		if len(f.sockets) > 0 || slices.Equal(sockets, []string{agentSocket}) {
 			at = "" // they belong to no lab
 		}
-		return func(ctx context.Context, g *gatherer) { g.host(ctx, sockets, at) }, counted(len(sockets), "agent") + " on this machine", err
+		return func(ctx context.Context, g *gatherer) { g.host(ctx, sockets, at) }, listing.Count(len(sockets), "agent") + " on this machine", err
 	}
 	clusters, err := f.chosen()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -21,7 +22,7 @@ func (g *gatherer) summary(what string, missing []string) string {
 		line("%s", api)
 	}
 	agents := ordered(g.agents)
-	line("%s answered, versions: %s", counted(len(agents), "agent"), tally(agents, func(s status.Status) string { return s.Version }))
+	line("%s answered, versions: %s", listing.Count(len(agents), "agent"), tally(agents, func(s status.Status) string { return s.Version }))
 	line("fabrics: %s", tally(agents, func(s status.Status) string { return s.Digest }))
 	wrong := slices.Concat(troubles(g.states), agentTroubles(agents), slices.Sorted(slices.Values(g.notes)))
 	list := func(title string, texts []string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/diff"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
@@ -181,7 +182,7 @@ func (p *publication) count(want, have render.Tree) error {
 	}
 	var parts []string
 	for _, c := range order {
-		parts = append(parts, fmt.Sprintf("%s%s", c.op, counted(counts[c], strings.TrimSuffix(c.kind, "s"))))
+		parts = append(parts, fmt.Sprintf("%s%s", c.op, listing.Count(counts[c], strings.TrimSuffix(c.kind, "s"))))
 	}
 	if p.Changes = strings.Join(parts, ", "); p.Changes == "" {
 		p.Changes = "nothing"

@@ -7,6 +7,7 @@ import (
 
 	"hawser.dev/hawser/internal/arrival"
 	"hawser.dev/hawser/internal/lanes"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/internal/svg"
 	"hawser.dev/hawser/internal/trip"
 	"hawser.dev/hawser/internal/webpage"
@@ -131,7 +132,7 @@ func explainNow(w lanes.Path, now *arrival.Trip) lanes.Path {
 // tripPaths draws a trip: one path for each place where its packets got to, and for what came
 // back.
 func tripPaths(t trip.Trip) []lanes.Path {
-	title := fmt.Sprintf("%s, %s: %s", t.First.Journey.Came, counted(t.First.Journey.Packets, "packet"), t.Outcome)
+	title := fmt.Sprintf("%s, %s: %s", t.First.Journey.Came, listing.Count(t.First.Journey.Packets, "packet"), t.Outcome)
 	tone := svg.Bad
 	switch t.Outcome {
 	case trip.Arrived:
@@ -148,14 +149,14 @@ func tripPaths(t trip.Trip) []lanes.Path {
 		}
 	}
 	if t.Answer != nil {
-		out = append(out, stepPaths(lanes.Path{Title: "the answer, " + counted(t.Answer.Journey.Packets, "packet"), Tone: tone}, t.Answer, "")...)
+		out = append(out, stepPaths(lanes.Path{Title: "the answer, " + listing.Count(t.Answer.Journey.Packets, "packet"), Tone: tone}, t.Answer, "")...)
 	}
 	return out
 }
 
 // stepPaths goes on from a step, which packets came to by a device, to each end.
 func stepPaths(w lanes.Path, s *trip.Step, by string) []lanes.Path {
-	texts := []string{counted(s.Journey.Packets, "packet")}
+	texts := []string{listing.Count(s.Journey.Packets, "packet")}
 	if by == "" {
 		texts = append(texts, s.Journey.Came.String())
 	}
@@ -214,7 +215,7 @@ func diagnosePage(trips []trip.Trip, seen []trip.Seen, silent []unreachable) str
 	add("arrived", "What got there", arrived)
 	table := webpage.Table{Head: []string{"node", "followed", "passed", "where packets ended", "what to do"}}
 	for _, s := range seen {
-		row := webpage.Plain(s.Cluster+"/"+s.Node, counted(s.Packets, "packet"), fmt.Sprint(s.Passed), "", "")
+		row := webpage.Plain(s.Cluster+"/"+s.Node, listing.Count(s.Packets, "packet"), fmt.Sprint(s.Passed), "", "")
 		if s.Full {
 			row[1].Small = "more came than are followed"
 		}
@@ -223,12 +224,12 @@ func diagnosePage(trips []trip.Trip, seen []trip.Seen, silent []unreachable) str
 		}
 		table.Rows = append(table.Rows, row)
 		for _, f := range s.Findings {
-			table.Rows = append(table.Rows, []webpage.Cell{{}, {Text: counted(f.Packets, "packet")}, {}, {Text: f.Place, Small: f.Text, Class: "no"}, {Text: f.Do}})
+			table.Rows = append(table.Rows, []webpage.Cell{{}, {Text: listing.Count(f.Packets, "packet")}, {}, {Text: f.Place, Small: f.Text, Class: "no"}, {Text: f.Do}})
 		}
 	}
 	for _, s := range silent {
 		table.Rows = append(table.Rows, []webpage.Cell{{Text: s.Socket}, {Text: "no answer", Class: "bad"}, {}, {Text: s.Error}, {}})
 	}
 	sections = append(sections, webpage.Section{ID: "nodes", Title: "Nodes", Body: table.String()})
-	return webpage.Page("Where packets went", fmt.Sprintf("%s of the clusterset followed on %s in %.0f s.", counted(packets, "packet"), counted(len(seen), "node"), long), sections)
+	return webpage.Page("Where packets went", fmt.Sprintf("%s of the clusterset followed on %s in %.0f s.", listing.Count(packets, "packet"), listing.Count(len(seen), "node"), long), sections)
 }

@@ -116,14 +116,6 @@ func (a *app) encode(format string, v any) error {
 	return err
 }
 
-// counted gives a number of things, as in "1 cluster" and "2 clusters".
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
 // quiet is how long a command may take before it says what it does.
 const quiet = 2 * time.Second
 

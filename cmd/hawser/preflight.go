@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/discover"
@@ -161,8 +162,8 @@ func (a *app) showPreflight(w io.Writer, results []preflighted, general diag.Lis
 				errs++
 			}
 		}
-		if _, err := fmt.Fprintf(w, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, counted(errs, "error"),
-			counted(len(r.Findings)-errs, "warning")); err != nil {
+		if _, err := fmt.Fprintf(w, "cluster %s (context %s): %s, %s\n", r.Cluster, r.Context, listing.Count(errs, "error"),
+			listing.Count(len(r.Findings)-errs, "warning")); err != nil {
 			return err
 		}
 		if err := diag.Print(w, r.Findings, t.files(), a.colored(w)); err != nil {

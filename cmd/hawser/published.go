@@ -260,10 +260,10 @@ func ago(d time.Duration) string {
 		size time.Duration
 	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}} {
 		if d >= unit.size {
-			return counted(int(d/unit.size), unit.name) + " ago"
+			return listing.Count(int(d/unit.size), unit.name) + " ago"
 		}
 	}
-	return counted(max(int(d/time.Second), 0), "second") + " ago"
+	return listing.Count(max(int(d/time.Second), 0), "second") + " ago"
 }
 
 // openRepo opens a repository, and gets what it now holds on the branches.

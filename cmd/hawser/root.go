@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/internal/manual"
 	"hawser.dev/hawser/internal/private"
 	"hawser.dev/hawser/schema/syntax"
@@ -41,7 +42,7 @@ type found struct {
 	sources map[string][]byte // text of the files, by name
 }
 
-func (f found) Error() string { return counted(len(f.list), "finding") + " in the topology" }
+func (f found) Error() string { return listing.Count(len(f.list), "finding") + " in the topology" }
 
 // app is what every command shares.
 type app struct {

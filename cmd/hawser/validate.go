@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/load"
@@ -75,7 +76,7 @@ func (a *app) validate(args []string, f validateFlags) error {
 	}
 	if f.verbose {
 		_, err = fmt.Fprintf(a.err, "%s: clusterset %s is valid: %s, %s, %s\n", t.file, set.Metadata.Name,
-			counted(len(set.Spec.Clusters), "cluster"), counted(len(set.Spec.Exports), "export"), counted(len(list), "warning"))
+			listing.Count(len(set.Spec.Clusters), "cluster"), listing.Count(len(set.Spec.Exports), "export"), listing.Count(len(list), "warning"))
 	}
 	return err
 }
