@@ -14,7 +14,7 @@ import (
 func TestFronts(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, picking(`    - {name: fixed, node: n1, endpoints: [203.0.0.1, "service:LoadBalancer"]}
-    - {name: edge, nodeSelector: {role: edge}, port: 31820, endpoints: ["service:NodePort"]}
+    - {name: edge, nodeSelector: {node-restriction.kubernetes.io/role: edge}, port: 31820, endpoints: ["service:NodePort"]}
     - {name: plain, node: n9, endpoints: ["node:ExternalIP"]}
 `)))
 	have := map[string]corev1.Service{}

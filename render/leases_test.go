@@ -23,8 +23,8 @@ func picking(gateways string) string {
 }
 
 const picked = `    - {name: fixed, node: n1, endpoints: [203.0.0.1]}
-    - {name: edge, nodeSelector: {role: edge, zone: "1"}, count: 2}
-    - {name: spare, nodeSelector: {spare: "yes"}}
+    - {name: edge, nodeSelector: {node-restriction.kubernetes.io/role: edge, zone: "1"}, count: 2}
+    - {name: spare, nodeSelector: {node-restriction.kubernetes.io/spare: "yes"}}
 `
 
 // TestLeases: a cluster with gateways that labels pick has a Lease for each, and nobody may
@@ -85,14 +85,14 @@ func TestPickedPlacement(t *testing.T) {
 	}{
 		{"n1", nil, true},
 		{"n2", nil, false},
-		{"n3", labels.Set{"role": "edge"}, false},
+		{"n3", labels.Set{"node-restriction.kubernetes.io/role": "edge"}, false},
 		{"n4", labels.Set{"zone": "1"}, false},
-		{"n5", labels.Set{"role": "edge", "zone": "2"}, false},
-		{"n6", labels.Set{"role": "edge", "zone": "1"}, true},
-		{"n7", labels.Set{"spare": "yes"}, true},
-		{"n8", labels.Set{"spare": "no", "role": "edge"}, false},
-		{"n9", labels.Set{"spare": "yes", "role": "edge", "zone": "1"}, true},
-		{"n1", labels.Set{"spare": "yes"}, true},
+		{"n5", labels.Set{"node-restriction.kubernetes.io/role": "edge", "zone": "2"}, false},
+		{"n6", labels.Set{"node-restriction.kubernetes.io/role": "edge", "zone": "1"}, true},
+		{"n7", labels.Set{"node-restriction.kubernetes.io/spare": "yes"}, true},
+		{"n8", labels.Set{"node-restriction.kubernetes.io/spare": "no", "node-restriction.kubernetes.io/role": "edge"}, false},
+		{"n9", labels.Set{"node-restriction.kubernetes.io/spare": "yes", "node-restriction.kubernetes.io/role": "edge", "zone": "1"}, true},
+		{"n1", labels.Set{"node-restriction.kubernetes.io/spare": "yes"}, true},
 	} {
 		gateway := placed(&daemonSet(t, objects, render.GatewayName).Spec.Template.Spec, test.name, test.labels)
 		agent := placed(&daemonSet(t, objects, render.AgentName).Spec.Template.Spec, test.name, test.labels)

@@ -93,10 +93,15 @@ type Gateway struct {
 	// Name of the node that it runs on, as Kubernetes knows it. Either this or
 	// nodeSelector.
 	Node string `json:"node,omitempty"`
-	// Labels of the nodes that it may run on, every one of them. Which of these nodes it
+	// Labels of the nodes that it may run on, every one of them. At least one must be a
+	// label that kubelets cannot set, such as
+	// node-restriction.kubernetes.io/hawser-gateway. Which of these nodes it
 	// is the cluster agrees on by itself, and another one takes over when that one goes.
 	// Needs agents with a Kubernetes API.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Accepts a nodeSelector whose labels a kubelet may set on its own Node. Any node of
+	// the cluster can then make itself a gateway and read the cluster's private keys.
+	AllowNodeLabels bool `json:"allowNodeLabels,omitempty"`
 	// How many gateways nodeSelector makes, each on a node of its own; 1 without it.
 	Count *int `json:"count,omitempty" min:"1" max:"32"`
 	// Where other gateways reach it, in order of preference: addresses, or

@@ -46,7 +46,7 @@ func TestFound(t *testing.T) {
 			s.internet(t, fmt.Sprintf("flush ruleset; table ip written { chain in { type nat hook prerouting priority dstnat; ip daddr %s dnat to 172.31.2.11; }; }", writtenAt))
 			s.write(t, strings.NewReplacer("      endpoints: [172.31.1.11]\n", "",
 				"name: c2-a\n      node: c2n1\n      endpoints: [172.31.2.11]\n", fmt.Sprintf(
-					"name: %s\n      nodeSelector: {hawser.dev/gateway: \"true\"}\n      port: %d\n      endpoints: [%s, %q]\n",
+					"name: %s\n      nodeSelector: {node-restriction.kubernetes.io/hawser-gateway: \"true\"}\n      port: %d\n      endpoints: [%s, %q]\n",
 					way.gateway, way.port, writtenAt, way.source)).Replace(s.topology))
 			s.sync(t)
 			s.holder(t, "c2", f.gateway, "c2n1")
@@ -224,7 +224,7 @@ func (f *front) move(t *testing.T, led func()) {
 func (f *front) pick(t *testing.T, node, other string) {
 	t.Helper()
 	f.label(t, "c2", node)
-	f.kubectl(t, "c2", "label", "node", other, "hawser.dev/gateway-")
+	f.kubectl(t, "c2", "label", "node", other, "node-restriction.kubernetes.io/hawser-gateway-")
 }
 
 // passed lets a pod of c1 ask a pod of c2, and counts what goes to an address and the

@@ -27,7 +27,7 @@ func TestGatewayBySelector(t *testing.T) {
 		}
 		s.workloads(t)
 	})
-	s.change(t, "      node: c1n1\n      endpoints: [172.31.1.11]\n", "      nodeSelector: {hawser.dev/gateway: \"true\"}\n")
+	s.change(t, "      node: c1n1\n      endpoints: [172.31.1.11]\n", "      nodeSelector: {node-restriction.kubernetes.io/hawser-gateway: \"true\"}\n")
 	s.ready(t)
 	s.holder(t, "c1", "c1-a-1", first)
 	address := s.dig(t, "c1", "near", "c2."+service, 1)[0]
@@ -65,8 +65,8 @@ func TestGatewayBySelector(t *testing.T) {
 func (s *set) label(t *testing.T, cluster, node string) {
 	t.Helper()
 	kubectl := "kubectl --context " + cluster
-	s.eventually(t, has("hawser.dev/gateway"), "sh", "-c",
-		kubectl+" label --overwrite node "+node+" hawser.dev/gateway=true >/dev/null 2>&1; "+kubectl+" get node "+node+" --show-labels 2>&1")
+	s.eventually(t, has("node-restriction.kubernetes.io/hawser-gateway"), "sh", "-c",
+		kubectl+" label --overwrite node "+node+" node-restriction.kubernetes.io/hawser-gateway=true >/dev/null 2>&1; "+kubectl+" get node "+node+" --show-labels 2>&1")
 }
 
 // holder waits until a node holds a gateway.

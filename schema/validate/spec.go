@@ -107,7 +107,7 @@ func (c *checker) gateways(cluster *schema.Cluster, path string) {
 	if n := waysToLack(cluster); n > maxWaysToLack {
 		c.Fail("too-many", path+".gateways",
 			fmt.Sprintf("there are %d ways in which a node may lack a label of each nodeSelector, %d are allowed", n, maxWaysToLack),
-			"let each nodeSelector be one label, such as hawser.dev/gateway: \"true\"")
+			"let each nodeSelector be one label, such as "+gatewayLabel)
 	}
 	if n := len(cluster.AllGateways()); n > fabric.MaxLanes {
 		c.Fail("too-many", path+".gateways", fmt.Sprintf("%d gateways, a cluster can have %d", n, fabric.MaxLanes), "")
@@ -123,6 +123,9 @@ func (c *checker) gateways(cluster *schema.Cluster, path string) {
 		}
 		if g.Node == "" {
 			c.Fail("required", p+".node", "is missing", "name the node, or say by nodeSelector which nodes it may be")
+		}
+		if g.AllowNodeLabels {
+			c.Fail("misplaced", p+".allowNodeLabels", "is used with nodeSelector only", "remove it: a node's name cannot be changed")
 		}
 		if g.Count != nil {
 			c.Fail("misplaced", p+".count", "is used with nodeSelector only", "a gateway with a node is one")
@@ -148,6 +151,31 @@ func waysToLack(c *schema.Cluster) int {
 	return n
 }
 
+// gatewayLabel is the label that findings recommend for gateways.
+const gatewayLabel = `node-restriction.kubernetes.io/hawser-gateway: "true"`
+
+// kubeletLabels are the labels of the domains kubernetes.io and k8s.io that kubelets may set
+// on their own Node (k8s.io/kubelet/pkg/apis). Kubelets may also set labels below
+// kubelet.kubernetes.io and node.kubernetes.io.
+var kubeletLabels = []string{
+	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+	"topology.kubernetes.io/zone", "topology.kubernetes.io/region",
+	"failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+	"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
+}
+
+// isRestrictedLabel reports whether the NodeRestriction admission plugin keeps kubelets from
+// adding, changing and removing a label of their own Node. It refuses all labels of
+// kubernetes.io and k8s.io, except those that kubelets are known to set.
+func isRestrictedLabel(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	in := func(parents ...string) bool {
+		return slices.ContainsFunc(parents, func(parent string) bool { return domain == parent || strings.HasSuffix(domain, "."+parent) })
+	}
+	return strings.Contains(key, "/") && in("kubernetes.io", "k8s.io") &&
+		!in("kubelet.kubernetes.io", "node.kubernetes.io") && !slices.Contains(kubeletLabels, key)
+}
+
 // picked checks gateways whose nodes are picked by labels.
 func (c *checker) picked(g *schema.Gateway, path string, names uniqueness) {
 	if g.Node != "" {
@@ -156,9 +184,15 @@ func (c *checker) picked(g *schema.Gateway, path string, names uniqueness) {
 	}
 	if len(g.NodeSelector) == 0 {
 		c.Fail("required", path+".nodeSelector", "is empty, and would pick every node",
-			"write a label that the nodes have: nodeSelector: {hawser.dev/gateway: \"true\"}")
+			"write a label that the nodes have: nodeSelector: {"+gatewayLabel+"}")
 	}
 	c.labels(g.NodeSelector, path+".nodeSelector")
+	if keys := slices.Sorted(maps.Keys(g.NodeSelector)); len(keys) > 0 && !g.AllowNodeLabels && !slices.ContainsFunc(keys, isRestrictedLabel) {
+		c.Fail("node-label", path+".nodeSelector",
+			"kubelets may set "+strings.Join(keys, ", ")+" on their own Node: any node could make itself a gateway and read the cluster's private keys",
+			"add a label that the NodeRestriction admission plugin protects, such as "+gatewayLabel+
+				" (kubectl label node NODE node-restriction.kubernetes.io/hawser-gateway=true), or accept this risk with allowNodeLabels: true")
+	}
 	for _, half := range []struct{ field, key string }{{".publicKey", g.PublicKey}, {".ikePublicKey", g.IKEPublicKey}} {
 		if half.key != "" {
 			c.Fail("misplaced", path+half.field, "is used with node only",

@@ -1,7 +1,5 @@
 //go:build kube
 
-// Package api starts Kubernetes API servers for tests: etcd and kube-apiserver on
-// this machine, without nodes, in some four seconds and without root.
 package api
 
 import (
@@ -53,7 +51,7 @@ func Start(t testing.TB, name string, controllers ...string) *Server {
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer)
 	s.run(t, bin, "kube-apiserver", "--etcd-servers="+store, "--secure-port="+ports[2], "--bind-address=127.0.0.1",
 		"--cert-dir="+filepath.Join(s.dir, "certs"), "--token-auth-file="+filepath.Join(s.dir, "tokens"),
-		"--service-cluster-ip-range=10.199.0.0/16", "--authorization-mode=RBAC", "--allow-privileged=true", "--profiling=false",
+		"--service-cluster-ip-range=10.199.0.0/16", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true", "--profiling=false",
 		"--disable-admission-plugins=ServiceAccount", // it waits for a controller that is not there
 		"--service-account-issuer=https://test", "--service-account-key-file="+key, "--service-account-signing-key-file="+key)
 	s.until(t, "get", "--raw", "/readyz")
