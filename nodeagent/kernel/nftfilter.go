@@ -83,30 +83,54 @@ func nftFilterChains(t desired.Table) []nftChain {
 // dropAs drops and counts.
 func (r *nftRule) dropAs(reason string) *nftRule { return r.goTo(desired.Drop{Reason: reason}.Chain()) }
 
-// nftNodes takes VXLAN from nodes of the cluster. What is tracked by conntrack was not
-// between two of their addresses when it came, but was translated to be.
+// nftNodes accepts VXLAN from nodes of the cluster, and only plain IPv4 and IPv6 inside:
+// the kernel removes VLAN tags after this chain, so the address behind one would not be
+// checked. A packet that conntrack tracks was translated; as sent, it was not between two
+// addresses of nodes.
 func nftNodes() nftChain {
 	c := nftChain{name: "nodes", rules: []*nftRule{
 		nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
 			bits(nftHostOrder(expr.CtStateBitUNTRACKED), expr.CmpOpEq).dropAs(desired.DropVXLAN),
+		nftNotPlainVXLAN().dropAs(desired.DropVXLAN),
 	}}
 	families := nftFamilies()
 	for _, f := range families {
-		for i, etherType := range []uint16{unix.ETH_P_IP, unix.ETH_P_IPV6} {
-			c.rules = append(c.rules, nftPretends(f, families[i], etherType, []string{desired.SetSelf4, desired.SetSelf6}[i]))
+		for i, inner := range families {
+			c.rules = append(c.rules, nftPretends(f, inner, []string{desired.SetSelf4, desired.SetSelf6}[i]))
 		}
 		c.rules = append(c.rules, nftNew().family(f).saddr(f).notIn(desired.SetNodes, f).dropAs(desired.DropVXLAN))
 	}
+	for _, inner := range families {
+		c.rules = append(c.rules, nftNew().holds(inner).verdict(expr.VerdictReturn, ""))
+	}
+	c.rules = append(c.rules, nftNew().dropAs(desired.DropVXLAN))
 	return c
 }
 
-// nftPretends finds a node that sends with another one's address inside.
-func nftPretends(f, inner nftFamily, etherType uint16, self string) *nftRule {
+// nftNotPlainVXLAN matches VXLAN whose first word has more than the flag of the VNI
+// (RFC 7348): options of GPE and GBP, and reserved bits.
+func nftNotPlainVXLAN() *nftRule {
+	return nftNew().transport(8, 4, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte{0x08, 0, 0, 0}})
+}
+
+// holds matches VXLAN whose inner packet is of a family by its EtherType and by its own
+// version. A frame with a VLAN tag is of neither family.
+func (r *nftRule) holds(inner nftFamily) *nftRule {
+	r.transport(nftInnerType, 3, nftReg)
+	r.add(&expr.Bitwise{SourceRegister: nftReg, DestRegister: nftReg, Len: 3, Mask: []byte{0xff, 0xff, 0xf0}, Xor: make([]byte, 3)})
+	if inner.size == 4 {
+		return r.equal(0x08, 0x00, 0x40)
+	}
+	return r.equal(0x86, 0xdd, 0x60)
+}
+
+// nftPretends matches packets of a node with another node's address inside.
+func nftPretends(f, inner nftFamily, self string) *nftRule {
 	to := uint32(nftRegWord1)
 	if f.size == 16 {
 		to = nftRegWord4
 	}
-	return nftNew().family(f).transport(nftInnerType, 2, nftReg).equal(nftNetOrder16(etherType)...).
+	return nftNew().family(f).holds(inner).
 		transport(nftInnerIP+inner.src, inner.size, nftReg).in(desired.SetNodes, inner).
 		saddr(f).transport(nftInnerIP+inner.src, inner.size, to).notIn(self, f).dropAs(desired.DropVXLAN)
 }
@@ -332,22 +356,23 @@ const (
 // authenticates nothing, and behind the device nothing tells any more who sent.
 func nftOverlay(f nftFamily) nftChain {
 	families := nftFamilies()
-	inner := func(i int, etherType uint16, set string) *nftRule {
+	inner := func(i int, set string) *nftRule {
 		port, source := uint32(nftRegWord1), uint32(nftRegWord2)
 		if f.size == 16 {
 			port, source = nftRegWord4, nftRegWord5
 		}
-		return nftNew().transport(nftInnerType, 2, nftReg).equal(nftNetOrder16(etherType)...).
+		return nftNew().holds(families[i]).
 			saddr(f).transport(2, 2, port).transport(nftInnerIP+families[i].src, families[i].size, source).in(set, f).accept()
 	}
 	return nftChain{name: "overlay" + f.digit, rules: []*nftRule{
 		// Sent to another port, or another host, by somebody with a gateway's address.
 		nftNew().add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
 			bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).dropAs(desired.DropOverlay),
+		nftNotPlainVXLAN().dropAs(desired.DropOverlay),
 		nftTurnBack(f, families[0], unix.ETH_P_IP, desired.SetTurn4In),
 		nftTurnBack(f, families[1], unix.ETH_P_IPV6, desired.SetTurn6In),
-		inner(0, unix.ETH_P_IP, desired.SetCarry4In),
-		inner(1, unix.ETH_P_IPV6, desired.SetCarry6In),
+		inner(0, desired.SetCarry4In),
+		inner(1, desired.SetCarry6In),
 		nftNew().dropAs(desired.DropOverlay),
 	}}
 }

@@ -269,7 +269,8 @@ func nftAsk(network, from, to string, patience time.Duration) (said nftSaid, err
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		err = tcp.SetLinger(0) // so that the source port is free at once
 	} else {
-		_, err = conn.Write([]byte("?"))
+		// A frame of VXLAN, as the rules for its port drop all else.
+		_, err = conn.Write(nftFrameFrom(netip.MustParseAddr("10.7.9.9")))
 	}
 	if err := errors.Join(err, conn.SetReadDeadline(time.Now().Add(patience))); err != nil {
 		return said, err

@@ -1,14 +1,20 @@
 package kernel
 
 import (
+	"bytes"
+	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
+
+	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestNftPretends: a node sends no VXLAN with another node's address inside, whatever
-// families are outside and inside; with its own it does.
+// TestNftPretends: a node sends VXLAN with plain IPv4 and IPv6 inside only, and never with
+// another node's address, for all families outside and inside. The kernel would
+// remove a VLAN tag, or two, and deliver the packet behind it.
 func TestNftPretends(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -19,51 +25,153 @@ func TestNftPretends(t *testing.T) {
 			"self64 "+node[0]+" . "+node[1], "self66 "+node[1]+" . "+node[1])
 	}
 	l.elements(lines...)
-	at := map[string]net.PacketConn{}
-	for _, address := range []string{nftPodGW, nftPodGW6} {
-		l.node.inside(func() {
-			conn, err := net.ListenPacket("udp", net.JoinHostPort(address, "4803"))
-			l.node.must(err, "listen on "+address)
-			t.Cleanup(func() { _ = conn.Close() })
-			at[address] = conn
-		})
-	}
 	for _, outer := range [][2]string{{nftPodB, nftPodGW}, {nftPodB6, nftPodGW6}} {
-		for inner, taken := range map[string]bool{nftPodB: true, nftPodB6: true, nftPodC: false, nftPodC6: false} {
-			t.Run(outer[0]+" with "+inner, func(t *testing.T) {
-				frame := nftFrameFrom(netip.MustParseAddr(inner))
-				l.pod.inside(func() {
-					dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(outer[0])}}
-					conn, err := dialer.Dial("udp", net.JoinHostPort(outer[1], "4803"))
-					l.pod.must(err, "dial "+outer[1])
-					defer func() { _ = conn.Close() }()
-					_, err = conn.Write(frame)
-					l.pod.must(err, "send a frame")
+		for _, inner := range []string{nftPodB, nftPodB6, nftPodC, nftPodC6} {
+			own := inner == nftPodB || inner == nftPodB6
+			for _, shape := range nftShapes() {
+				t.Run(fmt.Sprintf("%s with %s, %s", outer[0], inner, shape.name), func(t *testing.T) {
+					frame := shape.change(nftFrameFrom(netip.MustParseAddr(inner)))
+					if taken := l.takes(outer[0], outer[1], "4803", frame); taken != (own && shape.passes) {
+						t.Errorf("accepted: %t, want %t", taken, own && shape.passes)
+					}
 				})
-				patience := nftNoWait
-				if taken {
-					patience = nftQuick
-				}
-				if err := at[outer[1]].SetReadDeadline(time.Now().Add(patience)); err != nil {
-					t.Fatal(err)
-				}
-				if _, _, err := at[outer[1]].ReadFrom(make([]byte, 128)); (err == nil) != taken {
-					t.Errorf("taken: %t, want %t", err == nil, taken)
-				}
-			})
+			}
 		}
 	}
 	l.drops("vxlan", 4)
 }
 
+// TestNftOverlayShapes: VXLAN of another cluster has plain IPv4 or IPv6 inside only, with
+// a source of that cluster.
+func TestNftOverlayShapes(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	lines := []string{"overlays4 51884", "overlays6 51884"}
+	for _, outer := range []string{nftPodB, nftPodB6} {
+		digit := "4"
+		if outer == nftPodB6 {
+			digit = "6"
+		}
+		lines = append(lines, "carry4in"+digit+" "+outer+" . 51884 . "+nftPodB, "carry6in"+digit+" "+outer+" . 51884 . "+nftPodB6)
+	}
+	l.elements(lines...)
+	for _, outer := range [][2]string{{nftPodB, nftPodGW}, {nftPodB6, nftPodGW6}} {
+		for _, inner := range []string{nftPodB, nftPodB6, nftPodC, nftPodC6} {
+			own := inner == nftPodB || inner == nftPodB6
+			for _, shape := range nftShapes() {
+				t.Run(fmt.Sprintf("%s with %s, %s", outer[0], inner, shape.name), func(t *testing.T) {
+					frame := shape.change(nftFrameFrom(netip.MustParseAddr(inner)))
+					if taken := l.takes(outer[0], outer[1], "51884", frame); taken != (own && shape.passes) {
+						t.Errorf("accepted: %t, want %t", taken, own && shape.passes)
+					}
+				})
+			}
+		}
+	}
+	l.drops("overlay", 4)
+}
+
+// nftShape changes a plain frame of VXLAN.
+type nftShape struct {
+	name   string
+	change func(frame []byte) []byte
+	passes bool // with an address inside that the sender may use
+}
+
+func nftShapes() []nftShape {
+	return []nftShape{
+		{"plain", func(frame []byte) []byte { return frame }, true},
+		{"VNI of the link between gateways", nftWithByte(6, desired.PassID), true},
+		{"fragment", nftWithByte(nftFrameIP+6, 0x20), true}, // more fragments; traffic class bits of IPv6 do not matter
+		{"priority tag", nftTagged(0x8100, 0), false},
+		{"VLAN 7", nftTagged(0x8100, 7), false},
+		{"802.1ad", nftTagged(0x88a8, 0), false},
+		{"two tags", func(f []byte) []byte { return nftTagged(0x88a8, 0)(nftTagged(0x8100, 0)(f)) }, false},
+		{"two priority tags", func(f []byte) []byte { return nftTagged(0x8100, 0)(nftTagged(0x8100, 0)(f)) }, false},
+		{"old tag of QinQ", nftTagged(0x9100, 0), false},
+		{"ARP", nftTyped(0x0806), false},
+		{"MPLS", nftTyped(0x8847), false},
+		{"PPPoE", nftTyped(0x8864), false},
+		{"802.3 length", nftTyped(0x0040), false},
+		{"version 4 as IPv6, or 6 as IPv4", nftOtherType, false},
+		{"version 0", nftWithByte(nftFrameIP, 0x05), false},
+		{"no flag of the VNI", nftWithByte(0, 0), false},
+		{"GBP", nftWithByte(0, 0x88), false},
+		{"GPE", nftWithByte(0, 0x0c), false},
+		{"reserved bits", nftWithByte(3, 1), false},
+		{"cut off", func(f []byte) []byte { return f[:nftFrameIP-1] }, false},
+	}
+}
+
+// takes sends a payload from an address of the pod to a VXLAN port of the node, and a plain
+// frame behind it. It reports whether the first one passes the rules.
+func (l *nftLab) takes(from, to, port string, payload []byte) bool {
+	l.t.Helper()
+	address := netip.MustParseAddr(from)
+	plain := nftFrameFrom(address)
+	var server net.PacketConn
+	l.node.inside(func() {
+		conn, err := net.ListenPacket("udp", net.JoinHostPort(to, port))
+		l.node.must(err, "listen on "+to)
+		server = conn
+	})
+	defer func() { _ = server.Close() }()
+	conn := l.pod.dial(from, to, port)
+	defer func() { _ = conn.Close() }()
+	for _, p := range [][]byte{payload, plain} {
+		_, err := conn.Write(p)
+		l.pod.must(err, "send a frame")
+	}
+	l.node.must(server.SetReadDeadline(time.Now().Add(nftQuick)), "set a deadline")
+	buf := make([]byte, 256)
+	n, _, err := server.ReadFrom(buf)
+	l.node.must(err, "receive the plain frame")
+	return !bytes.Equal(buf[:n], plain) || bytes.Equal(payload, plain)
+}
+
+// nftFrameIP is the offset of the inner packet in a frame of nftFrameFrom.
+const nftFrameIP = 8 + 14
+
 // nftFrameFrom is what VXLAN carries of a datagram from an address, VXLAN's own header
 // included.
 func nftFrameFrom(from netip.Addr) []byte {
 	frame := make([]byte, 8+12, 128)
+	frame[0], frame[6] = 0x08, desired.VXLANID
 	if from.Is4() {
 		ip := append([]byte{0x45, 0, 0, 28, 0, 1, 0, 0, 64, 17, 0, 0}, from.AsSlice()...)
 		return append(append(append(frame, 8, 0), ip...), make([]byte, 4+8)...)
 	}
 	ip := append([]byte{0x60, 0, 0, 0, 0, 8, 17, 64}, from.AsSlice()...)
 	return append(append(append(frame, 0x86, 0xdd), ip...), make([]byte, 16+8)...)
+}
+
+// nftWithByte replaces one byte of a frame.
+func nftWithByte(at int, value byte) func([]byte) []byte {
+	return func(frame []byte) []byte {
+		frame[at] = value
+		return frame
+	}
+}
+
+// nftTyped replaces the EtherType of a frame.
+func nftTyped(etherType uint16) func([]byte) []byte {
+	return func(frame []byte) []byte {
+		copy(frame[nftFrameIP-2:], nftNetOrder16(etherType))
+		return frame
+	}
+}
+
+// nftTagged puts a VLAN tag before the EtherType of a frame.
+func nftTagged(etherType, vlan uint16) func([]byte) []byte {
+	return func(frame []byte) []byte {
+		return slices.Insert(frame, nftFrameIP-2, append(nftNetOrder16(etherType), nftNetOrder16(vlan)...)...)
+	}
+}
+
+// nftOtherType exchanges the EtherTypes of IPv4 and IPv6.
+func nftOtherType(frame []byte) []byte {
+	if frame[nftFrameIP-2] == 0x08 {
+		return nftTyped(0x86dd)(frame)
+	}
+	return nftTyped(0x0800)(frame)
 }

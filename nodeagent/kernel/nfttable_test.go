@@ -82,16 +82,16 @@ func nftWithoutInner(t *testing.T, listing string) string {
 	want := []string{
 		"@th,224,16 0x800 @nh,96,32 . @th,368,32 @turn4in4 drop",
 		"@th,224,16 0x86dd @nh,96,32 . @th,432,128 @turn6in4 drop",
-		"@th,224,16 0x800 @nh,96,32 . th dport . @th,336,32 @carry4in4 accept",
-		"@th,224,16 0x86dd @nh,96,32 . th dport . @th,304,128 @carry6in4 accept",
+		"@th,224,24 & 0xfffff0 == 0x80040 @nh,96,32 . th dport . @th,336,32 @carry4in4 accept",
+		"@th,224,24 & 0xfffff0 == 0x86dd60 @nh,96,32 . th dport . @th,304,128 @carry6in4 accept",
 		"@th,224,16 0x800 @nh,64,128 . @th,368,32 @turn4in6 drop",
 		"@th,224,16 0x86dd @nh,64,128 . @th,432,128 @turn6in6 drop",
-		"@th,224,16 0x800 @nh,64,128 . th dport . @th,336,32 @carry4in6 accept",
-		"@th,224,16 0x86dd @nh,64,128 . th dport . @th,304,128 @carry6in6 accept",
-		"@th,224,16 0x800 @th,336,32 @nodes4 ip saddr . @th,336,32 != @self44 goto drop_vxlan",
-		"@th,224,16 0x86dd @th,304,128 @nodes6 ip saddr . @th,304,128 != @self64 goto drop_vxlan",
-		"@th,224,16 0x800 @th,336,32 @nodes4 ip6 saddr . @th,336,32 != @self46 goto drop_vxlan",
-		"@th,224,16 0x86dd @th,304,128 @nodes6 ip6 saddr . @th,304,128 != @self66 goto drop_vxlan",
+		"@th,224,24 & 0xfffff0 == 0x80040 @nh,64,128 . th dport . @th,336,32 @carry4in6 accept",
+		"@th,224,24 & 0xfffff0 == 0x86dd60 @nh,64,128 . th dport . @th,304,128 @carry6in6 accept",
+		"@th,224,24 & 0xfffff0 == 0x80040 @th,336,32 @nodes4 ip saddr . @th,336,32 != @self44 goto drop_vxlan",
+		"@th,224,24 & 0xfffff0 == 0x86dd60 @th,304,128 @nodes6 ip saddr . @th,304,128 != @self64 goto drop_vxlan",
+		"@th,224,24 & 0xfffff0 == 0x80040 @th,336,32 @nodes4 ip6 saddr . @th,336,32 != @self46 goto drop_vxlan",
+		"@th,224,24 & 0xfffff0 == 0x86dd60 @th,304,128 @nodes6 ip6 saddr . @th,304,128 != @self66 goto drop_vxlan",
 	}
 	if d := cmp.Diff(want, inner); d != "" {
 		t.Errorf("rules that look into VXLAN (-want +got):\n%s", d)

@@ -51,6 +51,9 @@ type Node struct {
 	Addrs    []netip.Addr   // InternalIPs, at most one a family
 	External []netip.Addr   `json:",omitempty"` // ExternalIPs, at most one a family
 	PodCIDRs []netip.Prefix // of this node; empty when the CNI does not say
+	// Unprotected reports that the cluster has HawserNodes, and this node has no
+	// report that the agent's rules are in place since the node booted.
+	Unprotected bool `json:",omitempty"`
 	// Labels and Away are told of clusters only that pick the nodes of gateways by labels:
 	// the labels that such a pick names, and why the node takes no gateway now; empty = it may.
 	Labels map[string]string `json:",omitempty"`

@@ -96,6 +96,41 @@ func TestBadInputs(t *testing.T) {
 			nil,
 		},
 		{
+			"a node claims another node's IPv4 and its own IPv6", "g1/g1-a",
+			func(in *project.Input) {
+				in.Facts.Nodes = append(in.Facts.Nodes, model.Node{Name: "g1-w2", Addrs: []netip.Addr{addr("192.168.1.2"), addr("fd00::2")}})
+			},
+			project.NodeAddress,
+			[]string{"nodes6 fd00::2", "self66 fd00::2 . fd00::2", "vxlan6 fd00::2 . 4803"},
+			[]string{
+				"nodes4 192.168.1.2", "self44 192.168.1.2", "neighbour hw-vx0/192.168.1.2", "homes4", "rule ipv4/33",
+				"route 7301/10.7.1.0/24", "route 7301/192.168.1.2/32", "route 10945",
+			},
+		},
+		{
+			"another node claims this node's address", "g1/g1-a",
+			func(in *project.Input) {
+				in.Facts.Nodes = append(in.Facts.Nodes, model.Node{Name: "g1-w2", Addrs: []netip.Addr{addr("192.168.1.1")}})
+			},
+			project.NodeAddress, nil, nil,
+		},
+		{
+			"a node whose agent has no rules yet", "g1/g1-a",
+			func(in *project.Input) {
+				in.Facts.Nodes = slices.Clone(in.Facts.Nodes)
+				in.Facts.Nodes[1].Unprotected = true
+			},
+			project.Unprotected, nil, []string{"nodes4 192.168.1.2", "self44 192.168.1.2"},
+		},
+		{
+			"this node itself has reported nothing yet", "g1/g1-a",
+			func(in *project.Input) {
+				in.Facts.Nodes = slices.Clone(in.Facts.Nodes)
+				in.Facts.Nodes[0].Unprotected = true
+			},
+			"", nil, nil,
+		},
+		{
 			"a flat cluster's prefix over this node", "g1/g1-w1",
 			func(in *project.Input) { flat(in, "g2", "192.168.1.0/24") }, project.CoversNode, nil, nil,
 		},

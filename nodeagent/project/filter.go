@@ -41,16 +41,28 @@ func (v *view) addEveryNode() {
 	}
 }
 
-// addNodes says who may send VXLAN, and where nobody else's is forwarded.
+// addNodes fills the sets of nodes that may send VXLAN, and of places to which no VXLAN is
+// forwarded.
 func (v *view) addNodes() {
 	origin := clusterPath(v.own.Name)
 	closed := func(a netip.Addr, port int, origin string) {
 		v.elements.add(desired.Element{Set: desired.SetVXLAN, Family: fabric.Family(a), ID: targetText(a, port), Origin: origin})
 	}
+	for _, a := range v.shared {
+		closed(a, desired.VXLANPort, origin)
+	}
 	for _, n := range v.nodes {
 		for _, a := range n.Addrs {
-			v.elements.addr(desired.SetNodes, a, netip.Addr{}, origin)
 			closed(a, desired.VXLANPort, origin)
+		}
+		// The rules that keep pods from sending VXLAN are those on their own node.
+		if n.Unprotected && n.Name != v.in.Node {
+			v.problem(origin, Unprotected, "no VXLAN is accepted from node "+n.Name+
+				": no agent has reported there since the node booted that its rules are in place")
+			continue
+		}
+		for _, a := range n.Addrs {
+			v.elements.addr(desired.SetNodes, a, netip.Addr{}, origin)
 			for _, b := range n.Addrs {
 				set := desired.SetSelf4
 				if b.Is6() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/driver"
@@ -18,6 +19,7 @@ type view struct {
 	gateway  *fabric.Gateway // of this node; nil on a worker
 	node     *model.Node     // this node; nil when the facts do not hold it
 	nodes    []*model.Node   // sorted by name
+	shared   []netip.Addr    // claimed by several nodes
 	exports  []*fabric.Export
 	remotes  []*remote
 	byName   map[string]*remote
@@ -64,6 +66,7 @@ func newView(in Input) *view {
 	}
 	slices.SortFunc(v.nodes, func(a, b *model.Node) int { return cmp.Compare(a.Name, b.Name) })
 	v.node = v.nodeNamed(in.Node)
+	v.refuseShared()
 	for i := range in.Facts.Services {
 		s := &in.Facts.Services[i]
 		v.services[s.Namespace+"/"+s.Name] = s
@@ -97,6 +100,33 @@ func (v *view) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose str
 			v.node = &kept
 		}
 		v.problem(clusterPath(v.own.Name), NodeAddress, "node "+n.Name+" says that it has an address in "+p.String()+", "+whose+", so that address does not count")
+	}
+}
+
+// refuseShared removes the addresses that several nodes claim: a kubelet can report another
+// node's address with its own. This node keeps its own.
+func (v *view) refuseShared() {
+	claims := map[netip.Addr][]string{}
+	for _, n := range v.nodes {
+		for _, a := range n.Addrs {
+			claims[a] = append(claims[a], n.Name)
+		}
+	}
+	for i, n := range v.nodes {
+		shared := func(a netip.Addr) bool { return len(claims[a]) > 1 }
+		if n.Name == v.in.Node || !slices.ContainsFunc(n.Addrs, shared) {
+			continue
+		}
+		kept := *n
+		kept.Addrs = slices.DeleteFunc(slices.Clone(n.Addrs), shared)
+		v.nodes[i] = &kept
+	}
+	for a, names := range claims {
+		if len(names) > 1 {
+			v.shared = append(v.shared, a)
+			v.problem(clusterPath(v.own.Name), NodeAddress, "nodes "+strings.Join(names, " and ")+" both claim address "+a.String()+
+				", so it counts for neither: delete the Node that does not exist, or correct its --node-ip")
+		}
 	}
 }
 
@@ -278,8 +308,9 @@ const (
 	NodeUnknown      = "node-unknown"       // the facts do not hold a node
 	NoPath           = "no-path"            // no link to a remote cluster
 	NoNextHop        = "no-next-hop"        // no node address of the family that a route needs
+	Unprotected      = "node-unprotected"   // a node whose agent has not reported its rules since the node booted
 	CoversNode       = "prefix-covers-node" // a remote prefix holds an address of this node
-	NodeAddress      = "node-address"       // a node has an address that is the clusterset's, or another cluster's
+	NodeAddress      = "node-address"       // a node has an address that is the clusterset's, another cluster's, or another node's
 	IPv6Off          = "ipv6-off"           // IPv6 is needed and switched off on the host
 	NoFamily         = "no-common-family"   // a remote cluster with other address families only
 	MTUTooSmall      = "mtu-too-small"      // IPv6 does not fit the underlay whole
