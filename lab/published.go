@@ -186,7 +186,7 @@ func build(tree *object.Tree, dir string) (*delivery, error) {
 		}
 		at = ""
 	}
-	files, err := checkout(part)
+	files, err := readFiles(part)
 	if err != nil {
 		return nil, err
 	}
@@ -213,8 +213,8 @@ func build(tree *object.Tree, dir string) (*delivery, error) {
 	return out, nil
 }
 
-// checkout reads what clusters' folders are built from into memory.
-func checkout(tree *object.Tree) (map[string][]byte, error) {
+// readFiles reads what clusters' folders are built from into memory.
+func readFiles(tree *object.Tree) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	files := tree.Files()
 	defer files.Close()

@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/lab/netspace"
 	"hawser.dev/hawser/schema/load"
@@ -42,7 +43,7 @@ func (l Layout) hasRepo() bool {
 // makeRepo makes the topology's repository: the file given, with recipients whose
 // identities the lab has, and the lock beside it if there is one.
 func (l Layout) makeRepo(file string) error {
-	raw, err := os.ReadFile(file)
+	raw, err := checkout.ReadNamed(file)
 	if err != nil {
 		return fmt.Errorf("read topology: %w", err)
 	}
@@ -64,7 +65,7 @@ func (l Layout) makeRepo(file string) error {
 		return err
 	}
 	files := map[string][]byte{topologyFile: edited}
-	lock, err := os.ReadFile(filepath.Join(filepath.Dir(file), lockFile))
+	lock, err := checkout.ReadFile(filepath.Join(filepath.Dir(file), lockFile))
 	if err == nil {
 		files[lockFile] = lock
 	} else if !errors.Is(err, os.ErrNotExist) {

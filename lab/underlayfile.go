@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/lab/router"
 )
 
@@ -38,11 +39,11 @@ func (l Layout) makeUnderlay(path, topologyPath string) error {
 	if path == "" {
 		return nil
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := checkout.ReadNamed(path)
 	if err != nil {
 		return fmt.Errorf("read underlay: %w", err)
 	}
-	text, err := os.ReadFile(topologyPath)
+	text, err := checkout.ReadNamed(topologyPath)
 	if err != nil {
 		return fmt.Errorf("read topology: %w", err)
 	}
@@ -63,7 +64,7 @@ func (l Layout) sameUnderlay(path string) error {
 	if path == "" {
 		return nil
 	}
-	want, err := os.ReadFile(path)
+	want, err := checkout.ReadNamed(path)
 	if err != nil {
 		return fmt.Errorf("read underlay: %w", err)
 	}

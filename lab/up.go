@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/lab/workload"
 )
 
@@ -132,7 +133,7 @@ func readWorkloads(dir string) (map[string][]workload.Object, error) {
 	if dir == "" {
 		return out, nil
 	}
-	entries, err := os.ReadDir(dir)
+	entries, err := checkout.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read workloads: %w", err)
 	}

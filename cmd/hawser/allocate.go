@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
@@ -101,7 +101,7 @@ func (a *app) allocate(ctx context.Context, args []string, f allocateFlags) erro
 		_, err := fmt.Fprintf(a.err, "%s is current\n", t.lockFile)
 		return err
 	}
-	if err := atomicfile.Replace(t.lockFile, raw, 0o644); err != nil {
+	if err := checkout.Replace(t.lockFile, raw, 0o644); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(a.err, "wrote %s: commit it beside %s\n", t.lockFile, filepath.Base(t.file))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
@@ -372,7 +372,7 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*apply.Cluster, 
 // identityOf reads a cluster's identity, which has to be that of the recipient; empty = there
 // is no such file, as the identity is in its cluster alone.
 func identityOf(file, recipient string) (string, error) {
-	raw, err := os.ReadFile(file)
+	raw, err := checkout.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -3,13 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
@@ -149,7 +149,7 @@ func (a *app) checkSigners(t topology, built *reconciler.Built) error {
 		return nil
 	}
 	file := filepath.Join(filepath.Dir(t.file), filepath.FromSlash(built.Set.Spec.Trust.Commits))
-	raw, err := os.ReadFile(file)
+	raw, err := checkout.ReadFile(file)
 	var list diag.List
 	if err == nil {
 		list, err = reconciler.CheckOwners(built.Set, file, raw)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/schema/load"
 )
 
@@ -54,7 +54,7 @@ func (a *app) format(args []string, check bool) error {
 	case same:
 		return nil
 	}
-	if err := atomicfile.Replace(t.file, out, 0o644); err != nil {
+	if err := checkout.Replace(t.file, out, 0o644); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(a.err, "formatted", t.file)

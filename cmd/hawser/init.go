@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser"
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/discover"
@@ -79,8 +80,8 @@ func (a *app) initialize(dir string, f initFlags) error {
 	if _, err := os.Stat(path); err == nil {
 		return fmt.Errorf("%s exists already: edit it, or choose another folder", path)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+	if err := checkout.MakeFolder(dir, 0o755); err != nil {
+		return err
 	}
 	recipients := map[string]string{}
 	if f.keys != "" {
@@ -89,10 +90,10 @@ func (a *app) initialize(dir string, f initFlags) error {
 			return err
 		}
 	}
-	if err := writeStart(path, startingPoint(f, recipients), f.schema); err != nil {
+	if err := ignoreKeys(dir, f.keys); err != nil {
 		return err
 	}
-	if err := ignoreKeys(dir, f.keys); err != nil {
+	if err := writeStart(path, startingPoint(f, recipients), f.schema); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(a.out, "wrote %s: put in your clusters' CIDRs and gateways, then run hawser validate %s\n", path, path)
@@ -102,8 +103,8 @@ func (a *app) initialize(dir string, f initFlags) error {
 // initialKeys makes a root key and one identity a cluster; it gives the
 // recipients.
 func (a *app) initialKeys(f initFlags) (map[string]string, error) {
-	if err := os.MkdirAll(f.keys, 0o700); err != nil {
-		return nil, fmt.Errorf("make folder of keys: %w", err)
+	if err := checkout.MakeFolder(f.keys, 0o700); err != nil {
+		return nil, err
 	}
 	root := filepath.Join(f.keys, "root.key")
 	if err := writeRoot(root); err != nil {
@@ -125,7 +126,7 @@ func (a *app) initialKeys(f initFlags) (map[string]string, error) {
 // ignoreKeys adds to .gitignore what is missing there.
 func ignoreKeys(dir, keys string) error {
 	path := filepath.Join(dir, ".gitignore")
-	have, err := os.ReadFile(path)
+	have, err := checkout.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read .gitignore: %w", err)
 	}
@@ -143,10 +144,7 @@ func ignoreKeys(dir, keys string) error {
 			add.WriteString(line + "\n")
 		}
 	}
-	if err := os.WriteFile(path, append(have, add.String()...), 0o644); err != nil {
-		return fmt.Errorf("write .gitignore: %w", err)
-	}
-	return nil
+	return checkout.Replace(path, append(have, add.String()...), 0o644)
 }
 
 // schemaFile is the name of the JSON Schema beside a topology.
@@ -173,6 +171,9 @@ func writeStart(path, text string, withSchema bool) error {
 
 // writeNew writes a file that must not exist yet.
 func writeNew(path string, raw []byte, mode fs.FileMode) error {
+	if err := checkout.CheckWrite(path); err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s exists already and is not overwritten: move it away first", path)

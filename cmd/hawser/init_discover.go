@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strings"
 
-	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/reconciler/discover"
@@ -53,8 +53,8 @@ func (a *app) initializeFrom(ctx context.Context, dir string, f initFlags) error
 	for _, c := range clusters {
 		f.clusters = append(f.clusters, c.Name)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+	if err := checkout.MakeFolder(dir, 0o755); err != nil {
+		return err
 	}
 	recipients, err := a.initialKeys(f)
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *app) firstLock(ctx context.Context, t topology) error {
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Replace(t.lockFile, raw, 0o644); err != nil {
+	if err := checkout.Replace(t.lockFile, raw, 0o644); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(a.out, "wrote %s\n", t.lockFile)
@@ -140,7 +140,7 @@ func (a *app) handOver(ctx context.Context, clusters []*apply.Cluster, keys stri
 		if yes := strings.ToLower(strings.TrimSpace(line)); yes != "y" && yes != "yes" {
 			continue
 		}
-		raw, err := os.ReadFile(filepath.Join(keys, c.Name+".identity"))
+		raw, err := checkout.ReadFile(filepath.Join(keys, c.Name+".identity"))
 		if err != nil {
 			return fmt.Errorf("read identity: %w", err)
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -13,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
@@ -187,8 +186,8 @@ func (a *app) insert(ctx context.Context, set *schema.ClusterSet, j *joining) er
 
 func (a *app) writeJoin(j *joining, keys string) error {
 	if j.identity != "" {
-		if err := os.MkdirAll(keys, 0o700); err != nil {
-			return fmt.Errorf("make folder of keys: %w", err)
+		if err := checkout.MakeFolder(keys, 0o700); err != nil {
+			return err
 		}
 		if err := writeNew(filepath.Join(keys, j.found.Name+".identity"), []byte(j.identity), 0o600); err != nil {
 			return err
@@ -197,11 +196,11 @@ func (a *app) writeJoin(j *joining, keys string) error {
 			return err
 		}
 	}
-	if err := atomicfile.Rewrite(j.after.file, j.after.raw); err != nil {
+	if err := checkout.Rewrite(j.after.file, j.after.raw); err != nil {
 		return err
 	}
 	if j.lock != nil {
-		if err := atomicfile.Replace(j.after.lockFile, j.lock, 0o644); err != nil {
+		if err := checkout.Replace(j.after.lockFile, j.lock, 0o644); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/lab"
 )
 
@@ -152,7 +153,7 @@ func readManifests(cmd *cobra.Command, file string) (string, error) {
 	if file == "-" {
 		raw, err = io.ReadAll(cmd.InOrStdin())
 	} else {
-		raw, err = os.ReadFile(file)
+		raw, err = checkout.ReadNamed(file)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read manifests: %w", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/discover"
 	"hawser.dev/hawser/schema"
@@ -111,11 +111,11 @@ func (a *app) leave(ctx context.Context, cluster string, f leaveFlags) error {
 		}
 		return answer{}
 	}
-	if err := atomicfile.Rewrite(after.file, after.raw); err != nil {
+	if err := checkout.Rewrite(after.file, after.raw); err != nil {
 		return err
 	}
 	if !bytes.Equal(lock, t.lock) {
-		if err := atomicfile.Replace(after.lockFile, lock, 0o644); err != nil {
+		if err := checkout.Replace(after.lockFile, lock, 0o644); err != nil {
 			return err
 		}
 	}

@@ -3,13 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/render"
@@ -124,8 +124,8 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 	patches, approvals := render.Tree{}, render.Tree{}
 	if t.lockFile != "" {
 		dir := filepath.Dir(t.file)
-		err := errors.Join(readInto(patches, filepath.Join(dir, reconciler.PatchesDir), ""),
-			readInto(approvals, filepath.Join(dir, render.ApprovalsDir), ""))
+		err := errors.Join(readInto(patches, filepath.Join(dir, reconciler.PatchesDir), "", checkout.Patches()),
+			readInto(approvals, filepath.Join(dir, render.ApprovalsDir), "", checkout.Patches()))
 		if err != nil {
 			return reconciler.BuildInput{}, err
 		}
@@ -137,30 +137,15 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 	}, nil
 }
 
-// readInto adds all files below dir, by slash-separated path under prefix. A
-// folder that does not exist is empty. Links are refused: git has their targets alone,
-// and so has who publishes, while a program that follows them reads whatever they name.
-func readInto(tree render.Tree, dir, prefix string) error {
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		if !entry.Type().IsRegular() {
-			return fmt.Errorf("%s is a link or no file at all: put the file itself there", path)
-		}
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		below, err := filepath.Rel(dir, path)
-		tree[prefix+filepath.ToSlash(below)] = raw
-		return err
-	})
+// readInto adds all files below dir, by slash-separated path under prefix. A folder that does
+// not exist is empty.
+func readInto(tree render.Tree, dir, prefix string, limits checkout.Limits) error {
+	files, err := checkout.ReadFolder(dir, limits)
 	if err != nil {
 		return fmt.Errorf("read folder: %w", err)
+	}
+	for name, raw := range files {
+		tree[prefix+name] = raw
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/render"
 )
@@ -31,12 +31,12 @@ type written struct{ written, removed int }
 func readRendered(dir string) (rendered, error) {
 	r := rendered{dir: dir, tree: render.Tree{}, own: map[string]bool{}}
 	for _, top := range []string{"base", "clusters", "flux", "argocd"} {
-		if err := readInto(r.tree, filepath.Join(dir, top), top+"/"); err != nil {
+		if err := readInto(r.tree, filepath.Join(dir, top), top+"/", checkout.Rendered()); err != nil {
 			return r, err
 		}
 	}
 	for _, name := range []string{reconciler.LockFile, "README.md", render.FabricText, render.TopologyText, render.MapPicture, render.MapText, inventoryFile} {
-		raw, err := os.ReadFile(filepath.Join(dir, name))
+		raw, err := checkout.ReadFile(filepath.Join(dir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
@@ -70,10 +70,10 @@ func (r rendered) write(want render.Tree) (written, error) {
 			continue
 		}
 		path := filepath.Join(r.dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return done, fmt.Errorf("make folder: %w", err)
+		if err := checkout.MakeFolder(filepath.Dir(path), 0o755); err != nil {
+			return done, err
 		}
-		if err := atomicfile.Replace(path, want[name], 0o644); err != nil {
+		if err := checkout.Replace(path, want[name], 0o644); err != nil {
 			return done, err
 		}
 		done.written++
@@ -91,6 +91,9 @@ func (r rendered) removeStale(want render.Tree) (int, error) {
 			continue
 		}
 		path := filepath.Join(r.dir, filepath.FromSlash(name))
+		if err := checkout.CheckWrite(path); err != nil {
+			return removed, fmt.Errorf("remove stale file: %w", err)
+		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return removed, fmt.Errorf("remove stale file: %w", err)
 		}
@@ -111,8 +114,8 @@ func (r rendered) writeInventory(want render.Tree) error {
 			out.WriteString(name + "\n")
 		}
 	}
-	if err := os.MkdirAll(r.dir, 0o755); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+	if err := checkout.MakeFolder(r.dir, 0o755); err != nil {
+		return err
 	}
-	return atomicfile.Replace(filepath.Join(r.dir, inventoryFile), []byte(out.String()), 0o644)
+	return checkout.Replace(filepath.Join(r.dir, inventoryFile), []byte(out.String()), 0o644)
 }

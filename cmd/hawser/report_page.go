@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/arrival"
-	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/clustermap"
 	"hawser.dev/hawser/internal/clustermap/live"
 	"hawser.dev/hawser/internal/diag"
@@ -155,7 +155,7 @@ func (a *app) writeReport(r *webreport.Report, file, format string) error {
 	if err := (&app{out: &out}).writeReport(r, "", format); err != nil {
 		return err
 	}
-	if err := atomicfile.Replace(file, []byte(out.String()), 0o644); err != nil {
+	if err := checkout.Replace(file, []byte(out.String()), 0o644); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	_, _ = fmt.Fprintf(a.err, "written to %s\n", file)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render"
@@ -152,19 +152,22 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 		file := filepath.Join(w.Top, filepath.FromSlash(name))
 		raw, there := before[name]
 		if !there {
+			if err := checkout.CheckWrite(file); err != nil {
+				return fmt.Errorf("bring back: %w", err)
+			}
 			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("bring back: %w", err)
 			}
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		if err := checkout.MakeFolder(filepath.Dir(file), 0o755); err != nil {
 			return fmt.Errorf("bring back: %w", err)
 		}
 		if missingFile(file) {
 			if err := writeNew(file, raw, 0o644); err != nil {
 				return err
 			}
-		} else if err := atomicfile.Rewrite(file, raw); err != nil {
+		} else if err := checkout.Rewrite(file, raw); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/schema"
@@ -70,10 +71,11 @@ func (a *app) readTopology(args []string) (topology, error) {
 // openTopology reads a topology file, or that of a folder, and the lock beside it.
 func openTopology(file string) (topology, error) {
 	t := topology{file: file}
+	read := checkout.ReadNamed
 	if info, err := os.Stat(t.file); err == nil && info.IsDir() {
-		t.file = filepath.Join(t.file, reconciler.TopologyFile)
+		t.file, read = filepath.Join(t.file, reconciler.TopologyFile), checkout.ReadFile
 	}
-	raw, err := os.ReadFile(t.file)
+	raw, err := read(t.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, fmt.Errorf("%s: no such file (hawser init writes one to start from)", t.file)
 	}
@@ -81,7 +83,7 @@ func openTopology(file string) (topology, error) {
 		return t, fmt.Errorf("read topology: %w", err)
 	}
 	t.raw, t.lockFile = raw, filepath.Join(filepath.Dir(t.file), reconciler.LockFile)
-	t.lock, err = os.ReadFile(t.lockFile)
+	t.lock, err = checkout.ReadFile(t.lockFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t, fmt.Errorf("read lock: %w", err)
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/apply"
 	"hawser.dev/hawser/schema/load"
@@ -90,7 +90,7 @@ func (a *app) uninstall(ctx context.Context, names []string, f uninstallFlags) e
 
 // leftTopology refuses to take out a cluster that the others still count on.
 func (a *app) leftTopology(names []string, f uninstallFlags) error {
-	raw, err := os.ReadFile(f.topology)
+	raw, err := checkout.ReadNamed(f.topology)
 	if errors.Is(err, fs.ErrNotExist) {
 		return answer{fmt.Sprintf("error: there is no %s that shows that the others have let go of the cluster: name it with --file, or say --yes", f.topology)}
 	}

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/reconciler"
@@ -88,7 +88,7 @@ func signersBeside(t topology, set *schema.ClusterSet) diag.List {
 		return nil
 	}
 	file := filepath.Join(filepath.Dir(t.file), set.Spec.Trust.Commits)
-	raw, err := os.ReadFile(file)
+	raw, err := checkout.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return diag.List{{Severity: diag.Warning, Code: "no-signers", Path: "trust.commits",
 			Summary: "there is no file " + file, Hint: "commit one with a line for each signer: PRINCIPALS KEYTYPE KEY"}}

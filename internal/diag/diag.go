@@ -2,7 +2,8 @@
 // with what they wrote.
 //
 // Called by schema and render, which find mistakes in what a user wrote; by reconciler, lab
-// and nodeagent, which find others; and by cmd/hawser, which prints them.
+// and nodeagent, which find others; by cmd/hawser, which prints them; and by internal/checkout,
+// which quotes names.
 package diag
 
 import (

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	kyaml "sigs.k8s.io/yaml"
 
+	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/diag"
 )
 
@@ -51,7 +51,7 @@ func Parse(file string, raw []byte) ([]Object, error) {
 
 // ReadDir reads every *.yaml, *.yml and *.json file of a folder, by name.
 func ReadDir(dir string) ([]Object, error) {
-	entries, err := os.ReadDir(dir)
+	entries, err := checkout.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read manifests: %w", err)
 	}
@@ -62,7 +62,7 @@ func ReadDir(dir string) ([]Object, error) {
 			continue
 		}
 		path := filepath.Join(dir, entry.Name())
-		raw, err := os.ReadFile(path)
+		raw, err := checkout.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read manifests: %w", err)
 		}

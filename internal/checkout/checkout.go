@@ -1,0 +1,398 @@
+// Package checkout opens the files of a working tree whose author may be a stranger, such as
+// the author of a pull request that a CI checks out.
+//
+// In a repository it reads and writes regular files only, and follows no symbolic link below
+// the repository's top: git stores a link as its target's name, and the target can be a secret
+// of this machine. Hard links, devices and FIFOs cannot be in a commit; the last two are
+// refused, because a read of them can block.
+//
+// Outside of a repository a relative path has the same rule below the current folder. An
+// absolute path is the user's own: the named file may be anything that can be read.
+//
+// Called by cmd/hawser and lab.
+package checkout
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/internal/diag"
+)
+
+// MaxFile is the most bytes that are read of one file.
+const MaxFile = 32 << 20
+
+// Limits bound the files of a folder and of the folders below it.
+type Limits struct {
+	Bytes   int // of all files
+	Entries int // files and folders
+}
+
+// Patches returns the limits of a folder that people write.
+func Patches() Limits { return Limits{Bytes: 64 << 20, Entries: 10_000} }
+
+// Rendered returns the limits of a folder that `hawser render` writes.
+func Rendered() Limits { return Limits{Bytes: 2 << 30, Entries: 1_000_000} }
+
+// Link is the error for a symbolic link in a repository.
+type Link struct {
+	Name   string // path of the link
+	Target string // text of the link
+}
+
+func (l *Link) Error() string {
+	return fmt.Sprintf("%s is a symbolic link to %s: Hawser does not follow links in a repository; "+
+		"commit the file itself, or name the folder that holds it", l.Name, diag.Quote(l.Target))
+}
+
+// LinkError returns the error for a link, by its path and its target.
+func LinkError(name, target string) error { return &Link{Name: name, Target: target} }
+
+// SubmoduleError returns the error for a submodule on the path to a file.
+func SubmoduleError(name string) error {
+	return fmt.Errorf("%s is a submodule: Hawser does not read submodules; commit the files themselves", name)
+}
+
+// ReadNamed returns the content of a file that the user named, with the rules of the package.
+func ReadNamed(path string) ([]byte, error) {
+	at, err := locate(path)
+	if err != nil {
+		return nil, err
+	}
+	if !at.own {
+		return at.read()
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return bounded(file, path, MaxFile)
+}
+
+// ReadFile returns the content of a file whose name Hawser derived, such as the lock of a
+// topology. Outside of a repository it follows links that stay in the file's own folder, which
+// a mounted ConfigMap needs.
+func ReadFile(path string) ([]byte, error) {
+	at, err := locate(path)
+	if err != nil {
+		return nil, err
+	}
+	return at.read()
+}
+
+// ReadFolder returns all files below a folder, by slash-separated path below it. A folder that
+// does not exist is empty.
+func ReadFolder(dir string, limits Limits) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	entries, total := 0, 0
+	var walk func(name string) error
+	walk = func(name string) error {
+		list, err := readDir(filepath.Join(dir, name), limits.Entries)
+		if err != nil {
+			return err
+		}
+		for _, entry := range list {
+			below := filepath.Join(name, entry.Name())
+			if entries++; entries > limits.Entries {
+				return fmt.Errorf("%s has more than %d files and folders", dir, limits.Entries)
+			}
+			if entry.IsDir() {
+				if err := walk(below); err != nil {
+					return err
+				}
+				continue
+			}
+			raw, err := ReadFile(filepath.Join(dir, below))
+			if err != nil {
+				return err
+			}
+			if total += len(raw); total > limits.Bytes {
+				return fmt.Errorf("%s has more than %d MiB of files", dir, limits.Bytes>>20)
+			}
+			files[filepath.ToSlash(below)] = raw
+		}
+		return nil
+	}
+	if err := walk(""); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return files, nil
+}
+
+// ReadDir returns the entries of a folder that people write, sorted by name.
+func ReadDir(dir string) ([]fs.DirEntry, error) {
+	list, err := readDir(dir, Patches().Entries)
+	if err == nil && len(list) > Patches().Entries {
+		err = fmt.Errorf("%s has more than %d files and folders", dir, Patches().Entries)
+	}
+	return list, err
+}
+
+// readDir returns the entries of a folder, sorted by name, or limit+1 of them.
+func readDir(dir string, limit int) ([]fs.DirEntry, error) {
+	root, name, err := openFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	file, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	list, err := file.ReadDir(limit + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return list, err
+}
+
+// CheckWrite returns an error if a write to path would lead through a link in a repository, or
+// if something is there that is not a regular file. The file and its folders need not exist.
+//
+// git cannot change the working tree between the check and the write; another program that
+// writes to the same working tree at the same time is not defended against.
+func CheckWrite(path string) error {
+	at, err := locate(path)
+	if err != nil {
+		return err
+	}
+	if at.own {
+		return nil
+	}
+	root, info, err := at.inspect()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return regular(info, path)
+}
+
+// Replace writes a file with atomicfile.Replace, with the rules of CheckWrite.
+func Replace(path string, content []byte, mode fs.FileMode) error {
+	if err := CheckWrite(path); err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	return atomicfile.Replace(path, content, mode)
+}
+
+// Rewrite writes a file with atomicfile.Rewrite, with the rules of CheckWrite.
+func Rewrite(path string, content []byte) error {
+	if err := CheckWrite(path); err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	return atomicfile.Rewrite(path, content)
+}
+
+// MakeFolder makes a folder and those above it, unless a link in a repository is on the way.
+func MakeFolder(dir string, mode fs.FileMode) error {
+	root, _, err := openFolder(dir)
+	if err == nil {
+		return root.Close()
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	return nil
+}
+
+// openFolder opens the top of a folder, and returns the folder's path below it.
+func openFolder(dir string) (*os.Root, string, error) {
+	at, err := locate(filepath.Join(dir, "x")) // the folder can be the top itself
+	if err != nil {
+		return nil, "", err
+	}
+	at.name, at.shown = filepath.Dir(at.name), dir
+	root, info, err := at.inspect()
+	if err != nil {
+		return nil, "", err
+	}
+	if !info.IsDir() {
+		return nil, "", errors.Join(fmt.Errorf("%s is not a folder", dir), root.Close())
+	}
+	return root, at.name, nil
+}
+
+// location is a file below a folder that links may not lead out of.
+type location struct {
+	top   string // folder
+	name  string // of the file, below top
+	shown string // path as the caller wrote it
+	own   bool   // an absolute path outside of a repository
+}
+
+// locate returns where the file at path lies. The top is the outermost folder with an entry
+// .git on the way to it: a link in a repository could lead into another repository.
+func locate(path string) (location, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return location{}, err
+	}
+	tries := []string{abs}
+	// The folder may be reached through a link from outside of the repository.
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
+		tries = append(tries, filepath.Join(dir, filepath.Base(abs)))
+	}
+	for _, abs := range tries {
+		if top := repository(abs); top != "" {
+			name, err := filepath.Rel(top, abs)
+			return location{top: top, name: name, shown: path}, err
+		}
+	}
+	if filepath.IsLocal(path) {
+		return location{top: ".", name: filepath.Clean(path), shown: path}, nil
+	}
+	return location{top: filepath.Dir(abs), name: filepath.Base(abs), shown: path, own: filepath.IsAbs(path)}, nil
+}
+
+// repository returns the outermost folder above an absolute path that has an entry .git, or "".
+func repository(abs string) string {
+	top := ""
+	for dir := filepath.Dir(abs); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			top = dir
+		}
+		if dir == filepath.Dir(dir) {
+			return top
+		}
+	}
+}
+
+// inspect opens the top and returns what the file is. Links are errors, except outside of a
+// repository, where os.Root keeps them below the top.
+func (l location) inspect() (*os.Root, fs.FileInfo, error) {
+	root, err := os.OpenRoot(l.top)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := l.lookup(root)
+	if err != nil {
+		_ = root.Close()
+		return nil, nil, err
+	}
+	return root, info, nil
+}
+
+func (l location) lookup(root *os.Root) (fs.FileInfo, error) {
+	if l.own {
+		info, err := root.Stat(l.name)
+		if link, wrong := root.Lstat(l.name); err != nil && !errors.Is(err, fs.ErrNotExist) && wrong == nil && link.Mode()&fs.ModeSymlink != 0 {
+			return nil, fmt.Errorf("%s is a symbolic link that leads out of its folder: put the file itself there, or name it by its path", l.shown)
+		}
+		return info, l.renamed(err)
+	}
+	parts := strings.Split(l.name, string(filepath.Separator))
+	var info fs.FileInfo
+	for i, part := range parts {
+		if strings.EqualFold(part, ".git") { // some file systems ignore case
+			return nil, fmt.Errorf("%s is in the folder .git, which is not part of the repository's content", l.shown)
+		}
+		name := filepath.Join(parts[:i+1]...)
+		var err error
+		if info, err = root.Lstat(name); err != nil {
+			return nil, l.renamed(err)
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			target, err := root.Readlink(name)
+			if err != nil {
+				return nil, l.renamed(err)
+			}
+			return nil, LinkError(l.above(len(parts)-1-i), target)
+		}
+	}
+	return info, nil
+}
+
+// above returns the path as the caller wrote it without its last n parts, or the absolute path if
+// the caller wrote fewer parts.
+func (l location) above(n int) string {
+	at := filepath.Clean(l.shown)
+	if strings.Count(at, string(filepath.Separator)) < n || strings.Contains(at, "..") {
+		at = filepath.Join(l.top, l.name)
+	}
+	for range n {
+		at = filepath.Dir(at)
+	}
+	return at
+}
+
+// renamed returns an error of os.Root with the path that the caller wrote.
+func (l location) renamed(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return &fs.PathError{Op: "open", Path: l.shown, Err: at.Err}
+	}
+	return err
+}
+
+// read returns the content of the file. It checks the opened file, not the name alone.
+func (l location) read() ([]byte, error) {
+	root, info, err := l.inspect()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if err := regular(info, l.shown); err != nil {
+		return nil, err
+	}
+	file, err := root.OpenFile(l.name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO in its place must not block
+	if err != nil {
+		return nil, l.renamed(err)
+	}
+	defer file.Close()
+	opened, err := file.Stat()
+	if err != nil {
+		return nil, l.renamed(err)
+	}
+	if !os.SameFile(info, opened) {
+		return nil, fmt.Errorf("%s was replaced while it was opened: run the command again", l.shown)
+	}
+	return bounded(file, l.shown, MaxFile)
+}
+
+// regular returns an error for everything but a regular file.
+func regular(info fs.FileInfo, path string) error {
+	if info.Mode().IsRegular() {
+		return nil
+	}
+	return fmt.Errorf("%s is %s, not a regular file", path, kind(info.Mode()))
+}
+
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a FIFO"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file"
+}
+
+// bounded reads to the end of a file, up to a limit in bytes.
+func bounded(file io.Reader, path string, limit int64) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err == nil && int64(len(raw)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d MiB, the most that Hawser reads of one file", path, limit>>20)
+	}
+	return raw, err
+}
