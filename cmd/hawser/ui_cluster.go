@@ -84,7 +84,7 @@ func (a *app) tellWhere(server *ui.Server, listener net.Listener, hosts []string
 	_, _ = fmt.Fprintf(&out, "the page of the clusterset; through kubectl -n %s port-forward deploy/%s %s, or an ingress:\n", render.Namespace, render.UIName, port)
 	for _, origin := range origins {
 		if given {
-			_, _ = fmt.Fprintf(&out, "%s/?token=... with the token of its Secret\n", origin)
+			_, _ = fmt.Fprintf(&out, "%s/?#token=... with the token of its Secret\n", origin)
 		} else {
 			_, _ = fmt.Fprintln(&out, server.URL(origin))
 		}

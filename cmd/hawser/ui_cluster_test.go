@@ -188,7 +188,7 @@ func TestPageInCluster(t *testing.T) {
 	p.c.write(filepath.Join(p.c.dir, "token"), pageToken+"\n")
 	p.api.Put(t, nodeOfPage("Up"))
 	p.begin("--host=map.example.com", "--token-file="+filepath.Join(p.c.dir, "token"))
-	if strings.Contains(p.printed, pageToken) || !strings.Contains(p.printed, "https://map.example.com/?token=...") {
+	if strings.Contains(p.printed, pageToken) || !strings.Contains(p.printed, "https://map.example.com/?#token=...") {
 		t.Errorf("printed %s", p.printed)
 	}
 	d := p.await("the link", func(d drawn) bool { return d.link(clustermap.Up) })

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 	"os"
 	"os/exec"
@@ -48,22 +47,16 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := &http.Client{Jar: jar}
+	token := strings.TrimPrefix(page.Fragment, "token=")
 	get := func(path string) io.ReadCloser {
 		t.Helper()
-		at := *page
-		if path != "" {
-			at.Path, at.RawQuery = path, ""
-		}
+		at := url.URL{Scheme: page.Scheme, Host: page.Host, Path: path}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := client.Do(request)
+		request.Header.Set("Hawser-Token", token)
+		answer, err := http.DefaultClient.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +65,7 @@ func TestPage(t *testing.T) {
 		}
 		return answer.Body
 	}
-	_ = get("").Close()
+	_ = get("/").Close()
 	watched := get("/api/events") // agents are asked while somebody watches
 	defer watched.Close()
 	for {
@@ -203,7 +196,7 @@ func (s *set) pageOf(t *testing.T, cluster string) clusterPage {
 	log := s.kubectl(t, cluster, "-n", "hawser-system", "logs", "deployment/hawser-ui")
 	for line := range strings.Lines(log) {
 		if at, err := url.Parse(strings.TrimSpace(line)); err == nil && at.Host == "map.example.com" && at.Scheme == "https" {
-			return clusterPage{s, cluster, at.Query().Get("token")}
+			return clusterPage{s, cluster, strings.TrimPrefix(at.Fragment, "token=")}
 		}
 	}
 	t.Fatalf("the log names no URL of the ingress:\n%s", log)

@@ -2,10 +2,14 @@ package ui
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,11 +25,10 @@ func TestFiles(t *testing.T) {
 	ctx := browser(t)
 	visit(ctx, t, url)
 	until(ctx, t, patience, drawn+" === 3")
-	if at := eval[string](ctx, t, "location.href"); strings.Contains(at, "token") {
-		t.Errorf("the token stays in the URL: %s", at)
-	}
-	if cookie := eval[string](ctx, t, "document.cookie"); cookie != "" {
-		t.Errorf("scripts can read the cookie: %s", cookie)
+	for name, text := range map[string]string{"URL": eval[string](ctx, t, "location.href"), "cookies": eval[string](ctx, t, "document.cookie")} {
+		if strings.Contains(text, "token") || name == "cookies" && text != "" {
+			t.Errorf("the session is in the %s: %s", name, text)
+		}
 	}
 	shot(ctx, t, "map-files")
 	accessible(ctx, t, "map")
@@ -68,6 +71,62 @@ func TestFiles(t *testing.T) {
 		shot(ctx, t, view+"-files")
 		accessible(ctx, t, view)
 	}
+}
+
+// TestSession: the session survives a reload and reaches other tabs of the page, and no other port
+// of this machine.
+func TestSession(t *testing.T) {
+	address := serve(t, nil, filepath.Join(root, "docs/clusterset.full.yaml"))
+	start, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, origin := strings.TrimPrefix(start.Fragment, "token="), "http://"+start.Host
+	var mu sync.Mutex
+	var heard []string
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard = append(heard, fmt.Sprint(r.URL, r.Header))
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte("<title>other</title>"))
+	}))
+	defer other.Close()
+
+	ctx := browser(t)
+	visit(ctx, t, address)
+	until(ctx, t, patience, drawn+" === 3")
+	run(ctx, t, chromedp.Reload())
+	until(ctx, t, patience, drawn+" === 3")
+
+	second, stop := chromedp.NewContext(ctx) // a tab that was opened without the token
+	defer stop()
+	visit(second, t, origin+"/#/matrix")
+	until(second, t, patience, `document.querySelectorAll('.matrix td button').length > 2`)
+
+	third, end := chromedp.NewContext(ctx)
+	defer end()
+	visit(third, t, other.URL)
+	until(third, t, patience, `document.title === 'other'`)
+	stolen := eval[string](third, t, `new Promise((done) => {
+		const found = [document.cookie, ...Object.values(sessionStorage), ...Object.values(localStorage)];
+		const tabs = new BroadcastChannel('hawser-token');
+		tabs.onmessage = (e) => found.push(JSON.stringify(e.data));
+		tabs.postMessage('request');
+		fetch('`+origin+`/api/map', { credentials: 'include' }).then((r) => r.text()).then((text) => found.push(text)).catch(() => {})
+			.finally(() => setTimeout(() => done(found.join('')), 500));
+	})`)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(heard) == 0 || stolen != "" || strings.Contains(strings.Join(heard, ""), token) || strings.Contains(strings.Join(heard, ""), "Cookie") {
+		t.Errorf("another port received %q, its script read %q", heard, stolen)
+	}
+
+	// A server of the same address has another token: the page names the way out.
+	visit(second, t, origin+"/?#token=another")
+	until(second, t, patience, `document.getElementById('trouble').textContent.includes('open the URL that hawser ui printed')`)
+	visit(second, t, address)
+	until(second, t, patience, drawn+" === 3")
 }
 
 // TestThousand: a thousand clusters are on the screen within a second.

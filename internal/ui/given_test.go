@@ -38,14 +38,15 @@ func TestAttacksInCluster(t *testing.T) {
 		{"the token as a bearer, as the ingress sends it", "GET", "/api/map", map[string]string{"Host": host, "Authorization": bearer,
 			"X-Forwarded-Proto": "https", "Origin": "https://" + host, "Sec-Fetch-Site": "same-origin"}, http.StatusOK},
 		{"a name in capitals", "GET", "/api/map", map[string]string{"Host": "MAP.example.com", "Authorization": bearer}, http.StatusOK},
-		{"no token", "GET", "/", map[string]string{"Host": host}, http.StatusUnauthorized},
+		{"no token", "GET", "/api/map", map[string]string{"Host": host}, http.StatusUnauthorized},
+		{"the token of the page, and a password for the ingress", "GET", "/api/map", map[string]string{"Host": host, tokenHeader: givenToken, "Authorization": "Basic dTpw"}, http.StatusOK},
 		{"no token, from a pod that says localhost", "GET", "/api/map", map[string]string{"Host": "localhost"}, http.StatusUnauthorized},
 		{"another bearer", "GET", "/api/map", map[string]string{"Host": host, "Authorization": "Bearer " + strings.Repeat("0", 32)}, http.StatusUnauthorized},
 		{"an empty bearer", "GET", "/api/map", map[string]string{"Host": host, "Authorization": "Bearer "}, http.StatusUnauthorized},
 		{"the token as a password", "GET", "/api/map", map[string]string{"Host": host, "Authorization": "Basic " + givenToken}, http.StatusUnauthorized},
 		{"the token in Referer", "GET", "/api/map", map[string]string{"Host": host, "Referer": "https://" + host + "/?token=" + givenToken}, http.StatusUnauthorized},
 		{"the token for facts", "GET", "/api/map?token=" + givenToken, map[string]string{"Host": host}, http.StatusUnauthorized},
-		{"the cookie of another token", "GET", "/api/map", map[string]string{"Host": host, "Cookie": cookieOf(host) + "=" + newSecret(givenToken+"1").session}, http.StatusUnauthorized},
+		{"a longer token", "GET", "/api/map", map[string]string{"Host": host, tokenHeader: givenToken + "1"}, http.StatusUnauthorized},
 		{"DNS rebinding with the token", "GET", "/api/map", map[string]string{"Host": "evil.example", "Authorization": bearer}, http.StatusMisdirectedRequest},
 		{"DNS rebinding, and the name in another header", "GET", "/api/map", map[string]string{"Host": "evil.example", "X-Forwarded-Host": host, "Authorization": bearer}, http.StatusMisdirectedRequest},
 		{"a name that begins like the page's", "GET", "/api/map", map[string]string{"Host": host + ".evil.example", "Authorization": bearer}, http.StatusMisdirectedRequest},
@@ -65,40 +66,15 @@ func TestAttacksInCluster(t *testing.T) {
 	source.followedNothing(t)
 }
 
-func cookieOf(host string) string { return cookieName(&http.Request{Host: host}) }
-
-// TestEnterInCluster: the cookie is for HTTPS alone where the ingress ends TLS, the token is in
-// no URL after the first, and a server that is started anew knows its browsers.
-func TestEnterInCluster(t *testing.T) {
+// TestTokens: a token that is given stays over restarts; New makes a different token each
+// time.
+func TestTokens(t *testing.T) {
 	t.Parallel()
-	s := inCluster(t, newFake("g1"), nil)
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	for _, tt := range []struct {
-		host, proto string
-		secure      bool
-	}{
-		{"map.example.com", "https", true},
-		{"map.example.com", "http", false},
-		{"map.example.com", "", false},
-		{"localhost:8080", "https", false}, // of nobody who ends TLS
-	} {
-		header := map[string]string{"Host": tt.host, "X-Forwarded-Proto": tt.proto}
-		resp, _ := s.do(client, http.MethodGet, s.server.URL(s.at.URL), header)
-		cookies := resp.Cookies()
-		if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/" || resp.Header.Get("Referrer-Policy") != "no-referrer" {
-			t.Errorf("%s %s: %s to %s", tt.host, tt.proto, resp.Status, resp.Header.Get("Location"))
-		}
-		if len(cookies) != 1 || cookies[0].Secure != tt.secure || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode ||
-			strings.Contains(cookies[0].Value, givenToken) || cookies[0].Value != newSecret(givenToken).session {
-			t.Errorf("%s %s: %v", tt.host, tt.proto, cookies)
-		}
-		again := inCluster(t, newFake("g1"), nil)
-		if resp, _ := again.do(client, http.MethodGet, again.at.URL+"/api/map", map[string]string{"Host": tt.host, "Cookie": cookies[0].Name + "=" + cookies[0].Value}); resp.StatusCode != http.StatusOK {
-			t.Errorf("%s %s: the next server answers %s", tt.host, tt.proto, resp.Status)
-		}
-	}
-	if a, b := newSecret(""), newSecret(""); a == b || len(a.token) < 26 {
-		t.Errorf("secrets %v and %v", a, b)
+	first := inCluster(t, newFake("g1"), nil)
+	again := inCluster(t, newFake("g1"), nil)
+	first.answers(again.client, "the token of the server before", http.MethodGet, "/api/map", nil, http.StatusOK)
+	if a, b := New(Config{}).token, New(Config{}).token; a == b || len(a) < 26 {
+		t.Errorf("tokens %s and %s", a, b)
 	}
 	for token, good := range map[string]bool{givenToken: true, "short": false, strings.Repeat("a", 31): false, givenToken + " b": false, givenToken + "\n": false, givenToken + "é": false} {
 		if err := CheckToken(token); (err == nil) != good {
@@ -118,7 +94,7 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	local := open(t, newFake("g1"))
-	if resp, _ := local.do(stranger, http.MethodGet, local.at.URL+"/healthz", nil); resp.StatusCode != http.StatusUnauthorized {
+	if resp, _ := local.do(stranger, http.MethodGet, local.at.URL+"/healthz", nil); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("a page on a machine answers probes: %s", resp.Status)
 	}
 }

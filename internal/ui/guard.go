@@ -1,18 +1,13 @@
 package ui
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -21,20 +16,9 @@ import (
 // script and no style in the page itself, no frame around it.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
-// secret lets in who knows it. The token stands in the URL that is opened first; the cookie
-// holds another text, so that a token in a history or a log is not what browsers send.
-type secret struct{ token, session string }
-
-// newSecret makes a secret of a token, or with none one of its own. Of a token that was given
-// the cookie follows, so that a server that is started anew knows the browsers of before.
-func newSecret(token string) secret {
-	if token == "" {
-		return secret{rand.Text(), rand.Text()}
-	}
-	mac := hmac.New(sha256.New, []byte(token))
-	mac.Write([]byte("cookie of hawser ui"))
-	return secret{token, hex.EncodeToString(mac.Sum(nil))}
-}
+// tokenHeader has the token in requests of the page. Browsers never send it by themselves, and
+// scripts of other origins cannot send it. An ingress keeps Authorization for itself.
+const tokenHeader = "Hawser-Token"
 
 // LeastToken is how many characters a token that is given must have: those of 128 bits in
 // hexadecimal.
@@ -53,23 +37,13 @@ func CheckToken(text string) error {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// cookieName has the port in it: cookies do not tell ports apart.
-func cookieName(r *http.Request) string {
-	_, port, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		port = "80"
-	}
-	return "hawser-ui-" + port
-}
-
-// guard lets through what comes from this page, from its URL with the token, or with the
-// token in a header.
+// guard refuses requests that other sites cause.
 //
-// The name in Host must be one of the loopback address, or one that the page was given: a page
-// elsewhere whose name came to point here (DNS rebinding) is of another one. The port is not
-// looked at, as ssh -L may have another. Other sites, and other ports of this machine, are told
-// by Origin and Sec-Fetch-Site; they may lead a person here, and no more. That holds for who
-// has the token too, as an ingress may add it to whatever a browser sends.
+// Host must name the loopback address or one of Config.Hosts: a page elsewhere whose name was
+// changed to point here (DNS rebinding) has another name. The port is not checked, as ssh -L may
+// use another one. Origin and Sec-Fetch-Site expose other sites and other ports of this machine;
+// they may navigate a browser here, and nothing else. The same holds for requests with the token,
+// as an ingress may add it to every request of a browser.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -92,10 +66,6 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			http.Error(w, "another site may not ask this one", http.StatusForbidden)
 		case s.config.Probe != nil && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz"):
 			s.probe(w, r)
-		case r.URL.Path == "/" && r.URL.Query().Has("token"):
-			s.enter(w, r, given)
-		case !s.known(r):
-			http.Error(w, "open the URL that hawser ui printed: it has a token in it", http.StatusUnauthorized)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -112,28 +82,18 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "ok\n")
 }
 
-// enter moves the token from the URL into a cookie.
-func (s *Server) enter(w http.ResponseWriter, r *http.Request, given bool) {
-	query := r.URL.Query()
-	if r.Method != http.MethodGet || !same(query.Get("token"), s.secret.token) {
-		http.Error(w, "the token is not that of this hawser ui: open the URL that it printed", http.StatusUnauthorized)
-		return
-	}
-	query.Del("token")
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: s.secret.session, Path: "/", HttpOnly: true,
-		SameSite: http.SameSiteStrictMode, Secure: given && endedTLS(r)})
-	http.Redirect(w, r, (&url.URL{Path: "/", RawQuery: query.Encode()}).String(), http.StatusSeeOther)
-}
-
-// known says that a request has the cookie, or the token as a bearer.
-func (s *Server) known(r *http.Request) bool {
-	for _, c := range r.CookiesNamed(cookieName(r)) {
-		if same(c.Value, s.secret.session) {
-			return true
+// authenticate refuses requests without the token. It is in no cookie: browsers send cookies to
+// every port of a host.
+func (s *Server) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		byIngress := strings.EqualFold(scheme, "Bearer") && same(strings.TrimSpace(bearer), s.token)
+		if !byIngress && !same(r.Header.Get(tokenHeader), s.token) {
+			http.Error(w, "open the URL that hawser ui printed: it has a token in it", http.StatusUnauthorized)
+			return
 		}
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	return strings.EqualFold(scheme, "Bearer") && same(strings.TrimSpace(token), s.secret.token)
+		next.ServeHTTP(w, r)
+	})
 }
 
 // endedTLS says that a browser speaks HTTPS to the ingress that sent a request on. A browser

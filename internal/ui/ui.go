@@ -7,7 +7,9 @@
 package ui
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -75,7 +77,7 @@ type Config struct {
 	// Hosts are names, besides those of the loopback address, to which the page is served: in
 	// lower case, without a port.
 	Hosts []string
-	// Token lets in who sends it (CheckToken); empty = one is made.
+	// Token is what requests below /api/ must send (CheckToken); empty: New makes one.
 	Token string
 	// Probe says why there is nothing to show yet, for GET /readyz, which like /healthz needs
 	// no token; nil = there are no such paths.
@@ -101,17 +103,18 @@ const (
 type Server struct {
 	config Config
 	feed   *feed
-	secret secret
+	token  string
 }
 
 // New makes a server.
 func New(config Config) *Server {
-	return &Server{config: config, feed: newFeed(config), secret: newSecret(config.Token)}
+	return &Server{config: config, feed: newFeed(config), token: cmp.Or(config.Token, rand.Text())}
 }
 
-// URL is where the page is opened, with the token in it. Origin is what comes before the
-// path: http://127.0.0.1:8080.
-func (s *Server) URL(origin string) string { return origin + "/?token=" + s.secret.token }
+// URL returns the address that opens the page: origin is its scheme, host and port, such as
+// http://127.0.0.1:8080. The token is in the fragment, which browsers send to no server or proxy.
+// The empty query makes a tab that shows the page already load it again.
+func (s *Server) URL(origin string) string { return origin + "/?#token=" + s.token }
 
 // Serve answers until ctx ends.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
@@ -141,30 +144,32 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return group.Wait()
 }
 
-// Handler answers everything, for who may ask.
+// Handler serves the files of the page to every browser of this machine and, with the token, what
+// they show: everything below /api/.
 func (s *Server) Handler() http.Handler {
-	mux := http.NewServeMux()
+	mux, api := http.NewServeMux(), http.NewServeMux()
 	mux.HandleFunc("GET /{$}", serveFile(indexFile))
 	for _, name := range pageFiles() {
 		mux.HandleFunc("GET /"+name, serveFile(name))
 	}
-	mux.HandleFunc("GET /api/map", s.serveMap)
-	mux.HandleFunc("GET /api/events", s.serveEvents)
-	mux.HandleFunc("GET /api/cluster", s.serveCluster)
-	mux.HandleFunc("GET /api/matrix", s.serveMatrix)
-	mux.HandleFunc("GET /api/node", s.serveNode)
+	mux.Handle("/api/", s.authenticate(api))
+	api.HandleFunc("GET /api/map", s.serveMap)
+	api.HandleFunc("GET /api/events", s.serveEvents)
+	api.HandleFunc("GET /api/cluster", s.serveCluster)
+	api.HandleFunc("GET /api/matrix", s.serveMatrix)
+	api.HandleFunc("GET /api/node", s.serveNode)
 	source := s.config.Source
-	mux.HandleFunc("GET /api/recent", s.answer(func(ctx context.Context, q url.Values) (any, error) {
+	api.HandleFunc("GET /api/recent", s.answer(func(ctx context.Context, q url.Values) (any, error) {
 		return source.Recent(ctx, q.Get("cluster"), q.Get("node"))
 	}))
-	mux.HandleFunc("GET /api/history", s.answer(func(ctx context.Context, _ url.Values) (any, error) { return source.History(ctx) }))
-	mux.HandleFunc("GET /api/plan", s.answer(func(ctx context.Context, q url.Values) (any, error) {
+	api.HandleFunc("GET /api/history", s.answer(func(ctx context.Context, _ url.Values) (any, error) { return source.History(ctx) }))
+	api.HandleFunc("GET /api/plan", s.answer(func(ctx context.Context, q url.Values) (any, error) {
 		return source.Plan(ctx, q.Get("from"), q.Get("to"))
 	}))
-	mux.HandleFunc("GET /api/explain", s.answer(func(ctx context.Context, q url.Values) (any, error) {
+	api.HandleFunc("GET /api/explain", s.answer(func(ctx context.Context, q url.Values) (any, error) {
 		return source.Explain(ctx, q.Get("from"), q.Get("to"))
 	}))
-	mux.HandleFunc("POST /api/diagnose", s.serveDiagnosis)
+	api.HandleFunc("POST /api/diagnose", s.serveDiagnosis)
 	return s.guard(mux)
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -95,7 +96,7 @@ type site struct {
 	client *http.Client
 }
 
-// open serves a page, and gives a browser that has opened it with the token.
+// open serves a page, and returns a client that sends its token.
 func open(t *testing.T, source Source) *site {
 	t.Helper()
 	return openWith(t, Config{Source: source})
@@ -112,16 +113,21 @@ func openWith(t *testing.T, config Config) *site {
 	done := make(chan struct{})
 	go func() { defer close(done); server.feed.run(ctx) }()
 	t.Cleanup(func() { cancel(); at.CloseClientConnections(); at.Close(); <-done })
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &site{t: t, server: server, at: at, client: &http.Client{Jar: jar}}
+	s := &site{t: t, server: server, at: at, client: &http.Client{Transport: withToken(server.token)}}
 	resp, body := s.get(server.URL(at.URL), nil)
-	if resp.StatusCode != http.StatusOK || resp.Request.URL.RawQuery != "" || !strings.Contains(body, "<title>Hawser</title>") {
-		t.Fatalf("the page with its token: %s at %s", resp.Status, resp.Request.URL)
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, "<title>Hawser</title>") {
+		t.Fatalf("the page: %s", resp.Status)
 	}
 	return s
+}
+
+// withToken is a transport that adds the token as the page does.
+type withToken string
+
+func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(tokenHeader, string(w))
+	return http.DefaultTransport.RoundTrip(r)
 }
 
 func (s *site) do(client *http.Client, method, url string, header map[string]string) (*http.Response, string) {
@@ -185,20 +191,23 @@ func TestAttacks(t *testing.T) {
 	port := s.at.Listener.Addr().(*net.TCPAddr).Port
 	for _, tt := range []struct {
 		name, method, path string
-		known              bool // has the cookie
+		known              bool // sends the token
 		header             map[string]string
 		want               int
 	}{
-		{"no token", "GET", "/", false, nil, http.StatusUnauthorized},
-		{"no token for a file of the page", "GET", "/app.js", false, nil, http.StatusUnauthorized},
 		{"no token for facts", "GET", "/api/map", false, nil, http.StatusUnauthorized},
 		{"no token for events", "GET", "/api/events", false, nil, http.StatusUnauthorized},
-		{"an empty token", "GET", "/?token=", false, nil, http.StatusUnauthorized},
-		{"another token", "GET", "/?token=AAAAAAAAAAAAAAAAAAAAAAAAAA", false, nil, http.StatusUnauthorized},
-		{"the token as the cookie", "GET", "/api/map", false, map[string]string{"Cookie": fmt.Sprintf("hawser-ui-%d=%s", port, s.server.secret.token)}, http.StatusUnauthorized},
-		{"the token for facts", "GET", "/api/map?token=" + s.server.secret.token, false, nil, http.StatusUnauthorized},
+		{"no token for a path that there is not", "GET", "/api/none", false, nil, http.StatusUnauthorized},
+		{"no token, around the prefix of the paths", "GET", "//api/map", false, nil, http.StatusTemporaryRedirect},
+		{"no token, around the prefix of the paths by dots", "GET", "/app.js/../api/map", false, nil, http.StatusTemporaryRedirect},
+		{"no token, with the prefix escaped", "GET", "/%61pi/map", false, nil, http.StatusUnauthorized},
+		{"no token, for packets", "POST", "/api/diagnose?for=2s", false, map[string]string{"Origin": "http://" + s.at.Listener.Addr().String()}, http.StatusUnauthorized},
+		{"an empty token", "GET", "/api/map", false, map[string]string{tokenHeader: ""}, http.StatusUnauthorized},
+		{"another token", "GET", "/api/map", false, map[string]string{tokenHeader: "AAAAAAAAAAAAAAAAAAAAAAAAAA"}, http.StatusUnauthorized},
+		{"the token as a cookie", "GET", "/api/map", false, map[string]string{"Cookie": fmt.Sprintf("%s=%s; hawser-ui-%d=%[2]s", tokenHeader, s.server.token, port)}, http.StatusUnauthorized},
+		{"the token in the query", "GET", "/api/map?token=" + s.server.token, false, nil, http.StatusUnauthorized},
 		{"DNS rebinding", "GET", "/api/map", true, map[string]string{"Host": fmt.Sprintf("evil.example:%d", port)}, http.StatusMisdirectedRequest},
-		{"DNS rebinding with the token", "GET", "/?token=" + s.server.secret.token, false, map[string]string{"Host": "evil.example"}, http.StatusMisdirectedRequest},
+		{"DNS rebinding of the page itself", "GET", "/", false, map[string]string{"Host": "evil.example"}, http.StatusMisdirectedRequest},
 		{"a name that begins like a loopback one", "GET", "/api/map", true, map[string]string{"Host": "localhost.evil.example"}, http.StatusMisdirectedRequest},
 		{"an address of this machine that is not loopback", "GET", "/api/map", true, map[string]string{"Host": "192.0.2.1"}, http.StatusMisdirectedRequest},
 		{"another site asks", "GET", "/api/map", true, map[string]string{"Origin": "https://evil.example"}, http.StatusForbidden},
@@ -227,19 +236,44 @@ func TestAttacks(t *testing.T) {
 	source.followedNothing(t)
 }
 
-// TestEnter: the token is in the URL once, and in nothing that a script can read.
-func TestEnter(t *testing.T) {
+// TestOtherPorts: a browser that opened the page sends no part of its session to another port of
+// this machine, and what that port receives opens nothing here.
+func TestOtherPorts(t *testing.T) {
 	t.Parallel()
 	s := open(t, newFake("g1"))
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, _ := s.do(client, http.MethodGet, s.server.URL(s.at.URL)+"&x=1", nil)
-	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/?x=1" {
-		t.Errorf("%s to %s", resp.Status, resp.Header.Get("Location"))
+	var heard http.Header
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { heard = r.Header.Clone() }))
+	defer other.Close()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	c := resp.Cookies()
-	if len(c) != 1 || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode || c[0].Domain != "" || strings.Contains(c[0].String(), s.server.secret.token) {
-		t.Errorf("cookies: %v", c)
+	browser := &http.Client{Jar: jar}
+	for _, path := range []string{"/", "/app.js", "/api/map", "/api/none", "/?token=" + s.server.token} {
+		if resp, _ := s.do(browser, http.MethodGet, s.at.URL+path, map[string]string{tokenHeader: s.server.token}); len(resp.Header.Values("Set-Cookie")) != 0 {
+			t.Errorf("%s sets cookies: %v", path, resp.Cookies())
+		}
 	}
+	s.do(browser, http.MethodGet, other.URL, nil)
+	header := map[string]string{}
+	for name := range heard {
+		header[name] = heard.Get(name)
+		if strings.Contains(header[name], s.server.token) {
+			t.Errorf("the other port received the token in %s", name)
+		}
+	}
+	s.answers(browser, "with all that the other port received", http.MethodGet, "/api/map", header, http.StatusUnauthorized)
+}
+
+// TestStartURL: the token is in the fragment, which no server and no proxy receives.
+func TestStartURL(t *testing.T) {
+	t.Parallel()
+	s := open(t, newFake("g1"))
+	start, err := url.Parse(s.server.URL("http://127.0.0.1:8080"))
+	if err != nil || start.Fragment != "token="+s.server.token || start.RawQuery != "" || start.Path != "/" {
+		t.Errorf("the URL is %s: %v", start, err)
+	}
+	resp, _ := s.get(s.at.URL, nil)
 	for name, want := range map[string]string{"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "X-Frame-Options": "DENY"} {
 		if got := resp.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)

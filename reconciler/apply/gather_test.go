@@ -88,7 +88,7 @@ func (f *fakeAPI) fill(t *testing.T) {
 		system + "pods/hawser-agent-1/log": {"msg": "a line"},
 		system + "pods/hawser-ui-1": {"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "hawser-ui-1", "namespace": "hawser-system",
 			"labels": map[string]any{"app.kubernetes.io/name": "hawser-ui"}}, "status": map[string]any{"phase": "Running"}},
-		system + "pods/hawser-ui-1/log": {"msg": "http://127.0.0.1:8080/?token=planted-13"},
+		system + "pods/hawser-ui-1/log": {"msg": "http://127.0.0.1:8080/?#token=planted-13"},
 		system + "pods/hawser-agent-2": object("Pod", "hawser-system", "hawser-agent-2", map[string]any{"spec": podSpec(),
 			"status": map[string]any{"phase": "Pending"}}),
 		"/apis/apps/v1/namespaces/hawser-system/daemonsets/hawser-agent": object("DaemonSet", "hawser-system", "hawser-agent",

@@ -57,9 +57,9 @@ function status() {
   if (heard.textContent !== text) heard.textContent = text;
   heard.title = (store.head?.silent ?? []).map((u) => `${u.who}: ${u.error}`).join('\n');
   heard.classList.toggle('lost', lost);
-  const trouble = byId('trouble');
-  trouble.hidden = !store.head?.error;
-  if (trouble.textContent !== (store.head?.error ?? '')) trouble.textContent = store.head?.error ?? '';
+  const trouble = byId('trouble'), problem = store.refusal || store.head?.error || '';
+  trouble.hidden = !problem;
+  if (trouble.textContent !== problem) trouble.textContent = problem;
   byId('clusterset').textContent = store.head?.clusterset || 'Hawser';
 }
 
@@ -103,8 +103,9 @@ document.addEventListener('keydown', (e) => {
 });
 
 listen((change) => {
-  tabs();
   status();
+  if (!store.head) return; // nothing to show yet
+  tabs();
   if (!shown) { show(); return; }
   shown.view.changed?.(change);
   document.title = `${titles[shown.name]} - ${store.head.clusterset || 'Hawser'}`;

@@ -1,6 +1,8 @@
 // Elements. Whatever comes from a cluster, a repository or a person is a text node or an
 // attribute here, and never HTML.
 
+import { request } from './session.js';
+
 const SVG = 'http://www.w3.org/2000/svg';
 
 function fill(el, attrs, children) {
@@ -51,7 +53,7 @@ export const cut = (text, most) => (text.length > most ? `${text.slice(0, most -
 
 /** What the server answers, or an error with its reason. */
 export async function ask(path, options) {
-  const response = await fetch(path, options);
+  const response = await request(path, options);
   const value = await response.json().catch(() => ({ error: `the answer is no JSON (${response.status})` }));
   if (!response.ok) throw new Error(value.error || `hawser ui answered ${response.status}`);
   return value;

@@ -1,6 +1,8 @@
 // What is known of the clusterset, kept up to date by the server's events.
 
-export const store = { head: null, land: '', clusters: new Map(), links: new Map(), heard: 0, lost: false };
+import { request, start } from './session.js';
+
+export const store = { head: null, land: '', clusters: new Map(), links: new Map(), heard: 0, lost: false, refusal: '' };
 
 export const linkKey = (l) => `${l.between[0]}/${l.between[1]}`;
 
@@ -28,12 +30,44 @@ function take(message, whole) {
   tell({ whole, clusters: clusters.map((c) => c.name), links: links.map(linkKey), gone: gone.map((g) => `${g[0]}/${g[1]}`) });
 }
 
-/** Begins to hear. A browser comes back by itself when the stream breaks. */
-export function connect() {
-  const events = new EventSource('api/events');
-  events.addEventListener('whole', (e) => take(JSON.parse(e.data), true));
-  events.addEventListener('change', (e) => take(JSON.parse(e.data), false));
-  events.addEventListener('beat', (e) => { store.heard = Date.now(); store.head.at = JSON.parse(e.data).at; tell({ clusters: [], links: [], gone: [] }); });
-  // A server that was started anew has another token: the stream ends for good then.
-  events.addEventListener('error', () => { store.lost = events.readyState === EventSource.CLOSED; tell({ clusters: [], links: [], gone: [] }); });
+const handlers = {
+  whole: (data) => take(data, true),
+  change: (data) => take(data, false),
+  beat: (data) => { store.heard = Date.now(); store.head.at = data.at; tell({ clusters: [], links: [], gone: [] }); },
+};
+
+/** Handles one server-sent event: a line with its name and one with its data. */
+function handle(event) {
+  const lines = event.split('\n');
+  const field = (name) => lines.find((l) => l.startsWith(`${name}: `))?.slice(name.length + 2);
+  try { handlers[field('event')]?.(JSON.parse(field('data'))); } catch (err) { reportError(err); } // the stream continues
+}
+
+/** Reads events until the stream ends. EventSource cannot send the header with the token. */
+async function readEvents() {
+  const response = await request('api/events');
+  if (!response.ok) {
+    store.lost = response.status < 500; // with another token no retry helps
+    if (store.lost) store.refusal = (await response.text()).trim();
+    return;
+  }
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = ''; ;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text += value;
+    for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2)) handle(text.slice(0, end));
+  }
+}
+
+const retryInterval = 1000; // ms
+
+/** Reads events, and again when the stream breaks, until the server refuses the token. */
+export async function connect() {
+  await start();
+  while (!store.lost) {
+    try { await readEvents(); } catch { /* the connection broke: try again */ }
+    tell({ clusters: [], links: [], gone: [] });
+    if (!store.lost) await new Promise((resolve) => setTimeout(resolve, retryInterval));
+  }
 }

@@ -1,0 +1,34 @@
+// The session: the token of the URL that hawser ui prints, sent as a header of each request.
+// sessionStorage belongs to one origin, and so to one port; a cookie would go to every port of
+// this machine.
+
+const name = 'hawser-token';
+const header = 'Hawser-Token';
+const replyTimeout = 300; // ms, for other tabs of this page
+
+const tabs = new BroadcastChannel(name); // of this origin alone
+let token = '';
+
+tabs.addEventListener('message', (e) => { if (e.data === 'request' && token) tabs.postMessage({ token }); });
+
+/** Returns the token of another tab that shows this page; empty if none answers. */
+function tokenOfTabs() {
+  return new Promise((resolve) => {
+    tabs.addEventListener('message', (e) => { if (typeof e.data?.token === 'string') resolve(e.data.token); });
+    setTimeout(() => resolve(''), replyTimeout);
+    tabs.postMessage('request');
+  });
+}
+
+/** Reads the token from the URL, from this tab or from another tab, and removes it from the URL. */
+export async function start() {
+  const given = new URLSearchParams(location.hash.slice(1)).get('token');
+  if (given) history.replaceState(null, '', location.pathname);
+  token = given || sessionStorage.getItem(name) || await tokenOfTabs();
+  if (token) sessionStorage.setItem(name, token);
+}
+
+/** fetch with the token. An ingress may add a token of its own, so it is sent only if known. */
+export function request(path, options = {}) {
+  return fetch(path, { ...options, headers: { ...options.headers, ...(token && { [header]: token }) } });
+}
