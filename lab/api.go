@@ -124,14 +124,14 @@ func unknownTo(set *workload.Set, objects []workload.Object) []workload.Object {
 func alter(set *workload.Set, c Change) error {
 	switch {
 	case c.Apply != "":
-		objects, err := workload.Parse(c.File, []byte(c.Apply))
+		objects, _, err := workload.Parse(c.File, []byte(c.Apply))
 		if err != nil {
 			return err
 		}
 		workload.Stamp(unknownTo(set, objects), time.Now())
 		return set.Apply(objects)
 	case c.Delete != "":
-		objects, err := workload.Parse(c.File, []byte(c.Delete))
+		objects, _, err := workload.Parse(c.File, []byte(c.Delete))
 		if err != nil {
 			return err
 		}

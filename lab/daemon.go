@@ -123,7 +123,7 @@ func (d *daemon) readObjects() error {
 		if err != nil {
 			return fmt.Errorf("read workloads: %w", err)
 		}
-		objects, err := workload.Parse(path, raw)
+		objects, _, err := workload.Parse(path, raw)
 		if err != nil {
 			return fmt.Errorf("read workloads: %w", err)
 		}

@@ -71,12 +71,18 @@ func (n *node) announced() []netip.Prefix {
 	return n.podCIDRs
 }
 
+// allLabels returns the labels of the Node object.
+func (n *node) allLabels() map[string]string {
+	out := map[string]string{corev1.LabelHostname: n.name}
+	maps.Copy(out, n.labels)
+	return out
+}
+
 func nodeObject(n *node, outside []netip.Addr, up bool) corev1.Node {
 	out := corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{corev1.LabelHostname: n.name}},
+		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: n.allLabels()},
 	}
-	maps.Copy(out.Labels, n.labels)
 	for _, cidr := range n.announced() {
 		out.Spec.PodCIDRs = append(out.Spec.PodCIDRs, cidr.String())
 	}
@@ -150,7 +156,7 @@ func sliceObjects(svc service) []any {
 			}
 			end := discoveryv1.Endpoint{
 				Addresses:  []string{addr.String()},
-				Conditions: discoveryv1.EndpointConditions{Ready: &b.pod.ready},
+				Conditions: discoveryv1.EndpointConditions{Ready: &b.ready, Serving: &b.pod.ready, Terminating: new(bool)},
 				NodeName:   &b.pod.node,
 				TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: b.pod.Namespace, Name: b.pod.Name},
 			}
@@ -181,7 +187,11 @@ func newSlice(svc service, six bool, ports []workload.ServicePort, number int) *
 	}
 	for _, port := range ports {
 		protocol, target := corev1.Protocol(port.Protocol), int32(port.Target)
-		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &port.Name, Protocol: &protocol, Port: &target})
+		end := discoveryv1.EndpointPort{Name: &port.Name, Protocol: &protocol, Port: &target}
+		if port.App != "" {
+			end.AppProtocol = &port.App
+		}
+		slice.Ports = append(slice.Ports, end)
 	}
 	return slice
 }

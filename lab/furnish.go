@@ -141,7 +141,7 @@ func (l Layout) addObjects(cluster string, objects []workload.Object) error {
 	set := &workload.Set{}
 	raw, err := os.ReadFile(l.objects(cluster))
 	if err == nil {
-		have, err := workload.Parse(l.objects(cluster), raw)
+		have, _, err := workload.Parse(l.objects(cluster), raw)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"hawser.dev/hawser/lab/workload"
 )
@@ -83,10 +84,17 @@ func (w *world) placePod(cluster string, p workload.Pod, workers []node, s *stat
 	switch {
 	case p.NodeName != "":
 		out.node = p.NodeName
-	case known && w.node(cluster+"/"+slot.Node) != nil:
+	case known && w.node(cluster+"/"+slot.Node) != nil && labels.SelectorFromSet(p.NodeLabels).Matches(labels.Set(w.node(cluster+"/"+slot.Node).allLabels())):
 		out.node = slot.Node
 	default:
-		out.node = workers[s.Cursor[cluster]%len(workers)].name
+		fit := workers
+		if len(p.NodeLabels) > 0 { // a gateway may have the labels as well
+			fit = slices.DeleteFunc(w.nodesOf(cluster), func(n node) bool { return !labels.SelectorFromSet(p.NodeLabels).Matches(labels.Set(n.allLabels())) })
+		}
+		if len(fit) == 0 {
+			return out, fmt.Errorf("pod %s: no node of cluster %s has the labels of its nodeSelector: %s", p.ID(), cluster, labels.Set(p.NodeLabels))
+		}
+		out.node = fit[s.Cursor[cluster]%len(fit)].name
 		s.Cursor[cluster]++
 	}
 	n := w.node(cluster + "/" + out.node)
@@ -152,9 +160,10 @@ func placeService(c cluster, svc *corev1.Service, pods []pod, s *state) (service
 		byID[pods[i].ID()] = &pods[i]
 	}
 	for _, b := range workload.Backends(svc, plain) {
-		out.backends = append(out.backends, backend{pod: byID[b.Pod.ID()], ports: b.Ports})
+		placed := byID[b.Pod.ID()]
+		out.backends = append(out.backends, backend{pod: placed, ports: b.Ports, ready: placed.ready || svc.Spec.PublishNotReadyAddresses})
 	}
-	if svc.Spec.ClusterIP == corev1.ClusterIPNone {
+	if svc.Spec.ClusterIP == corev1.ClusterIPNone || svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return out, nil
 	}
 	addrs, err := s.clusterIPs(c, svc)
@@ -180,8 +189,13 @@ func (s *state) clusterIPs(c cluster, svc *corev1.Service) ([]netip.Addr, error)
 		return nil, err
 	}
 	candidates := slices.Concat(asked, s.Services[id])
+	prefixes := servicePrefixes(c.serviceCIDRs, svc)
+	if families := max(1, len(svc.Spec.IPFamilies)); len(prefixes) == 0 ||
+		svc.Spec.IPFamilyPolicy != nil && *svc.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(prefixes) < max(2, families) {
+		return nil, fmt.Errorf("the cluster's service CIDRs %v lack an IP family that the service needs", c.serviceCIDRs)
+	}
 	var out []netip.Addr
-	for _, cidr := range servicePrefixes(c.serviceCIDRs, svc) {
+	for _, cidr := range prefixes {
 		i := slices.IndexFunc(candidates, cidr.Contains)
 		if i < 0 {
 			addr, err := free(cidr, 10, taken)

@@ -116,7 +116,7 @@ func (d *daemon) podProgram(m *machine, c *container) (program, error) {
 // podExec is a program's view in a pod.
 func (d *daemon) podExec(m *machine, c *container) netspace.Exec {
 	e := netspace.Exec{
-		Net: m.space.path, Resolv: d.layout.resolv(c.spec.cluster, c.spec.Namespace), Hosts: d.layout.hosts(), Hostname: c.spec.Name,
+		Net: m.space.path, Resolv: d.layout.resolv(c.spec.cluster, c.spec.Namespace), Hosts: d.layout.hosts(), Hostname: cmp.Or(c.spec.Hostname, c.spec.Name),
 	}
 	if c.space != nil {
 		e.Net = c.space.path

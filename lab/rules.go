@@ -6,6 +6,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // rules gives the nftables rules of one node, to be loaded by nft -f in one
@@ -20,7 +23,7 @@ func rules(n *node, services []service) string {
 		if len(pods) == 0 {
 			continue
 		}
-		dnat, reject, hairpin := f.services(services)
+		dnat, reject, hairpin := f.services(n, services)
 		fmt.Fprintf(&out, "table %s lab {\n", f.name)
 		chain(&out, "services", "", dnat)
 		chain(&out, "prerouting", "type nat hook prerouting priority -100", []string{"jump services"})
@@ -71,8 +74,10 @@ func (f ruleFamily) addr(addrs []netip.Addr) (netip.Addr, bool) {
 }
 
 // services translates each ClusterIP and port to one of the ready endpoints, and
-// refuses those that have none.
-func (f ruleFamily) services(services []service) (dnat, reject, hairpin []string) {
+// refuses those that have none. With internalTrafficPolicy Local only endpoints on the node
+// count, and packets are dropped if it has none, as kube-proxy does. With sessionAffinity the
+// endpoint follows from the client's address.
+func (f ruleFamily) services(n *node, services []service) (dnat, reject, hairpin []string) {
 	for _, svc := range services {
 		vip, ok := f.addr(svc.addrs)
 		if !ok {
@@ -82,19 +87,32 @@ func (f ruleFamily) services(services []service) (dnat, reject, hairpin []string
 			protocol := strings.ToLower(cmp.Or(string(port.Protocol), "TCP"))
 			match := fmt.Sprintf("%s daddr %s %s dport %d", f.name, vip, protocol, port.Port)
 			var targets []string
+			elsewhere := false
 			for _, b := range svc.backends {
 				addr, number := f.target(b, port.Name, int(port.Port))
 				if number == 0 {
 					continue
 				}
+				if ptr.Deref(svc.Spec.InternalTrafficPolicy, "") == corev1.ServiceInternalTrafficPolicyLocal && b.pod.node != n.name {
+					elsewhere = true
+					continue
+				}
 				targets = append(targets, fmt.Sprintf("%d : %s . %d", len(targets), addr, number))
 				hairpin = append(hairpin, fmt.Sprintf("%s . %s", addr, addr))
 			}
-			if len(targets) == 0 {
+			switch {
+			case len(targets) == 0 && elsewhere:
+				reject = append(reject, match+" drop")
+				continue
+			case len(targets) == 0:
 				reject = append(reject, match+" reject")
 				continue
 			}
-			dnat = append(dnat, fmt.Sprintf("%s dnat to numgen random mod %d map { %s }", match, len(targets), strings.Join(targets, ", ")))
+			by := "numgen random"
+			if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+				by = "jhash " + f.name + " saddr"
+			}
+			dnat = append(dnat, fmt.Sprintf("%s dnat to %s mod %d map { %s }", match, by, len(targets), strings.Join(targets, ", ")))
 		}
 	}
 	slices.Sort(hairpin)
@@ -104,7 +122,7 @@ func (f ruleFamily) services(services []service) (dnat, reject, hairpin []string
 // target is where a backend serves a port; 0 when it is not ready or does not.
 func (f ruleFamily) target(b backend, name string, port int) (netip.Addr, int) {
 	addr, ok := f.addr(b.pod.addrs)
-	if !ok || !b.pod.ready {
+	if !ok || !b.ready {
 		return addr, 0
 	}
 	for _, p := range b.ports {

@@ -153,7 +153,7 @@ func (d *daemon) snapshot() Status {
 		for _, svc := range c.services {
 			s := ServiceStatus{Cluster: c.name, Namespace: svc.Namespace, Name: svc.Name, ClusterIPs: listing.Texts(svc.addrs), Endpoints: len(svc.backends)}
 			for _, b := range svc.backends {
-				if b.pod.ready {
+				if b.ready {
 					s.Ready++
 				}
 			}

@@ -203,7 +203,7 @@ func inputs(t *testing.T, archive *txtar.Archive) (topology, map[string]*workloa
 		case "want":
 			want = string(file.Data)
 		default:
-			objects, err := workload.Parse(file.Name, file.Data)
+			objects, _, err := workload.Parse(file.Name, file.Data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -255,7 +255,7 @@ func TestPodsComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := &workload.Set{}
-	objects, err := workload.Parse("f", []byte(`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 3,
+	objects, _, err := workload.Parse("f", []byte(`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 3,
  selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: []}}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -291,5 +291,82 @@ func TestFolders(t *testing.T) {
 	have := []string{s.folder("a", "worker"), s.folder("b", "worker"), s.folder("a", "worker"), s.folder("b", "gw")}
 	if diff := cmp.Diff([]string{"worker", "b.worker", "worker", "gw"}, have); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestServices: fields of Services and pods that change endpoints and addresses have the effect that
+// they have in Kubernetes.
+func TestServices(t *testing.T) {
+	t.Parallel()
+	top, err := parseTopology([]byte("spec:\n  clusters:\n  - {name: a, podCIDRs: [10.7.0.0/16], serviceCIDRs: [10.77.0.0/16], gateways: [{name: g, node: a-g, endpoints: [203.0.113.1]}]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const port = "ports: [{name: http, port: 80, appProtocol: http}]"
+	objects, _, err := workload.Parse("f.yaml", []byte(`
+{apiVersion: v1, kind: Pod, metadata: {name: up, labels: {app: w}}, spec: {nodeSelector: {kubernetes.io/hostname: a-w2}, containers: []}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: starting, labels: {app: w}, annotations: {hawser.dev/lab-ready: "false"}}, spec: {nodeName: a-g, containers: []}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: nowhere}, spec: {nodeSelector: {disk: fast}, containers: []}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: all}, spec: {selector: {app: w}, publishNotReadyAddresses: true, sessionAffinity: ClientIP, `+port+`}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: local}, spec: {selector: {app: w}, internalTrafficPolicy: Local, `+port+`}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: plain}, spec: {selector: {app: w}, `+port+`}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: elsewhere}, spec: {type: ExternalName, externalName: www.example.org}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: dual}, spec: {ipFamilyPolicy: RequireDualStack, `+port+`}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: six}, spec: {ipFamilies: [IPv6], `+port+`}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &workload.Set{}
+	if err := set.Apply(objects); err != nil {
+		t.Fatal(err)
+	}
+	w, err := plan(top, map[string]*workload.Set{"a": set}, 2, newState())
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems := strings.Join(w.problems, "\n")
+	for _, want := range []string{"pod default/nowhere: no node of cluster a has the labels of its nodeSelector: disk=fast", "default/dual: the cluster's service CIDRs", "default/six: the cluster's service CIDRs"} {
+		if !strings.Contains(problems, want) {
+			t.Errorf("no %q in\n%s", want, problems)
+		}
+	}
+	files, err := facts(w, w.clusters[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices := string(files["endpointslices.yaml"])
+	for _, want := range []string{"ready: true\n    serving: false", "ready: false\n    serving: false", "appProtocol: http", "nodeName: a-w2"} {
+		if !strings.Contains(slices, want) {
+			t.Errorf("no %q in\n%s", want, slices)
+		}
+	}
+	address := map[string]string{}
+	for _, s := range w.clusters[0].services {
+		if len(s.addrs) > 0 {
+			address[s.Name] = s.addrs[0].String()
+		}
+	}
+	if address["elsewhere"] != "" {
+		t.Errorf("a Service of type ExternalName has address %s", address["elsewhere"])
+	}
+	for node, wants := range map[string][]string{
+		"a-w2": {address["all"] + " tcp dport 80 dnat to jhash ip saddr mod 2 map {", address["local"] + " tcp dport 80 dnat to numgen random mod 1 map {", address["plain"] + " tcp dport 80 dnat to numgen random mod 1 map {"},
+		"a-g":  {address["all"] + " tcp dport 80 dnat to jhash ip saddr mod 2 map {", address["local"] + " tcp dport 80 drop", address["plain"] + " tcp dport 80 dnat to numgen random mod 1 map {"},
+	} {
+		text := rules(w.node("a/"+node), w.clusters[0].services)
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("node %s: no %q in\n%s", node, want, text)
+			}
+		}
 	}
 }

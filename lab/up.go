@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/lab/workload"
 )
 
@@ -51,12 +52,15 @@ func Up(ctx context.Context, l Layout, o UpOptions) error {
 	if err != nil {
 		return err
 	}
-	workloads, err := readWorkloads(o.Workloads)
+	workloads, warnings, err := readWorkloads(o.Workloads)
 	if err != nil {
 		return err
 	}
 	say := func(format string, args ...any) {
 		o.Progress(Event{At: time.Now(), Text: fmt.Sprintf(format, args...)})
+	}
+	for _, w := range warnings {
+		say("%v", w)
 	}
 	client := NewClient(l)
 	seen := 0
@@ -127,25 +131,27 @@ func requirements(o UpOptions) (agent string, err error) {
 	return filepath.Abs(agent)
 }
 
-// readWorkloads gives the manifests by cluster: one folder a cluster.
-func readWorkloads(dir string) (map[string][]workload.Object, error) {
+// readWorkloads returns the manifests by cluster, from one folder per cluster, and what Parse
+// warns about.
+func readWorkloads(dir string) (map[string][]workload.Object, diag.List, error) {
 	out := map[string][]workload.Object{}
 	if dir == "" {
-		return out, nil
+		return out, nil, nil
 	}
 	entries, err := checkout.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("read workloads: %w", err)
+		return nil, nil, fmt.Errorf("read workloads: %w", err)
 	}
+	var warnings diag.List
 	var errs []error
 	for _, entry := range entries {
 		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		objects, err := workload.ReadDir(filepath.Join(dir, entry.Name()))
-		out[entry.Name()], errs = objects, append(errs, err)
+		objects, unused, err := workload.ReadDir(filepath.Join(dir, entry.Name()))
+		out[entry.Name()], warnings, errs = objects, append(warnings, unused...), append(errs, err)
 	}
-	return out, errors.Join(errs...)
+	return out, warnings, errors.Join(errs...)
 }
 
 // RefusedError says that the reconciler cannot publish the topology: waiting would

@@ -74,6 +74,7 @@ type service struct {
 type backend struct {
 	pod   *pod
 	ports []workload.ServicePort
+	ready bool // as an endpoint: the pod is ready, or the service publishes addresses that are not
 }
 
 func (n *node) id() string { return n.cluster + "/" + n.name }

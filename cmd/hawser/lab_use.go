@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"hawser.dev/hawser/internal/checkout"
+	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/lab"
+	"hawser.dev/hawser/lab/workload"
 )
 
 func newLabExecCommand(f *labFlags) *cobra.Command {
@@ -113,6 +115,11 @@ func newLabApplyCommand(f *labFlags) *cobra.Command {
 			raw, err := readManifests(cmd, file)
 			if err != nil {
 				return err
+			}
+			if _, warnings, err := workload.Parse(file, []byte(raw)); err == nil {
+				if err := diag.Print(cmd.ErrOrStderr(), warnings, map[string][]byte{file: []byte(raw)}, false); err != nil {
+					return err
+				}
 			}
 			return f.change(cmd, lab.Change{Cluster: args[0], Apply: raw, File: file})
 		},

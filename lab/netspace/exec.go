@@ -21,7 +21,7 @@ type Exec struct {
 	Hosts    string   // file to stand at /etc/hosts; empty = the host's
 	Run      string   // folder to stand at /run; empty = the host's
 	Keep     string   // folder that stays visible at its own path when Run hides it
-	Hostname string   // empty = the host's
+	Hostname string   // empty = the host's; cut to 63 bytes
 	Argv     []string // program and arguments
 }
 
@@ -81,7 +81,7 @@ func (e Exec) Replace(env []string) error {
 		return fmt.Errorf("unshare mounts: %w", err)
 	}
 	if e.Hostname != "" {
-		if err := unix.Sethostname([]byte(e.Hostname)); err != nil {
+		if err := unix.Sethostname([]byte(hostName(e.Hostname))); err != nil {
 			return fmt.Errorf("set host name: %w", err)
 		}
 	}
@@ -92,6 +92,13 @@ func (e Exec) Replace(env []string) error {
 		return fmt.Errorf("run %s: %w", path, err)
 	}
 	return nil
+}
+
+// hostName returns a name as the kubelet cuts it: Linux allows 64 bytes, DNS labels have 63, and node
+// and pod names may be longer.
+func hostName(name string) string {
+	const maxLength = 63
+	return strings.TrimRight(name[:min(len(name), maxLength)], "-.")
 }
 
 // mounts builds the program's view. Nothing of it reaches the host; what the host

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,6 +161,21 @@ func TestSignalThread(t *testing.T) {
 				t.Error(err)
 			}
 			return
+		}
+	}
+}
+
+// TestHostName: names that are longer than Linux allows are cut as the kubelet cuts them.
+func TestHostName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"g1-w1":                               "g1-w1",
+		strings.Repeat("a", 63) + "-w1":       strings.Repeat("a", 63),
+		strings.Repeat("a", 62) + "-w1":       strings.Repeat("a", 62),
+		strings.Repeat("a", 61) + ".-" + "b1": strings.Repeat("a", 61),
+	} {
+		if got := hostName(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 // ServicePort is one port of a service on one of its pods.
@@ -13,6 +14,7 @@ type ServicePort struct {
 	Protocol string // TCP | UDP
 	Port     int    // of the service
 	Target   int    // on the pod
+	App      string // appProtocol
 }
 
 // Backend is one pod of a service with the ports that it offers to it.
@@ -25,7 +27,7 @@ type Backend struct {
 // lacks a named target port does not offer that port (as the EndpointSlice
 // controller has it).
 func Backends(service *corev1.Service, pods []Pod) []Backend {
-	if len(service.Spec.Selector) == 0 {
+	if len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
 	var out []Backend
@@ -39,7 +41,7 @@ func Backends(service *corev1.Service, pods []Pod) []Backend {
 			protocol := cmp.Or(string(port.Protocol), "TCP")
 			if target := targetOf(port, protocol, pod); target != 0 {
 				backend.Ports = append(backend.Ports,
-					ServicePort{Name: port.Name, Protocol: protocol, Port: int(port.Port), Target: target})
+					ServicePort{Name: port.Name, Protocol: protocol, Port: int(port.Port), Target: target, App: ptr.Deref(port.AppProtocol, "")})
 			}
 		}
 		out = append(out, backend)

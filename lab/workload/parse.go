@@ -13,6 +13,9 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	kjson "sigs.k8s.io/json"
 	kyaml "sigs.k8s.io/yaml"
 
@@ -20,20 +23,20 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// Parse reads the manifests of one file: YAML or JSON, any number of documents.
-// file names the source in findings, which come all at once as a diag.List.
-func Parse(file string, raw []byte) ([]Object, error) {
-	var objects []Object
+// Parse reads the manifests of one file: YAML or JSON, any number of documents. It returns a
+// warning for each field without effect in the lab. file names the source in findings; the error
+// joins all of severity Error.
+func Parse(file string, raw []byte) (objects []Object, warnings diag.List, err error) {
 	var findings diag.List
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
 	for {
 		var document yaml.Node
 		err := documents.Decode(&document)
 		if errors.Is(err, io.EOF) {
-			return objects, findings.Err()
+			return objects, warnings, findings.Err()
 		}
 		if err != nil {
-			return nil, append(findings, syntax(file, err)).Err()
+			return nil, nil, append(findings, syntax(file, err)).Err()
 		}
 		if len(document.Content) == 0 || document.Content[0].ShortTag() == "!!null" {
 			continue
@@ -46,16 +49,16 @@ func Parse(file string, raw []byte) ([]Object, error) {
 			continue
 		}
 		objects = append(objects, object)
+		warnings = append(warnings, unused(file, document.Content[0], object.Key)...)
 	}
 }
 
-// ReadDir reads every *.yaml, *.yml and *.json file of a folder, by name.
-func ReadDir(dir string) ([]Object, error) {
+// ReadDir reads every *.yaml, *.yml and *.json file of a folder, by name. It returns what Parse does.
+func ReadDir(dir string) (objects []Object, warnings diag.List, err error) {
 	entries, err := checkout.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("read manifests: %w", err)
+		return nil, nil, fmt.Errorf("read manifests: %w", err)
 	}
-	var objects []Object
 	var errs []error
 	for _, entry := range entries {
 		if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(entry.Name())) {
@@ -64,12 +67,12 @@ func ReadDir(dir string) ([]Object, error) {
 		path := filepath.Join(dir, entry.Name())
 		raw, err := checkout.ReadFile(path)
 		if err != nil {
-			return nil, fmt.Errorf("read manifests: %w", err)
+			return nil, nil, fmt.Errorf("read manifests: %w", err)
 		}
-		parsed, err := Parse(path, raw)
-		objects, errs = append(objects, parsed...), append(errs, err)
+		parsed, unused, err := Parse(path, raw)
+		objects, warnings, errs = append(objects, parsed...), append(warnings, unused...), append(errs, err)
 	}
-	return objects, errors.Join(errs...)
+	return objects, warnings, errors.Join(errs...)
 }
 
 // Write gives objects as YAML that Parse reads back.
@@ -157,21 +160,30 @@ func fill(file string, node *yaml.Node, into any) error {
 // check finds what the API server would refuse and the lab would trip over.
 func (o *Object) check() string {
 	switch {
-	case o.Deployment != nil && o.Deployment.Spec.Selector == nil, o.StatefulSet != nil && o.StatefulSet.Spec.Selector == nil:
-		return "spec.selector is required"
 	case o.Deployment != nil:
-		return matches(o.Deployment.Spec.Selector.MatchLabels, o.Deployment.Spec.Template.Labels)
+		return matches(o.Deployment.Spec.Selector, o.Deployment.Spec.Template.Labels)
 	case o.StatefulSet != nil:
-		return matches(o.StatefulSet.Spec.Selector.MatchLabels, o.StatefulSet.Spec.Template.Labels)
-	case o.Service != nil && len(o.Service.Spec.Ports) == 0 && o.Service.Spec.ClusterIP != "None":
-		return "spec.ports is required unless clusterIP is None"
+		return matches(o.StatefulSet.Spec.Selector, o.StatefulSet.Spec.Template.Labels)
+	case o.Service != nil && o.Service.Spec.Type == corev1.ServiceTypeExternalName:
+		if o.Service.Spec.ExternalName == "" {
+			return "spec.externalName is required with type ExternalName"
+		}
+	case o.Service != nil && len(o.Service.Spec.Ports) == 0 && o.Service.Spec.ClusterIP != corev1.ClusterIPNone:
+		return "spec.ports is required unless clusterIP is None or type is ExternalName"
 	}
 	return ""
 }
 
-func matches(selector, labels map[string]string) string {
-	if len(selector) == 0 || !selects(selector, labels) {
-		return "spec.selector.matchLabels must match the labels of spec.template"
+func matches(selector *metav1.LabelSelector, template map[string]string) string {
+	if selector == nil {
+		return "spec.selector is required"
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	switch {
+	case err != nil:
+		return "spec.selector: " + err.Error()
+	case parsed.Empty() || !parsed.Matches(labels.Set(template)):
+		return "spec.selector must match the labels of spec.template"
 	}
 	return ""
 }

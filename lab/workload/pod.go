@@ -25,11 +25,13 @@ type Pod struct {
 	Owner       string // Kind/name of its controller; empty for a bare Pod
 	Labels      map[string]string
 	Annotations map[string]string
-	NodeName    string // asked for by the manifest; empty = any
+	NodeName    string            // asked for by the manifest; empty = any
+	NodeLabels  map[string]string // that the node must have, unless NodeName is set
 	HostNetwork bool
 	Hostname    string // with Subdomain: its name below a headless service
 	Subdomain   string
 	Ports       []ContainerPort
+	Gates       int // number of readiness gates
 }
 
 // ContainerPort is a port that the pod serves.
@@ -45,8 +47,9 @@ func (p *Pod) ID() string { return p.Namespace + "/" + p.Name }
 // Command is the program that the pod runs; empty = the lab serves its ports.
 func (p *Pod) Command() []string { return strings.Fields(p.Annotations[CommandAnnotation]) }
 
-// WantsReady reports whether the manifest lets the pod become ready.
-func (p *Pod) WantsReady() bool { return p.Annotations[ReadyAnnotation] != "false" }
+// WantsReady reports whether the pod becomes ready by itself. No controller of the lab sets the
+// conditions of readiness gates.
+func (p *Pod) WantsReady() bool { return p.Annotations[ReadyAnnotation] != "false" && p.Gates == 0 }
 
 // Pods turns the set into pods, by ID. running maps the IDs of
 // the pods that run now to their owners: a Deployment keeps its pods' names as long as it can.
@@ -80,12 +83,16 @@ func (s *Set) Pods(running map[string]string) []Pod {
 	return slices.CompactFunc(pods, func(a, b Pod) bool { return a.ID() == b.ID() })
 }
 
-// ordinals makes the pods of a StatefulSet: name-0, name-1, ...
+// ordinals returns the pods of a StatefulSet: name-0, name-1, ..., or from spec.ordinals.start on.
 func ordinals(o Object) []Pod {
 	var pods []Pod
 	spec := o.StatefulSet.Spec
+	start := 0
+	if spec.Ordinals != nil {
+		start = int(spec.Ordinals.Start)
+	}
 	for i := range replicas(spec.Replicas) {
-		number := strconv.Itoa(i)
+		number := strconv.Itoa(start + i)
 		pod := fromPod(spec.Template.Spec, Key{Namespace: o.Key.Namespace, Name: o.Key.Name + "-" + number},
 			spec.Template.Labels, spec.Template.Annotations)
 		pod.Owner = "StatefulSet/" + o.Key.Name
@@ -136,10 +143,16 @@ func replicas(n *int32) int {
 func fromPod(spec corev1.PodSpec, key Key, labels, annotations map[string]string) Pod {
 	pod := Pod{
 		Namespace: key.Namespace, Name: key.Name, Labels: labels, Annotations: annotations,
-		NodeName: spec.NodeName, HostNetwork: spec.HostNetwork,
-		Hostname: spec.Hostname, Subdomain: spec.Subdomain,
+		NodeName: spec.NodeName, NodeLabels: spec.NodeSelector, HostNetwork: spec.HostNetwork,
+		Hostname: spec.Hostname, Subdomain: spec.Subdomain, Gates: len(spec.ReadinessGates),
 	}
-	for _, container := range spec.Containers {
+	containers := slices.Clone(spec.Containers)
+	for _, c := range spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways { // a sidecar
+			containers = append(containers, c)
+		}
+	}
+	for _, container := range containers {
 		for _, port := range container.Ports {
 			pod.Ports = append(pod.Ports, ContainerPort{
 				Name: port.Name, Protocol: cmp.Or(string(port.Protocol), "TCP"), Number: int(port.ContainerPort),

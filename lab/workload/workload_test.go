@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -51,7 +52,7 @@ metadata: {name: web, namespace: sample}
 
 func sampleSet(t *testing.T) *Set {
 	t.Helper()
-	objects, err := Parse("sample.yaml", []byte(sample))
+	objects, _, err := Parse("sample.yaml", []byte(sample))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,6 +150,113 @@ func TestBackends(t *testing.T) {
 	}
 }
 
+// TestUnusedFields: each field that the lab does not honour gets a warning with its place. Fields that
+// it honours, and those of containers, get none.
+func TestUnusedFields(t *testing.T) {
+	t.Parallel()
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n"
+	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec:\n  ports: [{port: 80}]\n"
+	const set = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: d}\nspec:\n  selector: {matchLabels: {a: b}}\n  template: {metadata: {labels: {a: b}}, spec: {containers: []}}\n"
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"honoured", pod + "  nodeSelector: {a: b}\n  hostNetwork: true\n  hostname: h\n  subdomain: s\n  readinessGates: [{conditionType: x}]\n  dnsPolicy: ClusterFirst\n", nil},
+		{"containers", pod + "  tolerations: [{operator: Exists}]\n  volumes: []\n  containers: [{name: c, image: x, env: [{name: A, value: b}], readinessProbe: {httpGet: {port: 80}}, ports: [{name: a, containerPort: 80, protocol: TCP}]}]\n", nil},
+		{"host port", pod + "  containers:\n  - name: c\n    ports:\n    - {containerPort: 80, hostPort: 8080}\n", []string{"f.yaml:8:27: warning: Pod p: spec.containers.ports.hostPort: 8080 has no effect in the lab"}},
+		{"SCTP", pod + "  containers: [{name: c, ports: [{containerPort: 80, protocol: SCTP}]}]\n", []string{"f.yaml:5:54: warning: Pod p: spec.containers.ports.protocol: SCTP has no effect in the lab"}},
+		{"names of pods", pod + "  dnsPolicy: None\n  dnsConfig: {nameservers: [192.0.2.1]}\n  hostAliases: [{ip: 192.0.2.1}]\n", []string{
+			"f.yaml:5:3: warning: Pod p: spec.dnsPolicy: None has no effect in the lab",
+			"f.yaml:6:3: warning: Pod p: spec.dnsConfig has no effect in the lab",
+			"f.yaml:7:3: warning: Pod p: spec.hostAliases has no effect in the lab"}},
+		{"order of pods", set + "  podManagementPolicy: OrderedReady\n  replicas: 0\n  ordinals: {start: 3}\n", []string{
+			"f.yaml:7:3: warning: StatefulSet d: spec.podManagementPolicy: OrderedReady has no effect in the lab"}},
+		{"template", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n  paused: true\n  selector: {matchLabels: {a: b}}\n  template: {metadata: {labels: {a: b}}, spec: {affinity: {}}}\n", []string{
+			"f.yaml:5:3: warning: Deployment d: spec.paused: true has no effect in the lab",
+			"f.yaml:7:49: warning: Deployment d: spec.template.spec.affinity has no effect in the lab"}},
+		{"service", service + "  publishNotReadyAddresses: true\n  sessionAffinity: ClientIP\n  internalTrafficPolicy: Local\n  type: ClusterIP\n", nil},
+		{"addresses of a service", service + "  type: LoadBalancer\n  externalIPs: [192.0.2.1]\n  externalTrafficPolicy: Local\n", []string{
+			"f.yaml:6:3: warning: Service s: spec.type: LoadBalancer has no effect in the lab",
+			"f.yaml:7:3: warning: Service s: spec.externalIPs has no effect in the lab",
+			"f.yaml:8:3: warning: Service s: spec.externalTrafficPolicy: Local has no effect in the lab"}},
+		{"anchors", "apiVersion: v1\nkind: Service\nmetadata: {name: s, annotations: &x {a: b}}\nspec: {ports: [{port: 80, nodePort: 30000}], selector: *x}\n", []string{
+			"f.yaml:4:27: warning: Service s: spec.ports.nodePort: 30000 has no effect in the lab"}},
+		{"export", "apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: {name: s}\nspec: {exportedLabels: {a: b}}\n", nil},
+	} {
+		_, warnings, err := Parse("f.yaml", []byte(tt.text))
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		var got []string
+		for _, w := range warnings {
+			got = append(got, w.Error())
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// TestPodsOf: what the manifests of pods and their controllers say about names, ports and readiness.
+func TestPodsOf(t *testing.T) {
+	t.Parallel()
+	objects, _, err := Parse("f.yaml", []byte(`apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 2
+  serviceName: db
+  ordinals: {start: 2}
+  selector: {matchExpressions: [{key: app, operator: Exists}]}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      nodeSelector: {disk: fast}
+      containers: [{name: c, image: x, ports: [{containerPort: 80}]}]
+      initContainers:
+      - {name: proxy, image: x, restartPolicy: Always, ports: [{name: proxy, containerPort: 81}]}
+      - {name: setup, image: x, ports: [{containerPort: 82}]}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: none}
+spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: []}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gated, labels: {app: db}}
+spec: {readinessGates: [{conditionType: example.org/up}], containers: []}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: elsewhere}
+spec: {type: ExternalName, externalName: www.example.org, selector: {app: db}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &Set{}
+	if err := set.Apply(objects); err != nil {
+		t.Fatal(err)
+	}
+	pods := set.Pods(nil)
+	var got []string
+	for _, p := range pods {
+		got = append(got, fmt.Sprint(p.ID(), " ", p.Hostname, " ", p.Labels["apps.kubernetes.io/pod-index"], " ", p.Serves(), " ", p.WantsReady(), " ", p.NodeLabels))
+	}
+	want := []string{
+		"default/db-2 db-2 2 [{ TCP 80} {proxy TCP 81}] true map[disk:fast]",
+		"default/db-3 db-3 3 [{ TCP 80} {proxy TCP 81}] true map[disk:fast]",
+		"default/gated   [] false map[]",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if backends := Backends(set.Services()[0].Service, pods); len(backends) != 0 {
+		t.Errorf("a Service of type ExternalName has %d endpoints", len(backends))
+	}
+}
+
 func TestWriteParses(t *testing.T) {
 	t.Parallel()
 	set := sampleSet(t)
@@ -156,7 +264,7 @@ func TestWriteParses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := Parse("again.yaml", raw)
+	again, _, err := Parse("again.yaml", raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,12 +287,16 @@ func TestParseErrors(t *testing.T) {
 		{"selector", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n" +
 			"spec: {selector: {matchLabels: {a: b}}, template: {spec: {containers: []}}}\n",
 			"must match the labels of spec.template"},
+		{"selector by expressions", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\n" +
+			"spec: {selector: {matchExpressions: [{key: app, operator: In, values: [x]}]}, template: {metadata: {labels: {app: y}}, spec: {containers: []}}}\n",
+			"must match the labels of spec.template"},
 		{"service ports", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "spec.ports is required"},
+		{"external name", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {type: ExternalName}\n", "spec.externalName is required"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Parse("f.yaml", []byte(tt.text))
+			_, _, err := Parse("f.yaml", []byte(tt.text))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q in it", err, tt.want)
 			}
@@ -196,7 +308,7 @@ func TestSetRefuses(t *testing.T) {
 	t.Parallel()
 	set := sampleSet(t)
 	before := set.Objects()
-	lost, err := Parse("f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: nowhere}\nspec: {containers: []}\n"))
+	lost, _, err := Parse("f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: nowhere}\nspec: {containers: []}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
