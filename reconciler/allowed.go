@@ -39,8 +39,8 @@ const (
 	pgpKeyType = "openpgp" // in the place of KEYTYPE KEY, before a block
 )
 
-// minRSABits is what OpenPGP libraries and git forges ask of a key today.
-const minRSABits = 2048
+// maxClockSkew is how far the clock of a signer may be ahead of the clock here.
+const maxClockSkew = 5 * time.Minute
 
 // signersAt reads the allowed_signers file of a commit.
 func signersAt(source *repo.Store, commit repo.Hash, file string) ([]signer, error) {
@@ -133,6 +133,9 @@ func parseSigner(line string) (signer, error) {
 		if err != nil {
 			return s, fmt.Errorf("want PRINCIPALS [namespaces=\"git\"] KEYTYPE KEY: %w", err)
 		}
+		if err := trust.CheckKey(key); err != nil {
+			return s, fmt.Errorf("the key cannot sign: %w", err)
+		}
 		s.key, options = trust.Line(key), found
 	}
 	for _, o := range options {
@@ -196,8 +199,8 @@ func parseBlock(text string) (openpgp.EntityList, error) {
 			switch bits, err := k.BitLength(); {
 			case k.PubKeyAlgo == packet.PubKeyAlgoDSA:
 				return nil, fmt.Errorf("%s is a DSA key, which OpenPGP gave up: use Ed25519 or RSA", openPGPName(key))
-			case k.PubKeyAlgo == packet.PubKeyAlgoRSA && (err != nil || bits < minRSABits):
-				return nil, fmt.Errorf("%s has an RSA key of %d bits: at least %d are needed", openPGPName(key), bits, minRSABits)
+			case k.PubKeyAlgo == packet.PubKeyAlgoRSA && (err != nil || bits < trust.MinRSABits):
+				return nil, fmt.Errorf("%s has an RSA key of %d bits: at least %d are needed", openPGPName(key), bits, trust.MinRSABits)
 			}
 		}
 	}
@@ -228,10 +231,13 @@ func whoSigned(signers []signer, namespace string, text []byte, armored string, 
 		return whoSignedOpenPGP(signers, openPGPText(namespace, string(text)), armored, now)
 	}
 	signature, err := sshsig.Unarmor([]byte(armored))
-	if err != nil {
+	switch {
+	case err != nil && strings.HasPrefix(armored, "-----BEGIN SSH SIGNATURE-----"):
+		return "", fmt.Errorf("its SSH signature does not count: %w", err) // RSA with SHA-1 as well
+	case err != nil:
 		return "", fmt.Errorf("read its signature, which is neither of SSH nor of OpenPGP (git config gpg.format): %w", err)
 	}
-	if err := sshsig.Verify(bytes.NewReader(text), signature, signature.PublicKey, signature.HashAlgorithm, namespace); err != nil {
+	if err := trust.Verify(text, signature, namespace); err != nil {
 		return "", fmt.Errorf("its signature does not hold: %w", err)
 	}
 	return trust.Line(signature.PublicKey), nil
@@ -264,9 +270,15 @@ func whoSignedOpenPGP(signers []signer, text, armored string, now time.Time) (st
 			ring = append(ring, s.openPGP)
 		}
 	}
+	// A signature of the future counts as expired, and so does its key. The clock of the signer may be
+	// ahead, and now may be the start of a pass in which gpg signed afterwards.
+	latest := now.Add(maxClockSkew)
 	signature, by, err := openpgp.VerifyDetachedSignature(ring, strings.NewReader(text), bytes.NewReader(raw),
-		&packet.Config{Time: func() time.Time { return now }})
+		&packet.Config{Time: func() time.Time { return latest }})
 	switch {
+	case signature != nil && by != nil && signature.CreationTime.After(latest):
+		return "", fmt.Errorf("its OpenPGP signature has the date %s, but the time here is %s: set the clocks of both machines",
+			signature.CreationTime.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
 		return "", fmt.Errorf("it is signed by OpenPGP key %s, which is not there", issuer(raw))
 	case errors.Is(err, pgperrors.ErrKeyExpired), errors.Is(err, pgperrors.ErrSignatureExpired), errors.Is(err, pgperrors.ErrKeyRevoked):

@@ -2,14 +2,21 @@ package reconciler
 
 import (
 	"bytes"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha512"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/hiddeco/sshsig"
+	"golang.org/x/crypto/ssh"
 )
 
 // publicBlock is the public half of a key in armor.
@@ -190,6 +197,108 @@ func TestOpenPGPSigners(t *testing.T) {
 		if _, err := parseSigners([]byte(c.text)); err == nil || err.Error() != c.says {
 			t.Errorf("%s: got %v, want %s", name, err, c.says)
 		}
+	}
+}
+
+// TestWeakCommitSignatures: signatures by weak keys, with weak hashes or with a date in the future do
+// not count, and the message says why. The clock of a signer may be a little ahead.
+func TestWeakCommitSignatures(t *testing.T) {
+	t.Parallel()
+	const text = "tree 0\n\nmessage\n"
+	now := time.Now().Truncate(time.Second)
+	at := func(when time.Time) *packet.Config {
+		return &packet.Config{Time: func() time.Time { return when }}
+	}
+	key := func(config *packet.Config) *openpgp.Entity {
+		entity, _ := newOpenPGP(t, config, "")
+		return entity
+	}
+	good, future := key(at(now.Add(-time.Hour))), key(at(now.Add(time.Hour)))
+	young := key(at(now.Add(time.Second))) // made after the pass began
+	short := key(&packet.Config{RSABits: 1024, Algorithm: packet.PubKeyAlgoRSA, Time: func() time.Time { return now }})
+	var ring []signer
+	for _, k := range []*openpgp.Entity{good, future, young, short} {
+		ring = append(ring, signer{key: openPGPName(k), openPGP: k, commits: true})
+	}
+	byPGP := func(k *openpgp.Entity, config *packet.Config) string {
+		t.Helper()
+		var out bytes.Buffer
+		if err := openpgp.ArmoredDetachSign(&out, k, strings.NewReader(text), config); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	// weak replaces the hash in a signature: the fourth byte of its body, which begins with version 4 and
+	// type 0 (RFC 9580, section 5.2.3).
+	weak := func(hash byte) string {
+		t.Helper()
+		block, err := armor.Decode(strings.NewReader(byPGP(good, at(now))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := io.ReadAll(block.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw[bytes.Index(raw, []byte{4, 0})+3] = hash
+		var out bytes.Buffer
+		w, err := armor.Encode(&out, openpgp.SignatureType, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.Write(raw)
+		_ = w.Close()
+		return out.String()
+	}
+	bySSH := func(bits int, algorithm string) string {
+		t.Helper()
+		private, err := rsa.GenerateKey(rand.Reader, bits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signer, err := ssh.NewSignerFromKey(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha512.Sum512([]byte(text))
+		signed := append([]byte("SSHSIG"), ssh.Marshal(struct{ Namespace, Reserved, Hash, Sum string }{gitNamespace, "", "sha512", string(sum[:])})...)
+		signature, err := signer.(ssh.AlgorithmSigner).SignWithAlgorithm(rand.Reader, signed, algorithm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(sshsig.Armor(&sshsig.Signature{Version: 1, PublicKey: signer.PublicKey(), Namespace: gitNamespace, HashAlgorithm: sshsig.HashSHA512, Signature: signature}))
+	}
+	for _, tt := range []struct{ name, armored, want string }{
+		{"OpenPGP", byPGP(good, at(now)), ""},
+		{"OpenPGP, signed after now was read", byPGP(good, at(now.Add(time.Second))), ""},
+		{"OpenPGP, by a key made after now was read", byPGP(young, at(now.Add(2*time.Second))), ""},
+		{"OpenPGP, by a clock that is 4 minutes ahead", byPGP(good, at(now.Add(4*time.Minute))), ""},
+		{"OpenPGP, by a clock that is 6 minutes ahead", byPGP(good, at(now.Add(6*time.Minute))),
+			"its OpenPGP signature has the date " + now.Add(6*time.Minute).UTC().Format(time.RFC3339) + ", but the time here is " + now.UTC().Format(time.RFC3339) + ": set the clocks of both machines"},
+		{"OpenPGP, by a key of the future", byPGP(future, at(now.Add(time.Hour))), "set the clocks of both machines"},
+		{"OpenPGP, expired", byPGP(good, &packet.Config{Time: func() time.Time { return now.Add(-time.Minute) }, SigLifetimeSecs: 10}), "which does not count any more: openpgp: signature expired"},
+		{"OpenPGP, MD5", weak(1), "which is not there"},
+		{"OpenPGP, RIPEMD-160", weak(3), "which is not there"},
+		{"SSH, RSA", bySSH(2048, ssh.KeyAlgoRSASHA512), ""},
+		{"SSH, RSA with SHA-1", bySSH(2048, ssh.KeyAlgoRSA), `its SSH signature does not count: invalid signature format "ssh-rsa": expected "rsa-sha2-256" or "rsa-sha2-512"`},
+		{"SSH, a short RSA key", bySSH(1024, ssh.KeyAlgoRSASHA512), "its signature does not hold: its key does not count: it is an RSA key of 1024 bits, at least 2048 are needed: use Ed25519"},
+	} {
+		_, err := whoSigned(ring, gitNamespace, []byte(text), tt.armored, now)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+	private, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := ssh.NewPublicKey(&private.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parseSigners([]byte("# ours\na@b " + string(ssh.MarshalAuthorizedKey(public)))); err == nil ||
+		err.Error() != "line 2: the key cannot sign: it is an RSA key of 1024 bits, at least 2048 are needed: use Ed25519" {
+		t.Errorf("a file with a short RSA key: %v", err)
 	}
 }
 

@@ -108,7 +108,7 @@ func (s Signed) By(kind Kind, signers []string) (Statement, bool) {
 		if err != nil || !slices.Contains(signers, Line(signature.PublicKey)) {
 			continue
 		}
-		if sshsig.Verify(strings.NewReader(s.Statement), signature, signature.PublicKey, signature.HashAlgorithm, string(kind)) != nil {
+		if Verify([]byte(s.Statement), signature, string(kind)) != nil {
 			continue
 		}
 		var out Statement
@@ -173,8 +173,7 @@ func Extend(clusterset string, chain []Signed, today, atHand []ssh.Signer) ([]Si
 // signerOf gives the key that signed a statement for this purpose, trusted or not, if one did.
 func signerOf(kind Kind, statement, armored string) (string, bool) {
 	signature, err := sshsig.Unarmor([]byte(armored))
-	if err != nil || sshsig.Verify(strings.NewReader(statement), signature, signature.PublicKey,
-		signature.HashAlgorithm, string(kind)) != nil {
+	if err != nil || Verify([]byte(statement), signature, string(kind)) != nil {
 		return "", false
 	}
 	return Line(signature.PublicKey), true
