@@ -87,9 +87,6 @@ func (d *daemon) askReconciler(ctx context.Context, out *ReconcilerStatus) {
 	}
 	if s.LastError != nil {
 		out.Error, out.Refused, out.Diagnostics = s.LastError.Message, s.LastError.Refused(), s.LastError.Diagnostics
-	} else if s.Waiting != nil {
-		// The lab has no key of a signer, so that trying again would not help either.
-		out.Error, out.Refused = s.Waiting.Message(), true
 	}
 }
 

@@ -168,6 +168,6 @@ func (d *daemon) pin(n *node, path string) error {
 	for _, s := range today {
 		keys = append(keys, trust.Line(s.PublicKey()))
 	}
-	_, err = writeFile(path, []byte(trust.PinFile(d.topology.name, n.cluster, keys, trust.Approvers{})), 0o644)
+	_, err = writeFile(path, []byte(trust.PinFile(d.topology.name, n.cluster, keys)), 0o644)
 	return err
 }

@@ -27,9 +27,8 @@ type signer struct {
 	key        string // as authorized_keys has it, or openpgp: and the fingerprint
 	principals []string
 	line       int
-	// commits and approvals say what it may sign, by its namespaces.
-	commits, approvals bool
-	openPGP            *openpgp.Entity // nil for a key of SSH
+	commits    bool            // its namespaces allow signatures of commits
+	openPGP    *openpgp.Entity // nil for a key of SSH
 }
 
 // Lines around a key of OpenPGP, and what they begin with for another kind of block.
@@ -81,7 +80,7 @@ func parseSigners(raw []byte) ([]signer, error) {
 			}
 			for _, key := range keys {
 				s := signer{principals: []string{fmt.Sprintf("%X", key.PrimaryKey.Fingerprint)}, line: i + 1,
-					commits: true, approvals: true}
+					commits: true}
 				if of != nil {
 					s = *of
 				}
@@ -124,7 +123,7 @@ func parseSigners(raw []byte) ([]signer, error) {
 // parseSigner reads a line. Its key is pgpKeyType where a block has the key.
 func parseSigner(line string) (signer, error) {
 	names, rest, _ := strings.Cut(line, " ")
-	s := signer{key: pgpKeyType, principals: strings.Split(names, ","), commits: true, approvals: true}
+	s := signer{key: pgpKeyType, principals: strings.Split(names, ","), commits: true}
 	var options []string
 	if fields := strings.Fields(rest); len(fields) > 0 && fields[len(fields)-1] == pgpKeyType {
 		options = fields[:len(fields)-1]
@@ -144,7 +143,7 @@ func parseSigner(line string) (signer, error) {
 			return s, fmt.Errorf("option %s is not used here: remove it, and the key when its time is over", name)
 		}
 		list := strings.Split(strings.Trim(value, `"`), ",")
-		s.commits, s.approvals = slices.Contains(list, gitNamespace), slices.Contains(list, ApprovalNamespace)
+		s.commits = slices.Contains(list, gitNamespace)
 	}
 	return s, nil
 }

@@ -174,7 +174,7 @@ func TestOpenPGPSigners(t *testing.T) {
 
 	signers, err := parseSigners([]byte("# ours\na@b,c openpgp\n\n" + block + "d namespaces=\"git\" openpgp\n" + publicBlock(t, bob)))
 	if err != nil || len(signers) != 2 || signers[0].key != "openpgp:"+id || signers[0].line != 2 ||
-		strings.Join(signers[0].principals, " ") != "a@b c" || !signers[0].approvals || signers[1].approvals || !signers[1].commits {
+		strings.Join(signers[0].principals, " ") != "a@b c" || !signers[0].commits || !signers[1].commits {
 		t.Errorf("got %+v, %v", signers, err)
 	}
 	if signers, err = parseSigners([]byte(publicBlock(t, ann, bob))); err != nil || len(signers) != 2 || signers[0].principals[0] != id {

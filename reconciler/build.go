@@ -27,13 +27,7 @@ type BuildInput struct {
 	Lock      []byte // as committed; nil when there is none
 	Patches   render.Tree
 	Published render.Tree // what is published now
-	// Candidate is what waits for approval; Approvals are the files of the folder
-	// approvals beside the topology, by path below it.
-	Candidate, Approvals render.Tree
-	// AllowOtherApprovers lets the topology's approvers replace those before them
-	// without their approval.
-	AllowOtherApprovers bool
-	Root                *keys.Root
+	Root      *keys.Root
 	// AllowOtherRoot lets Root replace the one that made published keys.
 	AllowOtherRoot bool
 	Preview        bool   // without a root key: show keys that are to be made as known later; not to be published
@@ -72,12 +66,9 @@ func Build(in BuildInput) (*Built, diag.List) {
 	b.Stale, b.Warnings = lock.Stale, append(b.Warnings, Placed(lock.Warnings, src)...)
 	previous := maps.Clone(in.Published)
 	delete(previous, LockFile)
-	candidate := maps.Clone(in.Candidate)
-	delete(candidate, LockFile)
 	tree, list := render.Render(render.Input{
 		Topology: set, Lock: lock.Lock, Root: in.Root, AllowOtherRoot: in.AllowOtherRoot, Previous: previous, Patches: in.Patches, Image: in.Image,
 		Version: in.Version, Preview: in.Preview, Now: in.Now.Unix(),
-		Candidate: candidate, Approvals: in.Approvals, AllowOtherApprovers: in.AllowOtherApprovers,
 	})
 	if list.HasErrors() {
 		// A wrong root key is no fault of the topology, nor is a lack of one whose epoch the

@@ -14,7 +14,6 @@ type metrics struct {
 	revision    *prometheus.GaugeVec
 	lastSuccess prometheus.Gauge
 	failing     prometheus.Gauge
-	waiting     prometheus.Gauge
 	failures    *prometheus.CounterVec
 	publishes   prometheus.Counter
 	passes      prometheus.Counter
@@ -31,14 +30,13 @@ func newMetrics() *metrics {
 	}, []string{"source", "published", "digest"})
 	m.lastSuccess = gauge("last_success_timestamp_seconds", "Unix time of the last pass that published or found nothing to publish.")
 	m.failing = gauge("failing", "1 while the last pass failed, otherwise 0.")
-	m.waiting = gauge("waiting", "1 while the newest commit waits for approval, otherwise 0.")
 	m.failures = counters("failures_total", "Failed passes by reason.", "reason")
 	m.publishes = counter("publishes_total", "Commits published.")
 	m.passes = counter("passes_total", "Passes made.")
 	m.webhooks = counters("webhooks_total", "Webhook requests by what became of them.", "result")
 	m.fetch = seconds("fetch_seconds", "Time to read the source and publish branches.")
 	m.render = seconds("render_seconds", "Time from the topology's bytes to the rendered tree.")
-	m.registry.MustRegister(m.revision, m.lastSuccess, m.failing, m.waiting, m.failures, m.publishes, m.passes, m.webhooks,
+	m.registry.MustRegister(m.revision, m.lastSuccess, m.failing, m.failures, m.publishes, m.passes, m.webhooks,
 		m.fetch, m.render, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	// What appears with its first event is missed by increase().
 	for _, reason := range reasons() {

@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler/repo"
@@ -20,18 +19,6 @@ import (
 	"hawser.dev/hawser/schema/overlay"
 	"hawser.dev/hawser/schema/ownership"
 )
-
-// ApprovalNamespace is that of signatures (SSHSIG) by which a principal approves a commit
-// of somebody else: they are over the commit's hash in hex and a newline. Signatures of
-// OpenPGP have no namespace: ApprovalText has it in the text.
-const ApprovalNamespace = "commit-approval.hawser.dev"
-
-// ApprovalText is what a key of OpenPGP signs to approve a commit.
-func ApprovalText(commit string) string { return openPGPText(ApprovalNamespace, commit+"\n") }
-
-// ApprovalsDir is the folder beside the topology that holds approvals: of each commit in a
-// folder of its hash, in files with the ending .sig.
-const ApprovalsDir = "approvals"
 
 // rights follows the history of a topology and says who owns what each commit changes.
 type rights struct {
@@ -170,38 +157,21 @@ func covers(everything []string, d ownership.Difference, principals []string) bo
 	})
 }
 
-// ruling is a commit with those who may have signed it.
+// ruling is a commit with its signer.
 type ruling struct {
 	commit, parent repo.Hash
-	signers        []signer
-	principals     []string // of who signed it
-	folder         string   // of the topology
+	signers        []signer // who could have signed it
+	principals     []string // of its signer
 }
 
-// owned refuses a commit that changes what neither its signer nor an approval owns.
+// owned refuses a commit that changes what its signer does not own.
 func (r *Reconciler) owned(in inputs, rights *rights, c ruling) *Failure {
 	everything := rights.last.Set.Spec.Trust.Owners
 	changes, err := rights.next(c.parent, c.commit)
 	if err != nil {
 		return fail(ReasonFetch, in.source.String(), err)
 	}
-	by := c.principals
-	missing := func() []ownership.Difference {
-		return slices.DeleteFunc(slices.Clone(changes), func(d ownership.Difference) bool { return covers(everything, d, by) })
-	}
-	if len(missing()) == 0 {
-		return nil
-	}
-	now, err := signersAt(r.source, in.source, rights.signers)
-	if err != nil {
-		now = nil // whoever is in no file any more approves nothing
-	}
-	approved, useless, err := r.approvals(in.source, c.commit, [2][]signer{c.signers, now})
-	if err != nil {
-		return fail(ReasonFetch, in.source.String(), err)
-	}
-	by = append(slices.Clone(by), approved...)
-	refused := missing()
+	refused := slices.DeleteFunc(changes, func(d ownership.Difference) bool { return covers(everything, d, c.principals) })
 	if len(refused) == 0 {
 		return nil
 	}
@@ -211,7 +181,7 @@ func (r *Reconciler) owned(in inputs, rights *rights, c ruling) *Failure {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "not-owner", Path: d.Path, Pos: d.Pos,
 			Summary: fmt.Sprintf("commit %s, signed by %s, %s %s, which its signer does not own",
 				short(c.commit.String()), strings.Join(c.principals, ", "), d.Did, d.Item),
-			Hint: whoMay(c, everything, d) + useless})
+			Hint: c.whoMay(everything, d)})
 	}
 	if more := len(refused) - most; more > 0 {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "not-owner",
@@ -221,72 +191,22 @@ func (r *Reconciler) owned(in inputs, rights *rights, c ruling) *Failure {
 	return failFindings(ReasonUntrusted, in.source.String(), list, rights.texts)
 }
 
-// whoMay says who could approve a change, and how.
-func whoMay(c ruling, everything []string, d ownership.Difference) string {
+// whoMay names the owners of a change and what they have to do.
+func (c ruling) whoMay(everything []string, d ownership.Difference) string {
 	names := map[string]bool{}
 	for _, s := range c.signers {
 		for _, p := range s.principals {
-			if s.approvals && covers(everything, d, []string{p}) {
+			if s.commits && covers(everything, d, []string{p}) {
 				names[p] = true
 			}
 		}
 	}
 	if len(names) == 0 {
-		return fmt.Sprintf("its owners are %s, and no key of theirs may sign %s (namespaces of its line)",
-			strings.Join(slices.Concat(d.Owners, everything), ", "), ApprovalNamespace)
+		return fmt.Sprintf("its owners are %s, and no key of theirs may sign commits (namespaces of its line)",
+			strings.Join(slices.Concat(d.Owners, everything), ", "))
 	}
-	command := strings.TrimSpace("hawser approve " + c.commit.String() + " " + c.folder)
-	return strings.Join(slices.Sorted(maps.Keys(names)), " or ") + " may approve it: " + command
-}
-
-// approvals gives the principals who approved a commit, by files in the tip of the branch.
-// An approval counts by the allowed_signers files before the commit and in the tip: who was
-// removed since approves nothing. useless says why files do not count.
-func (r *Reconciler) approvals(tip, commit repo.Hash, files [2][]signer) (
-	principals []string, useless string, err error,
-) {
-	folder := path.Join(r.cfg.Path, ApprovalsDir, commit.String())
-	found, err := r.source.Folder(tip, folder)
-	if err != nil {
-		return nil, "", err
-	}
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if path.Ext(name) != ".sig" {
-			continue
-		}
-		who, err := approver(string(found[name]), commit.String(), files, r.cfg.Now())
-		if err != nil {
-			useless += fmt.Sprintf("; %s does not count: %v", path.Join(folder, name), err)
-		}
-		principals = append(principals, who...)
-	}
-	return principals, useless, nil
-}
-
-// approver gives the principals of who signed an approval, in each of the files.
-func approver(armored, commit string, files [2][]signer, now time.Time) ([]string, error) {
-	var sets [2][]string
-	var key string
-	for i, signers := range files {
-		by, err := whoSigned(signers, ApprovalNamespace, []byte(commit+"\n"), armored, now)
-		if err != nil {
-			return nil, fmt.Errorf("it is no approval of this commit: %w", err)
-		}
-		key = by
-		for _, s := range signers {
-			if s.key == key && s.approvals {
-				sets[i] = append(sets[i], s.principals...)
-			}
-		}
-	}
-	both := slices.DeleteFunc(slices.Clone(sets[0]), func(p string) bool { return !slices.Contains(sets[1], p) })
-	switch {
-	case len(sets[0]) == 0:
-		return nil, fmt.Errorf("%s may not sign %s by the allowed_signers file before the commit", key, ApprovalNamespace)
-	case len(both) == 0:
-		return nil, fmt.Errorf("%s may not sign %s any more", key, ApprovalNamespace)
-	}
-	return both, nil
+	return fmt.Sprintf("its owners are %s: reset the branch to commit %s and have one of them merge the change (git merge --no-ff -S)",
+		strings.Join(slices.Sorted(maps.Keys(names)), " and "), short(c.parent.String()))
 }
 
 // CheckOwners compares the owners of a topology with the allowed_signers file that it

@@ -7,9 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hiddeco/sshsig"
-	"golang.org/x/crypto/ssh"
-
 	"hawser.dev/hawser/schema/load"
 )
 
@@ -26,24 +23,9 @@ func newPeople(t *testing.T) people {
 func (p people) file() string {
 	var out strings.Builder
 	for _, who := range []person{p.ann, p.bob, p.carol, p.eve} {
-		out.WriteString(who.approverLine())
+		out.WriteString(who.line())
 	}
 	return out.String()
-}
-
-// approverLine is a line of an allowed_signers file that lets them approve, too.
-func (p person) approverLine() string {
-	return p.name + `@example.org namespaces="git,` + ApprovalNamespace + `" ` + string(ssh.MarshalAuthorizedKey(p.PublicKey()))
-}
-
-// approval is a file by which somebody approves a commit.
-func (p person) approval(t *testing.T, commit string) string {
-	t.Helper()
-	signature, err := sshsig.Sign(strings.NewReader(commit+"\n"), p, sshsig.HashSHA512, ApprovalNamespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(sshsig.Armor(signature))
 }
 
 // ownedTopology is one in which people own something each.
@@ -127,7 +109,7 @@ func TestOwners(t *testing.T) {
 		{"an export of the own namespace", p.bob, newExport("shop"), ""},
 		{"a gateway of the own cluster", p.carol, topologyEdit("endpoints: [192.0.2.1]", "endpoints: [192.0.2.7]"), ""},
 		{"a patch of the own cluster", p.carol, map[string][2]string{"patches/clusters/g1/p.yaml": {"", patchText}}, ""},
-		{"what nobody owns", p.eve, map[string][2]string{"README": {"", "text"}, "approvals/x/eve.sig": {"", "text"}}, ""},
+		{"what nobody owns", p.eve, map[string][2]string{"README": {"", "text"}}, ""},
 		{"nothing but text", p.eve, topologyEdit("  clusters:\n", "  # The clusters, in no order:\n  clusters:\n"), ""},
 		{"everything", p.ann, topologyEdit("metadata", "# all\nmetadata"), ""},
 		{"prefixes, by who owns everything", p.ann, topologyEdit("[10.1.0.0/16]", "[10.1.0.0/16, 10.3.0.0/16]"), ""},
@@ -185,7 +167,7 @@ func TestOwners(t *testing.T) {
 
 const patchText = "apiVersion: v1\nkind: Namespace\nmetadata: {name: hawser-system, labels: {a: b}}\n"
 
-// TestOwnersSay: a refusal names item, line, who signed and who may approve, and how.
+// TestOwnersSay: a refusal names item, line, the signer, and what the owners have to do.
 func TestOwnersSay(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
@@ -197,7 +179,9 @@ func TestOwnersSay(t *testing.T) {
 	if failure.Message != want {
 		t.Errorf("got  %s\nwant %s", failure.Message, want)
 	}
-	if hint := failure.Diagnostics[0].Hint; hint != "ann@example.org or bob@example.org may approve it: hawser approve "+commit {
+	parent := git(t, g.work, "rev-parse", commit+"^")
+	if hint := failure.Diagnostics[0].Hint; hint != "its owners are ann@example.org and bob@example.org: reset the branch to commit "+parent[:12]+
+		" and have one of them merge the change (git merge --no-ff -S)" {
 		t.Errorf("hint %q", hint)
 	}
 	if !failure.Refused() || failure.Files()["clusterset.yaml"] == nil {
@@ -247,10 +231,10 @@ func TestOwnersInFolder(t *testing.T) {
 	}
 	git(t, g.work, "reset", "-q", "--hard", first)
 	bad := g.change(p.eve, at(topologyEdit("port: 80}", "port: 8080}")))
-	if hint := g.bad(ReasonUntrusted).Diagnostics[0].Hint; hint != "ann@example.org or bob@example.org may approve it: hawser approve "+bad+" net" {
-		t.Errorf("hint %q", hint)
-	}
-	g.change(p.eve, at(map[string][2]string{"approvals/" + bad + "/ann.sig": {"", p.ann.approval(t, bad)}}))
+	g.untrusted("changes export shop/web: ports")
+	git(t, g.work, "reset", "-q", "--hard", first)
+	git(t, g.work, "merge", "-q", "--no-ff", "-m", "merge", bad)
+	g.sign(p.ann)
 	g.good()
 }
 
@@ -349,77 +333,6 @@ func TestOwnersOfLocks(t *testing.T) {
 	g.good()
 	g.change(p.bob, map[string][2]string{LockFile: {"", taken}})
 	g.untrusted("changes " + LockFile)
-}
-
-// TestApprovals: a change counts that an owner approved, by a signature over the very
-// commit that counts before the commit and now.
-func TestApprovals(t *testing.T) {
-	t.Parallel()
-	p := newPeople(t)
-	g := newOwnedRig(t, p)
-	bad := g.change(p.eve, newExport("bank"))
-	g.untrusted("adds export bank/api")
-	put := func(by person, of, says string) {
-		t.Helper()
-		name := "approvals/" + bad + "/" + by.name + ".sig"
-		g.change(p.eve, map[string][2]string{name: {"", by.approval(t, of)}})
-		if says == "" {
-			g.good()
-			return
-		}
-		failure := g.bad(ReasonUntrusted)
-		if hint := failure.Diagnostics[0].Hint; !strings.Contains(hint, says) {
-			t.Errorf("hint %q, want %q", hint, says)
-		}
-	}
-	put(p.eve, bad, "ann@example.org may approve it") // who does not own it either
-	put(p.bob, bad, "ann@example.org may approve it")
-	put(p.ann, strings.Repeat("0", 40), "ann.sig does not count: it is no approval of this commit")
-	put(newPerson(t, "zoe"), bad, "may not sign "+ApprovalNamespace+" by the allowed_signers file before the commit")
-	g.change(p.eve, map[string][2]string{"approvals/" + bad + "/noise.sig": {"", "noise"}})
-	if hint := g.bad(ReasonUntrusted).Diagnostics[0].Hint; !strings.Contains(hint, "noise.sig does not count: it is no approval of this commit: read its signature") {
-		t.Errorf("hint %q", hint)
-	}
-	put(p.ann, bad, "")
-
-	// Two owners together, and one who was removed since.
-	g.pull()
-	both := g.change(p.eve, map[string][2]string{TopologyFile: {"port: 80}", "port: 8080}"}, "patches/clusters/g1/p.yaml": {"", patchText}})
-	g.change(p.eve, map[string][2]string{"approvals/" + both + "/1.sig": {"", p.bob.approval(t, both)}})
-	g.untrusted("changes patches/clusters/g1/p.yaml")
-	g.change(p.ann, map[string][2]string{"allowed_signers": {p.carol.approverLine(), ""}})
-	g.change(p.eve, map[string][2]string{"approvals/" + both + "/2.sig": {"", p.carol.approval(t, both)}})
-	if hint := g.bad(ReasonUntrusted).Diagnostics[0].Hint; !strings.Contains(hint, "may not sign "+ApprovalNamespace+" any more") {
-		t.Errorf("hint %q", hint)
-	}
-	g.change(p.eve, map[string][2]string{"approvals/" + both + "/3.sig": {"", p.ann.approval(t, both)}})
-	g.good()
-}
-
-// TestApprovalNamespaces: a key that may sign commits alone approves nothing, and one that
-// may approve alone signs no commits.
-func TestApprovalNamespaces(t *testing.T) {
-	t.Parallel()
-	p := newPeople(t)
-	g := newRig(t, true)
-	g.commit("allowed_signers", p.ann.line()+p.eve.line()+
-		"bob@example.org namespaces=\""+ApprovalNamespace+"\" "+string(ssh.MarshalAuthorizedKey(p.bob.PublicKey())))
-	g.commit(TopologyFile, strings.Replace(ownedTopology, "    owners: [carol@example.org]\n", "", 1))
-	g.good()
-	g.pull()
-	first := git(t, g.work, "rev-parse", "HEAD")
-	bad := g.change(p.eve, newExport("bank"))
-	g.change(p.eve, map[string][2]string{"approvals/" + bad + "/ann.sig": {"", p.ann.approval(t, bad)}})
-	if hint := g.bad(ReasonUntrusted).Diagnostics[0].Hint; !strings.Contains(hint, "no key of theirs may sign "+ApprovalNamespace) {
-		t.Errorf("hint %q", hint)
-	}
-	git(t, g.work, "reset", "-q", "--hard", first)
-	bad = g.change(p.eve, newExport("shop"))
-	g.change(p.eve, map[string][2]string{"approvals/" + bad + "/bob.sig": {"", p.bob.approval(t, bad)}})
-	g.good()
-	g.pull()
-	g.change(p.bob, map[string][2]string{"README": {"", "text"}})
-	g.untrusted("who is not in allowed_signers of the commit before")
 }
 
 // TestOwnersAreKnown: owners are compared with the file of signers before they count.

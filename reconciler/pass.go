@@ -26,13 +26,8 @@ type Outcome struct {
 	Digest      string // of the fabric
 	Changed     bool   // a commit was published
 	LockPending bool   // the source's lock lacks addresses that are in force
-	// Waiting is the newest commit while it waits for approval; Source is then the one
-	// in force, if there is one.
-	Waiting *Waiting
-	// SpentApprovals are folders of approvals that nothing needs any more.
-	SpentApprovals []string
-	Warnings       diag.List
-	Took           time.Duration
+	Warnings    diag.List
+	Took        time.Duration
 }
 
 func (o *Outcome) describe() string {
@@ -51,8 +46,8 @@ type settled struct {
 
 // inputs is all that decides a pass, besides the configuration.
 type inputs struct {
-	source, published, candidate repo.Hash
-	keys, openPGP                [32]byte // digests of the key files
+	source, published repo.Hash
+	keys, openPGP     [32]byte // digests of the key files
 }
 
 // errMoved begins a pass anew.
@@ -114,10 +109,6 @@ func (r *Reconciler) look(ctx context.Context) (inputs, *Failure) {
 	if err != nil && !errors.Is(err, repo.ErrNoBranch) {
 		return in, fail(ReasonPublish, in.source.String(), err)
 	}
-	in.candidate, err = r.publish.Head(CandidateBranch(r.cfg.PublishBranch))
-	if err != nil && !errors.Is(err, repo.ErrNoBranch) {
-		return in, fail(ReasonPublish, in.source.String(), err)
-	}
 	if in.keys, err = fileDigest(r.cfg.RootKeyFile); err != nil {
 		return in, fail(ReasonKeys, in.source.String(), fmt.Errorf("read root key: %w", err))
 	}
@@ -128,9 +119,8 @@ func (r *Reconciler) look(ctx context.Context) (inputs, *Failure) {
 }
 
 func (r *Reconciler) sync(ctx context.Context) *Failure {
-	candidate := CandidateBranch(r.cfg.PublishBranch)
 	if r.publish == r.source {
-		if err := r.source.Sync(ctx, r.cfg.SourceBranch, r.cfg.PublishBranch, candidate); err != nil {
+		if err := r.source.Sync(ctx, r.cfg.SourceBranch, r.cfg.PublishBranch); err != nil {
 			return fail(ReasonFetch, "", err)
 		}
 		return nil
@@ -138,7 +128,7 @@ func (r *Reconciler) sync(ctx context.Context) *Failure {
 	if err := r.source.Sync(ctx, r.cfg.SourceBranch); err != nil {
 		return fail(ReasonFetch, "", err)
 	}
-	if err := r.publish.Sync(ctx, r.cfg.PublishBranch, candidate); err != nil {
+	if err := r.publish.Sync(ctx, r.cfg.PublishBranch); err != nil {
 		return fail(ReasonPublish, "", err)
 	}
 	return nil
@@ -201,10 +191,6 @@ type work struct {
 	have  render.Tree // what this reconciler published last
 	found render.Tree // what is on the publish branch now
 	built *Built
-	// candidate is what this reconciler put on the candidate branch last; empty = nothing
-	// that waits.
-	candidate render.Tree
-	approvals render.Tree // files of the folder approvals of the source commit
 	// own is the commit of the publish branch that have is from; zero = none.
 	own    repo.Hash
 	was    record      // what own says of its source
@@ -237,10 +223,6 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if err != nil {
 		return nil, fail(ReasonFetch, revision, err)
 	}
-	approvals, err := r.source.Folder(in.source, path.Join(r.cfg.Path, render.ApprovalsDir))
-	if err != nil {
-		return nil, fail(ReasonFetch, revision, err)
-	}
 	root, err := ReadRootKey(r.cfg.RootKeyFile, r.cfg.RootIdentityFile)
 	if err != nil {
 		return nil, fail(ReasonKeys, revision, err)
@@ -249,7 +231,7 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if err != nil {
 		return nil, fail(ReasonKeys, revision, err)
 	}
-	w := &work{have: render.Tree{}, found: render.Tree{}, pgp: pgp, approvals: approvals,
+	w := &work{have: render.Tree{}, found: render.Tree{}, pgp: pgp,
 		files: map[string][]byte{r.topologyPath(): topology, r.lockPath(): lock}}
 	if !in.published.IsZero() {
 		if w.found, err = r.publish.Tree(in.published); err != nil {
@@ -269,8 +251,7 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	began := r.cfg.Now()
 	built, list := Build(BuildInput{
 		File: r.topologyPath(), Topology: topology, LockFile: r.lockPath(), Lock: lock, Patches: patches,
-		Published: w.have, Candidate: w.candidate, Approvals: approvals, AllowOtherApprovers: r.cfg.AllowOtherApprovers,
-		Root: root, RootFile: r.cfg.RootKeyFile, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Version: r.cfg.Version, Now: began,
+		Published: w.have, Root: root, RootFile: r.cfg.RootKeyFile, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Version: r.cfg.Version, Now: began,
 	})
 	r.metrics.render.Observe(r.cfg.Now().Sub(began).Seconds())
 	if list.HasErrors() {
@@ -313,6 +294,5 @@ func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byt
 			return err
 		}
 	}
-	w.candidate, err = r.waitingTree(in, s, own)
-	return err
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"hawser.dev/hawser/reconciler/repo"
-	"hawser.dev/hawser/render"
 )
 
 // Trailers of a published commit (git-interpret-trailers(1)).
@@ -36,26 +35,10 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 		in.source, out.LockPending = source, pending
 		r.see(source)
 	}
-	tree, text := w.built.Tree, r.message(in.source, w)
 	out.Source = r.revision(in.source)
-	if approval := render.ApprovalOf(tree, w.built.Set); approval.Enough() {
-		// What is published says from where on commits have to be signed, though nothing
-		// else changes.
-		out.Changed = out.Changed || w.was.signers != w.signers || w.signers != "" && w.was.source != in.source.String()
-		out.SpentApprovals = render.SpentApprovals(w.approvals, tree)
-	} else {
-		candidate, failure := r.offer(ctx, in, w)
-		if failure != nil {
-			return nil, failure
-		}
-		out.Waiting = &Waiting{Source: out.Source, Branch: CandidateBranch(r.cfg.PublishBranch), Candidate: candidate.String(), Approval: approval}
-		in.candidate = candidate
-		// What stays in force is what was published; that somebody put something else there
-		// does not wait.
-		tree, text, out.Changed = w.have, "restore what was published\n\n"+w.was.trailers(), !w.have.Equal(w.found)
-		out.Source, out.Digest = r.revision(hash(w.was.source)), w.was.digest
-	}
-	// Whoever verifies the newest commit of the branch stops at one that nobody signed.
+	// A published commit names the source commit from which on commits have to be signed.
+	out.Changed = out.Changed || w.was.signers != w.signers || w.signers != "" && w.was.source != in.source.String()
+	// Flux and Argo CD verify the newest commit of the branch, so an unsigned one is replaced.
 	out.Changed = out.Changed || w.own != in.published
 	if w.pgp != nil && w.signed != nil && !out.Changed {
 		signed, err := w.pgp.signed(r.publish, in.published)
@@ -65,7 +48,7 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 		out.Changed = !signed
 	}
 	if out.Changed {
-		published, failure := r.publishTree(ctx, in, tree, text, w)
+		published, failure := r.publishTree(ctx, in, w)
 		if failure != nil {
 			return nil, failure
 		}
@@ -73,11 +56,6 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 	}
 	if !in.published.IsZero() {
 		out.Published = in.published.String()
-	}
-	if out.Waiting == nil {
-		if failure := r.settleCandidate(ctx, &in); failure != nil {
-			return nil, failure
-		}
 	}
 	r.last = settled{inputs: in, outcome: out}
 	return out, nil
@@ -116,12 +94,12 @@ func (r *Reconciler) keepLock(ctx context.Context, source repo.Hash, w *work) (r
 	return commit, false, nil
 }
 
-// publishTree makes one commit of the tree.
-func (r *Reconciler) publishTree(ctx context.Context, in inputs, tree render.Tree, message string, w *work) (repo.Hash, *Failure) {
+// publishTree commits the built tree to the publish branch.
+func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *work) (repo.Hash, *Failure) {
 	c := repo.Commit{
-		Parent: in.published, Files: tree,
+		Parent: in.published, Files: w.built.Tree,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
-		Message: message, Sign: w.sign,
+		Message: r.message(in.source, w), Sign: w.sign,
 	}
 	if w.pgp != nil && w.signed != nil {
 		c.Vouch, c.Sign = w.signed.vouch, w.pgp.sign

@@ -28,10 +28,6 @@ const (
 // DefaultPublishBranch is where the rendered tree goes.
 const DefaultPublishBranch = "rendered"
 
-// CandidateBranch is where a tree stands that waits for approval, beside the publish
-// branch.
-func CandidateBranch(publish string) string { return publish + "-candidate" }
-
 // Config configures a reconciler.
 type Config struct {
 	Source        repo.Config
@@ -57,11 +53,8 @@ type Config struct {
 	// AcceptCommit is a source commit that counts, whoever signed it; empty = none.
 	AcceptCommit string
 	// AllowOtherRoot lets a root key replace the one that made published keys.
-	AllowOtherRoot bool
-	// AllowOtherApprovers lets the topology's approvers replace those before them
-	// without their approval: agents follow with other pins alone.
-	AllowOtherApprovers bool
-	WebhookSecretFile   string // empty switches webhooks off
+	AllowOtherRoot    bool
+	WebhookSecretFile string // empty switches webhooks off
 
 	AuthorName, AuthorEmail string // of the commits that are made
 	Log                     *slog.Logger
@@ -90,9 +83,6 @@ func New(cfg Config) (*Reconciler, error) {
 	}
 	cfg.Path = path.Clean("/" + cfg.Path)[1:]
 	same := cfg.Publish.URL == "" || repo.Same(cfg.Publish.URL, cfg.Source.URL)
-	if same && CandidateBranch(cfg.PublishBranch) == cfg.SourceBranch {
-		return nil, fmt.Errorf("branch %s is for what waits for approval: choose another --publish-branch", cfg.SourceBranch)
-	}
 	if same && cfg.PublishBranch == cfg.SourceBranch {
 		return nil, errors.New("the publish branch must not be the source branch: choose another --publish-branch")
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -110,10 +109,6 @@ func (r *Reconciler) failed(f *Failure, before Status, now time.Time) {
 
 func (r *Reconciler) succeeded(out *Outcome, before Status, now time.Time) {
 	r.metrics.failing.Set(0)
-	r.metrics.waiting.Set(0)
-	if out.Waiting != nil {
-		r.metrics.waiting.Set(1)
-	}
 	r.metrics.lastSuccess.Set(float64(now.UnixMilli()) / 1000)
 	if out.Published != "" {
 		r.metrics.inForce(out.Source.Commit, out.Published, out.Digest)
@@ -122,11 +117,8 @@ func (r *Reconciler) succeeded(out *Outcome, before Status, now time.Time) {
 		r.metrics.publishes.Inc()
 	}
 	r.board.change(func(s *Status) {
-		s.LastPass, s.LastSuccess, s.LastError, s.Waiting = now, now, nil, out.Waiting
+		s.LastPass, s.LastSuccess, s.LastError = now, now, nil
 		s.Warnings, s.LockPending = out.Warnings, out.LockPending
-		if w := out.Waiting; w != nil {
-			s.record(CommitStatus{Commit: w.Source.Commit, State: StatePending, Description: w.Message(), At: now})
-		}
 		if out.Published == "" {
 			return
 		}
@@ -138,13 +130,6 @@ func (r *Reconciler) succeeded(out *Outcome, before Status, now time.Time) {
 	})
 	if before.LastError != nil {
 		r.cfg.Log.Info("recovered", "commit", out.Source.Commit, "after", string(before.LastError.Reason))
-	}
-	if w := out.Waiting; w != nil && (before.Waiting == nil || before.Waiting.Message() != w.Message()) {
-		r.cfg.Log.Info("waiting for approval", "commit", w.Source.Commit, "branch", w.Branch, "candidate", w.Candidate, "revision", w.Approval.Revision,
-			"approvals", w.Approval.String(), "next", "hawser approve")
-	}
-	if out.Changed && len(out.SpentApprovals) > 0 {
-		r.cfg.Log.Info("approvals of older revisions can go", "folders", strings.Join(out.SpentApprovals, " "))
 	}
 	if out.Changed {
 		r.cfg.Log.Info("published", "commit", out.Source.Commit, "published", out.Published, "digest", out.Digest,

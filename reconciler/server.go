@@ -40,8 +40,6 @@ func (r *Reconciler) readyz(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, "ok: on the last good revision %s (%s)\n", s.Good.Commit, s.LastError.Reason)
 	case s.LastError != nil:
 		http.Error(w, "not ready: "+s.LastError.Message, http.StatusServiceUnavailable)
-	case s.Waiting != nil:
-		http.Error(w, "not ready: "+s.Waiting.Message(), http.StatusServiceUnavailable)
 	default:
 		http.Error(w, "not ready: the first pass has not ended", http.StatusServiceUnavailable)
 	}

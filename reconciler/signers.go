@@ -14,7 +14,7 @@ import (
 // vouched refuses a source commit that leads to what nobody signed who may, once a
 // topology that asks for signatures (trust.commits) was published: each commit from the
 // published one on, along first parents, is signed by a key of the allowed_signers file
-// of its parent, and what it changes is owned by who signed or approved it. What a merge
+// of its parent, and what it changes is owned by its signer. What a merge
 // brings in its signer vouches for. Commits of this reconciler count if they change the
 // lock alone.
 func (r *Reconciler) vouched(in inputs, w *work) *Failure {
@@ -69,7 +69,7 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 		case err != nil:
 			return refuse("commit %s is not signed by a key of %s: %v", short(at.String()), file, err)
 		case slices.ContainsFunc(signers, func(s signer) bool { return s.key == by && s.commits }):
-			c := ruling{commit: at, parent: parent, signers: signers, principals: principalsOf(signers, by), folder: r.cfg.Path}
+			c := ruling{commit: at, parent: parent, signers: signers, principals: principalsOf(signers, by)}
 			if failure := r.owned(in, rights, c); failure != nil {
 				return failure
 			}

@@ -74,7 +74,6 @@ const (
 	StateSuccess = "success" // published, or nothing to publish
 	StateFailure = "failure" // refused; nothing changed
 	StateError   = "error"   // could not be carried through, is tried again
-	StatePending = "pending" // waits for approval; nothing changed
 )
 
 // CommitStatus says what became of one source commit, as code hosts show it
@@ -110,7 +109,6 @@ type Status struct {
 	LastPass     time.Time      `json:"lastPass,omitzero"`
 	LastSuccess  time.Time      `json:"lastSuccess,omitzero"`
 	LastError    *Failure       `json:"lastError,omitempty"` // absent when the last pass was good
-	Waiting      *Waiting       `json:"waiting,omitempty"`   // absent when the newest commit needs no more approval
 	Warnings     diag.List      `json:"warnings,omitempty"`
 	LockPending  bool           `json:"lockPending,omitempty"` // addresses were allocated that the source's lock does not hold
 	Commits      []CommitStatus `json:"commits,omitempty"`     // newest first

@@ -64,9 +64,6 @@ func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	tree[FabricText] = text.Bytes()
 	packed := packedBefore(in.Previous, raw)
 	if packed == nil {
-		packed = packedBefore(in.Candidate, raw)
-	}
-	if packed == nil {
 		if packed, err = fabric.Compress(raw); err != nil {
 			return failed("base", err)
 		}

@@ -51,15 +51,6 @@ type Input struct {
 	// Previous is what is published now, empty at first. From it come sealed keys
 	// that need no change.
 	Previous Tree
-	// Candidate is what waits for approval, if something does: what did not change since
-	// keeps its revision, so that approvals of it hold.
-	Candidate Tree
-	// Approvals holds the files of the folder approvals beside the topology, by path
-	// below it.
-	Approvals Tree
-	// AllowOtherApprovers lets the topology's approvers replace those before them
-	// without their approval.
-	AllowOtherApprovers bool
 	// Patches holds the files of the folder patches beside the topology, by path
 	// below it; see patches.go for what goes where.
 	Patches Tree

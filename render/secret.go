@@ -24,16 +24,12 @@ func addSecrets(tree Tree, in Input) diag.List {
 		return failed("clusters", err)
 	}
 	sealed, err := in.Root.Seal(in.Topology, func(cluster string) []keys.Sealed {
-		var out []keys.Sealed
-		had := int64(0)
-		for _, from := range []Tree{in.Previous, in.Candidate} {
-			s := SealedOf(from, cluster)
-			// Somebody may have put another ciphertext under the same digest.
-			if revision := n.revisionOf(cluster, s.Ciphertext, s.Proof); revision > had {
-				out, had = append(out, s), revision
-			}
+		s := SealedOf(in.Previous, cluster)
+		// An attacker may have put another ciphertext under the same digest.
+		if n.revisionOf(cluster, s.Ciphertext, s.Proof) == 0 {
+			return nil
 		}
-		return out
+		return []keys.Sealed{s}
 	})
 	if err != nil {
 		return failed("clusters", err)

@@ -2,6 +2,7 @@ package render
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"golang.org/x/crypto/ssh"
 	"gopkg.in/yaml.v3"
@@ -39,24 +40,19 @@ func (n *notary) before(kind trust.Kind, signed trust.Signed) trust.Statement {
 	return said
 }
 
-// sign gives a signed statement: one of those before, the newest of which comes last,
-// where it says the same of a newer revision than the others; else a new one.
-func (n *notary) sign(kind trust.Kind, want trust.Statement, before ...trust.Signed) (trust.Signed, error) {
+// sign returns the published statement if it is about the same document, else a new one.
+func (n *notary) sign(kind trust.Kind, want trust.Statement, published trust.Signed) (trust.Signed, error) {
 	want.Clusterset = n.clusterset
-	newest := int64(0)
-	for _, signed := range before {
-		said := n.before(kind, signed)
-		if said.Revision > newest && said.Clusterset == want.Clusterset && said.Cluster == want.Cluster &&
-			said.SHA256 == want.SHA256 && said.Approvers.Equal(want.Approvers) {
-			return signed, nil
-		}
-		newest = max(newest, said.Revision)
-		// What another root key signed proves nothing, but its number is not given twice,
-		// unless it is far in the future.
-		var claimed trust.Statement
-		if json.Unmarshal([]byte(signed.Statement), &claimed) == nil && claimed.Revision <= n.now+3600 {
-			newest = max(newest, claimed.Revision)
-		}
+	said := n.before(kind, published)
+	if said.Revision > 0 && said.Clusterset == want.Clusterset && said.Cluster == want.Cluster && said.SHA256 == want.SHA256 {
+		return published, nil
+	}
+	newest := said.Revision
+	// A statement of another root key proves nothing. Its revision is not used twice,
+	// unless it is far in the future.
+	var claimed trust.Statement
+	if json.Unmarshal([]byte(published.Statement), &claimed) == nil && claimed.Revision <= n.now+3600 {
+		newest = max(newest, claimed.Revision)
 	}
 	// The time, as somebody may have taken away what was published: agents would
 	// refuse a number that they have seen.
@@ -79,36 +75,33 @@ func signFabric(in Input, packed []byte) ([]byte, diag.List) {
 	if err != nil {
 		return nil, failed("base", err)
 	}
-	waiting := fabricProof(in.Candidate).Signed
-	waiting.Approvals = nil // those count that are in the source today
-	signed, err := n.sign(trust.Fabric, trust.Statement{SHA256: trust.Hash(packed), Approvers: in.Topology.Spec.Trust.Approvers()}, published.Signed, waiting)
+	signed, err := n.sign(trust.Fabric, trust.Statement{SHA256: trust.Hash(packed)}, published.Signed)
 	if err != nil {
 		return nil, failed("base", err)
 	}
-	out := trust.Proof{Chain: chain, Changes: published.Changes, Signed: signed}
-	if signed.Statement != published.Statement {
-		out.Changes = trust.ExtendChanges(published)
+	return encodeProof(trust.Proof{Chain: chain, Signed: signed})
+}
+
+func encodeProof(p trust.Proof) ([]byte, diag.List) {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return nil, failed("base", fmt.Errorf("encode proof: %w", err))
 	}
-	if in.AllowOtherApprovers && !in.Topology.Spec.Trust.Approvers().Equal(inForce(out.Changes)) {
-		out.Changes = nil
+	if len(raw) > trust.MaxProof {
+		return nil, failed("base", fmt.Errorf("the proof of the fabric has %d bytes; agents accept %d", len(raw), trust.MaxProof))
 	}
-	return finishProof(in, out)
+	return raw, nil
 }
 
 // keptProof keeps what is published where there is no root key. Whose signature it
 // is cannot be told then; the agents look at that.
 func keptProof(in Input, packed []byte, published trust.Proof) ([]byte, diag.List) {
 	var said trust.Statement
-	asks := in.Topology.Spec.Trust.Approvers()
-	if json.Unmarshal([]byte(published.Statement), &said) == nil && said.SHA256 == trust.Hash(packed) && said.Approvers.Equal(asks) {
-		return finishProof(in, published)
+	if json.Unmarshal([]byte(published.Statement), &said) == nil && said.SHA256 == trust.Hash(packed) {
+		return encodeProof(published)
 	}
 	if in.Preview {
-		raw, err := json.Marshal(trust.Statement{Approvers: asks})
-		if err != nil {
-			return nil, failed("base", err)
-		}
-		return []byte(KnownLater), unapproved(in.Topology, trust.Proof{Changes: trust.ExtendChanges(published), Signed: trust.Signed{Statement: string(raw)}})
+		return []byte(KnownLater), nil
 	}
 	return nil, diag.List{{Severity: diag.Warning, Code: "unsigned", Path: "base",
 		Summary: "the fabric is not signed, as there is no root key: agents with pinned signers will refuse it",

@@ -19,7 +19,7 @@ func pinnedTo(t *testing.T, in render.Input) trust.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pins, err := trust.ParsePins([]byte(trust.PinFile(in.Topology.Metadata.Name, "c0", []string{trust.Line(today[0].PublicKey())}, trust.Approvers{})))
+	pins, err := trust.ParsePins([]byte(trust.PinFile(in.Topology.Metadata.Name, "c0", []string{trust.Line(today[0].PublicKey())})))
 	if err != nil {
 		t.Fatal(err)
 	}

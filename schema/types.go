@@ -58,7 +58,7 @@ type Spec struct {
 	DNS DNS `json:"dns,omitzero"`
 	// The generations of tunnel keys in force.
 	Keys Keys `json:"keys,omitzero"`
-	// Whose commits of the topology count, and who approves what comes of them.
+	// Whose commits of the topology count, and which keys sign published commits.
 	Trust Trust `json:"trust,omitzero"`
 	// Whether agents in Kubernetes serve metrics.
 	Metrics Metrics `json:"metrics,omitzero"`
@@ -81,7 +81,7 @@ type Spec struct {
 	Exports []Export `json:"exports,omitempty" owner:"namespace"`
 }
 
-// Trust says whose commits of the topology count, and who approves what comes of them.
+// Trust names whose commits of the topology count, and which keys sign published commits.
 type Trust struct {
 	// Path, from the folder of this file, of an allowed_signers file as ssh-keygen has
 	// it, of an OpenPGP key ring in armor, or of a file with both. Once a topology with
@@ -96,20 +96,13 @@ type Trust struct {
 	OpenPGPKeys []string `json:"openPGPKeys,omitempty"`
 	// Principals that may change everything: names from the first field of a line of the
 	// allowed_signers file, or patterns in which * stands for any characters. When it is
-	// set, each change that a commit makes must be owned by a principal that signed or
-	// approved the commit (hawser approve). When nothing has owners, every signer may
-	// change everything.
+	// set, each change that a commit makes must be owned by the principal that signed the
+	// commit. When nothing has owners, every signer may change everything.
 	Owners []string `json:"owners,omitempty"`
 	// Principals that may, besides owners, change the exports of certain namespaces, and
 	// the patterns of dynamicExports that match only these. If several items match a
 	// namespace, the owners of all of them own it.
 	Namespaces []NamespaceOwners `json:"namespaces,omitempty"`
-	// Who approves changes of the fabric, with SSH keys that the reconciler does not
-	// have. Agents act only on a fabric that threshold of these approved (hawser
-	// approve), and of those of the fabric before. At most 32.
-	Signers []Signer `json:"signers,omitempty"`
-	// How many of signers it takes, 1 to all of them.
-	Threshold int `json:"threshold,omitempty"`
 }
 
 // NamespaceOwners names the owners of what is exported from certain namespaces.
@@ -118,15 +111,6 @@ type NamespaceOwners struct {
 	Names []string `json:"names" required:"true"`
 	// Principals, as in trust.owners.
 	Owners []string `json:"owners" required:"true"`
-}
-
-// Signer is somebody who approves changes.
-type Signer struct {
-	// Name of the signer, a DNS label; unique. It is the name of the approval's file.
-	Name string `json:"name" required:"true"`
-	// The signer's public key, as ~/.ssh/id_ed25519.pub has it (any type that ssh-keygen
-	// signs with, those of security keys included).
-	Key string `json:"key" required:"true"`
 }
 
 // DynamicExports says which ServiceExports count that are made in a cluster and are

@@ -92,9 +92,6 @@ func printStatus(w io.Writer, s status.Status) error {
 		p.line("signers: none pinned, so that whatever is delivered counts (hawser keys signers)")
 	} else {
 		p.line("signers: %s; fabric at revision %d, keys at %d", strings.Join(s.Trust.Signers, ", "), s.Trust.Fabric, s.Trust.Keys)
-		if s.Trust.Threshold > 0 {
-			p.line("approvers: %d of %s", s.Trust.Threshold, strings.Join(s.Trust.Approvers, ", "))
-		}
 	}
 	for _, i := range s.Inputs {
 		since := ""

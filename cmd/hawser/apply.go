@@ -89,7 +89,6 @@ func (a *app) apply(ctx context.Context, args []string, f applyFlags) error {
 		if o.Signers, err = signers(s.set, f.buildFlags); err != nil {
 			return err
 		}
-		o.Approvers = s.set.Spec.Trust.Approvers()
 	}
 	if f.wait {
 		o.Wait = &apply.Wait{Timeout: f.timeout}

@@ -70,9 +70,8 @@ repeated: what is as it should be stays. The root key is the one of --root-key,
 HAWSER_ROOT_KEY, or keys/root.key beside the topology. At the end the command is printed
 that keeps publishing commits, for where the root key is to stay.
 
-Exit codes: 0 done, or there is nothing to do, 1 refused, a cluster failed, or the commit
-waits for approval, 2 error; with --dry-run 0 no change, 1 changes or errors of preflight,
-2 error.`,
+Exit codes: 0 done, or there is nothing to do, 1 refused or a cluster failed, 2 error;
+with --dry-run 0 no change, 1 changes or errors of preflight, 2 error.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.bootstrap(cmd.Context(), args, f) },
 	}
@@ -158,7 +157,7 @@ func (a *app) bootstrap(ctx context.Context, args []string, f bootstrapFlags) er
 	}
 	a.printFindings(p.Built.Warnings, p.Files)
 	b.Commit, b.Publish = p.Commit, p.Changed
-	o := apply.Options{Rules: f.rules, KeepCRDs: f.keep, Say: a.say, DryRun: true, Approvers: set.Spec.Trust.Approvers()}
+	o := apply.Options{Rules: f.rules, KeepCRDs: f.keep, Say: a.say, DryRun: true}
 	if o.Signers, err = signers(set, f.buildFlags); err == nil {
 		o.Setups, b.Delivery, err = f.setups(ctx, clusters, set, at, p.Built.Tree, o.Signers)
 	}
@@ -204,9 +203,6 @@ func (a *app) carryBootstrap(ctx context.Context, b bootstrapped, f bootstrapFla
 	out, failure := r.Once(ctx)
 	if failure != nil {
 		return a.refusal(failure)
-	}
-	if out.Waiting != nil {
-		return a.sayOutcome(out)
 	}
 	b.Published = out.Published
 	store, err := openRepo(ctx, repo.Config{URL: at.url, Auth: f.login()}, f.branch)

@@ -38,13 +38,12 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 		"init context":         several(contextNames),
 		"join context":         several(contextNames),
 
-		"against":         refsOrFolder,
-		"diff":            refsOrFolder,
-		"focus":           one(clusterNames),
-		"approve against": one(branchNames),
-		"branch":          one(branchNames),
-		"ref":             one(branchNames),
-		"publish-branch":  one(branchNames),
+		"against":        refsOrFolder,
+		"diff":           refsOrFolder,
+		"focus":          one(clusterNames),
+		"branch":         one(branchNames),
+		"ref":            one(branchNames),
+		"publish-branch": one(branchNames),
 
 		"file": topologyFiles,
 	}
@@ -70,7 +69,6 @@ func addCompletions(root *cobra.Command) {
 		"init":          firstArgument(folders),
 		"uninstall":     installed,
 		"leave":         firstArgument(one(clusterNames)),
-		"approve":       approvable,
 		"rollback":      firstArgument(one(publishedCommits)),
 		"explain":       fromAndTo,
 		"benchmark":     twoClusters,
@@ -337,18 +335,6 @@ func publishedCommits(cmd *cobra.Command, args []string, _ string) []string {
 		}
 	}
 	return out
-}
-
-// approvable completes a commit by the branches that are at one, and then the folder.
-func approvable(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	switch len(args) {
-	case 0:
-		_, out := references(cmd, nil)
-		return out, cobra.ShellCompDirectiveNoFileComp
-	case 1:
-		return folders(cmd, args, word)
-	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
 // installed completes clusters to take Hawser out of: the topology need not have them any

@@ -58,10 +58,6 @@ hawser graph --live --context fra,ams -o json`,
 		"firewall": `
 hawser firewall
 hawser firewall -o terraform-aws`,
-		"approve": `
-hawser approve --list
-hawser approve --key ~/.ssh/id_ed25519
-hawser approve 3f2a91c`,
 		"history": `
 hawser history
 hawser history -n 3 --repo https://git.example.com/infra.git -o json`,

@@ -27,10 +27,9 @@ func newKeysSignersCommand(a *app) *cobra.Command {
 		Short: "Show whose signatures the agents of a cluster are to trust",
 		Long: `Print the public keys that sign the fabric and the sealed keys, one for each root
 key of an epoch in force, as lines of an OpenSSH allowed_signers file:
-CLUSTERSET/CLUSTER KEYTYPE KEY, and those of trust.signers, with the threshold as a
-comment. Agents of the cluster that find them in the Secret
-` + render.TrustSecret + ` (key ` + render.TrustKey + `), or in the file of --trust, act on nothing
-that these did not sign and approve.
+CLUSTERSET/CLUSTER KEYTYPE KEY. Agents of the cluster that find them in the Secret
+` + render.TrustSecret + ` (key ` + render.TrustKey + `), or in the file of --trust, act only on
+documents with a signature of these keys.
 
     hawser keys signers --cluster g1 -o secret | kubectl --context g1 apply -f -
 
@@ -67,7 +66,7 @@ func (a *app) showSigners(args []string, f keysSignersFlags) error {
 	if err != nil {
 		return err
 	}
-	switch pins := trust.PinFile(set.Metadata.Name, f.cluster, keys, set.Spec.Trust.Approvers()); f.output {
+	switch pins := trust.PinFile(set.Metadata.Name, f.cluster, keys); f.output {
 	case "text":
 		_, err = a.out.Write([]byte(pins))
 		return err

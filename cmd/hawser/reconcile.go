@@ -46,12 +46,8 @@ pass --allow-mass-delete.
 
 Credentials: --git-token-file or HAWSER_GIT_TOKEN for HTTP, --ssh-key for SSH.
 
-With trust.signers in the topology, what changes the fabric goes to the branch
-PUBLISH-BRANCH-candidate first, and is published when so many of them have approved
-it as it takes (hawser approve).
-
-Exit codes: with --once 0 in force, 1 the commit was refused or waits for approval,
-2 it could not be carried through; with --dry-run 0 no change, 1 changes, 2 error.`,
+Exit codes: with --once 0 in force, 1 the commit was refused, 2 it could not be
+carried through; with --dry-run 0 no change, 1 changes, 2 error.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.reconcile(cmd.Context(), f) },
 	}
@@ -69,8 +65,6 @@ Exit codes: with --once 0 in force, 1 the commit was refused or waits for approv
 	flags.BoolVar(&c.AllowMassDelete, "allow-mass-delete", false, massDeleteHelp)
 	flags.StringVar(&c.AcceptCommit, "accept-commit", "", "let this commit (its whole hash) count, though nobody signed it whom trust.commits asks for")
 	flags.BoolVar(&c.AllowOtherRoot, "allow-other-root", false, allowOtherRoot)
-	flags.BoolVar(&c.AllowOtherApprovers, "allow-other-approvers", false,
-		"let trust.signers replace those in force without their approval, as their keys are lost: agents follow with other pins alone")
 	flags.StringVar(&c.Source.Cache, "cache", "", "folder for the mirror of a remote repository (default: in memory)")
 	authFlags(cmd, &c.Source.Auth)
 	flags.StringVar(&c.AuthorName, "author-name", authorName, "author of the commits")
@@ -174,10 +168,6 @@ func (a *app) refusal(f *reconciler.Failure) error {
 }
 
 func (a *app) sayOutcome(out *reconciler.Outcome) error {
-	if out.Waiting != nil {
-		return answer{fmt.Sprintf("%s (candidate %s on branch %s; %s is in force)", out.Waiting.Message(), out.Waiting.Candidate, out.Waiting.Branch,
-			cmp.Or(out.Published, "nothing"))}
-	}
 	text := "nothing to publish: " + cmp.Or(out.Published, "no commit") + " is in force"
 	if out.Changed {
 		text = "published " + out.Published

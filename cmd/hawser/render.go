@@ -121,18 +121,15 @@ func buildInput(t topology, published render.Tree, f buildFlags) (reconciler.Bui
 	if err != nil {
 		return reconciler.BuildInput{}, err
 	}
-	patches, approvals := render.Tree{}, render.Tree{}
+	patches := render.Tree{}
 	if t.lockFile != "" {
-		dir := filepath.Dir(t.file)
-		err := errors.Join(readInto(patches, filepath.Join(dir, reconciler.PatchesDir), "", checkout.Patches()),
-			readInto(approvals, filepath.Join(dir, render.ApprovalsDir), "", checkout.Patches()))
-		if err != nil {
+		if err := readInto(patches, filepath.Join(filepath.Dir(t.file), reconciler.PatchesDir), "", checkout.Patches()); err != nil {
 			return reconciler.BuildInput{}, err
 		}
 	}
 	return reconciler.BuildInput{
 		File: t.file, Topology: t.raw, LockFile: t.lockFile, Lock: t.lock,
-		Patches: patches, Approvals: approvals, Published: published, Root: root, RootFile: f.root, AllowOtherRoot: f.otherRoot,
+		Patches: patches, Published: published, Root: root, RootFile: f.root, AllowOtherRoot: f.otherRoot,
 		Image: f.image, Version: version, Now: time.Now(),
 	}, nil
 }

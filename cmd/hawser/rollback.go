@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -124,7 +125,7 @@ func (a *app) rollback(ctx context.Context, args []string, f rollbackFlags) erro
 		_, err := fmt.Fprintf(a.err, "%s is as it was at %.12s: there is nothing to bring back\n", t.file, to.source)
 		return err
 	}
-	in := reconciler.BuildInput{File: t.file, Topology: after.raw, LockFile: t.lockFile, Lock: after.lock, Patches: render.Tree{}, Approvals: render.Tree{},
+	in := reconciler.BuildInput{File: t.file, Topology: after.raw, LockFile: t.lockFile, Lock: after.lock, Patches: render.Tree{},
 		Published: have.tree, Image: f.image, Version: version, Now: time.Now(), Preview: true}
 	for name, raw := range before {
 		if inside, ok := strings.CutPrefix(name, path.Join(below, reconciler.PatchesDir)+"/"); ok {
@@ -249,4 +250,16 @@ func wasAt(store *repo.Store, commit repo.Hash, dir string) (map[string][]byte, 
 		out[path.Join(dir, reconciler.PatchesDir, inside)] = raw
 	}
 	return out, nil
+}
+
+// gitIn runs git in a folder and returns its output without the last line end.
+func gitIn(ctx context.Context, dir string, args ...string) (string, error) {
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
+		err = fmt.Errorf("git: %w: %s", err, text)
+	}
+	return strings.TrimRight(string(out), "\n"), err
 }

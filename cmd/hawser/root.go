@@ -139,7 +139,7 @@ refused commit), 2 the command could not do its work.`,
 		newValidateCommand(a), newFmtCommand(a), newAllocateCommand(a), newRenderCommand(a), newDiffCommand(a), newFirewallCommand(a), newExplainCommand(a), newGraphCommand(a),
 		newBootstrapCommand(a), newApplyCommand(a), newUninstallCommand(a),
 		newStatusCommand(a), newVerifyCommand(a), newDiagnoseCommand(a), newGatherCommand(a), newReportCommand(a), newUICommand(a),
-		newReconcileCommand(a), newApproveCommand(a), newHistoryCommand(a), newRollbackCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a), manual.Command(),
+		newReconcileCommand(a), newHistoryCommand(a), newRollbackCommand(a), newKeysCommand(a), newShowCommand(a), newLabCommand(), newVersionCommand(a), manual.Command(),
 	)
 	addExamples(root)
 	addCompletions(root)

@@ -154,9 +154,6 @@ func (in *Inputs) decodeKeys(sealed []byte) (*fabric.Keys, error) {
 	if keys.Cluster != in.config.Cluster {
 		return nil, fmt.Errorf("keys are those of cluster %s, not of %s", keys.Cluster, in.config.Cluster)
 	}
-	if err := in.fitKeys(keys); err != nil {
-		return nil, err
-	}
 	return keys, nil
 }
 
@@ -349,6 +346,5 @@ func (in *Inputs) Trust() *status.Trust {
 		return nil
 	}
 	s := in.signers.state
-	return &status.Trust{Signers: s.Signers, Fabric: s.Fabric, Keys: s.Keys,
-		Approvers: s.Approvers.Keys, Threshold: s.Threshold}
+	return &status.Trust{Signers: s.Signers, Fabric: s.Fabric, Keys: s.Keys}
 }

@@ -2,6 +2,7 @@ package input
 
 import (
 	"bytes"
+	"crypto/ecdh"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/base64"
@@ -141,4 +142,15 @@ func ikeKey(raw []byte) (fabric.Secret, error) {
 		return fabric.Secret{}, bad
 	}
 	return fabric.Secret(private.Seed()), nil
+}
+
+// isPrivate reports whether a secret is the private half of an X25519 key.
+func isPrivate(secret fabric.Secret, public string) bool {
+	private, err := ecdh.X25519().NewPrivateKey(secret[:])
+	return err == nil && base64.StdEncoding.EncodeToString(private.PublicKey().Bytes()) == public
+}
+
+// isSeed reports whether a secret is the seed of an Ed25519 key.
+func isSeed(seed fabric.Secret, public string) bool {
+	return base64.StdEncoding.EncodeToString(ed25519.NewKeyFromSeed(seed[:])[ed25519.SeedSize:]) == public
 }

@@ -280,3 +280,13 @@ func TestOwnKeys(t *testing.T) {
 		}
 	}
 }
+
+// epochOf returns the keys of an epoch; zero if absent.
+func epochOf(keys *fabric.Keys, epoch int) fabric.EpochKeys {
+	for _, e := range keys.Epochs {
+		if e.Epoch == epoch {
+			return e
+		}
+	}
+	return fabric.EpochKeys{}
+}

@@ -119,7 +119,7 @@ func TestTrust(t *testing.T) {
 	t.Parallel()
 	own, foreign := signerOf(t, "o"), signerOf(t, "f")
 	pin := func(s ssh.Signer) []byte {
-		return []byte(trust.PinFile("demo", "g1", []string{trust.Line(s.PublicKey())}, trust.Approvers{}))
+		return []byte(trust.PinFile("demo", "g1", []string{trust.Line(s.PublicKey())}))
 	}
 	first, second, evil := packedFor(t, "first"), packedFor(t, "second"), packedFor(t, "evil")
 
@@ -157,7 +157,7 @@ func TestTrust(t *testing.T) {
 	if text := n.in.fabric.state.Error; !strings.HasSuffix(text, "signers: line 1: not CLUSTERSET/CLUSTER KEYTYPE KEY") {
 		t.Errorf("error %q", text)
 	}
-	n.write("trust/signers", []byte(trust.PinFile("demo", "g2", []string{trust.Line(own.PublicKey())}, trust.Approvers{})))
+	n.write("trust/signers", []byte(trust.PinFile("demo", "g2", []string{trust.Line(own.PublicKey())})))
 	n.expect("pins of another cluster", "second", "other-cluster")
 
 	// The way out when the signing key is lost: other pins, with which revisions begin
@@ -177,7 +177,7 @@ func TestTrustRotation(t *testing.T) {
 	t.Parallel()
 	one, two := signerOf(t, "1"), signerOf(t, "2")
 	n := newSignedNode(t)
-	n.write("trust/signers", []byte(trust.PinFile("demo", "*", []string{trust.Line(one.PublicKey())}, trust.Approvers{})))
+	n.write("trust/signers", []byte(trust.PinFile("demo", "*", []string{trust.Line(one.PublicKey())})))
 	var chain []trust.Signed
 	for i, today := range [][]ssh.Signer{{one}, {one, two}, {two}} {
 		var err error
@@ -195,82 +195,4 @@ func TestTrustRotation(t *testing.T) {
 	n.write("fabric/fabric.json.gz", late)
 	n.write("fabric/fabric.sig", proofFor(t, late, 99, chain[:1], one))
 	n.expect("the first signer again", "c", "unknown-signer")
-}
-
-// TestTrustApprovals: what the signing key alone publishes changes nothing once a fabric
-// named approvers, over a restart too, nor on a node that begins with pins of them; other
-// pins are the way out when approvers lost their keys.
-func TestTrustApprovals(t *testing.T) {
-	t.Parallel()
-	root, alice, bob, eve := signerOf(t, "r"), signerOf(t, "a"), signerOf(t, "b"), signerOf(t, "e")
-	named := func(threshold int, of ...ssh.Signer) trust.Approvers {
-		out := trust.Approvers{Threshold: threshold}
-		for _, s := range of {
-			out.Keys = append(out.Keys, trust.Line(s.PublicKey()))
-		}
-		return out
-	}
-	two := named(2, alice, bob)
-	deliver := func(n *signedNode, domain string, revision int64, a trust.Approvers, by ...ssh.Signer) {
-		t.Helper()
-		packed := packedFor(t, domain)
-		signed, err := trust.Sign(trust.Fabric, trust.Statement{Clusterset: "demo", Revision: revision, SHA256: trust.Hash(packed), Approvers: a}, root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, key := range by {
-			armored, err := trust.Approve(signed.Statement, key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			signed.Approvals = append(signed.Approvals, armored)
-		}
-		raw, err := json.Marshal(trust.Proof{Signed: signed})
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.write("fabric/fabric.json.gz", packed)
-		n.write("fabric/fabric.sig", raw)
-	}
-	pins := func(a trust.Approvers) []byte {
-		return []byte(trust.PinFile("demo", "*", []string{trust.Line(root.PublicKey())}, a))
-	}
-
-	n := newSignedNode(t)
-	n.write("trust/signers", pins(trust.Approvers{}))
-	deliver(n, "first", 1, trust.Approvers{})
-	n.expect("nobody has to approve", "first", "")
-	deliver(n, "unable", 2, two)
-	n.expect("approvers who have not shown that they can", "first", "unapproved")
-	deliver(n, "second", 3, two, alice, bob)
-	n.expect("approvers, with their approval", "second", "")
-	n.expect("the same again", "second", "")
-	if got := n.in.Trust(); got.Threshold != 2 || len(got.Approvers) != 2 {
-		t.Errorf("trusts %+v", got)
-	}
-	deliver(n, "evil", 4, two)
-	n.expect("the signing key alone", "second", "unapproved")
-	n.restart()
-	n.expect("the signing key alone, after a restart", "second", "unapproved")
-	deliver(n, "evil", 5, trust.Approvers{}, alice)
-	n.expect("approvers removed by one of them", "second", "unapproved")
-	deliver(n, "evil", 6, named(1, eve), eve)
-	n.expect("approvers of the attacker's", "second", "unapproved")
-	deliver(n, "second", 3, two, alice, bob)
-	n.expect("what was approved last", "second", "")
-	deliver(n, "third", 7, two, bob, alice)
-	n.expect("a newer one", "third", "")
-	deliver(n, "second", 3, two, alice, bob)
-	n.expect("the older one, as it was approved", "third", "older")
-
-	young := newSignedNode(t)
-	young.write("trust/signers", pins(two))
-	deliver(young, "evil", 9, named(1, eve), eve)
-	young.expect("a new node with pinned approvers", "", "unapproved")
-	deliver(young, "third", 7, two, bob, alice)
-	young.expect("the same, with approvals", "third", "")
-
-	n.write("trust/signers", pins(named(1, eve)))
-	deliver(n, "out", 8, named(1, eve), eve)
-	n.expect("other pins", "out", "")
 }

@@ -70,9 +70,6 @@ type Trust struct {
 	Signers []string `json:"signers"`          // public keys, as authorized_keys has them
 	Fabric  int64    `json:"fabric,omitempty"` // the highest revision of the fabric; none older is taken
 	Keys    int64    `json:"keys,omitempty"`   // the same of the cluster's keys
-	// Approvers are public keys, Threshold of which must approve the next fabric.
-	Approvers []string `json:"approvers,omitempty"`
-	Threshold int      `json:"threshold,omitempty"`
 }
 
 // InputState says how fresh an input is.

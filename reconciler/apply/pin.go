@@ -84,7 +84,7 @@ func (c *Cluster) signFarewell(ctx context.Context, clusterset string, packed []
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.put(ctx, PinSecret(trust.PinFile(clusterset, "*", []string{trust.Line(signer.PublicKey())}, trust.Approvers{})), false); err != nil {
+	if _, err := c.put(ctx, PinSecret(trust.PinFile(clusterset, "*", []string{trust.Line(signer.PublicKey())})), false); err != nil {
 		return nil, err
 	}
 	return json.Marshal(trust.Proof{Signed: signed})

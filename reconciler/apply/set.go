@@ -37,8 +37,6 @@ type Options struct {
 	// Signers are pinned in clusters that have no pinned signers yet; public keys as
 	// authorized_keys has them.
 	Signers []string
-	// Approvers are pinned beside them.
-	Approvers trust.Approvers
 	// Setups are what clusters get besides what the tree has for them, by their names.
 	Setups map[string]Setup
 	Wait   *Wait // nil = do not wait
@@ -103,7 +101,7 @@ func (j *job) plan(ctx context.Context, o Options) (err error) {
 	if o.KeepCRDs {
 		j.want.leaveDefinitions()
 	}
-	j.want.Pins = trust.PinFile(j.want.Clusterset, j.cluster.Name, o.Signers, o.Approvers)
+	j.want.Pins = trust.PinFile(j.want.Clusterset, j.cluster.Name, o.Signers)
 	if setup, ok := o.Setups[j.cluster.Name]; ok {
 		j.want.setUp(setup)
 	}

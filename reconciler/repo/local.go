@@ -165,7 +165,7 @@ func (l *local) ask(ctx context.Context, branch string) (Hash, error) {
 // advance follows git's own protocol for a loose ref: create <ref>.lock, which
 // only one process can, compare, write, rename. go-git's compare-and-set locks
 // in a way that git does not honour.
-func (l *local) advance(ctx context.Context, branch string, from, to Hash, _ bool) error {
+func (l *local) advance(ctx context.Context, branch string, from, to Hash) error {
 	path := filepath.Join(l.dirs.common, filepath.FromSlash(l.ref(branch).String()))
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err

@@ -138,7 +138,7 @@ func (m *mirror) heads(ctx context.Context, auth transport.AuthMethod) (map[stri
 // advance pushes. The server compares the branch with what it advertised; that
 // this was from is checked by asking again when the push was refused, as the
 // texts of servers differ.
-func (m *mirror) advance(ctx context.Context, branch string, from, to Hash, force bool) error {
+func (m *mirror) advance(ctx context.Context, branch string, from, to Hash) error {
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
 	defer cancel()
 	auth, err := m.auth.method(m.protocol, m.user)
@@ -147,9 +147,6 @@ func (m *mirror) advance(ctx context.Context, branch string, from, to Hash, forc
 	}
 	target := plumbing.NewBranchReferenceName(branch)
 	spec := fmt.Sprintf("%s:%s", to, target)
-	if force {
-		spec = "+" + spec
-	}
 	opts := &git.PushOptions{RemoteName: remoteName, Auth: auth, Atomic: true, RefSpecs: []config.RefSpec{config.RefSpec(spec)}}
 	if !from.IsZero() {
 		opts.RequireRemoteRefs = []config.RefSpec{config.RefSpec(fmt.Sprintf("%s:%s", from, target))}

@@ -80,7 +80,7 @@ type backend interface {
 	candidates(name string) []plumbing.ReferenceName
 	// advance moves a branch, or gives ErrMoved when it is not at from. Unless forced, to
 	// has to follow from from where a server looks at that.
-	advance(ctx context.Context, branch string, from, to Hash, force bool) error
+	advance(ctx context.Context, branch string, from, to Hash) error
 	// checkedOut reports whether a work tree is on the branch.
 	checkedOut(branch string) (bool, error)
 	watch(ctx context.Context, changed func(), polls func(error))
@@ -288,16 +288,7 @@ func (s *Store) Ask(ctx context.Context, branch string) (Hash, error) {
 // is the zero hash. Nothing is moved and ErrMoved given when the branch is
 // somewhere else.
 func (s *Store) Advance(ctx context.Context, branch string, from, to Hash) error {
-	return s.move(ctx, branch, from, to, false)
-}
-
-// Replace is Advance to a commit that need not follow from where the branch is.
-func (s *Store) Replace(ctx context.Context, branch string, from, to Hash) error {
-	return s.move(ctx, branch, from, to, true)
-}
-
-func (s *Store) move(ctx context.Context, branch string, from, to Hash, force bool) error {
-	if err := s.advance(ctx, branch, from, to, force); err != nil {
+	if err := s.advance(ctx, branch, from, to); err != nil {
 		return fmt.Errorf("move branch %s of %s to %s: %w", branch, s.name, to, err)
 	}
 	return nil

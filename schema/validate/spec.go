@@ -44,7 +44,6 @@ func (c *checker) settings() {
 	}
 	c.epochs()
 	c.metrics()
-	c.signers()
 	c.openPGPKeys()
 	c.agent()
 	c.ui()

@@ -18,7 +18,6 @@ const (
 	OtherClusterset Reason = "other-clusterset" // it is for another clusterset
 	OtherCluster    Reason = "other-cluster"    // it is for another cluster, or this agent may not be one of it
 	Older           Reason = "older"            // the node had a newer one
-	Unapproved      Reason = "unapproved"       // too few of those who must approve it did
 )
 
 // Refusal says why a document is not acted on.
@@ -43,14 +42,12 @@ type State struct {
 	Signers    []string `json:"signers"`
 	Fabric     int64    `json:"fabric,omitempty"` // the highest revision of each kind
 	Keys       int64    `json:"keys,omitempty"`
-	// Approvers are those who must approve the next fabric.
-	Approvers
 }
 
 // Equal reports whether two states are the same.
 func (s State) Equal(o State) bool {
 	return slices.Equal(s.Pins, o.Pins) && s.Clusterset == o.Clusterset && slices.Equal(s.Signers, o.Signers) &&
-		s.Fabric == o.Fabric && s.Keys == o.Keys && s.Approvers.Equal(o.Approvers)
+		s.Fabric == o.Fabric && s.Keys == o.Keys
 }
 
 // Pinned gives the state for an agent of a cluster with these pins: what is
@@ -62,20 +59,13 @@ func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 	begin := State{}
 	for _, p := range pins {
 		lines = append(lines, p.String())
-		if p.Threshold > 0 {
-			lines = append(lines, thresholdLine(p.Threshold))
-		}
 		if !p.forCluster(cluster) {
 			continue
 		}
 		if begin.Clusterset != "" && p.Clusterset != begin.Clusterset {
 			return State{}, Refuse(OtherClusterset, "pinned signers are of two clustersets, %s and %s", begin.Clusterset, p.Clusterset)
 		}
-		if begin.Clusterset = p.Clusterset; p.Threshold == 0 {
-			begin.Signers = append(begin.Signers, p.Key)
-			continue
-		}
-		begin.Approvers = Approvers{Keys: append(begin.Approvers.Keys, p.Key), Threshold: p.Threshold}
+		begin.Clusterset, begin.Signers = p.Clusterset, append(begin.Signers, p.Key)
 	}
 	slices.Sort(lines)
 	lines = slices.Compact(lines)
@@ -87,9 +77,6 @@ func Pinned(pins []Pin, cluster string, remembered State) (State, error) {
 			}
 		}
 		return State{}, Refuse(OtherCluster, "no signer is pinned for cluster %s, only for %s", cluster, strings.Join(others, ", "))
-	}
-	if begin.Threshold > len(begin.Approvers.Keys) {
-		return State{}, Refuse(Unapproved, "%d approvers are pinned for cluster %s, and %d have to approve", len(begin.Approvers.Keys), cluster, begin.Threshold)
 	}
 	begin.Pins = lines
 	if slices.Equal(remembered.Pins, lines) && remembered.Clusterset == begin.Clusterset && len(remembered.Signers) > 0 {
@@ -132,16 +119,5 @@ func (s State) Admit(kind Kind, cluster string, document, proof []byte) (State, 
 		return s, Refuse(Older, "is revision %d, and this node had %d", said.Revision, *revision)
 	}
 	*revision = said.Revision
-	if kind == Keys {
-		return next, nil
-	}
-	inForce := s.Approvers.followApprovers(s.Clusterset, s.Fabric, before(p.Changes, said.Revision))
-	for _, a := range []Approvers{inForce, said.Approvers} {
-		if !a.Enough(p.Signed) {
-			return s, Refuse(Unapproved, "revision %d is approved by %d of the %d that it takes of %s", said.Revision, len(a.By(p.Signed)), a.Threshold,
-				strings.Join(a.Keys, ", "))
-		}
-	}
-	next.Approvers = said.Approvers
 	return next, nil
 }

@@ -6,7 +6,7 @@
 // Signatures are those of OpenSSH (PROTOCOL.sshsig), so that ssh-keygen -Y verify
 // checks them too, and signers are written as in its allowed_signers files.
 //
-// Called by nodeagent, which admits documents; by schema, render, reconciler, lab and
+// Called by nodeagent, which admits documents; by render, reconciler, lab and
 // cmd/hawser, which sign them or name signers.
 package trust
 
@@ -51,25 +51,18 @@ type Statement struct {
 	// Signers are public keys as authorized_keys has them, without comment. Where
 	// the kind is Signers they take the place of those before.
 	Signers []string `json:"signers,omitempty"`
-	// Approvers, of a fabric, are those who must approve it and the one after it.
-	Approvers
 }
 
 // Signed is a statement with its signatures.
 type Signed struct {
 	Statement  string   `json:"statement"`  // the very bytes that are signed
 	Signatures []string `json:"signatures"` // armored, one a signer
-	// Approvals are armored signatures of the statement in the namespace Approval.
-	Approvals []string `json:"approvals,omitempty"`
 }
 
 // Proof is what is delivered beside a document.
 type Proof struct {
 	// Chain leads from signers of earlier times to those of today, oldest first.
 	Chain []Signed `json:"chain,omitempty"`
-	// Changes are the statements of earlier fabrics that named other approvers than those
-	// before them, with their approvals, oldest first.
-	Changes []Signed `json:"changes,omitempty"`
 	Signed
 }
 
