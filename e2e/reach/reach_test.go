@@ -42,6 +42,7 @@ func TestReach(t *testing.T) {
 	s := newSpace(t)
 	counts := map[Place]map[Place]int{}
 	const through = Place("through") // in counts: a neighbour passed it on
+	accepted := map[bool]int{}       // ICMP errors, by whether they arrive
 	id := uint32(1)
 	for n := range topologies {
 		rng := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
@@ -68,6 +69,14 @@ func TestReach(t *testing.T) {
 					return
 				}
 			}
+			if e, about := w.failure(rng, p, out); about {
+				id++
+				arrives := set.ErrorCounts(own, e.from, e.remote)
+				if got := s.fails(e, id, arrives); got != arrives {
+					t.Fatalf("topology %d of seed %d: %+v: the ICMP error %+v arrives: %t, want %t\n%s", n, seed, p, e, got, arrives, w.text)
+				}
+				accepted[arrives]++
+			}
 			from := p.From
 			if p.Via != "" {
 				from = through
@@ -78,7 +87,10 @@ func TestReach(t *testing.T) {
 			counts[from][want.To]++
 		}
 	}
-	t.Logf("%d packets over %d topologies: %v", packets, topologies, counts)
+	t.Logf("%d packets over %d topologies: %v, ICMP errors: %v", packets, topologies, counts, accepted)
+	if packets >= 1000 && (accepted[true] == 0 || accepted[false] == 0) {
+		t.Errorf("ICMP errors that arrive, and others: %v", accepted)
+	}
 	// Each place has packets that arrive and such that do not, or nothing is proved.
 	for _, from := range []Place{Tunnel, through, Pod, Node} {
 		if packets >= 1000 && (counts[from][Nowhere] == 0 || len(counts[from]) < 2) {

@@ -128,6 +128,7 @@ const (
 	SetServed     = "served"
 	SetPods       = "pods"
 	SetPeers      = "peers"
+	SetErrors     = "errors"
 	SetSelf4      = "self4"
 	SetSelf6      = "self6"
 	SetVXLAN      = "vxlan"
@@ -177,6 +178,7 @@ func Sets() []Set {
 		{Name: SetServed, Doc: "UDP backends of this cluster's exports: nothing that nobody asked for comes to them", Key: service},
 		{Name: SetPods, Doc: "prefixes of this cluster's pods: who may ask for clusterset IPs and other clusters", Key: address, Interval: true},
 		{Name: SetPeers, Doc: "addresses of other clusters' gateways inside the tunnels", Key: address},
+		{Name: SetErrors, Doc: "source of an ICMP error, and the remote end of the flows that it may be about", Key: []Type{TypeAddr, TypeAddr}, Interval: true},
 		{Name: SetSelf4, Doc: "each node's address outside, and its own inside (IPv4): no node sends with another's", Key: []Type{TypeAddr, TypeAddr4}},
 		{Name: SetSelf6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}},
 		{Name: SetVXLAN, Doc: "where nodes and gateways take VXLAN, and load balancers of this cluster's gateways: nothing is forwarded there", Key: target},
@@ -234,6 +236,7 @@ const (
 	DropQuota     = "quota"
 	DropFlood     = "flood"
 	DropFormer    = "former"
+	DropError     = "error"
 )
 
 // Drops gives all of them.
@@ -256,6 +259,8 @@ func Drops() []Drop {
 			"find out why the pod opens so many connections (conntrack -L -s its address, on the gateway); limits.connections of the topology allows more"},
 		{DropFlood, "from another cluster's gateway for this one itself, faster than probes come",
 			"that gateway floods this one, and its links may seem dead: find out what sends there, or take its cluster out of the topology"},
+		{DropError, "an ICMP error out of a tunnel, from a cluster that is neither at the other end of the flow nor on the path there",
+			"nothing: no router on the path sends such an error, so find out which cluster does"},
 		{DropFormer, "WireGuard from the endpoint at which a gateway was reached until a second ago: such a packet would take the link back there",
 			"nothing: it was on its way when the link went to another endpoint"},
 	}

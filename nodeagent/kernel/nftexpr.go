@@ -34,6 +34,7 @@ type nftFamily struct {
 	behind   uint32 // the 32-bit register behind an address in register 1
 	icmp     byte
 	echo     byte   // ICMP type of an echo request
+	ctSrc    uint32 // conntrack key of the source address
 	ctDst    uint32 // conntrack key of the destination address
 }
 
@@ -41,11 +42,11 @@ func nftFamilies() [2]nftFamily {
 	return [2]nftFamily{
 		{
 			digit: "4", proto: unix.NFPROTO_IPV4, size: 4, src: 12, dst: 16, behind: nftRegWord1,
-			icmp: unix.IPPROTO_ICMP, echo: 8, ctDst: unix.NFT_CT_DST_IP,
+			icmp: unix.IPPROTO_ICMP, echo: 8, ctSrc: unix.NFT_CT_SRC_IP, ctDst: unix.NFT_CT_DST_IP,
 		},
 		{
 			digit: "6", proto: unix.NFPROTO_IPV6, size: 16, src: 8, dst: 24, behind: nftRegWord4,
-			icmp: unix.IPPROTO_ICMPV6, echo: 128, ctDst: unix.NFT_CT_DST_IP6,
+			icmp: unix.IPPROTO_ICMPV6, echo: 128, ctSrc: unix.NFT_CT_SRC_IP6, ctDst: unix.NFT_CT_DST_IP6,
 		},
 	}
 }
@@ -190,15 +191,20 @@ func (r *nftRule) natPrefixPort(kind expr.NATType, f nftFamily) *nftRule {
 		add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind, RegProtoMin: port, Prefix: true})
 }
 
-// ctOriginalDst loads the destination that the connection began with. The
-// expression type of the nftables module cannot name a direction for this key.
+// ctOriginalDst loads the destination that the connection began with.
 func (r *nftRule) ctOriginalDst(f nftFamily, register uint32) *nftRule {
+	return r.ctAddress(f.ctDst, nftCtOriginal, register)
+}
+
+// ctAddress loads an address of the connection as its packets of a direction have it. The
+// expression type of the nftables module cannot name a direction for these keys.
+func (r *nftRule) ctAddress(key uint32, direction byte, register uint32) *nftRule {
 	r.nest(unix.NFTA_LIST_ELEM, func() {
 		r.text(unix.NFTA_EXPR_NAME, "ct")
 		r.nest(unix.NFTA_EXPR_DATA, func() {
-			r.u32(unix.NFTA_CT_KEY, f.ctDst)
+			r.u32(unix.NFTA_CT_KEY, key)
 			r.u32(unix.NFTA_CT_DREG, register)
-			r.bytes(unix.NFTA_CT_DIRECTION, []byte{0})
+			r.bytes(unix.NFTA_CT_DIRECTION, []byte{direction})
 		})
 	})
 	return r

@@ -10,11 +10,12 @@ import (
 // TCP flags in their header byte, and bits of conntrack states and statuses
 // (nf_conntrack_common.h).
 const (
-	nftSyn       = 0x02
-	nftSynOrRst  = 0x06
-	nftCtReply   = 1      // IP_CT_DIR_REPLY
-	nftCtDNATted = 1 << 5 // IPS_DST_NAT
-	nftTCPOptMSS = 2      // the option's kind, and the offset of its value
+	nftSyn        = 0x02
+	nftSynOrRst   = 0x06
+	nftCtOriginal = 0      // IP_CT_DIR_ORIGINAL
+	nftCtReply    = 1      // IP_CT_DIR_REPLY
+	nftCtDNATted  = 1 << 5 // IPS_DST_NAT
+	nftTCPOptMSS  = 2      // the option's kind, and the offset of its value
 )
 
 func nftFilterChains(t desired.Table) []nftChain {
@@ -249,12 +250,41 @@ func nftLocal() []nftChain {
 		}).dropAs(desired.DropFlood))
 	}
 	c.rules = append(c.rules, nftNew().goTo("inbound"))
+	gateways.rules = append(gateways.rules, nftToErrors()...)
 	gateways.rules = append(gateways.rules,
 		nftNew().dport(unix.IPPROTO_UDP, desired.ProbePort).accept(),
 		nftNew().dport(unix.IPPROTO_TCP, desired.FeedPort).accept(),
 		nftNew().protocols(unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6).accept(),
 	)
-	return []nftChain{gateways, c}
+	return []nftChain{nftErrors(), gateways, c}
+}
+
+// nftToErrors sends ICMP errors about known flows to the chain errors. Of a flow that a
+// conntrack helper expects, the rules for all flows decide.
+func nftToErrors() []*nftRule {
+	var rules []*nftRule
+	for _, f := range nftFamilies() {
+		rules = append(rules, nftNew().l4proto(f.icmp).add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
+			bits(nftHostOrder(expr.CtStateBitRELATED), expr.CmpOpNeq).goTo("errors"))
+	}
+	return rules
+}
+
+// nftErrors accepts an ICMP error from the cluster at the remote end of its flow, or from a
+// cluster on the path there. The remote end is the source of the flow's packets in the
+// direction in which the error goes. Redirects come from no router of a tunnel.
+func nftErrors() nftChain {
+	c := nftChain{name: "errors"}
+	for i, f := range nftFamilies() {
+		c.rules = append(c.rules, nftNew().icmpType(f, []byte{nftRedirect4, nftRedirect6}[i]).dropAs(desired.DropError))
+		for _, direction := range []byte{nftCtOriginal, nftCtReply} {
+			c.rules = append(c.rules, nftNew().
+				add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(direction).
+				family(f).saddr(f).ctAddress(f.ctSrc, direction, f.behind).in(desired.SetErrors, f).accept())
+		}
+	}
+	c.rules = append(c.rules, nftNew().dropAs(desired.DropError))
+	return c
 }
 
 // What a gateway of another cluster may send to this one itself, without TCP. A cluster
@@ -266,11 +296,7 @@ const (
 
 // nftInbound is what others may reach through a tunnel.
 func nftInbound() nftChain {
-	c := nftChain{name: "inbound", rules: []*nftRule{
-		nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
-			bits(nftHostOrder(expr.CtStateBitRELATED), expr.CmpOpNeq).accept(),
-		nftAnswers().accept(),
-	}}
+	c := nftChain{name: "inbound", rules: append(nftToErrors(), nftAnswers().accept())}
 	for _, f := range nftFamilies() {
 		c.rules = append(c.rules,
 			nftNew().family(f).saddr(f).ctOriginalDst(f, f.behind).in(desired.SetAllowed, f).accept(),

@@ -124,12 +124,36 @@ func (v *view) addFilter() {
 			}
 		}
 	}
+	for _, r := range v.remotes {
+		v.addErrors(r)
+	}
 	for _, e := range v.exports {
 		if part := e.Part(v.own.Name); part != nil {
 			v.restrict(e, part)
 			v.admitMapped(e, part)
 		}
 		v.addOffers(e)
+	}
+}
+
+// addErrors adds the sources whose ICMP errors count for flows with a cluster: its own, and
+// those of clusters that may forward between it and this one.
+func (v *view) addErrors(r *remote) {
+	ends := disjoint(slices.Concat(r.visible, r.tunnels()))
+	for _, name := range append([]string{r.Name}, v.net.Between(v.own.Name, r.Name)...) {
+		from := v.byName[name]
+		if from == nil {
+			continue
+		}
+		for _, source := range disjoint(slices.Concat(from.sources, from.tunnels())) {
+			for _, end := range ends {
+				if fam := fabric.Family(end.Addr()); fam == fabric.Family(source.Addr()) && v.uses(fam) {
+					v.elements.add(desired.Element{
+						Set: desired.SetErrors, Family: fam, ID: cidr.Text(source) + " . " + cidr.Text(end), Origin: clusterPath(r.Name),
+					})
+				}
+			}
+		}
 	}
 }
 

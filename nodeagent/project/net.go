@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"hawser.dev/hawser/internal/spread"
@@ -103,6 +104,21 @@ func (n Net) reach(from, without string) map[string]bool {
 		}
 	}
 	return seen
+}
+
+// Between returns the clusters that may forward what two clusters send to each other, over
+// links of either shape; sorted.
+func (n Net) Between(a, b string) []string {
+	if n.Mesh() {
+		return nil
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(n.reach(a, b))) {
+		if name != a && n.Passes(name) && n.reach(name, a)[b] {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // Sources gives the clusters whose packets may come to a cluster over its link

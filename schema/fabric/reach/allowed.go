@@ -157,6 +157,35 @@ func (s *site) answersVIP(a netip.Addr) bool {
 	})
 }
 
+// ErrorCounts reports whether a gateway of a cluster accepts, out of a tunnel, an ICMP error
+// from an address about a flow whose remote end is another address: from the same cluster,
+// or from one that may forward between the two.
+func (set *Set) ErrorCounts(own string, from, remote netip.Addr) bool {
+	s := site{set, set.clusters[own], nil}
+	if s.own == nil {
+		return false
+	}
+	end := s.owner(remote)
+	graph := s.fabric.Graph()
+	for i := range s.fabric.Clusters {
+		c := &s.fabric.Clusters[i]
+		if c.Name == own || end == "" || !s.sends(c, from) && !hasGateway(c, from) {
+			continue
+		}
+		if c.Name == end || graph.Passes(c.Name) && s.leads(own, c.Name, end) && s.leads(c.Name, end, own) {
+			return true
+		}
+	}
+	return false
+}
+
+// leads reports whether there is a path between two clusters without a third one.
+func (s *site) leads(from, to, without string) bool {
+	graph := s.fabric.Graph()
+	alive := func(a, b string) bool { return a != without && b != without }
+	return len(graph.Paths(from, alive)[to]) > 0
+}
+
 // forGateways: messages about links, the feed, and echo requests.
 func forGateways(p Packet) bool {
 	switch p.Protocol {
