@@ -182,6 +182,9 @@ func (w *world) packet(rng *rand.Rand) Packet {
 		if p.From == Tunnel && rng.IntN(12) == 0 {
 			dst = pick(rng, w.fabric.Cluster(own).Gateways[0].Addresses...)
 		}
+		if rng.IntN(20) == 0 {
+			dst = pick(rng, w.fabric.DNS.Addresses()...)
+		}
 		if mapped := w.mapped(); p.From == Tunnel && p.Protocol == "udp" && len(mapped) > 0 && rng.IntN(3) == 0 {
 			dst = pick(rng, mapped...)
 		}
@@ -192,6 +195,9 @@ func (w *world) packet(rng *rand.Rand) Packet {
 		sport, dport := uint16(20000+rng.IntN(40000)), uint16(pick(rng, 80, 81, 53, 54, 8080, 8081, 8053, 8054, 9999, desired.ProbePort, desired.FeedPort, 4806, 4808, desired.VXLANPort))
 		if p.Protocol == "udp" && p.From == Tunnel && rng.IntN(2) == 0 {
 			sport = uint16(pick(rng, 53, 54))
+		}
+		if slices.Contains(w.fabric.DNS.Addresses(), dst) {
+			dport = uint16(pick(rng, 53, 9999))
 		}
 		if p.Protocol == "icmp" {
 			dport = 0

@@ -129,6 +129,7 @@ const (
 	SetPods       = "pods"
 	SetPeers      = "peers"
 	SetErrors     = "errors"
+	SetDNS        = "dns"
 	SetSelf4      = "self4"
 	SetSelf6      = "self6"
 	SetVXLAN      = "vxlan"
@@ -178,6 +179,7 @@ func Sets() []Set {
 		{Name: SetServed, Doc: "UDP backends of this cluster's exports: nothing that nobody asked for comes to them", Key: service},
 		{Name: SetPods, Doc: "prefixes of this cluster's pods: who may ask for clusterset IPs and other clusters", Key: address, Interval: true},
 		{Name: SetPeers, Doc: "addresses of other clusters' gateways inside the tunnels", Key: address},
+		{Name: SetDNS, Doc: "addresses of this node's DNS server", Key: address},
 		{Name: SetErrors, Doc: "source of an ICMP error, and the remote end of the flows that it may be about", Key: []Type{TypeAddr, TypeAddr}, Interval: true},
 		{Name: SetSelf4, Doc: "each node's address outside, and its own inside (IPv4): no node sends with another's", Key: []Type{TypeAddr, TypeAddr4}},
 		{Name: SetSelf6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}},
@@ -237,6 +239,7 @@ const (
 	DropFlood     = "flood"
 	DropFormer    = "former"
 	DropError     = "error"
+	DropResolver  = "resolver"
 )
 
 // Drops gives all of them.
@@ -261,6 +264,8 @@ func Drops() []Drop {
 			"that gateway floods this one, and its links may seem dead: find out what sends there, or take its cluster out of the topology"},
 		{DropError, "an ICMP error out of a tunnel, from a cluster that is neither at the other end of the flow nor on the path there",
 			"nothing: no router on the path sends such an error, so find out which cluster does"},
+		{DropResolver, "for this node's DNS server, from an address that is no pod's or node's of this cluster",
+			"put the prefix into the cluster's podCIDRs if pods have it; other hosts ask the cluster's own DNS"},
 		{DropFormer, "WireGuard from the endpoint at which a gateway was reached until a second ago: such a packet would take the link back there",
 			"nothing: it was on its way when the link went to another endpoint"},
 	}

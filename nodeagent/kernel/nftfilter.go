@@ -61,6 +61,9 @@ func nftFilterChains(t desired.Table) []nftChain {
 		outgoing.rules = append(outgoing.rules, nftKeepInside(f, nftNew().notLink(expr.MetaKeyOIFNAME, desired.LinkPrefix)))
 	}
 	outgoing.rules = append(outgoing.rules, nftAnswers().link(expr.MetaKeyOIFNAME, desired.LinkPrefix).goTo("revoked"))
+	for _, f := range nftFamilies() {
+		input.rules = append(input.rules, nftNew().family(f).daddr(f).in(desired.SetDNS, f).jump("resolver"))
+	}
 	input.rules = append(input.rules,
 		nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).jump("nodes"),
 		nftNew().ours(expr.MetaKeyIIFNAME, desired.NodeLink).goTo("local"),
@@ -76,13 +79,30 @@ func nftFilterChains(t desired.Table) []nftChain {
 	for _, f := range nftFamilies() {
 		chains = append(chains, nftOverlay(f))
 	}
-	chains = append(append(chains, nftForwardChains()...), outgoing, nftNodes())
+	chains = append(append(chains, nftForwardChains()...), outgoing, nftNodes(), nftResolver())
 	chains = append(append(chains, nftLocal()...), nftInbound(), nftReturnOnly(), input)
 	return append(chains, nftMSS(), nftClamp(t))
 }
 
 // dropAs drops and counts.
 func (r *nftRule) dropAs(reason string) *nftRule { return r.goTo(desired.Drop{Reason: reason}.Chain()) }
+
+// nftResolver accepts packets for the DNS server's address from pods, from nodes and from
+// this host. The kernel accepts them from every network that the node is connected to.
+func nftResolver() nftChain {
+	accept := func(r *nftRule) *nftRule { return r.verdict(expr.VerdictReturn, "") }
+	c := nftChain{name: "resolver", rules: []*nftRule{
+		accept(nftNew().link(expr.MetaKeyIIFNAME, "lo\x00")),
+		accept(nftNew().link(expr.MetaKeyIIFNAME, desired.NodeLink)),
+	}}
+	for _, f := range nftFamilies() {
+		for _, set := range []string{desired.SetPods, desired.SetNodes} {
+			c.rules = append(c.rules, accept(nftNew().family(f).saddr(f).in(set, f)))
+		}
+	}
+	c.rules = append(c.rules, nftNew().dropAs(desired.DropResolver))
+	return c
+}
 
 // nftNodes accepts VXLAN from nodes of the cluster, and only plain IPv4 and IPv6 inside:
 // the kernel removes VLAN tags after this chain, so the address behind one would not be

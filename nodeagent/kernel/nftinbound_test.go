@@ -383,6 +383,51 @@ func TestNftStrangers(t *testing.T) {
 	l.drops("tunnel", 4)
 }
 
+// TestNftResolver: the DNS server answers pods, nodes and the host itself. To a host on the
+// network of a node, and to another cluster, it is silent.
+func TestNftResolver(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	beside := nftNewNS(t)
+	beside.up("lo")
+	nftJoinNS(l.node, "eth1", beside, "eth0")
+	l.node.address("eth1", "192.168.9.1/24", "fd00:99::1/64")
+	beside.address("eth0", "192.168.9.2/24", "192.168.9.3/24", "fd00:99::2/64", "fd00:99::3/64")
+	beside.route("0.0.0.0/0", "192.168.9.1")
+	beside.route("::/0", "fd00:99::1")
+	node := nftNewNS(t)
+	node.up("lo")
+	nftJoinNS(l.node, "hw-vx0", node, "hw-vx0")
+	l.node.address("hw-vx0", "192.168.8.1/24")
+	node.address("hw-vx0", "192.168.8.2/24")
+	node.route("0.0.0.0/0", "192.168.8.1")
+	const dns, dns6 = "169.254.73.53", "fd68::53"
+	l.node.address("lo", dns+"/32", dns6+"/128")
+	for _, network := range []string{"tcp", "udp"} {
+		l.node.serve(network, dns+":53", "["+dns6+"]:53", dns+":54", "192.168.9.1:53")
+	}
+	l.elements("dns4 "+dns, "dns6 "+dns6, "nodes4 192.168.9.3", "nodes6 fd00:99::3", "tunnels4 "+nftTun, "direct4 0.0.0.0/0")
+	for _, network := range []string{"tcp", "udp"} {
+		l.sees(l.pod, network, nftPod+":0", dns+":53")
+		l.sees(l.pod, network, "["+nftPod6+"]:0", "["+dns6+"]:53")
+		l.sees(l.node, network, "", dns+":53")
+		l.sees(l.node, network, "", "["+dns6+"]:53")
+		l.sees(l.node, network, dns+":0", dns+":53")
+		l.sees(beside, network, "192.168.9.3:0", dns+":53")
+		l.sees(beside, network, "[fd00:99::3]:0", "["+dns6+"]:53")
+		l.sees(node, network, "", dns+":53")
+		l.dropped(beside, network, "192.168.9.2:0", dns+":53")
+		l.dropped(beside, network, "[fd00:99::2]:0", "["+dns6+"]:53")
+		l.dropped(l.remote, network, nftRemote+":0", dns+":53")
+		l.dropped(beside, network, "192.168.9.2:0", dns+":54")
+		// The node's other addresses are not concerned.
+		l.sees(beside, network, "192.168.9.2:0", "192.168.9.1:53")
+	}
+	l.ping(l.pod, dns, true)
+	l.ping(beside, dns, false)
+	l.drops("resolver", 6)
+}
+
 // drops demands that so many packets, or more, were dropped for a reason.
 func (l *nftLab) drops(reason string, least uint64) {
 	l.t.Helper()

@@ -30,6 +30,9 @@ func (v *view) addEveryNode() {
 		v.elements.prefix(desired.SetPods, p, netip.Prefix{}, clusterPath(v.own.Name)+".podCIDRs")
 	}
 	v.addNodes()
+	for _, dns := range v.used(v.in.Fabric.DNS.Addresses()) {
+		v.elements.addr(desired.SetDNS, dns, netip.Addr{}, "dns")
+	}
 	for _, e := range v.exports {
 		for i := range e.Clusters {
 			if part := &e.Clusters[i]; v.byName[part.Name] != nil {
@@ -137,7 +140,7 @@ func (v *view) addFilter() {
 }
 
 // addErrors adds the sources whose ICMP errors count for flows with a cluster: its own, and
-// those of clusters that may forward between it and this one.
+// the sources of clusters that may forward between it and this one.
 func (v *view) addErrors(r *remote) {
 	ends := disjoint(slices.Concat(r.visible, r.tunnels()))
 	for _, name := range append([]string{r.Name}, v.net.Between(v.own.Name, r.Name)...) {

@@ -26,6 +26,9 @@ func (set *Set) Allowed(facts Facts, own string, p Packet) Verdict {
 	if s.own == nil {
 		return nowhere()
 	}
+	if slices.Contains(s.fabric.DNS.Addresses(), p.Dst.Addr()) {
+		return s.toServer(p)
+	}
 	switch p.From {
 	case Tunnel:
 		return s.fromTunnel(p)
@@ -33,6 +36,14 @@ func (set *Set) Allowed(facts Facts, own string, p Packet) Verdict {
 		return s.fromInside(p)
 	}
 	return nowhere()
+}
+
+// toServer: the address of the node's DNS server is for pods and nodes alone.
+func (s *site) toServer(p Packet) Verdict {
+	if p.From == Tunnel || p.From == Beside {
+		return nowhere()
+	}
+	return Verdict{To: Host, Dst: []netip.AddrPort{p.Dst}}
 }
 
 func (s *site) fromTunnel(p Packet) Verdict {
