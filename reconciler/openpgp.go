@@ -99,7 +99,7 @@ func (p *openPGP) signed(s *repo.Store, commit repo.Hash) (bool, error) {
 // vouch gives the trailer that says what sign would, for a commit that another kind of
 // signature stands in.
 func (s *signatures) vouch(raw []byte) (string, error) {
-	signature, err := sshsig.Sign(bytes.NewReader(raw), s.with, sshsig.HashSHA512, gitNamespace)
+	signature, err := sshsig.Sign(bytes.NewReader(raw), s.published, sshsig.HashSHA512, gitNamespace)
 	if err != nil {
 		return "", fmt.Errorf("sign commit: %w", err)
 	}

@@ -183,7 +183,7 @@ func (r *Reconciler) Preview(ctx context.Context) (*Preview, *Failure) {
 		return nil, failure
 	}
 	return &Preview{Built: w.built, Published: w.have, Files: w.files, Commit: in.source.String(),
-		Changed: w.own != in.published || !w.built.Tree.Equal(w.found)}, nil
+		Changed: w.own.Commit != in.published || !w.built.Tree.Equal(w.found)}, nil
 }
 
 // work is what a pass reads and builds.
@@ -191,12 +191,11 @@ type work struct {
 	have  render.Tree // what this reconciler published last
 	found render.Tree // what is on the publish branch now
 	built *Built
-	// own is the commit of the publish branch that have is from; zero = none.
-	own    repo.Hash
-	was    record      // what own says of its source
-	signed *signatures // nil = no root key that serves an epoch
-	sign   func([]byte) (string, error)
-	pgp    *openPGP // nil = published commits have SSH signatures
+	// own is the published commit that have is from; zero = none.
+	own    PublishedCommit
+	keys   publicKeys
+	signed *signatures // nil without a root key
+	pgp    *openPGP    // nil = published commits have SSH signatures
 	// signers is the path of the allowed_signers file by which the next commits are
 	// judged; empty = they are not.
 	signers string
@@ -238,11 +237,8 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 			return nil, fail(ReasonPublish, revision, err)
 		}
 	}
-	w.have, w.own = w.found, in.published
+	w.have, w.own = w.found, PublishedCommit{Commit: in.published}
 	if err := r.trusted(in, w, root, topology); err != nil {
-		return nil, fail(ReasonPublish, revision, err)
-	}
-	if w.was, err = r.recorded(w.own); err != nil {
 		return nil, fail(ReasonPublish, revision, err)
 	}
 	if failure := r.vouched(in, w); failure != nil {
@@ -265,6 +261,11 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 			"so that nobody could say who owns the changes: this is a fault of hawser, please report it with the topology"))
 	}
 	w.built = built
+	if root != nil {
+		if w.signed, err = newSignatures(root, built.Set.Metadata.Name, built.Set.Spec.Keys.Epochs); err != nil {
+			return nil, fail(ReasonKeys, revision, err)
+		}
+	}
 	var failure *Failure
 	if w.signers, failure = r.signersFile(in, built); failure != nil {
 		return nil, failure
@@ -273,26 +274,21 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	return w, built.Admit(w.have, rules, revision, w.files)
 }
 
-// trusted has the work begin with what was signed, where there is a key to tell.
+// trusted has the work begin with the newest published commit that is signed.
 func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byte) error {
-	set, _, list := load.Topology(r.topologyPath(), topology)
-	if root == nil || list.HasErrors() { // which the build tells
+	set, _, list := load.Decode(r.topologyPath(), topology)
+	if root == nil || list.HasErrors() { // which the build reports
 		return nil
 	}
-	s, err := newSignatures(root, set, w.found)
-	if err != nil || s == nil {
-		return nil // no root key serves an epoch, which the build tells
-	}
-	w.signed, w.sign = s, s.sign
-	own, err := r.own(in, s)
-	if err != nil {
+	var err error
+	if w.keys, err = newPublicKeys(root, set.Metadata.Name); err != nil {
 		return err
 	}
-	if own != in.published {
-		w.own = own
-		if w.have, err = r.publish.Tree(own); err != nil {
-			return err
-		}
+	if w.own, err = r.own(in, w.keys.signers, set.Metadata.Name); err != nil {
+		return err
 	}
-	return nil
+	if w.own.Commit != in.published {
+		w.have, err = r.publish.Tree(w.own.Commit)
+	}
+	return err
 }

@@ -12,15 +12,6 @@ import (
 	"hawser.dev/hawser/reconciler/repo"
 )
 
-// Trailers of a published commit (git-interpret-trailers(1)).
-const (
-	TrailerSource = "Source-Commit"
-	TrailerDigest = "Fabric-Digest"
-	// TrailerSigners is the path of the allowed_signers file of the source commit, where
-	// the topology asks for signed commits.
-	TrailerSigners = "Allowed-Signers"
-)
-
 // carry brings what was built to the publish branch, and a new lock to the
 // source branch.
 func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *Failure) {
@@ -37,9 +28,9 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 	}
 	out.Source = r.revision(in.source)
 	// A published commit names the source commit from which on commits have to be signed.
-	out.Changed = out.Changed || w.was.signers != w.signers || w.signers != "" && w.was.source != in.source.String()
+	out.Changed = out.Changed || w.own.Signers != w.signers || w.signers != "" && w.own.Source != in.source.String()
 	// Flux and Argo CD verify the newest commit of the branch, so an unsigned one is replaced.
-	out.Changed = out.Changed || w.own != in.published
+	out.Changed = out.Changed || w.own.Commit != in.published
 	if w.pgp != nil && w.signed != nil && !out.Changed {
 		signed, err := w.pgp.signed(r.publish, in.published)
 		if err != nil {
@@ -75,11 +66,15 @@ func (r *Reconciler) keepLock(ctx context.Context, source repo.Hash, w *work) (r
 			"commit", source.String(), "next", "hawser allocate")
 		return source, true, nil
 	}
-	commit, err := r.source.Write(repo.Commit{
-		Parent: source, Files: map[string][]byte{r.lockPath(): w.built.Lock}, Keep: true, Sign: w.sign,
+	c := repo.Commit{
+		Parent: source, Files: map[string][]byte{r.lockPath(): w.built.Lock}, Keep: true,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
-		Message: "allocate addresses\n\n" + TrailerSource + ": " + source.String() + "\n",
-	})
+		Message: "allocate addresses\n\n" + signedTrailers(kindLock, r.nextRevision(w), source.String()),
+	}
+	if w.signed != nil {
+		c.Sign = w.signed.signLock
+	}
+	commit, err := r.source.Write(c)
 	if err == nil {
 		err = r.source.Advance(ctx, r.cfg.SourceBranch, source, commit)
 	}
@@ -99,7 +94,10 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *work) (repo.
 	c := repo.Commit{
 		Parent: in.published, Files: w.built.Tree,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
-		Message: r.message(in.source, w), Sign: w.sign,
+		Message: r.message(in.source, w),
+	}
+	if w.signed != nil {
+		c.Sign = w.signed.signPublished
 	}
 	if w.pgp != nil && w.signed != nil {
 		c.Vouch, c.Sign = w.signed.vouch, w.pgp.sign
@@ -125,8 +123,19 @@ func (r *Reconciler) message(source repo.Hash, w *work) string {
 	if err != nil {
 		subject = ""
 	}
-	return fmt.Sprintf("%s: publish %s\n\n%s\n\n", w.built.Set.Metadata.Name, short(source.String()), subject) +
-		record{source.String(), w.signers, w.built.Digest}.trailers()
+	text := fmt.Sprintf("%s: publish %s\n\n%s\n\n", w.built.Set.Metadata.Name, short(source.String()), subject) +
+		signedTrailers(kindPublished, r.nextRevision(w), source.String()) +
+		fmt.Sprintf("%s: %s\n", TrailerDigest, w.built.Digest)
+	if w.signers != "" {
+		text += fmt.Sprintf("%s: %s\n", TrailerSigners, w.signers)
+	}
+	return text
+}
+
+// nextRevision returns the revision of the next commit: the time, or one more than before,
+// so that it grows if the clock goes back.
+func (r *Reconciler) nextRevision(w *work) int64 {
+	return max(w.own.Revision+1, r.cfg.Now().Unix())
 }
 
 func short(commit string) string { return commit[:min(len(commit), 12)] }

@@ -2,87 +2,95 @@ package reconciler
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/hiddeco/sshsig"
 	"golang.org/x/crypto/ssh"
 
 	"hawser.dev/hawser/reconciler/repo"
-	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/render/keys"
-	"hawser.dev/hawser/schema"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// gitNamespace is that of signatures of commits (git-commit(1), gpg.format=ssh).
+// gitNamespace is the namespace of signatures of commits (git-commit(1), gpg.format=ssh).
 const gitNamespace = "git"
 
-// signatures are those of published commits. Whoever may push to the publish
-// branch can put anything there; only what is signed counts as published.
-type signatures struct {
-	with  ssh.Signer
-	valid []string // public keys, as authorized_keys has them
+// publicKeys are the keys whose signatures count for a clusterset, in the format of
+// authorized_keys.
+type publicKeys struct {
+	signers []string // of published commits
+	locks   []string // of commits of the lock
 }
 
-// newSignatures gives those that count for who has a root key and finds a tree on the
-// publish branch. Signers that took the place of one of the root's count as well: a
-// root key that is too old must meet what was published since, to be refused for it.
-func newSignatures(root *keys.Root, set *schema.ClusterSet, found render.Tree) (*signatures, error) {
-	today, all, err := root.Signers(set.Metadata.Name, set.Spec.Keys.Epochs)
-	if err != nil || len(today) == 0 {
-		return nil, err
+// newPublicKeys derives the public keys of all root keys.
+func newPublicKeys(root *keys.Root, clusterset string) (publicKeys, error) {
+	var out publicKeys
+	_, signers, err := root.Signers(clusterset, nil)
+	if err != nil {
+		return out, err
 	}
-	// The newest one: it is there still when the others are dropped.
-	out := &signatures{with: today[len(today)-1]}
-	for _, s := range all {
-		out.valid = append(out.valid, trust.Line(s.PublicKey()))
+	_, locks, err := root.LockSigners(clusterset, nil)
+	if err != nil {
+		return out, err
 	}
-	out.valid = append(out.valid, render.Follow(found, set.Metadata.Name, out.valid)...)
+	for i := range signers {
+		out.signers = append(out.signers, trust.Line(signers[i].PublicKey()))
+		out.locks = append(out.locks, trust.Line(locks[i].PublicKey()))
+	}
 	return out, nil
 }
 
-func (s *signatures) sign(raw []byte) (string, error) {
-	signature, err := sshsig.Sign(bytes.NewReader(raw), s.with, sshsig.HashSHA512, gitNamespace)
+// signatures are the keys of the commits that a reconciler makes.
+type signatures struct{ published, lock ssh.Signer }
+
+// newSignatures derives the keys that sign for a clusterset with current epochs.
+func newSignatures(root *keys.Root, clusterset string, epochs []int) (*signatures, error) {
+	published, _, err := root.Signers(clusterset, epochs)
+	if err != nil {
+		return nil, err
+	}
+	locks, _, err := root.LockSigners(clusterset, epochs)
+	if err != nil {
+		return nil, err
+	}
+	if len(published) == 0 {
+		return nil, fmt.Errorf("clusterset %s has no epoch of keys", clusterset)
+	}
+	// The newest key stays when the others are dropped.
+	return &signatures{published: published[len(published)-1], lock: locks[len(locks)-1]}, nil
+}
+
+func (s *signatures) signPublished(raw []byte) (string, error) { return signCommit(s.published, raw) }
+
+func (s *signatures) signLock(raw []byte) (string, error) { return signCommit(s.lock, raw) }
+
+// signCommit returns the signature of a commit's bytes, armored.
+func signCommit(with ssh.Signer, raw []byte) (string, error) {
+	signature, err := sshsig.Sign(bytes.NewReader(raw), with, sshsig.HashSHA512, gitNamespace)
 	if err != nil {
 		return "", fmt.Errorf("sign commit: %w", err)
 	}
 	return string(sshsig.Armor(signature)), nil
 }
 
-// verify reports whether a commit is one that was published: by its signature, or by the
-// trailer beside one of OpenPGP.
-func (s *signatures) verify(raw []byte, armored string) bool {
-	if strings.HasPrefix(armored, armorBegin) {
-		rest, beside, err := vouchedFor(raw)
-		if err != nil {
-			return false
-		}
-		raw, armored = rest, beside
-	}
-	by, err := whoSigned(nil, gitNamespace, raw, armored, time.Time{})
-	return err == nil && slices.Contains(s.valid, by)
-}
-
-// own gives the newest commit of the publish branch that was signed, or of what
-// this reconciler published before, where the branch has none any more. A branch on
-// which nothing was ever signed counts as it is: an older version made it.
-func (r *Reconciler) own(in inputs, s *signatures) (repo.Hash, error) {
+// own returns the newest published commit of the publish branch, or of what this
+// reconciler published before if the branch has none. A branch without a signed commit
+// counts as it is.
+func (r *Reconciler) own(in inputs, signers []string, clusterset string) (PublishedCommit, error) {
 	for _, from := range []repo.Hash{in.published, r.last.inputs.published} {
-		found, err := r.publish.Signed(from, s.verify)
-		if err != nil {
-			return repo.Hash{}, err
-		}
-		if found.IsZero() {
+		found, _, err := NewestPublished(r.publish, clusterset, signers, from, repo.Hash{})
+		if errors.Is(err, ErrNotPublished) || errors.Is(err, repo.ErrNoCommit) {
 			continue
 		}
-		if found != in.published {
-			r.cfg.Log.Warn("the publish branch was changed by somebody else, going on from what was signed last",
-				"branch", r.cfg.PublishBranch, "found", in.published.String(), "signed", found.String())
+		if err != nil {
+			return found, err
+		}
+		if found.Commit != in.published {
+			r.cfg.Log.Warn("the publish branch was changed by another writer, continuing from the newest signed commit",
+				"branch", r.cfg.PublishBranch, "found", in.published.String(), "signed", found.Commit.String())
 		}
 		return found, nil
 	}
-	return in.published, nil
+	return PublishedCommit{Commit: in.published}, nil
 }

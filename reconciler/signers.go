@@ -22,7 +22,7 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 	if in.source.String() == r.cfg.AcceptCommit {
 		return nil
 	}
-	file, text := w.was.signers, w.was.source
+	file, text := w.own.Signers, w.own.Source
 	if file == "" {
 		return nil
 	}
@@ -73,13 +73,9 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 			if failure := r.owned(in, rights, c); failure != nil {
 				return failure
 			}
-		case w.signed != nil && slices.Contains(w.signed.valid, by):
-			changed, err := r.source.Changed(parent, at)
-			if err != nil {
-				return fail(ReasonFetch, revision, err)
-			}
-			if !slices.Equal(changed, []string{r.lockPath()}) {
-				return refuse("commit %s is signed with the clusterset's key and changes more than the lock: %s", short(at.String()), strings.Join(changed, ", "))
+		case slices.Contains(w.keys.locks, by):
+			if err := r.lockCommit(raw, parent, at); err != nil {
+				return refuse("commit %s is signed with the clusterset's key for locks: %v", short(at.String()), err)
 			}
 		default:
 			return refuse("commit %s is signed by %s, who is not in %s of the commit before", short(at.String()), by, file)
@@ -89,32 +85,24 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 	return nil
 }
 
-// record is what a published commit says of its source.
-type record struct{ source, signers, digest string }
-
-// trailers gives the end of the commit's message.
-func (p record) trailers() string {
-	text := fmt.Sprintf("%s: %s\n%s: %s\n", TrailerSource, p.source, TrailerDigest, p.digest)
-	if p.signers != "" {
-		text += TrailerSigners + ": " + p.signers + "\n"
-	}
-	return text
-}
-
-func (r *Reconciler) recorded(published repo.Hash) (record, error) {
-	if published.IsZero() {
-		return record{}, nil
-	}
-	source, err := r.publish.Trailer(published, TrailerSource)
+// lockCommit returns why a commit that has a signature of the reconciler is not a commit of
+// the lock: it may change that file alone.
+func (r *Reconciler) lockCommit(raw []byte, parent, at repo.Hash) error {
+	_, fields, err := readSigned(raw, kindLock)
 	if err != nil {
-		return record{}, err
+		return err
 	}
-	digest, err := r.publish.Trailer(published, TrailerDigest)
+	if fields[TrailerSource] != parent.String() {
+		return fmt.Errorf("its trailer %s is %q, not its parent", TrailerSource, fields[TrailerSource])
+	}
+	changed, err := r.source.Changed(parent, at)
 	if err != nil {
-		return record{}, err
+		return err
 	}
-	signers, err := r.publish.Trailer(published, TrailerSigners)
-	return record{source, signers, digest}, err
+	if !slices.Equal(changed, []string{r.lockPath()}) {
+		return fmt.Errorf("it changes more than the lock: %s", strings.Join(changed, ", "))
+	}
+	return nil
 }
 
 // signersFile gives the path of the allowed_signers file that the built topology names,

@@ -103,7 +103,7 @@ func TestModesAndKeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same, err := s.Write(repo.Commit{Parent: parent, Files: files, Name: "n", Email: "e", When: when, Message: "m"})
+	same, err := s.Write(repo.Commit{Parent: parent, Files: files, Keep: true, Name: "n", Email: "e", When: when, Message: "m"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +118,13 @@ func TestModesAndKeep(t *testing.T) {
 	want := "120000 link\n100644 plain\n100755 run.sh"
 	if have := git(t, work, "ls-tree", "--format=%(objectmode) %(path)", kept.String()); have != want {
 		t.Errorf("modes (-want +got):\n%s", cmp.Diff(want, have))
+	}
+	alone, err := s.Write(repo.Commit{Parent: parent, Files: map[string][]byte{"run.sh": nil, "link": nil}, Name: "n", Email: "e", When: when, Message: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have := git(t, work, "ls-tree", "--format=%(objectmode) %(path)", alone.String()); have != "100644 link\n100644 run.sh" {
+		t.Errorf("without Keep: %s", have)
 	}
 }
 

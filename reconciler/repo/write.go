@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +18,9 @@ import (
 type Commit struct {
 	// Parent is the commit to build on; zero makes a first commit.
 	Parent Hash
-	// Files are the contents by path. All other files of Parent are dropped,
-	// unless Keep is set; submodules and file modes always stay.
+	// Files are the contents by path. Without Keep the commit holds these files alone, with
+	// mode 0644: nothing else that Parent has gets a signature. With Keep everything else
+	// of Parent stays, and so do the modes of Files.
 	Files map[string][]byte
 	Keep  bool
 	// Name and Email are author and committer, When the time of both.
@@ -44,16 +46,15 @@ func (s *Store) Write(c Commit) (Hash, error) {
 }
 
 func (s *Store) write(c Commit) (Hash, error) {
-	base, err := s.flat(c.Parent)
-	if err != nil {
-		return Hash{}, err
-	}
-	entries := make(map[string]object.TreeEntry, len(c.Files))
-	for name, entry := range base {
-		if c.Keep || !entry.Mode.IsFile() {
-			entries[name] = entry
+	var base map[string]object.TreeEntry
+	if c.Keep {
+		var err error
+		if base, err = s.flat(c.Parent); err != nil {
+			return Hash{}, err
 		}
 	}
+	entries := make(map[string]object.TreeEntry, len(base)+len(c.Files))
+	maps.Copy(entries, base)
 	for name, raw := range c.Files {
 		hash, err := s.put(plumbing.BlobObject, raw)
 		if err != nil {

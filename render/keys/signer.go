@@ -7,21 +7,34 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Signers gives the Ed25519 keys with which what agents read is signed: today's,
-// one for each root key that serves an epoch in force, in their order; and those of
-// all root keys. A root key signs for every clusterset with another key.
+// Signers returns the Ed25519 keys that sign what agents read and published commits:
+// today's, one for each root key that serves a current epoch, in their order; and those of
+// all root keys. A root key has another signing key for each clusterset.
 func (r *Root) Signers(clusterset string, epochs []int) (today, all []ssh.Signer, err error) {
-	inForce := map[int]bool{}
+	return r.signers(clusterset, "signer", epochs)
+}
+
+// LockSigners returns the keys that sign commits of the lock to the topology branch, in the
+// order of Signers. They differ from Signers because such a commit signs the whole topology
+// branch, which holds files that Hawser never reads: programs that accept published commits
+// must refuse it.
+func (r *Root) LockSigners(clusterset string, epochs []int) (today, all []ssh.Signer, err error) {
+	return r.signers(clusterset, "lock", epochs)
+}
+
+// signers derives one key for each root key. The epochs pick today's.
+func (r *Root) signers(clusterset, purpose string, epochs []int) (today, all []ssh.Signer, err error) {
+	current := map[int]bool{}
 	for _, epoch := range epochs {
 		from, err := r.Serving(epoch)
 		if err != nil {
 			return nil, nil, err
 		}
-		inForce[from] = true
+		current[from] = true
 	}
 	for _, from := range r.Epochs() {
-		// No gateway's info has an empty cluster, so that it is nobody's tunnel key.
-		seed, err := r.derive(from, clusterset+"///signer")
+		// A gateway's info never has an empty cluster, so this is not a tunnel key.
+		seed, err := r.derive(from, clusterset+"///"+purpose)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -30,7 +43,7 @@ func (r *Root) Signers(clusterset string, epochs []int) (today, all []ssh.Signer
 			return nil, nil, fmt.Errorf("derive the signing key of clusterset %s", clusterset)
 		}
 		all = append(all, signer)
-		if inForce[from] {
+		if current[from] {
 			today = append(today, signer)
 		}
 	}
