@@ -81,6 +81,7 @@ func (l Layout) state() string                  { return l.path("state.json") }
 func (l Layout) daemonLog() string              { return l.path("daemon.log") }
 func (l Layout) daemon() string                 { return l.path("daemon.json") }
 func (l Layout) reconcilerLog() string          { return l.path("reconciler.log") }
+func (l Layout) reconcilerState() string        { return l.path("reconciler.json") }
 func (l Layout) hosts() string                  { return l.path("hosts") }
 func (l Layout) namespaces() string             { return l.path("ns") }
 func (l Layout) objects(cluster string) string  { return l.path("objects", cluster+".yaml") }

@@ -147,7 +147,7 @@ const reconcilerListen = "127.0.0.1:8473"
 func (d *daemon) startReconciler() {
 	argv := []string{
 		d.config.Hawser, "reconcile", "--repo", d.layout.Repo(), "--publish-branch", publishBranch,
-		"--root-key", d.layout.RootKey(), "--listen", reconcilerListen, "--interval", "5s",
+		"--root-key", d.layout.RootKey(), "--listen", reconcilerListen, "--interval", "5s", "--state", d.layout.reconcilerState(),
 	}
 	e := netspace.Exec{Net: d.control.path, Argv: argv}
 	d.reconciler = startChild(d.inside("reconciler", d.layout.reconcilerLog(), e), d.log)

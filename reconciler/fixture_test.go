@@ -83,7 +83,7 @@ func newRig(t testing.TB, bare bool, alter ...func(*Config)) *rig {
 	writeRootKey(t, root)
 	g.cfg = Config{
 		Source: repo.Config{URL: g.repo}, SourceBranch: "main", PublishBranch: DefaultPublishBranch,
-		RootKeyFile: root, Interval: time.Hour, WriteLock: true,
+		RootKeyFile: root, StateFile: filepath.Join(t.TempDir(), "state.json"), Interval: time.Hour, WriteLock: true,
 		AuthorName: "hawser", AuthorEmail: "h@h", Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, a := range alter {

@@ -71,6 +71,9 @@ func (r *Reconciler) attempt(ctx context.Context) (*Outcome, *Failure) {
 	if failure != nil {
 		return nil, failure
 	}
+	if err := r.restoreAnchor(true); err != nil {
+		return nil, fail(ReasonState, in.source.String(), err)
+	}
 	if r.last.outcome != nil && r.last.inputs == in {
 		same := *r.last.outcome
 		same.Changed = false
@@ -178,24 +181,32 @@ func (r *Reconciler) Preview(ctx context.Context) (*Preview, *Failure) {
 	if failure != nil {
 		return nil, failure
 	}
+	if err := r.restoreAnchor(false); err != nil {
+		return nil, fail(ReasonState, in.source.String(), err)
+	}
 	w, failure := r.prepare(in)
 	if failure != nil {
 		return nil, failure
 	}
 	return &Preview{Built: w.built, Published: w.have, Files: w.files, Commit: in.source.String(),
-		Changed: w.own.Commit != in.published || !w.built.Tree.Equal(w.found)}, nil
+		Changed: w.own.Commit != in.published || !w.built.Tree.Equal(w.have)}, nil
 }
 
 // work is what a pass reads and builds.
 type work struct {
 	have  render.Tree // what this reconciler published last
-	found render.Tree // what is on the publish branch now
 	built *Built
-	// own is the published commit that have is from; zero = none.
-	own    PublishedCommit
-	keys   publicKeys
-	signed *signatures // nil without a root key
-	pgp    *openPGP    // nil = published commits have SSH signatures
+	// own is the published commit that the next one follows; zero = none.
+	own PublishedCommit
+	// lost is why the publish branch does not contain own; gone = nor does the repository.
+	lost     error
+	gone     bool
+	revision int64 // of the commits to be made
+	// accepted: a person accepts the current branches (AcceptCommit).
+	accepted bool
+	keys     publicKeys
+	signed   *signatures // nil without a root key
+	pgp      *openPGP    // nil = published commits have SSH signatures
 	// signers is the path of the allowed_signers file by which the next commits are
 	// judged; empty = they are not.
 	signers string
@@ -214,14 +225,6 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if err != nil {
 		return nil, fail(ReasonFetch, revision, err)
 	}
-	lock, err := r.source.File(in.source, r.lockPath())
-	if err != nil && !errors.Is(err, repo.ErrNoFile) {
-		return nil, fail(ReasonFetch, revision, err)
-	}
-	patches, err := r.source.Folder(in.source, path.Join(r.cfg.Path, PatchesDir))
-	if err != nil {
-		return nil, fail(ReasonFetch, revision, err)
-	}
 	root, err := ReadRootKey(r.cfg.RootKeyFile, r.cfg.RootIdentityFile)
 	if err != nil {
 		return nil, fail(ReasonKeys, revision, err)
@@ -230,20 +233,34 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if err != nil {
 		return nil, fail(ReasonKeys, revision, err)
 	}
-	w := &work{have: render.Tree{}, found: render.Tree{}, pgp: pgp,
-		files: map[string][]byte{r.topologyPath(): topology, r.lockPath(): lock}}
-	if !in.published.IsZero() {
-		if w.found, err = r.publish.Tree(in.published); err != nil {
-			return nil, fail(ReasonPublish, revision, err)
-		}
+	w := &work{have: render.Tree{}, pgp: pgp,
+		files: map[string][]byte{r.topologyPath(): topology}}
+	if w.accepted, err = r.accepted(in); err != nil {
+		return nil, fail(ReasonFetch, revision, err)
 	}
-	w.have, w.own = w.found, PublishedCommit{Commit: in.published}
-	if err := r.trusted(in, w, root, topology); err != nil {
-		return nil, fail(ReasonPublish, revision, err)
+	if r.cfg.AcceptCommit != "" && r.anchor.Published == "" && !w.accepted {
+		return nil, fail(ReasonUntrusted, revision, fmt.Errorf("commit %s does not follow from commit %s, which --accept-commit names, and there is no state that is newer",
+			short(revision), r.cfg.AcceptCommit))
+	}
+	if failure := r.trusted(in, w, root, topology); failure != nil {
+		return nil, failure
 	}
 	if failure := r.vouched(in, w); failure != nil {
 		return nil, failure
 	}
+	if failure := r.refuseLost(in, w, w.lost); failure != nil {
+		return nil, failure
+	}
+	// The rest of the commit is read once its signatures are checked.
+	lock, err := r.source.File(in.source, r.lockPath())
+	if err != nil && !errors.Is(err, repo.ErrNoFile) {
+		return nil, fail(ReasonFetch, revision, err)
+	}
+	patches, err := r.source.Folder(in.source, path.Join(r.cfg.Path, PatchesDir))
+	if err != nil {
+		return nil, fail(ReasonFetch, revision, err)
+	}
+	w.files[r.lockPath()] = lock
 	began := r.cfg.Now()
 	built, list := Build(BuildInput{
 		File: r.topologyPath(), Topology: topology, LockFile: r.lockPath(), Lock: lock, Patches: patches,
@@ -274,21 +291,45 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	return w, built.Admit(w.have, rules, revision, w.files)
 }
 
-// trusted has the work begin with the newest published commit that is signed.
-func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byte) error {
+// trusted has the work begin with the published commit that the next one follows. Only
+// files of commits that are signed, or that the anchor names, are read.
+func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byte) *Failure {
+	revision := in.source.String()
 	set, _, list := load.Decode(r.topologyPath(), topology)
-	if root == nil || list.HasErrors() { // which the build reports
+	clusterset := set.Metadata.Name
+	switch {
+	case r.anchor.Clusterset == "" && list.HasErrors(): // which the build reports
+		return nil
+	case r.anchor.Clusterset == "":
+	case !list.HasErrors() && clusterset != r.anchor.Clusterset:
+		return fail(ReasonState, revision, fmt.Errorf("the topology is of clusterset %s, and the state of the reconciler of clusterset %s: "+
+			"name a state file of its own (--state), or revert the commit if it renames the clusterset", clusterset, r.anchor.Clusterset))
+	default:
+		clusterset = r.anchor.Clusterset
+	}
+	if root == nil {
 		return nil
 	}
 	var err error
-	if w.keys, err = newPublicKeys(root, set.Metadata.Name); err != nil {
-		return err
+	var found repo.Hash
+	w.keys, err = newPublicKeys(root, clusterset)
+	if err == nil {
+		w.own, found, w.lost, err = r.previous(in, w.keys.signers, clusterset)
 	}
-	if w.own, err = r.own(in, w.keys.signers, set.Metadata.Name); err != nil {
-		return err
+	if err == nil && r.cfg.AllowOtherRoot && r.anchor.Published == "" && w.lost != nil {
+		w.lost, w.own, found = nil, PublishedCommit{Commit: in.published}, in.published
 	}
-	if w.own.Commit != in.published {
+	if err == nil && !w.own.Commit.IsZero() {
 		w.have, err = r.publish.Tree(w.own.Commit)
+		if w.gone = errors.Is(err, repo.ErrNoCommit); w.gone {
+			w.have, err = render.Tree{}, nil
+			if !found.IsZero() {
+				w.have, err = r.publish.Tree(found)
+			}
+		}
 	}
-	return err
+	if err != nil {
+		return fail(ReasonPublish, revision, err)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
@@ -16,8 +17,14 @@ import (
 // source branch.
 func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *Failure) {
 	out := &Outcome{
-		Digest: w.built.Digest, Warnings: w.built.Warnings, Changed: !w.built.Tree.Equal(w.found),
+		Digest: w.built.Digest, Warnings: w.built.Warnings, Changed: !w.built.Tree.Equal(w.have),
 	}
+	// Nothing is written to a repository unless the state can be written as well.
+	if err := r.saveAnchor(r.anchor); err != nil {
+		return nil, fail(ReasonState, in.source.String(), err)
+	}
+	// The time, or one more than before, so that it grows if the clock goes back.
+	w.revision = max(w.own.Revision+1, r.anchor.Revision+1, r.cfg.Now().Unix())
 	if len(w.built.Stale) > 0 {
 		source, pending, failure := r.keepLock(ctx, in.source, w)
 		if failure != nil {
@@ -30,7 +37,7 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 	// A published commit names the source commit from which on commits have to be signed.
 	out.Changed = out.Changed || w.own.Signers != w.signers || w.signers != "" && w.own.Source != in.source.String()
 	// Flux and Argo CD verify the newest commit of the branch, so an unsigned one is replaced.
-	out.Changed = out.Changed || w.own.Commit != in.published
+	out.Changed = out.Changed || w.own.Commit != in.published || w.own.Revision == 0
 	if w.pgp != nil && w.signed != nil && !out.Changed {
 		signed, err := w.pgp.signed(r.publish, in.published)
 		if err != nil {
@@ -47,6 +54,19 @@ func (r *Reconciler) carry(ctx context.Context, in inputs, w *work) (*Outcome, *
 	}
 	if !in.published.IsZero() {
 		out.Published = in.published.String()
+	}
+	next := anchor{Clusterset: w.built.Set.Metadata.Name, Published: in.published.String(), Revision: w.own.Revision, Source: w.own.Source,
+		Digest: w.own.Digest, Signers: w.own.Signers, Accepted: r.anchor.Accepted}
+	if out.Changed {
+		next.Revision, next.Source, next.Digest, next.Signers = w.revision, in.source.String(), w.built.Digest, w.signers
+	}
+	if w.accepted {
+		next.Accepted = append(slices.Clone(next.Accepted), r.cfg.AcceptCommit)
+	}
+	if !next.equal(r.anchor) {
+		if err := r.saveAnchor(next); err != nil {
+			return nil, fail(ReasonState, in.source.String(), err)
+		}
 	}
 	r.last = settled{inputs: in, outcome: out}
 	return out, nil
@@ -69,7 +89,7 @@ func (r *Reconciler) keepLock(ctx context.Context, source repo.Hash, w *work) (r
 	c := repo.Commit{
 		Parent: source, Files: map[string][]byte{r.lockPath(): w.built.Lock}, Keep: true,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
-		Message: "allocate addresses\n\n" + signedTrailers(kindLock, r.nextRevision(w), source.String()),
+		Message: "allocate addresses\n\n" + signedTrailers(kindLock, w.revision, source.String()),
 	}
 	if w.signed != nil {
 		c.Sign = w.signed.signLock
@@ -124,18 +144,12 @@ func (r *Reconciler) message(source repo.Hash, w *work) string {
 		subject = ""
 	}
 	text := fmt.Sprintf("%s: publish %s\n\n%s\n\n", w.built.Set.Metadata.Name, short(source.String()), subject) +
-		signedTrailers(kindPublished, r.nextRevision(w), source.String()) +
+		signedTrailers(kindPublished, w.revision, source.String()) +
 		fmt.Sprintf("%s: %s\n", TrailerDigest, w.built.Digest)
 	if w.signers != "" {
 		text += fmt.Sprintf("%s: %s\n", TrailerSigners, w.signers)
 	}
 	return text
-}
-
-// nextRevision returns the revision of the next commit: the time, or one more than before,
-// so that it grows if the clock goes back.
-func (r *Reconciler) nextRevision(w *work) int64 {
-	return max(w.own.Revision+1, r.cfg.Now().Unix())
 }
 
 func short(commit string) string { return commit[:min(len(commit), 12)] }

@@ -56,8 +56,8 @@ type PublishedCommit struct {
 // unless a reconciler of the clusterset signed the commit as a published one: with a key of
 // signers (public keys in the format of authorized_keys, as hawser keys signers prints
 // them), or with a key to which the chain of signers in that commit leads from them. It
-// reads the commit and at most one file of it. Other errors are those of the repository;
-// repo.ErrNoCommit means that the commit is not there.
+// reads the commit and at most one file of it. Other errors come from the repository;
+// repo.ErrNoCommit means that the commit is missing.
 func VerifyPublished(store *repo.Store, clusterset string, signers []string, commit repo.Hash) (PublishedCommit, error) {
 	raw, armored, _, err := store.Signature(commit)
 	if err != nil {
@@ -66,7 +66,7 @@ func VerifyPublished(store *repo.Store, clusterset string, signers []string, com
 	refuse := func(err error) (PublishedCommit, error) {
 		return PublishedCommit{}, fmt.Errorf("%w: commit %s: %w", ErrNotPublished, short(commit.String()), err)
 	}
-	// Beside a signature of OpenPGP, which is for other programs, the trailer counts.
+	// A signature of OpenPGP is for other programs. The trailer has the one that counts.
 	if strings.HasPrefix(armored, armorBegin) {
 		if raw, armored, err = vouchedFor(raw); err != nil {
 			return refuse(err)
@@ -85,8 +85,8 @@ func VerifyPublished(store *repo.Store, clusterset string, signers []string, com
 	}
 	const fabricFile = "base/fabric.yaml" // holds the chain of signers
 	fabric, err := store.File(commit, fabricFile)
-	if err != nil && !errors.Is(err, repo.ErrNoFile) {
-		return PublishedCommit{}, err
+	if err != nil { // anyone can push a commit that cannot be read
+		return refuse(fmt.Errorf("it is signed by %s, and its chain of signers cannot be read: %w", by, err))
 	}
 	if slices.Contains(render.Follow(render.Tree{fabricFile: fabric}, clusterset, signers), by) {
 		return out, nil
@@ -95,9 +95,9 @@ func VerifyPublished(store *repo.Store, clusterset string, signers []string, com
 }
 
 // NewestPublished returns the newest published commit from a commit back along first parents,
-// and the commits that it passed over, newest first. It fails with ErrNotPublished if there
-// is none. at, which may be zero, ends the search as well: the caller knows it as published
-// whatever its signature, and the result then has the hash alone.
+// and the commits that it passed over, newest first. It fails with ErrNotPublished if it
+// finds none. at, which may be zero, ends the search without a check, because the caller
+// knows that commit; the result then has the hash alone.
 func NewestPublished(store *repo.Store, clusterset string, signers []string, from, at repo.Hash) (found PublishedCommit, skipped []repo.Hash, err error) {
 	first := fmt.Errorf("%w: the branch has no commit", ErrNotPublished)
 	for commit := from; !commit.IsZero(); {

@@ -142,8 +142,8 @@ func TestVerifyPublished(t *testing.T) {
 	}
 }
 
-// TestPublishedTreeIsExact checks that a published commit holds what was rendered and
-// nothing else that another writer put on the branch: no submodule, link or mode.
+// TestPublishedTreeIsExact checks that a published commit holds the rendered files alone: no
+// submodule, link or mode that another writer put on the branch.
 func TestPublishedTreeIsExact(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, true)
@@ -201,5 +201,31 @@ func TestLockCommitsAreChecked(t *testing.T) {
 		g.push("-f", "main")
 		t.Log(c.name)
 		g.untrusted(c.says)
+	}
+}
+
+// TestManyUnsignedCommits checks that a branch with many unsigned commits costs a bounded
+// time, and that the last published commit stays what counts.
+func TestManyUnsignedCommits(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, true)
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	published := g.good().Published
+	tip := hash(published)
+	var err error
+	for range maxSkipped + 1 {
+		tip, err = g.publish.Write(repo.Commit{Parent: tip, Files: map[string][]byte{"x": nil}, Name: "x", Email: "x", When: g.cfg.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	git(t, g.repo, "update-ref", "refs/heads/"+DefaultPublishBranch, tip.String())
+	signers, _ := g.publishedKeys()
+	if _, skipped, err := NewestPublished(g.publish, "demo", signers, tip, repo.Hash{}); !errors.Is(err, ErrNotPublished) || len(skipped) != maxSkipped+1 {
+		t.Errorf("%d commits, %v", len(skipped), err)
+	}
+	g.good()
+	if diff := git(t, g.repo, "diff", "--raw", published, DefaultPublishBranch); diff != "" {
+		t.Errorf("the branch was not repaired:\n%s", diff)
 	}
 }

@@ -50,7 +50,11 @@ type Config struct {
 	WriteLock bool
 	// AllowMassDelete lets a commit remove more than half of the clusters.
 	AllowMassDelete bool
-	// AcceptCommit is a source commit that counts, whoever signed it; empty = none.
+	// StateFile holds the anchor over restarts; empty = it is in memory alone.
+	StateFile string
+	// AcceptCommit is a source commit that a person accepts, whoever signed it, with the
+	// publish branch as it is. It works once. Without a state it is the commit from which on
+	// commits are checked. Empty = none.
 	AcceptCommit string
 	// AllowOtherRoot lets a root key replace the one that made published keys.
 	AllowOtherRoot    bool
@@ -70,6 +74,7 @@ type Reconciler struct {
 	metrics *metrics
 	trigger chan struct{}
 	last    settled
+	anchor  anchor
 }
 
 // New prepares a reconciler. Repositories are not touched before the first pass.
@@ -80,6 +85,9 @@ func New(cfg Config) (*Reconciler, error) {
 	}
 	if cfg.PublishBranch, err = repo.Branch(cfg.PublishBranch); err != nil {
 		return nil, fmt.Errorf("publish branch: %w", err)
+	}
+	if c := cfg.AcceptCommit; c != "" && hash(c).String() != c {
+		return nil, fmt.Errorf("--accept-commit %s: it is not the whole hash of a commit (git rev-parse prints it)", c)
 	}
 	cfg.Path = path.Clean("/" + cfg.Path)[1:]
 	same := cfg.Publish.URL == "" || repo.Same(cfg.Publish.URL, cfg.Source.URL)

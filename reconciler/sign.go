@@ -2,13 +2,11 @@ package reconciler
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/hiddeco/sshsig"
 	"golang.org/x/crypto/ssh"
 
-	"hawser.dev/hawser/reconciler/repo"
 	"hawser.dev/hawser/render/keys"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
@@ -72,25 +70,4 @@ func signCommit(with ssh.Signer, raw []byte) (string, error) {
 		return "", fmt.Errorf("sign commit: %w", err)
 	}
 	return string(sshsig.Armor(signature)), nil
-}
-
-// own returns the newest published commit of the publish branch, or of what this
-// reconciler published before if the branch has none. A branch without a signed commit
-// counts as it is.
-func (r *Reconciler) own(in inputs, signers []string, clusterset string) (PublishedCommit, error) {
-	for _, from := range []repo.Hash{in.published, r.last.inputs.published} {
-		found, _, err := NewestPublished(r.publish, clusterset, signers, from, repo.Hash{})
-		if errors.Is(err, ErrNotPublished) || errors.Is(err, repo.ErrNoCommit) {
-			continue
-		}
-		if err != nil {
-			return found, err
-		}
-		if found.Commit != in.published {
-			r.cfg.Log.Warn("the publish branch was changed by another writer, continuing from the newest signed commit",
-				"branch", r.cfg.PublishBranch, "found", in.published.String(), "signed", found.Commit.String())
-		}
-		return found, nil
-	}
-	return PublishedCommit{Commit: in.published}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/reconciler/repo"
+	"hawser.dev/hawser/schema/load"
 )
 
 // vouched refuses a source commit that leads to what nobody signed who may, once a
@@ -19,10 +20,22 @@ import (
 // lock alone.
 func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 	revision := in.source.String()
-	if in.source.String() == r.cfg.AcceptCommit {
-		return nil
-	}
 	file, text := w.own.Signers, w.own.Source
+	if w.accepted {
+		if revision == r.cfg.AcceptCommit {
+			return nil
+		}
+		older, err := r.source.Descends(hash(r.cfg.AcceptCommit), hash(text))
+		if err != nil && !errors.Is(err, repo.ErrNoCommit) {
+			return fail(ReasonFetch, revision, err)
+		}
+		if err != nil || !older {
+			if file, err = r.signersNamed(hash(r.cfg.AcceptCommit)); err != nil {
+				return fail(ReasonUntrusted, revision, fmt.Errorf("--accept-commit: %w", err))
+			}
+			text = r.cfg.AcceptCommit
+		}
+	}
 	if file == "" {
 		return nil
 	}
@@ -83,6 +96,20 @@ func (r *Reconciler) vouched(in inputs, w *work) *Failure {
 	}
 	w.compared = rights.last.Source
 	return nil
+}
+
+// signersNamed returns the path of the allowed_signers file that the topology of a commit
+// names; empty if it names none.
+func (r *Reconciler) signersNamed(commit repo.Hash) (string, error) {
+	raw, err := r.source.File(commit, r.topologyPath())
+	if err != nil {
+		return "", err
+	}
+	set, _, list := load.Decode(short(commit.String())+":"+r.topologyPath(), raw)
+	if err := list.Err(); err != nil || set.Spec.Trust.Commits == "" {
+		return "", err
+	}
+	return path.Join(r.cfg.Path, set.Spec.Trust.Commits), nil
 }
 
 // lockCommit returns why a commit that has a signature of the reconciler is not a commit of

@@ -20,7 +20,7 @@ type person struct {
 	name string
 }
 
-func newPerson(t *testing.T, name string) person {
+func newPerson(t testing.TB, name string) person {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -34,6 +34,8 @@ const (
 	ReasonMoves Reason = "moves"
 	// ReasonUntrusted: a commit is not signed by whom the topology before asks for.
 	ReasonUntrusted Reason = "untrusted"
+	// ReasonState: the state file cannot be read or written, or is of another clusterset.
+	ReasonState Reason = "state"
 	// ReasonPublish: the result could not be read or written.
 	ReasonPublish Reason = "publish"
 )
@@ -41,7 +43,7 @@ const (
 // reasons are all of them.
 func reasons() []Reason {
 	return []Reason{ReasonFetch, ReasonNoBranch, ReasonNoFile, ReasonInvalid, ReasonStaleLock, ReasonKeys, ReasonRender, ReasonMassDelete,
-		ReasonMoves, ReasonUntrusted, ReasonPublish}
+		ReasonMoves, ReasonUntrusted, ReasonState, ReasonPublish}
 }
 
 // Failure is why a pass did not publish. The last good state stays published.

@@ -44,6 +44,10 @@ A commit that removes more than half of the clusters is refused, as that is
 nearly always a mistake and takes their tunnels down: set spec.decommission, or
 pass --allow-mass-delete.
 
+With --state the reconciler remembers what it published last, and refuses branches
+that were put back (trust.commits). --accept-commit is the way out, and pins the
+first commit of a start without a state.
+
 Credentials: --git-token-file or HAWSER_GIT_TOKEN for HTTP, --ssh-key for SSH.
 
 Exit codes: with --once 0 in force, 1 the commit was refused, 2 it could not be
@@ -63,7 +67,8 @@ carried through; with --dry-run 0 no change, 1 changes, 2 error.`,
 	flags.StringVar(&c.Image, "image", "", imageHelp)
 	flags.BoolVar(&c.WriteLock, "write-lock", true, writeLockHelp)
 	flags.BoolVar(&c.AllowMassDelete, "allow-mass-delete", false, massDeleteHelp)
-	flags.StringVar(&c.AcceptCommit, "accept-commit", "", "let this commit (its whole hash) count, though nobody signed it whom trust.commits asks for")
+	flags.StringVar(&c.StateFile, "state", "", "file that keeps the last published commit over restarts (default: in memory)")
+	flags.StringVar(&c.AcceptCommit, "accept-commit", "", "accept this source commit (its whole hash) once, signed or not, and the current publish branch")
 	flags.BoolVar(&c.AllowOtherRoot, "allow-other-root", false, allowOtherRoot)
 	flags.StringVar(&c.Source.Cache, "cache", "", "folder for the mirror of a remote repository (default: in memory)")
 	authFlags(cmd, &c.Source.Auth)

@@ -229,6 +229,7 @@ func reconcilerByChart(t *testing.T, in *installation) {
 	in.rewrite(t, "spec:\n", "spec:\n  agent: {image: \""+in.mirror+"/hawser-agent:"+in.version+"@"+in.digest(t, "hawser-agent")+"\"}\n")
 	in.types(t, in.net, "", "hawser allocate && git add -A && git commit -q -m 'the clusterset' && git push -q")
 	in.types(t, in.work, "", "cp ../net/keys/root.key .")
+	in.volume(t, "c1")
 	in.on(t, "c1", strings.TrimSpace(in.page(t, "helm install hawser hawser-reconciler"))+" --set registry="+in.mirror+" --set interval=5s")
 	in.on(t, "c1", "kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+limit.String()+
 		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
@@ -240,6 +241,22 @@ func reconcilerByChart(t *testing.T, in *installation) {
 	if out := in.on(t, "c1", status); !strings.Contains(out, strings.TrimSpace(in.types(t, in.home, "", "git -C hub.git rev-parse main"))) {
 		t.Errorf("the status has not the commit: %s", out)
 	}
+}
+
+// volume makes a volume for the claim of a reconciler's state, as a storage class would.
+func (in *installation) volume(t *testing.T, cluster string) {
+	t.Helper()
+	const folder = "/var/lib/hawser-reconciler-state"
+	in.everywhere(t, "mkdir -p "+folder+" && chmod 777 "+folder)
+	in.on(t, cluster, `kubectl apply -f - <<'END'
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: reconciler-state}
+spec:
+  capacity: {storage: 64Mi}
+  accessModes: [ReadWriteOnce]
+  hostPath: {path: `+folder+`}
+END`)
 }
 
 // rewrite changes the topology in one place.
@@ -337,6 +354,7 @@ func reconcilerByBase(t *testing.T, in *installation) {
 	}
 	in.on(t, "c2", "kubectl create namespace hawser-reconciler && kubectl -n hawser-reconciler create secret generic hawser-root-key --from-file=root.key"+
 		" && kubectl -n hawser-reconciler create secret generic hawser-git --from-literal=HAWSER_GIT_TOKEN="+gitToken)
+	in.volume(t, "c2")
 	in.on(t, "c2", "kubectl apply --server-side -k kustomize/here && kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+limit.String()+
 		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
 	// A node of each cluster has the image now: it came from the mirror.

@@ -1,0 +1,179 @@
+package reconciler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/reconciler/repo"
+)
+
+// anchor is what a reconciler knows of the last published commit. It is kept outside of the
+// repository, because anyone with push access can put a branch back to an older commit.
+// Its revision never decreases.
+type anchor struct {
+	Clusterset string `json:"clusterset"`
+	Published  string `json:"published"` // commit of the publish branch; empty = nothing was published
+	Revision   int64  `json:"revision"`
+	Source     string `json:"source"` // commit of the topology branch
+	Digest     string `json:"digest"` // of the fabric
+	// Signers is the path of the allowed_signers file in Source, from which on commits
+	// have to be signed; empty = trust.commits is not set.
+	Signers string `json:"signers,omitempty"`
+	// Accepted are the values of --accept-commit that were used: each works once.
+	Accepted []string `json:"accepted,omitempty"`
+}
+
+// commit returns the last published commit.
+func (a anchor) commit() PublishedCommit {
+	return PublishedCommit{Commit: hash(a.Published), Revision: a.Revision, Source: a.Source, Digest: a.Digest, Signers: a.Signers}
+}
+
+// equal reports whether two anchors are the same.
+func (a anchor) equal(b anchor) bool {
+	return a.Clusterset == b.Clusterset && a.commit() == b.commit() && slices.Equal(a.Accepted, b.Accepted)
+}
+
+// restoreAnchor reads the state file, or writes it if it is missing or older than what this
+// process knows. Without a state file the anchor is in memory alone.
+func (r *Reconciler) restoreAnchor(write bool) error {
+	if r.cfg.StateFile == "" {
+		return nil
+	}
+	raw, err := os.ReadFile(r.cfg.StateFile)
+	var saved anchor
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("read state: %w", err)
+	default:
+		if err := readAnchor(raw, &saved); err != nil {
+			return fmt.Errorf("read state %s: %w: restore the file from a backup, or remove it and start with --accept-commit "+
+				"and the newest commit of the topology branch that you checked", r.cfg.StateFile, err)
+		}
+		// A file of another reconciler may be newer.
+		if r.anchor.Published == "" || saved.Revision > r.anchor.Revision {
+			r.anchor = saved
+		}
+	}
+	if !write || err == nil && saved.equal(r.anchor) {
+		return nil
+	}
+	return r.saveAnchor(r.anchor)
+}
+
+func readAnchor(raw []byte, a *anchor) error {
+	if err := json.Unmarshal(raw, a); err != nil {
+		return err
+	}
+	if a.Published == "" && a.Revision == 0 && a.Source == "" {
+		return nil // nothing was published yet
+	}
+	for _, commit := range []string{a.Published, a.Source} {
+		if commit == "" || hash(commit).String() != commit {
+			return fmt.Errorf("%q is not the hash of a commit", commit)
+		}
+	}
+	if a.Clusterset == "" || a.Revision <= 0 {
+		return errors.New("it names no clusterset or revision")
+	}
+	return nil
+}
+
+// saveAnchor writes the state file, and has the anchor count from then on. With an error the
+// old file and anchor stay.
+func (r *Reconciler) saveAnchor(a anchor) error {
+	if r.cfg.StateFile != "" {
+		raw, err := json.MarshalIndent(a, "", "  ")
+		if err != nil {
+			return fmt.Errorf("encode state: %w", err)
+		}
+		if err := atomicfile.Write(r.cfg.StateFile, append(raw, '\n'), 0o600); err != nil {
+			return fmt.Errorf("state of the reconciler (--state): %w", err)
+		}
+	}
+	r.anchor = a
+	return nil
+}
+
+// accepted reports whether a person accepts the source branch and the current publish branch
+// by AcceptCommit: a commit in the history of the source branch that was not used before.
+func (r *Reconciler) accepted(in inputs) (bool, error) {
+	if r.cfg.AcceptCommit == "" || slices.Contains(r.anchor.Accepted, r.cfg.AcceptCommit) {
+		return false, nil
+	}
+	return r.source.Descends(hash(r.cfg.AcceptCommit), in.source)
+}
+
+// previous returns the published commit that the next one follows: the newest signed commit
+// of the publish branch if the anchor is in its history, otherwise the anchor. found is that
+// newest signed commit, or zero. lost is why the publish branch does not
+// contain the anchor, or has no signed commit.
+func (r *Reconciler) previous(in inputs, signers []string, clusterset string) (own PublishedCommit, found repo.Hash, lost error, err error) {
+	last := r.anchor.commit()
+	newest, skipped, err := NewestPublished(r.publish, clusterset, signers, in.published, last.Commit)
+	none := errors.Is(err, ErrNotPublished)
+	found = newest.Commit
+	switch {
+	case err != nil && !none:
+		return own, found, nil, err
+	case !none && found == last.Commit:
+		newest = last
+	case last.Commit.IsZero() && in.published.IsZero():
+		return own, found, nil, nil // nothing was published yet
+	case last.Commit.IsZero() && none:
+		return own, found, fmt.Errorf("branch %s of %s has no commit of this reconciler (%w): it is another branch, it was published with another root key "+
+			"(--allow-other-root, if the old key is lost), or another writer replaced it", r.cfg.PublishBranch, r.publish.Name(), err), nil
+	case last.Commit.IsZero():
+	default:
+		follows := false
+		if !none && newest.Revision > last.Revision {
+			if follows, err = r.publish.Descends(last.Commit, found); err != nil {
+				return own, found, nil, err
+			}
+		}
+		if !follows {
+			state := "was deleted"
+			switch {
+			case !none:
+				state = fmt.Sprintf("was put back to %s, revision %d", short(found.String()), newest.Revision)
+			case !in.published.IsZero():
+				state = fmt.Sprintf("was replaced (%v)", err)
+			}
+			return last, found, fmt.Errorf("branch %s of %s %s; commit %s, revision %d, was published last", r.cfg.PublishBranch, r.publish.Name(), state,
+				short(r.anchor.Published), r.anchor.Revision), nil
+		}
+	}
+	if len(skipped) > 0 {
+		r.cfg.Log.Warn("the publish branch has commits that are not signed, undoing them", "branch", r.cfg.PublishBranch,
+			"found", in.published.String(), "signed", found.String(), "commits", len(skipped))
+	}
+	return newest, found, nil, nil
+}
+
+// refuseLost returns the refusal of a publish branch that does not contain the last
+// published commit. Without trust.commits it is repaired instead, from the last published
+// commit, if the repository still has that.
+func (r *Reconciler) refuseLost(in inputs, w *work, lost error) *Failure {
+	if lost == nil || w.accepted {
+		return nil
+	}
+	known := r.anchor.Published != ""
+	if known && r.anchor.Signers == "" && !w.gone {
+		r.cfg.Log.Warn("the publish branch was changed by another writer, publishing on top of it", "branch", r.cfg.PublishBranch, "err", lost)
+		return nil
+	}
+	accept, restore := in.source.String(), ""
+	if known {
+		restore = fmt.Sprintf("have the branch put back to %s, or ", r.anchor.Published)
+		// The commits after the trusted one are still checked.
+		if follows, err := r.source.Descends(hash(r.anchor.Source), in.source); err == nil && follows {
+			accept = r.anchor.Source
+		}
+	}
+	return fail(ReasonUntrusted, in.source.String(), fmt.Errorf("%w: %spass --accept-commit %s once, after a look at the branches, to publish again", lost, restore, accept))
+}

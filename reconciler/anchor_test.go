@@ -1,0 +1,523 @@
+package reconciler
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// branch sets a branch of the repository, or deletes it if to is empty.
+func (g *rig) branch(name, to string) {
+	g.t.Helper()
+	if to == "" {
+		git(g.t, g.repo, "update-ref", "-d", "refs/heads/"+name)
+		return
+	}
+	git(g.t, g.work, "push", "-q", "-f", g.repo, to+":refs/heads/"+name)
+}
+
+// fetch brings the publish branch into the work tree, so that branch can push its commits.
+func (g *rig) fetch() { git(g.t, g.work, "fetch", "-q", g.repo, DefaultPublishBranch) }
+
+// reset puts the topology branch back to a commit.
+func (g *rig) reset(to string) {
+	g.t.Helper()
+	git(g.t, g.work, "reset", "-q", "--hard", to)
+	g.branch("main", "HEAD")
+}
+
+func (g *rig) head() string {
+	g.t.Helper()
+	return git(g.t, g.work, "rev-parse", "HEAD")
+}
+
+// signed commits files and signs the commit.
+func (g *rig) signed(by person, files map[string]string) string {
+	g.t.Helper()
+	for name, text := range files {
+		g.write(name, text)
+	}
+	git(g.t, g.work, "commit", "-q", "-m", "change")
+	hash := g.sign(by)
+	return hash
+}
+
+// attack is a state of the repository that a pusher without a key of today makes.
+type attack struct {
+	// trusted is the newest source commit that is in order.
+	trusted string
+	// restore puts the publish branch back, as its owner would.
+	restore func()
+}
+
+// attacks are ways to have the reconciler forget whose commits count.
+var attacks = map[string]func(g *rig) attack{
+	"back to before trust.commits": func(g *rig) attack {
+		ann := newPerson(g.t, "ann")
+		g.commit("allowed_signers", ann.line())
+		g.commit(TopologyFile, topologyOf("g1", "g2"))
+		old := g.good().Published
+		g.pull()
+		g.signed(ann, map[string]string{TopologyFile: trusting("g1", "g2")})
+		published := g.good().Published
+		g.pull()
+		g.fetch()
+		a := attack{g.head(), func() { g.branch(DefaultPublishBranch, published) }}
+		g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
+		g.branch(DefaultPublishBranch, old)
+		return a
+	},
+	"back to a removed signer": func(g *rig) attack {
+		ann, bob := newPerson(g.t, "ann"), newPerson(g.t, "bob")
+		g.commit("allowed_signers", ann.line()+bob.line())
+		g.commit(TopologyFile, trusting("g1", "g2"))
+		old := g.good().Published
+		g.pull()
+		before := g.head()
+		trusted := g.signed(ann, map[string]string{"allowed_signers": ann.line()})
+		published := g.good().Published
+		g.fetch()
+		g.reset(before)
+		g.signed(bob, map[string]string{TopologyFile: trusting("g1", "g2", "evil")})
+		g.branch(DefaultPublishBranch, old)
+		return attack{trusted, func() { g.branch(DefaultPublishBranch, published); g.reset(trusted) }}
+	},
+	"the publish branch is deleted": func(g *rig) attack {
+		a := trustedRig(g)
+		g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
+		g.branch(DefaultPublishBranch, "")
+		return a
+	},
+	"the commit of the lock is published": func(g *rig) attack {
+		a := trustedRig(g)
+		g.branch(DefaultPublishBranch, a.trusted)
+		g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
+		return a
+	},
+	"another history": func(g *rig) attack {
+		a := trustedRig(g)
+		git(g.t, g.work, "checkout", "-q", "--orphan", "other")
+		git(g.t, g.work, "commit", "-q", "-m", "fresh")
+		g.branch(DefaultPublishBranch, "other")
+		git(g.t, g.work, "checkout", "-q", "main")
+		g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
+		return a
+	},
+}
+
+// trustedRig publishes a topology that asks for signed commits.
+func trustedRig(g *rig) attack {
+	ann := newPerson(g.t, "ann")
+	g.commit("allowed_signers", ann.line())
+	g.commit(TopologyFile, trusting("g1", "g2"))
+	published := g.good().Published
+	g.pull()
+	g.fetch()
+	return attack{g.head(), func() { g.branch(DefaultPublishBranch, published) }}
+}
+
+// refusedAs demands that a pass refuses what it finds and writes nothing to the publish
+// branch. It returns the message.
+func (g *rig) refusedAs(reason Reason) string {
+	g.t.Helper()
+	before := g.published()
+	failure := g.bad(reason)
+	if after := g.published(); after != before {
+		g.t.Errorf("the publish branch moved from %q to %q", before, after)
+	}
+	return failure.Message
+}
+
+// TestForgottenTrust tries all attacks on a running reconciler, after a restart with its
+// state, and after a restart without a state but with the commit that --accept-commit pins.
+func TestForgottenTrust(t *testing.T) {
+	t.Parallel()
+	for name, make := range attacks {
+		for _, start := range []string{"running", "running without a state file", "restarted", "pinned"} {
+			t.Run(name+"/"+start, func(t *testing.T) {
+				t.Parallel()
+				g := newRig(t, true)
+				if start == "running without a state file" {
+					g.cfg.StateFile = ""
+					g.Reconciler = g.another()
+				}
+				a := make(g)
+				switch start {
+				case "restarted":
+					g.Reconciler = g.another()
+				case "pinned":
+					g.cfg.StateFile, g.cfg.AcceptCommit = "", a.trusted
+					g.Reconciler = g.another()
+				}
+				t.Log(g.refusedAs(ReasonUntrusted))
+				g.refusedAs(ReasonUntrusted)
+				a.restore()
+				g.reset(a.trusted)
+				if start == "running" {
+					g.good()
+				}
+				g.Reconciler = g.another()
+				g.good()
+			})
+		}
+	}
+}
+
+var acceptFlag = regexp.MustCompile(`--accept-commit ([0-9a-f]{40})`)
+
+// accept passes the flag that a message names.
+func (g *rig) accept(message string) {
+	g.t.Helper()
+	flag := acceptFlag.FindStringSubmatch(message)
+	if flag == nil {
+		g.t.Fatalf("the message names no flag: %s", message)
+	}
+	g.cfg.AcceptCommit = flag[1]
+	g.Reconciler = g.another()
+}
+
+// TestLostPublishBranch checks that a publish branch without the last published commit is
+// refused, that the message names the flag to accept it, and that the flag works once: left
+// in place, it accepts nothing else.
+func TestLostPublishBranch(t *testing.T) {
+	t.Parallel()
+	ann := newPerson(t, "ann")
+	g := newRig(t, true)
+	g.commit("allowed_signers", ann.line())
+	g.commit(TopologyFile, trusting("g1", "g2"))
+	first := g.good().Published
+	g.pull()
+	g.signed(ann, map[string]string{"README": "text"})
+	last := g.good().Published
+	g.fetch()
+	lost := func(to, says string) string {
+		t.Helper()
+		g.branch(DefaultPublishBranch, to)
+		var message string
+		for range 2 { // running, and restarted
+			message = g.refusedAs(ReasonUntrusted)
+			if !strings.Contains(message, says) || !strings.Contains(message, "have the branch put back to "+last) {
+				t.Errorf("got %q, want %q and the commit to restore", message, says)
+			}
+			g.Reconciler = g.another()
+		}
+		return message
+	}
+	lost(first, "was put back to "+short(first))
+	unsigned := git(t, g.work, "commit-tree", "-p", first, "-m", "x", last+"^{tree}")
+	lost(unsigned, "was put back to "+short(first))
+	lost(g.head(), "was replaced")
+	message := lost("", "was deleted")
+
+	// Put back, it needs no flag.
+	g.branch(DefaultPublishBranch, last)
+	if out := g.good(); out.Changed {
+		t.Error("the restored branch was published again")
+	}
+
+	// With the flag it is published again, once, from the trusted source commit. Later
+	// commits are still checked.
+	g.branch(DefaultPublishBranch, "")
+	trusted := g.head()
+	g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
+	g.accept(message)
+	if g.cfg.AcceptCommit != trusted {
+		t.Errorf("the flag names %s, want the trusted commit %s", g.cfg.AcceptCommit, trusted)
+	}
+	g.refusedAs(ReasonUntrusted)
+	g.reset(trusted)
+	out := g.good()
+	if !out.Changed || g.file(DefaultPublishBranch, LockFile) != git(t, g.work, "show", last+":"+LockFile) {
+		t.Error("the branch was not published as before")
+	}
+	last = out.Published
+	g.fetch()
+	g.Reconciler = g.another()
+	g.good()
+	lost(first, "was put back to "+short(first))
+	lost("", "was deleted")
+}
+
+// TestUnsignedTipIsUndone checks that commits on top of the last published one are undone
+// without a person, with trust.commits too: their content is never used.
+func TestUnsignedTipIsUndone(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		g := newRig(t, true)
+		trustedRig(g)
+		want := git(t, g.repo, "rev-parse", DefaultPublishBranch+"^{tree}")
+		userCommit(g, "clusters/g1/evil.yaml")
+		if restart {
+			g.Reconciler = g.another()
+		}
+		g.good()
+		if have := git(t, g.repo, "rev-parse", DefaultPublishBranch+"^{tree}"); have != want {
+			t.Errorf("restarted %v: the tree differs", restart)
+		}
+	}
+}
+
+// TestSourceGoesBack checks that the topology branch has to follow from the trusted commit,
+// in every state of the publish branch.
+func TestSourceGoesBack(t *testing.T) {
+	t.Parallel()
+	ann := newPerson(t, "ann")
+	g := newRig(t, true)
+	g.commit("allowed_signers", ann.line())
+	g.commit(TopologyFile, trusting("g1", "g2"))
+	old := g.good().Published
+	g.pull()
+	before := g.head()
+	g.signed(ann, map[string]string{TopologyFile: strings.Replace(trusting("g1", "g2"), "clusters: [g1]", "clusters: [g2]", 1)})
+	g.good()
+	g.fetch()
+	g.reset(before)
+	for _, branch := range []string{"", old, DefaultPublishBranch} {
+		if branch != DefaultPublishBranch {
+			g.branch(DefaultPublishBranch, branch)
+		}
+		g.Reconciler = g.another()
+		if message := g.refusedAs(ReasonUntrusted); !strings.Contains(message, "does not follow from") {
+			t.Error(message)
+		}
+	}
+
+	// A person accepts it, with the flag that the message names.
+	g.accept(g.refusedAs(ReasonUntrusted))
+	g.good()
+}
+
+// TestLegitimateChanges checks what needs no flag: a revert, a signer who leaves, another
+// host with the same history, a restart in between.
+func TestLegitimateChanges(t *testing.T) {
+	t.Parallel()
+	ann, bob := newPerson(t, "ann"), newPerson(t, "bob")
+	g := newRig(t, true)
+	g.commit("allowed_signers", ann.line()+bob.line())
+	g.commit(TopologyFile, trusting("g1", "g2"))
+	g.good()
+	g.pull()
+	restart := func() {
+		t.Helper()
+		g.good()
+		g.Reconciler = g.another()
+		g.good()
+		g.pull()
+	}
+	g.signed(ann, map[string]string{TopologyFile: strings.Replace(trusting("g1", "g2"), "clusters: [g1]", "clusters: [g2]", 1)})
+	restart()
+	g.signed(bob, map[string]string{TopologyFile: trusting("g1", "g2")})
+	restart()
+	g.signed(bob, map[string]string{"allowed_signers": bob.line()})
+	restart()
+	g.signed(ann, map[string]string{"README": "x"})
+	g.refusedAs(ReasonUntrusted)
+	g.reset("HEAD^")
+	restart()
+
+	moved := t.TempDir()
+	git(t, g.work, "clone", "-q", "--mirror", g.repo, moved)
+	g.repo, g.cfg.Source.URL = moved, moved
+	g.Reconciler = g.another()
+	g.good()
+	g.signed(bob, map[string]string{"README": "y"})
+	restart()
+}
+
+// TestRepairWithoutTrust checks that without trust.commits a publish branch that another
+// writer replaced is repaired from the last published commit, unless the repository lost it.
+func TestRepairWithoutTrust(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, true, func(c *Config) { c.WriteLock = true })
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	first := g.good().Published
+	g.pull()
+	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
+	last := g.good().Published
+	g.pull()
+	g.fetch()
+	want := git(t, g.work, "rev-parse", last+"^{tree}")
+	for _, branch := range []string{"", first, g.head()} {
+		for _, restart := range []bool{false, true} {
+			g.branch(DefaultPublishBranch, branch)
+			if restart {
+				g.Reconciler = g.another()
+			}
+			out := g.good()
+			if have := git(t, g.repo, "rev-parse", DefaultPublishBranch+"^{tree}"); have != want || !out.Changed {
+				t.Errorf("branch at %q, restarted %v: it was not repaired", branch, restart)
+			}
+		}
+	}
+	g.branch(DefaultPublishBranch, "")
+	git(t, g.repo, "gc", "-q", "--prune=now")
+	g.Reconciler = g.another()
+	message := g.refusedAs(ReasonUntrusted)
+	if !strings.Contains(message, "was deleted") {
+		t.Error(message)
+	}
+	g.accept(message)
+	g.good()
+	if have := git(t, g.repo, "rev-parse", DefaultPublishBranch+":"+LockFile); have != git(t, g.work, "rev-parse", last+":"+LockFile) {
+		t.Error("addresses moved")
+	}
+}
+
+// TestUnknownPublishBranch checks a first start with a branch that holds other commits.
+func TestUnknownPublishBranch(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, true)
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	g.branch(DefaultPublishBranch, g.head())
+	message := g.refusedAs(ReasonUntrusted)
+	if !strings.Contains(message, "has no commit of this reconciler") {
+		t.Error(message)
+	}
+	g.accept(message)
+	g.good()
+}
+
+// TestPinnedStart checks a start with --accept-commit and no state: the topology branch has
+// to contain that commit, and the commits after it are checked.
+func TestPinnedStart(t *testing.T) {
+	t.Parallel()
+	ann := newPerson(t, "ann")
+	g := newRig(t, true)
+	g.commit("allowed_signers", ann.line())
+	pin := g.commit(TopologyFile, trusting("g1", "g2"))
+	g.commit(TopologyFile, trusting("g1", "g2", "evil"))
+	g.cfg.AcceptCommit = pin
+	g.Reconciler = g.another()
+	if message := g.refusedAs(ReasonUntrusted); !strings.Contains(message, "it has no signature") {
+		t.Error(message)
+	}
+	g.reset(pin)
+	g.signed(ann, map[string]string{"README": "x"})
+	g.good()
+
+	g = newRig(t, true)
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	g.cfg.AcceptCommit = pin
+	g.Reconciler = g.another()
+	if message := g.refusedAs(ReasonUntrusted); !strings.Contains(message, "does not follow from commit "+pin) {
+		t.Error(message)
+	}
+	g.cfg.AcceptCommit = pin[:12]
+	if _, err := New(g.cfg); err == nil || !strings.Contains(err.Error(), "whole hash") {
+		t.Errorf("a short hash: %v", err)
+	}
+}
+
+// TestStateFile checks that a bad state file is reported, and that the publish branch stays.
+func TestStateFile(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, true)
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	g.good()
+	good, err := os.ReadFile(g.cfg.StateFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(g.cfg.StateFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g.Reconciler = g.another()
+	}
+	for name, c := range map[string]struct{ text, says string }{
+		"empty":              {"", "read state " + g.cfg.StateFile},
+		"truncated":          {string(good[:len(good)/2]), "restore the file from a backup"},
+		"no hash":            {strings.Replace(string(good), `"published": "`, `"published": "x`, 1), "is not the hash of a commit"},
+		"no revision":        {regexp.MustCompile(`"revision": \d+`).ReplaceAllString(string(good), `"revision": 0`), "no clusterset or revision"},
+		"another clusterset": {strings.Replace(string(good), `"demo"`, `"prod"`, 1), "of clusterset prod"},
+	} {
+		put(c.text)
+		if message := g.refusedAs(ReasonState); !strings.Contains(message, c.says) {
+			t.Errorf("%s: %s", name, message)
+		}
+		if have, err := os.ReadFile(g.cfg.StateFile); err != nil || string(have) != c.text {
+			t.Errorf("%s: the file was changed", name)
+		}
+	}
+	put(string(good))
+	g.good()
+
+	// A file that is gone is written again, by a process that knows the state.
+	if err := os.Remove(g.cfg.StateFile); err != nil {
+		t.Fatal(err)
+	}
+	g.good()
+	if have, err := os.ReadFile(g.cfg.StateFile); err != nil || string(have) != string(good) {
+		t.Errorf("the file was not written again: %v", err)
+	}
+
+	// Nothing is published with a state that cannot be written.
+	g.pull()
+	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
+	folder := filepath.Dir(g.cfg.StateFile)
+	g.cfg.StateFile = filepath.Join(folder, "none", "state.json")
+	g.Reconciler = g.another()
+	if message := g.refusedAs(ReasonState); !strings.Contains(message, "(--state)") {
+		t.Error(message)
+	}
+	if err := os.Mkdir(filepath.Join(folder, "none"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	g.good()
+}
+
+// TestStateIsMonotone checks that a state that is older than the branch, because the process
+// ended between the push and the write or another reconciler published, catches up, with
+// revisions that grow though the clock goes back.
+func TestStateIsMonotone(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	ann := newPerson(t, "ann")
+	g := newRig(t, true, func(c *Config) { c.Now = func() time.Time { return now } })
+	g.commit("allowed_signers", ann.line())
+	g.commit(TopologyFile, trusting("g1", "g2"))
+	g.good()
+	g.pull()
+	other := *g
+	other.cfg.StateFile = filepath.Join(t.TempDir(), "other.json")
+	other.Reconciler = other.another()
+	revision := func(r *Reconciler) int64 {
+		t.Helper()
+		if err := r.restoreAnchor(false); err != nil {
+			t.Fatal(err)
+		}
+		return r.anchor.Revision
+	}
+	last := revision(g.another())
+	for i, text := range []string{"a", "b", "c", "d"} {
+		old, err := os.ReadFile(g.cfg.StateFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(-time.Hour)
+		g.signed(ann, map[string]string{"README": text})
+		by, then := g, &other
+		if i%2 == 1 {
+			by, then = &other, g
+		}
+		if out := by.good(); !out.Changed {
+			t.Error("nothing was published")
+		}
+		if i == 2 { // as if the process had ended before the write
+			if err := os.WriteFile(g.cfg.StateFile, old, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g.Reconciler = g.another()
+			g.good()
+		}
+		then.good()
+		if a, b := revision(g.another()), revision(other.another()); a <= last || a != b {
+			t.Errorf("step %d: revisions %d and %d after %d", i, a, b, last)
+		}
+		last = revision(g.another())
+	}
+}
