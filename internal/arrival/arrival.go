@@ -234,6 +234,7 @@ func (l *live) trip(planned *explain.Trip) Trip {
 		t.take(finding{Unknown, l.away(from)})
 	} else {
 		t.take(l.resolved(from))
+		t.take(l.inside(from))
 	}
 	if t.Cluster != from {
 		l.hops(&t, from)
@@ -267,6 +268,29 @@ func (l *live) resolved(cluster string) finding {
 	text := fmt.Sprintf("names of %s are not answered on %s of %s", l.fabric.Domain, strings.Join(sorted(mute), ", "), cluster)
 	l.missing("%s", text)
 	if len(mute) == len(l.agents[cluster]) {
+		return finding{Fails, text}
+	}
+	return finding{Unknown, text}
+}
+
+// inside reports whether agents of a cluster see its pods in podCIDRs: packets of other pods
+// are dropped.
+func (l *live) inside(cluster string) finding {
+	var outside []string // nodes
+	for _, s := range l.agents[cluster] {
+		for _, p := range s.Problems {
+			if p.Code == status.PodsOutside {
+				outside = append(outside, s.Node)
+				l.missing("%s/%s: %s", cluster, s.Node, p.Text)
+			}
+		}
+	}
+	outside = slices.Compact(sorted(outside))
+	if len(outside) == 0 {
+		return fine
+	}
+	text := fmt.Sprintf("pods of %s on %s are outside of its podCIDRs, and their packets are dropped", cluster, strings.Join(outside, ", "))
+	if len(outside) == len(l.agents[cluster]) {
 		return finding{Fails, text}
 	}
 	return finding{Unknown, text}
@@ -453,6 +477,9 @@ func (l *live) readiness(t *Trip, from string) {
 	}
 	if own.ready == "no" {
 		text := fmt.Sprintf("no backend of %s is ready in %s", l.export, t.Cluster)
+		if why := l.problems(t.Cluster); len(why) > 0 {
+			text += ": " + strings.Join(why, "; ")
+		}
 		l.missing("%s", text)
 		t.take(finding{Fails, text})
 		return
@@ -474,6 +501,19 @@ func (l *live) readiness(t *Trip, from string) {
 	default:
 		t.take(finding{Unknown, fmt.Sprintf("not all nodes of %s have heard from %s which backends are ready", from, t.Cluster)})
 	}
+}
+
+// problems returns what agents of a cluster report about its part of the export.
+func (l *live) problems(cluster string) []string {
+	var out []string
+	for _, s := range l.agents[cluster] {
+		for _, p := range s.Problems {
+			if p.Path == "exports["+l.export+"].clusters["+cluster+"]" && !slices.Contains(out, p.Text) {
+				out = append(out, p.Text)
+			}
+		}
+	}
+	return out
 }
 
 // part is what agents of one cluster say of a cluster's part of the export.

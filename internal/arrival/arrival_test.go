@@ -133,6 +133,21 @@ func TestLook(t *testing.T) {
 			nothing + "as agents of g2 have it, shop/web is not open to g1", "", ""},
 		"a pass failed": {Reports{Agents: all(func(_, _, g2a *status.Status) { g2a.LastPass.Failed = []string{"nft: no"} })}, Unknown,
 			maybe + "g2/g2-a did not bring everything in force", "g2/g2-a: nft: no", ""},
+		"no backend, and the reason": {Reports{Agents: func() agents {
+			list := slices.Clone(unready)
+			list[2].Problems = []status.Problem{
+				{Path: "exports[shop/web].clusters[g2]", Code: "service-type", Text: "it is of type ExternalName"},
+				{Path: "exports[shop/other].clusters[g2]", Code: "service-missing", Text: "of another export"},
+			}
+			return list
+		}()}, Fails, nothing + "no backend of shop/web is ready in g2: it is of type ExternalName", "", ""},
+		"pods outside of podCIDRs on a node": {Reports{Agents: all(func(_, g1w, _ *status.Status) {
+			g1w.Problems = []status.Problem{{Code: status.PodsOutside, Text: "pods are outside"}}
+		})}, Unknown, maybe + "pods of g1 on g1-w are outside of its podCIDRs, and their packets are dropped", "g1/g1-w: pods are outside", ""},
+		"all pods outside of podCIDRs": {Reports{Agents: all(func(g1a, g1w, _ *status.Status) {
+			g1a.Problems = []status.Problem{{Code: status.PodsOutside, Text: "pods are outside"}}
+			g1w.Problems = g1a.Problems
+		})}, Fails, nothing + "pods of g1 on g1-a, g1-w are outside of its podCIDRs, and their packets are dropped", "", ""},
 		"a gateway's agent is gone": {Reports{Agents: all(func(g1a, _, _ *status.Status) { *g1a = agent("g1", "g1-x") })}, Arrives,
 			"pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "", "the agent of gateway g1/a does not answer"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +70,14 @@ func (c *Control) diagnose(ctx context.Context, ask sought) (status.Diagnosis, e
 	}
 	d := trace.Judge(steps, lasted)
 	d.Only = only
+	if rules := v.Input.Local.ForeignRules; len(rules) > 0 {
+		leak := desired.Drop{Reason: desired.DropLeak}.Chain()
+		for i := range d.Findings {
+			if f := &d.Findings[i]; f.Kind == status.FindingOwn && strings.Contains(f.Place, leak) {
+				f.Do = desired.ForeignRuleText(rules)
+			}
+		}
+	}
 	if after, err := trace.Filtered(); err == nil && errBefore == nil {
 		d.Filtered = after - before
 	}

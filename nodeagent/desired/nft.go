@@ -2,6 +2,7 @@ package desired
 
 import (
 	"strconv"
+	"strings"
 
 	"hawser.dev/hawser/internal/diff"
 )
@@ -138,6 +139,7 @@ const (
 	SetHeld       = "held"
 	SetRates      = "rates"
 	SetFormer     = "former"
+	SetMachines   = "machines"
 )
 
 // Sets declares all of them. See docs/datapath.md for the rules that use them.
@@ -167,6 +169,7 @@ func Sets() []Set {
 		{Name: SetOffers, Doc: "address, protocol and port of other clusters' exports: who may have been asked", Key: service},
 		{Name: SetFronts, Doc: "those of them that stand for several pods", Key: address},
 		{Name: SetNodes, Doc: "nodes of this cluster: who may send VXLAN", Key: address},
+		{Name: SetMachines, Doc: "endpoints that are no pods: what other clusters send there gets the gateway's address", Key: service},
 		{Name: SetHairpin, Doc: "local backends, twice: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
 		{Name: SetTunnels, Doc: "this gateway's addresses inside the tunnels", Key: address},
 		{Name: SetOverlays, Doc: "ports at which this gateway takes VXLAN from other clusters", Key: []Type{TypePort}},
@@ -217,6 +220,17 @@ func PickChain(slots int, affinity bool) string {
 	return "pick_many"
 }
 
+// ForeignRuleText describes routing rules of other programs that take packets from pods to
+// other clusters before Hawser's rules.
+func ForeignRuleText(rules []string) string {
+	shown, more := rules, ""
+	if len(rules) > 3 {
+		shown, more = rules[:3], " and "+strconv.Itoa(len(rules)-3)+" more"
+	}
+	return "routing rules of another program come before Hawser's rule 7300 and take packets for other clusters: " +
+		strings.Join(shown, ", ") + more + "; have that program leave out the clusterset's prefixes, or give its rules a priority above 7365"
+}
+
 // Drop is why table inet hawser drops packets. Each has a chain, which counts them.
 type Drop struct {
 	Reason string
@@ -257,7 +271,7 @@ func Drops() []Drop {
 		{DropExcluded, "between a cluster and an export whose allow list does not name it, requests and answers alike", "exports[].allow of the topology says who may"},
 		{DropUnasked, "out of a tunnel, for a pod that nobody can reach unless it asked", "export the service, or have the pod ask first"},
 		{DropTransit, "out of a tunnel, into another one", "clusters pass on for others where the topology's shape says so"},
-		{DropLeak, "for another cluster, by a link that is no tunnel", "hawser-agent status says why there is no link to that cluster"},
+		{DropLeak, "for another cluster, by a link that is no tunnel", "hawser-agent status lists links that are down; if the link is up, a routing rule of another program comes before rule 7300: ip rule"},
 		{DropQuota, "a new connection of a pod that has as many through this gateway as the topology allows",
 			"find out why the pod opens so many connections (conntrack -L -s its address, on the gateway); limits.connections of the topology allows more"},
 		{DropFlood, "from another cluster's gateway for this one itself, faster than probes come",

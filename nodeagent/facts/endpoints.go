@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -16,18 +17,23 @@ import (
 // fromSlices joins the slices of one service. A pod of two families stands in
 // two slices, and a pod may stand in two slices while the controller moves it;
 // either way it is one endpoint. numbers maps protocol/name of the service's
-// ports to protocol/number.
-func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string]string) []model.Endpoint {
+// ports to protocol/number. unsupported says what kube-proxy and Hawser ignore.
+func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string]string) (out []model.Endpoint, unsupported []string) {
 	byKey := map[string]*model.Endpoint{}
 	for _, slice := range slicesOfService {
 		if slice.AddressType == discoveryv1.AddressTypeFQDN {
+			unsupported = append(unsupported, "EndpointSlice "+slice.Name+" has names instead of addresses (addressType FQDN)")
 			continue
 		}
 		ports := make(map[string]int, len(slice.Ports))
 		for _, port := range slice.Ports {
 			protocol, name := string(ptr.Deref(port.Protocol, corev1.ProtocolTCP)), ptr.Deref(port.Name, "")
-			// A port without a number means "all ports" in the API; no service has one.
-			if number, known := numbers[protocol+"/"+name]; known && port.Port != nil {
+			number, known := numbers[protocol+"/"+name]
+			switch {
+			case !known:
+			case port.Port == nil: // "all ports" in the API
+				unsupported = append(unsupported, "EndpointSlice "+slice.Name+" has no number for port "+strconv.Quote(name))
+			default:
 				ports[number] = int(*port.Port)
 			}
 		}
@@ -37,18 +43,28 @@ func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string
 				continue
 			}
 			endpoint.Ports = maps.Clone(ports)
-			if known := byKey[key]; known != nil {
+			known := byKey[key]
+			if known != nil && contradicts(known.Addrs, endpoint.Addrs[0]) {
+				key += "/" + endpoint.Addrs[0].String()
+				known = byKey[key]
+			}
+			if known != nil {
 				merge(known, endpoint)
 			} else {
 				byKey[key] = &endpoint
 			}
 		}
 	}
-	var out []model.Endpoint
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		out = append(out, *byKey[key])
 	}
-	return out
+	return out, unsupported
+}
+
+// contradicts reports whether a pod of one name has another address of the same family: a
+// new pod, while the slices still have the one before.
+func contradicts(addrs []netip.Addr, addr netip.Addr) bool {
+	return slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Is4() == addr.Is4() && a != addr })
 }
 
 // fromEndpoint maps one endpoint and gives the key by which it is known. Only
@@ -62,10 +78,10 @@ func fromEndpoint(endpoint *discoveryv1.Endpoint) (string, model.Endpoint, bool)
 	if err != nil {
 		return "", model.Endpoint{}, false
 	}
-	out := model.Endpoint{
-		Addrs: []netip.Addr{addr.Unmap()},
-		Ready: endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready,
-	}
+	// Absent conditions count as in the API: ready, serving, not terminating.
+	conditions := endpoint.Conditions
+	out := model.Endpoint{Addrs: []netip.Addr{addr.Unmap()}, Ready: ptr.Deref(conditions.Ready, true)}
+	out.Terminating = !out.Ready && ptr.Deref(conditions.Serving, true) && ptr.Deref(conditions.Terminating, false)
 	key := "addr/" + out.Addrs[0].String()
 	if endpoint.Hostname != nil {
 		out.Hostname = *endpoint.Hostname
@@ -92,5 +108,6 @@ func merge(into *model.Endpoint, more model.Endpoint) {
 	into.Hostname = cmp.Or(into.Hostname, more.Hostname)
 	into.Node = cmp.Or(into.Node, more.Node)
 	into.Ready = into.Ready || more.Ready
+	into.Terminating = !into.Ready && (into.Terminating || more.Terminating)
 	maps.Copy(into.Ports, more.Ports)
 }

@@ -130,9 +130,11 @@ func wantFacts() model.Facts {
 					{Addrs: addrs("10.7.1.8"), Hostname: "db-0", Pod: "db-0", Ready: true, Ports: map[string]int{"TCP/5432": 5432}},
 				},
 			},
+			{Namespace: "sample", Name: "elsewhere", ExternalName: true},
 			{
 				Namespace: "sample", Name: "web", ClusterIPs: addrs("10.77.0.9"),
-				Ports: []model.ServicePort{{Name: "dns", Protocol: "UDP", Port: 53}, {Name: "http", Protocol: "TCP", Port: 80}},
+				Unsupported: []string{"port 80/SCTP: only TCP and UDP are carried"},
+				Ports:       []model.ServicePort{{Name: "dns", Protocol: "UDP", Port: 53}, {Name: "http", Protocol: "TCP", Port: 80}},
 				Endpoints: []model.Endpoint{
 					{Addrs: addrs("10.7.1.7"), Ports: map[string]int{"TCP/80": 8080, "UDP/53": 5353}},
 					{

@@ -146,7 +146,7 @@ func TestExportOfAnExternalName(t *testing.T) {
 		Services: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: "sample", Name: "elsewhere"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}},
 	}
 	have := FromObjects(objects)
-	if len(have.Services) != 0 || have.Exports[0].Service == nil || have.Exports[0].Service.Type != "ExternalName" {
+	if len(have.Services) != 1 || !have.Services[0].ExternalName || have.Exports[0].Service == nil || have.Exports[0].Service.Type != "ExternalName" {
 		t.Errorf("have %+v", have)
 	}
 }

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -142,6 +143,10 @@ func onePerFamily(texts []string) []netip.Addr {
 
 func fromService(service *corev1.Service, endpoints []*discoveryv1.EndpointSlice) model.Service {
 	out := model.Service{Namespace: service.Namespace, Name: service.Name}
+	if service.Spec.Type == corev1.ServiceTypeExternalName {
+		out.ExternalName = true
+		return out
+	}
 	ips := service.Spec.ClusterIPs
 	if len(ips) == 0 {
 		ips = []string{service.Spec.ClusterIP}
@@ -151,6 +156,7 @@ func fromService(service *corev1.Service, endpoints []*discoveryv1.EndpointSlice
 	for _, port := range service.Spec.Ports {
 		protocol := cmp.Or(string(port.Protocol), "TCP")
 		if protocol != "TCP" && protocol != "UDP" {
+			out.Unsupported = append(out.Unsupported, fmt.Sprintf("port %d/%s: only TCP and UDP are carried", port.Port, protocol))
 			continue
 		}
 		out.Ports = append(out.Ports, model.ServicePort{Name: port.Name, Protocol: protocol, Port: int(port.Port)})
@@ -159,7 +165,13 @@ func fromService(service *corev1.Service, endpoints []*discoveryv1.EndpointSlice
 	slices.SortFunc(out.Ports, func(a, b model.ServicePort) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name))
 	})
-	out.Endpoints = fromSlices(endpoints, numbers)
+	var unsupported []string
+	out.Endpoints, unsupported = fromSlices(endpoints, numbers)
+	if service.Spec.InternalTrafficPolicy != nil && *service.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal {
+		unsupported = append(unsupported, "internalTrafficPolicy Local: callers reach endpoints on all nodes")
+	}
+	out.Unsupported = append(out.Unsupported, unsupported...)
+	slices.Sort(out.Unsupported)
 	for _, at := range service.Status.LoadBalancer.Ingress {
 		if to := cmp.Or(at.IP, at.Hostname); to != "" {
 			out.Balancers = append(out.Balancers, to)

@@ -114,7 +114,7 @@ func (t *Table) PutService(namespace, name string, s *corev1.Service, endpoints 
 	if s != nil {
 		offer = offered(s)
 	}
-	if s != nil && s.Spec.Type != corev1.ServiceTypeExternalName {
+	if s != nil {
 		changed = t.services.Put(key, fromService(s, endpoints))
 	} else {
 		changed = t.services.Delete(key)

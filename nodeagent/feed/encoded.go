@@ -72,7 +72,7 @@ func sameState(a, b Heard) bool {
 // sameExport compares what is told of an export. Offers are mostly shared with the
 // state before.
 func sameExport(a, b *model.LiveExport) bool {
-	return a.Namespace == b.Namespace && a.Name == b.Name && a.Ready == b.Ready && slices.Equal(a.Families, b.Families) &&
+	return a.Namespace == b.Namespace && a.Name == b.Name && a.Ready == b.Ready && a.Terminating == b.Terminating && slices.Equal(a.Families, b.Families) &&
 		slices.EqualFunc(a.Hosts, b.Hosts, sameHost) && (a.Offer == b.Offer || reflect.DeepEqual(a.Offer, b.Offer))
 }
 

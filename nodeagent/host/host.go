@@ -155,10 +155,54 @@ func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds
 		if err != nil {
 			h.config.Log.Warn("host addresses not read", "err", err)
 		}
+		if local.PodRoutes, err = podRoutes(own.PodCIDRs, nodes, h.config.Node); err != nil {
+			h.config.Log.Warn("routes of pods not read", "err", err)
+		}
+		if local.ForeignRules, err = kernel.ForeignRules(remotePrefixes(f, own), own.PodCIDRs); err != nil {
+			h.config.Log.Warn("routing rules not read", "err", err)
+		}
 		// They are sorted, so that these are the lowest of each family.
 		local.HostSource = slices.CompactFunc(held, func(a, b netip.Addr) bool { return a.Is4() == b.Is4() })
 	}
 	return local, found
+}
+
+// remotePrefixes returns the prefixes by which other clusters are reached.
+func remotePrefixes(f *fabric.Fabric, own *fabric.Cluster) []netip.Prefix {
+	var out []netip.Prefix
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		if c.Name == own.Name {
+			continue
+		}
+		out = append(out, c.GlobalCIDRs...)
+		for _, p := range c.PodCIDRs {
+			if !c.Hides(fabric.Family(p.Addr())) && !slices.ContainsFunc(own.PodCIDRs, p.Overlaps) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// podRoutes returns routes on links inside a node's Node.spec.podCIDRs, as far as the
+// cluster's podCIDRs do not hold these. Such a route proves that the CNI uses
+// Node.spec.podCIDRs, which not every one does.
+func podRoutes(podCIDRs []netip.Prefix, nodes []model.Node, node string) ([]netip.Prefix, error) {
+	i := slices.IndexFunc(nodes, func(n model.Node) bool { return n.Name == node })
+	if i < 0 {
+		return nil, nil
+	}
+	var outside []netip.Prefix
+	for _, p := range nodes[i].PodCIDRs {
+		if !slices.ContainsFunc(podCIDRs, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) }) {
+			outside = append(outside, p)
+		}
+	}
+	if len(outside) == 0 {
+		return nil, nil
+	}
+	return kernel.OnLink(outside)
 }
 
 // noConnLimit reports whether the kernel lacks what the topology's quota of connections

@@ -183,6 +183,31 @@ func TestNftHairpin(t *testing.T) {
 	}
 }
 
+// A machine that is no pod sees the gateway's address for what other clusters send, and only
+// at the ports of the export. Pods see who calls.
+func TestNftMachines(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	for _, c := range []struct{ digit, vip, machine, gateway, remote, block string }{
+		{"4", nftVIP, nftPod, nftPodGW, nftRemote, "242.0.0.0/8"},
+		{"6", nftVIP6, nftPod6, nftPodGW6, nftRemote6, "fd00:42::/32"},
+	} {
+		for _, network := range []string{"tcp", "udp"} {
+			l.pod.serve(network, net.JoinHostPort(c.machine, "8080"))
+			service := nftSpread(c.vip+" . "+network+" . 80", "pick_one"+c.digit, 1, nftAt(c.machine, 8080))
+			remote, machine := "remote"+c.digit+" "+c.block, "machines"+c.digit+" "+c.machine+" . "
+			for element, want := range map[string]string{
+				machine + network + " . 8080": c.gateway, machine + network + " . 8081": c.remote, machine + "sctp . 8080": c.remote,
+			} {
+				l.elements(append(service, remote, element)...)
+				if said := l.sees(l.remote, network, net.JoinHostPort(c.remote, "0"), net.JoinHostPort(c.vip, "80")); said.client != want {
+					t.Errorf("%s, %s: another cluster was seen as %q, want %s", network, element, said.client, want)
+				}
+			}
+		}
+	}
+}
+
 // Marks belong to others (kube-proxy, policy routing): slots do not show in them.
 func TestNftMarksAreKept(t *testing.T) {
 	t.Parallel()

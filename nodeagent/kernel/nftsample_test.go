@@ -64,6 +64,8 @@ fronts4 242.3.0.5
 fronts6 fd00:42:3::5
 nodes4 192.168.0.11
 nodes6 fd00:1::11
+machines4 172.18.0.200 . tcp . 5432
+machines6 fd00:18::200 . tcp . 5432
 hairpin4 10.7.1.9 . 10.7.1.9
 hairpin6 fd00:7::9 . fd00:7::9
 tunnels4 241.0.0.1

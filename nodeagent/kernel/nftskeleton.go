@@ -191,6 +191,8 @@ func nftKeepSource(f nftFamily) []*nftRule {
 	}
 	keep := func(r *nftRule) *nftRule { return r.saddr(f).nat(expr.NATTypeSourceNAT, f, 0) }
 	return []*nftRule{
+		// A machine that is no pod has no route to other clusters.
+		begin().saddr(f).in(desired.SetRemote, f).service(f).in(desired.SetMachines, f).add(&expr.Masq{}),
 		begin().saddr(f).network(f.dst, f.size, f.behind).in(desired.SetHairpin, f).add(&expr.Masq{}),
 		exact(middle().daddr(f).in(desired.SetRemote, f)),
 		keep(begin().daddr(f).in(desired.SetRemote, f)),

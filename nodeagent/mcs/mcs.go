@@ -106,10 +106,13 @@ type Slice struct {
 	Endpoints []Endpoint // sorted by address
 }
 
-// Endpoint is one ready endpoint, at the address by which this cluster reaches it.
+// Endpoint is one endpoint, at the address by which this cluster reaches it. It is ready
+// unless it terminates.
 type Endpoint struct {
 	Addr     netip.Addr
 	Hostname string
+	// Terminating means that all endpoints behind the address terminate and serve.
+	Terminating bool
 }
 
 // Condition is one condition of a ServiceExport or a ServiceImport. When it

@@ -17,6 +17,9 @@ const (
 	Valid    = "Valid"
 	Ready    = "Ready"
 	Conflict = "Conflict"
+	// Supported is our own. It is False, and otherwise absent, if something of the Service is
+	// not carried to other clusters.
+	Supported = "hawser.dev/Supported"
 
 	reasonValid       = "Valid"
 	reasonNoService   = "NoService"
@@ -31,6 +34,7 @@ const (
 	reasonFailed   = "Failed"
 	reasonNoFamily = "IPFamilyNotSupported"
 	reasonNone     = "NoConflicts"
+	reasonLimited  = "Unsupported"
 )
 
 // Verdict is what becomes of one ServiceExport of this cluster.

@@ -23,8 +23,10 @@ const (
 // Source is where this cluster reaches one cluster's part of an export now.
 type Source struct {
 	Cluster string
-	Addrs   []netip.Addr // ClusterSetIP, while some endpoint is ready
-	Hosts   []Host       // Headless: the ready endpoints
+	Addrs   []netip.Addr // ClusterSetIP, while some endpoint gets connections
+	// Terminating means that all these endpoints terminate.
+	Terminating bool
+	Hosts       []Host // Headless: the ready endpoints
 }
 
 // Host is one ready endpoint of a headless export.
@@ -44,7 +46,7 @@ func Want(w World, d Decision, settled bool, sources map[string][]Source) State 
 		return State{Settled: settled}
 	}
 	s := State{
-		Settled: settled, Exports: statuses(d),
+		Settled: settled, Exports: statuses(d, w.Unsupported),
 		Property: map[string]string{PropertyCluster: w.Cluster, PropertyClusterset: w.Fabric.Name},
 	}
 	// Declared exports of which no cluster offers a part, such as those of clusters without a
@@ -125,7 +127,7 @@ func readyImport(r *Resolved, m *Import) Condition {
 	return Condition{Ready, "True", reasonReady, "exported from " + strings.Join(m.Clusters, ", ")}
 }
 
-func statuses(d Decision) []Status {
+func statuses(d Decision, unsupported map[string][]string) []Status {
 	clash := make(map[string]Condition, len(d.Services))
 	for i := range d.Services {
 		clash[d.Services[i].ID()] = d.Services[i].Clash
@@ -141,9 +143,23 @@ func statuses(d Decision) []Status {
 		if c, has := clash[e.id()]; has && v.Offer != nil {
 			s.Conditions = append(s.Conditions, c)
 		}
+		if texts := unsupported[e.id()]; v.Offer != nil && len(texts) > 0 {
+			s.Conditions = append(s.Conditions, Condition{Supported, isFalse, reasonLimited, limited(texts)})
+		}
 		out = append(out, s)
 	}
 	return out
+}
+
+// maxUnsupported is how many texts a condition has: its message has at most 32 KiB.
+const maxUnsupported = 8
+
+func limited(texts []string) string {
+	texts = slices.Compact(slices.Sorted(slices.Values(texts)))
+	if more := len(texts) - maxUnsupported; more > 0 {
+		texts = append(texts[:maxUnsupported:maxUnsupported], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // maxEndpoints is how many endpoints the API takes in one slice.
@@ -154,7 +170,8 @@ const maxEndpoints = 1000
 func slicesOf(r *Resolved, sources []Source) []Slice {
 	byName := map[string]*Slice{}
 	var names []string
-	put := func(cluster string, addr netip.Addr, hostname string, ports []Port) {
+	put := func(cluster string, ports []Port, endpoint Endpoint) {
+		addr := endpoint.Addr
 		fam := fabric.Family(addr)
 		// The name does not depend on the endpoints, so that a slice stays while they change.
 		sum := spread.Mix(spread.Hash(fmt.Sprintf("%s/%s/%d/%s", r.ID(), cluster, fam, portsText(ports))))
@@ -165,16 +182,16 @@ func slicesOf(r *Resolved, sources []Source) []Slice {
 			byName[name] = s
 			names = append(names, name)
 		}
-		s.Endpoints = append(s.Endpoints, Endpoint{Addr: addr, Hostname: hostname})
+		s.Endpoints = append(s.Endpoints, endpoint)
 	}
 	for _, src := range sources {
 		ports := r.reached(src.Cluster)
 		for _, a := range src.Addrs {
-			put(src.Cluster, a, "", ports)
+			put(src.Cluster, ports, Endpoint{Addr: a, Terminating: src.Terminating})
 		}
 		for _, h := range src.Hosts {
 			for _, a := range h.Addrs {
-				put(src.Cluster, a, cmp.Or(h.Name, cidr.Label(a)), translated(ports, h.Ports))
+				put(src.Cluster, translated(ports, h.Ports), Endpoint{Addr: a, Hostname: cmp.Or(h.Name, cidr.Label(a))})
 			}
 		}
 	}

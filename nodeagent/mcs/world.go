@@ -23,7 +23,10 @@ type World struct {
 	// Hostnames are those of the endpoints of this cluster's headless services, by
 	// namespace/name; nil where pods need no addresses of their own here.
 	Hostnames map[string][]string
-	Offers    map[string][]Offered // by other cluster
+	// Unsupported describes what this cluster's Services have and is not carried, by
+	// namespace/name.
+	Unsupported map[string][]string
+	Offers      map[string][]Offered // by other cluster
 }
 
 // Offered is an offer and what it is of.

@@ -77,6 +77,11 @@ type Service struct {
 	ClusterIPs []netip.Addr // none for headless
 	Ports      []ServicePort
 	Endpoints  []Endpoint
+	// ExternalName means that the Service is of that type: it has no endpoints.
+	ExternalName bool `json:",omitempty"`
+	// Unsupported describes what the Service or its EndpointSlices have and Hawser does not
+	// carry, sorted.
+	Unsupported []string `json:",omitempty"`
 	// Balancers are the addresses and names that a load balancer gave to it, as they stand
 	// in its status.
 	Balancers []string `json:",omitempty"`
@@ -110,6 +115,9 @@ type Endpoint struct {
 	Pod      string // pod name in the service's namespace; empty when it is no pod
 	Node     string
 	Ready    bool
+	// Terminating means that the endpoint is not ready, terminates and still serves. It gets
+	// connections while no endpoint of the port is ready, as in kube-proxy (KEP-1669).
+	Terminating bool `json:",omitempty"`
 	// Ports maps the service's port (by protocol and number, as in "TCP/80") to
 	// the port on the endpoint.
 	Ports map[string]int
@@ -126,6 +134,12 @@ type Local struct {
 	// HostSource are addresses of this host inside the cluster's pod CIDRs, at
 	// most one a family: the source of the host's own packets in a flat cluster.
 	HostSource []netip.Addr
+	// PodRoutes are prefixes of this node's Node.spec.podCIDRs to which the kernel has routes on
+	// a link, and which the cluster's podCIDRs do not hold: the CNI puts pods there.
+	PodRoutes []netip.Prefix `json:",omitempty"`
+	// ForeignRules describe routing rules of other programs that take packets for other
+	// clusters before Hawser's rules.
+	ForeignRules []string `json:",omitempty"`
 	// Resolved maps endpoints of the form dns:<name> to addresses.
 	Resolved map[string][]netip.Addr
 	// Found are the endpoints that other clusters found for their gateways, by
@@ -228,7 +242,10 @@ func (p Path) Next(remote string) string {
 type LiveExport struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Ready     bool   `json:"ready"` // some endpoint is ready
+	Ready     bool   `json:"ready"` // some endpoint gets connections
+	// Terminating means that all these endpoints terminate: other clusters use them only
+	// while no cluster has a ready one.
+	Terminating bool `json:"terminating,omitempty"`
 	// Families are those (4, 6) that the service has; missing = all that the cluster has.
 	Families []int      `json:"families,omitempty"`
 	Hosts    []LiveHost `json:"hosts,omitempty"` // Headless: the ready endpoints
@@ -271,6 +288,7 @@ func (l Live) Until(next Live) Live {
 			continue
 		}
 		e.Ready = e.Ready && now.Ready
+		e.Terminating = e.Ready && (e.Terminating || now.Terminating)
 		if e.Offer != nil && !reflect.DeepEqual(e.Offer, now.Offer) {
 			e.Offer = now.Offer
 		}

@@ -51,7 +51,7 @@ func haveExport(have *mcsv1.ServiceExport) (Export, bool) {
 	}
 	var ours []metav1.Condition
 	for _, c := range have.Status.Conditions {
-		if c.Type != mcs.Valid && c.Type != mcs.Ready && c.Type != mcs.Conflict {
+		if !slices.Contains([]string{mcs.Valid, mcs.Ready, mcs.Conflict, mcs.Supported}, c.Type) {
 			continue
 		}
 		if len(ours) == 0 || c.ObservedGeneration < out.Generation {

@@ -27,10 +27,13 @@ type Slice struct {
 	Cluster   string
 	Type      string // IPv4 | IPv6
 	Ports     []mcs.Port
-	Endpoints []string // address, and hostname if there is one
+	Endpoints []string // address, and hostname if there is one, and terminating
 	// Owner reports problems with the reference to the import; empty = nothing.
 	Owner string
 }
+
+// terminating ends the text of an endpoint that terminates and serves.
+const terminating = " (terminating)"
 
 // Key is namespace/name.
 func (s Slice) Key() string { return s.Namespace + "/" + s.Name }
@@ -53,7 +56,11 @@ func wantSlice(m mcs.Slice) Slice {
 		Type: "IPv" + strconv.Itoa(m.Family), Ports: m.Ports,
 	}
 	for _, e := range m.Endpoints {
-		out.Endpoints = append(out.Endpoints, strings.TrimSuffix(e.Addr.String()+" "+e.Hostname, " "))
+		text := strings.TrimSuffix(e.Addr.String()+" "+e.Hostname, " ")
+		if e.Terminating {
+			text += terminating
+		}
+		out.Endpoints = append(out.Endpoints, text)
 	}
 	return out
 }
@@ -66,7 +73,10 @@ func haveSlice(have *discoveryv1.EndpointSlice, imports map[string]*mcsv1.Servic
 	out.Ports = havePorts(have)
 	for _, e := range have.Endpoints {
 		text := strings.TrimSuffix(strings.Join(e.Addresses, "+")+" "+ptr.Deref(e.Hostname, ""), " ")
-		if e.Conditions.Ready == nil || !*e.Conditions.Ready {
+		switch ready, serving := ptr.Deref(e.Conditions.Ready, false), ptr.Deref(e.Conditions.Serving, false); {
+		case !ready && serving && ptr.Deref(e.Conditions.Terminating, false):
+			text += terminating
+		case !ready:
 			text += " (not ready)"
 		}
 		out.Endpoints = append(out.Endpoints, text)
@@ -194,12 +204,14 @@ func (k *sliceKind) object(s Slice, seen *discoveryv1.EndpointSlice, owner *mcsv
 		Endpoints:   make([]discoveryv1.Endpoint, len(s.Endpoints)),
 		Ports:       wantPorts(s.Ports),
 	}
-	ready := true
 	for i, text := range s.Endpoints {
+		text, ends := strings.CutSuffix(text, terminating)
 		address, hostname, _ := strings.Cut(text, " ")
-		out.Endpoints[i] = discoveryv1.Endpoint{
-			Addresses: []string{address}, Hostname: filled(hostname), Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		conditions := discoveryv1.EndpointConditions{Ready: ptr.To(true)}
+		if ends {
+			conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
 		}
+		out.Endpoints[i] = discoveryv1.Endpoint{Addresses: []string{address}, Hostname: filled(hostname), Conditions: conditions}
 	}
 	return untyped(&out)
 }

@@ -45,7 +45,9 @@ func MCS(in Input) mcs.State {
 	for _, e := range v.exports {
 		sources[e.ID()] = v.sources(e)
 	}
-	return mcs.Want(worldOf(in), in.decision(), in.Settled, sources)
+	w := worldOf(in)
+	w.Unsupported = v.unsupported
+	return mcs.Want(w, in.decision(), in.Settled, sources)
 }
 
 // Clashes gives the conflicts of this cluster's view, by namespace/name.
@@ -102,6 +104,11 @@ func (v *view) sources(e *fabric.Export) []mcs.Source {
 	var out []mcs.Source
 	for _, c := range v.dnsService(e).Clusters {
 		s := mcs.Source{Cluster: c.Name, Addrs: c.IPs}
+		if r := v.byName[c.Name]; r != nil {
+			s.Terminating = r.terminating(e.ID())
+		} else {
+			_, s.Terminating = serving(e, e.Part(c.Name), v.services[e.ID()])
+		}
 		for _, h := range c.Hosts {
 			s.Hosts = append(s.Hosts, mcs.Host{Name: h.Name, Addrs: h.IPs, Ports: h.Ports})
 		}

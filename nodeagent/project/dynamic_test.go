@@ -155,11 +155,11 @@ func TestWhatStandsInTheAPI(t *testing.T) {
 	}
 	want := map[string]bool{
 		"pods Headless [c2]": true, "same ClusterSetIP [c1 c2]": true, "split ClusterSetIP [c1 c2]": true,
-		"pods of c2 [{sql TCP 6432 }] [{10.9.1.33 10-9-1-33}]":                    true,
-		"same of c1 [{tcp TCP 42 }] [{" + own("c1/c1-a", "team-a/same") + " }]":   true,
-		"same of c2 [] [{" + own("c2/c2-a", "team-a/same") + " }]":                false,
-		"split of c1 [{a TCP 42 }] [{" + own("c1/c1-a", "team-a/split") + " }]":   true,
-		"split of c2 [{b TCP 4242 }] [{" + own("c2/c2-a", "team-a/split") + " }]": true,
+		"pods of c2 [{sql TCP 6432 }] [{10.9.1.33 10-9-1-33 false}]":                    true,
+		"same of c1 [{tcp TCP 42 }] [{" + own("c1/c1-a", "team-a/same") + "  false}]":   true,
+		"same of c2 [] [{" + own("c2/c2-a", "team-a/same") + "  false}]":                false,
+		"split of c1 [{a TCP 42 }] [{" + own("c1/c1-a", "team-a/split") + "  false}]":   true,
+		"split of c2 [{b TCP 4242 }] [{" + own("c2/c2-a", "team-a/split") + "  false}]": true,
 	}
 	for _, node := range []string{"c1/c1-a", "c2/c2-a", "c2/c2-w1"} {
 		have := map[string]bool{}

@@ -51,7 +51,7 @@ func (v *view) addEntries() {
 		count := slotClass(e.targets)
 		if len(e.targets) > count {
 			v.problem(e.origin, TooManyEndpoints, strconv.Itoa(len(e.targets))+" backends share "+strconv.Itoa(count)+
-				" slots, so some get no connections")
+				" slots, so some get no connections: run fewer and larger pods, or divide them among several Services or clusters")
 		}
 		fam := fabric.Family(e.addr)
 		key := serviceKey(e.addr, e.protocol, e.port)

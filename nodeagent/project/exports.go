@@ -20,6 +20,7 @@ func (v *view) addExports() {
 		var svc *model.Service
 		if part != nil {
 			svc = v.localService(e, part)
+			v.addUnsupported(e)
 			if e.Type == fabric.Headless {
 				v.addHeadless(e, part, svc)
 			} else {
@@ -37,6 +38,11 @@ func (v *view) localService(e *fabric.Export, part *fabric.ExportCluster) *model
 	id := e.ID()
 	path := exportPath(id, v.own.Name)
 	svc := v.services[id]
+	if v.externalNames[id] {
+		v.problem(path, ServiceType, "Service "+id+" is of type ExternalName, which cannot be exported: it has no endpoints; "+
+			"export a Service with endpoints, or resolve the name it stands for in each cluster")
+		return nil
+	}
 	if svc == nil {
 		v.problem(path, ServiceMissing, "there is no Service "+id+" in this cluster")
 		return nil
@@ -53,8 +59,8 @@ func (v *view) localService(e *fabric.Export, part *fabric.ExportCluster) *model
 // portKey is a port as Endpoint.Ports has it.
 func portKey(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port) }
 
-// addOffer makes the export address of this cluster lead to its ready
-// endpoints, on every node, so that the gateway that a packet reaches does not
+// addOffer makes the export address of this cluster lead to its endpoints
+// (endpointTargets) on every node, so that the gateway that a packet reaches does not
 // matter.
 func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
 	if svc == nil {
@@ -63,8 +69,9 @@ func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model
 	origin := exportPath(e.ID(), v.own.Name)
 	for _, ip := range part.IPs {
 		for _, p := range portsOf(e, part) {
+			targets, _ := endpointTargets(svc, p, fabric.Family(ip))
 			v.serve(entry{
-				addr: ip, protocol: p.Protocol, port: p.Port, targets: endpointTargets(svc, p, fabric.Family(ip), 1),
+				addr: ip, protocol: p.Protocol, port: p.Port, targets: targets,
 				affinity: e.Affinity == "ClientIP", origin: origin,
 			})
 			// A gateway that never saw the connection translates what a server sends first.
@@ -73,6 +80,7 @@ func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model
 				ep := &svc.Endpoints[i]
 				addr, ok := ofFamily(ep.Addrs, fabric.Family(ip))
 				if port := ep.Ports[portKey(p)]; ok && port > 0 {
+					v.addMachine(ep, addr, p.Protocol, port, origin)
 					v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
 				}
 			}
@@ -81,22 +89,34 @@ func (v *view) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model
 	v.addHairpin(svc, origin)
 }
 
-// endpointTargets are the ready endpoints that serve a port in a family, by address.
-func endpointTargets(svc *model.Service, p fabric.Port, fam, weight int) []target {
+// endpointTargets returns the endpoints that get connections of a port in a family, sorted
+// by address: the ready ones. If none is ready, it returns the terminating ones that still
+// serve and reports true, as kube-proxy does (KEP-1669).
+func endpointTargets(svc *model.Service, p fabric.Port, fam int) (out []target, terminating bool) {
 	if svc == nil {
-		return nil
+		return nil, false
 	}
-	var out []target
+	var last []target
 	for i := range svc.Endpoints {
 		ep := &svc.Endpoints[i]
 		addr, ok := ofFamily(ep.Addrs, fam)
 		port := ep.Ports[portKey(p)]
-		if ep.Ready && ok && port > 0 {
-			out = append(out, target{key: addr.String(), addr: addr, port: port, weight: weight})
+		if !ok || port == 0 {
+			continue
+		}
+		t := target{key: addr.String(), addr: addr, port: port, weight: 1}
+		switch {
+		case ep.Ready:
+			out = append(out, t)
+		case ep.Terminating:
+			last = append(last, t)
 		}
 	}
+	if len(out) == 0 {
+		out, terminating = last, len(last) > 0
+	}
 	slices.SortFunc(out, func(a, b target) int { return a.addr.Compare(b.addr) })
-	return slices.CompactFunc(out, func(a, b target) bool { return a.addr == b.addr })
+	return slices.CompactFunc(out, func(a, b target) bool { return a.addr == b.addr }), terminating
 }
 
 // addHairpin names the backends of this node: one that reaches itself by the
@@ -125,9 +145,10 @@ func (v *view) addVIPs(e *fabric.Export, svc *model.Service) {
 		all := v.readyRemotes(e, id, fabric.Family(vip))
 		for _, p := range e.Ports {
 			remotes := having(e, all, p)
+			local, terminating := endpointTargets(svc, p, fabric.Family(vip))
 			v.serve(entry{
 				addr: vip, protocol: p.Protocol, port: p.Port,
-				targets:  v.vipTargets(e, remotes, endpointTargets(svc, p, fabric.Family(vip), 1), p.Port),
+				targets:  v.vipTargets(e, remotes, local, terminating, p.Port),
 				affinity: e.Affinity == "ClientIP", origin: "exports[" + id + "]",
 			})
 		}
@@ -167,7 +188,9 @@ func having(e *fabric.Export, remotes map[string]netip.Addr, p fabric.Port) map[
 	return out
 }
 
-func (v *view) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local []target, port int) []target {
+// vipTargets returns the backends of a port: this cluster's endpoints (local; terminating
+// means that none of them is ready) and other clusters' export addresses.
+func (v *view) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local []target, terminating bool, port int) []target {
 	ready := make([]string, 0, len(remotes)+1)
 	for name := range remotes {
 		ready = append(ready, name)
@@ -176,7 +199,12 @@ func (v *view) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local
 		ready = append(ready, v.own.Name)
 	}
 	slices.Sort(ready)
-	ready = v.up(ready)
+	ready = prefer(v.up(ready), func(name string) bool {
+		if name == v.own.Name {
+			return !terminating
+		}
+		return !v.byName[name].terminating(e.ID())
+	})
 	var out []target
 	// This cluster's endpoints divide its weight among them; to keep weights
 	// whole, everybody else's is multiplied instead.
@@ -199,16 +227,24 @@ func (v *view) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, local
 // connection that waits is better than one that is refused, as the probes may
 // just not have begun.
 func (v *view) up(ready []string) []string {
-	var up []string
-	for _, name := range ready {
-		if r := v.byName[name]; r == nil || !r.path.Down {
-			up = append(up, name)
+	return prefer(ready, func(name string) bool {
+		r := v.byName[name]
+		return r == nil || !r.path.Down
+	})
+}
+
+// prefer returns the names that are good, or all if none is.
+func prefer(names []string, good func(string) bool) []string {
+	var out []string
+	for _, name := range names {
+		if good(name) {
+			out = append(out, name)
 		}
 	}
-	if len(up) == 0 {
-		return ready
+	if len(out) == 0 {
+		return names
 	}
-	return up
+	return out
 }
 
 // Feeds run from end to end, between addresses in the tunnels, and go where the

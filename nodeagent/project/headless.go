@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/internal/listing"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/schema/fabric"
@@ -66,8 +67,8 @@ func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 	}
 	origin := exportPath(e.ID(), v.own.Name)
 	for _, m := range members(part, svc) {
+		v.checkHeadless(e, m, origin)
 		if m.host == nil {
-			v.checkHeadless(e, m, origin)
 			continue
 		}
 		for _, ip := range m.host.IPs {
@@ -81,6 +82,7 @@ func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 				if port == 0 {
 					continue
 				}
+				v.addMachine(m.Endpoint, addr, p.Protocol, port, origin)
 				v.serve(entry{
 					addr: ip, protocol: p.Protocol, port: p.Port, origin: origin,
 					targets: []target{{key: addr.String(), addr: addr, port: port, weight: 1}},
@@ -98,17 +100,19 @@ func (v *view) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 
 // checkHeadless reports a pod that others cannot be told an address of.
 func (v *view) checkHeadless(e *fabric.Export, m member, origin string) {
-	if !v.own.Globalnet || len(v.addressesOutside(m)) > 0 {
+	if len(v.addressesOutside(m)) > 0 {
 		return
 	}
 	hint := "raise hostnames or name it there"
 	switch {
+	case !v.own.Globalnet:
+		hint = "its own address is in no prefix of podCIDRs, so other clusters do not learn it"
 	case e.Dynamic && m.Hostname == "":
 		hint = "give it a hostname, as a StatefulSet does, or use mapped egress, which gives every pod one"
 	case e.Dynamic:
 		hint = "none is left or recorded yet, as the condition Ready of the ServiceExport says"
 	}
-	v.problem(origin, HeadlessNoAddr, "pod "+cmp.Or(m.Hostname, m.Pod)+" of "+e.ID()+" has no global address; "+hint)
+	v.problem(origin, HeadlessNoAddr, "pod "+cmp.Or(m.Hostname, m.Pod, listing.Join(m.Addrs, ","))+" of "+e.ID()+" has no global address; "+hint)
 }
 
 // mappedAddrs gives the global addresses that mapped egress gives to a pod.
@@ -130,6 +134,4 @@ func (v *view) mappedAddrs(addrs []netip.Addr) []netip.Addr {
 
 // isNode reports whether an address is a node's: a pod on the host network has
 // no address of its own.
-func (v *view) isNode(addr netip.Addr) bool {
-	return slices.ContainsFunc(v.nodes, func(n *model.Node) bool { return slices.Contains(n.Addrs, addr) })
-}
+func (v *view) isNode(addr netip.Addr) bool { return v.nodeAddrs[addr] }

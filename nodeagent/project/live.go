@@ -40,7 +40,7 @@ func LiveState(in Input) model.Live {
 			live.Hosts = v.liveHosts(part, svc)
 			live.Ready = len(live.Hosts) > 0
 		} else {
-			live.Ready = serving(e, part, svc)
+			live.Ready, live.Terminating = serving(e, part, svc)
 			live.Families = partial(part.IPs, svc)
 		}
 		out.Exports = append(out.Exports, live)
@@ -86,14 +86,15 @@ func renumbered(e *model.Endpoint) map[string]int {
 }
 
 // addressesOutside are those by which other clusters reach an endpoint: its own
-// in a flat cluster, otherwise its fixed global address, otherwise the one that
+// in a flat cluster, if podCIDRs holds it, otherwise its fixed global address, otherwise the one that
 // mapped egress gives it.
 func (v *view) addressesOutside(m member) []netip.Addr {
 	var out, hidden []netip.Addr
 	for _, a := range m.Addrs {
-		if v.own.Hides(fabric.Family(a)) {
+		switch {
+		case v.own.Hides(fabric.Family(a)):
 			hidden = append(hidden, a)
-		} else {
+		case contains(v.own.PodCIDRs, a):
 			out = append(out, a)
 		}
 	}

@@ -103,7 +103,7 @@ func (v *view) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired
 		svc := v.services[e.ID()]
 		if e.Type == fabric.Headless {
 			out.Hosts = localHosts(part, svc)
-		} else if serving(e, part, svc) {
+		} else if ready, _ := serving(e, part, svc); ready {
 			out.IPs = slices.DeleteFunc(sortedAddrs(part.IPs), func(a netip.Addr) bool {
 				return !v.own.Has(fabric.Family(a)) || !hasFamily(svc, fabric.Family(a))
 			})
@@ -190,14 +190,19 @@ func fixedIPs(part *fabric.ExportCluster, hostname string) []netip.Addr {
 	return nil
 }
 
-// serving reports whether a ready endpoint serves one of a part's ports.
-func serving(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) bool {
+// serving reports whether an endpoint gets connections of one of a part's ports, and
+// whether all such endpoints terminate.
+func serving(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) (ready, terminating bool) {
 	for _, p := range portsOf(e, part) {
-		if len(endpointTargets(svc, p, 4, 1)) > 0 || len(endpointTargets(svc, p, 6, 1)) > 0 {
-			return true
+		for _, fam := range []int{4, 6} {
+			targets, last := endpointTargets(svc, p, fam)
+			if len(targets) > 0 && !last {
+				return true, false
+			}
+			terminating = terminating || last
 		}
 	}
-	return false
+	return terminating, terminating
 }
 
 func sortedAddrs(list []netip.Addr) []netip.Addr {

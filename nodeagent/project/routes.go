@@ -170,7 +170,11 @@ func (v *view) routePools() {
 			}
 		}
 		for _, e := range v.exports {
-			if part := e.Part(v.own.Name); part != nil && serving(e, part, v.services[e.ID()]) {
+			part := e.Part(v.own.Name)
+			if part == nil {
+				continue
+			}
+			if ready, _ := serving(e, part, v.services[e.ID()]); ready {
 				for _, a := range v.used(part.IPs) {
 					v.routeHost(cidr.Single(a), exportPath(e.ID(), v.own.Name))
 				}

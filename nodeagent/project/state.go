@@ -34,6 +34,8 @@ func State(in Input) (desired.State, []Problem) {
 	v.addRoutes()
 	v.addEveryNode()
 	v.addExports()
+	v.addStray()
+	v.addForeignRules()
 	v.addAnswers()
 	if v.gateway != nil {
 		v.addEgress()

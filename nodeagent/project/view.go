@@ -9,6 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -24,11 +25,15 @@ type view struct {
 	remotes  []*remote
 	byName   map[string]*remote
 	services map[string]*model.Service
-	v4, v6   bool // families in play on this node
-	net      Net
-	transit  []desired.Tunnel // how what clusters pass on goes to gateways of neighbours
-	six      bool             // a gateway here may be reached over IPv6
-	largest  int              // MTU of the widest link to another cluster, bytes
+	// externalNames are the Services of type ExternalName, which have no endpoints.
+	externalNames map[string]bool
+	unsupported   map[string][]string // by Service: what it has and is not carried
+	nodeAddrs     map[netip.Addr]bool // of v.nodes
+	v4, v6        bool                // families in play on this node
+	net           Net
+	transit       []desired.Tunnel // how what clusters pass on goes to gateways of neighbours
+	six           bool             // a gateway here may be reached over IPv6
+	largest       int              // MTU of the widest link to another cluster, bytes
 
 	state    desired.State
 	elements elements
@@ -60,17 +65,16 @@ func newView(in Input) *view {
 	if own == nil {
 		return nil
 	}
-	v := &view{in: in, own: own, gateway: own.GatewayOn(in.Node), byName: map[string]*remote{}, services: map[string]*model.Service{}}
+	v := &view{
+		in: in, own: own, gateway: own.GatewayOn(in.Node), byName: map[string]*remote{}, services: map[string]*model.Service{},
+		externalNames: map[string]bool{}, unsupported: map[string][]string{},
+	}
 	for i := range in.Facts.Nodes {
 		v.nodes = append(v.nodes, &in.Facts.Nodes[i])
 	}
 	slices.SortFunc(v.nodes, func(a, b *model.Node) int { return cmp.Compare(a.Name, b.Name) })
 	v.node = v.nodeNamed(in.Node)
 	v.refuseShared()
-	for i := range in.Facts.Services {
-		s := &in.Facts.Services[i]
-		v.services[s.Namespace+"/"+s.Name] = s
-	}
 	for i := range in.Fabric.Exports {
 		v.exports = append(v.exports, &in.Fabric.Exports[i])
 	}
@@ -84,6 +88,13 @@ func newView(in Input) *view {
 	v.net = NewNet(in.Fabric, in.Before)
 	v.six = reachedOverIPv6(own)
 	v.addRemotes()
+	v.nodeAddrs = map[netip.Addr]bool{}
+	for _, n := range v.nodes {
+		for _, a := range n.Addrs {
+			v.nodeAddrs[a] = true
+		}
+	}
+	v.addServices()
 	return v
 }
 
@@ -276,6 +287,13 @@ func (r *remote) ready(id string) bool {
 	return e != nil && e.Ready
 }
 
+// terminating reports whether the cluster said that all its endpoints of an export
+// terminate.
+func (r *remote) terminating(id string) bool {
+	e := r.live[id]
+	return r.heard && e != nil && e.Terminating
+}
+
 // offers reports whether a service of the cluster has a family: what it said of
 // itself counts.
 func (r *remote) offers(id string, fam int) bool {
@@ -323,6 +341,7 @@ const (
 	LaneTwice        = "lane-twice"          // two gateways of a cluster with one lane
 	MTUTooLarge      = "mtu-too-large"       // tunnel.mtu does not fit the underlay
 	ServiceMissing   = "service-missing"     // an export whose Service does not exist here
+	ServiceType      = "service-type"        // an export whose Service is of type ExternalName
 	PortMissing      = "port-missing"        // an export's port that the Service does not have
 	ExportInvalid    = "export-invalid"      // a ServiceExport that does not count
 	ExportRefused    = "export-refused"      // an export of another cluster that the topology keeps for others
@@ -332,8 +351,14 @@ const (
 	EgressNoMatch    = "egress-no-match"     // an egress rule that matches no pod
 	EgressAmbiguous  = "egress-ambiguous"    // a pod that two selectors match
 	TooManyEndpoints = "too-many-endpoints"  // more backends than slots
-	NoQuota          = "no-quota"            // a gateway whose kernel cannot count connections
-	EndpointRefused  = "endpoint-refused"    // another cluster announces an endpoint that does not count
+	TooManyHosts     = "too-many-hosts"      // a headless export with more pods than other clusters learn
+	PodsOutside      = status.PodsOutside
+	EndpointsOutside = "endpoints-outside" // endpoints of exports are in no prefix of podCIDRs
+	ForeignRule      = "foreign-rule"      // a routing rule of another program takes packets for other clusters
+	// EndpointUnsupported is for what a Service or its EndpointSlices have and is not carried.
+	EndpointUnsupported = "endpoint-unsupported"
+	NoQuota             = "no-quota"         // a gateway whose kernel cannot count connections
+	EndpointRefused     = "endpoint-refused" // another cluster announces an endpoint that does not count
 )
 
 func (v *view) problem(path, code, text string) {

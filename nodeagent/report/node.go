@@ -23,6 +23,16 @@ func (r *Reporter) Node() kube.NodeStatus {
 		LastError:  cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputTrouble(s), troubleOf(s, publication.Input)),
 		Conditions: []metav1.Condition{readyCondition(s), currentCondition(s)},
 	}
+	texts := func(codes ...string) string {
+		var out []string
+		for _, p := range s.Problems {
+			if slices.Contains(codes, p.Code) {
+				out = append(out, p.Text)
+			}
+		}
+		return strings.Join(out, "; ")
+	}
+	out.LastError = cmp.Or(out.LastError, texts(project.PodsOutside, project.ForeignRule))
 	if s.Gateway == "" {
 		return out
 	}
@@ -30,13 +40,8 @@ func (r *Reporter) Node() kube.NodeStatus {
 	if holders, _ := r.config.Keeper.Holders(); holders[s.Gateway] == s.Node {
 		out.Gateway = s.Gateway
 	}
-	var texts []string
-	for _, p := range s.Problems {
-		if p.Code == project.EndpointRefused {
-			texts = append(texts, p.Text)
-		}
-	}
-	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "), strings.Join(texts, "; "))
+	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.TakenImports(s), "; "),
+		texts(project.EndpointRefused, project.EndpointsOutside, project.TooManyEndpoints, project.TooManyHosts, project.ServiceType))
 	out.Links = &kube.LinkCount{Total: len(s.Connections)}
 	links := make([]kube.LinkState, 0, len(s.Connections))
 	for _, c := range s.Connections {

@@ -277,12 +277,14 @@ func Exports(in project.Input) []status.Export {
 	return out
 }
 
-// backends names the ready endpoints of a service.
+// backends names the endpoints of a service that get connections: the ready ones, or those
+// that terminate if none is ready.
 func backends(s *model.Service) []string {
 	var out []string
+	ready := slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool { return e.Ready })
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
-		if !e.Ready {
+		if !e.Ready && (ready || !e.Terminating) {
 			continue
 		}
 		name := cmp.Or(e.Pod, e.Hostname)

@@ -93,6 +93,10 @@ type Problem struct {
 	Text string `json:"text"`
 }
 
+// PodsOutside is the code of a Problem: pods of the agent's node are in no prefix of
+// podCIDRs, so they reach no other cluster.
+const PodsOutside = "pods-outside"
+
 // Connection states.
 const (
 	Connecting   = "connecting"

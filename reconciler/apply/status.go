@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"hawser.dev/hawser/nodeagent/mcs"
 )
 
 // State is what a cluster's API reports about Hawser.
@@ -144,7 +146,8 @@ func (c Condition) Trouble() string {
 	if c.Type == "Conflict" {
 		good = "False"
 	}
-	if c.Status == good {
+	// A Service may have what is not carried for good, such as a port of SCTP.
+	if c.Status == good || c.Type == mcs.Supported {
 		return ""
 	}
 	return strings.TrimSuffix(c.Type+"="+c.Status+" "+c.Reason+": "+c.Message, ": ")
