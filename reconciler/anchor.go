@@ -44,32 +44,41 @@ func (r *Reconciler) restoreAnchor(write bool) error {
 	if r.cfg.StateFile == "" {
 		return nil
 	}
-	raw, err := os.ReadFile(r.cfg.StateFile)
-	var saved anchor
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("read state: %w", err)
-	default:
-		if err := readAnchor(raw, &saved); err != nil {
-			return fmt.Errorf("read state %s: %w: restore the file from a backup, or remove it and start with --accept-commit "+
-				"and the newest commit of the topology branch that you checked", r.cfg.StateFile, err)
-		}
-		// A file of another reconciler may be newer.
-		if r.anchor.Published == "" || saved.Revision > r.anchor.Revision {
-			r.anchor = saved
-		}
+	saved, exists, err := r.readState()
+	if err != nil {
+		return err
 	}
-	if !write || err == nil && saved.equal(r.anchor) {
+	// The file of several reconcilers may be newer.
+	if exists && (r.anchor.Published == "" || saved.Revision > r.anchor.Revision) {
+		r.anchor = saved
+	}
+	if !write || exists && saved.equal(r.anchor) {
 		return nil
 	}
 	return r.saveAnchor(r.anchor)
 }
 
-func readAnchor(raw []byte, a *anchor) error {
-	if err := json.Unmarshal(raw, a); err != nil {
-		return err
+// readState reads the state file.
+func (r *Reconciler) readState() (saved anchor, exists bool, err error) {
+	raw, err := os.ReadFile(r.cfg.StateFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return saved, false, nil
 	}
+	if err != nil {
+		return saved, false, fmt.Errorf("read state: %w", err)
+	}
+	if err = json.Unmarshal(raw, &saved); err == nil {
+		err = saved.check()
+	}
+	if err != nil {
+		return saved, true, fmt.Errorf("read state %s: %w: restore the file from a backup, or remove it and start with --accept-commit "+
+			"and the newest commit of the topology branch that you checked", r.cfg.StateFile, err)
+	}
+	return saved, true, nil
+}
+
+// check returns an error unless the anchor is complete or empty.
+func (a anchor) check() error {
 	if a.Published == "" && a.Revision == 0 && a.Source == "" {
 		return nil // nothing was published yet
 	}
@@ -84,10 +93,18 @@ func readAnchor(raw []byte, a *anchor) error {
 	return nil
 }
 
-// saveAnchor writes the state file, and has the anchor count from then on. With an error the
-// old file and anchor stay.
+// saveAnchor writes the state file, and has the anchor count from then on. A file with a
+// newer revision stays, and counts instead. With an error the old file and anchor stay.
 func (r *Reconciler) saveAnchor(a anchor) error {
 	if r.cfg.StateFile != "" {
+		saved, exists, err := r.readState()
+		if err != nil {
+			return err
+		}
+		if exists && saved.Clusterset == a.Clusterset && saved.Revision > a.Revision {
+			r.anchor = saved
+			return nil
+		}
 		raw, err := json.MarshalIndent(a, "", "  ")
 		if err != nil {
 			return fmt.Errorf("encode state: %w", err)
@@ -127,7 +144,7 @@ func (r *Reconciler) previous(in inputs, signers []string, clusterset string) (o
 		return own, found, nil, nil // nothing was published yet
 	case last.Commit.IsZero() && none:
 		return own, found, fmt.Errorf("branch %s of %s has no commit of this reconciler (%w): it is another branch, it was published with another root key "+
-			"(--allow-other-root, if the old key is lost), or another writer replaced it", r.cfg.PublishBranch, r.publish.Name(), err), nil
+			"(--allow-other-root as well, if the old key is lost), or another writer replaced it", r.cfg.PublishBranch, r.publish.Name(), err), nil
 	case last.Commit.IsZero():
 	default:
 		follows := false
@@ -158,13 +175,13 @@ func (r *Reconciler) previous(in inputs, signers []string, clusterset string) (o
 // refuseLost returns the refusal of a publish branch that does not contain the last
 // published commit. Without trust.commits it is repaired instead, from the last published
 // commit, if the repository still has that.
-func (r *Reconciler) refuseLost(in inputs, w *work, lost error) *Failure {
-	if lost == nil || w.accepted {
+func (r *Reconciler) refuseLost(in inputs, w *work) *Failure {
+	if w.lost == nil || w.accepted {
 		return nil
 	}
 	known := r.anchor.Published != ""
 	if known && r.anchor.Signers == "" && !w.gone {
-		r.cfg.Log.Warn("the publish branch was changed by another writer, publishing on top of it", "branch", r.cfg.PublishBranch, "err", lost)
+		r.cfg.Log.Warn("the publish branch was changed by another writer, publishing on top of it", "branch", r.cfg.PublishBranch, "err", w.lost)
 		return nil
 	}
 	accept, restore := in.source.String(), ""
@@ -175,5 +192,5 @@ func (r *Reconciler) refuseLost(in inputs, w *work, lost error) *Failure {
 			accept = r.anchor.Source
 		}
 	}
-	return fail(ReasonUntrusted, in.source.String(), fmt.Errorf("%w: %spass --accept-commit %s once, after a look at the branches, to publish again", lost, restore, accept))
+	return fail(ReasonUntrusted, in.source.String(), fmt.Errorf("%w: %spass --accept-commit %s once, after a look at the branches, to publish again", w.lost, restore, accept))
 }

@@ -521,3 +521,65 @@ func TestStateIsMonotone(t *testing.T) {
 		last = revision(g.another())
 	}
 }
+
+// TestSharedStateFile checks that several reconcilers may share a state file: an older state
+// never replaces a newer one.
+func TestSharedStateFile(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, true)
+	g.commit(TopologyFile, topologyOf("g1", "g2"))
+	g.good()
+	g.pull()
+	other := g.another()
+	onlyOutcome(t, other)
+	old := other.anchor
+	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
+	g.good()
+	newest := g.anchor
+	if err := other.saveAnchor(old); err != nil {
+		t.Fatal(err)
+	}
+	if saved, _, err := g.readState(); err != nil || !saved.equal(newest) || !other.anchor.equal(newest) || newest.Revision <= old.Revision {
+		t.Errorf("saved %+v (%v), in memory %+v, want %+v", saved, err, other.anchor, newest)
+	}
+	if onlyOutcome(t, other).Changed {
+		t.Error("the other reconciler published again")
+	}
+}
+
+// TestLostRootKey checks the way out when the root key is lost: with a state by
+// --allow-other-root, without one by --accept-commit as well. No address moves.
+func TestLostRootKey(t *testing.T) {
+	t.Parallel()
+	for _, state := range []bool{true, false} {
+		g := newRig(t, true)
+		g.commit(TopologyFile, topologyOf("g1", "g2"))
+		first := g.good().Published
+		g.pull()
+		g.cfg.RootKeyFile = filepath.Join(t.TempDir(), "root.key")
+		writeRootKey(t, g.cfg.RootKeyFile)
+		if !state {
+			g.cfg.StateFile = filepath.Join(t.TempDir(), "state.json")
+		}
+		g.Reconciler = g.another()
+		reason := ReasonUntrusted
+		if state {
+			reason = ReasonKeys
+		}
+		if message := g.refusedAs(reason); !state && !strings.Contains(message, "--allow-other-root") {
+			t.Error(message)
+		}
+		g.cfg.AllowOtherRoot = true
+		g.Reconciler = g.another()
+		if !state {
+			g.accept(g.refusedAs(ReasonUntrusted))
+		}
+		if out := g.good(); !out.Changed || g.file(first, LockFile) != g.file(DefaultPublishBranch, LockFile) {
+			t.Errorf("with a state %v: not published, or an address moved", state)
+		}
+		signers, _ := g.publishedKeys()
+		if _, err := VerifyPublished(g.publish, "demo", signers, hash(g.published())); err != nil {
+			t.Error(err)
+		}
+	}
+}

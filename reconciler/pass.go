@@ -248,7 +248,7 @@ func (r *Reconciler) prepare(in inputs) (*work, *Failure) {
 	if failure := r.vouched(in, w); failure != nil {
 		return nil, failure
 	}
-	if failure := r.refuseLost(in, w, w.lost); failure != nil {
+	if failure := r.refuseLost(in, w); failure != nil {
 		return nil, failure
 	}
 	// The rest of the commit is read once its signatures are checked.
@@ -316,8 +316,9 @@ func (r *Reconciler) trusted(in inputs, w *work, root *keys.Root, topology []byt
 	if err == nil {
 		w.own, found, w.lost, err = r.previous(in, w.keys.signers, clusterset)
 	}
-	if err == nil && r.cfg.AllowOtherRoot && r.anchor.Published == "" && w.lost != nil {
-		w.lost, w.own, found = nil, PublishedCommit{Commit: in.published}, in.published
+	// The addresses that another root key published stay, if a person accepts that branch.
+	if err == nil && w.lost != nil && r.anchor.Published == "" && r.cfg.AllowOtherRoot && w.accepted {
+		w.own, found = PublishedCommit{Commit: in.published}, in.published
 	}
 	if err == nil && !w.own.Commit.IsZero() {
 		w.have, err = r.publish.Tree(w.own.Commit)

@@ -99,25 +99,6 @@ func (s *Store) Descends(from, to Hash) (bool, error) {
 	return found, nil
 }
 
-// Signed gives the newest commit, from one back along first parents, that has a
-// signature which valid accepts for its bytes; zero when there is none.
-func (s *Store) Signed(from Hash, valid func(raw []byte, signature string) bool) (Hash, error) {
-	for at := from; !at.IsZero(); {
-		raw, signature, parent, err := s.Signature(at)
-		if errors.Is(err, ErrNoCommit) {
-			return Hash{}, nil // the history is not here as a whole, or was rewritten
-		}
-		if err != nil {
-			return Hash{}, err
-		}
-		if signature != "" && valid(raw, signature) {
-			return at, nil
-		}
-		at = parent
-	}
-	return Hash{}, nil
-}
-
 // Signature gives the bytes of a commit that its signature is for, the signature (empty
 // without one) and the first parent (zero of the first commit); ErrNoCommit when the
 // commit is not here.
