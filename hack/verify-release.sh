@@ -198,6 +198,9 @@ kubectl kustomize "$work/kustomize/reconciler" >"$work/kustomized.yaml"
 same "$(objects "$work/kustomized.yaml" | grep -v '"kind":"Namespace"')" "$(objects "$work/chart.yaml")" "objects of the base reconciler and of the chart"
 helm template hawser "$dist/hawser-reconciler-$plain.tgz" --set repo=https://git.example.org/net.git --set registry=mirror.example.org/hawser >"$work/chart.yaml"
 grep -q "image: \"mirror.example.org/hawser/hawser:$version\"" "$work/chart.yaml" || fail "a mirror's name does not count"
+grep -A20 '^kind: NetworkPolicy' "$work/chart.yaml" | grep -q 'hawser.dev/reconciler-access' || fail "everyone reaches the reconciler's port"
+helm template hawser "$dist/hawser-reconciler-$plain.tgz" --set repo=https://git.example.org/net.git --set-json 'networkPolicy.from=[]' |
+  grep -A12 '^kind: NetworkPolicy' | grep -qx '  ingress: \[\]' || fail "with no peers the policy is not one that admits none"
 # Its arguments are ones that the program has.
 helm template hawser "$dist/hawser-reconciler-$plain.tgz" --set repo=https://git.example.org/net.git,path=a,publishRepo=b,rootIdentity.secret=c,gitToken.secret=d,gitToken.username=e,gitSSH.secret=f,webhook.secret=g |
   sed -n 's/^        - "\?\(--[a-z-]*\)=.*/\1/p' | sort -u >"$work/flags"
